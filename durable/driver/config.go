@@ -8,33 +8,33 @@ import (
 // Config describes a queue to a store.
 type Config struct {
 	Queue      string // 1 to 128 letters, digits, '.', '_' or '-'
-	Partitions int    // 1 to MaxPartitions; 0: see Store.Open
+	Partitions int    // 0 to MaxPartitions; for 0 see Store.Open
 
-	// Existing makes Open return [ErrNoQueue] if there is no such queue, and make none.
+	// Existing makes Open return [ErrNoQueue] if the queue does not exist, instead of creating it.
 	Existing bool
 
-	// The bounds of the dead letters of each partition. The oldest are dropped first, and the
-	// newest is kept whatever its size. All are positive.
-	DeadLimit int           // their number
-	DeadBytes int64         // the bytes of their bodies
-	DeadAge   time.Duration // the time since their deaths
+	// Limits of the dead letters of each partition. The oldest are dropped first, and the newest is
+	// kept regardless of its size. All are positive.
+	DeadLimit int           // number of dead letters
+	DeadBytes int64         // size of their bodies in bytes
+	DeadAge   time.Duration // time since their deaths
 }
 
-// Check returns [ErrInvalid] for a value that is not accepted. Stores call it in Open.
+// Check returns [ErrInvalid] for a value that is out of range. Stores call it in Open.
 func (c Config) Check() error {
 	if err := CheckQueueName(c.Queue); err != nil {
 		return err
 	}
 	switch {
 	case c.Partitions < 0 || c.Partitions > MaxPartitions:
-		return fmt.Errorf("%w number of partitions %d: 1 to %d are accepted, and 0 for the existing ones",
+		return fmt.Errorf("%w number of partitions %d: 1 to %d are accepted, or 0 for the number of the existing queue",
 			ErrInvalid, c.Partitions, MaxPartitions)
 	case c.DeadLimit <= 0:
 		return fmt.Errorf("%w DeadLimit %d: 1 or more is accepted", ErrInvalid, c.DeadLimit)
 	case c.DeadBytes <= 0:
 		return fmt.Errorf("%w DeadBytes %d: 1 or more is accepted", ErrInvalid, c.DeadBytes)
 	case c.DeadAge <= 0:
-		return fmt.Errorf("%w DeadAge %v: more than 0 is accepted", ErrInvalid, c.DeadAge)
+		return fmt.Errorf("%w DeadAge %v: it must be positive", ErrInvalid, c.DeadAge)
 	}
 	return nil
 }
@@ -42,10 +42,10 @@ func (c Config) Check() error {
 // DefaultPartitions is the number of partitions of a new queue if Config.Partitions is 0.
 const DefaultPartitions = 8
 
-// MaxPartitions is the largest number of partitions.
+// MaxPartitions is the maximum number of partitions of a queue.
 const MaxPartitions = 1024
 
-// CheckQueueName returns [ErrInvalid] for a name that no queue may have.
+// CheckQueueName returns [ErrInvalid] if no queue can have the name.
 func CheckQueueName(name string) error {
 	ok := len(name) >= 1 && len(name) <= 128
 	for _, r := range name {

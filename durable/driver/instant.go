@@ -2,30 +2,30 @@ package driver
 
 import "time"
 
-// Instant is a time on a store's clock in milliseconds since 1970. This clock alone decides whether
-// a message is due. It is the clock of the server for Redis, and the wall clock of the process for
-// a file and for memory.
+// Instant is a time on a store's clock in milliseconds since 1970. Only this clock determines
+// whether a message is due. It is the server's clock for Redis, and the wall clock of the process
+// for a file and for memory.
 type Instant int64
 
-// Never is later than every instant. It is the saturated sum of an instant and a delay.
+// Never is later than every other instant. Sums of an instant and a delay saturate at Never.
 const Never Instant = 1 << 52 // Redis sorts by doubles, which are exact up to 2^53
 
-// Time returns the instant as a time.
+// Time returns the instant as a time.Time.
 func (i Instant) Time() time.Time { return time.UnixMilli(int64(i)) }
 
-// Add returns the instant d later, rounded up to the next millisecond, and at most [Never]. A
+// Add returns the instant plus d, rounded up to the next millisecond, and at most [Never]. A
 // negative d counts as 0.
 func (i Instant) Add(d time.Duration) Instant {
 	if d <= 0 {
 		return i
 	}
 	ms := Instant((d-1)/time.Millisecond) + 1
-	return min(i+ms, Never) // both are far below the end of 64 bits
+	return min(i+ms, Never) // the sum cannot overflow
 }
 
-// InstantOf returns the first instant that is not before t.
+// InstantOf returns the first instant that is not before t, from 0 to [Never].
 func InstantOf(t time.Time) Instant {
-	switch { // milliseconds of times that are farther away could overflow
+	switch { // UnixMilli could overflow outside this range
 	case t.After(Never.Time()):
 		return Never
 	case t.Before(Instant(0).Time()):

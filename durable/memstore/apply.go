@@ -8,7 +8,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
-// apply makes a transition of each message.
+// apply makes one transition of each message.
 func (p *partition) apply(now time.Time, b *driver.Batch, limits local.DeadLimits) []driver.Outcome {
 	outcomes := make([]driver.Outcome, len(b.Changes))
 	for i := range b.Changes {
@@ -79,7 +79,7 @@ func (p *partition) end(now time.Time, op driver.Op, c *driver.Change, e *entry)
 	case (op == driver.OpAck || op == driver.OpExpire) && (e == nil || e.State == driver.StateDead):
 		return driver.StatusNotFound
 	case e != nil && e.Token == c.Token && e.last == op:
-		return driver.StatusDone // a repetition, even if the message was moved since
+		return driver.StatusDone // a repetition, even if the message was moved since then
 	case !e.holds(c) || e.State == driver.StateLeased && op != driver.OpRelease:
 		return driver.StatusLeaseLost
 	}

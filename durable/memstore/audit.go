@@ -6,8 +6,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// audit verifies that each entry is in the set of its state, with the right key and index, that the
-// sets have no other members, and that the sum of the bodies of dead letters is right.
+// audit checks that each entry is in the set of its state with the correct key and index, that the
+// sets have no other members, and that the total size of the bodies of dead letters is correct.
 func (p *partition) audit(now driver.Instant, repair bool) driver.AuditReport {
 	report := driver.AuditReport{Records: int64(len(p.entries))}
 	for _, e := range p.entries {
@@ -47,7 +47,7 @@ func (p *partition) audit(now driver.Instant, repair bool) driver.AuditReport {
 	return report
 }
 
-// sound reports whether an entry is in the set of its state, with the right key.
+// sound reports whether an entry is in the set of its state with the correct key.
 func (p *partition) sound(e *entry) bool {
 	at := e.at
 	set := p.place(e)

@@ -18,15 +18,15 @@ type backend struct {
 
 func (b *backend) Partitions() int { return len(b.queue.partitions) }
 
-// enter locks a partition and reads the clock. If it returns no error the caller unlocks the
-// partition.
+// enter locks a partition and reads the clock. Unless it returns an error, the caller must unlock
+// the partition.
 func (b *backend) enter(ctx context.Context, index int) (*partition, time.Time, error) {
 	if err := b.store.usable(ctx); err != nil {
 		return nil, time.Time{}, err
 	}
 	p := b.queue.partitions[index]
 	p.mu.Lock()
-	now := b.store.now() // under the lock: transitions of a partition see the clock in their order
+	now := b.store.now() // under the lock, so that readings are ordered
 	return p, now, nil
 }
 
@@ -41,7 +41,7 @@ func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, err
 }
 
 // Claim is O(log n) for each lease that it ends, at most 256, and for each message that it claims.
-// If more leases are over, Claimed.Lease is not later than Claimed.Now, and the next call ends
+// If more leases have expired, Claimed.Lease is not later than Claimed.Now, and the next call ends
 // them.
 func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
 	p, now, err := b.enter(ctx, claim.Partition)
@@ -92,7 +92,7 @@ func (b *backend) Get(ctx context.Context, partition int, id string) (driver.Rec
 	return e.copy(), nil
 }
 
-// Count is O(1), and visits the messages that are due and not claimed.
+// Count is O(1) plus O(d) for the d messages that are due and not claimed.
 func (b *backend) Count(ctx context.Context, partition int) (driver.Counts, error) {
 	p, now, err := b.enter(ctx, partition)
 	if err != nil {
@@ -102,7 +102,7 @@ func (b *backend) Count(ctx context.Context, partition int) (driver.Counts, erro
 	return p.count(local.Floor(now)), nil
 }
 
-// CountDue is O(log d) for each of the messages that are due within the last of d durations.
+// CountDue is O(log d) for each message that is due within the last of d durations.
 func (b *backend) CountDue(ctx context.Context, partition int, within []time.Duration) ([]int64, error) {
 	p, now, err := b.enter(ctx, partition)
 	if err != nil {
@@ -129,8 +129,8 @@ func (b *backend) List(ctx context.Context, partition int, state driver.State, c
 	return records, next, nil
 }
 
-// Audit is O(n). A fault that it finds is a mistake of this package, because nothing else touches
-// the memory.
+// Audit is O(n). Only a bug in this package can cause a finding, because nothing else accesses the
+// memory.
 func (b *backend) Audit(ctx context.Context, partition int, repair bool) (driver.AuditReport, error) {
 	p, now, err := b.enter(ctx, partition)
 	if err != nil {
@@ -156,7 +156,7 @@ func (b *backend) Members(ctx context.Context) ([]driver.Member, error) {
 	return b.queue.members.List(b.store.now()), nil
 }
 
-// Watch keeps 256 hints that were not received. Further hints are lost.
+// Watch buffers 256 hints. Further hints are lost.
 func (b *backend) Watch(ctx context.Context) (<-chan driver.Hint, error) {
 	if err := b.store.usable(ctx); err != nil {
 		return nil, err

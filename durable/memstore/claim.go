@@ -7,7 +7,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
-// claim ends leases and gives new ones, or gives the messages again that the consumer has not seen.
+// claim ends expired leases and grants new ones, or returns again the messages that the consumer
+// has not seen.
 func (p *partition) claim(now time.Time, c *driver.Claim, limits local.DeadLimits) driver.Claimed {
 	if !p.grants.Admit(c) {
 		return driver.Claimed{Now: now, Paused: p.paused}
@@ -61,7 +62,7 @@ func (p *partition) give(now time.Time, c *driver.Claim) (records []driver.Recor
 	return records
 }
 
-// endLeases ends leases that are over, at most [driver.MaxBatch].
+// endLeases ends expired leases, at most [driver.MaxBatch].
 func (p *partition) endLeases(now time.Time, maxCrashes int) {
 	for range driver.MaxBatch {
 		e := p.leased.first()

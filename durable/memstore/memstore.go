@@ -1,5 +1,5 @@
-// Package memstore keeps durable queues in memory: for tests, for examples, and as the reference of
-// a store. The queues end with the process.
+// Package memstore keeps durable queues in memory. It is meant for tests and examples, and is the
+// reference implementation of a store. The queues are lost with the process.
 package memstore
 
 import (
@@ -13,16 +13,16 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
-// Options are those of [New].
+// Options configures [New]. The zero value is ready to use.
 type Options struct {
-	// Now is the clock of the store. It may be called from several goroutines. Nil stands for
-	// time.Now, the wall clock of the process. If the clock is set back, all messages are due later
-	// by that time. If it is set ahead, they are due earlier, and leases end.
+	// Now is the store's clock. It must be safe for concurrent use. Nil means time.Now, the wall
+	// clock of the process. If the clock is set back, all messages are due later by that amount. If
+	// it is set forward, they are due earlier, and leases expire.
 	Now func() time.Time
 }
 
-// Store holds queues by their names. Callers that open the same queue of one store share it, as
-// processes share a queue on a server.
+// Store holds queues by name. Callers that open the same queue of one store share it, as processes
+// share a queue on a server.
 type Store struct {
 	now    func() time.Time
 	closed atomic.Bool
@@ -33,7 +33,7 @@ type Store struct {
 
 var _ driver.Store = (*Store)(nil)
 
-// New makes an empty store.
+// New returns an empty store. Close it when its queues are closed.
 func New(options Options) *Store {
 	if options.Now == nil {
 		options.Now = time.Now
@@ -41,8 +41,11 @@ func New(options Options) *Store {
 	return &Store{now: options.Now, queues: make(map[string]*queue)}
 }
 
-// Open makes a queue or joins one that exists, see [driver.Store]. The bounds of dead letters in
-// config hold for calls of this backend. A config that is out of range is [driver.ErrInvalid].
+// Open opens a queue and creates it if it does not exist: see [driver.Store]. The limits of dead
+// letters in config apply to calls of this backend. Open returns [driver.ErrInvalid] for a config
+// that is out of range, [driver.ErrPartitions] for a different number of partitions,
+// [driver.ErrNoQueue] if config.Existing is set and the queue does not exist, and
+// [driver.ErrClosed] after Close.
 func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
@@ -66,13 +69,14 @@ func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend,
 		q = newQueue(n)
 		s.queues[config.Queue] = q
 	case config.Partitions != 0 && config.Partitions != len(q.partitions):
-		return nil, fmt.Errorf("memstore: %w: queue %q has %d, %d were asked for", driver.ErrPartitions,
+		return nil, fmt.Errorf("memstore: %w: queue %q has %d, %d were requested", driver.ErrPartitions,
 			config.Queue, len(q.partitions), config.Partitions)
 	}
 	return &backend{store: s, queue: q, limits: local.NewDeadLimits(&config)}, nil
 }
 
-// Close drops all queues. Closing a store again does nothing.
+// Close discards all queues. Later calls of the store and its backends return [driver.ErrClosed].
+// Closing a store again has no effect. The error is always nil.
 func (s *Store) Close() error {
 	s.closed.Store(true)
 	s.mu.Lock()
@@ -84,7 +88,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// usable returns the error of a call that must not be made.
+// usable returns an error if the store is closed or ctx has ended.
 func (s *Store) usable(ctx context.Context) error {
 	if s.closed.Load() {
 		return errClosed()

@@ -11,23 +11,23 @@ import (
 
 // partition is one partition of a queue.
 //
-// Invariant, while mu is not held: each entry is in entries and in exactly one of the three sets,
-// that of its state.
+// Invariant while mu is not held: each entry is in entries and in exactly one of the three sets,
+// the set of its state.
 type partition struct {
 	mu        sync.Mutex
 	entries   map[string]*entry
 	scheduled ordered       // by due time
 	leased    ordered       // leased and firing, by the end of the lease
-	dead      ordered       // by death
-	token     uint64        // the last one
-	grants    local.Grants  // by claims
-	deadBytes int64         // of the bodies of dead letters
-	seen      driver.Counts // the sums since the queue was made
+	dead      ordered       // by time of death
+	token     uint64        // the last assigned token
+	grants    local.Grants  // the last claims
+	deadBytes int64         // size of the bodies of dead letters
+	seen      driver.Counts // the counters since the queue was created
 	paused    bool
 
 	index  int
 	hints  *local.Hints
-	hinted driver.Instant // the earliest due time after the last transition; 0: there was none
+	hinted driver.Instant // earliest due time after the last transition; 0: none
 }
 
 func newPartition(index int, h *local.Hints) *partition {
@@ -37,26 +37,26 @@ func newPartition(index int, h *local.Hints) *partition {
 // entry is a message in its set.
 type entry struct {
 	driver.Record
-	at    driver.Instant // the key: due, end of the lease, or death
+	at    driver.Instant // the key: due time, end of the lease, or time of death
 	set   *ordered
 	index int
 
-	// last is the transition by which the holder of the last lease has ended it, so that it can
-	// repeat the call; 0: there was none.
+	// last is the transition by which the holder of the last lease ended it, so that the holder can
+	// repeat the call; 0: none.
 	last driver.Op
 }
 
-// Before and Place are for the heap of a set.
+// Before and Place implement local.Item.
 func (e *entry) Before(other *entry) bool {
 	return e.at < other.at || e.at == other.at && e.ID < other.ID
 }
 
 func (e *entry) Place() *int { return &e.index }
 
-// ordered is a set of entries in the order of their keys, at and then id.
+// ordered is a set of entries ordered by at and id.
 type ordered struct{ local.Heap[*entry] }
 
-// first returns the earliest entry, nil if there is none.
+// first returns the earliest entry, or nil if there is none.
 func (o *ordered) first() *entry {
 	if o.Len() == 0 {
 		return nil
@@ -64,7 +64,7 @@ func (o *ordered) first() *entry {
 	return o.First()
 }
 
-// firstAt returns the key of the earliest entry, 0 if there is none.
+// firstAt returns the key of the earliest entry, or 0 if there is none.
 func (o *ordered) firstAt() driver.Instant {
 	if o.Len() == 0 {
 		return 0
@@ -93,7 +93,8 @@ func (o *ordered) until(t driver.Instant) (n int64) {
 	return n
 }
 
-// countDue returns how many entries have keys that are not after each of some rising bounds.
+// countDue returns, for each of the ascending bounds, the number of entries whose keys are not
+// after it.
 func (o *ordered) countDue(bounds local.DueBounds) []int64 {
 	counts := make([]int64, len(bounds))
 	o.Walk(func(e *entry) bool {
@@ -106,7 +107,7 @@ func (o *ordered) countDue(bounds local.DueBounds) []int64 {
 	return local.Sums(counts)
 }
 
-// copy returns the record for a caller, with a body of its own.
+// copy returns a copy of the record with its own body.
 func (e *entry) copy() driver.Record {
 	r := e.Record
 	r.Body = bytes.Clone(r.Body)
@@ -130,7 +131,7 @@ func (p *partition) move(e *entry, s driver.State) {
 	}
 }
 
-// leave takes an entry out of its set, if it is in one.
+// leave removes an entry from its set, if it is in one.
 func (p *partition) leave(e *entry) {
 	if e.set == nil {
 		return
@@ -141,7 +142,7 @@ func (p *partition) leave(e *entry) {
 	e.set.remove(e)
 }
 
-// place sets the key of an entry by its state, and returns its set.
+// place sets the key of an entry for its state, and returns the set of the state.
 func (p *partition) place(e *entry) *ordered {
 	switch e.State {
 	case driver.StateScheduled:
@@ -162,26 +163,26 @@ func (p *partition) schedule(e *entry, due driver.Instant) {
 	p.move(e, driver.StateScheduled)
 }
 
-// lease gives an entry, leased or firing, a lease that ends at an instant.
+// lease gives a leased or firing entry a lease that ends at an instant.
 func (p *partition) lease(e *entry, s driver.State, end driver.Instant) {
 	e.LeaseEnd = end
 	p.move(e, s)
 }
 
-// drop takes an entry out of the partition.
+// drop removes an entry from the partition.
 func (p *partition) drop(e *entry) {
 	p.leave(e)
 	delete(p.entries, e.ID)
 }
 
-// bury makes a dead letter.
+// bury makes an entry a dead letter.
 func (p *partition) bury(now time.Time, e *entry) {
 	e.Died = local.Floor(now)
 	p.seen.Buried++
 	p.move(e, driver.StateDead)
 }
 
-// trimDead drops the dead letters beyond the bounds, the oldest first and at most two batches in a
+// trimDead drops the dead letters that exceed the limits, the oldest first, at most two batches per
 // call. A call adds at most one batch, so a backlog shrinks with each call.
 func (p *partition) trimDead(now time.Time, limits local.DeadLimits) {
 	for range 2 * driver.MaxBatch {

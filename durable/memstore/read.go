@@ -19,7 +19,7 @@ func (p *partition) count(now driver.Instant) driver.Counts {
 	return c
 }
 
-// list returns the messages that follow the one with a time and an id.
+// list returns the messages after the message with a time and an id.
 func (p *partition) list(state driver.State, at driver.Instant, id string, limit int) ([]driver.Record, string) {
 	set := map[driver.State]*ordered{
 		driver.StateScheduled: &p.scheduled, driver.StateLeased: &p.leased, driver.StateDead: &p.dead,

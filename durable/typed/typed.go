@@ -1,5 +1,5 @@
-// Package typed is a queue of values: a durable queue whose bodies a codec encodes and decodes, as
-// JSON by default.
+// Package typed wraps a durable queue whose bodies are Go values. A codec encodes and decodes them,
+// as JSON by default.
 //
 //	orders := typed.New[Order](q, nil)
 //	id, err := orders.Enqueue(ctx, typed.Message[Order]{Body: order, Delay: 30 * time.Minute})
@@ -7,7 +7,7 @@
 //		return cancelUnlessPaid(ctx, d.Body)
 //	}, durable.ConsumerOptions{})
 //
-// Use the durable queue itself for all other calls. Encode and Handler connect a typed queue with
+// All other calls are made on the durable queue itself. Encode and Handler connect a typed queue to
 // functions that take durable messages and handlers, such as the tracer of module durable/otel:
 //
 //	m, err := orders.Encode(typed.Message[Order]{Body: order})
@@ -24,8 +24,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable"
 )
 
-// Codec encodes values as bodies and decodes them. Many goroutines call its methods concurrently.
-// Decode must not keep the body. It must accept bodies that earlier versions of the program have
+// Codec encodes values as bodies and decodes them. Its methods must be safe for concurrent use.
+// Decode must not retain the body, and must accept bodies that earlier versions of the program
 // encoded.
 type Codec[T any] interface {
 	Encode(value T) ([]byte, error)
@@ -33,25 +33,25 @@ type Codec[T any] interface {
 }
 
 // JSON is the default codec. It follows the rules of encoding/json: Decode ignores fields of the
-// body that T does not have. Fields that are missing in the body keep their zero values.
+// body that T does not have, and fields that are missing in the body keep their zero values.
 type JSON[T any] struct{}
 
-// Encode returns the value as JSON.
+// Encode returns the JSON encoding of value.
 func (JSON[T]) Encode(value T) ([]byte, error) { return json.Marshal(value) }
 
-// Decode reads one JSON value.
+// Decode decodes one JSON value.
 func (JSON[T]) Decode(body []byte) (value T, err error) {
 	err = json.Unmarshal(body, &value)
 	return value, err
 }
 
-// Queue is a durable queue of values. Its methods may be called from many goroutines.
+// Queue is a durable queue of values. Its methods are safe for concurrent use.
 type Queue[T any] struct {
 	queue *durable.Queue
 	codec Codec[T]
 }
 
-// New returns q as a queue of values. A nil codec stands for [JSON].
+// New returns a queue of values that uses q. A nil codec means [JSON].
 func New[T any](q *durable.Queue, codec Codec[T]) *Queue[T] {
 	if codec == nil {
 		codec = JSON[T]{}
@@ -59,7 +59,7 @@ func New[T any](q *durable.Queue, codec Codec[T]) *Queue[T] {
 	return &Queue[T]{q, codec}
 }
 
-// Message is a [durable.Message] with a value as its body. See there for the other fields.
+// Message is a [durable.Message] with a value as its body. The other fields have the same meaning.
 type Message[T any] struct {
 	ID          string
 	Body        T
@@ -72,8 +72,8 @@ type Message[T any] struct {
 }
 
 // Encode returns a message with the encoded body, for calls that take a [durable.Message], such as
-// [durable.Queue.EnqueueBatch] or Enqueue of a tracer. An error of the codec is
-// [durable.ErrInvalid] and wraps the codec's.
+// [durable.Queue.EnqueueBatch] or Enqueue of a tracer. If the codec fails, the error wraps
+// [durable.ErrInvalid] and the codec's error.
 func (q *Queue[T]) Encode(m Message[T]) (durable.Message, error) {
 	body, err := q.codec.Encode(m.Body)
 	if err != nil {
@@ -85,8 +85,8 @@ func (q *Queue[T]) Encode(m Message[T]) (durable.Message, error) {
 	}, nil
 }
 
-// Enqueue encodes the body and stores the message: see [durable.Queue.Enqueue]. An error of the
-// codec is that of [Queue.Encode]; nothing is stored then.
+// Enqueue encodes the body and stores the message: see [durable.Queue.Enqueue]. If the codec fails,
+// nothing is stored and the error is that of [Queue.Encode].
 func (q *Queue[T]) Enqueue(ctx context.Context, m Message[T]) (id string, err error) {
 	message, err := q.Encode(m)
 	if err != nil {
@@ -95,13 +95,14 @@ func (q *Queue[T]) Enqueue(ctx context.Context, m Message[T]) (id string, err er
 	return q.queue.Enqueue(ctx, message)
 }
 
-// Delivery is a [durable.Delivery] with a value as its body. The encoded body is Delivery.Body.
+// Delivery is a [durable.Delivery] with a value as its body. Delivery.Delivery.Body is the encoded
+// body.
 type Delivery[T any] struct {
 	*durable.Delivery
 	Body T
 }
 
-// decode reads the body of a delivery.
+// decode decodes the body of a delivery.
 func (q *Queue[T]) decode(d *durable.Delivery) (*Delivery[T], error) {
 	value, err := q.codec.Decode(d.Body)
 	if err != nil {
@@ -110,13 +111,13 @@ func (q *Queue[T]) decode(d *durable.Delivery) (*Delivery[T], error) {
 	return &Delivery[T]{d, value}, nil
 }
 
-// Handler returns a handler that decodes the body and calls h, for calls that take a
-// [durable.Handler], such as Handler of a tracer. If the body cannot be decoded, the message
-// becomes a dead letter at once with the codec's error as its reason, because another attempt would
-// fail as well. A nil h gives nil.
+// Handler returns a [durable.Handler] that decodes the body and calls h, for calls that take a
+// durable.Handler, such as Handler of a tracer. If the body cannot be decoded, the message becomes
+// a dead letter immediately, with the codec's error as its reason, because another attempt would
+// fail as well. If h is nil, Handler returns nil.
 func (q *Queue[T]) Handler(h func(ctx context.Context, d *Delivery[T]) error) durable.Handler {
 	if h == nil {
-		return nil // Consume returns the error
+		return nil // Consume returns ErrInvalid
 	}
 	return func(ctx context.Context, d *durable.Delivery) error {
 		typed, err := q.decode(d)
@@ -134,9 +135,9 @@ func (q *Queue[T]) Consume(ctx context.Context, handler func(ctx context.Context
 }
 
 // Take waits for a message that is due: see [durable.Queue.Take]. A message whose body cannot be
-// decoded becomes a dead letter, as in [Queue.Consume], and Take waits for the next one. If the
-// store does not confirm that, Take returns the error, and the message comes again when its lease
-// ends.
+// decoded becomes a dead letter, as in [Queue.Consume], and Take waits for the next message. If the
+// store does not confirm the dead letter, Take returns the error, and the message is redelivered
+// when its lease expires.
 func (q *Queue[T]) Take(ctx context.Context) (*Delivery[T], error) {
 	for {
 		d, err := q.queue.Take(ctx)
