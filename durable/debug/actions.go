@@ -14,25 +14,25 @@ import (
 
 // Outcome is the answer to an action.
 type Outcome struct {
-	Done  int    `json:"done"`            // dead letters that were replayed or purged, or queues that were paused or resumed
-	Error string `json:"error,omitempty"` // why not all were
+	Done  int    `json:"done"`            // dead letters replayed or purged, or queues paused or resumed
+	Error string `json:"error,omitempty"` // why some were not
 }
 
-// maxForm is the length of the form of an action in bytes. A name, an id and a reason fit, each
-// byte as %XX.
+// maxForm is the maximum size of the form of an action in bytes. A name, an id and a reason fit,
+// with each byte encoded as %XX.
 const maxForm = 4 << 10
 
-// sites refuses requests that a browser sends for another site. Programs that are no browsers pass.
+// sites rejects cross-site requests of browsers. Requests of other programs pass.
 var sites = http.NewCrossOriginProtection()
 
 // act answers a POST.
 func (h *Handler) act(w http.ResponseWriter, r *http.Request) {
 	if !h.Actions {
-		refuse(w, r, http.StatusForbidden, "actions are off; the option Actions of the handler turns them on")
+		refuse(w, r, http.StatusForbidden, "actions are disabled; set Handler.Actions to enable them")
 		return
 	}
 	if err := sites.Check(r); err != nil {
-		refuse(w, r, http.StatusForbidden, "the request comes from another site: "+err.Error())
+		refuse(w, r, http.StatusForbidden, "cross-site request: "+err.Error())
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
@@ -48,7 +48,7 @@ func (h *Handler) act(w http.ResponseWriter, r *http.Request) {
 	}
 	do := actions[r.PostForm.Get("action")]
 	if do == nil {
-		refuse(w, r, http.StatusBadRequest, fmt.Sprintf("action %q: accepted are replay, purge, pause and resume", r.PostForm.Get("action")))
+		refuse(w, r, http.StatusBadRequest, fmt.Sprintf("action %q: replay, purge, pause and resume are accepted", r.PostForm.Get("action")))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), h.timeout())
@@ -62,7 +62,7 @@ func (h *Handler) act(w http.ResponseWriter, r *http.Request) {
 	sendJSON(w, r, statusOf(err), &outcome)
 }
 
-// actions take the form of a request.
+// actions maps the name of an action to its function, which takes the form of the request.
 var actions = map[string]func(ctx context.Context, q *durable.Queue, form url.Values) (int, error){
 	"replay": func(ctx context.Context, q *durable.Queue, form url.Values) (int, error) {
 		if form.Has("id") {

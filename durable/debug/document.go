@@ -8,37 +8,38 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable"
 )
 
-// Schema is the version of the JSON. A field may be added without a new version; none is renamed,
-// removed or given another meaning.
+// Schema is the version of the JSON document. A field may be added without a new version. No field
+// is renamed, removed or given another meaning within a version.
 const Schema = 1
 
-// Document is the JSON: the list of queues, and one queue. Durations are nanoseconds and end in ns,
-// times are RFC 3339 on the store's clock, all other numbers are counts.
+// Document is the JSON document: the list of queues, and one queue. Durations are in nanoseconds
+// and their names end in ns, times are RFC 3339 on the store's clock, and all other numbers are
+// counts.
 type Document struct {
 	Schema  int     `json:"schema"`          // [Schema]
-	Error   string  `json:"error,omitempty"` // with status 404: there is no queue of that name; with 503: the store does not answer
+	Error   string  `json:"error,omitempty"` // with status 404: no queue has this name; with 503: the store does not answer
 	Actions bool    `json:"actions"`         // [Handler.Actions]
 	Queues  []Entry `json:"queues"`          // in the order of [Handler.Add]
-	Queue   *Queue  `json:"queue"`           // the one that was asked for; null if there is none or its store does not answer
+	Queue   *Queue  `json:"queue"`           // the requested queue; null if there is none or its store does not answer
 }
 
-// Entry is a queue in the list.
+// Entry is an element of the list of queues.
 type Entry struct {
 	Name string `json:"name"`
 }
 
-// Queue is one queue. Its parts are read one after another, so they are not of one moment. It is
-// good for half a second, or longer if looking takes long.
+// Queue is one queue. Its parts are read one after another, so it is not an atomic snapshot. It is
+// cached for half a second, or longer if reading it is slow.
 type Queue struct {
 	Name  string    `json:"name"`
-	Taken time.Time `json:"taken"` // when the queue was looked at, on the clock of this process
+	Taken time.Time `json:"taken"` // when the queue was read, on this process's clock
 	Now   time.Time `json:"now"`
 
 	Paused     bool   `json:"paused"`  // at least one partition is paused
-	Pending    int64  `json:"pending"` // scheduled messages, those that are due included
-	Due        int64  `json:"due"`     // those whose time has come and that no consumer has claimed
+	Pending    int64  `json:"pending"` // scheduled messages, including due ones
+	Due        int64  `json:"due"`     // messages that are due and that no consumer has claimed
 	OverdueNs  int64  `json:"overdue_ns"`
-	InFlight   int64  `json:"in_flight"` // claimed by consumers or running
+	InFlight   int64  `json:"in_flight"` // claimed by consumers, or running
 	Dead       int64  `json:"dead"`
 	DeadBytes  int64  `json:"dead_bytes"`
 	Unreadable int64  `json:"unreadable"` // scheduled messages that this version cannot read
@@ -46,28 +47,29 @@ type Queue struct {
 
 	Prefetched int `json:"prefetched"` // claimed by this process and not begun
 	Running    int `json:"running"`    // begun by this process and not settled
-	Unowned    int `json:"unowned"`    // partitions that no consumer owns
+	Unowned    int `json:"unowned"`    // partitions without an owner
 
-	// Counters are the numbers of [durable.Counts] that only grow, by their names in snake case.
+	// Counters are the fields of [durable.Counts] that never decrease, by their names in snake
+	// case.
 	Counters map[string]uint64 `json:"counters"`
 
 	Bands       []Band         `json:"bands"`        // pending messages by due time
 	Lateness    debug.Lateness `json:"lateness"`     // of this process
 	Consumers   []Consumer     `json:"consumers"`    // of all processes
-	Partitions  []Partition    `json:"partitions"`   // by their numbers
-	DeadLetters []DeadLetter   `json:"dead_letters"` // at most 100: of one partition after another, the oldest first
+	Partitions  []Partition    `json:"partitions"`   // by number
+	DeadLetters []DeadLetter   `json:"dead_letters"` // at most 100: one partition after another, the oldest first
 }
 
-// Band counts the pending messages that are due later than FromNs and at most ToNs from now on.
-// That of the messages that are due has 0 for both. Messages that are due in more than 292 years
-// are in none.
+// Band counts the pending messages that are due more than FromNs and at most ToNs from now. Both
+// are 0 in the band of the messages that are due. Messages that are due in more than 292 years are
+// in no band.
 type Band struct {
 	FromNs   int64 `json:"from_ns"`
 	ToNs     int64 `json:"to_ns"`
 	Messages int64 `json:"messages"`
 }
 
-// Partition has the counts of a partition, see [Queue].
+// Partition has the counts of a partition: see [Queue].
 type Partition struct {
 	Pending   int64 `json:"pending"`
 	Due       int64 `json:"due"`
@@ -76,7 +78,7 @@ type Partition struct {
 	Dead      int64 `json:"dead"`
 }
 
-// Consumer is a consumer of any process as of its last heartbeat, see [durable.Consumer].
+// Consumer is a consumer in any process according to its last heartbeat: see [durable.Consumer].
 type Consumer struct {
 	ID            string    `json:"id"`
 	Host          string    `json:"host"`
@@ -86,7 +88,7 @@ type Consumer struct {
 	Expires       time.Time `json:"expires"`
 }
 
-// DeadLetter is a message that is not delivered any more.
+// DeadLetter is a message that is no longer delivered.
 type DeadLetter struct {
 	ID          string            `json:"id"`
 	Reason      string            `json:"reason"` // the last error
@@ -95,15 +97,15 @@ type DeadLetter struct {
 	Crashes     int               `json:"crashes"`
 	Enqueued    time.Time         `json:"enqueued"`
 	Died        time.Time         `json:"died"`
-	Bytes       int               `json:"bytes"`             // of the body
-	Headers     map[string]string `json:"headers,omitempty"` // with [Handler.Headers]
+	Bytes       int               `json:"bytes"`             // size of the body
+	Headers     map[string]string `json:"headers,omitempty"` // if [Handler.Headers] is set
 	Error       string            `json:"error,omitempty"`   // why the content cannot be read
 }
 
-// maxLetters is the number of dead letters in a document.
+// maxLetters is the maximum number of dead letters in a document.
 const maxLetters = 100
 
-// bounds of the bands.
+// bounds are the upper bounds of the bands.
 var bounds = []time.Duration{
 	0, time.Second, 5 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 3 * time.Hour,
 	12 * time.Hour, day, 3 * day, 7 * day, 30 * day, 90 * day, 365 * day, 1<<63 - 1,
@@ -111,7 +113,7 @@ var bounds = []time.Duration{
 
 const day = 24 * time.Hour
 
-// read reads all figures of a queue but its dead letters.
+// read reads all data of a queue except its dead letters.
 func read(ctx context.Context, name string, q *durable.Queue) (*Queue, error) {
 	st, err := q.Stats(ctx)
 	if err != nil {
@@ -156,7 +158,7 @@ func read(ctx context.Context, name string, q *durable.Queue) (*Queue, error) {
 	return d, nil
 }
 
-// overdue returns for how long the first message has been due.
+// overdue returns how long the earliest message has been due, in nanoseconds.
 func overdue(c *durable.Counts) int64 {
 	if c.Due == 0 || c.NextDue.IsZero() {
 		return 0

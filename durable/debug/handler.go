@@ -15,46 +15,47 @@ import (
 //go:embed assets
 var own embed.FS
 
-// assets are the parts of the page.
+// assets returns the parts of the page.
 var assets = sync.OnceValue(func() webpage.Assets { return webpage.NewAssets(own) })
 
-// Handler serves the page and the JSON of the queues that were added. Its zero value has none and
-// is ready to use. It may be mounted at any path and needs no [http.StripPrefix]: it looks at the
-// query only.
+// Handler serves the page and the JSON document of the queues that were added. The zero value has
+// no queues and is ready to use. It may be served at any path and needs no [http.StripPrefix],
+// because it only reads the query.
 //
 //	GET ?                  the page
-//	GET ?queue=NAME        the page, with that queue chosen; without a name, the first one
-//	GET ?format=json       the queue as JSON, see [Document]; also by the Accept header
-//	GET ?format=html       the page, also against the Accept header
+//	GET ?queue=NAME        the page with this queue selected; without a name, the first queue
+//	GET ?format=json       the queue as JSON, see [Document]; also selected by the Accept header
+//	GET ?format=html       the page, regardless of the Accept header
 //	POST                   an action, see [Handler.Actions]
 //
-// The fields must not change after the first request. All methods may be called at any time from
-// any goroutine. A Handler must not be copied.
+// The fields must not change after the first request. All methods are safe for concurrent use. A
+// Handler must not be copied.
 type Handler struct {
 	// Actions lets visitors replay and purge dead letters, and pause and resume queues. Defaults to
-	// false: such requests get status 403, and the page has no buttons. An action is a POST with a
-	// form: action is replay, purge, pause or resume, and queue is the name. For replay and purge,
-	// id is that of one dead letter. Without an id they are for all dead letters of the queue or,
-	// with reason, for those whose reason contains that text. The answer is an [Outcome]. Requests
-	// that a browser sends for another site get 403.
+	// false: such requests return status 403, and the page has no buttons. An action is a POST with
+	// a form: action is replay, purge, pause or resume, and queue is the name. For replay and
+	// purge, id selects one dead letter. Without an id, the action applies to all dead letters of
+	// the queue or, if reason is set, to those whose reason contains that text. The answer is an
+	// [Outcome]. Cross-site requests of a browser return 403.
 	Actions bool
 
 	// Headers shows the headers of dead letters. Defaults to false.
 	Headers bool
 
-	// Timeout is how long a request waits for the store of a queue. A GET then gets status 503, and
-	// an action ends. 0 and less stand for 5 seconds. The page waits for 10 seconds.
+	// Timeout is how long a request waits for the store of a queue. After that a GET returns status
+	// 503, and an action ends. If Timeout <= 0, it is 5 seconds. The page waits 10 seconds for an
+	// answer.
 	Timeout time.Duration
 
 	queues webpage.Registry[*watched]
 }
 
 // ErrName is wrapped by the errors of [Handler.Add].
-var ErrName = errors.New("durabledebug: bad name of a queue")
+var ErrName = errors.New("durabledebug: invalid queue name")
 
-// Add shows the queue under the name, behind the queues that were added before. If the name is
-// empty, longer than 128 bytes, not UTF-8 or in use, Add changes nothing and returns an error that
-// wraps [ErrName]. A nil queue panics. A queue that is closed stays, and the page says so. The
+// Add adds a queue to the page under a name, after the queues that were added before. If the name
+// is empty, longer than 128 bytes, not UTF-8 or in use, Add changes nothing and returns an error
+// that wraps [ErrName]. It panics if q is nil. A closed queue stays on the page with an error. The
 // handler keeps the queue alive until Remove.
 func (h *Handler) Add(name string, q *durable.Queue) error {
 	if q == nil {
@@ -66,8 +67,8 @@ func (h *Handler) Add(name string, q *durable.Queue) error {
 	return nil
 }
 
-// Remove takes the queue of that name off the page and reports whether there was one. Requests that
-// are under way may still look at it.
+// Remove removes the queue with the name from the page and reports whether there was one. Requests
+// in progress may still read it.
 func (h *Handler) Remove(name string) bool { return h.queues.Remove(name) }
 
 func (h *Handler) timeout() time.Duration {
@@ -77,7 +78,7 @@ func (h *Handler) timeout() time.Duration {
 	return h.Timeout
 }
 
-// ServeHTTP answers GET, HEAD and POST, and refuses other methods.
+// ServeHTTP answers GET, HEAD and POST, and rejects other methods with status 405.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	webpage.Guard(w, r)
 	switch r.Method {
@@ -87,7 +88,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.act(w, r)
 	default:
 		w.Header().Set("Allow", "GET, HEAD, POST")
-		http.Error(w, "method "+r.Method+": accepted are GET, HEAD and POST", http.StatusMethodNotAllowed)
+		http.Error(w, "method "+r.Method+": GET, HEAD and POST are accepted", http.StatusMethodNotAllowed)
 	}
 }
 
@@ -105,6 +106,6 @@ func (h *Handler) show(w http.ResponseWriter, r *http.Request) {
 	case format == "", format == "html":
 		assets().Serve(w, r, webpage.Name)
 	default:
-		http.Error(w, fmt.Sprintf("format %q: accepted are html and json", format), http.StatusBadRequest)
+		http.Error(w, fmt.Sprintf("format %q: html and json are accepted", format), http.StatusBadRequest)
 	}
 }

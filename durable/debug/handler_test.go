@@ -234,7 +234,7 @@ func TestActionsChangeTheSelectedDeadLettersOnly(t *testing.T) {
 	again := act(http.StatusNotFound, "action", "purge", "queue", "orders", "id", "a")
 	assert.Contains(t, again.Error, durable.ErrNotFound.Error())
 	act(http.StatusBadRequest, "action", "purge", "queue", "orders", "id", "")
-	assert.Equal(t, `action "drop": accepted are replay, purge, pause and resume`, act(http.StatusBadRequest, "action", "drop", "queue", "orders").Error)
+	assert.Equal(t, `action "drop": replay, purge, pause and resume are accepted`, act(http.StatusBadRequest, "action", "drop", "queue", "orders").Error)
 	assert.Equal(t, `no queue ""`, act(http.StatusNotFound, "action", "purge").Error)
 	act(http.StatusNotFound, "action", "purge", "queue", "none")
 	act(http.StatusBadRequest, "action", "purge", "queue", "orders", "id", strings.Repeat("x", maxForm))
@@ -276,7 +276,7 @@ func TestActionsOfOtherSitesAreRefused(t *testing.T) {
 	} {
 		w := request(h, http.MethodPost, "http://example.com/", replay, header...)
 		require.Equal(t, http.StatusForbidden, w.Code, header)
-		assert.Contains(t, w.Body.String(), "another site")
+		assert.Contains(t, w.Body.String(), "cross-site request")
 	}
 	w := request(handler(t, &Handler{}, "orders", q), http.MethodPost, "http://example.com/", replay, "Sec-Fetch-Site", "same-origin")
 	require.Equal(t, http.StatusForbidden, w.Code)
@@ -341,7 +341,7 @@ func TestSilentStoreCostsABoundedTime(t *testing.T) {
 			viewers.Go(func() {
 				began := time.Now()
 				d := document(t, h, "/?format=json", http.StatusServiceUnavailable)
-				assert.Equal(t, "the store has not answered: context deadline exceeded", d.Error)
+				assert.Equal(t, "the store did not answer: context deadline exceeded", d.Error)
 				assert.Nil(t, d.Queue)
 				assert.Equal(t, time.Second, time.Since(began))
 			})

@@ -10,9 +10,10 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable"
 )
 
-// An answer is good for maxAge. That is shorter than the second after which a page asks again, so
-// one viewer always gets a new answer. An answer that took long is good for share times as long as
-// it took, so that looking takes a small part of the store's time, but not for longer than oldest.
+// A snapshot is valid for maxAge. This is shorter than the polling interval of a page, one second,
+// so a single viewer always gets a new snapshot. A snapshot that was slow to read is valid for
+// share times as long as reading it took, but for at most oldest, so that reading takes a small
+// part of the store's time.
 const (
 	maxAge = 500 * time.Millisecond
 	share  = 10
@@ -25,15 +26,15 @@ type watched struct {
 	q    *durable.Queue
 
 	mu      sync.Mutex
-	current *look     // the last one, or the one under way; nil: there is none
-	until   time.Time // when current is too old; zero while it is under way
+	current *look     // the last look, or the one in progress; nil: none
+	until   time.Time // when current is too old; zero while it is in progress
 	letters []DeadLetter
-	dead    deadCounts // those that letters belong to; they are unknown if letters is nil
+	dead    deadCounts // the counts at which letters were read; unknown if letters is nil
 }
 
-// look is one look at a queue.
+// look is one snapshot of a queue.
 type look struct {
-	over  chan struct{} // closed when the rest is known
+	over  chan struct{} // closed when the other fields are set
 	queue *Queue        // nil if err is set
 	err   error
 }
@@ -44,8 +45,8 @@ type deadCounts struct {
 	buried, trimmed uint64
 }
 
-// ask returns the last answer or, if that is too old, waits for a new one until ctx ends. Callers at
-// the same time share one look, even if the store ignores the context of the look.
+// ask returns the last snapshot or, if it is too old, waits for a new one until ctx ends.
+// Concurrent callers share one snapshot, even if the store ignores its context.
 func (w *watched) ask(ctx context.Context, timeout time.Duration, headers bool) (*Queue, error) {
 	w.mu.Lock()
 	if w.current == nil || !w.until.IsZero() && !time.Now().Before(w.until) {
@@ -58,11 +59,11 @@ func (w *watched) ask(ctx context.Context, timeout time.Duration, headers bool) 
 	case <-l.over:
 		return l.queue, l.err
 	case <-ctx.Done():
-		return nil, fmt.Errorf("the store has not answered: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("the store did not answer: %w", context.Cause(ctx))
 	}
 }
 
-// look looks at the queue, and sets how long the answer is good.
+// look reads the queue and sets how long the snapshot is valid.
 func (w *watched) look(l *look, timeout time.Duration, headers bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -83,7 +84,7 @@ func (w *watched) look(l *look, timeout time.Duration, headers bool) {
 	}
 }
 
-// deadLetters returns the first dead letters. It reads them only if the counts of the queue say
+// deadLetters returns the first dead letters. It reads them only if the counts of the queue show
 // that they have changed.
 func (w *watched) deadLetters(ctx context.Context, q *Queue, headers bool) ([]DeadLetter, error) {
 	now := deadCounts{q.Dead, q.DeadBytes, q.Counters["buried"], q.Counters["trimmed"]}
@@ -106,14 +107,15 @@ func (w *watched) deadLetters(ctx context.Context, q *Queue, headers bool) ([]De
 	return found, nil
 }
 
-// forget makes the next caller look anew, whatever is under way.
+// forget makes the next caller read a new snapshot, even if another one is in progress.
 func (w *watched) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.current = nil
 }
 
-// document returns the JSON of the queue of that name or, without a name, of the first one.
+// document returns the JSON document of the queue with the name, or of the first queue if the name
+// is empty.
 func (h *Handler) document(ctx context.Context, name string) (int, *Document) {
 	d := &Document{Schema: Schema, Actions: h.Actions, Queues: []Entry{}}
 	for _, e := range h.queues.All() {

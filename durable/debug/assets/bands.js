@@ -1,7 +1,7 @@
 'use strict';
-// Pending messages by due time: a bar for each band of time from now on.
+// Pending messages by due time: one bar for each band of time from now.
 
-// until names a band by its end.
+// until returns the label of a band, its end.
 function until(band, last) {
 	if (band.to_ns === 0) return 'due';
 	return band === last ? 'later' : duration(band.to_ns);
@@ -34,6 +34,6 @@ class BandChart {
 		}
 		bands.forEach((band, k) => write(this.labels.children[k].firstChild, compact(band.messages)));
 		const said = bands.filter((band) => band.messages > 0).map((band) => `${until(band, last)}: ${full(band.messages)}`);
-		this.image.setAttribute('aria-label', said.length ? `Pending messages by due time from now on; ${said.join('; ')}` : 'Nothing is pending.');
+		this.image.setAttribute('aria-label', said.length ? `Pending messages by due time from now: ${said.join('; ')}` : 'No message is pending.');
 	}
 }

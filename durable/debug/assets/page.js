@@ -10,7 +10,7 @@ class QueuePage extends Live {
 		this.lateness = new LatenessChart(byId('chart-lateness'), 'messages');
 		this.dead = new DeadLetters((action, id) => this.act(action, id));
 		byId('hold').addEventListener('click', () => {
-			// The second click pauses, even if someone else has paused the queue since the first one.
+			// The second click pauses, even if the queue was paused elsewhere after the first click.
 			const action = this.shown.paused && !armed.has(byId('hold')) ? 'resume' : 'pause';
 			if (action === 'resume' || sure(byId('hold'), action)) this.act(action, null);
 		});
@@ -26,9 +26,9 @@ class QueuePage extends Live {
 	take(answer) {
 		const queue = answer.queue;
 		drawNames(byId('queues'), answer.queues, queue ? queue.name : this.chosen || (answer.queues[0] || {}).name, (name) => this.choose(name));
-		write(byId('footer'), `Bodies of messages are not shown. ${answer.actions ? 'Dead letters can be replayed and purged here, and queues paused.' : 'Nothing can be changed here.'}`);
+		write(byId('footer'), `Message bodies are not shown. ${answer.actions ? 'Dead letters can be replayed and purged here, and queues can be paused.' : 'This page is read-only.'}`);
 		if (!queue) {
-			// The figures stay if it is their queue that does not answer.
+			// Keep the figures if the store of their queue does not answer.
 			const stay = this.shown && answer.queues.some((q) => q.name === this.shown.name) && [null, this.shown.name].includes(this.chosen);
 			if (!stay) {
 				this.shown = null;
@@ -40,7 +40,7 @@ class QueuePage extends Live {
 		this.shown = queue;
 		this.draw(queue, this.past(queue), answer.actions);
 		if (queue.paused) return 'This queue is paused: no message begins until it is resumed.';
-		return queue.consumers.length === 0 && queue.due > 0 ? 'Messages are due, and there is no consumer.' : '';
+		return queue.consumers.length === 0 && queue.due > 0 ? 'Messages are due, but there is no consumer.' : '';
 	}
 
 	draw(queue, past, actions) {
@@ -65,8 +65,8 @@ class QueuePage extends Live {
 		if (this.shown && byId('partitions-details').open) drawPartitions(byId('partitions').tBodies[0], this.shown.partitions);
 	}
 
-	// act replays or purges one dead letter or, if id is null, all of the queue on the page. Or it
-	// pauses or resumes the queue.
+	// act replays or purges one dead letter or, if id is null, all dead letters of the queue with the
+	// reason on the page. It also pauses and resumes the queue.
 	async act(action, id) {
 		const form = new URLSearchParams({ action, queue: this.shown.name });
 		if (id !== null) form.set('id', id); else form.set('reason', byId('reason').value);

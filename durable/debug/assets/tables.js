@@ -1,31 +1,31 @@
 'use strict';
-// The parts in text: the figures at the top and the tables.
+// The textual parts of the page: the figures at the top and the tables.
 
 const TILES = [
-	['pending', 'Pending', (q) => [roomy(q.pending), q.unreadable > 0 ? `and ${compact(q.unreadable)} unreadable` : plural(q.pending, 'message').replace(/^\S+ /, '')]],
+	['pending', 'Pending', (q) => [roomy(q.pending), q.unreadable > 0 ? `plus ${compact(q.unreadable)} unreadable` : plural(q.pending, 'message').replace(/^\S+ /, '')]],
 	['due', 'Due now', (q) => [roomy(q.due), q.overdue_ns > 1e9 ? `${duration(q.overdue_ns)} overdue` : q.due > 0 ? 'waiting' : '']],
-	['flight', 'In flight', (q) => [roomy(q.in_flight), `${compact(q.running)} run here`]],
+	['flight', 'In flight', (q) => [roomy(q.in_flight), `${compact(q.running)} in this process`]],
 	['enqueued', 'Enqueued', (q, past) => rateAndTotal(q, past, 'enqueued')],
 	['acked', 'Acknowledged', (q, past) => rateAndTotal(q, past, 'acked')],
 	['late', 'Late, 99 % at most', (q, past) => lateNow(q, past)],
 	['retried', 'Retried', (q, past) => rateAndTotal(q, past, 'retried')],
 	['crashed', 'Crashes', (q, past) => rateAndTotal(q, past, 'crashed')],
 	['dead', 'Dead letters', (q) => [roomy(q.dead), gone(q)]],
-	['consumers', 'Consumers', (q) => [roomy(q.consumers.length), q.consumers.length > 0 && q.unowned > 0 ? `${plural(q.unowned, 'partition')} without` : 'in all processes']],
+	['consumers', 'Consumers', (q) => [roomy(q.consumers.length), q.consumers.length > 0 && q.unowned > 0 ? `${plural(q.unowned, 'partition')} without owner` : 'in all processes']],
 ];
 
-// gone counts the messages that were lost, dropped or expired or, if there are none, the bytes of
-// the dead letters.
+// gone returns the number of messages that were lost, dropped or expired or, if there are none, the
+// size of the dead letters.
 function gone(q) {
 	if (q.lost > 0) return `${compact(q.lost)} messages lost`;
-	if (q.counters.trimmed > 0) return `${compact(q.counters.trimmed)} were dropped`;
+	if (q.counters.trimmed > 0) return `${compact(q.counters.trimmed)} dropped`;
 	if (q.counters.expired > 0) return `${compact(q.counters.expired)} expired`;
 	return q.dead_bytes > 0 ? bytes(q.dead_bytes).join('\u00a0') : '';
 }
 
-// sayTotals counts the messages that came to an end without a delivery, since the queue was made.
+// sayTotals returns the numbers of messages that ended without a delivery since the queue was created.
 function sayTotals(q) {
-	return `In all: ${[
+	return `Total: ${[
 		`${compact(q.counters.cancelled)} cancelled`, `${compact(q.counters.expired)} expired`, plural(q.counters.buried, 'dead letter'),
 		`${compact(q.counters.trimmed)} of them dropped`, `${compact(q.lost)} lost`,
 	].join(', ')}.`;
@@ -33,7 +33,7 @@ function sayTotals(q) {
 
 const DONE = { replay: 'replayed', purge: 'purged', pause: 'paused', resume: 'resumed' };
 
-// sayOutcome is the text of the answer to an action.
+// sayOutcome returns the text for the answer to an action.
 function sayOutcome(action, id, outcome) {
 	const done = DONE[action], fault = outcome.error ? `. ${outcome.error}` : '';
 	if (id !== null) return `${outcome.error ? 'not ' : ''}${done}: \u201c${id}\u201d${fault}`;
@@ -41,13 +41,13 @@ function sayOutcome(action, id, outcome) {
 	return `${plural(outcome.done, 'dead letter')} ${done}${fault}`;
 }
 
-// cell makes a cell of a table. Ids and reasons may have any writing direction, which must not
-// affect other cells.
+// cell returns a table cell. Ids and reasons may have any writing direction, which must not affect
+// other cells.
 function cell(text, name) {
 	return make('td', { class: name, ...(name === 'number' ? {} : { dir: 'auto' }) }, text);
 }
 
-// ranges writes numbers in rising order: 0–3, 7.
+// ranges formats ascending numbers as ranges: 0–3, 7.
 function ranges(numbers) {
 	const found = [];
 	for (const n of numbers) {
@@ -62,7 +62,7 @@ function drawConsumers(body, queue) {
 	const rows = queue.consumers.map((c) => make('tr', {}, cell(c.host || '\u2013', 'id'), cell(String(c.pid), ''),
 		cell(`${duration(Math.max(0, since(c.last_heartbeat)))} ago${since(c.expires) > 0 ? ', expired' : ''}`, ''),
 		cell(ranges(c.partitions || []) || 'none', 'parts'), cell(c.id, '')));
-	body.replaceChildren(...(rows.length ? rows : [emptyRow(5, 'There are none: nothing is delivered.')]));
+	body.replaceChildren(...(rows.length ? rows : [emptyRow(5, 'There are no consumers, so nothing is delivered.')]));
 	write(byId('consumers-note'), rows.length > 0 && queue.unowned > 0 ? `${plural(queue.unowned, 'partition')} without a consumer.` : '');
 }
 
@@ -74,8 +74,8 @@ function drawPartitions(body, partitions) {
 		cell(full(p.in_flight), 'number'), cell(full(p.dead), 'number'))));
 }
 
-// DeadLetters is the table of dead letters with its buttons. It calls act(action, id) for a click;
-// id is null for all letters.
+// DeadLetters is the table of dead letters with its buttons. A click calls act(action, id); id is
+// null for all dead letters.
 class DeadLetters {
 	constructor(act) {
 		this.act = act;
@@ -88,11 +88,11 @@ class DeadLetters {
 		}
 	}
 
-	// draw keeps existing rows, so that the focus and the selection stay.
+	// draw keeps existing rows, so that focus and selection are preserved.
 	draw(queue, actions) {
 		const now = Date.parse(queue.now), letters = queue.dead_letters;
 		write(byId('dead-note'), letters.length === 0 ? 'There are none.' : letters.length < queue.dead ?
-			`${full(letters.length)} of ${full(queue.dead)}: of one partition after another, the oldest first.` : '');
+			`Showing ${full(letters.length)} of ${full(queue.dead)}, one partition after another, the oldest first.` : '');
 		byId('dead-all').hidden = !actions || queue.dead === 0;
 		const rows = new Map();
 		for (const letter of letters) {
@@ -107,13 +107,13 @@ class DeadLetters {
 		this.filter();
 	}
 
-	// filter shows the letters whose reason contains the text. The buttons for all letters concern
-	// these.
+	// filter shows the dead letters whose reason contains the text. The buttons for all dead letters
+	// apply to these.
 	filter() {
 		const text = byId('reason').value;
 		for (const row of this.body.children) row.hidden = !row.cells[1].firstChild.data.includes(text);
 		for (const [id, name] of [['replay-all', 'Replay all'], ['purge-all', 'Purge all']]) {
-			if (!armed.has(byId(id))) write(byId(id), text ? `${name} of this reason` : name);
+			if (!armed.has(byId(id))) write(byId(id), text ? `${name} with this reason` : name);
 		}
 	}
 
@@ -131,11 +131,11 @@ class DeadLetters {
 	}
 }
 
-const SURE = 4000; // ms within which a second click counts
-const armed = new Map(); // the buttons that wait for a second click, with what ends that
+const SURE = 4000; // ms in which the second click must follow
+const armed = new Map(); // buttons that wait for a second click, with the function that ends the wait
 
-// sure reports whether a button was clicked for the second time. Actions that change much or
-// destroy something need two clicks.
+// sure reports whether a button was clicked for the second time. Actions that affect many messages
+// or destroy data need two clicks.
 function sure(button, action) {
 	if (armed.has(button)) {
 		armed.get(button)();
@@ -154,5 +154,5 @@ function sure(button, action) {
 	return false;
 }
 
-// disarm makes all buttons need two clicks again.
+// disarm makes all buttons require two clicks again.
 function disarm() { for (const end of [...armed.values()]) end(); }
