@@ -41,7 +41,7 @@ func damageFile(t *testing.T) []byte {
 // use opens a file and makes calls of most kinds.
 func use(t *testing.T, path string) (messages int, err error) {
 	t.Helper()
-	s, err := Open(path, Options{NoSync: true})
+	s, err := Open(path, Options{NoSync: true, reserve: smallReserve})
 	if err != nil {
 		return 0, err
 	}
@@ -261,7 +261,7 @@ func TestCloseUnlocksFileAfterPanicUnderLocks(t *testing.T) {
 // A commit does not end. Calls and Close return.
 func TestStalledCommitEndsCallsAndClose(t *testing.T) {
 	t.Parallel()
-	s, err := Open(filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true, stall: 2 * time.Second})
+	s, err := Open(filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true, reserve: smallReserve, stall: 2 * time.Second})
 	require.NoError(t, err)
 	q := openQueue(t, s, 1)
 	put(t, q, "a", 0)
@@ -296,7 +296,7 @@ func TestOpenReturnsDespiteStalledCommit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := socketFile(t)
-			s, err := Open(path, Options{NoSync: true, Socket: true, stall: 2 * time.Second})
+			s, err := Open(path, Options{NoSync: true, Socket: true, reserve: smallReserve, stall: 2 * time.Second})
 			require.NoError(t, err)
 			q := openQueue(t, s, 1)
 			r, err := Connect(path)

@@ -17,9 +17,15 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// openStore opens a file until the test ends.
+// smallReserve is Options.reserve of most tests, as each new file of the default size writes 4 MiB.
+const smallReserve = 16 << 10
+
+// openStore opens a file until the test ends. The file has a small reserve unless o says otherwise.
 func openStore(tb testing.TB, path string, o Options) *Store {
 	tb.Helper()
+	if o.reserve == 0 {
+		o.reserve = smallReserve
+	}
 	s, err := Open(path, o)
 	require.NoError(tb, err)
 	tb.Cleanup(func() { assert.NoError(tb, s.Close()) })

@@ -183,7 +183,7 @@ func TestCallsReturnIfFileIsEmptiedWhileOpen(t *testing.T) {
 		t.Skip("this system forbids to truncate a file that is mapped")
 	}
 	for _, size := range []int64{0, 1, int64(os.Getpagesize())} {
-		s, err := Open(filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true})
+		s, err := Open(filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true, reserve: smallReserve})
 		require.NoError(t, err)
 		q := openQueue(t, s, 1)
 		put(t, q, "a", 0)

@@ -114,7 +114,7 @@ func TestReserveNeedsNoAdjacentPages(t *testing.T) {
 // adjacent pages before any page is free, so a full file could not use its reserve.
 func TestReserveIsSpentInSteps(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true})
+	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true, reserve: reserveBytes})
 	values := func() (n int) {
 		require.NoError(t, s.file.view(func(tx *bolt.Tx) error {
 			if b := tx.Bucket(bucketReserve); b != nil {

@@ -74,7 +74,7 @@ func TestMessageDiesAfterMaxCrashes(t *testing.T) {
 func TestAllCrashesCountInSeveralTransactions(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "queue.db")
-	s, err := Open(path, Options{NoSync: true})
+	s, err := Open(path, Options{NoSync: true, reserve: smallReserve})
 	require.NoError(t, err)
 	q := openQueue(t, s, 1)
 	const messages = crashBytes/crashCost + 500
@@ -148,7 +148,7 @@ func TestTokensRiseIfClockIsSetBack(t *testing.T) {
 	path, clock := filepath.Join(t.TempDir(), "queue.db"), newClock()
 	last := uint64(0)
 	for range 5 {
-		s, err := Open(path, Options{Now: clock.Now})
+		s, err := Open(path, Options{Now: clock.Now, reserve: smallReserve})
 		require.NoError(t, err)
 		q := openQueue(t, s, 1)
 		for range 3 {
@@ -169,7 +169,7 @@ func TestTokensRiseIfClockIsSetBack(t *testing.T) {
 func TestReopenReadsFewPages(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "queue.db")
-	s, err := Open(path, Options{NoSync: true})
+	s, err := Open(path, Options{NoSync: true, reserve: smallReserve})
 	require.NoError(t, err)
 	q := openQueue(t, s, 4)
 	fill(t, q, 100_000)

@@ -37,7 +37,7 @@ func TestRemotePassesStoreSuite(t *testing.T) {
 		var owner *Store
 		open := func() driver.Store {
 			var err error
-			owner, err = Open(path, Options{Now: clock.Now, NoSync: true, Socket: true})
+			owner, err = Open(path, Options{Now: clock.Now, NoSync: true, Socket: true, reserve: smallReserve})
 			require.NoError(t, err)
 			r, err := Connect(path)
 			require.NoError(t, err)

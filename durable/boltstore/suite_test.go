@@ -46,7 +46,7 @@ func newFixture(t testing.TB) storetest.Fixture {
 	t.Helper()
 	clock := newClock()
 	path := filepath.Join(t.TempDir(), "queue.db")
-	options := Options{Now: clock.Now, NoSync: true}
+	options := Options{Now: clock.Now, NoSync: true, reserve: smallReserve}
 	current, err := Open(path, options)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, current.Close()) })
@@ -65,6 +65,6 @@ func newFixture(t testing.TB) storetest.Fixture {
 func BenchmarkStore(b *testing.B) {
 	storetest.Bench(b, func(t testing.TB) storetest.Fixture {
 		t.Helper()
-		return storetest.Fixture{Store: openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{})}
+		return storetest.Fixture{Store: openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{reserve: reserveBytes})}
 	})
 }
