@@ -186,7 +186,7 @@ func (a *audit) restore(w *partitionWriter, id []byte) error {
 	r := w.get(string(id))
 	set, k := setKey(w.buckets, r)
 	if r.State == driver.StateScheduled {
-		w.effects = append(w.effects, effect{id: r.ID, is: r.Due})
+		w.effects = append(w.effects, effect{id: r.ID, added: r.Due})
 	}
 	return set.Put(k.bytes(), empty)
 }
@@ -197,7 +197,7 @@ func (a *audit) dropIndex(w *partitionWriter, b []byte) error {
 		if !kept {
 			w.state.records-- // it was counted
 		}
-		w.effects = append(w.effects, effect{id: k.id, was: k.at, keepsLease: kept, lost: !kept})
+		w.effects = append(w.effects, effect{id: k.id, removed: k.at, keepsLease: kept, lost: !kept})
 	}
 	return w.index.Delete(b)
 }

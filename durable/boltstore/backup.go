@@ -37,7 +37,7 @@ func (s *Store) Backup(ctx context.Context, w io.Writer) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer s.inUse.leave()
+	defer s.inUse.rUnlock()
 	defer tx.Rollback() //nolint:errcheck // it only reads
 	to := &backupWriter{ctx: ctx, s: s, w: w}
 	var n int64
@@ -59,10 +59,10 @@ func (s *Store) Backup(ctx context.Context, w io.Writer) (int64, error) {
 // snapshot begins a transaction that sees the last synced commit. The caller ends it and leaves
 // s.inUse.
 func (s *Store) snapshot(ctx context.Context) (*bolt.Tx, error) {
-	if err := s.view.enter(ctx, s.commits.stalled); err != nil {
+	if err := s.view.rLock(ctx, s.commits.stalled); err != nil {
 		return nil, errors.Join(s.usable(ctx), err)
 	}
-	defer s.view.leave()
+	defer s.view.rUnlock()
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (s *Store) snapshot(ctx context.Context) (*bolt.Tx, error) {
 	if err != nil {
 		return nil, fmt.Errorf("boltstore: backup of %q: %w", s.path, classify(err))
 	}
-	if err := s.inUse.enter(ctx, s.commits.stalled); err != nil {
+	if err := s.inUse.rLock(ctx, s.commits.stalled); err != nil {
 		return nil, errors.Join(err, tx.Rollback())
 	}
 	return tx, nil

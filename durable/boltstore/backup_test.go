@@ -104,10 +104,10 @@ func TestBackupEndsWithContextCloseOrWriter(t *testing.T) {
 	}))
 	require.ErrorIs(t, err, broken)
 	var closed atomic.Bool
-	over := make(chan error)
+	returned := make(chan error)
 	_, err = s.Backup(t.Context(), writerFunc(func(p []byte) (int, error) {
 		if !closed.Swap(true) {
-			go func() { over <- s.Close() }()
+			go func() { returned <- s.Close() }()
 			for !s.closed.Load() {
 				time.Sleep(time.Millisecond)
 			}
@@ -115,7 +115,7 @@ func TestBackupEndsWithContextCloseOrWriter(t *testing.T) {
 		return len(p), nil
 	}))
 	require.ErrorIs(t, err, driver.ErrClosed)
-	require.NoError(t, <-over, "Close waits for the backup")
+	require.NoError(t, <-returned, "Close waits for the backup")
 	_, err = s.Backup(t.Context(), &bytes.Buffer{})
 	require.ErrorIs(t, err, driver.ErrClosed)
 }

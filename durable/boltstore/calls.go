@@ -22,9 +22,9 @@ var (
 	keyForgotten = []byte{'f'}
 )
 
-// forgetAtOnce is the largest number of calls that a new call forgets. It is more than one, so that
+// forgetPerCall is the largest number of calls that a new call forgets. It is more than one, so that
 // calls do not accumulate.
-const forgetAtOnce = 4
+const forgetPerCall = 4
 
 // once makes a call of another process unless it has taken place, and returns the statuses of its
 // messages. If a copy of the call arrives too late, once returns a [driver.LateError] as late. err
@@ -90,7 +90,7 @@ func rememberCall(
 		return err
 	}
 	latest := forgotten
-	for range forgetAtOnce {
+	for range forgetPerCall {
 		k, _ := b.Cursor().Seek([]byte{'t'})
 		if len(k) < 9 || k[0] != 't' || callInstant(k[1:]) >= now {
 			break

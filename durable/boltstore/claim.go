@@ -37,16 +37,16 @@ func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed
 	firing := p.endLeases(now)
 	write := len(firing) > 0 || p.state.tokens-p.token <= driver.MaxBatch || p.tooManyDead(now, b.limits)
 	p.mu.Unlock()
-	least := driver.Instant(1)
+	minLease := driver.Instant(1)
 	if write {
-		if least, err = b.commitCrashes(ctx, p, firing, claim.MaxCrashes); err != nil {
+		if minLease, err = b.commitCrashes(ctx, p, firing, claim.MaxCrashes); err != nil {
 			return driver.Claimed{}, err
 		}
 	}
 	claimed, suspects, err := b.take(ctx, p, now, &claim, unseen, head)
 	if err == nil && len(suspects) > 0 {
 		until, failed := b.commitCrashes(ctx, p, suspects, claim.MaxCrashes)
-		least = max(least, until)
+		minLease = max(minLease, until)
 		if len(claimed.Records) == 0 {
 			err = failed // otherwise the caller must get its records; a later claim retries
 		}
@@ -57,7 +57,7 @@ func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ends.Len() > 0 {
-		claimed.Lease = max(least, p.ends.First().end)
+		claimed.Lease = max(minLease, p.ends.First().end)
 	}
 	return claimed, nil
 }
@@ -118,7 +118,7 @@ func (b *backend) take(
 		return nil
 	})
 	if slices.ContainsFunc(claimed.Records, func(r driver.Record) bool { return r.State == driver.StateFiring }) {
-		b.store.commits.note(p)
+		b.store.commits.saveBegun(p)
 	}
 	return claimed, suspects, err
 }
@@ -220,7 +220,7 @@ func (t *claimTx) take(k key, r *record) bool {
 	l := &lease{id: k.id, due: k.at, token: p.token}
 	if _, busy := p.busy[l.id]; !busy && len(t.records) < t.claim.Begin && k.at <= local.Floor(t.now) {
 		l.firing = true
-		p.notes[l.id] = struct{}{}
+		p.unsavedBegun[l.id] = struct{}{}
 	}
 	l.end = local.ClaimedUntil(t.now, t.claim, l.state(), l.due)
 	p.addLease(l)

@@ -37,7 +37,7 @@ func TestClaimReturnsLeasesIfContextEndsDuringBurial(t *testing.T) {
 		c, err := q.Claim(ctx, driver.Claim{Max: 10, MaxBytes: 1 << 20, Visibility: time.Hour, MaxCrashes: 1})
 		results <- result{c, err}
 	}()
-	underWay(t, q, 0)
+	waitForGroup(t, q, 0)
 	cancel()
 	r := <-results
 	s.writing.Unlock()

@@ -30,7 +30,7 @@ type committer struct {
 	wake      sync.Cond
 	waiting   []*request
 	withdrawn int                     // requests of waiting whose callers have given up
-	noting    map[*partition]struct{} // partitions with notes to write
+	withBegun map[*partition]struct{} // partitions whose unsavedBegun the next commit writes
 	closed    bool
 	last      int // requests of the last group
 	done      chan struct{}
@@ -63,7 +63,7 @@ type request struct {
 }
 
 func (c *committer) start(s *Store) {
-	c.store, c.noting, c.done, c.stalled = s, make(map[*partition]struct{}), make(chan struct{}), make(chan struct{})
+	c.store, c.withBegun, c.done, c.stalled = s, make(map[*partition]struct{}), make(chan struct{}), make(chan struct{})
 	c.stall = sync.OnceFunc(func() {
 		s.fail(fmt.Errorf("%w for %v", errStalled, s.options.stall))
 		close(c.stalled)
@@ -131,24 +131,24 @@ func (c *committer) withdraw(r *request) bool {
 	return true
 }
 
-// note requests that the next commit writes the notes of a partition. The commit takes place even
-// if no request waits.
-func (c *committer) note(p *partition) {
+// saveBegun requests that the next commit writes partition.unsavedBegun. The commit takes place
+// even if no request waits.
+func (c *committer) saveBegun(p *partition) {
 	c.mu.Lock()
-	c.noting[p] = struct{}{}
+	c.withBegun[p] = struct{}{}
 	c.wake.Signal()
 	c.mu.Unlock()
 }
 
-// noteAgain requests the notes again that were left out because a request of the group touched
-// their messages. It is called for a group that wrote nothing.
-func (c *committer) noteAgain(notes []*partition) {
-	for _, p := range notes {
+// saveBegunAgain repeats saveBegun for the messages that were left out because a request of the
+// group touched them. It is called for a group that wrote nothing.
+func (c *committer) saveBegunAgain(begun []*partition) {
+	for _, p := range begun {
 		p.mu.Lock()
-		left := len(p.notes) > 0
+		left := len(p.unsavedBegun) > 0
 		p.mu.Unlock()
 		if left {
-			c.note(p)
+			c.saveBegun(p)
 		}
 	}
 }
@@ -158,20 +158,21 @@ func (c *committer) run() {
 	stall := c.store.options.stall
 	watch := time.AfterFunc(stall, c.stall)
 	for watch.Stop() {
-		group, notes, ok := c.gather()
+		group, begun, ok := c.gather()
 		if !ok {
 			return
 		}
 		watch.Reset(stall)
-		c.commit(group, notes)
+		c.commit(group, begun)
 	}
 }
 
-// gather waits for requests or notes, and returns the next group. ok is false after stop.
-func (c *committer) gather() (group []*request, notes []*partition, ok bool) {
+// gather waits for requests or for partitions with begun messages, and returns the next group. ok
+// is false after stop.
+func (c *committer) gather() (group []*request, begun []*partition, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for len(c.waiting) == 0 && len(c.noting) == 0 {
+	for len(c.waiting) == 0 && len(c.withBegun) == 0 {
 		if c.closed {
 			return nil, nil, false
 		}
@@ -202,11 +203,11 @@ func (c *committer) gather() (group []*request, notes []*partition, ok bool) {
 	clear(c.waiting[len(rest):])
 	c.waiting = rest
 	c.last = len(group)
-	for p := range c.noting {
-		notes = append(notes, p)
+	for p := range c.withBegun {
+		begun = append(begun, p)
 	}
-	clear(c.noting)
-	return group, notes, true
+	clear(c.withBegun)
+	return group, begun, true
 }
 
 // yieldToCallers lets the callers run that the last commit has woken and that are about to call
@@ -255,8 +256,8 @@ func (p *partition) clearBusy() {
 }
 
 // commit syncs a group and then wakes its callers.
-func (c *committer) commit(group []*request, notes []*partition) {
-	c.try(group, notes)
+func (c *committer) commit(group []*request, begun []*partition) {
+	c.try(group, begun)
 	for _, r := range group {
 		r.p.clearBusy()
 	}
@@ -271,21 +272,21 @@ func (c *committer) commit(group []*request, notes []*partition) {
 // the rest needs space too, it spends part of the reserve. If the reserve is used up, it commits
 // each request separately, as a small transaction needs few pages. If a page is damaged, only the
 // requests that need the page fail.
-func (c *committer) try(group []*request, notes []*partition) {
-	err := c.transact(group, notes)
+func (c *committer) try(group []*request, begun []*partition) {
+	err := c.transact(group, begun)
 	full := errors.Is(err, driver.ErrFull)
 	if full {
 		rest := withoutGrowth(group, err)
-		if len(rest)+len(notes) == 0 {
+		if len(rest)+len(begun) == 0 {
 			return
 		}
 		if len(rest) < len(group) || c.store.spendReserve() == nil {
-			c.try(rest, notes)
+			c.try(rest, begun)
 			return
 		}
 	}
-	if (full || errors.Is(err, ErrCorrupt)) && len(group)+len(notes) > 1 {
-		c.trySeparately(group, notes)
+	if (full || errors.Is(err, ErrCorrupt)) && len(group)+len(begun) > 1 {
+		c.trySeparately(group, begun)
 		return
 	}
 	for _, r := range group {
@@ -293,13 +294,13 @@ func (c *committer) try(group []*request, notes []*partition) {
 	}
 }
 
-// trySeparately commits the notes of each partition, and then the two halves of the group. No
-// caller waits for notes, so their errors are dropped.
-func (c *committer) trySeparately(group []*request, notes []*partition) {
-	for _, p := range notes {
+// trySeparately commits the begun messages of each partition, and then the two halves of the group.
+// No caller waits for the begun messages to be written, so their errors are dropped.
+func (c *committer) trySeparately(group []*request, begun []*partition) {
+	for _, p := range begun {
 		_ = c.transact(nil, []*partition{p})
 	}
-	if len(notes) > 0 {
+	if len(begun) > 0 {
 		c.try(group, nil)
 		return
 	}
@@ -324,7 +325,7 @@ func withoutGrowth(group []*request, full error) (rest []*request) {
 // either neither file nor memory has changed, or the store has failed. If the group meets damage
 // before anything was written, only the group fails. An error of the system, such as EIO, ends the
 // use of the store, except for [driver.ErrFull].
-func (c *committer) transact(group []*request, notes []*partition) error {
+func (c *committer) transact(group []*request, begun []*partition) error {
 	s := c.store
 	if err := s.failed.Load(); err != nil {
 		return *err
@@ -334,11 +335,11 @@ func (c *committer) transact(group []*request, notes []*partition) error {
 	unwritten := true // the commit has not started
 	id, err := s.file.update(func(tx *bolt.Tx) error {
 		w := newWriter(s, tx)
-		if err := w.run(group, notes); err != nil {
+		if err := w.run(group, begun); err != nil {
 			return err
 		}
 		if !w.wrote() {
-			c.noteAgain(notes)
+			c.saveBegunAgain(begun)
 			return tx.Rollback()
 		}
 		unwritten = false

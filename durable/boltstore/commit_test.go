@@ -48,7 +48,7 @@ func TestGroupHasOneRequestPerMessage(t *testing.T) {
 	}
 	item := func(id string) []driver.PutItem { return []driver.PutItem{{ID: id}} }
 	send(driver.Put{Items: item("first")})
-	underWay(t, q, 0)
+	waitForGroup(t, q, 0)
 	for i, p := range []driver.Put{
 		{Items: item("a")},
 		{Items: item("b")},
@@ -56,7 +56,7 @@ func TestGroupHasOneRequestPerMessage(t *testing.T) {
 		{Items: item("b")}, // the same message again: another group
 	} {
 		send(p)
-		inLine(t, s, i+1)
+		waitForWaiting(t, s, i+1)
 	}
 	s.writing.Unlock()
 	wg.Wait()
@@ -92,7 +92,7 @@ func TestCallWithEndedContextLeavesCommitter(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	enqueue(ctx, "first", assert.AnError)
-	underWay(t, openQueue(t, s, 1), 0)
+	waitForGroup(t, openQueue(t, s, 1), 0)
 	cancel(assert.AnError)
 	calls.Wait()
 	for round := range 30 {

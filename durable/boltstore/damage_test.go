@@ -152,13 +152,13 @@ func TestDamagedPagesNeverHangOrPanic(t *testing.T) {
 // inTime fails with the stacks of all goroutines if a call takes longer than a minute.
 func inTime(t *testing.T, call func()) {
 	t.Helper()
-	over := make(chan struct{})
+	returned := make(chan struct{})
 	go func() {
-		defer close(over)
+		defer close(returned)
 		call()
 	}()
 	select {
-	case <-over:
+	case <-returned:
 	case <-time.After(time.Minute):
 		stacks := make([]byte, 1<<20)
 		require.Fail(t, "a call does not return", "%s", stacks[:runtime.Stack(stacks, true)])
@@ -311,7 +311,7 @@ func TestOpenReturnsDespiteStalledCommit(t *testing.T) {
 						_, err := q.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: "a"}}})
 						assert.ErrorIs(t, err, driver.ErrBroken)
 					})
-					underWay(t, q, 0)
+					waitForGroup(t, q, 0)
 				}
 				openAmidStall(t, &calls, s, r)
 				err := s.Close()
@@ -479,10 +479,10 @@ func TestDamageOfPartitionDoesNotFailOthers(t *testing.T) {
 			_, errs[i] = q.Put(t.Context(), driver.Put{Partition: i % 2, Items: []driver.PutItem{{ID: fmt.Sprint("new", i)}}})
 		})
 		if i == 0 {
-			underWay(t, q, 0)
+			waitForGroup(t, q, 0)
 		}
 	}
-	inLine(t, s, calls-1)
+	waitForWaiting(t, s, calls-1)
 	s.writing.Unlock()
 	wg.Wait()
 	for i, err := range errs {

@@ -17,7 +17,7 @@ import (
 //	records    id                  → record, see encode
 //	index      due ‖ id            → nothing. Scheduled messages, leased ones included
 //	dead       time of death ‖ id  → nothing
-//	begun      id                  → nothing. Messages that have begun, see committer.note
+//	begun      id                  → nothing. Messages that have begun, see partition.unsavedBegun
 //	state                          → counters, see state
 //
 // The file also has the buckets "timingwheel durable queues", with the version, and "reserve", see
@@ -242,5 +242,5 @@ func (r *record) export() driver.Record {
 	return out
 }
 
-// counted returns n+1, or the largest number that a record can hold.
-func counted(n int) int { return min(n+1, math.MaxInt32) }
+// increment returns n+1, or the largest number that a record can hold.
+func increment(n int) int { return min(n+1, math.MaxInt32) }

@@ -105,8 +105,8 @@ func transactions(tb testing.TB, s *Store) int {
 	return n
 }
 
-// underWay waits until the committer's group has requests of a partition.
-func underWay(tb testing.TB, q driver.Backend, partition int) {
+// waitForGroup waits until the committer's group has requests of a partition.
+func waitForGroup(tb testing.TB, q driver.Backend, partition int) {
 	tb.Helper()
 	p := q.(*backend).queue.partitions[partition]
 	require.Eventually(tb, func() bool {
@@ -116,8 +116,8 @@ func underWay(tb testing.TB, q driver.Backend, partition int) {
 	}, time.Minute, time.Millisecond)
 }
 
-// inLine waits until n requests wait for the committer.
-func inLine(tb testing.TB, s *Store, n int) {
+// waitForWaiting waits until n requests wait for the committer.
+func waitForWaiting(tb testing.TB, s *Store, n int) {
 	tb.Helper()
 	require.Eventually(tb, func() bool {
 		s.commits.mu.Lock()
@@ -126,12 +126,12 @@ func inLine(tb testing.TB, s *Store, n int) {
 	}, time.Minute, time.Millisecond)
 }
 
-// crash returns a copy of the file as of the last commit, with all notes written. A crash of the
-// process would leave the same file.
+// crash returns a copy of the file as of the last commit, with all begun messages written. A crash
+// of the process would leave the same file.
 func crash(tb testing.TB, s *Store) string {
 	tb.Helper()
 	s.mu.Lock()
-	for _, q := range s.queues { // a group without changes commits the notes before it
+	for _, q := range s.queues { // a group without changes commits the begun messages before it
 		require.NoError(tb, s.commits.do(tb.Context(), &request{p: q.partitions[0], run: func(*partitionWriter) error { return nil }}))
 	}
 	s.mu.Unlock()

@@ -43,23 +43,23 @@ func TestKilledProcessLosesNothingConfirmed(t *testing.T) {
 	if testing.Short() {
 		rounds = 1
 	}
-	k := killer{path: filepath.Join(t.TempDir(), "queue.db"), said: make(map[string]string), tokens: make(map[string]uint64)}
+	k := killer{path: filepath.Join(t.TempDir(), "queue.db"), reported: make(map[string]string), tokens: make(map[string]uint64)}
 	for i := range rounds {
 		k.round(t, strconv.Itoa(i), time.Duration(60+37*i)*time.Millisecond)
 	}
-	assert.Greater(t, len(k.said), rounds, "messages")
+	assert.Greater(t, len(k.reported), rounds, "messages")
 }
 
-// killer runs children on one file, and keeps the last word that they have printed about each
-// message.
+// killer runs children on one file, and keeps the last report of each message that they have
+// printed.
 type killer struct {
-	path   string
-	said   map[string]string // id → "put", "ending", "acked" or "cancelled"
-	tokens map[string]uint64 // the last token of each partition
+	path     string
+	reported map[string]string // by id: "put", "ending", "acked" or "cancelled"
+	tokens   map[string]uint64 // the last token of each partition
 }
 
-// round starts a child, kills it some time after it has printed words about two messages, and
-// checks the file. It waits for the first commits however long they take.
+// round starts a child, kills it some time after it has reported two messages, and checks the file.
+// The wait for the first commits has no limit of its own.
 func (k *killer) round(t *testing.T, name string, work time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -72,9 +72,9 @@ func (k *killer) round(t *testing.T, name string, work time.Duration) {
 	require.NoError(t, cmd.Start())
 	lines := bufio.NewScanner(out)
 	var once sync.Once
-	for before := len(k.said); lines.Scan(); {
-		k.hear(t, lines.Text())
-		if len(k.said) >= before+2 {
+	for before := len(k.reported); lines.Scan(); {
+		k.record(t, lines.Text())
+		if len(k.reported) >= before+2 {
 			once.Do(func() { time.AfterFunc(work, func() { _ = cmd.Process.Kill() }) })
 		}
 	}
@@ -82,16 +82,16 @@ func (k *killer) round(t *testing.T, name string, work time.Duration) {
 	k.check(t)
 }
 
-// hear records one line of a child: a word and an id, or a partition and a token. The last line may
-// be cut off.
-func (k *killer) hear(t *testing.T, line string) {
+// record records one line of a child: a state and an id, or a partition and a token. The last line
+// may be cut off.
+func (k *killer) record(t *testing.T, line string) {
 	t.Helper()
 	f := strings.Fields(line)
 	if len(f) < 3 || f[len(f)-1] != "." {
 		return
 	}
 	if f[0] != "token" {
-		k.said[f[1]] = f[0]
+		k.reported[f[1]] = f[0]
 		return
 	}
 	token, err := strconv.ParseUint(f[2], 10, 64)
@@ -100,8 +100,8 @@ func (k *killer) hear(t *testing.T, line string) {
 	k.tokens[f[1]] = token
 }
 
-// check opens the file. A message that was put is there, unless its end was under way. A message
-// that has ended is not.
+// check opens the file. Each message that was put must be there, unless its end was under way. No
+// message that has ended may be there.
 func (k *killer) check(t *testing.T) {
 	t.Helper()
 	s, err := boltstore.Open(k.path, boltstore.Options{})
@@ -110,9 +110,9 @@ func (k *killer) check(t *testing.T) {
 	q, err := s.Open(t.Context(), childConfig)
 	require.NoError(t, err)
 	lost := 0
-	for id, word := range k.said {
+	for id, state := range k.reported {
 		_, err := q.Get(t.Context(), driver.PartitionOf(id, q.Partitions()), id)
-		switch word {
+		switch state {
 		case "put":
 			if err != nil {
 				require.ErrorIs(t, err, driver.ErrNotFound)
@@ -123,11 +123,11 @@ func (k *killer) check(t *testing.T) {
 				require.ErrorIs(t, err, driver.ErrNotFound)
 			}
 		default:
-			require.ErrorIs(t, err, driver.ErrNotFound, "%s was %s", id, word)
+			require.ErrorIs(t, err, driver.ErrNotFound, "%s was %s", id, state)
 		}
 	}
-	// A child prints "put" after the put is safe, and "ending" before it asks for the end, so no
-	// message may be missing without a word.
+	// A child prints "put" after the put is synced, and "ending" before it asks for the end, so no
+	// message that was last reported as put may be missing.
 	assert.Zero(t, lost)
 	for p := range q.Partitions() {
 		report, err := q.Audit(t.Context(), p, false)
@@ -143,7 +143,7 @@ func (k *killer) check(t *testing.T) {
 var childConfig = driver.Config{Queue: "orders", Partitions: 2, DeadLimit: 100, DeadBytes: 1 << 30, DeadAge: time.Hour}
 
 // runChild puts, delivers and cancels messages until it is killed, and prints each change that is
-// safe.
+// synced.
 func runChild(path, round string) error {
 	s, err := boltstore.Open(path, boltstore.Options{LockTimeout: 10 * time.Second})
 	if err != nil {
@@ -154,22 +154,22 @@ func runChild(path, round string) error {
 		return err
 	}
 	var mu sync.Mutex
-	say := func(line string) {
+	report := func(line string) {
 		mu.Lock()
 		defer mu.Unlock()
 		fmt.Println(line + " .")
 	}
 	errs := make(chan error)
 	for worker := range 4 {
-		go func() { errs <- childPuts(q, round+"-"+strconv.Itoa(worker), say) }()
+		go func() { errs <- childPuts(q, round+"-"+strconv.Itoa(worker), report) }()
 	}
 	for p := range q.Partitions() {
-		go func() { errs <- childDelivers(q, p, say) }()
+		go func() { errs <- childDelivers(q, p, report) }()
 	}
 	return <-errs
 }
 
-func childPuts(q driver.Backend, prefix string, say func(string)) error {
+func childPuts(q driver.Backend, prefix string, report func(string)) error {
 	ctx := context.Background()
 	for i := 0; ; i++ {
 		id := prefix + "-" + strconv.Itoa(i)
@@ -180,19 +180,19 @@ func childPuts(q driver.Backend, prefix string, say func(string)) error {
 		if i%3 == 0 {
 			continue // the delivering goroutine prints it
 		}
-		say("put " + id)
+		report("put " + id)
 		if i%3 == 1 {
 			continue
 		}
-		say("ending " + id)
+		report("ending " + id)
 		if _, err := q.Apply(ctx, driver.Batch{Partition: p, Op: driver.OpCancel, Changes: []driver.Change{{ID: id}}}); err != nil {
 			return err
 		}
-		say("cancelled " + id)
+		report("cancelled " + id)
 	}
 }
 
-func childDelivers(q driver.Backend, p int, say func(string)) error {
+func childDelivers(q driver.Backend, p int, report func(string)) error {
 	ctx := context.Background()
 	for {
 		c, err := q.Claim(ctx, driver.Claim{Partition: p, Max: 8, MaxBytes: 1 << 20, Visibility: time.Hour})
@@ -202,7 +202,7 @@ func childDelivers(q driver.Backend, p int, say func(string)) error {
 		var changes []driver.Change
 		for _, r := range c.Records {
 			changes = append(changes, driver.Change{ID: r.ID, Token: r.Token})
-			say("token " + strconv.Itoa(p) + " " + strconv.FormatUint(r.Token, 10))
+			report("token " + strconv.Itoa(p) + " " + strconv.FormatUint(r.Token, 10))
 		}
 		for _, op := range []driver.Op{driver.OpBegin, driver.OpAck} {
 			if _, err := q.Apply(ctx, driver.Batch{Partition: p, Op: op, Visibility: time.Hour, Changes: changes}); err != nil {
@@ -210,7 +210,7 @@ func childDelivers(q driver.Backend, p int, say func(string)) error {
 			}
 		}
 		for _, c := range changes {
-			say("acked " + c.ID)
+			report("acked " + c.ID)
 		}
 	}
 }

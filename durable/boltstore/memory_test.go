@@ -188,9 +188,9 @@ func TestCallsReturnIfFileIsEmptiedWhileOpen(t *testing.T) {
 		q := openQueue(t, s, 1)
 		put(t, q, "a", 0)
 		require.NoError(t, os.Truncate(s.path, size))
-		over := make(chan struct{})
+		returned := make(chan struct{})
 		go func() {
-			defer close(over)
+			defer close(returned)
 			for range 2 {
 				_, err := q.Claim(t.Context(), driver.Claim{Max: 10, MaxBytes: 1000})
 				assert.ErrorIs(t, err, ErrCorrupt)
@@ -202,7 +202,7 @@ func TestCallsReturnIfFileIsEmptiedWhileOpen(t *testing.T) {
 			assert.NoError(t, s.Close())
 		}()
 		select {
-		case <-over:
+		case <-returned:
 		case <-time.After(time.Minute):
 			require.Fail(t, "a call, or Close, does not return")
 		}

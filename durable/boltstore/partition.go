@@ -37,9 +37,9 @@ type partition struct {
 	freed  map[string]*freeKey   // of free, by id
 	ended  map[string]endedLease // leases that have ended in memory only
 
-	busy      map[string]struct{} // messages of the committer's group
-	groupDone chan struct{}       // closed when busy was emptied; nil if no call waits
-	notes     map[string]struct{} // messages that have begun since the last commit
+	busy         map[string]struct{} // messages of the committer's group
+	groupDone    chan struct{}       // closed when busy was emptied; nil if no call waits
+	unsavedBegun map[string]struct{} // messages that have begun since the last commit
 
 	head       driver.Instant // earliest due time of a scheduled message; 0 if there is none
 	headKnown  bool           // false only within a critical section
@@ -108,7 +108,7 @@ func (q *queue) loadPartition(tx *bolt.Tx, i int) (*partition, error) {
 	s.tokens += tokenRange
 	p.state = s
 	p.leases, p.freed, p.ended = make(map[string]*lease), make(map[string]*freeKey), make(map[string]endedLease)
-	p.busy, p.notes = make(map[string]struct{}), make(map[string]struct{})
+	p.busy, p.unsavedBegun = make(map[string]struct{}), make(map[string]struct{})
 	p.strays, p.unreadable = make(map[key]struct{}), make(map[key]struct{})
 	p.oldestDead = firstTime(b.dead)
 	p.findHead(b)
@@ -147,9 +147,9 @@ func (p *partition) addLease(l *lease) {
 	p.ends.Add(l)
 }
 
-// dropLease removes a lease, its note, and the lease that ended before it.
+// dropLease removes a lease, its entry in unsavedBegun, and the lease that ended before it.
 func (p *partition) dropLease(id string) {
-	delete(p.notes, id)
+	delete(p.unsavedBegun, id)
 	delete(p.ended, id)
 	if l := p.leases[id]; l != nil {
 		p.ends.Remove(l)
@@ -202,12 +202,12 @@ func (p *partition) unschedule(k key) {
 	}
 }
 
-// effect is the change of a commit in memory: the time of a key that has left the index, and of one
-// that was added, or 0 for none.
+// effect is the change that a commit makes in memory: the time of the key removed from the index,
+// and of the key added to it. 0 means no key.
 type effect struct {
-	id       string
-	was, is  driver.Instant
-	released endedLease // of a release
+	id             string
+	removed, added driver.Instant
+	released       endedLease // of a release
 
 	keepsLease bool // the removed key was wrong, and the message stays
 	lost       bool // the removed key had no record
@@ -219,20 +219,20 @@ func (p *partition) applyEffect(e effect) {
 	if !e.keepsLease {
 		p.dropLease(e.id)
 	}
-	if e.was != 0 {
-		if _, known := p.strays[key{e.was, e.id}]; e.lost && !known {
+	if e.removed != 0 {
+		if _, known := p.strays[key{e.removed, e.id}]; e.lost && !known {
 			p.lost++
 		}
-		delete(p.strays, key{e.was, e.id})
-		delete(p.unreadable, key{e.was, e.id})
-		p.due.remove(e.was)
+		delete(p.strays, key{e.removed, e.id})
+		delete(p.unreadable, key{e.removed, e.id})
+		p.due.remove(e.removed)
 		if !leased {
-			p.unschedule(key{e.was, e.id})
+			p.unschedule(key{e.removed, e.id})
 		}
 	}
-	if e.is != 0 {
-		p.due.add(e.is)
-		p.schedule(key{e.is, e.id})
+	if e.added != 0 {
+		p.due.add(e.added)
+		p.schedule(key{e.added, e.id})
 	}
 	if e.released.token != 0 {
 		p.ended[e.id] = e.released
@@ -371,7 +371,8 @@ func (p *partition) leaseChanges(now time.Time, b *driver.Batch) ([]driver.Outco
 	return outcomes, true
 }
 
-// needsCommit reports whether one of the messages has begun, so that the file may hold its note.
+// needsCommit reports whether one of the messages has begun, so that the bucket "begun" may hold
+// its id.
 func (p *partition) needsCommit(changes []driver.Change) bool {
 	for i := range changes {
 		if l := p.holds(&changes[i]); l != nil && l.firing {
@@ -393,7 +394,7 @@ func (p *partition) begin(now time.Time, b *driver.Batch, l *lease, o *driver.Ou
 			return
 		}
 		l.firing = true
-		p.notes[l.id] = struct{}{}
+		p.unsavedBegun[l.id] = struct{}{}
 	}
 	if b.Visibility > 0 {
 		l.end = local.After(now, b.Visibility)

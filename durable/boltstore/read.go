@@ -72,7 +72,7 @@ func (b *backend) List(ctx context.Context, index int, state driver.State, curso
 	}
 	from := key{at, id}.next()
 	err = b.view(ctx, index, func(p *partition, parts buckets) error {
-		page := page{p: p, records: parts.records, limit: limit, room: driver.PageBytes, out: []driver.Record{}}
+		page := page{p: p, records: parts.records, limit: limit, bytesLeft: driver.PageBytes, out: []driver.Record{}}
 		switch state {
 		case driver.StateScheduled:
 			page.walk(parts.index, from, func(id string) bool { return p.leases[id] == nil })
@@ -89,13 +89,13 @@ func (b *backend) List(ctx context.Context, index int, state driver.State, curso
 
 // page is a page of a list.
 type page struct {
-	p       *partition
-	records *bolt.Bucket
-	limit   int
-	room    int // bytes of bodies that still fit
-	last    key
-	out     []driver.Record
-	next    string // the cursor after last, if a message follows it
+	p         *partition
+	records   *bolt.Bucket
+	limit     int
+	bytesLeft int // for bodies
+	last      key
+	out       []driver.Record
+	next      string // the cursor after last, if a message follows it
 }
 
 // add adds the message of a key, or returns false if the page is full. It skips a key whose record
@@ -109,13 +109,13 @@ func (g *page) add(k key) bool {
 	if err != nil {
 		return true
 	}
-	if len(g.out) == g.limit || g.room <= 0 {
+	if len(g.out) == g.limit || g.bytesLeft <= 0 {
 		g.next = driver.FormatCursor(g.last.at, g.last.id)
 		return false
 	}
 	g.last = k
 	r := g.p.withLease(&stored)
-	g.room -= len(r.Body)
+	g.bytesLeft -= len(r.Body)
 	g.out = append(g.out, r)
 	return true
 }

@@ -102,7 +102,7 @@ func TestEndedDeliveryCountsNoCrash(t *testing.T) {
 	}
 	changes := changesOf(claim(t, q, 4))
 	done(t, q, driver.OpBegin, changes...)
-	crash(t, s) // so that the notes are written
+	crash(t, s) // so that the begun messages are written
 	done(t, q, driver.OpAck, changes[0])
 	done(t, q, driver.OpBury, changes[1])
 	done(t, q, driver.OpRelease, changes[2])
@@ -115,9 +115,9 @@ func TestEndedDeliveryCountsNoCrash(t *testing.T) {
 	assert.Equal(t, driver.AuditReport{Records: 3}, report)
 }
 
-// The note of a message is in one group with a put of the same id. That put is a duplicate and
-// writes nothing, but the note must be written before the crash.
-func TestCrashCountsIfGroupOfNoteWritesNothing(t *testing.T) {
+// A message has begun, and its group has a put of the same id. The put is a duplicate and writes
+// nothing. The begun message must still be written before the crash.
+func TestCrashCountsIfGroupOfBegunMessageWritesNothing(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{})
 	q := openQueue(t, s, 2)
@@ -132,9 +132,9 @@ func TestCrashCountsIfGroupOfNoteWritesNothing(t *testing.T) {
 	}
 	s.writing.Lock() // the first group waits for this lock, and the others wait for the first
 	send(driver.Put{Partition: 1, Items: []driver.PutItem{{ID: "first"}}})
-	underWay(t, q, 1)
+	waitForGroup(t, q, 1)
 	send(driver.Put{Items: []driver.PutItem{{ID: "poison"}}})
-	inLine(t, s, 1)
+	waitForWaiting(t, s, 1)
 	done(t, q, driver.OpBegin, changes...)
 	s.writing.Unlock()
 	wg.Wait()

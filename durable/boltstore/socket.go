@@ -214,15 +214,15 @@ func (v *server) close() {
 	v.cancel()
 	v.remove()
 	_ = v.listener.Close()
-	over := make(chan struct{})
+	done := make(chan struct{})
 	go func() {
 		v.calls.Wait()
-		close(over)
+		close(done)
 	}()
 	timeout := time.NewTimer(v.store.options.stall)
 	defer timeout.Stop()
 	select {
-	case <-over:
+	case <-done:
 	case <-timeout.C:
 	}
 }
@@ -379,12 +379,12 @@ type Remote struct {
 	path string
 
 	mu     sync.Mutex
-	idle   []*link // connections without a call under way
+	idle   []*clientConn // connections without a call under way
 	closed bool
 }
 
-// link is a connection with its codecs.
-type link struct {
+// clientConn is a connection with its codecs.
+type clientConn struct {
 	conn net.Conn
 	out  *gob.Encoder
 	in   *gob.Decoder
@@ -396,7 +396,7 @@ var _ driver.Store = (*Remote)(nil)
 // [driver.ErrUnavailable] if no process serves the file.
 func Connect(path string) (*Remote, error) {
 	r := &Remote{path: path}
-	l, err := r.link(context.Background())
+	l, err := r.connection(context.Background())
 	if err != nil {
 		return nil, err
 	}
@@ -421,8 +421,8 @@ func (r *Remote) drop() {
 	r.idle = nil
 }
 
-// link returns an idle connection, or a new one.
-func (r *Remote) link(ctx context.Context) (*link, error) {
+// connection returns an idle connection, or a new one.
+func (r *Remote) connection(ctx context.Context) (*clientConn, error) {
 	r.mu.Lock()
 	if r.closed {
 		r.mu.Unlock()
@@ -440,12 +440,12 @@ func (r *Remote) link(ctx context.Context) (*link, error) {
 		return nil, fmt.Errorf("boltstore: %w: no process has %q open with Options.Socket: %w",
 			driver.ErrUnavailable, r.path, err)
 	}
-	return &link{conn, gob.NewEncoder(conn), gob.NewDecoder(conn)}, nil
+	return &clientConn{conn, gob.NewEncoder(conn), gob.NewDecoder(conn)}, nil
 }
 
 // keep makes a connection idle again after its call. It closes the connection if there are enough
 // idle ones.
-func (r *Remote) keep(l *link) {
+func (r *Remote) keep(l *clientConn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed || len(r.idle) >= maxIdle {
@@ -463,7 +463,7 @@ func (r *Remote) do(ctx context.Context, c *call, next func(*reply) (bool, error
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	l, err := r.link(ctx)
+	l, err := r.connection(ctx)
 	if err != nil {
 		return err
 	}
@@ -489,7 +489,7 @@ func (r *Remote) do(ctx context.Context, c *call, next func(*reply) (bool, error
 
 // do makes a call on the connection. It reports whether the last reply has arrived, and returns the
 // error of the reply or of the connection.
-func (l *link) do(c *call, next func(*reply) (bool, error)) (answered bool, err error) {
+func (l *clientConn) do(c *call, next func(*reply) (bool, error)) (answered bool, err error) {
 	if err := l.out.Encode(c); err != nil {
 		return false, err
 	}

@@ -25,11 +25,11 @@ type Store struct {
 	commits committer
 	server  *server // nil without Options.Socket
 
-	// Readers of file and memory enter view, and a commit locks it while it changes both. It is
-	// taken before partition.mu.
-	view gate
+	// view is held for reading by readers of file and memory, and for writing by a commit while it
+	// changes both. view is taken before partition.mu.
+	view sharedLock
 
-	inUse gate // entered by backups and by openings of queues; Close locks it
+	inUse sharedLock // held for reading by backups and openings of queues; Close locks it
 
 	writing sync.Mutex // held for a write transaction, and while a failed one is verified
 	closed  atomic.Bool
@@ -139,10 +139,10 @@ func (s *Store) fail(cause error) {
 // read runs f in a transaction that sees the file as of the last synced commit, and the memory at
 // the same moment.
 func (s *Store) read(ctx context.Context, f func(tx *bolt.Tx) error) error {
-	if err := s.view.enter(ctx, s.commits.stalled); err != nil {
+	if err := s.view.rLock(ctx, s.commits.stalled); err != nil {
 		return errors.Join(s.usable(ctx), err)
 	}
-	defer s.view.leave()
+	defer s.view.rUnlock()
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
@@ -237,7 +237,7 @@ func (s *Store) join(ctx context.Context, config driver.Config) (q *queue, o *op
 	if q != nil || o != nil {
 		return q, o, false, nil
 	}
-	if err := s.inUse.enter(ctx, s.commits.stalled); err != nil { // open until s is closed
+	if err := s.inUse.rLock(ctx, s.commits.stalled); err != nil { // open until s is closed
 		return nil, nil, false, err
 	}
 	o = &opening{done: make(chan struct{})}
@@ -247,7 +247,7 @@ func (s *Store) join(ctx context.Context, config driver.Config) (q *queue, o *op
 }
 
 func (s *Store) load(config driver.Config, o *opening) {
-	defer s.inUse.leave()
+	defer s.inUse.rUnlock()
 	q := &queue{store: s, name: config.Queue}
 	err := q.load(config)
 	s.mu.Lock()
@@ -266,26 +266,26 @@ func partitionsError(queue string, has, asked int) error {
 		driver.ErrPartitions, queue, has, asked)
 }
 
-// gate is a lock with one writer and many readers. A reader stops waiting when its context ends.
-// The zero value is open.
-type gate struct {
+// sharedLock is a lock with one writer and many readers. A reader stops waiting when its context
+// ends. The zero value is unlocked.
+type sharedLock struct {
 	mu      sync.Mutex
 	readers int
-	writer  chan struct{} // closed by unlock; nil if the gate is open
+	writer  chan struct{} // closed by unlock; nil if there is no writer
 	empty   chan struct{} // closed when the last reader leaves; nil if no writer waits for it
 }
 
-// enter adds a reader, which leave removes. It returns an error if ctx ends or the writer stalls.
-func (g *gate) enter(ctx context.Context, stalled <-chan struct{}) error {
+// rLock adds a reader, which rUnlock removes. It returns an error if ctx ends or the writer stalls.
+func (l *sharedLock) rLock(ctx context.Context, stalled <-chan struct{}) error {
 	for {
-		g.mu.Lock()
-		writer := g.writer
+		l.mu.Lock()
+		writer := l.writer
 		if writer == nil {
-			g.readers++
-			g.mu.Unlock()
+			l.readers++
+			l.mu.Unlock()
 			return nil
 		}
-		g.mu.Unlock()
+		l.mu.Unlock()
 		select {
 		case <-writer:
 		case <-stalled:
@@ -296,27 +296,28 @@ func (g *gate) enter(ctx context.Context, stalled <-chan struct{}) error {
 	}
 }
 
-func (g *gate) leave() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.readers--; g.readers == 0 && g.empty != nil {
-		close(g.empty)
-		g.empty = nil
+func (l *sharedLock) rUnlock() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.readers--; l.readers == 0 && l.empty != nil {
+		close(l.empty)
+		l.empty = nil
 	}
 }
 
-// lock closes the gate and waits until all readers have left; unlock opens it. Only one goroutine
-// at a time may call lock. If ctx ends first, lock returns its cause and the gate stays closed.
-func (g *gate) lock(ctx context.Context) error {
-	g.mu.Lock()
-	g.writer = make(chan struct{})
+// lock keeps new readers out and waits until all readers have left; unlock admits readers again.
+// Only one goroutine at a time may call lock. If ctx ends first, lock returns its cause and readers
+// stay locked out.
+func (l *sharedLock) lock(ctx context.Context) error {
+	l.mu.Lock()
+	l.writer = make(chan struct{})
 	empty := make(chan struct{})
-	if g.readers == 0 {
-		g.mu.Unlock()
+	if l.readers == 0 {
+		l.mu.Unlock()
 		return nil
 	}
-	g.empty = empty
-	g.mu.Unlock()
+	l.empty = empty
+	l.mu.Unlock()
 	select {
 	case <-empty:
 		return nil
@@ -325,11 +326,11 @@ func (g *gate) lock(ctx context.Context) error {
 	}
 }
 
-func (g *gate) unlock() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	close(g.writer)
-	g.writer = nil
+func (l *sharedLock) unlock() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.writer)
+	l.writer = nil
 }
 
 // Options are the options of [Open]. The zero value of each field stands for its default.
@@ -493,9 +494,9 @@ func createPartition(queue *bolt.Bucket, i int) error {
 	return b.Put(keyState, (&state{tokens: 1}).encode())
 }
 
-// countCrashesAtOpen counts a crash for each message with a note in the file that it had begun, and
-// removes the notes. It stops after crashBytes and reports whether more notes are left. The next
-// claim buries a message with too many crashes, see record.suspect.
+// countCrashesAtOpen counts a crash of each message in the bucket "begun", and empties the bucket.
+// It stops after crashBytes and reports whether messages are left. The next claim buries a message
+// with too many crashes, see record.suspect.
 func (q *queue) countCrashesAtOpen(tx *bolt.Tx, partitions int) (more bool, err error) {
 	written := 0
 	for i := range partitions {
@@ -513,7 +514,7 @@ func (q *queue) countCrashesAtOpen(tx *bolt.Tx, partitions int) (more bool, err 
 			id := string(k)
 			written += crashCost
 			if r, err := decode(id, b.records.Get(k)); err == nil && r.State == driver.StateScheduled {
-				r.Crashes, r.last, r.suspect = counted(r.Crashes), 0, true
+				r.Crashes, r.last, r.suspect = increment(r.Crashes), 0, true
 				s.crashed++
 				written += len(r.Body)
 				if err := b.records.Put([]byte(id), r.encode()); err != nil {
@@ -535,9 +536,9 @@ func (q *queue) countCrashesAtOpen(tx *bolt.Tx, partitions int) (more bool, err 
 	return false, nil
 }
 
-// A transaction of countCrashesAtOpen ends after crashBytes bytes. Each note costs crashCost on top
-// of its body, because bbolt walks over the keys deleted in a transaction again for each later
-// note.
+// A transaction of countCrashesAtOpen ends after crashBytes bytes. Each message counts as crashCost
+// on top of its body, because for each message bbolt walks again over the keys that the transaction
+// has deleted.
 const (
 	crashBytes = 32 << 20
 	crashCost  = 4 << 10

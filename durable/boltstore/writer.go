@@ -23,11 +23,11 @@ type partitionWriter struct {
 	*writer
 	p *partition
 	buckets
-	state   state
-	effects []effect
-	noted   []string
-	dirty   bool
-	dead    bool // the set of dead letters has changed
+	state      state
+	effects    []effect
+	savedBegun []string
+	dirty      bool
+	dead       bool // the set of dead letters has changed
 }
 
 func newWriter(s *Store, tx *bolt.Tx) *writer {
@@ -49,8 +49,8 @@ func (w *writer) partition(p *partition) (*partitionWriter, error) {
 	return pw, nil
 }
 
-// run makes the changes of a group, and writes the notes of partitions.
-func (w *writer) run(group []*request, notes []*partition) error {
+// run makes the changes of a group, and writes the begun messages of partitions.
+func (w *writer) run(group []*request, begun []*partition) error {
 	for _, r := range group {
 		pw, err := w.partition(r.p)
 		if err != nil {
@@ -65,12 +65,12 @@ func (w *writer) run(group []*request, notes []*partition) error {
 			return err
 		}
 	}
-	for _, p := range notes {
+	for _, p := range begun {
 		pw, err := w.partition(p)
 		if err != nil {
 			return err
 		}
-		if err := pw.writeNotes(); err != nil {
+		if err := pw.writeBegun(); err != nil {
 			return err
 		}
 	}
@@ -110,17 +110,17 @@ func (w *writer) commit() error {
 	return nil
 }
 
-// writeNotes writes the notes of messages that have begun. It leaves out the messages of the group,
-// which may be deleted; their notes wait for the next group.
-func (w *partitionWriter) writeNotes() error {
+// writeBegun writes unsavedBegun to the bucket "begun". It leaves out the messages of the group,
+// which the group may delete; they wait for the next group.
+func (w *partitionWriter) writeBegun() error {
 	w.p.mu.Lock()
-	for id := range w.p.notes {
+	for id := range w.p.unsavedBegun {
 		if _, busy := w.p.busy[id]; !busy {
-			w.noted = append(w.noted, id)
+			w.savedBegun = append(w.savedBegun, id)
 		}
 	}
 	w.p.mu.Unlock()
-	for _, id := range w.noted {
+	for _, id := range w.savedBegun {
 		w.dirty = true
 		if err := w.begun.Put([]byte(id), empty); err != nil {
 			return err
@@ -151,14 +151,14 @@ func (w *partitionWriter) updateMemory() error {
 		p.q.hints.Send(driver.Hint{Partition: p.index})
 	}
 	p.state = w.state
-	for _, id := range w.noted {
-		delete(p.notes, id)
+	for _, id := range w.savedBegun {
+		delete(p.unsavedBegun, id)
 	}
 	for _, e := range w.effects {
 		p.applyEffect(e)
 	}
-	if len(p.notes) > 0 {
-		w.store.commits.note(p) // their messages were busy
+	if len(p.unsavedBegun) > 0 {
+		w.store.commits.saveBegun(p) // their messages were busy
 	}
 	if p.headKnown && !w.dead {
 		p.hint(head)
@@ -190,26 +190,26 @@ func (w *partitionWriter) get(id string) *record {
 	return &r
 }
 
-// move replaces a record by another one with the same id, and updates the indexes and counters. A
-// nil was means that there was no record, and a nil is deletes the record.
-func (w *partitionWriter) move(was, is *record, e effect) error {
+// replace replaces a record by another one with the same id, and updates the indexes and counters.
+// If old is nil, there was no record. If updated is nil, the record is deleted.
+func (w *partitionWriter) replace(old, updated *record, e effect) error {
 	w.dirty = true
-	if was != nil {
-		e.id = was.ID
-		if err := w.removeKey(was, &e); err != nil {
+	if old != nil {
+		e.id = old.ID
+		if err := w.removeKey(old, &e); err != nil {
 			return err
 		}
 	}
-	if is == nil {
+	if updated == nil {
 		w.effects = append(w.effects, e)
 		return w.records.Delete([]byte(e.id))
 	}
-	e.id = is.ID
-	if err := w.addKey(is, &e); err != nil {
+	e.id = updated.ID
+	if err := w.addKey(updated, &e); err != nil {
 		return err
 	}
 	w.effects = append(w.effects, e)
-	return w.records.Put([]byte(is.ID), is.encode())
+	return w.records.Put([]byte(updated.ID), updated.encode())
 }
 
 // removeKey removes a record from its index and from the counters.
@@ -217,7 +217,7 @@ func (w *partitionWriter) removeKey(r *record, e *effect) error {
 	w.state.records--
 	switch r.State {
 	case driver.StateScheduled:
-		e.was = r.Due
+		e.removed = r.Due
 		return w.index.Delete(key{r.Due, r.ID}.bytes())
 	case driver.StateDead:
 		w.state.dead--
@@ -231,7 +231,7 @@ func (w *partitionWriter) removeKey(r *record, e *effect) error {
 func (w *partitionWriter) addKey(r *record, e *effect) error {
 	w.state.records++
 	if r.State == driver.StateScheduled {
-		e.is = r.Due
+		e.added = r.Due
 		return w.index.Put(key{r.Due, r.ID}.bytes(), empty)
 	}
 	w.state.dead++
@@ -271,7 +271,7 @@ func (w *partitionWriter) putOne(item *driver.PutItem, replace bool) (driver.Sta
 		State:       driver.StateScheduled,
 	}}
 	w.state.enqueued++
-	return driver.StatusDone, w.move(old, r, effect{})
+	return driver.StatusDone, w.replace(old, r, effect{})
 }
 
 // apply makes a transition of each message of a batch.
@@ -297,12 +297,12 @@ func (w *partitionWriter) apply(b *driver.Batch, limits local.DeadLimits) ([]dri
 
 // pause pauses or resumes the partition.
 func (w *partitionWriter) pause(paused bool) {
-	is := uint64(0)
+	value := uint64(0)
 	if paused {
-		is = 1
+		value = 1
 	}
-	w.dirty = w.dirty || w.state.paused != is
-	w.state.paused = is
+	w.dirty = w.dirty || w.state.paused != value
+	w.state.paused = value
 }
 
 // leaseOf returns a copy of the lease of a message, if it has one. The message belongs to the
@@ -337,30 +337,30 @@ func (w *partitionWriter) endDelivery(op driver.Op, c *driver.Change, r *record)
 	if err := w.begun.Delete([]byte(c.ID)); err != nil {
 		return 0, err
 	}
-	is := *r
-	is.Token, is.last, is.suspect = c.Token, op, false
+	updated := *r
+	updated.Token, updated.last, updated.suspect = c.Token, op, false
 	switch op {
 	case driver.OpAck:
 		w.state.acked++
-		return driver.StatusDone, w.move(r, nil, effect{})
+		return driver.StatusDone, w.replace(r, nil, effect{})
 	case driver.OpExpire:
 		w.state.expired++
-		return driver.StatusDone, w.move(r, nil, effect{})
+		return driver.StatusDone, w.replace(r, nil, effect{})
 	case driver.OpRetry:
 		w.state.retried++
 		if !c.Uncounted {
-			is.Attempts = counted(is.Attempts)
+			updated.Attempts = increment(updated.Attempts)
 		}
-		is.Reason, is.Due = driver.CutReason(c.Reason), local.After(w.now, c.Delay)
+		updated.Reason, updated.Due = driver.CutReason(c.Reason), local.After(w.now, c.Delay)
 	case driver.OpBury:
-		is.Attempts, is.Reason = counted(is.Attempts), driver.CutReason(c.Reason)
-		w.bury(&is)
+		updated.Attempts, updated.Reason = increment(updated.Attempts), driver.CutReason(c.Reason)
+		w.bury(&updated)
 	case driver.OpRelease:
 		w.dirty = true
-		w.effects = append(w.effects, effect{id: c.ID, was: r.Due, is: r.Due, released: endedLease{c.Token, op}})
+		w.effects = append(w.effects, effect{id: c.ID, removed: r.Due, added: r.Due, released: endedLease{c.Token, op}})
 		return driver.StatusDone, nil
 	}
-	return driver.StatusDone, w.move(r, &is, effect{})
+	return driver.StatusDone, w.replace(r, &updated, effect{})
 }
 
 // isRepeated reports whether a transition has taken place already and is the last one of its
@@ -393,14 +393,14 @@ func (w *partitionWriter) cancelOrReschedule(op driver.Op, c *driver.Change, r *
 		return driver.StatusFiring, nil
 	case op == driver.OpCancel:
 		w.state.cancelled++
-		return driver.StatusDone, w.move(r, nil, effect{})
+		return driver.StatusDone, w.replace(r, nil, effect{})
 	}
-	is := *r
-	is.last, is.Due = 0, local.DueAt(w.now, c.At, c.Delay)
+	updated := *r
+	updated.last, updated.Due = 0, local.DueAt(w.now, c.At, c.Delay)
 	if l, ok := w.leaseOf(c.ID); ok {
-		is.Token = l.token
+		updated.Token = l.token
 	}
-	return driver.StatusDone, w.move(r, &is, effect{})
+	return driver.StatusDone, w.replace(r, &updated, effect{})
 }
 
 // replayOrPurge replays or purges a dead letter.
@@ -409,12 +409,12 @@ func (w *partitionWriter) replayOrPurge(op driver.Op, c *driver.Change, r *recor
 	case r == nil || r.State != driver.StateDead || !c.Meant(r.Died):
 		return driver.StatusNotFound, nil
 	case op == driver.OpPurge:
-		return driver.StatusDone, w.move(r, nil, effect{})
+		return driver.StatusDone, w.replace(r, nil, effect{})
 	}
-	is := *r
-	is.State, is.Due, is.Died = driver.StateScheduled, local.After(w.now, c.Delay), 0
-	is.Attempts, is.Crashes, is.last = 0, 0, 0
-	return driver.StatusDone, w.move(r, &is, effect{})
+	updated := *r
+	updated.State, updated.Due, updated.Died = driver.StateScheduled, local.After(w.now, c.Delay), 0
+	updated.Attempts, updated.Crashes, updated.last = 0, 0, 0
+	return driver.StatusDone, w.replace(r, &updated, effect{})
 }
 
 // applyInMemory makes transitions that need no commit. done is false if one of them needs a commit:
@@ -441,10 +441,10 @@ func (b *backend) applyInMemory(ctx context.Context, p *partition, batch *driver
 	head := p.head
 	outcomes, done = p.leaseChanges(b.store.options.Now(), batch)
 	p.hint(head)
-	noted := len(p.notes) > 0
+	begun := len(p.unsavedBegun) > 0
 	p.mu.Unlock()
-	if noted && batch.Op == driver.OpBegin {
-		b.store.commits.note(p)
+	if begun && batch.Op == driver.OpBegin {
+		b.store.commits.saveBegun(p)
 	}
 	return outcomes, done, nil
 }
@@ -478,9 +478,9 @@ func (w *partitionWriter) countCrashes(ids []string, maxCrashes int, limits loca
 		if !ok || l.end > local.Floor(w.now) || r == nil || r.State != driver.StateScheduled {
 			continue // the lease was extended, or the message is gone
 		}
-		is := *r
+		updated := *r
 		if l.firing {
-			is.Crashes, is.last, is.Token, is.suspect = counted(is.Crashes), 0, l.token, false
+			updated.Crashes, updated.last, updated.Token, updated.suspect = increment(updated.Crashes), 0, l.token, false
 			w.state.crashed++
 		} else if !r.suspect {
 			continue
@@ -488,10 +488,10 @@ func (w *partitionWriter) countCrashes(ids []string, maxCrashes int, limits loca
 		if err := w.begun.Delete([]byte(id)); err != nil {
 			return err
 		}
-		if maxCrashes > 0 && is.Crashes >= maxCrashes {
-			w.bury(&is)
+		if maxCrashes > 0 && updated.Crashes >= maxCrashes {
+			w.bury(&updated)
 		}
-		if err := w.move(r, &is, effect{}); err != nil {
+		if err := w.replace(r, &updated, effect{}); err != nil {
 			return err
 		}
 	}
@@ -522,7 +522,7 @@ func (w *partitionWriter) trimDead(limits local.DeadLimits) error {
 func (w *partitionWriter) dropDead(k key) error {
 	if r := w.get(k.id); r != nil && r.State == driver.StateDead && r.Died == k.at {
 		w.state.trimmed++
-		return w.move(r, nil, effect{})
+		return w.replace(r, nil, effect{})
 	}
 	w.dirty, w.dead = true, true
 	w.state.dead--
