@@ -10,10 +10,10 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// Audit walks over records and sets in steps of a thousand, and other calls run between the steps.
-// Each step sees one moment. Audit is O(n log n). The transaction that repairs a fault first checks
-// it again. Audit keeps a record that cannot be read: a newer version may have written it, or it
-// may be the only trace of a lost message.
+// Audit walks over records and sets in steps of a thousand keys, and other calls run between the
+// steps. Each step sees a consistent snapshot. Audit is O(n log n). The transaction that repairs a
+// fault first checks for it again. Audit keeps a record that cannot be read: a newer version may
+// have written the record, or it may be the only trace of a lost message.
 func (b *backend) Audit(ctx context.Context, partition int, repair bool) (report driver.AuditReport, err error) {
 	a := audit{b: b, partition: partition, repair: repair}
 	for _, s := range []sweep{
@@ -212,8 +212,8 @@ func (a *audit) dropDead(w *partitionWriter, b []byte) error {
 
 func (a *audit) dropNote(w *partitionWriter, id []byte) error { return w.begun.Delete(id) }
 
-// sumDead compares Counts.DeadBytes with the dead letters. It walks in steps, too, and begins again
-// if dead letters were added or removed between two steps. It gives up after three attempts.
+// sumDead compares Counts.DeadBytes with the dead letters, also in steps. If dead letters were
+// added or removed between two steps, sumDead begins again, and gives up after three attempts.
 func (a *audit) sumDead(ctx context.Context, report *driver.AuditReport) error {
 	for range 3 {
 		at, sum, ok, err := a.walkDead(ctx)
@@ -246,8 +246,8 @@ func (a *audit) sumDead(ctx context.Context, report *driver.AuditReport) error {
 	return nil
 }
 
-// deadAt identifies a state of the dead letters. It is equal at two moments if no dead letter was
-// added or removed between them, or if the changes cancel out.
+// deadAt identifies a version of the set of dead letters. Two values are equal if no dead letter
+// was added or removed between them, or if the changes cancel out.
 type deadAt struct {
 	n, bytes        int64
 	buried, trimmed uint64
@@ -255,8 +255,8 @@ type deadAt struct {
 
 func (s *state) deadAt() deadAt { return deadAt{s.dead, s.deadBytes, s.buried, s.trimmed} }
 
-// walkDead adds up the sizes of the bodies of dead letters. ok is false if the dead letters have
-// changed meanwhile.
+// walkDead adds up the sizes of the bodies of dead letters. ok is false if the set of dead letters
+// has changed meanwhile.
 func (a *audit) walkDead(ctx context.Context) (at deadAt, sum int64, ok bool, err error) {
 	var from []byte
 	for first := true; first || ok && from != nil && err == nil; first = false {

@@ -16,18 +16,18 @@ import (
 )
 
 // Backup writes a copy of the file to w, and returns the number of bytes written. The copy is a
-// file of a store as of one commit. It includes every call that was confirmed before Backup was
-// called, and each commit as a whole or not at all. Claimed messages are scheduled in the copy. A
-// message that is firing during the backup has one crash more when the copy is opened.
+// file of a store as of one commit. The copy includes every call that was confirmed before Backup
+// was called, and each commit as a whole or not at all. Claimed messages are scheduled in the copy.
+// A message that is firing during the backup has one more crash when the copy is opened.
 //
 // The store stays in use, and commits do not wait. Pages that become free during the backup are not
-// used again until it ends, so the file grows by the bytes written meanwhile. Commits wait for the
-// end of the backup if the file outgrows its map. The map has room for 1 GiB and twice the size
-// that the file had when it was opened, or for 1 GiB in all if an int has 32 bits.
+// reused until it ends, so the file grows by the bytes written meanwhile. Commits wait for the end
+// of the backup if the file outgrows its map. The map has room for 1 GiB and twice the size that
+// the file had when it was opened, or for 1 GiB in all if an int has 32 bits.
 //
-// Backup ends when ctx ends, or with [driver.ErrClosed] when the store is closed. It does not
-// interrupt a call of w.Write. It does not sync w. It returns an error that wraps the error of w.
-// Backup is O(n) in the bytes of the file.
+// Backup returns the cause of ctx when ctx ends, [driver.ErrClosed] when the store is closed, and
+// the error of w, wrapped. It returns [driver.ErrInvalid] for a nil w. Backup neither interrupts a
+// call of w.Write nor syncs w. It is O(n) in the bytes of the file.
 func (s *Store) Backup(ctx context.Context, w io.Writer) (int64, error) {
 	if w == nil {
 		return 0, fmt.Errorf("boltstore: backup: %w writer nil: a writer is accepted",
@@ -98,12 +98,13 @@ func (b *backupWriter) Write(p []byte) (n int, err error) {
 }
 
 // Compact copies the file of a store that no process has open to a new file without free pages. The
-// new file must not exist, and appears only when it is complete and synced. src does not change.
+// new file must not exist, and appears only when the copy is complete and synced. src does not
+// change.
 //
 // Compact returns [driver.ErrInvalid] if a path is not accepted, [driver.ErrLocked] if src is in
 // use, [driver.ErrVersion] if src is of another kind, [ErrCorrupt] if it is damaged, and
-// [driver.ErrFull] if the disk is full. It is O(n log n) in the messages, and uses a few megabytes
-// of memory.
+// [driver.ErrFull] if the disk is full. Compact is O(n log n) in the messages, and uses a few
+// megabytes of memory.
 func Compact(src, dst string) error {
 	if err := compact(src, dst); err != nil {
 		return fmt.Errorf("boltstore: compact %q to %q: %w", src, dst, err)

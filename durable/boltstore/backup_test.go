@@ -162,7 +162,7 @@ func TestCompactKeepsAllAndFreesSpace(t *testing.T) {
 	assert.Empty(t, matches)
 }
 
-func TestCompactRefuses(t *testing.T) {
+func TestCompactRejectsBadPathsAndFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	text, damaged := filepath.Join(dir, "text"), filepath.Join(dir, "damaged")

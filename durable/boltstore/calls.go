@@ -10,9 +10,9 @@ import (
 
 // Calls of other processes may arrive twice, or late: the client repeats a call whose reply was
 // lost, and the failed connection may still deliver the first copy. The file therefore keeps the
-// last call of each caller. It is written in the transaction of the call itself, so a call takes
-// place once even if the process that has the file open is killed. See [driver.Call]. The first
-// such call of a partition creates its bucket "calls". The bucket holds:
+// last call of each caller. That record is written in the transaction of the call itself, so a call
+// takes effect once even if the process that has the file open is killed. See [driver.Call]. The
+// first such call of a partition creates its bucket "calls". The bucket holds:
 //
 //	'c' ‖ caller            → number (8), last instant (8), a status for each message
 //	't' ‖ instant ‖ caller  → nothing; the order in which calls are forgotten
@@ -22,13 +22,13 @@ var (
 	keyForgotten = []byte{'f'}
 )
 
-// forgetPerCall is the largest number of calls that a new call forgets. It is more than one, so that
-// calls do not accumulate.
+// forgetPerCall is the largest number of calls that a new call forgets. The number is more than
+// one, so that calls do not accumulate.
 const forgetPerCall = 4
 
-// once makes a call of another process unless it has taken place, and returns the statuses of its
-// messages. If a copy of the call arrives too late, once returns a [driver.LateError] as late. err
-// is an error of the transaction.
+// once makes a call of another process unless the call has already taken effect, and returns the
+// statuses of its messages. If a copy of the call arrives too late, once returns a
+// [driver.LateError] as late. err is an error of the transaction.
 func (w *partitionWriter) once(c *driver.Call, n int, do func() ([]driver.Status, error)) (
 	statuses []driver.Status, late *driver.LateError, err error,
 ) {

@@ -27,9 +27,9 @@ import (
 // The checker does not read pages that are neither free nor reached, and does not read values.
 // Records have their own checks.
 //
-// The walk goes level by level, in the order of page numbers, so a disk reads mostly forwards. It
-// reads each page of the tree once, except for the overflow pages of large bodies. It keeps the
-// branch pages in memory, about a hundredth of the file.
+// The walk goes level by level, in the order of page numbers, so a disk reads mostly forwards. The
+// walk reads each page of the tree once, except for the overflow pages of large bodies. The branch
+// pages stay in memory, about a hundredth of the file.
 type checker struct {
 	file  io.ReaderAt
 	meta  metaPage
@@ -58,8 +58,8 @@ const (
 
 // A meta page holds after the page header: magic number, version, page size and flags (4 bytes
 // each), the root page and its sequence, the page of the free list, the number of pages in use, the
-// transaction, and the FNV-1a hash of all these fields (8 bytes each). Of the whole meta pages, the
-// one with the higher transaction is valid.
+// transaction, and the FNV-1a hash of all these fields (8 bytes each). The valid meta page is the
+// undamaged one with the higher transaction.
 const (
 	metaSize     = 64
 	metaSumBytes = 56
@@ -79,7 +79,7 @@ type metaPage struct {
 	version                   uint32
 	page                      uint32
 	root, freelist, used, txn uint64
-	whole                     bool // the sum is right
+	whole                     bool // the hash is right
 }
 
 func readMeta(f io.ReaderAt, at int64) (m metaPage) {
@@ -321,8 +321,9 @@ func (c *checker) node(n child, next *[]child) error {
 	return c.leaf(n, b, h, next)
 }
 
-// keyBytes returns the number of bytes of a page that hold its elements, keys and buckets. They end
-// with the last element of the page, as bbolt writes keys and values in the order of the elements.
+// keyBytes returns the number of bytes of a page that hold its elements, keys and buckets. These
+// bytes end with the last element of the page, because bbolt writes keys and values in the order of
+// the elements.
 func keyBytes(b []byte, h header) uint64 {
 	end := uint64(pageHeader + h.count*pageElement)
 	if h.count == 0 || end > uint64(len(b)) {

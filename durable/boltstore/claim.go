@@ -12,8 +12,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
-// Claim ends at most [driver.MaxBatch] leases. If more leases are over, Claimed.Lease is not later
-// than Claimed.Now, and the next call ends more.
+// Claim ends at most [driver.MaxBatch] expired leases. If more have expired, Claimed.Lease is not
+// later than Claimed.Now, and the next call ends more.
 //
 // Claim waits for a commit if a message that had begun has crashed, or if dead letters exceed their
 // limits. Otherwise it writes nothing, and waits at most for a commit under way. It is O(log n) for
@@ -62,8 +62,8 @@ func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed
 	return claimed, nil
 }
 
-// fullPause is how long claims postpone changes that a full disk refuses. Without it a consumer
-// would claim again at once, without end.
+// fullPause is how long claims postpone changes that fail because the disk is full. Without the
+// pause a consumer would claim again and again without waiting.
 const fullPause = time.Second
 
 // commitCrashes makes the request that counts crashes and trims dead letters. If the disk is full,
@@ -78,8 +78,8 @@ func (b *backend) commitCrashes(ctx context.Context, p *partition, ids []string,
 	return 1, err
 }
 
-// renewUnseen renews the leases that the consumer's last claim has given and that the consumer has
-// not seen, and returns the ids and tokens of their messages.
+// renewUnseen renews the leases of the consumer's last claim whose answer the consumer has not
+// received, and returns the ids and tokens of their messages.
 func (p *partition) renewUnseen(now time.Time, claim *driver.Claim) (held []driver.Change) {
 	for _, c := range p.grants.Unseen(claim) {
 		if l := p.holds(&c); l != nil {
@@ -91,8 +91,8 @@ func (p *partition) renewUnseen(now time.Time, claim *driver.Claim) (held []driv
 	return held
 }
 
-// take leases messages, or returns the unseen ones again. It does not lease messages that have
-// crashed the process too often, and returns them as suspects.
+// take leases messages, or returns the unseen ones again. Messages that have crashed the process
+// too often are not leased and are returned as suspects.
 func (b *backend) take(
 	ctx context.Context, p *partition, now time.Time, claim *driver.Claim, unseen []driver.Change, head driver.Instant,
 ) (claimed driver.Claimed, suspects []string, err error) {
@@ -150,7 +150,7 @@ func (t *claimTx) takeUnseen(unseen []driver.Change) {
 }
 
 // run leases messages in the order of their due times, unless there are unseen ones. In both cases
-// it finds the head.
+// run finds the head.
 func (t *claimTx) run() {
 	most := t.claim.Max
 	if len(t.records) > 0 || t.p.isPaused() {
@@ -208,7 +208,7 @@ func (t *claimTx) take(k key, r *record) bool {
 	if r.suspect && t.claim.MaxCrashes > 0 && r.Crashes >= t.claim.MaxCrashes {
 		t.suspects = append(t.suspects, k.id)
 		t.scan.pass(k)
-		p.addLease(&lease{id: k.id, due: k.at}) // over at once: a later claim retries if the commit fails
+		p.addLease(&lease{id: k.id, due: k.at}) // expired at once: a later claim retries if the commit fails
 		return true
 	}
 	t.size += len(r.Body)

@@ -17,12 +17,12 @@ import (
 )
 
 // committer writes for all queues of a store. It implements group commit: requests that arrive
-// during a commit share the next one, so a commit costs two fsyncs for any number of callers.
+// during a commit share the next one, so any number of callers cost two fsyncs.
 //
 // No two requests of a group touch the same message. The messages of a group are busy until the
 // commit ends, and a Begin of a busy message waits. A request therefore decides by the memory and
-// the file as of the last commit. The memory changes after the commit has succeeded, under
-// Store.view.
+// the file as of the last commit. The memory changes under Store.view after the commit has
+// succeeded.
 type committer struct {
 	store *Store
 
@@ -52,7 +52,7 @@ type request struct {
 	bytes int      // of bodies
 	grows bool     // it stores something new, so it is refused first if space runs out
 
-	// run makes the change in a transaction. It may run more than once. Its error fails the
+	// run makes the change in a transaction, and may be called more than once. Its error fails the
 	// transaction.
 	run  func(w *partitionWriter) error
 	err  error
@@ -86,11 +86,11 @@ func (c *committer) stop() error {
 	}
 }
 
-var errStalled = fmt.Errorf("%w: a commit does not end", driver.ErrBroken)
+var errStalled = fmt.Errorf("%w: a commit has stalled", driver.ErrBroken)
 
 // do waits until a request is synced or has failed. If ctx ends before the request is in a group,
-// the request does not take place. If ctx ends later, the request may take place, and the error is
-// a [*driver.UnderWayError].
+// the request has no effect. If ctx ends later, the request may take effect, and the error is a
+// [*driver.UnderWayError].
 func (c *committer) do(ctx context.Context, r *request) error {
 	r.done = make(chan struct{})
 	c.mu.Lock()
@@ -116,7 +116,8 @@ func (c *committer) do(ctx context.Context, r *request) error {
 }
 
 // withdraw removes a waiting request, and returns false if the request is in a group. The emptied
-// request stays in the slice until half of the slice is withdrawn.
+// request stays in the slice until more than 32 requests, and more than half of the slice, are
+// withdrawn.
 func (c *committer) withdraw(r *request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -212,8 +213,8 @@ func (c *committer) gather() (group []*request, begun []*partition, ok bool) {
 
 // yieldToCallers lets the callers run that the last commit has woken and that are about to call
 // again. Otherwise the next group would hold only the first of them, and the others would wait for
-// two commits. It ends when at least as many requests wait as the last group had and no more
-// arrive, or after maxYields rounds.
+// two commits. yieldToCallers returns when at least as many requests wait as the last group had and
+// no more arrive, or after maxYields rounds.
 func (c *committer) yieldToCallers() {
 	for range maxYields {
 		before := len(c.waiting)
@@ -228,8 +229,8 @@ func (c *committer) yieldToCallers() {
 
 const maxYields = 32
 
-// markBusy makes messages busy. It returns false and changes nothing if one of them is busy
-// already.
+// markBusy makes messages busy. If one of them is busy already, markBusy changes nothing and
+// returns false.
 func (p *partition) markBusy(ids []string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -269,9 +270,9 @@ func (c *committer) commit(group []*request, begun []*partition) {
 // try commits a group, or sets the errors of its requests.
 //
 // If space runs out, try refuses the requests that store something new and tries the rest again. If
-// the rest needs space too, it spends part of the reserve. If the reserve is used up, it commits
-// each request separately, as a small transaction needs few pages. If a page is damaged, only the
-// requests that need the page fail.
+// the rest needs space too, try spends part of the reserve. If the reserve is used up, try commits
+// each request separately, because a small transaction needs few pages. If a page is damaged, only
+// the requests that need the page fail.
 func (c *committer) try(group []*request, begun []*partition) {
 	err := c.transact(group, begun)
 	full := errors.Is(err, driver.ErrFull)
@@ -321,10 +322,10 @@ func withoutGrowth(group []*request, full error) (rest []*request) {
 	return rest
 }
 
-// transact runs a group in one transaction, which succeeds or fails as a whole. After a failure
-// either neither file nor memory has changed, or the store has failed. If the group meets damage
-// before anything was written, only the group fails. An error of the system, such as EIO, ends the
-// use of the store, except for [driver.ErrFull].
+// transact runs a group in one transaction, which succeeds or fails as a whole. After a failure,
+// either file and memory are unchanged, or the store has failed. If the group meets damage before
+// anything was written, only the group fails. An error of the system, such as EIO, ends the use of
+// the store, except for [driver.ErrFull].
 func (c *committer) transact(group []*request, begun []*partition) error {
 	s := c.store
 	if err := s.failed.Load(); err != nil {
@@ -382,19 +383,19 @@ func (c *committer) verify(id int, cause error) {
 // pages serve the transactions that remove messages. A transaction that stores something new
 // restores the reserve first, so it is refused until there is room for both.
 //
-// The reserve must not need adjacent pages, as few of the free pages of a file that has been full
-// are adjacent. A value is therefore smaller than a page, since bbolt stores a larger one in
-// adjacent pages. The same holds for the list of free pages, which is written before a page on it
-// can be used. The values of one step therefore free so few pages that the list stays small while
-// nothing else is free.
+// The reserve must not need adjacent pages, because few of the free pages of a file that has been
+// full are adjacent. A value is therefore smaller than a page, since bbolt stores a larger one in
+// adjacent pages. The list of free pages, which is written before a page on it can be used, must
+// not need adjacent pages either. The values of one step therefore free so few pages that the list
+// stays small while nothing else is free.
 const (
 	reserveBytes = 4 << 20
 	reserveValue = 1000 // with key and headers, four values fill a page of 4096 bytes
 	reserveStep  = 256  // values
 )
 
-// keepReserve restores the missing values of the reserve. spendReserve removes the first ones
-// first.
+// keepReserve restores the missing values of the reserve, which are the first ones: spendReserve
+// removes values from the start.
 func (w *writer) keepReserve() error {
 	b, err := w.tx.CreateBucketIfNotExists(bucketReserve)
 	if err != nil {
@@ -434,7 +435,7 @@ func (s *Store) spendReserve() error {
 	})
 }
 
-// updateWithReserve is update, and spends the reserve if space runs out.
+// updateWithReserve calls update, and spends the reserve while space runs out.
 func (s *Store) updateWithReserve(f func(tx *bolt.Tx) error) error {
 	err := s.update(f)
 	for errors.Is(err, driver.ErrFull) && s.spendReserve() == nil {

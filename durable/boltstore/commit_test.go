@@ -26,7 +26,7 @@ func TestConcurrentPutsShareCommits(t *testing.T) {
 	const messages = 5120
 	putConcurrently(t, q, 256, messages)
 	commits := transactions(t, s) - before
-	assert.Less(t, commits, messages/8, "256 at the same time share commits")
+	assert.Less(t, commits, messages/8, "256 concurrent puts share commits")
 	assert.GreaterOrEqual(t, commits, messages/groupMessages)
 }
 
@@ -65,7 +65,7 @@ func TestGroupHasOneRequestPerMessage(t *testing.T) {
 }
 
 // A commit is held up, and the contexts of waiting producers end. Requests that are not in a group
-// yet do not take place and are not kept. A request in a group keeps its place.
+// yet have no effect and are not kept. A request in a group stays there.
 func TestCallWithEndedContextLeavesCommitter(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{})
@@ -286,8 +286,8 @@ func deliverSome(t *testing.T, q driver.Backend, partition int, left *atomic.Int
 	}
 }
 
-// All promises depend on the fsync of each commit.
-func TestOnlyNoSyncLeavesOutFsync(t *testing.T) {
+// Every guarantee depends on the fsync of each commit.
+func TestCommitsAreSyncedUnlessNoSync(t *testing.T) {
 	t.Parallel()
 	for _, noSync := range []bool{false, true} {
 		s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: noSync})

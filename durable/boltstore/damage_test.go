@@ -72,8 +72,8 @@ func use(t *testing.T, path string) (messages int, err error) {
 	return messages, nil
 }
 
-// A file is cut off at many places. It opens with all its messages, or returns ErrCorrupt or
-// ErrVersion.
+// A file is truncated at many offsets. The file opens with all its messages, or Open returns
+// ErrCorrupt or ErrVersion.
 func TestTruncatedFileIsWholeOrCorrupt(t *testing.T) {
 	t.Parallel()
 	content := damageFile(t)
@@ -104,10 +104,7 @@ func TestDamagedPagesNeverHangOrPanic(t *testing.T) {
 	t.Parallel()
 	content := damageFile(t)
 	size, pages := livePages(t, content)
-	rounds, damaged := 60, 0
-	if os.Getenv("TIMINGWHEEL_CHAOS") == "full" {
-		rounds = 3000
-	}
+	rounds, damaged := repetitions(30, 60, 3000), 0
 	path := filepath.Join(t.TempDir(), "queue.db")
 	for seed := range rounds {
 		random := rand.New(rand.NewPCG(3, uint64(seed)))
@@ -130,7 +127,7 @@ func TestDamagedPagesNeverHangOrPanic(t *testing.T) {
 			for j := range page[at:min(size, at+32)] {
 				page[at+j] = byte(random.Uint32())
 			}
-		default: // another page was written here, with the right number
+		default: // another page with the right number was written here
 			copy(page[8:], content[size*pages[random.IntN(len(pages))]+8:][:size-8])
 		}
 		require.NoError(t, os.WriteFile(path, broken, 0o600))
@@ -176,12 +173,12 @@ func pageOf(t *testing.T, content []byte, kind, elements int) (page []byte, numb
 			return page, n
 		}
 	}
-	require.Fail(t, "there is no such page")
+	require.Fail(t, "no page has this kind and number of elements")
 	return nil, 0
 }
 
-// bbolt does not survive these damages: it recurses until the stack overflows, frees millions of
-// pages, or panics while it holds its locks. Open finds them and leaves the file unlocked.
+// bbolt does not survive this damage: it recurses until the stack overflows, frees millions of
+// pages, or panics while it holds its locks. Open finds the damage and leaves the file unlocked.
 func TestOpenFindsDamage(t *testing.T) {
 	t.Parallel()
 	content := damageFile(t)
@@ -193,9 +190,9 @@ func TestOpenFindsDamage(t *testing.T) {
 		damage         func(page []byte, number int)
 		text           string
 	}{
-		{"a branch leads to itself", kindBranch, 2, func(p []byte, n int) { e.PutUint64(p[pageHeader+pageElement+8:], uint64(n)) }, "used twice"},
+		{"a branch that is its own child", kindBranch, 2, func(p []byte, n int) { e.PutUint64(p[pageHeader+pageElement+8:], uint64(n)) }, "used twice"},
 		{"two children are one page", kindBranch, 2, func(p []byte, _ int) { copy(p[pageHeader+8:][:8], p[pageHeader+pageElement+8:][:8]) }, "page"},
-		{"a child is beyond the file", kindBranch, 2, func(p []byte, _ int) { e.PutUint64(p[pageHeader+8:], 1<<40) }, "in use"},
+		{"a child beyond the file", kindBranch, 2, func(p []byte, _ int) { e.PutUint64(p[pageHeader+8:], 1<<40) }, "in use"},
 		{"a branch without children", kindBranch, 2, func(p []byte, _ int) { e.PutUint16(p[10:], 0) }, "without children"},
 		{"a page with the number of another", kindLeaf, 2, func(p []byte, n int) { e.PutUint64(p, uint64(n+1)) }, "has the number"},
 		{"a kind that does not exist", kindLeaf, 2, func(p []byte, _ int) { e.PutUint16(p[8:], 3) }, "neither branch nor leaf"},
@@ -272,7 +269,7 @@ func TestStalledCommitEndsCallsAndClose(t *testing.T) {
 			return nil
 		}})
 		assert.ErrorIs(t, err, driver.ErrBroken)
-		assert.ErrorContains(t, err, "a commit does not end for 2s")
+		assert.ErrorContains(t, err, "a commit has stalled for 2s")
 		_, err = q.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: "b"}}})
 		assert.ErrorIs(t, err, driver.ErrBroken)
 		_, err = q.Claim(t.Context(), driver.Claim{Max: 1})
@@ -287,9 +284,9 @@ func TestStalledCommitEndsCallsAndClose(t *testing.T) {
 	require.NoError(t, s.file.close())
 }
 
-// Queues are opened in this process and through the socket while a transaction does not end. It is
-// the transaction of a commit or of the opening itself. Each call returns when its context ends. A
-// call without an end of its context returns when the transaction has stalled, and so does Close.
+// Queues are opened in this process and through the socket while a transaction does not end, either
+// of a commit or of the opening itself. Each call returns when its context ends. A call whose
+// context does not end returns when the transaction has stalled, and so does Close.
 func TestOpenReturnsDespiteStalledCommit(t *testing.T) {
 	t.Parallel()
 	for name, ofCommit := range map[string]bool{"commit": true, "opening": false} {
@@ -566,7 +563,7 @@ func TestConsumeAndTakeReturnIfStoreBreaks(t *testing.T) {
 		case err := <-returned:
 			inTime(ctx, name, err)
 		case <-ctx.Done():
-			require.Fail(t, "it does not return", name)
+			require.Fail(t, "the call does not return", name)
 		}
 	}
 	require.Error(t, s.Close(), "the file is gone")

@@ -21,11 +21,12 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 )
 
-// ErrCorrupt is the error for a damaged file: the file is cut off, or its pages have wrong content.
-// It wraps [driver.ErrBroken].
+// ErrCorrupt is the error for a damaged file: the file is truncated, or its pages have wrong
+// content. ErrCorrupt wraps [driver.ErrBroken].
 var ErrCorrupt = fmt.Errorf("%w: the file is damaged", driver.ErrBroken)
 
-// file is an open bbolt file. It turns panics of bbolt, and faults of the mapped file, into errors.
+// file is an open bbolt file. Its methods turn panics of bbolt, and faults of the mapped file, into
+// errors.
 type file struct {
 	db      *bolt.DB
 	f       *os.File // the file of db
@@ -84,18 +85,18 @@ func sizeOf(path string) (int64, error) {
 	return info.Size(), nil
 }
 
-// lockTimeout returns the time until the deadline. It is always positive, as bbolt waits forever if
-// its timeout is 0.
+// lockTimeout returns the time until the deadline, which is always positive because bbolt waits
+// forever if its timeout is 0.
 func lockTimeout(deadline time.Time) time.Duration { return max(time.Nanosecond, time.Until(deadline)) }
 
-// inspect checks a file before bbolt reads its pages. It holds the shared lock of readers
-// meanwhile, so no process writes to the file.
+// inspect checks a file before bbolt reads its pages, under the shared lock of readers, so that no
+// process writes to the file meanwhile.
 func inspect(path string, timeout time.Duration, pages bool) error {
 	f, err := openRecovered(path, 0, &bolt.Options{ReadOnly: true, Timeout: timeout})
 	if err == nil {
 		defer f.close() //nolint:errcheck // nothing was written
 	} else if !errors.Is(err, ErrCorrupt) && !isOfBolt(err) {
-		return err // about the lock or a permission, not the content
+		return err // the error is about the lock or a permission, not the content
 	}
 	if checked := checkFile(path, pages); checked != nil || err == nil {
 		return checked
@@ -159,7 +160,7 @@ func (f *file) abandon() {
 	_ = f.f.Close()
 }
 
-// close closes the file. It does not wait for transactions: there must be none except a stuck one.
+// close closes the file. The caller makes sure that no transaction is open except a stuck one.
 //
 // bbolt does not unlock a file that it has opened for reading. A child process that was forked
 // before the close, and has not executed its program yet, would keep the lock.
@@ -186,8 +187,9 @@ func recoverPanics(what string, f func() error) (err error) {
 	return f()
 }
 
-// usable returns an error if bbolt would wait forever, or if the meta pages were cut off. bbolt
-// reads these pages when it begins a transaction, and keeps its locks if the read faults.
+// usable returns an error if bbolt would wait forever, or if the file was truncated within the meta
+// pages. bbolt reads these pages when it begins a transaction, and keeps its locks if the read
+// faults.
 func (f *file) usable() error {
 	if f.stuck.Load() {
 		return fmt.Errorf("%w: bbolt has panicked", ErrCorrupt)
@@ -251,7 +253,7 @@ func (f *file) begin(writable bool) (*bolt.Tx, error) {
 	return tx, err
 }
 
-// syncDirectory syncs the directory of a new file. Some systems do not support it, nor need it, so
+// syncDirectory syncs the directory of a new file. Some systems neither support nor need that, so
 // errors are ignored.
 func syncDirectory(path string) {
 	if d, err := os.Open(path); err == nil {
@@ -334,8 +336,8 @@ func isAny(err error, targets ...error) bool {
 	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }
 
-// noSpace reports whether the file cannot grow. It compares texts too, as bbolt does not wrap these
-// errors.
+// noSpace reports whether the file cannot grow. The texts are compared too, because bbolt does not
+// wrap these errors.
 func noSpace(err error) bool {
 	for _, e := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG} {
 		if errors.Is(err, e) || strings.HasSuffix(err.Error(), e.Error()) {

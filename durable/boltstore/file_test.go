@@ -18,7 +18,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-func TestSecondOpenerIsLockedOut(t *testing.T) {
+func TestSecondOpenReturnsErrLocked(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "queue.db")
 	first, err := Open(path, Options{})
@@ -44,7 +44,7 @@ func TestOpenWaitsForTheLock(t *testing.T) {
 	require.NoError(t, <-closed)
 }
 
-func TestOpenRefuses(t *testing.T) {
+func TestOpenRejectsBadPathsFilesAndModes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text")
@@ -183,7 +183,8 @@ func TestFileTooLargeIsFull(t *testing.T) {
 	require.ErrorIs(t, classify(syscall.EIO), driver.ErrBroken)
 }
 
-// The last page in use is cut off. Open fails before a call reads the missing page.
+// The file is truncated before the last page in use. Open fails before a call reads the missing
+// page.
 func TestOpenFindsTruncation(t *testing.T) {
 	t.Parallel()
 	content := damageFile(t)

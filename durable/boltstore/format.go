@@ -43,7 +43,7 @@ var (
 // key.
 var empty = []byte{}
 
-// formatVersion is the version of the layout. It rises if an older program would misread a file.
+// formatVersion is the version of the layout, which rises if an older program would misread a file.
 const formatVersion = 2
 
 // key is a position in the order by time and then by id.
@@ -171,8 +171,8 @@ func partitionName(i int) []byte { return binary.BigEndian.AppendUint16(nil, uin
 // transition that had one.
 type record struct {
 	driver.Record
-	last    driver.Op // the transition that wrote it, if a repetition is recognized; otherwise 0
-	suspect bool      // it had begun when the process crashed, so the next claim checks its crashes
+	last    driver.Op // the transition that wrote it, if a repetition of it is recognized; otherwise 0
+	suspect bool      // the message had begun when the process crashed, so the next claim checks its crashes
 }
 
 // recordVersion is the first byte of a record.

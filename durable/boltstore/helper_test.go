@@ -20,6 +20,21 @@ import (
 // smallReserve is Options.reserve of most tests, as each new file of the default size writes 4 MiB.
 const smallReserve = 16 << 10
 
+// underRace is true if the race detector is on, as in a run of CI.
+var underRace bool
+
+// repetitions returns how often a test repeats its steps: normally, under the race detector, or
+// with TIMINGWHEEL_CHAOS=full.
+func repetitions(normal, race, full int) int {
+	switch {
+	case os.Getenv("TIMINGWHEEL_CHAOS") == "full":
+		return full
+	case underRace:
+		return race
+	}
+	return normal
+}
+
 // openStore opens a file until the test ends. The file has a small reserve unless o says otherwise.
 func openStore(tb testing.TB, path string, o Options) *Store {
 	tb.Helper()
@@ -64,7 +79,7 @@ func apply(tb testing.TB, q driver.Backend, op driver.Op, changes ...driver.Chan
 	return outcomes
 }
 
-// done makes a transition that must succeed.
+// done makes a transition of messages, and fails the test unless each succeeds.
 func done(tb testing.TB, q driver.Backend, op driver.Op, changes ...driver.Change) {
 	tb.Helper()
 	for i, o := range apply(tb, q, op, changes...) {

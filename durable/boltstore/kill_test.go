@@ -3,10 +3,12 @@ package boltstore_test
 import (
 	"bufio"
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,10 +22,12 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// childFile is an environment variable. It makes the test binary a child of the kill test, and
+// childFile is the environment variable that makes the test binary a child of the kill test, and
 // names the file.
 const childFile = "BOLTSTORE_TEST_CHILD"
 
+// TestMain raises the number of parallel tests above the number of processors, because most tests
+// wait for fsyncs, for leases to end, or for a stall.
 func TestMain(m *testing.M) {
 	if path := os.Getenv(childFile); path != "" {
 		if err := runChild(path, os.Getenv(childFile+"_ROUND")); err != nil {
@@ -32,11 +36,14 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if err := flag.Set("test.parallel", strconv.Itoa(max(8, runtime.GOMAXPROCS(0)))); err != nil { // -parallel overrides it
+		panic(err)
+	}
 	os.Exit(m.Run())
 }
 
-// A process is killed in the middle of its commits several times. Each time the file has all that
-// the process reported as safe.
+// A process is killed in the middle of its commits several times. Each time the file has every
+// change that the process reported as synced.
 func TestKilledProcessLosesNothingConfirmed(t *testing.T) {
 	t.Parallel()
 	rounds := 5

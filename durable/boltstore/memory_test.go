@@ -52,7 +52,7 @@ func TestClockBackwardsDelaysAndProlongsLeases(t *testing.T) {
 	assert.Empty(t, claim(t, q, 10))
 	assert.Zero(t, count(t, q).Due)
 	put(t, q, "new", 0)
-	assert.Equal(t, []string{"new"}, idsOf(claim(t, q, 10)), "a new message is due by the new time")
+	assert.Equal(t, []string{"new"}, idsOf(claim(t, q, 10)), "a new message is due on the new time")
 	done(t, q, driver.OpCancel, driver.Change{ID: "new"})
 	clock.Advance(time.Hour - time.Millisecond)
 	assert.Equal(t, driver.StatusEarly, apply(t, q, driver.OpBegin, prefetched...)[0].Status)
@@ -176,7 +176,7 @@ func TestFileCutOffWhileOpenIsCorrupt(t *testing.T) {
 	require.Error(t, err)
 }
 
-// The meta pages of the file are cut off while the store is open. All calls and Close return.
+// The file is truncated within its meta pages while the store is open. All calls and Close return.
 func TestCallsReturnIfFileIsEmptiedWhileOpen(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {

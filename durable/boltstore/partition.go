@@ -28,7 +28,7 @@ type partition struct {
 
 	mu     sync.Mutex
 	state  state  // as of the last commit
-	token  uint64 // the last one given out; below state.tokens
+	token  uint64 // the last token given out; below state.tokens
 	grants local.Grants
 	leases map[string]*lease
 	ends   local.Heap[*lease] // all leases, by their ends
@@ -46,18 +46,18 @@ type partition struct {
 	oldestDead driver.Instant // when the oldest dead letter died; 0 if there is none
 	due        dueCount
 
-	// Keys of the index that claims have passed over. They are kept in memory only, so claims find
-	// them again after each opening.
+	// Keys of the index that claims have skipped. The keys are in memory only, so claims find them
+	// again after each opening.
 	strays     map[key]struct{} // keys without a record
 	unreadable map[key]struct{} // keys of records that cannot be read
 	lost       uint64           // number of strays found since the opening
 }
 
-// maxFree bounds free if many messages are put and not claimed. A longer free is cleared, and front
-// goes back to its first key. Tests use a smaller value.
+// maxFree limits the length of free if many messages are put and not claimed. A longer free is
+// cleared, and front goes back to its first key. Tests use a smaller value.
 const maxFree = 1 << 16
 
-// maxEnded is the number of leases that ended without a commit whose tokens are kept.
+// maxEnded is the largest number of leases that ended without a commit and whose tokens are kept.
 const maxEnded = 1 << 16
 
 // lease is a claimed message.
@@ -116,8 +116,8 @@ func (q *queue) loadPartition(tx *bolt.Tx, i int) (*partition, error) {
 }
 
 // tokenRange is the number of tokens that may be given out before a commit raises the limit. Each
-// opening of the queue begins a new range after the last one. Tokens therefore rise even if the
-// clock is set back, and suffice for a billion openings.
+// opening of the queue starts a new range after the last one. Tokens therefore rise even if the
+// clock is set back, and they suffice for a billion openings.
 const tokenRange = 1 << 32
 
 // firstTime returns the time of the first key of a bucket, or 0 if it is empty.
@@ -168,7 +168,7 @@ func (p *partition) dropFree(id string) {
 func (p *partition) endLease(l *lease, op driver.Op) {
 	p.dropLease(l.id)
 	if len(p.ended) >= maxEnded {
-		clear(p.ended) // a repeated Release then finds its lease lost
+		clear(p.ended) // a repeated Release then returns StatusLeaseLost
 	}
 	p.ended[l.id] = endedLease{l.token, op}
 	p.schedule(key{l.due, l.id})
@@ -213,7 +213,7 @@ type effect struct {
 	lost       bool // the removed key had no record
 }
 
-// applyEffect applies a committed change to the memory.
+// applyEffect applies a committed change to the memory of the partition.
 func (p *partition) applyEffect(e effect) {
 	leased := p.leases[e.id] != nil // then it is neither the head nor in free
 	if !e.keepsLease {
@@ -296,8 +296,8 @@ func (p *partition) findHead(b buckets) {
 	p.head, p.headKnown = k.at, true
 }
 
-// dueCount counts the keys of the index up to a time. Readers advance it, and commits keep it up to
-// date, so each key is visited once.
+// dueCount is the number of keys of the index up to a time. Readers advance the time, and commits
+// keep the number up to date, so each key is visited once.
 type dueCount struct {
 	until driver.Instant
 	n     int64
@@ -343,8 +343,8 @@ func (t *dueCount) advance(index *bolt.Bucket, to driver.Instant, limit int) boo
 	return true
 }
 
-// leaseChanges begins, extends or releases messages. It changes nothing and returns false if a
-// release needs a commit.
+// leaseChanges begins, extends or releases messages. If a release needs a commit, leaseChanges
+// changes nothing and returns false.
 func (p *partition) leaseChanges(now time.Time, b *driver.Batch) ([]driver.Outcome, bool) {
 	if b.Op == driver.OpRelease && p.needsCommit(b.Changes) {
 		return nil, false
@@ -403,9 +403,9 @@ func (p *partition) begin(now time.Time, b *driver.Batch, l *lease, o *driver.Ou
 	}
 }
 
-// endLeases handles at most a batch of leases that are over. It ends the leases of messages that
-// have not begun, and returns the ids of the others, as these need a commit. It skips messages that
-// are busy.
+// endLeases handles at most [driver.MaxBatch] expired leases. It ends the leases of messages that
+// have not begun, and returns the ids of the other messages, because these need a commit. It skips
+// messages that are busy.
 func (p *partition) endLeases(now time.Time) (firing []string) {
 	var kept []*lease
 	for range driver.MaxBatch {

@@ -14,7 +14,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
-// view calls f with the file and the memory of a partition at one moment.
+// view calls f with a consistent view of the file and the memory of a partition.
 func (b *backend) view(ctx context.Context, index int, f func(p *partition, parts buckets) error) error {
 	p, err := b.enter(ctx, index)
 	if err != nil {
@@ -31,7 +31,7 @@ func (b *backend) view(ctx context.Context, index int, f func(p *partition, part
 	})
 }
 
-// Get is O(log n). It waits for a commit under way, as all readers of the file do.
+// Get is O(log n), and waits for a commit under way, as all readers of the file do.
 func (b *backend) Get(ctx context.Context, index int, id string) (r driver.Record, err error) {
 	err = b.view(ctx, index, func(p *partition, parts buckets) error {
 		value := parts.records.Get([]byte(id))
@@ -192,8 +192,8 @@ func (p *partition) counts(now driver.Instant) driver.Counts {
 }
 
 // CountDue visits the messages in flight and the messages that are due within the last duration,
-// tens of thousands in each step. Other calls run between the steps, so the counts are not of one
-// moment.
+// tens of thousands in each step. Other calls run between the steps, so the counts are not a
+// snapshot.
 func (b *backend) CountDue(ctx context.Context, index int, within []time.Duration) ([]int64, error) {
 	bounds := local.Bounds(local.Floor(b.store.options.Now()), within)
 	counts := make([]int64, len(within))

@@ -18,7 +18,7 @@ import (
 func TestFileFullOfSmallMessagesCanBeDrained(t *testing.T) {
 	t.Parallel()
 	for _, batch := range []int{4, 50} {
-		path, o := filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true, maxSize: 1 << 20, reserve: 256 << 10}
+		path, o := filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true, maxSize: 512 << 10, reserve: 128 << 10}
 		s, err := Open(path, o)
 		require.NoError(t, err)
 		q := openQueue(t, s, 8)

@@ -44,7 +44,7 @@ func TestRestartFreesClaimedMessages(t *testing.T) {
 
 // The process crashes repeatedly while a message is firing. The message is dead after the second
 // crash.
-func TestMessageDiesAfterMaxCrashes(t *testing.T) {
+func TestMessageIsBuriedAfterMaxCrashes(t *testing.T) {
 	t.Parallel()
 	clock := newClock()
 	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{Now: clock.Now})
@@ -143,7 +143,7 @@ func TestCrashCountsIfGroupOfBegunMessageWritesNothing(t *testing.T) {
 }
 
 // The clock is set back by a year at each restart.
-func TestTokensRiseIfClockIsSetBack(t *testing.T) {
+func TestTokensRiseAlthoughClockIsSetBack(t *testing.T) {
 	t.Parallel()
 	path, clock := filepath.Join(t.TempDir(), "queue.db"), newClock()
 	last := uint64(0)

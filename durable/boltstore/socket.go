@@ -18,7 +18,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
-// A store with Options.Socket serves its queues to other processes on a Unix socket beside the
+// A store with Options.Socket serves its queues to other processes on a Unix socket next to the
 // file, so that tools can work on a file that is in use. The client of a connection sends one call
 // after another, and the server answers each with a reply. A backup has several replies, the last
 // of which has no content. A watch has one reply at its start and one for each hint. The messages
@@ -179,7 +179,7 @@ func listen(s *Store) (*server, error) {
 }
 
 // listenPrivately creates a socket in a directory that other users cannot enter, sets its mode, and
-// moves it to its path. It replaces an existing socket. Windows has no such modes.
+// moves it to its path. An existing socket is replaced. Windows has no such modes.
 func listenPrivately(path string, mode fs.FileMode) (_ net.Listener, err error) {
 	made := path
 	if runtime.GOOS != "windows" {
@@ -208,8 +208,8 @@ func listenPrivately(path string, mode fs.FileMode) (_ net.Listener, err error) 
 	return l, nil
 }
 
-// close removes the socket, ends the contexts of the calls under way, and waits for the calls. It
-// stops waiting after Options.stall, as the context does not end a call that waits for the disk.
+// close removes the socket, ends the contexts of the calls under way, and waits for the calls. The
+// wait ends after Options.stall, because the context does not end a call that waits for the disk.
 func (v *server) close() {
 	v.cancel()
 	v.remove()
@@ -368,13 +368,13 @@ func (v *server) answer(ctx context.Context, c *call, r *reply) (err error) {
 	return err
 }
 
-// Remote is a store whose file another process has open, with Options.Socket. It implements
+// Remote is a store whose file another process has open, with [Options].Socket. Remote implements
 // [driver.Store]: its queues can be used like the queues of the process that has the file open. If
-// that process ends, calls return [driver.ErrUnavailable] until a process has opened the file
-// again.
+// that process ends, calls return [driver.ErrUnavailable] until a process has opened the file again
+// with Options.Socket. A Remote is safe for concurrent use.
 //
-// A call that was sent but not answered also returns ErrUnavailable. It may have taken place. A
-// repetition with the same [driver.Call] returns the answer of the first call.
+// A call that was sent but not answered also returns ErrUnavailable, although it may have taken
+// effect. A repetition with the same [driver.Call] returns the answer of the first call.
 type Remote struct {
 	path string
 
@@ -392,8 +392,9 @@ type clientConn struct {
 
 var _ driver.Store = (*Remote)(nil)
 
-// Connect returns a store for the file at path that another process has open. It returns
-// [driver.ErrUnavailable] if no process serves the file.
+// Connect returns a store for the file at path that another process has open. path is the path of
+// the file, not of its socket. Connect returns [driver.ErrUnavailable] if no process serves the
+// file.
 func Connect(path string) (*Remote, error) {
 	r := &Remote{path: path}
 	l, err := r.connection(context.Background())
@@ -404,7 +405,8 @@ func Connect(path string) (*Remote, error) {
 	return r, nil
 }
 
-// Close makes later calls return [driver.ErrClosed]. Calls under way continue.
+// Close closes the idle connections, and later calls return [driver.ErrClosed]. Calls under way
+// continue. Close returns nil.
 func (r *Remote) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -443,8 +445,7 @@ func (r *Remote) connection(ctx context.Context) (*clientConn, error) {
 	return &clientConn{conn, gob.NewEncoder(conn), gob.NewDecoder(conn)}, nil
 }
 
-// keep makes a connection idle again after its call. It closes the connection if there are enough
-// idle ones.
+// keep makes a connection idle again after its call, or closes it if there are maxIdle idle ones.
 func (r *Remote) keep(l *clientConn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -487,8 +488,8 @@ func (r *Remote) do(ctx context.Context, c *call, next func(*reply) (bool, error
 		driver.ErrUnavailable, r.path, err)
 }
 
-// do makes a call on the connection. It reports whether the last reply has arrived, and returns the
-// error of the reply or of the connection.
+// do makes a call on the connection. answered reports whether the last reply has arrived. err is
+// the error of the reply or of the connection.
 func (l *clientConn) do(c *call, next func(*reply) (bool, error)) (answered bool, err error) {
 	if err := l.out.Encode(c); err != nil {
 		return false, err
@@ -507,7 +508,8 @@ func (l *clientConn) do(c *call, next func(*reply) (bool, error)) (answered bool
 	}
 }
 
-// Backup is [Store.Backup] of the process that has the file open.
+// Backup is [Store.Backup] in the process that has the file open. It also returns
+// [driver.ErrUnavailable] if that process ends.
 func (r *Remote) Backup(ctx context.Context, w io.Writer) (n int64, err error) {
 	if w == nil {
 		return 0, fmt.Errorf("boltstore: backup: %w writer nil: a writer is accepted",
@@ -529,7 +531,8 @@ func (r *Remote) Backup(ctx context.Context, w io.Writer) (n int64, err error) {
 	return n, err
 }
 
-// Open opens a queue in the process that has the file open.
+// Open opens a queue in the process that has the file open, as [Store.Open] does. It also returns
+// [driver.ErrUnavailable] if no process serves the file.
 func (r *Remote) Open(ctx context.Context, config driver.Config) (driver.Backend, error) {
 	b := &remoteBackend{remote: r, config: config}
 	answer, err := b.call(ctx, call{Method: callOpen})

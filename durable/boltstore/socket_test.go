@@ -167,7 +167,7 @@ func TestSocketHasModeOfFile(t *testing.T) {
 }
 
 // A remote process asks for partitions that the queue does not have. The owner survives.
-func TestSocketRefusesUnknownPartitions(t *testing.T) {
+func TestSocketRejectsUnknownPartitions(t *testing.T) {
 	t.Parallel()
 	path := socketFile(t)
 	s := openStore(t, path, Options{Socket: true})

@@ -17,7 +17,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
-// Store is a file of queues. All backends that open the same queue share it.
+// Store is a file of queues, opened by [Open]. Backends of the same queue share its state. A Store
+// is safe for concurrent use.
 type Store struct {
 	path    string
 	options Options
@@ -33,14 +34,14 @@ type Store struct {
 
 	writing sync.Mutex // held for a write transaction, and while a failed one is verified
 	closed  atomic.Bool
-	failed  atomic.Pointer[error] // why the store cannot be used any more; set once
+	failed  atomic.Pointer[error] // why the store has failed; set once
 
 	mu       sync.Mutex // not held during a transaction
 	queues   map[string]*queue
 	openings map[string]*opening
 }
 
-// opening is the loading of a queue. It runs to its end even if all its callers give up.
+// opening is the loading of a queue, which runs to its end even if all its callers give up.
 type opening struct {
 	done chan struct{}
 	err  error
@@ -48,14 +49,14 @@ type opening struct {
 
 var _ driver.Store = (*Store)(nil)
 
-// Open opens the file of a store, and creates it if there is none. Its directory must exist.
+// Open opens the file of a store, and creates the file if there is none. Its directory must exist.
 //
-// Open returns [driver.ErrInvalid] if a store's file cannot have this path, [driver.ErrLocked] if
+// Open returns [driver.ErrInvalid] if an option or the path is not accepted, [driver.ErrLocked] if
 // another process or another Store has the file open, [driver.ErrVersion] if the file is of another
 // kind or format version, and [ErrCorrupt] if it is damaged. After an error the file is neither
 // open nor locked.
 //
-// Open reads the pages of an existing file, see Options.SkipCheck. It is O(n) in the pages in use.
+// Open reads the pages of an existing file, see Options.SkipCheck, in O(n) for n pages in use.
 func Open(path string, options Options) (*Store, error) {
 	o, err := options.withDefaults()
 	if err != nil {
@@ -78,9 +79,9 @@ func Open(path string, options Options) (*Store, error) {
 	return s, nil
 }
 
-// Close waits for the commit under way and the requests that wait for the next one, and closes the
-// file. Messages that were claimed are free when the file is opened the next time. A second Close
-// does nothing.
+// Close waits for the commit under way and for the requests waiting for the next one, and closes
+// the file. Later calls return [driver.ErrClosed]. Claimed messages are scheduled again when the
+// file is next opened. A second Close waits for the same commits and returns nil.
 //
 // Close gives up if a commit has been under way for a minute, or if a call that reads or opens a
 // queue, such as Backup, does not end within a minute. Close then returns [driver.ErrBroken], and
@@ -94,7 +95,7 @@ func (s *Store) Close() error {
 	if again {
 		return nil
 	}
-	s.mu.Lock() // no opening starts after closed is set and mu was taken
+	s.mu.Lock() // no opening starts once closed is set and mu was taken
 	for _, q := range s.queues {
 		q.hints.Stop()
 	}
@@ -113,7 +114,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-var errReading = fmt.Errorf("%w: a call that reads or opens a queue does not end", driver.ErrBroken)
+var errReading = fmt.Errorf("%w: a call that reads or opens a queue does not return", driver.ErrBroken)
 
 // usable returns the reason why the store cannot be used, or nil.
 func (s *Store) usable(ctx context.Context) error {
@@ -128,16 +129,16 @@ func (s *Store) usable(ctx context.Context) error {
 
 func errClosed() error { return fmt.Errorf("boltstore: the store is %w", driver.ErrClosed) }
 
-// fail ends all use of the store: the file and the memory may differ, or the file cannot be
-// written.
+// fail makes all later calls return [driver.ErrBroken], because file and memory may differ or the
+// file cannot be written.
 func (s *Store) fail(cause error) {
 	err := fmt.Errorf("boltstore: %w: close the store and open %q again, in a new process if it stays locked: %w",
 		driver.ErrBroken, s.path, cause)
 	s.failed.CompareAndSwap(nil, &err)
 }
 
-// read runs f in a transaction that sees the file as of the last synced commit, and the memory at
-// the same moment.
+// read runs f in a transaction that sees the file as of the last synced commit, and the memory of
+// the same commit.
 func (s *Store) read(ctx context.Context, f func(tx *bolt.Tx) error) error {
 	if err := s.view.rLock(ctx, s.commits.stalled); err != nil {
 		return errors.Join(s.usable(ctx), err)
@@ -154,13 +155,13 @@ func (s *Store) read(ctx context.Context, f func(tx *bolt.Tx) error) error {
 	return err
 }
 
-// isSystemError reports whether the system has refused to read or write the file, for a reason
-// other than space.
+// isSystemError reports whether the system has refused to read or write the file for a reason other
+// than lack of space.
 func isSystemError(err error) bool {
 	return errors.Is(err, driver.ErrBroken) && !errors.Is(err, ErrCorrupt)
 }
 
-// update runs f in a write transaction of its own, without the committer. It serves work that
+// update runs f in a write transaction of its own, without the committer. It is for work that
 // concerns no open queue. update returns an error of f as it is. Any other error except
 // [driver.ErrFull] ends the use of the store, unless the file is damaged.
 func (s *Store) update(f func(tx *bolt.Tx) error) error {
@@ -183,12 +184,15 @@ func (s *Store) update(f func(tx *bolt.Tx) error) error {
 }
 
 // Open creates a queue or joins an existing one, see [driver.Store]. The limits of dead letters in
-// config apply to the calls of this backend. Each message that had begun when a process crashed
-// counts one crash more when its queue is opened.
+// config apply to the calls of this backend. Opening a queue counts one more crash of each message
+// that had begun when a process crashed or closed the store.
 //
-// Open takes a few commits if the queue is not open yet, and time for each of its partitions and
-// for each message that had begun, not for other messages. If ctx ends first, Open returns its
-// cause, and the queue is still loaded to the end.
+// If the queue is not open yet, Open takes a few commits, and time for each partition and for each
+// message that had begun, but not for other messages. If ctx ends first, Open returns its cause,
+// and loading the queue continues in the background. Open returns [driver.ErrInvalid] for a config
+// that is not accepted, [driver.ErrNoQueue] if config.Existing is true and the file has no such
+// queue, [driver.ErrPartitions] if the queue has another number of partitions, [driver.ErrFull] if
+// the file cannot grow, and [ErrCorrupt] if it is damaged.
 func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend, error) {
 	if err := config.Check(); err != nil {
 		return nil, fmt.Errorf("boltstore: %w", err)
@@ -204,8 +208,8 @@ func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend,
 }
 
 // queue returns an open queue, and opens it if necessary. Concurrent callers for the same queue
-// wait for the first one, and try themselves if it fails. If ctx ends first, the queue is still
-// loaded to the end.
+// wait for the first one, and try again themselves if it fails. If ctx ends first, loading the
+// queue continues.
 func (s *Store) queue(ctx context.Context, config driver.Config) (*queue, error) {
 	for {
 		q, o, mine, err := s.join(ctx, config)
@@ -225,8 +229,8 @@ func (s *Store) queue(ctx context.Context, config driver.Config) (*queue, error)
 	}
 }
 
-// join returns an open queue, or its opening. It starts an opening if there is none; mine then is
-// true.
+// join returns an open queue, or its opening. If there is neither, join starts an opening, and mine
+// is true.
 func (s *Store) join(ctx context.Context, config driver.Config) (q *queue, o *opening, mine bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -333,21 +337,22 @@ func (l *sharedLock) unlock() {
 	l.writer = nil
 }
 
-// Options are the options of [Open]. The zero value of each field stands for its default.
+// Options are the options of [Open]. The zero value of each field means its default.
 type Options struct {
-	// Now is the clock. It must be safe for concurrent use. Nil stands for time.Now.
+	// Now returns the time of the clock, and must be safe for concurrent use. Nil means time.Now.
 	Now func() time.Time
 
-	// LockTimeout is how long Open waits for another process that has the file open. Zero stands
-	// for one second. If LockTimeout is negative, Open does not wait.
+	// LockTimeout is how long Open waits for another process that has the file open. Zero means one
+	// second. If LockTimeout is negative, Open does not wait.
 	LockTimeout time.Duration
 
-	// NoSync leaves out every fsync. It is meant for tests. When the machine stops, stored messages
-	// may be lost and the file may be damaged beyond repair. A crash of the process alone loses
-	// nothing.
+	// NoSync leaves out every fsync, for tests. If the machine stops, stored messages may be lost
+	// and the file may be damaged beyond repair. A crash of the process alone loses nothing.
 	NoSync bool
 
-	// FileMode is the mode of a new file. Zero stands for 0600.
+	// FileMode is the mode of a new file, before the umask. Zero means 0600. Open returns
+	// [driver.ErrInvalid] for a mode that does not let the owner read and write, or has bits other
+	// than permission bits.
 	FileMode fs.FileMode
 
 	// SkipCheck leaves out the check of the pages in Open. The check reads the file once: it takes
@@ -398,7 +403,7 @@ func (o Options) withDefaults() (Options, error) {
 // stallTimeout is how long calls wait for a commit under way. A disk that takes longer has failed.
 const stallTimeout = time.Minute
 
-// queue is the state that all backends of a queue share.
+// queue is the state that the backends of a queue share.
 type queue struct {
 	store      *Store
 	name       string
@@ -407,8 +412,8 @@ type queue struct {
 	hints      local.Hints
 }
 
-// load creates the queue in the file if it does not exist, and reads the part of it that is kept in
-// memory.
+// load creates the queue in the file if it does not exist, and reads the part of the queue that is
+// kept in memory.
 func (q *queue) load(config driver.Config) error {
 	n := 0
 	err := q.step(func(tx *bolt.Tx) (err error) {
@@ -554,13 +559,13 @@ type backend struct {
 
 var _ driver.Backend = (*backend)(nil)
 
-// GroupsCalls marks the backend as one whose calls share commits, see committer.
+// GroupsCalls tells package durable that concurrent calls share commits, see committer.
 func (b *backend) GroupsCalls() {}
 
 func (b *backend) Partitions() int { return len(b.queue.partitions) }
 
-// callOf returns the call to remember. Calls of this process are not remembered, as their answers
-// cannot be lost.
+// callOf returns the call to remember. Calls of this process are not remembered, because their
+// answers cannot be lost.
 func (b *backend) callOf(c *driver.Call) driver.Call {
 	if !b.remote {
 		return driver.Call{}
@@ -568,7 +573,7 @@ func (b *backend) callOf(c *driver.Call) driver.Call {
 	return *c
 }
 
-// enter checks that the store can be used, and returns a partition. Each call starts with it.
+// enter checks that the store can be used, and returns a partition. Each call starts with enter.
 func (b *backend) enter(ctx context.Context, index int) (*partition, error) {
 	if err := b.store.usable(ctx); err != nil {
 		return nil, err
@@ -576,8 +581,8 @@ func (b *backend) enter(ctx context.Context, index int) (*partition, error) {
 	return b.queue.partitions[index], nil
 }
 
-// Put waits for a commit, which it shares with the other calls of that moment. It is O(log n) for
-// each message. Put returns [driver.ErrFull] if the file cannot grow.
+// Put waits for a commit, which it shares with concurrent calls. It is O(log n) for each message.
+// Put returns [driver.ErrFull] if the file cannot grow.
 func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, error) {
 	p, err := b.enter(ctx, put.Partition)
 	if err != nil || len(put.Items) == 0 {
@@ -605,9 +610,8 @@ func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, err
 	return statuses, nil
 }
 
-// Apply waits for a commit as [backend.Put] does. Begin and Extend do not, and neither does a
-// Release of a message that has not begun: they wait only if a commit of the same message is under
-// way.
+// Apply waits for a commit as [backend.Put] does. Begin and Extend do not wait, and neither does a
+// Release of a message that has not begun, unless a commit of the same message is under way.
 func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outcome, error) {
 	if err := batch.Op.Check(); err != nil {
 		return nil, fmt.Errorf("boltstore: %w", err)

@@ -35,7 +35,7 @@ func (c *movableClock) Advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-func TestStore(t *testing.T) {
+func TestFilePassesStoreSuite(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, newFixture)
 }

@@ -91,7 +91,7 @@ func (w *writer) wrote() bool {
 	return false
 }
 
-// commit syncs the transaction and then updates the memory. It excludes readers meanwhile:
+// commit syncs the transaction and then updates the memory. Readers are excluded meanwhile:
 // otherwise they could see changes before the sync, or a file that the memory does not match.
 func (w *writer) commit() error {
 	if err := w.store.view.lock(context.Background()); err != nil {
@@ -321,7 +321,7 @@ func (w *partitionWriter) isFiring(id string) bool {
 	return ok && l.firing
 }
 
-// endDelivery makes the transition by which the holder of a lease ends a delivery.
+// endDelivery makes a transition that ends the delivery of a leased message.
 func (w *partitionWriter) endDelivery(op driver.Op, c *driver.Change, r *record) (driver.Status, error) {
 	switch {
 	case (op == driver.OpAck || op == driver.OpExpire) && (r == nil || r.State != driver.StateScheduled):
@@ -363,7 +363,7 @@ func (w *partitionWriter) endDelivery(op driver.Op, c *driver.Change, r *record)
 	return driver.StatusDone, w.replace(r, &updated, effect{})
 }
 
-// isRepeated reports whether a transition has taken place already and is the last one of its
+// isRepeated reports whether a transition has already taken place and is the last one of its
 // message.
 func (w *partitionWriter) isRepeated(op driver.Op, c *driver.Change, r *record) bool {
 	w.p.mu.Lock()

@@ -1,0 +1,5 @@
+//go:build race
+
+package boltstore
+
+func init() { underRace = true }
