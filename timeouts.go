@@ -10,14 +10,19 @@ import (
 // perCallMax is the largest number of payloads for one call of the expire function of [Timeouts].
 const perCallMax = 256
 
-// Timeouts is a [TimingWheel] whose timers have a payload and no callback. If T holds no pointer,
-// the garbage collector has nothing to scan.
+// Timeouts is a wheel whose timers hold a payload of type T instead of a function. Payloads that
+// have expired are passed to one function, in batches. If T contains no pointers, the timers hold
+// nothing that the garbage collector has to scan. Make one with [NewTimeouts].
 type Timeouts[T any] struct{ engine *engine[T] }
 
-// NewTimeouts returns a running wheel that hands expired payloads to expire, in batches of at most
-// 256 that are never held back to fill. Errors are those of [New]. It panics if expire is nil.
-// expire may run on several goroutines at once, and its slice is valid during the call only. A
-// payload is pending until its batch starts. A panic loses at most the rest of its batch.
+// NewTimeouts returns a running wheel that passes expired payloads to expire, or an error like
+// [New]. A batch has 1 to 256 payloads; the wheel never delays one to fill it. [Options.Executor]
+// decides on which goroutines expire runs. It may run on several at once, even for one shard. The
+// slice is valid only during the call.
+//
+// A payload is pending until its batch starts. From then on Stop of its handle returns false, even
+// if expire has not reached it. If expire panics or calls runtime.Goexit, the rest of the batch, at
+// most 255 payloads, is lost. NewTimeouts panics if expire is nil.
 func NewTimeouts[T any](opts Options, expire func(expired []T)) (*Timeouts[T], error) {
 	if expire == nil {
 		panic("timingwheel: NewTimeouts with a nil function")
@@ -38,14 +43,20 @@ func newTimeoutsAt[T any](opts Options, origin int64, expire func([]T)) (*Timeou
 	return &Timeouts[T]{engine: e}, nil
 }
 
-// Add hands v to the expire function d from now, see [TimingWheel.AfterFunc].
+// Add passes v to the expire function d from now or up to one tick later, and never earlier. A zero
+// or negative d means at once. Add returns a handle that can stop or reschedule the timer, or the
+// zero Timer if the wheel is stopped. The rest is as for [TimingWheel.AfterFunc].
 func (w *Timeouts[T]) Add(d time.Duration, v T) Timer { return w.engine.after(d, v) }
 
-// AddAt is Add for a point in time.
+// AddAt passes v to the expire function at t or up to one tick later, and never earlier. A t that
+// has passed means at once. The wall clock matters as for [TimingWheel.AtFunc]. In all other
+// respects AddAt is like [Timeouts.Add].
 func (w *Timeouts[T]) AddAt(t time.Time, v T) Timer { return w.engine.at(t, v) }
 
-// RemoveAll removes and returns what is pending, in no order. The timers count as stopped. It may
-// wait for a driver or worker. O(pending timers).
+// RemoveAll removes all pending timers and returns their payloads, in no particular order. The
+// timers count as stopped, and the wheel goes on. If nothing is pending or the wheel is stopped,
+// the result is empty. RemoveAll may wait for a goroutine of the wheel that is moving timers.
+// O(pending timers).
 func (w *Timeouts[T]) RemoveAll() []T {
 	var all []T
 	for _, s := range w.engine.shards {
@@ -58,37 +69,44 @@ func (w *Timeouts[T]) RemoveAll() []T {
 	return all
 }
 
-// String is [TimingWheel.String].
+// String describes the wheel in one line. See [TimingWheel.String].
 func (w *Timeouts[T]) String() string { return w.engine.describe("Timeouts") }
 
-// Len is [TimingWheel.Len].
+// Len returns the number of pending payloads. See [TimingWheel.Len].
 func (w *Timeouts[T]) Len() int { return w.engine.pending() }
 
-// Stats is [TimingWheel.Stats].
+// Stats returns a snapshot of the wheel's figures. See [TimingWheel.Stats].
 func (w *Timeouts[T]) Stats() Stats { return w.engine.stats() }
 
-// Occupancy is [TimingWheel.Occupancy].
+// Occupancy returns how the pending timers are distributed over the levels and slots of the wheel.
+// See [TimingWheel.Occupancy].
 func (w *Timeouts[T]) Occupancy() Occupancy {
 	return w.engine.occupancy(occupancyWhole, occupancySlots)
 }
 
-// WriteProfile is [TimingWheel.WriteProfile].
+// WriteProfile writes a sampled profile of the pending timers, for go tool pprof. See
+// [TimingWheel.WriteProfile].
 func (w *Timeouts[T]) WriteProfile(to io.Writer) error { return w.engine.writeProfile(to) }
 
-// Stop is [TimingWheel.Stop].
+// Stop stops the wheel and discards what is pending. To get the pending payloads back, call
+// [Timeouts.RemoveAll] before. See [TimingWheel.Stop].
 func (w *Timeouts[T]) Stop() { w.engine.stop() }
 
-// Shutdown is [TimingWheel.Shutdown].
+// Shutdown stops the wheel and waits until no call of the expire function is under way, or returns
+// ctx.Err() if ctx ends first. See [TimingWheel.Shutdown].
 func (w *Timeouts[T]) Shutdown(ctx context.Context) error {
 	mustHaveContext(ctx)
 	return w.engine.shutdown(ctx)
 }
 
-// Now is [TimingWheel.Now].
+// Now returns the time on the wheel's clock. See [TimingWheel.Now].
 func (w *Timeouts[T]) Now() time.Time { return w.engine.clockTime() }
 
-// Advance is [TimingWheel.Advance]. It returns the number of payloads.
+// Advance moves the clock of a Manual wheel to now and passes the payloads that are due to the
+// expire function, in the order of their ticks. It returns the number of payloads. See
+// [TimingWheel.Advance].
 func (w *Timeouts[T]) Advance(now time.Time) int { return w.engine.advanceTo(now) }
 
-// Next is [TimingWheel.Next].
+// Next returns the time at which the wheel has to look at its timers next, or false if nothing is
+// pending. See [TimingWheel.Next].
 func (w *Timeouts[T]) Next() (time.Time, bool) { return w.engine.next() }

@@ -12,25 +12,25 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/lasting"
 )
 
-// The algorithm, once, on a wheel of 8 slots and 3 levels. The defaults are 256 slots and 4 levels.
-// docs/levels.svg shows the same numbers, and docs/internals/design.md describes everything else.
+// The algorithm, with an example of 8 slots and 3 levels. The defaults are 256 slots and 4 levels.
+// docs/levels.svg draws the same numbers, and docs/internals/design.md describes everything else.
 //
-// Time is counted in ticks. A deadline is rounded up to a tick. A slot of level 0 stands for 1
-// tick, of level 1 for 8 ticks, of level 2 for 64. Each level has room for the 8 intervals that
-// begin with the interval of the clock. A timer goes to the first level l with
+// Time is counted in ticks. A deadline is rounded up to a tick. A slot covers 1 tick on level 0, 8
+// ticks on level 1 and 64 ticks on level 2. Each level has room for 8 intervals, of which the first
+// contains the clock. A timer goes to the first level l with
 //
 //	deadline>>3l - clock>>3l < 8
 //
-// and there to slot deadline>>3l mod 8. The list of timers of a slot is its bucket. A bucket
-// expires when the clock reaches the first tick of its interval.
+// and there to slot deadline>>3l mod 8. The list of a slot's timers is its bucket. A bucket expires
+// when the clock reaches the first tick of its interval.
 //
-// At tick 5 two timers are placed, for the ticks 213 and 1237.
+// At tick 5 two timers are placed, with deadlines 213 and 1237.
 //
 //	213:   level 0 is 213-5 = 208 slots away, level 1 is 26-0 = 26, level 2 is 3-0 = 3.
 //	       The timer goes to slot 3 of level 2. The bucket expires at 3*64 = 192.
-//	1237:  level 2 is 19-0 = 19 slots away, too far even there. The last level takes it anyway,
-//	       in slot 19 mod 8 = 3, which is the same bucket. The timer's own round comes at
-//	       19*64 = 1216. A bucket with timers of several rounds expires with the earliest round.
+//	1237:  level 2 is 19-0 = 19 slots away, which is beyond its 8 slots. The last level takes the
+//	       timer anyway, in slot 19 mod 8 = 3, which is the same bucket. The timer's own round
+//	       begins at 19*64 = 1216. A bucket with timers of several rounds expires with the first.
 //
 //	clock   what happens
 //	  192   The bucket leaves its slot as a whole, and its timers are placed anew:
@@ -42,30 +42,31 @@ import (
 //	 1232   1237 goes to level 0, slot 5.
 //	 1237   1237 runs.
 //
-// Nothing happens in between. The buckets with timers stand in a heap, ordered by expiration, and
-// one timer of the runtime, the alarm, is set for the first bucket. These 1,232 ticks take six
+// Nothing happens in between. The buckets with timers are in a heap, ordered by expiration. One
+// timer of the runtime, the alarm, is set for the first bucket. These 1,232 ticks take six
 // wake-ups. The wheel's clock moves when a bucket is taken off the heap, for example from 5 to 192
-// at once. On an idle wheel the clock is brought up to the present before a timer is placed.
+// in one step. On an idle wheel the clock is set to the current tick before a timer is placed.
 //
-// Rounds are not counted down. The number of rounds that a timer still waits follows from its
+// No round counter is decremented. The number of rounds that a timer still waits follows from its
 // deadline and the clock: (19-3)/8 = 2 for 1237 at tick 208.
 //
 // A timer is armed before it is placed. Arming writes the timer's word, which holds the deadline,
 // the generation and the state, and puts the timer into the inbox of a shard. Most timeouts are
 // stopped there and never reach a bucket. One goroutine at a time, the owner, empties the inbox and
-// places what is left. A driver, a worker or a caller may be the owner; callers do not wait for the
-// owner.
+// places the remaining timers. A driver, a worker or a caller may be the owner. Callers do not wait
+// for the owner.
 //
 // Stop and Reschedule to a later time change the word by one compare-and-swap and touch no bucket.
-// The bucket only says when the owner looks at the timer next. If the owner then finds a later
-// deadline, it places the timer anew. Reschedule to an earlier time also puts the timer into the
-// inbox.
+// The bucket only determines when the owner looks at the timer next. If the owner then finds a
+// later deadline, it places the timer anew. Reschedule to an earlier time also puts the timer into
+// the inbox.
 //
 // A bucket that has left its slot is cascading if its timers have to move, or due if they wait to
-// be claimed. Timers for its slot that are placed afterwards open a new bucket there, so emptying a
-// bucket never adds to it.
+// be claimed. Timers that are placed into the slot afterwards open a new bucket there, so a bucket
+// that is being emptied never grows.
 
-// TimingWheel is a set of timers. Make one with [New].
+// TimingWheel is a set of timers that run functions. Make one with [New]. A TimingWheel must not be
+// copied.
 type TimingWheel struct {
 	engine *engine[func()]
 	use    use // private, stopped or the default
@@ -78,7 +79,10 @@ func init() {
 	lasting.Of = func(tw any) any { return &tw.(*TimingWheel).lasting }
 }
 
-// New returns a running wheel, or an error that wraps [ErrOption].
+// New returns a running wheel. If an option is bad, New returns an error that wraps [ErrOption] and
+// names the option, its value and the accepted range. New starts no goroutine. Call
+// [TimingWheel.Stop] or [TimingWheel.Shutdown] when the wheel is no longer needed: pending timers
+// keep the wheel alive until they fire.
 func New(opts Options) (*TimingWheel, error) {
 	return newWheelAt(opts, 0)
 }
@@ -96,8 +100,8 @@ func newWheelAt(opts Options, origin int64) (*TimingWheel, error) {
 	return &TimingWheel{engine: e, lasting: lasting.Timers[Timer]{Clock: &e.Timeline, Arm: arm, Cancel: Timer.cancelLasting}}, nil
 }
 
-// use says what a wheel is. It is private until it is stopped or becomes the default. Both are
-// final. If Stop and SetDefault race, a compare-and-swap decides.
+// use is the state of a wheel in the process. A wheel is private until it is stopped or becomes the
+// default. Both states are final. If Stop and SetDefault race, a compare-and-swap decides.
 type use struct{ state atomic.Uint32 }
 
 const (
@@ -108,15 +112,16 @@ const (
 
 func (u *use) isDefault() bool { return u.state.Load() == useDefault }
 
-// become returns false if the wheel is not private.
+// become changes the state of a private wheel. It returns false if the wheel is not private.
 func (u *use) become(state uint32) bool { return u.state.CompareAndSwap(usePrivate, state) }
 
-// mustEnd is for calls that stop the wheel. It panics if the wheel is the default.
+// mustEnd marks the wheel as stopped. It panics if the wheel is the default.
 func (u *use) mustEnd(method string) {
 	u.become(useStopped)
 	u.mustOwn(method)
 }
 
+// mustOwn panics if the wheel is the default.
 func (u *use) mustOwn(method string) {
 	if u.isDefault() {
 		panic("timingwheel: " + method + " of the default wheel, which belongs to the whole process")
@@ -125,11 +130,13 @@ func (u *use) mustOwn(method string) {
 
 var (
 	defaultWheel atomic.Pointer[TimingWheel] // nil before the first use
-	defaultMu    sync.Mutex                  // held while defaultWheel is set
+	defaultMu    sync.Mutex                  // serializes writes of defaultWheel
 )
 
-// Default returns the wheel of the process, which is made on first use. Its Stop, Shutdown and
-// Flush panic. Do not use it in a testing/synctest bubble.
+// Default returns the wheel that the whole process shares. The first call of Default, or of a
+// package-level function such as [AfterFunc], makes it with the zero [Options], unless [SetDefault]
+// was called before. Its Stop, Shutdown and Flush panic, because other packages rely on it. Do not
+// use it in a testing/synctest bubble: make a wheel in the bubble instead.
 func Default() *TimingWheel {
 	if tw := defaultWheel.Load(); tw != nil {
 		return tw
@@ -152,9 +159,10 @@ func makeDefault() *TimingWheel {
 	return tw
 }
 
-// SetDefault makes tw the wheel of [Default]. It panics if Default or a function of the package was
-// used or SetDefault was called before, and if tw is nil, Manual or stopped. Call it at the start
-// of main.
+// SetDefault makes tw the wheel of [Default]. Timers that are pending on tw stay. Call SetDefault
+// at the start of main. It panics if Default or a package-level function was used before, if
+// SetDefault was called before, or if tw is nil, Manual or stopped. After a panic the default wheel
+// is unchanged.
 func SetDefault(tw *TimingWheel) {
 	if tw == nil {
 		panic("timingwheel: SetDefault(nil): accepted is a running wheel")
@@ -174,18 +182,27 @@ func SetDefault(tw *TimingWheel) {
 	defaultWheel.Store(tw)
 }
 
-// AfterFunc calls [TimingWheel.AfterFunc] on [Default].
+// AfterFunc runs f once on the wheel of [Default], d from now or up to one tick later. See
+// [TimingWheel.AfterFunc].
 func AfterFunc(d time.Duration, f func()) Timer { return Default().AfterFunc(d, f) }
 
-// AtFunc calls [TimingWheel.AtFunc] on [Default].
+// AtFunc runs f once on the wheel of [Default], at t or up to one tick later. See
+// [TimingWheel.AtFunc].
 func AtFunc(t time.Time, f func()) Timer { return Default().AtFunc(t, f) }
 
-// ScheduleFunc calls [TimingWheel.ScheduleFunc] on [Default].
+// ScheduleFunc runs f at the times that s plans, on the wheel of [Default]. See
+// [TimingWheel.ScheduleFunc].
 func ScheduleFunc(s Scheduler, f func()) Timer { return Default().ScheduleFunc(s, f) }
 
-// AfterFunc runs f once, d from now or up to one tick later. [Options.Executor] decides where. It
-// returns the zero Timer on a stopped wheel. It panics if f is nil, or if a shard has 2^29 timers.
-// As a rule it allocates nothing.
+// AfterFunc runs f once, d from now or up to one tick later, and never earlier. It returns a handle
+// that can stop or reschedule the timer. [Options.Executor] decides on which goroutine f runs. A
+// zero or negative d means at once: f starts on another goroutine, possibly before AfterFunc
+// returns. In Manual mode f runs in the next [TimingWheel.Advance]. A d beyond the clock's range of
+// 292 years never passes.
+//
+// On a stopped wheel AfterFunc arms nothing and returns the zero Timer. It panics if f is nil, and
+// if a shard already has 2^29 timers. It is O(1) amortised, waits for no callback, and as a rule
+// allocates nothing.
 func (tw *TimingWheel) AfterFunc(d time.Duration, f func()) Timer {
 	if f == nil {
 		panic("timingwheel: AfterFunc of a nil function")
@@ -193,7 +210,10 @@ func (tw *TimingWheel) AfterFunc(d time.Duration, f func()) Timer {
 	return tw.engine.after(d, f)
 }
 
-// AtFunc is [TimingWheel.AfterFunc] for a point in time.
+// AtFunc runs f once, at t or up to one tick later, and never earlier. A t that has passed means at
+// once, and so does the zero time. A t with a monotonic reading is used as it is. For a t without
+// one, such as a date, AtFunc reads the wall clock once: later steps of the wall clock do not move
+// the timer. In all other respects AtFunc is like [TimingWheel.AfterFunc].
 func (tw *TimingWheel) AtFunc(t time.Time, f func()) Timer {
 	if f == nil {
 		panic("timingwheel: AtFunc of a nil function")
@@ -201,44 +221,62 @@ func (tw *TimingWheel) AtFunc(t time.Time, f func()) Timer {
 	return tw.engine.at(t, f)
 }
 
-// String returns the name, and the numbers of pending timers and of levels.
+// String describes the wheel in one line, with its name, the number of pending timers and the
+// number of levels in use. It costs as much as [TimingWheel.Stats].
 func (tw *TimingWheel) String() string { return tw.engine.describe("TimingWheel") }
 
-// Len returns the number of pending timers, over several shards exact if none changes meanwhile. It
-// may wait for a driver or worker. O(shards) amortised.
+// Len returns the number of pending timers. Timers that are due and have not been claimed count. A
+// plan counts as one between its runs and not during a run. On a wheel with several shards the
+// number is exact if no timer changes during the call. On a stopped wheel it is 0. Len is O(shards)
+// amortised. It may wait for a goroutine of the wheel that is moving timers.
 func (tw *TimingWheel) Len() int { return tw.engine.pending() }
 
-// Stats returns a snapshot. Like Len it may wait. O(shards) amortised.
+// Stats returns a snapshot of the wheel's figures. On a stopped wheel the counters keep their
+// values, and nothing is pending. Stats is O(shards) amortised. Like [TimingWheel.Len] it may wait
+// for a goroutine of the wheel.
 func (tw *TimingWheel) Stats() Stats { return tw.engine.stats() }
 
-// Occupancy returns where the pending timers stand. It is not meant for hot paths: O(shards ×
-// buckets), at most 2^18. It may wait like Len.
+// Occupancy returns how the pending timers are distributed over the levels and slots of the wheel.
+// On a stopped wheel all cells are empty. Occupancy is not meant for hot paths: it is O(shards ×
+// buckets) and looks at 2^18 buckets at most. Like [TimingWheel.Len] it may wait for a goroutine of
+// the wheel.
 func (tw *TimingWheel) Occupancy() Occupancy {
 	return tw.engine.occupancy(occupancyWhole, occupancySlots)
 }
 
-// WriteProfile writes a profile of the pending timers by the stack that armed them, for go tool
-// pprof, with age and time to expiry as labels. It fails without [Options.ProfileRate]. O(samples).
+// WriteProfile writes a profile of the pending timers to w, for go tool pprof. Counts are estimates
+// that are scaled up from a random sample. A sample has the stack that armed the timer, and the
+// timer's age and time to expiry as labels. A timer that is armed, moved or ended during the call
+// may be in the profile or not. On a stopped wheel the profile is empty. WriteProfile returns an
+// error that wraps [ErrOption] if [Options.ProfileRate] is 0, or the error of w. O(samples).
 func (tw *TimingWheel) WriteProfile(w io.Writer) error { return tw.engine.writeProfile(w) }
 
-// Flush makes every callback that is pending at the call due now, and returns their number. It
-// waits for none; in Manual mode with [Inline] it runs them. A plan runs once and goes on. Flush
-// panics on [Default]. O(pending timers).
+// Flush makes all timers that are pending at the call due now, and returns their number. Callbacks
+// run in no particular order. Flush does not wait for them, except in Manual mode with [Inline],
+// where it runs them. A timer that is stopped or rescheduled before its callback is claimed leaves
+// the flush. A plan runs once and goes on. On a stopped wheel Flush returns 0. It panics on the
+// wheel of [Default]. O(pending timers).
 func (tw *TimingWheel) Flush() int {
 	tw.use.mustOwn("Flush")
 	return tw.engine.flush()
 }
 
-// Stop discards what is pending, except for the deadlines of contexts, which the runtime's timers
-// keep. Callbacks that have started go on, and none starts once Stop has returned. Stop panics on
-// [Default]. O(pending timers).
+// Stop stops the wheel and discards its pending timers. Only the deadlines of contexts are kept, by
+// timers of the runtime. No callback starts once Stop has returned. Stop does not wait for
+// callbacks that have started; see [TimingWheel.Shutdown]. Afterwards nothing can be armed:
+// AfterFunc returns the zero Timer, the methods of handles return false, and Len returns 0.
+//
+// Stop may be called by a callback, more than once, and concurrently with all other calls. It
+// panics on the wheel of [Default]. O(pending timers).
 func (tw *TimingWheel) Stop() {
 	tw.use.mustEnd("Stop")
 	tw.engine.stop()
 }
 
-// Shutdown is Stop and then waits until no callback and no call of Executor.Go or Options.OnSlow is
-// under way, or returns ctx's error. A callback that calls it waits for itself. It panics on
+// Shutdown stops the wheel like [TimingWheel.Stop]. It then waits until no callback and no call of
+// Executor.Go or [Options.OnSlow] is under way, and returns nil. If ctx ends first, Shutdown
+// returns ctx.Err(), and callbacks may still be running. A callback that calls Shutdown waits for
+// itself until ctx ends. Shutdown may be called more than once. It panics on the wheel of
 // [Default], and if ctx is nil.
 func (tw *TimingWheel) Shutdown(ctx context.Context) error {
 	mustHaveContext(ctx)
@@ -246,20 +284,29 @@ func (tw *TimingWheel) Shutdown(ctx context.Context) error {
 	return tw.engine.shutdown(ctx)
 }
 
-// today returns the present for contexts and channels.
+// today returns the current time for contexts and channels.
 func (tw *TimingWheel) today() time.Time { return tw.engine.shards[0].today() }
 
-// Now returns the time on the wheel's clock, which steps of the wall clock since New do not move.
-// In Manual mode it is the time of the last Advance.
+// Now returns the time on the wheel's clock: the time of [New] plus what has passed on the
+// monotonic clock. Steps of the wall clock since New do not move it. In Manual mode Now returns the
+// time of the last [TimingWheel.Advance], or [Options.Start]. Now works on a stopped wheel as well.
 func (tw *TimingWheel) Now() time.Time { return tw.engine.clockTime() }
 
-// Advance moves the clock of a Manual wheel to now, never back, and then runs what is due, in order
-// of ticks. It returns how many callbacks it claimed, or handed to an Executor other than [Inline].
-// Timers that these arm run in a later Advance. If a callback panics or calls runtime.Goexit, the
-// others stay due. Advance panics if the wheel is not Manual, and during another Advance.
+// Advance moves the clock of a Manual wheel to now and runs the callbacks that are due, in the
+// order of their ticks. If now is before the clock, the clock stays. Advance returns the number of
+// callbacks that it ran, or that it handed to an [Executor] other than [Inline]. Timers that these
+// callbacks arm run in a later Advance, even if they are due at once. A plan runs at most once in
+// an Advance.
+//
+// If a callback panics or calls runtime.Goexit, the remaining callbacks stay due for the next
+// Advance. On a stopped wheel Advance returns 0 and the clock stays. Advance panics if the wheel is
+// not Manual, and if another Advance is under way, for example if a callback calls it.
 func (tw *TimingWheel) Advance(now time.Time) int { return tw.engine.advanceTo(now) }
 
-// Next returns when the wheel looks at its timers next, which is no later than the earliest
-// deadline rounded up to a tick. It returns false if no timer is pending. Like Len it may wait.
-// O(shards) amortised.
+// Next returns the time at which the wheel has to look at its timers next. That time is not later
+// than the earliest deadline, rounded up to a tick. It may be earlier, because timers are moved
+// between levels, and may have passed if a timer is due. Next returns false if no timer is pending
+// or the wheel is stopped. A program that drives a Manual wheel waits until this time and then
+// calls [TimingWheel.Advance]. Next is O(shards) amortised. Like [TimingWheel.Len] it may wait for
+// a goroutine of the wheel.
 func (tw *TimingWheel) Next() (time.Time, bool) { return tw.engine.next() }
