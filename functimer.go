@@ -12,20 +12,22 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/holders"
 )
 
-// FuncTimer has the semantics of the [time.Timer] of [time.AfterFunc]: Reset also arms a timer that
-// has fired or was stopped, and f may call it. Touch is the operation for heartbeats. A [Timer] is
-// smaller and suffices for one timeout.
+// FuncTimer is a timer that calls one function and can be armed again and again. It has the
+// semantics of the [time.Timer] of [time.AfterFunc]: Reset arms a timer that has fired or was
+// stopped as well, and the function may call it. Touch is the operation for heartbeats. For a
+// single timeout a [Timer] suffices and is smaller.
 //
-// NewFuncTimer makes a timer. Init prepares one that is a field, before any other method is called.
-// A FuncTimer must not be copied.
+// [TimingWheel.NewFuncTimer] makes a FuncTimer. [FuncTimer.Init] prepares one that is a field of
+// another struct. Before that, Reset panics and the other methods do nothing. A FuncTimer must not
+// be copied. Its methods may be called from any goroutine, its own function included.
 type FuncTimer struct {
 	shard *shardOf[func()]
 
-	// until is the deadline, a reading of the clock, or unarmed. The goroutine that replaces a
-	// deadline by unarmed has won the timer: a Stop, or the worker that calls f. Touch, and a Reset
-	// to a later deadline, replace until and nothing else. Stop and every other Reset replace until
-	// under the shard's armMu, which guards the slot. If the lock is taken for long, they replace
-	// until without it and leave a request, which makes the slot agree with until afterwards.
+	// until is the deadline, a reading of the clock, or unarmed. Exactly one goroutine replaces a
+	// deadline by unarmed: a caller of Stop, or the worker that then calls f. Touch, and a Reset to
+	// a later deadline, replace until and nothing else. Stop and every other Reset replace until
+	// under the shard's armMu, which guards the slot. If another goroutine holds the lock for long,
+	// they replace until without it and leave a request, which updates the slot afterwards.
 	until   atomic.Int64
 	timeout atomic.Int64 // ns: of the last Reset or Init
 
@@ -33,19 +35,19 @@ type FuncTimer struct {
 	//
 	//	F1  A timer with a deadline has a slot or a request. The slot is Staged or Placed for a tick
 	//	    that is not after the deadline's, or it is Running, or there is a request.
-	//	F2  A Running slot belongs to look, which restores F1, or gives the slot back, before it
-	//	    calls f.
+	//	F2  A Running slot belongs to look. Before it calls f, look restores F1 or releases the
+	//	    slot.
 	place uint32
 
 	// marks is shard.epoch as of the last time that the deadline was set or confirmed, and two
-	// flags. A Flush since then makes look call f whatever the deadline is.
+	// flags. After a newer Flush, look calls f whatever the deadline is.
 	//
 	//	calling  a call of f is under way
 	//	listed   shard.again has the timer: there are further calls, or a StopWait waits. Then both
 	//	         flags change under armMu only.
 	marks atomic.Uint32
 
-	// A Touch uses the fields above, which stand side by side in 32 bytes.
+	// A Touch uses only the fields above, which fit in 32 bytes.
 
 	f   func()
 	run func() // the payload: look
@@ -54,8 +56,8 @@ type FuncTimer struct {
 // unarmed is the until of a timer that is not armed.
 const unarmed = clock.Unread
 
-// armTries is how often a caller tries to lock armMu before it leaves a request. If the lock is not
-// free by then, its holder has probably been preempted.
+// armTries is the number of times that a caller tries to lock armMu before it leaves a request. If
+// the lock is still held then, its holder has probably been preempted.
 const armTries = 200
 
 // Bits of FuncTimer.marks.
@@ -65,26 +67,31 @@ const (
 	epochMask = listed - 1
 )
 
-// NewFuncTimer returns a timer that calls f once, d from now or up to one tick later.
-// [TimingWheel.AfterFunc] says where f runs. It panics if f is nil.
+// NewFuncTimer returns a timer that is armed to call f once, d from now or up to one tick later,
+// and never earlier. A zero or negative d means at once. [Options.Executor] decides on which
+// goroutine f runs. On a stopped wheel the timer is not armed and cannot be. NewFuncTimer panics if
+// f is nil.
 func (tw *TimingWheel) NewFuncTimer(d time.Duration, f func()) *FuncTimer {
 	t := new(FuncTimer)
 	t.Init(tw, d, f)
 	return t
 }
 
-// NewFuncTimer calls [TimingWheel.NewFuncTimer] on [Default].
+// NewFuncTimer returns a timer on the wheel of [Default] that is armed to call f once, d from now
+// or up to one tick later. See [TimingWheel.NewFuncTimer].
 func NewFuncTimer(d time.Duration, f func()) *FuncTimer { return Default().NewFuncTimer(d, f) }
 
-// Init is [TimingWheel.NewFuncTimer] for a timer that is a field. It panics if the timer was
-// initialised before. The memory of a stopped timer must not be overwritten, because the wheel may
-// refer to it for a moment.
+// Init prepares a timer that is a field of another struct and arms it, like
+// [TimingWheel.NewFuncTimer]. It must return before any other method is called. Init panics if f is
+// nil, and if the timer was initialised before. To use a timer again, call Reset. The memory of a
+// stopped timer must not be overwritten, because the wheel may still refer to it for a moment.
 func (t *FuncTimer) Init(tw *TimingWheel, d time.Duration, f func()) {
 	t.InitStopped(tw, f)
 	t.Reset(d)
 }
 
-// InitStopped is Init for a timer that is armed only by a later Reset.
+// InitStopped prepares a timer like [FuncTimer.Init] and does not arm it. A later [FuncTimer.Reset]
+// does.
 func (t *FuncTimer) InitStopped(tw *TimingWheel, f func()) {
 	if f == nil {
 		panic("timingwheel: FuncTimer of a nil function")
@@ -96,10 +103,14 @@ func (t *FuncTimer) InitStopped(tw *TimingWheel, f func()) {
 	t.until.Store(unarmed)
 }
 
-// Reset arms the timer to call f once, d from now. It returns true if the timer was armed, and then
-// f is not called for the old deadline. If it returns false, f may still be running, and the next
-// call does not wait for it. Reset panics if the timer was not initialised. To a later deadline it
-// is one atomic operation, except in Manual mode.
+// Reset arms the timer to call its function once, d from now or up to one tick later. A zero or
+// negative d means at once. Reset returns true if the timer was armed; the function is then not
+// called for the old deadline. It returns false if the timer had fired or was stopped. The function
+// may then still be running, and the next call does not wait for it, so two calls may overlap.
+//
+// On a stopped wheel Reset arms nothing and returns false. It panics if the timer was not
+// initialised. Reset waits for no callback. Moving the deadline later is one atomic operation,
+// except in Manual mode.
 func (t *FuncTimer) Reset(d time.Duration) bool {
 	s := t.shard
 	if s == nil {
@@ -128,9 +139,13 @@ func (t *FuncTimer) Reset(d time.Duration) bool {
 	return t.set(deadline, now, true)
 }
 
-// Touch moves the deadline of an armed timer to the d of the last Reset or Init from now, but never
-// to an earlier time, and returns true: f is not called before then. Otherwise it returns false and
-// arms nothing. It reads the clock once and writes to the timer alone, except in Manual mode.
+// Touch postpones an armed timer and returns true. The new deadline is the d of the last Reset or
+// Init from now, and the function is not called before it. A deadline that is already later stays.
+// If the timer has fired or was stopped, or its wheel was stopped, Touch returns false and arms
+// nothing. If Touch races with the expiry, either Touch returns true and the function is not called
+// yet, or Touch returns false.
+//
+// Touch reads the clock once. Except in Manual mode, it takes no lock and writes to the timer only.
 func (t *FuncTimer) Touch() bool {
 	s := t.shard
 	if s == nil {
@@ -139,7 +154,9 @@ func (t *FuncTimer) Touch() bool {
 	return t.touch(s.reading())
 }
 
-// TouchAt is Touch with a time that the caller has read, such as a packet's.
+// TouchAt is like [FuncTimer.Touch] with now instead of the current time, and reads no clock if now
+// has a monotonic reading. The time now may have passed, such as the time at which a packet
+// arrived.
 func (t *FuncTimer) TouchAt(now time.Time) bool {
 	if t.shard == nil {
 		return false
@@ -152,7 +169,7 @@ func (t *FuncTimer) touch(now int64) bool {
 	s := t.shard
 	for {
 		u := t.until.Load()
-		deadline := clock.Later(now, t.timeout.Load()) // after until, which a Reset writes last
+		deadline := clock.Later(now, t.timeout.Load()) // read after until, which a Reset writes last
 		switch {
 		case u == unarmed:
 			return false
@@ -171,8 +188,9 @@ func (t *FuncTimer) touch(now int64) bool {
 	}
 }
 
-// Stop returns true if it prevented the call of f, and false if the timer was not armed. It does
-// not wait for a call that is under way.
+// Stop stops the timer and returns true if it was armed: the function is then not called. It
+// returns false if the timer has fired or was stopped, or its wheel was stopped. Stop does not wait
+// for a call that is under way; see [FuncTimer.StopWait]. A later Reset arms the timer again.
 func (t *FuncTimer) Stop() bool {
 	s := t.shard
 	if s == nil {
@@ -186,8 +204,8 @@ func (t *FuncTimer) Stop() bool {
 	return t.stop()
 }
 
-// tryLock locks armMu. It returns false if another goroutine holds the lock for long, unless the
-// wheel is stopped or Manual.
+// tryLock locks armMu. It gives up and returns false if another goroutine holds the lock for long,
+// unless the wheel is stopped or Manual.
 func (t *FuncTimer) tryLock() bool {
 	s := t.shard
 	for range armTries {
@@ -232,10 +250,14 @@ func (t *FuncTimer) stop() bool {
 	}
 }
 
-// StopWait stops the timer and waits until no call of f is under way. After it has returned nil, f
-// does not run until a later Reset: a Reset while StopWait waits is stopped too, or its call is
-// awaited. If ctx ends first, StopWait returns ctx.Err(). Then f may be running, and the timer may
-// be armed by such a Reset. Called by f, StopWait waits until ctx ends.
+// StopWait stops the timer and waits until no call of its function is under way. Once StopWait has
+// returned nil, the function does not run until a later Reset. A Reset that comes while StopWait
+// waits is stopped as well, or StopWait also waits for its call. If no call is under way, StopWait
+// returns nil at once, even if ctx has ended.
+//
+// If ctx ends first, StopWait returns ctx.Err(). The function may then be running, and such a Reset
+// may have armed the timer. If the function itself calls StopWait, it waits for itself until ctx
+// ends. StopWait panics if ctx is nil.
 func (t *FuncTimer) StopWait(ctx context.Context) error {
 	if ctx == nil {
 		panic("timingwheel: StopWait with a nil context")
@@ -259,8 +281,8 @@ func (t *FuncTimer) StopWait(ctx context.Context) error {
 	return nil
 }
 
-// Deadline returns the deadline, rounded up to a tick, or false if the timer is not armed. A Flush
-// does not change it. O(1).
+// Deadline returns the deadline, rounded up to a tick, on the wheel's clock. It returns false if
+// the timer is not armed or its wheel was stopped. A Flush does not change the deadline. O(1).
 func (t *FuncTimer) Deadline() (time.Time, bool) {
 	s := t.shard
 	if s == nil || s.closed.Load() {
@@ -273,10 +295,11 @@ func (t *FuncTimer) Deadline() (time.Time, bool) {
 	return s.TimeAt(s.ticks.Begin(s.ticks.Ceil(u))), true
 }
 
-// set gives the timer any deadline and reports whether it was armed. If always is false, set is for
-// a Touch in Manual mode: it does nothing to a timer that is not armed, and makes no deadline
-// earlier. now is a reading of the clock that is not later than the call, or for a Touch the
-// time that its caller has passed. set is called with armMu held and returns without it.
+// set changes the deadline, earlier or later, and reports whether the timer was armed. always is
+// true for a Reset, which also arms a timer that is not armed. It is false for a Touch in Manual
+// mode, which moves only an armed timer, and only later. now is a reading of the clock from before
+// the call, or for a Touch the time that its caller has passed. set is called with armMu held and
+// returns without it.
 func (t *FuncTimer) set(deadline, now int64, always bool) (was bool) {
 	s := t.shard
 	if always && t.place == 0 && len(s.inbox.free) == 0 {
@@ -297,7 +320,7 @@ func (t *FuncTimer) set(deadline, now int64, always bool) (was bool) {
 		reading := now
 		if !always {
 			deadline = max(clock.Later(now, t.timeout.Load()), u) // another Touch may have come first
-			reading = clock.Unread                                // now may lie ahead of the clock
+			reading = clock.Unread                                // now may be ahead of the clock
 		}
 		if t.until.CompareAndSwap(u, deadline) {
 			t.renew()
@@ -343,16 +366,16 @@ func (t *FuncTimer) placeLocked(deadline, now int64, was bool) {
 	}
 }
 
-// setUnlocked is set for a Reset that has found armMu taken. ok is false if the wheel is stopped.
+// setUnlocked is set for a Reset that has found armMu locked. ok is false if the wheel is stopped.
 func (t *FuncTimer) setUnlocked(deadline int64) (was, ok bool) {
 	s := t.shard
 	ok = s.claims.unless(&s.closed, func() {
-		t.renew() // first, or else look might call f although this call moves the deadline
+		t.renew() // first, or else look might call f early although this call moves the deadline
 		for done := false; !done; {
 			u := t.until.Load()
 			was = u != unarmed
 			if !was {
-				s.again.armed.Add(1) // first, or else Len might be negative
+				s.again.armed.Add(1) // before until, or else Len might be negative
 			}
 			done = t.until.CompareAndSwap(u, deadline)
 			if !done && !was {
@@ -374,7 +397,7 @@ func (t *FuncTimer) setUnlocked(deadline int64) (was, ok bool) {
 	return was, ok
 }
 
-// stopUnlocked is stop for a caller that has found armMu taken. ok is false if the wheel is
+// stopUnlocked is stop for a caller that has found armMu locked. ok is false if the wheel is
 // stopped.
 func (t *FuncTimer) stopUnlocked() (stopped, ok bool) {
 	s := t.shard
@@ -389,7 +412,8 @@ func (t *FuncTimer) stopUnlocked() (stopped, ok bool) {
 	return stopped, ok
 }
 
-// request leaves a request. The next owner serves it, or a goroutine that waits for armMu.
+// request leaves a request that runs do under armMu. The next owner serves it, or a new goroutine
+// that waits for the lock.
 func (t *FuncTimer) request(do func()) {
 	s := t.shard
 	if !s.again.leave(do) {
@@ -407,8 +431,8 @@ func (t *FuncTimer) request(do func()) {
 	}()
 }
 
-// settle makes the slot agree with until: it restores F1 after setUnlocked, and gives the slot back
-// after stopUnlocked. armMu is held.
+// settle updates the slot after a change of until without armMu: it restores F1 after setUnlocked,
+// and releases the slot after stopUnlocked. armMu is held.
 func (t *FuncTimer) settle() {
 	s := t.shard
 	for {
@@ -423,10 +447,10 @@ func (t *FuncTimer) settle() {
 			if !s.refill() {
 				return
 			}
-			continue // the lock was free meanwhile
+			continue // refill has released the lock for a while
 		}
 		t.placeLocked(u, clock.Unread, true)
-		s.inbox.pass() // the caller of Reset has drawn for itself
+		s.inbox.pass() // the caller of Reset has decided whether this arming is sampled
 		return
 	}
 }
@@ -441,8 +465,9 @@ func (t *FuncTimer) sampleAs(o *holders.Origin) {
 	s.inbox.samples.Set(holders.Timer{Page: s.host.pageOf(i), Index: i, Gen: t.cell().load().Gen()}, o)
 }
 
-// look is the payload: the timer's slot is Running, because its tick has come or was flushed. look
-// calls f if the deadline has come as well. If it was moved, look makes the slot pending again.
+// look is the payload of the timer's slot, which is Running because its tick has come or was
+// flushed. look calls f if the deadline has come as well. If the deadline was moved, look makes the
+// slot pending again.
 func (t *FuncTimer) look() {
 	s := t.shard
 	s.armMu.Lock()
@@ -456,14 +481,14 @@ func (t *FuncTimer) look() {
 	fires := false
 	for !fires {
 		u := t.until.Load()
-		if u == unarmed { // by a Stop
+		if u == unarmed { // the timer was stopped
 			break
 		}
 		if !flushed && !t.reached(u) {
 			s.inbox.rescheduled++
-			// The next generation, because other workers may still have the batch of this claim.
-			// They would take the timer for one that was postponed and return it to the inbox, even
-			// after a Flush.
+			// The slot gets the next generation, because other workers may still hold the batch of
+			// this claim. They would mistake the timer for a postponed one and return it to the
+			// inbox, even after a Flush.
 			c.stageAt(w, w.Renewed(), max(u, s.noteReading(clock.Unread)), s.ticks.Ceil(u))
 			if s.inbox.samples != nil {
 				s.inbox.samples.Renew(c.index, w.Gen(), w.Renewed().Gen())
@@ -484,7 +509,7 @@ func (t *FuncTimer) look() {
 	tend := s.removals.push(c.page, c.index, dead) >= int(s.removals.offerAt.Load())
 	s.armMu.Unlock()
 	switch {
-	case fires: // at once, because the wheel's Stop waits for the claim and not for tend
+	case fires: // before any tend, because the wheel's Stop waits for the claim
 		t.call()
 	case tend:
 		s.tend()
@@ -530,7 +555,8 @@ func (t *FuncTimer) noteEnd() {
 	}
 }
 
-// list lists the timer and returns its entry, or nil if no call of f is under way. armMu is held.
+// list adds the timer to shard.again.underWay, unless it is there, and returns its entry. It
+// returns nil if no call of f is under way. armMu is held.
 func (t *FuncTimer) list() *underWay {
 	for {
 		m := t.marks.Load()
@@ -553,13 +579,13 @@ func (t *FuncTimer) list() *underWay {
 	return u
 }
 
-// outdated reports whether a Flush, or the Stop of the wheel, has come since the timer was armed.
+// outdated reports whether the wheel was flushed or stopped since the timer was armed or touched.
 func (t *FuncTimer) outdated() bool {
 	return (t.marks.Load()^t.shard.epoch.Load())&epochMask != 0
 }
 
-// renew brings the timer into the epoch of the shard, so that it does not belong to a Flush any
-// more. It returns false if the wheel is stopped.
+// renew brings the timer into the current epoch of the shard, so that earlier Flushes no longer
+// apply to it. It returns false if the wheel is stopped.
 func (t *FuncTimer) renew() bool {
 	s := t.shard
 	for {
@@ -574,13 +600,13 @@ func (t *FuncTimer) renew() bool {
 	}
 }
 
-// cell returns the slot. There must be one, and armMu is held.
+// cell returns the timer's slot, which must exist. armMu is held.
 func (t *FuncTimer) cell() cell {
 	i := t.place - 1
 	return cell{&t.shard.shard, t.shard.pages.At(i >> arena.PageShift), i}
 }
 
-// reached reports whether the tick of a deadline has come.
+// reached reports whether the clock has reached the tick of a deadline.
 func (t *FuncTimer) reached(deadline int64) bool {
 	s := t.shard
 	tick := s.ticks.Ceil(deadline)

@@ -8,9 +8,10 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
-// Timer is the handle of a timer or of a plan, a small comparable value. The methods of the zero
-// Timer return false. After the timer has fired or was stopped, its methods return false for ever,
-// although the wheel reuses the memory. The methods may be called from several goroutines.
+// Timer is the handle of a timer or of a plan. It is a comparable value of at most 16 bytes, and
+// may be copied. Two handles are equal if they name the same timer. The zero Timer is valid: its
+// methods return false. Once the timer has fired or was stopped, or its wheel was stopped, all
+// methods return false and have no effect, although the wheel reuses the memory for other timers.
 type Timer struct {
 	home  *home
 	index uint32
@@ -35,8 +36,13 @@ func (t Timer) load() (pg *arena.Page, w arena.Word, ok bool) {
 	return pg, w, w.Gen() == t.gen && !t.home.shard.closed.Load()
 }
 
-// Stop returns true if this call prevented the callback, or all further runs of a plan. The
-// callback then never starts and is released at once. Stop does not wait for a running callback.
+// Stop stops a pending timer and returns true. The callback then never starts, and what it refers
+// to is released at once. Stop returns false if the callback has already been claimed, if the timer
+// or its wheel was stopped before, or for the zero Timer. Of several concurrent calls exactly one
+// returns true. Stop does not wait for a callback that is running.
+//
+// For a plan, true means that no further run starts. Stop also returns true during a run if another
+// run was planned. The run that is under way goes on. Stop is O(1) amortised.
 func (t Timer) Stop() bool {
 	s, i := t.shard(), t.index
 	if s == nil {
@@ -59,13 +65,20 @@ func (t Timer) Stop() bool {
 	}
 }
 
-// Reschedule makes a pending timer, or the next run of a plan, run d from now instead, and returns
-// true. Otherwise it returns false and arms nothing, because the memory may belong to another
-// timer. [FuncTimer.Reset] always arms.
+// Reschedule moves a pending timer, or the next run of a plan, to d from now and returns true. The
+// callback then runs at the new deadline only, which may be earlier or later than the old one. A
+// zero or negative d means at once, in Manual mode in the next [TimingWheel.Advance].
+//
+// Reschedule returns false and arms nothing if the timer was claimed or stopped, even if its own
+// callback is the caller, if the wheel was stopped, and for the zero Timer:
 //
 //	if !t.Reschedule(d) {
 //		t = tw.AfterFunc(d, f)
 //	}
+//
+// A [FuncTimer] can be armed again. If several goroutines call Reschedule, the last one to reach
+// the timer wins. Reschedule is O(1) amortised. Moving a timer to a later deadline allocates
+// nothing, and except in Manual mode takes no lock.
 func (t Timer) Reschedule(d time.Duration) bool {
 	s := t.shard()
 	if s == nil {
@@ -78,7 +91,10 @@ func (t Timer) Reschedule(d time.Duration) bool {
 	return t.rescheduleTo(clock.Later(now, int64(d)), now)
 }
 
-// RescheduleAt is [Timer.Reschedule] for a point in time.
+// RescheduleAt moves a pending timer, or the next run of a plan, to the time at and returns true.
+// Otherwise it returns false and arms nothing. A time that has passed means at once. The wall clock
+// matters as for [TimingWheel.AtFunc]. In all other respects RescheduleAt is like
+// [Timer.Reschedule].
 func (t Timer) RescheduleAt(at time.Time) bool {
 	s := t.shard()
 	if s == nil {
@@ -87,8 +103,8 @@ func (t Timer) RescheduleAt(at time.Time) bool {
 	return t.rescheduleTo(s.Instant(at))
 }
 
-// rescheduleTo is like Reschedule but takes a reading of the clock. now is a reading that is not
-// later than the call, or clock.Unread. t is not the zero Timer.
+// rescheduleTo is Reschedule with a reading of the clock as the deadline. now is a reading from
+// before the call, or clock.Unread. t is not the zero Timer.
 func (t Timer) rescheduleTo(deadline, now int64) bool {
 	s := t.home.shard
 	now = max(now, s.now.Load()) // the caller may have been preempted since it read the clock
@@ -101,7 +117,7 @@ func (t Timer) rescheduleTo(deadline, now int64) bool {
 		}
 		switch w.Kind() {
 		case arena.Placed, arena.Staged:
-			// If the clock is past the deadline, the caller was preempted, and move looks again.
+			// If the clock is past the deadline, the caller was preempted, and reschedule decides.
 			near := uint64(deadline-s.now.Load()) < uint64(s.near)
 			if near && !s.Manual && !w.Has(arena.Far) && w.NotAfter(tick) {
 				if w.Kind() == arena.Staged && w.Bits() == arena.LowBits(s.alarm.at.Load()) {
@@ -122,8 +138,10 @@ func (t Timer) rescheduleTo(deadline, now int64) bool {
 	}
 }
 
-// Deadline returns the deadline, rounded up to a tick. It returns false if the timer is not
-// pending, or is a plan in a run. A Flush may change it. O(1).
+// Deadline returns the deadline of a pending timer or of a plan's next run, rounded up to a tick,
+// on the wheel's clock. It returns false if the timer is not pending, for example during a run of a
+// plan, if the wheel was stopped, and for the zero Timer. A Flush may change the deadline to the
+// time of the flush. O(1).
 func (t Timer) Deadline() (time.Time, bool) {
 	s := t.shard()
 	if s == nil {
@@ -135,22 +153,22 @@ func (t Timer) Deadline() (time.Time, bool) {
 			return time.Time{}, false
 		}
 		tick, ok := s.decode(w, s.ticks.Floor(s.now.Load()))
-		if ok && pg.Load(t.index) == w { // else the clock may have left the word behind
+		if ok && pg.Load(t.index) == w { // else the clock may have passed the range of the word
 			return s.TimeAt(s.ticks.Begin(tick)), true
 		}
 	}
 }
 
-// home connects handles with the page of their slots. A home is small and stays with the handles
-// when the page is given back, or when the wheel is stopped. A page that is opened again with the
-// same number has another home, so handles of the old page never name a timer of the new one.
+// home connects handles with the page of their slots. A home is small, and handles keep it alive
+// when the page is given back or the wheel is stopped. A page that is opened again under the same
+// number has another home, so a handle of the old page never names a timer of the new one.
 type home struct {
 	shard *shard
 	page  atomic.Pointer[arena.Page] // nil if it was given back
 }
 
-// cell is a slot with its page and its shard. Its methods are the steps of a timer's word that
-// callers and plans take. Each method also does the work that follows from its step.
+// cell is a slot with its page and its shard. Its methods change the timer's word on behalf of
+// callers and plans, and do the work that follows from the change.
 type cell struct {
 	shard *shard
 	page  *arena.Page
@@ -160,8 +178,8 @@ type cell struct {
 // load returns the slot's word.
 func (c cell) load() arena.Word { return c.page.Load(c.index) }
 
-// ending returns the word of a timer that is stopped now. It returns false if the timer of w is
-// neither pending nor a plan in a run.
+// ending returns the word that replaces w when the timer is stopped. It returns false if the timer
+// is neither pending nor a plan during a run.
 func (c cell) ending(w arena.Word) (to arena.Word, ok bool) {
 	switch w.Kind() {
 	case arena.Staged:
@@ -169,14 +187,14 @@ func (c cell) ending(w arena.Word) (to arena.Word, ok bool) {
 	case arena.Placed:
 		return w.With(arena.Dead).WithBits(c.shard.removals.link()) &^ arena.Moved, true
 	case arena.Running:
-		// The run buries the slot, because the worker that has just claimed it may not have read
-		// the payload yet.
+		// The run releases the slot at its end, because the worker that has just claimed it may not
+		// have read the payload yet.
 		return w.With(arena.Dead) | arena.Moved, true
 	}
 	return 0, false
 }
 
-// ended does the work that follows after a Stop has swapped the word w for that of ending.
+// ended completes a Stop that has replaced the word w by to, which ending returned.
 func (c cell) ended(w, to arena.Word) {
 	s := c.shard
 	switch w.Kind() {
@@ -184,7 +202,7 @@ func (c cell) ended(w, to arena.Word) {
 		s.release(c.index)
 		c.page.Store(c.index, to.With(arena.Ended))
 		if w.Has(arena.Moved) && s.removals.offerAt.Load() < removalsMax {
-			// A bucket may still have the slot, as one of the last of the wheel.
+			// A bucket may still contain the slot, and may be one of the last buckets of the wheel.
 			s.tend()
 		}
 	case arena.Placed:
@@ -198,7 +216,7 @@ func (c cell) ended(w, to arena.Word) {
 	s.forget(w)
 }
 
-// endCounted ends a pending timer whose Stop is counted already, and leaves the rest to the owner.
+// endCounted stops a pending timer whose Stop has been counted, and leaves the rest to the owner.
 // It returns false if the timer is Running. armMu is held.
 func (c cell) endCounted() bool {
 	s := c.shard
@@ -218,7 +236,7 @@ func (c cell) endCounted() bool {
 		s.release(c.index)
 		if w.Kind() == arena.Staged {
 			c.page.Store(c.index, to.With(arena.Ended))
-			s.inbox.stopped-- // it will be counted with the others of its kind
+			s.inbox.stopped-- // the inbox counts the Ended slot
 		} else {
 			s.removals.push(c.page, c.index, to)
 		}
@@ -227,8 +245,8 @@ func (c cell) endCounted() bool {
 	}
 }
 
-// bury releases the payload of a slot whose word is Dead and pushes the slot. If there are enough
-// removals, it offers to carry them out.
+// bury releases the payload of a slot whose word is Dead and pushes the slot onto the removals. If
+// there are enough removals, it tries to become the owner and carries them out.
 func (c cell) bury(dead arena.Word) {
 	s := c.shard
 	s.release(c.index)
@@ -237,11 +255,11 @@ func (c cell) bury(dead arena.Word) {
 	}
 }
 
-// reschedule handles the cases of Timer.rescheduleTo that are rare or need armMu. It returns false
-// if the word has changed or the wheel is stopped.
+// reschedule handles those cases of Timer.rescheduleTo that are rare or need armMu. It returns
+// false if the word has changed or the wheel is stopped.
 func (c cell) reschedule(w arena.Word, deadline, tick int64) bool {
 	s := c.shard
-	if w.Kind() == arena.Running { // the word is read at the end of the run, which may be much later
+	if w.Kind() == arena.Running { // the run reads the word at its end, which may be much later
 		return s.replace(c.page, c.index, w, w.WithBits(s.far.put(tick))|arena.Far|arena.Moved)
 	}
 	old, ok := s.decode(w, s.ticks.Floor(s.now.Load()))
@@ -262,8 +280,8 @@ func (c cell) reschedule(w arena.Word, deadline, tick int64) bool {
 	return moved
 }
 
-// moveLocked moves a pending timer to another deadline by way of the inbox. It returns false if the
-// word has changed. armMu is held.
+// moveLocked moves a pending timer to another deadline, through the inbox if necessary. It returns
+// false if the word has changed. armMu is held.
 func (c cell) moveLocked(w arena.Word, deadline, tick int64) bool {
 	s := c.shard
 	clock := s.now.Load()
@@ -272,13 +290,13 @@ func (c cell) moveLocked(w arena.Word, deadline, tick int64) bool {
 	if !ok {
 		return false
 	}
-	if deadline < clock { // Advance has overtaken this call
+	if deadline < clock { // an Advance came after the caller's reading
 		deadline, tick = clock, now
 	}
 	flags, bits := s.encode(deadline, tick)
 	moved := w.WithBits(bits)&^arena.Far | flags
 	staged := w.Kind() == arena.Staged
-	// As in other modes, a timer that is moved later stays in its bucket, unless it is due or about
+	// A timer that is moved later stays in its bucket, as in other modes, unless it is due or about
 	// to be claimed.
 	stays := s.Manual && !staged && tick > old && old > now && !s.order.claiming
 	if !staged && !stays {
@@ -303,8 +321,8 @@ func (c cell) moveLocked(w arena.Word, deadline, tick int64) bool {
 	return true
 }
 
-// stageAgain puts a Running timer into the inbox and returns its tick. It returns false if the word
-// has changed. now is from noteReading. armMu is held.
+// stageAgain puts a Running timer back into the inbox and returns its tick. It returns false if the
+// word has changed. now is from noteReading. armMu is held.
 func (c cell) stageAgain(w arena.Word, deadline, now int64) (tick int64, ok bool) {
 	s := c.shard
 	deadline = max(deadline, now)
