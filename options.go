@@ -14,7 +14,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/watch"
 )
 
-// Accepted ranges and defaults. The default size and levels are measured: docs/internals/experiments.md.
+// Accepted ranges and defaults. The default size and levels are measured:
+// docs/internals/experiments.md.
 const (
 	minTick      = time.Microsecond
 	maxTick      = time.Hour
@@ -30,64 +31,99 @@ const (
 	defaultSlow      = 100 * time.Millisecond
 )
 
-// Options configures a wheel. The zero value is ready to use.
+// Options configures a wheel. The zero value is ready to use: a field that is zero takes its
+// default. [New] and [NewTimeouts] return an error that wraps [ErrOption] for a value out of range.
 type Options struct {
-	Tick      time.Duration // deadlines are rounded up to it: from 1µs to 1h; defaults to 1ms
-	WheelSize int           // slots of each wheel: a power of two from 2 to 65536; defaults to 256
-	Levels    int           // wheels before rounds begin: from 1 to 16; defaults to 4
-	Shards    int           // independent wheels: from 1 to 1024; defaults by GOMAXPROCS, or to 1 if Manual
-	Name      string        // in Stats, in a SlowCallback and in profiles; defaults to none
-	Manual    bool          // no goroutine runs, and the caller moves the clock with Advance
-	Start     time.Time     // first reading of a Manual wheel's clock; defaults to the time of New
-	Executor  Executor      // where callbacks run; defaults to goroutines of the wheel, or to Inline if Manual
+	// Tick is the granularity of the wheel, from 1µs to 1h. Deadlines are rounded up to a multiple
+	// of it. A longer tick wakes the process less often. Defaults to 1ms.
+	Tick time.Duration
+
+	// WheelSize is the number of slots of each level, a power of two from 2 to 65536. Defaults to
+	// 256.
+	WheelSize int
+
+	// Levels is the number of levels, from 1 to 16. A slot of one level covers as much time as all
+	// slots of the level below. A timer beyond the last level waits there for several rounds.
+	// Levels are allocated when a timer needs them. Defaults to 4.
+	Levels int
+
+	// Shards is the number of independent wheels, from 1 to 1024, over which timers are spread to
+	// reduce contention. Defaults to a number that grows with GOMAXPROCS, or to 1 if Manual is set.
+	Shards int
+
+	// Name identifies the wheel in [Stats], in a [SlowCallback] and in profiles. Defaults to "".
+	Name string
+
+	// Manual makes a wheel without goroutines whose clock stands still: the caller moves it with
+	// [TimingWheel.Advance]. It is for tests, simulations and event loops.
+	Manual bool
+
+	// Start is the first reading of a Manual wheel's clock. Defaults to the time of New. It must be
+	// the zero time unless Manual is set.
+	Start time.Time
+
+	// Executor decides on which goroutines callbacks run. Defaults to nil: goroutines that the
+	// wheel starts and reuses, or [Inline] if Manual is set.
+	Executor Executor
 
 	// MaxRunning limits how many callbacks, or batches of [Timeouts], the default executor runs at
-	// once. The others stay pending. Callbacks that wait for others may deadlock at the limit.
-	// Defaults to 0, no limit. It must be 0 with an Executor and in Manual mode.
+	// once. Other timers that are due stay pending. Callbacks that wait for other callbacks may
+	// deadlock at the limit. Defaults to 0, which is no limit. It must be 0 with an Executor and in
+	// Manual mode.
 	MaxRunning int
 
-	// OnPanic gets the value and the stack of a callback's panic. Defaults to nil: a panic crashes
-	// the program, or in Manual mode with Inline unwinds to the caller of Advance.
+	// OnPanic is called with the value and the stack of a panic in a callback, on the goroutine of
+	// the callback, without a lock. Defaults to nil: a panic crashes the program, or in Manual mode
+	// with Inline unwinds to the caller of Advance.
 	OnPanic func(value any, stack []byte)
 
-	// OnSlow is called for callbacks that take SlowAfter or longer; see [SlowCallback]. SlowAfter
-	// defaults to 100ms with OnSlow, and otherwise to no measurement.
+	// OnSlow is called for each callback that takes SlowAfter or longer; see [SlowCallback].
+	// SlowAfter defaults to 100ms if OnSlow is set. If both are zero, callbacks are not measured.
 	OnSlow    func(SlowCallback)
 	SlowAfter time.Duration
 
-	// ProfileLabels sets labels of runtime/pprof while a callback runs: "timingwheel", the Name,
-	// and "callback", its function, beside those of ProfileContext. Its goroutines inherit them.
+	// ProfileLabels sets labels of runtime/pprof while a callback runs: "timingwheel" is the Name,
+	// and "callback" is the callback's function. The labels of ProfileContext are set as well.
+	// Goroutines that a callback starts inherit the labels.
 	ProfileLabels  bool
 	ProfileContext context.Context
 
-	// ProfileRate samples one of this many timers, at random, for [TimingWheel.WriteProfile]. 512
-	// costs 2% of an arm and stop. Accepted is up to 2^30. Defaults to 0, no profile.
+	// ProfileRate makes the wheel sample one timer in ProfileRate, at random, for
+	// [TimingWheel.WriteProfile]. It is at most 2^30. A rate of 512 adds 2% to the cost of arming
+	// and stopping. Defaults to 0, which is no profile.
 	ProfileRate int
 }
 
-// Executor decides where callbacks run. A *sync.WaitGroup is an Executor, and [ExecutorFunc] adapts
-// most pools.
+// Executor decides on which goroutines callbacks run. A *sync.WaitGroup is an Executor, and
+// [ExecutorFunc] adapts the methods of most pools. [Inline] and [Goroutines] are Executors.
 //
-// The driver's goroutine calls Go without a lock, once for each callback that is due (for each
-// batch with [Timeouts]). In Manual mode the goroutine of Advance or Flush does. Go must not block
-// for long. It must call f exactly once, now or later, on any goroutine. f claims a callback that
-// is due and runs it, or does nothing if none is. Calls of Go may be under way when the wheel's
-// Stop returns, but not once Shutdown has returned nil.
+// The wheel calls Go once for each callback that is due, with [Timeouts] once for each batch. The
+// caller is a goroutine of the wheel that holds no lock, or in Manual mode the caller of Advance or
+// Flush. Go must call f exactly once, now or later, on any goroutine. Go must not block for long,
+// because the wheel hands over no other callback of the shard meanwhile.
+//
+// f claims the timer of its shard that is due first and runs the callback. It does nothing if no
+// timer is due. Until f is called, a timer stays pending and can be stopped or rescheduled. A call
+// of Go may be under way when [TimingWheel.Stop] returns, but not once [TimingWheel.Shutdown] has
+// returned nil. Functions that are called later do nothing.
 type Executor interface{ Go(f func()) }
 
-// ExecutorFunc is an Executor by a function, such as the method of a pool:
+// ExecutorFunc makes an [Executor] of a function, for example of the method of a pool:
 //
 //	Executor: timingwheel.ExecutorFunc(func(f func()) { pool.Submit(f) })
 type ExecutorFunc func(f func())
 
-// Go calls e.
+// Go calls e(f).
 func (e ExecutorFunc) Go(f func()) { e(f) }
 
-// Inline runs callbacks on the driver's goroutine, one after the other in each shard. A callback
-// that blocks delays all other timers of the shard.
+// Inline is an [Executor] that runs each callback on the goroutine of the wheel that finds it due,
+// one after the other in each shard. It is for tiny callbacks that never block: one that blocks
+// delays all other timers of its shard. In Manual mode callbacks run on the goroutine that calls
+// Advance.
 var Inline Executor = inline{}
 
-// Goroutines starts a new goroutine for each callback, as time.AfterFunc does.
+// Goroutines is an [Executor] that starts a new goroutine for each callback, as [time.AfterFunc]
+// does.
 var Goroutines Executor = goroutines{}
 
 type inline struct{}
@@ -98,20 +134,22 @@ type goroutines struct{}
 
 func (goroutines) Go(f func()) { go f() }
 
-// SlowCallback is a callback, or a batch of [Timeouts], that takes [Options.SlowAfter] or longer.
-// Options.OnSlow is called once while it runs, except in Manual mode, and once when it has ended.
-// Calls hold no lock and may come at the same time, and after Stop. OnSlow should not block.
+// SlowCallback describes a callback, or a batch of [Timeouts], that takes [Options.SlowAfter] or
+// longer. [Options.OnSlow] is called once while the callback runs, except in Manual mode, and once
+// when it has returned, panicked or exited. Calls of OnSlow hold no lock, may run concurrently, and
+// may come after Stop. OnSlow should not block.
 type SlowCallback struct {
 	Wheel    string        // Options.Name
 	Func     string        // the function as in stack traces; with Timeouts the expire function
-	File     string        // where the function begins; "<autogenerated>" for the method of a value
-	Line     int           // in the file
-	Took     time.Duration // by the machine's clock, also in Manual mode; if Running is set, so far
+	File     string        // where the function begins; "<autogenerated>" for a method value
+	Line     int           // line in File
+	Took     time.Duration // by the machine's clock, even in Manual mode; so far, if Running is set
 	Running  bool          // the callback has not returned yet
-	Payloads int           // size of the batch; 1 for a callback
+	Payloads int           // size of the batch; 1 for a callback of a TimingWheel
 }
 
-// LogValue returns a group for [slog].
+// LogValue returns the description as a group of attributes, for [slog]. It implements
+// [slog.LogValuer].
 func (c SlowCallback) LogValue() slog.Value {
 	attrs := make([]slog.Attr, 0, 6)
 	if c.Wheel != "" {
@@ -127,7 +165,7 @@ func (c SlowCallback) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// describe fills in what is known about the function at pc.
+// describe returns c with the name and the source position of the function at pc.
 func (c SlowCallback) describe(pc uintptr) SlowCallback {
 	c.Func = watch.FuncName(pc)
 	if f := runtime.FuncForPC(pc); f != nil {
@@ -141,15 +179,15 @@ type config struct {
 	clock.Timeline
 	geometry
 	ticks   clock.Ticks
-	perCall int  // payloads of one call
-	procs   int  // processors
-	pooled  bool // the default executor
+	perCall int  // the most payloads of one call
+	procs   int  // GOMAXPROCS
+	pooled  bool // the default executor runs the callbacks
 	scanned bool // payloads hold pointers, so they are cleared
 
 	profileRate int // one of this many timers is sampled; 0: none
 }
 
-// validate returns the options with defaults filled in, or an error that names the first bad field.
+// validate returns the options with their defaults, or an error that names the first bad field.
 func (o Options) validate() (Options, error) {
 	if o.Tick == 0 {
 		o.Tick = defaultTick
@@ -195,8 +233,9 @@ func (o Options) validate() (Options, error) {
 	return o, nil
 }
 
-// defaultShards makes it rare that two goroutines meet on a shard (docs/internals/design.md). More shards
-// would cost wake-ups, because each shard with due timers wakes once in a tick.
+// defaultShards returns a number of shards with which two goroutines rarely use the same shard at
+// once (docs/internals/design.md). More shards would cost wake-ups, because each shard with due
+// timers wakes once per tick.
 func defaultShards(manual bool) int {
 	if manual {
 		return 1
@@ -211,8 +250,8 @@ func defaultShards(manual bool) int {
 	}
 }
 
-// ErrOption is wrapped by the errors of [New] and [NewTimeouts], which name the option, its value
-// and the accepted range.
+// ErrOption is wrapped by the errors of [New], [NewTimeouts] and [TimingWheel.WriteProfile] for a
+// bad option. The errors name the option, its value and the accepted range.
 var ErrOption = errors.New("timingwheel: bad option")
 
 func badOption(field string, value any, accepted string) error {
@@ -222,7 +261,7 @@ func badOption(field string, value any, accepted string) error {
 // config derives the engine's settings from valid options.
 func (o Options) config() config {
 	w := uint(bits.TrailingZeros(uint(o.WheelSize)))
-	reach := int(63+w-1) / int(w) // this many levels span the whole range of an int64 of ticks
+	reach := int(63+w-1) / int(w) // this many levels span all ticks that an int64 can count
 	c := config{
 		ticks:    clock.NewTicks(int64(o.Tick)),
 		geometry: geometry{size: int64(o.WheelSize), bits: w, last: min(o.Levels, reach) - 1},
@@ -237,16 +276,16 @@ func (o Options) config() config {
 	return c
 }
 
-// cascadeCost is twice an upper bound of the time to move one timer to a finer level, because a
-// bucket may double before it is looked at again.
+// cascadeCost is twice an upper bound of the time to move one timer to a finer level. It is twice
+// the bound because the number of timers in a bucket may double before the owner looks again.
 const cascadeCost = 256 * time.Nanosecond
 
-// ownGoroutines reports whether callbacks run on goroutines of the wheel.
+// ownGoroutines reports whether callbacks run on goroutines that the wheel has started.
 func (o Options) ownGoroutines() bool {
 	return !o.Manual && (o.Executor == nil || o.Executor == Inline)
 }
 
-// holdsPointers reports whether values of type t are of interest to the garbage collector.
+// holdsPointers reports whether values of type t contain pointers for the garbage collector.
 func holdsPointers(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Array:
