@@ -9,17 +9,21 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/course"
 )
 
-// Scheduler says when a plan runs. Next returns the run that follows t, or the zero time if there
-// is none. Any Schedule of github.com/robfig/cron is a Scheduler, and package plan has more.
+// Scheduler determines when a plan runs. Next returns the time of the first run after t, or the
+// zero time if there is none. Any Schedule of github.com/robfig/cron is a Scheduler. Package plan
+// has more.
 //
-// A plan calls Next without a lock and never concurrently: first with the time of the call of
-// [TimingWheel.ScheduleFunc], and then, before each run, with the time for which that run was
-// planned. If the result has passed when the run returns, the plan calls Next once more, with the
-// current time, and so skips the runs that it has missed.
-type Scheduler interface{ Next(time.Time) time.Time }
+// A plan calls Next without a lock and never concurrently. The first call has the time at which
+// [TimingWheel.ScheduleFunc] was called. Each further call comes immediately before a run and has
+// the time for which that run was planned. If the result has passed when the run returns, the plan
+// calls Next once more with the current time: missed runs are skipped and not replayed. If Next
+// panics in ScheduleFunc, the panic goes to its caller. If Next panics later, the plan ends, and
+// the panic counts as that of the callback.
+type Scheduler interface{ Next(t time.Time) time.Time }
 
-// Every returns a Scheduler with a fixed rate: runs stay at multiples of d after the first, even if
-// some were missed. It panics if d is not positive.
+// Every returns a [Scheduler] with a fixed rate: each run is planned a multiple of d after the
+// first one, even if runs were late or missed. The first run is d after the plan was made. Every
+// panics if d is not positive.
 func Every(d time.Duration) Scheduler {
 	if d <= 0 {
 		panic(fmt.Sprintf("timingwheel: Every(%v): accepted is a positive duration", d))
@@ -27,24 +31,30 @@ func Every(d time.Duration) Scheduler {
 	return course.Every(d)
 }
 
-// Run is one run of a plan. It stays valid when the run has ended.
+// Run describes one run of a plan, see [TimingWheel.ScheduleRun]. It stays valid when the run has
+// ended.
 type Run struct {
-	N       int       // 1 for the first run, up to math.MaxInt
-	Planned time.Time // when the run was to start, as planned or as moved by Reschedule
-	Started time.Time // never before Planned, apart from a Flush and from steps of the wall clock
+	N       int       // number of the run, from 1; it stays at math.MaxInt once it is reached
+	Planned time.Time // planned start of the run, or the time to which Reschedule has moved it
+	Started time.Time // start of the run; before Planned only after a Flush or a step of the wall clock
 
 	plan Timer
 }
 
-// Stop is [Timer.Stop] of the plan's handle. The run itself may call it, also before ScheduleRun
-// has returned.
+// Stop stops the plan of the run and returns true if this call prevented further runs, like
+// [Timer.Stop] of the plan's handle. The run's own function may call it, even before ScheduleRun
+// has returned the handle. The run itself goes on.
 func (r *Run) Stop() bool { return r.plan.Stop() }
 
-// ScheduleFunc runs f at the times that s plans and returns one handle for the whole plan. It
-// returns the zero Timer if s plans no run or the wheel is stopped. Runs never overlap, unless a
-// Scheduler of package plan allows it: the next one is armed when f has returned, panicked or
-// called runtime.Goexit. After [Timer.Reschedule] the plan continues from the new time.
-// ScheduleFunc panics if s or f is nil.
+// ScheduleFunc runs f at the times that s plans, each up to one tick later and never earlier, and
+// returns one handle for the whole plan. If the first run is in the past, it starts at once.
+// ScheduleFunc returns the zero Timer if s plans no run or the wheel is stopped. It panics if s or
+// f is nil.
+//
+// Runs never overlap, unless a [Scheduler] of package plan allows it: the next run is armed when f
+// has returned, panicked or called runtime.Goexit. Between two runs the plan is pending.
+// [Timer.Stop] ends the plan. [Timer.Reschedule] moves the next run, and the plan continues from
+// the new time.
 func (tw *TimingWheel) ScheduleFunc(s Scheduler, f func()) Timer {
 	if s == nil || f == nil {
 		panic("timingwheel: ScheduleFunc with a nil Scheduler or function")
@@ -58,7 +68,8 @@ func (tw *TimingWheel) ScheduleFunc(s Scheduler, f func()) Timer {
 	return p.start(tw.engine, p.run, f)
 }
 
-// ScheduleRun is like ScheduleFunc, but passes f its run.
+// ScheduleRun is like [TimingWheel.ScheduleFunc] and passes a description of the run to f. The
+// function can end its own plan with [Run.Stop].
 func (tw *TimingWheel) ScheduleRun(s Scheduler, f func(r *Run)) Timer {
 	if s == nil || f == nil {
 		panic("timingwheel: ScheduleRun with a nil Scheduler or function")
@@ -67,7 +78,8 @@ func (tw *TimingWheel) ScheduleRun(s Scheduler, f func(r *Run)) Timer {
 	return p.start(tw.engine, p.run, f)
 }
 
-// ScheduleRun calls [TimingWheel.ScheduleRun] on [Default].
+// ScheduleRun runs f at the times that s plans, on the wheel of [Default]. See
+// [TimingWheel.ScheduleRun].
 func ScheduleRun(s Scheduler, f func(r *Run)) Timer { return Default().ScheduleRun(s, f) }
 
 // plan is a timer that is armed again after each run. It keeps its slot, and so its handle,
@@ -76,21 +88,23 @@ type plan struct {
 	course course.Course
 	f      func()
 
-	// Written before the first run, and then by the runs, one after the other.
-	planned time.Time
-	at      int64 // the tick for which planned was armed; a Reschedule changes that of the slot
-	n       int   // runs that have begun
+	// These fields are written before the first run, and then by the runs, one after the other.
+	planned time.Time // of the next run
+	at      int64     // tick for which planned was armed; a Reschedule changes the tick of the slot
+	n       int       // runs that have begun
 	timer   Timer
 }
 
-// timedPlan is a plan that reads the clock before each run, for its course or its function. It is a
-// type of its own, so that most plans of ScheduleFunc save the reading and a word of memory.
+// timedPlan is a plan that reads the clock before each run, because its course or its function
+// needs the time. It is a separate type, so most plans of ScheduleFunc save the reading and a word
+// of memory.
 type timedPlan struct {
 	plan
 	withRun func(*Run) // nil: f is the function
 }
 
-// start arms the first run, if there is one. run is the payload, which calls f.
+// start arms the first run and returns the plan's handle, or the zero Timer if there is no run. run
+// is the payload, which calls f.
 func (p *plan) start(e *engine[func()], run func(), f any) Timer {
 	date := e.shards[0].today()
 	if p.planned = p.course.First(date); p.planned.IsZero() {
@@ -102,7 +116,7 @@ func (p *plan) start(e *engine[func()], run func(), f any) Timer {
 	}
 	s := e.pick()
 	t := s.armLocked(deadline, now, run, arena.Plan)
-	p.timer = t // before the lock is free, and so before the first run
+	p.timer = t // under the lock, and so before the first run
 	if t.home != nil {
 		p.at = p.tick()
 		s.callees.set(t.index, f)
@@ -121,7 +135,7 @@ func (p *timedPlan) run() {
 	p.once(r, p.withRun)
 }
 
-// begin returns the run that begins now, untimed.
+// begin returns the run that begins now, without its time.
 func (p *plan) begin() course.Run {
 	s := p.timer.home.shard
 	s.claims.countRun(&s.closed)
@@ -129,8 +143,8 @@ func (p *plan) begin() course.Run {
 	return course.Run{N: max(p.n+1, p.n), Planned: p.planned}
 }
 
-// once makes run r. It settles whether there is a further run before the function starts, so that
-// Stop can tell during the run.
+// once performs run r. Before the function starts, once determines whether there is a further run,
+// so Stop returns the right answer during the run.
 func (p *plan) once(r course.Run, withRun func(*Run)) {
 	step, off := p.before(r)
 	switch {
@@ -139,7 +153,7 @@ func (p *plan) once(r course.Run, withRun func(*Run)) {
 		return
 	case step.Overlap:
 		p.n = r.N
-		p.arm(step.Next, clock.Unread) // from here on the next run may own the fields that runs write
+		p.arm(step.Next, clock.Unread) // from here on the next run may write the fields of the plan
 	default:
 		p.n = r.N
 		defer p.after(step.Next)
@@ -151,8 +165,8 @@ func (p *plan) once(r course.Run, withRun func(*Run)) {
 	withRun(&Run{r.N, r.Planned, r.Started, p.timer})
 }
 
-// before asks about run r, which is about to start. If there is no further run, or if the course
-// panics, the plan ends unless Reschedule has asked for one more run. For off see settle.
+// before asks the course about run r, which is about to start. If there is no further run, or if
+// the course panics, the plan ends unless Reschedule has set a further run. settle explains off.
 func (p *plan) before(r course.Run) (step course.Step, off bool) {
 	answered := false
 	defer func() {
@@ -167,7 +181,7 @@ func (p *plan) before(r course.Run) (step course.Step, off bool) {
 }
 
 // after arms the run that follows the one that has ended: at the time that Reschedule has set, or
-// else at the course's. planned is the answer of before.
+// else at the time that the course plans. planned is the answer of before.
 func (p *plan) after(planned time.Time) {
 	var next time.Time
 	now := int64(clock.Unread)
@@ -198,7 +212,7 @@ func (p *plan) takeRescheduled() {
 		return
 	}
 	if !w.Has(arena.Far) && w.Bits() == arena.LowBits(p.at) {
-		return // also if the clock has leapt so far that the word says another tick now
+		return // even if the clock has moved so far that the word decodes to another tick
 	}
 	if tick := p.tick(); tick != p.at {
 		p.planned = p.dateOf(tick)
@@ -217,7 +231,7 @@ func (p *plan) running() (*arena.Page, arena.Word, bool) {
 	return pg, w, w.Gen() == p.timer.gen && w.Kind() == arena.Running
 }
 
-// tick returns the tick of the plan's slot, or that of the last arming if the plan was stopped.
+// tick returns the tick of the plan's slot, or the tick of the last arming if the plan was stopped.
 func (p *plan) tick() int64 {
 	s := p.timer.home.shard
 	pg := p.timer.home.page.Load()
@@ -231,7 +245,7 @@ func (p *plan) tick() int64 {
 			return p.at
 		}
 		tick, ok := s.decode(w, s.ticks.Floor(s.now.Load()))
-		if ok && pg.Load(p.timer.index) == w { // else the clock may have left the word behind
+		if ok && pg.Load(p.timer.index) == w { // else the clock may have passed the range of the word
 			return tick
 		}
 	}
@@ -242,9 +256,9 @@ func (p *plan) dateOf(tick int64) time.Time {
 	return s.DateOf(s.ticks.Begin(tick))
 }
 
-// settle ends the plan if next is the zero time, unless Reschedule has asked for one more run. off
-// means that a run that is about to start does not take place: since its claim Stop has ended the
-// plan, or Reschedule has moved this run, the last one.
+// settle ends the plan if next is the zero time, unless Reschedule has set a further run. off
+// means that the run that is about to start does not take place, because since its claim Stop has
+// ended the plan, or Reschedule has moved this run, which was the last one.
 func (p *plan) settle(next time.Time) (off bool) {
 	for {
 		pg, w, running := p.running()
@@ -262,8 +276,8 @@ func (p *plan) settle(next time.Time) (off bool) {
 	}
 }
 
-// arm makes the plan pending again, or buries it if it has ended. It is called once for each run.
-// now is a reading of the clock since the run has ended, or clock.Unread.
+// arm makes the plan pending again, or releases its slot if the plan has ended. It is called once
+// for each run. now is a reading of the clock after the end of the run, or clock.Unread.
 func (p *plan) arm(next time.Time, now int64) {
 	s := p.timer.home.shard
 	deadline, read := s.Instant(next)
@@ -287,7 +301,7 @@ func (p *plan) arm(next time.Time, now int64) {
 	}
 }
 
-// bury gives back the slot of a plan that has ended during its run. Only arm calls it, and each run
+// bury releases the slot of a plan that has ended during its run. Only arm calls it, and each run
 // calls arm once.
 func (p *plan) bury() {
 	s, i := p.timer.home.shard, p.timer.index
@@ -300,15 +314,16 @@ func (p *plan) bury() {
 	}
 }
 
-// live reports whether the Scheduler still decides the next run: the plan was not stopped, and
-// Reschedule has not set the next run.
+// live reports whether the Scheduler still determines the next run: neither the plan nor the wheel
+// was stopped, and Reschedule has not set the next run.
 func (p *plan) live() bool {
 	_, w, running := p.running()
 	return running && !w.Has(arena.Moved)
 }
 
-// again makes a running plan pending once more, whose slot is c and whose next run is next. It
-// returns false if the word has changed. On a stopped wheel it arms nothing and returns true.
+// again makes a plan pending after a run. c is the plan's slot, and next is the time of the next
+// run. again returns false if the word has changed. On a stopped wheel it arms nothing and returns
+// true.
 func (p *plan) again(c cell, w arena.Word, deadline, now int64, next time.Time) bool {
 	s := c.shard
 	s.armMu.Lock()
@@ -321,7 +336,7 @@ func (p *plan) again(c cell, w arena.Word, deadline, now int64, next time.Time) 
 		s.armMu.Unlock()
 		return false
 	}
-	p.planned, p.at = next, tick // before the lock is free, and so before the run
+	p.planned, p.at = next, tick // under the lock, and so before the run
 	s.inbox.armed++
 	s.unlockArm()
 	return true
