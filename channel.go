@@ -12,25 +12,30 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/holders"
 )
 
-// ChannelTimer is a [time.Timer] on a wheel: when it fires, it sends the time on C. As with
-// time.Timer since Go 1.23, no value of an earlier setting can be received once Stop or Reset has
-// returned. It must not be copied.
+// ChannelTimer is a [time.Timer] on a wheel: when it fires, it sends the current time on C. As with
+// time.Timer since Go 1.23, no stale value can be received once Stop or Reset has returned, so the
+// channel need not be drained. Make one with [TimingWheel.NewTimer]. Methods of any other
+// ChannelTimer panic. A ChannelTimer must not be copied. Its methods may be called concurrently.
 type ChannelTimer struct {
-	C <-chan time.Time // has room for one value; never replaced, never closed
+	C <-chan time.Time // has a buffer of one value, is never replaced and never closed
 
 	emitter emitter
 }
 
-// After returns a channel on which the time is sent once, d from now or up to one tick later. It
-// costs less than NewTimer, but cannot be stopped.
+// After returns a channel on which the current time is sent once, d from now or up to one tick
+// later, and never earlier. A zero or negative d means at once. After costs less than NewTimer but
+// cannot be stopped: the wheel keeps the timer until d has passed. If the value may not be needed,
+// use [TimingWheel.NewTimer]. On a stopped wheel nothing is sent.
 func (tw *TimingWheel) After(d time.Duration) <-chan time.Time {
 	c := make(chan time.Time, 1)
 	tw.engine.after(d, func() { c <- tw.today() }) // there is room
 	return c
 }
 
-// NewTimer returns a timer that sends the time once, d from now or up to one tick later. The wheel
-// keeps the timer until it fires or is stopped.
+// NewTimer returns a timer that sends the current time on its channel once, d from now or up to one
+// tick later, and never earlier. A zero or negative d means at once. The wheel keeps the timer
+// until it fires or is stopped, even if the program no longer refers to it. On a stopped wheel
+// nothing is sent.
 func (tw *TimingWheel) NewTimer(d time.Duration) *ChannelTimer {
 	t := new(ChannelTimer)
 	t.emitter.start(tw, d)
@@ -38,15 +43,19 @@ func (tw *TimingWheel) NewTimer(d time.Duration) *ChannelTimer {
 	return t
 }
 
-// Stop returns true if this call prevented the timer from firing, or took back a value that was not
-// received. A receive from C then blocks until a Reset.
+// Stop stops the timer. It returns true if it prevented the timer from firing, or if it removed a
+// value from C that was not received. It returns false if the value was received, or if the timer
+// was stopped. A receive from C then blocks until a Reset. If the wheel was stopped, Stop returns
+// true only if it removed a value.
 func (t *ChannelTimer) Stop() bool {
 	t.must("Stop")
 	return t.emitter.stop()
 }
 
-// Reset makes the timer fire d from now, whether it is pending, has fired or was stopped. It
-// returns what Stop would have returned.
+// Reset makes the timer fire d from now or up to one tick later, whether it is pending, has fired
+// or was stopped. A zero or negative d means at once. A value in C that was not received is
+// removed. Reset returns what [ChannelTimer.Stop] would have returned. If the wheel was stopped,
+// Reset arms nothing. Moving a pending timer later allocates nothing.
 func (t *ChannelTimer) Reset(d time.Duration) bool {
 	t.must("Reset")
 	return t.emitter.reset(d)
@@ -58,24 +67,29 @@ func (t *ChannelTimer) must(method string) {
 	}
 }
 
-// After calls [TimingWheel.After] on [Default].
+// After returns a channel on which the current time is sent once, d from now or up to one tick
+// later, by the wheel of [Default]. See [TimingWheel.After].
 func After(d time.Duration) <-chan time.Time { return Default().After(d) }
 
-// NewTimer calls [TimingWheel.NewTimer] on [Default].
+// NewTimer returns a timer on the wheel of [Default] that sends the current time on its channel
+// once, d from now or up to one tick later. See [TimingWheel.NewTimer].
 func NewTimer(d time.Duration) *ChannelTimer { return Default().NewTimer(d) }
 
-// Ticker is a [time.Ticker] on a wheel: it sends the time on C again and again. The wheel keeps a
-// ticker until it is stopped. A Ticker must not be copied.
+// Ticker is a [time.Ticker] on a wheel: it sends the current time on C at regular intervals. Make
+// one with [TimingWheel.NewTicker]. The wheel keeps a ticker until it is stopped, even if the
+// program no longer refers to it. A Ticker must not be copied. Its methods may be called
+// concurrently.
 type Ticker struct {
-	C <-chan time.Time // has room for one tick; never replaced, never closed
+	C <-chan time.Time // has a buffer of one tick, is never replaced and never closed
 
 	emitter  emitter
 	periodic periodic
 }
 
-// NewTicker returns a ticker that sends the time at multiples of d from now, or up to one tick of
-// the wheel later. A tick is dropped if an earlier one is still in the channel. NewTicker panics if
-// d is not positive.
+// NewTicker returns a ticker that sends the current time at multiples of d from now, each up to one
+// tick of the wheel later. Delays do not add up. If a tick has not been received when the next one
+// is due, the next one is dropped. On a stopped wheel nothing is sent. NewTicker panics if d is not
+// positive.
 func (tw *TimingWheel) NewTicker(d time.Duration) *Ticker {
 	mustBePositive("NewTicker", d)
 	t := new(Ticker)
@@ -86,15 +100,18 @@ func (tw *TimingWheel) NewTicker(d time.Duration) *Ticker {
 	return t
 }
 
-// Stop turns the ticker off. A receive from C then blocks until a Reset.
+// Stop stops the ticker and removes a tick from C that was not received. A receive from C then
+// blocks until a Reset. Stop does not close C. Stopping a stopped ticker or a zero Ticker has no
+// effect.
 func (t *Ticker) Stop() {
 	if t.emitter.wheel != nil {
 		t.emitter.stop()
 	}
 }
 
-// Reset starts the ticker anew with the period d, also if it was stopped, and takes back a tick. It
-// panics if d is not positive.
+// Reset restarts the ticker with the period d, even if it was stopped. The next tick comes d from
+// now. A tick in C that was not received is removed. If the wheel was stopped, Reset arms nothing.
+// It panics if d is not positive, and if the Ticker was not made by NewTicker.
 func (t *Ticker) Reset(d time.Duration) {
 	mustBePositive("Ticker.Reset", d)
 	if t.emitter.wheel == nil {
@@ -103,8 +120,10 @@ func (t *Ticker) Reset(d time.Duration) {
 	t.emitter.reset(d)
 }
 
-// Ticks returns an iterator over ticks at multiples of d, until the wheel is stopped. Each loop has
-// its own ticker. Ticks panics if d is not positive.
+// Ticks returns an iterator that yields the current time at multiples of d from the start of the
+// loop, each up to one tick of the wheel later. Each loop has its own ticker, which is stopped when
+// the loop is left. The loop ends when the wheel is stopped. A tick that comes while the body runs
+// waits; further ticks are dropped. Ticks panics if d is not positive.
 func (tw *TimingWheel) Ticks(d time.Duration) iter.Seq[time.Time] {
 	mustBePositive("Ticks", d)
 	return func(yield func(time.Time) bool) {
@@ -118,7 +137,7 @@ func (tw *TimingWheel) Ticks(d time.Duration) iter.Seq[time.Time] {
 		for {
 			select {
 			case now := <-t.C:
-				// If a tick waits as well, select may choose it although the wheel is stopped.
+				// If a tick waits, select may choose it although the wheel is stopped.
 				if home.closed.Load() || !yield(now) {
 					return
 				}
@@ -135,36 +154,38 @@ func mustBePositive(function string, d time.Duration) {
 	}
 }
 
-// NewTicker calls [TimingWheel.NewTicker] on [Default].
+// NewTicker returns a ticker on the wheel of [Default] that sends the current time at multiples of
+// d from now. See [TimingWheel.NewTicker].
 func NewTicker(d time.Duration) *Ticker { return Default().NewTicker(d) }
 
-// Ticks calls [TimingWheel.Ticks] on [Default].
+// Ticks returns an iterator that yields the current time at multiples of d, on the wheel of
+// [Default]. See [TimingWheel.Ticks].
 func Ticks(d time.Duration) iter.Seq[time.Time] { return Default().Ticks(d) }
 
-// emitter is the common part of [ChannelTimer] and [Ticker]: it sends times on a channel with room
-// for one.
+// emitter is the common part of [ChannelTimer] and [Ticker]: it sends times on a channel with a
+// buffer of one.
 //
 // An emitter is armed while relay is set, and idle otherwise. An armed emitter has a timer of the
 // wheel whose callback is that of the relay. This timer is pending, or its callback is claimed and
 // about to lock mu, or a stopped wheel has discarded it. The channel may hold the last value. If
-// the emitter fires once, the channel holds a value only while the emitter is idle.
+// the emitter is not periodic, the channel holds a value only while the emitter is idle.
 //
-//	E1  Only fire sends, under mu, and it never blocks. An emitter that fires once sends into an
-//	    empty channel. A tick that finds no room is dropped.
+//	E1  Only fire sends, under mu, and it never blocks. An emitter that is not periodic sends into
+//	    an empty channel. A tick that finds the buffer full is dropped.
 //	E2  fire sends only for the relay that is set. Stop unsets the relay and empties the channel in
 //	    one critical section. Reset does the same and sets a new relay. If the timer is still
 //	    pending, Reset moves it and keeps its relay. A callback that comes too late therefore finds
-//	    that its relay is not set, and no earlier value can be received afterwards.
+//	    that its relay is not set, and no earlier value can be received after Stop or Reset.
 //	E3  A relay is in the pool, or it is set and its timer is pending, or its callback has been
-//	    claimed. The goroutine that stops the timer puts the relay back. A claimed callback puts it
-//	    back at its end, or arms it for the next tick. So no relay serves two callbacks. Relays of
-//	    timers that a stopped wheel has discarded are left to the garbage collector.
+//	    claimed. The goroutine that stops the timer puts the relay back into the pool. A claimed
+//	    callback puts it back at its end, or arms it for the next tick. So no relay serves two
+//	    callbacks. Relays of timers that a stopped wheel has discarded are garbage.
 //
 // Lock order: emitter.mu -> shard.armMu. The wheel runs callbacks without a lock, so fire may take
 // both.
 //
-// Rejected: a Ticker as a plan of [TimingWheel.ScheduleFunc]. A plan asks for each run and keeps
-// its handle, which took 12% more processor time, the receivers' included.
+// Rejected: a Ticker as a plan of [TimingWheel.ScheduleFunc]. A plan asks its Scheduler before each
+// run and keeps its handle, which took 12% more processor time, the receivers included.
 type emitter struct {
 	wheel *TimingWheel // nil: not made by a constructor
 	c     chan time.Time
@@ -175,30 +196,30 @@ type emitter struct {
 	periodic *periodic
 }
 
-// periodic holds the times of the ticks of a [Ticker]. An emitter without one fires once.
+// periodic has the period of a [Ticker] and the time of its next tick.
 type periodic struct {
 	period int64 // ns, positive
 	next   int64 // ns on the wheel's clock: the tick that is armed
 
-	origin *holders.Origin // of the timer that the user has armed, if it was sampled
+	origin *holders.Origin // of the call that armed the ticker, if that was sampled
 }
 
-// skipTo moves on to the first tick after now. If a Flush has fired the timer early, it moves on by
-// one period.
+// skipTo sets next to the first tick after now. If a Flush has fired the timer early, skipTo
+// advances next by one period.
 func (r *periodic) skipTo(now int64) {
 	missed := max(now-r.next, 0) / r.period
 	r.next = clock.Saturated(r.next+missed*r.period, r.period)
 }
 
-// relay is a callback that knows its emitter, so that it can be kept and reused. A closure for each
-// timer would be one more allocation.
+// relay is a callback that refers to its emitter and can be reused for another one. A closure for
+// each timer would be one more allocation.
 type relay struct {
 	owner *emitter
 	run   func() // calls fire of the owner
 }
 
-// relays is shared by all wheels, those of testing/synctest bubbles included, because a relay holds
-// nothing that belongs to a bubble.
+// relays is shared by all wheels, including those of testing/synctest bubbles, because a relay in
+// the pool refers to nothing of a bubble.
 var relays sync.Pool
 
 func newRelay(owner *emitter) *relay {
@@ -256,7 +277,7 @@ func (e *emitter) fire(r *relay) {
 	date := e.wheel.today()
 	select {
 	case e.c <- date:
-	default: // the receiver of ticks is slow
+	default: // the receiver is slow, and the tick is dropped
 	}
 	if e.periodic == nil {
 		e.relay = nil
@@ -269,16 +290,16 @@ func (e *emitter) fire(r *relay) {
 	e.timer.sampleAs(e.periodic.origin)
 }
 
-// stop makes the emitter idle and empties the channel. It returns true if a value was still to be
-// received.
+// stop makes the emitter idle and empties the channel. It returns true if a value could still have
+// been received.
 func (e *emitter) stop() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.stopLocked()
 }
 
-// reset makes the emitter fire d from now. If the emitter has a periodic, d is its new period as
-// well. reset returns true if a value was still to be received.
+// reset makes the emitter fire d from now. If the emitter is periodic, d is its new period as well.
+// reset returns true if a value could still have been received.
 func (e *emitter) reset(d time.Duration) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -314,12 +335,12 @@ func (e *emitter) stopLocked() bool {
 		r.recycle()
 		return true
 	}
-	// The callback was claimed and now comes too late, or the stopped wheel has discarded the
-	// timer.
+	// The callback was claimed and will find that its relay is not set, or the stopped wheel has
+	// discarded the timer.
 	return waiting || !e.timer.shard().closed.Load()
 }
 
-// empty takes back the value in the channel. It returns false if there was none.
+// empty removes the value in the channel. It returns false if there was none.
 func (e *emitter) empty() bool {
 	select {
 	case <-e.c:
@@ -329,8 +350,8 @@ func (e *emitter) empty() bool {
 	}
 }
 
-// home returns the shard of the timer that was armed last, or nil if the wheel was already stopped
-// then. The emitter has been started.
+// home returns the shard of the timer that was armed last, or nil if the wheel was already stopped.
+// The emitter has been started.
 func (e *emitter) home() *shard {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -340,9 +361,13 @@ func (e *emitter) home() *shard {
 // ErrStopped is returned by [TimingWheel.Sleep] if the wheel is stopped.
 var ErrStopped = errors.New("timingwheel: the wheel is stopped")
 
-// Sleep returns nil once d has passed, ctx.Err() if ctx ends first, and [ErrStopped] if the wheel
-// is stopped. A Flush ends a Sleep. In a callback of a Manual or [Inline] wheel, Sleep would block
-// the wheel. It panics if ctx is nil.
+// Sleep blocks until d has passed, or up to one tick longer, and returns nil. If ctx ends first,
+// Sleep returns ctx.Err(). If the wheel is stopped before or during the call, Sleep returns
+// [ErrStopped]. A zero or negative d returns at once: ctx.Err() if ctx has ended, and nil
+// otherwise. A Flush of the wheel ends a Sleep early, with nil. Sleep panics if ctx is nil.
+//
+// Do not call Sleep in a callback of a wheel that is Manual or has the [Inline] executor, because
+// the callback would block the wheel that is to wake it.
 func (tw *TimingWheel) Sleep(ctx context.Context, d time.Duration) error {
 	if ctx == nil {
 		panic("timingwheel: Sleep with a nil context")
@@ -367,8 +392,8 @@ func (tw *TimingWheel) Sleep(ctx context.Context, d time.Duration) error {
 	return err
 }
 
-// sleeper is a call of Sleep that waits. It is reused only once its timer can no longer wake it:
-// the timer has woken it or was stopped.
+// sleeper is what a call of Sleep waits on. It is reused only if its timer can no longer wake it,
+// because the timer has woken it or was stopped.
 type sleeper struct {
 	awake chan struct{}
 	wake  func()
@@ -399,7 +424,7 @@ func (s *sleeper) wait(ctx context.Context, timer Timer, halting <-chan struct{}
 	if timer.Stop() {
 		return true, ctx.Err()
 	}
-	select { // d has passed as well and the callback is about to run, or the wheel is stopped
+	select { // either d has passed and the callback is about to run, or the wheel is stopped
 	case <-s.awake:
 		return true, nil
 	case <-halting:
@@ -407,8 +432,8 @@ func (s *sleeper) wait(ctx context.Context, timer Timer, halting <-chan struct{}
 	}
 }
 
-// halted returns the result for a sleeper on a stopped wheel. Its callback has run, may be about to
-// run, or never will.
+// halted returns the result of Sleep on a stopped wheel. The callback has run, is about to run, or
+// will never run.
 func (s *sleeper) halted(err error) (reusable bool, _ error) {
 	select {
 	case <-s.awake:
@@ -418,5 +443,6 @@ func (s *sleeper) halted(err error) (reusable bool, _ error) {
 	}
 }
 
-// Sleep calls [TimingWheel.Sleep] on [Default].
+// Sleep blocks until d has passed on the wheel of [Default], or returns ctx.Err() if ctx ends
+// first. See [TimingWheel.Sleep].
 func Sleep(ctx context.Context, d time.Duration) error { return Default().Sleep(ctx, d) }

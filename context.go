@@ -8,50 +8,61 @@ import (
 	"time"
 )
 
-// WithTimeout is [context.WithTimeout] with a timer of the wheel: the context ends when d has
-// passed or up to one tick later, when it is cancelled, or when parent ends. Use package context
-// instead if other code derives contexts by WithValue from this one and then contexts of package
-// context from those: each of the latter costs a goroutine. docs/contexts.md has all differences.
+// WithTimeout is like [context.WithTimeout] with a timer of the wheel. It returns a context that
+// ends when d has passed or up to one tick later, when the cancel function is called, or when
+// parent ends, whatever comes first. If d is zero or negative, the context has ended already. Call
+// the cancel function when the context is no longer needed, because it releases the timer.
 //
-// Flush ends the context. Once the wheel is stopped, the runtime's timers keep the deadlines, also
-// of contexts that are made later. In Manual mode the deadline is one of the wheel's clock, and
-// what is left of it at Stop passes in real time. WithTimeout panics if parent is nil.
+// Each context of package context below a value, which [context.WithValue] puts below this context,
+// costs a goroutine. Use package context instead if other code makes many of those.
+// docs/contexts.md lists all differences.
+//
+// A Flush of the wheel ends the context. If the wheel is stopped, a timer of the runtime takes over
+// the deadline. A context that is made on a stopped wheel has such a timer from the beginning. In
+// Manual mode the deadline is on the wheel's clock, and what is left of it when the wheel is
+// stopped passes in real time. WithTimeout panics if parent is nil.
 func (tw *TimingWheel) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return tw.withDeadline(parent, tw.today().Add(d), d, nil)
 }
 
-// WithTimeoutCause is WithTimeout with a cause for [context.Cause] if the context ends because d
-// has passed. The cancel function sets no cause.
+// WithTimeoutCause is like [TimingWheel.WithTimeout] and sets the cause that [context.Cause]
+// returns if the context ends because d has passed. The cancel function does not set the cause.
 func (tw *TimingWheel) WithTimeoutCause(parent context.Context, d time.Duration, cause error) (context.Context, context.CancelFunc) {
 	return tw.withDeadline(parent, tw.today().Add(d), d, cause)
 }
 
-// WithDeadline is WithTimeout for a point in time.
+// WithDeadline is like [TimingWheel.WithTimeout] and ends the context at t or up to one tick later.
+// If t has passed, the context has ended already.
 func (tw *TimingWheel) WithDeadline(parent context.Context, t time.Time) (context.Context, context.CancelFunc) {
 	return tw.withDeadline(parent, t, t.Sub(tw.today()), nil)
 }
 
-// WithDeadlineCause is WithTimeoutCause for a point in time.
+// WithDeadlineCause is like [TimingWheel.WithDeadline] and sets the cause that [context.Cause]
+// returns if the context ends because t has passed. The cancel function does not set the cause.
 func (tw *TimingWheel) WithDeadlineCause(parent context.Context, t time.Time, cause error) (context.Context, context.CancelFunc) {
 	return tw.withDeadline(parent, t, t.Sub(tw.today()), cause)
 }
 
-// WithTimeout calls [TimingWheel.WithTimeout] on [Default].
+// WithTimeout returns a context that ends d from now, with a timer on the wheel of [Default]. See
+// [TimingWheel.WithTimeout].
 func WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return Default().WithTimeout(parent, d)
 }
 
-// WithTimeoutCause calls [TimingWheel.WithTimeoutCause] on [Default].
+// WithTimeoutCause returns a context that ends d from now with the given cause, with a timer on the
+// wheel of [Default]. See [TimingWheel.WithTimeoutCause].
 func WithTimeoutCause(parent context.Context, d time.Duration, cause error) (context.Context, context.CancelFunc) {
 	return Default().WithTimeoutCause(parent, d, cause)
 }
 
-// WithDeadline calls [TimingWheel.WithDeadline] on [Default].
+// WithDeadline returns a context that ends at t, with a timer on the wheel of [Default]. See
+// [TimingWheel.WithDeadline].
 func WithDeadline(parent context.Context, t time.Time) (context.Context, context.CancelFunc) {
 	return Default().WithDeadline(parent, t)
 }
 
-// WithDeadlineCause calls [TimingWheel.WithDeadlineCause] on [Default].
+// WithDeadlineCause returns a context that ends at t with the given cause, with a timer on the
+// wheel of [Default]. See [TimingWheel.WithDeadlineCause].
 func WithDeadlineCause(parent context.Context, t time.Time, cause error) (context.Context, context.CancelFunc) {
 	return Default().WithDeadlineCause(parent, t, cause)
 }
@@ -83,8 +94,8 @@ func (tw *TimingWheel) withDeadline(parent context.Context, t time.Time, left ti
 	return c, cancel
 }
 
-// knownEnded reports whether parent has ended, so that a timer below it would be useless. Unlike
-// Err it does not ask the parents of a deadlineContext.
+// knownEnded reports whether parent is known to have ended, so that a timer below it would be
+// useless. Unlike Err it does not ask the parents of a deadlineContext.
 func knownEnded(parent context.Context) bool {
 	if p, own := parent.(*deadlineContext); own {
 		return p.phase.Load().ended()
@@ -92,8 +103,8 @@ func knownEnded(parent context.Context) bool {
 	return parent.Err() != nil
 }
 
-// hasAfterFunc reports whether parent is of a third package and has the method AfterFunc. Such a
-// context may expect a call for each child, so the child makes one at once.
+// hasAfterFunc reports whether parent has the method AfterFunc and is not a deadlineContext. Such a
+// context may expect a call for each child, so the child registers at once.
 func hasAfterFunc(parent context.Context) bool {
 	if _, own := parent.(*deadlineContext); own {
 		return false
@@ -107,33 +118,33 @@ func hasAfterFunc(parent context.Context) bool {
 // Before the first call of Done nothing is registered with the parent, and Err asks the parent. The
 // first call of Done makes the signal, whose channel is closed with the parent's.
 //
-// Package context registers its contexts with this one by the method AfterFunc. It reads the cause
-// from a context of its own, which Value returns after the end.
+// Package context registers its contexts with this one through the method AfterFunc. It reads the
+// cause from a context of its own, which Value returns after the end.
 //
-// A context of package context that is cancelled calls no foreign code. parentErr therefore asks
-// the parent, although the context may not have been notified yet.
+// While package context cancels its contexts, it calls no foreign code, so this context may not
+// have been notified when its parent has ended. parentErr therefore asks the parent.
 type deadlineContext struct {
 	parent   context.Context
 	deadline time.Time
 
 	// phase is nil until the first call of Done. It is written under mu, after signal.
 	phase  atomic.Pointer[phase]
-	signal context.Context // has the channel: a doneChan, or a child of parent in package context
+	signal context.Context // has the channel: a doneChan, or a context of package context below parent
 
 	mu    sync.Mutex
 	timer Timer  // zero if there is none, and after the end
-	stop  func() // removes the context from its parent; nil if it is not registered there
+	stop  func() // unregisters the context from its parent; nil if it is not registered
 }
 
-// phase says whether and how a context has ended. Only dependents changes.
+// phase is the state of a context: whether and how it has ended. Only dependents changes.
 type phase struct {
-	err        error           // nil while the context goes on
+	err        error           // nil while the context is live
 	cause      context.Context // a context of package context with the cause; nil: the parent has it
-	dependents *dependent      // deadlineContext.mu: until the end
+	dependents *dependent      // guarded by deadlineContext.mu until the end
 }
 
 var (
-	open            phase // for all contexts without dependents
+	open            phase // shared by all live contexts without dependents
 	cancelled       = phase{err: context.Canceled, cause: causeContext(context.Canceled)}
 	timedOut        = phase{err: context.DeadlineExceeded, cause: causeContext(context.DeadlineExceeded)}
 	parentCancelled = phase{err: context.Canceled}
@@ -141,7 +152,7 @@ var (
 )
 
 // causeContext returns a context of package context that has ended with a cause. Its Value returns
-// something only for the key by which package context looks for causes.
+// a value only for the key by which package context looks up causes.
 func causeContext(cause error) context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(cause)
@@ -151,7 +162,8 @@ func causeContext(cause error) context.Context {
 // ended reports whether p is a phase after the end.
 func (p *phase) ended() bool { return p != nil && p.err != nil }
 
-// doneChan is the signal of a context whose parent never ends or is a deadlineContext.
+// doneChan is the signal of a context whose parent never ends or is a deadlineContext. Only its
+// channel matters.
 type doneChan chan struct{}
 
 func (d doneChan) Done() <-chan struct{}         { return d }
@@ -166,7 +178,7 @@ var closedSignal = func() doneChan {
 	return d
 }()
 
-// arm sets the timer. On a stopped wheel that is one of the runtime.
+// arm sets the timer. On a stopped wheel it sets a timer of the runtime instead.
 func (c *deadlineContext) arm(tw *TimingWheel, end func(), left time.Duration, late *phase) {
 	c.mu.Lock() // the timer may fire at once
 	c.timer = tw.engine.lastingAt(c.deadline, end)
@@ -182,10 +194,11 @@ func (c *deadlineContext) arm(tw *TimingWheel, end func(), left time.Duration, l
 }
 
 // end is both the cancel function and the callback of the timer, which saves an allocation. The
-// timer tells the two calls apart: it is pending if the call is a cancel.
+// state of the timer distinguishes the two: it is still pending if end is called as the cancel
+// function.
 func (c *deadlineContext) end() { c.finish(&timedOut, false) }
 
-// causedEnd is end for a context with a cause.
+// causedEnd has the end function of a context with a cause.
 type causedEnd struct {
 	c    *deadlineContext
 	late phase
@@ -193,9 +206,9 @@ type causedEnd struct {
 
 func (e *causedEnd) end() { e.c.finish(&e.late, false) }
 
-// finish ends the context and its dependents. All of them have ended when finish returns, also if
-// another goroutine was first. late is the phase after the deadline. If passed is false, the timer
-// says whether the deadline has passed.
+// finish ends the context and its dependents. All of them have ended when finish returns, even if
+// another goroutine has ended the context. late is the phase after the deadline. If passed is
+// false, the timer's state shows whether the deadline has passed.
 func (c *deadlineContext) finish(late *phase, passed bool) {
 	parentErr := c.parentErr()
 	c.mu.Lock()
@@ -209,7 +222,7 @@ func (c *deadlineContext) finish(late *phase, passed bool) {
 	if stop != nil {
 		stop()
 	}
-	<-c.signal.Done() // another goroutine may be about to close it
+	<-c.signal.Done() // another goroutine may still be about to close the channel
 	if p.dependents == nil {
 		return
 	}
@@ -225,7 +238,7 @@ func (c *deadlineContext) finish(late *phase, passed bool) {
 func (c *deadlineContext) settle(p *phase, parentErr error, late *phase, passed bool) *phase {
 	had := c.timer != Timer{}
 	pending := had && c.timer.cancelLasting()
-	c.timer = Timer{} // it would keep the wheel
+	c.timer = Timer{} // the handle would keep the wheel alive
 	next := &cancelled
 	switch {
 	case parentErr == context.Canceled:
@@ -251,7 +264,7 @@ func (c *deadlineContext) settle(p *phase, parentErr error, late *phase, passed 
 }
 
 // parentErr returns the error of the parent if the parent has ended. A signal of package context
-// has ended with the parent, and asking the signal calls no method of the parent.
+// ends together with the parent, and its Err calls no method of the parent.
 func (c *deadlineContext) parentErr() error {
 	if c.phase.Load() != nil {
 		if _, ok := c.signal.(doneChan); !ok {
@@ -269,7 +282,7 @@ func (c *deadlineContext) Done() <-chan struct{} {
 	switch p := c.phase.Load(); {
 	case p == nil:
 		c.watch()
-	case p.err == nil && c.parentErr() != nil: // and the context may not have been notified yet
+	case p.err == nil && c.parentErr() != nil: // the context may not have been notified yet
 		c.end()
 	}
 	return c.signal.Done()
@@ -285,7 +298,7 @@ func (c *deadlineContext) Err() error {
 		c.end()
 		p = c.phase.Load()
 	}
-	<-c.signal.Done() // the goroutine that ends the context is about to close it
+	<-c.signal.Done() // the goroutine that ends the context may still be about to close the channel
 	return p.err
 }
 
@@ -317,7 +330,8 @@ func (c *deadlineContext) String() string {
 	return name + ".WithDeadline(" + c.deadline.String() + ")"
 }
 
-// watch makes the signal and registers the context with its parent.
+// watch makes the signal and registers the context with its parent. It does nothing if the context
+// has a signal or has ended.
 func (c *deadlineContext) watch() {
 	var signal context.Context
 	var stop func()
@@ -350,14 +364,15 @@ func (c *deadlineContext) watch() {
 	}
 }
 
-// watching calls watch unless there is a signal.
+// watching calls watch unless the context has a signal.
 func (c *deadlineContext) watching() {
 	if c.phase.Load() == nil {
 		c.watch()
 	}
 }
 
-// ownParent returns the deadlineContext whose channel is done and that is parent or above it.
+// ownParent returns the deadlineContext that is parent, or is above it and has the same channel
+// done. It returns nil if there is none.
 func ownParent(parent context.Context, done <-chan struct{}) *deadlineContext {
 	if done == nil {
 		return nil
@@ -370,8 +385,8 @@ func ownParent(parent context.Context, done <-chan struct{}) *deadlineContext {
 	return nil
 }
 
-// watched notes stop, which removes the context from its parent, or calls stop if the context has
-// ended.
+// watched stores stop, which unregisters the context from its parent. If the context has ended,
+// watched calls stop instead.
 func (c *deadlineContext) watched(stop func()) {
 	c.mu.Lock()
 	over := c.phase.Load().ended()
@@ -387,23 +402,23 @@ func (c *deadlineContext) watched(stop func()) {
 // dependent is a function that is called at the end of a context.
 type dependent struct {
 	of         *deadlineContext
-	f          func()     // of.mu: nil after drop
-	prev, next *dependent // of.mu: until the end
+	f          func()     // guarded by of.mu; nil after drop
+	prev, next *dependent // guarded by of.mu until the end
 	once       sync.Once  // a second goroutine that ends the context waits here
 }
 
 // AfterFunc is the method by which package context registers its contexts with this one. The
-// goroutine that ends the context calls f, so f has returned when cancel returns. The functions of
-// package context never block. An f that calls cancel itself would wait for itself.
+// goroutine that ends the context calls f, so f has returned when cancel returns. The functions
+// that package context passes never block. If f called cancel, f would wait for itself.
 func (c *deadlineContext) AfterFunc(f func()) (stop func() bool) {
 	if d := c.addDependent(f); d != nil {
 		return d.drop
 	}
-	go f() // the caller may hold a lock that f wants
+	go f() // the caller may hold a lock that f takes
 	return func() bool { return false }
 }
 
-// addDependent adds a dependent. It returns nil if the context has ended.
+// addDependent adds a dependent and returns it. It returns nil if the context has ended.
 func (c *deadlineContext) addDependent(f func()) *dependent {
 	c.watching()
 	c.mu.Lock()
@@ -431,7 +446,8 @@ func (c *deadlineContext) addDependent(f func()) *dependent {
 	return d
 }
 
-// drop removes the dependent. It returns false if it was removed before or the context has ended.
+// drop removes the dependent. It returns false if the dependent was removed before or the context
+// has ended.
 func (d *dependent) drop() bool {
 	c := d.of
 	c.mu.Lock()
