@@ -19,8 +19,8 @@ func (e *engine[T]) writeProfile(w io.Writer) error {
 	return p.Write(w)
 }
 
-// eachSample calls yield for the samples of pending timers, with the time since the timer was armed
-// and the time until it expires, in ns.
+// eachSample calls yield for each sampled timer that is pending. age is the time since the timer
+// was armed, and expires the time until its deadline, in ns.
 func (e *engine[T]) eachSample(yield func(o *holders.Origin, age, expires int64)) {
 	for _, s := range e.shards {
 		eachSampleOf(&s.shard, yield)
@@ -39,7 +39,7 @@ func eachSampleOf(s *shard, yield func(o *holders.Origin, age, expires int64)) {
 		for w.Kind() == arena.Staged || w.Kind() == arena.Placed { // not a run of a plan
 			tick, ok := s.decode(w, s.ticks.Floor(s.now.Load()))
 			was := w
-			if w = pg.Load(i); ok && w == was { // else the clock may have left the word behind
+			if w = pg.Load(i); ok && w == was { // else the clock may have passed the range of the word
 				all = append(all, found{o, tick})
 				return
 			}
@@ -63,7 +63,8 @@ func eachSampleOf(s *shard, yield func(o *holders.Origin, age, expires int64)) {
 	}
 }
 
-// sampled returns how holders know the timer, and false if its wheel takes no samples.
+// sampled returns the timer as package holders identifies it, or false if its wheel takes no
+// samples.
 func (t Timer) sampled() (holders.Timer, bool) {
 	if t.home == nil || t.home.shard.profileRate == 0 {
 		return holders.Timer{}, false
@@ -86,8 +87,9 @@ func (t Timer) origin() *holders.Origin {
 	return s.inbox.samples.Origin(sampled)
 }
 
-// sampleAs makes the timer count as armed where o was. A nil o drops its sample. A ticker, which
-// arms a timer for each tick, is thus sampled as a whole.
+// sampleAs makes o the origin of the timer in profiles. A nil o removes the timer from the sample.
+// A ticker arms a timer for each tick; sampleAs passes the origin of the first one on to the
+// others.
 func (t Timer) sampleAs(o *holders.Origin) {
 	sampled, ok := t.sampled()
 	if !ok {

@@ -15,37 +15,40 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/metrics"
 )
 
-// Stats is a snapshot of a wheel, taken shard by shard. Counters only grow.
+// Stats is a snapshot of a wheel. The shards are read one after the other, so over several shards
+// the figures are not of one moment. Fields of type uint64 are counters that only grow, except
+// Bytes.
 type Stats struct {
 	Name   string        // Options.Name
 	Tick   time.Duration // Options.Tick, or its default
 	Shards int           // Options.Shards, or its default
 
-	Pending   int           // timers armed and neither claimed nor stopped
-	Due       int           // pending timers that have expired, or were flushed
-	MostDue   int           // the most that one shard has had due at a claim
-	Overdue   time.Duration // since the earliest deadline of the expired timers that are not claimed
-	Armed     uint64        // timers added; each run of a plan is one
-	Fired     uint64        // callbacks and payloads claimed
-	Stopped   uint64        // successful Stops, those during a run of a plan included, and removals
+	Pending   int           // timers that are armed and neither claimed nor stopped
+	Due       int           // pending timers that have expired or were flushed
+	MostDue   int           // most timers that one shard has had due at a claim
+	Overdue   time.Duration // time since the earliest deadline of the expired timers that are not claimed
+	Armed     uint64        // timers that were added; each run of a plan counts
+	Fired     uint64        // callbacks and payloads that were claimed
+	Stopped   uint64        // calls of Stop that returned true, and timers of RemoveAll
 	Discarded uint64        // timers that were pending when the wheel was stopped
 	Postponed uint64        // Reschedules that the wheel has noticed; see docs/semantics.md
-	Rejected  uint64        // timers that were to be added to the stopped wheel
+	Rejected  uint64        // timers that were not armed because the wheel was stopped
 	Flushed   uint64        // timers that Flush made due
-	Moved     uint64        // timers taken out of a bucket of a coarser level, to be placed anew
-	Wakeups   uint64        // times that the alarm woke a driver
+	Moved     uint64        // timers that were taken out of a bucket of a coarser level and placed anew
+	Wakeups   uint64        // times that the runtime's timer woke the wheel
 
-	Running     int    // callbacks (batches) that have started and not returned
+	Running     int    // callbacks (with Timeouts: batches) that have started and not returned
 	SlowRunning int    // slow callbacks that have not returned
 	Slow        uint64 // callbacks (batches) that took Options.SlowAfter or longer, or have so far
 	Panics      uint64 // panics of callbacks that were reported to Options.OnPanic
-	Workers     int    // goroutines of the default executor, also those about to begin or to end
+	Workers     int    // goroutines of the default executor, including those that begin or end
 	Buckets     int    // non-empty buckets
 	Levels      int    // levels in use, of the shard with the most
-	Bytes       uint64 // memory held for timers, payloads, buckets and slots
+	Bytes       uint64 // memory held for timers, payloads, buckets and slots, in bytes
 
-	// Lateness is the time from the tick to which the deadline was rounded up, to the claim. About
-	// one in 16 or fewer single callbacks is measured; in Manual mode and with Timeouts, each.
+	// Lateness is the distribution of the time from the tick to which a deadline was rounded up to
+	// the claim. With Timeouts and in Manual mode every timer is measured, otherwise a sample of at
+	// most one in 16.
 	Lateness Histogram
 }
 
@@ -61,7 +64,7 @@ func (e *engine[T]) stats() Stats {
 	return st
 }
 
-// describe returns a line about the wheel. kind is the name of its type.
+// describe returns a line about the wheel for String. kind is the name of the wheel's type.
 func (e *engine[T]) describe(kind string) string {
 	st := e.stats()
 	if st.Name != "" {
@@ -74,8 +77,8 @@ func (e *engine[T]) describe(kind string) string {
 	return fmt.Sprintf("%s: %d pending, %d %s", kind, st.Pending, st.Levels, levels)
 }
 
-// addStats adds the figures of the shard. It holds wheelMu throughout. After the backlog is settled
-// it takes a short time that does not depend on the number of timers.
+// addStats adds the figures of the shard. It holds wheelMu throughout. Apart from settling the
+// backlog, it takes a short time that does not depend on the number of timers.
 func (s *shardOf[T]) addStats(st *Stats, now int64) {
 	s.wheelMu.Lock()
 	defer s.unlockAndTend()
@@ -95,8 +98,8 @@ func (s *shardOf[T]) addStats(st *Stats, now int64) {
 	st.Bytes += s.bytes()
 }
 
-// addCounters adds the counters, which began when the wheel was made. ib and runs are those by
-// which pending timers were counted, so that the sums agree. wheelMu is held.
+// addCounters adds the counters, which count from the making of the wheel. ib and runs are the
+// copies by which pending timers were counted, so that the sums agree. wheelMu is held.
 func (s *shardOf[T]) addCounters(st *Stats, ib *inbox, runs uint64) {
 	o := &s.owner
 	c := &o.counters
@@ -144,8 +147,8 @@ func (s *shard) addPending(st *Stats, now int64) {
 
 // overdue returns how long, at now, the earliest expired timer has waited to be claimed. It looks
 // at the first chunk of each list in which expired timers wait. It also looks at the first bucket
-// on the wheel, in case no driver takes that bucket off. The earliest timer is there unless whole
-// chunks of postponed timers stand before it.
+// on the wheel, in case no driver takes that bucket off. overdue misses the earliest timer only if
+// whole chunks of postponed timers precede it.
 func (o *owner) overdue(now int64) time.Duration {
 	tick := o.ticks.Floor(now)
 	first := min(o.earliest(o.due.first()), o.earliest(o.wheel.cascade.levels[0].head))
@@ -163,7 +166,7 @@ func (o *owner) overdue(now int64) time.Duration {
 		}
 	}
 	if at, ok := o.wheel.first(); ok && at <= tick {
-		if top, _ := o.wheel.queue.Min(); top.at <= tick { // before that no timer of it has expired
+		if top, _ := o.wheel.queue.Min(); top.at <= tick { // before top.at none of its timers has expired
 			first = min(first, o.earliest(top))
 		}
 	}
@@ -212,7 +215,8 @@ func (s *shardOf[T]) bytes() uint64 {
 	return uint64(n)
 }
 
-// LogValue returns a group for [slog], without options and most zeros.
+// LogValue returns the figures as a group of attributes, for [slog]. It leaves out options and most
+// figures that are zero. It implements [slog.LogValuer].
 func (st Stats) LogValue() slog.Value {
 	attrs := make([]slog.Attr, 0, 24)
 	if st.Name != "" {
@@ -233,46 +237,46 @@ func (st Stats) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// Occupancy is the distribution of the pending timers over the levels and slots of a wheel. Pending
-// is the sum of Due, Moving, Unseen and of Timers over all levels.
+// Occupancy is the distribution of the pending timers over the levels and slots of a wheel, see
+// [TimingWheel.Occupancy]. Pending is the sum of Due, Moving, Unseen and the Timers of all levels.
 type Occupancy struct {
-	Now       time.Time     // on the wheel's own clock
-	Tick      time.Duration // a slot of the finest level
-	WheelSize int           // slots of a level
-	Shards    int
-	Stopped   bool // the wheel was stopped: nothing is pending
+	Now       time.Time     // time of the snapshot on the wheel's clock
+	Tick      time.Duration // interval of a slot of the finest level
+	WheelSize int           // slots of each level
+	Shards    int           // shards of the wheel, whose timers are added up
+	Stopped   bool          // the wheel was stopped, and nothing is pending
 
 	Pending int              // pending timers
 	Due     int              // timers that are due and have not been claimed
-	Moving  int              // timers that have left a slot and are on their way to a finer level
-	Unseen  int              // timers that moved meanwhile, or stand far off on a very full wheel
+	Moving  int              // timers that have left a slot and are being moved to a finer level
+	Unseen  int              // timers that moved during the call, or that it did not reach on a very full wheel
 	Levels  []LevelOccupancy // the finest level first; levels without timers included
-	Next    []Expiration     // the earliest buckets, at most 16, in order of time
+	Next    []Expiration     // the earliest expirations, at most 16, in order of time
 }
 
-// LevelOccupancy is one level of a wheel, over all shards.
+// LevelOccupancy is the occupancy of one level of a wheel, over all shards.
 type LevelOccupancy struct {
-	Interval time.Duration // of a slot, or the largest duration if that is too short
-	Hand     int           // the slot of the current interval, from 0 to WheelSize-1
-	Timers   int           // pending timers of the level: the sum of Cells
-	Later    int           // of these, on the last level: in slots with nothing due in this lap
-	Cells    []int         // timers of each slot, from Hand on, or of several slots: at most 512 cells
+	Interval time.Duration // interval of a slot; the largest Duration if the interval is longer
+	Hand     int           // slot of the current interval, from 0 to WheelSize-1
+	Timers   int           // pending timers of the level, which is the sum of Cells
+	Later    int           // those of Timers in slots with nothing due in this round; only on the last level
+	Cells    []int         // timers by slot, from Hand on; a cell has several slots if WheelSize > 512
 }
 
 // Expiration describes the buckets of one level that expire at one time. Timers of level 0 are due
-// then, and others move to a finer level.
+// then. Timers of other levels move to a finer level.
 type Expiration struct {
-	At     time.Time
-	Level  int
-	Timers int
+	At     time.Time // on the wheel's clock
+	Level  int       // 0 is the finest level
+	Timers int       // pending timers of the buckets
 }
 
 // Limits of one call of Occupancy and of its result.
 const (
 	occupancyCells = 512     // cells of a level; the slots of a larger wheel share them
 	occupancyNext  = 16      // expirations in Next
-	occupancyWhole = 1024    // most non-empty buckets of a shard counted in one hold of its lock
-	occupancyStep  = quantum // buckets or slots in one hold otherwise; each may be a cache miss
+	occupancyWhole = 1024    // non-empty buckets of a shard that are counted in one hold of its lock
+	occupancyStep  = quantum // buckets or slots per hold of the lock of a larger shard; each may be a cache miss
 	occupancySlots = 1 << 18 // buckets or slots that are looked at, of all larger shards together
 	occupancyPeek  = 128     // buckets that are looked at for the next expirations of a shard
 )
@@ -281,13 +285,13 @@ const (
 type survey struct {
 	Occupancy
 	config
-	tick  int64            // of the survey, to which the hands are set
-	whole int              // buckets up to which a shard is counted in one hold of its lock
-	step  int              // buckets or slots in one hold otherwise
-	each  int              // slots of a level, from the hand on, if there are too many buckets
+	tick  int64            // tick of the survey, to which the hands are set
+	whole int              // a shard with up to so many buckets is counted in one hold of its lock
+	step  int              // buckets or slots per hold of the lock of a larger shard
+	each  int              // slots of a level that are looked at, from the hand on, if there are more buckets
 	fold  uint             // log2 of the slots of a cell
 	soon  map[expiry]int   // timers of the next expirations
-	hand  [maxLevels]int64 // of each level: the current interval, counted from tick 0
+	hand  [maxLevels]int64 // current interval of each level, counted from tick 0
 }
 
 type expiry struct {
@@ -312,7 +316,7 @@ func (e *engine[T]) occupancy(whole, slots int) Occupancy {
 	return v.Occupancy
 }
 
-// survey begins a survey: with levels and no timers.
+// survey returns a new survey with empty levels.
 func (e *engine[T]) survey(whole, slots int) *survey {
 	now := e.reading()
 	levels := e.last + 1
@@ -342,22 +346,22 @@ func (e *engine[T]) survey(whole, slots int) *survey {
 	return v
 }
 
-// setHands sets the hands of all levels to a tick.
+// setHands sets the hands of all levels to the given tick.
 func (v *survey) setHands(tick int64) {
 	for l := range v.Levels {
 		v.hand[l] = tick >> (uint(l) * v.bits)
 	}
 }
 
-// count adds the timers of a bucket that stands in a slot. If the bucket lies in the past, the
-// driver has not come to it yet.
+// count adds the timers of a bucket that is in a slot. A bucket whose time has passed counts in the
+// current slot: no driver has taken it off yet.
 func (v *survey) count(b *bucket) {
 	l := &v.Levels[b.level]
 	ahead := max(0, b.at>>(uint(b.level)*v.bits)-v.hand[b.level])
 	switch {
 	case ahead < v.size:
 	case int(b.level) < v.last:
-		ahead = v.size - 1 // the shard's clock went on while its lock was free
+		ahead = v.size - 1 // the shard's clock advanced while its lock was free
 	default:
 		l.Later += b.live
 		ahead &= v.size - 1
@@ -374,7 +378,7 @@ func (v *survey) add(s *shard) {
 	}
 	s.settleAll()
 	o := &s.owner
-	v.setHands(max(v.tick, o.wheel.cur)) // the shard may have read the clock since
+	v.setHands(max(v.tick, o.wheel.cur)) // the shard may have read the clock later
 	v.addNext(s)
 	before := v.found()
 	switch {
@@ -402,11 +406,11 @@ func (v *survey) found() int {
 	return n
 }
 
-// addBuckets goes through the buckets by their ids. Unlike their places in the queue, the ids stay
-// the same while the lock is free. Most slots of a large wheel are empty, and addBuckets does not
-// look at them.
+// addBuckets counts the buckets in the order of their ids, which stay the same while the lock is
+// free. Places in the queue do not. Unlike addSlots, addBuckets does not look at empty slots, and
+// most slots of a large wheel are empty.
 func (v *survey) addBuckets(s *shard) {
-	for k, steps := 0, 0; k < len(s.owner.store.all); k++ { // none if the wheel was stopped
+	for k, steps := 0, 0; k < len(s.owner.store.all); k++ { // empty if the wheel was stopped
 		if steps == v.step {
 			steps = 0
 			yieldAndSettle(s)
@@ -421,7 +425,7 @@ func (v *survey) addBuckets(s *shard) {
 	}
 }
 
-// yieldAndSettle releases the lock for a moment, and then settles the timers that came meanwhile.
+// yieldAndSettle releases the lock for a moment and then places the timers that arrived meanwhile.
 func yieldAndSettle(s *shard) {
 	s.yield()
 	if !s.closed.Load() {
@@ -429,9 +433,8 @@ func yieldAndSettle(s *shard) {
 	}
 }
 
-// addSlots goes through the slots, which stay where they are while the lock is free. It begins with
-// the coarsest level. So a timer that moves to a finer level meanwhile is counted twice rather than
-// missed.
+// addSlots counts the buckets in the order of their slots. It begins with the coarsest level, so a
+// timer that moves to a finer level while the lock is free is counted twice and not missed.
 func (v *survey) addSlots(s *shard) {
 	steps := 0
 	for l := len(s.owner.wheel.levels) - 1; l >= 0; l-- {
@@ -440,7 +443,7 @@ func (v *survey) addSlots(s *shard) {
 				steps = 0
 				yieldAndSettle(s)
 			}
-			// The levels are also gone if the wheel was stopped meanwhile.
+			// If the wheel was stopped meanwhile, it has no levels.
 			if l >= len(s.owner.wheel.levels) || s.owner.wheel.levels[l].slots == nil {
 				break
 			}
@@ -452,8 +455,8 @@ func (v *survey) addSlots(s *shard) {
 	}
 }
 
-// addExpired counts the timers that have left their slots. The number of cascading buckets has no
-// bound of its own, so at most whole of them are counted. Batches are few.
+// addExpired counts the timers that have left their slots. The number of cascading buckets is not
+// bounded, so at most whole of them are counted.
 func (v *survey) addExpired(s *shard) {
 	if s.closed.Load() {
 		return
@@ -472,9 +475,9 @@ func (v *survey) addExpired(s *shard) {
 	}
 }
 
-// addNext notes the earliest buckets with timers. The queue is a heap, so addNext searches it from
-// the top: of the buckets whose parents were taken, the first one is taken next. Buckets without
-// timers are skipped. The number of looks is bounded.
+// addNext finds the earliest buckets with timers. The queue is a heap, so addNext searches it from
+// the top: among the buckets whose parents were visited, it visits the earliest one next. It skips
+// buckets without timers, and visits at most occupancyPeek buckets.
 func (v *survey) addNext(s *shard) {
 	var open []int // indices of the queue
 	queue := &s.owner.wheel.queue
@@ -501,8 +504,8 @@ func (v *survey) addNext(s *shard) {
 	}
 }
 
-// expirations returns the earliest of the expirations that the shards have noted. Each shard has
-// noted as many as are wanted, so none is missing or counted in part.
+// expirations returns the earliest of the expirations that addNext has found. Each shard has
+// contributed up to occupancyNext of them, so none is missing or counted in part.
 func (v *survey) expirations(timeAt func(ns int64) time.Time) []Expiration {
 	all := slices.SortedFunc(maps.Keys(v.soon), func(a, b expiry) int {
 		return cmp.Or(cmp.Compare(a.tick, b.tick), cmp.Compare(a.level, b.level))
