@@ -35,13 +35,13 @@ const (
 // Rejected: one channel of tokens for all takers. A taker that needs no token may swallow
 // another's.
 
-// DelayQueue is an unbounded queue whose elements can be taken once they are due, never early on
-// the monotonic clock. They leave in the order of their due times, and those due at the same
-// instant in the order of Push and Reset.
+// DelayQueue is an unbounded queue whose elements can be taken once they are due, and never earlier
+// on the monotonic clock. Elements leave in the order of their due times. Elements that are due at
+// the same instant leave in the order of Push and Reset. A DelayQueue does not use a wheel.
 //
-// The zero value is an empty queue. It must not be copied after first use, and belongs to the
-// testing/synctest bubble of that use. It needs no closing. Adding, taking, removing and resetting
-// one of n elements costs O(log n).
+// The zero value is an empty queue and need not be closed. A DelayQueue must not be copied after
+// first use. It belongs to the testing/synctest bubble in which it is used first. All methods may
+// be called from any goroutine. Adding, taking, removing and resetting an element is O(log n).
 type DelayQueue[T any] struct {
 	mu     sync.Mutex
 	line   clock.Timeline // starts at first use, in the bubble of that use
@@ -51,8 +51,9 @@ type DelayQueue[T any] struct {
 	lookBy int64             // D1; meaningless while there is no taker
 }
 
-// Delayed is the handle of an element of a [DelayQueue]. It is inert once the element has left the
-// queue. Nil and the zero value are inert too.
+// Delayed is the handle of an element of a [DelayQueue]. Once the element has left the queue, calls
+// with its handle return false and have no effect. The same holds for nil, for the zero value and
+// for a copy of a Delayed.
 type Delayed[T any] element[T]
 
 // element is a Delayed as the heap sees it. The types are separate, so that users do not see the
@@ -76,7 +77,8 @@ func (e *element[T]) Before(o *element[T]) bool {
 // SetHeapIndex notes the element's place in the heap.
 func (e *element[T]) SetHeapIndex(i int) { e.index = i }
 
-// Due returns when the element is due, or false if it has left the queue.
+// Due returns the time at which the element is due. It returns false if the element has left the
+// queue.
 func (e *Delayed[T]) Due() (time.Time, bool) {
 	if e == nil || e.queue == nil {
 		return time.Time{}, false
@@ -90,29 +92,34 @@ func (e *Delayed[T]) Due() (time.Time, bool) {
 	return q.line.TimeAt(e.due), true
 }
 
-// Push adds v, due once delay has passed, and returns its handle. After a negative delay v goes
-// ahead of elements that are due now.
+// Push adds v, which is due once delay has passed, and returns its handle. If delay is zero, v is
+// due at once. If delay is negative, v is due at once and goes ahead of elements that are due now.
+// A delay beyond the clock's range of 292 years never passes. Push is O(log n) and never blocks.
 func (q *DelayQueue[T]) Push(v T, delay time.Duration) *Delayed[T] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.pushLocked(v, clock.Saturated(q.nowLocked(), int64(delay)))
 }
 
-// PushAt adds v, due at t, and returns its handle.
+// PushAt adds v, which is due at t, and returns its handle. A t that has passed is due at once. For
+// a t without a monotonic reading the wall clock is read once, and later steps of it do not move
+// the element. PushAt is O(log n) and never blocks.
 func (q *DelayQueue[T]) PushAt(v T, t time.Time) *Delayed[T] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.pushLocked(v, q.dueAtLocked(t))
 }
 
-// Take removes the first element once it is due and returns its value, or ctx.Err() if ctx has
-// ended and none is due.
+// Take waits until the first element is due, removes it and returns its value. If ctx ends before,
+// Take returns ctx.Err(). An element that is due is taken even if ctx has ended. Several calls that
+// wait are served in the order in which they came. Take is O(log n), apart from the wait.
 func (q *DelayQueue[T]) Take(ctx context.Context) (T, error) {
 	_, v, err := q.take(ctx)
 	return v, err
 }
 
-// Poll removes the first element and returns its value if the element is due.
+// Poll removes the first element and returns its value and true if the element is due. Otherwise it
+// returns false. Poll is O(log n) and never blocks.
 func (q *DelayQueue[T]) Poll() (T, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -120,8 +127,8 @@ func (q *DelayQueue[T]) Poll() (T, bool) {
 	return v, e != nil
 }
 
-// Peek returns the first element, which stays, or false if the queue is empty. Another goroutine
-// may take the element at any moment.
+// Peek returns the value and the due time of the first element, due or not, and does not remove it.
+// It returns false if the queue is empty. Another goroutine may take the element at any time. O(1).
 func (q *DelayQueue[T]) Peek() (v T, due time.Time, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -132,8 +139,9 @@ func (q *DelayQueue[T]) Peek() (v T, due time.Time, ok bool) {
 	return e.value, q.line.TimeAt(e.due), true
 }
 
-// Drain removes up to max elements that are due, or all of them if max is zero or negative. It
-// returns their values in order. O(k log n) for k values.
+// Drain removes up to max elements that are due at the call, or all of them if max is zero or
+// negative. It returns their values in order, or nil if none is due. Drain is O(k log n) for k
+// values, and other calls wait for it meanwhile.
 func (q *DelayQueue[T]) Drain(max int) []T {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -149,8 +157,8 @@ func (q *DelayQueue[T]) Drain(max int) []T {
 	return values
 }
 
-// Remove takes e out, due or not. It returns false if e is not in the queue. If several calls race,
-// exactly one gets e.
+// Remove removes e, due or not, and returns true. It returns false if e is not in this queue. If
+// several calls race for e, including calls that take it, exactly one gets it. O(log n).
 func (q *DelayQueue[T]) Remove(e *Delayed[T]) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -161,8 +169,8 @@ func (q *DelayQueue[T]) Remove(e *Delayed[T]) bool {
 	return held
 }
 
-// Reset makes e due once delay has passed from now, as if it were pushed anew. It returns false and
-// does nothing if e is not in the queue.
+// Reset makes e due once delay has passed from now, as if it were pushed anew, and returns true. It
+// returns false and does nothing if e is not in this queue. O(log n).
 func (q *DelayQueue[T]) Reset(e *Delayed[T], delay time.Duration) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -177,17 +185,21 @@ func (q *DelayQueue[T]) Reset(e *Delayed[T], delay time.Duration) bool {
 	return true
 }
 
-// Len returns the number of elements, due or not.
+// Len returns the number of elements in the queue, due or not. O(1).
 func (q *DelayQueue[T]) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.heap.Len()
 }
 
-// Channel returns a channel of the elements, each once it is due, with a buffer of size. It panics
-// if size is negative. A goroutine feeds the channel until ctx ends, and then closes it. Receive
-// until then, because the buffer keeps its elements. While the feeder waits for a receiver, it
-// holds one element, which counts as taken and returns to its place if ctx ends first.
+// Channel returns a channel with a buffer of size that delivers the elements, each once it is due.
+// A goroutine takes elements for the channel until ctx ends, and then closes the channel. To lose
+// no element, receive until the channel is closed, because elements in the buffer do not return to
+// the queue.
+//
+// While that goroutine waits for a receiver, it holds one element, which counts as taken. If ctx
+// ends first, the element returns to its place in the queue. Channel panics if size is negative or
+// ctx is nil.
 func (q *DelayQueue[T]) Channel(ctx context.Context, size int) <-chan T {
 	if size < 0 {
 		panic("timingwheel: DelayQueue.Channel: size is " + strconv.Itoa(size) + "; accepted is 0 or more")
@@ -201,7 +213,8 @@ func (q *DelayQueue[T]) Channel(ctx context.Context, size int) <-chan T {
 }
 
 // All returns an iterator that takes elements, each once it is due, until ctx ends. An element
-// leaves the queue right before it is yielded.
+// leaves the queue immediately before it is yielded, so no element is lost when the loop is left.
+// The iterator may be used several times, also concurrently.
 func (q *DelayQueue[T]) All(ctx context.Context) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for ctx.Err() == nil {
