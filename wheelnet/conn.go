@@ -9,59 +9,61 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// Conn returns c with deadlines that tw keeps. A deadline that was set on c before is cleared. The
-// result has all methods of c if c is a [net.TCPConn], [net.UnixConn] or [net.UDPConn], and otherwise
-// those of net.Conn. Its NetConn returns c. From then on deadlines are set on the result only, and
-// Close is called there.
+// Conn returns a connection that behaves like c and whose deadlines tw keeps. Conn clears the
+// deadlines of c. Afterwards, set deadlines on the result only, and close the result, not c.
 //
-// If c refuses deadlines, as a channel of package ssh does, the result passes them on to c, which
-// returns its error.
+// If c is a [*net.TCPConn], a [*net.UnixConn] or a [*net.UDPConn], the result has all methods of c.
+// Otherwise the result has the methods of net.Conn. The result also has a method NetConn, which
+// returns c.
 //
-// Conn panics if c or tw is nil, and if tw is Manual.
+// If c does not support deadlines, as a channel of package ssh, the result passes each deadline to
+// c and returns the error of c.
+//
+// Conn panics if c or tw is nil, or if tw is Manual.
 func Conn(c net.Conn, tw *timingwheel.TimingWheel) net.Conn {
 	mustRun("Conn", tw)
 	if c == nil {
-		panic("wheelnet: Conn(nil, …): accepted is a connection")
+		panic("wheelnet: Conn: the connection is nil")
 	}
-	refused := c.SetDeadline(time.Time{}) != nil
+	delegated := c.SetDeadline(time.Time{}) != nil
 	switch c := c.(type) {
 	case *net.TCPConn:
 		w := &tcpConn{TCPConn: c}
-		w.init(c, tw, refused)
+		w.init(c, tw, delegated)
 		return w
 	case *net.UnixConn:
 		w := &unixConn{UnixConn: c}
-		w.init(c, tw, refused)
+		w.init(c, tw, delegated)
 		return w
 	case *net.UDPConn:
 		w := &udpConn{UDPConn: c}
-		w.init(c, tw, refused)
+		w.init(c, tw, delegated)
 		return w
 	default:
 		w := &plainConn{inner: inner{c}}
-		w.init(c, tw, refused)
+		w.init(c, tw, delegated)
 		return w
 	}
 }
 
-// mustRun panics unless tw is a wheel that runs by itself.
-func mustRun(what string, tw *timingwheel.TimingWheel) {
+// mustRun panics if tw is nil or Manual. caller is the name of the exported function.
+func mustRun(caller string, tw *timingwheel.TimingWheel) {
 	if tw == nil {
-		panic("wheelnet: " + what + " without a wheel: accepted is one of timingwheel.New or timingwheel.Default")
+		panic("wheelnet: " + caller + ": the wheel is nil; accepted is a wheel from timingwheel.New or timingwheel.Default")
 	}
 	if timersOf(tw).Clock.Manual {
-		panic("wheelnet: " + what + " with a Manual wheel: accepted is one that runs by itself")
+		panic("wheelnet: " + caller + ": the wheel is Manual; accepted is a wheel that runs by itself")
 	}
 }
 
-// Listener returns l with connections like those of [Conn]. It panics if l or tw is nil, and if tw
-// is Manual.
+// Listener returns a listener that accepts connections from l and wraps each of them with [Conn].
+// Listener panics if l or tw is nil, or if tw is Manual.
 //
-// TLS goes on top: tls.NewListener(wheelnet.Listener(l, tw), config).
+// For TLS, wrap the result: tls.NewListener(wheelnet.Listener(l, tw), config).
 func Listener(l net.Listener, tw *timingwheel.TimingWheel) net.Listener {
 	mustRun("Listener", tw)
 	if l == nil {
-		panic("wheelnet: Listener(nil, …): accepted is a listener")
+		panic("wheelnet: Listener: the listener is nil")
 	}
 	return &listener{l, tw}
 }
@@ -79,20 +81,20 @@ func (l *listener) Accept() (net.Conn, error) {
 	return Conn(c, l.tw), nil
 }
 
-// Dialer is a [net.Dialer] whose connections are like those of [Conn]. The zero Dialer uses
-// [timingwheel.Default]. Its methods panic if Wheel is Manual.
+// Dialer is a [net.Dialer] that wraps each connection with [Conn]. The zero Dialer uses
+// [timingwheel.Default]. Dial and DialContext panic if Wheel is Manual.
 type Dialer struct {
 	net.Dialer
 	Wheel *timingwheel.TimingWheel // nil means timingwheel.Default()
 }
 
-// Dial connects to the address, as [net.Dialer.Dial] does.
+// Dial connects to the address like [net.Dialer.Dial].
 func (d *Dialer) Dial(network, address string) (net.Conn, error) {
 	return d.DialContext(context.Background(), network, address)
 }
 
-// DialContext connects to the address, as [net.Dialer.DialContext] does. Connecting itself is
-// bounded by ctx and the net.Dialer, not by the wheel.
+// DialContext connects to the address like [net.Dialer.DialContext]. The timeout and the deadline
+// for the connect itself are those of ctx and the net.Dialer, and do not use the wheel.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	tw := d.Wheel
 	if tw == nil {
@@ -106,8 +108,9 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	return Conn(c, tw), nil
 }
 
-// The connections. The methods of deadlines hide those of the inner connection, which stand one
-// level deeper.
+// The types of connections. SetDeadline, Close and the like come from deadlines, at depth 1. Those
+// of the inner connection are at depth 2: package net promotes them from an embedded type, and
+// plainConn has the type inner for that purpose.
 type (
 	tcpConn struct {
 		*net.TCPConn
@@ -128,26 +131,27 @@ type (
 	inner struct{ net.Conn }
 )
 
-// NetConn returns the connection inside, which has no deadlines of its own. If its methods set a
-// deadline or close it, the wheel does not know.
+// NetConn returns the inner connection. Do not set deadlines on it or close it, because the wheel
+// is not informed.
 func (c *deadlines) NetConn() net.Conn { return c.conn }
 
-// ReadFrom implements io.ReaderFrom. Package net copies inside the kernel if it knows the type of r.
+// ReadFrom implements io.ReaderFrom. It unwraps r, because package net copies inside the kernel
+// only from types that it knows.
 func (c *tcpConn) ReadFrom(r io.Reader) (int64, error) {
 	limited, ok := r.(*io.LimitedReader)
 	if !ok {
 		return c.TCPConn.ReadFrom(unwrap(r))
 	}
-	bare := &io.LimitedReader{R: unwrap(limited.R), N: limited.N}
-	n, err := c.TCPConn.ReadFrom(bare)
-	limited.N = bare.N
+	unwrapped := &io.LimitedReader{R: unwrap(limited.R), N: limited.N}
+	n, err := c.TCPConn.ReadFrom(unwrapped)
+	limited.N = unwrapped.N
 	return n, err
 }
 
-// WriteTo implements io.WriterTo. Package net copies inside the kernel if it knows the type of w.
+// WriteTo implements io.WriterTo. It unwraps w for the same reason as ReadFrom.
 func (c *tcpConn) WriteTo(w io.Writer) (int64, error) { return c.TCPConn.WriteTo(unwrap(w)) }
 
-// unwrap returns the connection inside x if x is a connection of this package, and else x.
+// unwrap returns the inner connection if x is a connection of this package, and x otherwise.
 func unwrap[T any](x T) T {
 	switch c := any(x).(type) {
 	case *tcpConn:

@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"testing"
@@ -24,31 +23,6 @@ import (
 
 	"github.com/timingwheel-go/timingwheel"
 )
-
-// pairOf returns the two ends of a connection: the accepted one and the dialled one.
-func pairOf(t testing.TB, tw *timingwheel.TimingWheel, network string) (server, client net.Conn) {
-	t.Helper()
-	address := "localhost:0"
-	if network == "unix" {
-		address = filepath.Join(t.TempDir(), "socket")
-	}
-	inner, err := net.Listen(network, address)
-	require.NoError(t, err)
-	l := Listener(inner, tw)
-	defer l.Close()
-	require.Equal(t, inner.Addr(), l.Addr())
-	accepted := make(chan net.Conn, 1)
-	go func() {
-		c, err := l.Accept()
-		assert.NoError(t, err)
-		accepted <- c
-	}()
-	client, err = (&Dialer{Wheel: tw}).Dial(network, inner.Addr().String())
-	require.NoError(t, err)
-	server = <-accepted
-	t.Cleanup(func() { server.Close(); client.Close() })
-	return server, client
-}
 
 func TestReadAndWriteTimeOut(t *testing.T) {
 	t.Parallel()
@@ -66,15 +40,6 @@ func TestReadAndWriteTimeOut(t *testing.T) {
 		}
 		requireTimeout(t, err, set)
 	}
-}
-
-// requireTimeout checks that err is that of a deadline, and that the deadline has passed.
-func requireTimeout(t testing.TB, err error, deadline time.Time) {
-	t.Helper()
-	require.False(t, time.Now().Before(deadline), "early")
-	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-	var ne net.Error
-	require.True(t, errors.As(err, &ne) && ne.Timeout(), "%v", err)
 }
 
 func TestLaterDeadlineMakesConnectionUsableAgain(t *testing.T) {
@@ -95,7 +60,7 @@ func TestLaterDeadlineMakesConnectionUsableAgain(t *testing.T) {
 	}
 }
 
-// A goroutine that moves the deadline while another one reads.
+// One goroutine moves the deadline while another goroutine reads.
 func TestDeadlineMovesDuringRead(t *testing.T) {
 	t.Parallel()
 	tw := newWheel(t, timingwheel.Options{})
@@ -119,7 +84,7 @@ func TestDeadlineMovesDuringRead(t *testing.T) {
 			_, err := server.Read(make([]byte, 1))
 			requireTimeout(t, err, last)
 			return
-		default: // a loaded machine was late with the next deadline
+		default: // the machine was too slow to move the deadline in time
 		}
 	}
 }
@@ -136,7 +101,7 @@ func TestCloseEndsRead(t *testing.T) {
 	assert.ErrorIs(t, server.Close(), net.ErrClosed)
 }
 
-func TestMethodsOfInnerConnection(t *testing.T) {
+func TestConnectionHasMethodsOfInnerConnection(t *testing.T) {
 	t.Parallel()
 	tw := newWheel(t, timingwheel.Options{})
 	server, client := pairOf(t, tw, "tcp")
@@ -211,7 +176,7 @@ func TestReadFromLeavesRestOfLimit(t *testing.T) {
 	assert.EqualValues(t, 7, limited.N)
 }
 
-func TestTLSOnTop(t *testing.T) {
+func TestTLSOverConnection(t *testing.T) {
 	t.Parallel()
 	tw := newWheel(t, timingwheel.Options{})
 	certificates := httptest.NewUnstartedServer(nil)
@@ -248,7 +213,7 @@ func TestTLSOnTop(t *testing.T) {
 	requireTimeout(t, err, at)
 }
 
-// refusing is a connection without deadlines, such as a channel of package ssh.
+// refusing is a connection that does not support deadlines, as a channel of package ssh.
 type refusing struct{ net.Conn }
 
 var errRefused = errors.New("deadline not supported")
@@ -257,7 +222,7 @@ func (refusing) SetDeadline(time.Time) error      { return errRefused }
 func (refusing) SetReadDeadline(time.Time) error  { return errRefused }
 func (refusing) SetWriteDeadline(time.Time) error { return errRefused }
 
-func TestRefusedDeadlinesReturnTheError(t *testing.T) {
+func TestUnsupportedDeadlineReturnsErrorOfInnerConnection(t *testing.T) {
 	t.Parallel()
 	tw := newWheel(t, timingwheel.Options{})
 	c := Conn(refusing{}, tw)
@@ -269,14 +234,14 @@ func TestRefusedDeadlinesReturnTheError(t *testing.T) {
 	assert.Zero(t, tw.Len())
 }
 
-func TestDeadlineBeforeConnIsCleared(t *testing.T) {
+func TestConnClearsDeadlineOfInnerConnection(t *testing.T) {
 	t.Parallel()
 	tw := newWheel(t, timingwheel.Options{})
 	ours, theirs := net.Pipe()
 	defer ours.Close()
 	require.NoError(t, ours.SetDeadline(time.Unix(1, 0)))
 	c := Conn(ours, tw)
-	go theirs.Write([]byte("x")) //nolint:errcheck // the read says it
+	go theirs.Write([]byte("x")) //nolint:errcheck // the read fails then
 	_, err := c.Read(make([]byte, 1))
 	require.NoError(t, err)
 }
@@ -291,20 +256,24 @@ func TestBadArguments(t *testing.T) {
 	l, err := net.Listen("tcp", "localhost:0")
 	require.NoError(t, err)
 	defer l.Close()
+	const (
+		isNil    = ": the wheel is nil; accepted is a wheel from timingwheel.New or timingwheel.Default"
+		isManual = ": the wheel is Manual; accepted is a wheel that runs by itself"
+	)
 	for want, f := range map[string]func(){
-		"wheelnet: Conn without a wheel: accepted is one of timingwheel.New or timingwheel.Default":     func() { Conn(a, nil) },
-		"wheelnet: Listener without a wheel: accepted is one of timingwheel.New or timingwheel.Default": func() { Listener(l, nil) },
-		"wheelnet: Conn with a Manual wheel: accepted is one that runs by itself":                       func() { Conn(a, manual) },
-		"wheelnet: Listener with a Manual wheel: accepted is one that runs by itself":                   func() { Listener(l, manual) },
-		"wheelnet: Dialer with a Manual wheel: accepted is one that runs by itself":                     func() { (&Dialer{Wheel: manual}).Dial("tcp", "") }, //nolint:errcheck // it panics
-		"wheelnet: Conn(nil, …): accepted is a connection":                                              func() { Conn(nil, tw) },
-		"wheelnet: Listener(nil, …): accepted is a listener":                                            func() { Listener(nil, tw) },
+		"wheelnet: Conn" + isNil:                  func() { Conn(a, nil) },
+		"wheelnet: Listener" + isNil:              func() { Listener(l, nil) },
+		"wheelnet: Conn" + isManual:               func() { Conn(a, manual) },
+		"wheelnet: Listener" + isManual:           func() { Listener(l, manual) },
+		"wheelnet: Dialer" + isManual:             func() { (&Dialer{Wheel: manual}).Dial("tcp", "") }, //nolint:errcheck // it panics
+		"wheelnet: Conn: the connection is nil":   func() { Conn(nil, tw) },
+		"wheelnet: Listener: the listener is nil": func() { Listener(nil, tw) },
 	} {
 		assert.PanicsWithValue(t, want, f)
 	}
 }
 
-func TestErrorsOfListenerAndDialer(t *testing.T) {
+func TestListenerAndDialerReturnErrorsOfPackageNet(t *testing.T) {
 	t.Parallel()
 	tw := newWheel(t, timingwheel.Options{})
 	inner, err := net.Listen("tcp", "localhost:0")
@@ -333,7 +302,7 @@ func TestZeroDialerUsesDefault(t *testing.T) {
 	assert.Equal(t, before+1, timingwheel.Default().Len())
 }
 
-// The figures of the documentation: bytes of a connection, and no allocation in a call.
+// The documentation states the memory of a connection. Calls that set deadlines do not allocate.
 func TestSizeAndAllocations(t *testing.T) {
 	if strconv.IntSize == 64 {
 		assert.EqualValues(t, 112, unsafe.Sizeof(tcpConn{}))
@@ -349,9 +318,8 @@ func TestSizeAndAllocations(t *testing.T) {
 	}))
 }
 
-// The wheel is stopped while goroutines read and move their deadlines. No read ends before its
-// deadline, and none goes on for ever.
-func TestStopDuringReadsNeitherCutsEarlyNorHangs(t *testing.T) {
+// The wheel is stopped while goroutines read and move their deadlines.
+func TestReadsEndAtTheirDeadlinesIfTheWheelStops(t *testing.T) {
 	t.Parallel()
 	for name, executor := range map[string]timingwheel.Executor{
 		"pooled": nil, "inline": timingwheel.Inline, "goroutines": timingwheel.Goroutines,
@@ -382,15 +350,15 @@ func TestStopDuringReadsNeitherCutsEarlyNorHangs(t *testing.T) {
 					time.Sleep(time.Duration(mathrand.IntN(5)) * time.Millisecond)
 					tw.Stop()
 				})
-				over := make(chan struct{})
+				done := make(chan struct{})
 				go func() {
 					wg.Wait()
-					close(over)
+					close(done)
 				}()
 				select {
-				case <-over:
+				case <-done:
 				case <-time.After(time.Minute):
-					t.Fatal("a read goes on after its deadline")
+					t.Fatal("a read continues after its deadline")
 				}
 			}
 		})

@@ -11,44 +11,67 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/lasting"
 )
 
-// deadlines keep the deadlines of a connection with one timer of a wheel. The inner connection has
-// no deadline until one of them has passed.
+// deadlines keeps the read and write deadlines of one connection with one timer of a wheel.
 //
-// Each direction has a deadline and a gate. A call that sets a deadline stores the deadline and
-// loads the gate. If the deadline is not earlier than the gate, the call is over, because the timer
-// will look at the deadline in time. Otherwise the call locks mu and settles the direction: it shuts
-// the gate, loads the deadline, acts on it, and opens the gate at the time of the timer. The
-// callback of the timer settles both directions.
+// Each direction has a stored deadline and a gate. A call that sets a deadline stores the deadline
+// and loads the gate. If the deadline is not earlier than the gate, the call returns: it needs no
+// lock, because the timer fires in time and finds the new deadline. Otherwise the call locks mu and
+// applies the deadline. The callback of the timer applies both deadlines.
 //
-//	N1  While the gate of a direction is open, the inner connection has no deadline there. Either
-//	    the gate is none, or a timer is armed for no later than the gate.
-//	N2  A call stores the deadline before it loads the gate, and settle shuts the gate before it
-//	    loads the deadline. Either the call finds the gate shut, or settle finds the deadline.
-//	N3  The gate is shut in a direction that is cut, while the deadline of the direction is earlier
-//	    than the timer and a callback is under way, and for ever after the connection is closed or
-//	    its deadlines were handed over.
+// A direction is in one of these states:
 //
-// The Stop of the wheel leaves the timer to the runtime. When the timer has fired, or when it would
-// have to be armed anew, the inner connection gets the deadlines of both directions and all later
-// ones: they are handed over.
+//	state      gate           inner deadline  meaning
+//	open       timer's time,  none            The timer fires before the deadline passes.
+//	           or noDeadline
+//	expired    gateShut       in the past     The deadline has passed. Calls return at once.
+//	handover   gateShut       none            The deadline is earlier than the timer, which has
+//	                                          fired. The callback waits for mu.
+//	delegated  gateShut       the deadline    The wheel is stopped, or the inner connection refuses
+//	                                          deadlines. There is no timer.
+//	closed     gateShut       any             Close was called. There is no timer.
+//
+// Transitions are made under mu, by a call that sets a deadline, by the callback or by Close:
+//
+//	from             to         by              condition
+//	open, expired    expired    call, callback  The deadline has passed.
+//	open, expired    open       call, callback  The deadline is ahead, and the timer covers it.
+//	open, expired    handover   call            The timer is too late and cannot be cancelled.
+//	handover         open,      call, callback  as for open
+//	                 expired
+//	any but closed   delegated  call, callback  The timer cannot be armed: the wheel is stopped.
+//	any              closed     Close
+//
+// Both directions become delegated or closed together.
+//
+// Invariants:
+//
+//	N1  While a direction is open, the inner connection has no deadline in that direction. The gate
+//	    is noDeadline, or the timer is armed for the gate or earlier, or the callback waits for mu.
+//	N2  A call stores the deadline before it loads the gate. apply shuts the gate before it loads
+//	    the deadline. So the call finds the gate shut, or apply finds the new deadline, or both.
+//	N3  While a direction is not open, its gate is shut, so each call takes mu.
+//
+// When the wheel stops, the runtime takes over the pending timers (package lasting), so the
+// callback still runs in time.
 type deadlines struct {
 	conn   net.Conn // the inner connection
 	timers *lasting.Timers[timingwheel.Timer]
 
-	directions [2]direction // reads and writes
+	directions [2]direction // indexed by reads and writes
 
-	mu     sync.Mutex
-	timer  timingwheel.Timer
-	armed  int64   // the reading that timer is armed for, or none
-	look   func()  // expire, since the first time that timer was armed
-	cut    [2]bool // by direction: the inner connection's deadline is past
-	handed bool
-	closed bool
+	mu        sync.Mutex
+	timer     timingwheel.Timer
+	armed     int64   // the reading for which timer is armed, or noDeadline
+	callback  func()  // timerFired; nil until the timer is armed for the first time
+	expired   [2]bool // by direction: the inner deadline is in the past
+	delegated bool
+	closed    bool
 }
 
+// direction is either reads or writes. Its fields are readings of the wheel's clock.
 type direction struct {
-	deadline atomic.Int64 // a reading of the clock, negative if it lies before the wheel, or none
-	gate     atomic.Int64 // a reading of the clock, none or shut
+	deadline atomic.Int64 // negative if it is before the wheel's start; noDeadline if there is none
+	gate     atomic.Int64 // gateShut unless the direction is open
 }
 
 // Indexes of directions.
@@ -58,39 +81,40 @@ const (
 )
 
 const (
-	none int64 = math.MaxInt64 - 1 // the deadline of a direction without one
-	shut int64 = math.MaxInt64     // the gate that no deadline passes
+	noDeadline int64 = math.MaxInt64 - 1
+	gateShut   int64 = math.MaxInt64 // later than each deadline
 )
 
-// past is a deadline that makes all calls of a connection return at once.
-var past = time.Unix(1, 0)
+// pastUnix is a time in seconds since 1970. Deadlines up to it have passed on every machine.
+// Programs such as net/http set one to interrupt a call. A later limit would be wrong on a machine
+// without a battery-backed clock, which may start in 1970.
+const pastUnix = 1
 
-// distantPast is in seconds since 1970. Programs such as net/http use a deadline up to it to end a
-// call that is under way. It is no later, because the clock of a machine may start in 1970.
-const distantPast = 1
+// past is a deadline that makes calls on a connection return at once.
+var past = time.Unix(pastUnix, 0)
 
-// timersOf returns the lasting timers of a wheel.
+// timersOf returns the timers of tw that survive its Stop.
 func timersOf(tw *timingwheel.TimingWheel) *lasting.Timers[timingwheel.Timer] {
 	return lasting.Of(tw).(*lasting.Timers[timingwheel.Timer])
 }
 
-// init prepares the deadlines of a connection that has none. If handed is true, the inner
-// connection keeps them.
-func (c *deadlines) init(inner net.Conn, tw *timingwheel.TimingWheel, handed bool) {
-	c.conn, c.timers, c.armed, c.handed = inner, timersOf(tw), none, handed
-	gate := none
-	if handed {
-		gate = shut
+// init prepares the deadlines of a connection that has none. If delegated is true, the inner
+// connection keeps its deadlines itself.
+func (c *deadlines) init(inner net.Conn, tw *timingwheel.TimingWheel, delegated bool) {
+	c.conn, c.timers, c.armed, c.delegated = inner, timersOf(tw), noDeadline, delegated
+	gate := noDeadline
+	if delegated {
+		gate = gateShut
 	}
 	for i := range c.directions {
-		c.directions[i].deadline.Store(none)
+		c.directions[i].deadline.Store(noDeadline)
 		c.directions[i].gate.Store(gate)
 	}
 }
 
 // SetDeadline implements net.Conn.
 func (c *deadlines) SetDeadline(t time.Time) error {
-	at := c.reading(t)
+	at := c.readingOf(t)
 	err := c.set(reads, at)
 	if werr := c.set(writes, at); err == nil {
 		err = werr
@@ -99,38 +123,46 @@ func (c *deadlines) SetDeadline(t time.Time) error {
 }
 
 // SetReadDeadline implements net.Conn.
-func (c *deadlines) SetReadDeadline(t time.Time) error { return c.set(reads, c.reading(t)) }
+func (c *deadlines) SetReadDeadline(t time.Time) error { return c.set(reads, c.readingOf(t)) }
 
 // SetWriteDeadline implements net.Conn.
-func (c *deadlines) SetWriteDeadline(t time.Time) error { return c.set(writes, c.reading(t)) }
+func (c *deadlines) SetWriteDeadline(t time.Time) error { return c.set(writes, c.readingOf(t)) }
 
 // Close implements net.Conn. It cancels the timer.
 func (c *deadlines) Close() error {
 	c.mu.Lock()
 	c.closed = true
-	c.directions[reads].gate.Store(shut)
-	c.directions[writes].gate.Store(shut)
-	if c.armed != none {
+	c.directions[reads].gate.Store(gateShut)
+	c.directions[writes].gate.Store(gateShut)
+	if c.armed != noDeadline {
 		c.timers.Cancel(c.timer)
-		c.timer, c.armed = timingwheel.Timer{}, none
+		c.timer, c.armed = timingwheel.Timer{}, noDeadline
 	}
 	c.mu.Unlock()
 	return c.conn.Close()
 }
 
-// reading converts a deadline to a reading of the clock.
-func (c *deadlines) reading(t time.Time) int64 {
-	if t.Unix() <= distantPast {
+// readingOf converts a deadline to a reading of the clock.
+func (c *deadlines) readingOf(t time.Time) int64 {
+	if t.Unix() <= pastUnix {
 		if t.IsZero() {
-			return none
+			return noDeadline
 		}
-		return 0 // without reading the clock, which other dates need
+		return 0 // the exact value does not matter, and a date would need a reading of the clock
 	}
 	at, _ := c.timers.Clock.Signed(t)
-	return min(at, none)
+	return min(at, noDeadline)
 }
 
-// set sets a deadline.
+// timeOf converts a reading of the clock to a deadline.
+func (c *deadlines) timeOf(at int64) time.Time {
+	if at == noDeadline {
+		return time.Time{}
+	}
+	return c.timers.Clock.TimeAt(at)
+}
+
+// set stores the deadline of a direction, and applies it unless the timer covers it already.
 func (c *deadlines) set(i int, at int64) error {
 	d := &c.directions[i]
 	d.deadline.Store(at)
@@ -139,31 +171,31 @@ func (c *deadlines) set(i int, at int64) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.settle(i)
+	return c.apply(i)
 }
 
-// settle acts on the deadline of a direction. It needs neither the clock nor the timer if the
-// deadline lies before the wheel. mu is held.
-func (c *deadlines) settle(i int) error {
+// apply makes the stored deadline of a direction effective. For a deadline before the wheel's
+// start, apply neither reads the clock nor moves the timer. mu is held.
+func (c *deadlines) apply(i int) error {
 	d := &c.directions[i]
-	d.gate.Store(shut)
+	d.gate.Store(gateShut)
 	at := d.deadline.Load()
 	switch {
-	case c.closed || c.handed:
-		return c.setInner(i, c.time(at))
-	case at <= 0 || at != none && at <= c.timers.Clock.Read():
-		if c.cut[i] {
+	case c.closed || c.delegated:
+		return c.setInner(i, c.timeOf(at)) // a closed connection returns its error
+	case at <= 0 || at != noDeadline && at <= c.timers.Clock.Read():
+		if c.expired[i] {
 			return nil
 		}
 		err := c.setInner(i, past)
-		c.cut[i] = err == nil
+		c.expired[i] = err == nil
 		return err
 	}
-	if c.cut[i] {
+	if c.expired[i] {
 		if err := c.setInner(i, time.Time{}); err != nil {
 			return err
 		}
-		c.cut[i] = false
+		c.expired[i] = false
 	}
 	if at < c.armed && !c.arm(at) {
 		return nil
@@ -172,39 +204,40 @@ func (c *deadlines) settle(i int) error {
 	return nil
 }
 
-// arm makes at the time of the timer. It returns false if gates have to stay shut. mu is held.
+// arm arms the timer for at. It returns false if the gate has to stay shut, because the callback is
+// about to apply the deadline, or because both directions are delegated now. mu is held.
 func (c *deadlines) arm(at int64) bool {
-	if c.armed != none && !c.timers.Cancel(c.timer) {
-		return false // the callback waits for mu
+	if c.armed != noDeadline && !c.timers.Cancel(c.timer) {
+		return false // a second timer would lead to a second callback
 	}
-	if c.look == nil {
-		c.look = c.expire
+	if c.callback == nil {
+		c.callback = c.timerFired
 	}
-	c.timer, c.armed = c.timers.Arm(at, c.look), at
+	c.timer, c.armed = c.timers.Arm(at, c.callback), at
 	if c.timer == (timingwheel.Timer{}) { // the wheel is stopped
-		c.armed, c.handed = none, true
-		c.settle(reads)
-		c.settle(writes)
+		c.armed, c.delegated = noDeadline, true
+		c.apply(reads)
+		c.apply(writes)
 		return false
 	}
 	return true
 }
 
-// expire is the callback of the timer.
-func (c *deadlines) expire() {
+// timerFired is the callback of the timer.
+func (c *deadlines) timerFired() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return
 	}
-	c.timers.Cancel(c.timer) // a stopped wheel forgets it
-	c.timer, c.armed = timingwheel.Timer{}, none
-	first := reads // the earlier one, so that the timer is armed once
+	c.timers.Cancel(c.timer) // a stopped wheel keeps the timer until it is cancelled
+	c.timer, c.armed = timingwheel.Timer{}, noDeadline
+	first := reads // the direction with the earlier deadline, so that the timer is armed once
 	if c.directions[writes].deadline.Load() < c.directions[reads].deadline.Load() {
 		first = writes
 	}
-	c.settle(first)
-	c.settle(1 - first)
+	c.apply(first)
+	c.apply(1 - first)
 }
 
 // setInner sets the deadline of the inner connection.
@@ -213,12 +246,4 @@ func (c *deadlines) setInner(i int, t time.Time) error {
 		return c.conn.SetReadDeadline(t)
 	}
 	return c.conn.SetWriteDeadline(t)
-}
-
-// time converts a reading of the clock to a deadline.
-func (c *deadlines) time(at int64) time.Time {
-	if at == none {
-		return time.Time{}
-	}
-	return c.timers.Clock.TimeAt(at)
 }

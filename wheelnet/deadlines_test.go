@@ -1,7 +1,6 @@
 package wheelnet
 
 import (
-	"errors"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -19,93 +18,32 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
-const tick = time.Millisecond // of timingwheel.Options{}
-
-// newWheel returns a wheel that is stopped at the end of the test.
-func newWheel(t testing.TB, opts timingwheel.Options) *timingwheel.TimingWheel {
-	tw, err := timingwheel.New(opts)
-	require.NoError(t, err)
-	t.Cleanup(tw.Stop)
-	return tw
-}
-
-// recorder is an inner connection. It records the deadlines that it gets.
-type recorder struct {
-	net.Conn
-	mu          sync.Mutex
-	read, write time.Time
-	calls       int
-	closed      bool
-}
-
-func (r *recorder) SetDeadline(t time.Time) error {
-	return errors.Join(r.SetReadDeadline(t), r.SetWriteDeadline(t))
-}
-
-func (r *recorder) SetReadDeadline(t time.Time) error { return r.set(&r.read, t) }
-
-func (r *recorder) SetWriteDeadline(t time.Time) error { return r.set(&r.write, t) }
-
-func (r *recorder) set(d *time.Time, t time.Time) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed {
-		return net.ErrClosed
-	}
-	*d = t
-	r.calls++
-	return nil
-}
-
-func (r *recorder) Close() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.closed = true
-	return nil
-}
-
-// cut reports whether reads and writes of r return at once.
-func (r *recorder) cut() (read, write bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	over := func(t time.Time) bool { return !t.IsZero() && !t.After(time.Now()) }
-	return over(r.read), over(r.write)
-}
-
-// newRecorded returns a connection and its inner connection.
-func newRecorded(tw *timingwheel.TimingWheel) (*plainConn, *recorder) {
-	r := new(recorder)
-	c := Conn(r, tw).(*plainConn)
-	r.calls = 0
-	return c, r
-}
-
 // verify checks the invariants while no call is under way.
 func (c *deadlines) verify(t testing.TB) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	require.Equal(t, c.armed != none, c.timer != timingwheel.Timer{})
+	require.Equal(t, c.armed != noDeadline, c.timer != timingwheel.Timer{})
 	for i := range c.directions {
 		d := &c.directions[i]
 		gate := d.gate.Load()
-		if c.closed || c.handed || c.cut[i] {
-			require.EqualValues(t, shut, gate, "N3")
+		if c.closed || c.delegated || c.expired[i] {
+			require.EqualValues(t, gateShut, gate, "N3")
 			continue
 		}
-		require.NotEqualValues(t, shut, gate, "the gate of a direction that is settled")
-		if gate != none {
+		require.NotEqualValues(t, gateShut, gate, "the gate is shut although the direction is open")
+		if gate != noDeadline {
 			require.LessOrEqual(t, c.armed, gate, "N1")
 		}
-		if at := d.deadline.Load(); at != none {
-			require.GreaterOrEqual(t, at, gate, "a deadline that the timer does not cover")
+		if at := d.deadline.Load(); at != noDeadline {
+			require.GreaterOrEqual(t, at, gate, "the timer does not cover the deadline")
 		}
 	}
 }
 
-// A model of the deadlines of both directions, under random calls and random pauses: a direction is
-// cut from its deadline on, at most one tick late and never early.
-func TestDirectionIsCutExactlyFromItsDeadline(t *testing.T) {
+// Random calls and pauses agree with a model: a direction expires at its deadline, at most one tick
+// late and never early.
+func TestDirectionsExpireAtTheirDeadlinesAsInModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {
@@ -152,7 +90,7 @@ func TestDirectionIsCutExactlyFromItsDeadline(t *testing.T) {
 				synctest.Wait()
 				c.verify(t)
 				var is [2]bool
-				is[0], is[1] = r.cut()
+				is[0], is[1] = r.expired()
 				for i, at := range want {
 					if is[i] {
 						require.False(t, at.IsZero() || time.Until(at) > 0, "early: direction %d, seed %d", i, seed)
@@ -171,9 +109,8 @@ func TestDirectionIsCutExactlyFromItsDeadline(t *testing.T) {
 	}
 }
 
-// Goroutines move the deadlines while others expire. A read is never cut before the latest deadline
-// that was set before the read began, and the last deadline holds.
-func TestConcurrentCallsNeverCutEarly(t *testing.T) {
+// Goroutines move the deadlines while earlier ones expire. The last deadline is the one that holds.
+func TestLastDeadlineHoldsAfterConcurrentCalls(t *testing.T) {
 	t.Parallel()
 	tw := newWheel(t, timingwheel.Options{Tick: 50 * time.Microsecond})
 	c, r := newRecorded(tw)
@@ -201,18 +138,18 @@ func TestConcurrentCallsNeverCutEarly(t *testing.T) {
 	wg.Wait()
 	far := time.Now().Add(time.Hour)
 	require.NoError(t, c.SetDeadline(far))
-	time.Sleep(5 * time.Millisecond) // callbacks that were under way end
-	read, write := r.cut()
-	assert.False(t, read || write, "cut before a deadline in an hour")
+	time.Sleep(5 * time.Millisecond) // until callbacks in flight have returned
+	read, write := r.expired()
+	assert.False(t, read || write, "expired an hour early")
 	c.verify(t)
 	require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Millisecond)))
-	require.Eventually(t, func() bool { read, _ := r.cut(); return read }, time.Minute, time.Millisecond)
-	_, write = r.cut()
+	require.Eventually(t, func() bool { read, _ := r.expired(); return read }, time.Minute, time.Millisecond)
+	_, write = r.expired()
 	assert.False(t, write)
 }
 
-// One goroutine keeps its deadline ahead; every read error is a deadline that was cut early.
-func TestDeadlineThatIsKeptAheadIsNeverCut(t *testing.T) {
+// A goroutine moves its deadline before it passes.
+func TestDeadlineKeptAheadNeverExpires(t *testing.T) {
 	t.Parallel()
 	tw := newWheel(t, timingwheel.Options{Tick: 20 * time.Microsecond})
 	c, r := newRecorded(tw)
@@ -223,7 +160,7 @@ func TestDeadlineThatIsKeptAheadIsNeverCut(t *testing.T) {
 		if err := c.SetReadDeadline(at); err != nil {
 			t.Fatal(err)
 		}
-		read, _ := r.cut()
+		read, _ := r.expired()
 		if read && time.Now().Before(at) {
 			early.Add(1)
 		}
@@ -231,12 +168,12 @@ func TestDeadlineThatIsKeptAheadIsNeverCut(t *testing.T) {
 	assert.Zero(t, early.Load())
 }
 
-// scripted are the timers of a connection whose callbacks are called by the test.
+// scripted replaces the timers of a connection. The test calls timerFired itself.
 type scripted struct {
 	token    timingwheel.Timer
 	armed    []int64
 	canceled int
-	started  bool // the callback is under way, so Cancel comes too late
+	fired    bool // Cancel is too late
 }
 
 // newScripted returns a connection with scripted timers.
@@ -250,94 +187,98 @@ func newScripted(t testing.TB) (*plainConn, *recorder, *scripted) {
 		return s.token
 	}
 	timers.Cancel = func(timer timingwheel.Timer) bool {
-		assert.Equal(t, s.token, timer)
+		if timer != s.token { // assert.Equal is too slow for the race below
+			t.Errorf("Cancel(%v), want the armed timer", timer)
+		}
 		s.canceled++
-		return !s.started
+		return !s.fired
 	}
 	c.timers = &timers
 	return c, r, s
 }
 
-// If the callback waits for the lock, a call leaves the timer to it. A second timer would be one
-// too many.
-func TestCallbackUnderWayArmsTheTimer(t *testing.T) {
+// A call for an earlier deadline finds the timer fired, while the callback waits for the lock. The
+// call arms no second timer, and the callback applies the deadline.
+func TestCallbackInFlightAppliesEarlierDeadline(t *testing.T) {
 	t.Parallel()
 	c, r, s := newScripted(t)
 	now := time.Now()
-	hour, second := c.reading(now.Add(time.Hour)), c.reading(now.Add(time.Second))
+	hour, second := c.readingOf(now.Add(time.Hour)), c.readingOf(now.Add(time.Second))
 	require.NoError(t, c.SetReadDeadline(now.Add(time.Hour)))
 	require.Equal(t, []int64{hour}, s.armed)
-	s.started = true
+	s.fired = true
 	require.NoError(t, c.SetReadDeadline(now.Add(time.Second)))
 	assert.Equal(t, []int64{hour}, s.armed)
-	assert.EqualValues(t, shut, c.directions[reads].gate.Load(), "N3")
+	assert.EqualValues(t, gateShut, c.directions[reads].gate.Load(), "N3")
 	require.NoError(t, c.SetWriteDeadline(now.Add(2*time.Hour)))
-	c.expire()
+	c.timerFired()
 	assert.Equal(t, []int64{hour, second}, s.armed)
 	assert.Zero(t, r.calls)
 	c.verify(t)
 }
 
-// A stopped wheel remembers the timers that it gave to the runtime until they are cancelled.
-func TestCallbackCancelsTheTimerOfAStoppedWheel(t *testing.T) {
+// A stopped wheel keeps the timers that it handed to the runtime until they are cancelled.
+func TestCallbackCancelsItsTimer(t *testing.T) {
 	t.Parallel()
 	c, _, s := newScripted(t)
 	require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Hour)))
-	s.started = true
-	c.expire()
+	s.fired = true
+	c.timerFired()
 	assert.Equal(t, 1, s.canceled)
 }
 
-// A call moves the deadline from a time that passes just now to a later one, while the callback
-// settles the direction. In any order of their steps, the later deadline holds (N2).
-func TestLaterDeadlineMeetsCallback(t *testing.T) {
+// A call moves a deadline that has just passed to a later time, while the callback applies the
+// direction. In each order of their steps, the later deadline holds (N2).
+func TestLaterDeadlineHoldsIfCallbackRaces(t *testing.T) {
 	c, r, _ := newScripted(t)
 	const rounds = 100_000
-	limit := time.Now().Add(2 * time.Second) // on a machine without a second processor
-	var turn, done atomic.Int64
-	await := func(v *atomic.Int64, at int64) {
-		for n := 1; v.Load() < at; n++ {
-			if n%1000 == 0 {
+	limit := time.Now().Add(500 * time.Millisecond) // reached if the goroutines share a processor
+	var started, done atomic.Int64                  // rounds
+	await := func(counter *atomic.Int64, n int64) {
+		for i := 1; counter.Load() < n; i++ {
+			if i%1000 == 0 {
 				runtime.Gosched()
 			}
 		}
 	}
 	go func() {
-		for i := range int64(rounds) {
-			await(&turn, i+1)
-			if turn.Load() > rounds {
+		for round := range int64(rounds) {
+			await(&started, round+1)
+			if started.Load() > rounds {
 				return
 			}
-			c.expire()
-			done.Store(i + 1)
+			c.timerFired()
+			done.Store(round + 1)
 		}
 	}()
-	defer turn.Store(rounds + 1)
-	for i := range int64(rounds) {
+	defer started.Store(rounds + 1)
+	for round := range int64(rounds) {
 		now := time.Now()
 		if now.After(limit) {
 			break
 		}
 		at := now.Add(200 * time.Nanosecond)
-		require.NoError(t, c.SetReadDeadline(at))
+		if err := c.SetReadDeadline(at); err != nil {
+			t.Fatal(err)
+		}
 		for time.Now().Before(at) {
 		}
-		turn.Store(i + 1)
-		for range i % 256 {
+		started.Store(round + 1)
+		for range round % 256 { // so that the call meets each step of the callback
 			done.Load()
 		}
 		if err := c.SetReadDeadline(now.Add(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
-		await(&done, i+1)
-		if read, _ := r.cut(); read {
-			t.Fatalf("round %d: cut although the deadline is in an hour", i)
+		await(&done, round+1)
+		if read, _ := r.expired(); read {
+			t.Fatalf("round %d: expired an hour early", round)
 		}
 	}
 	c.verify(t)
 }
 
-func TestDeadlinesThatMoveLaterDoNotReachTheInnerConnection(t *testing.T) {
+func TestLaterDeadlinesDoNotReachInnerConnection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tw := newWheel(t, timingwheel.Options{})
@@ -371,20 +312,20 @@ func TestPastDeadlineNeedsNoTimer(t *testing.T) {
 	t.Parallel()
 	tw := newWheel(t, timingwheel.Options{})
 	c, r := newRecorded(tw)
-	for range 10 { // as net/http does it for each request
+	for range 10 { // as net/http for each request
 		require.NoError(t, c.SetReadDeadline(time.Unix(1, 0)))
-		read, write := r.cut()
+		read, write := r.expired()
 		assert.True(t, read)
 		assert.False(t, write)
 		require.NoError(t, c.SetReadDeadline(time.Time{}))
-		read, _ = r.cut()
+		read, _ = r.expired()
 		assert.False(t, read)
 	}
 	assert.Equal(t, 20, r.calls)
 	assert.Zero(t, tw.Len())
 }
 
-func TestFlushCutsNoConnection(t *testing.T) {
+func TestFlushExpiresNoDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tw := newWheel(t, timingwheel.Options{})
@@ -397,12 +338,12 @@ func TestFlushCutsNoConnection(t *testing.T) {
 		c.verify(t)
 		time.Sleep(time.Until(at))
 		synctest.Wait()
-		read, write := r.cut()
+		read, write := r.expired()
 		assert.True(t, read && write)
 	})
 }
 
-// A wheel that is stopped under a live connection gives the deadlines to the inner connection.
+// After Stop, the inner connection keeps the deadlines.
 func TestDeadlinesHoldAfterStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -437,8 +378,9 @@ func TestDeadlinesHoldAfterStop(t *testing.T) {
 	})
 }
 
-// A deadline that was moved before Stop, without a call of the timer, holds after it.
-func TestDeadlineThatMovedLaterBeforeStopIsNotCutEarly(t *testing.T) {
+// Before Stop, a deadline is moved later without moving the timer. After Stop, the timer fires
+// early.
+func TestDeadlineMovedBeforeStopIsNotEarly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tw := newWheel(t, timingwheel.Options{})
@@ -473,12 +415,12 @@ func TestStopWhileDeadlinesMove(t *testing.T) {
 		}
 		tw.Stop()
 		wg.Wait()
-		require.Eventually(t, func() bool { read, write := r.cut(); return read && write }, time.Minute, 100*time.Microsecond)
+		require.Eventually(t, func() bool { read, write := r.expired(); return read && write }, time.Minute, 100*time.Microsecond)
 		require.NoError(t, c.Close())
 	}
 }
 
-func TestNothingIsLeftOf100000ClosedConnections(t *testing.T) {
+func TestClosedConnectionsLeaveNothing(t *testing.T) {
 	tw := newWheel(t, timingwheel.Options{})
 	conns := make([]net.Conn, 100_000)
 	for i := range conns {
@@ -499,11 +441,11 @@ func TestNothingIsLeftOf100000ClosedConnections(t *testing.T) {
 	require.Eventually(t, func() bool {
 		runtime.GC()
 		return freed.Load() == 1000
-	}, time.Minute, time.Millisecond, "closed connections are kept")
+	}, time.Minute, time.Millisecond, "closed connections are not freed")
 	runtime.KeepAlive(tw)
 }
 
-func TestSetAfterCloseReturnsErrClosed(t *testing.T) {
+func TestDeadlineAfterCloseReturnsErrClosed(t *testing.T) {
 	t.Parallel()
 	tw := newWheel(t, timingwheel.Options{})
 	c, _ := newRecorded(tw)
@@ -540,8 +482,8 @@ func TestCloseWhileDeadlinesMoveLeavesNoTimer(t *testing.T) {
 	assert.Zero(t, tw.Len())
 }
 
-// FuzzDeadlines compares single calls with the rule: a direction is cut if and only if its deadline
-// has passed.
+// FuzzDeadlines checks after each call that a direction has expired if and only if its deadline has
+// passed.
 func FuzzDeadlines(f *testing.F) {
 	f.Add([]byte{0, 10, 200, 3, 1, 255})
 	f.Fuzz(func(t *testing.T, steps []byte) {
@@ -575,13 +517,13 @@ func FuzzDeadlines(f *testing.F) {
 				synctest.Wait()
 				c.verify(t)
 				var is [2]bool
-				is[0], is[1] = r.cut()
+				is[0], is[1] = r.expired()
 				for i, at := range want {
 					if is[i] && (at.IsZero() || time.Until(at) > 0) {
-						t.Fatalf("direction %d is cut early", i)
+						t.Fatalf("direction %d expired early", i)
 					}
 					if !is[i] && !at.IsZero() && time.Since(at) >= tick {
-						t.Fatalf("direction %d is not cut", i)
+						t.Fatalf("direction %d did not expire", i)
 					}
 				}
 			}
@@ -590,22 +532,22 @@ func FuzzDeadlines(f *testing.F) {
 	})
 }
 
-// A machine without a battery for its clock starts in 1970, and its deadlines are of that time.
-func TestDeadlinesOfAClockThatStartsIn1970LieAhead(t *testing.T) {
+// A machine without a battery-backed clock may start in 1970.
+func TestDeadlineIsAheadIfClockStartsIn1970(t *testing.T) {
 	t.Parallel()
 	tw := newWheel(t, timingwheel.Options{})
 	c, _ := newRecorded(tw)
 	timers := *c.timers
-	timers.Clock = &clock.Timeline{Base: time.Unix(20, 0), Manual: true} // it takes times as they are
+	timers.Clock = &clock.Timeline{Base: time.Unix(20, 0), Manual: true} // Manual converts times without the wall clock
 	c.timers = &timers
-	assert.EqualValues(t, time.Minute, c.reading(time.Unix(80, 0)))
+	assert.EqualValues(t, time.Minute, c.readingOf(time.Unix(80, 0)))
 	for _, past := range []time.Time{time.Unix(1, 0), time.Unix(0, 1), time.Unix(-1, 0), time.Time{}.Add(1)} {
-		assert.LessOrEqual(t, c.reading(past), int64(0))
+		assert.LessOrEqual(t, c.readingOf(past), int64(0))
 	}
 }
 
-// A connection that was closed elsewhere says so for each deadline that has passed.
-func TestErrorOfInnerConnectionIsReturnedEachTime(t *testing.T) {
+// The inner connection was closed directly.
+func TestPastDeadlineReturnsErrorOfClosedInnerConnection(t *testing.T) {
 	t.Parallel()
 	tw := newWheel(t, timingwheel.Options{})
 	c, r := newRecorded(tw)

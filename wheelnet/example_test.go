@@ -13,7 +13,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/wheelnet"
 )
 
-// A server cuts connections that are silent for 50 ms.
+// A server times out a read after 50 ms.
 func ExampleListener() {
 	tw, err := timingwheel.New(timingwheel.Options{})
 	if err != nil {
@@ -43,7 +43,7 @@ func ExampleListener() {
 	// Output: timed out: true
 }
 
-// A client of net/http whose connections have deadlines of the process-wide wheel.
+// An HTTP client whose connections use the default wheel.
 func ExampleDialer() {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
@@ -60,7 +60,7 @@ func ExampleDialer() {
 	// Output: 404 Not Found
 }
 
-// The deadline of a connection that exists.
+// Conn wraps a connection that exists already.
 func ExampleConn() {
 	tw, err := timingwheel.New(timingwheel.Options{})
 	if err != nil {

@@ -14,36 +14,36 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// io.Copy between connections, and from a file, copies inside the kernel. A trace of the system
-// calls proves it.
+// io.Copy between connections, and from a file, uses splice and sendfile. strace traces a child
+// process that copies.
 func TestCopyStaysInTheKernel(t *testing.T) {
 	t.Parallel()
 	const traced = "WHEELNET_TRACED"
-	if way := os.Getenv(traced); way != "" {
-		copyFor(t, way)
+	if route := os.Getenv(traced); route != "" {
+		copyFor(t, route)
 		return
 	}
 	strace, err := exec.LookPath("strace")
 	if err != nil {
-		require.Empty(t, os.Getenv("TIMINGWHEEL_REQUIRE_STRACE"), "there is no strace")
+		require.Empty(t, os.Getenv("TIMINGWHEEL_REQUIRE_STRACE"), "strace is not installed")
 		t.Skip("no strace: ", err)
 	}
-	for way, call := range map[string]string{
+	for route, call := range map[string]string{
 		"tcp to tcp":         "splice",
 		"tcp to tcp, a part": "splice",
 		"unix to tcp":        "splice",
 		"tcp to unix":        "splice",
 		"file to tcp":        "sendfile",
 	} {
-		t.Run(way, func(t *testing.T) {
+		t.Run(route, func(t *testing.T) {
 			t.Parallel()
 			log := filepath.Join(t.TempDir(), "trace")
 			cmd := exec.Command(strace, "-f", "-o", log, "-e", "trace=/^(splice|sendfile)", os.Args[0], "-test.run=^TestCopyStaysInTheKernel$")
-			cmd.Env = append(os.Environ(), traced+"="+way)
+			cmd.Env = append(os.Environ(), traced+"="+route)
 			out, err := cmd.CombinedOutput()
 			if err != nil && os.Getenv("TIMINGWHEEL_REQUIRE_STRACE") == "" {
 				if _, missing := os.Stat(log); missing != nil {
-					t.Skipf("strace may not trace here: %s", out)
+					t.Skipf("strace is not permitted to trace: %s", out)
 				}
 			}
 			require.NoError(t, err, "%s", out)
@@ -54,8 +54,8 @@ func TestCopyStaysInTheKernel(t *testing.T) {
 	}
 }
 
-// copyFor copies a file or a connection to another connection.
-func copyFor(t *testing.T, way string) {
+// copyFor copies along a route, from a connection or a file to a connection.
+func copyFor(t *testing.T, route string) {
 	tw := newWheel(t, timingwheel.Options{})
 	data := make([]byte, 1<<16)
 	networks := map[string][2]string{
@@ -64,17 +64,17 @@ func copyFor(t *testing.T, way string) {
 		"unix to tcp":        {"unix", "tcp"},
 		"tcp to unix":        {"tcp", "unix"},
 		"file to tcp":        {"tcp", "tcp"},
-	}[way]
+	}[route]
 	in, source := pairOf(t, tw, networks[0])
 	sink, out := pairOf(t, tw, networks[1])
 	go func() {
-		source.Write(data) //nolint:errcheck // the length says it
+		source.Write(data) //nolint:errcheck // the length is checked below
 		source.Close()
 	}()
 	go func() {
 		defer out.Close()
 		var err error
-		switch way {
+		switch route {
 		case "file to tcp":
 			name := filepath.Join(t.TempDir(), "file")
 			assert.NoError(t, os.WriteFile(name, data, 0o600))

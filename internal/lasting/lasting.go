@@ -1,22 +1,24 @@
-// Package lasting gives package wheelnet what a wheel offers to no other package: its clock, and
-// timers that outlast the wheel's Stop.
+// Package lasting gives package wheelnet access to parts of a wheel that are not exported: the
+// clock, and timers that survive the wheel's Stop.
 package lasting
 
 import "github.com/timingwheel-go/timingwheel/internal/clock"
 
-// Timers are the lasting timers of a wheel. The wheel's Stop hands those that are pending to the
-// runtime, which then fires them at the same time. T is timingwheel.Timer.
+// Timers arms and cancels timers that survive the Stop of their wheel. Stop hands the pending
+// timers to the runtime, which fires them at the same time as the wheel would. T is
+// timingwheel.Timer.
 type Timers[T comparable] struct {
-	Clock *clock.Timeline // that of the wheel
+	Clock *clock.Timeline // the clock of the wheel
 
-	// Arm arms a timer that calls f when the wheel's clock reads at. It returns the zero T if the
-	// wheel is stopped.
+	// Arm arms a timer that calls f when the clock reads at. It returns the zero T if the wheel is
+	// stopped.
 	Arm func(at int64, f func()) T
 
-	// Cancel returns true if it prevented the call of f, also if the runtime has the timer.
+	// Cancel cancels a timer of the wheel or of the runtime. It returns true if it prevented the
+	// call of f.
 	Cancel func(T) bool
 }
 
-// Of returns the lasting timers of a *timingwheel.TimingWheel as a *Timers[timingwheel.Timer].
-// Package timingwheel sets it when it is initialised.
+// Of returns the timers of a *timingwheel.TimingWheel as a *Timers[timingwheel.Timer]. The init
+// function of package timingwheel sets Of.
 var Of func(tw any) any

@@ -1,5 +1,5 @@
-// Package net is what the deadline tests of Go's package net see as their own package. The test
-// TestDeadlineTestsOfPackageNet puts the file timeout_test.go of GOROOT beside this one.
+// Package net stands for Go's package net in the deadline tests of that package. The test
+// TestDeadlineTestsOfPackageNet adds GOROOT's timeout_test.go to this package by an overlay.
 package net
 
 import (
@@ -31,7 +31,7 @@ var (
 	testHookStepTime = func() {}
 )
 
-// Dialer is a net.Dialer whose connections have a wheel.
+// Dialer is a net.Dialer whose connections are those of package wheelnet.
 type Dialer struct {
 	Timeout  time.Duration
 	Deadline time.Time
@@ -49,7 +49,7 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (Conn
 
 func Dial(network, address string) (Conn, error) { return new(Dialer).Dial(network, address) }
 
-// TCPListener is a net.TCPListener whose connections have a wheel.
+// TCPListener is a net.TCPListener whose connections are those of package wheelnet.
 type TCPListener struct {
 	*net.TCPListener
 	wheel Listener
@@ -65,7 +65,7 @@ func newLocalListener(t testing.TB, network string) Listener {
 	return &TCPListener{l.(*net.TCPListener), wheelnet.Listener(l, timingwheel.Default())}
 }
 
-// localServer runs a handler with a listener.
+// localServer runs a handler on a listener.
 type localServer struct {
 	Listener
 	done chan struct{}
@@ -89,7 +89,7 @@ func (s *localServer) teardown() {
 	<-s.done
 }
 
-// localPacketServer runs a handler with a packet connection, which has no wheel.
+// localPacketServer runs a handler on a packet connection of package net.
 type localPacketServer struct {
 	PacketConn
 	done chan struct{}
@@ -121,7 +121,7 @@ func (s *localPacketServer) teardown() {
 	<-s.done
 }
 
-// The errors of package net are OpErrors.
+// parseError checks that err is an OpError, as all errors of package net are.
 func parseError(err error) error {
 	if op, ok := err.(*net.OpError); !ok || op.Err == nil {
 		return fmt.Errorf("%T (%v) is not a *net.OpError with a cause", err, err)
@@ -136,7 +136,7 @@ var (
 	parseCommonError = parseError
 )
 
-// parseReadError accepts the end of the stream as well, as that of package net does.
+// parseReadError also accepts io.EOF, like the function of the same name in package net.
 func parseReadError(err error) error {
 	if err == io.EOF {
 		return nil
