@@ -364,8 +364,8 @@ func TestRefusalIsDefiniteOnlyIfAllCopiesWereAnswered(t *testing.T) {
 		_, err = h.late.Enqueue(t.Context(), durable.Message{ID: id, Delay: time.Hour})
 		require.Equal(t, 1, h.proxy.Held(), "the first copy")
 		require.ErrorIs(t, err, durable.ErrFull)
-		assert.ErrorIs(t, err, durable.ErrUnavailable, "an earlier copy may take place")
-		assert.ErrorContains(t, err, "may take place until")
+		assert.ErrorIs(t, err, durable.ErrUnavailable, "an earlier copy may take effect")
+		assert.ErrorContains(t, err, "may take effect until")
 
 		r, err := h.other.Cancel(t.Context(), "another")
 		require.NoError(t, err)
