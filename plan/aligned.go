@@ -47,10 +47,10 @@ type aligned struct {
 func (a aligned) Next(t time.Time) time.Time {
 	t = t.Round(0).In(a.loc)
 	for {
-		w := stretchAt(t)
+		w := offsetPeriodAt(t)
 		b := a.boundaryAfter(w.reading(t))
-		if w.repeated() > 0 && a.d > w.repeated() && b.Before(w.seen()) {
-			b = a.boundaryAfter(w.seen().Add(-1))
+		if w.repeated() > 0 && a.d > w.repeated() && b.Before(w.lastReadingBefore()) {
+			b = a.boundaryAfter(w.lastReadingBefore().Add(-1))
 		}
 		if at := w.instant(b); w.end.IsZero() || at.Before(w.end) {
 			return at.In(a.loc)
@@ -77,13 +77,13 @@ func (a aligned) boundaryAfter(reading time.Time) time.Time {
 // stretch is a time in which clocks are a fixed offset ahead of UTC. A reading of these clocks is
 // written as if it were UTC. The clocks need not be changed at the ends of a stretch: if a zone
 // repeats its rules each year, a stretch ends with the year.
-type stretch struct {
+type offsetPeriod struct {
 	start, end     time.Time // the zero time: it has no start, no end
 	before, offset time.Duration
 }
 
-func stretchAt(t time.Time) stretch {
-	var w stretch
+func offsetPeriodAt(t time.Time) offsetPeriod {
+	var w offsetPeriod
 	w.start, w.end = t.ZoneBounds()
 	for !w.end.IsZero() && !w.end.After(t) {
 		// ZoneBounds takes every year to have 365 days, so a December 31 may lie beyond its end.
@@ -102,14 +102,14 @@ func offsetAt(t time.Time) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-func (w stretch) reading(t time.Time) time.Time { return t.UTC().Add(w.offset) }
+func (w offsetPeriod) reading(t time.Time) time.Time { return t.UTC().Add(w.offset) }
 
-func (w stretch) instant(reading time.Time) time.Time { return reading.Add(-w.offset) }
+func (w offsetPeriod) instant(reading time.Time) time.Time { return reading.Add(-w.offset) }
 
 // repeated returns by how much the clocks were put back when the stretch began. It is negative if
 // they were put forward.
-func (w stretch) repeated() time.Duration { return w.before - w.offset }
+func (w offsetPeriod) repeated() time.Duration { return w.before - w.offset }
 
 // seen returns the reading at which the stretch before w ended. Clocks that were put back have
 // shown all readings until then.
-func (w stretch) seen() time.Time { return w.start.UTC().Add(w.before) }
+func (w offsetPeriod) lastReadingBefore() time.Time { return w.start.UTC().Add(w.before) }

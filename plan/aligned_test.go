@@ -129,16 +129,16 @@ func search(loc *time.Location, d time.Duration, from, to time.Time) (runs []tim
 		return t.Add(time.Duration(offset) * time.Second)
 	}
 	begin := from.Add(-day)
-	seen := reading(begin)   // the highest reading that was shown
-	back := time.Duration(0) // by how much the clock was put back last
+	highest := reading(begin) // the highest reading that was shown
+	back := time.Duration(0)  // by how much the clock was put back last
 	for t := begin.Add(time.Minute); !t.After(to); t = t.Add(time.Minute) {
 		now := reading(t)
 		back = max(back, reading(t.Add(-time.Minute)).Add(time.Minute).Sub(now))
 		run := false
 		switch {
-		case now.After(seen):
-			run = now.Truncate(d).After(seen)
-			seen = now
+		case now.After(highest):
+			run = now.Truncate(d).After(highest)
+			highest = now
 		case d <= back:
 			run = now.Truncate(d).Equal(now)
 		}

@@ -15,7 +15,7 @@ import (
 const ms = time.Millisecond
 
 // bubble runs a test on fake time, with a wheel of one shard.
-func bubble(t *testing.T, test func(t *testing.T, tw *timingwheel.TimingWheel)) {
+func runInBubble(t *testing.T, test func(t *testing.T, tw *timingwheel.TimingWheel)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		tw, err := timingwheel.New(timingwheel.Options{Shards: 1})
@@ -27,13 +27,13 @@ func bubble(t *testing.T, test func(t *testing.T, tw *timingwheel.TimingWheel)) 
 }
 
 // pass lets d of fake time pass and then whatever is due at its end come to rest.
-func pass(d time.Duration) {
+func sleep(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
 // manual is a wheel that is driven by hand, from midnight of a day in 2030.
-func manual(t *testing.T) *timingwheel.TimingWheel {
+func newManualWheel(t *testing.T) *timingwheel.TimingWheel {
 	t.Helper()
 	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: midnight})
 	require.NoError(t, err)
@@ -50,23 +50,23 @@ func advance(tw *timingwheel.TimingWheel, d time.Duration) {
 }
 
 // begun is a run as the tests look at it, in milliseconds since its plan began.
-type begun struct{ planned, started int }
+type loggedRun struct{ planned, started int }
 
 // diary notes the runs of a plan.
-type diary struct {
+type runLog struct {
 	start time.Time
 	mu    sync.Mutex // of note; runs may overlap
-	runs  []begun
+	runs  []loggedRun
 }
 
-func (d *diary) note(r *timingwheel.Run) {
+func (d *runLog) note(r *timingwheel.Run) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.runs = append(d.runs, begun{int(r.Planned.Sub(d.start) / ms), int(r.Started.Sub(d.start) / ms)})
+	d.runs = append(d.runs, loggedRun{int(r.Planned.Sub(d.start) / ms), int(r.Started.Sub(d.start) / ms)})
 }
 
 // started are the times at which the runs began.
-func (d *diary) started() (times []int) {
+func (d *runLog) started() (times []int) {
 	for _, r := range d.runs {
 		times = append(times, r.started)
 	}
@@ -77,7 +77,7 @@ func (d *diary) started() (times []int) {
 // ended. next is the answer of Before.
 func ended(c course.Course, next, finished time.Time) time.Time {
 	next = c.After(next, finished)
-	if passed(next, finished) {
+	if isDue(next, finished) {
 		next = c.Missed(next, finished)
 	}
 	return next
@@ -87,11 +87,11 @@ func ended(c course.Course, next, finished time.Time) time.Time {
 func runOnce(s timingwheel.Scheduler) timingwheel.Scheduler { return WithMisfire(s, RunOnce) }
 func runAll(s timingwheel.Scheduler) timingwheel.Scheduler  { return WithMisfire(s, RunAll) }
 
-func runOnceUnless(late time.Duration) func(timingwheel.Scheduler) timingwheel.Scheduler {
+func runOnceMaxLate(late time.Duration) func(timingwheel.Scheduler) timingwheel.Scheduler {
 	return func(s timingwheel.Scheduler) timingwheel.Scheduler { return MaxLate(runOnce(s), late) }
 }
 
-func runAllUnless(late time.Duration) func(timingwheel.Scheduler) timingwheel.Scheduler {
+func runAllMaxLate(late time.Duration) func(timingwheel.Scheduler) timingwheel.Scheduler {
 	return func(s timingwheel.Scheduler) timingwheel.Scheduler { return runAll(MaxLate(s, late)) }
 }
 

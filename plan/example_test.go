@@ -14,7 +14,7 @@ var start = time.Date(2030, time.March, 1, 12, 0, 0, 0, time.UTC)
 
 // newWheel returns a wheel whose clock stands at start, and a function that lets time pass as if the
 // process ran. A program makes a wheel without Manual, and time passes by itself.
-func newWheel() (tw *timingwheel.TimingWheel, pass func(d time.Duration)) {
+func newWheel() (tw *timingwheel.TimingWheel, advance func(d time.Duration)) {
 	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start})
 	if err != nil {
 		panic(err)
@@ -34,12 +34,12 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	tw, pass := newWheel()
-	pass(7 * time.Minute)
+	tw, advance := newWheel()
+	advance(7 * time.Minute)
 
 	s := plan.Limit(plan.Aligned(15*time.Minute, kolkata), 3)
 	tw.ScheduleFunc(s, func() { fmt.Println(tw.Now().In(kolkata).Format(time.TimeOnly)) })
-	pass(time.Hour)
+	advance(time.Hour)
 	// Output:
 	// 17:45:00
 	// 18:00:00
@@ -49,7 +49,7 @@ func Example() {
 // A retry: pauses of 1, 2, 4 and then 5 seconds, ten attempts at most, and none after one that
 // succeeds.
 func ExampleBackoff() {
-	tw, pass := newWheel()
+	tw, advance := newWheel()
 	attempt := func(n int) error {
 		if n < 5 {
 			return errors.New("not yet")
@@ -63,7 +63,7 @@ func ExampleBackoff() {
 			r.Stop()
 		}
 	})
-	pass(time.Minute)
+	advance(time.Minute)
 	// Output:
 	// 1s not yet
 	// 3s not yet
@@ -102,7 +102,7 @@ func ExampleWithMisfire() {
 		{"run once, at most 1 s late", plan.MaxLate(every, time.Second)},
 		{"run all, at most 15 s late", plan.MaxLate(plan.WithMisfire(every, plan.RunAll), 15*time.Second)},
 	} {
-		tw, pass := newWheel()
+		tw, advance := newWheel()
 		fmt.Print(policy.name, ":")
 		tw.ScheduleRun(policy.s, func(r *timingwheel.Run) {
 			fmt.Print(" ", r.Planned.Second())
@@ -110,9 +110,9 @@ func ExampleWithMisfire() {
 				fmt.Print("+", late.Seconds())
 			}
 		})
-		pass(25 * time.Second)
+		advance(25 * time.Second)
 		tw.Advance(start.Add(62 * time.Second))
-		pass(10 * time.Second)
+		advance(10 * time.Second)
 		fmt.Println()
 		tw.Stop()
 	}
@@ -126,11 +126,11 @@ func ExampleWithMisfire() {
 // A cache is filled again ten seconds after it was filled, however long that takes, until the end of
 // the day.
 func ExampleFixedDelay() {
-	tw, pass := newWheel()
+	tw, advance := newWheel()
 	endOfDay := start.Truncate(24 * time.Hour).Add(24 * time.Hour)
 	fills := 0
 	tw.ScheduleFunc(plan.Until(plan.FixedDelay(10*time.Second), endOfDay), func() { fills++ })
-	pass(24 * time.Hour)
+	advance(24 * time.Hour)
 	fmt.Println(fills, "times in twelve hours; pending:", tw.Len())
 	// Output: 4320 times in twelve hours; pending: 0
 }

@@ -65,7 +65,7 @@ func TestNextAndPlansAreApart(t *testing.T) {
 	t.Parallel()
 	s := Limit(timingwheel.Every(10*ms), 2)
 	assert.Equal(t, []int{10, 20}, nexts(s, 5))
-	tw := manual(t)
+	tw := newManualWheel(t)
 	runs := 0
 	tw.ScheduleFunc(s, func() { runs++ })
 	for at := time.Duration(0); at < 100*ms; at += 10 * ms {

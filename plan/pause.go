@@ -14,7 +14,7 @@ import (
 // another one. FixedDelay panics if d is not positive.
 func FixedDelay(d time.Duration) timingwheel.Scheduler {
 	mustBePositive("FixedDelay: d", d)
-	return pausing(func(int) time.Duration { return d })
+	return delaySchedule(func(int) time.Duration { return d })
 }
 
 // Backoff plans runs with pauses that double: first before the first run, 2×first between the end
@@ -33,7 +33,7 @@ func BackoffBy(factor float64, first, max time.Duration) timingwheel.Scheduler {
 	if !(factor >= 1) || math.IsInf(factor, 1) {
 		panic(fmt.Sprintf("plan: BackoffBy: factor is %v; accepted is a finite number from 1", factor))
 	}
-	return pausing(func(n int) time.Duration {
+	return delaySchedule(func(n int) time.Duration {
 		pause := float64(first) * math.Pow(factor, float64(n))
 		if pause >= float64(max) {
 			return max
@@ -44,28 +44,28 @@ func BackoffBy(factor float64, first, max time.Duration) timingwheel.Scheduler {
 
 // pausing returns a schedule of pauses: pause(n) follows the end of run n, and pause(0) the
 // beginning of the plan.
-func pausing(pause func(n int) time.Duration) *schedule {
-	s := made(func() course.Course { return &pauses{pause: pause} })
-	s.delays = true
+func delaySchedule(pause func(n int) time.Duration) *schedule {
+	s := newSchedule(func() course.Course { return &delayCourse{pause: pause} })
+	s.sequential = true
 	return s
 }
 
-type pauses struct {
+type delayCourse struct {
 	pause func(n int) time.Duration
 	n     int // the run that began last
 }
 
-func (p *pauses) First(now time.Time) time.Time { return now.Add(p.pause(0)) }
+func (p *delayCourse) First(now time.Time) time.Time { return now.Add(p.pause(0)) }
 
 // Before knows that there is a further run, but not yet when.
-func (p *pauses) Before(r course.Run) course.Step {
+func (p *delayCourse) Before(r course.Run) course.Step {
 	p.n = r.N
 	return course.Step{Next: r.Started.Add(p.pause(r.N))}
 }
 
-func (p *pauses) After(_, finished time.Time) time.Time { return finished.Add(p.pause(p.n)) }
+func (p *delayCourse) After(_, finished time.Time) time.Time { return finished.Add(p.pause(p.n)) }
 
 // Missed goes on in steps of the present pause.
-func (p *pauses) Missed(missed, now time.Time) time.Time {
+func (p *delayCourse) Missed(missed, now time.Time) time.Time {
 	return course.Every(p.pause(p.n)).Missed(missed, now)
 }

@@ -46,107 +46,107 @@ import (
 
 // schedule is the Scheduler that the functions of this package return.
 type schedule struct {
-	times    func() course.Course // makes the course of one plan, without policies
-	policies policies
-	delays   bool // times count from the end of the run before: runs cannot overlap
+	times      func() course.Course // makes the course of one plan, without policies
+	policies   policies
+	sequential bool // times count from the end of the run before: runs cannot overlap
 
-	mu   sync.Mutex
-	user *user // the plan of the callers of Next; nil: there was no call
+	mu       sync.Mutex
+	nextPlan *nextPlan // the plan of the callers of Next; nil: there was no call
 }
 
 // Begin returns the course of a new plan.
 func (s *schedule) Begin() course.Course {
 	p := s.policies
-	if s.delays && p.overlap == Allow {
+	if s.sequential && p.overlap == Allow {
 		p.overlap = SkipIfRunning
 	}
 	if p == defaults {
 		return s.times()
 	}
-	return &policed{Course: s.times(), policies: p}
+	return &policyCourse{Course: s.times(), policies: p}
 }
 
 // Next returns the run after t in the plan of the callers of Next.
 func (s *schedule) Next(t time.Time) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.user == nil {
-		s.user = &user{course: s.times()}
+	if s.nextPlan == nil {
+		s.nextPlan = &nextPlan{course: s.times()}
 	}
-	return s.user.next(t)
+	return s.nextPlan.next(t)
 }
 
 // user is a plan that is told of its runs by calls of Next. A run starts and ends at its call.
-type user struct {
+type nextPlan struct {
 	course course.Course
 	calls  int
 	last   time.Time
 	ended  bool
 }
 
-func (u *user) next(t time.Time) time.Time {
-	if u.ended {
+func (p *nextPlan) next(t time.Time) time.Time {
+	if p.ended {
 		return time.Time{}
 	}
-	if u.calls == 0 {
-		u.last = u.course.First(t)
+	if p.calls == 0 {
+		p.last = p.course.First(t)
 	} else {
-		u.last = u.follow(course.Run{N: u.calls, Planned: u.planned(t), Started: t})
+		p.last = p.follow(course.Run{N: p.calls, Planned: p.planned(t), Started: t})
 	}
-	u.calls = max(u.calls+1, u.calls) // it may overflow
-	u.ended = u.last.IsZero()
-	return u.last
+	p.calls = max(p.calls+1, p.calls) // it may overflow
+	p.ended = p.last.IsZero()
+	return p.last
 }
 
 // planned returns the run to which t belongs: the last one, unless t lies before it.
-func (u *user) planned(t time.Time) time.Time {
-	if t.Before(u.last) {
+func (p *nextPlan) planned(t time.Time) time.Time {
+	if t.Before(p.last) {
 		return t
 	}
-	return u.last
+	return p.last
 }
 
 // follow returns the run that follows r.
-func (u *user) follow(r course.Run) time.Time {
-	next := u.course.Before(r).Next
+func (p *nextPlan) follow(r course.Run) time.Time {
+	next := p.course.Before(r).Next
 	if next.IsZero() {
 		return next
 	}
-	next = u.course.After(next, r.Started)
-	if passed(next, r.Started) {
-		next = u.course.Missed(next, r.Started)
+	next = p.course.After(next, r.Started)
+	if isDue(next, r.Started) {
+		next = p.course.Missed(next, r.Started)
 	}
 	return next
 }
 
 // passed reports whether there is a run at t and it is not after now.
-func passed(t, now time.Time) bool { return !t.IsZero() && !t.After(now) }
+func isDue(t, now time.Time) bool { return !t.IsZero() && !t.After(now) }
 
 // of returns s as a schedule. caller names the function for the panic if s is nil.
-func of(caller string, s timingwheel.Scheduler) *schedule {
+func asSchedule(caller string, s timingwheel.Scheduler) *schedule {
 	switch s := s.(type) {
 	case nil:
 		panic("plan: " + caller + " of a nil Scheduler")
 	case *schedule:
 		return s
 	}
-	return made(func() course.Course { return course.Of(s) })
+	return newSchedule(func() course.Course { return course.Of(s) })
 }
 
 // made returns a schedule with the default policies.
-func made(times func() course.Course) *schedule {
+func newSchedule(times func() course.Course) *schedule {
 	return &schedule{times: times, policies: defaults}
 }
 
 // copy returns a schedule for the caller to change.
 func (s *schedule) copy() *schedule {
-	return &schedule{times: s.times, policies: s.policies, delays: s.delays}
+	return &schedule{times: s.times, policies: s.policies, sequential: s.sequential}
 }
 
 // around returns a schedule whose courses are wrapped.
-func (s *schedule) around(wrap func(course.Course) course.Course) *schedule {
+func (s *schedule) wrap(with func(course.Course) course.Course) *schedule {
 	c := s.copy()
-	c.times = func() course.Course { return wrap(s.times()) }
+	c.times = func() course.Course { return with(s.times()) }
 	return c
 }
 

@@ -25,7 +25,7 @@ const (
 )
 
 // String returns the name of the constant.
-func (m Misfire) String() string { return name("Misfire", int(m), "RunOnce", "RunAll") }
+func (m Misfire) String() string { return constName("Misfire", int(m), "RunOnce", "RunAll") }
 
 // WithMisfire returns s with a policy for runs that could not start in time. A run that is left out
 // counts neither for [Limit] nor for [Backoff]. WithMisfire panics if s is nil or the policy is
@@ -34,7 +34,7 @@ func WithMisfire(s timingwheel.Scheduler, policy Misfire) timingwheel.Scheduler 
 	if policy < RunOnce || policy > RunAll {
 		panic(fmt.Sprintf("plan: WithMisfire: policy is %v; accepted are RunOnce and RunAll", policy))
 	}
-	c := of("WithMisfire", s).copy()
+	c := asSchedule("WithMisfire", s).copy()
 	c.policies.misfire = policy
 	return c
 }
@@ -49,7 +49,7 @@ func WithMisfire(s timingwheel.Scheduler, policy Misfire) timingwheel.Scheduler 
 // negative.
 func MaxLate(s timingwheel.Scheduler, d time.Duration) timingwheel.Scheduler {
 	mustNotBeNegative("MaxLate: d", d)
-	c := of("MaxLate", s).copy()
+	c := asSchedule("MaxLate", s).copy()
 	c.policies.maxLate = d
 	return c
 }
@@ -75,13 +75,13 @@ const (
 
 // String returns the name of the constant.
 func (o Overlap) String() string {
-	return name("Overlap", int(o), "SkipIfRunning", "QueueOne", "Allow")
+	return constName("Overlap", int(o), "SkipIfRunning", "QueueOne", "Allow")
 }
 
 // name returns the name of constant i of a type.
-func name(of string, i int, names ...string) string {
+func constName(typeName string, i int, names ...string) string {
 	if i < 0 || i >= len(names) {
-		return fmt.Sprintf("%s(%d)", of, i)
+		return fmt.Sprintf("%s(%d)", typeName, i)
 	}
 	return names[i]
 }
@@ -92,7 +92,7 @@ func WithOverlap(s timingwheel.Scheduler, policy Overlap) timingwheel.Scheduler 
 	if policy < SkipIfRunning || policy > Allow {
 		panic(fmt.Sprintf("plan: WithOverlap: policy is %v; accepted are SkipIfRunning, QueueOne and Allow", policy))
 	}
-	c := of("WithOverlap", s).copy()
+	c := asSchedule("WithOverlap", s).copy()
 	c.policies.overlap = policy
 	return c
 }
@@ -108,7 +108,7 @@ type policies struct {
 var defaults = policies{maxLate: math.MaxInt64} // no run is so late
 
 // policed is the course of a plan with policies. It is the outermost one.
-type policed struct {
+type policyCourse struct {
 	course.Course
 	policies
 
@@ -119,7 +119,7 @@ type policed struct {
 	queued time.Time
 }
 
-func (p *policed) Before(r course.Run) course.Step {
+func (p *policyCourse) Before(r course.Run) course.Step {
 	p.started = r.Started
 	until := p.queued
 	p.queued = time.Time{}
@@ -129,12 +129,12 @@ func (p *policed) Before(r course.Run) course.Step {
 		return course.Step{Next: p.Course.Missed(r.Planned, r.Started.Add(-p.maxLate-1)), Omit: true}
 	}
 	step := p.Course.Before(r)
-	if !until.IsZero() && passed(step.Next, until) {
+	if !until.IsZero() && isDue(step.Next, until) {
 		step.Next = p.Course.Missed(step.Next, until)
 	}
 	if p.overlap == Allow {
 		step.Overlap = true
-		if passed(step.Next, r.Started) {
+		if isDue(step.Next, r.Started) {
 			step.Next = p.Missed(step.Next, r.Started)
 		}
 	}
@@ -143,7 +143,7 @@ func (p *policed) Before(r course.Run) course.Step {
 
 // tooLate reports whether r starts so late that it is left out. A run that was queued is not late
 // while it waits.
-func (p *policed) tooLate(r course.Run, until time.Time) bool {
+func (p *policyCourse) tooLate(r course.Run, until time.Time) bool {
 	due := r.Planned
 	if until.After(due) {
 		due = until
@@ -151,7 +151,7 @@ func (p *policed) tooLate(r course.Run, until time.Time) bool {
 	return r.Started.Sub(due) > p.maxLate
 }
 
-func (p *policed) Missed(missed, now time.Time) time.Time {
+func (p *policyCourse) Missed(missed, now time.Time) time.Time {
 	misfired := !missed.After(p.started)
 	switch {
 	case misfired && p.misfire == RunAll:
@@ -159,7 +159,7 @@ func (p *policed) Missed(missed, now time.Time) time.Time {
 	case p.overlap != QueueOne:
 		return p.Course.Missed(missed, now)
 	case misfired:
-		if missed = p.Course.Missed(missed, p.started); !passed(missed, now) {
+		if missed = p.Course.Missed(missed, p.started); !isDue(missed, now) {
 			return missed
 		}
 	}

@@ -16,22 +16,22 @@ func TestMisfirePolicies(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		policy func(timingwheel.Scheduler) timingwheel.Scheduler
-		want   []begun
+		want   []loggedRun
 	}{
-		"run once":               {runOnce, []begun{{10, 10}, {20, 47}, {50, 50}, {60, 60}}},
-		"run all":                {runAll, []begun{{10, 10}, {20, 47}, {30, 47}, {40, 47}, {50, 50}, {60, 60}}},
-		"skip":                   {runOnceUnless(2 * ms), []begun{{10, 10}, {50, 50}, {60, 60}}},
-		"skip at once":           {runOnceUnless(0), []begun{{10, 10}, {50, 50}, {60, 60}}},
-		"skip, one in time":      {runOnceUnless(10 * ms), []begun{{10, 10}, {40, 47}, {50, 50}, {60, 60}}},
-		"skip, several in time":  {runOnceUnless(20 * ms), []begun{{10, 10}, {30, 47}, {50, 50}, {60, 60}}},
-		"skip, all in time":      {runOnceUnless(time.Hour), []begun{{10, 10}, {20, 47}, {50, 50}, {60, 60}}},
-		"catch up":               {runAllUnless(20 * ms), []begun{{10, 10}, {30, 47}, {40, 47}, {50, 50}, {60, 60}}},
-		"catch up, none in time": {runAllUnless(2 * ms), []begun{{10, 10}, {50, 50}, {60, 60}}},
+		"run once":               {runOnce, []loggedRun{{10, 10}, {20, 47}, {50, 50}, {60, 60}}},
+		"run all":                {runAll, []loggedRun{{10, 10}, {20, 47}, {30, 47}, {40, 47}, {50, 50}, {60, 60}}},
+		"skip":                   {runOnceMaxLate(2 * ms), []loggedRun{{10, 10}, {50, 50}, {60, 60}}},
+		"skip at once":           {runOnceMaxLate(0), []loggedRun{{10, 10}, {50, 50}, {60, 60}}},
+		"skip, one in time":      {runOnceMaxLate(10 * ms), []loggedRun{{10, 10}, {40, 47}, {50, 50}, {60, 60}}},
+		"skip, several in time":  {runOnceMaxLate(20 * ms), []loggedRun{{10, 10}, {30, 47}, {50, 50}, {60, 60}}},
+		"skip, all in time":      {runOnceMaxLate(time.Hour), []loggedRun{{10, 10}, {20, 47}, {50, 50}, {60, 60}}},
+		"catch up":               {runAllMaxLate(20 * ms), []loggedRun{{10, 10}, {30, 47}, {40, 47}, {50, 50}, {60, 60}}},
+		"catch up, none in time": {runAllMaxLate(2 * ms), []loggedRun{{10, 10}, {50, 50}, {60, 60}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tw := manual(t)
-			d := diary{start: midnight}
+			tw := newManualWheel(t)
+			d := runLog{start: midnight}
 			tw.ScheduleRun(row.policy(timingwheel.Every(10*ms)), d.note)
 			for _, at := range []time.Duration{10, 12, 47, 50, 60} {
 				advance(tw, at*ms)
@@ -51,11 +51,11 @@ func TestMisfireOfAWeek(t *testing.T) {
 		want   []time.Duration
 	}{
 		"run once": {runOnce, []time.Duration{time.Second}},
-		"skip":     {runOnceUnless(0), []time.Duration{week}},
+		"skip":     {runOnceMaxLate(0), []time.Duration{week}},
 		"run all":  {runAll, []time.Duration{1 * time.Second, 2 * time.Second, 3 * time.Second}},
-		"catch up": {runAllUnless(2 * time.Second), []time.Duration{week - 2*time.Second, week - time.Second, week}},
+		"catch up": {runAllMaxLate(2 * time.Second), []time.Duration{week - 2*time.Second, week - time.Second, week}},
 	} {
-		tw := manual(t)
+		tw := newManualWheel(t)
 		count := &counting{Every: course.Every(time.Second)}
 		var planned []time.Duration
 		tw.ScheduleRun(row.policy(count), func(r *timingwheel.Run) {
@@ -76,29 +76,29 @@ func TestMisfireOfAWeek(t *testing.T) {
 func TestOverlapPolicies(t *testing.T) {
 	for name, row := range map[string]struct {
 		plan timingwheel.Scheduler
-		want []begun
+		want []loggedRun
 	}{
-		"default":         {timingwheel.Every(10 * ms), []begun{{10, 10}, {50, 50}, {60, 60}}},
-		"skip if running": {WithOverlap(timingwheel.Every(10*ms), SkipIfRunning), []begun{{10, 10}, {50, 50}, {60, 60}}},
-		"queue one":       {WithOverlap(timingwheel.Every(10*ms), QueueOne), []begun{{10, 10}, {20, 45}, {50, 50}, {60, 60}}},
-		"allow": {WithOverlap(timingwheel.Every(10*ms), Allow), []begun{
+		"default":         {timingwheel.Every(10 * ms), []loggedRun{{10, 10}, {50, 50}, {60, 60}}},
+		"skip if running": {WithOverlap(timingwheel.Every(10*ms), SkipIfRunning), []loggedRun{{10, 10}, {50, 50}, {60, 60}}},
+		"queue one":       {WithOverlap(timingwheel.Every(10*ms), QueueOne), []loggedRun{{10, 10}, {20, 45}, {50, 50}, {60, 60}}},
+		"allow": {WithOverlap(timingwheel.Every(10*ms), Allow), []loggedRun{
 			{10, 10}, {20, 20}, {30, 30}, {40, 40}, {50, 50}, {60, 60},
 		}},
 		// The policies for misfires do not touch what came due during a run.
-		"run all":               {WithMisfire(timingwheel.Every(10*ms), RunAll), []begun{{10, 10}, {50, 50}, {60, 60}}},
-		"skip":                  {MaxLate(timingwheel.Every(10*ms), 5*ms), []begun{{10, 10}, {50, 50}, {60, 60}}},
-		"queue one, run all":    {WithMisfire(WithOverlap(timingwheel.Every(10*ms), QueueOne), RunAll), []begun{{10, 10}, {20, 45}, {50, 50}, {60, 60}}},
-		"queue one, skip":       {WithOverlap(MaxLate(timingwheel.Every(10*ms), 5*ms), QueueOne), []begun{{10, 10}, {20, 45}, {50, 50}, {60, 60}}},
-		"queue one of a limit":  {Limit(WithOverlap(timingwheel.Every(10*ms), QueueOne), 2), []begun{{10, 10}, {20, 45}}},
-		"allow with an end":     {Until(WithOverlap(timingwheel.Every(10*ms), Allow), time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC)), []begun{{10, 10}, {20, 20}, {30, 30}, {40, 40}, {50, 50}, {60, 60}}},
-		"allow of a limit":      {WithOverlap(Limit(timingwheel.Every(10*ms), 3), Allow), []begun{{10, 10}, {20, 20}, {30, 30}}},
-		"allow of a delay":      {WithOverlap(FixedDelay(10*ms), Allow), []begun{{10, 10}, {55, 55}}},
-		"queue one of a delay":  {WithOverlap(FixedDelay(10*ms), QueueOne), []begun{{10, 10}, {55, 55}}},
-		"the outer policy wins": {WithOverlap(WithOverlap(timingwheel.Every(10*ms), Allow), SkipIfRunning), []begun{{10, 10}, {50, 50}, {60, 60}}},
+		"run all":               {WithMisfire(timingwheel.Every(10*ms), RunAll), []loggedRun{{10, 10}, {50, 50}, {60, 60}}},
+		"skip":                  {MaxLate(timingwheel.Every(10*ms), 5*ms), []loggedRun{{10, 10}, {50, 50}, {60, 60}}},
+		"queue one, run all":    {WithMisfire(WithOverlap(timingwheel.Every(10*ms), QueueOne), RunAll), []loggedRun{{10, 10}, {20, 45}, {50, 50}, {60, 60}}},
+		"queue one, skip":       {WithOverlap(MaxLate(timingwheel.Every(10*ms), 5*ms), QueueOne), []loggedRun{{10, 10}, {20, 45}, {50, 50}, {60, 60}}},
+		"queue one of a limit":  {Limit(WithOverlap(timingwheel.Every(10*ms), QueueOne), 2), []loggedRun{{10, 10}, {20, 45}}},
+		"allow with an end":     {Until(WithOverlap(timingwheel.Every(10*ms), Allow), time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC)), []loggedRun{{10, 10}, {20, 20}, {30, 30}, {40, 40}, {50, 50}, {60, 60}}},
+		"allow of a limit":      {WithOverlap(Limit(timingwheel.Every(10*ms), 3), Allow), []loggedRun{{10, 10}, {20, 20}, {30, 30}}},
+		"allow of a delay":      {WithOverlap(FixedDelay(10*ms), Allow), []loggedRun{{10, 10}, {55, 55}}},
+		"queue one of a delay":  {WithOverlap(FixedDelay(10*ms), QueueOne), []loggedRun{{10, 10}, {55, 55}}},
+		"the outer policy wins": {WithOverlap(WithOverlap(timingwheel.Every(10*ms), Allow), SkipIfRunning), []loggedRun{{10, 10}, {50, 50}, {60, 60}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, tw *timingwheel.TimingWheel) {
-				d := diary{start: time.Now()}
+			runInBubble(t, func(t *testing.T, tw *timingwheel.TimingWheel) {
+				d := runLog{start: time.Now()}
 				tw.ScheduleRun(row.plan, func(r *timingwheel.Run) {
 					d.note(r)
 					if r.N == 1 {
@@ -107,7 +107,7 @@ func TestOverlapPolicies(t *testing.T) {
 						time.Sleep(ms)
 					}
 				})
-				pass(62 * ms)
+				sleep(62 * ms)
 				assert.Equal(t, row.want, d.runs)
 			})
 		})
@@ -116,28 +116,28 @@ func TestOverlapPolicies(t *testing.T) {
 
 // One run in a queue, however many came due.
 func TestQueueOneWhereEachRunIsLong(t *testing.T) {
-	bubble(t, func(t *testing.T, tw *timingwheel.TimingWheel) {
-		d := diary{start: time.Now()}
+	runInBubble(t, func(t *testing.T, tw *timingwheel.TimingWheel) {
+		d := runLog{start: time.Now()}
 		tw.ScheduleRun(WithOverlap(timingwheel.Every(10*ms), QueueOne), func(r *timingwheel.Run) {
 			d.note(r)
 			time.Sleep(25 * ms)
 		})
-		pass(120 * ms)
+		sleep(120 * ms)
 		// 10-35, then at once for 20 and 30; 40 and 50 come due in 35-60; and so on.
-		assert.Equal(t, []begun{{10, 10}, {20, 35}, {40, 60}, {70, 85}, {90, 110}}, d.runs)
+		assert.Equal(t, []loggedRun{{10, 10}, {20, 35}, {40, 60}, {70, 85}, {90, 110}}, d.runs)
 	})
 }
 
 // While RunAll makes up for a stall, runs that come due during the others are made up for as well.
 func TestRunAllCatchesUpWhileRunsTakeTime(t *testing.T) {
 	t.Parallel()
-	tw := manual(t)
-	d := diary{start: midnight}
+	tw := newManualWheel(t)
+	d := runLog{start: midnight}
 	tw.ScheduleRun(WithMisfire(timingwheel.Every(10*ms), RunAll), d.note)
 	for at := 35 * ms; at < 90*ms; at += 4 * ms { // behind, and a run each 4 ms
 		tw.Advance(midnight.Add(at))
 	}
-	assert.Equal(t, []begun{{10, 35}, {20, 39}, {30, 43}, {40, 47}, {50, 51}, {60, 63}, {70, 71}, {80, 83}}, d.runs)
+	assert.Equal(t, []loggedRun{{10, 35}, {20, 39}, {30, 43}, {40, 47}, {50, 51}, {60, 63}, {70, 71}, {80, 83}}, d.runs)
 }
 
 // A held-up plan whose runs are armed before they begin.
@@ -145,14 +145,14 @@ func TestAllowAfterAStall(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		policy func(timingwheel.Scheduler) timingwheel.Scheduler
-		want   []begun
+		want   []loggedRun
 	}{
-		"run once": {runOnce, []begun{{10, 35}, {40, 40}}},
-		"run all":  {runAll, []begun{{10, 35}, {20, 35}, {30, 35}, {40, 40}}},
-		"skip":     {runOnceUnless(ms), []begun{{40, 40}}},
+		"run once": {runOnce, []loggedRun{{10, 35}, {40, 40}}},
+		"run all":  {runAll, []loggedRun{{10, 35}, {20, 35}, {30, 35}, {40, 40}}},
+		"skip":     {runOnceMaxLate(ms), []loggedRun{{40, 40}}},
 	} {
-		tw := manual(t)
-		d := diary{start: midnight}
+		tw := newManualWheel(t)
+		d := runLog{start: midnight}
 		tw.ScheduleRun(WithOverlap(row.policy(timingwheel.Every(10*ms)), Allow), d.note)
 		advance(tw, 35*ms)
 		advance(tw, 40*ms)

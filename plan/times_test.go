@@ -16,15 +16,15 @@ import (
 // nothing.
 func runsOf(t *testing.T, s timingwheel.Scheduler, d time.Duration, takes ...time.Duration) (times []int) {
 	t.Helper()
-	bubble(t, func(t *testing.T, tw *timingwheel.TimingWheel) {
-		log := diary{start: time.Now()}
+	runInBubble(t, func(t *testing.T, tw *timingwheel.TimingWheel) {
+		log := runLog{start: time.Now()}
 		tw.ScheduleRun(s, func(r *timingwheel.Run) {
 			log.note(r)
 			if r.N <= len(takes) {
 				time.Sleep(takes[r.N-1])
 			}
 		})
-		pass(d)
+		sleep(d)
 		times = log.started()
 	})
 	return times
@@ -87,7 +87,7 @@ func TestBackoffReachesItsMaximumAndStaysThere(t *testing.T) {
 
 // A retry ends its plan when it has succeeded.
 func TestBackoffEndsWithSuccess(t *testing.T) {
-	tw := manual(t)
+	tw := newManualWheel(t)
 	var at []time.Duration
 	tw.ScheduleRun(Limit(Backoff(10*ms, time.Second), 10), func(r *timingwheel.Run) {
 		at = append(at, tw.Now().Sub(midnight))
@@ -117,13 +117,13 @@ func TestLimitCountsRunsThatTakePlace(t *testing.T) {
 		"outside": Limit(MaxLate(timingwheel.Every(10*ms), 0), 2),
 		"inside":  MaxLate(Limit(timingwheel.Every(10*ms), 2), 0),
 	} {
-		tw := manual(t)
-		d := diary{start: midnight}
+		tw := newManualWheel(t)
+		d := runLog{start: midnight}
 		plan := tw.ScheduleRun(s, d.note)
 		for _, at := range []time.Duration{15, 20, 39, 45, 50, 60, 70} {
 			advance(tw, at*ms)
 		}
-		assert.Equal(t, []begun{{20, 20}, {50, 50}}, d.runs, name)
+		assert.Equal(t, []loggedRun{{20, 20}, {50, 50}}, d.runs, name)
 		assert.False(t, plan.Stop(), name)
 		assert.Zero(t, tw.Len(), name)
 	}
@@ -138,7 +138,7 @@ func TestStopDuringTheRunsOfALimit(t *testing.T) {
 			"plan": func(plan timingwheel.Timer, _ *timingwheel.Run) bool { return plan.Stop() },
 			"run":  func(_ timingwheel.Timer, r *timingwheel.Run) bool { return r.Stop() },
 		} {
-			tw := manual(t)
+			tw := newManualWheel(t)
 			runs := 0
 			var plan timingwheel.Timer
 			plan = tw.ScheduleRun(Limit(timingwheel.Every(10*ms), 3), func(r *timingwheel.Run) {
@@ -160,20 +160,20 @@ func TestUntil(t *testing.T) {
 		until time.Duration
 		s     timingwheel.Scheduler
 		steps []time.Duration
-		want  []begun
+		want  []loggedRun
 	}{
 		"before the first run": {9, timingwheel.Every(10 * ms), []time.Duration{10, 20}, nil},
-		"to the moment":        {20, timingwheel.Every(10 * ms), []time.Duration{10, 20, 30}, []begun{{10, 10}, {20, 20}}},
-		"in between":           {29, timingwheel.Every(10 * ms), []time.Duration{10, 20, 30}, []begun{{10, 10}, {20, 20}}},
-		"late but planned":     {20, timingwheel.Every(10 * ms), []time.Duration{10, 38, 40}, []begun{{10, 10}, {20, 38}}},
-		"skipped to the end":   {50, MaxLate(timingwheel.Every(10*ms), 0), []time.Duration{10, 55, 60}, []begun{{10, 10}}},
-		"all that were missed": {30, WithMisfire(timingwheel.Every(10*ms), RunAll), []time.Duration{10, 55, 60}, []begun{{10, 10}, {20, 55}, {30, 55}}},
-		"delay":                {34, FixedDelay(10 * ms), []time.Duration{10, 25, 40}, []begun{{10, 10}, {20, 25}}},
+		"to the moment":        {20, timingwheel.Every(10 * ms), []time.Duration{10, 20, 30}, []loggedRun{{10, 10}, {20, 20}}},
+		"in between":           {29, timingwheel.Every(10 * ms), []time.Duration{10, 20, 30}, []loggedRun{{10, 10}, {20, 20}}},
+		"late but planned":     {20, timingwheel.Every(10 * ms), []time.Duration{10, 38, 40}, []loggedRun{{10, 10}, {20, 38}}},
+		"skipped to the end":   {50, MaxLate(timingwheel.Every(10*ms), 0), []time.Duration{10, 55, 60}, []loggedRun{{10, 10}}},
+		"all that were missed": {30, WithMisfire(timingwheel.Every(10*ms), RunAll), []time.Duration{10, 55, 60}, []loggedRun{{10, 10}, {20, 55}, {30, 55}}},
+		"delay":                {34, FixedDelay(10 * ms), []time.Duration{10, 25, 40}, []loggedRun{{10, 10}, {20, 25}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tw := manual(t)
-			d := diary{start: midnight}
+			tw := newManualWheel(t)
+			d := runLog{start: midnight}
 			plan := tw.ScheduleRun(Until(row.s, midnight.Add(row.until*ms)), d.note)
 			for _, at := range row.steps {
 				advance(tw, at*ms)
@@ -219,11 +219,11 @@ func TestJitterOfADelay(t *testing.T) {
 }
 
 func TestJitterAfterReschedule(t *testing.T) {
-	bubble(t, func(t *testing.T, tw *timingwheel.TimingWheel) {
-		d := diary{start: time.Now()}
+	runInBubble(t, func(t *testing.T, tw *timingwheel.TimingWheel) {
+		d := runLog{start: time.Now()}
 		plan := tw.ScheduleRun(jitter(timingwheel.Every(10*ms), draws(1)), d.note)
 		require.True(t, plan.Reschedule(5*ms))
-		pass(40 * ms)
+		sleep(40 * ms)
 		assert.Equal(t, []int{5, 16, 26, 36}, d.started(), "a run that was moved has no jitter")
 	})
 }
@@ -253,13 +253,13 @@ func TestChains(t *testing.T) {
 
 // One value, several plans at the same time: each counts for itself.
 func TestOneValueServesSeveralPlans(t *testing.T) {
-	bubble(t, func(t *testing.T, tw *timingwheel.TimingWheel) {
+	runInBubble(t, func(t *testing.T, tw *timingwheel.TimingWheel) {
 		s := WithMisfire(Limit(Backoff(10*ms, time.Second), 3), RunAll)
-		a, b := diary{start: time.Now()}, diary{start: time.Now()}
+		a, b := runLog{start: time.Now()}, runLog{start: time.Now()}
 		tw.ScheduleRun(s, a.note)
-		pass(15 * ms)
+		sleep(15 * ms)
 		tw.ScheduleRun(s, b.note)
-		pass(time.Second)
+		sleep(time.Second)
 		assert.Equal(t, []int{10, 30, 70}, a.started())
 		assert.Equal(t, []int{25, 45, 85}, b.started())
 	})
@@ -268,7 +268,7 @@ func TestOneValueServesSeveralPlans(t *testing.T) {
 // A Scheduler of somebody's own, with state, is asked as often as without a wrapper: to begin, once
 // for each run, and once more after a miss.
 func TestStatefulSchedulerInAWrapper(t *testing.T) {
-	bubble(t, func(t *testing.T, tw *timingwheel.TimingWheel) {
+	runInBubble(t, func(t *testing.T, tw *timingwheel.TimingWheel) {
 		for name, wrap := range map[string]func(timingwheel.Scheduler) timingwheel.Scheduler{
 			"none":  func(s timingwheel.Scheduler) timingwheel.Scheduler { return s },
 			"limit": func(s timingwheel.Scheduler) timingwheel.Scheduler { return Limit(s, 100) },
@@ -277,14 +277,14 @@ func TestStatefulSchedulerInAWrapper(t *testing.T) {
 			},
 		} {
 			list := &list{time.Now(), []time.Duration{10, 20, 30, 70, 80}}
-			d := diary{start: time.Now()}
+			d := runLog{start: time.Now()}
 			tw.ScheduleRun(wrap(list), func(r *timingwheel.Run) {
 				d.note(r)
 				if r.N == 2 {
 					time.Sleep(45 * ms) // 30 is missed: asked for once more
 				}
 			})
-			pass(time.Second)
+			sleep(time.Second)
 			assert.Equal(t, []int{10, 20, 70, 80}, d.started(), name)
 		}
 	})

@@ -15,22 +15,22 @@ func Limit(s timingwheel.Scheduler, n int) timingwheel.Scheduler {
 	if n < 0 {
 		panic(fmt.Sprintf("plan: Limit: n is %d; accepted is zero or a positive number", n))
 	}
-	return of("Limit", s).around(func(c course.Course) course.Course { return &limited{c, n} })
+	return asSchedule("Limit", s).wrap(func(c course.Course) course.Course { return &limitCourse{c, n} })
 }
 
-type limited struct {
+type limitCourse struct {
 	course.Course
 	n int
 }
 
-func (l *limited) First(now time.Time) time.Time {
+func (l *limitCourse) First(now time.Time) time.Time {
 	if l.n == 0 {
 		return time.Time{}
 	}
 	return l.Course.First(now)
 }
 
-func (l *limited) Before(r course.Run) course.Step {
+func (l *limitCourse) Before(r course.Run) course.Step {
 	step := l.Course.Before(r)
 	if r.N >= l.n {
 		step.Next = time.Time{}
@@ -44,35 +44,35 @@ func Until(s timingwheel.Scheduler, t time.Time) timingwheel.Scheduler {
 	if t.IsZero() {
 		panic("plan: Until: t is the zero time; accepted is any other")
 	}
-	return of("Until", s).around(func(c course.Course) course.Course { return &bounded{c, t} })
+	return asSchedule("Until", s).wrap(func(c course.Course) course.Course { return &untilCourse{c, t} })
 }
 
-type bounded struct {
+type untilCourse struct {
 	course.Course
 	last time.Time
 }
 
 // cut returns t, or no run if that is too late.
-func (b *bounded) cut(t time.Time) time.Time {
+func (b *untilCourse) cut(t time.Time) time.Time {
 	if t.After(b.last) {
 		return time.Time{}
 	}
 	return t
 }
 
-func (b *bounded) First(now time.Time) time.Time { return b.cut(b.Course.First(now)) }
+func (b *untilCourse) First(now time.Time) time.Time { return b.cut(b.Course.First(now)) }
 
-func (b *bounded) Before(r course.Run) course.Step {
+func (b *untilCourse) Before(r course.Run) course.Step {
 	step := b.Course.Before(r)
 	step.Next = b.cut(step.Next)
 	return step
 }
 
-func (b *bounded) After(next, finished time.Time) time.Time {
+func (b *untilCourse) After(next, finished time.Time) time.Time {
 	return b.cut(b.Course.After(next, finished))
 }
 
-func (b *bounded) Missed(missed, now time.Time) time.Time {
+func (b *untilCourse) Missed(missed, now time.Time) time.Time {
 	return b.cut(b.Course.Missed(missed, now))
 }
 
@@ -83,63 +83,65 @@ func (b *bounded) Missed(missed, now time.Time) time.Time {
 // of zero changes nothing.
 func Jitter(s timingwheel.Scheduler, max time.Duration) timingwheel.Scheduler {
 	mustNotBeNegative("Jitter: max", max)
-	draw := func() time.Duration { return time.Duration(rand.Uint64N(uint64(max) + 1)) }
-	return jitter(s, draw)
+	randomDelay := func() time.Duration { return time.Duration(rand.Uint64N(uint64(max) + 1)) }
+	return jitter(s, randomDelay)
 }
 
-func jitter(s timingwheel.Scheduler, draw func() time.Duration) *schedule {
-	return of("Jitter", s).around(func(c course.Course) course.Course { return &jittered{Course: c, draw: draw} })
+func jitter(s timingwheel.Scheduler, randomDelay func() time.Duration) *schedule {
+	return asSchedule("Jitter", s).wrap(func(c course.Course) course.Course { return &jitterCourse{Course: c, randomDelay: randomDelay} })
 }
 
-type jittered struct {
+type jitterCourse struct {
 	course.Course
-	draw func() time.Duration
-	next moved // the run to come
+	randomDelay func() time.Duration
+	next        delayedTime // the run to come
 }
 
 // moved is a run: the time of the inner course, and the time after its delay.
-type moved struct{ from, to time.Time }
+type delayedTime struct{ nominal, delayed time.Time }
 
 // origin returns the time of the inner course for the run that is planned for t. For a run that
 // Reschedule has moved, that is t itself.
-func (m moved) origin(t time.Time) time.Time {
-	if t.Equal(m.to) {
-		return m.from
+func (d delayedTime) nominalOf(t time.Time) time.Time {
+	if t.Equal(d.delayed) {
+		return d.nominal
 	}
 	return t
 }
 
-func (j *jittered) move(from time.Time, by time.Duration) time.Time {
-	j.next = moved{from, from}
-	if !from.IsZero() {
-		j.next.to = from.Add(by)
+func (j *jitterCourse) delay(nominal time.Time, by time.Duration) time.Time {
+	j.next = delayedTime{nominal, nominal}
+	if !nominal.IsZero() {
+		j.next.delayed = nominal.Add(by)
 	}
-	return j.next.to
+	return j.next.delayed
 }
 
-func (j *jittered) First(now time.Time) time.Time { return j.move(j.Course.First(now), j.draw()) }
+func (j *jitterCourse) First(now time.Time) time.Time {
+	return j.delay(j.Course.First(now), j.randomDelay())
+}
 
-func (j *jittered) Before(r course.Run) course.Step {
-	r.Planned = j.next.origin(r.Planned)
+func (j *jitterCourse) Before(r course.Run) course.Step {
+	r.Planned = j.next.nominalOf(r.Planned)
 	step := j.Course.Before(r)
-	step.Next = j.move(step.Next, j.draw())
+	step.Next = j.delay(step.Next, j.randomDelay())
 	return step
 }
 
-func (j *jittered) After(_, finished time.Time) time.Time {
-	next := j.Course.After(j.next.from, finished)
-	if next.Equal(j.next.from) {
-		return j.next.to
+func (j *jitterCourse) After(_, finished time.Time) time.Time {
+	next := j.Course.After(j.next.nominal, finished)
+	if next.Equal(j.next.nominal) {
+		return j.next.delayed
 	}
-	return j.move(next, j.draw())
+	return j.delay(next, j.randomDelay())
 }
 
 // Missed draws first, because the delay says after which time the inner course has to plan.
-func (j *jittered) Missed(missed, now time.Time) time.Time {
-	by := j.draw()
-	from, after := j.next.origin(missed), now.Add(-by)
-	if after.Before(from) {
-		after = from
+func (j *jitterCourse) Missed(missed, now time.Time) time.Time {
+	by := j.randomDelay()
+	nominal, after := j.next.nominalOf(missed), now.Add(-by)
+	if after.Before(nominal) {
+		after = nominal
 	}
-	return j.move(j.Course.Missed(from, after), by)
+	return j.delay(j.Course.Missed(nominal, after), by)
 }
