@@ -7,43 +7,45 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// Aligned plans a run whenever the wall clock in loc shows a multiple of d: with 15 minutes at :00,
-// :15, :30 and :45, with 24 hours at midnight, with 7 days on Monday at midnight. Multiples are
-// those of [time.Time.Truncate], which count from Monday, January 1 of year 1, in local time. If d
-// neither divides a day nor is made of whole days, such as 7 hours, runs come at other times each
-// day.
+// Aligned returns a Scheduler that plans a run whenever the wall clock in loc shows a multiple of
+// d: with 15 minutes at :00, :15, :30 and :45, with 24 hours at midnight, and with 7 days at
+// midnight of each Monday. Multiples are those of [time.Time.Truncate] in local time: they count
+// from Monday, January 1 of year 1. If d neither divides a day nor is a multiple of one, such as 7
+// hours, the times differ from day to day.
 //
-// If the clock is put forward and boundaries fall into the gap, there is one run for them, at the
-// moment of the change. If the clock is put back, boundaries come twice. A run takes place each
-// time if d is at most the time by which the clock is put back, so that no pause is longer than d.
-// Otherwise it takes place the first time only, so that a daily run stays one run a day.
+// If the clocks are set forward and boundaries fall into the gap, one run replaces them, at the
+// time of the change. If the clocks are set back, boundaries come twice. If d is at most the time
+// by which the clocks are set back, a run takes place both times, so that no pause is longer than
+// d. Otherwise a run takes place only the first time, so that a daily run takes place once a day.
 //
-// A run is planned by the wall clock of that moment. If the wall clock is stepped later, the run
-// keeps its distance, and the next run is planned by the new wall clock. Aligned panics if d is not
-// positive or loc is nil.
+// A run is planned by the wall clock at the time of planning. If the wall clock is stepped later,
+// the pending run keeps its distance, and the run after it is planned by the new wall clock.
+// Aligned panics if d is not positive or loc is nil.
 func Aligned(d time.Duration, loc *time.Location) timingwheel.Scheduler { return AlignedAt(d, 0, loc) }
 
-// AlignedAt is Aligned with boundaries that come offset later. A d of 24 hours and an offset of 2½
-// hours mean every day at 02:30. AlignedAt also panics if offset is negative or not less than d.
+// AlignedAt is [Aligned] with all boundaries shifted by offset: with a d of 24 hours and an offset
+// of 2½ hours, a run takes place every day at 02:30. AlignedAt also panics if offset is negative or
+// not less than d.
 func AlignedAt(d, offset time.Duration, loc *time.Location) timingwheel.Scheduler {
 	mustBePositive("Aligned: d", d)
 	if offset < 0 || offset >= d {
 		panic(fmt.Sprintf(
-			"plan: AlignedAt: offset is %v; accepted is from 0 to less than d, which is %v", offset, d))
+			"plan: AlignedAt: offset is %v; must be at least 0 and less than d, which is %v", offset, d))
 	}
 	if loc == nil {
-		panic("plan: Aligned: loc is nil; accepted are time.Local, time.UTC and results of time.LoadLocation")
+		panic("plan: Aligned: loc is nil; must be time.Local, time.UTC or a result of time.LoadLocation")
 	}
 	return aligned{d, offset, loc}
 }
 
+// aligned is the Scheduler of [AlignedAt].
 type aligned struct {
 	d, offset time.Duration
 	loc       *time.Location
 }
 
-// Next looks at one stretch of time after the other in which the clocks of the zone are not
-// changed. A stretch rarely lasts less than d, so these are few.
+// Next searches one offset period of the zone after the other. A period is rarely shorter than d,
+// so few iterations are needed.
 func (a aligned) Next(t time.Time) time.Time {
 	t = t.Round(0).In(a.loc)
 	for {
@@ -58,7 +60,7 @@ func (a aligned) Next(t time.Time) time.Time {
 		back := w.offset - offsetAt(w.end)
 		shown := w.reading(w.end).Add(-back)
 		switch {
-		case back <= 0: // not changed, or put forward: past b or to b or not as far
+		case back <= 0: // the clocks were not changed, or set forward; did they reach b?
 			if !b.After(shown) {
 				return w.end
 			}
@@ -69,24 +71,24 @@ func (a aligned) Next(t time.Time) time.Time {
 	}
 }
 
-// boundaryAfter returns the first boundary after the reading.
+// boundaryAfter returns the first boundary after a reading of the wall clock.
 func (a aligned) boundaryAfter(reading time.Time) time.Time {
 	return reading.Add(-a.offset).Truncate(a.d).Add(a.d).Add(a.offset)
 }
 
-// stretch is a time in which clocks are a fixed offset ahead of UTC. A reading of these clocks is
-// written as if it were UTC. The clocks need not be changed at the ends of a stretch: if a zone
-// repeats its rules each year, a stretch ends with the year.
+// offsetPeriod is a period in which the clocks of a zone have a fixed offset from UTC. A reading of
+// these clocks is represented as a time in UTC. The clocks need not change at the end of a period:
+// if a zone repeats its rules each year, a period ends with the year.
 type offsetPeriod struct {
-	start, end     time.Time // the zero time: it has no start, no end
-	before, offset time.Duration
+	start, end     time.Time     // the zero time if the period has no start or no end
+	before, offset time.Duration // the offsets before and in the period
 }
 
 func offsetPeriodAt(t time.Time) offsetPeriod {
 	var w offsetPeriod
 	w.start, w.end = t.ZoneBounds()
 	for !w.end.IsZero() && !w.end.After(t) {
-		// ZoneBounds takes every year to have 365 days, so a December 31 may lie beyond its end.
+		// ZoneBounds assumes years of 365 days, so the end may be before a December 31.
 		w.end = w.end.Add(24 * time.Hour)
 	}
 	w.offset = offsetAt(t)
@@ -106,10 +108,10 @@ func (w offsetPeriod) reading(t time.Time) time.Time { return t.UTC().Add(w.offs
 
 func (w offsetPeriod) instant(reading time.Time) time.Time { return reading.Add(-w.offset) }
 
-// repeated returns by how much the clocks were put back when the stretch began. It is negative if
-// they were put forward.
+// repeated returns by how much the clocks were set back when the period began. The result is
+// negative if they were set forward.
 func (w offsetPeriod) repeated() time.Duration { return w.before - w.offset }
 
-// seen returns the reading at which the stretch before w ended. Clocks that were put back have
-// shown all readings until then.
+// lastReadingBefore returns the reading at which the period before w ended. If the clocks were set
+// back, they have shown all readings up to this one.
 func (w offsetPeriod) lastReadingBefore() time.Time { return w.start.UTC().Add(w.before) }

@@ -22,8 +22,8 @@ func zone(t testing.TB, name string) *time.Location {
 
 const day = 24 * time.Hour
 
-// Each row begins shortly before a change of the clocks. The names of zones tell the two passes of
-// an hour apart.
+// Each row begins shortly before the clocks are changed. The zone's name distinguishes the two
+// passes of a repeated hour.
 var changes = []struct {
 	zone string
 	d    time.Duration
@@ -37,7 +37,7 @@ var changes = []struct {
 	{"Europe/Berlin", 2 * time.Hour, "2030-03-30 22:30", []string{"00:00 CET", "03:00 CEST", "04:00 CEST", "06:00 CEST"}}, // 02:00 is in the gap
 	{"Europe/Berlin", 6 * time.Hour, "2030-03-30 22:30", []string{"00:00 CET", "06:00 CEST"}},
 	{"Europe/Berlin", day, "2030-03-29 23:30", []string{"31 00:00 CET", "01 00:00 CEST"}},
-	// October 27 2030: at 03:00 they show 02:00 once more.
+	// October 27 2030: at 03:00 the clocks show 02:00 again.
 	{"Europe/Berlin", 15 * time.Minute, "2030-10-27 00:40", []string{
 		"02:45 CEST", "02:00 CET", "02:15 CET", "02:30 CET", "02:45 CET", "03:00 CET",
 	}},
@@ -45,40 +45,41 @@ var changes = []struct {
 	{"Europe/Berlin", time.Hour, "2030-10-26 23:30", []string{"02:00 CEST", "02:00 CET", "03:00 CET", "04:00 CET"}},
 	{"Europe/Berlin", 90 * time.Minute, "2030-10-26 23:00", []string{"01:30 CEST", "03:00 CET", "04:30 CET"}},
 	{"Europe/Berlin", 2 * time.Hour, "2030-10-26 21:00", []string{"00:00 CEST", "02:00 CEST", "04:00 CET"}},
-	{"Europe/Berlin", 2 * time.Hour, "2030-10-27 01:10", []string{"04:00 CET"}}, // asked in the second pass
+	{"Europe/Berlin", 2 * time.Hour, "2030-10-27 01:10", []string{"04:00 CET"}}, // called in the second pass
 	{"Europe/Berlin", day, "2030-10-26 21:00", []string{"27 00:00 CEST", "28 00:00 CET"}},
 	// New York, March 10 and November 3 2030.
 	{"America/New_York", 20 * time.Minute, "2030-03-10 06:30", []string{"01:40 EST", "03:00 EDT", "03:20 EDT"}},
 	{"America/New_York", 30 * time.Minute, "2030-11-03 05:10", []string{"01:30 EDT", "01:00 EST", "01:30 EST", "02:00 EST"}},
 	{"America/New_York", 12 * time.Hour, "2030-11-02 17:00", []string{"00:00 EDT", "12:00 EST", "00:00 EST"}},
-	// Lord Howe puts its clocks forward and back by half an hour: October 6 2030 at 02:00, April 7
+	// Lord Howe sets its clocks forward and back by half an hour: October 6 2030 at 02:00, April 7
 	// 2030 at 02:00.
 	{"Australia/Lord_Howe", 15 * time.Minute, "2030-10-05 15:10", []string{"01:45 +1030", "02:30 +11", "02:45 +11"}},
 	{"Australia/Lord_Howe", time.Hour, "2030-10-05 14:00", []string{"01:00 +1030", "02:30 +11", "03:00 +11"}},
 	{"Australia/Lord_Howe", 30 * time.Minute, "2030-04-06 14:10", []string{"01:30 +11", "01:30 +1030", "02:00 +1030"}},
 	{"Australia/Lord_Howe", time.Hour, "2030-04-06 13:30", []string{"01:00 +11", "02:00 +1030", "03:00 +1030"}},
 	{"Australia/Lord_Howe", 15 * time.Minute, "2030-04-06 14:40", []string{"01:45 +11", "01:30 +1030", "01:45 +1030", "02:00 +1030"}},
-	// Havana changes at midnight: March 10 2030 has no 00:00, on November 3 2030 it comes twice.
+	// Havana changes its clocks at midnight: March 10 2030 has no 00:00, and November 3 2030 has
+	// two.
 	{"America/Havana", day, "2030-03-09 06:00", []string{"10 01:00 CDT", "11 00:00 CDT"}},
 	{"America/Havana", time.Hour, "2030-03-10 04:30", []string{"01:00 CDT", "02:00 CDT"}},
 	{"America/Havana", day, "2030-11-02 06:00", []string{"03 00:00 CDT", "04 00:00 CST"}},
-	{"America/Havana", day, "2030-11-03 05:10", []string{"04 00:00 CST"}}, // asked between the two
+	{"America/Havana", day, "2030-11-03 05:10", []string{"04 00:00 CST"}}, // called between the two
 	{"America/Havana", time.Hour, "2030-11-03 03:30", []string{"00:00 CDT", "00:00 CST", "01:00 CST"}},
-	// Samoa left out December 30 2011.
+	// Samoa skipped December 30 2011.
 	{"Pacific/Apia", day, "2011-12-28 12:00", []string{"29 00:00 -10", "31 00:00 +14", "01 00:00 +14"}},
 	{"Pacific/Apia", 7 * day, "2011-12-20 12:00", []string{"26 00:00 -10", "02 00:00 +14"}},
-	// The last day of a leap year: for package time the years of a zone's rule have 365 days, and
-	// end before it.
+	// The last day of a leap year: package time assumes that the years of a zone's rule have 365
+	// days and end before this day.
 	{"Europe/London", day, "2040-12-29 12:00", []string{"30 00:00 GMT", "31 00:00 GMT", "01 00:00 GMT"}},
 	{"Europe/Berlin", 12 * time.Hour, "2040-12-30 20:00", []string{"31 00:00 CET", "31 12:00 CET", "01 00:00 CET"}},
 	{"America/New_York", 15 * time.Minute, "2040-12-31 23:40", []string{"18:45 EST", "19:00 EST", "19:15 EST"}},
 	{"Australia/Lord_Howe", time.Hour, "2040-12-30 22:30", []string{"10:00 +11", "11:00 +11", "12:00 +11"}},
-	// Without changes.
+	// Zones without changes.
 	{"UTC", 7 * time.Hour, "0001-01-01 00:00", []string{"01 07:00 UTC", "01 14:00 UTC", "01 21:00 UTC", "02 04:00 UTC"}},
 	{"Asia/Kathmandu", 6 * time.Hour, "2030-01-01 00:00", []string{"06:00 +0545", "12:00 +0545", "18:00 +0545"}},
 }
 
-func TestAlignedOverChangesOfTheClocks(t *testing.T) {
+func TestAlignedWhenClocksChange(t *testing.T) {
 	t.Parallel()
 	for _, row := range changes {
 		t.Run(fmt.Sprint(row.zone, " ", row.d, " from ", row.from), func(t *testing.T) {
@@ -100,10 +101,10 @@ func TestAlignedOverChangesOfTheClocks(t *testing.T) {
 	}
 }
 
-// What Aligned promises, held against a search minute by minute: there is a run where the clock,
-// for the first time, shows or has jumped over a multiple of d, and where it shows one again if d
-// is no longer than what is repeated.
-func TestAlignedMeetsItsDefinition(t *testing.T) {
+// The test compares Aligned with a search minute by minute. A run takes place if the clock, for the
+// first time, shows or has skipped a multiple of d. A run also takes place if the clock shows a
+// multiple again and d is at most the repeated time.
+func TestAlignedAgreesWithSearchByMinute(t *testing.T) {
 	t.Parallel()
 	steps := []time.Duration{5 * time.Minute, 45 * time.Minute, time.Hour, 90 * time.Minute, 2 * time.Hour, 7 * time.Hour, day}
 	for _, row := range changes {
@@ -130,7 +131,7 @@ func search(loc *time.Location, d time.Duration, from, to time.Time) (runs []tim
 	}
 	begin := from.Add(-day)
 	highest := reading(begin) // the highest reading that was shown
-	back := time.Duration(0)  // by how much the clock was put back last
+	back := time.Duration(0)  // by how much the clock was last set back
 	for t := begin.Add(time.Minute); !t.After(to); t = t.Add(time.Minute) {
 		now := reading(t)
 		back = max(back, reading(t.Add(-time.Minute)).Add(time.Minute).Sub(now))
@@ -149,8 +150,8 @@ func search(loc *time.Location, d time.Duration, from, to time.Time) (runs []tim
 	return runs
 }
 
-// Runs go up, and stay multiples of d wherever clocks are not changed.
-func TestAlignedOverYears(t *testing.T) {
+// Run times increase, and are multiples of d unless the clocks were changed.
+func TestAlignedKeepsItsPhaseForAYear(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Havana", "Africa/Casablanca", "UTC"} {
 		loc := zone(t, name)
@@ -173,19 +174,20 @@ func TestAlignedOverYears(t *testing.T) {
 	}
 }
 
-// The wall clock was stepped while a run was waiting: the run that follows is planned by the dates.
-func TestAlignedAfterAStepOfTheWallClock(t *testing.T) {
+// The wall clock is stepped while a run is pending. The run after it is planned by the new wall
+// clock.
+func TestAlignedAfterStepOfWallClock(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2030, time.March, 1, 12, 0, 0, 0, time.UTC)
 	for name, row := range map[string]struct {
 		policy func(timingwheel.Scheduler) timingwheel.Scheduler
-		start  time.Time // the reading of the clock when the run of 12:00 starts
+		start  time.Time // the wall clock when the run of 12:00 starts
 		want   time.Time
 	}{
 		"on time":               {runOnce, noon, noon.Add(15 * time.Minute)},
-		"put back by an hour":   {runOnce, noon.Add(-time.Hour), noon.Add(15 * time.Minute)},
-		"put forward by 40 min": {runOnce, noon.Add(40 * time.Minute), noon.Add(45 * time.Minute)},
-		"put forward, run all":  {runAll, noon.Add(40 * time.Minute), noon.Add(15 * time.Minute)},
+		"set back by an hour":   {runOnce, noon.Add(-time.Hour), noon.Add(15 * time.Minute)},
+		"set forward by 40 min": {runOnce, noon.Add(40 * time.Minute), noon.Add(45 * time.Minute)},
+		"set forward, run all":  {runAll, noon.Add(40 * time.Minute), noon.Add(15 * time.Minute)},
 	} {
 		c := course.Of(row.policy(Aligned(15*time.Minute, time.UTC)))
 		r := course.Run{N: 1, Planned: noon, Started: row.start}
@@ -195,8 +197,8 @@ func TestAlignedAfterAStepOfTheWallClock(t *testing.T) {
 	}
 }
 
-// A daily run at 02:30 takes place once each day, also where that comes never or twice.
-func TestAlignedAt(t *testing.T) {
+// A daily run at 02:30 takes place once a day, even on days that have no 02:30 or two.
+func TestAlignedAtRunsOnceADay(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		zone, from string
@@ -221,8 +223,8 @@ func TestAlignedAt(t *testing.T) {
 	}
 }
 
-// Intervals of centuries neither overflow nor search for long.
-func TestAlignedOfHugeIntervals(t *testing.T) {
+// Intervals of centuries neither overflow nor take a long search.
+func TestAlignedWithHugeIntervals(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"UTC", "Europe/Berlin"} {
 		for _, offset := range []time.Duration{0, 1, math.MaxInt64 / 2, math.MaxInt64 - 1} {
@@ -239,7 +241,7 @@ func TestAlignedOfHugeIntervals(t *testing.T) {
 func TestAlignedTakesNoMonotonicReading(t *testing.T) {
 	t.Parallel()
 	next := Aligned(time.Hour, time.UTC).Next(time.Now())
-	assert.Equal(t, next.Round(0), next, "a date is for the wheel to convert")
+	assert.Equal(t, next.Round(0), next, "the wheel must convert the wall-clock time")
 	assert.Equal(t, time.UTC, next.Location())
 }
 

@@ -14,7 +14,7 @@ import (
 
 const ms = time.Millisecond
 
-// bubble runs a test on fake time, with a wheel of one shard.
+// runInBubble runs a test with fake time and a wheel with one shard.
 func runInBubble(t *testing.T, test func(t *testing.T, tw *timingwheel.TimingWheel)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -26,13 +26,13 @@ func runInBubble(t *testing.T, test func(t *testing.T, tw *timingwheel.TimingWhe
 	})
 }
 
-// pass lets d of fake time pass and then whatever is due at its end come to rest.
+// sleep waits for d of fake time and then until the callbacks that are due have run or block.
 func sleep(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// manual is a wheel that is driven by hand, from midnight of a day in 2030.
+// newManualWheel returns a wheel in Manual mode whose clock starts at midnight.
 func newManualWheel(t *testing.T) *timingwheel.TimingWheel {
 	t.Helper()
 	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: midnight})
@@ -43,19 +43,19 @@ func newManualWheel(t *testing.T) *timingwheel.TimingWheel {
 
 var midnight = time.Date(2030, time.March, 1, 0, 0, 0, 0, time.UTC)
 
-// advance moves the clock to d after midnight, and again until nothing more is due there.
+// advance moves the clock to d after midnight and repeats that until no timer is due.
 func advance(tw *timingwheel.TimingWheel, d time.Duration) {
 	for tw.Advance(midnight.Add(d)) > 0 {
 	}
 }
 
-// begun is a run as the tests look at it, in milliseconds since its plan began.
+// loggedRun has the times of a run in milliseconds since the start of its plan.
 type loggedRun struct{ planned, started int }
 
-// diary notes the runs of a plan.
+// runLog records the runs of a plan.
 type runLog struct {
 	start time.Time
-	mu    sync.Mutex // of note; runs may overlap
+	mu    sync.Mutex // runs may overlap
 	runs  []loggedRun
 }
 
@@ -65,7 +65,7 @@ func (d *runLog) note(r *timingwheel.Run) {
 	d.runs = append(d.runs, loggedRun{int(r.Planned.Sub(d.start) / ms), int(r.Started.Sub(d.start) / ms)})
 }
 
-// started are the times at which the runs began.
+// started returns the times at which the runs started.
 func (d *runLog) started() (times []int) {
 	for _, r := range d.runs {
 		times = append(times, r.started)
@@ -73,8 +73,8 @@ func (d *runLog) started() (times []int) {
 	return times
 }
 
-// ended returns the time of the further run, as a plan of the wheel asks for it when a run has
-// ended. next is the answer of Before.
+// ended returns the time of the next run in the way in which a plan of the wheel determines it when
+// a run has ended. next is the result of Before.
 func ended(c course.Course, next, finished time.Time) time.Time {
 	next = c.After(next, finished)
 	if isDue(next, finished) {
@@ -83,7 +83,7 @@ func ended(c course.Course, next, finished time.Time) time.Time {
 	return next
 }
 
-// The pairs of policies for late runs.
+// Policies for late runs, and combinations of two policies.
 func runOnce(s timingwheel.Scheduler) timingwheel.Scheduler { return WithMisfire(s, RunOnce) }
 func runAll(s timingwheel.Scheduler) timingwheel.Scheduler  { return WithMisfire(s, RunAll) }
 
@@ -95,7 +95,7 @@ func runAllMaxLate(late time.Duration) func(timingwheel.Scheduler) timingwheel.S
 	return func(s timingwheel.Scheduler) timingwheel.Scheduler { return runAll(MaxLate(s, late)) }
 }
 
-// counting is a fixed rate that counts how often it is asked.
+// counting is a fixed rate that counts its calls.
 type counting struct {
 	course.Every
 	calls int

@@ -12,8 +12,8 @@ import (
 
 var start = time.Date(2030, time.March, 1, 12, 0, 0, 0, time.UTC)
 
-// newWheel returns a wheel whose clock stands at start, and a function that lets time pass as if the
-// process ran. A program makes a wheel without Manual, and time passes by itself.
+// newWheel returns a wheel in Manual mode whose clock shows start, and a function that advances the
+// clock from timer to timer. A program makes a wheel without Manual, whose clock runs by itself.
 func newWheel() (tw *timingwheel.TimingWheel, advance func(d time.Duration)) {
 	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start})
 	if err != nil {
@@ -28,7 +28,7 @@ func newWheel() (tw *timingwheel.TimingWheel, advance func(d time.Duration)) {
 	}
 }
 
-// Three runs at quarters of an hour, as the clock in Kolkata shows them.
+// Three runs take place at quarter hours by the clock in Kolkata.
 func Example() {
 	kolkata, err := time.LoadLocation("Asia/Kolkata")
 	if err != nil {
@@ -46,8 +46,8 @@ func Example() {
 	// 18:15:00
 }
 
-// A retry: pauses of 1, 2, 4 and then 5 seconds, ten attempts at most, and none after one that
-// succeeds.
+// A retry pauses for 1, 2, 4 and then 5 seconds. It makes at most ten attempts and stops after the
+// first one that succeeds.
 func ExampleBackoff() {
 	tw, advance := newWheel()
 	attempt := func(n int) error {
@@ -72,7 +72,8 @@ func ExampleBackoff() {
 	// 17s <nil>
 }
 
-// A daily run at 02:30. On March 31, 2030 the clocks in Berlin show 03:00 instead of 02:00.
+// A run takes place every day at 02:30. On March 31, 2030 the clocks in Berlin show 03:00 instead
+// of 02:00.
 func ExampleAlignedAt() {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
@@ -90,7 +91,8 @@ func ExampleAlignedAt() {
 	// Apr 1 02:30 CEST
 }
 
-// The process stands still from 12:00:25 to 12:01:02. The policies differ in the runs of that time.
+// The process is stopped from 12:00:25 to 12:01:02. The policies differ in what happens to the runs
+// of this period.
 func ExampleWithMisfire() {
 	every := timingwheel.Every(10 * time.Second)
 	for _, policy := range []struct {
@@ -123,8 +125,7 @@ func ExampleWithMisfire() {
 	// run all, at most 15 s late: 10 20 50+12 0+2 10
 }
 
-// A cache is filled again ten seconds after it was filled, however long that takes, until the end of
-// the day.
+// A cache is refilled ten seconds after the last refill has ended, until the end of the day.
 func ExampleFixedDelay() {
 	tw, advance := newWheel()
 	endOfDay := start.Truncate(24 * time.Hour).Add(24 * time.Hour)
@@ -133,4 +134,138 @@ func ExampleFixedDelay() {
 	advance(24 * time.Hour)
 	fmt.Println(fills, "times in twelve hours; pending:", tw.Len())
 	// Output: 4320 times in twelve hours; pending: 0
+}
+
+// A report is due every hour on the hour.
+func ExampleAligned() {
+	s := plan.Aligned(time.Hour, time.UTC)
+	at := time.Date(2030, time.March, 1, 12, 7, 0, 0, time.UTC)
+	for range 3 {
+		at = s.Next(at)
+		fmt.Println(at.Format(time.TimeOnly))
+	}
+	// Output:
+	// 13:00:00
+	// 14:00:00
+	// 15:00:00
+}
+
+// The pauses grow by half until they reach 3 seconds.
+func ExampleBackoffBy() {
+	s := plan.BackoffBy(1.5, time.Second, 3*time.Second)
+	at := start
+	for range 5 {
+		next := s.Next(at)
+		fmt.Println(next.Sub(at))
+		at = next
+	}
+	// Output:
+	// 1s
+	// 1.5s
+	// 2.25s
+	// 3s
+	// 3s
+}
+
+// Each of a thousand programs polls every 10 seconds. A random delay of up to 2 seconds spreads the
+// polls.
+func ExampleJitter() {
+	first, last := time.Hour, time.Duration(0)
+	for range 1000 {
+		d := plan.Jitter(timingwheel.Every(10*time.Second), 2*time.Second).Next(start).Sub(start)
+		first, last = min(first, d), max(last, d)
+	}
+	fmt.Println("between 10s and 12s:", first >= 10*time.Second && last <= 12*time.Second)
+	fmt.Println("spread:", last-first > time.Second)
+	// Output:
+	// between 10s and 12s: true
+	// spread: true
+}
+
+// A reminder is sent three times.
+func ExampleLimit() {
+	tw, advance := newWheel()
+	reminder := tw.ScheduleFunc(plan.Limit(timingwheel.Every(time.Hour), 3), func() { fmt.Println("reminder") })
+	advance(24 * time.Hour)
+	fmt.Println("stopped:", reminder.Stop())
+	// Output:
+	// reminder
+	// reminder
+	// reminder
+	// stopped: false
+}
+
+// A price feed skips runs that are more than a second late, because their prices are stale.
+func ExampleMaxLate() {
+	tw, advance := newWheel()
+	tw.ScheduleRun(plan.MaxLate(timingwheel.Every(10*time.Second), time.Second), func(r *timingwheel.Run) {
+		fmt.Println("run of", r.Planned.Format(time.TimeOnly))
+	})
+	advance(10 * time.Second)
+	tw.Advance(start.Add(35 * time.Second)) // the process was stopped
+	advance(10 * time.Second)
+	// Output:
+	// run of 12:00:10
+	// run of 12:00:40
+}
+
+// An offer is renewed every minute until 12:03.
+func ExampleUntil() {
+	tw, advance := newWheel()
+	tw.ScheduleFunc(plan.Until(timingwheel.Every(time.Minute), start.Add(3*time.Minute)), func() {
+		fmt.Println(tw.Now().Format(time.TimeOnly))
+	})
+	advance(time.Hour)
+	// Output:
+	// 12:01:00
+	// 12:02:00
+	// 12:03:00
+}
+
+// A run is planned every 10 seconds. The first run takes from 12:00:10 to 12:00:45. The policies
+// differ in what happens to the runs of this period.
+func ExampleWithOverlap() {
+	for _, policy := range []plan.Overlap{plan.SkipIfRunning, plan.QueueOne, plan.Allow} {
+		fmt.Print(policy, ":")
+		longRun(plan.WithOverlap(timingwheel.Every(10*time.Second), policy))
+		fmt.Println()
+	}
+	// Output:
+	// SkipIfRunning: 10 50
+	// QueueOne: 10 20 50
+	// Allow: 10 20 30 40 50
+}
+
+// longRun prints the planned times of the runs of s up to 12:00:50. The first run ends at 12:00:45.
+func longRun(s timingwheel.Scheduler) {
+	started, end := make(chan struct{}), make(chan struct{})
+	calls := 0
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start, Executor: timingwheel.ExecutorFunc(func(f func()) {
+		if calls++; calls > 1 {
+			f()
+			return
+		}
+		go f() // the first run blocks
+		<-started
+	})})
+	if err != nil {
+		panic(err)
+	}
+	tw.ScheduleRun(s, func(r *timingwheel.Run) {
+		fmt.Print(" ", r.Planned.Second())
+		if r.N == 1 {
+			close(started)
+			<-end
+		}
+	})
+	for second := range 51 {
+		if second == 45 {
+			close(end)
+			for tw.Len() == 0 { // until the first run has planned the next one
+				time.Sleep(time.Millisecond)
+			}
+		}
+		tw.Advance(start.Add(time.Duration(second) * time.Second))
+	}
+	tw.Stop()
 }

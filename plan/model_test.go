@@ -12,16 +12,16 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/course"
 )
 
-// A model of a wheel with random stalls and slow runs drives random chains of wrappers, and holds
-// their answers against the rules.
+// A model of a wheel with random stalls and slow runs drives random chains of wrappers and checks
+// their results against the documented rules.
 
 // chain is a random plan and its parameters.
 type chain struct {
 	name   string
 	s      timingwheel.Scheduler
-	calls  *int // questions to the Scheduler at the bottom; nil: not counted
+	calls  *int // calls of the innermost Scheduler; nil: not counted
 	period time.Duration
-	phased bool // runs stand at multiples of the period after origin
+	phased bool // runs are planned at multiples of the period after origin
 	origin time.Time
 	jitter time.Duration
 	limit  int       // 0: none
@@ -59,7 +59,7 @@ func randomChain(rng *rand.Rand) *chain {
 	return c
 }
 
-// countingNext counts how often a Scheduler is asked.
+// countingNext counts the calls of a Scheduler.
 type countingNext struct {
 	timingwheel.Scheduler
 	calls int
@@ -117,19 +117,19 @@ type model struct {
 	c   *chain
 	course.Course
 	now  time.Time
-	last course.Run // the run before
-	end  time.Time  // of that run; zero: the next one was armed before
+	last course.Run // the previous run
+	end  time.Time  // of the previous run; zero: the next run was armed before that run
 	runs int
 }
 
-// ask asks the course, and counts the questions to the Scheduler at the bottom.
+// ask calls a method of the course and checks the number of calls of the innermost Scheduler.
 func ask[A any](m *model, question func() A) A {
 	if m.c.calls == nil {
 		return question()
 	}
 	before := *m.c.calls
 	answer := question()
-	require.LessOrEqual(m.t, *m.c.calls-before, 4, "%s: questions behind one question", m.c.name)
+	require.LessOrEqual(m.t, *m.c.calls-before, 4, "%s: calls of the Scheduler for one call of the course", m.c.name)
 	return answer
 }
 
@@ -152,7 +152,7 @@ func (m *model) one(planned time.Time) time.Time {
 	step := ask(m, func() course.Step { return m.Before(r) })
 	if step.Omit {
 		late := r.Started.Sub(r.Planned)
-		require.Greater(m.t, late, m.c.maxLate, "%s: left out", m.c.name)
+		require.Greater(m.t, late, m.c.maxLate, "%s: skipped although in time", m.c.name)
 		return step.Next
 	}
 	m.runs++
@@ -168,7 +168,7 @@ func (m *model) one(planned time.Time) time.Time {
 	return ask(m, func() time.Time { return ended(m.Course, step.Next, m.now) })
 }
 
-// check holds a run that takes place against the rules.
+// check checks a run that takes place against the rules.
 func (m *model) check(r course.Run) {
 	c, t := m.c, m.t
 	require.False(t, r.Started.Before(r.Planned), "%s: early", c.name)
@@ -176,7 +176,7 @@ func (m *model) check(r course.Run) {
 		require.LessOrEqual(t, r.N, c.limit, c.name)
 	}
 	if !c.until.IsZero() {
-		require.False(t, r.Planned.After(c.until), "%s: after its end", c.name)
+		require.False(t, r.Planned.After(c.until), "%s: after the end of the plan", c.name)
 	}
 	if c.phased {
 		require.LessOrEqual(t, r.Planned.Sub(c.origin)%c.period, c.jitter, "%s: out of phase at %v", c.name, r.Planned.Sub(midnight))
@@ -190,13 +190,13 @@ func (m *model) check(r course.Run) {
 	case !c.phased:
 		require.False(t, r.Planned.Before(m.end.Add(c.period)), "%s: the pause was too short", c.name)
 	case c.overlap == QueueOne:
-		require.True(t, r.Planned.After(m.last.Started), "%s: missed before it started", c.name)
-	case c.maxLate == math.MaxInt64: // else it was due when a run was that was left out
-		require.True(t, r.Planned.After(m.end), "%s: missed", c.name)
+		require.True(t, r.Planned.After(m.last.Started), "%s: a misfired run was not skipped", c.name)
+	case c.maxLate == math.MaxInt64: // otherwise the run may follow skipped runs that were due too
+		require.True(t, r.Planned.After(m.end), "%s: a missed run was not skipped", c.name)
 	}
 }
 
-func TestModelOfRandomChains(t *testing.T) {
+func TestModelRandomChainsKeepTheRules(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -208,12 +208,12 @@ func TestModelOfRandomChains(t *testing.T) {
 		m.run()
 		total += m.runs
 	}
-	require.Greater(t, total, 2000, "the test tests nothing")
+	require.Greater(t, total, 2000, "too few runs for a meaningful test")
 }
 
-// RunAll loses no run and runs none twice, whatever stalls. A jitter moves each by no more than it
-// may.
-func TestModelRunAllIsComplete(t *testing.T) {
+// Whatever the stalls, RunAll neither loses nor repeats a run, and no run is delayed by more than
+// the maximum jitter.
+func TestModelRunAllLosesNoRun(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 1))

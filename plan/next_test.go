@@ -11,7 +11,7 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// nexts asks s for n runs, each with the answer before it.
+// nexts asks s for n run times, each with the result before it.
 func nexts(s timingwheel.Scheduler, n int) (ms []int) {
 	at := midnight
 	for range n {
@@ -48,20 +48,20 @@ func TestNextOfEachWrapper(t *testing.T) {
 	}
 }
 
-// Who asks late gets the first run after that, in phase.
-func TestNextAfterAPause(t *testing.T) {
+// A late call returns the first run after its time, in phase.
+func TestNextSkipsMissedRunsInPhase(t *testing.T) {
 	t.Parallel()
 	at := func(d time.Duration) time.Time { return midnight.Add(d * ms) }
 	s := Limit(timingwheel.Every(10*ms), 4)
 	assert.Equal(t, at(13), s.Next(at(3)))
 	assert.Equal(t, at(53), s.Next(at(48)))
 	assert.Equal(t, at(63), s.Next(at(53)))
-	assert.Equal(t, at(67), s.Next(at(57)), "before its last answer: a phase of its own")
+	assert.Equal(t, at(67), s.Next(at(57)), "a time before the last result starts a new phase")
 	assert.Zero(t, s.Next(at(67)))
 }
 
-// In the hands of a foreign wrapper a value is one plan; its own plans count for themselves.
-func TestNextAndPlansAreApart(t *testing.T) {
+// The calls of Next are one plan. Plans of a wheel that use the same value count separately.
+func TestCallsOfNextDoNotCountForPlans(t *testing.T) {
 	t.Parallel()
 	s := Limit(timingwheel.Every(10*ms), 2)
 	assert.Equal(t, []int{10, 20}, nexts(s, 5))
@@ -74,7 +74,7 @@ func TestNextAndPlansAreApart(t *testing.T) {
 	assert.Equal(t, 2, runs)
 }
 
-func TestNextFromSeveralGoroutines(t *testing.T) {
+func TestConcurrentCallsOfNextShareOneLimit(t *testing.T) {
 	t.Parallel()
 	s := Limit(Jitter(timingwheel.Every(10*ms), ms), 1000)
 	var all sync.WaitGroup
@@ -98,35 +98,35 @@ func TestBadArgumentsPanic(t *testing.T) {
 	t.Parallel()
 	ok := timingwheel.Every(time.Second)
 	for want, f := range map[string]func(){
-		"plan: FixedDelay: d is -1s; accepted is a positive duration":                                   func() { FixedDelay(-time.Second) },
-		"plan: Aligned: d is 0s; accepted is a positive duration":                                       func() { Aligned(0, time.UTC) },
-		"plan: Aligned: loc is nil; accepted are time.Local, time.UTC and results of time.LoadLocation": func() { Aligned(time.Hour, nil) },
-		"plan: AlignedAt: offset is 1h0m0s; accepted is from 0 to less than d, which is 1h0m0s":         func() { AlignedAt(time.Hour, time.Hour, time.UTC) },
-		"plan: AlignedAt: offset is -1ns; accepted is from 0 to less than d, which is 1h0m0s":           func() { AlignedAt(time.Hour, -1, time.UTC) },
-		"plan: Backoff: first is 0s; accepted is a positive duration":                                   func() { Backoff(0, time.Second) },
-		"plan: Backoff: max is 1s; accepted is first, which is 2s, or more":                             func() { Backoff(2*time.Second, time.Second) },
-		"plan: BackoffBy: factor is 0.5; accepted is a finite number from 1":                            func() { BackoffBy(0.5, 1, 2) },
-		"plan: BackoffBy: factor is NaN; accepted is a finite number from 1":                            func() { BackoffBy(math.NaN(), 1, 2) },
-		"plan: BackoffBy: factor is +Inf; accepted is a finite number from 1":                           func() { BackoffBy(math.Inf(1), 1, 2) },
-		"plan: Jitter: max is -1ns; accepted is zero or a positive duration":                            func() { Jitter(ok, -1) },
-		"plan: Jitter of a nil Scheduler":                                                               func() { Jitter(nil, 1) },
-		"plan: Limit: n is -1; accepted is zero or a positive number":                                   func() { Limit(ok, -1) },
-		"plan: Limit of a nil Scheduler":                                                                func() { Limit(nil, 1) },
-		"plan: Until: t is the zero time; accepted is any other":                                        func() { Until(ok, time.Time{}) },
-		"plan: Until of a nil Scheduler":                                                                func() { Until(nil, midnight) },
-		"plan: WithMisfire of a nil Scheduler":                                                          func() { WithMisfire(nil, RunAll) },
-		"plan: WithOverlap of a nil Scheduler":                                                          func() { WithOverlap(nil, Allow) },
-		"plan: WithOverlap: policy is Overlap(3); accepted are SkipIfRunning, QueueOne and Allow":       func() { WithOverlap(ok, 3) },
-		"plan: WithOverlap: policy is Overlap(-1); accepted are SkipIfRunning, QueueOne and Allow":      func() { WithOverlap(ok, -1) },
-		"plan: MaxLate: d is -1ns; accepted is zero or a positive duration":                             func() { MaxLate(ok, -1) },
-		"plan: MaxLate of a nil Scheduler":                                                              func() { MaxLate(nil, 0) },
-		"plan: WithMisfire: policy is Misfire(2); accepted are RunOnce and RunAll":                      func() { WithMisfire(ok, 2) },
+		"plan: FixedDelay: d is -1s; must be positive":                                             func() { FixedDelay(-time.Second) },
+		"plan: Aligned: d is 0s; must be positive":                                                 func() { Aligned(0, time.UTC) },
+		"plan: Aligned: loc is nil; must be time.Local, time.UTC or a result of time.LoadLocation": func() { Aligned(time.Hour, nil) },
+		"plan: AlignedAt: offset is 1h0m0s; must be at least 0 and less than d, which is 1h0m0s":   func() { AlignedAt(time.Hour, time.Hour, time.UTC) },
+		"plan: AlignedAt: offset is -1ns; must be at least 0 and less than d, which is 1h0m0s":     func() { AlignedAt(time.Hour, -1, time.UTC) },
+		"plan: Backoff: first is 0s; must be positive":                                             func() { Backoff(0, time.Second) },
+		"plan: Backoff: max is 1s; must not be less than first, which is 2s":                       func() { Backoff(2*time.Second, time.Second) },
+		"plan: BackoffBy: factor is 0.5; must be finite and at least 1":                            func() { BackoffBy(0.5, 1, 2) },
+		"plan: BackoffBy: factor is NaN; must be finite and at least 1":                            func() { BackoffBy(math.NaN(), 1, 2) },
+		"plan: BackoffBy: factor is +Inf; must be finite and at least 1":                           func() { BackoffBy(math.Inf(1), 1, 2) },
+		"plan: Jitter: max is -1ns; must be zero or positive":                                      func() { Jitter(ok, -1) },
+		"plan: Jitter of a nil Scheduler":                                                          func() { Jitter(nil, 1) },
+		"plan: Limit: n is -1; must be zero or positive":                                           func() { Limit(ok, -1) },
+		"plan: Limit of a nil Scheduler":                                                           func() { Limit(nil, 1) },
+		"plan: Until: t is the zero time":                                                          func() { Until(ok, time.Time{}) },
+		"plan: Until of a nil Scheduler":                                                           func() { Until(nil, midnight) },
+		"plan: WithMisfire of a nil Scheduler":                                                     func() { WithMisfire(nil, RunAll) },
+		"plan: WithOverlap of a nil Scheduler":                                                     func() { WithOverlap(nil, Allow) },
+		"plan: WithOverlap: policy is Overlap(3); must be SkipIfRunning, QueueOne or Allow":        func() { WithOverlap(ok, 3) },
+		"plan: WithOverlap: policy is Overlap(-1); must be SkipIfRunning, QueueOne or Allow":       func() { WithOverlap(ok, -1) },
+		"plan: MaxLate: d is -1ns; must be zero or positive":                                       func() { MaxLate(ok, -1) },
+		"plan: MaxLate of a nil Scheduler":                                                         func() { MaxLate(nil, 0) },
+		"plan: WithMisfire: policy is Misfire(2); must be RunOnce or RunAll":                       func() { WithMisfire(ok, 2) },
 	} {
 		assert.PanicsWithValue(t, want, f)
 	}
 }
 
-func TestPoliciesHaveNames(t *testing.T) {
+func TestPoliciesPrintTheirNames(t *testing.T) {
 	t.Parallel()
 	for want, policy := range map[string]any{
 		"RunOnce": RunOnce, "RunAll": RunAll, "Misfire(2)": Misfire(2), "Misfire(-1)": Misfire(-1),

@@ -1,38 +1,40 @@
-// Package plan makes Schedulers that compose: delays, wall-clock boundaries and backoff, with
-// jitter, an end, and policies for runs that were missed.
+// Package plan provides Schedulers that compose: fixed delays, wall-clock boundaries and backoff,
+// with jitter, an end, and policies for missed runs.
 //
 //	s := plan.Aligned(15*time.Minute, time.Local) // :00, :15, :30, :45
-//	s = plan.Jitter(s, 10*time.Second)            // programs do not all run at once
+//	s = plan.Jitter(s, 10*time.Second)            // so that not all programs run at once
 //	s = plan.Limit(s, 100)
 //	tw.ScheduleFunc(s, f)
 //
-// Every function takes or returns a [timingwheel.Scheduler]. A Schedule of github.com/robfig/cron,
-// [timingwheel.Every] and a Scheduler of your own compose in the same way.
+// Every function returns a [timingwheel.Scheduler], and the wrappers accept any Scheduler: also
+// [timingwheel.Every], a Schedule of github.com/robfig/cron, and a Scheduler of your own. Bad
+// arguments panic.
 //
-// # Times
+// # Run times
 //
-// [timingwheel.Every], [FixedDelay], [Aligned] and [Backoff] say when runs are to start. [Jitter],
-// [Limit] and [Until] change the times of the Scheduler that they wrap, from the inside to the
-// outside: Until(Jitter(s, max), t) plans no run after t, Jitter(Until(s, t), max) none after
-// t+max.
+// [timingwheel.Every], [FixedDelay], [Aligned] and [Backoff] determine when runs start. [Jitter],
+// [Limit] and [Until] change the times of the Scheduler that they wrap, and so their order matters:
+// Until(Jitter(s, max), t) plans no run after t, and Jitter(Until(s, t), max) none after t+max.
 //
-// # Policies
+// # Policies for missed runs
 //
-// [WithMisfire], [MaxLate] and [WithOverlap] say what becomes of runs that could not start in time.
-// Policies belong to the whole plan, so it does not matter where in a chain of wrappers they stand.
-// Of two policies of one kind the outer one counts. A run is missed in one of two ways:
+// [WithMisfire], [MaxLate] and [WithOverlap] determine what happens to runs that could not start in
+// time. A policy applies to the whole plan, so its position in a chain of wrappers does not matter.
+// If a chain has two policies of one kind, the outer one applies. A run is missed in one of two
+// ways:
 //
-//   - It has misfired if its time had come when the run before it started: the process was stopped,
+//   - A run has misfired if it was due before the previous run started: the process was stopped,
 //     the machine was busy, or Advance took a large step. With [RunOnce], the default, one late run
-//     stands for all runs that have misfired.
-//   - It overlaps if its time came between the start and the end of the run before it. With
-//     [SkipIfRunning], the default, it does not take place.
+//     replaces all runs that have misfired.
+//   - A run overlaps if it came due between the start and the end of the previous run. With
+//     [SkipIfRunning], the default, an overlapping run does not take place.
 //
-// # Values
+// # Sharing a Scheduler
 //
-// A Scheduler of this package may serve any number of plans at once. Each plan has a count, a
-// backoff and a jitter of its own. The method Next, for callers that ask for times themselves, is
-// one more such plan, whose state is kept in the value. Next may be called from any goroutine.
+// A Scheduler of this package may be used by any number of plans at once. Each plan has its own
+// count, backoff and jitter. The method Next is for callers that compute run times themselves, such
+// as a cron.Cron. All calls of Next on one value form one more plan, whose state is kept in the
+// value. Next may be called from any goroutine.
 package plan
 
 import (
@@ -46,12 +48,12 @@ import (
 
 // schedule is the Scheduler that the functions of this package return.
 type schedule struct {
-	times      func() course.Course // makes the course of one plan, without policies
+	times      func() course.Course // returns the course of a new plan, without policies
 	policies   policies
-	sequential bool // times count from the end of the run before: runs cannot overlap
+	sequential bool // delays count from the end of the previous run, so runs cannot overlap
 
 	mu       sync.Mutex
-	nextPlan *nextPlan // the plan of the callers of Next; nil: there was no call
+	nextPlan *nextPlan // the plan of the callers of Next; nil before the first call
 }
 
 // Begin returns the course of a new plan.
@@ -66,7 +68,8 @@ func (s *schedule) Begin() course.Course {
 	return &policyCourse{Course: s.times(), policies: p}
 }
 
-// Next returns the run after t in the plan of the callers of Next.
+// Next returns the time of the run after t in the plan of the callers of Next, or the zero time if
+// that plan has ended.
 func (s *schedule) Next(t time.Time) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +79,8 @@ func (s *schedule) Next(t time.Time) time.Time {
 	return s.nextPlan.next(t)
 }
 
-// user is a plan that is told of its runs by calls of Next. A run starts and ends at its call.
+// nextPlan is the plan of the callers of Next. For this plan a run starts and ends when the next
+// time is asked for.
 type nextPlan struct {
 	course course.Course
 	calls  int
@@ -93,12 +97,13 @@ func (p *nextPlan) next(t time.Time) time.Time {
 	} else {
 		p.last = p.follow(course.Run{N: p.calls, Planned: p.planned(t), Started: t})
 	}
-	p.calls = max(p.calls+1, p.calls) // it may overflow
+	p.calls = max(p.calls+1, p.calls) // calls+1 may overflow
 	p.ended = p.last.IsZero()
 	return p.last
 }
 
-// planned returns the run to which t belongs: the last one, unless t lies before it.
+// planned returns the planned time of the run to which t belongs: the last run, unless t is before
+// it.
 func (p *nextPlan) planned(t time.Time) time.Time {
 	if t.Before(p.last) {
 		return t
@@ -119,10 +124,10 @@ func (p *nextPlan) follow(r course.Run) time.Time {
 	return next
 }
 
-// passed reports whether there is a run at t and it is not after now.
+// isDue reports whether t is the time of a run and not after now.
 func isDue(t, now time.Time) bool { return !t.IsZero() && !t.After(now) }
 
-// of returns s as a schedule. caller names the function for the panic if s is nil.
+// asSchedule returns s as a schedule. caller names the function for the panic if s is nil.
 func asSchedule(caller string, s timingwheel.Scheduler) *schedule {
 	switch s := s.(type) {
 	case nil:
@@ -133,17 +138,17 @@ func asSchedule(caller string, s timingwheel.Scheduler) *schedule {
 	return newSchedule(func() course.Course { return course.Of(s) })
 }
 
-// made returns a schedule with the default policies.
+// newSchedule returns a schedule with the default policies.
 func newSchedule(times func() course.Course) *schedule {
 	return &schedule{times: times, policies: defaults}
 }
 
-// copy returns a schedule for the caller to change.
+// copy returns a copy without the state of Next.
 func (s *schedule) copy() *schedule {
 	return &schedule{times: s.times, policies: s.policies, sequential: s.sequential}
 }
 
-// around returns a schedule whose courses are wrapped.
+// wrap returns a copy whose courses are wrapped by with.
 func (s *schedule) wrap(with func(course.Course) course.Course) *schedule {
 	c := s.copy()
 	c.times = func() course.Course { return with(s.times()) }
@@ -153,13 +158,13 @@ func (s *schedule) wrap(with func(course.Course) course.Course) *schedule {
 // mustBePositive panics unless d is positive. what names the function and the argument.
 func mustBePositive(what string, d time.Duration) {
 	if d <= 0 {
-		panic(fmt.Sprintf("plan: %s is %v; accepted is a positive duration", what, d))
+		panic(fmt.Sprintf("plan: %s is %v; must be positive", what, d))
 	}
 }
 
 // mustNotBeNegative panics if d is negative. what names the function and the argument.
 func mustNotBeNegative(what string, d time.Duration) {
 	if d < 0 {
-		panic(fmt.Sprintf("plan: %s is %v; accepted is zero or a positive duration", what, d))
+		panic(fmt.Sprintf("plan: %s is %v; must be zero or positive", what, d))
 	}
 }

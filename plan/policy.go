@@ -9,44 +9,45 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/course"
 )
 
-// Misfire is a policy for runs that could not start in time, see [WithMisfire].
+// Misfire is a policy for runs that were due before the previous run started, see [WithMisfire].
 type Misfire int
 
 const (
-	// RunOnce starts the run that was held up as soon as possible, however late, and leaves out the
-	// others that have misfired by then. One late run stands for all of them, and the plan
-	// continues in its phase. RunOnce is the default.
+	// RunOnce starts the delayed run as soon as possible, however late, and skips the other runs
+	// that have misfired by then. One late run replaces all of them, and the plan keeps its phase.
+	// RunOnce is the default.
 	RunOnce Misfire = iota
 
-	// RunAll starts each of them, back to back, with its own planned time (see
-	// [timingwheel.Run.Planned]), however many there are. While a plan is behind, runs that come
-	// due during a run are among them. In Manual mode each takes an Advance of its own.
+	// RunAll starts every misfired run, one right after the other, each with its own planned time
+	// (see [timingwheel.Run.Planned]). The number of runs is not limited. While a plan is behind,
+	// runs that come due during a run count as misfired too. In Manual mode each run takes its own
+	// Advance.
 	RunAll
 )
 
-// String returns the name of the constant.
+// String returns the name of the constant, or Misfire(n) for any other value n.
 func (m Misfire) String() string { return constName("Misfire", int(m), "RunOnce", "RunAll") }
 
-// WithMisfire returns s with a policy for runs that could not start in time. A run that is left out
-// counts neither for [Limit] nor for [Backoff]. WithMisfire panics if s is nil or the policy is
-// neither RunOnce nor RunAll.
+// WithMisfire returns a Scheduler with the times of s and a policy for runs that have misfired. A
+// run has misfired if it was due before the previous run started. [Limit] and [Backoff] do not
+// count skipped runs. WithMisfire panics if s is nil or the policy is neither RunOnce nor RunAll.
 func WithMisfire(s timingwheel.Scheduler, policy Misfire) timingwheel.Scheduler {
 	if policy < RunOnce || policy > RunAll {
-		panic(fmt.Sprintf("plan: WithMisfire: policy is %v; accepted are RunOnce and RunAll", policy))
+		panic(fmt.Sprintf("plan: WithMisfire: policy is %v; must be RunOnce or RunAll", policy))
 	}
 	c := asSchedule("WithMisfire", s).copy()
 	c.policies.misfire = policy
 	return c
 }
 
-// MaxLate returns s without the runs that start more than d after their planned time. It composes
-// with both policies of [WithMisfire]: with RunOnce, one run stands for all that are not too late;
-// with RunAll, each of those takes place. A run that is left out counts neither for [Limit] nor for
-// [Backoff].
+// MaxLate returns a Scheduler with the times of s that skips each run that would start more than d
+// after its planned time. MaxLate composes with both policies of [WithMisfire]: with RunOnce, one
+// run replaces all misfired runs that are late by d or less; with RunAll, each of those runs takes
+// place. [Limit] and [Backoff] do not count skipped runs.
 //
-// In practice every run is a little late, so a d of less than some ticks of the wheel leaves out
-// good runs. Zero is accepted, for wheels in Manual mode. MaxLate panics if s is nil or d is
-// negative.
+// In practice every run is a little late, so a d of less than a few ticks of the wheel also skips
+// runs that are on time. Zero is useful only for wheels in Manual mode. MaxLate panics if s is nil
+// or d is negative.
 func MaxLate(s timingwheel.Scheduler, d time.Duration) timingwheel.Scheduler {
 	mustNotBeNegative("MaxLate: d", d)
 	c := asSchedule("MaxLate", s).copy()
@@ -54,31 +55,31 @@ func MaxLate(s timingwheel.Scheduler, d time.Duration) timingwheel.Scheduler {
 	return c
 }
 
-// Overlap is a policy for runs that come due while the run before them is under way, see
-// [WithOverlap].
+// Overlap is a policy for runs that come due during the previous run, see [WithOverlap].
 type Overlap int
 
 const (
-	// SkipIfRunning leaves them out. It is the default.
+	// SkipIfRunning skips runs that come due during a run. SkipIfRunning is the default.
 	SkipIfRunning Overlap = iota
 
-	// QueueOne makes up for all of them with one run, which starts when the run under way has
-	// ended. It has the planned time of the first of them. Then the plan continues in its phase.
+	// QueueOne replaces all runs that come due during a run by one run, which starts as soon as the
+	// current run has ended. Its planned time is that of the first run that it replaces. The plan
+	// then keeps its phase. The queued run does not count as late while it waits.
 	QueueOne
 
-	// Allow starts them beside the run under way: the next run is armed before a run begins. With
-	// RunAll, all that have misfired start together. Allow changes nothing for [FixedDelay] and
-	// [Backoff], whose next run is planned when one has ended. On an executor that runs one
-	// callback after the other, as [timingwheel.Inline] does, no two runs are under way at once.
+	// Allow starts runs although the previous run has not ended: the next run is armed before a run
+	// begins. With RunAll, all runs that have misfired start together. Allow does not affect
+	// [FixedDelay] and [Backoff], which plan the next run when a run has ended. An executor that
+	// runs one callback after the other, such as [timingwheel.Inline], never runs two at once.
 	Allow
 )
 
-// String returns the name of the constant.
+// String returns the name of the constant, or Overlap(n) for any other value n.
 func (o Overlap) String() string {
 	return constName("Overlap", int(o), "SkipIfRunning", "QueueOne", "Allow")
 }
 
-// name returns the name of constant i of a type.
+// constName returns the name of constant i of a type.
 func constName(typeName string, i int, names ...string) string {
 	if i < 0 || i >= len(names) {
 		return fmt.Sprintf("%s(%d)", typeName, i)
@@ -86,36 +87,37 @@ func constName(typeName string, i int, names ...string) string {
 	return names[i]
 }
 
-// WithOverlap returns s with a policy for runs that come due while the run before them is under
-// way. It panics if s is nil or the policy is none of SkipIfRunning, QueueOne and Allow.
+// WithOverlap returns a Scheduler with the times of s and a policy for runs that come due between
+// the start and the end of the previous run. WithOverlap panics if s is nil or the policy is none
+// of SkipIfRunning, QueueOne and Allow.
 func WithOverlap(s timingwheel.Scheduler, policy Overlap) timingwheel.Scheduler {
 	if policy < SkipIfRunning || policy > Allow {
-		panic(fmt.Sprintf("plan: WithOverlap: policy is %v; accepted are SkipIfRunning, QueueOne and Allow", policy))
+		panic(fmt.Sprintf("plan: WithOverlap: policy is %v; must be SkipIfRunning, QueueOne or Allow", policy))
 	}
 	c := asSchedule("WithOverlap", s).copy()
 	c.policies.overlap = policy
 	return c
 }
 
-// policies are those of one plan.
+// policies are the policies of one plan.
 type policies struct {
 	misfire Misfire
 	overlap Overlap
 	maxLate time.Duration
 }
 
-// defaults are what a plan does by itself.
+// defaults are the policies that a plan of the wheel implements itself.
 var defaults = policies{maxLate: math.MaxInt64} // no run is so late
 
-// policed is the course of a plan with policies. It is the outermost one.
+// policyCourse implements the policies of a plan. No other course wraps it.
 type policyCourse struct {
 	course.Course
 	policies
 
-	started time.Time // of the run under way
+	started time.Time // when the current run started
 
-	// If the run to come was queued, it stands for all that were missed until queued. Otherwise
-	// queued is the zero time.
+	// If the next run is queued by QueueOne, it replaces all runs that were missed until queued.
+	// Otherwise queued is the zero time.
 	queued time.Time
 }
 
@@ -124,8 +126,8 @@ func (p *policyCourse) Before(r course.Run) course.Step {
 	until := p.queued
 	p.queued = time.Time{}
 	if p.tooLate(r, until) {
-		// Next is the first run that is not too late, though its time may have come as well. A run
-		// that is late by just maxLate is not too late.
+		// Next is the first run that is not too late. It may be due already. A run that is late by
+		// exactly maxLate is not too late.
 		return course.Step{Next: p.Course.Missed(r.Planned, r.Started.Add(-p.maxLate-1)), Omit: true}
 	}
 	step := p.Course.Before(r)
@@ -141,8 +143,8 @@ func (p *policyCourse) Before(r course.Run) course.Step {
 	return step
 }
 
-// tooLate reports whether r starts so late that it is left out. A run that was queued is not late
-// while it waits.
+// tooLate reports whether r starts so late that it is skipped. The time for which a run was queued
+// does not count.
 func (p *policyCourse) tooLate(r course.Run, until time.Time) bool {
 	due := r.Planned
 	if until.After(due) {

@@ -10,9 +10,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/course"
 )
 
-// A plan of one run each 10 ms that is held up from 12 to 47: the run of 20 starts at 47, those of
-// 30 and 40 were missed.
-func TestMisfirePolicies(t *testing.T) {
+// A plan has a run every 10 ms and is delayed from 12 to 47: the run of 20 starts at 47, and those
+// of 30 and 40 have misfired.
+func TestMisfirePolicyDecidesMissedRuns(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		policy func(timingwheel.Scheduler) timingwheel.Scheduler
@@ -41,9 +41,9 @@ func TestMisfirePolicies(t *testing.T) {
 	}
 }
 
-// In a step of a week each Advance of RunAll runs one run, so that none goes on for long; and what
-// is skipped costs nothing, however much it is.
-func TestMisfireOfAWeek(t *testing.T) {
+// The clock advances by a week. With RunAll each Advance makes one run, so that no Advance takes
+// long. Skipping takes a constant number of calls, however many runs are skipped.
+func TestMisfireOfAWeekTakesFewCalls(t *testing.T) {
 	t.Parallel()
 	week := 7 * day
 	for name, row := range map[string]struct {
@@ -64,16 +64,16 @@ func TestMisfireOfAWeek(t *testing.T) {
 		for range 5 {
 			ran := len(planned)
 			tw.Advance(midnight.Add(week))
-			require.LessOrEqual(t, len(planned)-ran, 1, "one run in one Advance")
+			require.LessOrEqual(t, len(planned)-ran, 1, "runs in one Advance")
 		}
 		require.GreaterOrEqual(t, len(planned), len(row.want), name)
 		assert.Equal(t, row.want, planned[:len(row.want)], name)
-		assert.LessOrEqual(t, count.calls, 15, "%s: questions", name)
+		assert.LessOrEqual(t, count.calls, 15, "%s: calls of the Scheduler", name)
 	}
 }
 
-// A run each 10 ms; the first takes 35 ms, the others 1 ms.
-func TestOverlapPolicies(t *testing.T) {
+// A plan has a run every 10 ms. The first run takes 35 ms, the others 1 ms.
+func TestOverlapPolicyDecidesRunsDuringARun(t *testing.T) {
 	for name, row := range map[string]struct {
 		plan timingwheel.Scheduler
 		want []loggedRun
@@ -84,7 +84,7 @@ func TestOverlapPolicies(t *testing.T) {
 		"allow": {WithOverlap(timingwheel.Every(10*ms), Allow), []loggedRun{
 			{10, 10}, {20, 20}, {30, 30}, {40, 40}, {50, 50}, {60, 60},
 		}},
-		// The policies for misfires do not touch what came due during a run.
+		// The policies for misfires do not affect runs that come due during a run.
 		"run all":               {WithMisfire(timingwheel.Every(10*ms), RunAll), []loggedRun{{10, 10}, {50, 50}, {60, 60}}},
 		"skip":                  {MaxLate(timingwheel.Every(10*ms), 5*ms), []loggedRun{{10, 10}, {50, 50}, {60, 60}}},
 		"queue one, run all":    {WithMisfire(WithOverlap(timingwheel.Every(10*ms), QueueOne), RunAll), []loggedRun{{10, 10}, {20, 45}, {50, 50}, {60, 60}}},
@@ -114,8 +114,8 @@ func TestOverlapPolicies(t *testing.T) {
 	}
 }
 
-// One run in a queue, however many came due.
-func TestQueueOneWhereEachRunIsLong(t *testing.T) {
+// One run is queued, however many come due.
+func TestQueueOneQueuesOneRunDuringEachLongRun(t *testing.T) {
 	runInBubble(t, func(t *testing.T, tw *timingwheel.TimingWheel) {
 		d := runLog{start: time.Now()}
 		tw.ScheduleRun(WithOverlap(timingwheel.Every(10*ms), QueueOne), func(r *timingwheel.Run) {
@@ -123,25 +123,26 @@ func TestQueueOneWhereEachRunIsLong(t *testing.T) {
 			time.Sleep(25 * ms)
 		})
 		sleep(120 * ms)
-		// 10-35, then at once for 20 and 30; 40 and 50 come due in 35-60; and so on.
+		// The first run takes from 10 to 35. The second one replaces 20 and 30 and takes from 35 to
+		// 60, while 40 and 50 come due, and so on.
 		assert.Equal(t, []loggedRun{{10, 10}, {20, 35}, {40, 60}, {70, 85}, {90, 110}}, d.runs)
 	})
 }
 
-// While RunAll makes up for a stall, runs that come due during the others are made up for as well.
+// While RunAll catches up after a stall, runs that come due meanwhile take place too.
 func TestRunAllCatchesUpWhileRunsTakeTime(t *testing.T) {
 	t.Parallel()
 	tw := newManualWheel(t)
 	d := runLog{start: midnight}
 	tw.ScheduleRun(WithMisfire(timingwheel.Every(10*ms), RunAll), d.note)
-	for at := 35 * ms; at < 90*ms; at += 4 * ms { // behind, and a run each 4 ms
+	for at := 35 * ms; at < 90*ms; at += 4 * ms { // the plan is behind and makes a run every 4 ms
 		tw.Advance(midnight.Add(at))
 	}
 	assert.Equal(t, []loggedRun{{10, 35}, {20, 39}, {30, 43}, {40, 47}, {50, 51}, {60, 63}, {70, 71}, {80, 83}}, d.runs)
 }
 
-// A held-up plan whose runs are armed before they begin.
-func TestAllowAfterAStall(t *testing.T) {
+// With Allow, which arms the next run before a run begins, the misfire policy still applies.
+func TestAllowKeepsMisfirePolicyAfterStall(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		policy func(timingwheel.Scheduler) timingwheel.Scheduler

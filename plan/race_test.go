@@ -13,9 +13,9 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// Plans of one and the same value on a real wheel, while others reset and flush them: each has its
-// runs, all of them, and no more.
-func TestRaceOfPlansThatShareAValue(t *testing.T) {
+// Several plans use the same Scheduler while other goroutines reschedule and flush them. Each plan
+// makes exactly its number of runs.
+func TestRacePlansThatShareASchedulerMakeAllRuns(t *testing.T) {
 	t.Parallel()
 	const n = 200
 	for name, policy := range map[string]Overlap{"skip if running": SkipIfRunning, "queue one": QueueOne, "allow": Allow} {
@@ -45,7 +45,7 @@ func TestRaceOfPlansThatShareAValue(t *testing.T) {
 				})
 			}
 			all.Wait()
-			last.Wait() // or the test hangs
+			last.Wait() // hangs if a run is lost
 			require.NoError(t, tw.Shutdown(context.Background()))
 			for i := range runs {
 				assert.EqualValues(t, n, runs[i].Load())
@@ -54,8 +54,9 @@ func TestRaceOfPlansThatShareAValue(t *testing.T) {
 	}
 }
 
-// A Limit is reached exactly once, whoever stops the plan: Stop says true iff runs are missing.
-func TestRaceStopOfALimit(t *testing.T) {
+// Stop races with the last run of a Limit. Stop returns true if and only if it prevented a run, and
+// no plan makes more runs than its Limit.
+func TestRaceStopReturnsTrueOnlyIfItPreventsRuns(t *testing.T) {
 	t.Parallel()
 	tw, err := timingwheel.New(timingwheel.Options{Tick: time.Microsecond, Shards: 1})
 	require.NoError(t, err)
@@ -81,12 +82,12 @@ func TestRaceStopOfALimit(t *testing.T) {
 	}
 	require.NoError(t, tw.Shutdown(context.Background()))
 	for runs := range stopped {
-		require.Less(t, runs.Load(), int64(n), "Stop returned true though it prevented nothing")
+		require.Less(t, runs.Load(), int64(n), "Stop returned true although it prevented no run")
 	}
 }
 
-// Reschedule moves a run that has not begun. It never adds a run to a plan that has only one.
-func TestRaceRescheduleOfALimit(t *testing.T) {
+// Reschedule moves a run that has not begun. It never adds a run to a plan with a single run.
+func TestRaceRescheduleAddsNoRunToALimit(t *testing.T) {
 	t.Parallel()
 	tw, err := timingwheel.New(timingwheel.Options{Tick: time.Microsecond, Shards: 1})
 	require.NoError(t, err)
@@ -96,7 +97,7 @@ func TestRaceRescheduleOfALimit(t *testing.T) {
 		for range 20 {
 			plan.Reschedule(rand.N(5 * time.Microsecond))
 		}
-		for all[i].Load() == 0 { // it has been claimed and need not have begun
+		for all[i].Load() == 0 { // the run may have been claimed and not have begun
 			time.Sleep(10 * time.Microsecond)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/course"
 )
 
-// runsOf are the starts of a plan's runs in d of fake time, in ms. Run n takes takes[n-1], the rest
-// nothing.
+// runsOf returns the times in ms at which the runs of a plan start within d of fake time. Run n
+// takes takes[n-1], or no time if there is none.
 func runsOf(t *testing.T, s timingwheel.Scheduler, d time.Duration, takes ...time.Duration) (times []int) {
 	t.Helper()
 	runInBubble(t, func(t *testing.T, tw *timingwheel.TimingWheel) {
@@ -30,7 +30,7 @@ func runsOf(t *testing.T, s timingwheel.Scheduler, d time.Duration, takes ...tim
 	return times
 }
 
-func TestEvery(t *testing.T) {
+func TestEveryKeepsItsPhase(t *testing.T) {
 	assert.Equal(t, []int{10, 20, 30, 40}, runsOf(t, timingwheel.Every(10*ms), 45*ms, 0, 5*ms, 9*ms))
 }
 
@@ -39,7 +39,7 @@ func TestFixedDelayCountsFromTheEndOfARun(t *testing.T) {
 	assert.Equal(t, []int{10, 23, 33}, runsOf(t, Limit(FixedDelay(10*ms), 3), time.Hour, 3*ms))
 }
 
-func TestFixedDelayAfterPanicAndGoexit(t *testing.T) {
+func TestFixedDelayContinuesAfterPanicAndGoexit(t *testing.T) {
 	for name, leave := range map[string]func(){"panic": func() { panic("boom") }, "Goexit": runtime.Goexit} {
 		tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: midnight, OnPanic: func(any, []byte) {}})
 		require.NoError(t, err)
@@ -50,7 +50,7 @@ func TestFixedDelayAfterPanicAndGoexit(t *testing.T) {
 		})
 		for at := 10 * ms; at <= 40*ms; at += 10 * ms {
 			done := make(chan struct{})
-			go func() { // Goexit ends it
+			go func() { // Goexit ends this goroutine
 				defer close(done)
 				tw.Advance(midnight.Add(at))
 			}()
@@ -62,8 +62,8 @@ func TestFixedDelayAfterPanicAndGoexit(t *testing.T) {
 	}
 }
 
-func TestBackoff(t *testing.T) {
-	// Pauses of 10, 20, 40 and 50, from the end of a run.
+func TestBackoffPausesGrowFromTheEndOfARun(t *testing.T) {
+	// The pauses are 10, 20, 40 and 50.
 	assert.Equal(t, []int{10, 35, 75, 125, 175}, runsOf(t, Backoff(10*ms, 50*ms), 200*ms, 5*ms))
 	assert.Equal(t, []int{8, 20, 38, 65, 92}, runsOf(t, BackoffBy(1.5, 8*ms, 27*ms), 100*ms))
 	assert.Equal(t, []int{10, 20, 30}, runsOf(t, BackoffBy(1, 10*ms, 10*ms), 35*ms))
@@ -85,8 +85,8 @@ func TestBackoffReachesItsMaximumAndStaysThere(t *testing.T) {
 	}
 }
 
-// A retry ends its plan when it has succeeded.
-func TestBackoffEndsWithSuccess(t *testing.T) {
+// A retry stops its plan when it has succeeded.
+func TestRunStopEndsABackoff(t *testing.T) {
 	tw := newManualWheel(t)
 	var at []time.Duration
 	tw.ScheduleRun(Limit(Backoff(10*ms, time.Second), 10), func(r *timingwheel.Run) {
@@ -101,17 +101,17 @@ func TestBackoffEndsWithSuccess(t *testing.T) {
 	assert.Equal(t, []time.Duration{10 * ms, 30 * ms, 70 * ms}, at)
 }
 
-func TestLimit(t *testing.T) {
+func TestLimitEndsAPlan(t *testing.T) {
 	assert.Equal(t, []int{10, 20, 30}, runsOf(t, Limit(timingwheel.Every(10*ms), 3), time.Second))
 	assert.Equal(t, []int{10, 20}, runsOf(t, Limit(Limit(timingwheel.Every(10*ms), 2), 3), time.Second))
 	assert.Equal(t, []int{10, 20}, runsOf(t, Limit(Limit(timingwheel.Every(10*ms), 3), 2), time.Second))
 	assert.Empty(t, runsOf(t, Limit(timingwheel.Every(10*ms), 0), time.Second))
-	// A run that takes too long uses up one, and what it makes the plan miss none.
+	// A long run counts as one, and the runs that are missed because of it do not count.
 	assert.Equal(t, []int{10, 50, 60}, runsOf(t, Limit(timingwheel.Every(10*ms), 3), time.Second, 35*ms))
 }
 
-// Runs that are left out do not count.
-func TestLimitCountsRunsThatTakePlace(t *testing.T) {
+// Skipped runs do not count.
+func TestLimitCountsOnlyRunsThatTakePlace(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]timingwheel.Scheduler{
 		"outside": Limit(MaxLate(timingwheel.Every(10*ms), 0), 2),
@@ -129,9 +129,8 @@ func TestLimitCountsRunsThatTakePlace(t *testing.T) {
 	}
 }
 
-// Stop during the last run returns false, and during any other true, from the run and from its
-// handle.
-func TestStopDuringTheRunsOfALimit(t *testing.T) {
+// Timer.Stop and Run.Stop return false during the last run, and true during any other run.
+func TestStopDuringLastRunOfALimitReturnsFalse(t *testing.T) {
 	t.Parallel()
 	for stopIn := 1; stopIn <= 3; stopIn++ {
 		for name, stop := range map[string]func(timingwheel.Timer, *timingwheel.Run) bool{
@@ -154,7 +153,7 @@ func TestStopDuringTheRunsOfALimit(t *testing.T) {
 	}
 }
 
-func TestUntil(t *testing.T) {
+func TestUntilEndsAPlan(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		until time.Duration
@@ -163,7 +162,7 @@ func TestUntil(t *testing.T) {
 		want  []loggedRun
 	}{
 		"before the first run": {9, timingwheel.Every(10 * ms), []time.Duration{10, 20}, nil},
-		"to the moment":        {20, timingwheel.Every(10 * ms), []time.Duration{10, 20, 30}, []loggedRun{{10, 10}, {20, 20}}},
+		"at a run":             {20, timingwheel.Every(10 * ms), []time.Duration{10, 20, 30}, []loggedRun{{10, 10}, {20, 20}}},
 		"in between":           {29, timingwheel.Every(10 * ms), []time.Duration{10, 20, 30}, []loggedRun{{10, 10}, {20, 20}}},
 		"late but planned":     {20, timingwheel.Every(10 * ms), []time.Duration{10, 38, 40}, []loggedRun{{10, 10}, {20, 38}}},
 		"skipped to the end":   {50, MaxLate(timingwheel.Every(10*ms), 0), []time.Duration{10, 55, 60}, []loggedRun{{10, 10}}},
@@ -185,7 +184,7 @@ func TestUntil(t *testing.T) {
 	}
 }
 
-// draws are jitters to come, in ms, again and again.
+// draws returns a function that returns the given delays in ms over and over.
 func draws(d ...time.Duration) func() time.Duration {
 	i := -1
 	return func() time.Duration {
@@ -194,27 +193,27 @@ func draws(d ...time.Duration) func() time.Duration {
 	}
 }
 
-func TestJitterDoesNotAddUp(t *testing.T) {
+func TestJitterDelaysDoNotAccumulate(t *testing.T) {
 	assert.Equal(t, []int{13, 20, 39, 41, 53}, runsOf(t, jitter(timingwheel.Every(10*ms), draws(3, 0, 9, 1)), 55*ms))
 }
 
-// A run ends after the time for which the next one was planned, but before the one to which it is
-// delayed: nothing was missed.
-func TestJitteredRunIsNotMissedBeforeItsTime(t *testing.T) {
+// A run ends after the nominal time of the next run, but before its delayed time. The next run is
+// not missed.
+func TestJitteredRunIsNotMissedBeforeItsDelayedTime(t *testing.T) {
 	assert.Equal(t, []int{10, 28, 30}, runsOf(t, jitter(timingwheel.Every(10*ms), draws(0, 8, 0)), 35*ms, 15*ms))
 }
 
-func TestJitterOfMissedRuns(t *testing.T) {
-	// 10+2 takes until 42; 20+2 was missed. With a delay of 2 the first run after 42 is that of 50,
-	// at 52.
+func TestJitterAfterMissedRuns(t *testing.T) {
+	// The run of 10+2 takes until 42, and 20+2 is missed. With a delay of 2 the first run after 42
+	// is that of 50, at 52.
 	assert.Equal(t, []int{12, 52, 62}, runsOf(t, jitter(timingwheel.Every(10*ms), draws(2)), 65*ms, 30*ms))
-	// The same up to 41: with 2, that of 40 is still to come.
+	// If the run takes until 41, the run of 40 is still to come, at 42.
 	assert.Equal(t, []int{12, 42, 52}, runsOf(t, jitter(timingwheel.Every(10*ms), draws(2)), 55*ms, 29*ms))
 }
 
-func TestJitterOfADelay(t *testing.T) {
-	// 10+1 takes until 16, 26+2 no time, 38+3. The second draw is for a run at 21, which comes
-	// later in the end.
+func TestJitterOfAFixedDelay(t *testing.T) {
+	// The run of 10+1 takes until 16. The next ones are those of 26+2 and 38+3. The second draw is
+	// for a run at 21, which is planned again when the first run has ended.
 	assert.Equal(t, []int{11, 28, 41}, runsOf(t, jitter(FixedDelay(10*ms), draws(1, 0, 2, 3)), 45*ms, 5*ms))
 }
 
@@ -224,11 +223,11 @@ func TestJitterAfterReschedule(t *testing.T) {
 		plan := tw.ScheduleRun(jitter(timingwheel.Every(10*ms), draws(1)), d.note)
 		require.True(t, plan.Reschedule(5*ms))
 		sleep(40 * ms)
-		assert.Equal(t, []int{5, 16, 26, 36}, d.started(), "a run that was moved has no jitter")
+		assert.Equal(t, []int{5, 16, 26, 36}, d.started(), "a rescheduled run has no jitter")
 	})
 }
 
-func TestJitterOfWholeRange(t *testing.T) {
+func TestJitterOfTheWholeRangeDoesNotOverflow(t *testing.T) {
 	t.Parallel()
 	for range 100 {
 		next := Jitter(timingwheel.Every(time.Second), math.MaxInt64).Next(midnight)
@@ -237,13 +236,13 @@ func TestJitterOfWholeRange(t *testing.T) {
 	assert.Equal(t, midnight.Add(time.Second), Jitter(timingwheel.Every(time.Second), 0).Next(midnight))
 }
 
-func TestChains(t *testing.T) {
-	until := time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC) // when bubbles begin
+func TestOrderOfWrappersMatters(t *testing.T) {
+	until := time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC) // the start of each bubble
 	assert.Equal(t, []int{11, 22, 33},
 		runsOf(t, Limit(jitter(Until(timingwheel.Every(10*ms), until.Add(time.Hour)), draws(1, 2, 3, 4)), 3), time.Second))
 	assert.Equal(t, []int{11, 22},
 		runsOf(t, Limit(jitter(Until(timingwheel.Every(10*ms), until.Add(25*ms)), draws(1, 2, 3, 4)), 3), time.Second))
-	// Jitter inside: the run of 30 would be at 33.
+	// Until sees the delayed times: the run of 30 would be at 33.
 	assert.Equal(t, []int{11, 22},
 		runsOf(t, Until(jitter(timingwheel.Every(10*ms), draws(1, 2, 3, 4)), until.Add(32*ms)), time.Second))
 	// Two jitters.
@@ -251,8 +250,8 @@ func TestChains(t *testing.T) {
 		runsOf(t, jitter(jitter(timingwheel.Every(10*ms), draws(1, 2)), draws(2, 4)), 40*ms))
 }
 
-// One value, several plans at the same time: each counts for itself.
-func TestOneValueServesSeveralPlans(t *testing.T) {
+// Two plans use one Scheduler at the same time. Each has its own count and backoff.
+func TestOneSchedulerServesSeveralPlans(t *testing.T) {
 	runInBubble(t, func(t *testing.T, tw *timingwheel.TimingWheel) {
 		s := WithMisfire(Limit(Backoff(10*ms, time.Second), 3), RunAll)
 		a, b := runLog{start: time.Now()}, runLog{start: time.Now()}
@@ -265,9 +264,9 @@ func TestOneValueServesSeveralPlans(t *testing.T) {
 	})
 }
 
-// A Scheduler of somebody's own, with state, is asked as often as without a wrapper: to begin, once
-// for each run, and once more after a miss.
-func TestStatefulSchedulerInAWrapper(t *testing.T) {
+// A wrapper calls a Scheduler with state as often as a plan without a wrapper does: once at the
+// start, once for each run, and once more after a missed run.
+func TestWrapperCallsStatefulSchedulerOncePerRun(t *testing.T) {
 	runInBubble(t, func(t *testing.T, tw *timingwheel.TimingWheel) {
 		for name, wrap := range map[string]func(timingwheel.Scheduler) timingwheel.Scheduler{
 			"none":  func(s timingwheel.Scheduler) timingwheel.Scheduler { return s },
@@ -281,7 +280,7 @@ func TestStatefulSchedulerInAWrapper(t *testing.T) {
 			tw.ScheduleRun(wrap(list), func(r *timingwheel.Run) {
 				d.note(r)
 				if r.N == 2 {
-					time.Sleep(45 * ms) // 30 is missed: asked for once more
+					time.Sleep(45 * ms) // 30 is missed, so Next is called once more
 				}
 			})
 			sleep(time.Second)
@@ -290,7 +289,7 @@ func TestStatefulSchedulerInAWrapper(t *testing.T) {
 	})
 }
 
-// list is a Scheduler that hands out its times, whatever it is told.
+// list is a Scheduler that returns its times in order and ignores the argument of Next.
 type list struct {
 	start time.Time
 	times []time.Duration

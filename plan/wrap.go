@@ -9,15 +9,18 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/course"
 )
 
-// Limit ends s after n runs. Runs that did not take place, because they were missed, do not count.
-// With an n of zero there is no run. Limit panics if s is nil or n is negative.
+// Limit returns a Scheduler that plans the first n runs of s. Runs that were missed and did not
+// take place do not count. A run that [timingwheel.Timer.Reschedule] has moved counts as one. If n
+// is zero, there is no run, and ScheduleFunc returns the zero Timer. Limit panics if s is nil or n
+// is negative.
 func Limit(s timingwheel.Scheduler, n int) timingwheel.Scheduler {
 	if n < 0 {
-		panic(fmt.Sprintf("plan: Limit: n is %d; accepted is zero or a positive number", n))
+		panic(fmt.Sprintf("plan: Limit: n is %d; must be zero or positive", n))
 	}
 	return asSchedule("Limit", s).wrap(func(c course.Course) course.Course { return &limitCourse{c, n} })
 }
 
+// limitCourse is the course of [Limit].
 type limitCourse struct {
 	course.Course
 	n int
@@ -38,21 +41,23 @@ func (l *limitCourse) Before(r course.Run) course.Step {
 	return step
 }
 
-// Until ends s after t: the last run is the last one that s plans for t or earlier. That run may
-// start later than t, if it is late. Until panics if s is nil or t is the zero time.
+// Until returns a Scheduler that plans the runs of s up to t, inclusive. A run that is planned for
+// t or earlier may start after t if it is late. If s plans no run up to t, there is no run. Until
+// panics if s is nil or t is the zero time.
 func Until(s timingwheel.Scheduler, t time.Time) timingwheel.Scheduler {
 	if t.IsZero() {
-		panic("plan: Until: t is the zero time; accepted is any other")
+		panic("plan: Until: t is the zero time")
 	}
 	return asSchedule("Until", s).wrap(func(c course.Course) course.Course { return &untilCourse{c, t} })
 }
 
+// untilCourse is the course of [Until].
 type untilCourse struct {
 	course.Course
 	last time.Time
 }
 
-// cut returns t, or no run if that is too late.
+// cut returns t, or the zero time if t is after the last time.
 func (b *untilCourse) cut(t time.Time) time.Time {
 	if t.After(b.last) {
 		return time.Time{}
@@ -76,11 +81,11 @@ func (b *untilCourse) Missed(missed, now time.Time) time.Time {
 	return b.cut(b.Course.Missed(missed, now))
 }
 
-// Jitter delays each run of s by a random time from 0 to max, both included. A run never comes
-// before its time. Delays do not add up, because the next run is planned from the time that s has
-// given. max should be less than the interval of s. Otherwise a run may be planned before the run
-// that it follows, and then counts as missed. Jitter panics if s is nil or max is negative. A max
-// of zero changes nothing.
+// Jitter returns a Scheduler that delays each run of s by a random time from 0 to max, inclusive.
+// No run is early. Delays do not accumulate, because the next run is planned from the undelayed
+// time. max should be less than the interval of s. Otherwise a run may be planned before the
+// previous run, and then counts as missed. If max is zero, no run is delayed. Jitter panics if s is
+// nil or max is negative.
 func Jitter(s timingwheel.Scheduler, max time.Duration) timingwheel.Scheduler {
 	mustNotBeNegative("Jitter: max", max)
 	randomDelay := func() time.Duration { return time.Duration(rand.Uint64N(uint64(max) + 1)) }
@@ -91,17 +96,18 @@ func jitter(s timingwheel.Scheduler, randomDelay func() time.Duration) *schedule
 	return asSchedule("Jitter", s).wrap(func(c course.Course) course.Course { return &jitterCourse{Course: c, randomDelay: randomDelay} })
 }
 
+// jitterCourse is the course of [Jitter].
 type jitterCourse struct {
 	course.Course
 	randomDelay func() time.Duration
-	next        delayedTime // the run to come
+	next        delayedTime // of the next run
 }
 
-// moved is a run: the time of the inner course, and the time after its delay.
+// delayedTime is the time of a run: nominal by the wrapped course, and with its delay.
 type delayedTime struct{ nominal, delayed time.Time }
 
-// origin returns the time of the inner course for the run that is planned for t. For a run that
-// Reschedule has moved, that is t itself.
+// nominalOf returns the nominal time of the run that is planned for t. If Reschedule has moved the
+// run, the nominal time is t.
 func (d delayedTime) nominalOf(t time.Time) time.Time {
 	if t.Equal(d.delayed) {
 		return d.nominal
@@ -109,6 +115,7 @@ func (d delayedTime) nominalOf(t time.Time) time.Time {
 	return t
 }
 
+// delay sets and returns the time of the next run. The zero time stays zero.
 func (j *jitterCourse) delay(nominal time.Time, by time.Duration) time.Time {
 	j.next = delayedTime{nominal, nominal}
 	if !nominal.IsZero() {
@@ -136,7 +143,8 @@ func (j *jitterCourse) After(_, finished time.Time) time.Time {
 	return j.delay(next, j.randomDelay())
 }
 
-// Missed draws first, because the delay says after which time the inner course has to plan.
+// Missed draws the delay first, because the delay determines after which time the wrapped course
+// must plan.
 func (j *jitterCourse) Missed(missed, now time.Time) time.Time {
 	by := j.randomDelay()
 	nominal, after := j.next.nominalOf(missed), now.Add(-by)
