@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Check applies the rules to all recorded events. The caller waits until the queue is empty: the
-// checker counts a message that is still queued as lost. The time is proportional to the history.
+// Check applies the rules to all recorded events. The caller must first wait until the queue is
+// empty: Check counts a message that is still queued as lost. The cost is linear in the history.
 func (h *History) Check() *Report {
 	r := &Report{}
 	for i := range h.shards {
@@ -60,7 +60,7 @@ func (h *History) judge(r *Report, id string, m *message) {
 		r.EnqueuedTwice.add("%q: %d enqueues were acknowledged", id, m.enqueued)
 	}
 	if m.acked > 1 {
-		r.AckedTwice.add("%q: %d acknowledgements have succeeded", id, m.acked)
+		r.AckedTwice.add("%q: %d acknowledgements succeeded", id, m.acked)
 	}
 	h.judgeCancel(r, id, m)
 	for _, s := range m.starts {
@@ -72,9 +72,9 @@ func (h *History) judge(r *Report, id string, m *message) {
 	h.judgeTokens(r, id, m)
 }
 
-// earliest returns the earliest valid time for a start that was recorded at a moment. Three kinds
-// of due times count: the one in effect at that moment, those recorded later, because their calls
-// may have taken place before, and those of calls without an answer, which may take place at any
+// earliest returns the earliest valid time of a start that was recorded at a given point. Three
+// kinds of due times count: the one in effect at that point, those recorded later, because their
+// calls may have taken effect earlier, and those of unanswered calls, which may take effect at any
 // time.
 func (m *message) earliest(at int64) int64 {
 	valid := int64(0)
@@ -115,7 +115,7 @@ func (h *History) judgeCancel(r *Report, id string, m *message) {
 	}
 }
 
-// judgeTokens looks for tokens that do not rise, and measures redeliveries.
+// judgeTokens finds tokens that do not rise, and measures redeliveries.
 func (h *History) judgeTokens(r *Report, id string, m *message) {
 	starts := slices.Clone(m.starts)
 	switch {
@@ -142,10 +142,10 @@ func (h *History) judgeTokens(r *Report, id string, m *message) {
 	}
 }
 
-// Finding is how often a rule was broken.
+// Finding is how often a rule was broken, with examples.
 type Finding struct {
 	Count    int
-	Examples []string // the first few
+	Examples []string // the first maxExamples
 }
 
 const maxExamples = 5

@@ -159,7 +159,7 @@ var rules = []struct {
 		violations{"unknown": 1, "lost": 1, "early": 1}},
 }
 
-func TestRules(t *testing.T) {
+func TestEachRuleFindsItsViolations(t *testing.T) {
 	t.Parallel()
 	for _, rule := range rules {
 		t.Run(rule.name, func(t *testing.T) {
@@ -199,7 +199,7 @@ func TestEveryFindingIsReported(t *testing.T) {
 	assert.Len(t, found, fields, "each rule has a history that breaks it")
 }
 
-func TestNumbers(t *testing.T) {
+func TestReportCountsMessagesAndDeliveries(t *testing.T) {
 	t.Parallel()
 	h := New(Options{})
 	require.NoError(t, h.Record(
@@ -229,7 +229,7 @@ func TestExamplesAreBounded(t *testing.T) {
 	assert.Less(t, len(r.Err().Error()), 1000)
 }
 
-func TestRecordFromManyGoroutines(t *testing.T) {
+func TestConcurrentRecordsLoseNoEvent(t *testing.T) {
 	t.Parallel()
 	h := New(Options{})
 	var wg sync.WaitGroup
@@ -252,7 +252,7 @@ func TestRecordFromManyGoroutines(t *testing.T) {
 	assert.Equal(t, 3500, r.Duplicates)
 }
 
-func TestMemoryOfAMessage(t *testing.T) { // not parallel, because it measures the heap
+func TestMessageNeedsLessThan500Bytes(t *testing.T) { // not parallel, because it measures the heap
 	const messages = 200_000
 	var before, after runtime.MemStats
 	runtime.GC()

@@ -1,9 +1,10 @@
-// Package checker checks the guarantees of a queue against a history of events that its users have
-// seen. The events may come from many processes, and some of the processes may have been killed.
+// Package checker checks the guarantees of a queue against a history of events that the users of
+// the queue recorded. The events may come from many processes, and some of the processes may have
+// been killed.
 //
-// A process records the answer of a call after the call has returned. If the process is killed in
-// between, the event is missing. Events of several processes may be recorded in another order than
-// the calls took place. The rules allow for both.
+// A process records the result of a call after the call has returned. If the process is killed in
+// between, the event is missing. Events of several processes may be recorded in a different order
+// than their calls took effect. The rules allow for both.
 package checker
 
 import (
@@ -17,23 +18,23 @@ import (
 // Kind is the kind of an event.
 type Kind uint8
 
-// The kinds of events, with the fields that they have beside the id.
+// Kinds of events, with the fields that they use in addition to the id.
 const (
-	Enqueued         Kind = iota + 1 // an enqueue was acknowledged. Due; Clock is optional and has no rule
-	MaybeEnqueued                    // an enqueue has failed and may have taken place. Due; Clock as above
-	Started                          // a handler has been called. Token, Clock, Attempt
-	Failed                           // a handler has returned an error, or the message was given back. Token
+	Enqueued         Kind = iota + 1 // an enqueue was acknowledged. Due; Clock is optional
+	MaybeEnqueued                    // an enqueue failed, or took effect. Due, Clock
+	Started                          // a handler was called. Token, Clock, Attempt
+	Failed                           // a handler returned an error, or released the message. Token
 	Handled                          // a handler has done its work and will acknowledge. Token
-	Acked                            // an acknowledgement has succeeded. Token
+	Acked                            // an acknowledgement succeeded. Token
 	Dead                             // the message was found to be a dead letter
-	Cancelled                        // a cancel has succeeded. Clock is optional: see [History]
-	MaybeCancelled                   // a cancel has failed and may have taken place
-	Rescheduled                      // a reschedule has succeeded. Due
-	MaybeRescheduled                 // a reschedule has failed and may have taken place. Due
-	Kept                             // a cancel has changed nothing, which revokes MaybeCancelled
+	Cancelled                        // a cancel succeeded. Clock is optional: see [History]
+	MaybeCancelled                   // a cancel failed and may have taken effect
+	Rescheduled                      // a reschedule succeeded. Due
+	MaybeRescheduled                 // a reschedule failed and may have taken effect. Due
+	Kept                             // a cancel changed nothing, which revokes MaybeCancelled
 )
 
-// letters are the kinds in a line of a file.
+// letters are the kinds in the lines of a file.
 const letters = " EeSFHADCcRrK"
 
 func (k Kind) String() string {
@@ -47,18 +48,18 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
 
-// Event is an observation of a message. Ids are unique in a history: no id is enqueued again after
-// its message is gone.
+// Event is an observation of a message. Ids are unique in a history: an id is not reused after its
+// message is gone.
 type Event struct {
 	Kind    Kind
 	ID      string
-	Due     int64  // the earliest time of delivery, in milliseconds of the store's clock; 0: at once
+	Due     int64  // earliest delivery, in milliseconds on the store's clock; 0: immediately
 	Token   uint64 // of the claim
-	Clock   int64  // the store's clock when the message began, in milliseconds
-	Attempt int    // number of the delivery, by the queue
+	Clock   int64  // when the message began, in milliseconds on the store's clock
+	Attempt int    // number of the delivery according to the queue
 }
 
-// ErrEvent is the error for an invalid event or line.
+// ErrEvent is wrapped by the error for an invalid event or line.
 var ErrEvent = errors.New("checker: not an event")
 
 func (e Event) check() error {
@@ -66,7 +67,7 @@ func (e Event) check() error {
 		return fmt.Errorf("%w: kind %d; %d to %d are accepted", ErrEvent, e.Kind, Enqueued, Kept)
 	}
 	if e.ID == "" || strings.ContainsAny(e.ID, "\n\r") {
-		return fmt.Errorf("%w: id %q; a text that is not empty and has no line ends is accepted", ErrEvent, e.ID)
+		return fmt.Errorf("%w: id %q; it must not be empty or contain line breaks", ErrEvent, e.ID)
 	}
 	return nil
 }
@@ -81,7 +82,7 @@ func (e Event) appendTo(line []byte) []byte {
 	return append(append(line, e.ID...), '\n')
 }
 
-// parse reads a line without its end.
+// parse parses a line without its line break.
 func parse(line []byte) (Event, error) {
 	f := bytes.SplitN(line, []byte(" "), 6)
 	if len(f) != 6 || len(f[0]) != 1 {

@@ -10,23 +10,23 @@ import (
 	"sync"
 )
 
-// Recorder takes events: a [History], or a [File] of one.
+// Recorder records events: a [History], or a [File] of one.
 type Recorder interface {
-	// Record records events in their order, up to the first invalid one.
+	// Record records events in their order, up to the first invalid event.
 	Record(events ...Event) error
 }
 
-// File is a file of events. Events stay in the file after Record has returned, however the process
+// File is a file of events. Events are in the file when Record has returned, however the process
 // ends, as long as the machine runs. Several processes may record in one file if none of them is
 // killed: a kill may leave an incomplete line in the middle of the file. A process that may be
-// killed has a file of its own.
+// killed needs its own file.
 type File struct {
 	file *os.File
 	mu   sync.Mutex
 	line []byte
 }
 
-// OpenFile opens a file of events, and makes it if it does not exist.
+// OpenFile opens a file of events and creates it if it does not exist.
 func OpenFile(path string) (*File, error) {
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -35,7 +35,7 @@ func OpenFile(path string) (*File, error) {
 	return &File{file: f}, nil
 }
 
-// Record appends events in one write. Writes of other processes do not mix with it.
+// Record appends events in one write, which writes of other processes do not interleave.
 func (f *File) Record(events ...Event) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -59,9 +59,8 @@ func (f *File) Record(events ...Event) error {
 func (f *File) Close() error { return f.file.Close() }
 
 // ReadFile records the events of a file. Rules about the order of events use the order in the file,
-// so processes that are not killed should share one file. An incomplete last line, of a process
-// that was killed during a write, is skipped. If edit is not nil, ReadFile records its results
-// instead of the events.
+// so processes that are not killed should share one file. An incomplete last line of a killed
+// process is skipped. If edit is not nil, ReadFile records its results instead of the events.
 func (h *History) ReadFile(path string, edit func(Event) Event) error {
 	f, err := os.Open(path)
 	if err != nil {

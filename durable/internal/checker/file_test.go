@@ -49,7 +49,7 @@ func TestInvalidEventsAreRefused(t *testing.T) {
 	}
 }
 
-func TestFile(t *testing.T) {
+func TestConcurrentWritersShareAFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events")
 	var wg sync.WaitGroup
@@ -74,7 +74,7 @@ func TestFile(t *testing.T) {
 	assert.Equal(t, 1000, r.Handled)
 }
 
-func TestFileOfAKilledProcess(t *testing.T) {
+func TestIncompleteLastLineIsSkipped(t *testing.T) {
 	t.Parallel()
 	h := New(Options{})
 	require.NoError(t, h.read(strings.NewReader("E 1 0 0 0 a\nC 0 0 0 0 a\nE 1 0 0"), nil))
@@ -82,7 +82,7 @@ func TestFileOfAKilledProcess(t *testing.T) {
 	require.NoError(t, h.Check().Err())
 }
 
-func TestFileIsEdited(t *testing.T) {
+func TestReadFileRecordsEditedEvents(t *testing.T) {
 	t.Parallel()
 	h := New(Options{})
 	require.NoError(t, h.read(strings.NewReader("E 1 0 5 0 a\nE 1 0 9 0 b\n"), func(e Event) Event {
@@ -110,7 +110,7 @@ func TestDamagedFileIsRefused(t *testing.T) {
 // envRecord names a file in which the test binary records events until it is killed.
 const envRecord = "TIMINGWHEEL_CHECKER_RECORD"
 
-func TestFileFromProcesses(t *testing.T) {
+func TestEventsOfKilledProcessesAreComplete(t *testing.T) {
 	if path := os.Getenv(envRecord); path != "" {
 		recordForever(path)
 	}
@@ -118,7 +118,7 @@ func TestFileFromProcesses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events")
 	var commands []*exec.Cmd
 	for range 2 {
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFileFromProcesses$")
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestEventsOfKilledProcessesAreComplete$")
 		cmd.Env = append(os.Environ(), envRecord+"="+path)
 		out, err := cmd.StdoutPipe()
 		require.NoError(t, err)

@@ -6,36 +6,35 @@ import (
 	"sync/atomic"
 )
 
-// Options describe the faults of a history. The zero value is the strictest.
+// Options describes the faults of a history. The zero value applies the strictest rules.
 type Options struct {
-	// Crashes allows consumers that were killed or have lost leases. By default a message that was
+	// Crashes permits consumers that were killed or lost leases. By default a message that was
 	// started and then cancelled, without a recorded failure, is a violation. With Crashes it is a
 	// violation only if it was finished, or started after the cancel was recorded.
 	Crashes bool
 
-	// ClockSteps allows a store's clock that was set back. Tokens are then compared in the order in
-	// which starts were recorded, and redeliveries are not measured.
+	// ClockSteps permits a store's clock that was set back. Tokens are then compared in the order
+	// in which starts were recorded, and redeliveries are not measured.
 	ClockSteps bool
 
-	// Pauses allows consumers that were paused between the claim of a message and the call of its
-	// handler. The call then has an outdated token, so only a token that comes twice is a
-	// violation.
+	// Pauses permits consumers that were suspended between the claim of a message and the call of
+	// its handler. The call then has an outdated token, so only a repeated token is a violation.
 	Pauses bool
 }
 
-// History holds the events of the messages of a queue. Its methods may be called from many
-// goroutines. It takes about 250 bytes for each message, and constant time for each event.
+// History holds the events of the messages of a queue. Its methods are safe for concurrent use. It
+// needs about 250 bytes for each message, and constant time for each event.
 //
 // A start after a cancel is a violation. "After" means recorded later or, if the cancel has a
-// Clock, a later Clock. The Clock is needed if the start is in the file of another process.
+// Clock, with a later Clock. The Clock is needed if the start is in the file of another process.
 type History struct {
 	options Options
 	seed    maphash.Seed
-	clock   atomic.Int64 // of records
+	clock   atomic.Int64 // number of recorded events
 	shards  [64]shard
 }
 
-// shard holds some of the messages, so that recorders seldom wait for each other.
+// shard holds some of the messages, to reduce lock contention.
 type shard struct {
 	mu       sync.Mutex
 	messages map[string]*message
@@ -46,7 +45,7 @@ type message struct {
 	enqueued, maybe int32 // enqueues
 	failed, acked   int32
 	ends            uint8 // bits of kinds: handled, acked, dead, cancelled, maybe cancelled
-	cancelled       int64 // when the first cancel was recorded; 0: never
+	cancelled       int64 // record number of the first cancel; 0: none
 	cancelClock     int64 // the Clock of that cancel; 0: none
 	starts          []start
 	dues            []due
@@ -58,18 +57,18 @@ type message struct {
 type start struct {
 	token   uint64
 	clock   int64
-	at      int64 // of records
+	at      int64 // record number
 	attempt int
 }
 
-// due is a time from which a message may be delivered.
+// due is an earliest time of delivery.
 type due struct {
 	clock int64
-	at    int64 // of records; 0: of the enqueue, valid for starts recorded before it as well
+	at    int64 // record number; 0: of the enqueue, also valid for starts recorded before it
 	maybe bool
 }
 
-// New makes an empty history.
+// New returns an empty history.
 func New(o Options) *History {
 	h := &History{options: o, seed: maphash.MakeSeed()}
 	for i := range h.shards {

@@ -20,28 +20,28 @@ type Report struct {
 	// Numbers of deliveries.
 	Starts     int
 	Failed     int
-	Duplicates int // starts after the first of a message that do not follow a failure; no violation
+	Duplicates int // starts after a message's first one that follow no failure; not a violation
 
 	MaxAttempt int
 
-	// SlowestRedelivery is the longest time from a start that did not fail to the next start of the
-	// message, in milliseconds of the store's clock.
+	// SlowestRedelivery is the longest time from a start that did not fail to the message's next
+	// start, in milliseconds on the store's clock.
 	SlowestRedelivery int64
 
-	Earliest int64 // the longest time before a due time in Early, in milliseconds
+	Earliest int64 // the largest lead of a start in Early, in milliseconds
 
 	// Violations.
 	Lost          Finding // enqueue acknowledged, and never handled, acked, dead or cancelled
-	Unknown       Finding // an event of a message without an enqueue, or an end without a start
-	Early         Finding // started before the due time, by the store's clock
-	CancelledRun  Finding // run although it was cancelled
-	TokenOrder    Finding // the token of a later start is not higher
+	Unknown       Finding // an event of a message that was not enqueued, or an end without a start
+	Early         Finding // started before the due time on the store's clock
+	CancelledRun  Finding // started although it was cancelled
+	TokenOrder    Finding // a later start has no higher token
 	EnqueuedTwice Finding // two enqueues of one id were acknowledged
-	AckedTwice    Finding // two acknowledgements of one message have succeeded
+	AckedTwice    Finding // two acknowledgements of one message succeeded
 }
 
-// ErrViolated is the error for a broken guarantee.
-var ErrViolated = errors.New("checker: the queue has broken a guarantee")
+// ErrViolated is wrapped by the error for a broken guarantee.
+var ErrViolated = errors.New("checker: the queue broke a guarantee")
 
 // findings returns the violations with their names.
 func (r *Report) findings() []namedFinding {
@@ -61,7 +61,8 @@ type namedFinding struct {
 	*Finding
 }
 
-// Err returns nil if no guarantee was broken, else [ErrViolated] with numbers and examples.
+// Err returns nil if no guarantee was broken. Otherwise it returns an error that wraps
+// [ErrViolated], with counts and examples.
 func (r *Report) Err() error {
 	var text strings.Builder
 	for _, f := range r.findings() {

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// DropNext makes the proxy lose the next n replies: it receives each reply and cuts the connection
-// instead of forwarding the reply. The server has then executed a request whose answer the client
-// does not get. With 0 or less no reply is lost.
+// DropNext makes the proxy drop the next n replies: it receives each reply and cuts the connection
+// instead of forwarding the reply. The server has then executed a request whose reply the client
+// does not receive. If n <= 0, no reply is dropped.
 func (p *Proxy) DropNext(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.dropNext = max(0, n)
 }
 
-// DropRate makes the proxy lose replies at random, each with a probability from 0 to 1, in addition
+// DropRate makes the proxy drop replies at random, each with a probability from 0 to 1, in addition
 // to those of [Proxy.DropNext].
 func (p *Proxy) DropRate(probability float64) {
 	p.mu.Lock()
@@ -23,23 +23,23 @@ func (p *Proxy) DropRate(probability float64) {
 	p.dropRate = probability
 }
 
-// Match restricts lost replies to later requests that contain pattern, so that the handshake of a
-// client passes, for example. The other replies of a pipeline are lost with a reply. An empty
-// pattern matches all requests.
+// Match restricts dropped replies to later requests that contain pattern, for example to let the
+// handshake of a client pass. Dropping a reply also drops the other replies of its pipeline. An
+// empty pattern matches all requests.
 func (p *Proxy) Match(pattern string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.match = []byte(pattern)
 }
 
-// Dropped returns the number of lost replies.
+// Dropped returns the number of dropped replies.
 func (p *Proxy) Dropped() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.dropped
 }
 
-// Accepted returns the number of connections that clients have made.
+// Accepted returns the number of client connections that were accepted.
 func (p *Proxy) Accepted() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,8 +67,8 @@ func (p *Proxy) Stall() {
 	}
 }
 
-// Resume ends a [Proxy.Stall]: the proxy forwards the data that has arrived meanwhile, and later
-// data.
+// Resume ends a [Proxy.Stall]: the proxy forwards the data that has arrived in the meantime, and
+// later data.
 func (p *Proxy) Resume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,17 +102,17 @@ func (p *Proxy) Refuse(refuse bool) {
 	p.refusing = refuse
 }
 
-// Redirect makes the proxy connect to another server. Open connections stay with the previous
-// server until they are cut: see [Proxy.CutAll].
+// Redirect makes the proxy connect to another server. Open connections keep the previous server
+// until they are cut: see [Proxy.CutAll].
 func (p *Proxy) Redirect(target string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.target = target
 }
 
-// Hold keeps back the next request that contains pattern, as a network with late packets does. The
-// proxy closes the client's connection at once, and keeps the server's connection open until
-// [Proxy.Release] sends the request. Later requests on other connections pass. The pattern must lie
+// Hold holds back the next request that contains pattern, like a network with delayed packets. The
+// proxy closes the client's connection immediately, and keeps the server's connection open until
+// [Proxy.Release] sends the request. Later requests on other connections pass. The pattern must be
 // within one write of the client.
 func (p *Proxy) Hold(pattern string) {
 	p.mu.Lock()
@@ -127,8 +127,8 @@ func (p *Proxy) Held() int {
 	return len(p.held)
 }
 
-// Release sends the held requests to the server in their order, and returns the beginning of each
-// reply. It returns an error if the server closes the connection or does not answer within ten
+// Release sends the held requests to the server in their order and returns the beginning of each
+// reply. It returns an error if the server closes the connection or does not reply within ten
 // seconds.
 func (p *Proxy) Release() (replies []string, err error) {
 	p.mu.Lock()
@@ -145,7 +145,7 @@ func (p *Proxy) Release() (replies []string, err error) {
 	return replies, nil
 }
 
-// holds reports whether a part of a request will be held back, and with it its link.
+// holds reports whether a part of a request must be held back, together with its link.
 func (p *Proxy) holds(l *link, part []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,7 +157,7 @@ func (p *Proxy) holds(l *link, part []byte) bool {
 	l.mu.Unlock()
 	p.holding = nil
 	p.held = append(p.held, l)
-	_ = l.server.SetReadDeadline(time.Now()) // ends the copying of replies
+	_ = l.server.SetReadDeadline(time.Now()) // stops the forwarding of replies
 	return true
 }
 

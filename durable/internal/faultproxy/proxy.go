@@ -1,4 +1,4 @@
-// Package faultproxy is a TCP proxy for tests that loses replies, stalls and cuts connections. It
+// Package faultproxy is a TCP proxy for tests that drops replies, stalls and cuts connections. It
 // works with any protocol in which a client sends requests and a server replies.
 package faultproxy
 
@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// Proxy forwards connections to a server. Its methods change that for open connections and new
-// ones. They may be called from any goroutine.
+// Proxy forwards connections to a server. Its methods inject faults into open and new connections,
+// and are safe for concurrent use.
 //
-// A reply is the first data from the server after a request: mostly the answer to a request or a
-// pipeline. If the proxy receives only the beginning of a long answer, the rest shares its fate.
-// The proxy cannot tell replies apart if the client sends the next request before the last was
-// answered. Data that a server sends without a request, such as messages of a subscription, is no
-// reply.
+// A reply is the first data from the server after a request: usually the answer to a request or a
+// pipeline. If the proxy has received only the beginning of a long reply, the rest is handled in
+// the same way. The proxy cannot distinguish replies if the client sends a request before the
+// previous one was answered. Data that a server sends without a request, such as messages of a
+// subscription, is not a reply.
 type Proxy struct {
 	listener net.Listener
 	wg       sync.WaitGroup
@@ -37,20 +37,21 @@ type Proxy struct {
 	accepted int
 	resumed  chan struct{} // closed unless stalled
 	holding  []byte        // the pattern of Hold; nil: none
-	held     []*link       // links whose requests are held back
+	held     []*link       // links with held requests
 }
 
-// link is a connection of a client and its connection to the server.
+// link is a client connection and its connection to the server.
 type link struct {
 	client, server net.Conn
 
 	mu      sync.Mutex
-	recent  []byte // the end of the request, in which the pattern may begin
+	recent  []byte // end of the request, in which the pattern may begin
 	matches bool   // the request since the last reply contains the pattern
 	held    []byte // the request that Release will send; nil: none
 }
 
-// Start starts a proxy to the address target until the test ends. The server may start later.
+// Start starts a proxy to the address target, which runs until the test ends. The server may start
+// later.
 func Start(t testing.TB, target string) *Proxy {
 	t.Helper()
 	p, err := New(target)
@@ -76,7 +77,8 @@ func New(target string) (*Proxy, error) {
 // Addr returns the address for clients.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Close ends the proxy and its connections, and waits for them. It may be called more than once.
+// Close stops the proxy, closes its connections, and waits for its goroutines. It may be called
+// more than once.
 func (p *Proxy) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -99,13 +101,13 @@ func (p *Proxy) accept() {
 			return
 		case err == nil:
 			p.wg.Go(func() { p.connect(client) })
-		default: // such as too many open files
+		default: // for example too many open files
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
 }
 
-// connect makes a link for a client and serves it.
+// connect creates a link for a client and serves it.
 func (p *Proxy) connect(client net.Conn) {
 	defer client.Close()
 	p.mu.Lock()
@@ -158,7 +160,7 @@ func (l *link) cut() {
 }
 
 // forward copies data from one side to the other as long as pass accepts it. When one side ends or
-// pass refuses, it cuts the link, unless the request of the link is held back.
+// pass returns false, forward cuts the link, unless the request of the link is held back.
 func (p *Proxy) forward(l *link, from io.Reader, to io.Writer, pass func([]byte) bool) {
 	defer l.cutUnlessHeld()
 	buffer := make([]byte, 64<<10)
@@ -179,7 +181,7 @@ func (p *Proxy) forward(l *link, from io.Reader, to io.Writer, pass func([]byte)
 	}
 }
 
-// note looks for the pattern in a part of a request.
+// note searches for the pattern in a part of a request.
 func (p *Proxy) note(l *link, part []byte) {
 	p.mu.Lock()
 	pattern := p.match
@@ -194,7 +196,7 @@ func (p *Proxy) note(l *link, part []byte) {
 	l.recent = append(l.recent[:0], seen[len(seen)-keep:]...)
 }
 
-// drops reports whether a reply will be lost.
+// drops reports whether a reply must be dropped.
 func (p *Proxy) drops(l *link) bool {
 	l.mu.Lock()
 	matches := l.matches

@@ -75,7 +75,7 @@ func (c *client) ask(request string) (string, error) {
 	return strings.TrimSuffix(line, "\n"), err
 }
 
-func TestForwards(t *testing.T) {
+func TestProxyForwardsRequestsAndReplies(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, "a")
 	p := Start(t, s.addr())
@@ -97,7 +97,7 @@ func TestForwards(t *testing.T) {
 	assert.Zero(t, p.Dropped())
 }
 
-func TestForwardsLongRequestsWhole(t *testing.T) {
+func TestProxyForwardsLongRequestsWhole(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -115,7 +115,7 @@ func TestForwardsLongRequestsWhole(t *testing.T) {
 	assert.Equal(t, "1048577 1048576", got)
 }
 
-func TestDropNext(t *testing.T) {
+func TestDropNextLosesRepliesAndNoRequests(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, "a")
 	p := Start(t, s.addr())
@@ -140,7 +140,7 @@ func TestDropNext(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestDropRate(t *testing.T) {
+func TestDropRateLosesAShareOfReplies(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, "a")
 	p := Start(t, s.addr())
@@ -163,7 +163,7 @@ func TestDropRate(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestMatch(t *testing.T) {
+func TestMatchRestrictsDroppedReplies(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, "a")
 	p := Start(t, s.addr())
@@ -191,7 +191,7 @@ func TestMatch(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestStall(t *testing.T) {
+func TestStallDelaysDataUntilResume(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, "a")
 	p := Start(t, s.addr())
@@ -213,7 +213,7 @@ func TestStall(t *testing.T) {
 	assert.Equal(t, "a late\n", got)
 }
 
-func TestCutAllAndRefuse(t *testing.T) {
+func TestRefuseClosesNewConnectionsOnly(t *testing.T) {
 	t.Parallel()
 	p := Start(t, newServer(t, "a").addr())
 	c := dial(t, p)
@@ -232,7 +232,7 @@ func TestCutAllAndRefuse(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestRedirect(t *testing.T) {
+func TestRedirectAffectsNewConnectionsOnly(t *testing.T) {
 	t.Parallel()
 	p := Start(t, newServer(t, "a").addr())
 	old := dial(t, p)
@@ -247,7 +247,7 @@ func TestRedirect(t *testing.T) {
 	assert.Equal(t, "b x", got)
 }
 
-func TestUnreachableTarget(t *testing.T) {
+func TestUnreachableTargetClosesTheConnection(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, "a")
 	s.listener.Close()
@@ -259,7 +259,7 @@ func TestUnreachableTarget(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestCloseWhileStalled(t *testing.T) {
+func TestCloseEndsAStall(t *testing.T) {
 	t.Parallel()
 	p, err := New(newServer(t, "a").addr())
 	require.NoError(t, err)
@@ -278,7 +278,7 @@ func TestCloseWhileStalled(t *testing.T) {
 
 // A held request arrives when it is released, although its client is gone and other requests have
 // passed.
-func TestHold(t *testing.T) {
+func TestHeldRequestArrivesOnRelease(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, "s")
 	p := Start(t, s.addr())

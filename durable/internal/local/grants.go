@@ -6,19 +6,18 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Grants remembers the last claim of each consumer of a partition: the messages that it gave, and
-// its number. A consumer whose answer was lost receives the same messages again, and an earlier
-// claim that arrives later is refused. Grants keeps [driver.ClaimConsumers] consumers, the ones
-// with the latest claims. The zero value is empty. Each method is O(c) for the c consumers that are
-// kept, a constant.
+// Grants remembers the last claim of each consumer of a partition: its number and the messages that
+// it returned. A consumer whose answer was lost receives the same messages again, and an earlier
+// claim that arrives later is rejected. Grants keeps the [driver.ClaimConsumers] consumers with the
+// latest claims. The zero value is empty. Each method is O(c) for the c kept consumers, a constant.
 type Grants struct {
-	last []grant // in the order of claims, the newest last
+	last []grant // ordered by claim, the newest last
 }
 
 type grant struct {
 	consumer string
 	seq      uint64 // number of the claim
-	first    uint64 // the token of the first message; the others follow it
+	first    uint64 // token of the first message; the tokens of the others follow it
 	ids      []string
 }
 
@@ -31,8 +30,8 @@ func (g *Grants) find(consumer string) *grant {
 	return &g.last[i]
 }
 
-// Admit records the number of a claim. It returns false if the claim must not take place, because
-// the consumer has already received the answer to a later one, see driver.Claim.Seq. A claim may be
+// Admit records the number of a claim. It returns false if the claim must have no effect, because
+// the consumer has already received the answer to a later one: see driver.Claim.Seq. A claim may be
 // admitted more than once.
 func (g *Grants) Admit(c *driver.Claim) bool {
 	switch o := g.find(c.Consumer); {
@@ -47,15 +46,15 @@ func (g *Grants) Admit(c *driver.Claim) bool {
 	return true
 }
 
-// Note records the messages that a claim has given. Their tokens are first, first+1 and so on.
+// Note records the messages that a claim returned. Their tokens are first, first+1 and so on.
 func (g *Grants) Note(c *driver.Claim, first uint64, ids []string) {
 	if len(ids) > 0 {
 		g.add(grant{c.Consumer, c.Seq, first, ids})
 	}
 }
 
-// add keeps a grant in place of an earlier one of its consumer. A consumer without a name is not
-// remembered.
+// add stores a grant and removes the previous grant of its consumer. A consumer without a name is
+// not remembered.
 func (g *Grants) add(n grant) {
 	if n.consumer == "" {
 		return
@@ -67,7 +66,7 @@ func (g *Grants) add(n grant) {
 	g.last = append(g.last, n)
 }
 
-// Unseen returns the ids and tokens of the messages that the consumer of a claim was given after
+// Unseen returns the ids and tokens of the messages that the consumer of a claim was granted after
 // the last token that it has seen.
 func (g *Grants) Unseen(c *driver.Claim) (changes []driver.Change) {
 	o := g.find(c.Consumer)

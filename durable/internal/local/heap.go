@@ -1,23 +1,22 @@
 package local
 
-// Heap is a binary heap whose items know their positions, so that any of them can be moved or
-// removed. It keeps one invariant: for each i > 0, items[i] is not before items[(i-1)/2], and
-// *items[i].Place() is i.
+// Heap is a binary heap whose items know their positions, so that any item can be moved or removed.
+// Invariant: for each i > 0, items[i] is not before items[(i-1)/2], and *items[i].Place() is i.
 //
-// First is O(1). Add, Remove and Fix are O(log n), and Add is O(1) for an item that is after all
+// First is O(1). Add, Remove and Fix are O(log n). Add is O(1) for an item that is after all
 // others. The zero value is empty.
 type Heap[T Item[T]] struct{ items []T }
 
-// Item is an item of a heap.
+// Item is an element of a heap.
 type Item[T any] interface {
 	Before(T) bool // a strict order
-	Place() *int   // where the heap keeps the position of the item
+	Place() *int   // where the heap stores the position of the item
 }
 
 // Len returns the number of items.
 func (h *Heap[T]) Len() int { return len(h.items) }
 
-// First returns the least item. The heap must not be empty.
+// First returns the smallest item. The heap must not be empty.
 func (h *Heap[T]) First() T { return h.items[0] }
 
 // Add adds an item that is in no heap.
@@ -26,7 +25,7 @@ func (h *Heap[T]) Add(item T) {
 	h.up(len(h.items) - 1)
 }
 
-// Remove removes an item of this heap, and sets its position to -1.
+// Remove removes an item of this heap and sets its position to -1.
 func (h *Heap[T]) Remove(item T) {
 	i, last := *item.Place(), len(h.items)-1
 	h.place(i, h.items[last])
@@ -47,10 +46,10 @@ func (h *Heap[T]) Fix(item T) {
 	}
 }
 
-// Clear removes all items. Their positions stay as they are.
+// Clear removes all items. Their positions are unchanged.
 func (h *Heap[T]) Clear() { h.items = nil }
 
-// Has reports whether the heap holds the item at the position that the item knows.
+// Has reports whether the heap holds the item at the item's position.
 func (h *Heap[T]) Has(item T) bool {
 	i := *item.Place()
 	return i >= 0 && i < len(h.items) && h.items[i].Place() == item.Place()
@@ -65,8 +64,8 @@ func (h *Heap[T]) InOrder(item T) bool {
 // All returns the items in an unspecified order. The slice is valid until the heap changes.
 func (h *Heap[T]) All() []T { return h.items }
 
-// Walk calls visit for the least item, and for both children of each item for which visit returns
-// true.
+// Walk calls visit for the smallest item, and for both children of each item for which visit
+// returns true.
 func (h *Heap[T]) Walk(visit func(T) bool) {
 	if len(h.items) == 0 {
 		return
@@ -84,7 +83,7 @@ func (h *Heap[T]) Walk(visit func(T) bool) {
 }
 
 // shrink releases memory after a peak: it moves the items to a smaller array when they use less
-// than a quarter of it.
+// than a quarter of the current one.
 func (h *Heap[T]) shrink() {
 	const least = 1024
 	if n := len(h.items); cap(h.items) > least && n < cap(h.items)/4 {

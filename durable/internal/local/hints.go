@@ -7,17 +7,17 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// HintBuffer is the number of hints that are buffered for a watcher.
+// HintBuffer is the number of hints that are buffered for each watcher.
 const HintBuffer = 256
 
-// Hints sends hints to all watchers of a queue. Its lock may be taken while the lock of a partition
-// is held. The zero value is ready.
+// Hints sends hints to all watchers of a queue. Its lock may be acquired while the lock of a
+// partition is held. The zero value is ready to use.
 type Hints struct {
 	mu       sync.Mutex
 	watchers map[chan driver.Hint]struct{}
 }
 
-// Watch adds a watcher, and removes it and closes its channel when ctx ends.
+// Watch adds a watcher. When ctx ends, it removes the watcher and closes the channel.
 func (h *Hints) Watch(ctx context.Context) <-chan driver.Hint {
 	c := make(chan driver.Hint, HintBuffer)
 	h.mu.Lock()
@@ -30,13 +30,12 @@ func (h *Hints) Watch(ctx context.Context) <-chan driver.Hint {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		delete(h.watchers, c)
-		close(c) // under the lock: Send does not see c any more
+		close(c) // under the lock, so that Send no longer uses c
 	})
 	return c
 }
 
-// Send sends a hint to each watcher. It never blocks: a watcher whose buffer is full loses the
-// hint.
+// Send sends a hint to each watcher. It never blocks: a watcher with a full buffer loses the hint.
 func (h *Hints) Send(hint driver.Hint) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

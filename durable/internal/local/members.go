@@ -1,5 +1,5 @@
-// Package local is shared by stores whose consumers all run in one process. It has members, hints,
-// the clock in instants, and a heap.
+// Package local is shared by the stores whose consumers all run in one process. It contains
+// members, hints, conversions of clock readings to instants, and a heap.
 package local
 
 import (
@@ -11,15 +11,15 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Members are the consumers of a queue with their last heartbeats. The zero value is ready.
+// Members are the consumers of a queue with their last heartbeats. The zero value is ready to use.
 type Members struct {
 	mu   sync.Mutex
 	all  map[string]driver.Member
 	last driver.Instant // time of the last call
 }
 
-// Beat adds a member for another ttl, or removes it if ttl is 0 or less. It returns the names of
-// all members, sorted. Beat is O(m log m) for m members.
+// Beat adds a member for another ttl, or removes it if ttl <= 0. It returns the sorted names of all
+// members. It is O(m log m) for m members.
 func (m *Members) Beat(now time.Time, member driver.Member, ttl time.Duration) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -52,9 +52,9 @@ func (m *Members) List(now time.Time) []driver.Member {
 	return all
 }
 
-// advance removes the members whose time is over. If the clock was set back since the last call, it
-// moves the times of all members back by the same step. Otherwise a member whose process is gone
-// would stay for the length of the step.
+// advance removes expired members. If the clock was set back since the last call, advance moves the
+// times of all members back by the same amount. Otherwise a member whose process is gone would
+// remain for that amount of time.
 func (m *Members) advance(now driver.Instant) {
 	if m.all == nil {
 		m.all = make(map[string]driver.Member)

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Clock is the wall clock of servers, which tests can set while the servers run. The timers of
-// servers use another clock, which is not changed.
+// Clock is the wall clock of servers. Tests can set it while the servers run. Timers of servers use
+// another clock, which is not affected.
 type Clock struct {
 	t       testing.TB
 	file    string
@@ -26,9 +26,9 @@ var clockSource []byte
 // clockFile is the environment variable that names the file of the clock.
 const clockFile = "TIMINGWHEEL_TEST_CLOCK"
 
-// NewClock returns a clock that shows the time of the machine, for [Options.Clock]. It compiles a
-// library that is loaded into the server. The test is skipped on systems other than Linux and
-// without a C compiler; see [EnvRequire].
+// NewClock returns a clock for [Options.Clock] that shows the machine's time. It compiles a library
+// that is loaded into the server. The test is skipped on systems other than Linux and without a C
+// compiler: see [EnvRequire].
 func NewClock(t testing.TB) *Clock {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -48,7 +48,7 @@ func NewClock(t testing.TB) *Clock {
 	return c
 }
 
-// Set sets the clock ahead of the clock of the machine by offset, or behind if offset is negative.
+// Set sets the clock ahead of the machine's clock by offset, or behind it if offset is negative.
 func (c *Clock) Set(offset time.Duration) {
 	c.t.Helper()
 	f, err := os.OpenFile(c.file, os.O_CREATE|os.O_WRONLY, 0o600)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestClockOfServer(t *testing.T) {
+func TestServerFollowsItsClock(t *testing.T) {
 	t.Parallel()
 	clock := NewClock(t)
 	s := Start(t, Options{Clock: clock})

@@ -13,24 +13,23 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ClusterOptions are the options of [StartCluster]. The zero value of each field stands for its
-// default.
+// ClusterOptions configures [StartCluster]. A zero field selects its default.
 type ClusterOptions struct {
 	Options // of each node
 
-	// NodeTimeout is the time without an answer after which nodes take another node for down. It
-	// holds from [Cluster.KillMaster] to the end of [Cluster.WaitMaster], and defaults to 1.5 s. At
-	// other times the timeout is a minute, so that no replica takes over from a master that was not
-	// killed.
+	// NodeTimeout is the time without an answer after which nodes consider another node down. It
+	// applies from [Cluster.KillMaster] to the end of [Cluster.WaitMaster], and defaults to 1.5 s.
+	// At other times the timeout is one minute, so that no replica takes over from a master that
+	// was not killed.
 	NodeTimeout time.Duration
 }
 
-// slotCount is the number of slots of a cluster. masters is the number of nodes that share them at
-// first.
+// slotCount is the number of slots of a cluster. masters is the number of nodes that initially
+// share them.
 const slotCount, masters = 16_384, 3
 
-// Cluster is three masters that share the slots, and a replica for each. Its methods may be called
-// from any goroutine.
+// Cluster is three masters that share the slots, with a replica for each. Its methods are safe for
+// concurrent use.
 type Cluster struct {
 	t     testing.TB
 	nodes []*Server
@@ -48,7 +47,7 @@ func StartCluster(t testing.TB, o ClusterOptions) *Cluster {
 	}
 	settings := append(o.settings(), "cluster-enabled yes", "cluster-config-file nodes.conf", "cluster-announce-ip 127.0.0.1",
 		fmt.Sprintf("cluster-node-timeout %d", calm.Milliseconds()), "cluster-replica-no-failover yes",
-		"cluster-replica-validity-factor 0", // a replica takes over however long its master is away
+		"cluster-replica-validity-factor 0", // a replica takes over regardless of how long its master is down
 		"cluster-allow-replica-migration no", "repl-ping-replica-period 1")
 	c := &Cluster{t: t, ids: map[*Server]string{}, nodeTimeout: o.NodeTimeout}
 	for range 2 * masters {
@@ -60,11 +59,11 @@ func StartCluster(t testing.TB, o ClusterOptions) *Cluster {
 	return c
 }
 
-// form makes a cluster of nodes that do not know each other.
+// form creates a cluster from nodes that do not know each other.
 func (c *Cluster) form() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*startTimeout)
 	defer cancel()
-	if err := c.downWithin(ctx, c.nodeTimeout); err != nil { // nodes gossip more often then
+	if err := c.downWithin(ctx, c.nodeTimeout); err != nil { // nodes then gossip more often
 		return err
 	}
 	for i, node := range c.nodes {
@@ -77,7 +76,7 @@ func (c *Cluster) form() error {
 			return err
 		}
 		_, port, _ := strings.Cut(node.Addr(), ":")
-		for _, other := range c.nodes[:i] { // all pairs, because gossip takes a second
+		for _, other := range c.nodes[:i] { // all pairs, because gossip takes one second
 			if err := other.control.ClusterMeet(ctx, "127.0.0.1", port).Err(); err != nil {
 				return err
 			}
@@ -99,7 +98,7 @@ func (c *Cluster) form() error {
 	return c.settle()
 }
 
-// downWithin sets the time without an answer after which nodes take another node for down.
+// downWithin sets the time without an answer after which nodes consider another node down.
 func (c *Cluster) downWithin(ctx context.Context, timeout time.Duration) error {
 	for _, node := range c.nodes {
 		if !node.Running() {
@@ -112,7 +111,7 @@ func (c *Cluster) downWithin(ctx context.Context, timeout time.Duration) error {
 	return nil
 }
 
-// settle waits until the cluster is complete and only [Cluster.KillMaster] changes that.
+// settle waits until the cluster is complete and can only be changed by [Cluster.KillMaster].
 func (c *Cluster) settle() error {
 	return awaitIn(func(ctx context.Context) error {
 		err := c.complete(ctx)
@@ -122,7 +121,7 @@ func (c *Cluster) settle() error {
 		if err == nil {
 			err = c.complete(ctx)
 		}
-		if err != nil { // with the long timeout a node would be taken for down for two minutes
+		if err != nil { // with the long timeout a node would count as down for two minutes
 			again, cancel := context.WithTimeout(context.Background(), startTimeout)
 			defer cancel()
 			err = errors.Join(err, c.downWithin(again, c.nodeTimeout))
@@ -147,7 +146,7 @@ func (c *Cluster) acquainted(ctx context.Context) error {
 	return nil
 }
 
-// complete returns nil if every running node takes the cluster for complete, and every replica is
+// complete returns nil if every running node considers the cluster complete, and every replica is
 // up to date and known to all nodes as a replica.
 func (c *Cluster) complete(ctx context.Context) error {
 	for _, node := range c.nodes {
@@ -196,17 +195,17 @@ func (c *Cluster) agreed(ctx context.Context, node *Server, role string) error {
 	return nil
 }
 
-// sight is the view that a node has of another node.
+// sight is one node's view of another node.
 type sight struct {
 	flags  []string
-	master string // the id of its master
+	master string // id of its master
 	link   string
 	slots  []string
 }
 
 func (s sight) has(flag string) bool { return slices.Contains(s.flags, flag) }
 
-// seenBy returns the view that node has of other.
+// seenBy returns node's view of other.
 func (c *Cluster) seenBy(ctx context.Context, node, other *Server) (sight, error) {
 	text, err := node.control.ClusterNodes(ctx).Result()
 	if err != nil {
@@ -221,10 +220,11 @@ func (c *Cluster) seenBy(ctx context.Context, node, other *Server) (sight, error
 	return sight{}, fmt.Errorf("the node on %s does not know the node on %s", node.Addr(), other.Addr())
 }
 
-// ClusterOptions returns new options of a client of the cluster, for redis.NewClusterClient.
+// ClusterOptions returns new client options for redis.NewClusterClient.
 //
-// ClusterStateReloadInterval has the client's default of one minute. If a master has died, a client
-// does not ask for the new owner of its slots until that interval is over or ReloadState is called.
+// ClusterStateReloadInterval has the client's default of one minute. After a master has died, a
+// client does not look up the new owner of its slots until that interval has passed or ReloadState
+// is called.
 func (c *Cluster) ClusterOptions() *redis.ClusterOptions {
 	o := &redis.ClusterOptions{DialTimeout: ClientTimeout, ReadTimeout: ClientTimeout, WriteTimeout: ClientTimeout}
 	for _, node := range c.nodes {
@@ -241,11 +241,10 @@ func (c *Cluster) Client(t testing.TB) *redis.ClusterClient {
 	return client
 }
 
-// Nodes returns the three first masters, then their replicas.
+// Nodes returns the three initial masters, followed by their replicas.
 func (c *Cluster) Nodes() []*Server { return slices.Clone(c.nodes) }
 
-// Master returns the running master that claims to hold a slot, 0 to 16,383, or nil if there is
-// none.
+// Master returns the running master that claims a slot, 0 to 16,383, or nil if there is none.
 func (c *Cluster) Master(slot int) *Server {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
@@ -270,12 +269,12 @@ func holds(slot int) func(span string) bool {
 		}
 		from, err := strconv.Atoi(first)
 		to, err2 := strconv.Atoi(last)
-		return errors.Join(err, err2) == nil && from <= slot && slot <= to // no moving slot
+		return errors.Join(err, err2) == nil && from <= slot && slot <= to // not a moving slot
 	}
 }
 
-// KillMaster kills the master of a slot and returns it. [Server.Restart] starts it again, as a
-// replica of its successor.
+// KillMaster kills the master of a slot and returns it. [Server.Restart] restarts it as a replica
+// of its successor.
 func (c *Cluster) KillMaster(slot int) *Server {
 	c.t.Helper()
 	master := c.Master(slot)
@@ -288,8 +287,8 @@ func (c *Cluster) KillMaster(slot int) *Server {
 	return master
 }
 
-// giveUp lets a replica of a killed node take over, and makes the other nodes notice soon that the
-// node is down.
+// giveUp lets a replica of a killed node take over, and makes the other nodes quickly consider the
+// killed node down.
 func (c *Cluster) giveUp(killed *Server) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
@@ -308,8 +307,8 @@ func (c *Cluster) giveUp(killed *Server) error {
 	return c.downWithin(ctx, c.nodeTimeout)
 }
 
-// WaitMaster waits until another node than old is the master of a slot, and all running nodes take
-// the cluster for complete. It returns the new master.
+// WaitMaster waits until a node other than old is the master of a slot, and all running nodes
+// consider the cluster complete. It returns the new master.
 func (c *Cluster) WaitMaster(slot int, old *Server) *Server {
 	c.t.Helper()
 	var master *Server
@@ -323,7 +322,7 @@ func (c *Cluster) WaitMaster(slot int, old *Server) *Server {
 	return master
 }
 
-// WaitComplete waits until all running nodes take the cluster for complete and all replicas are up
+// WaitComplete waits until all running nodes consider the cluster complete and all replicas are up
 // to date.
 func (c *Cluster) WaitComplete() {
 	c.t.Helper()

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestClusterFailover(t *testing.T) {
+func TestClusterPromotesTheReplicaAfterAKill(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, ClusterOptions{})
 	client := c.Client(t)
@@ -47,7 +47,7 @@ func TestClusterWaitsForAPausedNode(t *testing.T) {
 	assert.Same(t, c.Nodes()[2], c.Master(12_182))
 }
 
-func TestClusterMigration(t *testing.T) {
+func TestMigratedSlotKeepsItsKeys(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, ClusterOptions{})
 	client := c.Client(t)
@@ -83,7 +83,7 @@ func TestClusterMigration(t *testing.T) {
 	c.WaitComplete()
 }
 
-func TestClusterOptionsLeadToAClusterClient(t *testing.T) {
+func TestClusterOptionsNameAllNodes(t *testing.T) {
 	t.Parallel()
 	c := &Cluster{nodes: []*Server{{port: &port{number: 10_001}}, {port: &port{number: 10_002}}}}
 	o := c.ClusterOptions()
@@ -91,7 +91,7 @@ func TestClusterOptionsLeadToAClusterClient(t *testing.T) {
 	var _ redis.UniversalClient = c.Client(t)
 }
 
-func TestHolds(t *testing.T) {
+func TestHoldsParsesSlotRanges(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		span string

@@ -7,10 +7,9 @@ import (
 	"net"
 )
 
-// MigrateOptions are the options of [Cluster.MigrateSlot]. The zero value of each field stands for
-// its default.
+// MigrateOptions configures [Cluster.MigrateSlot]. A zero field selects its default.
 type MigrateOptions struct {
-	// Batch is the number of keys that move at once. Defaults to 16.
+	// Batch is the number of keys to move at once. Defaults to 16.
 	Batch int
 
 	// Halfway is called before the first key moves, and after each batch. During the call two nodes
@@ -18,9 +17,9 @@ type MigrateOptions struct {
 	Halfway func()
 }
 
-// MigrateSlot moves a slot, 0 to 16,383, with its keys to another master, as the resharding of an
-// operator does. Clients may use the slot meanwhile. MigrateSlot does nothing if the master has the
-// slot. Two migrations of one slot must not overlap.
+// MigrateSlot moves a slot, 0 to 16,383, with its keys to another master, like an operator's
+// resharding. Clients may use the slot in the meantime. MigrateSlot has no effect if the master
+// already has the slot. Two migrations of one slot must not overlap.
 func (c *Cluster) MigrateSlot(slot int, to *Server, o MigrateOptions) {
 	c.t.Helper()
 	if o.Batch == 0 {
@@ -74,11 +73,11 @@ func moveKeys(ctx context.Context, from, to *Server, keys []string) error {
 	for _, key := range keys {
 		command = append(command, key)
 	}
-	return from.control.Do(ctx, command...).Err() // "NOKEY" is no error: the keys are gone
+	return from.control.Do(ctx, command...).Err() // NOKEY is not an error: the keys are gone
 }
 
-// assign gives a slot to its new master. It tells the new master first, so the slot always has a
-// master.
+// assign assigns a slot to its new master. It informs the new master first, so that the slot always
+// has a master.
 func (c *Cluster) assign(ctx context.Context, slot int, from, to *Server) error {
 	order := []*Server{to, from}
 	for _, node := range c.nodes {

@@ -10,8 +10,8 @@ import (
 
 // Servers listen on ports 10,000 to 14,999. The test process listens on port+5,000 while a server
 // owns its port, so that no other test takes the port while the server is down. Port+10,000 is the
-// bus of a cluster. All these ports are below those of outgoing connections, which could prevent a
-// restart.
+// bus of a cluster. All these ports are below the range of outgoing connections, which could
+// otherwise take a port and prevent a restart.
 const (
 	firstPort  = 10_000
 	portCount  = 5_000
@@ -25,11 +25,11 @@ type port struct {
 	guard  net.Listener
 }
 
-// errNoPort is the error if no free port was found.
+// errNoPort is the error if there is no free port.
 var errNoPort = errors.New("redistest: no free port")
 
 // reservePort reserves a port that is free, that no other test has reserved, and whose bus port is
-// free. It starts at a random port, so that concurrent test binaries seldom collide.
+// free. It starts at a random port, so that concurrent test binaries rarely collide.
 func reservePort() (*port, error) {
 	start := rand.IntN(portCount)
 	for i := range portCount {

@@ -15,7 +15,8 @@ type process struct {
 	done chan struct{} // closed when it has ended
 }
 
-// startProcess starts a program. It appends the output to a file and adds env to the environment.
+// startProcess starts a program. It appends the program's output to a file and adds env to its
+// environment.
 func startProcess(path, logFile, dir string, env []string, args ...string) (*process, error) {
 	out, err := os.OpenFile(logFile, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -69,11 +70,11 @@ func (p *process) kill() error {
 	return p.wait(startTimeout)
 }
 
-// starts has the functions for onLastingThread.
+// starts returns the channel of functions for onLastingThread.
 var starts = sync.OnceValue(func() chan func() {
 	c := make(chan func())
 	go func() {
-		runtime.LockOSThread() // for good
+		runtime.LockOSThread() // never unlocked
 		for f := range c {
 			f()
 		}
@@ -81,8 +82,8 @@ var starts = sync.OnceValue(func() chan func() {
 	return c
 })
 
-// onLastingThread calls start on a thread that ends with the process. Linux kills a child with
-// Pdeathsig when the thread that started it ends, and Go ends threads at times.
+// onLastingThread calls start on a thread that lives as long as the process. Linux kills a child
+// with Pdeathsig when the thread that started it ends, and Go sometimes ends threads.
 func onLastingThread(start func() error) error {
 	result := make(chan error, 1)
 	starts() <- func() { result <- start() }

@@ -5,10 +5,11 @@ import (
 	"syscall"
 )
 
-// diesWithParent reports whether a server ends with the test binary, however that ends.
+// diesWithParent reports whether a server ends with the test binary, however the binary ends.
 const diesWithParent = true
 
-// processAttributes make a server end with the test binary, and give it a process group.
+// processAttributes returns attributes that end a server with the test binary and give it a process
+// group.
 func processAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

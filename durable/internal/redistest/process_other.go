@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// diesWithParent reports whether a server ends with the test binary, however that ends.
+// diesWithParent reports whether a server ends with the test binary, however the binary ends.
 const diesWithParent = false
 
 // processAttributes returns nil. An interrupt from the terminal reaches the servers and the test

@@ -13,17 +13,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// SentinelOptions are the options of [StartSentinel]. The zero value of each field stands for its
-// default.
+// SentinelOptions configures [StartSentinel]. A zero field selects its default.
 type SentinelOptions struct {
 	Options // of the master and the replica
 
-	// DownAfter is the time without an answer after which a sentinel takes a server for down. It
-	// holds from [Sentinel.KillMaster] to the end of [Sentinel.WaitFailover], and defaults to 700
-	// ms. At other times it is a minute, so that there is no failover without a kill.
+	// DownAfter is the time without an answer after which a sentinel considers a server down. It
+	// applies from [Sentinel.KillMaster] to the end of [Sentinel.WaitFailover], and defaults to 700
+	// ms. At other times it is one minute, so that there is no failover without a kill.
 	DownAfter time.Duration
 
-	// FailoverTimeout bounds a failover. After twice that time another sentinel tries. Defaults to
+	// FailoverTimeout limits a failover. After twice that time another sentinel tries. Defaults to
 	// 2 s.
 	FailoverTimeout time.Duration
 }
@@ -31,8 +30,7 @@ type SentinelOptions struct {
 // sentinels is the number of sentinels. Two of them must agree.
 const sentinels, quorum = 3, 2
 
-// Sentinel is a master with a replica and three sentinels. Its methods may be called from any
-// goroutine.
+// Sentinel is a master with a replica and three sentinels. Its methods are safe for concurrent use.
 type Sentinel struct {
 	t         testing.TB
 	name      string
@@ -85,9 +83,9 @@ func (s *Sentinel) settings(master *Server, o SentinelOptions) []string {
 	}
 }
 
-// hurry makes the sentinels check servers more often, and shortens the time for which they wait
-// after pauses of their own, as an overloaded machine causes. Servers before 7.0 do not support
-// this and take seconds longer.
+// hurry makes the sentinels check servers more often, and shortens their wait after pauses of their
+// own, which an overloaded machine causes. Servers before 7.0 do not support this and take seconds
+// longer.
 func (s *Sentinel) hurry() {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
@@ -100,7 +98,7 @@ func (s *Sentinel) hurry() {
 	}
 }
 
-// downWithin sets the time without an answer after which a sentinel takes a server for down.
+// downWithin sets the time without an answer after which a sentinel considers a server down.
 func (s *Sentinel) downWithin(after time.Duration) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
@@ -113,8 +111,7 @@ func (s *Sentinel) downWithin(after time.Duration) {
 	}
 }
 
-// aware returns nil if every sentinel sees a master that is up, its replica, and the other
-// sentinels.
+// aware returns nil if every sentinel sees a running master, its replica, and the other sentinels.
 func (s *Sentinel) aware(ctx context.Context) error {
 	for _, server := range s.sentinels {
 		state, err := server.control.Do(ctx, "SENTINEL", "MASTER", s.name).Slice()
@@ -145,8 +142,7 @@ func (s *Sentinel) replicaKnown(ctx context.Context, sentinel *Server) error {
 	return err
 }
 
-// FailoverOptions returns new options of a client that follows the master, for
-// redis.NewFailoverClient.
+// FailoverOptions returns new options for redis.NewFailoverClient, whose client follows the master.
 func (s *Sentinel) FailoverOptions() *redis.FailoverOptions {
 	o := &redis.FailoverOptions{MasterName: s.name, DialTimeout: ClientTimeout, ReadTimeout: ClientTimeout, WriteTimeout: ClientTimeout}
 	for _, server := range s.sentinels {
@@ -163,13 +159,13 @@ func (s *Sentinel) Client(t testing.TB) *redis.Client {
 	return c
 }
 
-// Servers returns the first master and the first replica, whatever their roles are now.
+// Servers returns the initial master and the initial replica, regardless of their current roles.
 func (s *Sentinel) Servers() []*Server { return slices.Clone(s.data) }
 
 // Sentinels returns the three sentinels.
 func (s *Sentinel) Sentinels() []*Server { return slices.Clone(s.sentinels) }
 
-// Master returns the server that the sentinels take for the master, dead or alive, or nil if no
+// Master returns the server that the sentinels consider the master, running or not, or nil if no
 // sentinel answers.
 func (s *Sentinel) Master() *Server {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
@@ -203,8 +199,8 @@ func (s *Sentinel) KillMaster() *Server {
 	return master
 }
 
-// WaitFailover waits until the sentinels agree on another master than old, and it takes writes. It
-// returns the new master.
+// WaitFailover waits until the sentinels agree on a master other than old and the new master
+// accepts writes. It returns the new master.
 func (s *Sentinel) WaitFailover(old *Server) *Server {
 	s.t.Helper()
 	s.await("no failover", func(ctx context.Context) error {
@@ -218,7 +214,7 @@ func (s *Sentinel) WaitFailover(old *Server) *Server {
 	return s.Master()
 }
 
-// WaitReplica waits until the other server follows the master, after a restart for example.
+// WaitReplica waits until the other server follows the master, for example after a restart.
 func (s *Sentinel) WaitReplica() {
 	s.t.Helper()
 	s.await("there is no replica", func(ctx context.Context) error {
@@ -234,7 +230,7 @@ func (s *Sentinel) WaitReplica() {
 func takesWrites(ctx context.Context, s *Server) error {
 	info, err := s.control.Info(ctx, "replication").Result()
 	if err == nil && !strings.Contains(info, "role:master") {
-		err = errors.New("the server is no master")
+		err = errors.New("the server is not a master")
 	}
 	return err
 }
@@ -246,7 +242,7 @@ func (s *Sentinel) await(what string, ready func(context.Context) error) {
 	}
 }
 
-// awaitIn waits for a condition. Each try takes a few seconds at most.
+// awaitIn waits for a condition. Each attempt takes at most a few seconds.
 func awaitIn(ready func(context.Context) error) error {
 	return eventually(startTimeout, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestSentinelFailover(t *testing.T) {
+func TestSentinelsPromoteTheReplicaAfterAKill(t *testing.T) {
 	t.Parallel()
 	s := StartSentinel(t, SentinelOptions{})
 	c := s.Client(t)

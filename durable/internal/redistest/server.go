@@ -17,7 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Server is a Redis server, or a sentinel. Its methods may be called from any goroutine.
+// Server is a Redis server or a sentinel. Its methods are safe for concurrent use.
 type Server struct {
 	t       testing.TB
 	program string
@@ -54,11 +54,11 @@ func (o Options) settings() []string {
 	return lines
 }
 
-// maxPorts is the number of ports that are tried for a server. A second try is rare: another
+// maxPorts is the maximum number of ports to try for a server. A second attempt is rare: another
 // process must take the port between the check and the server's start.
 const maxPorts = 10
 
-// start starts a program of Redis with lines of configuration, arguments and additions to the
+// start starts a Redis program with lines of configuration, arguments and additions to the
 // environment.
 func start(t testing.TB, program string, settings, args []string, env ...string) *Server {
 	t.Helper()
@@ -74,7 +74,7 @@ func start(t testing.TB, program string, settings, args []string, env ...string)
 			t.Fatalf("redistest: start %s: %v\n%s", program, err, tail(s.Log(), 20))
 		}
 	}
-	t.Fatalf("redistest: start %s: %d ports were taken by others at the last moment", program, maxPorts)
+	t.Fatalf("redistest: start %s: other processes took %d ports after they were reserved", program, maxPorts)
 	return nil
 }
 
@@ -98,7 +98,7 @@ func (s *Server) startOnNewPort(settings []string) error {
 	return s.run()
 }
 
-// controlOptions are the options of this package's own clients: no pool and no retries.
+// controlOptions returns options for this package's own clients: two connections and no retries.
 func controlOptions(addr string) *redis.Options {
 	o := ClientOptions(addr)
 	o.MaxRetries, o.DialerRetries, o.PoolSize = -1, 1, 2
@@ -122,16 +122,16 @@ func (s *Server) run() (err error) {
 		if strings.Contains(s.Log()[logged:], "Address already in use") {
 			return fatal{errAddressInUse}
 		}
-		return fatal{fmt.Errorf("process %d has ended by itself", s.proc.pid())}
+		return fatal{fmt.Errorf("process %d ended unexpectedly", s.proc.pid())}
 	})
 }
 
-// ping returns nil if the server answers and is the started process.
+// ping returns nil if the server answers and is the process that was started.
 func (s *Server) ping() error {
 	const timeout = 5 * time.Second // another process on the port may never answer
 	conn, err := net.DialTimeout("tcp", s.Addr(), timeout)
 	if err != nil {
-		return err // before the client, which would log each failure
+		return err // dialed separately, because the client would log each failure
 	}
 	conn.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -144,13 +144,13 @@ func (s *Server) ping() error {
 	if !strings.Contains(info, fmt.Sprintf("process_id:%d\r\n", s.proc.pid())) {
 		return errors.New("another server answers on the port")
 	}
-	return control.Ping(ctx).Err() // an error while it reads its files
+	return control.Ping(ctx).Err() // an error while the server reads its files
 }
 
-// Addr returns the address, "127.0.0.1:port". A restart does not change it.
+// Addr returns the address, "127.0.0.1:port", which does not change on a restart.
 func (s *Server) Addr() string { return loopback(s.port.number) }
 
-// Dir returns the server's folder.
+// Dir returns the server's directory.
 func (s *Server) Dir() string { return s.dir }
 
 // PID returns the process id of the last run.
@@ -160,7 +160,7 @@ func (s *Server) PID() int {
 	return s.proc.pid()
 }
 
-// ClientOptions returns options of a client of the server at addr, with the timeout
+// ClientOptions returns options for a client of the server at addr, with timeouts of
 // [ClientTimeout].
 func ClientOptions(addr string) *redis.Options {
 	return &redis.Options{Addr: addr, DialTimeout: ClientTimeout, ReadTimeout: ClientTimeout, WriteTimeout: ClientTimeout}
@@ -178,6 +178,6 @@ func (s *Server) logFile() string { return filepath.Join(s.dir, "server.log") }
 
 // Log returns the output of all runs of the server.
 func (s *Server) Log() string {
-	text, _ := os.ReadFile(s.logFile()) // there is none before the first run
+	text, _ := os.ReadFile(s.logFile()) // missing before the first run
 	return string(text)
 }

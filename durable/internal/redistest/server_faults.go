@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Kill ends the server with SIGKILL and waits for its end. It has no effect on a server that has
+// Kill ends the server with SIGKILL and waits for its end. It has no effect if the server has
 // ended.
 func (s *Server) Kill() {
 	s.t.Helper()
@@ -34,8 +34,8 @@ func (s *Server) stop() error {
 	return s.proc.wait(startTimeout)
 }
 
-// Restart stops the server if it runs, starts it on the same port and folder, and returns when it
-// answers. The server keeps its data if [Options.AppendOnly] is set.
+// Restart stops the server if it is running, starts it with the same port and directory, and
+// returns when it answers. The server keeps its data if [Options.AppendOnly] is set.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.mu.Lock()
@@ -51,7 +51,7 @@ func (s *Server) Restart() {
 	s.check("restart", err)
 }
 
-// Pause stops the server with SIGSTOP: its connections stay open and it does not answer.
+// Pause suspends the server with SIGSTOP: its connections stay open, and it does not answer.
 func (s *Server) Pause() {
 	s.t.Helper()
 	s.mu.Lock()
@@ -67,7 +67,7 @@ func (s *Server) Continue() {
 	s.check("continue", continueProcess(s.proc.cmd.Process))
 }
 
-// Running reports whether the server was started and has not ended. A paused server runs.
+// Running reports whether the server was started and has not ended. A paused server is running.
 func (s *Server) Running() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

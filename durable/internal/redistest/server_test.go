@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestStart(t *testing.T) {
+func TestServerStartsWithItsOptions(t *testing.T) {
 	t.Parallel()
 	s := Start(t, Options{MaxMemory: 64 << 20, ExtraArgs: []string{"--hz", "33"}})
 	c := s.Client(t)
@@ -85,7 +85,7 @@ func TestKillLosesWhatIsNotOnDisk(t *testing.T) {
 	assert.ErrorIs(t, c.Get(t.Context(), "k").Err(), redis.Nil)
 }
 
-func TestPause(t *testing.T) {
+func TestPausedServerDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	s := Start(t, Options{})
 	require.NoError(t, s.Client(t).Set(t.Context(), "k", "v", 0).Err())
@@ -143,7 +143,7 @@ func TestFailedStartReportsTheLog(t *testing.T) {
 	assert.Len(t, r.failures, 1)
 }
 
-func TestRequireWithoutServer(t *testing.T) {
+func TestMissingServerSkipsOrFailsTheTest(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	for _, test := range []struct {
 		require string
@@ -167,7 +167,7 @@ func TestPortIsReservedWhileTheServerIsDown(t *testing.T) {
 	assert.True(t, isFree(p.number))
 }
 
-func TestAddressInUseIsNoticed(t *testing.T) {
+func TestAddressInUseIsDetected(t *testing.T) {
 	t.Parallel()
 	Require(t)
 	s := &Server{t: t, program: "redis-server", dir: t.TempDir()}

@@ -1,7 +1,7 @@
-// This library shifts the wall clock of the server that loads it. The file TIMINGWHEEL_TEST_CLOCK has the
-// offset in nanoseconds, as a 64-bit number in the byte order of the machine. The file is mapped, so a write
-// to the file sets the clock at once. The code allocates nothing and looks up no names: an allocator that
-// reads the clock while it starts would call the library recursively.
+// This library shifts the wall clock of the server that loads it. The file TIMINGWHEEL_TEST_CLOCK
+// contains the offset in nanoseconds, as a 64-bit number in native byte order. The file is mapped, so
+// a write to the file sets the clock immediately. The code allocates nothing and looks up no symbols:
+// an allocator that reads the clock during its initialization would call the library recursively.
 
 #define _GNU_SOURCE
 #include <fcntl.h>
