@@ -16,7 +16,7 @@ import (
 var applyTests = []test{
 	{"Apply/EveryTransition", transitionTable},
 	{"Apply/Repeated", repetition},
-	{"Apply/Mixed", applyMixed},
+	{"Apply/MixedResults", applyMixed},
 	{"Apply/Batch", applyBatch},
 	{"Apply/Unknown", applyUnknown},
 	{"Begin/Early", beginEarly},
@@ -34,7 +34,7 @@ var applyTests = []test{
 	{"Dead/Incarnation", deadIncarnation},
 }
 
-// applyUnknown asks for transitions that do not exist. They change nothing.
+// applyUnknown requests transitions that do not exist. They change nothing.
 func applyUnknown(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("dead", 0))
@@ -49,7 +49,7 @@ func applyUnknown(t *testing.T, newStore Factory) {
 	assert.Equal(t, int64(1), q.count().Dead)
 }
 
-// applyMixed has a batch whose messages have different results.
+// applyMixed applies a batch whose messages have different results.
 func applyMixed(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(items("m", 3)...)
@@ -120,20 +120,20 @@ func beginEarly(t *testing.T, newStore Factory) {
 		o := q.batch(driver.Batch{Op: driver.OpBegin, Visibility: far, Lead: lead,
 			Changes: []driver.Change{change}})[0]
 		assert.Equal(t, driver.StatusEarly, o.Status, "lead %v", lead)
-		assert.Equal(t, before.Due, o.Due, "when it is due")
+		assert.Equal(t, before.Due, o.Due, "due time")
 	}
-	assert.Equal(t, before, q.get("a"), "an early message stays as it was")
+	assert.Equal(t, before, q.get("a"), "an early begin changes nothing")
 	o := q.batch(driver.Batch{Op: driver.OpBegin, Visibility: far, Lead: far + soon,
 		Changes: []driver.Change{change}})[0]
 	assert.Equal(t, driver.StatusDone, o.Status)
 	assert.Equal(t, driver.StateFiring, q.get("a").State)
 	assert.Equal(t, driver.StatusDone, q.status(driver.OpBegin, change),
-		"a repetition is not early: it has begun")
+		"a repetition is not early, because the message has begun")
 
 	q.put(item("b", q.short()))
 	change = changesOf(q.claimWith(driver.Claim{Horizon: far, Max: 1, Visibility: far}).Records)[0]
 	due := q.get("b").Due
-	for range 1000 { // the reply may come when the message is due already
+	for range 1000 { // the message may be due before the reply arrives
 		o = q.apply(driver.OpBegin, change)[0]
 		if o.Status == driver.StatusDone {
 			break
@@ -150,7 +150,7 @@ func beginLease(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("a", 0))
 	change := changesOf(q.claim(1))[0]
-	for _, visibility := range []time.Duration{2 * far, 3*far + 1, 4 * far} { // the second is a repetition
+	for _, visibility := range []time.Duration{2 * far, 3*far + 1, 4 * far} { // the 2nd repeats
 		before := q.now()
 		o := q.batch(driver.Batch{Op: driver.OpBegin, Visibility: visibility,
 			Changes: []driver.Change{change}})[0]
@@ -169,7 +169,7 @@ func beginLeavesLease(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("a", 0))
 	claimed := q.claim(1)
-	for range 2 { // the second is a repetition
+	for range 2 { // the 2nd repeats
 		o := q.batch(driver.Batch{Op: driver.OpBegin, Changes: changesOf(claimed)})[0]
 		require.Equal(t, driver.StatusDone, o.Status)
 		assert.Zero(t, o.Lease)
@@ -180,7 +180,7 @@ func beginLeavesLease(t *testing.T, newStore Factory) {
 	}
 }
 
-// assertLease asserts that a lease ends so long after a time from before to after, within a
+// assertLease asserts that a lease ends visibility after a time from before to after, to within a
 // millisecond.
 func assertLease(t *testing.T, before, after time.Time, visibility time.Duration, end driver.Instant) {
 	t.Helper()
@@ -205,7 +205,7 @@ func extend(t *testing.T, newStore Factory) {
 		r := q.get(c.ID)
 		assert.Equal(t, driver.StateLeased, r.State)
 		assert.Equal(t, outcomes[i].Lease, r.LeaseEnd)
-		assert.Equal(t, c.Token, r.Token, "the token stays")
+		assert.Equal(t, c.Token, r.Token, "the token does not change")
 	}
 	q.done(driver.OpBegin, changes[0])
 	changes[0].Delay = 3 * far
@@ -219,7 +219,7 @@ func extend(t *testing.T, newStore Factory) {
 	q.done(driver.OpAck, changes[0])
 }
 
-// expire counts expired messages apart from acknowledged ones.
+// expire checks that expired messages are counted separately from acknowledged ones.
 func expire(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	c := q.deliver("late")
@@ -256,7 +256,7 @@ func retry(t *testing.T, newStore Factory) {
 		assert.Equal(t, attempt, records[0].Attempts)
 		assert.Equal(t, c.Reason, records[0].Reason)
 		assert.Equal(t, driver.StatusLeaseLost, q.status(driver.OpRetry, c),
-			"a later claim has ended that lease")
+			"a later claim ended that lease")
 		q.begin(records...)
 		c = changesOf(records)[0]
 	}
@@ -266,7 +266,7 @@ func retry(t *testing.T, newStore Factory) {
 	assert.Equal(t, uint64(1), counts.Acked)
 }
 
-// retryReason cuts long reasons between characters.
+// retryReason checks that long reasons are truncated between characters.
 func retryReason(t *testing.T, newStore Factory) {
 	for name, reason := range map[string]string{
 		"ascii":   strings.Repeat("x", driver.MaxReason+1),
@@ -292,7 +292,7 @@ func retryReason(t *testing.T, newStore Factory) {
 	}
 }
 
-// retryUncounted has retries that count no attempt, between others.
+// retryUncounted mixes retries that count an attempt and retries that count none.
 func retryUncounted(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("a", 0), item("b", 0))
@@ -352,7 +352,7 @@ func reschedule(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("a", 2*far), item("b", 3*far))
 	q.done(driver.OpReschedule, driver.Change{ID: "a", Delay: 4 * far})
-	assert.Equal(t, q.get("b").Due, q.count().NextDue, "the other message is the earliest now")
+	assert.Equal(t, q.get("b").Due, q.count().NextDue, "the other message is now the earliest")
 	q.done(driver.OpReschedule, driver.Change{ID: "a"})
 	assert.Equal(t, []string{"a"}, idsOf(q.claim(2)))
 	q.done(driver.OpReschedule, driver.Change{ID: "a", Delay: 5 * far})
@@ -363,7 +363,8 @@ func reschedule(t *testing.T, newStore Factory) {
 		idsOf(q.claimWith(driver.Claim{Horizon: 6 * far, Max: 2, Visibility: far}).Records))
 }
 
-// cancelIncarnation cancels only messages that were enqueued at a given instant.
+// cancelIncarnation checks that Cancel with an Incarnation affects only messages that were enqueued
+// at that instant.
 func cancelIncarnation(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(items("m", 3)...)
@@ -371,7 +372,7 @@ func cancelIncarnation(t *testing.T, newStore Factory) {
 	q.done(driver.OpCancel, driver.Change{ID: "m000"})
 	q.pass()
 	q.put(item("m000", far))
-	q.done(driver.OpReschedule, driver.Change{ID: "m001", Delay: far}) // it stays the same message
+	q.done(driver.OpReschedule, driver.Change{ID: "m001", Delay: far}) // the incarnation does not change
 	leased := changesOf(q.claim(1))
 	require.Equal(t, "m002", leased[0].ID)
 
@@ -392,7 +393,8 @@ func cancelIncarnation(t *testing.T, newStore Factory) {
 	assert.Equal(t, none, q.status(driver.OpCancel, driver.Change{ID: "m002", Incarnation: first}))
 }
 
-// deadIncarnation replays and purges only dead letters that died at a given instant.
+// deadIncarnation checks that Replay and Purge with an Incarnation affect only dead letters that
+// died at that instant.
 func deadIncarnation(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	died := map[string]driver.Instant{}
@@ -407,7 +409,7 @@ func deadIncarnation(t *testing.T, newStore Factory) {
 	q.done(driver.OpBury, again...)
 	for _, op := range []driver.Op{driver.OpReplay, driver.OpPurge} {
 		assert.Equal(t, driver.StatusNotFound,
-			q.status(op, driver.Change{ID: "a", Incarnation: died["a"]}), "it has died again since")
+			q.status(op, driver.Change{ID: "a", Incarnation: died["a"]}), "it died again since then")
 		assert.Equal(t, driver.StatusNotFound,
 			q.status(op, driver.Change{ID: "b", Incarnation: died["b"] + 1}))
 	}

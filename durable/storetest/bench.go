@@ -9,9 +9,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Bench measures a store with batches of [driver.MaxBatch] messages that have bodies of 128 bytes:
-// to put them, and to claim, begin and acknowledge them, from one goroutine. One operation is one
-// message. Module durable/bench measures the whole queue over each store.
+// Bench measures a store with batches of [driver.MaxBatch] messages with bodies of 128 bytes:
+// storing them, and claiming, beginning and acknowledging them, from one goroutine. One operation
+// is one message. Module durable/bench measures the whole queue with each store.
 func Bench(b *testing.B, newStore Factory) {
 	b.Run("Put", func(b *testing.B) {
 		backend := benchQueue(b, newStore)
@@ -55,7 +55,7 @@ func benchPut(b *testing.B, backend driver.Backend, seq uint64, n int) int {
 	return n
 }
 
-// benchConsume delivers one batch, and returns the number of its messages.
+// benchConsume delivers one batch and returns the number of its messages.
 func benchConsume(b *testing.B, backend driver.Backend) int {
 	b.Helper()
 	c, err := backend.Claim(b.Context(),

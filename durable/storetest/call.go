@@ -12,7 +12,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// callTests are for stores that honour driver.Call. Others skip them.
+// callTests are for stores that honour driver.Call. Other stores skip them.
 var callTests = []test{
 	{"Call/Put", callPut},
 	{"Call/PutLater", callPutLater},
@@ -23,38 +23,38 @@ var callTests = []test{
 	{"Call/Forgotten", callForgotten},
 }
 
-// openRemote is open for stores that honour driver.Call. Others skip the test.
+// openRemote opens a queue like open. It skips the test if the store does not honour driver.Call.
 func openRemote(t *testing.T, newStore Factory) *queue {
 	t.Helper()
 	q := open(t, newStore)
 	if !q.fixture.Remote {
-		t.Skip("no copies of a call come to this store")
+		t.Skip("this store receives no copies of calls")
 	}
 	return q
 }
 
-// as returns a call that may take place for a minute.
+// as returns a call that may take effect within a minute.
 func (q *queue) as(caller string, seq uint64) driver.Call {
 	q.t.Helper()
 	return driver.Call{Caller: caller, Seq: seq,
 		NotAfter: driver.InstantOf(q.now()).Add(time.Minute)}
 }
 
-// call makes an unfenced transition of one message.
+// call makes a transition of one message without a token.
 func (q *queue) call(op driver.Op, c driver.Call, id string, delay time.Duration) driver.Status {
 	q.t.Helper()
 	return q.batch(driver.Batch{Op: op, Call: c,
 		Changes: []driver.Change{{ID: id, Delay: delay}}})[0].Status
 }
 
-// late asserts that a put is refused, and returns how.
+// late asserts that a put is rejected, and returns the error.
 func (q *queue) late(put driver.Put) *driver.LateError {
 	q.t.Helper()
 	before := q.count()
 	_, err := q.Put(q.t.Context(), put)
 	var late *driver.LateError
 	require.ErrorAs(q.t, err, &late)
-	require.NotErrorIs(q.t, err, driver.ErrUnavailable, "the refusal is definite")
+	require.NotErrorIs(q.t, err, driver.ErrUnavailable, "the rejection is definite")
 	after := q.count()
 	before.Now, after.Now, before.Due, after.Due = 0, 0, 0, 0
 	require.Equal(q.t, before, after)
@@ -69,7 +69,7 @@ func callPut(t *testing.T, newStore Factory) {
 	want := []driver.Status{driver.StatusDone, driver.StatusDuplicate, driver.StatusDone}
 	for range 3 {
 		assert.Equal(t, want, q.statuses(put))
-		put.Call.NotAfter = put.Call.NotAfter.Add(time.Second) // copies may have different ones
+		put.Call.NotAfter = put.Call.NotAfter.Add(time.Second) // copies may differ in NotAfter
 	}
 	c := q.count()
 	assert.Equal(t, int64(3), c.Scheduled)
@@ -80,12 +80,12 @@ func callPut(t *testing.T, newStore Factory) {
 		"another number is another call")
 	put.Call.Seq, put.Replace = 4, true
 	assert.Equal(t, []driver.Status{driver.StatusDone, driver.StatusDone, driver.StatusDone},
-		q.statuses(put), "a call that never came leaves a gap")
+		q.statuses(put), "a call that never arrived leaves a gap in the numbers")
 	put.Call.Seq = 3
 	q.late(put)
 }
 
-// callPutLater repeats a put whose messages are gone. That must not bring them back.
+// callPutLater repeats a put whose messages are gone. The repetition must not restore them.
 func callPutLater(t *testing.T, newStore Factory) {
 	q := openRemote(t, newStore)
 	batch := items("m", driver.MaxBatch)
@@ -110,8 +110,8 @@ func callPutLater(t *testing.T, newStore Factory) {
 	q.gone(batch[0].ID)
 }
 
-// callApply repeats each transition without a token when its message has changed. The answer is the
-// same, and nothing changes.
+// callApply repeats each transition without a token after its message has changed. The answer is
+// the same, and nothing changes.
 func callApply(t *testing.T, newStore Factory) {
 	q := openRemote(t, newStore)
 	for op := driver.OpCancel; op <= driver.OpPurge; op++ {
@@ -133,7 +133,7 @@ func callApply(t *testing.T, newStore Factory) {
 	}
 }
 
-// put0 puts a message unless one with its id exists.
+// put0 stores a message unless one with its id exists.
 func (q *queue) put0(id string) {
 	q.t.Helper()
 	q.statuses(driver.Put{Items: []driver.PutItem{item(id, 0)}})
@@ -149,18 +149,18 @@ func callers(t *testing.T, newStore Factory) {
 	}
 	assert.Equal(t, driver.StatusDone, put(0, "p", 1))
 	assert.Equal(t, driver.StatusDuplicate, put(0, "q", 1), "another caller with the same number")
-	assert.Equal(t, driver.StatusDone, put(1, "p", 1), "the same in another partition")
+	assert.Equal(t, driver.StatusDone, put(1, "p", 1), "the same call in another partition")
 	assert.Equal(t, driver.StatusDuplicate, put(0, "", 1), "a call without a caller has no copies")
 	assert.Equal(t, driver.StatusDone, put(0, "p", 1))
 	for i := range 50 {
 		name := fmt.Sprintf("other%d", i)
 		assert.Equal(t, driver.StatusDuplicate, put(0, name, 1), name)
 	}
-	assert.Equal(t, driver.StatusDone, put(0, "p", 1), "remembered beside the others")
+	assert.Equal(t, driver.StatusDone, put(0, "p", 1), "remembered with the others")
 	assert.Equal(t, driver.StatusDone, put(1, "p", 1))
 }
 
-// callLate makes calls whose last instant has passed.
+// callLate makes calls whose NotAfter has passed.
 func callLate(t *testing.T, newStore Factory) {
 	q := openRemote(t, newStore)
 	now := driver.InstantOf(q.now())
@@ -168,11 +168,11 @@ func callLate(t *testing.T, newStore Factory) {
 		Items: items("a", 1)}
 	late := q.late(put)
 	assert.GreaterOrEqual(t, late.Now, now-1)
-	assert.False(t, late.Unknown, "nothing has been forgotten")
+	assert.False(t, late.Unknown, "the store has forgotten no call")
 	q.gone("a000")
 	put.Call.NotAfter = late.Now.Add(time.Minute)
 	assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(put),
-		"the same number, which has not taken place")
+		"a call with the same number, which has not taken effect")
 	for op := driver.OpCancel; op <= driver.OpPurge; op++ {
 		b := driver.Batch{Op: op, Call: driver.Call{Caller: "c", Seq: 1, NotAfter: 1},
 			Changes: []driver.Change{{ID: "a000"}}}
@@ -182,7 +182,7 @@ func callLate(t *testing.T, newStore Factory) {
 	}
 }
 
-// callTooFarAhead makes a call that would have to be remembered for too long.
+// callTooFarAhead makes a call that the store would have to remember for too long.
 func callTooFarAhead(t *testing.T, newStore Factory) {
 	q := openRemote(t, newStore)
 	put := driver.Put{Call: driver.Call{Caller: "p", Seq: 1,
@@ -192,12 +192,12 @@ func callTooFarAhead(t *testing.T, newStore Factory) {
 	assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(put))
 }
 
-// callForgotten has callers whose calls cannot take place any more. Calls of other callers make the
-// store forget them. A copy of a forgotten call is refused and not taken for a new call.
+// callForgotten makes calls that can no longer take effect. Calls of other callers make the store
+// forget them. A copy of a forgotten call is rejected, and is not mistaken for a new call.
 func callForgotten(t *testing.T, newStore Factory) {
 	q := openRemote(t, newStore)
 	if q.fixture.Advance == nil {
-		t.Skip("it would take a minute")
+		t.Skip("the test would take a minute")
 	}
 	var calls []driver.Put
 	for i := range 40 {
@@ -224,9 +224,9 @@ func callForgotten(t *testing.T, newStore Factory) {
 			unknown++
 		}
 	}
-	assert.Greater(t, unknown, 20, "most have been forgotten")
+	assert.Greater(t, unknown, 20, "forgotten calls")
 	assert.False(t, slices.ContainsFunc(calls, func(put driver.Put) bool {
 		_, err := q.Get(t.Context(), 0, put.Items[0].ID)
 		return err == nil
-	}), "none has taken place again")
+	}), "a forgotten call took effect again")
 }

@@ -27,8 +27,8 @@ var claimTests = []test{
 	{"Claim/Begin", claimBegins},
 	{"Claim/Hold", claimHold},
 	{"Claim/LostAnswer", claimLostAnswer},
-	{"Claim/LostAnswerAndLeaseOver", claimLostAnswerLate},
-	{"Claim/LostAnswerOfNothingLeft", claimLostAnswerEmpty},
+	{"Claim/LostAnswerWithExpiredLease", claimLostAnswerLate},
+	{"Claim/LostAnswerWhoseMessagesAreGone", claimLostAnswerEmpty},
 	{"Claim/LostAnswersOfManyConsumers", claimLostAnswers},
 	{"Claim/Late", claimLate},
 	{"Claim/LateEndsNoLease", claimLateEndsNoLease},
@@ -49,7 +49,7 @@ func claimRecord(t *testing.T, newStore Factory) {
 	assert.Equal(t, was.Due, r.Due)
 	assert.Equal(t, was.Enqueued, r.Enqueued)
 	assert.False(t, c.Now.Before(before) || c.Now.After(after),
-		"Claimed.Now %v is not from %v to %v", c.Now, before, after)
+		"Claimed.Now %v is not between %v and %v", c.Now, before, after)
 	assert.Empty(t, q.claim(10), "claimed already")
 }
 
@@ -64,7 +64,7 @@ func claimEmpty(t *testing.T, newStore Factory) {
 	}
 }
 
-// claimOrder claims several times, in the order of due times and ids.
+// claimOrder claims several times. Messages are ordered by due time and id.
 func claimOrder(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	base := driver.InstantOf(q.now().Add(far))
@@ -126,7 +126,8 @@ func claimMax(t *testing.T, newStore Factory) {
 	assert.Empty(t, q.claim(driver.MaxBatch))
 }
 
-// claimMaxBytes bounds the sum of the bodies. One message is claimed whatever its size.
+// claimMaxBytes checks the limit on the size of bodies. One message is claimed regardless of its
+// size.
 func claimMaxBytes(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	for i, size := range []int{100, 100, 100, 500, 0, 0, 50, 51} {
@@ -144,7 +145,7 @@ func claimMaxBytes(t *testing.T, newStore Factory) {
 	assert.Equal(t, []string{"0", "1"}, claim(299))
 	assert.Equal(t, []string{"2"}, claim(100))
 	assert.Equal(t, []string{"3", "4", "5"}, claim(500), "empty bodies fit")
-	assert.Equal(t, []string{"6"}, claim(1), "one message whatever its size")
+	assert.Equal(t, []string{"6"}, claim(1), "one message regardless of its size")
 	assert.Equal(t, []string{"7"}, claim(51))
 }
 
@@ -164,8 +165,8 @@ func claimNextAndLease(t *testing.T, newStore Factory) {
 	assert.Equal(t, c.Lease, q.expire(0).Lease)
 }
 
-// claimLeaseEnd claims messages that are due and others. Leases run from the later of due time and
-// now.
+// claimLeaseEnd claims a message that is due and one that is not. Leases start at the later of due
+// time and now.
 func claimLeaseEnd(t *testing.T, newStore Factory) {
 	for _, visibility := range []time.Duration{time.Minute, time.Minute + 1, 90 * time.Second, 24 * 365 * time.Hour} {
 		q := open(t, newStore)
@@ -217,7 +218,7 @@ func claimTokens(t *testing.T, newStore Factory) {
 	rise(q.claim(1))
 }
 
-// claimBegins begins the first messages with the claim if they are due.
+// claimBegins checks that the first messages of a claim begin with it if they are due.
 func claimBegins(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("a", 0), item("b", 0), item("c", 0), item("later", far))
@@ -248,7 +249,7 @@ func claimBegins(t *testing.T, newStore Factory) {
 	assert.Equal(t, driver.StatusNotFound, q.status(driver.OpAck, changesOf(d)[0]))
 }
 
-// claimHold has different leases for messages that begin with the claim and others.
+// claimHold checks that messages that begin with the claim have a different lease than others.
 func claimHold(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("a", 0), item("b", 0), item("later", far))
@@ -293,7 +294,7 @@ func claimLostAnswer(t *testing.T, newStore Factory) {
 	before := q.now()
 	again := q.claimAs("a", 0, 0, 0, 2*far)
 	after := q.now()
-	require.Equal(t, idsOf(lost[:3]), idsOf(again), "Max does not bound them")
+	require.Equal(t, idsOf(lost[:3]), idsOf(again), "Max does not limit them")
 	for i := range again {
 		assertLease(t, before, after, 2*far, again[i].LeaseEnd)
 		assert.Equal(t, q.get(again[i].ID), again[i])
@@ -319,7 +320,8 @@ func claimLostAnswer(t *testing.T, newStore Factory) {
 	assert.Zero(t, q.count().Crashed)
 }
 
-// claimLostAnswerLate repeats a claim when the leases of the first one are over. MaxCrashes is 1.
+// claimLostAnswerLate repeats a claim after the leases of the first one have expired. MaxCrashes is
+// 1.
 func claimLostAnswerLate(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(items("m", 3)...)
@@ -340,7 +342,7 @@ func claimLostAnswerLate(t *testing.T, newStore Factory) {
 	assert.Empty(t, q.claimAs("a", lastToken(again), 2, 0, far))
 }
 
-// claimLostAnswerEmpty loses an answer, and its messages are gone when the claim is repeated.
+// claimLostAnswerEmpty loses an answer whose messages are gone when the claim is repeated.
 func claimLostAnswerEmpty(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(items("m", 4)...)
@@ -373,7 +375,7 @@ func claimLostAnswers(t *testing.T, newStore Factory) {
 }
 
 // claimLate delivers claims after a later claim of the same consumer was answered. They change
-// nothing, because the consumer does not know of their messages.
+// nothing, because the consumer would not know of their messages.
 func claimLate(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	var seen uint64
@@ -386,7 +388,7 @@ func claimLate(t *testing.T, newStore Factory) {
 	}
 	require.Empty(t, claim(2, true), "claim 1 was not answered")
 	q.put(items("m", 5)...)
-	assert.Empty(t, claim(1, false), "claim 2 has got nothing")
+	assert.Empty(t, claim(1, false), "claim 2 returned nothing")
 	assert.EqualValues(t, 5, q.count().Scheduled)
 
 	require.Equal(t, []string{"m000"}, claim(3, false))
@@ -411,8 +413,8 @@ func claimLate(t *testing.T, newStore Factory) {
 	assert.Equal(t, []string{"m004"}, claim(7, false))
 }
 
-// claimLateEndsNoLease delivers a claim late when leases are over. It ends none of them. The claims
-// of other consumers do.
+// claimLateEndsNoLease delivers a late claim after leases have expired. It ends none of them. The
+// claims of other consumers do.
 func claimLateEndsNoLease(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(items("m", 1)...)

@@ -16,7 +16,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// consumerTests test the promises of a queue to its consumers on every store.
+// consumerTests test the guarantees that a queue gives to its consumers on every store.
 var consumerTests = []test{
 	{"Consumer/LateAck", consumerLateAck},
 	{"Consumer/ForcedEnd", consumerForcedEnd},
@@ -34,12 +34,10 @@ func openQueue(t *testing.T, f Fixture) *durable.Queue {
 	return q
 }
 
-// takeOne takes a message with a receiver of its own.
+// takeOne takes a message with its own receiver.
 func takeOne(ctx context.Context, t *testing.T, q *durable.Queue) *durable.Delivery {
 	t.Helper()
-	r,
-		err := q.Receiver(durable.ConsumerOptions{Visibility: time.Minute,
-		Membership: 500 * time.Millisecond})
+	r, err := q.Receiver(durable.ConsumerOptions{Visibility: time.Minute, Membership: 500 * time.Millisecond})
 	require.NoError(t, err)
 	defer r.Close()
 	d, err := r.Take(ctx)
@@ -48,12 +46,12 @@ func takeOne(ctx context.Context, t *testing.T, q *durable.Queue) *durable.Deliv
 }
 
 // consumerLateAck acknowledges a message that another consumer has taken over and acknowledged,
-// while the lease has not ended on the clock of the first: the store's clock was set ahead, or the
-// machine was suspended.
+// while the lease has not expired on the first consumer's clock: the store's clock was set forward,
+// or the machine was suspended.
 func consumerLateAck(t *testing.T, newStore Factory) {
 	f := newStore(t)
 	if f.Advance == nil {
-		t.Skip("the clock of the store does not move")
+		t.Skip("the clock of this store cannot be set")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -77,10 +75,10 @@ func consumerLateAck(t *testing.T, newStore Factory) {
 }
 
 // consumerForcedEnd closes a queue several times while a message was taken, handlers run, and
-// messages were claimed ahead. None counts a crash or an attempt, not even when the leases would
-// have ended.
+// messages are prefetched. No message counts a crash or an attempt, not even after the leases would
+// have expired.
 func consumerForcedEnd(t *testing.T, newStore Factory) {
-	const visibility = 3 * time.Second // a busy machine may stop the process for a second
+	const visibility = 3 * time.Second // a busy machine may suspend the process for a second
 	f := newStore(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -118,7 +116,7 @@ func consumerForcedEnd(t *testing.T, newStore Factory) {
 			select {
 			case <-running:
 			case <-ctx.Done():
-				require.NoError(t, context.Cause(ctx), "handlers do not run")
+				require.NoError(t, context.Cause(ctx), "no handler is running")
 			}
 		}
 		q.Close()
@@ -143,7 +141,7 @@ func consumerForcedEnd(t *testing.T, newStore Factory) {
 	late.Wait()
 }
 
-// queueCancelMatching cancels several pages of messages by their headers, among others that stay.
+// queueCancelMatching cancels several pages of messages by their headers and keeps other messages.
 func queueCancelMatching(t *testing.T, newStore Factory) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -20,7 +20,7 @@ var deadTests = []test{
 	{"Dead/Age", deadAge},
 	{"Dead/Bytes", deadBytes},
 	{"Dead/BytesOfCrashes", deadBytesOfCrashes},
-	{"Dead/BytesOfLargeOnes", deadBytesOfLargeOnes},
+	{"Dead/BytesOfLargeBodies", deadBytesOfLargeBodies},
 	{"Dead/BytesWhileAudited", deadBytesWhileAudited},
 }
 
@@ -94,7 +94,7 @@ func deadLimit(t *testing.T, newStore Factory) {
 	c.DeadLimit = 3
 	q := openAs(t, newStore(t), c)
 	for i := range 8 {
-		q.done(driver.OpBury, q.deliver(fmt.Sprint("m", 9-i))) // ids against the order of the deaths
+		q.done(driver.OpBury, q.deliver(fmt.Sprint("m", 9-i))) // ids in reverse order of the deaths
 		q.pass()
 	}
 	assert.Equal(t, int64(3), q.count().Dead)
@@ -117,7 +117,7 @@ func deadLimit(t *testing.T, newStore Factory) {
 	q.gone("m2")
 }
 
-// deadLimitOfCrashes has messages die in a claim.
+// deadLimitOfCrashes applies DeadLimit to messages that die in a claim.
 func deadLimitOfCrashes(t *testing.T, newStore Factory) {
 	c := config()
 	c.DeadLimit = 2
@@ -133,7 +133,7 @@ func deadLimitOfCrashes(t *testing.T, newStore Factory) {
 	assert.Equal(t, uint64(8), counts.Trimmed)
 }
 
-// deadAge lets dead letters grow too old. The next claim or the next death drops them.
+// deadAge lets dead letters exceed DeadAge. The next claim or the next death drops them.
 func deadAge(t *testing.T, newStore Factory) {
 	f := newStore(t)
 	c := config()
@@ -160,8 +160,7 @@ func deadAge(t *testing.T, newStore Factory) {
 	}
 }
 
-// buried enqueues a message with a body of so many bytes and buries it. The next message dies
-// later.
+// buried enqueues and buries a message with a body of the given size. The next message dies later.
 func (q *queue) buried(id string, size int) {
 	q.t.Helper()
 	q.buriedNow(id, size)
@@ -195,7 +194,7 @@ func deadBytes(t *testing.T, newStore Factory) {
 	c.DeadBytes = 1000
 	q := openAs(t, newStore(t), c)
 	for i := range 4 {
-		q.buried(fmt.Sprint("m", 9-i), 250) // ids against the order of the deaths
+		q.buried(fmt.Sprint("m", 9-i), 250) // ids in reverse order of the deaths
 	}
 	q.assertDead(1000, 0, "m9", "m8", "m7", "m6")
 	q.buried("n", 1)
@@ -217,13 +216,13 @@ func deadBytes(t *testing.T, newStore Factory) {
 	q.buried("p", 0)
 	q.assertDead(1000, 1, "n", "o", "p")
 	q.buried("q", 2)
-	q.assertDead(2, 3, "p", "q") // with n there is a byte too many
+	q.assertDead(2, 3, "p", "q") // with n the size would exceed the limit by one byte
 	report, err := q.Audit(t.Context(), 0, true)
 	require.NoError(t, err)
 	assert.Equal(t, driver.AuditReport{Records: 4}, report)
 }
 
-// deadBytesOfCrashes has messages die in a claim.
+// deadBytesOfCrashes applies DeadBytes to messages that die in a claim.
 func deadBytesOfCrashes(t *testing.T, newStore Factory) {
 	c := config()
 	c.DeadBytes = 1000
@@ -243,8 +242,8 @@ func deadBytesOfCrashes(t *testing.T, newStore Factory) {
 	assert.Equal(t, [2]uint64{10, 7}, [2]uint64{counts.Buried, counts.Trimmed})
 }
 
-// deadBytesOfLargeOnes buries messages that are larger than the bound. The newest one stays.
-func deadBytesOfLargeOnes(t *testing.T, newStore Factory) {
+// deadBytesOfLargeBodies buries messages that exceed DeadBytes. The newest one is kept.
+func deadBytesOfLargeBodies(t *testing.T, newStore Factory) {
 	c := config()
 	c.DeadBytes = 1000
 	q := openAs(t, newStore(t), c)
@@ -256,9 +255,9 @@ func deadBytesOfLargeOnes(t *testing.T, newStore Factory) {
 	q.assertDead(2000, 2, "c")
 }
 
-// deadBytesWhileAudited buries and purges dead letters while audits sum them up. There are more
-// dead letters than one step of an audit reads. No audit reports a right sum as wrong, or writes a
-// wrong sum.
+// deadBytesWhileAudited buries and purges dead letters while audits add up their sizes. There are
+// more dead letters than one step of an audit reads. No audit reports a correct sum as wrong, or
+// writes a wrong sum.
 func deadBytesWhileAudited(t *testing.T, newStore Factory) {
 	c := config()
 	c.DeadLimit = 2000
@@ -278,7 +277,7 @@ func deadBytesWhileAudited(t *testing.T, newStore Factory) {
 		for {
 			report, err := q.Audit(t.Context(), 0, true)
 			if err == nil && report.Wrong+report.Repaired > 0 {
-				err = fmt.Errorf("an audit has found %+v", report)
+				err = fmt.Errorf("an audit found %+v", report)
 			}
 			if err != nil {
 				audited <- err

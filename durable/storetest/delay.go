@@ -30,13 +30,13 @@ func assertDelay(t *testing.T, before, after time.Time, delay time.Duration, got
 		least, delay = before.Truncate(time.Millisecond), 0
 	}
 	most := driver.InstantOf(after.Add(delay)) + 1
-	assert.False(t, got.Time().Before(least), "%v is early: %v or later was expected %v",
+	assert.False(t, got.Time().Before(least), "%v is early: expected %v or later %v",
 		got.Time(), least, args)
-	assert.LessOrEqual(t, got, most, "%v is late: %v or earlier was expected %v", got.Time(),
+	assert.LessOrEqual(t, got, most, "%v is late: expected %v or earlier %v", got.Time(),
 		most.Time(), args)
 }
 
-// delayRounded puts messages with delays that are not whole milliseconds. They are never early.
+// delayRounded stores messages with delays that are not whole milliseconds. They are never early.
 func delayRounded(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	for i, delay := range []time.Duration{
@@ -122,7 +122,7 @@ func delayAt(t *testing.T, newStore Factory) {
 	assert.Equal(t, driver.Never, q.get("first").Due)
 }
 
-// delayTransitions makes the transitions that have a delay.
+// delayTransitions makes each transition that has a delay.
 func delayTransitions(t *testing.T, newStore Factory) {
 	for _, delay := range []time.Duration{0, -far, 1, 333 * time.Microsecond, time.Millisecond + 1, far, math.MaxInt64} {
 		q := open(t, newStore)

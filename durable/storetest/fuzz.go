@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzModel is [Model] with choices from the input, a byte for each.
+// FuzzModel runs [Model] with choices from the fuzz input, one byte per choice.
 func FuzzModel(f *testing.F, newStore Factory) {
 	f.Helper()
 	const bytesOfStep, mostSteps = 8, 100
@@ -21,8 +21,8 @@ func FuzzModel(f *testing.F, newStore Factory) {
 	})
 }
 
-// choices is a source of numbers. Each is a byte of the input, repeated eight times, so that a
-// choice among n is about input*n/256. After the end of the input the numbers are random.
+// choices is a source of numbers. Each number is a byte of the input, repeated eight times, so that
+// a choice among n is about input*n/256. After the end of the input the numbers are random.
 type choices struct {
 	input []byte
 	rest  rand.Source

@@ -10,23 +10,23 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Durations of the tests: soon is within a claim's horizon and far is not, even on a slow machine.
+// Durations: soon is within a claim's horizon and far is not, even on a slow machine.
 const (
 	soon = time.Second
 	far  = time.Hour
 )
 
-// manyBytes is a limit of a claim that no test reaches.
+// manyBytes is a claim limit that no test reaches.
 const manyBytes = 256 << 20
 
-// config is the queue that most tests work with.
+// config returns the queue that most tests use.
 func config() driver.Config {
 	return driver.Config{Queue: "orders", Partitions: 2, DeadLimit: 1000, DeadBytes: 1 << 30,
 		DeadAge: 24 * time.Hour}
 }
 
-// queue is a queue under test. Its methods work on partition 0, and fail the test if the store
-// returns an error.
+// queue is a queue under test. Its methods use partition 0, and fail the test if the store returns
+// an error.
 type queue struct {
 	t       *testing.T
 	fixture Fixture
@@ -54,7 +54,7 @@ func (q *queue) reopen() *queue {
 	return openAs(q.t, f, q.config)
 }
 
-// short is a time that the suite can let pass.
+// short is a duration that the suite can wait for.
 func (q *queue) short() time.Duration {
 	if q.fixture.Advance != nil {
 		return time.Minute
@@ -123,7 +123,7 @@ func (q *queue) claimShort(n int) []driver.Record {
 	return q.claimWith(driver.Claim{Horizon: soon, Max: n, Visibility: q.short()}).Records
 }
 
-// claimWith makes a claim, without a limit of bytes if MaxBytes is 0.
+// claimWith makes a claim. If MaxBytes is 0, the size of bodies is not limited.
 func (q *queue) claimWith(c driver.Claim) driver.Claimed {
 	q.t.Helper()
 	if c.MaxBytes == 0 {
@@ -143,13 +143,13 @@ func (q *queue) claimWith(c driver.Claim) driver.Claimed {
 	return claimed
 }
 
-// expire makes a claim that only ends leases.
+// expire makes a claim that only ends expired leases.
 func (q *queue) expire(maxCrashes int) driver.Claimed {
 	q.t.Helper()
 	return q.claimWith(driver.Claim{MaxCrashes: maxCrashes})
 }
 
-// apply makes a transition of messages, with a far end of the lease.
+// apply makes a transition of messages. Leases end far in the future.
 func (q *queue) apply(op driver.Op, changes ...driver.Change) []driver.Outcome {
 	q.t.Helper()
 	return q.batch(driver.Batch{Op: op, Visibility: far, Changes: changes})
@@ -168,7 +168,7 @@ func (q *queue) batch(b driver.Batch) []driver.Outcome {
 	return outcomes
 }
 
-// done makes a transition that must take place.
+// done makes a transition that must succeed.
 func (q *queue) done(op driver.Op, changes ...driver.Change) []driver.Outcome {
 	q.t.Helper()
 	outcomes := q.apply(op, changes...)
@@ -190,7 +190,7 @@ func (q *queue) begin(records ...driver.Record) {
 	q.done(driver.OpBegin, changesOf(records)...)
 }
 
-// deliver puts a message and brings it to firing.
+// deliver stores a message and begins it.
 func (q *queue) deliver(id string) driver.Change {
 	q.t.Helper()
 	q.put(item(id, 0))
@@ -201,7 +201,7 @@ func (q *queue) deliver(id string) driver.Change {
 	return changesOf(records)[0]
 }
 
-// changesOf returns changes of records, with their tokens.
+// changesOf returns changes of records with their tokens.
 func changesOf(records []driver.Record) []driver.Change {
 	changes := make([]driver.Change, len(records))
 	for i, r := range records {
@@ -235,7 +235,7 @@ func (q *queue) get(id string) driver.Record {
 	return r
 }
 
-// gone asserts that there is no such message.
+// gone asserts that a message does not exist.
 func (q *queue) gone(id string) {
 	q.t.Helper()
 	_, err := q.Get(q.t.Context(), 0, id)

@@ -14,13 +14,14 @@ var leaseTests = []test{
 	{"Lease/EndsFiring", leaseEndsFiring},
 	{"Lease/Crashes", leaseCrashes},
 	{"Lease/CrashesUnlimited", leaseCrashesUnlimited},
-	{"Lease/OverButNotNoticed", leaseNotNoticed},
+	{"Lease/ExpiredButNotEnded", leaseNotNoticed},
 	{"Lease/Extended", leaseExtended},
 	{"Lease/Batch", leaseBatch},
 	{"Lease/AheadOfTime", leaseAhead},
 }
 
-// leaseEndsLeased lets the lease of a leased message end. The message is scheduled as it was.
+// leaseEndsLeased lets the lease of a leased message expire. The message is scheduled again,
+// unchanged.
 func leaseEndsLeased(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	m := item("a", 0)
@@ -38,14 +39,14 @@ func leaseEndsLeased(t *testing.T, newStore Factory) {
 	assert.Equal(t, was, r)
 	assert.Equal(t, driver.StatusLeaseLost, q.status(driver.OpBegin, changesOf(records)[0]))
 	again := q.claim(1)
-	require.Len(t, again, 1, "what a claim frees, the same claim or the next one gets")
+	require.Len(t, again, 1, "a claim that ends a lease, or the next one, returns the message")
 	assert.Greater(t, again[0].Token, records[0].Token)
 	assert.Equal(t, driver.StatusLeaseLost, q.status(driver.OpBegin, changesOf(records)[0]))
 	assert.Zero(t, q.count().Crashed, "it had not begun")
 }
 
-// leaseEndsFiring lets the lease of a firing message end. The claim that ends it claims the
-// message.
+// leaseEndsFiring lets the lease of a firing message expire. The claim that ends the lease claims
+// the message.
 func leaseEndsFiring(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("a", 0))
@@ -58,19 +59,19 @@ func leaseEndsFiring(t *testing.T, newStore Factory) {
 	require.Len(t, c.Records, 1)
 	r := c.Records[0]
 	assert.Equal(t, 1, r.Crashes)
-	assert.Zero(t, r.Attempts, "a crash is no failed attempt")
+	assert.Zero(t, r.Attempts, "a crash is not a failed attempt")
 	assert.Equal(t, was.Due, r.Due)
 	assert.Greater(t, r.Token, first[0].Token)
 	for op := driver.OpBegin; op <= driver.OpExtend; op++ {
 		assert.Equal(t, driver.StatusLeaseLost, q.status(op, begin.Changes[0]), op.String())
 	}
-	assert.Equal(t, r, q.get("a"), "the late holder has changed nothing")
+	assert.Equal(t, r, q.get("a"), "the late holder changed nothing")
 	q.begin(r)
 	q.done(driver.OpAck, changesOf(c.Records)...)
 	assert.Equal(t, uint64(1), q.count().Crashed)
 }
 
-// leaseCrashes lets the leases of a firing message end until it is dead.
+// leaseCrashes lets the leases of a firing message expire until it is dead.
 func leaseCrashes(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("a", 0))
@@ -120,7 +121,7 @@ func leaseCrashesUnlimited(t *testing.T, newStore Factory) {
 	assert.Equal(t, 4, q.claim(1)[0].Crashes)
 }
 
-// leaseNotNoticed uses leases that are over and that no claim has ended. They are still valid.
+// leaseNotNoticed uses leases that have expired and that no claim has ended. They are still valid.
 func leaseNotNoticed(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(items("m", 6)...)
@@ -158,7 +159,7 @@ func leaseExtended(t *testing.T, newStore Factory) {
 	assert.Equal(t, min(q.get("m000").LeaseEnd, q.get("m001").LeaseEnd), c.Lease)
 }
 
-// leaseBatch lets more leases end than one claim handles. All end after a few claims.
+// leaseBatch lets more leases expire than one claim handles. A few claims end all of them.
 func leaseBatch(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	const n = 2*driver.MaxBatch + 10
@@ -185,7 +186,7 @@ func leaseBatch(t *testing.T, newStore Factory) {
 		if c.Lease == 0 {
 			break
 		}
-		assert.LessOrEqual(t, c.Lease, driver.InstantOf(c.Now), "what is left is over, too")
+		assert.LessOrEqual(t, c.Lease, driver.InstantOf(c.Now), "the remaining leases have expired as well")
 	}
 	c := q.count()
 	assert.Equal(t, [2]int64{n, 0}, [2]int64{c.Scheduled, c.InFlight})
@@ -197,8 +198,8 @@ func leaseBatch(t *testing.T, newStore Factory) {
 	assert.Equal(t, n, got)
 }
 
-// leaseAhead claims a message ahead of its due time. The lease does not end before the message is
-// due.
+// leaseAhead claims a message ahead of its due time. The lease does not expire before the message
+// is due.
 func leaseAhead(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("a", far))

@@ -22,7 +22,7 @@ var memberTests = []test{
 	{"Members/ClockSetBack", membersMoveBack},
 }
 
-// beat makes a heartbeat of a member, and returns the names of all.
+// beat sends a heartbeat of a member and returns the names of all members.
 func (q *queue) beat(member string, ttl time.Duration) []string {
 	q.t.Helper()
 	members, err := q.Heartbeat(q.t.Context(), driver.Member{Name: member}, ttl)
@@ -37,7 +37,7 @@ func joinAndLeave(t *testing.T, newStore Factory) {
 	assert.Equal(t, []string{"a", "b", "c"}, q.beat("a", far))
 	assert.Equal(t, []string{"a", "b", "c"}, q.beat("b", far), "again")
 	assert.Equal(t, []string{"a", "c"}, q.beat("b", 0))
-	assert.Equal(t, []string{"a", "c"}, q.beat("b", 0), "to leave again does nothing")
+	assert.Equal(t, []string{"a", "c"}, q.beat("b", 0), "leaving again has no effect")
 	assert.Equal(t, []string{"a", "c"}, q.beat("stranger", 0))
 	assert.Equal(t, []string{"a", "b", "c"}, q.beat("b", far), "back again")
 	q.beat("a", 0)
@@ -46,7 +46,7 @@ func joinAndLeave(t *testing.T, newStore Factory) {
 	assert.Equal(t, []string{"ü 😀"}, q.beat("ü 😀", far))
 }
 
-// memberExpiry has members without further heartbeats.
+// memberExpiry checks that members without further heartbeats expire.
 func memberExpiry(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.beat("short", q.short())
@@ -59,12 +59,11 @@ func memberExpiry(t *testing.T, newStore Factory) {
 	q.beat("long", q.short())
 	q.pass()
 	assert.Equal(t, []string{"renewed"}, q.beat("short", 0),
-		"the last word counts, though it was for a shorter time")
+		"the last heartbeat counts, although its ttl was shorter")
 }
 
-// membersClockSetBack has a member without further heartbeats when the clock is set back. The
-// member must not stay until the clock has caught up, because its partitions would have no owner
-// for so long.
+// membersClockSetBack sets the clock back after the last heartbeat of a member. The member must not
+// stay until the clock has caught up, because its partitions would have no owner until then.
 func membersClockSetBack(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	if q.fixture.Advance == nil {
@@ -74,7 +73,7 @@ func membersClockSetBack(t *testing.T, newStore Factory) {
 	q.beat("alive", 2*q.short())
 	q.fixture.Advance(-far)
 	assert.Equal(t, []string{"alive", "killed", "other"}, q.beat("other", far),
-		"the time that is left stays the same")
+		"the remaining time does not change")
 	q.pass()
 	assert.Equal(t, []string{"alive", "other"}, q.beat("other", far))
 	q.pass()
@@ -92,10 +91,10 @@ func manyMembers(t *testing.T, newStore Factory) {
 	other := q.in("other")
 	assert.Equal(t, []string{"x"}, other.beat("x", far), "members of another queue")
 	assert.Equal(t, want, q.beat("m00", far))
-	assert.Equal(t, driver.Counts{}.Scheduled, q.count().Scheduled, "members are no messages")
+	assert.Equal(t, driver.Counts{}.Scheduled, q.count().Scheduled, "members are not messages")
 }
 
-// members returns the members as of their last heartbeats.
+// members returns the members according to their last heartbeats.
 func (q *queue) members() []driver.Member {
 	q.t.Helper()
 	members, err := q.Members(q.t.Context())
@@ -105,7 +104,7 @@ func (q *queue) members() []driver.Member {
 
 func memberDetails(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
-	assert.Empty(t, q.members(), "the call does not join")
+	assert.Empty(t, q.members(), "Members does not join")
 	before := driver.Instant(q.now().UnixMilli())
 	all := make([]int, driver.MaxPartitions)
 	for i := range all {
@@ -121,7 +120,7 @@ func memberDetails(t *testing.T, newStore Factory) {
 		_, err := q.Heartbeat(t.Context(), m, far)
 		require.NoError(t, err)
 	}
-	all[7] = -1 // the store has copied the list
+	all[7] = -1 // the store must have copied the list
 	check := func() {
 		t.Helper()
 		members := q.members()
@@ -152,7 +151,7 @@ func memberDetails(t *testing.T, newStore Factory) {
 	assert.Empty(t, q.members())
 }
 
-// membersExpire lists the members when no consumer gives heartbeats any more.
+// membersExpire lists the members after their last heartbeats.
 func membersExpire(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.beat("short", q.short())
@@ -173,14 +172,14 @@ func membersMoveBack(t *testing.T, newStore Factory) {
 	q.beat("killed", q.short())
 	q.beat("alive", 2*q.short())
 	q.fixture.Advance(-far)
-	for range 2 { // seen by a list first, then by a heartbeat
+	for range 2 { // a list notices the step first, then a heartbeat
 		members := q.members()
 		require.Len(t, members, 2)
 		for _, m := range members {
 			assert.LessOrEqual(t, m.Seen, driver.Instant(q.now().UnixMilli())+1,
 				"not in the future")
 		}
-		q.beat("nobody", 0)
+		q.beat("none", 0)
 	}
 	q.pass()
 	members := q.members()

@@ -22,15 +22,15 @@ func runModel(t *testing.T, newStore Factory, seed uint64) {
 	f := newStore(t)
 	steps := 1000
 	if f.Advance == nil {
-		steps = 250 // some of which sleep
+		steps = 250 // because some steps sleep
 	}
 	runModelOn(t, f, rand.NewPCG(seed, 0), steps)
 }
 
-// Model makes random transitions, the same ones for the same source, and compares the store after
-// each step with a simple model: the statuses, every message, and the counts. It moves the clock if
-// the fixture can. Otherwise leases are short, and end by themselves. A step makes about thirty
-// calls of the store. All random choices are read from source, so that a fuzz target can make them.
+// Model makes random transitions, the same ones for the same source, and compares the store with a
+// simple model after each step: the statuses, every message, and the counts. It moves the clock if
+// the fixture can. Otherwise leases are short, and expire by themselves. A step makes about thirty
+// calls to the store. All random choices are read from source, so that a fuzz target can make them.
 func Model(t *testing.T, newStore Factory, source rand.Source, steps int) {
 	t.Helper()
 	runModelOn(t, newStore(t), source, steps)
@@ -61,23 +61,23 @@ func runModelOn(t *testing.T, f Fixture, source rand.Source, steps int) {
 	}
 }
 
-// model is a queue under test with the reference.
+// model is a queue under test with its reference.
 type model struct {
 	*queue
 	reference
 	random  *rand.Rand
 	movable bool
 	ids     []string
-	tokens  map[string][]uint64 // all that a message has had
+	tokens  map[string][]uint64 // all tokens of a message
 	seen    map[string]uint64   // the highest token that a consumer has received
-	claims  map[string]uint64   // the number of a consumer's last claim
-	noted   map[string]uint64   // the number below which a consumer's claims are refused
-	what    string              // the last step, for messages of failed tests
+	claims  map[string]uint64   // number of a consumer's last claim
+	noted   map[string]uint64   // number below which a consumer's claims are rejected
+	what    string              // the last step, for failure messages
 
 	seq          uint64 // of the last call
 	lastPut      driver.Put
 	lastStatuses []driver.Status
-	lastBatch    driver.Batch // of those without a token
+	lastBatch    driver.Batch // the last one without a token
 	lastOutcomes []driver.Outcome
 }
 
@@ -108,9 +108,9 @@ func (m *model) pick(most int) []string {
 	return ids
 }
 
-// The durations of a movable clock keep all times that are compared far from each other: the clock
-// moves by whole minutes, messages are due some seconds before a minute, horizons end half a minute
-// later, and leases between.
+// With a movable clock, compared times are always far apart: the clock moves by whole minutes,
+// messages are due some seconds before a minute, horizons end half a minute later, and leases end
+// in between.
 
 func (m *model) units(most int) time.Duration {
 	if m.movable {
@@ -152,7 +152,7 @@ func (m *model) stepPass() {
 	time.Sleep(20 * time.Millisecond)
 }
 
-// settle waits if a lease might end during the next call.
+// settle waits if a lease might expire during the next call.
 func (m *model) settle() time.Time {
 	for {
 		now := m.now()
@@ -171,7 +171,7 @@ func (m *model) settle() time.Time {
 	}
 }
 
-// stepPause pauses the partition, or resumes it twice as often.
+// stepPause pauses the partition, or resumes it, which is twice as likely.
 func (m *model) stepPause() {
 	m.paused = m.random.IntN(3) == 0
 	p := driver.Pause{Call: m.nextCall("pauses"), Paused: m.paused}
@@ -225,14 +225,14 @@ func (m *model) assertDue(before, after time.Time, at driver.Instant, delay time
 	assertDelay(m.t, before, after, delay, got, m.what)
 }
 
-// nextCall returns a call that was not made yet.
+// nextCall returns a new call.
 func (m *model) nextCall(caller string) driver.Call {
 	m.seq++
 	return driver.Call{Caller: caller, Seq: m.seq,
 		NotAfter: driver.InstantOf(m.now()).Add(2 * time.Minute)}
 }
 
-// stepRepeat makes the last call without a token again, or an older one than that.
+// stepRepeat repeats the last call without a token, or makes an older one.
 func (m *model) stepRepeat() {
 	if !m.fixture.Remote {
 		return
@@ -268,7 +268,7 @@ func (m *model) stepRepeat() {
 func (m *model) repeated(older bool, c driver.Call, err error) {
 	m.t.Helper()
 	if c.Caller == "" {
-		return // there was none yet
+		return // there was no call yet
 	}
 	if err == nil {
 		require.False(m.t, older, "a call that is older than the last one: %s", m.what)
@@ -277,7 +277,7 @@ func (m *model) repeated(older bool, c driver.Call, err error) {
 	var late *driver.LateError
 	require.ErrorAs(m.t, err, &late, m.what)
 	if !older {
-		require.Less(m.t, c.NotAfter, driver.InstantOf(m.now()), "it has not been remembered: %s",
+		require.Less(m.t, c.NotAfter, driver.InstantOf(m.now()), "the store did not remember the call: %s",
 			m.what)
 	}
 }
@@ -333,7 +333,7 @@ func (m *model) stepClaim() {
 		ref := m.messages[r.ID]
 		ref.record.LeaseEnd = r.LeaseEnd
 		m.same(ref, r)
-		if c.Consumer != "" && m.random.IntN(2) == 0 { // else the answer is lost from here on
+		if c.Consumer != "" && m.random.IntN(2) == 0 { // otherwise the answer is lost
 			m.seen[c.Consumer] = max(m.seen[c.Consumer], r.Token)
 		}
 	}
@@ -341,7 +341,7 @@ func (m *model) stepClaim() {
 	require.Equal(m.t, m.firstLease(), claimed.Lease, m.what)
 }
 
-// claimNew claims messages that are scheduled.
+// claimNew claims scheduled messages.
 func (m *model) claimNew(c driver.Claim, now driver.Instant) driver.Claimed {
 	want := m.claimable(now.Add(c.Horizon), c.Max, c.MaxBytes)
 	claimed := m.claimWith(c)
@@ -358,7 +358,7 @@ func (m *model) claimNew(c driver.Claim, now driver.Instant) driver.Claimed {
 	return claimed
 }
 
-// claimAgain gets the messages of a lost answer.
+// claimAgain receives the messages of a lost answer.
 func (m *model) claimAgain(c driver.Claim, unseen []*refMessage) driver.Claimed {
 	claimed, err := m.Claim(m.t.Context(), c)
 	require.NoError(m.t, err)
@@ -370,7 +370,8 @@ func (m *model) claimAgain(c driver.Claim, unseen []*refMessage) driver.Claimed 
 	return claimed
 }
 
-// assertLease asserts that a lease ends a while after now or, if it is later, after the due time.
+// assertLease asserts that a lease ends visibility after now or, if it is later, after the due
+// time.
 func (m *model) assertLease(before, after time.Time, due driver.Instant, visibility time.Duration, end driver.Instant) {
 	m.t.Helper()
 	if due.Time().After(before) {
@@ -386,10 +387,10 @@ func (m *model) stepApply() {
 	b := driver.Batch{Op: driver.OpBegin + driver.Op(m.random.IntN(int(driver.OpExpire))),
 		Visibility: m.visibility(), Lead: m.lead()}
 	if m.random.IntN(3) == 0 {
-		b.Op = driver.OpBegin // many transitions need messages that have begun
+		b.Op = driver.OpBegin // many transitions need begun messages
 	}
 	if m.random.IntN(2) == 0 {
-		b.Visibility = 0 // leases of messages that begin stay
+		b.Visibility = 0 // begin keeps leases
 	}
 	if b.Op >= driver.OpCancel && b.Op <= driver.OpPurge {
 		b.Call = m.nextCall("changes")
@@ -433,7 +434,7 @@ func (m *model) stepApply() {
 	}
 }
 
-// someToken returns a token of a message, mostly the current one.
+// someToken returns a token of a message, usually the current one.
 func (m *model) someToken(id string) uint64 {
 	had := m.tokens[id]
 	switch n := m.random.IntN(20); {
@@ -450,7 +451,7 @@ func (m *model) someToken(id string) uint64 {
 	}
 }
 
-// learn makes a transition in the model, with the times that the store has set.
+// learn applies a transition to the model, with the times that the store has set.
 func (m *model) learn(before, after time.Time, b driver.Batch, c driver.Change, o driver.Outcome) {
 	m.t.Helper()
 	if !m.transition(b.Op, c) {
@@ -458,7 +459,7 @@ func (m *model) learn(before, after time.Time, b driver.Batch, c driver.Change, 
 	}
 	ref := m.messages[c.ID]
 	if b.Op == driver.OpBegin || b.Op == driver.OpExtend {
-		m.received(c) // else its consumer could not have asked for that
+		m.received(c) // otherwise its consumer could not have requested it
 	}
 	switch b.Op {
 	case driver.OpBegin:
@@ -474,7 +475,7 @@ func (m *model) learn(before, after time.Time, b driver.Batch, c driver.Change, 
 		if c.Begun > 0 && ref.record.State == driver.StateFiring {
 			delay = c.Begun
 		}
-		if o.Lease != ref.record.LeaseEnd { // a store may leave a longer lease as it was
+		if o.Lease != ref.record.LeaseEnd { // a store may keep a longer lease
 			m.assertLease(before, after, ref.record.Due, delay, o.Lease)
 		}
 		ref.record.LeaseEnd = o.Lease
@@ -484,7 +485,7 @@ func (m *model) learn(before, after time.Time, b driver.Batch, c driver.Change, 
 	}
 }
 
-// received notes that a consumer has received the answer to the claim that gave a message.
+// received records that a consumer has received the answer to the claim that returned a message.
 func (m *model) received(c driver.Change) {
 	for consumer, grant := range m.grants {
 		if slices.ContainsFunc(grant, func(g driver.Change) bool { return g.ID == c.ID && g.Token == c.Token }) {
@@ -527,7 +528,7 @@ func (m *model) compare(what string) {
 	require.Equal(m.t, m.counts(c.Now), c, what)
 }
 
-// compareLists compares the lists and audits.
+// compareLists compares the lists, and audits the partition.
 func (m *model) compareLists() {
 	m.t.Helper()
 	for state, at := range map[driver.State]func(*refMessage) driver.Instant{

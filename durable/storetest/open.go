@@ -29,7 +29,7 @@ func openPartitions(t *testing.T, newStore Factory) {
 		config.Queue, config.Partitions = c.queue, c.n
 		assert.Equal(t, c.n, openAs(t, f, config).Partitions(), c.queue)
 		config.Partitions = 0
-		assert.Equal(t, c.n, openAs(t, f, config).Partitions(), "%s: 0 takes what is there",
+		assert.Equal(t, c.n, openAs(t, f, config).Partitions(), "%s: 0 accepts the existing number",
 			c.queue)
 	}
 }
@@ -59,7 +59,7 @@ func openExisting(t *testing.T, newStore Factory) {
 	c.Queue, c.Existing = "misspelt", true
 	for range 2 {
 		_, err := f.Store.Open(t.Context(), c)
-		require.ErrorIs(t, err, driver.ErrNoQueue, "the first call has made no queue")
+		require.ErrorIs(t, err, driver.ErrNoQueue, "the call must not create a queue")
 		assert.NotErrorIs(t, err, driver.ErrUnavailable)
 		assert.Contains(t, err.Error(), c.Queue)
 	}

@@ -24,7 +24,7 @@ var pauseTests = []test{
 	{"Pause/Late", pauseLate},
 }
 
-// pause pauses partition 0, or resumes it, by a call that has no copies.
+// pause pauses partition 0, or resumes it, with a call that has no copies.
 func (q *queue) pause(paused bool) {
 	q.t.Helper()
 	require.NoError(q.t, q.Pause(q.t.Context(), driver.Pause{Paused: paused}))
@@ -36,14 +36,14 @@ func pauseClaim(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("a", 0), item("b", 0), item("later", soon/2))
 	assert.False(t, q.claimWith(driver.Claim{}).Paused)
-	for range 2 { // again changes nothing
+	for range 2 { // a repetition changes nothing
 		q.pause(true)
 		claimed := q.claimWith(driver.Claim{Horizon: soon, Max: 10, Begin: 10, Visibility: far,
 			Consumer: "c"})
 		assert.True(t, claimed.Paused)
 		assert.Empty(t, claimed.Records)
 		assert.Equal(t, q.get("a").Due, claimed.Next,
-			"Next is that of a scheduled message as always")
+			"Next is set as usual")
 	}
 	c := q.count()
 	assert.Equal(t, int64(3), c.Scheduled)
@@ -125,7 +125,7 @@ func pauseTransitions(t *testing.T, newStore Factory) {
 	assert.ElementsMatch(t, []string{"buried", "leased", "released"}, idsOf(q.claim(10)))
 }
 
-// pauseLeases lets leases end while the partition is paused. Claims end them as always.
+// pauseLeases lets leases expire while the partition is paused. Claims end them as usual.
 func pauseLeases(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("firing", 0))
@@ -143,7 +143,7 @@ func pauseLeases(t *testing.T, newStore Factory) {
 }
 
 // pauseLostAnswer loses the answer of a claim before the pause. The next claim returns its
-// messages, so that the consumer can give them back without a crash.
+// messages, so that the consumer can release them without a crash.
 func pauseLostAnswer(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("firing", 0), item("leased", 0))
@@ -161,8 +161,8 @@ func pauseLostAnswer(t *testing.T, newStore Factory) {
 	assert.Zero(t, c.Crashed)
 }
 
-// pauseRace begins and claims messages while the partition is paused: none begins by a call that is
-// made after Pause has returned.
+// pauseRace begins and claims messages while the partition is being paused. No message begins in a
+// call that is made after Pause has returned.
 func pauseRace(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	for round := range 4 {
@@ -214,7 +214,7 @@ func pauseRace(t *testing.T, newStore Factory) {
 		q.pause(true)
 		paused.Store(true)
 		callers.Wait()
-		assert.Zero(t, begun[1].Load(), "after the pause; %d before", begun[0].Load())
+		assert.Zero(t, begun[1].Load(), "messages that began after the pause; %d began before", begun[0].Load())
 		q.pause(false)
 	}
 }
@@ -268,7 +268,7 @@ func pauseLate(t *testing.T, newStore Factory) {
 	send := func(p driver.Pause) error { return q.Pause(t.Context(), p) }
 	require.NoError(t, send(pause))
 	q.pause(false)
-	require.NoError(t, send(pause), "a copy of the last call is told the same")
+	require.NoError(t, send(pause), "a copy of the last call gets the same answer")
 	assert.False(t, q.count().Paused)
 	resume := pause
 	resume.Call.Seq, resume.Paused = 2, false

@@ -80,18 +80,18 @@ func putBodiesCopied(t *testing.T, newStore Factory) {
 	q.put(m)
 	body[0] = 'X'
 	got := q.get("a").Body
-	assert.Equal(t, "body", string(got), "the store has kept the slice of the caller")
+	assert.Equal(t, "body", string(got), "the store retained the caller's slice")
 	got[0] = 'Y'
 	listed, _, err := q.List(t.Context(), 0, driver.StateScheduled, "", 1)
 	require.NoError(t, err)
 	require.Len(t, listed, 1)
-	assert.Equal(t, "body", string(listed[0].Body), "Get gave away the store's slice")
+	assert.Equal(t, "body", string(listed[0].Body), "Get returned the store's slice")
 	listed[0].Body[0] = 'Z'
 	claimed := q.claim(1)
 	require.Len(t, claimed, 1)
-	assert.Equal(t, "body", string(claimed[0].Body), "List gave away the store's slice")
+	assert.Equal(t, "body", string(claimed[0].Body), "List returned the store's slice")
 	claimed[0].Body[0] = 'W'
-	assert.Equal(t, "body", string(q.get("a").Body), "Claim gave away the store's slice")
+	assert.Equal(t, "body", string(q.get("a").Body), "Claim returned the store's slice")
 }
 
 func putIDs(t *testing.T, newStore Factory) {
@@ -127,7 +127,7 @@ func putBatch(t *testing.T, newStore Factory) {
 	assert.Equal(t, int64(driver.MaxBatch), q.count().Scheduled)
 	records := q.claim(driver.MaxBatch)
 	assert.Equal(t, itemIDs(batch), idsOf(records),
-		"messages of one due time are in the order of their ids")
+		"messages with equal due times are ordered by id")
 	for i, r := range records {
 		assert.Equal(t, batch[i].Body, r.Body)
 	}
@@ -138,7 +138,7 @@ func putBatch(t *testing.T, newStore Factory) {
 	assert.Equal(t, uint64(driver.MaxBatch), c.Acked)
 }
 
-// putDuplicate puts a message again in each of its states.
+// putDuplicate stores a message again in each of its states.
 func putDuplicate(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	for _, s := range []string{scheduled, leased, firing, dead} {

@@ -70,7 +70,7 @@ func listPages(t *testing.T, newStore Factory) {
 	assertPages(q, driver.StateLeased, nil)
 }
 
-// assertPages asserts that the pages of a state, of several sizes, have these messages in this
+// assertPages asserts that the pages of a state, of several sizes, contain these messages in this
 // order.
 func assertPages(q *queue, state driver.State, want []string) {
 	q.t.Helper()
@@ -138,8 +138,8 @@ func listEmpty(t *testing.T, newStore Factory) {
 	}
 }
 
-// listStates has messages in all states at the same time. Each list has the messages of its state,
-// as Get returns them.
+// listStates creates messages in all states. Each list contains the messages of its state, as Get
+// returns them.
 func listStates(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.done(driver.OpBury, q.deliver("dead"))
@@ -168,7 +168,7 @@ func listStates(t *testing.T, newStore Factory) {
 // counter compares the counts of a queue with the expected ones.
 type counter struct {
 	*queue
-	want driver.Counts // the sums; each check is given the numbers of messages
+	want driver.Counts // the counters; each check is given the numbers of messages
 }
 
 func (c *counter) check(what string, scheduled, inFlight, dead int64) {
@@ -239,7 +239,7 @@ func countDead(t *testing.T, newStore Factory) {
 	records := q.claim(1)
 	q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changesOf(records)})
 	q.pass()
-	q.check("the lease is over", 1, 1, 0)
+	q.check("expired lease", 1, 1, 0)
 	q.expire(1)
 	q.want.Crashed++
 	q.want.Buried++
@@ -270,7 +270,7 @@ func countDue(t *testing.T, newStore Factory) {
 	assert.Equal(t, int64(1), q.count().Due)
 }
 
-// countDueWithin counts messages by their due times. Only scheduled ones count.
+// countDueWithin counts messages by due time. Only scheduled messages count.
 func countDueWithin(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	within := []time.Duration{0, far, 2 * far, 4 * far, 1 << 62}
@@ -290,9 +290,9 @@ func countDueWithin(t *testing.T, newStore Factory) {
 		item("old age", 1<<61), item("never", 1<<63-1))
 	assert.Equal(t, []int64{5, 7, 7, 8, 9}, counts())
 	records := q.claim(2)
-	assert.Equal(t, []int64{3, 5, 5, 6, 7}, counts(), "two of them were claimed")
+	assert.Equal(t, []int64{3, 5, 5, 6, 7}, counts(), "two messages were claimed")
 	q.done(driver.OpRelease, changesOf(records)...)
-	assert.Equal(t, []int64{5, 7, 7, 8, 9}, counts(), "and released")
+	assert.Equal(t, []int64{5, 7, 7, 8, 9}, counts(), "the two messages were released")
 	q.done(driver.OpReschedule, driver.Change{ID: "later", Delay: far / 2})
 	q.done(driver.OpCancel, driver.Change{ID: "soon"})
 	assert.Equal(t, []int64{5, 7, 7, 7, 8}, counts())
@@ -303,7 +303,7 @@ func countDueWithin(t *testing.T, newStore Factory) {
 	at := q.now().Add(2 * far)
 	q.put(driver.PutItem{ID: "edge", At: driver.InstantOf(at), MaxAttempts: 1})
 	due := q.get("edge").Due
-	for range 3 { // the bound is exact to the millisecond, between two readings of the clock
+	for range 3 { // the bound is exact to the millisecond, but the clock is read twice
 		before := q.count().Now
 		n, err := q.CountDue(t.Context(), 0, []time.Duration{far, due.Time().Sub(before.Time())})
 		require.NoError(t, err)

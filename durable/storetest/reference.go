@@ -7,25 +7,25 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// reference is the expected content of a partition in the simplest form: a map of messages without
-// an order. Times come from the store, because only the store knows its clock exactly. The model
+// reference is the expected content of a partition in its simplest form: an unordered map of
+// messages. Times come from the store, because only the store knows its clock exactly. The model
 // checks them when they are set.
 type reference struct {
 	messages map[string]*refMessage
 	token    uint64 // the highest token so far
 	sums     driver.Counts
 	paused   bool
-	grants   map[string][]driver.Change // of the last claim of each consumer
+	grants   map[string][]driver.Change // the messages of the last claim of each consumer
 }
 
 type refMessage struct {
 	record driver.Record
 
-	good  bool      // only the holder has ended the lease of the token, if it has ended
-	last  driver.Op // the transition by which the holder has ended the lease; 0: none
+	good  bool      // if the lease of the token has ended, its holder ended it
+	last  driver.Op // transition by which the holder ended the lease; 0: none
 	moved bool      // rescheduled or replayed since then
 
-	reasonOpen bool // the contract does not say what the reason is now
+	reasonOpen bool // the contract does not specify the current reason
 }
 
 func (m *refMessage) inFlight() bool {
@@ -42,7 +42,7 @@ func (m *refMessage) lose() {
 	m.moved = true
 }
 
-// putStatus returns the expected status of a put of one message.
+// putStatus returns the expected status of storing one message.
 func (r *reference) putStatus(id string, replace bool) driver.Status {
 	m := r.messages[id]
 	switch {
@@ -57,7 +57,7 @@ func (r *reference) putStatus(id string, replace bool) driver.Status {
 	}
 }
 
-// endLeases ends the leases that are over.
+// endLeases ends expired leases.
 func (r *reference) endLeases(now driver.Instant, maxCrashes int) {
 	for _, m := range r.messages {
 		if !m.inFlight() || m.record.LeaseEnd > now {
@@ -79,7 +79,7 @@ func (r *reference) endLeases(now driver.Instant, maxCrashes int) {
 	}
 }
 
-// claimable returns the ids that a claim should get.
+// claimable returns the ids that a claim should return.
 func (r *reference) claimable(until driver.Instant, limit, maxBytes int) []string {
 	if r.paused {
 		return []string{}
@@ -98,15 +98,15 @@ func (r *reference) claimable(until driver.Instant, limit, maxBytes int) []strin
 	return ids
 }
 
-// grant notes the messages of a claim.
+// grant records the messages of a claim.
 func (r *reference) grant(consumer string, records []driver.Record) {
 	if consumer != "" && len(records) > 0 {
 		r.grants[consumer] = changesOf(records)
 	}
 }
 
-// unseen returns the messages of the last claim of a consumer that it still holds and that have
-// tokens above seen.
+// unseen returns the messages of a consumer's last claim that it still holds and whose tokens are
+// above seen.
 func (r *reference) unseen(consumer string, seen uint64) (unseen []*refMessage) {
 	for _, c := range r.grants[consumer] {
 		if m := r.messages[c.ID]; m != nil && m.inFlight() && m.record.Token == c.Token && c.Token > seen {
@@ -116,7 +116,7 @@ func (r *reference) unseen(consumer string, seen uint64) (unseen []*refMessage) 
 	return unseen
 }
 
-// sorted returns some messages in the order of a time and the ids.
+// sorted returns selected messages ordered by a time and id.
 func (r *reference) sorted(which func(*refMessage) bool, at func(*refMessage) driver.Instant) []*refMessage {
 	var some []*refMessage
 	for _, m := range r.messages {
@@ -130,7 +130,7 @@ func (r *reference) sorted(which func(*refMessage) bool, at func(*refMessage) dr
 	return some
 }
 
-// verdict returns the statuses that the contract allows for a transition. Begin is early for
+// verdict returns the statuses that the contract permits for a transition. Begin is early for
 // messages that are due after until.
 func (r *reference) verdict(op driver.Op, c driver.Change, until driver.Instant) []driver.Status {
 	m := r.messages[c.ID]
@@ -171,7 +171,7 @@ func (m *refMessage) verdictOfHolder(op driver.Op, c driver.Change, until driver
 	case !holds:
 	case m.record.State == driver.StateScheduled && m.last != 0 && (op == driver.OpRetry || op == driver.OpRelease) && op != m.last:
 		return []driver.Status{driver.StatusLeaseLost, driver.StatusDone}
-	case m.last == op && m.moved: // done, and moved since: both are true
+	case m.last == op && m.moved: // done, and moved since then: both statuses are correct
 		return []driver.Status{driver.StatusLeaseLost, driver.StatusDone}
 	case m.last == op:
 		return []driver.Status{driver.StatusDone}
@@ -184,7 +184,7 @@ func (m *refMessage) verdictOfHolder(op driver.Op, c driver.Change, until driver
 	return []driver.Status{driver.StatusLeaseLost}
 }
 
-// transition makes a transition that has taken place. It returns false for a repetition, which
+// transition applies a transition that has taken effect. It returns false for a repetition, which
 // changes nothing.
 func (r *reference) transition(op driver.Op, c driver.Change) bool {
 	m := r.messages[c.ID]
@@ -261,7 +261,7 @@ func (r *reference) counts(now driver.Instant) driver.Counts {
 	return c
 }
 
-// firstLease returns the end of the first lease, 0 if there is none.
+// firstLease returns the end of the first lease to expire, or 0 if there is none.
 func (r *reference) firstLease() driver.Instant {
 	var first driver.Instant
 	for _, m := range r.messages {

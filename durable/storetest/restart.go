@@ -18,17 +18,17 @@ var restartTests = []test{
 	{"Restart/Partitions", restartPartitions},
 }
 
-// openKept is open for stores that keep their data. Others skip the test.
+// openKept opens a queue like open. It skips the test if the store keeps no data.
 func openKept(t *testing.T, newStore Factory) *queue {
 	t.Helper()
 	q := open(t, newStore)
 	if q.fixture.Reopen == nil {
-		t.Skip("this store keeps nothing")
+		t.Skip("this store keeps no data")
 	}
 	return q
 }
 
-// restartStates restarts with messages in all states. They are as before.
+// restartStates restarts with messages in all states. They do not change.
 func restartStates(t *testing.T, newStore Factory) {
 	q := openKept(t, newStore)
 	c := q.deliver("retried")
@@ -54,7 +54,7 @@ func restartStates(t *testing.T, newStore Factory) {
 	q.compareRestarted(before, counts)
 }
 
-// compareRestarted compares messages and counts after a restart with those before.
+// compareRestarted compares messages and counts after a restart with those before it.
 func (q *queue) compareRestarted(before map[string]driver.Record, counts driver.Counts) {
 	t := q.t
 	t.Helper()
@@ -97,7 +97,7 @@ func withoutLease(r driver.Record) driver.Record {
 	return r
 }
 
-// restartAcked restarts after messages were removed. None of them comes back.
+// restartAcked restarts after messages were removed. They do not reappear.
 func restartAcked(t *testing.T, newStore Factory) {
 	q := openKept(t, newStore)
 	q.put(items("m", 100)...)
@@ -115,11 +115,11 @@ func restartAcked(t *testing.T, newStore Factory) {
 	c := q.count()
 	assert.Zero(t, c.Scheduled+c.InFlight+c.Dead)
 	assert.Equal(t, driver.StatusNotFound, q.status(driver.OpAck, changes[0]),
-		"the repetition of an acknowledgement")
+		"a repeated acknowledgement")
 }
 
-// restartLeases restarts while messages are leased. The tokens are still valid, and the messages
-// come back when their leases end.
+// restartLeases restarts while messages are leased. The tokens remain valid, and the messages are
+// redelivered when their leases expire.
 func restartLeases(t *testing.T, newStore Factory) {
 	q := openKept(t, newStore)
 	q.put(items("m", 4)...)
@@ -149,8 +149,8 @@ func restartLeases(t *testing.T, newStore Factory) {
 	}
 }
 
-// checkLost asserts that leases have ended with a restart, and that their messages can be claimed
-// at once.
+// checkLost asserts that a restart has ended leases and that their messages can be claimed
+// immediately.
 func (q *queue) checkLost(changes []driver.Change) {
 	q.t.Helper()
 	for _, op := range []driver.Op{driver.OpBegin, driver.OpAck, driver.OpExtend} {
@@ -167,7 +167,7 @@ func (q *queue) checkLost(changes []driver.Change) {
 	}
 }
 
-// restartTokens checks that tokens rise over restarts, even if no message is left.
+// restartTokens checks that tokens rise across restarts, even if no message is left.
 func restartTokens(t *testing.T, newStore Factory) {
 	q := openKept(t, newStore)
 	var last uint64
@@ -184,7 +184,7 @@ func restartTokens(t *testing.T, newStore Factory) {
 func restartRepetition(t *testing.T, newStore Factory) {
 	q := openKept(t, newStore)
 	if !q.fixture.Remote {
-		t.Skip("no copies of a call come to this store")
+		t.Skip("this store receives no copies of calls")
 	}
 	q.put(item("there", far))
 	put := driver.Put{Call: q.as("p", 1), Items: []driver.PutItem{item("a", 0), item("there", 0)}}

@@ -50,7 +50,7 @@ func twoBackends(t *testing.T, newStore Factory) {
 
 func separateQueues(t *testing.T, newStore Factory) {
 	a := open(t, newStore)
-	b := a.in("more") // its name begins with that of the other
+	b := a.in("more") // its name starts with the name of a
 	for _, q := range []*queue{a, b} {
 		q.put(item("m", 0))
 	}
@@ -93,8 +93,8 @@ func separatePartitions(t *testing.T, newStore Factory) {
 	assert.Len(t, records, 1)
 }
 
-// parallel runs a function in several goroutines and waits. The function must not end the test, as
-// require does.
+// parallel runs a function in n goroutines and waits for them. The function must not end the test,
+// as require does.
 func parallel(n int, f func(worker int)) {
 	var wg sync.WaitGroup
 	for i := range n {
@@ -131,7 +131,7 @@ func concurrentClaims(t *testing.T, newStore Factory) {
 	assert.Equal(t, int64(n), q.count().InFlight)
 }
 
-// concurrentLifecycle has producers and consumers at the same time. Every message is acknowledged
+// concurrentLifecycle runs producers and consumers concurrently. Every message is acknowledged
 // once.
 func concurrentLifecycle(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
@@ -165,7 +165,7 @@ func concurrentLifecycle(t *testing.T, newStore Factory) {
 				return
 			}
 			if len(ids) == 0 {
-				time.Sleep(time.Millisecond) // a producer may be slower than many claims
+				time.Sleep(time.Millisecond) // a producer may be slower than the claims
 			}
 		}
 	})
@@ -201,8 +201,8 @@ func (q *queue) consume(t *testing.T, limit int) (ids []string, err error) {
 	return ids, err
 }
 
-// cancelAgainstBegin cancels messages while others begin them. One of the two succeeds for each
-// message.
+// cancelAgainstBegin cancels messages while another goroutine begins them. Exactly one of the two
+// succeeds for each message.
 func cancelAgainstBegin(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	for range 5 {

@@ -6,7 +6,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// The states of messages, and how they got there.
+// States of messages, including how they were reached.
 const (
 	absent      = "absent"
 	scheduled   = "scheduled"
@@ -16,9 +16,9 @@ const (
 	released    = "released"    // from firing
 	retried     = "retried"     // from firing
 	rescheduled = "rescheduled" // from leased
-	expired     = "expired"     // leased, until its lease ended
-	crashed     = "crashed"     // firing, until its lease ended
-	deadByCrash = "deadByCrash" // like crashed, with the last crash
+	expired     = "expired"     // leased, until its lease expired
+	crashed     = "crashed"     // firing, until its lease expired
+	deadByCrash = "deadByCrash" // like crashed, with the last permitted crash
 	replayed    = "replayed"    // from dead
 )
 
@@ -26,7 +26,7 @@ var allStates = []string{absent, scheduled, leased, firing, dead, released, retr
 	expired, crashed, deadByCrash, replayed}
 
 // arranged is a queue whose messages are all in one state, with their tokens of the last claim and
-// of the claim before. The tokens of messages that were never claimed are invented.
+// of the claim before it. The tokens of messages that were never claimed are arbitrary.
 type arranged struct {
 	*queue
 	right, stale map[string]uint64
@@ -40,7 +40,7 @@ func (q *queue) in(name string) *queue {
 	return openAs(q.t, q.fixture, c)
 }
 
-// arrange brings messages to a state. The queue must be empty.
+// arrange brings messages into a state. The queue must be empty.
 func (q *queue) arrange(state string, ids []string) arranged {
 	q.t.Helper()
 	a := arranged{queue: q, right: make(map[string]uint64), stale: make(map[string]uint64)}
@@ -77,7 +77,7 @@ func (q *queue) arrange(state string, ids []string) arranged {
 	return a
 }
 
-// proceed brings messages that were just claimed to a state.
+// proceed brings messages that were just claimed into a state.
 func (q *queue) proceed(state string, records []driver.Record) {
 	q.t.Helper()
 	changes := changesOf(records)
@@ -111,7 +111,7 @@ func (q *queue) proceed(state string, records []driver.Record) {
 	}
 }
 
-// stateAfter returns the state that Get shows.
+// stateAfter returns the state that Get returns.
 func stateAfter(state string) driver.State {
 	switch state {
 	case absent:

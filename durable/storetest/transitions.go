@@ -13,7 +13,7 @@ import (
 // Kinds of tokens.
 const (
 	rightToken = "right"
-	staleToken = "stale" // of the claim before
+	staleToken = "stale" // of the previous claim
 	wrongToken = "wrong"
 	zeroToken  = "zero"
 )
@@ -22,8 +22,8 @@ var tokenKinds = []string{rightToken, staleToken, wrongToken, zeroToken}
 
 const gone = driver.State(0)
 
-// verdict is the expected result of a transition. After StatusDone the message is in the state;
-// else nothing has changed.
+// verdict is the expected result of a transition. After StatusDone the message is in state then.
+// Otherwise nothing has changed.
 type verdict struct {
 	statuses []driver.Status
 	then     driver.State
@@ -33,7 +33,7 @@ func only(s driver.Status) verdict { return verdict{statuses: []driver.Status{s}
 
 func doneTo(then driver.State) verdict { return verdict{[]driver.Status{driver.StatusDone}, then} }
 
-// expect returns the verdict on a transition, by the state of the message and the kind of the
+// expect returns the verdict on a transition for the state of the message and the kind of the
 // token.
 func expect(state string, op driver.Op, token string) verdict {
 	isDead := state == dead || state == deadByCrash
@@ -44,7 +44,7 @@ func expect(state string, op driver.Op, token string) verdict {
 		switch {
 		case state == absent:
 			return only(driver.StatusNotFound)
-		case isDead: // both are true
+		case isDead: // both statuses are correct
 			return verdict{statuses: []driver.Status{driver.StatusNotFound, driver.StatusLeaseLost}}
 		}
 	}
@@ -82,10 +82,10 @@ func expectOfHolder(state string, op driver.Op) verdict {
 	case repetition[state] == op:
 		return doneTo(stateAfter(state))
 	case (state == released || state == retried) && (op == driver.OpRelease || op == driver.OpRetry):
-		// No holder makes both. A store need not remember which one it was.
+		// No holder makes both transitions. A store need not remember which one was made.
 		return verdict{[]driver.Status{driver.StatusLeaseLost, driver.StatusDone},
 			driver.StateScheduled}
-	case state == replayed && op == driver.OpBury: // done, and moved since: both are true
+	case state == replayed && op == driver.OpBury: // done, and moved since then: both are correct
 		return verdict{[]driver.Status{driver.StatusLeaseLost, driver.StatusDone},
 			driver.StateScheduled}
 	case live && op == driver.OpBegin:
@@ -123,7 +123,7 @@ func transitionTable(t *testing.T, newStore Factory) {
 	}
 }
 
-// checkTransition makes one transition of the messages that are arranged for it.
+// checkTransition makes one transition of the messages that were arranged for it.
 func (a arranged) checkTransition(state string, op driver.Op) {
 	t := a.t
 	var changes []driver.Change
@@ -144,7 +144,7 @@ func (a arranged) checkTransition(state string, op driver.Op) {
 	}
 	for i, o := range a.apply(op, changes...) {
 		v := expect(state, op, tokenKinds[i])
-		if !assert.True(t, slices.Contains(v.statuses, o.Status), "%s of a message that is %s, with a token that is %s: status %d, expected %v",
+		if !assert.True(t, slices.Contains(v.statuses, o.Status), "%s of a message in state %q with a %s token: status %d, expected one of %v",
 			op.String(), state, tokenKinds[i], o.Status, v.statuses) {
 			continue
 		}
@@ -156,13 +156,13 @@ func (a arranged) checkTransition(state string, op driver.Op) {
 			assert.Equal(t, v.then, after.State, "%s, %s", state, changes[i].ID)
 			assert.Equal(t, before[i].Body, after.Body)
 		default:
-			assert.Equal(t, before[i], after, "%s, %s: status %d, and yet something has changed",
+			assert.Equal(t, before[i], after, "%s, %s: the message changed although the status is %d",
 				state, changes[i].ID, o.Status)
 		}
 	}
 }
 
-// repetition repeats each transition at once, without a driver.Call. That changes only times.
+// repetition repeats each transition immediately, without a driver.Call. Only times change.
 func repetition(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	again := func(state string, op driver.Op, want driver.Status) {

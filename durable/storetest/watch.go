@@ -17,15 +17,15 @@ var watchTests = []test{
 	{"Watch/Transitions", watchTransitions},
 	{"Watch/Several", watchSeveral},
 	{"Watch/End", watchEnd},
-	{"Watch/NobodyReceives", watchUnread},
+	{"Watch/UnreadHintsBlockNothing", watchUnread},
 }
 
-// patience is the time that a hint may take. Stores send hints within milliseconds.
+// patience is the maximum time that a test waits for a hint. Stores send hints within milliseconds.
 const patience = 15 * time.Second
 
-// hinted makes heads until a hint of one of them comes, because hints may be lost and a store may
-// need time to subscribe. Each head must be earlier than all before it. Late hints of other
-// messages are ignored, and hints with Due 0 as well.
+// hinted creates new heads until the hint of one of them arrives, because hints may be lost and a
+// store may need time to subscribe. Each head must be earlier than all previous ones. Late hints of
+// other messages and hints with Due 0 are ignored.
 func hinted(t *testing.T, hints <-chan driver.Hint, partition int, makeHead func(try int) driver.Instant) {
 	t.Helper()
 	known := make(map[driver.Instant]bool)
@@ -42,10 +42,10 @@ func hinted(t *testing.T, hints <-chan driver.Hint, partition int, makeHead func
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-	require.Fail(t, "no hint came", "within %v", patience)
+	require.Fail(t, "no hint arrived", "within %v", patience)
 }
 
-// head puts a message that is earlier than those of earlier tries.
+// head stores a message that is earlier than those of earlier tries.
 func (q *queue) head(partition, try int) driver.Instant {
 	q.t.Helper()
 	m := item(fmt.Sprintf("head%d", try), 0)
@@ -55,7 +55,7 @@ func (q *queue) head(partition, try int) driver.Instant {
 	return m.At
 }
 
-// others is the number of a first try. Its heads differ from those of the tries from 0 on.
+// others is the number of a first try whose heads differ from those of the tries from 0 on.
 const others = 500
 
 func watchPut(t *testing.T, newStore Factory) {
@@ -66,7 +66,7 @@ func watchPut(t *testing.T, newStore Factory) {
 	hinted(t, hints, 1, func(try int) driver.Instant { return q.head(1, others+try) })
 }
 
-// drain receives the hints that have come already.
+// drain receives the hints that have already arrived.
 func drain(hints <-chan driver.Hint) {
 	for {
 		select {
@@ -77,7 +77,7 @@ func drain(hints <-chan driver.Hint) {
 	}
 }
 
-// watchTransitions makes a new head by other means than Put.
+// watchTransitions creates a new head by transitions other than Put.
 func watchTransitions(t *testing.T, newStore Factory) {
 	for _, op := range []driver.Op{driver.OpRetry, driver.OpRelease, driver.OpReschedule, driver.OpReplay} {
 		q := open(t, newStore)
@@ -85,7 +85,7 @@ func watchTransitions(t *testing.T, newStore Factory) {
 		require.NoError(t, err)
 		hinted(t, hints, 0, func(try int) driver.Instant { return q.head(0, try) })
 		hinted(t, hints, 0, func(try int) driver.Instant {
-			if try > 0 { // it may be due, and would be delivered first
+			if try > 0 { // the message may be due, and would be claimed first
 				q.done(driver.OpCancel, driver.Change{ID: fmt.Sprintf("m%d", try-1)})
 			}
 			c := q.deliver(fmt.Sprintf("m%d", try))
@@ -104,7 +104,7 @@ func watchTransitions(t *testing.T, newStore Factory) {
 	}
 }
 
-// watchSeveral has two watchers of one queue, and one of another queue that gets no hints.
+// watchSeveral watches one queue twice, and another queue that gets no hints.
 func watchSeveral(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	one, err := q.Watch(t.Context())
@@ -146,7 +146,7 @@ func watchEnd(t *testing.T, newStore Factory) {
 	hinted(t, staying, 0, func(try int) driver.Instant { return q.head(0, try) })
 }
 
-// watchUnread has a watcher that does not receive. That blocks no other call.
+// watchUnread watches without receiving. No other call is blocked.
 func watchUnread(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	_, err := q.Watch(t.Context())
