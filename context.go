@@ -70,7 +70,7 @@ func WithDeadlineCause(parent context.Context, t time.Time, cause error) (contex
 // withDeadline makes a context. left is the time until t.
 func (tw *TimingWheel) withDeadline(parent context.Context, t time.Time, left time.Duration, cause error) (context.Context, context.CancelFunc) {
 	if parent == nil {
-		panic("timingwheel: context of a nil parent")
+		panic("timingwheel: context with a nil parent")
 	}
 	c := &deadlineContext{parent: parent, deadline: t}
 	cancel, late := c.end, &timedOut

@@ -248,8 +248,8 @@ func TestContextOfANilParentPanics(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})
 	var none context.Context
-	assert.PanicsWithValue(t, "timingwheel: context of a nil parent", func() { _, _ = tw.WithTimeout(none, time.Hour) })
-	assert.PanicsWithValue(t, "timingwheel: context of a nil parent", func() { _, _ = WithDeadline(none, time.Now()) })
+	assert.PanicsWithValue(t, "timingwheel: context with a nil parent", func() { _, _ = tw.WithTimeout(none, time.Hour) })
+	assert.PanicsWithValue(t, "timingwheel: context with a nil parent", func() { _, _ = WithDeadline(none, time.Now()) })
 }
 
 func TestContextsOfThePackageUseDefault(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 const ofItsOwn = "TIMINGWHEEL_PROCESS_OF_ITS_OWN"
 
 const lateSetDefault = "timingwheel: SetDefault after Default was used or set: call it once, at the start of main, " +
-	"before any use of Default and of the package's functions"
+	"before any use of Default and of package-level functions"
 
 var defaultCases = map[string]func(*testing.T){
 	"set":                 setDefaultGoverns,
@@ -92,7 +92,7 @@ func setDefaultGoverns(t *testing.T) {
 		"Shutdown": func() { _ = tw.Shutdown(t.Context()) },
 		"Flush":    func() { tw.Flush() },
 	} {
-		assert.PanicsWithValue(t, "timingwheel: "+method+" of the default wheel, which belongs to the whole process", call)
+		assert.PanicsWithValue(t, "timingwheel: "+method+" of the default wheel, which the whole process shares", call)
 	}
 	require.Panics(t, func() { SetDefault(tw) }, "also for the same wheel")
 	require.True(t, before.Stop(), "its timers are lost")
@@ -104,9 +104,9 @@ func setDefaultRefusesBadWheels(t *testing.T) {
 	stopped.Stop()
 	require.NoError(t, shut.Shutdown(t.Context()))
 	for message, wheels := range map[string][]*TimingWheel{
-		"timingwheel: SetDefault(nil): accepted is a running wheel":                      {nil},
-		"timingwheel: SetDefault of a Manual wheel: accepted is one that runs by itself": {startWheel(t, Options{Manual: true})},
-		"timingwheel: SetDefault of a stopped wheel: accepted is a running one":          {stopped, shut},
+		"timingwheel: SetDefault of a nil wheel: it must be a running one":     {nil},
+		"timingwheel: SetDefault of a Manual wheel: it must run by itself":     {startWheel(t, Options{Manual: true})},
+		"timingwheel: SetDefault of a stopped wheel: it must be a running one": {stopped, shut},
 	} {
 		for _, tw := range wheels {
 			require.PanicsWithValue(t, message, func() { SetDefault(tw) })

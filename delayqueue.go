@@ -202,7 +202,7 @@ func (q *DelayQueue[T]) Len() int {
 // ctx is nil.
 func (q *DelayQueue[T]) Channel(ctx context.Context, size int) <-chan T {
 	if size < 0 {
-		panic("timingwheel: DelayQueue.Channel: size is " + strconv.Itoa(size) + "; accepted is 0 or more")
+		panic("timingwheel: DelayQueue.Channel: size is " + strconv.Itoa(size) + "; it must not be negative")
 	}
 	if ctx == nil {
 		panic("timingwheel: DelayQueue.Channel with a nil context")

@@ -593,7 +593,7 @@ func TestDelayQueueChannel(t *testing.T) {
 		_, open := <-ch
 		require.False(t, open)
 		require.Equal(t, 1, q.Len())
-		require.PanicsWithValue(t, "timingwheel: DelayQueue.Channel: size is -3; accepted is 0 or more", func() { q.Channel(ctx, -3) })
+		require.PanicsWithValue(t, "timingwheel: DelayQueue.Channel: size is -3; it must not be negative", func() { q.Channel(ctx, -3) })
 		var none context.Context
 		require.PanicsWithValue(t, "timingwheel: DelayQueue.Channel with a nil context", func() { q.Channel(none, 1) }, "here, and not in the feeder")
 		time.Sleep(ms)

@@ -47,7 +47,7 @@ func ExampleTimingWheel() {
 func ExampleNew() {
 	_, err := timingwheel.New(timingwheel.Options{WheelSize: 100})
 	fmt.Println(err)
-	// Output: timingwheel: bad option: Options.WheelSize is 100; accepted is a power of two from 2 to 65536, or 0 for the default
+	// Output: timingwheel: bad option: Options.WheelSize is 100; it must be a power of two from 2 to 65536, or 0 for the default
 }
 
 // The timeout of a request: true is a promise that the function will not run.

@@ -94,7 +94,7 @@ func (t *FuncTimer) Init(tw *TimingWheel, d time.Duration, f func()) {
 // does.
 func (t *FuncTimer) InitStopped(tw *TimingWheel, f func()) {
 	if f == nil {
-		panic("timingwheel: FuncTimer of a nil function")
+		panic("timingwheel: FuncTimer with a nil function")
 	}
 	if t.shard != nil {
 		panic("timingwheel: Init of a FuncTimer that was initialised before")

@@ -189,7 +189,7 @@ func TestFuncTimerThatWasNotArmed(t *testing.T) {
 	assert.False(t, ft.TouchAt(time.Now()))
 	assert.PanicsWithValue(t, "timingwheel: Reset of a FuncTimer that was not initialised", func() { ft.Reset(1) })
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		assert.PanicsWithValue(t, "timingwheel: FuncTimer of a nil function", func() { tw.NewFuncTimer(1, nil) })
+		assert.PanicsWithValue(t, "timingwheel: FuncTimer with a nil function", func() { tw.NewFuncTimer(1, nil) })
 		assert.PanicsWithValue(t, "timingwheel: Init of a FuncTimer that was initialised before", func() {
 			tw.NewFuncTimer(time.Hour, func() {}).Init(tw, 1, boom)
 		})

@@ -210,7 +210,7 @@ func (o Options) validate() (Options, error) {
 	f, isFunc := o.Executor.(ExecutorFunc)
 	switch {
 	case isFunc && f == nil:
-		return o, badOption("Executor", "ExecutorFunc(nil)", "one of a function, or nil for the default")
+		return o, badOption("Executor", "ExecutorFunc(nil)", "a function, or a nil Executor for the default")
 	case o.Tick < minTick || o.Tick > maxTick:
 		return o, badOption("Tick", o.Tick, "from 1µs to 1h, or 0 for 1ms")
 	case o.WheelSize < minWheelSize || o.WheelSize > maxWheelSize || o.WheelSize&(o.WheelSize-1) != 0:
@@ -222,7 +222,7 @@ func (o Options) validate() (Options, error) {
 	case o.MaxRunning < 0:
 		return o, badOption("MaxRunning", o.MaxRunning, "a positive number, or 0 for no limit")
 	case o.MaxRunning > 0 && o.Executor != nil:
-		return o, badOption("MaxRunning", o.MaxRunning, "0 with an Executor or in Manual mode")
+		return o, badOption("MaxRunning", o.MaxRunning, "0 with an Executor and in Manual mode")
 	case o.SlowAfter < 0:
 		return o, badOption("SlowAfter", o.SlowAfter, "a positive duration, or 0 for the default")
 	case o.ProfileRate < 0 || o.ProfileRate > maxProfileRate:
@@ -255,7 +255,7 @@ func defaultShards(manual bool) int {
 var ErrOption = errors.New("timingwheel: bad option")
 
 func badOption(field string, value any, accepted string) error {
-	return fmt.Errorf("%w: Options.%s is %v; accepted is %s", ErrOption, field, value, accepted)
+	return fmt.Errorf("%w: Options.%s is %v; it must be %s", ErrOption, field, value, accepted)
 }
 
 // config derives the engine's settings from valid options.

@@ -12,7 +12,7 @@ import (
 // writeProfile is [TimingWheel.WriteProfile].
 func (e *engine[T]) writeProfile(w io.Writer) error {
 	if e.profileRate == 0 {
-		return fmt.Errorf("%w: Options.ProfileRate is 0, so there is no profile; accepted is from 1 to 2^30", ErrOption)
+		return fmt.Errorf("%w: Options.ProfileRate is 0, so there is no profile; it must be from 1 to 2^30", ErrOption)
 	}
 	p := holders.NewProfile(reflect.TypeFor[Timer]().PkgPath(), e.name, e.profileRate)
 	e.eachSample(p.Add)

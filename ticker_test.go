@@ -220,13 +220,13 @@ func TestBadTickersPanic(t *testing.T) {
 	ticker := tw.NewTicker(time.Hour)
 	for range 2 {
 		for message, call := range map[string]func(){
-			"timingwheel: NewTicker(0s): accepted is a positive duration":       func() { tw.NewTicker(0) },
-			"timingwheel: NewTicker(-1ns): accepted is a positive duration":     func() { tw.NewTicker(-1) },
-			"timingwheel: Ticker.Reset(0s): accepted is a positive duration":    func() { ticker.Reset(0) },
-			"timingwheel: Ticker.Reset(-1m0s): accepted is a positive duration": func() { ticker.Reset(-time.Minute) },
-			"timingwheel: Ticks(0s): accepted is a positive duration":           func() { tw.Ticks(0) },
-			"timingwheel: Ticks(-1s): accepted is a positive duration":          func() { tw.Ticks(-time.Second) },
-			"timingwheel: Reset of a Ticker that was not made by NewTicker":     func() { new(Ticker).Reset(1) },
+			"timingwheel: NewTicker(0s): the duration must be positive":       func() { tw.NewTicker(0) },
+			"timingwheel: NewTicker(-1ns): the duration must be positive":     func() { tw.NewTicker(-1) },
+			"timingwheel: Ticker.Reset(0s): the duration must be positive":    func() { ticker.Reset(0) },
+			"timingwheel: Ticker.Reset(-1m0s): the duration must be positive": func() { ticker.Reset(-time.Minute) },
+			"timingwheel: Ticks(0s): the duration must be positive":           func() { tw.Ticks(0) },
+			"timingwheel: Ticks(-1s): the duration must be positive":          func() { tw.Ticks(-time.Second) },
+			"timingwheel: Reset of a Ticker that was not made by NewTicker":   func() { new(Ticker).Reset(1) },
 		} {
 			assert.PanicsWithValue(t, message, call)
 		}

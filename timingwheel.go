@@ -124,7 +124,7 @@ func (u *use) mustEnd(method string) {
 // mustOwn panics if the wheel is the default.
 func (u *use) mustOwn(method string) {
 	if u.isDefault() {
-		panic("timingwheel: " + method + " of the default wheel, which belongs to the whole process")
+		panic("timingwheel: " + method + " of the default wheel, which the whole process shares")
 	}
 }
 
@@ -165,19 +165,19 @@ func makeDefault() *TimingWheel {
 // is unchanged.
 func SetDefault(tw *TimingWheel) {
 	if tw == nil {
-		panic("timingwheel: SetDefault(nil): accepted is a running wheel")
+		panic("timingwheel: SetDefault of a nil wheel: it must be a running one")
 	}
 	if tw.engine.Manual {
-		panic("timingwheel: SetDefault of a Manual wheel: accepted is one that runs by itself")
+		panic("timingwheel: SetDefault of a Manual wheel: it must run by itself")
 	}
 	defaultMu.Lock()
 	defer defaultMu.Unlock()
 	if defaultWheel.Load() != nil {
 		panic("timingwheel: SetDefault after Default was used or set: call it once, at the start of main, " +
-			"before any use of Default and of the package's functions")
+			"before any use of Default and of package-level functions")
 	}
 	if !tw.use.become(useDefault) {
-		panic("timingwheel: SetDefault of a stopped wheel: accepted is a running one")
+		panic("timingwheel: SetDefault of a stopped wheel: it must be a running one")
 	}
 	defaultWheel.Store(tw)
 }
@@ -205,7 +205,7 @@ func ScheduleFunc(s Scheduler, f func()) Timer { return Default().ScheduleFunc(s
 // allocates nothing.
 func (tw *TimingWheel) AfterFunc(d time.Duration, f func()) Timer {
 	if f == nil {
-		panic("timingwheel: AfterFunc of a nil function")
+		panic("timingwheel: AfterFunc with a nil function")
 	}
 	return tw.engine.after(d, f)
 }
@@ -216,7 +216,7 @@ func (tw *TimingWheel) AfterFunc(d time.Duration, f func()) Timer {
 // the timer. In all other respects AtFunc is like [TimingWheel.AfterFunc].
 func (tw *TimingWheel) AtFunc(t time.Time, f func()) Timer {
 	if f == nil {
-		panic("timingwheel: AtFunc of a nil function")
+		panic("timingwheel: AtFunc with a nil function")
 	}
 	return tw.engine.at(t, f)
 }

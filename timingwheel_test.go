@@ -55,7 +55,7 @@ func TestDefaultRefusesToStop(t *testing.T) {
 		"Shutdown": func() { _ = Default().Shutdown(t.Context()) },
 		"Flush":    func() { Default().Flush() },
 	} {
-		assert.PanicsWithValue(t, "timingwheel: "+method+" of the default wheel, which belongs to the whole process", call)
+		assert.PanicsWithValue(t, "timingwheel: "+method+" of the default wheel, which the whole process shares", call)
 	}
 	require.True(t, timer.Reschedule(0), "the timer was lost")
 	receive(t, fired, "the timer")
@@ -90,12 +90,12 @@ func TestNilFunctionsPanicAtTheCall(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})
 	for message, call := range map[string]func(){
-		"timingwheel: AfterFunc of a nil function":                   func() { tw.AfterFunc(0, nil) },
-		"timingwheel: AtFunc of a nil function":                      func() { tw.AtFunc(time.Now(), nil) },
+		"timingwheel: AfterFunc with a nil function":                 func() { tw.AfterFunc(0, nil) },
+		"timingwheel: AtFunc with a nil function":                    func() { tw.AtFunc(time.Now(), nil) },
 		"timingwheel: ScheduleFunc with a nil Scheduler or function": func() { tw.ScheduleFunc(Every(1), nil) },
 		"timingwheel: NewTimeouts with a nil function":               func() { _, _ = NewTimeouts[int](Options{}, nil) },
-		"timingwheel: Every(0s): accepted is a positive duration":    func() { Every(0) },
-		"timingwheel: Every(-1ns): accepted is a positive duration":  func() { Every(-1) },
+		"timingwheel: Every(0s): the duration must be positive":      func() { Every(0) },
+		"timingwheel: Every(-1ns): the duration must be positive":    func() { Every(-1) },
 		"timingwheel: Advance of a wheel that is not Manual":         func() { tw.Advance(time.Now()) },
 	} {
 		assert.PanicsWithValue(t, message, call)
