@@ -35,12 +35,12 @@ type FuncTimer struct {
 	//
 	//	F1  A timer with a deadline has a slot or a request. The slot is Staged or Placed for a tick
 	//	    that is not after the deadline's, or it is Running, or there is a request.
-	//	F2  A Running slot belongs to look. Before it calls f, look restores F1 or releases the
+	//	F2  A Running slot belongs to expire. Before it calls f, expire restores F1 or releases the
 	//	    slot.
 	place uint32
 
 	// marks is shard.epoch as of the last time that the deadline was set or confirmed, and two
-	// flags. After a newer Flush, look calls f whatever the deadline is.
+	// flags. After a newer Flush, expire calls f whatever the deadline is.
 	//
 	//	calling  a call of f is under way
 	//	listed   shard.again has the timer: there are further calls, or a StopWait waits. Then both
@@ -50,7 +50,7 @@ type FuncTimer struct {
 	// A Touch uses only the fields above, which fit in 32 bytes.
 
 	f   func()
-	run func() // the payload: look
+	run func() // the payload: expire
 }
 
 // unarmed is the until of a timer that is not armed.
@@ -99,7 +99,7 @@ func (t *FuncTimer) InitStopped(tw *TimingWheel, f func()) {
 	if t.shard != nil {
 		panic("timingwheel: Init of a FuncTimer that was initialised before")
 	}
-	t.shard, t.f, t.run = tw.engine.shardFor(unsafe.Pointer(t)), f, t.look
+	t.shard, t.f, t.run = tw.engine.shardFor(unsafe.Pointer(t)), f, t.expire
 	t.until.Store(unarmed)
 }
 
@@ -235,7 +235,7 @@ func (t *FuncTimer) stop() bool {
 	c := t.cell()
 	for {
 		w := c.load()
-		if w.Kind() == arena.Running { // look finds unarmed and gives the slot back
+		if w.Kind() == arena.Running { // expire finds unarmed and releases the slot
 			s.inbox.stopped++
 			s.armMu.Unlock()
 			return true
@@ -337,13 +337,13 @@ func (t *FuncTimer) set(deadline, now int64, always bool) (was bool) {
 func (t *FuncTimer) placeLocked(deadline, now int64, was bool) {
 	s := t.shard
 	now = max(now, s.now.Load()) // the caller may have been preempted since it read the clock
-	// The end of the tick, even if the deadline has passed within the tick: look waits for that.
+	// The end of the tick, even if the deadline has passed within the tick: expire waits for that.
 	deadline = max(s.ticks.Begin(s.ticks.Ceil(deadline)), now)
 	tick := s.tickOf(deadline, now)
 	for t.place != 0 {
 		c := t.cell()
 		w := c.load()
-		ok := w.Kind() == arena.Running // look comes next
+		ok := w.Kind() == arena.Running // expire comes next
 		if !ok {
 			var old int64
 			old, ok = s.decode(w, s.ticks.Floor(s.now.Load()))
@@ -370,7 +370,7 @@ func (t *FuncTimer) placeLocked(deadline, now int64, was bool) {
 func (t *FuncTimer) setUnlocked(deadline int64) (was, ok bool) {
 	s := t.shard
 	ok = s.claims.unless(&s.closed, func() {
-		t.renew() // first, or else look might call f early although this call moves the deadline
+		t.renew() // first, or else expire might call f early although this call moves the deadline
 		for done := false; !done; {
 			u := t.until.Load()
 			was = u != unarmed
@@ -386,13 +386,13 @@ func (t *FuncTimer) setUnlocked(deadline int64) (was, ok bool) {
 	switch {
 	case !ok:
 	case was || s.profileRate == 0:
-		t.request(t.settle)
+		t.request(t.updateSlot)
 	default:
 		var origin *holders.Origin
 		if rand.IntN(s.profileRate) == 0 {
 			origin = holders.Here(s.reading())
 		}
-		t.request(func() { t.settle(); t.sampleAs(origin) })
+		t.request(func() { t.updateSlot(); t.sampleAs(origin) })
 	}
 	return was, ok
 }
@@ -407,7 +407,7 @@ func (t *FuncTimer) stopUnlocked() (stopped, ok bool) {
 		}
 	})
 	if stopped {
-		t.request(t.settle)
+		t.request(t.updateSlot)
 	}
 	return stopped, ok
 }
@@ -431,9 +431,9 @@ func (t *FuncTimer) request(do func()) {
 	}()
 }
 
-// settle updates the slot after a change of until without armMu: it restores F1 after setUnlocked,
-// and releases the slot after stopUnlocked. armMu is held.
-func (t *FuncTimer) settle() {
+// updateSlot updates the slot after a change of until without armMu: it restores F1 after
+// setUnlocked, and releases the slot after stopUnlocked. armMu is held.
+func (t *FuncTimer) updateSlot() {
 	s := t.shard
 	for {
 		u := t.until.Load()
@@ -465,10 +465,10 @@ func (t *FuncTimer) sampleAs(o *holders.Origin) {
 	s.inbox.samples.Set(holders.Timer{Page: s.host.pageOf(i), Index: i, Gen: t.cell().load().Gen()}, o)
 }
 
-// look is the payload of the timer's slot, which is Running because its tick has come or was
-// flushed. look calls f if the deadline has come as well. If the deadline was moved, look makes the
-// slot pending again.
-func (t *FuncTimer) look() {
+// expire is the payload of the timer's slot, which is Running because its tick has come or was
+// flushed. expire calls f if the deadline has come as well. If the deadline was moved, expire makes
+// the slot pending again.
+func (t *FuncTimer) expire() {
 	s := t.shard
 	s.armMu.Lock()
 	if s.closed.Load() {

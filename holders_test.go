@@ -294,7 +294,7 @@ func TestProfileForgetsTheHolderOfAStoppedTimer(t *testing.T) {
 		ft.InitStopped(tw, func() {})
 		resetsTimer(ft, time.Hour)
 		s := ft.shard
-		s.armMu.Lock() // a worker has claimed the timer, and its look waits
+		s.armMu.Lock() // a worker has claimed the timer, and its call of expire waits
 		pg, slot := s.pages.At(0), ft.place-1
 		pg.Store(slot, pg.Load(slot).With(arena.Placed))
 		pg.Store(slot, pg.Load(slot).With(arena.Running))
@@ -302,7 +302,7 @@ func TestProfileForgetsTheHolderOfAStoppedTimer(t *testing.T) {
 		s.armMu.Unlock()
 		require.True(t, ft.Stop())
 		require.False(t, ft.Reset(2*time.Hour))
-		ft.look()
+		ft.expire()
 		require.Empty(t, holdersOf(tw.engine))
 	})
 }
