@@ -382,7 +382,7 @@ func (tw *TimingWheel) Sleep(ctx context.Context, d time.Duration) error {
 		return ErrStopped
 	}
 	var halting <-chan struct{} // nil: the wheel cannot be stopped
-	if !tw.use.isDefault() {
+	if !tw.role.isDefault() {
 		halting = tw.engine.halted
 	}
 	reusable, err := s.wait(ctx, timer, halting)

@@ -215,7 +215,7 @@ func (c *deadlineContext) finish(late *phase, passed bool) {
 	p := c.phase.Load()
 	var stop func()
 	if !p.ended() {
-		p, stop = c.settle(p, parentErr, late, passed), c.stop
+		p, stop = c.endLocked(p, parentErr, late, passed), c.stop
 		c.stop = nil
 	}
 	c.mu.Unlock()
@@ -234,8 +234,8 @@ func (c *deadlineContext) finish(late *phase, passed bool) {
 	c.mu.Unlock()
 }
 
-// settle decides how the context ends and returns its last phase. mu is held.
-func (c *deadlineContext) settle(p *phase, parentErr error, late *phase, passed bool) *phase {
+// endLocked decides how the context ends and returns its last phase. mu is held.
+func (c *deadlineContext) endLocked(p *phase, parentErr error, late *phase, passed bool) *phase {
 	had := c.timer != Timer{}
 	pending := had && c.timer.cancelLasting()
 	c.timer = Timer{} // the handle would keep the wheel alive

@@ -126,13 +126,13 @@ func (p *plan) start(e *engine[func()], run func(), f any) Timer {
 }
 
 // run is the payload.
-func (p *plan) run() { p.once(p.begin(), nil) }
+func (p *plan) run() { p.runOnce(p.begin(), nil) }
 
 // run is the payload of a timedPlan.
 func (p *timedPlan) run() {
 	r := p.begin()
 	r.Started = p.timer.home.shard.today()
-	p.once(r, p.withRun)
+	p.runOnce(r, p.withRun)
 }
 
 // begin returns the run that begins now, without its time.
@@ -143,9 +143,9 @@ func (p *plan) begin() course.Run {
 	return course.Run{N: max(p.n+1, p.n), Planned: p.planned}
 }
 
-// once performs run r. Before the function starts, once determines whether there is a further run,
-// so Stop returns the right answer during the run.
-func (p *plan) once(r course.Run, withRun func(*Run)) {
+// runOnce performs run r. Before the function starts, runOnce determines whether there is a further
+// run, so Stop returns the right answer during the run.
+func (p *plan) runOnce(r course.Run, withRun func(*Run)) {
 	step, off := p.before(r)
 	switch {
 	case off || step.Omit:
@@ -166,11 +166,11 @@ func (p *plan) once(r course.Run, withRun func(*Run)) {
 }
 
 // before asks the course about run r, which is about to start. If there is no further run, or if
-// the course panics, the plan ends unless Reschedule has set a further run. settle explains off.
+// the course panics, the plan ends unless Reschedule has set a further run. endUnless explains off.
 func (p *plan) before(r course.Run) (step course.Step, off bool) {
 	answered := false
 	defer func() {
-		off = p.settle(step.Next)
+		off = p.endUnless(step.Next)
 		if !answered {
 			p.arm(time.Time{}, clock.Unread)
 		}
@@ -187,7 +187,7 @@ func (p *plan) after(planned time.Time) {
 	now := int64(clock.Unread)
 	defer func() { // also if the course panics
 		if next.IsZero() {
-			p.settle(next)
+			p.endUnless(next)
 		}
 		p.arm(next, now)
 	}()
@@ -256,10 +256,10 @@ func (p *plan) dateOf(tick int64) time.Time {
 	return s.DateOf(s.ticks.Begin(tick))
 }
 
-// settle ends the plan if next is the zero time, unless Reschedule has set a further run. off
+// endUnless ends the plan if next is the zero time, unless Reschedule has set a further run. off
 // means that the run that is about to start does not take place, because since its claim Stop has
 // ended the plan, or Reschedule has moved this run, which was the last one.
-func (p *plan) settle(next time.Time) (off bool) {
+func (p *plan) endUnless(next time.Time) (off bool) {
 	for {
 		pg, w, running := p.running()
 		switch {
@@ -288,29 +288,29 @@ func (p *plan) arm(next time.Time, now int64) {
 	for {
 		pg, w, running := p.running()
 		if !running {
-			p.bury()
+			p.remove()
 			return
 		}
 		if w.Has(arena.Moved) {
 			next = p.dateOf(p.tick())
 			deadline, _ = s.Instant(next)
 		}
-		if p.again(cell{s, pg, p.timer.index}, w, deadline, now, next) {
+		if p.rearm(cell{s, pg, p.timer.index}, w, deadline, now, next) {
 			return
 		}
 	}
 }
 
-// bury releases the slot of a plan that has ended during its run. Only arm calls it, and each run
+// remove releases the slot of a plan that has ended during its run. Only arm calls it, and each run
 // calls arm once.
-func (p *plan) bury() {
+func (p *plan) remove() {
 	s, i := p.timer.home.shard, p.timer.index
 	pg := p.timer.home.page.Load()
 	if pg == nil || s.closed.Load() {
 		return
 	}
 	if w := pg.Load(i); w.Gen() == p.timer.gen && w.Kind() == arena.Dead {
-		cell{s, pg, i}.bury(w)
+		cell{s, pg, i}.remove(w)
 	}
 }
 
@@ -321,10 +321,10 @@ func (p *plan) live() bool {
 	return running && !w.Has(arena.Moved)
 }
 
-// again makes a plan pending after a run. c is the plan's slot, and next is the time of the next
-// run. again returns false if the word has changed. On a stopped wheel it arms nothing and returns
+// rearm makes a plan pending after a run. c is the plan's slot, and next is the time of the next
+// run. rearm returns false if the word has changed. On a stopped wheel it arms nothing and returns
 // true.
-func (p *plan) again(c cell, w arena.Word, deadline, now int64, next time.Time) bool {
+func (p *plan) rearm(c cell, w arena.Word, deadline, now int64, next time.Time) bool {
 	s := c.shard
 	s.armMu.Lock()
 	if s.closed.Load() {

@@ -206,7 +206,7 @@ func (c cell) ended(w, to arena.Word) {
 			s.tend()
 		}
 	case arena.Placed:
-		c.bury(to)
+		c.remove(to)
 	case arena.Running:
 		s.claims.planEnds.Add(1)
 	}
@@ -245,9 +245,9 @@ func (c cell) endCounted() bool {
 	}
 }
 
-// bury releases the payload of a slot whose word is Dead and pushes the slot onto the removals. If
-// there are enough removals, it tries to become the owner and carries them out.
-func (c cell) bury(dead arena.Word) {
+// remove releases the payload of a slot whose word is Dead and pushes the slot onto the removals.
+// If there are enough removals, it tries to become the owner and carries them out.
+func (c cell) remove(dead arena.Word) {
 	s := c.shard
 	s.release(c.index)
 	if s.removals.push(c.page, c.index, dead) >= int(s.removals.offerAt.Load()) {

@@ -69,7 +69,7 @@ import (
 // copied.
 type TimingWheel struct {
 	engine *engine[func()]
-	use    use // private, stopped or the default
+	role   role // private, stopped or the default
 
 	sleepers sync.Pool // of *sleeper; one for each wheel, because a channel belongs to its bubble
 	lasting  lasting.Timers[Timer]
@@ -100,30 +100,30 @@ func newWheelAt(opts Options, origin int64) (*TimingWheel, error) {
 	return &TimingWheel{engine: e, lasting: lasting.Timers[Timer]{Clock: &e.Timeline, Arm: arm, Cancel: Timer.cancelLasting}}, nil
 }
 
-// use is the state of a wheel in the process. A wheel is private until it is stopped or becomes the
-// default. Both states are final. If Stop and SetDefault race, a compare-and-swap decides.
-type use struct{ state atomic.Uint32 }
+// role is the state of a wheel in the process. A wheel is private until it is stopped or becomes
+// the default. Both states are final. If Stop and SetDefault race, a compare-and-swap decides.
+type role struct{ state atomic.Uint32 }
 
 const (
-	usePrivate uint32 = iota
-	useStopped
-	useDefault
+	rolePrivate uint32 = iota
+	roleStopped
+	roleDefault
 )
 
-func (u *use) isDefault() bool { return u.state.Load() == useDefault }
+func (r *role) isDefault() bool { return r.state.Load() == roleDefault }
 
 // become changes the state of a private wheel. It returns false if the wheel is not private.
-func (u *use) become(state uint32) bool { return u.state.CompareAndSwap(usePrivate, state) }
+func (r *role) become(state uint32) bool { return r.state.CompareAndSwap(rolePrivate, state) }
 
-// mustEnd marks the wheel as stopped. It panics if the wheel is the default.
-func (u *use) mustEnd(method string) {
-	u.become(useStopped)
-	u.mustOwn(method)
+// mustStop marks the wheel as stopped. It panics if the wheel is the default.
+func (r *role) mustStop(method string) {
+	r.become(roleStopped)
+	r.mustNotBeDefault(method)
 }
 
-// mustOwn panics if the wheel is the default.
-func (u *use) mustOwn(method string) {
-	if u.isDefault() {
+// mustNotBeDefault panics if the wheel is the default.
+func (r *role) mustNotBeDefault(method string) {
+	if r.isDefault() {
 		panic("timingwheel: " + method + " of the default wheel, which the whole process shares")
 	}
 }
@@ -154,7 +154,7 @@ func makeDefault() *TimingWheel {
 	if err != nil {
 		panic(err) // the zero Options are valid
 	}
-	tw.use.become(useDefault)
+	tw.role.become(roleDefault)
 	defaultWheel.Store(tw)
 	return tw
 }
@@ -176,7 +176,7 @@ func SetDefault(tw *TimingWheel) {
 		panic("timingwheel: SetDefault after Default was used or set: call it once, at the start of main, " +
 			"before any use of Default and of package-level functions")
 	}
-	if !tw.use.become(useDefault) {
+	if !tw.role.become(roleDefault) {
 		panic("timingwheel: SetDefault of a stopped wheel: it must be a running one")
 	}
 	defaultWheel.Store(tw)
@@ -257,7 +257,7 @@ func (tw *TimingWheel) WriteProfile(w io.Writer) error { return tw.engine.writeP
 // the flush. A plan runs once and goes on. On a stopped wheel Flush returns 0. It panics on the
 // wheel of [Default]. O(pending timers).
 func (tw *TimingWheel) Flush() int {
-	tw.use.mustOwn("Flush")
+	tw.role.mustNotBeDefault("Flush")
 	return tw.engine.flush()
 }
 
@@ -269,7 +269,7 @@ func (tw *TimingWheel) Flush() int {
 // Stop may be called by a callback, more than once, and concurrently with all other calls. It
 // panics on the wheel of [Default]. O(pending timers).
 func (tw *TimingWheel) Stop() {
-	tw.use.mustEnd("Stop")
+	tw.role.mustStop("Stop")
 	tw.engine.stop()
 }
 
@@ -280,7 +280,7 @@ func (tw *TimingWheel) Stop() {
 // [Default], and if ctx is nil.
 func (tw *TimingWheel) Shutdown(ctx context.Context) error {
 	mustHaveContext(ctx)
-	tw.use.mustEnd("Shutdown")
+	tw.role.mustStop("Shutdown")
 	return tw.engine.shutdown(ctx)
 }
 
