@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/timingwheel-go/timingwheel"
-	"github.com/timingwheel-go/timingwheel/internal/source"
+	"github.com/timingwheel-go/timingwheel/internal/nilcheck"
 	"github.com/timingwheel-go/timingwheel/internal/webpage"
 )
 
@@ -53,7 +53,7 @@ var ErrName = errors.New("timingwheel/debug: bad name of a wheel")
 // or nil pointer panics. A stopped wheel may be added, and a wheel that is stopped later stays: the
 // page shows its counters. The handler keeps the wheel in memory until Remove.
 func (h *Handler) Add(name string, w Source) error {
-	if source.Missing(w) {
+	if nilcheck.IsNil(w) {
 		panic(fmt.Sprintf("timingwheel/debug: Add of a nil %T as wheel %q", w, name))
 	}
 	if err := h.wheels.Add(name, &watched{name: name, source: w}); err != nil {

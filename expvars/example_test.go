@@ -27,17 +27,17 @@ func ExamplePublish() {
 	tw.AfterFunc(time.Hour, func() {})
 	tw.Advance(tw.Now().Add(2 * time.Second))
 
-	var shown struct {
+	var published struct {
 		Pending, Fired int
 		Lateness       struct {
 			Max float64 `json:"max_seconds"`
 		}
 	}
-	if err := json.Unmarshal([]byte(expvar.Get("timers").String()), &shown); err != nil {
+	if err := json.Unmarshal([]byte(expvar.Get("timers").String()), &published); err != nil {
 		fmt.Println(err)
 		return
 	}
-	fmt.Printf("%+v\n", shown)
+	fmt.Printf("%+v\n", published)
 	fmt.Println(expvars.Publish("timers", tw))
 	// Output:
 	// {Pending:1 Fired:1 Lateness:{Max:1}}

@@ -18,7 +18,7 @@ import (
 	"sync"
 
 	"github.com/timingwheel-go/timingwheel"
-	"github.com/timingwheel-go/timingwheel/internal/source"
+	"github.com/timingwheel-go/timingwheel/internal/nilcheck"
 )
 
 // Source is what a variable shows: a *[timingwheel.TimingWheel], a *[timingwheel.Timeouts], or what
@@ -49,7 +49,7 @@ func Publish(name string, s Source) error {
 // Var returns the source as a variable that is not published. It panics where s is nil, or a nil
 // pointer: else each request would.
 func Var(s Source) expvar.Func {
-	if source.Missing(s) {
+	if nilcheck.IsNil(s) {
 		panic(fmt.Sprintf("expvars: the Source is a nil %T", s))
 	}
 	return func() any { return show(s.Stats()) }

@@ -42,17 +42,17 @@ func TestPublishedWheel(t *testing.T) {
 	tw := newWheel(t)
 	name := freshName(t)
 	require.NoError(t, Publish(name, tw))
-	type shown struct {
+	type varStats struct {
 		Name                             string
 		Armed, Fired, Pending, Discarded int
 		Lateness                         lateness
 	}
-	read := func() (st shown) {
+	read := func() (st varStats) {
 		require.Contains(t, vars(t), name)
 		require.NoError(t, json.Unmarshal(vars(t)[name], &st))
 		return st
 	}
-	require.Equal(t, shown{Name: "w"}, read())
+	require.Equal(t, varStats{Name: "w"}, read())
 	for range 3 {
 		tw.AfterFunc(time.Second, func() {})
 	}
@@ -132,10 +132,10 @@ func TestNamesAndUnits(t *testing.T) {
 		"wakeups": 13, "running": 14, "workers": 15, "panics": 16, "slow": 17, "slow_running": 18, "buckets": 19, "levels": 20,
 		"bytes": 21, "lateness": {"samples": 0, "mean_seconds": 0, "p50_seconds": 0, "p90_seconds": 0, "p99_seconds": 0,
 		"p999_seconds": 0, "max_seconds": 2.5}
-	}`, Var(constant(st)).String())
+	}`, Var(fixedStats(st)).String())
 }
 
 // constant is a wheel of which a test knows all.
-type constant timingwheel.Stats
+type fixedStats timingwheel.Stats
 
-func (c constant) Stats() timingwheel.Stats { return timingwheel.Stats(c) }
+func (c fixedStats) Stats() timingwheel.Stats { return timingwheel.Stats(c) }

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/timingwheel-go/timingwheel"
-	"github.com/timingwheel-go/timingwheel/internal/source"
+	"github.com/timingwheel-go/timingwheel/internal/nilcheck"
 )
 
 // Source is what a collector asks: a *[timingwheel.TimingWheel], a *[timingwheel.Timeouts], or what
@@ -67,7 +67,7 @@ func NewCollector(opts Options) *Collector {
 // pointer, panics. A wheel that is stopped stays until it is removed: its counters are still true.
 // The collector keeps the wheel in memory until then.
 func (c *Collector) Add(name string, s Source) error {
-	if source.Missing(s) {
+	if nilcheck.IsNil(s) {
 		panic(fmt.Sprintf("timingwheelprom: Add of a nil %T as wheel %q", s, name))
 	}
 	if !utf8.ValidString(name) {

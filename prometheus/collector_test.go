@@ -30,12 +30,12 @@ const (
 )
 
 // fixed is a wheel of which a test knows all.
-type fixed timingwheel.Stats
+type fixedStats timingwheel.Stats
 
-func (f *fixed) Stats() timingwheel.Stats { return timingwheel.Stats(*f) }
+func (f *fixedStats) Stats() timingwheel.Stats { return timingwheel.Stats(*f) }
 
 // manualWheel returns a wheel whose clock a test drives, and a function that does that.
-func manualWheel(t *testing.T, opts timingwheel.Options) (*timingwheel.TimingWheel, func(time.Duration)) {
+func newManualWheel(t *testing.T, opts timingwheel.Options) (*timingwheel.TimingWheel, func(time.Duration)) {
 	t.Helper()
 	opts.Manual = true
 	tw, err := timingwheel.New(opts)
@@ -121,7 +121,7 @@ func series(f *dto.MetricFamily, wheel string) *dto.Metric {
 // Each number of Stats comes out under its name and unit, in text and in protobuf.
 func TestEveryNumberIsExported(t *testing.T) {
 	t.Parallel()
-	st := fixed{
+	st := fixedStats{
 		Pending: 1, Armed: 2, Fired: 3, Stopped: 4, Postponed: 5, Moved: 6, Wakeups: 7, Running: 8, Buckets: 9, Levels: 10, Bytes: 11,
 		Due: 12, MostDue: 13, Overdue: 1500 * time.Millisecond, Discarded: 14, Rejected: 15, Flushed: 16, Slow: 17, SlowRunning: 18,
 		Panics: 19, Workers: 20, Shards: 21, Tick: 250 * time.Microsecond,
@@ -150,10 +150,10 @@ func TestEveryNumberIsExported(t *testing.T) {
 func TestLint(t *testing.T) {
 	t.Parallel()
 	c := NewCollector(Options{})
-	tw, pass := manualWheel(t, timingwheel.Options{})
+	tw, advance := newManualWheel(t, timingwheel.Options{})
 	require.NoError(t, c.Add("w", tw))
 	tw.AfterFunc(time.Second, func() {})
-	pass(time.Minute)
+	advance(time.Minute)
 	reg := prometheus.NewPedanticRegistry()
 	require.NoError(t, reg.Register(c))
 	problems, err := testutil.GatherAndLint(reg)
@@ -164,11 +164,11 @@ func TestLint(t *testing.T) {
 // OpenMetrics has counters whose names end in _total, classic buckets and the mark at the end.
 func TestOpenMetrics(t *testing.T) {
 	t.Parallel()
-	tw, pass := manualWheel(t, timingwheel.Options{})
+	tw, advance := newManualWheel(t, timingwheel.Options{})
 	c := NewCollector(Options{ConstLabels: prometheus.Labels{"service": "shop"}})
 	require.NoError(t, c.Add("orders", tw))
 	tw.AfterFunc(time.Second, func() {})
-	pass(time.Minute)
+	advance(time.Minute)
 	body, header := serve(t, c).get(acceptOpenMetrics)
 	require.Contains(t, header.Get("Content-Type"), "application/openmetrics-text")
 	text := string(body)
@@ -185,7 +185,7 @@ func TestOpenMetrics(t *testing.T) {
 // is gone.
 func TestWheelsComeAndGo(t *testing.T) {
 	t.Parallel()
-	a, pass := manualWheel(t, timingwheel.Options{})
+	a, advance := newManualWheel(t, timingwheel.Options{})
 	b, err := timingwheel.NewTimeouts(timingwheel.Options{Manual: true}, func([]int) {})
 	require.NoError(t, err)
 	c := NewCollector(Options{})
@@ -197,7 +197,7 @@ func TestWheelsComeAndGo(t *testing.T) {
 		a.AfterFunc(time.Second, func() {})
 		b.Add(time.Hour, 1)
 	}
-	pass(time.Minute)
+	advance(time.Minute)
 	families := s.scrape(acceptText)
 	require.Equal(t, 3.0, value(t, families, "timingwheel_timers_fired_total", "a"))
 	require.Equal(t, 0.0, value(t, families, "timingwheel_timers_fired_total", "b"))
@@ -225,10 +225,10 @@ func TestWheelsComeAndGo(t *testing.T) {
 func TestBadNames(t *testing.T) {
 	t.Parallel()
 	c := NewCollector(Options{})
-	require.NoError(t, c.Add("", &fixed{}))
-	require.NoError(t, c.Add("日本 \"\n", &fixed{}))
+	require.NoError(t, c.Add("", &fixedStats{}))
+	require.NoError(t, c.Add("日本 \"\n", &fixedStats{}))
 	for _, name := range []string{"", "\xff"} {
-		err := c.Add(name, &fixed{})
+		err := c.Add(name, &fixedStats{})
 		require.ErrorIs(t, err, ErrName)
 		require.Contains(t, err.Error(), fmt.Sprintf("%q", name))
 	}
@@ -274,7 +274,7 @@ func TestCountersNeverGoBack(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				_ = c.Add("other", &fixed{})
+				_ = c.Add("other", &fixedStats{})
 				c.Remove("other")
 				time.Sleep(time.Millisecond)
 			}
@@ -311,7 +311,7 @@ func TestCountersNeverGoBack(t *testing.T) {
 func TestNamesAreClassic(t *testing.T) {
 	t.Parallel()
 	c := NewCollector(Options{})
-	require.NoError(t, c.Add("w", &fixed{}))
+	require.NoError(t, c.Add("w", &fixedStats{}))
 	for name := range serve(t, c).scrape(acceptText) {
 		require.True(t, model.LegacyValidation.IsValidMetricName(name), name)
 	}

@@ -59,7 +59,7 @@ func (l *Lateness) Desc() *prometheus.Desc { return l.desc }
 // have one variable label.
 func (l *Lateness) Metric(h *timingwheel.Histogram, label string) prometheus.Metric {
 	count, sum := h.Count(), h.Sum.Seconds()
-	classic := prometheus.MustNewConstHistogram(l.desc, count, sum, l.below(h), label)
+	classic := prometheus.MustNewConstHistogram(l.desc, count, sum, l.cumulative(h), label)
 	if l.classic {
 		return classic
 	}
@@ -70,12 +70,12 @@ func (l *Lateness) Metric(h *timingwheel.Histogram, label string) prometheus.Met
 		}
 	}
 	native := prometheus.MustNewConstNativeHistogram(l.desc, count, sum, buckets, nil, h.Counts[0], schema, l.zero, time.Time{}, label)
-	return both{native, classic}
+	return dualHistogram{native, classic}
 }
 
 // below is how many durations lie below each classic bound. Prometheus counts those that equal it
 // as well; the histogram has them in the next bucket.
-func (l *Lateness) below(h *timingwheel.Histogram) map[float64]uint64 {
+func (l *Lateness) cumulative(h *timingwheel.Histogram) map[float64]uint64 {
 	all := make(map[float64]uint64, len(l.bounds))
 	n, i := uint64(0), 0
 	for _, bound := range l.bounds {
@@ -89,11 +89,11 @@ func (l *Lateness) below(h *timingwheel.Histogram) map[float64]uint64 {
 
 // both is a native histogram with classic buckets: one format of a scrape shows the former, the
 // others the latter.
-type both struct{ native, classic prometheus.Metric }
+type dualHistogram struct{ native, classic prometheus.Metric }
 
-func (b both) Desc() *prometheus.Desc { return b.native.Desc() }
+func (b dualHistogram) Desc() *prometheus.Desc { return b.native.Desc() }
 
-func (b both) Write(out *dto.Metric) error {
+func (b dualHistogram) Write(out *dto.Metric) error {
 	if err := b.native.Write(out); err != nil {
 		return err
 	}

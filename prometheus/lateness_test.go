@@ -57,7 +57,7 @@ func TestBucketsMapOneToOne(t *testing.T) {
 // classic ones beside them.
 func TestLatenessOverHTTP(t *testing.T) {
 	t.Parallel()
-	var st fixed
+	var st fixedStats
 	h := &st.Lateness
 	for i := range h.Counts {
 		h.Counts[i] = uint64(i % 5)
@@ -101,13 +101,13 @@ func requireClassic(t *testing.T, h *timingwheel.Histogram, got *dto.Histogram) 
 			continue
 		}
 		finite++
-		below := uint64(0)
+		cumulative := uint64(0)
 		for i, n := range h.Counts {
 			if h.Bound(i).Seconds() <= b.GetUpperBound() {
-				below += n
+				cumulative += n
 			}
 		}
-		require.Equal(t, below, b.GetCumulativeCount(), "le=%v", b.GetUpperBound())
+		require.Equal(t, cumulative, b.GetCumulativeCount(), "le=%v", b.GetUpperBound())
 	}
 	require.Equal(t, classicLast-classicFirst+1, finite)
 }
@@ -115,7 +115,7 @@ func requireClassic(t *testing.T, h *timingwheel.Histogram, got *dto.Histogram) 
 // What a wheel measures comes out where it belongs: a timer that was 59 s late.
 func TestLatenessOfAWheel(t *testing.T) {
 	t.Parallel()
-	tw, pass := manualWheel(t, timingwheel.Options{})
+	tw, advance := newManualWheel(t, timingwheel.Options{})
 	c := NewCollector(Options{})
 	require.NoError(t, c.Add("w", tw))
 	s := serve(t, c)
@@ -123,7 +123,7 @@ func TestLatenessOfAWheel(t *testing.T) {
 	require.Zero(t, got.GetSampleCount())
 	require.Empty(t, nativeBuckets(t, got))
 	tw.AfterFunc(time.Second, func() {})
-	pass(time.Minute)
+	advance(time.Minute)
 	got = series(s.scrape(acceptProtobuf)["timingwheel_lateness_seconds"], "w").GetHistogram()
 	require.Equal(t, 59.0, got.GetSampleSum())
 	buckets := nativeBuckets(t, got)
@@ -138,7 +138,7 @@ func TestLatenessOfAWheel(t *testing.T) {
 func TestClassicOnly(t *testing.T) {
 	t.Parallel()
 	c := NewCollector(Options{ClassicOnly: true})
-	st := fixed{}
+	st := fixedStats{}
 	st.Lateness.Counts[10] = 3
 	require.NoError(t, c.Add("w", &st))
 	got := series(serve(t, c).scrape(acceptProtobuf)["timingwheel_lateness_seconds"], "w").GetHistogram()

@@ -1,4 +1,4 @@
-package source
+package nilcheck
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestMissing(t *testing.T) {
+func TestIsNil(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		s    any
@@ -16,8 +16,8 @@ func TestMissing(t *testing.T) {
 		"nil pointer": {(*int)(nil), true},
 		"pointer":     {new(int), false},
 		"value":       {struct{}{}, false},
-		"nil slice":   {[]int(nil), false}, // its methods work
+		"nil slice":   {[]int(nil), false}, // its methods may work
 	} {
-		assert.Equal(t, c.want, Missing(c.s), name)
+		assert.Equal(t, c.want, IsNil(c.s), name)
 	}
 }
