@@ -1,14 +1,16 @@
-// Package expvars shows timing wheels among the variables of package expvar, on /debug/vars.
+// Package expvars publishes the statistics of timing wheels as variables of package expvar, on
+// /debug/vars.
 //
 //	tw, err := timingwheel.New(timingwheel.Options{})
 //	…
 //	err = expvars.Publish("timers", tw)
 //
-// The variable is an object with the fields of [timingwheel.Stats] in snake case; times are in
-// seconds, and the histogram of lateness is given by quantiles. It is made anew whenever it is
-// read, at the cost of Stats.
+// A variable is a JSON object with the fields of [timingwheel.Stats] in snake case. Durations are
+// in seconds and their names end in _seconds. The histogram of lateness appears as quantiles. Each
+// read of the variable calls Stats once. Between reads the package does no work.
 //
-// It is a package of its own since importing expvar adds a handler to [net/http.DefaultServeMux].
+// The package is separate from timingwheel because an import of expvar adds a handler to
+// [net/http.DefaultServeMux].
 package expvars
 
 import (
@@ -21,33 +23,36 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/nilcheck"
 )
 
-// Source is what a variable shows: a *[timingwheel.TimingWheel], a *[timingwheel.Timeouts], or what
-// wraps one.
+// Source is a wheel whose statistics a variable shows: a *[timingwheel.TimingWheel], a
+// *[timingwheel.Timeouts], a set of package keyed, or a type that wraps one of these. Stats may be
+// called from several goroutines at once.
 type Source interface{ Stats() timingwheel.Stats }
 
-// ErrName is wrapped by the errors of [Publish].
+// ErrName is wrapped by the error that [Publish] returns if a variable already has the name.
 var ErrName = errors.New("expvars: name in use")
 
-// publishing makes looking for a name and taking it one step.
+// publishing makes the check for a name and its publication atomic.
 var publishing sync.Mutex
 
-// Publish shows the source under the name. A name that a variable has already, of this package or
-// another, gives an error that wraps [ErrName]: expvar knows no way to replace or remove a
-// variable. For wheels that come and go put [Var] into an [expvar.Map]. A nil source panics. The
-// source is kept for as long as the program runs; a wheel that is stopped keeps its counters.
+// Publish publishes s as a variable with the given name. If a variable already has the name,
+// Publish returns an error that wraps [ErrName] and publishes nothing. Package expvar cannot
+// replace or remove a variable, so s is kept in memory until the program ends. For wheels with a
+// shorter life put [Var] into an [expvar.Map]. A stopped wheel keeps its counters. Concurrent calls
+// are safe: of several calls with one name, one succeeds. Publish panics if s is nil or a nil
+// pointer.
 func Publish(name string, s Source) error {
 	v := Var(s)
 	publishing.Lock()
 	defer publishing.Unlock()
 	if expvar.Get(name) != nil {
-		return fmt.Errorf("%w: %q; accepted is one that no variable has", ErrName, name)
+		return fmt.Errorf("%w: %q", ErrName, name)
 	}
 	expvar.Publish(name, v)
 	return nil
 }
 
-// Var returns the source as a variable that is not published. It panics where s is nil, or a nil
-// pointer: else each request would.
+// Var returns a variable that shows s and is not published, for an [expvar.Map]. Var panics if s is
+// nil or a nil pointer, because otherwise each request would panic.
 func Var(s Source) expvar.Func {
 	if nilcheck.IsNil(s) {
 		panic(fmt.Sprintf("expvars: the Source is a nil %T", s))

@@ -24,10 +24,10 @@ func newWheel(t *testing.T) *timingwheel.TimingWheel {
 
 var published atomic.Int64
 
-// freshName is a name that no variable has, also where the test runs more than once.
+// freshName returns a name that no variable has, even if the test runs more than once.
 func freshName(t *testing.T) string { return fmt.Sprintf("%s-%d", t.Name(), published.Add(1)) }
 
-// vars is what /debug/vars answers.
+// vars returns the variables of /debug/vars.
 func vars(t *testing.T) map[string]json.RawMessage {
 	t.Helper()
 	answer := httptest.NewRecorder()
@@ -37,7 +37,7 @@ func vars(t *testing.T) map[string]json.RawMessage {
 	return all
 }
 
-func TestPublishedWheel(t *testing.T) {
+func TestPublishedWheelShowsItsStats(t *testing.T) {
 	t.Parallel()
 	tw := newWheel(t)
 	name := freshName(t)
@@ -69,8 +69,8 @@ func TestPublishedWheel(t *testing.T) {
 	require.EqualValues(t, 4, st.Armed)
 }
 
-// A name that is in use is an error, whoever has it, and what it shows stays.
-func TestPublishTwice(t *testing.T) {
+// The error comes for a name of this package and for one of another package.
+func TestPublishOfUsedNameFails(t *testing.T) {
 	t.Parallel()
 	taken := freshName(t)
 	require.NoError(t, Publish(taken, newWheel(t)))
@@ -84,8 +84,8 @@ func TestPublishTwice(t *testing.T) {
 	require.Nil(t, expvar.Get("nil"))
 }
 
-// Of several goroutines that publish under one name one succeeds.
-func TestPublishByMany(t *testing.T) {
+// Twenty goroutines publish under one name.
+func TestConcurrentPublishSucceedsOnce(t *testing.T) {
 	t.Parallel()
 	tw, name := newWheel(t), freshName(t)
 	results := make(chan error)
@@ -103,8 +103,7 @@ func TestPublishByMany(t *testing.T) {
 	require.Equal(t, 1, successes)
 }
 
-// Wheels come and go in a map.
-func TestVarInMap(t *testing.T) {
+func TestVarCanBeRemovedFromAMap(t *testing.T) {
 	t.Parallel()
 	m := new(expvar.Map).Init()
 	w, err := timingwheel.NewTimeouts(timingwheel.Options{Manual: true}, func([]int) {})
@@ -117,8 +116,8 @@ func TestVarInMap(t *testing.T) {
 	require.Equal(t, "{}", m.String())
 }
 
-// The names and units are what readers of /debug/vars rely on.
-func TestNamesAndUnits(t *testing.T) {
+// Readers of /debug/vars rely on these names and units.
+func TestNamesAndUnitsAreStable(t *testing.T) {
 	t.Parallel()
 	st := timingwheel.Stats{
 		Name: "w", Tick: 5 * time.Millisecond, Shards: 1, Pending: 2, Due: 3, MostDue: 4, Overdue: 1500 * time.Millisecond,
@@ -135,7 +134,7 @@ func TestNamesAndUnits(t *testing.T) {
 	}`, Var(fixedStats(st)).String())
 }
 
-// constant is a wheel of which a test knows all.
+// fixedStats is a source with known statistics.
 type fixedStats timingwheel.Stats
 
 func (c fixedStats) Stats() timingwheel.Stats { return timingwheel.Stats(c) }

@@ -7,7 +7,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/metrics"
 )
 
-// show returns st as an object of JSON.
+// show returns st as a value that is encoded as a JSON object.
 func show(st timingwheel.Stats) map[string]any {
 	object := map[string]any{"name": st.Name, "lateness": showLateness(&st.Lateness)}
 	for m, v := range metrics.Numbers(&st) {
@@ -20,7 +20,7 @@ func show(st timingwheel.Stats) map[string]any {
 	return object
 }
 
-// lateness is the histogram Stats.Lateness in seconds, as upper bounds of quantiles.
+// lateness describes the histogram Stats.Lateness in seconds. The quantiles are upper bounds.
 type lateness struct {
 	Samples uint64  `json:"samples"`
 	Mean    float64 `json:"mean_seconds"`

@@ -14,25 +14,26 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/nilcheck"
 )
 
-// Source is what a collector asks: a *[timingwheel.TimingWheel], a *[timingwheel.Timeouts], or what
-// wraps one. Stats is called by each scrape, and by several at once.
+// Source is a wheel that a collector reads: a *[timingwheel.TimingWheel], a
+// *[timingwheel.Timeouts], a set of package keyed, or a type that wraps one of these. Each scrape
+// calls Stats, and several scrapes may run at once.
 type Source interface{ Stats() timingwheel.Stats }
 
 // Options configures a collector. The zero value is ready to use.
 type Options struct {
-	// ConstLabels are labels that all series have, such as the name of a service. The label wheel
-	// is not among them. Defaults to none.
+	// ConstLabels are added to all series, for example the name of a service. They must not include
+	// the label "wheel". Defaults to none.
 	ConstLabels prometheus.Labels
 
-	// ClassicOnly leaves the native histogram out. Defaults to false: a scraper that asks for
-	// protobuf gets both.
+	// ClassicOnly omits the native histogram. Defaults to false: a scraper that accepts protobuf
+	// gets both histograms.
 	ClassicOnly bool
 }
 
-// ErrName is wrapped by the errors of [Collector.Add].
-var ErrName = errors.New("timingwheelprom: bad name of a wheel")
+// ErrName is wrapped by the errors of [Collector.Add] for a name that is in use or not UTF-8.
+var ErrName = errors.New("timingwheelprom: bad wheel name")
 
-// Collector is a [prometheus.Collector] of any number of wheels. Make one with [NewCollector]. All
+// Collector is a [prometheus.Collector] for any number of wheels. Make one with [NewCollector]. All
 // methods may be called at any time from any goroutine.
 type Collector struct {
 	numbers  []metric
@@ -42,11 +43,11 @@ type Collector struct {
 	wheels map[string]Source
 }
 
-// NewCollector returns a collector without wheels, to be registered once. It panics where a name of
-// [Options.ConstLabels] is "wheel", which each series has, or not one that Prometheus accepts.
+// NewCollector returns a collector without wheels. Register it once. NewCollector panics if a label
+// of [Options.ConstLabels] is "wheel", which each series has already, or not a valid label name.
 func NewCollector(opts Options) *Collector {
 	if _, taken := opts.ConstLabels[wheelLabel]; taken {
-		panic(`timingwheelprom: Options.ConstLabels has "wheel", which is the label of a wheel's name; accepted is any other name`)
+		panic(`timingwheelprom: Options.ConstLabels has "wheel", which is the label for the name of a wheel`)
 	}
 	numbers, lateness := describe(opts.ConstLabels)
 	c := &Collector{
@@ -62,37 +63,37 @@ func NewCollector(opts Options) *Collector {
 	return c
 }
 
-// Add shows a wheel from the next scrape on. The name, which becomes the label wheel, may be empty.
-// A name that is in use or no UTF-8 gives an error that wraps [ErrName]; a nil source, also a nil
-// pointer, panics. A wheel that is stopped stays until it is removed: its counters are still true.
-// The collector keeps the wheel in memory until then.
+// Add adds a wheel, which appears in all scrapes that begin later. The name becomes the label wheel
+// and may be empty. If the name is in use or not UTF-8, Add returns an error that wraps [ErrName]
+// and adds nothing. A stopped wheel keeps its counters and stays in the collector, and in memory,
+// until [Collector.Remove]. Add panics if s is nil or a nil pointer.
 func (c *Collector) Add(name string, s Source) error {
 	if nilcheck.IsNil(s) {
 		panic(fmt.Sprintf("timingwheelprom: Add of a nil %T as wheel %q", s, name))
 	}
 	if !utf8.ValidString(name) {
-		return fmt.Errorf("%w: %q; accepted is UTF-8", ErrName, name)
+		return fmt.Errorf("%w: %q is not UTF-8", ErrName, name)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, taken := c.wheels[name]; taken {
-		return fmt.Errorf("%w: %q is in use; accepted is a name that is not, or was removed", ErrName, name)
+		return fmt.Errorf("%w: %q is in use", ErrName, name)
 	}
 	c.wheels[name] = s
 	return nil
 }
 
-// Remove takes a wheel out and reports whether it was there. A scrape that is under way may still
-// show it.
+// Remove removes the wheel with the given name and reports whether there was one. A scrape that is
+// in progress may still include the wheel. The name may be used again at once.
 func (c *Collector) Remove(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, was := c.wheels[name]
+	_, found := c.wheels[name]
 	delete(c.wheels, name)
-	return was
+	return found
 }
 
-// Describe sends the descriptions of all metrics; see [prometheus.Collector].
+// Describe sends the descriptions of all metrics to descs. It implements [prometheus.Collector].
 func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, m := range c.numbers {
 		descs <- m.desc
@@ -100,8 +101,8 @@ func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
 	descs <- c.lateness.Desc()
 }
 
-// Collect sends the metrics of all wheels; see [prometheus.Collector]. No lock is held while the
-// wheels are asked.
+// Collect calls Stats of all wheels and sends the metrics to out, in the order of the wheels'
+// names. No lock is held during the calls of Stats. Collect implements [prometheus.Collector].
 func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	c.mu.RLock()
 	wheels := maps.Clone(c.wheels)

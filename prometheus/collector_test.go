@@ -22,19 +22,19 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// What scrapers ask for.
+// Accept headers of scrapers.
 const (
 	acceptText        = "text/plain;version=0.0.4"
 	acceptOpenMetrics = "application/openmetrics-text;version=1.0.0"
 	acceptProtobuf    = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
 )
 
-// fixed is a wheel of which a test knows all.
+// fixedStats is a source with known statistics.
 type fixedStats timingwheel.Stats
 
 func (f *fixedStats) Stats() timingwheel.Stats { return timingwheel.Stats(*f) }
 
-// manualWheel returns a wheel whose clock a test drives, and a function that does that.
+// newManualWheel returns a wheel in Manual mode and a function that advances its clock.
 func newManualWheel(t *testing.T, opts timingwheel.Options) (*timingwheel.TimingWheel, func(time.Duration)) {
 	t.Helper()
 	opts.Manual = true
@@ -62,7 +62,7 @@ func serve(t *testing.T, collectors ...prometheus.Collector) *server {
 	return &server{reg, t, s.URL}
 }
 
-// get returns the body of a scrape and its format.
+// get returns the body and the headers of a scrape.
 func (s *server) get(accept string) ([]byte, http.Header) {
 	s.t.Helper()
 	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.url, nil)
@@ -77,8 +77,7 @@ func (s *server) get(accept string) ([]byte, http.Header) {
 	return body, resp.Header
 }
 
-// scrape returns the metrics of a scrape by name. The text formats are read as text, OpenMetrics
-// apart.
+// scrape returns the metrics of a scrape by name. It cannot decode OpenMetrics.
 func (s *server) scrape(accept string) map[string]*dto.MetricFamily {
 	s.t.Helper()
 	body, header := s.get(accept)
@@ -95,7 +94,7 @@ func (s *server) scrape(accept string) map[string]*dto.MetricFamily {
 	}
 }
 
-// value is the series of a wheel, without its labels.
+// value returns the value of a counter or gauge of a wheel.
 func value(t *testing.T, families map[string]*dto.MetricFamily, name, wheel string) float64 {
 	t.Helper()
 	require.Contains(t, families, name)
@@ -107,6 +106,7 @@ func value(t *testing.T, families map[string]*dto.MetricFamily, name, wheel stri
 	return m.Gauge.GetValue()
 }
 
+// series returns the metric of a wheel, or nil if there is none.
 func series(f *dto.MetricFamily, wheel string) *dto.Metric {
 	for _, m := range f.GetMetric() {
 		for _, l := range m.GetLabel() {
@@ -118,7 +118,7 @@ func series(f *dto.MetricFamily, wheel string) *dto.Metric {
 	return nil
 }
 
-// Each number of Stats comes out under its name and unit, in text and in protobuf.
+// The names and units are the same in text and in protobuf.
 func TestEveryNumberIsExported(t *testing.T) {
 	t.Parallel()
 	st := fixedStats{
@@ -139,15 +139,15 @@ func TestEveryNumberIsExported(t *testing.T) {
 	s := serve(t, c)
 	for _, accept := range []string{acceptText, acceptProtobuf} {
 		families := s.scrape(accept)
-		assert.Len(t, families, len(want)+1, "and the histogram")
+		assert.Len(t, families, len(want)+1, "the numbers and the histogram")
 		for name, v := range want {
 			assert.Equal(t, v, value(t, families, "timingwheel_"+name, "w"), name)
 		}
 	}
 }
 
-// Names, units, types and help texts are as promlint wants them.
-func TestLint(t *testing.T) {
+// promlint checks names, units, types and help texts.
+func TestMetricsPassLint(t *testing.T) {
 	t.Parallel()
 	c := NewCollector(Options{})
 	tw, advance := newManualWheel(t, timingwheel.Options{})
@@ -161,8 +161,8 @@ func TestLint(t *testing.T) {
 	require.Empty(t, problems)
 }
 
-// OpenMetrics has counters whose names end in _total, classic buckets and the mark at the end.
-func TestOpenMetrics(t *testing.T) {
+// In OpenMetrics the names of counters end in _total, and the histogram has classic buckets.
+func TestOpenMetricsScrape(t *testing.T) {
 	t.Parallel()
 	tw, advance := newManualWheel(t, timingwheel.Options{})
 	c := NewCollector(Options{ConstLabels: prometheus.Labels{"service": "shop"}})
@@ -181,16 +181,16 @@ func TestOpenMetrics(t *testing.T) {
 	require.Regexp(t, "# EOF\n$", text)
 }
 
-// Two wheels have series of their own; one that is stopped keeps its counters, one that is removed
-// is gone.
-func TestWheelsComeAndGo(t *testing.T) {
+// Each of two wheels has its own series. A stopped wheel keeps its counters, and a removed wheel
+// has no series.
+func TestAddedWheelsAppearAndRemovedWheelsDisappear(t *testing.T) {
 	t.Parallel()
 	a, advance := newManualWheel(t, timingwheel.Options{})
 	b, err := timingwheel.NewTimeouts(timingwheel.Options{Manual: true}, func([]int) {})
 	require.NoError(t, err)
 	c := NewCollector(Options{})
 	s := serve(t, c)
-	require.Empty(t, s.scrape(acceptText), "no wheel, no series")
+	require.Empty(t, s.scrape(acceptText), "series without a wheel")
 	require.NoError(t, c.Add("a", a))
 	require.NoError(t, c.Add("b", b))
 	for range 3 {
@@ -214,7 +214,7 @@ func TestWheelsComeAndGo(t *testing.T) {
 	families = s.scrape(acceptText)
 	require.Nil(t, series(families["timingwheel_timers_armed_total"], "b"))
 	require.NotNil(t, series(families["timingwheel_timers_armed_total"], "a"))
-	require.NoError(t, c.Add("b", a), "the name is free again")
+	require.NoError(t, c.Add("b", a), "the name of a removed wheel can be used again")
 
 	require.True(t, s.Unregister(c))
 	require.Empty(t, s.scrape(acceptText))
@@ -222,7 +222,7 @@ func TestWheelsComeAndGo(t *testing.T) {
 	require.Equal(t, 3.0, value(t, s.scrape(acceptText), "timingwheel_timers_fired_total", "b"))
 }
 
-func TestBadNames(t *testing.T) {
+func TestBadNamesAreRejected(t *testing.T) {
 	t.Parallel()
 	c := NewCollector(Options{})
 	require.NoError(t, c.Add("", &fixedStats{}))
@@ -240,9 +240,9 @@ func TestBadNames(t *testing.T) {
 	require.Len(t, serve(t, c).scrape(acceptText)["timingwheel_buckets"].Metric, 2)
 }
 
-// While timers are armed, stopped and fired, scrapes see counters that never go back, and wheels
-// may come and go.
-func TestCountersNeverGoBack(t *testing.T) {
+// Scrapes run while timers are armed, stopped and fired, and while another wheel is added and
+// removed.
+func TestCountersNeverDecrease(t *testing.T) {
 	t.Parallel()
 	tw, err := timingwheel.New(timingwheel.Options{Shards: 4, SlowAfter: time.Nanosecond})
 	require.NoError(t, err)
@@ -307,8 +307,8 @@ func TestCountersNeverGoBack(t *testing.T) {
 	require.NotEmpty(t, lastBuckets)
 }
 
-// The name of each metric is one that any version of Prometheus accepts.
-func TestNamesAreClassic(t *testing.T) {
+// Metric names are valid for every version of Prometheus.
+func TestNamesAreValidForOldPrometheus(t *testing.T) {
 	t.Parallel()
 	c := NewCollector(Options{})
 	require.NoError(t, c.Add("w", &fixedStats{}))

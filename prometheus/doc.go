@@ -1,4 +1,4 @@
-// Package timingwheelprom shows timing wheels to Prometheus.
+// Package timingwheelprom exports the statistics of timing wheels to Prometheus.
 //
 //	tw, err := timingwheel.New(timingwheel.Options{Name: "sessions", SlowAfter: 50 * time.Millisecond})
 //	…
@@ -6,26 +6,27 @@
 //	prometheus.MustRegister(wheels)
 //	err = wheels.Add("sessions", tw)
 //
-// Every series has the label wheel, the name given to Add. Wheels may come and go while the
-// collector is registered.
+// Every series has the label wheel, which is the name passed to Add. Wheels may be added and
+// removed while the collector is registered.
 //
 // # Lateness
 //
-// timingwheel_lateness_seconds is both a native histogram, for scrapers that ask for protobuf, and
-// a classic one for all others. A wheel counts lateness in four buckets for each power of two of
-// nanoseconds; a native histogram of schema 2 has four for each power of two of seconds. Each
-// bucket of the wheel becomes the one native bucket that its upper bound falls in: no two meet
-// there, and its bounds lie from 4% to 11% above the wheel's. So what Prometheus computes errs on
-// the late side, by as much and the width of a bucket. The classic histogram has every fourth bound
-// of the wheel's, without any shift.
+// timingwheel_lateness_seconds is a native histogram for scrapers that accept protobuf, and a
+// classic histogram for all others. A wheel counts lateness in four buckets for each power of two
+// of nanoseconds. A native histogram of schema 2 has four buckets for each power of two of seconds.
+// The collector maps each bucket of the wheel to the native bucket that contains its upper bound.
+// No two buckets of the wheel map to the same native bucket, and the bounds of the native bucket
+// are 4% to 11% higher. Quantiles that Prometheus computes are therefore too high by at most this
+// shift and the width of a bucket. The bounds of the classic histogram are every fourth bound of
+// the wheel's, without a shift.
 //
-// Lateness is sampled where [timingwheel.Stats] says so: the histogram's count is that of samples.
-// For rates use timingwheel_timers_fired_total.
+// A wheel may sample lateness, see [timingwheel.Stats]: the count of the histogram is the number of
+// samples. For rates use timingwheel_timers_fired_total.
 //
 // # Cost
 //
-// A scrape calls Stats of each wheel, which takes the lock of one shard after the other for a step
-// for each bucket and page. Between scrapes nothing is done.
+// A scrape calls Stats of each wheel, which locks one shard after the other and takes one step for
+// each bucket and page. Between scrapes the collector does no work.
 //
-// docs/metrics.md of the repository lists every metric, and alerts.
+// docs/metrics.md of the repository lists all metrics and suggests alerts.
 package timingwheelprom

@@ -9,13 +9,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/timingwheel-go/timingwheel"
 	timingwheelprom "github.com/timingwheel-go/timingwheel/prometheus"
 )
 
-// A wheel on the /metrics page of a program. Its clock is driven by hand here, so that the figures are always the same.
-func Example() {
+// The /metrics page of a program shows a wheel. The example moves the clock itself, so that the
+// figures are always the same.
+func ExampleCollector() {
 	tw, err := timingwheel.New(timingwheel.Options{Manual: true})
 	if err != nil {
 		fmt.Println(err)
@@ -23,7 +25,7 @@ func Example() {
 	}
 	defer tw.Stop()
 
-	wheels := timingwheelprom.NewCollector(timingwheelprom.Options{})
+	wheels := timingwheelprom.NewCollector(timingwheelprom.Options{ConstLabels: prometheus.Labels{"service": "shop"}})
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(wheels)
 	if err := wheels.Add("orders", tw); err != nil {
@@ -53,7 +55,32 @@ func Example() {
 		}
 	}
 	// Output:
-	// timingwheel_lateness_seconds_count{wheel="orders"} 3
-	// timingwheel_timers_fired_total{wheel="orders"} 3
-	// timingwheel_timers_pending{wheel="orders"} 1
+	// timingwheel_lateness_seconds_count{service="shop",wheel="orders"} 3
+	// timingwheel_timers_fired_total{service="shop",wheel="orders"} 3
+	// timingwheel_timers_pending{service="shop",wheel="orders"} 1
+}
+
+// A collector of another package exports the lateness of its timers under a name of its own.
+func ExampleLateness() {
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer tw.Stop()
+	tw.AfterFunc(time.Second, func() {})
+	tw.Advance(tw.Now().Add(time.Minute))
+	st := tw.Stats()
+
+	desc := prometheus.NewDesc("shop_lateness_seconds", "Lateness of orders.", []string{"shop"}, nil)
+	lateness := timingwheelprom.NewLateness(desc, true)
+	var m dto.Metric
+	if err := lateness.Metric(&st.Lateness, "north").Write(&m); err != nil {
+		fmt.Println(err)
+		return
+	}
+	h := m.GetHistogram()
+	fmt.Printf("%s: %d sample, %v s late\n", m.GetLabel()[0].GetValue(), h.GetSampleCount(), h.GetSampleSum())
+	// Output:
+	// north: 1 sample, 59 s late
 }

@@ -11,22 +11,24 @@ import (
 )
 
 const (
-	schema       = 2 // native buckets for each power of two: 2^schema, as many as the wheel has
+	schema       = 2 // a native histogram has 2^schema buckets for each power of two, as the wheel has
 	classicFirst = 14
-	classicLast  = 36 // classic bounds are powers of two of ns, from 16 µs to 69 s
+	classicLast  = 36 // the classic bounds are 2^14 to 2^36 ns, from 16 µs to 69 s
 )
 
-// Lateness makes metrics of a [timingwheel.Histogram], for collectors: a native histogram with classic
-// buckets or, if it was made so, a classic one. A Lateness does not change and may be shared.
+// Lateness converts a [timingwheel.Histogram] into a metric, for collectors of other packages. The
+// metric is a native histogram with classic buckets or only a classic histogram. Make a Lateness
+// with [NewLateness]. A Lateness is immutable and may be used from several goroutines at once.
 type Lateness struct {
 	desc    *prometheus.Desc
-	native  []int           // index in schema 2 of each bucket but the first, which is the zero bucket
-	zero    float64         // s: the zero bucket's upper bound
-	bounds  []time.Duration // of the classic buckets
-	classic bool            // only that
+	native  []int           // the native index of each bucket; the first one is the zero bucket
+	zero    float64         // upper bound of the zero bucket, in seconds
+	bounds  []time.Duration // upper bounds of the classic buckets
+	classic bool            // no native histogram
 }
 
-// NewLateness returns a Lateness for a description with one variable label.
+// NewLateness returns a Lateness for a metric with the description desc, which must have one
+// variable label. With classicOnly the metric has no native histogram.
 func NewLateness(desc *prometheus.Desc, classicOnly bool) *Lateness {
 	var h timingwheel.Histogram
 	l := &Lateness{
@@ -39,24 +41,24 @@ func NewLateness(desc *prometheus.Desc, classicOnly bool) *Lateness {
 	for i := 1; i < last; i++ {
 		l.native[i] = nativeIndex(h.Bound(i))
 	}
-	l.native[last] = l.native[last-1] + 1 // it has no upper bound: what is in it is days late
+	l.native[last] = l.native[last-1] + 1 // the last bucket has no upper bound: its timers are days late
 	for e := classicFirst; e <= classicLast; e++ {
 		l.bounds = append(l.bounds, 1<<e)
 	}
 	return l
 }
 
-// nativeIndex is the index of the native bucket that a duration falls in: that of the first bound,
-// a power of 2^(1/4) s, that is not below it.
+// nativeIndex returns the index of the native bucket that contains d. The upper bound of bucket n
+// is 2^(n/4) s, inclusive.
 func nativeIndex(d time.Duration) int {
 	return int(math.Ceil(math.Log2(d.Seconds()) * (1 << schema)))
 }
 
-// Desc returns the description.
+// Desc returns the description that was passed to NewLateness.
 func (l *Lateness) Desc() *prometheus.Desc { return l.desc }
 
-// Metric returns the metric of h with a value of the label. It panics if the description does not
-// have one variable label.
+// Metric returns a metric with the current counts of h and the given value of the variable label.
+// Metric panics if the description does not have exactly one variable label.
 func (l *Lateness) Metric(h *timingwheel.Histogram, label string) prometheus.Metric {
 	count, sum := h.Count(), h.Sum.Seconds()
 	classic := prometheus.MustNewConstHistogram(l.desc, count, sum, l.cumulative(h), label)
@@ -73,8 +75,8 @@ func (l *Lateness) Metric(h *timingwheel.Histogram, label string) prometheus.Met
 	return dualHistogram{native, classic}
 }
 
-// below is how many durations lie below each classic bound. Prometheus counts those that equal it
-// as well; the histogram has them in the next bucket.
+// cumulative returns the number of durations below each classic bound. A Prometheus bucket includes
+// its upper bound, but a Histogram counts a duration that equals a bound in the next bucket.
 func (l *Lateness) cumulative(h *timingwheel.Histogram) map[float64]uint64 {
 	all := make(map[float64]uint64, len(l.bounds))
 	n, i := uint64(0), 0
@@ -87,8 +89,8 @@ func (l *Lateness) cumulative(h *timingwheel.Histogram) map[float64]uint64 {
 	return all
 }
 
-// both is a native histogram with classic buckets: one format of a scrape shows the former, the
-// others the latter.
+// dualHistogram is a native histogram with classic buckets. The protobuf format shows both, and the
+// text formats show the classic buckets.
 type dualHistogram struct{ native, classic prometheus.Metric }
 
 func (b dualHistogram) Desc() *prometheus.Desc { return b.native.Desc() }
@@ -102,6 +104,6 @@ func (b dualHistogram) Write(out *dto.Metric) error {
 		return err
 	}
 	out.Histogram.Bucket = classic.Histogram.Bucket
-	out.Histogram.CreatedTimestamp = nil // unknown
+	out.Histogram.CreatedTimestamp = nil // the time at which the wheel was made is unknown
 	return nil
 }

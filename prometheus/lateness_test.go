@@ -12,7 +12,7 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// nativeBuckets are the positive buckets of a native histogram by their upper bounds.
+// nativeBuckets returns the counts of the positive buckets of a native histogram by upper bound.
 func nativeBuckets(t *testing.T, h *dto.Histogram) map[float64]uint64 {
 	t.Helper()
 	require.EqualValues(t, schema, h.GetSchema())
@@ -33,7 +33,8 @@ func nativeBuckets(t *testing.T, h *dto.Histogram) map[float64]uint64 {
 	return buckets
 }
 
-// Each bucket of a wheel becomes one native bucket of its own, whose bounds lie a little above.
+// No two buckets of a wheel map to the same native bucket, and the native bounds are slightly
+// higher.
 func TestBucketsMapOneToOne(t *testing.T) {
 	t.Parallel()
 	l := NewLateness(nil, false)
@@ -47,15 +48,14 @@ func TestBucketsMapOneToOne(t *testing.T) {
 		if i > 1 {
 			require.Equal(t, l.native[i-1]+1, l.native[i])
 			lower := math.Exp2(float64(l.native[i]-1) / (1 << schema))
-			assert.GreaterOrEqual(t, lower, h.Bound(i-1).Seconds(), "nothing is reported earlier than it can have been")
+			assert.GreaterOrEqual(t, lower, h.Bound(i-1).Seconds(), "a timer is reported as less late than it was")
 		}
 	}
 	require.Equal(t, l.native[last-1]+1, l.native[last])
 }
 
-// Over HTTP, a scraper that asks for protobuf gets the counts of the wheel in native buckets, and
-// classic ones beside them.
-func TestLatenessOverHTTP(t *testing.T) {
+// A scraper that accepts protobuf gets the counts of the wheel in native and in classic buckets.
+func TestProtobufScrapeHasNativeAndClassicBuckets(t *testing.T) {
 	t.Parallel()
 	var st fixedStats
 	h := &st.Lateness
@@ -87,11 +87,12 @@ func TestLatenessOverHTTP(t *testing.T) {
 	requireClassic(t, h, got)
 
 	text := series(s.scrape(acceptText)["timingwheel_lateness_seconds"], "w").GetHistogram()
-	require.Nil(t, text.Schema, "the text format knows no native histograms")
+	require.Nil(t, text.Schema, "the text format has no native histograms")
 	requireClassic(t, h, text)
 }
 
-// requireClassic sees that each classic bucket has what the wheel has counted below its bound.
+// requireClassic checks that each classic bucket has the number of timers that the wheel counted
+// below its bound.
 func requireClassic(t *testing.T, h *timingwheel.Histogram, got *dto.Histogram) {
 	t.Helper()
 	finite := 0
@@ -112,8 +113,8 @@ func requireClassic(t *testing.T, h *timingwheel.Histogram, got *dto.Histogram) 
 	require.Equal(t, classicLast-classicFirst+1, finite)
 }
 
-// What a wheel measures comes out where it belongs: a timer that was 59 s late.
-func TestLatenessOfAWheel(t *testing.T) {
+// A timer is 59 s late.
+func TestMeasuredLatenessFallsIntoItsBucket(t *testing.T) {
 	t.Parallel()
 	tw, advance := newManualWheel(t, timingwheel.Options{})
 	c := NewCollector(Options{})
@@ -135,7 +136,7 @@ func TestLatenessOfAWheel(t *testing.T) {
 	}
 }
 
-func TestClassicOnly(t *testing.T) {
+func TestClassicOnlyOmitsNativeHistogram(t *testing.T) {
 	t.Parallel()
 	c := NewCollector(Options{ClassicOnly: true})
 	st := fixedStats{}

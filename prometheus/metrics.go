@@ -11,14 +11,15 @@ const (
 	wheelLabel = "wheel"
 )
 
-// metric is one number of Stats.
+// metric exports one number of Stats.
 type metric struct {
 	metrics.Metric
 	desc *prometheus.Desc
 	kind prometheus.ValueType
 }
 
-// describe returns the metrics of the table: the numbers, and the histogram of lateness.
+// describe returns the metrics of metrics.Table: the numbers, and the description of the histogram
+// of lateness.
 func describe(labels prometheus.Labels) (numbers []metric, lateness *prometheus.Desc) {
 	for _, m := range metrics.Table {
 		name := prometheus.BuildFQName(namespace, "", m.Name)

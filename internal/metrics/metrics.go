@@ -1,5 +1,5 @@
-// Package metrics is the table of the figures that a wheel reports in timingwheel.Stats. Log
-// records, expvar, Prometheus, the debug page and docs/metrics.md are all made from this table.
+// Package metrics has the table of the figures that a wheel reports in timingwheel.Stats. Log
+// records, expvar, Prometheus, the debug page and docs/metrics.md are generated from this table.
 package metrics
 
 import (
@@ -10,83 +10,84 @@ import (
 	"unicode"
 )
 
-// Kind says how a figure changes.
+// Kind describes how a figure changes.
 type Kind string
 
 const (
-	Counter   Kind = "C"         // only grows
-	Gauge     Kind = "G"         // goes up and down
-	Setting   Kind = "G, fixed"  // set when the wheel is made
+	Counter   Kind = "C"         // never decreases
+	Gauge     Kind = "G"         // increases and decreases
+	Setting   Kind = "G, fixed"  // fixed when the wheel is made
 	Histogram Kind = "histogram" // a timingwheel.Histogram
 )
 
-// Metric is one figure. It has no accessor, because this package cannot import the type Stats:
-// Field names the value, and a test of the root package compares the table with the type.
+// Metric describes one figure. A Metric has no accessor function, because this package cannot
+// import the type Stats: Field names the value, and a test of the root package compares the table
+// with the type.
 type Metric struct {
-	Field string // of Stats; a field of a field, such as Lateness.Max, repeats a part of a metric
-	Name  string // in Prometheus, without the namespace
+	Field string // the field of Stats; a path such as Lateness.Max is a part of another metric
+	Name  string // the name in Prometheus, without the namespace
 	Kind  Kind
 	Unit  string
-	Help  string // a sentence
-	More  string // further sentences, for docs/metrics.md
-	Main  bool   // log records have the figure even if it is 0
+	Help  string // one sentence
+	More  string // further sentences for docs/metrics.md
+	Main  bool   // whether log records include the figure even if it is 0
 }
 
-// Table lists every figure. Lists that are made from the table keep its order.
+// Table lists all figures. Lists that are generated from the table keep its order.
 var Table = []Metric{
 	{Field: "Pending", Name: "timers_pending", Kind: Gauge, Unit: "timers", Main: true,
-		Help: "Timers armed and neither claimed nor stopped."},
+		Help: "Timers that are armed and neither claimed nor stopped."},
 	{Field: "Due", Name: "timers_due", Kind: Gauge, Unit: "timers",
 		Help: "Pending timers that have expired and wait for a goroutine.",
-		More: "With the default executor rarely above 0 at a scrape. In Manual mode timers that have become due since the last `Advance` began are not counted."},
+		More: "With the default executor the value is rarely above 0 at a scrape. In Manual mode it does not include timers that have become due since the last `Advance` began."},
 	{Field: "MostDue", Name: "timers_due_max", Kind: Gauge, Unit: "timers",
-		Help: "Most timers that one shard has had due when one was claimed."},
+		Help: "Largest number of due timers in one shard when a timer was claimed."},
 	{Field: "Overdue", Name: "overdue_seconds", Kind: Gauge, Unit: "s",
-		Help: "For how long the longest expired timer has waited to be claimed.",
-		More: "A timer expires with the tick to which its deadline was rounded up. Grows while nothing is claimed, because an `Inline` callback blocks or an executor does not run its calls. A timer that was armed after its deadline counts from the deadline. In Manual mode measured on the wheel's clock."},
+		Help: "Time for which the earliest expired timer has waited to be claimed.",
+		More: "A timer expires at the tick to which its deadline was rounded up. The value grows while no timer is claimed, because an `Inline` callback blocks or an executor does not run its calls. For a timer that was armed after its deadline, the time counts from the deadline. In Manual mode the time is that of the wheel's clock."},
 	{Field: "Armed", Name: "timers_armed_total", Kind: Counter, Unit: "timers", Main: true,
-		Help: "Timers added; each run of a plan is one."},
+		Help: "Timers added; each run of a plan counts as one."},
 	{Field: "Fired", Name: "timers_fired_total", Kind: Counter, Unit: "timers", Main: true,
-		Help: "Callbacks and payloads claimed."},
+		Help: "Timers whose callback or payload was claimed."},
 	{Field: "Stopped", Name: "timers_stopped_total", Kind: Counter, Unit: "timers", Main: true,
 		Help: "Timers stopped or removed before they fired.",
-		More: "A `Stop` that ends a plan during a run counts."},
+		More: "A `Stop` that ends a plan during a run counts too."},
 	{Field: "Discarded", Name: "timers_discarded_total", Kind: Counter, Unit: "timers",
 		Help: "Timers that were pending when the wheel was stopped."},
 	{Field: "Postponed", Name: "timers_postponed_total", Kind: Counter, Unit: "moves",
-		Help: "Moves by Reschedule that the wheel has noticed, to earlier times too.",
-		More: "A move to a later deadline is noticed when the old bucket comes up. In Manual mode every `Reschedule` of a pending timer counts."},
+		Help: "Moves by Reschedule, to later or earlier times, that the wheel has noticed.",
+		More: "The wheel notices a move to a later deadline when the timer's old bucket expires. In Manual mode every `Reschedule` of a pending timer counts."},
 	{Field: "Rejected", Name: "timers_rejected_total", Kind: Counter, Unit: "timers",
-		Help: "Timers that were to be added to the stopped wheel.",
+		Help: "Timers that were added after the wheel was stopped.",
 		More: "They never run."},
 	{Field: "Flushed", Name: "timers_flushed_total", Kind: Counter, Unit: "timers",
 		Help: "Timers made due by Flush."},
 	{Field: "Lateness", Name: "lateness_seconds", Kind: Histogram, Unit: "s",
-		Help: "How long after its deadline a timer was claimed, of those that were sampled.",
+		Help: "Time from the deadline of a sampled timer to its claim.",
 		More: "The deadline is rounded up to a tick."},
 	{Field: "Lateness.Max", Name: "lateness_max_seconds", Kind: Gauge, Unit: "s",
-		Help: "Largest lateness that was recorded since the wheel was made."},
+		Help: "Largest lateness recorded since the wheel was made."},
 	{Field: "Running", Name: "callbacks_running", Kind: Gauge, Unit: "callbacks", Main: true,
 		Help: "Callbacks, or batches, that have started and not returned."},
 	{Field: "SlowRunning", Name: "callbacks_slow_running", Kind: Gauge, Unit: "callbacks",
 		Help: "Callbacks, or batches, that have been running for SlowAfter or longer.",
-		More: "A callback that never returns stays here."},
+		More: "A callback that never returns is always included."},
 	{Field: "Slow", Name: "callbacks_slow_total", Kind: Counter, Unit: "callbacks",
 		Help: "Callbacks, or batches, that took SlowAfter or longer.",
-		More: "Those that still run are included. Always 0 without `SlowAfter` and `OnSlow`."},
+		More: "Callbacks that are still running are included. The value is always 0 without `SlowAfter` and `OnSlow`."},
 	{Field: "Panics", Name: "callback_panics_total", Kind: Counter, Unit: "panics",
-		Help: "Panics of callbacks that OnPanic was told of.",
+		Help: "Panics of callbacks that were passed to OnPanic.",
 		More: "Without `OnPanic` a panic ends the program."},
 	{Field: "Workers", Name: "workers", Kind: Gauge, Unit: "goroutines",
 		Help: "Goroutines of the default executor."},
 	{Field: "Moved", Name: "cascades_total", Kind: Counter, Unit: "moves",
-		Help: "Moves of a timer from one wheel to a finer one."},
+		Help: "Moves of a timer from one level to a finer one."},
 	{Field: "Wakeups", Name: "wakeups_total", Kind: Counter, Unit: "wake-ups",
-		Help: "Times that a driver was woken by its alarm."},
+		Help: "Wake-ups of drivers by their alarms."},
 	{Field: "Buckets", Name: "buckets", Kind: Gauge, Unit: "buckets",
-		Help: "Buckets with timers."},
-	{Field: "Levels", Name: "levels", Kind: Gauge, Unit: "wheels",
-		Help: "Wheels in use, of the shard that has most."},
+		Help: "Buckets that contain timers."},
+	{Field: "Levels", Name: "levels", Kind: Gauge, Unit: "levels",
+		Help: "Levels in use in the shard that uses the most."},
 	{Field: "Shards", Name: "shards", Kind: Setting, Unit: "shards",
 		Help: "Shards of the wheel."},
 	{Field: "Tick", Name: "tick_seconds", Kind: Setting, Unit: "s",
@@ -96,8 +97,8 @@ var Table = []Metric{
 		More: "Memory that callbacks refer to is not included."},
 }
 
-// Numbers yields the metrics that are fields of their own and no histogram, with their values: an
-// int, a uint64 or a time.Duration each. stats points to a Stats.
+// Numbers returns an iterator over the metrics that are fields of Stats and not histograms, and
+// their values. A value is an int, a uint64 or a time.Duration. stats is a pointer to a Stats.
 func Numbers(stats any) iter.Seq2[Metric, any] {
 	return func(yield func(Metric, any) bool) {
 		for _, m := range Table {
@@ -111,6 +112,7 @@ func Numbers(stats any) iter.Seq2[Metric, any] {
 	}
 }
 
+// value returns the field of m in the Stats to which stats points.
 func (m Metric) value(stats any) reflect.Value {
 	v := reflect.ValueOf(stats).Elem()
 	for name := range strings.SplitSeq(m.Field, ".") {
@@ -119,7 +121,8 @@ func (m Metric) value(stats any) reflect.Value {
 	return v
 }
 
-// Float returns the value of a metric that is no histogram, a duration in seconds.
+// Float returns the value of a metric that is not a histogram. Durations are in seconds. stats is a
+// pointer to a Stats.
 func (m Metric) Float(stats any) float64 {
 	switch v := m.value(stats).Interface().(type) {
 	case int:
@@ -131,7 +134,7 @@ func (m Metric) Float(stats any) float64 {
 	}
 }
 
-// Key returns the field in snake case.
+// Key returns the name of the field in snake case.
 func (m Metric) Key() string {
 	var key strings.Builder
 	for i, r := range m.Field {

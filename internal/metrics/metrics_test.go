@@ -20,7 +20,7 @@ const (
 	end   = "<!-- End of the table. -->\n"
 )
 
-// docs/metrics.md has the table as it is in the program.
+// The table in docs/metrics.md is generated from Table.
 func TestDocumentationHasTheTable(t *testing.T) {
 	path := filepath.Join("..", "..", "docs", "metrics.md")
 	text, err := os.ReadFile(path)
@@ -34,7 +34,7 @@ func TestDocumentationHasTheTable(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(before+begin+want+end+after), 0o644))
 		return
 	}
-	require.Equal(t, want, got, "go test ./internal/metrics -update writes it")
+	require.Equal(t, want, got, "run go test ./internal/metrics -update to write the table")
 }
 
 func markdown() string {
@@ -46,7 +46,7 @@ func markdown() string {
 	return b.String()
 }
 
-// Each metric is described, by one name and one field.
+// Each metric has a description, a unique name and a unique field.
 func TestTableIsComplete(t *testing.T) {
 	t.Parallel()
 	names, fields := map[string]bool{}, map[string]bool{}
@@ -64,8 +64,8 @@ func TestTableIsComplete(t *testing.T) {
 	}
 }
 
-// A value is found by its path, and a duration is in seconds.
-func TestValues(t *testing.T) {
+// A field may be a path, and durations are in seconds.
+func TestFloatReadsTheFieldOfAMetric(t *testing.T) {
 	t.Parallel()
 	type part struct{ Max time.Duration }
 	stats := &struct {
