@@ -9,7 +9,7 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// The deadline of a step, as it is written with package time.
+// A select has a timeout, as with package time.
 func ExampleTimingWheel_After() {
 	tw, err := timingwheel.New(timingwheel.Options{})
 	if err != nil {
@@ -27,7 +27,7 @@ func ExampleTimingWheel_After() {
 	// Output: no answer
 }
 
-// An idle timeout in a loop: one timer, reset for each message. Its channel never has to be drained.
+// A loop resets its idle timeout for each message. The channel of the timer need not be drained.
 func ExampleTimingWheel_NewTimer() {
 	tw, err := timingwheel.New(timingwheel.Options{})
 	if err != nil {
@@ -57,40 +57,32 @@ func ExampleTimingWheel_NewTimer() {
 	// idle
 }
 
-// Stop returns false if the value was received. If it returns true, the value never is: Stop takes it
-// back if it waits in the channel.
+// Stop returns false if the value was received. Otherwise it removes the value from the channel and
+// returns true.
 func ExampleChannelTimer_Stop() {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start})
-	if err != nil {
-		panic(err)
-	}
-	defer tw.Stop()
+	tw, pass := newManual(timingwheel.Options{Start: start})
 	received, waiting := tw.NewTimer(time.Second), tw.NewTimer(time.Second)
-	tw.Advance(start.Add(time.Second))
+	pass(time.Second)
 
 	fmt.Println((<-received.C).Sub(start))
 	fmt.Println(received.Stop(), waiting.Stop())
 	select {
 	case <-waiting.C:
-		fmt.Println("a stale value")
+		fmt.Println("stale value")
 	default:
-		fmt.Println("nothing")
+		fmt.Println("no stale value")
 	}
 	// Output:
 	// 1s
 	// false true
-	// nothing
+	// no stale value
 }
 
-// A ticker keeps its phase. In Manual mode a test decides when it ticks.
+// A ticker keeps its phase even if a tick is late.
 func ExampleTimingWheel_NewTicker() {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start})
-	if err != nil {
-		panic(err)
-	}
-	defer tw.Stop()
+	tw, _ := newManual(timingwheel.Options{Start: start})
 	ticker := tw.NewTicker(time.Minute)
 	defer ticker.Stop()
 
@@ -104,7 +96,26 @@ func ExampleTimingWheel_NewTicker() {
 	// 3m0s
 }
 
-// A loop over ticks stops its ticker when it is left.
+// Reset changes the period and restarts a ticker that was stopped.
+func ExampleTicker() {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	tw, pass := newManual(timingwheel.Options{Start: start})
+	ticker := tw.NewTicker(time.Minute)
+
+	pass(time.Minute)
+	fmt.Println((<-ticker.C).Sub(start))
+	ticker.Stop()
+	fmt.Println("ran while the ticker was stopped:", pass(time.Hour))
+	ticker.Reset(time.Second)
+	pass(time.Second)
+	fmt.Println((<-ticker.C).Sub(start))
+	// Output:
+	// 1m0s
+	// ran while the ticker was stopped: 0
+	// 1h1m1s
+}
+
+// The ticker of a loop is stopped when the loop is left.
 func ExampleTimingWheel_Ticks() {
 	tw, err := timingwheel.New(timingwheel.Options{})
 	if err != nil {
@@ -127,7 +138,7 @@ func ExampleTimingWheel_Ticks() {
 	// 0 pending
 }
 
-// A pause between two attempts that a shutdown cuts short.
+// A shutdown cancels the context and so ends the pause between two attempts.
 func ExampleTimingWheel_Sleep() {
 	tw, err := timingwheel.New(timingwheel.Options{})
 	if err != nil {
@@ -151,4 +162,16 @@ func ExampleTimingWheel_Sleep() {
 	// attempt 1
 	// attempt 2
 	// true
+}
+
+// Sleep does not outlast the wheel.
+func ExampleTimingWheel_Sleep_stopped() {
+	tw, err := timingwheel.New(timingwheel.Options{})
+	if err != nil {
+		panic(err)
+	}
+	time.AfterFunc(10*time.Millisecond, tw.Stop)
+	err = tw.Sleep(context.Background(), time.Hour)
+	fmt.Println(errors.Is(err, timingwheel.ErrStopped))
+	// Output: true
 }

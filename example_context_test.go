@@ -9,7 +9,7 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// A request gets a context whose deadline the wheel keeps. What is given to other packages is a context like any other.
+// A request has a context with a timeout. Other packages use it like any other context.
 func ExampleTimingWheel_WithTimeout() {
 	tw, err := timingwheel.New(timingwheel.Options{})
 	if err != nil {
@@ -29,7 +29,7 @@ func ExampleTimingWheel_WithTimeout() {
 	// Output: context deadline exceeded
 }
 
-// A cause tells which of several deadlines has passed.
+// A cause shows which of several deadlines has passed.
 func ExampleTimingWheel_WithTimeoutCause() {
 	tw, err := timingwheel.New(timingwheel.Options{})
 	if err != nil {
@@ -50,20 +50,30 @@ func ExampleTimingWheel_WithTimeoutCause() {
 	// <nil>
 }
 
-// In Manual mode an hour passes when the test says so.
+// In Manual mode a test moves the clock, so a timeout of an hour takes no time.
 func ExampleTimingWheel_WithTimeout_manual() {
-	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start})
-	if err != nil {
-		panic(err)
-	}
-	defer tw.Stop()
+	tw, pass := newManual(timingwheel.Options{})
 	ctx, cancel := tw.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
 
-	tw.Advance(start.Add(59 * time.Minute))
+	pass(59 * time.Minute)
 	fmt.Println(ctx.Err())
-	tw.Advance(start.Add(time.Hour))
+	pass(time.Minute)
+	fmt.Println(ctx.Err())
+	// Output:
+	// <nil>
+	// context deadline exceeded
+}
+
+func ExampleTimingWheel_WithDeadline() {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	tw, pass := newManual(timingwheel.Options{Start: start})
+	ctx, cancel := tw.WithDeadline(context.Background(), start.Add(time.Hour))
+	defer cancel()
+
+	pass(time.Hour - 1)
+	fmt.Println(ctx.Err())
+	pass(1)
 	fmt.Println(ctx.Err())
 	// Output:
 	// <nil>

@@ -8,6 +8,7 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
+// Elements leave the queue in the order in which they are due.
 func ExampleDelayQueue() {
 	var q timingwheel.DelayQueue[string]
 	now := time.Now()
@@ -28,7 +29,7 @@ func ExampleDelayQueue() {
 	// third
 }
 
-// Orders that are not paid in time are cancelled; paying takes an order out of the queue.
+// An order that is not paid in time is cancelled. A payment removes the order from the queue.
 func ExampleDelayQueue_Remove() {
 	var unpaid timingwheel.DelayQueue[string]
 	a := unpaid.Push("order A", 20*time.Millisecond)
@@ -45,7 +46,7 @@ func ExampleDelayQueue_Remove() {
 	// paying A again: false
 }
 
-// A session ends after some time without a request; each request postpones the end.
+// A session ends after some time without a request. Each request postpones the end.
 func ExampleDelayQueue_Reset() {
 	var idle timingwheel.DelayQueue[string]
 	alice := idle.Push("alice", 10*time.Millisecond)
@@ -58,6 +59,7 @@ func ExampleDelayQueue_Reset() {
 	// Output: bob has gone, 1 is left
 }
 
+// A context limits how long Take waits.
 func ExampleDelayQueue_Take_timeout() {
 	var q timingwheel.DelayQueue[string]
 	q.Push("tomorrow", 24*time.Hour)
@@ -69,7 +71,7 @@ func ExampleDelayQueue_Take_timeout() {
 	// Output: context deadline exceeded
 }
 
-// One call takes everything that is due, such as retries for one batch request.
+// One call takes all elements that are due, for example for one batch request.
 func ExampleDelayQueue_Drain() {
 	var retries timingwheel.DelayQueue[int]
 	now := time.Now()
@@ -80,6 +82,7 @@ func ExampleDelayQueue_Drain() {
 	// Output: [0 1] [2] 2
 }
 
+// Peek returns the first element even if it is not due.
 func ExampleDelayQueue_Peek() {
 	var q timingwheel.DelayQueue[string]
 	q.Push("a", time.Hour)
@@ -88,7 +91,8 @@ func ExampleDelayQueue_Peek() {
 	// Output: a 1h0m0s true
 }
 
-// Receiving until the channel is closed, and looking into the queue after that, accounts for each element.
+// A consumer that receives until the channel is closed loses no element: the others are in the
+// queue.
 func ExampleDelayQueue_Channel() {
 	var q timingwheel.DelayQueue[int]
 	for i := range 3 {
@@ -101,7 +105,7 @@ func ExampleDelayQueue_Channel() {
 	for v := range q.Channel(ctx, 1) {
 		fmt.Println(v)
 		if v == 2 {
-			cancel() // a select could take other channels into account
+			cancel()
 		}
 	}
 	fmt.Println("left in the queue:", q.Len())
@@ -112,6 +116,7 @@ func ExampleDelayQueue_Channel() {
 	// left in the queue: 1
 }
 
+// No element is lost when the loop is left.
 func ExampleDelayQueue_All() {
 	var q timingwheel.DelayQueue[string]
 	q.Push("one", 0)
@@ -129,4 +134,35 @@ func ExampleDelayQueue_All() {
 	// one
 	// two
 	// left in the queue: 1
+}
+
+// Poll does not wait for an element to be due.
+func ExampleDelayQueue_Poll() {
+	var q timingwheel.DelayQueue[string]
+	q.Push("now", 0)
+	q.Push("tomorrow", 24*time.Hour)
+
+	v, ok := q.Poll()
+	fmt.Println(v, ok)
+	_, ok = q.Poll()
+	fmt.Println(ok, "left in the queue:", q.Len())
+	// Output:
+	// now true
+	// false left in the queue: 1
+}
+
+// The handle of an element tells when the element is due, as long as it is in the queue.
+func ExampleDelayed() {
+	var q timingwheel.DelayQueue[string]
+	at := time.Now().Add(time.Hour)
+	e := q.PushAt("a", at)
+
+	due, queued := e.Due()
+	fmt.Println(due.Equal(at), queued)
+	q.Remove(e)
+	_, queued = e.Due()
+	fmt.Println(queued)
+	// Output:
+	// true true
+	// false
 }

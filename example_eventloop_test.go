@@ -7,22 +7,21 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// An event loop that waits for input and for timers. In Manual mode the wheel has no goroutine: the
-// loop asks it how long to wait, and all callbacks run inside Advance, so that they need no lock.
+// An event loop waits for input and for timers. In Manual mode the wheel has no goroutine. The loop
+// asks the wheel how long it may wait, and callbacks run inside Advance, so they need no lock.
 func ExampleTimingWheel_Advance() {
 	tw, err := timingwheel.New(timingwheel.Options{Manual: true})
 	if err != nil {
-		fmt.Println(err)
-		return
+		panic(err)
 	}
 	input := make(chan string, 1)
 	input <- "hello"
 	open := true
-	var idle timingwheel.Timer // the zero Timer is inert: there is no timeout before the first input
+	var idle timingwheel.Timer // zero: there is no timeout before the first input
 
 	for open {
 		var due <-chan time.Time
-		if next, ok := tw.Next(); ok { // never later than the first deadline, rounded up to the tick
+		if next, ok := tw.Next(); ok { // not later than the first deadline, rounded up to a tick
 			due = time.After(time.Until(next))
 		}
 		select {
@@ -44,13 +43,12 @@ func ExampleTimingWheel_Advance() {
 	// no input for 20 ms
 }
 
-// A simulation does not wait: it sets the clock to the next moment at which something happens.
+// A simulation does not wait. It sets the clock to the next time at which a callback is due.
 func ExampleTimingWheel_Next() {
 	start := time.Date(2030, time.March, 1, 0, 0, 0, 0, time.UTC)
 	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start, Tick: time.Second})
 	if err != nil {
-		fmt.Println(err)
-		return
+		panic(err)
 	}
 	clock := func() string { return tw.Now().Format("Jan 2 15:04:05") }
 	tw.AfterFunc(72*time.Hour, func() { fmt.Println(clock(), "arrives") })

@@ -1,6 +1,7 @@
 package timingwheel_test
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -9,8 +10,8 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// Anything with a method Go(func()) can run the callbacks. A WaitGroup starts a goroutine for each and
-// knows when all have ended.
+// Anything with a method Go(func()) can run the callbacks. A WaitGroup starts a goroutine for each
+// of them and can wait until all have ended.
 func ExampleExecutor() {
 	var running sync.WaitGroup
 	tw, pass := newManual(timingwheel.Options{Executor: &running})
@@ -27,8 +28,8 @@ func ExampleExecutor() {
 	// sum: 10
 }
 
-// limited is an executor that runs at most as many callbacks at once as it has room. Go may not block
-// for long, so what finds no room waits on a goroutine of its own.
+// limited is an executor that runs as many callbacks at once as its channel has room. Go must not
+// block for long, so a callback that finds no room waits on a goroutine of its own.
 type limited chan struct{}
 
 func (l limited) Go(f func()) {
@@ -42,8 +43,7 @@ func (l limited) Go(f func()) {
 func ExampleExecutor_limited() {
 	tw, err := timingwheel.New(timingwheel.Options{Executor: make(limited, 2)})
 	if err != nil {
-		fmt.Println(err)
-		return
+		panic(err)
 	}
 	defer tw.Stop()
 
@@ -68,7 +68,111 @@ func ExampleExecutor_limited() {
 	// Output: more than two at once: false
 }
 
-// With OnPanic a panic of a callback is reported, and the others run as if nothing had happened.
+// On one shard, Inline runs callbacks one after the other, so they can share data without a lock.
+func ExampleExecutor_inline() {
+	tw, err := timingwheel.New(timingwheel.Options{Executor: timingwheel.Inline, Shards: 1})
+	if err != nil {
+		panic(err)
+	}
+	defer tw.Stop()
+
+	const n = 100
+	sum, done := 0, make(chan int)
+	count := 0
+	for i := range n {
+		tw.AfterFunc(time.Duration(i%7)*time.Millisecond, func() {
+			sum += i
+			if count++; count == n {
+				done <- sum
+			}
+		})
+	}
+	fmt.Println("sum:", <-done)
+	// Output: sum: 4950
+}
+
+// Goroutines starts a goroutine for each callback, so callbacks may wait for each other.
+func ExampleExecutor_goroutines() {
+	tw, pass := newManual(timingwheel.Options{Executor: timingwheel.Goroutines})
+
+	request, reply := make(chan string), make(chan string)
+	tw.AfterFunc(time.Second, func() { request <- "ping" })
+	tw.AfterFunc(time.Second, func() { reply <- <-request + ", pong" })
+	fmt.Println("handed over:", pass(time.Second))
+	fmt.Println(<-reply)
+	// Output:
+	// handed over: 2
+	// ping, pong
+}
+
+// pool is a pool of workers whose method for submitting a function may fail.
+type pool chan func()
+
+func (p pool) submit(f func()) error {
+	select {
+	case p <- f:
+		return nil
+	default:
+		return errors.New("the pool is full")
+	}
+}
+
+// ExecutorFunc adapts the method of a pool. A callback that the pool has not begun is pending, and
+// can be stopped.
+func ExampleExecutorFunc() {
+	workers := make(pool, 10)
+	tw, pass := newManual(timingwheel.Options{Executor: timingwheel.ExecutorFunc(func(f func()) {
+		if err := workers.submit(f); err != nil {
+			go f()
+		}
+	})})
+	first := tw.AfterFunc(time.Second, func() { fmt.Println("first") })
+	tw.AfterFunc(time.Second, func() { fmt.Println("second") })
+
+	fmt.Println("handed over:", pass(time.Second))
+	fmt.Println("first stopped:", first.Stop())
+	for range 2 { // a worker of the pool
+		f := <-workers
+		f()
+	}
+	// Output:
+	// handed over: 2
+	// first stopped: true
+	// second
+}
+
+// With MaxRunning, callbacks that are due wait for others to return. They stay pending meanwhile.
+func ExampleOptions_maxRunning() {
+	tw, err := timingwheel.New(timingwheel.Options{MaxRunning: 2})
+	if err != nil {
+		panic(err)
+	}
+	defer tw.Stop()
+
+	started, release := make(chan struct{}), make(chan struct{})
+	for range 3 {
+		tw.AfterFunc(0, func() {
+			started <- struct{}{}
+			<-release
+		})
+	}
+	<-started
+	<-started
+	select {
+	case <-started:
+		fmt.Println("three at once")
+	case <-time.After(10 * time.Millisecond):
+		fmt.Println("two run, pending:", tw.Len())
+	}
+	close(release)
+	<-started
+	fmt.Println("the third has started")
+	// Output:
+	// two run, pending: 1
+	// the third has started
+}
+
+// With OnPanic, a panic in a callback is reported, and the other callbacks run.
 func ExampleOptions_onPanic() {
 	tw, pass := newManual(timingwheel.Options{
 		OnPanic: func(value any, stack []byte) {

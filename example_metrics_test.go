@@ -2,8 +2,10 @@ package timingwheel_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"regexp"
@@ -14,7 +16,8 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// newLogger writes to standard output, without what differs from run to run.
+// newLogger returns a logger that writes to standard output and omits attributes that differ from
+// run to run.
 func newLogger() *slog.Logger {
 	varies := []string{slog.TimeKey, "took", "source", "bytes"}
 	return slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
@@ -27,27 +30,27 @@ func newLogger() *slog.Logger {
 	}))
 }
 
-// Panics go to the log, and the program goes on.
+// A panic in a callback is logged, and the program goes on.
 func ExampleOptions_logPanics() {
 	logger := newLogger()
 	tw, pass := newManual(timingwheel.Options{
 		OnPanic: func(value any, stack []byte) {
-			logger.Error("a timer panicked", "panic", value, "has_stack", len(stack) > 0)
+			logger.Error("panic in a timer", "panic", value, "has_stack", len(stack) > 0)
 		},
 	})
 	tw.AfterFunc(time.Second, func() { panic("out of cheese") })
 	pass(time.Second)
 	fmt.Println("panics:", tw.Stats().Panics)
 	// Output:
-	// level=ERROR msg="a timer panicked" panic="out of cheese" has_stack=true
+	// level=ERROR msg="panic in a timer" panic="out of cheese" has_stack=true
 	// panics: 1
 }
 
-// reindex is a callback that takes its time.
+// reindex is a slow callback.
 func reindex() { time.Sleep(250 * time.Millisecond) }
 
-// Slow callbacks go to the log. One that does not return is reported as well, with Running set, but for Manual mode, which
-// this example is in.
+// Slow callbacks are logged. Except in Manual mode, which this example uses, a callback that does
+// not return is reported as well, with Running set.
 func ExampleOptions_onSlow() {
 	logger := newLogger()
 	tw, pass := newManual(timingwheel.Options{
@@ -56,9 +59,9 @@ func ExampleOptions_onSlow() {
 		OnSlow: func(c timingwheel.SlowCallback) {
 			level := slog.LevelWarn
 			if c.Running {
-				level = slog.LevelError // it may be stuck
+				level = slog.LevelError // the callback may be stuck
 			}
-			logger.Log(context.Background(), level, "a slow timer", "callback", c)
+			logger.Log(context.Background(), level, "slow timer", "callback", c)
 		},
 	})
 	tw.AfterFunc(time.Second, func() {})
@@ -66,11 +69,136 @@ func ExampleOptions_onSlow() {
 	pass(time.Second)
 	fmt.Println("slow:", tw.Stats().Slow)
 	// Output:
-	// level=WARN msg="a slow timer" callback.wheel=maintenance callback.func=github.com/timingwheel-go/timingwheel_test.reindex callback.running=false callback.payloads=1
+	// level=WARN msg="slow timer" callback.wheel=maintenance callback.func=github.com/timingwheel-go/timingwheel_test.reindex callback.running=false callback.payloads=1
 	// slow: 1
 }
 
-// A plan of the wheel writes its figures to the log, once a minute.
+// A callback that does not return is reported while it runs, and once more when it has returned.
+func ExampleSlowCallback() {
+	release, returned := make(chan struct{}), make(chan struct{})
+	tw, err := timingwheel.New(timingwheel.Options{
+		Name:      "mail",
+		SlowAfter: 10 * time.Millisecond,
+		OnSlow: func(c timingwheel.SlowCallback) {
+			fmt.Println(c.Wheel, "running:", c.Running, "took 10 ms or more:", c.Took >= 10*time.Millisecond)
+			if c.Running {
+				close(release)
+			} else {
+				close(returned)
+			}
+		},
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer tw.Stop()
+
+	tw.AfterFunc(0, func() { <-release })
+	<-returned
+	// Output:
+	// mail running: true took 10 ms or more: true
+	// mail running: false took 10 ms or more: true
+}
+
+func ExampleTimingWheel_Stats() {
+	tw, pass := newManual(timingwheel.Options{})
+	tw.AfterFunc(time.Second, func() {})
+	tw.AfterFunc(time.Minute, func() {}).Stop()
+	tw.AfterFunc(time.Hour, func() {})
+	pass(1500 * time.Millisecond)
+
+	st := tw.Stats()
+	fmt.Println("armed:", st.Armed)
+	fmt.Println("fired:", st.Fired, "stopped:", st.Stopped, "pending:", st.Pending)
+	fmt.Println("most late:", st.Lateness.Max)
+	// Output:
+	// armed: 3
+	// fired: 1 stopped: 1 pending: 1
+	// most late: 500ms
+}
+
+func ExampleHistogram() {
+	var h timingwheel.Histogram
+	for i := range 100 {
+		h.Record(time.Duration(i+1) * time.Millisecond)
+	}
+	fmt.Println("count:", h.Count(), "mean:", h.Mean(), "max:", h.Max)
+	median := h.Quantile(0.5) // at most a quarter too high
+	fmt.Println(median >= 50*time.Millisecond, median <= 62*time.Millisecond)
+	// Output:
+	// count: 100 mean: 50.5ms max: 100ms
+	// true true
+}
+
+// An exporter passes the non-empty buckets on, with their upper bounds.
+func ExampleHistogram_Bound() {
+	var h timingwheel.Histogram
+	h.Record(100 * time.Nanosecond)
+	h.Record(time.Microsecond)
+	h.Record(time.Microsecond)
+	for i, n := range h.Counts {
+		if n > 0 {
+			fmt.Println(n, "below", h.Bound(i))
+		}
+	}
+	// Output:
+	// 1 below 256ns
+	// 2 below 1.024µs
+}
+
+// Each level has 8 slots here. A slot of one level covers as much time as all 8 slots of the level
+// below.
+func ExampleTimingWheel_Occupancy() {
+	start := time.Date(2030, time.March, 1, 12, 0, 0, 0, time.UTC)
+	tw, _ := newManual(timingwheel.Options{Start: start, Tick: time.Second, WheelSize: 8, Levels: 3})
+	for _, d := range []time.Duration{3 * time.Second, 20 * time.Second, 21 * time.Second, 5 * time.Minute} {
+		tw.AfterFunc(d, func() {})
+	}
+
+	o := tw.Occupancy()
+	fmt.Println("pending:", o.Pending)
+	for _, l := range o.Levels {
+		fmt.Println(l.Interval, l.Cells)
+	}
+	for _, x := range o.Next {
+		fmt.Println(x.Timers, "of level", x.Level, "expire at", x.At.Format(time.TimeOnly))
+	}
+	// Output:
+	// pending: 4
+	// 1s [0 0 0 1 0 0 0 0]
+	// 8s [0 0 2 0 0 0 0 0]
+	// 1m4s [0 0 0 0 1 0 0 0]
+	// 1 of level 0 expire at 12:00:03
+	// 2 of level 1 expire at 12:00:16
+	// 1 of level 2 expire at 12:04:16
+}
+
+// arm is found in the profile of the pending timers.
+func arm(tw *timingwheel.TimingWheel) { tw.AfterFunc(time.Hour, func() {}) }
+
+// The profile is written to a file for go tool pprof. This example looks for the function that has
+// armed the pending timer.
+func ExampleTimingWheel_WriteProfile() {
+	tw, _ := newManual(timingwheel.Options{ProfileRate: 1}) // every timer
+	arm(tw)
+
+	var file bytes.Buffer
+	if err := tw.WriteProfile(&file); err != nil {
+		panic(err)
+	}
+	unzipped, err := gzip.NewReader(&file)
+	if err != nil {
+		panic(err)
+	}
+	profile, err := io.ReadAll(unzipped)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(bytes.Contains(profile, []byte("timingwheel_test.arm")))
+	// Output: true
+}
+
+// A plan logs the figures of its wheel once a minute.
 func ExampleStats_LogValue() {
 	logger := newLogger()
 	tw, pass := newManual(timingwheel.Options{Name: "orders"})
@@ -86,19 +214,19 @@ func ExampleStats_LogValue() {
 	// level=INFO msg=timers stats.name=orders stats.pending=1 stats.most_due=3 stats.armed=5 stats.fired=4 stats.stopped=0 stats.running=1 stats.moved=4 stats.buckets=1 stats.levels=3 stats.lateness.p50=0s stats.lateness.p99=0s stats.lateness.max=0s
 }
 
-// The samples of a profile say which wheel and which callback they are about. Here it is a profile of goroutines, taken
-// by a callback that finds itself in it.
+// Samples of a profile have labels with the name of the wheel and the callback. This callback takes
+// a profile of goroutines and prints the labels of its own sample.
 func ExampleOptions_profileLabels() {
 	tw, pass := newManual(timingwheel.Options{Name: "maintenance", ProfileLabels: true})
-	tw.AfterFunc(time.Second, lookAtMyself)
+	tw.AfterFunc(time.Second, printLabels)
 	pass(time.Second)
 	// Output:
-	// {"callback":"github.com/timingwheel-go/timingwheel_test.lookAtMyself", "timingwheel":"maintenance"}
+	// {"callback":"github.com/timingwheel-go/timingwheel_test.printLabels", "timingwheel":"maintenance"}
 }
 
-func lookAtMyself() {
+func printLabels() {
 	var profile bytes.Buffer
 	_ = pprof.Lookup("goroutine").WriteTo(&profile, 1)
-	labels := regexp.MustCompile(`(?m)^# labels: (\{.*lookAtMyself.*\})$`)
+	labels := regexp.MustCompile(`(?m)^# labels: (\{.*printLabels.*\})$`)
 	fmt.Printf("%s\n", labels.FindSubmatch(profile.Bytes())[1])
 }

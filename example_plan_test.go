@@ -7,8 +7,7 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// A plan runs again and again under one handle. Runs that were missed are skipped, and the plan keeps
-// its phase.
+// A plan has one handle for all its runs. Missed runs are skipped, and the plan keeps its phase.
 func ExampleTimingWheel_ScheduleFunc() {
 	start := time.Date(2030, time.March, 1, 12, 0, 0, 0, time.UTC)
 	tw, pass := newManual(timingwheel.Options{Start: start})
@@ -17,7 +16,7 @@ func ExampleTimingWheel_ScheduleFunc() {
 		fmt.Println("run at", tw.Now().Format(time.TimeOnly))
 	})
 	pass(10 * time.Second)
-	pass(25 * time.Second) // the program was held up: the run of 12:00:20 is late, that of 12:00:30 missed
+	pass(25 * time.Second) // the run of 12:00:20 is late, and that of 12:00:30 is missed
 	pass(5 * time.Second)
 
 	fmt.Println("stopped:", plan.Stop())
@@ -29,8 +28,8 @@ func ExampleTimingWheel_ScheduleFunc() {
 	// stopped: true
 }
 
-// backoff is a Scheduler of its own kind: each pause is twice as long as the one before, and after
-// some attempts the plan ends.
+// backoff is a Scheduler: each pause is twice as long as the previous one, and after some attempts
+// the plan ends.
 type backoff struct {
 	pause    time.Duration
 	attempts int
@@ -46,6 +45,7 @@ func (b *backoff) Next(t time.Time) time.Time {
 	return next
 }
 
+// A Scheduler may end the plan and may have state, such as the pause before the next attempt.
 func ExampleScheduler() {
 	start := time.Date(2030, time.March, 1, 12, 0, 0, 0, time.UTC)
 	tw, _ := newManual(timingwheel.Options{Start: start})
@@ -63,8 +63,22 @@ func ExampleScheduler() {
 	// attempt after 15s
 }
 
-// The function learns which run it is: a report is for the hour for which it was planned, however
-// late it comes.
+// Every plans each run a multiple of the period after the first one.
+func ExampleEvery() {
+	s := timingwheel.Every(90 * time.Minute)
+	run := time.Date(2030, time.March, 1, 12, 0, 0, 0, time.UTC)
+	for range 3 {
+		run = s.Next(run)
+		fmt.Println(run.Format(time.TimeOnly))
+	}
+	// Output:
+	// 13:30:00
+	// 15:00:00
+	// 16:30:00
+}
+
+// The function gets a description of the run. A report covers the hour for which it was planned,
+// even if the run is late.
 func ExampleTimingWheel_ScheduleRun() {
 	start := time.Date(2030, time.March, 1, 12, 0, 0, 0, time.UTC)
 	tw, pass := newManual(timingwheel.Options{Start: start})
@@ -73,7 +87,7 @@ func ExampleTimingWheel_ScheduleRun() {
 		fmt.Printf("report %d, of %s, made at %s\n", r.N, r.Planned.Format(time.TimeOnly), r.Started.Format(time.TimeOnly))
 	})
 	pass(time.Hour)
-	pass(75 * time.Minute) // the program was held up
+	pass(75 * time.Minute) // the second run is late
 	pass(45 * time.Minute)
 	// Output:
 	// report 1, of 13:00:00, made at 13:00:00
@@ -81,7 +95,7 @@ func ExampleTimingWheel_ScheduleRun() {
 	// report 3, of 15:00:00, made at 15:00:00
 }
 
-// A run ends its own plan. Stop returns true because a further attempt was planned.
+// A run ends its own plan. Stop returns true because another attempt was planned.
 func ExampleRun_Stop() {
 	start := time.Date(2030, time.March, 1, 12, 0, 0, 0, time.UTC)
 	tw, pass := newManual(timingwheel.Options{Start: start})
@@ -103,8 +117,8 @@ func ExampleRun_Stop() {
 	// stopped: true
 }
 
-// If the next time depends on the result of a run, a FuncTimer is the simplest plan: it is reset in
-// its own function. This one looks for work each minute and, as long as there is some, each second.
+// If the next time depends on the result of a run, a FuncTimer is the simplest plan: its function
+// resets it. This timer polls each minute, and each second while there is work.
 func ExampleFuncTimer_Reset() {
 	start := time.Date(2030, time.March, 1, 12, 0, 0, 0, time.UTC)
 	tw, pass := newManual(timingwheel.Options{Start: start})
