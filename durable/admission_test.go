@@ -33,7 +33,7 @@ func TestPlanGrantsNoMoreThanTheTakers(t *testing.T) {
 	}{
 		{"half of the takers, if they are slow", 10, 0, 0, 5, true, false},
 		{"the only one", 1, 0, 0, 1, true, false},
-		{"all of them, if they are quick", 0, 200, 50, 150, true, true},
+		{"all of them, if they are fast", 0, 200, 50, 150, true, true},
 		{"no fewer than a quarter", 0, 400, 350, 0, false, false},
 		{"no more than a batch", 0, 1000, 0, driver.MaxBatch, true, true},
 	} {
@@ -59,7 +59,7 @@ func TestPartitionsGetGrantsInTurn(t *testing.T) {
 	assert.False(t, ok)
 	a.beginning = 0
 	claim, ok := a.plan(second, false)
-	assert.False(t, ok, "the other one comes first")
+	assert.False(t, ok, "the other partition waits already")
 	assert.Zero(t, claim.Begin)
 	a.grantNext()
 	assert.Equal(t, 200, first.granted)
@@ -68,7 +68,7 @@ func TestPartitionsGetGrantsInTurn(t *testing.T) {
 	a.grantNext()
 	assert.False(t, first.overdue)
 	assert.Zero(t, first.granted)
-	assert.Equal(t, 200, second.granted, "its turn has come")
+	assert.Equal(t, 200, second.granted, "the next partition in turn")
 	assert.Zero(t, a.free())
 }
 
@@ -92,8 +92,8 @@ func TestFullPartitionGetsNoGrantIfTakersAreSlow(t *testing.T) {
 	assert.Zero(t, a.beginning)
 }
 
-// A claim without a grant, because its partition is stale, gets none while it is under way. It
-// could not use the grant, and would keep it as long as the claim takes.
+// A claim without a grant, because its partition is stale, gets no grant while it is in progress.
+// It could not use the grant, and would hold it until the claim ends.
 func TestClaimWithoutAGrantGetsNoneLater(t *testing.T) {
 	t.Parallel()
 	a, s, _ := planning(t, 0, 200, 200)

@@ -33,7 +33,7 @@ func checkAssigned(t *testing.T, members, owners []string, partitions int) {
 		least, most = min(least, load[m]), max(most, load[m])
 		delete(load, m)
 	}
-	require.Empty(t, load, "owners that are no members")
+	require.Empty(t, load, "owners that are not members")
 	require.LessOrEqual(t, most-least, 1, "%d partitions, %d members", partitions, len(members))
 }
 

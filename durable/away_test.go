@@ -17,7 +17,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// awayBackend is a Cluster with one master that can be unreachable, that of partition away.
+// awayBackend is a Cluster in which the master of partition away is unreachable.
 type awayBackend struct {
 	driver.Backend
 	away *atomic.Int64
@@ -37,8 +37,7 @@ func (b awayBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Ou
 	return b.Backend.Apply(ctx, batch)
 }
 
-// A partition that cannot be reached does not delay the others, and goes on when it can be reached
-// again.
+// An unreachable partition does not delay the others, and continues when it is reachable again.
 func TestUnreachablePartitionDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -66,8 +65,8 @@ func TestUnreachablePartitionDoesNotDelayOthers(t *testing.T) {
 		away.Store(-1)
 		time.Sleep(time.Minute)
 		stop()
-		assert.EqualValues(t, 400, n[0].Load()+n[1].Load(), "each comes once")
-		assert.Equal(t, n[0].Load(), whole, "all of the partition that was there came meanwhile")
+		assert.EqualValues(t, 400, n[0].Load()+n[1].Load(), "each message is delivered once")
+		assert.Equal(t, n[0].Load(), whole, "the reachable partition was not delayed")
 		assert.Less(t, time.Duration(late.Load()), time.Second)
 		q.Close()
 		_ = st.Close()
@@ -75,7 +74,7 @@ func TestUnreachablePartitionDoesNotDelayOthers(t *testing.T) {
 	})
 }
 
-// slowBackend answers begin calls late from time to time.
+// slowBackend delays every fifth begin call.
 type slowBackend struct {
 	driver.Backend
 	calls *atomic.Int64
@@ -123,7 +122,7 @@ func TestStalledPartitionKeepsItsOrder(t *testing.T) {
 	}
 }
 
-// slowBeginBackend takes long for begin calls of one partition.
+// slowBeginBackend delays the begin calls of one partition.
 type slowBeginBackend struct {
 	driver.Backend
 	partition int
@@ -137,7 +136,7 @@ func (b slowBeginBackend) Apply(ctx context.Context, batch driver.Batch) ([]driv
 	return b.Backend.Apply(ctx, batch)
 }
 
-// idOf returns an id of a message of one of two partitions.
+// idOf returns a message id in one of two partitions.
 func idOf(part, i int) string {
 	for n := 0; ; n++ {
 		if id := fmt.Sprint(i, "-", n); driver.PartitionOf(id, 2) == part {
@@ -156,12 +155,12 @@ func TestUnreachablePartitionTakesNoGrantsFromOthers(t *testing.T) {
 			got <- d.ID
 			return nil
 		}, durable.ConsumerOptions{Fallback: 5 * time.Second})
-		enqueue(t, q, idOf(1, 0), 2*time.Second) // it is claimed ahead
+		enqueue(t, q, idOf(1, 0), 2*time.Second) // prefetched
 		var batch []durable.Message
 		for i := range 20_000 {
 			batch = append(batch, durable.Message{ID: idOf(0, i)})
 		}
-		_, err := q.EnqueueBatch(t.Context(), batch) // so the handlers are quick
+		_, err := q.EnqueueBatch(t.Context(), batch) // makes the handlers count as fast
 		require.NoError(t, err)
 		time.Sleep(3 * time.Second)
 		require.Len(t, got, 20_000)
@@ -169,7 +168,7 @@ func TestUnreachablePartitionTakesNoGrantsFromOthers(t *testing.T) {
 		time.Sleep(time.Second)
 		enqueue(t, q, idOf(0, 20_000), 0)
 		time.Sleep(100 * time.Millisecond)
-		assert.Len(t, got, 20_001, "that of the other partition has come")
+		assert.Len(t, got, 20_001, "the message of the other partition was delivered")
 		time.Sleep(time.Minute)
 		stop()
 		assert.Len(t, got, 20_003)

@@ -14,7 +14,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// counted is a batcher whose calls take a second, and what was called.
+// counted returns a batcher whose calls take one second and are recorded in calls.
 func counted(calls *[][]int) *batcher[int, string] {
 	return &batcher[int, string]{
 		key: strconv.Itoa,
@@ -49,14 +49,14 @@ func TestBatcherCombinesRequestsDuringACall(t *testing.T) {
 		}
 		all.Wait()
 		require.Len(t, calls, 4)
-		assert.Len(t, calls[0], 1, "a single caller does not wait")
+		assert.Len(t, calls[0], 1, "a single call does not wait")
 		assert.Len(t, calls[1], driver.MaxBatch)
 		assert.Len(t, calls[2], driver.MaxBatch)
 		assert.Len(t, calls[3], 600-1-2*driver.MaxBatch)
 		next := 0
 		for _, c := range calls {
 			for _, request := range c {
-				assert.Equal(t, next, request, "in the order in which they came")
+				assert.Equal(t, next, request, "in the order of arrival")
 				next++
 			}
 		}
@@ -140,7 +140,7 @@ func TestBatcherDropsCallsThatGaveUp(t *testing.T) {
 		}
 		all.Wait()
 		b.mu.Lock()
-		assert.Less(t, b.waiting.size(), 100, "calls that are kept")
+		assert.Less(t, b.waiting.size(), 100, "retained calls")
 		b.mu.Unlock()
 		assert.LessOrEqual(t, r.usedCalls, driver.MaxBatch, "the calls that were sent")
 		result, err := b.do(t.Context(), r, 42)

@@ -37,7 +37,7 @@ func TestBodyIsCopied(t *testing.T) {
 	})
 }
 
-// RetryFor bounds each call, even if many calls wait for one another.
+// RetryFor limits each call, even if many calls wait for one another.
 func TestRetryForBoundsEachCall(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1, RetryFor: time.Minute}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -57,7 +57,7 @@ func TestRetryForBoundsEachCall(t *testing.T) {
 	})
 }
 
-// A message that is due now does not wait behind later messages that were claimed ahead.
+// A message that is due now does not wait behind prefetched messages that are due later.
 func TestDueMessageDoesNotWaitBehindPrefetchedOnes(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue) {
@@ -83,7 +83,7 @@ func TestDueMessageDoesNotWaitBehindPrefetchedOnes(t *testing.T) {
 	})
 }
 
-// Messages that are cancelled after they were claimed do not keep their places in Prefetch.
+// Messages that are cancelled after they were claimed do not occupy Prefetch.
 func TestCancelledMessagesMakeRoomForDueOnes(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue) {
@@ -127,7 +127,7 @@ func TestOnErrorMayCallTheQueue(t *testing.T) {
 				return nil, nil
 			})
 			select {
-			case <-done: // not ctx, which has ended before if the handler begins late
+			case <-done: // not ctx, which may already have ended if the handler starts late
 			case <-t.Context().Done():
 			}
 			return nil
@@ -137,7 +137,7 @@ func TestOnErrorMayCallTheQueue(t *testing.T) {
 	select {
 	case <-done:
 	case <-time.After(time.Minute):
-		t.Fatal("OnError that asks for Stats is deadlocked")
+		t.Fatal("OnError deadlocks in Stats")
 	}
 }
 
@@ -149,13 +149,13 @@ func TestMessageLargerThanPrefetchBytesIsDelivered(t *testing.T) {
 		start := time.Now()
 		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error { got.add(start, d); return nil }, durable.ConsumerOptions{PrefetchBytes: 7})
 		enqueue(t, q, "m", 0)
-		time.Sleep(time.Hour)
+		time.Sleep(time.Minute)
 		assert.Len(t, got.ids(), 1)
 		stop()
 	})
 }
 
-// A batch that was stored is a success, even if its context has just ended.
+// A batch that was stored succeeds, even if its context has just ended.
 func TestEnqueueBatchThatWasStoredSucceedsAfterItsContext(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -171,11 +171,11 @@ func TestEnqueueBatchThatWasStoredSucceedsAfterItsContext(t *testing.T) {
 		}
 		cancel()
 		_ = ctx
-		assert.Zero(t, n, "errors of batches that were stored as a whole, as far as the call knew")
+		assert.Zero(t, n, "batches that were stored completely and returned an error")
 	})
 }
 
-// A handler that extends its lease by little does not lose its message.
+// A handler that extends its lease by a short time does not lose its message.
 func TestExtendInAHandlerDoesNotShorten(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 1, OnError: func(error) {}}, func(t *testing.T, q *durable.Queue) {
@@ -213,7 +213,7 @@ func TestCancelAnswersCancelledIfItsReplyWasLost(t *testing.T) {
 	})
 }
 
-// A pause is not negative, however large the limit is.
+// A delay is never negative, however large its maximum is.
 func TestExponentialDoesNotOverflow(t *testing.T) {
 	t.Parallel()
 	b := durable.Exponential(time.Second, 1<<63-1)
@@ -222,7 +222,7 @@ func TestExponentialDoesNotOverflow(t *testing.T) {
 	}
 }
 
-// The replies to an Ack are lost for four seconds. The lease is kept meanwhile, and no loss is
+// The replies to an Ack are lost for four seconds. The lease is kept, and no lost lease is
 // reported.
 func TestLeaseIsKeptWhileAnAckIsRepeated(t *testing.T) {
 	t.Parallel()
@@ -237,7 +237,7 @@ func TestLeaseIsKeptWhileAnAckIsRepeated(t *testing.T) {
 		stop := consume(t, q, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{Visibility: 8 * time.Second})
 		var n atomic.Int64
 		f.set(func(name string) (error, error) {
-			if name == "Ack" && n.Add(1) < 12 { // done, and the reply is lost for four seconds
+			if name == "Ack" && n.Add(1) < 12 { // takes effect, but replies are lost for four seconds
 				return nil, errDown
 			}
 			return nil, nil
@@ -246,7 +246,7 @@ func TestLeaseIsKeptWhileAnAckIsRepeated(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		s, _ := q.Stats(t.Context())
 		assert.EqualValues(t, 1, s.Acked)
-		assert.Zero(t, lost.Load(), "ErrLeaseLost is reported")
+		assert.Zero(t, lost.Load(), "reports of ErrLeaseLost")
 		stop()
 		q.Close()
 		_ = f.Close()

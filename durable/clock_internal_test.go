@@ -9,9 +9,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// The clock never promises more than the server's clock shows, and comes as close as the fastest
-// reply of the last seconds allows.
-func TestServerClockNeverPromisesTooMuch(t *testing.T) {
+// The estimate is never later than the server's clock, and as close as the fastest reply of the
+// last seconds permits.
+func TestServerClockIsALowerBound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var c serverClock
@@ -19,11 +19,11 @@ func TestServerClockNeverPromisesTooMuch(t *testing.T) {
 		server := func() time.Time { return time.Now().Add(5 * time.Minute) }
 		for i := range 100 {
 			sent, reading := time.Now(), server()
-			time.Sleep(time.Duration(1+i%7) * 10 * time.Millisecond) // until the reply is here
+			time.Sleep(time.Duration(1+i%7) * 10 * time.Millisecond) // until the reply arrives
 			c.observe(reading, sent)
 			assert.False(t, c.now().After(server()))
 			if i > 7 {
-				assert.Equal(t, 10*time.Millisecond, server().Sub(c.now()), "the quickest reply took 10 ms")
+				assert.Equal(t, 10*time.Millisecond, server().Sub(c.now()), "the fastest reply took 10 ms")
 			}
 			time.Sleep(300 * time.Millisecond)
 		}
@@ -31,18 +31,18 @@ func TestServerClockNeverPromisesTooMuch(t *testing.T) {
 		assert.InDelta(t, 1.010, c.until(due).Seconds(), 0.002)
 		assert.Negative(t, c.until(driver.InstantOf(server().Add(-time.Second))))
 
-		for _, back := range []time.Duration{-5 * time.Minute, -5*time.Minute - 20*time.Millisecond} { // set back
+		for _, back := range []time.Duration{-5 * time.Minute, -5*time.Minute - 20*time.Millisecond} {
 			sent, reading := time.Now(), time.Now().Add(back)
 			time.Sleep(10 * time.Millisecond)
 			c.observe(reading, sent)
-			assert.Equal(t, 10*time.Millisecond, time.Now().Add(back).Sub(c.now()), "the promises of older readings are forgotten")
+			assert.Equal(t, 10*time.Millisecond, time.Now().Add(back).Sub(c.now()), "older readings are discarded")
 		}
 	})
 }
 
-// The promises of readings are forgotten after some seconds, even if a clock was set back by so
-// little that no reading contradicts them.
-func TestServerClockForgetsOldPromises(t *testing.T) {
+// Readings are discarded after a few seconds, even if the clock was set back by so little that no
+// reading contradicts them.
+func TestServerClockDiscardsOldReadings(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var c serverClock
@@ -65,22 +65,22 @@ func TestServerClockForgetsOldPromises(t *testing.T) {
 	})
 }
 
-// The next call counts from the instant that a refusal names, whether the guess of this process was
-// too late or too early. The instant is no reading of the clock: a store whose clock was set back
-// names an instant that the clock does not show any more.
-func TestRefusalMovesCallsButNotTheClock(t *testing.T) {
+// The next call starts from the instant that a rejection returned, whether this process's estimate
+// was too late or too early. The instant is not a reading of the clock: a store whose clock was set
+// back returns an instant that the clock no longer shows.
+func TestRejectionChangesTheCallTimeButNotTheClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var c serverClock
 		start := time.Now()
-		assert.Equal(t, driver.InstantOf(start), c.callTime(), "nothing is known")
+		assert.Equal(t, driver.InstantOf(start), c.callTime(), "no reading is known")
 		c.observe(start.Add(time.Hour), start)
 		assert.Equal(t, driver.InstantOf(start.Add(time.Hour)), c.callTime())
 		for _, named := range []time.Duration{-3 * time.Hour, 3 * time.Hour} {
 			c.refused(driver.InstantOf(time.Now().Add(named)))
 			time.Sleep(time.Second)
 			assert.Equal(t, driver.InstantOf(time.Now().Add(named)), c.callTime())
-			assert.True(t, time.Now().Add(time.Hour).Equal(c.now()), "the readings count")
+			assert.True(t, time.Now().Add(time.Hour).Equal(c.now()), "the estimate depends only on readings")
 		}
 	})
 }

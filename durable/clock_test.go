@@ -16,14 +16,14 @@ import (
 )
 
 // The store's clock differs from that of the process, or is set while messages wait. No message
-// begins before the store's clock shows its due time, and none waits long after it.
-func TestClockOfTheStoreDecides(t *testing.T) {
+// begins before its due time on the store's clock, and none waits long after it.
+func TestStoreClockDeterminesDelivery(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name        string
-		offset, set time.Duration // set: after 10 s, it is set by this
+		offset, set time.Duration // set: step of the clock after 10 s
 	}{
-		{"as ours", 0, 0}, {"5 minutes ahead", 5 * time.Minute, 0}, {"5 minutes behind", -5 * time.Minute, 0},
+		{"equal", 0, 0}, {"5 minutes ahead", 5 * time.Minute, 0}, {"5 minutes behind", -5 * time.Minute, 0},
 		{"set back by a minute", time.Hour, -time.Minute}, {"set back by 30 ms", 0, -30 * time.Millisecond}, {"set ahead by a minute", -time.Hour, time.Minute},
 	} {
 		t.Run(c.name, func(t *testing.T) {

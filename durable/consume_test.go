@@ -13,7 +13,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable"
 )
 
-func TestFailedMessageComesAgainAndDies(t *testing.T) {
+func TestFailedMessageIsRetriedUntilItIsDead(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{MaxAttempts: 3}, func(t *testing.T, q *durable.Queue) {
 		start := time.Now()
@@ -27,7 +27,7 @@ func TestFailedMessageComesAgainAndDies(t *testing.T) {
 		}
 		stop := consume(t, q, handler, durable.ConsumerOptions{Backoff: func(d *durable.Delivery, _ error) time.Duration { return time.Duration(d.Attempts+1) * time.Minute }})
 		enqueue(t, q, "m", time.Second)
-		time.Sleep(time.Hour)
+		time.Sleep(5 * time.Minute)
 		require.Len(t, got.list(), 3)
 		for i, want := range []time.Duration{time.Second, time.Minute + time.Second, 3*time.Minute + time.Second} {
 			assert.InDelta(t, want.Seconds(), got.list()[i].at.Seconds(), 0.05)
@@ -43,8 +43,8 @@ func TestFailedMessageComesAgainAndDies(t *testing.T) {
 		assert.ErrorIs(t, err, durable.ErrDuplicate)
 
 		require.NoError(t, q.Replay(t.Context(), "m", time.Second))
-		require.ErrorIs(t, q.Purge(t.Context(), "m"), durable.ErrNotFound, "it is not dead any more")
-		time.Sleep(time.Hour)
+		require.ErrorIs(t, q.Purge(t.Context(), "m"), durable.ErrNotFound, "the message is no longer dead")
+		time.Sleep(5 * time.Minute)
 		assert.Len(t, got.list(), 6)
 		require.NoError(t, q.Purge(t.Context(), "m"))
 		require.ErrorIs(t, q.Purge(t.Context(), "m"), durable.ErrNotFound)
@@ -72,7 +72,7 @@ func TestRejectBuriesAndRetryAfterDelays(t *testing.T) {
 		}, durable.ConsumerOptions{})
 		enqueue(t, q, "rejected", time.Second)
 		enqueue(t, q, "later", 2*time.Second)
-		time.Sleep(time.Hour)
+		time.Sleep(10 * time.Minute)
 		stop()
 		assert.Equal(t, []string{"rejected", "later", "later"}, got.ids())
 		assert.InDelta(t, 7*60+2, got.list()[2].at.Seconds(), 0.05)
@@ -88,7 +88,7 @@ func TestRejectBuriesAndRetryAfterDelays(t *testing.T) {
 	})
 }
 
-// Messages that a consumer has claimed ahead can be cancelled and rescheduled.
+// Prefetched messages can be cancelled and rescheduled.
 func TestCancelAndRescheduleOfPrefetchedMessages(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
@@ -129,7 +129,7 @@ func TestCancelAndRescheduleOfPrefetchedMessages(t *testing.T) {
 	})
 }
 
-// A handler may take longer than Visibility, because its lease is extended.
+// A handler may run longer than Visibility, because its lease is extended.
 func TestLongHandlerKeepsItsMessage(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
@@ -145,7 +145,7 @@ func TestLongHandlerKeepsItsMessage(t *testing.T) {
 			}
 		}, durable.ConsumerOptions{Visibility: time.Second})
 		enqueue(t, q, "m", 0)
-		time.Sleep(time.Hour)
+		time.Sleep(15 * time.Minute)
 		stop()
 		assert.Equal(t, []string{"m"}, got.ids())
 		stats, err := q.Stats(t.Context())
@@ -155,9 +155,9 @@ func TestLongHandlerKeepsItsMessage(t *testing.T) {
 	})
 }
 
-// When its context ends, Consume gives back the messages that it has claimed ahead, so that another
-// consumer gets them at once, and waits for its handlers.
-func TestConsumeGivesBackAndWaitsForHandlers(t *testing.T) {
+// When its context ends, Consume releases the prefetched messages, so that another consumer gets
+// them immediately, and waits for its handlers.
+func TestConsumeReleasesMessagesAndWaitsForHandlers(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
 		start := time.Now()
@@ -173,7 +173,7 @@ func TestConsumeGivesBackAndWaitsForHandlers(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		began := time.Now()
 		stop()
-		assert.Equal(t, 4*time.Second, time.Since(began).Round(time.Second), "it has waited for the handler")
+		assert.Equal(t, 4*time.Second, time.Since(began).Round(time.Second), "Consume waits for the handler")
 		assert.Len(t, first.list(), 1)
 		stop = consume(t, q, func(_ context.Context, d *durable.Delivery) error {
 			second.add(start, d)
@@ -189,7 +189,7 @@ func TestConsumeGivesBackAndWaitsForHandlers(t *testing.T) {
 	})
 }
 
-// RetryAfter and Reject of a nil error are failures too.
+// RetryAfter and Reject of a nil error are failures as well.
 func TestRetryAfterAndRejectWithoutAnError(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
@@ -207,7 +207,7 @@ func TestRetryAfterAndRejectWithoutAnError(t *testing.T) {
 		r, err := q.Get(t.Context(), "m")
 		require.NoError(t, err)
 		assert.Equal(t, "retry requested", r.Reason)
-		time.Sleep(time.Hour)
+		time.Sleep(15 * time.Minute)
 		stop()
 		require.Len(t, got.list(), 2)
 		assert.InDelta(t, 600, got.list()[1].at.Seconds(), 0.1)

@@ -13,7 +13,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// buryAll makes dead letters with the ids 00, 01 and so on.
+// buryAll creates dead letters with the ids 00, 01 and so on.
 func buryAll(t *testing.T, q *durable.Queue, n int) {
 	t.Helper()
 	for i := range n {
@@ -29,8 +29,8 @@ func deadLetters(t *testing.T, q *durable.Queue) (n int64) {
 	return s.Dead
 }
 
-// A PurgeAll whose context ends while another call is under way sends nothing more. Its error names
-// a dead letter.
+// A PurgeAll whose context ends while another call is in progress sends nothing more. Its error
+// names a dead letter.
 func TestPurgeAllSendsNothingAfterItsContext(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -52,7 +52,7 @@ func TestPurgeAllSendsNothingAfterItsContext(t *testing.T) {
 		assert.ErrorContains(t, err, `"00"`)
 		require.NoError(t, <-first)
 		time.Sleep(time.Minute)
-		assert.EqualValues(t, 19, deadLetters(t, q), "only the other call has purged one")
+		assert.EqualValues(t, 19, deadLetters(t, q), "only the other call purges a message")
 		assert.EqualValues(t, 1, f.count("Purge"))
 		n, err = q.PurgeAll(t.Context(), durable.DeadFilter{})
 		require.NoError(t, err)
@@ -60,7 +60,7 @@ func TestPurgeAllSendsNothingAfterItsContext(t *testing.T) {
 	})
 }
 
-// pagedBackend has dead letters that cannot be read, which fill the first page. It records the size
+// pagedBackend returns an empty first page, like a page of unreadable records. It records the size
 // of the largest batch.
 type pagedBackend struct {
 	driver.Backend
@@ -82,8 +82,8 @@ func (b *pagedBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver.
 	return b.Backend.Apply(ctx, batch)
 }
 
-// ReplayAll and PurgeAll go on after a page of records that cannot be read, and take no more of the
-// room for calls than there is.
+// ReplayAll and PurgeAll continue after a page of unreadable records, and make no more calls at a
+// time than there is room for.
 func TestUnreadablePageDoesNotStopReplayAllAndPurgeAll(t *testing.T) {
 	t.Parallel()
 	paged := &pagedBackend{}

@@ -11,9 +11,9 @@ import (
 )
 
 // A process is suspended for longer than the lease, after it has taken a message and before it
-// hands the message to its receiver. The receiver does not get the message, and the loss is
-// reported once, whether the renewal has noticed it before or not.
-func TestMessageIsNotHandedOutAfterItsLease(t *testing.T) {
+// passes the message to its receiver. The receiver does not get the message, and the lost lease is
+// reported once, whether or not the renewal noticed it first.
+func TestMessageIsNotDeliveredAfterItsLease(t *testing.T) {
 	t.Parallel()
 	for name, renews := range map[string]bool{"unnoticed": false, "noticed by the renewal": true} {
 		t.Run(name, func(t *testing.T) {
@@ -40,9 +40,9 @@ func TestMessageIsNotHandedOutAfterItsLease(t *testing.T) {
 	}
 }
 
-// The next step depends on the answer to the begin call, on whether the message was given up
-// meanwhile, and on whether the consumer has ended.
-func TestAnswerToABeginDecidesWhatFollows(t *testing.T) {
+// The next step depends on the answer to the begin call, on whether the message was dropped in the
+// meantime, and on whether the consumer has ended.
+func TestAnswerToBeginDeterminesTheNextStep(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1_000_000)
 	at := func(status driver.Status, due time.Duration) answer {
@@ -58,16 +58,16 @@ func TestAnswerToABeginDecidesWhatFollows(t *testing.T) {
 		wait   time.Duration
 	}{
 		{"due now", heldBeginning, at(driver.StatusDone, 0), nil, false, beginGives, 0},
-		{"due in a moment", heldBeginning, at(driver.StatusDone, 2*time.Millisecond), nil, false, beginWaits, 2 * time.Millisecond},
+		{"due soon", heldBeginning, at(driver.StatusDone, 2*time.Millisecond), nil, false, beginWaits, 2 * time.Millisecond},
 		{"due now, but the consumer ends", heldBeginning, at(driver.StatusDone, 0), nil, true, beginGives, 0},
-		{"given up meanwhile", heldGone, at(driver.StatusDone, 0), nil, false, beginReleases, 0},
+		{"dropped", heldGone, at(driver.StatusDone, 0), nil, false, beginReleases, 0},
 		{"clock set back", heldBeginning, at(driver.StatusEarly, time.Minute), nil, false, beginRepeats, time.Minute - beginLead},
 		{"clock set back by little", heldBeginning, at(driver.StatusEarly, beginLead), nil, false, beginRepeats, time.Millisecond},
 		{"clock set back, and the consumer ends", heldBeginning, at(driver.StatusEarly, time.Minute), nil, true, beginReleases, 0},
-		{"clock set back, and given up meanwhile", heldGone, at(driver.StatusEarly, time.Minute), nil, false, beginForgets, 0},
+		{"clock set back, and dropped", heldGone, at(driver.StatusEarly, time.Minute), nil, false, beginForgets, 0},
 		{"cancelled", heldBeginning, at(driver.StatusNotFound, 0), nil, false, beginForgets, 0},
 		{"no answer", heldBeginning, answer{}, ErrUnavailable, false, beginForgets, 0},
-		{"no answer, and given up meanwhile", heldGone, answer{}, ErrUnavailable, true, beginForgets, 0},
+		{"no answer, and dropped", heldGone, answer{}, ErrUnavailable, true, beginForgets, 0},
 	} {
 		next, wait := (&held{state: test.state}).beginResult(test.answer, test.err, test.ended)
 		require.Equal(t, test.next, next, test.what)
@@ -75,7 +75,7 @@ func TestAnswerToABeginDecidesWhatFollows(t *testing.T) {
 	}
 }
 
-// A wait ends when everything pending is done. Later additions do not matter.
+// A wait ends when all pending operations are done. Later operations do not matter.
 func TestPendingIsOverWhenAllIsDone(t *testing.T) {
 	t.Parallel()
 	var p pending

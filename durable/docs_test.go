@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// docs/durable-operations.md says for each error what to do.
+// docs/durable-operations.md has an entry for each error.
 func TestOperationsExplainAllErrors(t *testing.T) {
 	t.Parallel()
 	names := func(path, pattern string) (found []string) {

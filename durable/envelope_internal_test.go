@@ -12,7 +12,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// An envelope is read as it was written. It costs one byte if it holds only a body.
+// Decoding an envelope returns what was encoded. The overhead is one byte if there is only a body.
 func TestEnvelopeIsReadAsItWasWritten(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -35,7 +35,7 @@ func TestEnvelopeIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-// An envelope of another version, or a damaged one, is ErrVersion.
+// Decoding an envelope of another version, or a damaged one, returns ErrVersion.
 func TestUnreadableEnvelopeIsErrVersion(t *testing.T) {
 	t.Parallel()
 	whole := (&content{headers: map[string]string{"key": "value"}, expire: 1 << 40}).encode()
@@ -61,17 +61,17 @@ func TestExpiryIsRoundedDown(t *testing.T) {
 	for late, want := range map[time.Duration]driver.Instant{0: 1000, 1: 1000, time.Millisecond - 1: 1000, time.Millisecond: 1001, -1: 999} {
 		assert.Equal(t, want, expiryOf(at.Add(late)), late)
 	}
-	assert.EqualValues(t, 1, expiryOf(time.UnixMilli(-5)), "0 stands for none")
+	assert.EqualValues(t, 1, expiryOf(time.UnixMilli(-5)), "0 means none")
 	assert.Equal(t, driver.Never, expiryOf(driver.Never.Time().Add(time.Hour)))
 	c := content{expire: 1000}
 	assert.False(t, c.expired(at))
-	assert.False(t, c.expired(at.Add(time.Millisecond-1)), "not after that millisecond")
+	assert.False(t, c.expired(at.Add(time.Millisecond-1)), "the millisecond has not passed")
 	assert.True(t, c.expired(at.Add(time.Millisecond)))
-	assert.False(t, (&content{}).expired(at), "it does not expire")
+	assert.False(t, (&content{}).expired(at), "no expiry")
 }
 
-// FuzzEnvelope reads arbitrary bytes. The result is an error, or a content that is the same after
-// it was written and read again.
+// FuzzEnvelope decodes arbitrary bytes. The result is an error, or a content that does not change
+// when it is encoded and decoded again.
 func FuzzEnvelope(f *testing.F) {
 	f.Add([]byte(nil))
 	f.Add([]byte("\x10body"))

@@ -19,8 +19,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// Headers and ExpireAt come back from Get and List, with each delivery, and with the dead letter.
-func TestHeadersComeBackWithTheMessage(t *testing.T) {
+// Get, List, each delivery and the dead letter return the headers and ExpireAt.
+func TestHeadersAreReturnedWithTheMessage(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 1, MaxBody: 4}, func(t *testing.T, q *durable.Queue) {
 		headers := map[string]string{"traceparent": "00-01", "ключ": "", "long": strings.Repeat("x", 4000)}
@@ -107,12 +107,12 @@ func TestBadHeadersAndExpiryAreRefused(t *testing.T) {
 	most := maps.Clone(many)
 	delete(most, "0")
 	_, err := q.Enqueue(t.Context(), durable.Message{Headers: most, Body: []byte("b"), At: at, ExpireAt: at.Add(time.Millisecond)})
-	assert.NoError(t, err, "the most that is accepted; MaxBody bounds the body alone")
+	assert.NoError(t, err, "the accepted maximum; MaxBody limits only the body")
 }
 
-// An expired message is counted and not delivered, neither for the first time nor again. Other
+// An expired message is counted and not delivered, neither for the first time nor as a retry. Other
 // messages are delivered.
-func TestExpiredMessagesAreCountedAndNotRun(t *testing.T) {
+func TestExpiredMessagesAreCountedAndNotDelivered(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 2}, func(t *testing.T, q *durable.Queue) {
 		start := time.Now()
@@ -142,12 +142,12 @@ func TestExpiredMessagesAreCountedAndNotRun(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, [5]uint64{6, 3, 2, 3, 0}, [5]uint64{stats.Enqueued, stats.Acked, stats.Retried, stats.Expired, stats.Buried})
 		assert.Zero(t, stats.Scheduled+stats.InFlight+stats.Dead)
-		assert.EqualValues(t, 5, stats.Lateness.Count, "of the delivered messages")
+		assert.EqualValues(t, 5, stats.Lateness.Count, "delivered messages")
 	})
 }
 
 // Take skips expired messages.
-func TestTakeReturnsNothingExpired(t *testing.T) {
+func TestTakeSkipsExpiredMessages(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue) {
 		for i := range 10 {
@@ -172,8 +172,8 @@ func TestTakeReturnsNothingExpired(t *testing.T) {
 }
 
 // A message whose envelope this version cannot read is kept for a newer consumer, even if it has
-// only one attempt. It comes again after a minute, which counts no attempt. Other messages are
-// delivered meanwhile.
+// only one attempt. It is redelivered after a minute, which counts no attempt. Other messages are
+// delivered in the meantime.
 func TestContentOfNewerVersionIsNotLost(t *testing.T) {
 	t.Parallel()
 	for name, receive := range map[string]func(t *testing.T, q *durable.Queue) (ids []string){
@@ -181,7 +181,7 @@ func TestContentOfNewerVersionIsNotLost(t *testing.T) {
 			var got deliveries
 			stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error { got.add(time.Now(), d); return nil },
 				durable.ConsumerOptions{})
-			time.Sleep(5*time.Minute + 30*time.Second) // between two looks at it
+			time.Sleep(5*time.Minute + 30*time.Second) // between two deliveries of it
 			stop()
 			return got.ids()
 		},
@@ -225,12 +225,12 @@ func TestContentOfNewerVersionIsNotLost(t *testing.T) {
 					require.NoError(t, err)
 					n++
 				}
-				require.Equal(t, 2, n, "the list goes on after it")
+				require.Equal(t, 2, n, "the list continues after the message")
 
 				require.Equal(t, []string{"known"}, receive(t, q))
 				raw, err := backend.Get(t.Context(), 0, "newer")
 				require.NoError(t, err)
-				assert.Equal(t, newer, string(raw.Body), "as it was")
+				assert.Equal(t, newer, string(raw.Body), "unchanged")
 				assert.Equal(t, driver.StateScheduled, raw.State)
 				assert.Zero(t, raw.Attempts+raw.Crashes)
 				assert.WithinDuration(t, time.Now(), raw.Due.Time(), time.Minute)

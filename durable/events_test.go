@@ -33,7 +33,7 @@ func (es *events) add(e durable.Event) {
 	es.all = append(es.all, e)
 }
 
-// of returns the events that ok is true for.
+// of returns the events for which ok returns true.
 func (es *events) of(ok func(durable.Event) bool) (some []durable.Event) {
 	es.mu.Lock()
 	defer es.mu.Unlock()
@@ -53,8 +53,8 @@ func (es *events) kinds(id string) (names []string) {
 	return names
 }
 
-// Each way through a delivery has its events, in order, with the fields of the message.
-func TestEventsOfEachDelivery(t *testing.T) {
+// Each course of a delivery has its events, in order, with the fields of the message.
+func TestEachDeliveryHasItsEventsInOrder(t *testing.T) {
 	t.Parallel()
 	var es events
 	bubble(t, durable.Options{Queue: "orders", Partitions: 3, OnEvent: es.add}, func(t *testing.T, q *durable.Queue) {
@@ -99,14 +99,14 @@ func TestEventsOfEachDelivery(t *testing.T) {
 		rebalanced := es.of(func(e durable.Event) bool { return e.Kind == durable.EventRebalanced })
 		require.Len(t, rebalanced, 2)
 		assert.Equal(t, []int{0, 1, 2}, rebalanced[0].Owned)
-		assert.Empty(t, rebalanced[1].Owned, "it has left")
+		assert.Empty(t, rebalanced[1].Owned, "the consumer has left")
 	})
 	require.Equal(t, "EventKind(0)", durable.EventKind(0).String())
 	require.Equal(t, "Error", durable.EventError.String())
 	require.Equal(t, "EventKind(11)", (durable.EventError + 1).String())
 }
 
-// logged holds log records as JSON.
+// logged collects log records as JSON.
 type logged struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -132,8 +132,8 @@ func (l *logged) records(t *testing.T) (records []map[string]any) {
 	return records
 }
 
-// A fault is logged with its queue, partition and message, and OnError and OnEvent get the same
-// error. A store that cannot be reached is logged once a second, however many calls fail.
+// A fault is logged with its queue, partition and message, and OnError and OnEvent receive the same
+// error. An unreachable store is logged once a second, regardless of the number of failed calls.
 func TestFaultsAreLogged(t *testing.T) {
 	t.Parallel()
 	var es events
@@ -169,7 +169,7 @@ func TestFaultsAreLogged(t *testing.T) {
 		assert.Contains(t, r["err"], errDown.Error())
 		skipped += r["skipped"].(float64)
 	}
-	require.InDelta(t, len(errs), int(skipped)+len(records), 200, "no record counts the errors after the last one")
+	require.InDelta(t, len(errs), int(skipped)+len(records), 200, "the errors after the last record are counted in no record")
 	faults := es.of(func(e durable.Event) bool { return e.Kind == durable.EventError })
 	require.Len(t, faults, len(errs))
 	for _, e := range faults {
@@ -178,12 +178,12 @@ func TestFaultsAreLogged(t *testing.T) {
 	}
 }
 
-// A lost lease, and a call that fails for good, are logged with the message.
+// A lost lease, and a call that fails permanently, are logged with the message.
 func TestFaultsOfMessagesAreLogged(t *testing.T) {
 	t.Parallel()
 	var es events
 	var log logged
-	errBroken := errors.New("broken for good")
+	errBroken := errors.New("broken permanently")
 	faultyBubble(t, durable.Options{Partitions: 4, OnEvent: es.add, OnError: func(error) {}, Logger: log.logger()},
 		func(t *testing.T, q *durable.Queue, f *faulty) {
 			enqueue(t, q, "m", 0)
@@ -225,7 +225,7 @@ func TestFaultsOfMessagesAreLogged(t *testing.T) {
 	require.Contains(t, kinds, "Error")
 }
 
-// Each of two consumers reports the partitions that it owns. Together they own all.
+// Each of two consumers reports the partitions that it owns. Together they own all partitions.
 func TestRebalancedEventsNameAllPartitions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

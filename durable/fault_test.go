@@ -18,7 +18,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// faulty is a store whose calls can be made to fail, before they take place or after.
+// faulty is a store whose calls can be made to fail before or after they take effect.
 type faulty struct {
 	durable.Store
 	fault atomic.Pointer[func(call string) (before, after error)]
@@ -26,13 +26,13 @@ type faulty struct {
 	made  sync.Map // partition and caller → *madeCall
 }
 
-// madeCall is the last call of a caller. This store remembers it, as a store behind a network does.
+// madeCall is the last call of a caller. This store remembers it, like a store behind a network.
 type madeCall struct {
 	seq    uint64
 	result any
 }
 
-// once makes a call, or returns the result of the copy that has taken place.
+// once makes a call, or returns the result of the copy that has taken effect.
 func once[R any](b *faultyBackend, partition int, c driver.Call, call func() (R, error)) (R, error) {
 	key := fmt.Sprint(partition, c.Caller)
 	if made, ok := b.f.made.Load(key); ok && made.(*madeCall).seq == c.Seq {
@@ -137,15 +137,15 @@ func faultyBubble(t *testing.T, options durable.Options, body func(t *testing.T,
 	})
 }
 
-// fixed is a backoff that is always the same.
+// fixed returns a constant backoff.
 func fixed(pause time.Duration) func(*durable.Delivery, error) time.Duration {
 	return func(*durable.Delivery, error) time.Duration { return pause }
 }
 
 var errDown = fmt.Errorf("connection refused: %w", durable.ErrUnavailable)
 
-// Every third call fails, half of them after they have taken place. No message is lost and none
-// comes twice.
+// Two of three calls fail, half of them after they have taken effect. No message is lost and none
+// is delivered twice.
 func TestLostRepliesNeitherLoseNorRepeatMessages(t *testing.T) {
 	t.Parallel()
 	for _, call := range []string{"Put", "Begin", "Ack", "Retry", "Bury", "Extend", "Heartbeat", "Watch"} {
@@ -206,8 +206,8 @@ func TestLostRepliesNeitherLoseNorRepeatMessages(t *testing.T) {
 	}
 }
 
-// If a lease cannot be extended, the context of the handler ends before another consumer may get
-// the message.
+// If a lease cannot be extended, the handler's context ends before another consumer can get the
+// message.
 func TestContextEndsBeforeTheLease(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -239,7 +239,7 @@ func TestContextEndsBeforeTheLease(t *testing.T) {
 		require.NotNil(t, again.Load())
 		assert.Less(t, cancelled.Load().Sub(start), 8*time.Second)
 		assert.GreaterOrEqual(t, again.Load().Sub(start), 8*time.Second)
-		assert.Less(t, again.Load().Sub(start), 9100*time.Millisecond, "a second after the end of the lease at most")
+		assert.Less(t, again.Load().Sub(start), 9100*time.Millisecond, "at most a second after the end of the lease")
 		time.Sleep(time.Minute)
 		stop()
 		stats, err := q.Stats(t.Context())
@@ -249,7 +249,7 @@ func TestContextEndsBeforeTheLease(t *testing.T) {
 	})
 }
 
-// While the store cannot be reached no message is lost. When it can be reached again, all are
+// While the store is unreachable, no message is lost. When it is reachable again, all messages are
 // delivered.
 func TestOutageLosesNothing(t *testing.T) {
 	t.Parallel()
@@ -300,7 +300,7 @@ func TestCallFailsAfterRetryFor(t *testing.T) {
 	})
 }
 
-// An idle consumer makes at most two calls a second for each partition.
+// An idle consumer makes at most two calls per second and partition.
 func TestIdleConsumerMakesFewCalls(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 4}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -316,7 +316,7 @@ func TestIdleConsumerMakesFewCalls(t *testing.T) {
 }
 
 // A process is suspended for longer than the lease after it has taken a message, and the message is
-// cancelled meanwhile. When the process goes on, no handler is called for it.
+// cancelled in the meantime. When the process continues, no handler is called for the message.
 func TestHandlerIsNotCalledAfterItsLease(t *testing.T) {
 	t.Parallel()
 	var reported reportedErrors
@@ -325,7 +325,7 @@ func TestHandlerIsNotCalledAfterItsLease(t *testing.T) {
 	options := durable.Options{Partitions: 1, OnError: reported.add, OnEvent: func(e durable.Event) {
 		if e.Kind == durable.EventDelivered && e.ID == "m" {
 			cut.Store(true)
-			time.Sleep(30 * time.Second) // between the taking and the handler
+			time.Sleep(30 * time.Second) // between taking the message and calling the handler
 		}
 	}}
 	faultyBubble(t, options, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -352,7 +352,7 @@ func TestHandlerIsNotCalledAfterItsLease(t *testing.T) {
 		assert.Zero(t, calls.Load(), "calls of the handler after Cancelled")
 		stats, err := q.Stats(t.Context())
 		require.NoError(t, err)
-		assert.EqualValues(t, 1, stats.Acked, "the worker goes on with the next message")
+		assert.EqualValues(t, 1, stats.Acked, "the worker handles the next message")
 		assert.Equal(t, 1, strings.Count(reported.text(), durable.ErrLeaseLost.Error()), reported.text())
 	})
 }

@@ -29,8 +29,9 @@ func TestFIFOKeepsTheOrder(t *testing.T) {
 	}
 }
 
-// Items that go before they are first leave little behind, and the others keep their order.
-func TestLazyFifoForgetsWhatHasGone(t *testing.T) {
+// Items that are deleted before they are first leave little behind, and the other items keep their
+// order.
+func TestLazyFIFODropsDeletedItems(t *testing.T) {
 	t.Parallel()
 	var f lazyFifo[*held]
 	var stay []*held

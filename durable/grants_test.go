@@ -14,7 +14,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// watchedBackend counts the messages that begin, with a claim and by a begin call. Each call takes
+// watchedBackend counts the messages that begin with a claim and by a begin call. Each call takes
 // some time.
 type watchedBackend struct {
 	driver.Backend
@@ -22,15 +22,15 @@ type watchedBackend struct {
 }
 
 type watchedCalls struct {
-	trip time.Duration                    // of each call
-	slow func(driver.Claim) time.Duration // and of some claims
+	trip time.Duration                    // duration of each call
+	slow func(driver.Claim) time.Duration // additional duration of some claims
 
 	mu         sync.Mutex
 	claimed    int // messages that began with the claim
-	began      int // those that began by a call of their own
-	firing     int // those that have begun and are not acknowledged
+	began      int // messages that began by a begin call
+	firing     int // messages that have begun and are not acknowledged
 	mostFiring int
-	moved      int // leases that were moved by a begin
+	moved      int // leases that a begin replaced
 }
 
 func (b watchedBackend) Claim(ctx context.Context, c driver.Claim) (driver.Claimed, error) {
@@ -74,7 +74,7 @@ func (b watchedBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver
 	return outcomes, err
 }
 
-// watch runs a test on a watched store.
+// watch runs a test with a watchedBackend.
 func watch(t *testing.T, calls *watchedCalls, partitions int, body func(t *testing.T, q *durable.Queue)) {
 	t.Helper()
 	bubbleOf(t, func(b driver.Backend) driver.Backend { return watchedBackend{b, calls} }, durable.Options{Partitions: partitions}, body)
@@ -87,7 +87,7 @@ func TestOverdueMessageBeginsWithItsClaim(t *testing.T) {
 	watch(t, calls, 2, func(t *testing.T, q *durable.Queue) {
 		got := make(chan time.Time, 1)
 		stop := consume(t, q, func(context.Context, *durable.Delivery) error { got <- time.Now(); return nil }, durable.ConsumerOptions{})
-		time.Sleep(1300 * time.Millisecond) // not when the partitions are looked at anyway
+		time.Sleep(1300 * time.Millisecond) // between two claims of Fallback
 		for i := range 10 {
 			start := time.Now()
 			enqueue(t, q, fmt.Sprint(i), 0)
@@ -98,12 +98,12 @@ func TestOverdueMessageBeginsWithItsClaim(t *testing.T) {
 		<-got
 		stop()
 		assert.Equal(t, 10, calls.claimed)
-		assert.Equal(t, 1, calls.began, "it was not due when it was claimed")
+		assert.Equal(t, 1, calls.began, "the message was not due when it was claimed")
 	})
 }
 
 // Overdue messages are delivered once, and in the order of their due times within a partition. If
-// handlers are quick, most of the messages begin with their claims.
+// handlers are fast, most messages begin with their claims.
 func TestOverdueMessagesAreDeliveredOnceInOrder(t *testing.T) {
 	t.Parallel()
 	for _, concurrency := range []int{1, 64} {
@@ -141,7 +141,7 @@ func TestOverdueMessagesAreDeliveredOnceInOrder(t *testing.T) {
 	}
 }
 
-// If handlers are slow, no more messages begin than they can take.
+// If handlers are slow, no more messages begin than the handlers can take.
 func TestSlowHandlersAreGrantedNoMoreThanTheyTake(t *testing.T) {
 	t.Parallel()
 	calls := &watchedCalls{trip: time.Millisecond}
@@ -153,12 +153,12 @@ func TestSlowHandlersAreGrantedNoMoreThanTheyTake(t *testing.T) {
 		time.Sleep(time.Minute)
 		stop()
 		assert.Equal(t, 200, calls.claimed+calls.began)
-		assert.LessOrEqual(t, calls.mostFiring, 10, "messages in handlers, and as many being acknowledged")
+		assert.LessOrEqual(t, calls.mostFiring, 10, "messages in handlers, plus as many that are being acknowledged")
 	})
 }
 
-// A claim that takes long keeps the takers of its grant only for a moment.
-func TestSlowClaimGivesItsGrantBack(t *testing.T) {
+// A slow claim holds the takers of its grant only briefly.
+func TestSlowClaimReturnsItsGrant(t *testing.T) {
 	t.Parallel()
 	calls := &watchedCalls{slow: func(c driver.Claim) time.Duration {
 		if c.Partition == 1 && c.Begin > 0 {
@@ -191,13 +191,13 @@ func TestSlowClaimGivesItsGrantBack(t *testing.T) {
 		stop()
 		assert.Equal(t, 100, n[0]+n[1])
 		assert.Positive(t, n[1])
-		assert.Equal(t, n[0], sum, "the messages of the other partition were delivered meanwhile")
+		assert.Equal(t, n[0], sum, "the messages of the other partition were not delayed")
 		assert.LessOrEqual(t, late, 200*time.Millisecond)
 	})
 }
 
-// Messages that begin with a claim while the consumer ends are given back without a crash.
-func TestEndGivesBackMessagesThatBeganWithAClaim(t *testing.T) {
+// Messages that begin with a claim while the consumer ends are released without a crash.
+func TestEndingConsumerReleasesMessagesThatBeganWithAClaim(t *testing.T) {
 	t.Parallel()
 	calls := &watchedCalls{slow: func(c driver.Claim) time.Duration {
 		if c.Begin > 0 {
@@ -228,7 +228,7 @@ func TestEndGivesBackMessagesThatBeganWithAClaim(t *testing.T) {
 	})
 }
 
-// A message that begins with its claim does not overtake messages that were claimed before and are
+// A message that begins with its claim does not overtake messages that were claimed earlier and are
 // about to begin.
 func TestClaimDoesNotOvertakeMessagesThatBegin(t *testing.T) {
 	t.Parallel()
@@ -245,7 +245,7 @@ func TestClaimDoesNotOvertakeMessagesThatBegin(t *testing.T) {
 	})
 }
 
-// A claim that begins messages claims no more ahead than Prefetch allows.
+// A claim that begins messages prefetches no more than Prefetch permits.
 func TestGrantDoesNotExceedPrefetch(t *testing.T) {
 	t.Parallel()
 	watch(t, &watchedCalls{}, 1, func(t *testing.T, q *durable.Queue) {

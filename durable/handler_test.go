@@ -14,7 +14,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable"
 )
 
-// A handler that returns at its deadline has failed, and its message comes again after the backoff.
+// A handler that returns at its deadline has failed, and its message is retried after the backoff.
 func TestHandlerTimeoutIsAFailedAttempt(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{MaxAttempts: 2}, func(t *testing.T, q *durable.Queue) {
@@ -27,12 +27,12 @@ func TestHandlerTimeoutIsAFailedAttempt(t *testing.T) {
 			assert.Equal(t, time.Minute, time.Until(deadline))
 			<-ctx.Done()
 			return ctx.Err()
-		}, durable.ConsumerOptions{HandlerTimeout: time.Minute, Visibility: time.Second, Backoff: fixed(time.Hour)})
+		}, durable.ConsumerOptions{HandlerTimeout: time.Minute, Visibility: time.Second, Backoff: fixed(10 * time.Minute)})
 		enqueue(t, q, "m", 0)
-		time.Sleep(3 * time.Hour)
+		time.Sleep(30 * time.Minute)
 		stop()
 		require.Len(t, got.list(), 2)
-		assert.InDelta(t, 3660, got.list()[1].at.Seconds(), 0.1)
+		assert.InDelta(t, 660, got.list()[1].at.Seconds(), 0.1)
 		assert.Zero(t, got.list()[1].crashes)
 		r, err := q.Get(t.Context(), "m")
 		require.NoError(t, err)
@@ -41,8 +41,8 @@ func TestHandlerTimeoutIsAFailedAttempt(t *testing.T) {
 	})
 }
 
-// Handlers that ignore their deadlines are reported, and lose their messages when the leases end.
-// Other messages are handled in their places.
+// Handlers that ignore their deadlines are reported, and lose their messages when the leases
+// expire. Other messages are handled in their place.
 func TestStuckHandlersAreReplaced(t *testing.T) {
 	t.Parallel()
 	var errs reportedErrors
@@ -69,17 +69,17 @@ func TestStuckHandlersAreReplaced(t *testing.T) {
 			enqueue(t, q, id, time.Second)
 		}
 		time.Sleep(10500 * time.Millisecond)
-		assert.Equal(t, []string{"stuck"}, got.ids(), "the only place is taken")
+		assert.Equal(t, []string{"stuck"}, got.ids(), "the only slot is occupied")
 		assert.NotContains(t, errs.text(), "is still running")
 		time.Sleep(time.Second)
 		assert.Contains(t, errs.text(), `message "stuck": the handler is still running 1s after its HandlerTimeout of 10s`)
-		assert.Len(t, got.list(), 2, "the place is free")
+		assert.Len(t, got.list(), 2, "another worker owns the slot")
 		time.Sleep(20 * time.Second)
 		require.ElementsMatch(t, []string{"stuck", "a", "b", "c", "stuck"}, got.ids())
 		for i, d := range got.list() {
 			if i > 0 && d.id == "stuck" {
 				assert.Equal(t, 1, d.crashes)
-				assert.Less(t, d.at, 18*time.Second, "when its lease has ended")
+				assert.Less(t, d.at, 18*time.Second, "when its lease has expired")
 			}
 		}
 		close(wake)
@@ -89,7 +89,7 @@ func TestStuckHandlersAreReplaced(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		assert.Len(t, got.list(), 8)
-		assert.EqualValues(t, 1, most.Load(), "the worker of the stuck handler has not come back beside the other")
+		assert.EqualValues(t, 1, most.Load(), "the stuck handler's worker ends when the handler returns")
 		stop()
 		s, err := q.Stats(t.Context())
 		require.NoError(t, err)
@@ -99,7 +99,7 @@ func TestStuckHandlersAreReplaced(t *testing.T) {
 	})
 }
 
-// A handler that returns in the second after its deadline settles its message.
+// A handler that returns within a second after its deadline settles its message.
 func TestHandlerSettlesAfterItsDeadline(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
@@ -134,7 +134,7 @@ func TestHandlerContextHasTheValuesOfConsume(t *testing.T) {
 		}, durable.ConsumerOptions{}))
 		assert.Equal(t, "trace", got)
 		_, err := q.Get(t.Context(), "m")
-		require.ErrorIs(t, err, durable.ErrNotFound, "its context has not ended")
+		require.ErrorIs(t, err, durable.ErrNotFound, "the handler's context has not ended")
 	})
 }
 
@@ -156,15 +156,15 @@ func TestConsumeRefusesNilContext(t *testing.T) {
 	})
 }
 
-// deepPanic panics below some frames, so that the stack is longer than what a record keeps.
+// deepPanic panics below some frames, so that the stack is longer than the reason in a record.
 func deepPanic(depth int, items []string) string {
 	if depth == 0 {
-		return items[3] // a panic of the runtime
+		return items[3] // a runtime panic
 	}
 	return deepPanic(depth-1, items)
 }
 
-// A panic reaches OnError with its whole stack. The message keeps the first line and the place.
+// OnError receives a panic with its whole stack. The message keeps the place and the first line.
 func TestPanicIsReportedWithItsStack(t *testing.T) {
 	t.Parallel()
 	var errs reportedErrors
@@ -185,7 +185,7 @@ func TestPanicIsReportedWithItsStack(t *testing.T) {
 		assert.Contains(t, panicked.Value, "second line")
 		assert.Contains(t, string(panicked.Stack), "TestPanicIsReportedWithItsStack")
 		enqueue(t, q, "runtime", 0)
-		time.Sleep(time.Hour)
+		time.Sleep(5 * time.Minute)
 		stop()
 
 		r, err := q.Get(t.Context(), "value")

@@ -28,8 +28,8 @@ func (c checkedBackend) Check(context.Context) error {
 	return *c.state
 }
 
-// A store that has become unsafe is reported once, and once more if it was safe in between or is
-// unsafe in another way.
+// A store that has become unsafe is reported once, and again if it was safe in between or if the
+// reason changes.
 func TestUnsafeStoreIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	var (
@@ -68,7 +68,7 @@ func TestUnsafeStoreIsReportedOnce(t *testing.T) {
 	})
 }
 
-// Healthy asks each partition, and tells what the last check of the store has found.
+// Healthy queries each partition, and returns the result of the last check of the store.
 func TestHealthyNamesTheFaultAndTheRemedy(t *testing.T) {
 	t.Parallel()
 	var (
@@ -90,10 +90,10 @@ func TestHealthyNamesTheFaultAndTheRemedy(t *testing.T) {
 		err := q.Healthy(t.Context())
 		require.ErrorIs(t, err, durable.ErrUnsafe)
 		require.ErrorContains(t, err, `queue "default" is not healthy: `)
-		require.ErrorContains(t, err, "noeviction", "what to do")
+		require.ErrorContains(t, err, "noeviction", "the remedy")
 		set(durable.ErrUnavailable)
 		time.Sleep(time.Minute)
-		require.ErrorIs(t, q.Healthy(t.Context()), durable.ErrUnsafe, "it is not known to be safe again")
+		require.ErrorIs(t, q.Healthy(t.Context()), durable.ErrUnsafe, "the store is not known to be safe again")
 		set(nil)
 		time.Sleep(time.Minute)
 		require.NoError(t, q.Healthy(t.Context()))
@@ -105,7 +105,7 @@ func TestHealthyNamesTheFaultAndTheRemedy(t *testing.T) {
 		require.EqualValues(t, 3, f.count("Get"), "one call for each partition")
 		var n atomic.Int64
 		f.set(func(call string) (before, after error) {
-			if call == "Get" && n.Add(1) == 2 { // one server of a Cluster is away
+			if call == "Get" && n.Add(1) == 2 { // one server of a Cluster is unreachable
 				return errDown, nil
 			}
 			return nil, nil

@@ -17,13 +17,13 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// bubble runs a test with a queue in memory, on a clock that moves when all goroutines wait.
+// bubble runs a test with a queue in memory in a synctest bubble.
 func bubble(t *testing.T, options durable.Options, body func(t *testing.T, q *durable.Queue)) {
 	t.Helper()
 	bubbleOf(t, func(b driver.Backend) driver.Backend { return b }, options, body)
 }
 
-// bubbleOf is bubble on a store whose backends are wrapped.
+// bubbleOf is bubble with wrapped backends.
 func bubbleOf(t *testing.T, wrap func(driver.Backend) driver.Backend, options durable.Options, body func(t *testing.T, q *durable.Queue)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -40,8 +40,9 @@ func open(t *testing.T, store durable.Store, options durable.Options) *durable.Q
 	t.Helper()
 	if options.OnError == nil {
 		options.OnError = func(err error) {
-			if panicked := (*durable.PanicError)(nil); !errors.As(err, &panicked) { // panics of tests are meant to happen
-				t.Errorf("in the background: %v", err)
+			// Handlers of tests panic on purpose.
+			if panicked := (*durable.PanicError)(nil); !errors.As(err, &panicked) {
+				t.Errorf("background error: %v", err)
 			}
 		}
 	}
@@ -62,7 +63,7 @@ type deliveries struct {
 type delivery struct {
 	id       string
 	body     string
-	at, due  time.Duration // since the bubble's beginning
+	at, due  time.Duration // since the start of the bubble
 	attempts int
 	crashes  int
 	token    uint64
@@ -109,7 +110,7 @@ func enqueue(t *testing.T, q *durable.Queue, id string, delay time.Duration) {
 	require.NoError(t, err)
 }
 
-// wrapped is a store whose backends are wrapped.
+// wrapped is a store with wrapped backends.
 type wrapped struct {
 	durable.Store
 	wrap func(driver.Backend) driver.Backend

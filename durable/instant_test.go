@@ -42,7 +42,7 @@ func TestInstantsOfFarTimesDoNotOverflow(t *testing.T) {
 		"the zero time":             {time.Time{}, 0},
 		"long before the year 1":    {time.Unix(math.MinInt64/1000-1, 0), 0},
 		"as long ago as it goes":    {time.Unix(math.MinInt64/2, 0), 0},
-		"the last":                  {driver.Never.Time(), driver.Never},
+		"the last instant":          {driver.Never.Time(), driver.Never},
 		"a nanosecond after that":   {driver.Never.Time().Add(1), driver.Never},
 		"the farthest time":         {time.Unix(math.MaxInt64/2, 0), driver.Never},
 		"a millisecond before that": {driver.Never.Time().Add(-time.Millisecond), driver.Never - 1},
@@ -51,7 +51,7 @@ func TestInstantsOfFarTimesDoNotOverflow(t *testing.T) {
 	}
 }
 
-// FuzzInstant adds delays to times. The result is never early, nor more than a millisecond late.
+// FuzzInstant adds delays to times. The result is never early, and at most a millisecond late.
 func FuzzInstant(f *testing.F) {
 	f.Add(int64(0), int64(0))
 	f.Add(int64(1_700_000_000_123_456_789), int64(1_800_000_000_000))

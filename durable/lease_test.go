@@ -16,8 +16,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// The answers to a begin are lost until the message is given up. When an answer comes, the message
-// is given back without a crash.
+// The answers to a begin are lost until the message is dropped. When an answer arrives, the message
+// is released without a crash.
 func TestLateAnswerToABeginCountsNoCrash(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -54,12 +54,12 @@ func TestDueMessageKeepsItsLeaseWhileItWaits(t *testing.T) {
 		time.Sleep(15 * time.Second)
 		after, err := q.Get(t.Context(), "b")
 		require.NoError(t, err)
-		assert.Equal(t, before.Token, after.Token, "it was not claimed again")
+		assert.Equal(t, before.Token, after.Token, "the message was not claimed again")
 		stop()
 	})
 }
 
-// lateBackend refuses to begin messages for a while.
+// lateBackend fails begin calls until a given time.
 type lateBackend struct {
 	driver.Backend
 	until time.Time
@@ -87,8 +87,8 @@ func TestMessageThatBeginsLateHasItsWholeLease(t *testing.T) {
 	})
 }
 
-// A message that was claimed ahead has a short lease, and gets its whole lease when it begins.
-func TestLeaseIsMovedWhenTheMessageBegins(t *testing.T) {
+// A prefetched message has a short lease, and gets its full lease when it begins.
+func TestLeaseIsReplacedWhenTheMessageBegins(t *testing.T) {
 	t.Parallel()
 	const visibility = 8 * time.Second
 	calls := &watchedCalls{}
@@ -107,14 +107,14 @@ func TestLeaseIsMovedWhenTheMessageBegins(t *testing.T) {
 		stop()
 		require.Len(t, left, 2)
 		for _, l := range left {
-			assert.GreaterOrEqual(t, l, visibility-2*time.Millisecond, "it begins so long before it is due")
+			assert.GreaterOrEqual(t, l, visibility-2*time.Millisecond, "it begins at most 2 ms before it is due")
 			assert.LessOrEqual(t, l, visibility)
 		}
 		assert.Equal(t, 2, calls.moved)
 	})
 }
 
-// The store's clock is set ahead, past the end of a lease, and then the message begins. Its lease
+// The store's clock is set forward, past the end of a lease, and then the message begins. Its lease
 // is extended, and no other consumer gets the message.
 func TestLeaseIsExtendedIfTheClockWasSetAheadBeforeABegin(t *testing.T) {
 	t.Parallel()
@@ -136,8 +136,8 @@ func TestLeaseIsExtendedIfTheClockWasSetAheadBeforeABegin(t *testing.T) {
 	})
 }
 
-// A consumer loses its connection with messages that it has claimed ahead. Another consumer gets
-// them after Membership, not Visibility. The message that had begun keeps its lease, and only this
+// A consumer loses its connection while it holds prefetched messages. Another consumer gets them
+// after Membership, not Visibility. The message that had begun keeps its lease, and only this
 // message counts a crash.
 func TestMessagesClaimedAheadHaveAShortLease(t *testing.T) {
 	t.Parallel()
@@ -152,7 +152,7 @@ func TestMessagesClaimedAheadHaveAShortLease(t *testing.T) {
 		for i := range 100 {
 			enqueue(t, live, fmt.Sprint(i), 0)
 		}
-		time.Sleep(20 * time.Second) // the leases are renewed meanwhile
+		time.Sleep(20 * time.Second) // the leases are renewed in the meantime
 		s, err := live.Stats(t.Context())
 		require.NoError(t, err)
 		require.EqualValues(t, 100, s.InFlight)

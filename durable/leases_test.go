@@ -12,7 +12,7 @@ import (
 func TestLeaseIsExtendedOrLostInTime(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	l := leases{visibility: 24 * time.Second, hold: 12 * time.Second} // looked at every 1.5 s
+	l := leases{visibility: 24 * time.Second, hold: 12 * time.Second} // checked every 1.5 s
 	for _, test := range []struct {
 		what        string
 		state       heldState
@@ -24,7 +24,7 @@ func TestLeaseIsExtendedOrLostInTime(t *testing.T) {
 		{"two thirds are left", heldReady, 8 * time.Second, false, false, leaseKeep},
 		{"less than two thirds are left", heldReady, 8*time.Second - 1, false, false, leaseExtend},
 		{"it is being extended", heldReady, 5 * time.Second, true, false, leaseKeep},
-		{"the next look may be too late", heldReady, 3*time.Second - 1, true, false, leaseLose},
+		{"the next check may be too late", heldReady, 3*time.Second - 1, true, false, leaseLose},
 		{"beginning", heldBeginning, 5 * time.Second, false, false, leaseExtend},
 		{"begun, and two thirds are left", heldBegun, 16 * time.Second, false, false, leaseKeep},
 		{"waiting", heldWaiting, 10 * time.Second, false, false, leaseExtend},
@@ -32,10 +32,10 @@ func TestLeaseIsExtendedOrLostInTime(t *testing.T) {
 		{"a handler runs", heldTaken, 10 * time.Second, false, true, leaseExtend},
 		{"a handler runs and loses its lease", heldTaken, 5 * time.Second, false, true, leaseLose},
 		{"a receiver has it", heldTaken, 1, false, false, leaseKeep},
-		{"the receiver's time is over", heldTaken, 0, false, false, leaseForget},
-		{"no receiver has got it", heldTaken, 0, false, false, leaseLose},
+		{"the receiver's lease has expired", heldTaken, 0, false, false, leaseForget},
+		{"not passed to a receiver", heldTaken, 0, false, false, leaseLose},
 	} {
-		h := &held{state: test.state, until: now.Add(test.left), asked: test.asked, renew: test.runs, handed: test.what != "no receiver has got it"}
+		h := &held{state: test.state, until: now.Add(test.left), asked: test.asked, renew: test.runs, handed: test.what != "not passed to a receiver"}
 		assert.Equal(t, test.want, l.action(h, now), test.what)
 	}
 }
@@ -52,19 +52,19 @@ func TestBeginRenewsOnlyShortLeases(t *testing.T) {
 	assert.Equal(t, driver.Change{ID: "m", Token: 7, Delay: 8 * time.Second}, l.begin(h, now.Add(1)))
 
 	a := answer{Outcome: driver.Outcome{Now: driver.InstantOf(now).Time()}, sent: now}
-	assert.False(t, l.began(h, a, now), "all of it is left")
-	assert.True(t, l.began(h, a, now.Add(1100*time.Millisecond)), "the call took long")
+	assert.False(t, l.began(h, a, now), "the whole lease is left")
+	assert.True(t, l.began(h, a, now.Add(1100*time.Millisecond)), "the call was slow")
 	a.Now = a.Now.Add(2 * time.Second)
-	assert.True(t, l.began(h, a, now), "the store's clock was set ahead")
+	assert.True(t, l.began(h, a, now), "the store's clock was set forward")
 	a.Lease = driver.InstantOf(a.Now) + 8000
-	assert.False(t, l.began(h, a, now), "it was moved")
+	assert.False(t, l.began(h, a, now), "the begin call renewed the lease")
 	assert.Equal(t, now.Add(8*time.Second), h.until)
 	l.remove(h)
 	assert.Empty(t, l.held)
 }
 
-// A message begins while its lease is extended. The store has made the extension first, by the
-// shorter lease, and its answer comes last.
+// A message begins while its lease is being extended. The store has made the extension first, with
+// the shorter lease, and the answer to the extension arrives last.
 func TestExtensionDoesNotShortenTheLeaseOfABegin(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

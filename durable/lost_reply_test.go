@@ -18,8 +18,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// The reply to an Ack is lost for half of the lease, and the Ack has taken place. The lease is not
-// reported as lost, whether the handler has returned or has called Ack and waits.
+// An Ack takes effect, and its reply is lost for half of the lease. The lease is not reported as
+// lost, whether the handler has returned or has called Ack and waits.
 func TestLostReplyOfAnAckIsNoLostLease(t *testing.T) {
 	t.Parallel()
 	for name, own := range map[string]bool{"by returning": false, "by Ack": true} {
@@ -38,7 +38,7 @@ func TestLostReplyOfAnAckIsNoLostLease(t *testing.T) {
 						return nil
 					}
 					assert.NoError(t, d.Ack(ctx))
-					assert.NoError(t, ctx.Err(), "the handler goes on")
+					assert.NoError(t, ctx.Err(), "the handler's context has not ended")
 					return nil
 				}, durable.ConsumerOptions{Visibility: 8 * time.Second})
 				start := time.Now()
@@ -50,7 +50,7 @@ func TestLostReplyOfAnAckIsNoLostLease(t *testing.T) {
 				})
 				enqueue(t, q, "m", 0)
 				time.Sleep(30 * time.Second)
-				assert.Zero(t, lost.Load(), "ErrLeaseLost is reported")
+				assert.Zero(t, lost.Load(), "reports of ErrLeaseLost")
 				stop()
 				q.Close()
 				_ = f.Close()
@@ -60,8 +60,8 @@ func TestLostReplyOfAnAckIsNoLostLease(t *testing.T) {
 	}
 }
 
-// A Reschedule whose reply was lost answers Rescheduled, even if the message was delivered at the
-// new time meanwhile.
+// A Reschedule whose reply was lost returns Rescheduled, even if the message was delivered at the
+// new time in the meantime.
 func TestRescheduleIsExactIfItsReplyWasLost(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -78,7 +78,7 @@ func TestRescheduleIsExactIfItsReplyWasLost(t *testing.T) {
 		r, err := q.Reschedule(t.Context(), "m", 0)
 		require.NoError(t, err)
 		assert.Equal(t, durable.Rescheduled, r)
-		assert.EqualValues(t, 1, n.Load(), "it was rescheduled")
+		assert.EqualValues(t, 1, n.Load(), "the message was rescheduled")
 		r, err = q.Reschedule(t.Context(), "m", 0)
 		require.NoError(t, err)
 		assert.Equal(t, durable.NotFound, r)
@@ -104,9 +104,9 @@ func TestPurgeAllCountsOnceIfAReplyWasLost(t *testing.T) {
 	})
 }
 
-// The answers to the claims of a consumer are lost for a while, after the claims have taken place.
-// The messages are delivered as soon as an answer comes. None counts a crash, although handlers
-// wait and the messages begin with the claims.
+// The answers to a consumer's claims are lost for a while, after the claims have taken effect. The
+// messages are delivered as soon as an answer arrives. None counts a crash, although handlers wait
+// and the messages begin with the claims.
 func TestLostAnswersOfClaimsCountNoCrash(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 2}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -127,9 +127,9 @@ func TestLostAnswersOfClaimsCountNoCrash(t *testing.T) {
 			enqueue(t, q, fmt.Sprint(i), time.Duration(i)*50*time.Millisecond)
 		}
 		time.Sleep(13 * time.Second)
-		assert.EqualValues(t, 100, n.Load(), "soon after the fault")
+		assert.EqualValues(t, 100, n.Load(), "delivered soon after the fault")
 		time.Sleep(time.Minute)
-		assert.EqualValues(t, 100, n.Load(), "and not again")
+		assert.EqualValues(t, 100, n.Load(), "not delivered again")
 		s, err := q.Stats(t.Context())
 		require.NoError(t, err)
 		assert.Zero(t, s.Crashed)
@@ -139,9 +139,9 @@ func TestLostAnswersOfClaimsCountNoCrash(t *testing.T) {
 	})
 }
 
-// A consumer ends when the answer to its last claim was lost. It gives back the messages of that
-// claim, or still handles them. No lease is left that could end later and count a crash.
-func TestMessagesOfALostLastClaimAreGivenBack(t *testing.T) {
+// A consumer ends after the answer to its last claim was lost. It releases the messages of that
+// claim, or still handles them. No lease is left that could expire later and count a crash.
+func TestMessagesOfALostLastClaimAreReleased(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		handled := false
@@ -171,10 +171,10 @@ func TestMessagesOfALostLastClaimAreGivenBack(t *testing.T) {
 	})
 }
 
-// A consumer ends, or its partition moves to another one, while its claims are not answered for
-// longer than it takes to end. The queue gives back what the last claim has given when the store
+// A consumer ends, or its partition moves to another one, while its claims are unanswered for
+// longer than it takes to end. The queue releases the messages of the last claim when the store
 // answers again, so that no message counts a crash.
-func TestLastClaimIsGivenBackWhenTheStoreAnswersAgain(t *testing.T) {
+func TestLastClaimIsReleasedWhenTheStoreAnswersAgain(t *testing.T) {
 	t.Parallel()
 	for name, moves := range map[string]bool{"the consumer ends": false, "the partition moves": true} {
 		t.Run(name, func(t *testing.T) {
@@ -184,7 +184,7 @@ func TestLastClaimIsGivenBackWhenTheStoreAnswersAgain(t *testing.T) {
 				options := durable.ConsumerOptions{Concurrency: 1, Visibility: 30 * time.Second}
 				handler := func(_ context.Context, d *durable.Delivery) error { got.add(time.Now(), d); return nil }
 				stop := consume(t, q, handler, options)
-				time.Sleep(5300 * time.Millisecond) // not when the partition is looked at anyway
+				time.Sleep(5300 * time.Millisecond) // between two claims of Fallback
 				f.set(func(name string) (error, error) {
 					if name == "Claim" {
 						return nil, errDown
@@ -195,21 +195,21 @@ func TestLastClaimIsGivenBackWhenTheStoreAnswersAgain(t *testing.T) {
 				synctest.Wait()
 				r, err := q.Get(t.Context(), "m")
 				require.NoError(t, err)
-				require.Equal(t, durable.StateFiring, r.State, "it begins with the claim")
+				require.Equal(t, durable.StateFiring, r.State, "the message begins with the claim")
 				start := time.Now()
 				if moves {
 					moveAway(t, q, f, 20*time.Second)
 				} else {
 					stop()
-					assert.LessOrEqual(t, time.Since(start), 3*leaveTime, "the end of Consume")
+					assert.LessOrEqual(t, time.Since(start), 3*leaveTime, "duration of the end of Consume")
 				}
 				time.Sleep(15*time.Second - time.Since(start))
 				f.set(func(string) (error, error) { return nil, nil })
 				time.Sleep(3 * time.Second)
 				r, err = q.Get(t.Context(), "m")
 				require.NoError(t, err)
-				assert.Equal(t, durable.StateScheduled, r.State, "it was given back")
-				time.Sleep(time.Minute) // leases are over, and the members without a consumer are gone
+				assert.Equal(t, durable.StateScheduled, r.State, "the message was released")
+				time.Sleep(time.Minute) // leases and members without a consumer have expired
 				if !moves {
 					stop = consume(t, q, handler, options)
 					time.Sleep(time.Minute)
@@ -225,12 +225,12 @@ func TestLastClaimIsGivenBackWhenTheStoreAnswersAgain(t *testing.T) {
 	}
 }
 
-// leaveTime is the time for which a consumer that ends waits for each kind of answer.
+// leaveTime is how long an ending consumer waits for each kind of answer.
 const leaveTime = time.Second
 
-// A partition moves away while a claim has no answer, and comes back before the store answers. The
-// consumer handles what the claim has given, once and without a crash.
-func TestPartitionComesBackWhileItsLastClaimHasNoAnswer(t *testing.T) {
+// A partition moves away while a claim is unanswered, and returns before the store answers. The
+// consumer handles the messages of the claim once and without a crash.
+func TestPartitionReturnsWhileItsLastClaimIsUnanswered(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		var calls, crashes atomic.Int64
@@ -260,14 +260,13 @@ func TestPartitionComesBackWhileItsLastClaimHasNoAnswer(t *testing.T) {
 	})
 }
 
-// moveAway enters consumers that claim nothing, for a ttl, until they have all partitions of the
-// queue.
+// moveAway adds members that claim nothing, for a ttl, until they own all partitions of the queue.
 func moveAway(t *testing.T, q *durable.Queue, f *faulty, ttl time.Duration) {
 	t.Helper()
 	other, err := f.Store.Open(t.Context(), driver.Config{Queue: "default", DeadLimit: 1, DeadBytes: 1, DeadAge: time.Hour})
 	require.NoError(t, err)
 	for i := 0; ownsAny(t, q); i++ {
-		for k := range 4 { // the names of the consumers decide which of them gets a partition
+		for k := range 4 { // the names of the members determine the owner of a partition
 			_, err := other.Heartbeat(t.Context(), driver.Member{Name: fmt.Sprint("other", i, k)}, ttl)
 			require.NoError(t, err)
 		}
@@ -283,7 +282,7 @@ func ownsAny(t *testing.T, q *durable.Queue) bool {
 	return slices.ContainsFunc(consumers, func(c durable.Consumer) bool { return len(c.Partitions) > 0 })
 }
 
-// Close waits for what is to be given back, no longer than for the rest.
+// Close waits for the messages of an unanswered claim, but no longer than for other messages.
 func TestCloseWaitsForTheLastClaim(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -297,7 +296,7 @@ func TestCloseWaitsForTheLastClaim(t *testing.T) {
 			t.Parallel()
 			faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
 				stop := consume(t, q, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{})
-				time.Sleep(5300 * time.Millisecond) // not when the partition is looked at anyway
+				time.Sleep(5300 * time.Millisecond) // between two claims of Fallback
 				var answers atomic.Pointer[time.Time]
 				f.set(func(name string) (error, error) {
 					if from := answers.Load(); name == "Claim" && (from == nil || time.Now().Before(*from)) {
@@ -313,7 +312,7 @@ func TestCloseWaitsForTheLastClaim(t *testing.T) {
 				start := time.Now()
 				q.Close()
 				assert.LessOrEqual(t, time.Since(start), 5*time.Second)
-				synctest.Wait() // no goroutine calls the store any more
+				synctest.Wait() // no goroutine calls the store after this
 				calls := f.count("Claim")
 				time.Sleep(5 * time.Second)
 				assert.Equal(t, calls, f.count("Claim"))

@@ -30,10 +30,9 @@ func tagged(t *testing.T, q *durable.Queue, id string, delay time.Duration, pair
 	require.NoError(t, err)
 }
 
-// CancelMatching cancels the messages that have all the headers, whether they are scheduled or
-// claimed ahead. It reports those that are firing, and leaves all other messages and the dead
-// letters.
-func TestCancelMatchingCancelsWhatHasAllHeaders(t *testing.T) {
+// CancelMatching cancels the scheduled and prefetched messages that have all the headers. It
+// reports firing messages, and does not affect other messages and dead letters.
+func TestCancelMatchingCancelsMessagesWithAllHeaders(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 3}, func(t *testing.T, q *durable.Queue) {
 		tagged(t, q, "dead", 0, "customer", "7", "kind", "mail")
@@ -75,7 +74,7 @@ func TestCancelMatchingCancelsWhatHasAllHeaders(t *testing.T) {
 		assert.Equal(t, durable.CancelReport{Firing: 1}, report, "again")
 		report, err = q.CancelMatching(t.Context(), map[string]string{"kind": ""})
 		require.NoError(t, err)
-		assert.Equal(t, durable.CancelReport{Cancelled: 1}, report, "a header that is empty, not one that is missing")
+		assert.Equal(t, durable.CancelReport{Cancelled: 1}, report, "an empty header matches, a missing one does not")
 		close(end)
 		time.Sleep(2 * time.Hour)
 		stop()
@@ -85,7 +84,7 @@ func TestCancelMatchingCancelsWhatHasAllHeaders(t *testing.T) {
 			ran.Delete(id)
 		}
 		ran.Delete("firing")
-		ran.Range(func(id, _ any) bool { return assert.Fail(t, "it was cancelled", id) })
+		ran.Range(func(id, _ any) bool { return assert.Fail(t, "a cancelled message was delivered", id) })
 		assert.EqualValues(t, 1, deadLetters(t, q))
 	})
 }
@@ -103,7 +102,7 @@ func TestCancelMatchingWithoutHeadersIsRefused(t *testing.T) {
 	})
 }
 
-// A scan that fails reports what it has cancelled, names a message, and can be repeated.
+// A scan that fails reports the cancelled messages, names a message, and can be repeated.
 func TestCancelMatchingThatFailsCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1, MaxWaiting: 10}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -142,11 +141,11 @@ func TestCancelMatchingThatFailsCanBeRepeated(t *testing.T) {
 		time.Sleep(time.Second)
 		report, err = q.CancelMatching(t.Context(), match)
 		require.NoError(t, err)
-		assert.Equal(t, durable.CancelReport{Cancelled: 35}, report, "the ten that were under way took place")
+		assert.Equal(t, durable.CancelReport{Cancelled: 35}, report, "the ten calls in progress took effect")
 	})
 }
 
-// betweenBackend calls a function after each list of scheduled messages that is not empty.
+// betweenBackend calls a function after each non-empty list.
 type betweenBackend struct {
 	driver.Backend
 	between func()
@@ -160,8 +159,8 @@ func (b *betweenBackend) List(ctx context.Context, partition int, state driver.S
 	return records, next, err
 }
 
-// Messages that match are cancelled and enqueued again, or replaced, between the list and their
-// turn. The new messages with the same ids are not cancelled.
+// Matching messages are cancelled and enqueued again, or replaced, between the list and their turn.
+// The new messages with the same ids are not cancelled.
 func TestCancelMatchingLeavesNewMessagesWithTheSameIDs(t *testing.T) {
 	t.Parallel()
 	b := &betweenBackend{}
@@ -191,7 +190,7 @@ func TestCancelMatchingLeavesNewMessagesWithTheSameIDs(t *testing.T) {
 	})
 }
 
-// A message that begins between the list and its turn is counted once, although the scan meets it
+// A message that begins between the list and its turn is counted once, although the scan finds it
 // in both states.
 func TestCancelMatchingCountsFiringOnce(t *testing.T) {
 	t.Parallel()
@@ -220,8 +219,8 @@ func TestCancelMatchingCountsFiringOnce(t *testing.T) {
 	})
 }
 
-// Messages whose headers cannot be read are left and named, and do not end the scan.
-func TestCancelMatchingNamesWhatItCannotRead(t *testing.T) {
+// Messages with unreadable headers are kept and named, and do not end the scan.
+func TestCancelMatchingNamesUnreadableMessages(t *testing.T) {
 	t.Parallel()
 	var backend driver.Backend
 	wrap := func(b driver.Backend) driver.Backend { backend = b; return b }
@@ -244,7 +243,8 @@ func TestCancelMatchingNamesWhatItCannotRead(t *testing.T) {
 	})
 }
 
-// Scans race deliveries. Messages that were reported as cancelled do not run, and all others do.
+// Scans race with deliveries. Messages that were reported as cancelled are not delivered, and all
+// others are.
 func TestCancelMatchingRacesDeliveries(t *testing.T) {
 	t.Parallel()
 	const messages = 3000
@@ -263,13 +263,13 @@ func TestCancelMatchingRacesDeliveries(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return ran.Load()+int64(cancelled) >= messages }, time.Minute, 10*time.Millisecond)
 	stop()
-	assert.EqualValues(t, messages, ran.Load()+int64(cancelled), "each was cancelled or ran")
+	assert.EqualValues(t, messages, ran.Load()+int64(cancelled), "each message was cancelled or delivered")
 	s, err := q.Stats(t.Context())
 	require.NoError(t, err)
 	assert.EqualValues(t, cancelled, s.Cancelled)
 }
 
-// buried makes dead letters that die a second apart, each with a reason.
+// buried creates dead letters that die one second apart, each with a reason.
 func buried(t *testing.T, q *durable.Queue, reasons ...string) (died []time.Time) {
 	t.Helper()
 	for i, reason := range reasons {
@@ -284,7 +284,7 @@ func buried(t *testing.T, q *durable.Queue, reasons ...string) (died []time.Time
 	return died
 }
 
-func TestDeadLettersByReasonAndTime(t *testing.T) {
+func TestDeadFilterSelectsByReasonAndTime(t *testing.T) {
 	t.Parallel()
 	reasons := []string{"timeout", "dial: timeout", "Timeout", "no such user", "timeout", "timeout of 3 s"}
 	for name, tt := range map[string]struct {
@@ -379,7 +379,7 @@ func TestReplaysAreSpreadEvenly(t *testing.T) {
 					require.NoError(t, err)
 					due = append(due, r.Due)
 				}
-				for i, at := range due { // no window has more than the rate allows
+				for i, at := range due { // no window has more than the rate permits
 					within := 0
 					for _, other := range due[i:] {
 						if d := other.Sub(at); d >= 0 && d.Seconds() < 5/rate {
@@ -421,9 +421,9 @@ func TestReplayAfterAStallDoesNotBurst(t *testing.T) {
 	})
 }
 
-// A replay ends between two messages with its context or with the queue, and goes on when it is
+// A replay ends between two messages with its context or with the queue, and continues when it is
 // called again.
-func TestReplayGoesOnAfterItsContext(t *testing.T) {
+func TestReplayContinuesAfterItsContext(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue) {
 		buryAll(t, q, 30)
@@ -450,9 +450,9 @@ func TestReplayGoesOnAfterItsContext(t *testing.T) {
 	})
 }
 
-// A replay does not take letters that die while it runs, or it would never end for a message that
-// always fails.
-func TestReplayAllTakesWhatHasDiedBefore(t *testing.T) {
+// ReplayAll does not select messages that die while it runs. Otherwise it would never end for a
+// message that always fails.
+func TestReplayAllSkipsMessagesThatDieLater(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 2, MaxAttempts: 1}, func(t *testing.T, q *durable.Queue) {
 		buried(t, q, "a", "b", "c", "d")
@@ -466,9 +466,9 @@ func TestReplayAllTakesWhatHasDiedBefore(t *testing.T) {
 	})
 }
 
-// A letter that another caller replays before its turn, and that dies again for another reason, is
-// not purged.
-func TestPurgeAllLeavesWhatHasDiedAgain(t *testing.T) {
+// A dead letter that another caller replays before its turn, and that dies again for another
+// reason, is not purged.
+func TestPurgeAllSkipsMessagesThatDiedAgain(t *testing.T) {
 	t.Parallel()
 	b := &betweenBackend{}
 	wrap := func(d driver.Backend) driver.Backend { b.Backend = d; return b }

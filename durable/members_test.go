@@ -18,8 +18,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// There is one consumer, then five, and one again. Each message is delivered once, and all
-// consumers take part.
+// The queue has one consumer, then five, and one again. Each message is delivered once, and all
+// consumers deliver messages.
 func TestConsumersShareTheQueue(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 64}, func(t *testing.T, q *durable.Queue) {
@@ -66,8 +66,8 @@ func TestConsumersShareTheQueue(t *testing.T) {
 	})
 }
 
-// No more handlers run at the same time than Concurrency, and no more messages are claimed ahead
-// than Prefetch.
+// No more handlers run concurrently than Concurrency, and no more messages are prefetched than
+// Prefetch.
 func TestConcurrencyAndPrefetchAreBounded(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 2}, func(t *testing.T, q *durable.Queue) {
@@ -101,7 +101,7 @@ func TestConcurrencyAndPrefetchAreBounded(t *testing.T) {
 
 // Messages that have waited for a long time are delivered in the order of their due times within a
 // partition.
-func TestBacklogComesInOrder(t *testing.T) {
+func TestBacklogIsDeliveredInOrder(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue) {
 		messages := make([]durable.Message, 1000)
@@ -128,7 +128,7 @@ func TestBacklogComesInOrder(t *testing.T) {
 	})
 }
 
-// hangingBackend does not answer claims while it hangs.
+// hangingBackend does not answer claims while hangs is true.
 type hangingBackend struct {
 	driver.Backend
 	hangs *atomic.Bool
@@ -143,7 +143,7 @@ func (b hangingBackend) Claim(ctx context.Context, c driver.Claim) (driver.Claim
 }
 
 // A consumer sends heartbeats while it hands over many partitions whose claims hang.
-func TestHeartbeatsGoOnWhilePartitionsAreHandedOver(t *testing.T) {
+func TestHeartbeatsContinueWhilePartitionsAreHandedOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := memstore.New(memstore.Options{})
@@ -168,11 +168,12 @@ func TestHeartbeatsGoOnWhilePartitionsAreHandedOver(t *testing.T) {
 	})
 }
 
-// No consumer owns more than one partition above another, after consumers have joined and left.
+// The numbers of partitions of the consumers differ by at most one, also after consumers have
+// joined and left.
 func TestConsumersHaveEvenSharesOfThePartitions(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 32}, func(t *testing.T, q *durable.Queue) {
-		var owners [32]atomic.Int64 // of partitions: the number of the last consumer
+		var owners [32]atomic.Int64 // number of the last consumer of each partition
 		var stops []func()
 		shares := func(consumers int) {
 			t.Helper()
@@ -213,10 +214,10 @@ func TestConsumersHaveEvenSharesOfThePartitions(t *testing.T) {
 	})
 }
 
-// Consumers lists all consumers with the partitions that they own: right after they have joined or
-// left, and a consumer without heartbeats until it expires. Stats counts the partitions that no
-// consumer has named.
-func TestConsumersAndUnownedPartitions(t *testing.T) {
+// Consumers lists all consumers with the partitions that they own, immediately after they have
+// joined or left. It lists a consumer without heartbeats until it expires. Stats counts the
+// partitions without an owner.
+func TestConsumersAndUnownedPartitionsFollowHeartbeats(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := memstore.New(memstore.Options{})
@@ -260,11 +261,11 @@ func TestConsumersAndUnownedPartitions(t *testing.T) {
 		}
 		assert.Len(t, named, 8)
 		leave()
-		list(1, 4) // the other one has not taken over yet
+		list(1, 4) // the other consumer has not taken over yet
 		time.Sleep(1100 * time.Millisecond)
 		assert.Equal(t, first.ID, list(1, 0)[0].ID)
 
-		// A consumer that takes part in the assignment and names no partition of this queue.
+		// A member that takes part in the assignment and lists no partition of this queue.
 		_, err = b.Heartbeat(t.Context(), driver.Member{Name: "hung", Partitions: []int{-1, 8, 1 << 30}}, time.Minute)
 		require.NoError(t, err)
 		time.Sleep(1100 * time.Millisecond)
@@ -281,8 +282,8 @@ func TestConsumersAndUnownedPartitions(t *testing.T) {
 	})
 }
 
-// lateHeartbeats takes a while for heartbeats, which take place at the end of it although their
-// contexts have ended, as those that have been sent over a network do.
+// lateHeartbeats delays heartbeats. A heartbeat takes effect at the end of the delay even if its
+// context has ended, like a call that was sent over a network.
 type lateHeartbeats struct{ driver.Backend }
 
 func (b lateHeartbeats) Heartbeat(ctx context.Context, m driver.Member, ttl time.Duration) (members []string, err error) {
@@ -303,9 +304,9 @@ func (b lateHeartbeats) Heartbeat(ctx context.Context, m driver.Member, ttl time
 	}
 }
 
-// A consumer ends while a heartbeat is under way. It is no member any more after its end, so that
-// its partitions have an owner at once.
-func TestConsumerThatHasEndedIsNoMember(t *testing.T) {
+// A consumer ends while a heartbeat is in progress. After its end it is not a member, so that its
+// partitions have an owner immediately.
+func TestEndedConsumerIsNotAMember(t *testing.T) {
 	t.Parallel()
 	late := func(b driver.Backend) driver.Backend { return lateHeartbeats{b} }
 	bubbleOf(t, late, durable.Options{}, func(t *testing.T, q *durable.Queue) {
@@ -316,7 +317,7 @@ func TestConsumerThatHasEndedIsNoMember(t *testing.T) {
 			time.Sleep(time.Second)
 			consumers, err := q.Consumers(t.Context())
 			require.NoError(t, err)
-			assert.Empty(t, consumers, "it ended %d ms after its start", 100+begun*300)
+			assert.Empty(t, consumers, "the consumer ended %d ms after its start", 100+begun*300)
 		}
 	})
 }

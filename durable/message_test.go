@@ -41,7 +41,7 @@ func TestBadMessagesAreRefused(t *testing.T) {
 				assert.ErrorContains(t, batchErr, want)
 			}
 			_, err = q.Get(t.Context(), "good")
-			assert.ErrorIs(t, err, durable.ErrNotFound, "of an invalid batch nothing is stored")
+			assert.ErrorIs(t, err, durable.ErrNotFound, "an invalid batch stores nothing")
 		})
 	}
 }

@@ -16,14 +16,15 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// While a queue is paused no handler is called, nothing is held and all other calls work. A handler
-// that runs goes on. After Resume each message comes once, without an attempt or a crash.
+// While a queue is paused, no handler is called, no message is held and all other calls work. A
+// running handler continues. After Resume each message is delivered once, without an attempt or a
+// crash.
 func TestPauseStopsDeliveryAndResumeContinuesIt(t *testing.T) {
 	t.Parallel()
 	for _, handlers := range []struct {
 		name  string
 		takes time.Duration
-		trip  time.Duration // of calls of the store
+		trip  time.Duration // of calls to the store
 	}{{"instant", 0, 0}, {"quick", 10 * time.Microsecond, time.Millisecond}, {"slow", 50 * time.Millisecond, 2 * time.Millisecond}} {
 		t.Run(handlers.name, func(t *testing.T) {
 			t.Parallel()
@@ -33,7 +34,7 @@ func TestPauseStopsDeliveryAndResumeContinuesIt(t *testing.T) {
 				messages := make([]durable.Message, overdue+ahead)
 				for i := range messages {
 					messages[i].ID = fmt.Sprint(i)
-					if i >= overdue { // claimed ahead at the time of the pause
+					if i >= overdue { // prefetched at the time of the pause
 						messages[i].Delay = 400 * time.Millisecond
 					}
 				}
@@ -51,7 +52,7 @@ func TestPauseStopsDeliveryAndResumeContinuesIt(t *testing.T) {
 				}, durable.ConsumerOptions{Concurrency: 8})
 				time.Sleep(20 * time.Millisecond)
 				require.NoError(t, q.Pause(t.Context()))
-				time.Sleep(100 * time.Millisecond) // the consumer learns of it, and messages are given back
+				time.Sleep(100 * time.Millisecond) // the consumer notices the pause
 				mu.Lock()
 				before := len(got)
 				mu.Unlock()
@@ -59,7 +60,7 @@ func TestPauseStopsDeliveryAndResumeContinuesIt(t *testing.T) {
 				require.Less(t, before, len(messages))
 				stats, err := q.Stats(t.Context())
 				require.NoError(t, err)
-				assert.Zero(t, stats.Prefetched, "messages that are not due yet were given back, too")
+				assert.Zero(t, stats.Prefetched, "messages that are not due yet were released as well")
 				_, err = q.Enqueue(t.Context(), durable.Message{ID: "new"})
 				require.NoError(t, err)
 				_, err = q.Enqueue(t.Context(), durable.Message{ID: "gone"})
@@ -67,14 +68,14 @@ func TestPauseStopsDeliveryAndResumeContinuesIt(t *testing.T) {
 				result, err := q.Cancel(t.Context(), "gone")
 				require.NoError(t, err)
 				require.Equal(t, durable.Cancelled, result)
-				time.Sleep(time.Hour)
+				time.Sleep(10 * time.Minute)
 				mu.Lock()
 				assert.Len(t, got, before, "no handler is called while the queue is paused")
 				mu.Unlock()
 				stats, err = q.Stats(t.Context())
 				require.NoError(t, err)
 				assert.True(t, stats.Paused)
-				assert.Zero(t, stats.InFlight, "what nobody handles was given back")
+				assert.Zero(t, stats.InFlight, "messages without a handler were released")
 				assert.Zero(t, stats.Prefetched+stats.Firing)
 				assert.Equal(t, int64(len(messages)+1-before), stats.Scheduled)
 				assert.Zero(t, stats.Crashed+stats.Retried)
@@ -97,7 +98,7 @@ func TestPauseStopsDeliveryAndResumeContinuesIt(t *testing.T) {
 
 // A handler that runs during a pause keeps its lease and acknowledges, and may pause the queue
 // itself.
-func TestHandlerRunsOnDuringAPause(t *testing.T) {
+func TestHandlerContinuesDuringAPause(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 2}, func(t *testing.T, q *durable.Queue) {
 		enqueue(t, q, "first", 0)
@@ -111,7 +112,7 @@ func TestHandlerRunsOnDuringAPause(t *testing.T) {
 			time.Sleep(10 * time.Minute) // many leases
 			return ctx.Err()
 		}, durable.ConsumerOptions{Visibility: time.Second})
-		time.Sleep(time.Hour)
+		time.Sleep(15 * time.Minute)
 		assert.EqualValues(t, 1, calls.Load())
 		stats, err := q.Stats(t.Context())
 		require.NoError(t, err)
@@ -119,14 +120,14 @@ func TestHandlerRunsOnDuringAPause(t *testing.T) {
 		assert.Zero(t, stats.Crashed+stats.Retried)
 		require.NoError(t, q.Resume(t.Context()))
 		synctest.Wait()
-		assert.EqualValues(t, 2, calls.Load(), "at once")
+		assert.EqualValues(t, 2, calls.Load(), "delivered immediately")
 		stop()
 	})
 }
 
-// Without hints a consumer learns of a pause by the refusal of the store when it wants to begin a
-// message, and of its end after Fallback.
-func TestPauseWithoutHints(t *testing.T) {
+// Without hints a consumer notices a pause when the store refuses to begin a message, and its end
+// after Fallback.
+func TestPauseIsNoticedWithoutHints(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		f.set(func(call string) (before, after error) {
@@ -152,7 +153,7 @@ func TestPauseWithoutHints(t *testing.T) {
 		time.Sleep(200 * time.Millisecond)
 		stats, err = q.Stats(t.Context())
 		require.NoError(t, err)
-		assert.Zero(t, stats.Prefetched, "all are given back when the first is refused")
+		assert.Zero(t, stats.Prefetched, "all messages are released when the first is refused")
 		assert.Zero(t, stats.InFlight)
 		time.Sleep(time.Minute)
 		assert.Zero(t, calls.Load())
@@ -166,9 +167,9 @@ func TestPauseWithoutHints(t *testing.T) {
 	})
 }
 
-// A consumer of a paused queue asks the store no more often than an idle one, though messages are
-// overdue.
-func TestConsumerOfAPausedQueueIsQuiet(t *testing.T) {
+// A consumer of a paused queue calls the store no more often than an idle one, although messages
+// are overdue.
+func TestConsumerOfAPausedQueueMakesFewCalls(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 4}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		require.NoError(t, q.Pause(t.Context()))
@@ -203,7 +204,7 @@ func TestTakeWaitsWhileTheQueueIsPaused(t *testing.T) {
 			time.Sleep(time.Minute)
 			assert.NoError(t, q.Resume(t.Context()))
 		})
-		defer resume.Wait() // before the queue is closed
+		defer resume.Wait() // must end before the queue is closed
 		begun := time.Now()
 		d, err := q.Take(t.Context())
 		require.NoError(t, err)
@@ -214,8 +215,8 @@ func TestTakeWaitsWhileTheQueueIsPaused(t *testing.T) {
 	})
 }
 
-// The replies to calls of Pause and Resume are lost. Each takes place once, and in their order.
-func TestPauseWhoseReplyIsLost(t *testing.T) {
+// The replies to calls of Pause and Resume are lost. Each call takes effect once, in order.
+func TestPauseTakesEffectOnceIfItsReplyIsLost(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 3}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		var n atomic.Int64
@@ -248,7 +249,7 @@ func TestPauseWhoseReplyIsLost(t *testing.T) {
 	})
 }
 
-func TestPauseThatFails(t *testing.T) {
+func TestFailedPauseNamesThePartitions(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 3, RetryFor: time.Second}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		f.set(func(call string) (before, after error) {
@@ -272,7 +273,7 @@ func TestPauseThatFails(t *testing.T) {
 	})
 }
 
-// pausedBackend notes whether a message has begun by a call that was made after Pause had returned.
+// pausedBackend counts the messages that begin in a call that was made after Pause had returned.
 type pausedBackend struct {
 	driver.Backend
 	paused *atomic.Bool
@@ -301,8 +302,8 @@ func (b pausedBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver.
 	return outcomes, err
 }
 
-// Pauses race with messages that begin, on several consumers: none begins after Pause has returned,
-// and each is delivered once in the end.
+// Pauses race with messages that begin, on several consumers. No message begins after Pause has
+// returned, and each message is delivered once in the end.
 func TestPauseRacesWithBegin(t *testing.T) {
 	t.Parallel()
 	var paused atomic.Bool
@@ -334,7 +335,7 @@ func TestPauseRacesWithBegin(t *testing.T) {
 		for _, stop := range stops {
 			stop()
 		}
-		assert.Zero(t, late.Load(), "messages that have begun after Pause had returned")
+		assert.Zero(t, late.Load(), "messages that began after Pause had returned")
 		assert.EqualValues(t, rounds*n, delivered.Load())
 		stats, err := q.Stats(t.Context())
 		require.NoError(t, err)
@@ -343,9 +344,9 @@ func TestPauseRacesWithBegin(t *testing.T) {
 	})
 }
 
-// Messages that have begun ahead of quick handlers, which then block, are given back when the
-// consumer learns of a pause. The handlers get no further messages.
-func TestPauseGivesBackBegunMessagesWithoutHandler(t *testing.T) {
+// Messages begin ahead of fast handlers, which then block. The consumer releases these messages
+// when it notices a pause. The handlers get no further messages.
+func TestPauseReleasesBegunMessagesWithoutHandler(t *testing.T) {
 	t.Parallel()
 	watch(t, &watchedCalls{trip: time.Millisecond}, 1, func(t *testing.T, q *durable.Queue) {
 		const n, concurrency = 20_000, 8
@@ -372,16 +373,16 @@ func TestPauseGivesBackBegunMessagesWithoutHandler(t *testing.T) {
 		time.Sleep(30 * time.Millisecond)
 		blocked.Store(true)
 		time.Sleep(50 * time.Millisecond)
-		require.Greater(t, stats().Firing, concurrency, "some have begun and wait for a handler")
+		require.Greater(t, stats().Firing, concurrency, "some begun messages wait for a handler")
 		require.NoError(t, q.Pause(t.Context()))
 		time.Sleep(100 * time.Millisecond)
 		s := stats()
-		assert.Equal(t, concurrency, s.Firing, "those of handlers")
+		assert.Equal(t, concurrency, s.Firing, "messages of running handlers")
 		assert.Zero(t, s.Prefetched)
 		assert.EqualValues(t, concurrency, s.InFlight)
 		before := delivered.Load()
 		close(goOn)
-		time.Sleep(time.Hour)
+		time.Sleep(10 * time.Minute)
 		assert.Equal(t, before, delivered.Load())
 		require.NoError(t, q.Resume(t.Context()))
 		time.Sleep(time.Minute)

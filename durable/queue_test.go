@@ -29,7 +29,7 @@ func TestMessagesAreDeliveredAtTheirDueTimes(t *testing.T) {
 		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
 			got.add(start, d)
 			return nil
-		}, durable.ConsumerOptions{})
+		}, durable.ConsumerOptions{Fallback: time.Minute, Membership: 30 * time.Second})
 		time.Sleep(11 * time.Hour)
 		stop()
 		require.ElementsMatch(t, []string{"0", "1", "2", "3", "4", "5", "6", "7", "at"}, got.ids())
@@ -50,7 +50,7 @@ func TestMessagesAreDeliveredAtTheirDueTimes(t *testing.T) {
 	})
 }
 
-// A consumer that waits for a far message notices one that is due before it.
+// A consumer that waits for a message in the far future notices an earlier one.
 func TestEarlierMessageIsDeliveredInTime(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue) {
@@ -72,7 +72,7 @@ func TestEarlierMessageIsDeliveredInTime(t *testing.T) {
 	})
 }
 
-// Open refuses a nil store, even if the nil has a type.
+// Open rejects a nil store, even if the nil is typed.
 func TestOpenRefusesNilStore(t *testing.T) {
 	t.Parallel()
 	for _, store := range []durable.Store{nil, (*memstore.Store)(nil)} {
@@ -82,7 +82,7 @@ func TestOpenRefusesNilStore(t *testing.T) {
 	}
 }
 
-// Calls with a nil context are refused before the store is called.
+// Calls with a nil context are rejected before the store is called.
 func TestNilContextsAreRefused(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
@@ -120,7 +120,7 @@ func TestNilContextsAreRefused(t *testing.T) {
 	})
 }
 
-func TestValuesHaveNames(t *testing.T) {
+func TestStringReturnsTheDeclaredName(t *testing.T) {
 	t.Parallel()
 	for want, value := range map[string]fmt.Stringer{
 		"Cancelled":   durable.Cancelled,

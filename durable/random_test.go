@@ -17,10 +17,10 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// Consumers come and go, half of them by force, calls of Take give up, handlers end in each
-// possible way, and messages are cancelled and rescheduled, over a store that takes time. No
-// message is lost, early, or run after it was cancelled. None counts a crash. Nothing is left
-// behind.
+// Consumers start and end, half of them by force, calls of Take give up, handlers end in every
+// possible way, and messages are cancelled and rescheduled, with a store that has latency. No
+// message is lost, early, or delivered after it was cancelled. No message counts a crash, and
+// nothing is left over.
 func TestRandomEndsLoseNothing(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
@@ -33,7 +33,7 @@ func TestRandomEndsLoseNothing(t *testing.T) {
 				if r.forced = seed%2 == 1; r.forced {
 					options.OnError = func(err error) {
 						if !strings.Contains(err.Error(), "released because") && !strings.Contains(err.Error(), "panic at") {
-							assert.ErrorIs(t, err, durable.ErrLeaseLost, "in the background")
+							assert.ErrorIs(t, err, durable.ErrLeaseLost, "background error")
 						}
 					}
 				}
@@ -65,7 +65,7 @@ type randomEnds struct {
 	cancelled map[string]bool
 }
 
-// n is a random number below most.
+// n returns a random number below most.
 func (r *randomEnds) n(most int) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,7 +84,7 @@ func (r *randomEnds) run() {
 	time.Sleep(3 * time.Second)
 	s, err := r.q.Stats(r.t.Context())
 	assert.NoError(r.t, err)
-	assert.Zero(r.t, s.InFlight, "no consumer is left: %+v", s)
+	assert.Zero(r.t, s.InFlight, "messages in flight without a consumer: %+v", s)
 	assert.Zero(r.t, s.Crashed)
 	stop := consume(r.t, r.q, func(_ context.Context, d *durable.Delivery) error { r.see(d); return nil }, durable.ConsumerOptions{})
 	time.Sleep(10 * time.Second)
@@ -109,11 +109,11 @@ func (r *randomEnds) see(d *durable.Delivery) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	assert.False(r.t, time.Now().Before(d.Due), "%s is early", d.ID)
-	assert.False(r.t, r.cancelled[d.ID], "%s was cancelled and runs", d.ID)
+	assert.False(r.t, r.cancelled[d.ID], "%s was cancelled and delivered", d.ID)
 	r.seen[d.ID] = true
 }
 
-// handle ends in one of the ways of handlers, mostly in the usual one.
+// handle ends in one of the ways of handlers, usually by returning nil.
 func (r *randomEnds) handle(ctx context.Context, d *durable.Delivery) error {
 	r.see(d)
 	switch r.n(12) {
@@ -129,7 +129,7 @@ func (r *randomEnds) handle(ctx context.Context, d *durable.Delivery) error {
 		panic("for the test")
 	case 5:
 		r.settled(d.Ack(ctx))
-		return assert.AnError // it has no effect
+		return assert.AnError // has no effect
 	case 6:
 		r.settled(d.Nack(ctx, time.Second, nil))
 	}

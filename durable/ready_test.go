@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Messages of a stalled partition do not delay others. When the partition goes on they come first
-// and in their order, except those that have gone meanwhile.
+// Messages of a stalled partition do not delay others. When the partition continues, its messages
+// are first and in order, except those that are gone.
 func TestReadyQueueParksMessagesOfStalledPartitions(t *testing.T) {
 	t.Parallel()
 	var r readyQueue
@@ -24,7 +24,7 @@ func TestReadyQueueParksMessagesOfStalledPartitions(t *testing.T) {
 	}
 	require.Same(t, messages[1], r.next())
 	require.Equal(t, heldParked, messages[0].state)
-	require.Equal(t, heldReady, messages[2].state, "it comes after the message that was taken")
+	require.Equal(t, heldReady, messages[2].state, "it is behind the message that was taken")
 	require.Same(t, messages[4], r.next())
 	require.Nil(t, r.next())
 	require.Equal(t, 4, slow.parked.len())
@@ -48,8 +48,8 @@ func TestReadyQueueParksMessagesOfStalledPartitions(t *testing.T) {
 	require.Nil(t, r.next())
 }
 
-// Messages that have begun and takers meet in the order in which they came. A taker that has left
-// gets nothing, and a message that has gone reaches no taker.
+// Begun messages and takers are matched in the order of arrival. A taker that has left gets
+// nothing, and a message that is gone reaches no taker.
 func TestHandoverIsFair(t *testing.T) {
 	t.Parallel()
 	var o handover

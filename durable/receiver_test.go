@@ -17,7 +17,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// taker is a receiver, or a queue with its own one.
+// taker is a receiver, or a queue with its own receiver.
 type taker interface {
 	Take(ctx context.Context) (*durable.Delivery, error)
 }
@@ -47,7 +47,7 @@ func TestTakeSettlesByAckNackAndBury(t *testing.T) {
 		assert.Equal(t, "m", d.ID)
 		assert.InDelta(t, 1, time.Since(start).Seconds(), 0.05)
 		require.NoError(t, d.Nack(t.Context(), time.Minute, errors.New("busy")))
-		assert.ErrorIs(t, d.Ack(t.Context()), durable.ErrLeaseLost, "it was given back before")
+		assert.ErrorIs(t, d.Ack(t.Context()), durable.ErrLeaseLost, "the delivery was already settled")
 
 		d = take(t, q)
 		assert.InDelta(t, 61, time.Since(start).Seconds(), 0.05)
@@ -58,7 +58,7 @@ func TestTakeSettlesByAckNackAndBury(t *testing.T) {
 		require.NoError(t, d.Nack(t.Context(), 0, errors.New("still busy")))
 		r, err = q.Get(t.Context(), "m")
 		require.NoError(t, err)
-		assert.Equal(t, durable.StateDead, r.State, "it has had its two attempts")
+		assert.Equal(t, durable.StateDead, r.State, "both attempts have failed")
 		assert.Equal(t, "still busy", r.Reason)
 
 		n, err := q.ReplayAll(t.Context(), durable.DeadFilter{}, durable.ReplayOptions{})
@@ -79,8 +79,7 @@ func TestTakeSettlesByAckNackAndBury(t *testing.T) {
 	})
 }
 
-// A receiver whose lease has ended has lost the message, and cannot settle it against its new
-// owner.
+// A receiver whose lease has expired has lost the message, and cannot settle it.
 func TestTakenMessageIsLostWithItsLease(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{OnError: func(error) {}}, func(t *testing.T, q *durable.Queue) {
@@ -90,7 +89,7 @@ func TestTakenMessageIsLostWithItsLease(t *testing.T) {
 		require.NoError(t, first.Extend(t.Context(), time.Minute))
 		start := time.Now()
 		second := take(t, r)
-		assert.InDelta(t, 60, time.Since(start).Seconds(), 1.1, "not before the extended lease has ended")
+		assert.InDelta(t, 60, time.Since(start).Seconds(), 1.1, "when the extended lease has expired")
 		assert.Equal(t, 1, second.Crashes)
 		assert.Zero(t, second.Attempts)
 		assert.Greater(t, second.Token, first.Token)
@@ -112,7 +111,7 @@ func TestTakenMessageIsLostWithItsLease(t *testing.T) {
 	})
 }
 
-// A Take whose context ends takes no message, and many of them leave nothing behind.
+// A Take whose context ends takes no message, and many such calls leave nothing behind.
 func TestTakeThatGivesUpTakesNoMessage(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
@@ -128,8 +127,8 @@ func TestTakeThatGivesUpTakesNoMessage(t *testing.T) {
 	})
 }
 
-// If Take is not called any more, other consumers get the messages that were claimed ahead.
-func TestIdleReceiverGivesBackPrefetchedMessages(t *testing.T) {
+// If Take is no longer called, other consumers get the prefetched messages.
+func TestIdleReceiverReleasesPrefetchedMessages(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
 		r := receiver(t, q, durable.ConsumerOptions{Visibility: time.Hour})
@@ -167,7 +166,7 @@ func TestManyTakersGetEachMessageOnce(t *testing.T) {
 						return
 					}
 					_, twice := got.LoadOrStore(d.ID, true)
-					assert.False(t, twice, "%s came twice", d.ID)
+					assert.False(t, twice, "%s was delivered twice", d.ID)
 					assert.NoError(t, d.Ack(t.Context()))
 				}
 			})
@@ -181,7 +180,7 @@ func TestManyTakersGetEachMessageOnce(t *testing.T) {
 		all.Wait()
 		for _, id := range ids {
 			_, ok := got.Load(id)
-			assert.True(t, ok, "%s did not come", id)
+			assert.True(t, ok, "%s was not delivered", id)
 		}
 	})
 }
@@ -204,12 +203,12 @@ func TestTakeOfAClosedQueueFails(t *testing.T) {
 		_, err = q.Cancel(t.Context(), "m")
 		require.ErrorIs(t, err, durable.ErrClosed)
 		require.ErrorIs(t, q.Consume(t.Context(), func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{}), durable.ErrClosed)
-		require.NoError(t, q.Shutdown(t.Context()), "a second one does nothing")
+		require.NoError(t, q.Shutdown(t.Context()), "a second Shutdown has no effect")
 	})
 }
 
-// Calls of Take that wait for less than a round trip get a message. If no call comes any more, the
-// message is given back.
+// Calls of Take that wait for less than a round trip get a message. If there are no more calls, the
+// message is released.
 func TestTakeShorterThanARoundTripGetsAMessage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -247,8 +246,9 @@ func TestTakeShorterThanARoundTripGetsAMessage(t *testing.T) {
 	})
 }
 
-// Each receiver has its own options, and a closed one gives back what no call has taken.
-func TestClosedReceiverGivesBackUntakenMessages(t *testing.T) {
+// Each receiver has its own options, and a closed receiver releases the messages that no call has
+// taken.
+func TestClosedReceiverReleasesUntakenMessages(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue) {
 		r := receiver(t, q, durable.ConsumerOptions{Visibility: time.Hour})
@@ -265,10 +265,10 @@ func TestClosedReceiverGivesBackUntakenMessages(t *testing.T) {
 		time.Sleep(time.Second)
 		r.Close()
 		r.Close()
-		require.NoError(t, <-waits, "the other receiver has one")
+		require.NoError(t, <-waits, "the other receiver gets a message")
 		_, err := r.Take(t.Context())
 		require.ErrorIs(t, err, durable.ErrClosed)
-		require.NoError(t, d.Ack(t.Context()), "it was taken before")
+		require.NoError(t, d.Ack(t.Context()), "taken before Close")
 		go func() {
 			for {
 				if _, err := other.Take(t.Context()); err != nil {
@@ -283,7 +283,7 @@ func TestClosedReceiverGivesBackUntakenMessages(t *testing.T) {
 	})
 }
 
-// A message that is released comes again as it was.
+// A released message is redelivered unchanged.
 func TestReleaseCountsNothing(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{MaxAttempts: 1}, func(t *testing.T, q *durable.Queue) {
@@ -315,7 +315,7 @@ func TestBackoffGetsDeliveryAndError(t *testing.T) {
 			return 7 * time.Minute
 		}})
 		enqueue(t, q, "m", 0)
-		time.Sleep(time.Hour)
+		time.Sleep(10 * time.Minute)
 		stop()
 		require.Len(t, got.list(), 2)
 		assert.InDelta(t, 7*60, got.list()[1].at.Seconds(), 0.1)

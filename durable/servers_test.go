@@ -37,7 +37,7 @@ func TestClockSetBackDoesNotSpin(t *testing.T) {
 	})
 }
 
-// the masters of a Cluster do not have the same clock.
+// skewedStore is a Cluster whose two masters have different clocks.
 type skewedStore struct{ a, b *memstore.Store }
 
 func (s skewedStore) Open(ctx context.Context, c driver.Config) (driver.Backend, error) {
@@ -104,12 +104,13 @@ func TestServersWithDifferentClocksDeliverInTime(t *testing.T) {
 	})
 }
 
-// The claim under way when Consume ends has taken place, and its reply is not waited for.
+// slowClaimsBackend delays the replies to claims. A claim takes effect even if its context ends
+// before the reply.
 type slowClaimsBackend struct{ driver.Backend }
 
 func (s slowClaimsBackend) Claim(ctx context.Context, c driver.Claim) (driver.Claimed, error) {
 	r, err := s.Backend.Claim(ctx, c)
-	select { // as over a network, with a driver that heeds contexts
+	select { // like a network client that respects contexts
 	case <-time.After(10 * time.Millisecond):
 		return r, err
 	case <-ctx.Done():
@@ -117,8 +118,8 @@ func (s slowClaimsBackend) Claim(ctx context.Context, c driver.Claim) (driver.Cl
 	}
 }
 
-// A consumer that ends does not abandon its claim under way.
-func TestClaimUnderWayIsNotAbandoned(t *testing.T) {
+// A consumer that ends does not abandon its claim in progress.
+func TestClaimInProgressIsNotAbandoned(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := memstore.New(memstore.Options{})
@@ -129,14 +130,14 @@ func TestClaimUnderWayIsNotAbandoned(t *testing.T) {
 		time.Sleep(5 * time.Millisecond)
 		stop()
 		s, _ := q.Stats(t.Context())
-		assert.Zero(t, s.InFlight, "given back when Consume has returned")
+		assert.Zero(t, s.InFlight, "released when Consume has returned")
 		q.Close()
 		_ = st.Close()
 		synctest.Wait()
 	})
 }
 
-// far returns a store behind a network, 0.4 ms away in each direction.
+// far returns a store behind a network with a latency of 0.4 ms in each direction.
 func far(s durable.Store) wrapped {
 	return wrapped{s, func(b driver.Backend) driver.Backend { return farBackend{b} }}
 }
@@ -155,7 +156,7 @@ func (s farBackend) Apply(ctx context.Context, b driver.Batch) ([]driver.Outcome
 	return s.Backend.Apply(ctx, b)
 }
 
-// The clocks of two masters differ by less than the lead of a begin. No message is early by the
+// The clocks of two masters differ by less than the lead of a begin. No message is early on the
 // clock of its own server.
 func TestNotEarlyOnAnyServersClock(t *testing.T) {
 	t.Parallel()
@@ -177,7 +178,7 @@ func TestNotEarlyOnAnyServersClock(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		stop()
 		assert.EqualValues(t, 200, n.Load())
-		assert.Zero(t, early.Load(), "early by the clock of their server")
+		assert.Zero(t, early.Load(), "messages that are early on the clock of their server")
 		q.Close()
 		_ = f.Close()
 		synctest.Wait()

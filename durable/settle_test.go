@@ -12,19 +12,20 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable"
 )
 
-// An Ack that has failed can be repeated, whether it has taken place or not, and so can one whose
+// An Ack that failed can be repeated, whether or not it has taken effect, and so can an Ack whose
 // context has ended.
 func TestFailedAckCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]func(string) (error, error){
-		"it has taken place": func(string) (error, error) { return nil, errDown },
-		"it has not":         func(string) (error, error) { return errDown, nil },
+		"it took effect": func(string) (error, error) { return nil, errDown },
+		"it did not":     func(string) (error, error) { return errDown, nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			faultyBubble(t, durable.Options{RetryFor: 5 * time.Second}, func(t *testing.T, q *durable.Queue, f *faulty) {
 				r := receiver(t, q, durable.ConsumerOptions{Visibility: time.Minute})
-				for _, patience := range []time.Duration{time.Second, time.Hour} { // less and more than RetryFor
+				// One is shorter and one longer than RetryFor.
+				for _, patience := range []time.Duration{time.Second, time.Hour} {
 					enqueue(t, q, "m", 0)
 					d := take(t, r)
 					ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -33,7 +34,7 @@ func TestFailedAckCanBeRepeated(t *testing.T) {
 					cancel()
 					f.set(func(string) (error, error) { return nil, nil })
 					require.NoError(t, d.Ack(t.Context()))
-					require.ErrorIs(t, d.Ack(t.Context()), durable.ErrLeaseLost, "it is settled")
+					require.ErrorIs(t, d.Ack(t.Context()), durable.ErrLeaseLost, "the delivery is settled")
 					require.ErrorIs(t, d.Nack(t.Context(), 0, nil), durable.ErrLeaseLost)
 					_, err := q.Get(t.Context(), "m")
 					require.ErrorIs(t, err, durable.ErrNotFound)
@@ -43,10 +44,10 @@ func TestFailedAckCanBeRepeated(t *testing.T) {
 	}
 }
 
-// If the Ack of a handler has failed, the result of the handler settles the message.
+// If the Ack of a handler failed, the result of the handler settles the message.
 func TestResultOfAHandlerCountsAfterAFailedAck(t *testing.T) {
 	t.Parallel()
-	for name, patience := range map[string]time.Duration{"it is over": time.Hour, "it is under way": time.Second} {
+	for name, patience := range map[string]time.Duration{"it is over": time.Hour, "it is in progress": time.Second} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			faultyBubble(t, durable.Options{RetryFor: 5 * time.Second}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -67,7 +68,7 @@ func TestResultOfAHandlerCountsAfterAFailedAck(t *testing.T) {
 				}, durable.ConsumerOptions{Visibility: 30 * time.Second})
 				enqueue(t, q, "m", 0)
 				time.Sleep(2 * time.Minute)
-				assert.EqualValues(t, 2, n.Load(), "the message has come again")
+				assert.EqualValues(t, 2, n.Load(), "the message was redelivered")
 				s, err := q.Stats(t.Context())
 				require.NoError(t, err)
 				assert.EqualValues(t, 1, s.Acked)

@@ -17,7 +17,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// reportedErrors are the errors that a queue has reported.
+// reportedErrors collects the errors that a queue has reported.
 type reportedErrors struct {
 	mu   sync.Mutex
 	errs []error
@@ -29,15 +29,15 @@ func (r *reportedErrors) add(err error) {
 	r.errs = append(r.errs, err)
 }
 
-// text is all errors in one.
+// text returns all errors as one string.
 func (r *reportedErrors) text() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return fmt.Sprint(errors.Join(r.errs...))
 }
 
-// Ten deployments are cut off by their deadlines. Each ends the queue while one handler heeds its
-// context, another one ignores it, one message was taken, and others are claimed ahead. No message
+// Ten deployments are cut off by their deadlines. Each ends the queue while one handler respects
+// its context, another one ignores it, one message was taken, and others are prefetched. No message
 // counts a crash or an attempt.
 func TestForcedShutdownsCountNoCrash(t *testing.T) {
 	t.Parallel()
@@ -53,7 +53,7 @@ func TestForcedShutdownsCountNoCrash(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				store := memstore.New(memstore.Options{})
-				ids := []string{"taken", "heeds", "ignores", "ahead"} // in the order in which they are due
+				ids := []string{"taken", "heeds", "ignores", "ahead"} // in the order of their due times
 				var stuck sync.WaitGroup
 				for i := range 10 {
 					q := open(t, store, durable.Options{Partitions: 1, OnError: func(error) {}})
@@ -84,7 +84,7 @@ func TestForcedShutdownsCountNoCrash(t *testing.T) {
 					require.NoError(t, err)
 					require.EqualValues(t, 4, s.InFlight)
 					end(q)
-					time.Sleep(2 * time.Minute) // leases of messages that were not given back end
+					time.Sleep(2 * time.Minute) // leases of messages that were not released expire
 				}
 				stuck.Wait()
 				q := open(t, store, durable.Options{})
@@ -92,7 +92,7 @@ func TestForcedShutdownsCountNoCrash(t *testing.T) {
 				stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error { got.add(time.Now(), d); return nil }, durable.ConsumerOptions{})
 				time.Sleep(time.Minute)
 				stop()
-				assert.ElementsMatch(t, ids, got.ids(), "each comes once")
+				assert.ElementsMatch(t, ids, got.ids(), "each message is delivered once")
 				for _, d := range got.list() {
 					assert.Zero(t, d.crashes, "crashes of %s", d.id)
 					assert.Zero(t, d.attempts, "attempts of %s", d.id)
@@ -105,14 +105,14 @@ func TestForcedShutdownsCountNoCrash(t *testing.T) {
 	}
 }
 
-// The contexts of handlers end after Grace. A handler that goes on delays neither its message nor
+// The contexts of handlers end after Grace. A handler that continues delays neither its message nor
 // Consume.
 func TestConsumeEndsWithItsGrace(t *testing.T) {
 	t.Parallel()
 	var errs reportedErrors
 	bubble(t, durable.Options{Partitions: 1, OnError: errs.add}, func(t *testing.T, q *durable.Queue) {
 		start := time.Now()
-		var ended atomic.Int64 // of the handlers' contexts
+		var ended atomic.Int64 // end of the handlers' contexts
 		late := make(chan error, 3)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -142,8 +142,8 @@ func TestConsumeEndsWithItsGrace(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		cancel()
 		require.NoError(t, <-done)
-		assert.InDelta(t, 17, time.Duration(ended.Load()).Seconds(), 0.01, "after the grace")
-		assert.InDelta(t, 18, time.Since(start).Seconds(), 0.01, "a second for handlers to return")
+		assert.InDelta(t, 17, time.Duration(ended.Load()).Seconds(), 0.01, "when Grace has passed")
+		assert.InDelta(t, 18, time.Since(start).Seconds(), 0.01, "handlers have one second to return")
 		assert.Contains(t, errs.text(), `message "ignores": released because`)
 
 		state := func(id string) durable.Record {
@@ -169,7 +169,7 @@ func TestConsumeEndsWithItsGrace(t *testing.T) {
 	})
 }
 
-// A consumer that ends leaves its partitions at once, and keeps the leases of its handlers.
+// A consumer that ends leaves its partitions immediately, and keeps the leases of its handlers.
 func TestPartitionsMoveDuringTheGrace(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 4}, func(t *testing.T, q *durable.Queue) {
@@ -190,7 +190,7 @@ func TestPartitionsMoveDuringTheGrace(t *testing.T) {
 			enqueue(t, q, fmt.Sprint(i), 0)
 		}
 		time.Sleep(time.Second)
-		assert.Len(t, got.list(), 40, "of all partitions")
+		assert.Len(t, got.list(), 40, "messages of all partitions")
 		require.NoError(t, <-done)
 		s, err := q.Stats(t.Context())
 		require.NoError(t, err)
@@ -199,8 +199,8 @@ func TestPartitionsMoveDuringTheGrace(t *testing.T) {
 	})
 }
 
-// Close in a handler waits for it in vain, but not for ever, and gives its message back.
-func TestCloseInAHandlerGivesItsMessageBack(t *testing.T) {
+// Close in a handler stops waiting for the handler after a second, and releases its message.
+func TestCloseInAHandlerReleasesItsMessage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
@@ -226,7 +226,7 @@ func TestCloseInAHandlerGivesItsMessageBack(t *testing.T) {
 	})
 }
 
-// Close ends after five seconds if the store cannot be reached.
+// Close returns after five seconds if the store is unreachable.
 func TestCloseInAnOutageEnds(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{RetryFor: time.Hour}, func(t *testing.T, q *durable.Queue, f *faulty) {

@@ -11,7 +11,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable"
 )
 
-// Lateness counts each delivery, and Stats the consumers of all processes.
+// Lateness counts each delivery, and Stats counts the consumers of all processes.
 func TestStatsCountsLatenessAndConsumers(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 2}, func(t *testing.T, q *durable.Queue) {
@@ -45,7 +45,7 @@ func TestStatsCountsLatenessAndConsumers(t *testing.T) {
 	})
 }
 
-// CountDue adds up the partitions, and refuses the durations that stores need not accept.
+// CountDue adds up the partitions, and rejects durations that stores need not accept.
 func TestCountDueSumsPartitions(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 4}, func(t *testing.T, q *durable.Queue) {

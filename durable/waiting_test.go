@@ -17,12 +17,12 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// down fails all calls of the store, working none.
+// down fails all calls to the store. working fails none.
 func down(string) (before, after error)    { return errDown, nil }
 func working(string) (before, after error) { return nil, nil }
 
-// While the store cannot be reached, no more calls wait for it than are accepted. Further calls
-// fail at once, and nothing of them is sent.
+// While the store is unreachable, no more calls wait for it than are accepted. Further calls fail
+// immediately and are not sent.
 func TestCallsOfAnOutageAreBounded(t *testing.T) {
 	t.Parallel()
 	const accepted = 100
@@ -36,7 +36,7 @@ func TestCallsOfAnOutageAreBounded(t *testing.T) {
 				_, err := q.Enqueue(t.Context(), durable.Message{ID: strconv.Itoa(i)})
 				switch {
 				case errors.Is(err, durable.ErrBusy):
-					assert.NotErrorIs(t, err, durable.ErrUnavailable, "it is certain that nothing was stored")
+					assert.NotErrorIs(t, err, durable.ErrUnavailable, "nothing was stored")
 					assert.Less(t, time.Since(start), 10*time.Second)
 					busy.Add(1)
 				case errors.Is(err, durable.ErrUnavailable):
@@ -61,7 +61,7 @@ func TestCallsOfAnOutageAreBounded(t *testing.T) {
 	})
 }
 
-// While the store works, calls wait for room in the order of their arrival.
+// While the store works, calls wait for room in the order of arrival.
 func TestCallsWaitForRoom(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1, MaxWaiting: 10}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -75,13 +75,13 @@ func TestCallsWaitForRoom(t *testing.T) {
 			})
 		}
 		all.Wait()
-		assert.GreaterOrEqual(t, time.Since(start), 10*time.Second, "no call of the store has more than ten")
+		assert.GreaterOrEqual(t, time.Since(start), 10*time.Second, "no store call has more than ten")
 		assert.LessOrEqual(t, time.Since(start), 25*time.Second)
 	})
 }
 
-// A call that waits for room or for its turn ends with its context, and is not sent. A call that
-// waits for room too long is ErrBusy.
+// A call that waits for room or for its turn ends with its context and is not sent. A call that
+// waits for room too long returns ErrBusy.
 func TestWaitingCallsEndWithTheirContexts(t *testing.T) {
 	t.Parallel()
 	for _, room := range []int{1, 1000} {
@@ -120,8 +120,7 @@ func TestWaitingCallsEndWithTheirContexts(t *testing.T) {
 	}
 }
 
-// The bytes of waiting bodies are bounded. A body larger than the bound is accepted if no other
-// waits.
+// The total size of waiting bodies is limited. A larger body is accepted if no other call waits.
 func TestWaitingBytesAreBounded(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1, MaxWaitingBytes: 1000}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -138,7 +137,7 @@ func TestWaitingBytesAreBounded(t *testing.T) {
 		require.ErrorIs(t, err, durable.ErrBusy)
 		all.Go(func() {
 			_, err := q.Enqueue(t.Context(), durable.Message{Body: make([]byte, 100)})
-			assert.ErrorIs(t, err, durable.ErrUnavailable, "it fits")
+			assert.ErrorIs(t, err, durable.ErrUnavailable, "the body fits")
 		})
 		all.Wait()
 		f.set(working)
@@ -147,7 +146,8 @@ func TestWaitingBytesAreBounded(t *testing.T) {
 	})
 }
 
-// EnqueueBatch returns the error of each message, and takes more messages than may wait at a time.
+// EnqueueBatch returns the error of each message, and accepts more messages than may wait at a
+// time.
 func TestBatchErrorHasEachMessage(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 3, MaxWaiting: 7, RetryFor: 5 * time.Second}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -195,9 +195,9 @@ func TestBatchErrorHasEachMessage(t *testing.T) {
 	})
 }
 
-// A call that the store refuses as late is repeated by the store's clock. If an earlier copy was
-// not answered and the store has forgotten it, the outcome is unknown, and the call says so at
-// once.
+// A call that the store rejects as late is repeated with the store's clock. If an earlier copy was
+// not answered and the store has forgotten it, the outcome is unknown, and the call reports that
+// immediately.
 func TestLateCallIsRepeatedByTheStoresClock(t *testing.T) {
 	t.Parallel()
 	late := func(unknown bool) error {
@@ -239,7 +239,7 @@ func TestLateCallIsRepeatedByTheStoresClock(t *testing.T) {
 		})
 	}
 	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
-		f.set(func(string) (error, error) { return late(false), nil }) // a clock that is always ahead
+		f.set(func(string) (error, error) { return late(false), nil }) // always ahead
 		_, err := q.Enqueue(t.Context(), durable.Message{})
 		require.ErrorIs(t, err, durable.ErrUnavailable)
 	})

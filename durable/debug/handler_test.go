@@ -23,10 +23,10 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// store is a memory store whose looks a test can count, delay or make fail.
+// store is a memory store whose reads a test can count, delay or fail.
 type store struct {
 	durable.Store
-	before func(ctx context.Context) error // each call that reads
+	before func(ctx context.Context) error // called before each read
 	lists  atomic.Int32
 }
 
@@ -52,7 +52,7 @@ func (b *backend) List(ctx context.Context, partition int, state driver.State, c
 	return b.Backend.List(ctx, partition, state, cursor, limit)
 }
 
-// openQueue opens a queue of two partitions. before may be nil.
+// openQueue opens a queue with two partitions. before may be nil.
 func openQueue(t *testing.T, before func(ctx context.Context) error) (*durable.Queue, *store) {
 	t.Helper()
 	if before == nil {
@@ -65,7 +65,7 @@ func openQueue(t *testing.T, before func(ctx context.Context) error) (*durable.Q
 	return q, s
 }
 
-// bury makes a dead letter.
+// bury creates a dead letter.
 func bury(t *testing.T, q *durable.Queue, m durable.Message, reason string) {
 	t.Helper()
 	_, err := q.Enqueue(t.Context(), m)
@@ -107,7 +107,7 @@ func document(t *testing.T, h http.Handler, target string, status int) Document 
 	return decode[Document](t, request(h, http.MethodGet, target, ""), status)
 }
 
-// The document has what the queue counts, and the numbers of the bands add up.
+// The document contains the counts of the queue, and the bands add up.
 func TestDocumentAgreesWithTheQueue(t *testing.T) {
 	t.Parallel()
 	q, _ := openQueue(t, nil)
@@ -160,7 +160,7 @@ func TestDocumentAgreesWithTheQueue(t *testing.T) {
 	assert.Equal(t, Document{Schema: Schema, Queues: []Entry{}}, empty)
 }
 
-// The page has all that it names, and nothing of elsewhere.
+// All parts that the page references exist, and the page references no other host.
 func TestPageIsSelfContained(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}
@@ -213,7 +213,7 @@ func form(pairs ...string) string {
 	return v.Encode()
 }
 
-// An action does what it says, to one dead letter or to all, and the next look shows it.
+// An action changes one dead letter or all of them, and the next document shows the change.
 func TestActionsChangeTheSelectedDeadLettersOnly(t *testing.T) {
 	t.Parallel()
 	q, _ := openQueue(t, nil)
@@ -228,7 +228,7 @@ func TestActionsChangeTheSelectedDeadLettersOnly(t *testing.T) {
 	}
 	assert.EqualValues(t, 4, dead())
 	assert.Equal(t, Outcome{Done: 1}, act(http.StatusOK, "action", "replay", "queue", "orders", "id", "<d>&=+ü"))
-	assert.EqualValues(t, 3, dead(), "at once")
+	assert.EqualValues(t, 3, dead(), "the document is not cached across an action")
 	assert.Equal(t, Outcome{Done: 1}, act(http.StatusOK, "action", "purge", "queue", "orders", "id", "a"))
 	assert.EqualValues(t, 2, dead())
 	again := act(http.StatusNotFound, "action", "purge", "queue", "orders", "id", "a")
@@ -240,7 +240,7 @@ func TestActionsChangeTheSelectedDeadLettersOnly(t *testing.T) {
 	act(http.StatusBadRequest, "action", "purge", "queue", "orders", "id", strings.Repeat("x", maxForm))
 	assert.EqualValues(t, 2, dead())
 	w := request(h, http.MethodPost, "/?"+form("action", "purge", "queue", "orders"), "")
-	assert.Equal(t, http.StatusNotFound, w.Code, "what the address says counts for nothing")
+	assert.Equal(t, http.StatusNotFound, w.Code, "the query of the URL is ignored")
 	assert.Equal(t, Outcome{Done: 2}, act(http.StatusOK, "action", "replay", "queue", "orders"))
 	assert.Zero(t, dead())
 
@@ -251,19 +251,20 @@ func TestActionsChangeTheSelectedDeadLettersOnly(t *testing.T) {
 	assert.Equal(t, Outcome{Done: 1}, act(http.StatusOK, "action", "resume", "queue", "orders"))
 	assert.False(t, paused())
 
-	q, _ = openQueue(t, nil) // the receiver of the other one may have the messages that were replayed
+	q, _ = openQueue(t, nil) // the first queue's receiver may hold replayed messages
 	h = handler(t, &Handler{Actions: true}, "orders", q)
 	longest := strings.Repeat("\u00fc", durable.MaxID/2)
 	bury(t, q, durable.Message{ID: longest}, "x")
 	bury(t, q, durable.Message{ID: "e"}, "x")
 	bury(t, q, durable.Message{ID: "f"}, "another")
-	assert.Equal(t, Outcome{Done: 1}, act(http.StatusOK, "action", "purge", "queue", "orders", "id", longest), "fits into a form")
+	assert.Equal(t, Outcome{Done: 1}, act(http.StatusOK, "action", "purge", "queue", "orders", "id", longest), "the longest id fits into a form")
 	assert.Equal(t, Outcome{Done: 1}, act(http.StatusOK, "action", "purge", "queue", "orders", "reason", "other"))
 	assert.Equal(t, Outcome{}, act(http.StatusOK, "action", "replay", "queue", "orders", "reason", "other"))
 	assert.Equal(t, Outcome{Done: 1}, act(http.StatusOK, "action", "purge", "queue", "orders"))
 }
 
-// Only a page of the handler itself makes a browser change something, and only if actions are on.
+// Only a page of the handler itself can make a browser change something, and only if actions are
+// enabled.
 func TestActionsOfOtherSitesAreRefused(t *testing.T) {
 	t.Parallel()
 	q, _ := openQueue(t, nil)
@@ -288,8 +289,8 @@ func TestActionsOfOtherSitesAreRefused(t *testing.T) {
 	require.Equal(t, http.StatusOK, w.Code, w.Body)
 }
 
-// However many look at a queue, it is looked at twice a second, and dead letters are read when they
-// have changed.
+// A queue is read at most twice a second, regardless of the number of viewers, and dead letters are
+// read only if they have changed.
 func TestManyViewersCostNoMoreThanOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -318,9 +319,9 @@ func TestManyViewersCostNoMoreThanOne(t *testing.T) {
 	})
 }
 
-// A store that does not answer, even if it does not regard contexts, costs one goroutine and a
-// bounded time. When it answers again, so does the page.
-func TestSilentStoreCostsABoundedTime(t *testing.T) {
+// A store that does not answer, even if it ignores contexts, costs one goroutine and a bounded
+// time. The page recovers when the store answers again.
+func TestUnresponsiveStoreCostsBoundedTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var silent atomic.Pointer[chan struct{}]
@@ -355,7 +356,7 @@ func TestSilentStoreCostsABoundedTime(t *testing.T) {
 	})
 }
 
-// An error of the store is told, and asked for again soon. A queue that is closed stays on the
+// An error of the store is shown, and the store is read again soon. A closed queue stays on the
 // page.
 func TestErrorsOfTheStoreAreShown(t *testing.T) {
 	t.Parallel()
@@ -382,7 +383,7 @@ func TestErrorsOfTheStoreAreShown(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond)
 }
 
-// A document has the first dead letters only.
+// A document has only the first dead letters.
 func TestDocumentHasTheFirstDeadLettersOnly(t *testing.T) {
 	t.Parallel()
 	q, _ := openQueue(t, nil)

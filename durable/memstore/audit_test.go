@@ -25,8 +25,8 @@ func oneConfig() driver.Config {
 		DeadAge: time.Hour}
 }
 
-// An audit finds and repairs each fault that it knows.
-func TestAuditRepairs(t *testing.T) {
+// An audit finds and repairs every kind of fault that it checks for.
+func TestAuditFindsAndRepairsEachFault(t *testing.T) {
 	t.Parallel()
 	b, p := openOne(t, nil, oneConfig())
 	var put driver.Put
@@ -40,7 +40,7 @@ func TestAuditRepairs(t *testing.T) {
 	p.entries["b"].State = driver.StateFiring     // in the set of another state
 	p.entries["c"].Due++                          // with another key
 	delete(p.entries, "d")                        // without a record
-	p.entries["e"].State = driver.StateDead       // dead, and in the set of scheduled messages
+	p.entries["e"].State = driver.StateDead       // dead, but in the set of scheduled messages
 	p.entries["e"].Died = local.Floor(time.Now()) //
 	p.leased.add(&entry{})                        // never had a record
 	p.deadBytes = 7                               // there is no dead letter

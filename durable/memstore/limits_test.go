@@ -13,9 +13,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
-// A queue is opened again with a smaller bound of dead letters. The next claims drop the dead
-// letters beyond it, a bounded number at a time.
-func TestLimitsOfDead(t *testing.T) {
+// A queue is reopened with a lower limit of dead letters. The next claims drop the excess dead
+// letters, a bounded number at a time.
+func TestSmallerDeadLimitDropsABoundedNumberPerClaim(t *testing.T) {
 	t.Parallel()
 	config := oneConfig()
 	config.DeadLimit = 5000
@@ -52,8 +52,8 @@ func TestLimitsOfDead(t *testing.T) {
 	}
 }
 
-// If the clock is set back, no message is early, and tokens rise.
-func TestClockSetBack(t *testing.T) {
+// If the clock is set back, no message is early, and tokens still rise.
+func TestClockSetBackMakesNoMessageEarly(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	b, _ := openOne(t, func() time.Time { return now }, oneConfig())
@@ -79,8 +79,8 @@ func TestClockSetBack(t *testing.T) {
 }
 
 // A watcher that does not receive loses the hints beyond its buffer. Its channel is closed when its
-// context ends, and not when the store is closed.
-func TestHints(t *testing.T) {
+// context ends, not when the store is closed.
+func TestFullHintBufferDropsHints(t *testing.T) {
 	t.Parallel()
 	b, p := openOne(t, nil, oneConfig())
 	ctx, cancel := context.WithCancel(t.Context())
@@ -112,8 +112,8 @@ func TestHints(t *testing.T) {
 	}, time.Minute, time.Millisecond)
 }
 
-// Errors name the refused value.
-func TestRefusals(t *testing.T) {
+// Errors name the rejected value.
+func TestErrorsNameTheRejectedValue(t *testing.T) {
 	t.Parallel()
 	b, _ := openOne(t, nil, oneConfig())
 	for _, cursor := range []string{"x", "12", ":a", "9999999999999999999999:a"} {

@@ -19,7 +19,7 @@ import (
 // consumerTests test the guarantees that a queue gives to its consumers on every store.
 var consumerTests = []test{
 	{"Consumer/LateAck", consumerLateAck},
-	{"Consumer/ForcedEnd", consumerForcedEnd},
+	{"Consumer/ForcedEnd", inBubble(consumerForcedEnd)},
 	{"Queue/CancelMatching", queueCancelMatching},
 	{"Queue/DeadFilter", queueDeadFilter},
 }

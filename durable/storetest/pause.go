@@ -19,7 +19,7 @@ var pauseTests = []test{
 	{"Pause/Leases", pauseLeases},
 	{"Pause/LostAnswer", pauseLostAnswer},
 	{"Pause/Race", pauseRace},
-	{"Pause/Hints", pauseHints},
+	{"Pause/Hints", inBubble(pauseHints)},
 	{"Pause/Restart", pauseRestart},
 	{"Pause/Late", pauseLate},
 }

@@ -8,6 +8,7 @@ package storetest
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -39,6 +40,10 @@ type Fixture struct {
 	// the store was reopened. The clock may be stopped or running in between. If Advance is nil,
 	// the suite sleeps for tens of milliseconds at a time, and skips some tests.
 	Advance func(d time.Duration)
+
+	// Bubble means that the store works in a testing/synctest bubble, because it does no I/O. Tests
+	// that wait for seconds then run in a bubble, where the waits take no time.
+	Bubble bool
 }
 
 // Run tests a store. Its subtests run in parallel.
@@ -55,6 +60,17 @@ func Run(t *testing.T, newStore Factory) {
 				c.run(t, newStore)
 			})
 		}
+	}
+}
+
+// inBubble returns a test that runs in a testing/synctest bubble if the store works in one.
+func inBubble(run func(t *testing.T, newStore Factory)) func(t *testing.T, newStore Factory) {
+	return func(t *testing.T, newStore Factory) {
+		if !newStore(t).Bubble {
+			run(t, newStore)
+			return
+		}
+		synctest.Test(t, func(t *testing.T) { run(t, newStore) })
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 
 var watchTests = []test{
 	{"Watch/Put", watchPut},
-	{"Watch/Transitions", watchTransitions},
+	{"Watch/Transitions", inBubble(watchTransitions)},
 	{"Watch/Several", watchSeveral},
 	{"Watch/End", watchEnd},
 	{"Watch/UnreadHintsBlockNothing", watchUnread},

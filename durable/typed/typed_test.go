@@ -24,7 +24,7 @@ type order struct {
 	Items  []string
 }
 
-// bubble runs a test on a memory queue in a synctest bubble.
+// bubble runs a test with a memory queue in a synctest bubble.
 func bubble(t *testing.T, body func(t *testing.T, q *durable.Queue)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -47,7 +47,7 @@ func consume[T any](t *testing.T, q *typed.Queue[T], handler func(context.Contex
 
 // A value is delivered as it was enqueued, with all fields of its message, and again after an
 // error.
-func TestValuesComeAsTheyWereEnqueued(t *testing.T) {
+func TestValuesAreDeliveredAsEnqueued(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, q *durable.Queue) {
 		orders := typed.New[order](q, nil)
@@ -78,7 +78,7 @@ func TestValuesComeAsTheyWereEnqueued(t *testing.T) {
 	})
 }
 
-// A message has each field of a durable message, and Enqueue passes all of them on.
+// Message has every field of durable.Message, and Enqueue passes all of them on.
 func TestMessageHasAllFields(t *testing.T) {
 	t.Parallel()
 	want, got := reflect.TypeFor[durable.Message](), reflect.TypeFor[typed.Message[int]]()
@@ -106,8 +106,8 @@ func TestMessageHasAllFields(t *testing.T) {
 	})
 }
 
-// A body that cannot be decoded becomes a dead letter at once, with the cause. The handler gets the
-// others.
+// A body that cannot be decoded becomes a dead letter immediately, with the cause. The handler gets
+// the other messages.
 func TestBodyThatCannotBeDecodedIsBuried(t *testing.T) {
 	t.Parallel()
 	for name, receive := range map[string]func(t *testing.T, q *typed.Queue[order]) (numbers []int){
