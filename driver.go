@@ -116,7 +116,7 @@ func (a *alarm) isForFar(w arena.Word) bool {
 // armMu.
 func (a *alarm) reset() {
 	s := a.shard
-	if s.Manual || s.owner.crew.driving || s.closed.Load() {
+	if s.Manual || s.owner.pool.driving || s.closed.Load() {
 		return
 	}
 	first, _ := s.owner.wheel.first()
@@ -132,7 +132,7 @@ func (a *alarm) reset() {
 // summon starts a driver now, unless one is at work. wheelMu is held, and not armMu.
 func (a *alarm) summon() {
 	s := a.shard
-	if s.Manual || s.owner.crew.driving || s.closed.Load() {
+	if s.Manual || s.owner.pool.driving || s.closed.Load() {
 		return
 	}
 	s.armMu.Lock()
@@ -179,7 +179,7 @@ func (s *shard) wake() {
 	s.alarm.coming = false
 	s.armMu.Unlock()
 	// Another driver is at work. It has unlocked for a moment, or for a call of the executor.
-	if s.owner.crew.driving {
+	if s.owner.pool.driving {
 		s.unlockAndTend()
 		return
 	}

@@ -610,7 +610,7 @@ func (e *engine[T]) shutdown(ctx context.Context) error {
 	e.stop()
 	for _, s := range e.shards {
 		s.wheelMu.Lock()
-		idle := s.owner.crew.idleChan()
+		idle := s.owner.pool.idleChan()
 		s.unlockAndTend()
 		if err := waitFor(ctx, idle); err != nil {
 			return err

@@ -3,13 +3,13 @@ package timingwheel
 // driveExecutor runs a driver with an executor other than the default one. It is called with
 // wheelMu held and returns without it.
 func (s *shardOf[T]) driveExecutor() {
-	c := &s.owner.crew
-	c.driving = true
+	pool := &s.owner.pool
+	pool.driving = true
 	done := false
 	defer func() {
 		if !done { // a callback that the executor runs here has called runtime.Goexit
 			s.wheelMu.Lock()
-			c.driving = false
+			pool.driving = false
 			s.alarm.summon()
 			s.unlockAndTend()
 		}
@@ -25,7 +25,7 @@ func (s *shardOf[T]) driveExecutor() {
 		}
 		s.yield()
 	}
-	c.driving = false
+	pool.driving = false
 	s.alarm.reset()
 	done = true
 	s.unlockAndTend()
@@ -65,17 +65,17 @@ func (s *shardOf[T]) handUpTo(n int) (timers int) {
 // lost, and a call that has begun meanwhile may be another one. So owed is decremented. A call too
 // many does nothing. A call too few would leave a due timer without one.
 func (s *shardOf[T]) handOne() {
-	c := &s.owner.crew
-	c.handing++
-	c.owed++
+	pool := &s.owner.pool
+	pool.handing++
+	pool.owed++
 	s.unlock()
 	returned := false
 	defer func() {
 		s.wheelMu.Lock()
-		c.handing--
-		c.closeIdle()
+		pool.handing--
+		pool.closeIdle()
 		if !returned {
-			c.owed = max(c.owed-1, 0)
+			pool.owed = max(pool.owed-1, 0)
 			s.unlock()
 		}
 	}()
@@ -89,7 +89,7 @@ func (s *shardOf[T]) runCall() {
 	w := s.newWorker()
 	w.begin()
 	defer w.end()
-	s.owner.crew.owed = max(s.owner.crew.owed-1, 0)
+	s.owner.pool.owed = max(s.owner.pool.owed-1, 0)
 	for w.runOne(never) == 0 && s.owner.due.ready > 0 && !s.closed.Load() {
 		continue // it has looked at a quantum of timers that were stopped or postponed
 	}

@@ -719,7 +719,7 @@ func (s *shard) counted() counters {
 func (s *shard) occupied() bool {
 	s.wheelMu.Lock()
 	defer s.wheelMu.Unlock()
-	return s.owner.crew.busy()
+	return s.owner.pool.busy()
 }
 
 // skip lets d pass on the clock of one shard and leaves the alarm alone. wheelMu is held.

@@ -41,7 +41,7 @@ func (e *engine[T]) advanceShard(s *shardOf[T], now int64) int {
 	o := &s.owner
 	s.setClaiming(true)
 	s.settleAll()
-	waiting := min(o.due.ready, o.crew.owed*s.perCall)
+	waiting := min(o.due.ready, o.pool.owed*s.perCall)
 	o.due.prompt = nil
 	for o.due.fresh.head != nil {
 		o.gather(o.due.fresh.pop(), o.tick) // what has become due since the last Advance began
@@ -172,7 +172,7 @@ func (e *engine[T]) planCalls(plan []handover, k int) []handover {
 	if o.batchesDue() <= 0 {
 		return plan
 	}
-	timers, given, tick := 0, o.crew.owed, int64(0)
+	timers, given, tick := 0, o.pool.owed, int64(0)
 	add := func(n int, at int64) {
 		timers += n
 		tick = max(tick, at)

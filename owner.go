@@ -22,7 +22,7 @@ type owner struct {
 	store    bucketStore
 	wheel    wheel
 	due      dueList
-	crew     crew
+	pool     workerPool
 	counters counters
 	order    *armOrder // Manual mode
 	tick     int64     // the owner's clock, ahead of words.now during a leap and an Advance
@@ -538,20 +538,20 @@ func (o *owner) backlog() bool { return o.behind || o.wheel.cascade.any() }
 
 // batchesDue returns the number of batches that are due and for which the executor has no call.
 func (o *owner) batchesDue() int {
-	return (o.due.ready+o.perCall-1)/o.perCall - o.crew.owed
+	return (o.due.ready+o.perCall-1)/o.perCall - o.pool.owed
 }
 
 // uncovered returns the number of timers that are due and for which the executor has no call.
-func (o *owner) uncovered() int { return max(0, o.due.ready-o.crew.owed*o.perCall) }
+func (o *owner) uncovered() int { return max(0, o.due.ready-o.pool.owed*o.perCall) }
 
 // workersToStart returns how many workers to start besides a spare, so that each processor has an
 // active one and each worker finds a batch. Spares alone would be one chain, which keeps one
 // processor busy.
 func (o *owner) workersToStart() int {
-	c := &o.crew
+	pool := &o.pool
 	batches := o.batchesDue()
 	if o.perCall == 1 {
-		batches = (batches + c.size - 1) / c.size
+		batches = (batches + pool.size - 1) / pool.size
 	}
-	return max(0, min(batches-1, o.procs-c.active()-c.coming))
+	return max(0, min(batches-1, o.procs-pool.active()-pool.coming))
 }

@@ -89,7 +89,7 @@ func (s *shard) init(c config, h host) {
 	o.due.store = &o.store
 	o.due.deferred = c.Manual
 	o.wheel.init(c.geometry, &o.store, o.tick)
-	o.crew.init(firstBatch)
+	o.pool.init(firstBatch)
 	if c.Manual {
 		s.order = new(armOrder)
 		o.order = s.order
@@ -102,7 +102,7 @@ type claims struct {
 	planEnds atomic.Uint64 // Stops of plans during a run
 	runs     atomic.Uint64 // runs of plans and calls of FuncTimers that have begun
 	counting atomic.Int64  // calls of unless under way
-	launched atomic.Uint64 // of crew.launches, those whose callbacks have begun or were dropped
+	launched atomic.Uint64 // of workerPool.launches, those whose callbacks have begun or were dropped
 	dropped  atomic.Uint64 // timers that were claimed and not run, because the wheel was stopped
 
 	returning atomic.Int32 // workers that have run callbacks and wait for wheelMu
@@ -432,7 +432,7 @@ func (s *shard) pending() int {
 	armed, stopped := s.again.counts(&s.inbox, &s.slots)
 	s.armMu.Unlock()
 	o := &s.owner
-	for _, b := range o.crew.batches { // the claims of workers that have not come back for the lock
+	for _, b := range o.pool.batches { // the claims of workers that have not come back for the lock
 		o.countBatch(b)
 	}
 	return o.counters.pending(armed, stopped, runs)
@@ -485,10 +485,10 @@ func (s *shard) halt() {
 	s.armMu.Lock()
 	s.host.moveSurvivors()
 	s.armMu.Unlock()
-	for _, b := range o.crew.batches {
+	for _, b := range o.pool.batches {
 		b.revoke()
 	}
-	for s.claims.counting.Load() != 0 || s.claims.launched.Load() != o.crew.launches {
+	for s.claims.counting.Load() != 0 || s.claims.launched.Load() != o.pool.launches {
 		runtime.Gosched()
 	}
 	o.counters.fired -= s.claims.dropped.Load()
@@ -507,7 +507,7 @@ func (s *shard) halt() {
 	o.store = bucketStore{slots: o.store.slots}
 	o.wheel = wheel{geometry: o.wheel.geometry, store: o.wheel.store, cur: o.wheel.cur}
 	o.due = dueList{store: o.due.store, deferred: o.due.deferred}
-	o.crew.batches = nil
+	o.pool.batches = nil
 	s.far.clear()
 }
 
@@ -525,7 +525,7 @@ func (s *shard) nextDue() (int64, bool) {
 	}
 	o := &s.owner
 	tick := o.wheel.cur // something has expired and waits to be moved or claimed
-	if !o.due.waiting() && !o.wheel.cascade.waiting() && !o.crew.hasUnclaimed() {
+	if !o.due.waiting() && !o.wheel.cascade.waiting() && !o.pool.hasUnclaimed() {
 		if first, ok := o.wheel.first(); ok {
 			tick = first
 		}
@@ -557,7 +557,7 @@ func (s *shard) flush() (n int) {
 	s.settleAll()
 	n = s.pending()
 	o := &s.owner
-	for _, b := range o.crew.batches {
+	for _, b := range o.pool.batches {
 		for _, e := range b.entries {
 			if !stale(e) {
 				o.makeDueNow(e.index) // if it was postponed, the worker returns it to the inbox
@@ -742,8 +742,8 @@ func verifyDue(s *shard) error {
 	if ready != o.due.ready {
 		return fmt.Errorf("S4: %d timers are due, counted %d", ready, o.due.ready)
 	}
-	if c := &o.crew; c.coming < 0 || c.running < 0 || c.owed < 0 || c.stuck < 0 || c.serving < c.stuck {
-		return fmt.Errorf("S4: counts of workers: %d, %d, %d, %d, %d", c.coming, c.running, c.owed, c.stuck, c.serving)
+	if pool := &o.pool; pool.coming < 0 || pool.running < 0 || pool.owed < 0 || pool.stuck < 0 || pool.serving < pool.stuck {
+		return fmt.Errorf("S4: counts of workers: %d, %d, %d, %d, %d", pool.coming, pool.running, pool.owed, pool.stuck, pool.serving)
 	}
 	return nil
 }

@@ -178,7 +178,7 @@ func TestStopWaitsForAClaimUnderWay(t *testing.T) {
 			1, 0,
 		},
 		"that gives up": {
-			func(s *shard) { s.own(func() { s.owner.crew.launches++; s.owner.counters.fired++ }) },
+			func(s *shard) { s.own(func() { s.owner.pool.launches++; s.owner.counters.fired++ }) },
 			func(s *shard) { s.claims.dropped.Add(1); s.claims.launched.Add(1) },
 			0, 1,
 		},

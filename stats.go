@@ -118,8 +118,8 @@ func (s *shardOf[T]) addCounters(st *Stats, ib *inbox, runs uint64) {
 	st.Flushed += c.flushed
 	st.Moved += c.cascaded
 	st.Wakeups += s.alarm.rung.Load()
-	st.Running += o.crew.running
-	st.Workers += o.crew.serving + o.crew.coming
+	st.Running += o.pool.running
+	st.Workers += o.pool.serving + o.pool.coming
 	st.MostDue = max(st.MostDue, c.mostDue)
 	st.Lateness.add(&c.lateness)
 }
@@ -129,7 +129,7 @@ func (s *shardOf[T]) addCounters(st *Stats, ib *inbox, runs uint64) {
 func (s *shard) addPending(st *Stats, now int64) {
 	o := &s.owner
 	st.Due += o.due.ready
-	for _, b := range o.crew.batches {
+	for _, b := range o.pool.batches {
 		o.countBatch(b)
 		st.Due += b.unclaimed()
 	}
@@ -158,7 +158,7 @@ func (o *owner) overdue(now int64) time.Duration {
 			break
 		}
 	}
-	for _, b := range o.crew.batches {
+	for _, b := range o.pool.batches {
 		for _, e := range b.entries {
 			if at, ok := o.decode(e.word, o.tick); ok && e.page.Load(e.index) == e.word {
 				first = min(first, at)
@@ -463,7 +463,7 @@ func (v *survey) addExpired(s *shard) {
 	}
 	o := &s.owner
 	v.Due += o.due.pending()
-	for _, b := range o.crew.batches {
+	for _, b := range o.pool.batches {
 		v.Due += b.unclaimed()
 	}
 	steps := 0

@@ -78,7 +78,7 @@ var layers = [][]string{
 	{"wheel.go"},
 	{"options.go"},
 	{"histogram.go"},
-	{"due.go", "crew.go"},
+	{"due.go", "pool.go"},
 	{"owner.go"},
 	{"shard.go", "driver.go", "invariants_off.go"},
 	{"timer.go"},

@@ -20,7 +20,7 @@ type worker[T any] struct {
 	planSlot    uint32        // plus 1: of the plan or FuncTimer that exec runs; 0: another callback
 	parent      *worker[T]    // the worker whose spare this one is, until it begins
 	spareComing bool          // its spare has not begun
-	stuck       bool          // counted in crew.stuck
+	stuck       bool          // counted in workerPool.stuck
 	replaced    bool          // its spare has begun while it ran callbacks, and goes on in its place
 	waiting     atomic.Bool   // it has run its callbacks and waits for the lock
 	values      []T           // the buffer for exec
@@ -32,7 +32,7 @@ type worker[T any] struct {
 	started  int64  // ns: a reading of the clock when it was started as a spare
 	taken    uint64 // counters.taken at that time
 	running  bool   // a callback, or a batch, is being run
-	serving  bool   // counted in crew.serving
+	serving  bool   // counted in workerPool.serving
 	placed   bool   // it has one of places
 	served   bool   // it has run something since it got its place, or since it last kept it
 	unlocked bool   // it does not hold wheelMu
@@ -74,7 +74,7 @@ func (s *shardOf[T]) runWorker() {
 // hire starts n workers without a parent. wheelMu is held.
 func (s *shardOf[T]) hire(n int) {
 	for range n {
-		s.owner.crew.coming++
+		s.owner.pool.coming++
 		go s.runWorker()
 	}
 }
@@ -85,9 +85,9 @@ func (s *shardOf[T]) hire(n int) {
 func (w *worker[T]) runSpare() {
 	s, p := w.s, w.parent
 	s.wheelMu.Lock()
-	if p.waiting.Load() && s.owner.crew.crowded(s.procs-1) {
+	if p.waiting.Load() && s.owner.pool.crowded(s.procs-1) {
 		p.spareComing = false
-		s.owner.crew.coming--
+		s.owner.pool.coming--
 		s.unlockAndTend()
 		return
 	}
@@ -99,9 +99,9 @@ func (w *worker[T]) runSpare() {
 func (w *worker[T]) run() {
 	s := w.s
 	s.engine.labels.Own()
-	c := &s.owner.crew
-	c.coming--
-	c.begun++
+	pool := &s.owner.pool
+	pool.coming--
+	pool.begun++
 	w.begin()
 	defer w.end()
 	w.takeOverFromParent()
@@ -118,23 +118,23 @@ func (w *worker[T]) takeOverFromParent() {
 	if p == nil {
 		return
 	}
-	c := &s.owner.crew
+	pool := &s.owner.pool
 	w.parent, p.spareComing = nil, false
 	placed := w.takePlace()
 	if p.running && !p.stuck {
 		p.replaced, p.stuck = placed, true
-		c.stuck++
-		c.size = max(1, c.size/2)
+		pool.stuck++
+		pool.size = max(1, pool.size/2)
 	}
 	if b := p.batch; b != nil && b.listed && !b.returned {
 		w.takeOver(p, placed)
 	}
 	if s.owner.counters.taken > w.taken || s.Read()-w.started < int64(lateSpare) {
-		c.crowd = crowdMin
+		pool.crowd = crowdMin
 		return
 	}
-	s.hire(min(s.owner.batchesDue(), c.crowd, s.engine.places.left(nil)) - c.coming)
-	c.crowd = min(c.crowd*crowdGrowth, crowdMax)
+	s.hire(min(s.owner.batchesDue(), pool.crowd, s.engine.places.left(nil)) - pool.coming)
+	pool.crowd = min(pool.crowd*crowdGrowth, crowdMax)
 }
 
 // takePlace takes a place for a spare, and reports whether it may run callbacks.
@@ -150,11 +150,11 @@ func (w *worker[T]) takePlace() bool {
 // takeOver lets a spare go on with the batch of its parent. If all entries are claimed, only
 // counting them is left. A spare without a place makes them due again.
 func (w *worker[T]) takeOver(p *worker[T], placed bool) {
-	c, b := &w.s.owner.crew, p.batch
+	pool, b := &w.s.owner.pool, p.batch
 	if b.unclaimed() == 0 {
 		if !b.open() {
 			w.s.owner.countBatch(b)
-			c.unlist(b)
+			pool.unlist(b)
 		}
 		return
 	}
@@ -178,21 +178,21 @@ func (w *worker[T]) serve() {
 	s := w.s
 	o := &s.owner
 	w.serving = true
-	o.crew.serving++
+	o.pool.serving++
 	if w.batch != nil {
 		w.runBatch()
 	}
 	for !s.closed.Load() {
 		ready := w.ready()
 		switch {
-		case w.replaced && o.crew.crowded(s.procs):
+		case w.replaced && o.pool.crowded(s.procs):
 			// Others go on in its place. Quick callbacks need no more workers.
-			if !ready || o.crew.size > 1 || s.claims.returning.Load() > returningMax {
+			if !ready || o.pool.size > 1 || s.claims.returning.Load() > returningMax {
 				return
 			}
 			w.runExtra()
-		case o.backlog() && (!ready || o.crew.unmoved >= 16):
-			o.crew.unmoved = 0
+		case o.backlog() && (!ready || o.pool.unmoved >= 16):
+			o.pool.unmoved = 0
 			o.cascadeQuantum()
 			s.yield()
 			w.overtake()
@@ -243,19 +243,19 @@ func (w *worker[T]) overtake() bool {
 func (w *worker[T]) takeBatch() bool {
 	s := w.s
 	o := &s.owner
-	if s.perCall > 1 || o.crew.size == 1 || o.due.ready == 1 || s.engine.places.left(nil) == 0 {
+	if s.perCall > 1 || o.pool.size == 1 || o.due.ready == 1 || s.engine.places.left(nil) == 0 {
 		return false
 	}
-	b := o.crew.newBatch()
+	b := o.pool.newBatch()
 	o.counters.mostDue = max(o.counters.mostDue, o.due.ready)
-	b.entries, _ = o.fill(b.entries, o.crew.size, never)
+	b.entries, _ = o.fill(b.entries, o.pool.size, never)
 	o.counters.taken += uint64(len(b.entries))
-	o.crew.unmoved += len(b.entries) + 1
+	o.pool.unmoved += len(b.entries) + 1
 	if len(b.entries) == 0 {
-		o.crew.drop(b)
+		o.pool.drop(b)
 		return false
 	}
-	o.crew.list(b)
+	o.pool.list(b)
 	w.batch, w.backward = b, false
 	return true
 }
@@ -265,13 +265,13 @@ func (w *worker[T]) takeBatch() bool {
 func (w *worker[T]) runOne(limit int64) int {
 	s := w.s
 	o := &s.owner
-	begun := o.crew.begun
+	begun := o.pool.begun
 	fired := o.counters.fired
 	w.values = s.claimDue(w.values[:0], limit)
 	fired = o.counters.fired - fired // without plans
 	n := len(w.values)
 	o.counters.taken += uint64(n)
-	o.crew.unmoved++
+	o.pool.unmoved++
 	if n == 0 {
 		s.yield()
 		return 0
@@ -282,7 +282,7 @@ func (w *worker[T]) runOne(limit int64) int {
 		w.planSlot = planSlot(e)
 		lasting = s.lasting.has(e.index, e.word.Gen())
 	}
-	o.crew.launches++
+	o.pool.launches++
 	alone := w.leave(w.serving && !w.stuck && (o.due.ready > 0 || o.backlog()))
 	run := !s.closed.Load()
 	if !run { // the wheel is being stopped, and halt waits for launched
@@ -299,7 +299,7 @@ func (w *worker[T]) runOne(limit int64) int {
 	clear(w.values)
 	w.values = w.values[:0]
 	if !alone { // else it has no spare that could have begun
-		o.crew.ran(begun)
+		o.pool.ran(begun)
 	}
 	return n
 }
@@ -310,7 +310,7 @@ func (w *worker[T]) runOne(limit int64) int {
 // this way, and no goroutine has to be started for it.
 func (w *worker[T]) runExtra() {
 	w.stuck = true
-	w.s.owner.crew.stuck++
+	w.s.owner.pool.stuck++
 	if w.runOne(never) == 0 {
 		w.finish()
 	}
@@ -320,7 +320,7 @@ func (w *worker[T]) runExtra() {
 func (w *worker[T]) runBatch() {
 	s := w.s
 	o := &s.owner
-	begun := o.crew.begun
+	begun := o.pool.begun
 	b := w.batch
 	n := len(b.entries)
 	sample := -1
@@ -363,7 +363,7 @@ func (w *worker[T]) runBatch() {
 	}
 	clear(one)
 	w.leaveBatch()
-	o.crew.ran(begun)
+	o.pool.ran(begun)
 }
 
 // leave releases the lock to run callbacks. more says that other work waits behind them. In this
@@ -373,24 +373,24 @@ func (w *worker[T]) runBatch() {
 // the beginning, like one that runs an extra callback. leave reports whether that is so.
 func (w *worker[T]) leave(more bool) (alone bool) {
 	s := w.s
-	c := &s.owner.crew
-	c.running++
+	pool := &s.owner.pool
+	pool.running++
 	w.running = true
 	w.replaced = w.stuck
 	others, spare := 0, (*worker[T])(nil)
 	// If the worker has a batch it needs a spare of its own, because the spares of others do not
 	// serve this batch.
 	switch {
-	case !more || w.spareComing || w.batch == nil && c.coming > s.owner.batchesDue():
+	case !more || w.spareComing || w.batch == nil && pool.coming > s.owner.batchesDue():
 	case w.batch == nil && !s.owner.backlog() && s.engine.places.left(s) == 0:
 		w.stuck = true
-		c.stuck++
+		pool.stuck++
 	default:
 		others = max(0, min(s.owner.workersToStart(), s.engine.places.left(nil)-1))
 		spare = s.newWorker()
 		spare.parent, spare.taken = w, s.owner.counters.taken
 		w.spareComing = true
-		c.coming += 1 + others
+		pool.coming += 1 + others
 	}
 	alone = w.stuck
 	s.unlock()
@@ -422,12 +422,12 @@ func (w *worker[T]) back() {
 func (w *worker[T]) finish() {
 	if w.stuck {
 		w.stuck = false
-		w.s.owner.crew.stuck--
+		w.s.owner.pool.stuck--
 	}
 	if w.running {
 		w.running = false
-		w.s.owner.crew.running--
-		w.s.owner.crew.closeIdle()
+		w.s.owner.pool.running--
+		w.s.owner.pool.closeIdle()
 	}
 }
 
@@ -452,9 +452,9 @@ func (w *worker[T]) leaveBatch() {
 	w.claimed = 0
 	s.reclaim()
 	if b.listed && (b.users == 1 || !b.returned && !b.open()) {
-		o.crew.unlist(b)
+		o.pool.unlist(b)
 	}
-	o.crew.drop(b)
+	o.pool.drop(b)
 }
 
 // newWorker returns a worker. wheelMu is held.
@@ -513,7 +513,7 @@ func planSlot(e *entry) uint32 {
 // panics and is about to crash the program.
 func (w *worker[T]) end() {
 	s := w.s
-	c := &s.owner.crew
+	pool := &s.owner.pool
 	if w.unlocked {
 		s.wheelMu.Lock()
 		w.values = nil // the callback may still refer to it
@@ -530,7 +530,7 @@ func (w *worker[T]) end() {
 		s.engine.places.give()
 	}
 	if w.serving {
-		c.serving--
+		pool.serving--
 		if w.unlocked && !w.spareComing && s.owner.due.ready > 0 && !s.closed.Load() {
 			s.hire(1)
 		}
@@ -764,6 +764,6 @@ func (p *places[T]) run(s *shardOf[T]) {
 	s.wheelMu.Lock()
 	w := s.newWorker()
 	w.placed = true
-	s.owner.crew.coming++
+	s.owner.pool.coming++
 	w.run()
 }

@@ -20,7 +20,7 @@ func batchBubble(t *testing.T, opts Options, test func(t *testing.T, tw *TimingW
 	t.Helper()
 	bubble(t, opts, func(t *testing.T, tw *TimingWheel) {
 		s := tw.engine.shards[0]
-		s.own(func() { s.owner.crew.size = batchSize })
+		s.own(func() { s.owner.pool.size = batchSize })
 		test(t, tw, s)
 	})
 }
@@ -58,7 +58,7 @@ func (s *shard) letDriversBegin() {
 // inBatches returns how many timers of the batches of workers are pending.
 func (s *shard) inBatches() (n int) {
 	s.own(func() {
-		for _, b := range s.owner.crew.batches {
+		for _, b := range s.owner.pool.batches {
 			n += b.unclaimed()
 		}
 	})
@@ -67,7 +67,7 @@ func (s *shard) inBatches() (n int) {
 
 // batches returns the number of batches that may have pending timers.
 func (s *shard) batches() (n int) {
-	s.own(func() { n = len(s.owner.crew.batches) })
+	s.own(func() { n = len(s.owner.pool.batches) })
 	return n
 }
 
@@ -292,9 +292,9 @@ func TestSlotOfABatchedTimerLeavesItsBucketBeforeItIsFree(t *testing.T) {
 	story.Advance(modelStart.Add(time.Second))
 	w := &worker[func()]{s: s}
 	s.own(func() {
-		w.batch = s.owner.crew.newBatch()
+		w.batch = s.owner.pool.newBatch()
 		w.batch.entries, _ = s.owner.fill(w.batch.entries, batchSize, never)
-		s.owner.crew.list(w.batch)
+		s.owner.pool.list(w.batch)
 	})
 	require.True(t, timers[7].Reschedule(time.Hour))
 	require.True(t, timers[7].Reschedule(0))
@@ -361,7 +361,7 @@ func TestLenIsExactAfterGoexitInASharedBatch(t *testing.T) {
 		w.claimed |= 1 << k
 	}
 	s.own(func() {
-		c := &s.owner.crew
+		c := &s.owner.pool
 		b = c.newBatch()
 		b.entries, _ = s.owner.fill(b.entries, batchSize, never)
 		require.Len(t, b.entries, batchSize)
@@ -500,7 +500,7 @@ func TestPostponedTimersOfABatchAreCountedOnce(t *testing.T) {
 		at, ok := tw.Next()
 		assert.True(t, ok)
 		assert.Greater(t, time.Until(at), time.Minute)
-		s.own(func() { assert.Len(t, s.owner.crew.batches, 1) })
+		s.own(func() { assert.Len(t, s.owner.pool.batches, 1) })
 		assert.Equal(t, postponed, tw.Flush())
 		pass(0)
 		assert.EqualValues(t, batchSize, ran.Load())
@@ -684,7 +684,7 @@ func TestSparesTakeOverTheBatchOfABlockedWorker(t *testing.T) {
 		assert.EqualValues(t, n+1, st.Fired)
 		assert.Zero(t, s.batches())
 		s.own(func() {
-			assert.Less(t, s.owner.crew.size, batchSize, "batches get smaller")
+			assert.Less(t, s.owner.pool.size, batchSize, "batches get smaller")
 			assert.Zero(t, s.owner.store.chunks.used())
 		})
 		verified(t, &s.shard)
@@ -732,7 +732,7 @@ func TestOneBlockedCallbackOfABatch(t *testing.T) {
 func TestBatchIsTakenOverAlthoughOtherWorkersAreComing(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
-		s.own(func() { s.owner.crew.coming += 1000 })
+		s.own(func() { s.owner.pool.coming += 1000 })
 		release := make(chan struct{})
 		var ran atomic.Int32
 		for i := range batchSize {
@@ -745,7 +745,7 @@ func TestBatchIsTakenOverAlthoughOtherWorkersAreComing(t *testing.T) {
 		}
 		pass(time.Second)
 		assert.EqualValues(t, batchSize-1, ran.Load())
-		s.own(func() { s.owner.crew.coming -= 1000 })
+		s.own(func() { s.owner.pool.coming -= 1000 })
 		close(release)
 	})
 }
@@ -826,7 +826,7 @@ func TestBatchesAreRecycled(t *testing.T) {
 		for range 20 * batchSize {
 			tw.AfterFunc(time.Second, func() {
 				s.own(func() {
-					for _, b := range s.owner.crew.batches {
+					for _, b := range s.owner.pool.batches {
 						seen[b] = true
 						assert.Equal(t, 1, b.users)
 					}
@@ -836,9 +836,9 @@ func TestBatchesAreRecycled(t *testing.T) {
 		serveAlone(tw.engine, time.Second)
 		assert.Len(t, seen, 1)
 		s.own(func() {
-			require.NotNil(t, s.owner.crew.spareBatch)
-			assert.Empty(t, s.owner.crew.spareBatch.entries)
-			assert.Zero(t, s.owner.crew.spareBatch.entries[:batchSize][5], "it keeps no page")
+			require.NotNil(t, s.owner.pool.spareBatch)
+			assert.Empty(t, s.owner.pool.spareBatch.entries)
+			assert.Zero(t, s.owner.pool.spareBatch.entries[:batchSize][5], "it keeps no page")
 		})
 	})
 }
@@ -1046,7 +1046,7 @@ func TestWorkersAreStartedForIdleProcessors(t *testing.T) {
 		{64, 1, 0, 0, 0, 1, 0},
 	} {
 		o := &owner{config: &config{perCall: 1, procs: c.procs}}
-		o.crew = crew{serving: c.serving, stuck: c.stuck, coming: c.coming, size: c.size}
+		o.pool = workerPool{serving: c.serving, stuck: c.stuck, coming: c.coming, size: c.size}
 		o.due.ready = c.due
 		assert.Equal(t, c.want, o.workersToStart(), "%+v", c)
 	}
@@ -1057,16 +1057,16 @@ func TestWorkersAreStartedForIdleProcessors(t *testing.T) {
 func TestSparesLeaveAnExhaustedBatchAlone(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
-		s.own(func() { s.owner.crew.size = 2 })
+		s.own(func() { s.owner.pool.size = 2 })
 		release := make(chan struct{})
 		for range 1000 {
 			tw.AfterFunc(time.Second, func() { <-release })
 		}
 		pass(time.Second)
 		s.own(func() {
-			assert.Equal(t, 1, s.owner.crew.size)
-			assert.Less(t, s.owner.crew.filled, uint64(10), "batches")
-			assert.Empty(t, s.owner.crew.batches)
+			assert.Equal(t, 1, s.owner.pool.size)
+			assert.Less(t, s.owner.pool.filled, uint64(10), "batches")
+			assert.Empty(t, s.owner.pool.batches)
 		})
 		assert.Zero(t, tw.Len())
 		assert.Equal(t, 1000, tw.Stats().Running)
@@ -1083,7 +1083,7 @@ func runBeside(e *engine[func()]) int {
 	for s.owner.wheel.cascade.any() {
 		s.owner.cascadeQuantum()
 	}
-	c := &s.owner.crew
+	c := &s.owner.pool
 	begun := c.begun
 	w := s.newWorker()
 	w.begin()
@@ -1107,18 +1107,18 @@ func TestWorkerThatComesBackGoesOnWithoutASpare(t *testing.T) {
 		for range 100 {
 			tw.AfterFunc(time.Second, func() {
 				ran++
-				s.own(func() { assert.Equal(t, 1, s.owner.crew.stuck) })
+				s.own(func() { assert.Equal(t, 1, s.owner.pool.stuck) })
 			})
 		}
 		s.own(func() {
 			s.skip(time.Second)
-			s.owner.crew.size = 1
+			s.owner.pool.size = 1
 			s.alarm.coming = true // no driver begins
 		})
 		assert.Zero(t, runBeside(tw.engine), "workers that it has started")
 		s.own(func() {
-			assert.Zero(t, s.owner.crew.stuck)
-			assert.Zero(t, s.owner.crew.serving)
+			assert.Zero(t, s.owner.pool.stuck)
+			assert.Zero(t, s.owner.pool.serving)
 		})
 		assert.Equal(t, 100, ran)
 		assert.Zero(t, tw.Len())
@@ -1143,15 +1143,15 @@ func TestWorkerWhoseSpareHasEndedStartsAnother(t *testing.T) {
 			s.advance()
 			w.begin()
 			w.spareComing, spare.parent = true, w
-			c := &s.owner.crew
+			c := &s.owner.pool
 			c.size, c.coming, c.serving = 2, 1, s.procs
 		})
 		w.waiting.Store(true) // for the lock, after its callbacks
 		spare.runSpare()
 		w.waiting.Store(false)
 		s.own(func() {
-			assert.Zero(t, s.owner.crew.coming)
-			s.owner.crew.serving = 0
+			assert.Zero(t, s.owner.pool.coming)
+			s.owner.pool.serving = 0
 		})
 		go func() {
 			s.wheelMu.Lock()
@@ -1179,7 +1179,7 @@ func TestWorkerThatRunsACallbackIsNotWaiting(t *testing.T) {
 		}
 		s.own(func() {
 			s.skip(time.Second)
-			s.alarm.coming, s.owner.crew.size = true, 1 // no driver begins
+			s.alarm.coming, s.owner.pool.size = true, 1 // no driver begins
 		})
 		s.wheelMu.Lock()
 		w.begin()
@@ -1196,7 +1196,7 @@ func TestWorkerThatRunsACallbackIsNotWaiting(t *testing.T) {
 func TestWorkerThatComesBackEnds(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string]func(s *shardOf[func()]){
-		"quick callbacks": func(s *shardOf[func()]) { s.owner.crew.size = 2 },
+		"quick callbacks": func(s *shardOf[func()]) { s.owner.pool.size = 2 },
 		"many come back":  func(s *shardOf[func()]) { s.claims.returning.Store(returningMax + 1) },
 	} {
 		bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
@@ -1206,7 +1206,7 @@ func TestWorkerThatComesBackEnds(t *testing.T) {
 			}
 			s.own(func() {
 				s.skip(time.Second)
-				s.owner.crew.size = 1
+				s.owner.pool.size = 1
 				set(s)
 				s.alarm.coming = true
 			})
@@ -1251,7 +1251,7 @@ func TestBatchStaysListedWhileATimerMayComeBack(t *testing.T) {
 			w, spare := s.newWorker(), s.newWorker()
 			s.own(func() {
 				s.skip(time.Second)
-				s.alarm.coming, s.owner.crew.size = true, 2
+				s.alarm.coming, s.owner.pool.size = true, 2
 				s.advance()
 				w.begin()
 				require.True(t, w.takeBatch())

@@ -16,7 +16,7 @@ const (
 	crowdMax    = 4096
 )
 
-// crew is the workers of a shard and what they are doing. It is pure data; the owner uses it.
+// workerPool is the workers of a shard and what they are doing. It is pure data; the owner uses it.
 //
 // Whenever a worker runs a callback although more is due, a spare of its own is about to begin,
 // unless its spare has begun before and goes on in its place, or enough other workers are on their
@@ -24,7 +24,7 @@ const (
 // soon as the callback blocks. The spare goes on with the worker's batch, and has a spare of its
 // own. So no callback waits for another one that blocks, and only callbacks that do block cost a
 // goroutine.
-type crew struct {
+type workerPool struct {
 	coming  int  // workers that were started and have not begun
 	begun   uint // workers that have begun so far
 	serving int  // workers of the default executor that have begun
@@ -46,20 +46,20 @@ type crew struct {
 	idle       chan struct{} // closed once nothing runs; made by Shutdown
 }
 
-func (c *crew) init(size int) { c.size, c.crowd = size, crowdMin }
+func (p *workerPool) init(size int) { p.size, p.crowd = size, crowdMin }
 
 // active returns the number of workers that have begun and are not stuck.
-func (c *crew) active() int { return c.serving - c.stuck }
+func (p *workerPool) active() int { return p.serving - p.stuck }
 
 // crowded reports whether there are more active workers than processors.
-func (c *crew) crowded(procs int) bool { return c.active() > procs }
+func (p *workerPool) crowded(procs int) bool { return p.active() > procs }
 
 // busy reports whether something runs that Shutdown waits for.
-func (c *crew) busy() bool { return c.running > 0 || c.handing > 0 }
+func (p *workerPool) busy() bool { return p.running > 0 || p.handing > 0 }
 
 // hasUnclaimed reports whether a worker has timers that it may not have claimed yet.
-func (c *crew) hasUnclaimed() bool {
-	for _, b := range c.batches {
+func (p *workerPool) hasUnclaimed() bool {
+	for _, b := range p.batches {
 		if b.unclaimed() > 0 {
 			return true
 		}
@@ -69,31 +69,31 @@ func (c *crew) hasUnclaimed() bool {
 
 // ran notes that callbacks have run. begun is c.begun from before them. Batches grow while
 // callbacks are so quick that no worker begins meanwhile.
-func (c *crew) ran(begun uint) {
-	if c.begun == begun {
-		c.size = min(2*c.size, batchSize)
+func (p *workerPool) ran(begun uint) {
+	if p.begun == begun {
+		p.size = min(2*p.size, batchSize)
 	}
 }
 
 // list notes a batch that is about to be claimed.
-func (c *crew) list(b *batch) {
-	c.filled++
-	b.id, b.listed, b.returned, b.counted = c.filled, true, false, 0
-	c.batches = append(c.batches, b)
+func (p *workerPool) list(b *batch) {
+	p.filled++
+	b.id, b.listed, b.returned, b.counted = p.filled, true, false, 0
+	p.batches = append(p.batches, b)
 }
 
 // unlist takes out a batch whose entries have all been tried.
-func (c *crew) unlist(b *batch) {
-	if k := slices.Index(c.batches, b); k >= 0 {
-		c.batches = slices.Delete(c.batches, k, k+1)
+func (p *workerPool) unlist(b *batch) {
+	if k := slices.Index(p.batches, b); k >= 0 {
+		p.batches = slices.Delete(p.batches, k, k+1)
 	}
 	b.listed = false
 }
 
 // newBatch returns an empty batch.
-func (c *crew) newBatch() *batch {
-	b := c.spareBatch
-	if c.spareBatch = nil; b == nil {
+func (p *workerPool) newBatch() *batch {
+	b := p.spareBatch
+	if p.spareBatch = nil; b == nil {
 		b = &batch{entries: make([]entry, 0, batchSize)}
 	}
 	b.users = 1
@@ -101,31 +101,31 @@ func (c *crew) newBatch() *batch {
 }
 
 // drop notes that a worker does not read b any more.
-func (c *crew) drop(b *batch) {
+func (p *workerPool) drop(b *batch) {
 	if b.users--; b.users == 0 {
 		clear(b.entries)
 		b.entries = b.entries[:0]
-		c.spareBatch = b
+		p.spareBatch = b
 	}
 }
 
 // idleChan returns a channel that is closed once nothing is running, or nil if nothing is running
 // now.
-func (c *crew) idleChan() <-chan struct{} {
-	if !c.busy() {
+func (p *workerPool) idleChan() <-chan struct{} {
+	if !p.busy() {
 		return nil
 	}
-	if c.idle == nil {
-		c.idle = make(chan struct{})
+	if p.idle == nil {
+		p.idle = make(chan struct{})
 	}
-	return c.idle
+	return p.idle
 }
 
 // closeIdle closes the channel of Shutdown if nothing is running any more.
-func (c *crew) closeIdle() {
-	if c.idle != nil && !c.busy() {
-		close(c.idle)
-		c.idle = nil
+func (p *workerPool) closeIdle() {
+	if p.idle != nil && !p.busy() {
+		close(p.idle)
+		p.idle = nil
 	}
 }
 
@@ -140,7 +140,7 @@ type batch struct {
 	id       uint64 // of this filling, never 0: a Spent word says by which batch its timer was claimed
 	counted  uint32 // bit k: the claim of entry k is counted
 	users    int    // workers that may read entries
-	listed   bool   // it is in crew.batches
+	listed   bool   // it is in workerPool.batches
 	returned bool   // a callback has called Goexit, and the unclaimed entries are due again
 }
 
