@@ -209,7 +209,7 @@ func (s *shard) step() bool {
 	}
 	settled := s.settle(quantum)
 	now := s.Read()
-	if !s.owner.observe(now) {
+	if !s.owner.noteReading(now) {
 		s.leap(now)
 	}
 	return s.owner.expire() && settled
@@ -232,13 +232,13 @@ func (s *shard) leap(now int64) {
 			o.cascadeQuantum()
 		}
 	}
-	o.observe(now)
+	o.noteReading(now)
 }
 
-// overtake does the driver's work if the owner is behind or the alarm should have gone off: on a
+// advanceIfLate does the driver's work if the owner is behind or the alarm should have gone off: on a
 // busy machine the driver waits for a processor. It reports whether there was anything to do.
 // wheelMu is held, and may be released meanwhile.
-func (s *shard) overtake() bool {
+func (s *shard) advanceIfLate() bool {
 	if s.closed.Load() {
 		return false
 	}

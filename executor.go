@@ -20,7 +20,7 @@ func (s *shardOf[T]) driveExecutor() {
 			s.owner.cascadeQuantum()
 			more = true
 		}
-		if handed := s.handOver(); !more && !handed {
+		if handed := s.submitDue(); !more && !handed {
 			break
 		}
 		s.yield()
@@ -31,18 +31,18 @@ func (s *shardOf[T]) driveExecutor() {
 	s.unlockAndTend()
 }
 
-// handOver gives the executor its calls, with no lock held. It reports whether there were any.
+// submitDue gives the executor its calls, with no lock held. It reports whether there were any.
 // Timers that become due meanwhile wait, so a chain of zero delays that runs here does not keep the
 // driver.
-func (s *shardOf[T]) handOver() bool {
+func (s *shardOf[T]) submitDue() bool {
 	n := s.owner.batchesDue()
-	s.handUpTo(n)
+	s.submitUpTo(n)
 	return n > 0
 }
 
-// handUpTo gives the executor up to n of the calls that are still to be given. It returns the
+// submitUpTo gives the executor up to n of the calls that are still to be given. It returns the
 // number of timers that these calls are for.
-func (s *shardOf[T]) handUpTo(n int) (timers int) {
+func (s *shardOf[T]) submitUpTo(n int) (timers int) {
 	for ; n > 0 && !s.closed.Load(); n-- {
 		if s.Manual {
 			// Callbacks that run here may have stopped or moved other timers, and Advance counts
@@ -53,29 +53,29 @@ func (s *shardOf[T]) handUpTo(n int) (timers int) {
 			break
 		}
 		timers += min(s.perCall, s.owner.uncovered())
-		s.handOne()
+		s.submitOne()
 	}
 	return timers
 }
 
-// handOne calls the executor without the lock, which is held before and after. The call counts as
+// submitOne calls the executor without the lock, which is held before and after. The call counts as
 // running until it returns, so that the executor may be closed after Shutdown.
 //
 // If the executor unwinds, or a callback that it runs here does, the call may have been kept or
-// lost, and a call that has begun meanwhile may be another one. So owed is decremented. A call too
+// lost, and a call that has begun meanwhile may be another one. So queuedCalls is decremented. A call too
 // many does nothing. A call too few would leave a due timer without one.
-func (s *shardOf[T]) handOne() {
+func (s *shardOf[T]) submitOne() {
 	pool := &s.owner.pool
-	pool.handing++
-	pool.owed++
+	pool.submitting++
+	pool.queuedCalls++
 	s.unlock()
 	returned := false
 	defer func() {
 		s.wheelMu.Lock()
-		pool.handing--
+		pool.submitting--
 		pool.closeIdle()
 		if !returned {
-			pool.owed = max(pool.owed-1, 0)
+			pool.queuedCalls = max(pool.queuedCalls-1, 0)
 			s.unlock()
 		}
 	}()
@@ -88,17 +88,17 @@ func (s *shardOf[T]) runCall() {
 	s.wheelMu.Lock()
 	w := s.newWorker()
 	w.begin()
-	defer w.end()
-	s.owner.pool.owed = max(s.owner.pool.owed-1, 0)
+	defer w.exit()
+	s.owner.pool.queuedCalls = max(s.owner.pool.queuedCalls-1, 0)
 	for w.runOne(never) == 0 && s.owner.due.ready > 0 && !s.closed.Load() {
 		continue // it has looked at a quantum of timers that were stopped or postponed
 	}
-	s.kick()
+	s.ensureDriver()
 }
 
-// kick makes sure that a driver comes if due timers have no call or timers have to move. In Manual
+// ensureDriver makes sure that a driver comes if due timers have no call or timers have to move. In Manual
 // mode the next Advance serves them.
-func (s *shardOf[T]) kick() {
+func (s *shardOf[T]) ensureDriver() {
 	if !s.Manual && (s.owner.batchesDue() > 0 || s.owner.wheel.cascade.any()) {
 		s.alarm.summon()
 	}

@@ -41,7 +41,7 @@ func (e *engine[T]) advanceShard(s *shardOf[T], now int64) int {
 	o := &s.owner
 	s.setClaiming(true)
 	s.settleAll()
-	waiting := min(o.due.ready, o.pool.owed*s.perCall)
+	waiting := min(o.due.ready, o.pool.queuedCalls*s.perCall)
 	o.due.prompt = nil
 	for o.due.fresh.head != nil {
 		o.gather(o.due.fresh.pop(), o.tick) // what has become due since the last Advance began
@@ -78,7 +78,7 @@ func (e *engine[T]) dispatch() int {
 	if e.executor == Inline {
 		n = e.runDue()
 	} else {
-		n = e.handDue()
+		n = e.submitAllDue()
 	}
 	for _, s := range e.shards {
 		s.wheelMu.Lock()
@@ -116,7 +116,7 @@ func (s *shardOf[T]) runUpTo(tick int64) int {
 	s.wheelMu.Lock()
 	w := s.newWorker()
 	w.begin()
-	defer w.end()
+	defer w.exit()
 	total := 0
 	for s.owner.dueBefore(tick + 1) {
 		total += w.runOne(tick + 1)
@@ -124,60 +124,61 @@ func (s *shardOf[T]) runUpTo(tick int64) int {
 	return total
 }
 
-// handover says how many calls the executor of a Manual wheel gets for one due bucket.
-type handover struct {
+// submission is the number of calls that the executor of a Manual wheel gets for one due bucket.
+type submission struct {
 	tick  int64
 	shard int
 	calls int
 }
 
-// handDue gives the executor the calls for what is due, in order of ticks, and returns the number
-// of timers that they are for. A call takes the first due timer of its shard, so the plan only says
-// which shard is next: callbacks that the executor runs here may claim, stop or flush what the plan
-// has later. If such a callback has recovered from a Flush that unwound, calls may be missing in
-// the end. So there is a second plan. There is no third one, because the callbacks of the second
-// may do the same again.
-func (e *engine[T]) handDue() (timers int) {
+// submitAllDue gives the executor the calls for everything that is due, in order of ticks, and
+// returns the number of timers that these calls are for.
+//
+// A call takes the first due timer of its shard, so the list of submissions only says which shard
+// is next. Callbacks that the executor runs on this goroutine may claim, stop or flush timers that
+// come later in the list. If such a callback has recovered from a Flush that unwound, calls may be
+// missing at the end, so submitAllDue collects a second list. It collects no third one, because
+// the callbacks of the second list may do the same again.
+func (e *engine[T]) submitAllDue() (timers int) {
 	for range 2 {
-		var plan []handover
+		var list []submission
 		for k := range e.shards {
-			plan = e.planCalls(plan, k)
+			list = e.collectSubmissions(list, k)
 		}
-		if len(plan) == 0 {
+		if len(list) == 0 {
 			break
 		}
-		slices.SortStableFunc(plan, func(a, b handover) int { return cmp.Compare(a.tick, b.tick) })
-		for _, h := range plan {
-			s := e.shards[h.shard]
+		slices.SortStableFunc(list, func(a, b submission) int { return cmp.Compare(a.tick, b.tick) })
+		for _, c := range list {
+			s := e.shards[c.shard]
 			s.wheelMu.Lock()
-			timers += s.handUpTo(h.calls)
+			timers += s.submitUpTo(c.calls)
 			s.unlockAndTend()
 		}
 	}
 	return timers
 }
 
-// planCalls appends the calls for each due bucket of the shard with index k. After a Flush the
-// timers that are due may be out of the order of ticks. Calls are still planned in the order of the
-// list.
-func (e *engine[T]) planCalls(plan []handover, k int) []handover {
+// collectSubmissions appends a submission for each due bucket of the shard with index k. After a
+// Flush the due timers may not be in order of ticks. The submissions keep the order of the list.
+func (e *engine[T]) collectSubmissions(list []submission, k int) []submission {
 	s := e.shards[k]
 	s.wheelMu.Lock()
 	defer s.unlockAndTend()
 	if s.closed.Load() {
-		return plan
+		return list
 	}
 	s.settleAll()
 	o := &s.owner
 	if o.batchesDue() <= 0 {
-		return plan
+		return list
 	}
-	timers, given, tick := 0, o.pool.owed, int64(0)
+	timers, given, tick := 0, o.pool.queuedCalls, int64(0)
 	add := func(n int, at int64) {
 		timers += n
 		tick = max(tick, at)
 		if calls := (timers+s.perCall-1)/s.perCall - given; calls > 0 {
-			plan = append(plan, handover{tick, k, calls})
+			list = append(list, submission{tick, k, calls})
 			given += calls
 		}
 	}
@@ -188,5 +189,5 @@ func (e *engine[T]) planCalls(plan []handover, k int) []handover {
 	for b := range o.due.buckets.all {
 		add(b.live, b.at)
 	}
-	return plan
+	return list
 }

@@ -144,7 +144,7 @@ func TestOccupancyCountsWhatMoves(t *testing.T) {
 		assert.Equal(t, 3, o.Pending)
 		assert.Zero(t, o.Unseen+o.Levels[1].Timers)
 		s.wheelMu.Lock()
-		s.hire(1)
+		s.startWorkers(1)
 		s.wheelMu.Unlock()
 		synctest.Wait()
 		o = tw.Occupancy()

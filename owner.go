@@ -74,9 +74,9 @@ func (c *counters) pending(armed, stopped, runs uint64) int {
 	return int(armed - stopped - c.stopped - c.fired - runs)
 }
 
-// observe notes a reading of the clock. It returns false if the clock is so far ahead of the last
+// noteReading notes a reading of the clock. It returns false if the clock is so far ahead of the last
 // aging that the driver has to leap first.
-func (o *owner) observe(now int64) bool {
+func (o *owner) noteReading(now int64) bool {
 	tick := o.ticks.Floor(now)
 	if tick-o.aged >= arena.Near {
 		return false
@@ -538,11 +538,11 @@ func (o *owner) backlog() bool { return o.behind || o.wheel.cascade.any() }
 
 // batchesDue returns the number of batches that are due and for which the executor has no call.
 func (o *owner) batchesDue() int {
-	return (o.due.ready+o.perCall-1)/o.perCall - o.pool.owed
+	return (o.due.ready+o.perCall-1)/o.perCall - o.pool.queuedCalls
 }
 
 // uncovered returns the number of timers that are due and for which the executor has no call.
-func (o *owner) uncovered() int { return max(0, o.due.ready-o.pool.owed*o.perCall) }
+func (o *owner) uncovered() int { return max(0, o.due.ready-o.pool.queuedCalls*o.perCall) }
 
 // workersToStart returns how many workers to start besides a spare, so that each processor has an
 // active one and each worker finds a batch. Spares alone would be one chain, which keeps one
@@ -553,5 +553,5 @@ func (o *owner) workersToStart() int {
 	if o.perCall == 1 {
 		batches = (batches + pool.size - 1) / pool.size
 	}
-	return max(0, min(batches-1, o.procs-pool.active()-pool.coming))
+	return max(0, min(batches-1, o.procs-pool.active()-pool.starting))
 }

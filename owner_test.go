@@ -358,12 +358,12 @@ func TestEarlyBucketDoesNotTakeTheClockPastOthers(t *testing.T) {
 		s.settleAll()
 		s.Base = s.Base.Add(-4000 * time.Microsecond) // the machine has stalled
 		var broken error
-		s.owner.observe(s.Read())
+		s.owner.noteReading(s.Read())
 		for done := false; !done; {
 			done = s.owner.expire()
 			broken = cmp.Or(broken, s.verify())
 		}
-		s.hire(1)
+		s.startWorkers(1)
 		s.wheelMu.Unlock()
 		require.NoError(t, broken)
 		time.Sleep(time.Second)

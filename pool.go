@@ -9,11 +9,11 @@ import (
 const (
 	batchSize = 32 // callbacks of one batch
 
-	// crowdMin workers are started together when a spare comes late. Each further late spare starts
-	// crowdGrowth times as many, up to crowdMax.
-	crowdMin    = 64
-	crowdGrowth = 8
-	crowdMax    = 4096
+	// burstMin workers are started together when a spare comes late. Each further late spare starts
+	// burstGrowth times as many, up to burstMax.
+	burstMin    = 64
+	burstGrowth = 8
+	burstMax    = 4096
 )
 
 // workerPool is the workers of a shard and what they are doing. It is pure data; the owner uses it.
@@ -25,18 +25,18 @@ const (
 // own. So no callback waits for another one that blocks, and only callbacks that do block cost a
 // goroutine.
 type workerPool struct {
-	coming  int  // workers that were started and have not begun
-	begun   uint // workers that have begun so far
-	serving int  // workers of the default executor that have begun
-	stuck   int  // of serving: in a callback while others, mostly spares, go on in their place
-	running int  // callbacks, or batches of payloads, that have started and not returned
-	handing int  // calls of the executor under way
-	owed    int  // calls handed to the executor that have not begun
-	driving bool // a driver with an executor is at work; it sets the alarm at its end
+	starting    int  // workers that were started and have not begun
+	begun       uint // workers that have begun so far
+	serving     int  // workers of the default executor that have begun
+	stuck       int  // of serving: in a callback while others, mostly spares, go on in their place
+	running     int  // callbacks, or batches of payloads, that have started and not returned
+	submitting  int  // calls of the executor under way
+	queuedCalls int  // calls handed to the executor that have not begun
+	driving     bool // a driver with an executor is at work; it sets the alarm at its end
 
-	size    int // timers that the next batch takes: 1 if callbacks have blocked
-	crowd   int // workers that the next late spare starts
-	unmoved int // claims since the last quantum of the backlog
+	size         int // timers that the next batch takes: 1 if callbacks have blocked
+	burst        int // workers that the next late spare starts
+	sinceCascade int // claims since the last quantum of the backlog
 
 	launches uint64 // claims under the lock of one callback or one batch of payloads, to be run
 
@@ -46,16 +46,16 @@ type workerPool struct {
 	idle       chan struct{} // closed once nothing runs; made by Shutdown
 }
 
-func (p *workerPool) init(size int) { p.size, p.crowd = size, crowdMin }
+func (p *workerPool) init(size int) { p.size, p.burst = size, burstMin }
 
 // active returns the number of workers that have begun and are not stuck.
 func (p *workerPool) active() int { return p.serving - p.stuck }
 
-// crowded reports whether there are more active workers than processors.
-func (p *workerPool) crowded(procs int) bool { return p.active() > procs }
+// oversubscribed reports whether there are more active workers than processors.
+func (p *workerPool) oversubscribed(procs int) bool { return p.active() > procs }
 
 // busy reports whether something runs that Shutdown waits for.
-func (p *workerPool) busy() bool { return p.running > 0 || p.handing > 0 }
+func (p *workerPool) busy() bool { return p.running > 0 || p.submitting > 0 }
 
 // hasUnclaimed reports whether a worker has timers that it may not have claimed yet.
 func (p *workerPool) hasUnclaimed() bool {

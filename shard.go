@@ -421,7 +421,7 @@ func (s *shard) takeArrivals() {
 	s.armMu.Unlock()
 	a.done = 0
 	if !s.Manual {
-		s.owner.observe(now) // or the driver leaps
+		s.owner.noteReading(now) // or the driver leaps
 	}
 }
 
@@ -742,8 +742,8 @@ func verifyDue(s *shard) error {
 	if ready != o.due.ready {
 		return fmt.Errorf("S4: %d timers are due, counted %d", ready, o.due.ready)
 	}
-	if pool := &o.pool; pool.coming < 0 || pool.running < 0 || pool.owed < 0 || pool.stuck < 0 || pool.serving < pool.stuck {
-		return fmt.Errorf("S4: counts of workers: %d, %d, %d, %d, %d", pool.coming, pool.running, pool.owed, pool.stuck, pool.serving)
+	if pool := &o.pool; pool.starting < 0 || pool.running < 0 || pool.queuedCalls < 0 || pool.stuck < 0 || pool.serving < pool.stuck {
+		return fmt.Errorf("S4: counts of workers: %d, %d, %d, %d, %d", pool.starting, pool.running, pool.queuedCalls, pool.stuck, pool.serving)
 	}
 	return nil
 }

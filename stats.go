@@ -119,7 +119,7 @@ func (s *shardOf[T]) addCounters(st *Stats, ib *inbox, runs uint64) {
 	st.Moved += c.cascaded
 	st.Wakeups += s.alarm.rung.Load()
 	st.Running += o.pool.running
-	st.Workers += o.pool.serving + o.pool.coming
+	st.Workers += o.pool.serving + o.pool.starting
 	st.MostDue = max(st.MostDue, c.mostDue)
 	st.Lateness.add(&c.lateness)
 }

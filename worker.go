@@ -14,16 +14,16 @@ import (
 
 // worker is one goroutine's work on a shard.
 type worker[T any] struct {
-	s           *shardOf[T]
-	exec        func([]T)     // runs one callback, or one batch of payloads
-	record      *watch.Record // of what exec runs; nil: not watched
-	planSlot    uint32        // plus 1: of the plan or FuncTimer that exec runs; 0: another callback
-	parent      *worker[T]    // the worker whose spare this one is, until it begins
-	spareComing bool          // its spare has not begun
-	stuck       bool          // counted in workerPool.stuck
-	replaced    bool          // its spare has begun while it ran callbacks, and goes on in its place
-	waiting     atomic.Bool   // it has run its callbacks and waits for the lock
-	values      []T           // the buffer for exec
+	s             *shardOf[T]
+	exec          func([]T)     // runs one callback, or one batch of payloads
+	record        *watch.Record // of what exec runs; nil: not watched
+	planSlot      uint32        // plus 1: of the plan or FuncTimer that exec runs; 0: another callback
+	parent        *worker[T]    // the worker whose spare this one is, until it begins
+	spareStarting bool          // its spare has not begun
+	stuck         bool          // counted in workerPool.stuck
+	replaced      bool          // its spare has begun while it ran callbacks, and goes on in its place
+	waiting       atomic.Bool   // it has run its callbacks and waits for the lock
+	values        []T           // the buffer for exec
 
 	batch    *batch
 	claimed  uint32 // bit k: this worker has claimed entry k, which is no plan
@@ -61,7 +61,7 @@ func (s *shardOf[T]) drive() {
 	s.advance()
 	w := s.newWorker()
 	w.begin()
-	defer w.end()
+	defer w.exit()
 	w.serve()
 }
 
@@ -71,10 +71,10 @@ func (s *shardOf[T]) runWorker() {
 	s.newWorker().run()
 }
 
-// hire starts n workers without a parent. wheelMu is held.
-func (s *shardOf[T]) hire(n int) {
+// startWorkers starts n workers without a parent. wheelMu is held.
+func (s *shardOf[T]) startWorkers(n int) {
 	for range n {
-		s.owner.pool.coming++
+		s.owner.pool.starting++
 		go s.runWorker()
 	}
 }
@@ -85,9 +85,9 @@ func (s *shardOf[T]) hire(n int) {
 func (w *worker[T]) runSpare() {
 	s, p := w.s, w.parent
 	s.wheelMu.Lock()
-	if p.waiting.Load() && s.owner.pool.crowded(s.procs-1) {
-		p.spareComing = false
-		s.owner.pool.coming--
+	if p.waiting.Load() && s.owner.pool.oversubscribed(s.procs-1) {
+		p.spareStarting = false
+		s.owner.pool.starting--
 		s.unlockAndTend()
 		return
 	}
@@ -100,16 +100,16 @@ func (w *worker[T]) run() {
 	s := w.s
 	s.engine.labels.Own()
 	pool := &s.owner.pool
-	pool.coming--
+	pool.starting--
 	pool.begun++
 	w.begin()
-	defer w.end()
+	defer w.exit()
 	w.takeOverFromParent()
 	w.serve()
 }
 
 // takeOverFromParent takes over the batch of the worker whose spare w is. If w comes late and no
-// worker has taken a timer meanwhile, it starts a crowd of workers. In this case the callback
+// worker has taken a timer meanwhile, it starts a burst of workers. In this case the callback
 // blocks and has woken another goroutine before, which took the spare's place as next in its
 // processor's queue. The callbacks that follow would do the same to their spares, each of which
 // would wait for a turn of the queue.
@@ -119,7 +119,7 @@ func (w *worker[T]) takeOverFromParent() {
 		return
 	}
 	pool := &s.owner.pool
-	w.parent, p.spareComing = nil, false
+	w.parent, p.spareStarting = nil, false
 	placed := w.takePlace()
 	if p.running && !p.stuck {
 		p.replaced, p.stuck = placed, true
@@ -130,11 +130,11 @@ func (w *worker[T]) takeOverFromParent() {
 		w.takeOver(p, placed)
 	}
 	if s.owner.counters.taken > w.taken || s.Read()-w.started < int64(lateSpare) {
-		pool.crowd = crowdMin
+		pool.burst = burstMin
 		return
 	}
-	s.hire(min(s.owner.batchesDue(), pool.crowd, s.engine.places.left(nil)) - pool.coming)
-	pool.crowd = min(pool.crowd*crowdGrowth, crowdMax)
+	s.startWorkers(min(s.owner.batchesDue(), pool.burst, s.engine.places.left(nil)) - pool.starting)
+	pool.burst = min(pool.burst*burstGrowth, burstMax)
 }
 
 // takePlace takes a place for a spare, and reports whether it may run callbacks.
@@ -185,24 +185,24 @@ func (w *worker[T]) serve() {
 	for !s.closed.Load() {
 		ready := w.ready()
 		switch {
-		case w.replaced && o.pool.crowded(s.procs):
+		case w.replaced && o.pool.oversubscribed(s.procs):
 			// Others go on in its place. Quick callbacks need no more workers.
 			if !ready || o.pool.size > 1 || s.claims.returning.Load() > returningMax {
 				return
 			}
 			w.runExtra()
-		case o.backlog() && (!ready || o.pool.unmoved >= 16):
-			o.pool.unmoved = 0
+		case o.backlog() && (!ready || o.pool.sinceCascade >= 16):
+			o.pool.sinceCascade = 0
 			o.cascadeQuantum()
 			s.yield()
-			w.overtake()
+			w.advanceIfLate()
 		case ready:
 			if w.takeBatch() {
 				w.runBatch()
 			} else {
 				w.runOne(never)
 			}
-		case !w.overtake():
+		case !w.advanceIfLate():
 			return
 		}
 	}
@@ -227,11 +227,11 @@ func (w *worker[T]) ready() bool {
 	return w.placed
 }
 
-// overtake does the work of a driver that should have come, see shard.overtake. The workers on
+// advanceIfLate does the work of a driver that should have come, see shard.advanceIfLate. The workers on
 // which a replaced worker relies do not know of the timers that it has made due, so it serves these
 // itself.
-func (w *worker[T]) overtake() bool {
-	if !w.s.overtake() {
+func (w *worker[T]) advanceIfLate() bool {
+	if !w.s.advanceIfLate() {
 		return false
 	}
 	w.replaced = false
@@ -250,7 +250,7 @@ func (w *worker[T]) takeBatch() bool {
 	o.counters.mostDue = max(o.counters.mostDue, o.due.ready)
 	b.entries, _ = o.fill(b.entries, o.pool.size, never)
 	o.counters.taken += uint64(len(b.entries))
-	o.pool.unmoved += len(b.entries) + 1
+	o.pool.sinceCascade += len(b.entries) + 1
 	if len(b.entries) == 0 {
 		o.pool.drop(b)
 		return false
@@ -271,7 +271,7 @@ func (w *worker[T]) runOne(limit int64) int {
 	fired = o.counters.fired - fired // without plans
 	n := len(w.values)
 	o.counters.taken += uint64(n)
-	o.pool.unmoved++
+	o.pool.sinceCascade++
 	if n == 0 {
 		s.yield()
 		return 0
@@ -283,7 +283,7 @@ func (w *worker[T]) runOne(limit int64) int {
 		lasting = s.lasting.has(e.index, e.word.Gen())
 	}
 	o.pool.launches++
-	alone := w.leave(w.serving && !w.stuck && (o.due.ready > 0 || o.backlog()))
+	alone := w.unlockToRun(w.serving && !w.stuck && (o.due.ready > 0 || o.backlog()))
 	run := !s.closed.Load()
 	if !run { // the wheel is being stopped, and halt waits for launched
 		s.claims.dropped.Add(fired)
@@ -295,7 +295,7 @@ func (w *worker[T]) runOne(limit int64) int {
 	if run {
 		w.exec(w.values)
 	}
-	w.back()
+	w.relock()
 	clear(w.values)
 	w.values = w.values[:0]
 	if !alone { // else it has no spare that could have begun
@@ -327,7 +327,7 @@ func (w *worker[T]) runBatch() {
 	if o.counters.sample(n) {
 		sample = rand.IntN(n)
 	}
-	w.leave(true)
+	w.unlockToRun(true)
 	if cap(w.values) == 0 {
 		w.values = make([]T, 1)
 	}
@@ -357,21 +357,21 @@ func (w *worker[T]) runBatch() {
 		w.planSlot = planSlot(e)
 		w.exec(one)
 	}
-	w.back()
+	w.relock()
 	if late >= 0 {
 		o.counters.lateness.Record(time.Duration(late))
 	}
 	clear(one)
-	w.leaveBatch()
+	w.finishBatch()
 	o.pool.ran(begun)
 }
 
-// leave releases the lock to run callbacks. more says that other work waits behind them. In this
-// case leave starts workers for processors that have none. It also starts a spare, unless one is
+// unlockToRun releases the lock to run callbacks. more says that other work waits behind them. In this
+// case unlockToRun starts workers for processors that have none. It also starts a spare, unless one is
 // coming or enough workers are on their way. It starts the spare last, so that the spare stands
 // next in the processor's queue. If no place is left for a spare, the worker counts as stuck from
-// the beginning, like one that runs an extra callback. leave reports whether that is so.
-func (w *worker[T]) leave(more bool) (alone bool) {
+// the beginning, like one that runs an extra callback. unlockToRun reports whether that is so.
+func (w *worker[T]) unlockToRun(more bool) (alone bool) {
 	s := w.s
 	pool := &s.owner.pool
 	pool.running++
@@ -381,7 +381,7 @@ func (w *worker[T]) leave(more bool) (alone bool) {
 	// If the worker has a batch it needs a spare of its own, because the spares of others do not
 	// serve this batch.
 	switch {
-	case !more || w.spareComing || w.batch == nil && pool.coming > s.owner.batchesDue():
+	case !more || w.spareStarting || w.batch == nil && pool.starting > s.owner.batchesDue():
 	case w.batch == nil && !s.owner.backlog() && s.engine.places.left(s) == 0:
 		w.stuck = true
 		pool.stuck++
@@ -389,8 +389,8 @@ func (w *worker[T]) leave(more bool) (alone bool) {
 		others = max(0, min(s.owner.workersToStart(), s.engine.places.left(nil)-1))
 		spare = s.newWorker()
 		spare.parent, spare.taken = w, s.owner.counters.taken
-		w.spareComing = true
-		pool.coming += 1 + others
+		w.spareStarting = true
+		pool.starting += 1 + others
 	}
 	alone = w.stuck
 	s.unlock()
@@ -406,8 +406,8 @@ func (w *worker[T]) leave(more bool) (alone bool) {
 	return alone
 }
 
-// back takes the lock again after callbacks have run.
-func (w *worker[T]) back() {
+// relock takes the lock again after callbacks have run.
+func (w *worker[T]) relock() {
 	s := w.s
 	w.waiting.Store(true)
 	s.claims.returning.Add(1)
@@ -431,10 +431,10 @@ func (w *worker[T]) finish() {
 	}
 }
 
-// leaveBatch counts the claims of the batch and gives back the slots that this worker has claimed.
+// finishBatch counts the claims of the batch and gives back the slots that this worker has claimed.
 // A batch that was put back before all entries were tried stays listed while other workers go on
 // with it, so that their claims are counted.
-func (w *worker[T]) leaveBatch() {
+func (w *worker[T]) finishBatch() {
 	s, b := w.s, w.batch
 	o := &s.owner
 	w.batch = nil
@@ -473,16 +473,16 @@ func (w *worker[T]) begin() {
 	w.values, w.s.buffer = w.s.buffer, nil
 	w.exec = e.job.run
 	if e.observed() {
-		w.exec = w.observe
+		w.exec = w.runObserved
 	}
 	if e.watch != nil {
 		w.record = e.watch.Join()
 	}
 }
 
-// observe runs a callback or a batch under the name of its function. It measures the call and sets
+// runObserved runs a callback or a batch under the name of its function. It measures the call and sets
 // the profile labels, also if the call panics or exits.
-func (w *worker[T]) observe(items []T) {
+func (w *worker[T]) runObserved(items []T) {
 	e := w.s.engine
 	pc := e.job.callee(items)
 	if i := w.planSlot - 1; w.planSlot > 0 {
@@ -509,9 +509,9 @@ func planSlot(e *entry) uint32 {
 	return 0
 }
 
-// end leaves the lock and the shard in order, also if a callback has called runtime.Goexit, or
+// exit leaves the lock and the shard in order, also if a callback has called runtime.Goexit, or
 // panics and is about to crash the program.
-func (w *worker[T]) end() {
+func (w *worker[T]) exit() {
 	s := w.s
 	pool := &s.owner.pool
 	if w.unlocked {
@@ -522,7 +522,7 @@ func (w *worker[T]) end() {
 			if b.listed && !b.returned { // else another worker has tried or put back all entries
 				w.putBack()
 			}
-			w.leaveBatch()
+			w.finishBatch()
 		}
 	}
 	if w.placed {
@@ -531,8 +531,8 @@ func (w *worker[T]) end() {
 	}
 	if w.serving {
 		pool.serving--
-		if w.unlocked && !w.spareComing && s.owner.due.ready > 0 && !s.closed.Load() {
-			s.hire(1)
+		if w.unlocked && !w.spareStarting && s.owner.due.ready > 0 && !s.closed.Load() {
+			s.startWorkers(1)
 		}
 	}
 	s.reclaim() // otherwise the slots would keep pages of an idle wheel
@@ -543,12 +543,12 @@ func (w *worker[T]) end() {
 		s.buffer = w.values
 	}
 	// Otherwise a callback has left the worker early, or its spare still refers to it.
-	if !w.unlocked && !w.spareComing && !s.closed.Load() {
+	if !w.unlocked && !w.spareStarting && !s.closed.Load() {
 		*w = worker[T]{}
 		s.spareWorker = w
 	}
 	if !w.serving && w.unlocked {
-		s.kick()
+		s.ensureDriver()
 	}
 	s.unlockAndTend()
 }
@@ -764,6 +764,6 @@ func (p *places[T]) run(s *shardOf[T]) {
 	s.wheelMu.Lock()
 	w := s.newWorker()
 	w.placed = true
-	s.owner.pool.coming++
+	s.owner.pool.starting++
 	w.run()
 }

@@ -38,9 +38,9 @@ func serveAlone(e *engine[func()], d time.Duration) {
 	defer s.letDriversBegin()
 	s.advance()
 	w := s.newWorker()
-	w.spareComing = true
+	w.spareStarting = true
 	w.begin()
-	defer w.end()
+	defer w.exit()
 	w.serve()
 }
 
@@ -305,7 +305,7 @@ func TestSlotOfABatchedTimerLeavesItsBucketBeforeItIsFree(t *testing.T) {
 		require.True(t, ok)
 		w.claimed |= 1 << k
 	}
-	s.own(w.leaveBatch)
+	s.own(w.finishBatch)
 	require.Zero(t, *s.owner.store.pos(timers[7].index))
 	verified(t, sh)
 	require.True(t, sh.slotIsFree(timers[7].index))
@@ -372,7 +372,7 @@ func TestLenIsExactAfterGoexitInASharedBatch(t *testing.T) {
 	claim(first, 0)
 	claim(second, 31)
 	require.Equal(t, batchSize-2, story.Len())
-	first.end() // its callback has called Goexit
+	first.exit() // its callback has called Goexit
 	require.Equal(t, batchSize-2, story.Len())
 	require.Equal(t, batchSize-2, story.Flush())
 	require.EqualValues(t, batchSize-2, story.Stats().Flushed)
@@ -384,7 +384,7 @@ func TestLenIsExactAfterGoexitInASharedBatch(t *testing.T) {
 		claim(second, k)
 	}
 	require.Zero(t, story.Len())
-	s.own(func() { second.leaveBatch() })
+	s.own(func() { second.finishBatch() })
 	require.Zero(t, story.Len())
 	require.EqualValues(t, batchSize, story.Stats().Fired)
 	require.Zero(t, sh.batches())
@@ -732,7 +732,7 @@ func TestOneBlockedCallbackOfABatch(t *testing.T) {
 func TestBatchIsTakenOverAlthoughOtherWorkersAreComing(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
-		s.own(func() { s.owner.pool.coming += 1000 })
+		s.own(func() { s.owner.pool.starting += 1000 })
 		release := make(chan struct{})
 		var ran atomic.Int32
 		for i := range batchSize {
@@ -745,7 +745,7 @@ func TestBatchIsTakenOverAlthoughOtherWorkersAreComing(t *testing.T) {
 		}
 		pass(time.Second)
 		assert.EqualValues(t, batchSize-1, ran.Load())
-		s.own(func() { s.owner.pool.coming -= 1000 })
+		s.own(func() { s.owner.pool.starting -= 1000 })
 		close(release)
 	})
 }
@@ -992,7 +992,7 @@ func TestWorkerDoesTheWorkOfALateDriver(t *testing.T) {
 		w := s.newWorker()
 		w.begin()
 		func() {
-			defer w.end()
+			defer w.exit()
 			w.serve()
 		}()
 		assert.True(t, ran)
@@ -1016,9 +1016,9 @@ func TestReplacedWorkerServesWhatItHasMadeDue(t *testing.T) {
 		w := s.newWorker()
 		w.begin()
 		func() {
-			defer w.end()
+			defer w.exit()
 			w.replaced = true
-			assert.True(t, w.overtake())
+			assert.True(t, w.advanceIfLate())
 			w.serve()
 		}()
 		assert.True(t, ran)
@@ -1046,7 +1046,7 @@ func TestWorkersAreStartedForIdleProcessors(t *testing.T) {
 		{64, 1, 0, 0, 0, 1, 0},
 	} {
 		o := &owner{config: &config{perCall: 1, procs: c.procs}}
-		o.pool = workerPool{serving: c.serving, stuck: c.stuck, coming: c.coming, size: c.size}
+		o.pool = workerPool{serving: c.serving, stuck: c.stuck, starting: c.coming, size: c.size}
 		o.due.ready = c.due
 		assert.Equal(t, c.want, o.workersToStart(), "%+v", c)
 	}
@@ -1092,9 +1092,9 @@ func runBeside(e *engine[func()]) int {
 	defer func() {
 		s.own(func() { c.serving -= s.procs })
 	}()
-	defer w.end()
+	defer w.exit()
 	w.serve()
-	return int(c.begun-begun) + c.coming
+	return int(c.begun-begun) + c.starting
 }
 
 // A worker that comes back from a callback that blocked goes on without a spare where others are
@@ -1142,20 +1142,20 @@ func TestWorkerWhoseSpareHasEndedStartsAnother(t *testing.T) {
 			s.alarm.coming = true // no driver begins
 			s.advance()
 			w.begin()
-			w.spareComing, spare.parent = true, w
+			w.spareStarting, spare.parent = true, w
 			c := &s.owner.pool
-			c.size, c.coming, c.serving = 2, 1, s.procs
+			c.size, c.starting, c.serving = 2, 1, s.procs
 		})
 		w.waiting.Store(true) // for the lock, after its callbacks
 		spare.runSpare()
 		w.waiting.Store(false)
 		s.own(func() {
-			assert.Zero(t, s.owner.pool.coming)
+			assert.Zero(t, s.owner.pool.starting)
 			s.owner.pool.serving = 0
 		})
 		go func() {
 			s.wheelMu.Lock()
-			defer w.end()
+			defer w.exit()
 			w.serve()
 		}()
 		synctest.Wait()
@@ -1172,7 +1172,7 @@ func TestWorkerThatRunsACallbackIsNotWaiting(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		s := tw.engine.shards[0]
 		w := s.newWorker()
-		w.spareComing = true // it starts none
+		w.spareStarting = true // it starts none
 		ran := 0
 		for range 3 {
 			tw.AfterFunc(time.Second, func() { ran++; assert.False(t, w.waiting.Load()) })
@@ -1184,7 +1184,7 @@ func TestWorkerThatRunsACallbackIsNotWaiting(t *testing.T) {
 		s.wheelMu.Lock()
 		w.begin()
 		func() {
-			defer w.end()
+			defer w.exit()
 			w.serve()
 		}()
 		assert.Equal(t, 3, ran)
@@ -1212,7 +1212,7 @@ func TestWorkerThatComesBackEnds(t *testing.T) {
 			})
 			runBeside(tw.engine)
 			assert.Zero(t, tw.Stats().Fired, name)
-			s.own(func() { s.hire(1) }) // one of the others
+			s.own(func() { s.startWorkers(1) }) // one of the others
 			s.letDriversBegin()
 			pass(time.Second)
 			assert.EqualValues(t, 100, tw.Stats().Fired, name)
@@ -1269,7 +1269,7 @@ func TestBatchStaysListedWhileATimerMayComeBack(t *testing.T) {
 				if shared { // another worker has tried all entries
 					w.batch.users++
 					spare.s, spare.batch = s, w.batch
-					spare.leaveBatch()
+					spare.finishBatch()
 				} else {
 					spare.takeOver(w, true)
 				}
@@ -1287,7 +1287,7 @@ func TestBatchStaysListedWhileATimerMayComeBack(t *testing.T) {
 			require.True(t, ok)
 			require.Zero(t, tw.Len())
 			require.EqualValues(t, 2, tw.Stats().Fired)
-			s.own(func() { w.leaveBatch() })
+			s.own(func() { w.finishBatch() })
 			s.letDriversBegin()
 		})
 	}
