@@ -317,7 +317,7 @@ func TestStopDiscardsACancelFunctionAsCallback(t *testing.T) {
 }
 
 // A Shutdown may be bounded by a context of the wheel that it stops, also if a callback blocks the
-// only place.
+// only permit.
 func TestShutdownWithAContextOfTheWheel(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

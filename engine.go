@@ -28,7 +28,7 @@ type engine[T any] struct {
 	shards    []*shardOf[T]
 	routes    *routes       // nil if there is one shard
 	executor  Executor      // nil: pooled
-	places    *places[T]    // nil: no limit
+	permits   *permits[T]   // nil: no limit
 	job       job[T]        // with OnPanic
 	watch     *watch.Watch  // nil: the time of callbacks is not measured
 	panics    atomic.Uint64 // that OnPanic was told of
@@ -72,7 +72,7 @@ func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) 
 	e.Start()
 	e.job = e.wrapJob(opts, j)
 	if opts.MaxRunning > 0 {
-		e.places = &places[T]{free: opts.MaxRunning}
+		e.permits = &permits[T]{free: opts.MaxRunning}
 	}
 	e.shards = make([]*shardOf[T], opts.Shards)
 	if opts.Shards > 1 {
@@ -149,7 +149,7 @@ type shardOf[T any] struct {
 	buffer      []T        // wheelMu: the buffer of the worker that ended last, for the next one
 	collected   []entry    // wheelMu: buffer of claimDue
 	spareWorker *worker[T] // wheelMu: the worker that ended last, for reuse
-	inLine      bool       // places.mu: it is in places.line
+	inQueue     bool       // permits.mu: it is in permits.queue
 
 	callees callees
 	lasting lastingMarks

@@ -310,7 +310,7 @@ func TestLastingTimerIsCalledUnlessCancelled(t *testing.T) {
 		"inline":     {Executor: Inline},
 		"goroutines": {Executor: Goroutines},
 		"late":       {Executor: lateExecutor{}},
-		"one place":  {MaxRunning: 1},
+		"one permit":  {MaxRunning: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

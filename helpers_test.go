@@ -86,39 +86,38 @@ func verifyShards[T any](t *testing.T, e *engine[T]) {
 	for _, s := range e.shards {
 		verified(t, &s.shard)
 	}
-	if e.places != nil {
-		require.NoError(t, e.verifyPlaces())
+	if e.permits != nil {
+		require.NoError(t, e.verifyPermits())
 	}
 }
 
-// verifyPlaces checks the invariants of places that hold in full swing. It returns the first that
-// is broken.
-func (e *engine[T]) verifyPlaces() error {
-	p := e.places
+// verifyPermits checks the invariants of permits while workers run. It returns the first violation.
+func (e *engine[T]) verifyPermits() error {
+	p := e.permits
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	inLine := 0
+	queued := 0
 	for _, s := range e.shards {
-		if s.inLine {
-			inLine++
+		if s.inQueue {
+			queued++
 		}
 	}
 	switch {
 	case p.free < 0:
-		return fmt.Errorf("R1: %d places are free", p.free)
-	case p.free > 0 && inLine > 0:
-		return fmt.Errorf("R2: %d places are free and %d shards stand in line", p.free, inLine)
-	case inLine != len(p.line):
-		return fmt.Errorf("a line of %d shards, of which %d know", len(p.line), inLine)
+		return fmt.Errorf("R1: %d permits are free", p.free)
+	case p.free > 0 && queued > 0:
+		return fmt.Errorf("R2: %d permits are free and %d shards wait for one", p.free, queued)
+	case queued != len(p.queue):
+		return fmt.Errorf("the queue has %d shards, %d are marked as queued", len(p.queue), queued)
 	}
 	return nil
 }
 
-// placesReturn waits until all n places of a wheel are free.
-func placesReturn[T any](t *testing.T, e *engine[T], n int) {
+// awaitPermits waits until all n permits of a wheel are free.
+func awaitPermits[T any](t *testing.T, e *engine[T], n int) {
 	t.Helper()
-	await(t, "all places are free", func() bool { return e.places.left(nil) == n })
-	require.NoError(t, e.verifyPlaces())
+	await(t, "all permits are free", func() bool { return e.permits.available(nil) == n })
+	require.NoError(t, e.verifyPermits())
 }
 
 // spin waits awake: time.Sleep would sleep for far too long.

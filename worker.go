@@ -29,13 +29,13 @@ type worker[T any] struct {
 	claimed  uint32 // bit k: this worker has claimed entry k, which is no plan
 	backward bool   // the batch was another worker's: go from its last entry to the first
 
-	started  int64  // ns: a reading of the clock when it was started as a spare
-	taken    uint64 // counters.taken at that time
-	running  bool   // a callback, or a batch, is being run
-	serving  bool   // counted in workerPool.serving
-	placed   bool   // it has one of places
-	served   bool   // it has run something since it got its place, or since it last kept it
-	unlocked bool   // it does not hold wheelMu
+	started    int64  // ns: a reading of the clock when it was started as a spare
+	taken      uint64 // counters.taken at that time
+	running    bool   // a callback, or a batch, is being run
+	serving    bool   // counted in workerPool.serving
+	hasPermit  bool   // it holds one of permits
+	usedPermit bool   // it has run something since it got its permit or last kept it
+	unlocked   bool   // it does not hold wheelMu
 }
 
 const (
@@ -120,36 +120,36 @@ func (w *worker[T]) takeOverFromParent() {
 	}
 	pool := &s.owner.pool
 	w.parent, p.spareStarting = nil, false
-	placed := w.takePlace()
+	hasPermit := w.acquirePermit()
 	if p.running && !p.stuck {
-		p.replaced, p.stuck = placed, true
+		p.replaced, p.stuck = hasPermit, true
 		pool.stuck++
 		pool.size = max(1, pool.size/2)
 	}
 	if b := p.batch; b != nil && b.listed && !b.returned {
-		w.takeOver(p, placed)
+		w.takeOver(p, hasPermit)
 	}
 	if s.owner.counters.taken > w.taken || s.Read()-w.started < int64(lateSpare) {
 		pool.burst = burstMin
 		return
 	}
-	s.startWorkers(min(s.owner.batchesDue(), pool.burst, s.engine.places.left(nil)) - pool.starting)
+	s.startWorkers(min(s.owner.batchesDue(), pool.burst, s.engine.permits.available(nil)) - pool.starting)
 	pool.burst = min(pool.burst*burstGrowth, burstMax)
 }
 
-// takePlace takes a place for a spare, and reports whether it may run callbacks.
-func (w *worker[T]) takePlace() bool {
-	p := w.s.engine.places
+// acquirePermit takes a permit for a spare and reports whether the spare may run callbacks.
+func (w *worker[T]) acquirePermit() bool {
+	p := w.s.engine.permits
 	if p == nil {
 		return true
 	}
-	w.placed = p.take(nil)
-	return w.placed
+	w.hasPermit = p.tryAcquire(nil)
+	return w.hasPermit
 }
 
 // takeOver lets a spare go on with the batch of its parent. If all entries are claimed, only
-// counting them is left. A spare without a place makes them due again.
-func (w *worker[T]) takeOver(p *worker[T], placed bool) {
+// counting them is left. A spare without a permit makes the others due again.
+func (w *worker[T]) takeOver(p *worker[T], hasPermit bool) {
 	pool, b := &w.s.owner.pool, p.batch
 	if b.unclaimed() == 0 {
 		if !b.open() {
@@ -158,7 +158,7 @@ func (w *worker[T]) takeOver(p *worker[T], placed bool) {
 		}
 		return
 	}
-	if !placed {
+	if !hasPermit {
 		p.putBack()
 		return
 	}
@@ -208,23 +208,23 @@ func (w *worker[T]) serve() {
 	}
 }
 
-// ready reports whether something is due and w has a place to run it in. If w has none, its shard
-// is in line.
+// ready reports whether a timer is due and w may run it. If w gets no permit, its shard is queued
+// for one.
 func (w *worker[T]) ready() bool {
 	s := w.s
-	p := s.engine.places
+	p := s.engine.permits
 	switch {
 	case s.owner.due.ready == 0:
 		return false
 	case p == nil:
 		return true
-	case !w.placed:
-		w.served, w.placed = false, p.take(s)
-	case w.served:
-		w.served = false
-		p.pass(w)
+	case !w.hasPermit:
+		w.usedPermit, w.hasPermit = false, p.tryAcquire(s)
+	case w.usedPermit:
+		w.usedPermit = false
+		p.yield(w)
 	}
-	return w.placed
+	return w.hasPermit
 }
 
 // advanceIfLate does the work of a driver that should have come, see shard.advanceIfLate. The workers on
@@ -243,7 +243,7 @@ func (w *worker[T]) advanceIfLate() bool {
 func (w *worker[T]) takeBatch() bool {
 	s := w.s
 	o := &s.owner
-	if s.perCall > 1 || o.pool.size == 1 || o.due.ready == 1 || s.engine.places.left(nil) == 0 {
+	if s.perCall > 1 || o.pool.size == 1 || o.due.ready == 1 || s.engine.permits.available(nil) == 0 {
 		return false
 	}
 	b := o.pool.newBatch()
@@ -369,7 +369,7 @@ func (w *worker[T]) runBatch() {
 // unlockToRun releases the lock to run callbacks. more says that other work waits behind them. In this
 // case unlockToRun starts workers for processors that have none. It also starts a spare, unless one is
 // coming or enough workers are on their way. It starts the spare last, so that the spare stands
-// next in the processor's queue. If no place is left for a spare, the worker counts as stuck from
+// next in the processor's queue. If no permit is left for a spare, the worker counts as stuck from
 // the beginning, like one that runs an extra callback. unlockToRun reports whether that is so.
 func (w *worker[T]) unlockToRun(more bool) (alone bool) {
 	s := w.s
@@ -382,11 +382,11 @@ func (w *worker[T]) unlockToRun(more bool) (alone bool) {
 	// serve this batch.
 	switch {
 	case !more || w.spareStarting || w.batch == nil && pool.starting > s.owner.batchesDue():
-	case w.batch == nil && !s.owner.backlog() && s.engine.places.left(s) == 0:
+	case w.batch == nil && !s.owner.backlog() && s.engine.permits.available(s) == 0:
 		w.stuck = true
 		pool.stuck++
 	default:
-		others = max(0, min(s.owner.workersToStart(), s.engine.places.left(nil)-1))
+		others = max(0, min(s.owner.workersToStart(), s.engine.permits.available(nil)-1))
 		spare = s.newWorker()
 		spare.parent, spare.taken = w, s.owner.counters.taken
 		w.spareStarting = true
@@ -414,7 +414,7 @@ func (w *worker[T]) relock() {
 	s.wheelMu.Lock()
 	s.claims.returning.Add(-1)
 	w.waiting.Store(false)
-	w.unlocked, w.served = false, true
+	w.unlocked, w.usedPermit = false, true
 	w.finish()
 }
 
@@ -525,9 +525,9 @@ func (w *worker[T]) exit() {
 			w.finishBatch()
 		}
 	}
-	if w.placed {
-		w.placed = false
-		s.engine.places.give()
+	if w.hasPermit {
+		w.hasPermit = false
+		s.engine.permits.release()
 	}
 	if w.serving {
 		pool.serving--
@@ -668,23 +668,23 @@ func (s *shardOf[T]) returnMoved(e *entry) {
 	}
 }
 
-// places keeps the callbacks of a wheel that run at once within [Options.MaxRunning]. A worker
-// takes a place before it claims anything. It keeps the place until it ends, or until it comes back
-// from a callback, or a batch, while another shard is in line. Invariants, whenever mu is free:
+// permits is a semaphore that limits the running callbacks of a wheel to [Options.MaxRunning]. A
+// worker acquires a permit before it claims a timer. It keeps the permit until it ends, or until it
+// returns from a callback or a batch while another shard waits. Invariants, whenever mu is free:
 //
-//	R1  free is MaxRunning less the places that workers hold or are about to get
-//	R2  if a shard is in line, free is 0
+//	R1  free is MaxRunning less the permits that workers hold or are about to get
+//	R2  if a shard is queued, free is 0
 //
-// A worker that finds due timers and no place puts its shard in line. So no due timer waits while
-// a place is free. Order of locks: wheelMu, then mu.
-type places[T any] struct {
-	mu   sync.Mutex
-	free int
-	line []*shardOf[T] // those with inLine
+// A worker that finds due timers and gets no permit queues its shard, so no due timer waits while a
+// permit is free. Order of locks: wheelMu, then mu.
+type permits[T any] struct {
+	mu    sync.Mutex
+	free  int
+	queue []*shardOf[T] // of the shards with inQueue
 }
 
-// take takes a place. If none is free and s is not nil, it puts s in line.
-func (p *places[T]) take(s *shardOf[T]) bool {
+// tryAcquire takes a permit. If none is free, it queues s, unless s is nil.
+func (p *permits[T]) tryAcquire(s *shardOf[T]) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.free > 0 {
@@ -692,78 +692,78 @@ func (p *places[T]) take(s *shardOf[T]) bool {
 		return true
 	}
 	if s != nil {
-		p.join(s)
+		p.enqueue(s)
 	}
 	return false
 }
 
-// left returns the number of free places. If it is 0 and s is not nil, left puts s in line. A nil p
-// stands for no limit.
-func (p *places[T]) left(s *shardOf[T]) int {
+// available returns the number of free permits. If there is none, it queues s, unless s is nil. A nil
+// p stands for no limit.
+func (p *permits[T]) available(s *shardOf[T]) int {
 	if p == nil {
 		return math.MaxInt
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.free == 0 && s != nil {
-		p.join(s)
+		p.enqueue(s)
 	}
 	return p.free
 }
 
-// pass is called for a worker with a place whose shard has more due. If another shard is first in
-// line, it gets the place, and the worker's shard goes to the end.
-func (p *places[T]) pass(w *worker[T]) {
+// yield is called for a worker with a permit whose shard has more due timers. If a shard is queued,
+// it gets the permit, and the worker's shard goes to the end of the queue.
+func (p *permits[T]) yield(w *worker[T]) {
 	p.mu.Lock()
-	first := p.next()
+	first := p.dequeue()
 	if first != nil {
-		p.join(w.s)
-		w.placed = first == w.s
-		w.replaced = false // the workers in its place are too few
+		p.enqueue(w.s)
+		w.hasPermit = first == w.s
+		w.replaced = false // the workers that replaced it are too few
 	}
 	p.mu.Unlock()
-	if !w.placed {
-		go p.run(first)
+	if !w.hasPermit {
+		go p.runWorker(first)
 	}
 }
 
-// give takes a place back. The first shard in line gets it.
-func (p *places[T]) give() {
+// release takes a permit back and gives it to the first shard in the queue.
+func (p *permits[T]) release() {
 	p.mu.Lock()
-	first := p.next()
+	first := p.dequeue()
 	if first == nil {
 		p.free++
 	}
 	p.mu.Unlock()
 	if first != nil {
-		go p.run(first)
+		go p.runWorker(first)
 	}
 }
 
-// join puts a shard at the end of the line, unless it is in line. mu is held.
-func (p *places[T]) join(s *shardOf[T]) {
-	if !s.inLine {
-		s.inLine = true
-		p.line = append(p.line, s)
+// enqueue appends a shard to the queue, unless it is queued already. mu is held.
+func (p *permits[T]) enqueue(s *shardOf[T]) {
+	if !s.inQueue {
+		s.inQueue = true
+		p.queue = append(p.queue, s)
 	}
 }
 
-// next takes the first shard out of the line, or returns nil. mu is held.
-func (p *places[T]) next() *shardOf[T] {
-	if len(p.line) == 0 {
+// dequeue removes and returns the first shard of the queue, or nil. mu is held.
+func (p *permits[T]) dequeue() *shardOf[T] {
+	if len(p.queue) == 0 {
 		return nil
 	}
-	s := p.line[0]
-	p.line = slices.Delete(p.line, 0, 1)
-	s.inLine = false
+	s := p.queue[0]
+	p.queue = slices.Delete(p.queue, 0, 1)
+	s.inQueue = false
 	return s
 }
 
-// run runs a worker of a shard that has got a place.
-func (p *places[T]) run(s *shardOf[T]) {
+// runWorker runs a worker for a shard that got a permit.
+func (p *permits[T]) runWorker(s *shardOf[T]) {
 	s.wheelMu.Lock()
 	w := s.newWorker()
-	w.placed = true
+	w.hasPermit = true
 	s.owner.pool.starting++
 	w.run()
 }

@@ -57,7 +57,7 @@ func TestAtMostMaxRunningCallbacksRunAtOnce(t *testing.T) {
 					<-gate
 					ran.Add(1)
 				})
-				await(t, "all places are taken", func() bool { return int(g.now.Load()) == n })
+				await(t, "all permits are taken", func() bool { return int(g.now.Load()) == n })
 				await(t, "all are due", func() bool { return tw.Stats().Due == 19*n })
 				assert.Equal(t, 19*n, tw.Len())
 				verifyShards(t, tw.engine)
@@ -65,13 +65,13 @@ func TestAtMostMaxRunningCallbacksRunAtOnce(t *testing.T) {
 				require.NoError(t, drainWheel(tw))
 				assert.EqualValues(t, 20*n, ran.Load())
 				assert.EqualValues(t, n, g.most.Load())
-				placesReturn(t, tw.engine, n)
+				awaitPermits(t, tw.engine, n)
 			})
 		}
 	}
 }
 
-// The batches of Timeouts take places as callbacks do.
+// A batch of Timeouts takes a permit, as a callback does.
 func TestAtMostMaxRunningBatchesRunAtOnce(t *testing.T) {
 	t.Parallel()
 	var g gauge
@@ -87,18 +87,18 @@ func TestAtMostMaxRunningBatchesRunAtOnce(t *testing.T) {
 	for id := range n {
 		armOn(w.engine.shards[id%2], w.engine.reading()+int64(ms), id)
 	}
-	await(t, "all places are taken", func() bool { return g.now.Load() == 3 })
+	await(t, "all permits are taken", func() bool { return g.now.Load() == 3 })
 	await(t, "all others are due", func() bool { st := w.Stats(); return st.Due == st.Pending })
 	assert.GreaterOrEqual(t, w.Len(), n-3*perCallMax)
 	close(gate)
 	await(t, "everything is claimed", drained(w))
 	assert.EqualValues(t, n, seen.Load())
 	assert.EqualValues(t, 3, g.most.Load())
-	placesReturn(t, w.engine, 3)
+	awaitPermits(t, w.engine, 3)
 }
 
-// A timer that finds no place is pending like any other.
-func TestDueWithoutAPlaceCanBeStoppedMovedAndFlushed(t *testing.T) {
+// A due timer without a permit is pending like any other.
+func TestDueTimersWithoutAPermitCanBeStoppedMovedAndFlushed(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 2} {
 		synctest.Test(t, func(t *testing.T) {
@@ -153,14 +153,14 @@ func TestDueWithoutAPlaceCanBeStoppedMovedAndFlushed(t *testing.T) {
 			synctest.Wait()
 			require.Len(t, at.noted(), 40)
 			require.GreaterOrEqual(t, at.noted()[30], 61_000)
-			placesReturn(t, tw.engine, 2)
+			awaitPermits(t, tw.engine, 2)
 			verifyShards(t, tw.engine)
 		})
 	}
 }
 
-// With one place and one shard, what is due runs in order of ticks.
-func TestOnePlaceRunsWhatIsDueInOrderOfTicks(t *testing.T) {
+// With one permit and one shard, due timers run in order of ticks.
+func TestOnePermitRunsDueTimersInOrderOfTicks(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
@@ -187,8 +187,8 @@ func TestOnePlaceRunsWhatIsDueInOrderOfTicks(t *testing.T) {
 	}
 }
 
-// While all places are taken, the wheel goes on: timers arrive, move between levels and become due.
-func TestWheelGoesOnWhileAllPlacesAreTaken(t *testing.T) {
+// While all permits are taken, timers still arrive, cascade and become due.
+func TestWheelAdvancesWhileAllPermitsAreTaken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tw, err := New(Options{Shards: 1, MaxRunning: 1, WheelSize: 8, Levels: 3})
@@ -216,8 +216,8 @@ func TestWheelGoesOnWhileAllPlacesAreTaken(t *testing.T) {
 	})
 }
 
-// The rest of a batch runs in other places while a callback of it blocks.
-func TestBatchGoesOnInAnotherPlace(t *testing.T) {
+// The rest of a batch runs on other permits while a callback of it blocks.
+func TestBatchContinuesOnAnotherPermit(t *testing.T) {
 	t.Parallel()
 	for blocker := range batchSize {
 		batchBubble(t, Options{MaxRunning: 2}, func(t *testing.T, tw *TimingWheel, _ *shardOf[func()]) {
@@ -235,13 +235,13 @@ func TestBatchGoesOnInAnotherPlace(t *testing.T) {
 			require.EqualValues(t, batchSize, ran.Load())
 			require.Zero(t, tw.Len())
 			time.Sleep(time.Hour)
-			placesReturn(t, tw.engine, 2)
+			awaitPermits(t, tw.engine, 2)
 		})
 	}
 }
 
-// A place that another shard gives back serves a shard whose own worker blocks.
-func TestPlaceOfAnotherShardServesWhatIsDue(t *testing.T) {
+// A permit that another shard releases serves a shard whose own worker blocks.
+func TestPermitOfAnotherShardServesDueTimers(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{Shards: 2, MaxRunning: 2}, func(t *testing.T, tw *TimingWheel) {
 		a, b := tw.engine.shards[0], tw.engine.shards[1]
@@ -264,13 +264,13 @@ func TestPlaceOfAnotherShardServesWhatIsDue(t *testing.T) {
 		require.EqualValues(t, 10, ran.Load())
 		require.Equal(t, 1, tw.Stats().Running)
 		time.Sleep(time.Hour)
-		placesReturn(t, tw.engine, 2)
+		awaitPermits(t, tw.engine, 2)
 	})
 }
 
-// The callback in the only place blocks before the driver has taken everything off the wheel. A
-// spare does the rest of its work.
-func TestSpareDoesTheDriversWorkWithoutAPlace(t *testing.T) {
+// The callback with the only permit blocks before the driver has taken every expired bucket off the
+// wheel. A spare does the rest of the driver's work.
+func TestSpareWithoutAPermitDoesTheDriversWork(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{MaxRunning: 1, WheelSize: 1024}, func(t *testing.T, tw *TimingWheel) {
 		const n = 3 * quantum
@@ -291,45 +291,45 @@ func TestSpareDoesTheDriversWorkWithoutAPlace(t *testing.T) {
 	})
 }
 
-// pass gives the place to the first other shard in line, and puts the worker's shard behind.
-func TestPassPutsTheShardAtTheEndOfTheLine(t *testing.T) {
+// yield gives the permit to the first shard in the queue and enqueues the worker's shard.
+func TestYieldEnqueuesTheShardOfTheWorker(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{Shards: 3, MaxRunning: 1}, func(t *testing.T, tw *TimingWheel) {
-		p, s := tw.engine.places, tw.engine.shards
-		inLine := func() (names []int) {
-			for _, waiting := range p.line {
+		p, s := tw.engine.permits, tw.engine.shards
+		queued := func() (names []int) {
+			for _, waiting := range p.queue {
 				names = append(names, slices.Index(s, waiting))
 			}
 			return names
 		}
-		require.True(t, p.take(s[0]))
-		w := &worker[func()]{s: s[0], placed: true, replaced: true}
-		p.pass(w)
-		require.True(t, w.placed && w.replaced, "no shard stands in line")
-		require.False(t, p.take(s[0]))
-		require.False(t, p.take(s[1]))
-		require.False(t, p.take(s[0]))
-		require.Zero(t, p.left(s[2]))
-		require.Equal(t, []int{0, 1, 2}, inLine())
-		p.pass(w)
-		require.True(t, w.placed, "its own turn")
+		require.True(t, p.tryAcquire(s[0]))
+		w := &worker[func()]{s: s[0], hasPermit: true, replaced: true}
+		p.yield(w)
+		require.True(t, w.hasPermit && w.replaced, "no shard is queued")
+		require.False(t, p.tryAcquire(s[0]))
+		require.False(t, p.tryAcquire(s[1]))
+		require.False(t, p.tryAcquire(s[0]))
+		require.Zero(t, p.available(s[2]))
+		require.Equal(t, []int{0, 1, 2}, queued())
+		p.yield(w)
+		require.True(t, w.hasPermit, "its own turn")
 		require.False(t, w.replaced)
-		require.Equal(t, []int{1, 2, 0}, inLine())
+		require.Equal(t, []int{1, 2, 0}, queued())
 		s[1].own(func() {
-			p.pass(w)
-			require.False(t, w.placed)
-			require.Equal(t, []int{2, 0}, inLine())
-			require.NoError(t, tw.engine.verifyPlaces())
+			p.yield(w)
+			require.False(t, w.hasPermit)
+			require.Equal(t, []int{2, 0}, queued())
+			require.NoError(t, tw.engine.verifyPermits())
 		})
-		synctest.Wait() // nothing is due, so the place goes through the line
-		require.Empty(t, p.line)
+		synctest.Wait() // nothing is due, so the permit passes through the queue
+		require.Empty(t, p.queue)
 		require.Equal(t, 1, p.free)
 	})
 }
 
-// The last place is lost to another shard after a worker has taken a batch. The spare makes the
-// rest of the batch due again, and the next place that is free serves it.
-func TestBatchIsDueAgainIfItsSpareFindsNoPlace(t *testing.T) {
+// Another shard takes the last permit after a worker has taken a batch. The spare makes the rest of
+// the batch due again, and the next free permit serves it.
+func TestBatchIsDueAgainIfItsSpareGetsNoPermit(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{MaxRunning: 2}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
 		var ran atomic.Int32
@@ -338,7 +338,7 @@ func TestBatchIsDueAgainIfItsSpareFindsNoPlace(t *testing.T) {
 		for k := range timers {
 			timers[k] = tw.AtFunc(at, func() {
 				if ran.Add(1) == 1 {
-					assert.True(t, tw.engine.places.take(nil), "the other place")
+					assert.True(t, tw.engine.permits.tryAcquire(nil), "the other permit")
 					time.Sleep(time.Hour)
 				}
 			})
@@ -357,14 +357,14 @@ func TestBatchIsDueAgainIfItsSpareFindsNoPlace(t *testing.T) {
 		}
 		require.GreaterOrEqual(t, stopped, batchSize/2-1)
 
-		tw.engine.places.give()
+		tw.engine.permits.release()
 		synctest.Wait()
 		require.EqualValues(t, batchSize-stopped, ran.Load(), "while the first one still blocks")
 		require.Zero(t, tw.Len())
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		require.EqualValues(t, batchSize-stopped, tw.Stats().Fired)
-		placesReturn(t, tw.engine, 2)
+		awaitPermits(t, tw.engine, 2)
 		verifyShards(t, tw.engine)
 	})
 }
@@ -373,13 +373,13 @@ func TestBatchIsDueAgainIfItsSpareFindsNoPlace(t *testing.T) {
 func TestWorkerFinishesABatchThatIsDueAgain(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{MaxRunning: 1}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
-		s.own(func() { tw.engine.places.free++ }) // so that the worker takes a batch
+		s.own(func() { tw.engine.permits.free++ }) // so that the worker takes a batch
 		var ran atomic.Int64
 		at := tw.Now().Add(ms)
 		for range batchSize {
 			tw.AtFunc(at, func() {
 				if ran.Add(1) == 1 {
-					assert.True(t, tw.engine.places.take(nil))
+					assert.True(t, tw.engine.permits.tryAcquire(nil))
 				}
 				time.Sleep(time.Second)
 			})
@@ -391,13 +391,13 @@ func TestWorkerFinishesABatchThatIsDueAgain(t *testing.T) {
 		synctest.Wait()
 		require.EqualValues(t, batchSize, ran.Load())
 		require.EqualValues(t, batchSize, tw.Stats().Fired)
-		placesReturn(t, tw.engine, 1)
+		awaitPermits(t, tw.engine, 1)
 		verifyShards(t, tw.engine)
 	})
 }
 
-// Shards take turns: one that always has something due does not keep the places.
-func TestShardsTakeTurnsInOnePlace(t *testing.T) {
+// Shards take turns: a shard that always has due timers does not keep the only permit.
+func TestShardsTakeTurnsWithOnePermit(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Shards: 4, MaxRunning: 1})
 	var end atomic.Bool
@@ -421,12 +421,12 @@ func TestShardsTakeTurnsInOnePlace(t *testing.T) {
 	}
 	end.Store(true)
 	require.NoError(t, drainWheel(tw))
-	placesReturn(t, tw.engine, 1)
+	awaitPermits(t, tw.engine, 1)
 }
 
-// The wheel's Stop leaves shards in line behind. No callback begins any more, Shutdown waits for
-// those that run, and no goroutine is left.
-func TestStopWithShardsInLine(t *testing.T) {
+// The wheel is stopped while shards wait for permits. No callback begins afterwards, Shutdown waits
+// for the running ones, and no goroutine is left.
+func TestStopWhileShardsWaitForPermits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tw, err := New(Options{Shards: 4, MaxRunning: 2})
@@ -435,19 +435,19 @@ func TestStopWithShardsInLine(t *testing.T) {
 		armSpread(tw, 100, ms, func() { began.Add(1); time.Sleep(time.Hour) })
 		time.Sleep(time.Second)
 		synctest.Wait()
-		require.NoError(t, tw.engine.verifyPlaces())
+		require.NoError(t, tw.engine.verifyPermits())
 		tw.Stop()
 		require.Zero(t, tw.Len())
 		require.EqualValues(t, 98, tw.Stats().Discarded)
 		require.NoError(t, tw.Shutdown(t.Context()))
 		require.EqualValues(t, 2, began.Load())
 		synctest.Wait()
-		require.Equal(t, 2, tw.engine.places.left(nil))
+		require.Equal(t, 2, tw.engine.permits.available(nil))
 	})
 }
 
-// A million callbacks that block hold as many goroutines as there are places.
-func TestMillionBlockedCallbacksHoldNoMoreGoroutinesThanPlaces(t *testing.T) {
+// A million callbacks that block hold no more goroutines than there are permits.
+func TestMillionBlockedCallbacksHoldNoMoreGoroutinesThanPermits(t *testing.T) {
 	const n = 100
 	all := scaled(1_000_000)
 	before := runtime.NumGoroutine()
@@ -464,7 +464,7 @@ func TestMillionBlockedCallbacksHoldNoMoreGoroutinesThanPlaces(t *testing.T) {
 		})
 	}
 	most := 0
-	await(t, "all that find no place are due", func() bool {
+	await(t, "all timers without a permit are due", func() bool {
 		most = max(most, runtime.NumGoroutine())
 		return tw.Stats().Due == all-n
 	})
@@ -477,13 +477,13 @@ func TestMillionBlockedCallbacksHoldNoMoreGoroutinesThanPlaces(t *testing.T) {
 	require.NoError(t, drainWheel(tw))
 	assert.EqualValues(t, all, ran.Load())
 	assert.EqualValues(t, n, g.most.Load())
-	placesReturn(t, tw.engine, n)
+	awaitPermits(t, tw.engine, n)
 	goroutinesReturnTo(t, before)
 }
 
-// Callbacks sleep, return or end their goroutines, and timers are stopped and moved, beside
-// goroutines that keep all processors busy. Nothing is lost while a place is free.
-func TestNoTimerIsLostBesideBusyProcessors(t *testing.T) {
+// Callbacks sleep, return or end their goroutines, and timers are stopped and moved, while other
+// goroutines keep all processors busy. No timer waits forever while a permit is free.
+func TestNoTimerIsLostOnBusyProcessorsWithFewPermits(t *testing.T) {
 	for _, spinning := range []int{0, 4, 16} {
 		for _, n := range []int{1, 3, 50} {
 			t.Run(fmt.Sprintf("spinning=%d,n=%d", spinning, n), func(t *testing.T) {
@@ -515,15 +515,15 @@ func TestNoTimerIsLostBesideBusyProcessors(t *testing.T) {
 				require.NoError(t, drainWheel(tw))
 				assert.EqualValues(t, all-stopped, ran.Load())
 				assert.LessOrEqual(t, int(g.most.Load()), n)
-				placesReturn(t, tw.engine, n)
+				awaitPermits(t, tw.engine, n)
 			})
 		}
 	}
 }
 
-// Goroutines arm, stop, move and flush timers whose callbacks block until another goroutine lets
-// them go. Whenever a callback has been let go a place is free, so all of them run in the end.
-func TestRaceTimersThatBlockInPlaces(t *testing.T) {
+// Goroutines arm, stop, move and flush timers whose callbacks block until another goroutine releases
+// them. Each released callback frees a permit, so all callbacks run in the end.
+func TestRaceBlockingTimersWithFewPermits(t *testing.T) {
 	t.Parallel()
 	for _, opts := range []Options{
 		{Shards: 1, MaxRunning: 1},
@@ -600,17 +600,17 @@ func TestRaceTimersThatBlockInPlaces(t *testing.T) {
 			close(doors)
 			<-opened
 			assert.LessOrEqual(t, int(g.most.Load()), opts.MaxRunning)
-			placesReturn(t, tw.engine, opts.MaxRunning)
+			awaitPermits(t, tw.engine, opts.MaxRunning)
 			verifyShards(t, tw.engine)
 		})
 	}
 }
 
-// FuncTimers in few places: armed, touched, stopped with and without waiting, and flushed, while
-// functions block, panic, exit and arm themselves, while armMu is held now and then, and with
-// samples and labels. Every arming ends in one call or one Stop, and after a StopWait none runs. If
-// the wheel is stopped meanwhile, each is accounted for as well.
-func TestRaceFuncTimersInPlaces(t *testing.T) {
+// FuncTimers on a wheel with few permits are armed, touched, flushed, and stopped with and without
+// waiting. Their functions block, panic, exit and arm themselves, armMu is held at times, and samples
+// and labels are on. Every arming ends in one call or one Stop, and no function runs after its
+// StopWait. The same holds if the wheel is stopped meanwhile.
+func TestRaceFuncTimersWithFewPermits(t *testing.T) {
 	t.Parallel()
 	for _, opts := range []Options{
 		{Shards: 1, MaxRunning: 1},
@@ -679,7 +679,7 @@ func TestRaceFuncTimersInPlaces(t *testing.T) {
 							case 5:
 								ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rng.IntN(2000))*time.Microsecond)
 								if err := s.StopWait(ctx); err == nil && s.running.Load() != 0 {
-									t.Error("it runs after StopWait")
+									t.Error("the function runs after StopWait")
 								}
 								cancel()
 							case 6:
@@ -723,7 +723,7 @@ func TestRaceFuncTimersInPlaces(t *testing.T) {
 				}
 				assert.EqualValues(t, st.Fired, calls)
 				assert.LessOrEqual(t, int(g.most.Load()), opts.MaxRunning)
-				placesReturn(t, tw.engine, opts.MaxRunning)
+				awaitPermits(t, tw.engine, opts.MaxRunning)
 				if !stops {
 					assert.EqualValues(t, armed, st.Armed)
 					assert.Empty(t, holdersOf(tw.engine))
