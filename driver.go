@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	// ringing is the alarm's tick while a driver is on its way or at work. It is before every tick.
-	ringing = -1
+	// driverActive is the alarm's tick while a driver is on its way or at work. It is before every tick.
+	driverActive = -1
 
 	// Setting the alarm costs as much as an arm and a stop together. So a Stop of the earliest
-	// timer corrects the alarm once for relaxCost arms, with relaxCredit arms saved up.
-	relaxCost   = 128
-	relaxCredit = 64 * relaxCost
+	// timer corrects the alarm once for correctionCost arms, with correctionCredit arms saved up.
+	correctionCost   = 128
+	correctionCredit = 64 * correctionCost
 
 	// linger is how much longer the alarm stays set for a timer that was stopped, if there is no
 	// credit.
@@ -26,24 +26,24 @@ const (
 // collected, although the runtime may still know the stopped timer. armMu guards it. Manual mode
 // has no alarm.
 type alarm struct {
-	at      atomic.Int64 // tick at which the driver wakes, or ringing, or never; read without armMu
-	lone    atomic.Bool  // the inbox had one timer after the last arm
-	stale   atomic.Bool  // the timer for which the alarm is set was postponed in the inbox
-	shard   *shard
-	timer   *time.Timer
-	bell    *bell
-	coming  bool   // a driver was started by ring and has not begun
-	relaxAt uint64 // a Stop may correct the alarm once inbox.armed+relaxCredit reaches it
-	rung    atomic.Uint64
+	at        atomic.Int64 // tick at which the driver wakes, or driverActive, or never; read without armMu
+	lone      atomic.Bool  // the inbox had one timer after the last arm
+	stale     atomic.Bool  // the timer for which the alarm is set was postponed in the inbox
+	shard     *shard
+	timer     *time.Timer
+	target    *alarmTarget
+	starting  bool   // a driver was started by startDriver and has not begun
+	correctAt uint64 // a Stop may correct the alarm once inbox.armed+correctionCredit reaches it
+	fired     atomic.Uint64
 }
 
-// bell is what the timer of the runtime refers to. Its shard is nil while the alarm is off, so the
+// alarmTarget is what the timer of the runtime refers to. Its shard is nil while the alarm is off, so the
 // timer keeps no idle wheel alive.
-type bell struct{ shard atomic.Pointer[shard] }
+type alarmTarget struct{ shard atomic.Pointer[shard] }
 
-func (b *bell) ring() {
+func (b *alarmTarget) fire() {
 	if s := b.shard.Load(); s != nil {
-		s.alarm.rung.Add(1)
+		s.alarm.fired.Add(1)
 		s.wake()
 	}
 }
@@ -56,25 +56,25 @@ func (a *alarm) set(tick int64) {
 	}
 	d := s.ticks.Begin(tick) - s.Read()
 	if d <= 0 {
-		a.ring()
+		a.startDriver()
 		return
 	}
 	a.at.Store(tick)
 	if a.timer == nil {
-		a.bell = &bell{}
-		a.bell.shard.Store(s)
-		a.timer = time.AfterFunc(time.Duration(d), a.bell.ring)
+		a.target = &alarmTarget{}
+		a.target.shard.Store(s)
+		a.timer = time.AfterFunc(time.Duration(d), a.target.fire)
 		return
 	}
-	a.bell.shard.Store(s)
+	a.target.shard.Store(s)
 	a.timer.Reset(time.Duration(d))
 }
 
-// ring starts a driver now, unless a driver that it started before has not begun.
-func (a *alarm) ring() {
-	a.at.Store(ringing)
-	if !a.coming {
-		a.coming = true
+// startDriver starts a driver now, unless a driver that it started before has not begun.
+func (a *alarm) startDriver() {
+	a.at.Store(driverActive)
+	if !a.starting {
+		a.starting = true
 		go a.shard.wake()
 	}
 }
@@ -84,7 +84,7 @@ func (a *alarm) off() {
 	a.at.Store(never)
 	if a.timer != nil {
 		a.timer.Stop()
-		a.bell.shard.Store(nil)
+		a.target.shard.Store(nil)
 	}
 }
 
@@ -129,21 +129,21 @@ func (a *alarm) reset() {
 	}
 }
 
-// summon starts a driver now, unless one is at work. wheelMu is held, and not armMu.
-func (a *alarm) summon() {
+// requestDriver starts a driver now, unless one is at work. wheelMu is held, and not armMu.
+func (a *alarm) requestDriver() {
 	s := a.shard
 	if s.Manual || s.owner.pool.driving || s.closed.Load() {
 		return
 	}
 	s.armMu.Lock()
 	defer s.armMu.Unlock()
-	a.ring()
+	a.startDriver()
 }
 
-// relax is called after a Stop of the timer for which the alarm is set, and when nothing is on the
+// correct is called after a Stop of the timer for which the alarm is set, and when nothing is on the
 // wheel any more. If arms have saved up enough credit, it corrects the alarm. If not, it makes sure
 // that a driver looks within linger. wheelMu is held, and not armMu.
-func (a *alarm) relax() {
+func (a *alarm) correct() {
 	s := a.shard
 	o := &s.owner
 	if s.Manual || s.closed.Load() {
@@ -152,16 +152,16 @@ func (a *alarm) relax() {
 	a.stale.Store(false)
 	s.armMu.Lock()
 	armed := s.inbox.armed
-	if armed+relaxCredit < a.relaxAt {
+	if armed+correctionCredit < a.correctAt {
 		a.setEarlier(s.ticks.Ceil(s.Read() + int64(linger)))
 		s.armMu.Unlock()
 		return
 	}
-	a.relaxAt = max(a.relaxAt, armed) + relaxCost
+	a.correctAt = max(a.correctAt, armed) + correctionCost
 	s.armMu.Unlock()
 	s.settle(callerQuantum)
 	if o.batchesDue() > 0 || o.wheel.cascade.any() {
-		a.summon() // the alarm may have been set for them
+		a.requestDriver() // the alarm may have been set for them
 	} else {
 		a.reset()
 	}
@@ -175,8 +175,8 @@ func (s *shard) wake() {
 		return
 	}
 	s.armMu.Lock()
-	s.alarm.at.Store(ringing)
-	s.alarm.coming = false
+	s.alarm.at.Store(driverActive)
+	s.alarm.starting = false
 	s.armMu.Unlock()
 	// Another driver is at work. It has unlocked for a moment, or for a call of the executor.
 	if s.owner.pool.driving {

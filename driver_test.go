@@ -290,7 +290,7 @@ func TestAlarmMovesToTheNextTimer(t *testing.T) {
 			bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 				sh := &tw.engine.shards[0].shard
 				if !credit {
-					sh.own(func() { sh.alarm.relaxAt = math.MaxInt64 })
+					sh.own(func() { sh.alarm.correctAt = math.MaxInt64 })
 				}
 				watch := newStopwatch()
 				first := tw.AfterFunc(200*ms, func() {})
@@ -341,7 +341,7 @@ func TestAlarmWithoutCreditLingers(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		sh := &tw.engine.shards[0].shard
-		sh.own(func() { sh.alarm.relaxAt = math.MaxInt64 })
+		sh.own(func() { sh.alarm.correctAt = math.MaxInt64 })
 		placed := tw.AfterFunc(time.Hour, func() {})
 		sh.placeAll()
 		staged := tw.AfterFunc(2*time.Hour, func() {})
@@ -362,7 +362,7 @@ func TestStopsOfTheEarliestTimerUseUpCredit(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		sh := &tw.engine.shards[0].shard
-		const loops, others = 1000, 4 * relaxCredit // arms beyond relaxCredit save up no more
+		const loops, others = 1000, 4 * correctionCredit // arms beyond correctionCredit save up no more
 		for range others {
 			tw.AfterFunc(time.Hour, func() {})
 		}
@@ -376,8 +376,8 @@ func TestStopsOfTheEarliestTimerUseUpCredit(t *testing.T) {
 				settings++
 			}
 		}
-		require.LessOrEqual(t, settings, relaxCredit/relaxCost+loops/relaxCost+1, "the alarm was corrected too often")
-		require.GreaterOrEqual(t, settings, relaxCredit/relaxCost, "there was credit")
+		require.LessOrEqual(t, settings, correctionCredit/correctionCost+loops/correctionCost+1, "the alarm was corrected too often")
+		require.GreaterOrEqual(t, settings, correctionCredit/correctionCost, "there was credit")
 		pass(time.Minute)
 		require.LessOrEqual(t, tw.Stats().Wakeups, uint64(2))
 		require.Equal(t, others, tw.Len())
@@ -396,10 +396,10 @@ func TestStopsOfLaterTimersSpendNoCredit(t *testing.T) {
 		}
 		tw.AfterFunc(10_000*time.Hour, func() {})
 		sh.placeAll()
-		credit := sh.alarm.relaxAt
+		credit := sh.alarm.correctAt
 		requireAllStop(t, timers)
 		require.Zero(t, sh.removals.len())
-		require.Equal(t, credit, sh.alarm.relaxAt)
+		require.Equal(t, credit, sh.alarm.correctAt)
 	})
 }
 
@@ -437,11 +437,11 @@ func TestIdleWheelSwitchesItsAlarmOff(t *testing.T) {
 	}
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
-			for warm := range 2 * relaxCost {
+			for warm := range 2 * correctionCost {
 				h := new(held)
 				bubble(t, Options{Executor: h}, func(t *testing.T, tw *TimingWheel) {
 					far := func(hours time.Duration) Timer { return tw.AfterFunc(hours*time.Hour, func() {}) }
-					for range 3*relaxCost + warm {
+					for range 3*correctionCost + warm {
 						far(24).Stop()
 					}
 					end(tw, far, h)
@@ -450,7 +450,7 @@ func TestIdleWheelSwitchesItsAlarmOff(t *testing.T) {
 					assert.LessOrEqual(t, tw.Stats().Wakeups, woken+1)
 					s := tw.engine.shards[0]
 					alarm := s.alarm.at.Load()
-					require.Equal(t, int64(never), alarm, "the alarm is still set, after %d timers", 3*relaxCost+warm)
+					require.Equal(t, int64(never), alarm, "the alarm is still set, after %d timers", 3*correctionCost+warm)
 				})
 			}
 		})
@@ -466,7 +466,7 @@ func TestCorrectingTheAlarmLeavesNoTimerThatIsDueAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tw := startWheel(t, Options{Executor: executor, Shards: 1})
-			for range 3 * relaxCost { // credit
+			for range 3 * correctionCost { // credit
 				tw.AfterFunc(time.Hour, func() {}).Stop()
 			}
 			s := tw.engine.shards[0]
@@ -477,7 +477,7 @@ func TestCorrectingTheAlarmLeavesNoTimerThatIsDueAlone(t *testing.T) {
 			s.armMu.Unlock()
 			time.Sleep(10 * ms)
 			tw.AfterFunc(time.Hour, func() {}).Stop() // brings a reading of the clock
-			s.relax()
+			s.correctAlarm()
 			receive(t, fired, "the timer")
 		})
 	}

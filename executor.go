@@ -10,7 +10,7 @@ func (s *shardOf[T]) driveExecutor() {
 		if !done { // a callback that the executor runs here has called runtime.Goexit
 			s.wheelMu.Lock()
 			pool.driving = false
-			s.alarm.summon()
+			s.alarm.requestDriver()
 			s.unlockAndTend()
 		}
 	}()
@@ -100,6 +100,6 @@ func (s *shardOf[T]) runCall() {
 // mode the next Advance serves them.
 func (s *shardOf[T]) ensureDriver() {
 	if !s.Manual && (s.owner.batchesDue() > 0 || s.owner.wheel.cascade.any()) {
-		s.alarm.summon()
+		s.alarm.requestDriver()
 	}
 }

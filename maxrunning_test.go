@@ -281,7 +281,7 @@ func TestSpareWithoutAPermitDoesTheDriversWork(t *testing.T) {
 		s.own(func() {
 			s.settleAll()
 			s.skip(time.Hour + n*ms)
-			s.alarm.summon()
+			s.alarm.requestDriver()
 		})
 		synctest.Wait()
 		st := tw.Stats()

@@ -106,8 +106,8 @@ func TestTimerInInboxAndBucketFiresOnce(t *testing.T) {
 				require.Equal(t, 1, sh.staged())
 				require.Equal(t, 1, sh.placed())
 				require.Equal(t, arena.Staged, timer.word().Kind())
-				sh.own(func() { sh.alarm.relaxAt = math.MaxInt64 }) // else Stop would settle the wheel
-				sh.removals.offerAt.Store(removalsMax)              // the same
+				sh.own(func() { sh.alarm.correctAt = math.MaxInt64 }) // else Stop would settle the wheel
+				sh.removals.offerAt.Store(removalsMax)                // the same
 				verified(t, sh)
 				c.do(wheel{tw, sh, timer})
 				verified(t, sh)

@@ -304,7 +304,7 @@ func (s *shard) tend() {
 		if !s.closed.Load() {
 			s.settle(callerQuantum)
 			if s.owner.wheel.live == 0 {
-				s.alarm.relax()
+				s.alarm.correct()
 			}
 		}
 		s.unlock()
@@ -314,8 +314,8 @@ func (s *shard) tend() {
 	}
 }
 
-// relax corrects the alarm after a Stop of the timer for which it is set, if the wheel is free.
-func (s *shard) relax() {
+// correctAlarm corrects the alarm after a Stop of the timer for which it is set, if the wheel is free.
+func (s *shard) correctAlarm() {
 	if s.Manual {
 		return
 	}
@@ -325,7 +325,7 @@ func (s *shard) relax() {
 			return
 		}
 	}
-	s.alarm.relax()
+	s.alarm.correct()
 	s.unlockAndTend()
 }
 
@@ -575,7 +575,7 @@ func (s *shard) flush() (n int) {
 	}
 	o.due.putBack(entries)
 	o.counters.flushed += uint64(n)
-	s.alarm.summon()
+	s.alarm.requestDriver()
 	return n
 }
 

@@ -117,7 +117,7 @@ func (s *shardOf[T]) addCounters(st *Stats, ib *inbox, runs uint64) {
 	st.Discarded += c.discarded - late
 	st.Flushed += c.flushed
 	st.Moved += c.cascaded
-	st.Wakeups += s.alarm.rung.Load()
+	st.Wakeups += s.alarm.fired.Load()
 	st.Running += o.pool.running
 	st.Workers += o.pool.serving + o.pool.starting
 	st.MostDue = max(st.MostDue, c.mostDue)

@@ -211,7 +211,7 @@ func (c cell) ended(w, to arena.Word) {
 		s.claims.planEnds.Add(1)
 	}
 	if s.alarm.isFor(w) {
-		s.relax()
+		s.correctAlarm()
 	}
 	s.forget(w)
 }

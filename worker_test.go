@@ -33,7 +33,7 @@ func serveAlone(e *engine[func()], d time.Duration) {
 	s.wheelMu.Lock()
 	s.skip(d)
 	s.armMu.Lock()
-	s.alarm.coming = true
+	s.alarm.starting = true
 	s.armMu.Unlock()
 	defer s.letDriversBegin()
 	s.advance()
@@ -49,9 +49,9 @@ func serveAlone(e *engine[func()], d time.Duration) {
 func (s *shard) letDriversBegin() {
 	s.armMu.Lock()
 	defer s.armMu.Unlock()
-	s.alarm.coming = false
-	if s.alarm.at.Load() == ringing {
-		s.alarm.ring()
+	s.alarm.starting = false
+	if s.alarm.at.Load() == driverActive {
+		s.alarm.startDriver()
 	}
 }
 
@@ -555,10 +555,10 @@ func TestRescheduleOfAFlushedTimerInABatch(t *testing.T) {
 		for i := range others {
 			others[i] = tw.AfterFunc(oneYear, func() { ranOthers[i] = time.Duration(tw.engine.Read()) })
 		}
-		s.own(func() { s.alarm.coming = true }) // no driver comes for the Flush
+		s.own(func() { s.alarm.starting = true }) // no driver comes for the Flush
 		assert.Equal(t, 2*batchSize, tw.Flush())
 		serveAlone(tw.engine, time.Minute)
-		s.own(func() { s.alarm.coming = false })
+		s.own(func() { s.alarm.starting = false })
 		pass(3 * oneYear)
 		for i := range ran {
 			want, wantOthers := time.Minute, time.Minute
@@ -922,7 +922,7 @@ func TestOverloadStarvesNoTimer(t *testing.T) {
 func TestTimersMoveWhileManyAreDue(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
-		s.own(func() { s.alarm.coming = true }) // no driver begins
+		s.own(func() { s.alarm.starting = true }) // no driver begins
 		const n = 4 * batchSize
 		ran := 0
 		for range n {
@@ -986,7 +986,7 @@ func TestWorkerDoesTheWorkOfALateDriver(t *testing.T) {
 		tw.AfterFunc(time.Second, func() { ran = true })
 		s.own(func() {
 			s.skip(time.Second)
-			s.alarm.coming = true // no driver begins
+			s.alarm.starting = true // no driver begins
 		})
 		s.wheelMu.Lock()
 		w := s.newWorker()
@@ -1009,8 +1009,8 @@ func TestReplacedWorkerServesWhatItHasMadeDue(t *testing.T) {
 		tw.AfterFunc(time.Second, func() { ran = true })
 		s.own(func() {
 			s.skip(time.Second)
-			s.alarm.coming = true // no driver begins
-			s.procs = 0           // one worker is a crowd
+			s.alarm.starting = true // no driver begins
+			s.procs = 0             // one worker is a crowd
 		})
 		s.wheelMu.Lock()
 		w := s.newWorker()
@@ -1113,7 +1113,7 @@ func TestWorkerThatComesBackGoesOnWithoutASpare(t *testing.T) {
 		s.own(func() {
 			s.skip(time.Second)
 			s.owner.pool.size = 1
-			s.alarm.coming = true // no driver begins
+			s.alarm.starting = true // no driver begins
 		})
 		assert.Zero(t, runBeside(tw.engine), "workers that it has started")
 		s.own(func() {
@@ -1139,7 +1139,7 @@ func TestWorkerWhoseSpareHasEndedStartsAnother(t *testing.T) {
 		w, spare := s.newWorker(), s.newWorker()
 		s.own(func() {
 			s.skip(time.Second)
-			s.alarm.coming = true // no driver begins
+			s.alarm.starting = true // no driver begins
 			s.advance()
 			w.begin()
 			w.spareStarting, spare.parent = true, w
@@ -1179,7 +1179,7 @@ func TestWorkerThatRunsACallbackIsNotWaiting(t *testing.T) {
 		}
 		s.own(func() {
 			s.skip(time.Second)
-			s.alarm.coming, s.owner.pool.size = true, 1 // no driver begins
+			s.alarm.starting, s.owner.pool.size = true, 1 // no driver begins
 		})
 		s.wheelMu.Lock()
 		w.begin()
@@ -1208,7 +1208,7 @@ func TestWorkerThatComesBackEnds(t *testing.T) {
 				s.skip(time.Second)
 				s.owner.pool.size = 1
 				set(s)
-				s.alarm.coming = true
+				s.alarm.starting = true
 			})
 			runBeside(tw.engine)
 			assert.Zero(t, tw.Stats().Fired, name)
@@ -1251,7 +1251,7 @@ func TestBatchStaysListedWhileATimerMayComeBack(t *testing.T) {
 			w, spare := s.newWorker(), s.newWorker()
 			s.own(func() {
 				s.skip(time.Second)
-				s.alarm.coming, s.owner.pool.size = true, 2
+				s.alarm.starting, s.owner.pool.size = true, 2
 				s.advance()
 				w.begin()
 				require.True(t, w.takeBatch())
