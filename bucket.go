@@ -363,9 +363,9 @@ func (bs *bucketStore) shift(to *[chunkSize]uint32, c, n uint32, from *[chunkSiz
 	return n
 }
 
-// drain takes up to max entries off the first chunk of b, in order. b has entries. The slots keep
+// takeChunk takes up to max entries off the first chunk of b, in order. b has entries. The slots keep
 // no position.
-func (bs *bucketStore) drain(b *bucket, to *[chunkSize]uint32, max int) (n int) {
+func (bs *bucketStore) takeChunk(b *bucket, to *[chunkSize]uint32, max int) (n int) {
 	c := b.head
 	m, from := bs.chunks.both(c)
 	for ; m.alive != 0 && n < max; m.alive &= m.alive - 1 {

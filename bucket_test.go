@@ -136,7 +136,7 @@ func (l *listing) takeOutTogether(slots []uint32) {
 func (l *listing) drainSome(b *bucket, most int) int {
 	l.t.Helper()
 	var to [chunkSize]uint32
-	n := l.drain(b, &to, most)
+	n := l.takeChunk(b, &to, most)
 	if n == 0 || n > most || !slices.Equal(to[:n], l.want[b][:n]) {
 		l.t.Fatalf("drained %v, want the first of %v", to[:n], l.want[b])
 	}

@@ -159,7 +159,7 @@ func (a *alarm) correct() {
 	}
 	a.correctAt = max(a.correctAt, armed) + correctionCost
 	s.armMu.Unlock()
-	s.settle(callerQuantum)
+	s.drain(callerQuantum)
 	if o.batchesDue() > 0 || o.wheel.cascade.any() {
 		a.requestDriver() // the alarm may have been set for them
 	} else {
@@ -180,7 +180,7 @@ func (s *shard) wake() {
 	s.armMu.Unlock()
 	// Another driver is at work. It has unlocked for a moment, or for a call of the executor.
 	if s.owner.pool.driving {
-		s.unlockAndTend()
+		s.unlockAndDrain()
 		return
 	}
 	s.host.drive()
@@ -207,12 +207,12 @@ func (s *shard) step() bool {
 	if s.closed.Load() {
 		return true
 	}
-	settled := s.settle(quantum)
+	drained := s.drain(quantum)
 	now := s.Read()
 	if !s.owner.noteReading(now) {
 		s.leap(now)
 	}
-	return s.owner.expire() && settled
+	return s.owner.expire() && drained
 }
 
 // leap moves the clock on so far that the words of timers could not be read afterwards (see
@@ -222,7 +222,7 @@ func (s *shard) step() bool {
 func (s *shard) leap(now int64) {
 	o := &s.owner
 	for end := s.ticks.Floor(now); o.tick < end; {
-		s.settleAll() // in each step, because callers arm by words.now what should have run before it
+		s.drainAll() // in each step, because callers arm by words.now what should have run before it
 		tick := min(end, o.tick+arena.Near/2)
 		o.age(tick)
 		o.tick = tick

@@ -208,7 +208,7 @@ func TestAlarmOfAWheelEmptiedBesideItsOwnerIsSwitchedOff(t *testing.T) {
 		sh.wheelMu.Lock()
 		require.True(t, timer.Stop())
 		require.NotEqual(t, int64(never), sh.alarm.at.Load())
-		sh.unlockAndTend()
+		sh.unlockAndDrain()
 		require.Equal(t, int64(never), sh.alarm.at.Load(), "a forgotten wheel would stay in memory until then")
 	})
 }
@@ -328,7 +328,7 @@ func TestAlarmDoesNotMovePastArrivals(t *testing.T) {
 			tw.AfterFunc(time.Hour, watch.note)
 			first = tw.AfterFunc(time.Minute, func() {})
 		})
-		sh.wanted.Store(false)
+		sh.drainRequested.Store(false)
 		require.True(t, first.Stop())
 		sh.own(func() { require.False(t, sh.owner.arrivals.empty()) })
 		pass(3 * time.Hour)

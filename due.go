@@ -127,7 +127,7 @@ func (d *dueList) takeSlots(to *[chunkSize]uint32, max int) int {
 	if b == d.prompt {
 		d.prompt = nil
 	}
-	n := d.store.drain(b, to, max)
+	n := d.store.takeChunk(b, to, max)
 	d.ready -= n
 	return n
 }

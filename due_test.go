@@ -394,7 +394,7 @@ func TestRemoveAllTakesEverything(t *testing.T) {
 		}
 		synctest.Wait()
 		s.own(func() {
-			s.settleAll()
+			s.drainAll()
 			entries, _ := s.owner.fill(nil, 7, never)
 			require.Len(t, entries, 7)
 			s.owner.due.putBack(entries)

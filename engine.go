@@ -412,11 +412,11 @@ func (s *shardOf[T]) moveSurvivors() {
 // throughout.
 func (s *shardOf[T]) removeAll() []T {
 	s.wheelMu.Lock()
-	defer s.unlockAndTend()
+	defer s.unlockAndDrain()
 	if s.closed.Load() {
 		return nil
 	}
-	s.settleAll()
+	s.drainAll()
 	o := &s.owner
 	values := make([]T, 0, s.pending())
 	o.takeEach(func(i uint32) {
@@ -611,7 +611,7 @@ func (e *engine[T]) shutdown(ctx context.Context) error {
 	for _, s := range e.shards {
 		s.wheelMu.Lock()
 		idle := s.owner.pool.idleChan()
-		s.unlockAndTend()
+		s.unlockAndDrain()
 		if err := waitFor(ctx, idle); err != nil {
 			return err
 		}

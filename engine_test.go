@@ -80,7 +80,7 @@ func TestArmingKeepsToItsShardWhileTheWheelIsHeld(t *testing.T) {
 	for range 10 * inboxSize {
 		require.Same(t, &s.shard, tw.AfterFunc(time.Hour, func() {}).shard())
 	}
-	s.unlockAndTend()
+	s.unlockAndDrain()
 	require.Equal(t, len(tw.engine.routes), goingTo(tw, 2))
 	require.Equal(t, 10*inboxSize, tw.Len())
 	verified(t, &s.shard)
@@ -310,7 +310,7 @@ func TestLastingTimerIsCalledUnlessCancelled(t *testing.T) {
 		"inline":     {Executor: Inline},
 		"goroutines": {Executor: Goroutines},
 		"late":       {Executor: lateExecutor{}},
-		"one permit":  {MaxRunning: 1},
+		"one permit": {MaxRunning: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -11,7 +11,7 @@ func (s *shardOf[T]) driveExecutor() {
 			s.wheelMu.Lock()
 			pool.driving = false
 			s.alarm.requestDriver()
-			s.unlockAndTend()
+			s.unlockAndDrain()
 		}
 	}()
 	for !s.closed.Load() {
@@ -28,7 +28,7 @@ func (s *shardOf[T]) driveExecutor() {
 	pool.driving = false
 	s.alarm.reset()
 	done = true
-	s.unlockAndTend()
+	s.unlockAndDrain()
 }
 
 // submitDue gives the executor its calls, with no lock held. It reports whether there were any.
@@ -47,7 +47,7 @@ func (s *shardOf[T]) submitUpTo(n int) (timers int) {
 		if s.Manual {
 			// Callbacks that run here may have stopped or moved other timers, and Advance counts
 			// exactly.
-			s.settleAll()
+			s.drainAll()
 		}
 		if s.owner.batchesDue() <= 0 {
 			break

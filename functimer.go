@@ -425,8 +425,8 @@ func (t *FuncTimer) request(do func()) {
 		s.again.coming.Store(false)
 		s.again.serve(&s.closed)
 		s.unlockArm()
-		if s.wanted.Load() {
-			s.tend()
+		if s.drainRequested.Load() {
+			s.tryDrain()
 		}
 	}()
 }
@@ -506,13 +506,13 @@ func (t *FuncTimer) expire() {
 	s.replace(c.page, c.index, w, dead)
 	t.place = 0
 	s.release(c.index)
-	tend := s.removals.push(c.page, c.index, dead) >= int(s.removals.offerAt.Load())
+	offer := s.removals.push(c.page, c.index, dead) >= int(s.removals.offerAt.Load())
 	s.armMu.Unlock()
 	switch {
-	case fires: // before any tend, because the wheel's Stop waits for the claim
+	case fires: // before any tryDrain, because the wheel's Stop waits for the claim
 		t.call()
-	case tend:
-		s.tend()
+	case offer:
+		s.tryDrain()
 	}
 }
 

@@ -144,7 +144,7 @@ func TestStopWithoutArmMuGivesTheSlotBack(t *testing.T) {
 func TestStopWithoutArmMuNeedsNoWorker(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string]Options{
-		"no permit is free":       {MaxRunning: 1},
+		"no permit is free":      {MaxRunning: 1},
 		"an executor that waits": {Executor: new(held)},
 	} {
 		bubble(t, opts, func(t *testing.T, tw *TimingWheel) {

@@ -606,7 +606,7 @@ func armOn[T any](s *shardOf[T], deadline int64, v T) Timer {
 func firstLevel[T any](s *shardOf[T]) int {
 	s.wheelMu.Lock()
 	defer s.wheelMu.Unlock()
-	s.settleAll()
+	s.drainAll()
 	top, _ := s.owner.wheel.queue.Min()
 	return int(top.level)
 }
@@ -620,7 +620,7 @@ func (s *shard) own(f func()) {
 }
 
 // placeAll places everything that was armed, and carries out all removals.
-func (s *shard) placeAll() { s.own(s.settleAll) }
+func (s *shard) placeAll() { s.own(s.drainAll) }
 
 // verified checks the invariants of a shard that may have a driver.
 func verified(t *testing.T, s *shard) {

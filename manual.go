@@ -34,13 +34,13 @@ func (e *engine[T]) advanceTo(t time.Time) int {
 // old one.
 func (e *engine[T]) advanceShard(s *shardOf[T], now int64) int {
 	s.wheelMu.Lock()
-	defer s.unlockAndTend()
+	defer s.unlockAndDrain()
 	if s.closed.Load() {
 		return 0
 	}
 	o := &s.owner
 	s.setClaiming(true)
-	s.settleAll()
+	s.drainAll()
 	waiting := min(o.due.ready, o.pool.queuedCalls*s.perCall)
 	o.due.prompt = nil
 	for o.due.fresh.head != nil {
@@ -85,7 +85,7 @@ func (e *engine[T]) dispatch() int {
 		if !s.closed.Load() {
 			s.setClaiming(s.owner.due.ready > 0)
 		}
-		s.unlockAndTend()
+		s.unlockAndDrain()
 	}
 	return n
 }
@@ -101,7 +101,7 @@ func (e *engine[T]) runDue() int {
 			if at := c.owner.dueTick(); at < first {
 				s, first = c, at
 			}
-			c.unlockAndTend()
+			c.unlockAndDrain()
 		}
 		if s == nil {
 			return total
@@ -153,7 +153,7 @@ func (e *engine[T]) submitAllDue() (timers int) {
 			s := e.shards[c.shard]
 			s.wheelMu.Lock()
 			timers += s.submitUpTo(c.calls)
-			s.unlockAndTend()
+			s.unlockAndDrain()
 		}
 	}
 	return timers
@@ -164,11 +164,11 @@ func (e *engine[T]) submitAllDue() (timers int) {
 func (e *engine[T]) collectSubmissions(list []submission, k int) []submission {
 	s := e.shards[k]
 	s.wheelMu.Lock()
-	defer s.unlockAndTend()
+	defer s.unlockAndDrain()
 	if s.closed.Load() {
 		return list
 	}
-	s.settleAll()
+	s.drainAll()
 	o := &s.owner
 	if o.batchesDue() <= 0 {
 		return list

@@ -279,7 +279,7 @@ func TestSpareWithoutAPermitDoesTheDriversWork(t *testing.T) {
 		}
 		s := &tw.engine.shards[0].shard
 		s.own(func() {
-			s.settleAll()
+			s.drainAll()
 			s.skip(time.Hour + n*ms)
 			s.alarm.requestDriver()
 		})

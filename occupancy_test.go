@@ -136,7 +136,7 @@ func TestOccupancyCountsWhatMoves(t *testing.T) {
 		}
 		s := tw.engine.shards[0]
 		s.wheelMu.Lock()
-		s.settleAll()
+		s.drainAll()
 		s.owner.wheel.cascade.push(s.owner.wheel.popAny()) // as in the middle of a driver's work
 		s.wheelMu.Unlock()
 		o := tw.Occupancy()

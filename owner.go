@@ -293,7 +293,7 @@ func (o *owner) cascadeQuantum() {
 			steps++
 			continue
 		}
-		n := o.store.drain(b, &o.scratch.slots, chunkSize)
+		n := o.store.takeChunk(b, &o.scratch.slots, chunkSize)
 		o.putAnew(o.scratch.slots[:n], b)
 		steps += n
 	}
@@ -396,7 +396,7 @@ func (o *owner) takeEach(yield func(i uint32)) {
 	}
 	for b := next(); b != nil; b = next() {
 		for b.live > 0 {
-			for _, i := range o.scratch.slots[:o.store.drain(b, &o.scratch.slots, chunkSize)] {
+			for _, i := range o.scratch.slots[:o.store.takeChunk(b, &o.scratch.slots, chunkSize)] {
 				yield(i)
 			}
 		}
@@ -440,7 +440,7 @@ func (o *owner) sort(entries []entry) {
 func (o *owner) gather(b *bucket, tick int64) {
 	due := o.scratch.due[:0]
 	for b.live > 0 {
-		for _, i := range o.scratch.slots[:o.store.drain(b, &o.scratch.slots, chunkSize)] {
+		for _, i := range o.scratch.slots[:o.store.takeChunk(b, &o.scratch.slots, chunkSize)] {
 			w := loadWord(o.pages, i)
 			at, ok := o.refresh(i, &w)
 			switch {

@@ -106,7 +106,7 @@ func TestTimerInInboxAndBucketFiresOnce(t *testing.T) {
 				require.Equal(t, 1, sh.staged())
 				require.Equal(t, 1, sh.placed())
 				require.Equal(t, arena.Staged, timer.word().Kind())
-				sh.own(func() { sh.alarm.correctAt = math.MaxInt64 }) // else Stop would settle the wheel
+				sh.own(func() { sh.alarm.correctAt = math.MaxInt64 }) // else Stop would drain the wheel
 				sh.removals.offerAt.Store(removalsMax)                // the same
 				verified(t, sh)
 				c.do(wheel{tw, sh, timer})
@@ -145,7 +145,7 @@ func TestOldBucketOfAMovedTimerExpires(t *testing.T) {
 			timers[k] = tw.AfterFunc(60*ms, watch.note) // in a bucket that expires at 48 ms
 		}
 		sh.placeAll()
-		sh.removals.offerAt.Store(removalsMax) // else Stop would settle the wheel
+		sh.removals.offerAt.Store(removalsMax) // else Stop would drain the wheel
 		require.True(t, timers[0].Reschedule(55*ms))
 		require.True(t, timers[1].Reschedule(55*ms))
 		require.True(t, timers[1].Stop())
@@ -236,7 +236,7 @@ func TestBacklogOfRemovalsShrinks(t *testing.T) {
 	timers := s.fillPlaced(5000, time.Minute)
 	sh.wheelMu.Lock()
 	requireAllStop(t, timers[:4000])
-	sh.unlockAndTend()
+	sh.unlockAndDrain()
 	require.Equal(t, 5000-callerQuantum, sh.placed())
 	for k := 4000; sh.owner.dead != 0; k += removalsMax {
 		before := sh.placed()
@@ -355,7 +355,7 @@ func TestEarlyBucketDoesNotTakeTheClockPastOthers(t *testing.T) {
 		}
 		s := tw.engine.shards[0]
 		s.wheelMu.Lock()
-		s.settleAll()
+		s.drainAll()
 		s.Base = s.Base.Add(-4000 * time.Microsecond) // the machine has stalled
 		var broken error
 		s.owner.noteReading(s.Read())

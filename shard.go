@@ -33,13 +33,13 @@ import (
 type shard struct {
 	_ [64]byte // keeps the neighbour in memory off the lines that are written here
 
-	config // never changes
-	host   host
-	funcs  *arena.Table[[arena.PageSize]func()] // the payloads, if callbacks: saves a call of host
-	closed atomic.Bool                          // no arm, Stop, Reschedule or claim succeeds any more
-	epoch  atomic.Uint32                        // Flushes, and the Stop of the wheel; see FuncTimer.marks
-	wanted atomic.Bool                          // a caller asks the owner to tend the shard
-	alarm  alarm
+	config         // never changes
+	host           host
+	funcs          *arena.Table[[arena.PageSize]func()] // the payloads, if callbacks: saves a call of host
+	closed         atomic.Bool                          // no arm, Stop, Reschedule or claim succeeds any more
+	epoch          atomic.Uint32                        // Flushes, and the Stop of the wheel; see FuncTimer.marks
+	drainRequested atomic.Bool                          // a caller asks the owner to drain the inbox and the removals
+	alarm          alarm
 	words
 
 	claims   claims
@@ -277,7 +277,7 @@ func (s *shard) lookAndUnlock() {
 		s.armMu.Unlock()
 	}
 	if crowded {
-		s.tend()
+		s.tryDrain()
 	}
 }
 
@@ -292,23 +292,23 @@ func (s *shard) stage(i uint32, tick int64) {
 // is more than a caller adds before it offers help, so a backlog shrinks.
 const callerQuantum = 4 * inboxSize
 
-// tend places the arrivals and carries out the removals for a caller that has found many, if the
+// tryDrain places the arrivals and carries out the removals for a caller that has found many, if the
 // wheel is free. If it is not, its owner does the work when it unlocks, or the next caller does.
-func (s *shard) tend() {
-	s.wanted.Store(true)
+func (s *shard) tryDrain() {
+	s.drainRequested.Store(true)
 	for range 2 {
 		if !s.wheelMu.TryLock() {
 			return
 		}
-		s.wanted.Store(false)
+		s.drainRequested.Store(false)
 		if !s.closed.Load() {
-			s.settle(callerQuantum)
+			s.drain(callerQuantum)
 			if s.owner.wheel.live == 0 {
 				s.alarm.correct()
 			}
 		}
 		s.unlock()
-		if !s.wanted.Load() {
+		if !s.drainRequested.Load() {
 			return
 		}
 	}
@@ -320,13 +320,13 @@ func (s *shard) correctAlarm() {
 		return
 	}
 	if !s.wheelMu.TryLock() {
-		s.wanted.Store(true) // the owner, or a later one, will tend the shard
+		s.drainRequested.Store(true) // the owner, or a later one, will drain
 		if !s.wheelMu.TryLock() {
 			return
 		}
 	}
 	s.alarm.correct()
-	s.unlockAndTend()
+	s.unlockAndDrain()
 }
 
 // unlock unlocks wheelMu. Before that, it sets the alarm to an earlier tick if a bucket has to be
@@ -345,11 +345,11 @@ func (s *shard) unlock() {
 	s.wheelMu.Unlock()
 }
 
-// unlockAndTend calls unlock and then does the work that callers have asked for meanwhile.
-func (s *shard) unlockAndTend() {
+// unlockAndDrain calls unlock and then does the work that callers have asked for meanwhile.
+func (s *shard) unlockAndDrain() {
 	s.unlock()
-	if s.wanted.Load() {
-		s.tend()
+	if s.drainRequested.Load() {
+		s.tryDrain()
 	}
 }
 
@@ -359,15 +359,15 @@ func (s *shard) yield() {
 	s.wheelMu.Lock()
 }
 
-// settleAll is settle without a bound: nothing that was armed or stopped before the call is left.
-func (s *shard) settleAll() {
-	s.settle(math.MaxInt) // places what was taken out of the inbox before the call
-	s.settle(math.MaxInt)
+// drainAll is drain without a bound: nothing that was armed or stopped before the call is left.
+func (s *shard) drainAll() {
+	s.drain(math.MaxInt) // places what was taken out of the inbox before the call
+	s.drain(math.MaxInt)
 }
 
-// settle takes up to max timers out of the inbox and carries out up to max removals. It reports
+// drain takes up to max timers out of the inbox and carries out up to max removals. It reports
 // whether nothing is left.
-func (s *shard) settle(max int) bool {
+func (s *shard) drain(max int) bool {
 	o := &s.owner
 	s.reclaim()
 	s.takeArrivals()
@@ -425,7 +425,7 @@ func (s *shard) takeArrivals() {
 	}
 }
 
-// pending returns the number of pending timers. wheelMu is held and everything is settled.
+// pending returns the number of pending timers. wheelMu is held and everything is drained.
 func (s *shard) pending() int {
 	s.armMu.Lock()
 	runs := s.claims.runs.Load()
@@ -441,11 +441,11 @@ func (s *shard) pending() int {
 // len is Len of one shard.
 func (s *shard) len() int {
 	s.wheelMu.Lock()
-	defer s.unlockAndTend()
+	defer s.unlockAndDrain()
 	if s.closed.Load() {
 		return 0
 	}
-	s.settleAll()
+	s.drainAll()
 	return s.pending()
 }
 
@@ -473,7 +473,7 @@ func (s *shard) halt() {
 		return // stopped before
 	}
 	for {
-		s.settleAll()
+		s.drainAll()
 		s.armMu.Lock()
 		ending := len(s.inbox.staged) // timers that a Stop is about to end
 		s.armMu.Unlock()
@@ -515,11 +515,11 @@ func (s *shard) halt() {
 // no timer is pending.
 func (s *shard) nextDue() (int64, bool) {
 	s.wheelMu.Lock()
-	defer s.unlockAndTend()
+	defer s.unlockAndDrain()
 	if s.closed.Load() {
 		return 0, false
 	}
-	s.settleAll()
+	s.drainAll()
 	if s.pending() == 0 {
 		return 0, false
 	}
@@ -546,7 +546,7 @@ func (s *shard) setClaiming(claiming bool) {
 // has taken are due already.
 func (s *shard) flush() (n int) {
 	s.wheelMu.Lock()
-	defer s.unlockAndTend()
+	defer s.unlockAndDrain()
 	if s.closed.Load() {
 		return 0
 	}
@@ -554,7 +554,7 @@ func (s *shard) flush() (n int) {
 		s.setClaiming(true)
 	}
 	s.epoch.Add(1)
-	s.settleAll()
+	s.drainAll()
 	n = s.pending()
 	o := &s.owner
 	for _, b := range o.pool.batches {

@@ -77,14 +77,14 @@ func (e *engine[T]) describe(kind string) string {
 	return fmt.Sprintf("%s: %d pending, %d %s", kind, st.Pending, st.Levels, levels)
 }
 
-// addStats adds the figures of the shard. It holds wheelMu throughout. Apart from settling the
+// addStats adds the figures of the shard. It holds wheelMu throughout. Apart from draining the
 // backlog, it takes a short time that does not depend on the number of timers.
 func (s *shardOf[T]) addStats(st *Stats, now int64) {
 	s.wheelMu.Lock()
-	defer s.unlockAndTend()
+	defer s.unlockAndDrain()
 	closed := s.closed.Load()
 	if !closed {
-		s.settleAll()
+		s.drainAll()
 	}
 	s.armMu.Lock()
 	ib, runs := s.inbox, s.claims.runs.Load()
@@ -125,7 +125,7 @@ func (s *shardOf[T]) addCounters(st *Stats, ib *inbox, runs uint64) {
 }
 
 // addPending adds the present state of the shard, apart from the number of pending timers, and
-// counts the claims of all batches. wheelMu is held and everything is settled.
+// counts the claims of all batches. wheelMu is held and everything is drained.
 func (s *shard) addPending(st *Stats, now int64) {
 	o := &s.owner
 	st.Due += o.due.ready
@@ -306,7 +306,7 @@ func (e *engine[T]) occupancy(whole, slots int) Occupancy {
 		s.wheelMu.Lock()
 		v.add(&s.shard)
 		v.Stopped = v.Stopped && s.closed.Load()
-		s.unlockAndTend()
+		s.unlockAndDrain()
 	}
 	for l := range v.Levels {
 		v.Pending += v.Levels[l].Timers
@@ -376,7 +376,7 @@ func (v *survey) add(s *shard) {
 	if s.closed.Load() {
 		return
 	}
-	s.settleAll()
+	s.drainAll()
 	o := &s.owner
 	v.setHands(max(v.tick, o.wheel.cur)) // the shard may have read the clock later
 	v.addNext(s)
@@ -413,7 +413,7 @@ func (v *survey) addBuckets(s *shard) {
 	for k, steps := 0, 0; k < len(s.owner.store.all); k++ { // empty if the wheel was stopped
 		if steps == v.step {
 			steps = 0
-			yieldAndSettle(s)
+			yieldAndDrain(s)
 			if k >= len(s.owner.store.all) {
 				return
 			}
@@ -429,7 +429,7 @@ func (v *survey) addBuckets(s *shard) {
 func yieldAndSettle(s *shard) {
 	s.yield()
 	if !s.closed.Load() {
-		s.settleAll()
+		s.drainAll()
 	}
 }
 
@@ -441,7 +441,7 @@ func (v *survey) addSlots(s *shard) {
 		for k := 0; k < v.each; k++ {
 			if steps == v.step {
 				steps = 0
-				yieldAndSettle(s)
+				yieldAndDrain(s)
 			}
 			// If the wheel was stopped meanwhile, it has no levels.
 			if l >= len(s.owner.wheel.levels) || s.owner.wheel.levels[l].slots == nil {

@@ -203,7 +203,7 @@ func (c cell) ended(w, to arena.Word) {
 		c.page.Store(c.index, to.With(arena.Ended))
 		if w.Has(arena.Moved) && s.removals.offerAt.Load() < removalsMax {
 			// A bucket may still contain the slot, and may be one of the last buckets of the wheel.
-			s.tend()
+			s.tryDrain()
 		}
 	case arena.Placed:
 		c.remove(to)
@@ -240,7 +240,7 @@ func (c cell) endCounted() bool {
 		} else {
 			s.removals.push(c.page, c.index, to)
 		}
-		s.wanted.Store(true)
+		s.drainRequested.Store(true)
 		return true
 	}
 }
@@ -251,7 +251,7 @@ func (c cell) remove(dead arena.Word) {
 	s := c.shard
 	s.release(c.index)
 	if s.removals.push(c.page, c.index, dead) >= int(s.removals.offerAt.Load()) {
-		s.tend()
+		s.tryDrain()
 	}
 }
 

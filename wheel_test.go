@@ -103,7 +103,7 @@ func (c *clockwork) pass(to int64) (fired []int64) {
 func (c *clockwork) drainChunk(b *bucket, exact bool) {
 	c.t.Helper()
 	var slots [chunkSize]uint32
-	for _, i := range slots[:c.store.drain(b, &slots, chunkSize)] {
+	for _, i := range slots[:c.store.takeChunk(b, &slots, chunkSize)] {
 		tick := c.ticks[i]
 		if tick > c.cur {
 			c.moves[i]++
@@ -726,7 +726,7 @@ func playClockwork(t *testing.T, pick choices) {
 			c.armSome(pick, span)
 		case 4:
 			c.stopSome(pick)
-		case 5: // a caller settles
+		case 5: // a caller drains
 			c.catchUp(c.now)
 		case 6, 7: // time passes, perhaps just to the next bucket
 			c.now = min(1<<62+1<<61, clock.Saturated(c.now, c.pause(pick, span)))

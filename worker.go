@@ -88,7 +88,7 @@ func (w *worker[T]) runSpare() {
 	if p.waiting.Load() && s.owner.pool.oversubscribed(s.procs-1) {
 		p.spareStarting = false
 		s.owner.pool.starting--
-		s.unlockAndTend()
+		s.unlockAndDrain()
 		return
 	}
 	w.run()
@@ -550,7 +550,7 @@ func (w *worker[T]) exit() {
 	if !w.serving && w.unlocked {
 		s.ensureDriver()
 	}
-	s.unlockAndTend()
+	s.unlockAndDrain()
 }
 
 // putBack makes the entries of the batch due that are not claimed. Other workers may go on with the

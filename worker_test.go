@@ -1274,7 +1274,7 @@ func TestBatchStaysListedWhileATimerMayComeBack(t *testing.T) {
 					spare.takeOver(w, true)
 				}
 				require.Nil(t, spare.batch)
-				s.settleAll()
+				s.drainAll()
 			})
 			e := entries[moved.index]
 			require.Equal(t, e.word, moved.word())
