@@ -11,10 +11,10 @@ import (
 type bucketState uint8
 
 const (
-	bucketQueued    bucketState = iota // in its slot and in the queue of buckets
-	bucketCascading                    // expired; its timers move to finer levels
-	bucketDue                          // expired; its timers wait to be claimed
-	bucketFresh                        // Manual mode: due in the next Advance
+	bucketQueued      bucketState = iota // in its slot and in the queue of buckets
+	bucketCascading                      // expired; its timers move to finer levels
+	bucketDue                            // expired; its timers wait to be claimed
+	bucketNextAdvance                    // Manual mode: due in the next Advance
 )
 
 // bucket is the list of timers of one slot. It is an unrolled list of slot indices, so that reading
@@ -271,7 +271,7 @@ func (bs *bucketStore) addChunk(b *bucket) uint32 {
 }
 
 // unmark clears the bit of the entry at pos and returns its chunk and its bucket. If the chunk has
-// become sparse, the caller calls thin afterwards.
+// become sparse, the caller calls compact afterwards.
 func (bs *bucketStore) unmark(pos uint32) (*chunkMeta, *bucket) {
 	m := bs.chunks.meta(pos >> chunkShift)
 	m.alive &^= 1 << (pos & chunkMask)
@@ -286,20 +286,20 @@ func (bs *bucketStore) unmark(pos uint32) (*chunkMeta, *bucket) {
 func (bs *bucketStore) remove(pos uint32) *bucket {
 	m, b := bs.unmark(pos)
 	if m.sparse() {
-		bs.thin(b, pos>>chunkShift, m)
+		bs.compact(b, pos>>chunkShift, m)
 	}
 	return b
 }
 
-// thin merges or frees a chunk that has become sparse and has a neighbour.
-func (bs *bucketStore) thin(b *bucket, c uint32, m *chunkMeta) {
+// compact merges or frees a chunk that has become sparse and has a neighbour.
+func (bs *bucketStore) compact(b *bucket, c uint32, m *chunkMeta) {
 	switch {
 	case m.alive == 0:
 		prev := m.prev
 		bs.unlink(b, c, m)
 		// Several removals may have emptied the chunk at once, with its neighbours sparse already.
 		if prev != 0 {
-			bs.thinIfSparse(b, prev)
+			bs.compactIfSparse(b, prev)
 		}
 	case m.next != 0 && m.count()+bs.chunks.meta(m.next).count() <= mergeMax:
 		bs.merge(b, c, m)
@@ -308,10 +308,10 @@ func (bs *bucketStore) thin(b *bucket, c uint32, m *chunkMeta) {
 	}
 }
 
-// thinUnlessFreed is thin for a chunk that may have been merged into another one meanwhile.
-func (bs *bucketStore) thinUnlessFreed(c uint32) {
+// compactUnlessFreed is compact for a chunk that may have been merged into another one meanwhile.
+func (bs *bucketStore) compactUnlessFreed(c uint32) {
 	if m := bs.chunks.meta(c); m != nil && m.bucket != noBucket {
-		bs.thin(bs.all[m.bucket], c, m)
+		bs.compact(bs.all[m.bucket], c, m)
 	}
 }
 
@@ -339,13 +339,13 @@ func (bs *bucketStore) merge(b *bucket, c uint32, m *chunkMeta) {
 	n = bs.shift(to, c, n, bs.chunks.entries(d), dm.alive)
 	m.alive = ones(n)
 	bs.unlink(b, d, dm)
-	bs.thinIfSparse(b, c)
+	bs.compactIfSparse(b, c)
 }
 
-// thinIfSparse calls thin for a chunk that has a new neighbour, if the chunk is sparse.
-func (bs *bucketStore) thinIfSparse(b *bucket, c uint32) {
+// compactIfSparse calls compact for a chunk that has a new neighbour, if the chunk is sparse.
+func (bs *bucketStore) compactIfSparse(b *bucket, c uint32) {
 	if m := bs.chunks.meta(c); m.prev|m.next != 0 && m.count() <= mergeMax/2 {
-		bs.thin(b, c, m)
+		bs.compact(b, c, m)
 	}
 }
 

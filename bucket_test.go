@@ -128,7 +128,7 @@ func (l *listing) takeOutTogether(slots []uint32) {
 		l.forget(i)
 	}
 	for _, c := range sparse {
-		l.thinUnlessFreed(c)
+		l.compactUnlessFreed(c)
 	}
 }
 

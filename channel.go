@@ -28,7 +28,7 @@ type ChannelTimer struct {
 // use [TimingWheel.NewTimer]. On a stopped wheel nothing is sent.
 func (tw *TimingWheel) After(d time.Duration) <-chan time.Time {
 	c := make(chan time.Time, 1)
-	tw.engine.after(d, func() { c <- tw.today() }) // there is room
+	tw.engine.after(d, func() { c <- tw.wallNow() }) // there is room
 	return c
 }
 
@@ -274,7 +274,7 @@ func (e *emitter) fire(r *relay) {
 		r.recycle()
 		return
 	}
-	date := e.wheel.today()
+	date := e.wheel.wallNow()
 	select {
 	case e.c <- date:
 	default: // the receiver is slow, and the tick is dropped

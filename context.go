@@ -22,25 +22,25 @@ import (
 // Manual mode the deadline is on the wheel's clock, and what is left of it when the wheel is
 // stopped passes in real time. WithTimeout panics if parent is nil.
 func (tw *TimingWheel) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	return tw.withDeadline(parent, tw.today().Add(d), d, nil)
+	return tw.withDeadline(parent, tw.wallNow().Add(d), d, nil)
 }
 
 // WithTimeoutCause is like [TimingWheel.WithTimeout] and sets the cause that [context.Cause]
 // returns if the context ends because d has passed. The cancel function does not set the cause.
 func (tw *TimingWheel) WithTimeoutCause(parent context.Context, d time.Duration, cause error) (context.Context, context.CancelFunc) {
-	return tw.withDeadline(parent, tw.today().Add(d), d, cause)
+	return tw.withDeadline(parent, tw.wallNow().Add(d), d, cause)
 }
 
 // WithDeadline is like [TimingWheel.WithTimeout] and ends the context at t or up to one tick later.
 // If t has passed, the context has ended already.
 func (tw *TimingWheel) WithDeadline(parent context.Context, t time.Time) (context.Context, context.CancelFunc) {
-	return tw.withDeadline(parent, t, t.Sub(tw.today()), nil)
+	return tw.withDeadline(parent, t, t.Sub(tw.wallNow()), nil)
 }
 
 // WithDeadlineCause is like [TimingWheel.WithDeadline] and sets the cause that [context.Cause]
 // returns if the context ends because t has passed. The cancel function does not set the cause.
 func (tw *TimingWheel) WithDeadlineCause(parent context.Context, t time.Time, cause error) (context.Context, context.CancelFunc) {
-	return tw.withDeadline(parent, t, t.Sub(tw.today()), cause)
+	return tw.withDeadline(parent, t, t.Sub(tw.wallNow()), cause)
 }
 
 // WithTimeout returns a context that ends d from now, with a timer on the wheel of [Default]. See

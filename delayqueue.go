@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	neverDue = math.MaxInt64 // 292 years: no timer is set for it
-	awakeNow = math.MinInt64 // DelayQueue.lookBy once the front taker was told to look
+	neverDue     = math.MaxInt64 // 292 years: no timer is set for it
+	alreadyWoken = math.MinInt64 // DelayQueue.lookBy once the front taker was told to look
 )
 
 // In outline a DelayQueue is Doug Lea's java.util.concurrent.DelayQueue (JSR-166): a binary heap
@@ -25,7 +25,7 @@ const (
 //
 //	D1  If there are a waiting taker and an element, the front taker looks at the queue no later
 //	    than the head is due: lookBy <= head.due. It has set its timer to lookBy, or lookBy is
-//	    awakeNow and its channel has a token, which it finds even if it is not asleep yet.
+//	    alreadyWoken and its channel has a token, which it finds even if it is not asleep yet.
 //	D2  A taker looks, and gets in line or sets lookBy, in one critical section. A goroutine that
 //	    makes the head earlier restores D1 before it unlocks. So no head appears unseen between look
 //	    and sleep.
@@ -43,12 +43,12 @@ const (
 // first use. It belongs to the testing/synctest bubble in which it is used first. All methods may
 // be called from any goroutine. Adding, taking, removing and resetting an element is O(log n).
 type DelayQueue[T any] struct {
-	mu     sync.Mutex
-	line   clock.Timeline // starts at first use, in the bubble of that use
-	heap   heap.Heap[*element[T]]
-	seq    uint64            // numbers elements and takers in the order in which they come
-	takers heap.Heap[*taker] // waiting takers, asleep or about to be; the front one came first
-	lookBy int64             // D1; meaningless while there is no taker
+	mu       sync.Mutex
+	timeline clock.Timeline // starts at first use, in the bubble of that use
+	heap     heap.Heap[*element[T]]
+	seq      uint64            // numbers elements and takers in the order in which they come
+	takers   heap.Heap[*taker] // waiting takers, asleep or about to be; the front one came first
+	lookBy   int64             // D1; meaningless while there is no taker
 }
 
 // Delayed is the handle of an element of a [DelayQueue]. Once the element has left the queue, calls
@@ -89,7 +89,7 @@ func (e *Delayed[T]) Due() (time.Time, bool) {
 	if !q.holdsLocked(e) {
 		return time.Time{}, false
 	}
-	return q.line.TimeAt(e.due), true
+	return q.timeline.TimeAt(e.due), true
 }
 
 // Push adds v, which is due once delay has passed, and returns its handle. If delay is zero, v is
@@ -136,7 +136,7 @@ func (q *DelayQueue[T]) Peek() (v T, due time.Time, ok bool) {
 	if !ok {
 		return v, due, false
 	}
-	return e.value, q.line.TimeAt(e.due), true
+	return e.value, q.timeline.TimeAt(e.due), true
 }
 
 // Drain removes up to max elements that are due at the call, or all of them if max is zero or
@@ -330,7 +330,7 @@ func (q *DelayQueue[T]) waitLocked(w *taker, now int64) time.Duration {
 func (q *DelayQueue[T]) headMovedLocked() {
 	e, ok := q.heap.Min()
 	if w, waits := q.takers.Min(); ok && waits && e.due < q.lookBy {
-		q.lookBy = awakeNow
+		q.lookBy = alreadyWoken
 		select {
 		case w.wake <- struct{}{}:
 		default: // its last token is still unused
@@ -353,14 +353,14 @@ func (q *DelayQueue[T]) leaveLocked(w *taker) {
 
 // nowLocked reads the clock.
 func (q *DelayQueue[T]) nowLocked() int64 {
-	q.line.Start()
-	return q.line.Read()
+	q.timeline.Start()
+	return q.timeline.Read()
 }
 
 // dueAtLocked converts t. It reads the clock only if it must.
 func (q *DelayQueue[T]) dueAtLocked(t time.Time) int64 {
-	q.line.Start()
-	due, _ := q.line.Signed(t)
+	q.timeline.Start()
+	due, _ := q.timeline.Signed(t)
 	return due
 }
 

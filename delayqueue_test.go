@@ -158,7 +158,7 @@ func TestDelayQueueWallClockStepped(t *testing.T) {
 	var q DelayQueue[int]
 	q.Push(0, time.Hour)
 	const nsecShift = 30 // of time.Time's first word, which holds the wall clock's seconds above that
-	*(*uint64)(unsafe.Pointer(&q.line.Base)) -= 3600 << nsecShift
+	*(*uint64)(unsafe.Pointer(&q.timeline.Base)) -= 3600 << nsecShift
 	in1min := time.Now().Add(time.Minute)
 	for _, e := range []*Delayed[int]{q.PushAt(1, in1min), q.PushAt(2, in1min.Round(0)), q.Push(3, time.Minute)} {
 		due, ok := e.Due()

@@ -42,14 +42,14 @@ func (e *entry) placed() (arena.Word, bool) {
 // dueList holds the timers that have expired and wait to be claimed: single entries, which go
 // first, and buckets. It is pure data.
 type dueList struct {
-	store    *bucketStore
-	entries  []entry // from a worker that ended early or a flush; the first taken of them are gone
-	taken    int
-	buckets  bucketList
-	prompt   *bucket    // the one of buckets (Manual: of fresh) that takes single timers, or nil
-	fresh    bucketList // Manual mode: due in the next Advance
-	ready    int        // timers in entries and buckets, also those stopped or moved meanwhile
-	deferred bool       // Manual mode: single timers go to fresh
+	store       *bucketStore
+	entries     []entry // from a worker that ended early or a flush; the first taken of them are gone
+	taken       int
+	buckets     bucketList
+	openBucket  *bucket    // the one of buckets (Manual: of nextAdvance) that takes single timers, or nil
+	nextAdvance bucketList // Manual mode: due in the next Advance
+	ready       int        // timers in entries and buckets, also those stopped or moved meanwhile
+	manual      bool       // Manual mode: single timers go to nextAdvance
 }
 
 // add makes a bucket due that has left its slot. Single timers that become due later do not go
@@ -57,7 +57,7 @@ type dueList struct {
 func (d *dueList) add(b *bucket) {
 	b.state = bucketDue
 	d.buckets.push(b)
-	d.prompt = nil
+	d.openBucket = nil
 	d.ready += b.live
 }
 
@@ -65,21 +65,21 @@ func (d *dueList) add(b *bucket) {
 // once its first timer is taken or another bucket is due behind it, so a chain of zero delays
 // queues up behind everything else that is due.
 func (d *dueList) put(i uint32, tick int64) {
-	b := d.prompt
+	b := d.openBucket
 	if b == nil {
 		b = d.store.newBucket()
 		b.at = tick
-		if d.deferred {
-			b.state = bucketFresh
-			d.fresh.push(b)
+		if d.manual {
+			b.state = bucketNextAdvance
+			d.nextAdvance.push(b)
 		} else {
 			b.state = bucketDue
 			d.buckets.push(b)
 		}
-		d.prompt = b
+		d.openBucket = b
 	}
 	d.store.append(b, i)
-	if !d.deferred {
+	if !d.manual {
 		d.ready++
 	}
 }
@@ -124,8 +124,8 @@ func (d *dueList) takeSlots(to *[chunkSize]uint32, max int) int {
 	if b == nil {
 		return 0
 	}
-	if b == d.prompt {
-		d.prompt = nil
+	if b == d.openBucket {
+		d.openBucket = nil
 	}
 	n := d.store.takeChunk(b, to, max)
 	d.ready -= n
@@ -140,8 +140,8 @@ func (d *dueList) first() *bucket {
 			return b
 		}
 		d.buckets.pop()
-		if b == d.prompt {
-			d.prompt = nil
+		if b == d.openBucket {
+			d.openBucket = nil
 		}
 		d.store.freeBucket(b)
 	}
@@ -164,7 +164,7 @@ func (d *dueList) prune() {
 	}
 }
 
-// pending returns how many timers are in the list, those of fresh included. The removals are
+// pending returns how many timers are in the list, those of nextAdvance included. The removals are
 // carried out and the inbox is empty. O(entries + buckets).
 func (d *dueList) pending() (n int) {
 	for _, e := range d.entries[d.taken:] {
@@ -183,7 +183,7 @@ func (d *dueList) waiting() bool {
 	if d.prune(); d.taken < len(d.entries) || d.first() != nil {
 		return true
 	}
-	for b := range d.fresh.all {
+	for b := range d.nextAdvance.all {
 		if b.live > 0 {
 			return true
 		}
@@ -205,5 +205,5 @@ func (d *dueList) all(yield func(*bucket) bool) {
 			return
 		}
 	}
-	d.fresh.all(yield)
+	d.nextAdvance.all(yield)
 }

@@ -130,7 +130,7 @@ func TestDueTimersAreTakenInOrder(t *testing.T) {
 	expired := m.store.newBucket()
 	m.store.append(expired, slots[1])
 	m.add(expired)
-	require.Nil(t, m.prompt, "closed: what becomes due now waits behind the others")
+	require.Nil(t, m.openBucket, "closed: what becomes due now waits behind the others")
 	m.put(slots[2], 6)
 	m.put(slots[3], 6)
 	m.putBack([]entry{m.entryOf(late)})
@@ -146,7 +146,7 @@ func TestDueTimersAreTakenInOrder(t *testing.T) {
 		require.Equal(t, 1, m.takeSlots(&to, 1))
 		require.Equal(t, slots[k], to[0])
 	}
-	require.Nil(t, m.prompt, "closed: what is armed with no delay now waits behind the others")
+	require.Nil(t, m.openBucket, "closed: what is armed with no delay now waits behind the others")
 	m.put(slots[4], 6)
 	for _, i := range slots[3:] { // the rest of its bucket, and then the new one
 		require.Equal(t, 1, m.takeSlots(&to, 32))
@@ -161,16 +161,16 @@ func TestDueTimersAreTakenInOrder(t *testing.T) {
 func TestDeferredTimersAreNotDueYet(t *testing.T) {
 	t.Parallel()
 	m := newDueModel(t, 10)
-	m.deferred = true
+	m.manual = true
 	m.put(m.slot(), 7)
 	m.put(m.slot(), 7)
 	require.Zero(t, m.ready)
 	require.Nil(t, m.first())
 	require.True(t, m.waiting())
 	require.Equal(t, 2, m.pending())
-	require.Equal(t, bucketFresh, m.fresh.head.state)
-	require.EqualValues(t, 7, m.fresh.head.at)
-	require.Equal(t, 2, m.fresh.head.live)
+	require.Equal(t, bucketNextAdvance, m.nextAdvance.head.state)
+	require.EqualValues(t, 7, m.nextAdvance.head.at)
+	require.Equal(t, 2, m.nextAdvance.head.live)
 }
 
 // An entry can be forgotten once its timer was stopped, claimed, or moved to the inbox or to a

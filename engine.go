@@ -142,7 +142,7 @@ func guard(f func(), report func(any, []byte)) {
 type shardOf[T any] struct {
 	shard
 	values      arena.Table[[arena.PageSize]T] // armMu; read without it
-	homes       []*home                        // armMu: by page
+	pageRefs    []*pageRef                     // armMu: by page
 	nextPage    *page[T]                       // armMu: allocated and not opened yet
 	engine      *engine[T]
 	call        func()     // claims and runs one batch; given to the executor
@@ -219,11 +219,11 @@ func codeOf(f any) uintptr { return reflect.ValueOf(f).Pointer() }
 type page[T any] struct {
 	slots  *arena.Page
 	values *[arena.PageSize]T
-	home   *home
+	ref    *pageRef
 }
 
 func (s *shardOf[T]) newPage() *page[T] {
-	h := &home{shard: &s.shard}
+	h := &pageRef{shard: &s.shard}
 	if s.scanned {
 		return &page[T]{new(arena.Page), new([arena.PageSize]T), h}
 	}
@@ -242,14 +242,14 @@ func (s *shardOf[T]) closePage(p int) {
 	if s.lasting.gens.At(uint32(p)) != nil {
 		s.lasting.gens.Set(p, nil)
 	}
-	s.homes[p].page.Store(nil)
+	s.pageRefs[p].page.Store(nil)
 	if s.order != nil {
 		s.order.stamps.Set(p, nil)
 	}
 }
 
 func (s *shardOf[T]) pageOf(i uint32) *atomic.Pointer[arena.Page] {
-	return &s.homes[i>>arena.PageShift].page
+	return &s.pageRefs[i>>arena.PageShift].page
 }
 
 // drop clears the payload of slot i.
@@ -264,10 +264,10 @@ func (s *shardOf[T]) clear() {
 	s.values.Clear()
 	s.callees.codes.Clear()
 	s.lasting.gens.Clear()
-	for _, h := range s.homes {
+	for _, h := range s.pageRefs {
 		h.page.Store(nil)
 	}
-	s.homes = nil
+	s.pageRefs = nil
 	s.buffer, s.nextPage, s.collected, s.spareWorker = nil, nil, nil, nil
 }
 
@@ -308,7 +308,7 @@ func (s *shardOf[T]) armLocked(deadline, now int64, v T, flags arena.Word) Timer
 	if lone := len(ib.staged) == 1; lone != s.alarm.lone.Load() { // else the line stays shared
 		s.alarm.lone.Store(lone)
 	}
-	return Timer{s.homes[i>>arena.PageShift], i, w.Gen()}
+	return Timer{s.pageRefs[i>>arena.PageShift], i, w.Gen()}
 }
 
 // refill brings free slots into the inbox. It returns false if the wheel is stopped. armMu is held,
@@ -359,12 +359,12 @@ func (s *shardOf[T]) openPage() {
 	}
 	s.slots.Open(p, s.nextPage.slots)
 	s.values.Set(p, s.nextPage.values)
-	h := s.nextPage.home
+	h := s.nextPage.ref
 	h.page.Store(s.nextPage.slots)
-	if p == len(s.homes) {
-		s.homes = append(s.homes, h)
+	if p == len(s.pageRefs) {
+		s.pageRefs = append(s.pageRefs, h)
 	} else {
-		s.homes[p] = h
+		s.pageRefs[p] = h
 	}
 	s.nextPage = nil
 }
@@ -403,7 +403,7 @@ func (s *shardOf[T]) moveSurvivors() {
 			}
 			tick, _ := s.decode(w, s.ticks.Floor(s.now.Load()))
 			f := any(values[k]).(func())
-			all.timers[Timer{s.homes[p], i, w.Gen()}] = time.AfterFunc(time.Duration(s.ticks.Begin(tick)-now), f)
+			all.timers[Timer{s.pageRefs[p], i, w.Gen()}] = time.AfterFunc(time.Duration(s.ticks.Begin(tick)-now), f)
 		}
 	}
 }
@@ -527,7 +527,7 @@ func (e *engine[T]) lastingAt(t time.Time, v T) Timer {
 func (e *engine[T]) armLasting(deadline, now int64, v T) Timer {
 	s := e.pick()
 	timer := s.armLocked(deadline, now, v, 0)
-	if timer.home != nil {
+	if timer.ref != nil {
 		s.lasting.set(timer.index, timer.gen)
 	}
 	s.unlockArm()
@@ -539,7 +539,7 @@ func (t Timer) cancelLasting() bool {
 	if t.Stop() {
 		return true
 	}
-	s, ok := t.home.shard.host.(*shardOf[func()])
+	s, ok := t.ref.shard.host.(*shardOf[func()])
 	return ok && s.closed.Load() && s.engine.survivors.stop(t)
 }
 

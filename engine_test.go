@@ -148,7 +148,7 @@ func TestSlotWithItsLastGenerationIsRetired(t *testing.T) {
 			for range 3 {
 				timers := s.fill(2*arena.PageSize, time.Hour)
 				for _, o := range timers {
-					require.False(t, e.home == o.home && e.index == o.index, name)
+					require.False(t, e.ref == o.ref && e.index == o.index, name)
 				}
 				s.requireInert([]Timer{e})
 				s.stopAll(timers)
@@ -272,7 +272,7 @@ func TestHandleOfAReturnedPageIsInert(t *testing.T) {
 	t.Parallel()
 	s, sh := newShardStory(t, Options{})
 	old := s.fill(4*arena.PageSize, time.Hour)
-	homes := slices.Clone(s.engine.shards[0].homes)
+	refs := slices.Clone(s.engine.shards[0].pageRefs)
 	s.stopAll(old)
 	sh.placeAll()
 	require.Less(t, sh.slots.OpenPages, 4)
@@ -289,7 +289,7 @@ func TestHandleOfAReturnedPageIsInert(t *testing.T) {
 		}
 	}
 	require.Greater(t, reused, arena.PageSize/2, "slots with the same number and generation")
-	require.NotEqual(t, homes, s.engine.shards[0].homes)
+	require.NotEqual(t, refs, s.engine.shards[0].pageRefs)
 	s.requireInert(old)
 	s.stopAll(timers)
 }

@@ -43,8 +43,8 @@ type FuncTimer struct {
 	// flags. After a newer Flush, expire calls f whatever the deadline is.
 	//
 	//	calling  a call of f is under way
-	//	listed   shard.again has the timer: there are further calls, or a StopWait waits. Then both
-	//	         flags change under armMu only.
+	//	listed   shard.funcTimers.inFlight has the timer: there are further calls, or a StopWait
+	//	         waits. Then both flags change under armMu only.
 	marks atomic.Uint32
 
 	// A Touch uses only the fields above, which fit in 32 bytes.
@@ -357,7 +357,7 @@ func (t *FuncTimer) placeLocked(deadline, now int64, was bool) {
 			return
 		}
 	}
-	if h := s.armLocked(deadline, now, t.run, arena.Plan); h.home != nil { // else the wheel is stopped
+	if h := s.armLocked(deadline, now, t.run, arena.Plan); h.ref != nil { // else the wheel is stopped
 		t.place = h.index + 1
 		s.callees.set(h.index, t.f)
 		if was {
@@ -369,17 +369,17 @@ func (t *FuncTimer) placeLocked(deadline, now int64, was bool) {
 // setUnlocked is set for a Reset that has found armMu locked. ok is false if the wheel is stopped.
 func (t *FuncTimer) setUnlocked(deadline int64) (was, ok bool) {
 	s := t.shard
-	ok = s.claims.unless(&s.closed, func() {
+	ok = s.claims.doUnlessClosed(&s.closed, func() {
 		t.renew() // first, or else expire might call f early although this call moves the deadline
 		for done := false; !done; {
 			u := t.until.Load()
 			was = u != unarmed
 			if !was {
-				s.again.armed.Add(1) // before until, or else Len might be negative
+				s.funcTimers.armed.Add(1) // before until, or else Len might be negative
 			}
 			done = t.until.CompareAndSwap(u, deadline)
 			if !done && !was {
-				s.again.armed.Add(^uint64(0))
+				s.funcTimers.armed.Add(^uint64(0))
 			}
 		}
 	})
@@ -401,9 +401,9 @@ func (t *FuncTimer) setUnlocked(deadline int64) (was, ok bool) {
 // stopped.
 func (t *FuncTimer) stopUnlocked() (stopped, ok bool) {
 	s := t.shard
-	ok = s.claims.unless(&s.closed, func() {
+	ok = s.claims.doUnlessClosed(&s.closed, func() {
 		if stopped = t.until.Swap(unarmed) != unarmed; stopped {
-			s.again.stopped.Add(1)
+			s.funcTimers.stopped.Add(1)
 		}
 	})
 	if stopped {
@@ -416,14 +416,14 @@ func (t *FuncTimer) stopUnlocked() (stopped, ok bool) {
 // that waits for the lock.
 func (t *FuncTimer) request(do func()) {
 	s := t.shard
-	if !s.again.leave(do) {
+	if !s.funcTimers.push(do) {
 		return
 	}
 	go func() {
 		s.engine.labels.Own()
 		s.armMu.Lock()
-		s.again.coming.Store(false)
-		s.again.serve(&s.closed)
+		s.funcTimers.serverStarting.Store(false)
+		s.funcTimers.serve(&s.closed)
 		s.unlockArm()
 		if s.drainRequested.Load() {
 			s.tryDrain()
@@ -450,7 +450,7 @@ func (t *FuncTimer) updateSlot() {
 			continue // refill has released the lock for a while
 		}
 		t.placeLocked(u, clock.Unread, true)
-		s.inbox.pass() // the caller of Reset has decided whether this arming is sampled
+		s.inbox.skipSamples() // the caller of Reset has decided whether this arming is sampled
 		return
 	}
 }
@@ -506,7 +506,7 @@ func (t *FuncTimer) expire() {
 	s.replace(c.page, c.index, w, dead)
 	t.place = 0
 	s.release(c.index)
-	offer := s.removals.push(c.page, c.index, dead) >= int(s.removals.offerAt.Load())
+	offer := s.removals.push(c.page, c.index, dead) >= int(s.removals.threshold.Load())
 	s.armMu.Unlock()
 	switch {
 	case fires: // before any tryDrain, because the wheel's Stop waits for the claim
@@ -541,23 +541,23 @@ func (t *FuncTimer) noteEnd() {
 	s := t.shard
 	s.armMu.Lock()
 	defer s.armMu.Unlock()
-	u := s.again.underWay[&t.marks]
+	u := s.funcTimers.inFlight[&t.marks]
 	if u.more > 0 {
 		u.more--
 		return
 	}
 	t.marks.And(epochMask)
-	if delete(s.again.underWay, &t.marks); len(s.again.underWay) == 0 {
-		s.again.underWay = nil // a map does not shrink
+	if delete(s.funcTimers.inFlight, &t.marks); len(s.funcTimers.inFlight) == 0 {
+		s.funcTimers.inFlight = nil // a map does not shrink
 	}
 	if u.ended != nil {
 		close(u.ended)
 	}
 }
 
-// list adds the timer to shard.again.underWay, unless it is there, and returns its entry. It
+// list adds the timer to shard.funcTimers.inFlight, unless it is there, and returns its entry. It
 // returns nil if no call of f is under way. armMu is held.
-func (t *FuncTimer) list() *underWay {
+func (t *FuncTimer) list() *inFlightCalls {
 	for {
 		m := t.marks.Load()
 		if m&calling == 0 {
@@ -568,13 +568,13 @@ func (t *FuncTimer) list() *underWay {
 		}
 	}
 	s := t.shard
-	u := s.again.underWay[&t.marks]
+	u := s.funcTimers.inFlight[&t.marks]
 	if u == nil {
-		if s.again.underWay == nil {
-			s.again.underWay = make(map[*atomic.Uint32]*underWay)
+		if s.funcTimers.inFlight == nil {
+			s.funcTimers.inFlight = make(map[*atomic.Uint32]*inFlightCalls)
 		}
-		u = new(underWay)
-		s.again.underWay[&t.marks] = u
+		u = new(inFlightCalls)
+		s.funcTimers.inFlight[&t.marks] = u
 	}
 	return u
 }

@@ -108,10 +108,10 @@ func TestFuncTimerBeforeItsRequestIsServed(t *testing.T) {
 			var calls atomic.Int64
 			ft := new(FuncTimer)
 			ft.InitStopped(tw, func() { calls.Add(1) })
-			ft.shard.again.coming.Store(true) // no goroutine comes
+			ft.shard.funcTimers.serverStarting.Store(true) // no goroutine comes
 			contended(t, tw, func() { ft.Reset(time.Hour) })
 			after(t, tw, ft)
-			ft.shard.again.coming.Store(false)
+			ft.shard.funcTimers.serverStarting.Store(false)
 			pass(2 * time.Hour)
 			st := tw.Stats()
 			assert.Equal(t, uint64(1), st.Armed, name)
@@ -354,12 +354,12 @@ func TestRaceFuncTimersWithoutArmMuAndTheWheelsStop(t *testing.T) {
 // timers that are armed: those that the first one has not come to, and the one that it allocates for.
 func TestRequestsAreSeenWhileMemoryIsAllocated(t *testing.T) {
 	t.Parallel()
-	var a rearmings
+	var a funcTimerState
 	var closed atomic.Bool
 	served := map[int]bool{}
 	nested := false
 	for k := range 3 {
-		a.leave(func() {
+		a.push(func() {
 			if !nested { // as if the lock were released here
 				nested = true
 				a.serve(&closed)
@@ -372,7 +372,7 @@ func TestRequestsAreSeenWhileMemoryIsAllocated(t *testing.T) {
 	assert.Nil(t, a.taken)
 	assert.Nil(t, a.requests.Load())
 	served = map[int]bool{}
-	a.leave(func() { served[0] = true })
+	a.push(func() { served[0] = true })
 	a.serve(&closed)
 	assert.Len(t, served, 1)
 }

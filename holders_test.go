@@ -212,9 +212,9 @@ func TestTurnsWithoutALookAreNotSampled(t *testing.T) {
 		"request": func(t *testing.T, tw *TimingWheel) {
 			ft := new(FuncTimer)
 			ft.InitStopped(tw, func() {})
-			ft.shard.again.coming.Store(true) // no goroutine comes
+			ft.shard.funcTimers.serverStarting.Store(true) // no goroutine comes
 			contended(t, tw, func() { resetsTimer(ft, time.Hour) })
-			ft.shard.again.coming.Store(false)
+			ft.shard.funcTimers.serverStarting.Store(false)
 		},
 		"postponed in a batch": func(t *testing.T, tw *TimingWheel) {
 			s := tw.engine.shards[0]
@@ -269,17 +269,17 @@ func TestProfileKnowsTimersThatOthersPlace(t *testing.T) {
 					serve(s)
 				}
 				synctest.Wait()
-				s.again.coming.Store(false)
+				s.funcTimers.serverStarting.Store(false)
 				require.Equal(t, map[string]int{want: 1}, holdersOf(tw.engine), name)
 				verifyShards(t, tw.engine)
 			}
-			s.again.coming.Store(serve != nil)
+			s.funcTimers.serverStarting.Store(serve != nil)
 			contended(t, tw, func() { resetsTimer(ft, time.Hour) })
 			requireHolder("resetsTimer")
 			ft.Stop()
 			resetsAgain(ft, time.Hour)
 			requireHolder("resetsAgain")
-			s.again.coming.Store(serve != nil)
+			s.funcTimers.serverStarting.Store(serve != nil)
 			contended(t, tw, func() { ft.Stop(); resetsTimer(ft, time.Hour) }) // in the same slot
 			requireHolder("resetsTimer")
 		})

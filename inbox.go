@@ -34,8 +34,8 @@ type inbox struct {
 	first  int64    // no staged timer is due before this tick
 	now    int64    // ns: the latest reading of the clock that an arming caller has passed
 
-	// A caller that adds to staged compares its length with lookAt alone, the lesser of the two.
-	lookAt   int
+	// A caller that adds to staged compares its length with checkAt alone, the lesser of the two.
+	checkAt  int
 	sweepAt  int            // length of staged at which it is swept
 	sampleAt int64          // length of staged at which its last timer is sampled; about never without samples
 	samples  *holders.Table // with ProfileRate; else nil
@@ -49,7 +49,7 @@ type inbox struct {
 
 func (ib *inbox) init() {
 	ib.first, ib.sampleAt = never, never
-	ib.restage(nil, inboxSize)
+	ib.setStaged(nil, inboxSize)
 }
 
 // sampleEvery makes the inbox sample one of rate timers.
@@ -57,26 +57,26 @@ func (ib *inbox) sampleEvery(rate int) {
 	ib.samples = holders.New(rate)
 	ib.distance = ib.samples.Distance
 	ib.sampleAt = 0
-	ib.pass()
+	ib.skipSamples()
 }
 
-// pass lets the timers of staged take their turns, unsampled. It is called after each that is added
+// skipSamples lets the timers of staged take their turns, unsampled. It is called after each that is added
 // and that the calling goroutine has not armed.
-func (ib *inbox) pass() {
+func (ib *inbox) skipSamples() {
 	for n := int64(len(ib.staged)); ib.sampleAt <= n; {
 		ib.sampleAt += ib.distance()
 	}
-	ib.setLookAt()
+	ib.setCheckAt()
 }
 
-// restage replaces staged by a slice that lacks some of its timers.
-func (ib *inbox) restage(staged []uint32, sweepAt int) {
+// setStaged replaces staged by a slice that lacks some of its timers.
+func (ib *inbox) setStaged(staged []uint32, sweepAt int) {
 	ib.sampleAt -= int64(len(ib.staged) - len(staged))
 	ib.staged, ib.sweepAt = staged, sweepAt
-	ib.setLookAt()
+	ib.setCheckAt()
 }
 
-func (ib *inbox) setLookAt() { ib.lookAt = int(min(int64(ib.sweepAt), ib.sampleAt)) }
+func (ib *inbox) setCheckAt() { ib.checkAt = int(min(int64(ib.sweepAt), ib.sampleAt)) }
 
 // takeFree takes a free slot. There must be one.
 func (ib *inbox) takeFree() uint32 {
@@ -123,7 +123,7 @@ func (ib *inbox) sweep(slots *arena.Slots) (crowded bool) {
 	if crowded = len(kept) > inboxSize/2; crowded {
 		sweepAt = max(inboxSize, 2*len(kept))
 	}
-	ib.restage(kept, sweepAt)
+	ib.setStaged(kept, sweepAt)
 	return crowded
 }
 
@@ -146,7 +146,7 @@ func (ib *inbox) sweepIfFull(slots *arena.Slots) bool {
 func (ib *inbox) take(empty []uint32) (staged []uint32, first int64) {
 	staged, first = ib.staged, ib.first
 	ib.first = never
-	ib.restage(empty[:0], inboxSize)
+	ib.setStaged(empty[:0], inboxSize)
 	return staged, first
 }
 
@@ -157,7 +157,7 @@ func (ib *inbox) sample(slots *arena.Slots) (i uint32, w arena.Word, ok bool) {
 	if ib.sampleAt > int64(len(ib.staged)) {
 		return 0, 0, false
 	}
-	ib.pass()
+	ib.skipSamples()
 	i = ib.staged[len(ib.staged)-1]
 	w = loadWord(&slots.Pages, i)
 	return i, w, w.Kind() == arena.Staged && !w.Has(arena.Moved)
@@ -179,9 +179,9 @@ func (a *arrivals) empty() bool { return a.done == len(a.slots) }
 // it. The upper half of head is the number of slots, and the lower half is the index of the first
 // slot plus 1. The links are in the words.
 type removals struct {
-	_       [64]byte
-	head    atomic.Uint64
-	offerAt atomic.Int32 // number of removals at which a Stop offers to carry them out
+	_         [64]byte
+	head      atomic.Uint64
+	threshold atomic.Int32 // number of removals at which a Stop offers to carry them out
 }
 
 // removalsMax is the number of removals at which a caller of Stop offers to carry them out. The
@@ -217,10 +217,10 @@ func (r *removals) take() uint64 {
 	return r.head.Swap(0) & linkMask
 }
 
-// offer sets offerAt for a wheel with the given number of entries.
-func (r *removals) offer(live int) {
-	if n := int32(min(removalsMax, max(1, live))); n != r.offerAt.Load() {
-		r.offerAt.Store(n)
+// setThreshold sets threshold for a wheel with the given number of entries.
+func (r *removals) setThreshold(live int) {
+	if n := int32(min(removalsMax, max(1, live))); n != r.threshold.Load() {
+		r.threshold.Store(n)
 	}
 }
 

@@ -42,9 +42,9 @@ func (e *engine[T]) advanceShard(s *shardOf[T], now int64) int {
 	s.setClaiming(true)
 	s.drainAll()
 	waiting := min(o.due.ready, o.pool.queuedCalls*s.perCall)
-	o.due.prompt = nil
-	for o.due.fresh.head != nil {
-		o.gather(o.due.fresh.pop(), o.tick) // what has become due since the last Advance began
+	o.due.openBucket = nil
+	for o.due.nextAdvance.head != nil {
+		o.gather(o.due.nextAdvance.pop(), o.tick) // what has become due since the last Advance began
 	}
 	now = max(now, s.now.Load())
 	tick := s.ticks.Floor(now)

@@ -18,19 +18,19 @@ const quantum = 256
 type owner struct {
 	*config
 	*words
-	arrivals arrivals
-	store    bucketStore
-	wheel    wheel
-	due      dueList
-	pool     workerPool
-	counters counters
-	order    *armOrder // Manual mode
-	tick     int64     // the owner's clock, ahead of words.now during a leap and an Advance
-	aged     int64     // the tick of the last aging: tick is less than arena.Near ahead of it
-	behind   bool      // the last advance has left arrivals, removals or expired buckets for later
-	dead     uint64    // link to the removals that are off the stack and not carried out yet
-	freed    []uint32  // slots that nothing names any more, to be given back together
-	ending   []uint32  // slots of arrivals whose Stop is about to end them: they go back to the inbox
+	arrivals      arrivals
+	store         bucketStore
+	wheel         wheel
+	due           dueList
+	pool          workerPool
+	counters      counters
+	order         *armOrder // Manual mode
+	tick          int64     // the owner's clock, ahead of words.now during a leap and an Advance
+	aged          int64     // the tick of the last aging: tick is less than arena.Near ahead of it
+	behind        bool      // the last advance has left arrivals, removals or expired buckets for later
+	takenRemovals uint64    // link to the removals that are off the stack and not carried out yet
+	freed         []uint32  // slots that nothing names any more, to be given back together
+	ending        []uint32  // slots of arrivals whose Stop is about to end them: they go back to the inbox
 	// scratch is for one quantum. On the stack of a worker it would make the stack grow.
 	scratch struct {
 		slots [chunkSize]uint32
@@ -231,10 +231,10 @@ func (o *owner) lostTimer(b *bucket) {
 func (o *owner) remove() {
 	gone := o.scratch.gone[:0]
 	ends := 0
-	for o.dead != 0 && len(gone) < removalsMax {
-		i := uint32(o.dead - 1)
+	for o.takenRemovals != 0 && len(gone) < removalsMax {
+		i := uint32(o.takenRemovals - 1)
 		w := loadWord(o.pages, i)
-		o.dead = w.Bits()
+		o.takenRemovals = w.Bits()
 		if w.Has(arena.Moved) {
 			ends++ // a plan that ended during a run was not pending
 		}
@@ -256,7 +256,7 @@ func (o *owner) remove() {
 		}
 	}
 	for _, c := range sparse {
-		o.store.thinUnlessFreed(c)
+		o.store.compactUnlessFreed(c)
 	}
 	o.counters.stopped += uint64(len(gone) - ends)
 	o.freed = append(o.freed, gone...)
@@ -294,14 +294,14 @@ func (o *owner) cascadeQuantum() {
 			continue
 		}
 		n := o.store.takeChunk(b, &o.scratch.slots, chunkSize)
-		o.putAnew(o.scratch.slots[:n], b)
+		o.relocate(o.scratch.slots[:n], b)
 		steps += n
 	}
 }
 
-// putAnew puts timers that have left bucket b where they belong now. Those that were stopped or
+// relocate puts timers that have left bucket b where they belong now. Those that were stopped or
 // moved to an earlier deadline stay out: the removals or the inbox have them.
-func (o *owner) putAnew(slots []uint32, b *bucket) {
+func (o *owner) relocate(slots []uint32, b *bucket) {
 	words := o.loadWords(slots)
 	for k, i := range slots {
 		tick, ok := o.refresh(i, &words[k])
@@ -385,8 +385,8 @@ func (o *owner) takeEach(yield func(i uint32)) {
 		if b := o.due.popBucket(); b != nil {
 			return b
 		}
-		if o.due.fresh.head != nil {
-			return o.due.fresh.pop()
+		if o.due.nextAdvance.head != nil {
+			return o.due.nextAdvance.pop()
 		}
 		if b := o.wheel.cascade.next(); b != nil {
 			o.wheel.cascade.remove(b)
@@ -402,7 +402,7 @@ func (o *owner) takeEach(yield func(i uint32)) {
 		}
 		o.store.freeBucket(b)
 	}
-	o.due.prompt = nil
+	o.due.openBucket = nil
 }
 
 // dueTick returns the tick of the first timers that are due, or never.

@@ -107,7 +107,7 @@ func TestTimerInInboxAndBucketFiresOnce(t *testing.T) {
 				require.Equal(t, 1, sh.placed())
 				require.Equal(t, arena.Staged, timer.word().Kind())
 				sh.own(func() { sh.alarm.correctAt = math.MaxInt64 }) // else Stop would drain the wheel
-				sh.removals.offerAt.Store(removalsMax)                // the same
+				sh.removals.threshold.Store(removalsMax)              // the same
 				verified(t, sh)
 				c.do(wheel{tw, sh, timer})
 				verified(t, sh)
@@ -145,7 +145,7 @@ func TestOldBucketOfAMovedTimerExpires(t *testing.T) {
 			timers[k] = tw.AfterFunc(60*ms, watch.note) // in a bucket that expires at 48 ms
 		}
 		sh.placeAll()
-		sh.removals.offerAt.Store(removalsMax) // else Stop would drain the wheel
+		sh.removals.threshold.Store(removalsMax) // else Stop would drain the wheel
 		require.True(t, timers[0].Reschedule(55*ms))
 		require.True(t, timers[1].Reschedule(55*ms))
 		require.True(t, timers[1].Stop())
@@ -238,7 +238,7 @@ func TestBacklogOfRemovalsShrinks(t *testing.T) {
 	requireAllStop(t, timers[:4000])
 	sh.unlockAndDrain()
 	require.Equal(t, 5000-callerQuantum, sh.placed())
-	for k := 4000; sh.owner.dead != 0; k += removalsMax {
+	for k := 4000; sh.owner.takenRemovals != 0; k += removalsMax {
 		before := sh.placed()
 		require.Less(t, k+removalsMax, len(timers))
 		s.stopAll(timers[k : k+removalsMax])

@@ -66,10 +66,10 @@ func eachSampleOf(s *shard, yield func(o *holders.Origin, age, expires int64)) {
 // sampled returns the timer as package holders identifies it, or false if its wheel takes no
 // samples.
 func (t Timer) sampled() (holders.Timer, bool) {
-	if t.home == nil || t.home.shard.profileRate == 0 {
+	if t.ref == nil || t.ref.shard.profileRate == 0 {
 		return holders.Timer{}, false
 	}
-	return holders.Timer{Page: &t.home.page, Index: t.index, Gen: t.gen}, true
+	return holders.Timer{Page: &t.ref.page, Index: t.index, Gen: t.gen}, true
 }
 
 // origin returns the origin of the timer if it was sampled, or else nil.
@@ -78,7 +78,7 @@ func (t Timer) origin() *holders.Origin {
 	if !ok {
 		return nil
 	}
-	s := t.home.shard
+	s := t.ref.shard
 	s.armMu.Lock()
 	defer s.armMu.Unlock()
 	if s.closed.Load() {
@@ -95,7 +95,7 @@ func (t Timer) sampleAs(o *holders.Origin) {
 	if !ok {
 		return
 	}
-	s := t.home.shard
+	s := t.ref.shard
 	s.armMu.Lock()
 	defer s.armMu.Unlock()
 	if !s.closed.Load() {

@@ -106,7 +106,7 @@ type timedPlan struct {
 // start arms the first run and returns the plan's handle, or the zero Timer if there is no run. run
 // is the payload, which calls f.
 func (p *plan) start(e *engine[func()], run func(), f any) Timer {
-	date := e.shards[0].today()
+	date := e.shards[0].wallNow()
 	if p.planned = p.course.First(date); p.planned.IsZero() {
 		return Timer{}
 	}
@@ -117,7 +117,7 @@ func (p *plan) start(e *engine[func()], run func(), f any) Timer {
 	s := e.pick()
 	t := s.armLocked(deadline, now, run, arena.Plan)
 	p.timer = t // under the lock, and so before the first run
-	if t.home != nil {
+	if t.ref != nil {
 		p.at = p.tick()
 		s.callees.set(t.index, f)
 	}
@@ -131,13 +131,13 @@ func (p *plan) run() { p.runOnce(p.begin(), nil) }
 // run is the payload of a timedPlan.
 func (p *timedPlan) run() {
 	r := p.begin()
-	r.Started = p.timer.home.shard.today()
+	r.Started = p.timer.ref.shard.wallNow()
 	p.runOnce(r, p.withRun)
 }
 
 // begin returns the run that begins now, without its time.
 func (p *plan) begin() course.Run {
-	s := p.timer.home.shard
+	s := p.timer.ref.shard
 	s.claims.countRun(&s.closed)
 	p.takeRescheduled()
 	return course.Run{N: max(p.n+1, p.n), Planned: p.planned}
@@ -194,8 +194,8 @@ func (p *plan) after(planned time.Time) {
 	if planned.IsZero() || !p.live() {
 		return
 	}
-	s := p.timer.home.shard
-	finished := s.today()
+	s := p.timer.ref.shard
+	finished := s.wallNow()
 	if !s.Manual {
 		now, _ = s.Instant(finished)
 	}
@@ -222,8 +222,8 @@ func (p *plan) takeRescheduled() {
 // running returns the plan's slot while a run is under way. It returns false if the plan or the
 // wheel was stopped.
 func (p *plan) running() (*arena.Page, arena.Word, bool) {
-	s := p.timer.home.shard
-	pg := p.timer.home.page.Load()
+	s := p.timer.ref.shard
+	pg := p.timer.ref.page.Load()
 	if pg == nil || s.closed.Load() {
 		return nil, 0, false
 	}
@@ -233,8 +233,8 @@ func (p *plan) running() (*arena.Page, arena.Word, bool) {
 
 // tick returns the tick of the plan's slot, or the tick of the last arming if the plan was stopped.
 func (p *plan) tick() int64 {
-	s := p.timer.home.shard
-	pg := p.timer.home.page.Load()
+	s := p.timer.ref.shard
+	pg := p.timer.ref.page.Load()
 	if pg == nil {
 		return p.at
 	}
@@ -252,7 +252,7 @@ func (p *plan) tick() int64 {
 }
 
 func (p *plan) dateOf(tick int64) time.Time {
-	s := p.timer.home.shard
+	s := p.timer.ref.shard
 	return s.DateOf(s.ticks.Begin(tick))
 }
 
@@ -270,7 +270,7 @@ func (p *plan) endUnless(next time.Time) (off bool) {
 		case w.Has(arena.Moved):
 			return true
 		}
-		if p.timer.home.shard.replace(pg, p.timer.index, w, (w.With(arena.Dead)|arena.Moved)&^arena.Far) {
+		if p.timer.ref.shard.replace(pg, p.timer.index, w, (w.With(arena.Dead)|arena.Moved)&^arena.Far) {
 			return false
 		}
 	}
@@ -279,7 +279,7 @@ func (p *plan) endUnless(next time.Time) (off bool) {
 // arm makes the plan pending again, or releases its slot if the plan has ended. It is called once
 // for each run. now is a reading of the clock after the end of the run, or clock.Unread.
 func (p *plan) arm(next time.Time, now int64) {
-	s := p.timer.home.shard
+	s := p.timer.ref.shard
 	deadline, read := s.Instant(next)
 	now = max(now, read)
 	if now == clock.Unread && !s.Manual {
@@ -304,8 +304,8 @@ func (p *plan) arm(next time.Time, now int64) {
 // remove releases the slot of a plan that has ended during its run. Only arm calls it, and each run
 // calls arm once.
 func (p *plan) remove() {
-	s, i := p.timer.home.shard, p.timer.index
-	pg := p.timer.home.page.Load()
+	s, i := p.timer.ref.shard, p.timer.index
+	pg := p.timer.ref.page.Load()
 	if pg == nil || s.closed.Load() {
 		return
 	}

@@ -45,12 +45,12 @@ type shard struct {
 	claims   claims
 	removals removals
 
-	_     [64]byte
-	armMu sync.Mutex
-	inbox inbox
-	slots arena.Slots // its pages are read without the lock
-	order *armOrder   // Manual mode; else nil
-	again rearmings   // of FuncTimers
+	_          [64]byte
+	armMu      sync.Mutex
+	inbox      inbox
+	slots      arena.Slots    // its pages are read without the lock
+	order      *armOrder      // Manual mode; else nil
+	funcTimers funcTimerState // of FuncTimers
 
 	_       [64]byte
 	wheelMu sync.Mutex
@@ -87,7 +87,7 @@ func (s *shard) init(c config, h host) {
 	o.arrivals.first = never
 	o.store.slots = &s.slots.Pages
 	o.due.store = &o.store
-	o.due.deferred = c.Manual
+	o.due.manual = c.Manual
 	o.wheel.init(c.geometry, &o.store, o.tick)
 	o.pool.init(firstBatch)
 	if c.Manual {
@@ -101,18 +101,18 @@ type claims struct {
 	_        [64]byte
 	planEnds atomic.Uint64 // Stops of plans during a run
 	runs     atomic.Uint64 // runs of plans and calls of FuncTimers that have begun
-	counting atomic.Int64  // calls of unless under way
+	updating atomic.Int64  // calls of doUnlessClosed under way
 	launched atomic.Uint64 // of workerPool.launches, those whose callbacks have begun or were dropped
 	dropped  atomic.Uint64 // timers that were claimed and not run, because the wheel was stopped
 
 	returning atomic.Int32 // workers that have run callbacks and wait for wheelMu
 }
 
-// unless calls f if the wheel is not stopped, and reports whether it has. f changes counters
+// doUnlessClosed calls f if the wheel is not stopped, and reports whether it has. f changes counters
 // without a lock, so halt waits for calls that are under way.
-func (c *claims) unless(closed *atomic.Bool, f func()) bool {
-	c.counting.Add(1)
-	defer c.counting.Add(-1)
+func (c *claims) doUnlessClosed(closed *atomic.Bool, f func()) bool {
+	c.updating.Add(1)
+	defer c.updating.Add(-1)
 	if closed.Load() {
 		return false
 	}
@@ -121,20 +121,20 @@ func (c *claims) unless(closed *atomic.Bool, f func()) bool {
 }
 
 // countRun counts a run of a plan that begins, unless the wheel is stopped.
-func (c *claims) countRun(closed *atomic.Bool) { c.unless(closed, func() { c.runs.Add(1) }) }
+func (c *claims) countRun(closed *atomic.Bool) { c.doUnlessClosed(closed, func() { c.runs.Add(1) }) }
 
-// rearmings is the state that a shard keeps for its FuncTimers.
-type rearmings struct {
-	// underWay has the FuncTimers that are listed, by FuncTimer.marks. armMu guards it.
-	underWay map[*atomic.Uint32]*underWay
+// funcTimerState is the state that a shard keeps for its FuncTimers.
+type funcTimerState struct {
+	// inFlight has the FuncTimers that are listed, by FuncTimer.marks. armMu guards it.
+	inFlight map[*atomic.Uint32]*inFlightCalls
 
 	// requests is a stack. Callers that found armMu taken have pushed them, and a later holder of
 	// armMu serves them.
-	requests atomic.Pointer[request]
-	taken    *request      // armMu: requests that were taken off the stack and are not served
-	coming   atomic.Bool   // a goroutine is about to serve the requests
-	armed    atomic.Uint64 // timers that were armed without armMu
-	stopped  atomic.Uint64 // timers that were stopped without armMu
+	requests       atomic.Pointer[request]
+	taken          *request      // armMu: requests that were taken off the stack and are not served
+	serverStarting atomic.Bool   // a goroutine is about to serve the requests
+	armed          atomic.Uint64 // timers that were armed without armMu
+	stopped        atomic.Uint64 // timers that were stopped without armMu
 }
 
 // request is a function to be called under armMu, perhaps twice, unless the wheel is stopped by
@@ -144,20 +144,20 @@ type request struct {
 	next *request
 }
 
-// leave adds a request. It reports whether the caller has to start a goroutine that serves it.
-func (a *rearmings) leave(do func()) bool {
+// push adds a request. It reports whether the caller has to start a goroutine that serves it.
+func (a *funcTimerState) push(do func()) bool {
 	r := &request{do: do}
 	for {
 		r.next = a.requests.Load()
 		if a.requests.CompareAndSwap(r.next, r) {
-			return a.coming.CompareAndSwap(false, true)
+			return a.serverStarting.CompareAndSwap(false, true)
 		}
 	}
 }
 
 // serve serves all requests. armMu is held, and released while memory is allocated. Another server
 // may come meanwhile. It must not miss a request, so one that is under way stays in taken.
-func (a *rearmings) serve(closed *atomic.Bool) {
+func (a *funcTimerState) serve(closed *atomic.Bool) {
 	for {
 		if a.taken == nil {
 			if a.requests.Load() == nil {
@@ -179,7 +179,7 @@ func (a *rearmings) serve(closed *atomic.Bool) {
 // A timer whose arming is under way may count as armed. Stopped timers that are still in the inbox
 // count as well: the count of a Stop without armMu moves there when its request is served. armMu is
 // held.
-func (a *rearmings) counts(ib *inbox, slots *arena.Slots) (armed, stopped uint64) {
+func (a *funcTimerState) counts(ib *inbox, slots *arena.Slots) (armed, stopped uint64) {
 	for {
 		stopped = a.stopped.Load()
 		armed = a.armed.Load()
@@ -189,8 +189,8 @@ func (a *rearmings) counts(ib *inbox, slots *arena.Slots) (armed, stopped uint64
 	}
 }
 
-// underWay describes the calls of one FuncTimer that are under way.
-type underWay struct {
+// inFlightCalls describes the calls of one FuncTimer that are under way.
+type inFlightCalls struct {
 	more  int           // calls under way besides the first
 	ended chan struct{} // for StopWait: closed when no call is under way any more
 }
@@ -226,9 +226,9 @@ func (s *shard) reading() int64 {
 	return s.Read()
 }
 
-// today returns the present for plans, contexts and channels. Outside Manual mode it reads both
+// wallNow returns the present for plans, contexts and channels. Outside Manual mode it reads both
 // clocks anew, because a plan may be one of dates and the wall clock may have been set since New.
-func (s *shard) today() time.Time {
+func (s *shard) wallNow() time.Time {
 	if s.Manual {
 		return s.TimeAt(s.now.Load())
 	}
@@ -251,15 +251,15 @@ func (s *shard) release(i uint32) {
 // unlockArm unlocks armMu after a timer was put into the inbox. If the inbox is full, the caller
 // offers to place its timers.
 func (s *shard) unlockArm() {
-	if len(s.inbox.staged) < s.inbox.lookAt {
+	if len(s.inbox.staged) < s.inbox.checkAt {
 		s.armMu.Unlock()
 		return
 	}
-	s.lookAndUnlock()
+	s.checkAndUnlock()
 }
 
-// lookAndUnlock is unlockArm if the inbox has to be swept or its last timer to be sampled.
-func (s *shard) lookAndUnlock() {
+// checkAndUnlock is unlockArm if the inbox has to be swept or its last timer to be sampled.
+func (s *shard) checkAndUnlock() {
 	var sampled holders.Timer
 	if table := s.inbox.samples; table != nil {
 		if i, w, ok := s.inbox.sample(&s.slots); ok {
@@ -337,7 +337,7 @@ func (s *shard) unlock() {
 	if first, ok := s.owner.wheel.first(); ok && first < s.alarm.at.Load() {
 		s.alarm.reset()
 	}
-	s.removals.offer(s.owner.wheel.live)
+	s.removals.setThreshold(s.owner.wheel.live)
 	if len(s.owner.freed) >= removalsMax { // by claims under the lock
 		s.reclaim()
 	}
@@ -377,16 +377,16 @@ func (s *shard) drain(max int) bool {
 		s.reclaim()
 	}
 	for n := 0; n < max; n += removalsMax {
-		if o.dead == 0 {
-			o.dead = s.removals.take()
+		if o.takenRemovals == 0 {
+			o.takenRemovals = s.removals.take()
 		}
-		if o.dead == 0 {
+		if o.takenRemovals == 0 {
 			break
 		}
 		o.remove()
 		s.reclaim()
 	}
-	return o.arrivals.empty() && o.dead == 0 && s.removals.len() == 0
+	return o.arrivals.empty() && o.takenRemovals == 0 && s.removals.len() == 0
 }
 
 // reclaim gives back the slots that nothing names any more, and returns to the inbox those whose
@@ -404,7 +404,7 @@ func (s *shard) reclaim() {
 	for _, i := range o.ending {
 		s.inbox.add(i, never)
 	}
-	s.inbox.pass()
+	s.inbox.skipSamples()
 	o.freed, o.ending = o.freed[:0], o.ending[:0]
 }
 
@@ -415,7 +415,7 @@ func (s *shard) takeArrivals() {
 		return
 	}
 	s.armMu.Lock()
-	s.again.serve(&s.closed)
+	s.funcTimers.serve(&s.closed)
 	a.slots, a.first = s.inbox.take(a.slots[:0])
 	now := s.inbox.now
 	s.armMu.Unlock()
@@ -429,7 +429,7 @@ func (s *shard) takeArrivals() {
 func (s *shard) pending() int {
 	s.armMu.Lock()
 	runs := s.claims.runs.Load()
-	armed, stopped := s.again.counts(&s.inbox, &s.slots)
+	armed, stopped := s.funcTimers.counts(&s.inbox, &s.slots)
 	s.armMu.Unlock()
 	o := &s.owner
 	for _, b := range o.pool.batches { // the claims of workers that have not come back for the lock
@@ -488,7 +488,7 @@ func (s *shard) halt() {
 	for _, b := range o.pool.batches {
 		b.revoke()
 	}
-	for s.claims.counting.Load() != 0 || s.claims.launched.Load() != o.pool.launches {
+	for s.claims.updating.Load() != 0 || s.claims.launched.Load() != o.pool.launches {
 		runtime.Gosched()
 	}
 	o.counters.fired -= s.claims.dropped.Load()
@@ -503,10 +503,10 @@ func (s *shard) halt() {
 	s.host.clear()
 	s.armMu.Unlock()
 	o.arrivals = arrivals{first: never}
-	o.dead, o.freed, o.ending = 0, nil, nil
+	o.takenRemovals, o.freed, o.ending = 0, nil, nil
 	o.store = bucketStore{slots: o.store.slots}
 	o.wheel = wheel{geometry: o.wheel.geometry, store: o.wheel.store, cur: o.wheel.cur}
-	o.due = dueList{store: o.due.store, deferred: o.due.deferred}
+	o.due = dueList{store: o.due.store, manual: o.due.manual}
 	o.pool.batches = nil
 	s.far.clear()
 }

@@ -136,7 +136,7 @@ func TestStopDoesNotWaitForAnArmingCaller(t *testing.T) {
 	require.True(t, timers[0].Reschedule(2*time.Hour))
 	_, ok := timers[0].Deadline()
 	require.True(t, ok)
-	sh.removals.offerAt.Store(math.MaxInt32) // else this goroutine would be the owner, and want armMu
+	sh.removals.threshold.Store(math.MaxInt32) // else this goroutine would be the owner, and want armMu
 	requireAllStop(t, timers)
 	sh.armMu.Unlock()
 	require.Equal(t, 1, tw.Len())

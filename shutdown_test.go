@@ -173,8 +173,8 @@ func TestStopWaitsForAClaimUnderWay(t *testing.T) {
 		fired, discarded uint64
 	}{
 		"of a plan": {
-			func(s *shard) { s.claims.counting.Add(1) },
-			func(s *shard) { s.claims.runs.Add(1); s.claims.counting.Add(-1) },
+			func(s *shard) { s.claims.updating.Add(1) },
+			func(s *shard) { s.claims.runs.Add(1); s.claims.updating.Add(-1) },
 			1, 0,
 		},
 		"that gives up": {

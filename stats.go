@@ -88,7 +88,7 @@ func (s *shardOf[T]) addStats(st *Stats, now int64) {
 	}
 	s.armMu.Lock()
 	ib, runs := s.inbox, s.claims.runs.Load()
-	ib.armed, ib.stopped = s.again.counts(&s.inbox, &s.slots)
+	ib.armed, ib.stopped = s.funcTimers.counts(&s.inbox, &s.slots)
 	s.armMu.Unlock()
 	if !closed {
 		s.addPending(st, now)
@@ -199,7 +199,7 @@ func (s *shardOf[T]) bytes() uint64 {
 	s.armMu.Lock()
 	pages, table := uintptr(s.slots.OpenPages), uintptr(s.slots.Pages.Cap()+s.values.Cap())
 	word := unsafe.Sizeof(uintptr(0))
-	states := uintptr(s.slots.Pager.Len()) * (arena.PageStateSize + word + unsafe.Sizeof(home{}))
+	states := uintptr(s.slots.Pager.Len()) * (arena.PageStateSize + word + unsafe.Sizeof(pageRef{}))
 	var order uintptr
 	if s.order != nil {
 		order = pages * unsafe.Sizeof([arena.PageSize]uint64{})
@@ -425,8 +425,8 @@ func (v *survey) addBuckets(s *shard) {
 	}
 }
 
-// yieldAndSettle releases the lock for a moment and then places the timers that arrived meanwhile.
-func yieldAndSettle(s *shard) {
+// yieldAndDrain releases the lock for a moment and then places the timers that arrived meanwhile.
+func yieldAndDrain(s *shard) {
 	s.yield()
 	if !s.closed.Load() {
 		s.drainAll()

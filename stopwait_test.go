@@ -26,7 +26,7 @@ func requireNoneUnderWay(t *testing.T, tw *TimingWheel) {
 	t.Helper()
 	for _, s := range tw.engine.shards {
 		s.armMu.Lock()
-		n := len(s.again.underWay)
+		n := len(s.funcTimers.inFlight)
 		s.armMu.Unlock()
 		require.Zero(t, n)
 	}

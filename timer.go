@@ -13,27 +13,27 @@ import (
 // methods return false. Once the timer has fired or was stopped, or its wheel was stopped, all
 // methods return false and have no effect, although the wheel reuses the memory for other timers.
 type Timer struct {
-	home  *home
+	ref   *pageRef
 	index uint32
 	gen   uint32
 }
 
 // shard returns the shard of the timer, or nil for the zero Timer.
 func (t Timer) shard() *shard {
-	if t.home == nil {
+	if t.ref == nil {
 		return nil
 	}
-	return t.home.shard
+	return t.ref.shard
 }
 
 // load returns the timer's page and word. It returns false if the slot may be free or may have
 // another timer, or if the wheel is stopped. t is not the zero Timer.
 func (t Timer) load() (pg *arena.Page, w arena.Word, ok bool) {
-	if pg = t.home.page.Load(); pg == nil {
+	if pg = t.ref.page.Load(); pg == nil {
 		return nil, 0, false
 	}
 	w = pg.Load(t.index)
-	return pg, w, w.Gen() == t.gen && !t.home.shard.closed.Load()
+	return pg, w, w.Gen() == t.gen && !t.ref.shard.closed.Load()
 }
 
 // Stop stops a pending timer and returns true. The callback then never starts, and what it refers
@@ -106,7 +106,7 @@ func (t Timer) RescheduleAt(at time.Time) bool {
 // rescheduleTo is Reschedule with a reading of the clock as the deadline. now is a reading from
 // before the call, or clock.Unread. t is not the zero Timer.
 func (t Timer) rescheduleTo(deadline, now int64) bool {
-	s := t.home.shard
+	s := t.ref.shard
 	now = max(now, s.now.Load()) // the caller may have been preempted since it read the clock
 	deadline = max(deadline, now)
 	tick := s.tickOf(deadline, now)
@@ -159,10 +159,10 @@ func (t Timer) Deadline() (time.Time, bool) {
 	}
 }
 
-// home connects handles with the page of their slots. A home is small, and handles keep it alive
-// when the page is given back or the wheel is stopped. A page that is opened again under the same
-// number has another home, so a handle of the old page never names a timer of the new one.
-type home struct {
+// pageRef connects handles with the page of their slots. A pageRef is small, and handles keep it alive
+// when the page is given back or the wheel is stopped. A page that is opened funcTimers under the same
+// number has another pageRef, so a handle of the old page never names a timer of the new one.
+type pageRef struct {
 	shard *shard
 	page  atomic.Pointer[arena.Page] // nil if it was given back
 }
@@ -201,7 +201,7 @@ func (c cell) ended(w, to arena.Word) {
 	case arena.Staged:
 		s.release(c.index)
 		c.page.Store(c.index, to.With(arena.Ended))
-		if w.Has(arena.Moved) && s.removals.offerAt.Load() < removalsMax {
+		if w.Has(arena.Moved) && s.removals.threshold.Load() < removalsMax {
 			// A bucket may still contain the slot, and may be one of the last buckets of the wheel.
 			s.tryDrain()
 		}
@@ -250,7 +250,7 @@ func (c cell) endCounted() bool {
 func (c cell) remove(dead arena.Word) {
 	s := c.shard
 	s.release(c.index)
-	if s.removals.push(c.page, c.index, dead) >= int(s.removals.offerAt.Load()) {
+	if s.removals.push(c.page, c.index, dead) >= int(s.removals.threshold.Load()) {
 		s.tryDrain()
 	}
 }

@@ -284,8 +284,8 @@ func (tw *TimingWheel) Shutdown(ctx context.Context) error {
 	return tw.engine.shutdown(ctx)
 }
 
-// today returns the current time for contexts and channels.
-func (tw *TimingWheel) today() time.Time { return tw.engine.shards[0].today() }
+// wallNow returns the current time for contexts and channels.
+func (tw *TimingWheel) wallNow() time.Time { return tw.engine.shards[0].wallNow() }
 
 // Now returns the time on the wheel's clock: the time of [New] plus what has passed on the
 // monotonic clock. Steps of the wall clock since New do not move it. In Manual mode Now returns the
