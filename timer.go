@@ -159,9 +159,9 @@ func (t Timer) Deadline() (time.Time, bool) {
 	}
 }
 
-// pageRef connects handles with the page of their slots. A pageRef is small, and handles keep it alive
-// when the page is given back or the wheel is stopped. A page that is opened funcTimers under the same
-// number has another pageRef, so a handle of the old page never names a timer of the new one.
+// pageRef connects handles with the page of their slots. A pageRef is small, and handles keep it
+// alive when the page is given back or the wheel is stopped. A page that is opened again under the
+// same number has another pageRef, so a handle of the old page never names a timer of the new one.
 type pageRef struct {
 	shard *shard
 	page  atomic.Pointer[arena.Page] // nil if it was given back
