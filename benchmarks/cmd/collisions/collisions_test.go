@@ -8,56 +8,55 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestFormula(t *testing.T) {
+func TestCollisionByFormula(t *testing.T) {
 	t.Parallel()
-	assert.Zero(t, meetByFormula(1, 8))
-	assert.InDelta(t, 0.5, meetByFormula(2, 2), 1e-9)
-	assert.InDelta(t, 1, meetByFormula(5, 1), 1e-9)
-	assert.InDelta(t, 1-0.75*0.75, meetByFormula(3, 4), 1e-9)
+	assert.Zero(t, collisionByFormula(1, 8))
+	assert.InDelta(t, 0.5, collisionByFormula(2, 2), 1e-9)
+	assert.InDelta(t, 1, collisionByFormula(5, 1), 1e-9)
+	assert.InDelta(t, 1-0.75*0.75, collisionByFormula(3, 4), 1e-9)
 }
 
-// Stacks are no worse than random numbers, by wide bounds.
-func TestStacks(t *testing.T) {
+func TestStackAddressesCollideAboutAsOftenAsRandomNumbers(t *testing.T) {
 	t.Parallel()
 	addresses := stacks(1000)
-	assert.Zero(t, meetByStacks(addresses, 1, 8, 10))
-	assert.InDelta(t, 1, meetByStacks(addresses, 8, 1, 10), 1e-9)
-	assert.Less(t, meetByStacks(addresses, 8, 64, 300), 3*meetByFormula(8, 64))
-	assert.Less(t, meetByStacks(addresses, 64, 256, 300), 3*meetByFormula(64, 256))
+	assert.Zero(t, collisionByStacks(addresses, 1, 8, 10))
+	assert.InDelta(t, 1, collisionByStacks(addresses, 8, 1, 10), 1e-9)
+	assert.Less(t, collisionByStacks(addresses, 8, 64, 300), 3*collisionByFormula(8, 64))
+	assert.Less(t, collisionByStacks(addresses, 64, 256, 300), 3*collisionByFormula(64, 256))
 	for _, a := range addresses {
 		s := home(a, 7)
 		assert.True(t, 0 <= s && s < 7)
 	}
 }
 
-func TestContend(t *testing.T) {
+func TestSimulation(t *testing.T) {
 	t.Parallel()
-	alone := contend(contest{1, 8, 0.5, false, 20_000})
+	alone := simulate(scenario{1, 8, 0.5, false, 20_000})
 	assert.Zero(t, alone.movedOn)
 	assert.Zero(t, alone.addWaits)
 	assert.InDelta(t, 1, alone.throughput, 0.05)
-	oneLock := contend(contest{8, 1, 0.5, false, 20_000})
-	assert.InDelta(t, 2, oneLock.throughput, 0.1, "a lock that is held all the time does twice what one processor does")
+	oneLock := simulate(scenario{8, 1, 0.5, false, 20_000})
+	assert.InDelta(t, 2, oneLock.throughput, 0.1, "one lock that is always held: twice the throughput of one processor, which holds it half of the time")
 	assert.Greater(t, oneLock.addWaits, 0.9)
-	many := contend(contest{8, 1024, 0.5, true, 20_000})
+	many := simulate(scenario{8, 1024, 0.5, true, 20_000})
 	assert.InDelta(t, 8, many.throughput, 0.5)
 	assert.Less(t, many.addWaits, 0.01)
-	few, more := contend(contest{8, 8, 0.5, true, 20_000}), contend(contest{8, 32, 0.5, true, 20_000})
+	few, more := simulate(scenario{8, 8, 0.5, true, 20_000}), simulate(scenario{8, 32, 0.5, true, 20_000})
 	assert.Less(t, more.stopWaits, few.stopWaits)
 	assert.Less(t, more.movedOn, few.movedOn)
 }
 
-func TestTable(t *testing.T) {
+func TestTableHasARowForEachCombination(t *testing.T) {
 	t.Parallel()
 	var stdout, stderr bytes.Buffer
 	args := strings.Fields("-procs 2,4 -shards 8,16,32 -rounds 10 -operations 100 -markdown")
-	assert.Equal(t, exitRight, collisions(args, &stdout, &stderr))
+	assert.Equal(t, exitOK, collisions(args, &stdout, &stderr))
 	assert.Equal(t, 2+6, strings.Count(stdout.String(), "\n"), "%s", &stdout)
 	assert.Contains(t, stdout.String(), "| 4 | 32 | 9.1 |")
-	assert.Equal(t, exitRight, collisions([]string{"-help"}, &stdout, &stderr))
+	assert.Equal(t, exitOK, collisions([]string{"-help"}, &stdout, &stderr))
 }
 
-func TestBadOptions(t *testing.T) {
+func TestBadOptionsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		args string

@@ -1,12 +1,14 @@
-// Command collisions tells how often goroutines meet on a shard: by the formula for balls in bins, by the stack
-// addresses of goroutines of this program, hashed as the library does, and how often they then wait for each other, in
-// a simulation of processors and locks.
+// Command collisions prints how often goroutines share a shard, and how often they then wait for
+// each other. The share is computed by the formula for balls in bins, and from the stack addresses
+// of goroutines of this program, with the hash of the library. The waiting is simulated, with
+// processors and locks.
 //
 //	go run ./benchmarks/cmd/collisions
 //	go run ./benchmarks/cmd/collisions -procs 8,64 -shards 8,32,64,256 -held 10 -markdown
 //
-// It says nothing about what the transfer of a cache line or the waking of a waiter costs. In the column "random" each
-// operation has another home shard, as with many goroutines that take turns on the processors.
+// The simulation leaves out the cost of moving a cache line and of waking a waiter. In the column
+// "random" each operation has another home shard, as if many goroutines took turns on the
+// processors.
 package main
 
 import (
@@ -30,10 +32,10 @@ const (
 	maxHeld    = 99
 	maxRepeats = 1_000_000
 
-	goroutines = 10_000 // whose stack addresses are looked at
+	goroutines = 10_000 // their stack addresses are sampled
 )
 
-// config is what one run is asked to do.
+// config holds the options of one run.
 type config struct {
 	procs, shards []int
 	held          float64 // percent
@@ -43,36 +45,41 @@ type config struct {
 }
 
 const (
-	exitRight = iota
-	exitWrong
+	exitOK = iota
+	exitFailed
 	exitUsage
 )
 
 func main() { os.Exit(collisions(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// collisions is the program without its process: it returns the exit code.
+// collisions runs the program and returns its exit code.
 func collisions(args []string, stdout, stderr io.Writer) int {
 	cfg, err := parse(args, stdout)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		return exitRight
+		return exitOK
 	case err != nil:
 		fmt.Fprintf(stderr, "collisions: %v\nSee collisions -help.\n", err)
 		return exitUsage
 	}
 	print(cfg, stdout)
-	return exitRight
+	return exitOK
 }
 
 func parse(args []string, help io.Writer) (config, error) {
 	cfg := config{procs: []int{2, 8, 16, 64, 128}, shards: []int{8, 32, 64, 128, 256, 512}}
 	fs := flag.NewFlagSet("collisions", flag.ContinueOnError)
 	fs.SetOutput(io.Discard) // errors are returned, and printed once
-	fs.Func("procs", fmt.Sprintf("numbers of processors, a `list` by commas (each from 1 to %d)", maxProcs), list(&cfg.procs, maxProcs))
-	fs.Func("shards", fmt.Sprintf("numbers of shards, a `list` by commas (each from 1 to %d)", maxShards), list(&cfg.shards, maxShards))
-	fs.Float64Var(&cfg.held, "held", 50, fmt.Sprintf("`percent` of its time for which a processor that never waits holds a lock (from %v to %v)", minHeld, maxHeld))
-	fs.IntVar(&cfg.rounds, "rounds", 2000, fmt.Sprintf("choose one of %d goroutines for each processor `n` times (from 1 to %d)", goroutines, maxRepeats))
-	fs.IntVar(&cfg.operations, "operations", 20_000, fmt.Sprintf("simulate `n` operations of each processor (from 1 to %d)", maxRepeats))
+	fs.Func("procs", fmt.Sprintf("comma-separated `list` of numbers of processors (each from 1 to %d)", maxProcs),
+		list(&cfg.procs, maxProcs))
+	fs.Func("shards", fmt.Sprintf("comma-separated `list` of numbers of shards (each from 1 to %d)", maxShards),
+		list(&cfg.shards, maxShards))
+	fs.Float64Var(&cfg.held, "held", 50,
+		fmt.Sprintf("`percent` of its time for which a processor holds a lock, if it never waits (from %v to %v)", minHeld, maxHeld))
+	fs.IntVar(&cfg.rounds, "rounds", 2000,
+		fmt.Sprintf("draw one of %d goroutines for each processor `n` times (from 1 to %d)", goroutines, maxRepeats))
+	fs.IntVar(&cfg.operations, "operations", 20_000,
+		fmt.Sprintf("simulate `n` operations of each processor (from 1 to %d)", maxRepeats))
 	fs.BoolVar(&cfg.markdown, "markdown", false, "print the table as Markdown")
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -94,14 +101,14 @@ func parse(args []string, help io.Writer) (config, error) {
 	return cfg, nil
 }
 
-// list parses whole numbers from 1 to most.
+// list returns a parser of comma-separated whole numbers from 1 to most.
 func list(to *[]int, most int) func(string) error {
 	return func(s string) error {
 		*to = nil
 		for word := range strings.SplitSeq(s, ",") {
 			n, err := strconv.Atoi(strings.TrimSpace(word))
 			if err != nil || n < 1 || n > most {
-				return fmt.Errorf("must be whole numbers from 1 to %d, by commas", most)
+				return fmt.Errorf("must be a comma-separated list of whole numbers from 1 to %d", most)
 			}
 			*to = append(*to, n)
 		}
@@ -109,14 +116,14 @@ func list(to *[]int, most int) func(string) error {
 	}
 }
 
-// print writes a row for each number of processors and shards.
+// print writes a row for each combination of processors and shards.
 func print(cfg config, w io.Writer) {
 	t := table.NewWriter()
 	t.SetOutputMirror(w)
 	t.SetStyle(table.StyleLight)
 	t.Style().Format.Header = text.FormatDefault
-	t.AppendHeader(table.Row{"processors", "shards", "meet, formula %", "meet, stacks %", "add moves on %", "add waits %", "stop waits %", "throughput",
-		"random: add waits %", "stop waits %", "throughput"})
+	t.AppendHeader(table.Row{"processors", "shards", "share a shard, formula %", "share a shard, stacks %",
+		"add moves on %", "add waits %", "stop waits %", "throughput", "random: add waits %", "stop waits %", "throughput"})
 	columns := make([]table.ColumnConfig, 11)
 	for i := range columns {
 		columns[i] = table.ColumnConfig{Number: i + 1, Align: text.AlignRight, AlignHeader: text.AlignRight}
@@ -125,9 +132,10 @@ func print(cfg config, w io.Writer) {
 	addresses := stacks(goroutines)
 	for _, procs := range cfg.procs {
 		for _, shards := range cfg.shards {
-			home := contend(contest{procs, shards, cfg.held / 100, false, cfg.operations})
-			random := contend(contest{procs, shards, cfg.held / 100, true, cfg.operations})
-			t.AppendRow(table.Row{procs, shards, percent(meetByFormula(procs, shards)), percent(meetByStacks(addresses, procs, shards, cfg.rounds)),
+			home := simulate(scenario{procs, shards, cfg.held / 100, false, cfg.operations})
+			random := simulate(scenario{procs, shards, cfg.held / 100, true, cfg.operations})
+			t.AppendRow(table.Row{procs, shards,
+				percent(collisionByFormula(procs, shards)), percent(collisionByStacks(addresses, procs, shards, cfg.rounds)),
 				percent(home.movedOn), percent(home.addWaits), percent(home.stopWaits), fmt.Sprintf("%.1f", home.throughput),
 				percent(random.addWaits), percent(random.stopWaits), fmt.Sprintf("%.1f", random.throughput)})
 		}

@@ -8,18 +8,18 @@ import (
 	"unsafe"
 )
 
-// meetByFormula is the probability that a goroutine shares its shard with at least one of the others, if each has a
-// random one: balls in bins.
-func meetByFormula(goroutines, shards int) float64 {
+// collisionByFormula returns the probability that a goroutine shares its shard with at least one
+// other goroutine, if each has a random shard: balls in bins.
+func collisionByFormula(goroutines, shards int) float64 {
 	return 1 - math.Pow(1-1/float64(shards), float64(goroutines-1))
 }
 
-// meetByStacks is the share of goroutines that have the same shard as another one, if in each of so many rounds a random
-// choice of those with the given stack addresses is at work.
-func meetByStacks(addresses []uintptr, goroutines, shards, rounds int) float64 {
+// collisionByStacks returns the share of goroutines that have the same shard as another one. Each
+// round chooses goroutines at random from those with the given stack addresses.
+func collisionByStacks(addresses []uintptr, goroutines, shards, rounds int) float64 {
 	rng := rand.New(rand.NewPCG(uint64(goroutines), uint64(shards)))
 	addresses = slices.Clone(addresses)
-	met := 0
+	collided := 0
 	for range rounds {
 		on := make([]int, shards)
 		for i := range goroutines {
@@ -29,21 +29,21 @@ func meetByStacks(addresses []uintptr, goroutines, shards, rounds int) float64 {
 		}
 		for _, n := range on {
 			if n > 1 {
-				met += n
+				collided += n
 			}
 		}
 	}
-	return float64(met) / float64(rounds*goroutines)
+	return float64(collided) / float64(rounds*goroutines)
 }
 
-// home is the shard that a goroutine arms on at first, by its stack address: the hash and the table of pick.go in the
-// root package. It goes to another one when it meets somebody there.
+// home returns the first shard of a goroutine by its stack address. Hash and table are those of
+// engine.pick in the root package, before the goroutine has moved on to another shard.
 func home(address uintptr, shards int) int {
 	h := uint64(address>>10) * 0x9E3779B97F4A7C15
 	return int(h>>54) % shards
 }
 
-// stacks starts goroutines that exist at the same time and returns a stack address of each.
+// stacks starts n goroutines that exist at the same time and returns a stack address of each.
 func stacks(n int) []uintptr {
 	addresses := make([]uintptr, n)
 	var started, ended sync.WaitGroup
