@@ -1,14 +1,14 @@
-// Command cost does each operation of a wheel many times and prints what one takes. It is made to be run under a
-// counter of instructions as well, where every operation is a function of its own:
+// Command cost repeats each operation of a wheel and prints the time of one. It can also run under
+// an instruction counter, because every operation is a function of its own:
 //
 //	go build -o cost ./benchmarks/cmd/cost && ./cost -pending 1000000
 //	GODEBUG=asyncpreemptoff=1 GOMAXPROCS=1 GOGC=off valgrind --tool=callgrind --cache-sim=yes \
 //		--LL=2097152,16,64 --callgrind-out-file=cost.out ./cost -pending 1000000
 //	callgrind_annotate --inclusive=yes cost.out | grep 'main\.op'
 //
-// What happens on other goroutines is found by comparing runs: of -only fire with -only flush, where the same timers
-// run without having moved, and of these with two numbers of -ops. Instructions do not depend on what else the machine
-// does; times do.
+// Compare runs to find the cost of work on other goroutines: -only fire with -only flush, which
+// runs the same timers without moving them, and either of them with two values of -ops. Instruction
+// counts do not depend on the load of the machine; times do.
 package main
 
 import (
@@ -31,35 +31,35 @@ const (
 	maxShards  = 1024
 )
 
-// config is what one run is asked to do.
+// config holds the options of one run.
 type config struct {
 	pending, ops, shards int
 	only                 string
 }
 
 const (
-	exitRight = iota
-	exitWrong
+	exitOK = iota
+	exitFailed
 	exitUsage
 )
 
 func main() { os.Exit(cost(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// cost is the program without its process: it returns the exit code.
+// cost runs the program and returns its exit code.
 func cost(args []string, stdout, stderr io.Writer) int {
 	cfg, err := parse(args, stdout)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		return exitRight
+		return exitOK
 	case err != nil:
 		fmt.Fprintf(stderr, "cost: %v\nSee cost -help.\n", err)
 		return exitUsage
 	}
 	if err := run(cfg, stdout); err != nil {
 		fmt.Fprintf(stderr, "cost: %v\n", err)
-		return exitWrong
+		return exitFailed
 	}
-	return exitRight
+	return exitOK
 }
 
 func parse(args []string, help io.Writer) (config, error) {
@@ -67,9 +67,9 @@ func parse(args []string, help io.Writer) (config, error) {
 	fs := flag.NewFlagSet("cost", flag.ContinueOnError)
 	fs.SetOutput(io.Discard) // errors are returned, and printed once
 	fs.IntVar(&c.pending, "pending", 1_000_000, fmt.Sprintf("keep `n` timers pending (from 1 to %d)", maxPending))
-	fs.IntVar(&c.ops, "ops", 200_000, fmt.Sprintf("do each operation `n` times (from 1 to %d)", maxOps))
-	fs.IntVar(&c.shards, "shards", 8, fmt.Sprintf("make `n` shards (from 1 to %d)", maxShards))
-	fs.StringVar(&c.only, "only", "", fmt.Sprintf("do this `operation` only, after adding what is pending (one of %v)", names()))
+	fs.IntVar(&c.ops, "ops", 200_000, fmt.Sprintf("repeat each operation `n` times (from 1 to %d)", maxOps))
+	fs.IntVar(&c.shards, "shards", 8, fmt.Sprintf("use `n` shards (from 1 to %d)", maxShards))
+	fs.StringVar(&c.only, "only", "", fmt.Sprintf("do this `operation` only, after adding the pending timers (one of %v)", names()))
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			fs.SetOutput(help)
@@ -93,7 +93,7 @@ func within(name string, v, most int) error {
 	return nil
 }
 
-// run adds the population, does each operation and prints what one takes.
+// run adds the population, repeats each operation and prints the time of one.
 func run(cfg config, w io.Writer) error {
 	tw, err := timingwheel.New(timingwheel.Options{Shards: cfg.shards})
 	if err != nil {
@@ -117,21 +117,21 @@ func run(cfg config, w io.Writer) error {
 			row(op.name, cfg.ops, repeat(cfg.ops, func() { op.do(p) }))
 		}
 	}
-	for _, r := range rounds {
-		if cfg.only != "" && cfg.only != r.name {
+	for _, s := range scenarios {
+		if cfg.only != "" && cfg.only != s.name {
 			continue
 		}
-		took, err := r.do(cfg.shards, cfg.ops)
+		took, err := s.do(cfg.shards, cfg.ops)
 		if err != nil {
 			return err
 		}
-		row(r.name, cfg.ops, took)
+		row(s.name, cfg.ops, took)
 	}
 	t.Render()
 	return nil
 }
 
-// repeat returns how long n calls take.
+// repeat returns the time of n calls.
 func repeat(n int, op func()) time.Duration {
 	start := time.Now()
 	for range n {

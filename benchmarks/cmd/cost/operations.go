@@ -6,49 +6,49 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// population is timers with deadlines between ten minutes and seventy ahead, each with a closure of its own: so far
-// that none fires under a counter of instructions.
+// population is a set of timers with deadlines between 10 and 70 minutes ahead, each with a closure
+// of its own. The deadlines are so far ahead that no timer fires even under an instruction counter.
 type population struct {
 	tw     *timingwheel.TimingWheel
 	timers []timingwheel.Timer
 	rng    uint64
-	none   func()
+	empty  func()
 	born   time.Time
 
-	sum     int // these keep the compiler from dropping what is measured
+	sum     int // sum and elapsed keep the compiler from removing the measured code
 	elapsed time.Duration
 }
 
 func newPopulation(tw *timingwheel.TimingWheel, n int) *population {
-	return &population{tw: tw, timers: make([]timingwheel.Timer, 0, n), rng: 1, none: func() {}, born: time.Now()}
+	return &population{tw: tw, timers: make([]timingwheel.Timer, 0, n), rng: 1, empty: func() {}, born: time.Now()}
 }
 
-// operations are what is done to the population, by name.
+// operations are done on the population, in this order.
 var operations = []struct {
 	name string
 	do   func(p *population)
 }{
-	{"nothing", (*population).nothing},
+	{"draw", (*population).draw},
 	{"clock", (*population).clock},
-	{"latest", (*population).addStop},
+	{"armstop", (*population).armStop},
 	{"churn", (*population).churn},
-	{"later", (*population).postpone},
-	{"earlier", (*population).hasten},
+	{"later", (*population).rescheduleLater},
+	{"earlier", (*population).rescheduleEarlier},
 }
 
-// names are those of all operations and rounds.
+// names returns the names of all operations and scenarios.
 func names() (names []string) {
 	for _, op := range operations {
 		names = append(names, op.name)
 	}
-	for _, r := range rounds {
-		names = append(names, r.name)
+	for _, s := range scenarios {
+		names = append(names, s.name)
 	}
 	return names
 }
 
-// Each operation is a call that is not inlined, so that a profile shows it with all that it calls. The functions
-// around them draw the victim.
+// Each op function is a call that is not inlined, so that a profile shows it together with its
+// callees. Its caller draws the timer.
 
 //go:noinline
 func opAdd(tw *timingwheel.TimingWheel, d time.Duration, f func()) timingwheel.Timer {
@@ -80,8 +80,9 @@ func opRescheduleEarlier(t timingwheel.Timer) bool { return t.Reschedule(50 * ti
 //go:noinline
 func opClock(base time.Time) time.Duration { return time.Since(base) }
 
-// nothing is what the others have in common: drawing a victim.
-func (p *population) nothing() { p.sum += p.below(cap(p.timers)) }
+// draw only draws a random number. Its time is contained in that of every operation on a random
+// timer.
+func (p *population) draw() { p.sum += p.below(cap(p.timers)) }
 
 func (p *population) clock() { p.elapsed = opClock(p.born) }
 
@@ -89,22 +90,26 @@ func (p *population) add() {
 	p.timers = append(p.timers, opAdd(p.tw, p.far(), p.closure()))
 }
 
-func (p *population) addStop() { must(opStopLatest(opAddLatest(p.tw, p.none))) }
+func (p *population) armStop() { mustBePending(opStopLatest(opAddLatest(p.tw, p.empty))) }
 
 func (p *population) churn() {
 	i := p.below(len(p.timers))
-	must(opStopRandom(p.timers[i]))
-	p.timers[i] = opAddAgain(p.tw, p.far(), p.none)
+	mustBePending(opStopRandom(p.timers[i]))
+	p.timers[i] = opAddAgain(p.tw, p.far(), p.empty)
 }
 
-func (p *population) postpone() { must(opRescheduleLater(p.timers[p.below(len(p.timers))])) }
+func (p *population) rescheduleLater() {
+	mustBePending(opRescheduleLater(p.timers[p.below(len(p.timers))]))
+}
 
-func (p *population) hasten() { must(opRescheduleEarlier(p.timers[p.below(len(p.timers))])) }
+func (p *population) rescheduleEarlier() {
+	mustBePending(opRescheduleEarlier(p.timers[p.below(len(p.timers))]))
+}
 
-// must panics where a timer was not pending: then something else was measured.
-func must(pending bool) {
+// mustBePending panics if a timer was not pending: the measured path was then another one.
+func mustBePending(pending bool) {
 	if !pending {
-		panic("a timer was not pending: the operations before took too long")
+		panic("a timer was not pending: the preceding operations took too long")
 	}
 }
 
@@ -113,12 +118,12 @@ func (p *population) closure() func() {
 	return func() { p.sum += i }
 }
 
-// far is a deadline of the population.
+// far returns a random delay for a timer of the population.
 func (p *population) far() time.Duration {
 	return 10*time.Minute + time.Duration(p.below(60*60*1000))*time.Millisecond
 }
 
-// below is a random number from 0 to n-1, by an xorshift generator.
+// below returns a random number from 0 to n-1, by an xorshift generator.
 func (p *population) below(n int) int {
 	v := p.rng
 	v ^= v << 13
