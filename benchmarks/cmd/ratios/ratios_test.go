@@ -12,9 +12,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/benchmarks/internal/results"
 )
 
-var update = flag.Bool("update", false, "write the tables that the tests expect")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
-func TestTablesOfCannedOutput(t *testing.T) {
+func TestTablesMatchTheGoldenFiles(t *testing.T) {
 	for golden, draw := range map[string]render{"tables.txt": renderer(false), "tables.md": renderer(true)} {
 		t.Run(golden, func(t *testing.T) {
 			in, err := os.Open("testdata/bench.txt")
@@ -36,10 +36,10 @@ func TestTablesOfCannedOutput(t *testing.T) {
 func TestVerdictAtTheBound(t *testing.T) {
 	const input = "BenchmarkX/impl=wheel 1 %s n\nBenchmarkX/impl=std 1 100 n\n"
 	for _, c := range []struct {
-		ours  string
-		how   comparison
-		bound float64
-		want  verdict
+		figure string
+		how    comparison
+		bound  float64
+		want   verdict
 	}{
 		{"50", ratio, 0.5, reached},
 		{"51", ratio, 0.5, notReached},
@@ -54,27 +54,27 @@ func TestVerdictAtTheBound(t *testing.T) {
 		{"161", ratioPlus(10), 1.5, notReached},
 		{"1", ratioPlus(10), unbounded, noTarget},
 	} {
-		m, err := results.Read(strings.NewReader(strings.ReplaceAll(input, "%s", c.ours)), "input")
+		m, err := results.Read(strings.NewReader(strings.ReplaceAll(input, "%s", c.figure)), "input")
 		require.NoError(t, err)
-		got := judge(m, []target{{"X", "n", c.how, std, c.bound}})
+		got := evaluate(m, []target{{"X", "n", c.how, std, c.bound}})
 		require.Len(t, got, 1)
 		assert.Equal(t, c.want, got[0].verdict, "%+v", c)
 	}
 }
 
-func TestTargetWithoutItsRivalHasNoData(t *testing.T) {
+func TestTargetWithoutBaselineHasNoData(t *testing.T) {
 	m, err := results.Read(strings.NewReader("BenchmarkX/impl=wheel 1 5 n\n"), "input")
 	require.NoError(t, err)
-	got := judge(m, []target{{"X", "n", ratio, std, 1}, {"X", "other", absolute, "", 1}, {"Y", "n", absolute, "", 1}})
+	got := evaluate(m, []target{{"X", "n", ratio, std, 1}, {"X", "other", absolute, "", 1}, {"Y", "n", absolute, "", 1}})
 	require.Len(t, got, 3)
-	for _, j := range got {
-		assert.Equal(t, noData, j.verdict)
+	for _, e := range got {
+		assert.Equal(t, noData, e.verdict)
 	}
 }
 
-func TestTargetWithoutPendingSpeaksOfEveryPopulation(t *testing.T) {
+func TestTargetWithoutPendingMatchesEveryPopulation(t *testing.T) {
 	m, err := results.Read(strings.NewReader("BenchmarkX/pending=1k 1 5 n\nBenchmarkX/pending=1M 1 5 n\nBenchmarkX/pending=1M/procs=2 1 5 n\n"), "input")
 	require.NoError(t, err)
-	got := judge(m, []target{{"X", "n", absolute, "", 5}})
-	require.Len(t, got, 2, "procs is 1 unless a target says otherwise")
+	got := evaluate(m, []target{{"X", "n", absolute, "", 5}})
+	require.Len(t, got, 2, "procs is 1 unless the target names another number")
 }

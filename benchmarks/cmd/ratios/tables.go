@@ -11,7 +11,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/benchmarks/internal/results"
 )
 
-// render draws a table.
+// render formats a table.
 type render func(t table.Writer) string
 
 func renderer(markdown bool) render {
@@ -24,32 +24,32 @@ func renderer(markdown bool) render {
 	}
 }
 
-// writeTargets writes a row for each target and a line that counts the verdicts.
-func writeTargets(out io.Writer, judged []judgement, draw render) {
-	t := newTable("Targets", table.Row{"workload", "figure", "rival", "rival's", "wheel", "result", "target", "verdict"})
+// writeTargets writes a row for each target and a line with the number of each verdict.
+func writeTargets(out io.Writer, rows []evaluation, draw render) {
+	t := newTable("Targets", table.Row{"workload", "figure", "baseline", "baseline figure", "wheel", "result", "target", "verdict"})
 	count := map[verdict]int{}
 	previous := ""
-	for _, j := range judged {
-		if previous != "" && previous != j.benchmark.Base {
+	for _, e := range rows {
+		if previous != "" && previous != e.benchmark.Base {
 			t.AppendSeparator()
 		}
-		previous = j.benchmark.Base
-		t.AppendRow(append(j.cells(), j.bounds(), string(j.verdict)))
-		count[j.verdict]++
+		previous = e.benchmark.Base
+		t.AppendRow(append(e.cells(), e.boundText(), string(e.verdict)))
+		count[e.verdict]++
 	}
 	fmt.Fprintln(out, draw(t))
 	fmt.Fprintf(out, "\n%d reached, %d not reached, %d without data\n",
 		count[reached], count[notReached], count[noData])
 }
 
-// writeOthers writes the pairs that no target speaks of, if there are any.
-func writeOthers(out io.Writer, others []judgement, draw render) {
+// writeOthers writes the comparisons without a target, if there are any.
+func writeOthers(out io.Writer, others []evaluation, draw render) {
 	if len(others) == 0 {
 		return
 	}
-	t := newTable("Also measured", table.Row{"workload", "figure", "rival", "rival's", "wheel", "ratio"})
-	for _, j := range others {
-		t.AppendRow(j.cells())
+	t := newTable("Also measured", table.Row{"workload", "figure", "baseline", "baseline figure", "wheel", "ratio"})
+	for _, e := range others {
+		t.AppendRow(e.cells())
 	}
 	fmt.Fprintf(out, "\n%s\n", draw(t))
 }
@@ -62,7 +62,7 @@ func newTable(title string, header table.Row) table.Writer {
 	t.SetTitle("%s", title)
 	t.AppendHeader(header)
 	t.SetColumnConfigs([]table.ColumnConfig{
-		{Name: "rival's", Align: text.AlignRight, AlignHeader: text.AlignRight},
+		{Name: "baseline figure", Align: text.AlignRight, AlignHeader: text.AlignRight},
 		{Name: "wheel", Align: text.AlignRight, AlignHeader: text.AlignRight},
 		{Name: "result", Align: text.AlignRight, AlignHeader: text.AlignRight},
 		{Name: "ratio", Align: text.AlignRight, AlignHeader: text.AlignRight},
@@ -72,57 +72,57 @@ func newTable(title string, header table.Row) table.Writer {
 	return t
 }
 
-// cells returns the columns that both tables share.
-func (j judgement) cells() table.Row {
+// cells returns the columns of both tables.
+func (e evaluation) cells() table.Row {
 	return table.Row{
-		j.benchmark.String(),
-		strings.TrimSuffix(strings.ReplaceAll(j.unit, "sec", "time"), "-time"),
-		strings.TrimPrefix(j.target.rival, "impl="),
-		j.figure(j.theirs),
-		j.figure(j.ours),
-		j.resultText(),
+		e.benchmark.String(),
+		strings.TrimSuffix(strings.ReplaceAll(e.unit, "sec", "time"), "-time"),
+		strings.TrimPrefix(e.baseline, "impl="),
+		e.format(e.reference),
+		e.format(e.figure),
+		e.resultText(),
 	}
 }
 
-func (j judgement) figure(v *float64) string {
+func (e evaluation) format(v *float64) string {
 	if v == nil {
 		return "–"
 	}
-	return results.Format(*v, j.unit)
+	return results.Format(*v, e.unit)
 }
 
-func (j judgement) resultText() string {
+func (e evaluation) resultText() string {
 	switch {
-	case j.ours == nil || j.theirs == nil && j.how != absolute:
+	case e.figure == nil || e.reference == nil && e.how != absolute:
 		return "–"
-	case j.how == absolute:
-		return results.Format(j.result, j.unit)
-	case j.how == difference && j.result >= 0:
-		return "+" + results.Format(j.result, j.unit)
-	case j.how == difference:
-		return "-" + results.Format(-j.result, j.unit)
-	case *j.ours == *j.theirs: // both may be 0, as allocations are
+	case e.how == absolute:
+		return results.Format(e.result, e.unit)
+	case e.how == difference && e.result >= 0:
+		return "+" + results.Format(e.result, e.unit)
+	case e.how == difference:
+		return "-" + results.Format(-e.result, e.unit)
+	case *e.figure == *e.reference: // both may be 0: allocations
 		return "1.00"
 	default:
-		return strconv.FormatFloat(j.result, 'f', 2, 64)
+		return strconv.FormatFloat(e.result, 'f', 2, 64)
 	}
 }
 
-// bounds returns the target itself: "≤ 0.35", "≥ 1.60", "≤ +1.50ms", "≤ 36.0B" or
+// boundText returns the bound: "≤ 0.35", "≥ 1.60", "≤ +1.50ms", "≤ 36.0B" or
 // "≤ 1.50 std + 10.0ms".
-func (j judgement) bounds() string {
+func (e evaluation) boundText() string {
 	switch {
-	case j.bound == unbounded:
+	case e.bound == unbounded:
 		return "–"
-	case j.how == ratio:
-		return fmt.Sprintf("≤ %.2f", j.bound)
-	case j.how == speedup:
-		return fmt.Sprintf("≥ %.2f", j.bound)
-	case j.how == difference:
-		return "≤ +" + results.Format(j.bound, j.unit)
-	case j.how == absolute:
-		return "≤ " + results.Format(j.bound, j.unit)
+	case e.how == ratio:
+		return fmt.Sprintf("≤ %.2f", e.bound)
+	case e.how == speedup:
+		return fmt.Sprintf("≥ %.2f", e.bound)
+	case e.how == difference:
+		return "≤ +" + results.Format(e.bound, e.unit)
+	case e.how == absolute:
+		return "≤ " + results.Format(e.bound, e.unit)
 	default:
-		return fmt.Sprintf("≤ %.2f %s + %s", j.bound, strings.TrimPrefix(j.target.rival, "impl="), results.Format(j.how.plus, j.unit))
+		return fmt.Sprintf("≤ %.2f %s + %s", e.bound, strings.TrimPrefix(e.baseline, "impl="), results.Format(e.how.plus, e.unit))
 	}
 }

@@ -2,44 +2,44 @@ package main
 
 import "math"
 
-// comparison says how a figure is held against a target's bound.
+// comparison is the way in which a figure is compared with the bound of a target.
 type comparison struct {
 	name string
-	plus float64 // of ratioPlus
+	plus float64 // see ratioPlus
 }
 
 var (
-	ratio      = comparison{name: "ratio"}      // ours / rival, at most the bound
-	speedup    = comparison{name: "speedup"}    // rival / ours, at least the bound
-	difference = comparison{name: "difference"} // ours - rival, at most the bound
-	absolute   = comparison{name: "absolute"}   // ours alone, at most the bound
+	ratio      = comparison{name: "ratio"}      // figure / baseline, at most the bound
+	speedup    = comparison{name: "speedup"}    // baseline / figure, at least the bound
+	difference = comparison{name: "difference"} // figure - baseline, at most the bound
+	absolute   = comparison{name: "absolute"}   // the figure alone, at most the bound
 )
 
-// ratioPlus holds ours against the bound times the rival and plus, which has the unit of the
-// figure. It is for figures of which the rival's may be so small that a ratio says nothing.
+// ratioPlus accepts a figure of at most bound * baseline + plus. The unit of plus is that of the
+// figure. It is for baselines that may be so small that a ratio alone is meaningless.
 func ratioPlus(plus float64) comparison { return comparison{"ratioPlus", plus} }
 
-// target is one row of the table: which figure of which benchmark is held against what.
+// target is a row of the table: a figure of a benchmark, and its bound.
 type target struct {
-	ours  string // the benchmark; one row for each that matches
-	unit  string // the figure, times in seconds
-	how   comparison
-	rival string // a changed parameter, or a benchmark; with absolute it is only shown, and "" is none
-	bound float64
+	pattern  string // of benchmark names; each benchmark that matches has a row
+	unit     string // times are in seconds
+	how      comparison
+	baseline string // a parameter or a benchmark; with absolute only shown, and may be ""
+	bound    float64
 }
 
-// unbounded marks a comparison that is of interest but promises nothing.
+// unbounded marks a comparison without a target.
 var unbounded = math.Inf(1)
 
 const (
 	std       = "impl=std"
-	none      = "impl=none" // what BusyCalls measures around no call at all
+	none      = "impl=none" // BusyCalls without a call
 	tick      = 1e-3        // the default Options.Tick, in seconds
 	overShare = "over-1ms-%"
 )
 
-// targets are the promises that need no other library to be measured. docs/benchmarks.md says how each
-// workload is built.
+// targets are the performance targets that need no other library. docs/benchmarks.md describes the
+// workloads.
 var targets = []target{
 	{"ArmStop/pending=1k", "sec/op", ratio, std, 0.35},
 	{"ArmStop/pending=1M", "sec/op", ratio, std, 0.25},

@@ -2,109 +2,109 @@ package main
 
 import "github.com/timingwheel-go/timingwheel/benchmarks/internal/results"
 
-// verdict is what a row of the table ends in.
+// verdict is the last column of the table.
 type verdict string
 
 const (
 	reached    verdict = "reached"
 	notReached verdict = "NOT REACHED"
 	noData     verdict = "no data"
-	noTarget   verdict = "" // nothing was promised
+	noTarget   verdict = "" // the comparison has no bound
 )
 
-// judgement is a target with what was measured.
-type judgement struct {
+// evaluation is a target with the measured figures.
+type evaluation struct {
 	target
 	benchmark results.Benchmark
-	ours      *float64 // nil: not measured
-	theirs    *float64 // the rival's figure; nil: not measured, or no rival
-	result    float64  // what is held against the bound, or a ratio; valid unless verdict is noData
+	figure    *float64 // nil: not measured
+	reference *float64 // figure of the baseline; nil: not measured, or no baseline
+	result    float64  // compared with the bound, or a ratio; invalid if verdict is noData
 	verdict   verdict
 }
 
-// judge holds m against each target, in the order of targets. A target that matches several benchmarks
-// gives a row for each, one that matches none gives a row without data.
-func judge(m *results.Measurements, targets []target) []judgement {
-	var all []judgement
+// evaluate compares m with each target, in the order of targets. A target that matches several
+// benchmarks has a row for each of them. A target that matches none has a row without data.
+func evaluate(m *results.Measurements, targets []target) []evaluation {
+	var all []evaluation
 	for _, t := range targets {
-		pattern := results.Parse(t.ours)
+		pattern := results.Parse(t.pattern)
 		found := false
 		for _, b := range m.Benchmarks {
 			if _, measured := m.Median(b, t.unit); measured && b.Matches(pattern) {
-				all = append(all, judgeOne(m, t, b))
+				all = append(all, evaluateOne(m, t, b))
 				found = true
 			}
 		}
 		if !found {
-			all = append(all, judgeOne(m, t, pattern))
+			all = append(all, evaluateOne(m, t, pattern))
 		}
 	}
 	return all
 }
 
-func judgeOne(m *results.Measurements, t target, b results.Benchmark) judgement {
-	j := judgement{target: t, benchmark: b, verdict: noData}
+func evaluateOne(m *results.Measurements, t target, b results.Benchmark) evaluation {
+	e := evaluation{target: t, benchmark: b, verdict: noData}
 	if v, ok := m.Median(b, t.unit); ok {
-		j.ours = &v
+		e.figure = &v
 	}
-	if t.rival != "" {
-		if v, ok := m.Median(b.Rival(t.rival), t.unit); ok {
-			j.theirs = &v
+	if t.baseline != "" {
+		if v, ok := m.Median(b.Baseline(t.baseline), t.unit); ok {
+			e.reference = &v
 		}
 	}
-	if j.ours == nil || j.theirs == nil && t.how != absolute {
-		return j
+	if e.figure == nil || e.reference == nil && t.how != absolute {
+		return e
 	}
-	kept := true
+	met := true
 	switch t.how {
 	case ratio:
-		j.result = *j.ours / *j.theirs
-		kept = j.result <= t.bound
+		e.result = *e.figure / *e.reference
+		met = e.result <= t.bound
 	case speedup:
-		j.result = *j.theirs / *j.ours
-		kept = j.result >= t.bound
+		e.result = *e.reference / *e.figure
+		met = e.result >= t.bound
 	case difference:
-		j.result = *j.ours - *j.theirs
-		kept = j.result <= t.bound
+		e.result = *e.figure - *e.reference
+		met = e.result <= t.bound
 	case absolute:
-		j.result = *j.ours
-		kept = j.result <= t.bound
+		e.result = *e.figure
+		met = e.result <= t.bound
 	default:
-		j.result = *j.ours / *j.theirs
-		kept = *j.ours <= t.bound**j.theirs+t.how.plus
+		e.result = *e.figure / *e.reference
+		met = *e.figure <= t.bound**e.reference+t.how.plus
 	}
 	switch {
 	case t.bound == unbounded:
-		j.verdict = noTarget
-	case kept:
-		j.verdict = reached
+		e.verdict = noTarget
+	case met:
+		e.verdict = reached
 	default:
-		j.verdict = notReached
+		e.verdict = notReached
 	}
-	return j
+	return e
 }
 
-// otherPairs returns the pairs of ours and std in m that no target speaks of. Allocations are left out:
-// beside the targets they repeat one figure in every row.
-func otherPairs(m *results.Measurements, judged []judgement) []judgement {
+// otherPairs compares with std every figure in m that has no target. Allocations are left out,
+// because they repeat one figure in every row.
+func otherPairs(m *results.Measurements, rows []evaluation) []evaluation {
 	shown := map[results.Series]bool{}
-	for _, j := range judged {
-		if j.target.rival == std {
-			shown[results.Series{Benchmark: j.benchmark.String(), Unit: j.unit}] = true
+	for _, e := range rows {
+		if e.baseline == std {
+			shown[results.Series{Benchmark: e.benchmark.String(), Unit: e.unit}] = true
 		}
 	}
-	var others []judgement
+	var others []evaluation
 	for _, b := range m.Benchmarks {
-		rival := b.Rival(std)
-		if rival.String() == b.String() {
+		baseline := b.Baseline(std)
+		if baseline.String() == b.String() {
 			continue
 		}
 		for _, unit := range m.Units[b.String()] {
 			if unit == "B/op" || unit == "allocs/op" || shown[results.Series{Benchmark: b.String(), Unit: unit}] {
 				continue
 			}
-			if _, measured := m.Median(rival, unit); measured {
-				others = append(others, judgeOne(m, target{b.String(), unit, ratio, std, unbounded}, b))
+			if _, measured := m.Median(baseline, unit); measured {
+				others = append(others, evaluateOne(m, target{b.String(), unit, ratio, std, unbounded}, b))
 			}
 		}
 	}

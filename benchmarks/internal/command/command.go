@@ -1,4 +1,4 @@
-// Package command is what the programs of this module have in common: how they begin, and how they read their options.
+// Package command has the start and the command line of the programs of this module.
 package command
 
 import (
@@ -12,16 +12,16 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// Main runs a program and exits with the code that it returns. The context ends with the first Ctrl-C; from then on
-// signals have their default effect again, so that a second one kills.
+// Main runs a program and exits with the code that it returns. The first Ctrl-C cancels the context
+// and restores the default effect of signals, so that a second Ctrl-C kills the program.
 func Main(program func(ctx context.Context, args []string, stdout, stderr io.Writer) int) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	os.Exit(program(ctx, os.Args, os.Stdout, os.Stderr))
 }
 
-// New returns a command line of options, which action is called with unless the help is asked for. That goes to help;
-// errors are returned by the command's Run and printed nowhere.
+// New returns a command with these flags. It calls action unless the user asks for the help text,
+// which it writes to help. Run returns errors and does not print them.
 func New(name, usage, text string, flags []cli.Flag, help io.Writer, action func(cmd *cli.Command) error) *cli.Command {
 	return &cli.Command{
 		Name:            name,
@@ -38,7 +38,7 @@ func New(name, usage, text string, flags []cli.Flag, help io.Writer, action func
 	}
 }
 
-// NoArguments returns an error that names the first argument that is not an option.
+// NoArguments returns an error that names the first argument, if there is any besides options.
 func NoArguments(cmd *cli.Command) error {
 	if cmd.Args().Present() {
 		return fmt.Errorf("unexpected argument %q: only options are accepted", cmd.Args().First())

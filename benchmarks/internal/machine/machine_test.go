@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestDescribeNamesWhatAFigureNeeds(t *testing.T) {
+func TestDescribe(t *testing.T) {
 	got := Describe("Some CPU")
 	assert.Regexp(t, `^Some CPU, \d+ cores, \w+/\w+, \S.*, (commit \w+|unknown commit)`, got)
-	assert.Contains(t, Describe(""), "unnamed processor")
+	assert.Contains(t, Describe(""), "unknown processor")
 }

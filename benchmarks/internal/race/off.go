@@ -1,7 +1,7 @@
 //go:build !race
 
-// Package race says whether the program was built with the race detector.
+// Package race reports whether the program was built with the race detector.
 package race
 
-// Enabled says whether the race detector is on.
+// Enabled is true in a program that was built with the race detector.
 const Enabled = false

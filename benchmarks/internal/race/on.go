@@ -2,5 +2,5 @@
 
 package race
 
-// Enabled says whether the race detector is on.
+// Enabled is true in a program that was built with the race detector.
 const Enabled = true

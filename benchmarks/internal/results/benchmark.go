@@ -9,20 +9,19 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-// Benchmark is a benchmark's name taken apart. A name without impl speaks of the wheel, and one without
-// procs of a single processor, so that a target needs to say only what is special about it.
+// Benchmark is the parsed name of a benchmark. A name without impl means the wheel, and a name
+// without procs means one processor, so a target names only what differs from these.
 type Benchmark struct {
 	Base   string            // "ArmStop"
 	Params map[string]string // "impl": "wheel", "pending": "1M", "procs": "1"
 }
 
-// repetition is the suffix by which Go tells apart sub-benchmarks of one name.
+// repetition is the suffix that Go appends to a sub-benchmark whose name already exists.
 var repetition = regexp.MustCompile(`#\d+(/|-\d+$|$)`)
 
-// Parse takes apart a name such as "ArmStop/impl=wheel/pending=1M/procs=2-8", whose last part is the
-// GOMAXPROCS that Go appends. The faces of the engine may be written as a parent benchmark:
-// "Timeouts/Fill" is "Fill/impl=timeouts". Where a benchmark ran a name twice, Go made it unique with a
-// suffix such as "#01", which says nothing here.
+// Parse parses a name such as "ArmStop/impl=wheel/pending=1M/procs=2-8", whose suffix is the
+// GOMAXPROCS that Go appends. A variant of the wheel may be a parent benchmark: "Timeouts/Fill" is
+// "Fill/impl=timeouts". Parse ignores the suffix, such as "#01", that makes a repeated name unique.
 func Parse(name string) Benchmark {
 	name = repetition.ReplaceAllString(strings.TrimPrefix(name, "Benchmark"), "$1")
 	base, parts := benchfmt.Name(name).Parts()
@@ -36,28 +35,28 @@ func Parse(name string) Benchmark {
 			path += string(part)
 		}
 	}
-	b.Base = b.face(path, "Manual", "Timeouts")
+	b.Base = b.variant(path, "Manual", "Timeouts")
 	return b
 }
 
-// face moves a face of the engine from the path of names to impl, and returns the rest of the path.
-// A rival below that parent keeps its own impl.
-func (b Benchmark) face(path string, faces ...string) string {
-	for _, face := range faces {
-		rest, ok := strings.CutPrefix(path, face+"/")
+// variant moves a variant of the wheel from the path to impl and returns the rest of the path.
+// Another implementation below that parent keeps its own impl.
+func (b Benchmark) variant(path string, variants ...string) string {
+	for _, variant := range variants {
+		rest, ok := strings.CutPrefix(path, variant+"/")
 		if !ok {
 			continue
 		}
 		if b.Params["impl"] == "wheel" {
-			b.Params["impl"] = strings.ToLower(face)
+			b.Params["impl"] = strings.ToLower(variant)
 		}
 		return rest
 	}
 	return path
 }
 
-// String returns the name in its one canonical form: parameters sorted, those that go without saying
-// left out.
+// String returns the canonical form of the name: parameters are sorted, and default values are left
+// out.
 func (b Benchmark) String() string {
 	name := b.Base
 	for _, key := range slices.Sorted(maps.Keys(b.Params)) {
@@ -70,8 +69,8 @@ func (b Benchmark) String() string {
 	return name
 }
 
-// Matches reports whether b is one of those that pattern speaks of: the same base, and every parameter
-// of the pattern with the same value. Parameters that only b has may be anything.
+// Matches reports whether b has the base of pattern and all of its parameters. Parameters that only
+// b has may have any value.
 func (b Benchmark) Matches(pattern Benchmark) bool {
 	if b.Base != pattern.Base {
 		return false
@@ -91,9 +90,9 @@ func (b Benchmark) With(key, value string) Benchmark {
 	return r
 }
 
-// Rival returns what b is measured against: b with one parameter changed if change has the form
-// "key=value", otherwise the benchmark that change names.
-func (b Benchmark) Rival(change string) Benchmark {
+// Baseline returns the benchmark that b is compared with: b with one parameter changed if change
+// has the form "key=value", otherwise the benchmark of that name.
+func (b Benchmark) Baseline(change string) Benchmark {
 	key, value, isParam := strings.Cut(change, "=")
 	if !isParam || strings.Contains(key, "/") {
 		return Parse(change)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// FormatCount writes a number of timers as names of benchmarks have it: 1k, 2500, 10M.
+// FormatCount formats a number of timers as in the names of benchmarks: 1k, 2500, 10M.
 func FormatCount(n int) string {
 	switch {
 	case n > 0 && n%1_000_000 == 0:
@@ -18,7 +18,7 @@ func FormatCount(n int) string {
 	}
 }
 
-// ParseCount reads what FormatCount writes.
+// ParseCount parses the format of FormatCount.
 func ParseCount(s string) (int, error) {
 	digits, factor := s, 1
 	if short, ok := strings.CutSuffix(s, "M"); ok {

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestCounts(t *testing.T) {
+func TestParseCountInvertsFormatCount(t *testing.T) {
 	for text, n := range map[string]int{"0": 0, "1": 1, "999": 999, "1k": 1_000, "1500": 1_500, "100k": 100_000, "1M": 1_000_000, "2147M": 2_147_000_000} {
 		assert.Equal(t, text, FormatCount(n))
 		got, err := ParseCount(text)

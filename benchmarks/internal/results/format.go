@@ -7,8 +7,8 @@ import (
 	"golang.org/x/perf/benchunit"
 )
 
-// Format writes a figure with its unit to about four digits. What a figure is counted by ("/op",
-// "/timer") stands in a column of its own.
+// Format formats a figure with its unit, to about four digits. It omits the denominator of the unit
+// ("/op", "/timer"), which the tables show in another column.
 func Format(v float64, unit string) string {
 	what, _, _ := strings.Cut(unit, "/")
 	switch {

@@ -11,26 +11,26 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-// Series names one figure of one benchmark, measured once in each run.
+// Series identifies a figure of a benchmark, which is measured once in each run.
 type Series struct {
 	Benchmark string // in canonical form
-	Unit      string // with its time in seconds
+	Unit      string // times are in seconds
 }
 
 // Measurements holds the results of one input.
 type Measurements struct {
-	Config     map[string]string // lines such as "cpu: …", the last of each key
+	Config     map[string]string // lines such as "cpu: …"; the last line of a key counts
 	Benchmarks []Benchmark
-	Units      map[string][]string // of each benchmark, in the order of first appearance
+	Units      map[string][]string // by benchmark, in the order of first appearance
 	Values     map[Series][]float64
 }
 
-// ErrNone says that the input was no benchmark output, or that no benchmark matched.
+// ErrNone is returned if the input has no benchmark result.
 var ErrNone = errors.New("no benchmark result")
 
-// Read parses the output of go test -bench; name stands for the input in errors. Lines that are no
-// results, such as those of the testing package and of a tested program, are skipped; a broken result
-// line is an error that names it.
+// Read parses the output of go test -bench. name is the name of the input in errors. Read skips
+// lines that are not results, such as the output of package testing and of the tested program. A
+// malformed result line is an error that names the line.
 func Read(in io.Reader, name string) (*Measurements, error) {
 	m := &Measurements{Config: map[string]string{}, Units: map[string][]string{}, Values: map[Series][]float64{}}
 	reader := benchfmt.NewReader(in, name)
@@ -71,13 +71,13 @@ func (m *Measurements) add(r *benchfmt.Result) {
 	}
 }
 
-// timeUnit finds the unit of time in names such as "ns/op", "cpu-ns/timer" and "p99.9-us".
+// timeUnit matches the unit of time in names such as "ns/op", "cpu-ns/timer" and "p99.9-us".
 var timeUnit = regexp.MustCompile(`(^|-)(ns|us|µs|ms|s)(/|$)`)
 
 var secondsIn = map[string]float64{"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1}
 
-// inSeconds converts a figure of time to seconds, so that targets need not know in which unit a
-// benchmark reports. Other figures stay as they are.
+// inSeconds converts a time to seconds, so that targets do not depend on the unit that a benchmark
+// reports. It returns other figures unchanged.
 func inSeconds(value float64, unit string) (float64, string) {
 	found := timeUnit.FindStringSubmatch(unit)
 	if found == nil {
@@ -86,7 +86,7 @@ func inSeconds(value float64, unit string) (float64, string) {
 	return value * secondsIn[found[2]], timeUnit.ReplaceAllString(unit, "${1}sec${3}")
 }
 
-// Median returns the median of what was measured of b, and whether anything was.
+// Median returns the median of a figure of b. It returns false if the figure was not measured.
 func (m *Measurements) Median(b Benchmark, unit string) (float64, bool) {
 	values := slices.Sorted(slices.Values(m.Values[Series{b.String(), unit}]))
 	if len(values) == 0 {
@@ -99,7 +99,7 @@ func (m *Measurements) Median(b Benchmark, unit string) (float64, bool) {
 	return (values[middle-1] + values[middle]) / 2, true
 }
 
-// Runs says over how many runs the medians are taken.
+// Runs describes the number of runs behind the medians.
 func (m *Measurements) Runs() string {
 	least, most := 0, 0
 	for _, values := range m.Values {

@@ -7,16 +7,16 @@ import (
 	"regexp"
 )
 
-// Outcome is a benchmark that has no figures, or not all of them, and why.
+// Outcome says why a benchmark has no figures, or not all of them.
 type Outcome struct {
 	Benchmark Benchmark
-	Failed    bool // it was tried; otherwise it cannot be done
+	Failed    bool // false: the benchmark cannot run
 	Reason    string
 }
 
 var outcomeLine = regexp.MustCompile(`^--- (FAIL|SKIP): (Benchmark\S+): (.+)$`)
 
-// WriteOutcome writes an outcome as ReadOutcomes finds it among the lines of results.
+// WriteOutcome writes an outcome as a line for ReadOutcomes.
 func WriteOutcome(out io.Writer, name string, failed bool, reason string) error {
 	how := "SKIP"
 	if failed {
@@ -26,7 +26,7 @@ func WriteOutcome(out io.Writer, name string, failed bool, reason string) error 
 	return err
 }
 
-// ReadOutcomes returns what cmd/compare has written about benchmarks without figures, in order.
+// ReadOutcomes returns the outcomes among the lines of in, in order.
 func ReadOutcomes(in io.Reader) ([]Outcome, error) {
 	var all []Outcome
 	lines := bufio.NewScanner(in)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestOutcomes(t *testing.T) {
+func TestOutcomesAreReadFromAmongResults(t *testing.T) {
 	var text strings.Builder
 	require.NoError(t, WriteOutcome(&text, "Fill/impl=x/pending=1M", true, "timeout after 5s, arming 1000000 timers"))
 	text.WriteString("BenchmarkFill/impl=std/pending=1M 1 5 ns/op\n--- FAIL: TestSomething (0.00s)\n")
@@ -21,5 +21,5 @@ func TestOutcomes(t *testing.T) {
 	}, all)
 	m, err := Read(strings.NewReader(text.String()), "text")
 	require.NoError(t, err)
-	assert.Len(t, m.Benchmarks, 1, "outcomes are no results")
+	assert.Len(t, m.Benchmarks, 1, "outcomes are not results")
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestNamesHaveOneCanonicalForm(t *testing.T) {
+func TestParseReturnsTheCanonicalForm(t *testing.T) {
 	for _, c := range []struct{ name, want string }{
 		{"BenchmarkArmStop/impl=wheel/pending=1M-8", "ArmStop/pending=1M"},
 		{"ArmStop/pending=1M/impl=wheel/procs=1", "ArmStop/pending=1M"},
@@ -25,16 +25,16 @@ func TestNamesHaveOneCanonicalForm(t *testing.T) {
 	}
 }
 
-func TestRivalDiffersInOneParameter(t *testing.T) {
+func TestBaselineDiffersInOneParameter(t *testing.T) {
 	b := Parse("ArmStop/impl=wheel/pending=1M/procs=2")
-	assert.Equal(t, "ArmStop/impl=std/pending=1M/procs=2", b.Rival("impl=std").String())
-	assert.Equal(t, "ArmStop/pending=1M", b.Rival("procs=1").String())
-	assert.Equal(t, "Floor", b.Rival("Floor").String())
-	assert.Equal(t, "FloorPostpone/pending=1M", b.Rival("FloorPostpone/pending=1M").String())
-	assert.Equal(t, "ArmStop/pending=1M/procs=2", b.String(), "the benchmark itself is unchanged")
+	assert.Equal(t, "ArmStop/impl=std/pending=1M/procs=2", b.Baseline("impl=std").String())
+	assert.Equal(t, "ArmStop/pending=1M", b.Baseline("procs=1").String())
+	assert.Equal(t, "Floor", b.Baseline("Floor").String())
+	assert.Equal(t, "FloorPostpone/pending=1M", b.Baseline("FloorPostpone/pending=1M").String())
+	assert.Equal(t, "ArmStop/pending=1M/procs=2", b.String(), "Baseline does not change its receiver")
 }
 
-func TestTimesAreReadInAnyUnit(t *testing.T) {
+func TestTimesAreConvertedToSeconds(t *testing.T) {
 	for _, c := range []struct {
 		value float64
 		unit  string
@@ -77,7 +77,7 @@ func TestMedianOfSeveralRuns(t *testing.T) {
 	assert.False(t, ok)
 }
 
-func TestBadInputIsAnError(t *testing.T) {
+func TestBadInputIsRefused(t *testing.T) {
 	_, err := Read(strings.NewReader("PASS\nok\n"), "standard input")
 	require.ErrorIs(t, err, ErrNone)
 	_, err = Read(strings.NewReader("BenchmarkX 12 nonsense ns/op\n"), "standard input")
