@@ -13,7 +13,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	log.SetOutput(io.Discard) // gost says that it ends
+	log.SetOutput(io.Discard) // gost logs its end
 	os.Exit(m.Run())
 }
 
@@ -31,20 +31,19 @@ func TestConformance(t *testing.T) {
 	conforms(t, Ouqiang)
 }
 
-// far is later than any test ends, and patience far more than what is due in milliseconds needs.
 const (
-	far      = 30 * time.Second
-	soon     = 20 * time.Millisecond
-	patience = 20 * time.Second
+	far     = 30 * time.Second // after the end of every test
+	soon    = 20 * time.Millisecond
+	maxWait = 20 * time.Second // for timers that are due within milliseconds
 )
 
-// conforms tries out what the traits of an implementation with a clock promise.
+// conforms checks the traits of an implementation that has a clock.
 func conforms[H any](t *testing.T, i Implementation[H]) {
 	t.Helper()
 	t.Run(i.Name, func(t *testing.T) {
 		t.Parallel()
-		if i.Unfit != "" {
-			t.Skip(i.Unfit)
+		if i.Unsupported != "" {
+			t.Skip(i.Unsupported)
 		}
 		c := &calls{}
 		timers, err := i.Open(Config{Horizon: far + time.Second, Fire: c.call})
@@ -57,21 +56,21 @@ func conforms[H any](t *testing.T, i Implementation[H]) {
 
 		last := timers.After(far, 100, func() { c.call(100) })
 		if i.Stop.Callable() {
-			assert.Equal(t, i.Stop.Answers(), timers.Stop(last), "Stop of a pending timer")
+			assert.Equal(t, i.Stop.HasResult(), timers.Stop(last), "Stop of a pending timer")
 		}
 		if i.Stop == Exact {
 			assert.False(t, timers.Stop(last), "Stop of a stopped timer")
 		}
 		if i.Reset.Callable() {
 			moved := timers.After(far, 101, func() { c.call(101) })
-			assert.Equal(t, i.Reset.Answers(), timers.Reset(moved, soon), "Reset of a pending timer")
+			assert.Equal(t, i.Reset.HasResult(), timers.Reset(moved, soon), "Reset of a pending timer")
 			c.await(t, 101)
-			assert.Equal(t, uint32(1), c.of[101].Load(), "a timer that was reset has run")
+			assert.Equal(t, uint32(1), c.of[101].Load(), "calls of the timer that was reset")
 		}
 		for id := range 100 {
 			assert.Equal(t, uint32(1), c.of[id].Load(), "timer %d", id)
 		}
-		assert.Zero(t, c.of[100].Load(), "the timer far ahead")
+		assert.Zero(t, c.of[100].Load(), "calls of the timer far ahead")
 	})
 }
 
@@ -88,11 +87,10 @@ func (c *calls) call(id uint64) {
 
 func (c *calls) await(t *testing.T, n int64) {
 	t.Helper()
-	require.Eventually(t, func() bool { return c.all.Load() >= n }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return c.all.Load() >= n }, maxWait, time.Millisecond)
 }
 
-// Nothing moves the clock of a Manual wheel here, so no callback runs.
-func TestManualHasNoClock(t *testing.T) {
+func TestManualDoesNotFireUntilItsClockIsMoved(t *testing.T) {
 	t.Parallel()
 	timers, err := Manual.Open(Config{})
 	require.NoError(t, err)
@@ -103,18 +101,18 @@ func TestManualHasNoClock(t *testing.T) {
 	timers.Close()
 }
 
-func TestAnswersSayWhatCanBeCalledAndBelieved(t *testing.T) {
+func TestSupportSaysWhetherACallIsMadeAndHasAResult(t *testing.T) {
 	t.Parallel()
-	for answer, want := range map[Answer]struct{ callable, answers bool }{
-		Absent: {false, false}, Deadlocked: {false, false}, Lossy: {true, false}, Silent: {true, false}, Wrong: {true, true}, Exact: {true, true},
+	for support, want := range map[Support]struct{ callable, hasResult bool }{
+		Absent: {false, false}, MayDeadlock: {false, false}, MayDrop: {true, false}, NoResult: {true, false}, WrongResults: {true, true}, Exact: {true, true},
 	} {
-		assert.Equal(t, want.callable, answer.Callable(), "%v", answer)
-		assert.Equal(t, want.answers, answer.Answers(), "%v", answer)
+		assert.Equal(t, want.callable, support.Callable(), "%v", support)
+		assert.Equal(t, want.hasResult, support.HasResult(), "%v", support)
 	}
 }
 
-func TestAnswersHaveNames(t *testing.T) {
+func TestSupportNames(t *testing.T) {
 	t.Parallel()
-	assert.Equal(t, []string{"no", "may deadlock", "may be dropped", "without an answer", "answers may be wrong", "yes"},
-		[]string{Absent.String(), Deadlocked.String(), Lossy.String(), Silent.String(), Wrong.String(), Exact.String()})
+	assert.Equal(t, []string{"no", "may deadlock", "may be dropped", "no result", "results may be wrong", "yes"},
+		[]string{Absent.String(), MayDeadlock.String(), MayDrop.String(), NoResult.String(), WrongResults.String(), Exact.String()})
 }

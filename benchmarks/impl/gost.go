@@ -7,21 +7,21 @@ import (
 	gxtime "github.com/dubbogo/gost/time"
 )
 
-// Gost is the timer wheel of dubbogo's gost: a sorted list for each of five spans, and one goroutine
-// that is asked through a channel.
+// Gost is the timer wheel of dubbogo's gost: a sorted list for each of five spans, owned by one
+// goroutine that takes requests from a channel.
 var Gost = Implementation[*gxtime.Timer]{
 	Traits: Traits{
 		Name: "gost", Title: "gost gxtime.TimerWheel", Module: "github.com/dubbogo/gost",
-		Tick: 10 * time.Millisecond, Stop: Lossy, Reset: Lossy,
-		Note: "its tick is fixed; adds, stops and resets that find its queue of 128 full are dropped (the adapter repeats " +
-			"adds, which tell; stops and resets do not)",
+		Tick: 10 * time.Millisecond, Stop: MayDrop, Reset: MayDrop,
+		Note: "fixed tick; drops adds, stops and resets if its queue of 128 requests is full (an add reports that, and the " +
+			"adapter retries it; stops and resets do not report it)",
 	},
 	Open: func(Config) (Timers[*gxtime.Timer], error) { return gost{gxtime.NewTimerWheel()}, nil },
 }
 
 type gost struct{ w *gxtime.TimerWheel }
 
-// After tries again as long as the queue is full; it is full for ever after Close.
+// After retries while the queue is full. After Close the queue stays full.
 func (g gost) After(d time.Duration, _ uint64, f func()) *gxtime.Timer {
 	for {
 		if t := g.w.AfterFunc(d, f); t != nil {

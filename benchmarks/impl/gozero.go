@@ -7,13 +7,13 @@ import (
 	"github.com/zeromicro/go-zero/core/collection"
 )
 
-// GoZero is the timing wheel of go-zero: one wheel that counts rounds, and one goroutine that is asked
-// through channels. Its timers have keys, which the adapter numbers.
+// GoZero is the timing wheel of go-zero: one wheel that counts rounds, owned by one goroutine that
+// takes requests from channels. Its timers have keys; the adapter uses consecutive numbers.
 var GoZero = Implementation[uint64]{
 	Traits: Traits{
 		Name: "gozero", Title: "go-zero collection.TimingWheel", Module: "github.com/zeromicro/go-zero",
-		Tick: time.Millisecond, Stop: Silent, Reset: Silent,
-		Note: "tick 1 ms and 60,000 slots, as it leaves both to the caller; the callbacks of a tick run one after another",
+		Tick: time.Millisecond, Stop: NoResult, Reset: NoResult,
+		Note: "tick 1 ms and 60,000 slots, both chosen by the adapter; runs the callbacks of a tick one after another",
 	},
 	Open: func(Config) (Timers[uint64], error) {
 		const slots = 60_000 // a minute
@@ -27,7 +27,7 @@ type goZero struct {
 	last atomic.Uint64
 }
 
-// After leaves the error aside: there is one after Close only.
+// After ignores the error, which occurs only after Close.
 func (g *goZero) After(d time.Duration, _ uint64, f func()) uint64 {
 	key := g.last.Add(1)
 	_ = g.tw.SetTimer(key, f, max(d, 1))

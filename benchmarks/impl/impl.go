@@ -1,76 +1,76 @@
-// Package impl puts timers of several libraries behind one interface, so that one workload measures them
-// all, and says of each what it can do and what it cannot.
+// Package impl adapts the timers of several libraries to one interface, so that one workload
+// measures all of them, and describes the capabilities of each.
 //
-// There is a file for each implementation. To add one, write its file, list it in workload.Subjects, and
-// run the tests: conformance_test.go tries out everything that its Traits promise.
+// Each library has a file. To add one, write its file, list it in workload.Subjects and run the
+// tests: conformance_test.go checks all claims of its Traits.
 package impl
 
 import "time"
 
-// Timers is an implementation at work. H is its handle; it is a type parameter since an interface would
-// cost those an allocation whose handle is no pointer.
+// Timers is an open implementation. H is the type of its handles. H is a type parameter, because an
+// interface value would allocate for each handle that is not a pointer.
 type Timers[H any] interface {
-	// After arms a timer that calls f in d. An implementation that keeps values instead of functions
-	// (Traits.Values) ignores f, keeps id, and hands it to Config.Fire.
+	// After arms a timer that calls f after d. An implementation that keeps values instead of
+	// functions (Traits.Values) ignores f and passes id to Config.Fire.
 	After(d time.Duration, id uint64, f func()) H
 
-	// Stop prevents the callback. Its answer is that of the implementation, if it gives one; false
-	// otherwise.
+	// Stop prevents the callback. It returns the result of the implementation, or false if there is
+	// none.
 	Stop(h H) bool
 
-	// Reset makes a pending timer run in d from now. Its answer is that of the implementation, if
-	// it gives one; false otherwise.
+	// Reset postpones a pending timer to d from now. It returns the result of the implementation,
+	// or false if there is none.
 	Reset(h H, d time.Duration) bool
 
-	// Close ends what the implementation itself has running. Callbacks may still run afterwards.
+	// Close ends the goroutines of the implementation. Callbacks may still run afterwards.
 	Close()
 }
 
-// Config is what an implementation has to know when it is made.
+// Config holds the parameters of Open.
 type Config struct {
-	Horizon time.Duration   // no timer is armed for later than this
-	Fire    func(id uint64) // called for what expires, by an implementation that keeps values
+	Horizon time.Duration   // no timer is armed further ahead
+	Fire    func(id uint64) // called for each expired value, by an implementation that keeps values
 }
 
-// Answer is what a call of an implementation says about its success.
-type Answer int
+// Support says how an implementation supports Stop or Reset.
+type Support int
 
 const (
-	Absent     Answer = iota // there is no such call
-	Deadlocked               // there is one that can wait for itself for ever, so it is not called
-	Lossy                    // there is one that may be dropped, without an answer
-	Silent                   // there is one without an answer
-	Wrong                    // its answer is true or false, and sometimes not so
-	Exact                    // its answer is true if and only if the call took effect
+	Absent       Support = iota // there is no such call
+	MayDeadlock                 // the call may wait for itself for ever, so the workloads do not make it
+	MayDrop                     // the call may have no effect, and returns no result
+	NoResult                    // the call returns no result
+	WrongResults                // the call returns a result, which is sometimes wrong
+	Exact                       // the call returns true if and only if it took effect
 )
 
-func (a Answer) String() string {
-	return [...]string{"no", "may deadlock", "may be dropped", "without an answer", "answers may be wrong", "yes"}[a]
+func (s Support) String() string {
+	return [...]string{"no", "may deadlock", "may be dropped", "no result", "results may be wrong", "yes"}[s]
 }
 
-// Callable says whether there is such a call and it returns.
-func (a Answer) Callable() bool { return a > Deadlocked }
+// Callable reports whether the call exists and always returns.
+func (s Support) Callable() bool { return s > MayDeadlock }
 
-// Answers says whether the call says what it has done.
-func (a Answer) Answers() bool { return a >= Wrong }
+// HasResult reports whether the call returns a result.
+func (s Support) HasResult() bool { return s >= WrongResults }
 
-// Traits say what an implementation can do.
+// Traits describe an implementation.
 type Traits struct {
-	Name   string // in the names of benchmarks
-	Title  string // in prose
-	Module string // its module, "" for package time and this library
-	Tick   time.Duration
-	Stop   Answer
-	Reset  Answer
-	Clock  bool   // arming a timer reads the clock
-	Manual bool   // has no clock: nothing fires unless the caller moves it
-	Values bool   // keeps values, and hands them over in batches
-	Most   int    // so many timers are all that it can be tried with; 0: any number
-	Unfit  string // why it cannot run on this machine, or ""
-	Note   string
+	Name        string // in the names of benchmarks
+	Title       string // in prose
+	Module      string // "" for package time and this library
+	Tick        time.Duration
+	Stop        Support
+	Reset       Support
+	Clock       bool   // arming a timer reads the clock
+	Manual      bool   // the caller moves the clock: nothing fires by itself
+	Values      bool   // keeps values, and hands them over in batches
+	MaxTimers   int    // largest number of timers that the workloads try; 0: any number
+	Unsupported string // why it cannot run on this machine, or ""
+	Note        string
 }
 
-// Implementation is a library's timers, ready to be made.
+// Implementation is the timers of a library.
 type Implementation[H any] struct {
 	Traits
 	Open func(Config) (Timers[H], error)

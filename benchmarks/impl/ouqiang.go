@@ -7,15 +7,15 @@ import (
 	"github.com/ouqiang/timewheel"
 )
 
-// Ouqiang is one wheel that counts rounds: a list of timers for each slot, and one goroutine that
-// is asked through channels. Its timers have keys, which the adapter numbers. It calls one function
-// for all timers, with the value that was given for each; the adapter gives it the callback.
+// Ouqiang is one wheel that counts rounds: a list of timers for each slot, owned by one goroutine
+// that takes requests from channels. Its timers have keys; the adapter uses consecutive numbers. It
+// calls one function for all timers, with a value for each; the adapter passes the callback as this
+// value.
 var Ouqiang = Implementation[uint64]{
 	Traits: Traits{
 		Name: "ouqiang", Title: "ouqiang/timewheel", Module: "github.com/ouqiang/timewheel",
-		Tick: time.Second, Stop: Silent,
-		Note: "counts whole seconds, of the tick as of delays; as many slots as the longest delay needs; a goroutine for " +
-			"each callback",
+		Tick: time.Second, Stop: NoResult,
+		Note: "tick and delays are whole seconds; as many slots as the longest delay needs; a goroutine for each callback",
 	},
 	Open: func(c Config) (Timers[uint64], error) {
 		slots := int(c.Horizon/time.Second) + 2
@@ -30,7 +30,7 @@ type ouqiang struct {
 	last atomic.Uint64
 }
 
-// After arms a timer that is due at once for an overdue one, which the library drops.
+// After replaces a negative delay by zero: the library drops a timer with a negative delay.
 func (o *ouqiang) After(d time.Duration, _ uint64, f func()) uint64 {
 	key := o.last.Add(1)
 	o.w.AddTimer(max(d, 0), key, f)

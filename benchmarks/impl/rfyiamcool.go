@@ -8,13 +8,13 @@ import (
 )
 
 // Rfyiamcool is one wheel that counts rounds: a map of timers for each slot, one lock, and a
-// ticker. Its Reset marks the timer and arms another one.
+// ticker. Its Reset marks the timer as stopped and arms another one.
 var Rfyiamcool = Implementation[*timewheel.Timer]{
 	Traits: Traits{
 		Name: "rfyiamcool", Title: "rfyiamcool/go-timewheel", Module: "github.com/rfyiamcool/go-timewheel",
-		Tick: time.Millisecond, Stop: Silent, Reset: Silent, Unfit: rfyiamcoolUnfit(),
-		Note: "tick 1 ms and 60,000 slots, as it leaves both to the caller; a channel and a context for each timer, a " +
-			"goroutine for each callback; has data races",
+		Tick: time.Millisecond, Stop: NoResult, Reset: NoResult, Unsupported: rfyiamcoolUnsupported(),
+		Note: "tick 1 ms and 60,000 slots, both chosen by the adapter; a channel and a context for each timer, a goroutine " +
+			"for each callback; has data races",
 	},
 	Open: func(Config) (Timers[*timewheel.Timer], error) {
 		const slots = 60_000 // a minute
@@ -27,16 +27,16 @@ var Rfyiamcool = Implementation[*timewheel.Timer]{
 	},
 }
 
-// A Stop or Reset marks a timer while the goroutine of the wheel may look at it.
-func rfyiamcoolUnfit() string {
+// Stop and Reset write to a timer while the goroutine of the wheel may read it.
+func rfyiamcoolUnsupported() string {
 	if race.Enabled {
 		return "has data races, which the race detector would report"
 	}
 	return ""
 }
 
-// The package starts a wheel of its own when it is loaded. Its ticker would wake the processes in
-// which other implementations are measured.
+// The package starts a wheel when it is initialised. The ticker of that wheel would wake the
+// processes in which other implementations are measured.
 func init() {
 	timewheel.DefaultTimeWheel.Stop()
 	timewheel.DefaultTimeWheel = nil

@@ -6,13 +6,13 @@ import (
 	"github.com/RussellLuo/timingwheel"
 )
 
-// RussellLuo is a timing wheel after Kafka's: wheels that overflow into coarser ones, and a heap of
-// buckets that drives the clock.
+// RussellLuo is a timing wheel modelled on that of Kafka: wheels that overflow into coarser ones,
+// and a heap of buckets that drives the clock.
 var RussellLuo = Implementation[*timingwheel.Timer]{
 	Traits: Traits{
 		Name: "russellluo", Title: "RussellLuo/timingwheel", Module: "github.com/RussellLuo/timingwheel",
 		Tick: time.Millisecond, Stop: Exact, Clock: true,
-		Note: "tick 1 ms and 512 slots, as it leaves both to the caller; deadlines are cut to milliseconds of the wall clock; a " +
+		Note: "tick 1 ms and 512 slots, both chosen by the adapter; truncates deadlines to milliseconds of the wall clock; a " +
 			"goroutine for each callback",
 	},
 	Open: func(Config) (Timers[*timingwheel.Timer], error) {

@@ -6,15 +6,16 @@ import (
 	"github.com/siddontang/go/timingwheel"
 )
 
-// Siddontang is the wheel of channels of siddontang/go. Timers of one slot share a channel that is closed
-// when they are due, so that a callback needs a goroutine that waits; it knows no stop and no reset.
+// Siddontang is the wheel of channels of siddontang/go. The timers of a slot share a channel that
+// is closed when they are due, so each callback needs a goroutine that waits. There is no stop and
+// no reset.
 var Siddontang = Implementation[struct{}]{
 	Traits: Traits{
 		Name: "siddontang", Title: "siddontang/go timingwheel", Module: "github.com/siddontang/go",
-		Tick: time.Millisecond, Most: 1_000_000,
-		Note: "as many slots as the longest delay needs, since it accepts none beyond, with a tick of 10 ms where delays " +
-			"exceed a minute, since each slot has a channel from the start; gives channels, so that the adapter has a " +
-			"goroutine wait for each callback",
+		Tick: time.Millisecond, MaxTimers: 1_000_000,
+		Note: "as many slots as the longest delay needs, because it accepts no longer one; a tick of 10 ms if delays exceed " +
+			"a minute, because it makes a channel for each slot at the start; returns channels, so the adapter starts a " +
+			"goroutine for each callback",
 	},
 	Open: func(c Config) (Timers[struct{}], error) {
 		tick := time.Millisecond

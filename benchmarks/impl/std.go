@@ -7,7 +7,7 @@ var Std = Implementation[*time.Timer]{
 	Traits: Traits{
 		Name: "std", Title: "time.AfterFunc",
 		Stop: Exact, Reset: Exact, Clock: true,
-		Note: "the runtime's heaps of timers, one for each processor",
+		Note: "timer heaps of the runtime, one for each processor",
 	},
 	Open: func(Config) (Timers[*time.Timer], error) { return std{}, nil },
 }

@@ -6,12 +6,12 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// Timeouts is this library's wheel of values.
+// Timeouts is timingwheel.Timeouts, the wheel of values of this library.
 var Timeouts = Implementation[timingwheel.Timer]{
 	Traits: Traits{
 		Name: "timeouts", Title: "timingwheel.Timeouts[uint64]",
 		Tick: time.Millisecond, Stop: Exact, Reset: Exact, Clock: true, Values: true,
-		Note: "a value for each timer in place of a function",
+		Note: "a value for each timer instead of a function",
 	},
 	Open: func(c Config) (Timers[timingwheel.Timer], error) {
 		w, err := timingwheel.NewTimeouts(timingwheel.Options{}, func(expired []uint64) {

@@ -6,7 +6,7 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// Wheel is this library with its default options.
+// Wheel is timingwheel.TimingWheel with default options.
 var Wheel = Implementation[timingwheel.Timer]{
 	Traits: Traits{
 		Name: "wheel", Title: "timingwheel.TimingWheel",
@@ -16,7 +16,7 @@ var Wheel = Implementation[timingwheel.Timer]{
 	Open: func(Config) (Timers[timingwheel.Timer], error) { return openWheel(timingwheel.Options{}) },
 }
 
-// Manual is this library in Manual mode.
+// Manual is timingwheel.TimingWheel in Manual mode.
 var Manual = Implementation[timingwheel.Timer]{
 	Traits: Traits{
 		Name: "manual", Title: "timingwheel.TimingWheel, Manual",

@@ -9,95 +9,99 @@ import (
 	"github.com/timingwheel-go/timingwheel/benchmarks/impl"
 )
 
-// Of four timers one is stopped about when it is due, one is postponed well before, and two are left alone.
+// In the workload Exact one timer in four is stopped about when it is due, one is reset well before
+// its deadline, and two are left alone.
 const (
-	examFirst   = 300 * time.Millisecond
-	examOver    = time.Second
-	examMargin  = 2 * time.Millisecond   // a stop comes so much before or after the deadline
-	examNotice  = 150 * time.Millisecond // a reset comes so long before the deadline
-	examMore    = 300 * time.Millisecond // what it asks for
-	examHorizon = examFirst + examOver + time.Second
+	exactFirst     = 300 * time.Millisecond
+	exactMargin    = 2 * time.Millisecond   // a Stop comes this close to the deadline
+	exactResetLead = 150 * time.Millisecond // a Reset comes this early
+	exactResetBy   = 300 * time.Millisecond // argument of Reset
 )
 
-// candidate is one timer of the workload Exact. Times are since its beginning.
-type candidate[H any] struct {
-	handle  H
-	calls   atomic.Uint32
-	ran     atomic.Int64  // the first call
-	due     time.Duration // moved by a reset that took effect, or says nothing
-	acts    time.Duration // when it is stopped or reset; 0: never
-	stopped bool          // there was a stop
-	spared  bool          // and it said that it prevented the callback
-	unclear bool          // was reset too late to tell by which deadline it ran
+// exactTimer is one timer of the workload Exact. Times are since the beginning of the workload.
+type exactTimer[H any] struct {
+	handle    H
+	calls     atomic.Uint32
+	ran       atomic.Int64  // time of the first call
+	due       time.Duration // a Reset changes it if the call took effect or has no result
+	actAt     time.Duration // time of the Stop or Reset; 0: none
+	stopped   bool          // the workload calls Stop
+	prevented bool          // Stop returned true
+	resetLate bool          // Reset returned after the old deadline: either may be right
 }
 
-// exact checks single timers: those that run early, are lost, run twice, or run although Stop said that
-// they would not.
+// exact counts timers that run early, are lost, run twice, or run after a Stop that returned true.
 func exact[H any](i impl.Implementation[H], p Params) (Result, error) {
-	all := make([]candidate[H], p.Pending)
+	over := cmp.Or(p.Over, time.Second)
+	all := make([]exactTimer[H], p.Pending)
 	begin := time.Now()
 	fire := func(id uint64) {
 		now := time.Since(begin)
-		if c := &all[id]; c.calls.Add(1) == 1 {
-			c.ran.Store(int64(now))
+		if t := &all[id]; t.calls.Add(1) == 1 {
+			t.ran.Store(int64(now))
 		}
 	}
 	fs := functions(p.Pending, i.Values, fire)
-	timers, err := i.Open(impl.Config{Horizon: examHorizon, Fire: fire})
+	timers, err := i.Open(impl.Config{Horizon: exactFirst + over + time.Second, Fire: fire})
 	if err != nil {
 		return Result{}, err
 	}
 	p.phase("arming %d timers", p.Pending)
 	rng := xorshift(4)
 	for id, f := range fs {
-		c := &all[id]
-		delay := examFirst + time.Duration(rng.below(int(examOver/time.Microsecond)))*time.Microsecond
-		jitter := time.Duration(rng.below(int(2*examMargin+i.Tick))) - examMargin
-		c.due = time.Since(begin) + delay
+		t := &all[id]
+		delay := exactFirst + time.Duration(rng.below(int(over/time.Microsecond)))*time.Microsecond
+		jitter := time.Duration(rng.below(int(2*exactMargin+i.Tick))) - exactMargin
+		t.due = time.Since(begin) + delay
 		switch {
 		case id%4 == 2 && i.Stop.Callable():
-			c.acts, c.stopped = c.due+jitter, true
+			t.actAt, t.stopped = t.due+jitter, true
 		case id%4 == 3 && i.Reset.Callable():
-			c.acts = c.due - examNotice
+			t.actAt = t.due - exactResetLead
 		}
-		c.handle = timers.After(delay, uint64(id), f)
+		t.handle = timers.After(delay, uint64(id), f)
 	}
 	p.phase("stopping and resetting")
-	act(i, timers, all, begin)
+	stopAndReset(i, timers, all, begin)
 	p.phase("waiting until the others have run")
-	await(i, all, begin, p.Grace)
+	waitForCalls(i, all, begin, p.Grace)
 	r := Result{N: p.Pending}
-	judge(&r, i.Traits, all)
+	countMistakes(&r, i.Traits, all)
 	timers.Close()
 	return r, nil
 }
 
-// act stops and resets, in the order of time.
-func act[H any](i impl.Implementation[H], timers impl.Timers[H], all []candidate[H], begin time.Time) {
-	var acting []*candidate[H]
+// stopAndReset makes the calls of Stop and Reset at their times.
+func stopAndReset[H any](i impl.Implementation[H], timers impl.Timers[H], all []exactTimer[H], begin time.Time) {
+	var acting []*exactTimer[H]
 	for id := range all {
-		if all[id].acts > 0 {
+		if all[id].actAt > 0 {
 			acting = append(acting, &all[id])
 		}
 	}
-	slices.SortFunc(acting, func(a, b *candidate[H]) int { return cmp.Compare(a.acts, b.acts) })
-	for _, c := range acting {
-		time.Sleep(c.acts - time.Since(begin))
-		if c.stopped {
-			c.spared = timers.Stop(c.handle)
+	slices.SortFunc(acting, func(a, b *exactTimer[H]) int { return cmp.Compare(a.actAt, b.actAt) })
+	for _, t := range acting {
+		time.Sleep(t.actAt - time.Since(begin))
+		if t.stopped {
+			t.prevented = timers.Stop(t.handle)
 			continue
 		}
 		now := time.Since(begin)
-		moved := timers.Reset(c.handle, examMore)
-		c.unclear = time.Since(begin) >= c.due
-		if moved || !i.Reset.Answers() {
-			c.due = now + examMore
+		moved := timers.Reset(t.handle, exactResetBy)
+		t.resetLate = time.Since(begin) >= t.due
+		if moved || !i.Reset.HasResult() {
+			t.due = now + exactResetBy
 		}
 	}
 }
 
-// await returns when all have run that will, or nothing new has run for grace.
-func await[H any](i impl.Implementation[H], all []candidate[H], begin time.Time, grace time.Duration) {
+// missing reports whether the timer has not run although it should.
+func (t *exactTimer[H]) missing(stop impl.Support) bool {
+	return t.calls.Load() == 0 && !t.prevented && !(t.stopped && !stop.HasResult())
+}
+
+// waitForCalls returns when no call is missing, or no further timer has run for grace.
+func waitForCalls[H any](i impl.Implementation[H], all []exactTimer[H], begin time.Time, grace time.Duration) {
 	const pause = 50 * time.Millisecond
 	last := time.Duration(0)
 	for id := range all {
@@ -108,7 +112,7 @@ func await[H any](i impl.Implementation[H], all []candidate[H], begin time.Time,
 		time.Sleep(pause)
 		now, missing := time.Since(begin), 0
 		for id := range all {
-			if c := &all[id]; c.calls.Load() == 0 && !c.spared && !(c.stopped && !i.Stop.Answers()) {
+			if all[id].missing(i.Stop) {
 				missing++
 			}
 		}
@@ -116,25 +120,25 @@ func await[H any](i impl.Implementation[H], all []candidate[H], begin time.Time,
 			progress, before = max(last, now), missing
 		}
 		if now > last+pause && missing == 0 || now > progress+grace {
-			time.Sleep(pause) // for calls that nobody expects
+			time.Sleep(pause) // for a second call of some timer
 			return
 		}
 	}
 }
 
-func judge[H any](r *Result, t impl.Traits, all []candidate[H]) {
+func countMistakes[H any](r *Result, t impl.Traits, all []exactTimer[H]) {
 	early, lost, twice, afterStop := 0, 0, 0, 0
 	for id := range all {
-		c := &all[id]
-		calls := c.calls.Load()
+		timer := &all[id]
+		calls := timer.calls.Load()
 		switch {
-		case c.unclear:
+		case timer.resetLate:
 			continue
-		case calls > 0 && c.spared:
+		case calls > 0 && timer.prevented:
 			afterStop++
-		case calls == 0 && !c.spared && !(c.stopped && !t.Stop.Answers()):
+		case timer.missing(t.Stop):
 			lost++
-		case calls > 0 && time.Duration(c.ran.Load()) < c.due:
+		case calls > 0 && time.Duration(timer.ran.Load()) < timer.due:
 			early++
 		}
 		if calls > 1 {
@@ -143,7 +147,7 @@ func judge[H any](r *Result, t impl.Traits, all []candidate[H]) {
 	}
 	r.add(float64(early), "early")
 	r.add(float64(lost), "lost")
-	if t.Stop.Answers() {
+	if t.Stop.HasResult() {
 		r.add(float64(afterStop), "after-stop")
 	}
 	r.add(float64(twice), "twice")

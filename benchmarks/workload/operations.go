@@ -9,9 +9,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/benchmarks/impl"
 )
 
-// armStop is a request's timeout: armed, and stopped when the answer has come.
+// armStop is the timeout of a request that is answered.
 func armStop[H any](i impl.Implementation[H], p Params, emit func(Result)) error {
-	pop, err := settle(i, p, false)
+	pop, err := newPopulation(i, p, false)
 	if err != nil {
 		return err
 	}
@@ -22,9 +22,9 @@ func armStop[H any](i impl.Implementation[H], p Params, emit func(Result)) error
 	})
 }
 
-// postpone is a beat on a connection. All goroutines draw from the whole population.
+// postpone is a heartbeat on a connection. All goroutines draw from the whole population.
 func postpone[H any](i impl.Implementation[H], p Params, emit func(Result)) error {
-	pop, err := settle(i, p, true)
+	pop, err := newPopulation(i, p, true)
 	if err != nil {
 		return err
 	}
@@ -35,10 +35,10 @@ func postpone[H any](i impl.Implementation[H], p Params, emit func(Result)) erro
 	})
 }
 
-// churn is a cache whose entries are replaced. All goroutines draw from the whole population, and
-// one takes a timer's place while it replaces the timer.
+// churn is a cache whose entries are replaced. All goroutines draw from the whole population. A
+// goroutine takes a handle while it replaces the timer.
 func churn[H any](i impl.Implementation[H], p Params, emit func(Result)) error {
-	pop, err := settle(i, p, true)
+	pop, err := newPopulation(i, p, true)
 	if err != nil {
 		return err
 	}
@@ -51,16 +51,16 @@ func churn[H any](i impl.Implementation[H], p Params, emit func(Result)) error {
 			for !pop.handles[id].taken.CompareAndSwap(false, true) {
 				id = rng.below(len(pop.handles))
 			}
-			victim := &pop.handles[id]
-			pop.Stop(victim.handle)
-			victim.handle = pop.After(rng.far(), uint64(id), f)
-			victim.taken.Store(false)
+			h := &pop.handles[id]
+			pop.Stop(h.handle)
+			h.handle = pop.After(rng.far(), uint64(id), f)
+			h.taken.Store(false)
 		}
 	})
 }
 
-// repeat runs an operation for p.Time or longer on each number of processors. operation is called for each
-// goroutine with its number.
+// repeat runs an operation for at least p.Time on each number of processors. It calls operation for
+// each goroutine, with the index of the goroutine.
 func (pop *population[H]) repeat(p Params, emit func(Result), operation func(worker int) func()) error {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	for i, procs := range p.Procs {
@@ -70,16 +70,17 @@ func (pop *population[H]) repeat(p Params, emit func(Result), operation func(wor
 			ops[worker] = operation(worker)
 		}
 		if i > 0 {
-			runtime.GC() // what the last one has left; settle did it for the first
+			runtime.GC() // newPopulation does so for the first
 		}
-		run(ops, p.Time/10) // to warm up
+		run(ops, p.Time/10) // warm up
 		emit(pop.measure(ops, p.Time))
 	}
 	return nil
 }
 
-// measure runs each of ops on a goroutine of its own. Package testing would find out by trial how often,
-// with a collection before each trial, which is most of the time where ten million timers are pending.
+// measure runs each of ops on its own goroutine. Package testing would determine the number of
+// iterations by trial, with a garbage collection before each trial. With ten million pending timers
+// that would take most of the time.
 func (pop *population[H]) measure(ops []func(), span time.Duration) Result {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -93,11 +94,11 @@ func (pop *population[H]) measure(ops []func(), span time.Duration) Result {
 	return r
 }
 
-// So many operations run between two looks at the clock.
+// batch is the number of operations between two readings of the clock.
 const batch = 64
 
-// run repeats each of ops on a goroutine of its own until span is over, and returns how often all of them
-// together have run and how long it took.
+// run repeats each of ops on its own goroutine until span has passed. It returns the number of
+// operations of all goroutines together and the time that they took.
 func run(ops []func(), span time.Duration) (n int, took time.Duration) {
 	var running sync.WaitGroup
 	var total atomic.Int64

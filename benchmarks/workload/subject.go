@@ -2,33 +2,34 @@ package workload
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/timingwheel-go/timingwheel/benchmarks/impl"
 	"github.com/timingwheel-go/timingwheel/internal/bench"
 )
 
-// Subject is an implementation with the workloads made for its type of handle.
+// Subject is an implementation with the workloads instantiated for its type of handle.
 type Subject struct {
 	impl.Traits
 	run map[string]func(Params, func(Result)) error
 }
 
-// Subjects lists the implementations that are compared.
+// Subjects are the implementations that are compared.
 var Subjects = []Subject{
-	of(impl.Std),
-	of(impl.Wheel),
-	of(impl.Timeouts),
-	of(impl.Manual),
-	of(impl.GoZero),
-	of(impl.Gost),
-	of(impl.Siddontang),
-	of(impl.RussellLuo),
-	of(impl.Antlabs),
-	of(impl.Rfyiamcool),
-	of(impl.Ouqiang),
+	newSubject(impl.Std),
+	newSubject(impl.Wheel),
+	newSubject(impl.Timeouts),
+	newSubject(impl.Manual),
+	newSubject(impl.GoZero),
+	newSubject(impl.Gost),
+	newSubject(impl.Siddontang),
+	newSubject(impl.RussellLuo),
+	newSubject(impl.Antlabs),
+	newSubject(impl.Rfyiamcool),
+	newSubject(impl.Ouqiang),
 }
 
-func of[H any](i impl.Implementation[H]) Subject {
+func newSubject[H any](i impl.Implementation[H]) Subject {
 	parallel := func(run func(impl.Implementation[H], Params, func(Result)) error) func(Params, func(Result)) error {
 		return func(p Params, emit func(Result)) error { return run(i, p, emit) }
 	}
@@ -46,7 +47,7 @@ func of[H any](i impl.Implementation[H]) Subject {
 		"Postpone":       parallel(postpone[H]),
 		"Churn":          parallel(churn[H]),
 		"Fill":           single(fill[H]),
-		"GC":             single(collect[H]),
+		"GC":             single(gc[H]),
 		"Burst":          single(burst[H]),
 		"BurstBlocking":  single(burstBlocking[H]),
 		"Blocked":        single(blocked[H]),
@@ -63,7 +64,7 @@ func of[H any](i impl.Implementation[H]) Subject {
 	}}
 }
 
-// FindSubject returns the implementation of that name.
+// FindSubject returns the implementation with this name.
 func FindSubject(name string) (Subject, bool) {
 	for _, s := range Subjects {
 		if s.Name == name {
@@ -73,11 +74,33 @@ func FindSubject(name string) (Subject, bool) {
 	return Subject{}, false
 }
 
-// Run runs a workload on the implementation, in this process, and calls emit for each of its results: one
-// for each of p.Procs if the workload is parallel, otherwise one.
+// Run runs a workload on the implementation, in this process, and calls emit for each result. A
+// parallel workload has a result for each of p.Procs, another workload has one.
 func (s Subject) Run(w Workload, p Params, emit func(Result)) error {
 	if why := w.Missing(s.Traits, p.Pending); why != "" {
 		return fmt.Errorf("%s %s", s.Name, why)
 	}
 	return s.run[w.Name](p, emit)
+}
+
+// blockedRounds is how often BusyBlocked waits for its quick callback.
+const blockedRounds = 3
+
+// busy adapts a workload of package bench. p.Busy goroutines keep the processors busy meanwhile.
+func busy[H any](run func(bench.Open[H], bench.Config) ([]bench.Figure, error)) func(impl.Implementation[H], Params) (Result, error) {
+	return func(i impl.Implementation[H], p Params) (Result, error) {
+		open := func(horizon time.Duration, fire func(id uint64)) (bench.Timers[H], error) {
+			return i.Open(impl.Config{Horizon: horizon, Fire: fire})
+		}
+		r := Result{N: p.Pending}
+		figures, err := run(open, bench.Config{N: p.Pending, Rounds: blockedRounds, Busy: p.Busy, Grace: p.Grace, Phase: p.phase})
+		r.addFigures(figures)
+		return r, err
+	}
+}
+
+func busyCalls[H any](calls bench.Calls) func(impl.Implementation[H], Params) (Result, error) {
+	return busy(func(open bench.Open[H], c bench.Config) ([]bench.Figure, error) {
+		return bench.BusyCalls(open, c, calls)
+	})
 }

@@ -1,9 +1,9 @@
-// Package workload holds what the comparison of timers measures: each workload runs on every
+// Package workload has the workloads of the comparison of timers. Each workload runs on every
 // implementation of package impl, through the same interface and with the same random numbers.
 //
-// A workload is meant to have a process of its own. Timers of package time that were stopped stay in the
-// runtime's heaps for a while, and goroutines in its lists, so that the next workload's figures would be
-// theirs.
+// Run each workload in its own process. The runtime keeps stopped timers of package time in its
+// heaps for a while, and ended goroutines in its lists, and both would change the figures of the
+// next workload.
 package workload
 
 import (
@@ -15,14 +15,15 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/bench"
 )
 
-// Params say how large and how long a workload is.
+// Params are the size and the duration of a workload.
 type Params struct {
 	Pending int
-	Busy    int           // spinning goroutines beside the workload
-	Procs   []int         // of a parallel workload
-	Time    time.Duration // how long an operation is repeated, at least
-	Grace   time.Duration // timers that are due count as lost once none has run for so long
-	Phase   func(string)  // told what begins, so that a run that hangs can say where; may be nil
+	Busy    int           // spinning goroutines during the workload
+	Procs   []int         // numbers of processors of a parallel workload
+	Time    time.Duration // an operation is repeated for at least this time
+	Grace   time.Duration // timers that are due count as lost if none has run for this time
+	Over    time.Duration // span of the deadlines of Spread and Exact; 0: 2 s and 1 s
+	Phase   func(string)  // called at the beginning of each phase, to locate a hang; may be nil
 }
 
 func (p Params) phase(format string, args ...any) {
@@ -31,10 +32,10 @@ func (p Params) phase(format string, args ...any) {
 	}
 }
 
-// Result is one line of benchmark output: its iterations and its figures.
+// Result is one line of benchmark output.
 type Result struct {
 	Procs  int // 0: the workload is not parallel
-	N      int
+	N      int // iterations
 	Values []Value
 }
 
@@ -54,28 +55,28 @@ func (r *Result) addFigures(figures []bench.Figure) {
 
 // Workload describes one workload.
 type Workload struct {
-	Name     string
-	Does     string
-	Parallel bool                     // it is measured on several numbers of processors
-	Fixed    bool                     // the number of timers is a part of it
-	Busy     []int                    // numbers of spinning goroutines beside it; none: the machine is quiet
-	Sizes    []int                    // the numbers of timers of a full comparison
-	Quick    []int                    // and of a quick one
-	need     func(impl.Traits) string // why an implementation cannot run it, or ""
+	Name        string
+	Description string
+	Parallel    bool                     // it runs on several numbers of processors
+	Fixed       bool                     // the number of timers is part of the workload
+	Busy        []int                    // numbers of spinning goroutines; may be empty
+	Sizes       []int                    // numbers of timers of a full comparison
+	Quick       []int                    // numbers of timers of a quick comparison
+	lacks       func(impl.Traits) string // why an implementation cannot run it, or ""; may be nil
 }
 
-// Missing says why an implementation cannot run the workload with so many timers, or "".
+// Missing returns why an implementation cannot run the workload with this number of timers, or "".
 func (w Workload) Missing(t impl.Traits, pending int) string {
-	if t.Unfit != "" {
-		return t.Unfit
+	if t.Unsupported != "" {
+		return t.Unsupported
 	}
-	if t.Most > 0 && pending > t.Most {
-		return "has a goroutine for each timer: too many"
+	if t.MaxTimers > 0 && pending > t.MaxTimers {
+		return "needs a goroutine for each timer: too many"
 	}
-	if w.need == nil {
+	if w.lacks == nil {
 		return ""
 	}
-	return w.need(t)
+	return w.lacks(t)
 }
 
 const (
@@ -83,47 +84,47 @@ const (
 	m = 1_000_000
 )
 
-// All lists the workloads in the order in which they are measured.
+// All lists the workloads in the order of measurement.
 var All = []Workload{
-	{Name: "ArmStop", Does: "arm a timer for 30 s ahead and stop it",
-		Parallel: true, Sizes: []int{k, 100 * k, m, 10 * m}, Quick: []int{k, 100 * k, m}, need: stops},
-	{Name: "Postpone", Does: "reset a random timer to one hour from now",
-		Parallel: true, Sizes: []int{k, 100 * k, m}, Quick: []int{k, 100 * k, m}, need: resets},
-	{Name: "Churn", Does: "stop a random timer and arm another one",
-		Parallel: true, Sizes: []int{k, 100 * k, m}, Quick: []int{k, 100 * k, m}, need: stops},
-	{Name: "Fill", Does: "arm a whole population, with closures that exist already",
+	{Name: "ArmStop", Description: "arm a timer for 30 s and stop it",
+		Parallel: true, Sizes: []int{k, 100 * k, m, 10 * m}, Quick: []int{k, 100 * k, m}, lacks: lacksStop},
+	{Name: "Postpone", Description: "reset a random timer to one hour from now",
+		Parallel: true, Sizes: []int{k, 100 * k, m}, Quick: []int{k, 100 * k, m}, lacks: lacksReset},
+	{Name: "Churn", Description: "stop a random timer and arm another one",
+		Parallel: true, Sizes: []int{k, 100 * k, m}, Quick: []int{k, 100 * k, m}, lacks: lacksStop},
+	{Name: "Fill", Description: "arm a population of timers, with closures that were allocated before",
 		Sizes: []int{k, 100 * k, m, 10 * m}, Quick: []int{k, 100 * k, m}},
-	{Name: "GC", Does: "a full collection while a population is pending whose handles nobody keeps",
+	{Name: "GC", Description: "a full garbage collection while a population is pending, without its handles",
 		Sizes: []int{100 * k, m, 10 * m}, Quick: []int{100 * k, m}},
-	{Name: "Burst", Does: "callbacks due at one instant: time from then until the last has run",
-		Sizes: []int{m}, Quick: []int{100 * k}, need: fires},
-	{Name: "BurstBlocking", Does: "callbacks due at one instant that sleep for 1 ms each: time until all have run",
-		Fixed: true, Sizes: []int{10 * k}, Quick: []int{10 * k}, need: runsFunctions},
-	{Name: "Blocked", Does: "how late a quick callback is that is due together with others that block until it has run",
-		Fixed: true, Sizes: []int{2 * k}, Quick: []int{2 * k}, need: runsFunctions},
-	{Name: "Spread", Does: "callbacks due over two seconds: processor time for each, and lateness",
-		Sizes: []int{m}, Quick: []int{100 * k}, need: fires},
-	{Name: "ArmDuringBurst", Does: "single adds while a burst of timers expires",
-		Sizes: []int{m}, Quick: []int{100 * k}, need: fires},
-	{Name: "Idle", Does: "how often the process is scheduled while nothing is due",
-		Sizes: []int{m}, Quick: []int{100 * k}, need: fires},
-	{Name: "BusyBlocked", Does: "on busy processors, how late a quick callback is that is due right after others that block until it has run",
-		Fixed: true, Busy: []int{4, 16}, Sizes: []int{2 * k}, Quick: []int{2 * k}, need: runsFunctions},
-	{Name: "BusyStream", Does: "on busy processors, lateness of 10,000 callbacks a second that sleep for 5 ms each",
-		Fixed: true, Busy: []int{4, 16}, Sizes: []int{20 * k}, Quick: []int{5 * k}, need: runsFunctions},
-	{Name: "BusySpread", Does: "on busy processors, lateness of 100,000 quick callbacks a second",
-		Fixed: true, Busy: []int{4, 16}, Sizes: []int{200 * k}, Quick: []int{50 * k}, need: fires},
-	{Name: "BusyReschedule", Does: "on busy processors, a reset each 200 µs while 250,000 timers a second expire",
-		Fixed: true, Busy: []int{16}, Sizes: []int{500 * k}, Quick: []int{100 * k}, need: firesAnd(resets)},
-	{Name: "BusyRearm", Does: "on busy processors, a stop and an add each 200 µs while 250,000 timers a second expire",
-		Fixed: true, Busy: []int{16}, Sizes: []int{500 * k}, Quick: []int{100 * k}, need: firesAnd(stops)},
-	{Name: "BusyCallers", Does: "on busy processors, 16 goroutines that stop and add each 200 µs while a million timers a second expire",
-		Fixed: true, Busy: []int{16}, Sizes: []int{m}, Quick: []int{250 * k}, need: firesAnd(stops)},
-	{Name: "Exact", Does: "timers due over a second, a half of them stopped or reset: is each one right?",
-		Sizes: []int{100 * k}, Quick: []int{10 * k}, need: fires},
+	{Name: "Burst", Description: "callbacks due at one instant: time from that instant until the last has run",
+		Sizes: []int{m}, Quick: []int{100 * k}, lacks: lacksClock},
+	{Name: "BurstBlocking", Description: "callbacks due at one instant, which sleep for 1 ms each: time until all have run",
+		Fixed: true, Sizes: []int{10 * k}, Quick: []int{10 * k}, lacks: lacksFunctions},
+	{Name: "Blocked", Description: "lateness of a quick callback that is due together with others, which block until it has run",
+		Fixed: true, Sizes: []int{2 * k}, Quick: []int{2 * k}, lacks: lacksFunctions},
+	{Name: "Spread", Description: "callbacks due over two seconds: CPU time for each, and lateness",
+		Sizes: []int{m}, Quick: []int{100 * k}, lacks: lacksClock},
+	{Name: "ArmDuringBurst", Description: "single adds while a burst of timers expires",
+		Sizes: []int{m}, Quick: []int{100 * k}, lacks: lacksClock},
+	{Name: "Idle", Description: "wake-ups of the process while nothing is due",
+		Sizes: []int{m}, Quick: []int{100 * k}, lacks: lacksClock},
+	{Name: "BusyBlocked", Description: "on busy processors, lateness of a quick callback that is due right after others, which block until it has run",
+		Fixed: true, Busy: []int{4, 16}, Sizes: []int{2 * k}, Quick: []int{2 * k}, lacks: lacksFunctions},
+	{Name: "BusyStream", Description: "on busy processors, lateness of 10,000 callbacks a second, which sleep for 5 ms each",
+		Fixed: true, Busy: []int{4, 16}, Sizes: []int{20 * k}, Quick: []int{5 * k}, lacks: lacksFunctions},
+	{Name: "BusySpread", Description: "on busy processors, lateness of 100,000 quick callbacks a second",
+		Fixed: true, Busy: []int{4, 16}, Sizes: []int{200 * k}, Quick: []int{50 * k}, lacks: lacksClock},
+	{Name: "BusyReschedule", Description: "on busy processors, a reset every 200 µs while 250,000 timers a second expire",
+		Fixed: true, Busy: []int{16}, Sizes: []int{500 * k}, Quick: []int{100 * k}, lacks: lacksClockOr(lacksReset)},
+	{Name: "BusyRearm", Description: "on busy processors, a stop and an add every 200 µs while 250,000 timers a second expire",
+		Fixed: true, Busy: []int{16}, Sizes: []int{500 * k}, Quick: []int{100 * k}, lacks: lacksClockOr(lacksStop)},
+	{Name: "BusyCallers", Description: "on busy processors, 16 goroutines that stop and add every 200 µs while a million timers a second expire",
+		Fixed: true, Busy: []int{16}, Sizes: []int{m}, Quick: []int{250 * k}, lacks: lacksClockOr(lacksStop)},
+	{Name: "Exact", Description: "timers due over a second, half of which are stopped or reset",
+		Sizes: []int{100 * k}, Quick: []int{10 * k}, lacks: lacksClock},
 }
 
-// Find returns the workload of that name.
+// Find returns the workload with this name.
 func Find(name string) (Workload, bool) {
 	for _, w := range All {
 		if w.Name == name {
@@ -133,39 +134,40 @@ func Find(name string) (Workload, bool) {
 	return Workload{}, false
 }
 
-func stops(t impl.Traits) string { return able(t.Stop, "stop") }
+func lacksStop(t impl.Traits) string { return lacksCall(t.Stop, "stop") }
 
-func resets(t impl.Traits) string { return able(t.Reset, "reset") }
+func lacksReset(t impl.Traits) string { return lacksCall(t.Reset, "reset") }
 
-// able says why a call is not worth measuring. The time of one that is dropped is that of doing nothing.
-func able(answer impl.Answer, call string) string {
-	switch answer {
+// lacksCall returns why the time of a call is meaningless, or "". A dropped call takes the time of
+// doing nothing.
+func lacksCall(support impl.Support, call string) string {
+	switch support {
 	case impl.Absent:
 		return "cannot " + call + " a timer"
-	case impl.Deadlocked:
-		return "waits for itself for ever in some calls of its " + call
-	case impl.Lossy:
-		return "drops a " + call + " when it is busy, without saying so"
+	case impl.MayDeadlock:
+		return "may deadlock in " + call
+	case impl.MayDrop:
+		return "may drop a " + call + " when it is busy, without reporting it"
 	default:
 		return ""
 	}
 }
 
-func fires(t impl.Traits) string {
+func lacksClock(t impl.Traits) string {
 	if t.Manual {
-		return "has no clock of its own"
+		return "does not advance its clock by itself"
 	}
 	return ""
 }
 
-// firesAnd is of workloads in which timers expire while others are called.
-func firesAnd(other func(impl.Traits) string) func(impl.Traits) string {
-	return func(t impl.Traits) string { return cmp.Or(fires(t), other(t)) }
+// lacksClockOr is for workloads in which timers expire during calls for others.
+func lacksClockOr(other func(impl.Traits) string) func(impl.Traits) string {
+	return func(t impl.Traits) string { return cmp.Or(lacksClock(t), other(t)) }
 }
 
-func runsFunctions(t impl.Traits) string {
+func lacksFunctions(t impl.Traits) string {
 	if t.Values {
-		return "hands over values in batches, and runs no functions"
+		return "hands over values in batches and does not run functions"
 	}
-	return fires(t)
+	return lacksClock(t)
 }

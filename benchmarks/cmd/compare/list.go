@@ -25,7 +25,7 @@ func workloads(cfg config) string {
 	t := newTable(table.Row{"workload", "", "timers", "busy"})
 	for _, name := range cfg.workloads {
 		w, _ := workload.Find(name)
-		t.AppendRow(table.Row{w.Name, w.Does, counts(sizes(cfg, w)), busyText(cfg, w)})
+		t.AppendRow(table.Row{w.Name, w.Description, counts(sizes(cfg, w)), busyText(cfg, w)})
 	}
 	return t.Render()
 }

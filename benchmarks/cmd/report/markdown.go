@@ -38,7 +38,7 @@ func markdown(f *figures, drawn []chart, raw string) string {
 			continue
 		}
 		if s := sheet(f, w); s != "" {
-			fmt.Fprintf(&b, "## %s\n\n%s.%s\n\n%s\n", w.Name, sentence(w.Does), timers(f, w), s)
+			fmt.Fprintf(&b, "## %s\n\n%s.%s\n\n%s\n", w.Name, sentence(w.Description), timers(f, w), s)
 		}
 		if w.Name == "ArmStop" {
 			b.WriteString(floor(f))
@@ -47,7 +47,7 @@ func markdown(f *figures, drawn []chart, raw string) string {
 	if s := mistakes(f); s != "" {
 		w, _ := workload.Find("Exact")
 		fmt.Fprintf(&b, "## Mistakes\n\n`Exact`: %s The worst run counts. The other workloads look at every eighth timer "+
-			"where a look costs time. %s", w.Does, s)
+			"where a look costs time. %s", w.Description, s)
 	}
 	return strings.TrimRight(b.String(), "\n") + "\n"
 }
