@@ -17,33 +17,33 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// config is what one comparison is asked to do.
+// config holds the options of a comparison.
 type config struct {
 	quick     bool
 	list      bool
 	subjects  []string
 	workloads []string
-	pending   []int // none: each workload's own
+	pending   []int // nil: the sizes of each workload
 	procs     []int
 	count     int
-	time      time.Duration // for which an operation is repeated
-	limit     time.Duration // for one process
+	time      time.Duration // an operation is repeated for this time
+	limit     time.Duration // of one process
 	output    string
-	command   string // what was asked for, without the output
+	command   string // the command line without -o
 }
 
-// grace is how long nothing may happen until timers that are due count as lost.
+// grace returns the time without any callback after which due timers count as lost.
 func (c config) grace() time.Duration { return min(c.limit/3, 5*time.Second) }
 
-// Largest number of timers: at some 200 bytes each that is 20 GB.
-const mostPending = 100_000_000
+// maxPending timers take some 20 GB, at 200 bytes each.
+const maxPending = 100_000_000
 
-// parse reads the command line; args[0] is the program's name. It returns false if there is nothing to run
-// since the help was asked for, and printed.
+// parse parses the command line. args[0] is the name of the program. parse returns false if it has
+// only printed the help text.
 func parse(args []string, help io.Writer) (cfg config, ok bool, err error) {
 	cfg = config{procs: processors(runtime.NumCPU()), subjects: subjectNames(), workloads: workloadNames(), output: "compare.txt"}
 	flags := options(&cfg)
-	const usage = "measure this library beside package time and the timers of other libraries"
+	const usage = "compare this library with package time and with the timers of other libraries"
 	text := "go run ./benchmarks/cmd/compare [options]   (one dash or two)"
 	err = command.New("compare", usage, text, flags, help, func(cmd *cli.Command) error {
 		ok = true
@@ -54,7 +54,7 @@ func parse(args []string, help io.Writer) (cfg config, ok bool, err error) {
 	return cfg, ok && err == nil, err
 }
 
-// setDefaults sets what depends on whether the comparison is a quick one.
+// setDefaults sets the defaults that depend on -quick.
 func (c *config) setDefaults() {
 	set := func(to *time.Duration, quick, full time.Duration) {
 		switch {
@@ -76,17 +76,17 @@ func (c *config) setDefaults() {
 
 func options(c *config) []cli.Flag {
 	return []cli.Flag{
-		&cli.BoolFlag{Name: "quick", Usage: "small sizes, one run, short limits: some six minutes", Destination: &c.quick},
-		&cli.BoolFlag{Name: "list", Usage: "print implementations and workloads, and measure nothing", Destination: &c.list},
-		option("impl", "measure these `names` only, with commas", &c.subjects, listOf(oneOf(subjectNames()))),
-		option("workload", "run these `names` only, with commas", &c.workloads, listOf(oneOf(workloadNames()))),
-		option("pending", "so many timers, with commas, such as 1k,1M; by default each workload's own", &c.pending,
-			listOf(count(1, mostPending))),
-		option("procs", "measure operations on so many processors, with commas", &c.procs,
+		&cli.BoolFlag{Name: "quick", Usage: "small sizes, one run, short limits: about six minutes", Destination: &c.quick},
+		&cli.BoolFlag{Name: "list", Usage: "print the implementations and workloads and exit", Destination: &c.list},
+		option("impl", "measure only these implementations, a comma-separated list of `names`", &c.subjects, listOf(oneOf(subjectNames()))),
+		option("workload", "run only these workloads, a comma-separated list of `names`", &c.workloads, listOf(oneOf(workloadNames()))),
+		option("pending", "comma-separated `numbers` of pending timers, such as 1k,1M; the default depends on the workload", &c.pending,
+			listOf(count(1, maxPending))),
+		option("procs", "comma-separated `numbers` of processors for the operations", &c.procs,
 			listOf(within(1, runtime.NumCPU()))),
-		option("count", "`n` runs of everything; 6, or 1 if quick", &c.count, within(1, 100)),
-		option("time", "repeat an operation for this `time`; 300ms, or 100ms if quick", &c.time, between(time.Millisecond, time.Minute)),
-		option("limit", "end a process after this `time`; 30s, or 5s if quick", &c.limit, between(100*time.Millisecond, time.Hour)),
+		option("count", "run everything `n` times; default 6, with -quick 1", &c.count, within(1, 100)),
+		option("time", "repeat an operation for this `duration`; default 300ms, with -quick 100ms", &c.time, between(time.Millisecond, time.Minute)),
+		option("limit", "kill a process after this `duration`; default 30s, with -quick 5s", &c.limit, between(100*time.Millisecond, time.Hour)),
 		&cli.StringFlag{Name: "o", Usage: "write the figures to this `file`; - is standard output", Value: c.output, Destination: &c.output,
 			Validator: func(s string) error {
 				if s == "" {
@@ -97,7 +97,7 @@ func options(c *config) []cli.Flag {
 	}
 }
 
-// commandLine is the command line again, without what says nothing about the figures.
+// commandLine returns the command line without options that do not affect the figures.
 func commandLine(cmd *cli.Command, flags []cli.Flag) string {
 	words := []string{"go run ./benchmarks/cmd/compare"}
 	for _, f := range flags {
@@ -113,7 +113,7 @@ func commandLine(cmd *cli.Command, flags []cli.Flag) string {
 	return strings.Join(words, " ")
 }
 
-// processors are the numbers of processors that are worth a figure: powers of two, and all of them.
+// processors returns the default numbers of processors: powers of two, and all of them.
 func processors(all int) []int {
 	var procs []int
 	for n := 1; n < all; n *= 2 {
@@ -136,7 +136,7 @@ func workloadNames() (names []string) {
 	return names
 }
 
-// parser reads a value and says of a bad one what is accepted.
+// parser parses a value. Its error says what is accepted.
 type parser[T any] func(string) (T, error)
 
 func option[T any](name, usage string, to *T, p parser[T]) cli.Flag {
@@ -213,7 +213,7 @@ func between(least, most time.Duration) parser[time.Duration] {
 	return func(s string) (time.Duration, error) {
 		d, err := time.ParseDuration(s)
 		if err != nil || d < least || d > most {
-			return 0, fmt.Errorf("%q: must be a time from %v to %v", s, least, most)
+			return 0, fmt.Errorf("%q: must be a duration from %v to %v", s, least, most)
 		}
 		return d, nil
 	}

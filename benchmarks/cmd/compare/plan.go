@@ -8,20 +8,20 @@ import (
 	"github.com/timingwheel-go/timingwheel/benchmarks/workload"
 )
 
-// job is one process: a workload of one implementation at one size.
+// job is one workload of one implementation at one size. It runs in its own process.
 type job struct {
 	workload workload.Workload
 	subject  workload.Subject
 	pending  int
-	busy     int // spinning goroutines, if the workload has any
+	busy     int // spinning goroutines
 }
 
-// floorJob measures the floor, of which there is no implementation.
+// floorJob measures the floor, which has no implementation.
 var floorJob = job{workload: workload.Workload{Name: "Floor"}}
 
 func (j job) isFloor() bool { return j.workload.Name == floorJob.workload.Name }
 
-// name is the benchmark's name up to the number of processors.
+// name returns the name of the benchmark, up to the number of processors.
 func (j job) name() string {
 	if j.isFloor() {
 		return j.workload.Name
@@ -33,7 +33,7 @@ func (j job) name() string {
 	return name
 }
 
-// missing says why the job cannot be done, or "".
+// missing returns why the job cannot run, or "".
 func (j job) missing() string {
 	if j.isFloor() {
 		return ""
@@ -41,8 +41,8 @@ func (j job) missing() string {
 	return j.workload.Missing(j.subject.Traits, j.pending)
 }
 
-// plan lists the jobs of one run. Those that will be compared follow each other, and smaller ones come
-// first, so that an implementation that fails is not tried with more.
+// plan lists the jobs of one run. Jobs that are compared with each other run one after another.
+// Smaller sizes come first, so that an implementation that fails is not tried with more timers.
 func plan(cfg config) []job {
 	jobs := []job{floorJob}
 	for _, name := range cfg.workloads {
@@ -59,8 +59,8 @@ func plan(cfg config) []job {
 	return jobs
 }
 
-// busyLevels are the numbers of spinning goroutines beside a workload; a quick comparison has only
-// the last.
+// busyLevels returns the numbers of spinning goroutines of a workload. A quick comparison has only
+// the last one.
 func busyLevels(cfg config, w workload.Workload) []int {
 	switch {
 	case len(w.Busy) == 0:
@@ -83,38 +83,37 @@ func sizes(cfg config, w workload.Workload) []int {
 	}
 }
 
-// verdicts remembers what is of no use to try again.
-type verdicts struct {
-	failed map[string]string // by the name of the job
-	stuck  map[string]int    // by implementation: so many timers could not be armed in time
-	slow   map[string]int    // by workload and implementation: it took too long with so many
+// history records failures, so that jobs which would fail again are skipped.
+type history struct {
+	failed  map[string]string // reason by name of the job
+	slowArm map[string]int    // by implementation: arming this many timers took too long
+	slow    map[string]int    // by workload and implementation: this many timers took too long
 }
 
-func newVerdicts() *verdicts {
-	return &verdicts{map[string]string{}, map[string]int{}, map[string]int{}}
+func newHistory() *history {
+	return &history{map[string]string{}, map[string]int{}, map[string]int{}}
 }
 
-// foregone says why the job is not worth trying after what has happened before, or "".
-func (v *verdicts) foregone(j job) string {
-	if n, ok := v.stuck[j.subject.Name]; ok && j.pending >= n {
-		return "could not arm " + results.FormatCount(n) + " timers in time before"
+// skipReason returns the earlier failure because of which the job is skipped, or "".
+func (h *history) skipReason(j job) string {
+	if n, ok := h.slowArm[j.subject.Name]; ok && j.pending >= n {
+		return "could not arm " + results.FormatCount(n) + " timers in time in an earlier workload"
 	}
-	if n, ok := v.slow[v.kind(j)]; ok && j.pending > n {
-		return "took too long with " + results.FormatCount(n) + " already"
+	if n, ok := h.slow[h.kind(j)]; ok && j.pending > n {
+		return "already took too long with " + results.FormatCount(n) + " timers"
 	}
 	return ""
 }
 
-func (v *verdicts) kind(j job) string { return j.workload.Name + "/" + j.subject.Name }
+func (h *history) kind(j job) string { return j.workload.Name + "/" + j.subject.Name }
 
-// note remembers that the job has failed.
-func (v *verdicts) note(j job, f *failure) {
-	v.failed[j.name()] = f.Error()
+func (h *history) record(j job, f *failure) {
+	h.failed[j.name()] = f.Error()
 	if !f.timeout || j.isFloor() {
 		return
 	}
 	if strings.HasPrefix(f.phase, "arming") {
-		v.stuck[j.subject.Name] = j.pending
+		h.slowArm[j.subject.Name] = j.pending
 	}
-	v.slow[v.kind(j)] = j.pending
+	h.slow[h.kind(j)] = j.pending
 }

@@ -22,7 +22,7 @@ func TestPlan(t *testing.T) {
 		"Floor",
 		"Fill/impl=std/pending=10", "Fill/impl=wheel/pending=10",
 		"Fill/impl=std/pending=1k", "Fill/impl=wheel/pending=1k",
-		"Blocked/impl=std/pending=2k", "Blocked/impl=wheel/pending=2k", // its size is fixed
+		"Blocked/impl=std/pending=2k", "Blocked/impl=wheel/pending=2k", // fixed size
 	}, names(plan(cfg)))
 
 	cfg = config{subjects: []string{"std", "wheel"}, workloads: []string{"BusyStream"}}
@@ -45,40 +45,40 @@ func TestPlan(t *testing.T) {
 	assert.Less(t, len(quick), len(full))
 }
 
-func TestWhatIsNotTriedAgain(t *testing.T) {
+func TestJobsThatWouldFailAgainAreSkipped(t *testing.T) {
 	t.Parallel()
 	fill, _ := workload.Find("Fill")
 	burst, _ := workload.Find("Burst")
 	gost, _ := workload.FindSubject("gost")
 	std, _ := workload.FindSubject("std")
 
-	v := newVerdicts()
-	v.note(job{fill, gost, 1_000, 0}, &failure{timeout: true, phase: "measuring"})
-	assert.Empty(t, v.foregone(job{fill, gost, 100, 0}))
-	assert.Equal(t, "took too long with 1k already", v.foregone(job{fill, gost, 2_000, 0}))
-	assert.Empty(t, v.foregone(job{burst, gost, 2_000, 0}), "another workload may do")
-	assert.Empty(t, v.foregone(job{fill, std, 2_000, 0}), "another implementation may do")
+	h := newHistory()
+	h.record(job{fill, gost, 1_000, 0}, &failure{timeout: true, phase: "measuring"})
+	assert.Empty(t, h.skipReason(job{fill, gost, 100, 0}))
+	assert.Equal(t, "already took too long with 1k timers", h.skipReason(job{fill, gost, 2_000, 0}))
+	assert.Empty(t, h.skipReason(job{burst, gost, 2_000, 0}), "another workload may succeed")
+	assert.Empty(t, h.skipReason(job{fill, std, 2_000, 0}), "another implementation may succeed")
 
-	v.note(job{fill, gost, 1_000, 0}, &failure{timeout: true, phase: "arming 1000 timers"})
-	assert.Equal(t, "could not arm 1k timers in time before", v.foregone(job{burst, gost, 1_000, 0}))
-	assert.Empty(t, v.foregone(job{burst, gost, 999, 0}))
+	h.record(job{fill, gost, 1_000, 0}, &failure{timeout: true, phase: "arming 1000 timers"})
+	assert.Equal(t, "could not arm 1k timers in time in an earlier workload", h.skipReason(job{burst, gost, 1_000, 0}))
+	assert.Empty(t, h.skipReason(job{burst, gost, 999, 0}))
 
-	v = newVerdicts()
-	v.note(job{fill, gost, 1_000, 0}, &failure{reason: "panic: no"})
-	v.note(floorJob, &failure{timeout: true})
-	assert.Empty(t, v.foregone(job{fill, gost, 2_000, 0}), "who fails with some may do with more")
-	assert.Empty(t, v.foregone(floorJob))
-	assert.Len(t, v.failed, 2)
+	h = newHistory()
+	h.record(job{fill, gost, 1_000, 0}, &failure{reason: "panic: no"})
+	h.record(floorJob, &failure{timeout: true})
+	assert.Empty(t, h.skipReason(job{fill, gost, 2_000, 0}), "a failure other than a timeout may not repeat with more timers")
+	assert.Empty(t, h.skipReason(floorJob))
+	assert.Len(t, h.failed, 2)
 }
 
-func TestReasons(t *testing.T) {
+func TestFailureText(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, "timeout after 5s, arming 3 timers", (&failure{timeout: true, limit: 5 * time.Second, phase: "arming 3 timers"}).Error())
 	assert.Equal(t, "timeout after 5s", (&failure{timeout: true, limit: 5 * time.Second}).Error())
 	assert.Equal(t, "panic: no", (&failure{phase: "measuring", reason: "panic: no"}).Error())
 }
 
-func TestFiguresHaveFiveDigits(t *testing.T) {
+func TestFiguresAreRoundedToFiveDigits(t *testing.T) {
 	t.Parallel()
 	for v, want := range map[float64]float64{0: 0, 123456.7: 123460, 1.234567: 1.2346, 0.00012345678: 0.00012346, -2: -2} {
 		assert.InDelta(t, want, rounded(v), 1e-12)

@@ -5,35 +5,38 @@ import (
 	"io"
 	"time"
 
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/timingwheel-go/timingwheel/benchmarks/internal/results"
+	"github.com/timingwheel-go/timingwheel/benchmarks/workload"
 	"golang.org/x/perf/benchfmt"
 )
 
-// progress tells on standard error what happens.
+// progress prints the progress of a comparison.
 type progress struct {
-	out          io.Writer
-	jobs, turns  int
-	done         int
-	begun        time.Time
-	announcement string // how far it is, before each line
+	out         io.Writer
+	jobs, turns int
+	done        int
+	begun       time.Time
+	prefix      string // of each line: the position of the job
 }
 
 func newProgress(out io.Writer, jobs, turns int) *progress {
 	return &progress{out: out, jobs: jobs, turns: turns, begun: time.Now()}
 }
 
-// After so many jobs there is an estimate of how long the rest takes.
-const enough = 10
+// estimateAfter is the number of jobs before the first estimate of the remaining time.
+const estimateAfter = 10
 
 // begin is called before each job.
 func (p *progress) begin(turn int) {
 	elapsed := time.Since(p.begun)
 	left := "?"
-	if p.done >= enough {
+	if p.done >= estimateAfter {
 		total := elapsed * time.Duration(p.jobs*p.turns) / time.Duration(p.done)
 		left = (total - elapsed).Round(time.Second).String()
 	}
-	p.announcement = fmt.Sprintf("run %d/%d %3d/%d %6v %8s left", turn+1, p.turns, p.done%p.jobs+1, p.jobs,
+	p.prefix = fmt.Sprintf("run %d/%d %3d/%d %6v %8s left", turn+1, p.turns, p.done%p.jobs+1, p.jobs,
 		elapsed.Round(time.Second), left)
 	p.done++
 }
@@ -46,11 +49,11 @@ func (p *progress) result(r *benchfmt.Result) {
 		}
 		line += fmt.Sprintf("  %v %s", v.Value, v.Unit)
 	}
-	fmt.Fprintf(p.out, "%s  %s\n", p.announcement, line)
+	fmt.Fprintf(p.out, "%s  %s\n", p.prefix, line)
 }
 
-func (p *progress) say(j job, why string) {
-	fmt.Fprintf(p.out, "%s  %s: %s\n", p.announcement, j.name(), why)
+func (p *progress) outcome(j job, why string) {
+	fmt.Fprintf(p.out, "%s  %s: %s\n", p.prefix, j.name(), why)
 }
 
 func (p *progress) end(written int, output string, interrupted bool) {
@@ -64,7 +67,7 @@ func (p *progress) end(written int, output string, interrupted bool) {
 	fmt.Fprintf(p.out, "%s after %v: %d results in %s\n", how, time.Since(p.begun).Round(time.Second), written, output)
 }
 
-// list prints what can be measured.
+// list prints the implementations and workloads.
 func list(out io.Writer, cfg config) {
 	fmt.Fprintln(out, implementations(cfg))
 	fmt.Fprintln(out, workloads(cfg))
@@ -85,4 +88,45 @@ func counts(ns []int) (text string) {
 		text += results.FormatCount(n)
 	}
 	return text
+}
+
+// implementations returns a table of the implementations and their capabilities.
+func implementations(cfg config) string {
+	t := newTable(table.Row{"implementation", "", "tick", "stop", "reset"})
+	for _, name := range cfg.subjects {
+		s, _ := workload.FindSubject(name)
+		tick := "none"
+		if s.Tick > 0 {
+			tick = s.Tick.String()
+		}
+		t.AppendRow(table.Row{s.Name, s.Title, tick, s.Stop, s.Reset})
+	}
+	return t.Render()
+}
+
+// workloads returns a table of the workloads and their sizes.
+func workloads(cfg config) string {
+	t := newTable(table.Row{"workload", "", "timers", "busy"})
+	for _, name := range cfg.workloads {
+		w, _ := workload.Find(name)
+		t.AppendRow(table.Row{w.Name, w.Description, counts(sizes(cfg, w)), busyText(cfg, w)})
+	}
+	return t.Render()
+}
+
+// busyText returns the numbers of spinning goroutines of a workload, or "".
+func busyText(cfg config, w workload.Workload) string {
+	if len(w.Busy) == 0 {
+		return ""
+	}
+	return counts(busyLevels(cfg, w))
+}
+
+func newTable(header table.Row) table.Writer {
+	t := table.NewWriter()
+	t.SetStyle(table.StyleLight)
+	t.Style().Format.Header = text.FormatDefault
+	t.AppendHeader(header)
+	t.SuppressTrailingSpaces()
+	return t
 }
