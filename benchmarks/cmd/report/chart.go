@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"image/color"
+	"math"
 	"strings"
 
 	"gonum.org/v1/plot"
@@ -13,7 +14,7 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// chart is a plot of lines with their names to the right of it.
+// chart is a line plot with a legend to its right.
 type chart struct {
 	file  string
 	title string
@@ -21,7 +22,7 @@ type chart struct {
 	lines []line
 }
 
-// line is the figures of one implementation.
+// line has the figures of one implementation.
 type line struct {
 	name   string
 	points []point
@@ -36,15 +37,15 @@ const (
 	margin      = 0.1 * vg.Inch
 )
 
-// look is how the line of an implementation is drawn. The colours can be told apart by people who do not
-// see all of them, and the marks by those who see none.
-type look struct {
+// lineStyle is the style of the line of an implementation. The colours suit colour-blind readers,
+// and the marks differ too.
+type lineStyle struct {
 	colour color.RGBA
 	mark   draw.GlyphDrawer
 	width  vg.Length
 }
 
-var looks = map[string]look{
+var lineStyles = map[string]lineStyle{
 	"wheel":      {color.RGBA{0, 90, 181, 255}, draw.CircleGlyph{}, 2.5},
 	"timeouts":   {color.RGBA{86, 180, 233, 255}, draw.SquareGlyph{}, 1.5},
 	"manual":     {color.RGBA{0, 158, 115, 255}, draw.TriangleGlyph{}, 1.5},
@@ -58,7 +59,7 @@ var looks = map[string]look{
 	"ouqiang":    {color.RGBA{60, 120, 60, 255}, draw.BoxGlyph{}, 1.5},
 }
 
-var otherLook = look{color.RGBA{110, 110, 110, 255}, draw.PyramidGlyph{}, 1.5}
+var otherStyle = lineStyle{color.RGBA{110, 110, 110, 255}, draw.PyramidGlyph{}, 1.5}
 
 // draw returns the chart as SVG.
 func (c chart) draw() ([]byte, error) {
@@ -70,7 +71,7 @@ func (c chart) draw() ([]byte, error) {
 	if _, err := canvas.WriteTo(&svg); err != nil {
 		return nil, err
 	}
-	// Who has not the font gets one of the same widths.
+	// Fallback fonts of the same widths.
 	return []byte(strings.ReplaceAll(svg.String(), "font-family:Liberation Sans;",
 		"font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")), nil
 }
@@ -78,7 +79,7 @@ func (c chart) draw() ([]byte, error) {
 func (c chart) drawOn(canvas draw.Canvas) error {
 	plot.DefaultFont = font.Font{Typeface: "Liberation", Variant: "Sans"}
 	plotter.DefaultFont = plot.DefaultFont
-	background(canvas)
+	fillWhite(canvas)
 	p := plot.New()
 	p.Title.Text = c.title
 	p.Title.Padding = vg.Points(8)
@@ -106,7 +107,7 @@ func (c chart) drawOn(canvas draw.Canvas) error {
 	return nil
 }
 
-// extent is the least and the most of both coordinates.
+// extent returns the minima and maxima of both coordinates.
 func (c chart) extent() (least, most point) {
 	least, most = c.lines[0].points[0], c.lines[0].points[0]
 	for _, l := range c.lines {
@@ -118,8 +119,8 @@ func (c chart) extent() (least, most point) {
 	return least, most
 }
 
-// background is white, so that the text can be read on a dark page.
-func background(canvas draw.Canvas) {
+// fillWhite makes the text readable on a dark page.
+func fillWhite(canvas draw.Canvas) {
 	var path vg.Path
 	path.Move(canvas.Min)
 	path.Line(vg.Point{X: canvas.Max.X, Y: canvas.Min.Y})
@@ -130,7 +131,7 @@ func background(canvas draw.Canvas) {
 	canvas.Fill(path)
 }
 
-// plotters are a line and the marks on it.
+// plotters returns the path and the marks of a line.
 func (c chart) plotters(l line) (*plotter.Line, *plotter.Scatter, error) {
 	points := make(plotter.XYs, len(l.points))
 	for i, p := range l.points {
@@ -140,11 +141,126 @@ func (c chart) plotters(l line) (*plotter.Line, *plotter.Scatter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	how, known := looks[l.name]
+	style, known := lineStyles[l.name]
 	if !known {
-		how = otherLook
+		style = otherStyle
 	}
-	path.Color, path.Width = how.colour, vg.Points(float64(how.width))
-	marks.GlyphStyle = draw.GlyphStyle{Color: how.colour, Radius: vg.Points(3.5), Shape: how.mark}
+	path.Color, path.Width = style.colour, vg.Points(float64(style.width))
+	marks.GlyphStyle = draw.GlyphStyle{Color: style.colour, Radius: vg.Points(3.5), Shape: style.mark}
 	return path, marks, nil
+}
+
+// scale is the scale of an axis.
+type scale int
+
+const (
+	logarithmic scale = iota
+	wholeNumbers
+	percents     // from 0 to 100
+	symmetricLog // for times: logarithmic on both sides of 0, linear around it
+)
+
+// axis is one side of a chart.
+type axis struct {
+	title string
+	scale scale
+	label func(float64) string
+}
+
+// at returns the position of a value on the axis. The axes of the plot itself are linear, because
+// gonum/plot centres the title of an axis at the middle of its values.
+func (a axis) at(v float64) float64 {
+	switch a.scale {
+	case logarithmic:
+		return math.Log10(v)
+	case symmetricLog:
+		return symlog(v)
+	default:
+		return v
+	}
+}
+
+// apply configures an axis of a plot for values from least to most.
+func (a axis) apply(to *plot.Axis, least, most float64) {
+	var ticks []plot.Tick
+	switch a.scale {
+	case logarithmic:
+		least, most = decadeBelow(least), decadeAbove(most)
+		if least == most {
+			most *= 10
+		}
+		ticks = a.decades(least, most)
+	case wholeNumbers:
+		ticks = a.wholes(least, most)
+		least, most = least-0.25, most+0.25
+	case percents:
+		least, most = 0, 100
+		ticks = a.quarters(least, most)
+	case symmetricLog:
+		if least < 0 {
+			least = -decadeAbove(max(-least, linearBelow))
+		} else {
+			least = 0
+		}
+		most = decadeAbove(max(most, linearBelow))
+		ticks = a.signedDecades(least, most)
+	}
+	for i := range ticks {
+		ticks[i].Value = a.at(ticks[i].Value)
+	}
+	to.Label.Text = a.title
+	to.Min, to.Max = a.at(least), a.at(most)
+	to.Tick.Marker = plot.ConstantTicks(ticks)
+}
+
+// decadeBelow and decadeAbove return a power of ten itself, despite the rounding of its logarithm.
+func decadeBelow(v float64) float64 { return math.Pow(10, math.Floor(math.Log10(v)+1e-9)) }
+func decadeAbove(v float64) float64 { return math.Pow(10, math.Ceil(math.Log10(v)-1e-9)) }
+
+func (a axis) decades(least, most float64) (ticks []plot.Tick) {
+	for decade := least; decade <= most*1.001; decade *= 10 {
+		ticks = append(ticks, plot.Tick{Value: decade, Label: a.label(decade)})
+		for i := 2.0; i < 10 && i*decade < most; i++ {
+			ticks = append(ticks, plot.Tick{Value: i * decade})
+		}
+	}
+	return ticks
+}
+
+func (a axis) wholes(least, most float64) (ticks []plot.Tick) {
+	for v := math.Ceil(least); v <= most; v++ {
+		ticks = append(ticks, plot.Tick{Value: v, Label: a.label(v)})
+	}
+	return ticks
+}
+
+func (a axis) quarters(least, most float64) (ticks []plot.Tick) {
+	for v := least; v <= most; v += 25 {
+		ticks = append(ticks, plot.Tick{Value: v, Label: a.label(v)})
+	}
+	return ticks
+}
+
+func (a axis) signedDecades(least, most float64) []plot.Tick {
+	ticks := []plot.Tick{{Value: 0, Label: "0"}}
+	for decade := linearBelow; decade <= max(-least, most)*1.001; decade *= 10 {
+		if decade <= most*1.001 {
+			ticks = append(ticks, plot.Tick{Value: decade, Label: a.label(decade)})
+		}
+		if decade <= -least*1.001 {
+			ticks = append(ticks, plot.Tick{Value: -decade, Label: a.label(-decade)})
+		}
+	}
+	return ticks
+}
+
+// linearBelow is the time below which symlog is linear, in seconds.
+const linearBelow = 100e-6
+
+// symlog is the symmetric logarithm: logarithmic on both sides of 0, and linear around it.
+func symlog(v float64) float64 {
+	if size := math.Abs(v); size > linearBelow {
+		return math.Copysign(1+math.Log10(size/linearBelow), v)
+	}
+	return v / linearBelow
 }

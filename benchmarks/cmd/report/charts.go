@@ -7,21 +7,21 @@ import (
 	"github.com/timingwheel-go/timingwheel/benchmarks/workload"
 )
 
-// charts are the plots of the report. One without lines has nothing to show.
+// charts returns the plots of the report. A chart without figures has no lines.
 func charts(f *figures) []chart {
 	overPending := func(file, title, workload, unit, what string, y axis) chart {
 		y.title = what
-		return chart{file: file, title: title, x: axis{title: "pending timers", kind: logarithmic, label: countLabel}, y: y,
+		return chart{file: file, title: title, x: axis{title: "pending timers", scale: logarithmic, label: countLabel}, y: y,
 			lines: pendingLines(f, workload, unit)}
 	}
-	cost := axis{kind: logarithmic, label: seconds}
+	cost := axis{scale: logarithmic, label: seconds}
 	return []chart{
-		overPending("armstop.svg", "Arm a timer and stop it", "ArmStop", "sec/op", "time for both", cost),
+		overPending("armstop.svg", "Arm a timer and stop it", "ArmStop", "sec/op", "time for both calls", cost),
 		overPending("postpone.svg", "Postpone a random timer", "Postpone", "sec/op", "time", cost),
-		overPending("churn.svg", "Stop a random timer and arm another one", "Churn", "sec/op", "time for both", cost),
+		overPending("churn.svg", "Stop a random timer and arm another one", "Churn", "sec/op", "time for both calls", cost),
 		coresChart(f, cost),
 		latenessChart(f),
-		overPending("memory.svg", "Memory of each pending timer", "Fill", "B/timer", "bytes", axis{kind: logarithmic, label: bytesLabel}),
+		overPending("memory.svg", "Memory of each pending timer", "Fill", "B/timer", "bytes", axis{scale: logarithmic, label: bytesLabel}),
 		overPending("gc.svg", "A full garbage collection", "GC", "gc-sec", "time", cost),
 	}
 }
@@ -35,7 +35,8 @@ func bytesLabel(v float64) string {
 	return quantity(v, "B")
 }
 
-// pendingLines has a line for each implementation, on one processor where the workload is parallel.
+// pendingLines returns a line for each implementation, on one processor if the workload is
+// parallel.
 func pendingLines(f *figures, workload, unit string) []line {
 	var lines []line
 	for _, s := range f.subjects {
@@ -50,7 +51,8 @@ func pendingLines(f *figures, workload, unit string) []line {
 	return lines
 }
 
-// coresChart shows ArmStop against processors, with the most timers that were measured on several.
+// coresChart shows ArmStop by number of processors, with the largest population on several
+// processors.
 func coresChart(f *figures, cost axis) chart {
 	pending := 0
 	for _, s := range f.sizes("ArmStop") {
@@ -58,9 +60,9 @@ func coresChart(f *figures, cost axis) chart {
 			pending = max(pending, s.pending)
 		}
 	}
-	cost.title = "time for both"
+	cost.title = "time for both calls"
 	c := chart{file: "cores.svg", title: "Arm a timer and stop it, " + results.FormatCount(pending) + " pending",
-		x: axis{title: "processors", kind: steps, label: func(v float64) string { return strconv.Itoa(int(v)) }}, y: cost}
+		x: axis{title: "processors", scale: wholeNumbers, label: func(v float64) string { return strconv.Itoa(int(v)) }}, y: cost}
 	for _, s := range f.subjects {
 		l := line{name: s.Name}
 		for _, size := range f.sizes("ArmStop") {
@@ -76,7 +78,7 @@ func coresChart(f *figures, cost axis) chart {
 	return c
 }
 
-// floorLine shows what the machine itself gains from more processors.
+// floorLine shows how the machine itself scales with processors.
 func floorLine(f *figures) line {
 	l := line{name: "floor"}
 	for _, b := range f.Benchmarks {
@@ -88,11 +90,11 @@ func floorLine(f *figures) line {
 	return l
 }
 
-// latenessChart is the distribution function of lateness in Spread, with the most timers.
+// latenessChart is the distribution function of lateness in Spread, with the largest population.
 func latenessChart(f *figures) chart {
 	c := chart{file: "lateness.svg", title: "Lateness of callbacks due over two seconds",
-		x: axis{title: "later than the deadline by (less than 0: early)", kind: bothSides, label: seconds},
-		y: axis{title: "percent of all timers", kind: percents, label: func(v float64) string { return digits(v) }}}
+		x: axis{title: "lateness (negative: early)", scale: symmetricLog, label: seconds},
+		y: axis{title: "percent of timers", scale: percents, label: func(v float64) string { return digits(v) }}}
 	sizes := f.sizes("Spread")
 	if len(sizes) == 0 {
 		return c
@@ -112,7 +114,7 @@ func latenessChart(f *figures) chart {
 	return c
 }
 
-// appendLine leaves out a line without points.
+// appendLine appends a line that has points.
 func appendLine(lines []line, l line) []line {
 	if len(l.points) == 0 {
 		return lines

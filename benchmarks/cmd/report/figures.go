@@ -2,18 +2,20 @@ package main
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/timingwheel-go/timingwheel/benchmarks/internal/results"
 	"github.com/timingwheel-go/timingwheel/benchmarks/workload"
 )
 
-// figures are the measurements and what is missing among them.
+// figures are the measurements and the reasons for missing ones.
 type figures struct {
 	*results.Measurements
 	outcomes []results.Outcome
-	subjects []workload.Subject // those that the measurements or the outcomes speak of
+	subjects []workload.Subject // those of the measurements and outcomes
 }
 
 func newFigures(m *results.Measurements, outcomes []results.Outcome) *figures {
@@ -33,10 +35,10 @@ func newFigures(m *results.Measurements, outcomes []results.Outcome) *figures {
 	return f
 }
 
-// size is what a workload was measured with. busy is 0 if no goroutines spin beside it.
+// size holds the parameters of a workload. busy is the number of spinning goroutines.
 type size struct{ pending, procs, busy int }
 
-// sizes lists those of a workload, the smaller first.
+// sizes returns the sizes of a workload, smaller ones first.
 func (f *figures) sizes(name string) []size {
 	var all []size
 	for _, b := range f.Benchmarks {
@@ -56,7 +58,7 @@ func (f *figures) sizes(name string) []size {
 	return all
 }
 
-// name is the benchmark of a workload, an implementation and a size.
+// name returns the benchmark of a workload, an implementation and a size.
 func (s size) name(workload, impl string) results.Benchmark {
 	b := results.Benchmark{Base: workload, Params: map[string]string{
 		"impl": impl, "pending": results.FormatCount(s.pending), "procs": strconv.Itoa(s.procs),
@@ -67,17 +69,17 @@ func (s size) name(workload, impl string) results.Benchmark {
 	return b
 }
 
-// severalPending says whether the numbers of timers of sizes differ.
+// severalPending reports whether sizes have different numbers of timers.
 func severalPending(sizes []size) bool {
 	return slices.ContainsFunc(sizes, func(s size) bool { return s.pending != sizes[0].pending })
 }
 
-// figure is the median of what was measured.
+// figure returns the median of a figure.
 func (f *figures) figure(workload, impl string, s size, unit string) (float64, bool) {
 	return f.Median(s.name(workload, impl), unit)
 }
 
-// worst is the largest that was measured.
+// worst returns the maximum of a figure.
 func (f *figures) worst(workload, impl string, s size, unit string) (float64, bool) {
 	values := f.Values[results.Series{Benchmark: s.name(workload, impl).String(), Unit: unit}]
 	if len(values) == 0 {
@@ -86,7 +88,7 @@ func (f *figures) worst(workload, impl string, s size, unit string) (float64, bo
 	return slices.Max(values), true
 }
 
-// outcome says why there is no figure, for any number of processors.
+// outcome returns why a figure is missing, for all numbers of processors.
 func (f *figures) outcome(workload, impl string, s size) (results.Outcome, bool) {
 	want := size{s.pending, 1, s.busy}.name(workload, impl).String()
 	for _, o := range f.outcomes {
@@ -95,4 +97,44 @@ func (f *figures) outcome(workload, impl string, s size) (results.Outcome, bool)
 		}
 	}
 	return results.Outcome{}, false
+}
+
+// quantity formats a figure with three digits and its unit: "155 ns", "1.23 ms", "30.3 B", "12".
+func quantity(v float64, unit string) string {
+	what, _, _ := strings.Cut(unit, "/")
+	switch {
+	case what == "sec" || strings.HasSuffix(what, "-sec"):
+		return seconds(v)
+	case what == "B":
+		return digits(v) + " B"
+	default:
+		return digits(v)
+	}
+}
+
+func seconds(v float64) string {
+	if v == 0 {
+		return "0"
+	}
+	for _, scale := range []struct {
+		unit string
+		size float64
+	}{{"s", 1}, {"ms", 1e-3}, {"µs", 1e-6}} {
+		if math.Abs(v) >= 0.9995*scale.size {
+			return digits(v/scale.size) + " " + scale.unit
+		}
+	}
+	return digits(v/1e-9) + " ns"
+}
+
+// digits formats three significant digits, or more if the integer part is longer.
+func digits(v float64) string {
+	switch size := math.Abs(v); {
+	case v == math.Trunc(v) || size >= 99.95:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case size >= 9.995:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	default:
+		return strconv.FormatFloat(v, 'f', 2, 64)
+	}
 }

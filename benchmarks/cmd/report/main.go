@@ -1,8 +1,8 @@
-// Command report makes tables and plots of what cmd/compare has measured:
+// Command report makes tables and plots of the figures of cmd/compare:
 //
 //	go run ./benchmarks/cmd/report -o docs/benchmarks compare.txt
 //
-// It writes README.md and one SVG for each plot. The same figures give the same files.
+// It writes README.md and an SVG file for each plot. The files are a function of the figures.
 package main
 
 import (
@@ -20,27 +20,27 @@ import (
 )
 
 const (
-	exitDone = iota
+	exitOK = iota
 	exitFailed
 	exitUsage
 )
 
 func main() { os.Exit(report(os.Args, os.Stdout, os.Stderr)) }
 
-// report is the program without its process: it returns the exit code.
+// report runs the program and returns its exit code.
 func report(args []string, stdout, stderr io.Writer) int {
 	input, directory := "", "docs/benchmarks"
 	flags := []cli.Flag{
-		&cli.StringFlag{Name: "o", Usage: "write README.md and the plots to this `folder`", Value: directory, Destination: &directory},
+		&cli.StringFlag{Name: "o", Usage: "write README.md and the plots to this `directory`", Value: directory, Destination: &directory},
 	}
-	const usage = "make tables and plots of what cmd/compare has measured"
-	text := "go run ./benchmarks/cmd/report [-o folder] compare.txt"
+	const usage = "make tables and plots of the figures of cmd/compare"
+	text := "go run ./benchmarks/cmd/report [-o directory] compare.txt"
 	cmd := command.New("report", usage, text, flags, stdout, func(cmd *cli.Command) error {
 		if n := cmd.Args().Len(); n != 1 {
-			return fmt.Errorf("needs one file of figures, not %d", n)
+			return fmt.Errorf("needs one file with figures, not %d", n)
 		}
 		if directory == "" {
-			return errors.New("-o must name a folder")
+			return errors.New("-o must name a directory")
 		}
 		input = cmd.Args().First()
 		return nil
@@ -49,18 +49,18 @@ func report(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "report: %v\nSee report -help.\n", err)
 		return exitUsage
 	}
-	if input == "" { // the help was asked for and printed
-		return exitDone
+	if input == "" { // printed the help text
+		return exitOK
 	}
 	if err := write(input, directory); err != nil {
 		fmt.Fprintf(stderr, "report: %v\n", err)
 		return exitFailed
 	}
 	fmt.Fprintf(stdout, "wrote %s\n", filepath.Join(directory, "README.md"))
-	return exitDone
+	return exitOK
 }
 
-// write makes the report of the figures in a file.
+// write reads the figures in the file input and writes the report to directory.
 func write(input, directory string) error {
 	text, err := os.ReadFile(input)
 	if err != nil {

@@ -17,18 +17,18 @@ import (
 	"github.com/timingwheel-go/timingwheel/benchmarks/workload"
 )
 
-var update = flag.Bool("update", false, "write the report that the tests expect")
+var update = flag.Bool("update", false, "rewrite the golden file")
 
-func try(args ...string) (code int, stdout, stderr string) {
+func runReport(args ...string) (code int, stdout, stderr string) {
 	var out, err bytes.Buffer
 	code = report(append([]string{"report"}, args...), &out, &err)
 	return code, out.String(), err.String()
 }
 
-func TestReportOfCannedFigures(t *testing.T) {
+func TestReportMatchesTheGoldenFile(t *testing.T) {
 	directory := t.TempDir()
-	code, stdout, stderr := try("-o", directory, "testdata/compare.txt")
-	require.Equal(t, exitDone, code, stderr)
+	code, stdout, stderr := runReport("-o", directory, "testdata/compare.txt")
+	require.Equal(t, exitOK, code, stderr)
 	assert.Equal(t, "wrote "+filepath.Join(directory, "README.md")+"\n", stdout)
 	got, err := os.ReadFile(filepath.Join(directory, "README.md"))
 	require.NoError(t, err)
@@ -58,13 +58,13 @@ func TestReportOfCannedFigures(t *testing.T) {
 		}
 	}
 	again := t.TempDir()
-	_, _, _ = try("-o", again, "testdata/compare.txt")
+	_, _, _ = runReport("-o", again, "testdata/compare.txt")
 	for _, file := range []string{"README.md", "armstop.svg", "lateness.svg"} {
 		first, err := os.ReadFile(filepath.Join(directory, file))
 		require.NoError(t, err)
 		second, err := os.ReadFile(filepath.Join(again, file))
 		require.NoError(t, err)
-		assert.Equal(t, string(first), string(second), "%s of the same figures", file)
+		assert.Equal(t, string(first), string(second), "%s from the same figures", file)
 	}
 }
 
@@ -85,14 +85,13 @@ func textOf(t *testing.T, svg []byte) string {
 	}
 }
 
-// What was not measured is left out, and a file may have few figures.
-func TestReportOfFewFigures(t *testing.T) {
+func TestReportOmitsWhatWasNotMeasured(t *testing.T) {
 	t.Parallel()
 	directory := t.TempDir()
 	input := filepath.Join(directory, "few.txt")
 	require.NoError(t, os.WriteFile(input, []byte("BenchmarkFill/impl=wheel/pending=5 5 20 ns/op 30 B/timer\n"), 0o644))
-	code, _, stderr := try("-o", directory, input)
-	require.Equal(t, exitDone, code, stderr)
+	code, _, stderr := runReport("-o", directory, input)
+	require.Equal(t, exitOK, code, stderr)
 	got, err := os.ReadFile(filepath.Join(directory, "README.md"))
 	require.NoError(t, err)
 	assert.Contains(t, string(got), "| `wheel` | 20 ns | 30 B |")
@@ -104,7 +103,7 @@ func TestReportOfFewFigures(t *testing.T) {
 	assert.Equal(t, []string{filepath.Join(directory, "memory.svg")}, files)
 }
 
-func TestBadArguments(t *testing.T) {
+func TestBadArgumentsAreRefused(t *testing.T) {
 	t.Parallel()
 	empty := filepath.Join(t.TempDir(), "empty.txt")
 	require.NoError(t, os.WriteFile(empty, []byte("PASS\n"), 0o644))
@@ -113,21 +112,21 @@ func TestBadArguments(t *testing.T) {
 		code int
 		want string
 	}{
-		{nil, exitUsage, "needs one file of figures, not 0"},
-		{[]string{"a", "b"}, exitUsage, "needs one file of figures, not 2"},
-		{[]string{"-o", "", "a"}, exitUsage, "-o must name a folder"},
+		{nil, exitUsage, "needs one file with figures, not 0"},
+		{[]string{"a", "b"}, exitUsage, "needs one file with figures, not 2"},
+		{[]string{"-o", "", "a"}, exitUsage, "-o must name a directory"},
 		{[]string{"-fast", "a"}, exitUsage, "not defined: -fast"},
 		{[]string{"-o", t.TempDir(), "testdata/none.txt"}, exitFailed, "testdata/none.txt: no such file"},
 		{[]string{"-o", t.TempDir(), empty}, exitFailed, "no benchmark result in " + empty},
 		{[]string{"-o", empty, "testdata/compare.txt"}, exitFailed, "not a directory"},
 	} {
-		code, stdout, stderr := try(c.args...)
+		code, stdout, stderr := runReport(c.args...)
 		assert.Equal(t, c.code, code, "%v", c.args)
 		assert.Empty(t, stdout)
 		assert.Contains(t, stderr, c.want, "%v", c.args)
 	}
-	code, stdout, _ := try("-help")
-	assert.Equal(t, exitDone, code)
+	code, stdout, _ := runReport("-help")
+	assert.Equal(t, exitOK, code)
 	assert.Contains(t, stdout, "compare.txt")
 }
 
@@ -146,17 +145,17 @@ func TestQuantities(t *testing.T) {
 	}
 }
 
-func TestEveryWorkloadAndSubjectHasItsPlace(t *testing.T) {
+func TestEveryWorkloadHasColumnsAndEverySubjectAStyle(t *testing.T) {
 	t.Parallel()
 	for _, w := range workload.All {
 		assert.True(t, len(columns[w.Name]) > 0 || w.Name == "Exact", w.Name)
 	}
 	seen := map[any]string{}
 	for _, s := range workload.Subjects {
-		how, known := looks[s.Name]
+		style, known := lineStyles[s.Name]
 		assert.True(t, known, s.Name)
-		assert.Empty(t, seen[how.colour], "%s has a colour of its own", s.Name)
-		seen[how.colour] = s.Name
+		assert.Empty(t, seen[style.colour], "the colour of %s is also that of another implementation", s.Name)
+		seen[style.colour] = s.Name
 	}
 }
 
@@ -166,12 +165,12 @@ func TestAxes(t *testing.T) {
 		assert.InEpsilon(t, c.below, decadeBelow(c.v), 1e-6)
 		assert.InEpsilon(t, c.above, decadeAbove(c.v), 1e-6)
 	}
-	last := bend(-10)
-	for _, v := range []float64{-1, -1e-3, -smallest, -smallest / 2, 0, smallest / 2, smallest, 1e-3, 1, 10} {
-		assert.Greater(t, bend(v), last, "%v", v)
-		last = bend(v)
+	last := symlog(-10)
+	for _, v := range []float64{-1, -1e-3, -linearBelow, -linearBelow / 2, 0, linearBelow / 2, linearBelow, 1e-3, 1, 10} {
+		assert.Greater(t, symlog(v), last, "%v", v)
+		last = symlog(v)
 	}
-	assert.InDelta(t, 2, axis{kind: bothSides}.at(1e-3), 1e-12)
-	assert.InDelta(t, -3, axis{kind: logarithmic}.at(1e-3), 1e-12)
-	assert.InDelta(t, 1e-3, axis{kind: percents}.at(1e-3), 0)
+	assert.InDelta(t, 2, axis{scale: symmetricLog}.at(1e-3), 1e-12)
+	assert.InDelta(t, -3, axis{scale: logarithmic}.at(1e-3), 1e-12)
+	assert.InDelta(t, 1e-3, axis{scale: percents}.at(1e-3), 0)
 }
