@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stopwatch measures the processor time of the goroutine that runs a simulation, which is thereby bound to its
-// thread: what other programs and the garbage collector's own threads take does not show.
+// stopwatch measures the CPU time of the goroutine that runs a simulation. It locks the goroutine
+// to its thread, so the time of other programs and of the garbage collector does not count.
 type stopwatch struct{ last time.Duration }
 
-// start begins the first lap. The function that it returns is to be called at the end.
+// start begins the first lap. The caller calls end after the last one.
 func (s *stopwatch) start() (end func()) {
 	runtime.LockOSThread()
 	s.last = threadTime()

@@ -4,10 +4,10 @@ package simulation
 
 import "time"
 
-// stopwatch measures time on the wall where the processor time of a thread is not to be had.
+// stopwatch measures wall time, because the CPU time of a thread is not available.
 type stopwatch struct{ last time.Time }
 
-// start begins the first lap. The function that it returns is to be called at the end.
+// start begins the first lap. The caller calls end after the last one.
 func (s *stopwatch) start() (end func()) {
 	s.last = time.Now()
 	return func() {}

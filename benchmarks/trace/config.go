@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Config says what a trace is like. Start from Defaults.
+// Config describes a trace. Start with Defaults.
 type Config struct {
-	Conns  int           // connections that arrive
-	Over   time.Duration // the time in which they do, on average
-	For    time.Duration // the length of the trace
-	Median time.Duration // of the lifetimes
-	Sigma  float64       // of the logarithm of the lifetimes: the mean is Median * exp(Sigma²/2)
+	Conns  int           // number of connections
+	Over   time.Duration // mean time until all have arrived
+	For    time.Duration // length of the trace
+	Median time.Duration // median lifetime
+	Sigma  float64       // of the logarithm of lifetimes, whose mean is Median*exp(Sigma²/2)
 	Beat   time.Duration // mean interval between two beats
 	Jitter float64       // intervals are Beat * (1 ± Jitter), uniformly
 	Silent float64       // share of the connections that end by falling silent
@@ -30,9 +30,10 @@ const (
 	maxSeconds = 1 << 31
 )
 
-// Defaults are a million connections in ten minutes. Half of them stay for five minutes or less, the mean is eight;
-// each beats twice a minute, and one in ten is not closed but lost. These are assumptions and not measurements:
-// arrivals of independent users are Poisson; log-normal lifetimes have many short visits and a long tail.
+// Defaults returns a million connections in ten minutes. Half of them live for five minutes or
+// less, and the mean is eight. Each beats twice a minute, and one in ten falls silent instead of
+// closing. These are assumptions, not measurements: arrivals of independent users are Poisson, and
+// log-normal lifetimes have many short visits and a long tail.
 func Defaults() Config {
 	return Config{
 		Conns:  1_000_000,
@@ -47,10 +48,10 @@ func Defaults() Config {
 	}
 }
 
-// Validate returns an error that names the first bad field, its value and what is accepted.
+// Validate returns an error for the first invalid field, with its value and the accepted range.
 func (c Config) Validate() error {
 	bad := func(name string, value, from, to any) error {
-		return fmt.Errorf("trace: %s is %v; accepted is from %v to %v", name, value, from, to)
+		return fmt.Errorf("trace: %s is %v; must be from %v to %v", name, value, from, to)
 	}
 	within := func(v, from, to float64) bool { return from <= v && v <= to } // false for a NaN
 	switch {
@@ -74,15 +75,16 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Longest is the longest interval between two beats.
+// Longest returns the longest interval between two beats.
 func (c Config) Longest() time.Duration { return time.Duration(c.interval(1)) }
 
-// interval maps a uniform number from 0 to 1 to an interval between two beats, at least one turn.
+// interval maps a uniform number from 0 to 1 to an interval between two beats, of at least one
+// turn.
 func (c Config) interval(u float64) int64 {
 	return max(int64(float64(c.Beat)*(1+c.Jitter*(2*u-1))), Turn)
 }
 
-// lifetime maps a number with the standard normal distribution to a lifetime, at least one turn.
+// lifetime maps a number with the standard normal distribution to a lifetime of at least one turn.
 func (c Config) lifetime(normal float64) int64 {
 	seconds := min(c.Median.Seconds()*math.Exp(c.Sigma*normal), maxSeconds)
 	return max(int64(seconds*float64(time.Second)), Turn)

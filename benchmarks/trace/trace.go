@@ -1,13 +1,14 @@
-// Package trace makes up the life of a server's connections: Poisson arrivals, log-normal lifetimes, beats at
-// an interval with jitter, and an end, by closing or by falling silent.
+// Package trace generates the connections of a server: Poisson arrivals, log-normal lifetimes,
+// beats at an interval with jitter, and an end by closing or by falling silent.
 //
-// A trace is a function of its configuration. Nothing that a handler does changes what happens to the
-// connections or when, so that every choice of options that is measured sees the same one; Sum tells whether
-// two runs did. Only the numbers of slots depend on when the handler gives them back.
+// A trace is a function of its configuration. The handler cannot change the events or their times,
+// so all choices of options are measured with the same trace; Counts.Sum verifies that. Only the
+// slot numbers depend on when the handler releases them.
 //
-// Time is virtual and goes in turns of a millisecond, as in an event loop that polls. Events carry their exact
-// time in nanoseconds; those of one turn come in no particular order. They wait in a calendar, a ring of lists
-// with one list for each turn, which is a structure of its own: the wheel under test has no part in it.
+// Time is virtual and advances in turns of a millisecond, as in an event loop that polls. Events
+// have an exact time in nanoseconds. The events of a turn have no particular order. Pending events
+// are in a calendar, a ring with a list for each turn, which is independent of the wheel under
+// test.
 package trace
 
 import (
@@ -20,50 +21,50 @@ import (
 // Turn is the length of a turn in nanoseconds.
 const Turn = int64(time.Millisecond)
 
-// Handler is told what happens. Each call names the connection's slot and the time in ns since the start.
-// Slots are small integers, used again after Release.
+// Handler receives the events. Each call has the slot of the connection and the time in ns since
+// the start. Slots are small integers, which are reused after Release.
 type Handler interface {
-	// Turn comes before the events of a turn, with its beginning.
+	// Turn precedes the events of a turn. now is its beginning.
 	Turn(now int64)
-	// Arrive is a new connection; number counts them from 0.
+	// Arrive is a new connection. Connections are numbered from 0.
 	Arrive(slot, number uint32, at int64)
-	// Beat is a sign of life.
+	// Beat is a heartbeat.
 	Beat(slot uint32, at int64)
-	// Leave closes a connection, whose slot is free when it returns.
+	// Leave closes a connection. Its slot is free after the call.
 	Leave(slot uint32, at int64)
-	// Silence says that nothing will be heard of a connection any more. The handler calls Release when it
-	// has noticed.
+	// Silence is the end of a connection that sends no more events. The handler calls Release after
+	// it has detected the silence.
 	Silence(slot uint32, at int64)
 }
 
-// Counts is what has happened so far.
+// Counts has the numbers of events so far.
 type Counts struct {
 	Arrived, Beats, Left, Silent int
-	Live                         int    // neither left nor silent
-	Most                         int    // the most slots in use at once
-	Sum                          uint64 // of a hash of each event, so that it does not depend on their order
+	Live                         int    // neither left nor fell silent
+	Most                         int    // largest number of slots in use
+	Sum                          uint64 // sum of a hash of each event, independent of their order
 }
 
 // conn is one connection that has not left.
 type conn struct {
-	at     int64 // its next event
+	at     int64 // time of the next event
 	end    int64
 	number uint32
-	next   uint32 // in its list of the calendar, or of free slots; 1 + slot, 0: none
-	silent bool   // how it ends
+	next   uint32 // in a list of the calendar or of free slots: 1 + slot, 0: none
+	silent bool   // ends by falling silent
 }
 
-// Trace is a trace under way. Make one with New.
+// Trace is the state of a trace. Create one with New.
 type Trace struct {
 	cfg     Config
 	counts  Counts
 	rng     *rand.Rand
 	conns   []conn
-	free    uint32   // 1 + the first free slot
-	used    int      // slots
+	free    uint32   // 1 + the first free slot; 0: none
+	used    int      // slots in use
 	ring    []uint32 // the calendar: by turn, 1 + the first slot of its list
-	turn    int64    // the next one
-	arrival int64    // the next one
+	turn    int64    // number of the next turn
+	arrival int64    // time of the next arrival
 }
 
 // New returns the trace of a configuration, which must be valid.
@@ -78,13 +79,13 @@ func New(cfg Config) *Trace {
 	return t
 }
 
-// Counts returns what has happened so far.
+// Counts returns the numbers of events so far.
 func (t *Trace) Counts() Counts { return t.counts }
 
-// Number returns which connection, counted from 0, has the slot.
+// Number returns the number of the connection that has the slot.
 func (t *Trace) Number(slot uint32) uint32 { return t.conns[slot].number }
 
-// Run plays the trace to its end, or until ctx is done, whose error it returns then.
+// Run plays the trace to its end. If ctx is done first, Run returns its error.
 func (t *Trace) Run(ctx context.Context, h Handler) error {
 	for turns := int64(t.cfg.For) / Turn; t.turn < turns; {
 		if t.turn&0xff == 0 && ctx.Err() != nil {
@@ -100,7 +101,7 @@ func (t *Trace) step(h Handler) {
 	h.Turn(t.turn * Turn)
 	t.turn++
 	list := &t.ring[(t.turn-1)&int64(len(t.ring)-1)]
-	for *list != 0 { // an end may follow a beat within the turn
+	for *list != 0 { // a beat may add the end of its connection to this turn
 		slot := *list - 1
 		*list = t.conns[slot].next
 		t.event(h, slot)
@@ -110,7 +111,7 @@ func (t *Trace) step(h Handler) {
 	}
 }
 
-// event is what happens next to the connection.
+// event delivers the next event of a connection.
 func (t *Trace) event(h Handler, slot uint32) {
 	c := &t.conns[slot]
 	t.counts.Sum += mix(uint64(c.number)<<1 ^ mix(uint64(c.at)))
@@ -131,7 +132,7 @@ func (t *Trace) event(h Handler, slot uint32) {
 	}
 }
 
-// arrive makes the next connection.
+// arrive creates the next connection.
 func (t *Trace) arrive(h Handler) {
 	slot := t.take()
 	c := &t.conns[slot]
@@ -147,7 +148,7 @@ func (t *Trace) arrive(h Handler) {
 	t.schedule(slot)
 }
 
-// schedule enters the connection's next event in the calendar: its next beat or its end.
+// schedule adds the next event of a connection to the calendar: its next beat or its end.
 func (t *Trace) schedule(slot uint32) {
 	c := &t.conns[slot]
 	random := mix(t.cfg.Seed ^ uint64(c.number)<<32 ^ uint64(c.at))
@@ -170,22 +171,22 @@ func (t *Trace) take() uint32 {
 	return slot
 }
 
-// Release gives back the slot of a connection that fell silent.
+// Release frees the slot of a connection that fell silent.
 func (t *Trace) Release(slot uint32) {
 	t.conns[slot].next = t.free
 	t.free = slot + 1
 	t.used--
 }
 
-// gap is the time to the next arrival, exponentially distributed.
+// gap returns the time to the next arrival, exponentially distributed.
 func (t *Trace) gap() int64 {
 	return int64(t.rng.ExpFloat64() * float64(t.cfg.Over) / float64(t.cfg.Conns))
 }
 
-// lifetime is how long a connection lives, log-normally distributed.
+// lifetime returns the lifetime of a connection, log-normally distributed.
 func (t *Trace) lifetime() int64 { return t.cfg.lifetime(t.rng.NormFloat64()) }
 
-// mix is the finaliser of splitmix64: every bit of x changes half of the result's.
+// mix is the finaliser of splitmix64: each bit of x changes half of the bits of the result.
 func mix(x uint64) uint64 {
 	x ^= x >> 30
 	x *= 0xbf58476d1ce4e5b9

@@ -11,15 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// life is what a recorder knows of a connection.
+// life is the record of a connection.
 type life struct {
 	arrived, last, ended int64
 	beats                int
 	silent               bool
 }
 
-// recorder keeps everything, and checks the order of calls. It gives back the slot of a silent connection after a
-// number of turns.
+// recorder records all events and checks their order. It releases the slot of a silent connection
+// after keep turns.
 type recorder struct {
 	t        *testing.T
 	trace    *Trace
@@ -28,7 +28,7 @@ type recorder struct {
 	lives    []life
 	bySlot   map[uint32]int // number
 	finished map[uint32]int64
-	gaps     []int64 // between beats
+	gaps     []int64 // intervals between beats
 }
 
 func play(t *testing.T, cfg Config, keep int64) *recorder {
@@ -62,7 +62,7 @@ func (r *recorder) Arrive(slot, number uint32, at int64) {
 	r.inTurn(at)
 	_, used := r.bySlot[slot]
 	if used || int(number) != len(r.lives) || number != r.trace.Number(slot) {
-		r.t.Fatalf("connection %d comes after %d others, in slot %d; used: %v", number, len(r.lives), slot, used)
+		r.t.Fatalf("connection %d arrives after %d others, in slot %d; slot in use: %v", number, len(r.lives), slot, used)
 	}
 	r.bySlot[slot] = int(number)
 	r.lives = append(r.lives, life{arrived: at, last: at})
@@ -99,7 +99,7 @@ func small() Config {
 	return cfg
 }
 
-func TestCounts(t *testing.T) {
+func TestCountsMatchTheEvents(t *testing.T) {
 	t.Parallel()
 	r := play(t, small(), 1000)
 	want := Counts{Arrived: len(r.lives), Beats: len(r.gaps)}
@@ -115,7 +115,7 @@ func TestCounts(t *testing.T) {
 	}
 	got := r.trace.Counts()
 	assert.GreaterOrEqual(t, got.Most, got.Live)
-	assert.Less(t, got.Most, got.Arrived, "slots are used again")
+	assert.Less(t, got.Most, got.Arrived, "slots are not reused")
 	want.Most, want.Sum = got.Most, got.Sum
 	assert.Equal(t, want, got)
 	assert.Equal(t, 10_000, got.Arrived)
@@ -129,8 +129,9 @@ func TestArrivalsArePoisson(t *testing.T) {
 	r := play(t, cfg, 0)
 	require.Len(t, r.lives, cfg.Conns)
 	last := r.lives[cfg.Conns-1].arrived
-	assert.InEpsilon(t, time.Minute.Seconds(), time.Duration(last).Seconds(), 0.05, "they take as long as asked")
-	// Of a Poisson process the number in an interval has a variance that equals its mean: 100 here.
+	assert.InEpsilon(t, time.Minute.Seconds(), time.Duration(last).Seconds(), 0.05, "time until all have arrived")
+	// The number of arrivals of a Poisson process in an interval has a variance equal to its mean:
+	// 100 here.
 	counts := make([]float64, 550)
 	for _, l := range r.lives {
 		if i := l.arrived / int64(100*time.Millisecond); i < int64(len(counts)) {
@@ -153,7 +154,7 @@ func TestLifetimesAreLogNormal(t *testing.T) {
 			logs = append(logs, math.Log(time.Duration(l.ended-l.arrived).Seconds()))
 		}
 	}
-	require.InDelta(t, cfg.Conns, len(logs), 5, "nearly all end within the hour")
+	require.InDelta(t, cfg.Conns, len(logs), 5, "connections that ended within the hour")
 	slices.Sort(logs)
 	assert.InEpsilon(t, cfg.Median.Seconds(), math.Exp(logs[len(logs)/2]), 0.1)
 	mean, variance := moments(logs)
@@ -161,7 +162,7 @@ func TestLifetimesAreLogNormal(t *testing.T) {
 	assert.InDelta(t, cfg.Sigma, math.Sqrt(variance), 0.1)
 }
 
-func TestBeatsComeInTheirInterval(t *testing.T) {
+func TestIntervalsBetweenBeatsAreWithinTheJitter(t *testing.T) {
 	t.Parallel()
 	cfg := small()
 	cfg.Beat, cfg.Jitter = time.Second, 0.2
@@ -170,7 +171,7 @@ func TestBeatsComeInTheirInterval(t *testing.T) {
 	sum := 0.0
 	for _, g := range r.gaps {
 		if d := time.Duration(g); d < 800*time.Millisecond || d > cfg.Longest() {
-			t.Fatalf("a beat came after %v", d)
+			t.Fatalf("interval of %v between two beats", d)
 		}
 		sum += time.Duration(g).Seconds()
 	}
@@ -178,12 +179,12 @@ func TestBeatsComeInTheirInterval(t *testing.T) {
 	assert.InEpsilon(t, 1, sum/float64(len(r.gaps)), 0.02)
 	for _, l := range r.lives {
 		if l.ended > 0 {
-			require.LessOrEqual(t, time.Duration(l.ended-l.last), cfg.Longest(), "no beat was left out before the end")
+			require.LessOrEqual(t, time.Duration(l.ended-l.last), cfg.Longest(), "missing beat before the end")
 		}
 	}
 }
 
-func TestShareOfSilentOnes(t *testing.T) {
+func TestShareOfSilentConnections(t *testing.T) {
 	t.Parallel()
 	for _, share := range []float64{0, 0.1, 1} {
 		cfg := small()
@@ -193,15 +194,14 @@ func TestShareOfSilentOnes(t *testing.T) {
 	}
 }
 
-// The same configuration makes the same events, whatever the handler does with its slots.
-func TestSeedDecides(t *testing.T) {
+func TestEventsDependOnTheConfigurationOnly(t *testing.T) {
 	t.Parallel()
 	first, again, later := play(t, small(), 0), play(t, small(), 0), play(t, small(), 5000)
 	assert.Equal(t, first.trace.Counts(), again.trace.Counts())
 	assert.Equal(t, first.lives, again.lives)
 	assert.Equal(t, first.lives, later.lives)
 	assert.Equal(t, first.trace.Counts().Sum, later.trace.Counts().Sum)
-	assert.Greater(t, later.trace.Counts().Most, first.trace.Counts().Most, "slots that are kept are not used again")
+	assert.Greater(t, later.trace.Counts().Most, first.trace.Counts().Most, "slots are reused before their release")
 	cfg := small()
 	cfg.Seed++
 	other := play(t, cfg, 0)
@@ -213,24 +213,24 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	tr := New(small())
-	assert.ErrorIs(t, tr.Run(ctx, nil), context.Canceled, "before the handler is called at all")
+	assert.ErrorIs(t, tr.Run(ctx, nil), context.Canceled, "before the first call of the handler")
 }
 
-func TestValidate(t *testing.T) {
+func TestValidateNamesTheFieldAndItsRange(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, Defaults().Validate())
 	for name, change := range map[string]func(*Config){
-		"Conns is 0":          func(c *Config) { c.Conns = 0 },
-		"Conns is 100000001":  func(c *Config) { c.Conns = MaxConns + 1 },
-		"Over is 0s":          func(c *Config) { c.Over = 0 },
-		"For is 24h0m0.001s":  func(c *Config) { c.For = MaxFor + time.Millisecond },
-		"Median is -1s":       func(c *Config) { c.Median = -time.Second },
-		"Sigma is NaN":        func(c *Config) { c.Sigma = math.NaN() },
-		"Beat is 1ms":         func(c *Config) { c.Beat = time.Millisecond },
-		"Jitter is 1":         func(c *Config) { c.Jitter = 1 },
-		"Silent is 1.5":       func(c *Config) { c.Silent = 1.5 },
-		"Sigma is 5":          func(c *Config) { c.Sigma = 5 },
-		"accepted is from 1 ": func(c *Config) { c.Conns = -1 },
+		"Conns is 0":         func(c *Config) { c.Conns = 0 },
+		"Conns is 100000001": func(c *Config) { c.Conns = MaxConns + 1 },
+		"Over is 0s":         func(c *Config) { c.Over = 0 },
+		"For is 24h0m0.001s": func(c *Config) { c.For = MaxFor + time.Millisecond },
+		"Median is -1s":      func(c *Config) { c.Median = -time.Second },
+		"Sigma is NaN":       func(c *Config) { c.Sigma = math.NaN() },
+		"Beat is 1ms":        func(c *Config) { c.Beat = time.Millisecond },
+		"Jitter is 1":        func(c *Config) { c.Jitter = 1 },
+		"Silent is 1.5":      func(c *Config) { c.Silent = 1.5 },
+		"Sigma is 5":         func(c *Config) { c.Sigma = 5 },
+		"must be from 1 ":    func(c *Config) { c.Conns = -1 },
 	} {
 		cfg := Defaults()
 		change(&cfg)

@@ -16,7 +16,7 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// config is what one run is asked to do.
+// config holds the options of one run.
 type config struct {
 	trace    trace.Config
 	timeout  time.Duration
@@ -30,13 +30,14 @@ const (
 	percent        = 100.0
 )
 
-// defaultChoices go around the defaults of the library, one dimension at a time. One level of 256 slots of 1 ms is
-// not among them: it looks at each timer four times a second and takes half an hour for ten million connections.
+// defaultChoices vary the defaults of the library in one dimension at a time. They exclude one
+// level of 256 slots of 1 ms, which visits each timer four times a second and takes half an hour
+// for ten million connections.
 const defaultChoices = "1ms/16/6,1ms/64/4,1ms/256/2,1ms/256/3,1ms/256/4,1ms/1024/3,1ms/4096/2,1ms/65536/1," +
 	"10ms/64/4,10ms/256/4,10ms/1024/2,10ms/4096/2,100ms/64/3,100ms/256/4,100ms/1024/1"
 
-// parse reads the command line; args[0] is the program's name. It returns false if there is nothing to run
-// since the help was asked for, and printed.
+// parse parses the command line. args[0] is the name of the program. parse returns false if it has
+// only printed the help text.
 func parse(args []string, help io.Writer) (cfg config, ok bool, err error) {
 	cfg = config{trace: trace.Defaults(), timeout: defaultTimeout}
 	if cfg.choices, err = parseChoices(defaultChoices); err != nil {
@@ -59,32 +60,32 @@ func options(cfg *config) []cli.Flag {
 			fmt.Sprintf("a number from 0 to %v", most*percent), func(v float64) string { return fmt.Sprint(v * percent) }})
 	}
 	return []cli.Flag{
-		option("conns", "let `n` connections arrive", within(&t.Conns, strconv.Atoi, 1, trace.MaxConns, "a whole number")),
-		option("over", "let them arrive over this virtual `time`, on average",
-			within(&t.Over, time.ParseDuration, time.Second, trace.MaxFor, "a time")),
-		option("for", "simulate this virtual `time`", within(&t.For, time.ParseDuration, time.Second, trace.MaxFor, "a time")),
-		option("median", "let half of them live for this `time` or less",
-			within(&t.Median, time.ParseDuration, time.Millisecond, trace.MaxFor, "a time")),
-		option("sigma", "let the logarithm of the lifetimes have this standard `deviation`",
+		option("conns", "number `n` of connections", within(&t.Conns, strconv.Atoi, 1, trace.MaxConns, "a whole number")),
+		option("over", "mean virtual `duration` until all have arrived",
+			within(&t.Over, time.ParseDuration, time.Second, trace.MaxFor, "a duration")),
+		option("for", "virtual `duration` of the simulation", within(&t.For, time.ParseDuration, time.Second, trace.MaxFor, "a duration")),
+		option("median", "median `lifetime`",
+			within(&t.Median, time.ParseDuration, time.Millisecond, trace.MaxFor, "a duration")),
+		option("sigma", "standard `deviation` of the logarithm of lifetimes",
 			within(&t.Sigma, parseFloat, 0, trace.MaxSigma, "a number")),
-		option("beat", "let a connection beat once in this `time`",
-			within(&t.Beat, time.ParseDuration, trace.MinBeat, trace.MaxBeat, "a time")),
-		share("jitter", &t.Jitter, trace.MaxJitter, "let intervals differ by up to this `percentage`"),
-		share("silent", &t.Silent, 1, "let this `percentage` fall silent in the end instead of closing"),
-		option("timeout", "let the timer of a silent connection fire after this `time`",
-			within(&cfg.timeout, time.ParseDuration, time.Millisecond, maxTimeout, "a time")),
-		option("seed", "draw the trace from the seed `n`", within(&t.Seed, parseUint, 0, 1<<64-1, "a whole number")),
-		option("choices", "measure these `choices` of tick/slots/levels or tick/slots/levels/shards", &checked[[]simulation.Choice]{
+		option("beat", "mean `interval` between two beats of a connection",
+			within(&t.Beat, time.ParseDuration, trace.MinBeat, trace.MaxBeat, "a duration")),
+		share("jitter", &t.Jitter, trace.MaxJitter, "deviation of an interval from the mean, at most this `percentage`"),
+		share("silent", &t.Silent, 1, "`percentage` of connections that end by falling silent instead of closing"),
+		option("timeout", "idle `timeout` of a connection",
+			within(&cfg.timeout, time.ParseDuration, time.Millisecond, maxTimeout, "a duration")),
+		option("seed", "random seed `n` of the trace", within(&t.Seed, parseUint, 0, 1<<64-1, "a whole number")),
+		option("choices", "`choices` of options to measure", &checked[[]simulation.Choice]{
 			&cfg.choices, parseChoices, func(c []simulation.Choice) bool { return len(c) > 0 }, choicesAccepted, formatChoices}),
 		&cli.BoolFlag{Name: "markdown", Usage: "print the table as Markdown", Destination: &cfg.markdown},
 	}
 }
 
-// validate checks what no option can know alone.
+// validate checks constraints between options.
 func (c config) validate() error {
 	if longest := c.trace.Longest(); longest >= c.timeout {
-		return fmt.Errorf("-beat %v with -jitter %v lets beats come up to %v apart: must be less than -timeout (%v), "+
-			"or living connections would expire", c.trace.Beat, c.trace.Jitter*percent, longest, c.timeout)
+		return fmt.Errorf("-beat %v with -jitter %v allows %v between two beats: must be less than -timeout (%v), "+
+			"otherwise live connections would expire", c.trace.Beat, c.trace.Jitter*percent, longest, c.timeout)
 	}
 	return c.trace.Validate()
 }
@@ -97,7 +98,7 @@ const (
 	maxShards    = 1024
 )
 
-var choicesAccepted = fmt.Sprintf("a list, by commas, of tick/slots/levels or tick/slots/levels/shards: whole milliseconds from %v to %v, "+
+var choicesAccepted = fmt.Sprintf("a comma-separated list of tick/slots/levels or tick/slots/levels/shards: whole milliseconds from %v to %v, "+
 	"a power of two from 2 to %d, from 1 to %d, from 1 to %d", minTick, maxTick, maxWheelSize, maxLevels, maxShards)
 
 func parseChoices(s string) ([]simulation.Choice, error) {
@@ -115,10 +116,10 @@ func parseChoices(s string) ([]simulation.Choice, error) {
 func parseChoice(s string) (c simulation.Choice, err error) {
 	words := strings.Split(s, "/")
 	if len(words) < 3 || len(words) > 4 {
-		return c, errors.New("neither three nor four parts")
+		return c, errors.New("not three or four parts")
 	}
 	if c.Tick, err = time.ParseDuration(words[0]); err != nil || c.Tick < minTick || c.Tick > maxTick || c.Tick%minTick != 0 {
-		return c, errors.New("not a tick")
+		return c, errors.New("invalid tick")
 	}
 	numbers := [3]int{2: 1}
 	for i, word := range words[1:] {
@@ -129,11 +130,11 @@ func parseChoice(s string) (c simulation.Choice, err error) {
 	c.WheelSize, c.Levels, c.Shards = numbers[0], numbers[1], numbers[2]
 	switch {
 	case c.WheelSize < 2 || c.WheelSize > maxWheelSize || c.WheelSize&(c.WheelSize-1) != 0:
-		return c, errors.New("not a number of slots")
+		return c, errors.New("invalid number of slots")
 	case c.Levels < 1 || c.Levels > maxLevels:
-		return c, errors.New("not a number of levels")
+		return c, errors.New("invalid number of levels")
 	case c.Shards < 1 || c.Shards > maxShards:
-		return c, errors.New("not a number of shards")
+		return c, errors.New("invalid number of shards")
 	}
 	return c, nil
 }
@@ -146,12 +147,13 @@ func formatChoices(choices []simulation.Choice) string {
 	return strings.Join(words, ",")
 }
 
-// option makes a flag whose help says what it accepts; the backquoted word in usage stands for its value.
+// option returns a flag whose help says what it accepts. The backquoted word in usage names its
+// value.
 func option[T any](name, usage string, v *checked[T]) cli.Flag {
 	return &cli.GenericFlag{Name: name, Usage: usage + " (" + v.accepted + ")", Value: v}
 }
 
-// checked is a flag's value that says what it accepts.
+// checked is the value of a flag. Its error says what it accepts.
 type checked[T any] struct {
 	to       *T
 	parse    func(string) (T, error)

@@ -10,15 +10,16 @@ import (
 	"golang.org/x/term"
 )
 
-// display shows how far a run is.
+// display shows the progress of a run.
 type display interface {
 	begin(parts int)
-	next(part string)     // the next part begins
-	update(share float64) // how much of the part is done
+	next(part string)     // begins the next part
+	update(share float64) // completed share of the part
 	end()
 }
 
-// newDisplay returns a progress bar if w is a terminal, else one that prints a line for each part.
+// newDisplay returns a progress bar if w is a terminal. Otherwise the display prints a line for
+// each part.
 func newDisplay(w io.Writer) display {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
@@ -41,7 +42,7 @@ func (l *lines) next(part string) {
 	fmt.Fprintf(l.w, "%d of %d: %s\n", l.part, l.parts, part)
 }
 
-// bar is a progress bar of all parts together.
+// bar is a progress bar for all parts.
 type bar struct {
 	w       io.Writer
 	done    int
@@ -74,12 +75,12 @@ func (b *bar) next(part string) {
 }
 
 func (b *bar) update(share float64) {
-	// A tracker that is at its end would say done in the place of its message.
+	// A tracker at its end would replace its message by "done".
 	b.tracker.SetValue(min(int64(b.done*steps)+int64(share*steps), b.tracker.Total-1))
 }
 
 func (b *bar) end() {
-	for !b.writer.IsRenderInProgress() { // stopping a bar that has not begun would leave it running
+	for !b.writer.IsRenderInProgress() { // Stop has no effect before Render has begun
 		time.Sleep(time.Millisecond)
 	}
 	b.writer.Stop()

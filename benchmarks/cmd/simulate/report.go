@@ -12,24 +12,24 @@ import (
 	"github.com/timingwheel-go/timingwheel/benchmarks/simulation"
 )
 
-// print writes what the trace was, a table of the choices and the verdict.
+// print writes a description of the trace, a table of the choices and the verdict.
 func (o outcome) print(w io.Writer, cfg config) {
 	if len(o.results) > 0 {
 		o.printTrace(w, cfg)
 		o.printTable(w, cfg)
 	}
-	if o.cut != "" {
-		fmt.Fprintf(w, "interrupted: %s was not finished\n", o.cut)
+	if o.interrupted != "" {
+		fmt.Fprintf(w, "interrupted: %s was not finished\n", o.interrupted)
 	}
 	o.printVerdict(w)
 }
 
 func (o outcome) printTrace(w io.Writer, cfg config) {
 	t, n := cfg.trace, o.results[0].Counts
-	fmt.Fprintf(w, "%s connections arrived in %v, seed %d, and live for %v by the median (sigma %v); a beat each %v ± %v %%, idle timeout %v.\n",
+	fmt.Fprintf(w, "%s connections arrived in %v (seed %d). Median lifetime %v (sigma %v), a beat every %v ± %v %%, idle timeout %v.\n",
 		comma(n.Arrived), t.For, t.Seed, t.Median, t.Sigma, t.Beat, t.Jitter*percent, cfg.timeout)
-	fmt.Fprintf(w, "%s beats; %s closed, %s fell silent, %s live on. The trace alone takes %v of processor time.\n\n",
-		comma(n.Beats), comma(n.Left), comma(n.Silent), comma(n.Live), o.alone.Round(time.Millisecond))
+	fmt.Fprintf(w, "%s beats; %s closed, %s fell silent, %s are live. The trace alone takes %v of CPU time.\n\n",
+		comma(n.Beats), comma(n.Left), comma(n.Silent), comma(n.Live), o.traceOnly.Round(time.Millisecond))
 }
 
 func (o outcome) printTable(w io.Writer, cfg config) {
@@ -37,8 +37,8 @@ func (o outcome) printTable(w io.Writer, cfg config) {
 	t.SetOutputMirror(w)
 	t.SetStyle(table.StyleLight)
 	t.Style().Format.Header = text.FormatDefault
-	t.AppendHeader(table.Row{"tick", "slots", "levels", "shards", "span", "pending at most", "memory", "bytes each",
-		"moves for each timer", "for each beat", "wake-ups", "a second", "expire nothing", "Advance ms/s", "Advance ns/beat", "call ns"})
+	t.AppendHeader(table.Row{"tick", "slots", "levels", "shards", "span", "pending (max)", "memory", "B/timer",
+		"moves/timer", "moves/beat", "wake-ups", "wake-ups/s", "nothing due", "Advance ms/s", "Advance ns/beat", "ns/call"})
 	columns := make([]table.ColumnConfig, 16)
 	for i := range columns {
 		columns[i] = table.ColumnConfig{Number: i + 1, Align: text.AlignRight, AlignHeader: text.AlignRight}
@@ -54,12 +54,13 @@ func (o outcome) printTable(w io.Writer, cfg config) {
 	}
 }
 
-// row is one choice. A call is an add, a reset or a stop; the time of the trace alone is taken off theirs.
+// row returns the row of one choice. A call is an add, a reset or a stop. The time of the calls
+// excludes that of the trace alone.
 func (o outcome) row(r simulation.Result) table.Row {
 	c, n, seconds := r.Choice, r.Counts, r.For.Seconds()
 	moved := func(of int) string {
 		if c.Levels == 1 {
-			return "-" // Stats.Moved counts moves to a finer wheel: here there is none
+			return "-" // Stats.Moved counts moves to a finer level, and there is none
 		}
 		return each(float64(r.Moved), of)
 	}
@@ -68,11 +69,11 @@ func (o outcome) row(r simulation.Result) table.Row {
 		c.Tick, c.WheelSize, c.Levels, c.Shards, span(c.Span()), comma(r.Peak), humanize.IBytes(r.Bytes), fmt.Sprintf("%.1f", r.PerPeak),
 		moved(n.Arrived), moved(n.Beats),
 		comma(r.Wakeups), fmt.Sprintf("%.1f", float64(r.Wakeups)/seconds), comma(r.Idle),
-		fmt.Sprintf("%.1f", r.Advance.Seconds()*1000/seconds), each(float64(r.Advance), n.Beats), each(float64(r.Events-o.alone), calls),
+		fmt.Sprintf("%.1f", r.Advance.Seconds()*1000/seconds), each(float64(r.Advance), n.Beats), each(float64(r.Events-o.traceOnly), calls),
 	}
 }
 
-// each is x for each of so many.
+// each returns x divided by a count.
 func each(x float64, of int) string {
 	if of == 0 {
 		return "-"
@@ -80,7 +81,7 @@ func each(x float64, of int) string {
 	return fmt.Sprintf("%.2f", x/float64(of))
 }
 
-// span is a duration in its largest unit.
+// span formats a duration in its largest unit.
 func span(d time.Duration) string {
 	for _, u := range []struct {
 		unit time.Duration
@@ -104,11 +105,11 @@ func (o outcome) printVerdict(w io.Writer) {
 		}
 	}
 	if o.faults > 0 {
-		fmt.Fprintf(w, "WRONG: %d of %d choices have a fault\n", o.faults, len(o.results))
+		fmt.Fprintf(w, "FAIL: %d of %d choices have a fault\n", o.faults, len(o.results))
 		return
 	}
-	fmt.Fprintf(w, "RIGHT (choices: %d): exactly the %s connections expired that had been silent for the timeout, "+
-		"once, never early and less than a tick late\n", len(o.results), comma(o.results[0].Verdict.Expired))
+	fmt.Fprintf(w, "PASS (choices: %d): exactly the timers of the %s connections that had been silent for the timeout expired, "+
+		"once each, never early and less than a tick late\n", len(o.results), comma(o.results[0].Verdict.Expired))
 }
 
 func comma(n int) string { return humanize.Comma(int64(n)) }

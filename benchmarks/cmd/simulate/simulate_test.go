@@ -35,16 +35,16 @@ func TestParse(t *testing.T) {
 	}, cfg)
 }
 
-func TestBadOptions(t *testing.T) {
+func TestBadOptionsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		args string
-		want []string // what the message must name: the value, the option, what is accepted
+		want []string // substrings of the message: the value, the option, what is accepted
 	}{
 		{"-conns 0", []string{`"0"`, "-conns", "a whole number from 1 to 100000000"}},
 		{"-conns many", []string{`"many"`, "-conns", "from 1 to 100000000"}},
-		{"-over 1ms", []string{`"1ms"`, "-over", "a time from 1s to 24h0m0s"}},
-		{"-for 25h", []string{`"25h"`, "-for", "a time from 1s to 24h0m0s"}},
+		{"-over 1ms", []string{`"1ms"`, "-over", "a duration from 1s to 24h0m0s"}},
+		{"-for 25h", []string{`"25h"`, "-for", "a duration from 1s to 24h0m0s"}},
 		{"-median 0s", []string{`"0s"`, "-median", "from 1ms to 24h0m0s"}},
 		{"-sigma NaN", []string{`"NaN"`, "-sigma", "a number from 0 to 4"}},
 		{"-beat 1ms", []string{`"1ms"`, "-beat", "from 10ms to 10m0s"}},
@@ -75,7 +75,7 @@ func TestBadOptions(t *testing.T) {
 func TestHelpNamesEveryOption(t *testing.T) {
 	t.Parallel()
 	var stdout, stderr bytes.Buffer
-	assert.Equal(t, exitRight, simulate(context.Background(), []string{"simulate", "-help"}, &stdout, &stderr))
+	assert.Equal(t, exitOK, simulate(context.Background(), []string{"simulate", "-help"}, &stdout, &stderr))
 	assert.Empty(t, stderr.String())
 	for _, f := range options(&config{}) {
 		assert.Contains(t, stdout.String(), "-"+f.Names()[0])
@@ -84,11 +84,11 @@ func TestHelpNamesEveryOption(t *testing.T) {
 
 var quick = strings.Fields("simulate -conns 10000 -over 1m -for 3m -median 1m")
 
-func TestSimulate(t *testing.T) {
+func TestSimulatePrintsARowForEachChoice(t *testing.T) {
 	t.Parallel()
 	var stdout, stderr bytes.Buffer
 	args := append(quick, "-choices", "1ms/256/4,100ms/1024/1/2", "-markdown")
-	require.Equal(t, exitRight, simulate(context.Background(), args, &stdout, &stderr), "%s", &stdout)
+	require.Equal(t, exitOK, simulate(context.Background(), args, &stdout, &stderr), "%s", &stdout)
 	lines := strings.Split(stdout.String(), "\n")
 	rows := 0
 	for _, l := range lines {
@@ -99,50 +99,49 @@ func TestSimulate(t *testing.T) {
 	}
 	assert.Equal(t, 2, rows, "%s", &stdout)
 	assert.Contains(t, stdout.String(), "10,000 connections arrived")
-	assert.Contains(t, stdout.String(), "RIGHT (choices: 2): exactly the")
+	assert.Contains(t, stdout.String(), "PASS (choices: 2): exactly the")
 	assert.Contains(t, stderr.String(), "3 of 3: 100ms/1024/1/2")
 }
 
-func TestInterruptedAtOnce(t *testing.T) {
+func TestInterruptBeforeTheFirstResult(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	var stdout, stderr bytes.Buffer
-	assert.Equal(t, exitRight, simulate(ctx, quick, &stdout, &stderr))
-	assert.Equal(t, "interrupted: the trace alone was not finished\n", stdout.String())
+	assert.Equal(t, exitOK, simulate(ctx, quick, &stdout, &stderr))
+	assert.Equal(t, "interrupted: the trace without a wheel was not finished\n", stdout.String())
 }
 
-// What was measured before an interruption is shown.
-func TestInterrupted(t *testing.T) {
+func TestInterruptPrintsTheResultsSoFar(t *testing.T) {
 	t.Parallel()
 	cfg, ok, err := parse(append(quick, "-choices", "1ms/256/4,10ms/256/4"), nil)
 	require.NoError(t, err)
 	require.True(t, ok)
 	ctx, cancel := context.WithCancel(context.Background())
-	out, err := run(ctx, cfg, &cutter{cancel: cancel, at: "10ms/256/4/1"})
+	out, err := run(ctx, cfg, &canceller{cancel: cancel, at: "10ms/256/4/1"})
 	require.NoError(t, err)
 	require.Len(t, out.results, 1)
 	var w bytes.Buffer
 	out.print(&w, cfg)
 	assert.Contains(t, w.String(), "interrupted: 10ms/256/4/1 was not finished")
-	assert.Contains(t, w.String(), "RIGHT (choices: 1)")
+	assert.Contains(t, w.String(), "PASS (choices: 1)")
 }
 
-// cutter cancels when a part begins.
-type cutter struct {
+// canceller cancels when a part begins.
+type canceller struct {
 	lines
 	cancel context.CancelFunc
 	at     string
 }
 
-func (c *cutter) begin(int) {}
-func (c *cutter) next(part string) {
+func (c *canceller) begin(int) {}
+func (c *canceller) next(part string) {
 	if part == c.at {
 		c.cancel()
 	}
 }
 
-func TestFaultsAreShown(t *testing.T) {
+func TestFaultsArePrinted(t *testing.T) {
 	t.Parallel()
 	var o outcome
 	o.add(simulation.Result{For: time.Second, Counts: trace.Counts{Sum: 1}})
@@ -151,7 +150,7 @@ func TestFaultsAreShown(t *testing.T) {
 	var w bytes.Buffer
 	o.print(&w, config{})
 	assert.Equal(t, 2, o.faults)
-	assert.Contains(t, w.String(), "another trace: checksum 2, not 1")
+	assert.Contains(t, w.String(), "different trace: checksum 2, not 1")
 	assert.Contains(t, w.String(), "1 expired early")
-	assert.Contains(t, w.String(), "WRONG: 2 of 3 choices have a fault")
+	assert.Contains(t, w.String(), "FAIL: 2 of 3 choices have a fault")
 }
