@@ -1,8 +1,12 @@
-// Package benchmarks measures the wheel from outside the root module, which stays free of what that
-// takes: other libraries, parsers, tables and plots.
+// Package benchmarks measures the wheel. The module is separate from the root module, because it
+// depends on other libraries, parsers, tables and plots.
 //
-//   - cmd/ratios prints the targets of this library beside the figures of its own benchmarks.
-//   - cmd/compare runs the workloads of package workload on the implementations of package impl, the
-//     timers of other libraries among them, and cmd/report makes tables and plots of what it has measured.
-//   - maps compares the concurrent maps on which package keyed could stand.
+//   - cmd/ratios compares the benchmarks of the root package with their targets.
+//   - cmd/compare runs the workloads of package workload on the implementations of package impl, which
+//     include the timers of other libraries. cmd/report makes tables and plots of the figures.
+//   - cmd/cost prints the cost of single operations, also under an instruction counter.
+//   - cmd/simulate plays a trace of connections on several choices of options.
+//   - cmd/collisions computes how often goroutines share a shard.
+//   - layout compares forms of the list of a bucket.
+//   - maps compares concurrent maps for package keyed.
 package benchmarks

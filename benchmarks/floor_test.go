@@ -6,13 +6,14 @@ import (
 	"github.com/timingwheel-go/timingwheel/benchmarks/workload"
 )
 
-// BenchmarkFloor is what no timer can do without. The ratio of ArmStop to it says how much of its time is
-// our own.
+// BenchmarkFloor is the least cost of arming and stopping a timer. The rest of the time of ArmStop
+// is the cost of the wheel itself.
 func BenchmarkFloor(b *testing.B) { workload.Floor(b) }
 
-// BenchmarkFloorPostpone and BenchmarkFloorChurn are what no wheel can do without for a random one of so many timers.
+// BenchmarkFloorPostpone is the least cost of a Reschedule of a random timer.
 func BenchmarkFloorPostpone(b *testing.B) { eachSize(b, workload.FloorPostpone) }
 
+// BenchmarkFloorChurn is the least cost of a Stop of a random timer and an add.
 func BenchmarkFloorChurn(b *testing.B) { eachSize(b, workload.FloorChurn) }
 
 func eachSize(b *testing.B, run func(b *testing.B, n int)) {

@@ -17,8 +17,7 @@ var sizes = []struct {
 	{"10M", 10_000_000},
 }
 
-// each runs a benchmark of every size for every layout. The function is called once for each of them;
-// what it runs may be repeated.
+// each calls f once for each size and layout. The benchmark that f runs may be repeated.
 func each(b *testing.B, f func(b *testing.B, name string, k, n int)) {
 	b.Helper()
 	for _, size := range sizes {
@@ -28,7 +27,7 @@ func each(b *testing.B, f func(b *testing.B, name string, k, n int)) {
 	}
 }
 
-// heapInUse is the live heap after a collection.
+// heapInUse returns the live heap after a garbage collection.
 func heapInUse() uint64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -40,7 +39,7 @@ func perTimer(before uint64, n int) float64 {
 	return (float64(heapInUse()) - float64(before)) / float64(n)
 }
 
-// reportEach reports the time of one timer where an iteration was n of them.
+// reportEach reports the time for each timer, if an iteration handles n timers.
 func reportEach(b *testing.B, n int) {
 	b.Helper()
 	b.ReportMetric(float64(b.Elapsed())/float64(b.N)/float64(n), "ns/op")
@@ -48,8 +47,8 @@ func reportEach(b *testing.B, n int) {
 
 func callback() {}
 
-// BenchmarkFill adds n timers to an empty list. Its operation is one timer. It comes first, while the
-// heap is empty.
+// BenchmarkFill adds n timers to an empty list. One operation is one timer. This benchmark is the
+// first one, because the heap must be empty.
 func BenchmarkFill(b *testing.B) {
 	each(b, func(b *testing.B, name string, k, n int) {
 		b.Run(name, func(b *testing.B) {
@@ -73,16 +72,16 @@ func BenchmarkFill(b *testing.B) {
 	})
 }
 
-// population is a list of n timers after 10n stops and adds, of the biggest after 2n: that has replaced
-// six timers of seven, and the rest would take minutes.
+// population is a list of n timers after 10n stops and adds. The largest one has 2n, which replace
+// six timers in seven; 10n would take minutes.
 type population struct {
 	list    list
 	handles []handle
 	rng     xorshift
-	bytes   float64 // for each timer
+	bytes   float64 // per timer
 }
 
-// populations has those that were made, by layout and n: the big ones take a while.
+// populations caches the populations by layout and n, because the large ones take long.
 var populations = map[[2]int]*population{}
 
 func churned(k, n int) *population {
@@ -109,9 +108,9 @@ func churned(k, n int) *population {
 	return p
 }
 
-// stagger replaces timers by others of the same bucket, of each bucket a different share: else the
-// buckets of entries would all be compacted at about the same time. The deadlines are those of the
-// handles, in their order.
+// stagger replaces a different share of the timers of each bucket by others of the same bucket.
+// Otherwise all buckets of entries would be compacted at about the same time. deadlines generates
+// the deadlines of the handles, in their order.
 func (p *population) stagger(deadlines xorshift) {
 	for i, h := range p.handles {
 		d := deadlines.far()
@@ -122,8 +121,8 @@ func (p *population) stagger(deadlines xorshift) {
 	}
 }
 
-// copied returns a population that may be changed.
-func (p *population) copied(k int) *population {
+// clone returns a copy of the population.
+func (p *population) clone(k int) *population {
 	q := *p
 	q.handles = append([]handle(nil), p.handles...)
 	q.list = layouts[k].make()
@@ -138,17 +137,16 @@ func (p *population) churn() {
 	*h = p.list.add(p.rng.far(), callback)
 }
 
-// BenchmarkChurn stops a random timer and adds another one to a random bucket. Finding the handle is a
-// cache miss of its own, on all sides. B/timer is the live heap of the churned population, with the
-// chunks that wait for reuse. max-us is the slowest of a million stops, which are measured one by one
-// after the others; of linked, whose stops never do more than constant work, it shows how quiet the
-// machine was.
+// BenchmarkChurn stops a random timer and adds another one to a random bucket. Reading the handle
+// is a cache miss in all layouts. B/timer is the live heap of the churned population, free chunks
+// included. max-us is the slowest of a million stops, which are measured one by one at the end. A
+// stop in linked is constant work, so its max-us shows the noise of the machine.
 func BenchmarkChurn(b *testing.B) {
 	each(b, func(b *testing.B, name string, k, n int) {
 		var p *population
 		b.Run(name, func(b *testing.B) {
 			if p == nil {
-				p = churned(k, n).copied(k)
+				p = churned(k, n).clone(k)
 			}
 			runtime.GC()
 			for b.Loop() {
@@ -161,7 +159,7 @@ func BenchmarkChurn(b *testing.B) {
 	})
 }
 
-// locked is a list with a lock around each call, as on the wheel.
+// locked is a list with a lock around each call, as in the wheel.
 type locked struct {
 	mu sync.Mutex
 	list
@@ -181,14 +179,14 @@ func (l *locked) stop(h handle) bool {
 	return ok
 }
 
-// BenchmarkChurnLocked is the same with an uncontended lock. Without one, a processor works ahead on the
-// next timers while it waits for the memory of this one, which callers of a wheel do not get.
+// BenchmarkChurnLocked is BenchmarkChurn with an uncontended lock. Without a lock the processor
+// overlaps the cache misses of consecutive operations, which it cannot do for callers of a wheel.
 func BenchmarkChurnLocked(b *testing.B) {
 	each(b, func(b *testing.B, name string, k, n int) {
 		var p *population
 		b.Run(name, func(b *testing.B) {
 			if p == nil {
-				p = churned(k, n).copied(k)
+				p = churned(k, n).clone(k)
 				p.list = &locked{list: p.list}
 			}
 			runtime.GC()
@@ -199,7 +197,8 @@ func BenchmarkChurnLocked(b *testing.B) {
 	})
 }
 
-// worstStop is churn with a look at the clock before and after each stop, and without a collection.
+// worstStop churns with a clock reading before and after each stop, and without garbage collection.
+// It returns the longest stop.
 func (p *population) worstStop(stops int) time.Duration {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	base, worst := time.Now(), time.Duration(0)
@@ -213,8 +212,8 @@ func (p *population) worstStop(stops int) time.Duration {
 	return worst
 }
 
-// BenchmarkCascade moves all timers of a churned population to the finer wheel, bucket by bucket. Its
-// operation is one timer.
+// BenchmarkCascade moves all timers of a churned population to the finer level, bucket by bucket.
+// One operation is one timer.
 func BenchmarkCascade(b *testing.B) {
 	whole(b, func(l list) (n int) {
 		for id := range uint32(slots) {
@@ -225,8 +224,8 @@ func BenchmarkCascade(b *testing.B) {
 	})
 }
 
-// BenchmarkExpire claims all timers of a churned population, bucket by bucket: reads and releases the
-// payload, frees the slot. Its operation is one timer.
+// BenchmarkExpire claims all timers of a churned population, bucket by bucket: it reads and
+// releases the payload and frees the slot. One operation is one timer.
 func BenchmarkExpire(b *testing.B) {
 	var batch [batchSize]func()
 	whole(b, func(l list) (n int) {
@@ -239,7 +238,8 @@ func BenchmarkExpire(b *testing.B) {
 	})
 }
 
-// whole measures f on copies of churned populations. f returns how many timers it has seen.
+// whole measures f on copies of churned populations. f returns the number of timers that it
+// handled.
 func whole(b *testing.B, f func(l list) int) {
 	b.Helper()
 	each(b, func(b *testing.B, name string, k, n int) {

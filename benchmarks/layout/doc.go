@@ -1,7 +1,7 @@
-// Package layout measures, apart from everything else, in which form a bucket keeps its timers best: a
-// doubly linked list, an unrolled list of entries that a stop leaves behind, or an unrolled list of
-// positions that a stop clears, which is what the wheel uses. There is no lock, no clock and no queue
-// of buckets; slots, payloads and handles are the same on all sides.
+// Package layout compares three forms of the list of a bucket in isolation: a doubly linked list,
+// an unrolled list whose entries stay after a stop, and an unrolled list of positions that a stop
+// clears. The wheel uses the last one. There is no lock, no clock and no queue of buckets. Slots,
+// payloads and handles are the same for all forms.
 //
-// The benchmarks with ten million timers take up to 3 GB.
+// The benchmarks with ten million timers need up to 3 GB.
 package layout

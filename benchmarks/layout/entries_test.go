@@ -1,11 +1,11 @@
 package layout
 
-// compactMargin is by how many the dead entries of a bucket must outnumber the living.
+// A bucket is compacted if its dead entries outnumber the live ones by more than compactMargin.
 const compactMargin = 64
 
-// entries is an unrolled list of handles for each bucket. A stop raises the generation of the slot and
-// leaves the entry where it is, dead: it touches no chunk at all. In return only the node says whether
-// an entry is alive, and from time to time a bucket is compacted as a whole.
+// entries is an unrolled list of handles for each bucket. A stop increments the generation of the
+// slot and leaves a dead entry behind, so it writes to no chunk. In return only the node says
+// whether an entry is live, and a bucket with many dead entries is compacted.
 type entries struct {
 	slab
 	chunks[handle]
@@ -31,7 +31,7 @@ func (l *entries) append(id uint32, h handle, n *node) {
 	l.chunks.entries(c)[m.used&chunkMask] = h
 	m.used++
 	n.where = id
-	b.alive++
+	b.live++
 }
 
 func (l *entries) stop(h handle) bool {
@@ -41,7 +41,7 @@ func (l *entries) stop(h handle) bool {
 	}
 	b := &l.buckets[n.where]
 	l.release(h.index, n)
-	b.alive--
+	b.live--
 	m := l.meta(b.tail)
 	if l.chunks.entries(b.tail)[(m.used-1)&chunkMask] == h {
 		if m.used--; m.used == 0 {
@@ -49,32 +49,32 @@ func (l *entries) stop(h handle) bool {
 		}
 		return true
 	}
-	if b.dead++; b.dead > b.alive+compactMargin {
+	if b.dead++; b.dead > b.live+compactMargin {
 		l.compact(b)
 	}
 	return true
 }
 
-// living returns a bitmap of the living entries of a chunk. It has no branch that depends on a node,
-// so that the cache misses of all of them overlap.
-func (l *entries) living(c uint32) uint32 {
-	alive := uint32(0)
+// liveEntries returns a bitmap of the live entries of a chunk. It has no branch that depends on a
+// node, so the cache misses of all nodes overlap.
+func (l *entries) liveEntries(c uint32) uint32 {
+	live := uint32(0)
 	for k, h := range l.chunks.entries(c)[:l.meta(c).used] {
 		bit := uint32(0)
 		if l.node(h.index).gen == h.gen {
 			bit = 1
 		}
-		alive |= bit << (k & chunkMask)
+		live |= bit << (k & chunkMask)
 	}
-	return alive
+	return live
 }
 
-// compact moves the living entries to the front of the list and frees the chunks that are left.
+// compact moves the live entries to the front of the list and frees the remaining chunks.
 func (l *entries) compact(b *unrolledBucket) {
 	to, n := b.head, uint32(0)
 	var moved [chunkSize]handle
 	for c := b.head; c != none; c = l.meta(c).next {
-		k := pick(&moved, l.chunks.entries(c), l.living(c))
+		k := pick(&moved, l.chunks.entries(c), l.liveEntries(c))
 		for _, h := range moved[:k] {
 			if n == chunkSize {
 				l.meta(to).used = n
@@ -98,8 +98,8 @@ func (l *entries) cascade(id uint32) {
 	b := &l.buckets[id]
 	var moved [chunkSize]handle
 	for c := b.head; c != none; c = b.head {
-		k := pick(&moved, l.chunks.entries(c), l.living(c))
-		l.unlink(b, c) // its memory is used again at once
+		k := pick(&moved, l.chunks.entries(c), l.liveEntries(c))
+		l.unlink(b, c) // append reuses its memory at once
 		for _, h := range moved[:k] {
 			n := l.node(h.index)
 			l.append(fine(n.deadline), h, n)
@@ -113,7 +113,7 @@ func (l *entries) expire(id uint32, batch *[batchSize]func()) int {
 	var due [chunkSize]handle
 	n := 0
 	for c := b.head; c != none && n <= batchSize-chunkSize; c = b.head {
-		k := pick(&due, l.chunks.entries(c), l.living(c))
+		k := pick(&due, l.chunks.entries(c), l.liveEntries(c))
 		b.dead -= int(l.meta(c).used) - k
 		l.unlink(b, c)
 		for _, h := range due[:k] {
@@ -121,11 +121,11 @@ func (l *entries) expire(id uint32, batch *[batchSize]func()) int {
 			n++
 		}
 	}
-	b.alive -= n
+	b.live -= n
 	return n
 }
 
-func (l *entries) live(id uint32) int { return l.buckets[id].alive }
+func (l *entries) live(id uint32) int { return l.buckets[id].live }
 
 func (l *entries) restore(from list) {
 	o := from.(*entries)

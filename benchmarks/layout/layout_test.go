@@ -16,35 +16,37 @@ const (
 
 	none = 0 // no slot, no chunk: number 0 is never handed out
 
-	// The population lies between one minute and one hour ahead, on a wheel of 65 s slots. Below it is
-	// one wheel with 64 slots for each of those, so that a whole population fits on either.
+	// Deadlines are between one minute and one hour ahead, on a level with slots of 65 s. The finer
+	// level has 64 slots for each of them, so a whole population fits on either level.
 	slotWidth  = 65 * time.Second
 	slots      = 60
 	fineSlots  = 64
 	fineWidth  = slotWidth / fineSlots
 	numBuckets = slots + slots*fineSlots
 
-	batchSize = 256 // timers that one expire claims at most
+	batchSize = 256 // most timers that one expire claims
 )
 
-// coarse and fine are the buckets of a deadline on either wheel.
+// coarse and fine return the bucket of a deadline on either level.
 func coarse(deadline int64) uint32 { return uint32(uint64(deadline) / uint64(slotWidth)) }
 func fine(deadline int64) uint32   { return slots + uint32(uint64(deadline)/uint64(fineWidth)) }
 
-// handle names a timer: a slot and its generation.
+// handle identifies a timer: a slot and its generation.
 type handle struct{ index, gen uint32 }
 
-// list is one layout with all its buckets. Calls through it cost the same on all sides, about 2 ns.
+// list is one layout with all its buckets. A call through the interface takes about 2 ns for all
+// layouts.
 type list interface {
 	add(deadline int64, f func()) handle // into its coarse bucket
 	stop(h handle) bool                  // false: the handle is stale
 	cascade(id uint32)                   // moves all timers of a coarse bucket to fine ones
 
-	// expire claims the first timers of a bucket, up to len(batch); 0: the bucket is empty.
+	// expire claims the first timers of a bucket, up to len(batch). It returns 0 if the bucket is
+	// empty.
 	expire(id uint32, batch *[batchSize]func()) int
 
-	live(id uint32) int // timers of a bucket
-	restore(from list)  // makes this list a copy of another one, in the memory that it has
+	live(id uint32) int // number of timers of a bucket
+	restore(from list)  // makes this list a copy of another one, and reuses its memory
 }
 
 var layouts = []struct {
@@ -56,19 +58,19 @@ var layouts = []struct {
 	{"positions", func() list { return new(positions) }},
 }
 
-// pages keeps the nodes of a list and, parallel to them, the payloads. Slots are reused last in, first
-// out; the free ones are linked through their nodes.
+// pages holds the nodes of a list and, in parallel, the payloads. Slots are reused last in, first
+// out. Free slots are linked through their nodes.
 type pages[N any] struct {
 	nodes []*[pageSize]N
 	funcs []*[pageSize]func()
-	used  uint32 // slots that were ever handed out, and slot none
-	free  uint32 // the slot freed last
+	used  uint32 // number of slots that were ever used, including slot none
+	free  uint32 // most recently freed slot
 }
 
 func (p *pages[N]) node(i uint32) *N         { return &p.nodes[i>>pageShift][i&pageMask] }
 func (p *pages[N]) payload(i uint32) *func() { return &p.funcs[i>>pageShift][i&pageMask] }
 
-// fresh returns a slot that was never used.
+// fresh returns a slot that has never been used.
 func (p *pages[N]) fresh() uint32 {
 	p.used = max(p.used, none+1)
 	if int(p.used>>pageShift) == len(p.nodes) {
@@ -85,7 +87,7 @@ func (p *pages[N]) restore(from *pages[N]) {
 	p.used, p.free = from.used, from.free
 }
 
-// copyPages copies pages into those of to, and makes what is missing.
+// copyPages copies from into the pages of to and allocates missing pages.
 func copyPages[P any](to, from []*P) []*P {
 	for i, p := range from {
 		if i == len(to) {
@@ -96,7 +98,7 @@ func copyPages[P any](to, from []*P) []*P {
 	return to
 }
 
-// xorshift is a random generator that costs about 1 ns.
+// xorshift is a random generator that takes about 1 ns.
 type xorshift uint64
 
 func (x *xorshift) next() uint64 {
@@ -113,12 +115,12 @@ func (x *xorshift) below(n int) int {
 	return int(hi)
 }
 
-// far is a deadline between one minute and one hour.
+// far returns a random deadline between one minute and one hour.
 func (x *xorshift) far() int64 {
 	return int64(time.Minute) + int64(x.below(int(59*time.Minute/time.Millisecond)))*int64(time.Millisecond)
 }
 
-func TestSizes(t *testing.T) {
+func TestSizesOfStructs(t *testing.T) {
 	t.Parallel()
 	require.EqualValues(t, 24, unsafe.Sizeof(linkedNode{}))
 	require.EqualValues(t, 16, unsafe.Sizeof(node{}))
@@ -126,7 +128,7 @@ func TestSizes(t *testing.T) {
 	require.EqualValues(t, 8, unsafe.Sizeof(handle{}))
 }
 
-// model is the plain form of a list: what each bucket holds, in order, and which timer a handle names.
+// model is a reference implementation of a list: the timers of each bucket in order, by handle.
 type model struct {
 	buckets [numBuckets][]*modelTimer
 	armed   []*modelTimer // in no order
@@ -147,8 +149,8 @@ func (m *model) disarm(x *modelTimer) {
 	x.armed = -1
 }
 
-// TestAgainstModel drives the three lists through the same random operations. They hand out the same
-// handles and keep the order of arming, so all answers have to be equal.
+// TestAgainstModel applies the same random operations to the three lists. They return the same
+// handles and keep the order of arming, so all results must be equal.
 func TestAgainstModel(t *testing.T) {
 	t.Parallel()
 	for seed := xorshift(1); seed <= 4; seed++ {
@@ -157,7 +159,7 @@ func TestAgainstModel(t *testing.T) {
 			d.lists = append(d.lists, l.make())
 		}
 		for step := range 200_000 {
-			// The population grows and shrinks in turn, so that buckets thin out as a whole.
+			// The population grows and shrinks in turn, so that buckets become sparse.
 			adds := 70
 			if step/20_000%2 == 1 {
 				adds = 30
@@ -195,7 +197,7 @@ type driver struct {
 }
 
 func (d *driver) add() {
-	x := &modelTimer{deadline: d.rng.far() / 8, armed: len(d.m.armed)} // few buckets: long ones
+	x := &modelTimer{deadline: d.rng.far() / 8, armed: len(d.m.armed)} // few, long buckets
 	x.bucket = coarse(x.deadline)
 	for i, l := range d.lists {
 		h := l.add(x.deadline, func() { d.m.fired = append(d.m.fired, x) })
@@ -238,8 +240,8 @@ func (d *driver) cascade(id uint32) {
 	d.m.buckets[id] = nil
 }
 
-// expire claims the timers of a bucket. Half the time it claims one batch only, and the others are
-// stopped from the first on, so that a list is also changed behind a claim.
+// expire claims the timers of a bucket. In half of the cases it claims only one batch and then
+// stops the other timers, so that the list also changes after a claim.
 func (d *driver) expire(id uint32) {
 	want := d.pending(id)
 	whole := d.rng.below(2) == 0
@@ -275,18 +277,18 @@ func (d *driver) expire(id uint32) {
 	d.m.buckets[id] = nil
 }
 
-// pending returns the timers of a bucket without those that were stopped.
+// pending returns the timers of a bucket that were not stopped.
 func (d *driver) pending(id uint32) []*modelTimer {
-	var alive []*modelTimer
+	var live []*modelTimer
 	for _, x := range d.m.buckets[id] {
 		if x.armed >= 0 {
-			alive = append(alive, x)
+			live = append(live, x)
 		}
 	}
-	return alive
+	return live
 }
 
-// copyAll goes on with copies of the lists, and makes sure that they share nothing with the originals.
+// copyAll replaces the lists by copies and checks that the copies share nothing with the originals.
 func (d *driver) copyAll() {
 	for i, l := range layouts {
 		original := d.lists[i]

@@ -1,10 +1,10 @@
 package layout
 
-// linkedNode is a timer and its place in a doubly linked list.
+// linkedNode is a timer in a doubly linked list.
 type linkedNode struct {
 	deadline   int64
 	gen        uint32
-	prev, next uint32 // slots; next of a free slot: the one freed before
+	prev, next uint32 // slots; next of a free slot: the slot freed before it
 	bucket     uint32
 }
 
@@ -13,8 +13,8 @@ type linkedBucket struct {
 	live       int
 }
 
-// linked is a doubly linked list for each bucket. A stop writes both neighbours, wherever they are;
-// whoever walks a bucket learns from one node where the next one is.
+// linked is a doubly linked list for each bucket. A stop writes to both neighbours. A walk over a
+// bucket reads the address of each node from the previous node, so cache misses do not overlap.
 type linked struct {
 	pages[linkedNode]
 	buckets [numBuckets]linkedBucket
@@ -39,7 +39,7 @@ func (l *linked) take() (uint32, *linkedNode) {
 	return i, n
 }
 
-// release ends the life of a handle and returns the payload.
+// release makes the handle stale and returns the payload.
 func (l *linked) release(i uint32, n *linkedNode) func() {
 	p := l.payload(i)
 	f := *p

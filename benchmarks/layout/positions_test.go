@@ -2,12 +2,12 @@ package layout
 
 import "math/bits"
 
-// mergeMax is how many entries two neighbouring chunks may hold together to be merged.
+// mergeMax is the largest number of live entries of two neighbouring chunks that are merged.
 const mergeMax = 24
 
-// positions is an unrolled list of slots for each bucket, in the wheel's own form: a node knows where
-// its entry stands, and a bitmap beside the chunk says which entries are alive. A stop clears one bit,
-// and merges the chunk with a neighbour where both are sparse.
+// positions is an unrolled list of slots for each bucket, the form that the wheel uses. A node has
+// the position of its entry, and a bitmap for each chunk marks the live entries. A stop clears one
+// bit, and merges the chunk with a neighbour if both are sparse.
 type positions struct {
 	slab
 	chunks[uint32]
@@ -22,7 +22,7 @@ func (l *positions) add(deadline int64, f func()) handle {
 	return handle{i, n.gen}
 }
 
-func (m *chunkMeta) living() int { return bits.OnesCount32(m.used) }
+func (m *chunkMeta) live() int { return bits.OnesCount32(m.used) }
 
 func (l *positions) append(id, i uint32, n *node) {
 	b := &l.buckets[id]
@@ -35,13 +35,13 @@ func (l *positions) append(id, i uint32, n *node) {
 	m.used |= 1 << off
 	l.entries(c)[off] = i
 	n.where = c<<chunkShift | off
-	b.alive++
+	b.live++
 }
 
-// room makes room behind the last entry: in the last chunk where dead entries take it, else in a new
-// one.
+// room makes room behind the last entry: in the last chunk if it has enough dead entries, otherwise
+// in a new chunk.
 func (l *positions) room(b *unrolledBucket, id uint32) uint32 {
-	if c := b.tail; c != none && l.meta(c).living() <= mergeMax {
+	if c := b.tail; c != none && l.meta(c).live() <= mergeMax {
 		m := l.meta(c)
 		m.used = ones(l.shift(c, 0, c, m.used))
 		return c
@@ -49,11 +49,11 @@ func (l *positions) room(b *unrolledBucket, id uint32) uint32 {
 	return l.extend(b, id)
 }
 
-// shift writes the entries of chunk from that alive names into chunk to, from offset n on.
-func (l *positions) shift(to, n, from, alive uint32) uint32 {
+// shift writes the live entries of chunk from into chunk to, from offset n on.
+func (l *positions) shift(to, n, from, live uint32) uint32 {
 	dst, src := l.entries(to), l.entries(from)
-	for ; alive != 0; alive &= alive - 1 {
-		i := src[bits.TrailingZeros32(alive)&chunkMask]
+	for ; live != 0; live &= live - 1 {
+		i := src[bits.TrailingZeros32(live)&chunkMask]
 		dst[n&chunkMask] = i
 		l.node(i).where = to<<chunkShift | n
 		n++
@@ -61,7 +61,7 @@ func (l *positions) shift(to, n, from, alive uint32) uint32 {
 	return n
 }
 
-// ones is a bitmap of the first n entries.
+// ones returns a bitmap of the first n entries.
 func ones(n uint32) uint32 { return uint32(uint64(1)<<n - 1) }
 
 func (l *positions) stop(h handle) bool {
@@ -74,26 +74,26 @@ func (l *positions) stop(h handle) bool {
 	m := l.meta(c)
 	b := &l.buckets[m.owner]
 	m.used &^= 1 << off
-	b.alive--
-	if m.prev|m.next != none && m.living() <= mergeMax/2 {
-		l.thin(b, c, m)
+	b.live--
+	if m.prev|m.next != none && m.live() <= mergeMax/2 {
+		l.mergeSparse(b, c, m)
 	}
 	return true
 }
 
-// thin looks after a chunk that has become sparse and has a neighbour.
-func (l *positions) thin(b *unrolledBucket, c uint32, m *chunkMeta) {
+// mergeSparse merges a sparse chunk with a neighbour if possible, or frees it if it is empty.
+func (l *positions) mergeSparse(b *unrolledBucket, c uint32, m *chunkMeta) {
 	switch {
 	case m.used == 0:
 		l.unlink(b, c)
-	case m.next != none && m.living()+l.meta(m.next).living() <= mergeMax:
+	case m.next != none && m.live()+l.meta(m.next).live() <= mergeMax:
 		l.merge(b, c)
-	case m.prev != none && m.living()+l.meta(m.prev).living() <= mergeMax:
+	case m.prev != none && m.live()+l.meta(m.prev).live() <= mergeMax:
 		l.merge(b, m.prev)
 	}
 }
 
-// merge moves the living entries of the chunk behind c into c, keeping their order.
+// merge moves the live entries of the chunk after c into c, in order.
 func (l *positions) merge(b *unrolledBucket, c uint32) {
 	m := l.meta(c)
 	d := m.next
@@ -107,15 +107,15 @@ func (l *positions) cascade(id uint32) {
 	var moved, to [chunkSize]uint32
 	for c := b.head; c != none; c = b.head {
 		k := pick(&moved, l.entries(c), l.meta(c).used)
-		l.unlink(b, c) // its memory is used again at once
+		l.unlink(b, c) // append reuses its memory at once
 		for j, i := range moved[:k] {
-			to[j] = fine(l.node(i).deadline) // apart from placing, so that the cache misses overlap
+			to[j] = fine(l.node(i).deadline) // a loop of its own, so that the cache misses overlap
 		}
 		for j, i := range moved[:k] {
 			l.append(to[j], i, l.node(i))
 		}
 	}
-	b.alive = 0
+	b.live = 0
 }
 
 func (l *positions) expire(id uint32, batch *[batchSize]func()) int {
@@ -130,11 +130,11 @@ func (l *positions) expire(id uint32, batch *[batchSize]func()) int {
 			n++
 		}
 	}
-	b.alive -= n
+	b.live -= n
 	return n
 }
 
-func (l *positions) live(id uint32) int { return l.buckets[id].alive }
+func (l *positions) live(id uint32) int { return l.buckets[id].live }
 
 func (l *positions) restore(from list) {
 	o := from.(*positions)
