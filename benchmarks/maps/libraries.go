@@ -10,7 +10,7 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// xsyncStore is what keyed does.
+// xsyncStore is the map of package keyed.
 type xsyncStore[K key] struct {
 	m *xsync.Map[K, timingwheel.Timer]
 }
@@ -42,7 +42,7 @@ func (s xsyncStore[K]) sweep(k K) (swept bool) {
 	return swept
 }
 
-// orcamanStore is 32 maps, each with a lock for readers and writers.
+// orcamanStore is 32 maps, each with a read-write lock.
 type orcamanStore[K key] struct {
 	m cmap.ConcurrentMap[K, timingwheel.Timer]
 }
@@ -74,8 +74,9 @@ func (s orcamanStore[K]) sweep(k K) (swept bool) {
 	return swept
 }
 
-// haxmapStore has nothing that looks at an entry and removes it at once, or makes one while others wait, and of two GetAndDel at once
-// both may be told that the key was theirs. So it shows what the map costs, and would not do.
+// haxmapStore is not correct, and only shows the cost of the map. haxmap cannot atomically check
+// and delete an entry, or create one while others wait. Two concurrent calls of GetAndDel may both
+// report that they deleted the key.
 type haxmapStore[K key] struct {
 	m *haxmap.Map[K, timingwheel.Timer]
 }

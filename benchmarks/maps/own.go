@@ -8,17 +8,17 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// syncStore is a sync.Map. It has no Compute, so each entry is an object with a lock, which whoever makes the entry holds until the
-// timer is armed.
+// syncStore is a sync.Map. A sync.Map has no Compute, so each entry is an object with a lock. The
+// goroutine that creates an entry holds its lock until the timer is armed.
 type syncStore[K key] struct {
 	m sync.Map
 	n atomic.Int64
 }
 
 type syncEntry struct {
-	mu    sync.Mutex
-	timer timingwheel.Timer
-	gone  bool
+	mu      sync.Mutex
+	timer   timingwheel.Timer
+	deleted bool
 }
 
 func newSyncMap[K key]() store[K] { return &syncStore[K]{} }
@@ -31,7 +31,7 @@ func (s *syncStore[K]) find(k K) (timingwheel.Timer, bool) {
 	e := v.(*syncEntry)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.timer, !e.gone
+	return e.timer, !e.deleted
 }
 
 func (s *syncStore[K]) insert(k K, arm func() timingwheel.Timer) bool {
@@ -51,11 +51,11 @@ func (s *syncStore[K]) insert(k K, arm func() timingwheel.Timer) bool {
 	}
 }
 
-// replace gives the entry another timer, unless it has been taken out meanwhile.
+// replace sets the timer of the entry and returns true, or returns false if the entry was deleted.
 func (e *syncEntry) replace(arm func() timingwheel.Timer) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.gone {
+	if e.deleted {
 		return false
 	}
 	e.timer = arm()
@@ -70,7 +70,7 @@ func (s *syncStore[K]) remove(k K) (timingwheel.Timer, bool) {
 	e := v.(*syncEntry)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.gone = true
+	e.deleted = true
 	s.n.Add(-1)
 	return e.timer, true
 }
@@ -83,17 +83,17 @@ func (s *syncStore[K]) sweep(k K) bool {
 	e := v.(*syncEntry)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.gone || pending(e.timer) || !s.m.CompareAndDelete(k, v) {
+	if e.deleted || pending(e.timer) || !s.m.CompareAndDelete(k, v) {
 		return false
 	}
-	e.gone = true
+	e.deleted = true
 	s.n.Add(-1)
 	return true
 }
 
 func (s *syncStore[K]) size() int { return int(s.n.Load()) }
 
-// sharded is what one would write without a library: Go maps, each with a lock.
+// sharded is 64 Go maps, each with a lock: a solution without a library.
 type sharded[K key] struct {
 	seed   maphash.Seed
 	shards [64]lockedMap[K]
@@ -102,7 +102,7 @@ type sharded[K key] struct {
 type lockedMap[K key] struct {
 	mu sync.Mutex
 	m  map[K]timingwheel.Timer
-	_  [64 - 16]byte // a line of its own
+	_  [64 - 16]byte // own cache line
 }
 
 func newSharded[K key]() store[K] {

@@ -1,27 +1,30 @@
+// Package maps compares concurrent maps for package keyed: the cost of a Set, Touch, Delete and
+// expiry of a key, and the memory of a key. docs/internals/keyed.md has the figures and the choice.
+//
+//	go test -run "^$" -bench "Maps$" -benchtime 200000x ./benchmarks/maps
+//	go test -run "^$" -bench MapsFill -benchtime 2x ./benchmarks/maps
 package maps
 
-import (
-	"github.com/timingwheel-go/timingwheel"
-)
+import "github.com/timingwheel-go/timingwheel"
 
-// key is what all the maps take: haxmap has no keys of other types.
+// key has the types of keys that all maps accept. haxmap accepts no others.
 type key interface{ uint64 | string }
 
-// store is what keyed asks of a map, so that each of them does all of it in its own way.
+// store has the operations of package keyed on its map.
 type store[K key] interface {
 	// find returns the timer of k.
 	find(k K) (timingwheel.Timer, bool)
-	// insert puts the timer that arm makes, for a k that may be present, and reports whether it was not. A sweep of k that arm's timer
-	// brings about waits for it.
+	// insert sets the timer of k to the result of arm and reports whether k was absent. A sweep of
+	// k that the new timer causes waits until insert is done.
 	insert(k K, arm func() timingwheel.Timer) bool
-	// remove takes k out.
+	// remove deletes k and returns its timer.
 	remove(k K) (timingwheel.Timer, bool)
-	// sweep takes k out if its timer is not pending, at once, and reports whether it did.
+	// sweep atomically deletes k if its timer is not pending. It reports whether it did.
 	sweep(k K) bool
 	size() int
 }
 
-// stores are the maps that are compared. Those that are not exact cannot do insert or sweep at once.
+// stores returns the compared maps. A map that is not exact has no atomic insert or sweep.
 func stores[K key]() []candidate[K] {
 	return []candidate[K]{
 		{"xsync", true, newXsync[K]},
