@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"sync"
 	"time"
 
@@ -14,23 +16,23 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// exampleQueue is a queue in memory, whose clock the examples move by hand, so that they need not
-// wait for half an hour. A program opens boltstore or redisstore, which survive it; the rest is the
-// same.
+// exampleQueue is a queue in memory. The examples set its clock, so that they need not wait for
+// half an hour. A program opens boltstore or redisstore, which survive a crash. Everything else is
+// the same.
 type exampleQueue struct {
 	*durable.Queue
 	mu  sync.Mutex
 	now time.Time
 }
 
-func newExampleQueue() *exampleQueue {
+func newExampleQueue(options durable.Options) *exampleQueue {
 	e := &exampleQueue{now: time.Date(2030, time.March, 1, 12, 0, 0, 0, time.UTC)}
 	store := memstore.New(memstore.Options{Now: func() time.Time {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		return e.now
 	}})
-	q, err := durable.Open(context.Background(), store, durable.Options{Queue: "orders"})
+	q, err := durable.Open(context.Background(), store, options)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -38,17 +40,17 @@ func newExampleQueue() *exampleQueue {
 	return e
 }
 
-// pass moves the clock.
+// pass sets the clock forward.
 func (e *exampleQueue) pass(d time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.now = e.now.Add(d)
 }
 
-// An order that is not paid is cancelled after 30 minutes.
+// Cancel an order that is not paid within 30 minutes.
 func Example() {
 	ctx := context.Background()
-	q := newExampleQueue()
+	q := newExampleQueue(durable.Options{Queue: "orders"})
 	defer q.Close()
 
 	_, err := q.Enqueue(ctx, durable.Message{ID: "order-42", Body: []byte("2 tickets"), Delay: 30 * time.Minute})
@@ -61,7 +63,7 @@ func Example() {
 	ctx, stop := context.WithCancel(ctx)
 	err = q.Consume(ctx, func(_ context.Context, d *durable.Delivery) error {
 		fmt.Printf("cancel %s of %s: %s\n", d.ID, d.Enqueued.UTC().Format(time.TimeOnly), d.Body)
-		stop()     // a program consumes until it ends
+		stop()     // a real program consumes until it ends
 		return nil // the message is acknowledged
 	}, durable.ConsumerOptions{})
 	fmt.Println("ended:", err)
@@ -70,11 +72,11 @@ func Example() {
 	// ended: <nil>
 }
 
-// A receiver takes one message at a time, with options of its own. A program that ends releases the
-// messages that it has not handled. They come again as they were.
+// A receiver takes one message at a time, with its own options. A program that terminates releases
+// the messages that it has not handled. They are redelivered unchanged.
 func ExampleReceiver() {
 	ctx := context.Background()
-	q := newExampleQueue()
+	q := newExampleQueue(durable.Options{Queue: "orders"})
 	defer q.Close()
 	if _, err := q.Enqueue(ctx, durable.Message{ID: "invoice-7"}); err != nil {
 		fmt.Println(err)
@@ -103,10 +105,10 @@ func ExampleReceiver() {
 	// invoice-7 failed deliveries: 0 crashes: 0 settled: <nil>
 }
 
-// Take waits for one message at a time.
+// Take one message at a time.
 func ExampleQueue_Take() {
 	ctx := context.Background()
-	q := newExampleQueue()
+	q := newExampleQueue(durable.Options{Queue: "orders"})
 	defer q.Close()
 	if _, err := q.Enqueue(ctx, durable.Message{ID: "reminder", Body: []byte("meeting in 10 minutes")}); err != nil {
 		fmt.Println(err)
@@ -127,10 +129,10 @@ func ExampleQueue_Take() {
 	// once more, lease lost: true
 }
 
-// A message that was taken and cannot be handled now is given back.
+// Retry a message that cannot be handled now.
 func ExampleDelivery_Nack() {
 	ctx := context.Background()
-	q := newExampleQueue()
+	q := newExampleQueue(durable.Options{Queue: "orders"})
 	defer q.Close()
 	if _, err := q.Enqueue(ctx, durable.Message{ID: "call-back"}); err != nil {
 		fmt.Println(err)
@@ -145,7 +147,7 @@ func ExampleDelivery_Nack() {
 		}
 		fmt.Println(d.ID, "has failed", d.Attempts, "times")
 		if d.Attempts == 0 {
-			err = d.Nack(ctx, 0, errors.New("busy")) // 0: it is due again at once
+			err = d.Nack(ctx, 0, errors.New("busy")) // due again immediately
 		} else {
 			err = d.Ack(ctx)
 		}
@@ -159,11 +161,11 @@ func ExampleDelivery_Nack() {
 	// call-back has failed 1 times
 }
 
-// An order that is paid in time is not cancelled. The answer is exact: after Cancelled no handler
-// is called.
+// Cancel the timeout of an order that is paid in time. The result is exact: after Cancelled no
+// handler is called.
 func ExampleQueue_Cancel() {
 	ctx := context.Background()
-	q := newExampleQueue()
+	q := newExampleQueue(durable.Options{Queue: "orders"})
 	defer q.Close()
 	if _, err := q.Enqueue(ctx, durable.Message{ID: "order-42", Delay: 30 * time.Minute}); err != nil {
 		fmt.Println(err)
@@ -174,13 +176,13 @@ func ExampleQueue_Cancel() {
 		result, err := q.Cancel(ctx, "order-42")
 		switch {
 		case err != nil:
-			fmt.Println("unknown, ask again:", err)
+			fmt.Println("unknown, call again:", err)
 		case result == durable.Cancelled:
 			fmt.Println("paid in time")
 		case result == durable.Firing:
 			fmt.Println("too late: the order is being cancelled")
 		case result == durable.NotFound:
-			fmt.Println("the order's message is gone: it was delivered, or cancelled before")
+			fmt.Println("the message was already delivered or cancelled")
 		}
 	}
 	pay()
@@ -197,14 +199,14 @@ func ExampleQueue_Cancel() {
 	pay()
 	// Output:
 	// paid in time
-	// the order's message is gone: it was delivered, or cancelled before
+	// the message was already delivered or cancelled
 	// too late: the order is being cancelled
 }
 
-// A session ends 30 minutes after the last request.
+// End a session 30 minutes after its last request.
 func ExampleQueue_Reschedule() {
 	ctx := context.Background()
-	q := newExampleQueue()
+	q := newExampleQueue(durable.Options{Queue: "orders"})
 	defer q.Close()
 	if _, err := q.Enqueue(ctx, durable.Message{ID: "session-7", Delay: 30 * time.Minute}); err != nil {
 		fmt.Println(err)
@@ -226,10 +228,10 @@ func ExampleQueue_Reschedule() {
 	// ends at 12:50:00
 }
 
-// A message that has used up its attempts is kept as a dead letter until an operator replays it.
+// A message whose attempts have all failed is kept as a dead letter until an operator replays it.
 func ExampleQueue_Dead() {
 	ctx := context.Background()
-	q := newExampleQueue()
+	q := newExampleQueue(durable.Options{Queue: "orders"})
 	defer q.Close()
 	if _, err := q.Enqueue(ctx, durable.Message{ID: "mail-1", MaxAttempts: 1}); err != nil {
 		fmt.Println(err)
@@ -261,18 +263,18 @@ func ExampleQueue_Dead() {
 		fmt.Println(d.ID, "is delivered")
 		return nil
 	})
-	fmt.Println("dead letter:", errors.Is(q.Replay(ctx, "mail-1", 0), durable.ErrNotFound))
+	fmt.Println("no longer dead:", errors.Is(q.Replay(ctx, "mail-1", 0), durable.ErrNotFound))
 	// Output:
 	// mail-1 is dead after 1 attempt: no such mailbox
 	// replayed: <nil>
 	// mail-1 is delivered
-	// dead letter: true
+	// no longer dead: true
 }
 
-// Each message of a batch is stored on its own. The error names the messages that were not stored.
+// Each message of a batch is stored separately. The error names the messages that were not stored.
 func ExampleQueue_EnqueueBatch() {
 	ctx := context.Background()
-	q := newExampleQueue()
+	q := newExampleQueue(durable.Options{Queue: "orders"})
 	defer q.Close()
 	if _, err := q.Enqueue(ctx, durable.Message{ID: "order-2", Delay: time.Hour}); err != nil {
 		fmt.Println(err)
@@ -297,10 +299,10 @@ func ExampleQueue_EnqueueBatch() {
 	// 3 are scheduled <nil>
 }
 
-// A message with an id that is queued already replaces the other one if it says so.
+// A message with Replace replaces an existing message with the same id.
 func ExampleMessage() {
 	ctx := context.Background()
-	q := newExampleQueue()
+	q := newExampleQueue(durable.Options{Queue: "orders"})
 	defer q.Close()
 
 	at := time.Date(2030, time.March, 1, 18, 0, 0, 0, time.UTC)
@@ -318,10 +320,10 @@ func ExampleMessage() {
 	// 20:00:00 <nil>
 }
 
-// A probe, as of Kubernetes: 200 if the store answers and keeps messages safely, else 503 with what
-// is wrong.
+// A health probe, for example for Kubernetes, returns 200 if the store answers and keeps messages
+// safely. Otherwise it returns 503 with the reason.
 func ExampleQueue_Healthy() {
-	q := newExampleQueue()
+	q := newExampleQueue(durable.Options{Queue: "orders"})
 
 	health := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
@@ -342,10 +344,10 @@ func ExampleQueue_Healthy() {
 	// 503
 }
 
-// While a queue is paused messages are accepted and none is delivered.
+// While a queue is paused, messages are accepted and not delivered.
 func ExampleQueue_Pause() {
 	ctx := context.Background()
-	q := newExampleQueue()
+	q := newExampleQueue(durable.Options{Queue: "orders"})
 	defer q.Close()
 
 	fmt.Println("paused:", q.Pause(ctx))
@@ -368,4 +370,380 @@ func ExampleQueue_Pause() {
 	// resumed: <nil>
 	// mail-1 <nil>
 	// acknowledged: <nil>
+}
+
+// A handler decides what happens to a message by its result.
+func ExampleHandler() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	q := newExampleQueue(durable.Options{Queue: "mails"})
+	defer q.Close()
+	ids, err := q.EnqueueBatch(ctx, []durable.Message{{ID: "ada"}, {ID: "bob"}, {ID: "eve"}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	handled := 0
+	var handler durable.Handler = func(_ context.Context, d *durable.Delivery) error {
+		if handled++; handled == len(ids) {
+			stop()
+		}
+		switch d.ID {
+		case "bob":
+			return durable.RetryAfter(time.Hour, errors.New("mailbox full"))
+		case "eve":
+			return durable.Reject(errors.New("no such mailbox"))
+		}
+		return nil
+	}
+	if err := q.Consume(ctx, handler, durable.ConsumerOptions{Concurrency: 1}); err != nil {
+		fmt.Println(err)
+	}
+	for _, id := range ids {
+		switch r, err := q.Get(context.Background(), id); {
+		case errors.Is(err, durable.ErrNotFound):
+			fmt.Println(id, "is acknowledged")
+		case err != nil:
+			fmt.Println(err)
+		default:
+			fmt.Println(id, "is", r.State, "because of:", r.Reason)
+		}
+	}
+	// Output:
+	// ada is acknowledged
+	// bob is Scheduled because of: mailbox full
+	// eve is Dead because of: rejected: no such mailbox
+}
+
+// Backoff sets the delay before the next attempt. Here the delay depends on the error.
+func ExampleConsumerOptions() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	q := newExampleQueue(durable.Options{})
+	defer q.Close()
+	if _, err := q.Enqueue(ctx, durable.Message{ID: "call"}); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	errBusy := errors.New("busy")
+	err := q.Consume(ctx, func(_ context.Context, d *durable.Delivery) error {
+		fmt.Println("failed attempts:", d.Attempts)
+		if d.Attempts < 2 {
+			return errBusy
+		}
+		stop()
+		return nil
+	}, durable.ConsumerOptions{
+		Concurrency:    8,
+		HandlerTimeout: time.Minute,
+		Backoff: func(_ *durable.Delivery, err error) time.Duration {
+			if errors.Is(err, errBusy) {
+				return 0
+			}
+			return time.Hour
+		},
+	})
+	fmt.Println("ended:", err)
+	// Output:
+	// failed attempts: 0
+	// failed attempts: 1
+	// failed attempts: 2
+	// ended: <nil>
+}
+
+// A panic in a handler is a failed attempt. Backoff gets it as a PanicError.
+func ExamplePanicError() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	q := newExampleQueue(durable.Options{Logger: slog.New(slog.DiscardHandler)})
+	defer q.Close()
+	if _, err := q.Enqueue(ctx, durable.Message{ID: "m"}); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	err := q.Consume(ctx, func(context.Context, *durable.Delivery) error {
+		panic("division by zero")
+	}, durable.ConsumerOptions{Backoff: func(_ *durable.Delivery, err error) time.Duration {
+		var panicked *durable.PanicError
+		fmt.Println(errors.As(err, &panicked), panicked.Value)
+		stop()
+		return time.Hour
+	}})
+	fmt.Println("ended:", err)
+	// Output:
+	// true division by zero
+	// ended: <nil>
+}
+
+// The delay doubles with each attempt and has a jitter of one half in both directions.
+func ExampleExponential() {
+	backoff := durable.Exponential(time.Second, time.Hour)
+	for _, attempts := range []int{0, 3, 30} {
+		d := backoff(&durable.Delivery{Attempts: attempts}, nil)
+		fmt.Println(d >= 500*time.Millisecond<<min(attempts, 12), d <= min(1500*time.Millisecond<<min(attempts, 12), time.Hour))
+	}
+	// Output:
+	// true true
+	// true true
+	// true true
+}
+
+// The token of a delivery is a fencing token: a system that stores the highest token rejects a
+// consumer that was delayed past the end of its lease.
+func ExampleDelivery() {
+	ctx := context.Background()
+	q := newExampleQueue(durable.Options{})
+	defer q.Close()
+	if _, err := q.Enqueue(ctx, durable.Message{ID: "transfer"}); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	first, err := q.Take(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("extended:", first.Extend(ctx, time.Minute))
+	fmt.Println("released:", first.Release(ctx))
+	second, err := q.Take(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("the token rises:", second.Token > first.Token)
+	fmt.Println("lease lost:", errors.Is(first.Ack(ctx), durable.ErrLeaseLost))
+	fmt.Println("acknowledged:", second.Ack(ctx))
+	// Output:
+	// extended: <nil>
+	// released: <nil>
+	// the token rises: true
+	// lease lost: true
+	// acknowledged: <nil>
+}
+
+// A BatchError has the error of each message.
+func ExampleBatchError() {
+	ctx := context.Background()
+	q := newExampleQueue(durable.Options{})
+	defer q.Close()
+
+	_, err := q.EnqueueBatch(ctx, []durable.Message{{ID: "a"}, {ID: "b"}, {ID: "a"}})
+	var batch *durable.BatchError
+	if errors.As(err, &batch) {
+		for i, err := range batch.Errors {
+			fmt.Println(i, err)
+		}
+	}
+	// Output:
+	// 0 <nil>
+	// 1 <nil>
+	// 2 durable: enqueue message "a": a message with this id already exists
+}
+
+// Cancel all messages of one customer.
+func ExampleQueue_CancelMatching() {
+	ctx := context.Background()
+	q := newExampleQueue(durable.Options{})
+	defer q.Close()
+	for i, customer := range []string{"7", "8", "7"} {
+		_, err := q.Enqueue(ctx, durable.Message{
+			ID: fmt.Sprint("order-", i), Delay: time.Hour, Headers: map[string]string{"customer": customer},
+		})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+
+	report, err := q.CancelMatching(ctx, map[string]string{"customer": "7"})
+	fmt.Println(report.Cancelled, "cancelled,", report.Firing, "firing", err)
+	// Output:
+	// 2 cancelled, 0 firing <nil>
+}
+
+// Replay the dead letters of an outage, at a limited rate.
+func ExampleQueue_ReplayAll() {
+	ctx := context.Background()
+	q := newExampleQueue(durable.Options{})
+	defer q.Close()
+	for _, reason := range []string{"connection refused", "no such user"} {
+		if _, err := q.Enqueue(ctx, durable.Message{ID: reason}); err != nil {
+			fmt.Println(err)
+			return
+		}
+		d, err := q.Take(ctx)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		if err := d.Bury(ctx, reason); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+
+	filter := durable.DeadFilter{Reason: "refused"}
+	n, err := q.ReplayAll(ctx, filter, durable.ReplayOptions{Delay: time.Minute, Rate: 50})
+	fmt.Println(n, "replayed", err)
+	n, err = q.PurgeAll(ctx, durable.DeadFilter{})
+	fmt.Println(n, "purged", err)
+	// Output:
+	// 1 replayed <nil>
+	// 1 purged <nil>
+}
+
+// Events show the steps of a delivery.
+func ExampleEvent() {
+	ctx := context.Background()
+	var mu sync.Mutex
+	var kinds []durable.EventKind
+	q := newExampleQueue(durable.Options{OnEvent: func(e durable.Event) {
+		if e.ID == "m" {
+			mu.Lock()
+			defer mu.Unlock()
+			kinds = append(kinds, e.Kind)
+		}
+	}})
+	if _, err := q.Enqueue(ctx, durable.Message{ID: "m"}); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	d, err := q.Take(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("acknowledged:", d.Ack(ctx))
+	q.Close()
+	mu.Lock()
+	defer mu.Unlock()
+	fmt.Println(kinds)
+	// Output:
+	// acknowledged: <nil>
+	// [Claimed Begun Delivered Acked]
+}
+
+// List the messages of one state.
+func ExampleQueue_List() {
+	ctx := context.Background()
+	q := newExampleQueue(durable.Options{Partitions: 1})
+	defer q.Close()
+	for i := range 3 {
+		_, err := q.Enqueue(ctx, durable.Message{ID: fmt.Sprint("order-", i), Delay: time.Duration(3-i) * time.Hour})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+
+	for r, err := range q.List(ctx, durable.StateScheduled) {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(r.ID, "is due at", r.Due.UTC().Format(time.TimeOnly))
+	}
+	// Output:
+	// order-2 is due at 13:00:00
+	// order-1 is due at 14:00:00
+	// order-0 is due at 15:00:00
+}
+
+// Stats has the counts of the queue and the lateness of this process.
+func ExampleQueue_Stats() {
+	ctx := context.Background()
+	q := newExampleQueue(durable.Options{Partitions: 4})
+	defer q.Close()
+	for _, delay := range []time.Duration{0, time.Minute, time.Hour} {
+		if _, err := q.Enqueue(ctx, durable.Message{Delay: delay}); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	q.pass(time.Minute)
+
+	s, err := q.Stats(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(s.Scheduled, "scheduled,", s.Due, "due, next due at", s.NextDue.UTC().Format(time.TimeOnly))
+	fmt.Println(len(s.Partitions), "partitions,", s.Unowned, "without an owner")
+	fmt.Println(s.Lateness.Count, "deliveries in this process")
+	n, err := q.CountDue(ctx, 0, 2*time.Hour)
+	fmt.Println(n, err)
+	// Output:
+	// 3 scheduled, 2 due, next due at 12:00:00
+	// 4 partitions, 4 without an owner
+	// 0 deliveries in this process
+	// [2 3] <nil>
+}
+
+// Consumers lists the consumers of all processes.
+func ExampleQueue_Consumers() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	q := newExampleQueue(durable.Options{Partitions: 4})
+	defer q.Close()
+	if _, err := q.Enqueue(ctx, durable.Message{ID: "m"}); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	err := q.Consume(ctx, func(ctx context.Context, _ *durable.Delivery) error {
+		defer stop()
+		consumers, err := q.Consumers(ctx)
+		for _, c := range consumers {
+			fmt.Println("this process:", c.PID == os.Getpid())
+		}
+		return err
+	}, durable.ConsumerOptions{})
+	fmt.Println("ended:", err)
+	// Output:
+	// this process: true
+	// ended: <nil>
+}
+
+// An audit of an intact queue finds nothing.
+func ExampleQueue_Audit() {
+	ctx := context.Background()
+	q := newExampleQueue(durable.Options{})
+	defer q.Close()
+	if _, err := q.Enqueue(ctx, durable.Message{Delay: time.Hour}); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	report, err := q.Audit(ctx, false)
+	fmt.Println(report.Records, "record,", report.Orphans+report.Strays+report.Wrong, "faults", err)
+	// Output:
+	// 1 record, 0 faults <nil>
+}
+
+// A store may hold several queues. With Existing, Open does not create a queue.
+func ExampleOpen() {
+	ctx := context.Background()
+	var store durable.Store = memstore.New(memstore.Options{})
+	defer store.Close()
+
+	q, err := durable.Open(ctx, store, durable.Options{Queue: "orders", Partitions: 16})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer q.Close()
+	fmt.Println(q.Name())
+	_, err = durable.Open(ctx, store, durable.Options{Queue: "ordres", Existing: true})
+	fmt.Println("no such queue:", errors.Is(err, durable.ErrNoQueue))
+	_, err = durable.Open(ctx, store, durable.Options{Queue: "orders", Partitions: 8})
+	fmt.Println("16 partitions:", errors.Is(err, durable.ErrPartitions))
+	// Output:
+	// orders
+	// no such queue: true
+	// 16 partitions: true
 }

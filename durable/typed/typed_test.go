@@ -157,7 +157,7 @@ func TestBodyThatCannotBeDecodedIsBuried(t *testing.T) {
 	}
 }
 
-// upper is a codec of the program's own.
+// upper is a codec that stores upper-case text.
 type upper struct{}
 
 func (upper) Encode(s string) ([]byte, error) {
@@ -168,9 +168,9 @@ func (upper) Encode(s string) ([]byte, error) {
 }
 func (upper) Decode(b []byte) (string, error) { return strings.ToLower(string(b)), nil }
 
-var errEmpty = errors.New("it is empty")
+var errEmpty = errors.New("empty")
 
-func TestOwnCodec(t *testing.T) {
+func TestCodecOfTheCallerIsUsed(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, q *durable.Queue) {
 		words := typed.New[string](q, upper{})
@@ -187,30 +187,4 @@ func TestOwnCodec(t *testing.T) {
 		require.NoError(t, d.Ack(t.Context()))
 		require.ErrorIs(t, words.Consume(t.Context(), nil, durable.ConsumerOptions{}), durable.ErrInvalid)
 	})
-}
-
-func ExampleQueue() {
-	ctx := context.Background()
-	q, err := durable.Open(ctx, memstore.New(memstore.Options{}), durable.Options{Queue: "orders"})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer q.Close()
-	type Order struct{ Number int }
-	orders := typed.New[Order](q, nil)
-	if _, err := orders.Enqueue(ctx, typed.Message[Order]{Body: Order{42}, Delay: 10 * time.Millisecond}); err != nil {
-		fmt.Println(err)
-		return
-	}
-	d, err := orders.Take(ctx)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println("order", d.Body.Number)
-	fmt.Println(d.Ack(ctx))
-	// Output:
-	// order 42
-	// <nil>
 }
