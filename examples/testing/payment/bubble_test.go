@@ -39,7 +39,7 @@ func TestPaidOrderInABubble(t *testing.T) {
 		require.NoError(t, err)
 		defer tw.Stop()
 
-		s := payment.New(tw, func(e payment.Event) { t.Errorf("nobody expects %v", e) })
+		s := payment.New(tw, func(e payment.Event) { t.Errorf("unexpected: %v", e) })
 		require.NoError(t, s.Place("A1"))
 		require.NoError(t, s.Pay("A1"))
 		assert.Zero(t, tw.Len()) // nothing is armed, so nothing can fire
@@ -55,7 +55,7 @@ func TestIdleConnectionInABubble(t *testing.T) {
 		tw, err := timingwheel.New(timingwheel.Options{})
 		require.NoError(t, err)
 		defer tw.Stop()
-		client, server := net.Pipe() // not a socket: who waits for that does not wait for the bubble's clock
+		client, server := net.Pipe() // not a socket: a goroutine that waits for one keeps the clock of the bubble still
 		defer client.Close()
 
 		timeout := tw.AfterFunc(time.Hour, func() { server.Close() })
@@ -122,5 +122,5 @@ func TestNothingIsLeft(t *testing.T) {
 		require.NoError(t, tw.Shutdown(t.Context()))
 		assert.Zero(t, tw.Stats().Running)
 		assert.Zero(t, tw.Len())
-	}) // fails, and shows the stacks, where a goroutine of the bubble is left that waits for ever
+	}) // fails, and shows the stacks, if a goroutine of the bubble is left that waits for ever
 }

@@ -15,7 +15,7 @@ import (
 // document is the page whose code this package is.
 const document = "../../../docs/testing.md"
 
-// What the page shows is what runs, so that it cannot go out of date.
+// The page shows the code that runs, so it cannot go out of date.
 func TestPageShowsThisCode(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(document)
@@ -37,7 +37,7 @@ func TestPageShowsThisCode(t *testing.T) {
 	}
 }
 
-// Each test that is there to be shown is shown.
+// The page shows each test of the files that are meant for it.
 func TestPageShowsAllTests(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(document)

@@ -63,7 +63,7 @@ func TestManyOrdersForAnHour(t *testing.T) {
 func TestPaidOrderIsNotCancelled(t *testing.T) {
 	t.Parallel()
 	tw := newManual(t)
-	s := payment.New(tw, func(e payment.Event) { t.Errorf("nobody expects %v", e) })
+	s := payment.New(tw, func(e payment.Event) { t.Errorf("unexpected: %v", e) })
 	require.NoError(t, s.Place("A1"))
 	assert.Equal(t, 2, tw.Len()) // the test would notice a timer that was never armed
 

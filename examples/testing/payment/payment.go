@@ -61,7 +61,7 @@ type order struct {
 }
 
 // New returns a service without orders. notify is called for each change that time brings, on the
-// goroutine of the timer; nil: nobody is told.
+// goroutine of the timer, unless notify is nil.
 func New(timers Timers, notify func(Event)) *Service {
 	if notify == nil {
 		notify = func(Event) {}
@@ -69,7 +69,7 @@ func New(timers Timers, notify func(Event)) *Service {
 	return &Service{timers: timers, notify: notify, orders: make(map[string]*order)}
 }
 
-// Place begins an order. It returns an error where there was one of that name.
+// Place begins an order. Place returns an error if the order exists.
 func (s *Service) Place(id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +83,7 @@ func (s *Service) Place(id string) error {
 	return nil
 }
 
-// Pay pays an order. Where it comes at the same moment as the timeout, exactly one of them wins.
+// Pay pays an order. If Pay and the timeout come at the same time, exactly one of them wins.
 func (s *Service) Pay(id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
