@@ -100,7 +100,7 @@ type Bucket struct {
 }
 
 // look reads all figures of a wheel.
-func look(name string, source Source) *Wheel {
+func snapshot(name string, source Source) *Wheel {
 	st, o := source.Stats(), source.Occupancy()
 	w := &Wheel{
 		Name: name, Taken: time.Now(), Now: o.Now, Stopped: o.Stopped,

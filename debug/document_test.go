@@ -20,20 +20,20 @@ import (
 // depend on the machine before it compares.
 func TestSchema(t *testing.T) {
 	t.Parallel()
-	tw := manual(t, timingwheel.Options{Tick: time.Second, WheelSize: 8, Levels: 3})
+	tw := newManualWheel(t, timingwheel.Options{Tick: time.Second, WheelSize: 8, Levels: 3})
 	tw.Advance(start.Add(5 * time.Second))
-	tw.AfterFunc(2*time.Second, nothing)
-	tw.AfterFunc(2*time.Second, nothing)
-	tw.AfterFunc(30*time.Second, nothing)
-	tw.AfterFunc(1000*time.Second, nothing)
-	tw.AfterFunc(time.Second, nothing).Stop()
-	tw.AfterFunc(time.Second, nothing).Reschedule(20 * time.Second)
-	tw.AfterFunc(-1, nothing)
+	tw.AfterFunc(2*time.Second, noop)
+	tw.AfterFunc(2*time.Second, noop)
+	tw.AfterFunc(30*time.Second, noop)
+	tw.AfterFunc(1000*time.Second, noop)
+	tw.AfterFunc(time.Second, noop).Stop()
+	tw.AfterFunc(time.Second, noop).Reschedule(20 * time.Second)
+	tw.AfterFunc(-1, noop)
 	tw.Advance(start.Add(5 * time.Second)) // runs the last one
-	tw.AfterFunc(0, nothing)               // waits for the next Advance
+	tw.AfterFunc(0, noop)                  // waits for the next Advance
 	h := &Handler{}
 	require.NoError(t, h.Add("orders", tw))
-	require.NoError(t, h.Add("empty", manual(t, timingwheel.Options{})))
+	require.NoError(t, h.Add("empty", newManualWheel(t, timingwheel.Options{})))
 
 	doc := document(t, h, "/?format=json", http.StatusOK)
 	assert.WithinDuration(t, time.Now(), doc.Wheel.Taken, time.Minute)
@@ -50,7 +50,7 @@ func TestSchema(t *testing.T) {
 // stands for the number of levels in use.
 func TestDocumentHasEachMetric(t *testing.T) {
 	t.Parallel()
-	data, err := json.Marshal(look("x", manual(t, timingwheel.Options{})))
+	data, err := json.Marshal(snapshot("x", newManualWheel(t, timingwheel.Options{})))
 	require.NoError(t, err)
 	var wheel map[string]json.RawMessage
 	require.NoError(t, json.Unmarshal(data, &wheel))
@@ -76,11 +76,11 @@ func TestDocumentAddsUp(t *testing.T) {
 	for _, opts := range []timingwheel.Options{
 		{}, {WheelSize: 65536, Levels: 16, Shards: 1024}, {WheelSize: 2, Levels: 16}, {Tick: time.Hour, WheelSize: 4, Levels: 1},
 	} {
-		tw := manual(t, opts)
+		tw := newManualWheel(t, opts)
 		for k := range 60 {
-			tw.AfterFunc(time.Duration(1)<<k, nothing)
+			tw.AfterFunc(time.Duration(1)<<k, noop)
 		}
-		tw.AfterFunc(math.MaxInt64, nothing)
+		tw.AfterFunc(math.MaxInt64, noop)
 		h := &Handler{}
 		require.NoError(t, h.Add("wheel", tw))
 		w := document(t, h, "/?format=json", http.StatusOK).Wheel
@@ -101,16 +101,16 @@ func TestDocumentAddsUp(t *testing.T) {
 // overdue, flushed, rejected or discarded.
 func TestDocumentShowsTrouble(t *testing.T) {
 	t.Parallel()
-	tw := manual(t, timingwheel.Options{SlowAfter: 1, OnPanic: func(any, []byte) {}})
+	tw := newManualWheel(t, timingwheel.Options{SlowAfter: 1, OnPanic: func(any, []byte) {}})
 	var during *Wheel
 	tw.AfterFunc(time.Second, func() {
 		time.Sleep(time.Millisecond)
-		during = look("x", tw)
+		during = snapshot("x", tw)
 		panic("over")
 	})
-	tw.AfterFunc(2*time.Second, nothing)
-	tw.AfterFunc(2*time.Second, nothing)
-	tw.AfterFunc(time.Hour, nothing)
+	tw.AfterFunc(2*time.Second, noop)
+	tw.AfterFunc(2*time.Second, noop)
+	tw.AfterFunc(time.Hour, noop)
 	tw.Advance(start.Add(5 * time.Second))
 	assert.EqualValues(t, 3*time.Second, during.OverdueNs)
 	assert.Equal(t, 2, during.Due)
@@ -119,10 +119,10 @@ func TestDocumentShowsTrouble(t *testing.T) {
 	assert.EqualValues(t, 0, during.Counters["panics"])
 
 	tw.Flush()
-	tw.AfterFunc(time.Hour, nothing)
+	tw.AfterFunc(time.Hour, noop)
 	tw.Stop()
-	tw.AfterFunc(0, nothing)
-	w := look("x", tw)
+	tw.AfterFunc(0, noop)
+	w := snapshot("x", tw)
 	assert.EqualValues(t, 1, w.Counters["panics"])
 	assert.EqualValues(t, 1, w.Counters["flushed"])
 	assert.EqualValues(t, 1, w.Counters["discarded"])
@@ -134,12 +134,12 @@ func TestDocumentShowsTrouble(t *testing.T) {
 
 func TestLateness(t *testing.T) {
 	t.Parallel()
-	tw := manual(t, timingwheel.Options{})
+	tw := newManualWheel(t, timingwheel.Options{})
 	for range 3 {
-		tw.AfterFunc(time.Millisecond, nothing)
+		tw.AfterFunc(time.Millisecond, noop)
 	}
 	tw.Advance(start.Add(time.Second)) // 999 ms late
-	l := look("x", tw).Lateness
+	l := snapshot("x", tw).Lateness
 	assert.EqualValues(t, 3, l.Count)
 	assert.Equal(t, int64(999*time.Millisecond), l.MaxNs)
 	assert.Equal(t, l.MaxNs, l.P99Ns)
@@ -168,7 +168,7 @@ func BenchmarkLook(b *testing.B) {
 				}
 				b.ResetTimer()
 				for b.Loop() {
-					if _, err := json.Marshal(look("wheel", tw)); err != nil {
+					if _, err := json.Marshal(snapshot("wheel", tw)); err != nil {
 						b.Fatal(err)
 					}
 				}
@@ -179,9 +179,9 @@ func BenchmarkLook(b *testing.B) {
 
 func BenchmarkServe(b *testing.B) {
 	eachPending(b, func(b *testing.B, n int) {
-		tw := manual(b, timingwheel.Options{})
+		tw := newManualWheel(b, timingwheel.Options{})
 		for k := range n {
-			tw.AfterFunc(time.Duration(k)*time.Millisecond, nothing)
+			tw.AfterFunc(time.Duration(k)*time.Millisecond, noop)
 		}
 		h := &Handler{}
 		require.NoError(b, h.Add("wheel", tw))

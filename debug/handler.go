@@ -23,10 +23,10 @@ type Source interface {
 }
 
 //go:embed assets
-var own embed.FS
+var ownAssets embed.FS
 
 // assets are the parts of the page.
-var assets = sync.OnceValue(func() webpage.Assets { return webpage.NewAssets(own) })
+var assets = sync.OnceValue(func() webpage.Assets { return webpage.NewAssets(ownAssets) })
 
 // Handler serves the page and the JSON of the wheels that were added. Its zero value has no wheels
 // and is ready to use. A Handler may be mounted at any path and needs no [http.StripPrefix],
@@ -41,7 +41,7 @@ var assets = sync.OnceValue(func() webpage.Assets { return webpage.NewAssets(own
 //
 // All methods may be called at any time from any goroutine. A Handler must not be copied.
 type Handler struct {
-	wheels webpage.Registry[*watched]
+	wheels webpage.Registry[*wheelEntry]
 	list   cache // of all names
 }
 
@@ -56,10 +56,10 @@ func (h *Handler) Add(name string, w Source) error {
 	if nilcheck.IsNil(w) {
 		panic(fmt.Sprintf("timingwheel/debug: Add of a nil %T as wheel %q", w, name))
 	}
-	if err := h.wheels.Add(name, &watched{name: name, source: w}); err != nil {
+	if err := h.wheels.Add(name, &wheelEntry{name: name, source: w}); err != nil {
 		return fmt.Errorf("%w: %w", ErrName, err)
 	}
-	h.list.forget()
+	h.list.invalidate()
 	return nil
 }
 
@@ -67,13 +67,13 @@ func (h *Handler) Add(name string, w Source) error {
 // under way may still look at the wheel.
 func (h *Handler) Remove(name string) bool {
 	removed := h.wheels.Remove(name)
-	h.list.forget()
+	h.list.invalidate()
 	return removed
 }
 
 // ServeHTTP answers GET and HEAD, and refuses other methods.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	webpage.Guard(w, r)
+	webpage.SetSecurityHeaders(w, r)
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		http.Error(w, "method "+r.Method+": accepted are GET and HEAD", http.StatusMethodNotAllowed)

@@ -27,7 +27,7 @@ import (
 var start = time.Date(2030, time.January, 1, 12, 0, 0, 0, time.UTC)
 
 // manual returns a wheel whose clock stands still.
-func manual(t testing.TB, opts timingwheel.Options) *timingwheel.TimingWheel {
+func newManualWheel(t testing.TB, opts timingwheel.Options) *timingwheel.TimingWheel {
 	t.Helper()
 	opts.Manual, opts.Start = true, start
 	tw, err := timingwheel.New(opts)
@@ -36,7 +36,7 @@ func manual(t testing.TB, opts timingwheel.Options) *timingwheel.TimingWheel {
 	return tw
 }
 
-func nothing() {}
+func noop() {}
 
 func request(h http.Handler, method, target string, header ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, target, nil)
@@ -184,8 +184,8 @@ func TestOpenerPolicy(t *testing.T) {
 func TestSeveralWheels(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}
-	tw := manual(t, timingwheel.Options{})
-	tw.AfterFunc(time.Hour, nothing)
+	tw := newManualWheel(t, timingwheel.Options{})
+	tw.AfterFunc(time.Hour, noop)
 	require.NoError(t, h.Add("one", tw))
 	payloads, err := timingwheel.NewTimeouts(timingwheel.Options{Manual: true}, func([]int) {})
 	require.NoError(t, err)
@@ -217,7 +217,7 @@ func TestNamesWithMarkup(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}
 	name := `<script>alert("1")</script>&'` + "\u2028"
-	require.NoError(t, h.Add(name, manual(t, timingwheel.Options{})))
+	require.NoError(t, h.Add(name, newManualWheel(t, timingwheel.Options{})))
 	target := "/?format=json&wheel=" + url.QueryEscape(name)
 	assert.Equal(t, name, document(t, h, target, http.StatusOK).Wheel.Name)
 	for _, target := range []string{target, "/?format=json&wheel=" + url.QueryEscape(name+"x"), "/?wheel=" + url.QueryEscape(name)} {
@@ -228,7 +228,7 @@ func TestNamesWithMarkup(t *testing.T) {
 func TestBadNames(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}
-	tw := manual(t, timingwheel.Options{})
+	tw := newManualWheel(t, timingwheel.Options{})
 	require.NoError(t, h.Add(strings.Repeat("x", webpage.MaxName), tw))
 	for name, want := range map[string]string{
 		"":                                     `timingwheel/debug: bad name of a wheel: ""; accepted is UTF-8 of 1 to 128 bytes`,
@@ -256,9 +256,9 @@ func TestProfile(t *testing.T) {
 	assert.Equal(t, http.StatusNotFound, w.Code)
 	assert.Contains(t, w.Body.String(), `no wheel ""`)
 
-	sampled := manual(t, timingwheel.Options{ProfileRate: 1, Name: "label"})
-	sampled.AfterFunc(time.Hour, nothing)
-	require.NoError(t, h.Add("plain", manual(t, timingwheel.Options{})))
+	sampled := newManualWheel(t, timingwheel.Options{ProfileRate: 1, Name: "label"})
+	sampled.AfterFunc(time.Hour, noop)
+	require.NoError(t, h.Add("plain", newManualWheel(t, timingwheel.Options{})))
 	require.NoError(t, h.Add("sampled", sampled))
 	require.NoError(t, h.Add("other", struct{ Source }{sampled}))
 	for target, want := range map[string]string{
@@ -295,8 +295,8 @@ func TestProfile(t *testing.T) {
 func TestStoppedWheel(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}
-	tw := manual(t, timingwheel.Options{})
-	tw.AfterFunc(time.Second, nothing)
+	tw := newManualWheel(t, timingwheel.Options{})
+	tw.AfterFunc(time.Second, noop)
 	tw.Stop()
 	require.NoError(t, h.Add("ended", tw))
 	w := document(t, h, "/?format=json", http.StatusOK).Wheel
@@ -308,19 +308,19 @@ func TestStoppedWheel(t *testing.T) {
 }
 
 // counting counts looks, and looks that overlap.
-type counting struct {
-	looks, inside atomic.Int32
-	crowd         atomic.Int32
+type countingSource struct {
+	reads, active atomic.Int32
+	overlaps      atomic.Int32
 	Source
 }
 
-func (c *counting) Stats() timingwheel.Stats {
-	c.looks.Inc()
-	if c.inside.Inc() > 1 {
-		c.crowd.Inc()
+func (c *countingSource) Stats() timingwheel.Stats {
+	c.reads.Inc()
+	if c.active.Inc() > 1 {
+		c.overlaps.Inc()
 	}
 	runtime.Gosched() // a sleep would not do: in a bubble, time does not pass while goroutines wait for a mutex
-	defer c.inside.Dec()
+	defer c.active.Dec()
 	return c.Source.Stats()
 }
 
@@ -331,7 +331,7 @@ func TestManyViewersCostNoMoreThanOne(t *testing.T) {
 		tw, err := timingwheel.New(timingwheel.Options{})
 		require.NoError(t, err)
 		defer tw.Stop()
-		c := &counting{Source: tw}
+		c := &countingSource{Source: tw}
 		h := &Handler{}
 		require.NoError(t, h.Add("crowded", c))
 		var viewers sync.WaitGroup
@@ -345,8 +345,8 @@ func TestManyViewersCostNoMoreThanOne(t *testing.T) {
 			})
 		}
 		viewers.Wait() // four seconds and a little
-		assert.InDelta(t, 8, c.looks.Load(), 1)
-		assert.Zero(t, c.crowd.Load())
+		assert.InDelta(t, 8, c.reads.Load(), 1)
+		assert.Zero(t, c.overlaps.Load())
 	})
 }
 
@@ -361,7 +361,7 @@ func TestAnswersAreFresh(t *testing.T) {
 		require.NoError(t, h.Add("wheel", tw))
 		pending := func() int { return document(t, h, "/?format=json", http.StatusOK).Wheel.Pending }
 		require.Zero(t, pending())
-		tw.AfterFunc(time.Hour, nothing)
+		tw.AfterFunc(time.Hour, noop)
 		time.Sleep(maxAge - 1)
 		assert.Zero(t, pending())
 		time.Sleep(time.Nanosecond)
@@ -370,9 +370,9 @@ func TestAnswersAreFresh(t *testing.T) {
 }
 
 // slow is a source whose Len takes 100 ms.
-type slow struct{ Source }
+type slowSource struct{ Source }
 
-func (s slow) Len() int {
+func (s slowSource) Len() int {
 	time.Sleep(100 * time.Millisecond)
 	return s.Source.Len()
 }
@@ -385,10 +385,10 @@ func TestSlowAnswersAreKept(t *testing.T) {
 		require.NoError(t, err)
 		defer tw.Stop()
 		h := &Handler{}
-		require.NoError(t, h.Add("wheel", slow{tw}))
+		require.NoError(t, h.Add("wheel", slowSource{tw}))
 		pending := func() int { return document(t, h, "/?format=json", http.StatusOK).Wheels[0].Pending }
 		require.Zero(t, pending())
-		tw.AfterFunc(time.Hour, nothing)
+		tw.AfterFunc(time.Hour, noop)
 		time.Sleep(2*time.Second - time.Nanosecond)
 		assert.Zero(t, pending())
 		time.Sleep(time.Nanosecond)
@@ -410,7 +410,7 @@ func TestConcurrentUse(t *testing.T) {
 		all.Go(func() {
 			for range 50 {
 				assert.NoError(t, h.Add(name, tw))
-				timer := tw.AfterFunc(time.Minute, nothing)
+				timer := tw.AfterFunc(time.Minute, noop)
 				assert.Contains(t, []int{200, 404}, request(h, http.MethodGet, "/?format=json&wheel="+name).Code)
 				timer.Stop()
 				assert.True(t, h.Remove(name))
@@ -429,9 +429,9 @@ func TestConcurrentUse(t *testing.T) {
 }
 
 // yielding is a source that yields the processor in Len.
-type yielding struct{ Source }
+type yieldingSource struct{ Source }
 
-func (y yielding) Len() int {
+func (y yieldingSource) Len() int {
 	runtime.Gosched()
 	return y.Source.Len()
 }
@@ -441,8 +441,8 @@ func (y yielding) Len() int {
 func TestRemovedIsOffTheList(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}
-	tw := manual(t, timingwheel.Options{})
-	require.NoError(t, h.Add("stays", yielding{tw}))
+	tw := newManualWheel(t, timingwheel.Options{})
+	require.NoError(t, h.Add("stays", yieldingSource{tw}))
 	var over atomic.Bool
 	var viewers sync.WaitGroup
 	for range 4 {
@@ -455,7 +455,7 @@ func TestRemovedIsOffTheList(t *testing.T) {
 	defer viewers.Wait()
 	defer over.Store(true)
 	for range 100 {
-		require.NoError(t, h.Add("goes", yielding{tw}))
+		require.NoError(t, h.Add("goes", yieldingSource{tw}))
 		require.Equal(t, []Entry{{"stays", 0}, {"goes", 0}}, document(t, h, "/?format=json", http.StatusOK).Wheels)
 		require.True(t, h.Remove("goes"))
 		require.Equal(t, []Entry{{"stays", 0}}, document(t, h, "/?format=json", http.StatusOK).Wheels)

@@ -53,8 +53,8 @@ func (h *Handler) act(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), h.timeout())
 	defer cancel()
-	n, err := do(ctx, queue.Thing.q, r.PostForm)
-	queue.Thing.forget()
+	n, err := do(ctx, queue.Value.q, r.PostForm)
+	queue.Value.forget()
 	outcome := Outcome{Done: n}
 	if err != nil {
 		outcome.Error = err.Error()

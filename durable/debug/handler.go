@@ -80,7 +80,7 @@ func (h *Handler) timeout() time.Duration {
 
 // ServeHTTP answers GET, HEAD and POST, and rejects other methods with status 405.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	webpage.Guard(w, r)
+	webpage.SetSecurityHeaders(w, r)
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
 		h.show(w, r)

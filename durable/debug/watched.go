@@ -131,7 +131,7 @@ func (h *Handler) document(ctx context.Context, name string) (int, *Document) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, h.timeout())
 	defer cancel()
-	queue, err := chosen.Thing.ask(ctx, h.timeout(), h.Headers)
+	queue, err := chosen.Value.ask(ctx, h.timeout(), h.Headers)
 	if err != nil {
 		d.Error = err.Error()
 		return http.StatusServiceUnavailable, d

@@ -20,12 +20,12 @@ type Registry[T any] struct {
 // Entry is a thing with its name.
 type Entry[T any] struct {
 	Name  string
-	Thing T
+	Value T
 }
 
 // Add adds a thing behind those that are there. A name that is empty, longer than [MaxName] bytes,
 // not UTF-8 or in use gives an error, and changes nothing.
-func (r *Registry[T]) Add(name string, thing T) error {
+func (r *Registry[T]) Add(name string, value T) error {
 	if name == "" || len(name) > MaxName || !utf8.ValidString(name) {
 		return fmt.Errorf("%q; accepted is UTF-8 of 1 to %d bytes", name, MaxName)
 	}
@@ -34,7 +34,7 @@ func (r *Registry[T]) Add(name string, thing T) error {
 	if r.index(name) >= 0 {
 		return fmt.Errorf("%q is in use; accepted is a name that is not, or was removed", name)
 	}
-	r.entries = append(r.entries, Entry[T]{name, thing})
+	r.entries = append(r.entries, Entry[T]{name, value})
 	return nil
 }
 

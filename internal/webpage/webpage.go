@@ -88,7 +88,7 @@ func Send(w http.ResponseWriter, r *http.Request, status int, contentType string
 
 // Guard sets the headers that keep other sites out: they may neither frame the page, nor read its
 // data, nor get a script into it.
-func Guard(w http.ResponseWriter, r *http.Request) {
+func SetSecurityHeaders(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "+
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
@@ -96,14 +96,14 @@ func Guard(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Frame-Options", "DENY")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	if trustworthy(r) { // else browsers ignore it, and complain
+	if potentiallyTrustworthy(r) { // else browsers ignore it, and complain
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	}
 }
 
 // trustworthy reports whether a browser is sure where the page comes from: by encryption, here or
 // at a proxy, or because the page comes from the browser's own machine.
-func trustworthy(r *http.Request) bool {
+func potentiallyTrustworthy(r *http.Request) bool {
 	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
 		return true
 	}

@@ -21,7 +21,7 @@ const maxAge = 500 * time.Millisecond
 // patience bounds the load: an answer is good for at least patience times the time that it took. A
 // look at a wheel with very many slots may take tens of milliseconds and must not keep a processor
 // busy.
-const patience = 20
+const lifetimeFactor = 20
 
 // cache holds an answer for a while. A caller that finds the answer too old makes a new one, and
 // other callers wait for the new answer, so there is one look at a time.
@@ -32,31 +32,31 @@ type cache struct {
 }
 
 // fresh returns the cached answer or, if that is too old, the result of look.
-func (c *cache) fresh(look func() ([]byte, error)) ([]byte, error) {
+func (c *cache) get(compute func() ([]byte, error)) ([]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.data != nil && time.Now().Before(c.until) {
 		return c.data, nil
 	}
 	began := time.Now()
-	data, err := look()
+	data, err := compute()
 	if err != nil {
 		return nil, err
 	}
 	now := time.Now()
-	c.data, c.until = data, now.Add(max(maxAge, patience*now.Sub(began)))
+	c.data, c.until = data, now.Add(max(maxAge, lifetimeFactor*now.Sub(began)))
 	return data, nil
 }
 
 // forget makes the next caller look anew.
-func (c *cache) forget() {
+func (c *cache) invalidate() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.data = nil
 }
 
 // watched is a wheel that was added.
-type watched struct {
+type wheelEntry struct {
 	name   string
 	source Source
 	json   cache
@@ -64,7 +64,7 @@ type watched struct {
 }
 
 // profiled is a Source with a profile of its timers, see [timingwheel.TimingWheel.WriteProfile].
-type profiled interface{ WriteProfile(w io.Writer) error }
+type profiler interface{ WriteProfile(w io.Writer) error }
 
 // serveProfile answers with the profile of the wheel of that name, or of the first wheel if the
 // name is empty.
@@ -74,13 +74,13 @@ func (h *Handler) serveProfile(w http.ResponseWriter, r *http.Request, name stri
 		http.Error(w, fmt.Sprintf("no wheel %q", name), http.StatusNotFound)
 		return
 	}
-	chosen := entry.Thing
-	p, ok := chosen.source.(profiled)
+	chosen := entry.Value
+	p, ok := chosen.source.(profiler)
 	if !ok {
 		http.Error(w, fmt.Sprintf("wheel %q has no profile: %T has no method WriteProfile", chosen.name, chosen.source), http.StatusNotFound)
 		return
 	}
-	data, err := chosen.timers.fresh(func() ([]byte, error) {
+	data, err := chosen.timers.get(func() ([]byte, error) {
 		var out bytes.Buffer
 		err := p.WriteProfile(&out)
 		return out.Bytes(), err
@@ -111,7 +111,7 @@ func (h *Handler) serveJSON(w http.ResponseWriter, r *http.Request, name string)
 func (h *Handler) document(name string) (data []byte, status int, err error) {
 	// fresh reads the list of wheels. A list that was read before fresh could be older than a
 	// concurrent Remove or Add.
-	wheels, err := h.list.fresh(func() ([]byte, error) { return json.Marshal(list(h.wheels.All())) })
+	wheels, err := h.list.get(func() ([]byte, error) { return json.Marshal(listEntries(h.wheels.All())) })
 	if err != nil {
 		return nil, 0, err
 	}
@@ -125,8 +125,8 @@ func (h *Handler) document(name string) (data []byte, status int, err error) {
 		data, err = assemble(missing, wheels, json.RawMessage("null"))
 		return data, status, err
 	}
-	w := entry.Thing
-	wheel, err := w.json.fresh(func() ([]byte, error) { return json.Marshal(look(w.name, w.source)) })
+	w := entry.Value
+	wheel, err := w.json.get(func() ([]byte, error) { return json.Marshal(snapshot(w.name, w.source)) })
 	if err != nil {
 		return nil, 0, err
 	}
@@ -149,10 +149,10 @@ func assemble(missing string, wheels, wheel json.RawMessage) ([]byte, error) {
 	return fmt.Appendf(data, `"wheels":%s,"wheel":%s}`, wheels, wheel), nil
 }
 
-func list(all []webpage.Entry[*watched]) []Entry {
+func listEntries(all []webpage.Entry[*wheelEntry]) []Entry {
 	entries := make([]Entry, len(all))
 	for i, e := range all {
-		entries[i] = Entry{e.Name, e.Thing.source.Len()}
+		entries[i] = Entry{e.Name, e.Value.source.Len()}
 	}
 	return entries
 }
