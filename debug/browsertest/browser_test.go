@@ -27,7 +27,7 @@ import (
 )
 
 // patience is how long a test waits on a busy machine. Mostly a second is enough.
-const patience = 90 * time.Second
+const timeout = 90 * time.Second
 
 // path is the address of the page. It has a prefix, as in a program.
 const path = "/debug/timingwheel/"
@@ -61,7 +61,7 @@ func browser(t *testing.T) context.Context {
 	found := findChromium(t)
 	started.Do(func() {
 		options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(found), chromedp.WindowSize(1280, 900),
-			chromedp.WSURLReadTimeout(patience),
+			chromedp.WSURLReadTimeout(timeout),
 			chromedp.Flag("disable-gpu", true), chromedp.Flag("no-sandbox", os.Geteuid() == 0)) // root cannot have a sandbox
 		allocated, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 		ctx, quit := chromedp.NewContext(allocated)
@@ -90,9 +90,9 @@ type tab struct {
 	ctx    context.Context
 	server *httptest.Server
 
-	mu         sync.Mutex
-	requests   []string
-	complaints []string
+	mu       sync.Mutex
+	requests []string
+	problems []string
 }
 
 // open shows the handler's page in a tab. query may begin with a question mark.
@@ -114,7 +114,7 @@ func open(t *testing.T, h http.Handler, query string) *tab {
 	_, err = chromedp.Call(ctx, network.Enable, network.EnableParams{})
 	require.NoError(t, err)
 	p.do(chromedp.Navigate(server.URL + path + query))
-	t.Cleanup(p.checkNoise)
+	t.Cleanup(p.checkProblems)
 	return p
 }
 
@@ -126,44 +126,44 @@ func (p *tab) note(event any) {
 	case *network.EventRequestWillBeSent:
 		p.requests = append(p.requests, e.Request.URL)
 	case *runtime.EventExceptionThrown:
-		p.complaints = append(p.complaints, fmt.Sprintf("exception: %+v", e.ExceptionDetails))
+		p.problems = append(p.problems, fmt.Sprintf("exception: %+v", e.ExceptionDetails))
 	case *runtime.EventConsoleAPICalled:
-		p.complaints = append(p.complaints, fmt.Sprintf("console: %+v", e.Args))
+		p.problems = append(p.problems, fmt.Sprintf("console: %+v", e.Args))
 	case *cdplog.EventEntryAdded: // violations of the Content-Security-Policy too
-		p.complaints = append(p.complaints, fmt.Sprintf("log: %s %s", e.Entry.Text, e.Entry.URL))
+		p.problems = append(p.problems, fmt.Sprintf("log: %s %s", e.Entry.Text, e.Entry.URL))
 	}
 }
 
 // checkNoise fails the test if the page has sent a request to another host, or has complained.
-func (p *tab) checkNoise() {
+func (p *tab) checkProblems() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	assert.NotEmpty(p, p.requests)
 	for _, r := range p.requests {
 		assert.True(p, strings.HasPrefix(r, p.server.URL+path), "a request to %s", r)
 	}
-	assert.Empty(p, p.complaints)
+	assert.Empty(p, p.problems)
 }
 
 // allow removes the complaints with the text. It fails the test if there is none.
-func (p *tab) allow(text string) {
+func (p *tab) expectProblem(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	kept, found := []string{}, false
-	for _, c := range p.complaints {
+	for _, c := range p.problems {
 		if strings.Contains(c, text) {
 			found = true
 			continue
 		}
 		kept = append(kept, c)
 	}
-	p.complaints = kept
+	p.problems = kept
 	assert.True(p, found, "no complaint about %q", text)
 }
 
 func (p *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	p.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	ctx, cancel := context.WithTimeout(p.ctx, timeout)
 	defer cancel()
 	require.NoError(p, chromedp.Do(ctx, steps...))
 }
@@ -171,7 +171,7 @@ func (p *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 // eval returns the value of a JavaScript expression.
 func eval[T any](p *tab, expression string) T {
 	p.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	ctx, cancel := context.WithTimeout(p.ctx, timeout)
 	defer cancel()
 	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression))
 	require.NoError(p, err, expression)
@@ -181,14 +181,14 @@ func eval[T any](p *tab, expression string) T {
 // wait waits until a JavaScript expression is true.
 func (p *tab) wait(expression string) {
 	p.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, patience+10*time.Second)
+	ctx, cancel := context.WithTimeout(p.ctx, timeout+10*time.Second)
 	defer cancel()
-	_, err := chromedp.Run(ctx, chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(patience),
+	_, err := chromedp.Run(ctx, chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(timeout),
 		chromedp.WithPollingInterval(50*time.Millisecond)))
 	if err != nil {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.Fatalf("waiting for %s: %v\ncomplaints: %v", expression, err, p.complaints)
+		p.Fatalf("waiting for %s: %v\ncomplaints: %v", expression, err, p.problems)
 	}
 }
 

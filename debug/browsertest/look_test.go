@@ -65,15 +65,15 @@ func TestReducedMotion(t *testing.T) {
 }
 
 // crowd is a source with the longest figures.
-type crowd struct{ debug.Source }
+type hugeSource struct{ debug.Source }
 
-func (c crowd) Occupancy() timingwheel.Occupancy {
+func (c hugeSource) Occupancy() timingwheel.Occupancy {
 	o := c.Source.Occupancy()
 	o.Pending, o.Due = 8_888_888, 8_888_888
 	return o
 }
 
-func (c crowd) Stats() timingwheel.Stats {
+func (c hugeSource) Stats() timingwheel.Stats {
 	st := c.Source.Stats()
 	st.Running, st.SlowRunning, st.Overdue, st.Bytes = 8_888_888, 8_888_888, 100*time.Hour, 888<<30
 	return st
@@ -82,14 +82,14 @@ func (c crowd) Stats() timingwheel.Stats {
 // On small and large screens nothing is wider than the screen, and no button is too small.
 func TestFitsScreens(t *testing.T) {
 	t.Parallel()
-	deep := still(t, timingwheel.Options{WheelSize: 16, Levels: 16, Shards: 4})
+	deep := newManualWheel(t, timingwheel.Options{WheelSize: 16, Levels: 16, Shards: 4})
 	for k := range 62 {
 		for range 1 << min(k, 10) {
-			deep.AfterFunc(time.Duration(1)<<k, nothing)
+			deep.AfterFunc(time.Duration(1)<<k, noop)
 		}
 	}
 	named := "a name without any place to break " + strings.Repeat("x", 90)
-	p := open(t, wheels("orders", orders(t), "deep", deep, named, still(t, timingwheel.Options{WheelSize: 65536}), "crowd", crowd{deep}), "")
+	p := open(t, wheels("orders", orders(t), "deep", deep, named, newManualWheel(t, timingwheel.Options{WheelSize: 65536}), "crowd", hugeSource{deep}), "")
 	for _, width := range []int64{320, 375, 640, 768, 1024, 1280, 1920} {
 		p.do(chromedp.EmulateViewport(width, 800))
 		for n, name := range []string{"orders", "deep", named, "crowd"} {
@@ -116,9 +116,9 @@ func TestFitsScreens(t *testing.T) {
 // second.
 func TestDrawingIsBounded(t *testing.T) {
 	t.Parallel()
-	tw := still(t, timingwheel.Options{WheelSize: 65536, Levels: 16})
+	tw := newManualWheel(t, timingwheel.Options{WheelSize: 65536, Levels: 16})
 	for k := range 100_000 {
-		tw.AfterFunc(time.Duration(k*k)*time.Millisecond, nothing)
+		tw.AfterFunc(time.Duration(k*k)*time.Millisecond, noop)
 	}
 	p := open(t, wheels("large", tw), "")
 	p.live("large")

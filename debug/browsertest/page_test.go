@@ -19,10 +19,10 @@ import (
 
 var begin = time.Date(2030, time.January, 1, 12, 0, 0, 0, time.UTC)
 
-func nothing() {}
+func noop() {}
 
 // still returns a wheel whose clock stands, so that every figure is known.
-func still(t *testing.T, opts timingwheel.Options) *timingwheel.TimingWheel {
+func newManualWheel(t *testing.T, opts timingwheel.Options) *timingwheel.TimingWheel {
 	t.Helper()
 	opts.Manual, opts.Start = true, begin
 	tw, err := timingwheel.New(opts)
@@ -33,15 +33,15 @@ func still(t *testing.T, opts timingwheel.Options) *timingwheel.TimingWheel {
 
 // orders returns a wheel with 5 timers on level 0, 3 on level 1 and one beyond the last lap.
 func orders(t *testing.T) *timingwheel.TimingWheel {
-	tw := still(t, timingwheel.Options{Tick: time.Second, WheelSize: 8, Levels: 3})
+	tw := newManualWheel(t, timingwheel.Options{Tick: time.Second, WheelSize: 8, Levels: 3})
 	for range 4 {
-		tw.AfterFunc(2*time.Second, nothing)
+		tw.AfterFunc(2*time.Second, noop)
 	}
-	tw.AfterFunc(7*time.Second, nothing)
+	tw.AfterFunc(7*time.Second, noop)
 	for range 3 {
-		tw.AfterFunc(20*time.Second, nothing)
+		tw.AfterFunc(20*time.Second, noop)
 	}
-	tw.AfterFunc(1000*time.Second, nothing)
+	tw.AfterFunc(1000*time.Second, noop)
 	return tw
 }
 
@@ -86,7 +86,7 @@ func TestUpdates(t *testing.T) {
 
 	var timers []timingwheel.Timer
 	for range 1234 {
-		timers = append(timers, tw.AfterFunc(time.Hour, nothing))
+		timers = append(timers, tw.AfterFunc(time.Hour, noop))
 	}
 	p.showsPending("1,234")
 	p.wait(`/\d/.test(document.querySelector('#tile-armed > span').textContent)`)
@@ -111,7 +111,7 @@ func TestUpdates(t *testing.T) {
 func TestChoosesAWheel(t *testing.T) {
 	t.Parallel()
 	hostile := `<img src=x onerror=alert(1)>&"'`
-	h := wheels("orders", orders(t), "empty", still(t, timingwheel.Options{}), hostile, still(t, timingwheel.Options{}))
+	h := wheels("orders", orders(t), "empty", newManualWheel(t, timingwheel.Options{}), hostile, newManualWheel(t, timingwheel.Options{}))
 	p := open(t, h, "")
 	p.live("orders")
 	assert.Equal(t, []string{"orders", "empty", hostile},
@@ -135,12 +135,12 @@ func TestChoosesAWheel(t *testing.T) {
 	p.do(chromedp.Click(chromedp.CSS("#wheels button:nth-child(1)")))
 	p.live("orders")
 	p.showsPending("9")
-	p.allow("404") // the browser notes that there was no such wheel
+	p.expectProblem("404") // the browser notes that there was no such wheel
 }
 
 func TestDeepLink(t *testing.T) {
 	t.Parallel()
-	p := open(t, wheels("one", still(t, timingwheel.Options{}), "orders & more", orders(t)), chosen("orders & more"))
+	p := open(t, wheels("one", newManualWheel(t, timingwheel.Options{}), "orders & more", orders(t)), chosen("orders & more"))
 	p.live("orders & more")
 	p.showsPending("9")
 	for id, format := range map[string]string{"json": "json", "holders": "pprof"} {
@@ -155,57 +155,57 @@ func TestWithoutWheels(t *testing.T) {
 }
 
 // relay passes requests to a handler, or fails them.
-type relay struct {
-	asked atomic.Int64 // first, where 32-bit systems align it
-	down  atomic.Bool
-	to    http.Handler
+type flakyHandler struct {
+	requests atomic.Int64 // first, where 32-bit systems align it
+	failing  atomic.Bool
+	handler  http.Handler
 }
 
-func (r *relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+func (r *flakyHandler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if req.URL.Query().Get("format") == "json" {
-		r.asked.Inc()
-		if r.down.Load() {
+		r.requests.Inc()
+		if r.failing.Load() {
 			http.Error(w, "down", http.StatusServiceUnavailable)
 			return
 		}
 	}
-	r.to.ServeHTTP(w, req)
+	r.handler.ServeHTTP(w, req)
 }
 
 // A page without answers says so and recovers by itself. A paused page sends no requests.
 func TestLossAndPause(t *testing.T) {
 	t.Parallel()
-	r := &relay{to: wheels("orders", orders(t))}
+	r := &flakyHandler{handler: wheels("orders", orders(t))}
 	p := open(t, r, "")
 	p.live("orders")
-	r.down.Store(true)
+	r.failing.Store(true)
 	p.wait(`document.getElementById('state').dataset.state === 'lost'`)
 	assert.Contains(t, p.text("#notice"), "503")
 	assert.Contains(t, p.text("#notice"), "What is shown is of ")
-	r.down.Store(false)
+	r.failing.Store(false)
 	p.live("orders")
-	p.allow("503")
+	p.expectProblem("503")
 
 	p.do(chromedp.Click(chromedp.CSS("#pause")))
 	p.wait(`document.getElementById('state').dataset.state === 'paused'`)
-	rests := func() {
+	requireIdle := func() {
 		t.Helper()
 		assert.True(t, eval[bool](p, "page.request === null && page.timer === 0"), "nothing is under way")
 	}
-	rests()
+	requireIdle()
 	assert.Equal(t, "true", eval[string](p, `document.getElementById('pause').getAttribute('aria-pressed')`))
-	asked := r.asked.Load()
+	requests := r.requests.Load()
 	p.do(chromedp.Click(chromedp.CSS("#pause")))
 	p.live("orders")
 	p.wait("page.pasts.get('orders').points.length > 2")
-	assert.Greater(t, r.asked.Load(), asked)
+	assert.Greater(t, r.requests.Load(), requests)
 
 	hide := func(hidden bool) {
 		p.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`Object.defineProperty(document, 'hidden', { value: %v, configurable: true });
 			document.dispatchEvent(new Event('visibilitychange'))`, hidden)))
 	}
 	hide(true) // as when another tab is chosen
-	rests()
+	requireIdle()
 	points := eval[int](p, "page.pasts.get('orders').points.length")
 	hide(false)
 	p.wait(fmt.Sprintf("page.pasts.get('orders').points.length > %d", points))
@@ -265,7 +265,7 @@ func TestRecentLateness(t *testing.T) {
 // A slot that was chosen on a large wheel is not chosen on a small wheel that has no such slot.
 func TestChosenSlotOfAnotherWheel(t *testing.T) {
 	t.Parallel()
-	small, large := still(t, timingwheel.Options{WheelSize: 8}), still(t, timingwheel.Options{WheelSize: 64})
+	small, large := newManualWheel(t, timingwheel.Options{WheelSize: 8}), newManualWheel(t, timingwheel.Options{WheelSize: 64})
 	p := open(t, wheels("small", small, "large", large), chosen("large"))
 	p.live("large")
 	p.do(chromedp.Focus(chromedp.CSS(`.strip[data-level="1"]`)), chromedp.KeyEvent(kb.End))
@@ -282,7 +282,7 @@ func TestChosenSlotOfAnotherWheel(t *testing.T) {
 // the rings, with its width on that wheel.
 func TestChosenSlotThatAnotherWheelHas(t *testing.T) {
 	t.Parallel()
-	small, large := still(t, timingwheel.Options{WheelSize: 8}), still(t, timingwheel.Options{WheelSize: 64})
+	small, large := newManualWheel(t, timingwheel.Options{WheelSize: 8}), newManualWheel(t, timingwheel.Options{WheelSize: 64})
 	mark := func(name string) string {
 		p := open(t, wheels("small", small, "large", large), chosen(name))
 		p.live(name)
@@ -327,7 +327,7 @@ func TestChosenWheelIsInSight(t *testing.T) {
 	}
 	p := open(t, h, chosen("wheel number 55"))
 	p.do(chromedp.EmulateViewport(320, 800), chromedp.Reload())
-	sees := func(k int) {
+	requireVisible := func(k int) {
 		t.Helper()
 		p.live(fmt.Sprintf("wheel number %d", k))
 		p.wait(`(() => {
@@ -335,9 +335,9 @@ func TestChosenWheelIsInSight(t *testing.T) {
 			return it.top >= list.top && it.bottom <= list.bottom;
 		})()`)
 	}
-	sees(55)
+	requireVisible(55)
 	p.do(chromedp.Evaluate[chromedp.Void](`page.choose('wheel number 3')`))
-	sees(3)
+	requireVisible(3)
 	assert.Zero(t, eval[float64](p, "scrollY"), "the page itself stays where it is")
 }
 
@@ -366,7 +366,7 @@ func TestPointsAtTheWheel(t *testing.T) {
 // The page works with the keyboard alone, and the focus is visible.
 func TestKeyboard(t *testing.T) {
 	t.Parallel()
-	p := open(t, wheels("orders", orders(t), "empty", still(t, timingwheel.Options{})), "")
+	p := open(t, wheels("orders", orders(t), "empty", newManualWheel(t, timingwheel.Options{})), "")
 	p.live("orders")
 	var order []string
 	for range 12 {
@@ -428,7 +428,7 @@ func TestShowsTrouble(t *testing.T) {
 	tw.AfterFunc(0, func() { panic("expected") })
 	p.wait(`document.querySelector('#tile-fired small').textContent === '1 panic'`)
 	tw.AfterFunc(0, func() { <-release })
-	tw.AfterFunc(10*time.Millisecond, nothing)
+	tw.AfterFunc(10*time.Millisecond, noop)
 	p.wait(`document.querySelector('#tile-running').textContent === '11 of them slow'`)
 	p.wait(`/s overdue$/.test(document.querySelector('#tile-due small').textContent)`)
 }

@@ -294,7 +294,7 @@ func TestQueueReadOnly(t *testing.T) {
 	assert.Contains(t, p.text("#footer"), "This page is read-only.")
 	p.do(chromedp.Evaluate[chromedp.Void](`page.act('purge', 'a')`))
 	p.wait(`document.getElementById('outcome').textContent.includes('actions are disabled')`)
-	p.allow("403")
+	p.expectProblem("403")
 	_, err := q.Get(t.Context(), "a")
 	require.NoError(t, err)
 }
@@ -316,7 +316,7 @@ func TestQueueAndOtherSites(t *testing.T) {
 	attack.wait(`document.title === 'sent'`)
 	attack.mu.Lock()
 	assert.Contains(t, attack.requests, target)
-	attack.requests, attack.complaints = attack.requests[:1], nil
+	attack.requests, attack.problems = attack.requests[:1], nil
 	attack.mu.Unlock()
 	st, err := q.Stats(t.Context())
 	require.NoError(t, err)
@@ -369,5 +369,5 @@ func TestQueueThatIsMissing(t *testing.T) {
 	require.True(t, h.Remove("orders"))
 	p.wait(`document.getElementById('hold').hidden && document.getElementById('main').hidden && document.querySelectorAll('#queues button').length === 0`)
 	p.do(chromedp.Click(chromedp.CSS("#pause")))
-	p.allow("404")
+	p.expectProblem("404")
 }

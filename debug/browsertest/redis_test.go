@@ -49,7 +49,7 @@ func startRedis(t *testing.T) (durable.Store, *os.Process) {
 	})
 	client := redis.NewClient(&redis.Options{Network: "unix", Addr: socket})
 	t.Cleanup(func() { _ = client.Close() })
-	require.Eventually(t, func() bool { return client.Ping(t.Context()).Err() == nil }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return client.Ping(t.Context()).Err() == nil }, timeout, 10*time.Millisecond)
 	store, err := redisstore.New(client, redisstore.Options{AllowLossOnCrash: true})
 	require.NoError(t, err)
 	return store, server.Process
@@ -75,5 +75,5 @@ func TestQueueOfSilentServer(t *testing.T) {
 	require.NoError(t, server.Signal(syscall.SIGCONT))
 	p.live("orders")
 	p.tile("pending", "5messages")
-	p.allow("503")
+	p.expectProblem("503")
 }

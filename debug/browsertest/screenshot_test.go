@@ -69,9 +69,9 @@ func (p *tab) save(file, value string) {
 }
 
 // elsewhere is a store whose consumer appears as three, on three machines.
-type elsewhere struct{ durable.Store }
+type threeMembers struct{ durable.Store }
 
-func (e elsewhere) Open(ctx context.Context, c driver.Config) (driver.Backend, error) {
+func (e threeMembers) Open(ctx context.Context, c driver.Config) (driver.Backend, error) {
 	b, err := e.Store.Open(ctx, c)
 	return members{b}, err
 }
@@ -95,7 +95,7 @@ func (m members) Members(ctx context.Context) ([]driver.Member, error) {
 
 // busyQueue returns a queue that is in use until the test ends.
 func busyQueue(t *testing.T) *durable.Queue {
-	q := openQueue(t, elsewhere{memory()}, "orders")
+	q := openQueue(t, threeMembers{memory()}, "orders")
 	for i, d := range []time.Duration{time.Minute, 10 * time.Minute, time.Hour, 10 * time.Hour, 3 * 24 * time.Hour, 60 * 24 * time.Hour} {
 		for k := range 3000 / (1 + i%3) {
 			_, err := q.Enqueue(t.Context(), durable.Message{ID: fmt.Sprintf("reminder-%d-%d", i, k), Delay: time.Duration(rand.Int64N(int64(d)))})
@@ -183,7 +183,7 @@ func filled(t *testing.T, n int) *timingwheel.TimingWheel {
 	require.NoError(t, err)
 	t.Cleanup(tw.Stop)
 	for range n {
-		tw.AfterFunc(time.Minute+time.Duration(rand.ExpFloat64()*float64(time.Hour)), nothing)
+		tw.AfterFunc(time.Minute+time.Duration(rand.ExpFloat64()*float64(time.Hour)), noop)
 	}
 	return tw
 }
@@ -206,7 +206,7 @@ func busy(t *testing.T) *timingwheel.TimingWheel {
 			}
 			wave := 1 + math.Sin(float64(step)/400)/2 // a load that comes and goes
 			for range int(40 * wave) {
-				armed = append(armed, tw.AfterFunc(time.Duration(rand.ExpFloat64()*float64(8*time.Second)), nothing))
+				armed = append(armed, tw.AfterFunc(time.Duration(rand.ExpFloat64()*float64(8*time.Second)), noop))
 				if rand.IntN(3) > 0 {
 					armed[len(armed)-1-rand.IntN(min(len(armed), 5000))].Stop()
 				}
