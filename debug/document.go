@@ -7,27 +7,27 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/metrics"
 )
 
-// Schema is the version of the JSON. Without a new version fields may be added, but no field is
-// renamed, removed or given another meaning.
+// Schema is the version of the JSON. A version may gain fields. A field that is renamed, removed or
+// given another meaning comes with a new version.
 const Schema = 1
 
-// Document is the JSON: the list of wheels, and one wheel. Durations are nanoseconds and end in ns,
-// times are RFC 3339, all other numbers are counts.
+// Document is the JSON of the page: the list of wheels, and the requested wheel. Names of durations
+// end in ns and their unit is nanoseconds. Times are in RFC 3339. All other numbers are counts.
 type Document struct {
 	Schema int     `json:"schema"`          // [Schema]
-	Error  string  `json:"error,omitempty"` // with status 404: there is no wheel of that name
+	Error  string  `json:"error,omitempty"` // with status 404: no wheel has the requested name
 	Wheels []Entry `json:"wheels"`          // in the order of [Handler.Add]
-	Wheel  *Wheel  `json:"wheel"`           // the one that was asked for; null if there is none
+	Wheel  *Wheel  `json:"wheel"`           // the requested wheel, or null if there is none
 }
 
-// Entry is a wheel in the list.
+// Entry is a wheel in the list of a [Document].
 type Entry struct {
 	Name    string `json:"name"`
 	Pending int    `json:"pending"` // timers
 }
 
-// Wheel is one wheel at one moment. Requests get the same Wheel for half a second, or longer if
-// reading it takes long.
+// Wheel is a snapshot of one wheel. Requests share a Wheel for half a second, or longer if reading
+// the wheel takes long.
 type Wheel struct {
 	Name    string    `json:"name"`
 	Taken   time.Time `json:"taken"` // when the wheel was read, on the wall clock
@@ -38,60 +38,60 @@ type Wheel struct {
 	WheelSize int   `json:"wheel_size"` // slots of each level
 	Shards    int   `json:"shards"`
 
-	Pending int `json:"pending"` // timers: the sum of due, moving, unseen and of timers of all levels
-	Due     int `json:"due"`     // due and not claimed
-	Moving  int `json:"moving"`  // moving to a finer level
-	Unseen  int `json:"unseen"`  // not found, see [timingwheel.Occupancy]
+	Pending int `json:"pending"` // pending timers: due, moving, unseen and the timers of all levels
+	Due     int `json:"due"`     // timers that are due and not claimed
+	Moving  int `json:"moving"`  // timers that are moving to a finer level
+	Unseen  int `json:"unseen"`  // timers that were not found, see [timingwheel.Occupancy]
 
-	MostDue   int   `json:"most_due"`   // the largest number of due timers of a shard at a claim
-	OverdueNs int64 `json:"overdue_ns"` // since the earliest deadline of the timers that are due
+	MostDue   int   `json:"most_due"`   // largest number of due timers in one shard at a claim
+	OverdueNs int64 `json:"overdue_ns"` // time since the earliest deadline of the due timers
 
-	// Counters are the fields of [timingwheel.Stats] that only grow, by their names in snake case.
+	// Counters has the fields of [timingwheel.Stats] that never decrease, with names in snake case.
 	Counters    map[string]uint64 `json:"counters"`
-	Running     int               `json:"running"`      // callbacks, or batches, under way
-	SlowRunning int               `json:"slow_running"` // callbacks under way that are slow
+	Running     int               `json:"running"`      // callbacks, or batches, that are running
+	SlowRunning int               `json:"slow_running"` // slow callbacks that are running
 	Workers     int               `json:"workers"`      // goroutines of the default executor
 	Buckets     int               `json:"buckets"`      // buckets with timers
 	Bytes       uint64            `json:"bytes"`        // memory held for timers, payloads, buckets and slots
 
-	Levels   []Level      `json:"levels"` // the finest first
-	Next     []Expiration `json:"next"`   // the earliest, at most 16
+	Levels   []Level      `json:"levels"` // from the finest to the coarsest
+	Next     []Expiration `json:"next"`   // the earliest expirations, at most 16
 	Lateness Lateness     `json:"lateness"`
 }
 
-// Level is one level, over all shards, see [timingwheel.LevelOccupancy].
+// Level is one level of a wheel, summed over all shards, see [timingwheel.LevelOccupancy].
 type Level struct {
-	SlotNs       int64 `json:"slot_ns"`        // interval of a slot
-	Hand         int   `json:"hand"`           // the slot in which the clock is
-	Timers       int   `json:"timers"`         // the sum of cells
-	Later        int   `json:"later"`          // timers of a later lap, on the last level
+	SlotNs       int64 `json:"slot_ns"`        // duration of a slot
+	Hand         int   `json:"hand"`           // the slot that contains the current time
+	Timers       int   `json:"timers"`         // the sum of Cells
+	Later        int   `json:"later"`          // on the last level, timers in later laps
 	SlotsPerCell int   `json:"slots_per_cell"` // 1, unless the level has more than 512 slots
-	Cells        []int `json:"cells"`          // timers, beginning at the hand
+	Cells        []int `json:"cells"`          // timers in each cell, beginning at the hand
 }
 
-// Expiration is a bucket that expires next. The timers of a bucket of level 0 run, those of other
-// levels move to a finer level.
+// Expiration is one of the buckets that expire next. Timers in a bucket of level 0 then run, and
+// timers of other levels move to a finer level.
 type Expiration struct {
 	At     time.Time `json:"at"`    // on the wheel's clock
-	InNs   int64     `json:"in_ns"` // from now on; negative: overdue
+	InNs   int64     `json:"in_ns"` // time until At; negative if the bucket is overdue
 	Level  int       `json:"level"`
 	Timers int       `json:"timers"`
 }
 
-// Lateness is a distribution of the time from the deadlines of timers to their claims. For single
-// callbacks it is a sample, see [timingwheel.Stats].
+// Lateness is the distribution of the time from the deadline of a timer to its claim. The lateness
+// of single callbacks is sampled, see [timingwheel.Stats].
 type Lateness struct {
 	Count   uint64   `json:"count"`
 	MeanNs  int64    `json:"mean_ns"`
-	P50Ns   int64    `json:"p50_ns"` // quantiles are upper bounds, at most a quarter too high
+	P50Ns   int64    `json:"p50_ns"` // quantiles are upper bounds that are at most 25% too high
 	P90Ns   int64    `json:"p90_ns"`
 	P99Ns   int64    `json:"p99_ns"`
 	P999Ns  int64    `json:"p999_ns"`
 	MaxNs   int64    `json:"max_ns"`
-	Buckets []Bucket `json:"buckets"` // the non-empty ones, in order
+	Buckets []Bucket `json:"buckets"` // the non-empty buckets in ascending order
 }
 
-// Bucket counts the timers that were at least FromNs and less than ToNs late. ToNs of the last
+// Bucket counts the timers that were late by at least FromNs and less than ToNs. ToNs of the last
 // possible bucket is the largest duration.
 type Bucket struct {
 	FromNs int64  `json:"from_ns"`
@@ -99,7 +99,7 @@ type Bucket struct {
 	Count  uint64 `json:"count"`
 }
 
-// look reads all figures of a wheel.
+// snapshot reads all figures of a wheel.
 func snapshot(name string, source Source) *Wheel {
 	st, o := source.Stats(), source.Occupancy()
 	w := &Wheel{
@@ -125,7 +125,7 @@ func snapshot(name string, source Source) *Wheel {
 	return w
 }
 
-// counters returns those of the numbers that only grow.
+// counters returns the numbers of st that are counters.
 func counters(st *timingwheel.Stats) map[string]uint64 {
 	all := map[string]uint64{}
 	for m, v := range metrics.Numbers(st) {
@@ -136,7 +136,7 @@ func counters(st *timingwheel.Stats) map[string]uint64 {
 	return all
 }
 
-// LatenessOf returns the figures of a histogram of lateness. It is for pages of other packages.
+// LatenessOf converts a histogram of lateness, for debug pages of other packages.
 func LatenessOf(h *timingwheel.Histogram) Lateness {
 	l := Lateness{
 		Count:   h.Count(),

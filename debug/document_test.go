@@ -16,9 +16,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/metrics"
 )
 
-// Programs rely on the schema, so the file changes only by additions. The test replaces values that
-// depend on the machine before it compares.
-func TestSchema(t *testing.T) {
+// Programs rely on the schema, so the file must change only by additions. Before the comparison the
+// test replaces values that depend on the machine.
+func TestSchemaIsStable(t *testing.T) {
 	t.Parallel()
 	tw := newManualWheel(t, timingwheel.Options{Tick: time.Second, WheelSize: 8, Levels: 3})
 	tw.Advance(start.Add(5 * time.Second))
@@ -29,8 +29,8 @@ func TestSchema(t *testing.T) {
 	tw.AfterFunc(time.Second, noop).Stop()
 	tw.AfterFunc(time.Second, noop).Reschedule(20 * time.Second)
 	tw.AfterFunc(-1, noop)
-	tw.Advance(start.Add(5 * time.Second)) // runs the last one
-	tw.AfterFunc(0, noop)                  // waits for the next Advance
+	tw.Advance(start.Add(5 * time.Second)) // runs the last timer
+	tw.AfterFunc(0, noop)                  // due at the next Advance
 	h := &Handler{}
 	require.NoError(t, h.Add("orders", tw))
 	require.NoError(t, h.Add("empty", newManualWheel(t, timingwheel.Options{})))
@@ -46,8 +46,8 @@ func TestSchema(t *testing.T) {
 	assert.JSONEq(t, string(want), string(got))
 }
 
-// The JSON has every figure of Stats: counters in one object, others beside it. The list of levels
-// stands for the number of levels in use.
+// The JSON contains every figure of Stats. Counters are in an object of their own. The length of
+// the list of levels replaces the number of levels in use.
 func TestDocumentHasEachMetric(t *testing.T) {
 	t.Parallel()
 	data, err := json.Marshal(snapshot("x", newManualWheel(t, timingwheel.Options{})))
@@ -69,8 +69,8 @@ func TestDocumentHasEachMetric(t *testing.T) {
 	}
 }
 
-// Timers on levels, due, moving and unseen ones add up to the pending timers, for wheels of all
-// options.
+// With any options the timers on levels and the due, moving and unseen timers add up to the pending
+// timers.
 func TestDocumentAddsUp(t *testing.T) {
 	t.Parallel()
 	for _, opts := range []timingwheel.Options{
@@ -97,9 +97,9 @@ func TestDocumentAddsUp(t *testing.T) {
 	}
 }
 
-// Each figure of trouble has its own name: panics, slow and stuck callbacks, and timers that are
-// overdue, flushed, rejected or discarded.
-func TestDocumentShowsTrouble(t *testing.T) {
+// The failures are panics, slow callbacks, and timers that are overdue, flushed, rejected or
+// discarded.
+func TestDocumentHasFigureForEachFailure(t *testing.T) {
 	t.Parallel()
 	tw := newManualWheel(t, timingwheel.Options{SlowAfter: 1, OnPanic: func(any, []byte) {}})
 	var during *Wheel
@@ -132,7 +132,7 @@ func TestDocumentShowsTrouble(t *testing.T) {
 	assert.Zero(t, w.OverdueNs)
 }
 
-func TestLateness(t *testing.T) {
+func TestDocumentHasLatenessOfLateTimers(t *testing.T) {
 	t.Parallel()
 	tw := newManualWheel(t, timingwheel.Options{})
 	for range 3 {
@@ -149,8 +149,7 @@ func TestLateness(t *testing.T) {
 	assert.Greater(t, l.Buckets[0].ToNs, l.MaxNs)
 }
 
-// BenchmarkLook measures a look without the cache. BenchmarkServe measures a request that is
-// answered from the cache.
+// BenchmarkLook measures a snapshot of a wheel and its JSON, without the cache.
 func BenchmarkLook(b *testing.B) {
 	for name, opts := range map[string]timingwheel.Options{
 		"default":                 {},
@@ -177,6 +176,7 @@ func BenchmarkLook(b *testing.B) {
 	}
 }
 
+// BenchmarkServe measures a request that is answered from the cache.
 func BenchmarkServe(b *testing.B) {
 	eachPending(b, func(b *testing.B, n int) {
 		tw := newManualWheel(b, timingwheel.Options{})

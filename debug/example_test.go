@@ -14,7 +14,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/debug"
 )
 
-// The page has an address of its own that only this machine can reach.
+// The page has its own address, which only this machine can reach.
 func ExampleHandler() {
 	tw, err := timingwheel.New(timingwheel.Options{})
 	if err != nil {
@@ -29,7 +29,7 @@ func ExampleHandler() {
 
 	mux := http.NewServeMux()
 	mux.Handle("/debug/timingwheel/", wheels)
-	listener, err := net.Listen("tcp", "localhost:0") // in a program: a fixed port
+	listener, err := net.Listen("tcp", "localhost:0") // a program uses a fixed port
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func ExampleHandler() {
 	// Output: 200 OK text/html; charset=utf-8
 }
 
-// A program asks for the JSON at the same address.
+// A program requests the JSON from the same address.
 func ExampleDocument() {
 	tw, err := timingwheel.New(timingwheel.Options{Manual: true})
 	if err != nil {
@@ -69,11 +69,19 @@ func ExampleDocument() {
 	if err := json.NewDecoder(w.Body).Decode(&doc); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(doc.Wheel.Name, "has", doc.Wheel.Pending, "pending,", doc.Wheel.Levels[0].Cells[100], "of them in 100 ms")
-	// Output: requests has 3 pending, 3 of them in 100 ms
+	for _, entry := range doc.Wheels {
+		fmt.Println(entry.Name, "has", entry.Pending, "pending timers")
+	}
+	fmt.Println("due in 100 ms, by level 0:", doc.Wheel.Levels[0].Cells[100])
+	next := doc.Wheel.Next[0]
+	fmt.Println("next expiration:", next.Timers, "timers in", time.Duration(next.InNs))
+	// Output:
+	// requests has 3 pending timers
+	// due in 100 ms, by level 0: 3
+	// next expiration: 3 timers in 100ms
 }
 
-// The handler has no authentication. A program puts its own in front.
+// The handler has no authentication. A program adds its own in front.
 func ExampleHandler_guarded() {
 	wheels := &debug.Handler{}
 	guarded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -88,4 +96,26 @@ func ExampleHandler_guarded() {
 	guarded.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/debug/timingwheel/", nil))
 	fmt.Println(w.Code)
 	// Output: 401
+}
+
+// A page of another package shows the lateness of a wheel.
+func ExampleLatenessOf() {
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer tw.Stop()
+	tw.AfterFunc(time.Second, func() {})
+	tw.Advance(tw.Now().Add(time.Minute))
+
+	st := tw.Stats()
+	lateness := debug.LatenessOf(&st.Lateness)
+	fmt.Println(lateness.Count, "timer, late by", time.Duration(lateness.MaxNs))
+	for _, b := range lateness.Buckets {
+		from, to := time.Duration(b.FromNs).Round(time.Second), time.Duration(b.ToNs).Round(time.Second)
+		fmt.Println(b.Count, "timer was late by", from, "to", to)
+	}
+	// Output:
+	// 1 timer, late by 59s
+	// 1 timer was late by 52s to 1m0s
 }

@@ -12,10 +12,11 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/webpage"
 )
 
-// Source is a wheel as a Handler reads it. [timingwheel.TimingWheel] and [timingwheel.Timeouts] are
-// sources. The handler calls the methods on the goroutine of a request, for one wheel on one
-// goroutine at a time. A Source may also have the method WriteProfile, as these two have. The
-// handler may call WriteProfile at the same time as the other methods.
+// Source is a wheel that a [Handler] reads. A *[timingwheel.TimingWheel], a *[timingwheel.Timeouts]
+// and the sets of package keyed are sources. The handler calls the methods on the goroutine of a
+// request, and for one wheel never concurrently. A Source may also have the method WriteProfile of
+// [timingwheel.TimingWheel.WriteProfile], which the handler may call concurrently with the other
+// methods.
 type Source interface {
 	Len() int
 	Stats() timingwheel.Stats
@@ -25,33 +26,35 @@ type Source interface {
 //go:embed assets
 var ownAssets embed.FS
 
-// assets are the parts of the page.
+// assets returns the parts of the page.
 var assets = sync.OnceValue(func() webpage.Assets { return webpage.NewAssets(ownAssets) })
 
-// Handler serves the page and the JSON of the wheels that were added. Its zero value has no wheels
+// Handler serves the page and the JSON of the wheels that were added. The zero value has no wheels
 // and is ready to use. A Handler may be mounted at any path and needs no [http.StripPrefix],
-// because it reads the query only.
+// because it reads only the query:
 //
 //	?                      the page
-//	?wheel=NAME            the page, with that wheel chosen; without a name it is the first one that was added
-//	?format=json           the wheel as JSON, see [Document]; also if the Accept header prefers application/json
-//	?format=html           the page, whatever the Accept header says
+//	?wheel=NAME            the page of that wheel; without a name, of the wheel that was added first
+//	?format=json           the wheel as JSON, see [Document]; takes &wheel=NAME
+//	?format=html           the page, regardless of the Accept header
 //	?format=pprof          the profile of pending timers, for go tool pprof; takes &wheel=NAME, see
 //	                       [timingwheel.Options.ProfileRate]
 //
-// All methods may be called at any time from any goroutine. A Handler must not be copied.
+// Without a format, the Accept header chooses between the page and the JSON. All methods may be
+// called at any time from any goroutine. A Handler must not be copied.
 type Handler struct {
 	wheels webpage.Registry[*wheelEntry]
-	list   cache // of all names
+	list   cache // the JSON of the list of wheels
 }
 
-// ErrName is wrapped by the errors of [Handler.Add].
-var ErrName = errors.New("timingwheel/debug: bad name of a wheel")
+// ErrName is wrapped by the errors of [Handler.Add] for a name that is not valid or is in use.
+var ErrName = errors.New("timingwheel/debug: bad wheel name")
 
-// Add adds the wheel to the end of the list under the name. A name that is empty, longer than 128
-// bytes, not UTF-8 or in use gives an error that wraps [ErrName], and changes nothing. A nil source
-// or nil pointer panics. A stopped wheel may be added, and a wheel that is stopped later stays: the
-// page shows its counters. The handler keeps the wheel in memory until Remove.
+// Add adds a wheel to the end of the list. If the name is empty, longer than 128 bytes, not UTF-8
+// or in use, Add returns an error that wraps [ErrName] and adds nothing. Add accepts a stopped
+// wheel. A wheel that is stopped later stays on the page, which then shows its final counters. The
+// handler keeps the wheel in memory until [Handler.Remove]. Add panics if w is nil or a nil
+// pointer.
 func (h *Handler) Add(name string, w Source) error {
 	if nilcheck.IsNil(w) {
 		panic(fmt.Sprintf("timingwheel/debug: Add of a nil %T as wheel %q", w, name))
@@ -63,20 +66,21 @@ func (h *Handler) Add(name string, w Source) error {
 	return nil
 }
 
-// Remove takes the wheel of that name off the page and reports whether there was one. Requests
-// under way may still look at the wheel.
+// Remove removes the wheel with the given name and reports whether there was one. Requests that are
+// in progress may still read the wheel. The name may be used again at once.
 func (h *Handler) Remove(name string) bool {
 	removed := h.wheels.Remove(name)
 	h.list.invalidate()
 	return removed
 }
 
-// ServeHTTP answers GET and HEAD, and refuses other methods.
+// ServeHTTP serves GET and HEAD requests. It answers other methods with status 405, an unknown
+// format with 400, and an unknown wheel with 404.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	webpage.SetSecurityHeaders(w, r)
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
-		http.Error(w, "method "+r.Method+": accepted are GET and HEAD", http.StatusMethodNotAllowed)
+		http.Error(w, "method "+r.Method+"; must be GET or HEAD", http.StatusMethodNotAllowed)
 		return
 	}
 	query := r.URL.Query()
@@ -93,6 +97,6 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case format == "pprof":
 		h.serveProfile(w, r, query.Get("wheel"))
 	default:
-		http.Error(w, fmt.Sprintf("format %q: accepted are html, json and pprof", format), http.StatusBadRequest)
+		http.Error(w, fmt.Sprintf("format %q; must be html, json or pprof", format), http.StatusBadRequest)
 	}
 }

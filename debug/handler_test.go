@@ -26,7 +26,7 @@ import (
 
 var start = time.Date(2030, time.January, 1, 12, 0, 0, 0, time.UTC)
 
-// manual returns a wheel whose clock stands still.
+// newManualWheel returns a wheel in Manual mode.
 func newManualWheel(t testing.TB, opts timingwheel.Options) *timingwheel.TimingWheel {
 	t.Helper()
 	opts.Manual, opts.Start = true, start
@@ -48,7 +48,7 @@ func request(h http.Handler, method, target string, header ...string) *httptest.
 	return w
 }
 
-// document fetches the JSON.
+// document requests the JSON and decodes it.
 func document(t testing.TB, h http.Handler, target string, status int) Document {
 	t.Helper()
 	w := request(h, http.MethodGet, target)
@@ -61,7 +61,7 @@ func document(t testing.TB, h http.Handler, target string, status int) Document 
 	return doc
 }
 
-func TestPageAndAssets(t *testing.T) {
+func TestPageAndAssetsAreServedAtAnyPath(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}
 	for target, contentType := range map[string]string{
@@ -87,8 +87,8 @@ func TestPageAndAssets(t *testing.T) {
 	}
 }
 
-// Each asset that the page names exists, and no asset names another host.
-func TestPageIsWhole(t *testing.T) {
+// Each asset that the page references exists, and no asset references another host.
+func TestPageIsSelfContained(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}
 	body := request(h, http.MethodGet, "/").Body.String()
@@ -96,7 +96,7 @@ func TestPageIsWhole(t *testing.T) {
 		name, _, _ := strings.Cut(part, `"`)
 		assert.Equal(t, http.StatusOK, request(h, http.MethodGet, "/?asset="+name).Code, name)
 	}
-	assert.Equal(t, len(assets())-1, strings.Count(body, "?asset="), "every asset is used by the page")
+	assert.Equal(t, len(assets())-1, strings.Count(body, "?asset="), "the page must use every asset")
 	for name := range assets() {
 		asset := request(h, http.MethodGet, "/?asset="+name).Body.String()
 		for _, banned := range []string{"https://", "<script>", " style=", " onclick", "innerHTML", "eval("} {
@@ -105,14 +105,14 @@ func TestPageIsWhole(t *testing.T) {
 	}
 }
 
-func TestUnknownAssets(t *testing.T) {
+func TestUnknownAssetIsNotFound(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"", "nothing.js", "../handler.go", "assets", ".", "page.html/", "%2e%2e/asset.go"} {
 		assert.Equal(t, http.StatusNotFound, request(&Handler{}, http.MethodGet, "/?asset="+name).Code, name)
 	}
 }
 
-func TestHeaders(t *testing.T) {
+func TestSecurityHeadersAreOnEveryAnswer(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}
 	for _, target := range []string{"/", "/?format=json", "/?asset=page.js", "/?asset=none", "/?format=xml", "/?format=json&wheel=none", "/?format=pprof", "/?format=pprof&wheel=none"} {
@@ -131,7 +131,7 @@ func TestHeaders(t *testing.T) {
 	assert.Equal(t, "Accept", request(h, http.MethodGet, "/").Header().Get("Vary"))
 }
 
-func TestMethods(t *testing.T) {
+func TestOtherMethodsAreRefused(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}
 	for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"} {
@@ -147,23 +147,23 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-func TestUnknownFormat(t *testing.T) {
+func TestUnknownFormatIsABadRequest(t *testing.T) {
 	t.Parallel()
 	w := request(&Handler{}, http.MethodGet, "/?format=xml")
 	assert.Equal(t, http.StatusBadRequest, w.Code)
-	assert.Contains(t, w.Body.String(), `format "xml": accepted are html, json and pprof`)
+	assert.Contains(t, w.Body.String(), `format "xml"; must be html, json or pprof`)
 }
 
-func TestNoWheels(t *testing.T) {
+func TestDocumentWithoutWheels(t *testing.T) {
 	t.Parallel()
 	w := request(&Handler{}, http.MethodGet, "/?format=json")
 	assert.Equal(t, http.StatusOK, w.Code)
 	assert.JSONEq(t, `{"schema": 1, "wheels": [], "wheel": null}`, w.Body.String())
 }
 
-// A browser logs a complaint about this header for each page that did not come by an encrypted
-// connection or from its own machine, so such pages do not have it. A proxy may do the encryption.
-func TestOpenerPolicy(t *testing.T) {
+// Browsers log an error for this header on pages that came neither over an encrypted connection nor
+// from the browser's own machine, so such pages do not have it. A proxy may do the encryption.
+func TestOpenerPolicyOnlyOnTrustworthyOrigins(t *testing.T) {
 	t.Parallel()
 	for target, want := range map[string]string{
 		"http://example.com/": "", "http://192.168.0.7:8080/": "", "http://[fe80::1]:8080/": "", "http://notlocalhost/": "",
@@ -181,7 +181,7 @@ func TestOpenerPolicy(t *testing.T) {
 	assert.Equal(t, "same-origin", answer.Header().Get("Cross-Origin-Opener-Policy"))
 }
 
-func TestSeveralWheels(t *testing.T) {
+func TestDocumentHasTheRequestedWheel(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}
 	tw := newManualWheel(t, timingwheel.Options{})
@@ -203,7 +203,7 @@ func TestSeveralWheels(t *testing.T) {
 
 	none := document(t, h, "/?format=json&wheel=three", http.StatusNotFound)
 	assert.Equal(t, `no wheel "three"`, none.Error)
-	assert.Len(t, none.Wheels, 2, "so that one can be chosen")
+	assert.Len(t, none.Wheels, 2, "the list is needed to choose another wheel")
 	assert.Nil(t, none.Wheel)
 
 	assert.True(t, h.Remove("one"))
@@ -212,8 +212,8 @@ func TestSeveralWheels(t *testing.T) {
 	document(t, h, "/?format=json&wheel=one", http.StatusNotFound)
 }
 
-// Names may have any text. They reach the page in JSON only, which has no markup.
-func TestNamesWithMarkup(t *testing.T) {
+// Names may contain markup. They reach the page only inside JSON.
+func TestMarkupInNamesIsNotInterpreted(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}
 	name := `<script>alert("1")</script>&'` + "\u2028"
@@ -225,31 +225,31 @@ func TestNamesWithMarkup(t *testing.T) {
 	}
 }
 
-func TestBadNames(t *testing.T) {
+func TestBadNamesAreRejected(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}
 	tw := newManualWheel(t, timingwheel.Options{})
 	require.NoError(t, h.Add(strings.Repeat("x", webpage.MaxName), tw))
 	for name, want := range map[string]string{
-		"":                                     `timingwheel/debug: bad name of a wheel: ""; accepted is UTF-8 of 1 to 128 bytes`,
-		strings.Repeat("x", webpage.MaxName+1): "accepted is UTF-8 of 1 to 128 bytes",
-		"\xff":                                 `"\xff"; accepted is UTF-8 of 1 to 128 bytes`,
+		"":                                     `timingwheel/debug: bad wheel name: ""; must be UTF-8 of 1 to 128 bytes`,
+		strings.Repeat("x", webpage.MaxName+1): "must be UTF-8 of 1 to 128 bytes",
+		"\xff":                                 `"\xff"; must be UTF-8 of 1 to 128 bytes`,
 	} {
 		err := h.Add(name, tw)
 		require.ErrorIs(t, err, ErrName)
 		assert.ErrorContains(t, err, want)
 	}
 	assert.PanicsWithValue(t, `timingwheel/debug: Add of a nil <nil> as wheel "nil"`, func() { h.Add("nil", nil) })
-	var none *timingwheel.TimingWheel // as where the error of New was overlooked
+	var none *timingwheel.TimingWheel // as if the error of New was ignored
 	assert.PanicsWithValue(t, `timingwheel/debug: Add of a nil *timingwheel.TimingWheel as wheel "none"`, func() { h.Add("none", none) })
 	require.NoError(t, h.Add("twice", tw))
 	require.ErrorIs(t, h.Add("twice", tw), ErrName)
-	require.EqualError(t, h.Add("twice", tw), `timingwheel/debug: bad name of a wheel: "twice" is in use; accepted is a name that is not, or was removed`)
+	require.EqualError(t, h.Add("twice", tw), `timingwheel/debug: bad wheel name: "twice" is in use`)
 	assert.Len(t, document(t, h, "/?format=json", http.StatusOK).Wheels, 2)
 }
 
-// The handler serves the profile of the chosen wheel in the format of pprof.
-func TestProfile(t *testing.T) {
+// The profile is in the format of pprof and belongs to the requested wheel.
+func TestProfileOfTheRequestedWheel(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}
 	w := request(h, http.MethodGet, "/?format=pprof")
@@ -283,16 +283,16 @@ func TestProfile(t *testing.T) {
 	require.NoError(t, err)
 	profile, err := io.ReadAll(z)
 	require.NoError(t, err)
-	for _, text := range []string{"timers", "debug.TestProfile", "handler_test.go", "expires", "label"} {
+	for _, text := range []string{"timers", "debug.TestProfileOfTheRequestedWheel", "handler_test.go", "expires", "label"} {
 		assert.Contains(t, string(profile), text)
 	}
-	assert.Equal(t, data, request(h, http.MethodGet, target).Body.Bytes(), "viewers share one")
+	assert.Equal(t, data, request(h, http.MethodGet, target).Body.Bytes(), "viewers must share one profile")
 	head := request(h, http.MethodHead, target)
 	assert.Empty(t, head.Body.Bytes())
 	assert.Equal(t, strconv.Itoa(len(data)), head.Header().Get("Content-Length"))
 }
 
-func TestStoppedWheel(t *testing.T) {
+func TestStoppedWheelKeepsItsCounters(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}
 	tw := newManualWheel(t, timingwheel.Options{})
@@ -307,7 +307,7 @@ func TestStoppedWheel(t *testing.T) {
 	assert.Len(t, w.Levels, 4)
 }
 
-// counting counts looks, and looks that overlap.
+// countingSource counts reads and overlapping reads.
 type countingSource struct {
 	reads, active atomic.Int32
 	overlaps      atomic.Int32
@@ -319,12 +319,12 @@ func (c *countingSource) Stats() timingwheel.Stats {
 	if c.active.Inc() > 1 {
 		c.overlaps.Inc()
 	}
-	runtime.Gosched() // a sleep would not do: in a bubble, time does not pass while goroutines wait for a mutex
+	runtime.Gosched() // not a sleep: in a bubble, time does not pass while goroutines wait for a mutex
 	defer c.active.Dec()
 	return c.Source.Stats()
 }
 
-// Any number of viewers make two looks a second, one at a time.
+// However many viewers there are, the wheel is read twice a second, and never concurrently.
 func TestManyViewersCostNoMoreThanOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -344,14 +344,14 @@ func TestManyViewersCostNoMoreThanOne(t *testing.T) {
 				}
 			})
 		}
-		viewers.Wait() // four seconds and a little
+		viewers.Wait() // takes slightly more than four seconds
 		assert.InDelta(t, 8, c.reads.Load(), 1)
 		assert.Zero(t, c.overlaps.Load())
 	})
 }
 
-// An answer is good for half a second, and no viewer gets an older one.
-func TestAnswersAreFresh(t *testing.T) {
+// A result is cached for half a second.
+func TestNoAnswerIsOlderThanMaxAge(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tw, err := timingwheel.New(timingwheel.Options{})
@@ -369,7 +369,7 @@ func TestAnswersAreFresh(t *testing.T) {
 	})
 }
 
-// slow is a source whose Len takes 100 ms.
+// slowSource is a source whose Len takes 100 ms.
 type slowSource struct{ Source }
 
 func (s slowSource) Len() int {
@@ -377,8 +377,9 @@ func (s slowSource) Len() int {
 	return s.Source.Len()
 }
 
-// An answer that took long is good for longer, so looking takes at most a twentieth of a processor.
-func TestSlowAnswersAreKept(t *testing.T) {
+// A result that took long is cached for longer, so reading takes at most a twentieth of a
+// processor.
+func TestSlowResultsAreCachedLonger(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tw, err := timingwheel.New(timingwheel.Options{})
@@ -396,8 +397,8 @@ func TestSlowAnswersAreKept(t *testing.T) {
 	})
 }
 
-// Goroutines add, remove, read, arm and stop wheels at the same time.
-func TestConcurrentUse(t *testing.T) {
+// Goroutines add, remove and read wheels while their timers are armed and stopped.
+func TestConcurrentAddRemoveAndRequests(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}
 	tw, err := timingwheel.New(timingwheel.Options{Shards: 2})
@@ -428,7 +429,7 @@ func TestConcurrentUse(t *testing.T) {
 	assert.Equal(t, []Entry{{"stays", 0}}, document(t, h, "/?format=json", http.StatusOK).Wheels)
 }
 
-// yielding is a source that yields the processor in Len.
+// yieldingSource is a source that yields the processor in Len.
 type yieldingSource struct{ Source }
 
 func (y yieldingSource) Len() int {
@@ -436,9 +437,9 @@ func (y yieldingSource) Len() int {
 	return y.Source.Len()
 }
 
-// After Remove has returned, no list names the wheel, even if a request that began earlier is
-// answered later.
-func TestRemovedIsOffTheList(t *testing.T) {
+// After Remove has returned, no list contains the wheel, even if a request that began earlier
+// computes the list.
+func TestRemovedWheelIsNotListed(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}
 	tw := newManualWheel(t, timingwheel.Options{})
@@ -462,8 +463,8 @@ func TestRemovedIsOffTheList(t *testing.T) {
 	}
 }
 
-// The Accept header decides between the page and the JSON, unless the address does.
-func TestAccept(t *testing.T) {
+// The Accept header chooses between the page and the JSON, unless the query has a format.
+func TestAcceptHeaderChoosesFormat(t *testing.T) {
 	t.Parallel()
 	for accept, want := range map[string]string{
 		"": "text/html; charset=utf-8", "*/*": "text/html; charset=utf-8", "application/json": "application/json",

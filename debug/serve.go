@@ -14,24 +14,25 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/webpage"
 )
 
-// maxAge is how long an answer is good. It is shorter than the second after which a page asks
-// again, so a single viewer always gets a new answer. It bounds the cost of any number of viewers.
+// maxAge is the lifetime of a cached result. It bounds the cost of any number of viewers. It is
+// shorter than the second after which a page sends its next request, so a single viewer always gets
+// a new result.
 const maxAge = 500 * time.Millisecond
 
-// patience bounds the load: an answer is good for at least patience times the time that it took. A
-// look at a wheel with very many slots may take tens of milliseconds and must not keep a processor
-// busy.
+// lifetimeFactor bounds the load: a result is cached for at least lifetimeFactor times as long as
+// it took to compute. Reading a wheel with very many slots may take tens of milliseconds, and
+// repeated reads must not keep a processor busy.
 const lifetimeFactor = 20
 
-// cache holds an answer for a while. A caller that finds the answer too old makes a new one, and
-// other callers wait for the new answer, so there is one look at a time.
+// cache holds the result of a computation. One caller at a time computes a new result, and the
+// other callers wait for it.
 type cache struct {
 	mu    sync.Mutex
 	until time.Time
 	data  []byte
 }
 
-// fresh returns the cached answer or, if that is too old, the result of look.
+// get returns the cached result or, if it is too old, the result of compute. Errors are not cached.
 func (c *cache) get(compute func() ([]byte, error)) ([]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -48,14 +49,14 @@ func (c *cache) get(compute func() ([]byte, error)) ([]byte, error) {
 	return data, nil
 }
 
-// forget makes the next caller look anew.
+// invalidate makes the next caller compute a new result.
 func (c *cache) invalidate() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.data = nil
 }
 
-// watched is a wheel that was added.
+// wheelEntry is a wheel that was added.
 type wheelEntry struct {
 	name   string
 	source Source
@@ -63,11 +64,11 @@ type wheelEntry struct {
 	timers cache // the profile
 }
 
-// profiled is a Source with a profile of its timers, see [timingwheel.TimingWheel.WriteProfile].
+// profiler is a Source with a profile of its timers, see [timingwheel.TimingWheel.WriteProfile].
 type profiler interface{ WriteProfile(w io.Writer) error }
 
-// serveProfile answers with the profile of the wheel of that name, or of the first wheel if the
-// name is empty.
+// serveProfile serves the profile of the wheel with the given name, or of the first wheel if name
+// is empty.
 func (h *Handler) serveProfile(w http.ResponseWriter, r *http.Request, name string) {
 	entry, ok := h.wheels.Choose(name)
 	if !ok {
@@ -97,8 +98,7 @@ func (h *Handler) serveProfile(w http.ResponseWriter, r *http.Request, name stri
 	webpage.Send(w, r, http.StatusOK, "application/octet-stream", data)
 }
 
-// serveJSON answers with the list and the wheel of that name, or the first wheel if the name is
-// empty.
+// serveJSON serves the list and the wheel with the given name, or the first wheel if name is empty.
 func (h *Handler) serveJSON(w http.ResponseWriter, r *http.Request, name string) {
 	data, status, err := h.document(name)
 	if err != nil {
@@ -109,7 +109,7 @@ func (h *Handler) serveJSON(w http.ResponseWriter, r *http.Request, name string)
 }
 
 func (h *Handler) document(name string) (data []byte, status int, err error) {
-	// fresh reads the list of wheels. A list that was read before fresh could be older than a
+	// The list of wheels is read inside get. A list that was read before get could be older than a
 	// concurrent Remove or Add.
 	wheels, err := h.list.get(func() ([]byte, error) { return json.Marshal(listEntries(h.wheels.All())) })
 	if err != nil {
@@ -134,8 +134,8 @@ func (h *Handler) document(name string) (data []byte, status int, err error) {
 	return data, http.StatusOK, err
 }
 
-// assemble makes a [Document] of parts that are JSON already. Encoding the parts once more would be
-// most of the cost of a request.
+// assemble returns the JSON of a [Document] whose parts are JSON already. Encoding the parts again
+// would be most of the cost of a request.
 func assemble(missing string, wheels, wheel json.RawMessage) ([]byte, error) {
 	data := make([]byte, 0, len(wheels)+len(wheel)+64)
 	data = fmt.Appendf(data, `{"schema":%d,`, Schema)

@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// PrefersJSON reports whether the Accept headers ask for application/json rather than for
-// text/html. If both have the same quality, the more exact range wins. Without a header it returns
-// false.
+// PrefersJSON reports whether the Accept headers prefer application/json to text/html. If both have
+// the same quality, the more specific range wins. Without a header PrefersJSON returns false.
 func PrefersJSON(accept []string) bool {
 	jsonQuality, jsonExact := quality(accept, "application/json")
 	htmlQuality, htmlExact := quality(accept, "text/html")
@@ -18,9 +17,9 @@ func PrefersJSON(accept []string) bool {
 	return jsonQuality > 0 && jsonExact > htmlExact
 }
 
-// quality returns the quality of a media type in the Accept headers. It is that of the most exact
-// range that matches the type. exact is 3 for the type itself, 2 for its kind, 1 for everything and
-// 0 if no range matches.
+// quality returns the quality of a media type in the Accept headers, which is that of the most
+// specific range that matches. exact is 3 for type/subtype, 2 for type/*, 1 for */* and 0 if no
+// range matches.
 func quality(accept []string, media string) (q float64, exact int) {
 	kind, _, _ := strings.Cut(media, "/")
 	for _, header := range accept {
@@ -46,7 +45,7 @@ func quality(accept []string, media string) (q float64, exact int) {
 	return q, exact
 }
 
-// weight returns the value of a q parameter: 1 if it is empty, and 0 if it is not valid.
+// weight returns the value of a q parameter: 1 if q is empty, and 0 if q is not valid.
 func weight(q string) float64 {
 	if q == "" {
 		return 1

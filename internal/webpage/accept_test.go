@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestPrefersJSON(t *testing.T) {
+func TestPrefersJSONByAcceptHeader(t *testing.T) {
 	t.Parallel()
 	for accept, want := range map[string]bool{
 		"":                                  false,

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// themes returns the light and the dark colours by their names. The style sheet has the dark
-// colours twice: for the system's choice and for the visitor's.
+// themes returns the colours of the light and the dark theme by name. The style sheet has the dark
+// colours twice: for the choice of the system and for the choice of the visitor.
 func themes(t *testing.T) (found []map[string]string) {
 	t.Helper()
 	css, err := shared.ReadFile("assets/common.css")
@@ -30,11 +30,11 @@ func themes(t *testing.T) (found []map[string]string) {
 		}
 	}
 	require.Len(t, found, 3)
-	require.Equal(t, found[1], found[2], "dark by choice and dark by system are one")
+	require.Equal(t, found[1], found[2], "both copies of the dark theme must be equal")
 	return found[:2]
 }
 
-// luminance is the relative luminance of WCAG 2.
+// luminance returns the relative luminance of a colour by WCAG 2.
 func luminance(t *testing.T, colour string) float64 {
 	t.Helper()
 	v, err := strconv.ParseUint(strings.TrimPrefix(colour, "#"), 16, 32)
@@ -55,8 +55,8 @@ func contrast(t *testing.T, a, b string) float64 {
 	return (max(la, lb) + 0.05) / (min(la, lb) + 0.05)
 }
 
-// Text has the contrast that WCAG AA demands of text. Lines and the focus have that of drawings.
-func TestContrast(t *testing.T) {
+// WCAG AA requires a contrast of 4.5 for text and of 3 for graphics, such as lines and the focus.
+func TestColoursHaveContrastOfWCAG(t *testing.T) {
 	t.Parallel()
 	assert.InDelta(t, 21, contrast(t, "#000000", "#ffffff"), 0.001)
 	for _, theme := range themes(t) {
@@ -71,9 +71,9 @@ func TestContrast(t *testing.T) {
 	}
 }
 
-// Readers who do not see hues can tell the classes of heat apart by lightness: each class is
-// clearly lighter, or darker, than the one before.
-func TestHeatIsReadableWithoutHue(t *testing.T) {
+// Readers with colour blindness can distinguish the classes of the heat scale by lightness: each
+// class is clearly lighter, or clearly darker, than the class before.
+func TestHeatScaleIsReadableWithoutHue(t *testing.T) {
 	t.Parallel()
 	for _, theme := range themes(t) {
 		rising := luminance(t, theme["h8"]) > luminance(t, theme["h1"])

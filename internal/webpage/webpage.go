@@ -1,5 +1,5 @@
-// Package webpage has what the pages of wheels and of queues share: styles and scripts, and the
-// answers of a handler that serves a page and JSON at one address.
+// Package webpage is the common part of the debug pages of wheels and of queues: styles, scripts,
+// and functions for a handler that serves a page and JSON at one address.
 package webpage
 
 import (
@@ -20,10 +20,10 @@ import (
 //go:embed assets
 var shared embed.FS
 
-// Name is the asset that is the page itself.
+// Name is the name of the asset that is the page itself.
 const Name = "page.html"
 
-// contentTypes are named here because those of package mime depend on the machine.
+// contentTypes maps extensions to content types. Those of package mime depend on the machine.
 var contentTypes = map[string]string{
 	".html": "text/html; charset=utf-8",
 	".css":  "text/css; charset=utf-8",
@@ -31,7 +31,7 @@ var contentTypes = map[string]string{
 	".svg":  "image/svg+xml",
 }
 
-// Assets are the parts of a page by their names.
+// Assets has the parts of a page by name.
 type Assets map[string]asset
 
 type asset struct {
@@ -39,8 +39,8 @@ type asset struct {
 	etag string
 }
 
-// NewAssets returns the shared assets and those in the directory assets of own. It panics if own
-// has no such directory.
+// NewAssets returns the shared assets and the files in the directory assets of own. NewAssets
+// panics if own has no such directory.
 func NewAssets(own fs.FS) Assets {
 	all := Assets{}
 	for _, from := range []fs.FS{shared, own} {
@@ -51,7 +51,7 @@ func NewAssets(own fs.FS) Assets {
 		for _, name := range names {
 			data, err := fs.ReadFile(from, name)
 			if err != nil {
-				panic(err) // the files are in the binary
+				panic(err) // cannot happen, because the files are embedded
 			}
 			sum := sha256.Sum256(data)
 			all[path.Base(name)] = asset{data, fmt.Sprintf(`"%x"`, sum[:12])}
@@ -60,8 +60,8 @@ func NewAssets(own fs.FS) Assets {
 	return all
 }
 
-// Serve serves a part of the page. Browsers ask each time whether theirs is still good, so that a
-// page never meets the script of another release.
+// Serve serves the asset with the given name, or status 404 if there is none. Browsers revalidate
+// their cached copy with each request, so a page never loads the script of another release.
 func (a Assets) Serve(w http.ResponseWriter, r *http.Request, name string) {
 	part, ok := a[name]
 	if !ok {
@@ -75,19 +75,19 @@ func (a Assets) Serve(w http.ResponseWriter, r *http.Request, name string) {
 	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(part.data))
 }
 
-// Send sends an answer that no cache may store.
+// Send sends an answer that caches must not store. It sends no body for HEAD.
 func Send(w http.ResponseWriter, r *http.Request, status int, contentType string, data []byte) {
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(data) // the client is gone
+		_, _ = w.Write(data) // an error means that the client has disconnected
 	}
 }
 
-// Guard sets the headers that keep other sites out: they may neither frame the page, nor read its
-// data, nor get a script into it.
+// SetSecurityHeaders sets headers that prevent other sites from framing the page, reading its data
+// and injecting scripts.
 func SetSecurityHeaders(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "+
@@ -96,13 +96,13 @@ func SetSecurityHeaders(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Frame-Options", "DENY")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	if potentiallyTrustworthy(r) { // else browsers ignore it, and complain
+	if potentiallyTrustworthy(r) { // otherwise browsers ignore the header and log an error
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	}
 }
 
-// trustworthy reports whether a browser is sure where the page comes from: by encryption, here or
-// at a proxy, or because the page comes from the browser's own machine.
+// potentiallyTrustworthy reports whether browsers trust the origin of the request: the connection
+// is encrypted, here or at a proxy, or the server runs on the browser's own machine.
 func potentiallyTrustworthy(r *http.Request) bool {
 	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
 		return true
