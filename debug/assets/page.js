@@ -3,7 +3,7 @@
 class WheelPage extends Live {
 	constructor() {
 		super('wheel');
-		this.heat = new Map(); // by name
+		this.heat = new Map(); // heat scales by the names of wheels
 		this.rings = new Rings(byId('rings'), (at) => this.strips.pointed(at));
 		this.strips = new Strips(byId('strips'), byId('readout'), (cursor) => this.rings.choose(cursor));
 		this.pending = new LineChart(byId('chart-pending'), ['pending'], { area: true });
@@ -22,11 +22,11 @@ class WheelPage extends Live {
 		this.shown = wheel;
 		if (!this.heat.has(wheel.name)) this.heat.set(wheel.name, new Heat());
 		this.draw(wheel, this.past(wheel), this.heat.get(wheel.name));
-		return wheel.stopped ? 'This wheel was stopped. Nothing is pending; its counters are those of its end.' : '';
+		return wheel.stopped ? 'This wheel was stopped. No timers are pending, and the counters show their final values.' : '';
 	}
 
 	draw(wheel, past, heat) {
-		heat.see(wheel.levels.reduce((most, level) => Math.max(most, ...level.cells), 0));
+		heat.adapt(wheel.levels.reduce((most, level) => Math.max(most, ...level.cells), 0));
 		document.title = `${wheel.name}: ${compact(wheel.pending)} pending`;
 		const query = new URLSearchParams({ format: 'json', wheel: wheel.name });
 		byId('json').href = `?${query}`;
@@ -46,7 +46,7 @@ class WheelPage extends Live {
 		this.drawTable();
 	}
 
-	// drawTable fills the table only while it is open.
+	// drawTable updates the table of slots if it is open.
 	drawTable() {
 		if (this.shown && byId('slots-details').open) drawSlots(byId('slots').tBodies[0], byId('slots-note'), this.shown);
 	}

@@ -1,26 +1,26 @@
 'use strict';
-// The levels as rings around the number of pending timers: the finest inside, the hand at the top,
-// time clockwise. Each colour of a ring is one path, so a drawing has some dozens of elements for
-// any number of slots.
+// The levels are rings around the number of pending timers. The innermost ring is the finest level,
+// the hand is at the top, and time runs clockwise. Each colour of a ring is one path, so a drawing
+// has a few dozen elements for any number of slots.
 
-const INNER = 34, OUTER = 100; // radii of all rings together
+const INNER = 34, OUTER = 100; // inner radius of the first ring and outer radius of the last one
 
 class Rings {
-	// onPoint is called with the level and cell under the pointer, and with null if there is none.
+	// onPoint is called with the level and cell under the pointer, or with null if there is none.
 	constructor(place, onPoint) {
 		this.place = place;
-		this.cells = []; // of each level
+		this.cells = []; // number of cells of each level
 		place.addEventListener('pointermove', (event) => onPoint(this.at(event)));
 		place.addEventListener('pointerdown', (event) => onPoint(this.at(event)));
 		place.addEventListener('pointerleave', () => onPoint(null));
 	}
 
-	// at returns the level and cell under a pointer.
+	// at returns the level and cell under the pointer, or null.
 	at(event) {
 		const p = new DOMPoint(event.clientX, event.clientY).matrixTransform(this.place.getScreenCTM().inverse());
 		const level = Math.floor((Math.hypot(p.x, p.y) - INNER) / (OUTER - INNER) * this.levels);
 		if (!(level >= 0 && level < this.levels)) return null;
-		const part = (Math.atan2(p.x, -p.y) / (2 * Math.PI) + 1) % 1; // of the way round
+		const part = (Math.atan2(p.x, -p.y) / (2 * Math.PI) + 1) % 1; // fraction of a turn
 		return { level, cell: Math.floor(part * this.cells[level]) };
 	}
 
@@ -66,7 +66,7 @@ class Rings {
 		write(byId('rings-title'), `${plural(wheel.pending, 'pending timer')} on ${plural(wheel.levels.length, 'level')}; ${parts.join(', ')}`);
 	}
 
-	// choose marks a cell and its level, or none for null.
+	// choose marks a cell and its level. A null cursor removes the mark.
 	choose(cursor) {
 		if (!this.levels) return;
 		let d = '';
@@ -81,10 +81,10 @@ class Rings {
 // around returns the path of a circle.
 function around(r) { return `M0 ${-r}A${r} ${r} 0 0 1 0 ${r}A${r} ${r} 0 0 1 0 ${-r}Z`; }
 
-// sector returns the path of a piece of a ring. begin and end are parts of the way round.
+// sector returns the path of a sector of a ring. begin and end are fractions of a turn.
 function sector(from, to, begin, end) {
 	if (end - begin > 0.5) {
-		const middle = (begin + end) / 2; // a single arc cannot be a whole circle
+		const middle = (begin + end) / 2; // one arc cannot be a full circle
 		return sector(from, to, begin, middle) + sector(from, to, middle, end);
 	}
 	const at = (r, part) => `${(r * Math.sin(2 * Math.PI * part)).toFixed(2)} ${(-r * Math.cos(2 * Math.PI * part)).toFixed(2)}`;

@@ -1,6 +1,6 @@
 'use strict';
-// The levels as strips, from now on to the right. The keyboard moves along a strip, and screen
-// readers get its cells as text.
+// The levels are strips that begin now and extend to the right. Keys move a cursor along a strip,
+// and screen readers get its cells as text.
 
 class Strips {
 	constructor(list, readout, onChoose) {
@@ -45,7 +45,7 @@ class Strips {
 		if (this.rows.length !== wheel.levels.length) this.build(wheel.levels);
 		wheel.levels.forEach((level, l) => this.drawRow(this.rows[l], level, heat));
 		if (this.cursor && this.cursor.cell >= wheel.levels[this.cursor.level].cells.length) this.forget();
-		else this.onChoose(this.cursor); // the same slot of another wheel may be wider
+		else this.onChoose(this.cursor); // the same slot may have another width on another wheel
 		this.show();
 	}
 
@@ -56,13 +56,13 @@ class Strips {
 		const d = Array(CLASSES).fill('');
 		for (const [first, end, c] of runs(level.cells, heat)) d[c - 1] += `M${first} 0H${end}V1H${first}Z`;
 		row.heat.forEach((path, k) => path.setAttribute('d', d[k]));
-		const later = level.later > 0 ? `, ${full(level.later)} of a later lap` : '';
+		const later = level.later > 0 ? `, ${full(level.later)} in later laps` : '';
 		write(row.facts, `${plural(level.timers, 'timer')}${later} \u00b7 a slot is ${duration(level.slot_ns)}`);
-		write(row.end, `+${duration(Math.min(LONGEST, level.slot_ns * this.wheel.wheel_size))}${level === this.wheel.levels[last] ? ', then laps' : ''}`);
+		write(row.end, `+${duration(Math.min(LONGEST, level.slot_ns * this.wheel.wheel_size))}${level === this.wheel.levels[last] ? ', then further laps' : ''}`);
 		write(row.hand, `now, slot ${level.hand}`);
 		row.strip.setAttribute('aria-valuemax', cells - 1);
 		row.strip.setAttribute('aria-label', `${row.name.textContent}, ${row.facts.textContent}`);
-		if (!row.strip.hasAttribute('aria-valuetext') || Number(row.strip.getAttribute('aria-valuenow')) >= cells) { // of a larger wheel
+		if (!row.strip.hasAttribute('aria-valuetext') || Number(row.strip.getAttribute('aria-valuenow')) >= cells) { // a value of a larger wheel
 			row.strip.setAttribute('aria-valuenow', 0);
 			row.strip.setAttribute('aria-valuetext', 'now');
 		}
@@ -108,13 +108,13 @@ class Strips {
 		this.onChoose(null);
 	}
 
-	// pointed moves the cursor to the cell under the pointer on the rings.
+	// pointed moves the cursor to the cell at which the pointer on the rings points.
 	pointed(at) {
 		if (at && this.wheel) this.move(at.level, at.cell); else this.leave();
 	}
 
-	// show marks the cell under the cursor and describes it. A screen reader announces it when the
-	// cursor moves, not once a second.
+	// show marks the cell under the cursor and describes it. A screen reader announces the text
+	// when the cursor moves, and not at each update.
 	show(moved = false) {
 		this.rows.forEach((row, l) => {
 			const here = this.cursor !== null && this.cursor.level === l;
@@ -130,6 +130,6 @@ class Strips {
 			}
 			write(this.readout, `Level ${l}, ${text}`);
 		});
-		if (this.cursor === null) write(this.readout, 'Point at a slot, here or on the wheel, to see what it holds.');
+		if (this.cursor === null) write(this.readout, 'Point at a slot, here or on the wheel, to see its timers.');
 	}
 }

@@ -26,13 +26,13 @@ import (
 	"github.com/timingwheel-go/timingwheel/debug"
 )
 
-// patience is how long a test waits on a busy machine. Mostly a second is enough.
+// timeout is for busy machines. Usually a test waits for less than a second.
 const timeout = 90 * time.Second
 
-// path is the address of the page. It has a prefix, as in a program.
+// path is the path of the page. It has a prefix, as in a program.
 const path = "/debug/timingwheel/"
 
-// findChromium returns the path of a browser. If there is none it skips the test, or fails it if
+// findChromium returns the path of a browser. If there is none, it skips the test, or fails it if
 // TIMINGWHEEL_REQUIRE_CHROMIUM is 1.
 func findChromium(t *testing.T) string {
 	t.Helper()
@@ -62,7 +62,7 @@ func browser(t *testing.T) context.Context {
 	started.Do(func() {
 		options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(found), chromedp.WindowSize(1280, 900),
 			chromedp.WSURLReadTimeout(timeout),
-			chromedp.Flag("disable-gpu", true), chromedp.Flag("no-sandbox", os.Geteuid() == 0)) // root cannot have a sandbox
+			chromedp.Flag("disable-gpu", true), chromedp.Flag("no-sandbox", os.Geteuid() == 0)) // Chromium does not run as root with a sandbox
 		allocated, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 		ctx, quit := chromedp.NewContext(allocated)
 		started.ctx, started.close = ctx, func() { quit(); cancel() }
@@ -74,7 +74,7 @@ func browser(t *testing.T) context.Context {
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if err := flag.Set("test.parallel", "8"); err != nil { // tests mostly wait for pages and not for a processor
+	if err := flag.Set("test.parallel", "8"); err != nil { // tests mostly wait for pages and use little processor time
 		panic(err)
 	}
 	code := m.Run()
@@ -84,7 +84,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// tab is a page with its requests and complaints.
+// tab is a page with a record of its requests and of the problems that the browser reported.
 type tab struct {
 	*testing.T
 	ctx    context.Context
@@ -95,7 +95,7 @@ type tab struct {
 	problems []string
 }
 
-// open shows the handler's page in a tab. query may begin with a question mark.
+// open opens the handler's page in a new tab. query is empty or begins with a question mark.
 func open(t *testing.T, h http.Handler, query string) *tab {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -110,7 +110,7 @@ func open(t *testing.T, h http.Handler, query string) *tab {
 	p.ctx = ctx
 	require.NoError(t, chromedp.Do(ctx), "open a tab")
 	_, err := chromedp.Call(ctx, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
-	require.NoError(t, err) // otherwise only one tab at a time has the keyboard
+	require.NoError(t, err) // otherwise only one tab at a time has the keyboard focus
 	_, err = chromedp.Call(ctx, network.Enable, network.EnableParams{})
 	require.NoError(t, err)
 	p.do(chromedp.Navigate(server.URL + path + query))
@@ -134,18 +134,19 @@ func (p *tab) note(event any) {
 	}
 }
 
-// checkNoise fails the test if the page has sent a request to another host, or has complained.
+// checkProblems fails the test if the page has sent a request to another host, or if the browser
+// has reported a problem.
 func (p *tab) checkProblems() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	assert.NotEmpty(p, p.requests)
 	for _, r := range p.requests {
-		assert.True(p, strings.HasPrefix(r, p.server.URL+path), "a request to %s", r)
+		assert.True(p, strings.HasPrefix(r, p.server.URL+path), "request to %s", r)
 	}
 	assert.Empty(p, p.problems)
 }
 
-// allow removes the complaints with the text. It fails the test if there is none.
+// expectProblem removes the problems that contain the text. It fails the test if there is none.
 func (p *tab) expectProblem(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,9 +159,10 @@ func (p *tab) expectProblem(text string) {
 		kept = append(kept, c)
 	}
 	p.problems = kept
-	assert.True(p, found, "no complaint about %q", text)
+	assert.True(p, found, "no problem contains %q", text)
 }
 
+// do runs steps in the tab.
 func (p *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	p.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, timeout)
@@ -188,39 +190,41 @@ func (p *tab) wait(expression string) {
 	if err != nil {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.Fatalf("waiting for %s: %v\ncomplaints: %v", expression, err, p.problems)
+		p.Fatalf("waiting for %s: %v\nproblems: %v", expression, err, p.problems)
 	}
 }
 
-// live waits until the page shows the wheel or queue of that name.
+// live waits until the page shows the wheel or queue with the given name.
 func (p *tab) live(name string) {
 	p.Helper()
 	p.wait(`document.getElementById('state').dataset.state === 'live' && !document.getElementById('main').hidden && page.shown.name === ` + strconv.Quote(name))
 }
 
-// text returns the text of the first element of a CSS selector.
+// text returns the text of the first element that matches a CSS selector.
 func (p *tab) text(selector string) string {
 	p.Helper()
 	return eval[string](p, `document.querySelector(`+strconv.Quote(selector)+`).textContent`)
 }
 
-// showsPending waits until the figure of pending timers is n.
+// showsPending waits until the figure for pending timers is n.
 func (p *tab) showsPending(n string) {
 	p.Helper()
 	p.wait(`document.querySelector('#tile-pending > span').textContent === ` + strconv.Quote(n))
 }
 
-// media sets the preferences of the user that the browser reports.
+// media sets user preferences that the browser reports to the page.
 func (p *tab) media(features ...*emulation.MediaFeature) {
 	p.Helper()
 	_, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})
 	require.NoError(p, err)
 }
 
+// scheme returns the preference for a colour scheme.
 func scheme(value string) *emulation.MediaFeature {
 	return &emulation.MediaFeature{Name: "prefers-color-scheme", Value: value}
 }
 
+// wheels returns a handler with the given pairs of a name and a source.
 func wheels(named ...any) *debug.Handler {
 	h := &debug.Handler{}
 	for i := 0; i < len(named); i += 2 {
@@ -231,4 +235,5 @@ func wheels(named ...any) *debug.Handler {
 	return h
 }
 
+// chosen returns the query of the page of a wheel.
 func chosen(name string) string { return "?" + url.Values{"wheel": {name}}.Encode() }

@@ -25,8 +25,8 @@ func (p *tab) colours() colours {
 	})`)
 }
 
-// The theme follows the system until the user chooses one. The browser keeps the choice.
-func TestThemes(t *testing.T) {
+// The theme follows the system until the user chooses one. The browser's storage keeps the choice.
+func TestThemeFollowsSystemUntilChosen(t *testing.T) {
 	t.Parallel()
 	p := open(t, wheels("orders", orders(t)), "")
 	p.live("orders")
@@ -41,19 +41,19 @@ func TestThemes(t *testing.T) {
 		p.do(chromedp.Click(chromedp.CSS("#theme")))
 		assert.Equal(t, "Theme: "+want, p.text("#theme"))
 	}
-	press("light") // on a dark system
+	press("light") // while the system prefers dark
 	assert.Equal(t, light, p.colours())
 	press("dark")
 	p.media(scheme("light"))
 	assert.Equal(t, dark, p.colours())
 	p.do(chromedp.Reload())
 	p.live("orders")
-	assert.Equal(t, dark, p.colours(), "the choice is kept")
+	assert.Equal(t, dark, p.colours(), "the choice was lost on reload")
 	press("auto")
 	assert.Equal(t, light, p.colours())
 }
 
-func TestReducedMotion(t *testing.T) {
+func TestReducedMotionStopsAnimations(t *testing.T) {
 	t.Parallel()
 	p := open(t, wheels("orders", orders(t)), "")
 	p.live("orders")
@@ -64,7 +64,7 @@ func TestReducedMotion(t *testing.T) {
 	assert.Zero(t, eval[int](p, moving))
 }
 
-// crowd is a source with the longest figures.
+// hugeSource is a source with the widest figures.
 type hugeSource struct{ debug.Source }
 
 func (c hugeSource) Occupancy() timingwheel.Occupancy {
@@ -79,8 +79,8 @@ func (c hugeSource) Stats() timingwheel.Stats {
 	return st
 }
 
-// On small and large screens nothing is wider than the screen, and no button is too small.
-func TestFitsScreens(t *testing.T) {
+// On small and large screens no element is wider than the screen, and no button is too small.
+func TestPageFitsScreens(t *testing.T) {
 	t.Parallel()
 	deep := newManualWheel(t, timingwheel.Options{WheelSize: 16, Levels: 16, Shards: 4})
 	for k := range 62 {
@@ -101,20 +101,20 @@ func TestFitsScreens(t *testing.T) {
 				const b = e.getBoundingClientRect(); return b.left < 0 || b.right > innerWidth + 0.5; }).map((e) => e.className)`), "%s at %d", name, width)
 			assert.Empty(t, eval[[]string](p, `[...document.querySelectorAll('.tiles dd')].filter((e) => e.scrollWidth > e.clientWidth + 1 ||
 				e.firstChild.offsetHeight > 2 * parseFloat(getComputedStyle(e).fontSize)).map((e) => e.id + ': ' + e.textContent)`),
-				"figures that are cut off, or in pieces: %s at %d", name, width)
+				"figures that are cut off or wrapped: %s at %d", name, width)
 			assert.Empty(t, eval[[]string](p, `[...document.querySelectorAll('.scale > span')].filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.textContent)`),
-				"numbers of the legend that run into the next: %s at %d", name, width)
+				"numbers of the legend that overlap: %s at %d", name, width)
 			assert.Empty(t, eval[[]string](p, `[...document.querySelectorAll('.tick-label')].filter((e) => {
 				const b = e.getBoundingClientRect(), plot = e.parentElement.getBoundingClientRect(), card = e.closest('.card').getBoundingClientRect();
-				return b.right > plot.left || b.left < card.left; }).map((e) => e.textContent)`), "labels that hide what is drawn, or leave the card: %s at %d", name, width)
+				return b.right > plot.left || b.left < card.left; }).map((e) => e.textContent)`), "labels that cover the drawing or leave the card: %s at %d", name, width)
 		}
 		assert.Empty(t, eval[[]string](p, `[...document.querySelectorAll('button, .button')].filter((e) => e.getBoundingClientRect().height < 24).map((e) => e.id)`))
 	}
 }
 
-// The number of elements is bounded for any number of slots, because the browser draws them each
+// The number of elements is bounded for any number of slots, because the browser redraws them every
 // second.
-func TestDrawingIsBounded(t *testing.T) {
+func TestNumberOfElementsIsBounded(t *testing.T) {
 	t.Parallel()
 	tw := newManualWheel(t, timingwheel.Options{WheelSize: 65536, Levels: 16})
 	for k := range 100_000 {

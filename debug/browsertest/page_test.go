@@ -21,7 +21,7 @@ var begin = time.Date(2030, time.January, 1, 12, 0, 0, 0, time.UTC)
 
 func noop() {}
 
-// still returns a wheel whose clock stands, so that every figure is known.
+// newManualWheel returns a wheel in Manual mode, so that every figure is known.
 func newManualWheel(t *testing.T, opts timingwheel.Options) *timingwheel.TimingWheel {
 	t.Helper()
 	opts.Manual, opts.Start = true, begin
@@ -31,7 +31,7 @@ func newManualWheel(t *testing.T, opts timingwheel.Options) *timingwheel.TimingW
 	return tw
 }
 
-// orders returns a wheel with 5 timers on level 0, 3 on level 1 and one beyond the last lap.
+// orders returns a wheel with 5 timers on level 0, 3 on level 1 and one in a later lap of level 2.
 func orders(t *testing.T) *timingwheel.TimingWheel {
 	tw := newManualWheel(t, timingwheel.Options{Tick: time.Second, WheelSize: 8, Levels: 3})
 	for range 4 {
@@ -45,18 +45,18 @@ func orders(t *testing.T) *timingwheel.TimingWheel {
 	return tw
 }
 
-func TestShowsTheCounts(t *testing.T) {
+func TestPageShowsTheCounts(t *testing.T) {
 	t.Parallel()
 	p := open(t, wheels("orders", orders(t)), "")
 	p.live("orders")
 	assert.Equal(t, "9timers", p.text("#tile-pending"))
 	assert.Equal(t, "9", p.text("#rings .total"))
-	assert.Equal(t, "\u20139 in all", eval[string](p, `rateAndTotal(page.shown, new Past(), 'armed').join('')`), "a rate is not known at first")
+	assert.Equal(t, "\u20139 in all", eval[string](p, `rateAndTotal(page.shown, new Past(), 'armed').join('')`), "the first sample has no rate")
 	p.wait(`document.getElementById('tile-armed').textContent === '0/s9 in all'`)
 	assert.Equal(t, []string{
-		"5 timers \u00b7 a slot is 1\u00a0s", "3 timers \u00b7 a slot is 8\u00a0s", "1 timer, 1 of a later lap \u00b7 a slot is 1\u00a0min\u00a04\u00a0s",
+		"5 timers \u00b7 a slot is 1\u00a0s", "3 timers \u00b7 a slot is 8\u00a0s", "1 timer, 1 in later laps \u00b7 a slot is 1\u00a0min\u00a04\u00a0s",
 	}, eval[[]string](p, `[...document.querySelectorAll('.strip-facts')].map((e) => e.textContent)`))
-	assert.Equal(t, []string{"2\u00a0s", "12:00:02.000", "0", "4", "they run"},
+	assert.Equal(t, []string{"2\u00a0s", "12:00:02.000", "0", "4", "run"},
 		eval[[]string](p, `[...document.querySelectorAll('#next tbody tr:first-child td')].map((e) => e.textContent)`))
 	assert.Equal(t, 4, eval[int](p, `document.querySelectorAll('#next tbody tr').length`))
 	assert.Contains(t, p.text("#wheel-options"), "8 slots on each of 3 levels, ticks of 1\u00a0s, 1 shard")
@@ -68,13 +68,13 @@ func TestShowsTheCounts(t *testing.T) {
 	assert.Equal(t, []string{"0", "2", "+2\u00a0s to +3\u00a0s", "4"},
 		eval[[]string](p, `[...document.querySelectorAll('#slots tbody tr:first-child td')].map((e) => e.textContent)`))
 
-	// Each strip is coloured exactly at its timers. A path has one piece for adjacent cells.
+	// A strip has colour only where it has timers. A path has one piece for adjacent cells.
 	assert.Equal(t, []string{"M2 0H3V1H2Z", "M7 0H8V1H7Z"},
 		eval[[]string](p, `[...document.querySelectorAll('.strip[data-level="0"] path')].map((e) => e.getAttribute('d')).filter(Boolean).sort()`))
 }
 
-// The page follows a wheel while timers are armed, stopped and run.
-func TestUpdates(t *testing.T) {
+// The figures follow a wheel while timers are armed, stopped and run.
+func TestPageFollowsAWheel(t *testing.T) {
 	t.Parallel()
 	tw, err := timingwheel.New(timingwheel.Options{})
 	require.NoError(t, err)
@@ -82,7 +82,7 @@ func TestUpdates(t *testing.T) {
 	p := open(t, wheels("live", tw), "")
 	p.live("live")
 	p.showsPending("0")
-	assert.Contains(t, p.text("#next tbody"), "Nothing is pending.")
+	assert.Contains(t, p.text("#next tbody"), "No timers are pending.")
 
 	var timers []timingwheel.Timer
 	for range 1234 {
@@ -108,7 +108,7 @@ func TestUpdates(t *testing.T) {
 	p.wait(`document.getElementById('notice').textContent.includes('was stopped')`)
 }
 
-func TestChoosesAWheel(t *testing.T) {
+func TestButtonsChooseAWheel(t *testing.T) {
 	t.Parallel()
 	hostile := `<img src=x onerror=alert(1)>&"'`
 	h := wheels("orders", orders(t), "empty", newManualWheel(t, timingwheel.Options{}), hostile, newManualWheel(t, timingwheel.Options{}))
@@ -129,16 +129,16 @@ func TestChoosesAWheel(t *testing.T) {
 	p.do(chromedp.Reload())
 	p.live(hostile)
 
-	h.Remove(hostile) // while it is looked at
+	h.Remove(hostile) // while the page shows it
 	p.wait(`document.getElementById('notice').textContent.includes('There is no wheel')`)
 	assert.True(t, eval[bool](p, "document.getElementById('main').hidden"))
 	p.do(chromedp.Click(chromedp.CSS("#wheels button:nth-child(1)")))
 	p.live("orders")
 	p.showsPending("9")
-	p.expectProblem("404") // the browser notes that there was no such wheel
+	p.expectProblem("404") // the browser logs the answer for the removed wheel
 }
 
-func TestDeepLink(t *testing.T) {
+func TestAddressChoosesTheWheel(t *testing.T) {
 	t.Parallel()
 	p := open(t, wheels("one", newManualWheel(t, timingwheel.Options{}), "orders & more", orders(t)), chosen("orders & more"))
 	p.live("orders & more")
@@ -148,15 +148,15 @@ func TestDeepLink(t *testing.T) {
 	}
 }
 
-func TestWithoutWheels(t *testing.T) {
+func TestPageWithoutWheelsSaysSo(t *testing.T) {
 	t.Parallel()
 	p := open(t, &debug.Handler{}, "")
 	p.wait(`document.getElementById('notice').textContent === 'No wheel has been added yet.'`)
 }
 
-// relay passes requests to a handler, or fails them.
+// flakyHandler forwards requests to a handler, or fails them.
 type flakyHandler struct {
-	requests atomic.Int64 // first, where 32-bit systems align it
+	requests atomic.Int64 // first, because of its alignment on 32-bit systems
 	failing  atomic.Bool
 	handler  http.Handler
 }
@@ -172,8 +172,9 @@ func (r *flakyHandler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.handler.ServeHTTP(w, req)
 }
 
-// A page without answers says so and recovers by itself. A paused page sends no requests.
-func TestLossAndPause(t *testing.T) {
+// The page reports that answers are missing and recovers by itself. A paused or hidden page sends
+// no requests.
+func TestPageRecoversAndPausesRequests(t *testing.T) {
 	t.Parallel()
 	r := &flakyHandler{handler: wheels("orders", orders(t))}
 	p := open(t, r, "")
@@ -181,7 +182,7 @@ func TestLossAndPause(t *testing.T) {
 	r.failing.Store(true)
 	p.wait(`document.getElementById('state').dataset.state === 'lost'`)
 	assert.Contains(t, p.text("#notice"), "503")
-	assert.Contains(t, p.text("#notice"), "What is shown is of ")
+	assert.Contains(t, p.text("#notice"), "The figures are from ")
 	r.failing.Store(false)
 	p.live("orders")
 	p.expectProblem("503")
@@ -190,7 +191,7 @@ func TestLossAndPause(t *testing.T) {
 	p.wait(`document.getElementById('state').dataset.state === 'paused'`)
 	requireIdle := func() {
 		t.Helper()
-		assert.True(t, eval[bool](p, "page.request === null && page.timer === 0"), "nothing is under way")
+		assert.True(t, eval[bool](p, "page.request === null && page.timer === 0"), "a request is in progress or planned")
 	}
 	requireIdle()
 	assert.Equal(t, "true", eval[string](p, `document.getElementById('pause').getAttribute('aria-pressed')`))
@@ -204,15 +205,15 @@ func TestLossAndPause(t *testing.T) {
 		p.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`Object.defineProperty(document, 'hidden', { value: %v, configurable: true });
 			document.dispatchEvent(new Event('visibilitychange'))`, hidden)))
 	}
-	hide(true) // as when another tab is chosen
+	hide(true) // as if another tab was chosen
 	requireIdle()
 	points := eval[int](p, "page.pasts.get('orders').points.length")
 	hide(false)
 	p.wait(fmt.Sprintf("page.pasts.get('orders').points.length > %d", points))
 }
 
-// Each number has one form. 1,000 of a unit is 1 of the next larger unit.
-func TestNumbers(t *testing.T) {
+// 1,000 of a unit is 1 of the next larger unit.
+func TestFormatsOfNumbers(t *testing.T) {
 	t.Parallel()
 	p := open(t, wheels("orders", orders(t)), "")
 	p.live("orders")
@@ -237,14 +238,14 @@ func TestNumbers(t *testing.T) {
 		"plural(1234, 'timer')": "1,234 timers",
 		"bytes(1536).join(' ')": "1.5 KiB",
 		"String(nice(202_513))": "300000",
-		"then(2, 2)":            "to level 1 or finer, or a lap on",
+		"then(2, 2)":            "move to level 1 or finer, or wait another lap",
 	} {
 		assert.Equal(t, want, strings.ReplaceAll(eval[string](p, expression), "\u00a0", " "), expression)
 	}
 }
 
-// The lateness of the last minute is the growth of the buckets since its beginning.
-func TestRecentLateness(t *testing.T) {
+// The lateness of the last minute is the increase of the buckets during that minute.
+func TestRecentLatenessIsOfTheLastMinute(t *testing.T) {
 	t.Parallel()
 	p := open(t, wheels("orders", orders(t)), "")
 	p.live("orders")
@@ -259,18 +260,18 @@ func TestRecentLateness(t *testing.T) {
 		const recent = past.recent();
 		return [known.count, recent.count, recent.buckets.length, quantile(recent, 0.5), quantile(recent, 0.99)];
 	})()`)
-	assert.Equal(t, []int{40, 3, 2, 200, 250}, got, "nothing is later than the latest of all")
+	assert.Equal(t, []int{40, 3, 2, 200, 250}, got, "a quantile must not exceed the maximum")
 }
 
-// A slot that was chosen on a large wheel is not chosen on a small wheel that has no such slot.
-func TestChosenSlotOfAnotherWheel(t *testing.T) {
+// The cursor is on a slot of a large wheel. On a small wheel without that slot there is no cursor.
+func TestCursorIsResetIfWheelHasNoSuchSlot(t *testing.T) {
 	t.Parallel()
 	small, large := newManualWheel(t, timingwheel.Options{WheelSize: 8}), newManualWheel(t, timingwheel.Options{WheelSize: 64})
 	p := open(t, wheels("small", small, "large", large), chosen("large"))
 	p.live("large")
 	p.do(chromedp.Focus(chromedp.CSS(`.strip[data-level="1"]`)), chromedp.KeyEvent(kb.End))
 	assert.Contains(t, p.text("#readout"), "slot 63: 0 timers")
-	p.do(chromedp.Evaluate[chromedp.Void](`page.choose('small')`)) // the focus stays
+	p.do(chromedp.Evaluate[chromedp.Void](`page.choose('small')`)) // keeps the focus
 	p.live("small")
 	assert.Contains(t, p.text("#readout"), "Point at a slot")
 	assert.Equal(t, []string{"0", "7", "now"}, eval[[]string](p, `['valuenow', 'valuemax', 'valuetext'].map((name) => document.activeElement.getAttribute('aria-' + name))`))
@@ -278,9 +279,9 @@ func TestChosenSlotOfAnotherWheel(t *testing.T) {
 	assert.Contains(t, p.text("#readout"), "slot 1: 0 timers")
 }
 
-// A slot that was chosen on one wheel and exists on the next is marked there, on the strip and on
-// the rings, with its width on that wheel.
-func TestChosenSlotThatAnotherWheelHas(t *testing.T) {
+// The cursor is on a slot that the next wheel has too. The strip and the rings mark the slot with
+// its width on that wheel.
+func TestCursorIsKeptIfWheelHasTheSlot(t *testing.T) {
 	t.Parallel()
 	small, large := newManualWheel(t, timingwheel.Options{WheelSize: 8}), newManualWheel(t, timingwheel.Options{WheelSize: 64})
 	mark := func(name string) string {
@@ -297,9 +298,9 @@ func TestChosenSlotThatAnotherWheelHas(t *testing.T) {
 	assert.Equal(t, mark("small"), mark("large"))
 }
 
-// Points of an earlier wheel of the same name, or of an earlier process, are not part of a rate. An
-// unknown rate is a dash.
-func TestPastIsOfOneWheel(t *testing.T) {
+// Samples of an earlier wheel with the same name, or of an earlier process, are not part of a rate.
+// An unknown rate is shown as a dash.
+func TestRateIgnoresSamplesOfAnotherWheel(t *testing.T) {
 	t.Parallel()
 	p := open(t, wheels("orders", orders(t)), "")
 	p.live("orders")
@@ -318,8 +319,8 @@ func TestPastIsOfOneWheel(t *testing.T) {
 	assert.Equal(t, []string{"stopped 5/s", "stopped \u2013", "stopped \u2013, lowest 5/s, highest 5/s", "null", "1"}, got)
 }
 
-// A list of wheels that does not fit scrolls to the chosen wheel.
-func TestChosenWheelIsInSight(t *testing.T) {
+// A long list of wheels scrolls to the chosen wheel.
+func TestChosenWheelIsVisibleInTheList(t *testing.T) {
 	t.Parallel()
 	h := &debug.Handler{}
 	for k := range 60 {
@@ -338,11 +339,11 @@ func TestChosenWheelIsInSight(t *testing.T) {
 	requireVisible(55)
 	p.do(chromedp.Evaluate[chromedp.Void](`page.choose('wheel number 3')`))
 	requireVisible(3)
-	assert.Zero(t, eval[float64](p, "scrollY"), "the page itself stays where it is")
+	assert.Zero(t, eval[float64](p, "scrollY"), "the page itself has scrolled")
 }
 
-// Pointing at a ring changes the readout and the cursor of the strip.
-func TestPointsAtTheWheel(t *testing.T) {
+// Pointing at a ring changes the readout and the cursor on the strip.
+func TestPointingAtARingMovesTheCursor(t *testing.T) {
 	t.Parallel()
 	p := open(t, wheels("orders", orders(t)), "")
 	p.live("orders")
@@ -363,8 +364,8 @@ func TestPointsAtTheWheel(t *testing.T) {
 	assert.Contains(t, p.text("#readout"), "Point at a slot")
 }
 
-// The page works with the keyboard alone, and the focus is visible.
-func TestKeyboard(t *testing.T) {
+// All parts can be reached with the keyboard, and the focus is visible.
+func TestKeyboardNavigation(t *testing.T) {
 	t.Parallel()
 	p := open(t, wheels("orders", orders(t), "empty", newManualWheel(t, timingwheel.Options{})), "")
 	p.live("orders")
@@ -375,7 +376,7 @@ func TestKeyboard(t *testing.T) {
 		outline := eval[string](p, "getComputedStyle(document.activeElement).outlineStyle + getComputedStyle(document.activeElement).outlineWidth")
 		assert.Equal(t, "solid3px", outline, "focus on %s", order[len(order)-1])
 	}
-	assert.Equal(t, []string{"skip", "pause", "theme", "json", "holders", "orders9", "empty0", "0", "1", "2", "scroll", "The slots as a table"}, order)
+	assert.Equal(t, []string{"skip", "pause", "theme", "json", "holders", "orders9", "empty0", "0", "1", "2", "scroll", "Slots as a table"}, order)
 
 	p.do(chromedp.Focus(chromedp.CSS(`.strip[data-level="0"]`)))
 	value := func() string { return eval[string](p, `document.activeElement.getAttribute('aria-valuetext')`) }
@@ -393,18 +394,19 @@ func TestKeyboard(t *testing.T) {
 	press(kb.Enter)
 	p.live("empty")
 	p.wait("page.pasts.get('empty').points.length > 1")
-	assert.Equal(t, "empty0", eval[string](p, "document.activeElement.textContent"), "the focus stays while the page is updated")
+	assert.Equal(t, "empty0", eval[string](p, "document.activeElement.textContent"), "the focus was lost by an update")
 	assert.Equal(t, "SPAN", strings.ToUpper(eval[string](p, "document.activeElement.firstChild.tagName")))
 }
 
-// Screen readers do not announce what changes each second: it is in no live region.
-func TestIsQuietForScreenReaders(t *testing.T) {
+// Screen readers announce changes in live regions. Figures that change every second must not be in
+// one.
+func TestScreenReadersDoNotAnnounceFigures(t *testing.T) {
 	t.Parallel()
 	p := open(t, wheels("orders", orders(t)), "")
 	p.live("orders")
 	assert.Equal(t, []string{"state-text", "notice"},
 		eval[[]string](p, `[...document.querySelectorAll('[aria-live], [role=status], [role=alert], [role=log]')].map((e) => e.id)`))
-	// Each drawing and each element that takes the focus has a name or is hidden.
+	// Each drawing and each focusable element has a name or is hidden.
 	assert.Empty(t, eval[[]string](p, `[...document.querySelectorAll('a, button, [tabindex="0"], [role=img], main svg:not([role])')].filter((e) =>
 		!(e.closest('[aria-hidden=true]') || e.getAttribute('aria-label') || e.getAttribute('aria-labelledby') || e.textContent.trim())).map((e) => e.outerHTML)`))
 	assert.Equal(t, "en", eval[string](p, "document.documentElement.lang"))
@@ -413,8 +415,7 @@ func TestIsQuietForScreenReaders(t *testing.T) {
 	assert.Equal(t, fmt.Sprint(9), p.text("#rings .total"))
 }
 
-// The page shows panics, slow callbacks and overdue timers.
-func TestShowsTrouble(t *testing.T) {
+func TestPageShowsPanicsSlowCallbacksAndOverdueTimers(t *testing.T) {
 	t.Parallel()
 	tw, err := timingwheel.New(timingwheel.Options{
 		Shards: 1, Executor: timingwheel.Inline, OnPanic: func(any, []byte) {}, SlowAfter: time.Millisecond,

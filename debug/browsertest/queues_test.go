@@ -25,7 +25,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// openQueue opens a queue that is closed with the test.
+// openQueue opens a queue that is closed when the test ends.
 func openQueue(t *testing.T, store durable.Store, name string) *durable.Queue {
 	t.Helper()
 	q, err := durable.Open(t.Context(), store, durable.Options{
@@ -51,6 +51,7 @@ var stores = map[string]func(t *testing.T) durable.Store{
 	},
 }
 
+// queues adds the given pairs of a name and a queue to h and returns h.
 func queues(h *durabledebug.Handler, named ...any) *durabledebug.Handler {
 	for i := 0; i < len(named); i += 2 {
 		if err := h.Add(named[i].(string), named[i+1].(*durable.Queue)); err != nil {
@@ -60,7 +61,7 @@ func queues(h *durabledebug.Handler, named ...any) *durabledebug.Handler {
 	return h
 }
 
-// put enqueues n messages with a prefix.
+// put enqueues n messages whose ids begin with prefix.
 func put(t *testing.T, q *durable.Queue, prefix string, n int, delay time.Duration) {
 	t.Helper()
 	messages := make([]durable.Message, n)
@@ -89,7 +90,7 @@ func consumeUntilEnd(t *testing.T, q *durable.Queue, handler durable.Handler) (s
 	return stop
 }
 
-// bury enqueues messages and makes dead letters of them with this reason.
+// bury enqueues messages and turns them into dead letters with the given reason.
 func bury(t *testing.T, q *durable.Queue, why string, messages ...durable.Message) {
 	t.Helper()
 	for i := range messages {
@@ -104,26 +105,26 @@ func bury(t *testing.T, q *durable.Queue, why string, messages ...durable.Messag
 	}
 }
 
-// tile waits until a figure at the top and the note beside it have this text together.
+// tile waits until a figure at the top and its note together have the given text.
 func (p *tab) tile(id, text string) {
 	p.Helper()
 	p.wait(fmt.Sprintf(`document.querySelector('#tile-%s').textContent.replaceAll('\u00a0', ' ') === %q`, id, text))
 }
 
-// figure waits until a figure at the top has this text. It ignores the note beside the figure.
+// figure waits until a figure at the top has the given text. It ignores the note of the figure.
 func (p *tab) figure(id, text string) {
 	p.Helper()
 	p.wait(fmt.Sprintf(`document.querySelector('#tile-%s > span').textContent === %q`, id, text))
 }
 
-// texts returns the texts of all elements of a CSS selector.
+// texts returns the texts of all elements that match a CSS selector.
 func (p *tab) texts(selector string) []string {
 	p.Helper()
 	return eval[[]string](p, fmt.Sprintf(`[...document.querySelectorAll(%q)].map((e) => e.textContent.replaceAll('\u00a0', ' '))`, selector))
 }
 
-// The figures move while a consumer works, and a click on Replay makes a dead letter run.
-func TestQueueOnTheMove(t *testing.T) {
+// The figures follow a consumer, and a click on Replay redelivers a dead letter.
+func TestQueuePageFollowsAConsumer(t *testing.T) {
 	t.Parallel()
 	for name, store := range stores {
 		t.Run(name, func(t *testing.T) {
@@ -187,9 +188,9 @@ func TestQueueOnTheMove(t *testing.T) {
 	}
 }
 
-// Purging asks for a second click. All dead letters of a queue, or those of a reason, are replayed
-// or purged at once.
-func TestQueuePurges(t *testing.T) {
+// Purge requires a second click. One action replays or purges all dead letters of a queue, or all
+// with a certain reason.
+func TestQueuePageReplaysAndPurges(t *testing.T) {
 	t.Parallel()
 	q, other := openQueue(t, memory(), "orders"), openQueue(t, memory(), "other")
 	bury(t, q, "no", durable.Message{ID: "a"}, durable.Message{ID: "b"}, durable.Message{ID: "c"})
@@ -216,7 +217,7 @@ func TestQueuePurges(t *testing.T) {
 	assert.Empty(t, p.text("#outcome"))
 	p.do(chromedp.Click(chromedp.CSS("#purge-all")), chromedp.Click(chromedp.CSS("#queues button:last-child")))
 	p.live("orders")
-	assert.Equal(t, "Purge all", p.text("#purge-all"), "a click is not the first one of another queue")
+	assert.Equal(t, "Purge all", p.text("#purge-all"), "a first click must not count for another queue")
 	p.do(chromedp.Click(chromedp.CSS("#queues button:first-child")))
 	p.live("other")
 	assert.Len(t, p.texts("#dead tbody tr:not([hidden])"), 3)
@@ -233,8 +234,8 @@ func TestQueuePurges(t *testing.T) {
 	assert.True(t, eval[bool](p, `document.getElementById('dead-all').hidden`))
 }
 
-// A queue is paused by two clicks and resumed by one. The page shows that it is paused.
-func TestQueuePauses(t *testing.T) {
+// Two clicks pause a queue, and one click resumes it. The page shows that the queue is paused.
+func TestQueuePagePausesAndResumes(t *testing.T) {
 	t.Parallel()
 	q := openQueue(t, memory(), "orders")
 	var handled atomic.Int32
@@ -254,12 +255,12 @@ func TestQueuePauses(t *testing.T) {
 	p.wait(`document.getElementById('notice').hidden && document.getElementById('hold').textContent === 'Pause queue'`)
 	assert.EqualValues(t, 3, handled.Load())
 	p.do(chromedp.Evaluate[chromedp.Void](`byId('hold').click(); page.shown.paused = true; byId('hold').click()`))
-	p.wait(`document.getElementById('outcome').textContent === 'The queue is paused'`) // as the button has said
+	p.wait(`document.getElementById('outcome').textContent === 'The queue is paused'`) // as the button said at the first click
 }
 
-// Ids, reasons, headers and names with markup are shown as text: no script in them runs, and
-// nothing is fetched.
-func TestQueueWithHostileTexts(t *testing.T) {
+// Markup in ids, reasons, headers and names is shown as text: no script runs, and nothing is
+// fetched.
+func TestQueuePageShowsMarkupAsText(t *testing.T) {
 	t.Parallel()
 	const hostile = `<img src=x onerror="alert(1)"><script>alert(2)</script>&"'` + "\u202e\u2028"
 	q := openQueue(t, memory(), "orders")
@@ -280,8 +281,8 @@ func TestQueueWithHostileTexts(t *testing.T) {
 	require.NoError(t, d.Ack(t.Context()))
 }
 
-// Without options the page changes nothing and does not show headers.
-func TestQueueReadOnly(t *testing.T) {
+// Without options the page cannot change a queue and does not show headers.
+func TestQueuePageIsReadOnlyByDefault(t *testing.T) {
 	t.Parallel()
 	q := openQueue(t, memory(), "orders")
 	bury(t, q, "no", durable.Message{ID: "a", Headers: map[string]string{"secret": "key"}})
@@ -299,8 +300,8 @@ func TestQueueReadOnly(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A page of another site cannot change a queue with its visitor's browser.
-func TestQueueAndOtherSites(t *testing.T) {
+// A page of another site cannot change a queue with the browser of its visitor.
+func TestOtherSiteCannotChangeAQueue(t *testing.T) {
 	t.Parallel()
 	q := openQueue(t, memory(), "orders")
 	bury(t, q, "no", durable.Message{ID: "a"})
@@ -322,12 +323,12 @@ func TestQueueAndOtherSites(t *testing.T) {
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, st.Dead)
 	p.do(chromedp.Evaluate[chromedp.Void](`fetch('?', { method: 'POST', body: new URLSearchParams({ action: 'purge', queue: 'orders' }) })`))
-	p.figure("dead", "0") // the same request of the page itself
+	p.figure("dead", "0") // the same request of the page itself succeeds
 }
 
-// On small and large screens nothing is wider than the screen, in both themes and whatever is
-// shown.
-func TestQueueFitsScreens(t *testing.T) {
+// On small and large screens no element is wider than the screen, in both themes and with long
+// texts.
+func TestQueuePageFitsScreens(t *testing.T) {
 	t.Parallel()
 	q := openQueue(t, memory(), "orders")
 	long := strings.Repeat("x", 255)
@@ -350,15 +351,15 @@ func TestQueueFitsScreens(t *testing.T) {
 	light := background()
 	p.media(scheme("dark"))
 	assert.NotEqual(t, light, background())
-	// Each drawing and each element that takes the focus has a name or is hidden.
+	// Each drawing and each focusable element has a name or is hidden.
 	assert.Empty(t, eval[[]string](p, `[...document.querySelectorAll('a, button, [tabindex="0"], [role=img], main svg:not([role])')].filter((e) =>
 		!(e.closest('[aria-hidden=true]') || e.getAttribute('aria-label') || e.getAttribute('aria-labelledby') || e.textContent.trim())).map((e) => e.outerHTML)`))
 	assert.Equal(t, []string{"state-text", "notice", "outcome"},
 		eval[[]string](p, `[...document.querySelectorAll('[aria-live], [role=status], [role=alert], [role=log]')].map((e) => e.id)`))
 }
 
-// The page says that a queue of its address does not exist, and that a queue was removed.
-func TestQueueThatIsMissing(t *testing.T) {
+// The page says that the queue in its address does not exist or was removed.
+func TestQueuePageOfMissingQueue(t *testing.T) {
 	t.Parallel()
 	h := queues(&durabledebug.Handler{Actions: true}, "orders", openQueue(t, memory(), "orders"))
 	p := open(t, h, "?"+url.Values{"queue": {"<b>none"}}.Encode())

@@ -27,9 +27,9 @@ func init() {
 	}
 }
 
-// startRedis starts a server that listens on a socket in a folder of its own, and ends with the
-// test. It skips the test if no server is installed, or fails it if TIMINGWHEEL_REQUIRE_REDIS is 1.
-// Package redistest can do more, but only modules below durable can import it.
+// startRedis starts a server that listens on a socket in a new directory and is killed when the
+// test ends. It skips the test if no server is installed, or fails it if TIMINGWHEEL_REQUIRE_REDIS
+// is 1. Package redistest can do more, but only modules below durable can import it.
 func startRedis(t *testing.T) (durable.Store, *os.Process) {
 	t.Helper()
 	program, err := exec.LookPath("redis-server")
@@ -44,7 +44,7 @@ func startRedis(t *testing.T) (durable.Store, *os.Process) {
 	require.NoError(t, server.Start())
 	t.Cleanup(func() {
 		_ = server.Process.Kill()
-		_ = server.Wait() // it was killed
+		_ = server.Wait() // reports that the server was killed
 		assert.NoError(t, os.RemoveAll(dir))
 	})
 	client := redis.NewClient(&redis.Options{Network: "unix", Addr: socket})
@@ -56,7 +56,7 @@ func startRedis(t *testing.T) (durable.Store, *os.Process) {
 }
 
 // The page reports a suspended server within the timeout, and recovers with the server.
-func TestQueueOfSilentServer(t *testing.T) {
+func TestQueuePageOfSuspendedServer(t *testing.T) {
 	t.Parallel()
 	store, server := startRedis(t)
 	q := openQueue(t, store, "orders")

@@ -28,11 +28,12 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// pictureLimit keeps the repository small.
+// pictureLimit is the largest size of a picture in bytes. It keeps the repository small.
 const pictureLimit = 200 << 10
 
 // TestScreenshots writes the pictures of the documentation to the directory
-// TIMINGWHEEL_SCREENSHOTS: of a wheel under a load like that of examples/dashboard, and of a queue.
+// TIMINGWHEEL_SCREENSHOTS. They show a wheel under a load like that of examples/dashboard, and a
+// queue.
 func TestScreenshots(t *testing.T) {
 	directory := os.Getenv("TIMINGWHEEL_SCREENSHOTS")
 	if directory == "" {
@@ -68,7 +69,7 @@ func (p *tab) save(file, value string) {
 	require.NoError(p, os.WriteFile(file, picture, 0o644))
 }
 
-// elsewhere is a store whose consumer appears as three, on three machines.
+// threeMembers is a store that reports its one consumer as three consumers on three machines.
 type threeMembers struct{ durable.Store }
 
 func (e threeMembers) Open(ctx context.Context, c driver.Config) (driver.Backend, error) {
@@ -132,8 +133,8 @@ func busyQueue(t *testing.T) *durable.Queue {
 	return q
 }
 
-// compressed returns a smaller PNG with at most 256 colours. Other colours are shades at the edges
-// of letters.
+// compressed returns a smaller PNG with at most 256 colours. The colours that are lost are shades
+// at the edges of letters.
 func compressed(t *testing.T, data []byte) []byte {
 	picture, err := png.Decode(bytes.NewReader(data))
 	require.NoError(t, err)
@@ -142,7 +143,7 @@ func compressed(t *testing.T, data []byte) []byte {
 	return b.Bytes()
 }
 
-// distance returns the largest difference of two colours in red, green or blue, 0 to 255.
+// distance returns the largest difference between two colours in red, green or blue, from 0 to 255.
 func distance(a, b color.Color) int {
 	ar, ag, ab, _ := a.RGBA()
 	br, bg, bb, _ := b.RGBA()
@@ -204,7 +205,7 @@ func busy(t *testing.T) *timingwheel.TimingWheel {
 				return
 			case <-ticker.C:
 			}
-			wave := 1 + math.Sin(float64(step)/400)/2 // a load that comes and goes
+			wave := 1 + math.Sin(float64(step)/400)/2 // the load rises and falls
 			for range int(40 * wave) {
 				armed = append(armed, tw.AfterFunc(time.Duration(rand.ExpFloat64()*float64(8*time.Second)), noop))
 				if rand.IntN(3) > 0 {

@@ -10,7 +10,8 @@ class QueuePage extends Live {
 		this.lateness = new LatenessChart(byId('chart-lateness'), 'messages');
 		this.dead = new DeadLetters((action, id) => this.act(action, id));
 		byId('hold').addEventListener('click', () => {
-			// The second click pauses, even if the queue was paused elsewhere after the first click.
+			// The second click pauses, even if the queue was paused elsewhere after the first
+			// click.
 			const action = this.shown.paused && !armed.has(byId('hold')) ? 'resume' : 'pause';
 			if (action === 'resume' || sure(byId('hold'), action)) this.act(action, null);
 		});
@@ -65,14 +66,14 @@ class QueuePage extends Live {
 		if (this.shown && byId('partitions-details').open) drawPartitions(byId('partitions').tBodies[0], this.shown.partitions);
 	}
 
-	// act replays or purges one dead letter or, if id is null, all dead letters of the queue with the
-	// reason on the page. It also pauses and resumes the queue.
+	// act replays or purges one dead letter or, if id is null, all dead letters of the queue with
+	// the reason on the page. It also pauses and resumes the queue.
 	async act(action, id) {
 		const form = new URLSearchParams({ action, queue: this.shown.name });
 		if (id !== null) form.set('id', id); else form.set('reason', byId('reason').value);
 		let text, failed = true;
 		try {
-			const response = await fetch('?', { method: 'POST', body: form, cache: 'no-store', signal: AbortSignal.timeout(PATIENCE) });
+			const response = await fetch('?', { method: 'POST', body: form, cache: 'no-store', signal: AbortSignal.timeout(TIMEOUT) });
 			const outcome = await response.json();
 			failed = !response.ok;
 			text = sayOutcome(action, id, outcome);

@@ -7,7 +7,7 @@ const TILES = [
 	['flight', 'In flight', (q) => [roomy(q.in_flight), `${compact(q.running)} in this process`]],
 	['enqueued', 'Enqueued', (q, past) => rateAndTotal(q, past, 'enqueued')],
 	['acked', 'Acknowledged', (q, past) => rateAndTotal(q, past, 'acked')],
-	['late', 'Late, 99 % at most', (q, past) => lateNow(q, past)],
+	['late', 'Lateness, p99', (q, past) => lateNow(q, past)],
 	['retried', 'Retried', (q, past) => rateAndTotal(q, past, 'retried')],
 	['crashed', 'Crashes', (q, past) => rateAndTotal(q, past, 'crashed')],
 	['dead', 'Dead letters', (q) => [roomy(q.dead), gone(q)]],
@@ -23,7 +23,8 @@ function gone(q) {
 	return q.dead_bytes > 0 ? bytes(q.dead_bytes).join('\u00a0') : '';
 }
 
-// sayTotals returns the numbers of messages that ended without a delivery since the queue was created.
+// sayTotals returns the numbers of messages that ended without a delivery since the queue was
+// created.
 function sayTotals(q) {
 	return `Total: ${[
 		`${compact(q.counters.cancelled)} cancelled`, `${compact(q.counters.expired)} expired`, plural(q.counters.buried, 'dead letter'),
@@ -107,8 +108,8 @@ class DeadLetters {
 		this.filter();
 	}
 
-	// filter shows the dead letters whose reason contains the text. The buttons for all dead letters
-	// apply to these.
+	// filter shows the dead letters whose reason contains the text. The buttons for all dead
+	// letters apply to these.
 	filter() {
 		const text = byId('reason').value;
 		for (const row of this.body.children) row.hidden = !row.cells[1].firstChild.data.includes(text);

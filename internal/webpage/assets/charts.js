@@ -1,8 +1,8 @@
 'use strict';
-// Charts of lines over time and of lateness. Each has one scale from 0, and its figures below as
-// text.
+// Charts of lines over time and of lateness. Each chart has one scale that begins at 0, and shows
+// its figures as text below.
 
-// nice returns the smallest number at or above v that is round and has a round half.
+// nice returns the smallest round number that is at least v and whose half is round too.
 function nice(v) {
 	const unit = 10 ** Math.floor(Math.log10(Math.max(v, 1e-9)));
 	for (const step of [1, 2, 3, 4, 5, 6, 8, 10]) if (step * unit >= v * (1 - 1e-9)) return step * unit;
@@ -11,7 +11,7 @@ function nice(v) {
 
 const KEYS = ['one', 'two', 'three'];
 
-// LineChart shows up to three lines of the last minutes.
+// LineChart shows up to three values over the last minutes.
 class LineChart {
 	constructor(place, names, { unit = '', area = false } = {}) {
 		this.names = names;
@@ -29,7 +29,7 @@ class LineChart {
 			make('div', { class: 'keys' }, ...this.values));
 	}
 
-	// draw takes points {at: ms, values: [...]} in order of time. A value may be null.
+	// draw draws points {at: ms, values: [...]} in chronological order. A null value is unknown.
 	draw(points) {
 		const end = points.length ? points[points.length - 1].at : 0;
 		const width = Math.min(WINDOW, Math.max(60e3, points.length ? end - points[0].at : 0));
@@ -51,15 +51,15 @@ class LineChart {
 
 	say(name, points, k) {
 		const known = points.map((p) => p.values[k]).filter((v) => v !== null);
-		if (known.length === 0) return { now: `${name} \u2013`, all: `${name}: not known yet` };
+		if (known.length === 0) return { now: `${name} \u2013`, all: `${name}: no data yet` };
 		const form = (v) => compact(v) + this.unit;
-		const last = points[points.length - 1].values[k]; // unknown after a time without figures, for example if the page was hidden
+		const last = points[points.length - 1].values[k]; // unknown after a gap, for example if the page was hidden
 		const now = `${name} ${last === null ? '\u2013' : form(last)}`;
 		return { now, all: `${now}, lowest ${form(Math.min(...known))}, highest ${form(Math.max(...known))}` };
 	}
 }
 
-// pieces cuts a line at times without figures.
+// pieces cuts a line at gaps in the data.
 function pieces(points, k) {
 	const found = [];
 	let piece = [], last = null;
@@ -77,7 +77,7 @@ function pieces(points, k) {
 
 function trace(piece, k, x, y) { return piece.map((p) => `${x(p).toFixed(2)} ${y(p.values[k]).toFixed(2)}`).join('L'); }
 
-// octaves sums the buckets of each power of two.
+// octaves returns the sum of the buckets for each power of two.
 function octaves(lateness) {
 	const found = new Map();
 	for (const b of lateness.buckets) {
@@ -87,10 +87,10 @@ function octaves(lateness) {
 	return found;
 }
 
-// LatenessChart shows the distribution of lateness: a bar for each power of two, and steps for the
-// last minute.
+// LatenessChart shows the distribution of lateness as a bar for each power of two, and that of the
+// last minute as a stepped line.
 class LatenessChart {
-	// The noun names the things that are late.
+	// noun is the plural noun for what is late, such as timers.
 	constructor(place, noun) {
 		this.noun = noun;
 		this.bars = svg('path', { class: 'bar-fill' });
@@ -127,19 +127,19 @@ class LatenessChart {
 		write(this.middle, `${short(high / 2)} %`);
 		write(this.from, least === 7 ? '0' : duration(2 ** least));
 		write(this.to, duration(2 ** (most + 1)));
-		const figures = lateness.count === 0 ? ['Nothing has run yet.'] : [
-			`all ${compact(lateness.count)}: half \u2264 ${duration(lateness.p50_ns)}, 99 % \u2264 ${duration(lateness.p99_ns)}, largest ${duration(lateness.max_ns)}`,
+		const figures = lateness.count === 0 ? ['No data yet.'] : [
+			`all ${compact(lateness.count)}: p50 \u2264 ${duration(lateness.p50_ns)}, p99 \u2264 ${duration(lateness.p99_ns)}, maximum ${duration(lateness.max_ns)}`,
 		];
 		if (lateness.count > 0 && recent) {
 			figures.push(recent.count === 0 ? 'last minute: none' :
-				`last minute: half \u2264 ${duration(quantile(recent, 0.5))}, 99 % \u2264 ${duration(quantile(recent, 0.99))}`);
+				`last minute: p50 \u2264 ${duration(quantile(recent, 0.5))}, p99 \u2264 ${duration(quantile(recent, 0.99))}`);
 		}
 		this.keys.replaceChildren(...figures.map((text, k) => make('span', {}, ...(lateness.count ? [swatch(k)] : []), make('span', {}, text))));
-		this.image.setAttribute('aria-label', `How late ${this.noun} began; ${figures.join('; ')}`);
+		this.image.setAttribute('aria-label', `Lateness of ${this.noun}; ${figures.join('; ')}`);
 	}
 }
 
-// swatch returns the drawing that stands for a figure of lateness.
+// swatch returns the legend symbol for figure k of lateness.
 function swatch(k) {
 	return svg('svg', { viewBox: '0 0 24 8', 'aria-hidden': 'true' }, k === 0 ? svg('rect', { width: 24, height: 8, class: 'bar-fill' }) : svg('path', { class: 'two', d: 'M0 4H24' }));
 }
