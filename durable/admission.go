@@ -81,9 +81,9 @@ func (a *admission) unclaimed(s *share, size int) {
 	}
 }
 
-// room returns how many messages and bytes a partition may claim, and how far ahead. A quarter of
+// capacity returns how many messages and bytes a partition may claim, and how far ahead. A quarter of
 // the quota is reserved for messages that are due soon, so that they do not wait behind later ones.
-func (a *admission) room(s *share) (messages, bytes int, horizon time.Duration) {
+func (a *admission) capacity(s *share) (messages, bytes int, horizon time.Duration) {
 	most := a.quotaBytes()
 	messages, bytes = a.quota()-s.unbegun, most-s.bytes
 	s.full = messages <= 0 || bytes <= 0
@@ -151,7 +151,7 @@ func (a *admission) emptyClaim(s *share) driver.Claim {
 // leases.
 func (a *admission) plan(s *share, stale bool) (claim driver.Claim, ok bool) {
 	claim = a.emptyClaim(s)
-	claim.Max, claim.MaxBytes, claim.Horizon = a.room(s)
+	claim.Max, claim.MaxBytes, claim.Horizon = a.capacity(s)
 	if a.waiting.len() == 0 && (claim.Max > 0 || a.quick()) { // else waiting partitions come first
 		a.grant(s)
 	}

@@ -43,9 +43,9 @@ type call[Q, R any] struct {
 	waiting *outcome[R]   // instead of then
 	asked   time.Duration // since processStart
 	sent    bool
-	left    bool  // the caller gave up before it was sent
-	room    *room // has a place in it until the call is over; nil: none
-	bytes   int   // of its place in the room
+	left    bool         // the caller gave up before it was sent
+	limiter *callLimiter // has a place in it until the call is over; nil: none
+	bytes   int          // of its place in the limiter
 }
 
 // outcome is the result of a call whose caller waits.
@@ -55,45 +55,45 @@ type outcome[R any] struct {
 	done   chan struct{}
 }
 
-// do waits for the result of a request. Unless room is nil, the request occupies a place in it. If
+// do waits for the result of a request. Unless limiter is nil, the request occupies a place in it. If
 // ctx ends before the request is sent, it is not sent. If ctx ends later, the request may still
 // take effect.
-func (b *batcher[Q, R]) do(ctx context.Context, room *room, request Q) (R, error) {
+func (b *batcher[Q, R]) do(ctx context.Context, limiter *callLimiter, request Q) (R, error) {
 	bytes := 0
 	if b.size != nil {
 		bytes = b.size(request)
 	}
-	if room != nil {
-		if err := room.enter(ctx, bytes); err != nil {
+	if limiter != nil {
+		if err := limiter.acquire(ctx, bytes); err != nil {
 			var zero R
 			return zero, err
 		}
 	}
 	if b.direct != nil {
-		return b.doDirect(ctx, room, bytes, request)
+		return b.doDirect(ctx, limiter, bytes, request)
 	}
 	c := newCall[Q, R](request)
-	c.room, c.bytes = room, bytes
+	c.limiter, c.bytes = limiter, bytes
 	b.add(c)
 	return b.wait(ctx, c)
 }
 
-// doDirect lets the store group the call. The call keeps its place in the room until the store has
+// doDirect lets the store group the call. The call keeps its place in the limiter until the store has
 // finished it.
-func (b *batcher[Q, R]) doDirect(ctx context.Context, room *room, bytes int, request Q) (R, error) {
+func (b *batcher[Q, R]) doDirect(ctx context.Context, limiter *callLimiter, bytes int, request Q) (R, error) {
 	r, err := b.direct(ctx, request)
 	var underWay *driver.UnderWayError
 	switch {
 	case err != nil && errors.As(err, &underWay):
 		err = underWay.Cause
-		if room != nil {
+		if limiter != nil {
 			go func() {
 				<-underWay.Done
-				room.leave(bytes)
+				limiter.release(bytes)
 			}()
 		}
-	case room != nil:
-		room.leave(bytes)
+	case limiter != nil:
+		limiter.release(bytes)
 	}
 	return r, err
 }
@@ -137,15 +137,15 @@ func (b *batcher[Q, R]) leave(c *call[Q, R]) {
 	c.left, c.request = true, none
 	b.waiting.removed()
 	b.mu.Unlock()
-	c.leaveRoom()
+	c.releaseLimiter()
 }
 
 // gone reports whether the caller has given up.
 func (c *call[Q, R]) gone() bool { return c.left }
 
-func (c *call[Q, R]) leaveRoom() {
-	if c.room != nil {
-		c.room.leave(c.bytes)
+func (c *call[Q, R]) releaseLimiter() {
+	if c.limiter != nil {
+		c.limiter.release(c.bytes)
 	}
 }
 
@@ -209,7 +209,7 @@ func (b *batcher[Q, R]) fail(err error) {
 
 // end passes the result to the caller.
 func (c *call[Q, R]) end(result R, err error) {
-	c.leaveRoom()
+	c.releaseLimiter()
 	if c.then != nil {
 		c.then(result, err)
 		return

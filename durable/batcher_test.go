@@ -122,19 +122,19 @@ func TestBatcherFailsAllCallsOfABatch(t *testing.T) {
 }
 
 // While the store does not answer, a call whose caller gave up keeps neither its request nor its
-// place in the room.
+// place in the limiter.
 func TestBatcherDropsCallsThatGaveUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var calls [][]int
 		b := counted(&calls)
-		r := &room{calls: 20_000, bytes: 1 << 30, maxWait: time.Hour}
+		l := &callLimiter{calls: 20_000, bytes: 1 << 30, maxWait: time.Hour}
 		var all sync.WaitGroup
 		for i := range 10_000 {
 			all.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 				defer cancel()
-				_, err := b.do(ctx, r, i)
+				_, err := b.do(ctx, l, i)
 				assert.ErrorIs(t, err, context.DeadlineExceeded)
 			})
 		}
@@ -142,13 +142,13 @@ func TestBatcherDropsCallsThatGaveUp(t *testing.T) {
 		b.mu.Lock()
 		assert.Less(t, b.waiting.size(), 100, "retained calls")
 		b.mu.Unlock()
-		assert.LessOrEqual(t, r.usedCalls, driver.MaxBatch, "the calls that were sent")
-		result, err := b.do(t.Context(), r, 42)
+		assert.LessOrEqual(t, l.usedCalls, driver.MaxBatch, "the calls that were sent")
+		result, err := b.do(t.Context(), l, 42)
 		require.NoError(t, err)
 		assert.Equal(t, "42", result)
 		require.Len(t, calls, 2)
 		assert.Equal(t, []int{42}, calls[1])
-		assert.Zero(t, r.usedCalls)
-		assert.Zero(t, r.usedBytes)
+		assert.Zero(t, l.usedCalls)
+		assert.Zero(t, l.usedBytes)
 	})
 }

@@ -18,15 +18,15 @@ func (p *part) changeMany(ctx context.Context, op driver.Op, changes []driver.Ch
 	for len(changes) > 0 {
 		n, err := pace.wait(ctx, p.q, len(changes))
 		if err == nil {
-			err = p.q.room.enter(ctx, 0)
+			err = p.q.limiter.acquire(ctx, 0)
 		}
 		if err != nil {
 			return fmt.Errorf("durable: message %q: %w", changes[0].ID, err)
 		}
 		var calls []*call[driver.Change, answer]
-		for entered := true; entered; entered = len(calls) < n && p.q.room.tryEnter(0) {
+		for admitted := true; admitted; admitted = len(calls) < n && p.q.limiter.tryAcquire(0) {
 			c := newCall[driver.Change, answer](changes[len(calls)])
-			c.room = p.q.room
+			c.limiter = p.q.limiter
 			calls = append(calls, c)
 		}
 		if err := p.changeTogether(ctx, op, calls, changes, done); err != nil {

@@ -33,7 +33,7 @@ func (q *Queue) retryAfter(first error, start time.Time, call func(ctx context.C
 		}
 		if !outage && time.Since(start) >= outageAfter {
 			outage = true
-			q.room.outage(1)
+			q.limiter.outage(1)
 		}
 		q.report("%w; retrying in %v", err, pause)
 		select {
@@ -44,7 +44,7 @@ func (q *Queue) retryAfter(first error, start time.Time, call func(ctx context.C
 		}
 	}
 	if outage {
-		q.room.outage(-1)
+		q.limiter.outage(-1)
 	}
 	return err
 }

@@ -41,7 +41,7 @@ func (q *Queue) setPaused(ctx context.Context, what string, paused bool) error {
 	errs := make([]error, len(q.parts))
 	var all sync.WaitGroup
 	for i, p := range q.parts {
-		all.Go(func() { _, errs[i] = p.pauses.do(ctx, q.room, paused) })
+		all.Go(func() { _, errs[i] = p.pauses.do(ctx, q.limiter, paused) })
 	}
 	all.Wait()
 	var first error

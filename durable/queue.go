@@ -31,7 +31,7 @@ type Queue struct {
 	cancel  context.CancelCauseFunc
 	ids     *ulid.LockedMonotonicReader
 
-	room     *room
+	limiter  *callLimiter
 	lateness *lateness
 	unsafe   atomic.Pointer[error] // why the store may lose messages, as of the last check
 	outages  outages
@@ -69,7 +69,7 @@ func Open(ctx context.Context, store Store, options Options) (*Queue, error) {
 		return nil, fmt.Errorf("durable: open queue %q: %w", o.Queue, err)
 	}
 	q := &Queue{options: o, backend: backend, claiming: make(map[*consumer]struct{}), lateness: new(lateness)}
-	q.room = &room{calls: o.MaxWaiting, bytes: o.MaxWaitingBytes, maxWait: o.RetryFor}
+	q.limiter = &callLimiter{calls: o.MaxWaiting, bytes: o.MaxWaitingBytes, maxWait: o.RetryFor}
 	q.ids = &ulid.LockedMonotonicReader{MonotonicReader: ulid.Monotonic(rand.Reader, 0)}
 	q.ctx, q.cancel = context.WithCancelCause(context.Background())
 	if q.receiver, err = q.Receiver(ConsumerOptions{}); err != nil {
@@ -128,7 +128,7 @@ func (q *Queue) Enqueue(ctx context.Context, m Message) (id string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("durable: enqueue: %w", err)
 	}
-	status, err := q.part(m.ID).puts.do(ctx, q.room, putRequest{item, m.Replace})
+	status, err := q.part(m.ID).puts.do(ctx, q.limiter, putRequest{item, m.Replace})
 	return m.ID, putError(m.ID, status, err)
 }
 
@@ -209,16 +209,16 @@ func (q *Queue) putAll(ctx context.Context, messages []Message, items []driver.P
 	errs := make([]error, len(items))
 	for next := 0; next < len(items); {
 		byPart := make([][]*call[putRequest, driver.Status], len(q.parts))
-		err := q.room.enter(ctx, len(items[next].Body))
+		err := q.limiter.acquire(ctx, len(items[next].Body))
 		if err != nil {
 			for i := next; i < len(items); i++ {
 				errs[i] = err
 			}
 			break
 		}
-		for entered := true; entered; entered = next < len(items) && q.room.tryEnter(len(items[next].Body)) {
+		for admitted := true; admitted; admitted = next < len(items) && q.limiter.tryAcquire(len(items[next].Body)) {
 			c := newCall[putRequest, driver.Status](putRequest{items[next], messages[next].Replace})
-			c.room, c.bytes = q.room, len(items[next].Body)
+			c.limiter, c.bytes = q.limiter, len(items[next].Body)
 			p := driver.PartitionOf(items[next].ID, len(q.parts))
 			calls[next], byPart[p] = c, append(byPart[p], c)
 			next++
@@ -317,7 +317,7 @@ func (q *Queue) change(ctx context.Context, op driver.Op, c driver.Change) (answ
 	if err := checkID(c.ID); err != nil {
 		return answer{}, err
 	}
-	return q.part(c.ID).changes[op].do(ctx, q.room, c)
+	return q.part(c.ID).changes[op].do(ctx, q.limiter, c)
 }
 
 // Shutdown closes the queue gracefully. It ends the calls of [Queue.Consume] and the receivers,
