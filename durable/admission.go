@@ -20,11 +20,11 @@ import (
 // granted, because every other message would need a call of its own to begin. A partition without a
 // grant waits for one. Partitions are granted takers in turn.
 type admission struct {
-	opts     *ConsumerOptions
-	handover *handover // the waiting takers, and the messages that have begun
-	owned    int       // number of owned partitions
-	pace     pace
-	waiting  fifo[*share] // partitions that wait for a grant
+	opts      *ConsumerOptions
+	handover  *handover // the waiting takers, and the messages that have begun
+	owned     int       // number of owned partitions
+	readAhead readAhead
+	waiting   fifo[*share] // partitions that wait for a grant
 
 	// beginning counts the messages that the store was asked to begin and has not answered, the
 	// messages that have begun and wait for their due time, and the granted takers. Stalled
@@ -35,11 +35,11 @@ type admission struct {
 // share is the share of one partition in a consumer: what it has claimed and what it was granted.
 type share struct {
 	partition int
-	wake      func() // makes the partition's pump plan its next claim; does not block
+	wake      func() // makes the partition's claimer plan its next claim; does not block
 
 	unbegun int  // messages claimed and not begun
 	bytes   int  // size of the bodies of these messages
-	full    bool // the pump would claim more if these were fewer
+	full    bool // the claimer would claim more if these were fewer
 
 	paused    bool          // as of the last claim; nothing is claimed, begun or delivered
 	overdue   bool          // the store is believed to have messages that are due
@@ -48,12 +48,13 @@ type share struct {
 	claims    uint          // number of finished claims
 	roundTrip time.Duration // of the last claim, at most stallTime
 
-	asked   int  // messages whose begin was not answered yet
-	call    uint // odd while a begin call is in progress; incremented at its start and end
-	stalled bool // the begin call is slow
+	unanswered int  // messages whose begin was not answered yet
+	call       uint // odd while a begin call is in progress; incremented at its start and end
+	stalled    bool // the begin call is slow
 }
 
-// urgent returns how long before its due time a message is claimed without delay: see pump.
+// urgent returns how long before its due time a message is claimed without delay: see
+// partitionClaimer.
 func (o *ConsumerOptions) urgent() time.Duration { return o.Horizon / 5 }
 
 // hold returns the lease of a message that has not begun.
@@ -81,8 +82,9 @@ func (a *admission) unclaimed(s *share, size int) {
 	}
 }
 
-// capacity returns how many messages and bytes a partition may claim, and how far ahead. A quarter of
-// the quota is reserved for messages that are due soon, so that they do not wait behind later ones.
+// capacity returns how many messages and bytes a partition may claim, and how far ahead. A quarter
+// of the quota is reserved for messages that are due soon, so that they do not wait behind later
+// ones.
 func (a *admission) capacity(s *share) (messages, bytes int, horizon time.Duration) {
 	most := a.quotaBytes()
 	messages, bytes = a.quota()-s.unbegun, most-s.bytes
@@ -96,14 +98,14 @@ func (a *admission) capacity(s *share) (messages, bytes int, horizon time.Durati
 	return messages, bytes, 2 * a.opts.urgent()
 }
 
-// quickPace is the number of messages ahead from which takers count as fast.
-const quickPace = 64
+// fastReadAhead is the number of messages ahead from which takers count as fast.
+const fastReadAhead = 64
 
-// quick reports whether there are many fast takers.
-func (a *admission) quick() bool { return a.pace.ahead >= quickPace }
+// fastTakers reports whether there are many fast takers.
+func (a *admission) fastTakers() bool { return a.readAhead.messages >= fastReadAhead }
 
 // takers returns the number of takers that wait or are expected soon.
-func (a *admission) takers() int { return a.handover.takers.len() + a.pace.ahead }
+func (a *admission) takers() int { return a.handover.takers.len() + a.readAhead.messages }
 
 // free returns the number of takers for which no message has begun or is beginning. It may be
 // negative.
@@ -112,7 +114,7 @@ func (a *admission) free() int { return a.takers() - a.beginning - a.handover.be
 // leastGrant returns the size of the smallest grant. If takers are fast, it is a quarter of them,
 // because a small claim costs nearly as much as a large one.
 func (a *admission) leastGrant() int {
-	if !a.quick() {
+	if !a.fastTakers() {
 		return 1
 	}
 	return max(1, min(driver.MaxBatch/2, a.takers()/4))
@@ -122,10 +124,10 @@ func (a *admission) leastGrant() int {
 // claimed and that are about to begin take precedence.
 func (a *admission) grant(s *share) {
 	n := a.free()
-	if s.granted > 0 || !s.overdue || s.asked > 0 || n < a.leastGrant() {
+	if s.granted > 0 || !s.overdue || s.unanswered > 0 || n < a.leastGrant() {
 		return
 	}
-	if !a.quick() {
+	if !a.fastTakers() {
 		n = (n + 1) / 2 // other partitions may need takers as well
 	}
 	s.granted = min(n, driver.MaxBatch)
@@ -152,12 +154,12 @@ func (a *admission) emptyClaim(s *share) driver.Claim {
 func (a *admission) plan(s *share, stale bool) (claim driver.Claim, ok bool) {
 	claim = a.emptyClaim(s)
 	claim.Max, claim.MaxBytes, claim.Horizon = a.capacity(s)
-	if a.waiting.len() == 0 && (claim.Max > 0 || a.quick()) { // else waiting partitions come first
+	if a.waiting.len() == 0 && (claim.Max > 0 || a.fastTakers()) { // else others come first
 		a.grant(s)
 	}
 	claim.Begin = s.granted
 	switch {
-	case stale || !s.overdue || !a.quick():
+	case stale || !s.overdue || !a.fastTakers():
 		if claim.Begin > claim.Max { // there is no room for that many messages that are not due yet
 			claim.Max, claim.Horizon = claim.Begin, 0
 		}
@@ -178,11 +180,11 @@ func (a *admission) plan(s *share, stale bool) (claim driver.Claim, ok bool) {
 // grantNext grants takers to waiting partitions, in turn.
 func (a *admission) grantNext() {
 	for range a.waiting.len() {
-		if a.quick() && a.free() < a.leastGrant() {
+		if a.fastTakers() && a.free() < a.leastGrant() {
 			return
 		}
 		s := a.waiting.pop()
-		if a.quick() {
+		if a.fastTakers() {
 			if a.grant(s); s.granted == 0 && s.overdue && !s.stalled {
 				a.waiting.push(s)
 				continue
@@ -219,17 +221,18 @@ func (a *admission) claimEnded(s *share, roundTrip time.Duration, overdue bool) 
 	}
 }
 
-// asked counts a message that the store is asked to begin.
-func (a *admission) asked(s *share) {
+// beginSent counts a message that the store is asked to begin.
+func (a *admission) beginSent(s *share) {
 	a.beginning++
-	s.asked++
+	s.unanswered++
 }
 
-// answered records the store's answer. The message counts as beginning until arrived is called.
-func (a *admission) answered(s *share) { s.asked-- }
+// beginAnswered records the store's answer. The message counts as beginning until beginDone is
+// called.
+func (a *admission) beginAnswered(s *share) { s.unanswered-- }
 
-// arrived ends the accounting of a message that was beginning or waited for its due time.
-func (a *admission) arrived() { a.beginning-- }
+// beginDone ends the accounting of a message that was beginning or waited for its due time.
+func (a *admission) beginDone() { a.beginning-- }
 
 // stallTime is how long a claim with a grant, or a begin call, may keep takers from other
 // partitions. It is long for a call and short for a waiting message.
@@ -247,7 +250,7 @@ func (a *admission) callStarts(s *share) (number uint) {
 func (a *admission) stall(s *share, number uint) {
 	if s.call == number {
 		s.stalled = true
-		a.beginning -= s.asked
+		a.beginning -= s.unanswered
 	}
 }
 
@@ -256,34 +259,34 @@ func (a *admission) callEnds(s *share) (stalled bool) {
 	s.call++
 	if stalled = s.stalled; stalled {
 		s.stalled = false
-		a.beginning += s.asked
+		a.beginning += s.unanswered
 	}
 	return stalled
 }
 
-// pace is the number of messages that may begin before a taker waits: about as many as the takers
-// recently took in five milliseconds. Fast handlers then need not wait for the store between two
-// messages, and many messages share a call. If handlers are slow, no message begins before a taker
-// waits.
-type pace struct {
-	ahead int  // number of messages
-	fixed bool // ahead stays 0
-	since time.Time
-	count int // deliveries since then
+// readAhead is the number of messages that may begin before a taker waits: about as many as the
+// takers recently took in five milliseconds. Fast handlers then need not wait for the store between
+// two messages, and many messages share a call. If handlers are slow, no message begins before a
+// taker waits.
+type readAhead struct {
+	messages int  // number of messages
+	disabled bool // messages stays 0
+	since    time.Time
+	count    int // deliveries since then
 }
 
 const (
-	paceWindow = 10 * time.Millisecond
-	mostAhead  = 1024
+	readAheadWindow = 10 * time.Millisecond
+	maxReadAhead    = 1024
 )
 
 // delivered records a delivery.
-func (p *pace) delivered(now time.Time) {
-	p.count++
-	passed := now.Sub(p.since)
-	if p.fixed || passed < paceWindow {
+func (r *readAhead) delivered(now time.Time) {
+	r.count++
+	passed := now.Sub(r.since)
+	if r.disabled || passed < readAheadWindow {
 		return
 	}
-	p.ahead = min(mostAhead, int(float64(p.count)*float64(paceWindow/2)/float64(passed)))
-	p.since, p.count = now, 0
+	r.messages = min(maxReadAhead, int(float64(r.count)*float64(readAheadWindow/2)/float64(passed)))
+	r.since, r.count = now, 0
 }

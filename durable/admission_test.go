@@ -19,7 +19,7 @@ func planning(t *testing.T, waiting, ahead, beginning int) (a *admission, first,
 	for range waiting {
 		require.Nil(t, a.handover.take(newTaker(), time.Time{}))
 	}
-	a.pace.ahead = ahead
+	a.readAhead.messages = ahead
 	return a, &share{partition: 0, overdue: true, wake: func() {}}, &share{partition: 1, overdue: true, wake: func() {}}
 }
 

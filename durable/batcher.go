@@ -29,7 +29,7 @@ type batcher[Q, R any] struct {
 	retryFor time.Duration // how long flush retries while the store is unreachable
 
 	mu      sync.Mutex
-	waiting lazyFifo[*call[Q, R]]
+	waiting lazyFIFO[*call[Q, R]]
 	running bool // run is executing
 }
 
@@ -38,14 +38,14 @@ type batcher[Q, R any] struct {
 //	waiting ──take──▶ sent ──end──▶ over
 //	   └──── the caller gives up ────▶ over
 type call[Q, R any] struct {
-	request Q
-	then    func(R, error)
-	waiting *outcome[R]   // instead of then
-	asked   time.Duration // since processStart
-	sent    bool
-	left    bool         // the caller gave up before it was sent
-	limiter *callLimiter // has a place in it until the call is over; nil: none
-	bytes   int          // of its place in the limiter
+	request   Q
+	then      func(R, error)
+	waiting   *outcome[R]   // instead of then
+	queued    time.Duration // since processStart
+	sent      bool
+	withdrawn bool         // the caller gave up before it was sent
+	limiter   *callLimiter // has a place in it until the call is over; nil: none
+	bytes     int          // of its place in the limiter
 }
 
 // outcome is the result of a call whose caller waits.
@@ -55,8 +55,8 @@ type outcome[R any] struct {
 	done   chan struct{}
 }
 
-// do waits for the result of a request. Unless limiter is nil, the request occupies a place in it. If
-// ctx ends before the request is sent, it is not sent. If ctx ends later, the request may still
+// do waits for the result of a request. Unless limiter is nil, the request occupies a place in it.
+// If ctx ends before the request is sent, it is not sent. If ctx ends later, the request may still
 // take effect.
 func (b *batcher[Q, R]) do(ctx context.Context, limiter *callLimiter, request Q) (R, error) {
 	bytes := 0
@@ -78,8 +78,8 @@ func (b *batcher[Q, R]) do(ctx context.Context, limiter *callLimiter, request Q)
 	return b.wait(ctx, c)
 }
 
-// doDirect lets the store group the call. The call keeps its place in the limiter until the store has
-// finished it.
+// doDirect lets the store group the call. The call keeps its place in the limiter until the store
+// has finished it.
 func (b *batcher[Q, R]) doDirect(ctx context.Context, limiter *callLimiter, bytes int, request Q) (R, error) {
 	r, err := b.direct(ctx, request)
 	var underWay *driver.UnderWayError
@@ -120,28 +120,28 @@ func (b *batcher[Q, R]) wait(ctx context.Context, c *call[Q, R]) (R, error) {
 			return o.result, o.err
 		default:
 		}
-		b.leave(c)
+		b.withdraw(c)
 		var zero R
 		return zero, context.Cause(ctx)
 	}
 }
 
-// leave withdraws a call that waits. It has no effect if the call was sent.
-func (b *batcher[Q, R]) leave(c *call[Q, R]) {
+// withdraw withdraws a call that waits. It has no effect if the call was sent.
+func (b *batcher[Q, R]) withdraw(c *call[Q, R]) {
 	b.mu.Lock()
-	if c.sent || c.left {
+	if c.sent || c.withdrawn {
 		b.mu.Unlock()
 		return
 	}
 	var none Q
-	c.left, c.request = true, none
+	c.withdrawn, c.request = true, none
 	b.waiting.removed()
 	b.mu.Unlock()
 	c.releaseLimiter()
 }
 
 // gone reports whether the caller has given up.
-func (c *call[Q, R]) gone() bool { return c.left }
+func (c *call[Q, R]) gone() bool { return c.withdrawn }
 
 func (c *call[Q, R]) releaseLimiter() {
 	if c.limiter != nil {
@@ -158,7 +158,7 @@ func (b *batcher[Q, R]) send(request Q, then func(R, error)) {
 func (b *batcher[Q, R]) add(calls ...*call[Q, R]) {
 	now := time.Since(processStart)
 	for _, c := range calls {
-		c.asked = now
+		c.queued = now
 	}
 	b.mu.Lock()
 	b.waiting.push(calls...)
@@ -194,7 +194,7 @@ func (b *batcher[Q, R]) fail(err error) {
 	b.mu.Lock()
 	for {
 		c, ok := b.waiting.first()
-		if !ok || time.Since(processStart)-c.asked <= b.retryFor/2 {
+		if !ok || time.Since(processStart)-c.queued <= b.retryFor/2 {
 			break
 		}
 		b.pop()

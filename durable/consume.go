@@ -130,18 +130,18 @@ func (w *workers) wait() {
 		close(ended)
 	}()
 	<-w.c.ctx.Done()
-	if endsIn(ended, w.c.opts.Grace, w.c.aborted) {
+	if waitFor(ended, w.c.opts.Grace, w.c.aborted) {
 		return
 	}
 	w.cancel(ErrClosed)
-	if !endsIn(ended, settleTime, nil) {
-		w.c.dispatcher.release((*held).unsettled)
+	if !waitFor(ended, settleTime, nil) {
+		w.c.dispatcher.release((*heldMessage).unsettled)
 	}
 }
 
-// endsIn waits until ended is closed, d has passed or cut is closed. It reports whether ended was
+// waitFor waits until ended is closed, d has passed or cut is closed. It reports whether ended was
 // closed.
-func endsIn(ended <-chan struct{}, d time.Duration, cut <-chan struct{}) bool {
+func waitFor(ended <-chan struct{}, d time.Duration, cut <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -188,7 +188,7 @@ func (r *run) returned() bool { return r.state.Load() == runReturned }
 func (w *workers) deliver(d *Delivery) (place bool) {
 	ctx, cancel := context.WithCancelCause(w.base)
 	r := &run{cancel: cancel}
-	if !w.c.dispatcher.hand(d.h, true, r) {
+	if !w.c.dispatcher.handOff(d.h, true, r) {
 		cancel(nil)
 		return true
 	}
@@ -235,7 +235,7 @@ func (w *workers) overrun(d *Delivery, r *run) {
 	if !r.state.CompareAndSwap(runRunning, runOverran) {
 		return
 	}
-	w.c.dispatcher.letEnd(d.h)
+	w.c.dispatcher.stopRenewal(d.h)
 	w.c.q.reportFault(d.h.fault(
 		fmt.Errorf("the handler is still running %v after its HandlerTimeout of %v; the message is redelivered when its lease expires, which counts as a crash",
 			settleTime, w.c.opts.HandlerTimeout)))
@@ -297,13 +297,13 @@ func (w *workers) settle(d *Delivery, err error, done func()) bool {
 	}
 	_, own := d.send(op, change, func(failure error) {
 		if failure != nil {
-			w.c.dispatcher.letEnd(d.h)
+			w.c.dispatcher.stopRenewal(d.h)
 			w.c.q.reportFault(d.h.fault(failure))
 		}
 		done()
 	})
 	if !own {
-		w.c.dispatcher.letEnd(d.h)
+		w.c.dispatcher.stopRenewal(d.h)
 	}
 	return own
 }

@@ -14,7 +14,7 @@ import (
 // its share of the partitions and passes them to handlers or calls of Take.
 //
 //	consumer    the lifecycle of all parts: start, hints from the store, membership, end
-//	pump        one per partition: claims messages while the consumer owns the partition
+//	claimer     one per partition: claims messages while the consumer owns the partition
 //	dispatcher  passes claimed messages to takers when they are due
 //	admission   how much may be claimed and begun
 //	leases      the held messages, and when their leases must be extended
@@ -56,8 +56,8 @@ func (q *Queue) newConsumer(opts ConsumerOptions) (*consumer, error) {
 	}
 	c.dispatcher = d
 	for _, p := range d.parts {
-		p.pump = newPump(c, p)
-		p.share.wake = p.pump.wake
+		p.claimer = newPartitionClaimer(c, p)
+		p.share.wake = p.claimer.wake
 	}
 	c.start()
 	return c, nil
@@ -83,8 +83,8 @@ func (c *consumer) retire() {
 		go func() {
 			defer close(c.retired)
 			c.cancel(ErrClosed)
-			c.claims.Wait() // the pumps among them
-			c.dispatcher.release((*held).releasable)
+			c.claims.Wait() // the claimers among them
+			c.dispatcher.release((*heldMessage).releasable)
 			c.leave()
 		}()
 	})
@@ -151,7 +151,7 @@ func (c *consumer) renewal() {
 	}
 }
 
-// hints passes the store's hints to the pumps.
+// hints passes the store's hints to the claimers.
 func (c *consumer) hints() {
 	parts := c.dispatcher.parts
 	for c.ctx.Err() == nil {
@@ -164,11 +164,11 @@ func (c *consumer) hints() {
 			continue
 		}
 		for _, p := range parts { // messages enqueued in the meantime sent no hint
-			p.pump.wake()
+			p.claimer.wake()
 		}
 		for h := range hints {
 			if h.Partition >= 0 && h.Partition < len(parts) {
-				parts[h.Partition].pump.hint(h.Due)
+				parts[h.Partition].claimer.hint(h.Due)
 			}
 		}
 	}

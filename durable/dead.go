@@ -99,7 +99,7 @@ func (q *Queue) PurgeAll(ctx context.Context, filter DeadFilter) (int, error) {
 func (q *Queue) changeAllDead(
 	ctx context.Context, op driver.Op, filter DeadFilter, delay time.Duration, pace pacer,
 ) (n int, err error) {
-	if err := q.usable(ctx); err != nil {
+	if err := q.checkOpen(ctx); err != nil {
 		return 0, err
 	}
 	if !filter.Since.IsZero() && !filter.Until.IsZero() && !filter.Until.After(filter.Since) {

@@ -31,7 +31,7 @@ type Delivery struct {
 	Token uint64
 
 	from *dispatcher
-	h    *held
+	h    *heldMessage
 
 	// Guarded by the dispatcher's mutex.
 	settling   *settleCall // the last call that settles the message; nil if there was none
@@ -53,8 +53,8 @@ type settleCall struct {
 // extended (renew), or for its receiver. It records how late the message is. It returns nil if the
 // message must not be delivered: the lease is lost, the message has expired, or this program cannot
 // read its content. In the last two cases it settles the message.
-func newDelivery(d *dispatcher, h *held, renew bool) *Delivery {
-	if !d.hand(h, renew, nil) {
+func newDelivery(d *dispatcher, h *heldMessage, renew bool) *Delivery {
+	if !d.handOff(h, renew, nil) {
 		return nil
 	}
 	r := &h.record
@@ -87,7 +87,7 @@ const unreadablePause = time.Minute
 func (d *Delivery) refuse(op driver.Op, change driver.Change) {
 	d.send(op, change, func(err error) {
 		if err != nil {
-			d.from.letEnd(d.h)
+			d.from.stopRenewal(d.h)
 			d.from.q.reportFault(d.h.fault(err))
 		}
 	})

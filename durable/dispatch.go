@@ -13,7 +13,7 @@ import (
 
 // dispatcher passes claimed messages to takers. It keeps a message in a timing wheel until the
 // message is due, begins it when a taker is free, extends its lease, and releases it if it does not
-// begin. The comment of heldState lists the transitions. The pumps supply messages, and handlers
+// begin. The comment of heldState lists the transitions. The claimers supply messages, and handlers
 // and receivers take them.
 //
 // The dispatcher owns the lock. Its parts have no locks and do not know the dispatcher: admission
@@ -27,7 +27,7 @@ type dispatcher struct {
 	opts  *ConsumerOptions
 	ctx   context.Context // ends when no more messages begin
 	parts []*consumerPart
-	wheel *timingwheel.Timeouts[*held]
+	wheel *timingwheel.Timeouts[*heldMessage]
 
 	mu        sync.Mutex
 	admission admission
@@ -41,20 +41,20 @@ type dispatcher struct {
 // consumerPart is the state of a partition in one consumer.
 type consumerPart struct {
 	*part
-	pump   *pump
-	begins batcher[driver.Change, answer]
+	claimer *partitionClaimer
+	begins  batcher[driver.Change, answer]
 
 	// Guarded by the dispatcher's mutex.
 	share  share
-	parked lazyFifo[*held] // see readyQueue
-	slow   *time.Timer     // for the claim in progress, if it has a grant
+	parked lazyFIFO[*heldMessage] // see readyQueue
+	slow   *time.Timer            // for the claim in progress, if it has a grant
 }
 
 // wheelTick is finer than the millisecond resolution of due times, so that rounding up to a tick
 // costs little.
 const wheelTick = 250 * time.Microsecond
 
-// newDispatcher returns a dispatcher for all partitions of a queue, without their pumps.
+// newDispatcher returns a dispatcher for all partitions of a queue, without their claimers.
 func newDispatcher(ctx context.Context, q *Queue, opts *ConsumerOptions) (*dispatcher, error) {
 	d := &dispatcher{q: q, opts: opts, ctx: ctx, leases: newLeases(opts)}
 	d.handover.used = time.Now()
@@ -66,7 +66,7 @@ func newDispatcher(ctx context.Context, q *Queue, opts *ConsumerOptions) (*dispa
 	d.wheel = wheel
 	for i, part := range q.parts {
 		p := &consumerPart{part: part, share: share{partition: i}}
-		part.gather(&p.begins, func(changes []driver.Change) ([]answer, error) { return d.begin(p, changes) })
+		part.initBatcher(&p.begins, func(changes []driver.Change) ([]answer, error) { return d.begin(p, changes) })
 		d.parts = append(d.parts, p)
 	}
 	return d, nil
@@ -113,7 +113,7 @@ func (d *dispatcher) unlock() {
 
 // send asks the store for a change of a held message. The caller holds mu. The function then
 // receives the answer and is called with mu held.
-func (d *dispatcher) send(h *held, op driver.Op, change driver.Change, then func(answer, error)) {
+func (d *dispatcher) send(h *heldMessage, op driver.Op, change driver.Change, then func(answer, error)) {
 	d.pending.add()
 	h.part.changes[op].send(change, func(a answer, err error) {
 		d.mu.Lock()
@@ -157,7 +157,7 @@ func (d *dispatcher) expect(p *consumerPart, due driver.Instant) {
 }
 
 // plan returns the next claim of a partition, or false if the partition must wait for a grant,
-// which wakes its pump. The caller makes the claim and calls hold with the answer.
+// which wakes its claimer. The caller makes the claim and calls hold with the answer.
 //
 // If the claim is slow because a Cluster master is unreachable, other partitions get its grant. The
 // claim continues, and the messages that it begins wait for the next takers.
@@ -188,9 +188,9 @@ func (d *dispatcher) hold(p *consumerPart, claimed driver.Claimed, sent time.Tim
 		roundTrip = time.Since(sent)
 	}
 	overdue := claimed.Next > 0 && !claimed.Next.Time().After(claimed.Now) && !claimed.Paused
-	messages := make([]*held, len(claimed.Records))
+	messages := make([]*heldMessage, len(claimed.Records))
 	for i := range claimed.Records {
-		messages[i] = &held{record: claimed.Records[i], part: p}
+		messages[i] = &heldMessage{record: claimed.Records[i], part: p}
 	}
 	d.q.emitClaims(messages, sent)
 	d.mu.Lock()
@@ -201,18 +201,18 @@ func (d *dispatcher) hold(p *consumerPart, claimed driver.Claimed, sent time.Tim
 	d.admission.claimEnded(&p.share, roundTrip, overdue)
 	if roundTrip >= 0 && p.share.paused != claimed.Paused {
 		if p.share.paused = claimed.Paused; p.share.paused {
-			d.releaseHeld(func(h *held) bool { return h.part == p && h.releasable() })
+			d.releaseHeld(func(h *heldMessage) bool { return h.part == p && h.releasable() })
 		}
 	}
 	for _, h := range messages {
 		if p.share.paused {
 			h.state = heldGone
-			d.giveBack(h)
+			d.sendRelease(h)
 			continue
 		}
 		d.leases.add(h, sent, claimed.Now)
 		if h.record.State == driver.StateFiring {
-			d.give(h)
+			d.offer(h)
 			continue
 		}
 		d.admission.claimed(&p.share, len(h.record.Body))
@@ -226,7 +226,7 @@ func (d *dispatcher) hold(p *consumerPart, claimed driver.Claimed, sent time.Tim
 }
 
 // expire is called by the wheel with the messages whose timers have expired.
-func (d *dispatcher) expire(due []*held) {
+func (d *dispatcher) expire(due []*heldMessage) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, h := range due {
@@ -234,8 +234,8 @@ func (d *dispatcher) expire(due []*held) {
 		case heldArmed:
 			d.ready.push(h)
 		case heldWaiting:
-			d.give(h)
-			d.admission.arrived()
+			d.offer(h)
+			d.admission.beginDone()
 			d.pending.done()
 		}
 	}
@@ -254,7 +254,7 @@ func (d *dispatcher) match() {
 			break
 		}
 		h.state = heldBeginning
-		d.admission.asked(&h.part.share)
+		d.admission.beginSent(&h.part.share)
 		d.pending.add()
 		h.part.begins.send(d.leases.begin(h, time.Now()), func(a answer, err error) { d.begun(h, a, err) })
 	}
@@ -289,7 +289,7 @@ func (d *dispatcher) begin(p *consumerPart, changes []driver.Change) ([]answer, 
 }
 
 // begun handles the store's answer to the begin of a message.
-func (d *dispatcher) begun(h *held, a answer, err error) {
+func (d *dispatcher) begun(h *heldMessage, a answer, err error) {
 	done := err == nil && a.Status == driver.StatusDone
 	if err == nil {
 		h.part.clock.observe(a.Now, a.sent)
@@ -299,7 +299,7 @@ func (d *dispatcher) begun(h *held, a answer, err error) {
 	}
 	d.mu.Lock()
 	defer d.unlock()
-	d.admission.answered(&h.part.share)
+	d.admission.beginAnswered(&h.part.share)
 	if done && h.state != heldGone {
 		d.admission.unclaimed(&h.part.share, len(h.record.Body))
 		if d.leases.began(h, a, time.Now()) {
@@ -307,41 +307,41 @@ func (d *dispatcher) begun(h *held, a answer, err error) {
 		}
 	}
 	if a.Status == driver.StatusPaused {
-		h.part.share.overdue = false // otherwise the pump might wait for a grant
+		h.part.share.overdue = false // otherwise the claimer might wait for a grant
 		h.part.share.wake()          // the next claim reports the pause
 	}
 	next, wait := h.beginResult(a, err, d.ctx.Err() != nil)
 	switch next {
-	case beginWaits:
+	case beginWait:
 		h.state, h.timer = heldWaiting, d.wheel.Add(wait, h)
 		return // it still occupies a taker
-	case beginGives:
-		d.give(h)
-	case beginRepeats:
+	case beginDeliver:
+		d.offer(h)
+	case beginRepeat:
 		h.record.Due, h.state, h.timer = a.Due, heldArmed, d.wheel.Add(wait, h)
-	case beginReleases:
+	case beginRelease:
 		d.forget(h)
-		d.giveBack(h)
-	case beginForgets:
+		d.sendRelease(h)
+	case beginForget:
 		if d.forget(h) && err != nil {
 			d.faults = append(d.faults, h.fault(fmt.Errorf("begin: %w", err)))
 		}
 	}
-	d.admission.arrived()
+	d.admission.beginDone()
 	d.match()
 	d.pending.done()
 }
 
-// give passes a begun message to a taker, or keeps it for the next one, because a handler or
+// offer passes a begun message to a taker, or keeps it for the next one, because a handler or
 // receiver is usually free soon and a released message would be queued behind later ones. If
 // receivers had to be waiting when the store answers, a Take that waits for less than a round trip
 // would never get a message. If no taker comes, the message is released when the consumer retires.
 // A message of a paused partition is released immediately.
-func (d *dispatcher) give(h *held) {
+func (d *dispatcher) offer(h *heldMessage) {
 	if !h.part.share.paused {
 		now := time.Now()
 		if t := d.handover.give(h, now); t != nil {
-			d.admission.pace.delivered(now)
+			d.admission.readAhead.delivered(now)
 			t.ready <- h
 			return
 		}
@@ -352,11 +352,11 @@ func (d *dispatcher) give(h *held) {
 	}
 	h.state = heldTaken // it no longer occupies a taker
 	d.forget(h)
-	d.giveBack(h)
+	d.sendRelease(h)
 }
 
 // take waits for a message that has begun and is due. After an error t must not be used again.
-func (d *dispatcher) take(ctx context.Context, t *taker) (*held, error) {
+func (d *dispatcher) take(ctx context.Context, t *taker) (*heldMessage, error) {
 	d.mu.Lock()
 	if d.ctx.Err() != nil { // begun messages are being released
 		d.mu.Unlock()
@@ -365,7 +365,7 @@ func (d *dispatcher) take(ctx context.Context, t *taker) (*held, error) {
 	now := time.Now()
 	h := d.handover.take(t, now)
 	if h != nil {
-		d.admission.pace.delivered(now)
+		d.admission.readAhead.delivered(now)
 	}
 	d.match()
 	d.mu.Unlock()
@@ -394,7 +394,7 @@ func (d *dispatcher) take(ctx context.Context, t *taker) (*held, error) {
 
 // forget changes the state of a message to gone. It returns false if the message was gone already.
 // mu is held. The caller must call match.
-func (d *dispatcher) forget(h *held) bool {
+func (d *dispatcher) forget(h *heldMessage) bool {
 	state := h.state
 	if state == heldGone {
 		return false
@@ -409,7 +409,7 @@ func (d *dispatcher) forget(h *held) bool {
 	case heldReady, heldParked:
 		d.ready.remove(h, state)
 	case heldWaiting:
-		d.admission.arrived()
+		d.admission.beginDone()
 		d.pending.done()
 	case heldBegun:
 		d.handover.begun.removed()
@@ -418,15 +418,15 @@ func (d *dispatcher) forget(h *held) bool {
 }
 
 // release releases the held messages for which ok returns true.
-func (d *dispatcher) release(ok func(*held) bool) {
+func (d *dispatcher) release(ok func(*heldMessage) bool) {
 	d.mu.Lock()
 	defer d.unlock()
 	d.releaseHeld(ok)
 }
 
 // releaseHeld is release with mu held.
-func (d *dispatcher) releaseHeld(ok func(*held) bool) {
-	var back []*held
+func (d *dispatcher) releaseHeld(ok func(*heldMessage) bool) {
+	var back []*heldMessage
 	for h := range d.leases.held {
 		if ok(h) {
 			back = append(back, h)
@@ -439,16 +439,16 @@ func (d *dispatcher) releaseHeld(ok func(*held) bool) {
 		d.forget(h)
 	}
 	for _, h := range back {
-		d.giveBack(h)
+		d.sendRelease(h)
 	}
 	d.match()
 }
 
 var errStillRuns = errors.New("released because the consumer is ending while the handler is still running")
 
-// giveBack sends the release of a message to the store. If the call fails, the message is
+// sendRelease sends the release of a message to the store. If the call fails, the message is
 // redelivered when its lease expires. mu is held.
-func (d *dispatcher) giveBack(h *held) {
+func (d *dispatcher) sendRelease(h *heldMessage) {
 	d.send(h, driver.OpRelease, h.change(), func(_ answer, err error) {
 		if err != nil && d.q.ctx.Err() == nil {
 			d.faults = append(d.faults, h.fault(fmt.Errorf("release: %w", err)))
@@ -466,7 +466,7 @@ func (d *dispatcher) renew(now time.Time) {
 		case leaseExtend:
 			d.extend(h)
 		case leaseLose:
-			d.lose(h)
+			d.loseLease(h)
 		case leaseForget:
 			d.forget(h)
 		case leaseKeep:
@@ -475,23 +475,23 @@ func (d *dispatcher) renew(now time.Time) {
 }
 
 // extend extends a lease. mu is held.
-func (d *dispatcher) extend(h *held) {
+func (d *dispatcher) extend(h *heldMessage) {
 	d.send(h, driver.OpExtend, d.leases.extend(h), func(a answer, err error) {
-		h.asked = false
+		h.extending = false
 		switch {
 		case h.state == heldGone || err != nil:
 		case a.Status == driver.StatusDone:
 			d.leases.extended(h, a)
 		case h.settling: // the message was settled, and the answer has not arrived yet
 		default:
-			d.lose(h)
+			d.loseLease(h)
 		}
 	})
 }
 
-// lose drops a message whose lease has expired or is about to expire, and cancels the context of
-// its handler. mu is held.
-func (d *dispatcher) lose(h *held) {
+// loseLease drops a message whose lease has expired or is about to expire, and cancels the context
+// of its handler. mu is held.
+func (d *dispatcher) loseLease(h *heldMessage) {
 	begun := h.state == heldBegun || h.state == heldTaken // others may have been cancelled
 	if !d.forget(h) {
 		return
@@ -505,29 +505,29 @@ func (d *dispatcher) lose(h *held) {
 	d.match()
 }
 
-// hand records that a taken message is passed to a receiver or to a handler's worker. If renew is
-// set, the lease is extended from now on. If r is not nil, the handler is about to be called, and r
-// is cancelled if the lease is lost.
+// handOff records that a taken message is passed to a receiver or to a handler's worker. If renew
+// is set, the lease is extended from now on. If r is not nil, the handler is about to be called,
+// and r is cancelled if the lease is lost.
 //
-// hand returns false if the lease is over: the process may have been suspended since the message
+// handOff returns false if the lease is over: the process may have been suspended since the message
 // was taken, so that another consumer has the message, or the message was cancelled. The message is
 // then dropped and reported.
-func (d *dispatcher) hand(h *held, renew bool, r *run) bool {
+func (d *dispatcher) handOff(h *heldMessage, renew bool, r *run) bool {
 	d.mu.Lock()
 	defer d.unlock()
 	if r != nil {
 		h.run = r
 	}
 	if h.state == heldGone || !time.Now().Before(h.until) {
-		d.lose(h)
+		d.loseLease(h)
 		return false
 	}
 	h.renew, h.handed = renew, true
 	return true
 }
 
-// letEnd stops extending a lease, because the message will not be settled.
-func (d *dispatcher) letEnd(h *held) {
+// stopRenewal stops extending a lease, because the message will not be settled.
+func (d *dispatcher) stopRenewal(h *heldMessage) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h.renew = false

@@ -25,8 +25,8 @@ func TestMessageIsNotDeliveredAfterItsLease(t *testing.T) {
 			q.options.OnError = func(err error) { reported = append(reported, err) }
 			d := &dispatcher{q: q, ctx: t.Context()}
 			d.admission.handover = &d.handover
-			d.leases = leases{visibility: time.Second, hold: time.Second, held: make(map[*held]struct{})}
-			h := &held{record: driver.Record{ID: "m", Body: (&content{}).encode()}, part: &consumerPart{part: q.parts[0]}, state: heldTaken}
+			d.leases = leases{visibility: time.Second, hold: time.Second, held: make(map[*heldMessage]struct{})}
+			h := &heldMessage{record: driver.Record{ID: "m", Body: (&content{}).encode()}, part: &consumerPart{part: q.parts[0]}, state: heldTaken}
 			d.leases.held[h] = struct{}{}
 			h.until = time.Now()
 			if renews {
@@ -57,19 +57,19 @@ func TestAnswerToBeginDeterminesTheNextStep(t *testing.T) {
 		next   beginResult
 		wait   time.Duration
 	}{
-		{"due now", heldBeginning, at(driver.StatusDone, 0), nil, false, beginGives, 0},
-		{"due soon", heldBeginning, at(driver.StatusDone, 2*time.Millisecond), nil, false, beginWaits, 2 * time.Millisecond},
-		{"due now, but the consumer ends", heldBeginning, at(driver.StatusDone, 0), nil, true, beginGives, 0},
-		{"dropped", heldGone, at(driver.StatusDone, 0), nil, false, beginReleases, 0},
-		{"clock set back", heldBeginning, at(driver.StatusEarly, time.Minute), nil, false, beginRepeats, time.Minute - beginLead},
-		{"clock set back by little", heldBeginning, at(driver.StatusEarly, beginLead), nil, false, beginRepeats, time.Millisecond},
-		{"clock set back, and the consumer ends", heldBeginning, at(driver.StatusEarly, time.Minute), nil, true, beginReleases, 0},
-		{"clock set back, and dropped", heldGone, at(driver.StatusEarly, time.Minute), nil, false, beginForgets, 0},
-		{"cancelled", heldBeginning, at(driver.StatusNotFound, 0), nil, false, beginForgets, 0},
-		{"no answer", heldBeginning, answer{}, ErrUnavailable, false, beginForgets, 0},
-		{"no answer, and dropped", heldGone, answer{}, ErrUnavailable, true, beginForgets, 0},
+		{"due now", heldBeginning, at(driver.StatusDone, 0), nil, false, beginDeliver, 0},
+		{"due soon", heldBeginning, at(driver.StatusDone, 2*time.Millisecond), nil, false, beginWait, 2 * time.Millisecond},
+		{"due now, but the consumer ends", heldBeginning, at(driver.StatusDone, 0), nil, true, beginDeliver, 0},
+		{"dropped", heldGone, at(driver.StatusDone, 0), nil, false, beginRelease, 0},
+		{"clock set back", heldBeginning, at(driver.StatusEarly, time.Minute), nil, false, beginRepeat, time.Minute - beginLead},
+		{"clock set back by little", heldBeginning, at(driver.StatusEarly, beginLead), nil, false, beginRepeat, time.Millisecond},
+		{"clock set back, and the consumer ends", heldBeginning, at(driver.StatusEarly, time.Minute), nil, true, beginRelease, 0},
+		{"clock set back, and dropped", heldGone, at(driver.StatusEarly, time.Minute), nil, false, beginForget, 0},
+		{"cancelled", heldBeginning, at(driver.StatusNotFound, 0), nil, false, beginForget, 0},
+		{"no answer", heldBeginning, answer{}, ErrUnavailable, false, beginForget, 0},
+		{"no answer, and dropped", heldGone, answer{}, ErrUnavailable, true, beginForget, 0},
 	} {
-		next, wait := (&held{state: test.state}).beginResult(test.answer, test.err, test.ended)
+		next, wait := (&heldMessage{state: test.state}).beginResult(test.answer, test.err, test.ended)
 		require.Equal(t, test.next, next, test.what)
 		require.Equal(t, test.wait, wait, test.what)
 	}

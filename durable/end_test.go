@@ -153,8 +153,8 @@ func TestAckSucceedsWhileAnIdleReceiverEnds(t *testing.T) {
 	q.Close()
 }
 
-// Consume ends while messages have begun ahead of their due times. The rounds end at different points
-// of the last two milliseconds, on the wall clock.
+// Consume ends while messages have begun ahead of their due times. The rounds end at different
+// points of the last two milliseconds, on the wall clock.
 func TestConsumeEndsWhileMessagesWaitForTheirDueTimes(t *testing.T) {
 	t.Parallel()
 	round := func(i int) {

@@ -90,7 +90,7 @@ func (q *Queue) emit(e Event) {
 
 // emit calls OnEvent for a message, if OnEvent is set. If start is not zero, the event's duration
 // is the time since start. No lock is held.
-func (h *held) emit(kind EventKind, start time.Time) {
+func (h *heldMessage) emit(kind EventKind, start time.Time) {
 	q := h.part.q
 	if q.options.OnEvent == nil {
 		return
@@ -108,7 +108,7 @@ func (h *held) emit(kind EventKind, start time.Time) {
 }
 
 // emitClaims calls OnEvent for messages that were claimed by a call that began at sent.
-func (q *Queue) emitClaims(messages []*held, sent time.Time) {
+func (q *Queue) emitClaims(messages []*heldMessage, sent time.Time) {
 	if q.options.OnEvent == nil {
 		return
 	}

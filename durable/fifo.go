@@ -43,24 +43,24 @@ func (f *fifo[T]) keep(ok func(T) bool) {
 	f.items, f.head = kept, 0
 }
 
-// lazyFifo is a fifo with lazy deletion: any item may be deleted at any time. The item itself
+// lazyFIFO is a fifo with lazy deletion: any item may be deleted at any time. The item itself
 // records that it is gone, and is never added again. It stays in the slice until it is first, or
 // until more than half of the items are gone. All methods are O(1) amortized.
-type lazyFifo[T interface{ gone() bool }] struct {
+type lazyFIFO[T interface{ gone() bool }] struct {
 	items fifo[T]
 	left  int // number of items that are gone
 }
 
 // len returns the number of items that are not gone.
-func (f *lazyFifo[T]) len() int { return f.items.len() - f.left }
+func (f *lazyFIFO[T]) len() int { return f.items.len() - f.left }
 
 // size returns the number of items in the slice.
-func (f *lazyFifo[T]) size() int { return f.items.len() }
+func (f *lazyFIFO[T]) size() int { return f.items.len() }
 
-func (f *lazyFifo[T]) push(items ...T) { f.items.push(items...) }
+func (f *lazyFIFO[T]) push(items ...T) { f.items.push(items...) }
 
 // first returns the first item, or false if there is none.
-func (f *lazyFifo[T]) first() (item T, ok bool) {
+func (f *lazyFIFO[T]) first() (item T, ok bool) {
 	for f.items.len() > 0 {
 		if item = f.items.first(); !item.gone() {
 			return item, true
@@ -73,7 +73,7 @@ func (f *lazyFifo[T]) first() (item T, ok bool) {
 }
 
 // pop removes and returns the first item, or returns false if there is none.
-func (f *lazyFifo[T]) pop() (item T, ok bool) {
+func (f *lazyFIFO[T]) pop() (item T, ok bool) {
 	if item, ok = f.first(); ok {
 		f.items.pop()
 	}
@@ -81,7 +81,7 @@ func (f *lazyFifo[T]) pop() (item T, ok bool) {
 }
 
 // removed records that one of the items is gone.
-func (f *lazyFifo[T]) removed() {
+func (f *lazyFIFO[T]) removed() {
 	f.left++
 	if f.left > 16 && f.left*2 > f.items.len() {
 		f.items.keep(func(item T) bool { return !item.gone() })

@@ -33,10 +33,10 @@ func TestFIFOKeepsTheOrder(t *testing.T) {
 // order.
 func TestLazyFIFODropsDeletedItems(t *testing.T) {
 	t.Parallel()
-	var f lazyFifo[*held]
-	var stay []*held
+	var f lazyFIFO[*heldMessage]
+	var stay []*heldMessage
 	for i := range 10_000 {
-		h := &held{state: heldReady}
+		h := &heldMessage{state: heldReady}
 		f.push(h)
 		if i%1000 == 0 {
 			stay = append(stay, h)

@@ -25,7 +25,7 @@ import (
 // the store per partition. ctx should end before the timeout of the probe. If ctx ends, Healthy
 // returns its cause.
 func (q *Queue) Healthy(ctx context.Context) error {
-	if err := q.usable(ctx); err != nil {
+	if err := q.checkOpen(ctx); err != nil {
 		return err
 	}
 	errs := make([]error, len(q.parts))
@@ -90,7 +90,7 @@ type AuditReport = driver.AuditReport
 // faults that were found before it.
 func (q *Queue) Audit(ctx context.Context, repair bool) (AuditReport, error) {
 	var sum AuditReport
-	if err := q.usable(ctx); err != nil {
+	if err := q.checkOpen(ctx); err != nil {
 		return sum, err
 	}
 	for i := range q.parts {

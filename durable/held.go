@@ -7,19 +7,19 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// held is a message that this process has claimed. It is guarded by the dispatcher's mutex.
-type held struct {
-	record   driver.Record
-	part     *consumerPart
-	headers  map[string]string // for events; nil without OnEvent
-	state    heldState
-	timer    timingwheel.Timer // of an armed or waiting message
-	until    time.Time         // the earliest end of the lease, on this process's clock
-	asked    bool              // an extension of the lease is in progress
-	renew    bool              // the lease of a taken message is extended, because its handler runs
-	settling bool              // the store was asked to end the delivery, and may have done so
-	handed   bool              // passed to the handler's worker or to the receiver
-	run      *run              // the call of the handler; nil: no handler was called
+// heldMessage is a message that this process has claimed. It is guarded by the dispatcher's mutex.
+type heldMessage struct {
+	record    driver.Record
+	part      *consumerPart
+	headers   map[string]string // for events; nil without OnEvent
+	state     heldState
+	timer     timingwheel.Timer // of an armed or waiting message
+	until     time.Time         // the earliest end of the lease, on this process's clock
+	extending bool              // an extension of the lease is in progress
+	renew     bool              // the lease of a taken message is extended: its handler runs
+	settling  bool              // the store was asked to end the delivery, and may have done so
+	handed    bool              // passed to the handler's worker or to the receiver
+	run       *run              // the call of the handler; nil: no handler was called
 }
 
 // heldState is the state of a held message. The dispatcher makes all transitions.
@@ -61,30 +61,32 @@ const (
 )
 
 // unbegun reports whether the message has not begun.
-func (h *held) unbegun() bool { return h.state <= heldBeginning }
+func (h *heldMessage) unbegun() bool { return h.state <= heldBeginning }
 
 // releasable reports whether the message can be released without counting a crash.
-func (h *held) releasable() bool {
+func (h *heldMessage) releasable() bool {
 	return h.state < heldBeginning || h.state == heldBegun
 }
 
 // unsettled reports whether a handler or receiver has the message and has not settled it. If the
 // handler has just returned, its worker settles the message.
-func (h *held) unsettled() bool {
+func (h *heldMessage) unsettled() bool {
 	return h.state == heldTaken && !h.settling && (h.run == nil || !h.run.returned())
 }
 
 // gone reports whether the message is no longer held.
-func (h *held) gone() bool { return h.state == heldGone }
+func (h *heldMessage) gone() bool { return h.state == heldGone }
 
 // fault returns a fault that concerns the message.
-func (h *held) fault(err error) fault { return fault{h.part.index, h.record.ID, err} }
+func (h *heldMessage) fault(err error) fault { return fault{h.part.index, h.record.ID, err} }
 
 // change returns a change of the message, with its token.
-func (h *held) change() driver.Change { return driver.Change{ID: h.record.ID, Token: h.record.Token} }
+func (h *heldMessage) change() driver.Change {
+	return driver.Change{ID: h.record.ID, Token: h.record.Token}
+}
 
 // extended records a new end of the lease.
-func (h *held) extended(a answer) { h.until, h.record.LeaseEnd = a.until(), a.Lease }
+func (h *heldMessage) extended(a answer) { h.until, h.record.LeaseEnd = a.until(), a.Lease }
 
 // beginLead is how long before its due time a message begins, so that the store's answer arrives
 // when the message is due. Until then the message can be cancelled.
@@ -94,32 +96,32 @@ const beginLead = 2 * time.Millisecond
 type beginResult uint8
 
 const (
-	beginGives    beginResult = iota // it is due: pass it to a taker
-	beginWaits                       // it is due after wait
-	beginRepeats                     // the store's clock was set back: begin again after wait
-	beginReleases                    // release it: the partition is paused, or the answer was late
-	beginForgets                     // it was cancelled, its lease is lost, or the call failed
+	beginDeliver beginResult = iota // it is due: pass it to a taker
+	beginWait                       // it is due after wait
+	beginRepeat                     // the store's clock was set back: begin again after wait
+	beginRelease                    // release it: the partition is paused, or the answer was late
+	beginForget                     // it was cancelled, its lease is lost, or the call failed
 )
 
 // beginResult returns the next step after the store's answer to the begin of a message. ended means
 // that the consumer begins no more messages.
-func (h *held) beginResult(a answer, err error, ended bool) (next beginResult, wait time.Duration) {
+func (h *heldMessage) beginResult(a answer, err error, ended bool) (next beginResult, wait time.Duration) {
 	switch {
 	case err != nil:
-		return beginForgets, 0
+		return beginForget, 0
 	case a.Status == driver.StatusDone && h.state == heldGone: // dropped before the answer arrived
-		return beginReleases, 0
+		return beginRelease, 0
 	case a.Status == driver.StatusDone:
 		if wait = a.Due.Time().Sub(a.Now); wait > 0 { // the store read its clock before now
-			return beginWaits, wait
+			return beginWait, wait
 		}
-		return beginGives, 0
+		return beginDeliver, 0
 	case a.Status == driver.StatusPaused && h.state != heldGone:
-		return beginReleases, 0
+		return beginRelease, 0
 	case a.Status == driver.StatusEarly && h.state != heldGone && ended: // the others were released
-		return beginReleases, 0
+		return beginRelease, 0
 	case a.Status == driver.StatusEarly && h.state != heldGone:
-		return beginRepeats, max(a.Due.Time().Sub(a.Now)-beginLead, time.Millisecond)
+		return beginRepeat, max(a.Due.Time().Sub(a.Now)-beginLead, time.Millisecond)
 	}
-	return beginForgets, 0
+	return beginForget, 0
 }

@@ -15,11 +15,11 @@ import (
 type leases struct {
 	visibility time.Duration
 	hold       time.Duration // at most visibility
-	held       map[*held]struct{}
+	held       map[*heldMessage]struct{}
 }
 
 func newLeases(opts *ConsumerOptions) leases {
-	return leases{visibility: opts.Visibility, hold: opts.hold(), held: make(map[*held]struct{})}
+	return leases{visibility: opts.Visibility, hold: opts.hold(), held: make(map[*heldMessage]struct{})}
 }
 
 // renewals is the number of checks of the leases during the shortest lease.
@@ -28,17 +28,17 @@ const renewals = 8
 func (l *leases) period() time.Duration { return l.hold / renewals }
 
 // add adds a message whose claim began at sent and read the store's clock as read.
-func (l *leases) add(h *held, sent, read time.Time) {
+func (l *leases) add(h *heldMessage, sent, read time.Time) {
 	h.until = sent.Add(h.record.LeaseEnd.Time().Sub(read))
 	l.held[h] = struct{}{}
 }
 
 // remove removes a message.
-func (l *leases) remove(h *held) { delete(l.held, h) }
+func (l *leases) remove(h *heldMessage) { delete(l.held, h) }
 
 // begin returns the change that begins a message. Its Delay is a new lease if the rest of the old
 // lease is shorter than Visibility.
-func (l *leases) begin(h *held, now time.Time) driver.Change {
+func (l *leases) begin(h *heldMessage, now time.Time) driver.Change {
 	change := h.change()
 	if h.until.Sub(now) < l.visibility {
 		change.Delay = l.visibility
@@ -49,19 +49,19 @@ func (l *leases) begin(h *held, now time.Time) driver.Change {
 // began records the lease of a message that has begun. It reports whether the lease must be
 // extended, because the begin call left it unchanged and was slow, or the store's clock was set
 // forward.
-func (l *leases) began(h *held, a answer, now time.Time) (extend bool) {
+func (l *leases) began(h *heldMessage, a answer, now time.Time) (extend bool) {
 	if a.Lease > 0 {
 		h.extended(a)
 		return false
 	}
 	left := min(h.until.Sub(now), h.record.LeaseEnd.Time().Sub(a.Now))
-	return left < l.visibility/8*7 && !h.asked
+	return left < l.visibility/8*7 && !h.extending
 }
 
 // extend returns the change that extends the lease of a message. The store knows whether the
 // message has begun when the change takes effect.
-func (l *leases) extend(h *held) driver.Change {
-	h.asked = true
+func (l *leases) extend(h *heldMessage) driver.Change {
+	h.extending = true
 	change := h.change()
 	change.Delay, change.Begun = l.hold, l.visibility
 	return change
@@ -69,7 +69,7 @@ func (l *leases) extend(h *held) driver.Change {
 
 // extended records the answer to an extension. If a begin took effect after the extension and was
 // answered before it, the lease already has a later end.
-func (l *leases) extended(h *held, a answer) {
+func (l *leases) extended(h *heldMessage, a answer) {
 	if a.until().After(h.until) {
 		h.extended(a)
 	}
@@ -87,7 +87,7 @@ const (
 
 // action returns the next step for the lease of a message. The lease of an armed message lasts
 // beyond its due time. A receiver extends the leases of its messages itself.
-func (l *leases) action(h *held, now time.Time) leaseAction {
+func (l *leases) action(h *heldMessage, now time.Time) leaseAction {
 	left, length := h.until.Sub(now), l.visibility
 	if h.unbegun() {
 		length = l.hold
@@ -104,7 +104,7 @@ func (l *leases) action(h *held, now time.Time) leaseAction {
 		}
 	case left < length/4:
 		return leaseLose
-	case left < length*2/3 && !h.asked:
+	case left < length*2/3 && !h.extending:
 		return leaseExtend
 	}
 	return leaseKeep

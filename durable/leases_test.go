@@ -35,7 +35,7 @@ func TestLeaseIsExtendedOrLostInTime(t *testing.T) {
 		{"the receiver's lease has expired", heldTaken, 0, false, false, leaseForget},
 		{"not passed to a receiver", heldTaken, 0, false, false, leaseLose},
 	} {
-		h := &held{state: test.state, until: now.Add(test.left), asked: test.asked, renew: test.runs, handed: test.what != "not passed to a receiver"}
+		h := &heldMessage{state: test.state, until: now.Add(test.left), extending: test.asked, renew: test.runs, handed: test.what != "not passed to a receiver"}
 		assert.Equal(t, test.want, l.action(h, now), test.what)
 	}
 }
@@ -44,8 +44,8 @@ func TestLeaseIsExtendedOrLostInTime(t *testing.T) {
 func TestBeginRenewsOnlyShortLeases(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	l := leases{visibility: 8 * time.Second, held: make(map[*held]struct{})}
-	h := &held{record: driver.Record{ID: "m", Token: 7, LeaseEnd: driver.InstantOf(now) + 8000}}
+	l := leases{visibility: 8 * time.Second, held: make(map[*heldMessage]struct{})}
+	h := &heldMessage{record: driver.Record{ID: "m", Token: 7, LeaseEnd: driver.InstantOf(now) + 8000}}
 	l.add(h, now, driver.InstantOf(now).Time())
 	assert.Equal(t, now.Add(8*time.Second), h.until)
 	assert.Equal(t, driver.Change{ID: "m", Token: 7}, l.begin(h, now))
@@ -68,11 +68,11 @@ func TestBeginRenewsOnlyShortLeases(t *testing.T) {
 func TestExtensionDoesNotShortenTheLeaseOfABegin(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	l := leases{visibility: 8 * time.Second, hold: 2 * time.Second, held: make(map[*held]struct{})}
-	h := &held{state: heldReady, record: driver.Record{ID: "m", Token: 7, LeaseEnd: driver.InstantOf(now) + 1000}}
+	l := leases{visibility: 8 * time.Second, hold: 2 * time.Second, held: make(map[*heldMessage]struct{})}
+	h := &heldMessage{state: heldReady, record: driver.Record{ID: "m", Token: 7, LeaseEnd: driver.InstantOf(now) + 1000}}
 	l.add(h, now, driver.InstantOf(now).Time())
 	assert.Equal(t, driver.Change{ID: "m", Token: 7, Delay: 2 * time.Second, Begun: 8 * time.Second}, l.extend(h))
-	assert.True(t, h.asked)
+	assert.True(t, h.extending)
 	end := func(length driver.Instant) answer {
 		return answer{Outcome: driver.Outcome{Now: driver.InstantOf(now).Time(), Lease: driver.InstantOf(now) + length}, sent: now}
 	}

@@ -47,7 +47,7 @@ type CancelReport struct {
 // docs/internals/durable-design.md has figures. The memory store, which is meant for tests, sorts
 // its messages for each page.
 func (q *Queue) CancelMatching(ctx context.Context, headers map[string]string) (CancelReport, error) {
-	if err := q.usable(ctx); err != nil {
+	if err := q.checkOpen(ctx); err != nil {
 		return CancelReport{}, err
 	}
 	if len(headers) == 0 {

@@ -31,7 +31,7 @@ type Consumer struct {
 // expires. Two consumers may list a partition that is moving from one to the other. Consumers makes
 // one call to the store. It returns the store's error, such as [ErrUnavailable].
 func (q *Queue) Consumers(ctx context.Context) ([]Consumer, error) {
-	if err := q.usable(ctx); err != nil {
+	if err := q.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	members, err := q.backend.Members(ctx)
@@ -78,8 +78,9 @@ func (c *consumer) member() driver.Member {
 	return driver.Member{Name: c.name, Host: hostname(), PID: os.Getpid(), Partitions: c.owns()}
 }
 
-// membership keeps the consumer among the members of the queue, and starts and stops its pumps as
-// members join and leave. All members compute the same assignment from the list of members alone.
+// membership keeps the consumer among the members of the queue, and starts and stops its claimers
+// as members join and leave. All members compute the same assignment from the list of members
+// alone.
 //
 // While the store is unreachable, the assignment stays unchanged, because two owners of a partition
 // are harmless.
@@ -107,12 +108,12 @@ func (c *consumer) membership() {
 // If it were abandoned, it might take effect after the call of leave, and the consumer's partitions
 // would have no owner until Membership has passed.
 func (c *consumer) heartbeat() ([]string, error) {
-	ctx, cancel := c.outlast(c.ctx)
+	ctx, cancel := c.graceContext(c.ctx)
 	defer cancel()
 	return c.q.backend.Heartbeat(ctx, c.member(), c.opts.Membership)
 }
 
-// own starts and stops pumps. It reports whether the set of owned partitions has changed.
+// own starts and stops claimers. It reports whether the set of owned partitions has changed.
 func (c *consumer) own(members []string) (changed bool) {
 	if !slices.Contains(members, c.name) {
 		members = append(slices.Clone(members), c.name)
@@ -130,16 +131,16 @@ func (c *consumer) own(members []string) (changed bool) {
 	// All are cancelled first, because each stop may wait for a call, and the next heartbeat waits
 	// for all of them.
 	for i, p := range parts {
-		if !mine[i] && p.pump.cancel != nil {
-			p.pump.cancel()
+		if !mine[i] && p.claimer.cancel != nil {
+			p.claimer.cancel()
 		}
 	}
 	for i, p := range parts {
 		switch {
-		case mine[i] && p.pump.cancel == nil:
-			p.pump.start()
-		case !mine[i] && p.pump.cancel != nil:
-			p.pump.stop()
+		case mine[i] && p.claimer.cancel == nil:
+			p.claimer.start()
+		case !mine[i] && p.claimer.cancel != nil:
+			p.claimer.stop()
 		}
 	}
 	return c.rebalanced(before)
@@ -148,7 +149,7 @@ func (c *consumer) own(members []string) (changed bool) {
 // owns returns the partitions that the consumer owns.
 func (c *consumer) owns() (partitions []int) {
 	for i, p := range c.dispatcher.parts {
-		if p.pump.cancel != nil {
+		if p.claimer.cancel != nil {
 			partitions = append(partitions, i)
 		}
 	}
@@ -167,14 +168,14 @@ func (c *consumer) rebalanced(before []int) bool {
 	return true
 }
 
-// disown stops the pumps. retire releases their messages.
+// disown stops the claimers. retire releases their messages.
 func (c *consumer) disown() {
 	defer c.rebalanced(c.owns())
 	for _, p := range c.dispatcher.parts {
-		if p.pump.cancel != nil {
-			p.pump.cancel()
-			<-p.pump.done
-			p.pump.cancel = nil
+		if p.claimer.cancel != nil {
+			p.claimer.cancel()
+			<-p.claimer.done
+			p.claimer.cancel = nil
 		}
 	}
 }

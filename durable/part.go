@@ -41,14 +41,14 @@ func newPart(q *Queue, index int, name string) *part {
 	if groups {
 		p.puts.direct = p.putOne
 	}
-	p.gatherPauses(name)
+	p.initPauses(name)
 	for op := driver.OpAck; op <= driver.OpExpire; op++ {
 		apply := p.apply
 		if op >= driver.OpCancel && op <= driver.OpPurge {
 			once := &caller{p: p, name: name + ":" + op.String()}
 			apply = func(batch driver.Batch) ([]answer, error) { return p.applyOnce(once, batch) }
 		}
-		p.gather(&p.changes[op], func(changes []driver.Change) ([]answer, error) {
+		p.initBatcher(&p.changes[op], func(changes []driver.Change) ([]answer, error) {
 			return apply(driver.Batch{Partition: p.index, Op: op, Changes: changes})
 		})
 		if groups {
@@ -58,8 +58,8 @@ func newPart(q *Queue, index int, name string) *part {
 	return p
 }
 
-// gather sets up a batcher of changes.
-func (p *part) gather(b *batcher[driver.Change, answer], flush func([]driver.Change) ([]answer, error)) {
+// initBatcher sets up a batcher of changes.
+func (p *part) initBatcher(b *batcher[driver.Change, answer], flush func([]driver.Change) ([]answer, error)) {
 	b.retryFor = p.q.options.RetryFor
 	b.key = func(c driver.Change) string { return c.ID }
 	b.flush = flush

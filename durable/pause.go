@@ -35,7 +35,7 @@ func (q *Queue) Resume(ctx context.Context) error {
 }
 
 func (q *Queue) setPaused(ctx context.Context, what string, paused bool) error {
-	if err := q.usable(ctx); err != nil {
+	if err := q.checkOpen(ctx); err != nil {
 		return err
 	}
 	errs := make([]error, len(q.parts))
@@ -61,9 +61,9 @@ func (q *Queue) setPaused(ctx context.Context, what string, paused bool) error {
 	return nil
 }
 
-// gatherPauses sets up the batcher of pauses. A single caller makes all of them, so a delayed copy
-// of an earlier call changes nothing.
-func (p *part) gatherPauses(name string) {
+// initPauses sets up the batcher of pauses. A single caller makes all of them, so a delayed copy of
+// an earlier call changes nothing.
+func (p *part) initPauses(name string) {
 	once := &caller{p: p, name: name + ":pause"}
 	p.pauses.retryFor = p.q.options.RetryFor
 	p.pauses.key = func(bool) string { return "" } // one at a time

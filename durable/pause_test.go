@@ -25,7 +25,7 @@ func TestPauseStopsDeliveryAndResumeContinuesIt(t *testing.T) {
 		name  string
 		takes time.Duration
 		trip  time.Duration // of calls to the store
-	}{{"instant", 0, 0}, {"quick", 10 * time.Microsecond, time.Millisecond}, {"slow", 50 * time.Millisecond, 2 * time.Millisecond}} {
+	}{{"instant", 0, 0}, {"fast", 10 * time.Microsecond, time.Millisecond}, {"slow", 50 * time.Millisecond, 2 * time.Millisecond}} {
 		t.Run(handlers.name, func(t *testing.T) {
 			t.Parallel()
 			calls := &watchedCalls{trip: handlers.trip}

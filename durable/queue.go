@@ -93,7 +93,7 @@ func (q *Queue) part(id string) *part { return q.parts[driver.PartitionOf(id, le
 
 func newID(q *Queue) string { return ulid.MustNew(ulid.Now(), q.ids).String() }
 
-func (q *Queue) usable(ctx context.Context) error {
+func (q *Queue) checkOpen(ctx context.Context) error {
 	if ctx == nil {
 		return fmt.Errorf("durable: queue %q: %w context: nil", q.options.Queue, ErrInvalid)
 	}
@@ -118,7 +118,7 @@ func (q *Queue) usable(ctx context.Context) error {
 // store's clock. It is safe to enqueue the message again with the same id as long as it has not
 // been delivered. If ctx ends before the call was sent, the call is not sent.
 func (q *Queue) Enqueue(ctx context.Context, m Message) (id string, err error) {
-	if err := q.usable(ctx); err != nil {
+	if err := q.checkOpen(ctx); err != nil {
 		return "", err
 	}
 	if m.ID == "" {
@@ -153,7 +153,7 @@ func putError(id string, status driver.Status, err error) error {
 // with the error of each message, and ids has the ids of all messages. Errors and the end of ctx
 // have the same meaning as in [Queue.Enqueue].
 func (q *Queue) EnqueueBatch(ctx context.Context, messages []Message) (ids []string, err error) {
-	if err := q.usable(ctx); err != nil {
+	if err := q.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	items := make([]driver.PutItem, len(messages))
@@ -311,7 +311,7 @@ func (q *Queue) move(ctx context.Context, op driver.Op, done Result, c driver.Ch
 
 // change makes one transition of a message.
 func (q *Queue) change(ctx context.Context, op driver.Op, c driver.Change) (answer, error) {
-	if err := q.usable(ctx); err != nil {
+	if err := q.checkOpen(ctx); err != nil {
 		return answer{}, err
 	}
 	if err := checkID(c.ID); err != nil {
@@ -385,7 +385,7 @@ func (q *Queue) Close() {
 		}
 		q.recoveries.Wait()
 	}()
-	endsIn(ended, closeTime, q.ctx.Done())
+	waitFor(ended, closeTime, q.ctx.Done())
 	q.cancel(ErrClosed)
 }
 

@@ -5,18 +5,18 @@ import "time"
 // readyQueue holds the messages that are due and wait until they may begin, in the order in which
 // they became due. It has no lock, and is guarded by the dispatcher's mutex.
 type readyQueue struct {
-	messages lazyFifo[*held]
+	messages lazyFIFO[*heldMessage]
 }
 
 // push adds a message that has become due.
-func (r *readyQueue) push(h *held) {
+func (r *readyQueue) push(h *heldMessage) {
 	h.state = heldReady
 	r.messages.push(h)
 }
 
 // next removes and returns the first message whose partition is not stalled, or nil. It parks the
 // messages of stalled partitions before it.
-func (r *readyQueue) next() *held {
+func (r *readyQueue) next() *heldMessage {
 	for {
 		h, ok := r.messages.pop()
 		if !ok {
@@ -33,7 +33,7 @@ func (r *readyQueue) next() *held {
 // unpark adds the parked messages of a partition again, before all other messages: the partition's
 // other messages became due later. It is O(n).
 func (r *readyQueue) unpark(p *consumerPart) {
-	var all fifo[*held]
+	var all fifo[*heldMessage]
 	for _, h := range p.parked.items.rest() {
 		if !h.gone() {
 			h.state = heldReady
@@ -45,11 +45,11 @@ func (r *readyQueue) unpark(p *consumerPart) {
 			all.push(h)
 		}
 	}
-	r.messages, p.parked = lazyFifo[*held]{items: all}, lazyFifo[*held]{}
+	r.messages, p.parked = lazyFIFO[*heldMessage]{items: all}, lazyFIFO[*heldMessage]{}
 }
 
 // remove records that a ready or parked message is gone.
-func (r *readyQueue) remove(h *held, state heldState) {
+func (r *readyQueue) remove(h *heldMessage, state heldState) {
 	switch state {
 	case heldReady:
 		r.messages.removed()
@@ -62,25 +62,25 @@ func (r *readyQueue) remove(h *held, state heldState) {
 // takers or messages wait, never both. It has no lock and no clock, and is guarded by the
 // dispatcher's mutex.
 type handover struct {
-	takers lazyFifo[*taker]
-	begun  lazyFifo[*held] // begun messages that wait for a taker
-	used   time.Time       // when a taker last arrived or left
+	takers lazyFIFO[*taker]
+	begun  lazyFIFO[*heldMessage] // begun messages that wait for a taker
+	used   time.Time              // when a taker last arrived or left
 }
 
 // taker is a handler's worker or a receiver that waits for a message.
 type taker struct {
-	ready chan *held // capacity 1
+	ready chan *heldMessage // capacity 1
 	left  bool
 }
 
-func newTaker() *taker { return &taker{ready: make(chan *held, 1)} }
+func newTaker() *taker { return &taker{ready: make(chan *heldMessage, 1)} }
 
 // gone reports whether the taker no longer waits.
 func (t *taker) gone() bool { return t.left }
 
 // give passes a begun message to the taker that has waited longest. It returns nil if no taker
 // waits.
-func (o *handover) give(h *held, now time.Time) *taker {
+func (o *handover) give(h *heldMessage, now time.Time) *taker {
 	t, ok := o.takers.pop()
 	if !ok {
 		return nil
@@ -90,14 +90,14 @@ func (o *handover) give(h *held, now time.Time) *taker {
 }
 
 // keep stores a message for the next taker.
-func (o *handover) keep(h *held) {
+func (o *handover) keep(h *heldMessage) {
 	h.state = heldBegun
 	o.begun.push(h)
 }
 
 // take returns the message that has waited longest. If there is none, it returns nil and the taker
 // waits.
-func (o *handover) take(t *taker, now time.Time) *held {
+func (o *handover) take(t *taker, now time.Time) *heldMessage {
 	o.used = now
 	h, ok := o.begun.pop()
 	if !ok {

@@ -13,12 +13,12 @@ import (
 func TestReadyQueueParksMessagesOfStalledPartitions(t *testing.T) {
 	t.Parallel()
 	var r readyQueue
-	slow, quick := &consumerPart{share: share{stalled: true}}, &consumerPart{}
-	messages := make([]*held, 6)
+	slow, fast := &consumerPart{share: share{stalled: true}}, &consumerPart{}
+	messages := make([]*heldMessage, 6)
 	for i := range messages {
-		messages[i] = &held{part: slow}
+		messages[i] = &heldMessage{part: slow}
 		if i == 1 || i == 4 {
-			messages[i].part = quick
+			messages[i].part = fast
 		}
 		r.push(messages[i])
 	}
@@ -29,19 +29,19 @@ func TestReadyQueueParksMessagesOfStalledPartitions(t *testing.T) {
 	require.Nil(t, r.next())
 	require.Equal(t, 4, slow.parked.len())
 
-	gone := func(h *held) {
+	gone := func(h *heldMessage) {
 		state := h.state
 		h.state = heldGone
 		r.remove(h, state)
 	}
 	gone(messages[2])
-	last := &held{part: slow}
+	last := &heldMessage{part: slow}
 	r.push(last)
 	gone(messages[3])
 	slow.share.stalled = false
 	r.unpark(slow)
 	require.Zero(t, slow.parked.len())
-	for _, want := range []*held{messages[0], messages[5], last} {
+	for _, want := range []*heldMessage{messages[0], messages[5], last} {
 		require.Equal(t, heldReady, want.state)
 		require.Same(t, want, r.next())
 	}
@@ -59,15 +59,15 @@ func TestHandoverIsFair(t *testing.T) {
 		require.Nil(t, o.take(taker, now))
 	}
 	o.leave(first, now)
-	a, b := &held{}, &held{}
+	a, b := &heldMessage{}, &heldMessage{}
 	require.Same(t, second, o.give(a, now))
 	require.Equal(t, heldTaken, a.state)
 	require.Same(t, third, o.give(b, now))
-	require.Nil(t, o.give(&held{}, now), "no taker waits")
+	require.Nil(t, o.give(&heldMessage{}, now), "no taker waits")
 
-	kept := make([]*held, 3)
+	kept := make([]*heldMessage, 3)
 	for i := range kept {
-		kept[i] = new(held)
+		kept[i] = new(heldMessage)
 		o.keep(kept[i])
 		require.Equal(t, heldBegun, kept[i].state)
 	}
@@ -90,7 +90,7 @@ func TestHandoverIsIdleSinceTheLastTaker(t *testing.T) {
 	assert.Zero(t, o.idle(later), "a taker waits")
 	o.leave(waits, later)
 	assert.Equal(t, time.Second, o.idle(later.Add(time.Second)))
-	o.keep(new(held))
+	o.keep(new(heldMessage))
 	o.take(waits, later.Add(time.Minute))
 	assert.Zero(t, o.idle(later.Add(time.Minute)))
 }

@@ -90,7 +90,7 @@ func (r *Receiver) claiming() (*consumer, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.dispatcher.admission.pace.fixed = true // any call of Take may be the last one
+	c.dispatcher.admission.readAhead.disabled = true // any call of Take may be the last one
 	r.consumer = c
 	go r.watch(c)
 	return c, nil
@@ -108,10 +108,10 @@ func (r *Receiver) watch(c *consumer) {
 	c.retire()
 	r.q.consumers.Done()
 	for c.dispatcher.load().held() > 0 && c.life.Err() == nil {
-		if endsIn(c.aborted, c.dispatcher.leases.period(), c.life.Done()) {
+		if waitFor(c.aborted, c.dispatcher.leases.period(), c.life.Done()) {
 			break
 		}
 	}
-	c.dispatcher.release((*held).unsettled)
+	c.dispatcher.release((*heldMessage).unsettled)
 	c.stop()
 }

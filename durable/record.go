@@ -69,7 +69,7 @@ func timeOf(i driver.Instant) time.Time {
 // Get fails immediately with [ErrUnavailable]. The cost is one call to the store, which finds the
 // message in O(1), or in O(log n) in a file.
 func (q *Queue) Get(ctx context.Context, id string) (Record, error) {
-	err := q.usable(ctx)
+	err := q.checkOpen(ctx)
 	if err == nil {
 		err = checkID(id)
 	}
@@ -90,7 +90,7 @@ func (q *Queue) Get(ctx context.Context, id string) (Record, error) {
 // the iteration.
 func (q *Queue) List(ctx context.Context, state State) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		err := q.usable(ctx)
+		err := q.checkOpen(ctx)
 		if err == nil && state != StateScheduled && state != StateLeased && state != StateDead {
 			err = fmt.Errorf("durable: list: %w state %v: %v, %v (which includes firing messages) and %v are accepted",
 				ErrInvalid, state, StateScheduled, StateLeased, StateDead)

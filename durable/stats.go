@@ -131,7 +131,7 @@ type Stats struct {
 // after another, and one more, so the counts are not an atomic snapshot. If any call fails, Stats
 // returns its error and no counts.
 func (q *Queue) Stats(ctx context.Context) (Stats, error) {
-	if err := q.usable(ctx); err != nil {
+	if err := q.checkOpen(ctx); err != nil {
 		return Stats{}, err
 	}
 	s := Stats{Lateness: q.lateness.summary()}
@@ -172,7 +172,7 @@ const MaxWithin = driver.MaxWithin
 // messages that are due within the last duration, which takes about 0.1 s for a million messages in
 // a file.
 func (q *Queue) CountDue(ctx context.Context, within ...time.Duration) ([]int64, error) {
-	if err := q.usable(ctx); err != nil {
+	if err := q.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	if len(within) < 1 || len(within) > MaxWithin {

@@ -11,10 +11,10 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// pump claims messages of one partition shortly before they are due, while the consumer owns the
-// partition.
+// partitionClaimer claims messages of one partition shortly before they are due, while the consumer
+// owns the partition.
 //
-// A pump makes a claim when the next known message is due soon, when a hint announces an earlier
+// A claimer makes a claim when the next known message is due soon, when a hint announces an earlier
 // message, when there is room again or a grant, and otherwise once per Fallback. Each claim also
 // ends expired leases.
 //
@@ -22,7 +22,7 @@ import (
 // while no message is urgent. This way many messages share a claim, but no claim is so large that
 // it delays other calls to the store for long. A message that is due within a fifth of the horizon
 // is urgent.
-type pump struct {
+type partitionClaimer struct {
 	c      *consumer
 	part   *consumerPart
 	cancel context.CancelFunc // nil: the partition is not owned. Used by membership only
@@ -32,30 +32,30 @@ type pump struct {
 
 	// Used only by run, and by the recovery after it.
 	claimed    time.Time // start of the last claim
-	over       time.Time // end of the first lease to expire; zero: none
+	leaseEnd   time.Time // end of the first lease to expire; zero: none
 	seq        uint64    // of the last claim
 	seen       uint64    // the highest token that the consumer has received
 	unanswered bool      // the last claim was not answered, and may have taken effect
 	lost       int       // messages without a record that were not yet reported
 	reported   time.Time // last report of lost and unreadable messages
 
-	// unclear is set by a hint without a due time: the next claim does not wait for a grant.
-	unclear atomic.Bool
+	// skipGrant is set by a hint without a due time: the next claim does not wait for a grant.
+	skipGrant atomic.Bool
 
-	mu     sync.Mutex
-	next   time.Time     // time of the next claim
-	kicked chan struct{} // capacity 1; signals that next became earlier
+	mu          sync.Mutex
+	next        time.Time     // time of the next claim
+	rescheduled chan struct{} // capacity 1; signals that next became earlier
 }
 
 // claimPause is the pause between two claims that are not urgent, which leaves the store to other
 // calls.
 const claimPause = 2 * time.Millisecond
 
-func newPump(c *consumer, part *consumerPart) *pump {
-	return &pump{c: c, part: part, kicked: make(chan struct{}, 1)}
+func newPartitionClaimer(c *consumer, part *consumerPart) *partitionClaimer {
+	return &partitionClaimer{c: c, part: part, rescheduled: make(chan struct{}, 1)}
 }
 
-func (p *pump) start() {
+func (p *partitionClaimer) start() {
 	if p.recovery != nil { // run repeats its claim
 		p.recovery.cancel()
 		<-p.recovery.claimed
@@ -70,18 +70,18 @@ func (p *pump) start() {
 }
 
 // stop ends the claiming and releases the messages that no taker has.
-func (p *pump) stop() {
+func (p *partitionClaimer) stop() {
 	p.cancel()
 	<-p.done
 	p.cancel = nil
-	p.c.dispatcher.release(func(h *held) bool { return h.part == p.part && h.releasable() })
+	p.c.dispatcher.release(func(h *heldMessage) bool { return h.part == p.part && h.releasable() })
 }
 
-func (p *pump) run(ctx context.Context) {
+func (p *partitionClaimer) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		next := time.Now().Add(p.c.opts.Fallback)
-		if !p.over.IsZero() && p.over.Before(next) {
-			next = p.over
+		if !p.leaseEnd.IsZero() && p.leaseEnd.Before(next) {
+			next = p.leaseEnd
 		}
 		p.mu.Lock()
 		p.next = next
@@ -91,23 +91,23 @@ func (p *pump) run(ctx context.Context) {
 	}
 	if p.unanswered {
 		p.recover()
-		endsIn(p.recovery.over, leaveTime, p.c.life.Done())
+		waitFor(p.recovery.over, leaveTime, p.c.life.Done())
 	}
 	p.c.dispatcher.disowned(p.part)
 }
 
 // claim claims as many messages as there is room for, and schedules the next claim.
-func (p *pump) claim(ctx context.Context) {
+func (p *partitionClaimer) claim(ctx context.Context) {
 	for again := false; ; again = true {
 		sent := time.Now()
-		stale := p.unclear.Load() || sent.Sub(p.claimed) >= p.c.opts.Fallback ||
-			!p.over.IsZero() && !sent.Before(p.over)
+		stale := p.skipGrant.Load() || sent.Sub(p.claimed) >= p.c.opts.Fallback ||
+			!p.leaseEnd.IsZero() && !sent.Before(p.leaseEnd)
 		claim, ok := p.c.dispatcher.plan(p.part, stale)
 		if !ok || claim.Max == 0 && again {
-			return // free room or a grant wakes the pump
+			return // free room or a grant wakes the claimer
 		}
-		p.unclear.Store(false)
-		p.claimed, p.over = sent, time.Time{}
+		p.skipGrant.Store(false)
+		p.claimed, p.leaseEnd = sent, time.Time{}
 		claimed, err := p.call(ctx, claim)
 		p.c.dispatcher.hold(p.part, claimed, sent)
 		p.report(claimed)
@@ -116,25 +116,25 @@ func (p *pump) claim(ctx context.Context) {
 				p.c.q.reportFault(fault{partition: p.part.index, err: fmt.Errorf("claim: %w", err)})
 			}
 			p.c.fail(err)
-			p.sooner(sent.Add(failurePause))
+			p.claimBy(sent.Add(failurePause))
 			return
 		}
 		if claimed.Lease > 0 {
-			p.over = time.Now().Add(max(0, p.part.clock.until(claimed.Lease)) + time.Millisecond)
-			p.sooner(p.over)
+			p.leaseEnd = time.Now().Add(max(0, p.part.clock.until(claimed.Lease)) + time.Millisecond)
+			p.claimBy(p.leaseEnd)
 		}
 		if claimed.Paused {
-			return // a hint wakes the pump
+			return // a hint wakes the claimer
 		}
 		if claimed.Next > 0 && claimed.Next <= driver.InstantOf(claimed.Now).Add(claim.Horizon) && len(claimed.Records) > 0 {
 			if claimed.Next.Time().Sub(claimed.Now) > p.c.opts.urgent() {
-				p.sooner(time.Now().Add(claimPause))
+				p.claimBy(time.Now().Add(claimPause))
 				return
 			}
 			continue
 		}
 		if claimed.Next > 0 && claim.Max > 0 {
-			p.sooner(time.Now().Add(p.lead(claimed.Next)))
+			p.claimBy(time.Now().Add(p.claimDelay(claimed.Next)))
 		}
 		return
 	}
@@ -142,18 +142,18 @@ func (p *pump) claim(ctx context.Context) {
 
 // call makes a claim. When ctx ends, a call in progress gets a grace period. If it were abandoned,
 // its messages might have to be claimed again.
-func (p *pump) call(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
+func (p *partitionClaimer) call(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
 	if ctx.Err() != nil {
 		return driver.Claimed{}, context.Cause(ctx)
 	}
-	longer, cancel := p.c.outlast(ctx)
+	longer, cancel := p.c.graceContext(ctx)
 	defer cancel()
 	return p.send(longer, claim)
 }
 
-// outlast returns a context for a call to the store that ends leaveTime after ctx. The caller must
-// call cancel when the call has returned.
-func (c *consumer) outlast(ctx context.Context) (longer context.Context, cancel context.CancelFunc) {
+// graceContext returns a context for a call to the store that ends leaveTime after ctx. The caller
+// must call cancel when the call has returned.
+func (c *consumer) graceContext(ctx context.Context) (longer context.Context, cancel context.CancelFunc) {
 	longer, end := context.WithCancel(c.life)
 	stop := context.AfterFunc(ctx, func() {
 		sleep(longer, leaveTime)
@@ -168,7 +168,7 @@ func (c *consumer) outlast(ctx context.Context) (longer context.Context, cancel 
 // send makes a claim and records the highest token that the consumer has received. The store
 // returns messages again that the consumer has not received, and rejects unanswered claims that
 // arrive after this one.
-func (p *pump) send(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
+func (p *partitionClaimer) send(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
 	p.seq++
 	claim.Consumer, claim.Seen, claim.Seq, claim.Repeat = p.c.name, p.seen, p.seq, p.unanswered
 	claimed, err := p.c.q.backend.Claim(ctx, claim)
@@ -179,7 +179,7 @@ func (p *pump) send(ctx context.Context, claim driver.Claim) (driver.Claimed, er
 	return claimed, err
 }
 
-// recovery releases the messages of an unanswered claim after its pump has stopped. Otherwise no
+// recovery releases the messages of an unanswered claim after its claimer has stopped. Otherwise no
 // consumer would know of them until their leases expire, and messages that have begun would count a
 // crash. The recovery ends with the queue. It delays the end of the consumer by at most leaveTime.
 type recovery struct {
@@ -190,7 +190,7 @@ type recovery struct {
 
 // recover starts a recovery, which repeats an empty claim until the store has answered, for at most
 // Visibility.
-func (p *pump) recover() {
+func (p *partitionClaimer) recover() {
 	ctx, cancel := context.WithTimeout(p.c.q.ctx, p.c.opts.Visibility)
 	r := &recovery{cancel, make(chan struct{}), make(chan struct{})}
 	p.recovery = r
@@ -205,7 +205,7 @@ func (p *pump) recover() {
 
 // claimUnseen returns the messages of the unanswered claims. After the store has answered, it
 // rejects these claims if they arrive late.
-func (p *pump) claimUnseen(ctx context.Context) []driver.Record {
+func (p *partitionClaimer) claimUnseen(ctx context.Context) []driver.Record {
 	for {
 		claimed, err := p.send(ctx, p.c.dispatcher.admission.emptyClaim(&p.part.share))
 		if err == nil {
@@ -225,7 +225,7 @@ func (p *pump) claimUnseen(ctx context.Context) []driver.Record {
 }
 
 // release releases messages that the dispatcher does not know, and waits for the answers.
-func (p *pump) release(records []driver.Record) {
+func (p *partitionClaimer) release(records []driver.Record) {
 	var answers sync.WaitGroup
 	for i := range records {
 		answers.Add(1)
@@ -245,7 +245,7 @@ func (p *pump) release(records []driver.Record) {
 const reportPeriod = time.Minute
 
 // report reports lost and unreadable messages: immediately, and then at most once per reportPeriod.
-func (p *pump) report(claimed driver.Claimed) {
+func (p *partitionClaimer) report(claimed driver.Claimed) {
 	p.lost += claimed.Lost
 	if p.lost == 0 && claimed.Unreadable == 0 || !p.reported.IsZero() && time.Since(p.reported) < reportPeriod {
 		return
@@ -261,8 +261,8 @@ func (p *pump) report(claimed driver.Claimed) {
 	p.lost, p.reported = 0, time.Now()
 }
 
-// lead returns the time from now until the pump should claim a message.
-func (p *pump) lead(due driver.Instant) time.Duration {
+// claimDelay returns the time from now until the claimer should claim a message.
+func (p *partitionClaimer) claimDelay(due driver.Instant) time.Duration {
 	horizon := p.c.opts.Horizon
 	switch left := p.part.clock.until(due); {
 	case left <= p.c.opts.urgent():
@@ -274,25 +274,25 @@ func (p *pump) lead(due driver.Instant) time.Duration {
 	}
 }
 
-// failurePause is how long a pump waits while the store is unreachable.
+// failurePause is how long a claimer waits while the store is unreachable.
 const failurePause = 250 * time.Millisecond
 
-// hint makes the pump claim in time for a message that has become the earliest of its partition.
-func (p *pump) hint(due driver.Instant) {
+// hint makes the claimer claim in time for a message that has become the earliest of its partition.
+func (p *partitionClaimer) hint(due driver.Instant) {
 	next := time.Now()
 	if due > 0 {
-		next = next.Add(p.lead(due))
+		next = next.Add(p.claimDelay(due))
 		p.c.dispatcher.expect(p.part, due)
 	} else {
-		p.unclear.Store(true)
+		p.skipGrant.Store(true)
 	}
-	p.sooner(next)
+	p.claimBy(next)
 }
 
-func (p *pump) wake() { p.sooner(time.Now()) }
+func (p *partitionClaimer) wake() { p.claimBy(time.Now()) }
 
-// sooner makes the next claim happen no later than next.
-func (p *pump) sooner(next time.Time) {
+// claimBy makes the next claim happen no later than next.
+func (p *partitionClaimer) claimBy(next time.Time) {
 	p.mu.Lock()
 	earlier := next.Before(p.next)
 	if earlier {
@@ -301,14 +301,14 @@ func (p *pump) sooner(next time.Time) {
 	p.mu.Unlock()
 	if earlier {
 		select {
-		case p.kicked <- struct{}{}:
+		case p.rescheduled <- struct{}{}:
 		default:
 		}
 	}
 }
 
 // wait waits until the time of the next claim.
-func (p *pump) wait(ctx context.Context) {
+func (p *partitionClaimer) wait(ctx context.Context) {
 	for {
 		p.mu.Lock()
 		next := p.next
@@ -317,7 +317,7 @@ func (p *pump) wait(ctx context.Context) {
 		select {
 		case <-t.C:
 			return
-		case <-p.kicked:
+		case <-p.rescheduled:
 			t.Stop()
 		case <-ctx.Done():
 			t.Stop()
