@@ -22,33 +22,33 @@ type Outcome struct {
 // with each byte encoded as %XX.
 const maxForm = 4 << 10
 
-// sites rejects cross-site requests of browsers. Requests of other programs pass.
-var sites = http.NewCrossOriginProtection()
+// crossOrigin rejects cross-site requests of browsers. Requests of other programs pass.
+var crossOrigin = http.NewCrossOriginProtection()
 
-// act answers a POST.
-func (h *Handler) act(w http.ResponseWriter, r *http.Request) {
+// serveAction answers a POST.
+func (h *Handler) serveAction(w http.ResponseWriter, r *http.Request) {
 	if !h.Actions {
-		refuse(w, r, http.StatusForbidden, "actions are disabled; set Handler.Actions to enable them")
+		sendError(w, r, http.StatusForbidden, "actions are disabled; set Handler.Actions to enable them")
 		return
 	}
-	if err := sites.Check(r); err != nil {
-		refuse(w, r, http.StatusForbidden, "cross-site request: "+err.Error())
+	if err := crossOrigin.Check(r); err != nil {
+		sendError(w, r, http.StatusForbidden, "cross-site request: "+err.Error())
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
-		refuse(w, r, http.StatusBadRequest, err.Error())
+		sendError(w, r, http.StatusBadRequest, err.Error())
 		return
 	}
 	name := r.PostForm.Get("queue")
 	queue, ok := h.queues.Choose(name)
 	if !ok || name == "" {
-		refuse(w, r, http.StatusNotFound, fmt.Sprintf("no queue %q", name))
+		sendError(w, r, http.StatusNotFound, fmt.Sprintf("no queue %q", name))
 		return
 	}
 	do := actions[r.PostForm.Get("action")]
 	if do == nil {
-		refuse(w, r, http.StatusBadRequest, fmt.Sprintf("action %q: replay, purge, pause and resume are accepted", r.PostForm.Get("action")))
+		sendError(w, r, http.StatusBadRequest, fmt.Sprintf("action %q: replay, purge, pause and resume are accepted", r.PostForm.Get("action")))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), h.timeout())
@@ -66,22 +66,22 @@ func (h *Handler) act(w http.ResponseWriter, r *http.Request) {
 var actions = map[string]func(ctx context.Context, q *durable.Queue, form url.Values) (int, error){
 	"replay": func(ctx context.Context, q *durable.Queue, form url.Values) (int, error) {
 		if form.Has("id") {
-			return single(q.Replay(ctx, form.Get("id"), 0))
+			return countOne(q.Replay(ctx, form.Get("id"), 0))
 		}
 		return q.ReplayAll(ctx, durable.DeadFilter{Reason: form.Get("reason")}, durable.ReplayOptions{})
 	},
 	"purge": func(ctx context.Context, q *durable.Queue, form url.Values) (int, error) {
 		if form.Has("id") {
-			return single(q.Purge(ctx, form.Get("id")))
+			return countOne(q.Purge(ctx, form.Get("id")))
 		}
 		return q.PurgeAll(ctx, durable.DeadFilter{Reason: form.Get("reason")})
 	},
-	"pause":  func(ctx context.Context, q *durable.Queue, _ url.Values) (int, error) { return single(q.Pause(ctx)) },
-	"resume": func(ctx context.Context, q *durable.Queue, _ url.Values) (int, error) { return single(q.Resume(ctx)) },
+	"pause":  func(ctx context.Context, q *durable.Queue, _ url.Values) (int, error) { return countOne(q.Pause(ctx)) },
+	"resume": func(ctx context.Context, q *durable.Queue, _ url.Values) (int, error) { return countOne(q.Resume(ctx)) },
 }
 
-// single counts one dead letter or queue.
-func single(err error) (int, error) {
+// countOne counts one dead letter or queue.
+func countOne(err error) (int, error) {
 	if err != nil {
 		return 0, err
 	}
@@ -100,7 +100,7 @@ func statusOf(err error) int {
 	return http.StatusServiceUnavailable
 }
 
-func refuse(w http.ResponseWriter, r *http.Request, status int, why string) {
+func sendError(w http.ResponseWriter, r *http.Request, status int, why string) {
 	sendJSON(w, r, status, &Outcome{Error: why})
 }
 

@@ -102,8 +102,8 @@ type DeadLetter struct {
 	Error       string            `json:"error,omitempty"`   // why the content cannot be read
 }
 
-// maxLetters is the maximum number of dead letters in a document.
-const maxLetters = 100
+// maxDeadLetters is the maximum number of dead letters in a document.
+const maxDeadLetters = 100
 
 // bounds are the upper bounds of the bands.
 var bounds = []time.Duration{
@@ -113,8 +113,8 @@ var bounds = []time.Duration{
 
 const day = 24 * time.Hour
 
-// read reads all data of a queue except its dead letters.
-func read(ctx context.Context, name string, q *durable.Queue) (*Queue, error) {
+// readQueue reads all data of a queue except its dead letters.
+func readQueue(ctx context.Context, name string, q *durable.Queue) (*Queue, error) {
 	st, err := q.Stats(ctx)
 	if err != nil {
 		return nil, err
@@ -166,8 +166,8 @@ func overdue(c *durable.Counts) int64 {
 	return max(0, int64(c.Now.Sub(c.NextDue)))
 }
 
-// letters reads the first dead letters.
-func letters(ctx context.Context, q *durable.Queue, headers bool) ([]DeadLetter, error) {
+// readDeadLetters reads the first dead letters.
+func readDeadLetters(ctx context.Context, q *durable.Queue, headers bool) ([]DeadLetter, error) {
 	found := []DeadLetter{}
 	for r, err := range q.Dead(ctx) {
 		if err != nil {
@@ -183,7 +183,7 @@ func letters(ctx context.Context, q *durable.Queue, headers bool) ([]DeadLetter,
 		if r.Err != nil {
 			d.Error = r.Err.Error()
 		}
-		if found = append(found, d); len(found) == maxLetters {
+		if found = append(found, d); len(found) == maxDeadLetters {
 			break
 		}
 	}

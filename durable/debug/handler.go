@@ -47,7 +47,7 @@ type Handler struct {
 	// answer.
 	Timeout time.Duration
 
-	queues webpage.Registry[*watched]
+	queues webpage.Registry[*watchedQueue]
 }
 
 // ErrName is wrapped by the errors of [Handler.Add].
@@ -61,7 +61,7 @@ func (h *Handler) Add(name string, q *durable.Queue) error {
 	if q == nil {
 		panic(fmt.Sprintf("durabledebug: Add of a nil queue as %q", name))
 	}
-	if err := h.queues.Add(name, &watched{name: name, q: q}); err != nil {
+	if err := h.queues.Add(name, &watchedQueue{name: name, q: q}); err != nil {
 		return fmt.Errorf("%w: %w", ErrName, err)
 	}
 	return nil
@@ -85,7 +85,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case http.MethodGet, http.MethodHead:
 		h.show(w, r)
 	case http.MethodPost:
-		h.act(w, r)
+		h.serveAction(w, r)
 	default:
 		w.Header().Set("Allow", "GET, HEAD, POST")
 		http.Error(w, "method "+r.Method+": GET, HEAD and POST are accepted", http.StatusMethodNotAllowed)

@@ -314,7 +314,7 @@ func TestManyViewersCostNoMoreThanOne(t *testing.T) {
 		assert.InDelta(t, 8*2, looks.Load(), 2, "four seconds, two partitions")
 		assert.LessOrEqual(t, s.lists.Load(), int32(2))
 		bury(t, q, durable.Message{ID: "b"}, "x")
-		time.Sleep(maxAge)
+		time.Sleep(minSnapshotAge)
 		assert.Len(t, document(t, h, "/?format=json", http.StatusOK).Queue.DeadLetters, 2)
 	})
 }
@@ -351,7 +351,7 @@ func TestUnresponsiveStoreCostsBoundedTime(t *testing.T) {
 		silent.Store(nil)
 		close(over)
 		synctest.Wait()
-		time.Sleep(oldest)
+		time.Sleep(maxSnapshotAge)
 		document(t, h, "/?format=json", http.StatusOK)
 	})
 }
@@ -387,10 +387,10 @@ func TestErrorsOfTheStoreAreShown(t *testing.T) {
 func TestDocumentHasTheFirstDeadLettersOnly(t *testing.T) {
 	t.Parallel()
 	q, _ := openQueue(t, nil)
-	for i := range maxLetters + 20 {
+	for i := range maxDeadLetters + 20 {
 		bury(t, q, durable.Message{ID: fmt.Sprint(i)}, "x")
 	}
 	d := document(t, handler(t, &Handler{}, "orders", q), "/?format=json", http.StatusOK).Queue
-	assert.EqualValues(t, maxLetters+20, d.Dead)
-	assert.Len(t, d.DeadLetters, maxLetters)
+	assert.EqualValues(t, maxDeadLetters+20, d.Dead)
+	assert.Len(t, d.DeadLetters, maxDeadLetters)
 }

@@ -10,30 +10,30 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable"
 )
 
-// A snapshot is valid for maxAge. This is shorter than the polling interval of a page, one second,
-// so a single viewer always gets a new snapshot. A snapshot that was slow to read is valid for
-// share times as long as reading it took, but for at most oldest, so that reading takes a small
-// part of the store's time.
+// A snapshot is valid for minSnapshotAge. This is shorter than the polling interval of a page, one
+// second, so a single viewer always gets a new snapshot. A snapshot that was slow to read is valid
+// for costFactor times as long as reading it took, but for at most maxSnapshotAge, so that reading
+// takes a small part of the store's time.
 const (
-	maxAge = 500 * time.Millisecond
-	share  = 10
-	oldest = 3 * time.Second
+	minSnapshotAge = 500 * time.Millisecond
+	costFactor     = 10
+	maxSnapshotAge = 3 * time.Second
 )
 
-// watched is a queue that was added.
-type watched struct {
+// watchedQueue is a queue that was added.
+type watchedQueue struct {
 	name string
 	q    *durable.Queue
 
 	mu      sync.Mutex
-	current *look     // the last look, or the one in progress; nil: none
+	current *snapshot // the last snapshot, or the one in progress; nil: none
 	until   time.Time // when current is too old; zero while it is in progress
 	letters []DeadLetter
 	dead    deadCounts // the counts at which letters were read; unknown if letters is nil
 }
 
-// look is one snapshot of a queue.
-type look struct {
+// snapshot is one reading of a queue.
+type snapshot struct {
 	over  chan struct{} // closed when the other fields are set
 	queue *Queue        // nil if err is set
 	err   error
@@ -45,13 +45,13 @@ type deadCounts struct {
 	buried, trimmed uint64
 }
 
-// ask returns the last snapshot or, if it is too old, waits for a new one until ctx ends.
+// snapshot returns the last snapshot or, if it is too old, waits for a new one until ctx ends.
 // Concurrent callers share one snapshot, even if the store ignores its context.
-func (w *watched) ask(ctx context.Context, timeout time.Duration, headers bool) (*Queue, error) {
+func (w *watchedQueue) snapshot(ctx context.Context, timeout time.Duration, headers bool) (*Queue, error) {
 	w.mu.Lock()
 	if w.current == nil || !w.until.IsZero() && !time.Now().Before(w.until) {
-		w.current, w.until = &look{over: make(chan struct{})}, time.Time{}
-		go w.look(w.current, timeout, headers)
+		w.current, w.until = &snapshot{over: make(chan struct{})}, time.Time{}
+		go w.refresh(w.current, timeout, headers)
 	}
 	l := w.current
 	w.mu.Unlock()
@@ -63,12 +63,12 @@ func (w *watched) ask(ctx context.Context, timeout time.Duration, headers bool) 
 	}
 }
 
-// look reads the queue and sets how long the snapshot is valid.
-func (w *watched) look(l *look, timeout time.Duration, headers bool) {
+// refresh reads the queue and sets how long the snapshot is valid.
+func (w *watchedQueue) refresh(l *snapshot, timeout time.Duration, headers bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	began := time.Now()
-	queue, err := read(ctx, w.name, w.q)
+	queue, err := readQueue(ctx, w.name, w.q)
 	if err == nil {
 		queue.DeadLetters, err = w.deadLetters(ctx, queue, headers)
 	}
@@ -80,13 +80,13 @@ func (w *watched) look(l *look, timeout time.Duration, headers bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.current == l {
-		w.until = now.Add(min(oldest, max(maxAge, share*now.Sub(began))))
+		w.until = now.Add(min(maxSnapshotAge, max(minSnapshotAge, costFactor*now.Sub(began))))
 	}
 }
 
 // deadLetters returns the first dead letters. It reads them only if the counts of the queue show
 // that they have changed.
-func (w *watched) deadLetters(ctx context.Context, q *Queue, headers bool) ([]DeadLetter, error) {
+func (w *watchedQueue) deadLetters(ctx context.Context, q *Queue, headers bool) ([]DeadLetter, error) {
 	now := deadCounts{q.Dead, q.DeadBytes, q.Counters["buried"], q.Counters["trimmed"]}
 	w.mu.Lock()
 	found, known := w.letters, w.letters != nil && w.dead == now
@@ -96,7 +96,7 @@ func (w *watched) deadLetters(ctx context.Context, q *Queue, headers bool) ([]De
 	}
 	found, err := []DeadLetter{}, error(nil)
 	if q.Dead > 0 {
-		found, err = letters(ctx, w.q, headers)
+		found, err = readDeadLetters(ctx, w.q, headers)
 	}
 	if err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (w *watched) deadLetters(ctx context.Context, q *Queue, headers bool) ([]De
 }
 
 // forget makes the next caller read a new snapshot, even if another one is in progress.
-func (w *watched) forget() {
+func (w *watchedQueue) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.current = nil
@@ -131,7 +131,7 @@ func (h *Handler) document(ctx context.Context, name string) (int, *Document) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, h.timeout())
 	defer cancel()
-	queue, err := chosen.Value.ask(ctx, h.timeout(), h.Headers)
+	queue, err := chosen.Value.snapshot(ctx, h.timeout(), h.Headers)
 	if err != nil {
 		d.Error = err.Error()
 		return http.StatusServiceUnavailable, d

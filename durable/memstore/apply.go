@@ -24,9 +24,9 @@ func (p *partition) apply(now time.Time, b *driver.Batch, limits local.DeadLimit
 		case driver.OpAck, driver.OpExpire, driver.OpRetry, driver.OpBury, driver.OpRelease:
 			o.Status = p.end(now, b.Op, c, e)
 		case driver.OpCancel, driver.OpReschedule:
-			o.Status = p.intervene(now, b.Op, c, e)
+			o.Status = p.cancelOrReschedule(now, b.Op, c, e)
 		default:
-			o.Status = p.exhume(now, b.Op, c, e)
+			o.Status = p.replayOrPurge(now, b.Op, c, e)
 		}
 	}
 	p.trimDead(now, limits)
@@ -34,13 +34,13 @@ func (p *partition) apply(now time.Time, b *driver.Batch, limits local.DeadLimit
 	return outcomes
 }
 
-// holds reports whether the change has the token of the current lease of the message.
-func (e *entry) holds(c *driver.Change) bool {
+// holdsLease reports whether the change has the token of the current lease of the message.
+func (e *entry) holdsLease(c *driver.Change) bool {
 	return e != nil && e.Token == c.Token && (e.State == driver.StateLeased || e.State == driver.StateFiring)
 }
 
 func (p *partition) begin(now time.Time, b *driver.Batch, c *driver.Change, e *entry, o *driver.Outcome) {
-	if !e.holds(c) {
+	if !e.holdsLease(c) {
 		o.Status = driver.StatusLeaseLost
 		return
 	}
@@ -64,7 +64,7 @@ func (p *partition) begin(now time.Time, b *driver.Batch, c *driver.Change, e *e
 }
 
 func (p *partition) extend(now time.Time, c *driver.Change, e *entry, o *driver.Outcome) {
-	if !e.holds(c) {
+	if !e.holdsLease(c) {
 		o.Status = driver.StatusLeaseLost
 		return
 	}
@@ -80,23 +80,23 @@ func (p *partition) end(now time.Time, op driver.Op, c *driver.Change, e *entry)
 		return driver.StatusNotFound
 	case e != nil && e.Token == c.Token && e.last == op:
 		return driver.StatusDone // a repetition, even if the message was moved since then
-	case !e.holds(c) || e.State == driver.StateLeased && op != driver.OpRelease:
+	case !e.holdsLease(c) || e.State == driver.StateLeased && op != driver.OpRelease:
 		return driver.StatusLeaseLost
 	}
 	e.last = op
 	switch op {
 	case driver.OpAck:
-		p.seen.Acked++
+		p.counters.Acked++
 		p.drop(e)
 	case driver.OpExpire:
-		p.seen.Expired++
+		p.counters.Expired++
 		p.drop(e)
 	case driver.OpRetry:
 		if !c.Uncounted {
 			e.Attempts++
 		}
 		e.Reason = strings.Clone(driver.CutReason(c.Reason)) // the rest is not kept
-		p.seen.Retried++
+		p.counters.Retried++
 		p.schedule(e, local.After(now, c.Delay))
 	case driver.OpBury:
 		e.Attempts++
@@ -108,15 +108,16 @@ func (p *partition) end(now time.Time, op driver.Op, c *driver.Change, e *entry)
 	return driver.StatusDone
 }
 
-// intervene cancels or reschedules a message that has not begun, and ends its lease if it has one.
-func (p *partition) intervene(now time.Time, op driver.Op, c *driver.Change, e *entry) driver.Status {
+// cancelOrReschedule cancels or reschedules a message that has not begun, and ends its lease if it
+// has one.
+func (p *partition) cancelOrReschedule(now time.Time, op driver.Op, c *driver.Change, e *entry) driver.Status {
 	switch {
 	case e == nil || e.State == driver.StateDead || op == driver.OpCancel && !c.Meant(e.Enqueued):
 		return driver.StatusNotFound
 	case e.State == driver.StateFiring:
 		return driver.StatusFiring
 	case op == driver.OpCancel:
-		p.seen.Cancelled++
+		p.counters.Cancelled++
 		p.drop(e)
 	default:
 		p.schedule(e, local.DueAt(now, c.At, c.Delay))
@@ -124,8 +125,8 @@ func (p *partition) intervene(now time.Time, op driver.Op, c *driver.Change, e *
 	return driver.StatusDone
 }
 
-// exhume replays or purges a dead letter.
-func (p *partition) exhume(now time.Time, op driver.Op, c *driver.Change, e *entry) driver.Status {
+// replayOrPurge replays or purges a dead letter.
+func (p *partition) replayOrPurge(now time.Time, op driver.Op, c *driver.Change, e *entry) driver.Status {
 	switch {
 	case e == nil || e.State != driver.StateDead || !c.Meant(e.Died):
 		return driver.StatusNotFound

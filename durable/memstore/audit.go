@@ -11,12 +11,12 @@ import (
 func (p *partition) audit(now driver.Instant, repair bool) driver.AuditReport {
 	report := driver.AuditReport{Records: int64(len(p.entries))}
 	for _, e := range p.entries {
-		if p.sound(e) {
+		if p.consistent(e) {
 			continue
 		}
 		report.Orphans++
 		if repair {
-			p.readmit(e, now)
+			p.reinsert(e, now)
 			report.Repaired++
 		}
 	}
@@ -47,17 +47,17 @@ func (p *partition) audit(now driver.Instant, repair bool) driver.AuditReport {
 	return report
 }
 
-// sound reports whether an entry is in the set of its state with the correct key.
-func (p *partition) sound(e *entry) bool {
+// consistent reports whether an entry is in the set of its state with the correct key.
+func (p *partition) consistent(e *entry) bool {
 	at := e.at
-	set := p.place(e)
+	set := p.locate(e)
 	right := e.at == at
 	e.at = at
 	return right && e.set == set && set.Has(e) && set.InOrder(e)
 }
 
-// readmit schedules an entry that is in no set, at its due time or now. A dead letter stays dead.
-func (p *partition) readmit(e *entry, now driver.Instant) {
+// reinsert schedules an entry that is in no set, at its due time or now. A dead letter stays dead.
+func (p *partition) reinsert(e *entry, now driver.Instant) {
 	if e.set != nil && !e.set.Has(e) {
 		e.set = nil
 	}

@@ -21,7 +21,7 @@ func (b *backend) Partitions() int { return len(b.queue.partitions) }
 // enter locks a partition and reads the clock. Unless it returns an error, the caller must unlock
 // the partition.
 func (b *backend) enter(ctx context.Context, index int) (*partition, time.Time, error) {
-	if err := b.store.usable(ctx); err != nil {
+	if err := b.store.checkOpen(ctx); err != nil {
 		return nil, time.Time{}, err
 	}
 	p := b.queue.partitions[index]
@@ -142,7 +142,7 @@ func (b *backend) Audit(ctx context.Context, partition int, repair bool) (driver
 
 // Heartbeat is O(m log m) for m members.
 func (b *backend) Heartbeat(ctx context.Context, member driver.Member, ttl time.Duration) ([]string, error) {
-	if err := b.store.usable(ctx); err != nil {
+	if err := b.store.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	return b.queue.members.Beat(b.store.now(), member, ttl), nil
@@ -150,7 +150,7 @@ func (b *backend) Heartbeat(ctx context.Context, member driver.Member, ttl time.
 
 // Members is O(m log m) for m members.
 func (b *backend) Members(ctx context.Context) ([]driver.Member, error) {
-	if err := b.store.usable(ctx); err != nil {
+	if err := b.store.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	return b.queue.members.List(b.store.now()), nil
@@ -158,7 +158,7 @@ func (b *backend) Members(ctx context.Context) ([]driver.Member, error) {
 
 // Watch buffers 256 hints. Further hints are lost.
 func (b *backend) Watch(ctx context.Context) (<-chan driver.Hint, error) {
-	if err := b.store.usable(ctx); err != nil {
+	if err := b.store.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	return b.queue.hints.Watch(ctx), nil

@@ -13,22 +13,22 @@ func (p *partition) claim(now time.Time, c *driver.Claim, limits local.DeadLimit
 	if !p.grants.Admit(c) {
 		return driver.Claimed{Now: now, Paused: p.paused}
 	}
-	claimed := driver.Claimed{Now: now, Records: p.giveAgain(now, c), Paused: p.paused}
+	claimed := driver.Claimed{Now: now, Records: p.claimUnseen(now, c), Paused: p.paused}
 	p.endLeases(now, c.MaxCrashes)
 	p.trimDead(now, limits)
 	if len(claimed.Records) == 0 && !p.paused {
-		claimed.Records = p.give(now, c)
+		claimed.Records = p.claimNew(now, c)
 	}
 	claimed.Next, claimed.Lease = p.scheduled.firstAt(), p.leased.firstAt()
 	p.hint()
 	return claimed
 }
 
-// giveAgain renews the leases of the messages of the consumer's last claim that the consumer has
+// claimUnseen renews the leases of the messages of the consumer's last claim that the consumer has
 // not seen.
-func (p *partition) giveAgain(now time.Time, c *driver.Claim) (records []driver.Record) {
+func (p *partition) claimUnseen(now time.Time, c *driver.Claim) (records []driver.Record) {
 	for _, unseen := range p.grants.Unseen(c) {
-		if e := p.entries[unseen.ID]; e.holds(&unseen) {
+		if e := p.entries[unseen.ID]; e.holdsLease(&unseen) {
 			p.lease(e, e.State, local.ClaimedUntil(now, c, e.State, e.Due))
 			records = append(records, e.copy())
 		}
@@ -36,8 +36,8 @@ func (p *partition) giveAgain(now time.Time, c *driver.Claim) (records []driver.
 	return records
 }
 
-// give leases messages in the order of their due times.
-func (p *partition) give(now time.Time, c *driver.Claim) (records []driver.Record) {
+// claimNew leases messages in the order of their due times.
+func (p *partition) claimNew(now time.Time, c *driver.Claim) (records []driver.Record) {
 	horizon, size := local.Floor(now).Add(c.Horizon), 0
 	var ids []string
 	for len(records) < c.Max {
@@ -71,7 +71,7 @@ func (p *partition) endLeases(now time.Time, maxCrashes int) {
 		}
 		if e.State == driver.StateFiring {
 			e.Crashes++
-			p.seen.Crashed++
+			p.counters.Crashed++
 			if maxCrashes > 0 && e.Crashes >= maxCrashes {
 				p.bury(now, e)
 				continue

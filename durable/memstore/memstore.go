@@ -47,7 +47,7 @@ func New(options Options) *Store {
 // [driver.ErrNoQueue] if config.Existing is set and the queue does not exist, and
 // [driver.ErrClosed] after Close.
 func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend, error) {
-	if err := s.usable(ctx); err != nil {
+	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	if err := config.Check(); err != nil {
@@ -88,8 +88,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// usable returns an error if the store is closed or ctx has ended.
-func (s *Store) usable(ctx context.Context) error {
+// checkOpen returns an error if the store is closed or ctx has ended.
+func (s *Store) checkOpen(ctx context.Context) error {
 	if s.closed.Load() {
 		return errClosed()
 	}

@@ -22,7 +22,7 @@ type partition struct {
 	token     uint64        // the last assigned token
 	grants    local.Grants  // the last claims
 	deadBytes int64         // size of the bodies of dead letters
-	seen      driver.Counts // the counters since the queue was created
+	counters  driver.Counts // the counters since the queue was created
 	paused    bool
 
 	index  int
@@ -124,7 +124,7 @@ func (p *partition) move(e *entry, s driver.State) {
 	if s != driver.StateDead {
 		e.Died = 0
 	}
-	set := p.place(e)
+	set := p.locate(e)
 	set.add(e)
 	if set == &p.dead {
 		p.deadBytes += int64(len(e.Body))
@@ -142,8 +142,8 @@ func (p *partition) leave(e *entry) {
 	e.set.remove(e)
 }
 
-// place sets the key of an entry for its state, and returns the set of the state.
-func (p *partition) place(e *entry) *ordered {
+// locate sets the key of an entry for its state, and returns the set of the state.
+func (p *partition) locate(e *entry) *ordered {
 	switch e.State {
 	case driver.StateScheduled:
 		e.at = e.Due
@@ -178,7 +178,7 @@ func (p *partition) drop(e *entry) {
 // bury makes an entry a dead letter.
 func (p *partition) bury(now time.Time, e *entry) {
 	e.Died = local.Floor(now)
-	p.seen.Buried++
+	p.counters.Buried++
 	p.move(e, driver.StateDead)
 }
 
@@ -193,7 +193,7 @@ func (p *partition) trimDead(now time.Time, limits local.DeadLimits) {
 		if !limits.Exceeded(int64(p.dead.Len()), p.deadBytes, e.Died, local.Floor(now)) {
 			return
 		}
-		p.seen.Trimmed++
+		p.counters.Trimmed++
 		p.drop(e)
 	}
 }

@@ -36,6 +36,6 @@ func (p *partition) putOne(now time.Time, item *driver.PutItem, replace bool) dr
 	}}
 	p.entries[e.ID] = e
 	p.schedule(e, local.DueAt(now, item.At, item.Delay))
-	p.seen.Enqueued++
+	p.counters.Enqueued++
 	return driver.StatusDone
 }

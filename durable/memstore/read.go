@@ -7,7 +7,7 @@ import (
 )
 
 func (p *partition) count(now driver.Instant) driver.Counts {
-	c := p.seen
+	c := p.counters
 	c.Now = now
 	c.Scheduled = int64(p.scheduled.Len())
 	c.Due = p.scheduled.until(now)
