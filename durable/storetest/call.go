@@ -33,8 +33,8 @@ func openRemote(t *testing.T, newStore Factory) *queue {
 	return q
 }
 
-// as returns a call that may take effect within a minute.
-func (q *queue) as(caller string, seq uint64) driver.Call {
+// newCall returns a call that may take effect within a minute.
+func (q *queue) newCall(caller string, seq uint64) driver.Call {
 	q.t.Helper()
 	return driver.Call{Caller: caller, Seq: seq,
 		NotAfter: driver.InstantOf(q.now()).Add(time.Minute)}
@@ -47,8 +47,8 @@ func (q *queue) call(op driver.Op, c driver.Call, id string, delay time.Duration
 		Changes: []driver.Change{{ID: id, Delay: delay}}})[0].Status
 }
 
-// late asserts that a put is rejected, and returns the error.
-func (q *queue) late(put driver.Put) *driver.LateError {
+// assertLate asserts that a put is rejected, and returns the error.
+func (q *queue) assertLate(put driver.Put) *driver.LateError {
 	q.t.Helper()
 	before := q.count()
 	_, err := q.Put(q.t.Context(), put)
@@ -64,7 +64,7 @@ func (q *queue) late(put driver.Put) *driver.LateError {
 func callPut(t *testing.T, newStore Factory) {
 	q := openRemote(t, newStore)
 	q.put(item("there", 0))
-	put := driver.Put{Call: q.as("p", 1),
+	put := driver.Put{Call: q.newCall("p", 1),
 		Items: []driver.PutItem{item("a", 0), item("there", 0), item("b", 0)}}
 	want := []driver.Status{driver.StatusDone, driver.StatusDuplicate, driver.StatusDone}
 	for range 3 {
@@ -82,14 +82,14 @@ func callPut(t *testing.T, newStore Factory) {
 	assert.Equal(t, []driver.Status{driver.StatusDone, driver.StatusDone, driver.StatusDone},
 		q.statuses(put), "a call that never arrived leaves a gap in the numbers")
 	put.Call.Seq = 3
-	q.late(put)
+	q.assertLate(put)
 }
 
 // callPutLater repeats a put whose messages are gone. The repetition must not restore them.
 func callPutLater(t *testing.T, newStore Factory) {
 	q := openRemote(t, newStore)
 	batch := items("m", driver.MaxBatch)
-	put := driver.Put{Call: q.as("p", 1), Items: batch}
+	put := driver.Put{Call: q.newCall("p", 1), Items: batch}
 	first := q.statuses(put)
 	assert.Len(t, first, driver.MaxBatch)
 	records := q.claim(driver.MaxBatch)
@@ -117,9 +117,9 @@ func callApply(t *testing.T, newStore Factory) {
 	for op := driver.OpCancel; op <= driver.OpPurge; op++ {
 		for _, state := range allStates {
 			a := q.in(op.String()+state).arrange(state, []string{"m"})
-			c := a.as("caller", 7)
+			c := a.newCall("caller", 7)
 			first := a.call(op, c, "m", far)
-			a.put0("m")
+			a.putIfAbsent("m")
 			record, counts := a.get("m"), a.count()
 			for range 2 {
 				assert.Equal(t, first, a.call(op, c, "m", far), "%s of %s again", op.String(),
@@ -133,8 +133,8 @@ func callApply(t *testing.T, newStore Factory) {
 	}
 }
 
-// put0 stores a message unless one with its id exists.
-func (q *queue) put0(id string) {
+// putIfAbsent stores a message unless one with its id exists.
+func (q *queue) putIfAbsent(id string) {
 	q.t.Helper()
 	q.statuses(driver.Put{Items: []driver.PutItem{item(id, 0)}})
 }
@@ -144,7 +144,7 @@ func callers(t *testing.T, newStore Factory) {
 	q := openRemote(t, newStore)
 	put := func(partition int, caller string, seq uint64) driver.Status {
 		t.Helper()
-		return q.statuses(driver.Put{Partition: partition, Call: q.as(caller, seq),
+		return q.statuses(driver.Put{Partition: partition, Call: q.newCall(caller, seq),
 			Items: items("a", 1)})[0]
 	}
 	assert.Equal(t, driver.StatusDone, put(0, "p", 1))
@@ -166,7 +166,7 @@ func callLate(t *testing.T, newStore Factory) {
 	now := driver.InstantOf(q.now())
 	put := driver.Put{Call: driver.Call{Caller: "p", Seq: 1, NotAfter: now - 1000},
 		Items: items("a", 1)}
-	late := q.late(put)
+	late := q.assertLate(put)
 	assert.GreaterOrEqual(t, late.Now, now-1)
 	assert.False(t, late.Unknown, "the store has forgotten no call")
 	q.gone("a000")
@@ -187,7 +187,7 @@ func callTooFarAhead(t *testing.T, newStore Factory) {
 	q := openRemote(t, newStore)
 	put := driver.Put{Call: driver.Call{Caller: "p", Seq: 1,
 		NotAfter: driver.InstantOf(q.now()).Add(driver.MaxAhead + time.Hour)}, Items: items("a", 1)}
-	q.late(put)
+	q.assertLate(put)
 	put.Call.NotAfter = driver.InstantOf(q.now()).Add(driver.MaxAhead - time.Minute)
 	assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(put))
 }
@@ -201,7 +201,7 @@ func callForgotten(t *testing.T, newStore Factory) {
 	}
 	var calls []driver.Put
 	for i := range 40 {
-		put := driver.Put{Call: q.as(fmt.Sprint("p", i), 1), Items: items(fmt.Sprint(i, "-"), 1)}
+		put := driver.Put{Call: q.newCall(fmt.Sprint("p", i), 1), Items: items(fmt.Sprint(i, "-"), 1)}
 		assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(put))
 		calls = append(calls, put)
 	}
@@ -210,7 +210,7 @@ func callForgotten(t *testing.T, newStore Factory) {
 	q.done(driver.OpAck, changesOf(records)...)
 	q.fixture.Advance(2 * time.Minute)
 	for i := range 400 {
-		q.statuses(driver.Put{Call: q.as(fmt.Sprint("new", i), 1), Items: items("same", 1)})
+		q.statuses(driver.Put{Call: q.newCall(fmt.Sprint("new", i), 1), Items: items("same", 1)})
 	}
 	unknown := 0
 	for _, put := range calls {

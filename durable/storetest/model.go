@@ -332,7 +332,7 @@ func (m *model) stepClaim() {
 		m.assertLease(before, after, r.Due, lease, r.LeaseEnd)
 		ref := m.messages[r.ID]
 		ref.record.LeaseEnd = r.LeaseEnd
-		m.same(ref, r)
+		m.assertSame(ref, r)
 		if c.Consumer != "" && m.random.IntN(2) == 0 { // otherwise the answer is lost
 			m.seen[c.Consumer] = max(m.seen[c.Consumer], r.Token)
 		}
@@ -429,7 +429,7 @@ func (m *model) stepApply() {
 		want := m.verdict(b.Op, c, driver.Instant(before.UnixMilli()).Add(b.Lead))
 		require.Contains(m.t, want, outcomes[i].Status, "%q: %s", c.ID, m.what)
 		if outcomes[i].Status == driver.StatusDone {
-			m.learn(before, after, b, c, outcomes[i])
+			m.applyToModel(before, after, b, c, outcomes[i])
 		}
 	}
 }
@@ -451,8 +451,8 @@ func (m *model) someToken(id string) uint64 {
 	}
 }
 
-// learn applies a transition to the model, with the times that the store has set.
-func (m *model) learn(before, after time.Time, b driver.Batch, c driver.Change, o driver.Outcome) {
+// applyToModel applies a transition to the model, with the times that the store has set.
+func (m *model) applyToModel(before, after time.Time, b driver.Batch, c driver.Change, o driver.Outcome) {
 	m.t.Helper()
 	if !m.transition(b.Op, c) {
 		return
@@ -494,8 +494,8 @@ func (m *model) received(c driver.Change) {
 	}
 }
 
-// same compares a record of the store with that of the model.
-func (m *model) same(ref *refMessage, got driver.Record) {
+// assertSame compares a record of the store with that of the model.
+func (m *model) assertSame(ref *refMessage, got driver.Record) {
 	m.t.Helper()
 	want := ref.record
 	require.Equal(m.t, want.State == driver.StateDead, got.Died != 0, "%q died at %d: %s", want.ID,
@@ -522,7 +522,7 @@ func (m *model) compare(what string) {
 			require.ErrorIs(m.t, err, driver.ErrNotFound, "%q: %s", id, what)
 			continue
 		}
-		m.same(ref, m.get(id))
+		m.assertSame(ref, m.get(id))
 	}
 	c := m.count()
 	require.Equal(m.t, m.counts(c.Now), c, what)

@@ -171,7 +171,7 @@ func pauseRace(t *testing.T, newStore Factory) {
 		begun := make([]atomic.Int64, 2)
 		for range 3 {
 			callers.Go(func() {
-				for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+				for deadline := time.Now().Add(hintTimeout); time.Now().Before(deadline); {
 					after := paused.Load()
 					claimed, err := q.Claim(t.Context(),
 						driver.Claim{Max: 8, MaxBytes: manyBytes, Begin: 4, Visibility: far})
@@ -243,7 +243,7 @@ func pauseHints(t *testing.T, newStore Factory) {
 			case <-time.After(time.Second):
 				return false
 			}
-		}, patience, time.Millisecond)
+		}, hintTimeout, time.Millisecond)
 	}
 }
 
@@ -264,7 +264,7 @@ func pauseRestart(t *testing.T, newStore Factory) {
 // pauseLate sends copies of a pause after the partition was resumed. They change nothing.
 func pauseLate(t *testing.T, newStore Factory) {
 	q := openRemote(t, newStore)
-	pause := driver.Pause{Call: q.as("p", 1), Paused: true}
+	pause := driver.Pause{Call: q.newCall("p", 1), Paused: true}
 	send := func(p driver.Pause) error { return q.Pause(t.Context(), p) }
 	require.NoError(t, send(pause))
 	q.pause(false)
@@ -276,7 +276,7 @@ func pauseLate(t *testing.T, newStore Factory) {
 	var late *driver.LateError
 	require.ErrorAs(t, send(pause), &late, "an older call")
 	assert.False(t, q.count().Paused)
-	pause.Call = q.as("q", 1)
+	pause.Call = q.newCall("q", 1)
 	pause.Call.NotAfter = driver.InstantOf(q.now()) - 1
 	require.ErrorAs(t, send(pause), &late)
 	assert.False(t, q.count().Paused)

@@ -36,8 +36,8 @@ func (m *refMessage) schedule() {
 	m.record.State, m.record.LeaseEnd, m.record.Died = driver.StateScheduled, 0, 0
 }
 
-// lose ends the lease of a message if its holder has not ended it.
-func (m *refMessage) lose() {
+// loseLease ends the lease of a message if its holder has not ended it.
+func (m *refMessage) loseLease() {
 	m.good = m.good && m.last != 0
 	m.moved = true
 }
@@ -64,7 +64,7 @@ func (r *reference) endLeases(now driver.Instant, maxCrashes int) {
 			continue
 		}
 		wasFiring := m.record.State == driver.StateFiring
-		m.lose()
+		m.loseLease()
 		m.schedule()
 		if !wasFiring {
 			continue
@@ -157,15 +157,15 @@ func (r *reference) verdict(op driver.Op, c driver.Change, until driver.Instant)
 			return []driver.Status{driver.StatusNotFound, driver.StatusLeaseLost}
 		}
 	}
-	want := m.verdictOfHolder(op, c, until)
+	want := m.verdictWithToken(op, c, until)
 	if op == driver.OpBegin && r.paused && m != nil && m.record.State == driver.StateLeased && want[0] != driver.StatusLeaseLost {
 		return []driver.Status{driver.StatusPaused}
 	}
 	return want
 }
 
-// verdictOfHolder is verdict for the transitions that need a token.
-func (m *refMessage) verdictOfHolder(op driver.Op, c driver.Change, until driver.Instant) []driver.Status {
+// verdictWithToken is verdict for the transitions that need a token.
+func (m *refMessage) verdictWithToken(op driver.Op, c driver.Change, until driver.Instant) []driver.Status {
 	holds := m != nil && m.good && c.Token != 0 && c.Token == m.record.Token
 	switch {
 	case !holds:
@@ -209,10 +209,10 @@ func (r *reference) transition(op driver.Op, c driver.Change) bool {
 			m.record.State = driver.StateDead
 		}
 	case driver.OpReschedule:
-		m.lose()
+		m.loseLease()
 		m.schedule()
 	case driver.OpReplay:
-		m.lose()
+		m.loseLease()
 		m.schedule()
 		m.record.Attempts, m.record.Crashes = 0, 0
 		m.reasonOpen = true

@@ -187,7 +187,7 @@ func restartRepetition(t *testing.T, newStore Factory) {
 		t.Skip("this store receives no copies of calls")
 	}
 	q.put(item("there", far))
-	put := driver.Put{Call: q.as("p", 1), Items: []driver.PutItem{item("a", 0), item("there", 0)}}
+	put := driver.Put{Call: q.newCall("p", 1), Items: []driver.PutItem{item("a", 0), item("there", 0)}}
 	want := q.statuses(put)
 	q = q.reopen()
 	assert.Equal(t, want, q.statuses(put))

@@ -26,7 +26,7 @@ func twoBackends(t *testing.T, newStore Factory) {
 	b := openAs(t, a.fixture, a.config)
 	a.put(item("m", 0))
 	assert.Equal(t, a.get("m"), b.get("m"))
-	put := driver.Put{Call: a.as("p", 1), Items: items("x", 1)}
+	put := driver.Put{Call: a.newCall("p", 1), Items: items("x", 1)}
 	first := a.statuses(put)
 	if a.fixture.Remote {
 		assert.Equal(t, first, b.statuses(put), "a repetition through another backend")
@@ -54,7 +54,7 @@ func separateQueues(t *testing.T, newStore Factory) {
 	for _, q := range []*queue{a, b} {
 		q.put(item("m", 0))
 	}
-	put := driver.Put{Call: a.as("p", 1), Items: items("x", 1)}
+	put := driver.Put{Call: a.newCall("p", 1), Items: items("x", 1)}
 	assert.Equal(t, []driver.Status{driver.StatusDone}, a.statuses(put))
 	assert.Equal(t, []driver.Status{driver.StatusDone}, b.statuses(put))
 	assert.Equal(t, int64(2), b.count().Scheduled)

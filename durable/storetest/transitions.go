@@ -39,7 +39,7 @@ func expect(state string, op driver.Op, token string) verdict {
 	isDead := state == dead || state == deadByCrash
 	switch op {
 	case driver.OpCancel, driver.OpReschedule, driver.OpReplay, driver.OpPurge:
-		return expectOfAnyone(state, op)
+		return expectWithoutToken(state, op)
 	case driver.OpAck, driver.OpExpire:
 		switch {
 		case state == absent:
@@ -49,13 +49,13 @@ func expect(state string, op driver.Op, token string) verdict {
 		}
 	}
 	if token == rightToken {
-		return expectOfHolder(state, op)
+		return expectWithToken(state, op)
 	}
 	return only(driver.StatusLeaseLost)
 }
 
-// expectOfAnyone is expect for the transitions that need no token.
-func expectOfAnyone(state string, op driver.Op) verdict {
+// expectWithoutToken is expect for the transitions that need no token.
+func expectWithoutToken(state string, op driver.Op) verdict {
 	isDead := state == dead || state == deadByCrash
 	switch {
 	case op == driver.OpReplay && isDead:
@@ -73,8 +73,8 @@ func expectOfAnyone(state string, op driver.Op) verdict {
 	}
 }
 
-// expectOfHolder is expect for the token of the last claim.
-func expectOfHolder(state string, op driver.Op) verdict {
+// expectWithToken is expect for the token of the last claim.
+func expectWithToken(state string, op driver.Op) verdict {
 	repetition := map[string]driver.Op{released: driver.OpRelease, retried: driver.OpRetry,
 		dead: driver.OpBury}
 	live := state == leased || state == firing

@@ -20,16 +20,17 @@ var watchTests = []test{
 	{"Watch/UnreadHintsBlockNothing", watchUnread},
 }
 
-// patience is the maximum time that a test waits for a hint. Stores send hints within milliseconds.
-const patience = 15 * time.Second
+// hintTimeout is the maximum time that a test waits for a hint. Stores send hints within
+// milliseconds.
+const hintTimeout = 15 * time.Second
 
-// hinted creates new heads until the hint of one of them arrives, because hints may be lost and a
-// store may need time to subscribe. Each head must be earlier than all previous ones. Late hints of
-// other messages and hints with Due 0 are ignored.
-func hinted(t *testing.T, hints <-chan driver.Hint, partition int, makeHead func(try int) driver.Instant) {
+// awaitHint creates new heads until the hint of one of them arrives, because hints may be lost and
+// a store may need time to subscribe. Each head must be earlier than all previous ones. Late hints
+// of other messages and hints with Due 0 are ignored.
+func awaitHint(t *testing.T, hints <-chan driver.Hint, partition int, makeHead func(try int) driver.Instant) {
 	t.Helper()
 	known := make(map[driver.Instant]bool)
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(hintTimeout)
 	for try := 0; time.Now().Before(deadline); try++ {
 		known[makeHead(try)] = true
 		select {
@@ -42,7 +43,7 @@ func hinted(t *testing.T, hints <-chan driver.Hint, partition int, makeHead func
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-	require.Fail(t, "no hint arrived", "within %v", patience)
+	require.Fail(t, "no hint arrived", "within %v", hintTimeout)
 }
 
 // head stores a message that is earlier than those of earlier tries.
@@ -55,15 +56,15 @@ func (q *queue) head(partition, try int) driver.Instant {
 	return m.At
 }
 
-// others is the number of a first try whose heads differ from those of the tries from 0 on.
-const others = 500
+// laterTries is the number of a first try whose heads differ from those of the tries from 0 on.
+const laterTries = 500
 
 func watchPut(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	hints, err := q.Watch(t.Context())
 	require.NoError(t, err)
-	hinted(t, hints, 0, func(try int) driver.Instant { return q.head(0, try) })
-	hinted(t, hints, 1, func(try int) driver.Instant { return q.head(1, others+try) })
+	awaitHint(t, hints, 0, func(try int) driver.Instant { return q.head(0, try) })
+	awaitHint(t, hints, 1, func(try int) driver.Instant { return q.head(1, laterTries+try) })
 }
 
 // drain receives the hints that have already arrived.
@@ -83,8 +84,8 @@ func watchTransitions(t *testing.T, newStore Factory) {
 		q := open(t, newStore)
 		hints, err := q.Watch(t.Context())
 		require.NoError(t, err)
-		hinted(t, hints, 0, func(try int) driver.Instant { return q.head(0, try) })
-		hinted(t, hints, 0, func(try int) driver.Instant {
+		awaitHint(t, hints, 0, func(try int) driver.Instant { return q.head(0, try) })
+		awaitHint(t, hints, 0, func(try int) driver.Instant {
 			if try > 0 { // the message may be due, and would be claimed first
 				q.done(driver.OpCancel, driver.Change{ID: fmt.Sprintf("m%d", try-1)})
 			}
@@ -113,8 +114,8 @@ func watchSeveral(t *testing.T, newStore Factory) {
 	require.NoError(t, err)
 	other, err := q.in("other").Watch(t.Context())
 	require.NoError(t, err)
-	hinted(t, one, 0, func(try int) driver.Instant { return q.head(0, try) })
-	hinted(t, two, 0, func(try int) driver.Instant { return q.head(0, others+try) })
+	awaitHint(t, one, 0, func(try int) driver.Instant { return q.head(0, try) })
+	awaitHint(t, two, 0, func(try int) driver.Instant { return q.head(0, laterTries+try) })
 	for quiet := time.After(50 * time.Millisecond); quiet != nil; {
 		select {
 		case h, open := <-other:
@@ -134,7 +135,7 @@ func watchEnd(t *testing.T, newStore Factory) {
 	staying, err := q.Watch(t.Context())
 	require.NoError(t, err)
 	cancel()
-	deadline := time.After(patience)
+	deadline := time.After(hintTimeout)
 	for closed := false; !closed; {
 		select {
 		case _, open := <-ending:
@@ -143,7 +144,7 @@ func watchEnd(t *testing.T, newStore Factory) {
 			require.Fail(t, "the channel was not closed when its context ended")
 		}
 	}
-	hinted(t, staying, 0, func(try int) driver.Instant { return q.head(0, try) })
+	awaitHint(t, staying, 0, func(try int) driver.Instant { return q.head(0, try) })
 }
 
 // watchUnread watches without receiving. No other call is blocked.

@@ -15,15 +15,15 @@ func (h *History) Check() *Report {
 		s := &h.shards[i]
 		s.mu.Lock()
 		for id, m := range s.messages {
-			count(r, m)
-			h.judge(r, id, m)
+			countMessage(r, m)
+			h.checkMessage(r, id, m)
 		}
 		s.mu.Unlock()
 	}
 	return r
 }
 
-func count(r *Report, m *message) {
+func countMessage(r *Report, m *message) {
 	if m.enqueued > 0 {
 		r.Enqueued++
 	} else if m.maybe > 0 {
@@ -48,8 +48,8 @@ func count(r *Report, m *message) {
 	}
 }
 
-// judge applies the rules to one message.
-func (h *History) judge(r *Report, id string, m *message) {
+// checkMessage applies the rules to one message.
+func (h *History) checkMessage(r *Report, id string, m *message) {
 	if m.enqueued > 0 && m.ends == 0 {
 		r.Lost.add("%q: enqueued, started %d times, and never handled, acked, dead or cancelled", id, len(m.starts))
 	}
@@ -62,14 +62,14 @@ func (h *History) judge(r *Report, id string, m *message) {
 	if m.acked > 1 {
 		r.AckedTwice.add("%q: %d acknowledgements succeeded", id, m.acked)
 	}
-	h.judgeCancel(r, id, m)
+	h.checkCancel(r, id, m)
 	for _, s := range m.starts {
 		if earliest := m.earliest(s.at); s.clock < earliest {
 			r.Early.add("%q: started at %d with token %d, %d ms before %d", id, s.clock, s.token, earliest-s.clock, earliest)
 			r.Earliest = max(r.Earliest, earliest-s.clock)
 		}
 	}
-	h.judgeTokens(r, id, m)
+	h.checkTokens(r, id, m)
 }
 
 // earliest returns the earliest valid time of a start that was recorded at a given point. Three
@@ -95,7 +95,7 @@ func (m *message) earliest(at int64) int64 {
 	return earliest
 }
 
-func (h *History) judgeCancel(r *Report, id string, m *message) {
+func (h *History) checkCancel(r *Report, id string, m *message) {
 	if m.cancelled == 0 {
 		return
 	}
@@ -115,8 +115,8 @@ func (h *History) judgeCancel(r *Report, id string, m *message) {
 	}
 }
 
-// judgeTokens finds tokens that do not rise, and measures redeliveries.
-func (h *History) judgeTokens(r *Report, id string, m *message) {
+// checkTokens finds tokens that do not rise, and measures redeliveries.
+func (h *History) checkTokens(r *Report, id string, m *message) {
 	starts := slices.Clone(m.starts)
 	switch {
 	case h.options.Pauses:

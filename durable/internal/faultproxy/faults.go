@@ -145,8 +145,8 @@ func (p *Proxy) Release() (replies []string, err error) {
 	return replies, nil
 }
 
-// holds reports whether a part of a request must be held back, together with its link.
-func (p *Proxy) holds(l *link, part []byte) bool {
+// holdsBack reports whether a part of a request must be held back, together with its link.
+func (p *Proxy) holdsBack(l *link, part []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.holding == nil || p.closed || !bytes.Contains(part, p.holding) {

@@ -128,8 +128,10 @@ func (p *Proxy) connect(client net.Conn) {
 	}
 	defer p.remove(l)
 	var wg sync.WaitGroup
-	wg.Go(func() { p.forward(l, client, server, func(b []byte) bool { p.note(l, b); return !p.holds(l, b) }) })
-	wg.Go(func() { p.forward(l, server, client, func([]byte) bool { return !p.drops(l) }) })
+	wg.Go(func() {
+		p.forward(l, client, server, func(b []byte) bool { p.matchRequest(l, b); return !p.holdsBack(l, b) })
+	})
+	wg.Go(func() { p.forward(l, server, client, func([]byte) bool { return !p.dropsReply(l) }) })
 	wg.Wait()
 }
 
@@ -181,8 +183,8 @@ func (p *Proxy) forward(l *link, from io.Reader, to io.Writer, pass func([]byte)
 	}
 }
 
-// note searches for the pattern in a part of a request.
-func (p *Proxy) note(l *link, part []byte) {
+// matchRequest searches for the pattern in a part of a request.
+func (p *Proxy) matchRequest(l *link, part []byte) {
 	p.mu.Lock()
 	pattern := p.match
 	p.mu.Unlock()
@@ -196,8 +198,8 @@ func (p *Proxy) note(l *link, part []byte) {
 	l.recent = append(l.recent[:0], seen[len(seen)-keep:]...)
 }
 
-// drops reports whether a reply must be dropped.
-func (p *Proxy) drops(l *link) bool {
+// dropsReply reports whether a reply must be dropped.
+func (p *Proxy) dropsReply(l *link) bool {
 	l.mu.Lock()
 	matches := l.matches
 	l.matches, l.recent = false, l.recent[:0]

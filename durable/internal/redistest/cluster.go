@@ -46,7 +46,7 @@ func StartCluster(t testing.TB, o ClusterOptions) *Cluster {
 		o.NodeTimeout = 1500 * time.Millisecond
 	}
 	settings := append(o.settings(), "cluster-enabled yes", "cluster-config-file nodes.conf", "cluster-announce-ip 127.0.0.1",
-		fmt.Sprintf("cluster-node-timeout %d", calm.Milliseconds()), "cluster-replica-no-failover yes",
+		fmt.Sprintf("cluster-node-timeout %d", steadyTimeout.Milliseconds()), "cluster-replica-no-failover yes",
 		"cluster-replica-validity-factor 0", // a replica takes over regardless of how long its master is down
 		"cluster-allow-replica-migration no", "repl-ping-replica-period 1")
 	c := &Cluster{t: t, ids: map[*Server]string{}, nodeTimeout: o.NodeTimeout}
@@ -87,7 +87,7 @@ func (c *Cluster) form() error {
 			return err
 		}
 	}
-	if err := awaitIn(c.acquainted); err != nil {
+	if err := awaitCondition(c.allMet); err != nil {
 		return err
 	}
 	for i, node := range c.nodes[masters:] {
@@ -113,10 +113,10 @@ func (c *Cluster) downWithin(ctx context.Context, timeout time.Duration) error {
 
 // settle waits until the cluster is complete and can only be changed by [Cluster.KillMaster].
 func (c *Cluster) settle() error {
-	return awaitIn(func(ctx context.Context) error {
+	return awaitCondition(func(ctx context.Context) error {
 		err := c.complete(ctx)
 		if err == nil {
-			err = c.downWithin(ctx, calm)
+			err = c.downWithin(ctx, steadyTimeout)
 		}
 		if err == nil {
 			err = c.complete(ctx)
@@ -130,8 +130,8 @@ func (c *Cluster) settle() error {
 	})
 }
 
-// acquainted returns nil if every node knows every other node.
-func (c *Cluster) acquainted(ctx context.Context) error {
+// allMet returns nil if every node knows every other node.
+func (c *Cluster) allMet(ctx context.Context) error {
 	for _, node := range c.nodes {
 		for _, other := range c.nodes {
 			seen, err := c.seenBy(ctx, node, other)
@@ -195,29 +195,29 @@ func (c *Cluster) agreed(ctx context.Context, node *Server, role string) error {
 	return nil
 }
 
-// sight is one node's view of another node.
-type sight struct {
+// nodeView is one node's view of another node.
+type nodeView struct {
 	flags  []string
 	master string // id of its master
 	link   string
 	slots  []string
 }
 
-func (s sight) has(flag string) bool { return slices.Contains(s.flags, flag) }
+func (s nodeView) has(flag string) bool { return slices.Contains(s.flags, flag) }
 
 // seenBy returns node's view of other.
-func (c *Cluster) seenBy(ctx context.Context, node, other *Server) (sight, error) {
+func (c *Cluster) seenBy(ctx context.Context, node, other *Server) (nodeView, error) {
 	text, err := node.control.ClusterNodes(ctx).Result()
 	if err != nil {
-		return sight{}, err
+		return nodeView{}, err
 	}
 	for line := range strings.Lines(text) {
 		// id, address, flags, master, ping, pong, epoch, link, slots
 		if f := strings.Fields(line); len(f) >= 8 && f[0] == c.ids[other] {
-			return sight{flags: strings.Split(f[2], ","), master: f[3], link: f[7], slots: f[8:]}, nil
+			return nodeView{flags: strings.Split(f[2], ","), master: f[3], link: f[7], slots: f[8:]}, nil
 		}
 	}
-	return sight{}, fmt.Errorf("the node on %s does not know the node on %s", node.Addr(), other.Addr())
+	return nodeView{}, fmt.Errorf("the node on %s does not know the node on %s", node.Addr(), other.Addr())
 }
 
 // ClusterOptions returns new client options for redis.NewClusterClient.
@@ -283,13 +283,13 @@ func (c *Cluster) KillMaster(slot int) *Server {
 		return nil
 	}
 	master.Kill()
-	c.check("let a replica take over", c.giveUp(master))
+	c.check("let a replica take over", c.allowFailover(master))
 	return master
 }
 
-// giveUp lets a replica of a killed node take over, and makes the other nodes quickly consider the
-// killed node down.
-func (c *Cluster) giveUp(killed *Server) error {
+// allowFailover lets a replica of a killed node take over, and makes the other nodes quickly
+// consider the killed node down.
+func (c *Cluster) allowFailover(killed *Server) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	for _, node := range c.nodes {
@@ -312,7 +312,7 @@ func (c *Cluster) giveUp(killed *Server) error {
 func (c *Cluster) WaitMaster(slot int, old *Server) *Server {
 	c.t.Helper()
 	var master *Server
-	c.check("wait for a new master", awaitIn(func(context.Context) error {
+	c.check("wait for a new master", awaitCondition(func(context.Context) error {
 		if master = c.Master(slot); master == nil || master == old {
 			return fmt.Errorf("slot %d has no new master", slot)
 		}
@@ -326,7 +326,7 @@ func (c *Cluster) WaitMaster(slot int, old *Server) *Server {
 // to date.
 func (c *Cluster) WaitComplete() {
 	c.t.Helper()
-	c.check("wait until it is complete", awaitIn(c.complete))
+	c.check("wait until it is complete", awaitCondition(c.complete))
 }
 
 func (c *Cluster) check(what string, err error) {

@@ -27,7 +27,7 @@ func startProcess(path, logFile, dir string, env []string, args ...string) (*pro
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out
 	cmd.Env = append(os.Environ(), env...)
 	cmd.SysProcAttr = processAttributes()
-	if err := onLastingThread(cmd.Start); err != nil {
+	if err := onPermanentThread(cmd.Start); err != nil {
 		return nil, err
 	}
 	p := &process{cmd: cmd, done: make(chan struct{})}
@@ -70,7 +70,7 @@ func (p *process) kill() error {
 	return p.wait(startTimeout)
 }
 
-// starts returns the channel of functions for onLastingThread.
+// starts returns the channel of functions for onPermanentThread.
 var starts = sync.OnceValue(func() chan func() {
 	c := make(chan func())
 	go func() {
@@ -82,9 +82,9 @@ var starts = sync.OnceValue(func() chan func() {
 	return c
 })
 
-// onLastingThread calls start on a thread that lives as long as the process. Linux kills a child
+// onPermanentThread calls start on a thread that lives as long as the process. Linux kills a child
 // with Pdeathsig when the thread that started it ends, and Go sometimes ends threads.
-func onLastingThread(start func() error) error {
+func onPermanentThread(start func() error) error {
 	result := make(chan error, 1)
 	starts() <- func() { result <- start() }
 	return <-result

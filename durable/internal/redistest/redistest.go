@@ -30,10 +30,10 @@ const startTimeout = 60 * time.Second
 // seconds on an overloaded machine. The system reports a server that has ended immediately.
 const ClientTimeout = time.Minute
 
-// calm is the time without an answer after which servers consider another server down, unless a
-// server was just killed. It is long, so that no server takes over from a server that is
+// steadyTimeout is the time without an answer after which servers consider another server down,
+// unless a server was just killed. It is long, so that no server takes over from a server that is
 // unresponsive on an overloaded machine.
-const calm = time.Minute
+const steadyTimeout = time.Minute
 
 // Require skips or fails the test if redis-server is not in PATH: see [EnvRequire].
 func Require(t testing.TB) {

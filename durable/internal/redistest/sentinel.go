@@ -60,8 +60,8 @@ func StartSentinel(t testing.TB, o SentinelOptions) *Sentinel {
 	for range sentinels {
 		s.sentinels = append(s.sentinels, start(t, "redis-sentinel", s.settings(master, o), nil))
 	}
-	s.hurry()
-	s.await("the sentinels do not know each other", s.aware)
+	s.checkOften()
+	s.await("the sentinels do not know each other", s.failoverReady)
 	return s
 }
 
@@ -78,15 +78,15 @@ func (s *Sentinel) settings(master *Server, o SentinelOptions) []string {
 	host, port, _ := strings.Cut(master.Addr(), ":")
 	return []string{
 		fmt.Sprintf("sentinel monitor %s %s %s %d", s.name, host, port, quorum),
-		fmt.Sprintf("sentinel down-after-milliseconds %s %d", s.name, calm.Milliseconds()),
+		fmt.Sprintf("sentinel down-after-milliseconds %s %d", s.name, steadyTimeout.Milliseconds()),
 		fmt.Sprintf("sentinel failover-timeout %s %d", s.name, o.FailoverTimeout.Milliseconds()),
 	}
 }
 
-// hurry makes the sentinels check servers more often, and shortens their wait after pauses of their
-// own, which an overloaded machine causes. Servers before 7.0 do not support this and take seconds
-// longer.
-func (s *Sentinel) hurry() {
+// checkOften makes the sentinels check servers more often, and shortens their wait after pauses of
+// their own, which an overloaded machine causes. Servers before 7.0 do not support this and take
+// seconds longer.
+func (s *Sentinel) checkOften() {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	for _, server := range s.sentinels {
@@ -111,8 +111,9 @@ func (s *Sentinel) downWithin(after time.Duration) {
 	}
 }
 
-// aware returns nil if every sentinel sees a running master, its replica, and the other sentinels.
-func (s *Sentinel) aware(ctx context.Context) error {
+// failoverReady returns nil if every sentinel sees a running master, its replica, and the other
+// sentinels.
+func (s *Sentinel) failoverReady(ctx context.Context) error {
 	for _, server := range s.sentinels {
 		state, err := server.control.Do(ctx, "SENTINEL", "MASTER", s.name).Slice()
 		if err != nil {
@@ -210,7 +211,7 @@ func (s *Sentinel) WaitFailover(old *Server) *Server {
 		}
 		return takesWrites(ctx, m)
 	})
-	s.downWithin(calm)
+	s.downWithin(steadyTimeout)
 	return s.Master()
 }
 
@@ -237,13 +238,13 @@ func takesWrites(ctx context.Context, s *Server) error {
 
 func (s *Sentinel) await(what string, ready func(context.Context) error) {
 	s.t.Helper()
-	if err := awaitIn(ready); err != nil {
+	if err := awaitCondition(ready); err != nil {
 		s.t.Errorf("redistest: sentinel: %s: %v", what, err)
 	}
 }
 
-// awaitIn waits for a condition. Each attempt takes at most a few seconds.
-func awaitIn(ready func(context.Context) error) error {
+// awaitCondition waits for a condition. Each attempt takes at most a few seconds.
+func awaitCondition(ready func(context.Context) error) error {
 	return eventually(startTimeout, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
