@@ -30,18 +30,18 @@ func newClock(tb testing.TB) (*Clock, *timingwheel.TimingWheel) {
 	return New(tw), tw
 }
 
-// mover is a clock.Clock whose time a test moves.
-type mover interface {
+// movableClock is a clock.Clock whose time a test moves.
+type movableClock interface {
 	clock.Clock
 	Add(d time.Duration)
 	Set(t time.Time)
 }
 
 // script makes random calls and returns what could be seen.
-func script(c mover, seed uint64) (seen []string) {
+func script(c movableClock, seed uint64) (records []string) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	begin := c.Now()
-	see := func(format string, args ...any) { seen = append(seen, fmt.Sprintf(format, args...)) }
+	record := func(format string, args ...any) { records = append(records, fmt.Sprintf(format, args...)) }
 	var mu sync.Mutex
 	var called []int
 	var timers, funcs []*clock.Timer
@@ -70,17 +70,17 @@ func script(c mover, seed uint64) (seen []string) {
 		case 4:
 			if n := len(funcs); n > 0 {
 				n = rng.IntN(n)
-				see("Stop of func %d: %v", n, funcs[n].Stop())
+				record("Stop of func %d: %v", n, funcs[n].Stop())
 			}
 		case 5:
 			if n := len(funcs); n > 0 {
 				n = rng.IntN(n)
-				see("Reset of func %d: %v", n, funcs[n].Reset(d))
+				record("Reset of func %d: %v", n, funcs[n].Reset(d))
 			}
 		case 6:
 			if n := len(timers); n > 0 {
 				n = rng.IntN(n)
-				see("Stop of timer %d: %v", n, timers[n].Stop())
+				record("Stop of timer %d: %v", n, timers[n].Stop())
 			}
 		case 7:
 			if n := len(tickers); n > 0 {
@@ -96,14 +96,14 @@ func script(c mover, seed uint64) (seen []string) {
 		for n, t := range timers {
 			select {
 			case at := <-t.C:
-				see("timer %d sends %v", n, at.Sub(begin))
+				record("timer %d sends %v", n, at.Sub(begin))
 			default:
 			}
 		}
 		for n, t := range tickers {
 			select {
 			case at := <-t.C:
-				see("ticker %d sends %v", n, at.Sub(begin))
+				record("ticker %d sends %v", n, at.Sub(begin))
 			default:
 			}
 		}
@@ -111,17 +111,17 @@ func script(c mover, seed uint64) (seen []string) {
 			deadline, _ := ctx.Deadline()
 			select {
 			case <-ctx.Done():
-				see("context %d: %v, %v", n, ctx.Err(), deadline.Sub(begin))
+				record("context %d: %v, %v", n, ctx.Err(), deadline.Sub(begin))
 			default:
 			}
 		}
 		mu.Lock()
 		slices.Sort(called)
-		see("called %v at %v, %v, %v", called, c.Now().Sub(begin), c.Since(begin), c.Until(begin))
+		record("called %v at %v, %v, %v", called, c.Now().Sub(begin), c.Since(begin), c.Until(begin))
 		called = nil
 		mu.Unlock()
 	}
-	return seen
+	return records
 }
 
 // The same script on the Mock and on ours, while the wheel has timers of its own.
@@ -147,12 +147,12 @@ func TestBothClocksMove(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, tw := newClock(t)
-		var seen []string
+		var records []string
 		var mu sync.Mutex
 		note := func(name string) {
 			mu.Lock()
 			defer mu.Unlock()
-			seen = append(seen, fmt.Sprint(name, " ", c.Since(start)))
+			records = append(records, fmt.Sprint(name, " ", c.Since(start)))
 		}
 		tw.AfterFunc(2*time.Second, func() {
 			note("wheel")
@@ -166,7 +166,7 @@ func TestBothClocksMove(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, []string{
 			"mock 1s", "wheel 2s", "mock, armed by the wheel 2.5s", "wheel, armed by the wheel 3s", "last 4s",
-		}, seen)
+		}, records)
 		assert.True(t, c.Now().Equal(start.Add(10*time.Second)))
 		assert.True(t, tw.Now().Equal(c.Now()))
 		assert.Panics(t, func() { c.Set(start) })
@@ -234,8 +234,8 @@ func TestTimersThatTheMockArms(t *testing.T) {
 func TestAddEnds(t *testing.T) {
 	t.Parallel()
 	var queue []func()
-	later := timingwheel.ExecutorFunc(func(f func()) { queue = append(queue, f) })
-	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start, Executor: later})
+	queueing := timingwheel.ExecutorFunc(func(f func()) { queue = append(queue, f) })
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start, Executor: queueing})
 	require.NoError(t, err)
 	defer tw.Stop()
 	c := New(tw)

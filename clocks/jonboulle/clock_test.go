@@ -30,7 +30,7 @@ func newWheel(tb testing.TB, opts timingwheel.Options) *timingwheel.TimingWheel 
 	return tw
 }
 
-func newFake(tb testing.TB) *FakeClock {
+func newFakeClock(tb testing.TB) *FakeClock {
 	tb.Helper()
 	return NewFakeClock(newWheel(tb, timingwheel.Options{Manual: true, Start: start}))
 }
@@ -49,7 +49,7 @@ func script(s subject, input []byte) []string {
 	for i, b := range input {
 		r.step(i, int(b))
 	}
-	return r.seen
+	return r.records
 }
 
 type runner struct {
@@ -59,7 +59,7 @@ type runner struct {
 	mu     sync.Mutex
 	called []int // numbers of the AfterFuncs that were called since the last look
 
-	seen    []string
+	records []string
 	timers  []clockwork.Timer
 	tickers []clockwork.Ticker
 	stopped []bool // tickers
@@ -67,16 +67,16 @@ type runner struct {
 	afters  []<-chan time.Time
 }
 
-func (r *runner) see(format string, args ...any) {
-	r.seen = append(r.seen, fmt.Sprintf(format, args...))
+func (r *runner) record(format string, args ...any) {
+	r.records = append(r.records, fmt.Sprintf(format, args...))
 }
 
 func (r *runner) receive(name string, n int, c <-chan time.Time) {
 	select {
 	case at := <-c:
-		r.see("%s %d sends %v", name, n, at.Sub(r.begin).Truncate(ms))
+		r.record("%s %d sends %v", name, n, at.Sub(r.begin).Truncate(ms))
 	default:
-		r.see("%s %d sends nothing", name, n)
+		r.record("%s %d sends nothing", name, n)
 	}
 }
 
@@ -99,16 +99,16 @@ func (r *runner) step(i, b int) {
 		r.afters = append(r.afters, r.s.After(d))
 	case op <= 5 && len(r.timers) > 0:
 		n := pick(len(r.timers))
-		r.see("Reset of timer %d: %v", n, r.timers[n].Reset(d))
+		r.record("Reset of timer %d: %v", n, r.timers[n].Reset(d))
 	case op == 6 && len(r.timers) > 0:
 		n := pick(len(r.timers))
-		r.see("Stop of timer %d: %v", n, r.timers[n].Stop())
+		r.record("Stop of timer %d: %v", n, r.timers[n].Stop())
 	case op == 7 && len(r.funcs) > 0:
 		n := pick(len(r.funcs))
-		r.see("Reset of func %d: %v", n, r.funcs[n].Reset(d))
+		r.record("Reset of func %d: %v", n, r.funcs[n].Reset(d))
 	case op == 8 && len(r.funcs) > 0:
 		n := pick(len(r.funcs))
-		r.see("Stop of func %d: %v", n, r.funcs[n].Stop())
+		r.record("Stop of func %d: %v", n, r.funcs[n].Stop())
 	case op == 9 && len(r.tickers) > 0:
 		n := pick(len(r.tickers))
 		r.tickers[n].Stop()
@@ -120,13 +120,13 @@ func (r *runner) step(i, b int) {
 		}
 	default:
 		r.s.advance(max(d, 0) * time.Duration(1+i%3))
-		r.look()
+		r.receiveAll()
 	}
 	synctest.Wait()
 }
 
-// look receives from everything.
-func (r *runner) look() {
+// receiveAll receives from everything.
+func (r *runner) receiveAll() {
 	synctest.Wait()
 	for n, t := range r.timers {
 		r.receive("timer", n, t.Chan())
@@ -139,7 +139,7 @@ func (r *runner) look() {
 	}
 	r.mu.Lock()
 	slices.Sort(r.called)
-	r.see("called %v at %v", r.called, r.s.Now().Sub(r.begin).Truncate(ms))
+	r.record("called %v at %v", r.called, r.s.Now().Sub(r.begin).Truncate(ms))
 	r.called = nil
 	r.mu.Unlock()
 	if r.s.waiters != nil {
@@ -147,9 +147,9 @@ func (r *runner) look() {
 		for r.s.waiters(n + 1) {
 			n++
 		}
-		r.see("%d waiters", n)
+		r.record("%d waiters", n)
 	}
-	r.see("Since %v, Until %v", r.s.Since(r.begin).Truncate(ms), r.s.Until(r.begin.Add(time.Hour)).Round(ms))
+	r.record("Since %v, Until %v", r.s.Since(r.begin).Truncate(ms), r.s.Until(r.begin.Add(time.Hour)).Round(ms))
 }
 
 // atLeast makes BlockUntilContext a question.
@@ -159,8 +159,8 @@ func atLeast(block func(ctx context.Context, n int) error) func(int) bool {
 	return func(n int) bool { return block(ended, n) == nil }
 }
 
-func fakes(t *testing.T) (original, ours subject) {
-	o, c := clockwork.NewFakeClockAt(start), newFake(t)
+func newFakes(t *testing.T) (original, ours subject) {
+	o, c := clockwork.NewFakeClockAt(start), newFakeClock(t)
 	return subject{o, o.Advance, atLeast(o.BlockUntilContext)}, subject{c, c.Advance, atLeast(c.BlockUntilContext)}
 }
 
@@ -184,7 +184,7 @@ func TestFakeClockDoesWhatTheOriginalDoes(t *testing.T) {
 func compareFakes(t *testing.T, input []byte) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		original, ours := fakes(t)
+		original, ours := newFakes(t)
 		assert.Equal(t, script(original, input), script(ours, input))
 	})
 }
@@ -206,24 +206,24 @@ func TestClockDoesWhatTheRealClockDoes(t *testing.T) {
 		for i := range input {
 			input[i] = byte(rng.Uint32())
 		}
-		var seen [2][]string
-		for i := range seen {
+		var records [2][]string
+		for i := range records {
 			synctest.Test(t, func(t *testing.T) {
 				clock := clockwork.NewRealClock()
 				if i == 1 {
 					clock = NewClock(newWheel(t, timingwheel.Options{}))
 				}
-				seen[i] = script(subject{Clock: clock, advance: time.Sleep}, input)
+				records[i] = script(subject{Clock: clock, advance: time.Sleep}, input)
 			})
 		}
-		require.Equal(t, seen[0], seen[1], "seed %d, run %d", seed, run)
+		require.Equal(t, records[0], records[1], "seed %d, run %d", seed, run)
 	}
 }
 
 // A panic of the original is one of ours.
 func TestPanics(t *testing.T) {
 	t.Parallel()
-	original, ours := fakes(t)
+	original, ours := newFakes(t)
 	running := subject{Clock: NewClock(newWheel(t, timingwheel.Options{}))}
 	for _, d := range []time.Duration{0, -1} {
 		for _, s := range []subject{original, ours, running, {Clock: clockwork.NewRealClock()}} {
@@ -238,7 +238,7 @@ func TestPanics(t *testing.T) {
 // A ticker that is reset while it runs has one period, and ends at Stop.
 func TestResetOfARunningTicker(t *testing.T) {
 	t.Parallel()
-	c := newFake(t)
+	c := newFakeClock(t)
 	ticker := c.NewTicker(10 * ms)
 	c.Advance(9 * ms)
 	ticker.Reset(3 * ms)
@@ -300,7 +300,7 @@ func TestLateExpiryOfATicker(t *testing.T) {
 		"Stop":  (*fakeTicker).Stop,
 		"Reset": func(ticker *fakeTicker) { ticker.Reset(5 * ms) },
 	} {
-		c := newFake(t)
+		c := newFakeClock(t)
 		ticker := c.NewTicker(ms).(*fakeTicker)
 		change(ticker)
 		c.tw.Advance(c.Now().Add(2 * ms))
@@ -314,7 +314,7 @@ func TestLateExpiryOfATicker(t *testing.T) {
 // A function that blocks delays neither Advance nor Reset.
 func TestFunctionsRunOnGoroutinesOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	c := newFake(t)
+	c := newFakeClock(t)
 	var group sync.WaitGroup
 	group.Add(2)
 	gate := make(chan struct{})
@@ -331,7 +331,7 @@ func TestFunctionsRunOnGoroutinesOfTheirOwn(t *testing.T) {
 func TestBlockUntilWaitsForSleepers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newFake(t)
+		c := newFakeClock(t)
 		var group sync.WaitGroup
 		for range 3 {
 			group.Go(func() { c.Sleep(time.Hour) })
@@ -351,7 +351,7 @@ func TestBlockUntilWaitsForSleepers(t *testing.T) {
 // sends nothing.
 func TestRaceOfResetAndAdvance(t *testing.T) {
 	t.Parallel()
-	c := newFake(t)
+	c := newFakeClock(t)
 	var group sync.WaitGroup
 	over := make(chan struct{})
 	group.Go(func() {
@@ -416,8 +416,8 @@ func TestSleepOnAStoppedWheel(t *testing.T) {
 func TestAdvanceEnds(t *testing.T) {
 	t.Parallel()
 	var queue []func()
-	later := timingwheel.ExecutorFunc(func(f func()) { queue = append(queue, f) })
-	c := NewFakeClock(newWheel(t, timingwheel.Options{Manual: true, Start: start, Executor: later}))
+	queueing := timingwheel.ExecutorFunc(func(f func()) { queue = append(queue, f) })
+	c := NewFakeClock(newWheel(t, timingwheel.Options{Manual: true, Start: start, Executor: queueing}))
 	timer := c.NewTimer(time.Second)
 	c.NewTicker(math.MaxInt64)
 	c.Advance(time.Minute)

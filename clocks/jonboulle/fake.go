@@ -134,19 +134,19 @@ type waiter struct {
 	clock   *FakeClock
 	timer   timingwheel.FuncTimer
 	c       chan time.Time
-	waiting bool // counted in clock.waiters
+	counted bool // counted in clock.waiters
 }
 
 func (w *waiter) Chan() <-chan time.Time { return w.c }
 
-// count brings the number of waiters up to date. clock.mu is held.
-func (w *waiter) count() {
+// updateWaiters brings the number of waiters up to date. clock.mu is held.
+func (w *waiter) updateWaiters() {
 	_, armed := w.timer.Deadline()
-	if armed == w.waiting {
+	if armed == w.counted {
 		return
 	}
 	c := w.clock
-	if w.waiting = armed; !armed {
+	if w.counted = armed; !armed {
 		c.waiters--
 		return
 	}
@@ -188,21 +188,21 @@ func (t *fakeTimer) Reset(d time.Duration) bool {
 	}
 	t.clock.mu.Lock()
 	defer t.clock.mu.Unlock()
-	defer t.count()
+	defer t.updateWaiters()
 	return t.timer.Reset(d)
 }
 
 func (t *fakeTimer) Stop() bool {
 	t.clock.mu.Lock()
 	defer t.clock.mu.Unlock()
-	defer t.count()
+	defer t.updateWaiters()
 	return t.timer.Stop()
 }
 
 // expire is the callback of the wheel's timer.
 func (t *fakeTimer) expire() {
 	t.clock.mu.Lock()
-	t.count()
+	t.updateWaiters()
 	t.clock.mu.Unlock()
 	t.fire()
 }
@@ -229,7 +229,7 @@ func (t *fakeTicker) Reset(d time.Duration) {
 	defer t.clock.mu.Unlock()
 	t.d, t.next = d, t.clock.Now().Add(d)
 	t.timer.Reset(d)
-	t.count()
+	t.updateWaiters()
 }
 
 func (t *fakeTicker) Stop() {
@@ -237,7 +237,7 @@ func (t *fakeTicker) Stop() {
 	defer t.clock.mu.Unlock()
 	t.d = 0
 	t.timer.Stop()
-	t.count()
+	t.updateWaiters()
 }
 
 // expire is the callback of the wheel's timer. It may come when another goroutine has stopped or
@@ -245,7 +245,7 @@ func (t *fakeTicker) Stop() {
 func (t *fakeTicker) expire() {
 	t.clock.mu.Lock()
 	defer t.clock.mu.Unlock()
-	defer t.count()
+	defer t.updateWaiters()
 	now := t.clock.Now()
 	if t.d == 0 || now.Before(t.next) {
 		return
