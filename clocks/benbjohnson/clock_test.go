@@ -30,14 +30,14 @@ func newClock(tb testing.TB) (*Clock, *timingwheel.TimingWheel) {
 	return New(tw), tw
 }
 
-// movableClock is a clock.Clock whose time a test moves.
+// movableClock is a clock.Clock whose time a test can move.
 type movableClock interface {
 	clock.Clock
 	Add(d time.Duration)
 	Set(t time.Time)
 }
 
-// script makes random calls and returns what could be seen.
+// script makes random calls and returns all observable results.
 func script(c movableClock, seed uint64) (records []string) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	begin := c.Now()
@@ -51,7 +51,7 @@ func script(c movableClock, seed uint64) (records []string) {
 		d := time.Duration(rng.IntN(12)) * ms
 		switch rng.IntN(10) {
 		case 0:
-			timers = append(timers, c.Timer(d+ms)) // a duration of zero blocks the original's next Stop
+			timers = append(timers, c.Timer(d+ms)) // with a zero duration the next Stop of a Mock's timer blocks
 		case 1:
 			n := len(funcs)
 			funcs = append(funcs, c.AfterFunc(d, func() {
@@ -124,8 +124,8 @@ func script(c movableClock, seed uint64) (records []string) {
 	return records
 }
 
-// The same script on the Mock and on ours, while the wheel has timers of its own.
-func TestClockDoesWhatTheMockDoes(t *testing.T) {
+// The same script must have the same results on a Mock and on a Clock whose wheel has other timers.
+func TestClockBehavesLikeMock(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
 	for run := range uint64(30) {
@@ -141,9 +141,9 @@ func TestClockDoesWhatTheMockDoes(t *testing.T) {
 	}
 }
 
-// Both clocks show the same time in each callback of the wheel and at the end, and what is due on
-// the Mock before it has fired.
-func TestBothClocksMove(t *testing.T) {
+// In each callback of the wheel, and at the end, both clocks show the same time, and all earlier
+// timers of the Mock have fired.
+func TestAddMovesBothClocksInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, tw := newClock(t)
@@ -177,8 +177,7 @@ func TestBothClocksMove(t *testing.T) {
 	})
 }
 
-// The methods that block, and those that the interface has beside timers.
-func TestSleepTickAndDeadline(t *testing.T) {
+func TestSleepTickAndDeadlineFollowTheClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := newClock(t)
@@ -207,7 +206,7 @@ func TestSleepTickAndDeadline(t *testing.T) {
 	})
 }
 
-func TestAWheelThatRunsIsRefused(t *testing.T) {
+func TestAddPanicsIfWheelIsNotManual(t *testing.T) {
 	t.Parallel()
 	tw, err := timingwheel.New(timingwheel.Options{})
 	require.NoError(t, err)
@@ -215,11 +214,11 @@ func TestAWheelThatRunsIsRefused(t *testing.T) {
 	assert.Panics(t, func() { New(tw).Add(time.Second) })
 }
 
-// A function of the Mock arms timers of the wheel. They fire one after the other in the same Add,
-// and a plan misses no run.
-func TestTimersThatTheMockArms(t *testing.T) {
+// A function of the Mock arms timers of the wheel. They fire in order in the same Add, and a plan
+// misses no run.
+func TestTimersArmedByMockFireInTheSameAdd(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { // the Mock then waits for its function
+	synctest.Test(t, func(t *testing.T) { // in a bubble the sleep of the Mock lets its function run
 		c, tw := newClock(t)
 		var runs []time.Duration // callbacks run in Add
 		c.AfterFunc(time.Second, func() {
@@ -230,8 +229,9 @@ func TestTimersThatTheMockArms(t *testing.T) {
 	})
 }
 
-// Add ends although a timer stays pending: its call waits in a queue, or is never due.
-func TestAddEnds(t *testing.T) {
+// A timer stays pending because its call waits in the queue of an executor, or because it is never
+// due. Add must return all the same.
+func TestAddReturnsWhileTimerStaysPending(t *testing.T) {
 	t.Parallel()
 	var queue []func()
 	queueing := timingwheel.ExecutorFunc(func(f func()) { queue = append(queue, f) })

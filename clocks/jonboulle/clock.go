@@ -1,7 +1,7 @@
 // Package jonboulle implements the Clock of github.com/jonboulle/clockwork on a timing wheel.
 //
-// A test makes a [FakeClock] on a Manual wheel and moves it with Advance. The code under test takes
-// the FakeClock, the wheel, or both:
+// A test makes a [FakeClock] on a Manual wheel and moves it with [FakeClock.Advance]. The code
+// under test takes the FakeClock, the wheel, or both:
 //
 //	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Tick: time.Microsecond})
 //	…
@@ -10,12 +10,12 @@
 //	err = clock.BlockUntilContext(ctx, 1)
 //	clock.Advance(time.Minute)
 //
-// A program passes [NewClock] of a running wheel to code that takes a clockwork.Clock. Its timers
-// then cost what timers of the wheel cost.
+// A program passes the result of [NewClock] to code that takes a clockwork.Clock. The timers of
+// that code are then timers of the wheel and cost as little.
 //
-// [clockwork.WithDeadline] and [clockwork.WithTimeout] know only clockwork's own FakeClock. With
-// any other Clock, such as these two, their deadlines are those of package time. The contexts of
-// the wheel follow its clock: [timingwheel.TimingWheel.WithTimeout].
+// [clockwork.WithDeadline] and [clockwork.WithTimeout] support only clockwork's own FakeClock. With
+// any other Clock, such as those of this package, they use package time. For contexts that follow
+// the wheel's clock use [timingwheel.TimingWheel.WithTimeout].
 package jonboulle
 
 import (
@@ -27,14 +27,16 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// NewClock returns a Clock that behaves as clockwork's NewRealClock, with the timers of a running
-// wheel: they fire up to one tick late, never early. Stop and Reset discard a value that has not
-// been received, as in package time since Go 1.23. Now is that of package time.
+// NewClock returns a Clock that behaves like clockwork's NewRealClock, but whose timers are timers
+// of a running wheel: they fire up to one tick late and never early. Stop and Reset discard a value
+// that was sent and not received, as in package time since Go 1.23. Now returns time.Now. All
+// methods may be called at any time from any goroutine.
 //
-// Nothing that the clock made fires once the wheel has been stopped, apart from Sleep, which still
-// returns in time.
+// After the wheel's Stop no timer or ticker of the clock fires. Sleep still returns after its
+// duration.
 func NewClock(tw *timingwheel.TimingWheel) clockwork.Clock { return clock{tw} }
 
+// clock is the Clock of [NewClock].
 type clock struct{ tw *timingwheel.TimingWheel }
 
 func (c clock) After(d time.Duration) <-chan time.Time   { return c.tw.After(d) }
@@ -66,5 +68,5 @@ func (t ticker) Chan() <-chan time.Time { return t.C }
 
 type funcTimer struct{ *timingwheel.FuncTimer }
 
-// Chan returns nil, as of a timer of time.AfterFunc.
+// Chan returns nil, as for a timer of time.AfterFunc.
 func (t funcTimer) Chan() <-chan time.Time { return nil }

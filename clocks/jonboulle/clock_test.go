@@ -35,15 +35,15 @@ func newFakeClock(tb testing.TB) *FakeClock {
 	return NewFakeClock(newWheel(tb, timingwheel.Options{Manual: true, Start: start}))
 }
 
-// subject is a clock that a script works on, and how its time passes.
+// subject is a clock under test.
 type subject struct {
 	clockwork.Clock
 	advance func(d time.Duration)
-	waiters func(n int) bool // n or more are waiting; nil: not known
+	waiters func(n int) bool // reports whether at least n waiters exist; nil: unknown
 }
 
-// script runs one byte after the other on a clock and returns what could be seen. It keeps to what
-// is the same in both: it resets no ticker that runs.
+// script makes one call for each byte of input and returns all observable results. It does not
+// reset a running ticker, in which the two implementations differ.
 func script(s subject, input []byte) []string {
 	r := &runner{s: s, begin: s.Now()}
 	for i, b := range input {
@@ -57,12 +57,12 @@ type runner struct {
 	begin time.Time
 
 	mu     sync.Mutex
-	called []int // numbers of the AfterFuncs that were called since the last look
+	called []int // numbers of the AfterFuncs that were called since the last record
 
 	records []string
 	timers  []clockwork.Timer
 	tickers []clockwork.Ticker
-	stopped []bool // tickers
+	stopped []bool // by ticker
 	funcs   []clockwork.Timer
 	afters  []<-chan time.Time
 }
@@ -125,7 +125,7 @@ func (r *runner) step(i, b int) {
 	synctest.Wait()
 }
 
-// receiveAll receives from everything.
+// receiveAll receives from all channels and records the results.
 func (r *runner) receiveAll() {
 	synctest.Wait()
 	for n, t := range r.timers {
@@ -152,7 +152,7 @@ func (r *runner) receiveAll() {
 	r.record("Since %v, Until %v", r.s.Since(r.begin).Truncate(ms), r.s.Until(r.begin.Add(time.Hour)).Round(ms))
 }
 
-// atLeast makes BlockUntilContext a question.
+// atLeast returns a function that reports whether at least n waiters exist, without blocking.
 func atLeast(block func(ctx context.Context, n int) error) func(int) bool {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -164,8 +164,8 @@ func newFakes(t *testing.T) (original, ours subject) {
 	return subject{o, o.Advance, atLeast(o.BlockUntilContext)}, subject{c, c.Advance, atLeast(c.BlockUntilContext)}
 }
 
-// The same script on clockwork's FakeClock and on ours.
-func TestFakeClockDoesWhatTheOriginalDoes(t *testing.T) {
+// The same script must have the same results on clockwork's FakeClock and on ours.
+func TestFakeClockBehavesLikeClockworks(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
 	for run := range uint64(200) {
@@ -189,15 +189,15 @@ func compareFakes(t *testing.T, input []byte) {
 	})
 }
 
-// FuzzFakeClock compares the two.
+// FuzzFakeClock compares clockwork's FakeClock with ours.
 func FuzzFakeClock(f *testing.F) {
 	f.Add([]byte("timers and tickers, stopped and reset"))
 	f.Fuzz(func(t *testing.T, input []byte) { compareFakes(t, input[:min(len(input), 300)]) })
 }
 
-// The same script on clockwork's real clock, and on ours on a running wheel. In a bubble the two
-// see the same time, and the wheel's ticks are those of the script.
-func TestClockDoesWhatTheRealClockDoes(t *testing.T) {
+// The same script must have the same results on clockwork's real clock and on ours. In a bubble the
+// two see the same time, and the durations of the script are multiples of the wheel's tick.
+func TestClockBehavesLikeRealClock(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
 	for run := range uint64(200) {
@@ -220,8 +220,8 @@ func TestClockDoesWhatTheRealClockDoes(t *testing.T) {
 	}
 }
 
-// A panic of the original is one of ours.
-func TestPanics(t *testing.T) {
+// Our clocks panic in the same cases as clockwork's.
+func TestNonPositiveIntervalPanics(t *testing.T) {
 	t.Parallel()
 	original, ours := newFakes(t)
 	running := subject{Clock: NewClock(newWheel(t, timingwheel.Options{}))}
@@ -235,8 +235,8 @@ func TestPanics(t *testing.T) {
 	assert.Panics(t, func() { NewFakeClock(newWheel(t, timingwheel.Options{})).Advance(time.Second) }, "the wheel is not Manual")
 }
 
-// A ticker that is reset while it runs has one period, and ends at Stop.
-func TestResetOfARunningTicker(t *testing.T) {
+// After Reset a running ticker has one period, and Stop ends it.
+func TestResetOfRunningTickerReplacesItsPeriod(t *testing.T) {
 	t.Parallel()
 	c := newFakeClock(t)
 	ticker := c.NewTicker(10 * ms)
@@ -254,9 +254,9 @@ func TestResetOfARunningTicker(t *testing.T) {
 	assert.Zero(t, c.waiters)
 }
 
-// Timers of the clock and of the wheel are due in one order, and each sees its own time. Timers
-// that are armed by a callback fire in the same Advance.
-func TestOneClockForTheWheelAndTheClock(t *testing.T) {
+// Timers of the clock and of the wheel fire in one order, and each sees the time at which it is
+// due. Timers that a callback arms fire in the same Advance.
+func TestAdvanceFiresTimersOfWheelAndClockInOrder(t *testing.T) {
 	t.Parallel()
 	tw := newWheel(t, timingwheel.Options{Manual: true, Start: start})
 	c := NewFakeClock(tw)
@@ -278,8 +278,8 @@ func TestOneClockForTheWheelAndTheClock(t *testing.T) {
 	assert.True(t, c.Now().Equal(start.Add(10*time.Second)))
 }
 
-// The wheel's own Advance jumps: a ticker ticks once, and keeps its phase.
-func TestAdvanceOfTheWheelJumps(t *testing.T) {
+// The wheel's own Advance moves the clock in one step: a ticker ticks once and keeps its phase.
+func TestAdvanceOfTheWheelTicksOnce(t *testing.T) {
 	t.Parallel()
 	tw := newWheel(t, timingwheel.Options{Manual: true, Start: start})
 	c := NewFakeClock(tw)
@@ -293,8 +293,8 @@ func TestAdvanceOfTheWheelJumps(t *testing.T) {
 	assert.Equal(t, start.Add(40*ms), <-ticker.Chan())
 }
 
-// The wheel's callback of a ticker comes after another goroutine has stopped or reset the ticker.
-func TestLateExpiryOfATicker(t *testing.T) {
+// The callback of a ticker's timer runs after another goroutine has stopped or reset the ticker.
+func TestLateCallbackOfStoppedTickerSendsNothing(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*fakeTicker){
 		"Stop":  (*fakeTicker).Stop,
@@ -311,8 +311,8 @@ func TestLateExpiryOfATicker(t *testing.T) {
 	}
 }
 
-// A function that blocks delays neither Advance nor Reset.
-func TestFunctionsRunOnGoroutinesOfTheirOwn(t *testing.T) {
+// A blocked function delays neither Advance nor Reset.
+func TestAfterFuncRunsOnItsOwnGoroutine(t *testing.T) {
 	t.Parallel()
 	c := newFakeClock(t)
 	var group sync.WaitGroup
@@ -347,9 +347,9 @@ func TestBlockUntilWaitsForSleepers(t *testing.T) {
 	})
 }
 
-// Goroutines stop and reset while the clock moves: no waiter is miscounted, and a stopped ticker
-// sends nothing.
-func TestRaceOfResetAndAdvance(t *testing.T) {
+// Goroutines stop and reset timers and tickers while the clock moves. The number of waiters stays
+// exact, and a stopped ticker sends nothing.
+func TestRaceResetAndAdvanceMiscountsNoWaiter(t *testing.T) {
 	t.Parallel()
 	c := newFakeClock(t)
 	var group sync.WaitGroup
@@ -395,8 +395,7 @@ func TestRaceOfResetAndAdvance(t *testing.T) {
 	assert.Zero(t, c.tw.Len())
 }
 
-// Sleep returns in time although its wheel is stopped.
-func TestSleepOnAStoppedWheel(t *testing.T) {
+func TestSleepOnStoppedWheelReturnsInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tw := newWheel(t, timingwheel.Options{})
@@ -412,8 +411,9 @@ func TestSleepOnAStoppedWheel(t *testing.T) {
 	})
 }
 
-// Advance ends although a timer stays pending: its call waits in a queue, or is never due.
-func TestAdvanceEnds(t *testing.T) {
+// A timer stays pending because its call waits in the queue of an executor, or because it is never
+// due. Advance must return all the same.
+func TestAdvanceReturnsWhileTimerStaysPending(t *testing.T) {
 	t.Parallel()
 	var queue []func()
 	queueing := timingwheel.ExecutorFunc(func(f func()) { queue = append(queue, f) })

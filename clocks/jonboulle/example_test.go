@@ -10,8 +10,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/clocks/jonboulle"
 )
 
-// A test moves the code that takes a clockwork.Clock and the code that takes the wheel by one
-// Advance.
+// One Advance moves code that takes a clockwork.Clock and code that takes the wheel.
 func ExampleNewFakeClock() {
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start})
@@ -36,3 +35,19 @@ func ExampleNewFakeClock() {
 }
 
 func poller(clock clockwork.Clock) clockwork.Ticker { return clock.NewTicker(time.Minute) }
+
+// A program gives the clock of its wheel to code that takes a clockwork.Clock. The timers of that
+// code are then timers of the wheel.
+func ExampleNewClock() {
+	tw, err := timingwheel.New(timingwheel.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer tw.Stop()
+	ticker := poller(jonboulle.NewClock(tw))
+	defer ticker.Stop()
+	fmt.Println("timers on the wheel:", tw.Len())
+	// Output:
+	// timers on the wheel: 1
+}

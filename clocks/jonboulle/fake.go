@@ -12,30 +12,32 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// FakeClock is clockwork's FakeClock on a Manual wheel. Its timers are timers of the wheel and keep
-// the semantics of clockwork's:
+// FakeClock behaves like clockwork's FakeClock, but shows the time of a Manual wheel. Make one with
+// [NewFakeClock]. Its timers are timers of the wheel with the semantics of clockwork's timers:
 //
-//   - A timer whose duration is not positive fires before NewTimer, AfterFunc or Reset returns.
-//   - AfterFunc calls its function on a goroutine of its own.
-//   - Stop and Reset leave a value that was sent and not received. A ticker drops a tick that finds
-//     the last one not received.
+//   - A timer with a zero or negative duration fires before NewTimer, AfterFunc or Reset returns.
+//   - AfterFunc calls its function on a new goroutine.
+//   - Stop and Reset do not discard a value that was sent and not received. A ticker drops a tick
+//     if the previous tick has not been received.
 //
-// Three things differ. Deadlines are rounded up to a tick of the wheel, so a test that looks at
-// fractions of a millisecond sets [timingwheel.Options.Tick]. Ticker.Reset panics if its duration
-// is not positive, as that of package time does. And a ticker that is reset while it runs has one
-// period, whereas clockwork's then ticks twice and goes on after a Stop.
+// FakeClock differs from clockwork's in three ways. Deadlines are rounded up to a tick of the
+// wheel, so a test that uses fractions of a millisecond sets [timingwheel.Options.Tick].
+// Ticker.Reset panics if its duration is not positive, as in package time. A running ticker that is
+// reset has one period, whereas clockwork's ticker then ticks with both periods and continues after
+// a Stop.
 //
-// All methods may be called at any time from any goroutine.
+// All methods may be called at any time from any goroutine, except as Advance says. After the
+// wheel's Stop no timer fires, and Sleep with a positive duration does not return.
 type FakeClock struct {
 	tw        *timingwheel.TimingWheel
 	advancing sync.Mutex
 
 	mu       sync.Mutex
-	waiters  int // timers and tickers that are armed
+	waiters  int // number of armed timers and tickers
 	blockers []blocker
 }
 
-// blocker is a call of BlockUntilContext.
+// blocker is a waiting call of BlockUntilContext.
 type blocker struct {
 	n    int
 	done chan struct{}
@@ -43,19 +45,19 @@ type blocker struct {
 
 var _ clockwork.Clock = (*FakeClock)(nil)
 
-// NewFakeClock returns a clock that shows the time of a Manual wheel. With a wheel that is not
-// Manual use [NewClock]; Advance would panic.
+// NewFakeClock returns a clock that shows the time of a Manual wheel. For a wheel that is not in
+// Manual mode use [NewClock]: Advance of a FakeClock would panic.
 func NewFakeClock(tw *timingwheel.TimingWheel) *FakeClock { return &FakeClock{tw: tw} }
 
-// Advance moves the wheel's clock by d. It stops at each moment at which something is due, timers
-// that were armed on the wheel itself included, and runs it. Now is then this moment. Timers that
-// are armed meanwhile fire in the same Advance if they are due by its end. If a call of
-// [timingwheel.Options.Executor] has not run by then, the clock goes to the end in one step. An
-// Advance by a negative d does not move the clock. Advance must not be called by a callback of the
-// wheel.
+// Advance moves the wheel's clock forward by d. It stops at each time at which a timer is due,
+// including timers that were armed on the wheel itself, sets the clock to this time and fires the
+// timer. Timers that are armed during the call fire in the same call if they are due by its end. If
+// a call that was handed to [timingwheel.Options.Executor] has not run yet, the clock moves to the
+// end in one step. A negative d does not move the clock. Concurrent calls run one after the other.
+// A callback of the wheel must not call Advance.
 //
-// [timingwheel.TimingWheel.Advance] moves the clock as well, but in one step: all values that are
-// sent are then the time of its end, and a ticker ticks once at most.
+// [timingwheel.TimingWheel.Advance] moves the clock too, but in one step: each timer then sends the
+// time of the end, and a ticker ticks at most once.
 func (c *FakeClock) Advance(d time.Duration) {
 	c.advancing.Lock()
 	defer c.advancing.Unlock()
@@ -63,15 +65,16 @@ func (c *FakeClock) Advance(d time.Duration) {
 	for next, pending := c.tw.Next(); pending && !next.After(end); next, pending = c.tw.Next() {
 		before := c.tw.Now()
 		if c.tw.Advance(next) == 0 && !c.tw.Now().After(before) {
-			break // an Executor has yet to run what is due, or the clock is at the end of its range
+			break // an Executor has yet to run a call, or the clock is at the end of its range
 		}
 	}
 	c.tw.Advance(end)
 }
 
-// BlockUntilContext waits until n or more timers and tickers of this clock are armed, calls of
-// Sleep and After included. It returns ctx's error if ctx ends first. Timers of the wheel that were
-// armed otherwise do not count.
+// BlockUntilContext waits until at least n timers and tickers of this clock are armed, including
+// those of Sleep and After, and returns nil. If ctx ends first, it returns ctx's error. Timers that
+// were armed on the wheel itself do not count. If n is zero or negative, BlockUntilContext returns
+// at once.
 func (c *FakeClock) BlockUntilContext(ctx context.Context, n int) error {
 	c.mu.Lock()
 	if c.waiters >= n {
@@ -92,33 +95,35 @@ func (c *FakeClock) BlockUntilContext(ctx context.Context, n int) error {
 	}
 }
 
-// BlockUntil is BlockUntilContext without a context.
+// BlockUntil is [FakeClock.BlockUntilContext] without a context.
 func (c *FakeClock) BlockUntil(n int) { _ = c.BlockUntilContext(context.Background(), n) }
 
 // Now returns the time of the wheel's clock.
 func (c *FakeClock) Now() time.Time { return c.tw.Now() }
 
-// Since returns the time that has passed since t on the wheel's clock.
+// Since returns the time elapsed since t on the wheel's clock.
 func (c *FakeClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-// Until returns the time that has to pass until t on the wheel's clock.
+// Until returns the duration until t on the wheel's clock.
 func (c *FakeClock) Until(t time.Time) time.Duration { return t.Sub(c.Now()) }
 
-// Sleep waits until another goroutine has advanced the clock by d.
+// Sleep blocks until another goroutine has advanced the clock by d. If d is zero or negative, it
+// returns at once.
 func (c *FakeClock) Sleep(d time.Duration) { <-c.After(d) }
 
-// After returns the channel of a new timer.
+// After returns the channel of a new timer, see [FakeClock.NewTimer].
 func (c *FakeClock) After(d time.Duration) <-chan time.Time { return c.NewTimer(d).Chan() }
 
-// NewTimer returns a timer that sends the time once the clock has been advanced by d.
+// NewTimer returns a timer that sends the current time on its channel once the clock has been
+// advanced by d. If d is zero or negative, the timer fires before NewTimer returns.
 func (c *FakeClock) NewTimer(d time.Duration) clockwork.Timer { return c.newTimer(d, nil) }
 
-// AfterFunc returns a timer that calls f on a goroutine of its own once the clock has been advanced
-// by d.
+// AfterFunc returns a timer that calls f on a new goroutine once the clock has been advanced by d.
+// If d is zero or negative, AfterFunc starts the goroutine before it returns.
 func (c *FakeClock) AfterFunc(d time.Duration, f func()) clockwork.Timer { return c.newTimer(d, f) }
 
-// NewTicker returns a ticker that sends the time each time the clock has been advanced by d. It
-// panics if d is not positive.
+// NewTicker returns a ticker that sends the current time on its channel whenever the clock has been
+// advanced by another d. NewTicker panics if d is not positive.
 func (c *FakeClock) NewTicker(d time.Duration) clockwork.Ticker {
 	if d <= 0 {
 		panic(errors.New("non-positive interval for NewTicker"))
@@ -134,12 +139,13 @@ type waiter struct {
 	clock   *FakeClock
 	timer   timingwheel.FuncTimer
 	c       chan time.Time
-	counted bool // counted in clock.waiters
+	counted bool // whether clock.waiters includes this waiter
 }
 
 func (w *waiter) Chan() <-chan time.Time { return w.c }
 
-// updateWaiters brings the number of waiters up to date. clock.mu is held.
+// updateWaiters updates the number of waiters after the timer was armed, stopped or has fired. The
+// caller holds clock.mu.
 func (w *waiter) updateWaiters() {
 	_, armed := w.timer.Deadline()
 	if armed == w.counted {
@@ -160,7 +166,7 @@ func (w *waiter) updateWaiters() {
 	})
 }
 
-// send never blocks.
+// send sends now unless the channel is full.
 func (w *waiter) send(now time.Time) {
 	select {
 	case w.c <- now:
@@ -168,9 +174,10 @@ func (w *waiter) send(now time.Time) {
 	}
 }
 
+// fakeTimer is a timer of NewTimer, or of AfterFunc if f is not nil.
 type fakeTimer struct {
 	waiter
-	f func() // nil: send the time
+	f func()
 }
 
 func (c *FakeClock) newTimer(d time.Duration, f func()) *fakeTimer {
@@ -215,10 +222,11 @@ func (t *fakeTimer) fire() {
 	t.send(t.clock.Now())
 }
 
+// fakeTicker is a ticker of NewTicker.
 type fakeTicker struct {
 	waiter
 	d    time.Duration // 0: stopped
-	next time.Time
+	next time.Time     // of the next tick
 }
 
 func (t *fakeTicker) Reset(d time.Duration) {
@@ -240,7 +248,7 @@ func (t *fakeTicker) Stop() {
 	t.updateWaiters()
 }
 
-// expire is the callback of the wheel's timer. It may come when another goroutine has stopped or
+// expire is the callback of the wheel's timer. It may run after another goroutine has stopped or
 // reset the ticker.
 func (t *fakeTicker) expire() {
 	t.clock.mu.Lock()
