@@ -26,5 +26,6 @@
 // wheel, see [github.com/timingwheel-go/timingwheel.TimingWheel.Occupancy]. A hidden page sends no
 // requests.
 //
-// docs/debug.md has the schema of the JSON, figures, and what a visitor of the page can see and do.
+// [Document] describes the JSON. docs/debug.md has figures, and what a visitor of the page can see
+// and do.
 package debug
