@@ -50,7 +50,7 @@ func (b *backend) line(part, room int) []any {
 // promises.
 func (b *backend) runLine(ctx context.Context, part int, s *script, line []any) (any, error) {
 	v, err := within(ctx, func() (any, error) {
-		if s.promise && b.store.options.Wait > 0 {
+		if s.awaitReplicas && b.store.options.Wait > 0 {
 			return b.store.runAndWait(ctx, s, b.partitions[part].records, line)
 		}
 		return s.run(ctx, b.store.client, line)
@@ -75,8 +75,8 @@ func (b *backend) callName(s *script, part int) string {
 // late is the first value of the reply to a copy of a call that came too late: see call.lua.
 const late = "late"
 
-// callReply returns the reply to a script without tokens, or a [driver.LateError] if the script
-// has refused the call as late.
+// callReply returns the reply to a script without tokens, or a [driver.LateError] if the script has
+// refused the call as late.
 func (b *backend) callReply(part int, s *script, v any) (*reply, error) {
 	r := newReply(v)
 	if len(r.values) == 0 || r.values[0] != late {

@@ -24,8 +24,8 @@ const recordVersion = 1
 // is 0.
 func millis(d time.Duration) int64 { return int64(driver.Instant(0).Add(d)) }
 
-// when returns a time for scripts: a positive number is absolute, any other a negated delay.
-func when(at driver.Instant, delay time.Duration) string {
+// timeArg returns a time for scripts: a positive number is absolute, any other a negated delay.
+func timeArg(at driver.Instant, delay time.Duration) string {
 	if at > 0 {
 		return strconv.FormatInt(int64(min(at, driver.Never)), 10)
 	}
@@ -119,8 +119,8 @@ func flag(b bool) string {
 	return "0"
 }
 
-// floor returns a duration in units, rounded down, also if it is negative.
-func floor(d, unit time.Duration) time.Duration {
+// floorDiv returns a duration in units, rounded down, also if it is negative.
+func floorDiv(d, unit time.Duration) time.Duration {
 	n := d / unit
 	if d%unit < 0 {
 		n--

@@ -7,7 +7,7 @@ import (
 )
 
 // WatchStart is how long Watch waits for the subscription.
-const WatchStart = watchStart
+const WatchStart = watchStartTimeout
 
 // ClaimHash is the hash of claim.lua.
 var ClaimHash = claimScript.hash

@@ -25,39 +25,39 @@ var (
 	membersScript   = newScript("members", "clock")
 	createScript    = newScript("create", "clock partition writes")
 
-	putScript          = newScript("put", "clock partition numbers times writes size head call").promises()
-	claimScript        = newScript("claim", "clock partition numbers sound times writes head dead").unrepeated()
-	pauseScript        = newScript("pause", "clock partition writes call").promises()
+	putScript          = newScript("put", "clock partition numbers times writes size head call").awaitsReplicas()
+	claimScript        = newScript("claim", "clock partition numbers valid times writes head dead").withoutRetry()
+	pauseScript        = newScript("pause", "clock partition writes call").awaitsReplicas()
 	getScript          = newScript("get", "clock partition")
-	listScript         = newScript("list", "clock partition numbers sound")
+	listScript         = newScript("list", "clock partition numbers valid")
 	countScript        = newScript("count", "clock partition head")
 	countDueScript     = newScript("count_due", "clock partition")
-	auditRecordsScript = newScript("audit_records", "clock partition numbers sound writes head")
+	auditRecordsScript = newScript("audit_records", "clock partition numbers valid writes head")
 	auditStraysScript  = newScript("audit_strays", "clock partition")
 	auditDeadScript    = newScript("audit_dead", "clock partition dead")
 
 	opScripts = [...]*script{
-		driver.OpBegin:      newScript("begin", "clock partition numbers sound times writes"),
-		driver.OpAck:        newScript("ack", "clock partition").unrepeated(),
+		driver.OpBegin:      newScript("begin", "clock partition numbers valid times writes"),
+		driver.OpAck:        newScript("ack", "clock partition").withoutRetry(),
 		driver.OpRetry:      newScript("retry", "clock partition numbers times writes head schedule"),
 		driver.OpBury:       newScript("bury", "clock partition numbers writes dead"),
 		driver.OpRelease:    newScript("release", "clock partition numbers writes head schedule"),
-		driver.OpExtend:     newScript("extend", "clock partition numbers sound times writes"),
-		driver.OpCancel:     newScript("cancel", "clock partition writes call").promises(),
-		driver.OpReschedule: newScript("reschedule", "clock partition numbers sound times writes call head schedule").promises(),
-		driver.OpReplay:     newScript("replay", "clock partition numbers times writes call head schedule dead").promises(),
-		driver.OpPurge:      newScript("purge", "clock partition writes call dead").promises(),
-		driver.OpExpire:     newScript("ack", "clock partition").unrepeated(),
+		driver.OpExtend:     newScript("extend", "clock partition numbers valid times writes"),
+		driver.OpCancel:     newScript("cancel", "clock partition writes call").awaitsReplicas(),
+		driver.OpReschedule: newScript("reschedule", "clock partition numbers valid times writes call head schedule").awaitsReplicas(),
+		driver.OpReplay:     newScript("replay", "clock partition numbers times writes call head schedule dead").awaitsReplicas(),
+		driver.OpPurge:      newScript("purge", "clock partition writes call dead").awaitsReplicas(),
+		driver.OpExpire:     newScript("ack", "clock partition").withoutRetry(),
 	}
 )
 
 // script is a script with the parts that precede it.
 type script struct {
-	name    string
-	source  string
-	hash    string
-	once    bool // see unrepeated
-	promise bool // see promises
+	name          string
+	source        string
+	hash          string
+	noRetry       bool // see withoutRetry
+	awaitReplicas bool // see awaitsReplicas
 }
 
 func newScript(name, parts string) *script {
@@ -74,20 +74,20 @@ func newScript(name, parts string) *script {
 	return &script{name: name, source: source.String(), hash: hex.EncodeToString(sum[:])}
 }
 
-// unrepeated makes the client not send the script again by itself if a reply was lost, because the
-// caller must know that there are two copies. A second answer to Ack would be that there is no such
-// message. A consumer repeats its claims itself: see [driver.Claim]. The queue repeats the other
-// scripts without tokens: see [driver.Call].
-func (s *script) unrepeated() *script {
-	s.once = true
+// withoutRetry makes the client not send the script again by itself if a reply was lost, because
+// the caller must know that there are two copies. A second answer to Ack would be that there is no
+// such message. A consumer repeats its claims itself: see [driver.Claim]. The queue repeats the
+// other scripts without tokens: see [driver.Call].
+func (s *script) withoutRetry() *script {
+	s.noRetry = true
 	return s
 }
 
-// promises marks a script whose answer a failover must not undo: [Options.Wait] covers it. Such a
-// script writes something whenever it answers StatusDone, also if an earlier copy has done the
-// work. It is unrepeated as well.
-func (s *script) promises() *script {
-	s.once, s.promise = true, true
+// awaitsReplicas marks a script whose answer a failover must not undo: [Options.Wait] covers it.
+// Such a script writes something whenever it answers StatusDone, also if an earlier copy has done
+// the work. It is unrepeated as well.
+func (s *script) awaitsReplicas() *script {
+	s.noRetry, s.awaitReplicas = true, true
 	return s
 }
 
@@ -142,18 +142,18 @@ func within[R any](ctx context.Context, call func() (R, error)) (R, error) {
 		value R
 		err   error
 	}
-	over := make(chan result, 1)
+	done := make(chan result, 1)
 	go func() {
 		v, err := call()
-		over <- result{v, err}
+		done <- result{v, err}
 	}()
 	select {
-	case r := <-over:
+	case r := <-done:
 		return r.value, r.err
 	case <-ctx.Done():
 	}
 	select {
-	case r := <-over: // both have happened
+	case r := <-done: // both have happened
 		return r.value, r.err
 	default:
 		var zero R
@@ -162,16 +162,16 @@ func within[R any](ctx context.Context, call func() (R, error)) (R, error) {
 }
 
 func (s *script) process(ctx context.Context, r runner, cmd *redis.Cmd) error {
-	if s.once {
-		return r.Process(ctx, onceCmd{cmd})
+	if s.noRetry {
+		return r.Process(ctx, noRetryCmd{cmd})
 	}
 	return r.Process(ctx, cmd)
 }
 
-// onceCmd is a command that the client does not repeat by itself.
-type onceCmd struct{ *redis.Cmd }
+// noRetryCmd is a command that the client does not repeat by itself.
+type noRetryCmd struct{ *redis.Cmd }
 
-func (onceCmd) NoRetry() bool { return true }
+func (noRetryCmd) NoRetry() bool { return true }
 
 // runAndWait runs a script and WAIT in one pipeline, because WAIT is about the writes of its own
 // connection. So a repeated call writes too. A call that has changed nothing does not wait.

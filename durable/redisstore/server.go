@@ -18,7 +18,7 @@ import (
 
 // The oldest version that is accepted, which brought ZMSCORE, and the oldest one with SPUBLISH.
 var (
-	leastVersion   = version{6, 2}
+	minVersion     = version{6, 2}
 	shardedVersion = version{7, 0}
 )
 
@@ -57,16 +57,16 @@ func (s *Store) checkServers(ctx context.Context, probeKey string) (sharded bool
 	checks := &serverChecks{store: s, probeKey: probeKey, oldest: version{1 << 30, 0}}
 	switch client := s.client.(type) {
 	case *redis.ClusterClient:
-		if err = client.ForEachMaster(ctx, checks.cluster); err == nil {
-			err = client.ForEachSlave(ctx, checks.replica)
+		if err = client.ForEachMaster(ctx, checks.checkClusterMaster); err == nil {
+			err = client.ForEachSlave(ctx, checks.checkReplica)
 			sharded = err == nil && !checks.oldest.before(shardedVersion)
 		}
 	case *redis.Ring:
-		err = client.ForEachShard(ctx, checks.master)
+		err = client.ForEachShard(ctx, checks.checkMaster)
 	case *redis.Client:
-		err = checks.master(ctx, client)
+		err = checks.checkMaster(ctx, client)
 	default:
-		_, err = checks.server(ctx, "the server", client)
+		_, err = checks.checkServer(ctx, "the server", client)
 	}
 	checks.mu.Lock() // a replica that was left behind may still answer
 	defer checks.mu.Unlock()
@@ -77,19 +77,19 @@ func (s *Store) checkServers(ctx context.Context, probeKey string) (sharded bool
 	return sharded, err
 }
 
-// cluster checks a master of a Cluster. The client knows its replicas.
-func (c *serverChecks) cluster(ctx context.Context, client *redis.Client) error {
-	_, err := c.server(ctx, "the master "+client.Options().Addr, client)
+// checkClusterMaster checks a master of a Cluster. The client knows its replicas.
+func (c *serverChecks) checkClusterMaster(ctx context.Context, client *redis.Client) error {
+	_, err := c.checkServer(ctx, "the master "+client.Options().Addr, client)
 	return err
 }
 
-// master checks a server and the replicas that it reports.
-func (c *serverChecks) master(ctx context.Context, client *redis.Client) error {
+// checkMaster checks a server and the replicas that it reports.
+func (c *serverChecks) checkMaster(ctx context.Context, client *redis.Client) error {
 	name := "the server " + client.Options().Addr
 	if behindSentinel(client) {
 		name = "the master"
 	}
-	info, err := c.server(ctx, name, client)
+	info, err := c.checkServer(ctx, name, client)
 	if err != nil {
 		return err
 	}
@@ -102,24 +102,24 @@ func (c *serverChecks) master(ctx context.Context, client *redis.Client) error {
 		replicas.Go(func() {
 			client := replicaClient(client, net.JoinHostPort(host, port))
 			defer client.Close()
-			_ = c.replica(ctx, client) // it never fails
+			_ = c.checkReplica(ctx, client) // it never fails
 		})
 	}
 	replicas.Wait()
 	return nil
 }
 
-// replicaPatience is the time that a replica has to answer.
-const replicaPatience = 2 * time.Second
+// replicaTimeout is the time that a replica has to answer.
+const replicaTimeout = 2 * time.Second
 
-// replica checks a replica. A replica that cannot be reached is skipped: Sentinel and Cluster know
-// the address that other servers use, and clients may not be able to reach it.
-func (c *serverChecks) replica(ctx context.Context, client *redis.Client) error {
-	ctx, cancel := context.WithTimeout(ctx, replicaPatience)
+// checkReplica checks a replica. A replica that cannot be reached is skipped: Sentinel and Cluster
+// know the address that other servers use, and clients may not be able to reach it.
+func (c *serverChecks) checkReplica(ctx context.Context, client *redis.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, replicaTimeout)
 	defer cancel()
 	_, _ = within(ctx, func() (struct{}, error) {
 		if info, err := readInfo(ctx, client); err == nil {
-			_ = c.safety(ctx, "the replica "+client.Options().Addr, client, info)
+			_ = c.checkSettings(ctx, "the replica "+client.Options().Addr, client, info)
 		}
 		return struct{}{}, nil
 	})
@@ -140,8 +140,8 @@ func replicaClient(master *redis.Client, addr string) *redis.Client {
 // behindSentinel reports whether a client asks Sentinel for its server.
 func behindSentinel(client *redis.Client) bool { return client.Options().Addr == "FailoverClient" }
 
-// server checks the version and the safety of a server that must answer.
-func (c *serverChecks) server(ctx context.Context, name string, client redis.Cmdable) (serverInfo, error) {
+// checkServer checks the version and the safety of a server that must answer.
+func (c *serverChecks) checkServer(ctx context.Context, name string, client redis.Cmdable) (serverInfo, error) {
 	info, err := readInfo(ctx, client)
 	if err != nil {
 		return nil, err
@@ -155,7 +155,7 @@ func (c *serverChecks) server(ctx context.Context, name string, client redis.Cmd
 		c.oldest = v
 	}
 	c.mu.Unlock()
-	return info, c.safety(ctx, name, client, info)
+	return info, c.checkSettings(ctx, name, client, info)
 }
 
 // serverInfo is the answer to INFO, by field.
@@ -209,14 +209,14 @@ func checkVersion(ctx context.Context, c redis.Cmdable, text, probeKey string) (
 				return version{}, err
 			}
 			return version{}, fmt.Errorf("%w: the server does not tell its version, and lacks what is needed of Redis %d.%d: %w",
-				driver.ErrVersion, leastVersion.major, leastVersion.minor, err)
+				driver.ErrVersion, minVersion.major, minVersion.minor, err)
 		}
 		return version{}, nil
 	}
 	v, ok := parseVersion(text)
-	if !ok || v.before(leastVersion) {
+	if !ok || v.before(minVersion) {
 		return v, fmt.Errorf("%w: the server is Redis %.20q; %d.%d or later is accepted",
-			driver.ErrVersion, text, leastVersion.major, leastVersion.minor)
+			driver.ErrVersion, text, minVersion.major, minVersion.minor)
 	}
 	return v, nil
 }
@@ -231,9 +231,9 @@ func parseVersion(text string) (version, bool) {
 	return version{major, minor}, err1 == nil && err2 == nil
 }
 
-// safety notes how a server may lose messages, unless the options allow it. A setting that neither
-// INFO nor CONFIG shows is unknown and accepted.
-func (c *serverChecks) safety(ctx context.Context, name string, client redis.Cmdable, info serverInfo) error {
+// checkSettings notes how a server may lose messages, unless the options allow it. A setting that
+// neither INFO nor CONFIG shows is unknown and accepted.
+func (c *serverChecks) checkSettings(ctx context.Context, name string, client redis.Cmdable, info serverInfo) error {
 	settings := &serverSettings{client: client, info: info}
 	var found []string
 	if !c.store.options.AllowEviction {

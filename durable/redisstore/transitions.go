@@ -41,7 +41,7 @@ func (b *backend) putLine(put driver.Put) []any {
 	line = append(append(line, b.callArgs(put.Partition, &put.Call)...), flag(put.Replace))
 	for i := range put.Items {
 		item := &put.Items[i]
-		line = append(line, item.ID, when(item.At, item.Delay), packItem(item))
+		line = append(line, item.ID, timeArg(item.At, item.Delay), packItem(item))
 	}
 	return append(line, b.store.options.PartitionMessages, b.store.options.PartitionBytes)
 }
@@ -129,7 +129,7 @@ func (b *backend) applyLine(batch driver.Batch) []any {
 	args := b.line(batch.Partition, 6+argsOf(batch.Op)*len(batch.Changes))
 	switch batch.Op {
 	case driver.OpBegin:
-		args = append(args, millis(batch.Visibility), int64(floor(batch.Lead, time.Microsecond)))
+		args = append(args, millis(batch.Visibility), int64(floorDiv(batch.Lead, time.Microsecond)))
 	case driver.OpAck:
 		args = append(args, "acked")
 	case driver.OpExpire:
@@ -168,7 +168,7 @@ func appendChange(args []any, op driver.Op, c *driver.Change) []any {
 		return append(args, packToken(c.Token))
 	case driver.OpRetry:
 		reason := driver.CutReason(c.Reason)
-		return append(args, packToken(c.Token), when(0, c.Delay), flag(!c.Uncounted), reason)
+		return append(args, packToken(c.Token), timeArg(0, c.Delay), flag(!c.Uncounted), reason)
 	case driver.OpBury:
 		return append(args, packToken(c.Token), driver.CutReason(c.Reason))
 	case driver.OpExtend:
@@ -178,9 +178,9 @@ func appendChange(args []any, op driver.Op, c *driver.Change) []any {
 		}
 		return append(args, packToken(c.Token), millis(c.Delay), millis(begun))
 	case driver.OpReschedule:
-		return append(args, when(c.At, c.Delay))
+		return append(args, timeArg(c.At, c.Delay))
 	case driver.OpReplay:
-		return append(args, when(0, c.Delay), packIncarnation(c.Incarnation))
+		return append(args, timeArg(0, c.Delay), packIncarnation(c.Incarnation))
 	default: // Cancel, Purge
 		return append(args, packIncarnation(c.Incarnation))
 	}

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	watchStart = 2 * time.Second // how long Watch waits for the subscription
-	watchIdle  = 10 * time.Second
-	watchPause = 50 * time.Millisecond // after the first failure, doubled up to watchLong
-	watchLong  = 2 * time.Second
+	watchStartTimeout = 2 * time.Second // how long Watch waits for the subscription
+	watchPingAfter    = 10 * time.Second
+	minWatchDelay     = 50 * time.Millisecond // after the first failure, doubled up to maxWatchDelay
+	maxWatchDelay     = 2 * time.Second
 )
 
 // Watch implements [driver.Backend]. It returns when it has subscribed, or after two seconds. If
@@ -44,7 +44,7 @@ func (b *backend) Watch(ctx context.Context) (<-chan driver.Hint, error) {
 		defer stop()
 		w.deliver(ctx, out)
 	}()
-	timeout := time.NewTimer(watchStart)
+	timeout := time.NewTimer(watchStartTimeout)
 	defer timeout.Stop()
 	select {
 	case <-w.started:
@@ -106,18 +106,18 @@ func (w *watch) hint(ctx context.Context, h driver.Hint) {
 
 // listen keeps subscriptions until ctx ends.
 func (w *watch) listen(ctx context.Context) {
-	pause := watchPause
+	pause := minWatchDelay
 	for ctx.Err() == nil {
 		begun := time.Now()
 		w.session(ctx)
-		if time.Since(begun) > watchLong {
-			pause = watchPause
+		if time.Since(begun) > maxWatchDelay {
+			pause = minWatchDelay
 		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
 		}
-		pause = min(2*pause, watchLong)
+		pause = min(2*pause, maxWatchDelay)
 	}
 }
 
@@ -127,11 +127,11 @@ func (w *watch) session(ctx context.Context) {
 	defer cancel()
 	var readers sync.WaitGroup
 	defer readers.Wait()
-	feeds, err := w.backend.feeds(ctx)
+	subscriptions, err := w.backend.subscriptions(ctx)
 	if err != nil {
 		return
 	}
-	for _, f := range feeds {
+	for _, f := range subscriptions {
 		readers.Go(func() {
 			defer cancel()
 			stop := context.AfterFunc(ctx, func() { _ = f.Close() })
@@ -148,7 +148,7 @@ func (w *watch) session(ctx context.Context) {
 func (w *watch) receive(ctx context.Context, f *redis.PubSub) {
 	partitions := w.backend.byChannel()
 	for silent := false; ctx.Err() == nil; {
-		message, err := f.ReceiveTimeout(ctx, watchIdle)
+		message, err := f.ReceiveTimeout(ctx, watchPingAfter)
 		if err != nil {
 			if !isTimeout(err) || silent || f.Ping(ctx) != nil {
 				return
@@ -198,21 +198,21 @@ func (w *watch) subscribed(ctx context.Context, p int) {
 	}
 }
 
-// feeds subscribes to the channels of hints. A channel of a shard is subscribed to at the node that
-// has its slot, by a command of its own, because one command is for one slot. A Ring sends hints on
-// the shard that has the channel.
-func (b *backend) feeds(ctx context.Context) ([]*redis.PubSub, error) {
+// subscriptions subscribes to the channels of hints. A channel of a shard is subscribed to at the
+// node that has its slot, by a command of its own, because one command is for one slot. A Ring
+// sends hints on the shard that has the channel.
+func (b *backend) subscriptions(ctx context.Context) ([]*redis.PubSub, error) {
 	switch client := b.store.client.(type) {
 	case *redis.ClusterClient:
 		if b.publish == "SPUBLISH" {
-			return b.shardFeeds(ctx, client)
+			return b.shardSubscriptions(ctx, client)
 		}
 	case *redis.Ring:
-		var feeds []*redis.PubSub
+		var subscriptions []*redis.PubSub
 		for _, p := range b.partitions {
-			feeds = append(feeds, client.Subscribe(ctx, p.channel))
+			subscriptions = append(subscriptions, client.Subscribe(ctx, p.channel))
 		}
-		return feeds, nil
+		return subscriptions, nil
 	}
 	channels := make([]string, len(b.partitions))
 	for i, p := range b.partitions {
@@ -221,9 +221,9 @@ func (b *backend) feeds(ctx context.Context) ([]*redis.PubSub, error) {
 	return []*redis.PubSub{b.store.client.Subscribe(ctx, channels...)}, nil
 }
 
-// shardFeeds returns one subscription for each node.
-func (b *backend) shardFeeds(ctx context.Context, client *redis.ClusterClient) (
-	feeds []*redis.PubSub, err error,
+// shardSubscriptions returns one subscription for each node.
+func (b *backend) shardSubscriptions(ctx context.Context, client *redis.ClusterClient) (
+	subscriptions []*redis.PubSub, err error,
 ) {
 	client.ReloadState(ctx) // in the background; a slot may have moved since the last time
 	nodes := make(map[*redis.Client]*redis.PubSub)
@@ -239,17 +239,17 @@ func (b *backend) shardFeeds(ctx context.Context, client *redis.ClusterClient) (
 		if err != nil {
 			return nil, err
 		}
-		feed := nodes[node]
-		if feed == nil {
-			feed = node.Subscribe(ctx)
-			nodes[node] = feed
-			feeds = append(feeds, feed)
+		subscription := nodes[node]
+		if subscription == nil {
+			subscription = node.Subscribe(ctx)
+			nodes[node] = subscription
+			subscriptions = append(subscriptions, subscription)
 		}
-		if err := feed.SSubscribe(ctx, p.channel); err != nil {
+		if err := subscription.SSubscribe(ctx, p.channel); err != nil {
 			return nil, err
 		}
 	}
-	return feeds, nil
+	return subscriptions, nil
 }
 
 // byChannel returns the partitions by their channels.

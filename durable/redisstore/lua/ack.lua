@@ -9,7 +9,7 @@ local states = call('HMGET', STATES, unpack(ids))
 local statuses, gone = {}, {}
 for i, id in ipairs(ids) do
   local s = states[i]
-  if s and kind(s) == 'F' and holds(s, ARGV[1 + 2 * i]) then
+  if s and kind(s) == 'F' and has_token(s, ARGV[1 + 2 * i]) then
     statuses[i] = DONE
     gone[#gone + 1] = id
   elseif call('HEXISTS', RECORDS, id) == 1 then
@@ -19,8 +19,8 @@ for i, id in ipairs(ids) do
   end
 end
 
-many('HDEL', RECORDS, gone)
-many('HDEL', STATES, gone)
-many('ZREM', LEASED, gone)
+call_list('HDEL', RECORDS, gone)
+call_list('HDEL', STATES, gone)
+call_list('ZREM', LEASED, gone)
 count(ARGV[1], #gone)
 return { sec, usec, table.concat(statuses), '', '' }

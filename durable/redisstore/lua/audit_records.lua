@@ -14,8 +14,8 @@ local records, orphans, unreadable, repaired, bytes = 0, 0, 0, 0, 0
 -- state may still have its time of death. An orphan that cannot be read stays where it is, because
 -- its due time is unknown.
 local function put_back(id, record, s, died)
-  s = sound_state(s)
-  if not sound_record(record) then return end
+  s = valid_state(s)
+  if not valid_record(record) then return end
   allow_growth()
   if died then
     s = sub(moved(false, 'X', unpack7(record, 9)), 1, 23) .. pack7(tonumber(died))
@@ -44,7 +44,7 @@ for first = 1, #found, 256 do
   local dead, states = call('ZMSCORE', DEAD, unpack(ids)), call('HMGET', STATES, unpack(ids))
   for i, id in ipairs(ids) do
     records, bytes = records + 1, bytes + #values[i]
-    if not sound_record(values[i]) then unreadable = unreadable + 1 end
+    if not valid_record(values[i]) then unreadable = unreadable + 1 end
     if not (scheduled[i] or leased[i] or dead[i] and states[i]) then
       orphans = orphans + 1
       if repair then put_back(id, values[i], states[i], dead[i]) end

@@ -8,7 +8,7 @@
 
 local ids = column(3, 2)
 local states = call('HMGET', STATES, unpack(ids))
-local clear = (tonumber(sec) * 1000000 + tonumber(usec) + tonumber(ARGV[2])) / 1000
+local latest_due = (tonumber(sec) * 1000000 + tonumber(usec) + tonumber(ARGV[2])) / 1000
 local visibility = tonumber(ARGV[1])
 local paused = call('HEXISTS', COUNTERS, 'paused') == 1
 local packed, score
@@ -19,7 +19,7 @@ end
 local statuses, dues, ends, fresh, leases = {}, {}, {}, {}, {}
 for i, id in ipairs(ids) do
   local s = states[i]
-  local k = sound_state(s) and holds(s, ARGV[2 + 2 * i]) and kind(s)
+  local k = valid_state(s) and has_token(s, ARGV[2 + 2 * i]) and kind(s)
   dues[i] = ZERO7
   ends[i] = packed and ZERO7
   if k ~= 'L' and k ~= 'F' then
@@ -28,7 +28,7 @@ for i, id in ipairs(ids) do
     dues[i] = sub(s, 9, 15)
     if k == 'L' and paused then
       statuses[i] = PAUSED
-    elseif k == 'L' and due(s) > clear then
+    elseif k == 'L' and due(s) > latest_due then
       statuses[i] = EARLY
     else
       statuses[i] = DONE
@@ -43,5 +43,5 @@ for i, id in ipairs(ids) do
 end
 
 store_anyway(STATES, fresh)
-if packed then many('ZADD', LEASED, leases) end
+if packed then call_list('ZADD', LEASED, leases) end
 return { sec, usec, table.concat(statuses), table.concat(dues), table.concat(ends) }

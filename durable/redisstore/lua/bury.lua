@@ -11,7 +11,7 @@ local statuses, gone, fresh, members = {}, {}, {}, {}
 local died, score = pack7(now), decimal(now)
 for i, id in ipairs(ids) do
   local s = states[i]
-  local k = s and holds(s, ARGV[2 + 3 * i]) and kind(s)
+  local k = s and has_token(s, ARGV[2 + 3 * i]) and kind(s)
   if k == 'F' then
     statuses[i] = DONE
     local n = #fresh
@@ -27,9 +27,9 @@ for i, id in ipairs(ids) do
 end
 
 allow_growth()
-many('ZREM', LEASED, gone)
+call_list('ZREM', LEASED, gone)
 store(STATES, fresh)
 add_dead(members)
 count('buried', #gone)
-bound_dead(tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]))
+trim_dead(tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]))
 return { sec, usec, table.concat(statuses), '', '' }

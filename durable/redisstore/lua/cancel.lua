@@ -24,9 +24,9 @@ end
 
 statuses = table.concat(statuses)
 allow_growth()
-many('HDEL', STATES, gone)
-many('ZREM', SCHEDULED, gone)
-many('ZREM', LEASED, gone)
+call_list('HDEL', STATES, gone)
+call_list('ZREM', SCHEDULED, gone)
+call_list('ZREM', LEASED, gone)
 count('cancelled', #gone)
 remember(statuses, {})
 return { sec, usec, statuses, '', '' }

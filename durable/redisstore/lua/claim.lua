@@ -40,7 +40,7 @@ local lost = {} -- ids of members without a record
 -- set_aside sets unreadable messages aside. members are scores and ids.
 local function set_aside(members)
   if #members == 0 then return end
-  many('ZADD', SCHEDULED, members)
+  call_list('ZADD', SCHEDULED, members)
   aside = true
   if not known[3] or tonumber(known[3]) > VERSION then call('HSET', COUNTERS, 'aside', VERSION) end
 end
@@ -53,7 +53,7 @@ local function put_back()
     members[i], members[i + 1] = decimal(-tonumber(found[i + 1])), found[i]
   end
   allow_growth()
-  many('ZADD', SCHEDULED, members)
+  call_list('ZADD', SCHEDULED, members)
   if #found < 512 then
     call('HDEL', COUNTERS, 'aside')
     known[3] = false
@@ -94,7 +94,7 @@ local function unseen()
     offset = offset + 256
     local states = #found > 0 and call('HMGET', STATES, unpack(found))
     for i, id in ipairs(found) do
-      local s = sound_state(states[i])
+      local s = valid_state(states[i])
       local token = s and (kind(s) == 'L' or kind(s) == 'F') and unpack7(s, 2)
       if token and token >= first and token <= last then all[#all + 1] = { token, id, s } end
     end
@@ -103,14 +103,14 @@ local function unseen()
   return all
 end
 
--- give_again renews the leases of unseen messages and returns them. If there are none, it notes the
+-- redeliver renews the leases of unseen messages and returns them. If there are none, it notes the
 -- number of this claim alone.
-local function give_again(messages)
+local function redeliver(messages)
   local leases, ends, lo, hi = {}, {}, NEVER, 0
   for _, m in ipairs(messages) do
     local id, s = m[2], m[3]
     local record = call('HGET', RECORDS, id)
-    if sound_record(record) then
+    if valid_record(record) then
       local lease = kind(s) == 'F' and lease_end(now, visibility) or lease_end(due(s), hold)
       lo, hi = math.min(lo, lease), math.max(hi, lease)
       leases[#leases + 1], leases[#leases + 2] = decimal(lease), id
@@ -125,7 +125,7 @@ local function give_again(messages)
     remember(fields, 0, 0, 0, 0)
   else
     max = 0
-    many('ZADD', LEASED, leases)
+    call_list('ZADD', LEASED, leases)
     result[5] = table.concat(ends)
     remember(fields, unpack7(known[4], 1), unpack7(known[4], 8), lo, hi)
   end
@@ -134,23 +134,23 @@ local function give_again(messages)
 end
 
 local missed = known[4] and unpack7(known[4], 8) > seen
-if consumer ~= '' and (missed or repeated) then give_again(missed and unseen() or {}) end
+if consumer ~= '' and (missed or repeated) then redeliver(missed and unseen() or {}) end
 if known[5] then max = 0 end
 
-local over = call('ZRANGEBYSCORE', LEASED, '-inf', decimal(now), 'LIMIT', 0, 256)
-if #over > 0 then
+local expired = call('ZRANGEBYSCORE', LEASED, '-inf', decimal(now), 'LIMIT', 0, 256)
+if #expired > 0 then
   local limit, crashed, buried = tonumber(ARGV[7]), 0, 0
-  local states = call('HMGET', STATES, unpack(over))
-  local fresh, back, dead, unread = {}, {}, {}, {}
-  for i, id in ipairs(over) do
-    local s = sound_state(states[i])
+  local states = call('HMGET', STATES, unpack(expired))
+  local fresh, back, dead, unreadable = {}, {}, {}, {}
+  for i, id in ipairs(expired) do
+    local s = valid_state(states[i])
     local k = s and kind(s)
     if k ~= 'L' and k ~= 'F' then -- lost or damaged: the record decides
       local record = call('HGET', RECORDS, id)
       if not record then
         lost[#lost + 1] = id
-      elseif not sound_record(record) then
-        unread[#unread + 1], unread[#unread + 2] = decimal(-now), id
+      elseif not valid_record(record) then
+        unreadable[#unreadable + 1], unreadable[#unreadable + 2] = decimal(-now), id
       elseif is_dead(k) then
         dead[#dead + 1], dead[#dead + 2] = decimal(unpack7(s, 24)), id
       else
@@ -171,19 +171,19 @@ if #over > 0 then
       set[#set + 1] = id
     end
   end
-  many('ZREM', LEASED, over)
+  call_list('ZREM', LEASED, expired)
   store(STATES, fresh)
-  many('ZADD', SCHEDULED, back)
+  call_list('ZADD', SCHEDULED, back)
   add_dead(dead)
-  set_aside(unread)
+  set_aside(unreadable)
   count('crashed', crashed)
   count('buried', buried)
 end
-bound_dead(tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[11]))
+trim_dead(tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[11]))
 
 -- Messages that are due are read without scores, which would cost more than the rest of the call.
 local ids, dues = {}, {} -- messages that are due have no entry in dues
-if max > 0 and (#over > 0 or before and before <= now) then
+if max > 0 and (#expired > 0 or before and before <= now) then
   ids = call('ZRANGEBYSCORE', SCHEDULED, 0, decimal(now), 'LIMIT', 0, max)
 end
 if #ids < max then
@@ -196,12 +196,12 @@ if #ids < max then
 end
 
 -- If the bodies may not fit, their lengths are read first, so that only those that fit are copied.
-local room = tonumber(ARGV[5])
-if not known[1] or tonumber(known[1]) * max > room then
+local bytes_left = tonumber(ARGV[5])
+if not known[1] or tonumber(known[1]) * max > bytes_left then
   local fit = 0
   for i, id in ipairs(ids) do
-    room = room - math.max(0, call('HSTRLEN', RECORDS, id) - 19)
-    if room < 0 and i > 1 then break end
+    bytes_left = bytes_left - math.max(0, call('HSTRLEN', RECORDS, id) - 19)
+    if bytes_left < 0 and i > 1 then break end
     fit = i
   end
   for i = #ids, fit + 1, -1 do ids[i] = nil end
@@ -214,12 +214,12 @@ if #ids > 0 then
   local token = math.max(tonumber(known[2] or 0), tonumber(sec) * 1000000 + tonumber(usec) - 1)
   local prefix -- of the token: all but the last byte
   local firing = tonumber(ARGV[10])
-  local fresh, leases, ends, n, unread = {}, {}, {}, 0, {}
+  local fresh, leases, ends, n, unreadable = {}, {}, {}, 0, {}
   local k, last, lease, packed -- most leases end at the same time
   local lo, hi = NEVER, 0
   for i, id in ipairs(ids) do
-    local record, s = records[i], sound_state(states[i])
-    if sound_record(record) then
+    local record, s = records[i], valid_state(states[i])
+    if valid_record(record) then
       local at, at7 = dues[i] or now, nil
       if dues[i] then
         -- The record is not asked for the due time: the message may have been moved and its state
@@ -248,18 +248,18 @@ if #ids > 0 then
       leases[2 * n - 1], leases[2 * n] = lease, id
       result[3 * n + 6], result[3 * n + 7], result[3 * n + 8] = id, record, state
     elseif record then
-      unread[#unread + 1], unread[#unread + 2] = decimal(-(dues[i] or tonumber(call('ZSCORE', SCHEDULED, id)))), id
+      unreadable[#unreadable + 1], unreadable[#unreadable + 2] = decimal(-(dues[i] or tonumber(call('ZSCORE', SCHEDULED, id)))), id
     else
       lost[#lost + 1] = id
     end
   end
   local first = aside and call('ZCOUNT', SCHEDULED, '-inf', '(0') or 0
   call('ZREMRANGEBYRANK', SCHEDULED, first, first + #ids - 1) -- the first that are not set aside
-  set_aside(unread)
+  set_aside(unreadable)
   if n > 0 then
     result[5] = table.concat(ends)
     store(STATES, fresh)
-    many('ZADD', LEASED, leases)
+    call_list('ZADD', LEASED, leases)
     local fields = { 'token', decimal(token + n) }
     remember(fields, token + 1, token + n, lo, hi)
     call('HSET', COUNTERS, unpack(fields))
@@ -267,7 +267,7 @@ if #ids > 0 then
 end
 
 if #lost > 0 then
-  many('HDEL', STATES, lost)
+  call_list('HDEL', STATES, lost)
   count('lost', #lost)
   result[6] = decimal(#lost)
 end

@@ -1,5 +1,5 @@
 -- Precedes every script and reads the server's clock once. KEYS, ARGV: those of the script. Sets
--- sec, usec (strings as from TIME), now and soon.
+-- sec, usec (strings as from TIME), now and now_ceil.
 
 local call, floor, format = redis.call, math.floor, string.format
 
@@ -7,8 +7,8 @@ local NEVER = 4503599627370496 -- 2^52, the latest instant
 local clock = call('TIME')
 local sec, usec = clock[1], clock[2]
 local now = tonumber(sec) * 1000 + floor(tonumber(usec) / 1000) -- milliseconds, rounded down
-local soon = now                                                -- rounded up, so that sums are never early
-if tonumber(usec) % 1000 > 0 then soon = now + 1 end
+local now_ceil = now                                            -- rounded up, so that sums are never early
+if tonumber(usec) % 1000 > 0 then now_ceil = now + 1 end
 
 -- decimal writes an instant or a number. tostring would round numbers of more than 14 digits. %d is
 -- faster than %.0f, but has 32 bits on a server of 32 bits.

@@ -2,8 +2,8 @@
 -- their number, bytes and age.
 -- KEYS: those of partition.lua. ARGV: those of the script.
 
--- meant reports whether a state is that of a dead letter that died at a time, '' for any.
-local function meant(state, died) return died == '' or sub(state, 24, 30) == died end
+-- has_died_at reports whether a state is that of a dead letter that died at a time, '' for any.
+local function has_died_at(state, died) return died == '' or sub(state, 24, 30) == died end
 
 -- body_bytes returns the sum of the bodies of messages: every step-th value from the first on.
 local function body_bytes(values, first, step)
@@ -14,7 +14,7 @@ end
 
 -- add_dead adds scores and ids to the dead letters.
 local function add_dead(members)
-  many('ZADD', DEAD, members)
+  call_list('ZADD', DEAD, members)
   count('dead_bytes', body_bytes(members, 2, 2))
 end
 
@@ -25,18 +25,18 @@ local function subtract_dead(ids)
   if bytes > 0 then call('HINCRBY', COUNTERS, 'dead_bytes', -bytes) end
 end
 
--- bound_dead removes the oldest dead letters beyond limit, those older than age in milliseconds,
--- and the oldest while the bodies have more than most bytes; of these the newest stays. It removes
--- up to 256 in a call.
-local function bound_dead(limit, age, most)
+-- trim_dead removes the oldest dead letters beyond limit, those older than age in milliseconds, and
+-- the oldest while the bodies have more than max_bytes bytes. The last condition never removes the
+-- newest dead letter. A call removes up to 256.
+local function trim_dead(limit, age, max_bytes)
   local n = cardinality(DEAD)
   if n == 0 then return end
-  local over = math.max(n - limit, call('ZCOUNT', DEAD, '-inf', decimal(now - age)))
+  local excess = math.max(n - limit, call('ZCOUNT', DEAD, '-inf', decimal(now - age)))
   local bytes = tonumber(call('HGET', COUNTERS, 'dead_bytes') or 0)
-  if over <= 0 and (bytes <= most or n == 1) then return end
+  if excess <= 0 and (bytes <= max_bytes or n == 1) then return end
   local gone = {}
   for i, id in ipairs(call('ZRANGE', DEAD, 0, math.min(256, n) - 1)) do
-    if i > over and (bytes <= most or i == n) then break end
+    if i > excess and (bytes <= max_bytes or i == n) then break end
     gone[i] = id
     bytes = bytes - body_bytes(gone, i, 1)
   end
@@ -51,6 +51,6 @@ local function bound_dead(limit, age, most)
   for i, id in ipairs(gone) do
     if not (scheduled[i] or leased[i]) then removed[#removed + 1] = id end
   end
-  many('HDEL', RECORDS, removed)
-  many('HDEL', STATES, removed)
+  call_list('HDEL', RECORDS, removed)
+  call_list('HDEL', STATES, removed)
 end

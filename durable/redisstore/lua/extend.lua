@@ -10,7 +10,7 @@ local states = call('HMGET', STATES, unpack(ids))
 local statuses, ends, leases = {}, {}, {}
 for i, id in ipairs(ids) do
   local s = states[i]
-  local k = sound_state(s) and holds(s, ARGV[4 * i - 2]) and kind(s)
+  local k = valid_state(s) and has_token(s, ARGV[4 * i - 2]) and kind(s)
   if k == 'L' or k == 'F' then
     local lease = lease_end(due(s), tonumber(ARGV[k == 'L' and 4 * i - 1 or 4 * i]))
     statuses[i], ends[i] = DONE, pack7(lease)
@@ -22,5 +22,5 @@ for i, id in ipairs(ids) do
 end
 
 allow_growth()
-many('ZADD', LEASED, leases)
+call_list('ZADD', LEASED, leases)
 return { sec, usec, table.concat(statuses), '', table.concat(ends) }

@@ -24,7 +24,7 @@ for _, member in ipairs(call('ZRANGEBYSCORE', KEYS[1], '-inf', decimal(now))) do
 if ARGV[2] == '0' then
   remove(ARGV[1])
 else
-  call('ZADD', KEYS[1], decimal(math.min(NEVER, soon + tonumber(ARGV[2]))), ARGV[1])
+  call('ZADD', KEYS[1], decimal(math.min(NEVER, now_ceil + tonumber(ARGV[2]))), ARGV[1])
   call('HSET', KEYS[2], ARGV[1], ARGV[3])
 end
 

@@ -7,7 +7,7 @@
 -- Result: '1' if there is more, score and id of the last member that was read; then for each
 --         message: id, record, state or '', score.
 
-local key, limit, room = KEYS[tonumber(ARGV[1])], tonumber(ARGV[4]), tonumber(ARGV[5])
+local key, limit, bytes_left = KEYS[tonumber(ARGV[1])], tonumber(ARGV[4]), tonumber(ARGV[5])
 
 -- less compares two ids as the sorted set does. Lua's operator would use the locale of the server.
 local function less(a, b)
@@ -38,11 +38,11 @@ for i = 1, #page, 2 do
   local id, score = page[i], decimal(tonumber(page[i + 1]))
   local record = id ~= '' and call('HGET', RECORDS, id)
   result[2], result[3], rank = score, id, rank + 1
-  if sound_record(record) then
+  if valid_record(record) then
     local n = #result
     result[n + 1], result[n + 2], result[n + 3], result[n + 4] = id, record, call('HGET', STATES, id) or '', score
-    room = room - #record
-    if room <= 0 then break end
+    bytes_left = bytes_left - #record
+    if bytes_left <= 0 then break end
   end
 end
 if rank < cardinality(key) then result[1] = '1' end

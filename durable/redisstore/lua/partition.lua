@@ -20,7 +20,7 @@ local DONE, DUPLICATE, FIRING, NOT_FOUND, LEASE_LOST, EARLY, PAUSED = '1', '2', 
 
 -- Parts of a state.
 local function kind(s) return sub(s, 1, 1) end
-local function holds(s, token) return sub(s, 2, 8) == token end
+local function has_token(s, token) return sub(s, 2, 8) == token end
 local function is_dead(k) return k == 'X' or k == 'D' end
 
 -- LAST is the score of the empty member of each set (create.lua). It is later than all others.
@@ -39,8 +39,8 @@ local function column(first, step)
   return values
 end
 
--- many runs a command with a list of values, at most 512, if there are any.
-local function many(command, key, values)
+-- call_list runs a command with a list of values, at most 512, if there are any.
+local function call_list(command, key, values)
   if #values > 0 then call(command, key, unpack(values)) end
 end
 

@@ -10,7 +10,7 @@ local states = call('HMGET', STATES, unpack(ids))
 local statuses, gone = {}, {}
 for i, id in ipairs(ids) do
   statuses[i] = NOT_FOUND
-  if states[i] and is_dead(kind(states[i])) and meant(states[i], incarnations[i]) then
+  if states[i] and is_dead(kind(states[i])) and has_died_at(states[i], incarnations[i]) then
     statuses[i] = DONE
     gone[#gone + 1] = id
   end
@@ -18,9 +18,9 @@ end
 
 statuses = table.concat(statuses)
 allow_growth()
-many('ZREM', DEAD, gone)
+call_list('ZREM', DEAD, gone)
 subtract_dead(gone)
-many('HDEL', RECORDS, gone)
-many('HDEL', STATES, gone)
+call_list('HDEL', RECORDS, gone)
+call_list('HDEL', STATES, gone)
 remember(statuses, {})
 return { sec, usec, statuses, '', '' }

@@ -51,14 +51,14 @@ for i, id in ipairs(ids) do
   end
 end
 
-local full = beyond(records, largest)
+local full = size_error(records, largest)
 if full then return full end
 local stored = #records / 2
 store(RECORDS, records)
-many('ZADD', SCHEDULED, members)
-many('HDEL', STATES, replaced)
-many('ZREM', LEASED, replaced)
-many('ZREM', DEAD, replaced)
+call_list('ZADD', SCHEDULED, members)
+call_list('HDEL', STATES, replaced)
+call_list('ZREM', LEASED, replaced)
+call_list('ZREM', DEAD, replaced)
 if freed > 0 then call('HINCRBY', COUNTERS, 'dead_bytes', -freed) end
 
 -- claim.lua reads the largest size. If the counters were lost while there were messages, the size

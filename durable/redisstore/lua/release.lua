@@ -9,7 +9,7 @@ local states = call('HMGET', STATES, unpack(ids))
 local statuses, gone = {}, {}
 for i, id in ipairs(ids) do
   local s = states[i]
-  local k = s and holds(s, ARGV[2 + 2 * i]) and kind(s)
+  local k = s and has_token(s, ARGV[2 + 2 * i]) and kind(s)
   if k == 'L' or k == 'F' then
     statuses[i] = DONE
     schedule(id, 'B' .. sub(s, 2), due(s))

@@ -11,7 +11,7 @@ local statuses, gone = {}, {}
 for i, id in ipairs(ids) do
   local s = states[i]
   local k = s and kind(s)
-  if is_dead(k) and meant(s, incarnations[i]) and call('HEXISTS', RECORDS, id) == 1 then
+  if is_dead(k) and has_died_at(s, incarnations[i]) and call('HEXISTS', RECORDS, id) == 1 then
     statuses[i] = DONE
     local at = instant(ARGV[5 + 3 * i])
     schedule(id, 'S' .. sub(s, 2, 8) .. pack7(at) .. ZERO4 .. ZERO4 .. ZERO7 .. sub(s, 31), at)

@@ -10,7 +10,7 @@ local states = call('HMGET', STATES, unpack(ids))
 local statuses, gone = {}, {}
 for i, id in ipairs(ids) do
   local s, token = states[i], ARGV[5 * i - 1]
-  local k = s and holds(s, token) and kind(s)
+  local k = s and has_token(s, token) and kind(s)
   if k == 'F' then
     statuses[i] = DONE
     local at = instant(ARGV[5 * i])

@@ -16,8 +16,8 @@ end
 -- schedule_all moves the noted messages out of a set. gone are their ids.
 local function schedule_all(set, gone)
   allow_growth()
-  many('ZREM', set, gone)
+  call_list('ZREM', set, gone)
   store(STATES, fresh)
-  many('ZADD', SCHEDULED, members)
+  call_list('ZADD', SCHEDULED, members)
   hint(before, earliest)
 end

@@ -3,7 +3,7 @@
 -- ARGV: those of the script; the last two, which are removed, are the largest number of messages of
 --       a partition, and the largest sum of the bytes of their records.
 
-local most_bytes, most_messages = tonumber(table.remove(ARGV)), tonumber(table.remove(ARGV))
+local max_bytes, max_messages = tonumber(table.remove(ARGV)), tonumber(table.remove(ARGV))
 local SAMPLE = 128
 
 -- mean_bytes returns the mean size of a record in bytes: of all records if there are few, else of a
@@ -22,23 +22,23 @@ local function mean_bytes(held)
   return mean
 end
 
--- beyond returns an error if the partition is too large for more records, which are a list of ids
--- and records. largest is the size of the largest body and its header, false if it is unknown.
-local function beyond(records, largest)
+-- size_error returns an error if the partition is too large for more records, which are a list of
+-- ids and records. largest is the size of the largest body and its header, false if it is unknown.
+local function size_error(records, largest)
   local held, more, bytes = call('HLEN', RECORDS), #records / 2, 0
   for i = 2, #records, 2 do bytes = bytes + #records[i] end
-  if held + more > most_messages then
+  if held + more > max_messages then
     for i = 1, #records, 2 do more = more - call('HEXISTS', RECORDS, records[i]) end -- replaced ones
-    if more > 0 and held + more > most_messages + 1 then -- with the filler
-      return redis.error_reply('PARTITIONFULL the partition has ' .. decimal(held - 1) .. ' messages, of ' .. decimal(most_messages) ..
+    if more > 0 and held + more > max_messages + 1 then -- with the filler
+      return redis.error_reply('PARTITIONFULL the partition has ' .. decimal(held - 1) .. ' messages, of ' .. decimal(max_messages) ..
         ' that redisstore.Options.PartitionMessages accepts')
     end
   end
-  if more > 0 and not (largest and (held + more) * (largest + 15) <= most_bytes) then
+  if more > 0 and not (largest and (held + more) * (largest + 15) <= max_bytes) then
     local sum = held * mean_bytes(held) + bytes
-    if sum > most_bytes and held > 1 then
+    if sum > max_bytes and held > 1 then
       return redis.error_reply('PARTITIONFULL the partition would have about ' .. decimal(sum) .. ' bytes of messages, of ' ..
-        decimal(most_bytes) .. ' that redisstore.Options.PartitionBytes accepts')
+        decimal(max_bytes) .. ' that redisstore.Options.PartitionBytes accepts')
     end
   end
 end

@@ -6,9 +6,9 @@ local function instant(argument)
   local n = tonumber(argument)
   if n > 0 then return math.min(NEVER, math.max(n, now)) end
   if n == 0 then return now end
-  return math.min(NEVER, soon - n)
+  return math.min(NEVER, now_ceil - n)
 end
 
 -- lease_end returns the end of a lease of ms milliseconds from now, or from instant at if that is
 -- later.
-local function lease_end(at, ms) return math.min(NEVER, math.max(soon, at) + ms) end
+local function lease_end(at, ms) return math.min(NEVER, math.max(now_ceil, at) + ms) end

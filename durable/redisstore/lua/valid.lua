@@ -4,13 +4,13 @@
 -- VERSION is the newest version of records that these scripts can read.
 local VERSION = 1
 
--- sound_record reports whether a record can be read: it is not damaged and of no newer version.
+-- valid_record reports whether a record can be read: it is not damaged and of no newer version.
 -- Arithmetic on an unreadable record would end the script, and no consumer could work on the
 -- partition.
-local function sound_record(r) return r and #r >= 19 and sub(r, 1, 1) == '\1' end
+local function valid_record(r) return r and #r >= 19 and sub(r, 1, 1) == '\1' end
 
--- sound_state returns a state if it is complete.
-local function sound_state(s) return s and #s >= 30 and s end
+-- valid_state returns a state if it is complete.
+local function valid_state(s) return s and #s >= 30 and s end
 
 -- moved returns state s (false: there is none) with another kind and another due time.
 local function moved(s, k, at)
