@@ -7,19 +7,18 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Bounds of one step of an audit, in ids and in bytes of the records that the server reads with
-// them.
+// Limits of one step of an audit: the number of ids, and the bytes of the records that the server
+// reads.
 const (
 	auditIDs   = 256
 	auditBytes = 1 << 20
 )
 
 // Audit implements [driver.Backend]. It goes through the partition in small steps, between which
-// other calls take place. A message that moves at the same time may be counted twice. Members and
-// states without a record are counted one by one. A dead letter without a state counts as an
-// orphan; it stays dead, without its reason and its counts. The sum of the bodies of dead letters
-// is not compared if dead letters come and go all the time. Audit takes O(n log n) in a partition
-// of n.
+// other calls run. A message that moves at the same time may be counted twice. Each member and each
+// state without a record is counted. A dead letter without a state counts as an orphan; it stays
+// dead, without its reason and its counts. The sum of the bodies of dead letters is not compared if
+// the set of dead letters keeps changing. Audit takes O(n log n) in a partition of n.
 func (b *backend) Audit(ctx context.Context, part int, repair bool) (driver.AuditReport, error) {
 	var report driver.AuditReport
 	if err := b.auditRecords(ctx, part, repair, &report); err != nil {
@@ -33,7 +32,8 @@ func (b *backend) Audit(ctx context.Context, part int, repair bool) (driver.Audi
 	return report, b.auditDead(ctx, part, repair, &report)
 }
 
-// auditRecords looks for orphans. The size of a step follows the records of the step before.
+// auditRecords looks for orphans. The size of a step depends on the sizes of the records of the
+// previous step.
 func (b *backend) auditRecords(
 	ctx context.Context, part int, repair bool, report *driver.AuditReport,
 ) error {
@@ -94,8 +94,8 @@ func (b *backend) auditStrays(
 	}
 }
 
-// auditDead compares Counts.DeadBytes with the dead letters. If dead letters have come or gone
-// between two steps it begins again, at most twice.
+// auditDead compares Counts.DeadBytes with the dead letters. If the set of dead letters has changed
+// between two steps, auditDead begins again, at most twice.
 func (b *backend) auditDead(ctx context.Context, part int, repair bool, report *driver.AuditReport) error {
 	for range 3 {
 		var sum, rank int64

@@ -46,8 +46,7 @@ func mixed(t *testing.T, client *redis.Client, prefix string) driver.Backend {
 // mixedMessages is the number of messages in the partition of mixed.
 const mixedMessages = 1500
 
-// TestAuditRepairsDeletedKeys deletes each key of a partition. The audit repairs what can be
-// repaired.
+// Each key of a partition is deleted. The audit repairs what can be repaired.
 func TestAuditRepairsDeletedKeys(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -82,7 +81,7 @@ func auditAfterLoss(t *testing.T, client *redis.Client, key string, want driver.
 	}
 	audit(false, "not repaired")
 	if key == "x" {
-		want.Wrong = 0 // the sum is right when the dead ones are back
+		want.Wrong = 0 // the sum is correct when the dead letters are back
 	}
 	want.Repaired = want.Orphans + want.Strays + want.Wrong
 	audit(true, "repaired")
@@ -96,12 +95,12 @@ func auditAfterLoss(t *testing.T, client *redis.Client, key string, want driver.
 		return
 	}
 	assert.Equal(t, int64(mixedMessages), after.Scheduled+after.InFlight+after.Dead, key)
-	assert.Equal(t, before.Dead, after.Dead, "%s: dead ones stay dead", key)
+	assert.Equal(t, before.Dead, after.Dead, "%s: dead letters stay dead", key)
 	assert.Positive(t, after.DeadBytes)
 	assert.Equal(t, before.DeadBytes, after.DeadBytes, key)
 	r, err := q.Get(t.Context(), 0, rescheduled)
 	require.NoError(t, err)
-	assert.Equal(t, due.Due, r.Due, "%s: the time to which it was moved", key)
+	assert.Equal(t, due.Due, r.Due, "%s: the time to which the message was rescheduled", key)
 	if key == "s" {
 		dead, _, err := q.List(t.Context(), 0, driver.StateDead, "", 3)
 		require.NoError(t, err)
@@ -116,9 +115,9 @@ func auditAfterLoss(t *testing.T, client *redis.Client, key string, want driver.
 	}
 }
 
-// TestBoundOfDeadLettersKeepsScheduledMessages loses the states, and puts or reschedules messages
-// that were dead. The bound of dead letters must not remove them.
-func TestBoundOfDeadLettersKeepsScheduledMessages(t *testing.T) {
+// The states are lost, and messages that were dead are put or rescheduled. The limits of dead
+// letters must not remove them.
+func TestLimitOfDeadLettersKeepsScheduledMessages(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	q := openQueue(t, client, redisstore.Options{})
@@ -137,7 +136,7 @@ func TestBoundOfDeadLettersKeepsScheduledMessages(t *testing.T) {
 	c.DeadAge = time.Millisecond
 	strict, err := newStore(t, client, redisstore.Options{}).Open(t.Context(), c)
 	require.NoError(t, err)
-	time.Sleep(5 * time.Millisecond) // they are too old now
+	time.Sleep(5 * time.Millisecond) // the dead letters are too old now
 	_, err = strict.Claim(t.Context(), driver.Claim{})
 	require.NoError(t, err)
 	for _, m := range dead {
@@ -150,8 +149,7 @@ func TestBoundOfDeadLettersKeepsScheduledMessages(t *testing.T) {
 	assert.Zero(t, counts.Dead)
 }
 
-// TestClaimRemovesMembersWithoutRecords deletes the records. Claims go on and remove the members
-// without records.
+// The records are deleted. Claims continue, and remove the members without records.
 func TestClaimRemovesMembersWithoutRecords(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -169,9 +167,9 @@ func TestClaimRemovesMembersWithoutRecords(t *testing.T) {
 	assert.Zero(t, counts.Scheduled)
 }
 
-// TestMovedMessageKeepsItsTimeWithoutItsState deletes the states. The set has the time to which a
-// message was moved, and that time counts.
-func TestMovedMessageKeepsItsTimeWithoutItsState(t *testing.T) {
+// The states are deleted. The due time to which a message was rescheduled is still in the set, and
+// applies.
+func TestRescheduledMessageKeepsItsTimeWithoutItsState(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	q := openQueue(t, client, redisstore.Options{})
@@ -191,7 +189,7 @@ func TestMovedMessageKeepsItsTimeWithoutItsState(t *testing.T) {
 	assert.Equal(t, driver.StatusEarly, outcomes[0].Status)
 }
 
-// TestLostCountersKeepClaimsSmall deletes the counters, and with them the size of the largest body.
+// The counters are deleted, and with them the size of the largest body.
 func TestLostCountersKeepClaimsSmall(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -205,8 +203,8 @@ func TestLostCountersKeepClaimsSmall(t *testing.T) {
 	assert.Less(t, len(c.Records), 3, "two of 10,000 bytes fit into 25,000")
 }
 
-// TestListContinuesAfterItsCursorWasRemoved lists messages with one due time. The last message of
-// each page is removed before the next page.
+// Messages with the same due time are listed. The last message of each page is removed before the
+// next page is read.
 func TestListContinuesAfterItsCursorWasRemoved(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())

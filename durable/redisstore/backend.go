@@ -36,7 +36,7 @@ func newBackend(s *Store, config driver.Config, sharded bool) *backend {
 // Partitions implements [driver.Backend].
 func (b *backend) Partitions() int { return len(b.partitions) }
 
-// run runs a script on the keys of a partition. Its errors are those of package durable.
+// run runs a script on the keys of a partition, and classifies errors by package driver.
 func (b *backend) run(ctx context.Context, part int, s *script, args ...any) (any, error) {
 	return b.runLine(ctx, part, s, append(b.line(part, len(args)), args...))
 }
@@ -46,8 +46,7 @@ func (b *backend) line(part, room int) []any {
 	return newLine(b.partitions[part].keys, room)
 }
 
-// runLine runs a script, and waits for replicas if Options.Wait asks for it and the script
-// promises.
+// runLine runs a script, and waits for replicas if Options.Wait covers the script.
 func (b *backend) runLine(ctx context.Context, part int, s *script, line []any) (any, error) {
 	v, err := within(ctx, func() (any, error) {
 		if s.awaitReplicas && b.store.options.Wait > 0 {
@@ -72,11 +71,11 @@ func (b *backend) callName(s *script, part int) string {
 	return fmt.Sprintf("%s in queue %q, partition %d", s.name, b.config.Queue, part)
 }
 
-// late is the first value of the reply to a copy of a call that came too late: see call.lua.
+// late is the first value of the reply to a copy of a call that arrived too late: see call.lua.
 const late = "late"
 
 // callReply returns the reply to a script without tokens, or a [driver.LateError] if the script has
-// refused the call as late.
+// rejected the call as late.
 func (b *backend) callReply(part int, s *script, v any) (*reply, error) {
 	r := newReply(v)
 	if len(r.values) == 0 || r.values[0] != late {

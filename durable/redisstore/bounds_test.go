@@ -27,7 +27,7 @@ func batches(t *testing.T, q driver.Backend, n int, visibility time.Duration) []
 	return records
 }
 
-// TestClaimEndsLeasesInSteps has more leases that are over than one call may end.
+// More leases have expired than one call may end.
 func TestClaimEndsLeasesInSteps(t *testing.T) {
 	t.Parallel()
 	q := openQueue(t, newClient(t, redistest.Start(t, redistest.Options{}).Addr()), redisstore.Options{})
@@ -45,8 +45,8 @@ func TestClaimEndsLeasesInSteps(t *testing.T) {
 	}
 }
 
-// TestDeadLettersAreTrimmedInSteps lowers the bound by more dead letters than one call may remove.
-// Nothing is left of those that are removed.
+// The limit of dead letters is lowered by more than one call may remove. Nothing is left of the
+// removed messages.
 func TestDeadLettersAreTrimmedInSteps(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -72,8 +72,7 @@ func TestDeadLettersAreTrimmedInSteps(t *testing.T) {
 	assert.Equal(t, driver.AuditReport{Records: driver.MaxBatch}, report)
 }
 
-// TestClaimSendsHintIfAnEndedLeaseIsEarliest has a claim that leases nothing and ends a lease. The
-// message becomes the earliest, so there is a hint.
+// A claim leases nothing and ends a lease. The message becomes the earliest, so there is a hint.
 func TestClaimSendsHintIfAnEndedLeaseIsEarliest(t *testing.T) {
 	t.Parallel()
 	q := openQueue(t, newClient(t, redistest.Start(t, redistest.Options{}).Addr()), redisstore.Options{})
@@ -87,9 +86,8 @@ func TestClaimSendsHintIfAnEndedLeaseIsEarliest(t *testing.T) {
 	assert.Contains(t, hintsOf(t, hints, 1), 0)
 }
 
-// TestPageEndsAtItsBoundOfBytes lists messages that do not fit into one page. A page ends with the
-// message that brings it to 4 MiB.
-func TestPageEndsAtItsBoundOfBytes(t *testing.T) {
+// The messages do not fit into one page. A page ends with the message that brings it to 4 MiB.
+func TestPageEndsAtItsLimitOfBytes(t *testing.T) {
 	t.Parallel()
 	q := openQueue(t, newClient(t, redistest.Start(t, redistest.Options{}).Addr()), redisstore.Options{})
 	put(t, q, items("a", 7, 1<<20, time.Hour))
@@ -102,8 +100,7 @@ func TestPageEndsAtItsBoundOfBytes(t *testing.T) {
 	assert.Equal(t, 7, len(first)+len(rest))
 }
 
-// TestSmallHashesAreEncodedAsTables checks the encoding of the hashes. The server would search a
-// list from the front for each id.
+// The server would search a hash that is encoded as a list linearly for each id.
 func TestSmallHashesAreEncodedAsTables(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())

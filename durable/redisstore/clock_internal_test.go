@@ -12,7 +12,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// narrow makes %d behave as on a server of 32 bits.
+// narrow makes %d behave as on a 32-bit server.
 const narrow = `local string = (function(s)
   return { format = function(f, n)
     if f == '%d' then n = math.max(-2147483648, math.min(2147483647, n)) end
@@ -21,7 +21,7 @@ const narrow = `local string = (function(s)
 end)(string)
 `
 
-// TestInstantsAreExactOnAServerOf32Bits writes instants if %d has 32 bits.
+// Instants are formatted with a %d of 32 bits.
 func TestInstantsAreExactOnAServerOf32Bits(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})

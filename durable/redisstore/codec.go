@@ -20,8 +20,8 @@ const (
 // recordVersion is the version of the records that this package reads and writes.
 const recordVersion = 1
 
-// millis returns a duration in milliseconds, rounded up, and at most [driver.Never]. A negative one
-// is 0.
+// millis returns a duration in milliseconds, rounded up, and at most [driver.Never]. A negative
+// duration is 0.
 func millis(d time.Duration) int64 { return int64(driver.Instant(0).Add(d)) }
 
 // timeArg returns a time for scripts: a positive number is absolute, any other a negated delay.
@@ -32,8 +32,8 @@ func timeArg(at driver.Instant, delay time.Duration) string {
 	return strconv.FormatInt(-millis(delay), 10)
 }
 
-// packToken returns a token as in a state. A token that is too large becomes one that no message
-// has.
+// packToken encodes a token as in a state. A token that is too large becomes a token that no
+// message has.
 func packToken(token uint64) []byte {
 	if token >= 1<<(8*width) {
 		token = math.MaxUint64
@@ -43,7 +43,7 @@ func packToken(token uint64) []byte {
 	return b[1:]
 }
 
-// packIncarnation returns an instant as in records and states, and nothing for 0.
+// packIncarnation encodes an instant as in records and states. 0 becomes nil.
 func packIncarnation(i driver.Instant) []byte {
 	if i == 0 {
 		return nil
@@ -51,32 +51,32 @@ func packIncarnation(i driver.Instant) []byte {
 	return packToken(uint64(i)) //nolint:gosec // not negative
 }
 
-// unpack returns the number in the first 7 bytes.
+// unpack decodes the number in the first 7 bytes.
 func unpack(s string) uint64 {
 	var b [8]byte
 	copy(b[1:], s[:width])
 	return binary.BigEndian.Uint64(b[:])
 }
 
-// unpackInstant reads a time, at most [driver.Never]. A larger number is damage, which must not
+// unpackInstant decodes a time, at most [driver.Never]. A larger number is damage, which must not
 // keep other messages from being claimed.
 func unpackInstant(s string) driver.Instant {
 	return driver.Instant(min(unpack(s), uint64(driver.Never))) //nolint:gosec // bounded
 }
 
-// unpack4 reads a count, at most 2^31-1.
+// unpack4 decodes a count, at most 2^31-1.
 func unpack4(s string) int {
 	return int(min(binary.BigEndian.Uint32([]byte(s[:4])), math.MaxInt32)) //nolint:gosec // bounded
 }
 
-// packItem returns the stored form of an item without the times.
+// packItem encodes an item without the times.
 func packItem(item *driver.PutItem) []byte {
 	b := make([]byte, 4, 4+len(item.Body))
 	binary.BigEndian.PutUint32(b, uint32(min(max(0, item.MaxAttempts), math.MaxInt32))) //nolint:gosec // bounded
 	return append(b, item.Body...)
 }
 
-// decodeRecord reads a message. A message without a state, which is empty then, is scheduled.
+// decodeRecord decodes a message. An empty state means that the message has none and is scheduled.
 func decodeRecord(id, record, state string) (driver.Record, error) {
 	r := driver.Record{ID: id, State: driver.StateScheduled}
 	if len(record) < recordHeader || record[0] != recordVersion {
@@ -119,7 +119,7 @@ func flag(b bool) string {
 	return "0"
 }
 
-// floorDiv returns a duration in units, rounded down, also if it is negative.
+// floorDiv returns d in units, rounded towards negative infinity.
 func floorDiv(d, unit time.Duration) time.Duration {
 	n := d / unit
 	if d%unit < 0 {
@@ -128,8 +128,8 @@ func floorDiv(d, unit time.Duration) time.Duration {
 	return n
 }
 
-// reply reads the list that a script has returned, from its first value on. After a value that is
-// not of the expected kind, err is set and nothing more is read.
+// reply reads the values of the list that a script has returned, in order. After a value of an
+// unexpected kind, err is set and nothing more is read.
 type reply struct {
 	values []any
 	err    error

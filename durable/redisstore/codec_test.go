@@ -79,10 +79,10 @@ func TestReasonsAreCutBetweenCharacters(t *testing.T) {
 		assert.LessOrEqual(t, len(cut), driver.MaxReason)
 	}
 	broken := strings.Repeat("\x80", 5000)
-	assert.NotEmpty(t, driver.CutReason(broken), "what is no UTF-8 is cut as well")
+	assert.NotEmpty(t, driver.CutReason(broken), "invalid UTF-8 is cut as well")
 }
 
-func TestDamagedRecordIsErrVersion(t *testing.T) {
+func TestDamagedRecordReturnsErrVersion(t *testing.T) {
 	t.Parallel()
 	whole := "\x01" + strings.Repeat("\x00", recordHeader-1)
 	_, err := decodeRecord("a", whole, "")
@@ -96,7 +96,7 @@ func TestDamagedRecordIsErrVersion(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrVersion)
 }
 
-func TestReplyOfAnotherFormIsRefused(t *testing.T) {
+func TestReplyOfAnotherFormIsRejected(t *testing.T) {
 	t.Parallel()
 	for name, v := range map[string]any{
 		"nothing": nil, "no list": "x", "empty": []any{}, "short": []any{"1", "2", "0"}, "no number": []any{"x", "2", "0", "0", ""},
@@ -104,7 +104,7 @@ func TestReplyOfAnotherFormIsRefused(t *testing.T) {
 	} {
 		_, err := readClaimed(newReply(v))
 		require.ErrorIs(t, err, errReply, name)
-		assert.False(t, errors.Is(failure(t.Context(), "claim", err), driver.ErrUnavailable), "to ask again does not help")
+		assert.False(t, errors.Is(failure(t.Context(), "claim", err), driver.ErrUnavailable), "a retry does not help")
 	}
 	for name, v := range map[string]any{
 		"no statuses": []any{"1", "2", "", "", ""}, "too many": []any{"1", "2", "111", "", ""}, "due": []any{"1", "2", "11", "1234567", ""},

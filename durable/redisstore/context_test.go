@@ -13,14 +13,13 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// TestCallsEndWithTheirContext stops a server, and has a client that waits a minute for it and
-// ignores contexts while it reads. Each call ends with its context, after a deadline and after a
-// cancellation.
+// The server does not answer, and the client waits a minute for it and ignores contexts while it
+// reads. Each call returns when its context ends, by a deadline and by a cancellation.
 func TestCallsEndWithTheirContext(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
 	client := newClient(t, server.Addr())
-	require.False(t, client.Options().ContextTimeoutEnabled, "that would be too easy")
+	require.False(t, client.Options().ContextTimeoutEnabled, "with this option the client itself would return")
 	require.GreaterOrEqual(t, client.Options().ReadTimeout, time.Minute)
 	store := newStore(t, client, redisstore.Options{})
 	waiting := openQueue(t, client, redisstore.Options{Wait: 1})
@@ -59,7 +58,7 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 		},
 		"watch": func(ctx context.Context) error {
 			hints, err := q.Watch(ctx)
-			require.NoError(t, err, "it goes on trying")
+			require.NoError(t, err, "Watch keeps trying")
 			<-ctx.Done()
 			for range hints {
 			}
@@ -79,7 +78,7 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 	}
 }
 
-// TestErrorNamesTheKeyOfAWrongType puts a value of another program under each key of a queue.
+// Each key of a queue has a value of another program.
 func TestErrorNamesTheKeyOfAWrongType(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())

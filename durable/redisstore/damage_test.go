@@ -18,8 +18,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// TestDamagedRecordDoesNotBlockItsPartition damages a record. The other messages of the partition
-// can be claimed.
+// One record is damaged. The other messages of the partition can be claimed.
 func TestDamagedRecordDoesNotBlockItsPartition(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -40,8 +39,7 @@ func TestDamagedRecordDoesNotBlockItsPartition(t *testing.T) {
 	}
 }
 
-// TestMessageWithDamagedStateIsClaimedAgain damages the states of messages whose leases are over.
-// They can be claimed.
+// The states of messages with expired leases are damaged. The messages can be claimed.
 func TestMessageWithDamagedStateIsClaimedAgain(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -79,9 +77,9 @@ func setVersion(t testing.TB, client *redis.Client, batch []driver.PutItem, vers
 	require.NoError(t, err)
 }
 
-// TestUnreadableMessagesAreSetAside has messages of a newer version in front of all others,
-// scheduled ones and one whose lease ends. They stay and are counted, other messages are claimed,
-// and the newer version gets them all.
+// Messages of a newer version come before all others; most are scheduled, and the lease of one
+// ends. These messages stay and are counted, other messages are claimed, and the newer version
+// claims all of them.
 func TestUnreadableMessagesAreSetAside(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -119,8 +117,8 @@ func TestUnreadableMessagesAreSetAside(t *testing.T) {
 	apply(t, q, driver.OpCancel, driver.Change{ID: newer[0].ID})
 	apply(t, q, driver.OpAck, changes(func() []driver.Record { apply(t, q, driver.OpBegin, changes(got)...); return got }())...)
 
-	// The scripts of a newer version have a higher number than those that have set the messages
-	// aside.
+	// The scripts of a newer version have a higher number than the scripts that have set the
+	// messages aside.
 	setVersion(t, client, newer[1:], 1)
 	setVersion(t, client, leased[:1], 1)
 	require.NoError(t, client.HSet(t.Context(), "tw:{orders:0}:c", "aside", 0).Err())
@@ -138,9 +136,9 @@ func TestUnreadableMessagesAreSetAside(t *testing.T) {
 	assert.Zero(t, client.HExists(t.Context(), "tw:{orders:0}:c", "aside").Val())
 }
 
-// TestGetOfMessageThatIsSetAside reads a message that an older version has set aside, before a
-// claim of a version that can read it puts it back.
-func TestGetOfMessageThatIsSetAside(t *testing.T) {
+// An older version has set a message aside. Get reads it before a claim of a version that can read
+// it puts it back.
+func TestGetReadsMessageThatIsSetAside(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	q := openQueue(t, client, redisstore.Options{})
@@ -157,8 +155,8 @@ func TestGetOfMessageThatIsSetAside(t *testing.T) {
 	assert.Equal(t, want, got)
 }
 
-// TestLostRecordsAreCounted deletes records of scheduled, leased and firing messages, and then all
-// records, as a server does that evicts keys. They are counted as lost at once, and only once.
+// Records of scheduled, leased and firing messages are deleted, and then all records, as by a
+// server that evicts keys. The messages are counted as lost at once, and only once.
 func TestLostRecordsAreCounted(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -193,10 +191,10 @@ func TestLostRecordsAreCounted(t *testing.T) {
 	assert.Equal(t, [2]int64{}, [2]int64{n.Scheduled, n.InFlight})
 }
 
-// TestConsumerAmongUnreadableMessages has a partition that begins with thousands of unreadable
-// messages and some without records. The consumer delivers the other messages, reports these, and
-// does not call the server again and again.
-func TestConsumerAmongUnreadableMessages(t *testing.T) {
+// A partition begins with thousands of unreadable messages and some without records. The consumer
+// delivers the other messages, reports the unreadable and the lost ones, and does not call the
+// server repeatedly without waiting.
+func TestConsumerDeliversAmongUnreadableMessages(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	var unreadable, lost, others atomic.Int64
@@ -264,7 +262,7 @@ func TestConsumerAmongUnreadableMessages(t *testing.T) {
 	deliver("third")
 	cancel()
 	require.NoError(t, <-ended)
-	assert.EqualValues(t, 1, unreadable.Load(), "once in a while")
+	assert.EqualValues(t, 1, unreadable.Load(), "reports are rate-limited")
 	assert.EqualValues(t, 1, lost.Load())
 	assert.Zero(t, others.Load())
 }

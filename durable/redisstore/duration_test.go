@@ -17,11 +17,11 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// longestScript is the longest time of a script on an overloaded machine. It is a few milliseconds
-// on others. A script that goes through the whole partition would take longer.
+// longestScript is how long a script may take on an overloaded machine. On other machines a script
+// takes a few milliseconds. A script that goes through the whole partition would take longer.
 const longestScript = 250 * time.Millisecond
 
-// scriptTimes asks a server for the durations of its scripts.
+// scriptTimes collects the durations of scripts from a server.
 type scriptTimes struct {
 	t      *testing.T
 	client *redis.Client
@@ -30,7 +30,7 @@ type scriptTimes struct {
 
 var evalshaTime = regexp.MustCompile(`cmdstat_evalsha:calls=[12],usec=(\d+)`)
 
-// of makes one transition.
+// of makes one transition, and records the duration of its script.
 func (s *scriptTimes) of(name string, transition func()) {
 	s.t.Helper()
 	require.NoError(s.t, s.client.ConfigResetStat(s.t.Context()).Err())
@@ -44,9 +44,8 @@ func (s *scriptTimes) of(name string, transition func()) {
 	s.taken[name] = append(s.taken[name], time.Duration(usec)*time.Microsecond)
 }
 
-// TestFullBatchesAreQuickInALargePartition makes each transition of full batches in a large
-// partition.
-func TestFullBatchesAreQuickInALargePartition(t *testing.T) {
+// Each transition is made with full batches in a large partition.
+func TestFullBatchesAreFastInALargePartition(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	q := openQueue(t, client, redisstore.Options{})

@@ -12,12 +12,12 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// errReply is the error for a reply that is not in the form that the script returns.
+// errReply is the error for a reply that no script returns.
 var errReply = errors.New("the server's answer has an unexpected form")
 
 var errNoStatuses = fmt.Errorf("%w: no statuses", errReply)
 
-// failure wraps an error of the client. If ctx has ended it returns the cause of ctx.
+// failure wraps an error of the client. If ctx has ended, failure returns the cause of ctx.
 func failure(ctx context.Context, what string, err error) error {
 	if err == nil {
 		return nil
@@ -31,8 +31,8 @@ func failure(ctx context.Context, what string, err error) error {
 	return fmt.Errorf("redisstore: %s: %w", what, err)
 }
 
-// causeOf returns the cause of a context that has ended, else nil. A connection may notice the
-// deadline a moment before the context does.
+// causeOf returns the cause of a context that has ended, and otherwise nil. A connection may time
+// out shortly before the context reports its deadline.
 func causeOf(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -43,15 +43,15 @@ func causeOf(ctx context.Context) error {
 	return nil
 }
 
-// replies are the beginnings of error replies with their kinds. Servers before 7.0 put them within
-// the error of a script, after a dash; some compatible servers do after a blank.
+// replies are the beginnings of error replies with their kinds. Servers before 7.0 put them inside
+// the error of a script, after a dash; some compatible servers put them after a space.
 var replies = []struct {
 	begins string
 	kind   error
 }{
 	{"OOM ", driver.ErrFull},
 	{"PARTITIONFULL ", driver.ErrFull}, // see size.lua
-	{"WRONGTYPE ", driver.ErrVersion},  // the key is not one of a queue
+	{"WRONGTYPE ", driver.ErrVersion},  // the key belongs to another program
 	{"LOADING ", driver.ErrUnavailable},
 	{"READONLY ", driver.ErrUnavailable}, // the old master after a failover
 	{"MASTERDOWN ", driver.ErrUnavailable},
@@ -67,13 +67,13 @@ var replies = []struct {
 	{"ERR max number of clients", driver.ErrUnavailable},
 }
 
-// kindOf returns the error of package driver for one of the client, or nil.
+// kindOf returns the error of package driver for an error of the client, or nil.
 func kindOf(err error) error {
 	var reply redis.Error
 	switch {
 	case errors.Is(err, errReply), errors.Is(err, driver.ErrNoQueue), errors.Is(err, driver.ErrPartitions),
 		errors.Is(err, driver.ErrVersion), errors.Is(err, driver.ErrUnsafe):
-		return nil // the error has its kind already
+		return nil // the error already has its kind
 	case errors.Is(err, redis.ErrClosed):
 		return driver.ErrClosed
 	case !errors.As(err, &reply):
@@ -89,8 +89,8 @@ func kindOf(err error) error {
 	return nil
 }
 
-// nameWrongKey adds the name of the key to an error for a key of a wrong type, because the server
-// does not name it. The types are the right ones of the keys.
+// nameWrongKey adds the name of the key to an error about a key of a wrong type, because the server
+// does not name the key. types are the expected types of the keys.
 func (s *Store) nameWrongKey(ctx context.Context, err error, keys []any, types []string) error {
 	if !strings.Contains(err.Error(), "WRONGTYPE ") {
 		return err
@@ -114,10 +114,10 @@ func (s *Store) nameWrongKey(ctx context.Context, err error, keys []any, types [
 	return err
 }
 
-// reloadSlots makes the client of a Cluster ask for the places of the slots if a call has failed.
-// By itself the client asks when a node says that a slot has moved. If a node does not answer any
-// more, the client goes on asking that node until its next regular refresh, a minute later.
-// ReloadState works in the background and limits its own rate.
+// reloadSlots makes the client of a Cluster reload the slot map if a call has failed. By itself the
+// client reloads the map when a node reports that a slot has moved. If a node no longer answers,
+// the client keeps calling that node until the next regular refresh, a minute later. ReloadState
+// works in the background and limits its own rate.
 func (s *Store) reloadSlots(ctx context.Context, err error) {
 	client, ok := s.client.(*redis.ClusterClient)
 	if ok && err != nil && errors.Is(kindOf(err), driver.ErrUnavailable) {

@@ -21,7 +21,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// TestCallsSucceedWhileScriptsAreFlushed makes the server forget its scripts again and again.
+// The server is made to forget its scripts before each call.
 func TestCallsSucceedWhileScriptsAreFlushed(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -42,11 +42,10 @@ func TestCallsSucceedWhileScriptsAreFlushed(t *testing.T) {
 	flush()
 	_, err := waiting.Put(t.Context(), driver.Put{Items: items("w", 1, 1, 0)})
 	require.ErrorIs(t, err, driver.ErrUnavailable, "there are no replicas")
-	require.Len(t, claim(t, q, 100), 1, "but it is stored")
+	require.Len(t, claim(t, q, 100), 1, "but the message is stored")
 }
 
-// TestErrorRepliesHaveTheirKinds has a server that answers with errors. Each error is of the right
-// kind.
+// A server answers with errors. Each error has the expected kind.
 func TestErrorRepliesHaveTheirKinds(t *testing.T) {
 	t.Parallel()
 	for reply, kind := range map[string]error{
@@ -81,7 +80,7 @@ func TestErrorRepliesHaveTheirKinds(t *testing.T) {
 	}
 }
 
-func TestCallsWithoutAServerAreErrUnavailable(t *testing.T) {
+func TestCallsWithoutAServerReturnErrUnavailable(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{AppendOnly: true, AppendFsync: "always"})
 	client := newClient(t, server.Addr())
@@ -91,7 +90,7 @@ func TestCallsWithoutAServerAreErrUnavailable(t *testing.T) {
 	t.Cleanup(func() { _ = impatient.Close() })
 	hurried := openInTime(t, impatient)
 
-	server.Pause() // it is there, and does not answer
+	server.Pause() // the server accepts connections and does not answer
 	_, err := hurried.Count(t.Context(), 0)
 	require.ErrorIs(t, err, driver.ErrUnavailable)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -109,7 +108,7 @@ func TestCallsWithoutAServerAreErrUnavailable(t *testing.T) {
 	require.Eventually(t, func() bool {
 		c, err := q.Count(t.Context(), 0)
 		return err == nil && c.Scheduled == 100
-	}, time.Minute, 20*time.Millisecond, "what was acknowledged is there again")
+	}, time.Minute, 20*time.Millisecond, "acknowledged messages survive the restart")
 
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -146,7 +145,7 @@ func (c *lossy) Write(b []byte) (int, error) {
 }
 
 func (c *lossy) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b) // the server has done it
+	n, err := c.Conn.Read(b) // the server has run the script
 	if c.pending && err == nil && c.lose.Add(-1) >= 0 {
 		_ = c.Conn.Close()
 		return 0, net.ErrClosed
@@ -168,8 +167,8 @@ func lossyClient(t *testing.T, m *miniredis.Miniredis, lose *atomic.Int32) *redi
 	return client
 }
 
-// TestClientDoesNotRepeatRemovals loses replies to calls that have removed a message. The client
-// must not repeat such a call by itself: the second answer is that there is no such message.
+// Replies to calls that have removed a message are lost. The client must not repeat such a call by
+// itself: the second answer would be that there is no such message.
 func TestClientDoesNotRepeatRemovals(t *testing.T) {
 	t.Parallel()
 	var lose atomic.Int32
@@ -190,7 +189,7 @@ func TestClientDoesNotRepeatRemovals(t *testing.T) {
 	}
 }
 
-// TestCancelIsExactIfItsReplyWasLost loses the reply to a Cancel that has taken place.
+// The reply to a Cancel that has taken effect is lost.
 func TestCancelIsExactIfItsReplyWasLost(t *testing.T) {
 	t.Parallel()
 	var lose atomic.Int32
@@ -211,8 +210,7 @@ func TestCancelIsExactIfItsReplyWasLost(t *testing.T) {
 	require.Equal(t, durable.Cancelled, result, "NotFound would be wrong")
 }
 
-// TestRepeatedCallsHaveTheSameResult loses replies to calls that have taken place. The client or
-// the caller repeats them.
+// Replies to calls that have taken effect are lost. The client or the caller repeats the calls.
 func TestRepeatedCallsHaveTheSameResult(t *testing.T) {
 	t.Parallel()
 	var lose atomic.Int32
@@ -230,9 +228,9 @@ func TestRepeatedCallsHaveTheSameResult(t *testing.T) {
 
 	lose.Store(1)
 	_, err = q.Put(t.Context(), driver.Put{Items: items("b", 1, 10, 0)})
-	require.ErrorIs(t, err, driver.ErrUnavailable, "without a caller either")
+	require.ErrorIs(t, err, driver.ErrUnavailable, "nor a call without a caller")
 	records := claim(t, q, 10)
-	require.Len(t, records, 3, "each was stored once")
+	require.Len(t, records, 3, "each message was stored once")
 	for _, op := range []driver.Op{driver.OpBegin, driver.OpRetry} {
 		apply(t, q, op, changes(records)...)
 		lose.Store(1)
@@ -243,7 +241,7 @@ func TestRepeatedCallsHaveTheSameResult(t *testing.T) {
 	}
 }
 
-// TestTokensRiseIfTheLastWasLost loses the last token, as a failover may. Tokens still rise.
+// The last token is lost, as in a failover. Tokens still rise.
 func TestTokensRiseIfTheLastWasLost(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -260,8 +258,8 @@ func TestTokensRiseIfTheLastWasLost(t *testing.T) {
 	require.Less(t, last, uint64(1)<<53)
 }
 
-// TestProducersAreForgotten has ten new producers a second, each of which enqueues one message and
-// ends. The store remembers only those whose calls may still be repeated.
+// Four new producers a second enqueue one message each and end. The store remembers only the
+// producers whose calls may still be repeated.
 func TestProducersAreForgotten(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
@@ -278,7 +276,7 @@ func TestProducersAreForgotten(t *testing.T) {
 		}
 		return n
 	}
-	const producers, pause = 600, 100 * time.Millisecond
+	const producers, pause = 240, 250 * time.Millisecond
 	most := 0
 	for i := range producers {
 		m.SetTime(now.Add(time.Duration(i) * pause))
@@ -289,8 +287,8 @@ func TestProducersAreForgotten(t *testing.T) {
 		q.Close()
 		most = max(most, remembered())
 	}
-	live := int(10 * time.Second / pause) // the least time for which a call may come
+	live := int(10 * time.Second / pause) // the shortest time during which a copy of a call may arrive
 	require.GreaterOrEqual(t, most, live)
-	require.Less(t, most, 3*live, "producers that are remembered, of %d", producers)
+	require.Less(t, most, 3*live, "remembered producers, of %d", producers)
 	require.NotContains(t, m.Keys(), "tw:{orders:0}:p")
 }

@@ -1,7 +1,11 @@
 package redisstore_test
 
 import (
+	"flag"
 	"fmt"
+	"os"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,14 +22,15 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/storetest"
 )
 
-// newStore makes a store that ends with the test, on a server that may lose its data.
+// newStore returns a store that is closed at the end of the test. Its server may lose data.
 func newStore(t testing.TB, client redis.UniversalClient, o redisstore.Options) *redisstore.Store {
 	t.Helper()
 	o.AllowLossOnCrash = true
 	return newSafeStore(t, client, o)
 }
 
-// newSafeStore makes a store that ends with the test.
+// newSafeStore returns a store that is closed at the end of the test. Its server must not lose
+// data.
 func newSafeStore(t testing.TB, client redis.UniversalClient, o redisstore.Options) *redisstore.Store {
 	t.Helper()
 	s, err := redisstore.New(client, o)
@@ -34,7 +39,7 @@ func newSafeStore(t testing.TB, client redis.UniversalClient, o redisstore.Optio
 	return s
 }
 
-// newClient makes a client that ends with the test.
+// newClient returns a client that is closed at the end of the test.
 func newClient(t testing.TB, addr string) *redis.Client {
 	t.Helper()
 	c := redis.NewClient(redistest.ClientOptions(addr))
@@ -73,12 +78,12 @@ func changes(records []driver.Record) []driver.Change {
 	return all
 }
 
-// calling returns a call that may take place for an hour on the clock of this process.
+// calling returns a call that may take effect for an hour on the clock of this process.
 func calling(caller string, seq uint64) driver.Call {
 	return driver.Call{Caller: caller, Seq: seq, NotAfter: driver.InstantOf(time.Now()).Add(time.Hour)}
 }
 
-// put stores messages, which must be new.
+// put stores messages, and fails the test unless each is new.
 func put(t testing.TB, b driver.Backend, items []driver.PutItem) {
 	t.Helper()
 	statuses, err := b.Put(t.Context(), driver.Put{Items: items})
@@ -96,7 +101,7 @@ func claim(t testing.TB, b driver.Backend, n int) []driver.Record {
 	return c.Records
 }
 
-// apply makes a transition that must succeed.
+// apply makes a transition, and fails the test unless it succeeds for each message.
 func apply(t testing.TB, b driver.Backend, op driver.Op, changes ...driver.Change) {
 	t.Helper()
 	outcomes, err := b.Apply(t.Context(), driver.Batch{Op: op, Visibility: time.Hour, Changes: changes})
@@ -120,7 +125,7 @@ func miniFixture(t testing.TB) storetest.Fixture {
 		},
 	}
 	if strings.Contains(t.Name(), "/Model/") {
-		return f // a running clock makes these much shorter
+		return f // with a running clock these are much faster
 	}
 	var mu sync.Mutex
 	now := time.Now()
@@ -132,6 +137,15 @@ func miniFixture(t testing.TB) storetest.Fixture {
 		m.SetTime(now)
 	}
 	return f
+}
+
+// TestMain raises the number of parallel tests above two, because most tests wait for servers, for
+// leases to end, or for timeouts.
+func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", strconv.Itoa(max(6, runtime.GOMAXPROCS(0)))); err != nil { // -parallel overrides it
+		panic(err)
+	}
+	os.Exit(m.Run())
 }
 
 var prefixes atomic.Int64

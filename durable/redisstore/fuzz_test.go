@@ -11,7 +11,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// FuzzRecord reads damaged records and states.
+// FuzzRecord decodes damaged records and states.
 func FuzzRecord(f *testing.F) {
 	record := "\x01" + strings.Repeat("\x00", recordHeader-1)
 	f.Add(record, "")
@@ -34,7 +34,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// FuzzReplies reads replies that no script returns. A reply is refused or read as a whole.
+// FuzzReplies decodes replies that no script returns. A reply is rejected or read as a whole.
 func FuzzReplies(f *testing.F) {
 	record := "\x01" + strings.Repeat("\x00", recordHeader-1)
 	f.Add("1\n2\n0\n0\n\n0\n0\n0", 0)

@@ -85,9 +85,9 @@ func (h *heldQueue) ack(id string) {
 	h.deliver(id, func(d *durable.Delivery) error { return d.Ack(h.t.Context()) })
 }
 
-// lateCalls are the calls without a token. For each: what a process asks for and gets although its
-// first copy is held back, what another process does after that, and the state of the message then.
-// The first copy must not change that state when it arrives.
+// lateCalls are the calls without a token. A process makes the call and gets its result although
+// the first copy is held back. Then another process makes the call of then, which leaves the
+// message in the given state. The first copy must not change that state when it arrives.
 var lateCalls = []struct {
 	name           string
 	arrange        func(h *heldQueue, id string)
@@ -161,8 +161,9 @@ var lateCalls = []struct {
 	},
 }
 
-// A call whose first copy hangs in a dead connection takes place by its repetition. The first copy
-// changes nothing when it arrives, neither at once nor when the server has forgotten the call.
+// The first copy of a call hangs in a dead connection, and the repetition takes effect. The first
+// copy changes nothing when it arrives, neither at once nor after the server has forgotten the
+// call.
 func TestLateCopyChangesNothing(t *testing.T) {
 	t.Parallel()
 	for _, c := range lateCalls {
@@ -182,10 +183,10 @@ func TestLateCopyChangesNothing(t *testing.T) {
 				require.NoError(t, err)
 				r, err := h.other.Get(t.Context(), id)
 				if c.state == 0 {
-					require.ErrorIs(t, err, durable.ErrNotFound, "the late copy has brought it back")
+					require.ErrorIs(t, err, durable.ErrNotFound, "the late copy has stored the message again")
 					return
 				}
-				require.NoError(t, err, "the late copy has removed it")
+				require.NoError(t, err, "the late copy has removed the message")
 				assert.Equal(t, c.state, r.State)
 				assert.Equal(t, c.body, string(r.Body))
 				if c.last > 0 {
@@ -201,7 +202,7 @@ func TestLateCopyChangesNothing(t *testing.T) {
 				held(t, m.Addr(), func() {
 					m.SetTime(now.Add(27 * time.Hour))
 					client := newClient(t, m.Addr())
-					for range 40 { // other producers come, and what is old goes
+					for range 40 { // new producers make the server forget old calls
 						q, err := durable.Open(t.Context(), newStore(t, client, redisstore.Options{}), durable.Options{Logger: slog.New(slog.DiscardHandler), Queue: "held"})
 						require.NoError(t, err)
 						_, err = q.Enqueue(t.Context(), durable.Message{Delay: 1000 * time.Hour})
@@ -214,9 +215,9 @@ func TestLateCopyChangesNothing(t *testing.T) {
 	}
 }
 
-// A call whose first reply was lost has the result of that reply, although the message has moved on
-// since. The proxy loses the reply below the client's own repetitions, so neither the client nor
-// the queue knows which copy has taken place.
+// The first reply to a call is lost, and the message changes before the repetition. The repetition
+// returns the result of the first reply. The proxy loses the reply below the client's own retries,
+// so neither the client nor the queue knows which copy has taken effect.
 func TestRepeatedCallHasFirstResult(t *testing.T) {
 	t.Parallel()
 	type outcome struct {
@@ -284,18 +285,18 @@ func TestRepeatedCallHasFirstResult(t *testing.T) {
 				require.NoError(t, err)
 				_ = ask[call](h.late, t, "another") // the script is known from here on
 				got := loseFirst(h, id, func() outcome { return ask[call](h.late, t, id) }, func() {
-					require.NoError(t, d.Nack(t.Context(), time.Hour, nil)) // it can be cancelled now
+					require.NoError(t, d.Nack(t.Context(), time.Hour, nil)) // the message can be cancelled now
 				})
 				require.NoError(t, got.err)
-				assert.Equal(t, durable.Firing, got.result, "the result of the copy that has taken place")
+				assert.Equal(t, durable.Firing, got.result, "the result of the copy that has taken effect")
 			})
 		})
 	}
 }
 
-// A process whose clock is wrong, by minutes or by years, asks once more and uses the server's
-// clock from then on. The same holds if the server's clock is set.
-func TestCallsGoByTheClockOfTheServer(t *testing.T) {
+// The clock of a process is wrong, by minutes or by years. The process repeats one call and uses
+// the server's clock from then on. The same holds if the server's clock is set.
+func TestCallsUseTheClockOfTheServer(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
 	q, err := durable.Open(t.Context(), newStore(t, newClient(t, m.Addr()), redisstore.Options{}), durable.Options{Queue: "clock", Partitions: 1})
@@ -313,9 +314,8 @@ func TestCallsGoByTheClockOfTheServer(t *testing.T) {
 	}
 }
 
-// A call that gave up without an answer does not take place if one of its copies arrives after
-// RetryFor.
-func TestCallThatGaveUpDoesNotComeLater(t *testing.T) {
+// A call gave up without an answer. A copy that arrives after RetryFor has no effect.
+func TestCallThatGaveUpHasNoLateEffect(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
 	now := time.Now()
@@ -344,13 +344,13 @@ func TestCallThatGaveUpDoesNotComeLater(t *testing.T) {
 	require.Len(t, replies, 1)
 	require.Contains(t, replies[0], "late")
 	_, err = other.Get(t.Context(), id)
-	require.NoError(t, err, "a call that gave up long before has cancelled it")
+	require.NoError(t, err, "a call that gave up long before has cancelled the message")
 }
 
 // The first copy of an enqueue hangs in a dead connection, and the second finds the partition full.
-// The error says that the message may still be stored. It is stored, because there is room before
-// the first copy arrives. If all copies were answered the error says that nothing was stored.
-func TestRefusalIsDefiniteOnlyIfAllCopiesWereAnswered(t *testing.T) {
+// The error says that the message may still be stored. The message is stored, because there is room
+// before the first copy arrives. If all copies were answered, the error does not say so.
+func TestErrFullIsDefiniteOnlyIfAllCopiesWereAnswered(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, addr string) {
 		h := newHeldQueueOf(t, addr, redisstore.Options{PartitionMessages: 1})
@@ -373,7 +373,7 @@ func TestRefusalIsDefiniteOnlyIfAllCopiesWereAnswered(t *testing.T) {
 		_, err = h.proxy.Release()
 		require.NoError(t, err)
 		_, err = h.other.Get(t.Context(), id)
-		require.NoError(t, err, "the first copy has taken place")
+		require.NoError(t, err, "the first copy has taken effect")
 	})
 }
 
@@ -397,9 +397,9 @@ func loseFirst[R any](h *heldQueue, id string, call func() R, while func()) R {
 	}
 }
 
-// A claim that hangs in a dead connection leases nothing when it arrives after a later claim of the
-// consumer was answered, whether the consumer goes on or has ended. The consumer does not know of
-// its messages, and those that begin with it would count a crash.
+// A claim hangs in a dead connection, and arrives after a later claim of the consumer was answered.
+// The late claim leases nothing, whether the consumer goes on or has ended: the consumer would not
+// learn of the messages, and messages that begin with the claim would count a crash.
 func TestLateClaimLeasesNothing(t *testing.T) {
 	t.Parallel()
 	for name, goesOn := range map[string]bool{"goes on": true, "has ended": false} {
@@ -410,7 +410,7 @@ func TestLateClaimLeasesNothing(t *testing.T) {
 	}
 }
 
-// lateClaim delivers a claim late whose consumer goes on, or has ended.
+// lateClaim delivers a claim late, while its consumer goes on or after it has ended.
 func lateClaim(t *testing.T, h *heldQueue, goesOn bool) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -451,7 +451,7 @@ func lateClaim(t *testing.T, h *heldQueue, goesOn bool) {
 	require.NoError(t, err)
 	r, err := h.other.Get(t.Context(), "third")
 	require.NoError(t, err)
-	assert.Equal(t, durable.StateScheduled, r.State, "it is leased, and its consumer does not know of it")
+	assert.Equal(t, durable.StateScheduled, r.State, "the message is leased, and its consumer does not know of it")
 	h.proxy.Resume()
 	if goesOn {
 		requireHandled("third")

@@ -45,7 +45,7 @@ func (b *backend) Members(ctx context.Context) ([]driver.Member, error) {
 		for r.more() {
 			m := driver.Member{Name: r.text(), Until: r.instant()}
 			var info memberInfo
-			// An older version has kept the name only.
+			// An older version stored only the name.
 			if json.Unmarshal([]byte(r.text()), &info) == nil {
 				m.Host, m.PID, m.Partitions = info.Host, info.PID, info.Partitions
 				m.Seen = m.Until - driver.Instant(info.TTL)
@@ -57,7 +57,7 @@ func (b *backend) Members(ctx context.Context) ([]driver.Member, error) {
 	return all, err
 }
 
-// runMembers runs a script on the keys of the members and hands its reply to read.
+// runMembers runs a script on the keys of the members and passes the reply to read.
 func (b *backend) runMembers(ctx context.Context, s *script, read func(*reply), args ...any) error {
 	if err := b.store.usable(ctx); err != nil {
 		return err

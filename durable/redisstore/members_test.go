@@ -19,8 +19,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// TestHeartbeatFindsNewMaster kills the master that has the members and no partition of the queue,
-// so that no other call of the queue makes the client ask for the places of the slots.
+// The master that has the members and no partition of the queue is killed, so that no other call of
+// the queue makes the client reload the slot map.
 func TestHeartbeatFindsNewMaster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterOptions{})
@@ -47,13 +47,13 @@ func TestHeartbeatFindsNewMaster(t *testing.T) {
 		members, err := q.Heartbeat(t.Context(), driver.Member{Name: "m"}, time.Hour)
 		require.True(t, err == nil || errors.Is(err, driver.ErrUnavailable), "%v", err)
 		return err == nil && len(members) == 1
-	}, 30*time.Second, 20*time.Millisecond, "the client looks by itself only once a minute")
+	}, 30*time.Second, 20*time.Millisecond, "the client reloads the slot map by itself only once a minute")
 	t.Log("found after", time.Since(begun))
 }
 
-// TestLiveMembersStayIfTheClockIsSet sets the clock of the server between the heartbeats of a live
-// member. A member whose process is gone stays for its ttl, and for an interval between two
-// heartbeats, and for another one with each step back. A live member stays.
+// The clock of the server is set between the heartbeats of a live member. A member whose process
+// has ended stays for its TTL, plus one interval between heartbeats, plus one more interval for
+// each step back. A live member stays.
 func TestLiveMembersStayIfTheClockIsSet(t *testing.T) {
 	t.Parallel()
 	const ttl, interval = 5 * time.Second, 1500 * time.Millisecond
@@ -91,18 +91,18 @@ func TestLiveMembersStayIfTheClockIsSet(t *testing.T) {
 			members := beat("alive")
 			require.Contains(t, members, "alive")
 			if !stays {
-				require.NotContains(t, members, "gone", "it is back")
+				require.NotContains(t, members, "gone", "a removed member is back")
 			}
 			stays = len(members) == 2
 		}
-		require.False(t, stays, "steps %d: it is there after %v", n, bound)
+		require.False(t, stays, "steps %d: the member is still there after %v", n, bound)
 	}
 }
 
-// TestLeaseMovesByTheStepsOfTheClock sets the clock of the server several times while a message is
-// leased to a consumer whose process is gone. The message comes after its lease, later by the sum
-// of the steps back and earlier by the sum of the steps ahead.
-func TestLeaseMovesByTheStepsOfTheClock(t *testing.T) {
+// The clock of the server is set several times while a message is leased to a consumer whose
+// process has ended. The message is delivered again after its lease, later by the sum of the steps
+// back and earlier by the sum of the steps ahead.
+func TestLeaseMovesWithStepsOfTheClock(t *testing.T) {
 	t.Parallel()
 	const visibility, interval = 90 * time.Second, 10 * time.Second
 	clock := redistest.NewClock(t)
@@ -132,8 +132,8 @@ func TestLeaseMovesByTheStepsOfTheClock(t *testing.T) {
 	}
 }
 
-// TestDeadMembersPartitionsMoveIfTheClockIsSetBack sets the server's clock back by an hour just
-// after a consumer was killed. The other consumer gets the partitions.
+// The server's clock is set back by an hour just after a consumer was killed. The other consumer
+// gets the partitions.
 func TestDeadMembersPartitionsMoveIfTheClockIsSetBack(t *testing.T) {
 	t.Parallel()
 	clock := redistest.NewClock(t)
@@ -164,10 +164,9 @@ func TestDeadMembersPartitionsMoveIfTheClockIsSetBack(t *testing.T) {
 	require.NoError(t, <-consumed)
 }
 
-// TestHandlerLosesItsLeaseIfTheClockIsSetAhead sets the server's clock ahead while a handler runs.
-// The lease is over by that clock, so the message is delivered again and counts a crash. The
-// context of the first handler ends within half of its visibility, and its acknowledgement is
-// refused.
+// The server's clock is set ahead while a handler runs. The lease has expired on that clock, so the
+// message is delivered again and counts a crash. The context of the first handler ends within half
+// of its visibility, and its acknowledgement is refused.
 func TestHandlerLosesItsLeaseIfTheClockIsSetAhead(t *testing.T) {
 	t.Parallel()
 	const visibility = 4 * time.Second
@@ -209,9 +208,9 @@ func TestHandlerLosesItsLeaseIfTheClockIsSetAhead(t *testing.T) {
 	require.EqualValues(t, 2, deliveries.Load())
 }
 
-// TestMembersWithoutDetailsAreListedByName has members with their names only, as an older version
-// stores them, members with unreadable details, and details without a member. The first two are
-// listed by their names, and the last are removed.
+// Some members have only a name, as an older version stores them, others have unreadable details,
+// and some details have no member. Members of the first two kinds are listed by their names, and
+// details without a member are removed.
 func TestMembersWithoutDetailsAreListedByName(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())

@@ -28,8 +28,8 @@ func memoryOf(t *testing.T, client *redis.Client) int {
 	return n
 }
 
-// TestMemoryOfAMessageIsBounded measures the memory of a message with a body of 128 bytes and an id
-// of 26, scheduled and in flight.
+// The test measures the memory of a message with a body of 128 bytes and an id of 26, scheduled and
+// in flight.
 func TestMemoryOfAMessageIsBounded(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -54,8 +54,7 @@ func TestMemoryOfAMessageIsBounded(t *testing.T) {
 	assert.Less(t, leased, 600.0)
 }
 
-// TestMessagesAreDeliveredWhileTheServerIsOutOfMemory fills a server. The messages in the queue can
-// be delivered, and then there is room again.
+// A server is full. The messages in the queue can be delivered, and then there is room again.
 func TestMessagesAreDeliveredWhileTheServerIsOutOfMemory(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{MaxMemory: 16 << 20}).Addr())
@@ -64,7 +63,7 @@ func TestMessagesAreDeliveredWhileTheServerIsOutOfMemory(t *testing.T) {
 	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "2mb").Err()) // less than is in use
 	counts, err := q.Count(t.Context(), 0)
 	require.NoError(t, err)
-	require.Equal(t, int64(stored), counts.Scheduled, "nothing of a refused call is stored")
+	require.Equal(t, int64(stored), counts.Scheduled, "a rejected call stores nothing")
 	require.Equal(t, uint64(stored), counts.Enqueued) //nolint:gosec // not negative
 	makeAllTransitions(t, q)
 	report, err := q.Audit(t.Context(), 0, true)
@@ -75,7 +74,7 @@ func TestMessagesAreDeliveredWhileTheServerIsOutOfMemory(t *testing.T) {
 	put(t, q, items("again", 1, 1024, 0))
 }
 
-// fill puts messages until the server has no room, and returns how many it has taken.
+// fill puts messages until the server has no room, and returns how many it has stored.
 func fill(t *testing.T, q driver.Backend) (stored int) {
 	t.Helper()
 	for seq := range uint64(1000) {

@@ -24,9 +24,9 @@ func otherMaster(c *redistest.Cluster, slot int) *redistest.Server {
 	return c.Nodes()[1]
 }
 
-// TestCallsSucceedWhileTheirSlotMoves calls a partition while its slot moves: before any of its
-// keys has moved, which may take long, and when all have. The Cluster refuses no call, also if the
-// partition has no leased, dead or scheduled messages.
+// Calls are made while the slot of their partition moves: before any of its keys has moved, which
+// may take long, and after all have moved. The Cluster rejects no call, even if the partition has
+// no leased, dead or scheduled messages.
 func TestCallsSucceedWhileTheirSlotMoves(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, redistest.ClusterOptions{})
@@ -55,11 +55,11 @@ func TestCallsSucceedWhileTheirSlotMoves(t *testing.T) {
 	for range 2 {
 		c.MigrateSlot(slot, otherMaster(c, slot), redistest.MigrateOptions{Halfway: calls})
 	}
-	require.Equal(t, 4, looks, "twice before the keys move, and twice after it")
+	require.Equal(t, 4, looks, "twice before the keys move, and twice after")
 }
 
-// TestNoMessageIsLostWhileSlotsMove moves all partitions of a queue to other nodes, one after the
-// other, while consumers and producers use them. The long version has a million messages.
+// All partitions of a queue move to other nodes, one after the other, while they are used. With
+// TIMINGWHEEL_CHAOS=full there are a million messages.
 func TestNoMessageIsLostWhileSlotsMove(t *testing.T) {
 	t.Parallel()
 	partitions, each := 2, 2*driver.MaxBatch

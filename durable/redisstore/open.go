@@ -15,10 +15,15 @@ import (
 // formatVersion is the version of the keys and their contents.
 const formatVersion = 2
 
-// Open implements [driver.Store]. A server older than Redis 6.2 is [driver.ErrVersion]. A server
-// that may evict keys, or loses more than two seconds in a crash, is [driver.ErrUnsafe]; the error
-// names each such master and replica, the setting that is accepted, and the option that accepts the
-// server as it is.
+// Open creates a queue or joins an existing one, as [driver.Store] describes. It checks the
+// servers, creates missing keys, and takes a few round trips, plus one for each server and replica.
+// Open returns [driver.ErrInvalid] for a config that is not accepted, [driver.ErrVersion] for a
+// server older than Redis 6.2 or keys of another program or format, [driver.ErrNoQueue] if
+// config.Existing is true and there is no such queue, [driver.ErrPartitions] if the queue has
+// another number of partitions, and [driver.ErrUnavailable] if a server cannot be reached. It
+// returns [driver.ErrUnsafe] if a server may evict keys or loses more than two seconds in a crash;
+// the error names each such master and replica, the accepted setting, and the option that accepts
+// the server as it is.
 func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
@@ -48,8 +53,9 @@ func (s *Store) open(ctx context.Context, config driver.Config) (*backend, error
 	return b, s.create(ctx, b)
 }
 
-// create makes the missing keys of all partitions: see create.lua. It does not fail for a partition
-// whose slot is being moved or whose server is out of memory. Another Open makes these keys.
+// create creates the missing keys of all partitions: see create.lua. It does not fail for a
+// partition whose slot is being moved or whose server is out of memory. A later Open creates these
+// keys.
 func (s *Store) create(ctx context.Context, b *backend) error {
 	pipe := s.client.Pipeline()
 	made := make([]*redis.Cmd, len(b.partitions))
@@ -69,9 +75,9 @@ func (s *Store) create(ctx context.Context, b *backend) error {
 	return nil
 }
 
-// checkMeta refuses to make a queue whose meta key was lost with the default number of partitions:
-// messages would be looked up in the wrong partitions. An Open that names the number makes the key
-// again.
+// checkMeta returns an error if the meta key of an existing queue was lost and config does not give
+// the number of partitions. With the default number, messages would be looked up in the wrong
+// partitions. An Open that gives the number creates the key again.
 func (s *Store) checkMeta(ctx context.Context, config driver.Config) error {
 	if config.Partitions != 0 {
 		return nil
@@ -83,12 +89,12 @@ func (s *Store) checkMeta(ctx context.Context, config driver.Config) error {
 	if queue, err := s.anyPartition(ctx, config.Queue); err != nil || !queue {
 		return err
 	}
-	// Another process may have made the queue since, beginning with this key.
+	// Another process may have created the queue since, beginning with this key.
 	if found, err := s.exists(ctx, key); err != nil || found {
 		return err
 	}
 	return fmt.Errorf("%w: the key %q is missing, but partitions of the queue exist; "+
-		"open the queue once with the Partitions that it had", driver.ErrVersion, key)
+		"open the queue once with its former number of Partitions", driver.ErrVersion, key)
 }
 
 func (s *Store) exists(ctx context.Context, key string) (bool, error) {
@@ -96,8 +102,8 @@ func (s *Store) exists(ctx context.Context, key string) (bool, error) {
 	return n > 0, err
 }
 
-// anyPartition reports whether any partition that the queue may have has records. Open calls it
-// before it makes a queue. It asks for one key of each partition, because a Cluster refuses several
+// anyPartition reports whether any possible partition of the queue has records. Open calls it
+// before it creates a queue. Each EXISTS names one key, because a Cluster rejects several keys
 // while it moves their slot.
 func (s *Store) anyPartition(ctx context.Context, queue string) (bool, error) {
 	pipe := s.client.Pipeline()
@@ -111,7 +117,7 @@ func (s *Store) anyPartition(ctx context.Context, queue string) (bool, error) {
 	return slices.ContainsFunc(all, func(found *redis.IntCmd) bool { return found.Val() > 0 }), nil
 }
 
-// join makes the queue or finds it, and returns the number of its partitions.
+// join creates the queue or finds it, and returns the number of its partitions.
 func (s *Store) join(ctx context.Context, config driver.Config) (int, error) {
 	key := metaKey(s.options.Prefix, config.Queue)
 	line := append(newLine([]any{key}, 4), formatVersion, config.Partitions, driver.DefaultPartitions, flag(config.Existing))

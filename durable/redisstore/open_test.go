@@ -18,7 +18,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-func TestNewRefusesInvalidOptions(t *testing.T) {
+func TestNewRejectsInvalidOptions(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // New does no I/O
 	defer func() { _ = client.Close() }()
@@ -27,7 +27,7 @@ func TestNewRefusesInvalidOptions(t *testing.T) {
 	_, err = redisstore.New((*redis.Client)(nil), redisstore.Options{})
 	require.ErrorIs(t, err, driver.ErrInvalid)
 	_, err = new(redisstore.Store).Open(t.Context(), config())
-	require.ErrorIs(t, err, driver.ErrInvalid, "a store that New has not made")
+	require.ErrorIs(t, err, driver.ErrInvalid, "a zero store")
 	for name, o := range map[string]redisstore.Options{
 		`"a{b"`:  {Prefix: "a{b"},
 		`"a}b"`:  {Prefix: "a}b"},
@@ -50,7 +50,7 @@ func TestNewRefusesInvalidOptions(t *testing.T) {
 	require.NoError(t, s.Close(), "twice")
 }
 
-// tell makes a simulated server answer INFO with more than it does by itself.
+// tell sets the answer of a simulated server to INFO.
 func tell(m *miniredis.Miniredis, info string) {
 	m.Server().SetPreHook(func(c *server.Peer, cmd string, _ ...string) bool {
 		if cmd == "INFO" {
@@ -60,7 +60,7 @@ func tell(m *miniredis.Miniredis, info string) {
 	})
 }
 
-func TestOpenRefusesOldServers(t *testing.T) {
+func TestOpenRejectsOldServers(t *testing.T) {
 	t.Parallel()
 	for version, accepted := range map[string]bool{
 		"2.8.19": false, "5.0.14": false, "6.0.16": false, "6.1.240": false, "nonsense": false, "7": false,
@@ -76,12 +76,11 @@ func TestOpenRefusesOldServers(t *testing.T) {
 		require.ErrorIs(t, err, driver.ErrVersion, version)
 		assert.Contains(t, err.Error(), version)
 		assert.Contains(t, err.Error(), "6.2")
-		assert.Empty(t, m.Keys(), "nothing was made")
+		assert.Empty(t, m.Keys(), "no key was created")
 	}
 }
 
-// TestOpenProbesServersThatReportNoVersion has a server that does not report its version and lacks
-// a command.
+// A server does not report its version and lacks a command.
 func TestOpenProbesServersThatReportNoVersion(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
@@ -96,7 +95,7 @@ func TestOpenProbesServersThatReportNoVersion(t *testing.T) {
 	assert.Empty(t, m.Keys())
 }
 
-func TestOpenRefusesEviction(t *testing.T) {
+func TestOpenRejectsEviction(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{MaxMemory: 64 << 20, ExtraArgs: []string{"--maxmemory-policy", "allkeys-lru"}})
 	client := newClient(t, server.Addr())
@@ -104,15 +103,14 @@ func TestOpenRefusesEviction(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrUnsafe)
 	assert.Contains(t, err.Error(), "allkeys-lru")
 	assert.Contains(t, err.Error(), "noeviction")
-	assert.Zero(t, client.DBSize(t.Context()).Val(), "nothing was made")
+	assert.Zero(t, client.DBSize(t.Context()).Val(), "no key was created")
 
 	put(t, openQueue(t, client, redisstore.Options{AllowEviction: true}), items("a", 1, 10, 0))
 	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err())
 	require.Len(t, claim(t, openQueue(t, client, redisstore.Options{}), 2), 1)
 }
 
-// TestDocumentedPermissionsSuffice has a user with the permissions of the package comment and no
-// others.
+// A user has the permissions of the package comment and no others.
 func TestDocumentedPermissionsSuffice(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, redistest.Options{ExtraArgs: []string{"--maxmemory-policy", "allkeys-lru"}})
@@ -149,7 +147,7 @@ func TestDocumentedPermissionsSuffice(t *testing.T) {
 	assert.Equal(t, driver.AuditReport{Records: 3}, report)
 }
 
-func TestOpenRefusesOtherKeys(t *testing.T) {
+func TestOpenRejectsKeysOfOtherPrograms(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
 	client := newClient(t, m.Addr())
@@ -183,9 +181,9 @@ func TestOpenRefusesOtherKeys(t *testing.T) {
 	require.ErrorContains(t, err, `"tw:{orders:0}:d" is a string`)
 }
 
-// A queue whose meta key was deleted is not made again with the default number of partitions. It is
-// made again with the number that Open names.
-func TestOpenDoesNotMakeAQueueAgainWithoutItsMetaKey(t *testing.T) {
+// The meta key of a queue is deleted. The queue is not created again with the default number of
+// partitions, but only with the number that Open is given.
+func TestOpenDoesNotRecreateQueueWithoutItsMetaKey(t *testing.T) {
 	t.Parallel()
 	mini := miniredis.RunT(t)
 	client := redis.NewClient(&redis.Options{Addr: mini.Addr()})
@@ -212,8 +210,8 @@ func TestOpenDoesNotMakeAQueueAgainWithoutItsMetaKey(t *testing.T) {
 	assert.Equal(t, 1, backend.Partitions())
 }
 
-// A message of any partition is enough.
-func TestOpenFindsMessagesOfAnyPartitionWithoutTheMetaKey(t *testing.T) {
+// A message in any partition shows that the queue exists.
+func TestOpenFindsMessagesInAnyPartitionWithoutMetaKey(t *testing.T) {
 	t.Parallel()
 	mini := miniredis.RunT(t)
 	store := newStore(t, newClient(t, mini.Addr()), redisstore.Options{})
@@ -231,7 +229,7 @@ func TestOpenFindsMessagesOfAnyPartitionWithoutTheMetaKey(t *testing.T) {
 	assert.False(t, mini.Exists("tw:{orders}:meta"))
 }
 
-// pipelineHook calls before once, ahead of the first pipeline.
+// pipelineHook calls before once, ahead of the first pipeline with EXISTS.
 type pipelineHook struct {
 	before func()
 	once   sync.Once
@@ -250,8 +248,8 @@ func (h *pipelineHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis
 	}
 }
 
-// Two processes make a queue at once. The first sees no queue, and then messages of the second.
-func TestOpenJoinsAQueueThatAnotherProcessIsMaking(t *testing.T) {
+// Two processes create a queue at once. The first sees no queue, and then messages of the second.
+func TestOpenJoinsQueueThatAnotherProcessCreates(t *testing.T) {
 	t.Parallel()
 	mini := miniredis.RunT(t)
 	c := config()

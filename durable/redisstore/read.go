@@ -30,7 +30,7 @@ func (b *backend) Get(ctx context.Context, part int, id string) (driver.Record, 
 	return record, b.failure(ctx, part, getScript, err)
 }
 
-// readRecord reads a message. due and lease are its scores in the sets of scheduled and leased
+// readRecord decodes a message. due and lease are its scores in the sets of scheduled and leased
 // messages, empty if it is in neither.
 func readRecord(id, body, state, due, lease string) (driver.Record, error) {
 	r, err := decodeRecord(id, body, state)
@@ -58,9 +58,10 @@ func parseInstant(text string) (driver.Instant, error) {
 	return driver.Instant(n), nil
 }
 
-// List implements [driver.Backend]. A cursor that List has not returned is [driver.ErrInvalid].
+// List implements [driver.Backend]. It returns [driver.ErrInvalid] for a cursor that List has not
+// returned.
 //
-// It takes O(log² n) for the first message of a page that is not the first, in a partition of n.
+// List takes O(log² n) to find the start of a page after the first one, in a partition of n.
 func (b *backend) List(ctx context.Context, part int, state driver.State, cursor string, limit int) (
 	[]driver.Record, string, error,
 ) {

@@ -2,7 +2,7 @@ package redisstore
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // it is how Redis names scripts
+	"crypto/sha1" //nolint:gosec // Redis identifies scripts by this hash
 	"embed"
 	"encoding/hex"
 	"fmt"
@@ -65,7 +65,7 @@ func newScript(name, parts string) *script {
 	for _, part := range append(strings.Fields(parts), name) {
 		text, err := luaFiles.ReadFile("lua/" + part + ".lua")
 		if err != nil {
-			panic(err) // the files are embedded, and every script is made at start
+			panic(err) // the files are embedded, and every script is built at start
 		}
 		source.Write(text)
 		source.WriteByte('\n')
@@ -74,18 +74,18 @@ func newScript(name, parts string) *script {
 	return &script{name: name, source: source.String(), hash: hex.EncodeToString(sum[:])}
 }
 
-// withoutRetry makes the client not send the script again by itself if a reply was lost, because
-// the caller must know that there are two copies. A second answer to Ack would be that there is no
-// such message. A consumer repeats its claims itself: see [driver.Claim]. The queue repeats the
-// other scripts without tokens: see [driver.Call].
+// withoutRetry keeps the client from sending the script again by itself if a reply was lost,
+// because the caller must know that there are two copies. The second answer to an Ack would be that
+// there is no such message. A consumer repeats its claims itself: see [driver.Claim]. The queue
+// repeats the other scripts without tokens: see [driver.Call].
 func (s *script) withoutRetry() *script {
 	s.noRetry = true
 	return s
 }
 
-// awaitsReplicas marks a script whose answer a failover must not undo: [Options.Wait] covers it.
-// Such a script writes something whenever it answers StatusDone, also if an earlier copy has done
-// the work. It is unrepeated as well.
+// awaitsReplicas marks a script that [Options].Wait covers, because a failover must not undo its
+// result. Such a script writes something whenever it returns StatusDone, even if an earlier copy
+// has made the change. The client does not retry it either.
 func (s *script) awaitsReplicas() *script {
 	s.noRetry, s.awaitReplicas = true, true
 	return s
@@ -96,8 +96,8 @@ type runner interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
-// run runs the script by its hash and, if the server does not know the hash, once more by its text,
-// which makes the hash known.
+// run runs the script by its hash. If the server does not know the hash, run sends the text of the
+// script, which makes the hash known.
 func (s *script) run(ctx context.Context, r runner, line []any) (any, error) {
 	cmd := s.command(ctx, false, line)
 	err := s.process(ctx, r, cmd)
@@ -108,7 +108,8 @@ func (s *script) run(ctx context.Context, r runner, line []any) (any, error) {
 	return cmd.Val(), err
 }
 
-// lineKeys is the position of the keys in a command line, after command, script and number of keys.
+// lineKeys is the index of the first key in a command line, after command, script and number of
+// keys.
 const lineKeys = 3
 
 // newLine returns the beginning of a command line without the script, with room for arguments.
@@ -118,7 +119,7 @@ func newLine(keys []any, room int) []any {
 	return line
 }
 
-// command returns EVALSHA or, if whole is true, EVAL. It writes into the line.
+// command returns EVALSHA or, if whole is true, EVAL. It sets the first two elements of line.
 func (s *script) command(ctx context.Context, whole bool, line []any) *redis.Cmd {
 	if line[0], line[1] = "evalsha", s.hash; whole {
 		line[0], line[1] = "eval", s.source
@@ -128,12 +129,12 @@ func (s *script) command(ctx context.Context, whole bool, line []any) *redis.Cmd
 	return cmd
 }
 
-// within makes a call of the client, and returns when the call is over or ctx ends, whichever comes
+// within makes a call of the client, and returns when the call returns or ctx ends, whichever comes
 // first. By itself the client observes the deadline of a context only with its option
-// ContextTimeoutEnabled, and no cancellation after it has sent the command.
+// ContextTimeoutEnabled, and ignores a cancellation after it has sent the command.
 //
 // A call that outlasts ctx continues in the background until the server answers or the ReadTimeout
-// of the client has passed. It must not use data of the caller.
+// of the client has passed. Such a call must not use memory that the caller may reuse.
 func within[R any](ctx context.Context, call func() (R, error)) (R, error) {
 	if ctx.Done() == nil {
 		return call()
@@ -173,8 +174,9 @@ type noRetryCmd struct{ *redis.Cmd }
 
 func (noRetryCmd) NoRetry() bool { return true }
 
-// runAndWait runs a script and WAIT in one pipeline, because WAIT is about the writes of its own
-// connection. So a repeated call writes too. A call that has changed nothing does not wait.
+// runAndWait runs a script and WAIT in one pipeline, because WAIT waits for the writes of its own
+// connection. For the same reason a repeated call writes too. A call that has changed nothing does
+// not wait.
 func (s *Store) runAndWait(ctx context.Context, script *script, key string, line []any) (any, error) {
 	node, err := s.node(ctx, key)
 	if err != nil {
@@ -213,7 +215,7 @@ func changed(v any) bool {
 func (s *Store) checkReplicas(wait *redis.Cmd) error {
 	n, err := wait.Int()
 	if err == nil && n < s.options.Wait {
-		err = fmt.Errorf("%w: %d of %d replicas have the change after %v; it has taken place on the master",
+		err = fmt.Errorf("%w: %d of %d replicas have the change after %v; it has taken effect on the master",
 			driver.ErrUnavailable, n, s.options.Wait, s.options.WaitTimeout)
 	}
 	return err

@@ -16,7 +16,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// The oldest version that is accepted, which brought ZMSCORE, and the oldest one with SPUBLISH.
+// The oldest accepted version, the first with ZMSCORE, and the oldest version with SPUBLISH.
 var (
 	minVersion     = version{6, 2}
 	shardedVersion = version{7, 0}
@@ -28,8 +28,8 @@ func (v version) before(w version) bool {
 	return v.major < w.major || v.major == w.major && v.minor < w.minor
 }
 
-// Check implements [driver.Checker]. It checks the servers as Open does. Settings may have changed
-// since, and a new replica may have other settings than its master.
+// Check implements [driver.Checker]. It checks the servers as Open does, because settings may have
+// changed since, and a new replica may have other settings than its master.
 func (b *backend) Check(ctx context.Context) error {
 	if err := b.store.usable(ctx); err != nil {
 		return err
@@ -40,7 +40,7 @@ func (b *backend) Check(ctx context.Context) error {
 	return failure(ctx, fmt.Sprintf("check the servers of queue %q", b.config.Queue), err)
 }
 
-// serverChecks gathers the results of checks of several servers at the same time.
+// serverChecks collects the results of concurrent checks of several servers.
 type serverChecks struct {
 	store    *Store
 	probeKey string
@@ -51,8 +51,8 @@ type serverChecks struct {
 }
 
 // checkServers checks all servers behind the client: the masters, and their replicas, which may
-// become masters. It reports whether hints go over the channels of shards. A Cluster would send
-// messages of other channels to all of its nodes.
+// become masters. sharded reports whether hints use sharded channels. A Cluster would send messages
+// of other channels to all of its nodes.
 func (s *Store) checkServers(ctx context.Context, probeKey string) (sharded bool, err error) {
 	checks := &serverChecks{store: s, probeKey: probeKey, oldest: version{1 << 30, 0}}
 	switch client := s.client.(type) {
@@ -68,7 +68,7 @@ func (s *Store) checkServers(ctx context.Context, probeKey string) (sharded bool
 	default:
 		_, err = checks.checkServer(ctx, "the server", client)
 	}
-	checks.mu.Lock() // a replica that was left behind may still answer
+	checks.mu.Lock() // the check of a replica that timed out may still be running
 	defer checks.mu.Unlock()
 	if err == nil && len(checks.unsafe) > 0 {
 		slices.Sort(checks.unsafe)
@@ -109,7 +109,7 @@ func (c *serverChecks) checkMaster(ctx context.Context, client *redis.Client) er
 	return nil
 }
 
-// replicaTimeout is the time that a replica has to answer.
+// replicaTimeout is how long a replica has to answer.
 const replicaTimeout = 2 * time.Second
 
 // checkReplica checks a replica. A replica that cannot be reached is skipped: Sentinel and Cluster
@@ -130,7 +130,7 @@ func (c *serverChecks) checkReplica(ctx context.Context, client *redis.Client) e
 func replicaClient(master *redis.Client, addr string) *redis.Client {
 	o := *master.Options()
 	if behindSentinel(master) {
-		o.Dialer = nil // it connects to the master, whatever the address is
+		o.Dialer = nil // it connects to the master, regardless of the address
 	}
 	o.Network, o.Addr = "tcp", addr
 	o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxRetries, o.DialerRetries = 1, 0, 0, -1, 1
@@ -140,7 +140,7 @@ func replicaClient(master *redis.Client, addr string) *redis.Client {
 // behindSentinel reports whether a client asks Sentinel for its server.
 func behindSentinel(client *redis.Client) bool { return client.Options().Addr == "FailoverClient" }
 
-// checkServer checks the version and the safety of a server that must answer.
+// checkServer checks the version and the settings of a server that must answer.
 func (c *serverChecks) checkServer(ctx context.Context, name string, client redis.Cmdable) (serverInfo, error) {
 	info, err := readInfo(ctx, client)
 	if err != nil {
@@ -161,7 +161,8 @@ func (c *serverChecks) checkServer(ctx context.Context, name string, client redi
 // serverInfo is the answer to INFO, by field.
 type serverInfo map[string]string
 
-// readInfo asks a server. The result is empty if the client's user may not ask.
+// readInfo returns the answer of a server to INFO. The result is empty if the client's user has no
+// permission.
 func readInfo(ctx context.Context, c redis.Cmdable) (serverInfo, error) {
 	text, err := c.Info(ctx).Result()
 	if redis.IsPermissionError(err) {
@@ -181,7 +182,7 @@ func readInfo(ctx context.Context, c redis.Cmdable) (serverInfo, error) {
 }
 
 func (i serverInfo) number(name string) int {
-	n, _ := strconv.Atoi(i[name]) // 0 where it is not told
+	n, _ := strconv.Atoi(i[name]) // 0 if it is missing
 	return n
 }
 
@@ -200,15 +201,15 @@ func (i serverInfo) replica(n int) (host, port string) {
 }
 
 // checkVersion checks the version that a server reports. A server that reports none must have the
-// youngest command that is needed.
+// newest command that is needed.
 func checkVersion(ctx context.Context, c redis.Cmdable, text, probeKey string) (version, error) {
 	if text == "" {
-		// By EVAL, because a user may have permission for the keys of the queue only.
+		// EVAL is used because a user may have permission only for the keys of the queue.
 		if err := c.Eval(ctx, probeScript.source, []string{probeKey}).Err(); err != nil {
 			if kindOf(err) != nil || causeOf(ctx) != nil {
 				return version{}, err
 			}
-			return version{}, fmt.Errorf("%w: the server does not tell its version, and lacks what is needed of Redis %d.%d: %w",
+			return version{}, fmt.Errorf("%w: the server does not report its version, and lacks a command of Redis %d.%d: %w",
 				driver.ErrVersion, minVersion.major, minVersion.minor, err)
 		}
 		return version{}, nil
@@ -231,8 +232,8 @@ func parseVersion(text string) (version, bool) {
 	return version{major, minor}, err1 == nil && err2 == nil
 }
 
-// checkSettings notes how a server may lose messages, unless the options allow it. A setting that
-// neither INFO nor CONFIG shows is unknown and accepted.
+// checkSettings records how a server may lose messages, unless the options allow it. A setting that
+// neither INFO nor CONFIG shows is accepted.
 func (c *serverChecks) checkSettings(ctx context.Context, name string, client redis.Cmdable, info serverInfo) error {
 	settings := &serverSettings{client: client, info: info}
 	var found []string
@@ -255,13 +256,13 @@ func (c *serverChecks) checkSettings(ctx context.Context, name string, client re
 	return nil
 }
 
-// eviction returns the fault of a policy, or "". Keys of a queue have no time to live, so the
-// policies for keys that have one do not affect them.
+// eviction describes how a policy may lose messages, or returns "". Keys of a queue have no time to
+// live, so policies for keys with one do not affect them.
 func eviction(policy string) string {
 	if !strings.HasPrefix(policy, "allkeys") {
 		return ""
 	}
-	return fmt.Sprintf("has maxmemory-policy %q, by which it may remove messages when its memory is full; set it to noeviction "+
+	return fmt.Sprintf("has maxmemory-policy %q, so it may remove messages when its memory is full; set it to noeviction "+
 		"(CONFIG SET maxmemory-policy noeviction, and in the server's configuration), or set Options.AllowEviction", policy)
 }
 
@@ -274,15 +275,15 @@ func lossOnCrash(ctx context.Context, settings *serverSettings) string {
 		snapshots, known := settings.config(ctx, "save")
 		switch {
 		case !known:
-			return "keeps no append-only file (appendonly no), so a crash loses what was stored since its last snapshot, if it makes any" + advice
+			return "keeps no append-only file (appendonly no), so a crash loses the messages since its last snapshot, if it makes snapshots" + advice
 		case snapshots == "":
 			return `keeps neither an append-only file nor snapshots (appendonly no, save ""), so a crash or a restart loses all messages` + advice
 		default:
-			return fmt.Sprintf("keeps snapshots only (appendonly no, save %q), so a crash loses what was stored since the last one", snapshots) + advice
+			return fmt.Sprintf("keeps snapshots only (appendonly no, save %q), so a crash loses the messages since the last one", snapshots) + advice
 		}
 	}
 	if fsync, _ := settings.config(ctx, "appendfsync"); fsync == "no" {
-		return "has appendfsync no, by which a crash of its machine loses what the system has not written yet, half a minute for instance; " +
+		return "has appendfsync no, so a crash of its machine loses the writes that the system has not yet written to the disk, for example of half a minute; " +
 			"set it to everysec or always, or set Options.AllowLossOnCrash"
 	}
 	return ""
@@ -292,11 +293,11 @@ func lossOnCrash(ctx context.Context, settings *serverSettings) string {
 type serverSettings struct {
 	client redis.Cmdable
 	info   serverInfo
-	err    error // the server cannot be asked
+	err    error // the server cannot be reached
 }
 
-// get returns a setting by its name in INFO or, if INFO does not have it, in CONFIG. It is empty if
-// neither has it.
+// get returns a setting by its name in INFO or, if INFO does not have it, in CONFIG. It returns ""
+// if neither has it.
 func (s *serverSettings) get(ctx context.Context, info, config string) string {
 	if value := s.info[info]; value != "" {
 		return value

@@ -22,15 +22,15 @@ func settings(t *testing.T, client *redis.Client, pairs ...string) {
 	}
 }
 
-// TestOpenTellsUnsafeServersApart has servers that lose messages in different ways, or none.
-func TestOpenTellsUnsafeServersApart(t *testing.T) {
+// The servers lose messages in different ways, or not at all.
+func TestOpenNamesHowServerLosesMessages(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{AppendOnly: true, MaxMemory: 64 << 20}).Addr())
 	safe := []string{"appendonly", "yes", "appendfsync", "everysec", "save", "", "maxmemory-policy", "noeviction"}
 	for _, c := range []struct {
 		name     string
 		settings []string
-		says     []string // nothing: it is accepted
+		says     []string // parts of the error; nil: the server is accepted
 		option   redisstore.Options
 	}{
 		{name: "everysec"},
@@ -72,15 +72,14 @@ func TestOpenTellsUnsafeServersApart(t *testing.T) {
 		for _, text := range append(c.says, "the server "+client.Options().Addr) {
 			assert.ErrorContains(t, err, text, c.name)
 		}
-		assert.Zero(t, client.DBSize(t.Context()).Val(), "%s: nothing was made", c.name)
+		assert.Zero(t, client.DBSize(t.Context()).Val(), "%s: no key was created", c.name)
 		_, err = newSafeStore(t, client, c.option).Open(t.Context(), config())
 		require.NoError(t, err, "%s: the named option allows it", c.name)
 		require.NoError(t, client.FlushAll(t.Context()).Err())
 	}
 }
 
-// TestOpenChecksReplicas has safe masters and a replica without an append-only file, which may
-// become the master.
+// A master is safe, and its replica, which may become the master, has no append-only file.
 func TestOpenChecksReplicas(t *testing.T) {
 	t.Parallel()
 	open := func(t *testing.T, client redis.UniversalClient) error {
@@ -102,7 +101,7 @@ func TestOpenChecksReplicas(t *testing.T) {
 		if _, cluster := client.(*redis.ClusterClient); cluster {
 			return // the client may ask the replica for the slots
 		}
-		replica.Pause() // one that does not answer is left out
+		replica.Pause() // a replica that does not answer is skipped
 		defer replica.Continue()
 		require.NoError(t, open(t, client))
 	}
@@ -133,7 +132,7 @@ func TestOpenChecksReplicas(t *testing.T) {
 	})
 }
 
-// TestCheckNoticesChangedSettings changes the settings of a server while a queue is open.
+// The settings of a server change while a queue is open.
 func TestCheckNoticesChangedSettings(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{AppendOnly: true})
@@ -157,8 +156,8 @@ func TestCheckNoticesChangedSettings(t *testing.T) {
 	require.ErrorIs(t, check(b), driver.ErrUnavailable)
 }
 
-// TestNoKeyHasATimeToLive makes every transition. Policies that evict keys with a time to live are
-// accepted, because no key has one.
+// Every transition is made. Policies that evict keys with a time to live are accepted, because no
+// key has one.
 func TestNoKeyHasATimeToLive(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -179,7 +178,7 @@ func TestNoKeyHasATimeToLive(t *testing.T) {
 	require.NoError(t, err)
 	keys, err := client.Keys(t.Context(), "*").Result()
 	require.NoError(t, err)
-	require.Len(t, keys, 2*6+3, "those of two partitions, and of the queue: %q", keys)
+	require.Len(t, keys, 2*6+3, "the keys of two partitions and of the queue: %q", keys)
 	for _, key := range keys {
 		ttl, err := client.PTTL(t.Context(), key).Result()
 		require.NoError(t, err)

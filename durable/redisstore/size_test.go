@@ -14,11 +14,11 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// putUntilFull puts messages until the partition is full. It returns their number and the error.
+// putUntilFull puts messages until the partition is full, and returns their number and the error.
 func putUntilFull(t *testing.T, q driver.Backend, prefix string, batch int, size func(i int) int) (n int, err error) {
 	t.Helper()
 	for ; ; n += batch {
-		require.Less(t, n, 100_000, "there is no bound")
+		require.Less(t, n, 100_000, "the partition is never full")
 		all := items(fmt.Sprint(prefix, n, "-"), batch, 0, time.Hour)
 		for i := range all {
 			all[i].Body = make([]byte, size(n+i))
@@ -29,9 +29,9 @@ func putUntilFull(t *testing.T, q driver.Backend, prefix string, batch int, size
 	}
 }
 
-// TestPartitionTakesNoMoreMessages fills a partition. It accepts messages when there is room again,
-// and other partitions accept them all the time.
-func TestPartitionTakesNoMoreMessages(t *testing.T) {
+// A partition is full. It accepts messages when there is room again, and other partitions accept
+// messages all the time.
+func TestFullPartitionRejectsMoreMessages(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	q := openQueue(t, client, redisstore.Options{PartitionMessages: 1000})
@@ -41,7 +41,7 @@ func TestPartitionTakesNoMoreMessages(t *testing.T) {
 	require.Equal(t, 1000, n)
 	counts, err := q.Count(t.Context(), 0)
 	require.NoError(t, err)
-	require.EqualValues(t, 1000, counts.Scheduled, "nothing of the refused call was stored")
+	require.EqualValues(t, 1000, counts.Scheduled, "the rejected call stored nothing")
 
 	one := items("a0-", 1, 10, time.Hour)
 	statuses, err := q.Put(t.Context(), driver.Put{Items: one, Replace: true})
@@ -59,9 +59,8 @@ func TestPartitionTakesNoMoreMessages(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrFull)
 }
 
-// TestPartitionTakesNoMoreBytes fills partitions with bodies of different sizes in different
-// orders.
-func TestPartitionTakesNoMoreBytes(t *testing.T) {
+// Partitions are filled with bodies of different sizes in different orders.
+func TestFullPartitionRejectsMoreBytes(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	const most = 4 << 20

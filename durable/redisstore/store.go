@@ -1,7 +1,8 @@
-// Package redisstore keeps the queues of package durable on Redis: on a single server, behind
-// Sentinel, or on a Cluster. It needs Redis 6.2 or later, or a compatible server.
+// Package redisstore stores the queues of package durable on Redis: on a single server, behind
+// Sentinel, or on a Cluster. The package needs Redis 6.2 or later, or a compatible server. A
+// program passes its client to [New] and the [Store] to durable.Open.
 //
-// Each transition is one script, so it takes place as a whole or not at all. All keys of a
+// Each transition is one script, so it takes effect as a whole or not at all. All keys of a
 // partition have the same hash tag, so the partitions of a queue spread over the nodes of a
 // Cluster. Only the server's clock decides whether a message is due.
 //
@@ -9,7 +10,7 @@
 //
 // With the prefix tw, the queue orders and its partition 3:
 //
-//	tw:{orders:3}:m       hash: id → record: times, limit of attempts, body. It never changes
+//	tw:{orders:3}:m       hash: id → record: times, limit of attempts, body; never changes
 //	tw:{orders:3}:s       hash: id → state, of messages that were ever claimed, moved or buried
 //	tw:{orders:3}:d       sorted set: scheduled messages by due time; negative if unreadable
 //	tw:{orders:3}:l       sorted set: leased and firing messages by the end of the lease
@@ -22,30 +23,35 @@
 //	                      of the last heartbeat
 //	tw:{orders}:hosts     hash: consumer → host, process, partitions
 //
-// No key has a time to live. Open makes the keys of a partition, and they are never empty: each
-// hash has a field, and each set a member, that is not a message. So a Cluster does not refuse
-// scripts for missing keys while it moves a slot.
+// No key has a time to live. Open creates the keys of a partition, and they are never empty: each
+// hash has a field, and each set a member, that is not a message. A Cluster therefore does not
+// reject scripts for missing keys while it moves a slot.
 //
 // A Cluster moves a partition between nodes as a whole and blocks both nodes meanwhile.
-// [Options.PartitionMessages] and [Options.PartitionBytes] bound its size.
+// [Options].PartitionMessages and [Options].PartitionBytes limit the size of a partition.
 //
 // # Settings of the server
 //
-//   - maxmemory-policy noeviction, see [Options.AllowEviction]. When the memory is full, Put is
+//   - maxmemory-policy noeviction, see [Options].AllowEviction. If the memory is full, Put returns
 //     [driver.ErrFull] and stores nothing. All other transitions succeed, so consumers can empty
 //     the queue.
-//   - appendonly yes, see [Options.AllowLossOnCrash]. With appendfsync always a crash loses nothing
-//     that was acknowledged, with everysec up to two seconds.
-//   - Open checks both on masters and replicas, and an open queue checks them once a minute. A
-//     setting that the server does not show to the client's user is not checked.
+//   - appendonly yes, see [Options].AllowLossOnCrash. With appendfsync always, a crash loses nothing
+//     that was acknowledged; with everysec, up to two seconds.
+//   - Open checks both settings on masters and replicas, and an open queue checks them once a
+//     minute. A setting that the server does not show to the client's user is not checked.
 //   - A failover may lose the last writes of the old master, because replication is asynchronous.
-//     See [Options.Wait] for what a failover may undo. Tokens still rise, because they are taken
-//     from the clock.
+//     See [Options].Wait for the changes that a failover may undo. Tokens still rise, because they
+//     are taken from the clock.
 //
-// A client's user that ACL restricts needs EVAL, EVALSHA, EXISTS, TYPE, TIME and the commands on
-// hashes and sorted sets; INFO and CONFIG GET, without which the servers are not checked; WAIT if
-// the option is set; for hints SUBSCRIBE and PUBLISH (SSUBSCRIBE and SPUBLISH on a Cluster) with
-// the channels; and PING, without which a silent subscription is renewed every ten seconds.
+// # Permissions
+//
+// A client's user that an ACL restricts needs:
+//
+//   - EVAL, EVALSHA, EXISTS, TYPE, TIME and the commands on hashes and sorted sets;
+//   - INFO and CONFIG GET, without which the servers are not checked;
+//   - WAIT if Options.Wait is set;
+//   - for hints, SUBSCRIBE and PUBLISH (SSUBSCRIBE and SPUBLISH on a Cluster) with the channels;
+//   - PING, without which a silent subscription is renewed every ten seconds.
 package redisstore
 
 import (
@@ -60,7 +66,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Store is a [driver.Store] on Redis. Its methods may be called from many goroutines.
+// Store is a [driver.Store] on Redis, made by [New]. A Store is safe for concurrent use. All calls
+// of the zero Store return [driver.ErrInvalid].
 type Store struct {
 	client  redis.UniversalClient
 	options Options
@@ -70,20 +77,20 @@ type Store struct {
 
 var _ driver.Store = (*Store)(nil)
 
-// New returns a store that works through a client. The caller keeps the client, and closes it after
-// the store. New does no I/O. A nil client and invalid options are [driver.ErrInvalid].
+// New returns a store that uses a client. The caller still owns the client, and closes it after the
+// store. New does no I/O. It returns [driver.ErrInvalid] for a nil client and for invalid options.
 //
-// The client may repeat commands by itself (MaxRetries), because each transition with a token may
-// be repeated. The client does not repeat a claim, an acknowledgement and calls without a token:
-// the queue repeats these and knows how many copies there are. The ReadTimeout of the client bounds
-// how long a server that does not answer delays a call.
+// The client may repeat commands by itself (MaxRetries), because transitions with a token are
+// idempotent. Claims, acknowledgements and calls without a token are exempt: only the queue repeats
+// these, so that it knows how many copies there are. The ReadTimeout of the client limits how long
+// a server that does not answer delays a call.
 //
 // A call returns when its context ends, whether the client has ContextTimeoutEnabled or not. The
 // connection of an abandoned call stays in use until the server answers or the ReadTimeout has
 // passed.
 func New(client redis.UniversalClient, options Options) (*Store, error) {
 	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return nil, fmt.Errorf("redisstore: %w client nil: one that package redis has made is accepted",
+		return nil, fmt.Errorf("redisstore: %w client nil: a client of package redis is accepted",
 			driver.ErrInvalid)
 	}
 	o, err := options.withDefaults()
@@ -95,8 +102,8 @@ func New(client redis.UniversalClient, options Options) (*Store, error) {
 	return s, nil
 }
 
-// Close ends the watches of the store and makes all later calls [driver.ErrClosed]. Calls under way
-// go on. The client stays open. A second Close does nothing.
+// Close ends the watches of the store, and all later calls return [driver.ErrClosed]. Calls under
+// way continue. The client stays open. Close returns nil, and a second Close does nothing.
 func (s *Store) Close() error {
 	if s.cancel != nil {
 		s.cancel()
@@ -107,7 +114,7 @@ func (s *Store) Close() error {
 // usable returns an error if the store is not open or ctx has ended.
 func (s *Store) usable(ctx context.Context) error {
 	if s.ctx == nil {
-		return fmt.Errorf("redisstore: %w store: it is zero; one that New has made is accepted",
+		return fmt.Errorf("redisstore: %w store: it is zero; a store made by New is accepted",
 			driver.ErrInvalid)
 	}
 	if s.ctx.Err() != nil {
@@ -116,55 +123,56 @@ func (s *Store) usable(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Options are those of [New]. The zero value of each field stands for its default.
+// Options are the options of [New]. The zero value of each field means its default.
 type Options struct {
 	// Prefix is the beginning of all keys and channels: 1 to 128 letters, digits, '.', '_', '-' or
 	// ':'. The default is "tw".
 	Prefix string
 
-	// AllowEviction lets Open accept a server whose maxmemory-policy is one for all keys
+	// AllowEviction lets Open accept a server whose maxmemory-policy applies to all keys
 	// ("allkeys-lru" and others). Such a server may remove whole partitions when its memory is
 	// full. Keys of a queue have no time to live, so a policy whose name begins with "volatile"
 	// does not remove them and is accepted without this option.
 	AllowEviction bool
 
 	// AllowLossOnCrash lets Open accept a server that loses more than the last two seconds in a
-	// crash. Without an append-only file (appendonly no) a crash loses the messages since the last
+	// crash. Without an append-only file (appendonly no), a crash loses the messages since the last
 	// snapshot, or all messages if there are no snapshots. With appendfsync no, a crash of the
-	// machine loses what the system has not written yet.
+	// machine loses the writes that the system has not yet written to the disk.
 	//
-	// The option is for tests, and for managed servers that keep messages safe by other means but
+	// The option is for tests, and for managed servers that persist messages by other means but
 	// report that they have no append-only file.
 	AllowLossOnCrash bool
 
 	// PartitionMessages is the number of messages, dead letters included, at which a partition is
-	// full: Put is [driver.ErrFull] then. A Cluster moves a partition between nodes as a whole and
-	// blocks both nodes meanwhile. The default is 500,000. A queue with more messages needs more
-	// partitions. Negative is an error.
+	// full: Put then returns [driver.ErrFull]. The limit keeps the time short for which a Cluster
+	// blocks two nodes to move a partition. A queue with more messages needs more partitions. The
+	// default is 500,000. New returns [driver.ErrInvalid] for a negative number.
 	PartitionMessages int
 
-	// PartitionBytes is the number of bytes of records at which a partition is full. A record is a
-	// body and 19 bytes. The sum is estimated from a sample of 128 records, unless all bodies are
-	// so small that the sum is below the bound anyway. A single message may be larger. The default
-	// is 128 MiB. Negative is an error.
+	// PartitionBytes is the size of the records, in bytes, at which a partition is full. A record
+	// is a body and 19 bytes. The sum is estimated from a sample of 128 records, unless all bodies
+	// are so small that the sum cannot reach the limit. A single message may be larger. The default
+	// is 128 MiB. New returns [driver.ErrInvalid] for a negative number.
 	PartitionBytes int64
 
-	// Wait is the number of replicas that must have a change before the caller gets its answer, by
-	// WAIT on the same connection. It covers the changes whose answers are promises: Put, Cancel,
+	// Wait is the number of replicas that must have a change before the call returns, by WAIT on
+	// the same connection. Wait covers the calls whose result the caller relies on: Put, Cancel,
 	// Reschedule, Replay, Purge and Pause. If fewer replicas have the change within WaitTimeout,
-	// the call is [driver.ErrUnavailable], although it has taken place on the master. The queue
-	// repeats such a call, and the repetition waits again.
+	// the call returns [driver.ErrUnavailable], although it has taken effect on the master. The
+	// queue repeats such a call, and the repetition waits again.
 	//
 	// Other changes do not wait, and a failover may undo them: claims, begins, acknowledgements,
 	// retries and burials. Their messages are delivered again.
 	//
-	// With Wait a failover is less likely to lose answered changes. It is not consensus: a master
-	// that is cut off may still be replaced by a replica without the last writes. 0 means no
-	// replicas. Negative is an error.
+	// With Wait a failover is less likely to lose changes of calls that have returned. Wait is not
+	// consensus: an isolated master may still be replaced by a replica without the last writes.
+	// Zero waits for no replica. New returns [driver.ErrInvalid] for a negative number.
 	Wait int
 
-	// WaitTimeout is the longest time for which a change waits for replicas. It must be shorter
-	// than the ReadTimeout of the client. The default is one second, the least a millisecond.
+	// WaitTimeout is how long a change waits for replicas at most. It must be shorter than the
+	// ReadTimeout of the client. The default is one second, the minimum one millisecond; New
+	// returns [driver.ErrInvalid] for less.
 	WaitTimeout time.Duration
 }
 
@@ -199,14 +207,15 @@ func (o Options) withDefaults() (Options, error) {
 			driver.ErrInvalid, o.Prefix, maxPrefix)
 	case o.Wait < 0:
 		return o, fmt.Errorf("%w Options.Wait %d: 0 or more replicas are accepted", driver.ErrInvalid, o.Wait)
-	case o.WaitTimeout < time.Millisecond: // for WAIT 0 means no timeout
+	case o.WaitTimeout < time.Millisecond: // to WAIT, 0 means no timeout
 		return o, fmt.Errorf("%w Options.WaitTimeout %v: 1ms or more is accepted, and 0 for one second",
 			driver.ErrInvalid, o.WaitTimeout)
 	}
 	return o, nil
 }
 
-// validPrefix accepts no braces in particular: the hash tag must have the first ones of a key.
+// validPrefix reports whether a prefix is valid. Braces are not: the first braces of a key must be
+// those of the hash tag.
 func validPrefix(prefix string) bool {
 	ok := len(prefix) <= maxPrefix
 	for _, r := range prefix {

@@ -18,7 +18,7 @@ func TestSuiteOnSimulatedServer(t *testing.T) {
 	storetest.Run(t, miniFixture)
 }
 
-// TestModelWithMovableClock makes fewer steps than the suite.
+// The model test makes fewer steps here than in the suite.
 func TestModelWithMovableClock(t *testing.T) {
 	t.Parallel()
 	storetest.Model(t, miniFixture, rand.NewPCG(4, 0), 150)
@@ -30,7 +30,7 @@ func TestSuiteOnServer(t *testing.T) {
 	storetest.Run(t, func(t testing.TB) storetest.Fixture { return fixtureOn(t, client) })
 }
 
-// TestSuiteOnOlderProtocol uses a client with RESP2, in which some replies have another form.
+// The client uses RESP2, in which some replies have another form.
 func TestSuiteOnOlderProtocol(t *testing.T) {
 	t.Parallel()
 	o := redistest.ClientOptions(redistest.Start(t, redistest.Options{}).Addr())
@@ -46,7 +46,7 @@ func TestSuiteOnCluster(t *testing.T) {
 	storetest.Run(t, func(t testing.TB) storetest.Fixture { return fixtureOn(t, client) })
 }
 
-// BenchmarkStore uses a server without a file, and partitions without a bound.
+// BenchmarkStore uses a server without a file, and partitions without a limit.
 func BenchmarkStore(b *testing.B) {
 	client := newClient(b, redistest.Start(b, redistest.Options{}).Addr())
 	storetest.Bench(b, func(t testing.TB) storetest.Fixture {

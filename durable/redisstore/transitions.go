@@ -8,10 +8,11 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Put implements [driver.Backend]. It stores nothing and is [driver.ErrFull] if the server is out
-// of memory, or the partition has reached [Options.PartitionMessages] or [Options.PartitionBytes].
+// Put implements [driver.Backend]. It stores nothing and returns [driver.ErrFull] if the server is
+// out of memory, or the partition has reached [Options].PartitionMessages or
+// [Options].PartitionBytes.
 //
-// It takes O(log n) for each message in a partition of n.
+// Put takes O(log n) for each message in a partition of n.
 func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, error) {
 	if err := b.store.usable(ctx); err != nil || len(put.Items) == 0 {
 		return nil, err
@@ -46,12 +47,12 @@ func (b *backend) putLine(put driver.Put) []any {
 	return append(line, b.store.options.PartitionMessages, b.store.options.PartitionBytes)
 }
 
-// Claim implements [driver.Backend]. A call ends at most 256 leases; if more are over,
-// Claimed.Lease is in the past. It also removes up to 256 dead letters that are beyond the limits.
-// The client does not repeat it by itself.
+// Claim implements [driver.Backend]. A call ends at most 256 expired leases; if more have expired,
+// Claimed.Lease is in the past. The call also removes up to 256 dead letters beyond the limits. The
+// client does not repeat the call by itself.
 //
-// It takes O(log n) for each message in a partition of n. To find the messages of a lost answer, it
-// also reads those whose leases end in the same period, at most all messages in flight.
+// Claim takes O(log n) for each message in a partition of n. To find the messages of a lost answer,
+// it also reads the messages whose leases end in the same period, at most all messages in flight.
 func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
 	if err := b.store.usable(ctx); err != nil {
 		return driver.Claimed{}, err

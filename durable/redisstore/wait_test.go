@@ -19,9 +19,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// TestRepeatedPutWrites repeats a call. From version 7.2 on, WAIT returns at once on a connection
-// that has written nothing. If a repetition only read, the server would count replicas that may not
-// have the messages.
+// A Put is repeated. From Redis 7.2 on, WAIT returns at once on a connection that has written
+// nothing. If a repetition only read, the server would count replicas that may not have the
+// messages.
 func TestRepeatedPutWrites(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -48,7 +48,7 @@ func TestRepeatedPutWrites(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrFull)
 }
 
-// TestRepeatedCallsWrite repeats the other calls that Wait covers: see TestRepeatedPutWrites.
+// The other calls that Wait covers are repeated: see TestRepeatedPutWrites.
 func TestRepeatedCallsWrite(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -76,9 +76,9 @@ func TestRepeatedCallsWrite(t *testing.T) {
 	}
 }
 
-// TestCallsWithoutReplicas makes each call that Wait covers on a server without replicas, twice:
-// the copy waits as well. All have taken place.
-func TestCallsWithoutReplicas(t *testing.T) {
+// Each call that Wait covers is made on a server without replicas, twice: the copy waits as well.
+// All calls have taken effect.
+func TestCallsWithoutReplicasReturnErrUnavailable(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	alone := openQueue(t, client, redisstore.Options{})
@@ -116,9 +116,8 @@ func TestCallsWithoutReplicas(t *testing.T) {
 	}
 }
 
-// TestCancelledSurvivesFailover cancels messages before each failover of Sentinel: half of them
-// while the replica follows, and half while it does not. No message whose Cancel answered Cancelled
-// runs later.
+// Messages are cancelled before each failover of Sentinel: half of them while the replica follows,
+// and half while it does not. No message whose Cancel returned Cancelled runs later.
 func TestCancelledSurvivesFailover(t *testing.T) {
 	t.Parallel()
 	const perRound = 50
@@ -170,12 +169,13 @@ func TestCancelledSurvivesFailover(t *testing.T) {
 		first.Restart()
 		s.WaitReplica()
 	}
-	t.Logf("%d were cancelled, of %d it is not known", len(cancelled), unknown)
+	t.Logf("%d were cancelled, and of %d the outcome is unknown", len(cancelled), unknown)
 	require.NotEmpty(t, cancelled)
 	assertNoneRuns(t, q, cancelled, unknown)
 }
 
-// enqueueUntilDone enqueues a message, again while the client has connections to the old master.
+// enqueueUntilDone enqueues a message, and retries while the client has connections to the old
+// master.
 func enqueueUntilDone(t *testing.T, q *durable.Queue, m durable.Message) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -184,7 +184,7 @@ func enqueueUntilDone(t *testing.T, q *durable.Queue, m durable.Message) {
 	}, time.Minute, time.Millisecond)
 }
 
-// cancelAll cancels messages concurrently and returns the results; 0 stands for an error.
+// cancelAll cancels messages concurrently and returns the results; 0 means an error.
 func cancelAll(t *testing.T, q *durable.Queue, ids []string) map[string]durable.Result {
 	t.Helper()
 	var mu sync.Mutex
@@ -237,5 +237,5 @@ func assertNoneRuns(t *testing.T, q *durable.Queue, cancelled map[string]bool, l
 	}, time.Minute, 10*time.Millisecond)
 	stop()
 	require.NoError(t, <-consumed)
-	assert.LessOrEqual(t, len(there), left, "only messages whose fate was unknown are left")
+	assert.LessOrEqual(t, len(there), left, "only messages whose outcome was unknown are left")
 }

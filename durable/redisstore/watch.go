@@ -21,11 +21,11 @@ const (
 )
 
 // Watch implements [driver.Backend]. It returns when it has subscribed, or after two seconds. If
-// the server cannot be reached it does not fail, but goes on trying. After an interruption, during
-// which hints may have been lost, it sends a hint with Due 0 for each partition. Hints that wait
+// the server cannot be reached, Watch does not fail but keeps trying. After an interruption, during
+// which hints may have been lost, Watch sends a hint with Due 0 for each partition. Hints that wait
 // for a receiver are merged into one for each partition.
 //
-// Watch takes a connection of its own; on a Cluster it takes one to each node with partitions.
+// Watch uses a connection of its own; on a Cluster, one to each node with partitions.
 func (b *backend) Watch(ctx context.Context) (<-chan driver.Hint, error) {
 	if err := b.store.usable(ctx); err != nil {
 		return nil, err
@@ -64,12 +64,12 @@ type watch struct {
 	once      sync.Once
 	started   chan struct{} // closed when all partitions are subscribed, or when Watch returns
 	confirmed []bool
-	number    int // of those confirmed
+	number    int // of partitions confirmed
 }
 
 func (w *watch) start() { w.once.Do(func() { close(w.started) }) }
 
-// deliver sends hints to the receiver. Of each partition the earliest hint waits.
+// deliver sends hints to the receiver. For each partition only the earliest hint waits.
 func (w *watch) deliver(ctx context.Context, out chan<- driver.Hint) {
 	due := make(map[int]driver.Instant)
 	var order []int
@@ -96,7 +96,7 @@ func (w *watch) deliver(ctx context.Context, out chan<- driver.Hint) {
 	}
 }
 
-// hint hands a hint to deliver.
+// hint passes a hint to deliver.
 func (w *watch) hint(ctx context.Context, h driver.Hint) {
 	select {
 	case w.hints <- h:
@@ -143,8 +143,8 @@ func (w *watch) session(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// receive receives from one subscription until it fails. If the connection is silent it sends a
-// PING.
+// receive receives from one subscription until it fails. If the connection is silent, receive sends
+// a PING.
 func (w *watch) receive(ctx context.Context, f *redis.PubSub) {
 	partitions := w.backend.byChannel()
 	for silent := false; ctx.Err() == nil; {
@@ -174,8 +174,8 @@ func (w *watch) receive(ctx context.Context, f *redis.PubSub) {
 	}
 }
 
-// subscribed notes that a partition is subscribed. If that happens late or again, hints may have
-// been lost before.
+// subscribed records that a partition is subscribed. If the partition was subscribed before, or
+// Watch has returned already, hints may have been lost.
 func (w *watch) subscribed(ctx context.Context, p int) {
 	w.mu.Lock()
 	again := w.confirmed[p]
@@ -198,9 +198,9 @@ func (w *watch) subscribed(ctx context.Context, p int) {
 	}
 }
 
-// subscriptions subscribes to the channels of hints. A channel of a shard is subscribed to at the
-// node that has its slot, by a command of its own, because one command is for one slot. A Ring
-// sends hints on the shard that has the channel.
+// subscriptions subscribes to the channels of hints. The subscription to a sharded channel is made
+// on the node that has its slot, by a command of its own, because a command names channels of one
+// slot only. A Ring sends hints on the shard that has the channel.
 func (b *backend) subscriptions(ctx context.Context) ([]*redis.PubSub, error) {
 	switch client := b.store.client.(type) {
 	case *redis.ClusterClient:

@@ -16,7 +16,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// patience is the longest wait for something that takes milliseconds.
+// patience is how long tests wait for events that take milliseconds.
 const patience = 30 * time.Second
 
 // hintsOf returns the hints of n partitions that come before patience ends.
@@ -36,7 +36,7 @@ func hintsOf(t *testing.T, hints <-chan driver.Hint, n int) map[int]driver.Insta
 	return got
 }
 
-// nextHead puts a message into each partition that is earlier than all before.
+// nextHead puts a message into each partition that is earlier than all previous ones.
 func nextHead(t *testing.T, q driver.Backend, round int) map[int]driver.Instant {
 	t.Helper()
 	at := driver.InstantOf(time.Now().Add(24 * time.Hour).Add(-time.Duration(round) * time.Minute))
@@ -114,8 +114,8 @@ func TestWatchSendsHintsAfterADisconnect(t *testing.T) {
 	assert.Equal(t, nextHead(t, q, 1), hintsOf(t, hints, q.Partitions()))
 }
 
-// TestWatchStartsBeforeItsServer watches a server that starts later.
-func TestWatchStartsBeforeItsServer(t *testing.T) {
+// Watch is called before its server runs.
+func TestWatchSubscribesOnceItsServerStarts(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{AppendOnly: true})
 	q := openQueue(t, newClient(t, server.Addr()), redisstore.Options{})
@@ -179,7 +179,7 @@ func TestHintsFollowSlotsOfACluster(t *testing.T) {
 	require.NoError(t, err)
 	assert.Eventually(t, func() bool {
 		return owner.PubSubShardNumSub(t.Context(), "tw:{orders:0}:h").Val()["tw:{orders:0}:h"] == 1
-	}, patience, 5*time.Millisecond, "hints go over shards")
+	}, patience, 5*time.Millisecond, "hints use sharded channels")
 
 	// The slot of partition 0 moves to another master.
 	slot := int(client.ClusterKeySlot(t.Context(), "tw:{orders:0}:m").Val())
@@ -194,7 +194,7 @@ func TestHintsFollowSlotsOfACluster(t *testing.T) {
 	eventuallyHinted(t, q, hints, 1)
 	c, err := q.Claim(t.Context(), driver.Claim{Max: 10, MaxBytes: 1 << 20, Horizon: 48 * time.Hour, Visibility: time.Hour})
 	require.NoError(t, err)
-	assert.GreaterOrEqual(t, len(c.Records), 2, "all have moved")
+	assert.GreaterOrEqual(t, len(c.Records), 2, "all messages have moved")
 
 	waiting, err := newStore(t, client, redisstore.Options{Wait: 1, WaitTimeout: 20 * time.Second}).Open(t.Context(), clusterConfig())
 	require.NoError(t, err)
@@ -218,7 +218,7 @@ func isMaster(t *testing.T, s *redistest.Server) bool {
 	return role[0] == "master"
 }
 
-func TestSentinelFailover(t *testing.T) {
+func TestQueueIsUsableAfterSentinelFailover(t *testing.T) {
 	t.Parallel()
 	sentinel := redistest.StartSentinel(t, redistest.SentinelOptions{})
 	client := sentinel.Client(t)
@@ -245,7 +245,7 @@ func TestSentinelFailover(t *testing.T) {
 	}
 }
 
-// TestHintsComeFromAllShardsOfARing spreads partitions over two independent servers.
+// The partitions are spread over two independent servers.
 func TestHintsComeFromAllShardsOfARing(t *testing.T) {
 	t.Parallel()
 	ring := redis.NewRing(&redis.RingOptions{

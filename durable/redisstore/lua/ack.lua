@@ -1,4 +1,4 @@
--- Removes firing messages: they were handled, or have expired.
+-- Removes firing messages that were handled or have expired.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 the counter, acked or expired; then for each message: id, token (7 bytes).
 -- Result: sec, usec, statuses, '', ''.

@@ -1,10 +1,10 @@
--- Adds up the bodies of some dead letters, or sets the counter of that sum if the dead letters have
--- not changed since.
+-- Adds up the sizes of the bodies of some dead letters, or sets the counter of that sum if the set
+-- of dead letters has not changed since.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 rank of the first one, 2 number, 3 '' or the sum to set, 4 the third result of the call
---       that began the sum; it is not read if 3 is ''.
--- Result: the sum, the number of dead letters, a value that changes with the dead letters, the
---         counter, '1' if it was set.
+--       that began the sum; ignored if 3 is ''.
+-- Result: the sum, the number of dead letters, a value that changes with the set of dead letters,
+--         the counter, '1' if it was set.
 
 local counters = call('HMGET', COUNTERS, 'dead_bytes', 'buried', 'trimmed')
 local before = tonumber(counters[1] or 0)

@@ -1,5 +1,5 @@
--- Looks for records that are in no set, and puts them back. Among them are dead letters whose state
--- was lost, because no call can replay or purge these.
+-- Looks for records that are in no set, and puts them back. Dead letters whose state was lost count
+-- as such records, because no call can replay or purge them.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints, 3 cursor of HSCAN, 4 its COUNT, 5 '1' to repair.
 -- Result: next cursor, records, orphans, unreadable ones, repaired, bytes that were read.
@@ -10,9 +10,9 @@ local found, repair = scan[2], ARGV[5] == '1'
 local before = head()
 local records, orphans, unreadable, repaired, bytes = 0, 0, 0, 0, 0
 
--- put_back schedules an orphan, or puts it back among the dead letters if its state says so; the
--- state may still have its time of death. An orphan that cannot be read stays where it is, because
--- its due time is unknown.
+-- put_back schedules an orphan, or puts it back among the dead letters if its state is that of a
+-- dead letter. died is its time of death if only its state was lost. An orphan that cannot be read
+-- stays where it is, because its due time is unknown.
 local function put_back(id, record, s, died)
   s = valid_state(s)
   if not valid_record(record) then return end
@@ -31,7 +31,8 @@ local function put_back(id, record, s, died)
   repaired = repaired + 1
 end
 
--- A small hash comes as a whole whatever COUNT says, so the loop takes 128 records at a time.
+-- HSCAN returns a small hash as a whole regardless of COUNT, so the loop takes 128 records at a
+-- time.
 for first = 1, #found, 256 do
   local ids, values = {}, {}
   for i = first, math.min(first + 255, #found), 2 do

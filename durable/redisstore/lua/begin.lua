@@ -1,9 +1,9 @@
 -- Begins leased messages that are due.
 -- KEYS: those of partition.lua.
--- ARGV: 1 visibility in ms, or 0 to keep the ends of leases; 2 number of microseconds before the
---       due time that are not early; then for each message: id, token (7 bytes).
+-- ARGV: 1 visibility in ms, or 0 to keep the ends of leases; 2 how many microseconds before its due
+--       time a message may begin; then for each message: id, token (7 bytes).
 -- Result: sec, usec, statuses, due times (7 bytes each), ends of leases (7 bytes each) or '' if
---         they were kept.
+--         they did not change.
 -- Runs under OOM.
 
 local ids = column(3, 2)

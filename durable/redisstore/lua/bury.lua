@@ -1,4 +1,4 @@
--- Makes firing messages dead letters, with one attempt more.
+-- Makes firing messages dead letters and counts one more attempt of each.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 number of dead letters to keep, 2 their age in ms, 3 the bytes of their bodies; then for
 --       each message: id, token (7 bytes), reason.

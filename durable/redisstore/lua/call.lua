@@ -1,17 +1,17 @@
--- Precedes each script without tokens, which takes place once, however often copies of the call are
--- sent and however late they arrive.
+-- Precedes each script without tokens. The script takes effect once, however often copies of the
+-- call are sent and however late they arrive.
 -- KEYS: those of partition.lua.
--- ARGV: 1 and 2 as in head.lua, 3 caller or '' for a call without copies, 4 its number, 5 the
---       instant after which it must not take place, 6 the most milliseconds from now to that
---       instant; and those of the script.
--- Result: of a copy of the caller's last call: the result of that call, with the present time. Of a
---         copy that is refused: 'late', the instant that 5 must exceed, '1' if a call that has
---         taken place may have been forgotten.
+-- ARGV: 1 and 2 as in head.lua, 3 caller or '' for a call without copies, 4 the number of the call,
+--       5 the instant after which it must not take effect, 6 the largest number of milliseconds
+--       from now to that instant; and those of the script.
+-- Result: for a copy of the caller's last call: the result of that call, with the present time. For
+--         a rejected copy: 'late', the instant that 5 must exceed, '1' if a call that has taken
+--         effect may have been forgotten.
 --
 -- The field p:caller of the counters has the number of the caller's last call, its last instant,
--- and the statuses. It is removed some time after that instant has passed. The field forgotten is
--- the latest such instant. Calls up to it are refused, so that they cannot take place again if the
--- clock is set back.
+-- and the statuses. The field is removed some time after that instant has passed. The field
+-- forgotten has the latest instant of the removed fields. Calls up to that instant are rejected, so
+-- that they cannot take effect again if the clock is set back.
 
 local field = 'p:' .. ARGV[3]
 local counters = call('HMGET', COUNTERS, 'enqueued', 'largest', 'forgotten', field)
@@ -33,8 +33,8 @@ if ARGV[3] ~= '' then
 end
 
 -- forget removes the fields of calls whose last instant has passed. For each new caller, and for
--- every 16th call of others, it looks at a few callers at random. So about a quarter of the fields
--- are of calls whose instant has passed.
+-- every 16th call of other callers, it looks at four random fields. At any time about a quarter of
+-- the fields therefore belong to calls whose instant has passed.
 local function forget()
   local some, gone = call('HRANDFIELD', COUNTERS, -4, 'WITHVALUES'), {}
   for i = 1, #some, 2 do
@@ -52,7 +52,7 @@ local function forget()
   end
 end
 
--- remember keeps the statuses of this call, and writes other fields of the counters with them.
+-- remember stores the statuses of this call, together with other fields of the counters.
 local function remember(statuses, fields)
   if ARGV[3] ~= '' then
     fields[#fields + 1], fields[#fields + 2] = field, ARGV[4] .. ' ' .. ARGV[5] .. ' ' .. statuses

@@ -1,28 +1,28 @@
--- Ends up to 256 leases that are over, and leases messages in the order of due times and ids. If
--- the answer to the consumer's last claim was lost, the script renews the leases of that claim,
--- returns its messages again, and leases no others.
+-- Ends up to 256 expired leases, and leases messages in the order of due times and ids. If the
+-- answer to the consumer's last claim was lost, the script renews the leases of that claim, returns
+-- its messages again, and leases no others.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints, 3 horizon in ms, 4 number of messages, 5 bytes
 --       of bodies, 6 visibility in ms, 7 number of crashes after which a message is dead (0: none),
 --       8 number of dead letters to keep, 9 their age in ms, 10 number of messages that begin with
 --       the claim if they are due, 11 bytes of bodies of dead letters to keep, 12 lease of other
---       messages in ms, 13 consumer or '', 14 the highest token that it has seen, 15 number of
+--       messages in ms, 13 consumer or '', 14 the highest token that it has received, 15 number of
 --       consumers to remember, 16 number of the claim or '0', 17 '1' if the consumer has received
 --       no answer to its previous claim.
 -- Result: sec, usec, the next due time or '0', the end of the first lease or '0', the ends of
 --         leases (7 bytes each), number of removed members without a record, number of messages
 --         that are set aside, '1' if the partition is paused; then for each message: id, record,
 --         state.
--- Runs under OOM: each part removes something before it adds.
+-- Runs under OOM: each part removes something before it adds something.
 --
--- A scheduled message whose record cannot be read is set aside: it stays in the set of scheduled
--- messages with a negated score. It costs later claims nothing, and a script of a newer version
--- puts it back. The counter 'aside' is the lowest VERSION of the scripts that have set messages
--- aside.
+-- A scheduled message whose record cannot be read is set aside: the message stays in the set of
+-- scheduled messages with a negated score. It costs later claims nothing, and a script of a newer
+-- version puts it back. The counter 'aside' is the lowest VERSION of the scripts that have set
+-- messages aside.
 --
--- The counter 'k:' and a consumer's name has what its last claim gave: the first and the last
--- token, the earliest and the latest end of a lease, and the number of the claim, 7 bytes each.
--- Without messages the first four are 0. The counter 'consumers' lists the names.
+-- The counter 'k:' with a consumer's name describes its last claim: the first and the last token,
+-- the earliest and the latest end of a lease, and the number of the claim, 7 bytes each. If the
+-- claim returned no messages, the first four are 0. The counter 'consumers' lists the names.
 
 local before, aside = head()
 local max, visibility, hold = tonumber(ARGV[4]), tonumber(ARGV[6]), tonumber(ARGV[12])
@@ -32,7 +32,7 @@ local result = { sec, usec, '0', '0', '', '0', '0', known[5] and '1' or '0' }
 local number, repeated = tonumber(ARGV[16]), ARGV[17] == '1'
 if known[4] and #known[4] ~= 35 then known[4] = false end -- damaged
 
--- The consumer has received the answer to a later claim, and does not know of this one any more.
+-- The consumer has received the answer to a later claim, and has given up this one.
 if known[4] and number < unpack7(known[4], 29) then return result end
 
 local lost = {} -- ids of members without a record
@@ -45,7 +45,7 @@ local function set_aside(members)
   if not known[3] or tonumber(known[3]) > VERSION then call('HSET', COUNTERS, 'aside', VERSION) end
 end
 
--- put_back puts back up to 256 messages that an older version has set aside.
+-- put_back restores up to 256 messages that an older version has set aside.
 local function put_back()
   local found = call('ZRANGEBYSCORE', SCHEDULED, '-inf', '(0', 'WITHSCORES', 'LIMIT', 0, 256)
   local members = {}
@@ -64,7 +64,7 @@ end
 if aside and tonumber(known[3] or 0) < VERSION then put_back() end
 
 -- remember appends a field and its value: the number of this claim, the tokens that the consumer
--- may not have seen, and the bounds of their leases.
+-- may not have received, and the bounds of their leases.
 local function remember(fields, first, last, lo, hi)
   if consumer == '' then return end
   fields[#fields + 1] = 'k:' .. consumer
@@ -82,9 +82,9 @@ local function remember(fields, first, last, lo, hi)
   fields[#fields + 1] = table.concat(names, '\n')
 end
 
--- unseen returns the messages of the consumer's last claim that it has not seen and still holds, as
--- token, id and state. Their leases are as that claim made them, so the script reads only leases
--- within its bounds.
+-- unseen returns the messages of the consumer's last claim that it has not received and that are
+-- still leased, as token, id and state. Their leases have not changed since that claim, so the
+-- script reads only leases within the bounds of that claim.
 local function unseen()
   local first, last = math.max(unpack7(known[4], 1), seen + 1), unpack7(known[4], 8)
   local lo, hi = decimal(unpack7(known[4], 15)), decimal(unpack7(known[4], 22))
@@ -103,8 +103,8 @@ local function unseen()
   return all
 end
 
--- redeliver renews the leases of unseen messages and returns them. If there are none, it notes the
--- number of this claim alone.
+-- redeliver renews the leases of unseen messages and returns them. If there are none, it records
+-- only the number of this claim.
 local function redeliver(messages)
   local leases, ends, lo, hi = {}, {}, NEVER, 0
   for _, m in ipairs(messages) do
@@ -145,7 +145,7 @@ if #expired > 0 then
   for i, id in ipairs(expired) do
     local s = valid_state(states[i])
     local k = s and kind(s)
-    if k ~= 'L' and k ~= 'F' then -- lost or damaged: the record decides
+    if k ~= 'L' and k ~= 'F' then -- the state is lost or damaged: the record decides
       local record = call('HGET', RECORDS, id)
       if not record then
         lost[#lost + 1] = id
@@ -181,8 +181,8 @@ if #expired > 0 then
 end
 trim_dead(tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[11]))
 
--- Messages that are due are read without scores, which would cost more than the rest of the call.
-local ids, dues = {}, {} -- messages that are due have no entry in dues
+-- Due messages are read without their scores, which would cost more than the rest of the call.
+local ids, dues = {}, {} -- due messages have no entry in dues
 if max > 0 and (#expired > 0 or before and before <= now) then
   ids = call('ZRANGEBYSCORE', SCHEDULED, 0, decimal(now), 'LIMIT', 0, max)
 end
@@ -195,7 +195,7 @@ if #ids < max then
   end
 end
 
--- If the bodies may not fit, their lengths are read first, so that only those that fit are copied.
+-- If the bodies may not fit, their lengths are read first, so that only bodies that fit are copied.
 local bytes_left = tonumber(ARGV[5])
 if not known[1] or tonumber(known[1]) * max > bytes_left then
   local fit = 0
@@ -222,7 +222,7 @@ if #ids > 0 then
     if valid_record(record) then
       local at, at7 = dues[i] or now, nil
       if dues[i] then
-        -- The record is not asked for the due time: the message may have been moved and its state
+        -- The due time is not read from the record: the message may have been moved, and its state
         -- lost.
         at7 = pack7(at)
       else
@@ -254,7 +254,7 @@ if #ids > 0 then
     end
   end
   local first = aside and call('ZCOUNT', SCHEDULED, '-inf', '(0') or 0
-  call('ZREMRANGEBYRANK', SCHEDULED, first, first + #ids - 1) -- the first that are not set aside
+  call('ZREMRANGEBYRANK', SCHEDULED, first, first + #ids - 1) -- the first ones that are not set aside
   set_aside(unreadable)
   if n > 0 then
     result[5] = table.concat(ends)

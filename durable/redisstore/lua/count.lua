@@ -17,8 +17,8 @@ local counters = call('HMGET', COUNTERS,
   'dead_bytes', 'paused')
 for i = 1, 10 do result[7 + i] = counters[i] or '0' end
 
--- Each record is in one set, so there are as many members without a record as members exceed
--- records.
+-- Each record is in one set, so the number of members beyond the number of records is the number of
+-- members without a record.
 local records = call('HLEN', RECORDS) - call('HEXISTS', RECORDS, '') -- without the filler
 local missing = math.max(0, all + leased + dead - records)
 result[15] = decimal(tonumber(result[15]) + missing)

@@ -1,4 +1,4 @@
--- Counts the scheduled messages that are due within some times from now on.
+-- Counts the scheduled messages that are due within each of several durations from now.
 -- KEYS: those of partition.lua.
 -- ARGV: milliseconds from now, not negative.
 -- Result: for each argument the number of messages.

@@ -1,7 +1,7 @@
--- Makes the missing keys of a partition. While a Cluster moves the slot of a partition, it refuses
--- each script for which only some of the keys exist (TRYAGAIN). So no key of a partition is ever
--- empty: a hash has a field, and a set a member, that is not a message. The scores of these members
--- are later than all others.
+-- Creates the missing keys of a partition. While a Cluster moves the slot of a partition, it
+-- rejects each script for which only some of the keys exist (TRYAGAIN). No key of a partition is
+-- therefore ever empty: each hash has a field, and each set a member, that is not a message. The
+-- scores of these members are later than all others.
 -- KEYS: those of partition.lua.
 -- ARGV: none.
 -- Result: '1'.

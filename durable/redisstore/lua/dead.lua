@@ -1,11 +1,12 @@
--- Precedes scripts that change the set of dead letters: the sum of their bodies, and the bounds of
--- their number, bytes and age.
+-- Precedes scripts that change the set of dead letters: the sum of the sizes of their bodies, and
+-- the limits of their number, bytes and age.
 -- KEYS: those of partition.lua. ARGV: those of the script.
 
 -- has_died_at reports whether a state is that of a dead letter that died at a time, '' for any.
 local function has_died_at(state, died) return died == '' or sub(state, 24, 30) == died end
 
--- body_bytes returns the sum of the bodies of messages: every step-th value from the first on.
+-- body_bytes returns the sum of the sizes of the bodies of messages: every step-th value from the
+-- first on.
 local function body_bytes(values, first, step)
   local bytes = 0
   for i = first, #values, step do bytes = bytes + math.max(0, call('HSTRLEN', RECORDS, values[i]) - 19) end
@@ -18,8 +19,8 @@ local function add_dead(members)
   count('dead_bytes', body_bytes(members, 2, 2))
 end
 
--- subtract_dead subtracts the bodies of messages that stop being dead letters. Their records still
--- exist.
+-- subtract_dead subtracts the sizes of the bodies of messages that stop being dead letters. Their
+-- records must still exist.
 local function subtract_dead(ids)
   local bytes = body_bytes(ids, 1, 1)
   if bytes > 0 then call('HINCRBY', COUNTERS, 'dead_bytes', -bytes) end
@@ -44,8 +45,8 @@ local function trim_dead(limit, age, max_bytes)
   subtract_dead(gone)
   count('trimmed', #gone)
 
-  -- If a key was lost, a member may be a message that was put or rescheduled since. Its record
-  -- stays.
+  -- If a key was lost, a member may be a message that was put or rescheduled since. The record of
+  -- such a message stays.
   local scheduled, leased = call('ZMSCORE', SCHEDULED, unpack(gone)), call('ZMSCORE', LEASED, unpack(gone))
   local removed = {}
   for i, id in ipairs(gone) do

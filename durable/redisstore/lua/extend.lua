@@ -1,7 +1,7 @@
 -- Moves the ends of leases of leased and firing messages.
 -- KEYS: those of partition.lua.
--- ARGV: for each message: id, token (7 bytes), milliseconds if it has not begun, milliseconds if it
---       has.
+-- ARGV: for each message: id, token (7 bytes), milliseconds if the message has not begun, and
+--       milliseconds if it has.
 -- Result: sec, usec, statuses, '', ends of leases (7 bytes each).
 -- Runs under OOM.
 

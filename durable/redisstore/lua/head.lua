@@ -12,7 +12,7 @@ local function head()
   return first[1] and first[1] ~= '' and tonumber(first[2]) or nil, true
 end
 
--- hint sends a hint if the earliest due time has become earlier. If the server refuses the command,
+-- hint sends a hint if the earliest due time has become earlier. If the server rejects the command,
 -- only the hint is lost.
 local function hint(before, after)
   if after and (not before or after < before) then redis.pcall(ARGV[1], ARGV[2], decimal(after)) end

@@ -1,15 +1,15 @@
--- Enters a consumer among the members for another time, or removes it.
+-- Adds a consumer to the members, renews it, or removes it.
 -- KEYS: 1 the set of members, by the time at which they expire; and the empty member, by the time
 --       of the last call. 2 the hash of the members' data.
--- ARGV: 1 member, 2 milliseconds (0: it leaves), 3 its data.
+-- ARGV: 1 member, 2 milliseconds until it expires (0: it leaves), 3 its data.
 -- Result: all members.
--- Runs under OOM: the first write removes.
+-- Runs under OOM: the first write removes something.
 
 local last = tonumber(call('ZSCORE', KEYS[1], '') or 0)
 call('ZREM', KEYS[1], '')
 
--- If the clock was set back, all members move with it. Otherwise a member whose process is gone
--- would stay for as long as the step.
+-- If the clock was set back, all members move with it. Otherwise a member whose process has ended
+-- would stay longer by the size of the step.
 if last > now then
   local all = call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')
   for i = 1, #all, 2 do call('ZADD', KEYS[1], decimal(tonumber(all[i + 1]) + now - last), all[i]) end

@@ -2,14 +2,15 @@
 -- read.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 number of the set in KEYS, 2 and 3 score and id of the last message of the page before
---       ('' and '' for the first page), 4 length of the page, 5 bytes of records at which it ends
---       before that.
--- Result: '1' if there is more, score and id of the last member that was read; then for each
+--       ('' and '' for the first page), 4 length of the page, 5 bytes of records after which the
+--       page ends early.
+-- Result: '1' if more members follow, score and id of the last member that was read; then for each
 --         message: id, record, state or '', score.
 
 local key, limit, bytes_left = KEYS[tonumber(ARGV[1])], tonumber(ARGV[4]), tonumber(ARGV[5])
 
--- less compares two ids as the sorted set does. Lua's operator would use the locale of the server.
+-- less compares two ids as the sorted set does. Lua's operator < would use the locale of the
+-- server.
 local function less(a, b)
   for i = 1, math.min(#a, #b) do
     local x, y = byte(a, i), byte(b, i)
@@ -21,7 +22,7 @@ end
 -- first returns the rank of the first member after the cursor, by binary search among the members
 -- with its score, because the cursor's member may be gone.
 local function first()
-  if ARGV[2] == '' then return call('ZCOUNT', key, '-inf', '(0') end -- messages aside come first
+  if ARGV[2] == '' then return call('ZCOUNT', key, '-inf', '(0') end -- messages that are set aside come first
   local low = call('ZCOUNT', key, '-inf', '(' .. ARGV[2])
   local high = low + call('ZCOUNT', key, ARGV[2], ARGV[2])
   while low < high do

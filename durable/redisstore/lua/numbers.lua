@@ -4,7 +4,7 @@
 local byte, char = string.byte, string.char
 local ZERO4, ZERO7, ZERO15 = '\0\0\0\0', '\0\0\0\0\0\0\0', '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
 
--- Arithmetic alone is faster here than math.floor.
+-- Plain arithmetic is faster here than math.floor.
 local function pack4(n)
   local d = n % 256; n = (n - d) / 256
   local c = n % 256; n = (n - c) / 256

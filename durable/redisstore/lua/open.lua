@@ -1,7 +1,7 @@
--- Makes a queue or joins one.
+-- Creates a queue or joins an existing one.
 -- KEYS: 1 the hash of the queue's version and partitions.
--- ARGV: 1 version of the format, 2 partitions (0: as they are), 3 partitions of a new queue if 2 is
---       0, 4 '1': makes no queue.
+-- ARGV: 1 version of the format, 2 partitions (0: any number), 3 partitions of a new queue if 2 is
+--       0, 4 '1' to create no queue.
 -- Result: type of the key before the call, version, partitions; '' for a missing field.
 
 local before = call('TYPE', KEYS[1]).ok

@@ -1,5 +1,6 @@
 -- Precedes each script of a partition: its keys, and the form of their values. Functions that only
--- some scripts need are in other files, because each call makes all functions of its script anew.
+-- some scripts need are in other files, because each call creates all functions of its script
+-- again.
 -- KEYS: 1 records, 2 states, 3 scheduled, 4 leased, 5 dead, 6 counters. ARGV: those of the script.
 --
 -- record: version (1 byte), enqueued (7 bytes), first due time (7), largest number of attempts (4),
@@ -9,7 +10,7 @@
 -- Numbers are big-endian. 7 bytes hold an integer that a double holds exactly. A kind is one of
 --   S scheduled   R scheduled by Retry   B scheduled by Release   L leased   F firing
 --   X dead        D dead by Bury
--- R, B and D name the call that has moved the message, so that a copy of that call gets the same
+-- R, B and D name the call that has moved the message, so that a copy of that call returns the same
 -- status. A message without a state has never been claimed or moved; its due time is the score in
 -- the set.
 
@@ -23,7 +24,7 @@ local function kind(s) return sub(s, 1, 1) end
 local function has_token(s, token) return sub(s, 2, 8) == token end
 local function is_dead(k) return k == 'X' or k == 'D' end
 
--- LAST is the score of the empty member of each set (create.lua). It is later than all others.
+-- LAST is the score of the empty member of each set (create.lua), later than all other scores.
 local LAST = 2 * NEVER
 
 -- cardinality returns the number of messages in a set.

@@ -1,4 +1,4 @@
--- Calls the youngest command that the scripts need, on a server that does not report its version.
+-- Calls the newest command that the scripts need, on a server that does not report its version.
 -- KEYS: 1 the set of members.
 -- ARGV: none.
 -- Result: '1', or the error of an older server.

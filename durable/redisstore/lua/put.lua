@@ -4,13 +4,13 @@
 --       attempts (4 bytes) and body.
 -- Result: sec, usec, statuses, '', ''. If the partition is too large (size.lua), the error
 --         PARTITIONFULL.
--- Under OOM nothing is stored: the server refuses the first write.
+-- Under OOM nothing is stored: the server rejects the first write.
 
 local replace = ARGV[7] == '1'
 local largest = tonumber(counters[2])
 
--- A record that is in no set is not overwritten either. Records are read with their bodies, so if
--- these are large only their lengths are read.
+-- A record that is in no set is not overwritten either. Reading a record reads its body, so if
+-- bodies are large only their lengths are read.
 local ids, known = column(8, 3), {}
 if not replace then
   if largest and largest * #ids <= 65536 then
@@ -26,7 +26,7 @@ local states = replace and call('HMGET', STATES, unpack(ids))
 local before, earliest = head(), nil
 local records, members, replaced, most, freed = {}, {}, {}, 0, 0
 local enqueued = pack7(now)
-local time, at, score, prefix -- of the last message, because most have the same delay
+local time, at, score, prefix -- of the last message; most messages have the same delay
 local statuses = {}
 for i, id in ipairs(ids) do
   local state = states and states[i]
@@ -46,7 +46,7 @@ for i, id in ipairs(ids) do
     records[n + 1], records[n + 2] = id, prefix .. ARGV[7 + 3 * i]
     most = math.max(most, #ARGV[7 + 3 * i])
     members[n + 1], members[n + 2] = score, id
-    if replace then replaced[#replaced + 1] = id end -- the state may have been lost
+    if replace then replaced[#replaced + 1] = id end -- even if the state was lost
     if state and is_dead(kind(state)) then freed = freed + math.max(0, call('HSTRLEN', RECORDS, id) - 19) end
   end
 end

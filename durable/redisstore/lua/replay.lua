@@ -1,4 +1,4 @@
--- Schedules dead letters again, without attempts and crashes.
+-- Schedules dead letters again, with attempts and crashes set to 0.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 to 6 as in call.lua; then for each message: id, time (see instant), the time (7 bytes) at
 --       which it died or '' for any.

@@ -1,7 +1,7 @@
--- Schedules firing messages again, with one attempt more if it counts.
+-- Schedules firing messages again, and counts one more attempt unless the retry is uncounted.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints; then for each message: id, token (7 bytes), time
---       (see instant), attempts (1, or 0 if it is not counted), reason.
+--       (see instant), attempts to add (1 or 0), reason.
 -- Result: sec, usec, statuses, '', ''.
 -- Runs under OOM.
 

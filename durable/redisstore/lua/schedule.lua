@@ -5,7 +5,7 @@
 local before, earliest = head(), nil
 local fresh, members = {}, {}
 
--- schedule notes that a message has a new state and is due at an instant.
+-- schedule records the new state of a message and the instant at which it is due.
 local function schedule(id, state, at)
   if not earliest or at < earliest then earliest = at end
   local n = #fresh
@@ -13,7 +13,8 @@ local function schedule(id, state, at)
   members[n + 1], members[n + 2] = decimal(at), id
 end
 
--- schedule_all moves the noted messages out of a set. gone are their ids.
+-- schedule_all stores the recorded states and schedules their messages. gone are ids to remove from
+-- set.
 local function schedule_all(set, gone)
   allow_growth()
   call_list('ZREM', set, gone)

@@ -1,4 +1,4 @@
--- Precedes put.lua: the bounds of a partition.
+-- Precedes put.lua: the limits of a partition.
 -- KEYS: those of partition.lua.
 -- ARGV: those of the script; the last two, which are removed, are the largest number of messages of
 --       a partition, and the largest sum of the bytes of their records.
@@ -6,8 +6,8 @@
 local max_bytes, max_messages = tonumber(table.remove(ARGV)), tonumber(table.remove(ARGV))
 local SAMPLE = 128
 
--- mean_bytes returns the mean size of a record in bytes: of all records if there are few, else of a
--- sample, which is taken again when an eighth of the records is new.
+-- mean_bytes returns the mean size of a record in bytes: of all records if there are few, and
+-- otherwise of a sample, which is taken again when an eighth of the records is new.
 local function mean_bytes(held)
   local known = call('HMGET', COUNTERS, 'enqueued', 'sampled')
   local enqueued = tonumber(known[1] or 0)
@@ -22,8 +22,8 @@ local function mean_bytes(held)
   return mean
 end
 
--- size_error returns an error if the partition is too large for more records, which are a list of
--- ids and records. largest is the size of the largest body and its header, false if it is unknown.
+-- size_error returns an error if the partition has no room for records, a list of ids and records.
+-- largest is the size of the largest body and its header, or false if it is unknown.
 local function size_error(records, largest)
   local held, more, bytes = call('HLEN', RECORDS), #records / 2, 0
   for i = 2, #records, 2 do bytes = bytes + #records[i] end

@@ -1,7 +1,7 @@
 -- Precedes scripts with times among their arguments.
 -- KEYS: those of partition.lua. ARGV: those of the script.
 
--- instant reads a time: a positive number is absolute, any other a negated delay.
+-- instant decodes a time: a positive number is absolute, any other number a negated delay.
 local function instant(argument)
   local n = tonumber(argument)
   if n > 0 then return math.min(NEVER, math.max(n, now)) end
@@ -9,6 +9,6 @@ local function instant(argument)
   return math.min(NEVER, now_ceil - n)
 end
 
--- lease_end returns the end of a lease of ms milliseconds from now, or from instant at if that is
--- later.
+-- lease_end returns the end of a lease of ms milliseconds that begins now, or at instant at if that
+-- is later.
 local function lease_end(at, ms) return math.min(NEVER, math.max(now_ceil, at) + ms) end

@@ -1,8 +1,8 @@
 -- Precedes scripts that write records or states, or leases if the server is out of memory.
 -- KEYS: those of partition.lua. ARGV: those of the script.
 
--- The server keeps a small hash with short values as a list and searches it from the front, which
--- takes some microseconds for each id. One long value turns the list into a table for good. The
+-- The server stores a small hash with short values as a list and searches it linearly, which takes
+-- some microseconds for each id. One long value turns the list into a hash table for good. The
 -- field of that value is the empty id, which no message has.
 local FILLER = '.................................................................'
 
@@ -18,13 +18,13 @@ local function store(key, values)
   if #values > 0 then call('HSET', key, unpack(filled(values))) end
 end
 
--- allow_growth permits the writes after it if the server is out of memory. The server refuses a
--- script whose first write may need memory, so allow_growth removes a field that does not exist.
--- Consumers can then empty the queue.
+-- allow_growth permits the writes after it although the server is out of memory. The server rejects
+-- a script whose first write may need memory, so allow_growth first deletes a field that does not
+-- exist. Consumers can then empty the queue.
 local function allow_growth() call('HDEL', COUNTERS, '') end
 
--- store_anyway is store for the first write of a script that must succeed if the server is out of
--- memory.
+-- store_anyway is store for the first write of a script that must succeed although the server is
+-- out of memory.
 local function store_anyway(key, values)
   if #values == 0 then return end
   local result = redis.pcall('HSET', key, unpack(filled(values)))
