@@ -1,4 +1,4 @@
-// Reminder keeps its reminders in the file reminders.db, so that they survive a crash. It is the first
+// Reminder stores reminders in the file reminders.db, so that they survive a crash. It is the first
 // program of docs/durable.md:
 //
 //	go run ./examples/reminder
@@ -44,6 +44,6 @@ func run(ctx context.Context) error {
 
 	return q.Consume(ctx, func(_ context.Context, d *durable.Delivery) error {
 		fmt.Printf("%s: %s\n", d.ID, d.Body)
-		return nil // acknowledges the message; after an error it comes again
+		return nil // acknowledges the message; an error retries it later
 	}, durable.ConsumerOptions{})
 }

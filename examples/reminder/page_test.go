@@ -143,7 +143,7 @@ func TestDeadLettersAsOnThePage(t *testing.T) {
 		case errors.Is(err, errNoSuchUser):
 			return durable.Reject(err) // a dead letter at once
 		case errors.Is(err, errRefused):
-			return durable.RetryAfter(time.Minute, err) // in place of Backoff
+			return durable.RetryAfter(time.Minute, err) // instead of Backoff
 		}
 		return err
 	}, durable.ConsumerOptions{HandlerTimeout: 10 * time.Second})
