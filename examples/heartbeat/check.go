@@ -6,111 +6,119 @@ import (
 	"time"
 )
 
-// verdict is the comparison of what the server did with what the clients know.
+// verdict is the result of comparing what the server did with what the clients observed.
 type verdict struct {
-	ended    [fates][cut + 1]int // clients by fate, and by how the server saw them end
-	unended  int                 // were not due to be cut: interrupted, or the server has no timeouts
-	live     int                 // were cut though they beat
-	missed   int                 // went silent and were not cut
-	early    int                 // were cut before their timeout had passed
-	late     int                 // were cut later than the bound, stalls of the machine allowed for
-	mistaken int                 // the server saw another end than there was
-	starved  int                 // were cut rightly though they meant to beat: the machine held them up
-	widened  int                 // were cut later than the bound while the machine stalled
-	overdue  []time.Duration     // of those cut rightly: from the timeout's end until the client saw it
-	faults   []string            // what was wrong; empty if the server was right
+	ends      [roles][endKinds]int // clients by role, and by the end that the server saw
+	cutDelays []time.Duration      // of the clients that were cut in time: from the end of the timeout until the client noticed
+	notDue    int                  // silent clients that were rightly not cut, because the run was interrupted or has no timeouts
+	excused   int                  // silent clients that were cut later than the bound, because the machine stalled
+	starved   int                  // live clients that were rightly cut, because the machine delayed their beats
+
+	// Faults of the server.
+	liveCut     int // clients that were cut although they sent beats
+	missed      int // silent clients that were not cut
+	early       int // silent clients that were cut before their timeout had passed
+	late        int // silent clients that were cut later than the bound, stalls of the machine deducted
+	misreported int // clients whose end was not the one that the server saw
+	faults      []string
 }
 
-// evidence is what a verdict is made of.
-type evidence struct {
+// checkInput is what check compares.
+type checkInput struct {
 	timeout, bound time.Duration
-	accounts       []account
-	endings        map[netip.AddrPort]ending
-	stalls         []span // as merged returns them
-	cuts           bool   // the server has timeouts
+	clients        []clientRecord
+	ends           map[netip.AddrPort]connEnd
+	stalls         []span // a result of merged
+	hasTimeouts    bool
 }
 
-// check judges every client. Two things excuse the server, both measured: for a silent client, the
-// time for which the machine stalled while the server was to read its last beat or to cut it; for a
-// live one, that by its own clock it beat far too late: a client that is to beat after a quarter of
-// the timeout at the latest and was held up for three quarters cannot be told from a silent one.
-func check(ev evidence) verdict {
+// check judges the server for each client. Two measurements excuse the server:
+//
+//   - For a silent client, the time for which the machine stalled while the server should have read
+//     the last beat or cut the connection.
+//   - For a live client, a gap between its own beats of three quarters of the timeout or more. A
+//     client sends a beat at least each quarter of the timeout, unless the machine delays it. The
+//     server cannot distinguish such a client from a silent one.
+func check(in checkInput) verdict {
 	var v verdict
-	for _, a := range ev.accounts {
-		if !a.addr.IsValid() {
-			continue // never connected: the run was interrupted before
+	for _, c := range in.clients {
+		if !c.addr.IsValid() {
+			continue // the run was interrupted before the client connected
 		}
-		e := ev.endings[a.addr]
-		v.ended[a.fate][e.how]++
+		end := in.ends[c.addr]
+		v.ends[c.role][end.kind]++
 		switch {
-		case a.acted && a.fate == silent:
-			v.judgeSilent(ev, a, e)
-		case !a.cutAt.IsZero() || e.how == cut:
-			v.judgeCut(ev, a)
+		case c.acted && c.role == silent:
+			v.checkSilent(in, c, end)
+		case !c.cutAt.IsZero() || end.kind == cut:
+			v.checkLiveCut(in, c)
 		default:
-			v.judgeLeft(a, e)
+			v.checkLeft(c, end)
 		}
 	}
 	return v
 }
 
-func (v *verdict) judgeSilent(ev evidence, a account, e ending) {
-	due := a.lastBeat.Add(ev.timeout)
-	seen := a.cutAt
+// checkSilent judges the cut of a client that went silent.
+func (v *verdict) checkSilent(in checkInput, c clientRecord, end connEnd) {
+	due := c.lastBeat.Add(in.timeout)
+	seen := c.cutAt
 	if seen.IsZero() {
-		seen = a.leftAt
+		seen = c.leftAt
 	}
-	stalled := stalledWithin(ev.stalls, a.lastBeat, e.read) + stalledWithin(ev.stalls, due, seen)
-	overdue := seen.Sub(due)
+	stalled := stalledWithin(in.stalls, c.lastBeat, end.read) + stalledWithin(in.stalls, due, seen)
+	delay := seen.Sub(due)
 	switch {
-	case a.cutAt.IsZero() && (!ev.cuts || overdue <= ev.bound+stalled):
-		v.unended++
-	case a.cutAt.IsZero():
+	case c.cutAt.IsZero() && (!in.hasTimeouts || delay <= in.bound+stalled):
+		v.notDue++
+	case c.cutAt.IsZero():
 		v.missed++
-		v.fault(a, "went silent and was not cut within %v", seen.Sub(a.lastBeat))
-	case e.how != cut:
-		v.mistaken++
-		v.fault(a, "saw a cut, the server says %v", e.how)
-	case overdue < 0 && a.heldUp(ev.timeout):
-		v.starved++ // was cut for a silence before the last beat, unseen by the client
-	case overdue < 0:
+		v.fault(c, "went silent and was not cut within %v", seen.Sub(c.lastBeat))
+	case end.kind != cut:
+		v.misreported++
+		v.fault(c, "was cut, but the server recorded %v", end.kind)
+	case delay < 0 && c.wasStarved(in.timeout):
+		v.starved++ // the server cut it for a gap before its last beat
+	case delay < 0:
 		v.early++
-		v.fault(a, "was cut %v before its timeout had passed", -overdue)
-	case overdue > ev.bound+stalled:
+		v.fault(c, "was cut %v before its timeout had passed", -delay)
+	case delay > in.bound+stalled:
 		v.late++
-		v.fault(a, "was cut %v after its timeout (machine stalled for %v)", overdue, stalled)
+		v.fault(c, "was cut %v after its timeout, while the machine stalled for %v", delay, stalled)
 	default:
-		if overdue > ev.bound {
-			v.widened++
+		if delay > in.bound {
+			v.excused++
 		}
-		v.overdue = append(v.overdue, overdue)
+		v.cutDelays = append(v.cutDelays, delay)
 	}
 }
 
-func (v *verdict) judgeCut(ev evidence, a account) {
-	if a.heldUp(ev.timeout) {
+// checkLiveCut judges the cut of a client that sent beats.
+func (v *verdict) checkLiveCut(in checkInput, c clientRecord) {
+	if c.wasStarved(in.timeout) {
 		v.starved++
 		return
 	}
-	v.live++
-	v.fault(a, "was cut though it beat at least every %v", a.longestGap)
+	v.liveCut++
+	v.fault(c, "was cut although it sent a beat at least every %v", c.longestGap)
 }
 
-// heldUp reports whether the client, by its own clock, once failed to beat for so long that the
-// server may have cut it.
-func (a account) heldUp(timeout time.Duration) bool { return a.longestGap >= timeout/4*3 }
-
-func (v *verdict) judgeLeft(a account, e ending) {
+// checkLeft judges what the server recorded about a client that left by itself.
+func (v *verdict) checkLeft(c clientRecord, end connEnd) {
 	want := closed
-	if a.acted && a.fate == crashes {
+	if c.acted && c.role == crashes {
 		want = reset
 	}
-	if e.how != want {
-		v.mistaken++
-		v.fault(a, "was %v, the server says %v", want, e.how)
+	if end.kind != want {
+		v.misreported++
+		v.fault(c, "was %v, but the server recorded %v", want, end.kind)
 	}
 }
 
-func (v *verdict) fault(a account, format string, args ...any) {
-	v.faults = append(v.faults, fmt.Sprintf("%v (to %v) %s", a.addr, a.fate, fmt.Sprintf(format, args...)))
+// wasStarved reports whether the client once sent no beat for so long that the server may have cut
+// it.
+func (c clientRecord) wasStarved(timeout time.Duration) bool { return c.longestGap >= timeout/4*3 }
+
+func (v *verdict) fault(c clientRecord, format string, args ...any) {
+	v.faults = append(v.faults, fmt.Sprintf("client %v (%v) %s", c.addr, c.role, fmt.Sprintf(format, args...)))
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -12,27 +13,91 @@ import (
 	"go.uber.org/atomic"
 )
 
-// account is what a client knows at its end; the server has no part in it.
-type account struct {
-	addr       netip.AddrPort // its own address, by which the server knows it; invalid if it never connected
-	fate       fate
-	acted      bool // carried out its fate; a run that is interrupted ends without
-	beats      int
-	lastBeat   time.Time // the moment before it was sent, or before the connection was made
-	longestGap time.Duration
-	cutAt      time.Time // when it saw that the server had cut it; zero: it saw nothing
-	leftAt     time.Time // when it was done
+// role is what a client does at the end of its plan.
+type role uint8
+
+const (
+	stays   role = iota // beats until the end of the run, and then closes its connection
+	closes              // closes its connection earlier
+	crashes             // resets its connection, as the kernel does if a process dies
+	silent              // stops beating and does not close its connection
+	roles
+)
+
+func (r role) String() string {
+	return [roles]string{"stay", "close", "crash", "go silent"}[r]
 }
 
-// client beats until its plan says otherwise. It measures time with package time only, by the read
-// deadlines of its connection: it shares no timer with the server that it checks.
+// plan says what one client does, and when.
+type plan struct {
+	role role
+	at   time.Duration // from the time at which all clients are connected
+}
+
+// newPlans returns a plan for each connection. The configured percentages give the number of
+// clients in each role. The seed gives the order and the times. A client may be late by one
+// interval between beats. Silent clients go silent early enough that they are due to be cut before
+// the end nevertheless.
+func newPlans(cfg config) []plan {
+	rng := rand.New(rand.NewPCG(cfg.seed, 0))
+	plans := make([]plan, cfg.conns)
+	for i := range plans {
+		plans[i] = plan{stays, cfg.duration}
+	}
+	next := 0
+	assign := func(r role, percent float64, latest time.Duration) {
+		n := int(math.Round(float64(cfg.conns) * percent / 100))
+		for ; n > 0 && next < len(plans); n-- {
+			plans[next] = plan{r, time.Duration(rng.Int64N(int64(latest) + 1))}
+			next++
+		}
+	}
+	assign(silent, cfg.silent, cfg.duration-cfg.timeout-longestInterval(cfg.timeout)-cfg.bound)
+	assign(closes, cfg.closing, cfg.duration)
+	assign(crashes, cfg.crash, cfg.duration)
+	rng.Shuffle(len(plans), func(i, j int) { plans[i], plans[j] = plans[j], plans[i] })
+	return plans
+}
+
+func countRoles(plans []plan) (n [roles]int) {
+	for _, p := range plans {
+		n[p.role]++
+	}
+	return n
+}
+
+// longestInterval returns the longest planned time between two beats.
+func longestInterval(timeout time.Duration) time.Duration { return timeout / 4 }
+
+// interval returns a random time between two beats. The shortest is a quarter of the longest, so
+// that the number of beats is proportional to the number of connections.
+func interval(rng *rand.Rand, timeout time.Duration) time.Duration {
+	longest := longestInterval(timeout)
+	shortest := longest / 4
+	return shortest + time.Duration(rng.Int64N(int64(longest-shortest)+1))
+}
+
+// clientRecord is what a client has observed, independently of the server.
+type clientRecord struct {
+	addr       netip.AddrPort // the client's address, which the server knows too; invalid if it never connected
+	role       role
+	acted      bool // whether the client has carried out its role; false if the run was interrupted before
+	beats      int
+	lastBeat   time.Time     // before the last beat was sent, or before the client connected
+	longestGap time.Duration // between two beats
+	cutAt      time.Time     // when the client noticed that the server had cut the connection; zero if it did not
+	leftAt     time.Time     // when the client was done
+}
+
+// client sends beats until it carries out its role. Its only timers are read deadlines of package
+// net, so it shares no timer with the server that it checks.
 type client struct {
 	cfg     config
 	plan    plan
 	rng     *rand.Rand
-	started *atomic.Time // when all were connected; zero until then
+	started *atomic.Time // when all clients were connected; zero until then
 	conn    *net.TCPConn
-	account account
+	record  clientRecord
 }
 
 func newClient(cfg config, i int, p plan, started *atomic.Time) *client {
@@ -41,47 +106,47 @@ func newClient(cfg config, i int, p plan, started *atomic.Time) *client {
 		plan:    p,
 		rng:     rand.New(rand.NewPCG(cfg.seed, uint64(i)+1)),
 		started: started,
-		account: account{fate: p.fate},
+		record:  clientRecord{role: p.role},
 	}
 }
 
 func (c *client) connect(to *net.TCPAddr) error {
-	c.account.lastBeat = time.Now()
+	c.record.lastBeat = time.Now()
 	conn, err := net.DialTCP("tcp", nil, to)
 	if err != nil {
 		return err
 	}
 	c.conn = conn
-	c.account.addr = addrPort(conn.LocalAddr())
+	c.record.addr = addrPort(conn.LocalAddr())
 	return nil
 }
 
-// run plays the client's part until it has left or was cut, or until ctx ends: then it closes.
+// run sends beats and carries out the role. It returns early if the server cuts the connection or
+// ctx ends. The connection is closed when run returns.
 func (c *client) run(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() { _ = c.conn.SetReadDeadline(longAgo) })
 	defer stop()
-	act := c.live(ctx)
-	c.noteGap(time.Now())
-	if act {
+	due := c.beatUntilDue(ctx)
+	c.recordGap(time.Now())
+	if due {
 		c.act(ctx)
 	}
-	c.account.leftAt = time.Now()
-	// Its address stands for the client: as long as others connect it must not become one of
-	// theirs.
+	c.record.leftAt = time.Now()
+	// The address identifies the client. While other clients connect, the kernel must not reuse it.
 	for c.started.Load().IsZero() && ctx.Err() == nil {
 		time.Sleep(10 * time.Millisecond)
 	}
 	_ = c.conn.Close()
 }
 
-// live beats until the time to act has come, and reports whether it has: false if the server cut
-// the connection or ctx ended.
-func (c *client) live(ctx context.Context) bool {
-	for !c.over(ctx) {
+// beatUntilDue sends beats until the role is due. It returns false if the server cut the connection
+// or ctx ended.
+func (c *client) beatUntilDue(ctx context.Context) bool {
+	for !c.done(ctx) {
 		wake, act := c.next()
 		c.sleep(ctx, wake)
 		switch {
-		case c.over(ctx):
+		case c.done(ctx):
 		case act:
 			return true
 		default:
@@ -91,60 +156,61 @@ func (c *client) live(ctx context.Context) bool {
 	return false
 }
 
-// over reports whether the client has nothing more to do.
-func (c *client) over(ctx context.Context) bool { return ctx.Err() != nil || !c.account.cutAt.IsZero() }
+// done reports whether the server has cut the connection or ctx has ended.
+func (c *client) done(ctx context.Context) bool { return ctx.Err() != nil || !c.record.cutAt.IsZero() }
 
-// next returns when the client has something to do, and whether that is to act rather than to beat.
+// next returns the time of the next step, and whether that step is to act rather than to beat.
 func (c *client) next() (at time.Time, act bool) {
-	at = c.account.lastBeat.Add(interval(c.rng, c.cfg.timeout))
+	at = c.record.lastBeat.Add(interval(c.rng, c.cfg.timeout))
 	if start := c.started.Load(); !start.IsZero() && start.Add(c.plan.at).Before(at) {
 		return start.Add(c.plan.at), true
 	}
 	return at, false
 }
 
-// act carries out the client's fate.
+// act carries out the role. A silent client waits to be cut.
 func (c *client) act(ctx context.Context) {
-	c.account.acted = true
-	switch c.plan.fate {
+	c.record.acted = true
+	switch c.plan.role {
 	case crashes:
-		_ = c.conn.SetLinger(0) // closing then sends a reset
+		_ = c.conn.SetLinger(0) // Close sends a reset
 	case silent:
-		c.beat() // so that it knows when its idle time began
-		c.sleep(ctx, c.account.lastBeat.Add(c.cfg.timeout+c.cfg.bound))
-		// In small steps: a machine that stands still must not use up all of the server's time at
-		// once.
+		c.beat() // so that the client knows when its idle time began
+		c.sleep(ctx, c.record.lastBeat.Add(c.cfg.timeout+c.cfg.bound))
+		// The patience is slept in small steps, so that a stall of the machine uses up one step
+		// only.
 		const step = 50 * time.Millisecond
-		for n := c.cfg.patience / step; n > 0 && c.cfg.cuts() && !c.over(ctx); n-- {
+		for n := c.cfg.patience / step; n > 0 && c.cfg.hasTimeouts() && !c.done(ctx); n-- {
 			c.sleep(ctx, time.Now().Add(step))
 		}
 	}
 }
 
-// sleep waits until then, or until the server cuts the connection, or ctx ends.
+// sleep waits until the time, or until the server cuts the connection or ctx ends.
 func (c *client) sleep(ctx context.Context, until time.Time) {
 	_ = c.conn.SetReadDeadline(until)
-	if ctx.Err() != nil { // its wake-up may have come before the line above
+	if ctx.Err() != nil { // the line above may have overwritten the deadline that interrupts the Read
 		return
 	}
 	var b [1]byte
 	if _, err := c.conn.Read(b[:]); !errors.Is(err, os.ErrDeadlineExceeded) {
-		c.account.cutAt = time.Now()
+		c.record.cutAt = time.Now()
 	}
 }
 
 // beat sends a beat. It fails only if the server has closed the connection.
 func (c *client) beat() {
 	now := time.Now()
-	c.noteGap(now)
-	if _, err := c.conn.Write([]byte{'.'}); err != nil {
-		c.account.cutAt = time.Now()
+	_, err := c.conn.Write([]byte{'.'})
+	c.recordGap(time.Now()) // Write included, because the server has the beat only then
+	if err != nil {
+		c.record.cutAt = time.Now()
 		return
 	}
-	c.account.lastBeat = now
-	c.account.beats++
+	c.record.lastBeat = now
+	c.record.beats++
 }
 
-func (c *client) noteGap(now time.Time) {
-	c.account.longestGap = max(c.account.longestGap, now.Sub(c.account.lastBeat))
+func (c *client) recordGap(now time.Time) {
+	c.record.longestGap = max(c.record.longestGap, now.Sub(c.record.lastBeat))
 }

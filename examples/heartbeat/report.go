@@ -11,98 +11,115 @@ import (
 	"github.com/timingwheel-go/timingwheel/examples/internal/figures"
 )
 
-// right reports whether the server made no mistake.
-func (o *outcome) right() bool { return len(o.verdict.faults) == 0 }
-
-// print writes the closing table and the verdict.
-func (o *outcome) print(w io.Writer) {
-	if o.interrupted {
-		fmt.Fprintln(w, "interrupted: what had happened by then is judged")
-	}
-	o.printEnds(w)
-	o.printMeasures(w)
-	if o.summary != "" {
-		fmt.Fprintln(w, o.summary)
-	}
-	o.printStalls(w)
-	o.printVerdict(w)
+// printSettings prints what all runs of a command line have in common.
+func printSettings(w io.Writer, cfg config) {
+	n := countRoles(newPlans(cfg))
+	fmt.Fprintf(w, "%s connections for %v; idle timeout %v, cut at most %v later; a beat at least every %v\n",
+		figures.Comma(cfg.conns), cfg.duration, cfg.timeout, cfg.bound, longestInterval(cfg.timeout))
+	fmt.Fprintf(w, "clients: %s stay, %s close early, %s crash, %s go silent\n",
+		figures.Comma(n[stays]), figures.Comma(n[closes]), figures.Comma(n[crashes]), figures.Comma(n[silent]))
 }
 
-// printEnds shows what the clients did against what the server saw.
-func (o *outcome) printEnds(w io.Writer) {
-	t := figures.Table(w, 2, 6, "clients were to", "clients", "server: closed", "reset", "cut", "unnoticed")
-	for f := range fates {
-		ended := o.verdict.ended[f]
+// right reports whether the server made no mistake.
+func (res *result) right() bool { return len(res.verdict.faults) == 0 }
+
+// print prints the report of a single run.
+func (res *result) print(w io.Writer) {
+	if res.interrupted {
+		fmt.Fprintln(w, "interrupted; the report covers the run until then")
+	}
+	res.printEnds(w)
+	res.printMeasures(w)
+	if res.summary != "" {
+		fmt.Fprintln(w, res.summary)
+	}
+	res.printStalls(w)
+	res.printVerdict(w)
+}
+
+// printEnds prints the roles of the clients and the ends that the server saw.
+func (res *result) printEnds(w io.Writer) {
+	t := figures.Table(w, 2, 6, "clients that", "number", "server saw: closed", "reset", "cut", "not ended")
+	for r := range roles {
+		ends := res.verdict.ends[r]
 		sum := 0
-		for _, n := range ended {
+		for _, n := range ends {
 			sum += n
 		}
-		t.AppendRow(table.Row{f.String(), figures.Comma(sum), figures.Comma(ended[closed]), figures.Comma(ended[reset]), figures.Comma(ended[cut]), figures.Comma(ended[unknown])})
+		t.AppendRow(table.Row{r.String(), figures.Comma(sum), figures.Comma(ends[closed]), figures.Comma(ends[reset]),
+			figures.Comma(ends[cut]), figures.Comma(ends[notEnded])})
 	}
 	t.Render()
 }
 
-// printMeasures shows what was measured, and what was counted as wrong or excused.
-func (o *outcome) printMeasures(w io.Writer) {
-	v, t := &o.verdict, figures.Table(w, 2, 5, "measure", "count", "p50", "p99", "most")
+// printMeasures prints what was measured, what was excused, and what was wrong.
+func (res *result) printMeasures(w io.Writer) {
+	v, t := &res.verdict, figures.Table(w, 2, 5, "measure", "count", "p50", "p99", "max")
 	count := func(name string, n int) { t.AppendRow(table.Row{name, figures.Comma(n)}) }
-	count("beats", int(o.beats))
-	t.AppendRow(append(table.Row{"timer fired after its deadline", figures.Comma(int(o.fired))}, millis(o.lateness)...))
-	t.AppendRow(append(table.Row{"cut seen after the timeout", figures.Comma(len(v.overdue))}, millis(quantiles(v.overdue, 50, 99, 100))...))
-	t.AppendRow(table.Row{"stalls of the machine", figures.Comma(len(o.stalls)), "", "", figures.Millis(longest(o.stalls))})
-	t.AppendRow(table.Row{"heap", "", "", "", humanize.IBytes(o.peak.heap)})
-	t.AppendRow(table.Row{"goroutines", "", "", "", figures.Comma(o.peak.goroutines)})
-	t.AppendRow(table.Row{"timers pending", "", "", "", figures.Comma(o.peak.pending)})
+	count("beats", int(res.beats))
+	t.AppendRow(append(table.Row{"timeouts passed, late by", figures.Comma(int(res.fired))}, millis(res.lateness)...))
+	t.AppendRow(append(table.Row{"cuts seen by clients, late by", figures.Comma(len(v.cutDelays))}, millis(quantiles(v.cutDelays, 50, 99, 100))...))
+	t.AppendRow(table.Row{"stalls of the machine", figures.Comma(len(res.stalls)), "", "", figures.Millis(longestOf(res.stalls))})
+	t.AppendRow(table.Row{"heap", "", "", "", humanize.IBytes(res.peak.heap)})
+	t.AppendRow(table.Row{"goroutines", "", "", "", figures.Comma(res.peak.goroutines)})
+	t.AppendRow(table.Row{"pending timers", "", "", "", formatPending(res.peak.pending)})
 	t.AppendSeparator()
-	count("timer fired, kernel held a beat: kept", int(o.saved))
-	count("timer fired after a stall: given more time", int(o.spared))
-	count("excused: late by a stall of the machine", v.widened)
-	count("excused: cut, client held up by the machine", v.starved)
-	count("interrupted while silent", v.unended)
+	count("kept at timeout: a beat was in the kernel", int(res.keptByBeat))
+	count("kept at timeout: the machine had stalled", int(res.keptByStall))
+	count("excused: cut late, the machine stalled", v.excused)
+	count("excused: live client cut, the machine delayed its beats", v.starved)
+	count("silent clients that were not due to be cut", v.notDue)
 	t.AppendSeparator()
-	count("wrong: live one cut", v.live)
-	count("wrong: silent one not cut", v.missed)
+	count("wrong: live client cut", v.liveCut)
+	count("wrong: silent client not cut", v.missed)
 	count("wrong: cut early", v.early)
 	count("wrong: cut late", v.late)
-	count("wrong: end mistaken", v.mistaken)
+	count("wrong: server saw another end", v.misreported)
 	t.Render()
 }
 
-// printStalls says by how much the machine itself widened the bound.
-func (o *outcome) printStalls(w io.Writer) {
-	if len(o.stalls) == 0 {
+// printStalls prints for how long the machine stalled.
+func (res *result) printStalls(w io.Writer) {
+	if len(res.stalls) == 0 {
 		return
 	}
 	var sum time.Duration
-	for _, s := range o.stalls {
+	for _, s := range res.stalls {
 		sum += s.to.Sub(s.from)
 	}
-	fmt.Fprintf(w, "the machine stalled %s, for %v in all and %v at most, which widened the bound of %s\n",
-		figures.Plural(len(o.stalls), "time"), sum.Round(time.Millisecond), longest(o.stalls).Round(time.Millisecond), figures.Plural(o.verdict.widened, "cut"))
+	fmt.Fprintf(w, "the machine stalled %s, %v in total and %v at most, which excuses %s\n",
+		figures.Plural(len(res.stalls), "time"), sum.Round(time.Millisecond), longestOf(res.stalls).Round(time.Millisecond),
+		figures.Plural(res.verdict.excused, "late cut"))
 }
 
+// faultsShown is the number of faults that a report lists.
 const faultsShown = 10
 
-func (o *outcome) printVerdict(w io.Writer) {
-	v := &o.verdict
-	if len(v.faults) == 0 {
-		if v.starved > 0 {
-			fmt.Fprintf(w, "too busy: the machine held up %s for so long that they had to be cut\n", figures.Plural(v.starved, "client"))
+func (res *result) printVerdict(w io.Writer) {
+	v := &res.verdict
+	if !res.right() {
+		for _, f := range v.faults[:min(len(v.faults), faultsShown)] {
+			fmt.Fprintln(w, "  ", f)
 		}
-		fmt.Fprintf(w, "RIGHT: cut %s of %s silent connections in time and no live one, in %v\n",
-			figures.Comma(len(v.overdue)), figures.Comma(len(v.overdue)+v.unended), o.took.Round(100*time.Millisecond))
+		if more := len(v.faults) - faultsShown; more > 0 {
+			fmt.Fprintf(w, "   and %s more\n", figures.Comma(more))
+		}
+		fmt.Fprintf(w, "WRONG: %s\n", figures.Plural(len(v.faults), "fault"))
 		return
 	}
-	for _, f := range v.faults[:min(len(v.faults), faultsShown)] {
-		fmt.Fprintln(w, "  ", f)
+	if v.starved > 0 {
+		fmt.Fprintf(w, "too busy: the machine delayed the beats of %s for so long that the server had to cut them\n",
+			figures.Plural(v.starved, "client"))
 	}
-	if more := len(v.faults) - faultsShown; more > 0 {
-		fmt.Fprintf(w, "   and %s more\n", figures.Comma(more))
+	fmt.Fprintf(w, "RIGHT: cut %s in time and no live one, in %v", figures.Plural(len(v.cutDelays), "silent connection"),
+		res.took.Round(100*time.Millisecond))
+	if v.notDue > 0 {
+		fmt.Fprintf(w, "; %s more were not due to be cut", figures.Comma(v.notDue))
 	}
-	fmt.Fprintf(w, "WRONG: %s\n", figures.Plural(len(v.faults), "fault"))
+	fmt.Fprintln(w)
 }
 
-// quantiles returns percentiles by nearest rank; nil of no values.
+// quantiles returns percentiles by the nearest-rank method, or nil if there are no values.
 func quantiles(ds []time.Duration, percentiles ...int) (qs []time.Duration) {
 	if len(ds) == 0 {
 		return nil
@@ -122,9 +139,53 @@ func millis(ds []time.Duration) (row table.Row) {
 	return row
 }
 
-func longest(spans []span) (d time.Duration) {
-	for _, s := range spans {
-		d = max(d, s.to.Sub(s.from))
+// printComparison prints a row for each run of -compare. The first run has no timeouts.
+func printComparison(w io.Writer, results []*result) {
+	t := figures.Table(w, 2, 8, "timeouts", "silent cut", "beats", "CPU", "CPU/beat", "vs. none", "heap/connection", "vs. none", "verdict")
+	for _, res := range results {
+		row := table.Row{res.cfg.impl, "", "", "", "", "", "", "", res.comparedVerdict()}
+		if !res.interrupted {
+			res.fillCosts(row, results[0])
+		}
+		t.AppendRow(row)
 	}
-	return d
+	t.Render()
+	fmt.Fprintln(w, "Clients and server share the process, so only differences between runs count. A difference that\n"+
+		"does not exceed the difference between the two runs without timeouts is noise.")
 }
+
+func (res *result) comparedVerdict() string {
+	switch {
+	case !res.right():
+		return "WRONG"
+	case res.interrupted:
+		return "interrupted"
+	case !res.cfg.hasTimeouts():
+		return "-"
+	}
+	return "right"
+}
+
+// fillCosts fills in the cells of a run that was not interrupted.
+func (res *result) fillCosts(row table.Row, baseline *result) {
+	n := countRoles(newPlans(res.cfg))[silent]
+	row[1] = fmt.Sprintf("%s of %s", figures.Comma(len(res.verdict.cutDelays)), figures.Comma(n))
+	row[2] = figures.Comma(int(res.beats))
+	if res.cpu > 0 { // the system reports it
+		row[3], row[4] = res.cpu.Round(time.Millisecond), fmt.Sprintf("%.1fµs", res.microsPerBeat())
+	}
+	row[6] = fmt.Sprintf("%s B", figures.Comma(res.bytesPerConn()))
+	if res == baseline {
+		return
+	}
+	if res.cpu > 0 {
+		row[5] = fmt.Sprintf("%+.1fµs", res.microsPerBeat()-baseline.microsPerBeat())
+	}
+	row[7] = fmt.Sprintf("%+d B", res.bytesPerConn()-baseline.bytesPerConn())
+}
+
+func (res *result) microsPerBeat() float64 {
+	return float64(res.cpu) / float64(time.Microsecond) / float64(max(res.beats, 1))
+}
+
+func (res *result) bytesPerConn() int { return int(res.heap) / res.cfg.conns }

@@ -19,32 +19,54 @@ func TestQuantiles(t *testing.T) {
 	assert.Equal(t, []time.Duration{100, 198, 200}, quantiles(ds, 50, 99, 100))
 }
 
-func TestSampleLine(t *testing.T) {
+func TestReportListsFaults(t *testing.T) {
 	t.Parallel()
-	s := sample{elapsed: 15 * time.Second, conns: 25000, rate: 123456, pending: 25000, cut: 2500, heap: 1 << 30, goroutines: 55000}
-	assert.Contains(t, s.line(false), "late p50 - p99 -")
-	s.late = []time.Duration{1500 * time.Microsecond, 123 * time.Millisecond}
-	assert.Equal(t, " 15s  conns 25,000  beats/s 123,456  pending 25,000  cut 2,500  late p50 1.5ms p99 123.0ms  heap 1.0 GiB  goroutines 55,000",
-		s.line(false))
-	assert.LessOrEqual(t, len(s.line(true)), 79)
-	assert.Less(t, len(s.line(false))+barWidth, longLine+10)
-}
-
-func TestReportNamesWhatWasWrong(t *testing.T) {
-	t.Parallel()
-	o := &outcome{stalls: []span{{at(0), at(30)}}}
+	res := &result{stalls: []span{{at(0), at(30)}}}
 	var out bytes.Buffer
-	o.print(&out)
+	res.print(&out)
 	assert.Contains(t, out.String(), "RIGHT")
-	assert.Contains(t, out.String(), "stalled 1 time, for 30ms in all and 30ms at most")
+	assert.Contains(t, out.String(), "stalled 1 time, 30ms in total and 30ms at most")
 
 	for range faultsShown + 2 {
-		o.verdict.fault(account{addr: someAddr}, "was cut though it beat")
+		res.verdict.fault(clientRecord{addr: someAddr}, "was cut")
 	}
-	o.interrupted = true
+	res.interrupted = true
 	out.Reset()
-	o.print(&out)
-	for _, want := range []string{"interrupted", "127.0.0.1:4000 (to stay) was cut though it beat", "and 2 more", "WRONG: 12 faults"} {
+	res.print(&out)
+	for _, want := range []string{"interrupted", "client 127.0.0.1:4000 (stay) was cut", "and 2 more", "WRONG: 12 faults"} {
 		assert.Contains(t, out.String(), want)
+	}
+}
+
+func TestComparisonPrintsDifferences(t *testing.T) {
+	t.Parallel()
+	cfg := smallComparison()
+	made := func(impl string, cpu time.Duration, heap uint64) *result {
+		cfg.impl = impl
+		return &result{cfg: cfg, beats: 1000, cpu: cpu, heap: heap}
+	}
+	wheel, wrong, interrupted := made("wheel", 41*time.Millisecond, 150_000), made("std", 39*time.Millisecond, 90_000), made("net", 1, 1)
+	wheel.verdict.cutDelays = make([]time.Duration, 12)
+	wrong.verdict.faults = []string{"a fault"}
+	interrupted.interrupted = true
+	var out bytes.Buffer
+	printComparison(&out, []*result{made(none, 40*time.Millisecond, 120_000), wheel, wrong, interrupted})
+	assert.Equal(t, [][]string{
+		{"none", "0 of 12", "1,000", "40ms", "40.0µs", "", "2,000 B", "", "-"},
+		{"wheel", "12 of 12", "1,000", "41ms", "41.0µs", "+1.0µs", "2,500 B", "+500 B", "right"},
+		{"std", "0 of 12", "1,000", "39ms", "39.0µs", "-1.0µs", "1,500 B", "-500 B", "WRONG"},
+		{"net", "", "", "", "", "", "", "", "interrupted"},
+	}, rows(out.String()))
+	assert.Contains(t, out.String(), "share the process")
+}
+
+// Only Unix reports the processor time of a process.
+func TestComparisonWithoutProcessorTime(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	res := &result{cfg: smallComparison(), beats: 1000, heap: 120_000}
+	printComparison(&out, []*result{res, res})
+	for _, row := range rows(out.String()) {
+		assert.Equal(t, []string{"", "", ""}, row[3:6])
 	}
 }

@@ -4,37 +4,41 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/timingwheel-go/timingwheel/examples/internal/figures"
 	"github.com/timingwheel-go/timingwheel/examples/internal/processor"
 	"go.uber.org/atomic"
 )
 
-// outcome is what a run leaves behind.
-type outcome struct {
+// result is the result of a run.
+type result struct {
 	cfg         config
 	verdict     verdict
 	interrupted bool
 	took        time.Duration
 	stalls      []span
 	beats       int64
-	saved       int64
-	spared      int64
-	fired       int64
-	lateness    []time.Duration // of the timeouts that passed: 50th and 99th percentile, the latest
+	keptByBeat  int64
+	keptByStall int64
+	fired       int64           // timeouts that passed
+	lateness    []time.Duration // of the timeouts that passed: 50th and 99th percentile, and the maximum
 	peak        sample
-	cpu         time.Duration // of the process
-	heap        uint64        // bytes in use when all were connected; only for -compare
+	cpu         time.Duration // of the process; 0 if the system does not report it
+	heap        uint64        // bytes after all clients had connected; only for -compare
 	summary     string        // of the implementation
 }
 
-// run lets the clients loose on the server, waits for their end, and judges the server. An error
-// means that there was nothing to judge. When ctx ends everything ends at once, and what had
-// happened by then is judged.
-func run(ctx context.Context, cfg config, show display) (*outcome, error) {
+// run runs a server and its clients until all clients have left, and judges the server. If ctx
+// ends, the run ends immediately and is judged up to then. run returns an error if there is nothing
+// to judge.
+func run(ctx context.Context, cfg config, show display) (*result, error) {
 	impl, err := cfg.newImplementation()
 	if err != nil {
 		return nil, err
@@ -50,103 +54,103 @@ func run(ctx context.Context, cfg config, show display) (*outcome, error) {
 	}
 	defer srv.close()
 
-	f := newField(cfg, srv)
+	sim := newSimulation(cfg, srv)
 	cpu := processor.Time()
-	show.begin(f)
-	w := startWatch(f, show)
-	err = f.play(ctx)
-	settled := srv.settle(f.connected(), cfg.patience)
+	show.begin(sim)
+	samples := startSampler(sim, show)
+	err = sim.run(ctx)
+	idle := srv.waitUntilIdle(sim.connected(), cfg.patience)
 	cpu = processor.Time() - cpu
 	endMeasuring()
-	peak := w.end()
+	peak := samples.end()
 	if err != nil {
 		return nil, err
 	}
-	out := &outcome{cfg: cfg, interrupted: ctx.Err() != nil, took: time.Since(begin), stalls: st.merged(), peak: peak, cpu: cpu, heap: f.heap}
-	out.judge(f, settled)
-	return out, nil
+	res := &result{cfg: cfg, interrupted: ctx.Err() != nil, took: time.Since(begin), stalls: st.merged(), peak: peak, cpu: cpu, heap: sim.heap}
+	res.judge(sim, idle)
+	return res, nil
 }
 
-// judge checks the clients' accounts, and what the server itself must have kept.
-func (o *outcome) judge(f *field, settled bool) {
-	srv := f.srv
-	o.beats, o.saved, o.spared = srv.beats.Load(), srv.saved.Load(), srv.spared.Load()
-	o.fired, o.lateness = srv.late(50, 99, 100)
-	o.summary = srv.impl.summary()
+// judge checks the records of the clients and the state of the server after the run.
+func (res *result) judge(sim *simulation, idle bool) {
+	srv := sim.srv
+	res.beats, res.keptByBeat, res.keptByStall = srv.beats.Load(), srv.keptByBeat.Load(), srv.keptByStall.Load()
+	res.fired, res.lateness = srv.late(50, 99, 100)
+	res.summary = srv.impl.summary()
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
-	o.verdict = check(evidence{f.cfg.timeout, f.cfg.bound, f.accounts(), srv.endings, o.stalls, f.cfg.cuts()})
-	fault := func(wrong bool, format string, args ...any) {
-		if wrong {
-			o.verdict.faults = append(o.verdict.faults, fmt.Sprintf(format, args...))
-		}
+	res.verdict = check(checkInput{sim.cfg.timeout, sim.cfg.bound, sim.records(), srv.ends, res.stalls, sim.cfg.hasTimeouts()})
+	fault := func(format string, args ...any) {
+		res.verdict.faults = append(res.verdict.faults, fmt.Sprintf(format, args...))
 	}
-	fault(srv.early.Load() > 0, "%d timers fired before their deadline", srv.early.Load())
-	fault(!settled, "at the end the server has accepted %d of %d connections and holds %d, with %d timers pending",
-		srv.accepted.Load(), f.connected(), srv.open.Load(), srv.impl.pending())
+	if early := srv.early.Load(); early > 0 {
+		fault("%d timeouts passed before their deadline", early)
+	}
+	if !idle {
+		fault("after the run the server has accepted %d of %d connections, %d are open, and %s timers are pending",
+			srv.accepted.Load(), sim.connected(), srv.open.Load(), formatPending(srv.impl.pending()))
+	}
 }
 
-// field is the server and its clients.
-type field struct {
+// simulation is a server and its clients.
+type simulation struct {
 	cfg     config
 	srv     *server
-	plans   []plan
 	clients []*client
-	started atomic.Time
-	heap    uint64 // see outcome
+	started atomic.Time // when all clients were connected; zero until then
+	heap    uint64      // see result
 }
 
-func newField(cfg config, srv *server) *field {
-	f := &field{cfg: cfg, srv: srv, plans: newPlans(cfg)}
-	for i, p := range f.plans {
-		f.clients = append(f.clients, newClient(cfg, i, p, &f.started))
+func newSimulation(cfg config, srv *server) *simulation {
+	sim := &simulation{cfg: cfg, srv: srv}
+	for i, p := range newPlans(cfg) {
+		sim.clients = append(sim.clients, newClient(cfg, i, p, &sim.started))
 	}
-	return f
+	return sim
 }
 
-// play connects the clients, starts the clock of their plans, and returns when all of them have
-// left.
-func (f *field) play(parent context.Context) error {
+// run connects the clients, starts their plans, and returns when all clients have left.
+func (sim *simulation) run(parent context.Context) error {
 	ctx, fail := context.WithCancelCause(parent)
 	defer fail(nil)
 	go func() {
-		if err := f.srv.serve(); err != nil {
+		if err := sim.srv.serve(); err != nil {
 			fail(fmt.Errorf("accepting connections: %w", err))
 		}
 	}()
-	var playing sync.WaitGroup
-	f.connect(ctx, fail, &playing)
-	if f.cfg.compare {
+	var running sync.WaitGroup
+	sim.connect(ctx, fail, &running)
+	if sim.cfg.compare {
 		runtime.GC()
-		f.heap, _ = measureProcess()
+		sim.heap, _ = measureProcess()
 	}
-	f.started.Store(time.Now())
-	playing.Wait()
+	sim.started.Store(time.Now())
+	running.Wait()
 	if cause := context.Cause(ctx); cause != nil && parent.Err() == nil {
 		return cause
 	}
 	return nil
 }
 
-// connectAtOnce is how many clients may be ahead of the server's accepting: more could overflow the
-// kernel's queue, which holds 128 on some systems.
-const connectAtOnce = 100
+// maxAhead is the number of clients that may have connected without being accepted. More could
+// overflow the kernel's accept queue, which holds 128 connections on some systems.
+const maxAhead = 100
 
-// connect connects the clients and starts each at once, since the server's timeouts run from then
-// on. It returns when the server has accepted all of them, or early when ctx ends.
-func (f *field) connect(ctx context.Context, fail context.CancelCauseFunc, playing *sync.WaitGroup) {
-	to := f.srv.listener.Addr().(*net.TCPAddr)
-	accepted := func(least int) bool {
-		for ctx.Err() == nil && f.srv.accepted.Load() < int64(least) {
+// connect connects the clients. Each begins to send beats immediately, because the server's timeout
+// is already running. connect returns when the server has accepted all clients, or when ctx ends.
+func (sim *simulation) connect(ctx context.Context, fail context.CancelCauseFunc, running *sync.WaitGroup) {
+	to := sim.srv.listener.Addr().(*net.TCPAddr)
+	waitAccepted := func(least int) bool {
+		for ctx.Err() == nil && sim.srv.accepted.Load() < int64(least) {
 			time.Sleep(time.Millisecond)
 		}
 		return ctx.Err() == nil
 	}
-	for i, c := range f.clients {
-		if !accepted(i + 1 - connectAtOnce) {
+	for i, c := range sim.clients {
+		if !waitAccepted(i + 1 - maxAhead) {
 			return
 		}
-		playing.Go(func() {
+		running.Go(func() {
 			if err := c.connect(to); err != nil {
 				fail(fmt.Errorf("connecting a client: %w", err))
 				return
@@ -154,12 +158,12 @@ func (f *field) connect(ctx context.Context, fail context.CancelCauseFunc, playi
 			c.run(ctx)
 		})
 	}
-	accepted(len(f.clients))
+	waitAccepted(len(sim.clients))
 }
 
-// connected returns how many clients were connected; they must have left.
-func (f *field) connected() (n int) {
-	for _, c := range f.clients {
+// connected returns the number of clients that connected. All clients must have left.
+func (sim *simulation) connected() (n int) {
+	for _, c := range sim.clients {
 		if c.conn != nil {
 			n++
 		}
@@ -167,11 +171,39 @@ func (f *field) connected() (n int) {
 	return n
 }
 
-// accounts returns what the clients know; they must have left.
-func (f *field) accounts() []account {
-	as := make([]account, 0, len(f.clients))
-	for _, c := range f.clients {
-		as = append(as, c.account)
+// records returns the records of the clients. All clients must have left.
+func (sim *simulation) records() []clientRecord {
+	records := make([]clientRecord, 0, len(sim.clients))
+	for _, c := range sim.clients {
+		records = append(records, c.record)
 	}
-	return as
+	return records
+}
+
+// compare runs the same clients against each implementation and prints a table of the runs. The
+// first run and the last run have no timeouts, so their difference shows the noise of the
+// measurement. If ctx ends or a run fails, the table has the runs until then.
+func compare(ctx context.Context, cfg config, w io.Writer) (right bool, err error) {
+	printSettings(w, cfg)
+	impls := slices.Concat([]string{none}, implementations, []string{none})
+	fmt.Fprintf(w, "%s in turn: %s\n", figures.Plural(len(impls), "run"), strings.Join(impls, ", "))
+	var results []*result
+	for _, cfg.impl = range impls {
+		runtime.GC() // collect the garbage of the previous run
+		var res *result
+		if res, err = run(ctx, cfg, newDisplay(w)); err != nil {
+			break
+		}
+		if !res.right() {
+			res.printVerdict(w)
+		}
+		results = append(results, res)
+		if res.interrupted {
+			break
+		}
+	}
+	if len(results) > 0 {
+		printComparison(w, results)
+	}
+	return !slices.ContainsFunc(results, func(res *result) bool { return !res.right() }), err
 }

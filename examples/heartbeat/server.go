@@ -14,49 +14,50 @@ import (
 	"go.uber.org/atomic"
 )
 
-// how a connection ended for the server.
-type how uint8
+// endKind is how a connection ended, as the server saw it.
+type endKind uint8
 
 const (
-	unknown how = iota
-	closed      // by the client
-	reset       // by the client
-	cut         // by the server, for being idle
+	notEnded endKind = iota
+	closed           // by the client
+	reset            // by the client
+	cut              // by the server, because it was idle
+	endKinds
 )
 
-func (h how) String() string { return [...]string{"unnoticed", "closed", "reset", "cut"}[h] }
+func (k endKind) String() string { return [endKinds]string{"not ended", "closed", "reset", "cut"}[k] }
 
-// ending is what the server knows of a connection's end.
-type ending struct {
-	how  how
+// connEnd is what the server knows about the end of a connection.
+type connEnd struct {
+	kind endKind
 	read time.Time // when the server read the last beat, or accepted the connection
 }
 
-// server accepts connections and cuts those that are idle for the timeout. Clients send beats of
-// one byte and expect no answer.
+// server accepts connections, and cuts connections that are idle for the timeout. Clients send
+// beats of one byte. The server sends nothing.
 type server struct {
-	counters // first: its 64-bit words need the alignment of an allocation on 32-bit systems
+	counters // the first field, because its 64-bit words have to be aligned on 32-bit systems
 
 	listener net.Listener
 	impl     implementation
 	timeout  time.Duration
-	grace    time.Duration // what a session gets on top of its timeout after a stall
+	grace    time.Duration // the timeout that a connection gets once after a stall of the machine
 	stalls   *stalls
-	start    time.Time // where its clock begins
+	start    time.Time // of the server's clock
 
 	mu       sync.Mutex
-	lateness *hdrhistogram.Histogram // of fired timers, in microseconds
-	endings  map[netip.AddrPort]ending
+	lateness *hdrhistogram.Histogram // of the timeouts that passed, in microseconds
+	ends     map[netip.AddrPort]connEnd
 }
 
 type counters struct {
-	open     atomic.Int64 // connections now
-	accepted atomic.Int64
-	beats    atomic.Int64
-	cuts     atomic.Int64
-	saved    atomic.Int64 // timers that fired while the kernel held a beat
-	spared   atomic.Int64 // timers that fired after a stall
-	early    atomic.Int64 // timers that fired before their deadline: never, unless the library is broken
+	open        atomic.Int64 // connections now
+	accepted    atomic.Int64
+	beats       atomic.Int64
+	cuts        atomic.Int64
+	keptByBeat  atomic.Int64 // timeouts that passed while a beat was waiting in the kernel
+	keptByStall atomic.Int64 // timeouts that passed after a stall of the machine
+	early       atomic.Int64 // timeouts that passed before their deadline, which is a bug of the implementation
 }
 
 func newServer(impl implementation, timeout, grace time.Duration, st *stalls) (*server, error) {
@@ -72,14 +73,14 @@ func newServer(impl implementation, timeout, grace time.Duration, st *stalls) (*
 		stalls:   st,
 		start:    time.Now(),
 		lateness: hdrhistogram.New(1, time.Hour.Microseconds(), 3),
-		endings:  make(map[netip.AddrPort]ending),
+		ends:     make(map[netip.AddrPort]connEnd),
 	}, nil
 }
 
-// now is the time on the server's clock, which is monotonic.
+// now reads the server's clock, which is monotonic.
 func (s *server) now() time.Duration { return time.Since(s.start) }
 
-// serve accepts connections until close, and returns nil then.
+// serve accepts connections until close is called, and then returns nil.
 func (s *server) serve() error {
 	for {
 		conn, err := s.listener.Accept()
@@ -95,8 +96,8 @@ func (s *server) serve() error {
 	}
 }
 
-// noteFired counts a timer that fired so long after its deadline.
-func (s *server) noteFired(late time.Duration) {
+// recordFired records that a timeout passed, and how late. A negative lateness means early.
+func (s *server) recordFired(late time.Duration) {
 	if late < 0 {
 		s.early.Inc()
 		late = 0
@@ -106,7 +107,8 @@ func (s *server) noteFired(late time.Duration) {
 	_ = s.lateness.RecordValue(min(late.Microseconds(), s.lateness.HighestTrackableValue()))
 }
 
-// late returns how many timers have fired and percentiles of how late they did, nil if none has.
+// late returns the number of timeouts that have passed, and percentiles of their lateness. There
+// are no percentiles if none has passed.
 func (s *server) late(percentiles ...float64) (fired int64, late []time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,120 +121,12 @@ func (s *server) late(percentiles ...float64) (fired int64, late []time.Duration
 	return fired, late
 }
 
-// session is the server's side of one connection. The goroutine in run alone reads from the
-// connection and alone decides about it; the end of the timeout and a beat can therefore not
-// overtake each other.
-type session struct {
-	srv   *server
-	conn  net.Conn
-	raw   syscall.RawConn
-	guard guard
-	read  time.Duration // when the last beat was read, on the server's clock
-	fresh time.Duration // since when stalls of the machine have not been allowed for
-	buf   [64]byte
-}
-
-func newSession(srv *server, conn net.Conn) *session {
-	raw, err := conn.(syscall.Conn).SyscallConn()
-	if err != nil {
-		panic(err) // only for a nil connection
-	}
-	now := srv.now()
-	return &session{srv: srv, conn: conn, raw: raw, read: now, fresh: now, guard: srv.impl.guard(srv, conn, srv.timeout)}
-}
-
-func (s *session) run() {
-	for {
-		n, err := s.conn.Read(s.buf[:])
-		h := s.after(n, err)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			h = s.suspect()
-		}
-		if h != unknown {
-			s.end(h)
-			return
-		}
-	}
-}
-
-// after handles what a read returned, and says how the connection has ended, unknown if it has not.
-func (s *session) after(n int, err error) how {
-	switch {
-	case n > 0:
-		s.beat(n)
-		return unknown
-	case err == nil || errors.Is(err, os.ErrDeadlineExceeded):
-		return unknown
-	case errors.Is(err, io.EOF):
-		return closed
-	default:
-		return reset
-	}
-}
-
-// beat postpones the timeout, n beats having arrived.
-func (s *session) beat(n int) {
-	s.srv.beats.Add(int64(n))
-	s.read = s.srv.now()
-	s.fresh = s.read
-	if !s.guard.postpone() {
-		s.guard = s.srv.impl.guard(s.srv, s.conn, s.srv.timeout)
-	}
-}
-
-// suspect decides about a connection whose Read was ended by a deadline. The timeout may have
-// passed while a beat waited in the kernel, or while this goroutine waited for a processor. A
-// connection is idle only if the kernel holds nothing of it after the timeout.
-func (s *session) suspect() how {
-	if !s.guard.passed() {
-		return unknown
-	}
-	n, err := readHeld(s.conn, s.raw, s.buf[:])
-	switch {
-	case n > 0:
-		s.srv.saved.Inc()
-	case err == nil && s.stalled():
-		s.srv.spared.Inc()
-		s.fresh = s.srv.now()
-		s.guard = s.srv.impl.guard(s.srv, s.conn, s.srv.grace)
-	case err == nil:
-		return cut
-	}
-	return s.after(n, err)
-}
-
-// stalled reports whether the connection may be silent only because the machine stood still: the
-// client, if it is on the same one, is about to catch up, and gets some time to do so, once for
-// each stall.
-func (s *session) stalled() bool {
-	return s.srv.stalls.worstSince(s.srv.start.Add(s.fresh), time.Now()) > s.srv.timeout/4
-}
-
-// end closes the connection and notes how it ended, before the client can see it.
-func (s *session) end(h how) {
-	s.guard.stop()
-	if h == cut {
-		s.srv.cuts.Inc()
-	}
-	s.srv.mu.Lock()
-	s.srv.endings[addrPort(s.conn.RemoteAddr())] = ending{h, s.srv.start.Add(s.read)}
-	s.srv.mu.Unlock()
-	_ = s.conn.Close()
-	s.srv.open.Dec()
-}
-
-// addrPort returns a TCP address in a form that can be compared.
-func addrPort(a net.Addr) netip.AddrPort {
-	ap := a.(*net.TCPAddr).AddrPort()
-	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
-}
-
-// settle waits until so many connections were accepted and all have ended, their timers included,
-// and reports whether they have. It gives up after so much time, of which a stall uses up little.
-func (s *server) settle(conns int, patience time.Duration) bool {
+// waitUntilIdle waits until conns connections have been accepted, all have ended, and no timer is
+// armed. It returns false after patience, of which a stall of the machine uses up one step only.
+func (s *server) waitUntilIdle(conns int, patience time.Duration) bool {
 	const step = 20 * time.Millisecond
 	for n := patience / step; n > 0; n-- {
-		if s.accepted.Load() >= int64(conns) && s.open.Load() == 0 && s.impl.pending() == 0 {
+		if s.accepted.Load() >= int64(conns) && s.open.Load() == 0 && s.impl.pending() <= 0 {
 			return true
 		}
 		time.Sleep(step)
@@ -241,3 +135,110 @@ func (s *server) settle(conns int, patience time.Duration) bool {
 }
 
 func (s *server) close() { _ = s.listener.Close() }
+
+// session is the server's side of one connection. The goroutine that runs run is the only one that
+// reads from the connection and decides whether to cut it. So a timeout does not race with a beat.
+type session struct {
+	srv           *server
+	conn          net.Conn
+	raw           syscall.RawConn
+	timeout       idleTimeout
+	read          time.Duration // when the last beat was read, on the server's clock
+	stallsAllowed time.Duration // until when stalls have been allowed for, on the server's clock
+	buf           [64]byte
+}
+
+func newSession(srv *server, conn net.Conn) *session {
+	raw, err := conn.(syscall.Conn).SyscallConn()
+	if err != nil {
+		panic(err) // conn is not nil
+	}
+	now := srv.now()
+	return &session{srv: srv, conn: conn, raw: raw, read: now, stallsAllowed: now, timeout: srv.impl.start(srv, conn, srv.timeout)}
+}
+
+func (s *session) run() {
+	for {
+		n, err := s.conn.Read(s.buf[:])
+		kind := s.afterRead(n, err)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			kind = s.afterTimeout()
+		}
+		if kind != notEnded {
+			s.end(kind)
+			return
+		}
+	}
+}
+
+// afterRead handles the results of a read. It returns how the connection has ended, if it has.
+func (s *session) afterRead(n int, err error) endKind {
+	switch {
+	case n > 0:
+		s.beat(n)
+		return notEnded
+	case err == nil || errors.Is(err, os.ErrDeadlineExceeded):
+		return notEnded
+	case errors.Is(err, io.EOF):
+		return closed
+	default:
+		return reset
+	}
+}
+
+// beat postpones the timeout after n beats have arrived.
+func (s *session) beat(n int) {
+	s.srv.beats.Add(int64(n))
+	s.read = s.srv.now()
+	s.stallsAllowed = s.read
+	if !s.timeout.restart() {
+		s.timeout = s.srv.impl.start(s.srv, s.conn, s.srv.timeout)
+	}
+}
+
+// afterTimeout decides whether to cut a connection after a deadline has ended its Read. The timeout
+// may have passed while a beat was waiting in the kernel, or while this goroutine was waiting for a
+// processor. So the connection is idle only if the kernel has nothing to read after the timeout.
+func (s *session) afterTimeout() endKind {
+	if !s.timeout.passed() {
+		return notEnded
+	}
+	n, err := readAvailable(s.conn, s.raw, s.buf[:])
+	switch {
+	case n > 0:
+		s.srv.keptByBeat.Inc()
+	case err == nil && s.stalled():
+		s.srv.keptByStall.Inc()
+		s.stallsAllowed = s.srv.now()
+		s.timeout = s.srv.impl.start(s.srv, s.conn, s.srv.grace)
+	case err == nil:
+		return cut
+	}
+	return s.afterRead(n, err)
+}
+
+// stalled reports whether the machine has stalled for so long that the client may have missed a
+// beat. The client runs on the same machine and needs some time to catch up. Each stall is allowed
+// for once.
+func (s *session) stalled() bool {
+	return s.srv.stalls.longestSince(s.srv.start.Add(s.stallsAllowed), time.Now()) > s.srv.timeout/4
+}
+
+// end closes the connection. It records the end before the client can see it.
+func (s *session) end(kind endKind) {
+	s.timeout.stop()
+	if kind == cut {
+		s.srv.cuts.Inc()
+	}
+	s.srv.mu.Lock()
+	s.srv.ends[addrPort(s.conn.RemoteAddr())] = connEnd{kind, s.srv.start.Add(s.read)}
+	s.srv.mu.Unlock()
+	_ = s.conn.Close()
+	s.srv.open.Dec()
+}
+
+// addrPort returns a TCP address in a comparable form.
+func addrPort(a net.Addr) netip.AddrPort {
+	ap := a.(*net.TCPAddr).AddrPort()
+	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+}

@@ -10,25 +10,25 @@ import (
 )
 
 const (
-	stallStep  = 5 * time.Millisecond  // how often the machine is tried
-	leastStall = 10 * time.Millisecond // what counts as a stall; less is within anyone's bound
+	stallStep  = 5 * time.Millisecond  // how long a measuring goroutine sleeps
+	leastStall = 10 * time.Millisecond // a shorter delay is not counted, because each bound covers it
 )
 
-// span is a time during which a goroutine that was to run did not.
+// span is a period of time.
 type span struct{ from, to time.Time }
 
-// stalls measures the machine: goroutines that do nothing but sleep note how much later than
-// planned they run. What they could not do in that time the server could not do either.
+// stalls measures for how long the machine stalls. Measuring goroutines sleep repeatedly and record
+// how much later than planned they wake up. During that time the server could not run either.
 type stalls struct {
-	mu    sync.Mutex
-	spans []span    // overlapping, in the order in which they ended
-	ran   time.Time // when one of the goroutines last ran
+	mu      sync.Mutex
+	spans   []span    // may overlap; ordered by their ends
+	lastRun time.Time // when a measuring goroutine last ran
 }
 
-// measureStalls measures until ctx ends. There is a goroutine for each processor: one processor may
-// stall, with what was running on it, while another goes on.
+// measureStalls measures until ctx ends. There is a goroutine for each processor, because a
+// processor may stall, with the goroutine that was running on it, while the others continue.
 func measureStalls(ctx context.Context) *stalls {
-	s := &stalls{ran: time.Now()}
+	s := &stalls{lastRun: time.Now()}
 	for range runtime.GOMAXPROCS(0) {
 		go s.measure(ctx)
 	}
@@ -39,36 +39,39 @@ func (s *stalls) measure(ctx context.Context) {
 	for ctx.Err() == nil {
 		planned := time.Now().Add(stallStep)
 		time.Sleep(stallStep)
-		s.note(planned, time.Now())
+		runtime.Gosched() // wait in the run queue like a goroutine that the network wakes
+		s.record(planned, time.Now())
 	}
 }
 
-// note notes that a goroutine ran now which was to run at the planned time.
-func (s *stalls) note(planned, now time.Time) {
+// record records that a measuring goroutine runs now and was planned to run earlier. A stall may
+// have begun during the sleep before, so that time counts too.
+func (s *stalls) record(planned, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ran = now
+	s.lastRun = now
 	if now.Sub(planned) >= leastStall {
-		s.spans = append(s.spans, span{planned, now})
+		s.spans = append(s.spans, span{planned.Add(-stallStep), now})
 	}
 }
 
-// worstSince returns the longest stall after from, or part of one, including one that goes on at
-// now: after a stall other goroutines may run before those that measure it.
-func (s *stalls) worstSince(from, now time.Time) time.Duration {
+// longestSince returns the length of the longest stall since from. A stall counts only from then
+// on, and a stall that has not ended counts until now. The second rule is needed because other
+// goroutines may run before the measuring goroutines after a stall.
+func (s *stalls) longestSince(from, now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	worst := now.Sub(later(s.ran.Add(stallStep), from))
+	longest := now.Sub(later(s.lastRun.Add(stallStep), from))
 	for _, sp := range slices.Backward(s.spans) {
 		if !sp.to.After(from) {
 			break
 		}
-		worst = max(worst, sp.to.Sub(later(sp.from, from)))
+		longest = max(longest, sp.to.Sub(later(sp.from, from)))
 	}
-	return worst
+	return longest
 }
 
-// merged returns the stalls without overlaps, in order of time.
+// merged returns the stalls in order of time, with overlapping ones merged.
 func (s *stalls) merged() []span {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,11 +93,11 @@ func merge(spans []span) []span {
 	return out
 }
 
-// stalledWithin returns for how much of the time between from and to the machine was stalled; the
-// spans are those of merged.
+// stalledWithin returns how long the machine stalled between from and to. The spans must be a
+// result of merged.
 func stalledWithin(spans []span, from, to time.Time) (sum time.Duration) {
 	first, _ := slices.BinarySearchFunc(spans, from, func(sp span, t time.Time) int {
-		return cmp.Or(sp.to.Compare(t), -1) // the first that ends after from
+		return cmp.Or(sp.to.Compare(t), -1) // the first span that ends after from
 	})
 	for _, sp := range spans[first:] {
 		if !sp.from.Before(to) {
@@ -103,6 +106,14 @@ func stalledWithin(spans []span, from, to time.Time) (sum time.Duration) {
 		sum += earlier(sp.to, to).Sub(later(sp.from, from))
 	}
 	return sum
+}
+
+// longestOf returns the length of the longest span.
+func longestOf(spans []span) (d time.Duration) {
+	for _, s := range spans {
+		d = max(d, s.to.Sub(s.from))
+	}
+	return d
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -7,15 +7,12 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// at is a moment so many milliseconds after some beginning.
-func at(ms int) time.Time { return time.Unix(1_000_000, 0).Add(time.Duration(ms) * time.Millisecond) }
-
 func TestMerge(t *testing.T) {
 	t.Parallel()
 	assert.Empty(t, merge(nil))
 	in := []span{{at(50), at(60)}, {at(10), at(30)}, {at(20), at(25)}, {at(25), at(40)}, {at(40), at(45)}}
 	assert.Equal(t, []span{{at(10), at(45)}, {at(50), at(60)}}, merge(in))
-	assert.Equal(t, span{at(50), at(60)}, in[0], "the argument is left alone")
+	assert.Equal(t, span{at(50), at(60)}, in[0], "the argument is not modified")
 }
 
 func TestStalledWithin(t *testing.T) {
@@ -32,7 +29,7 @@ func TestStalledWithin(t *testing.T) {
 		{0, 200, 40},
 		{100, 200, 0},
 		{99, 200, 1},
-		{60, 20, 0}, // the wrong way round: nothing
+		{60, 20, 0}, // to is before from
 	} {
 		got := stalledWithin(spans, at(tt.from), at(tt.to))
 		assert.Equal(t, time.Duration(tt.want)*time.Millisecond, got, "%+v", tt)
@@ -40,20 +37,20 @@ func TestStalledWithin(t *testing.T) {
 	assert.Zero(t, stalledWithin(nil, at(0), at(10)))
 }
 
-func TestWorstSince(t *testing.T) {
+func TestLongestSince(t *testing.T) {
 	t.Parallel()
-	s := &stalls{ran: at(0)}
-	ms := func(from, now int) int { return int(s.worstSince(at(from), at(now)).Milliseconds()) }
-	assert.Negative(t, ms(0, 4), "nothing has stalled")
-	assert.Equal(t, 995, ms(0, 1000), "a stall that goes on, and that nobody has noted")
+	s := &stalls{lastRun: at(0)}
+	ms := func(from, now int) int { return int(s.longestSince(at(from), at(now)).Milliseconds()) }
+	assert.Negative(t, ms(0, 4), "no stall")
+	assert.Equal(t, 995, ms(0, 1000), "a stall that has not ended")
 
-	s.note(at(5), at(5+int(leastStall.Milliseconds())-1))
+	s.record(at(5), at(5+int(leastStall.Milliseconds())-1))
 	assert.Empty(t, s.spans, "too short to count")
-	s.note(at(20), at(50))
-	s.note(at(60), at(80))
-	assert.Equal(t, 30, ms(0, 81))
-	assert.Equal(t, 20, ms(50, 81))
-	assert.Equal(t, 5, ms(75, 81), "what is left of it")
+	s.record(at(20), at(50))
+	s.record(at(60), at(80))
+	assert.Equal(t, 35, ms(0, 81))
+	assert.Equal(t, 25, ms(50, 81))
+	assert.Equal(t, 5, ms(75, 81), "the rest of the stall")
 	assert.Negative(t, ms(80, 81))
 	assert.Equal(t, 95, ms(0, 180))
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"math"
 	"testing"
 	"time"
 
@@ -10,7 +12,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/examples/internal/programtest"
 )
 
-func TestParse(t *testing.T) {
+func TestOptionsAreParsed(t *testing.T) {
 	t.Parallel()
 	want := defaults()
 	cfg, ok, err := parse([]string{"heartbeat"}, nil)
@@ -46,7 +48,7 @@ func TestImplementationsAreAccepted(t *testing.T) {
 	assert.True(t, cfg.compare)
 }
 
-func TestBadOptions(t *testing.T) {
+func TestBadOptionIsRefused(t *testing.T) {
 	t.Parallel()
 	programtest.Refuses(t, heartbeat, exitUsage, []programtest.Refusal{
 		{[]string{"-conns", "0"}, []string{`"0"`, "-conns", "a whole number from 1 to 25000"}},
@@ -85,4 +87,24 @@ func TestHelpNamesEveryOption(t *testing.T) {
 		names = append(names, f.Names()[0])
 	}
 	programtest.Helps(t, heartbeat, names)
+}
+
+func TestConnectionsForFilesIsTheInverse(t *testing.T) {
+	t.Parallel()
+	for _, conns := range []int{1, 2, 5000, maxConns} {
+		assert.Equal(t, conns, connsFor(filesFor(conns)))
+		assert.Equal(t, conns-1, connsFor(filesFor(conns)-1), "two files for each connection")
+	}
+	assert.Zero(t, connsFor(0))
+	assert.Zero(t, connsFor(otherFiles))
+	assert.Equal(t, maxConns, connsFor(math.MaxUint64))
+}
+
+func TestFewConnectionsKeepFileLimit(t *testing.T) {
+	t.Parallel()
+	cfg := config{conns: 1}
+	var out bytes.Buffer
+	assert.NoError(t, fitFileLimit(&cfg, &out))
+	assert.Equal(t, 1, cfg.conns)
+	assert.Empty(t, out.String())
 }

@@ -8,20 +8,20 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestPlansDealTheShares(t *testing.T) {
+func TestPlansFollowThePercentages(t *testing.T) {
 	t.Parallel()
 	cfg := defaults()
 	cfg.seed = 1
 	plans := newPlans(cfg)
-	assert.Equal(t, [fates]int{stays: 4000, closes: 500, crashes: 250, silent: 250}, countFates(plans))
-	assert.Equal(t, plans, newPlans(cfg), "the seed decides")
+	assert.Equal(t, [roles]int{stays: 4000, closes: 500, crashes: 250, silent: 250}, countRoles(plans))
+	assert.Equal(t, plans, newPlans(cfg), "the same seed gives the same plans")
 	other := cfg
 	other.seed = 2
 	assert.NotEqual(t, plans, newPlans(other))
 
 	for _, p := range plans {
 		last := cfg.duration
-		if p.fate == silent { // late by an interval, it can still be cut before the end
+		if p.role == silent { // it may be late by an interval, and has to be cut before the end
 			last -= longestInterval(cfg.timeout) + cfg.timeout + cfg.bound
 		}
 		assert.GreaterOrEqual(t, p.at, time.Duration(0))
@@ -33,10 +33,10 @@ func TestPlansNeverExceedTheConnections(t *testing.T) {
 	t.Parallel()
 	cfg := defaults()
 	cfg.conns = 1
-	cfg.silent, cfg.closing, cfg.crash = 50, 50, 0 // each rounds up to the one connection
-	assert.Equal(t, [fates]int{silent: 1}, countFates(newPlans(cfg)))
+	cfg.silent, cfg.closing, cfg.crash = 50, 50, 0 // each is rounded up to one connection
+	assert.Equal(t, [roles]int{silent: 1}, countRoles(newPlans(cfg)))
 	cfg.silent, cfg.closing, cfg.crash = 0, 0, 0
-	assert.Equal(t, [fates]int{stays: 1}, countFates(newPlans(cfg)))
+	assert.Equal(t, [roles]int{stays: 1}, countRoles(newPlans(cfg)))
 }
 
 func TestShortestDurationLeavesTimeToGoSilent(t *testing.T) {
