@@ -29,18 +29,33 @@ import (
 // patience turns a hang into a failure. It says nothing of how fast anything has to be.
 const patience = time.Minute
 
-// Set by the files of their build tags: both make everything slower, and the latter allocates.
+// The files of the build tags race and invariants set these. Both slow every test down, and the
+// race detector allocates memory.
 var underRace, underInvariants bool
 
-// scaled is the size of a test: n, or less where that would take long.
+// fullTests says that the environment asks for tests of full size, as .ci/run does.
+var fullTests = os.Getenv("TIMINGWHEEL_TESTS") == "full"
+
+// scaled returns the size of a test: n, or less if a full-sized test would take too long.
 func scaled(n int) int {
 	switch {
 	case underInvariants:
-		return max(n/100, 1)
+		n /= 100
 	case underRace || testing.Short():
-		return max(n/10, 1)
+		n /= 10
+	case !fullTests:
+		n /= 4
 	}
-	return n
+	return max(n, 1)
+}
+
+// scaledSeeds returns how many of n seeds a model test plays. All of them are played if every step
+// is verified or if the environment asks for full tests.
+func scaledSeeds(n uint64) uint64 {
+	if underInvariants || fullTests {
+		return n
+	}
+	return max(n/4, 1)
 }
 
 // startWheel returns a wheel that the end of the test stops.

@@ -277,7 +277,7 @@ func checkInbox(t *testing.T, ib *inbox, slots *arena.Slots, live, ending []uint
 
 func TestModelInbox(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(20) {
+	for seed := range scaledSeeds(20) {
 		playInbox(t, newSeeded(seed, 400))
 	}
 }

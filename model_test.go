@@ -1103,11 +1103,7 @@ func (m *bubbleModel) play(steps int) {
 
 func TestModelOfARunningWheel(t *testing.T) {
 	t.Parallel()
-	seeds := uint64(48)
-	if testing.Short() {
-		seeds = 8
-	}
-	for seed := range seeds {
+	for seed := range scaledSeeds(48) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 0))
