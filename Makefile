@@ -31,6 +31,10 @@ help: ## show this list
 test: ## test all modules
 	go test work
 
+.PHONY: full
+full: ## run the tests of the root package at full size
+	.ci/run full
+
 .PHONY: bare
 bare: ## test without Redis, a browser and a C compiler
 	.ci/run bare
