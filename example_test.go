@@ -9,8 +9,8 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// newManual returns a wheel whose clock stands still until Advance moves it, and a function that lets
-// some time pass. Examples with such a wheel do the same on every machine.
+// newManual returns a wheel whose clock stands still until Advance moves it, and a function that
+// lets some time pass. Examples with such a wheel do the same on every machine.
 func newManual(opts timingwheel.Options) (tw *timingwheel.TimingWheel, pass func(d time.Duration) int) {
 	opts.Manual = true
 	tw, err := timingwheel.New(opts)

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// contended calls f while armMu is held, as by a goroutine that was preempted. f must not wait for
-// it.
+// contended calls f while armMu is held, as if the holder were preempted. f must not wait for the
+// lock.
 func contended(t *testing.T, tw *TimingWheel, f func()) {
 	t.Helper()
 	s := tw.engine.shards[0]
@@ -26,12 +26,12 @@ func contended(t *testing.T, tw *TimingWheel, f func()) {
 	case <-done:
 	case <-time.After(patience):
 		s.armMu.Unlock()
-		require.FailNow(t, "a call waits for armMu")
+		require.FailNow(t, "the call waits for armMu")
 	}
 	s.armMu.Unlock()
 }
 
-// A goroutine that is preempted while it holds armMu delays no call (G15), and no answer is wrong.
+// A goroutine that is preempted while it holds armMu delays no call (G15), and results are exact.
 func TestFuncTimersDoNotWaitForArmMu(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
@@ -74,8 +74,8 @@ func TestFuncTimersDoNotWaitForArmMu(t *testing.T) {
 	})
 }
 
-// A Reset after a Flush takes the timer out of it, also without the lock.
-func TestResetWithoutArmMuAfterAFlush(t *testing.T) {
+// A Reset after a Flush takes the timer out of the Flush, even without the lock.
+func TestResetWithoutArmMuLeavesAFlush(t *testing.T) {
 	t.Parallel()
 	calls := new(held)
 	bubble(t, Options{Executor: calls}, func(t *testing.T, tw *TimingWheel) {
@@ -92,8 +92,8 @@ func TestResetWithoutArmMuAfterAFlush(t *testing.T) {
 	})
 }
 
-// Calls that follow before the requests of others are served see what these have done.
-func TestFuncTimerBeforeItsRequestIsServed(t *testing.T) {
+// A call that comes before an earlier request is served sees the effect of the request.
+func TestCallsSeeARequestThatIsNotServed(t *testing.T) {
 	t.Parallel()
 	for name, after := range map[string]func(t *testing.T, tw *TimingWheel, ft *FuncTimer){
 		"Stop":       func(t *testing.T, _ *TimingWheel, ft *FuncTimer) { assert.True(t, ft.Stop()) },
@@ -108,7 +108,7 @@ func TestFuncTimerBeforeItsRequestIsServed(t *testing.T) {
 			var calls atomic.Int64
 			ft := new(FuncTimer)
 			ft.InitStopped(tw, func() { calls.Add(1) })
-			ft.shard.funcTimers.serverStarting.Store(true) // no goroutine comes
+			ft.shard.funcTimers.serverStarting.Store(true) // no goroutine serves the request
 			contended(t, tw, func() { ft.Reset(time.Hour) })
 			after(t, tw, ft)
 			ft.shard.funcTimers.serverStarting.Store(false)
@@ -122,8 +122,8 @@ func TestFuncTimerBeforeItsRequestIsServed(t *testing.T) {
 	}
 }
 
-// What a timer that was stopped without armMu refers to is released as well, when the lock is free.
-func TestStopWithoutArmMuGivesTheSlotBack(t *testing.T) {
+// A Stop without armMu releases the payload and the slot once the lock is free.
+func TestStopWithoutArmMuReleasesTheSlot(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		s := &tw.engine.shards[0].shard
@@ -140,12 +140,13 @@ func TestStopWithoutArmMuGivesTheSlotBack(t *testing.T) {
 	})
 }
 
-// No callback has to end for that, and the wheel does not wake up.
+// A Stop without armMu releases the slot although no worker is free, and the wheel does not wake
+// up.
 func TestStopWithoutArmMuNeedsNoWorker(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string]Options{
-		"no permit is free":      {MaxRunning: 1},
-		"an executor that waits": {Executor: new(held)},
+		"MaxRunning is reached":      {MaxRunning: 1},
+		"an executor holds its call": {Executor: new(held)},
 	} {
 		bubble(t, opts, func(t *testing.T, tw *TimingWheel) {
 			s := &tw.engine.shards[0].shard
@@ -177,9 +178,8 @@ func TestStopWithoutArmMuNeedsNoWorker(t *testing.T) {
 	}
 }
 
-// A timer that is forgotten by all but its wheel after a Stop without the lock does not keep an idle
-// wheel's alarm set.
-func TestStopWithoutArmMuSwitchesTheAlarmOff(t *testing.T) {
+// A timer that was stopped without armMu does not keep the alarm of an idle wheel set.
+func TestStopWithoutArmMuUnsetsTheAlarm(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		s := &tw.engine.shards[0].shard
@@ -193,9 +193,9 @@ func TestStopWithoutArmMuSwitchesTheAlarmOff(t *testing.T) {
 	})
 }
 
-// Resets, Stops and Touches race with each other, with the expiry, with Flushes and with a goroutine
-// that holds armMu much of the time. Each arming ends in one call or in one Stop.
-func TestRaceFuncTimersAndAHeldArmMu(t *testing.T) {
+// Reset, Stop and Touch race with each other, with the expiry, with Flush and with a goroutine that
+// holds armMu much of the time. Each arming ends in one call or in one Stop.
+func TestRaceFuncTimersAreExactWhileArmMuIsHeld(t *testing.T) {
 	t.Parallel()
 	for _, opts := range tiny {
 		opts.Shards = 1
@@ -232,7 +232,7 @@ func TestRaceFuncTimersAndAHeldArmMu(t *testing.T) {
 		rounds := 0
 		beside(func() {
 			holdArmMu(tw)
-			if n := tw.Len(); n < 0 || n > timers+3 { // an arming that is under way may count already
+			if n := tw.Len(); n < 0 || n > timers+3 { // an arming that is under way may count
 				t.Errorf("Len: %d", n)
 			}
 			if rounds++; rounds%64 == 0 {
@@ -253,7 +253,7 @@ func TestRaceFuncTimersAndAHeldArmMu(t *testing.T) {
 	}
 }
 
-// holdArmMu holds the lock for some time, as a goroutine would that is preempted.
+// holdArmMu holds armMu for some time, as a preempted goroutine would.
 func holdArmMu(tw *TimingWheel) {
 	s := tw.engine.shards[0]
 	s.armMu.Lock()
@@ -263,8 +263,8 @@ func holdArmMu(tw *TimingWheel) {
 }
 
 // No call is early or missing while armMu is held much of the time. Each goroutine resets one timer
-// twice and knows by the answer which calls there must be.
-func TestRaceResetsAndAHeldArmMuAreNeverEarly(t *testing.T) {
+// twice, and the results show which calls must come.
+func TestRaceResetsAreNeverEarlyWhileArmMuIsHeld(t *testing.T) {
 	t.Parallel()
 	for _, opts := range tiny {
 		opts.Shards = 1
@@ -310,8 +310,9 @@ func TestRaceResetsAndAHeldArmMuAreNeverEarly(t *testing.T) {
 	}
 }
 
-// The wheel is stopped while calls leave requests. Every timer is accounted for.
-func TestRaceFuncTimersWithoutArmMuAndTheWheelsStop(t *testing.T) {
+// The wheel is stopped while calls leave requests. Each arming has been fired, stopped or
+// discarded.
+func TestRaceRequestsAreCountedWhenTheWheelStops(t *testing.T) {
 	t.Parallel()
 	for range scaled(300) {
 		tw := startWheel(t, Options{Tick: time.Microsecond, Shards: 1})
@@ -350,9 +351,9 @@ func TestRaceFuncTimersWithoutArmMuAndTheWheelsStop(t *testing.T) {
 	}
 }
 
-// A server of requests releases armMu while it allocates. A server that comes meanwhile sees all
-// timers that are armed: those that the first one has not come to, and the one that it allocates for.
-func TestRequestsAreSeenWhileMemoryIsAllocated(t *testing.T) {
+// serve releases armMu while it allocates memory. A second call of serve that comes meanwhile
+// serves all remaining requests, including the one for which the first call allocates.
+func TestNestedServeMissesNoRequest(t *testing.T) {
 	t.Parallel()
 	var a funcTimerState
 	var closed atomic.Bool

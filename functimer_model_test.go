@@ -8,19 +8,19 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
-// FuncTimers in the model of model_test.go. They have callbacks, flushes, executors and panics in
-// common with the other timers, and can be armed again when they have fired or were stopped.
+// FuncTimers in the model of model_test.go. Callbacks, flushes, executors and panics are those of
+// other timers. FuncTimers can also be armed again after they have fired or were stopped.
 
-// modelFunc is what the reference knows of a FuncTimer besides.
+// modelFunc is the additional state of a FuncTimer in the reference.
 type modelFunc struct {
 	FuncTimer
 	timeout int64
 	until   int64 // the deadline before it is rounded up
-	epoch   int   // model.flushes at the last time that it was armed or moved
-	calls   int   // under way
+	epoch   int   // model.flushes when the timer was last armed or moved
+	calls   int   // calls under way
 }
 
-// addFuncTimer makes a FuncTimer that is not armed.
+// addFuncTimer adds a FuncTimer that is not armed.
 func (m *model) addFuncTimer(shard int) *modelTimer {
 	e := &modelTimer{id: len(m.all), shard: shard, at: -1, fn: new(modelFunc)}
 	m.all = append(m.all, e)
@@ -32,7 +32,7 @@ func (m *model) addFuncTimer(shard int) *modelTimer {
 	return e
 }
 
-// actOnFunc does anything to a FuncTimer, or makes one.
+// actOnFunc makes a random call to a FuncTimer, or adds one.
 func (m *model) actOnFunc(e *modelTimer, shard int) {
 	op := m.pick.below(12)
 	switch d := m.delay(); {
@@ -89,7 +89,7 @@ func (m *model) touchFunc(e *modelTimer, at int64, touch func() bool) {
 	e.fn.until, e.fn.epoch = max(deadline, e.fn.until), m.flushes
 	m.want.Postponed++
 	m.armed(e, e.fn.until)
-	e.tick = max(m.funcTick(e), m.tickOf()) // also if the deadline has passed within this tick
+	e.tick = max(m.funcTick(e), m.tickOf()) // the deadline may have passed within this tick
 }
 
 // funcTick returns the tick to which the deadline of a FuncTimer is rounded up.
@@ -101,7 +101,8 @@ func (m *model) funcTick(e *modelTimer) int64 {
 	return tick
 }
 
-// stopWaitFunc calls StopWait, which may not wait here: if a call is under way, this is inside it.
+// stopWaitFunc calls StopWait with a context that has ended, because the caller may be inside a
+// call of the timer's function.
 func (m *model) stopWaitFunc(e *modelTimer) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -114,7 +115,7 @@ func (m *model) stopWaitFunc(e *modelTimer) {
 	}
 }
 
-// Many short runs, in which most timers are FuncTimers.
+// Most timers of these runs are FuncTimers.
 func TestModelFuncTimers(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(scaled(1_000)) {
@@ -125,7 +126,7 @@ func TestModelFuncTimers(t *testing.T) {
 	}
 }
 
-// FuzzFuncTimers is FuzzEngine with FuncTimers for the most part.
+// FuzzFuncTimers is FuzzEngine with mostly FuncTimers.
 func FuzzFuncTimers(f *testing.F) {
 	fuzzModel(f, func(t *testing.T, c modelConfig, pick choices) {
 		m := newWheelModel(t, c, pick)

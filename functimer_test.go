@@ -16,13 +16,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// timerLike is what FuncTimer and *time.Timer have in common.
+// timerLike has the methods that FuncTimer and *time.Timer have in common.
 type timerLike interface {
 	Reset(d time.Duration) bool
 	Stop() bool
 }
 
-// touchable is a *time.Timer with a Touch of its own, as a specification.
+// touchable is a *time.Timer with a method Touch, as a specification of FuncTimer.Touch.
 type touchable struct {
 	*time.Timer
 	timeout time.Duration
@@ -37,9 +37,10 @@ func (t *touchable) Touch() bool {
 	return t.Stop() && !t.Timer.Reset(t.timeout)
 }
 
-// The same random calls go to a FuncTimer and to a timer of package time. Both must answer the same
-// and run at the same instants. Durations are whole ticks, because the wheel rounds up to them.
-func TestFuncTimerActsAsTimersOfPackageTime(t *testing.T) {
+// A FuncTimer and a timer of package time get the same random calls. Both must return the same
+// results and call their functions at the same times. Durations are whole ticks, because the wheel
+// rounds up to them.
+func TestModelFuncTimerBehavesLikePackageTime(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(scaled(400)) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -48,7 +49,7 @@ func TestFuncTimerActsAsTimersOfPackageTime(t *testing.T) {
 		bubble(t, opts, func(t *testing.T, tw *TimingWheel) {
 			ran := [2]*stopwatch{newStopwatch(), newStopwatch()}
 			var both [2]timerLike
-			var again atomic.Int64 // ms: what the callback resets its timer to, if positive
+			var again atomic.Int64 // in ms: duration to which the callback resets its timer, if positive
 			callback := func(k int) func() {
 				return func() {
 					ran[k].note()
@@ -98,7 +99,7 @@ func TestTouchPostponesTheCall(t *testing.T) {
 		}
 		pass(100 * ms)
 		assert.Equal(t, []int{55}, watch.noted())
-		assert.False(t, ft.Touch(), "it has fired")
+		assert.False(t, ft.Touch(), "Touch after the timer has fired")
 		pass(100 * ms)
 		assert.Len(t, watch.noted(), 1)
 		st := tw.Stats()
@@ -123,7 +124,7 @@ func TestTouchNeverMakesADeadlineEarlier(t *testing.T) {
 	})
 }
 
-func TestTouchAtTakesDatesOfTheWallClock(t *testing.T) {
+func TestTouchAtAcceptsTimesWithoutAMonotonicReading(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		watch := newStopwatch()
@@ -154,21 +155,21 @@ func TestDeadlineOfAFuncTimer(t *testing.T) {
 		pass(ms)
 		at, ok := ft.Deadline()
 		assert.Equal(t, time.Time{}, at)
-		assert.False(t, ok, "it has fired")
+		assert.False(t, ok, "the timer has fired")
 		ft.Reset(time.Hour)
 		ft.Stop()
 		_, ok = ft.Deadline()
-		assert.False(t, ok, "it was stopped")
+		assert.False(t, ok, "the timer was stopped")
 		ft.Reset(time.Hour)
 		tw.Stop()
 		_, ok = ft.Deadline()
-		assert.False(t, ok, "its wheel was stopped")
+		assert.False(t, ok, "the wheel was stopped")
 	})
 	_, ok := new(FuncTimer).Deadline()
 	assert.False(t, ok)
 }
 
-func TestTouchTakesTheTimeoutOfTheLastReset(t *testing.T) {
+func TestTouchUsesTheTimeoutOfTheLastReset(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		watch := newStopwatch()
@@ -181,7 +182,7 @@ func TestTouchTakesTheTimeoutOfTheLastReset(t *testing.T) {
 	})
 }
 
-func TestFuncTimerThatWasNotArmed(t *testing.T) {
+func TestFuncTimerBeforeItIsInitialisedOrArmed(t *testing.T) {
 	t.Parallel()
 	var ft FuncTimer
 	assert.False(t, ft.Stop())
@@ -207,7 +208,7 @@ func TestFuncTimerThatWasNotArmed(t *testing.T) {
 	})
 }
 
-func TestFuncTimerOfAnyDuration(t *testing.T) {
+func TestFuncTimerAcceptsAnyDuration(t *testing.T) {
 	t.Parallel()
 	for _, d := range []time.Duration{math.MinInt64, -time.Hour, -1, 0, 1} {
 		bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
@@ -235,7 +236,7 @@ func TestFuncTimerOfAnyDuration(t *testing.T) {
 	}
 }
 
-func TestFuncTimerOfAStoppedWheel(t *testing.T) {
+func TestFuncTimerOnAStoppedWheelIsInert(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})
 	ft := tw.NewFuncTimer(time.Hour, boom)
@@ -266,7 +267,7 @@ func TestFlushCallsFuncTimersThatWereTouched(t *testing.T) {
 		pass(5 * ms)
 		require.True(t, ft.Touch())
 		pass(100 * ms)
-		assert.Equal(t, []int{5, 5, 15, 20}, watch.noted(), "a Flush is over after one call")
+		assert.Equal(t, []int{5, 5, 15, 20}, watch.noted(), "a Flush makes one call of each timer")
 	})
 }
 
@@ -285,7 +286,7 @@ func TestTouchAfterAFlushPostponesTheCall(t *testing.T) {
 		assert.True(t, reset.Reset(20*ms))
 		assert.True(t, stopped.Stop())
 		calls.release()
-		assert.Equal(t, []int{2}, watch.noted(), "the one that was not touched")
+		assert.Equal(t, []int{2}, watch.noted(), "only the timer that was not moved is called")
 		for range 30 {
 			pass(ms)
 			calls.release()
@@ -294,8 +295,8 @@ func TestTouchAfterAFlushPostponesTheCall(t *testing.T) {
 	})
 }
 
-// In Manual mode touched timers run in the order of their deadlines, and of the calls that have set
-// these.
+// In Manual mode touched timers run in the order of their ticks. Within a tick they run in the
+// order of the calls that have set their deadlines.
 func TestTouchedFuncTimersRunInOrder(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, Options{}, 0)
@@ -307,9 +308,9 @@ func TestTouchedFuncTimersRunInOrder(t *testing.T) {
 	assert.Equal(t, "b a c", s.to(20*ms))
 }
 
-// The wheel looks at a touched timer at the end of its tick and not before. Otherwise Advance would
-// count a timer that does not run.
-func TestTouchWithoutATimeoutLooksOnce(t *testing.T) {
+// The wheel looks at a touched timer at the end of the tick and not earlier. Otherwise Advance
+// would count a timer that does not run.
+func TestTouchWithZeroTimeoutIsNotCountedTwice(t *testing.T) {
 	t.Parallel()
 	for name, touch := range map[string]func(s *story, ft *FuncTimer){
 		"in the middle of a tick": func(_ *story, ft *FuncTimer) { ft.Touch() },
@@ -325,8 +326,8 @@ func TestTouchWithoutATimeoutLooksOnce(t *testing.T) {
 	}
 }
 
-// A zero delay means at once, also in the middle of a tick.
-func TestFuncTimerWithoutDelayInTheMiddleOfATick(t *testing.T) {
+// A zero delay means at once, even in the middle of a tick.
+func TestFuncTimerWithZeroDelayFiresAtOnceWithinATick(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{Tick: time.Second}, func(t *testing.T, tw *TimingWheel) {
 		time.Sleep(400 * ms)
@@ -347,9 +348,9 @@ func TestFuncTimerWithoutDelayInTheMiddleOfATick(t *testing.T) {
 	assert.Empty(t, s.to(10*ms+ms/2))
 }
 
-// A deadline that was touched to a later moment of the tick in which the wheel looks at it costs
-// one more look.
-func TestTouchedWithinATick(t *testing.T) {
+// A Touch that moves the deadline within the tick in which the wheel looks at the timer costs one
+// more look.
+func TestTouchWithinATickPostponesOnce(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{Tick: time.Second}, func(t *testing.T, tw *TimingWheel) {
 		watch := newStopwatch()
@@ -363,7 +364,7 @@ func TestTouchedWithinATick(t *testing.T) {
 }
 
 // A Touch that does not reach another tick leaves Deadline as it is.
-func TestDeadlineAfterATouchWithinATick(t *testing.T) {
+func TestDeadlineUnchangedByATouchWithinATick(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{Tick: time.Second}, func(t *testing.T, tw *TimingWheel) {
 		ft := tw.NewFuncTimer(1500*ms, func() {})
@@ -376,9 +377,9 @@ func TestDeadlineAfterATouchWithinATick(t *testing.T) {
 	})
 }
 
-// A Touch beside a Reset to a shorter timeout takes the old timeout or the new one, and the Reset
-// that comes last holds.
-func TestRaceTouchAndAShorterReset(t *testing.T) {
+// A Touch that races with a Reset to a shorter timeout uses the old timeout or the new one. The
+// deadline of a Reset that comes last holds.
+func TestRaceTouchDoesNotUndoAShorterReset(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Shards: 1})
 	ft := tw.NewFuncTimer(time.Hour, boom)
@@ -412,8 +413,8 @@ func TestRaceTouchAndAShorterReset(t *testing.T) {
 	ft.Stop()
 }
 
-// An armed timer is pending all the time, also while the wheel looks at it.
-func TestRaceLenOfATouchedFuncTimer(t *testing.T) {
+// An armed timer is pending at all times, even while the wheel looks at it.
+func TestRaceTouchedFuncTimerIsAlwaysPending(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Tick: time.Microsecond, Shards: 1})
 	ft := tw.NewFuncTimer(time.Hour, func() {})
@@ -422,7 +423,7 @@ func TestRaceLenOfATouchedFuncTimer(t *testing.T) {
 		ft.Reset(20 * time.Microsecond)
 		spin(time.Duration(k%100) * 100 * time.Nanosecond)
 		if !ft.Reset(time.Hour) {
-			continue // it has fired
+			continue // the timer has fired
 		}
 		for range 30 {
 			if _, ok := tw.Next(); !ok || tw.Len() != 1 {
@@ -438,9 +439,9 @@ func TestRaceLenOfATouchedFuncTimer(t *testing.T) {
 	ft.Stop()
 }
 
-// Touches race with the expiry. A Touch that returned true has come in time: the call does not come
-// before the whole timeout has passed.
-func TestRaceTouchesAndTheCall(t *testing.T) {
+// Touches race with the expiry. After a Touch that returned true, the function is not called before
+// the whole timeout has passed.
+func TestRaceCallIsNotEarlyAfterATouch(t *testing.T) {
 	t.Parallel()
 	for _, opts := range tiny {
 		tw := startWheel(t, opts)
@@ -482,8 +483,8 @@ func TestRaceTouchesAndTheCall(t *testing.T) {
 	}
 }
 
-// Resets, Stops, Touches, Flushes and the expiry race. Each arming, which is a Reset that returned
-// false, ends in one call or in one Stop that returned true.
+// Reset, Stop, Touch, Flush and the expiry race. Each arming, which is a Reset that returned false,
+// ends in one call of the function or in one Stop that returned true.
 func TestRaceFuncTimerIsExact(t *testing.T) {
 	t.Parallel()
 	for _, opts := range tiny {
@@ -538,8 +539,9 @@ func TestRaceFuncTimerIsExact(t *testing.T) {
 	}
 }
 
-// After the wheel's Stop every timer is accounted for, whatever other goroutines do meanwhile.
-func TestRaceFuncTimersAndTheWheelsStop(t *testing.T) {
+// Other goroutines arm and touch timers while the wheel is stopped. Each arming has been fired,
+// stopped or discarded.
+func TestRaceFuncTimersAreCountedWhenTheWheelStops(t *testing.T) {
 	t.Parallel()
 	for range scaled(300) {
 		tw := startWheel(t, Options{Tick: time.Microsecond, Shards: 2})
@@ -576,7 +578,7 @@ func TestRaceFuncTimersAndTheWheelsStop(t *testing.T) {
 	}
 }
 
-func TestRaceFlushAndTouches(t *testing.T) {
+func TestRaceFlushCallsEachTouchedTimerOnce(t *testing.T) {
 	t.Parallel()
 	for range scaled(300) {
 		tw := startWheel(t, Options{Tick: 10 * time.Microsecond, Shards: 1})
@@ -600,11 +602,11 @@ func TestRaceFlushAndTouches(t *testing.T) {
 		all.Wait()
 		tw.Flush()
 		require.NoError(t, drainWheel(tw))
-		assert.Equal(t, int64(timers), called.Load(), "every timer was pending at the Flush, or had been called")
+		assert.Equal(t, int64(timers), called.Load(), "each timer was pending at the Flush or had been called")
 	}
 }
 
-func TestStopOfAFuncTimerReleasesWhatTheWheelHolds(t *testing.T) {
+func TestEndedFuncTimerIsReleasedByTheWheel(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})
 	holder := func() (func(), weak.Pointer[resource]) {
@@ -619,12 +621,12 @@ func TestStopOfAFuncTimerReleasesWhatTheWheelHolds(t *testing.T) {
 	tw.NewFuncTimer(0, func() { f(); done.Done() })
 	done.Wait()
 	f = nil
-	collected(t, a, "what a stopped timer refers to")
-	collected(t, b, "what a timer that has fired refers to")
+	collected(t, a, "the closure of a stopped timer")
+	collected(t, b, "the closure of a timer that has fired")
 	runtime.KeepAlive(tw)
 }
 
-func TestFuncTimerAllocatesNothingLater(t *testing.T) {
+func TestFuncTimerCallsAllocateNothing(t *testing.T) {
 	if underRace || underInvariants {
 		t.Skip("the race detector and verify allocate")
 	}
@@ -642,10 +644,10 @@ func TestFuncTimerAllocatesNothingLater(t *testing.T) {
 	assert.LessOrEqual(t, unsafe.Sizeof(FuncTimer{}), uintptr(48))
 }
 
-// A timer takes at most 90 bytes in all, besides the closure that the program makes.
-func TestMemoryOfAFuncTimer(t *testing.T) {
+// A timer takes at most 90 bytes in all, not counting the program's closure.
+func TestFuncTimerTakesAtMost90Bytes(t *testing.T) {
 	if underRace || underInvariants || unsafe.Sizeof(uintptr(0)) < 8 {
-		t.Skip("sizes are those of an ordinary build on 64 bits")
+		t.Skip("the sizes are those of an ordinary 64-bit build")
 	}
 	const n = 200_000
 	tw := startWheel(t, Options{Shards: 1})
@@ -655,7 +657,7 @@ func TestMemoryOfAFuncTimer(t *testing.T) {
 	for k := range timers {
 		timers[k].Init(tw, time.Hour+time.Duration(k)*ms, f)
 	}
-	tw.Len() // places them all
+	tw.Len() // places all timers
 	each := float64(heapNow()-before) / n
 	t.Logf("%.1f bytes a timer", each)
 	assert.LessOrEqual(t, each, 90+float64(slack)/n)

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The one test that runs the wheel as a program does: the defaults, on the clock of the machine.
-func TestRealClockSmoke(t *testing.T) {
+// The wheel runs as in a program: with the defaults and on the machine's clock.
+func TestTimersFireOnceAndNotEarlyOnTheRealClock(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})
 	delays := []time.Duration{
@@ -31,7 +31,7 @@ func TestRealClockSmoke(t *testing.T) {
 	got := map[time.Duration]bool{}
 	for range delays {
 		r := receive(t, runs, "a timer")
-		assert.GreaterOrEqual(t, r.after, r.d, "early")
+		assert.GreaterOrEqual(t, r.after, r.d, "fired early")
 		assert.False(t, got[r.d], "%v fired twice", r.d)
 		got[r.d] = true
 	}
@@ -43,8 +43,7 @@ func TestRealClockSmoke(t *testing.T) {
 	assert.Empty(t, runs)
 }
 
-// What the whole process relies on cannot be stopped or flushed by one part of it.
-func TestDefaultRefusesToStop(t *testing.T) {
+func TestDefaultWheelCannotBeStoppedOrFlushed(t *testing.T) {
 	t.Parallel()
 	require.Same(t, Default(), Default())
 	fired := make(chan struct{}, 1)
@@ -57,7 +56,7 @@ func TestDefaultRefusesToStop(t *testing.T) {
 	} {
 		assert.PanicsWithValue(t, "timingwheel: "+method+" of the default wheel, which the whole process shares", call)
 	}
-	require.True(t, timer.Reschedule(0), "the timer was lost")
+	require.True(t, timer.Reschedule(0), "a panicking call lost the timer")
 	receive(t, fired, "the timer")
 }
 
@@ -81,11 +80,11 @@ func TestPackageLevelFunctionsUseDefault(t *testing.T) {
 	for _, s := range Default().engine.shards {
 		owner = owner || timer.shard() == &s.shard
 	}
-	assert.True(t, owner, "the timer is not one of Default's")
+	assert.True(t, owner, "the timer is not on the default wheel")
 	assert.True(t, timer.Stop())
 }
 
-// A nil callback is found out at the call, where the mistake is, not at the deadline.
+// A nil callback panics at the call, where the mistake is, and not at the deadline.
 func TestNilFunctionsPanicAtTheCall(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})
@@ -105,11 +104,11 @@ func TestNilFunctionsPanicAtTheCall(t *testing.T) {
 	assert.Panics(t, func() { AtFunc(time.Now(), nil) })
 	assert.Panics(t, func() { ScheduleFunc(nil, func() {}) })
 	tw.Stop()
-	assert.Panics(t, func() { tw.AfterFunc(0, nil) }, "also after Stop")
+	assert.Panics(t, func() { tw.AfterFunc(0, nil) }, "a nil function panics after Stop as well")
 	assert.Zero(t, tw.Len())
 }
 
-// Next is never late, and nothing runs before it.
+// Next is not later than the earliest deadline, and nothing runs before Next.
 func TestNextIsALowerBound(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, Options{Tick: ms, WheelSize: 8, Levels: 3}, 0)
@@ -130,9 +129,8 @@ func TestNextIsALowerBound(t *testing.T) {
 	require.False(t, t1.Stop())
 }
 
-// Next never lies behind the earliest deadline rounded up, and a program that follows it gets
-// there.
-func TestNextOnFakeTime(t *testing.T) {
+// Next is not later than the earliest deadline, rounded up to a tick.
+func TestNextIsNotLateOnFakeTime(t *testing.T) {
 	for _, opts := range shapes {
 		bubble(t, opts, func(t *testing.T, tw *TimingWheel) {
 			_, ok := tw.Next()
@@ -153,8 +151,8 @@ func TestNextOnFakeTime(t *testing.T) {
 	}
 }
 
-// Several wheels in one bubble share nothing and do not disturb each other.
-func TestSeveralWheelsInOneBubble(t *testing.T) {
+// Stop and Flush of one wheel do not affect other wheels in the same bubble.
+func TestWheelsInOneBubbleAreIndependent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		var wheels []*TimingWheel
@@ -167,7 +165,7 @@ func TestSeveralWheelsInOneBubble(t *testing.T) {
 				d := time.Duration(1+h) * time.Hour
 				tw.AfterFunc(d, func() {
 					ran[i].Add(1)
-					if i != 1 { // that one is flushed
+					if i != 1 { // wheel 1 is flushed
 						assert.Equal(t, (d+tick-1)/tick*tick, time.Since(start))
 					}
 				})
@@ -182,7 +180,7 @@ func TestSeveralWheelsInOneBubble(t *testing.T) {
 			assert.EqualValues(t, 50, ran[2+i].Load())
 		}
 	})
-	// And another bubble after it, as in a program's tests.
+	// A second bubble follows, as in the tests of a program.
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		ran := false
 		tw.AfterFunc(day, func() { ran = true })
@@ -191,8 +189,8 @@ func TestSeveralWheelsInOneBubble(t *testing.T) {
 	})
 }
 
-// A bubble ends only when all its goroutines have: a wheel whose timers are pending has none, with
-// or without Stop, nor has one whose callbacks have run.
+// A bubble ends only when all its goroutines have ended. A wheel with pending timers has none, and
+// neither has a wheel whose callbacks have returned.
 func TestBubbleEndsWithoutStop(t *testing.T) {
 	for _, opts := range shapes {
 		synctest.Test(t, func(t *testing.T) {
