@@ -16,11 +16,11 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
-// Timers run at their deadline rounded up to a tick: at the edges of levels, at wraps, after days,
-// at large readings of the clock. Deadlines for which a word has no room are in far_test.go.
+// Timers run at their deadline, rounded up to a tick: at the edges of levels, at wraps, after days,
+// at large readings of the clock. far_test.go has deadlines that do not fit into a word.
 
-// checkDelay arms timers that are due d from the origin, in each way there is, and sees them run at
-// their deadline rounded up to a tick, and not 1ns before.
+// checkDelay arms timers in four ways that are due d from the origin. It checks that they run at
+// their deadline, rounded up to a tick, and not 1ns earlier.
 func checkDelay(t *testing.T, opts Options, origin int64, d time.Duration) {
 	t.Helper()
 	tick := int64(opts.Tick)
@@ -33,13 +33,13 @@ func checkDelay(t *testing.T, opts Options, origin int64, d time.Duration) {
 	s := newStory(t, opts, origin)
 	s.after(d, "after")
 	s.AtFunc(modelStart.Add(d), s.note("at"))
-	postponed, hastened := s.after(d/2, "postponed"), s.after(math.MaxInt64, "hastened")
-	if !postponed.Reschedule(d) || !hastened.Reschedule(d) {
-		t.Fatal("Reschedule of a pending timer: false")
+	later, earlier := s.after(d/2, "later"), s.after(math.MaxInt64, "earlier")
+	if !later.Reschedule(d) || !earlier.Reschedule(d) {
+		t.Fatal("Reschedule of a pending timer returned false")
 	}
-	want := "after at postponed hastened"
+	want := "after at later earlier"
 	if rounded == math.MaxInt64 {
-		want = "" // the clock does not get there
+		want = "" // the clock never reaches the deadline
 	}
 	early := s.to(time.Duration(min(rounded, math.MaxInt64-1) - 1 - origin))
 	if ran := s.to(time.Duration(rounded - origin)); early != "" || ran != want {
@@ -47,7 +47,7 @@ func checkDelay(t *testing.T, opts Options, origin int64, d time.Duration) {
 	}
 }
 
-// boundaryWheels are shapes of wheels; the last ones span more than the clock has.
+// boundaryWheels are shapes of wheels. The last ones span more ticks than the clock has.
 var boundaryWheels = []Options{
 	{Tick: time.Millisecond, WheelSize: 2, Levels: 1},
 	{Tick: time.Microsecond, WheelSize: 2, Levels: 16},
@@ -68,7 +68,7 @@ func forEachWheel(t *testing.T, f func(t *testing.T, opts Options)) {
 	}
 }
 
-// spans returns what 1, 2, … levels span, in ns, as far as that is in range.
+// spans returns the spans of 1, 2, … levels in ns, as far as they are in range.
 func spans(opts Options) []int64 {
 	var out []int64
 	n := int64(opts.Tick)
@@ -81,9 +81,10 @@ func spans(opts Options) []int64 {
 	return out
 }
 
-// Each level's edge, one interval and one ns before and after it, exact multiples of its span and
-// so several rounds of the last one; with the clock at 0, in the middle, and just before each wrap.
-func TestEdgesOfEachLevel(t *testing.T) {
+// Deadlines are at the edge of each level, one tick and one ns before and after it, and at exact
+// multiples of its span, which are several rounds of the last level. The clock stands at 0, in the
+// middle of the span, and immediately before the wrap.
+func TestTimersAreExactAtTheEdgesOfEachLevel(t *testing.T) {
 	t.Parallel()
 	forEachWheel(t, func(t *testing.T, opts Options) {
 		tick := int64(opts.Tick)
@@ -99,7 +100,7 @@ func TestEdgesOfEachLevel(t *testing.T) {
 	})
 }
 
-func TestPowersOfTwo(t *testing.T) {
+func TestTimersAreExactAtPowersOfTwo(t *testing.T) {
 	t.Parallel()
 	forEachWheel(t, func(t *testing.T, opts Options) {
 		for i := range 63 {
@@ -111,8 +112,8 @@ func TestPowersOfTwo(t *testing.T) {
 	})
 }
 
-// A clock that has run for long, up to 2^48 ticks and beyond, just before the wrap of each level.
-func TestLargeEpochs(t *testing.T) {
+// The clock has run for 2^48 ticks and more, and stands immediately before the wrap of each level.
+func TestTimersAreExactAtLargeReadings(t *testing.T) {
 	t.Parallel()
 	forEachWheel(t, func(t *testing.T, opts Options) {
 		tick := int64(opts.Tick)
@@ -139,13 +140,14 @@ func TestMaxInt64NeverFires(t *testing.T) {
 			s.AtFunc(time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), s.note("never"))
 			s.after(opts.Tick, "soon")
 			require.Equal(t, "soon", s.to(2*opts.Tick))
-			require.Empty(t, s.to(math.MaxInt64), "at the end of the clock")
+			require.Empty(t, s.to(math.MaxInt64), "a timer fired at the end of the clock")
 			require.Equal(t, 2, s.Len())
 		}
 	})
 }
 
-// At the clock's last reading every sum saturates: what is not due at once is then never due.
+// At the clock's last reading every deadline saturates, so a timer that is not due at once never
+// fires.
 func TestDelayBeyondTheClockNeverFiresAtItsEnd(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, Options{}, 0)
@@ -156,8 +158,9 @@ func TestDelayBeyondTheClockNeverFiresAtItsEnd(t *testing.T) {
 	require.Equal(t, 1, s.Len())
 }
 
-// Zero, negative and past mean the next Advance, whatever it moves, in the order of arming.
-func TestDueAtOnce(t *testing.T) {
+// A zero or negative delay and a time that has passed are due in the next Advance, even if it does
+// not move the clock, and in the order of arming.
+func TestZeroNegativeAndPastAreDueInTheNextAdvance(t *testing.T) {
 	t.Parallel()
 	forEachWheel(t, func(t *testing.T, opts Options) {
 		for _, origin := range []int64{0, int64(opts.Tick) / 2, 1 << 61} {
@@ -177,8 +180,8 @@ func TestDueAtOnce(t *testing.T) {
 	})
 }
 
-// Shapes at the limits of the options, some of which span far more ticks than there are.
-func TestLimitsOfGeometry(t *testing.T) {
+// The wheels have sizes at the limits of the options. Some span more ticks than the clock has.
+func TestTimersAreExactAtTheLimitsOfOptions(t *testing.T) {
 	t.Parallel()
 	for _, opts := range []Options{
 		{Tick: time.Microsecond, WheelSize: 65536, Levels: 16}, {Tick: time.Hour, WheelSize: 65536, Levels: 16},
@@ -191,9 +194,8 @@ func TestLimitsOfGeometry(t *testing.T) {
 	}
 }
 
-// The clock oversleeps and jumps over many buckets of several levels: everything runs, in order of
-// ticks.
-func TestJumpOverSeveralLevels(t *testing.T) {
+// The clock jumps over many buckets of several levels. All timers run, in the order of their ticks.
+func TestJumpOverSeveralLevelsRunsTimersInOrder(t *testing.T) {
 	t.Parallel()
 	for _, origin := range []int64{0, 1<<61 - 1} {
 		s := newStory(t, Options{Tick: ms, WheelSize: 4, Levels: 3}, origin)
@@ -210,9 +212,9 @@ func TestJumpOverSeveralLevels(t *testing.T) {
 	}
 }
 
-// A wheel that has stood idle for days, or had only a far timer, puts a short one into the finest
-// level.
-func TestShortTimerAfterDaysOfIdleness(t *testing.T) {
+// A wheel that has been idle for days, or has only a distant timer, places a short timer on the
+// finest level.
+func TestShortTimerAfterIdleDaysIsNotMoved(t *testing.T) {
 	t.Parallel()
 	for _, far := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -237,47 +239,47 @@ func TestShortTimerAfterDaysOfIdleness(t *testing.T) {
 		s.to(30 * day)
 		moved := s.Stats().Moved
 		s.after(5*ms, "short")
-		require.Equal(t, "short", s.to(30*day+6*ms)) // the origin is no multiple of the tick
+		require.Equal(t, "short", s.to(30*day+6*ms)) // the origin is not a multiple of the tick
 		require.Equal(t, moved, s.Stats().Moved)
 	}
 }
 
-// The same for AtFunc with a monotonic reading, which looks at the clock only where the wheel
-// stands idle.
-func TestShortTimerAtAMonotonicTimeAfterIdleness(t *testing.T) {
+// AtFunc with a monotonic reading reads the clock only if the wheel is idle. After idle days it
+// places a short timer on the finest level.
+func TestAtFuncAfterIdleDaysUsesTheFinestLevel(t *testing.T) {
 	t.Parallel()
 	tw, err := New(Options{Tick: time.Hour, Shards: 1})
 	require.NoError(t, err)
 	defer tw.Stop()
 	s := tw.engine.shards[0]
-	tw.engine.Base = tw.engine.Base.Add(-30_000 * day) // as if it had been made then
+	tw.engine.Base = tw.engine.Base.Add(-30_000 * day) // as if the wheel had been made then
 	s.Base = tw.engine.Base
 	tw.AtFunc(time.Now().Add(10*time.Hour), func() {})
 	require.Zero(t, firstLevel(s))
 }
 
-// The same for the further run of a plan after a run that has taken days.
-func TestShortPlanAfterARunOfDays(t *testing.T) {
+// After a run that has taken days, a plan places its next run on the finest level.
+func TestPlanAfterARunOfDaysUsesTheFinestLevel(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]Scheduler{"Every": Every(10 * time.Hour), "course": asCourse{Every(10 * time.Hour)}} {
 		tw := startWheel(t, Options{Tick: time.Hour, Shards: 1})
 		sh := tw.engine.shards[0]
 		var ran atomic.Bool
 		tw.ScheduleFunc(s, func() {
-			tw.engine.Base = tw.engine.Base.Add(-30_000 * day) // as if it had begun then
+			tw.engine.Base = tw.engine.Base.Add(-30_000 * day) // as if the run had begun then
 			sh.Base = tw.engine.Base
 			ran.Store(true)
 		})
 		tw.Flush()
-		await(t, "the run", func() bool { return ran.Load() && tw.Len() == 1 }) // which reads no clock
+		await(t, "the run", func() bool { return ran.Load() && tw.Len() == 1 }) // Len reads no clock
 		assert.Zero(t, firstLevel(sh), name)
-		assert.Zero(t, tw.Stats().Wakeups, "%s: it was placed by the clock of before", name)
+		assert.Zero(t, tw.Stats().Wakeups, "%s: the run was placed by an old reading of the clock", name)
 	}
 }
 
-// However far away a deadline is, the callback starts in its very tick: cascading loses no
+// Callbacks start in the tick of their deadline, however distant it is: cascading loses no
 // precision.
-func TestPreciseOverDaysAndYears(t *testing.T) {
+func TestDistantTimersFireInTheirTick(t *testing.T) {
 	for _, opts := range shapes {
 		t.Run(optionName(opts), func(t *testing.T) {
 			bubble(t, opts, func(t *testing.T, tw *TimingWheel) {
@@ -289,9 +291,9 @@ func TestPreciseOverDaysAndYears(t *testing.T) {
 					tw.AfterFunc(d, func() {
 						ran.Add(1)
 						at := time.Since(start)
-						assert.GreaterOrEqual(t, at, d, "early")
-						assert.Less(t, at-d, tick, "late")
-						assert.Zero(t, at%tick, "not at a tick")
+						assert.GreaterOrEqual(t, at, d, "fired early")
+						assert.Less(t, at-d, tick, "fired late")
+						assert.Zero(t, at%tick, "did not fire at a tick")
 					})
 				}
 				pass(101 * oneYear)
@@ -305,8 +307,8 @@ func TestPreciseOverDaysAndYears(t *testing.T) {
 	}
 }
 
-// After days of doing nothing the first short timer is as precise as any.
-func TestShortTimerAfterIdlenessCostsOneWakeup(t *testing.T) {
+// After idle days, a short timer is as precise as any other and costs one wake-up.
+func TestShortTimerAfterIdleDaysCostsOneWakeup(t *testing.T) {
 	for _, opts := range shapes {
 		bubble(t, opts, func(t *testing.T, tw *TimingWheel) {
 			tick := tickOf(opts)
@@ -319,8 +321,8 @@ func TestShortTimerAfterIdlenessCostsOneWakeup(t *testing.T) {
 				pass(6 * tick)
 				assert.GreaterOrEqual(t, after, d)
 				assert.Less(t, after, d+tick)
-				if opts.WheelSize > 2 { // else it has to pass from one wheel to the next
-					assert.Equal(t, woken+1, tw.Stats().Wakeups, "a stale clock put it into a coarse bucket")
+				if opts.WheelSize > 2 { // otherwise the timer has to move between levels
+					assert.Equal(t, woken+1, tw.Stats().Wakeups, "an old reading of the clock led to a coarse bucket")
 				}
 			}
 		})

@@ -12,23 +12,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The default can be set once in a process, and other tests use it. So the cases run in a process
-// of their own: the test binary once more, with this variable set. In between they take the default
-// away.
-const ofItsOwn = "TIMINGWHEEL_PROCESS_OF_ITS_OWN"
+// The default wheel can be set once in a process, and other tests use it. So the cases run in a
+// second process of the test binary, with this variable set. Before each case the default is unset.
+const inSecondProcess = "TIMINGWHEEL_SECOND_PROCESS"
 
 const lateSetDefault = "timingwheel: SetDefault after Default was used or set: call it once, at the start of main, " +
 	"before any use of Default and of package-level functions"
 
 var defaultCases = map[string]func(*testing.T){
-	"set":                 setDefaultGoverns,
+	"set":                 setDefaultIsUsed,
 	"bad wheels":          setDefaultRefusesBadWheels,
 	"race of sets":        setDefaultHasOneWinner,
 	"race with first use": setDefaultRacesWithFirstUse,
 	"race with Stop":      setDefaultRacesWithStop,
 }
 
-// firstUses are calls that make the default wheel.
+// firstUses are calls that make the default wheel if there is none.
 var firstUses = map[string]func(){
 	"Default":      func() { Default() },
 	"AfterFunc":    func() { AfterFunc(time.Hour, func() {}) },
@@ -48,11 +47,11 @@ var firstUses = map[string]func(){
 
 func TestSetDefault(t *testing.T) {
 	t.Parallel()
-	if os.Getenv(ofItsOwn) == "" {
+	if os.Getenv(inSecondProcess) == "" {
 		binary, err := os.Executable()
 		require.NoError(t, err)
 		cmd := exec.CommandContext(t.Context(), binary, "-test.run=^TestSetDefault$", "-test.v")
-		cmd.Env = append(os.Environ(), ofItsOwn+"=1")
+		cmd.Env = append(os.Environ(), inSecondProcess+"=1")
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s", out)
 		require.Contains(t, string(out), "--- PASS: TestSetDefault/race_with_Stop")
@@ -65,7 +64,7 @@ func TestSetDefault(t *testing.T) {
 			require.PanicsWithValue(t, lateSetDefault, func() { SetDefault(tw) })
 			require.PanicsWithValue(t, lateSetDefault, func() { SetDefault(made) })
 			require.True(t, made == Default())
-			require.NotPanics(t, tw.Stop, "a wheel that was refused stays private")
+			require.NotPanics(t, tw.Stop, "a wheel that SetDefault has refused stays private")
 		})
 	}
 	for name, run := range defaultCases {
@@ -73,20 +72,21 @@ func TestSetDefault(t *testing.T) {
 	}
 }
 
+// withoutDefault unsets the default wheel and runs a case.
 func withoutDefault(t *testing.T, name string, run func(*testing.T)) {
 	t.Helper()
 	defaultWheel.Store(nil)
 	t.Run(name, run)
 }
 
-func setDefaultGoverns(t *testing.T) {
+func setDefaultIsUsed(t *testing.T) {
 	tw, err := New(Options{Tick: 5 * ms, Name: "default"})
 	require.NoError(t, err)
 	before := tw.AfterFunc(time.Hour, func() {})
 	SetDefault(tw)
 	require.True(t, tw == Default())
 	require.True(t, AfterFunc(time.Hour, func() {}).Stop())
-	require.EqualValues(t, 2, tw.Stats().Armed, "the package's functions use the wheel")
+	require.EqualValues(t, 2, tw.Stats().Armed, "package-level functions must use the wheel")
 	for method, call := range map[string]func(){
 		"Stop":     tw.Stop,
 		"Shutdown": func() { _ = tw.Shutdown(t.Context()) },
@@ -94,8 +94,8 @@ func setDefaultGoverns(t *testing.T) {
 	} {
 		assert.PanicsWithValue(t, "timingwheel: "+method+" of the default wheel, which the whole process shares", call)
 	}
-	require.Panics(t, func() { SetDefault(tw) }, "also for the same wheel")
-	require.True(t, before.Stop(), "its timers are lost")
+	require.Panics(t, func() { SetDefault(tw) }, "a second call with the same wheel")
+	require.True(t, before.Stop(), "SetDefault has lost a pending timer")
 	require.NoError(t, Sleep(t.Context(), ms))
 }
 
@@ -104,9 +104,9 @@ func setDefaultRefusesBadWheels(t *testing.T) {
 	stopped.Stop()
 	require.NoError(t, shut.Shutdown(t.Context()))
 	for message, wheels := range map[string][]*TimingWheel{
-		"timingwheel: SetDefault of a nil wheel: it must be a running one":     {nil},
-		"timingwheel: SetDefault of a Manual wheel: it must run by itself":     {startWheel(t, Options{Manual: true})},
-		"timingwheel: SetDefault of a stopped wheel: it must be a running one": {stopped, shut},
+		"timingwheel: SetDefault of a nil wheel: the wheel must be running":       {nil},
+		"timingwheel: SetDefault of a Manual wheel: the wheel must run by itself": {startWheel(t, Options{Manual: true})},
+		"timingwheel: SetDefault of a stopped wheel: the wheel must be running":   {stopped, shut},
 	} {
 		for _, tw := range wheels {
 			require.PanicsWithValue(t, message, func() { SetDefault(tw) })
@@ -117,11 +117,11 @@ func setDefaultRefusesBadWheels(t *testing.T) {
 	var none context.Context
 	require.Panics(t, func() { _ = tw.Shutdown(none) })
 	SetDefault(tw)
-	require.True(t, tw == Default(), "neither the bad ones nor a Shutdown that panics are in the way")
+	require.True(t, tw == Default(), "a refused wheel or a panicking Shutdown prevents SetDefault")
 }
 
-// rounds runs f again and again, each time without a default. f passes to race what is to run at
-// the same time.
+// rounds runs f many times, each time without a default wheel. race runs its arguments
+// concurrently.
 func rounds(f func(round int, race func(...func()))) {
 	for round := range 200 {
 		defaultWheel.Store(nil)
@@ -180,14 +180,14 @@ func setDefaultRacesWithFirstUse(t *testing.T) {
 		}
 		race(calls...)
 		for _, s := range seen {
-			require.True(t, s == Default(), "two defaults")
+			require.True(t, s == Default(), "there are two default wheels")
 		}
 		require.Equal(t, set, Default() == tw)
 		require.Equal(t, set, panics(tw.Stop))
 	})
 }
 
-// Either the wheel is stopped or it is the default, and never both.
+// The wheel is either stopped or the default, and never both.
 func setDefaultRacesWithStop(t *testing.T) {
 	rounds(func(round int, race func(...func())) {
 		tw, err := New(Options{Shards: 1})

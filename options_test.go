@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A bad option gives an error that names the field, its value and what is accepted.
-func TestBadOptions(t *testing.T) {
+// The error for a bad option names the field, its value and the accepted range.
+func TestBadOptionErrorNamesFieldValueAndRange(t *testing.T) {
 	t.Parallel()
 	ranges := map[string][]string{
 		"Tick":        {"1µs", "1h"},
@@ -77,8 +77,8 @@ func TestBadOptions(t *testing.T) {
 	}
 }
 
-// A default never makes a field that was set invalid: each field at its limits, alone and with the
-// others.
+// Each field is valid at its limits, alone and together with the others. The default of one field
+// never makes another field invalid.
 func TestLimitsOfOptionsAreValid(t *testing.T) {
 	t.Parallel()
 	for _, tick := range []time.Duration{0, time.Microsecond, 1_234_567, time.Hour} {
@@ -93,14 +93,14 @@ func TestLimitsOfOptionsAreValid(t *testing.T) {
 					require.Equal(t, levels == 0, valid.Levels != opts.Levels)
 					again, err := valid.validate()
 					require.NoError(t, err)
-					require.Equal(t, valid, again, "defaults are final")
+					require.Equal(t, valid, again, "validate changed valid options")
 				}
 			}
 		}
 	}
 }
 
-func TestDefaultsOfOptions(t *testing.T) {
+func TestZeroOptionsTakeTheirDefaults(t *testing.T) {
 	t.Parallel()
 	o, err := Options{}.validate()
 	require.NoError(t, err)
@@ -119,8 +119,8 @@ func TestDefaultsOfOptions(t *testing.T) {
 	require.Equal(t, Goroutines, o.Executor)
 }
 
-// The clock of a Manual wheel begins at Start, or at the time of New.
-func TestStartOfManualClock(t *testing.T) {
+// The clock of a Manual wheel begins at Start or at the time of New.
+func TestManualClockBeginsAtStart(t *testing.T) {
 	t.Parallel()
 	before := time.Now()
 	tw, err := New(Options{Manual: true})
@@ -134,7 +134,7 @@ func TestStartOfManualClock(t *testing.T) {
 	}
 }
 
-// Wheels that the range of a time.Duration cannot reach are never made.
+// Levels beyond the range of a time.Duration are left out.
 func TestLevelsBeyondTheRangeAreLeftOut(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ size, levels, want int }{
@@ -142,11 +142,11 @@ func TestLevelsBeyondTheRangeAreLeftOut(t *testing.T) {
 	} {
 		conf := Options{Tick: time.Microsecond, WheelSize: c.size, Levels: c.levels}.config()
 		require.Equal(t, c.want, conf.last+1, "%+v", c)
-		require.Less(t, uint(conf.last)*conf.bits, uint(63), "%+v: every level's interval is in range", c)
+		require.Less(t, uint(conf.last)*conf.bits, uint(63), "%+v: the interval of a level is out of range", c)
 	}
 }
 
-func TestNilCallbackPanics(t *testing.T) {
+func TestNilCallbackPanicsInManualMode(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, Options{}, 0)
 	require.PanicsWithValue(t, "timingwheel: AfterFunc with a nil function", func() { s.AfterFunc(ms, nil) })
@@ -156,10 +156,10 @@ func TestNilCallbackPanics(t *testing.T) {
 	require.Panics(t, func() { _, _ = NewTimeouts[int](Options{}, nil) })
 	require.Zero(t, s.Len())
 	s.Stop()
-	require.Panics(t, func() { s.AfterFunc(ms, nil) }, "at the call, also of a stopped wheel")
+	require.Panics(t, func() { s.AfterFunc(ms, nil) }, "a nil function on a stopped wheel")
 }
 
-func TestHoldsPointers(t *testing.T) {
+func TestHoldsPointersFindsPointersOfEachKind(t *testing.T) {
 	t.Parallel()
 	type flat struct {
 		_ int8

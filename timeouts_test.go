@@ -21,13 +21,13 @@ func startTimeouts[T any](tb testing.TB, opts Options, expire func([]T)) *Timeou
 	return w
 }
 
-// drained reports whether nothing is pending and nothing runs.
+// drained returns a function that reports whether nothing is pending and nothing runs.
 func drained[T any](w *Timeouts[T]) func() bool {
 	return func() bool { st := w.Stats(); return st.Pending+st.Running == 0 }
 }
 
-// Payloads arrive exactly once, whole, never early, in batches of 1 to 256, on every executor; also
-// where a single one has expired before many do.
+// Each payload arrives exactly once, intact and not early, in a batch of 1 to 256, with every
+// executor. Large batches also follow batches of one.
 func TestTimeoutsDeliverEachPayloadOnce(t *testing.T) {
 	t.Parallel()
 	type payload struct {
@@ -61,23 +61,24 @@ func TestTimeoutsDeliverEachPayloadOnce(t *testing.T) {
 			}
 			for _, count := range []int{1, 255, 256, 257, 1, 1000} {
 				add(count, time.Now().Add(ms))
-				await(t, "a batch of it", drained(w))
+				await(t, "the payloads that were added", drained(w))
 			}
 			for next < n {
 				add(1, time.Now().Add(rand.N(5*ms)))
 			}
-			await(t, "everything", drained(w))
+			await(t, "all payloads", drained(w))
 			for id := range got {
 				if got[id].Load() != 1 {
 					t.Fatalf("payload %d arrived %d times", id, got[id].Load())
 				}
 			}
-			assert.Greater(t, largest.Load(), int64(1), "nothing was batched")
+			assert.Greater(t, largest.Load(), int64(1), "no batch had more than one payload")
 		})
 	}
 }
 
-// Adding, stopping, postponing, removing all and expiring at once: one fate for each payload.
+// Add, Stop, Reschedule, RemoveAll and the expiry race. Each payload expires, is stopped or is
+// removed, exactly once.
 func TestRaceTimeoutsExactlyOnce(t *testing.T) {
 	t.Parallel()
 	for _, opts := range tiny {
@@ -85,10 +86,10 @@ func TestRaceTimeoutsExactlyOnce(t *testing.T) {
 			t.Parallel()
 			const adders = 16
 			each := max(scaled(2000), 100)
-			fates := make([]atomic.Int32, adders*each)
+			ended := make([]atomic.Int32, adders*each) // how often each payload has ended
 			w := startTimeouts(t, opts, func(batch []int) {
 				for _, id := range batch {
-					fates[id].Add(1)
+					ended[id].Add(1)
 				}
 			})
 			var all sync.WaitGroup
@@ -97,37 +98,37 @@ func TestRaceTimeoutsExactlyOnce(t *testing.T) {
 					timers := map[int]Timer{}
 					for id := g * each; id < (g+1)*each; id++ {
 						timers[id] = w.Add(rand.N(2*ms), id)
-						for old, timer := range timers { // one of them
+						for old, timer := range timers { // any timer
 							if rand.IntN(2) == 0 {
 								timer.Reschedule(rand.N(2 * ms))
 							} else if delete(timers, old); timer.Stop() {
-								fates[old].Add(1)
+								ended[old].Add(1)
 							}
 							break
 						}
 						if g == 0 && id%(each/4) == 0 {
 							for _, removed := range w.RemoveAll() {
-								fates[removed].Add(1)
+								ended[removed].Add(1)
 							}
 						}
 					}
 				})
 			}
 			all.Wait()
-			await(t, "everything", drained(w))
+			await(t, "all payloads", drained(w))
 			verifyShards(t, w.engine)
-			for id := range fates {
-				if fates[id].Load() != 1 {
-					t.Fatalf("payload %d has %d fates", id, fates[id].Load())
+			for id := range ended {
+				if ended[id].Load() != 1 {
+					t.Fatalf("payload %d has ended %d times", id, ended[id].Load())
 				}
 			}
 		})
 	}
 }
 
-// RemoveAll returns what is pending, also what is due and waits for its batch, and leaves the
-// handles inert and the wheel in use.
-func TestRemoveAll(t *testing.T) {
+// RemoveAll returns all pending payloads, including those that are due and wait for their batch.
+// Afterwards the handles are inert and the wheel is usable.
+func TestRemoveAllReturnsEachPendingPayload(t *testing.T) {
 	t.Parallel()
 	h := &held{}
 	var expired []int
@@ -137,7 +138,7 @@ func TestRemoveAll(t *testing.T) {
 		timers = append(timers, w.Add(0, id))
 		timers = append(timers, w.Add(time.Hour, 1000+id))
 	}
-	await(t, "the first batch is handed over", func() bool { return h.len() > 0 })
+	await(t, "the first batch", func() bool { return h.len() > 0 })
 	require.True(t, timers[0].Stop())
 	all := w.RemoveAll()
 	slices.Sort(all)
@@ -154,11 +155,11 @@ func TestRemoveAll(t *testing.T) {
 	verifyShards(t, w.engine)
 
 	w.Add(0, -1)
-	await(t, "what was added since", func() bool { h.release(); return len(expired) == 1 })
+	await(t, "a payload that was added later", func() bool { h.release(); return len(expired) == 1 })
 	assert.EqualValues(t, 1200, w.Stats().Stopped)
 }
 
-// A panic, or a Goexit, loses at most the rest of its batch.
+// A panic or a Goexit loses at most the rest of its batch.
 func TestTimeoutsPanicLosesAtMostItsBatch(t *testing.T) {
 	t.Parallel()
 	for name, executor := range executors {
@@ -180,7 +181,7 @@ func TestTimeoutsPanicLosesAtMostItsBatch(t *testing.T) {
 				for id := range n {
 					w.Add(ms, id)
 				}
-				await(t, "everything is claimed", drained(w))
+				await(t, "the claim of all payloads", drained(w))
 				assert.GreaterOrEqual(t, seen.Load(), n-left.Load())
 				assert.EqualValues(t, n, w.Stats().Fired)
 				if how == "panic" {
@@ -191,14 +192,14 @@ func TestTimeoutsPanicLosesAtMostItsBatch(t *testing.T) {
 				}
 				before := seen.Load()
 				w.Add(0, 1)
-				await(t, "the next one", func() bool { return seen.Load() == before+1 })
+				await(t, "the next payload", func() bool { return seen.Load() == before+1 })
 				verifyShards(t, w.engine)
 			})
 		}
 	}
 }
 
-// A batch that blocks delays no other one.
+// A batch that blocks delays no other batch.
 func TestTimeoutsBlockedBatchDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	for name, executor := range unbounded {
@@ -212,7 +213,7 @@ func TestTimeoutsBlockedBatchDelaysNoOther(t *testing.T) {
 				}
 				<-gate
 			})
-			for id := range 50 { // each is a batch of its own, as it is armed when the last one has begun
+			for id := range 50 { // each payload has its own batch, because the previous batch has begun
 				w.Add(ms, id)
 				assert.Equal(t, id, receive(t, got, "a batch"))
 			}
@@ -220,7 +221,7 @@ func TestTimeoutsBlockedBatchDelaysNoOther(t *testing.T) {
 	}
 }
 
-func TestRemoveAllTakesTheInbox(t *testing.T) {
+func TestRemoveAllIncludesTheInbox(t *testing.T) {
 	t.Parallel()
 	w, err := NewTimeouts(Options{Manual: true}, func([]int) {})
 	require.NoError(t, err)
