@@ -16,7 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// channelShapes are wheels on which what has a channel is tested: callbacks run in all the ways.
+// channelShapes are options for tests of timers with channels. They cover all ways to run
+// callbacks.
 var channelShapes = []Options{
 	{},
 	{Tick: 7 * ms, WheelSize: 4, Levels: 2},
@@ -35,8 +36,8 @@ func eachChannelShape(t *testing.T, test func(t *testing.T, tw *TimingWheel)) {
 	}
 }
 
-// roundUp is when a timer with the delay d is due on fake time, where the wheel is as old as the
-// bubble.
+// roundUp returns when a timer with delay d fires on fake time. The wheel was made when the bubble
+// began.
 func roundUp(tw *TimingWheel, d time.Duration) time.Duration {
 	tick := time.Duration(tw.engine.ticks.Length())
 	return (d + tick - 1) / tick * tick
@@ -46,18 +47,18 @@ func assertEmpty(t *testing.T, c <-chan time.Time, message string) {
 	t.Helper()
 	select {
 	case v := <-c:
-		assert.Fail(t, "a value was received", "%s: %v", message, v)
+		assert.Fail(t, "unexpected value in the channel", "%s: %v", message, v)
 	default:
 	}
 }
 
-// What is sent is the time of firing, as time.Now tells it, and it is sent once.
+// The value is the time of firing, as time.Now returns it, and it is sent once.
 func TestNewTimerAndAfterSendTheTimeOnce(t *testing.T) {
 	t.Parallel()
 	for name, make := range map[string]func(tw *TimingWheel, d time.Duration) <-chan time.Time{
-		"After":           (*TimingWheel).After,
-		"NewTimer":        func(tw *TimingWheel, d time.Duration) <-chan time.Time { return tw.NewTimer(d).C },
-		"Reset after all": func(tw *TimingWheel, d time.Duration) <-chan time.Time { return resetTwice(tw, d).C },
+		"After":    (*TimingWheel).After,
+		"NewTimer": func(tw *TimingWheel, d time.Duration) <-chan time.Time { return tw.NewTimer(d).C },
+		"Reset":    func(tw *TimingWheel, d time.Duration) <-chan time.Time { return resetTwice(tw, d).C },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -70,7 +71,7 @@ func TestNewTimerAndAfterSendTheTimeOnce(t *testing.T) {
 					assert.Equal(t, time.Now(), v, "%v", d)
 					assert.Equal(t, roundUp(tw, from+d), time.Since(start), "%v", d)
 					pass(time.Hour)
-					assertEmpty(t, c, "once")
+					assertEmpty(t, c, "sent twice")
 				}
 				assert.Zero(t, tw.Len())
 			})
@@ -78,7 +79,8 @@ func TestNewTimerAndAfterSendTheTimeOnce(t *testing.T) {
 	}
 }
 
-// resetTwice is a timer that was stopped, and fired unheard, before its last setting.
+// resetTwice returns a timer that was stopped, and that has fired without a receiver, before it was
+// reset to d.
 func resetTwice(tw *TimingWheel, d time.Duration) *ChannelTimer {
 	t := tw.NewTimer(d / 2)
 	t.Stop()
@@ -88,7 +90,7 @@ func resetTwice(tw *TimingWheel, d time.Duration) *ChannelTimer {
 	return t
 }
 
-func TestChannelTimerOfAnyDuration(t *testing.T) {
+func TestChannelTimerAcceptsAnyDuration(t *testing.T) {
 	t.Parallel()
 	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
 		for _, d := range []time.Duration{0, -1, -time.Hour, math.MinInt64} {
@@ -111,16 +113,16 @@ func TestChannelTimerOfAnyDuration(t *testing.T) {
 	})
 }
 
-// The states in which Stop and Reset may find a timer, and what they say: true unless the value was
-// received, or the timer was stopped. Whatever they say, no value of before is received afterwards.
-func TestChannelTimerStopAndResetSayWhetherTheValueWasReceived(t *testing.T) {
+// Stop and Reset return true unless the value was received or the timer was stopped. Afterwards no
+// stale value can be received, whatever the state of the timer was.
+func TestStopAndResetOfAChannelTimerAreExactInEachState(t *testing.T) {
 	t.Parallel()
 	for name, state := range map[string]struct {
 		reach func(timer *ChannelTimer)
 		want  bool
 	}{
 		"pending":             {func(*ChannelTimer) {}, true},
-		"nearly due":          {func(*ChannelTimer) { time.Sleep(49 * ms) }, true},
+		"almost due":          {func(*ChannelTimer) { time.Sleep(49 * ms) }, true},
 		"moved":               {func(timer *ChannelTimer) { timer.Reset(time.Minute) }, true},
 		"fired":               {func(*ChannelTimer) { pass(time.Minute) }, true},
 		"received":            {func(timer *ChannelTimer) { <-timer.C }, false},
@@ -159,8 +161,8 @@ func TestChannelTimerStopAndResetSayWhetherTheValueWasReceived(t *testing.T) {
 	}
 }
 
-// Somebody who waits for the channel meanwhile receives the value of the last setting only.
-func TestChannelTimerIsMovedUnderAReceiver(t *testing.T) {
+// A goroutine that waits for the channel during calls of Reset receives only the last value.
+func TestWaitingReceiverGetsTheValueOfTheLastReset(t *testing.T) {
 	t.Parallel()
 	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
 		start := time.Now()
@@ -172,7 +174,7 @@ func TestChannelTimerIsMovedUnderAReceiver(t *testing.T) {
 		pass(30 * time.Minute)
 		assert.True(t, timer.Stop())
 		pass(time.Hour)
-		assertEmpty(t, got, "it is stopped")
+		assertEmpty(t, got, "the timer is stopped")
 		assert.False(t, timer.Reset(2*time.Hour))
 		assert.True(t, timer.Reset(time.Minute))
 		assert.Equal(t, roundUp(tw, 91*time.Minute), (<-got).Sub(start))
@@ -186,19 +188,19 @@ func TestChannelTimerNotMadeByNewTimerPanics(t *testing.T) {
 	assert.PanicsWithValue(t, "timingwheel: Reset of a ChannelTimer that was not made by NewTimer", func() { timer.Reset(time.Second) })
 }
 
-// A stopped wheel sends nothing. What it has sent before is taken back all the same.
-func TestChannelTimerOfAStoppedWheel(t *testing.T) {
+// A stopped wheel sends nothing. Stop and Reset still remove a value that was sent before.
+func TestChannelTimerOnAStoppedWheelSendsNothing(t *testing.T) {
 	t.Parallel()
 	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
 		pending, kept, after := tw.NewTimer(time.Hour), tw.NewTimer(time.Hour), tw.After(time.Hour)
 		full, other := tw.NewTimer(0), tw.NewTimer(0)
 		synctest.Wait()
 		tw.Stop()
-		assert.False(t, pending.Stop(), "discarded")
-		assert.False(t, kept.Reset(0), "discarded")
-		assert.True(t, full.Stop(), "its value was there")
-		assert.True(t, other.Reset(0), "its value was there")
-		assert.False(t, other.Stop(), "but it was not armed again")
+		assert.False(t, pending.Stop(), "the timer was discarded")
+		assert.False(t, kept.Reset(0), "the timer was discarded")
+		assert.True(t, full.Stop(), "Stop removes the value")
+		assert.True(t, other.Reset(0), "Reset removes the value")
+		assert.False(t, other.Stop(), "Reset must not arm the timer")
 		late, lateAfter := tw.NewTimer(0), tw.After(0)
 		assert.False(t, late.Reset(0))
 		assert.False(t, late.Stop())
@@ -209,7 +211,7 @@ func TestChannelTimerOfAStoppedWheel(t *testing.T) {
 	})
 }
 
-func TestChannelTimerIsFlushed(t *testing.T) {
+func TestFlushFiresChannelTimers(t *testing.T) {
 	t.Parallel()
 	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
 		timer, after := tw.NewTimer(time.Hour), tw.After(time.Hour)
@@ -221,8 +223,8 @@ func TestChannelTimerIsFlushed(t *testing.T) {
 	})
 }
 
-// In Manual mode Advance delivers, and the wheel's clock is what is sent.
-func TestChannelTimerInManualMode(t *testing.T) {
+// In Manual mode Advance sends the time of the wheel's clock.
+func TestChannelTimerInManualModeSendsTheWheelsClock(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	tw := startWheel(t, Options{Manual: true, Start: start})
@@ -239,13 +241,13 @@ func TestChannelTimerInManualMode(t *testing.T) {
 
 	assert.False(t, timer.Reset(time.Hour))
 	tw.Advance(start.Add(150 * time.Minute))
-	assert.True(t, timer.Reset(time.Minute), "it has fired, and nobody has received the value")
-	assertEmpty(t, timer.C, "the stale value")
+	assert.True(t, timer.Reset(time.Minute), "the timer has fired, and the value was not received")
+	assertEmpty(t, timer.C, "stale value")
 	tw.Advance(start.Add(151 * time.Minute))
 	assert.Equal(t, start.Add(151*time.Minute), <-timer.C)
 }
 
-// heldCalls is an executor that keeps what it is given.
+// heldCalls is an executor that collects its calls until run is called.
 type heldCalls struct{ calls []func() }
 
 func (h *heldCalls) Go(f func()) { h.calls = append(h.calls, f) }
@@ -257,8 +259,8 @@ func (h *heldCalls) run() {
 	h.calls = nil
 }
 
-// A timer that is due, but held by an executor, has not fired.
-func TestChannelTimerThatAnExecutorHolds(t *testing.T) {
+// A timer that is due has not fired while an executor holds its call.
+func TestChannelTimerHeldByAnExecutorCanBeStopped(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var held heldCalls
@@ -268,16 +270,16 @@ func TestChannelTimerThatAnExecutorHolds(t *testing.T) {
 	assert.True(t, stopped.Stop())
 	assert.True(t, moved.Reset(time.Hour))
 	held.run()
-	assertEmpty(t, stopped.C, "it is stopped")
-	assertEmpty(t, moved.C, "it is moved")
+	assertEmpty(t, stopped.C, "the timer is stopped")
+	assertEmpty(t, moved.C, "the timer was reset")
 	assert.Equal(t, start.Add(ms), <-left.C)
 	tw.Advance(start.Add(2 * time.Hour))
 	held.run()
 	assert.Equal(t, start.Add(2*time.Hour), <-moved.C)
 }
 
-// claimedUnder runs meanwhile while the callback of a timer that has been claimed waits for the
-// emitter, and then lets it come too late.
+// claimedUnder locks the emitter until its timer has been claimed and meanwhile has returned. The
+// callback then comes too late.
 func claimedUnder(t *testing.T, tw *TimingWheel, e *emitter, meanwhile func()) {
 	t.Helper()
 	e.mu.Lock()
@@ -285,19 +287,18 @@ func claimedUnder(t *testing.T, tw *TimingWheel, e *emitter, meanwhile func()) {
 	await(t, "a claim", func() bool { return tw.engine.shards[0].counted().fired > 0 })
 	meanwhile()
 	e.mu.Unlock()
-	await(t, "the callback's end", func() bool { return !tw.engine.shards[0].occupied() })
+	await(t, "the end of the callback", func() bool { return !tw.engine.shards[0].occupied() })
 }
 
-// Between its claim and its sending a timer can be stopped and reset: the callback finds that it
-// comes too late.
-func TestChannelTimerStoppedAfterItsClaim(t *testing.T) {
+// A timer can be stopped and reset between its claim and the send. The callback then sends nothing.
+func TestChannelTimerStoppedAfterItsClaimSendsNothing(t *testing.T) {
 	t.Parallel()
 	t.Run("Stop", func(t *testing.T) {
 		t.Parallel()
 		tw := startWheel(t, Options{Shards: 1})
 		timer := tw.NewTimer(time.Hour)
 		claimedUnder(t, tw, &timer.emitter, func() { assert.True(t, timer.emitter.stopLocked()) })
-		assertEmpty(t, timer.C, "a stale value")
+		assertEmpty(t, timer.C, "stale value")
 		assert.False(t, timer.Stop())
 	})
 	t.Run("Reset", func(t *testing.T) {
@@ -305,9 +306,9 @@ func TestChannelTimerStoppedAfterItsClaim(t *testing.T) {
 		tw := startWheel(t, Options{Shards: 1})
 		timer := tw.NewTimer(time.Hour)
 		claimedUnder(t, tw, &timer.emitter, func() { assert.True(t, timer.emitter.resetLocked(time.Hour)) })
-		assertEmpty(t, timer.C, "a stale value")
+		assertEmpty(t, timer.C, "stale value")
 		assert.Equal(t, 1, tw.Len())
-		assert.True(t, timer.Reset(0), "it was pending")
+		assert.True(t, timer.Reset(0), "the timer was pending")
 		receive(t, timer.C, "the new value")
 	})
 	t.Run("Stop of the wheel", func(t *testing.T) {
@@ -318,11 +319,11 @@ func TestChannelTimerStoppedAfterItsClaim(t *testing.T) {
 			tw.Stop()
 			assert.False(t, timer.emitter.stopLocked())
 		})
-		assertEmpty(t, timer.C, "a stale value")
+		assertEmpty(t, timer.C, "stale value")
 	})
 }
 
-// What a stopped timer holds can be collected, although its relay serves others.
+// A stopped timer can be garbage-collected although another timer reuses its relay.
 func TestStoppedChannelTimerIsCollected(t *testing.T) {
 	tw := startWheel(t, Options{})
 	timers := make([]weak.Pointer[ChannelTimer], 100)
@@ -332,7 +333,7 @@ func TestStoppedChannelTimerIsCollected(t *testing.T) {
 		require.True(t, timer.Stop())
 	}
 	keep := tw.NewTimer(time.Hour)
-	await(t, "the timers are collected", func() bool {
+	await(t, "the collection of the timers", func() bool {
 		runtime.GC()
 		for _, timer := range timers {
 			if timer.Value() != nil {
@@ -344,14 +345,13 @@ func TestStoppedChannelTimerIsCollected(t *testing.T) {
 	assert.True(t, keep.Stop())
 }
 
-// No more than package time, whose figures are measured along.
 func TestChannelTimersAllocateNoMoreThanPackageTime(t *testing.T) {
 	if underRace || underInvariants {
-		t.Skip("sync.Pool forgets under the race detector, verify allocates")
+		t.Skip("sync.Pool drops objects under the race detector, and verify allocates")
 	}
 	tw := startWheel(t, Options{})
 	timer, ticker := tw.NewTimer(time.Hour), tw.NewTicker(time.Hour)
-	for name, of := range map[string]struct{ ours, theirs func() }{
+	for name, of := range map[string]struct{ own, std func() }{
 		"NewTimer":     {func() { tw.NewTimer(time.Hour).Stop() }, func() { time.NewTimer(time.Hour).Stop() }},
 		"After":        {func() { tw.After(time.Hour) }, func() { time.After(time.Hour) }},
 		"NewTicker":    {func() { tw.NewTicker(time.Hour).Stop() }, func() { time.NewTicker(time.Hour).Stop() }},
@@ -359,7 +359,7 @@ func TestChannelTimersAllocateNoMoreThanPackageTime(t *testing.T) {
 		"Ticker.Reset": {func() { ticker.Reset(time.Hour) }, func() {}},
 		"Stop, Reset":  {func() { timer.Stop(); timer.Reset(time.Hour) }, func() {}},
 	} {
-		assert.LessOrEqual(t, testing.AllocsPerRun(1000, of.ours), testing.AllocsPerRun(1000, of.theirs), name)
+		assert.LessOrEqual(t, testing.AllocsPerRun(1000, of.own), testing.AllocsPerRun(1000, of.std), name)
 	}
 }
 
@@ -368,7 +368,7 @@ func TestChannelFunctionsUseDefault(t *testing.T) {
 	before := time.Now()
 	v := receive(t, After(ms), "After")
 	assert.GreaterOrEqual(t, v.Sub(before), ms)
-	assert.Contains(t, v.String(), " m=", "a monotonic reading, as from package time")
+	assert.Contains(t, v.String(), " m=", "the value has no monotonic reading")
 	before = time.Now()
 	v = receive(t, NewTimer(ms).C, "NewTimer")
 	assert.GreaterOrEqual(t, v.Sub(before), ms)
@@ -376,8 +376,9 @@ func TestChannelFunctionsUseDefault(t *testing.T) {
 	assert.Same(t, Default(), NewTimer(ms).emitter.wheel)
 }
 
-// script is a timer or ticker, of package time or ours, with goroutines that wait for it.
-type script struct {
+// channelSubject is a timer or ticker of package time or of a wheel, with goroutines that wait for
+// it.
+type channelSubject struct {
 	c     <-chan time.Time
 	stop  func() any
 	reset func(d time.Duration) any
@@ -385,45 +386,47 @@ type script struct {
 	wait  int // receivers
 }
 
-func (s *script) note(what string, v any) { s.log = append(s.log, fmt.Sprintf("%v %v", what, v)) }
+func (s *channelSubject) note(what string, v any) {
+	s.log = append(s.log, fmt.Sprintf("%v %v", what, v))
+}
 
-// receive lets one more goroutine wait. Only what was received is told, as which of several has it
-// is open.
-func (s *script) receive(got chan<- time.Time) {
+// receive starts one more goroutine that waits. It reports the value only, because any of several
+// goroutines may receive it.
+func (s *channelSubject) receive(got chan<- time.Time) {
 	s.wait++
 	go func() { got <- <-s.c }()
 }
 
-// Goroutines wait while a timer, or a ticker, is stopped, reset and left alone: what they receive,
-// when, and how many of them, is as with package time, and so is what the calls return.
-func TestReceiversGetWhatPackageTimeSends(t *testing.T) {
+// Goroutines wait while a timer or a ticker is stopped and reset. The values, their times and their
+// number are those of package time, and so are the results of the calls.
+func TestModelWaitingReceiversGetTheSameAsWithPackageTime(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
 		opts := channelShapes[seed%4]
 		opts.Tick = ms
 		bubble(t, opts, func(t *testing.T, tw *TimingWheel) {
 			for _, kind := range []string{"timer", "ticker"} {
-				their, our := scripts(tw, kind)
-				require.Equal(t, play(their, kind, seed), play(our, kind, seed), "%s, seed %d", kind, seed)
+				std, own := subjects(tw, kind)
+				require.Equal(t, play(std, kind, seed), play(own, kind, seed), "%s, seed %d", kind, seed)
 			}
 		})
 	}
 }
 
-func scripts(tw *TimingWheel, kind string) (their, our *script) {
+func subjects(tw *TimingWheel, kind string) (std, own *channelSubject) {
 	if kind == "timer" {
 		a, b := time.NewTimer(5*ms), tw.NewTimer(5*ms)
-		return &script{c: a.C, stop: func() any { return a.Stop() }, reset: func(d time.Duration) any { return a.Reset(d) }},
-			&script{c: b.C, stop: func() any { return b.Stop() }, reset: func(d time.Duration) any { return b.Reset(d) }}
+		return &channelSubject{c: a.C, stop: func() any { return a.Stop() }, reset: func(d time.Duration) any { return a.Reset(d) }},
+			&channelSubject{c: b.C, stop: func() any { return b.Stop() }, reset: func(d time.Duration) any { return b.Reset(d) }}
 	}
 	a, b := time.NewTicker(5*ms), tw.NewTicker(5*ms)
-	return &script{c: a.C, stop: func() any { a.Stop(); return nil }, reset: func(d time.Duration) any { a.Reset(max(d, ms)); return nil }},
-		&script{c: b.C, stop: func() any { b.Stop(); return nil }, reset: func(d time.Duration) any { b.Reset(max(d, ms)); return nil }}
+	return &channelSubject{c: a.C, stop: func() any { a.Stop(); return nil }, reset: func(d time.Duration) any { a.Reset(max(d, ms)); return nil }},
+		&channelSubject{c: b.C, stop: func() any { b.Stop(); return nil }, reset: func(d time.Duration) any { b.Reset(max(d, ms)); return nil }}
 }
 
-// play makes calls at random, which are the same for each seed, and returns what came of them.
-func play(s *script, kind string, seed uint64) []string {
-	s.reset(5 * ms) // whoever plays second begins anew
+// play makes random calls, which are the same for each seed, and returns their log.
+func play(s *channelSubject, kind string, seed uint64) []string {
+	s.reset(5 * ms) // time has passed for the subject that plays second
 	random := rand.New(rand.NewPCG(seed, 1))
 	start, got := time.Now(), make(chan time.Time, 1000)
 	for range 200 {
@@ -444,7 +447,7 @@ func play(s *script, kind string, seed uint64) []string {
 			s.note("received", (<-got).Sub(start))
 		}
 	}
-	for s.stop(); s.wait > 0; s.wait-- { // nobody is left behind
+	for s.stop(); s.wait > 0; s.wait-- { // end the goroutines that wait
 		s.reset(ms)
 		<-got
 	}
@@ -452,8 +455,7 @@ func play(s *script, kind string, seed uint64) []string {
 	return s.log
 }
 
-// One value is there for one receiver, however many wait.
-func TestOneReceiverGetsTheValue(t *testing.T) {
+func TestOnlyOneOfSeveralReceiversGetsTheValue(t *testing.T) {
 	t.Parallel()
 	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
 		for _, c := range []<-chan time.Time{tw.NewTimer(time.Hour).C, tw.After(time.Hour)} {
@@ -475,9 +477,9 @@ func TestOneReceiverGetsTheValue(t *testing.T) {
 	})
 }
 
-// The channel is one for ever and has room for one value, which can be seen there, other than with
-// package time.
-func TestChannelHasRoomForOneValue(t *testing.T) {
+// The channel never changes and has a buffer of one value. Unlike with package time, len shows the
+// value.
+func TestChannelHasABufferOfOneValue(t *testing.T) {
 	t.Parallel()
 	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
 		timer, ticker := tw.NewTimer(time.Hour), tw.NewTicker(time.Hour)
@@ -504,9 +506,9 @@ func TestChannelHasRoomForOneValue(t *testing.T) {
 	})
 }
 
-// Nobody refers to them any more: the wheel keeps them, timers until they fire, and tickers until
-// the wheel is stopped.
-func TestUnreferencedTimersAreKept(t *testing.T) {
+// The program no longer refers to its timers and tickers. The wheel keeps timers until they fire,
+// and tickers until the wheel is stopped.
+func TestWheelKeepsUnreferencedTimers(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})
 	long, short := unreferenced(tw)
@@ -515,15 +517,15 @@ func TestUnreferencedTimersAreKept(t *testing.T) {
 	}
 	assert.NotNil(t, long.timer.Value())
 	assert.NotNil(t, long.ticker.Value())
-	await(t, "the timer that has fired is let go", func() bool {
+	await(t, "the collection of the timer that has fired", func() bool {
 		runtime.GC()
 		return short.timer.Value() == nil && tw.Len() == 3
 	})
 	fired := tw.Stats().Fired
-	await(t, "the ticker ticks on", func() bool { return tw.Stats().Fired > fired+3 })
+	await(t, "further ticks", func() bool { return tw.Stats().Fired > fired+3 })
 	assert.NotNil(t, short.ticker.Value())
 	tw.Stop()
-	await(t, "a stopped wheel keeps nothing", func() bool {
+	await(t, "the collection of all timers and tickers of the stopped wheel", func() bool {
 		runtime.GC()
 		return long.timer.Value() == nil && long.ticker.Value() == nil && short.ticker.Value() == nil
 	})
@@ -541,7 +543,7 @@ func unreferenced(tw *TimingWheel) (long, short unreferencedPair) {
 	return pair(time.Hour), pair(5 * ms)
 }
 
-// poll receives what is there, or nothing.
+// poll receives the value in the channel, or returns the zero time.
 func poll(c <-chan time.Time) (v time.Time) {
 	select {
 	case v = <-c:
@@ -550,49 +552,49 @@ func poll(c <-chan time.Time) (v time.Time) {
 	return v
 }
 
-// The same calls of a timer and a ticker of package time and of ours, at moments at which their
-// precision does not tell them apart, have the same results.
-func TestChannelsDoWhatPackageTimeDoes(t *testing.T) {
+// A timer and a ticker of a wheel, and those of package time, get the same random calls at whole
+// ticks. The results are the same.
+func TestModelChannelsBehaveLikePackageTime(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
 		opts := channelShapes[seed%4]
 		opts.Tick = ms
 		bubble(t, opts, func(t *testing.T, tw *TimingWheel) {
 			random := rand.New(rand.NewPCG(seed, 0))
-			their, our := time.NewTimer(10*ms), tw.NewTimer(10*ms)
-			theirTicker, ourTicker := time.NewTicker(7*ms), tw.NewTicker(7*ms)
+			std, own := time.NewTimer(10*ms), tw.NewTimer(10*ms)
+			stdTicker, ownTicker := time.NewTicker(7*ms), tw.NewTicker(7*ms)
 			for step := range 300 {
 				d := time.Duration(random.IntN(20)) * ms
 				at := []any{"seed %d, step %d", seed, step}
 				switch random.IntN(9) {
 				case 0:
-					require.Equal(t, their.Stop(), our.Stop(), at...)
+					require.Equal(t, std.Stop(), own.Stop(), at...)
 				case 1, 2:
-					require.Equal(t, their.Reset(d), our.Reset(d), at...)
+					require.Equal(t, std.Reset(d), own.Reset(d), at...)
 				case 3:
-					theirTicker.Stop()
-					ourTicker.Stop()
+					stdTicker.Stop()
+					ownTicker.Stop()
 				case 4:
-					theirTicker.Reset(d + ms)
-					ourTicker.Reset(d + ms)
+					stdTicker.Reset(d + ms)
+					ownTicker.Reset(d + ms)
 				default:
 					time.Sleep(d)
 				}
 				synctest.Wait()
 				if random.IntN(2) == 0 {
-					require.Equal(t, poll(their.C), poll(our.C), at...)
+					require.Equal(t, poll(std.C), poll(own.C), at...)
 				}
 				if random.IntN(2) == 0 {
-					require.Equal(t, poll(theirTicker.C), poll(ourTicker.C), at...)
+					require.Equal(t, poll(stdTicker.C), poll(ownTicker.C), at...)
 				}
 			}
-			theirTicker.Stop()
-			ourTicker.Stop()
+			stdTicker.Stop()
+			ownTicker.Stop()
 		})
 	}
 }
 
-// raceChannel runs a test with a wheel of quick ticks, for each way to run callbacks.
+// raceChannel runs a test on wheels with short ticks, for each way to run callbacks.
 func raceChannel(t *testing.T, test func(t *testing.T, tw *TimingWheel)) {
 	t.Helper()
 	for _, executor := range []Executor{nil, Goroutines, Inline} {
@@ -604,8 +606,8 @@ func raceChannel(t *testing.T, test func(t *testing.T, tw *TimingWheel)) {
 	}
 }
 
-// Goroutines stop, reset and receive from one timer. Each setting of it comes to one end: its value
-// is received, or one call of Stop or Reset says that it was not.
+// Goroutines stop, reset and receive from one timer. For each setting exactly one thing happens:
+// its value is received, or one call of Stop or Reset returns true.
 func TestRaceChannelTimerEndsEachSettingOnce(t *testing.T) {
 	t.Parallel()
 	raceChannel(t, func(t *testing.T, tw *TimingWheel) {
@@ -645,15 +647,15 @@ func TestRaceChannelTimerEndsEachSettingOnce(t *testing.T) {
 			}
 			assert.Equal(t, set.Load(), received.Load()+stopped.Load()+moved.Load(),
 				"received %v, stopped %v, moved %v", &received, &stopped, &moved)
-			assertEmpty(t, timer.C, "after the last Stop")
+			assertEmpty(t, timer.C, "a value after the last Stop")
 		}
 		assert.Zero(t, tw.Len())
 		verifyShards(t, tw.engine)
 	})
 }
 
-// One goroutine sets a timer and receives from it: what it receives belongs to the last setting,
-// and Stop and Reset say exactly whether it has received it.
+// One goroutine sets a timer and receives from it. Each value belongs to the last setting, and the
+// results of Stop and Reset are exact.
 func TestRaceChannelTimerIsNeverStaleNorEarly(t *testing.T) {
 	t.Parallel()
 	raceChannel(t, func(t *testing.T, tw *TimingWheel) {
@@ -666,7 +668,7 @@ func TestRaceChannelTimerIsNeverStaleNorEarly(t *testing.T) {
 					if wait := rand.N(150 * time.Microsecond); rand.IntN(2) == 0 {
 						select {
 						case v := <-timer.C:
-							assert.True(t, open, "a value after Stop, or a second one")
+							assert.True(t, open, "a value after Stop, or a second value")
 							assert.GreaterOrEqual(t, v.Sub(set), d, "stale or early")
 							open = false
 						case <-time.After(wait):
@@ -689,9 +691,9 @@ func TestRaceChannelTimerIsNeverStaleNorEarly(t *testing.T) {
 	})
 }
 
-// Of two timers with one deadline one is received, the other is stopped, however close it is:
-// no goroutine has received from it.
-func TestRaceTheOtherTimerIsAlwaysStopped(t *testing.T) {
+// Two timers have the same deadline. A goroutine receives from one of them. Stop of the other one
+// always returns true, because no goroutine has received from it.
+func TestRaceStopOfATimerWithoutReceiverReturnsTrue(t *testing.T) {
 	t.Parallel()
 	raceChannel(t, func(t *testing.T, tw *TimingWheel) {
 		var all sync.WaitGroup
@@ -713,7 +715,7 @@ func TestRaceTheOtherTimerIsAlwaysStopped(t *testing.T) {
 						assert.True(t, other.Reset(time.Hour))
 						assert.True(t, other.Stop())
 					}
-					assertEmpty(t, other.C, "stale")
+					assertEmpty(t, other.C, "stale value")
 				}
 			})
 		}
@@ -722,8 +724,8 @@ func TestRaceTheOtherTimerIsAlwaysStopped(t *testing.T) {
 	})
 }
 
-// Relays go from timer to timer. Each value arrives where it belongs, not before its time.
-func TestRaceRelaysServeManyTimers(t *testing.T) {
+// Relays are reused by other timers. Each value arrives at its own timer and not early.
+func TestRaceReusedRelaysSendToTheRightTimer(t *testing.T) {
 	t.Parallel()
 	raceChannel(t, func(t *testing.T, tw *TimingWheel) {
 		var all sync.WaitGroup
@@ -741,8 +743,8 @@ func TestRaceRelaysServeManyTimers(t *testing.T) {
 						assert.True(t, timers[i].Stop())
 					}
 					for i := 0; i < len(timers); i += 2 {
-						assert.False(t, (<-timers[i].C).Before(due[i]), "early: another timer's value")
-						assertEmpty(t, timers[i+1].C, "it was stopped")
+						assert.False(t, (<-timers[i].C).Before(due[i]), "early, or the value of another timer")
+						assertEmpty(t, timers[i+1].C, "the timer was stopped")
 					}
 				}
 			})
@@ -751,8 +753,9 @@ func TestRaceRelaysServeManyTimers(t *testing.T) {
 	})
 }
 
-// The wheel is stopped under timers and tickers that others set and wait for.
-func TestRaceChannelsAndStopOfTheWheel(t *testing.T) {
+// The wheel is stopped while goroutines reset timers and tickers and receive from them. Nothing is
+// sent afterwards.
+func TestRaceChannelsAreSilentAfterTheWheelsStop(t *testing.T) {
 	t.Parallel()
 	for range scaled(100) + 3 {
 		tw := startWheel(t, Options{Tick: 10 * time.Microsecond, Shards: 2})
@@ -771,7 +774,7 @@ func TestRaceChannelsAndStopOfTheWheel(t *testing.T) {
 				}
 			})
 			all.Go(func() {
-				for range tw.Ticks(10 * time.Microsecond) { // ends with the wheel
+				for range tw.Ticks(10 * time.Microsecond) { // ends when the wheel is stopped
 				}
 			})
 		}
@@ -782,7 +785,7 @@ func TestRaceChannelsAndStopOfTheWheel(t *testing.T) {
 		ticker.Stop()
 		assert.False(t, timer.Reset(0))
 		ticker.Reset(1)
-		assertEmpty(t, timer.C, "after Stop")
-		assertEmpty(t, ticker.C, "after Stop")
+		assertEmpty(t, timer.C, "a value after Stop")
+		assertEmpty(t, ticker.C, "a tick after Stop")
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestSleepLastsAsLongAsItWasTold(t *testing.T) {
+func TestSleepReturnsAtItsDeadline(t *testing.T) {
 	t.Parallel()
 	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
 		begin := time.Now()
@@ -29,7 +29,7 @@ func TestSleepLastsAsLongAsItWasTold(t *testing.T) {
 		for _, d := range []time.Duration{0, -1, math.MinInt64} {
 			require.NoError(t, tw.Sleep(t.Context(), d))
 		}
-		assert.Equal(t, before, time.Now(), "zero and negative")
+		assert.Equal(t, before, time.Now(), "a zero or negative duration took time")
 		assert.Zero(t, tw.Len())
 	})
 }
@@ -40,19 +40,19 @@ func TestSleepEndsWithItsContext(t *testing.T) {
 		begin := time.Now()
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Minute, func() { cancel(errCause) })
-		assert.Equal(t, context.Canceled, tw.Sleep(ctx, time.Hour), "the error, not the cause")
+		assert.Equal(t, context.Canceled, tw.Sleep(ctx, time.Hour), "Sleep must return ctx.Err() and not the cause")
 		assert.Equal(t, time.Minute, time.Since(begin))
-		assert.Zero(t, tw.Len(), "the timer is given back")
+		assert.Zero(t, tw.Len(), "the timer is still pending")
 
 		for _, d := range []time.Duration{time.Hour, 0, -1} {
-			assert.Equal(t, context.Canceled, tw.Sleep(ctx, d), "it has ended, %v", d)
+			assert.Equal(t, context.Canceled, tw.Sleep(ctx, d), "the context has ended, %v", d)
 		}
 		short, cancelShort := context.WithTimeout(t.Context(), time.Minute)
 		defer cancelShort()
 		assert.Equal(t, context.DeadlineExceeded, tw.Sleep(short, math.MaxInt64))
 		assert.Equal(t, 2*time.Minute, time.Since(begin))
 
-		for range 100 { // sleepers that were used before are not woken by what is past
+		for range 100 { // an earlier use of a sleeper must not wake it
 			d := rand.N(time.Minute)
 			ctx, cancel := tw.WithTimeout(t.Context(), rand.N(time.Minute))
 			begin := time.Now()
@@ -68,7 +68,7 @@ func TestSleepEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestSleepOnAStoppedWheel(t *testing.T) {
+func TestSleepOnAStoppedWheelReturnsErrStopped(t *testing.T) {
 	t.Parallel()
 	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -87,20 +87,20 @@ func TestSleepOnAStoppedWheel(t *testing.T) {
 		assert.Empty(t, errs)
 		tw.Stop()
 		synctest.Wait()
-		assert.Len(t, errs, cap(errs), "somebody sleeps on")
+		assert.Len(t, errs, cap(errs), "a call of Sleep has not returned")
 		for range len(errs) {
 			assert.ErrorIs(t, <-errs, ErrStopped)
 		}
 		tw.Stop()
 		assert.Equal(t, ErrStopped, tw.Sleep(ctx, ms))
-		assert.NoError(t, tw.Sleep(ctx, 0), "there is nothing to wait for")
+		assert.NoError(t, tw.Sleep(ctx, 0), "a zero duration on a stopped wheel")
 		cancel()
-		assert.Equal(t, context.Canceled, tw.Sleep(ctx, ms), "a context that has ended comes first")
+		assert.Equal(t, context.Canceled, tw.Sleep(ctx, ms), "the error of the context comes first")
 	})
 }
 
-// Where d has passed and ctx has ended, whatever was noticed first, d counts.
-func TestSleepThatHasPassedReturnsNil(t *testing.T) {
+// If both d has passed and ctx has ended, Sleep returns nil.
+func TestSleepReturnsNilIfBothHaveEnded(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -113,20 +113,20 @@ func TestSleepThatHasPassedReturnsNil(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, reusable)
 		}
-		// The wheel is stopped between the claim and the wake-up: nothing tells that from a timer
-		// that was discarded.
+		// The wheel is stopped between the claim and the wake-up. Sleep cannot distinguish this
+		// from a timer that was discarded.
 		s := tw.sleeper()
 		timer := tw.AfterFunc(time.Hour, s.wake)
 		tw.Stop()
 		for range 100 {
 			reusable, err := s.wait(ctx, timer, tw.engine.halted)
 			require.Contains(t, []error{ErrStopped, context.Canceled}, err)
-			require.False(t, reusable, "its callback may be about to run")
+			require.False(t, reusable, "the callback may be about to run")
 		}
 	})
 }
 
-func TestSleepInManualMode(t *testing.T) {
+func TestSleepInManualModeWaitsForAdvance(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -141,7 +141,7 @@ func TestSleepInManualMode(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, slept, 1)
 		assert.NoError(t, <-slept)
-		assert.NoError(t, tw.Sleep(t.Context(), 0), "at once, without an Advance")
+		assert.NoError(t, tw.Sleep(t.Context(), 0), "a zero duration needs no Advance")
 	})
 }
 
@@ -152,13 +152,13 @@ func TestSleepWithANilContextPanics(t *testing.T) {
 	assert.PanicsWithValue(t, "timingwheel: Sleep with a nil context", func() { _ = tw.Sleep(none, 0) })
 }
 
-// The Stop of a wheel wakes those who sleep, wherever their timers stand, and calls nothing else.
-func TestStopWakesSleepersAndNobodyElse(t *testing.T) {
+// Stop of a wheel wakes all sleepers, on whatever level their timers are, and runs no callback.
+func TestStopWakesSleepersAndRunsNoCallback(t *testing.T) {
 	t.Parallel()
 	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
 		var called atomic.Int64
 		call := func() { called.Add(1) }
-		errs := make(chan error, 5000) // several pages of the slab
+		errs := make(chan error, 5000) // so many timers take several pages
 		for i := range cap(errs) {
 			d := time.Hour + rand.N(400*day)
 			go func() { errs <- tw.Sleep(context.Background(), d) }()
@@ -176,18 +176,18 @@ func TestStopWakesSleepersAndNobodyElse(t *testing.T) {
 		assert.Empty(t, errs)
 		tw.Stop()
 		synctest.Wait()
-		assert.Len(t, errs, cap(errs), "somebody sleeps on")
+		assert.Len(t, errs, cap(errs), "a call of Sleep has not returned")
 		for range len(errs) {
 			require.ErrorIs(t, <-errs, ErrStopped)
 		}
 		tw.Stop()
 		pass(500 * day)
-		assert.Zero(t, called.Load(), "a callback of a stopped wheel")
+		assert.Zero(t, called.Load(), "a callback ran on a stopped wheel")
 	})
 }
 
-// A flush wakes those who sleep, as it does all that waits.
-func TestSleepersAreFlushed(t *testing.T) {
+// A Flush ends a Sleep early.
+func TestFlushEndsSleep(t *testing.T) {
 	t.Parallel()
 	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
 		slept := make(chan error, 1)
@@ -198,9 +198,9 @@ func TestSleepersAreFlushed(t *testing.T) {
 	})
 }
 
-// Many sleepers, some of which are cancelled, while the wheel is stopped: each returns, nil only if
-// its time has passed.
-func TestRaceSleep(t *testing.T) {
+// The wheel is stopped while many goroutines sleep and some are cancelled. Each call returns, and
+// returns nil only if its duration has passed.
+func TestRaceSleepIsNeverEarly(t *testing.T) {
 	t.Parallel()
 	for _, executor := range []Executor{nil, Goroutines, Inline} {
 		tw := startWheel(t, Options{Tick: 10 * time.Microsecond, Executor: executor})
@@ -231,9 +231,8 @@ func TestRaceSleep(t *testing.T) {
 	}
 }
 
-// Goroutines sleep, are cancelled, and fall asleep while the wheel is being stopped. Each returns,
-// and a wheel that is stopped is left without sleepers.
-func TestRaceSleepAndStopOfTheWheel(t *testing.T) {
+// Goroutines begin to sleep and are cancelled while the wheel is being stopped. Each call returns.
+func TestRaceSleepReturnsWhenTheWheelStops(t *testing.T) {
 	t.Parallel()
 	for range scaled(300) + 3 {
 		tw := startWheel(t, Options{Tick: 10 * time.Microsecond, Shards: 2})
@@ -278,14 +277,14 @@ func TestRaceSleepAndStopOfTheWheel(t *testing.T) {
 
 func TestSleepAllocatesNothing(t *testing.T) {
 	if underRace || underInvariants {
-		t.Skip("sync.Pool forgets under the race detector, verify allocates")
+		t.Skip("sync.Pool drops objects under the race detector, and verify allocates")
 	}
 	tw := startWheel(t, Options{Tick: 10 * time.Microsecond})
 	ctx := t.Context()
 	assert.Zero(t, testing.AllocsPerRun(200, func() { _ = tw.Sleep(ctx, 10*time.Microsecond) }))
 }
 
-func TestSleepOfDefault(t *testing.T) {
+func TestPackageLevelSleepUsesDefault(t *testing.T) {
 	t.Parallel()
 	for _, ctx := range []context.Context{context.Background(), t.Context()} {
 		begin := time.Now()

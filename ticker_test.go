@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ticks come at multiples of the period, each up to one tick of the wheel late and none early, and
-// however many there are: no delay adds up.
+// Ticks come at multiples of the period, up to one tick of the wheel later and never earlier.
+// Delays do not add up.
 func TestTickerKeepsItsPhase(t *testing.T) {
 	t.Parallel()
 	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
@@ -23,10 +23,10 @@ func TestTickerKeepsItsPhase(t *testing.T) {
 			last := time.Duration(-1)
 			for range 200 {
 				at := (<-ticker.C).Sub(begin)
-				assert.Equal(t, at, time.Since(begin), "what is sent")
-				n := at / d // the tick that this one is, or one that was rounded up to the same moment
+				assert.Equal(t, at, time.Since(begin), "the value differs from the current time")
+				n := at / d // number of the tick, or of another one that was rounded up to the same time
 				assert.Less(t, at-n*d, time.Duration(tw.engine.ticks.Length()), "%v after %v", at, d)
-				assert.Greater(t, n, last, "one tick for each multiple")
+				assert.Greater(t, n, last, "two ticks for one multiple")
 				last = n
 			}
 			ticker.Stop()
@@ -35,8 +35,8 @@ func TestTickerKeepsItsPhase(t *testing.T) {
 	})
 }
 
-// Of the ticks that a slow receiver misses the first one is kept, and those that follow keep their
-// phase.
+// If a receiver is slow, the first tick that it misses waits for it and the others are dropped.
+// Later ticks keep their phase.
 func TestTickerDropsTicksOfASlowReceiver(t *testing.T) {
 	t.Parallel()
 	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
@@ -46,13 +46,13 @@ func TestTickerDropsTicksOfASlowReceiver(t *testing.T) {
 		assert.Equal(t, 280*ms, (<-ticker.C).Sub(begin))
 		pass(7 * time.Second)
 		assert.Equal(t, 350*ms, (<-ticker.C).Sub(begin))
-		assertEmpty(t, ticker.C, "one tick is kept")
+		assertEmpty(t, ticker.C, "more than one tick was kept")
 		ticker.Stop()
 	})
 }
 
-// A tick of the wheel is the shortest period that it can keep.
-func TestTickerFasterThanTheWheel(t *testing.T) {
+// A ticker with a period below the tick of the wheel ticks once per tick of the wheel.
+func TestTickerFasterThanTheWheelTicksOncePerTick(t *testing.T) {
 	t.Parallel()
 	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
 		tick := time.Duration(tw.engine.ticks.Length())
@@ -64,31 +64,31 @@ func TestTickerFasterThanTheWheel(t *testing.T) {
 	})
 }
 
-func TestTickerStop(t *testing.T) {
+func TestStoppedTickerSendsNothingUntilReset(t *testing.T) {
 	t.Parallel()
 	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
 		start := time.Now()
 		ticker := tw.NewTicker(70 * ms)
 		pass(100 * ms)
 		ticker.Stop()
-		assertEmpty(t, ticker.C, "the tick that nobody received is taken back")
+		assertEmpty(t, ticker.C, "Stop must remove a tick that was not received")
 		ticker.Stop()
 		pass(time.Hour)
-		assertEmpty(t, ticker.C, "it is stopped")
+		assertEmpty(t, ticker.C, "the ticker is stopped")
 		assert.Zero(t, tw.Len())
 
 		waiting := make(chan time.Time)
 		go func() { waiting <- <-ticker.C }()
 		pass(time.Hour)
-		assertEmpty(t, waiting, "Stop does not close the channel")
+		assertEmpty(t, waiting, "Stop must not close the channel")
 		due := roundUp(tw, time.Since(start)+140*ms)
 		ticker.Reset(140 * ms)
-		assert.Equal(t, due, (<-waiting).Sub(start), "Reset starts it again")
+		assert.Equal(t, due, (<-waiting).Sub(start), "Reset must restart the ticker")
 		ticker.Stop()
 	})
 }
 
-func TestTickerReset(t *testing.T) {
+func TestTickerResetStartsANewPhaseInEachState(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]func(ticker *Ticker){
 		"between two ticks": func(*Ticker) { time.Sleep(30 * ms) },
@@ -105,7 +105,7 @@ func TestTickerReset(t *testing.T) {
 					before(ticker)
 					begin := time.Now()
 					ticker.Reset(d)
-					assertEmpty(t, ticker.C, "a tick of before")
+					assertEmpty(t, ticker.C, "stale tick")
 					for i := range 3 {
 						at := (<-ticker.C).Sub(begin)
 						assert.GreaterOrEqual(t, at, time.Duration(i+1)*d)
@@ -119,15 +119,15 @@ func TestTickerReset(t *testing.T) {
 	}
 }
 
-func TestTickerThatNeverTicks(t *testing.T) {
+func TestTickerWithTheLargestPeriodNeverTicks(t *testing.T) {
 	t.Parallel()
 	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
 		never, moved := tw.NewTicker(math.MaxInt64), tw.NewTicker(time.Hour)
 		<-moved.C
 		moved.Reset(math.MaxInt64)
 		pass(200 * oneYear)
-		assertEmpty(t, never.C, "never")
-		assertEmpty(t, moved.C, "never any more")
+		assertEmpty(t, never.C, "NewTicker")
+		assertEmpty(t, moved.C, "Reset")
 		moved.Reset(time.Hour)
 		<-moved.C
 		moved.Stop()
@@ -135,14 +135,14 @@ func TestTickerThatNeverTicks(t *testing.T) {
 	})
 }
 
-// A flush is a tick out of turn. The tick in whose place it came is gone, and the phase stays.
-func TestTickerIsFlushed(t *testing.T) {
+// A Flush fires the next tick early. The tick does not come again, and the phase stays.
+func TestFlushFiresTheNextTickEarly(t *testing.T) {
 	t.Parallel()
 	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
 		ticker, begin := tw.NewTicker(70*ms), time.Now()
 		for i := range 3 {
 			if i > 0 {
-				time.Sleep(5 * ms) // the first flush is at the moment of arming, a whole period before the tick
+				time.Sleep(5 * ms) // the first Flush comes at the time of arming, a whole period early
 			}
 			assert.Equal(t, 1, tw.Flush())
 			assert.Equal(t, time.Duration(i)*5*ms, (<-ticker.C).Sub(begin))
@@ -152,7 +152,7 @@ func TestTickerIsFlushed(t *testing.T) {
 	})
 }
 
-func TestTickerOfAStoppedWheel(t *testing.T) {
+func TestTickerOnAStoppedWheelSendsNothing(t *testing.T) {
 	t.Parallel()
 	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
 		ticker, ticked := tw.NewTicker(time.Hour), tw.NewTicker(70*ms)
@@ -160,7 +160,7 @@ func TestTickerOfAStoppedWheel(t *testing.T) {
 		tw.Stop()
 		late := tw.NewTicker(ms)
 		pass(2 * time.Hour)
-		<-ticked.C // what was sent before can be received
+		<-ticked.C // a tick that was sent before can be received
 		late.Reset(ms)
 		ticked.Reset(ms)
 		pass(time.Hour)
@@ -171,8 +171,8 @@ func TestTickerOfAStoppedWheel(t *testing.T) {
 	})
 }
 
-// In Manual mode an Advance brings one tick, however far it goes, and the phase stays.
-func TestTickerInManualMode(t *testing.T) {
+// In Manual mode an Advance sends one tick, however far it goes, and the phase stays.
+func TestTickerInManualModeTicksOncePerAdvance(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	tw := startWheel(t, Options{Manual: true, Start: start})
@@ -181,33 +181,33 @@ func TestTickerInManualMode(t *testing.T) {
 	assert.Zero(t, tw.Advance(at(time.Minute-1)))
 	assert.Equal(t, 1, tw.Advance(at(time.Minute)))
 	assert.Equal(t, at(time.Minute), <-ticker.C)
-	assert.Equal(t, 1, tw.Advance(at(10*time.Minute+time.Second)), "nine ticks in one")
+	assert.Equal(t, 1, tw.Advance(at(10*time.Minute+time.Second)), "eight ticks were missed")
 	assert.Equal(t, at(10*time.Minute+time.Second), <-ticker.C)
 	assert.Zero(t, tw.Advance(at(11*time.Minute-1)))
 	assert.Equal(t, 1, tw.Advance(at(11*time.Minute)))
 	ticker.Reset(time.Second)
-	assertEmpty(t, ticker.C, "a stale tick")
+	assertEmpty(t, ticker.C, "stale tick")
 	assert.Equal(t, 1, tw.Advance(at(11*time.Minute+time.Second)))
 	assert.Equal(t, at(11*time.Minute+time.Second), <-ticker.C)
 }
 
-func TestTickerStoppedAfterItsClaim(t *testing.T) {
+func TestTickerStoppedAfterItsClaimSendsNothing(t *testing.T) {
 	t.Parallel()
 	t.Run("Stop", func(t *testing.T) {
 		t.Parallel()
 		tw := startWheel(t, Options{Shards: 1})
 		ticker := tw.NewTicker(time.Hour)
 		claimedUnder(t, tw, &ticker.emitter, func() { ticker.emitter.stopLocked() })
-		assertEmpty(t, ticker.C, "a stale tick")
-		assert.Zero(t, tw.Len(), "the callback has armed it again")
+		assertEmpty(t, ticker.C, "stale tick")
+		assert.Zero(t, tw.Len(), "the callback has armed the ticker again")
 	})
 	t.Run("Reset", func(t *testing.T) {
 		t.Parallel()
 		tw := startWheel(t, Options{Shards: 1})
 		ticker := tw.NewTicker(time.Hour)
 		claimedUnder(t, tw, &ticker.emitter, func() { ticker.emitter.resetLocked(time.Hour) })
-		assertEmpty(t, ticker.C, "a stale tick")
-		assert.Equal(t, 1, tw.Len(), "it is armed once")
+		assertEmpty(t, ticker.C, "stale tick")
+		assert.Equal(t, 1, tw.Len(), "the ticker must be armed once")
 		ticker.Reset(ms)
 		receive(t, ticker.C, "a tick")
 		ticker.Stop()
@@ -230,14 +230,14 @@ func TestBadTickersPanic(t *testing.T) {
 		} {
 			assert.PanicsWithValue(t, message, call)
 		}
-		tw.Stop() // and on a stopped wheel
+		tw.Stop() // the second round is on a stopped wheel
 	}
-	assert.NotPanics(t, new(Ticker).Stop, "as with time.Ticker")
+	assert.NotPanics(t, new(Ticker).Stop, "time.Ticker does not panic either")
 	assert.Panics(t, func() { NewTicker(0) })
 	assert.Panics(t, func() { Ticks(-1) })
 }
 
-func TestRhythmSkipsWhatWasMissed(t *testing.T) {
+func TestPeriodicSkipsMissedTicks(t *testing.T) {
 	t.Parallel()
 	const end = math.MaxInt64
 	for _, c := range []struct{ next, period, now, want int64 }{
@@ -246,7 +246,7 @@ func TestRhythmSkipsWhatWasMissed(t *testing.T) {
 		{100, 10, 110, 120},
 		{100, 10, 1234, 1240},
 		{100, 10, 95, 110}, // flushed
-		{100, 10, 90, 110}, // flushed when it was armed
+		{100, 10, 90, 110}, // flushed at the time of arming
 		{100, 1, 1_000_000, 1_000_001},
 		{100, end, 100, end},
 		{0, end, end - 1, end},
@@ -259,19 +259,19 @@ func TestRhythmSkipsWhatWasMissed(t *testing.T) {
 	}
 }
 
-// A loop over Ticks has a ticker while it lasts.
+// The ticker of a loop over Ticks is stopped when the loop is left.
 func TestTicksStopsWithItsLoop(t *testing.T) {
 	t.Parallel()
 	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
 		ticks := tw.Ticks(70 * ms)
-		assert.Zero(t, tw.Len(), "no loop, no ticker")
+		assert.Zero(t, tw.Len(), "a ticker before the loop has begun")
 		for range 2 {
 			begin, n := time.Now(), 0
 			for now := range ticks {
 				n++
-				synctest.Wait() // a tick is received before the next one is armed
+				synctest.Wait() // until the callback has armed the next tick
 				assert.Equal(t, 1, tw.Len())
-				assert.Equal(t, time.Duration(n)*70*ms, now.Sub(begin), "each loop begins anew")
+				assert.Equal(t, time.Duration(n)*70*ms, now.Sub(begin), "a loop must have its own phase")
 				if n == 3 {
 					break
 				}
@@ -289,7 +289,7 @@ func TestTicksStopsWithItsLoop(t *testing.T) {
 		begin, n := time.Now(), 0
 		for now := range ticks {
 			if n++; n == 1 {
-				time.Sleep(245 * ms) // the ticks at 140, 210 and 280 come meanwhile
+				time.Sleep(245 * ms) // during the ticks at 140, 210 and 280
 				continue
 			}
 			assert.Equal(t, []time.Duration{140 * ms, 350 * ms}[n-2], now.Sub(begin))
@@ -320,15 +320,15 @@ func TestTicksEndsWithTheWheel(t *testing.T) {
 		assert.Len(t, ended, len(got))
 		assert.Equal(t, [3]int{6, 3, 2}, got)
 		for range tw.Ticks(ms) {
-			assert.Fail(t, "a tick of a stopped wheel")
+			assert.Fail(t, "a tick on a stopped wheel")
 		}
 	})
 }
 
-// A tick that waits while the body stops the wheel is not told any more.
-func TestTickThatWaitsWhenTheWheelIsStopped(t *testing.T) {
+// If the body stops the wheel while a tick waits, the loop ends without that tick.
+func TestTicksEndsAlthoughATickWaits(t *testing.T) {
 	t.Parallel()
-	for range 30 { // a select would take it every other time
+	for range 30 { // a select would choose the tick every other time
 		bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 			n := 0
 			for range tw.Ticks(ms) {
@@ -341,25 +341,25 @@ func TestTickThatWaitsWhenTheWheelIsStopped(t *testing.T) {
 	}
 }
 
-// Of two calls of Stop at once one finds the wheel stopped by the other, which has still to tell
-// those who wait. When it has returned no body begins either.
-func TestTicksBeforeTheyHearOfTheStop(t *testing.T) {
+// Of two concurrent calls of Stop, one may return before the other has closed the channel that ends
+// loops. No body begins after the first return.
+func TestTicksEndsBeforeTheWheelsChannelIsClosed(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{Shards: 1}, func(t *testing.T, tw *TimingWheel) {
 		s := &tw.engine.shards[0].shard
 		n := 0
 		for range tw.Ticks(ms) {
 			if n++; n > 1 {
-				break // the test has failed, and nothing would end the loop
+				break // the test has failed, and the loop would not end
 			}
 			pass(5 * ms) // a tick waits
-			s.halt()     // the other Stop has still to close the channel
+			s.halt()     // the other Stop has not closed the channel yet
 		}
 		assert.Equal(t, 1, n)
 	})
 }
 
-func TestTicksOfDefault(t *testing.T) {
+func TestPackageLevelTickersUseDefault(t *testing.T) {
 	t.Parallel()
 	ticker := NewTicker(ms)
 	assert.Same(t, Default(), ticker.emitter.wheel)
@@ -368,7 +368,7 @@ func TestTicksOfDefault(t *testing.T) {
 	before, n := time.Now(), 0
 	for now := range Ticks(ms) {
 		n++
-		assert.GreaterOrEqual(t, now.Sub(before), time.Duration(n)*ms, "early")
+		assert.GreaterOrEqual(t, now.Sub(before), time.Duration(n)*ms, "early tick")
 		if n == 3 {
 			break
 		}
@@ -376,9 +376,9 @@ func TestTicksOfDefault(t *testing.T) {
 	assert.Equal(t, 3, n)
 }
 
-// Goroutines stop, reset and receive from one ticker. Once it has been stopped for good, nothing
-// comes any more and nothing is armed.
-func TestRaceTicker(t *testing.T) {
+// Goroutines stop, reset and receive from one ticker. After the last Stop no tick comes and nothing
+// is armed.
+func TestRaceTickerIsSilentAfterTheLastStop(t *testing.T) {
 	t.Parallel()
 	raceChannel(t, func(t *testing.T, tw *TimingWheel) {
 		for range scaled(20) + 2 {
@@ -406,7 +406,7 @@ func TestRaceTicker(t *testing.T) {
 			receive(t, ticker.C, "a tick")
 			ticker.Stop()
 			time.Sleep(50 * time.Microsecond)
-			assertEmpty(t, ticker.C, "after Stop")
+			assertEmpty(t, ticker.C, "a tick after Stop")
 			assert.Zero(t, tw.Len())
 		}
 	})
