@@ -16,8 +16,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/course"
 )
 
-// On 32 bits a run each millisecond counts to the end of int in 25 days.
-func TestRunsAreNotCountedBeyondInt(t *testing.T) {
+// With an int of 32 bits, a plan that runs each millisecond reaches math.MaxInt after 25 days.
+func TestRunNumberStaysAtMaxInt(t *testing.T) {
 	t.Parallel()
 	tw, err := New(Options{Manual: true})
 	require.NoError(t, err)
@@ -47,9 +47,9 @@ func TestEveryDoesNotDrift(t *testing.T) {
 	})
 }
 
-// A period that is no multiple of the tick: each run is rounded up, and none shifts those that
-// follow.
-func TestEveryDoesNotAddUpItsRounding(t *testing.T) {
+// The period is not a multiple of the tick. Each run is rounded up to a tick, and no run shifts the
+// next ones.
+func TestEveryDoesNotAccumulateRounding(t *testing.T) {
 	bubble(t, Options{Tick: 10 * ms}, func(t *testing.T, tw *TimingWheel) {
 		w := newStopwatch()
 		tw.ScheduleFunc(Every(15*ms), w.note)
@@ -70,8 +70,8 @@ func TestMissedRunsAreSkippedAndThePhaseKept(t *testing.T) {
 	})
 }
 
-// An hour in one run costs the runs of that hour, which are not made up for.
-func TestLongRunIsFollowedByOneRun(t *testing.T) {
+// A run takes an hour. The runs that were missed meanwhile are not replayed.
+func TestRunsMissedDuringALongRunAreNotReplayed(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		w := newStopwatch()
 		tw.ScheduleFunc(Every(time.Second), func() {
@@ -85,7 +85,7 @@ func TestLongRunIsFollowedByOneRun(t *testing.T) {
 	})
 }
 
-// The arguments of Next, and the moments of its calls, are part of the contract.
+// The arguments of Next and the times of its calls are part of the contract.
 func TestNextIsCalledAsDocumented(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		w := newStopwatch()
@@ -105,26 +105,26 @@ func TestNextIsCalledAsDocumented(t *testing.T) {
 		plan := tw.ScheduleFunc(next, func() {
 			w.note()
 			if len(w.times) == 2 {
-				time.Sleep(35 * ms) // over 30, until 60
+				time.Sleep(35 * ms) // until 60, so the run at 30 is missed
 			}
 		})
 		pass(200 * ms)
 		assert.Equal(t, []int{10, 25, 61, 70}, w.times)
 		assert.Equal(t, []call{
-			{3, 3},   // with now: 10
-			{10, 10}, // with the run's planned time: 25
-			{25, 25}, // 30, which the run misses
-			{60, 60}, // so once more, with now: 61
-			{61, 61}, // 70
-			{70, 70}, // none
+			{3, 3},   // with the current time; returns 10
+			{10, 10}, // with the planned time of the run; returns 25
+			{25, 25}, // returns 30, which is missed
+			{60, 60}, // once more with the current time; returns 61
+			{61, 61}, // returns 70
+			{70, 70}, // returns no further run
 		}, calls)
 		assert.False(t, plan.Stop())
 		assert.Zero(t, tw.Len())
 	})
 }
 
-// A plan that begins in the past runs at once; one without runs is never armed.
-func TestFirstRun(t *testing.T) {
+// A plan that begins in the past runs at once. A plan without runs is not armed.
+func TestFirstRunInThePastStartsAtOnce(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		w := newStopwatch()
 		past := true
@@ -145,8 +145,8 @@ func TestFirstRun(t *testing.T) {
 	})
 }
 
-// Stop during a run answers whether there would have been another one.
-func TestStopDuringARun(t *testing.T) {
+// Stop during a run returns true if and only if another run would have followed.
+func TestStopDuringARunTellsWhetherAnotherWouldFollow(t *testing.T) {
 	for _, runs := range []int{1, 2, 5} {
 		bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 			for stopIn := 1; stopIn <= runs; stopIn++ {
@@ -158,7 +158,7 @@ func TestStopDuringARun(t *testing.T) {
 					w.note()
 					if len(w.times) == stopIn {
 						assert.Equal(t, stopIn < runs, plan.get().Stop(), "run %d of %d", stopIn, runs)
-						assert.False(t, plan.get().Stop(), "once")
+						assert.False(t, plan.get().Stop(), "a second Stop")
 						assert.False(t, plan.get().Reschedule(0))
 					}
 				}))
@@ -171,8 +171,8 @@ func TestStopDuringARun(t *testing.T) {
 	}
 }
 
-// Len counts a plan while it waits, not during a run, and Deadline tells the next run.
-func TestPlanIsPendingBetweenRuns(t *testing.T) {
+// Between two runs Len counts the plan and Deadline returns the next run. During a run they do not.
+func TestPlanIsPendingBetweenRunsOnly(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		start := time.Now()
 		plan := tw.ScheduleFunc(Every(10*ms), func() { time.Sleep(5 * ms) })
@@ -193,8 +193,8 @@ func TestPlanIsPendingBetweenRuns(t *testing.T) {
 	})
 }
 
-// A flushed plan runs once and goes on with the run after the one that was flushed.
-func TestFlushedPlanGoesOn(t *testing.T) {
+// A flushed plan runs once and continues with the run after the flushed one.
+func TestFlushedPlanContinues(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		w := newStopwatch()
 		tw.ScheduleFunc(Every(10*ms), w.note)
@@ -206,8 +206,7 @@ func TestFlushedPlanGoesOn(t *testing.T) {
 	})
 }
 
-// Panics and Goexit on fake time: the plan keeps its phase.
-func TestPlanKeepsItsPhaseOverPanicAndGoexit(t *testing.T) {
+func TestPlanKeepsItsPhaseAfterPanicAndGoexit(t *testing.T) {
 	for _, leave := range []func(){boom, runtime.Goexit} {
 		bubble(t, Options{OnPanic: func(any, []byte) {}}, func(t *testing.T, tw *TimingWheel) {
 			w := newStopwatch()
@@ -224,8 +223,8 @@ func TestPlanKeepsItsPhaseOverPanicAndGoexit(t *testing.T) {
 	}
 }
 
-// Reschedule moves the next run, and the plan continues from there.
-func TestRescheduleOfAPlanBetweenRuns(t *testing.T) {
+// Reschedule between runs moves the next run, and the plan continues from the new time.
+func TestRescheduleBetweenRunsMovesTheNextRun(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		w := newStopwatch()
 		plan := tw.ScheduleFunc(Every(10*ms), w.note)
@@ -240,7 +239,7 @@ func TestRescheduleOfAPlanBetweenRuns(t *testing.T) {
 	})
 }
 
-func TestRescheduleOfAPlanDuringARun(t *testing.T) {
+func TestRescheduleDuringARunSetsTheNextRun(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		w := newStopwatch()
 		var plan handle
@@ -248,7 +247,7 @@ func TestRescheduleOfAPlanDuringARun(t *testing.T) {
 			w.note()
 			if len(w.times) == 1 {
 				assert.True(t, plan.get().Reschedule(time.Hour))
-				assert.True(t, plan.get().Reschedule(3*ms), "the last one wins")
+				assert.True(t, plan.get().Reschedule(3*ms), "the last Reschedule wins")
 			}
 		}))
 		pass(40 * ms)
@@ -256,8 +255,9 @@ func TestRescheduleOfAPlanDuringARun(t *testing.T) {
 	})
 }
 
-// Another goroutine calls Reschedule during a run, with a time that comes before the run has ended.
-func TestRescheduleOfAPlanToATimeWithinTheRun(t *testing.T) {
+// Another goroutine calls Reschedule during a run, with a time that passes before the run has
+// ended.
+func TestRescheduleToATimeWithinTheRunDoesNotOverlap(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		w := newStopwatch()
 		plan := tw.ScheduleFunc(Every(100*ms), func() {
@@ -272,8 +272,7 @@ func TestRescheduleOfAPlanToATimeWithinTheRun(t *testing.T) {
 	})
 }
 
-// In the last run there is nothing to move.
-func TestRescheduleDuringTheLastRun(t *testing.T) {
+func TestRescheduleDuringTheLastRunReturnsFalse(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		s := &lastRun{period: 10 * ms}
 		s.left.Store(1)
@@ -290,9 +289,9 @@ func TestRescheduleDuringTheLastRun(t *testing.T) {
 	})
 }
 
-// A Next that panics in ScheduleFunc is its caller's; in a run it is the run's panic and ends the
-// plan.
-func TestNextPanics(t *testing.T) {
+// A panic of Next in ScheduleFunc goes to the caller. A later panic of Next counts as a panic of
+// the run and ends the plan.
+func TestPanicOfNextEndsThePlan(t *testing.T) {
 	for name, panicsIn := range map[string]int{"ScheduleFunc": 1, "first run": 2, "second run": 3} {
 		t.Run(name, func(t *testing.T) {
 			var reported []any
@@ -320,8 +319,8 @@ func TestNextPanics(t *testing.T) {
 	}
 }
 
-// The same where Next is asked once more because a run took too long.
-func TestNextPanicsAfterAMissedRun(t *testing.T) {
+// Next panics in the additional call that follows a missed run.
+func TestPanicOfNextAfterAMissedRunEndsThePlan(t *testing.T) {
 	var reported []any
 	bubble(t, Options{OnPanic: func(v any, _ []byte) { reported = append(reported, v) }}, func(t *testing.T, tw *TimingWheel) {
 		calls := 0
@@ -342,9 +341,8 @@ func TestNextPanicsAfterAMissedRun(t *testing.T) {
 	})
 }
 
-// Next reschedules the plan before it panics. If that Reschedule returned true, the run takes
-// place.
-func TestNextReschedulesAndPanics(t *testing.T) {
+// Next reschedules the plan and then panics. If Reschedule returned true, the run takes place.
+func TestRescheduleBeforeAPanicOfNextHolds(t *testing.T) {
 	bubble(t, Options{OnPanic: func(any, []byte) {}}, func(t *testing.T, tw *TimingWheel) {
 		var plan handle
 		calls := 0
@@ -370,7 +368,7 @@ func TestNextReschedulesAndPanics(t *testing.T) {
 	})
 }
 
-// requireEnded checks that nothing of a plan is left.
+// requireEnded asserts that the plan has ended and that nothing of it is left.
 func requireEnded(t *testing.T, tw *TimingWheel, plan Timer) {
 	t.Helper()
 	assert.Zero(t, tw.Len())
@@ -380,13 +378,13 @@ func requireEnded(t *testing.T, tw *TimingWheel, plan Timer) {
 	verifyShards(t, tw.engine)
 }
 
-// Stop or Reschedule comes after the claim of a run and before it is clear whether that run is the
-// last. Next calls them, as any goroutine might. Both return true, so the run does not take place,
-// or only at its new time.
+// Stop or Reschedule comes after the claim of a run and before the plan knows whether it is the
+// last run. In this test Next calls them. Both return true, so the run does not take place, or only
+// at its new time.
 func TestStopAndRescheduleBeforeAClaimedRunBegins(t *testing.T) {
 	for name, row := range map[string]struct {
 		act  func(Timer) bool
-		next time.Duration // what Next then returns, 0: no further run
+		next time.Duration // the further run that Next then returns; 0: none
 		want []int
 	}{
 		"Stop":                       {Timer.Stop, 10 * ms, []int{10}},
@@ -422,9 +420,9 @@ func TestStopAndRescheduleBeforeAClaimedRunBegins(t *testing.T) {
 	}
 }
 
-// The same between the claim and the question to the course, and by the Stop of the wheel, then
-// and while that is asked.
-func TestPlanIsEndedOrMovedRightAfterAClaim(t *testing.T) {
+// Stop, Reschedule and the Stop of the wheel come between the claim of a run and the question to
+// the course, or during that question.
+func TestPlanStoppedOrMovedRightAfterAClaim(t *testing.T) {
 	t.Parallel()
 	stop := func(_ *TimingWheel, plan Timer) { plan.Stop() }
 	reschedule := func(_ *TimingWheel, plan Timer) { plan.Reschedule(5 * ms) }
@@ -478,9 +476,9 @@ func TestPlanIsEndedOrMovedRightAfterAClaim(t *testing.T) {
 	}
 }
 
-// A Scheduler that names the past for ever runs its plan without a pause, and holds up no other
-// timer.
-func TestPlanThatIsAlwaysLate(t *testing.T) {
+// A Scheduler that always returns a past time makes its plan run without a pause. The plan delays
+// no other timer.
+func TestPlanThatIsAlwaysLateDelaysNoOtherTimer(t *testing.T) {
 	t.Parallel()
 	for name, executor := range executors {
 		t.Run(name, func(t *testing.T) {
@@ -514,9 +512,9 @@ func (p *planTrial) run() {
 	p.inside.Add(-1)
 }
 
-// A Stop at any moment of a plan's life sticks: while it waits, is due, runs, or is armed again.
-// One run may have been claimed before the Stop and start after it; no other does.
-func TestRaceStopOfAPlanSticks(t *testing.T) {
+// Stop ends a plan that is pending, due, running or about to be armed again. One run may have been
+// claimed before the Stop and start after it. No other run starts.
+func TestRaceStopEndsAPlanInEachState(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{WheelSize: 8, Levels: 2, Tick: time.Microsecond, Shards: 2})
 	trials := make([]planTrial, scaled(20_000))
@@ -550,38 +548,38 @@ func TestRaceStopOfAPlanSticks(t *testing.T) {
 			t.Fatal("runs overlapped")
 		}
 	}
-	assert.NotZero(t, during, "no plan had run before it was stopped: the test tests nothing")
+	assert.NotZero(t, during, "no plan ran before its Stop, so the test has tested nothing")
 	time.Sleep(20 * time.Millisecond)
 	for i := range trials {
 		if trials[i].runs.Load() != ends[i] || trials[i].timer.Stop() {
-			t.Fatal("a stopped plan goes on")
+			t.Fatal("a stopped plan has continued")
 		}
 	}
 }
 
-// Two goroutines stop one plan: exactly one of them is told that it did.
-func TestRaceTwoStopsOfAPlan(t *testing.T) {
+// Of two concurrent calls of Stop exactly one returns true.
+func TestRaceOneOfTwoStopsOfAPlanReturnsTrue(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{WheelSize: 2, Levels: 2, Tick: time.Microsecond, Shards: 1})
 	for range max(scaled(1000), 100) {
 		plan := tw.ScheduleFunc(Every(3*time.Microsecond), func() {})
-		var yes atomic.Int32
+		var stopped atomic.Int32
 		var both sync.WaitGroup
 		for range 2 {
 			both.Go(func() {
 				spin(rand.N(20 * time.Microsecond))
 				if plan.Stop() {
-					yes.Add(1)
+					stopped.Add(1)
 				}
 			})
 		}
 		both.Wait()
-		require.EqualValues(t, 1, yes.Load())
+		require.EqualValues(t, 1, stopped.Load())
 	}
 	require.NoError(t, drainWheel(tw))
 }
 
-// lastRun is a plan of n runs, a period apart.
+// lastRun is a Scheduler of a limited number of runs, a period apart.
 type lastRun struct {
 	period time.Duration
 	left   atomic.Int32
@@ -594,14 +592,13 @@ func (s *lastRun) Next(t time.Time) time.Time {
 	return t.Add(s.period)
 }
 
-// A plan of a few runs is stopped at a random moment. Where Stop returned true the plan did not
-// come to its end; where it returned false it did, with all its runs.
-func TestRaceStopOfAFinitePlan(t *testing.T) {
+// A plan of a few runs is stopped at a random time. If Stop returns false, all runs have begun.
+func TestRaceStopOfAFinitePlanIsExact(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{WheelSize: 4, Levels: 2, Tick: time.Microsecond, Shards: 1})
 	const n = 3
 	for range max(scaled(2000), 200) {
-		// The period is so long that no run is missed, as Next would then be asked once more.
+		// With a shorter period runs may be missed, and Next would be called once more.
 		s := &lastRun{period: 30 * time.Microsecond}
 		s.left.Store(n)
 		var runs atomic.Int64
@@ -610,7 +607,7 @@ func TestRaceStopOfAFinitePlan(t *testing.T) {
 		if plan.Stop() {
 			continue
 		}
-		require.Negative(t, s.left.Load(), "Stop returned false though runs are left")
+		require.Negative(t, s.left.Load(), "Stop returned false although runs are left")
 		require.False(t, plan.Stop())
 		require.False(t, plan.Reschedule(0))
 	}
@@ -618,7 +615,7 @@ func TestRaceStopOfAFinitePlan(t *testing.T) {
 	verifyShards(t, tw.engine)
 }
 
-// serial is a Scheduler that notices when it is called twice at once.
+// serial is a Scheduler that detects concurrent calls of Next.
 type serial struct {
 	inside atomic.Int32
 	over   atomic.Bool
@@ -633,7 +630,7 @@ func (s *serial) Next(t time.Time) time.Time {
 	return t.Add(rand.N(20*time.Microsecond) - 5*time.Microsecond)
 }
 
-// Neither Reschedule nor Flush nor slow runs make runs or calls of Next overlap.
+// Runs and calls of Next do not overlap, in spite of Reschedule, Flush and slow runs.
 func TestRacePlanRunsAndNextAreSerial(t *testing.T) {
 	t.Parallel()
 	for name, executor := range executors {
@@ -658,7 +655,7 @@ func TestRacePlanRunsAndNextAreSerial(t *testing.T) {
 			}
 			all.Wait()
 			runs := p.runs.Load()
-			await(t, "the plan goes on", func() bool { return p.runs.Load() > runs })
+			await(t, "a further run", func() bool { return p.runs.Load() > runs })
 			assert.True(t, plan.Stop())
 			require.NoError(t, drainWheel(tw))
 			assert.False(t, p.over.Load(), "runs overlapped")
@@ -668,8 +665,8 @@ func TestRacePlanRunsAndNextAreSerial(t *testing.T) {
 	}
 }
 
-// A plan whose runs end in a panic or in Goexit goes on, on every executor.
-func TestPlanGoesOnAfterPanicAndGoexit(t *testing.T) {
+// A plan continues after a panic and after Goexit in a run, with every executor.
+func TestPlanContinuesAfterPanicAndGoexit(t *testing.T) {
 	t.Parallel()
 	for name, executor := range executors {
 		for how, leave := range map[string]func(){"panic": boom, "Goexit": runtime.Goexit} {
@@ -699,10 +696,10 @@ func TestPlanGoesOnAfterPanicAndGoexit(t *testing.T) {
 	}
 }
 
-// A worker has claimed a run of a plan and is about to read its payload when Stop comes. Stop must
-// not clear the payload, nor give the slot to another timer, whose payload the worker would then
-// run.
-func TestStopOfAPlanThatWasJustClaimedLeavesItsPayload(t *testing.T) {
+// Stop comes when a worker has claimed a run of a plan and is about to read its payload. Stop must
+// not clear the payload, and must not give the slot to another timer, whose payload the worker
+// would then run.
+func TestStopOfAClaimedPlanKeepsItsPayload(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Tick: time.Microsecond, Shards: 1})
 	var wrong atomic.Int32
@@ -740,12 +737,11 @@ func TestStopOfAPlanThatWasJustClaimedLeavesItsPayload(t *testing.T) {
 	for p := range s.slots.Pager.Len() {
 		used += s.slots.Pager.Used(p)
 	}
-	assert.Equal(t, len(s.inbox.free), used, "slots that nothing gives back")
+	assert.Equal(t, len(s.inbox.free), used, "slots have leaked")
 }
 
-// Plans of all kinds end in all ways: by Stop at any moment, by themselves, by a panic. Each gives
-// its slot back once.
-func TestEveryPlanGivesItsSlotBack(t *testing.T) {
+// Plans of all kinds end by Stop, after their last run, or by a panic. Each releases its slot once.
+func TestEndedPlansReleaseTheirSlots(t *testing.T) {
 	t.Parallel()
 	for name, executor := range map[string]Executor{"default": nil, "Goroutines": Goroutines, "Inline": Inline} {
 		t.Run(name, func(t *testing.T) {
@@ -784,7 +780,7 @@ func TestEveryPlanGivesItsSlotBack(t *testing.T) {
 			all.Wait()
 			require.NoError(t, drainWheel(tw))
 			verifyShards(t, tw.engine)
-			await(t, "no slot is used", func() bool {
+			await(t, "the release of all slots", func() bool {
 				tw.Len()
 				s := tw.engine.shards[0]
 				s.wheelMu.Lock()
@@ -801,12 +797,12 @@ func TestEveryPlanGivesItsSlotBack(t *testing.T) {
 	}
 }
 
-// at is a step to so many ms after the time.
+// at returns a step to the time that is after ms later than t.
 func at(t time.Time, after int) course.Step {
 	return course.Step{Next: t.Add(time.Duration(after) * ms)}
 }
 
-// The questions to a course, and their moments, are part of the contract.
+// The questions to a course and their times are part of the contract.
 func TestCourseIsAskedAsDocumented(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		w := newStopwatch()
@@ -835,20 +831,20 @@ func TestCourseIsAskedAsDocumented(t *testing.T) {
 		})
 		pass(200 * ms)
 		assert.Equal(t, []row{
-			{0, 3, 3, 3},    // the first run: 10
-			{1, 10, 10, -1}, // 25
-			{1, 10, 10, 22}, // after the run: 20, which has passed, so it starts at once
-			{2, 20, 22, -1}, // 30
-			{2, 20, 22, 34}, // 44
-			{3, 44, 44, -1}, // 50
-			{3, 44, 44, 56}, // none after all
+			{0, 3, 3, 3},    // answer for the first run: 10
+			{1, 10, 10, -1}, // answer before the run: 25
+			{1, 10, 10, 22}, // after the run: 20, which has passed, so the run starts at once
+			{2, 20, 22, -1}, // before: 30
+			{2, 20, 22, 34}, // after: 44
+			{3, 44, 44, -1}, // before: 50
+			{3, 44, 44, 56}, // after: no further run
 		}, asked)
 		assert.Equal(t, []int{10, 22, 44}, w.times)
 		requireEnded(t, tw, plan)
 	})
 }
 
-func TestScheduleRunTellsOfTheRun(t *testing.T) {
+func TestScheduleRunPassesNumberAndTimesOfTheRun(t *testing.T) {
 	for name, s := range map[string]Scheduler{
 		"Every":     Every(10 * ms),
 		"Scheduler": nextFunc(Every(10 * ms).Next),
@@ -869,12 +865,12 @@ func TestScheduleRunTellsOfTheRun(t *testing.T) {
 			require.True(t, plan.Reschedule(8*ms))
 			pass(8 * ms)
 			require.Len(t, runs, 3, name)
-			assert.True(t, runs[2].Planned.Equal(start.Add(33*ms)), "%s: where Reschedule has moved it", name)
+			assert.True(t, runs[2].Planned.Equal(start.Add(33*ms)), "%s: Planned is not the time of Reschedule", name)
 		})
 	}
 }
 
-// A Scheduler that is no Starter does the same in both methods.
+// ScheduleRun plans the same runs as ScheduleFunc.
 func TestScheduleRunSkipsMissedRuns(t *testing.T) {
 	for name, s := range map[string]Scheduler{"Every": Every(10 * ms), "Scheduler": nextFunc(Every(10 * ms).Next)} {
 		bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
@@ -894,8 +890,7 @@ func TestScheduleRunSkipsMissedRuns(t *testing.T) {
 	}
 }
 
-// A run may stop its plan, also the first one while ScheduleRun has not returned: the retry of the
-// documentation. The run that has stopped the plan is its last.
+// A run may stop its own plan, even before ScheduleRun has returned. No run follows.
 func TestRaceRunStopsItsPlanFromTheFirstRunOn(t *testing.T) {
 	t.Parallel()
 	for name, executor := range executors {
@@ -916,7 +911,7 @@ func TestRaceRunStopsItsPlanFromTheFirstRunOn(t *testing.T) {
 							}
 						})
 						if !receive(t, stopped, "the run that stops its plan") {
-							t.Error("Stop returned false though a further run was planned")
+							t.Error("Stop returned false although another run was planned")
 						}
 						if plan.Stop() || runs.Load() != int64(last) {
 							t.Errorf("%d runs of a plan that was stopped in run %d", runs.Load(), last)
@@ -931,9 +926,9 @@ func TestRaceRunStopsItsPlanFromTheFirstRunOn(t *testing.T) {
 	}
 }
 
-// Stop of a Run is that of its plan: it tells whether it prevented further runs, during the run and
+// Stop of a Run returns true if and only if it prevented further runs, during the run and
 // afterwards.
-func TestStopOfARun(t *testing.T) {
+func TestStopOfARunIsExact(t *testing.T) {
 	for _, runs := range []int{1, 2, 5} {
 		for stopIn := 1; stopIn <= runs; stopIn++ {
 			for _, later := range []bool{false, true} {
@@ -944,7 +939,7 @@ func TestStopOfARun(t *testing.T) {
 					tw.ScheduleRun(s, func(r *Run) {
 						if kept = append(kept, r); r.N == stopIn && !later {
 							assert.Equal(t, stopIn < runs, r.Stop(), "run %d of %d", stopIn, runs)
-							assert.False(t, r.Stop(), "once")
+							assert.False(t, r.Stop(), "a second Stop")
 						}
 					})
 					pass(time.Duration(10*stopIn+5) * ms)
@@ -955,7 +950,7 @@ func TestStopOfARun(t *testing.T) {
 					pass(100 * ms)
 					require.Len(t, kept, stopIn)
 					for i, r := range kept {
-						assert.Equal(t, i+1, r.N, "a Run stays as it was")
+						assert.Equal(t, i+1, r.N, "a Run has changed after its end")
 						assert.False(t, r.Stop())
 					}
 					assert.Zero(t, tw.Len())
@@ -964,10 +959,10 @@ func TestStopOfARun(t *testing.T) {
 			}
 		}
 	}
-	assert.False(t, new(Run).Stop(), "the zero Run has no plan")
+	assert.False(t, new(Run).Stop(), "Stop of the zero Run")
 }
 
-func TestCourseWithoutRuns(t *testing.T) {
+func TestCourseWithoutRunsGivesTheZeroTimer(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		w := newStopwatch()
 		assert.Equal(t, Timer{}, tw.ScheduleFunc(courseFunc(func(question) course.Step { return course.Step{} }), w.note))
@@ -977,15 +972,15 @@ func TestCourseWithoutRuns(t *testing.T) {
 	})
 }
 
-func TestScheduleRunOfNil(t *testing.T) {
+func TestScheduleRunWithNilPanics(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		assert.Panics(t, func() { tw.ScheduleRun(nil, func(*Run) {}) })
 		assert.Panics(t, func() { tw.ScheduleRun(Every(ms), nil) })
 	})
 }
 
-// A run that is omitted does not take place and keeps its number for the next.
-func TestOmittedRuns(t *testing.T) {
+// An omitted run does not take place, and the next run gets its number.
+func TestOmittedRunsDoNotCount(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		w := newStopwatch()
 		var numbers []int
@@ -995,7 +990,7 @@ func TestOmittedRuns(t *testing.T) {
 			step := at(q.Planned, 10)
 			step.Omit = w.elapsed()%20 == 0 && w.elapsed() > 0 && q.finished.IsZero()
 			if w.elapsed() == 80 {
-				step.Next = time.Time{} // and the plan ends with a run that is omitted
+				step.Next = time.Time{} // the plan ends with an omitted run
 			}
 			return step
 		}), func(r *Run) {
@@ -1005,13 +1000,13 @@ func TestOmittedRuns(t *testing.T) {
 		pass(200 * ms)
 		assert.Equal(t, []int{10, 30, 50, 70}, w.times)
 		assert.Equal(t, []int{1, 2, 3, 4}, numbers)
-		assert.Equal(t, 1+4*2+4, asked, "once for a run that is omitted")
+		assert.Equal(t, 1+4*2+4, asked, "one question for an omitted run")
 		assert.Zero(t, tw.Len())
 		verifyShards(t, tw.engine)
 	})
 }
 
-// overlapping plans a run each 10 ms, armed before the one before begins.
+// overlapping returns a course with a run each 10 ms that is armed before the previous run begins.
 func overlapping(last int) courseFunc {
 	return func(q question) course.Step {
 		if q.N == last {
@@ -1021,12 +1016,12 @@ func overlapping(last int) courseFunc {
 	}
 }
 
-func TestOverlappingRuns(t *testing.T) {
+func TestOverlappingRunsKeepTheirTimes(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		w := newStopwatch()
 		plan := tw.ScheduleFunc(overlapping(7), func() {
 			w.note()
-			assert.LessOrEqual(t, tw.Len(), 1, "the plan is pending while it runs")
+			assert.LessOrEqual(t, tw.Len(), 1, "the plan counts more than once")
 			time.Sleep(35 * ms)
 		})
 		pass(45 * ms)
@@ -1041,7 +1036,7 @@ func TestOverlappingRuns(t *testing.T) {
 	})
 }
 
-// Stop ends the plan, whatever runs. Reschedule moves the next run. Flush starts it.
+// During overlapping runs Reschedule moves the next run, Flush starts it, and Stop ends the plan.
 func TestStopRescheduleAndFlushOfOverlappingRuns(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		w := newStopwatch()
@@ -1057,7 +1052,7 @@ func TestStopRescheduleAndFlushOfOverlappingRuns(t *testing.T) {
 		pass(0)
 		assert.Equal(t, []int{10, 20, 37, 43}, w.noted())
 		pass(15 * ms)
-		assert.Equal(t, []int{10, 20, 37, 43, 57}, w.noted(), "47 was flushed")
+		assert.Equal(t, []int{10, 20, 37, 43, 57}, w.noted(), "the run at 47 was flushed")
 		assert.True(t, plan.Stop())
 		assert.False(t, plan.Stop())
 		assert.NotZero(t, tw.Stats().Running)
@@ -1067,8 +1062,8 @@ func TestStopRescheduleAndFlushOfOverlappingRuns(t *testing.T) {
 	})
 }
 
-// Stop within a run: true while there is a further one, false in the last.
-func TestStopDuringAnOverlappingRun(t *testing.T) {
+// Stop during an overlapping run returns true, except during the last run.
+func TestStopDuringAnOverlappingRunIsExact(t *testing.T) {
 	for stopIn := 1; stopIn <= 3; stopIn++ {
 		bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 			var plan handle
@@ -1086,8 +1081,8 @@ func TestStopDuringAnOverlappingRun(t *testing.T) {
 	}
 }
 
-// Runs that end in a panic or in Goexit take nothing of the others with them.
-func TestOverlappingRunsOverPanicAndGoexit(t *testing.T) {
+// A panic or Goexit in one of several overlapping runs affects no other run.
+func TestOverlappingRunsSurvivePanicAndGoexit(t *testing.T) {
 	for _, leave := range []func(){boom, runtime.Goexit} {
 		for _, executor := range []Executor{nil, Goroutines} {
 			bubble(t, Options{OnPanic: func(any, []byte) {}, Executor: executor}, func(t *testing.T, tw *TimingWheel) {
@@ -1110,8 +1105,8 @@ func TestOverlappingRunsOverPanicAndGoexit(t *testing.T) {
 	}
 }
 
-// On the driver's goroutine runs come in their time but one after the other.
-func TestOverlappingRunsInline(t *testing.T) {
+// With Inline, overlapping runs start one after the other, late if necessary.
+func TestOverlappingRunsWithInlineAreSerial(t *testing.T) {
 	bubble(t, Options{Executor: Inline}, func(t *testing.T, tw *TimingWheel) {
 		w := newStopwatch()
 		tw.ScheduleRun(overlapping(4), func(r *Run) {
@@ -1125,9 +1120,9 @@ func TestOverlappingRunsInline(t *testing.T) {
 	})
 }
 
-// A course that panics ends its plan: the run for which it was asked does not take place, and
-// nothing is left.
-func TestCoursePanics(t *testing.T) {
+// A panic of a course ends the plan. The run for which the course was asked does not take place,
+// and nothing is left.
+func TestPanicOfACourseEndsThePlan(t *testing.T) {
 	for name, row := range map[string]struct{ panicsIn, runs int }{
 		"ScheduleFunc": {1, 0}, "before a run": {2, 0}, "after a run": {3, 1}, "before the second": {4, 1},
 	} {
@@ -1157,9 +1152,9 @@ func TestCoursePanics(t *testing.T) {
 	}
 }
 
-// A course reschedules the plan before it panics or ends the plan. The run takes place at the new
+// A course reschedules the plan and then panics or ends the plan. The run takes place at the new
 // time only.
-func TestCourseReschedules(t *testing.T) {
+func TestRescheduleByACourseHolds(t *testing.T) {
 	for name, row := range map[string]struct {
 		then func() // after the Reschedule
 		want []int
@@ -1188,7 +1183,7 @@ func TestCourseReschedules(t *testing.T) {
 	}
 }
 
-// Stop and Reschedule during a run decide. The course is not asked again.
+// After a Stop or Reschedule during a run, the course is not asked at the end of the run.
 func TestCourseIsNotAskedAfterStopOrReschedule(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		var plan handle
@@ -1210,12 +1205,12 @@ func TestCourseIsNotAskedAfterStopOrReschedule(t *testing.T) {
 		}))
 		pass(100 * ms)
 		assert.Equal(t, []int{10, 13, 23}, w.times)
-		assert.Equal(t, 1, afterwards, "after the second run only")
+		assert.Equal(t, 1, afterwards, "questions after the second run")
 		requireEnded(t, tw, plan.get())
 	})
 }
 
-// The wheel is stopped while runs overlap: Shutdown waits for all of them.
+// Shutdown waits for all overlapping runs.
 func TestShutdownWaitsForOverlappingRuns(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		var begun, ended atomic.Int32
@@ -1231,19 +1226,19 @@ func TestShutdownWaitsForOverlappingRuns(t *testing.T) {
 	})
 }
 
-// strict is a course that notices when it is asked twice at once, or out of order. Runs may overlap
-// or be left out.
+// strict is a course that detects questions that are concurrent or out of order. Runs may overlap
+// or be omitted.
 type strict struct {
 	t       testing.TB
 	overlap bool
 	inside  atomic.Int32
-	last    course.Run // no lock: the questions follow each other
+	last    course.Run // without a lock, because questions must not be concurrent
 	asked   int
 }
 
 func (s *strict) answer(q question) course.Step {
 	if s.inside.Add(1) != 1 {
-		s.t.Error("a course is asked twice at once")
+		s.t.Error("concurrent questions to a course")
 	}
 	defer s.inside.Add(-1)
 	runtime.Gosched()
@@ -1263,7 +1258,7 @@ func (s *strict) answer(q question) course.Step {
 	return step
 }
 
-// numbered notes the numbers of runs, which come once each.
+// numbered records the numbers of runs and detects a number that comes twice.
 type numbered struct {
 	mu     sync.Mutex
 	seen   map[int]bool
@@ -1293,9 +1288,9 @@ func (n *numbered) count() int {
 	return len(n.seen)
 }
 
-// Plans are rescheduled and flushed, and their runs are slow, panic or exit. Each run takes place
-// once and has a number of its own, and the course is asked one question at a time.
-func TestRaceCourses(t *testing.T) {
+// A plan is rescheduled and flushed, and its runs are slow, panic or exit. Each run has a number of
+// its own, and the course is asked one question at a time.
+func TestRaceQuestionsToACourseAreSerial(t *testing.T) {
 	t.Parallel()
 	for name, executor := range executors {
 		for how, overlap := range map[string]bool{"serial": false, "overlapping": true} {
@@ -1330,10 +1325,10 @@ func TestRaceCourses(t *testing.T) {
 				}
 				all.Wait()
 				runs := n.count()
-				await(t, "the plan goes on", func() bool { return n.count() > runs })
+				await(t, "a further run", func() bool { return n.count() > runs })
 				assert.True(t, plan.Stop())
 				require.NoError(t, drainWheel(tw))
-				assert.False(t, n.twice, "a run came twice")
+				assert.False(t, n.twice, "two runs had the same number")
 				assert.Zero(t, n.inside)
 				if !overlap {
 					assert.Equal(t, 1, n.most, "runs overlapped")
@@ -1344,9 +1339,9 @@ func TestRaceCourses(t *testing.T) {
 	}
 }
 
-// A Stop at any moment ends a plan whose runs overlap: one run may have been claimed before it and
-// begin after it.
-func TestRaceStopOfOverlappingRunsSticks(t *testing.T) {
+// A Stop at any time ends a plan with overlapping runs. Runs that were claimed before may begin
+// afterwards.
+func TestRaceStopEndsAPlanWithOverlappingRuns(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{WheelSize: 8, Levels: 2, Tick: time.Microsecond, Shards: 2})
 	var ran atomic.Int64
@@ -1360,25 +1355,25 @@ func TestRaceStopOfOverlappingRunsSticks(t *testing.T) {
 		require.True(t, plan.Stop(), "an endless plan can always be stopped")
 		stoppedAt := runs.Load()
 		require.NoError(t, drainWheel(tw))
-		// Each run arms the next before it begins, so several may be on their way to their
-		// callbacks.
+		// Each run arms the next one before it begins, so several claimed runs may begin after
+		// Stop.
 		require.False(t, plan.Stop())
 		ended := runs.Load()
 		ran.Add(ended)
 		runtime.Gosched()
 		require.Equal(t, ended, runs.Load(), "%d runs when stopped", stoppedAt)
 	}
-	assert.NotZero(t, ran.Load(), "no plan ran: the test tests nothing")
+	assert.NotZero(t, ran.Load(), "no plan ran, so the test has tested nothing")
 	verifyShards(t, tw.engine)
 }
 
-// overlappingEvery plans a run each d that is armed before the one before begins.
+// overlappingEvery returns a course with a run each d that is armed before the previous run begins.
 func overlappingEvery(d time.Duration) courseFunc {
 	return func(q question) course.Step { return course.Step{Next: q.Started.Add(d), Overlap: true} }
 }
 
-// The wheel is stopped in the middle: Shutdown waits for every run, and none begins afterwards.
-func TestRaceShutdownOfOverlappingRuns(t *testing.T) {
+// Shutdown comes while runs overlap. It waits for all of them, and no run begins afterwards.
+func TestRaceShutdownWaitsForOverlappingRuns(t *testing.T) {
 	t.Parallel()
 	for range max(scaled(60), 10) {
 		tw, err := New(Options{Tick: time.Microsecond, Shards: 2})
@@ -1398,7 +1393,7 @@ func TestRaceShutdownOfOverlappingRuns(t *testing.T) {
 		all.Go(func() { plans[0].Reschedule(0) })
 		spin(rand.N(100 * time.Microsecond))
 		require.NoError(t, tw.Shutdown(context.Background()))
-		require.Zero(t, inside.Load(), "Shutdown has returned")
+		require.Zero(t, inside.Load(), "a run is under way after Shutdown")
 		ended := runs.Load()
 		all.Wait()
 		for _, plan := range plans {
