@@ -15,9 +15,9 @@ import (
 //		ClientTimerScheduler: adopters.CentrifugeTimers{Wheel: tw},
 //	})
 //
-// A timer never fires early, and fires at most one tick of the wheel late. With the default executor
-// of the wheel, a callback that blocks delays no other client. No timer fires after the wheel is
-// stopped, so shut the node down first.
+// A timer never fires early, and fires at most one tick of the wheel late. With the default
+// executor of the wheel, a callback that blocks delays no other client. No timer fires after the
+// wheel is stopped, so shut the node down first.
 type CentrifugeTimers struct {
 	Wheel *timingwheel.TimingWheel // nil means timingwheel.Default()
 }

@@ -19,14 +19,14 @@ import (
 	"golang.org/x/net/websocket"
 )
 
-// Frames of centrifuge's protocol. An answer to a ping is like the ping.
+// Frames of centrifuge's protocol. The pong is the same frame as the ping.
 const (
 	connectFrame = `{"id":1,"connect":{}}`
 	pingFrame    = `{}`
 )
 
-// pingPong has the periods of the tests in bubbles. There the clock stands still while a goroutine
-// runs, so that times are exact up to the tick.
+// pingPong has the periods of the tests in synctest bubbles. The fake clock stands still while a
+// goroutine runs, so measured times are exact up to a tick.
 var pingPong = centrifuge.PingPongConfig{PingInterval: 25 * time.Second, PongTimeout: 10 * time.Second}
 
 const tick = time.Millisecond
@@ -36,8 +36,8 @@ func newNode(t testing.TB, timers centrifuge.TimerScheduler) *centrifuge.Node {
 	node, err := centrifuge.New(centrifuge.Config{
 		ClientTimerScheduler: timers,
 		LogLevel:             centrifuge.LogLevelError,
-		// With the default registry, nodes in bubbles and outside would have metrics in common. These
-		// are slow if the clock jumps from one to the other.
+		// The default registry would share metrics between nodes inside and outside of bubbles. The
+		// metrics are slow if the clock jumps between these nodes.
 		Metrics: centrifuge.MetricsConfig{RegistererGatherer: prometheus.NewRegistry()},
 	})
 	require.NoError(t, err)
@@ -51,8 +51,8 @@ func withUser(ctx context.Context) context.Context {
 	return centrifuge.SetCredentials(ctx, &centrifuge.Credentials{UserID: "user"})
 }
 
-// memoryTransport is a connection in memory. WebSockets do not work in bubbles, because centrifuge
-// keeps timers in a sync.Pool for them, and a timer must not leave its bubble.
+// memoryTransport is a connection in memory. WebSockets do not work in bubbles: for them,
+// centrifuge keeps timers in a sync.Pool, and a timer must not leave its bubble.
 type memoryTransport struct {
 	client    *centrifuge.Client
 	close     centrifuge.ClientCloseFunc
@@ -62,7 +62,7 @@ type memoryTransport struct {
 	connected time.Time
 }
 
-// dialMemory returns a connection over which nothing was sent yet. It is closed at the end of the
+// dialMemory returns a connection on which nothing has been sent. It is closed at the end of the
 // test.
 func dialMemory(
 	t testing.TB, node *centrifuge.Node, periods centrifuge.PingPongConfig, onFrame func(frame string),
@@ -111,9 +111,8 @@ func connectMemory(t testing.TB, node *centrifuge.Node) (*memoryTransport, <-cha
 	return m, frames
 }
 
-// Each interval one ping comes, never early and at most a tick late. A client that answers is not
-// disconnected.
-func TestCentrifugePingsComeInTime(t *testing.T) {
+// A ping is never early and at most a tick late. A client that answers is not disconnected.
+func TestCentrifugePingsAreOnTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, frames := connectMemory(t, newNode(t, CentrifugeTimers{newWheel(t)}))
 		last := m.connected
@@ -156,8 +155,7 @@ func TestCentrifugeDisconnectsStaleClient(t *testing.T) {
 	})
 }
 
-// A connected client has one timer on the wheel. When the client has gone, none is left and none
-// fires.
+// A connected client has one timer on the wheel until it is closed.
 func TestCentrifugeLeavesNoTimerOfClosedClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tw := newWheel(t)
@@ -177,8 +175,7 @@ func TestCentrifugeLeavesNoTimerOfClosedClients(t *testing.T) {
 	})
 }
 
-// Over WebSockets, a client that answers gets ping after ping, and a client that does not is
-// disconnected.
+// A WebSocket client that answers keeps receiving pings. A client that does not is disconnected.
 func TestCentrifugePingsWebSockets(t *testing.T) {
 	t.Parallel()
 	node := newNode(t, CentrifugeTimers{newWheel(t)})
@@ -215,7 +212,7 @@ func TestCentrifugePingsWebSockets(t *testing.T) {
 	}()
 	require.Equal(t, pingFrame, receiveFrame(t, silent))
 	require.ErrorIs(t, websocket.Message.Receive(silent, new(string)), io.EOF)
-	require.NoError(t, silent.Close()) // for this the node waits five seconds
+	require.NoError(t, silent.Close()) // otherwise the node waits for it for five seconds
 	require.Equal(t, centrifuge.DisconnectNoPong, <-disconnected)
 	<-pings
 	<-pings
@@ -261,8 +258,8 @@ func TestCentrifugeTimersWithoutWheelUseDefault(t *testing.T) {
 	<-done
 }
 
-// centrifugeImpls are the schedulers that benchmarks compare. Without one, centrifuge keeps a timer
-// of time.AfterFunc for each client.
+// centrifugeImpls runs a benchmark with each scheduler. Without a scheduler, centrifuge uses a
+// timer of time.AfterFunc for each client.
 func centrifugeImpls(b *testing.B, body func(b *testing.B, timers centrifuge.TimerScheduler)) {
 	b.Run("impl=std", func(b *testing.B) { body(b, nil) })
 	b.Run("impl=wheel", func(b *testing.B) { body(b, CentrifugeTimers{newWheel(b)}) })
@@ -302,9 +299,9 @@ func BenchmarkCentrifugePing(b *testing.B) {
 	})
 }
 
-// BenchmarkCentrifugeRearm moves the timer of a random client among 100,000, as centrifuge does it:
-// with a scheduler it cancels the timer and schedules another, and without one it stops and resets
-// the client's timer.
+// BenchmarkCentrifugeRearm re-arms the timer of a random client among 100,000 like centrifuge. With
+// a scheduler, centrifuge cancels the timer and schedules another. Without a scheduler, it stops
+// and resets the client's timer.
 func BenchmarkCentrifugeRearm(b *testing.B) {
 	const clients = 100_000
 	period := func() time.Duration { return time.Minute + rand.N(25*time.Second) }
@@ -339,7 +336,7 @@ func BenchmarkCentrifugeRearm(b *testing.B) {
 	})
 }
 
-// callback has a method whose method value is allocated, as that of a client is.
+// callback has a method whose method value has to be allocated, like the method of a client.
 type callback struct{ ran atomic.Bool }
 
 func (c *callback) run() { c.ran.Store(true) }

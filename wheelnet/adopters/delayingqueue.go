@@ -18,7 +18,7 @@ type DelayingQueue[T comparable] struct {
 	workqueue.TypedInterface[T] // the items that are ready
 
 	delays timingwheel.DelayQueue[T]
-	stop   context.CancelFunc // ends feed
+	stop   context.CancelFunc // stops feed
 
 	mu      sync.Mutex
 	waiting map[T]*timingwheel.Delayed[T] // until feed adds the item; nil after shutdown
@@ -57,8 +57,8 @@ func (q *DelayingQueue[T]) AddAfter(item T, d time.Duration) {
 	}
 }
 
-// Remove removes item if it is waiting, and reports whether it did. If Remove returns true, no earlier
-// call of AddAfter adds item. Remove does not affect an item that is ready.
+// Remove removes item if it is waiting, and reports whether it did. If Remove returns true, no
+// earlier call of AddAfter adds item. Remove does not affect an item that is ready.
 func (q *DelayingQueue[T]) Remove(item T) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

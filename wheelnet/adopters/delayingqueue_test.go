@@ -15,8 +15,8 @@ import (
 
 var _ delayingInterface = (*DelayingQueue[string])(nil)
 
-// The same random calls at the same times have the same results with a queue of client-go. No two
-// items are due together, because client-go orders such items by chance.
+// The same random calls at the same times have the same results as with a queue of client-go. No
+// two items are due at the same time, because client-go does not define their order.
 func TestDelayingQueueAgreesWithClientGo(t *testing.T) {
 	for seed := range uint64(100) {
 		synctest.Test(t, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestDelayingQueueAgreesWithClientGo(t *testing.T) {
 			ours.ShutDown()
 			theirs.ShutDown()
 			require.True(t, ours.ShuttingDown())
-			for range 50 { // client-go keeps what is ready, and drops what waits
+			for range 50 { // client-go keeps ready items and drops waiting items
 				step()
 			}
 			for theirs.Len() > 0 {
@@ -80,7 +80,7 @@ func TestDelayingQueueAgreesWithClientGo(t *testing.T) {
 	}
 }
 
-// An item that is added again while it waits keeps the earlier time, and comes once.
+// An item that is added again while it waits keeps the earlier time, and is delivered once.
 func TestDelayingQueueKeepsEarlierTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := NewDelayingQueue[string](nil)
@@ -150,11 +150,11 @@ func TestDelayingQueueRemoveAgreesWithModel(t *testing.T) {
 }
 
 // If an item is removed at about the time at which it is due, either Remove returns true or the
-// item comes, and never both. If the item is added again at that time, Remove finds it later.
+// item is delivered, never both. If Remove returns false, the test adds the item again for later.
 func TestDelayingQueueRemoveRacesWithDue(t *testing.T) {
 	const n = 5_000
 	q := NewDelayingQueue[int](nil)
-	outcomes := make([]int, n) // 1 for each item in the end
+	outcomes := make([]int, n) // deliveries and removals of each item
 	var consumer, removers sync.WaitGroup
 	var mu sync.Mutex
 	count := func(item int) {
@@ -239,7 +239,7 @@ func TestDelayingQueueDrainWaitsForDone(t *testing.T) {
 	})
 }
 
-// A rate-limiting queue of client-go works on top, as in controllers.
+// A rate-limiting queue of client-go, as controllers have it, uses a DelayingQueue.
 func TestDelayingQueueUnderRateLimitingQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		delays := NewDelayingQueue[string](nil)
@@ -262,10 +262,10 @@ func TestDelayingQueueUnderRateLimitingQueue(t *testing.T) {
 	})
 }
 
-// below returns a random duration from 0 to d, without d.
+// below returns a random duration from 0 up to, but not including, d.
 func below(rng *rand.Rand, d time.Duration) time.Duration { return time.Duration(rng.Int64N(int64(d))) }
 
-// delayingImpls are the queues that benchmarks compare.
+// delayingImpls runs a benchmark with each queue.
 func delayingImpls(b *testing.B, body func(b *testing.B, newQueue func() delayingInterface)) {
 	b.Run("impl=client-go", func(b *testing.B) {
 		body(b, workqueue.NewTypedDelayingQueue[string])
@@ -277,7 +277,7 @@ func delayingImpls(b *testing.B, body func(b *testing.B, newQueue func() delayin
 
 type delayingInterface = workqueue.TypedDelayingInterface[string]
 
-// delayedItems returns items with names like those of Kubernetes' objects, and a delay for each.
+// delayedItems returns items with the names of Kubernetes objects, and a delay for each.
 func delayedItems(n int) (items []string, delays []time.Duration) {
 	items, delays = make([]string, n), make([]time.Duration, n)
 	for i := range items {
@@ -287,8 +287,8 @@ func delayedItems(n int) (items []string, delays []time.Duration) {
 	return items, delays
 }
 
-// addAll adds items and waits until the queue has noted them. client-go notes them on a goroutine,
-// in order.
+// addAll adds items and waits until the queue has processed them. client-go processes them on a
+// goroutine, in order.
 func addAll(b *testing.B, q delayingInterface, items []string, delays []time.Duration) {
 	for i, item := range items {
 		q.AddAfter(item, delays[i])
@@ -297,7 +297,7 @@ func addAll(b *testing.B, q delayingInterface, items []string, delays []time.Dur
 	last, _ := q.Get()
 	q.Done(last)
 	if last != "last" {
-		b.Fatal("an item came: ", last)
+		b.Fatal("an item is due early: ", last)
 	}
 }
 
@@ -324,7 +324,7 @@ func BenchmarkDelayingQueueAddAfter(b *testing.B) {
 }
 
 // BenchmarkDelayingQueueAddAfterAgain adds 100,000 items that wait already, each with a later time
-// than it has.
+// than before.
 func BenchmarkDelayingQueueAddAfterAgain(b *testing.B) {
 	const n = 100_000
 	items, delays := delayedItems(n)
@@ -347,8 +347,8 @@ func BenchmarkDelayingQueueAddAfterAgain(b *testing.B) {
 	})
 }
 
-// BenchmarkDelayingQueueRemove removes random ones of 100,000 items that wait, and adds them anew.
-// client-go cannot do it.
+// BenchmarkDelayingQueueRemove removes a random one of 100,000 waiting items and adds it again. A
+// queue of client-go cannot remove items.
 func BenchmarkDelayingQueueRemove(b *testing.B) {
 	const n = 100_000
 	items, delays := delayedItems(n)
@@ -359,7 +359,7 @@ func BenchmarkDelayingQueueRemove(b *testing.B) {
 	for b.Loop() {
 		i := rand.IntN(n)
 		if !q.Remove(items[i]) {
-			b.Fatal("an item does not wait: ", items[i])
+			b.Fatal("an item is not waiting: ", items[i])
 		}
 		q.AddAfter(items[i], delays[i])
 	}

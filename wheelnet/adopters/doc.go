@@ -1,3 +1,3 @@
 // Package adopters shows how existing libraries use the timing wheel. Each file adapts one library.
-// Its test file has a benchmark of the wheel and of the library's own timeouts.
+// Its test file compares the wheel with the library's own timeouts in a benchmark.
 package adopters

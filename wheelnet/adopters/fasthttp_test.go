@@ -86,7 +86,7 @@ func TestFastHTTPServerCutsSilentPeer(t *testing.T) {
 		name              string
 		read, write, idle time.Duration
 		sent              string
-		fails             bool // whether the server reports an error; the end of an idle connection is none
+		fails             bool // whether the server reports an error, which it does not for an idle connection
 	}{
 		{"ReadTimeout", timeout, never, never, "", true},
 		{"ReadTimeoutOfHeader", timeout, never, never, "GET / HTTP/1.1\r\nHost:", true},

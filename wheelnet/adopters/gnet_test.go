@@ -77,7 +77,7 @@ func runGnet(
 	l, err := net.FileListener(file)
 	require.NoError(t, err)
 	require.NoError(t, file.Close())
-	require.NoError(t, l.Close()) // of the copy
+	require.NoError(t, l.Close()) // l is a copy
 	t.Cleanup(func() {
 		require.NoError(t, engine.Stop(context.Background()))
 		require.NoError(t, <-ran)
@@ -101,8 +101,8 @@ func TestGnetCutsNoConnectionEarly(t *testing.T)   { testNeverEarly(t, startGnet
 func TestGnetCloseRacesWithTimeout(t *testing.T)   { testCloseRacesWithTimeout(t, startGnet) }
 func TestGnetLeavesNoTimerAtShutdown(t *testing.T) { testShutdown(t, startGnet) }
 
-// gnetBlocking is a server whose event loop blocks when it receives blockByte: it sends a channel on
-// block and waits until the channel is closed.
+// gnetBlocking is a server whose event loop blocks when it receives blockByte: it sends a channel
+// on block and waits until the channel is closed.
 type gnetBlocking struct {
 	gnetServer
 	block chan chan struct{}

@@ -29,10 +29,10 @@ import (
 )
 
 // A gRPC server and client. Only the listener and the dialer change. There is little to gain: gRPC
-// sets one deadline for each connection, for the handshake, and its other timeouts are timers. There
-// is also a cost: gRPC pools read buffers and sets TCP_USER_TIMEOUT only if the connection is a
-// *net.TCPConn. So each idle connection keeps its read buffer of 32 KiB. To set TCP_USER_TIMEOUT, use
-// the Control functions of net.ListenConfig and net.Dialer.
+// sets one deadline for each connection, for the handshake, and its other timeouts are timers.
+// There is also a cost: gRPC pools read buffers and sets TCP_USER_TIMEOUT only if the connection is
+// a *net.TCPConn. So each idle connection keeps its read buffer of 32 KiB. To set TCP_USER_TIMEOUT,
+// use the Control functions of net.ListenConfig and net.Dialer.
 func Example_grpc() {
 	tw, err := timingwheel.New(timingwheel.Options{})
 	if err != nil {
@@ -117,7 +117,7 @@ func TestGRPCServerCutsPeerThatIsSilentInHandshake(t *testing.T) {
 	}
 }
 
-func TestGRPCClientGivesUpServerThatIsSilentInHandshake(t *testing.T) {
+func TestGRPCClientGivesUpOnServerThatIsSilentInHandshake(t *testing.T) {
 	testTransports(t, func(t *testing.T, tr transport) {
 		client := newGRPCClient(t, tr.dialGRPC, listen(t).Addr().String(), grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: time.Millisecond, Multiplier: 1, MaxDelay: time.Second},
@@ -130,8 +130,8 @@ func TestGRPCClientGivesUpServerThatIsSilentInHandshake(t *testing.T) {
 	})
 }
 
-// requireDeadline checks that the deadline of its context ended a stream of the health service. The
-// code is Canceled if the server ended the stream first.
+// requireDeadline checks that err is the end of a stream of the health service at the deadline of
+// its context. The code is Canceled if the server ended the stream first.
 func requireDeadline(t testing.TB, err error) {
 	t.Helper()
 	require.Contains(t, []codes.Code{codes.DeadlineExceeded, codes.Canceled}, status.Code(err), "%v", err)

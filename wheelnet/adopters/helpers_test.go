@@ -19,10 +19,10 @@ import (
 	"github.com/timingwheel-go/timingwheel/wheelnet"
 )
 
-// timeout is the timeout under test. Live peers send a request each twentieth of it.
+// timeout is the timeout under test. Live peers send 20 requests in this time.
 const timeout = 150 * time.Millisecond
 
-// never is a timeout that does not pass during a test. Tests also wait so long for what must happen.
+// never is a timeout that does not pass during a test. It is also the limit of waits.
 const never = time.Minute
 
 // newWheel returns a wheel that is stopped at the end of the test.
@@ -35,7 +35,7 @@ func newWheel(t testing.TB) *timingwheel.TimingWheel {
 
 // transport makes connections, either those of package net or those of wheelnet.
 type transport struct {
-	impl string                   // net, wheelnet, or none: package net, in a program without timeouts
+	impl string                   // net, wheelnet, or none, which is package net in a program without timeouts
 	tw   *timingwheel.TimingWheel // nil unless impl is wheelnet
 }
 
@@ -46,13 +46,13 @@ func newTransport(t testing.TB, impl string) transport {
 	if impl == "wheelnet" {
 		tr.tw = newWheel(t)
 		t.Cleanup(func() {
-			require.Eventually(t, func() bool { return tr.tw.Len() == 0 }, never, time.Millisecond, "a connection is left")
+			require.Eventually(t, func() bool { return tr.tw.Len() == 0 }, never, time.Millisecond, "a timer is left on the wheel")
 		})
 	}
 	return tr
 }
 
-// testTransports runs a test with package net and with wheelnet, which must behave alike.
+// testTransports runs a test with package net and with wheelnet. Both must behave in the same way.
 func testTransports(t *testing.T, test func(t *testing.T, tr transport)) {
 	t.Helper()
 	t.Parallel()
@@ -110,7 +110,7 @@ func (tr transport) conn(c net.Conn) net.Conn {
 	return wheelnet.Conn(c, tr.tw)
 }
 
-// dial connects to the address, as net.Dialer.DialContext does.
+// dial connects to the address like net.Dialer.DialContext.
 func (tr transport) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if tr.tw == nil {
 		return new(net.Dialer).DialContext(ctx, network, address)
@@ -119,8 +119,8 @@ func (tr transport) dial(ctx context.Context, network, address string) (net.Conn
 	return d.DialContext(ctx, network, address)
 }
 
-// listen returns a listener on loopback that is closed at the end of the test. A connection that
-// nothing accepts has a silent peer.
+// listen returns a listener on loopback that is closed at the end of the test. As long as a
+// connection is not accepted, its peer is silent.
 func listen(t testing.TB) net.Listener {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -142,7 +142,7 @@ func send(t testing.TB, c net.Conn, message string) {
 	require.NoError(t, err)
 }
 
-// requireTimeout checks that err is a timeout and that at least after has passed since start.
+// requireTimeout checks that err is a timeout and that the time after has passed since start.
 func requireTimeout(t testing.TB, err error, start time.Time, after time.Duration) {
 	t.Helper()
 	require.GreaterOrEqual(t, time.Since(start), after, "early: %v", err)
@@ -150,8 +150,8 @@ func requireTimeout(t testing.TB, err error, start time.Time, after time.Duratio
 	require.True(t, errors.As(err, &ne) && ne.Timeout(), "%v is no timeout", err)
 }
 
-// requireCut checks that the peer of c closes the connection, and no earlier than after has passed
-// since start.
+// requireCut checks that the peer of c closes the connection, and not before the time after has
+// passed since start.
 func requireCut(t testing.TB, c net.Conn, start time.Time, after time.Duration) {
 	t.Helper()
 	require.NoError(t, c.SetReadDeadline(time.Now().Add(never)))
@@ -160,7 +160,7 @@ func requireCut(t testing.TB, c net.Conn, start time.Time, after time.Duration) 
 	require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the peer does not close the connection")
 }
 
-// receive returns the next value of c. It fails the test if none comes.
+// receive returns the next value of c. It fails the test if there is none for a minute.
 func receive[T any](t testing.TB, c <-chan T) T {
 	t.Helper()
 	select {
@@ -172,14 +172,14 @@ func receive[T any](t testing.TB, c <-chan T) T {
 	}
 }
 
-// requireAlive checks that a peer that sends a request each twentieth of timeout is not cut within
-// twice the timeout. If the machine stalls for as long as the timeout, requireAlive starts again.
-// newPeer connects a peer and returns a function that sends one request.
+// requireAlive checks that a peer that sends 20 requests in each timeout is not cut within twice
+// the timeout. If the machine stalls for as long as the timeout, requireAlive starts again. newPeer
+// connects a peer and returns a function that sends one request.
 func requireAlive(t testing.TB, newPeer func() (request func() error)) {
 	t.Helper()
 	for range 20 {
 		request := newPeer()
-		last := time.Now() // all deadlines that are set after it are at least timeout later
+		last := time.Now() // deadlines that are set later are at least timeout after it
 		stalled := false
 		for end := last.Add(2 * timeout); !stalled && time.Now().Before(end); time.Sleep(timeout / 20) {
 			begun := time.Now()

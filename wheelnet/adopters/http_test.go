@@ -177,8 +177,8 @@ func TestHTTPServerKeepsLivePeer(t *testing.T) {
 	})
 }
 
-// A handler moves its deadlines with http.ResponseController. It streams for longer than the server's
-// timeouts, until its peer falls silent.
+// A handler moves its deadlines with http.ResponseController. It streams for longer than the
+// server's timeouts, until its peer goes silent.
 func TestHTTPHandlerMovesDeadlines(t *testing.T) {
 	testTransports(t, func(t *testing.T, tr transport) {
 		returned := make(chan error, 100)
@@ -202,7 +202,7 @@ func TestHTTPHandlerMovesDeadlines(t *testing.T) {
 		var last time.Time
 		var c net.Conn
 		requireAlive(t, func() func() error {
-			for len(returned) > 0 { // of a peer that stalled
+			for len(returned) > 0 { // the errors of peers that stalled
 				<-returned
 			}
 			c = connect(t, address)
@@ -234,7 +234,7 @@ func TestHTTPSServerCutsSilentPeer(t *testing.T) {
 		server := httptest.NewUnstartedServer(http.HandlerFunc(hello))
 		server.Listener = tr.listener(server.Listener)
 		server.Config.ReadHeaderTimeout = timeout
-		server.Config.ErrorLog = log.New(io.Discard, "", 0) // the handshake's timeout
+		server.Config.ErrorLog = log.New(io.Discard, "", 0) // the timeout of the handshake
 		server.EnableHTTP2 = true
 		server.StartTLS()
 		t.Cleanup(server.Close)

@@ -64,8 +64,9 @@ func requireLen(t *testing.T, tw *timingwheel.TimingWheel, n int) {
 }
 
 // testSilentIsCut checks that a silent connection is closed at its timeout and not a tick earlier,
-// and that a live connection stays open. The wheel is Manual. The live connection sends two messages
-// each time, because the server answers the second one only after it has processed the first.
+// and that a live connection stays open. The wheel is Manual. The live connection sends two
+// messages each time, because the server answers the second one only after it has processed the
+// first.
 func testSilentIsCut(t *testing.T, start func(t *testing.T, s *idleServer)) {
 	t.Parallel()
 	const timeout = 10 * time.Second
@@ -97,8 +98,8 @@ func testSilentIsCut(t *testing.T, start func(t *testing.T, s *idleServer)) {
 	requireLen(t, tw, 0)
 }
 
-// testNeverEarly checks that connections that fall silent are closed, and no earlier than the timeout
-// after the last byte that the server has answered.
+// testNeverEarly checks that connections that go silent are closed, and not before the timeout has
+// passed since the last byte that the server answered.
 func testNeverEarly(t *testing.T, start func(t *testing.T, s *idleServer)) {
 	t.Parallel()
 	s := &idleServer{wheel: newWheel(t), timeout: 50 * time.Millisecond}
@@ -111,7 +112,7 @@ func testNeverEarly(t *testing.T, start func(t *testing.T, s *idleServer)) {
 			for range i % 10 {
 				time.Sleep(time.Duration(i) * time.Millisecond)
 				sent := time.Now()
-				if echo(c) != nil { // cut while this goroutine could not run
+				if echo(c) != nil { // the server has cut it, because this goroutine did not run in time
 					break
 				}
 				last = sent
@@ -127,8 +128,8 @@ func testNeverEarly(t *testing.T, start func(t *testing.T, s *idleServer)) {
 	requireLen(t, s.wheel, 0)
 }
 
-// testCloseRacesWithTimeout checks that no timer is left if clients close their connections at about
-// the time of the timeout.
+// testCloseRacesWithTimeout checks that no timer is left if clients close their connections at
+// about the time of the timeout.
 func testCloseRacesWithTimeout(t *testing.T, start func(t *testing.T, s *idleServer)) {
 	s := &idleServer{wheel: newWheel(t), timeout: 3 * time.Millisecond}
 	start(t, s)

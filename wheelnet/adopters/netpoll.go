@@ -13,20 +13,20 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// NewNetpollLoop is like [netpoll.NewEventLoop], but its server closes idle connections. The timeout
-// starts when the connection is accepted, and again when a request ends. A connection is not idle
-// while onRequest runs. To limit how long onRequest waits for the rest of a request, use
+// NewNetpollLoop is like [netpoll.NewEventLoop], but its server closes idle connections. The
+// timeout starts when the connection is accepted, and again when a request ends. A connection is
+// not idle while onRequest runs. To limit how long onRequest waits for the rest of a request, use
 // [netpoll.WithReadTimeout]. onConnect may be nil. options must not contain
 // [netpoll.WithOnConnect].
 //
-// [netpoll.WithIdleTimeout] is different: it sets TCP keep-alive, which detects a peer whose machine
-// is gone, but not a peer that is silent.
+// [netpoll.WithIdleTimeout] is different: it sets TCP keep-alive, which detects a peer whose
+// machine is gone, but not a peer that is silent.
 func NewNetpollLoop(
 	tw *timingwheel.TimingWheel, timeout time.Duration,
 	onConnect netpoll.OnConnect, onRequest netpoll.OnRequest, options ...netpoll.Option,
 ) (netpoll.EventLoop, error) {
 	if tw == nil || onRequest == nil {
-		return nil, errors.New("adopters: NewNetpollLoop: tw or onRequest is nil; accepted are a wheel and a function")
+		return nil, errors.New("adopters: NewNetpollLoop: tw or onRequest is nil; both are required")
 	}
 	if timeout <= 0 {
 		return nil, fmt.Errorf("adopters: NewNetpollLoop: timeout is %v; accepted is a positive duration", timeout)
@@ -65,8 +65,8 @@ func withIdleTimeout(
 
 // netpollIdle is the idle timeout of one connection.
 type netpollIdle struct {
-	// requests is the number of requests that have begun plus the number that have ended, or closing.
-	// It is odd while a request runs. Requests of one connection do not overlap.
+	// requests is the number of requests that have begun plus the number that have ended, or
+	// closing. It is odd while a request runs. Requests of one connection do not overlap.
 	requests atomic.Int64
 
 	timer timingwheel.FuncTimer
@@ -80,9 +80,9 @@ const closing = -1
 type netpollIdleKey struct{}
 
 // expire runs on a goroutine of the wheel. netpoll allows any goroutine to close a connection. A
-// request that races with expire keeps the connection open: requests is odd while it runs, the timer
-// is armed before requests is even again, and the compare-and-swap fails if a request has begun since
-// expire loaded requests.
+// request that races with expire keeps the connection open: requests is odd while it runs, the
+// timer is armed before requests is even again, and the compare-and-swap fails if a request has
+// begun since expire loaded requests.
 func (i *netpollIdle) expire() {
 	n := i.requests.Load()
 	if n%2 == 1 {

@@ -92,7 +92,7 @@ func TestNetpollLateExpireCutsOnlySilentConnections(t *testing.T) {
 	var idle *netpollIdle
 	connect, request := withIdleTimeout(tw, timeout, nil, func(context.Context, netpoll.Connection) error {
 		served++
-		idle.expire() // as if it had begun before the request
+		idle.expire() // as if the timer had fired before the request
 		return nil
 	})
 	conn := new(fakeNetpollConn)
@@ -182,8 +182,8 @@ func connectAfterFunc(ctx context.Context, c netpoll.Connection) context.Context
 	return context.WithValue(ctx, afterFuncKey{}, t)
 }
 
-// BenchmarkNetpollEcho sends a message of one byte over loopback and waits for the echo. It adds two
-// options of netpoll:
+// BenchmarkNetpollEcho sends a message of one byte over loopback and waits for the echo. It adds
+// two options of netpoll:
 //
 //	readtimeout  WithReadTimeout, with an onRequest that waits for the next request itself
 //	keepalive    WithIdleTimeout, which sets TCP keep-alive and closes no silent connection
@@ -205,7 +205,8 @@ func BenchmarkNetpollEcho(b *testing.B) {
 	}
 }
 
-// requestsInTurn serves requests until the connection is closed or the read timeout passes.
+// requestsInTurn serves requests one after the other, until the connection is closed or the read
+// timeout passes.
 func requestsInTurn(ctx context.Context, c netpoll.Connection) error {
 	for {
 		if _, err := c.Reader().Peek(1); err != nil {

@@ -87,7 +87,7 @@ func newPostgres() (*postgres, error) {
 			}
 			p.conns.Go(func() {
 				defer c.Close()
-				serve(pgproto3.NewBackend(c, c)) //nolint:errcheck // the client has gone, or its test fails
+				serve(pgproto3.NewBackend(c, c)) //nolint:errcheck // the client has closed the connection, or its test fails
 			})
 		}
 	})
@@ -143,7 +143,7 @@ func (p *postgres) url() string {
 	return "postgres://user@" + p.listener.Addr().String() + "/db?sslmode=disable&default_query_exec_mode=simple_protocol"
 }
 
-// close waits until all clients have gone.
+// close stops the server and waits until all clients have closed their connections.
 func (p *postgres) close() {
 	p.listener.Close()
 	p.conns.Wait()
@@ -227,7 +227,7 @@ func TestPgxContextCancelsQueryToSilentServer(t *testing.T) {
 	})
 }
 
-func TestPgxGivesUpServerThatIsSilentAtStart(t *testing.T) {
+func TestPgxGivesUpOnServerThatIsSilentAtStart(t *testing.T) {
 	testTransports(t, func(t *testing.T, tr transport) {
 		config := newPgxConfig(t, tr)
 		config.ConnectTimeout = timeout

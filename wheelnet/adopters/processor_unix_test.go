@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// processorTime is the user and system time of the process.
+// processorTime returns the user and system time of the process.
 func processorTime() time.Duration {
 	var ru syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &ru); err != nil {

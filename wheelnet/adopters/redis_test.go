@@ -20,9 +20,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/wheelnet"
 )
 
-// A Redis client. Only the dialer changes. The client sets a deadline before it writes a command and
-// another before it reads the reply. Both are times without a monotonic reading, so wheelnet reads
-// the clock for each, as package net does. For TLS, wrap the connection in tls.Client.
+// A Redis client. Only the dialer changes. The client sets a deadline before it writes a command
+// and another before it reads the reply. Both are times without a monotonic reading, so wheelnet
+// reads the clock for each, as package net does. For TLS, wrap the connection in tls.Client.
 func Example_redis() {
 	redisServer, err := miniredis.Run() // in place of a Redis server
 	if err != nil {
@@ -138,8 +138,8 @@ func TestRedisClientEndsCommandToSilentServer(t *testing.T) {
 	}
 }
 
-// once returns a dialer that fails after the first connection, so that a client that has lost its
-// connection fails.
+// once returns a dialer that fails after the first connection. A client that loses its connection
+// then fails instead of reconnecting.
 func once(dial func(ctx context.Context, network, address string) (net.Conn, error)) func(ctx context.Context, network, address string) (net.Conn, error) {
 	var dials atomic.Int32
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -174,7 +174,7 @@ func TestRedisIdleConnectionOutlivesItsDeadlines(t *testing.T) {
 		})
 		require.NoError(t, client.Ping(t.Context()).Err())
 		for range 3 {
-			for { // until the machine is fast enough for a command
+			for { // until a command succeeds within its timeout
 				ctx, cancel := context.WithTimeout(t.Context(), short)
 				err := client.Ping(ctx).Err()
 				cancel()

@@ -13,8 +13,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/wheelnet"
 )
 
-// wrappers are the two kinds of connections that are compared.
-var wrappers = []struct {
+// connKinds are the kinds of connections whose calls are compared.
+var connKinds = []struct {
 	name string
 	wrap func(net.Conn, *timingwheel.TimingWheel) net.Conn
 }{
@@ -22,7 +22,7 @@ var wrappers = []struct {
 	{"wheelnet", wheelnet.Conn},
 }
 
-// operations are what is done with a deadline. They return an error of any call.
+// operations set and clear a deadline. They return the first error.
 var operations = []struct {
 	name string
 	do   func(c net.Conn, deadline time.Time) error
@@ -42,8 +42,8 @@ var operations = []struct {
 	}},
 }
 
-// printCalls prints the nanoseconds of each operation. The deadlines are ascending and are computed
-// without reading the clock.
+// printCalls prints the nanoseconds of each operation. The deadlines are ascending. Computing them
+// does not read the clock.
 func printCalls(quick bool) error {
 	calls := 5_000_000
 	if quick {
@@ -54,8 +54,8 @@ func printCalls(quick bool) error {
 		for _, goroutines := range []int{1, 2} {
 			var took [2]time.Duration
 			for round := range 3 {
-				for i, w := range wrappers {
-					d, err := timeCalls(op.do, w.wrap, goroutines, calls)
+				for i, kind := range connKinds {
+					d, err := timeCalls(op.do, kind.wrap, goroutines, calls)
 					if err != nil {
 						return err
 					}
@@ -72,8 +72,8 @@ func printCalls(quick bool) error {
 	return nil
 }
 
-// timeCalls returns how long goroutines take that do calls operations each, on connections of their
-// own.
+// timeCalls returns the time that goroutines take for calls operations each. Each goroutine has its
+// own connection.
 func timeCalls(
 	do func(net.Conn, time.Time) error, wrap func(net.Conn, *timingwheel.TimingWheel) net.Conn, goroutines, calls int,
 ) (time.Duration, error) {
@@ -117,15 +117,16 @@ func timeCalls(
 	return took, <-errs
 }
 
-// silent is a connection that does nothing.
-type silent struct{ net.Conn }
+// noopConn is a connection that does nothing.
+type noopConn struct{ net.Conn }
 
-func (silent) SetDeadline(time.Time) error      { return nil }
-func (silent) SetReadDeadline(time.Time) error  { return nil }
-func (silent) SetWriteDeadline(time.Time) error { return nil }
-func (silent) Close() error                     { return nil }
+func (noopConn) SetDeadline(time.Time) error      { return nil }
+func (noopConn) SetReadDeadline(time.Time) error  { return nil }
+func (noopConn) SetWriteDeadline(time.Time) error { return nil }
+func (noopConn) Close() error                     { return nil }
 
-// printMemory prints what a connection of wheelnet takes beyond the connection inside.
+// printMemory prints the bytes that a connection of wheelnet with deadlines takes, without its
+// inner connection.
 func printMemory(n int) error {
 	tw, err := timingwheel.New(timingwheel.Options{})
 	if err != nil {
@@ -133,7 +134,7 @@ func printMemory(n int) error {
 	}
 	defer tw.Stop()
 	conns := make([]net.Conn, n)
-	inner := make([]silent, n)
+	inner := make([]noopConn, n)
 	before := heap()
 	for i := range conns {
 		conns[i] = wheelnet.Conn(&inner[i], tw)
@@ -149,7 +150,7 @@ func printMemory(n int) error {
 	return nil
 }
 
-// heap returns the bytes of live objects.
+// heap returns the bytes of live heap objects.
 func heap() uint64 {
 	runtime.GC()
 	runtime.GC()

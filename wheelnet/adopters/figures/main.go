@@ -1,13 +1,14 @@
 //go:build linux
 
-// Figures measures what the deadlines of package wheelnet cost beside those of package net:
+// Figures measures the cost of deadlines with package wheelnet and with package net:
 //
 //	cd wheelnet/adopters && GOWORK=off go run ./figures
 //
-// It prints the time of a call, and the processor time of a request in three servers: one that
-// echoes, one of net/http and one of fasthttp. Each server runs without deadlines, with those of
-// package net and with those of wheelnet, in turn. The server has one processor to itself and the
-// clients have another one. With -quick everything is so short that the figures mean nothing.
+// It prints the time of a call, the memory of a connection, and the processor time of a request in
+// three servers: an echo server, a net/http server and a fasthttp server. Each server runs without
+// deadlines, with deadlines of package net, and with deadlines of wheelnet, in turn. The server has
+// one processor to itself, and its clients have another one. With -quick the runs are too short for
+// meaningful figures.
 package main
 
 import (
@@ -25,24 +26,24 @@ func main() {
 	}
 }
 
-// settings say how much is measured.
+// settings are the sizes of the measurements.
 type settings struct {
-	rounds int           // of each server
-	length time.Duration // of the load on each server in a round
-	conns  int           // of the clients
+	rounds int           // for each server
+	length time.Duration // of the load on a server in a round
+	conns  int           // connections of the clients
 	idle   int           // connections whose memory is measured
 }
 
 func run() error {
 	if role := os.Getenv(roleVariable); role != "" {
-		return play(role)
+		return runRole(role)
 	}
 	s := settings{}
-	flag.IntVar(&s.rounds, "rounds", 25, "rounds of each server, at least 1")
-	flag.DurationVar(&s.length, "for", 600*time.Millisecond, "length of the load on each server in a round, at least 10ms")
-	flag.IntVar(&s.conns, "conns", 64, "connections of the clients, 1 to 1000")
-	flag.IntVar(&s.idle, "idle", 100_000, "connections whose memory is measured, at least 1")
-	quick := flag.Bool("quick", false, "only see that it works")
+	flag.IntVar(&s.rounds, "rounds", 25, "number of `rounds` for each server, at least 1")
+	flag.DurationVar(&s.length, "for", 600*time.Millisecond, "`duration` of the load on a server in a round, at least 10ms")
+	flag.IntVar(&s.conns, "conns", 64, "number `n` of connections of the clients, 1 to 1000")
+	flag.IntVar(&s.idle, "idle", 100_000, "number `n` of connections whose memory is measured, at least 1")
+	quick := flag.Bool("quick", false, "short runs, which only show that the program works")
 	flag.Parse()
 	if *quick {
 		s = settings{rounds: 1, length: 50 * time.Millisecond, conns: 4, idle: 1000}

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The test binary is the command, too: it starts itself in the roles of servers and clients.
+// The test binary is also the command, which starts itself in the roles of server and clients.
 func TestMain(m *testing.M) {
 	if os.Getenv(roleVariable) != "" || os.Getenv("FIGURES_MAIN") != "" {
 		main()

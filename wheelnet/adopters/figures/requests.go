@@ -19,24 +19,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Environment of a child process.
+// Environment variables of a child process.
 const (
 	roleVariable   = "FIGURES_ROLE"
 	pinnedVariable = "FIGURES_PINNED"
 )
 
-// printRequests prints the processor time that a server needs for a request.
+// printRequests prints the processor time of a request in each server, with each implementation.
 func printRequests(s settings) error {
 	fmt.Printf("server's processor time of a request, µs: median of %d rounds of %v, %d connections\n", s.rounds, s.length, s.conns)
 	fmt.Println("            none     net  wheelnet   net/none  wheelnet/none  wheelnet/net")
 	for _, kind := range serverNames() {
-		took := make([][]float64, len(keepers))
+		took := make([][]float64, len(implementations))
 		for round := range s.rounds {
-			for i := range keepers {
-				i = (i + round) % len(keepers) // each begins a round in turn
-				micros, err := measure(kind, keepers[i], s)
+			for i := range implementations {
+				i = (i + round) % len(implementations) // each round begins with another one
+				micros, err := measure(kind, implementations[i], s)
 				if err != nil {
-					return fmt.Errorf("%s with deadlines of %s: %w", kind, keepers[i], err)
+					return fmt.Errorf("server %s, deadlines %s: %w", kind, implementations[i], err)
 				}
 				took[i] = append(took[i], micros)
 			}
@@ -52,10 +52,10 @@ func median(x []float64) float64 {
 	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
 }
 
-// measure runs a server and its clients, and returns the microseconds of processor time of a
-// request.
-func measure(kind, keeper string, s settings) (float64, error) {
-	server, err := start("serve "+kind+" "+keeper, 0)
+// measure runs a server and its clients, and returns the processor time of a request in
+// microseconds.
+func measure(kind, impl string, s settings) (float64, error) {
+	server, err := start("serve "+kind+" "+impl, 0)
 	if err != nil {
 		return 0, err
 	}
@@ -69,32 +69,32 @@ func measure(kind, keeper string, s settings) (float64, error) {
 		return 0, err
 	}
 	defer clients.end()
-	if _, err = clients.line(); err != nil { // the connections are warm
+	if _, err = clients.line(); err != nil { // until each connection has had a response
 		return 0, err
 	}
-	before, err := server.ask()
+	before, err := server.query()
 	if err != nil {
 		return 0, err
 	}
-	requests, err := clients.ask()
+	requests, err := clients.query()
 	if err != nil {
 		return 0, err
 	}
-	after, err := server.ask()
+	after, err := server.query()
 	if err != nil {
 		return 0, err
 	}
 	return (after - before) / 1000 / requests, nil
 }
 
-// child is a process with a role.
+// child is a child process that runs a role.
 type child struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Reader
 }
 
-// start starts a process on one processor.
+// start starts a child process on one processor.
 func start(role string, processor int) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -114,6 +114,7 @@ func start(role string, processor int) (*child, error) {
 	return c, c.cmd.Start()
 }
 
+// line returns the next line that the process prints.
 func (c *child) line() (string, error) {
 	s, err := c.out.ReadString('\n')
 	if err != nil {
@@ -122,8 +123,8 @@ func (c *child) line() (string, error) {
 	return strings.TrimSpace(s), nil
 }
 
-// ask sends a line and returns the number that the process answers.
-func (c *child) ask() (float64, error) {
+// query sends an empty line and returns the number that the process prints.
+func (c *child) query() (float64, error) {
 	if _, err := io.WriteString(c.in, "\n"); err != nil {
 		return 0, err
 	}
@@ -134,13 +135,14 @@ func (c *child) ask() (float64, error) {
 	return strconv.ParseFloat(s, 64)
 }
 
+// end ends the process, which returns when its input is closed.
 func (c *child) end() {
 	c.in.Close()
-	c.cmd.Wait() //nolint:errcheck // its output says what went wrong
+	c.cmd.Wait() //nolint:errcheck // the process prints its error
 }
 
-// play is the main function of a child process.
-func play(role string) error {
+// runRole is the main function of a child process.
+func runRole(role string) error {
 	if err := pin(); err != nil {
 		return err
 	}
@@ -155,8 +157,8 @@ func play(role string) error {
 	return fmt.Errorf("unknown role %q", role)
 }
 
-// pin restarts the process on the processor that its environment names, so that all of its threads
-// run there.
+// pin restarts the process on the processor that the environment names. All threads of the new
+// process inherit the affinity.
 func pin() error {
 	processor := os.Getenv(pinnedVariable)
 	if processor == "" {

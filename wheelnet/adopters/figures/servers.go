@@ -20,13 +20,13 @@ import (
 	"github.com/timingwheel-go/timingwheel/wheelnet"
 )
 
-// timeout is that of all reads, writes and idle connections.
+// timeout is the timeout of reads, writes and idle connections.
 const timeout = 30 * time.Second
 
-// keepers are who keeps the deadlines of a server.
-var keepers = []string{"none", "net", "wheelnet"}
+// implementations are the implementations of deadlines. With none, the servers set no deadlines.
+var implementations = []string{"none", "net", "wheelnet"}
 
-// servers serve connections of a listener. If deadlines is false, they set none.
+// servers are the servers that are measured, with the request of their clients.
 var servers = []struct {
 	name    string
 	serve   func(l net.Listener, deadlines bool) error
@@ -44,15 +44,15 @@ func serverNames() (names []string) {
 	return names
 }
 
-// serve prints the address of a server, and its processor time in nanoseconds for each line that it
-// reads. It returns when its input ends.
-func serve(name, keeper string) error {
+// serve runs a server and prints its address. For each line of its input, serve prints the
+// processor time of the process in nanoseconds. It returns at the end of its input.
+func serve(name, impl string) error {
 	l, err := net.Listen("tcp", "localhost:0")
 	if err != nil {
 		return err
 	}
 	fmt.Println(l.Addr())
-	if keeper == "wheelnet" {
+	if impl == "wheelnet" {
 		tw, err := timingwheel.New(timingwheel.Options{})
 		if err != nil {
 			return err
@@ -61,7 +61,7 @@ func serve(name, keeper string) error {
 	}
 	for _, s := range servers {
 		if s.name == name {
-			go s.serve(l, keeper != "none") //nolint:errcheck // clients see it
+			go s.serve(l, impl != "none") //nolint:errcheck // the clients then fail
 		}
 	}
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
@@ -106,7 +106,7 @@ func echo(c net.Conn, deadlines bool) {
 
 func serveHTTP(l net.Listener, deadlines bool) error {
 	s := http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		io.WriteString(w, "hello") //nolint:errcheck // the client sees it
+		io.WriteString(w, "hello") //nolint:errcheck // the client then fails
 	})}
 	if deadlines {
 		s.ReadTimeout, s.WriteTimeout, s.IdleTimeout = timeout, timeout, timeout
@@ -115,16 +115,16 @@ func serveHTTP(l net.Listener, deadlines bool) error {
 }
 
 func serveFastHTTP(l net.Listener, deadlines bool) error {
-	s := fasthttp.Server{Handler: func(ctx *fasthttp.RequestCtx) { ctx.WriteString("hello") }} //nolint:errcheck // a buffer
+	s := fasthttp.Server{Handler: func(ctx *fasthttp.RequestCtx) { ctx.WriteString("hello") }} //nolint:errcheck // it writes to a buffer
 	if deadlines {
 		s.ReadTimeout, s.WriteTimeout, s.IdleTimeout = timeout, timeout, timeout
 	}
 	return s.Serve(l)
 }
 
-// load keeps connections busy, each with one request after the other. It prints an address when all
-// of them have had an answer, waits for a line, and prints the number of requests in the length of
-// time that follows.
+// load sends requests over conns connections, one after the other on each. First, load makes a
+// request on each connection and prints the address. After it has read a line, it sends requests
+// for the given length of time, and prints their number.
 func load(name, address string, conns int, length time.Duration) error {
 	var request []byte
 	for _, s := range servers {
@@ -133,7 +133,7 @@ func load(name, address string, conns int, length time.Duration) error {
 		}
 	}
 	all := make([]net.Conn, conns)
-	answer := 0 // the length of an answer
+	size := 0 // of a response
 	for i := range all {
 		c, err := net.Dial("tcp", address)
 		if err != nil {
@@ -143,7 +143,7 @@ func load(name, address string, conns int, length time.Duration) error {
 		if _, err := c.Write(request); err != nil {
 			return err
 		}
-		if answer, err = c.Read(make([]byte, 4096)); err != nil {
+		if size, err = c.Read(make([]byte, 4096)); err != nil {
 			return err
 		}
 		all[i] = c
@@ -157,7 +157,7 @@ func load(name, address string, conns int, length time.Duration) error {
 	end := time.Now().Add(length)
 	for i, c := range all {
 		wg.Go(func() {
-			b := make([]byte, answer)
+			b := make([]byte, size)
 			for time.Now().Before(end) {
 				if _, errs[i] = c.Write(request); errs[i] != nil {
 					return
