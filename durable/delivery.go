@@ -14,13 +14,13 @@ import (
 // instead. It may call one of the methods if it needs the result. The methods are safe for
 // concurrent use.
 type Delivery struct {
-	Queue    string // the name of the queue
-	ID       string
+	Queue    string            // the name of the queue
+	ID       string            // of the message
 	Body     []byte            // may be modified
 	Headers  map[string]string // may be modified; nil if there are none
-	Enqueued time.Time
-	Due      time.Time // on the store's clock, like Enqueued
-	ExpireAt time.Time // on the store's clock; zero if the message does not expire
+	Enqueued time.Time         // on the store's clock, in milliseconds
+	Due      time.Time         // on the store's clock
+	ExpireAt time.Time         // on the store's clock; zero if the message does not expire
 
 	// Attempts is the number of earlier deliveries that failed. Crashes is the number of earlier
 	// deliveries whose lease expired because the process crashed or hung.

@@ -51,7 +51,8 @@
 //
 //   - due: the due time has passed on the store's clock.
 //   - in flight: leased or firing.
-//   - claim: take a lease on a message. begin: make it firing.
+//   - claim: take a lease on a message.
+//   - begin: make a claimed message firing.
 //   - prefetched: leased by this process and not begun.
 //   - delivered: passed to a handler, or returned by Take.
 //   - running: its handler was called and has not returned. A firing message may wait briefly for a

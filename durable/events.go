@@ -67,15 +67,15 @@ func (k EventKind) String() string {
 // and calls such as Cancel, are not events.
 type Event struct {
 	Kind      EventKind
-	Queue     string
+	Queue     string        // name of the queue
 	Partition int           // -1: the event concerns the whole queue
 	Time      time.Time     // on this process's clock: of the event, or the start of Duration
 	Duration  time.Duration // of the store call that claimed, began or settled a message
 
 	// The message, if the event concerns one; otherwise ID is empty. Headers must not be modified.
 	ID       string
-	Token    uint64
-	Attempts int // failed deliveries before this one
+	Token    uint64 // of the claim
+	Attempts int    // failed deliveries before this one
 	Headers  map[string]string
 
 	Owned []int // EventRebalanced: the partitions that the consumer now owns

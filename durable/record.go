@@ -26,11 +26,11 @@ type Record struct {
 	Body        []byte            // nil if Err is set
 	Headers     map[string]string // nil if there are none
 	ExpireAt    time.Time         // zero if the message does not expire
-	Enqueued    time.Time
-	Due         time.Time // of the next delivery
-	MaxAttempts int       // failed deliveries after which the message becomes a dead letter
-	Attempts    int       // failed deliveries
-	Crashes     int       // deliveries whose lease expired
+	Enqueued    time.Time         // time of Enqueue
+	Due         time.Time         // of the next delivery
+	MaxAttempts int               // failed deliveries after which the message becomes a dead letter
+	Attempts    int               // failed deliveries
+	Crashes     int               // deliveries whose lease expired
 	State       State
 	Token       uint64    // of the last claim; 0 if there was none
 	LeaseEnd    time.Time // of a leased or firing message, otherwise zero

@@ -101,8 +101,8 @@ func (l *lateness) record(d time.Duration) {
 // are upper bounds of the quantiles, too high by at most a quarter: see
 // [timingwheel.Histogram.Quantile].
 type Lateness struct {
-	Count               int64 // deliveries of this process
-	P50, P99, P999, Max time.Duration
+	Count               int64                 // deliveries of this process
+	P50, P99, P999, Max time.Duration         // quantiles (upper bounds), exact maximum
 	Histogram           timingwheel.Histogram // of all deliveries
 }
 

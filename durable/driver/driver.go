@@ -164,7 +164,10 @@ type UnderWayError struct {
 	Done  <-chan struct{} // closed when the call is over and its memory is free
 }
 
+// Error implements error.
 func (e *UnderWayError) Error() string { return e.Cause.Error() }
+
+// Unwrap returns the Cause.
 func (e *UnderWayError) Unwrap() error { return e.Cause }
 
 // Checker is implemented by a [Backend] if the safety of its messages depends on the external
@@ -251,8 +254,8 @@ type Call struct {
 	// time. An empty name means that there are no copies.
 	Caller string
 
-	Seq      uint64 // increases with each call of the caller
-	NotAfter Instant
+	Seq      uint64  // increases with each call of the caller
+	NotAfter Instant // last instant at which the call may take effect
 }
 
 // MaxAhead is the maximum time that [Call.NotAfter] may be ahead of the store's clock. It limits
@@ -280,8 +283,8 @@ func PartitionOf(id string, partitions int) int {
 type Put struct {
 	Partition int
 	Call      Call
-	Replace   bool // replace an existing message with the same id that has not begun or is dead
-	Items     []PutItem
+	Replace   bool      // replace a message with the same id that has not begun or is dead
+	Items     []PutItem // up to MaxBatch, with different ids
 }
 
 // PutItem is a message to store. It is due at At, or immediately if At has passed. If At is 0, it
@@ -291,7 +294,7 @@ type PutItem struct {
 	Body        []byte
 	Delay       time.Duration
 	At          Instant
-	MaxAttempts int
+	MaxAttempts int // see Record.MaxAttempts
 }
 
 // Member is a consumer of a queue.
@@ -362,7 +365,7 @@ const ClaimConsumers = 16
 
 // Claimed is the result of a claim.
 type Claimed struct {
-	Records    []Record
+	Records    []Record  // the claimed messages, ordered by due time and id
 	Now        time.Time // the store's clock at some time during the call, at full resolution
 	Next       Instant   // earliest due time of a readable scheduled message; 0: none
 	Lease      Instant   // end of the first lease to expire, including this claim's; 0: none
@@ -416,11 +419,11 @@ type Batch struct {
 // Change is the transition of one message.
 type Change struct {
 	ID     string
-	Token  uint64
-	Delay  time.Duration
+	Token  uint64        // of the claim; not used by transitions with a Call
+	Delay  time.Duration // Retry, Reschedule, Replay: until due; Extend: the new lease
 	Begun  time.Duration // Extend: replaces Delay if the message has begun; 0: Delay
-	At     Instant
-	Reason string
+	At     Instant       // Reschedule: due time; 0: Delay applies
+	Reason string        // Retry and Bury
 
 	Uncounted bool // Retry: does not count as an attempt
 
