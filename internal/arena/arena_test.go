@@ -416,9 +416,9 @@ func TestPageOfExhaustedSlotsIsClosed(t *testing.T) {
 	s.verify()
 }
 
-// spoil gives page 0 back while page 1 is empty, after a timer of page 0 has had the generation
+// reopenPage0 gives page 0 back while page 1 is empty, after a timer of page 0 has had the generation
 // gen.
-func spoil(s *slab, gen Word) {
+func reopenPage0(s *slab, gen Word) {
 	for range PageSize + 1 {
 		s.arm()
 	}
@@ -438,7 +438,7 @@ func TestPageIsOpenedAgainWithNewMemory(t *testing.T) {
 		s.arm()
 		before := s.Pages.At(0)
 		s.end(0)
-		spoil(s, gen)
+		reopenPage0(s, gen)
 		require.Equal(t, []int{0}, s.closed)
 		require.Nil(t, s.Pages.At(0))
 		slots := map[uint32]bool{}

@@ -8,15 +8,15 @@ import (
 
 const pageWords = PageSize / 64
 
-const _ = uint(8 - pageWords) // the bits of pageState.some
+const _ = uint(8 - pageWords) // the bits of pageState.summary
 
 // pageState is the free slots of one page as a bitmap.
 type pageState struct {
-	free [pageWords]uint64
-	some uint8 // bit w: free[w] is not zero
-	open bool  // the page has memory
-	used int32 // slots in use
-	room int32 // free slots
+	free    [pageWords]uint64
+	summary uint8 // bit w: free[w] is not zero
+	open    bool  // the page has memory
+	used    int32 // slots in use
+	room    int32 // free slots
 }
 
 // PageStateSize is what a Pager holds for each page, in bytes.
@@ -29,11 +29,11 @@ const PageStateSize = unsafe.Sizeof(pageState{})
 // again and again allocates nothing. It gives back every further one. All operations are O(1),
 // apart from a scan of a two-level bitmap of pages.
 type Pager struct {
-	state   []pageState
-	roomy   bitset // pages with memory and a free slot
-	absent  bitset // pages without memory
-	low     int    // one more than the lowest of roomy; 0: none
-	empties int    // pages with memory and no used slot
+	state         []pageState
+	withFree      bitset // pages with memory and a free slot
+	withoutMemory bitset // pages without memory
+	low           int    // one more than the lowest of withFree; 0: none
+	empties       int    // pages with memory and no used slot
 }
 
 // Take returns a free slot as page and offset. It returns false if no page has room.
@@ -43,10 +43,10 @@ func (p *Pager) Take() (page int, slot uint32, ok bool) {
 	}
 	page = p.low - 1
 	st := &p.state[page]
-	w := bits.TrailingZeros8(st.some) & (pageWords - 1)
+	w := bits.TrailingZeros8(st.summary) & (pageWords - 1)
 	slot = uint32(w<<6 | bits.TrailingZeros64(st.free[w]))
 	if st.free[w] &= st.free[w] - 1; st.free[w] == 0 {
-		st.some &^= 1 << w
+		st.summary &^= 1 << w
 	}
 	if st.used == 0 {
 		p.empties--
@@ -54,8 +54,8 @@ func (p *Pager) Take() (page int, slot uint32, ok bool) {
 	st.used++
 	st.room--
 	if st.room == 0 {
-		p.roomy.clear(page)
-		p.low = p.roomy.min() + 1
+		p.withFree.clear(page)
+		p.low = p.withFree.min() + 1
 	}
 	return page, slot, true
 }
@@ -67,10 +67,10 @@ func (p *Pager) Put(page int, slot uint32, reuse bool) (surplus bool) {
 	st.used--
 	if reuse {
 		st.free[slot>>6] |= 1 << (slot & 63)
-		st.some |= 1 << (slot >> 6)
+		st.summary |= 1 << (slot >> 6)
 		st.room++
 		if st.room == 1 {
-			p.roomy.set(page)
+			p.withFree.set(page)
 			if p.low == 0 || page < p.low-1 {
 				p.low = page + 1
 			}
@@ -86,7 +86,7 @@ func (p *Pager) Put(page int, slot uint32, reuse bool) (surplus bool) {
 // Next returns the page to open when none has room: the lowest that was given back, or else a new
 // one.
 func (p *Pager) Next() int {
-	if i := p.absent.min(); i >= 0 {
+	if i := p.withoutMemory.min(); i >= 0 {
 		return i
 	}
 	return len(p.state)
@@ -115,10 +115,10 @@ func (p *Pager) Open(page, n int) {
 	*st = pageState{room: int32(n), open: true}
 	for i := 0; i < n; i += 64 {
 		st.free[i>>6] = ^uint64(0)
-		st.some |= 1 << (i >> 6)
+		st.summary |= 1 << (i >> 6)
 	}
-	p.absent.clear(page)
-	p.roomy.set(page)
+	p.withoutMemory.clear(page)
+	p.withFree.set(page)
 	p.empties++
 	if p.low == 0 || page < p.low-1 {
 		p.low = page + 1
@@ -129,10 +129,10 @@ func (p *Pager) Open(page, n int) {
 func (p *Pager) Close(page int) {
 	p.state[page] = pageState{}
 	p.empties--
-	p.roomy.clear(page)
-	p.absent.set(page)
+	p.withFree.clear(page)
+	p.withoutMemory.set(page)
 	if page == p.low-1 {
-		p.low = p.roomy.min() + 1
+		p.low = p.withFree.min() + 1
 	}
 }
 
@@ -143,21 +143,21 @@ func (p *Pager) Verify() error {
 	for i := range p.state {
 		st := &p.state[i]
 		room := 0
-		some := uint8(0)
+		summary := uint8(0)
 		for k, w := range st.free {
 			room += bits.OnesCount64(w)
 			if w != 0 {
-				some |= 1 << k
+				summary |= 1 << k
 			}
 		}
 		switch {
-		case st.some != some:
-			return fmt.Errorf("page %d: words with free slots are %b, noted %b", i, some, st.some)
+		case st.summary != summary:
+			return fmt.Errorf("page %d: words with free slots are %b, noted %b", i, summary, st.summary)
 		case int(st.room) != room:
 			return fmt.Errorf("page %d: room is %d, bitmap has %d", i, st.room, room)
-		case p.roomy.has(i) != (room > 0):
-			return fmt.Errorf("page %d: room %d, roomy %v", i, room, p.roomy.has(i))
-		case p.absent.has(i) && st.open:
+		case p.withFree.has(i) != (room > 0):
+			return fmt.Errorf("page %d: room %d, roomy %v", i, room, p.withFree.has(i))
+		case p.withoutMemory.has(i) && st.open:
 			return fmt.Errorf("page %d is open and absent", i)
 		case !st.open && st.used != 0:
 			return fmt.Errorf("page %d has %d slots in use and no memory", i, st.used)
@@ -169,8 +169,8 @@ func (p *Pager) Verify() error {
 	if empties != p.empties || empties > 1 {
 		return fmt.Errorf("%d empty pages, counted %d", empties, p.empties)
 	}
-	if p.low != p.roomy.min()+1 {
-		return fmt.Errorf("low is %d, lowest page with room is %d", p.low-1, p.roomy.min())
+	if p.low != p.withFree.min()+1 {
+		return fmt.Errorf("low is %d, lowest page with room is %d", p.low-1, p.withFree.min())
 	}
 	return nil
 }

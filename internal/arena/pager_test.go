@@ -214,10 +214,10 @@ func TestOneEmptyPageIsKept(t *testing.T) {
 func TestPagerVerifyFindsDamage(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]func(p *Pager){
-		"noted":     func(p *Pager) { p.state[0].some ^= 1 },
+		"noted":     func(p *Pager) { p.state[0].summary ^= 1 },
 		"room":      func(p *Pager) { p.state[0].room++ },
-		"roomy":     func(p *Pager) { p.roomy.clear(0) },
-		"absent":    func(p *Pager) { p.absent.set(0) },
+		"roomy":     func(p *Pager) { p.withFree.clear(0) },
+		"absent":    func(p *Pager) { p.withoutMemory.set(0) },
 		"no memory": func(p *Pager) { p.state[1].used++ },
 		"empty":     func(p *Pager) { p.empties++ },
 		"low":       func(p *Pager) { p.low = 0 },

@@ -32,7 +32,7 @@ func TestInTimeGivesUp(t *testing.T) {
 	t.Parallel()
 	last := time.Duration(0)
 	require.ErrorIs(t, InTime(1e9, time.Second, func(ahead time.Duration) (int, error) { last = ahead; return 0, ErrTooSlow }), ErrTooSlow)
-	assert.Equal(t, mostAhead, last)
+	assert.Equal(t, maxAhead, last)
 	broken := errors.New("broken")
 	calls := 0
 	require.ErrorIs(t, InTime(1, time.Second, func(time.Duration) (int, error) { calls++; return 0, broken }), broken)

@@ -34,8 +34,8 @@ func openFaulty(after func(id uint64, f func())) Open[struct{}] {
 	return func(time.Duration, func(uint64)) (Timers[struct{}], error) { return faulty{after}, nil }
 }
 
-// patient is a grace that no test waits for.
-const patient = time.Hour
+// longGrace is a grace that no test waits for.
+const longGrace = time.Hour
 
 // value returns the figure with that unit.
 func value(t *testing.T, figures []Figure, unit string) float64 {
@@ -69,7 +69,7 @@ func TestWorkloadsReturnTheirFigures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			phases := 0
-			figures, err := c.run(Config{N: 64, Rounds: 2, Busy: 2, Grace: patient, Phase: func(string, ...any) { phases++ }})
+			figures, err := c.run(Config{N: 64, Rounds: 2, Busy: 2, Grace: longGrace, Phase: func(string, ...any) { phases++ }})
 			require.NoError(t, err)
 			var units []string
 			for _, f := range figures {

@@ -88,14 +88,14 @@ func BusyStream[H any](open Open[H], c Config) ([]Figure, error) {
 	for i := range offsets {
 		offsets[i] = time.Duration(i) * time.Second / streamRate
 	}
-	p := plan{offsets: offsets, span: lasting(c.N, streamRate), work: func() { time.Sleep(streamSleep) }}
+	p := plan{offsets: offsets, span: durationOf(c.N, streamRate), work: func() { time.Sleep(streamSleep) }}
 	return latenesses(open, c, p)
 }
 
 // BusySpread measures the lateness of c.N quick callbacks that are due at random, spreadRate a
 // second. They are armed ahead.
 func BusySpread[H any](open Open[H], c Config) ([]Figure, error) {
-	span := lasting(c.N, spreadRate)
+	span := durationOf(c.N, spreadRate)
 	return latenesses(open, c, plan{offsets: atRandom(c.N, span), span: span})
 }
 
@@ -117,8 +117,8 @@ func latenesses[H any](open Open[H], c Config, p plan) ([]Figure, error) {
 	}, mistakes...), nil
 }
 
-// lasting is how long n events take of which there are rate a second.
-func lasting(n, rate int) time.Duration {
+// durationOf is how long n events take of which there are rate a second.
+func durationOf(n, rate int) time.Duration {
 	return time.Duration(float64(n) / float64(rate) * float64(time.Second))
 }
 

@@ -27,11 +27,11 @@ type Calls struct {
 }
 
 const (
-	pace     = 200 * time.Microsecond // from one call of a caller to the next
-	tooLong  = time.Millisecond       // a call that takes more is long
-	ownFar   = 1_000                  // timers that each caller has to stop and to reset
-	youngFor = 9 * time.Millisecond   // a call counts if it begins in so much of a time slice
-	sliceMax = 20 * time.Millisecond  // a time slice ends by then if another goroutine waits
+	callInterval    = 200 * time.Microsecond // from one call of a caller to the next
+	tooLong         = time.Millisecond       // a call that takes more is long
+	timersPerCaller = 1_000                  // timers that each caller has to stop and to reset
+	youngSlice      = 9 * time.Millisecond   // a call counts if it begins in so much of a time slice
+	sliceMax        = 20 * time.Millisecond  // a time slice ends by then if another goroutine waits
 )
 
 // BusyCalls measures how long single calls take while c.N timers expire, k.Rate a second.
@@ -67,8 +67,8 @@ func BusyCalls[H any](open Open[H], c Config, k Calls) ([]Figure, error) {
 			return nil, err
 		}
 	}
-	span := lasting(c.N, k.Rate)
-	f, err := startFlow(open, c, plan{offsets: atRandom(c.N, span), span: span, far: k.Callers * ownFar})
+	span := durationOf(c.N, k.Rate)
+	f, err := startFlow(open, c, plan{offsets: atRandom(c.N, span), span: span, far: k.Callers * timersPerCaller})
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func BusyCalls[H any](open Open[H], c Config, k Calls) ([]Figure, error) {
 	var running sync.WaitGroup
 	for i := range callers {
 		callers[i] = caller{clock: clock, yield: runtime.Gosched}
-		o := f.owned(i)
+		o := f.callerTimers(i)
 		operation := o.operation(k.Operation, length)
 		running.Go(func() { callers[i].repeat(operation, more) })
 	}
@@ -110,9 +110,9 @@ type caller struct {
 	took  []time.Duration // by the calls that count
 }
 
-// repeat makes a call each pace for as long as more returns true, and until one call has counted.
+// repeat makes a call each callInterval for as long as more returns true, and until one call has counted.
 //
-// No call begins within pace of the beginning of a slice. A gap may also mean that the operating
+// No call begins within callInterval of the beginning of a slice. A gap may also mean that the operating
 // system ran another thread. The time slice has often ended by then, and the scheduler preempts the
 // goroutine at the next function that it enters. That must be the clock and not the operation:
 // without this pause 0.2 to 3 % of the calls of Nothing took longer than 100 ms on a machine with
@@ -120,32 +120,32 @@ type caller struct {
 func (c *caller) repeat(operation func(), more func() bool) {
 	c.yield() // so that a time slice begins now
 	now := c.clock()
-	slice, next := now, now+pace // when the slice began, and when the next call begins
+	slice, next := now, now+callInterval // when the slice began, and when the next call begins
 	for more() || len(c.took) == 0 {
 		for now < next {
 			before := now
 			now = c.clock()
 			if now-before > tooLong {
-				slice, next = now, now+pace
+				slice, next = now, now+callInterval
 			}
 		}
-		next = now + pace
+		next = now + callInterval
 		operation()
 		end := c.clock()
-		if now >= 0 && now-slice < youngFor {
+		if now >= 0 && now-slice < youngSlice {
 			c.took = append(c.took, end-now)
 		}
 		if end-now > tooLong || end-slice > sliceMax {
 			c.yield()
 			end = c.clock()
-			slice, next = end, end+pace
+			slice, next = end, end+callInterval
 		}
 		now = end
 	}
 }
 
-// owned is the far timers of one caller.
-type owned[H any] struct {
+// callerTimers is the far timers of one caller.
+type callerTimers[H any] struct {
 	timers  Timers[H]
 	handles []H
 	id      uint64 // of a timer that is armed anew
@@ -153,14 +153,14 @@ type owned[H any] struct {
 	random  *rand.Rand
 }
 
-func (f *flow[H]) owned(caller int) owned[H] {
+func (f *flow[H]) callerTimers(caller int) callerTimers[H] {
 	id := uint64(len(f.offsets))
-	far := f.handles[len(f.offsets)+caller*ownFar:][:ownFar]
-	return owned[H]{f.timers, far, id, func() { f.fire(id) }, rand.New(rand.NewPCG(4, uint64(caller)))}
+	far := f.handles[len(f.offsets)+caller*timersPerCaller:][:timersPerCaller]
+	return callerTimers[H]{f.timers, far, id, func() { f.fire(id) }, rand.New(rand.NewPCG(4, uint64(caller)))}
 }
 
 // operation returns a function that does what is measured once. Nothing takes length.
-func (o *owned[H]) operation(what Operation, length time.Duration) func() {
+func (o *callerTimers[H]) operation(what Operation, length time.Duration) func() {
 	switch what {
 	case Reschedule:
 		return func() { o.timers.Reset(*o.pick(), farAhead) }
@@ -188,7 +188,7 @@ func (o *owned[H]) operation(what Operation, length time.Duration) func() {
 }
 
 // pick returns a random handle.
-func (o *owned[H]) pick() *H { return &o.handles[o.random.IntN(len(o.handles))] }
+func (o *callerTimers[H]) pick() *H { return &o.handles[o.random.IntN(len(o.handles))] }
 
 // quietRearm returns the median time of a Rearm while the machine is quiet and nothing expires.
 func quietRearm[H any](open Open[H]) (time.Duration, error) {
@@ -197,12 +197,12 @@ func quietRearm[H any](open Open[H]) (time.Duration, error) {
 		return 0, err
 	}
 	defer timers.Close()
-	o := owned[H]{timers, make([]H, ownFar), 0, func() {}, rand.New(rand.NewPCG(4, 0))}
+	o := callerTimers[H]{timers, make([]H, timersPerCaller), 0, func() {}, rand.New(rand.NewPCG(4, 0))}
 	for i := range o.handles {
 		o.handles[i] = timers.After(farAhead, o.id, o.fire)
 	}
 	rearm := o.operation(Rearm, 0)
-	took := make([]time.Duration, ownFar)
+	took := make([]time.Duration, timersPerCaller)
 	for i := range took {
 		begin := time.Now()
 		rearm()

@@ -66,7 +66,7 @@ func TestGapBeginsTimeSlice(t *testing.T) {
 	t.Parallel()
 	s := &script{}
 	c := s.caller()
-	s.jump(c, 12*time.Millisecond+pace/2, 40*time.Millisecond)
+	s.jump(c, 12*time.Millisecond+callInterval/2, 40*time.Millisecond)
 	c.repeat(func() {}, s.until(65*time.Millisecond))
 	assert.Len(t, c.took, 2*perSlice)
 	assert.Len(t, s.yields, 1)
@@ -78,8 +78,8 @@ func TestCallerIsPreemptedBeforeItsNextCallAndNotInIt(t *testing.T) {
 	t.Parallel()
 	s := &script{}
 	c := s.caller()
-	s.jump(c, 5*time.Millisecond+pace/2, 7*time.Millisecond)
-	s.jump(c, 12*time.Millisecond+pace/2+3*reading, 100*time.Millisecond)
+	s.jump(c, 5*time.Millisecond+callInterval/2, 7*time.Millisecond)
+	s.jump(c, 12*time.Millisecond+callInterval/2+3*reading, 100*time.Millisecond)
 	c.repeat(func() {}, s.until(125*time.Millisecond))
 	assert.Less(t, slices.Max(c.took), tooLong)
 	assert.Len(t, s.yields, 1)

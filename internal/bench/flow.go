@@ -28,13 +28,13 @@ type plan struct {
 type flow[H any] struct {
 	*Roll
 	plan
-	timers  Timers[H]
-	began   time.Time       // when arming began
-	begin   time.Time       // what offsets count from
-	late    []time.Duration // of each timer but the far ones
-	handles []H             // the far timers are the last
-	farRan  atomic.Int64
-	relax   func() // ends the spinning goroutines
+	timers       Timers[H]
+	began        time.Time       // when arming began
+	begin        time.Time       // what offsets count from
+	late         []time.Duration // of each timer but the far ones
+	handles      []H             // the far timers are the last
+	farCalls     atomic.Int64
+	stopSpinning func() // ends the spinning goroutines
 }
 
 // startFlow arms the timers of p on a quiet machine and then makes the machine busy. It returns
@@ -72,12 +72,12 @@ func armFlow[H any](open Open[H], c Config, p plan, ahead time.Duration) (*flow[
 	}
 	if armed == len(f.handles) {
 		runtime.GC()
-		f.relax = Spin(c.Busy)
+		f.stopSpinning = Spin(c.Busy)
 		if time.Now().Before(f.begin) {
 			c.phase("waiting until %d callbacks have run", n)
 			return f, armed, nil
 		}
-		f.relax()
+		f.stopSpinning()
 	}
 	f.disarm(by)
 	return nil, armed, ErrTooSlow
@@ -121,7 +121,7 @@ func (f *flow[H]) delay(id int) time.Duration {
 // fire is the callback of timer id.
 func (f *flow[H]) fire(id uint64) {
 	if id >= uint64(len(f.offsets)) {
-		f.farRan.Add(1)
+		f.farCalls.Add(1)
 		return
 	}
 	late := time.Since(f.begin.Add(f.offsets[id]))
@@ -139,9 +139,9 @@ func (f *flow[H]) fire(id uint64) {
 // and ends the spinning goroutines and the implementation. It returns the mistakes.
 func (f *flow[H]) end(grace time.Duration) []Figure {
 	f.Wait(max(0, time.Until(f.begin.Add(f.span))) + grace)
-	f.relax()
+	f.stopSpinning()
 	if time.Since(f.began) < farAhead {
-		f.Early.Add(f.farRan.Load())
+		f.Early.Add(f.farCalls.Load())
 	}
 	mistakes := f.Mistakes()
 	f.timers.Close()

@@ -11,8 +11,8 @@ type Item[E any] interface {
 	SetHeapIndex(i int)
 }
 
-// floor is the capacity up to which a Heap never gives its backing array back.
-const floor = 64
+// minCap is the capacity up to which a Heap never gives its backing array back.
+const minCap = 64
 
 // Heap is a binary min-heap whose elements know their index, so that any of them can be moved or
 // removed in O(log n). The zero value is an empty heap.
@@ -22,7 +22,7 @@ const floor = 64
 //	H1  !items[i].Before(items[(i-1)/2])      for 0 < i < len(items)
 //	H2  the index last told to items[i] is i; the one last told to any other element is -1
 //	H3  items[len(items):cap(items)] are zero values, so what has left is not kept alive
-//	H4  cap(items) <= max(floor, 4*len(items)+3) after a removal, so a spike's memory is returned
+//	H4  cap(items) <= max(minCap, 4*len(items)+3) after a removal, so a spike's memory is returned
 //
 // container/heap was not used: it passes each element through an interface value and has no place
 // for H3 and H4. Sifting moves a hole instead of swapping pairs, which tells each displaced element
@@ -125,7 +125,7 @@ func (h *Heap[E]) down(i int, e E) {
 // at least cap/8 removals away and the next growth cap/4 insertions, so it costs O(1) amortised.
 func (h *Heap[E]) shrink() {
 	c := cap(h.items)
-	if c <= floor || len(h.items) >= c/4 {
+	if c <= minCap || len(h.items) >= c/4 {
 		return
 	}
 	items := make([]E, len(h.items), c/2)

@@ -8,17 +8,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-type heapTestItem struct{ key, index int }
+type testItem struct{ key, index int }
 
-func (e *heapTestItem) Before(o *heapTestItem) bool { return e.key < o.key }
-func (e *heapTestItem) SetHeapIndex(i int)          { e.index = i }
+func (e *testItem) Before(o *testItem) bool { return e.key < o.key }
+func (e *testItem) SetHeapIndex(i int)      { e.index = i }
 
-func heapTestIndex(e *heapTestItem) int { return e.index }
+func testIndex(e *testItem) int { return e.index }
 
 // requireHeap checks H1 to H3.
-func requireHeap(t *testing.T, h *Heap[*heapTestItem]) {
+func requireHeap(t *testing.T, h *Heap[*testItem]) {
 	t.Helper()
-	require.NoError(t, h.Verify(heapTestIndex))
+	require.NoError(t, h.Verify(testIndex))
 	for _, e := range h.items[h.Len():cap(h.items)] {
 		require.Nil(t, e, "H3: a vacated slot keeps an element")
 	}
@@ -26,11 +26,11 @@ func requireHeap(t *testing.T, h *Heap[*heapTestItem]) {
 
 func TestHeapEmpty(t *testing.T) {
 	t.Parallel()
-	var h Heap[*heapTestItem]
+	var h Heap[*testItem]
 	_, ok := h.Min()
 	require.False(t, ok)
 	require.Zero(t, h.Len())
-	require.NoError(t, h.Verify(heapTestIndex))
+	require.NoError(t, h.Verify(testIndex))
 	require.Panics(t, func() { h.PopMin() })
 	require.Panics(t, func() { h.Remove(0) })
 }
@@ -48,9 +48,9 @@ func TestHeapOrder(t *testing.T) {
 	for name, keys := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var h Heap[*heapTestItem]
+			var h Heap[*testItem]
 			for _, k := range keys {
-				h.Push(&heapTestItem{key: k})
+				h.Push(&testItem{key: k})
 				requireHeap(t, &h)
 			}
 			var got []int
@@ -71,9 +71,9 @@ func TestHeapOrder(t *testing.T) {
 // Removing from the middle may need the filler to rise, not only to sink.
 func TestHeapFillerRises(t *testing.T) {
 	t.Parallel()
-	var h Heap[*heapTestItem]
+	var h Heap[*testItem]
 	for _, k := range []int{1, 10, 2, 11, 12, 3, 4} {
-		h.Push(&heapTestItem{key: k})
+		h.Push(&testItem{key: k})
 	}
 	require.Equal(t, 11, h.items[3].key)
 	h.Remove(3)
@@ -85,18 +85,18 @@ func TestHeapModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(10) {
 		rng := rand.New(rand.NewPCG(seed, 0))
-		var h Heap[*heapTestItem]
-		var model []*heapTestItem
+		var h Heap[*testItem]
+		var model []*testItem
 		for range 500 {
 			op := rng.IntN(6)
 			switch {
 			case op < 3 || len(model) == 0:
-				e := &heapTestItem{key: rng.IntN(50)}
+				e := &testItem{key: rng.IntN(50)}
 				h.Push(e)
 				model = append(model, e)
 			case op == 3:
 				e := h.PopMin()
-				smallest := slices.MinFunc(model, func(a, b *heapTestItem) int { return a.key - b.key })
+				smallest := slices.MinFunc(model, func(a, b *testItem) int { return a.key - b.key })
 				require.Equal(t, smallest.key, e.key, "seed %d", seed)
 				model = slices.Delete(model, slices.Index(model, e), slices.Index(model, e)+1)
 			case op == 4:
@@ -119,10 +119,10 @@ func TestHeapModel(t *testing.T) {
 func TestHeapShrinksAfterSpike(t *testing.T) {
 	t.Parallel()
 	const spike = 100_000
-	var h Heap[*heapTestItem]
+	var h Heap[*testItem]
 	for round := range 2 {
 		for k := range spike {
-			h.Push(&heapTestItem{key: k ^ 0x5555})
+			h.Push(&testItem{key: k ^ 0x5555})
 		}
 		moves := 0
 		for h.Len() > 0 {
@@ -131,7 +131,7 @@ func TestHeapShrinksAfterSpike(t *testing.T) {
 			if cap(h.items) != before {
 				moves++
 			}
-			require.LessOrEqual(t, cap(h.items), max(floor, 4*h.Len()+3), "round %d", round)
+			require.LessOrEqual(t, cap(h.items), max(minCap, 4*h.Len()+3), "round %d", round)
 		}
 		require.Less(t, moves, 20)
 		requireHeap(t, &h)
@@ -140,13 +140,13 @@ func TestHeapShrinksAfterSpike(t *testing.T) {
 
 func TestHeapVerifyFindsDamage(t *testing.T) {
 	t.Parallel()
-	var h Heap[*heapTestItem]
+	var h Heap[*testItem]
 	for k := range 5 {
-		h.Push(&heapTestItem{key: k})
+		h.Push(&testItem{key: k})
 	}
 	h.items[4].key = -1
-	require.ErrorContains(t, h.Verify(heapTestIndex), "H1")
+	require.ErrorContains(t, h.Verify(testIndex), "H1")
 	h.items[4].key = 4
 	h.items[2].index = 1
-	require.ErrorContains(t, h.Verify(heapTestIndex), "H2")
+	require.ErrorContains(t, h.Verify(testIndex), "H2")
 }

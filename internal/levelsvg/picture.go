@@ -65,14 +65,14 @@ func picture() string {
 	c.WriteString(`<defs><marker id="tip" viewBox="0 0 10 10" refX="8" refY="5" markerWidth="7" markerHeight="7" orient="auto-start-reverse">` +
 		`<path d="M0 0 L10 5 L0 10 z" fill="#b3124f"/></marker></defs>` + "\n")
 	c.box(1, 1, width-2, height-2, 14, "paper")
-	drawStory(c)
+	drawTitle(c)
 	for level := levels - 1; level >= 0; level-- {
 		drawStrip(c, level)
 	}
 	drawSteps(c)
 	drawDistant(c)
 	drawQueue(c)
-	drawFoot(c)
+	drawLegend(c)
 	c.WriteString("</svg>\n")
 	return c.String()
 }
@@ -83,8 +83,8 @@ func top(level int) int { return topStrip + (levels-1-level)*stripGap }
 // slotX returns the left edge of a slot.
 func slotX(slot int) int { return stripX + slot*slotWidth }
 
-// drawStory writes the title and where the example timer's digits come from.
-func drawStory(c *canvas) {
+// drawTitle writes the title and where the example timer's digits come from.
+func drawTitle(c *canvas) {
 	c.text(32, 46, "title", "start", "One timer on its way down the levels")
 	c.spans(32, 74, "note",
 		[2]string{"", "a timer with "},
@@ -110,7 +110,7 @@ func drawStrip(c *canvas, level int) {
 	for slot := range slots {
 		drawSlot(c, level, slot, lap+slot*slotTicks(level))
 	}
-	drawTurn(c, stripX+stripWidth+20, y+slotHeight/2)
+	drawRingMark(c, stripX+stripWidth+20, y+slotHeight/2)
 }
 
 // drawSlot draws a slot whose first tick is begin. A slot that the clock has left is grey: it
@@ -137,8 +137,8 @@ func drawSlot(c *canvas, level, slot, begin int) {
 	}
 }
 
-// drawTurn draws the small circular arrow that says that a strip is a ring.
-func drawTurn(c *canvas, x, y int) {
+// drawRingMark draws the small circular arrow that says that a strip is a ring.
+func drawRingMark(c *canvas, x, y int) {
 	c.path("pointer", "M%d %d a9 9 0 1 1 -2 -11", x+9, y)
 	c.path("pointer", "M%d %d l-1 -7 m1 7 l-7 -1", x+7, y-11)
 }
@@ -152,7 +152,7 @@ func drawSteps(c *canvas) {
 	c.circle(x, top(last)+dotY, 7, "trace")
 	for level := last - 1; level >= 0; level-- {
 		at := expiration(deadline, level+1)
-		drawFall(c, level)
+		drawMove(c, level)
 		drawStep(c, slotX(4)-14, top(level)-60, levels-level, at,
 			fmt.Sprintf("bucket expires, %d ticks left", deadline-at))
 		class := "trace"
@@ -175,9 +175,9 @@ func drawStep(c *canvas, x, y, number, tick int, what string) {
 	c.spans(x+20, y+5, "", [2]string{"bold", fmt.Sprintf("tick %d: ", tick)}, [2]string{"", what})
 }
 
-// drawFall draws the arrow from the example timer's slot in the coarser level to the one in level.
+// drawMove draws the arrow from the example timer's slot in the coarser level to the one in level.
 // It runs from edge to edge, so that it crosses no writing.
-func drawFall(c *canvas, level int) {
+func drawMove(c *canvas, level int) {
 	fromX, fromY := timerX(level+1), top(level+1)+slotHeight+1
 	toX, toY := timerX(level), top(level)-2
 	c.path("arrow", "M%d %d C%d %d %d %d %d %d", fromX, fromY, fromX, fromY+52, toX, toY-52, toX, toY)
@@ -273,8 +273,8 @@ func drawBucket(c *canvas, place [2]int, b bucket, head bool) {
 	c.text(place[0], place[1]+14, "note", "middle", fmt.Sprintf("L%d slot %d", b.level, b.slot))
 }
 
-// drawFoot explains the signs.
-func drawFoot(c *canvas) {
+// drawLegend explains the signs.
+func drawLegend(c *canvas) {
 	y := height - 44
 	x := 32
 	c.circle(x+8, y-5, 7, "timer")

@@ -37,8 +37,8 @@ func (l *reports) take() []Call {
 	return calls
 }
 
-// during is a goroutine's whole use of w: one call, in which f runs.
-func during(w *Watch, pc uintptr, payloads int, f func()) {
+// call is a goroutine's whole use of w: one call, in which f runs.
+func call(w *Watch, pc uintptr, payloads int, f func()) {
 	r := w.Join()
 	defer w.Leave(r)
 	r.Begin(pc, payloads)
@@ -46,9 +46,9 @@ func during(w *Watch, pc uintptr, payloads int, f func()) {
 	f()
 }
 
-// sleeping starts a goroutine with one call of duration d.
-func sleeping(w *Watch, pc uintptr, d time.Duration) {
-	go during(w, pc, 1, func() { time.Sleep(d) })
+// startSleepingCall starts a goroutine with one call of duration d.
+func startSleepingCall(w *Watch, pc uintptr, d time.Duration) {
+	go call(w, pc, 1, func() { time.Sleep(d) })
 }
 
 // verify checks the invariants of p and returns the number of blocks and of records in use.
@@ -89,7 +89,7 @@ func TestSlowCallIsReportedWhileItRunsAndWhenItEnds(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log reports
 				w := New(Config{After: 300 * time.Millisecond, Report: log.add, Look: true})
-				go during(w, 7, payloads, func() { time.Sleep(time.Second) })
+				go call(w, 7, payloads, func() { time.Sleep(time.Second) })
 				time.Sleep(299 * time.Millisecond)
 				synctest.Wait()
 				require.Empty(t, log.take())
@@ -137,7 +137,7 @@ func TestCallIsSlowFromAfterOn(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var log reports
 			w := New(Config{After: time.Second, Report: log.add})
-			during(w, 1, 1, func() { time.Sleep(c.took) })
+			call(w, 1, 1, func() { time.Sleep(c.took) })
 			calls := log.take()
 			if !c.slow {
 				require.Empty(t, calls, c.took)
@@ -156,7 +156,7 @@ func TestQuickCallsAreNotReported(t *testing.T) {
 		var log reports
 		w := New(Config{After: 50 * time.Millisecond, Report: log.add, Look: true})
 		for range 200 {
-			sleeping(w, 1, 20*time.Millisecond)
+			startSleepingCall(w, 1, 20*time.Millisecond)
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(time.Minute)
@@ -176,7 +176,7 @@ func TestEverySlowCallAmongManyIsReported(t *testing.T) {
 			if i%3 == 0 {
 				d = time.Second
 			}
-			sleeping(w, uintptr(i), d)
+			startSleepingCall(w, uintptr(i), d)
 			time.Sleep(37 * time.Millisecond)
 		}
 		time.Sleep(time.Hour)
@@ -217,7 +217,7 @@ func TestPanicAndGoexitEndACall(t *testing.T) {
 				w := New(Config{After: 100 * time.Millisecond, Report: log.add, Look: true})
 				go func() {
 					defer func() { _ = recover() }()
-					during(w, 1, 1, func() { time.Sleep(c.nap); c.end() })
+					call(w, 1, 1, func() { time.Sleep(c.nap); c.end() })
 				}()
 				time.Sleep(time.Hour)
 				if c.nap == 0 {
@@ -246,14 +246,14 @@ func TestReportMayBlockAndUseTheWatch(t *testing.T) {
 			log.add(c)
 			w.Slow()
 			w.Silence()
-			during(w, 1, 1, func() {})
+			call(w, 1, 1, func() {})
 			if c.Running {
 				<-release
 			}
 		}})
-		sleeping(w, 1, time.Second)
+		startSleepingCall(w, 1, time.Second)
 		time.Sleep(time.Minute)
-		sleeping(w, 2, time.Second)
+		startSleepingCall(w, 2, time.Second)
 		time.Sleep(time.Hour)
 		require.Len(t, log.take(), 4)
 		close(release)
@@ -266,7 +266,7 @@ func TestWithoutReportSlowCallsAreCounted(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := New(Config{After: time.Second, Look: look})
 			require.Nil(t, w.timer)
-			sleeping(w, 1, time.Minute)
+			startSleepingCall(w, 1, time.Minute)
 			time.Sleep(2 * time.Second)
 			requireSlow(t, w, 1, 1)
 			requireSlow(t, w, 1, 1)
@@ -282,7 +282,7 @@ func TestWithoutLookOnlyTheEndIsReported(t *testing.T) {
 		var log reports
 		w := New(Config{After: 100 * time.Millisecond, Report: log.add})
 		require.Nil(t, w.timer)
-		sleeping(w, 1, time.Second)
+		startSleepingCall(w, 1, time.Second)
 		time.Sleep(time.Second / 2)
 		synctest.Wait()
 		require.Empty(t, log.take())
@@ -299,9 +299,9 @@ func TestCallThatSlowHasCountedIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log reports
 		w := New(Config{After: 80 * time.Millisecond, Report: log.add, Look: true})
-		sleeping(w, 1, time.Second)
+		startSleepingCall(w, 1, time.Second)
 		time.Sleep(time.Millisecond)
-		sleeping(w, 2, time.Second)
+		startSleepingCall(w, 2, time.Second)
 		time.Sleep(84 * time.Millisecond)
 		synctest.Wait()
 		require.Len(t, log.take(), 1, "the next look is at 90 ms")
@@ -325,9 +325,9 @@ func TestSilenceWaitsForReportsOfLooks(t *testing.T) {
 			}
 		}})
 		require.Nil(t, w.Silence())
-		sleeping(w, 1, time.Second)
+		startSleepingCall(w, 1, time.Second)
 		time.Sleep(200 * time.Millisecond)
-		sleeping(w, 2, time.Second) // its look overlaps the first
+		startSleepingCall(w, 2, time.Second) // its look overlaps the first
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		silence := w.Silence()
@@ -348,14 +348,14 @@ func TestTimerRestsIfNoUnreportedCallRuns(t *testing.T) {
 		w := New(Config{After: 100 * time.Millisecond, Report: func(Call) {}, Look: true})
 		require.False(t, w.armed.Load())
 		release := make(chan struct{})
-		go during(w, 1, 1, func() { <-release })
+		go call(w, 1, 1, func() { <-release })
 		synctest.Wait()
 		require.True(t, w.armed.Load())
 		time.Sleep(time.Second)
 		synctest.Wait()
 		require.False(t, w.armed.Load(), "the only call has been reported")
 		requireSlow(t, w, 1, 1)
-		during(w, 1, 1, func() {})
+		call(w, 1, 1, func() {})
 		require.True(t, w.armed.Load())
 		time.Sleep(200 * time.Millisecond)
 		synctest.Wait()
@@ -371,9 +371,9 @@ func TestLooksHaveAPauseBetweenThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log reports
 		w := New(Config{After: 80 * time.Millisecond, Report: log.add, Look: true})
-		sleeping(w, 1, time.Second)
+		startSleepingCall(w, 1, time.Second)
 		time.Sleep(time.Millisecond)
-		sleeping(w, 2, time.Second)
+		startSleepingCall(w, 2, time.Second)
 		time.Sleep(500 * time.Millisecond)
 		synctest.Wait()
 		calls := log.take()
@@ -398,7 +398,7 @@ func TestNextLookIsForTheOldestCall(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var log reports
 			w := New(Config{After: 80 * time.Millisecond, Report: log.add, Look: true})
-			during(w, 1, 1, func() {}) // sets the timer
+			call(w, 1, 1, func() {}) // sets the timer
 			r := []*Record{w.Join(), w.Join()}
 			time.Sleep(30 * time.Millisecond)
 			r[1-second].Begin(2, 1)
@@ -451,7 +451,7 @@ func TestCallThatBeginsDuringALookIsReported(t *testing.T) {
 				rng := rand.New(rand.NewPCG(1, uint64(g)))
 				for i := range rounds {
 					pc := uintptr(g*rounds + i)
-					during(w, pc, 1, func() { time.Sleep(2 * after) }) // looks are at multiples of after too
+					call(w, pc, 1, func() { time.Sleep(2 * after) }) // looks are at multiples of after too
 					time.Sleep(time.Duration(rng.IntN(3)) * after)
 				}
 			})
