@@ -1,9 +1,9 @@
-// Package course has the questions that a plan of the wheel asks about its runs, and the answers of
-// Schedulers that have nothing but the method Next.
+// Package course defines the interface through which a plan of the wheel determines its runs, and
+// implements it for Schedulers that have only the method Next.
 //
-// The wheel keeps one plan for each ScheduleFunc and asks the plan's Course. Package plan makes
-// Courses that answer differently. A Course outside of this module is not possible, because no
-// other module can name the types of this package.
+// The wheel keeps one plan for each ScheduleFunc and calls the plan's Course. Package plan has
+// other Courses. Other modules cannot implement a Course, because they cannot name the types of
+// this package.
 package course
 
 import "time"
@@ -11,51 +11,52 @@ import "time"
 // Scheduler is timingwheel.Scheduler.
 type Scheduler interface{ Next(t time.Time) time.Time }
 
-// Course decides how one plan goes on, run by run. A zero time means that there is no further run.
+// Course determines the runs of one plan. A zero time means that there is no further run.
 //
-// Methods are called one after the other and without a lock, so a Course needs no lock for its
-// state:
+// The plan calls the methods one after the other and without a lock, so a Course needs no lock for
+// its state:
 //
 //	First                   when the plan begins
 //	Before                  when a run is about to start
 //	After, perhaps Missed   when that run has ended by return, panic or runtime.Goexit
 //
-// After is not called if there is no further run, if the run was omitted or may overlap with the
-// next one, or if Stop or Reschedule has already decided. If a method panics, the plan ends, and a
-// run that was about to start does not take place.
+// The plan does not call After if there is no further run, if the run was omitted or may overlap
+// with the next one, or if Stop or Reschedule was called during the run. If a method panics, the
+// plan ends, and a run that was about to start does not take place.
 type Course interface {
-	// First returns the first run of a plan that begins now.
+	// First returns the time of the first run of a plan that begins now.
 	First(now time.Time) time.Time
 
-	// Before returns the answer about run r. A Stop during the run returns true if and only if the
-	// answer has a further run.
+	// Before decides about run r, which is about to start, and plans the next run. A Stop during
+	// run r returns true if and only if the Step has a next run.
 	Before(r Run) Step
 
-	// After returns the final time of the further run. next is the answer of Before about the run
-	// that has ended, and finished the time at which it has.
+	// After returns the final time of the next run. next is the time that Before returned for it,
+	// and finished is the time at which the run has ended.
 	After(next, finished time.Time) time.Time
 
-	// Missed returns the first run after now of those that follow missed, which has passed. A plan
-	// asks if After has returned a time that has passed, and uses the answer as it is. Missed does
-	// not search, so its cost does not depend on the number of runs that were missed.
+	// Missed returns the time of the first run after now, given that the run at the time missed is
+	// in the past. A plan calls Missed if After has returned a time in the past, and uses the
+	// result as it is. Missed does not search, so its cost does not depend on the number of missed
+	// runs.
 	Missed(missed, now time.Time) time.Time
 }
 
 // Run is a run that is about to start.
 type Run struct {
 	N       int       // 1 for the first run, up to math.MaxInt
-	Planned time.Time // when the run was to start, as planned or as moved by Reschedule
+	Planned time.Time // the time for which the run was planned, or to which Reschedule moved it
 	Started time.Time // the zero time if the Course is Untimed
 }
 
-// Step is the answer about a run that is about to start.
+// Step is the decision about a run that is about to start.
 type Step struct {
-	Next    time.Time // the run that follows
-	Omit    bool      // the run does not take place; Next is armed instead and gets its number
-	Overlap bool      // Next is armed before the run begins, so runs may overlap
+	Next    time.Time // the time of the next run
+	Omit    bool      // the run does not take place; the run at Next gets its number
+	Overlap bool      // the next run is armed before this run begins, so runs may overlap
 }
 
-// Starter is a Scheduler that makes a Course for each plan.
+// Starter is a Scheduler that returns a new Course for each plan.
 type Starter interface{ Begin() Course }
 
 // Of returns the Course of a new plan.
@@ -63,13 +64,13 @@ func Of(s Scheduler) Course {
 	switch s := s.(type) {
 	case Starter:
 		return s.Begin()
-	case Course: // without state
+	case Course: // a Course without state
 		return s
 	}
 	return Plain{s}
 }
 
-// Untimed reports whether c does not look at Run.Started, so that no clock has to be read for it.
+// Untimed reports whether c ignores Run.Started, so that the plan need not read the clock for it.
 func Untimed(c Course) bool {
 	switch c.(type) {
 	case Every, Plain:
@@ -78,7 +79,7 @@ func Untimed(c Course) bool {
 	return false
 }
 
-// Plain is the Course of a Scheduler that knows nothing of runs.
+// Plain is the Course of a Scheduler that has only the method Next.
 type Plain struct{ Scheduler }
 
 func (p Plain) First(now time.Time) time.Time     { return p.Next(now) }
@@ -86,7 +87,7 @@ func (p Plain) Before(r Run) Step                 { return Step{Next: p.Next(r.P
 func (p Plain) After(next, _ time.Time) time.Time { return next }
 func (p Plain) Missed(_, now time.Time) time.Time { return p.Next(now) }
 
-// Every is a Scheduler, and its own Course, with a fixed rate. It is positive.
+// Every is a Scheduler with a fixed rate, and its own Course. It must be positive.
 type Every time.Duration
 
 func (e Every) Next(t time.Time) time.Time        { return t.Add(time.Duration(e)) }
@@ -94,7 +95,7 @@ func (e Every) First(now time.Time) time.Time     { return e.Next(now) }
 func (e Every) Before(r Run) Step                 { return Step{Next: e.Next(r.Planned)} }
 func (e Every) After(next, _ time.Time) time.Time { return next }
 
-// Missed keeps the phase, which Next alone would lose.
+// Missed keeps the phase, which a call of Next would lose.
 func (e Every) Missed(missed, now time.Time) time.Time {
 	d := time.Duration(e)
 	return now.Add(d - now.Sub(missed)%d) // missed plus a multiple of d could overflow

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// The first run after now stands at a multiple of d after the one that was missed, however large
-// the numbers are.
+// The first run after now comes a multiple of d after the missed run, even for very large
+// durations.
 func TestEverySkipsMissedRunsInPhase(t *testing.T) {
 	t.Parallel()
 	const year = 365 * 24 * time.Hour
@@ -45,8 +45,8 @@ type starter struct{ Scheduler }
 
 func (s starter) Begin() Course { return &struct{ Plain }{Plain(s)} }
 
-// A Starter makes a course for each plan. Every is its own course, without an allocation.
-func TestCourseOfAScheduler(t *testing.T) {
+// A Starter returns a new course for each plan. Every is its own course, without an allocation.
+func TestOfReturnsTheCourseOfAScheduler(t *testing.T) {
 	hourly := next(Every(time.Hour).Next)
 	var every Scheduler = Every(time.Hour)
 	assert.Equal(t, Every(time.Hour), Of(every))
@@ -62,8 +62,8 @@ func TestCourseOfAScheduler(t *testing.T) {
 	}
 }
 
-// Plain asks Next with the time that decides, and once for each question.
-func TestPlainAsksNext(t *testing.T) {
+// Each method of Plain calls Next at most once, with the documented time.
+func TestPlainCallsNextOnce(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, time.March, 1, 0, 0, 0, 0, time.UTC)
 	var asked []time.Time
@@ -74,7 +74,7 @@ func TestPlainAsksNext(t *testing.T) {
 	later := now.Add(time.Hour)
 	assert.Equal(t, now.Add(time.Minute), c.First(now))
 	assert.Equal(t, Step{Next: later.Add(time.Minute)}, c.Before(Run{N: 1, Planned: later, Started: now}))
-	assert.Equal(t, later, c.After(later, now), "no question")
+	assert.Equal(t, later, c.After(later, now), "After must not call Next")
 	assert.Equal(t, now.Add(time.Minute), c.Missed(later, now))
 	assert.Equal(t, []time.Time{now, later, now}, asked)
 }

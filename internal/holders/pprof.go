@@ -10,27 +10,29 @@ import (
 )
 
 // Profile collects the samples of pending timers and encodes them in the format of pprof
-// (profile.proto of github.com/google/pprof). runtime/pprof cannot: a profile of pprof.NewProfile
-// takes the stack of the call of Add and no labels, and each value has to be removed when it ends.
+// (profile.proto of github.com/google/pprof). Package runtime/pprof does not fit: a profile of
+// pprof.NewProfile has the stack of the call of Add and no labels, and each value must be removed
+// when it ends.
 type Profile struct {
 	library string // package path
-	wheel   string // label of each sample; may be empty
+	wheel   string // the label of each sample; may be empty
 	rate    int64
 	counts  map[group]int64
 	groups  []group // in the order of their first samples
 	stacks  map[string]int
-	frames  [][]uint64 // by stack: its locations
+	frames  [][]uint64 // the locations of each stack
 	table   symbols
 }
 
-// group is what timers of one line of the profile have in common.
+// group identifies a sample of the profile. It has the common properties of its timers.
 type group struct {
 	stack        int
-	age, expires int64 // ns, two digits
+	age, expires int64 // ns, rounded to two digits
 }
 
-// NewProfile returns an empty profile of one of rate timers. library is the path of the package
-// whose frames are left out if the caller's are known.
+// NewProfile returns an empty profile of samples that each stand for rate timers. library is the
+// path of the package whose frames are omitted if a frame of its caller is known. wheel is the
+// label of all samples.
 func NewProfile(library, wheel string, rate int) *Profile {
 	p := &Profile{library: library, wheel: wheel, rate: int64(rate), counts: map[group]int64{}, stacks: map[string]int{}}
 	p.table = symbols{strings: map[string]uint64{}, functions: map[function]uint64{}, locations: map[uintptr]uint64{}}
@@ -38,7 +40,7 @@ func NewProfile(library, wheel string, rate int) *Profile {
 	return p
 }
 
-// Add adds a sample of a timer that was armed age ago and expires after a while. Both are in ns.
+// Add adds a sample of a timer that was armed age ns ago and expires in expires ns.
 func (p *Profile) Add(o *Origin, age, expires int64) {
 	key := make([]byte, 0, 8*maxDepth)
 	for _, pc := range o.PCs {
@@ -66,7 +68,7 @@ func twoDigits(ns int64) int64 {
 	return ns / unit * unit
 }
 
-// locate returns the locations of a stack. The first is that of the function that has called the
+// locate returns the locations of a stack. The first one is that of the function that called the
 // library.
 func (p *Profile) locate(pcs []uintptr) []uint64 {
 	var all, outside []uint64
@@ -83,14 +85,14 @@ func (p *Profile) locate(pcs []uintptr) []uint64 {
 			outside = append(outside, at)
 		}
 	}
-	if len(outside) == 0 { // for example of a go statement with a method of the library
+	if len(outside) == 0 { // for example after a go statement with a method of the library
 		return all
 	}
 	return outside
 }
 
-// inside reports whether a function belongs to the library: to its root, to package keyed, or to
-// the map through which keyed calls itself.
+// inside reports whether a function belongs to the root package, to package keyed, or to the map
+// that calls functions of keyed.
 func (p *Profile) inside(name string) bool {
 	if strings.HasPrefix(name, "github.com/puzpuzpuz/xsync/") {
 		return true
@@ -99,7 +101,7 @@ func (p *Profile) inside(name string) bool {
 	return ok && (strings.HasPrefix(name, ".") || strings.HasPrefix(name, "/keyed."))
 }
 
-// Write writes the profile, compressed.
+// Write writes the compressed profile to w.
 func (p *Profile) Write(w io.Writer) error {
 	z := gzip.NewWriter(w)
 	if _, err := z.Write(p.encode()); err != nil {
@@ -121,7 +123,7 @@ func (p *Profile) encode() []byte {
 		}
 		out = out.bytes(2, s)
 	}
-	// Functions, files and lines are known, so pprof looks for no binary.
+	// The flags say that functions, files and lines are known, so pprof does not look for a binary.
 	out = out.bytes(3, message{}.number(1, 1).number(7, 1).number(8, 1).number(9, 1).number(10, 1))
 	out = append(out, t.encoded...)
 	for _, s := range t.ordered {
@@ -131,7 +133,7 @@ func (p *Profile) encode() []byte {
 	return out.bytes(11, valueType).number(12, uint64(p.rate))
 }
 
-// symbols are the tables of a profile: strings, functions and locations, each with its number.
+// symbols has the tables of a profile: the numbers of strings, functions and locations.
 type symbols struct {
 	strings   map[string]uint64
 	ordered   []string
@@ -152,12 +154,12 @@ func (t *symbols) text(s string) uint64 {
 	return n
 }
 
-// duration returns a label.
+// duration returns an encoded label with a duration.
 func (t *symbols) duration(key string, ns int64) message {
 	return message{}.number(1, t.text(key)).number(3, uint64(ns)).number(4, t.text("nanoseconds"))
 }
 
-// location returns the location of a frame. A frame has a PC of its own also if it was inlined.
+// location returns the number of the location of a frame. An inlined frame has a PC of its own too.
 func (t *symbols) location(f *runtime.Frame) uint64 {
 	n, ok := t.locations[f.PC]
 	if !ok {
@@ -180,7 +182,7 @@ func (t *symbols) function(f *runtime.Frame) uint64 {
 	return n
 }
 
-// message is an encoded message of Protocol Buffers. Its methods append a field.
+// message is an encoded Protocol Buffers message. Its methods append a field.
 type message []byte
 
 func (m message) number(field, v uint64) message {

@@ -1,5 +1,5 @@
-// Package holders samples timers by the stack that armed them, and writes those that are pending as
-// a profile for pprof.
+// Package holders samples timers by the stack that armed them, and writes the pending ones as a
+// profile for pprof.
 package holders
 
 import (
@@ -11,31 +11,31 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// maxDepth is the largest number of return addresses of a stack.
+// maxDepth is the maximum number of return addresses in a stack.
 const maxDepth = 64
 
-// Origin says where and when a timer was armed.
+// Origin is the place and the time at which a timer was armed.
 type Origin struct {
-	PCs   []uintptr // as of runtime.Callers, frames of the library included
-	Armed int64     // ns: a reading of the wheel's clock
+	PCs   []uintptr // from runtime.Callers, including frames of the library
+	Armed int64     // in ns, by the wheel's clock
 }
 
-// Here returns the stack of the caller as an Origin.
+// Here returns the stack of its caller, and the time now, as an Origin.
 func Here(now int64) *Origin {
 	var pcs [maxDepth]uintptr
 	n := runtime.Callers(2, pcs[:])
 	return &Origin{append([]uintptr(nil), pcs[:n]...), now}
 }
 
-// Timer names a timer, as a handle does.
+// Timer identifies a timer, as a handle does.
 type Timer struct {
-	Page  *atomic.Pointer[arena.Page] // nil there: the page was given back
+	Page  *atomic.Pointer[arena.Page] // points to nil if the page was released
 	Index uint32
 	Gen   uint32
 }
 
 // load returns the page and the word of the timer. It returns false if the timer has ended. A plan
-// that runs has not.
+// has not ended during a run.
 func (t Timer) load() (*arena.Page, arena.Word, bool) {
 	pg := t.Page.Load()
 	if pg == nil {
@@ -52,43 +52,44 @@ func (t Timer) load() (*arena.Page, arena.Word, bool) {
 	return nil, 0, false
 }
 
-// Table holds the samples of one shard. It is pure data, guarded by a lock of the shard.
+// Table holds the samples of one shard. A Table has no lock: a lock of the shard guards it.
 //
-// The calls that end a timer do not know of its sample. A sample is dropped when the table finds
-// that its timer has ended: each Set looks at the next two entries, and Each at all of them. A
-// round of Sets through n entries thus drops what had ended before, and adds n/2. The table
-// therefore has at most about twice as many entries as there were samples of pending timers.
+// Calls that end a timer do not touch its sample. The table drops a sample when it finds that the
+// timer has ended: each Set checks the next two entries, and Each checks all entries that it
+// visits. n/2 Sets check n entries once, drop the samples whose timers had ended before, and add at
+// most n/2 samples. The table therefore has at most about twice as many entries as there were
+// samples of pending timers.
 //
-//	T1  slots has exactly the slots of the entries in use, each with its entry.
+//	T1  slots maps exactly the slots of the entries in use to their entries.
 //	T2  free lists exactly the entries that are not in use.
 type Table struct {
-	lambda  float64 // of the distance between two samples
+	lambda  float64 // parameter of the distribution of Distance
 	entries []sample
 	slots   map[uint32]int32 // entries in use, by slot
 	free    []int32          // entries not in use
-	hand    int              // the entry that the next Set looks at
+	hand    int              // the entry that the next Set checks
 }
 
-// sample is an entry. Its origin is nil if the entry is not in use.
+// sample is an entry of a Table. Its origin is nil if the entry is not in use.
 type sample struct {
 	Timer
 	origin *Origin
 }
 
-// New returns an empty table for one of rate arms. rate is positive.
+// New returns an empty table that samples one in rate timers on average. rate must be positive.
 func New(rate int) *Table {
 	return &Table{lambda: -math.Log1p(-1 / float64(rate)), slots: map[uint32]int32{}}
 }
 
-// Distance returns the number of arms from one sample to the next, which is at least 1. It is
-// geometrically distributed. Every arm is therefore sampled with the same probability, whatever the
-// arms before it were, also if the program arms in a pattern.
+// Distance returns a random number of armed timers from one sample to the next, which is at least
+// 1. The number is geometrically distributed, so every timer is sampled with the same probability,
+// even if the program arms timers in a pattern.
 func (t *Table) Distance() int64 { return 1 + int64(rand.ExpFloat64()/t.lambda) }
 
 // Set sets the origin of a timer, unless the timer has ended. A nil origin drops its sample. O(1).
 func (t *Table) Set(timer Timer, origin *Origin) {
-	t.look()
-	t.look()
+	t.checkNext()
+	t.checkNext()
 	k, known := t.slots[timer.Index]
 	if origin == nil {
 		if known && t.entries[k].Timer == timer {
@@ -100,7 +101,7 @@ func (t *Table) Set(timer Timer, origin *Origin) {
 		return
 	}
 	switch last := len(t.free) - 1; {
-	case known: // of this timer or of an earlier one of the slot
+	case known: // an entry of this timer or of an earlier timer of the slot
 	case last >= 0:
 		k, t.free = t.free[last], t.free[:last]
 	default:
@@ -111,7 +112,7 @@ func (t *Table) Set(timer Timer, origin *Origin) {
 	t.entries[k] = sample{timer, origin}
 }
 
-// Renew notes that a timer goes on with another generation. O(1).
+// Renew records that a timer continues with another generation. O(1).
 func (t *Table) Renew(index, gen, next uint32) {
 	if k, ok := t.slots[index]; ok && t.entries[k].Gen == gen {
 		t.entries[k].Gen = next
@@ -126,9 +127,9 @@ func (t *Table) Origin(timer Timer) *Origin {
 	return nil
 }
 
-// Each calls yield for the samples of pending timers among n entries, and drops those of timers
-// that have ended. The first entry is from. Each returns the entry that follows, and false if there
-// is none. A sample keeps its entry, so a round in several calls misses none and gives none twice.
+// Each visits n entries, beginning with from. It calls yield for the samples of pending timers and
+// drops the samples of timers that have ended. Each returns the next entry, and false if there is
+// none. A sample keeps its entry, so several calls that cover all entries yield each sample once.
 func (t *Table) Each(from, n int, yield func(o *Origin, pg *arena.Page, w arena.Word, index uint32)) (next int, more bool) {
 	end := min(from+n, len(t.entries))
 	for k := from; k < end; k++ {
@@ -145,8 +146,8 @@ func (t *Table) Each(from, n int, yield func(o *Origin, pg *arena.Page, w arena.
 	return end, end < len(t.entries)
 }
 
-// look looks at the next entry and drops it if its timer has ended.
-func (t *Table) look() {
+// checkNext checks the next entry and drops it if its timer has ended.
+func (t *Table) checkNext() {
 	if t.hand >= len(t.entries) {
 		t.hand = 0
 		if len(t.entries) == 0 {

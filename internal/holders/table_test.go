@@ -17,7 +17,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// timers is a page of timers beside a reference.
+// timers is a page of timers for a test.
 type timers struct {
 	home  atomic.Pointer[arena.Page]
 	words *arena.Page
@@ -38,8 +38,8 @@ func (ts *timers) set(index uint32, k arena.Kind) {
 	ts.words.Store(index, ts.words.Load(index).With(k))
 }
 
-// check compares the table with the samples that it must have, and checks T1 and T2. Samples of
-// timers that have ended may be there as well.
+// check checks that the table has the samples in want, and T1 and T2. The table may also have
+// samples of timers that have ended.
 func check(t *testing.T, table *Table, want map[Timer]*Origin) {
 	t.Helper()
 	used := 0
@@ -58,8 +58,8 @@ func check(t *testing.T, table *Table, want map[Timer]*Origin) {
 	}
 }
 
-// TestTableModel makes random changes. After each round Each must give exactly the samples of the
-// timers that have not ended.
+// The test makes random changes. After each round Each must yield exactly the samples of the timers
+// that have not ended.
 func TestTableModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
@@ -68,7 +68,7 @@ func TestTableModel(t *testing.T) {
 		want := map[Timer]*Origin{}
 		for range 500 {
 			index := uint32(rng.IntN(40))
-			var now Timer // of the slot
+			var now Timer // the current timer of the slot
 			for timer := range want {
 				if timer.Index == index {
 					now = timer
@@ -89,7 +89,7 @@ func TestTableModel(t *testing.T) {
 				if now != (Timer{}) {
 					ts.set(index, []arena.Kind{arena.Staged, arena.Placed, arena.Running}[rng.IntN(3)])
 				}
-			case 5: // it goes on with another generation
+			case 5: // the timer continues with another generation
 				if now != (Timer{}) {
 					next := now
 					next.Gen = ts.arm(index).Gen
@@ -102,7 +102,7 @@ func TestTableModel(t *testing.T) {
 					table.Set(now, nil)
 					delete(want, now)
 				}
-			case 7: // an earlier timer of the slot comes late
+			case 7: // a late call for an earlier timer of the slot
 				late := Timer{&ts.home, index, ts.words.Load(index).Gen() - 1}
 				table.Set(late, &Origin{})
 				table.Set(late, nil)
@@ -123,17 +123,17 @@ func TestTableModel(t *testing.T) {
 		for _, o := range want {
 			require.True(t, got[o])
 		}
-		require.Len(t, table.slots, len(want), "what had ended is dropped")
+		require.Len(t, table.slots, len(want), "samples of ended timers must be dropped")
 		check(t, table, want)
 
-		ts.home.Store(nil) // the page is given back
-		table.Each(0, math.MaxInt32, func(*Origin, *arena.Page, arena.Word, uint32) { t.Error("of a page that is gone") })
+		ts.home.Store(nil) // releases the page
+		table.Each(0, math.MaxInt32, func(*Origin, *arena.Page, arena.Word, uint32) { t.Error("sample of a released page") })
 		require.Empty(t, table.slots)
 	}
 }
 
-// However many samples come and go, the table has at most twice as many entries as there were
-// samples of pending timers at once, and a few.
+// The number of entries is at most twice the largest number of samples of pending timers, plus a
+// few.
 func TestTableIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, live := range []int{0, 1, 10, 200} {
@@ -174,12 +174,12 @@ func TestDistanceIsGeometric(t *testing.T) {
 	}
 }
 
-func TestHereIsTheCaller(t *testing.T) {
+func TestHereReturnsTheStackOfItsCaller(t *testing.T) {
 	t.Parallel()
 	o := Here(7)
 	require.EqualValues(t, 7, o.Armed)
 	f, _ := runtime.CallersFrames(o.PCs).Next()
-	require.True(t, strings.HasSuffix(f.Function, "holders.TestHereIsTheCaller"), f.Function)
+	require.True(t, strings.HasSuffix(f.Function, "holders.TestHereReturnsTheStackOfItsCaller"), f.Function)
 	require.Equal(t, len(o.PCs), cap(slices.Clip(o.PCs)))
 	var deep func(n int) *Origin
 	deep = func(n int) *Origin {
@@ -191,7 +191,7 @@ func TestHereIsTheCaller(t *testing.T) {
 	require.Len(t, deep(3*maxDepth).PCs, maxDepth)
 }
 
-func TestTwoDigits(t *testing.T) {
+func TestTwoDigitsRoundsTowardsZero(t *testing.T) {
 	t.Parallel()
 	for ns, want := range map[int64]int64{
 		0: 0, 1: 1, 99: 99, 100: 100, 101: 100, 109: 100, 110: 110, 754_000_000: 750_000_000,
@@ -201,8 +201,8 @@ func TestTwoDigits(t *testing.T) {
 	}
 }
 
-// A profile without samples, and one whose writer fails.
-func TestWrite(t *testing.T) {
+// The test writes a profile without samples, and a profile to a writer that fails.
+func TestWriteReturnsErrorsOfTheWriter(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	p := NewProfile("example.org/x", "", 3)
@@ -220,7 +220,7 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
 
-func TestInsideTheLibrary(t *testing.T) {
+func TestFramesInsideTheLibraryAreRecognised(t *testing.T) {
 	t.Parallel()
 	p := NewProfile("github.com/o/lib", "", 1)
 	for name, inside := range map[string]bool{

@@ -9,7 +9,7 @@ import (
 // canvas collects the elements of an SVG picture.
 type canvas struct{ strings.Builder }
 
-// element writes an element with its attributes, given as "key", value pairs.
+// element writes an element. attributes are pairs of a key and a value.
 func (c *canvas) element(name string, attributes ...any) {
 	c.open(name, attributes...)
 	c.WriteString("/>\n")
@@ -22,13 +22,13 @@ func (c *canvas) open(name string, attributes ...any) {
 	}
 }
 
-// text writes s at its baseline; class chooses the font, anchor is start, middle or end.
+// text writes s with its baseline at y. class selects the font, and anchor is start, middle or end.
 func (c *canvas) text(x, y int, class, anchor, s string) {
 	c.open("text", "x", x, "y", y, "class", class, "text-anchor", anchor)
 	c.WriteString(">" + html.EscapeString(s) + "</text>\n")
 }
 
-// spans writes pieces of text after each other on one line, each with a class of its own.
+// spans writes pieces of text on one line. A piece is a class and a text.
 func (c *canvas) spans(x, y int, class string, pieces ...[2]string) {
 	c.open("text", "x", x, "y", y, "class", class, "xml:space", "preserve")
 	c.WriteString(">")
@@ -46,12 +46,12 @@ func (c *canvas) circle(x, y, r int, class string) {
 	c.element("circle", "cx", x, "cy", y, "r", r, "class", class)
 }
 
-// path writes a path; format and args make its d attribute.
+// path writes a path. format and args are those of fmt.Sprintf for its d attribute.
 func (c *canvas) path(class, format string, args ...any) {
 	c.element("path", "d", fmt.Sprintf(format, args...), "class", class)
 }
 
-// badge writes the number of a step of the story.
+// badge writes the number of a step.
 func (c *canvas) badge(x, y, number int) {
 	c.circle(x, y, 12, "badge")
 	c.text(x, y+5, "number", "middle", fmt.Sprint(number))

@@ -28,25 +28,25 @@ func TestPictureIsWellFormed(t *testing.T) {
 		require.NoError(t, err)
 		if start, ok := token.(xml.StartElement); ok {
 			assert.NotContains(t, []string{"script", "image", "foreignObject"}, start.Name.Local,
-				"a README shows nothing that runs or loads")
+				"an image in a README must neither run nor load anything")
 		}
 	}
 }
 
-func TestExampleTimerComesDownOneLevelAtATime(t *testing.T) {
+func TestExampleTimerMovesDownOneLevelAtATime(t *testing.T) {
 	at := armed
 	for level := levels - 1; level >= 0; level-- {
 		assert.Equal(t, level, levelOf(deadline, at), "seen from tick %d", at)
 		at = expiration(deadline, level)
 	}
 	assert.Equal(t, deadline, at, "the last bucket expires at the deadline")
-	assert.Equal(t, 0, levelOf(deadline, now), "the picture's moment is after the last move")
+	assert.Equal(t, 0, levelOf(deadline, now), "the picture must show the wheel after the last move")
 }
 
 func TestQueueIsAHeap(t *testing.T) {
 	buckets := queue()
-	require.LessOrEqual(t, len(buckets), len(heapPlaces(0)), "each bucket needs a place")
-	assert.Equal(t, deadline, buckets[0].due, "the example timer is next")
+	require.LessOrEqual(t, len(buckets), len(heapPlaces(0)), "each bucket needs a node")
+	assert.Equal(t, deadline, buckets[0].due, "the example timer must be next")
 	for i := range buckets {
 		assert.LessOrEqual(t, buckets[(i-1)/2].due, buckets[i].due)
 	}

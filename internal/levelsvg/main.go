@@ -2,8 +2,8 @@
 //
 //	go run ./internal/levelsvg > docs/levels.svg
 //
-// Every number in the picture is computed from the few constants below, so that it cannot tell a
-// story that the arithmetic does not.
+// Every number in the picture is computed from the constants below, so the picture agrees with the
+// arithmetic of the wheel.
 package main
 
 import (
@@ -11,21 +11,22 @@ import (
 	"os"
 )
 
-// The wheel of the picture. It is far smaller than a real one, so that all its slots can be seen.
+// The size of the wheel in the picture. It is much smaller than a real wheel, so that all slots are
+// visible.
 const (
 	slots  = 8
 	levels = 3
 )
 
-// The picture's moment is the tick at which the example timer has just come down to level 0.
+// The picture shows the tick at which the example timer has just moved to level 0.
 const (
-	armed    = 5   // the tick at which the example timer was armed
-	deadline = 213 // its deadline
-	now      = 208 // the moment of the picture
-	distant  = 1237
+	armed    = 5    // the tick at which the example timer was armed
+	deadline = 213  // the deadline of the example timer
+	now      = 208  // the tick of the picture
+	distant  = 1237 // the deadline of a timer that waits for further rounds
 )
 
-// others are the deadlines of the timers in the background.
+// others has the deadlines of the timers in the background.
 var others = []int{215, 232, 234, 391, 405, 499}
 
 // slotTicks returns how many ticks a slot of level covers.
@@ -40,8 +41,8 @@ func slotTicks(level int) int {
 // spanTicks returns how many ticks level covers.
 func spanTicks(level int) int { return slotTicks(level) * slots }
 
-// levelOf returns the finest level that reaches the deadline, seen from the tick at. The lap of a
-// level begins at its current slot, so the distance is counted from there.
+// levelOf returns the finest level whose span includes the deadline at the tick at. The span of a
+// level begins at its current slot.
 func levelOf(deadline, at int) int {
 	for level := range levels {
 		begin := at - at%slotTicks(level)
@@ -52,10 +53,10 @@ func levelOf(deadline, at int) int {
 	return levels - 1
 }
 
-// slotOf returns the slot of level in which the deadline lies.
+// slotOf returns the slot of level that contains the deadline.
 func slotOf(deadline, level int) int { return deadline / slotTicks(level) % slots }
 
-// expiration returns when the deadline's bucket in level is due: its first tick.
+// expiration returns the tick at which the deadline's bucket in level expires: its first tick.
 func expiration(deadline, level int) int { return deadline - deadline%slotTicks(level) }
 
 func main() {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Measures of the picture, in its own units.
+// Dimensions of the picture, in units of its viewBox.
 const (
 	width, height = 1120, 690
 
@@ -16,14 +16,14 @@ const (
 	topStrip   = 158 // top of the coarsest level's strip
 	stripGap   = 148 // from the top of one level's strip to the next
 
-	dotY = 50 // a timer's place below its slot's upper edge
+	dotY = 50 // from the upper edge of a slot to the timers in it
 
 	queueX     = 792 // left edge of the bucket queue's panel
 	queueWidth = 296
 )
 
-// style fixes the colours: one for each level, crimson for the example timer. The background is
-// drawn and light, because an image in a README does not know the theme of the page around it.
+// style defines one colour for each level, and crimson for the example timer. The background is
+// drawn and light, because an image in a README does not know the theme of its page.
 const style = `
 text { font-family: system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; font-size: 15px; fill: #2b2f36; }
 .paper { fill: #fdfcf9; stroke: #d9d5cb; }
@@ -77,15 +77,15 @@ func picture() string {
 	return c.String()
 }
 
-// top returns the upper edge of a level's strip; the coarsest level is on top.
+// top returns the upper edge of a level's strip. The coarsest level is on top.
 func top(level int) int { return topStrip + (levels-1-level)*stripGap }
 
 // slotX returns the left edge of a slot.
 func slotX(slot int) int { return stripX + slot*slotWidth }
 
-// drawTitle writes the title and where the example timer's digits come from.
+// drawTitle writes the title and how the slots of the example timer follow from its deadline.
 func drawTitle(c *canvas) {
-	c.text(32, 46, "title", "start", "One timer on its way down the levels")
+	c.text(32, 46, "title", "start", "How a timer moves down the levels")
 	c.spans(32, 74, "note",
 		[2]string{"", "a timer with "},
 		[2]string{"hot", fmt.Sprintf("deadline %d", deadline)},
@@ -94,8 +94,8 @@ func drawTitle(c *canvas) {
 			slotOf(deadline, 2), slotOf(deadline, 1), slotOf(deadline, 0))})
 }
 
-// drawStrip draws a level: its name, its slots, and the cone in which one slot opens into the whole
-// next finer level.
+// drawStrip draws a level: its name, its slots, and a cone from the slot of the example timer to
+// the whole next finer level.
 func drawStrip(c *canvas, level int) {
 	y := top(level)
 	if level > 0 {
@@ -113,8 +113,8 @@ func drawStrip(c *canvas, level int) {
 	drawRingMark(c, stripX+stripWidth+20, y+slotHeight/2)
 }
 
-// drawSlot draws a slot whose first tick is begin. A slot that the clock has left is grey: it
-// belongs to the next lap already.
+// drawSlot draws a slot whose first tick is begin. A slot behind the clock is grey, because it
+// belongs to the next lap.
 func drawSlot(c *canvas, level, slot, begin int) {
 	x, y := slotX(slot), top(level)
 	class, label, index := fmt.Sprint("l", level), "range", "index"
@@ -137,13 +137,13 @@ func drawSlot(c *canvas, level, slot, begin int) {
 	}
 }
 
-// drawRingMark draws the small circular arrow that says that a strip is a ring.
+// drawRingMark draws a small circular arrow, which shows that a strip is a ring.
 func drawRingMark(c *canvas, x, y int) {
 	c.path("pointer", "M%d %d a9 9 0 1 1 -2 -11", x+9, y)
 	c.path("pointer", "M%d %d l-1 -7 m1 7 l-7 -1", x+7, y-11)
 }
 
-// drawSteps draws the example timer: where it was, where it is, and what moved it.
+// drawSteps draws the example timer in all its slots, and the steps between them.
 func drawSteps(c *canvas) {
 	last := levels - 1
 	x := timerX(last)
@@ -163,44 +163,44 @@ func drawSteps(c *canvas) {
 	}
 	x, y := timerX(0), top(0)+slotHeight
 	c.path("arrow", "M%d %d V%d", x, y+1, y+32)
-	drawStep(c, x, y+46, levels+1, deadline, "it runs")
+	drawStep(c, x, y+46, levels+1, deadline, "the callback runs")
 }
 
-// timerX returns the x of the example timer in a level.
+// timerX returns the x coordinate of the example timer in a level.
 func timerX(level int) int { return slotX(slotOf(deadline, level)) + slotWidth/2 - 14 }
 
-// drawStep writes one step of the story, with its number at x, y.
+// drawStep writes one step of the example timer, with its number at x, y.
 func drawStep(c *canvas, x, y, number, tick int, what string) {
 	c.badge(x, y, number)
 	c.spans(x+20, y+5, "", [2]string{"bold", fmt.Sprintf("tick %d: ", tick)}, [2]string{"", what})
 }
 
-// drawMove draws the arrow from the example timer's slot in the coarser level to the one in level.
-// It runs from edge to edge, so that it crosses no writing.
+// drawMove draws the arrow from the example timer's slot in the coarser level to its slot in level.
+// The arrow connects the edges of the slots, so that it crosses no text.
 func drawMove(c *canvas, level int) {
 	fromX, fromY := timerX(level+1), top(level+1)+slotHeight+1
 	toX, toY := timerX(level), top(level)-2
 	c.path("arrow", "M%d %d C%d %d %d %d %d %d", fromX, fromY, fromX, fromY+52, toX, toY-52, toX, toY)
 }
 
-// drawDistant draws a timer beyond the last level's reach.
+// drawDistant draws a timer beyond the span of the last level.
 func drawDistant(c *canvas) {
 	last := levels - 1
 	slot := slotOf(distant, last)
 	x, y := slotX(slot)+slotWidth/2+14, top(last)
 	rounds := (distant/slotTicks(last) - now/slotTicks(last)) / slots
 	c.circle(x, y+dotY, 7, "waits")
-	edge := slotX(slot + 1) // the pointer runs along it, clear of the writing
+	edge := slotX(slot + 1) // the pointer follows this edge and crosses no text
 	c.path("pointer", "M%d %d Q%d %d %d %d V%d Q%d %d %d %d",
 		x+7, y+dotY, edge, y+dotY, edge, y+dotY-16, y-4, edge, y-22, x+62, y-22)
 	c.spans(x+68, y-29, "note", [2]string{"bold", fmt.Sprintf("deadline %d", distant)}, [2]string{"", fmt.Sprintf(" is beyond %d:", spanTicks(last))})
 	c.text(x+68, y-11, "note", "start", fmt.Sprintf("waits here for %d more rounds", rounds))
 }
 
-// bucket is a non-empty bucket of the picture.
+// bucket is a non-empty bucket in the picture.
 type bucket struct{ due, level, slot int }
 
-// queue returns the non-empty buckets at the picture's moment, in the order of a binary heap.
+// queue returns the non-empty buckets at the tick of the picture, in the order of a binary heap.
 func queue() []bucket {
 	var all []bucket
 	for _, d := range append([]int{deadline, distant}, others...) {
@@ -214,11 +214,11 @@ func queue() []bucket {
 	return all
 }
 
-// drawQueue draws the heap of buckets and what the driver does with its head.
+// drawQueue draws the heap of buckets and describes what the driver does with its head.
 func drawQueue(c *canvas) {
 	y := topStrip - 46
 	c.box(queueX, y, queueWidth, 506, 10, "panel")
-	c.text(queueX+18, y+30, "head", "start", "The queue of buckets")
+	c.text(queueX+18, y+30, "head", "start", "Queue of buckets")
 	c.text(queueX+18, y+51, "note", "start", fmt.Sprintf("a heap by expiration, at tick %d", now))
 	places := heapPlaces(y + 92)
 	buckets := queue()
@@ -232,27 +232,28 @@ func drawQueue(c *canvas) {
 	text := y + 308
 	for _, line := range []string{
 		fmt.Sprintf("The driver sleeps until tick %d,", buckets[0].due),
-		"sets the clock to it and empties",
-		"that bucket:",
+		"advances the clock to it and",
+		"empties that bucket:",
 	} {
 		c.text(queueX+18, text, "", "start", line)
 		text += 22
 	}
 	text += 6
 	for _, line := range [][2]string{
-		{"due now:", "run it"},
-		{"due later:", "put it in a finer level"},
-		{"further rounds:", "leave it"},
+		{"due now:", "run"},
+		{"due later:", "move to a finer level"},
+		{"further rounds:", "keep"},
 	} {
 		c.spans(queueX+18, text, "", [2]string{"bold", line[0]}, [2]string{"", " " + line[1]})
 		text += 24
 	}
 	text += 6
-	c.text(queueX+18, text, "note", "start", "No bucket, no wake-up: an idle wheel")
-	c.text(queueX+18, text+19, "note", "start", "costs nothing.")
+	c.text(queueX+18, text, "note", "start", "An empty queue causes no wake-ups:")
+	c.text(queueX+18, text+19, "note", "start", "an idle wheel costs nothing.")
 }
 
-// heapPlaces returns the centres of the first nodes of a binary tree whose root is at height y.
+// heapPlaces returns the centres of the first nodes of a binary tree whose root has the y
+// coordinate y.
 func heapPlaces(y int) [][2]int {
 	middle := queueX + queueWidth/2
 	return [][2]int{
@@ -262,7 +263,7 @@ func heapPlaces(y int) [][2]int {
 	}
 }
 
-// drawBucket draws a bucket in the heap in the colour of its level.
+// drawBucket draws a bucket of the heap in the colour of its level.
 func drawBucket(c *canvas, place [2]int, b bucket, head bool) {
 	class := fmt.Sprint("l", b.level)
 	if head {
@@ -273,7 +274,7 @@ func drawBucket(c *canvas, place [2]int, b bucket, head bool) {
 	c.text(place[0], place[1]+14, "note", "middle", fmt.Sprintf("L%d slot %d", b.level, b.slot))
 }
 
-// drawLegend explains the signs.
+// drawLegend explains the symbols.
 func drawLegend(c *canvas) {
 	y := height - 44
 	x := 32
@@ -284,8 +285,8 @@ func drawLegend(c *canvas) {
 	c.circle(x+238, y-5, 6, "other")
 	c.text(x+254, y, "note", "start", "other timers")
 	c.box(x+358, y-13, 26, 16, 0, "past")
-	c.text(x+394, y, "note", "start", "slots that the clock has left serve the next lap")
-	c.text(x, y+22, "note", "start", "Each strip is a ring. Levels 1 and 2 are made when a timer first needs them.")
+	c.text(x+394, y, "note", "start", "slots behind the clock belong to the next lap")
+	c.text(x, y+22, "note", "start", "Each strip is a ring. Levels 1 and 2 are created when a timer first needs them.")
 }
 
 func plural(n int, unit string) string {

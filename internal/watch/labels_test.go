@@ -14,12 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// These tests read labels from the goroutine profile of the whole process, so they do not run
-// beside others.
+// These tests read labels from the goroutine profile of the whole process, so they do not run in
+// parallel with others.
 
 var labelsLine = regexp.MustCompile(`(?m)^# labels: (.*)$`)
 
-// myLabels returns the labels of the goroutine that calls it, "" if it has none.
+// myLabels returns the labels of the calling goroutine, or "" if it has none.
 //
 //go:noinline
 func myLabels(t *testing.T) string {
@@ -41,7 +41,7 @@ func myLabels(t *testing.T) string {
 	return all[0]
 }
 
-// withLabels runs f on a goroutine of its own that has the labels of a request, and waits for it.
+// withLabels runs f on a new goroutine that has the labels of a request, and waits for f.
 func withLabels(f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -83,7 +83,7 @@ func TestLabelsBeforeDuringAndAfterACallback(t *testing.T) {
 			l := NewLabels("w", c.others, c.own)
 			withLabels(func() {
 				l.Own()
-				assert.Equal(t, c.before, myLabels(t), "the labels of the request are gone")
+				assert.Equal(t, c.before, myLabels(t), "the labels of the request must be replaced")
 				for range 2 {
 					l.Begin(pcOf(new(holder).hold))
 					assert.Equal(t, c.inside, myLabels(t))
@@ -96,7 +96,7 @@ func TestLabelsBeforeDuringAndAfterACallback(t *testing.T) {
 	}
 }
 
-func TestLabelsEndAfterPanic(t *testing.T) {
+func TestLabelsAreRestoredAfterPanic(t *testing.T) {
 	l := NewLabels("w", nil, true)
 	withLabels(func() {
 		assert.Panics(t, func() {
@@ -108,8 +108,7 @@ func TestLabelsEndAfterPanic(t *testing.T) {
 	})
 }
 
-// A goroutine that a callback starts belongs to the callback.
-func TestGoroutineOfACallbackInheritsItsLabels(t *testing.T) {
+func TestGoroutineStartedByCallbackInheritsItsLabels(t *testing.T) {
 	l := NewLabels("w", nil, true)
 	withLabels(func() {
 		l.Begin(pcOf(new(holder).hold))
@@ -127,16 +126,16 @@ func TestNilLabelsOwnChangesNothing(t *testing.T) {
 	})
 }
 
-func TestFuncName(t *testing.T) {
+func TestFuncNameIsThatOfStackTraces(t *testing.T) {
 	const pkg = "github.com/timingwheel-go/timingwheel/internal/watch."
 	closure := func() { runtime.Gosched() }
 	for want, pc := range map[string]uintptr{
-		"unknown":                   0,
-		pkg + "TestFuncName":        reflect.ValueOf(TestFuncName).Pointer(),
-		pkg + "TestFuncName.func1":  pcOf(closure),
-		pkg + "(*holder).hold":      pcOf(new(holder).hold),
-		"runtime.GC":                pcOf(runtime.GC),
-		"strings.(*Builder).String": reflect.ValueOf((*strings.Builder).String).Pointer(),
+		"unknown":                                     0,
+		pkg + "TestFuncNameIsThatOfStackTraces":       reflect.ValueOf(TestFuncNameIsThatOfStackTraces).Pointer(),
+		pkg + "TestFuncNameIsThatOfStackTraces.func1": pcOf(closure),
+		pkg + "(*holder).hold":                        pcOf(new(holder).hold),
+		"runtime.GC":                                  pcOf(runtime.GC),
+		"strings.(*Builder).String":                   reflect.ValueOf((*strings.Builder).String).Pointer(),
 	} {
 		assert.Equal(t, want, FuncName(pc))
 	}

@@ -1,5 +1,5 @@
-// Package watch measures the callbacks of a wheel: it counts and reports those that are slow, and
-// it labels profiles with their functions.
+// Package watch observes the callbacks of a wheel: it counts and reports slow callbacks, and it
+// labels profiles with their functions.
 package watch
 
 import (
@@ -10,63 +10,64 @@ import (
 	"time"
 )
 
-// Call is a callback, or a batch, that was slow.
+// Call is a slow call of a callback, or a slow batch.
 type Call struct {
-	PC       uintptr       // the function, as given to Begin
-	Took     time.Duration // so far, if Running is set
+	PC       uintptr       // the function, as passed to Begin
+	Took     time.Duration // the duration; if Running is set, the duration so far
 	Running  bool          // the call has not ended yet
-	Payloads int           // of the batch, as given to Begin
+	Payloads int           // the number of payloads, as passed to Begin
 }
 
-// Config says which calls are slow and how they are reported.
+// Config determines which calls are slow and how they are reported.
 type Config struct {
-	After time.Duration // from when on a call is slow; more than 0
+	After time.Duration // the duration from which on a call is slow; must be positive
 
 	// Report receives each slow call when it has ended, on the goroutine of the call. If Look is
-	// set, Report also receives the call once while it still runs. If a call ends at that moment,
-	// the two reports may overlap or come in the other order. Report is called without a lock, by
-	// several goroutines at once. If Report is nil, slow calls are only counted.
+	// set, Report also receives the call once while it is running. If the call ends during that
+	// report, the two reports may overlap or come in the other order. No lock is held, and several
+	// goroutines may call Report at once. If Report is nil, slow calls are only counted.
 	Report func(Call)
 
-	// Look reports calls that are still running. One timer of the runtime looks for them. The calls
-	// that a look finds are reported one after the other on the goroutine of the timer.
+	// Look also reports slow calls that are still running. One runtime timer scans for them and
+	// reports the calls that it finds one after the other, on the goroutine of the timer.
 	Look bool
 }
 
-// Watch measures the calls of many goroutines. Each goroutine has a [Record], in which it notes
-// what it runs and since when. A look reads all records, either for Slow or for the timer.
+// Watch measures the calls of many goroutines. Each goroutine has a [Record] of its current call
+// and of the time at which the call began. A look is a scan of all records, either for Slow or by
+// the timer.
 //
-// No look holds a lock that Join, Leave, Begin or End takes, whatever the number of records. Looks
-// exclude each other.
+// A look holds no lock that Join, Leave, Begin or End takes, regardless of the number of records.
+// Looks exclude each other.
 //
-// Begin sets the timer unless it is set. A look sets the timer again only if an unreported call is
-// running, so a wheel that stays idle has no timer set. New makes the timer, which therefore
+// Begin sets the timer unless it is set already. A look sets the timer again only if an unreported
+// call is running, so no timer is set while a wheel is idle. New creates the timer, which therefore
 // belongs to the synctest bubble in which New ran.
 //
-// Rejected: a timer for each call costs as much as the timer of the callback did. Measuring only
-// calls that return misses the worst calls.
+// Rejected: a timer for each call costs as much as the timer of the callback. Measuring only calls
+// that return misses the worst calls.
 type Watch struct {
 	base   time.Time
 	after  time.Duration
-	pause  time.Duration // the shortest time between two looks of the timer
+	pause  time.Duration // the minimum time between two looks of the timer
 	report func(Call)
-	timer  *time.Timer // nil: nothing looks
+	timer  *time.Timer // nil: no looks
 
 	// armed is set while the timer is set or about to be set. The goroutine that sets armed also
-	// sets the timer. Begin sets armed after it has published a call; a look clears armed before it
-	// reads the records for the last time. Therefore at least one of the two notices the other.
+	// sets the timer. Begin sets armed after it has published a call. A look clears armed before it
+	// reads the records for the last time. Therefore at least one of the two sees the other.
 	armed atomic.Bool
 
-	_ [64]byte // the fields above are read by every call and seldom written
+	_ [64]byte // separates the fields above, which every call reads and which rarely change
 
-	slow atomic.Uint64 // slow calls that were counted, by looks and by End
+	slow atomic.Uint64 // the number of slow calls, counted by looks and by End
 	pool pool
 
-	scanning sync.Mutex // held while a look reads the records, and not while it reports
+	scanning sync.Mutex // held while a look reads the records, but not while it reports
 
 	mu      sync.Mutex
-	looking int           // looks of the timer under way, with their reports
-	silent  chan struct{} // closed when looking becomes 0; made by Silence
+	looking int           // looks of the timer in progress, including their reports
+	silent  chan struct{} // closed when looking becomes 0; created by Silence
 }
 
 // New returns a Watch without records.
@@ -79,30 +80,32 @@ func New(c Config) *Watch {
 	return w
 }
 
-// pauseFor bounds the cost of looks. If many calls take almost as long as a slow call, there is
-// always one that is about to become slow, and each look reads all records.
+// pauseFor bounds the cost of looks, which read all records. If many calls take almost as long as a
+// slow call, there is always a call that is about to become slow.
 func pauseFor(after time.Duration) time.Duration { return max(after/8, time.Millisecond) }
 
-// now reads the clock of the machine.
+// now returns the time since New on the monotonic clock.
 func (w *Watch) now() time.Duration { return time.Since(w.base) }
 
-// Join returns a record for one goroutine. O(1). Join waits only for other calls of Join and Leave.
+// Join returns a record for one goroutine. Join waits only for other calls of Join and Leave. O(1).
 func (w *Watch) Join() *Record {
 	if r := w.pool.take(nil); r != nil {
 		return r
 	}
-	return w.pool.take(newBlock(w)) // allocated without the lock, as it may assist the collector
+	return w.pool.take(newBlock(w)) // allocated without the lock, because an allocation may have to assist the garbage collector
 }
 
-// Leave takes the record back. The last call of the record must have ended, and the goroutine must
-// not use the record any more. Leave panics if the record has been taken back already. O(1).
+// Leave returns a record to the pool. The last call of the record must have ended, and the
+// goroutine must not use the record any more. Leave panics if the record has been returned already.
+// O(1).
 func (w *Watch) Leave(r *Record) { w.pool.put(r) }
 
-// Record notes what one goroutine runs. Only that goroutine calls Begin and End, in turns.
+// Record describes the current call of one goroutine. Only that goroutine calls Begin and End,
+// alternately.
 //
 // The word holds the number of the call in its upper 62 bits and the state of the call in the lower
-// two. Begin raises the number, so no word ever comes back, and a compare-and-swap by a look fails
-// if the call has ended.
+// two. Begin increments the number, so no word is used twice, and a compare-and-swap by a look
+// fails if the call has ended.
 //
 //	from      to        by     meaning
 //	idle      running   Begin  a call begins; the other fields are written before
@@ -113,23 +116,23 @@ func (w *Watch) Leave(r *Record) { w.pool.put(r) }
 //	counted   idle      End    the call has ended; it was counted before
 //	reported  idle      End    the call has ended; it was counted before
 //
-// Every slow call leaves running exactly once and is counted by that step. Every call enters
-// reported at most once. The goroutine of the record writes the fields below the word while the
-// word is idle. A look that reads the same word before and after the fields has read them of one
-// call.
+// Every slow call leaves the state running exactly once and is counted by that step. Every call
+// enters the state reported at most once. The goroutine of the record writes the fields below the
+// word while the state is idle. If a look reads the same word before and after the fields, the
+// fields are those of one call.
 //
-// A record fills a cache line on 64 bits. A block starts 0 or 8 bytes behind a line, so the last 8
-// bytes are left unused, and no two goroutines write to the same line.
+// A record fills a cache line on 64-bit systems. A block begins 0 or 8 bytes after the start of a
+// line, so the last 8 bytes of a record are unused, and no two goroutines write to the same line.
 type Record struct {
 	watch *Watch
 	block *block
 
 	word     atomic.Uint64
-	began    atomic.Int64 // a reading of the clock of watch
+	began    atomic.Int64 // by the clock of watch
 	pc       atomic.Uintptr
 	payloads atomic.Int64
 
-	index uint32 // in the block
+	index uint32 // of the record in its block
 	_     [12]byte
 }
 
@@ -144,10 +147,10 @@ const (
 	nextCall  = 1 << 2
 )
 
-// Begin notes that the goroutine begins to run a function.
+// Begin records that the goroutine begins a call of the function at pc, with a number of payloads.
 func (r *Record) Begin(pc uintptr, payloads int) {
 	w := r.watch
-	if r.pc.Load() != pc { // mostly equal, and a load is much cheaper than a store
+	if r.pc.Load() != pc { // usually equal, and a load is much cheaper than a store
 		r.pc.Store(pc)
 	}
 	if n := int64(payloads); r.payloads.Load() != n {
@@ -160,15 +163,15 @@ func (r *Record) Begin(pc uintptr, payloads int) {
 	}
 }
 
-// End notes that the call has ended, and reports the call if it was slow. It is called with defer,
-// so that a panic and runtime.Goexit end the call as well.
+// End records that the call has ended, and reports the call if it was slow. Callers defer it, so
+// that a panic and runtime.Goexit end the call too.
 func (r *Record) End() {
 	w := r.watch
 	took := w.now() - time.Duration(r.began.Load())
 	switch state := r.word.Swap(r.word.Load()&^stateMask) & stateMask; {
 	case state != running:
 		if took < w.after {
-			took = w.now() - time.Duration(r.began.Load()) // a look found it slow after that reading
+			took = w.now() - time.Duration(r.began.Load()) // a look found the call slow after the first reading
 		}
 	case took < w.after:
 		return
@@ -180,8 +183,8 @@ func (r *Record) End() {
 	}
 }
 
-// observe returns the word and the call that the record seems to hold. The call is that of the word
-// if the word is still the same afterwards.
+// observe returns the word and the call of the record. The two belong together if the word is still
+// the same afterwards.
 func (r *Record) observe(now time.Duration) (word uint64, c Call) {
 	word = r.word.Load()
 	return word, Call{
@@ -192,8 +195,8 @@ func (r *Record) observe(now time.Duration) (word uint64, c Call) {
 	}
 }
 
-// mark moves a slow call to counted or reported, and counts the call if no look has done that
-// before. It returns false if the call of that word has ended. The caller is a look.
+// mark moves a slow call to the state counted or reported, and counts the call if no look has
+// counted it before. It returns false if the call of that word has ended. Only looks call mark.
 func (r *Record) mark(word, state uint64) bool {
 	if !r.word.CompareAndSwap(word, word&^stateMask|state) {
 		return false
@@ -204,13 +207,13 @@ func (r *Record) mark(word, state uint64) bool {
 	return true
 }
 
-// Slow returns the number of calls that have been slow so far, and how many of these are still
-// running. The first number never falls and is never less than the second. O(records).
+// Slow returns the number of slow calls so far, and how many of them are still running. The first
+// number never decreases and is never less than the second. O(records).
 func (w *Watch) Slow() (all uint64, running int) {
 	w.scanning.Lock()
 	defer w.scanning.Unlock()
 	running = w.countRunning()
-	// Each call that a look has marked has also been counted, because looks exclude each other.
+	// Looks exclude each other, so each call that a look has marked has also been counted.
 	return w.slow.Load(), running
 }
 
@@ -232,12 +235,12 @@ func (w *Watch) countRunning() (n int) {
 	return n
 }
 
-// set sets the timer, to the end of the pause at the earliest. The caller has set armed.
+// set sets the timer, but not before the end of the pause. The caller has set armed.
 func (w *Watch) set(wait time.Duration) { w.timer.Reset(max(wait, w.pause)) }
 
-// look reports the calls that have become slow, and sets the timer for those that may become slow
-// next. A call that begins meanwhile finds armed set and is seen by this look or the next, or it
-// finds armed cleared and sets the timer.
+// look reports the calls that have become slow, and sets the timer for the calls that may become
+// slow next. A call that begins during a look either finds armed set, and then this look or the
+// next one sees the call, or finds armed cleared and sets the timer.
 func (w *Watch) look() {
 	w.beginLook()
 	defer w.endLook()
@@ -253,15 +256,15 @@ func (w *Watch) look() {
 	}
 }
 
-// disarm clears armed. It returns false if an unreported call has begun meanwhile and found armed
-// set. Then armed is set again, and the caller sets the timer.
+// disarm clears armed. If an unreported call has begun meanwhile and found armed set, disarm sets
+// armed again and returns false, and the caller sets the timer.
 func (w *Watch) disarm() bool {
 	w.armed.Store(false)
 	return !w.unreported() || !w.armed.CompareAndSwap(false, true)
 }
 
-// check returns the calls that have become slow since the last check, and how long until the next
-// call may become slow. The wait is 0 if all running calls have been reported.
+// check returns the calls that have become slow since the last check, and the time until the next
+// call may become slow. The time is 0 if all running calls have been reported.
 func (w *Watch) check() (slow []Call, wait time.Duration) {
 	w.scanning.Lock()
 	defer w.scanning.Unlock()
@@ -271,8 +274,8 @@ func (w *Watch) check() (slow []Call, wait time.Duration) {
 		if s := word & stateMask; s == idle || s == reported {
 			return
 		}
-		// If the call has ended meanwhile, the next call of the record began later than now. It is
-		// left to the next look, or to unreported if no look follows.
+		// If the call has ended meanwhile, the next call of the record began after now. The next
+		// look sees that call, or unreported does if no look follows.
 		if c.Took >= w.after {
 			if r.mark(word, reported) {
 				slow = append(slow, c)
@@ -286,7 +289,7 @@ func (w *Watch) check() (slow []Call, wait time.Duration) {
 	return slow, wait
 }
 
-// unreported reports whether a call runs that has not been reported.
+// unreported reports whether a call is running that has not been reported.
 func (w *Watch) unreported() (found bool) {
 	w.pool.each(func(r *Record) {
 		s := r.word.Load() & stateMask
@@ -311,9 +314,9 @@ func (w *Watch) endLook() {
 	}
 }
 
-// Silence returns a channel that is closed when no look of the timer is reporting any more. It
-// returns nil if none is reporting now. Once no call runs, later looks find nothing to report.
-// Silence does not wait for reports by End. A nil Watch is silent.
+// Silence returns a channel that is closed once all looks of the timer have finished reporting, or
+// nil if no look is in progress. After all calls have ended, later looks have nothing to report.
+// Silence does not cover reports by End. Silence of a nil Watch returns nil.
 func (w *Watch) Silence() <-chan struct{} {
 	if w == nil {
 		return nil
@@ -329,30 +332,30 @@ func (w *Watch) Silence() <-chan struct{} {
 // recordsPerBlock is the number of bits of block.free.
 const recordsPerBlock = 64
 
-// pool holds all records of a Watch, in blocks. Looks walk over the blocks without a lock.
+// pool holds all records of a Watch, in blocks. Looks traverse the blocks without a lock.
 //
-// An empty pool has no block. Later one empty block is kept for the next goroutines and all others
-// are given back to the runtime. In the worst case each record in use keeps a block of its own,
-// about 5 KB.
+// A new pool has no block. Later the pool keeps one empty block for the next goroutines, and the
+// garbage collector frees all others. In the worst case each record in use keeps a block of its
+// own, about 5 KB.
 //
-// Invariants, whenever mu is free:
+// Invariants, whenever mu is not held:
 //
 //	P1  the list from head along next holds spare and every block with a record in use
 //	P2  the list from open along openNext holds every block with free records and records in use
 //	P3  all records of spare are free
 //
-// Rejected: an array of blocks behind an atomic pointer that is copied to grow. It makes growing
-// and giving back O(blocks), and it allocates while the lock is held.
+// Rejected: an array of blocks behind an atomic pointer, which is copied to grow. Growing and
+// shrinking would be O(blocks), and allocate while the lock is held.
 type pool struct {
-	// head is the first block. Looks read head and block.next; mu guards the writes. New blocks are
-	// put in front. A block that is given back keeps its own next, so a look that has reached the
-	// block goes on to all blocks behind it. A look misses only blocks that were put in front after
-	// it began.
+	// head is the first block. Looks read head and block.next without a lock, and mu guards the
+	// writes. New blocks are added at the front. A removed block keeps its own next, so a look that
+	// has reached the block continues to all blocks after it. A look misses only blocks that were
+	// added after the look began.
 	head atomic.Pointer[block]
 
-	mu    sync.Mutex // held O(1), without allocations, and never by looks
+	mu    sync.Mutex // held for O(1), without allocations, and never by looks
 	open  *block
-	spare *block // nil: there is no empty block
+	spare *block // the empty block, or nil
 }
 
 // block is a part of a pool.
@@ -377,8 +380,8 @@ func newBlock(w *Watch) *block {
 	return b
 }
 
-// take returns a free record. If there is none, take adds the block, or returns nil if the block is
-// nil.
+// take returns a free record. If there is none, take adds the block added and uses it, or returns
+// nil if added is nil.
 func (p *pool) take(added *block) *Record {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -402,13 +405,13 @@ func (p *pool) take(added *block) *Record {
 	return &b.records[i]
 }
 
-// put takes a record back.
+// put returns a record to the pool.
 func (p *pool) put(r *Record) {
 	b, bit := r.block, uint64(1)<<r.index
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if b.free&bit != 0 {
-		panic("watch: Leave of a record that has left")
+		panic("watch: Leave of a record that has been returned already")
 	}
 	if b.free == 0 {
 		p.pushOpen(b)
@@ -425,7 +428,7 @@ func (p *pool) put(r *Record) {
 	p.unlink(b)
 }
 
-// link puts b in front of the list of all blocks.
+// link adds b to the front of the list of all blocks.
 func (p *pool) link(b *block) {
 	first := p.head.Load()
 	b.next.Store(first)
@@ -435,7 +438,7 @@ func (p *pool) link(b *block) {
 	p.head.Store(b)
 }
 
-// unlink takes b out of the list of all blocks.
+// unlink removes b from the list of all blocks.
 func (p *pool) unlink(b *block) {
 	next := b.next.Load()
 	if next != nil {
@@ -449,7 +452,7 @@ func (p *pool) unlink(b *block) {
 	b.prev = nil
 }
 
-// pushOpen puts b in front of the list of open blocks.
+// pushOpen adds b to the front of the list of open blocks.
 func (p *pool) pushOpen(b *block) {
 	b.openNext = p.open
 	if p.open != nil {
@@ -458,7 +461,7 @@ func (p *pool) pushOpen(b *block) {
 	p.open = b
 }
 
-// removeOpen takes b out of the list of open blocks.
+// removeOpen removes b from the list of open blocks.
 func (p *pool) removeOpen(b *block) {
 	if b.openNext != nil {
 		b.openNext.openPrev = b.openPrev
@@ -471,8 +474,8 @@ func (p *pool) removeOpen(b *block) {
 	b.openPrev, b.openNext = nil, nil
 }
 
-// each calls visit for each record, free ones included, without a lock. It meets every record that
-// was in use when it began and still is.
+// each calls visit for each record, including free ones, without a lock. It visits every record
+// that is in use throughout the call.
 func (p *pool) each(visit func(*Record)) {
 	for b := p.head.Load(); b != nil; b = b.next.Load() {
 		for i := range b.records {

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// reports collects what Report receives.
+// reports collects the calls that Report receives.
 type reports struct {
 	mu    sync.Mutex
 	calls []Call
@@ -28,7 +28,7 @@ func (l *reports) add(c Call) {
 	l.calls = append(l.calls, c)
 }
 
-// take returns the calls so far and forgets them.
+// take returns the collected calls and removes them.
 func (l *reports) take() []Call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -37,7 +37,7 @@ func (l *reports) take() []Call {
 	return calls
 }
 
-// call is a goroutine's whole use of w: one call, in which f runs.
+// call joins w, makes one call that runs f, and leaves w.
 func call(w *Watch, pc uintptr, payloads int, f func()) {
 	r := w.Join()
 	defer w.Leave(r)
@@ -51,7 +51,7 @@ func startSleepingCall(w *Watch, pc uintptr, d time.Duration) {
 	go call(w, pc, 1, func() { time.Sleep(d) })
 }
 
-// verify checks the invariants of p and returns the number of blocks and of records in use.
+// verify checks the invariants of p and returns the numbers of blocks and of records in use.
 func (p *pool) verify(t *testing.T) (blocks, used int) {
 	t.Helper()
 	p.mu.Lock()
@@ -121,7 +121,7 @@ func requireSlow(t *testing.T, w *Watch, wantAll uint64, wantRunning int) {
 	require.Equal(t, wantRunning, running)
 }
 
-// A call is slow from exactly After on.
+// A call that takes exactly After is slow.
 func TestCallIsSlowFromAfterOn(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -235,7 +235,7 @@ func TestPanicAndGoexitEndACall(t *testing.T) {
 	}
 }
 
-// A Report that blocks delays no report of calls that become slow later, and it may use the Watch.
+// A Report that blocks does not delay reports of calls that become slow later.
 func TestReportMayBlockAndUseTheWatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -293,8 +293,9 @@ func TestWithoutLookOnlyTheEndIsReported(t *testing.T) {
 	})
 }
 
-// A call that Slow has counted before the timer's look is still reported, and counted once.
-func TestCallThatSlowHasCountedIsReported(t *testing.T) {
+// Slow counts a call before the timer's look. The look still reports the call and does not count it
+// again.
+func TestCallCountedBySlowIsStillReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log reports
@@ -314,7 +315,7 @@ func TestCallThatSlowHasCountedIsReported(t *testing.T) {
 	})
 }
 
-func TestSilenceWaitsForReportsOfLooks(t *testing.T) {
+func TestSilenceEndsWithReportsOfLooks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		require.Nil(t, (*Watch)(nil).Silence())
@@ -327,7 +328,7 @@ func TestSilenceWaitsForReportsOfLooks(t *testing.T) {
 		require.Nil(t, w.Silence())
 		startSleepingCall(w, 1, time.Second)
 		time.Sleep(200 * time.Millisecond)
-		startSleepingCall(w, 2, time.Second) // its look overlaps the first
+		startSleepingCall(w, 2, time.Second) // its look overlaps the first look
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		silence := w.Silence()
@@ -341,8 +342,8 @@ func TestSilenceWaitsForReportsOfLooks(t *testing.T) {
 	})
 }
 
-// No timer is set while nothing runs, and none for calls that have been reported.
-func TestTimerRestsIfNoUnreportedCallRuns(t *testing.T) {
+// No timer is set while no call runs, or if all running calls have been reported.
+func TestTimerIsUnsetIfNoUnreportedCallRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := New(Config{After: 100 * time.Millisecond, Report: func(Call) {}, Look: true})
@@ -365,8 +366,8 @@ func TestTimerRestsIfNoUnreportedCallRuns(t *testing.T) {
 	})
 }
 
-// A stream of calls that are almost slow does not make the timer look all the time.
-func TestLooksHaveAPauseBetweenThem(t *testing.T) {
+// A stream of calls that are almost slow does not make the timer look continuously.
+func TestLooksArePausedByAnEighthOfAfter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log reports
@@ -415,7 +416,7 @@ func TestNextLookIsForTheOldestCall(t *testing.T) {
 	}
 }
 
-// A look that is about to leave the timer unset sees each call that relied on the timer.
+// A look that is about to leave the timer unset sees each call that found armed set.
 func TestDisarmSeesACallThatFoundTheTimerArmed(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -437,7 +438,7 @@ func TestDisarmSeesACallThatFoundTheTimerArmed(t *testing.T) {
 	}
 }
 
-// Calls that begin at the moment of a look, while it clears armed, are reported as well.
+// Calls that begin while a look clears armed are reported too.
 func TestCallThatBeginsDuringALookIsReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -451,7 +452,7 @@ func TestCallThatBeginsDuringALookIsReported(t *testing.T) {
 				rng := rand.New(rand.NewPCG(1, uint64(g)))
 				for i := range rounds {
 					pc := uintptr(g*rounds + i)
-					call(w, pc, 1, func() { time.Sleep(2 * after) }) // looks are at multiples of after too
+					call(w, pc, 1, func() { time.Sleep(2 * after) }) // looks come at multiples of after too
 					time.Sleep(time.Duration(rng.IntN(3)) * after)
 				}
 			})
@@ -471,7 +472,7 @@ func TestCallThatBeginsDuringALookIsReported(t *testing.T) {
 	})
 }
 
-// A look marks the call whose word it has read, and no other.
+// A look must not mark another call than the one whose word it has read.
 func TestMarkFailsIfTheCallHasEnded(t *testing.T) {
 	t.Parallel()
 	w := New(Config{After: time.Hour})
@@ -492,8 +493,8 @@ func TestMarkFailsIfTheCallHasEnded(t *testing.T) {
 	}
 }
 
-// The steps of a record and how often they count the call, as the table at Record has them.
-func TestStatesOfARecord(t *testing.T) {
+// The steps are those in the table at Record.
+func TestStepsOfARecordCountASlowCallOnce(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		marks []uint64
@@ -528,7 +529,7 @@ func TestStatesOfARecord(t *testing.T) {
 	}
 }
 
-// Slow waits for a look that has marked a call and not counted it yet.
+// A look has marked a call and not counted it yet.
 func TestSlowWaitsForALookToCount(t *testing.T) {
 	t.Parallel()
 	w := New(Config{After: time.Hour})
@@ -543,13 +544,13 @@ func TestSlowWaitsForALookToCount(t *testing.T) {
 		assert.EqualValues(t, 1, all)
 		assert.Equal(t, 1, running)
 	}()
-	time.Sleep(10 * time.Millisecond) // without the lock Slow would have answered 0, 1
+	time.Sleep(10 * time.Millisecond) // without the lock Slow would return 0, 1
 	w.slow.Add(1)                     // mark, second half
 	w.scanning.Unlock()
 	<-over
 }
 
-// A look never takes a call for slow by the beginning of an earlier call.
+// A look must not combine a call with the beginning of an earlier call, which would make it slow.
 func TestLookDoesNotMixTwoCalls(t *testing.T) {
 	t.Parallel()
 	w := New(Config{After: time.Hour})
@@ -558,7 +559,7 @@ func TestLookDoesNotMixTwoCalls(t *testing.T) {
 	go func() {
 		defer close(over)
 		for range 20_000 {
-			r.began.Store(int64(-2 * time.Hour)) // of the call before
+			r.began.Store(int64(-2 * time.Hour)) // the beginning of the previous call
 			r.Begin(1, 1)
 			runtime.Gosched()
 			r.End()
@@ -576,7 +577,7 @@ func TestLookDoesNotMixTwoCalls(t *testing.T) {
 	}
 }
 
-// A look may mark a call between the clock reading of End and the end of the call. The end is
+// A look may mark a call between the clock reading of End and the end of the call. The end is then
 // reported.
 func TestEndOfAMarkedCallIsReported(t *testing.T) {
 	t.Parallel()
@@ -592,8 +593,8 @@ func TestEndOfAMarkedCallIsReported(t *testing.T) {
 	}
 }
 
-// The memory that a burst of goroutines needed is given back, up to one block.
-func TestEmptyBlocksAreGivenBack(t *testing.T) {
+// After a burst of goroutines all blocks but one are released.
+func TestEmptyBlocksAreReleased(t *testing.T) {
 	t.Parallel()
 	w := New(Config{After: time.Hour})
 	var all []*Record
@@ -613,7 +614,7 @@ func TestEmptyBlocksAreGivenBack(t *testing.T) {
 	require.Equal(t, 1, blocks)
 
 	first := w.Join()
-	require.Same(t, w.pool.head.Load(), first.block, "the kept block is used again")
+	require.Same(t, w.pool.head.Load(), first.block, "the spare block must be used first")
 	require.Nil(t, w.pool.spare)
 }
 
@@ -628,8 +629,8 @@ func TestLeaveTwicePanics(t *testing.T) {
 	w.pool.verify(t)
 }
 
-// A random sequence of Join and Leave hands out each record once and keeps the invariants.
-func TestPoolAgainstASet(t *testing.T) {
+// Random calls of Join and Leave never return a record that is in use.
+func TestPoolModel(t *testing.T) {
 	t.Parallel()
 	w := New(Config{After: time.Hour})
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -661,19 +662,19 @@ func TestPoolAgainstASet(t *testing.T) {
 	}
 }
 
-// A look that stands on a block that is given back goes on to all others.
-func TestLookGoesOnFromABlockThatWasGivenBack(t *testing.T) {
+// A block is removed while a look visits it. The look continues to all other blocks.
+func TestLookContinuesFromARemovedBlock(t *testing.T) {
 	t.Parallel()
 	w := New(Config{After: time.Hour})
 	var all []*Record
 	for range 4 * recordsPerBlock {
 		all = append(all, w.Join())
 	}
-	// The look meets the youngest block first.
+	// The look visits the newest block first.
 	met := map[*Record]bool{}
 	w.pool.each(func(r *Record) {
 		if len(met) == 0 {
-			w.pool.verify(t) // the lock of the pool is free
+			w.pool.verify(t) // would deadlock if the look held the lock of the pool
 			for _, r := range all[recordsPerBlock:] {
 				w.Leave(r)
 			}
@@ -687,7 +688,7 @@ func TestLookGoesOnFromABlockThatWasGivenBack(t *testing.T) {
 	}
 }
 
-// A look beside growing and shrinking meets every record that stays in use.
+// The pool grows and shrinks during looks. Each look visits every record that stays in use.
 func TestLookMissesNoRecordInUse(t *testing.T) {
 	t.Parallel()
 	w := New(Config{After: time.Hour})
@@ -731,7 +732,7 @@ func TestLookMissesNoRecordInUse(t *testing.T) {
 	w.pool.verify(t)
 }
 
-// withinAMinute fails the test if f, which must not block, does.
+// withinAMinute fails the test if f blocks.
 func withinAMinute(t *testing.T, what string, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -743,8 +744,8 @@ func withinAMinute(t *testing.T, what string, f func()) {
 	}
 }
 
-// With 200,000 blocked calls, a look that stands still in the middle or in a report delays nothing
-// else.
+// With 200,000 blocked calls, a look that is stuck in the middle or in a report delays no other
+// call.
 func TestStuckLookDelaysNoCall(t *testing.T) {
 	t.Parallel()
 	const n = 200_000 // all blocks are full
@@ -766,7 +767,7 @@ func TestStuckLookDelaysNoCall(t *testing.T) {
 	all[0].Begin(1, 1)
 	use := func() {
 		var more []*Record
-		for range 3 * recordsPerBlock { // grows, and gives back
+		for range 3 * recordsPerBlock { // the pool grows and then shrinks
 			more = append(more, w.Join())
 		}
 		for _, r := range more {
@@ -796,19 +797,19 @@ func TestStuckLookDelaysNoCall(t *testing.T) {
 		})
 	})
 	<-half
-	withinAMinute(t, "beside a look in the middle", use)
+	withinAMinute(t, "calls during a look that is stuck in the middle", use)
 	close(goOn)
 
 	looks.Go(w.look)
 	withinAMinute(t, "the look", func() { <-entered })
-	withinAMinute(t, "beside a look that reports", func() {
+	withinAMinute(t, "calls during a look that is stuck in a report", func() {
 		use()
 		_, running := w.Slow()
 		assert.Equal(t, n, running)
 	})
 	close(release)
 	looks.Wait()
-	withinAMinute(t, "at the end", func() {
+	withinAMinute(t, "the end of all calls", func() {
 		for _, r := range all {
 			r.End()
 			w.Leave(r)
@@ -822,8 +823,8 @@ func TestStuckLookDelaysNoCall(t *testing.T) {
 	}
 }
 
-// Calls beside Slow and looks: each slow call is counted once, reported once when it has ended and
-// at most once before. No report mixes two calls, which the payloads would show.
+// Calls, Slow and looks run concurrently. Each slow call is counted once, reported once when it has
+// ended, and reported at most once before. The payloads would reveal a report that mixes two calls.
 func TestEachSlowCallIsCountedAndReportedOnce(t *testing.T) {
 	t.Parallel()
 	const goroutines, rounds = 8, 400
@@ -912,11 +913,11 @@ func TestBeginAndEndDoNotAllocate(t *testing.T) {
 		r.Begin(pc, 1)
 		r.End()
 	}))
-	require.Zero(t, testing.AllocsPerRun(1000, func() { w.Leave(w.Join()) }), "the block is there")
+	require.Zero(t, testing.AllocsPerRun(1000, func() { w.Leave(w.Join()) }), "the spare block must be used")
 }
 
-// No goroutine writes to the cache line that another one's record writes to, see Record.
-func TestLayoutOfRecords(t *testing.T) {
+// Records of two goroutines must not share a cache line, see Record.
+func TestLayoutOfRecordsAvoidsFalseSharing(t *testing.T) {
 	t.Parallel()
 	if unsafe.Sizeof(uintptr(0)) != 8 {
 		t.Skip("64 bits only")
