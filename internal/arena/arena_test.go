@@ -14,7 +14,7 @@ import (
 
 var kinds = []Kind{Free, Staged, Ending, Ended, Placed, Dead, Spent, Running}
 
-// flagSets are all combinations of the flags.
+// flagSets returns all combinations of the flags.
 func flagSets() (sets []Word) {
 	for bits := range Word(8) {
 		sets = append(sets, bits<<3)
@@ -22,19 +22,19 @@ func flagSets() (sets []Word) {
 	return sets
 }
 
-// Sizes are promises of the documents and of the benchmarks.
-func TestSizes(t *testing.T) {
+// The documentation promises these sizes.
+func TestSizesAreThoseOfTheDocumentation(t *testing.T) {
 	t.Parallel()
 	require.EqualValues(t, 8, unsafe.Sizeof(Word(0)))
 	require.EqualValues(t, PageSize*(8+4), unsafe.Sizeof(Page{}), "12 bytes for each timer, and a size class of the runtime")
-	require.Zero(t, unsafe.Offsetof(Page{}.Words), "aligned as the page is, also on 32 bits")
-	require.LessOrEqual(t, PageStateSize, uintptr(PageSize/8+16), "a bit for each slot, and little more")
+	require.Zero(t, unsafe.Offsetof(Page{}.Words), "aligned like the page, also on 32-bit systems")
+	require.LessOrEqual(t, PageStateSize, uintptr(PageSize/8+16), "a bit for each slot and a few bytes")
 	require.LessOrEqual(t, uint64(MaxPages)<<PageShift, uint64(1)<<29)
 	require.Equal(t, Word(math.MaxUint64), kindMask|Plan|Far|Moved|genMask<<genShift|(1<<tickBits-1)<<tickShift,
 		"kind, flags, generation and deadline fill the word")
 }
 
-func TestWordKeepsItsPartsApart(t *testing.T) {
+func TestPartsOfAWordAreIndependent(t *testing.T) {
 	t.Parallel()
 	for _, kind := range kinds {
 		for _, flags := range flagSets() {
@@ -70,9 +70,9 @@ func requireParts(t *testing.T, w Word, kind Kind, flags, gen Word, x uint64) {
 	}
 }
 
-// A tick longer than the deadline bits have room for, as a coarse clock gives for math.MaxInt64,
-// keeps out of the other parts.
-func TestWithBitsDropsWhatDoesNotFit(t *testing.T) {
+// A tick that does not fit into the deadline bits, such as that of math.MaxInt64 with a coarse
+// tick, does not change the other parts.
+func TestWithBitsDropsHighBits(t *testing.T) {
 	t.Parallel()
 	w := Word(0).WithBits(1).With(Placed) | Plan
 	for _, tick := range []int64{-1, math.MaxInt64, math.MinInt64, 1 << tickBits, 1<<tickBits + 5} {
@@ -80,7 +80,7 @@ func TestWithBitsDropsWhatDoesNotFit(t *testing.T) {
 	}
 }
 
-// clocks are ticks around each wrap of the bits, and large ones.
+// clocks returns ticks around each wrap of the bits, and large ticks.
 func clocks() (all []int64) {
 	for _, at := range []int64{0, Near, 1 << (tickBits - 1), 1 << tickBits, 3 << tickBits, 1 << 53, 1 << 62} {
 		for d := int64(-2); d <= 2; d++ {
@@ -90,9 +90,9 @@ func clocks() (all []int64) {
 	return all
 }
 
-// A tick is read back from a word by every clock of the documented range: it may lie up to 2*Near
-// ahead of the clock, or anywhere else behind.
-func TestTickIsReadBackOverTheWholeRange(t *testing.T) {
+// A word returns its tick for every clock of the documented range: the tick may be up to 2*Near
+// ahead of the clock, or behind it by any distance that the bits can hold.
+func TestTickIsRestoredOverTheWholeRange(t *testing.T) {
 	t.Parallel()
 	const behind = 1<<tickBits - ahead - 1
 	for _, now := range clocks() {
@@ -106,7 +106,7 @@ func TestTickIsReadBackOverTheWholeRange(t *testing.T) {
 				t.Fatalf("LowBits of %d", tick)
 			}
 		}
-		for off, want := range map[int64]int64{-behind - 1: ahead, ahead + 1: -behind} { // just out of range
+		for off, want := range map[int64]int64{-behind - 1: ahead, ahead + 1: -behind} { // just outside the range
 			if got := Word(0).WithBits(uint64(now + off)).Tick(now); got != now+want {
 				t.Fatalf("clock %d: tick %+d is read as %+d, want %+d", now, off, got-now, want)
 			}
@@ -114,8 +114,9 @@ func TestTickIsReadBackOverTheWholeRange(t *testing.T) {
 	}
 }
 
-// Whether a Reschedule moves a timer later is decided without a reading of the clock.
-func TestNotAfterComparesTicksLessThanHalfTheRangeApart(t *testing.T) {
+// Reschedule decides with NotAfter, and without the clock, whether it moves a timer to a later
+// time.
+func TestNotAfterComparesTicksWithinHalfTheRange(t *testing.T) {
 	t.Parallel()
 	const half = 1 << (tickBits - 1)
 	for _, at := range clocks() {
@@ -141,7 +142,7 @@ func FuzzTick(f *testing.F) {
 			t.Fatalf("clock %d: tick %+d is read as %+d", now, off, got-now)
 		}
 		if w&(1<<tickShift-1) != Word(word)&(1<<tickShift-1) {
-			t.Fatal("WithBits has changed another part")
+			t.Fatal("WithBits changed another part")
 		}
 	})
 }
@@ -159,24 +160,24 @@ func TestNextTimerOfASlotHasTheNextGeneration(t *testing.T) {
 	}
 	requireParts(t, Word(genMask-1)<<genShift|Word(Spent), Spent, 0, genMask-1, 0)
 	w := (Word(genMask-1)<<genShift | Word(Spent)).next(Staged, 0, 0)
-	require.True(t, w.Exhausted(), "its last timer")
+	require.True(t, w.Exhausted(), "the timer has the last generation")
 }
 
 func TestSwapOfAChangedWordFails(t *testing.T) {
 	t.Parallel()
 	pg := new(Page)
-	w := pg.Arm(PageSize+3, Far, 9) // the page takes the low bits
+	w := pg.Arm(PageSize+3, Far, 9) // the page uses the low bits of the slot
 	requireParts(t, w, Staged, Far, 1, 9)
 	require.Equal(t, w, pg.Load(3))
 	require.False(t, pg.Swap(3, w.WithBits(8), w))
 	require.True(t, pg.Swap(3, w, w.With(Placed)))
-	require.False(t, pg.Swap(3, w, w.With(Ending)), "another goroutine was first")
+	require.False(t, pg.Swap(3, w, w.With(Ending)), "the word was changed by another goroutine")
 	require.Equal(t, w.With(Placed), pg.Load(3))
 	require.Zero(t, pg.Load(2))
 	require.Zero(t, pg.Load(4))
 }
 
-func TestTableGrowsAndForgets(t *testing.T) {
+func TestTableGrowsAndClears(t *testing.T) {
 	t.Parallel()
 	for _, order := range [][]int{{0, 3, 4, 2, 1000, 77}, {4, 0}, {1000, 3, 77}} {
 		var table Table[int]
@@ -202,8 +203,8 @@ func TestTableGrowsAndForgets(t *testing.T) {
 	}
 }
 
-// Readers see each page that was set before they began to look, while the table grows under them.
-func TestTableIsReadWhileItGrows(t *testing.T) {
+// While the table grows, a reader finds each page that was set before the read.
+func TestTableIsReadableWhileItGrows(t *testing.T) {
 	t.Parallel()
 	const pages = 3000
 	var table Table[int]
@@ -237,7 +238,7 @@ func TestTableIsReadWhileItGrows(t *testing.T) {
 	readers.Wait()
 }
 
-// slab is a Slots beside a reference.
+// slab is a Slots with a reference model.
 type slab struct {
 	Slots
 	t       *testing.T
@@ -252,7 +253,7 @@ func newSlab(t *testing.T) *slab {
 	s.Slots.Closed = func(p int) {
 		for _, i := range s.inUse {
 			if int(i>>PageShift) == p {
-				t.Fatalf("page %d is closed although slot %d is in use", p, i)
+				t.Fatalf("page %d was closed although slot %d is in use", p, i)
 			}
 		}
 		for i := range uint32(PageSize) {
@@ -285,7 +286,7 @@ func (s *slab) arm() uint32 {
 	return i
 }
 
-// end gives back the k-th slot in use.
+// end frees the k-th slot in use.
 func (s *slab) end(k int) {
 	i := s.inUse[k]
 	s.inUse = slices.Delete(s.inUse, k, k+1)
@@ -297,7 +298,7 @@ func (s *slab) end(k int) {
 
 func (s *slab) word(i uint32) Word { return s.Pages.At(i >> PageShift).Load(i) }
 
-// age makes a slot in use be in its generation gen.
+// age sets the generation of a slot in use to gen.
 func (s *slab) age(i uint32, gen Word) {
 	pg := s.Pages.At(i >> PageShift)
 	w := pg.Load(i)&^(genMask<<genShift) | gen<<genShift
@@ -317,12 +318,12 @@ func (s *slab) verify() {
 		}
 	}
 	if here != s.OpenPages {
-		s.t.Fatalf("%d pages have memory, counted %d", here, s.OpenPages)
+		s.t.Fatalf("%d pages have memory, OpenPages is %d", here, s.OpenPages)
 	}
 }
 
-// No generation is used for two timers of a slot of one page, and a slot that has used up its
-// generations is not handed out again.
+// No two timers of a slot of one page have the same generation, and an exhausted slot is not
+// allocated again.
 func TestNoGenerationOfAPageIsUsedTwice(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(6) {
@@ -397,8 +398,7 @@ func TestExhaustedSlotIsRetired(t *testing.T) {
 	s.verify()
 }
 
-// A page whose slots are all used up holds nothing that could ever be used, even if it is the only
-// one.
+// A page whose slots are all exhausted is released even if it is the only page.
 func TestPageOfExhaustedSlotsIsClosed(t *testing.T) {
 	t.Parallel()
 	s := newSlab(t)
@@ -416,9 +416,8 @@ func TestPageOfExhaustedSlotsIsClosed(t *testing.T) {
 	s.verify()
 }
 
-// reopenPage0 gives page 0 back while page 1 is empty, after a timer of page 0 has had the generation
-// gen.
-func reopenPage0(s *slab, gen Word) {
+// closePage0 closes page 0 while page 1 is empty, after a timer of page 0 had the generation gen.
+func closePage0(s *slab, gen Word) {
 	for range PageSize + 1 {
 		s.arm()
 	}
@@ -429,16 +428,16 @@ func reopenPage0(s *slab, gen Word) {
 	}
 }
 
-// A page that was given back is opened again with new memory. Its slots begin anew, those that were
-// retired included.
-func TestPageIsOpenedAgainWithNewMemory(t *testing.T) {
+// A closed page is opened again with new memory. Its generations start again, and slots that were
+// retired can be used.
+func TestClosedPageIsReopenedWithNewMemory(t *testing.T) {
 	t.Parallel()
 	for _, gen := range []Word{1000, genMask} {
 		s := newSlab(t)
 		s.arm()
 		before := s.Pages.At(0)
 		s.end(0)
-		reopenPage0(s, gen)
+		closePage0(s, gen)
 		require.Equal(t, []int{0}, s.closed)
 		require.Nil(t, s.Pages.At(0))
 		slots := map[uint32]bool{}
@@ -451,7 +450,7 @@ func TestPageIsOpenedAgainWithNewMemory(t *testing.T) {
 	}
 }
 
-func TestClearForgetsAllSlots(t *testing.T) {
+func TestClearReleasesAllPages(t *testing.T) {
 	t.Parallel()
 	s := newSlab(t)
 	for range 3 * PageSize {
@@ -462,5 +461,5 @@ func TestClearForgetsAllSlots(t *testing.T) {
 	require.Nil(t, s.Pages.At(1))
 	_, ok := s.Take()
 	require.False(t, ok)
-	require.NotPanics(t, func() { s.Put(700) }, "of a page that is gone")
+	require.NotPanics(t, func() { s.Put(700) }, "Put of a slot of a released page")
 }

@@ -8,35 +8,36 @@ import (
 
 const pageWords = PageSize / 64
 
-const _ = uint(8 - pageWords) // the bits of pageState.summary
+const _ = uint(8 - pageWords) // pageState.summary has a bit for each word
 
-// pageState is the free slots of one page as a bitmap.
+// pageState has the free slots of one page as a bitmap.
 type pageState struct {
 	free    [pageWords]uint64
-	summary uint8 // bit w: free[w] is not zero
+	summary uint8 // bit w is set if free[w] is not zero
 	open    bool  // the page has memory
-	used    int32 // slots in use
-	room    int32 // free slots
+	used    int32 // number of slots in use
+	room    int32 // number of free slots
 }
 
-// PageStateSize is what a Pager holds for each page, in bytes.
+// PageStateSize is the memory of a Pager for each page, in bytes.
 const PageStateSize = unsafe.Sizeof(pageState{})
 
-// Pager decides which slot of which page is used next: the lowest free slot of the lowest page with
-// room. So the timers that survive a spike gather in few pages.
+// Pager decides which slot is allocated next: the lowest free slot of the lowest page with a free
+// slot. Timers that survive a spike are therefore concentrated in few pages.
 //
-// It keeps at most one page without used slots, so that a program that arms and stops one timer
-// again and again allocates nothing. It gives back every further one. All operations are O(1),
-// apart from a scan of a two-level bitmap of pages.
+// A Pager keeps at most one page without used slots, so that a program that arms and stops one
+// timer in a loop allocates nothing. It reports every further empty page for release. All
+// operations are O(1), except for a scan of a two-level bitmap of pages.
 type Pager struct {
 	state         []pageState
 	withFree      bitset // pages with memory and a free slot
 	withoutMemory bitset // pages without memory
-	low           int    // one more than the lowest of withFree; 0: none
-	empties       int    // pages with memory and no used slot
+	low           int    // the lowest page of withFree plus 1; 0 if there is none
+	empties       int    // number of pages with memory and no used slot
 }
 
-// Take returns a free slot as page and offset. It returns false if no page has room.
+// Take allocates a slot and returns its page and offset. It returns false if no page has a free
+// slot.
 func (p *Pager) Take() (page int, slot uint32, ok bool) {
 	if p.low == 0 {
 		return 0, 0, false
@@ -60,8 +61,8 @@ func (p *Pager) Take() (page int, slot uint32, ok bool) {
 	return page, slot, true
 }
 
-// Put takes a slot back. reuse is false for a slot that must not be handed out again. Put reports
-// whether the page is empty and should be closed.
+// Put frees a slot. If reuse is false, the slot is not allocated again. Put reports whether the
+// page is empty and should be closed.
 func (p *Pager) Put(page int, slot uint32, reuse bool) (surplus bool) {
 	st := &p.state[page]
 	st.used--
@@ -83,8 +84,8 @@ func (p *Pager) Put(page int, slot uint32, reuse bool) (surplus bool) {
 	return p.empties > 1 || st.room == 0
 }
 
-// Next returns the page to open when none has room: the lowest that was given back, or else a new
-// one.
+// Next returns the number of the page to open if no page has a free slot: the lowest closed page,
+// or a new number.
 func (p *Pager) Next() int {
 	if i := p.withoutMemory.min(); i >= 0 {
 		return i
@@ -95,7 +96,7 @@ func (p *Pager) Next() int {
 // HasRoom reports whether Take would succeed.
 func (p *Pager) HasRoom() bool { return p.low > 0 }
 
-// Len returns the number of pages, those without memory included.
+// Len returns the number of pages, including those without memory.
 func (p *Pager) Len() int { return len(p.state) }
 
 // Used returns the number of used slots of a page.
@@ -125,7 +126,7 @@ func (p *Pager) Open(page, n int) {
 	}
 }
 
-// Close records that page has no memory any more.
+// Close records that page no longer has memory.
 func (p *Pager) Close(page int) {
 	p.state[page] = pageState{}
 	p.empties--
@@ -152,33 +153,33 @@ func (p *Pager) Verify() error {
 		}
 		switch {
 		case st.summary != summary:
-			return fmt.Errorf("page %d: words with free slots are %b, noted %b", i, summary, st.summary)
+			return fmt.Errorf("page %d: words with free slots are %b, summary has %b", i, summary, st.summary)
 		case int(st.room) != room:
 			return fmt.Errorf("page %d: room is %d, bitmap has %d", i, st.room, room)
 		case p.withFree.has(i) != (room > 0):
-			return fmt.Errorf("page %d: room %d, roomy %v", i, room, p.withFree.has(i))
+			return fmt.Errorf("page %d: room is %d, withFree has it: %v", i, room, p.withFree.has(i))
 		case p.withoutMemory.has(i) && st.open:
-			return fmt.Errorf("page %d is open and absent", i)
+			return fmt.Errorf("page %d is open and in withoutMemory", i)
 		case !st.open && st.used != 0:
-			return fmt.Errorf("page %d has %d slots in use and no memory", i, st.used)
+			return fmt.Errorf("page %d has %d slots in use but no memory", i, st.used)
 		}
 		if st.open && st.used == 0 {
 			empties++
 		}
 	}
 	if empties != p.empties || empties > 1 {
-		return fmt.Errorf("%d empty pages, counted %d", empties, p.empties)
+		return fmt.Errorf("%d empty pages, empties is %d", empties, p.empties)
 	}
 	if p.low != p.withFree.min()+1 {
-		return fmt.Errorf("low is %d, lowest page with room is %d", p.low-1, p.withFree.min())
+		return fmt.Errorf("low is %d, lowest page with a free slot is %d", p.low-1, p.withFree.min())
 	}
 	return nil
 }
 
-// bitset is a set of small integers whose minimum is found by a summary of its words.
+// bitset is a set of small integers. A summary of its words speeds up the search for the minimum.
 type bitset struct {
 	words   []uint64
-	summary []uint64 // bit w: words[w] is not zero
+	summary []uint64 // bit w is set if words[w] is not zero
 }
 
 func (b *bitset) set(i int) {

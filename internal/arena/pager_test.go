@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestBitsetAgainstMap(t *testing.T) {
+func TestBitsetModel(t *testing.T) {
 	t.Parallel()
 	for _, span := range []int{1, 63, 64, 65, 4096, 4097, 20_000} {
 		rng := rand.New(rand.NewPCG(uint64(span), 0))
@@ -18,7 +18,7 @@ func TestBitsetAgainstMap(t *testing.T) {
 		for range 3000 {
 			i := rng.IntN(span)
 			if rng.IntN(3) > 0 {
-				b.clear(i) // beyond the words as well
+				b.clear(i) // i may be beyond the words
 				delete(ref, i)
 			} else {
 				b.set(i)
@@ -37,7 +37,7 @@ func TestBitsetAgainstMap(t *testing.T) {
 	}
 }
 
-// pagerModel is a Pager of pages of n slots beside a reference.
+// pagerModel is a Pager with pages of n slots and a reference model.
 type pagerModel struct {
 	Pager
 	t       *testing.T
@@ -45,15 +45,15 @@ type pagerModel struct {
 	used    [][2]int // page and slot
 	held    map[[2]int]bool
 	retired map[[2]int]bool
-	open    []bool // by page: has memory
+	open    []bool // by page: whether it has memory
 }
 
 func newPagerModel(t *testing.T, n int) *pagerModel {
 	return &pagerModel{t: t, n: n, held: map[[2]int]bool{}, retired: map[[2]int]bool{}}
 }
 
-// take takes the lowest free slot of the lowest page with room, or else opens the lowest page that
-// may be opened.
+// take allocates a slot and checks that it is the lowest free slot of the lowest page. If no slot
+// is free, take first opens a page and checks that it is the lowest one without memory.
 func (p *pagerModel) take() {
 	page, slot, ok := p.Take()
 	if ok != p.hasRoom() {
@@ -100,7 +100,7 @@ func (p *pagerModel) hasRoom() bool {
 	return false
 }
 
-// put gives the k-th slot in use back, and the page with it if the Pager says so.
+// put frees the k-th slot in use, and closes its page if the Pager says so.
 func (p *pagerModel) put(k int, reuse bool) {
 	at := p.used[k]
 	p.used = slices.Delete(p.used, k, k+1)
@@ -145,7 +145,7 @@ func (p *pagerModel) verify() {
 	}
 }
 
-func TestPagerAgainstReference(t *testing.T) {
+func TestPagerModel(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{64, 128, PageSize} {
 		for seed := range uint64(5) {
@@ -170,7 +170,7 @@ func TestPagerAgainstReference(t *testing.T) {
 func FuzzPager(f *testing.F) {
 	f.Add([]byte{60, 60, 60, 61, 62, 63, 255, 255, 254})
 	f.Fuzz(func(t *testing.T, script []byte) {
-		const most = 32 * 64 // slots; verify takes time for each
+		const most = 32 * 64 // slots; the time of verify is proportional
 		p := newPagerModel(t, 64)
 		for _, op := range script[:min(len(script), 256)] {
 			switch n := int(op >> 2); op & 3 {
@@ -192,7 +192,7 @@ func FuzzPager(f *testing.F) {
 	})
 }
 
-// A loop of arm and stop neither opens nor closes pages, wherever the edge of a page is.
+// A loop of arm and stop neither opens nor closes pages, even at the boundary of a page.
 func TestOneEmptyPageIsKept(t *testing.T) {
 	t.Parallel()
 	for fill := range 3 * 64 {
@@ -214,13 +214,13 @@ func TestOneEmptyPageIsKept(t *testing.T) {
 func TestPagerVerifyFindsDamage(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]func(p *Pager){
-		"noted":     func(p *Pager) { p.state[0].summary ^= 1 },
-		"room":      func(p *Pager) { p.state[0].room++ },
-		"roomy":     func(p *Pager) { p.withFree.clear(0) },
-		"absent":    func(p *Pager) { p.withoutMemory.set(0) },
-		"no memory": func(p *Pager) { p.state[1].used++ },
-		"empty":     func(p *Pager) { p.empties++ },
-		"low":       func(p *Pager) { p.low = 0 },
+		"summary":       func(p *Pager) { p.state[0].summary ^= 1 },
+		"room":          func(p *Pager) { p.state[0].room++ },
+		"withFree":      func(p *Pager) { p.withFree.clear(0) },
+		"withoutMemory": func(p *Pager) { p.withoutMemory.set(0) },
+		"no memory":     func(p *Pager) { p.state[1].used++ },
+		"empties":       func(p *Pager) { p.empties++ },
+		"low":           func(p *Pager) { p.low = 0 },
 	} {
 		var p Pager
 		for i := range 3 {

@@ -11,35 +11,35 @@ import (
 	"time"
 )
 
-// Unread stands for a reading where there is none. It is before every reading.
+// Unread is the value of a reading that was not taken. It is less than every reading.
 const Unread = -1
 
 // Timeline is the clock of a wheel or of a delay queue. The wheel uses readings from 0 to
 // math.MaxInt64.
 type Timeline struct {
 	Base   time.Time
-	Origin int64 // the reading at Base; only tests set it to anything but 0
+	Origin int64 // the reading at Base; 0 except in tests
 	Manual bool  // the clock does not run by itself
 }
 
-// Start sets the base to the present unless it is set already.
+// Start sets Base to the current time unless it is set already.
 func (c *Timeline) Start() {
 	if c.Base.IsZero() {
 		c.Base = time.Now()
 	}
 }
 
-// Read reads the clock. A Manual clock cannot be read.
+// Read reads the clock. It must not be called for a Manual clock.
 func (c *Timeline) Read() int64 { return int64(time.Since(c.Base)) + c.Origin }
 
 // TimeAt converts a reading to a time.
 func (c *Timeline) TimeAt(ns int64) time.Time { return c.Base.Add(time.Duration(ns - c.Origin)) }
 
-// Date returns the present on both clocks, the wall clock included.
+// Date returns the current time with readings of the wall clock and of the monotonic clock.
 func (c *Timeline) Date() time.Time { return time.Now() }
 
-// DateOf converts a reading to a time like one of time.Now, with the wall clock as it stands now.
-// It reads the clock once, because the wall clock could be stepped between two readings.
+// DateOf converts a reading to a time with a reading of the wall clock, as it is set now. DateOf
+// reads the clock once, because the wall clock could be stepped between two readings.
 func (c *Timeline) DateOf(ns int64) time.Time {
 	if c.Manual {
 		return c.TimeAt(ns)
@@ -48,20 +48,19 @@ func (c *Timeline) DateOf(ns int64) time.Time {
 	return now.Add(time.Duration(ns - int64(now.Sub(c.Base)) - c.Origin))
 }
 
-// Instant converts t to a reading that is not negative. The second result is a reading of the
-// clock, or Unread if the conversion needed none.
+// Instant converts t to a reading. Times before the first reading become 0. The second result is a
+// reading of the clock, or Unread if the conversion needed none.
 //
-// A time with a monotonic reading needs no reading of the clock. A time without one is a date on
-// the wall clock. Instant converts it once, and later steps of the wall clock do not move the
-// result.
+// A time with a monotonic reading is converted without the clock. A time without one is a time of
+// the wall clock, and later steps of the wall clock do not move the result.
 func (c *Timeline) Instant(t time.Time) (deadline, now int64) {
 	at, now := c.Signed(t)
 	return max(at, 0), now
 }
 
-// Signed is Instant for times before the first reading as well. Those give a negative result.
+// Signed is Instant, but returns a negative result for a time before the first reading.
 func (c *Timeline) Signed(t time.Time) (at, now int64) {
-	if c.Manual || t != t.Round(0) { // Round strips a monotonic reading, so t has one
+	if c.Manual || t != t.Round(0) { // Round strips the monotonic reading, so t has one
 		return Saturated(c.Origin, int64(t.Sub(c.Base))), Unread
 	}
 	date := c.Date()
@@ -77,7 +76,7 @@ func Later(now, d int64) int64 {
 	return Saturated(now, d)
 }
 
-// Saturated returns now+d, or the bound of int64 that the sum would pass.
+// Saturated returns now+d, or the bound of int64 that the sum would exceed.
 func Saturated(now, d int64) int64 {
 	sum := now + d
 	switch {
@@ -89,7 +88,8 @@ func Saturated(now, d int64) int64 {
 	return sum
 }
 
-// Ticks divides non-negative readings by the length of a tick with one multiplication.
+// Ticks converts non-negative readings to ticks. It divides by the length of a tick with one
+// multiplication.
 //
 // Source: Granlund and Montgomery, "Division by invariant integers using multiplication", 1994, for
 // 63-bit dividends: with l = ceil(log2 d) and m = ceil(2^(63+l) / d), x/d = x*m >> (63+l).
@@ -99,7 +99,7 @@ type Ticks struct {
 	shift  uint8 // l-1, because bits.Mul64 has already shifted by 64
 }
 
-// NewTicks prepares the division by length, which must be greater than 1.
+// NewTicks returns a Ticks for a tick of length ns, which must be greater than 1.
 func NewTicks(length int64) Ticks {
 	l := bits.Len64(uint64(length - 1))
 	hi, lo := uint64(1)<<(l-1), uint64(0) // 2^(63+l) as 128 bits
@@ -119,7 +119,7 @@ func (t *Ticks) Floor(x int64) int64 {
 	return int64(hi >> t.shift)
 }
 
-// Ceil returns the first tick that does not begin before the reading x.
+// Ceil returns the first tick that begins at the reading x or later.
 func (t *Ticks) Ceil(x int64) int64 {
 	if x == 0 {
 		return 0
@@ -127,7 +127,7 @@ func (t *Ticks) Ceil(x int64) int64 {
 	return t.Floor(x-1) + 1
 }
 
-// Begin returns the reading at which a tick begins. It saturates.
+// Begin returns the reading at which a tick begins. The result saturates.
 func (t *Ticks) Begin(tick int64) int64 {
 	hi, lo := bits.Mul64(uint64(tick), uint64(t.length))
 	if hi != 0 || lo > math.MaxInt64 {

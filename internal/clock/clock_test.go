@@ -28,7 +28,7 @@ func checkTicks(t *testing.T, d, x int64) {
 	}
 }
 
-// ticksEdges are dividends around multiples of d, powers of two, and the ends of the range.
+// ticksEdges returns dividends around multiples of d, powers of two, and the ends of the range.
 func ticksEdges(d int64) []int64 {
 	edges := []int64{0, 1, 2, math.MaxInt64, math.MaxInt64 - 1}
 	for i := range 63 {
@@ -42,7 +42,7 @@ func ticksEdges(d int64) []int64 {
 	return append(edges, last-1, last, d-1, d, d+1)
 }
 
-func TestTicksAtEdges(t *testing.T) {
+func TestTicksAgreeWithDivisionAtEdges(t *testing.T) {
 	t.Parallel()
 	divisors := []int64{
 		int64(time.Microsecond), int64(time.Millisecond), int64(time.Second), int64(time.Hour), // the range of Options.Tick
@@ -60,7 +60,7 @@ func TestTicksAtEdges(t *testing.T) {
 	}
 }
 
-func TestTicksAtRandom(t *testing.T) {
+func TestTicksAgreeWithDivisionAtRandom(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200_000 {
@@ -102,9 +102,9 @@ func TestLaterSaturates(t *testing.T) {
 	}
 }
 
-// A Manual clock takes a time as it is, with or without a monotonic reading, and is exact over its
-// range.
-func TestTimelineOfManualMode(t *testing.T) {
+// A Manual clock uses the wall reading of a time, with or without a monotonic reading, and is exact
+// over its range.
+func TestManualTimelineConvertsExactly(t *testing.T) {
 	t.Parallel()
 	for _, origin := range []int64{0, 1, 1 << 61} {
 		c := Timeline{Base: start, Origin: origin, Manual: true}
@@ -122,10 +122,10 @@ func TestTimelineOfManualMode(t *testing.T) {
 	}
 }
 
-// Outside Manual mode a date on the wall is converted with a reading of the clock.
-func TestTimelineOfRunningClock(t *testing.T) {
+// A running clock converts a time of the wall clock with a reading of the clock.
+func TestRunningTimelineConvertsWallTimes(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { // in which no time carries a monotonic reading
+	synctest.Test(t, func(t *testing.T) { // in a bubble times have no monotonic reading
 		c := Timeline{Base: time.Now()}
 		time.Sleep(time.Hour)
 		require.Equal(t, int64(time.Hour), c.Read())
@@ -141,7 +141,7 @@ func TestTimelineOfRunningClock(t *testing.T) {
 	})
 }
 
-func TestSaturated(t *testing.T) {
+func TestSaturatedStopsAtBounds(t *testing.T) {
 	t.Parallel()
 	const least, most = math.MinInt64, math.MaxInt64
 	for _, tt := range []struct {
@@ -156,8 +156,8 @@ func TestSaturated(t *testing.T) {
 	}
 }
 
-// A time with a monotonic reading is converted without a look at the clock, and exactly.
-func TestTimelineTakesMonotonicReadings(t *testing.T) {
+// A time with a monotonic reading is converted exactly and without reading the clock.
+func TestRunningTimelineUsesMonotonicReadings(t *testing.T) {
 	t.Parallel()
 	c := Timeline{Base: time.Now(), Origin: 7}
 	for _, d := range []time.Duration{0, 1, time.Hour, -1 - 7, 1 << 40} {

@@ -24,7 +24,7 @@ func requireHeap(t *testing.T, h *Heap[*testItem]) {
 	}
 }
 
-func TestHeapEmpty(t *testing.T) {
+func TestEmptyHeapHasNoMin(t *testing.T) {
 	t.Parallel()
 	var h Heap[*testItem]
 	_, ok := h.Min()
@@ -35,7 +35,7 @@ func TestHeapEmpty(t *testing.T) {
 	require.Panics(t, func() { h.Remove(0) })
 }
 
-func TestHeapOrder(t *testing.T) {
+func TestHeapPopsInOrder(t *testing.T) {
 	t.Parallel()
 	tests := map[string][]int{
 		"one":        {1},
@@ -68,8 +68,8 @@ func TestHeapOrder(t *testing.T) {
 	}
 }
 
-// Removing from the middle may need the filler to rise, not only to sink.
-func TestHeapFillerRises(t *testing.T) {
+// When an element in the middle is removed, its replacement may have to move up.
+func TestRemoveMovesReplacementUp(t *testing.T) {
 	t.Parallel()
 	var h Heap[*testItem]
 	for _, k := range []int{1, 10, 2, 11, 12, 3, 4} {
@@ -115,7 +115,7 @@ func TestHeapModel(t *testing.T) {
 	}
 }
 
-// The memory of a spike is returned (H4), in few steps, and growing again works.
+// After a spike the backing array shrinks in few steps (H4), and the heap can grow again.
 func TestHeapShrinksAfterSpike(t *testing.T) {
 	t.Parallel()
 	const spike = 100_000
