@@ -34,11 +34,11 @@ var assets = sync.OnceValue(func() webpage.Assets { return webpage.NewAssets(own
 // because it reads only the query:
 //
 //	?                      the page
-//	?wheel=NAME            the page of that wheel; without a name, of the wheel that was added first
+//	?wheel=NAME            the page of that wheel; without a name, of the first wheel
 //	?format=json           the wheel as JSON, see [Document]; takes &wheel=NAME
 //	?format=html           the page, regardless of the Accept header
-//	?format=pprof          the profile of pending timers, for go tool pprof; takes &wheel=NAME, see
-//	                       [timingwheel.Options.ProfileRate]
+//	?format=pprof          the profile of pending timers, for go tool pprof; takes &wheel=NAME,
+//	                       see [timingwheel.Options.ProfileRate]
 //
 // Without a format, the Accept header chooses between the page and the JSON. All methods may be
 // called at any time from any goroutine. A Handler must not be copied.

@@ -9,8 +9,8 @@ package arena
 //	Ending   Ended *   the same Stop     the payload is cleared
 //	Placed   Staged    Reschedule        to an earlier deadline; the Moved flag is set
 //	Placed   Staged    worker            the timer was postponed while it was due or in a batch
-//	Placed   Dead *    Stop              this call stops the timer; it clears the payload and pushes
-//	                                     the slot on the stack of removals
+//	Placed   Dead *    Stop              this call stops the timer; it clears the payload and
+//	                                     pushes the slot on the stack of removals
 //	Placed   Dead *    wheel's Stop      the timer is in a batch, whose claims must fail
 //	Placed   Spent *   worker            the timer is claimed
 //	Placed   Running   worker            a plan or FuncTimer is claimed and keeps its slot

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestInTimeGivesMoreTimeUntilItIsEnough(t *testing.T) {
+func TestInTimeRetriesWithMoreTime(t *testing.T) {
 	t.Parallel()
 	var tried []time.Duration
 	require.NoError(t, InTime(100, time.Second, func(ahead time.Duration) (int, error) {
@@ -28,7 +28,7 @@ func TestInTimeGivesMoreTimeUntilItIsEnough(t *testing.T) {
 	assert.Equal(t, []time.Duration{1 * time.Second, 2 * time.Second, 6 * time.Second, 24 * time.Second}, tried)
 }
 
-func TestInTimeGivesUp(t *testing.T) {
+func TestInTimeGivesUpAfterMaxAhead(t *testing.T) {
 	t.Parallel()
 	last := time.Duration(0)
 	require.ErrorIs(t, InTime(1e9, time.Second, func(ahead time.Duration) (int, error) { last = ahead; return 0, ErrTooSlow }), ErrTooSlow)
@@ -36,5 +36,5 @@ func TestInTimeGivesUp(t *testing.T) {
 	broken := errors.New("broken")
 	calls := 0
 	require.ErrorIs(t, InTime(1, time.Second, func(time.Duration) (int, error) { calls++; return 0, broken }), broken)
-	assert.Equal(t, 1, calls, "other errors are final")
+	assert.Equal(t, 1, calls, "other errors must not be retried")
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// standard is package time.
+// standard implements Timers with package time.
 type standard struct{}
 
 func (standard) After(d time.Duration, _ uint64, f func()) *time.Timer { return time.AfterFunc(d, f) }
@@ -19,7 +19,8 @@ func (standard) Close()                                                {}
 
 func openStandard(time.Duration, func(uint64)) (Timers[*time.Timer], error) { return standard{}, nil }
 
-// faulty runs the callback of each timer as often as after says, at once.
+// faulty is an implementation whose After calls the function after, which may run the callback any
+// number of times.
 type faulty struct{ after func(id uint64, f func()) }
 
 func (t faulty) After(_ time.Duration, id uint64, f func()) struct{} {
@@ -34,10 +35,10 @@ func openFaulty(after func(id uint64, f func())) Open[struct{}] {
 	return func(time.Duration, func(uint64)) (Timers[struct{}], error) { return faulty{after}, nil }
 }
 
-// longGrace is a grace that no test waits for.
+// longGrace is longer than any test.
 const longGrace = time.Hour
 
-// value returns the figure with that unit.
+// value returns the figure with the given unit.
 func value(t *testing.T, figures []Figure, unit string) float64 {
 	t.Helper()
 	for _, f := range figures {
@@ -113,7 +114,7 @@ func TestTimersThatRunTwiceAreCounted(t *testing.T) {
 	})
 }
 
-func TestCallbackThatNeverRunsBehindBlockedOnesIsAnError(t *testing.T) {
+func TestCallbackBehindBlockedOnesThatNeverRunsIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := make(chan func(), 64)
 		go func() {

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	streamRate  = 10_000                // callbacks a second
-	streamSleep = 5 * time.Millisecond  // of each
-	spreadRate  = 100_000               // callbacks a second
+	streamRate  = 10_000                // callbacks per second of BusyStream
+	streamSleep = 5 * time.Millisecond  // duration of each of these callbacks
+	spreadRate  = 100_000               // callbacks per second of BusySpread
 	blockedLead = 50 * time.Millisecond // from arming until the quick callback is due
-	blockedGap  = time.Millisecond      // the blocking callbacks are due so long before the quick one
+	blockedGap  = time.Millisecond      // from the blocking callbacks to the quick one
 )
 
-// BusyBlocked measures how late a quick callback is that is due right after c.N callbacks which
-// block until it has run. All of them are armed at once, blockedLead before.
+// BusyBlocked measures the lateness of a quick callback that is due right after c.N callbacks,
+// which block until the quick one has run. All of them are armed together, blockedLead ahead.
 func BusyBlocked[H any](open Open[H], c Config) ([]Figure, error) {
 	timers, err := open(time.Second, func(uint64) {})
 	if err != nil {
@@ -52,14 +52,14 @@ func BusyBlocked[H any](open Open[H], c Config) ([]Figure, error) {
 
 var errBlocked = errors.New("a quick callback does not run while others block")
 
-// blockedRound returns the lateness of the quick callback, or ErrTooSlow if the others were due
-// before all had been armed.
+// blockedRound returns the lateness of the quick callback, or ErrTooSlow if the blocking callbacks
+// were due before all had been armed.
 func blockedRound[H any](timers Timers[H], c Config) (time.Duration, error) {
 	release := make(chan struct{})
 	var blocked sync.WaitGroup
 	blocked.Add(c.N)
 	ran := make(chan time.Time, 1)
-	runtime.Gosched() // arming begins with a time slice of its own, which is long enough for all of it
+	runtime.Gosched() // arming begins with a new time slice, which is long enough to arm all timers
 	due := time.Now().Add(blockedLead)
 	before := due.Add(-blockedGap)
 	for id := range c.N {
@@ -81,8 +81,8 @@ func blockedRound[H any](timers Timers[H], c Config) (time.Duration, error) {
 	}
 }
 
-// BusyStream measures the lateness of c.N callbacks, streamRate a second, that sleep for
-// streamSleep each. They are armed ahead.
+// BusyStream measures the lateness of c.N callbacks, streamRate per second, each of which sleeps
+// for streamSleep. All timers are armed in advance.
 func BusyStream[H any](open Open[H], c Config) ([]Figure, error) {
 	offsets := make([]time.Duration, c.N)
 	for i := range offsets {
@@ -92,14 +92,14 @@ func BusyStream[H any](open Open[H], c Config) ([]Figure, error) {
 	return latenesses(open, c, p)
 }
 
-// BusySpread measures the lateness of c.N quick callbacks that are due at random, spreadRate a
-// second. They are armed ahead.
+// BusySpread measures the lateness of c.N quick callbacks that are due at random times, spreadRate
+// per second. All timers are armed in advance.
 func BusySpread[H any](open Open[H], c Config) ([]Figure, error) {
 	span := durationOf(c.N, spreadRate)
 	return latenesses(open, c, plan{offsets: atRandom(c.N, span), span: span})
 }
 
-// latenesses measures a flow.
+// latenesses runs a flow and returns its figures.
 func latenesses[H any](open Open[H], c Config, p plan) ([]Figure, error) {
 	f, err := startFlow(open, c, p)
 	if err != nil {
@@ -117,12 +117,12 @@ func latenesses[H any](open Open[H], c Config, p plan) ([]Figure, error) {
 	}, mistakes...), nil
 }
 
-// durationOf is how long n events take of which there are rate a second.
+// durationOf returns the duration of n events at rate per second.
 func durationOf(n, rate int) time.Duration {
 	return time.Duration(float64(n) / float64(rate) * float64(time.Second))
 }
 
-// atRandom returns n offsets below span. They are the same in every run.
+// atRandom returns n random offsets below span. They are the same in every run.
 func atRandom(n int, span time.Duration) []time.Duration {
 	random := rand.New(rand.NewPCG(3, uint64(n)))
 	offsets := make([]time.Duration, n)

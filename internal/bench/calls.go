@@ -8,57 +8,58 @@ import (
 	"time"
 )
 
-// Operation is what BusyCalls measures.
+// Operation is the call that BusyCalls measures.
 type Operation int
 
 const (
 	Reschedule Operation = iota // Reset of a random timer to a minute from now
-	Rearm                       // Stop of a random timer, and After for another one
+	Rearm                       // Stop of a random timer, and After for a new one
 	Restart                     // Stop of a random timer that can be armed again, and Reset
 	Hasten                      // Reset of a random timer, in half of the calls to an earlier deadline
-	Nothing                     // a computation as long as a Rearm on a quiet machine; it takes no lock
+	Nothing                     // a computation without locks that takes as long as a Rearm on an idle machine
 )
 
-// Calls says which calls BusyCalls makes.
+// Calls determines the calls of BusyCalls.
 type Calls struct {
 	Operation Operation
-	Callers   int // goroutines that make them
-	Rate      int // timers that expire in a second meanwhile
+	Callers   int // number of calling goroutines
+	Rate      int // timers per second that expire meanwhile
 }
 
 const (
-	callInterval    = 200 * time.Microsecond // from one call of a caller to the next
-	tooLong         = time.Millisecond       // a call that takes more is long
-	timersPerCaller = 1_000                  // timers that each caller has to stop and to reset
-	youngSlice      = 9 * time.Millisecond   // a call counts if it begins in so much of a time slice
+	callInterval    = 200 * time.Microsecond // between two calls of one caller
+	tooLong         = time.Millisecond       // a call that takes longer is a long call
+	timersPerCaller = 1_000                  // timers that each caller may stop and reset
+	youngSlice      = 9 * time.Millisecond   // a call counts if it begins this early in a time slice
 	sliceMax        = 20 * time.Millisecond  // a time slice ends by then if another goroutine waits
 )
 
-// BusyCalls measures how long single calls take while c.N timers expire, k.Rate a second.
+// BusyCalls measures the duration of single calls while c.N timers expire, k.Rate per second.
 //
-// The figures are about calls that wait: for a lock whose holder was preempted, or for a goroutine
-// that expires timers. On a busy machine a call may also be long because its own goroutine was
-// preempted in the middle of it. That happens to any code. The age of the caller's time slice tells
-// the two apart: the scheduler lets a goroutine run for at least 10 ms if the goroutine does not
-// block. A call that begins in the first 9 ms of a slice is over long before the end of the slice,
-// unless the call waits. Only such calls count. The callers make later calls too, because a caller
-// that is preempted inside the library may stop other callers, and their waiting does count.
+// The figures are meant to show calls that wait for a lock whose holder was preempted, or for a
+// goroutine that expires timers. On a busy machine a call may also be long because its own
+// goroutine was preempted during the call, which happens to any code. The age of the caller's time
+// slice distinguishes the two cases: the scheduler lets a goroutine run for at least 10 ms if the
+// goroutine does not block. A call that begins in the first 9 ms of a slice ends long before the
+// end of the slice, unless the call waits. Only such calls count. The callers also make calls later
+// in a slice, because a caller that is preempted inside the library may delay other callers, whose
+// waiting counts.
 //
-// A caller reads the clock without a pause between two calls. A gap of more than a millisecond
-// between two readings shows that another goroutine had the processor; a new slice began at the end
-// of the gap. The caller yields after a long call and after 20 ms without a gap, because the age of
-// its slice is unknown then.
+// A caller reads the clock continuously between two calls. A gap of more than a millisecond between
+// two readings shows that another goroutine had the processor, and that a new slice began at the
+// end of the gap. After a long call, and after 20 ms without a gap, the age of the slice is
+// unknown, so the caller yields.
 //
-// Two things can still delay a call that counts: the operating system may run another thread, and
-// the garbage collector may stop the world. Both delay any code. The operation Nothing measures by
-// how much: it is the same loop beside the same timers, around a computation of the same length
-// that takes no lock.
+// Two other causes can delay a call that counts: the operating system may run another thread, and
+// the garbage collector may stop the world. Both delay any code. The operation Nothing measures the
+// extent: it is the same loop with the same timers, around a computation of the same duration that
+// takes no lock.
 //
-// The callers go on until the last of the c.N timers has expired. Calls before the first timer is
-// due do not count either. The figures are the share of long calls, the 99.9th percentile, the
-// longest call, the number of calls that count, and how many timers expired in a second. An
-// implementation that cannot keep up with the rate leaves its callers little time; the number of
-// calls shows that.
+// The callers continue until the last of the c.N timers has expired. Calls before the first timer
+// is due do not count. The figures are the share of long calls, the 99.9th percentile, the longest
+// call, the number of calls that count, and the number of timers that expired per second. An
+// implementation that cannot keep up with the rate leaves its callers little time, which shows in
+// the number of calls.
 func BusyCalls[H any](open Open[H], c Config, k Calls) ([]Figure, error) {
 	length := time.Duration(0)
 	if k.Operation == Nothing {
@@ -103,24 +104,25 @@ func callFigures(callers []caller) []Figure {
 	}
 }
 
-// caller is a goroutine that makes calls.
+// caller is the state of a goroutine that makes calls.
 type caller struct {
-	clock func() time.Duration // since the first timer was due
+	clock func() time.Duration // the time since the first timer was due
 	yield func()
-	took  []time.Duration // by the calls that count
+	took  []time.Duration // durations of the calls that count
 }
 
-// repeat makes a call each callInterval for as long as more returns true, and until one call has counted.
+// repeat makes a call every callInterval while more returns true, and at least until one call has
+// counted.
 //
-// No call begins within callInterval of the beginning of a slice. A gap may also mean that the operating
-// system ran another thread. The time slice has often ended by then, and the scheduler preempts the
-// goroutine at the next function that it enters. That must be the clock and not the operation:
-// without this pause 0.2 to 3 % of the calls of Nothing took longer than 100 ms on a machine with
-// other load, and none did with it.
+// No call begins within callInterval after the beginning of a slice. A gap may also mean that the
+// operating system ran another thread. The time slice has often ended by then, and the scheduler
+// preempts the goroutine at the next function that it enters. This function must be the clock and
+// not the operation: without this pause 0.2 to 3 % of the calls of Nothing took longer than 100 ms
+// on a machine with other load, and with it none did.
 func (c *caller) repeat(operation func(), more func() bool) {
-	c.yield() // so that a time slice begins now
+	c.yield() // begins a new time slice
 	now := c.clock()
-	slice, next := now, now+callInterval // when the slice began, and when the next call begins
+	slice, next := now, now+callInterval // the beginnings of the slice and of the next call
 	for more() || len(c.took) == 0 {
 		for now < next {
 			before := now
@@ -144,12 +146,12 @@ func (c *caller) repeat(operation func(), more func() bool) {
 	}
 }
 
-// callerTimers is the far timers of one caller.
+// callerTimers has the far timers of one caller.
 type callerTimers[H any] struct {
 	timers  Timers[H]
 	handles []H
-	id      uint64 // of a timer that is armed anew
-	fire    func() // its callback
+	id      uint64 // id of timers that Rearm arms
+	fire    func() // callback of timers that Rearm arms
 	random  *rand.Rand
 }
 
@@ -159,7 +161,7 @@ func (f *flow[H]) callerTimers(caller int) callerTimers[H] {
 	return callerTimers[H]{f.timers, far, id, func() { f.fire(id) }, rand.New(rand.NewPCG(4, uint64(caller)))}
 }
 
-// operation returns a function that does what is measured once. Nothing takes length.
+// operation returns a function that makes one call of the operation. Nothing takes length.
 func (o *callerTimers[H]) operation(what Operation, length time.Duration) func() {
 	switch what {
 	case Reschedule:
@@ -190,7 +192,8 @@ func (o *callerTimers[H]) operation(what Operation, length time.Duration) func()
 // pick returns a random handle.
 func (o *callerTimers[H]) pick() *H { return &o.handles[o.random.IntN(len(o.handles))] }
 
-// quietRearm returns the median time of a Rearm while the machine is quiet and nothing expires.
+// quietRearm returns the median duration of a Rearm while the processors are idle and no timer
+// expires.
 func quietRearm[H any](open Open[H]) (time.Duration, error) {
 	timers, err := open(farAhead+time.Second, func(uint64) {})
 	if err != nil {

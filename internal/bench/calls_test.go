@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// script is a clock that moves by reading at each reading, and a scheduler that only yield enters.
+// script is a clock that advances by reading at each reading, with a scheduler that runs only in
+// yield.
 type script struct {
 	now    time.Duration
 	yields []time.Duration
@@ -26,21 +27,21 @@ func (s *script) caller() *caller {
 // until returns true until the clock reads end.
 func (s *script) until(end time.Duration) func() bool { return func() bool { return s.now < end } }
 
-func TestCallsCountInYoungTimeSlicesOnly(t *testing.T) {
+func TestCallsCountOnlyEarlyInTimeSlice(t *testing.T) {
 	t.Parallel()
 	s := &script{}
 	c := s.caller()
 	made := 0
 	c.repeat(func() { made++ }, s.until(15*time.Millisecond))
-	assert.Equal(t, 75, made, "each 200 µs")
-	assert.Len(t, c.took, perSlice, "in the first 9 ms")
-	assert.Len(t, s.yields, 1, "at the beginning")
+	assert.Equal(t, 75, made, "a call every 200 µs")
+	assert.Len(t, c.took, perSlice, "calls in the first 9 ms")
+	assert.Len(t, s.yields, 1, "yields, at the beginning")
 }
 
-// perSlice is how many calls of a time slice count: none begins in the first 200 µs.
+// perSlice is the number of calls that count in a time slice. No call begins in the first 200 µs.
 const perSlice = 44
 
-func TestCallerYieldsWhenItsSliceHasAnUnknownAge(t *testing.T) {
+func TestCallerYieldsIfAgeOfSliceIsUnknown(t *testing.T) {
 	t.Parallel()
 	s := &script{}
 	c := s.caller()
@@ -49,8 +50,8 @@ func TestCallerYieldsWhenItsSliceHasAnUnknownAge(t *testing.T) {
 	assert.Len(t, c.took, 2*perSlice)
 }
 
-// jump moves the clock at the first reading from at on, as if something else had the processor for
-// so long.
+// jump advances the clock by length at the first reading after at, as if another goroutine had the
+// processor for this time.
 func (s *script) jump(c *caller, at, length time.Duration) {
 	clock, done := c.clock, false
 	c.clock = func() time.Duration {
@@ -72,9 +73,9 @@ func TestGapBeginsTimeSlice(t *testing.T) {
 	assert.Len(t, s.yields, 1)
 }
 
-// The operating system runs another thread for 7 ms. The time slice has ended then, so the
-// scheduler preempts the goroutine as soon as that runs again.
-func TestCallerIsPreemptedBeforeItsNextCallAndNotInIt(t *testing.T) {
+// The operating system runs another thread for 7 ms. The time slice has ended by then, so the
+// scheduler preempts the goroutine as soon as it runs again.
+func TestCallerIsPreemptedBeforeAndNotDuringACall(t *testing.T) {
 	t.Parallel()
 	s := &script{}
 	c := s.caller()
@@ -106,7 +107,7 @@ func TestLongCallCountsAndIsFollowedByNewTimeSlice(t *testing.T) {
 	made := 0
 	c.repeat(func() {
 		if made++; made == 10 {
-			s.now += 30 * time.Millisecond // it waits
+			s.now += 30 * time.Millisecond // the call waits
 		}
 	}, s.until(43*time.Millisecond))
 	assert.Contains(t, c.took, 30*time.Millisecond+reading)
@@ -119,10 +120,10 @@ func TestCallsBeforeTheFirstTimerIsDueDoNotCount(t *testing.T) {
 	s := &script{now: -8 * time.Millisecond}
 	c := s.caller()
 	c.repeat(func() {}, s.until(10*time.Millisecond))
-	assert.Len(t, c.took, 5, "the slice is 8 ms old when they begin to count")
+	assert.Len(t, c.took, 5, "the slice is 8 ms old when the first timer is due")
 }
 
-func TestCallFigures(t *testing.T) {
+func TestCallFiguresOfSeveralCallers(t *testing.T) {
 	t.Parallel()
 	ms := time.Millisecond
 	callers := []caller{{took: []time.Duration{1, 2 * ms, ms}}, {took: []time.Duration{1}}}

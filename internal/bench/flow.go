@@ -8,37 +8,37 @@ import (
 )
 
 const (
-	// A flow is armed by so many goroutines at once, so that an implementation whose timers belong
-	// to processors or shards has some on each.
+	// armers is the number of goroutines that arm a flow, so that an implementation with timers for
+	// each processor or shard has some on each.
 	armers = 4
 
-	// farAhead is when far timers are due: after the measurement.
+	// farAhead is the time until far timers are due, which is after the measurement.
 	farAhead = time.Minute
 )
 
-// plan says what a flow is made of.
+// plan describes a flow.
 type plan struct {
-	offsets []time.Duration // when each timer is due, since the beginning
-	span    time.Duration   // at most the largest offset
-	work    func()          // what a callback does once it has noted its lateness; may be nil
-	far     int             // timers that are armed besides, for farAhead
+	offsets []time.Duration // when each timer is due, from the beginning of the flow
+	span    time.Duration   // upper bound of the offsets
+	work    func()          // called by each callback after it has recorded its lateness; may be nil
+	far     int             // number of additional timers that are due in farAhead
 }
 
-// flow is timers that are due one after another while processors are busy.
+// flow is a stream of timers that are due while processors are busy.
 type flow[H any] struct {
 	*Roll
 	plan
 	timers       Timers[H]
 	began        time.Time       // when arming began
-	begin        time.Time       // what offsets count from
-	late         []time.Duration // of each timer but the far ones
-	handles      []H             // the far timers are the last
+	begin        time.Time       // the beginning of the flow
+	late         []time.Duration // the lateness of each timer, without the far timers
+	handles      []H             // the handles of far timers come last
 	farCalls     atomic.Int64
 	stopSpinning func() // ends the spinning goroutines
 }
 
-// startFlow arms the timers of p on a quiet machine and then makes the machine busy. It returns
-// before the first timer is due.
+// startFlow arms the timers of p while the processors are idle and then starts the spinning
+// goroutines. It returns before the first timer is due.
 func startFlow[H any](open Open[H], c Config, p plan) (*flow[H], error) {
 	var f *flow[H]
 	n := len(p.offsets) + p.far
@@ -50,7 +50,7 @@ func startFlow[H any](open Open[H], c Config, p plan) (*flow[H], error) {
 	return f, err
 }
 
-// armFlow is startFlow with the time until the beginning.
+// armFlow is startFlow with a given time until the beginning of the flow.
 func armFlow[H any](open Open[H], c Config, p plan, ahead time.Duration) (*flow[H], int, error) {
 	n := len(p.offsets)
 	f := &flow[H]{Roll: NewRoll(n), plan: p, late: make([]time.Duration, n), handles: make([]H, n+p.far)}
@@ -83,7 +83,8 @@ func armFlow[H any](open Open[H], c Config, p plan, ahead time.Duration) (*flow[
 	return nil, armed, ErrTooSlow
 }
 
-// arm arms all timers and returns how many each armer has armed. It gives up at the beginning.
+// arm arms all timers and returns how many each armer has armed. It gives up at the beginning of
+// the flow.
 func (f *flow[H]) arm() (by [armers]int) {
 	var running sync.WaitGroup
 	for armer := range armers {
@@ -101,7 +102,7 @@ func (f *flow[H]) arm() (by [armers]int) {
 	return by
 }
 
-// disarm stops what arm has armed.
+// disarm stops the timers that arm has armed and closes the implementation.
 func (f *flow[H]) disarm(by [armers]int) {
 	for armer, n := range by {
 		for k := range n {
@@ -135,8 +136,8 @@ func (f *flow[H]) fire(id uint64) {
 	f.Call(id)
 }
 
-// end waits for the callbacks that are missing, none of which is due later than the last offset,
-// and ends the spinning goroutines and the implementation. It returns the mistakes.
+// end waits for the missing callbacks, none of which is due later than span, and stops the spinning
+// goroutines and the implementation. It returns the mistakes.
 func (f *flow[H]) end(grace time.Duration) []Figure {
 	f.Wait(max(0, time.Until(f.begin.Add(f.span))) + grace)
 	f.stopSpinning()

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Roll counts how often the callback of each timer has run.
+// Roll counts the calls of the callback of each timer.
 type Roll struct {
-	Early atomic.Int64 // callbacks that ran before their deadline; the workload counts them
+	Early atomic.Int64 // callbacks that ran before their deadline, counted by the workload
 
 	calls []atomic.Uint32
 	left  atomic.Int64
-	done  chan struct{} // closed when as many have run as there are timers
+	done  chan struct{} // closed when the number of calls reaches the number of timers
 }
 
-// NewRoll returns a roll of n timers; n is positive.
+// NewRoll returns a Roll for n timers. n must be positive.
 func NewRoll(n int) *Roll {
 	r := &Roll{calls: make([]atomic.Uint32, n), done: make(chan struct{})}
 	r.left.Store(int64(n))
@@ -29,10 +29,10 @@ func (r *Roll) Call(id uint64) {
 	}
 }
 
-// Left returns how many calls are missing.
+// Left returns the number of missing calls.
 func (r *Roll) Left() int { return int(max(0, r.left.Load())) }
 
-// Wait returns when all callbacks have run, or none has for grace.
+// Wait waits until all callbacks have run, or until no callback has run for grace.
 func (r *Roll) Wait(grace time.Duration) {
 	for before := r.left.Load(); ; {
 		select {
@@ -48,13 +48,13 @@ func (r *Roll) Wait(grace time.Duration) {
 	}
 }
 
-// MistakeUnits are the units of figures that count mistakes.
+// MistakeUnits has the units of figures that count mistakes.
 var MistakeUnits = []string{"early", "lost", "twice"}
 
-// Mistakes returns what went wrong, once every callback has run that should: how many timers ran
-// early, never and twice.
+// Mistakes returns the numbers of timers that ran early, never, and twice or more. It must be
+// called after Wait.
 func (r *Roll) Mistakes() []Figure {
-	time.Sleep(20 * time.Millisecond) // for calls that should not come
+	time.Sleep(20 * time.Millisecond) // allows unwanted calls to arrive
 	lost, twice := 0, 0
 	for id := range r.calls {
 		switch r.calls[id].Load() {

@@ -17,23 +17,23 @@ func TestRollCountsMistakes(t *testing.T) {
 	r.Call(2)
 	assert.Equal(t, 0, r.Left())
 	r.Early.Add(1)
-	r.Wait(time.Hour) // returns at once after three calls
+	r.Wait(time.Hour) // returns at once, because there were three calls
 	assert.Equal(t, []Figure{{1, "early"}, {1, "lost"}, {1, "twice"}}, r.Mistakes())
 }
 
-func TestRollWaitsForAsLongAsSomethingRuns(t *testing.T) {
+func TestWaitReturnsAfterGraceWithoutACall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRoll(3)
 		begin := time.Now()
 		time.AfterFunc(700*time.Millisecond, func() { r.Call(0) })
 		r.Wait(time.Second)
-		assert.Equal(t, 2*time.Second, time.Since(begin), "a second with a call, and one without")
+		assert.Equal(t, 2*time.Second, time.Since(begin), "one second with a call and one without")
 		assert.Equal(t, 2, r.Left())
 	})
 }
 
-func TestQuantile(t *testing.T) {
+func TestQuantileOfSortedDurations(t *testing.T) {
 	t.Parallel()
 	sorted := []time.Duration{1, 2, 3, 4, 5}
 	assert.Equal(t, time.Duration(1), Quantile(sorted, 0))

@@ -5,9 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// Spin keeps processors busy with n goroutines that compute without a pause. It returns once each
-// of them has run. They are ordinary Go code, so the scheduler preempts each at the end of its time
-// slice. stop ends them and returns when the last one has ended; it may be called more than once.
+// Spin starts n goroutines that compute without a pause and keep the processors busy. It returns
+// once each of them has run. They are ordinary Go code, so the scheduler preempts each at the end
+// of its time slice. stop ends the goroutines and waits for them. It may be called more than once.
 func Spin(n int) (stop func()) {
 	var ended atomic.Bool
 	var began, running sync.WaitGroup
@@ -33,5 +33,5 @@ func Spin(n int) (stop func()) {
 	}
 }
 
-// spun keeps the compiler from dropping what Spin computes.
+// spun keeps the compiler from removing the computation of Spin.
 var spun atomic.Uint64

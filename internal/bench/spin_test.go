@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 )
 
-// A bubble ends only when all of its goroutines have.
+// A bubble ends only when all of its goroutines have ended.
 func TestSpinningGoroutinesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, n := range []int{0, 1, 8} {

@@ -23,7 +23,7 @@ const minCap = 64
 //	H1  !items[i].Before(items[(i-1)/2])      for 0 < i < len(items)
 //	H2  the last SetHeapIndex of items[i] was i, and that of any removed element was -1
 //	H3  items[len(items):cap(items)] are zero values, so removed elements are not kept alive
-//	H4  cap(items) <= max(minCap, 4*len(items)+3) after a removal, so the memory of a spike is returned
+//	H4  cap(items) <= max(minCap, 4*len(items)+3) after a removal, so a Heap shrinks after a spike
 //
 // container/heap is not used, because it passes each element through an interface value and cannot
 // maintain H3 and H4. Sifting moves a hole instead of swapping pairs, so that SetHeapIndex is
