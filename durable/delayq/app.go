@@ -26,14 +26,14 @@ type app struct {
 	screen         screen // of stdout
 	open           func(url string) (durable.Store, func() error, error)
 	openSafe       func(url string) (durable.Store, func() error, error) // refuses servers that may lose messages
-	patience       time.Duration                                         // after Ctrl-C, until the user is told what delays the end
+	noticeDelay    time.Duration                                         // after Ctrl-C, until the user is told what delays the end
 	children       children
 	faults         errorPrinter
 
 	store, queue string
 	partitions   int
 	json         bool
-	drops        bool // drop dead letters beyond the default bounds, as a consumer does
+	trimsDead    bool // drop dead letters beyond the default bounds, as a consumer does
 }
 
 // maxBody is the largest body that any queue accepts, so delayq refuses none that a producer may
@@ -51,7 +51,7 @@ const (
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 	a := &app{
 		stdin: stdin, stdout: &lockedWriter{w: stdout}, stderr: &lockedWriter{w: stderr},
-		screen: screenOf(stdout), open: storeurl.Open, openSafe: storeurl.OpenSafe, patience: time.Second,
+		screen: screenOf(stdout), open: storeurl.Open, openSafe: storeurl.OpenSafe, noticeDelay: time.Second,
 	}
 	a.faults.w = a.stderr
 	return a
@@ -74,7 +74,7 @@ func (a *app) run(ctx context.Context, args []string) error {
 		ExitErrHandler:  func(context.Context, *cli.Command, error) {},
 		Action:          noCommand,
 	}
-	prepare(root)
+	setUsageErrors(root)
 	err := root.Run(ctx, args)
 	if err == nil && help.failed != nil && !errors.Is(help.failed, syscall.EPIPE) { // as head closes it
 		err = fmt.Errorf("print the help: %w", help.failed)
@@ -107,11 +107,11 @@ func (a *app) commands() []*cli.Command {
 	}
 }
 
-// prepare makes all commands return errors of usage with a hint at their help.
-func prepare(cmd *cli.Command) {
+// setUsageErrors makes all commands return errors of usage with a hint at their help.
+func setUsageErrors(cmd *cli.Command) {
 	cmd.OnUsageError = func(_ context.Context, cmd *cli.Command, err error, _ bool) error { return usage(cmd, "%v", err) }
 	for _, c := range cmd.Commands {
-		prepare(c)
+		setUsageErrors(c)
 	}
 }
 
@@ -159,8 +159,8 @@ func (a *app) withNewQueue(ctx context.Context, f func(s *session) error) error 
 	return a.use(ctx, false, f)
 }
 
-// withNew is like with, but makes the queue, and the file of the store, if there is none.
-func (a *app) withNew(ctx context.Context, f func(s *session) error) error {
+// withNewStore is like with, but makes the queue, and the file of the store, if there is none.
+func (a *app) withNewStore(ctx context.Context, f func(s *session) error) error {
 	return a.use(ctx, false, f)
 }
 
@@ -168,29 +168,29 @@ func (a *app) use(ctx context.Context, existing bool, f func(s *session) error) 
 	if err := a.check(); err != nil {
 		return err
 	}
-	defer a.explainWaiting(ctx)()
+	defer a.reportWaiting(ctx)()
 	store, closeStore, err := a.open(a.store)
 	if err != nil {
-		return explain(err)
+		return withRemedy(err)
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
 	o := durable.Options{
 		Queue: a.queue, Partitions: a.partitions, Existing: existing, MaxBody: maxBody,
 		OnError: a.faults.add, Logger: slog.New(slog.DiscardHandler),
 	}
-	if !a.drops {
+	if !a.trimsDead {
 		o.DeadLimit, o.DeadBytes, o.DeadAge = keepDead, keepBytes, keepAge
 	}
 	q, err := durable.Open(ctx, store, o)
 	if err != nil {
-		return explain(err)
+		return withRemedy(err)
 	}
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 		defer cancel()
 		err = errors.Join(err, q.Shutdown(ctx))
 	}()
-	return explain(f(&session{q, store, a.queue}))
+	return withRemedy(f(&session{q, store, a.queue}))
 }
 
 // check refuses invalid names before a store is opened. It refuses an empty name of a queue, which
@@ -202,9 +202,9 @@ func (a *app) check() error {
 	return driver.Config{Queue: a.queue, DeadLimit: keepDead, DeadBytes: keepBytes, DeadAge: keepAge}.Check()
 }
 
-// explainWaiting tells the user after Ctrl-C that the store delays the end, until the returned
+// reportWaiting tells the user after Ctrl-C that the store delays the end, until the returned
 // function is called. While commands run, consume tells the user about them instead.
-func (a *app) explainWaiting(ctx context.Context) (end func()) {
+func (a *app) reportWaiting(ctx context.Context) (end func()) {
 	ended, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -215,7 +215,7 @@ func (a *app) explainWaiting(ctx context.Context) (end func()) {
 		}
 		for told := false; !told; {
 			select {
-			case <-time.After(a.patience):
+			case <-time.After(a.noticeDelay):
 			case <-ended:
 				return
 			}
@@ -243,8 +243,8 @@ func (a *app) mustExist() error {
 	return nil
 }
 
-// explain adds a remedy to an error.
-func explain(err error) error {
+// withRemedy adds a remedy to an error.
+func withRemedy(err error) error {
 	hint := ""
 	switch {
 	case errors.Is(err, durable.ErrLocked):

@@ -133,7 +133,7 @@ func TestExamplesOfHelpAreAccepted(t *testing.T) {
 				continue
 			}
 			n++
-			err := onNothing(t, example(words)...)
+			err := withoutStore(t, example(words)...)
 			assert.NotErrorIs(t, err, durable.ErrInvalid, line)
 			assert.ErrorIs(t, err, errNoStore, line)
 		}
@@ -158,8 +158,8 @@ func example(line string) []string {
 
 var errNoStore = io.ErrNoProgress
 
-// onNothing runs the program with stores that cannot be opened.
-func onNothing(t *testing.T, args ...string) error {
+// withoutStore runs the program with stores that cannot be opened.
+func withoutStore(t *testing.T, args ...string) error {
 	a := newApp(strings.NewReader(""), io.Discard, io.Discard)
 	a.open = func(string) (durable.Store, func() error, error) { return nil, nil, errNoStore }
 	a.openSafe = a.open
@@ -167,8 +167,8 @@ func onNothing(t *testing.T, args ...string) error {
 	return err
 }
 
-// refusals are command lines that must be refused, with words of the error.
-var refusals = []struct {
+// invalidCommandLines are command lines that must be refused, with words of the error.
+var invalidCommandLines = []struct {
 	args string
 	want []string
 }{
@@ -230,14 +230,14 @@ var refusals = []struct {
 
 func TestInvalidCommandLinesAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, c := range refusals {
-		err := onNothing(t, strings.Fields(c.args)...)
+	for _, c := range invalidCommandLines {
+		err := withoutStore(t, strings.Fields(c.args)...)
 		require.ErrorIs(t, err, durable.ErrInvalid, c.args)
 		for _, w := range c.want {
 			require.ErrorContains(t, err, w, c.args)
 		}
 	}
-	require.ErrorIs(t, onNothing(t, "cancel", ""), durable.ErrInvalid)
+	require.ErrorIs(t, withoutStore(t, "cancel", ""), durable.ErrInvalid)
 }
 
 func TestInvalidValuesAreNamed(t *testing.T) {
@@ -321,24 +321,23 @@ func TestHelpThatCannotBePrintedIsAnError(t *testing.T) {
 	}
 }
 
-// TestWaitForTheStoreIsReported has a store that does not close before the user is told about
-// it.
+// TestWaitForTheStoreIsReported has a store that does not close before the user is notified of it.
 func TestWaitForTheStoreIsReported(t *testing.T) {
 	t.Parallel()
-	told := make(chan struct{})
+	noticed := make(chan struct{})
 	var stderr bytes.Buffer
 	a := newApp(nil, io.Discard, io.MultiWriter(&stderr, writerFunc(func(p []byte) (int, error) {
-		close(told)
+		close(noticed)
 		return len(p), nil
 	})))
-	a.patience = time.Millisecond
+	a.noticeDelay = time.Millisecond
 	a.open = func(string) (durable.Store, func() error, error) {
 		return memstore.New(memstore.Options{}), func() error {
 			select {
-			case <-told:
+			case <-noticed:
 				return nil
 			case <-time.After(patience):
-				return errors.New("the user is not told")
+				return errors.New("the user is not notified")
 			}
 		}, nil
 	}

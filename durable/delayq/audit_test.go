@@ -14,17 +14,17 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// faulty is a store whose audits find faults.
-type faulty struct{ durable.Store }
+// storeWithFaults is a store whose audits find faults.
+type storeWithFaults struct{ durable.Store }
 
-type faultyBackend struct{ driver.Backend }
+type backendWithFaults struct{ driver.Backend }
 
-func (f faulty) Open(ctx context.Context, c driver.Config) (driver.Backend, error) {
+func (f storeWithFaults) Open(ctx context.Context, c driver.Config) (driver.Backend, error) {
 	b, err := f.Store.Open(ctx, c)
-	return faultyBackend{b}, err
+	return backendWithFaults{b}, err
 }
 
-func (f faultyBackend) Audit(_ context.Context, _ int, repair bool) (durable.AuditReport, error) {
+func (f backendWithFaults) Audit(_ context.Context, _ int, repair bool) (durable.AuditReport, error) {
 	r := durable.AuditReport{Records: 10, Orphans: 2, Strays: 1, Wrong: 1}
 	if repair {
 		r.Repaired = 4
@@ -46,10 +46,10 @@ func TestAuditFailsIfFaultsAreLeft(t *testing.T) {
 	require.NoError(t, err)
 	_, err = audit(sound)
 	require.NoError(t, err)
-	out, err := audit(faulty{sound}, "-json")
+	out, err := audit(storeWithFaults{sound}, "-json")
 	require.ErrorContains(t, err, "8 faults are left; delayq audit -repair")
 	assert.JSONEq(t, `{"records":20,"orphans":4,"strays":2,"unreadable":0,"wrong":2,"repaired":0}`, out)
-	out, err = audit(faulty{sound}, "-repair")
+	out, err = audit(storeWithFaults{sound}, "-repair")
 	require.NoError(t, err)
 	assert.Contains(t, out, "repaired")
 }

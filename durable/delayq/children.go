@@ -18,8 +18,8 @@ var errKilled = errors.New("the program is ended")
 
 // run starts a command, made with a context, and waits for it. It returns errKilled after kill.
 func (c *children) run(cmd *exec.Cmd) error {
-	detach(cmd)
-	cmd.Cancel = func() error { return killAll(cmd) }
+	setProcessGroup(cmd)
+	cmd.Cancel = func() error { return killGroup(cmd) }
 	if err := c.start(cmd); err != nil {
 		return err
 	}
@@ -61,6 +61,6 @@ func (c *children) kill() {
 	defer c.mu.Unlock()
 	c.killed = true
 	for cmd := range c.all {
-		_ = killAll(cmd) // it may have ended by itself
+		_ = killGroup(cmd) // it may have ended by itself
 	}
 }

@@ -4,10 +4,10 @@ package main
 
 import "os/exec"
 
-func detach(*exec.Cmd) {}
+func setProcessGroup(*exec.Cmd) {}
 
-func killAll(cmd *exec.Cmd) error { return cmd.Process.Kill() }
+func killGroup(cmd *exec.Cmd) error { return cmd.Process.Kill() }
 
-func survivePipes() {}
+func handleSIGPIPE() {}
 
 func shell(line string) []string { return []string{"cmd", "/C", line} }

@@ -32,7 +32,7 @@ func (a *app) consumeCommand() *cli.Command {
 			&cli.StringFlag{Name: "exec", Usage: "run this `command` by the shell, with the body on stdin", Destination: &o.exec},
 			option("concurrency", "run up to `N` commands at the same time", number(&o.concurrency, 1, 4096)),
 			option("visibility", "release a message this `time` after a crash of this process",
-				span(&o.visibility, 100*time.Millisecond)),
+				duration(&o.visibility, 100*time.Millisecond)),
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := noArguments(cmd); err != nil {
@@ -41,7 +41,7 @@ func (a *app) consumeCommand() *cli.Command {
 			if o.exec == "" {
 				return usage(cmd, "-exec %q: a command of the shell is accepted, such as -exec './deliver.sh'", o.exec)
 			}
-			a.drops = true
+			a.trimsDead = true
 			return a.withNewQueue(ctx, func(s *session) error { return a.consume(ctx, s, o) })
 		},
 	}

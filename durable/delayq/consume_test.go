@@ -26,8 +26,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// ctrlC is a writer that calls end after some lines and words were written, perhaps more than once.
-type ctrlC struct {
+// outputTrigger is a writer that calls end after some lines and words were written, perhaps more
+// than once.
+type outputTrigger struct {
 	mu    sync.Mutex
 	buf   bytes.Buffer
 	lines int
@@ -35,7 +36,7 @@ type ctrlC struct {
 	end   func()
 }
 
-func (c *ctrlC) Write(p []byte) (int, error) {
+func (c *outputTrigger) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.buf.Write(p)
@@ -45,13 +46,13 @@ func (c *ctrlC) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// until runs the program, and sends a Ctrl-C after some lines on stdout or stderr. Any goroutine
-// may call it.
-func (d tester) until(lines int, onStderr bool, args ...string) result {
+// interruptAfter runs the program, and sends a Ctrl-C after some lines on stdout or stderr. Any
+// goroutine may call it.
+func (d tester) interruptAfter(lines int, onStderr bool, args ...string) result {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(d.t.Context(), patience)
 	defer cancel()
-	watched := &ctrlC{lines: lines, end: cancel}
+	watched := &outputTrigger{lines: lines, end: cancel}
 	var other bytes.Buffer
 	var stdout, stderr io.Writer = watched, &other
 	if onStderr {
@@ -70,7 +71,7 @@ func TestConsumeRunsTheCommandForEachDueMessage(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-n", "10", "-body", "hello")
 	d.ok("enqueue", "-id", "later", "-body", "x", "-delay", "1h")
-	r := d.until(10, false, "consume", "-exec", `printf '%s %s %s\n' "$(cat)" "$DELAYQ_ID" "$DELAYQ_ATTEMPTS"`, "-concurrency", "4")
+	r := d.interruptAfter(10, false, "consume", "-exec", `printf '%s %s %s\n' "$(cat)" "$DELAYQ_ID" "$DELAYQ_ATTEMPTS"`, "-concurrency", "4")
 	require.NoError(t, r.err)
 	for _, id := range []string{"a-1", "a-10"} {
 		assert.Contains(t, r.stdout, "hello "+id+" 0\n")
@@ -86,7 +87,7 @@ func TestTwoProcessesShareAQueueOnRedis(t *testing.T) {
 	t.Parallel()
 	d := tester{t, "redis://" + miniredis.RunT(t).Addr()}
 	done := make(chan result, 1)
-	go func() { done <- d.until(6, false, "consume", "-exec", "cat; echo", "-concurrency", "2") }()
+	go func() { done <- d.interruptAfter(6, false, "consume", "-exec", "cat; echo", "-concurrency", "2") }()
 	d.ok("enqueue", "-n", "5", "-body", "x", "-delay", "100ms")
 	d.ok("enqueue", "-id", "last", "-body", "y", "-delay", "1s")
 	r := <-done
@@ -99,31 +100,31 @@ func TestTwoProcessesShareAQueueOnRedis(t *testing.T) {
 	assert.Equal(t, "kept\n", d.ok("take", "-ack", "-wait", "1m"))
 }
 
-const waiting = "waiting for 1 commands"
+const waitingNotice = "waiting for 1 commands"
 
-// untilTold returns a command that ends after the program has written to the returned writer that
-// it waits.
-func untilTold(t *testing.T) (line string, stderr *ctrlC) {
+// commandUntilNotice returns a command that ends after the program has written to the returned
+// writer that it waits.
+func commandUntilNotice(t *testing.T) (line string, stderr *outputTrigger) {
 	t.Helper()
-	told := filepath.Join(t.TempDir(), "told")
-	goOn := func() { assert.NoError(t, os.WriteFile(told, nil, 0o600)) }
+	noticed := filepath.Join(t.TempDir(), "noticed")
+	goOn := func() { assert.NoError(t, os.WriteFile(noticed, nil, 0o600)) }
 	timeout := time.AfterFunc(patience, goOn) // so that a test fails, and does not hang
 	t.Cleanup(func() { timeout.Stop() })
-	return "until test -e '" + told + "'; do sleep 0.05; done", &ctrlC{words: waiting, end: goOn}
+	return "until test -e '" + noticed + "'; do sleep 0.05; done", &outputTrigger{words: waitingNotice, end: goOn}
 }
 
 func TestCtrlCLetsCommandsEndAndGivesBackTheRest(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-n", "50", "-body", "x")
 	done := filepath.Join(t.TempDir(), "done")
-	wait, stderr := untilTold(t)
+	wait, stderr := commandUntilNotice(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	command := `echo begun; ` + wait + `; echo "$DELAYQ_ID" >> '` + done + `'`
-	err := run(ctx, []string{"delayq", "-store", d.store, "consume", "-exec", command}, nil, &ctrlC{lines: 1, end: cancel}, stderr)
+	err := run(ctx, []string{"delayq", "-store", d.store, "consume", "-exec", command}, nil, &outputTrigger{lines: 1, end: cancel}, stderr)
 	require.NoError(t, err)
 	require.ErrorIs(t, ctx.Err(), context.Canceled, "output is printed while the command runs")
-	assert.Contains(t, stderr.buf.String(), waiting)
+	assert.Contains(t, stderr.buf.String(), waitingNotice)
 	finished, err := os.ReadFile(done)
 	require.NoError(t, err, "the running command has ended by itself")
 	n := int64(strings.Count(string(finished), "\n"))
@@ -138,7 +139,7 @@ func TestFailedCommandIsAFailedAttempt(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
 	d.ok("enqueue", "-id", "last", "-body", "x", "-max-attempts", "1")
-	r := d.until(4, true, "consume", "-exec", `echo "$DELAYQ_ID: out of order" >&2; exit 3`)
+	r := d.interruptAfter(4, true, "consume", "-exec", `echo "$DELAYQ_ID: out of order" >&2; exit 3`)
 	require.NoError(t, r.err)
 	assert.Contains(t, r.stderr, "exit status 3")
 	m := d.message("last")
@@ -193,7 +194,7 @@ func TestBackgroundProcessDoesNotHoldUpItsCommand(t *testing.T) {
 	cmd.Stdout, cmd.WaitDelay = &out, commandGrace
 	require.ErrorIs(t, c.run(cmd), exec.ErrWaitDelay)
 	assert.Equal(t, "up\n", out.String())
-	require.NoError(t, killAll(cmd), "the process in the background")
+	require.NoError(t, killGroup(cmd), "the process in the background")
 }
 
 func TestKillEndsCommandsAndStartsNoMore(t *testing.T) {
@@ -237,20 +238,20 @@ func (d tester) process(stdout, stderr io.Writer, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// begun starts a process, and returns after it has written some lines to stdout.
-func (d tester) begun(lines int, stderr io.Writer, args ...string) *exec.Cmd {
+// startAndWait starts a process, and returns after it has written some lines to stdout.
+func (d tester) startAndWait(lines int, stderr io.Writer, args ...string) *exec.Cmd {
 	d.t.Helper()
 	begun, cancel := context.WithTimeout(d.t.Context(), patience)
 	defer cancel()
-	cmd := d.process(&ctrlC{lines: lines, end: cancel}, stderr, args...)
+	cmd := d.process(&outputTrigger{lines: lines, end: cancel}, stderr, args...)
 	<-begun.Done()
 	require.ErrorIs(d.t, begun.Err(), context.Canceled)
 	return cmd
 }
 
-// crashed returns a tester on a copy of the file, as a crash of the process that uses it would
+// afterCrash returns a tester on a copy of the file, as a crash of the process that uses it would
 // leave it.
-func (d tester) crashed() tester {
+func (d tester) afterCrash() tester {
 	d.t.Helper()
 	content, err := os.ReadFile(strings.TrimPrefix(d.store, "file:"))
 	require.NoError(d.t, err)
@@ -262,16 +263,16 @@ func (d tester) crashed() tester {
 func TestFirstCtrlCWaitsAndSecondEnds(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
-	told, cancel := context.WithTimeout(t.Context(), patience)
+	noticed, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	cmd := d.begun(1, &ctrlC{words: waiting, end: cancel}, "consume", "-exec", "echo begun; sleep 600")
-	for d.crashed().message("a").Crashes == 0 { // the beginning is written to the file asynchronously
-		require.NoError(t, told.Err())
+	cmd := d.startAndWait(1, &outputTrigger{words: waitingNotice, end: cancel}, "consume", "-exec", "echo begun; sleep 600")
+	for d.afterCrash().message("a").Crashes == 0 { // the beginning is written to the file asynchronously
+		require.NoError(t, noticed.Err())
 		time.Sleep(20 * time.Millisecond)
 	}
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
-	<-told.Done()
-	require.ErrorIs(t, told.Err(), context.Canceled)
+	<-noticed.Done()
+	require.ErrorIs(t, noticed.Err(), context.Canceled)
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	select {
@@ -292,7 +293,7 @@ func TestFirstCtrlCWaitsAndSecondEnds(t *testing.T) {
 func TestExitCodes(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-body", "x", "-delay", "1h")
-	cmd := d.begun(2, nil, "watch", "-interval", "20ms")
+	cmd := d.startAndWait(2, nil, "watch", "-interval", "20ms")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, cmd.Wait(), "exit code 0")
 	d.store += ".other"
@@ -308,7 +309,7 @@ func TestUnprintableErrorsDoNotFailCommands(t *testing.T) {
 	d.ok("enqueue", "-id", "a", "-n", "3", "-body", "x", "-max-attempts", "1")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	stdout := &ctrlC{lines: 3, end: cancel}
+	stdout := &outputTrigger{lines: 3, end: cancel}
 	err := run(ctx, []string{"delayq", "-store", d.store, "consume", "-exec", "echo warning >&2; echo done"}, nil, stdout, failing{errors.New("full")})
 	require.NoError(t, err)
 	c := d.counts()
@@ -324,7 +325,7 @@ func TestHangupLetsCommandsEnd(t *testing.T) {
 	defer signal.Stop(caught)
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
-	cmd := d.begun(1, nil, "consume", "-exec", "echo begun; sleep 0.5")
+	cmd := d.startAndWait(1, nil, "consume", "-exec", "echo begun; sleep 0.5")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
 	time.Sleep(100 * time.Millisecond) // two at once may be one
 	_ = cmd.Process.Signal(syscall.SIGHUP)
@@ -339,14 +340,14 @@ func TestRunningCommandsAreReportedBeforeTheStore(t *testing.T) {
 	store := memstore.New(memstore.Options{})
 	require.NoError(t, onMemory(t.Context(), store, io.Discard, io.Discard, "enqueue", "-body", "x"))
 	ctx, cancel := context.WithCancel(t.Context())
-	out := &ctrlC{lines: 1, end: cancel}
-	wait, stderr := untilTold(t)
+	out := &outputTrigger{lines: 1, end: cancel}
+	wait, stderr := commandUntilNotice(t)
 	a := newApp(nil, out, io.MultiWriter(out, stderr))
-	a.patience = time.Millisecond
+	a.noticeDelay = time.Millisecond
 	a.open = func(string) (durable.Store, func() error, error) { return store, func() error { return nil }, nil }
 	require.NoError(t, a.run(ctx, []string{"delayq", "-store", "memory:", "consume", "-exec", "echo begun; " + wait + "; sleep 0.05; echo ended"}))
 	before, _, ok := strings.Cut(out.buf.String(), "ended\n")
 	require.True(t, ok)
-	assert.Contains(t, before, waiting)
+	assert.Contains(t, before, waitingNotice)
 	assert.NotContains(t, before, "waiting for the store")
 }

@@ -43,8 +43,8 @@ func (s *selection) flags(verb string) []cli.Flag {
 	return []cli.Flag{
 		flag("all", verb+" all dead letters of the queue", &s.all),
 		&cli.StringFlag{Name: "reason", Usage: verb + " letters whose last error contains this `text`", Destination: &s.filter.Reason},
-		option("since", verb+" letters that died at this `time` or later", past(&s.filter.Since)),
-		option("until", verb+" letters that died before this `time`", past(&s.filter.Until)),
+		option("since", verb+" letters that died at this `time` or later", pastTime(&s.filter.Since)),
+		option("until", verb+" letters that died before this `time`", pastTime(&s.filter.Until)),
 	}
 }
 
@@ -57,7 +57,7 @@ func (a *app) replayCommand() *cli.Command {
 		Name: "replay", Usage: "schedule dead letters again as if they had never been delivered",
 		ArgsUsage: "ID... or -all, -reason, -since, -until",
 		Flags: append(which.flags("replay"),
-			option("delay", "make each due this `time` after its replay", span(&o.Delay, 0)),
+			option("delay", "make each due this `time` after its replay", duration(&o.Delay, 0)),
 			option("rate", "replay `N` letters a second, evenly; 0 means no limit",
 				within(&o.Rate, func(s string) (float64, error) { return strconv.ParseFloat(s, 64) }, 0, 100_000, "a number"))),
 		Action: func(ctx context.Context, cmd *cli.Command) error {

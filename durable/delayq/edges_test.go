@@ -55,7 +55,7 @@ func TestCommandThatLeavesAProcessSucceeds(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
 	pid := filepath.Join(t.TempDir(), "pid")
-	r := d.until(1, false, "consume", "-exec", "sleep 600 & echo $! > '"+pid+"'; echo up")
+	r := d.interruptAfter(1, false, "consume", "-exec", "sleep 600 & echo $! > '"+pid+"'; echo up")
 	require.NoError(t, r.err)
 	assert.EqualValues(t, 1, d.counts().Acked, "it has exited with 0")
 	text, err := os.ReadFile(pid)
@@ -81,7 +81,7 @@ func TestCommandNotFoundAfterASuccessIsAFailedAttempt(t *testing.T) {
 		at := time.Now().Add(time.Duration(i-10) * time.Minute).Format(time.RFC3339)
 		d.ok("-partitions", "1", "enqueue", "-id", id, "-body", "x", "-at", at)
 	}
-	r := d.until(2, false, "consume", "-exec", `test "$DELAYQ_ID" != b || exit 127; echo "$DELAYQ_ID"`)
+	r := d.interruptAfter(2, false, "consume", "-exec", `test "$DELAYQ_ID" != b || exit 127; echo "$DELAYQ_ID"`)
 	require.NoError(t, r.err)
 }
 
@@ -179,20 +179,20 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// away is a store whose counts fail now and then, as those of an unreachable server.
-type away struct{ durable.Store }
+// unreachable is a store whose counts fail now and then, as those of an unreachable server.
+type unreachable struct{ durable.Store }
 
-type awayBackend struct {
+type unreachableBackend struct {
 	driver.Backend
 	calls *int
 }
 
-func (a away) Open(ctx context.Context, c driver.Config) (driver.Backend, error) {
+func (a unreachable) Open(ctx context.Context, c driver.Config) (driver.Backend, error) {
 	b, err := a.Store.Open(ctx, c)
-	return awayBackend{b, new(int)}, err
+	return unreachableBackend{b, new(int)}, err
 }
 
-func (a awayBackend) Count(ctx context.Context, partition int) (driver.Counts, error) {
+func (a unreachableBackend) Count(ctx context.Context, partition int) (driver.Counts, error) {
 	if *a.calls++; *a.calls == 2 {
 		return driver.Counts{}, durable.ErrUnavailable
 	}
@@ -204,7 +204,7 @@ func TestWatchOutlivesAnOutage(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	a := newApp(nil, &stdout, &stderr)
 	a.open = func(string) (durable.Store, func() error, error) {
-		return away{memstore.New(memstore.Options{})}, func() error { return nil }, nil
+		return unreachable{memstore.New(memstore.Options{})}, func() error { return nil }, nil
 	}
 	args := []string{"delayq", "-store", "memory:", "-partitions", "1", "watch", "-n", "3", "-interval", "10ms"}
 	require.NoError(t, a.run(t.Context(), args))

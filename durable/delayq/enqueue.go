@@ -74,7 +74,7 @@ func (a *app) enqueue(ctx context.Context, o enqueueOptions, bodyGiven bool) err
 			return fmt.Errorf("read the body from stdin: %w", err)
 		}
 	}
-	return a.withNew(ctx, func(s *session) error {
+	return a.withNewStore(ctx, func(s *session) error {
 		step := max(1, min(enqueueAtOnce, enqueueMemory/max(1, len(body))))
 		for first := 1; first <= o.n; first += step {
 			messages := make([]durable.Message, min(step, o.n-first+1))
@@ -86,7 +86,7 @@ func (a *app) enqueue(ctx context.Context, o enqueueOptions, bodyGiven bool) err
 			}
 			ids, err := s.EnqueueBatch(ctx, messages)
 			if err != nil {
-				return shorten(err)
+				return truncateErrors(err)
 			}
 			if err := a.printIDs(ids); err != nil {
 				return err
@@ -138,8 +138,9 @@ func (a *app) readBody(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// shorten keeps the first of many joined errors, because similar errors would fill the screen.
-func shorten(err error) error {
+// truncateErrors keeps the first of many joined errors, because similar errors would fill the
+// screen.
+func truncateErrors(err error) error {
 	const most = 5
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok || len(joined.Unwrap()) <= most {
@@ -150,17 +151,17 @@ func shorten(err error) error {
 	for _, e := range all[:most] {
 		lines = append(lines, e.Error())
 	}
-	return fmt.Errorf("%d messages were not enqueued, the others were. %w", len(all), &listed{strings.Join(lines, "\n"), err, len(all) - most})
+	return fmt.Errorf("%d messages were not enqueued, the others were. %w", len(all), &truncatedErrors{strings.Join(lines, "\n"), err, len(all) - most})
 }
 
-// listed is a list of errors whose text has the first ones only.
-type listed struct {
+// truncatedErrors is a list of errors whose text has the first ones only.
+type truncatedErrors struct {
 	shown string
 	all   error
 	more  int
 }
 
-func (l *listed) Error() string {
+func (l *truncatedErrors) Error() string {
 	return fmt.Sprintf("The first ones:\n%s\nand %d more", l.shown, l.more)
 }
-func (l *listed) Unwrap() error { return l.all }
+func (l *truncatedErrors) Unwrap() error { return l.all }

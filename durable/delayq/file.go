@@ -24,12 +24,12 @@ func (a *app) backupCommand() *cli.Command {
 			if _, err := a.filePath(); err != nil {
 				return err
 			}
-			defer a.explainWaiting(ctx)()
+			defer a.reportWaiting(ctx)()
 			store, closeStore, err := a.open(a.store)
 			if err != nil {
-				return explain(err)
+				return withRemedy(err)
 			}
-			return errors.Join(explain(a.backup(ctx, store, cmd.Args().First())), closeStore())
+			return errors.Join(withRemedy(a.backup(ctx, store, cmd.Args().First())), closeStore())
 		},
 	}
 }
@@ -83,7 +83,7 @@ func (a *app) compactCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return explain(boltstore.Compact(path, cmd.Args().First()))
+			return withRemedy(boltstore.Compact(path, cmd.Args().First()))
 		},
 	}
 }

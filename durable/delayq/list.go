@@ -56,23 +56,23 @@ func (a *app) inspect(ctx context.Context, s *session, id string) error {
 func describe(r *durable.Record, partition int) string {
 	rows := []table.Row{
 		{"id", preview(r.ID, durable.MaxID)}, {"state", stateName(r.State)}, {"partition", partition},
-		{"enqueued", moment(r.Enqueued)}, {"due", moment(r.Due)},
+		{"enqueued", formatTime(r.Enqueued)}, {"due", formatTime(r.Due)},
 		{"attempts", fmt.Sprintf("%d failed of %d", r.Attempts, r.MaxAttempts)}, {"crashes", r.Crashes}, {"token", r.Token},
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.Headers)) {
 		rows = append(rows, table.Row{"header " + preview(key, previewBytes), preview(r.Headers[key], 4*previewBytes)})
 	}
 	if !r.LeaseEnd.IsZero() {
-		rows = append(rows, table.Row{"lease ends", moment(r.LeaseEnd)})
+		rows = append(rows, table.Row{"lease ends", formatTime(r.LeaseEnd)})
 	}
 	if !r.Died.IsZero() {
-		rows = append(rows, table.Row{"died", moment(r.Died)})
+		rows = append(rows, table.Row{"died", formatTime(r.Died)})
 	}
 	if r.Reason != "" {
 		rows = append(rows, table.Row{"last error", preview(r.Reason, 4*previewBytes)})
 	}
 	rows = append(rows, table.Row{"body", fmt.Sprintf("%s (%d bytes)", preview(string(r.Body), 4*previewBytes), len(r.Body))})
-	return pairs(rows...)
+	return propertyTable(rows...)
 }
 
 type listOptions struct {
@@ -116,7 +116,7 @@ func (a *app) list(ctx context.Context, s *session, state durable.State, n int) 
 		}
 		at := map[durable.State]time.Time{durable.StateScheduled: r.Due, durable.StateLeased: r.LeaseEnd, durable.StateDead: r.Died}[state]
 		t.AppendRow(table.Row{
-			preview(r.ID, durable.MaxID), stateName(r.State), moment(at), fmt.Sprintf("%d of %d", r.Attempts, r.MaxAttempts), r.Crashes,
+			preview(r.ID, durable.MaxID), stateName(r.State), formatTime(at), fmt.Sprintf("%d of %d", r.Attempts, r.MaxAttempts), r.Crashes,
 			len(r.Body), preview(string(r.Body), previewBytes), preview(r.Reason, previewBytes),
 		})
 		return nil

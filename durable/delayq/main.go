@@ -31,7 +31,7 @@ const (
 )
 
 func main() {
-	survivePipes()
+	handleSIGPIPE()
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	if !signal.Ignored(syscall.SIGHUP) { // as nohup does

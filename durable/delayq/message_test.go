@@ -223,8 +223,8 @@ func TestCancelByHeadersNeedsAllOfThem(t *testing.T) {
 	assert.EqualValues(t, 1, d.counts().Scheduled)
 }
 
-// besides opens a queue, and returns a function that runs the program on its store.
-func besides(t *testing.T) (*durable.Queue, func(args ...string) (string, error)) {
+// queueAndProgram opens a queue, and returns a function that runs the program on its store.
+func queueAndProgram(t *testing.T) (*durable.Queue, func(args ...string) (string, error)) {
 	t.Helper()
 	t.Parallel()
 	store := memstore.New(memstore.Options{})
@@ -240,7 +240,7 @@ func besides(t *testing.T) (*durable.Queue, func(args ...string) (string, error)
 
 // A message that is being delivered is an error for a script, and the others are cancelled.
 func TestCancelByHeadersFailsIfAMessageIsBeingDelivered(t *testing.T) {
-	q, run := besides(t)
+	q, run := queueAndProgram(t)
 	for _, delay := range []time.Duration{0, time.Hour} {
 		_, err := q.Enqueue(t.Context(), durable.Message{Delay: delay, Headers: map[string]string{"a": "b"}})
 		require.NoError(t, err)
@@ -254,7 +254,7 @@ func TestCancelByHeadersFailsIfAMessageIsBeingDelivered(t *testing.T) {
 }
 
 func TestDeadLettersAreSelectedByReasonAndTime(t *testing.T) {
-	q, run := besides(t)
+	q, run := queueAndProgram(t)
 	var died []time.Time
 	for i, reason := range []string{"cannot connect", "no such user", "cannot connect to b", "cannot connect to c"} {
 		_, err := q.Enqueue(t.Context(), durable.Message{ID: fmt.Sprint(i)})

@@ -106,7 +106,7 @@ func (a *app) audit(ctx context.Context, s *session, repair bool) error {
 	if a.json {
 		err = a.printJSON(auditJSON(r))
 	} else {
-		err = a.print(pairs(table.Row{"messages looked at", r.Records}, table.Row{"messages in no set", r.Orphans},
+		err = a.print(propertyTable(table.Row{"messages looked at", r.Records}, table.Row{"messages in no set", r.Orphans},
 			table.Row{"members of sets without a message", r.Strays}, table.Row{"messages that cannot be read", r.Unreadable},
 			table.Row{"wrong sums", r.Wrong}, table.Row{"repaired", r.Repaired}))
 	}
@@ -144,7 +144,7 @@ func (a *app) consumers(ctx context.Context, s *session) error {
 			continue
 		}
 		t.AppendRow(table.Row{
-			preview(c.Host, previewBytes), c.PID, ranges(c.Partitions), moment(c.LastHeartbeat), moment(c.Expires), preview(c.ID, durable.MaxID),
+			preview(c.Host, previewBytes), c.PID, ranges(c.Partitions), formatTime(c.LastHeartbeat), formatTime(c.Expires), preview(c.ID, durable.MaxID),
 		})
 	}
 	switch {

@@ -66,9 +66,9 @@ func number(to *int, least, most int) *checked[int] {
 	return within(to, strconv.Atoi, least, most, "a whole number")
 }
 
-// span accepts durations from least up, with days.
-func span(to *time.Duration, least time.Duration) *checked[time.Duration] {
-	return &checked[time.Duration]{to, parseSpan, func(d time.Duration) bool { return d >= least },
+// duration accepts durations from least up, with days.
+func duration(to *time.Duration, least time.Duration) *checked[time.Duration] {
+	return &checked[time.Duration]{to, parseDuration, func(d time.Duration) bool { return d >= least },
 		fmt.Sprintf("a duration of %v or more, up to %dd, such as 250ms, 1h30m or 7d", least, mostDays)}
 }
 
@@ -88,8 +88,8 @@ const (
 	mostDays = math.MaxInt64 / int64(day) // that a duration can have, about 292 years
 )
 
-// parseSpan accepts what time.ParseDuration does, and a whole number of days.
-func parseSpan(s string) (time.Duration, error) {
+// parseDuration accepts what time.ParseDuration does, and a whole number of days.
+func parseDuration(s string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(s, "d"); ok {
 		n, err := strconv.ParseUint(days, 10, 64)
 		if err == nil && n > uint64(mostDays) {
@@ -115,10 +115,10 @@ func header(to *map[string]string) *checked[map[string]string] {
 		"key=value; several may be given, with different keys"}
 }
 
-// past accepts a time, or a duration before now.
-func past(to *time.Time) *checked[time.Time] {
+// pastTime accepts a time, or a duration before now.
+func pastTime(to *time.Time) *checked[time.Time] {
 	parse := func(s string) (time.Time, error) {
-		if d, err := parseSpan(s); err == nil {
+		if d, err := parseDuration(s); err == nil {
 			return time.Now().Add(-max(0, d)), nil
 		}
 		return time.Parse(time.RFC3339, s)
@@ -135,7 +135,7 @@ type due struct {
 
 func (d *due) flags() []cli.Flag {
 	return []cli.Flag{
-		option("delay", "make it due this `time` from now", span(&d.delay, 0)),
+		option("delay", "make it due this `time` from now", duration(&d.delay, 0)),
 		option("at", "make it due at this `time`, or at once if that has passed", &checked[time.Time]{
 			&d.at, func(s string) (time.Time, error) { return time.Parse(time.RFC3339, s) },
 			func(t time.Time) bool { return !t.IsZero() },
@@ -160,7 +160,7 @@ func (d *due) String() string {
 	if !d.at.IsZero() {
 		return "at " + d.at.Format(time.RFC3339)
 	}
-	return "in " + rounded(d.delay)
+	return "in " + formatDuration(d.delay)
 }
 
 // usage returns an error of the command line.

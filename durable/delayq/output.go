@@ -31,8 +31,8 @@ func newTable(header table.Row, right ...int) table.Writer {
 	return t
 }
 
-// pairs makes a table of names and values, without a header.
-func pairs(rows ...table.Row) string {
+// propertyTable makes a table of names and values, without a header.
+func propertyTable(rows ...table.Row) string {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleLight)
 	t.AppendRows(rows)
@@ -135,8 +135,8 @@ func stateName(s durable.State) string {
 	return fmt.Sprintf("state %d", s)
 }
 
-// moment formats a time, and in brackets the time from now on the clock of this machine.
-func moment(t time.Time) string {
+// formatTime formats a time, and in brackets the time from now on the clock of this machine.
+func formatTime(t time.Time) string {
 	switch {
 	case t.IsZero():
 		return "-"
@@ -148,16 +148,16 @@ func moment(t time.Time) string {
 
 func relative(d time.Duration) string {
 	if d < 0 {
-		return rounded(-d) + " ago"
+		return formatDuration(-d) + " ago"
 	}
 	if d == math.MaxInt64 { // differences of times are at most this
 		return "in 292 years or more"
 	}
-	return "in " + rounded(d)
+	return "in " + formatDuration(d)
 }
 
-// rounded formats a duration with about three digits.
-func rounded(d time.Duration) string {
+// formatDuration formats a duration with about three digits.
+func formatDuration(d time.Duration) string {
 	switch {
 	case d >= 2*day:
 		return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)

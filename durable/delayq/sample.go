@@ -12,8 +12,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// look is the state of the queue at one time.
-type look struct {
+// snapshot is the state of the queue at one time.
+type snapshot struct {
 	at    time.Time
 	stats durable.Stats
 }
@@ -21,8 +21,8 @@ type look struct {
 // sample is a look at the queue with the previous one.
 type sample struct {
 	queue string
-	look
-	before *look // nil for the first look. A *sample would keep all earlier looks in memory
+	snapshot
+	before *snapshot // nil for the first look. A *sample would keep all earlier looks in memory
 }
 
 // rates are the events a second of a queue, or of a partition, since the previous look.
@@ -79,7 +79,7 @@ func nextIn(c *durable.Counts) string {
 	case !c.NextDue.After(c.Now):
 		return "now"
 	}
-	return rounded(c.NextDue.Sub(c.Now))
+	return formatDuration(c.NextDue.Sub(c.Now))
 }
 
 // table formats a sample for a terminal.
@@ -89,7 +89,7 @@ func (s *sample) table(partitions bool) string {
 		"", "scheduled", "due", "in flight", "dead", "next in", "overdue", "enqueued/s", "acked/s", "retried/s", "dead/s",
 	}, 6, 7, 8, 9, 10, 11)
 	row := func(name string, c *durable.Counts, r rates) table.Row {
-		return table.Row{name, c.Scheduled, c.Due, c.InFlight, c.Dead, nextIn(c), rounded(overdue(c)),
+		return table.Row{name, c.Scheduled, c.Due, c.InFlight, c.Dead, nextIn(c), formatDuration(overdue(c)),
 			rate(r.Enqueued), rate(r.Acked), rate(r.Retried), rate(r.Buried)}
 	}
 	t.AppendRow(row("queue", &s.stats.Counts, all))
@@ -136,7 +136,7 @@ func (s *sample) lines(partitions bool) string {
 	all, parts := s.rates()
 	line := func(c *durable.Counts, r rates) string {
 		return fmt.Sprintf("scheduled %d, due %d, in flight %d, dead %d, next in %s, overdue %s, ",
-			c.Scheduled, c.Due, c.InFlight, c.Dead, nextIn(c), rounded(overdue(c))) +
+			c.Scheduled, c.Due, c.InFlight, c.Dead, nextIn(c), formatDuration(overdue(c))) +
 			fmt.Sprintf("enqueued %s/s, acked %s/s, retried %s/s, dead %s/s",
 				rate(r.Enqueued), rate(r.Acked), rate(r.Retried), rate(r.Buried))
 	}

@@ -27,8 +27,8 @@ func (a *app) takeCommand() *cli.Command {
 			flag("ack", "acknowledge each message after printing it, which removes it from the queue", &o.ack),
 			flag("nack", "give messages back as failed, which counts as an attempt", &o.nack),
 			flag("keep", "give messages back unchanged; the default", &o.keep),
-			option("delay", "with -nack, make messages due again after this `time`", span(&o.delay, 0)),
-			option("wait", "wait this `time` for each message; 0 waits without a limit", span(&o.wait, 0)),
+			option("delay", "with -nack, make messages due again after this `time`", duration(&o.delay, 0)),
+			option("wait", "wait this `time` for each message; 0 waits without a limit", duration(&o.wait, 0)),
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := noArguments(cmd); err != nil {
@@ -67,7 +67,7 @@ func (a *app) take(ctx context.Context, s *session, o takeOptions) (err error) {
 	for ; taken < o.n; taken++ {
 		d, failure := next(ctx, r, o.wait)
 		if failure != nil {
-			err = a.noneLeft(ctx, failure, taken, o)
+			err = a.takeError(ctx, failure, taken, o)
 			break
 		}
 		h.add(d)
@@ -96,9 +96,9 @@ func next(ctx context.Context, r *durable.Receiver, wait time.Duration) (*durabl
 	return r.Take(ctx)
 }
 
-// noneLeft returns the error of a Take that returned no message. It is nil after Ctrl-C, and if
+// takeError returns the error of a Take that returned no message. It is nil after Ctrl-C, and if
 // earlier messages came before the wait was over.
-func (a *app) noneLeft(ctx context.Context, err error, taken int, o takeOptions) error {
+func (a *app) takeError(ctx context.Context, err error, taken int, o takeOptions) error {
 	switch {
 	case ctx.Err() != nil: // Ctrl-C
 		return nil

@@ -26,7 +26,7 @@ func (a *app) watchCommand() *cli.Command {
 	return &cli.Command{
 		Name: "watch", Usage: "show a live table of the queue until Ctrl-C", Description: watchHelp,
 		Flags: []cli.Flag{
-			option("interval", "look at the queue once in this `time`", span(&o.interval, 10*time.Millisecond)),
+			option("interval", "look at the queue once in this `time`", duration(&o.interval, 10*time.Millisecond)),
 			option("n", "end after `N` looks; 0 looks until Ctrl-C", number(&o.n, 0, math.MaxInt32)),
 			flag("partitions", "show each partition too", &o.partitions),
 		},
@@ -45,8 +45,8 @@ func (a *app) watch(ctx context.Context, s *session, o watchOptions) error {
 	show := a.viewer(o)
 	tick := time.NewTicker(o.interval)
 	defer tick.Stop()
-	var last *look
-	for looks := 1; ; looks++ {
+	var last *snapshot
+	for updates := 1; ; updates++ {
 		stats, err := s.Stats(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -56,13 +56,13 @@ func (a *app) watch(ctx context.Context, s *session, o watchOptions) error {
 		case err != nil:
 			return err
 		default:
-			now := look{time.Now(), stats}
+			now := snapshot{time.Now(), stats}
 			if err := show(&sample{s.name, now, last}); err != nil {
 				return err
 			}
 			last = &now
 		}
-		if looks == o.n {
+		if updates == o.n {
 			return nil
 		}
 		select {

@@ -58,9 +58,9 @@ func sampleOf() *sample {
 	rest := durable.Counts{Now: now, NextDue: driver.Never.Time(), Enqueued: 10}
 	all := part
 	all.Enqueued += rest.Enqueued
-	before := &look{at: time.Unix(0, 0), stats: durable.Stats{Partitions: make([]durable.Counts, 2)}}
+	before := &snapshot{at: time.Unix(0, 0), stats: durable.Stats{Partitions: make([]durable.Counts, 2)}}
 	stats := durable.Stats{Counts: all, Partitions: []durable.Counts{part, rest}}
-	return &sample{queue: "q", look: look{at: time.Unix(10, 0), stats: stats}, before: before}
+	return &sample{queue: "q", snapshot: snapshot{at: time.Unix(10, 0), stats: stats}, before: before}
 }
 
 func TestRatesAreOfTheTimeBetweenTwoLooks(t *testing.T) {
@@ -152,6 +152,6 @@ func TestDurationsAreRounded(t *testing.T) {
 		0: "0s", 123: "123ns", 12345 * time.Nanosecond: "12.3µs", 1234567: "1.23ms", 48123 * time.Microsecond: "48.1ms",
 		90 * time.Second: "1m30s", 36 * time.Hour: "36h0m0s", 51 * time.Hour: "2d3h", 48 * time.Hour: "2d0h",
 	} {
-		assert.Equal(t, want, rounded(d), d.String())
+		assert.Equal(t, want, formatDuration(d), d.String())
 	}
 }
