@@ -25,23 +25,24 @@ type app struct {
 	stdout, stderr io.Writer
 	screen         screen // of stdout
 	open           func(url string) (durable.Store, func() error, error)
-	openSafe       func(url string) (durable.Store, func() error, error) // refuses servers that may lose messages
-	noticeDelay    time.Duration                                         // after Ctrl-C, until the user is told what delays the end
+	openSafe       func(url string) (durable.Store, func() error, error) // rejects servers that may lose messages
+	noticeDelay    time.Duration                                         // from Ctrl-C until the user is told what delays the end
+	commandGrace   time.Duration                                         // see defaultGrace
 	children       children
 	faults         errorPrinter
 
 	store, queue string
 	partitions   int
 	json         bool
-	trimsDead    bool // drop dead letters beyond the default bounds, as a consumer does
+	trimsDead    bool // drop dead letters beyond the default limits, as a consumer does
 }
 
-// maxBody is the largest body that any queue accepts, so delayq refuses none that a producer may
-// enqueue.
+// maxBody is the largest body that any queue accepts, so delayq accepts every body that a producer
+// may enqueue.
 const maxBody = 64 << 20
 
-// The bounds of dead letters for commands that are no consumers. They drop nothing: the consumers
-// of the queue set its bounds.
+// The limits of dead letters for commands other than consume. These limits drop nothing, because
+// the consumers of the queue set its limits.
 const (
 	keepDead  = 1 << 30
 	keepBytes = 1 << 60
@@ -51,7 +52,7 @@ const (
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 	a := &app{
 		stdin: stdin, stdout: &lockedWriter{w: stdout}, stderr: &lockedWriter{w: stderr},
-		screen: screenOf(stdout), open: storeurl.Open, openSafe: storeurl.OpenSafe, noticeDelay: time.Second,
+		screen: screenOf(stdout), open: storeurl.Open, openSafe: storeurl.OpenSafe, noticeDelay: time.Second, commandGrace: defaultGrace,
 	}
 	a.faults.w = a.stderr
 	return a
@@ -62,7 +63,7 @@ func (a *app) run(ctx context.Context, args []string) error {
 	help := &firstErrorWriter{w: a.stdout}
 	root := &cli.Command{
 		Name:            "delayq",
-		Usage:           "look into a durable delay queue and work on it",
+		Usage:           "inspect and operate a durable delay queue",
 		UsageText:       "delayq [options] command [options] [arguments]   (one dash or two)",
 		Description:     rootHelp,
 		Flags:           a.globals(),
@@ -70,13 +71,13 @@ func (a *app) run(ctx context.Context, args []string) error {
 		HideHelpCommand: true,
 		HideVersion:     true,
 		Writer:          help,
-		ErrWriter:       io.Discard, // errors are returned, and printed once
+		ErrWriter:       io.Discard, // errors are returned, and main prints them
 		ExitErrHandler:  func(context.Context, *cli.Command, error) {},
 		Action:          noCommand,
 	}
 	setUsageErrors(root)
 	err := root.Run(ctx, args)
-	if err == nil && help.failed != nil && !errors.Is(help.failed, syscall.EPIPE) { // as head closes it
+	if err == nil && help.failed != nil && !errors.Is(help.failed, syscall.EPIPE) { // head closes its input early
 		err = fmt.Errorf("print the help: %w", help.failed)
 	}
 	return err
@@ -92,8 +93,8 @@ func (a *app) globals() []cli.Flag {
 			Name: "queue", Usage: "use the queue with this `name`", Value: "default",
 			Destination: &a.queue, Sources: cli.EnvVars("DELAYQ_QUEUE"),
 		},
-		option("partitions", "make a new queue with `N` partitions, and refuse a queue with another number; "+
-			"0 accepts any number, and makes a new queue with 8", number(&a.partitions, 0, durable.MaxPartitions)),
+		option("partitions", "create a new queue with `N` partitions, and reject an existing queue with another number; "+
+			"0 accepts any number, and creates a new queue with 8", number(&a.partitions, 0, durable.MaxPartitions)),
 		flag("json", "print JSON, one object in each line", &a.json),
 	}
 }
@@ -107,7 +108,7 @@ func (a *app) commands() []*cli.Command {
 	}
 }
 
-// setUsageErrors makes all commands return errors of usage with a hint at their help.
+// setUsageErrors makes all commands return usage errors that refer to their help.
 func setUsageErrors(cmd *cli.Command) {
 	cmd.OnUsageError = func(_ context.Context, cmd *cli.Command, err error, _ bool) error { return usage(cmd, "%v", err) }
 	for _, c := range cmd.Commands {
@@ -115,7 +116,7 @@ func setUsageErrors(cmd *cli.Command) {
 	}
 }
 
-// noCommand is the action of a command that has only subcommands.
+// noCommand is the action of a command with subcommands.
 func noCommand(_ context.Context, cmd *cli.Command) error {
 	switch {
 	case !cmd.Args().Present() && cmd == cmd.Root():
@@ -137,11 +138,11 @@ type session struct {
 	name  string
 }
 
-// closeTime bounds how long a queue may take to close. Before that, a consumer waits for its
+// closeTime limits how long a queue may take to close. Before the close, a consumer waits for its
 // acknowledgements, for up to durable.Options.RetryFor if the store does not answer.
 const closeTime = 10 * time.Second
 
-// with opens the queue, which must exist, calls f and closes the queue. Closing gives back messages
+// with opens the queue, which must exist, calls f and closes the queue. Closing releases messages
 // that were claimed and have not begun.
 func (a *app) with(ctx context.Context, f func(s *session) error) error {
 	if err := a.mustExist(); err != nil {
@@ -150,8 +151,8 @@ func (a *app) with(ctx context.Context, f func(s *session) error) error {
 	return a.use(ctx, true, f)
 }
 
-// withNewQueue is like with, but makes the queue if there is none. It is for commands that wait for
-// messages.
+// withNewQueue is like with, but creates the queue if there is none. It is for commands that wait
+// for messages.
 func (a *app) withNewQueue(ctx context.Context, f func(s *session) error) error {
 	if err := a.mustExist(); err != nil {
 		return err
@@ -159,7 +160,7 @@ func (a *app) withNewQueue(ctx context.Context, f func(s *session) error) error 
 	return a.use(ctx, false, f)
 }
 
-// withNewStore is like with, but makes the queue, and the file of the store, if there is none.
+// withNewStore is like with, but creates the queue, and the file of the store, if there is none.
 func (a *app) withNewStore(ctx context.Context, f func(s *session) error) error {
 	return a.use(ctx, false, f)
 }
@@ -193,8 +194,8 @@ func (a *app) use(ctx context.Context, existing bool, f func(s *session) error) 
 	return withRemedy(f(&session{q, store, a.queue}))
 }
 
-// check refuses invalid names before a store is opened. It refuses an empty name of a queue, which
-// durable.Open would take for the default name.
+// check rejects invalid names before a store is opened. It also rejects an empty queue name, which
+// durable.Open would replace by the default name.
 func (a *app) check() error {
 	if err := storeurl.Check(a.store); err != nil {
 		return err
@@ -202,8 +203,9 @@ func (a *app) check() error {
 	return driver.Config{Queue: a.queue, DeadLimit: keepDead, DeadBytes: keepBytes, DeadAge: keepAge}.Check()
 }
 
-// reportWaiting tells the user after Ctrl-C that the store delays the end, until the returned
-// function is called. While commands run, consume tells the user about them instead.
+// reportWaiting tells the user that the store delays the end if Ctrl-C does not end the program
+// within noticeDelay. The returned function ends the report. While commands run, consume reports
+// them instead.
 func (a *app) reportWaiting(ctx context.Context) (end func()) {
 	ended, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -230,15 +232,15 @@ func (a *app) reportWaiting(ctx context.Context) (end func()) {
 	}
 }
 
-// mustExist refuses a file that does not exist. Opening the store would make an empty file, and a
-// wrong path would look like an empty queue.
+// mustExist returns an error if the store is a file that does not exist. Opening the store would
+// create an empty file, and a wrong path would look like an empty queue.
 func (a *app) mustExist() error {
 	path, ok := storeurl.Path(a.store)
 	if !ok {
 		return nil
 	}
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("store %q: there is no such file; only delayq enqueue makes one: %w", a.store, err)
+		return fmt.Errorf("store %q: there is no such file; only delayq enqueue creates one: %w", a.store, err)
 	}
 	return nil
 }
@@ -248,12 +250,12 @@ func withRemedy(err error) error {
 	hint := ""
 	switch {
 	case errors.Is(err, durable.ErrLocked):
-		hint = "another process has the file open and offers no socket. End that process, open the file there with " +
-			"boltstore.Options.Socket, or keep the queue on Redis, which many processes share"
+		hint = "another process has the file open without a socket. End that process, open the file there with " +
+			"boltstore.Options.Socket, or keep the queue on Redis, which many processes can share"
 	case errors.Is(err, durable.ErrPartitions):
 		hint = "leave out -partitions to accept the number of the queue"
 	case errors.Is(err, durable.ErrNoQueue):
-		hint = "check -queue and -store; only enqueue, consume, take and watch make a queue"
+		hint = "check -queue and -store; only enqueue, consume, take and watch create a queue"
 	case errors.Is(err, durable.ErrUnsafe):
 		hint = "messages could be lost, so delayq does not use the queue"
 	default:

@@ -28,7 +28,7 @@ type tester struct {
 	store string
 }
 
-// onFile makes a tester on a file that does not exist yet.
+// onFile returns a tester on a file that does not exist yet.
 func onFile(t *testing.T) tester {
 	t.Parallel()
 	return tester{t, "file:" + filepath.Join(t.TempDir(), "q.db")}
@@ -49,11 +49,11 @@ func (d tester) runIn(stdin string, args ...string) result {
 	defer cancel()
 	var stdout, stderr bytes.Buffer
 	err := run(ctx, append([]string{"delayq", "-store", d.store}, args...), strings.NewReader(stdin), &stdout, &stderr)
-	require.NoError(d.t, ctx.Err(), "the command has taken too long: %v", args)
+	require.NoError(d.t, ctx.Err(), "the command did not end in time: %v", args)
 	return result{stdout.String(), stderr.String(), err}
 }
 
-// ok runs the program, which must succeed, and returns its output.
+// ok runs the program, fails the test unless it succeeds, and returns its output.
 func (d tester) ok(args ...string) string {
 	d.t.Helper()
 	r := d.runIn("", args...)
@@ -61,7 +61,7 @@ func (d tester) ok(args ...string) string {
 	return r.stdout
 }
 
-// fails runs the program, which must fail with an error that has these words.
+// fails runs the program, and fails the test unless it returns an error with these words.
 func (d tester) fails(args []string, words ...string) error {
 	d.t.Helper()
 	r := d.runIn("", args...)
@@ -115,7 +115,7 @@ func TestHelpNamesAllOptionsAndCommands(t *testing.T) {
 	assert.Equal(t, asked.String(), bare.String())
 }
 
-// TestExamplesOfHelpAreAccepted runs the command lines of all examples as far as their options.
+// The command lines of all examples are parsed, on a store that cannot be opened.
 func TestExamplesOfHelpAreAccepted(t *testing.T) {
 	t.Parallel()
 	helps := []string{
@@ -141,7 +141,7 @@ func TestExamplesOfHelpAreAccepted(t *testing.T) {
 	assert.Greater(t, n, 30)
 }
 
-// example splits a line of the shell. It understands what the examples use.
+// example splits a shell command. It supports only the syntax of the examples.
 func example(line string) []string {
 	line, _, _ = strings.Cut(line, " < ")
 	line, _, _ = strings.Cut(line, " > ")
@@ -167,7 +167,7 @@ func withoutStore(t *testing.T, args ...string) error {
 	return err
 }
 
-// invalidCommandLines are command lines that must be refused, with words of the error.
+// invalidCommandLines are command lines that must be rejected, with words of the error.
 var invalidCommandLines = []struct {
 	args string
 	want []string
@@ -198,7 +198,7 @@ var invalidCommandLines = []struct {
 	{"take -keep -nack", []string{"one of them"}},
 	{"take -ack -delay 1s", []string{"-delay 1s", "-nack"}},
 	{"take -wait -1s", []string{`"-1s"`}},
-	{"consume", []string{`-exec ""`, "a command"}},
+	{"consume", []string{`-exec ""`, "a shell command"}},
 	{"consume -exec true -concurrency 0", []string{`"0"`, "1 to 4096"}},
 	{"consume -exec true -visibility 99ms", []string{`"99ms"`, "100ms or more"}},
 	{"watch -interval 1ms", []string{`"1ms"`, "10ms or more"}},
@@ -228,7 +228,7 @@ var invalidCommandLines = []struct {
 	{"audit extra", []string{`"extra"`}},
 }
 
-func TestInvalidCommandLinesAreRefused(t *testing.T) {
+func TestInvalidCommandLinesAreRejected(t *testing.T) {
 	t.Parallel()
 	for _, c := range invalidCommandLines {
 		err := withoutStore(t, strings.Fields(c.args)...)
@@ -252,7 +252,7 @@ func TestInvalidValuesAreNamed(t *testing.T) {
 	assert.NotContains(t, err.Error(), "hush")
 }
 
-func TestOnlyEnqueueMakesAFile(t *testing.T) {
+func TestOnlyEnqueueCreatesAFile(t *testing.T) {
 	d := onFile(t)
 	for _, args := range [][]string{
 		{"list"}, {"take"}, {"consume", "-exec", "true"}, {"watch"}, {"inspect", "a"}, {"cancel", "a"}, {"reschedule", "a", "-delay", "1s"},
@@ -263,7 +263,7 @@ func TestOnlyEnqueueMakesAFile(t *testing.T) {
 	assert.NoFileExists(t, strings.TrimPrefix(d.store, "file:"))
 }
 
-func TestErrorOfALockedFileNamesTheWaysOut(t *testing.T) {
+func TestErrorOfALockedFileNamesTheRemedies(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
 	store, err := boltstore.Open(strings.TrimPrefix(d.store, "file:"), boltstore.Options{})
@@ -273,7 +273,7 @@ func TestErrorOfALockedFileNamesTheWaysOut(t *testing.T) {
 	d.ok("list")
 }
 
-func TestOtherNumberOfPartitionsIsRefused(t *testing.T) {
+func TestOtherNumberOfPartitionsIsRejected(t *testing.T) {
 	d := onFile(t)
 	d.ok("-partitions", "3", "enqueue", "-body", "x")
 	require.ErrorIs(t, d.fails([]string{"-partitions", "4", "list"}, "Leave out -partitions", "3", "4"), durable.ErrPartitions)
@@ -291,7 +291,7 @@ func TestStoreAndQueueComeFromTheEnvironment(t *testing.T) {
 	require.ErrorIs(t, d.fails([]string{"-queue", "default", "inspect", "a"}), durable.ErrNoQueue)
 }
 
-func TestMisspeltQueueIsNotMade(t *testing.T) {
+func TestMisspelledQueueIsNotCreated(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
 	for _, command := range [][]string{
@@ -317,11 +317,11 @@ func TestHelpThatCannotBePrintedIsAnError(t *testing.T) {
 	for _, args := range [][]string{{"-help"}, {}, {"enqueue", "-help"}, {"dead"}} {
 		err := run(t.Context(), append([]string{"delayq"}, args...), nil, failing{broken}, io.Discard)
 		require.ErrorIs(t, err, broken, args)
-		require.NoError(t, run(t.Context(), append([]string{"delayq"}, args...), nil, failing{syscall.EPIPE}, io.Discard), "as head closes it")
+		require.NoError(t, run(t.Context(), append([]string{"delayq"}, args...), nil, failing{syscall.EPIPE}, io.Discard), "head closes its input early")
 	}
 }
 
-// TestWaitForTheStoreIsReported has a store that does not close before the user is notified of it.
+// The store does not close before the user is notified that it delays the end.
 func TestWaitForTheStoreIsReported(t *testing.T) {
 	t.Parallel()
 	noticed := make(chan struct{})

@@ -14,7 +14,7 @@ import (
 func (a *app) cancelCommand() *cli.Command {
 	var headers map[string]string
 	return &cli.Command{
-		Name: "cancel", Usage: "take messages out of the queue that have not begun", ArgsUsage: "ID... or -header key=value",
+		Name: "cancel", Usage: "remove messages that have not begun", ArgsUsage: "ID... or -header key=value",
 		Description: cancelHelp,
 		Flags:       []cli.Flag{option("header", "cancel the messages with this `header`", header(&headers))},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
@@ -37,11 +37,11 @@ func (a *app) cancelCommand() *cli.Command {
 	}
 }
 
-// cancelMatching fails if messages are left that match, or that may.
+// cancelMatching returns an error if matching messages are left, or may be left.
 func (a *app) cancelMatching(ctx context.Context, s *session, headers map[string]string) error {
 	r, err := s.CancelMatching(ctx, headers)
 	if r.Firing > 0 {
-		err = errors.Join(err, fmt.Errorf("%d messages with these headers are being delivered; they come again if that fails", r.Firing))
+		err = errors.Join(err, fmt.Errorf("%d messages with these headers are being delivered, and are delivered again if that fails", r.Firing))
 	}
 	if a.json {
 		return errors.Join(a.printJSON(map[string]int{"cancelled": r.Cancelled, "delivering": r.Firing, "unreadable": r.Unreadable}), err)
@@ -52,7 +52,7 @@ func (a *app) cancelMatching(ctx context.Context, s *session, headers map[string
 func (a *app) rescheduleCommand() *cli.Command {
 	var d due
 	return &cli.Command{
-		Name: "reschedule", Usage: "give a message that has not begun another due time", ArgsUsage: "ID", Description: rescheduleHelp,
+		Name: "reschedule", Usage: "change the due time of a message that has not begun", ArgsUsage: "ID", Description: rescheduleHelp,
 		Flags: d.flags(),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := arguments(cmd, 1, 1, "the id of one message is accepted"); err != nil {
@@ -90,11 +90,11 @@ func resultName(r durable.Result) string {
 	case durable.Firing:
 		return "being delivered"
 	}
-	return "not there"
+	return "not found"
 }
 
-// changeAll changes messages one after the other and prints the result of each. It returns an error
-// unless all were changed. It stops at the first call that fails.
+// changeAll changes messages one after the other and prints the result of each. It stops at the
+// first call that fails, and returns an error unless all messages were changed.
 func (a *app) changeAll(ids []string, done string, change func(id string) (result string, ok bool, err error)) error {
 	changed := 0
 	for _, id := range ids {
@@ -110,12 +110,12 @@ func (a *app) changeAll(ids []string, done string, change func(id string) (resul
 		}
 	}
 	if changed < len(ids) {
-		return fmt.Errorf("%d of %d messages %s: the others are being delivered, or are not there", changed, len(ids), done)
+		return fmt.Errorf("%d of %d messages %s: the others are being delivered, or were not found", changed, len(ids), done)
 	}
 	return nil
 }
 
-// printResult prints the id as it is on the command line.
+// printResult prints an id, as it was given on the command line, and a result.
 func (a *app) printResult(id, result string) error {
 	if a.json {
 		return a.printJSON(map[string]string{"id": id, "result": result})

@@ -6,17 +6,18 @@ import (
 	"sync"
 )
 
-// children are the running commands. They do not get the signals of the terminal, so the first
-// Ctrl-C does not end them.
+// children are the running commands. The commands do not receive the signals of the terminal, so
+// the first Ctrl-C does not end them.
 type children struct {
 	mu     sync.Mutex
 	all    map[*exec.Cmd]struct{}
 	killed bool
 }
 
-var errKilled = errors.New("the program is ended")
+var errKilled = errors.New("delayq is being ended")
 
-// run starts a command, made with a context, and waits for it. It returns errKilled after kill.
+// run starts a command, which was created with a context, and waits for it. After kill, run returns
+// errKilled.
 func (c *children) run(cmd *exec.Cmd) error {
 	setProcessGroup(cmd)
 	cmd.Cancel = func() error { return killGroup(cmd) }
@@ -55,12 +56,12 @@ func (c *children) count() int {
 	return len(c.all)
 }
 
-// kill ends all commands and prevents further ones.
+// kill ends all commands and prevents new ones.
 func (c *children) kill() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.killed = true
 	for cmd := range c.all {
-		_ = killGroup(cmd) // it may have ended by itself
+		_ = killGroup(cmd) // the command may have ended by itself
 	}
 }

@@ -27,11 +27,11 @@ type consumeOptions struct {
 func (a *app) consumeCommand() *cli.Command {
 	o := consumeOptions{concurrency: 1, visibility: 30 * time.Second}
 	return &cli.Command{
-		Name: "consume", Usage: "run a command for each message when it is due, until Ctrl-C", Description: consumeHelp,
+		Name: "consume", Usage: "run a command for each due message, until Ctrl-C", Description: consumeHelp,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "exec", Usage: "run this `command` by the shell, with the body on stdin", Destination: &o.exec},
-			option("concurrency", "run up to `N` commands at the same time", number(&o.concurrency, 1, 4096)),
-			option("visibility", "release a message this `time` after a crash of this process",
+			&cli.StringFlag{Name: "exec", Usage: "run this `command` in the shell, with the body on stdin", Destination: &o.exec},
+			option("concurrency", "run up to `N` commands concurrently", number(&o.concurrency, 1, 4096)),
+			option("visibility", "deliver a message again this `duration` after a crash of this process",
 				duration(&o.visibility, 100*time.Millisecond)),
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
@@ -39,7 +39,7 @@ func (a *app) consumeCommand() *cli.Command {
 				return err
 			}
 			if o.exec == "" {
-				return usage(cmd, "-exec %q: a command of the shell is accepted, such as -exec './deliver.sh'", o.exec)
+				return usage(cmd, "-exec %q: a shell command is accepted, such as -exec './deliver.sh'", o.exec)
 			}
 			a.trimsDead = true
 			return a.withNewQueue(ctx, func(s *session) error { return a.consume(ctx, s, o) })
@@ -47,14 +47,14 @@ func (a *app) consumeCommand() *cli.Command {
 	}
 }
 
-// consume runs the command for messages. It ends with ctx, or if the command cannot be run, or if
-// its output cannot be printed.
+// consume runs the command for messages. It returns when ctx ends, if the command cannot be run, or
+// if its output cannot be printed.
 func (a *app) consume(ctx context.Context, s *session, o consumeOptions) error {
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer context.AfterFunc(ctx, func() {
 		if n := a.children.count(); n > 0 {
-			fmt.Fprintf(a.stderr, "delayq: waiting for %d commands that run; Ctrl-C again ends them, and their messages come again\n", n)
+			fmt.Fprintf(a.stderr, "delayq: waiting for %d running commands; Ctrl-C again ends them, and their messages are delivered again\n", n)
 		}
 	})()
 	r := &runner{app: a, options: o, stop: stop}
@@ -63,7 +63,7 @@ func (a *app) consume(ctx context.Context, s *session, o consumeOptions) error {
 		Grace: math.MaxInt64, // Consume waits for running commands, until a second Ctrl-C
 	})
 	if cause := context.Cause(running); err == nil && ctx.Err() == nil {
-		err = cause // the runner has stopped it
+		err = cause // the runner has stopped Consume
 	}
 	fmt.Fprintf(a.stderr, "delayq: %d messages delivered, %d failed\n", r.succeeded.Load(), r.failed.Load())
 	return err
@@ -77,9 +77,9 @@ type runner struct {
 	succeeded, failed atomic.Int64
 }
 
-// commandGrace bounds the wait for the output of a command that has ended: a process that the
+// defaultGrace is how long the output of a command that has ended is read: a process that the
 // command left in the background may hold the output open.
-const commandGrace = 5 * time.Second
+const defaultGrace = 5 * time.Second
 
 var errNoCommand = errors.New("the command cannot be run")
 
@@ -90,7 +90,7 @@ func (r *runner) handle(ctx context.Context, d *durable.Delivery) error {
 	stdout, stderr := &lineWriter{to: r.app.stdout}, &lineWriter{to: lossyWriter{r.app.stderr}}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(d.Body), stdout, stderr
 	cmd.Env = append(os.Environ(), r.environment(d)...)
-	cmd.WaitDelay = commandGrace
+	cmd.WaitDelay = r.app.commandGrace
 	err := r.app.children.run(cmd)
 	if errors.Is(err, errKilled) {
 		<-ctx.Done() // the process is about to exit; the message has not failed
@@ -99,12 +99,12 @@ func (r *runner) handle(ctx context.Context, d *durable.Delivery) error {
 	stdout.close()
 	stderr.close()
 	if errors.Is(err, exec.ErrWaitDelay) {
-		err = nil // it has exited with 0
+		err = nil // the command has exited with 0
 	}
 	if stdout.failed != nil {
 		err = fmt.Errorf("its output cannot be printed: %w", stdout.failed)
 		// Other outputs would fail as well.
-		r.stop(fmt.Errorf("%w: message %q is tried again later", err, d.ID))
+		r.stop(fmt.Errorf("%w: message %q is delivered again later", err, d.ID))
 	}
 	if err == nil {
 		r.succeeded.Add(1)
@@ -130,8 +130,8 @@ func (r *runner) environment(d *durable.Delivery) []string {
 	}
 }
 
-// stopIfNotFound ends the consumer if the shell does not find the command and no run has succeeded.
-// Otherwise the consumer would use up the attempts of all messages.
+// stopIfNotFound stops the consumer if the shell does not find the command and no run has
+// succeeded. Otherwise the consumer would use up the attempts of all messages.
 func (r *runner) stopIfNotFound(err error) {
 	const cannotRun, notFound = 126, 127 // exit codes of shells
 	var exit *exec.ExitError
@@ -140,5 +140,5 @@ func (r *runner) stopIfNotFound(err error) {
 	if r.succeeded.Load() > 0 || found && started {
 		return
 	}
-	r.stop(fmt.Errorf("%w: -exec %q: %w; its messages are tried again later", errNoCommand, r.options.exec, err))
+	r.stop(fmt.Errorf("%w: -exec %q: %w; the messages are delivered again later", errNoCommand, r.options.exec, err))
 }

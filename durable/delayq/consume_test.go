@@ -26,8 +26,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// outputTrigger is a writer that calls end after some lines and words were written, perhaps more
-// than once.
+// outputTrigger is a writer that calls end, perhaps more than once, after some lines and words were
+// written.
 type outputTrigger struct {
 	mu    sync.Mutex
 	buf   bytes.Buffer
@@ -46,7 +46,7 @@ func (c *outputTrigger) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// interruptAfter runs the program, and sends a Ctrl-C after some lines on stdout or stderr. Any
+// interruptAfter runs the program, and interrupts it after some lines on stdout or stderr. Any
 // goroutine may call it.
 func (d tester) interruptAfter(lines int, onStderr bool, args ...string) result {
 	d.t.Helper()
@@ -59,7 +59,7 @@ func (d tester) interruptAfter(lines int, onStderr bool, args ...string) result 
 		stdout, stderr = &other, watched
 	}
 	err := run(ctx, append([]string{"delayq", "-store", d.store}, args...), nil, stdout, stderr)
-	assert.ErrorIs(d.t, ctx.Err(), context.Canceled, "the lines have come: %v; stderr: %s", err, other.String())
+	assert.ErrorIs(d.t, ctx.Err(), context.Canceled, "the program did not print the lines: %v; stderr: %s", err, other.String())
 	r := result{watched.buf.String(), other.String(), err}
 	if onStderr {
 		r.stdout, r.stderr = r.stderr, r.stdout
@@ -82,7 +82,7 @@ func TestConsumeRunsTheCommandForEachDueMessage(t *testing.T) {
 	assert.EqualValues(t, 1, c.Scheduled)
 }
 
-// TestTwoProcessesShareAQueueOnRedis runs the program twice at the same time on one queue.
+// Two runs of the program use one queue concurrently.
 func TestTwoProcessesShareAQueueOnRedis(t *testing.T) {
 	t.Parallel()
 	d := tester{t, "redis://" + miniredis.RunT(t).Addr()}
@@ -100,20 +100,20 @@ func TestTwoProcessesShareAQueueOnRedis(t *testing.T) {
 	assert.Equal(t, "kept\n", d.ok("take", "-ack", "-wait", "1m"))
 }
 
-const waitingNotice = "waiting for 1 commands"
+const waitingNotice = "waiting for 1 running commands"
 
 // commandUntilNotice returns a command that ends after the program has written to the returned
-// writer that it waits.
+// writer that it waits for the command.
 func commandUntilNotice(t *testing.T) (line string, stderr *outputTrigger) {
 	t.Helper()
 	noticed := filepath.Join(t.TempDir(), "noticed")
 	goOn := func() { assert.NoError(t, os.WriteFile(noticed, nil, 0o600)) }
-	timeout := time.AfterFunc(patience, goOn) // so that a test fails, and does not hang
+	timeout := time.AfterFunc(patience, goOn) // so that the test fails instead of hanging
 	t.Cleanup(func() { timeout.Stop() })
 	return "until test -e '" + noticed + "'; do sleep 0.05; done", &outputTrigger{words: waitingNotice, end: goOn}
 }
 
-func TestCtrlCLetsCommandsEndAndGivesBackTheRest(t *testing.T) {
+func TestCtrlCLetsCommandsEndAndReleasesTheRest(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-n", "50", "-body", "x")
 	done := filepath.Join(t.TempDir(), "done")
@@ -130,7 +130,7 @@ func TestCtrlCLetsCommandsEndAndGivesBackTheRest(t *testing.T) {
 	n := int64(strings.Count(string(finished), "\n"))
 	c := d.counts()
 	assert.EqualValues(t, n, c.Acked)
-	assert.Equal(t, 50-n, c.Scheduled, "messages that had not begun are given back")
+	assert.Equal(t, 50-n, c.Scheduled, "messages that had not begun are released")
 	assert.Zero(t, c.InFlight)
 	assert.Zero(t, c.Retried)
 }
@@ -171,7 +171,7 @@ func TestUnprintableOutputEndsConsume(t *testing.T) {
 	assert.Less(t, c.Retried, uint64(30))
 }
 
-func TestBrokenPipeGivesTheMessageBack(t *testing.T) {
+func TestBrokenPipeReleasesTheMessage(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
 	r, w, err := os.Pipe()
@@ -183,21 +183,21 @@ func TestBrokenPipeGivesTheMessageBack(t *testing.T) {
 	assert.Equal(t, exitWrong, cmd.ProcessState.ExitCode())
 	m := d.message("a")
 	assert.Equal(t, "scheduled", m.State)
-	assert.Zero(t, m.Crashes, "it was given back")
+	assert.Zero(t, m.Crashes, "the message was released")
 }
 
-func TestBackgroundProcessDoesNotHoldUpItsCommand(t *testing.T) {
+func TestBackgroundProcessDoesNotDelayItsCommand(t *testing.T) {
 	t.Parallel()
 	var c children
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", "sleep 600 & echo up")
 	var out bytes.Buffer
-	cmd.Stdout, cmd.WaitDelay = &out, commandGrace
+	cmd.Stdout, cmd.WaitDelay = &out, time.Second
 	require.ErrorIs(t, c.run(cmd), exec.ErrWaitDelay)
 	assert.Equal(t, "up\n", out.String())
 	require.NoError(t, killGroup(cmd), "the process in the background")
 }
 
-func TestKillEndsCommandsAndStartsNoMore(t *testing.T) {
+func TestKillEndsCommandsAndPreventsNewOnes(t *testing.T) {
 	t.Parallel()
 	var c children
 	ended := make(chan error, 1)
@@ -209,7 +209,8 @@ func TestKillEndsCommandsAndStartsNoMore(t *testing.T) {
 	require.ErrorIs(t, c.run(exec.CommandContext(t.Context(), "true")), errKilled)
 }
 
-// TestMain is the program if the test binary is started as that, for tests with signals.
+// TestMain runs the program itself if the test binary is started with DELAYQ_TEST_MAIN, for tests
+// with signals.
 func TestMain(m *testing.M) {
 	if os.Getenv("DELAYQ_TEST_MAIN") != "" {
 		main()
@@ -218,7 +219,7 @@ func TestMain(m *testing.M) {
 	flags.Parse()
 	given := false
 	flags.Visit(func(f *flags.Flag) { given = given || f.Name == "test.parallel" })
-	if !given { // the tests mostly wait
+	if !given { // most tests wait for processes and timeouts
 		if err := flags.Set("test.parallel", "8"); err != nil {
 			panic(err)
 		}
@@ -260,13 +261,13 @@ func (d tester) afterCrash() tester {
 	return tester{d.t, "file:" + path}
 }
 
-func TestFirstCtrlCWaitsAndSecondEnds(t *testing.T) {
+func TestFirstCtrlCWaitsForCommandsAndSecondEndsThem(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
 	noticed, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	cmd := d.startAndWait(1, &outputTrigger{words: waitingNotice, end: cancel}, "consume", "-exec", "echo begun; sleep 600")
-	for d.afterCrash().message("a").Crashes == 0 { // the beginning is written to the file asynchronously
+	for d.afterCrash().message("a").Crashes == 0 { // the begin is written to the file asynchronously
 		require.NoError(t, noticed.Err())
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -277,20 +278,20 @@ func TestFirstCtrlCWaitsAndSecondEnds(t *testing.T) {
 	go func() { ended <- cmd.Wait() }()
 	select {
 	case err := <-ended:
-		require.Fail(t, "the first one waits for the command", err)
+		require.Fail(t, "the first Ctrl-C does not wait for the command", err)
 	case <-time.After(300 * time.Millisecond):
 	}
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
 	select {
 	case <-ended:
 	case <-time.After(patience):
-		require.Fail(t, "it goes on")
+		require.Fail(t, "the second Ctrl-C does not end the program")
 	}
 	assert.Equal(t, exitForced, cmd.ProcessState.ExitCode())
-	assert.Equal(t, 1, d.message("a").Crashes, "it comes again")
+	assert.Equal(t, 1, d.message("a").Crashes, "the message is delivered again")
 }
 
-func TestExitCodes(t *testing.T) {
+func TestExitCodeIs0AfterSIGTERMAnd1AfterAnError(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-body", "x", "-delay", "1h")
 	cmd := d.startAndWait(2, nil, "watch", "-interval", "20ms")
@@ -302,8 +303,7 @@ func TestExitCodes(t *testing.T) {
 	assert.Equal(t, exitWrong, failed.ProcessState.ExitCode())
 }
 
-// TestUnprintableErrorsDoNotFailCommands has a stderr that cannot be written, as on a full disk.
-// The commands have succeeded all the same.
+// Writes to stderr fail, as on a full disk. The commands still succeed.
 func TestUnprintableErrorsDoNotFailCommands(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-n", "3", "-body", "x", "-max-attempts", "1")
@@ -317,8 +317,8 @@ func TestUnprintableErrorsDoNotFailCommands(t *testing.T) {
 	assert.Zero(t, c.Dead)
 }
 
-// TestHangupLetsCommandsEnd sends the two signals of a closed terminal, from the shell and from the
-// system. The running command may end, and no process is left.
+// The program receives the two signals of a closed terminal, from the shell and from the system.
+// The running command may end, and no process is left.
 func TestHangupLetsCommandsEnd(t *testing.T) {
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGHUP) // a child inherits an ignored signal, as under nohup, but not a caught one
@@ -327,14 +327,13 @@ func TestHangupLetsCommandsEnd(t *testing.T) {
 	d.ok("enqueue", "-id", "a", "-body", "x")
 	cmd := d.startAndWait(1, nil, "consume", "-exec", "echo begun; sleep 0.5")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
-	time.Sleep(100 * time.Millisecond) // two at once may be one
+	time.Sleep(100 * time.Millisecond) // the system may merge two signals into one
 	_ = cmd.Process.Signal(syscall.SIGHUP)
 	require.NoError(t, cmd.Wait(), "exit code 0")
 	assert.EqualValues(t, 1, d.counts().Acked)
 }
 
-// TestRunningCommandsAreReportedBeforeTheStore has a command that runs for longer than the
-// patience.
+// A command runs for longer than noticeDelay.
 func TestRunningCommandsAreReportedBeforeTheStore(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(memstore.Options{})

@@ -23,7 +23,7 @@ func (a *app) deadCommand() *cli.Command {
 func (a *app) deadListCommand() *cli.Command {
 	n := 100
 	return &cli.Command{
-		Name: "list", Usage: "list dead letters, as delayq list -state dead does", Flags: []cli.Flag{limit(&n)},
+		Name: "list", Usage: "list dead letters, like delayq list -state dead", Flags: []cli.Flag{limit(&n)},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := noArguments(cmd); err != nil {
 				return err
@@ -33,7 +33,7 @@ func (a *app) deadListCommand() *cli.Command {
 	}
 }
 
-// selection selects the dead letters to replay or purge, in place of ids.
+// selection selects the dead letters to replay or purge, instead of ids.
 type selection struct {
 	all    bool
 	filter durable.DeadFilter
@@ -42,9 +42,9 @@ type selection struct {
 func (s *selection) flags(verb string) []cli.Flag {
 	return []cli.Flag{
 		flag("all", verb+" all dead letters of the queue", &s.all),
-		&cli.StringFlag{Name: "reason", Usage: verb + " letters whose last error contains this `text`", Destination: &s.filter.Reason},
-		option("since", verb+" letters that died at this `time` or later", pastTime(&s.filter.Since)),
-		option("until", verb+" letters that died before this `time`", pastTime(&s.filter.Until)),
+		&cli.StringFlag{Name: "reason", Usage: verb + " dead letters whose last error contains this `text`", Destination: &s.filter.Reason},
+		option("since", verb+" messages that died at this `time` or later", pastTime(&s.filter.Since)),
+		option("until", verb+" messages that died before this `time`", pastTime(&s.filter.Until)),
 	}
 }
 
@@ -57,12 +57,12 @@ func (a *app) replayCommand() *cli.Command {
 		Name: "replay", Usage: "schedule dead letters again as if they had never been delivered",
 		ArgsUsage: "ID... or -all, -reason, -since, -until",
 		Flags: append(which.flags("replay"),
-			option("delay", "make each due this `time` after its replay", duration(&o.Delay, 0)),
-			option("rate", "replay `N` letters a second, evenly; 0 means no limit",
+			option("delay", "make each message due this `duration` after its replay", duration(&o.Delay, 0)),
+			option("rate", "replay `N` dead letters a second, evenly; 0 means no limit",
 				within(&o.Rate, func(s string) (float64, error) { return strconv.ParseFloat(s, 64) }, 0, 100_000, "a number"))),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if o.Rate > 0 && !which.given() {
-				return usage(cmd, "-rate %v: it is accepted together with -all, -reason, -since or -until", o.Rate)
+				return usage(cmd, "-rate %v: accepted only with -all, -reason, -since or -until", o.Rate)
 			}
 			return a.changeDead(ctx, cmd, which, "replayed", func(s *session, id string) error { return s.Replay(ctx, id, o.Delay) },
 				func(s *session) (int, error) { return s.ReplayAll(ctx, which.filter, o) })
@@ -73,7 +73,7 @@ func (a *app) replayCommand() *cli.Command {
 func (a *app) purgeCommand() *cli.Command {
 	var which selection
 	return &cli.Command{
-		Name: "purge", Usage: "remove dead letters for good", ArgsUsage: "ID... or -all, -reason, -since, -until",
+		Name: "purge", Usage: "delete dead letters", ArgsUsage: "ID... or -all, -reason, -since, -until",
 		Flags: which.flags("purge"),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			return a.changeDead(ctx, cmd, which, "purged", func(s *session, id string) error { return s.Purge(ctx, id) },

@@ -22,15 +22,14 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// TestSecondCtrlCEndsTheCommands has a command that holds a pipe open, so the pipe ends with the
-// command.
+// A command holds a pipe open, so the pipe is closed when the command ends.
 func TestSecondCtrlCEndsTheCommands(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
 	cmd := d.process(io.Discard, nil, "consume", "-exec", "exec 3>'"+pipe+"'; sleep 600")
-	r, err := os.Open(pipe) // which waits for the command
+	r, err := os.Open(pipe) // waits until the command has opened the pipe
 	require.NoError(t, err)
 	defer r.Close()
 	ended := make(chan error, 1)
@@ -39,7 +38,7 @@ func TestSecondCtrlCEndsTheCommands(t *testing.T) {
 		ended <- err
 	}()
 	for begin := time.Now(); time.Since(begin) < patience; time.Sleep(100 * time.Millisecond) {
-		_ = cmd.Process.Signal(os.Interrupt) // again and again, as two at once may be one
+		_ = cmd.Process.Signal(os.Interrupt) // repeatedly, because the system may merge two signals into one
 		select {
 		case err := <-ended:
 			require.NoError(t, err)
@@ -48,16 +47,20 @@ func TestSecondCtrlCEndsTheCommands(t *testing.T) {
 		default:
 		}
 	}
-	require.Fail(t, "the command goes on")
+	require.Fail(t, "the command does not end")
 }
 
 func TestCommandThatLeavesAProcessSucceeds(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
 	pid := filepath.Join(t.TempDir(), "pid")
-	r := d.interruptAfter(1, false, "consume", "-exec", "sleep 600 & echo $! > '"+pid+"'; echo up")
-	require.NoError(t, r.err)
-	assert.EqualValues(t, 1, d.counts().Acked, "it has exited with 0")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	a := newApp(nil, &outputTrigger{lines: 1, end: cancel}, io.Discard)
+	a.commandGrace = time.Second
+	require.NoError(t, a.run(ctx, []string{"delayq", "-store", d.store, "consume", "-exec", "sleep 600 & echo $! > '" + pid + "'; echo up"}))
+	require.ErrorIs(t, ctx.Err(), context.Canceled, "the command has printed a line")
+	assert.EqualValues(t, 1, d.counts().Acked, "the command has exited with 0")
 	text, err := os.ReadFile(pid)
 	require.NoError(t, err)
 	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
@@ -73,8 +76,7 @@ func TestCommandThatIsNotExecutableEndsConsume(t *testing.T) {
 	require.ErrorIs(t, d.fails([]string{"consume", "-exec", file}, "126"), errNoCommand)
 }
 
-// TestCommandNotFoundAfterASuccessIsAFailedAttempt has a command that is not found after it has
-// succeeded once.
+// A command is not found after it has succeeded once.
 func TestCommandNotFoundAfterASuccessIsAFailedAttempt(t *testing.T) {
 	d := onFile(t)
 	for i, id := range []string{"a", "b", "c"} {
@@ -85,7 +87,7 @@ func TestCommandNotFoundAfterASuccessIsAFailedAttempt(t *testing.T) {
 	require.NoError(t, r.err)
 }
 
-func TestTakeGivesBackSeveralBatches(t *testing.T) {
+func TestTakeReleasesSeveralBatches(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(memstore.Options{})
 	const n = 2*driver.MaxBatch + 10
@@ -97,7 +99,7 @@ func TestTakeGivesBackSeveralBatches(t *testing.T) {
 	assert.Zero(t, c.InFlight)
 }
 
-func TestCtrlCInTakeGivesMessagesBack(t *testing.T) {
+func TestCtrlCInTakeReleasesMessages(t *testing.T) {
 	t.Parallel()
 	for option, acked := range map[string]uint64{"-ack": 1, "-keep": 0, "-nack": 0} {
 		store := memstore.New(memstore.Options{})
@@ -114,7 +116,7 @@ func TestCtrlCInTakeGivesMessagesBack(t *testing.T) {
 	}
 }
 
-// discarding is a store that keeps no messages.
+// discarding is a store that discards all messages.
 type discarding struct{ durable.Store }
 
 type discardingBackend struct{ driver.Backend }
@@ -132,8 +134,8 @@ func (d discardingBackend) Put(_ context.Context, p driver.Put) ([]driver.Status
 	return statuses, nil
 }
 
-// TestLargeBodiesAreEnqueuedInSmallBatches counts the calls of the queue by the lines that follow
-// each. The queue copies the bodies of a call.
+// The queue copies the bodies of a call. The test counts the calls by the output that follows each
+// call.
 func TestLargeBodiesAreEnqueuedInSmallBatches(t *testing.T) {
 	t.Parallel()
 	calls := 0
@@ -150,7 +152,7 @@ func TestLargeBodiesAreEnqueuedInSmallBatches(t *testing.T) {
 	assert.Equal(t, 2, calls)
 }
 
-func TestCtrlCEndsTheReadingOfABody(t *testing.T) {
+func TestCtrlCEndsReadingABody(t *testing.T) {
 	t.Parallel()
 	r, w := io.Pipe()
 	defer w.Close()
@@ -160,7 +162,7 @@ func TestCtrlCEndsTheReadingOfABody(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-func TestBodyAboveTheBoundIsRefused(t *testing.T) {
+func TestBodyAboveTheLimitIsRejected(t *testing.T) {
 	t.Parallel()
 	size := func(n int64) error {
 		stdin := io.LimitReader(zeros{}, n)
@@ -179,7 +181,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// unreachable is a store whose counts fail now and then, as those of an unreachable server.
+// unreachable is a store whose second Count fails, as if the server could not be reached.
 type unreachable struct{ durable.Store }
 
 type unreachableBackend struct {
@@ -199,7 +201,7 @@ func (a unreachableBackend) Count(ctx context.Context, partition int) (driver.Co
 	return a.Backend.Count(ctx, partition)
 }
 
-func TestWatchOutlivesAnOutage(t *testing.T) {
+func TestWatchContinuesAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	var stdout, stderr bytes.Buffer
 	a := newApp(nil, &stdout, &stderr)

@@ -25,16 +25,16 @@ type enqueueOptions struct {
 func (a *app) enqueueCommand() *cli.Command {
 	o := enqueueOptions{n: 1}
 	flags := append([]cli.Flag{
-		&cli.StringFlag{Name: "id", Usage: "use this `id`; by default the queue makes one", Destination: &o.id},
-		&cli.StringFlag{Name: "body", Usage: "use this `text` as the body; by default stdin is read", Destination: &o.body},
+		&cli.StringFlag{Name: "id", Usage: "use this `id`; by default the queue generates one", Destination: &o.id},
+		&cli.StringFlag{Name: "body", Usage: "use this `text` as the body; by default the body is read from stdin", Destination: &o.body},
 	}, o.due.flags()...)
 	return &cli.Command{
 		Name: "enqueue", Usage: "put messages into the queue", Description: enqueueHelp,
 		Flags: append(flags,
-			option("n", "enqueue `N` such messages; with -id X they are X-1, X-2 and so on", number(&o.n, 1, maxMessages)),
+			option("n", "enqueue `N` copies of the message; with -id X their ids are X-1, X-2 and so on", number(&o.n, 1, maxMessages)),
 			option("header", "add this `header`", header(&o.headers)),
 			flag("replace", "replace a message with the same id that has not begun, or that is a dead letter", &o.replace),
-			option("max-attempts", "make it a dead letter after `N` failed deliveries; 0 stands for 25",
+			option("max-attempts", "make the message a dead letter after `N` failed deliveries; 0 means 25",
 				number(&o.maxAttempts, 0, math.MaxInt32))),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := noArguments(cmd); err != nil {
@@ -51,18 +51,18 @@ func (a *app) enqueueCommand() *cli.Command {
 	}
 }
 
-// maxMessages is the largest number of messages of one command.
+// maxMessages is the largest number of messages that one command enqueues.
 const maxMessages = 100_000_000
 
-// The number of messages that are enqueued together, and of bytes of their bodies, which the queue
-// copies.
+// Limits of the messages that are enqueued together: their number, and the bytes of their bodies,
+// which the queue copies.
 const (
 	enqueueAtOnce = 4096
 	enqueueMemory = 64 << 20
 )
 
 // enqueue reads the body before it opens the store, so that a file is not locked while a user
-// types. It checks the options that need no store before it reads.
+// types. Options that need no store are checked before the body is read.
 func (a *app) enqueue(ctx context.Context, o enqueueOptions, bodyGiven bool) error {
 	body := []byte(o.body)
 	if !bodyGiven {
@@ -96,7 +96,7 @@ func (a *app) enqueue(ctx context.Context, o enqueueOptions, bodyGiven bool) err
 	})
 }
 
-// idOf returns the id of the message with this number, or "" if the queue makes one.
+// idOf returns the id of the message with this number, or "" if the queue generates one.
 func (o *enqueueOptions) idOf(number int) string {
 	if o.id == "" || o.n == 1 {
 		return o.id
@@ -116,7 +116,7 @@ func (a *app) printIDs(ids []string) error {
 	return nil
 }
 
-// readBody reads stdin to its end. A body above maxBody is an error.
+// readBody reads stdin to its end. It returns an error for more than maxBody bytes.
 func (a *app) readBody(ctx context.Context) ([]byte, error) {
 	if isTerminal(a.stdin) {
 		fmt.Fprintln(a.stderr, "delayq: type the body, and end it with Ctrl-D on a line of its own")
@@ -130,15 +130,15 @@ func (a *app) readBody(ctx context.Context) ([]byte, error) {
 	select {
 	case err := <-done:
 		if err == nil && body.Len() > maxBody {
-			err = fmt.Errorf("%w body: it has more than %d bytes; up to that are accepted", durable.ErrInvalid, maxBody)
+			err = fmt.Errorf("%w body: more than %[2]d bytes; up to %[2]d are accepted", durable.ErrInvalid, maxBody)
 		}
 		return body.Bytes(), err
-	case <-ctx.Done(): // a read of a terminal cannot be interrupted
+	case <-ctx.Done(): // reading from a terminal cannot be interrupted
 		return nil, context.Cause(ctx)
 	}
 }
 
-// truncateErrors keeps the first of many joined errors, because similar errors would fill the
+// truncateErrors shows only the first of many joined errors, because similar errors would fill the
 // screen.
 func truncateErrors(err error) error {
 	const most = 5
@@ -151,10 +151,10 @@ func truncateErrors(err error) error {
 	for _, e := range all[:most] {
 		lines = append(lines, e.Error())
 	}
-	return fmt.Errorf("%d messages were not enqueued, the others were. %w", len(all), &truncatedErrors{strings.Join(lines, "\n"), err, len(all) - most})
+	return fmt.Errorf("%d messages were not enqueued; the others were. %w", len(all), &truncatedErrors{strings.Join(lines, "\n"), err, len(all) - most})
 }
 
-// truncatedErrors is a list of errors whose text has the first ones only.
+// truncatedErrors is a list of errors whose text has only the first ones.
 type truncatedErrors struct {
 	shown string
 	all   error

@@ -16,7 +16,7 @@ import (
 
 func (a *app) backupCommand() *cli.Command {
 	return &cli.Command{
-		Name: "backup", Usage: "copy a file store that may be in use", ArgsUsage: "FILE", Description: backupHelp,
+		Name: "backup", Usage: "copy a file store, which may be in use", ArgsUsage: "FILE", Description: backupHelp,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := arguments(cmd, 1, 1, "the name of a new file is accepted"); err != nil {
 				return err
@@ -34,15 +34,15 @@ func (a *app) backupCommand() *cli.Command {
 	}
 }
 
-// filePath returns the path of the store's file. It returns an error if the store is no file, or if
-// the file does not exist.
+// filePath returns the path of the store's file, or an error if the store is not a file or the file
+// does not exist.
 func (a *app) filePath() (string, error) {
 	if err := a.check(); err != nil {
 		return "", err
 	}
 	path, ok := storeurl.Path(a.store)
 	if !ok {
-		return "", fmt.Errorf("store %q is no file: file:PATH is accepted", a.store)
+		return "", fmt.Errorf("store %q is not a file: file:PATH is accepted", a.store)
 	}
 	return path, a.mustExist()
 }
@@ -53,7 +53,7 @@ func (a *app) backup(ctx context.Context, store durable.Store, path string) (err
 		Backup(ctx context.Context, w io.Writer) (int64, error)
 	})
 	if !ok {
-		return fmt.Errorf("store %q makes no backups", a.store)
+		return fmt.Errorf("store %q does not support backups", a.store)
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/boltstore"
 )
 
-// TestCommandsWorkOnAFileInUse runs the commands on a file that this process has open, and serves.
+// This process has a file open with a socket, and the commands use the file.
 func TestCommandsWorkOnAFileInUse(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "dq") // the path of a socket must be short
@@ -51,5 +51,5 @@ func TestCommandsWorkOnAFileInUse(t *testing.T) {
 	assert.Contains(t, tester{t, "file:" + copied}.ok("list"), "third")
 	d.ok("compact", small)
 	assert.Contains(t, tester{t, "file:" + small}.ok("list"), "third")
-	d.fails([]string{"-store", "memory:", "backup", copied}, "is no file")
+	d.fails([]string{"-store", "memory:", "backup", copied}, "is not a file")
 }

@@ -10,13 +10,13 @@ The store is one of these URLs (-store, or the environment variable DELAYQ_STORE
                                                        socket of that process (boltstore.Options.Socket)
    redis://user:password@localhost:6379/0              a Redis server; any number of processes
    redis-cluster://host:7000,host:7001                 a Redis Cluster
-   redis-sentinel://host:26379,host:26380/mymaster     a Redis master by its Sentinels
-   memory:                                             this process only, to try a command
-The scheme rediss in place of redis uses TLS. Other users of the machine can read the command
-line, so give passwords in DELAYQ_STORE.
+   redis-sentinel://host:26379,host:26380/mymaster     a Redis master behind Sentinel
+   memory:                                             the memory of this process, to try a command
+The scheme rediss instead of redis uses TLS. Other users of the machine can read the command line,
+so pass passwords in DELAYQ_STORE.
 
-A store holds several queues with different names (-queue, or DELAYQ_QUEUE). A new name makes a
-new, empty queue.
+A store holds several queues with different names (-queue, or DELAYQ_QUEUE). The commands enqueue,
+consume, take and watch create a queue with a new name.
 
 Examples:
    delayq enqueue -id order-42 -body 'cancel it' -delay 30m
@@ -29,9 +29,9 @@ Examples:
 Every command has its own help: delayq enqueue -help. Arguments that begin with a dash follow
 "--".`
 
-const enqueueHelp = `Prints the id of each message when the message is safe in the store. The
-body is the text of -body, or all of stdin. A message whose id is already in the queue is
-refused, unless -replace is given. A message that is being delivered is not replaced.
+const enqueueHelp = `Prints the id of each message once the store has accepted it. The body is the
+text of -body, or all of stdin. A message whose id is already in the queue is rejected, unless
+-replace is given. A message that is being delivered is not replaced.
 
 Examples:
    delayq enqueue -body 'remind me' -delay 10m
@@ -42,8 +42,8 @@ Examples:
 
 const takeHelp = `Prints the body of each message, and a newline unless the body ends with one;
 with -json all fields of the message. Without -ack the messages stay in the queue: -keep, the
-default, gives them back unchanged, and -nack gives them back as failed. A message is
-acknowledged after it was printed. It is an error if no message comes in time.
+default, releases them unchanged, and -nack releases them as failed. A message is acknowledged
+after it was printed. The command fails if no message is due in time.
 
 Examples:
    delayq take
@@ -51,22 +51,22 @@ Examples:
    delayq take -n 100 -ack -wait 10s
    delayq take -nack -delay 5m`
 
-const consumeHelp = `Runs the command by the shell, with the body on its stdin and these environment variables:
+const consumeHelp = `Runs the command in the shell, with the body on its stdin and these environment variables:
    DELAYQ_ID         the id
    DELAYQ_DUE        the due time
-   DELAYQ_ATTEMPTS   the number of deliveries that have failed
-   DELAYQ_CRASHES    the number of deliveries that have ended with their process
+   DELAYQ_ATTEMPTS   the number of failed deliveries
+   DELAYQ_CRASHES    the number of deliveries that ended because their process crashed
    DELAYQ_TOKEN      a number that rises with each delivery of the message
 
-Exit code 0 acknowledges the message. Any other exit code is a failed attempt: the message comes
-again after one second, then two, four and so on up to an hour. After its last attempt (see
-enqueue -max-attempts) the message is a dead letter. No other consumer gets the message while the
-command runs. If this process crashes, another consumer gets it after -visibility. A message may
-come more than once, so the command must be idempotent.
+Exit code 0 acknowledges the message. Any other exit code is a failed attempt: the message is
+delivered again after one second, then two, four and so on up to an hour. After its last attempt
+(see enqueue -max-attempts) the message is a dead letter. No other consumer gets the message while
+the command runs. If this process crashes, another consumer gets the message after -visibility. A
+message may be delivered more than once, so the command must be idempotent.
 
-The first Ctrl-C stops taking messages, gives back messages that have not begun, and waits for
-the running commands. It waits up to a minute for a store that does not answer. A second Ctrl-C
-ends the commands as well.
+After the first Ctrl-C, consume takes no more messages, releases the messages that have not begun,
+and waits for the running commands. It waits up to a minute for a store that does not answer. A
+second Ctrl-C also ends the commands.
 
 Examples:
    delayq consume -exec 'cat; echo'
@@ -74,33 +74,33 @@ Examples:
    delayq -store redis://localhost:6379/0 -queue mails consume -exec 'sendmail -t'`
 
 const watchHelp = `The columns:
-   scheduled    waiting messages, due ones included
+   scheduled    waiting messages, including due ones
    due          due messages that no consumer has claimed
    in flight    messages that a consumer has claimed ahead of time, or is delivering
    dead         dead letters
    next in      the time until the next message is due
-   overdue      the time since the first waiting message was due; above a second, consumers are missing,
-                or the queue is paused
-   ...../s      events a second since the last look
+   overdue      the time since the first waiting message was due; above a second, there are too few
+                consumers, or the queue is paused
+   ...../s      events per second since the previous update
 
-On a terminal the table is redrawn. Otherwise each look is a line, or an object with -json.
+On a terminal the table is redrawn. Otherwise each update is a line, or an object with -json.
 
 Examples:
    delayq watch
    delayq watch -interval 5s -partitions
    delayq watch -n 1 -json`
 
-const consumersHelp = `A consumer is listed until it has given no sign of life for a while, see the column
-"expires". Its partitions are those of its last heartbeat. The times in brackets count from now on
-the clock of this machine.
+const consumersHelp = `A consumer is listed until the time in the column "expires", which each heartbeat of the
+consumer moves. Its partitions are those of its last heartbeat. The durations in brackets are
+relative to the clock of this machine.
 
 Examples:
    delayq consumers
    delayq -json consumers`
 
-const pauseHelp = `No message of the queue begins any more, in any process, until delayq resume. Messages that are
-being delivered go on. All else works as before: enqueue, cancel, reschedule, list. The store keeps
-the pause.
+const pauseHelp = `No message of the queue begins, in any process, until delayq resume. Deliveries under way
+continue. All other commands work as before: enqueue, cancel, reschedule, list. The pause survives a
+restart of all processes.
 
 Examples:
    delayq pause
@@ -112,13 +112,13 @@ Examples:
    delayq resume`
 
 const healthHelp = `The exit code is 0 if the store answers for each partition, and if no server may lose or evict
-messages. Otherwise it is 1, and stderr says what is wrong and what to do.
+messages. Otherwise the exit code is 1, and stderr has the fault and the remedy.
 
 Examples:
    delayq health
    delayq -store redis://localhost:6379/0 -queue mails health`
 
-const inspectHelp = `Times in brackets count from now on the clock of this machine, which may
+const inspectHelp = `The durations in brackets are relative to the clock of this machine, which may
 differ from the clock of the store.
 
 Examples:
@@ -134,21 +134,21 @@ Examples:
    delayq list -state in-flight
    delayq -json list -state dead -n 0 > dead.json`
 
-const cancelHelp = `Prints for each message whether it was cancelled, is being delivered, or is
-not there. A cancelled message is never delivered. It is an error if not all messages were
+const cancelHelp = `Prints for each message whether it was cancelled, is being delivered, or was
+not found. A cancelled message is never delivered. The command fails unless all messages were
 cancelled.
 
 With -header the command reads the whole queue and cancels the messages that have all the given
-headers. It may miss messages that are enqueued, or come back from a consumer, while it runs. To
-be sure, run it again.
+headers. It may miss messages that are enqueued, or released by a consumer, while it runs. To be
+sure, run it again.
 
 Examples:
    delayq cancel order-42
    delayq cancel -header customer=42 -header kind=reminder
    delayq cancel order-42 order-43 -- -order-with-a-dash`
 
-const rescheduleHelp = `The new delay counts from now, not from the old due time. A message that
-is being delivered or has been delivered is not changed, and that is an error.
+const rescheduleHelp = `The new delay counts from now, not from the old due time. The command fails
+if the message is being delivered or has been delivered.
 
 Examples:
    delayq reschedule order-42 -delay 1h
@@ -156,9 +156,9 @@ Examples:
    delayq reschedule order-42 -at 2030-01-31T09:00:00Z`
 
 const deadHelp = `A message becomes a dead letter after its last attempt, or if its consumers
-have crashed too often. It stays in the queue, and its id is taken, until it is replayed or
-purged. Consumers drop the oldest dead letters beyond their bounds of age, number and size.
-delayq consume keeps them for 30 days, up to 100,000 in each partition.
+have crashed too often. It stays in the queue, and its id stays in use, until it is replayed or
+purged. Consumers drop the oldest dead letters beyond their limits of age, number and size.
+delayq consume keeps dead letters for 30 days, up to 100,000 in each partition.
 
 Examples:
    delayq dead list
@@ -171,23 +171,22 @@ Examples:
 
 const auditHelp = `Looks for messages in no set, which no consumer would find, for members of
 sets without a message, and for wrong sums. A deleted key leaves such faults. With -repair the
-messages are scheduled again, the members are removed, and the sums are corrected. It is an error
-if faults are left. The queue may be in use.
+messages are scheduled again, the members are removed, and the sums are corrected. The command
+fails if faults are left. The queue may be in use.
 
 Examples:
    delayq audit
    delayq audit -repair`
 
 const backupHelp = `Writes a consistent copy of a file store to a new file. If another process
-has the file open, that process makes the copy, if it has a socket. An incomplete copy is
-removed. To restore a copy, end all processes that use the store and put the copy in place of its
-file.
+has the file open with a socket, that process makes the copy. An incomplete copy is removed. To
+restore a copy, end all processes that use the store and replace its file by the copy.
 
 Examples:
    delayq -store file:queue.db backup queue-2030-01-31.db`
 
-const compactHelp = `Copies the file of a store to a new file without its free pages. The store
-must not be in use. A file reuses its free pages, and never shrinks by itself.
+const compactHelp = `Copies the file of a store to a new file without free pages. The store must
+not be in use. A file reuses its free pages, and never shrinks by itself.
 
 Examples:
    delayq -store file:queue.db compact small.db && mv small.db queue.db`

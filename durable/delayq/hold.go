@@ -13,8 +13,8 @@ import (
 // takeVisibility is the lease of taken messages. It is extended while they are held.
 const takeVisibility = 30 * time.Second
 
-// held are messages that were taken and not settled. Their leases are extended, because the output
-// may be slow.
+// held are messages that were taken and not yet settled. Their leases are extended, because the
+// output may be slow.
 type held struct {
 	stop context.CancelFunc
 	done chan struct{}
@@ -23,7 +23,7 @@ type held struct {
 	all map[*durable.Delivery]struct{}
 }
 
-// newHeld returns an empty set, which extends leases until end.
+// newHeld returns an empty set, which extends leases until end is called.
 func newHeld() *held {
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &held{stop: cancel, done: make(chan struct{}), all: make(map[*durable.Delivery]struct{})}
@@ -65,7 +65,7 @@ func (h *held) extend(ctx context.Context) {
 		g := newTasks()
 		for _, d := range h.list() {
 			g.run(func() error {
-				_ = d.Extend(ctx, takeVisibility) // settling the message reports a lost lease
+				_ = d.Extend(ctx, takeVisibility) // a lost lease is reported when the message is settled
 				return nil
 			})
 		}
@@ -73,7 +73,7 @@ func (h *held) extend(ctx context.Context) {
 	}
 }
 
-// settle ends a delivery, even after Ctrl-C.
+// settle acknowledges or releases a message by f, even after Ctrl-C.
 func (h *held) settle(ctx context.Context, d *durable.Delivery, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
@@ -87,7 +87,7 @@ func (h *held) settle(ctx context.Context, d *durable.Delivery, f func(context.C
 	return err
 }
 
-// settleAll ends all held deliveries.
+// settleAll settles all held messages.
 func (h *held) settleAll(ctx context.Context, f func(context.Context, *durable.Delivery) error) error {
 	g := newTasks()
 	for _, d := range h.list() {
@@ -102,12 +102,12 @@ func (h *held) nackAll(ctx context.Context, delay time.Duration) error {
 	return h.settleAll(ctx, func(ctx context.Context, d *durable.Delivery) error { return d.Nack(ctx, delay, nil) })
 }
 
-// releaseAll gives the messages back unchanged. That counts as no attempt.
+// releaseAll releases the messages unchanged, without counting an attempt.
 func (h *held) releaseAll(ctx context.Context) error {
 	return h.settleAll(ctx, func(ctx context.Context, d *durable.Delivery) error { return d.Release(ctx) })
 }
 
-// tasks runs functions, up to settleAtOnce at the same time, and keeps the first error.
+// tasks runs functions, up to settleAtOnce concurrently, and keeps the first error.
 type tasks struct {
 	running sync.WaitGroup
 	slots   chan struct{}

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/term"
 )
 
-// lockedWriter serialises the writes of several goroutines.
+// lockedWriter serializes the writes of several goroutines.
 type lockedWriter struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -24,8 +24,8 @@ func (l *lockedWriter) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
-// lossyWriter ignores errors of writing: a command has not failed because its messages on stderr
-// cannot be printed.
+// lossyWriter ignores write errors: a command does not fail because its messages on stderr cannot
+// be printed.
 type lossyWriter struct{ w io.Writer }
 
 func (u lossyWriter) Write(p []byte) (int, error) {
@@ -33,8 +33,8 @@ func (u lossyWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// firstErrorWriter keeps the first error of writing. Package cli ignores such errors when it prints
-// a help.
+// firstErrorWriter keeps the first write error. Package cli ignores write errors when it prints
+// help.
 type firstErrorWriter struct {
 	w      io.Writer
 	failed error
@@ -52,7 +52,7 @@ type screen struct {
 	size func() (columns, rows int)
 }
 
-// screenOf returns a screen that is ok if w is a terminal with control characters.
+// screenOf returns a screen, with ok set if w is a terminal that supports control characters.
 func screenOf(w io.Writer) screen {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
@@ -73,8 +73,8 @@ func isTerminal(r io.Reader) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// lineWriter passes on whole lines, so that lines of several commands do not mix. It remembers the
-// last line and the first error of writing.
+// lineWriter forwards whole lines, so that lines of several commands do not mix. It keeps the last
+// line and the first write error.
 type lineWriter struct {
 	to     io.Writer
 	part   []byte
@@ -82,7 +82,7 @@ type lineWriter struct {
 	failed error
 }
 
-// longestLine is the number of bytes after which a line is passed on without its end.
+// longestLine is the number of bytes after which an incomplete line is forwarded.
 const longestLine = 64 << 10
 
 func (l *lineWriter) Write(p []byte) (int, error) {
@@ -97,7 +97,7 @@ func (l *lineWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// close passes on a last line without an end.
+// close forwards an incomplete last line.
 func (l *lineWriter) close() {
 	if len(l.part) > 0 {
 		l.part = append(l.part, '\n')
@@ -122,13 +122,13 @@ func (l *lineWriter) pass(n int) error {
 	return err
 }
 
-// errorPrinter prints errors of the background, at most one in errorPause: a server that cannot be
-// reached causes many.
+// errorPrinter prints errors of background calls, at most one in errorPause: an unreachable server
+// causes many.
 type errorPrinter struct {
 	w       io.Writer
 	mu      sync.Mutex
 	last    time.Time
-	skipped int // errors since then that were not printed
+	skipped int // errors since last that were not printed
 }
 
 const errorPause = 5 * time.Second

@@ -17,7 +17,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// previewBytes is the length of a body or a reason in a table.
+// previewBytes is how many bytes of a body or a reason a table shows.
 const previewBytes = 40
 
 func (a *app) inspectCommand() *cli.Command {
@@ -36,7 +36,7 @@ func (a *app) inspect(ctx context.Context, s *session, id string) error {
 	r, err := s.Get(ctx, id)
 	if err != nil {
 		if errors.Is(err, durable.ErrNotFound) {
-			err = fmt.Errorf("%w in queue %q: it may have been delivered, cancelled or purged", err, s.name)
+			err = fmt.Errorf("%w in queue %q: the message may have been delivered, cancelled or purged", err, s.name)
 		}
 		return err
 	}
@@ -80,7 +80,7 @@ type listOptions struct {
 	n     int
 }
 
-// states are the states that can be listed, by the values of -state.
+// states are the states that can be listed, by value of -state.
 var states = map[string]durable.State{
 	"scheduled": durable.StateScheduled, "in-flight": durable.StateLeased, "dead": durable.StateDead,
 }
@@ -129,10 +129,10 @@ func (a *app) list(ctx context.Context, s *session, state durable.State, n int) 
 			return err
 		}
 	case shown == 0:
-		fmt.Fprintf(a.stderr, "delayq: queue %q has none\n", s.name)
+		fmt.Fprintf(a.stderr, "delayq: queue %q has no such messages\n", s.name)
 	}
 	if more {
-		fmt.Fprintf(a.stderr, "delayq: there are more than these %d; -n 0 lists all\n", shown)
+		fmt.Fprintf(a.stderr, "delayq: there are more than these %d messages; -n 0 lists all\n", shown)
 	}
 	return nil
 }

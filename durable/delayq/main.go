@@ -1,5 +1,5 @@
-// Delayq looks into a durable delay queue and works on it from the command line: it enqueues,
-// takes, consumes, watches, lists, cancels, replays and audits messages, in a file, on Redis, or in
+// Delayq inspects and operates a durable delay queue from the command line: it enqueues, takes,
+// consumes, watches, lists, cancels, replays and audits messages, in a file, on Redis, or in
 // memory.
 //
 //	delayq enqueue -id order-42 -body 'cancel the order' -delay 30m
@@ -9,9 +9,12 @@
 //
 // Every command has its own help: delayq enqueue -help.
 //
+// # Exit codes
+//
 // The exit code is 0 on success, also if the first Ctrl-C, SIGTERM or SIGHUP ends a command that
-// runs until then. Otherwise it is 1, and stderr has the error. A second Ctrl-C ends delayq and the
-// commands that consume runs at once, with exit code 130; their messages are delivered again.
+// runs until interrupted. Otherwise the exit code is 1, and stderr has the error. A second Ctrl-C
+// ends delayq and the commands that consume runs at once, with exit code 130; their messages are
+// delivered again.
 package main
 
 import (
@@ -27,7 +30,7 @@ import (
 
 const (
 	exitWrong  = 1
-	exitForced = 130 // as shells report a program that Ctrl-C has ended
+	exitForced = 130 // as shells report a program ended by Ctrl-C
 )
 
 func main() {
@@ -38,13 +41,13 @@ func main() {
 		signal.Notify(signals, syscall.SIGHUP)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	redis.SetLogger(silence{}) // calls return the logged errors too
+	redis.SetLogger(silence{}) // the calls also return the logged errors
 	a := newApp(os.Stdin, os.Stdout, os.Stderr)
 	go func() {
 		<-signals
 		cancel()
 		for s := range signals {
-			if s != syscall.SIGHUP { // it comes twice for a closed terminal: from shell and system
+			if s != syscall.SIGHUP { // a closed terminal sends it twice: by the shell and by the system
 				a.children.kill()
 				os.Exit(exitForced)
 			}

@@ -39,7 +39,7 @@ func TestHalfABodyIsNotEnqueued(t *testing.T) {
 	broken := errors.New("broken")
 	err := run(t.Context(), []string{"delayq", "-store", "memory:", "enqueue"}, io.MultiReader(strings.NewReader("half"), failing{broken}),
 		io.Discard, io.Discard)
-	require.ErrorIs(t, err, broken, "half a body is not enqueued")
+	require.ErrorIs(t, err, broken, "half a body must not be enqueued")
 }
 
 // failing is a reader and writer that fails.
@@ -59,7 +59,7 @@ func TestEnqueueNumbersItsIDs(t *testing.T) {
 	assert.Equal(t, "x", *d.message(one.ID).Body)
 }
 
-func TestDuplicatesAreRefusedAndCounted(t *testing.T) {
+func TestDuplicatesAreRejectedAndCounted(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-body", "first")
 	require.ErrorIs(t, d.fails([]string{"enqueue", "-id", "a", "-body", "second"}, `"a"`), durable.ErrDuplicate)
@@ -92,7 +92,7 @@ func TestTakeKeepsByDefault(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-body", "one")
 	for _, args := range [][]string{{"take", "-wait", "1m"}, {"take", "-keep", "-wait", "0"}, {"take", "-n", "3", "-wait", "4s"}} {
-		assert.Equal(t, "one\n", d.ok(args...), "the same each time")
+		assert.Equal(t, "one\n", d.ok(args...), "the message stays in the queue")
 	}
 	m := d.message("a")
 	assert.Equal(t, "scheduled", m.State)
@@ -119,7 +119,7 @@ func TestTakeNackCountsAnAttempt(t *testing.T) {
 	d.ok("enqueue", "-id", "last", "-body", "two", "-max-attempts", "1")
 	r := d.runIn("", "take", "-n", "3", "-wait", "4s", "-nack", "-delay", "1h", "-json")
 	require.NoError(t, r.err)
-	assert.Contains(t, r.stderr, "2 of 3 messages")
+	assert.Contains(t, r.stderr, "took 2 of 3 messages")
 	assert.Equal(t, 2, strings.Count(r.stdout, `"attempts":0`))
 	m := d.message("a")
 	assert.Equal(t, 1, m.Attempts)
@@ -163,7 +163,7 @@ func TestListIsLimitedAndSaysSo(t *testing.T) {
 	r = d.runIn("", "list", "-state", "in-flight")
 	require.NoError(t, r.err)
 	assert.Empty(t, r.stdout)
-	assert.Contains(t, r.stderr, "has none")
+	assert.Contains(t, r.stderr, "has no such messages")
 	assert.Empty(t, d.ok("-json", "dead", "list"))
 }
 
@@ -174,7 +174,7 @@ func TestCancelPrintsTheResultOfEachID(t *testing.T) {
 	assert.Equal(t, "a-1: cancelled\n-dash: cancelled\n", d.ok("cancel", "a-1", "--", "-dash"))
 	r := d.runIn("", "cancel", "a-1", "a-2")
 	require.ErrorContains(t, r.err, "1 of 2")
-	assert.Equal(t, "a-1: not there\na-2: cancelled\n", r.stdout)
+	assert.Equal(t, "a-1: not found\na-2: cancelled\n", r.stdout)
 	assert.EqualValues(t, 3, d.counts().Cancelled)
 }
 
@@ -200,7 +200,7 @@ func TestDeadLettersAreListedReplayedAndPurged(t *testing.T) {
 	assert.Equal(t, "scheduled", m.State)
 	assert.Zero(t, m.Attempts)
 	r := d.runIn("", "dead", "purge", "a-1", "a-2")
-	require.ErrorContains(t, r.err, "1 of 2", "a-1 is no dead letter any more")
+	require.ErrorContains(t, r.err, "1 of 2", "a-1 is no longer a dead letter")
 	assert.Equal(t, "a-1: no dead letter\na-2: purged\n", r.stdout)
 	assert.Equal(t, "2 dead letters replayed\n", d.ok("dead", "replay", "-all"))
 	d.ok("take", "-n", "2", "-nack", "-wait", "1m")
@@ -238,7 +238,7 @@ func queueAndProgram(t *testing.T) (*durable.Queue, func(args ...string) (string
 	}
 }
 
-// A message that is being delivered is an error for a script, and the others are cancelled.
+// A message is being delivered. The command fails, and cancels the other messages.
 func TestCancelByHeadersFailsIfAMessageIsBeingDelivered(t *testing.T) {
 	q, run := queueAndProgram(t)
 	for _, delay := range []time.Duration{0, time.Hour} {
@@ -290,8 +290,7 @@ func TestDeadLettersAreSelectedByReasonAndTime(t *testing.T) {
 	assert.Equal(t, durable.StateScheduled, r.State)
 }
 
-// TestTimesBeyondJSONAreCut has a message of another program, due in a year beyond the times of
-// JSON.
+// A message of another program is due in a year that JSON cannot represent.
 func TestTimesBeyondJSONAreCut(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(memstore.Options{})
@@ -312,7 +311,7 @@ func TestTimesBeyondJSONAreCut(t *testing.T) {
 	}
 }
 
-// TestTakeDropsNoDeadLetters has a queue that keeps dead letters for longer than by default.
+// A queue keeps dead letters for longer than by default.
 func TestTakeDropsNoDeadLetters(t *testing.T) {
 	d := onFile(t)
 	clock := func() time.Time { return time.Now().Add(-60 * day) }
@@ -344,7 +343,7 @@ func TestPreviewCutsBetweenCharacters(t *testing.T) {
 	assert.Equal(t, "in 292 years or more", relative(time.Until(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))))
 }
 
-// TestTakeExtendsLeases takes for longer than a lease. Held messages do not come a second time.
+// Take waits for longer than a lease. Held messages are not delivered a second time.
 func TestTakeExtendsLeases(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -357,12 +356,12 @@ func TestTakeExtendsLeases(t *testing.T) {
 	})
 }
 
-// TestInvalidOptionsAreRefusedBeforeTheBodyIsRead has invalid options, so the body is not read.
-func TestInvalidOptionsAreRefusedBeforeTheBodyIsRead(t *testing.T) {
+// The options are invalid, so the body must not be read.
+func TestInvalidOptionsAreRejectedBeforeTheBodyIsRead(t *testing.T) {
 	t.Parallel()
 	for _, options := range [][]string{{"-store", "redis://host:0"}, {"-store", "nonsense"}, {"-store", "file:"}, {"-queue", "a b"}} {
 		stdin := readerFunc(func([]byte) (int, error) {
-			assert.Fail(t, "it is read", options)
+			assert.Fail(t, "the body is read", options)
 			return 0, io.EOF
 		})
 		args := append(append([]string{"delayq", "-store", "memory:"}, options...), "enqueue")
@@ -374,7 +373,6 @@ type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// TestIDsArePrintedAsGiven has ids that are printed as they were given.
 func TestIDsArePrintedAsGiven(t *testing.T) {
 	d := onFile(t)
 	const id = `C:\new "é"`

@@ -13,7 +13,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable"
 )
 
-// queueCommand makes a command without arguments that works on the queue.
+// queueCommand returns a command without arguments that operates on the queue.
 func (a *app) queueCommand(name, usage, description string, f func(ctx context.Context, s *session) error) *cli.Command {
 	return &cli.Command{
 		Name: name, Usage: usage, Description: description,
@@ -36,7 +36,7 @@ func (a *app) pauseCommand() *cli.Command {
 }
 
 func (a *app) resumeCommand() *cli.Command {
-	return a.queueCommand("resume", "end a pause", resumeHelp, func(ctx context.Context, s *session) error {
+	return a.queueCommand("resume", "resume the delivery of messages", resumeHelp, func(ctx context.Context, s *session) error {
 		if err := s.Resume(ctx); err != nil {
 			return err
 		}
@@ -54,9 +54,9 @@ func (a *app) printPaused(s *session, paused bool) error {
 	return a.print("queue " + s.name + " is not paused")
 }
 
-// healthCommand refuses a server that may lose messages, unlike all other commands.
+// healthCommand is the only command that rejects a server that may lose messages.
 func (a *app) healthCommand() *cli.Command {
-	cmd := a.queueCommand("health", "check that the store answers and keeps messages safely", healthHelp,
+	cmd := a.queueCommand("health", "check that the store answers and cannot lose messages", healthHelp,
 		func(ctx context.Context, s *session) error {
 			if err := s.Healthy(ctx); err != nil {
 				return err
@@ -77,7 +77,7 @@ func (a *app) healthCommand() *cli.Command {
 func (a *app) auditCommand() *cli.Command {
 	var repair bool
 	return &cli.Command{
-		Name: "audit", Usage: "look for records that a fault of the store has damaged", Description: auditHelp,
+		Name: "audit", Usage: "look for damage in the store", Description: auditHelp,
 		Flags: []cli.Flag{flag("repair", "repair the faults", &repair)},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := noArguments(cmd); err != nil {
@@ -97,7 +97,7 @@ type auditJSON struct {
 	Repaired   int64 `json:"repaired"`
 }
 
-// audit returns an error if faults are left, so that scripts notice them.
+// audit returns an error if faults are left, so that scripts can detect them.
 func (a *app) audit(ctx context.Context, s *session, repair bool) error {
 	r, err := s.Audit(ctx, repair)
 	if err != nil {
@@ -106,7 +106,7 @@ func (a *app) audit(ctx context.Context, s *session, repair bool) error {
 	if a.json {
 		err = a.printJSON(auditJSON(r))
 	} else {
-		err = a.print(propertyTable(table.Row{"messages looked at", r.Records}, table.Row{"messages in no set", r.Orphans},
+		err = a.print(propertyTable(table.Row{"messages checked", r.Records}, table.Row{"messages in no set", r.Orphans},
 			table.Row{"members of sets without a message", r.Strays}, table.Row{"messages that cannot be read", r.Unreadable},
 			table.Row{"wrong sums", r.Wrong}, table.Row{"repaired", r.Repaired}))
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// A queue that is paused by one process stays paused for the next one, and is shown as such.
-func TestPauseLastsOverProcesses(t *testing.T) {
+// One process pauses a queue. The queue stays paused for the next process, which shows the pause.
+func TestPauseOutlastsItsProcess(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "m", "-body", "x")
 	assert.NotContains(t, d.ok("watch", "-n", "1"), "paused")
@@ -68,8 +68,8 @@ func TestHealthFailsWithoutAStore(t *testing.T) {
 	assert.JSONEq(t, `{"queue":"default","healthy":true}`, d.ok("-json", "health"))
 }
 
-// Health refuses a server that may lose messages, with which other commands work.
-func TestHealthRefusesAServerThatMayLoseMessages(t *testing.T) {
+// Health rejects a server that may lose messages, although other commands accept it.
+func TestHealthRejectsAServerThatMayLoseMessages(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
 	d := tester{t, "redis://" + server.Addr()}

@@ -15,18 +15,19 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable"
 )
 
-// option makes a flag whose help names the accepted values. The backquoted word in usage stands for
-// the value.
+// option returns a flag whose help names the accepted values. The backquoted word in usage is the
+// placeholder of the value.
 func option[T any](name, usage string, v *checked[T]) cli.Flag {
 	return &cli.GenericFlag{Name: name, Usage: usage + " (" + v.accepted + ")", Value: v}
 }
 
-// flag makes an option without a value.
+// flag returns an option without a value.
 func flag(name, usage string, to *bool) cli.Flag {
 	return &cli.BoolFlag{Name: name, Usage: usage, Destination: to, HideDefault: true}
 }
 
-// checked is an option's value that names the accepted values. It implements [cli.Value].
+// checked is the value of an option, with a description of the accepted values. It implements
+// [cli.Value].
 type checked[T any] struct {
 	to       *T
 	parse    func(string) (T, error)
@@ -45,7 +46,7 @@ func (c *checked[T]) Set(s string) error {
 
 func (c *checked[T]) Get() any { return *c.to }
 
-// String returns the default for the help.
+// String returns the default value for the help.
 func (c *checked[T]) String() string {
 	if c.to == nil {
 		return ""
@@ -66,7 +67,7 @@ func number(to *int, least, most int) *checked[int] {
 	return within(to, strconv.Atoi, least, most, "a whole number")
 }
 
-// duration accepts durations from least up, with days.
+// duration accepts durations of least or more, also in days.
 func duration(to *time.Duration, least time.Duration) *checked[time.Duration] {
 	return &checked[time.Duration]{to, parseDuration, func(d time.Duration) bool { return d >= least },
 		fmt.Sprintf("a duration of %v or more, up to %dd, such as 250ms, 1h30m or 7d", least, mostDays)}
@@ -77,7 +78,7 @@ func within[T cmp.Ordered](to *T, parse func(string) (T, error), least, most T, 
 		fmt.Sprintf("%s from %v to %v", what, least, most)}
 }
 
-// oneOf accepts names.
+// oneOf accepts one of the names.
 func oneOf(to *string, names ...string) *checked[string] {
 	return &checked[string]{to, func(s string) (string, error) { return s, nil },
 		func(s string) bool { return slices.Contains(names, s) }, strings.Join(names, " or ")}
@@ -85,10 +86,10 @@ func oneOf(to *string, names ...string) *checked[string] {
 
 const (
 	day      = 24 * time.Hour
-	mostDays = math.MaxInt64 / int64(day) // that a duration can have, about 292 years
+	mostDays = math.MaxInt64 / int64(day) // the most days in a duration, about 292 years
 )
 
-// parseDuration accepts what time.ParseDuration does, and a whole number of days.
+// parseDuration accepts the syntax of time.ParseDuration, and a whole number of days.
 func parseDuration(s string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(s, "d"); ok {
 		n, err := strconv.ParseUint(days, 10, 64)
@@ -115,7 +116,7 @@ func header(to *map[string]string) *checked[map[string]string] {
 		"key=value; several may be given, with different keys"}
 }
 
-// pastTime accepts a time, or a duration before now.
+// pastTime accepts a time, or a duration, which counts back from now.
 func pastTime(to *time.Time) *checked[time.Time] {
 	parse := func(s string) (time.Time, error) {
 		if d, err := parseDuration(s); err == nil {
@@ -127,7 +128,7 @@ func pastTime(to *time.Time) *checked[time.Time] {
 		"a time with its zone, such as 2030-12-31T23:59:00Z, or how long ago, such as 90m or 2d"}
 }
 
-// due is the due time of a command line: a delay or a time, not both.
+// due is the due time in a command line: a delay or a time, not both.
 type due struct {
 	delay time.Duration
 	at    time.Time
@@ -135,8 +136,8 @@ type due struct {
 
 func (d *due) flags() []cli.Flag {
 	return []cli.Flag{
-		option("delay", "make it due this `time` from now", duration(&d.delay, 0)),
-		option("at", "make it due at this `time`, or at once if that has passed", &checked[time.Time]{
+		option("delay", "make the message due after this `duration`", duration(&d.delay, 0)),
+		option("at", "make the message due at this `time`, or at once if the time has passed", &checked[time.Time]{
 			&d.at, func(s string) (time.Time, error) { return time.Parse(time.RFC3339, s) },
 			func(t time.Time) bool { return !t.IsZero() },
 			"a time with its zone, such as 2030-12-31T23:59:00Z or 2030-12-31T23:59:00+01:00",
@@ -144,7 +145,7 @@ func (d *due) flags() []cli.Flag {
 	}
 }
 
-// check refuses both together, and neither if one is needed.
+// check returns an error if both are given, or neither although one is needed.
 func (d *due) check(cmd *cli.Command, needed bool) error {
 	switch {
 	case cmd.IsSet("delay") && cmd.IsSet("at"):
@@ -163,12 +164,12 @@ func (d *due) String() string {
 	return "in " + formatDuration(d.delay)
 }
 
-// usage returns an error of the command line.
+// usage returns an error about the command line.
 func usage(cmd *cli.Command, format string, args ...any) error {
 	return fmt.Errorf("%w command line: %s\nSee %s -help", durable.ErrInvalid, fmt.Sprintf(format, args...), cmd.FullName())
 }
 
-// arguments refuses empty arguments, fewer than least and more than most.
+// arguments returns an error for an empty argument, for fewer than least and for more than most.
 func arguments(cmd *cli.Command, least, most int, accepted string) error {
 	args := cmd.Args().Slice()
 	switch {
@@ -183,5 +184,5 @@ func arguments(cmd *cli.Command, least, most int, accepted string) error {
 	return nil
 }
 
-// noArguments refuses all arguments.
+// noArguments returns an error if there are arguments.
 func noArguments(cmd *cli.Command) error { return arguments(cmd, 0, 0, "only options are accepted") }

@@ -16,8 +16,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// newTable makes a table with a header. The numbered columns are aligned to the right, as are
-// numbers.
+// newTable returns a table with a header. The columns in right, and numbers, are right-aligned.
 func newTable(header table.Row, right ...int) table.Writer {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleLight)
@@ -31,7 +30,7 @@ func newTable(header table.Row, right ...int) table.Writer {
 	return t
 }
 
-// propertyTable makes a table of names and values, without a header.
+// propertyTable formats a table of names and values, without a header.
 func propertyTable(rows ...table.Row) string {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleLight)
@@ -100,8 +99,8 @@ func optionalJSON(t time.Time) *time.Time {
 	return &t
 }
 
-// timeJSON returns a time that JSON can hold. Years end with 9999 there, and due times do not: a
-// later time becomes the end of that year.
+// timeJSON returns a time that JSON can represent. The last year in JSON is 9999, and due times may
+// be later: such a time becomes the end of 9999.
 func timeJSON(t time.Time) time.Time {
 	if t.Year() <= 9999 {
 		return t
@@ -109,7 +108,7 @@ func timeJSON(t time.Time) time.Time {
 	if last := time.Date(9999, 12, 31, 23, 59, 59, 999_000_000, time.UTC); t.After(last) {
 		return last
 	}
-	return t.UTC() // it is the year 10000 in the local zone only
+	return t.UTC() // the year is 10000 only in the local zone
 }
 
 func deliveryJSON(d *durable.Delivery) messageJSON {
@@ -135,7 +134,8 @@ func stateName(s durable.State) string {
 	return fmt.Sprintf("state %d", s)
 }
 
-// formatTime formats a time, and in brackets the time from now on the clock of this machine.
+// formatTime formats a time, followed by the time from now on the clock of this machine in
+// brackets.
 func formatTime(t time.Time) string {
 	switch {
 	case t.IsZero():
@@ -150,13 +150,13 @@ func relative(d time.Duration) string {
 	if d < 0 {
 		return formatDuration(-d) + " ago"
 	}
-	if d == math.MaxInt64 { // differences of times are at most this
+	if d == math.MaxInt64 { // time.Until saturates at this value
 		return "in 292 years or more"
 	}
 	return "in " + formatDuration(d)
 }
 
-// formatDuration formats a duration with about three digits.
+// formatDuration formats a duration with about three significant digits.
 func formatDuration(d time.Duration) string {
 	switch {
 	case d >= 2*day:
@@ -172,7 +172,8 @@ func formatDuration(d time.Duration) string {
 	return d.String()
 }
 
-// preview returns the beginning of a text on one line, without control characters.
+// preview returns the first bytes of a text, at most most, on one line and without control
+// characters.
 func preview(s string, most int) string {
 	short := s
 	if len(short) > most {

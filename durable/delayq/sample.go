@@ -18,14 +18,14 @@ type snapshot struct {
 	stats durable.Stats
 }
 
-// sample is a look at the queue with the previous one.
+// sample is a snapshot of the queue, with the previous one.
 type sample struct {
 	queue string
 	snapshot
-	before *snapshot // nil for the first look. A *sample would keep all earlier looks in memory
+	before *snapshot // nil for the first snapshot. A *sample would keep all earlier snapshots in memory
 }
 
-// rates are the events a second of a queue, or of a partition, since the previous look.
+// rates are the events per second of a queue, or of a partition, since the previous snapshot.
 type rates struct {
 	Enqueued  float64 `json:"enqueued"`
 	Acked     float64 `json:"acked"`
@@ -48,7 +48,8 @@ func ratesOf(before, now durable.Counts, seconds float64) rates {
 	}
 }
 
-// rates returns the rates of the queue and of each partition. Those of the first look are 0.
+// rates returns the rates of the queue and of each partition. The rates of the first snapshot are
+// 0.
 func (s *sample) rates() (rates, []rates) {
 	parts := make([]rates, len(s.stats.Partitions))
 	if s.before == nil {
@@ -100,13 +101,13 @@ func (s *sample) table(partitions bool) string {
 		}
 	}
 	c := s.stats.Counts
-	return fmt.Sprintf("queue %s%s, %d partitions, %s by the store's clock\n%s\n",
+	return fmt.Sprintf("queue %s%s, %d partitions, %s on the store's clock\n%s\n",
 		s.queue, s.pausedNote(), len(s.stats.Partitions), c.Now.Format("2006-01-02 15:04:05"), t.Render()) +
-		fmt.Sprintf("in all: %d enqueued, %d acked, %d retried, %d dead, %d of them dropped, %d cancelled, %d crashed, %d lost; %d cannot be read",
+		fmt.Sprintf("total: %d enqueued, %d acked, %d retried, %d dead, %d of them dropped, %d cancelled, %d crashed, %d lost; %d cannot be read",
 			c.Enqueued, c.Acked, c.Retried, c.Buried, c.Trimmed, c.Cancelled, c.Crashed, c.Lost, c.Unreadable)
 }
 
-// pausedNote says that the queue is paused, if it is, or how many of its partitions are.
+// pausedNote returns a note if the queue, or some of its partitions, are paused.
 func (s *sample) pausedNote() string {
 	n := 0
 	for _, p := range s.stats.Partitions {
@@ -130,8 +131,8 @@ func rate(perSecond float64) string {
 	return strconv.FormatFloat(perSecond, 'f', 0, 64)
 }
 
-// lines formats a sample for an output that cannot be redrawn: one line, and one for each
-// partition.
+// lines formats a sample for an output that cannot be redrawn: one line, and one for each partition
+// if partitions is true.
 func (s *sample) lines(partitions bool) string {
 	all, parts := s.rates()
 	line := func(c *durable.Counts, r rates) string {
@@ -149,7 +150,8 @@ func (s *sample) lines(partitions bool) string {
 	return strings.Join(lines, "\n")
 }
 
-// countsJSON has the counts of a queue or a partition. Counters start when the queue is created.
+// countsJSON has the counts of a queue or a partition. Counters start at 0 when the queue is
+// created.
 type countsJSON struct {
 	Scheduled int64      `json:"scheduled"`
 	Due       int64      `json:"due"`
@@ -182,7 +184,7 @@ func countsToJSON(c *durable.Counts, r rates) countsJSON {
 
 type sampleJSON struct {
 	Queue string    `json:"queue"`
-	Now   time.Time `json:"now"` // of the store's clock
+	Now   time.Time `json:"now"` // on the store's clock
 	countsJSON
 	Partitions []countsJSON `json:"partitions,omitempty"`
 }

@@ -21,14 +21,14 @@ type takeOptions struct {
 func (a *app) takeCommand() *cli.Command {
 	o := takeOptions{n: 1, wait: 2 * time.Second}
 	return &cli.Command{
-		Name: "take", Usage: "take messages that are due and print their bodies", Description: takeHelp,
+		Name: "take", Usage: "take due messages and print their bodies", Description: takeHelp,
 		Flags: []cli.Flag{
 			option("n", "take up to `N` messages", number(&o.n, 1, maxTake)),
 			flag("ack", "acknowledge each message after printing it, which removes it from the queue", &o.ack),
-			flag("nack", "give messages back as failed, which counts as an attempt", &o.nack),
-			flag("keep", "give messages back unchanged; the default", &o.keep),
-			option("delay", "with -nack, make messages due again after this `time`", duration(&o.delay, 0)),
-			option("wait", "wait this `time` for each message; 0 waits without a limit", duration(&o.wait, 0)),
+			flag("nack", "release messages as failed, which counts as an attempt", &o.nack),
+			flag("keep", "release messages unchanged; the default", &o.keep),
+			option("delay", "with -nack, make messages due again after this `duration`", duration(&o.delay, 0)),
+			option("wait", "wait up to this `duration` for each message; 0 waits without a limit", duration(&o.wait, 0)),
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := noArguments(cmd); err != nil {
@@ -38,22 +38,23 @@ func (a *app) takeCommand() *cli.Command {
 			case o.ack && o.nack, o.ack && o.keep, o.nack && o.keep:
 				return usage(cmd, "-ack, -nack and -keep: one of them is accepted")
 			case cmd.IsSet("delay") && !o.nack:
-				return usage(cmd, "-delay %v: it is accepted together with -nack", o.delay)
+				return usage(cmd, "-delay %v: accepted only with -nack", o.delay)
 			}
 			return a.withNewQueue(ctx, func(s *session) error { return a.take(ctx, s, o) })
 		},
 	}
 }
 
-// maxTake is the largest number of messages that one command takes. It holds those in memory that
-// it has not acknowledged.
+// maxTake is the largest number of messages that one command takes. Messages that are not
+// acknowledged stay in memory.
 const maxTake = 1_000_000
 
-// settleAtOnce is how many messages are settled at the same time.
+// settleAtOnce is how many messages are settled concurrently.
 const settleAtOnce = 256
 
 // take prints messages. It acknowledges each message after printing it, so a message that cannot be
-// printed is not lost. Messages are given back at the end, or they would be taken again and again.
+// printed is not lost. The other messages are released at the end: released earlier, they would be
+// taken again.
 func (a *app) take(ctx context.Context, s *session, o takeOptions) (err error) {
 	r, err := s.Receiver(durable.ConsumerOptions{Visibility: takeVisibility, Prefetch: o.n})
 	if err != nil {
@@ -72,7 +73,7 @@ func (a *app) take(ctx context.Context, s *session, o takeOptions) (err error) {
 		}
 		h.add(d)
 		if err = a.printBody(d); err != nil {
-			err = fmt.Errorf("message %q is given back, as it could not be printed: %w", d.ID, err)
+			err = fmt.Errorf("message %q was released because it could not be printed: %w", d.ID, err)
 			break
 		}
 		if o.ack {
@@ -86,7 +87,7 @@ func (a *app) take(ctx context.Context, s *session, o takeOptions) (err error) {
 	return errors.Join(err, h.releaseAll(ctx))
 }
 
-// next waits for a message, for at most wait if that is not 0.
+// next waits for a message, for at most wait unless wait is 0.
 func next(ctx context.Context, r *durable.Receiver, wait time.Duration) (*durable.Delivery, error) {
 	if wait > 0 {
 		var cancel context.CancelFunc
@@ -96,8 +97,8 @@ func next(ctx context.Context, r *durable.Receiver, wait time.Duration) (*durabl
 	return r.Take(ctx)
 }
 
-// takeError returns the error of a Take that returned no message. It is nil after Ctrl-C, and if
-// earlier messages came before the wait was over.
+// takeError returns the error of a Take that returned no message. It returns nil after Ctrl-C, and
+// if the wait has ended after other messages were taken.
 func (a *app) takeError(ctx context.Context, err error, taken int, o takeOptions) error {
 	switch {
 	case ctx.Err() != nil: // Ctrl-C
@@ -107,7 +108,7 @@ func (a *app) takeError(ctx context.Context, err error, taken int, o takeOptions
 	case taken == 0:
 		return fmt.Errorf("no message was due within %v: %w", o.wait, err)
 	}
-	fmt.Fprintf(a.stderr, "delayq: %d of %d messages; no other was due within %v\n", taken, o.n, o.wait)
+	fmt.Fprintf(a.stderr, "delayq: took %d of %d messages; no other was due within %v\n", taken, o.n, o.wait)
 	return nil
 }
 

@@ -26,8 +26,8 @@ func (a *app) watchCommand() *cli.Command {
 	return &cli.Command{
 		Name: "watch", Usage: "show a live table of the queue until Ctrl-C", Description: watchHelp,
 		Flags: []cli.Flag{
-			option("interval", "look at the queue once in this `time`", duration(&o.interval, 10*time.Millisecond)),
-			option("n", "end after `N` looks; 0 looks until Ctrl-C", number(&o.n, 0, math.MaxInt32)),
+			option("interval", "update once in this `duration`", duration(&o.interval, 10*time.Millisecond)),
+			option("n", "end after `N` updates; 0 continues until Ctrl-C", number(&o.n, 0, math.MaxInt32)),
 			flag("partitions", "show each partition too", &o.partitions),
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
@@ -39,8 +39,8 @@ func (a *app) watchCommand() *cli.Command {
 	}
 }
 
-// watch looks at the queue once in each interval. It skips a look if the store cannot be reached,
-// because the next one may succeed.
+// watch reads the counts of the queue once in each interval. If the store cannot be reached, watch
+// skips the update, because the next one may succeed.
 func (a *app) watch(ctx context.Context, s *session, o watchOptions) error {
 	show := a.viewer(o)
 	tick := time.NewTicker(o.interval)
@@ -94,14 +94,14 @@ type painter struct {
 	drawn int
 }
 
-// paint draws a block over the previous one, cut to the screen: lines that have scrolled away
-// cannot be redrawn, and the terminal breaks a long line into two.
+// paint draws a block over the previous one. The block is cut to the screen, because lines that
+// have scrolled away cannot be redrawn, and the terminal wraps long lines.
 func (p *painter) paint(block string) error {
 	lines := strings.Split(block, "\n")
 	columns, rows := p.size()
 	if most := max(rows-1, 1); len(lines) > most {
 		cut := len(lines) - most + 1
-		lines = append(lines[:most-1:most-1], fmt.Sprintf("… %d more lines do not fit into the window", cut))
+		lines = append(lines[:most-1:most-1], fmt.Sprintf("… %d more lines do not fit in the window", cut))
 	}
 	for i, line := range lines {
 		lines[i] = text.Trim(line, columns)

@@ -31,16 +31,16 @@ func TestWatchPrintsALineForEachPartition(t *testing.T) {
 func TestCtrlCEndsWatch(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	looks := 0
+	updates := 0
 	stdout := writerFunc(func(p []byte) (int, error) {
 		assert.Contains(t, string(p), "scheduled 0")
-		if looks++; looks == 3 {
+		if updates++; updates == 3 {
 			cancel()
 		}
 		return len(p), nil
 	})
 	require.NoError(t, onMemory(ctx, memstore.New(memstore.Options{}), stdout, io.Discard, "watch", "-interval", "10ms"))
-	assert.Equal(t, 3, looks)
+	assert.Equal(t, 3, updates)
 }
 
 func TestWatchEndsIfItCannotPrint(t *testing.T) {
@@ -49,7 +49,7 @@ func TestWatchEndsIfItCannotPrint(t *testing.T) {
 	require.ErrorIs(t, onMemory(t.Context(), memstore.New(memstore.Options{}), failing{broken}, io.Discard, "watch"), broken)
 }
 
-// sampleOf returns a look at a queue with two partitions, ten seconds after the previous one.
+// sampleOf returns a snapshot of a queue with two partitions, ten seconds after the previous one.
 func sampleOf() *sample {
 	now := time.UnixMilli(1_800_000_000_000)
 	part := durable.Counts{
@@ -63,7 +63,7 @@ func sampleOf() *sample {
 	return &sample{queue: "q", snapshot: snapshot{at: time.Unix(10, 0), stats: stats}, before: before}
 }
 
-func TestRatesAreOfTheTimeBetweenTwoLooks(t *testing.T) {
+func TestRatesCoverTheTimeBetweenTwoSnapshots(t *testing.T) {
 	t.Parallel()
 	s := sampleOf()
 	all, parts := s.rates()
@@ -97,7 +97,7 @@ func TestPainterRedrawsWithinTheScreen(t *testing.T) {
 		out.Reset()
 		p = &painter{w: &out, size: func() (int, int) { return 80, rows }}
 		require.NoError(t, p.paint("1\n2\n3\n4"))
-		assert.Equal(t, max(rows-1, 1), strings.Count(out.String(), "\n"), "a low screen")
+		assert.Equal(t, max(rows-1, 1), strings.Count(out.String(), "\n"), "a screen with few rows")
 		assert.Contains(t, out.String(), fmt.Sprintf("… %d more lines", 4-max(rows-2, 0)))
 	}
 }
@@ -120,7 +120,7 @@ func TestErrorPrinterSkipsFrequentErrors(t *testing.T) {
 	for range 10 {
 		c.add(errors.New("away"))
 	}
-	assert.Equal(t, "delayq: away\n", out.String(), "many are one")
+	assert.Equal(t, "delayq: away\n", out.String(), "repeated errors are printed once")
 	c.last = time.Now().Add(-time.Hour)
 	c.add(errors.New("back"))
 	assert.Equal(t, "delayq: away\ndelayq: back (and 9 more that were not shown)\n", out.String())

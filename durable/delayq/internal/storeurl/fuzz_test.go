@@ -10,7 +10,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable"
 )
 
-// FuzzRedact puts a password into mistyped URLs. No error contains it.
+// FuzzRedact puts a password into mistyped URLs, and checks that no error contains the password.
 func FuzzRedact(f *testing.F) {
 	f.Add("redis://user:", "", "host:1")
 	f.Add("redis-cluster://:", "/x", "a:1,b:2?dial_timeout=no")
@@ -19,7 +19,7 @@ func FuzzRedact(f *testing.F) {
 	f.Fuzz(func(t *testing.T, before, after, rest string) {
 		const password = "hush+hush"
 		if strings.Contains(before+after+"@"+rest, password) || !strings.HasSuffix(before, ":") || strings.HasPrefix(strings.ToLower(before), "file:") {
-			t.Skip("there is no password then")
+			t.Skip("the URL has no password")
 		}
 		url := before + password + after + "@" + rest
 		assert.NotContains(t, Redact(url), password)

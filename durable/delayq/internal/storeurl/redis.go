@@ -10,10 +10,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// address is a URL of Redis in parts. The parsers of the client take one address as the host and
-// the others as parameters.
+// address holds the parts of a URL of Redis. The parsers of the client expect one address as the
+// host and the others as parameters.
 type address struct {
-	url    string // the whole, for errors
+	url    string // the whole URL, for errors
 	scheme string // redis or rediss
 	kind   string // "", "cluster" or "sentinel"
 	user   string // with the @, as it was given
@@ -22,7 +22,7 @@ type address struct {
 	query  string // without the question mark
 }
 
-// newClient makes the client of a URL. It does not connect.
+// newClient returns a client for a URL, which is not connected.
 func newClient(raw string) (redis.UniversalClient, error) {
 	client, err := parse(raw)
 	if err != nil {
@@ -31,7 +31,7 @@ func newClient(raw string) (redis.UniversalClient, error) {
 	return client(), nil
 }
 
-// parse checks a URL and returns a function that makes its client.
+// parse checks a URL and returns a function that creates its client.
 func parse(raw string) (func() redis.UniversalClient, error) {
 	a, err := split(raw)
 	if err != nil {
@@ -47,12 +47,12 @@ func parse(raw string) (func() redis.UniversalClient, error) {
 	}
 }
 
-// split takes a URL apart. The parser of the standard library does not accept several hosts.
+// split splits a URL. The parser of the standard library does not accept several hosts.
 func split(raw string) (address, error) {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	name, kind, several := strings.Cut(strings.ToLower(scheme), "-")
 	if !ok || name != "redis" && name != "rediss" || several && kind != "cluster" && kind != "sentinel" {
-		return address{}, refuse(raw, Accepted)
+		return address{}, urlError(raw, Accepted)
 	}
 	a := address{url: raw, scheme: name, kind: kind}
 	end := strings.IndexAny(rest, "/?#")
@@ -65,11 +65,11 @@ func split(raw string) (address, error) {
 	}
 	a.path, a.query, _ = strings.Cut(rest[end:], "?")
 	if strings.ContainsAny(rest[end:], "@#") || strings.Count(a.user, "@") > 1 {
-		return a, refuse(raw, "@, #, / and ? in a user or a password have to be percent-encoded, and there is no #fragment")
+		return a, urlError(raw, "@, #, / and ? in a user or a password must be percent-encoded, and a #fragment is not accepted")
 	}
-	// The client's parsers ignore parameters that they cannot read, such as a password.
+	// The parsers of the client ignore parameters that they cannot decode, which may be a password.
 	if _, err := url.ParseQuery(a.query); err != nil {
-		return a, refuse(raw, "a parameter has a wrong percent-encoding or a semicolon; name=value&name=value is accepted")
+		return a, urlError(raw, "a parameter has an invalid percent-encoding or a semicolon; name=value&name=value is accepted")
 	}
 	a.hosts = strings.Split(authority, ",")
 	return a, a.checkHosts(authority)
@@ -78,7 +78,7 @@ func split(raw string) (address, error) {
 func (a *address) checkHosts(authority string) error {
 	if a.kind == "" {
 		if len(a.hosts) > 1 {
-			return refuse(a.url, "one address is accepted; redis-cluster:// and redis-sentinel:// take several")
+			return urlError(a.url, "one address is accepted; redis-cluster:// and redis-sentinel:// accept several")
 		}
 		if authority == "" {
 			a.hosts[0] = "localhost:6379"
@@ -91,7 +91,7 @@ func (a *address) checkHosts(authority string) error {
 	for _, h := range a.hosts {
 		host, port, err := net.SplitHostPort(h)
 		if n, bad := strconv.Atoi(port); err != nil || bad != nil || host == "" || n < 1 || n > 65535 {
-			return refuse(a.url, "each address must be host:port, with a port from 1 to 65535, and they are separated by commas")
+			return urlError(a.url, "addresses must be host:port with a port from 1 to 65535, separated by commas")
 		}
 	}
 	return nil
@@ -118,21 +118,21 @@ func (a *address) single() (func() redis.UniversalClient, error) {
 		err = errDatabase
 	}
 	if err != nil {
-		return nil, a.refuse(err)
+		return nil, a.parserError(err)
 	}
 	return func() redis.UniversalClient { return redis.NewClient(o) }, nil
 }
 
 func (a *address) cluster() (func() redis.UniversalClient, error) {
 	if a.path != "" && a.path != "/" {
-		return nil, refuse(a.url, "a Cluster has no databases, so there is nothing after the addresses")
+		return nil, urlError(a.url, "a Cluster has no databases, so nothing is accepted after the addresses")
 	}
 	o, err := redis.ParseClusterURL(a.client(""))
 	switch {
 	case err != nil:
-		return nil, a.refuse(err)
+		return nil, a.parserError(err)
 	case o.ReadOnly || o.RouteByLatency || o.RouteRandomly:
-		return nil, refuse(a.url, "read_only, "+replicas)
+		return nil, urlError(a.url, "read_only, "+replicas)
 	}
 	return func() redis.UniversalClient { return redis.NewClusterClient(o) }, nil
 }
@@ -140,11 +140,11 @@ func (a *address) cluster() (func() redis.UniversalClient, error) {
 func (a *address) sentinel() (func() redis.UniversalClient, error) {
 	master, db, _ := strings.Cut(strings.TrimPrefix(a.path, "/"), "/")
 	if master == "" {
-		return nil, refuse(a.url, "the name of the master follows the addresses: redis-sentinel://host:port,host:port/master")
+		return nil, urlError(a.url, "the name of the master follows the addresses: redis-sentinel://host:port,host:port/master")
 	}
 	name, err := url.PathUnescape(master)
 	if err != nil {
-		return nil, a.refuse(errors.New("the name of the master has a wrong percent-encoding"))
+		return nil, a.parserError(errors.New("the name of the master has an invalid percent-encoding"))
 	}
 	o, err := redis.ParseFailoverURL(a.client("/"+db, "master_name="+url.QueryEscape(name)))
 	if err == nil && o.DB < 0 {
@@ -152,23 +152,23 @@ func (a *address) sentinel() (func() redis.UniversalClient, error) {
 	}
 	switch {
 	case err != nil:
-		return nil, a.refuse(err)
+		return nil, a.parserError(err)
 	case o.RouteByLatency || o.RouteRandomly || o.ReplicaOnly:
-		return nil, refuse(a.url, "replica_only, "+replicas)
+		return nil, urlError(a.url, "replica_only, "+replicas)
 	}
 	return func() redis.UniversalClient { return redis.NewFailoverClient(o) }, nil
 }
 
-const replicas = "route_by_latency and route_randomly read from replicas, which a queue must not"
+const replicas = "route_by_latency and route_randomly read from replicas, which queues do not support"
 
 var errDatabase = errors.New("the database is negative; 0 or more is accepted")
 
-// refuse returns the error of the client's parser, unless that contains the URL, which may contain
-// a password.
-func (a *address) refuse(err error) error {
+// parserError returns the error of the client's parser, unless the error contains the URL, which
+// may contain a password.
+func (a *address) parserError(err error) error {
 	reason := strings.TrimPrefix(err.Error(), "redis: ")
 	if broken := (*url.Error)(nil); errors.As(err, &broken) {
-		reason = "it is no URL; a wrong percent-encoding is the usual cause"
+		reason = "it is not a URL; the usual cause is an invalid percent-encoding"
 	}
-	return refuse(a.url, reason+"; "+Accepted)
+	return urlError(a.url, reason+"; "+Accepted)
 }

@@ -8,13 +8,13 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
 
-func TestOpen_Cluster(t *testing.T) {
+func TestOpenCluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterOptions{})
 	passOne(t, "redis-cluster://"+strings.Join(cluster.ClusterOptions().Addrs, ","))
 }
 
-func TestOpen_Sentinel(t *testing.T) {
+func TestOpenSentinel(t *testing.T) {
 	t.Parallel()
 	o := redistest.StartSentinel(t, redistest.SentinelOptions{}).FailoverOptions()
 	passOne(t, "redis-sentinel://"+strings.Join(o.SentinelAddrs, ",")+"/"+url.PathEscape(o.MasterName)+"/1")

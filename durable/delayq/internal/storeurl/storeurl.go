@@ -1,15 +1,16 @@
-// Package storeurl opens the store that a URL names, for programs that let their users choose one.
+// Package storeurl opens the store that a URL names, for programs whose users choose a store.
 //
-//	file:PATH                                           a file of boltstore, made if it does not exist
+//	file:PATH                                           a file of boltstore, created if it does not exist
 //	redis://[user:password@]host:port[/db]              one Redis server; rediss:// with TLS
 //	redis-cluster://[user:password@]host:port,host:port a Redis Cluster, by some of its nodes
-//	redis-sentinel://host:port,host:port/master[/db]    a master by its Sentinels
+//	redis-sentinel://host:port,host:port/master[/db]    a master behind Sentinel
 //	memory:                                             the memory of this process
 //
-// The schemes rediss-cluster and rediss-sentinel use TLS as well. URLs of Redis take the parameters
-// of the client's own URLs, such as ?dial_timeout=3s. A user and a password before the addresses of
-// Sentinels are for the Sentinels; the parameters username and password are for the servers behind
-// them. Special characters in users and passwords are percent-encoded. Paths are not encoded.
+// The schemes rediss-cluster and rediss-sentinel use TLS as well. URLs of Redis accept the
+// parameters of the client's own URLs, such as ?dial_timeout=3s. A user and a password before the
+// addresses of Sentinels are for the Sentinels; the parameters username and password are for the
+// servers behind them. Special characters in users and passwords are percent-encoded. Paths of
+// files are not encoded.
 package storeurl
 
 import (
@@ -17,6 +18,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -30,19 +32,20 @@ import (
 const Accepted = "file:PATH, redis://[user:password@]host:port[/db], redis-cluster://host:port,host:port, " +
 	"redis-sentinel://host:port,host:port/master, or memory: are accepted, and rediss in place of redis for TLS"
 
-// Open opens the store that a URL names. The returned function closes the store and the client that
-// was made for it. The caller calls it once, after closing the queues of the store.
+// Open opens the store that a URL names. The returned function closes the store and its client. The
+// caller calls that function once, after closing the queues of the store.
 //
-// A URL of another form is [durable.ErrInvalid]. If another process serves the file on a socket
-// (boltstore.Options.Socket), Open connects to that process. Otherwise it opens the file, with the
-// errors of [boltstore.Open], such as [durable.ErrLocked]. It does not connect to a server; opening
-// the first queue does. No error contains a password.
+// Open returns [durable.ErrInvalid] for a URL of another form. If another process serves the file
+// on a socket (boltstore.Options.Socket), Open connects to that process. Otherwise Open opens the
+// file, and returns the errors of [boltstore.Open], such as [durable.ErrLocked]. It does not
+// connect to a Redis server; opening the first queue does. No error contains a password.
 func Open(url string) (durable.Store, func() error, error) {
-	// Operators work with the servers they have, however those are set up.
+	// An operator must be able to use any server, regardless of its settings.
 	return openWith(url, redisstore.Options{AllowEviction: true, AllowLossOnCrash: true})
 }
 
-// OpenSafe is [Open] of a store whose queues are [durable.ErrUnsafe] if a server may lose messages.
+// OpenSafe is like [Open], but opening a queue of the store returns [durable.ErrUnsafe] if a server
+// may lose messages.
 func OpenSafe(url string) (durable.Store, func() error, error) {
 	return openWith(url, redisstore.Options{})
 }
@@ -55,8 +58,8 @@ func openWith(url string, options redisstore.Options) (durable.Store, func() err
 	return open()
 }
 
-// Check returns the error of [Open] for the form of a URL. It opens nothing, so a program can check
-// a URL long before it needs the store.
+// Check returns the error that [Open] returns for the form of a URL, or nil. Check opens nothing,
+// so a program can check a URL before it needs the store.
 func Check(url string) error {
 	_, err := opener(url, redisstore.Options{})
 	return err
@@ -66,7 +69,7 @@ func Check(url string) error {
 func opener(url string, options redisstore.Options) (func() (durable.Store, func() error, error), error) {
 	scheme, rest, ok := strings.Cut(url, ":")
 	if !ok {
-		return nil, refuse(url, "it has no scheme; "+Accepted)
+		return nil, urlError(url, "it has no scheme; "+Accepted)
 	}
 	switch strings.ToLower(scheme) {
 	case "file":
@@ -77,7 +80,7 @@ func opener(url string, options redisstore.Options) (func() (durable.Store, func
 		return func() (durable.Store, func() error, error) { return openFile(path) }, nil
 	case "memory":
 		if rest != "" {
-			return nil, refuse(url, "memory: has nothing after the colon")
+			return nil, urlError(url, "memory: has nothing after the colon")
 		}
 		return openMemory, nil
 	}
@@ -92,9 +95,9 @@ func checkPath(url, path string) error {
 	authority, ok := strings.CutPrefix(path, "//")
 	switch {
 	case ok && !strings.HasPrefix(authority, "/"):
-		return refuse(url, "after file:// an absolute path is accepted; write file:PATH for another one")
+		return urlError(url, "after file:// an absolute path is accepted; write file:PATH for a relative path")
 	case path == "":
-		return refuse(url, "it has no path; file:PATH is accepted")
+		return urlError(url, "it has no path; file:PATH is accepted")
 	}
 	return nil
 }
@@ -104,9 +107,21 @@ func openMemory() (durable.Store, func() error, error) {
 	return store, store.Close, nil
 }
 
+// openFile opens a file, or connects to the process that serves it. The first attempt does not wait
+// for the lock, because a process that serves the file keeps the lock.
 func openFile(path string) (durable.Store, func() error, error) {
-	// Other programs can use the file through the socket, unless the path is too long for one.
-	store, err := boltstore.Open(path, boltstore.Options{Socket: len(path) <= maxSocketPath})
+	store, closeStore, err := openOrConnect(path, -1)
+	if errors.Is(err, durable.ErrLocked) {
+		return openOrConnect(path, 0)
+	}
+	return store, closeStore, err
+}
+
+func openOrConnect(path string, lockTimeout time.Duration) (durable.Store, func() error, error) {
+	store, err := boltstore.Open(path, boltstore.Options{
+		LockTimeout: lockTimeout,
+		Socket:      len(path) <= maxSocketPath, // so that other programs can use the file
+	})
 	if errors.Is(err, durable.ErrLocked) {
 		if remote, failed := boltstore.Connect(path); failed == nil {
 			return remote, remote.Close, nil
@@ -118,7 +133,7 @@ func openFile(path string) (durable.Store, func() error, error) {
 	return store, store.Close, nil
 }
 
-// maxSocketPath is the length of a path up to which all systems accept a socket beside it.
+// maxSocketPath is the longest path of a file for which all systems accept the path of its socket.
 const maxSocketPath = 90
 
 func openRedis(client redis.UniversalClient, options redisstore.Options) (durable.Store, func() error, error) {
@@ -129,7 +144,7 @@ func openRedis(client redis.UniversalClient, options redisstore.Options) (durabl
 	return store, func() error { return errors.Join(store.Close(), client.Close()) }, nil
 }
 
-func refuse(url, reason string) error {
+func urlError(url, reason string) error {
 	return fmt.Errorf("%w store URL %q: %s", durable.ErrInvalid, Redact(url), reason)
 }
 
@@ -146,7 +161,7 @@ func Redact(url string) string {
 	}
 	slashes := rest[:len(rest)-len(strings.TrimLeft(rest, "/"))]
 	rest = rest[len(slashes):]
-	if at := strings.LastIndexByte(rest, '@'); at >= 0 { // the last, as a password may contain one
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 { // the last one, because a password may contain @
 		rest = hidden + rest[at:]
 	} else {
 		rest = redactPorts(rest)
@@ -159,8 +174,8 @@ func Redact(url string) string {
 
 const hidden = "xxxxx"
 
-// redactPorts replaces ports that are no numbers. If the address is missing, a password stands in
-// its place.
+// redactPorts replaces ports that are not numbers. Without an address, a password is in the place
+// of the port.
 func redactPorts(rest string) string {
 	end := strings.IndexAny(rest, "/?#")
 	if end < 0 {
@@ -176,7 +191,7 @@ func redactPorts(rest string) string {
 	return strings.Join(hosts, ",") + rest[end:]
 }
 
-// passwords matches parameters that may be passwords, even if the name is misspelt or a semicolon
+// passwords matches parameters that may be passwords, even if the name is misspelled or a semicolon
 // separates them.
 var passwords = regexp.MustCompile(`(?i)([^&;=]*(?:pass|pwd|secret)[^&;=]*)=[^&;]*`)
 

@@ -36,22 +36,22 @@ func passOne(t *testing.T, url string) {
 	require.NoError(t, d.Ack(ctx))
 }
 
-func TestOpen_Memory(t *testing.T) {
+func TestOpenMemory(t *testing.T) {
 	t.Parallel()
 	passOne(t, "memory:")
 	passOne(t, "MEMORY:")
 }
 
-func TestOpen_File(t *testing.T) {
+func TestOpenTakesPathsAsTheyAre(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	passOne(t, "file:"+filepath.Join(dir, "a b?c%20.db"))
-	assert.FileExists(t, filepath.Join(dir, "a b?c%20.db"), "a path is taken as it is")
+	assert.FileExists(t, filepath.Join(dir, "a b?c%20.db"), "paths are not decoded")
 	passOne(t, "file://"+filepath.ToSlash(filepath.Join(dir, "second.db")))
 	assert.FileExists(t, filepath.Join(dir, "second.db"))
 }
 
-func TestOpen_FileInUse(t *testing.T) {
+func TestOpenOfFileInUseUsesItsSocket(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "q.db")
 	for _, served := range []bool{true, false} {
@@ -68,7 +68,7 @@ func TestOpen_FileInUse(t *testing.T) {
 	}
 }
 
-func TestOpen_Redis(t *testing.T) {
+func TestOpenRedisDecodesPasswords(t *testing.T) {
 	t.Parallel()
 	server := miniredis.RunT(t)
 	server.RequireUserAuth("me", "s:e@c/r")
@@ -77,7 +77,7 @@ func TestOpen_Redis(t *testing.T) {
 	assert.Empty(t, server.DB(0).Keys())
 }
 
-func TestNewClient_Single(t *testing.T) {
+func TestClientOfSingleServerURL(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]struct {
 		addr string
@@ -101,7 +101,7 @@ func TestNewClient_Single(t *testing.T) {
 	}
 }
 
-func TestNewClient_Cluster(t *testing.T) {
+func TestClientOfClusterURL(t *testing.T) {
 	t.Parallel()
 	c, err := newClient("rediss-cluster://me:word@a:7000,b:7001,[::1]:7002/?max_retries=5")
 	require.NoError(t, err)
@@ -113,7 +113,7 @@ func TestNewClient_Cluster(t *testing.T) {
 	assert.NotNil(t, o.TLSConfig)
 }
 
-func TestSentinelURL(t *testing.T) {
+func TestClientOfSentinelURL(t *testing.T) {
 	t.Parallel()
 	a, err := split("redis-sentinel://me:word@a:1,b:2/my%20master/5?username=u&password=p")
 	require.NoError(t, err)
@@ -129,7 +129,7 @@ func TestSentinelURL(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-func TestOpen_Refused(t *testing.T) {
+func TestOpenRejectsInvalidURLs(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ url, want string }{
 		{"", "file:PATH"},
@@ -169,14 +169,14 @@ func TestOpen_Refused(t *testing.T) {
 		store, closeStore, err := Open(c.url)
 		require.ErrorIs(t, err, durable.ErrInvalid, c.url)
 		require.ErrorContains(t, err, c.want, c.url)
-		assert.Contains(t, err.Error(), `"`+c.url+`"`, "the value is named")
+		assert.Contains(t, err.Error(), `"`+c.url+`"`, "the error names the value")
 		assert.Nil(t, store)
 		assert.Nil(t, closeStore)
 		assert.Equal(t, err, Check(c.url))
 	}
 }
 
-func TestCheck(t *testing.T) {
+func TestCheckOpensNothing(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "q.db")
 	for _, url := range []string{
@@ -185,10 +185,10 @@ func TestCheck(t *testing.T) {
 	} {
 		require.NoError(t, Check(url))
 	}
-	assert.NoFileExists(t, file, "it opens nothing")
+	assert.NoFileExists(t, file, "Check opens nothing")
 }
 
-func TestOpen_NoPasswordInErrors(t *testing.T) {
+func TestErrorsContainNoPassword(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{
 		"redis://me:hush@host:99999",
@@ -215,7 +215,7 @@ func TestOpen_NoPasswordInErrors(t *testing.T) {
 	}
 }
 
-func TestRedact(t *testing.T) {
+func TestRedactHidesUsersAndPasswords(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]string{
 		"redis://host:1/2":                    "redis://host:1/2",
@@ -230,7 +230,7 @@ func TestRedact(t *testing.T) {
 	assert.False(t, strings.Contains(Redact("a:b@c"), "b"))
 }
 
-func TestOpenRedis_ClosesTheClient(t *testing.T) {
+func TestCloseOfRedisStoreClosesItsClient(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
 	_, closeStore, err := openRedis(client, redisstore.Options{AllowLossOnCrash: true})
@@ -240,7 +240,7 @@ func TestOpenRedis_ClosesTheClient(t *testing.T) {
 	require.ErrorIs(t, client.Ping(t.Context()).Err(), redis.ErrClosed)
 }
 
-func TestPath(t *testing.T) {
+func TestPathOfFileURLs(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]string{"file:a": "a", "FILE:/a": "/a", "file:///a": "/a", "file://a": "", "file:": "", "memory:": "", "redis://a": ""} {
 		path, ok := Path(url)
