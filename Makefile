@@ -108,6 +108,14 @@ bench-std: ## measure the ratios to time.AfterFunc and compare them with the tar
 compare: ## compare with the timers of other libraries, into compare.txt (COMPARE='-quick -impl std,wheel')
 	go run ./benchmarks/cmd/compare $(COMPARE)
 
+.PHONY: site
+site: ## the documentation as a site, in public/ (needs mkdocs and mkdocs-material)
+	@command -v mkdocs >/dev/null || { echo "mkdocs is missing: install the packages mkdocs and mkdocs-material"; exit 1; }
+	mkdocs build --quiet -f site/mkdocs.yml
+	mkdir -p public/wheel
+	GOOS=js GOARCH=wasm go build -trimpath -ldflags '-s -w' -o public/wheel/wheel.wasm ./site/wheel
+	cp site/wheel/wheel.js site/wheel/wheel.css "$$(go env GOROOT)/lib/wasm/wasm_exec.js" public/wheel/
+
 .PHONY: report report-quick
 report: ## compare in full (90 minutes) and write tables and plots to docs/benchmarks/
 report-quick: COMPARE = -quick
