@@ -55,9 +55,9 @@ invariants: ## test the root package with verify() after each step
 adopters: ## test and benchmark the module wheelnet/adopters
 	.ci/run adopters
 
-.PHONY: arm64
-arm64: ## compile and vet the libraries for arm64
-	.ci/run arm64
+.PHONY: platforms
+platforms: ## compile and vet the libraries for arm64, Windows and macOS
+	.ci/run platforms
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (default 3s)
