@@ -19,7 +19,7 @@ func TestRun(t *testing.T) {
 	t.Parallel()
 	var stdout, stderr bytes.Buffer
 	code := dashboard(context.Background(), []string{"dashboard", "-addr", "localhost:0", "-for", "1s", "-conns", "500", "-entries", "2000"}, &stdout, &stderr)
-	require.Equal(t, option.ExitRight, code, "%s%s", &stdout, &stderr)
+	require.Equal(t, option.ExitOK, code, "%s%s", &stdout, &stderr)
 	for _, want := range []string{"look at http://", path, "connections", "cache", "jobs"} {
 		assert.Contains(t, stdout.String(), want)
 	}
@@ -30,7 +30,7 @@ func TestAllAddresses(t *testing.T) {
 	t.Parallel()
 	var stdout, stderr bytes.Buffer
 	code := dashboard(context.Background(), []string{"dashboard", "-addr", ":0", "-for", "200ms", "-conns", "500", "-entries", "2000"}, &stdout, &stderr)
-	require.Equal(t, option.ExitRight, code, "%s%s", &stdout, &stderr)
+	require.Equal(t, option.ExitOK, code, "%s%s", &stdout, &stderr)
 	assert.Contains(t, stdout.String(), "look at http://localhost:")
 }
 
@@ -41,7 +41,7 @@ func TestInterrupted(t *testing.T) {
 	defer cancel()
 	var stdout, stderr bytes.Buffer
 	code := dashboard(ctx, []string{"dashboard", "-addr", "localhost:0", "-conns", "500", "-entries", "2000"}, &stdout, &stderr)
-	require.Equal(t, option.ExitRight, code, "%s%s", &stdout, &stderr)
+	require.Equal(t, option.ExitOK, code, "%s%s", &stdout, &stderr)
 	assert.Contains(t, stdout.String(), "jobs")
 }
 
@@ -52,7 +52,7 @@ func TestAddressInUse(t *testing.T) {
 	defer taken.Close()
 	var stdout, stderr bytes.Buffer
 	code := dashboard(context.Background(), []string{"dashboard", "-addr", taken.Addr().String(), "-for", "1h"}, &stdout, &stderr)
-	assert.Equal(t, option.ExitWrong, code)
+	assert.Equal(t, option.ExitFailed, code)
 	assert.Contains(t, stderr.String(), taken.Addr().String())
 }
 

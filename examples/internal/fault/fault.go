@@ -1,4 +1,4 @@
-// Package fault collects what an example that checks itself finds wrong.
+// Package fault collects the faults that an example finds when it checks itself.
 package fault
 
 import (
@@ -8,17 +8,17 @@ import (
 	"sync"
 )
 
-// shown is how many faults are told; a broken run has thousands of the same kind.
+// shown is the number of faults that Err lists. A broken run has thousands of the same kind.
 const shown = 10
 
-// List holds faults. The zero value is empty; all methods may be called from any goroutine.
+// List holds faults. The zero value is empty. All methods are safe for concurrent use.
 type List struct {
 	mu    sync.Mutex
 	count int
 	first []string
 }
 
-// Add notes a fault.
+// Add adds a fault.
 func (l *List) Add(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -28,23 +28,23 @@ func (l *List) Add(format string, args ...any) {
 	}
 }
 
-// Check notes a fault unless ok.
+// Check adds a fault unless ok.
 func (l *List) Check(ok bool, format string, args ...any) {
 	if !ok {
 		l.Add(format, args...)
 	}
 }
 
-// Err names the first faults and counts the rest; it is nil where there is none.
+// Err returns an error with the first faults and the number of the others, or nil if there is none.
 func (l *List) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.count == 0 {
 		return nil
 	}
-	text := "WRONG: " + strings.Join(l.first, "\n       ")
+	text := "FAIL: " + strings.Join(l.first, "\n      ")
 	if more := l.count - len(l.first); more > 0 {
-		text += fmt.Sprintf("\n       and %d more", more)
+		text += fmt.Sprintf("\n      and %d more", more)
 	}
 	return errors.New(text)
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/timingwheel-go/timingwheel/examples/internal/fault"
 )
 
-func TestList(t *testing.T) {
+func TestErrListsTheFirstFaultsAndCountsTheOthers(t *testing.T) {
 	t.Parallel()
 	var l fault.List
 	assert.NoError(t, l.Err())
-	l.Check(true, "not this one")
+	l.Check(true, "no fault")
 	assert.NoError(t, l.Err())
 	l.Check(false, "order %d", 0)
-	assert.EqualError(t, l.Err(), "WRONG: order 0")
+	assert.EqualError(t, l.Err(), "FAIL: order 0")
 	for i := range 11 {
 		l.Add("order %d", i+1)
 	}

@@ -1,4 +1,4 @@
-// Package figures is how the examples print theirs.
+// Package figures prints the figures of the examples.
 package figures
 
 import (
@@ -28,13 +28,13 @@ func Table(w io.Writer, first, last int, header ...any) table.Writer {
 	return t
 }
 
-// Comma writes 1234567 as 1,234,567.
+// Comma formats 1234567 as 1,234,567.
 func Comma(n int) string { return humanize.Comma(int64(n)) }
 
-// Plural is a number with its noun.
+// Plural formats a number with a noun.
 func Plural(n int, noun string) string { return Comma(n) + " " + english.PluralWord(n, noun, "") }
 
-// Millis is a time in milliseconds.
+// Millis formats a duration in milliseconds.
 func Millis(d time.Duration) string {
 	return fmt.Sprintf("%.1fms", float64(d)/float64(time.Millisecond))
 }

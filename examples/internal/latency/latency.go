@@ -1,4 +1,4 @@
-// Package latency measures how long things take, from many goroutines at once.
+// Package latency records durations from many goroutines.
 package latency
 
 import (
@@ -9,7 +9,7 @@ import (
 )
 
 // Recorder is a histogram of durations, in microseconds up to an hour, with three significant
-// digits. Make one with [New]; all methods may be called from any goroutine.
+// digits. Create one with [New]. All methods are safe for concurrent use.
 type Recorder struct {
 	mu        sync.Mutex
 	histogram *hdrhistogram.Histogram
@@ -20,21 +20,21 @@ func New() *Recorder {
 	return &Recorder{histogram: hdrhistogram.New(1, time.Hour.Microseconds(), 3)}
 }
 
-// Record notes d. What lies outside of the range counts as its end.
+// Record adds d. A duration outside the range counts as the end of the range.
 func (r *Recorder) Record(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_ = r.histogram.RecordValue(max(0, min(d.Microseconds(), time.Hour.Microseconds()))) // in range, so it cannot fail
+	_ = r.histogram.RecordValue(max(0, min(d.Microseconds(), time.Hour.Microseconds()))) // cannot fail within the range
 }
 
-// Count returns how many durations there are.
+// Count returns the number of durations.
 func (r *Recorder) Count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return int(r.histogram.TotalCount())
 }
 
-// At returns the duration at a percentile from 0 to 100; 0 where there is none.
+// At returns the duration at a percentile from 0 to 100, or 0 if there are no durations.
 func (r *Recorder) At(percentile float64) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/examples/internal/latency"
 )
 
-func TestRecorder(t *testing.T) {
+func TestPercentilesOfConcurrentRecords(t *testing.T) {
 	t.Parallel()
 	r := latency.New()
 	assert.Zero(t, r.Count())
@@ -31,7 +31,7 @@ func TestRecorder(t *testing.T) {
 	assert.InEpsilon(t, time.Second, r.At(100), 0.01)
 }
 
-func TestRecordOutOfRange(t *testing.T) {
+func TestRecordOutsideTheRangeCountsAsItsEnd(t *testing.T) {
 	t.Parallel()
 	r := latency.New()
 	r.Record(-time.Second)

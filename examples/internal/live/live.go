@@ -1,5 +1,4 @@
-// Package live shows a run under way on a terminal, as a line that is rewritten, with a progress
-// bar.
+// Package live shows the progress of a run on a terminal, as a line with a bar that it rewrites.
 package live
 
 import (
@@ -11,8 +10,8 @@ import (
 	"golang.org/x/term"
 )
 
-// Width reports how many columns w has, and false where w is no terminal or one that cannot rewrite
-// a line: control characters have no place there.
+// Width returns the number of columns of w. It returns false if w is not a terminal, or is a
+// terminal that cannot rewrite a line.
 func Width(w io.Writer) (columns int, ok bool) {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
@@ -25,7 +24,7 @@ func Width(w io.Writer) (columns int, ok bool) {
 	return columns, true
 }
 
-// Line is a line with a bar and a message. Use one from [Start] to its End.
+// Line is a line with a bar and a message. [Start] begins it and End ends it.
 type Line struct {
 	bar     progress.Writer
 	tracker progress.Tracker
@@ -34,14 +33,14 @@ type Line struct {
 
 // Options of a line.
 type Options struct {
-	Columns int           // of the terminal, as Width returns them
-	Bar     int           // columns of the bar; 0 leaves it out
-	Total   int64         // what 100 percent are
-	Message string        // the first one
-	Every   time.Duration // how often the line is rewritten
+	Columns int           // of the terminal, from Width
+	Bar     int           // columns of the bar; 0: no bar
+	Total   int64         // value at 100 percent
+	Message string        // first message
+	Every   time.Duration // interval between two updates of the line
 }
 
-// Start begins to show a line on w, which is a terminal.
+// Start shows a line on w, which must be a terminal.
 func Start(w io.Writer, o Options) *Line {
 	l := &Line{bar: progress.NewWriter(), ended: make(chan struct{})}
 	l.bar.SetOutputWriter(w)
@@ -61,16 +60,16 @@ func Start(w io.Writer, o Options) *Line {
 	return l
 }
 
-// Update sets what is shown.
+// Update sets the value and the message.
 func (l *Line) Update(value int64, message string) {
-	// A tracker that is at its end would say done in the place of its message.
+	// A tracker at its end would replace its message by "done".
 	l.tracker.SetValue(min(value, l.tracker.Total-1))
 	l.tracker.UpdateMessage(message)
 }
 
-// End stops rewriting the line, whose last form stays.
+// End stops the updates. The last line stays on the terminal.
 func (l *Line) End() {
-	for !l.bar.IsRenderInProgress() { // stopping a bar that has not begun would leave it running
+	for !l.bar.IsRenderInProgress() { // Stop has no effect before Render has begun
 		time.Sleep(time.Millisecond)
 	}
 	l.bar.Stop()

@@ -9,13 +9,13 @@ import (
 	"github.com/timingwheel-go/timingwheel/examples/internal/live"
 )
 
-func TestWidthIsThatOfTerminalsOnly(t *testing.T) {
+func TestOnlyTerminalsHaveAWidth(t *testing.T) {
 	t.Parallel()
 	_, ok := live.Width(&bytes.Buffer{})
 	assert.False(t, ok)
 }
 
-func TestLineThatEndsAtOnce(t *testing.T) {
+func TestLineThatEndsImmediatelyShowsTheLastMessage(t *testing.T) {
 	t.Parallel()
 	for _, value := range []int64{-1, 0, 50, 100, 1000} {
 		var out bytes.Buffer

@@ -1,5 +1,5 @@
-// Package option makes command-line options that say what they accept: in the help, and where a
-// value is refused.
+// Package option has command-line options that say what they accept, in the help text and in
+// errors.
 package option
 
 import (
@@ -15,16 +15,16 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// Command is a program that has options only.
+// Command is a program that takes only options.
 type Command struct {
 	Name  string
-	Usage string // what the program is, in half a sentence
+	Usage string // short description
 	Flags []cli.Flag
 }
 
-// Parse reads the command line; args[0] is the program's name. It returns false if there is nothing
-// to run since the help was asked for, and printed, or for an error, which is printed nowhere.
-// Validate checks what no option can know alone.
+// Parse parses the command line. args[0] is the name of the program. Parse returns false for an
+// error, and if it has only printed the help text. It does not print errors. validate checks
+// constraints between options.
 func (c Command) Parse(args []string, help io.Writer, validate func() error) (ok bool, err error) {
 	cmd := &cli.Command{
 		Name:            c.Name,
@@ -34,7 +34,7 @@ func (c Command) Parse(args []string, help io.Writer, validate func() error) (ok
 		HideHelpCommand: true,
 		HideVersion:     true,
 		Writer:          help,
-		ErrWriter:       io.Discard, // errors are returned, and printed once
+		ErrWriter:       io.Discard, // the caller prints the error
 		ExitErrHandler:  func(context.Context, *cli.Command, error) {},
 		OnUsageError:    func(_ context.Context, _ *cli.Command, err error, _ bool) error { return err },
 		Action: func(_ context.Context, cmd *cli.Command) error {
@@ -51,37 +51,36 @@ func (c Command) Parse(args []string, help io.Writer, validate func() error) (ok
 
 // Exit codes of the programs that [Command.Run] runs.
 const (
-	ExitRight = iota
-	ExitWrong
+	ExitOK = iota
+	ExitFailed
 	ExitUsage
 )
 
-// Run is a whole program: it reads the command line, calls program, and returns the exit code. An
-// error of program is printed and exits with [ExitWrong]; options that are not accepted exit with
-// [ExitUsage].
+// Run parses the command line, calls program and returns the exit code. It prints errors. The code
+// is [ExitFailed] after an error of program, and [ExitUsage] for invalid options.
 func (c Command) Run(args []string, stdout, stderr io.Writer, validate, program func() error) int {
 	ok, err := c.Parse(args, stdout, validate)
 	if err != nil {
 		fmt.Fprintf(stderr, "%s: %v\nSee %s -help.\n", c.Name, err, c.Name)
 		return ExitUsage
 	}
-	if !ok { // The help was asked for and printed.
-		return ExitRight
+	if !ok { // printed the help text
+		return ExitOK
 	}
 	if err := program(); err != nil {
 		fmt.Fprintf(stderr, "%s: %v\n", c.Name, err)
-		return ExitWrong
+		return ExitFailed
 	}
-	return ExitRight
+	return ExitOK
 }
 
-// New makes an option whose help says what it accepts; the backquoted word in usage stands for its
+// New returns an option whose help says what it accepts. The backquoted word in usage names its
 // value.
 func New[T any](name, usage string, v *Value[T]) cli.Flag {
 	return &cli.GenericFlag{Name: name, Usage: usage + " (" + v.accepted + ")", Value: v}
 }
 
-// Value is an option's value that says what it accepts. [Within] and [OneOf] make one.
+// Value is the value of an option, from [Within] or [OneOf].
 type Value[T any] struct {
 	to       *T
 	parse    func(string) (T, error)
@@ -102,7 +101,7 @@ func (c *Value[T]) Set(s string) error {
 // Get implements [cli.Value].
 func (c *Value[T]) Get() any { return *c.to }
 
-// String implements [cli.Value]: the default, in the help.
+// String implements [cli.Value]. It returns the default for the help text.
 func (c *Value[T]) String() string {
 	if c.to == nil {
 		return ""
@@ -110,7 +109,8 @@ func (c *Value[T]) String() string {
 	return fmt.Sprint(*c.to)
 }
 
-// Within accepts values from least to most; what says what they are, as "a whole number" does.
+// Within returns a Value that accepts values from least to most. what describes them, such as
+// "a whole number".
 func Within[T cmp.Ordered](to *T, parse func(string) (T, error), least, most T, what string) *Value[T] {
 	return &Value[T]{
 		to:       to,
@@ -120,7 +120,7 @@ func Within[T cmp.Ordered](to *T, parse func(string) (T, error), least, most T, 
 	}
 }
 
-// OneOf accepts these names.
+// OneOf returns a Value that accepts the names.
 func OneOf(to *string, names ...string) *Value[string] {
 	return &Value[string]{
 		to:       to,
@@ -130,26 +130,26 @@ func OneOf(to *string, names ...string) *Value[string] {
 	}
 }
 
-// Percent makes an option that is a share of a hundred.
+// Percent returns an option with a number from 0 to 100.
 func Percent(name string, to *float64, usage string) cli.Flag {
 	return New(name, usage, Within(to, ParseFloat, 0, 100, "a number"))
 }
 
-// Seed makes the option of a random generator.
+// Seed returns the option for the seed of a random generator.
 func Seed(to *uint64, usage string) cli.Flag {
 	return New("seed", usage, Within(to, parseUint, 0, 1<<64-1, "a whole number"))
 }
 
-// Count makes an option that is a whole number from least to most.
+// Count returns an option with a whole number from least to most.
 func Count(name string, to *int, least, most int, usage string) cli.Flag {
 	return New(name, usage, Within(to, strconv.Atoi, least, most, "a whole number"))
 }
 
-// Duration makes an option that is a time from least to most.
+// Duration returns an option with a duration from least to most.
 func Duration(name string, to *time.Duration, least, most time.Duration, usage string) cli.Flag {
 	return New(name, usage, Within(to, time.ParseDuration, least, most, "a time"))
 }
 
-// ParseFloat parses a number, for [Within].
+// ParseFloat is a parser for [Within].
 func ParseFloat(s string) (float64, error) { return strconv.ParseFloat(s, 64) }
 func parseUint(s string) (uint64, error)   { return strconv.ParseUint(s, 10, 64) }

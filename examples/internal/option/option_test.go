@@ -12,7 +12,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/examples/internal/option"
 )
 
-func TestRun(t *testing.T) {
+func TestRunReturnsTheExitCode(t *testing.T) {
 	t.Parallel()
 	errProgram, errValidate := errors.New("it went wrong"), errors.New("n and d do not match")
 	for _, tt := range []struct {
@@ -23,13 +23,13 @@ func TestRun(t *testing.T) {
 		ran       bool
 		out, fail string
 	}{
-		{code: option.ExitRight, ran: true},
-		{args: []string{"-n", "3", "-d=5s"}, code: option.ExitRight, ran: true},
-		{program: errProgram, code: option.ExitWrong, ran: true, fail: "example: it went wrong\n"},
+		{code: option.ExitOK, ran: true},
+		{args: []string{"-n", "3", "-d=5s"}, code: option.ExitOK, ran: true},
+		{program: errProgram, code: option.ExitFailed, ran: true, fail: "example: it went wrong\n"},
 		{validate: errValidate, code: option.ExitUsage, fail: "n and d do not match"},
 		{args: []string{"-n", "11"}, code: option.ExitUsage, fail: "must be a whole number from 1 to 10"},
 		{args: []string{"-d", "x"}, code: option.ExitUsage, fail: "must be a time from 1s to 1m0s"},
-		{args: []string{"-help"}, code: option.ExitRight, out: "a whole number from 1 to 10"},
+		{args: []string{"-help"}, code: option.ExitOK, out: "a whole number from 1 to 10"},
 	} {
 		n, d, ran := 1, time.Second, false
 		c := option.Command{Name: "example", Usage: "an example", Flags: []cli.Flag{

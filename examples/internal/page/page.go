@@ -1,5 +1,5 @@
-// Package page compares the code that a document shows with the code of files, so that the document
-// cannot go out of date.
+// Package page compares the code in a document with the code of files, so that the document stays
+// up to date.
 package page
 
 import (
@@ -10,7 +10,7 @@ import (
 
 var block = regexp.MustCompile("(?s)```go\n(.*?)```")
 
-// Snippets returns the blocks of Go in a document.
+// Snippets returns the Go code blocks of a document.
 func Snippets(text string) (code []string) {
 	for _, m := range block.FindAllStringSubmatch(text, -1) {
 		code = append(code, m[1])
@@ -33,8 +33,7 @@ func InOneOf(files []string, snippet string) bool {
 	})
 }
 
-// contains reports whether the lines of a snippet stand in a file one after the other, indented or
-// not.
+// contains reports whether a file contains the lines of a snippet in sequence, indented or not.
 func contains(file, snippet string) bool {
 	lines := strings.Split(strings.TrimSuffix(snippet, "\n"), "\n")
 	for depth := range 4 {

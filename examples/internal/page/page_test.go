@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestContains(t *testing.T) {
+func TestSnippetIsFoundWithAnyIndentation(t *testing.T) {
 	t.Parallel()
 	file := "package p\n\nfunc f() {\n\tif x {\n\n\t\ty()\n\t}\n}\n"
 	files := []string{"package q\n", file}

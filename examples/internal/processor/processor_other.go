@@ -1,6 +1,6 @@
 //go:build !unix
 
-// Package processor measures the processor time of the examples.
+// Package processor measures the CPU time of the examples.
 package processor
 
 import "time"

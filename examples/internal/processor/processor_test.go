@@ -9,7 +9,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/examples/internal/processor"
 )
 
-func TestTimeCountsWork(t *testing.T) {
+func TestTimeGrowsWithWork(t *testing.T) {
 	t.Parallel()
 	before := processor.Time()
 	if before == 0 {

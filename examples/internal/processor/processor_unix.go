@@ -1,6 +1,6 @@
 //go:build unix
 
-// Package processor measures the processor time of the examples.
+// Package processor measures the CPU time of the examples.
 package processor
 
 import (
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Time returns the processor time that this process has used, in user mode and in the kernel.
+// Time returns the CPU time of this process, in user mode and in the kernel.
 func Time() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

@@ -1,4 +1,4 @@
-// Package program is how the larger examples begin and end.
+// Package program starts and ends the larger examples.
 package program
 
 import (
@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// Main runs a program and exits with the code that it returns. The context ends with the first
-// Ctrl-C; from then on signals have their default effect again, so that a second one kills.
+// Main runs a program and exits with the code that it returns. The first Ctrl-C cancels the context
+// and restores the default effect of signals, so that a second Ctrl-C kills the program.
 func Main(program func(ctx context.Context, args []string, stdout, stderr io.Writer) int) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)

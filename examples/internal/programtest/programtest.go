@@ -1,4 +1,4 @@
-// Package programtest holds what the tests of the larger examples share.
+// Package programtest has helpers for the tests of the larger examples.
 package programtest
 
 import (
@@ -10,17 +10,17 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// Program is what program.Main runs.
+// Program is the argument of program.Main.
 type Program func(ctx context.Context, args []string, stdout, stderr io.Writer) int
 
-// Refusal is a command line that must be refused, and what the message must name: the value, the
+// Refusal is a command line that must be refused, and substrings of the message: the value, the
 // option and what is accepted.
 type Refusal = struct {
 	Args []string
 	Want []string
 }
 
-// Refuses checks that the program ends with the code and a message for each of the command lines.
+// Refuses checks that the program returns the code and prints the message for each command line.
 func Refuses(t *testing.T, run Program, code int, refusals []Refusal) {
 	t.Helper()
 	for _, r := range refusals {
