@@ -1,5 +1,5 @@
-// Afterfunc is a first look at the library: functions that run later, one that is stopped, one that
-// is postponed, and one that runs again and again.
+// Afterfunc is a first program with the library: functions that run later, a timer that is stopped,
+// one that is postponed, and a function that runs repeatedly.
 package main
 
 import (
@@ -19,25 +19,25 @@ func main() {
 }
 
 func run(w io.Writer) error {
-	tw, err := timingwheel.New(timingwheel.Options{}) // runs at once, with a tick of 1 ms
+	tw, err := timingwheel.New(timingwheel.Options{}) // starts running, with a tick of 1 ms
 	if err != nil {
 		return err
 	}
 	begin := tw.Now()
-	out := log.New(w, "", 0) // callbacks run on goroutines of their own: whatever they share needs a lock
+	out := log.New(w, "", 0) // callbacks run concurrently, and a Logger has a lock
 	say := func(what string) {
 		out.Printf("%5v  %s", tw.Now().Sub(begin).Round(10*time.Millisecond), what)
 	}
 
 	tw.AfterFunc(100*time.Millisecond, func() { say("hello") })
 
-	stopped := tw.AfterFunc(200*time.Millisecond, func() { say("never said") })
-	if stopped.Stop() { // true is a promise: the function will not run
+	stopped := tw.AfterFunc(200*time.Millisecond, func() { say("never printed") })
+	if stopped.Stop() { // true: the function will not run
 		say("stopped the second timer")
 	}
 
 	postponed := tw.AfterFunc(300*time.Millisecond, func() { say("hello again, later than planned") })
-	if postponed.Reschedule(500 * time.Millisecond) { // counts from now
+	if postponed.Reschedule(500 * time.Millisecond) { // from now
 		say("postponed the third timer")
 	}
 
@@ -45,8 +45,8 @@ func run(w io.Writer) error {
 	time.Sleep(700 * time.Millisecond)
 	plan.Stop()
 
-	if !postponed.Reschedule(0) { // it does not re-arm a timer that has fired
+	if !postponed.Reschedule(0) { // false: the timer has fired
 		say("the third timer has fired and cannot be rescheduled")
 	}
-	return tw.Shutdown(context.Background()) // waits for callbacks that are still running
+	return tw.Shutdown(context.Background()) // waits for running callbacks
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// In a bubble the example takes no time, and nothing makes its callbacks late.
-func TestRun(t *testing.T) {
+// In a synctest bubble the example takes no time, and no callback is late.
+func TestOutput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		assert.NoError(t, run(&out))

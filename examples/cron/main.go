@@ -1,8 +1,8 @@
-// Cron runs plans written as cron expressions. The wheel knows nothing of cron: a plan is anything
-// with a method Next(time.Time) time.Time, and so is each Schedule of github.com/robfig/cron/v3.
+// Cron runs plans from cron expressions. The wheel has no cron parser: a plan is any type with a
+// method Next(time.Time) time.Time, such as a Schedule of github.com/robfig/cron/v3.
 //
-// Fifteen days pass in no time here, as the wheel is driven by hand; without Manual the same plans
-// would run at their hours.
+// The program runs fifteen days in virtual time, because the wheel is in Manual mode. Without
+// Manual the same plans run at their real times.
 package main
 
 import (
@@ -36,11 +36,11 @@ func run(w io.Writer, start, end time.Time) error {
 	for _, task := range []struct{ what, when string }{
 		{"backup", "30 2 * * SUN"},    // 02:30 on Sundays
 		{"report", "0 9 * * MON-FRI"}, // 09:00 on working days
-		{"invoice", "0 0 1,15 * *"},   // the first and the 15th
+		{"invoice", "0 0 1,15 * *"},   // on the 1st and the 15th
 		{"cleanup", "@every 100h"},    // from the start
 
-		// 09:30 on working days in New York. The clocks there are put forward on March 10, so that
-		// in UTC it comes an hour earlier from then on.
+		// 09:30 on working days in New York. Daylight saving time begins there on March 10, so the
+		// runs are an hour earlier in UTC from then on.
 		{"opening", "CRON_TZ=America/New_York 30 9 * * MON-FRI"},
 	} {
 		schedule, err := cron.ParseStandard(task.when)
@@ -50,7 +50,7 @@ func run(w io.Writer, start, end time.Time) error {
 		tw.ScheduleFunc(schedule, func() { fmt.Fprintf(w, "%s  %s\n", tw.Now().Format(layout), task.what) })
 	}
 
-	// Package plan goes around any of them: three reminders, and no more.
+	// Package plan can wrap any schedule: three reminders and no more.
 	mornings, err := cron.ParseStandard("0 8 * * *")
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-func TestRun(t *testing.T) {
+func TestPlansRunAtTheirTimes(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2030, time.March, 1, 0, 0, 0, 0, time.UTC)
 	var out bytes.Buffer
@@ -32,7 +32,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// Any cron.Schedule is a Scheduler of the wheel.
+// Every cron.Schedule is a timingwheel.Scheduler.
 var _ timingwheel.Scheduler = cron.Schedule(nil)
 
 var expressions = []struct {
@@ -43,13 +43,13 @@ var expressions = []struct {
 	{"@hourly", 1},
 	{"@yearly", 30},
 	{"*/20 9-17 * * MON-FRI", 1},
-	{"0 0 29 2 *", 30},                          // leap days: 2100 is no leap year
-	{"CRON_TZ=America/New_York 30 2 * * *", 2},  // an hour that a day in March does not have
-	{"CRON_TZ=America/New_York 30 1 * * *", 2},  // and one that a day in November has twice
-	{"CRON_TZ=Asia/Kathmandu 15 10 1 * SUN", 3}, // 5 h 45 min off
+	{"0 0 29 2 *", 30},                          // leap days; 2100 is not a leap year
+	{"CRON_TZ=America/New_York 30 2 * * *", 2},  // does not exist on a day in March
+	{"CRON_TZ=America/New_York 30 1 * * *", 2},  // exists twice on a day in November
+	{"CRON_TZ=Asia/Kathmandu 15 10 1 * SUN", 3}, // UTC+05:45
 }
 
-// planned asks the schedule itself for its runs in between.
+// planned returns the runs of a schedule between start and end.
 func planned(s cron.Schedule, start, end time.Time) (runs []time.Time) {
 	for at := s.Next(start); !at.IsZero() && at.Before(end); at = s.Next(at) {
 		runs = append(runs, at.UTC())
@@ -57,7 +57,7 @@ func planned(s cron.Schedule, start, end time.Time) (runs []time.Time) {
 	return runs
 }
 
-// Years by hand: each schedule runs at its times, no one more and no one less.
+// In Manual mode each schedule runs exactly at its times.
 func TestSchedulesOverYears(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2095, time.June, 5, 13, 14, 15, 0, time.UTC)
@@ -83,8 +83,8 @@ func TestSchedulesOverYears(t *testing.T) {
 	}
 }
 
-// A wheel that drives itself does the same; in a bubble a year takes no time.
-func TestSchedulesOnTheClock(t *testing.T) {
+// A running wheel does the same. In a synctest bubble a year takes no time.
+func TestSchedulesOnARunningWheel(t *testing.T) {
 	for _, expression := range []string{"0 */6 * * *", "CRON_TZ=America/New_York 30 2 * * *", "@every 33h"} {
 		synctest.Test(t, func(t *testing.T) {
 			schedule, err := cron.ParseStandard(expression)

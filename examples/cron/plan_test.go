@@ -15,12 +15,12 @@ import (
 	"github.com/timingwheel-go/timingwheel/plan"
 )
 
-// What package plan makes is a cron.Schedule as well, so it can run on a cron.Cron.
+// A plan of package plan is a cron.Schedule too, so it can run on a cron.Cron.
 var _ cron.Schedule = plan.Limit(timingwheel.Every(time.Hour), 1)
 
-// What the parser's schedules do where the clocks are changed: a time in the gap is left out on
-// that day, and one that comes twice runs twice. On Lord Howe, where they are changed by half an
-// hour, it errs. docs/plans.md has this table beside that of plan.AlignedAt.
+// changes are the runs of parsed expressions when the clocks change. A time in the gap is skipped
+// on that day, and a time that exists twice runs twice. On Lord Howe Island the clocks change by
+// half an hour, and some runs are wrong. docs/plans.md compares this table with plan.AlignedAt.
 var changes = []struct {
 	expression, zone string
 	start            string // UTC
@@ -44,8 +44,8 @@ var changes = []struct {
 	{"0 0 * * *", "America/Havana", "2030-11-02 12:00", []string{"03 00:00 CDT", "03 00:00 CST", "04 00:00 CST"}},
 }
 
-// The wheel runs them at these times, alone and within wrappers.
-func TestCronOverChangesOfTheClocks(t *testing.T) {
+// The wheel runs a schedule at these times, also inside wrappers of package plan.
+func TestCronWhenTheClocksChange(t *testing.T) {
 	t.Parallel()
 	for _, row := range changes {
 		t.Run(row.expression+" "+row.start+" "+row.zone, func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestCronOverChangesOfTheClocks(t *testing.T) {
 	}
 }
 
-// runs are the first n runs of a plan on a wheel that begins at start.
+// runs returns the first n runs of a plan on a wheel whose clock begins at start.
 func runs(t *testing.T, s timingwheel.Scheduler, start time.Time, loc *time.Location, n int) (runs []string) {
 	t.Helper()
 	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start, Tick: time.Second})
@@ -83,7 +83,7 @@ func runs(t *testing.T, s timingwheel.Scheduler, start time.Time, loc *time.Loca
 	return runs
 }
 
-// A plan of each second is held up for a week: no policy searches its way through 604,800 runs.
+// A plan with a run each second is a week late. No policy iterates over the 604,800 missed runs.
 func TestCronAfterAWeek(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2030, time.March, 1, 0, 0, 0, 0, time.UTC)
@@ -99,33 +99,32 @@ func TestCronAfterAWeek(t *testing.T) {
 	} {
 		schedule, err := cron.ParseStandard("@every 1s")
 		require.NoError(t, err)
-		asked := &asked{Schedule: schedule}
+		counter := &counter{Schedule: schedule}
 		tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start})
 		require.NoError(t, err)
 		var ran []time.Duration
-		s := plan.MaxLate(plan.WithMisfire(asked, row.policy), row.maxLate)
+		s := plan.MaxLate(plan.WithMisfire(counter, row.policy), row.maxLate)
 		tw.ScheduleRun(s, func(r *timingwheel.Run) { ran = append(ran, r.Planned.Sub(start)) })
 		for tw.Advance(start.Add(week)) > 0 {
 		}
 		assert.Equal(t, row.want, ran, name)
-		assert.Less(t, asked.times, 12, name)
+		assert.Less(t, counter.calls, 12, name)
 		tw.Stop()
 	}
 }
 
-// asked counts how often a schedule is asked.
-type asked struct {
+// counter counts the calls of Next.
+type counter struct {
 	cron.Schedule
-	times int
+	calls int
 }
 
-func (a *asked) Next(t time.Time) time.Time {
-	a.times++
-	return a.Schedule.Next(t)
+func (c *counter) Next(t time.Time) time.Time {
+	c.calls++
+	return c.Schedule.Next(t)
 }
 
-// On a wheel that drives itself: a jitter spreads the runs of a cron expression and does not add
-// up.
+// Jitter spreads the runs of a cron expression and does not accumulate.
 func TestCronWithJitter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		schedule, err := cron.ParseStandard("CRON_TZ=America/New_York 30 1 * * *")
@@ -147,16 +146,16 @@ func TestCronWithJitter(t *testing.T) {
 				late++
 			}
 		}
-		assert.Greater(t, late, len(want)/2, "there is no jitter")
+		assert.Greater(t, late, len(want)/2, "runs with a jitter of more than a second")
 	})
 }
 
-// The other way round: a cron.Cron runs what package plan makes.
+// A cron.Cron runs a plan of package plan.
 func TestPlanOnACron(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cron.New()
 		start := time.Now()
-		var mu sync.Mutex // a job runs in a goroutine of its own, which nothing orders after that of the last run
+		var mu sync.Mutex // each job runs on its own goroutine
 		var ran []time.Duration
 		c.Schedule(plan.Limit(plan.Backoff(time.Minute, 4*time.Minute), 4), cron.FuncJob(func() {
 			mu.Lock()

@@ -1,6 +1,5 @@
-// Delayqueue runs jobs that become due one after the other. Producers push jobs with a delay,
-// workers take those that are due, and a job that fails is pushed once more, with a longer delay
-// each time.
+// Delayqueue runs jobs when they become due. Producers push jobs with a delay, workers take the due
+// jobs, and a job that fails is pushed again with a longer delay.
 package main
 
 import (
@@ -23,8 +22,8 @@ const (
 	workers   = 3
 	jobsEach  = 250
 	attempts  = 4
-	longest   = 300 * time.Millisecond // before the first attempt
-	backoff   = 50 * time.Millisecond  // doubled with each attempt
+	longest   = 300 * time.Millisecond // delay before the first attempt
+	backoff   = 50 * time.Millisecond  // doubles with each attempt
 )
 
 func main() {
@@ -33,32 +32,32 @@ func main() {
 	}
 }
 
-// job belongs to whoever holds it: a producer, the queue, or the worker that took it.
+// job has one owner at a time: a producer, the queue, or a worker.
 type job struct {
 	due      time.Time
 	attempts int
-	failures int // how many attempts are going to fail
+	failures int // number of attempts that will fail
 	early    int // attempts that began before they were due
 }
 
-type line struct {
-	taken      atomic.Int64                 // first, where 32-bit systems align it
+type pipeline struct {
+	taken      atomic.Int64                 // first field: aligned on 32-bit systems
 	queue      timingwheel.DelayQueue[*job] // its zero value is ready to use
 	unfinished sync.WaitGroup
 }
 
-func (l *line) push(j *job, delay time.Duration) {
+func (p *pipeline) push(j *job, delay time.Duration) {
 	j.due = time.Now().Add(delay)
-	l.queue.PushAt(j, j.due)
+	p.queue.PushAt(j, j.due)
 }
 
 func run(w io.Writer) error {
-	l := &line{}
+	p := &pipeline{}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var working sync.WaitGroup
 	for range workers {
-		working.Go(func() { l.work(ctx) })
+		working.Go(func() { p.work(ctx) })
 	}
 
 	var all []*job
@@ -69,33 +68,33 @@ func run(w io.Writer) error {
 			mine[i] = &job{failures: i % attempts}
 		}
 		all = append(all, mine...)
-		l.unfinished.Add(len(mine))
+		p.unfinished.Add(len(mine))
 		producing.Go(func() {
 			for _, j := range mine {
-				l.push(j, rand.N(longest))
+				p.push(j, rand.N(longest))
 			}
 		})
 	}
 	producing.Wait()
-	l.unfinished.Wait() // every job has succeeded
-	cancel()            // which ends the workers
+	p.unfinished.Wait() // every job has succeeded
+	cancel()            // ends the workers
 	working.Wait()
-	return check(w, all, int(l.taken.Load()), l.queue.Len())
+	return check(w, all, int(p.taken.Load()), p.queue.Len())
 }
 
-// work takes jobs until ctx ends.
-func (l *line) work(ctx context.Context) {
-	for j := range l.queue.All(ctx) {
-		l.taken.Inc()
+// work takes jobs until ctx is done.
+func (p *pipeline) work(ctx context.Context) {
+	for j := range p.queue.All(ctx) {
+		p.taken.Inc()
 		if time.Now().Before(j.due) {
 			j.early++
 		}
 		j.attempts++
 		if j.attempts > j.failures {
-			l.unfinished.Done()
+			p.unfinished.Done()
 			continue
 		}
-		l.push(j, backoff<<(j.attempts-1))
+		p.push(j, backoff<<(j.attempts-1))
 	}
 }
 
@@ -109,7 +108,7 @@ func check(w io.Writer, all []*job, taken, left int) error {
 		}
 	}
 	if taken != sum || left != 0 {
-		errs = append(errs, fmt.Errorf("%d taken for %d attempts, %d left", taken, sum, left))
+		errs = append(errs, fmt.Errorf("%d jobs taken for %d attempts, %d left", taken, sum, left))
 	}
 	fmt.Fprintf(w, "%d jobs done by %d workers in %d attempts, none of them early\n", len(all), workers, sum)
 	return errors.Join(errs...)

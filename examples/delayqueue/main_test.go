@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestRun(t *testing.T) {
+func TestEachJobIsDoneInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
 		var out bytes.Buffer
@@ -22,11 +22,11 @@ func TestRun(t *testing.T) {
 	})
 }
 
-func TestCheckFindsWhatIsWrong(t *testing.T) {
+func TestCheckFindsEachFault(t *testing.T) {
 	t.Parallel()
 	right := func() []*job { return []*job{{attempts: 1}, {attempts: 3, failures: 2}} }
 	assert.NoError(t, check(io.Discard, right(), 4, 0))
-	assert.ErrorContains(t, check(io.Discard, right(), 5, 0), "5 taken for 4 attempts")
+	assert.ErrorContains(t, check(io.Discard, right(), 5, 0), "5 jobs taken for 4 attempts")
 	assert.ErrorContains(t, check(io.Discard, right(), 4, 1), "1 left")
 	wrong := right()
 	wrong[1].early = 1

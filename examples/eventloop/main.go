@@ -1,7 +1,7 @@
-// Eventloop simulates a day at a coffee bar without waiting for it. In Manual mode the wheel starts
-// no goroutine and reads no clock: the loop asks it when the next timer is due and advances its
-// clock to that moment. All callbacks run inside Advance, one after the other, so that nothing here
-// needs a lock; an event loop or a game would do the same with its own clock.
+// Eventloop simulates a day at a coffee bar in virtual time. In Manual mode the wheel starts no
+// goroutine and reads no clock: Next returns the time of the next timer, and the loop advances the
+// clock to it. All callbacks run inside Advance, one after another, so nothing here needs a lock.
+// An event loop or a game does the same with its own clock.
 package main
 
 import (
@@ -18,9 +18,9 @@ import (
 const (
 	opens    = 9 * time.Hour
 	closes   = 17 * time.Hour
-	arrivals = 90 * time.Second // between two guests, on average
-	making   = 85 * time.Second // of one coffee, on average
-	patience = 3 * time.Minute  // of a guest in the queue
+	arrivals = 90 * time.Second // mean time between two guests
+	making   = 85 * time.Second // mean time for one coffee
+	patience = 3 * time.Minute  // a guest in the queue leaves after this time
 )
 
 func main() {
@@ -29,7 +29,8 @@ func main() {
 	}
 }
 
-// bar is one day. Its queue holds the timers of waiting guests: they leave when these fire.
+// bar is the state of the simulation. queue has the timers of the waiting guests, who leave when
+// their timer fires.
 type bar struct {
 	tw    *timingwheel.TimingWheel
 	rng   *rand.Rand
@@ -37,7 +38,7 @@ type bar struct {
 	busy  bool
 
 	arrived, served, left, longestQueue int
-	unstoppable                         int // timers of waiting guests that could not be stopped: none
+	unstoppable                         int // timers of waiting guests that Stop did not stop
 }
 
 func run(w io.Writer, seed uint64) error {
@@ -66,7 +67,7 @@ func run(w io.Writer, seed uint64) error {
 	return nil
 }
 
-// around draws a time from half of d to one and a half, in whole seconds: the clock ticks no finer.
+// around returns a random time between 0.5*d and 1.5*d, in whole seconds, the tick of the clock.
 func (b *bar) around(d time.Duration) time.Duration {
 	return (d/2 + time.Duration(b.rng.Int64N(int64(d)))).Truncate(time.Second)
 }
@@ -74,7 +75,7 @@ func (b *bar) around(d time.Duration) time.Duration {
 func (b *bar) nextArrival() {
 	b.tw.AfterFunc(b.around(arrivals), func() {
 		if b.tw.Now().Hour() >= int(closes.Hours()) {
-			return // closed: those in the queue are served still
+			return // closed; the guests in the queue are still served
 		}
 		b.arrive()
 		b.nextArrival()
@@ -83,7 +84,7 @@ func (b *bar) nextArrival() {
 
 func (b *bar) arrive() {
 	b.arrived++
-	// The guest at the head waits longest, so it is always the head whose patience ends.
+	// The guest at the head has waited longest, so the timer that fires is always that of the head.
 	b.queue = append(b.queue, b.tw.AfterFunc(patience, func() {
 		b.left++
 		b.queue = b.queue[1:]
@@ -92,14 +93,13 @@ func (b *bar) arrive() {
 	b.serve()
 }
 
-// serve makes the next coffee if there is someone to drink it.
+// serve makes the next coffee if a guest is waiting.
 func (b *bar) serve() {
 	if b.busy || len(b.queue) == 0 {
 		return
 	}
-	// The guest's patience may end at this very moment. It is pending nevertheless until its
-	// callback begins, and Stop prevents that; else the callback would take another guest out of
-	// the queue.
+	// The timer of this guest may be due in the same Advance. It is pending until its callback
+	// begins, so Stop still prevents the callback, which would remove another guest from the queue.
 	if !b.queue[0].Stop() {
 		b.unstoppable++
 	}

@@ -7,8 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// The same seed makes the same day, to the second.
-func TestRun(t *testing.T) {
+func TestSameSeedGivesTheSameDay(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	assert.NoError(t, run(&out, 1))

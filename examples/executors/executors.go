@@ -1,8 +1,8 @@
-// Package executors lets well-known pools run the callbacks of a wheel. Each function is the one or
-// two lines that a program writes into its options itself; docs/tuning.md has them in a table.
+// Package executors adapts well-known pools to run the callbacks of a wheel. A program can copy the
+// one or two lines of each function into its options. docs/tuning.md has a table of them.
 //
-// A pool is closed after the wheel's Shutdown has returned nil. From then on the wheel gives it no
-// calls, and calls that the pool has not begun do nothing.
+// Close a pool after Shutdown of the wheel has returned nil. From then on the wheel makes no calls,
+// and calls that the pool has not begun do nothing.
 package executors
 
 import (
@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Ants uses a pool of ants. Submit waits for a goroutine of the pool, and the wheel's driver with
-// it, unless the pool has the option WithNonblocking. Then Submit fails while the pool is full, and
-// the callback gets a goroutine of its own. Without this a due timer would have no call.
+// Ants uses a pool of ants. If the pool is full, Submit blocks, and with it the driver of the
+// wheel. With the option WithNonblocking Submit fails instead, and the callback runs on its own
+// goroutine. Without that goroutine the callback would never run.
 func Ants(pool *ants.Pool) timingwheel.Executor {
 	return timingwheel.ExecutorFunc(func(f func()) {
 		if pool.Submit(f) != nil {
@@ -25,8 +25,9 @@ func Ants(pool *ants.Pool) timingwheel.Executor {
 	})
 }
 
-// Pond uses a pool of pond. Go never waits, as the queue of the pool is unbounded. With the option
-// WithQueueSize it waits while the queue is full, and with WithNonBlocking as well it fails.
+// Pond uses a pool of pond. Go never blocks, because the queue of the pool is unbounded. With the
+// option WithQueueSize Go blocks while the queue is full, and with WithNonBlocking too it fails
+// instead.
 func Pond(pool pond.Pool) timingwheel.Executor {
 	return timingwheel.ExecutorFunc(func(f func()) {
 		if pool.Go(f) != nil {
@@ -35,18 +36,18 @@ func Pond(pool pond.Pool) timingwheel.Executor {
 	})
 }
 
-// Errgroup uses a group of goroutines. Go never waits, unless SetLimit has set a limit.
+// Errgroup uses a group of goroutines. Go blocks only if SetLimit has set a limit.
 func Errgroup(g *errgroup.Group) timingwheel.Executor {
 	return timingwheel.ExecutorFunc(func(f func()) {
 		g.Go(func() error { f(); return nil })
 	})
 }
 
-// Workerpool uses a pool of workerpool. Submit never waits. It panics after the pool is stopped.
+// Workerpool uses a pool of workerpool. Submit never blocks. It panics after the pool is stopped.
 func Workerpool(wp *workerpool.WorkerPool) timingwheel.Executor {
 	return timingwheel.ExecutorFunc(wp.Submit)
 }
 
-// Conc uses a pool of conc, which is an Executor as it is. With WithMaxGoroutines Go waits for a
-// goroutine of the pool.
+// Conc uses a pool of conc, which is already an Executor. With WithMaxGoroutines Go blocks while
+// all goroutines are busy.
 func Conc(p *pool.Pool) timingwheel.Executor { return p }

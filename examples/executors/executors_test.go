@@ -26,17 +26,17 @@ import (
 )
 
 const (
-	patience = time.Minute
-	size     = 2 // goroutines of a pool that has a limit
+	maxWait = time.Minute
+	size    = 2 // goroutines of a pool with a limit
 )
 
-// adapter is an executor as the documents show it, and what they say about it.
+// adapter is an executor with the properties that the documentation claims.
 type adapter struct {
-	name  string
-	open  func(t *testing.T) (e timingwheel.Executor, closePool func())
-	most  int  // callbacks at once; 0: no limit
-	waits bool // Go waits while all goroutines are taken
-	queue int  // if there is no limit: calls in a queue, which begin when the pool has a goroutine
+	name   string
+	open   func(t *testing.T) (e timingwheel.Executor, closePool func())
+	most   int  // largest number of concurrent callbacks; 0: no limit
+	blocks bool // Go blocks while all goroutines are busy
+	queue  int  // without a limit: length of the queue of calls that wait for a goroutine
 }
 
 var adapters = []adapter{
@@ -69,8 +69,8 @@ var adapters = []adapter{
 	}, size, true, 0},
 }
 
-// atOnce returns how many of n callbacks that block run at once.
-func (a adapter) atOnce(n int) int {
+// concurrent returns how many of n blocking callbacks run concurrently.
+func (a adapter) concurrent(n int) int {
 	if a.most > 0 {
 		return a.most
 	}
@@ -82,7 +82,7 @@ func openAnts(options ...ants.Option) func(t *testing.T) (timingwheel.Executor, 
 		t.Helper()
 		p, err := ants.NewPool(size, append(options, ants.WithLogger(log.New(io.Discard, "", 0)))...)
 		require.NoError(t, err)
-		return Ants(p), func() { assert.NoError(t, p.ReleaseTimeout(patience)) }
+		return Ants(p), func() { assert.NoError(t, p.ReleaseTimeout(maxWait)) }
 	}
 }
 
@@ -115,7 +115,7 @@ func eachAdapter(t *testing.T, test func(t *testing.T, a adapter)) {
 
 func await(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !condition(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(maxWait); !condition(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			require.FailNow(t, "waited too long", what)
 		}
@@ -130,8 +130,8 @@ func newWheel(t *testing.T, opts timingwheel.Options) *timingwheel.TimingWheel {
 	return tw
 }
 
-// Callbacks run once each, whether they are quick or sleep. Those that are stopped do not run, and
-// after Shutdown the pool can be closed.
+// Quick and sleeping callbacks run once each, stopped ones do not run, and the pool can be closed
+// after Shutdown.
 func TestEachCallbackRunsOnce(t *testing.T) {
 	eachAdapter(t, func(t *testing.T, a adapter) {
 		e, closePool := a.open(t)
@@ -159,7 +159,7 @@ func TestEachCallbackRunsOnce(t *testing.T) {
 		for i := 0; i < n; i += 3 {
 			stopped[i] = timers[i].Stop()
 		}
-		await(t, "all have run", func() bool { st := tw.Stats(); return st.Pending+st.Running == 0 })
+		await(t, "all callbacks have run", func() bool { st := tw.Stats(); return st.Pending+st.Running == 0 })
 		require.NoError(t, tw.Shutdown(t.Context()))
 		closePool()
 		for i := range runs {
@@ -175,8 +175,8 @@ func TestEachCallbackRunsOnce(t *testing.T) {
 	})
 }
 
-// Shutdown waits for a callback that runs, and for a call of Go that waits. Timers that the pool
-// has not begun are discarded.
+// Shutdown waits for running callbacks and for a blocked call of Go. It discards timers whose calls
+// the pool has not begun.
 func TestShutdownWaitsForCallbacks(t *testing.T) {
 	eachAdapter(t, func(t *testing.T, a adapter) {
 		e, closePool := a.open(t)
@@ -190,7 +190,7 @@ func TestShutdownWaitsForCallbacks(t *testing.T) {
 				ended.Add(1)
 			})
 		}
-		want := int32(a.atOnce(10))
+		want := int32(a.concurrent(10))
 		await(t, "callbacks block", func() bool { return began.Load() == want })
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
@@ -199,11 +199,11 @@ func TestShutdownWaitsForCallbacks(t *testing.T) {
 		require.NoError(t, tw.Shutdown(t.Context()))
 		assert.Equal(t, want, ended.Load())
 		closePool()
-		assert.Equal(t, want, began.Load(), "calls that the pool had not begun do nothing")
+		assert.Equal(t, want, began.Load(), "calls that the pool had not begun")
 	})
 }
 
-// counting counts the calls of Go that have begun and that have returned.
+// counting counts the calls of Go that have begun and those that have returned.
 type counting struct {
 	timingwheel.Executor
 	begun, returned atomic.Int32
@@ -215,9 +215,9 @@ func (c *counting) Go(f func()) {
 	c.returned.Add(1)
 }
 
-// Where Go waits, the driver of the shard waits with it. Elsewhere each due timer has its call at
-// once, whether it can run or not.
-func TestGoWaitsWhereTheDocumentsSaySo(t *testing.T) {
+// If Go blocks, the driver of the shard blocks too. Otherwise each due timer is passed to the
+// executor immediately.
+func TestGoBlocksAsDocumented(t *testing.T) {
 	eachAdapter(t, func(t *testing.T, a adapter) {
 		e, closePool := a.open(t)
 		c := &counting{Executor: e}
@@ -232,26 +232,26 @@ func TestGoWaitsWhereTheDocumentsSaySo(t *testing.T) {
 				ran.Add(1)
 			})
 		}
-		if a.waits {
-			await(t, "Go waits", func() bool { return c.begun.Load() > c.returned.Load() && running.Load() == int32(a.most) })
-			time.Sleep(20 * time.Millisecond) // in which a Go that does not wait would return
+		if a.blocks {
+			await(t, "Go blocks", func() bool { return c.begun.Load() > c.returned.Load() && running.Load() == int32(a.most) })
+			time.Sleep(20 * time.Millisecond) // in this time a Go that does not block would return
 			assert.Equal(t, c.returned.Load()+1, c.begun.Load())
 			assert.Less(t, c.begun.Load(), int32(n))
-			assert.Equal(t, n-a.most, tw.Len(), "the others are pending")
+			assert.Equal(t, n-a.most, tw.Len(), "pending timers")
 		} else {
-			await(t, "all calls are given", func() bool { return c.returned.Load() == n })
-			want := int32(a.atOnce(n))
-			await(t, "all that may run do", func() bool { return running.Load() == want })
+			await(t, "all calls are made", func() bool { return c.returned.Load() == n })
+			want := int32(a.concurrent(n))
+			await(t, "all callbacks that can run do", func() bool { return running.Load() == want })
 			assert.Equal(t, n-int(want), tw.Len())
 		}
 		close(gate)
-		await(t, "all run", func() bool { return ran.Load() == n })
+		await(t, "all callbacks run", func() bool { return ran.Load() == n })
 		require.NoError(t, tw.Shutdown(t.Context()))
 		closePool()
 	})
 }
 
-// With OnPanic a panic is reported and never reaches the pool.
+// With OnPanic a panic is reported and does not reach the pool.
 func TestOnPanicReportsBeforeThePool(t *testing.T) {
 	eachAdapter(t, func(t *testing.T, a adapter) {
 		e, closePool := a.open(t)
@@ -265,15 +265,16 @@ func TestOnPanicReportsBeforeThePool(t *testing.T) {
 				ran.Add(1)
 			})
 		}
-		await(t, "all run", func() bool { return ran.Load()+reported.Load() == 20 })
+		await(t, "all callbacks run", func() bool { return ran.Load()+reported.Load() == 20 })
 		assert.EqualValues(t, 10, ran.Load())
 		require.NoError(t, tw.Shutdown(t.Context()))
 		closePool()
 	})
 }
 
-// Without OnPanic a panic is the pool's: ants logs it, pond drops it, and conc keeps it for Wait.
-func TestPoolsThatKeepPanics(t *testing.T) {
+// Without OnPanic the pool handles a panic: ants logs it, pond drops it, and conc repeats it in
+// Wait.
+func TestPoolsThatHandlePanics(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"ants", "pond", "conc.WaitGroup", "conc pool"} {
 		for _, a := range adapters {
@@ -285,7 +286,7 @@ func TestPoolsThatKeepPanics(t *testing.T) {
 				e, closePool := a.open(t)
 				tw := newWheel(t, timingwheel.Options{Executor: e})
 				tw.AfterFunc(0, func() { panic("kept") })
-				await(t, "it has run", func() bool { st := tw.Stats(); return st.Fired == 1 && st.Running == 0 })
+				await(t, "the callback has run", func() bool { st := tw.Stats(); return st.Fired == 1 && st.Running == 0 })
 				require.NoError(t, tw.Shutdown(t.Context()))
 				if strings.HasPrefix(name, "conc") {
 					require.Panics(t, closePool)
@@ -297,19 +298,19 @@ func TestPoolsThatKeepPanics(t *testing.T) {
 	}
 }
 
-// runtime.Goexit in a callback ends a goroutine that workerpool goes on to count.
+// runtime.Goexit in a callback ends a goroutine of workerpool, which workerpool still counts.
 func TestGoexitCostsWorkerpoolAGoroutine(t *testing.T) {
 	t.Parallel()
 	tw := newWheel(t, timingwheel.Options{Executor: Workerpool(workerpool.New(1))})
 	tw.AfterFunc(0, runtime.Goexit)
-	await(t, "it has run", func() bool { st := tw.Stats(); return st.Fired == 1 && st.Running == 0 })
-	tw.AfterFunc(0, func() { t.Error("has run") })
+	await(t, "the callback has run", func() bool { st := tw.Stats(); return st.Fired == 1 && st.Running == 0 })
+	tw.AfterFunc(0, func() { t.Error("a callback has run") })
 	time.Sleep(20 * time.Millisecond)
 	assert.Equal(t, 1, tw.Len())
 }
 
-// A pool that drops a call leaves a due timer without one. The adapters of Ants and Pond therefore
-// look at the error.
+// If a pool drops a call, a due timer stays pending. The adapters Ants and Pond therefore check the
+// error.
 func TestDroppedCallLeavesADueTimerPending(t *testing.T) {
 	t.Parallel()
 	p, err := ants.NewPool(1, ants.WithNonblocking(true))
@@ -328,15 +329,15 @@ func TestDroppedCallLeavesADueTimerPending(t *testing.T) {
 		tw.AfterFunc(0, block)
 		<-began
 		tw.AfterFunc(0, block)
-		await(t, "the pool is asked twice", func() bool { return e.returned.Load() == 2 })
+		await(t, "Go has returned twice", func() bool { return e.returned.Load() == 2 })
 		close(gate)
-		await(t, "nothing runs", func() bool { return tw.Stats().Running == 0 })
+		await(t, "no callback runs", func() bool { return tw.Stats().Running == 0 })
 		time.Sleep(10 * time.Millisecond)
 		assert.Equal(t, c.lost, tw.Len())
 	}
 }
 
-// After the pool is closed the adapters of Ants and Pond run callbacks on goroutines of their own.
+// After the pool is closed, the adapters Ants and Pond run callbacks on new goroutines.
 func TestClosedPoolLosesNoCallback(t *testing.T) {
 	t.Parallel()
 	for _, a := range adapters {
@@ -352,13 +353,13 @@ func TestClosedPoolLosesNoCallback(t *testing.T) {
 			for range 10 {
 				tw.AfterFunc(0, func() { ran.Add(1) })
 			}
-			await(t, "all run", func() bool { return ran.Load() == 10 })
+			await(t, "all callbacks run", func() bool { return ran.Load() == 10 })
 		})
 	}
 }
 
-// The table of docs/tuning.md has the code of this package.
-func TestDocumentsHaveTheAdapters(t *testing.T) {
+// The table in docs/tuning.md has the code of this package.
+func TestDocumentationHasTheAdapters(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("executors.go")
 	require.NoError(t, err)

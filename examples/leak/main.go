@@ -1,12 +1,12 @@
-// Leak is a proxy that forgets to stop some of its timers, and finds the place with a profile of what is
-// pending. Each request arms a timeout and stops it when the backend has answered. A request that the cache
-// answers returns early and leaves its timeout behind. The program goes on working, as the forgotten
-// timeouts do nothing in the end. But they keep their requests in memory for ten minutes each.
+// Leak is a proxy that forgets to stop some of its timers. A profile of the pending timers finds
+// the leak. Each request arms a timeout and stops it when the backend has answered. A request that
+// the cache answers returns early and does not stop its timeout. The program still works, because
+// these timeouts do nothing when they fire, but each keeps its request in memory for ten minutes.
 //
 //	go run ./examples/leak -o timers.pb.gz
 //	go tool pprof -top timers.pb.gz
 //
-// The wheel samples one of 16 timers. A server would take 512 and serve the profile by package debug.
+// The wheel samples one timer in 16. A server uses 512 and serves the profile with package debug.
 package main
 
 import (
@@ -31,7 +31,7 @@ const (
 )
 
 func main() {
-	file := flag.String("o", filepath.Join(os.TempDir(), "timers.pb.gz"), "where the profile goes")
+	file := flag.String("o", filepath.Join(os.TempDir(), "timers.pb.gz"), "write the profile to this `file`")
 	flag.Parse()
 	if err := run(*file, os.Stdout); err != nil {
 		log.Fatal(err)
@@ -49,12 +49,12 @@ func run(file string, out io.Writer) error {
 		p.openSession()
 	}
 	for n := range requests {
-		p.serve(n % 1000 * (n % 7)) // some are asked for more than once
+		p.serve(n % 1000 * (n % 7)) // many keys repeat
 	}
 	if err := writeProfile(tw, file); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%d sessions are open and no request is under way, but %d timers are pending\n", sessions, tw.Len())
+	fmt.Fprintf(out, "%d sessions are open and no request is in flight, but %d timers are pending\n", sessions, tw.Len())
 	fmt.Fprintf(out, "go tool pprof -top %s\n", file)
 	return nil
 }
@@ -78,7 +78,7 @@ type proxy struct {
 	sessions []*timingwheel.FuncTimer
 }
 
-// openSession keeps a timer for as long as the session is open, which is right.
+// openSession arms a timer that lives as long as the session. This is correct.
 func (p *proxy) openSession() {
 	p.sessions = append(p.sessions, p.tw.NewFuncTimer(idleTimeout, func() {}))
 }
@@ -90,7 +90,7 @@ func (p *proxy) serve(key int) string {
 	return p.fetch(key)
 }
 
-// cached looks into the cache, which may be slow. If the answer is there, it forgets the timeout.
+// cached looks up the cache, which may be slow. It does not stop the timeout on a hit: the leak.
 func (p *proxy) cached(key int) (string, bool) {
 	timeout := p.tw.AfterFunc(requestTimeout, func() { log.Printf("%d timed out in the cache", key) })
 	if answer, ok := p.cache[key]; ok {
@@ -100,7 +100,7 @@ func (p *proxy) cached(key int) (string, bool) {
 	return "", false
 }
 
-// fetch asks the backend.
+// fetch asks the backend. It always stops its timeout.
 func (p *proxy) fetch(key int) string {
 	timeout := p.tw.AfterFunc(requestTimeout, func() { log.Printf("%d timed out", key) })
 	defer timeout.Stop()

@@ -12,14 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The profile names the function that forgets its timers, the one that holds some by right, and no
-// other.
-func TestRunFindsTheLeak(t *testing.T) {
+// The profile has the function that leaks timers, the one that holds some correctly, and no other.
+func TestProfileFindsTheLeak(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "timers.pb.gz")
 	var out bytes.Buffer
 	require.NoError(t, run(file, &out))
-	require.Regexp(t, `^500 sessions are open and no request is under way, but \d{5} timers are pending\n`, out.String())
+	require.Regexp(t, `^500 sessions are open and no request is in flight, but \d{5} timers are pending\n`, out.String())
 
 	f, err := os.Open(file)
 	require.NoError(t, err)

@@ -17,7 +17,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/keyed"
 )
 
-// Tests of the library's profile, which pprof's own parser reads here.
+// These tests parse the profiles of the library with the parser of pprof.
 
 type profiled interface{ WriteProfile(w io.Writer) error }
 
@@ -31,8 +31,8 @@ func parsed(t *testing.T, w profiled) *profile.Profile {
 	return p
 }
 
-// stack returns the functions of a sample, without their package, from the innermost to the first
-// that is not of this test.
+// stack returns the functions of a sample without their import path, from the innermost one to the
+// last one of this test.
 func stack(s *profile.Sample) (names []string) {
 	for _, l := range s.Location {
 		name := l.Line[0].Function.Name
@@ -96,8 +96,8 @@ func TestProfileBeginsAtTheCaller(t *testing.T) {
 	}
 }
 
-// Timers of one stack are one line for each pair of labels, and all lines together are what is
-// pending.
+// The timers of a stack are one sample for each pair of labels. The sum of all samples is the
+// number of pending timers.
 func TestProfileGroupsAndScales(t *testing.T) {
 	t.Parallel()
 	const rate, n = 8, 40_000
@@ -131,13 +131,17 @@ func TestProfileGroupsAndScales(t *testing.T) {
 	require.InEpsilon(t, tw.Len(), total, 0.1)
 }
 
-// The tool itself reads the profile, and needs no binary to name functions, files and lines.
+// go tool pprof prints functions, files and lines without the binary of the program.
 func TestGoToolPprof(t *testing.T) {
 	t.Parallel()
 	gotool, err := exec.LookPath("go")
 	if err != nil {
 		t.Skip("no go command")
 	}
+	// Each "go tool pprof" would check that the tool is up to date, which takes longer than running
+	// it.
+	path, err := exec.Command(gotool, "tool", "-n", "pprof").Output()
+	require.NoError(t, err)
 	file := filepath.Join(t.TempDir(), "timers.pb.gz")
 	require.NoError(t, run(file, io.Discard))
 	for _, c := range []struct{ args, want string }{
@@ -145,7 +149,7 @@ func TestGoToolPprof(t *testing.T) {
 		{"-top -tagfocus=wheel=proxy -tagfocus=expires=60s:", `leak\.\(\*proxy\)\.cached`},
 		{"-tags", `(?s)age: Total.*expires: Total .*wheel: Total `},
 	} {
-		cmd := exec.Command(gotool, append(append([]string{"tool", "pprof"}, strings.Fields(c.args)...), file)...)
+		cmd := exec.Command(strings.TrimSpace(string(path)), append(strings.Fields(c.args), file)...)
 		cmd.Env = append(cmd.Environ(), "PPROF_TMPDIR="+t.TempDir())
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s: %s", c.args, out)

@@ -1,5 +1,5 @@
-// Orders-durable cancels the orders of a shop that are not paid in time. The deadlines are kept in the
-// file orders.db, so each command is a process of its own and may be killed at any moment:
+// Orders-durable cancels the orders of a shop that are not paid in time. The deadlines are in the
+// file orders.db, so each command is its own process and may be killed at any moment:
 //
 //	go run ./examples/orders-durable place order-1 order-2 order-3
 //	go run ./examples/orders-durable pay order-2
@@ -41,7 +41,7 @@ func run(ctx context.Context, args ...string) error {
 	defer q.Close()
 	if len(args) == 0 {
 		return q.Consume(ctx, func(_ context.Context, d *durable.Delivery) error {
-			fmt.Println(d.ID, "is cancelled") // twice if the process is killed before the return
+			fmt.Println(d.ID, "is cancelled") // again if the process is killed before the return
 			return nil
 		}, durable.ConsumerOptions{})
 	}

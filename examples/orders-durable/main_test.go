@@ -15,7 +15,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable"
 )
 
-// TestMain is the program if the test binary is started as that.
+// TestMain runs the program if the environment variable is set.
 func TestMain(m *testing.M) {
 	if os.Getenv("ORDERS_DURABLE") != "" {
 		timeToPay = time.Second
@@ -25,15 +25,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// program is a command of the program, to be run in a directory.
+// program returns a command of the program that runs in dir.
 func program(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, os.Args[0], args...)
 	c.Dir, c.Env = dir, append(os.Environ(), "ORDERS_DURABLE=1")
 	return c
 }
 
-// Processes that are killed lose no deadline, deliver none early, and none of an order that was paid.
-func TestOrdersSurviveKills(t *testing.T) {
+// Killed processes lose no deadline, and deliver none early and none of a paid order.
+func TestDeadlinesSurviveKills(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -43,7 +43,7 @@ func TestOrdersSurviveKills(t *testing.T) {
 		require.NoError(t, err, string(out))
 	}
 	cancelled := map[string]bool{}
-	for range 20 { // processes, each of which is killed at its first line
+	for range 20 { // processes, each killed at its first line
 		if len(cancelled) == 4 {
 			break
 		}
@@ -51,20 +51,19 @@ func TestOrdersSurviveKills(t *testing.T) {
 		out, err := c.StdoutPipe()
 		require.NoError(t, err)
 		require.NoError(t, c.Start())
-		for lines := bufio.NewScanner(out); lines.Scan(); { // more than one may have been printed
+		for lines := bufio.NewScanner(out); lines.Scan(); { // it may have printed several lines
 			assert.GreaterOrEqual(t, time.Since(placed), time.Second, "early")
 			id, found := strings.CutSuffix(lines.Text(), " is cancelled")
 			assert.True(t, found, lines.Text())
 			cancelled[id] = true
-			_ = c.Process.Kill() // an error is that it was killed before
+			_ = c.Process.Kill() // an error means that it was already killed
 		}
-		require.Error(t, c.Wait(), "it was killed")
+		require.Error(t, c.Wait(), "the process was not killed")
 	}
 	assert.Equal(t, map[string]bool{"a": true, "c": true, "e": true, "f": true}, cancelled)
 }
 
-// An order is placed once, although each command is another process.
-func TestOrderIsPlacedOnce(t *testing.T) {
+func TestSecondProcessCannotPlaceTheSameOrder(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -1,7 +1,7 @@
 // Orders cancels the orders of a shop that are not paid in time. Placing an order arms a timer,
-// paying it stops the timer, and the timer's function cancels the order. As Stop says exactly
-// whether it came first, no order is both paid and cancelled, however close the two come: the shop
-// needs no lock for it.
+// paying it stops the timer, and the callback of the timer cancels the order. The result of Stop is
+// exact: it is true if and only if the callback will not run. So no order is both paid and
+// cancelled, and the shop needs no lock.
 //
 // In a real shop the time to pay would be half an hour; here it is half a second.
 package main
@@ -32,8 +32,7 @@ func main() {
 	}
 }
 
-// order is written by whoever decides about it: by pay if that stopped the timer, else by the
-// timer.
+// order has no lock. pay writes to it if pay stopped the timer; otherwise the callback does.
 type order struct {
 	placed    time.Time
 	timer     timingwheel.Timer
@@ -42,7 +41,7 @@ type order struct {
 }
 
 type shop struct {
-	refused atomic.Int64 // first, where 32-bit systems align it
+	refused atomic.Int64 // first field: aligned on 32-bit systems
 	tw      *timingwheel.TimingWheel
 }
 
@@ -54,7 +53,7 @@ func (s *shop) place() *order {
 
 func (s *shop) pay(o *order) {
 	if !o.timer.Stop() {
-		s.refused.Inc() // too late: the order is cancelled, or just about to be
+		s.refused.Inc() // too late: the callback cancels the order
 		return
 	}
 	o.paid = true
@@ -67,17 +66,17 @@ func run(w io.Writer) error {
 	}
 	s := &shop{tw: tw}
 	all := trade(s)
-	for tw.Len() > 0 { // those never paid
+	for tw.Len() > 0 { // orders that are never paid
 		time.Sleep(10 * time.Millisecond)
 	}
-	if err := tw.Shutdown(context.Background()); err != nil { // waits for cancellations under way
+	if err := tw.Shutdown(context.Background()); err != nil { // waits for running callbacks
 		return err
 	}
 	return check(w, all, int(s.refused.Load()))
 }
 
-// trade places the orders and returns when their customers have done what they will. Of ten
-// customers six pay in time, one at the last moment, one too late, and two never.
+// trade places the orders and returns when all customers have acted. Six customers in ten pay in
+// time, one at the last moment, one too late, and two never.
 func trade(s *shop) []*order {
 	var customers sync.WaitGroup
 	all := make([]*order, orders)
@@ -104,7 +103,7 @@ func trade(s *shop) []*order {
 	return all
 }
 
-// check counts what became of the orders: exactly one thing of each.
+// check checks that each order is either paid or cancelled, and prints how many are.
 func check(w io.Writer, all []*order, refused int) error {
 	var errs []error
 	paid, cancelled := 0, 0
@@ -121,8 +120,8 @@ func check(w io.Writer, all []*order, refused int) error {
 		}
 	}
 	if never := orders / 10 * 2; cancelled != never+refused {
-		errs = append(errs, fmt.Errorf("%d cancelled, but %d never paid for and %d refused", cancelled, never, refused))
+		errs = append(errs, fmt.Errorf("%d cancelled, but %d never paid and %d payments refused", cancelled, never, refused))
 	}
-	fmt.Fprintf(w, "%d orders: %d paid, %d cancelled; %d payments came too late\n", len(all), paid, cancelled, refused)
+	fmt.Fprintf(w, "%d orders: %d paid, %d cancelled; %d payments were too late\n", len(all), paid, cancelled, refused)
 	return errors.Join(errs...)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMain is the program if the test binary is started as that.
+// TestMain runs the program if the environment variable is set.
 func TestMain(m *testing.M) {
 	if os.Getenv("REMINDER") != "" {
 		main()
@@ -37,7 +37,7 @@ func TestReminderSurvivesAKill(t *testing.T) {
 	}
 	kill := func(c *exec.Cmd) {
 		require.NoError(t, c.Process.Kill())
-		require.Error(t, c.Wait(), "it was killed")
+		require.Error(t, c.Wait(), "the process was not killed")
 	}
 
 	first, lines := start()

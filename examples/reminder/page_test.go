@@ -20,8 +20,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/examples/internal/page"
 )
 
-// The code of docs/durable.md and docs/durable-operations.md is that of this program, of its tests and
-// of the examples of module durable.
+// The code in docs/durable.md and docs/durable-operations.md is from this program, its tests, and
+// the examples of module durable.
 func TestPagesShowCodeThatRuns(t *testing.T) {
 	t.Parallel()
 	files := []string{}
@@ -41,12 +41,12 @@ func TestPagesShowCodeThatRuns(t *testing.T) {
 		snippets := page.Snippets(string(text))
 		assert.GreaterOrEqual(t, len(snippets), least, name)
 		for _, s := range snippets {
-			assert.True(t, page.InOneOf(files, s), "docs/%s shows code that is in no example:\n%s", name, s)
+			assert.True(t, page.InOneOf(files, s), "docs/%s has code that is in no example:\n%s", name, s)
 		}
 	}
 }
 
-// The first program of docs/durable.md is main.go, so that it compiles as pasted.
+// The first program of docs/durable.md is main.go, so it compiles.
 func TestPageShowsTheWholeProgram(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/durable.md")
@@ -58,7 +58,7 @@ func TestPageShowsTheWholeProgram(t *testing.T) {
 	require.Regexp(t, "^package main\n", page.Snippets(string(text))[0])
 }
 
-// The table of docs/durable.md has each option.
+// The table in docs/durable.md has every option.
 func TestPageHasAllOptions(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/durable.md")
