@@ -12,10 +12,10 @@ import (
 	"github.com/timingwheel-go/timingwheel/examples/internal/page"
 )
 
-// document is the page whose code this package is.
+// document is the page with the code of this package.
 const document = "../../../docs/testing.md"
 
-// The page shows the code that runs, so it cannot go out of date.
+// The code on the page is code that runs, so the page stays up to date.
 func TestPageShowsThisCode(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(document)
@@ -31,13 +31,13 @@ func TestPageShowsThisCode(t *testing.T) {
 		files = append(files, string(code))
 	}
 	all := page.Snippets(string(text))
-	assert.GreaterOrEqual(t, len(all), 10, "are there blocks of another kind?")
+	assert.GreaterOrEqual(t, len(all), 10, "the number of Go blocks on the page")
 	for _, s := range all {
-		assert.True(t, page.InOneOf(files, s), "docs/testing.md shows code that is neither in this package nor in an example of clocks:\n%s", s)
+		assert.True(t, page.InOneOf(files, s), "docs/testing.md has code that is neither in this package nor in an example of clocks:\n%s", s)
 	}
 }
 
-// The page shows each test of the files that are meant for it.
+// The page shows every test of these files.
 func TestPageShowsAllTests(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(document)

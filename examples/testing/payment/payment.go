@@ -1,4 +1,4 @@
-// Package payment is the code that docs/testing.md tests: orders that are cancelled where they are
+// Package payment is the code under test in docs/testing.md: orders that are cancelled if they are
 // not paid in half an hour.
 package payment
 
@@ -11,20 +11,20 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// Timers is the part of a wheel that the service needs. A *timingwheel.TimingWheel is one. The caller
-// decides which.
+// Timers is the part of a wheel that the service needs. A *timingwheel.TimingWheel implements it.
+// The caller chooses the wheel.
 type Timers interface {
 	AfterFunc(d time.Duration, f func()) timingwheel.Timer
 	Now() time.Time
 }
 
-// After so much time customers are reminded, and orders cancelled.
+// Customers are reminded after Reminder, and orders are cancelled after Timeout.
 const (
 	Reminder = 20 * time.Minute
 	Timeout  = 30 * time.Minute
 )
 
-// State is how far an order has come.
+// State is the state of an order.
 type State string
 
 // The states of an order. The zero State is that of an order that does not exist.
@@ -35,7 +35,7 @@ const (
 	Cancelled State = "cancelled"
 )
 
-// ErrTooLate is returned where an order can no longer be paid.
+// ErrTooLate is returned if an order can no longer be paid.
 var ErrTooLate = errors.New("payment: too late")
 
 // Event is a change of an order.
@@ -45,7 +45,7 @@ type Event struct {
 	At    time.Time // by the clock of the timers
 }
 
-// Service holds orders. Make one with [New]; all methods may be called from any goroutine.
+// Service holds orders. Create one with [New]. All methods are safe for concurrent use.
 type Service struct {
 	timers Timers
 	notify func(Event)
@@ -60,8 +60,8 @@ type order struct {
 	timeout  timingwheel.Timer
 }
 
-// New returns a service without orders. notify is called for each change that time brings, on the
-// goroutine of the timer, unless notify is nil.
+// New returns a service without orders. The timers call notify for each reminder and each
+// cancellation, unless notify is nil.
 func New(timers Timers, notify func(Event)) *Service {
 	if notify == nil {
 		notify = func(Event) {}
@@ -69,7 +69,7 @@ func New(timers Timers, notify func(Event)) *Service {
 	return &Service{timers: timers, notify: notify, orders: make(map[string]*order)}
 }
 
-// Place begins an order. Place returns an error if the order exists.
+// Place creates an order. It returns an error if the order exists.
 func (s *Service) Place(id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +83,7 @@ func (s *Service) Place(id string) error {
 	return nil
 }
 
-// Pay pays an order. If Pay and the timeout come at the same time, exactly one of them wins.
+// Pay pays an order. If Pay races with the timeout, exactly one of them takes effect.
 func (s *Service) Pay(id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +91,7 @@ func (s *Service) Pay(id string) error {
 	switch {
 	case o == nil:
 		return fmt.Errorf("payment: no order %q", id)
-	case !o.timeout.Stop(): // cancelled, just about to be, or paid before
+	case !o.timeout.Stop(): // cancelled, about to be cancelled, or already paid
 		return ErrTooLate
 	}
 	o.reminder.Stop()
@@ -109,8 +109,8 @@ func (s *Service) State(id string) State {
 	return ""
 }
 
-// change is called by the timers. A reminder that has started when the order is paid, or cancelled,
-// comes too late.
+// change is the callback of the timers. It does nothing if the order was paid or cancelled after
+// the callback had started.
 func (s *Service) change(id string, o *order, to State) {
 	s.mu.Lock()
 	late := o.state == Paid || o.state == Cancelled
