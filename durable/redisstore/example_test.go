@@ -59,6 +59,17 @@ func ExampleNew() {
 	// Output: order-42: 2 tickets
 }
 
+// Connect to a server. This example is compiled and not run.
+func ExampleNew_server() {
+	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	defer client.Close()
+	store, err := redisstore.New(client, redisstore.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
+}
+
 // A partition accepts a limited number of messages, so that a Cluster can move it quickly. The keys
 // of the program begin with its own prefix.
 func ExampleOptions() {
