@@ -47,7 +47,10 @@ func TestDeadlineTestsOfPackageNet(t *testing.T) {
 	require.NoError(t, os.WriteFile(overlayFile, overlay, 0o600))
 
 	binary := filepath.Join(directory, "gonet.test")
-	out, err := exec.Command("go", "test", "-c", "-vet=off", "-overlay="+overlayFile, "-o", binary, "./testdata/gonet").CombinedOutput()
+	build := exec.Command("go", "test", "-c", "-vet=off", "-overlay="+overlayFile, "-o", binary,
+		"-ldflags=-s -w", // without symbols, linking is faster
+		"./testdata/gonet")
+	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 
 	// Two variants of TestVariousDeadlines set GOMAXPROCS, so each of them has a process of its
