@@ -1,0 +1,302 @@
+package prose
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// packages are the imports that fragments of code may use without importing them.
+var packages = []string{
+	"bytes", "context", "errors", "fmt", "log", "log/slog", "maps", "math/rand/v2", "net", "net/http", "net/http/pprof",
+	"os", "os/signal", "runtime", "slices", "strings", "sync", "sync/atomic", "testing", "testing/synctest", "time",
+
+	"github.com/jonboulle/clockwork",
+	"github.com/prometheus/client_golang/prometheus",
+	"github.com/prometheus/client_golang/prometheus/promhttp",
+	"github.com/redis/go-redis/v9",
+	"github.com/robfig/cron/v3",
+	"github.com/stretchr/testify/assert",
+	"github.com/stretchr/testify/require",
+
+	module, module + "/clocks/benbjohnson", module + "/clocks/jonboulle", module + "/debug", module + "/durable",
+	module + "/durable/boltstore", module + "/durable/debug", module + "/durable/memstore", module + "/durable/otel",
+	module + "/durable/prometheus", module + "/durable/redisstore", module + "/durable/typed", module + "/expvars",
+	module + "/keyed", module + "/plan", module + "/prometheus", module + "/wheelnet",
+}
+
+const module = "github.com/timingwheel-go/timingwheel"
+
+// aliases are the names of packages whose own names are taken.
+var aliases = map[string]string{"durableprom": module + "/durable/prometheus", "durabledebug": module + "/durable/debug"}
+
+// common are the declarations that every fragment can use.
+const common = `
+var (
+	tw  *timingwheel.TimingWheel
+	ctx context.Context
+	err error
+	q   *durable.Queue
+)
+`
+
+// shownFrom are the Go files from which a page shows parts. Such a part needs the rest of its file
+// to compile.
+var shownFrom = map[string][]string{
+	"docs/migrating.md": {"recipes_test.go", "idioms_test.go"},
+	"docs/testing.md":   {"examples/testing/payment/*.go", "clocks/*/example_test.go"},
+}
+
+// snippet is a block of Go code in a Markdown file.
+type snippet struct {
+	path string
+	line int
+	with string // declarations for it, from an HTML comment above the block: <!-- with: ... -->
+	code string
+}
+
+var with = regexp.MustCompile(`(?s)<!-- with:(.*?)-->\s*$`)
+
+// snippetsOf returns the blocks of Go code in a Markdown text.
+func snippetsOf(path, text string) (found []snippet) {
+	lines := strings.Split(text, "\n")
+	for i := 0; i < len(lines); i++ {
+		indent, ok := strings.CutSuffix(lines[i], "```go")
+		if !ok || strings.TrimSpace(indent) != "" {
+			continue
+		}
+		s := snippet{path: path, line: i + 2}
+		if m := with.FindStringSubmatch(strings.Join(lines[:i], "\n")); m != nil {
+			s.with = m[1]
+		}
+		for i++; i < len(lines) && strings.TrimSpace(lines[i]) != "```"; i++ {
+			s.code += strings.TrimPrefix(lines[i], indent) + "\n"
+		}
+		found = append(found, s)
+	}
+	return found
+}
+
+// importDeclarations matches the imports at the beginning of a block.
+var importDeclarations = regexp.MustCompile(`^(import \([^)]*\)\s*|import .*\n\s*)*`)
+
+// source returns the files of a package with the snippet. A snippet is a whole file, declarations
+// or statements.
+func (s snippet) source() (files []string, err error) {
+	if strings.HasPrefix(s.code, "package ") || strings.HasPrefix(s.code, "//go:build") {
+		return []string{s.code}, nil
+	}
+	declarations := "package p\n" + s.code
+	if _, err := parser.ParseFile(token.NewFileSet(), "", declarations, 0); err == nil {
+		return []string{"package p\n" + common + s.with, declarations}, nil
+	}
+	head := importDeclarations.FindString(s.code)
+	statements := "package p\n" + head + "func _() {\n" + strings.TrimPrefix(s.code, head) + "}\n"
+	_, err = parser.ParseFile(token.NewFileSet(), "", statements, 0)
+	return []string{"package p\n" + common + s.with, statements}, err
+}
+
+// The code in README.md and docs compiles. Fragments may leave variables unused.
+func TestSnippetsCompile(t *testing.T) {
+	t.Parallel()
+	compiled, err := exports()
+	require.NoError(t, err)
+	names := []string{"README.md"}
+	for _, pattern := range []string{"docs/*.md", "docs/*/*.md"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		require.NoError(t, err)
+		for _, name := range found {
+			rel, err := filepath.Rel(root, name)
+			require.NoError(t, err)
+			names = append(names, filepath.ToSlash(rel))
+		}
+	}
+	count := 0
+	for _, name := range names {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		require.NoError(t, err)
+		for _, s := range snippetsOf(name, string(text)) {
+			count++
+			problems := compiled.check(s)
+			if len(problems) > 0 && s.isShownFrom(t, shownFrom[name]) {
+				continue
+			}
+			for _, problem := range problems {
+				t.Errorf("%s:%d: %s", s.path, s.line, problem)
+			}
+		}
+	}
+	require.Positive(t, count)
+}
+
+// isShownFrom returns true if a file that matches one of the patterns has the lines of the snippet
+// in a row, with any indentation. A line with an ellipsis stands for lines that are left out.
+func (s snippet) isShownFrom(t *testing.T, patterns []string) bool {
+	for _, pattern := range patterns {
+		names, err := filepath.Glob(filepath.Join(root, pattern))
+		require.NoError(t, err)
+		require.NotEmpty(t, names, pattern)
+		for _, name := range names {
+			code, err := os.ReadFile(name)
+			require.NoError(t, err)
+			if containsParts(plain(string(code)), strings.Split(plain(s.code), "\n…\n")) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func containsParts(text string, parts []string) bool {
+	for _, part := range parts {
+		if !strings.Contains("\n"+text+"\n", "\n"+part+"\n") {
+			return false
+		}
+	}
+	return true
+}
+
+var blank = regexp.MustCompile(`(?m)^[ \t]+|\n\s*\n`)
+
+// plain returns code without indentation and empty lines.
+func plain(code string) string {
+	return strings.TrimSpace(blank.ReplaceAllStringFunc(code, func(space string) string {
+		if strings.Contains(space, "\n") {
+			return "\n"
+		}
+		return ""
+	}))
+}
+
+// exportData finds the compiled packages that snippets import.
+type exportData struct {
+	files map[string]string // by the path of a package
+	names map[string]string // the path of a package by its name
+}
+
+// exports compiles the packages, once for all tests.
+var exports = sync.OnceValues(func() (*exportData, error) {
+	list := exec.Command("go", append([]string{"list", "-e", "-export", "-deps", "-json=ImportPath,Name,Export"}, packages...)...)
+	list.Dir = root
+	var stderr bytes.Buffer
+	list.Stderr = &stderr
+	out, err := list.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w: %s", err, stderr.String())
+	}
+	data := &exportData{files: map[string]string{}, names: map[string]string{}}
+	for in := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p struct{ ImportPath, Name, Export string }
+		err := in.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return data, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		data.files[p.ImportPath] = p.Export
+		if _, taken := data.names[p.Name]; !taken && slices.Contains(packages, p.ImportPath) {
+			data.names[p.Name] = p.ImportPath
+		}
+	}
+})
+
+func (d *exportData) open(path string) (io.ReadCloser, error) {
+	if d.files[path] == "" {
+		return nil, errors.New("package " + path + " is not among those that snippets may import")
+	}
+	return os.Open(d.files[path])
+}
+
+// check compiles a snippet and returns its errors.
+func (d *exportData) check(s snippet) (problems []string) {
+	sources, err := s.source()
+	if err != nil {
+		return []string{err.Error()}
+	}
+	fset := token.NewFileSet()
+	var files []*ast.File
+	for i, source := range sources {
+		if len(sources) > 1 {
+			source = strings.Replace(source, "package p\n", "package p\n"+d.imports(source), 1)
+		}
+		file, err := parser.ParseFile(fset, string(rune('a'+i))+".go", source, 0)
+		if err != nil {
+			return []string{err.Error()}
+		}
+		files = append(files, file)
+	}
+	config := types.Config{
+		Importer: importer.ForCompiler(fset, "gc", d.open),
+		Error: func(err error) {
+			if text := err.Error(); !strings.Contains(text, "declared and not used") && !strings.Contains(text, "is not used") {
+				problems = append(problems, text)
+			}
+		},
+	}
+	_, _ = config.Check("p", fset, files, nil) //nolint:errcheck // Error has them all
+	return problems
+}
+
+var (
+	qualifier   = regexp.MustCompile(`\b([a-z][a-z0-9]*)\.[A-Z]`)
+	lineComment = regexp.MustCompile(`(?m)//.*$`)
+)
+
+// imports returns the declarations of the imports that a fragment needs.
+func (d *exportData) imports(source string) string {
+	seen, text := map[string]bool{}, ""
+	source = lineComment.ReplaceAllString(source, "")
+	for _, m := range qualifier.FindAllStringSubmatch(source, -1) {
+		if path := cmp.Or(aliases[m[1]], d.names[m[1]]); path != "" && !seen[m[1]] && !strings.Contains(source, `"`+path+`"`) {
+			seen[m[1]] = true
+			text += "import " + m[1] + ` "` + path + "\"\n"
+		}
+	}
+	return text
+}
+
+func TestSnippetWithFaultDoesNotCompile(t *testing.T) {
+	t.Parallel()
+	compiled, err := exports()
+	require.NoError(t, err)
+	for _, test := range []struct{ text, want string }{
+		{"```go\ntw.AfterFunc(time.Second, f)\n```\n", "undefined: f"},
+		{"<!-- with: func f() {} -->\n```go\ntw.AfterFunc(time.Second, f)\n```\n", ""},
+		{"- item\n\n  ```go\n  func g() error { return http.ErrServerClosed }\n  ```\n", ""},
+		{"```go\nx := 1\n```\n", ""},
+		{"```go\nimport \"log\"\n\nfunc g() { log.Println(1) }\n```\n", ""},
+		{"```go\nimport \"log\"\n\nlog.Println(1) // or fmt.Println\n```\n", ""},
+		{"```go\npackage main\n\nimport \"gopkg.in/yaml.v3\"\n\nfunc main() { yaml.Marshal(1) }\n```\n", "is not among those"},
+		{"```go\npackage main\n\nfunc main() { undefined() }\n```\n", "undefined: undefined"},
+		{"```go\nif {\n```\n", "missing condition"},
+	} {
+		snippets := snippetsOf("a.md", test.text)
+		require.Len(t, snippets, 1)
+		problems := strings.Join(compiled.check(snippets[0]), "\n")
+		if test.want == "" {
+			assert.Empty(t, problems)
+		} else {
+			assert.Contains(t, problems, test.want)
+		}
+	}
+}
