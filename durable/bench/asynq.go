@@ -14,8 +14,8 @@ const asynqTask = "task"
 
 type asynqSpeeds struct{ enqueue, deliver float64 }
 
-// asynqRates measures asynq as in its documents: enqueuing by 64 callers, and a server with 64
-// workers.
+// asynqRates measures asynq as in its documentation: 64 callers enqueue, and a server with 64
+// workers handles the tasks.
 func asynqRates(ctx context.Context, addr string, n int) (asynqSpeeds, error) {
 	client := asynq.NewClient(asynq.RedisClientOpt{Addr: addr, PoolSize: callers})
 	defer client.Close()
@@ -50,7 +50,7 @@ func asynqRates(ctx context.Context, addr string, n int) (asynqSpeeds, error) {
 // asynqServe runs a server until handle calls done.
 func asynqServe(ctx context.Context, addr string, handle func(done func()), task func(*asynq.Task)) error {
 	server := asynq.NewServer(asynq.RedisClientOpt{Addr: addr, PoolSize: 2 * callers}, asynq.Config{
-		Concurrency: callers, Logger: quiet{}, LogLevel: asynq.FatalLevel,
+		Concurrency: callers, Logger: noLogger{}, LogLevel: asynq.FatalLevel,
 	})
 	finished := make(chan struct{})
 	var once atomic.Bool
@@ -76,11 +76,11 @@ func asynqServe(ctx context.Context, addr string, handle func(done func()), task
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(10 * time.Minute):
-		return fmt.Errorf("asynq does not finish")
+		return fmt.Errorf("asynq has not handled all tasks within 10 minutes")
 	}
 }
 
-// asynqLateness measures the load of steadyLateness at half the rate.
+// asynqLateness measures asynq with the load of steadyLateness, at half the rate.
 func asynqLateness(ctx context.Context, srv *server, s settings, r *results) error {
 	if err := srv.client.FlushAll(ctx).Err(); err != nil {
 		return err
@@ -91,7 +91,7 @@ func asynqLateness(ctx context.Context, srv *server, s settings, r *results) err
 	l := new(lateness)
 	var left atomic.Int64
 	left.Store(int64(perSec * s.seconds))
-	err := beside(ctx, func(ctx context.Context) error {
+	err := concurrently(ctx, func(ctx context.Context) error {
 		return asynqServe(ctx, srv.addr, func(done func()) {
 			if left.Add(-1) == 0 {
 				done()
@@ -120,12 +120,12 @@ func asynqLateness(ctx context.Context, srv *server, s settings, r *results) err
 	return nil
 }
 
-type quiet struct{}
+type noLogger struct{}
 
-func (quiet) Debug(...any) {}
-func (quiet) Info(...any)  {}
-func (quiet) Warn(...any)  {}
-func (quiet) Error(...any) {}
-func (quiet) Fatal(v ...any) {
+func (noLogger) Debug(...any) {}
+func (noLogger) Info(...any)  {}
+func (noLogger) Warn(...any)  {}
+func (noLogger) Error(...any) {}
+func (noLogger) Fatal(v ...any) {
 	_, _ = fmt.Fprintln(io.Discard, v...)
 }

@@ -26,7 +26,7 @@ func filePart(ctx context.Context, s settings, r *results) error {
 	return fileReopen(ctx, s, r, filepath.Join(dir, "large.db"))
 }
 
-// withFile runs f with a file store and a queue in it.
+// withFile runs f with a file store and one of its queues.
 func withFile(ctx context.Context, path string, f func(store durable.Store, q *durable.Queue) error) (err error) {
 	store, err := boltstore.Open(path, boltstore.Options{})
 	if err != nil {

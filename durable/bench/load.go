@@ -27,7 +27,7 @@ func openQueue(ctx context.Context, store durable.Store, name string) (*durable.
 	return durable.Open(ctx, store, durable.Options{Queue: name, Partitions: partitions})
 }
 
-// rate returns how many messages a second f handles.
+// rate returns how many messages per second f handles.
 func rate(n int, f func() error) (float64, error) {
 	start := time.Now()
 	err := f()
@@ -104,7 +104,7 @@ type lateness struct {
 	mu    sync.Mutex
 	all   []time.Duration
 	early int
-	worst time.Duration // earliness
+	worst time.Duration // how early the earliest delivery was
 }
 
 func (l *lateness) add(late time.Duration) {
@@ -118,8 +118,8 @@ func (l *lateness) add(late time.Duration) {
 	l.all = append(l.all, late)
 }
 
-// ms returns the lateness that a share of all deliveries does not exceed, in milliseconds, or 0 if
-// there was no delivery.
+// ms returns a percentile of the lateness in milliseconds, or 0 if there was no delivery. share is
+// from 0 to 1.
 func (l *lateness) ms(share float64) float64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,7 +131,7 @@ func (l *lateness) ms(share float64) float64 {
 	return float64(l.all[max(rank, 1)-1]) / float64(time.Millisecond)
 }
 
-// steady calls enqueue rate times a second for some seconds, with a time one second later.
+// steady calls enqueue rate times per second, with a due time one second ahead.
 func steady(ctx context.Context, rate, seconds int, enqueue func(at time.Time) error) error {
 	start := time.Now()
 	var all sync.WaitGroup
@@ -157,7 +157,7 @@ func steady(ctx context.Context, rate, seconds int, enqueue func(at time.Time) e
 	return ctx.Err()
 }
 
-// sleep waits for d. It returns an error if ctx ends.
+// sleep waits for d, and returns an error if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -169,9 +169,9 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// beside runs f and work concurrently, and returns when both have ended. If one of them fails, the
+// concurrently runs f and work, and returns when both have returned. If one of them fails, the
 // context of the other ends.
-func beside(ctx context.Context, work, f func(context.Context) error) error {
+func concurrently(ctx context.Context, work, f func(context.Context) error) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	done := make(chan struct{})

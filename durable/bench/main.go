@@ -1,11 +1,11 @@
 // Command bench measures the durable queue against its targets: on Redis, with and without an
-// append-only file, and in a file. In the same run it measures hibiken/asynq on the same server. It
-// prints each figure beside its target.
+// append-only file, and in a file. The same run measures hibiken/asynq on the same server. The
+// output is a table of the figures and their targets.
 //
 //	go run ./durable/bench
 //
-// It starts a private redis-server on a free loopback port. The option -redis names a server to use
-// instead, which is emptied.
+// bench starts a private redis-server on a free loopback port. With -redis it uses another server
+// instead, and deletes all data of that server.
 package main
 
 import (
@@ -49,10 +49,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	s := settings{skip: make(map[string]bool), progress: stderr}
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.StringVar(&s.redis, "redis", "", "`address` of a server that may be emptied; empty: start one")
-	f.IntVar(&s.messages, "messages", 200_000, "messages of each throughput, 1,000 to 10,000,000")
-	f.IntVar(&s.seconds, "seconds", 10, "seconds that lateness and idling are measured for, 1 to 600")
-	f.IntVar(&s.reopen, "reopen", 1_000_000, "messages in the file that is reopened, 1,000 to 10,000,000")
+	f.StringVar(&s.redis, "redis", "", "use the server at this `address`, and delete all its data; by default start one")
+	f.IntVar(&s.messages, "messages", 200_000, "messages of each throughput measurement, 1,000 to 10,000,000")
+	f.IntVar(&s.seconds, "seconds", 10, "seconds of each measurement of lateness and of an idle consumer, 1 to 600")
+	f.IntVar(&s.reopen, "reopen", 1_000_000, "messages in the reopened file, 1,000 to 10,000,000")
 	f.Func("skip", "`parts` to leave out, separated by commas: redis, aof, asynq, file", func(parts string) error {
 		for part := range strings.SplitSeq(parts, ",") {
 			s.skip[part] = true
@@ -66,7 +66,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	if f.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q: there are only options", f.Arg(0))
+		return fmt.Errorf("unexpected argument %q: only options are accepted", f.Arg(0))
 	}
 	if err := s.check(); err != nil {
 		return err
@@ -91,7 +91,7 @@ func (s *settings) check() error {
 	return nil
 }
 
-// row is a figure beside its target.
+// row is a figure with its target.
 type row struct {
 	name, target, figure, verdict string
 }
@@ -101,7 +101,7 @@ type results struct {
 	progress io.Writer
 }
 
-// add records a figure that must be at least, or at most, its target.
+// add records a figure that must be at least its target, or at most if most is true.
 func (r *results) add(name string, figure, target float64, most bool, format func(float64) string) {
 	sign, ok := "≥ ", figure >= target
 	if most {
@@ -135,7 +135,7 @@ func millis(f float64) string    { return fmt.Sprintf("%.2f ms", f) }
 func plain(f float64) string     { return fmt.Sprintf("%.4g", f) }
 func bytesOf(f float64) string   { return fmt.Sprintf("%.0f B", f) }
 
-// measure runs all parts and prints their table.
+// measure runs all parts that are not skipped, and prints the table.
 func measure(ctx context.Context, s settings, stdout io.Writer) error {
 	r := &results{progress: s.progress}
 	for _, part := range []struct {
@@ -153,8 +153,8 @@ func measure(ctx context.Context, s settings, stdout io.Writer) error {
 	return r.write(stdout)
 }
 
-// commit returns the commit of the program, or of the working directory: go run in a clone does not
-// record the commit in the program.
+// commit returns the commit of the program or, because go run does not record it, of the working
+// directory.
 func commit() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {

@@ -13,7 +13,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
 
-func TestRun_Refused(t *testing.T) {
+func TestRunRejectsInvalidArguments(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
 		"-skip redis\x00aof":   `-skip "redis aof"`, // one name, with a space
@@ -46,7 +46,7 @@ func TestRun_Nothing(t *testing.T) {
 		t.Errorf("the commit is missing: %s", out.String())
 	}
 	if exec.Command("git", "rev-parse", "HEAD").Run() == nil && commit() == "unknown" {
-		t.Error("the commit is unknown in a clone")
+		t.Error("the commit is unknown in a Git repository")
 	}
 }
 
@@ -64,14 +64,14 @@ func figures(t *testing.T, skipped ...string) string {
 	return out.String()
 }
 
-func TestRun_File(t *testing.T) {
+func TestRunMeasuresTheFile(t *testing.T) {
 	t.Parallel()
 	if n := strings.Count(figures(t, "redis", "aof"), "\nfile: "); n != 3 {
 		t.Errorf("%d figures of the file, want 3", n)
 	}
 }
 
-func TestRun_Redis(t *testing.T) {
+func TestRunMeasuresRedisAndAsynq(t *testing.T) {
 	t.Parallel()
 	redistest.Require(t)
 	out := figures(t, "file")
@@ -83,8 +83,8 @@ func TestRun_Redis(t *testing.T) {
 	}
 }
 
-// TestRun_ServerFails names a server that does not exist.
-func TestRun_ServerFails(t *testing.T) {
+// The server of -redis does not exist.
+func TestRunReturnsErrorOfUnreachableServer(t *testing.T) {
 	t.Parallel()
 	err := run(t.Context(), []string{"bench", "-redis", "127.0.0.1:1", "-skip", "aof,file"}, io.Discard, io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
@@ -92,7 +92,7 @@ func TestRun_ServerFails(t *testing.T) {
 	}
 }
 
-func TestBeside(t *testing.T) {
+func TestConcurrentlyReturnsTheFirstError(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
 	fails := func(context.Context) error { return broken }
@@ -107,7 +107,7 @@ func TestBeside(t *testing.T) {
 		work, f func(context.Context) error
 		want    error
 	}{{nothing, nothing, nil}, {fails, nothing, broken}, {nothing, fails, broken}, {fails, waits, broken}, {waits, fails, broken}} {
-		if err := beside(t.Context(), c.work, c.f); !errors.Is(err, c.want) {
+		if err := concurrently(t.Context(), c.work, c.f); !errors.Is(err, c.want) {
 			t.Errorf("%v, want %v", err, c.want)
 		}
 	}
@@ -116,7 +116,7 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-func TestSleep_Interrupted(t *testing.T) {
+func TestSleepEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -125,7 +125,7 @@ func TestSleep_Interrupted(t *testing.T) {
 	}
 }
 
-func TestResults(t *testing.T) {
+func TestVerdictComparesFigureWithTarget(t *testing.T) {
 	t.Parallel()
 	r := results{progress: io.Discard}
 	r.add("rate", 10_000, 10_000, false, perSecond)
@@ -143,7 +143,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-func TestLateness(t *testing.T) {
+func TestLatenessPercentilesAreExact(t *testing.T) {
 	t.Parallel()
 	var l lateness
 	if got := l.ms(0.5); got != 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// redisPart measures the queue and asynq on a server that keeps nothing on disk.
+// redisPart measures the queue and asynq on a server without persistence.
 func redisPart(ctx context.Context, s settings, r *results) error {
 	return withServer(ctx, s.redis, nil, func(srv *server, store durable.Store) error {
 		for _, step := range []func(context.Context, settings, *results, *server, durable.Store) error{
@@ -25,7 +25,7 @@ func redisPart(ctx context.Context, s settings, r *results) error {
 	})
 }
 
-// withServer runs f with a server (see startServer) and a store on it.
+// withServer runs f with a server, see startServer, and a store on it.
 func withServer(ctx context.Context, named string, options []string, f func(srv *server, store durable.Store) error) error {
 	srv, err := startServer(ctx, named, options...)
 	if err != nil {
@@ -40,7 +40,7 @@ func withServer(ctx context.Context, named string, options []string, f func(srv 
 	return f(srv, store)
 }
 
-// memory measures the server's memory for each message.
+// memory measures how much memory of the server each message uses.
 func memory(ctx context.Context, s settings, r *results, srv *server, store durable.Store) error {
 	q, err := openQueue(ctx, store, "memory")
 	if err != nil {
@@ -64,8 +64,8 @@ func memory(ctx context.Context, s settings, r *results, srv *server, store dura
 	return nil
 }
 
-// enqueueAndDeliver measures enqueuing by many callers, and delivery with acknowledgement, beside
-// asynq.
+// enqueueAndDeliver measures enqueuing by many callers and delivery with acknowledgement, and the
+// same with asynq.
 func enqueueAndDeliver(ctx context.Context, s settings, r *results, srv *server, store durable.Store) error {
 	q, err := openQueue(ctx, store, "callers")
 	if err != nil {
@@ -98,7 +98,8 @@ func enqueueAndDeliver(ctx context.Context, s settings, r *results, srv *server,
 	return nil
 }
 
-// deliverRate enqueues messages that are due at once, and returns how many a second are delivered.
+// deliverRate enqueues messages that are due at once, and returns how many are delivered per
+// second.
 func deliverRate(ctx context.Context, s settings, store durable.Store) (float64, error) {
 	q, err := openQueue(ctx, store, "deliver")
 	if err != nil {
@@ -111,8 +112,8 @@ func deliverRate(ctx context.Context, s settings, store durable.Store) (float64,
 	return rate(s.messages, func() error { return drain(ctx, q, s.messages, nil) })
 }
 
-// steadyLateness measures lateness at 10,000 messages a second, on the clock of this machine, which
-// the server uses too.
+// steadyLateness measures lateness at 10,000 messages per second, on the clock of this machine,
+// which the server also uses.
 func steadyLateness(ctx context.Context, s settings, r *results, srv *server, store durable.Store) error {
 	const perSec = 10_000
 	q, err := openQueue(ctx, store, "late")
@@ -121,7 +122,7 @@ func steadyLateness(ctx context.Context, s settings, r *results, srv *server, st
 	}
 	defer q.Close()
 	l := new(lateness)
-	err = beside(ctx, func(ctx context.Context) error {
+	err = concurrently(ctx, func(ctx context.Context) error {
 		return drain(ctx, q, perSec*s.seconds, func(d *durable.Delivery) { l.add(time.Since(d.Due)) })
 	}, func(ctx context.Context) error {
 		if err := sleep(ctx, time.Second); err != nil {
@@ -145,7 +146,7 @@ func steadyLateness(ctx context.Context, s settings, r *results, srv *server, st
 	return asynqLateness(ctx, srv, s, r)
 }
 
-// idle measures the commands of a consumer that waits for a far message.
+// idle measures the commands of a consumer whose messages are due much later.
 func idle(ctx context.Context, s settings, r *results, srv *server, store durable.Store) error {
 	q, err := openQueue(ctx, store, "idle")
 	if err != nil {
@@ -157,11 +158,11 @@ func idle(ctx context.Context, s settings, r *results, srv *server, store durabl
 	}
 	consuming, stop := context.WithCancel(ctx)
 	var calls float64
-	err = beside(ctx, func(context.Context) error {
+	err = concurrently(ctx, func(context.Context) error {
 		return q.Consume(consuming, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{})
 	}, func(ctx context.Context) (err error) {
 		defer stop()
-		if err := sleep(ctx, 3*time.Second); err != nil { // for the consumer to find its partitions
+		if err := sleep(ctx, 3*time.Second); err != nil { // until the consumer owns its partitions
 			return err
 		}
 		calls, err = srv.callRate(ctx, time.Duration(s.seconds)*time.Second)
@@ -174,10 +175,10 @@ func idle(ctx context.Context, s settings, r *results, srv *server, store durabl
 	return nil
 }
 
-// aofPart measures with an append-only file that is synced each second.
+// aofPart measures a server with an append-only file that is synced every second.
 func aofPart(ctx context.Context, s settings, r *results) error {
 	if s.redis != "" {
-		r.note("Redis everysec: not measured on a server that was named", "–")
+		r.note("Redis everysec: not measured with -redis", "–")
 		return nil
 	}
 	return withServer(ctx, "", []string{"--appendonly", "yes", "--appendfsync", "everysec"}, func(_ *server, store durable.Store) error {

@@ -22,7 +22,7 @@ type server struct {
 	close  func()
 }
 
-// startServer starts a private server, or empties the named one.
+// startServer starts a private server, or deletes all data of the named one.
 func startServer(ctx context.Context, named string, options ...string) (*server, error) {
 	if named != "" {
 		s := &server{addr: named, client: redis.NewClient(&redis.Options{Addr: named, PoolSize: 64})}
@@ -31,7 +31,7 @@ func startServer(ctx context.Context, named string, options ...string) (*server,
 	}
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
-		return nil, fmt.Errorf("no redis-server is installed (%w); name a server with -redis", err)
+		return nil, fmt.Errorf("redis-server is not installed (%w); use -redis to name a server", err)
 	}
 	for tries := 1; ; tries++ {
 		s, err := startPrivate(ctx, path, options...)
@@ -41,8 +41,8 @@ func startServer(ctx context.Context, named string, options ...string) (*server,
 	}
 }
 
-// errEnded is the error of a server that has ended by itself. Another process may have taken its
-// port.
+// errEnded is the error of a server that has exited, for example because another process has taken
+// its port.
 var errEnded = errors.New("redis-server has ended")
 
 // startPrivate starts a server on a free port.
@@ -80,7 +80,8 @@ func startPrivate(ctx context.Context, path string, options ...string) (*server,
 	return s, nil
 }
 
-// await waits until the started server answers, and not another server on its port.
+// await waits until the started server answers. It does not accept the answer of another server on
+// the same port.
 func (s *server) await(ctx context.Context, pid int, ended <-chan struct{}) error {
 	for begin := time.Now(); ; {
 		answering, err := s.info(ctx, "server", "process_id")
@@ -93,7 +94,7 @@ func (s *server) await(ctx context.Context, pid int, ended <-chan struct{}) erro
 		default:
 		}
 		if sleep(ctx, 50*time.Millisecond) != nil || time.Since(begin) > time.Minute {
-			return fmt.Errorf("redis-server does not answer: %w", cmp.Or(err, errors.New("another server does")))
+			return fmt.Errorf("redis-server does not answer: %w", cmp.Or(err, errors.New("another server has the port")))
 		}
 	}
 }
@@ -150,7 +151,7 @@ func (s *server) calls(ctx context.Context) (float64, error) {
 	return sum, nil
 }
 
-// callRate returns how many of these commands arrive in a second, measured over a time.
+// callRate returns how many of these commands arrive per second, measured for the duration over.
 func (s *server) callRate(ctx context.Context, over time.Duration) (float64, error) {
 	before, err := s.calls(ctx)
 	if err != nil {
