@@ -17,8 +17,8 @@ import (
 
 type order struct{ Number int }
 
-// A typed queue whose messages are traced: the tracer enqueues what the typed queue has encoded,
-// and wraps the handler that decodes.
+// The messages of a typed queue are traced. The tracer enqueues the message that the typed queue
+// has encoded, and wraps the handler that decodes it.
 func Example_typed() {
 	exported := tracetest.NewInMemoryExporter()
 	provider := sdk.NewTracerProvider(sdk.WithSyncer(exported))
@@ -64,4 +64,45 @@ func Example_typed() {
 	// claim orders
 	// process orders
 	// ack orders
+}
+
+// A message is enqueued in a request and taken later, and both spans belong to the trace of the
+// request.
+func ExampleTracer() {
+	exported := tracetest.NewInMemoryExporter()
+	provider := sdk.NewTracerProvider(sdk.WithSyncer(exported))
+	tracer := durableotel.New(durableotel.Options{TracerProvider: provider, Propagator: propagation.TraceContext{}})
+
+	ctx := context.Background()
+	store := memstore.New(memstore.Options{})
+	defer store.Close()
+	q, err := durable.Open(ctx, store, durable.Options{Queue: "orders"})
+	if err != nil {
+		panic(err)
+	}
+	defer q.Close()
+
+	inRequest, request := provider.Tracer("shop").Start(ctx, "request")
+	if _, err := tracer.Enqueue(inRequest, q, durable.Message{ID: "order-42"}); err != nil {
+		panic(err)
+	}
+	request.End()
+
+	d, err := q.Take(ctx)
+	if err != nil {
+		panic(err)
+	}
+	_, span := tracer.Process(ctx, d)
+	if err := d.Ack(ctx); err != nil {
+		panic(err)
+	}
+	span.End()
+
+	for _, s := range exported.GetSpans() {
+		fmt.Println(s.Name, s.SpanContext.TraceID() == request.SpanContext().TraceID())
+	}
+	// Output:
+	// send orders true
+	// request true
+	// process orders true
 }

@@ -1,5 +1,5 @@
-// Package durableotel traces the messages of durable queues with OpenTelemetry: one trace from
-// Enqueue over restarts of the process and its store to the handler.
+// Package durableotel traces the messages of durable queues with OpenTelemetry. One trace covers a
+// message from Enqueue to its handler, across restarts of the process and of the store.
 //
 //	tracer := durableotel.New(durableotel.Options{})
 //	q, err := durable.Open(ctx, store, durable.Options{Queue: "orders", OnEvent: tracer.OnEvent})
@@ -9,19 +9,21 @@
 //
 // A typed queue is traced through its Encode and Handler: see the example.
 //
+// # Spans
+//
 // The headers of the message carry the context of the trace, as the propagator writes it: W3C trace
 // context uses the header traceparent. The spans follow the semantic conventions for messaging,
 // version 1.43:
 //
-//	send orders      PRODUCER  Enqueue; the creation context of the message
+//	send orders      PRODUCER  Enqueue; its context is the creation context of the message
 //	claim orders     CLIENT    a consumer claims the message: operation type receive
 //	process orders   CONSUMER  the handler, which gets the context of this span
 //	ack orders       CLIENT    the store ends the delivery: operation type settle; also retry, bury and
 //	                           expire
 //
 // All spans of a message belong to one trace: the send span is the parent of the others, which also
-// link to it, as the conventions ask. Each delivery of the message has its own claim, process and
-// settle spans. A message that was enqueued without a tracer has a trace for each span.
+// link to it, as the conventions require. Each delivery of the message has its own claim, process
+// and settle spans. If a message was enqueued without a tracer, each of its spans begins a trace.
 package durableotel
 
 import (
@@ -41,16 +43,17 @@ import (
 
 // Options configures a tracer. The zero value uses the global provider and the global propagator.
 type Options struct {
-	// TracerProvider makes the spans. Nil stands for otel.GetTracerProvider() at each span.
+	// TracerProvider creates the spans. Nil means otel.GetTracerProvider(), called for each span.
 	TracerProvider trace.TracerProvider
 
-	// Propagator writes the context of a trace into headers and reads it. Nil stands for
-	// otel.GetTextMapPropagator() at each call. Unless the program has set a propagator, that one
-	// does nothing, and each span is a trace of its own.
+	// Propagator writes the context of a trace into headers and reads it. Nil means
+	// otel.GetTextMapPropagator(), called each time. If the program has not set a global
+	// propagator, no context is propagated, and each span begins a trace.
 	Propagator propagation.TextMapPropagator
 }
 
-// Tracer makes the spans of any number of queues. Its methods may be called from many goroutines.
+// Tracer creates the spans of any number of queues. Create a Tracer with [New]; the zero value is
+// like New(Options{}). A Tracer is safe for concurrent use.
 type Tracer struct{ opts Options }
 
 // New returns a tracer.
@@ -73,21 +76,22 @@ func (t *Tracer) propagator() propagation.TextMapPropagator {
 	return otel.GetTextMapPropagator()
 }
 
-// attributes returns the attributes that all spans have, and more.
+// attributes returns the attributes of all spans, and the attributes in more.
 func attributes(queue, name string, kind attribute.KeyValue, more ...attribute.KeyValue) trace.SpanStartEventOption {
 	return trace.WithAttributes(append(more, semconv.MessagingSystemKey.String("timingwheel"), semconv.MessagingDestinationName(queue),
 		semconv.MessagingOperationName(name), kind)...)
 }
 
-// failed records an error as the status of a span.
-func failed(span trace.Span, err error) {
+// recordError records an error as the status of a span.
+func recordError(span trace.Span, err error) {
 	span.RecordError(err)
 	span.SetStatus(codes.Error, err.Error())
 	span.SetAttributes(semconv.ErrorType(err))
 }
 
-// Enqueue is [durable.Queue.Enqueue] in a span. The message carries the context of the span:
-// Enqueue copies the headers of m and sets those of the propagator.
+// Enqueue calls [durable.Queue.Enqueue] in a span, and returns its results. The message carries the
+// context of the span: Enqueue copies the headers of m and adds the headers of the propagator,
+// which count against the limits of headers. The map m.Headers does not change.
 func (t *Tracer) Enqueue(ctx context.Context, q *durable.Queue, m durable.Message) (id string, err error) {
 	ctx, span := t.tracer().Start(ctx, "send "+q.Name(), trace.WithSpanKind(trace.SpanKindProducer),
 		attributes(q.Name(), "send", semconv.MessagingOperationTypeSend, semconv.MessagingMessageBodySize(len(m.Body))))
@@ -98,13 +102,13 @@ func (t *Tracer) Enqueue(ctx context.Context, q *durable.Queue, m durable.Messag
 		span.SetAttributes(semconv.MessagingMessageID(id))
 	}
 	if err != nil {
-		failed(span, err)
+		recordError(span, err)
 	}
 	return id, err
 }
 
-// EnqueueBatch is [durable.Queue.EnqueueBatch] in a span. Each message carries the context of that
-// span.
+// EnqueueBatch calls [durable.Queue.EnqueueBatch] in one span, and returns its results. Each
+// message carries the context of that span. The messages and their headers do not change.
 func (t *Tracer) EnqueueBatch(ctx context.Context, q *durable.Queue, messages []durable.Message) (ids []string, err error) {
 	ctx, span := t.tracer().Start(ctx, "send "+q.Name(), trace.WithSpanKind(trace.SpanKindProducer),
 		attributes(q.Name(), "send", semconv.MessagingOperationTypeSend, semconv.MessagingBatchMessageCount(len(messages))))
@@ -115,7 +119,7 @@ func (t *Tracer) EnqueueBatch(ctx context.Context, q *durable.Queue, messages []
 		traced[i] = m
 	}
 	if ids, err = q.EnqueueBatch(ctx, traced); err != nil {
-		failed(span, err)
+		recordError(span, err)
 	}
 	return ids, err
 }
@@ -130,19 +134,20 @@ func (t *Tracer) inject(ctx context.Context, m *durable.Message) {
 	m.Headers = headers
 }
 
-// extract returns ctx with the context of the trace that a message carries, and a link to it.
+// extract returns ctx with the trace context that a message carries, and a link to that context.
 func (t *Tracer) extract(ctx context.Context, headers map[string]string) (context.Context, trace.SpanStartOption) {
 	ctx = t.propagator().Extract(ctx, propagation.MapCarrier(headers))
 	if creation := trace.SpanContextFromContext(ctx); creation.IsRemote() {
 		return ctx, trace.WithLinks(trace.Link{SpanContext: creation})
 	}
-	// The span is no part of the trace in which Consume was called.
+	// The span must not belong to the trace in which Consume was called.
 	return trace.ContextWithSpanContext(ctx, trace.SpanContext{}), trace.WithLinks()
 }
 
 // Handler returns a handler that calls h in a span. The span is the parent of the spans that h
-// starts with its context. It ends when h returns, and has an error if h returns one or panics. A
-// nil h gives nil.
+// starts with its context. The span ends when h returns, and has the status error if h returns an
+// error, panics or calls [runtime.Goexit]. A panic of h continues. If h is nil, Handler returns
+// nil, and Consume returns an error.
 func (t *Tracer) Handler(h durable.Handler) durable.Handler {
 	if h == nil {
 		return nil // Consume returns the error
@@ -156,7 +161,7 @@ func (t *Tracer) Handler(h durable.Handler) durable.Handler {
 				span.SetStatus(codes.Error, "the handler has panicked or ended its goroutine")
 				span.SetAttributes(semconv.ErrorTypeKey.String("panic"))
 			case err != nil:
-				failed(span, err)
+				recordError(span, err)
 			}
 			span.End()
 		}()
@@ -166,8 +171,8 @@ func (t *Tracer) Handler(h durable.Handler) durable.Handler {
 	}
 }
 
-// Process starts the span of a message that Take has returned. The caller ends it when the message
-// is handled, before or after it is settled.
+// Process starts the span of a message that Take has returned, and returns ctx with that span. The
+// caller ends the span when the message is handled, before or after the message is settled.
 func (t *Tracer) Process(ctx context.Context, d *durable.Delivery) (context.Context, trace.Span) {
 	ctx, link := t.extract(ctx, d.Headers)
 	return t.tracer().Start(ctx, "process "+d.Queue, trace.WithSpanKind(trace.SpanKindConsumer), link,
@@ -180,8 +185,8 @@ var settlements = map[durable.EventKind]string{
 	durable.EventAcked: "ack", durable.EventRetried: "retry", durable.EventBuried: "bury", durable.EventExpired: "expire",
 }
 
-// OnEvent makes the spans of claims and of the calls that settle messages. Set it as
-// Options.OnEvent of the queue, or call it there.
+// OnEvent creates the spans of claims and of the calls that settle messages. Set
+// [durable.Options].OnEvent to it, or call it from there. OnEvent ignores other events.
 func (t *Tracer) OnEvent(e durable.Event) {
 	name, kind := settlements[e.Kind], semconv.MessagingOperationTypeSettle
 	if e.Kind == durable.EventClaimed {

@@ -24,7 +24,7 @@ import (
 	durableotel "github.com/timingwheel-go/timingwheel/durable/otel"
 )
 
-// process stands for a process: a provider, a tracer, and the exported spans.
+// process simulates a process: it has a provider, a tracer, and the exported spans.
 type process struct {
 	*durableotel.Tracer
 	exported *tracetest.InMemoryExporter
@@ -84,7 +84,7 @@ func consume(t *testing.T, q *durable.Queue, h durable.Handler, done func() bool
 
 // A message is enqueued within a request, the process ends, and another process opens the file and
 // handles the message. All spans belong to the trace of the request.
-func TestOneTraceOverARestart(t *testing.T) {
+func TestOneTraceAcrossARestart(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "queue.db")
 	open := func(p *process) (*durable.Queue, durable.Store) {
@@ -154,7 +154,7 @@ func TestOneTraceOverARestart(t *testing.T) {
 	require.Len(t, processes, 2)
 	for _, s := range second.exported.GetSpans() {
 		if s.Name == "cancel the order" {
-			require.Contains(t, processes, s.Parent.SpanID(), "the handler's context is that of the span")
+			require.Contains(t, processes, s.Parent.SpanID(), "the context of the handler has the span")
 		}
 	}
 	failures := 0
@@ -169,7 +169,7 @@ func TestOneTraceOverARestart(t *testing.T) {
 	assert.Equal(t, "4", attributes(send)["messaging.message.body.size"])
 }
 
-func TestBatchTakeAndFailures(t *testing.T) {
+func TestSpansOfBatchesTakeAndFailures(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	q, err := durable.Open(t.Context(), memstore.New(memstore.Options{}), durable.Options{Queue: "q", Partitions: 1, OnEvent: p.OnEvent})
@@ -178,7 +178,7 @@ func TestBatchTakeAndFailures(t *testing.T) {
 	headers := map[string]string{"k": "v"}
 	_, err = p.EnqueueBatch(t.Context(), q, []durable.Message{{ID: "a", Headers: headers}, {ID: "b", ExpireAt: time.Now().Add(-time.Hour)}})
 	require.NoError(t, err)
-	require.Equal(t, map[string]string{"k": "v"}, headers, "the caller's map stays")
+	require.Equal(t, map[string]string{"k": "v"}, headers, "the map of the caller does not change")
 	send := p.span(t, "send q")
 	require.Equal(t, "2", attributes(send)["messaging.batch.message_count"])
 	d, err := q.Take(t.Context())
@@ -186,7 +186,7 @@ func TestBatchTakeAndFailures(t *testing.T) {
 	_, span := p.Process(t.Context(), d)
 	require.NoError(t, d.Ack(t.Context()))
 	span.End()
-	require.Eventually(t, func() bool { // b expires when a receiver comes to it
+	require.Eventually(t, func() bool { // b expires when a receiver claims it
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
 		_, err := q.Take(ctx)
@@ -215,7 +215,7 @@ func TestBatchTakeAndFailures(t *testing.T) {
 	process := p.span(t, "process q")
 	require.Equal(t, codes.Error, process.Status.Code)
 	require.Equal(t, "panic", attributes(process)["error.type"])
-	require.NotEqual(t, request.SpanContext().TraceID(), process.SpanContext.TraceID(), "a message without a trace begins one")
+	require.NotEqual(t, request.SpanContext().TraceID(), process.SpanContext.TraceID(), "the span of a message without a trace begins one")
 	require.Empty(t, process.Links)
 	require.Nil(t, p.Handler(nil))
 }
