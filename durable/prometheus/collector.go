@@ -17,35 +17,36 @@ import (
 	timingwheelprom "github.com/timingwheel-go/timingwheel/prometheus"
 )
 
-// Source returns the figures of a queue. A *[durable.Queue] is one.
+// Source provides the statistics of a queue. *[durable.Queue] implements Source.
 type Source interface {
+	// Stats returns the statistics, or an error if the store does not answer before ctx ends.
 	Stats(ctx context.Context) (durable.Stats, error)
 }
 
 // Options configures a collector. The zero value is ready to use.
 type Options struct {
-	// ConstLabels are labels that all series have. The labels queue and partition are not among
-	// them. Defaults to none.
+	// ConstLabels are labels of all series. The names queue and partition are not accepted.
+	// Defaults to none.
 	ConstLabels prometheus.Labels
 
-	// Timeout is how long a scrape waits for a store. It has to be shorter than the timeout of the
-	// scraper. Defaults to 5 seconds. A negative one panics.
+	// Timeout is how long a scrape waits for a store. It must be shorter than the timeout of the
+	// scraper. Zero means 5 seconds. A negative Timeout makes NewCollector panic.
 	Timeout time.Duration
 
-	// Partitions gives each partition its own series, with the label partition, of the metrics that
-	// are counted for each. The sum over the label is the queue. Defaults to false.
+	// Partitions exports a series for each partition, with the label partition, of the metrics that
+	// each partition has. The sum over the label is the value of the queue. Defaults to false.
 	Partitions bool
 
-	// ClassicOnly leaves the native histogram of lateness out. Defaults to false: a scraper that
-	// asks for protobuf gets both.
+	// ClassicOnly omits the native histogram of lateness. Defaults to false: a scraper that accepts
+	// protobuf receives the classic and the native histogram.
 	ClassicOnly bool
 }
 
-// ErrName is wrapped by the errors of [Collector.Add].
-var ErrName = errors.New("durableprom: bad name of a queue")
+// ErrName is the error of [Collector.Add] for a name that is not accepted.
+var ErrName = errors.New("durableprom: invalid queue name")
 
-// Collector is a [prometheus.Collector] of any number of queues. Make one with [NewCollector]. All
-// methods may be called at any time from any goroutine.
+// Collector is a [prometheus.Collector] of any number of queues. Create a Collector with
+// [NewCollector]. It is safe for concurrent use.
 type Collector struct {
 	opts     Options
 	counts   []described[*durable.Counts]
@@ -54,22 +55,22 @@ type Collector struct {
 	lateness *timingwheelprom.Lateness
 
 	mu      sync.RWMutex
-	sources map[string]*watched
+	sources map[string]*registration
 }
 
-// watched is a queue of a collector.
-type watched struct {
+// registration is a queue of a collector.
+type registration struct {
 	Source
-	asked atomic.Bool // a call of Stats is under way
+	inStats atomic.Bool // a call of Stats is under way
 }
 
-// NewCollector returns a collector without queues, to be registered once. It panics if a name of
-// Options.ConstLabels is queue or partition, or not one that Prometheus accepts, and if the timeout
-// is negative.
+// NewCollector returns a collector without queues, to be registered once. It panics if a name in
+// opts.ConstLabels is queue, partition or not accepted by Prometheus, and if opts.Timeout is
+// negative.
 func NewCollector(opts Options) *Collector {
 	switch {
 	case opts.Timeout < 0:
-		panic(fmt.Sprintf("durableprom: Options.Timeout is %v; more than 0 is accepted, and 0 for 5s", opts.Timeout))
+		panic(fmt.Sprintf("durableprom: Options.Timeout is %v; 0 and more are accepted, and 0 means 5s", opts.Timeout))
 	case opts.Timeout == 0:
 		opts.Timeout = 5 * time.Second
 	}
@@ -89,7 +90,7 @@ func NewCollector(opts Options) *Collector {
 		queue:    describeAll(queueMetrics, opts.ConstLabels),
 		up:       desc(upName, upHelp, opts.ConstLabels),
 		lateness: timingwheelprom.NewLateness(lateness, opts.ClassicOnly),
-		sources:  map[string]*watched{},
+		sources:  map[string]*registration{},
 	}
 	if err := c.up.Err(); err != nil {
 		panic(fmt.Sprintf("durableprom: Options.ConstLabels is %v: %v", opts.ConstLabels, err))
@@ -97,27 +98,28 @@ func NewCollector(opts Options) *Collector {
 	return c
 }
 
-// Add shows a queue from the next scrape on. The name becomes the label queue. A name that is in
-// use or no UTF-8 gives an error that wraps [ErrName]. A nil source panics. The collector keeps the
-// queue in memory until it is removed. A queue that is closed is not up.
+// Add exports a queue from the next scrape on. name becomes the label queue. Add returns an error
+// that wraps [ErrName] if the name is in use or not valid UTF-8. It panics if s is nil. The
+// collector keeps the queue in memory until Remove. A closed queue has only the series
+// timingwheel_durable_up, which is 0.
 func (c *Collector) Add(name string, s Source) error {
 	if q, ok := s.(*durable.Queue); s == nil || ok && q == nil {
 		panic(fmt.Sprintf("durableprom: Add of a nil %T as queue %q", s, name))
 	}
 	if !utf8.ValidString(name) {
-		return fmt.Errorf("%w: %q; accepted is UTF-8", ErrName, name)
+		return fmt.Errorf("%w: %q; UTF-8 is accepted", ErrName, name)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, taken := c.sources[name]; taken {
-		return fmt.Errorf("%w: %q is in use; accepted is a name that is not, or was removed", ErrName, name)
+		return fmt.Errorf("%w: %q is in use; a name that is not in use, or was removed, is accepted", ErrName, name)
 	}
-	c.sources[name] = &watched{Source: s}
+	c.sources[name] = &registration{Source: s}
 	return nil
 }
 
-// Remove takes a queue out and reports whether it was there. A scrape that is under way may still
-// show it.
+// Remove removes a queue, and reports whether the collector had it. A scrape under way may still
+// export the queue.
 func (c *Collector) Remove(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,8 +140,8 @@ func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
 	descs <- c.lateness.Desc()
 }
 
-// Collect asks all queues at the same time and sends their metrics; see [prometheus.Collector]. It
-// returns after Options.Timeout, even if a source ignores its context.
+// Collect calls Stats of all queues concurrently and sends their metrics; see
+// [prometheus.Collector]. It returns within Options.Timeout, even if a source ignores its context.
 func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	c.mu.RLock()
 	sources := maps.Clone(c.sources)
@@ -177,10 +179,10 @@ func (c *Collector) send(out chan<- prometheus.Metric, name string, stats *durab
 
 var errBusy = errors.New("durableprom: the call of the last scrape is still under way")
 
-// stats asks a queue. A source that does not return when its context ends is not asked again before
-// it returns, so that scrapes do not accumulate goroutines.
-func (w *watched) stats(timeout time.Duration) (durable.Stats, error) {
-	if !w.asked.CompareAndSwap(false, true) {
+// stats calls Stats of a queue. If a source does not return when its context ends, stats does not
+// call it again before it has returned, so that scrapes do not accumulate goroutines.
+func (w *registration) stats(timeout time.Duration) (durable.Stats, error) {
+	if !w.inStats.CompareAndSwap(false, true) {
 		return durable.Stats{}, errBusy
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -192,7 +194,7 @@ func (w *watched) stats(timeout time.Duration) (durable.Stats, error) {
 	go func() {
 		defer cancel()
 		stats, err := w.Stats(ctx)
-		w.asked.Store(false)
+		w.inStats.Store(false)
 		answers <- answer{stats, err}
 	}()
 	select {

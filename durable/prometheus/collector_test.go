@@ -30,12 +30,12 @@ const (
 	acceptProtobuf = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
 )
 
-// fixed is a queue with given figures.
+// fixed is a queue with fixed statistics.
 type fixed durable.Stats
 
 func (f *fixed) Stats(context.Context) (durable.Stats, error) { return durable.Stats(*f), nil }
 
-// source makes a function a Source.
+// source is a function as a Source.
 type source func(ctx context.Context) (durable.Stats, error)
 
 func (s source) Stats(ctx context.Context) (durable.Stats, error) { return s(ctx) }
@@ -75,7 +75,7 @@ func scrape(t *testing.T, accept string, collectors ...prometheus.Collector) scr
 	}
 }
 
-// series returns the metrics with some labels.
+// series returns the metrics that have the given labels.
 func (s scraped) series(name string, labels prometheus.Labels) (found []*dto.Metric) {
 	for _, m := range s["timingwheel_durable_"+name].GetMetric() {
 		match := 0
@@ -91,7 +91,7 @@ func (s scraped) series(name string, labels prometheus.Labels) (found []*dto.Met
 	return found
 }
 
-// value returns the value of the only metric with some labels.
+// value returns the value of the only metric that has the given labels.
 func (s scraped) value(t *testing.T, name string, labels prometheus.Labels) float64 {
 	t.Helper()
 	found := s.series(name, labels)
@@ -103,7 +103,7 @@ func (s scraped) value(t *testing.T, name string, labels prometheus.Labels) floa
 }
 
 // Each number of Stats is exported under its name, for the queue or for each partition.
-func TestEveryNumberIsExported(t *testing.T) {
+func TestEveryStatisticIsExported(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1_700_000_000_000)
 	counts := durable.Counts{
@@ -160,9 +160,9 @@ func TestEveryNumberIsExported(t *testing.T) {
 	assert.Zero(t, s.value(t, "overdue_seconds", nil), "nothing is due")
 }
 
-// A scrape of a queue in use has its counts, names and units as promlint demands, and each delivery
-// in the histogram.
-func TestScrapeOfQueueInUse(t *testing.T) {
+// A scrape of a queue in use has its counts, and each delivery in the histogram. promlint accepts
+// the names and units.
+func TestScrapeOfQueueInUseHasItsCounts(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(memstore.Options{})
 	q, err := durable.Open(t.Context(), store, durable.Options{Partitions: 2})
@@ -217,13 +217,13 @@ func TestScrapeOfQueueInUse(t *testing.T) {
 	require.Empty(t, problems)
 	q.Close()
 	s = scrape(t, acceptText, c)
-	require.Len(t, s, 1, "a closed queue is not up")
+	require.Len(t, s, 1, "a closed queue has only the series up")
 	require.Zero(t, s.value(t, "up", prometheus.Labels{"queue": "orders"}))
 }
 
 // A store that does not answer delays a scrape by the timeout at most, even if it ignores its
-// context. Other queues are shown, and the queue is shown again when its store answers.
-func TestStoreThatIsAwayDoesNotHangScrapes(t *testing.T) {
+// context. Other queues are exported, and the queue is exported again when its store answers.
+func TestStoreThatDoesNotAnswerDoesNotBlockScrapes(t *testing.T) {
 	t.Parallel()
 	back := make(chan struct{})
 	calls := 0
@@ -253,10 +253,10 @@ func TestStoreThatIsAwayDoesNotHangScrapes(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return scrape(t, acceptText, c).value(t, "up", prometheus.Labels{"queue": "deaf"}) == 1
 	}, time.Minute, time.Millisecond)
-	require.Equal(t, 2, calls, "no call is made while one is under way")
+	require.Equal(t, 2, calls, "Stats is not called while a call is under way")
 }
 
-func TestQueuesComeAndGo(t *testing.T) {
+func TestQueuesAreAddedAndRemoved(t *testing.T) {
 	t.Parallel()
 	c := NewCollector(Options{})
 	require.Empty(t, scrape(t, acceptText, c))
@@ -276,8 +276,8 @@ func TestQueuesComeAndGo(t *testing.T) {
 	require.Panics(t, func() { NewCollector(Options{Timeout: -1}) })
 }
 
-// Each lateness is counted in its native bucket and below its classic bounds.
-func TestLatenessBuckets(t *testing.T) {
+// Each lateness is counted in its native bucket and in the classic buckets with a higher bound.
+func TestLatenessIsCountedInItsBuckets(t *testing.T) {
 	t.Parallel()
 	var l durable.Lateness
 	for d, n := range map[time.Duration]int{0: 1, 999 * time.Microsecond: 2, time.Second: 1, 20 * time.Minute: 3} {

@@ -20,8 +20,8 @@ const (
 	tableEnd   = "<!-- End of the table. -->\n"
 )
 
-// docs/durable-operations.md has the table of metrics of the program.
-func TestDocumentationHasTheMetrics(t *testing.T) {
+// docs/durable-operations.md has the generated table of metrics.
+func TestDocumentedTableMatchesMetrics(t *testing.T) {
 	path := filepath.Join("..", "..", "docs", "durable-operations.md")
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -34,7 +34,7 @@ func TestDocumentationHasTheMetrics(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(before+tableBegin+want+tableEnd+after), 0o644))
 		return
 	}
-	require.Equal(t, want, got, "go test ./durable/prometheus -update writes it")
+	require.Equal(t, want, got, "run go test ./durable/prometheus -update")
 }
 
 func table() string {
@@ -53,8 +53,8 @@ func table() string {
 	return b.String()
 }
 
-// The alerts of docs/durable-operations.md use metrics of the collector.
-func TestAlertsAreAboutMetrics(t *testing.T) {
+// The alerts of docs/durable-operations.md use only metrics of the collector.
+func TestDocumentedAlertsUseExistingMetrics(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "durable-operations.md"))
 	require.NoError(t, err)
 	names := regexp.MustCompile(`timingwheel_durable_(\w+)`).FindAllStringSubmatch(string(text), -1)

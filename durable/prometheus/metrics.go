@@ -13,7 +13,7 @@ const (
 	partitionLabel = "partition"
 )
 
-// metric is a number that a scrape reads from T.
+// metric is a metric whose value a scrape reads from a T.
 type metric[T any] struct {
 	name  string
 	kind  prometheus.ValueType
@@ -26,25 +26,25 @@ const (
 	gauge   = prometheus.GaugeValue
 )
 
-// countMetrics are of the whole queue or, with Options.Partitions, of each partition.
+// countMetrics are metrics of the whole queue or, with Options.Partitions, of each partition.
 var countMetrics = []metric[*durable.Counts]{
-	{"messages_pending", gauge, "Messages that are scheduled, those that are due included.",
+	{"messages_pending", gauge, "Scheduled messages, including due ones.",
 		func(c *durable.Counts) float64 { return float64(c.Scheduled) }},
 	{"messages_due", gauge,
 		"Scheduled messages whose due time has passed and that no consumer has claimed.",
 		func(c *durable.Counts) float64 { return float64(c.Due) }},
 	{"overdue_seconds", gauge,
 		"Time since the first scheduled message was due; 0 if none is due.", overdue},
-	{"messages_leased", gauge, "Messages that consumers have claimed ahead or begun.",
+	{"messages_leased", gauge, "Messages that consumers have claimed ahead of time or begun.",
 		func(c *durable.Counts) float64 { return float64(c.InFlight) }},
 	{"messages_unreadable", gauge,
-		"Scheduled messages that consumers have met and cannot read, and that stay in the queue.",
+		"Scheduled messages that consumers could not read, and that stay in the queue.",
 		func(c *durable.Counts) float64 { return float64(c.Unreadable) }},
 	{"messages_dead", gauge, "Dead letters.",
 		func(c *durable.Counts) float64 { return float64(c.Dead) }},
 	{"dead_bytes", gauge, "Bytes of the bodies of dead letters.",
 		func(c *durable.Counts) float64 { return float64(c.DeadBytes) }},
-	{"paused", gauge, "1 if the partition is paused, or any partition of the queue; else 0.",
+	{"paused", gauge, "1 if the partition, or any partition of the queue, is paused; otherwise 0.",
 		func(c *durable.Counts) float64 {
 			if c.Paused {
 				return 1
@@ -62,15 +62,15 @@ var countMetrics = []metric[*durable.Counts]{
 	{"messages_cancelled_total", counter, "Messages that were cancelled.",
 		func(c *durable.Counts) float64 { return float64(c.Cancelled) }},
 	{"messages_expired_total", counter,
-		"Messages that were removed after their ExpireAt and not delivered.",
+		"Messages that were removed undelivered after their ExpireAt.",
 		func(c *durable.Counts) float64 { return float64(c.Expired) }},
 	{"dead_trimmed_total", counter,
-		"Dead letters that were dropped because of the bounds of number, bytes or age.",
+		"Dead letters that were dropped because of the limits of number, bytes or age.",
 		func(c *durable.Counts) float64 { return float64(c.Trimmed) }},
 	{"messages_lost_total", counter,
 		"Messages whose records are missing in the store, because of eviction or a deleted key.",
 		func(c *durable.Counts) float64 { return float64(c.Lost) }},
-	{"crashes_total", counter, "Deliveries that ended because their leases were over.",
+	{"crashes_total", counter, "Deliveries that ended because their leases expired.",
 		func(c *durable.Counts) float64 { return float64(c.Crashed) }},
 }
 
@@ -81,30 +81,30 @@ func overdue(c *durable.Counts) float64 {
 	return max(0, c.Now.Sub(c.NextDue).Seconds())
 }
 
-// queueMetrics are of the whole queue only, the last two of this process.
+// queueMetrics are metrics of the whole queue only; the last two are of this process.
 var queueMetrics = []metric[*durable.Stats]{
 	{"partitions", gauge, "Partitions.",
 		func(s *durable.Stats) float64 { return float64(len(s.Partitions)) }},
 	{"partitions_unowned", gauge,
 		"Partitions that no consumer of any process owns, as of their last heartbeats.",
 		func(s *durable.Stats) float64 { return float64(s.Unowned) }},
-	{"consumers", gauge, "Consumers of all processes that give heartbeats.",
+	{"consumers", gauge, "Consumers of all processes, by their heartbeats.",
 		func(s *durable.Stats) float64 { return float64(s.Consumers) }},
-	{"messages_prefetched", gauge, "Messages that this process has claimed and not begun.",
+	{"messages_prefetched", gauge, "Messages that this process has claimed and not yet begun.",
 		func(s *durable.Stats) float64 { return float64(s.Prefetched) }},
-	{"messages_firing", gauge, "Messages that this process has begun and not settled.",
+	{"messages_firing", gauge, "Messages that this process has begun and not yet settled.",
 		func(s *durable.Stats) float64 { return float64(s.Firing) }},
 }
 
 const (
 	upName = "up"
-	upHelp = "1 if the store has answered this scrape in time, else 0; then there are no other series."
+	upHelp = "1 if the store answered this scrape in time; otherwise 0, and the queue has no other series."
 
 	latenessName = "lateness_seconds"
 	latenessHelp = "Time from the due time of a message to its delivery by this process."
 )
 
-// desc describes a metric with the label queue and others.
+// desc describes a metric with the label queue and other labels.
 func desc(name, help string, constant prometheus.Labels, labels ...string) *prometheus.Desc {
 	full := prometheus.BuildFQName(namespace, subsystem, name)
 	return prometheus.NewDesc(full, help, append([]string{queueLabel}, labels...), constant)
