@@ -261,7 +261,7 @@ func TestAtFuncAfterIdleDaysUsesTheFinestLevel(t *testing.T) {
 // After a run that has taken days, a plan places its next run on the finest level.
 func TestPlanAfterARunOfDaysUsesTheFinestLevel(t *testing.T) {
 	t.Parallel()
-	for name, s := range map[string]Scheduler{"Every": Every(10 * time.Hour), "course": asCourse{Every(10 * time.Hour)}} {
+	for name, s := range map[string]Scheduler{"Every": Every(10 * time.Hour), "planner": asPlanner{Every(10 * time.Hour)}} {
 		tw := startWheel(t, Options{Tick: time.Hour, Shards: 1})
 		sh := tw.engine.shards[0]
 		var ran atomic.Bool

@@ -23,7 +23,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/clock"
-	"github.com/timingwheel-go/timingwheel/internal/course"
+	"github.com/timingwheel-go/timingwheel/internal/planner"
 )
 
 // patience turns a hang into a failure. It says nothing of how fast anything has to be.
@@ -251,44 +251,44 @@ type nextFunc func(time.Time) time.Time
 
 func (f nextFunc) Next(t time.Time) time.Time { return f(t) }
 
-// question is what a plan asks its course: for the first run, where N is 0, before a run, or after
+// question is what a plan asks its planner: for the first run, where N is 0, before a run, or after
 // it.
 type question struct {
-	course.Run
+	planner.Run
 	finished time.Time // the zero time before a run
 }
 
-// courseFunc is a Scheduler whose courses answer by a function. The answer is used as it is, also
+// plannerFunc is a Scheduler whose planners answer by a function. The answer is used as it is, also
 // if its time has passed.
-type courseFunc func(q question) course.Step
+type plannerFunc func(q question) planner.Step
 
-func (f courseFunc) Next(time.Time) time.Time { panic("Next of a Starter") }
-func (f courseFunc) Begin() course.Course     { return &funcCourse{f: f} }
+func (f plannerFunc) Next(time.Time) time.Time    { panic("Next of a Factory") }
+func (f plannerFunc) NewPlanner() planner.Planner { return &funcPlanner{f: f} }
 
-type funcCourse struct {
-	f   courseFunc
-	run course.Run // the last one
+type funcPlanner struct {
+	f   plannerFunc
+	run planner.Run // the last one
 }
 
-func (c *funcCourse) First(now time.Time) time.Time {
-	return c.f(question{course.Run{Planned: now, Started: now}, now}).Next
+func (c *funcPlanner) First(now time.Time) time.Time {
+	return c.f(question{planner.Run{Planned: now, Started: now}, now}).Next
 }
 
-func (c *funcCourse) Before(r course.Run) course.Step {
+func (c *funcPlanner) Before(r planner.Run) planner.Step {
 	c.run = r
 	return c.f(question{Run: r})
 }
 
-func (c *funcCourse) After(_, finished time.Time) time.Time {
+func (c *funcPlanner) After(_, finished time.Time) time.Time {
 	return c.f(question{c.run, finished}).Next
 }
-func (c *funcCourse) Missed(missed, _ time.Time) time.Time { return missed }
+func (c *funcPlanner) Missed(missed, _ time.Time) time.Time { return missed }
 
-// asCourse is a Scheduler that makes a course of its own for what another one plans.
-type asCourse struct{ Scheduler }
+// asPlanner is a Scheduler that makes a planner of its own for what another one plans.
+type asPlanner struct{ Scheduler }
 
-func (s asCourse) Begin() course.Course {
-	return &struct{ course.Plain }{course.Plain{Scheduler: s.Scheduler}}
+func (s asPlanner) NewPlanner() planner.Planner {
+	return &struct{ planner.Plain }{planner.Plain{Scheduler: s.Scheduler}}
 }
 
 const (

@@ -247,7 +247,7 @@ func TestPlansStaySmall(t *testing.T) {
 	}{
 		"Every":      {func(tw *TimingWheel) Timer { return tw.ScheduleFunc(every, func() {}) }, 0},
 		"Scheduler":  {func(tw *TimingWheel) Timer { return tw.ScheduleFunc(nextFunc(every.Next), func() {}) }, 0},
-		"course":     {func(tw *TimingWheel) Timer { return tw.ScheduleFunc(asCourse{every}, func() {}) }, 0},
+		"planner":    {func(tw *TimingWheel) Timer { return tw.ScheduleFunc(asPlanner{every}, func() {}) }, 0},
 		"with a Run": {func(tw *TimingWheel) Timer { return tw.ScheduleRun(every, func(*Run) {}) }, 1},
 	} {
 		tw := startWheel(t, Options{Manual: true})

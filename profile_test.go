@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/internal/course"
+	"github.com/timingwheel-go/timingwheel/internal/planner"
 )
 
 // Every kind of callback is named after the user's function.
@@ -52,10 +52,10 @@ func TestCallbackNames(t *testing.T) {
 		}
 		for name, f := range map[string]func(){here + "napOneSecond": napOneSecond, here + "(*napper).sleep": s.sleep} {
 			checkPlan(name, tw.ScheduleFunc(Every(time.Hour), f))
-			checkPlan(name, tw.ScheduleFunc(asCourse{Every(time.Hour)}, f))
+			checkPlan(name, tw.ScheduleFunc(asPlanner{Every(time.Hour)}, f))
 		}
 		checkPlan(here+"napInRun", tw.ScheduleRun(Every(time.Hour), napInRun))
-		checkPlan(here+"napInRun", tw.ScheduleRun(asCourse{Every(time.Hour)}, napInRun))
+		checkPlan(here+"napInRun", tw.ScheduleRun(asPlanner{Every(time.Hour)}, napInRun))
 
 		timer := tw.NewFuncTimer(time.Hour, s.sleep)
 		for range 2 {
@@ -111,8 +111,8 @@ func TestCallbackNamesAreNotMixedUp(t *testing.T) {
 					at := tw.Now().Add(20 * ms)
 					for i := range again {
 						tw.AtFunc(at, c.ofTimer)
-						tw.ScheduleFunc(course1(at), c.ofPlan)
-						tw.ScheduleRun(course1(at), c.ofRun)
+						tw.ScheduleFunc(onePlannedRun(at), c.ofPlan)
+						tw.ScheduleRun(onePlannedRun(at), c.ofRun)
 						again[i].Reset(20 * ms)
 						tw.AtFunc(at.Add(time.Hour), c.ofTimer).Stop()
 					}
@@ -135,13 +135,13 @@ func TestCallbackNamesAreNotMixedUp(t *testing.T) {
 	}
 }
 
-// course1 plans one run.
-func course1(at time.Time) Scheduler {
-	return courseFunc(func(q question) course.Step {
+// onePlannedRun plans one run.
+func onePlannedRun(at time.Time) Scheduler {
+	return plannerFunc(func(q question) planner.Step {
 		if q.N > 0 {
-			return course.Step{}
+			return planner.Step{}
 		}
-		return course.Step{Next: at}
+		return planner.Step{Next: at}
 	})
 }
 

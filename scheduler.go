@@ -6,7 +6,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/clock"
-	"github.com/timingwheel-go/timingwheel/internal/course"
+	"github.com/timingwheel-go/timingwheel/internal/planner"
 )
 
 // Scheduler determines when a plan runs. Next returns the time of the first run after t, or the
@@ -28,7 +28,7 @@ func Every(d time.Duration) Scheduler {
 	if d <= 0 {
 		panic(fmt.Sprintf("timingwheel: Every(%v): the duration must be positive", d))
 	}
-	return course.Every(d)
+	return planner.Every(d)
 }
 
 // Run describes one run of a plan, see [TimingWheel.ScheduleRun]. It stays valid when the run has
@@ -59,12 +59,12 @@ func (tw *TimingWheel) ScheduleFunc(s Scheduler, f func()) Timer {
 	if s == nil || f == nil {
 		panic("timingwheel: ScheduleFunc with a nil Scheduler or function")
 	}
-	c := course.Of(s)
-	if course.Untimed(c) {
-		p := &plan{course: c, f: f}
+	c := planner.For(s)
+	if planner.Untimed(c) {
+		p := &plan{planner: c, f: f}
 		return p.start(tw.engine, p.run, f)
 	}
-	p := &timedPlan{plan: plan{course: c, f: f}}
+	p := &timedPlan{plan: plan{planner: c, f: f}}
 	return p.start(tw.engine, p.run, f)
 }
 
@@ -74,7 +74,7 @@ func (tw *TimingWheel) ScheduleRun(s Scheduler, f func(r *Run)) Timer {
 	if s == nil || f == nil {
 		panic("timingwheel: ScheduleRun with a nil Scheduler or function")
 	}
-	p := &timedPlan{plan: plan{course: course.Of(s)}, withRun: f}
+	p := &timedPlan{plan: plan{planner: planner.For(s)}, withRun: f}
 	return p.start(tw.engine, p.run, f)
 }
 
@@ -85,8 +85,8 @@ func ScheduleRun(s Scheduler, f func(r *Run)) Timer { return Default().ScheduleR
 // plan is a timer that is armed again after each run. It keeps its slot, and so its handle,
 // throughout: during a run the slot belongs to no bucket.
 type plan struct {
-	course course.Course
-	f      func()
+	planner planner.Planner
+	f       func()
 
 	// These fields are written before the first run, and then by the runs, one after the other.
 	planned time.Time // of the next run
@@ -95,7 +95,7 @@ type plan struct {
 	timer   Timer
 }
 
-// timedPlan is a plan that reads the clock before each run, because its course or its function
+// timedPlan is a plan that reads the clock before each run, because its planner or its function
 // needs the time. It is a separate type, so most plans of ScheduleFunc save the reading and a word
 // of memory.
 type timedPlan struct {
@@ -107,7 +107,7 @@ type timedPlan struct {
 // is the payload, which calls f.
 func (p *plan) start(e *engine[func()], run func(), f any) Timer {
 	date := e.shards[0].wallNow()
-	if p.planned = p.course.First(date); p.planned.IsZero() {
+	if p.planned = p.planner.First(date); p.planned.IsZero() {
 		return Timer{}
 	}
 	deadline, now := e.Instant(p.planned)
@@ -136,16 +136,16 @@ func (p *timedPlan) run() {
 }
 
 // begin returns the run that begins now, without its time.
-func (p *plan) begin() course.Run {
+func (p *plan) begin() planner.Run {
 	s := p.timer.ref.shard
 	s.claims.countRun(&s.closed)
 	p.takeRescheduled()
-	return course.Run{N: max(p.n+1, p.n), Planned: p.planned}
+	return planner.Run{N: max(p.n+1, p.n), Planned: p.planned}
 }
 
 // runOnce performs run r. Before the function starts, runOnce determines whether there is a further
 // run, so Stop returns the right answer during the run.
-func (p *plan) runOnce(r course.Run, withRun func(*Run)) {
+func (p *plan) runOnce(r planner.Run, withRun func(*Run)) {
 	step, off := p.before(r)
 	switch {
 	case off || step.Omit:
@@ -165,9 +165,9 @@ func (p *plan) runOnce(r course.Run, withRun func(*Run)) {
 	withRun(&Run{r.N, r.Planned, r.Started, p.timer})
 }
 
-// before asks the course about run r, which is about to start. If there is no further run, or if
-// the course panics, the plan ends unless Reschedule has set a further run. endUnless explains off.
-func (p *plan) before(r course.Run) (step course.Step, off bool) {
+// before asks the planner about run r, which is about to start. If there is no further run, or if
+// the planner panics, the plan ends unless Reschedule has set a further run. endUnless explains off.
+func (p *plan) before(r planner.Run) (step planner.Step, off bool) {
 	answered := false
 	defer func() {
 		off = p.endUnless(step.Next)
@@ -175,17 +175,17 @@ func (p *plan) before(r course.Run) (step course.Step, off bool) {
 			p.arm(time.Time{}, clock.Unread)
 		}
 	}()
-	step = p.course.Before(r)
+	step = p.planner.Before(r)
 	answered = true
 	return step, false
 }
 
 // after arms the run that follows the one that has ended: at the time that Reschedule has set, or
-// else at the time that the course plans. planned is the answer of before.
+// else at the time that the planner plans. planned is the answer of before.
 func (p *plan) after(planned time.Time) {
 	var next time.Time
 	now := int64(clock.Unread)
-	defer func() { // also if the course panics
+	defer func() { // also if the planner panics
 		if next.IsZero() {
 			p.endUnless(next)
 		}
@@ -199,8 +199,8 @@ func (p *plan) after(planned time.Time) {
 	if !s.Manual {
 		now, _ = s.Instant(finished)
 	}
-	if planned = p.course.After(planned, finished); !planned.IsZero() && !planned.After(finished) {
-		planned = p.course.Missed(planned, finished)
+	if planned = p.planner.After(planned, finished); !planned.IsZero() && !planned.After(finished) {
+		planned = p.planner.Missed(planned, finished)
 	}
 	next = planned
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/internal/course"
+	"github.com/timingwheel-go/timingwheel/internal/planner"
 )
 
 // With an int of 32 bits, a plan that runs each millisecond reaches math.MaxInt after 25 days.
@@ -24,7 +24,7 @@ func TestRunNumberStaysAtMaxInt(t *testing.T) {
 	defer tw.Stop()
 	var numbers []int
 	p := &timedPlan{
-		plan:    plan{course: course.Every(ms), n: math.MaxInt - 1},
+		plan:    plan{planner: planner.Every(ms), n: math.MaxInt - 1},
 		withRun: func(r *Run) { numbers = append(numbers, r.N) },
 	}
 	p.start(tw.engine, p.run, p.withRun)
@@ -393,7 +393,7 @@ func TestStopAndRescheduleBeforeAClaimedRunBegins(t *testing.T) {
 	} {
 		for kind, planned := range map[string]func(nextFunc) Scheduler{
 			"Scheduler": func(next nextFunc) Scheduler { return next },
-			"Starter":   func(next nextFunc) Scheduler { return asCourse{next} },
+			"Factory":   func(next nextFunc) Scheduler { return asPlanner{next} },
 		} {
 			bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 				var plan handle
@@ -421,7 +421,7 @@ func TestStopAndRescheduleBeforeAClaimedRunBegins(t *testing.T) {
 }
 
 // Stop, Reschedule and the Stop of the wheel come between the claim of a run and the question to
-// the course, or during that question.
+// the planner, or during that question.
 func TestPlanStoppedOrMovedRightAfterAClaim(t *testing.T) {
 	t.Parallel()
 	stop := func(_ *TimingWheel, plan Timer) { plan.Stop() }
@@ -441,7 +441,7 @@ func TestPlanStoppedOrMovedRightAfterAClaim(t *testing.T) {
 	} {
 		for kind, planned := range map[string]func(nextFunc) Scheduler{
 			"Scheduler": func(next nextFunc) Scheduler { return next },
-			"Starter":   func(next nextFunc) Scheduler { return asCourse{next} },
+			"Factory":   func(next nextFunc) Scheduler { return asPlanner{next} },
 		} {
 			for _, when := range []string{"claimed", "asked"} {
 				start := time.Date(2030, time.March, 1, 0, 0, 0, 0, time.UTC)
@@ -798,12 +798,12 @@ func TestEndedPlansReleaseTheirSlots(t *testing.T) {
 }
 
 // at returns a step to the time that is after ms later than t.
-func at(t time.Time, after int) course.Step {
-	return course.Step{Next: t.Add(time.Duration(after) * ms)}
+func at(t time.Time, after int) planner.Step {
+	return planner.Step{Next: t.Add(time.Duration(after) * ms)}
 }
 
-// The questions to a course and their times are part of the contract.
-func TestCourseIsAskedAsDocumented(t *testing.T) {
+// The questions to a planner and their times are part of the contract.
+func TestPlannerIsAskedAsDocumented(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		w := newStopwatch()
 		since := func(t time.Time) int {
@@ -815,12 +815,12 @@ func TestCourseIsAskedAsDocumented(t *testing.T) {
 		type row struct{ n, planned, started, finished int }
 		var asked []row
 		said := []int{10, 25, 20, 30, 44, 50, 0}
-		s := courseFunc(func(q question) course.Step {
+		s := plannerFunc(func(q question) planner.Step {
 			asked = append(asked, row{q.N, since(q.Planned), since(q.Started), since(q.finished)})
 			answer := said[0]
 			said = said[1:]
 			if answer == 0 {
-				return course.Step{}
+				return planner.Step{}
 			}
 			return at(w.start, answer)
 		})
@@ -848,7 +848,7 @@ func TestScheduleRunPassesNumberAndTimesOfTheRun(t *testing.T) {
 	for name, s := range map[string]Scheduler{
 		"Every":     Every(10 * ms),
 		"Scheduler": nextFunc(Every(10 * ms).Next),
-		"Starter":   courseFunc(func(q question) course.Step { return at(q.Started, 10) }),
+		"Factory":   plannerFunc(func(q question) planner.Step { return at(q.Started, 10) }),
 	} {
 		bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 			start := time.Now()
@@ -962,10 +962,10 @@ func TestStopOfARunIsExact(t *testing.T) {
 	assert.False(t, new(Run).Stop(), "Stop of the zero Run")
 }
 
-func TestCourseWithoutRunsGivesTheZeroTimer(t *testing.T) {
+func TestPlannerWithoutRunsGivesTheZeroTimer(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		w := newStopwatch()
-		assert.Equal(t, Timer{}, tw.ScheduleFunc(courseFunc(func(question) course.Step { return course.Step{} }), w.note))
+		assert.Equal(t, Timer{}, tw.ScheduleFunc(plannerFunc(func(question) planner.Step { return planner.Step{} }), w.note))
 		pass(ms)
 		assert.Empty(t, w.times)
 		assert.Zero(t, tw.Len())
@@ -985,7 +985,7 @@ func TestOmittedRunsDoNotCount(t *testing.T) {
 		w := newStopwatch()
 		var numbers []int
 		asked := 0
-		tw.ScheduleRun(courseFunc(func(q question) course.Step {
+		tw.ScheduleRun(plannerFunc(func(q question) planner.Step {
 			asked++
 			step := at(q.Planned, 10)
 			step.Omit = w.elapsed()%20 == 0 && w.elapsed() > 0 && q.finished.IsZero()
@@ -1006,13 +1006,13 @@ func TestOmittedRunsDoNotCount(t *testing.T) {
 	})
 }
 
-// overlapping returns a course with a run each 10 ms that is armed before the previous run begins.
-func overlapping(last int) courseFunc {
-	return func(q question) course.Step {
+// overlapping returns a planner with a run each 10 ms that is armed before the previous run begins.
+func overlapping(last int) plannerFunc {
+	return func(q question) planner.Step {
 		if q.N == last {
-			return course.Step{Overlap: true}
+			return planner.Step{Overlap: true}
 		}
-		return course.Step{Next: q.Planned.Add(10 * ms), Overlap: true}
+		return planner.Step{Next: q.Planned.Add(10 * ms), Overlap: true}
 	}
 }
 
@@ -1120,9 +1120,9 @@ func TestOverlappingRunsWithInlineAreSerial(t *testing.T) {
 	})
 }
 
-// A panic of a course ends the plan. The run for which the course was asked does not take place,
+// A panic of a planner ends the plan. The run for which the planner was asked does not take place,
 // and nothing is left.
-func TestPanicOfACourseEndsThePlan(t *testing.T) {
+func TestPanicOfAPlannerEndsThePlan(t *testing.T) {
 	for name, row := range map[string]struct{ panicsIn, runs int }{
 		"ScheduleFunc": {1, 0}, "before a run": {2, 0}, "after a run": {3, 1}, "before the second": {4, 1},
 	} {
@@ -1130,7 +1130,7 @@ func TestPanicOfACourseEndsThePlan(t *testing.T) {
 			var reported []any
 			bubble(t, Options{OnPanic: func(v any, _ []byte) { reported = append(reported, v) }}, func(t *testing.T, tw *TimingWheel) {
 				calls := 0
-				s := courseFunc(func(q question) course.Step {
+				s := plannerFunc(func(q question) planner.Step {
 					if calls++; calls == row.panicsIn {
 						boom()
 					}
@@ -1152,9 +1152,9 @@ func TestPanicOfACourseEndsThePlan(t *testing.T) {
 	}
 }
 
-// A course reschedules the plan and then panics or ends the plan. The run takes place at the new
+// A planner reschedules the plan and then panics or ends the plan. The run takes place at the new
 // time only.
-func TestRescheduleByACourseHolds(t *testing.T) {
+func TestRescheduleByAPlannerHolds(t *testing.T) {
 	for name, row := range map[string]struct {
 		then func() // after the Reschedule
 		want []int
@@ -1166,13 +1166,13 @@ func TestRescheduleByACourseHolds(t *testing.T) {
 			var plan handle
 			calls := 0
 			w := newStopwatch()
-			plan.set(tw.ScheduleFunc(courseFunc(func(q question) course.Step {
+			plan.set(tw.ScheduleFunc(plannerFunc(func(q question) planner.Step {
 				if calls++; calls == 2 {
 					assert.True(t, plan.get().Reschedule(5*ms))
 					row.then()
 				}
 				if calls >= 2 {
-					return course.Step{}
+					return planner.Step{}
 				}
 				return at(q.Planned, 10)
 			}), w.note))
@@ -1183,13 +1183,13 @@ func TestRescheduleByACourseHolds(t *testing.T) {
 	}
 }
 
-// After a Stop or Reschedule during a run, the course is not asked at the end of the run.
-func TestCourseIsNotAskedAfterStopOrReschedule(t *testing.T) {
+// After a Stop or Reschedule during a run, the planner is not asked at the end of the run.
+func TestPlannerIsNotAskedAfterStopOrReschedule(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		var plan handle
 		afterwards := 0
 		w := newStopwatch()
-		plan.set(tw.ScheduleRun(courseFunc(func(q question) course.Step {
+		plan.set(tw.ScheduleRun(plannerFunc(func(q question) planner.Step {
 			if !q.finished.IsZero() && q.N > 0 {
 				afterwards++
 			}
@@ -1226,19 +1226,19 @@ func TestShutdownWaitsForOverlappingRuns(t *testing.T) {
 	})
 }
 
-// strict is a course that detects questions that are concurrent or out of order. Runs may overlap
+// strict is a planner that detects questions that are concurrent or out of order. Runs may overlap
 // or be omitted.
 type strict struct {
 	t       testing.TB
 	overlap bool
 	inside  atomic.Int32
-	last    course.Run // without a lock, because questions must not be concurrent
+	last    planner.Run // without a lock, because questions must not be concurrent
 	asked   int
 }
 
-func (s *strict) answer(q question) course.Step {
+func (s *strict) answer(q question) planner.Step {
 	if s.inside.Add(1) != 1 {
-		s.t.Error("concurrent questions to a course")
+		s.t.Error("concurrent questions to a planner")
 	}
 	defer s.inside.Add(-1)
 	runtime.Gosched()
@@ -1246,7 +1246,7 @@ func (s *strict) answer(q question) course.Step {
 	if q.finished.IsZero() && q.N != s.last.N+1 || !q.finished.IsZero() && q.N != s.last.N {
 		s.t.Errorf("asked for run %d after run %d", q.N, s.last.N)
 	}
-	step := course.Step{Next: q.Started.Add(rand.N(20*time.Microsecond) - 5*time.Microsecond)}
+	step := planner.Step{Next: q.Started.Add(rand.N(20*time.Microsecond) - 5*time.Microsecond)}
 	if q.finished.IsZero() {
 		step.Overlap = s.overlap
 		step.Omit = s.asked%7 == 0
@@ -1289,8 +1289,8 @@ func (n *numbered) count() int {
 }
 
 // A plan is rescheduled and flushed, and its runs are slow, panic or exit. Each run has a number of
-// its own, and the course is asked one question at a time.
-func TestRaceQuestionsToACourseAreSerial(t *testing.T) {
+// its own, and the planner is asked one question at a time.
+func TestRaceQuestionsToAPlannerAreSerial(t *testing.T) {
 	t.Parallel()
 	for name, executor := range executors {
 		for how, overlap := range map[string]bool{"serial": false, "overlapping": true} {
@@ -1302,7 +1302,7 @@ func TestRaceQuestionsToACourseAreSerial(t *testing.T) {
 				})
 				s := &strict{t: t, overlap: overlap}
 				n := numbered{seen: map[int]bool{}}
-				plan := tw.ScheduleRun(courseFunc(s.answer), func(r *Run) {
+				plan := tw.ScheduleRun(plannerFunc(s.answer), func(r *Run) {
 					n.begin(r)
 					defer n.end()
 					spin(rand.N(50 * time.Microsecond))
@@ -1367,9 +1367,9 @@ func TestRaceStopEndsAPlanWithOverlappingRuns(t *testing.T) {
 	verifyShards(t, tw.engine)
 }
 
-// overlappingEvery returns a course with a run each d that is armed before the previous run begins.
-func overlappingEvery(d time.Duration) courseFunc {
-	return func(q question) course.Step { return course.Step{Next: q.Started.Add(d), Overlap: true} }
+// overlappingEvery returns a planner with a run each d that is armed before the previous run begins.
+func overlappingEvery(d time.Duration) plannerFunc {
+	return func(q question) planner.Step { return planner.Step{Next: q.Started.Add(d), Overlap: true} }
 }
 
 // Shutdown comes while runs overlap. It waits for all of them, and no run begins afterwards.

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/timingwheel-go/timingwheel"
-	"github.com/timingwheel-go/timingwheel/internal/course"
+	"github.com/timingwheel-go/timingwheel/internal/planner"
 )
 
 func zone(t testing.TB, name string) *time.Location {
@@ -189,8 +189,8 @@ func TestAlignedAfterStepOfWallClock(t *testing.T) {
 		"set forward by 40 min": {runOnce, noon.Add(40 * time.Minute), noon.Add(45 * time.Minute)},
 		"set forward, run all":  {runAll, noon.Add(40 * time.Minute), noon.Add(15 * time.Minute)},
 	} {
-		c := course.Of(row.policy(Aligned(15*time.Minute, time.UTC)))
-		r := course.Run{N: 1, Planned: noon, Started: row.start}
+		c := planner.For(row.policy(Aligned(15*time.Minute, time.UTC)))
+		r := planner.Run{N: 1, Planned: noon, Started: row.start}
 		next := c.Before(r).Next
 		require.Equal(t, noon.Add(15*time.Minute), next, name)
 		assert.Equal(t, row.want, ended(c, next, row.start.Add(time.Second)), name)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/timingwheel-go/timingwheel"
-	"github.com/timingwheel-go/timingwheel/internal/course"
+	"github.com/timingwheel-go/timingwheel/internal/planner"
 )
 
 // A model of a wheel with random stalls and slow runs drives random chains of wrappers and checks
@@ -41,7 +41,7 @@ func randomChain(rng *rand.Rand) *chain {
 	c := &chain{period: time.Duration(1+rng.IntN(50)) * ms, phased: true, origin: midnight, misfire: lateness[0]}
 	switch rng.IntN(4) {
 	case 0:
-		rate := &counting{Every: course.Every(c.period)}
+		rate := &counting{Every: planner.Every(c.period)}
 		c.s, c.calls, c.name = rate, &rate.calls, "Every"
 	case 1:
 		dates := &countingNext{Scheduler: Aligned(c.period, time.UTC)}
@@ -115,21 +115,21 @@ type model struct {
 	t   *testing.T
 	rng *rand.Rand
 	c   *chain
-	course.Course
+	planner.Planner
 	now  time.Time
-	last course.Run // the previous run
-	end  time.Time  // of the previous run; zero: the next run was armed before that run
+	last planner.Run // the previous run
+	end  time.Time   // of the previous run; zero: the next run was armed before that run
 	runs int
 }
 
-// ask calls a method of the course and checks the number of calls of the innermost Scheduler.
+// ask calls a method of the planner and checks the number of calls of the innermost Scheduler.
 func ask[A any](m *model, question func() A) A {
 	if m.c.calls == nil {
 		return question()
 	}
 	before := *m.c.calls
 	answer := question()
-	require.LessOrEqual(m.t, *m.c.calls-before, 4, "%s: calls of the Scheduler for one call of the course", m.c.name)
+	require.LessOrEqual(m.t, *m.c.calls-before, 4, "%s: calls of the Scheduler for one call of the planner", m.c.name)
 	return answer
 }
 
@@ -148,8 +148,8 @@ func (m *model) run() {
 }
 
 func (m *model) one(planned time.Time) time.Time {
-	r := course.Run{N: m.runs + 1, Planned: planned, Started: m.now}
-	step := ask(m, func() course.Step { return m.Before(r) })
+	r := planner.Run{N: m.runs + 1, Planned: planned, Started: m.now}
+	step := ask(m, func() planner.Step { return m.Before(r) })
 	if step.Omit {
 		late := r.Started.Sub(r.Planned)
 		require.Greater(m.t, late, m.c.maxLate, "%s: skipped although in time", m.c.name)
@@ -165,11 +165,11 @@ func (m *model) one(planned time.Time) time.Time {
 		m.now = m.now.Add(time.Duration(m.rng.IntN(120)) * ms)
 	}
 	m.end = m.now
-	return ask(m, func() time.Time { return ended(m.Course, step.Next, m.now) })
+	return ask(m, func() time.Time { return ended(m.Planner, step.Next, m.now) })
 }
 
 // check checks a run that takes place against the rules.
-func (m *model) check(r course.Run) {
+func (m *model) check(r planner.Run) {
 	c, t := m.c, m.t
 	require.False(t, r.Started.Before(r.Planned), "%s: early", c.name)
 	if c.limit > 0 {
@@ -204,7 +204,7 @@ func TestModelRandomChainsKeepTheRules(t *testing.T) {
 	total := 0
 	for range 400 {
 		c := randomChain(rng)
-		m := &model{t: t, rng: rng, c: c, Course: course.Of(c.s), now: midnight}
+		m := &model{t: t, rng: rng, c: c, Planner: planner.For(c.s), now: midnight}
 		m.run()
 		total += m.runs
 	}
@@ -220,7 +220,7 @@ func TestModelRunAllLosesNoRun(t *testing.T) {
 	t.Logf("seed %d", seed)
 	for range 200 {
 		max := time.Duration(rng.IntN(10)) * ms
-		c := course.Of(Jitter(WithMisfire(timingwheel.Every(10*ms), RunAll), max))
+		c := planner.For(Jitter(WithMisfire(timingwheel.Every(10*ms), RunAll), max))
 		now := midnight
 		next := c.First(now)
 		for n := 1; n <= 100; n++ {
@@ -232,7 +232,7 @@ func TestModelRunAllLosesNoRun(t *testing.T) {
 			if rng.IntN(5) == 0 {
 				now = now.Add(time.Duration(rng.IntN(300)) * ms)
 			}
-			r := course.Run{N: n, Planned: next, Started: now}
+			r := planner.Run{N: n, Planned: next, Started: now}
 			next = ended(c, c.Before(r).Next, now)
 		}
 	}

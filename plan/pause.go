@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel"
-	"github.com/timingwheel-go/timingwheel/internal/course"
+	"github.com/timingwheel-go/timingwheel/internal/planner"
 )
 
 // FixedDelay returns a Scheduler that plans the first run d after the start of the plan, and every
@@ -47,28 +47,28 @@ func BackoffBy(factor float64, first, max time.Duration) timingwheel.Scheduler {
 // delaySchedule returns a schedule of pauses: pause(0) follows the start of the plan, and pause(n)
 // the end of run n.
 func delaySchedule(pause func(n int) time.Duration) *schedule {
-	s := newSchedule(func() course.Course { return &delayCourse{pause: pause} })
+	s := newSchedule(func() planner.Planner { return &delayPlanner{pause: pause} })
 	s.sequential = true
 	return s
 }
 
-// delayCourse is the course of [FixedDelay] and [Backoff].
-type delayCourse struct {
+// delayPlanner is the planner of [FixedDelay] and [Backoff].
+type delayPlanner struct {
 	pause func(n int) time.Duration
 	n     int // the number of the last run that began
 }
 
-func (p *delayCourse) First(now time.Time) time.Time { return now.Add(p.pause(0)) }
+func (p *delayPlanner) First(now time.Time) time.Time { return now.Add(p.pause(0)) }
 
 // Before returns a provisional time: the final one depends on the end of the run, see After.
-func (p *delayCourse) Before(r course.Run) course.Step {
+func (p *delayPlanner) Before(r planner.Run) planner.Step {
 	p.n = r.N
-	return course.Step{Next: r.Started.Add(p.pause(r.N))}
+	return planner.Step{Next: r.Started.Add(p.pause(r.N))}
 }
 
-func (p *delayCourse) After(_, finished time.Time) time.Time { return finished.Add(p.pause(p.n)) }
+func (p *delayPlanner) After(_, finished time.Time) time.Time { return finished.Add(p.pause(p.n)) }
 
 // Missed continues in steps of the current pause.
-func (p *delayCourse) Missed(missed, now time.Time) time.Time {
-	return course.Every(p.pause(p.n)).Missed(missed, now)
+func (p *delayPlanner) Missed(missed, now time.Time) time.Time {
+	return planner.Every(p.pause(p.n)).Missed(missed, now)
 }

@@ -43,12 +43,12 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel"
-	"github.com/timingwheel-go/timingwheel/internal/course"
+	"github.com/timingwheel-go/timingwheel/internal/planner"
 )
 
 // schedule is the Scheduler that the functions of this package return.
 type schedule struct {
-	times      func() course.Course // returns the course of a new plan, without policies
+	times      func() planner.Planner // returns the planner of a new plan, without policies
 	policies   policies
 	sequential bool // delays count from the end of the previous run, so runs cannot overlap
 
@@ -56,8 +56,8 @@ type schedule struct {
 	nextPlan *nextPlan // the plan of the callers of Next; nil before the first call
 }
 
-// Begin returns the course of a new plan.
-func (s *schedule) Begin() course.Course {
+// NewPlanner returns the planner of a new plan.
+func (s *schedule) NewPlanner() planner.Planner {
 	p := s.policies
 	if s.sequential && p.overlap == Allow {
 		p.overlap = SkipIfRunning
@@ -65,7 +65,7 @@ func (s *schedule) Begin() course.Course {
 	if p == defaults {
 		return s.times()
 	}
-	return &policyCourse{Course: s.times(), policies: p}
+	return &policyPlanner{Planner: s.times(), policies: p}
 }
 
 // Next returns the time of the run after t in the plan of the callers of Next, or the zero time if
@@ -74,7 +74,7 @@ func (s *schedule) Next(t time.Time) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.nextPlan == nil {
-		s.nextPlan = &nextPlan{course: s.times()}
+		s.nextPlan = &nextPlan{planner: s.times()}
 	}
 	return s.nextPlan.next(t)
 }
@@ -82,10 +82,10 @@ func (s *schedule) Next(t time.Time) time.Time {
 // nextPlan is the plan of the callers of Next. For this plan a run starts and ends when the next
 // time is asked for.
 type nextPlan struct {
-	course course.Course
-	calls  int
-	last   time.Time
-	ended  bool
+	planner planner.Planner
+	calls   int
+	last    time.Time
+	ended   bool
 }
 
 func (p *nextPlan) next(t time.Time) time.Time {
@@ -93,9 +93,9 @@ func (p *nextPlan) next(t time.Time) time.Time {
 		return time.Time{}
 	}
 	if p.calls == 0 {
-		p.last = p.course.First(t)
+		p.last = p.planner.First(t)
 	} else {
-		p.last = p.follow(course.Run{N: p.calls, Planned: p.planned(t), Started: t})
+		p.last = p.follow(planner.Run{N: p.calls, Planned: p.planned(t), Started: t})
 	}
 	p.calls = max(p.calls+1, p.calls) // calls+1 may overflow
 	p.ended = p.last.IsZero()
@@ -112,14 +112,14 @@ func (p *nextPlan) planned(t time.Time) time.Time {
 }
 
 // follow returns the run that follows r.
-func (p *nextPlan) follow(r course.Run) time.Time {
-	next := p.course.Before(r).Next
+func (p *nextPlan) follow(r planner.Run) time.Time {
+	next := p.planner.Before(r).Next
 	if next.IsZero() {
 		return next
 	}
-	next = p.course.After(next, r.Started)
+	next = p.planner.After(next, r.Started)
 	if isDue(next, r.Started) {
-		next = p.course.Missed(next, r.Started)
+		next = p.planner.Missed(next, r.Started)
 	}
 	return next
 }
@@ -135,11 +135,11 @@ func asSchedule(caller string, s timingwheel.Scheduler) *schedule {
 	case *schedule:
 		return s
 	}
-	return newSchedule(func() course.Course { return course.Of(s) })
+	return newSchedule(func() planner.Planner { return planner.For(s) })
 }
 
 // newSchedule returns a schedule with the default policies.
-func newSchedule(times func() course.Course) *schedule {
+func newSchedule(times func() planner.Planner) *schedule {
 	return &schedule{times: times, policies: defaults}
 }
 
@@ -148,10 +148,10 @@ func (s *schedule) copy() *schedule {
 	return &schedule{times: s.times, policies: s.policies, sequential: s.sequential}
 }
 
-// wrap returns a copy whose courses are wrapped by with.
-func (s *schedule) wrap(with func(course.Course) course.Course) *schedule {
+// wrap returns a copy whose planners are wrapped by with.
+func (s *schedule) wrap(with func(planner.Planner) planner.Planner) *schedule {
 	c := s.copy()
-	c.times = func() course.Course { return with(s.times()) }
+	c.times = func() planner.Planner { return with(s.times()) }
 	return c
 }
 

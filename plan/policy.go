@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel"
-	"github.com/timingwheel-go/timingwheel/internal/course"
+	"github.com/timingwheel-go/timingwheel/internal/planner"
 )
 
 // Misfire is a policy for runs that were due before the previous run started, see [WithMisfire].
@@ -109,9 +109,9 @@ type policies struct {
 // defaults are the policies that a plan of the wheel implements itself.
 var defaults = policies{maxLate: math.MaxInt64} // no run is so late
 
-// policyCourse implements the policies of a plan. No other course wraps it.
-type policyCourse struct {
-	course.Course
+// policyPlanner implements the policies of a plan. No other planner wraps it.
+type policyPlanner struct {
+	planner.Planner
 	policies
 
 	started time.Time // when the current run started
@@ -121,18 +121,18 @@ type policyCourse struct {
 	queued time.Time
 }
 
-func (p *policyCourse) Before(r course.Run) course.Step {
+func (p *policyPlanner) Before(r planner.Run) planner.Step {
 	p.started = r.Started
 	until := p.queued
 	p.queued = time.Time{}
 	if p.tooLate(r, until) {
 		// Next is the first run that is not too late. It may be due already. A run that is late by
 		// exactly maxLate is not too late.
-		return course.Step{Next: p.Course.Missed(r.Planned, r.Started.Add(-p.maxLate-1)), Omit: true}
+		return planner.Step{Next: p.Planner.Missed(r.Planned, r.Started.Add(-p.maxLate-1)), Omit: true}
 	}
-	step := p.Course.Before(r)
+	step := p.Planner.Before(r)
 	if !until.IsZero() && isDue(step.Next, until) {
-		step.Next = p.Course.Missed(step.Next, until)
+		step.Next = p.Planner.Missed(step.Next, until)
 	}
 	if p.overlap == Allow {
 		step.Overlap = true
@@ -145,7 +145,7 @@ func (p *policyCourse) Before(r course.Run) course.Step {
 
 // tooLate reports whether r starts so late that it is skipped. The time for which a run was queued
 // does not count.
-func (p *policyCourse) tooLate(r course.Run, until time.Time) bool {
+func (p *policyPlanner) tooLate(r planner.Run, until time.Time) bool {
 	due := r.Planned
 	if until.After(due) {
 		due = until
@@ -153,15 +153,15 @@ func (p *policyCourse) tooLate(r course.Run, until time.Time) bool {
 	return r.Started.Sub(due) > p.maxLate
 }
 
-func (p *policyCourse) Missed(missed, now time.Time) time.Time {
+func (p *policyPlanner) Missed(missed, now time.Time) time.Time {
 	misfired := !missed.After(p.started)
 	switch {
 	case misfired && p.misfire == RunAll:
 		return missed
 	case p.overlap != QueueOne:
-		return p.Course.Missed(missed, now)
+		return p.Planner.Missed(missed, now)
 	case misfired:
-		if missed = p.Course.Missed(missed, p.started); !isDue(missed, now) {
+		if missed = p.Planner.Missed(missed, p.started); !isDue(missed, now) {
 			return missed
 		}
 	}

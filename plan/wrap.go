@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel"
-	"github.com/timingwheel-go/timingwheel/internal/course"
+	"github.com/timingwheel-go/timingwheel/internal/planner"
 )
 
 // Limit returns a Scheduler that plans the first n runs of s. Runs that were missed and did not
@@ -17,24 +17,24 @@ func Limit(s timingwheel.Scheduler, n int) timingwheel.Scheduler {
 	if n < 0 {
 		panic(fmt.Sprintf("plan: Limit: n is %d; must be zero or positive", n))
 	}
-	return asSchedule("Limit", s).wrap(func(c course.Course) course.Course { return &limitCourse{c, n} })
+	return asSchedule("Limit", s).wrap(func(c planner.Planner) planner.Planner { return &limitPlanner{c, n} })
 }
 
-// limitCourse is the course of [Limit].
-type limitCourse struct {
-	course.Course
+// limitPlanner is the planner of [Limit].
+type limitPlanner struct {
+	planner.Planner
 	n int
 }
 
-func (l *limitCourse) First(now time.Time) time.Time {
+func (l *limitPlanner) First(now time.Time) time.Time {
 	if l.n == 0 {
 		return time.Time{}
 	}
-	return l.Course.First(now)
+	return l.Planner.First(now)
 }
 
-func (l *limitCourse) Before(r course.Run) course.Step {
-	step := l.Course.Before(r)
+func (l *limitPlanner) Before(r planner.Run) planner.Step {
+	step := l.Planner.Before(r)
 	if r.N >= l.n {
 		step.Next = time.Time{}
 	}
@@ -48,37 +48,37 @@ func Until(s timingwheel.Scheduler, t time.Time) timingwheel.Scheduler {
 	if t.IsZero() {
 		panic("plan: Until: t is the zero time")
 	}
-	return asSchedule("Until", s).wrap(func(c course.Course) course.Course { return &untilCourse{c, t} })
+	return asSchedule("Until", s).wrap(func(c planner.Planner) planner.Planner { return &untilPlanner{c, t} })
 }
 
-// untilCourse is the course of [Until].
-type untilCourse struct {
-	course.Course
+// untilPlanner is the planner of [Until].
+type untilPlanner struct {
+	planner.Planner
 	last time.Time
 }
 
 // cut returns t, or the zero time if t is after the last time.
-func (b *untilCourse) cut(t time.Time) time.Time {
+func (b *untilPlanner) cut(t time.Time) time.Time {
 	if t.After(b.last) {
 		return time.Time{}
 	}
 	return t
 }
 
-func (b *untilCourse) First(now time.Time) time.Time { return b.cut(b.Course.First(now)) }
+func (b *untilPlanner) First(now time.Time) time.Time { return b.cut(b.Planner.First(now)) }
 
-func (b *untilCourse) Before(r course.Run) course.Step {
-	step := b.Course.Before(r)
+func (b *untilPlanner) Before(r planner.Run) planner.Step {
+	step := b.Planner.Before(r)
 	step.Next = b.cut(step.Next)
 	return step
 }
 
-func (b *untilCourse) After(next, finished time.Time) time.Time {
-	return b.cut(b.Course.After(next, finished))
+func (b *untilPlanner) After(next, finished time.Time) time.Time {
+	return b.cut(b.Planner.After(next, finished))
 }
 
-func (b *untilCourse) Missed(missed, now time.Time) time.Time {
-	return b.cut(b.Course.Missed(missed, now))
+func (b *untilPlanner) Missed(missed, now time.Time) time.Time {
+	return b.cut(b.Planner.Missed(missed, now))
 }
 
 // Jitter returns a Scheduler that delays each run of s by a random time from 0 to max, inclusive.
@@ -93,17 +93,17 @@ func Jitter(s timingwheel.Scheduler, max time.Duration) timingwheel.Scheduler {
 }
 
 func jitter(s timingwheel.Scheduler, randomDelay func() time.Duration) *schedule {
-	return asSchedule("Jitter", s).wrap(func(c course.Course) course.Course { return &jitterCourse{Course: c, randomDelay: randomDelay} })
+	return asSchedule("Jitter", s).wrap(func(c planner.Planner) planner.Planner { return &jitterPlanner{Planner: c, randomDelay: randomDelay} })
 }
 
-// jitterCourse is the course of [Jitter].
-type jitterCourse struct {
-	course.Course
+// jitterPlanner is the planner of [Jitter].
+type jitterPlanner struct {
+	planner.Planner
 	randomDelay func() time.Duration
 	next        delayedTime // of the next run
 }
 
-// delayedTime is the time of a run: nominal by the wrapped course, and with its delay.
+// delayedTime is the time of a run: nominal by the wrapped planner, and with its delay.
 type delayedTime struct{ nominal, delayed time.Time }
 
 // nominalOf returns the nominal time of the run that is planned for t. If Reschedule has moved the
@@ -116,7 +116,7 @@ func (d delayedTime) nominalOf(t time.Time) time.Time {
 }
 
 // delay sets and returns the time of the next run. The zero time stays zero.
-func (j *jitterCourse) delay(nominal time.Time, by time.Duration) time.Time {
+func (j *jitterPlanner) delay(nominal time.Time, by time.Duration) time.Time {
 	j.next = delayedTime{nominal, nominal}
 	if !nominal.IsZero() {
 		j.next.delayed = nominal.Add(by)
@@ -124,32 +124,32 @@ func (j *jitterCourse) delay(nominal time.Time, by time.Duration) time.Time {
 	return j.next.delayed
 }
 
-func (j *jitterCourse) First(now time.Time) time.Time {
-	return j.delay(j.Course.First(now), j.randomDelay())
+func (j *jitterPlanner) First(now time.Time) time.Time {
+	return j.delay(j.Planner.First(now), j.randomDelay())
 }
 
-func (j *jitterCourse) Before(r course.Run) course.Step {
+func (j *jitterPlanner) Before(r planner.Run) planner.Step {
 	r.Planned = j.next.nominalOf(r.Planned)
-	step := j.Course.Before(r)
+	step := j.Planner.Before(r)
 	step.Next = j.delay(step.Next, j.randomDelay())
 	return step
 }
 
-func (j *jitterCourse) After(_, finished time.Time) time.Time {
-	next := j.Course.After(j.next.nominal, finished)
+func (j *jitterPlanner) After(_, finished time.Time) time.Time {
+	next := j.Planner.After(j.next.nominal, finished)
 	if next.Equal(j.next.nominal) {
 		return j.next.delayed
 	}
 	return j.delay(next, j.randomDelay())
 }
 
-// Missed draws the delay first, because the delay determines after which time the wrapped course
+// Missed draws the delay first, because the delay determines after which time the wrapped planner
 // must plan.
-func (j *jitterCourse) Missed(missed, now time.Time) time.Time {
+func (j *jitterPlanner) Missed(missed, now time.Time) time.Time {
 	by := j.randomDelay()
 	nominal, after := j.next.nominalOf(missed), now.Add(-by)
 	if after.Before(nominal) {
 		after = nominal
 	}
-	return j.delay(j.Course.Missed(nominal, after), by)
+	return j.delay(j.Planner.Missed(nominal, after), by)
 }

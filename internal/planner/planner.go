@@ -1,19 +1,19 @@
-// Package course defines the interface through which a plan of the wheel determines its runs, and
+// Package planner defines the interface through which a plan of the wheel determines its runs, and
 // implements it for Schedulers that have only the method Next.
 //
-// The wheel keeps one plan for each ScheduleFunc and calls the plan's Course. Package plan has
-// other Courses. Other modules cannot implement a Course, because they cannot name the types of
+// The wheel keeps one plan for each ScheduleFunc and calls the plan's Planner. Package plan has
+// other Planners. Other modules cannot implement a Planner, because they cannot name the types of
 // this package.
-package course
+package planner
 
 import "time"
 
 // Scheduler is timingwheel.Scheduler.
 type Scheduler interface{ Next(t time.Time) time.Time }
 
-// Course determines the runs of one plan. A zero time means that there is no further run.
+// Planner determines the runs of one plan. A zero time means that there is no further run.
 //
-// The plan calls the methods one after the other and without a lock, so a Course needs no lock for
+// The plan calls the methods one after the other and without a lock, so a Planner needs no lock for
 // its state:
 //
 //	First                   when the plan begins
@@ -23,7 +23,7 @@ type Scheduler interface{ Next(t time.Time) time.Time }
 // The plan does not call After if there is no further run, if the run was omitted or may overlap
 // with the next one, or if Stop or Reschedule was called during the run. If a method panics, the
 // plan ends, and a run that was about to start does not take place.
-type Course interface {
+type Planner interface {
 	// First returns the time of the first run of a plan that begins now.
 	First(now time.Time) time.Time
 
@@ -46,7 +46,7 @@ type Course interface {
 type Run struct {
 	N       int       // 1 for the first run, up to math.MaxInt
 	Planned time.Time // the time for which the run was planned, or to which Reschedule moved it
-	Started time.Time // the zero time if the Course is Untimed
+	Started time.Time // the zero time if the Planner is Untimed
 }
 
 // Step is the decision about a run that is about to start.
@@ -56,22 +56,22 @@ type Step struct {
 	Overlap bool      // the next run is armed before this run begins, so runs may overlap
 }
 
-// Starter is a Scheduler that returns a new Course for each plan.
-type Starter interface{ Begin() Course }
+// Factory is a Scheduler that returns a new Planner for each plan.
+type Factory interface{ NewPlanner() Planner }
 
-// Of returns the Course of a new plan.
-func Of(s Scheduler) Course {
+// For returns the Planner of a new plan.
+func For(s Scheduler) Planner {
 	switch s := s.(type) {
-	case Starter:
-		return s.Begin()
-	case Course: // a Course without state
+	case Factory:
+		return s.NewPlanner()
+	case Planner: // a Planner without state
 		return s
 	}
 	return Plain{s}
 }
 
 // Untimed reports whether c ignores Run.Started, so that the plan need not read the clock for it.
-func Untimed(c Course) bool {
+func Untimed(c Planner) bool {
 	switch c.(type) {
 	case Every, Plain:
 		return true
@@ -79,7 +79,7 @@ func Untimed(c Course) bool {
 	return false
 }
 
-// Plain is the Course of a Scheduler that has only the method Next.
+// Plain is the Planner of a Scheduler that has only the method Next.
 type Plain struct{ Scheduler }
 
 func (p Plain) First(now time.Time) time.Time     { return p.Next(now) }
@@ -87,7 +87,7 @@ func (p Plain) Before(r Run) Step                 { return Step{Next: p.Next(r.P
 func (p Plain) After(next, _ time.Time) time.Time { return next }
 func (p Plain) Missed(_, now time.Time) time.Time { return p.Next(now) }
 
-// Every is a Scheduler with a fixed rate, and its own Course. It must be positive.
+// Every is a Scheduler with a fixed rate, and its own Planner. It must be positive.
 type Every time.Duration
 
 func (e Every) Next(t time.Time) time.Time        { return t.Add(time.Duration(e)) }

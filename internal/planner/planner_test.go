@@ -1,4 +1,4 @@
-package course
+package planner
 
 import (
 	"math"
@@ -41,24 +41,24 @@ type next func(time.Time) time.Time
 
 func (f next) Next(t time.Time) time.Time { return f(t) }
 
-type starter struct{ Scheduler }
+type factory struct{ Scheduler }
 
-func (s starter) Begin() Course { return &struct{ Plain }{Plain(s)} }
+func (s factory) NewPlanner() Planner { return &struct{ Plain }{Plain(s)} }
 
-// A Starter returns a new course for each plan. Every is its own course, without an allocation.
-func TestOfReturnsTheCourseOfAScheduler(t *testing.T) {
+// A Factory returns a new planner for each plan. Every is its own planner, without an allocation.
+func TestForReturnsThePlannerOfAScheduler(t *testing.T) {
 	hourly := next(Every(time.Hour).Next)
 	var every Scheduler = Every(time.Hour)
-	assert.Equal(t, Every(time.Hour), Of(every))
-	assert.Zero(t, testing.AllocsPerRun(100, func() { Of(every) }))
-	assert.IsType(t, Plain{}, Of(hourly))
-	s := starter{hourly}
-	assert.NotSame(t, Of(s), Of(s))
+	assert.Equal(t, Every(time.Hour), For(every))
+	assert.Zero(t, testing.AllocsPerRun(100, func() { For(every) }))
+	assert.IsType(t, Plain{}, For(hourly))
+	s := factory{hourly}
+	assert.NotSame(t, For(s), For(s))
 	for _, c := range []struct {
 		s       Scheduler
 		untimed bool
 	}{{every, true}, {hourly, true}, {s, false}} {
-		assert.Equal(t, c.untimed, Untimed(Of(c.s)), "%T", c.s)
+		assert.Equal(t, c.untimed, Untimed(For(c.s)), "%T", c.s)
 	}
 }
 
@@ -67,7 +67,7 @@ func TestPlainCallsNextOnce(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, time.March, 1, 0, 0, 0, 0, time.UTC)
 	var asked []time.Time
-	c := Of(next(func(t time.Time) time.Time {
+	c := For(next(func(t time.Time) time.Time {
 		asked = append(asked, t)
 		return t.Add(time.Minute)
 	}))
