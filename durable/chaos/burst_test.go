@@ -27,8 +27,8 @@ const slowScript = 5 * time.Millisecond
 //
 // The server measures scripts on the wall clock, so the slowest scripts of a busy machine are those
 // that waited for a processor. The long version asserts the 99th percentile.
-func TestAllDueAtOnce(t *testing.T) {
-	brief(t)
+func TestManyMessagesDueAtOnceDelayNoOtherQueue(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{ExtraArgs: []string{
 		"--slowlog-log-slower-than", fmt.Sprint(slowScript.Microseconds()), "--slowlog-max-len", "10000",
@@ -41,9 +41,9 @@ func TestAllDueAtOnce(t *testing.T) {
 		t.Logf("the last messages were enqueued %v after they were due: the machine is busy", late)
 	}
 	consumer := r.start(role{Consume: true, Concurrency: 64, Visibility: 30 * time.Second})
-	time.Sleep(time.Until(at.Add(-otherAhead)))
-	other := startOther(t, target{Redis: server.Addr(), Queue: "other"})
-	r.drained()
+	time.Sleep(time.Until(at.Add(-sideAhead)))
+	other := startSideQueue(t, target{Redis: server.Addr(), Queue: "other"})
+	r.waitUntilDrained()
 	drained := time.Since(at)
 	lateness := other.stop()
 	consumer.stop()
@@ -78,8 +78,8 @@ func (r *run) enqueueAt(at time.Time, n int) {
 	}
 }
 
-// other is a queue with little load, with a producer and a consumer in this process.
-type other struct {
+// sideQueue is a queue with little load, with a producer and a consumer in this process.
+type sideQueue struct {
 	t       *testing.T
 	q       *durable.Queue
 	cancel  context.CancelFunc
@@ -87,19 +87,19 @@ type other struct {
 	consume func() // ends the consumer
 }
 
-// The other queue starts otherAhead before the many messages are due, and gets messages otherListen
+// The other queue starts sideAhead before the many messages are due, and gets messages sideListen
 // after its start. The consumer needs that time to subscribe to hints; earlier messages may wait
 // for its fallback, whatever the load is.
 const (
-	otherAhead  = 3 * time.Second
-	otherListen = 2 * time.Second
+	sideAhead  = 3 * time.Second
+	sideListen = 2 * time.Second
 )
 
-func startOther(t *testing.T, tg target) *other {
+func startSideQueue(t *testing.T, tg target) *sideQueue {
 	t.Helper()
-	o := &other{t: t, q: openHere(t, tg), made: make(chan int, 1)}
+	o := &sideQueue{t: t, q: openHere(t, tg), made: make(chan int, 1)}
 	o.consume = consumeHere(t, o.q, discard{})
-	time.Sleep(otherListen)
+	time.Sleep(sideListen)
 	ctx, cancel := context.WithCancel(t.Context())
 	o.cancel = cancel
 	go func() {
@@ -116,11 +116,11 @@ func startOther(t *testing.T, tg target) *other {
 }
 
 // stop waits until all messages were delivered, and returns how late they were.
-func (o *other) stop() durable.Lateness {
+func (o *sideQueue) stop() durable.Lateness {
 	o.t.Helper()
 	o.cancel()
 	made := <-o.made
-	emptied(o.t, o.q)
+	waitUntilEmpty(o.t, o.q)
 	o.consume()
 	s, err := o.q.Stats(o.t.Context())
 	require.NoError(o.t, err)

@@ -52,8 +52,8 @@ func (c *serverClock) early(due time.Time, enqueuedBefore bool) time.Duration {
 
 // The server's clock differs from the clock of this process, or is set while messages are enqueued
 // and delivered.
-func TestServerClockIsSet(t *testing.T) {
-	brief(t)
+func TestNoMessageIsEarlyIfServerClockIsSet(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	back := scaled(5*time.Second, time.Minute)
 	for name, c := range map[string]struct{ first, then time.Duration }{
@@ -75,8 +75,8 @@ func TestServerClockIsSet(t *testing.T) {
 
 // A message is taken over and acknowledged after the server's clock was set ahead, past the end of
 // a lease that has not ended on the clock of its holder. The holder's acknowledgement is refused.
-func TestAckAfterTheServerClockWasSet(t *testing.T) {
-	brief(t)
+func TestAckIsRejectedIfServerClockEndsTheLease(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	clock := redistest.NewClock(t)
 	tg := target{Redis: redistest.Start(t, redistest.Options{Clock: clock}).Addr()}
@@ -108,10 +108,10 @@ func underSteps(t *testing.T, q *durable.Queue, clock *serverClock, step func())
 	consumed := make(chan error, 1)
 	go func() {
 		consumed <- q.Consume(ctx, func(_ context.Context, d *durable.Delivery) error {
-			var lot int
-			_, err := fmt.Sscanf(d.ID, "%d-", &lot)
+			var batchNumber int
+			_, err := fmt.Sscanf(d.ID, "%d-", &batchNumber)
 			assert.NoError(t, err)
-			assert.Zero(t, clock.early(d.Due, lot < batches/2), "message %s is early", d.ID)
+			assert.Zero(t, clock.early(d.Due, batchNumber < batches/2), "message %s is early", d.ID)
 			started := checker.Event{Kind: checker.Started, ID: d.ID, Token: d.Token, Attempt: d.Attempts + 1}
 			handled := started
 			handled.Kind = checker.Handled
@@ -132,7 +132,7 @@ func underSteps(t *testing.T, q *durable.Queue, clock *serverClock, step func())
 		require.NoError(t, err)
 		time.Sleep(pace)
 	}
-	emptied(t, q)
+	waitUntilEmpty(t, q)
 	cancel()
 	require.NoError(t, <-consumed)
 	report := h.Check()

@@ -14,8 +14,8 @@ import (
 
 // A client finds the new master if its options make it reload soon, or because the store reloads
 // (in the long version).
-func TestMasterOfAClusterIsKilled(t *testing.T) {
-	brief(t)
+func TestDeliveryResumesAfterClusterFailover(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	c := redistest.StartCluster(t, redistest.ClusterOptions{NodeTimeout: time.Second})
 	r := newRun(t, target{Cluster: c.ClusterOptions().Addrs, Reload: scaled(time.Second, 0)})
@@ -41,8 +41,8 @@ func (r *run) slot(c *redistest.Cluster, partition int) int {
 }
 
 // The slots of all partitions move to and fro during use. Nothing is lost.
-func TestSlotsMigrate(t *testing.T) {
-	brief(t)
+func TestMovingSlotsLosesNothing(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	c := redistest.StartCluster(t, redistest.ClusterOptions{})
 	r := newRun(t, target{Cluster: c.ClusterOptions().Addrs})

@@ -20,8 +20,8 @@ import (
 // Consumers are killed one after the other while messages are enqueued, delivered and cancelled.
 // Each message is delivered or cancelled, and the messages of a killed consumer are delivered again
 // soon.
-func TestConsumersAreKilled(t *testing.T) {
-	brief(t)
+func TestMessagesOfKilledConsumersAreRedelivered(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	r := newRun(t, target{Redis: redistest.Start(t, redistest.Options{}).Addr()})
 	consumer := role{Consume: true, Visibility: time.Second, Handle: 2 * time.Millisecond, FailEvery: 50}
@@ -39,7 +39,7 @@ func TestConsumersAreKilled(t *testing.T) {
 		consumers[i%4] = r.start(consumer)
 	}
 	producer.wait()
-	r.drained()
+	r.waitUntilDrained()
 	for _, c := range consumers {
 		c.stop()
 	}
@@ -55,8 +55,8 @@ func TestConsumersAreKilled(t *testing.T) {
 
 // A consumer dies at the worst moments: after it has got a message, and between the work and the
 // acknowledgement.
-func TestConsumerDiesAt(t *testing.T) {
-	brief(t)
+func TestCrashDuringDeliveryLosesNothing(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	for _, point := range []string{"started", "handled"} {
 		t.Run(point, func(t *testing.T) {
@@ -67,11 +67,11 @@ func TestConsumerDiesAt(t *testing.T) {
 			deaths := scaled(4, 40)
 			for range deaths {
 				c := r.start(role{Consume: true, Visibility: 500 * time.Millisecond, CrashAt: point, CrashAfter: 5})
-				require.Eventually(t, c.ended, patience, 10*time.Millisecond)
+				require.Eventually(t, c.ended, waitLimit, 10*time.Millisecond)
 				assert.Equal(t, syscall.SIGKILL, c.cmd.ProcessState.Sys().(syscall.WaitStatus).Signal())
 			}
 			last := r.start(role{Consume: true, Visibility: 500 * time.Millisecond})
-			r.drained()
+			r.waitUntilDrained()
 			last.stop()
 			report := r.check(checker.Options{Crashes: true}, nil)
 			assert.Equal(t, messages, report.Handled)
@@ -82,8 +82,8 @@ func TestConsumerDiesAt(t *testing.T) {
 
 // A consumer dies with messages that it has claimed and not begun. Other consumers get them when
 // the leases end, and no attempt is used up.
-func TestConsumerDiesWithClaims(t *testing.T) {
-	brief(t)
+func TestClaimsOfKilledConsumerUseNoAttempt(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	r := newRun(t, target{Redis: redistest.Start(t, redistest.Options{}).Addr()})
 	const messages = 200
@@ -96,10 +96,10 @@ func TestConsumerDiesWithClaims(t *testing.T) {
 	require.Eventually(t, func() bool {
 		s, err := q.Stats(t.Context())
 		return err == nil && s.InFlight > 1 // one may have begun
-	}, patience, 5*time.Millisecond)
+	}, waitLimit, 5*time.Millisecond)
 	first.kill()
 	second := r.start(role{Consume: true, Visibility: 500 * time.Millisecond})
-	r.drained()
+	r.waitUntilDrained()
 	second.stop()
 	report := r.check(checker.Options{Crashes: true}, nil)
 	assert.Equal(t, messages, report.Handled)
@@ -109,8 +109,8 @@ func TestConsumerDiesWithClaims(t *testing.T) {
 // A consumer with a busy handler is killed after it has claimed all other messages ahead. The
 // messages that have not begun are delivered when other consumers own the partitions, long before
 // Visibility is over, and count no crash.
-func TestConsumerDiesWithMessagesClaimedAhead(t *testing.T) {
-	brief(t)
+func TestMessagesClaimedAheadAreRedeliveredBeforeVisibility(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	r := newRun(t, target{Redis: redistest.Start(t, redistest.Options{}).Addr()})
 	const messages, visibility = 400, 2 * time.Minute
@@ -121,7 +121,7 @@ func TestConsumerDiesWithMessagesClaimedAhead(t *testing.T) {
 	require.Eventually(t, func() bool {
 		s, err := q.Stats(t.Context())
 		return err == nil && s.InFlight == messages
-	}, patience, 5*time.Millisecond)
+	}, waitLimit, 5*time.Millisecond)
 	time.Sleep(2 * membership) // its leases have been renewed
 	first.kill()
 	killed := time.Now()
@@ -152,28 +152,28 @@ func TestConsumerDiesWithMessagesClaimedAhead(t *testing.T) {
 
 // A consumer sleeps past its leases and goes on. Other consumers have its messages by then, and its
 // acknowledgements change nothing.
-func TestConsumerIsPaused(t *testing.T) {
-	brief(t)
+func TestAckOfPausedConsumerIsRejected(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	r := newRun(t, target{Redis: redistest.Start(t, redistest.Options{}).Addr()})
 	consumer := role{Consume: true, Visibility: 500 * time.Millisecond, Handle: 200 * time.Millisecond}
-	sleeper := r.start(consumer)
-	sleeper.up()
+	paused := r.start(consumer)
+	paused.waitUntilOpen()
 	const messages = 600 // for several seconds of one consumer
 	producer := r.start(role{Messages: messages, Batch: 50, MaxDelay: time.Second})
-	require.Eventually(t, sleeper.recorded, patience, 5*time.Millisecond)
+	require.Eventually(t, paused.recorded, waitLimit, 5*time.Millisecond)
 	time.Sleep(500 * time.Millisecond) // while a dozen messages are handled
-	sleeper.signal(syscall.SIGSTOP)
+	paused.signal(syscall.SIGSTOP)
 	other := r.start(consumer)
-	require.Eventually(t, r.shared, patience, 100*time.Millisecond, "no other consumer gets the sleeper's messages")
-	sleeper.signal(syscall.SIGCONT)
+	require.Eventually(t, r.shared, waitLimit, 100*time.Millisecond, "no other consumer gets the paused's messages")
+	paused.signal(syscall.SIGCONT)
 	producer.wait()
-	r.drained()
-	sleeper.stop()
+	r.waitUntilDrained()
+	paused.stop()
 	other.stop()
 	report := r.checkAll(messages, checker.Options{Crashes: true, Pauses: true})
-	assert.Positive(t, report.Duplicates, "the sleeper had messages")
-	assert.Contains(t, sleeper.errs.String(), "the lease has expired", "the sleeper's acknowledgement is refused")
+	assert.Positive(t, report.Duplicates, "the paused had messages")
+	assert.Contains(t, paused.errs.String(), "the lease has expired", "the paused's acknowledgement is refused")
 }
 
 // shared reports whether two processes have begun the same message.
@@ -193,8 +193,8 @@ func (r *run) shared() bool {
 
 // A queue is paused and resumed several times while two processes consume it and a third one enqueues.
 // While it is paused no handler begins. Each message is delivered once in the end, without a crash.
-func TestQueueIsPausedUnderLoad(t *testing.T) {
-	brief(t)
+func TestNoHandlerBeginsWhileQueueIsPaused(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	r := newRun(t, target{Redis: redistest.Start(t, redistest.Options{}).Addr()})
 	consumers := []*child{
@@ -212,7 +212,7 @@ func TestQueueIsPausedUnderLoad(t *testing.T) {
 	for range scaled(3, 20) {
 		time.Sleep(300 * time.Millisecond)
 		require.NoError(t, q.Pause(t.Context()))
-		require.Eventually(t, func() bool { return stats().InFlight == 0 }, patience, 5*time.Millisecond, "all is given back or handled")
+		require.Eventually(t, func() bool { return stats().InFlight == 0 }, waitLimit, 5*time.Millisecond, "all is given back or handled")
 		before := stats()
 		require.True(t, before.Paused)
 		time.Sleep(scaled(300*time.Millisecond, time.Second))
@@ -222,7 +222,7 @@ func TestQueueIsPausedUnderLoad(t *testing.T) {
 		require.NoError(t, q.Resume(t.Context()))
 	}
 	producer.wait()
-	r.drained()
+	r.waitUntilDrained()
 	s := stats()
 	assert.Zero(t, s.Crashed+s.Retried)
 	all, err := q.Consumers(t.Context())

@@ -24,8 +24,8 @@ import (
 // Server and consumers are down for longer than all delays. Then each message comes once. Messages
 // of a partition come in the order of their due times, except for those that are claimed together.
 // The consumer keeps to its bounds.
-func TestDownForLongerThanAllDelays(t *testing.T) {
-	brief(t)
+func TestOverdueMessagesAreDeliveredOnceAfterDowntime(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	for _, concurrency := range []int{1, 8} {
 		t.Run(fmt.Sprint("concurrency ", concurrency), func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestDownForLongerThanAllDelays(t *testing.T) {
 			b.consume(t, q)
 			report := h.Check()
 			t.Log(report)
-			t.Logf("%d handlers at once at most, %d messages of a partition claimed ahead at most, in %d looks", b.most.Load(), b.leased, b.looks)
+			t.Logf("%d handlers at once at most, %d messages of a partition claimed ahead at most, in %d looks", b.most.Load(), b.leased, b.counts)
 			require.NoError(t, report.Err())
 			assert.Equal(t, messages, report.Handled)
 			assert.Equal(t, messages, report.Starts, "each message comes once")
@@ -90,7 +90,7 @@ type bounded struct {
 	running     atomic.Int64
 	most        atomic.Int64 // that ran at once
 	leased      int          // the most of one partition that were claimed and not begun
-	looks       int
+	counts      int
 
 	mu    sync.Mutex
 	order [partitions][]time.Time // due times as handlers were called
@@ -104,8 +104,8 @@ func (b *bounded) consume(t *testing.T, q *durable.Queue) {
 	go func() {
 		done <- q.Consume(ctx, b.handle, durable.ConsumerOptions{Concurrency: int(b.concurrency), Prefetch: prefetchAfter})
 	}()
-	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-		b.look(t, q)
+	for end := time.Now().Add(waitLimit); ; time.Sleep(5 * time.Millisecond) {
+		b.countClaimed(t, q)
 		s, err := q.Stats(t.Context())
 		require.NoError(t, err)
 		if s.Scheduled+s.InFlight == 0 {
@@ -136,9 +136,9 @@ func (b *bounded) handle(_ context.Context, d *durable.Delivery) error {
 	return b.events.Record(e)
 }
 
-// look counts the messages that are claimed and have not begun. Those of a partition fit into one
+// countClaimed counts the messages that are claimed and have not begun. Those of a partition fit into one
 // page, so the count is consistent.
-func (b *bounded) look(t *testing.T, q *durable.Queue) {
+func (b *bounded) countClaimed(t *testing.T, q *durable.Queue) {
 	t.Helper()
 	var leased [partitions]int
 	for r, err := range q.List(t.Context(), durable.StateLeased) {
@@ -148,7 +148,7 @@ func (b *bounded) look(t *testing.T, q *durable.Queue) {
 		}
 	}
 	b.leased = max(b.leased, slices.Max(leased[:]))
-	b.looks++
+	b.counts++
 }
 
 // overtaken returns the largest number of messages that come after a message with a later due time.
@@ -166,7 +166,7 @@ func overtaken(dues []time.Time) (most int) {
 	return most
 }
 
-func TestOvertaken(t *testing.T) {
+func TestOvertakenCountsMessagesOutOfOrder(t *testing.T) {
 	t.Parallel()
 	dues := func(ms ...int64) (dues []time.Time) {
 		for _, m := range ms {

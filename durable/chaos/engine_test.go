@@ -25,24 +25,24 @@ func (r *run) underLoad(pauses time.Duration, fault func()) (messages int) {
 	consumer := role{Consume: true, Visibility: time.Second, FailEvery: 40}
 	consumers := []*child{r.start(consumer), r.start(consumer)}
 	for _, c := range consumers {
-		c.up()
+		c.waitUntilOpen()
 	}
 	producers := []*child{r.start(role{Messages: messages, Batch: batch, Pace: pace, MaxDelay: 500 * time.Millisecond})}
-	require.Eventually(r.t, func() bool { return consumers[0].recorded() || consumers[1].recorded() }, patience, time.Millisecond)
+	require.Eventually(r.t, func() bool { return consumers[0].recorded() || consumers[1].recorded() }, waitLimit, time.Millisecond)
 	fault()
 	producers = append(producers, r.start(role{Messages: after, Batch: batch, Pace: pace}))
 	for _, p := range producers {
 		p.wait()
 	}
-	r.drained()
+	r.waitUntilDrained()
 	for _, c := range consumers {
 		c.stop()
 	}
 	return messages + after
 }
 
-func TestServerIsKilled(t *testing.T) {
-	brief(t)
+func TestKilledServerLosesOnlyUnsyncedMessages(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	for _, test := range []struct {
 		fsync string
@@ -68,8 +68,8 @@ func TestServerIsKilled(t *testing.T) {
 	}
 }
 
-func TestMasterBehindSentinelIsKilled(t *testing.T) {
-	brief(t)
+func TestDeliveryResumesAfterSentinelFailover(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	s := redistest.StartSentinel(t, redistest.SentinelOptions{})
 	o := s.FailoverOptions()
@@ -86,8 +86,8 @@ func TestMasterBehindSentinelIsKilled(t *testing.T) {
 }
 
 // The server forgets all scripts, and closes all connections.
-func TestServerForgetsScriptsAndClients(t *testing.T) {
-	brief(t)
+func TestFlushedScriptsAndKilledClientsLoseNothing(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
 	client := server.Client(t)
@@ -105,8 +105,8 @@ func TestServerForgetsScriptsAndClients(t *testing.T) {
 
 // Some replies are lost after the server has executed the request. No message is enqueued twice,
 // and handled messages stay handled.
-func TestRepliesAreLost(t *testing.T) {
-	brief(t)
+func TestLostRepliesEnqueueNothingTwice(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
 	proxy := faultproxy.Start(t, server.Addr())
@@ -115,7 +115,7 @@ func TestRepliesAreLost(t *testing.T) {
 		proxy.Match("evalsha") // as the client sends it
 		proxy.DropRate(0.1)
 		time.Sleep(scaled(2*time.Second, 20*time.Second))
-		require.Eventually(t, func() bool { return proxy.Dropped() > 0 }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return proxy.Dropped() > 0 }, waitLimit, time.Millisecond)
 		proxy.DropRate(0)
 	})
 	t.Logf("%d replies were lost", proxy.Dropped())
@@ -123,8 +123,8 @@ func TestRepliesAreLost(t *testing.T) {
 }
 
 // The network stands still, past all leases, and is cut.
-func TestNetworkStalls(t *testing.T) {
-	brief(t)
+func TestStalledNetworkLosesNothing(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
 	proxy := faultproxy.Start(t, server.Addr())

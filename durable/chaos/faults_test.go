@@ -31,12 +31,12 @@ func consumeHere(t *testing.T, q *durable.Queue, events checker.Recorder) (stop 
 	}
 }
 
-// emptied waits until the queue has no message to deliver.
-func emptied(t *testing.T, q *durable.Queue) {
+// waitUntilEmpty waits until the queue has no message to deliver.
+func waitUntilEmpty(t *testing.T, q *durable.Queue) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
-	require.NoError(t, waitEmpty(ctx, q))
+	require.NoError(t, pollUntilEmpty(ctx, q))
 }
 
 // openHere opens the queue in this process until the test ends.
@@ -54,8 +54,8 @@ func openHere(t *testing.T, tg target) *durable.Queue {
 // The server stands still for longer than the client's timeout, again and again. When it goes on,
 // it executes the claims that it was sent meanwhile, whose connections are closed. No message
 // counts a crash, and all messages are delivered soon.
-func TestServerStandsStill(t *testing.T) {
-	brief(t)
+func TestServerPausesCountNoCrash(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
 	tg := target{Redis: server.Addr(), ReadTimeout: scaled(200*time.Millisecond, 3*time.Second)}
@@ -94,13 +94,13 @@ func TestServerStandsStill(t *testing.T) {
 		}
 		_, err := q.EnqueueBatch(t.Context(), batch)
 		require.NoError(t, err)
-		require.Eventually(t, reached(total+500), patience, time.Millisecond)
+		require.Eventually(t, reached(total+500), waitLimit, time.Millisecond)
 		total += len(batch)
 		server.Pause()
 		time.Sleep(stall)
 		server.Continue()
 		goesOn := time.Now()
-		require.Eventually(t, reached(total), patience, 5*time.Millisecond)
+		require.Eventually(t, reached(total), waitLimit, 5*time.Millisecond)
 		took := time.Since(goesOn)
 		t.Logf("all are delivered %v after the server goes on", took)
 		assert.Less(t, took, visibility*2/3, "before any lease ends")
@@ -120,8 +120,8 @@ func TestServerStandsStill(t *testing.T) {
 
 // The consumer ends while the server stands still, and another one takes the partitions over. The
 // server makes the unanswered claims of the first when it goes on. No message counts a crash for that.
-func TestConsumerEndsWhileServerStandsStill(t *testing.T) {
-	brief(t)
+func TestConsumerEndDuringServerPauseCountsNoCrash(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
 	tg := target{Redis: server.Addr(), ReadTimeout: scaled(500*time.Millisecond, 3*time.Second)}
@@ -158,7 +158,7 @@ func TestConsumerEndsWhileServerStandsStill(t *testing.T) {
 		}
 		_, err := queues[0].EnqueueBatch(t.Context(), batch)
 		require.NoError(t, err)
-		require.Eventually(t, reached(i*len(batch)+300), patience, time.Millisecond)
+		require.Eventually(t, reached(i*len(batch)+300), waitLimit, time.Millisecond)
 		server.Pause()
 		time.Sleep(stall / 20) // the claims under way have no answer
 		end()
@@ -166,10 +166,10 @@ func TestConsumerEndsWhileServerStandsStill(t *testing.T) {
 		time.Sleep(stall)
 		server.Continue()
 		require.NoError(t, <-ended)
-		require.Eventually(t, reached((i+1)*len(batch)), patience, 5*time.Millisecond)
+		require.Eventually(t, reached((i+1)*len(batch)), waitLimit, 5*time.Millisecond)
 		end, ended = nextEnd, nextEnded
 	}
-	emptied(t, queues[0])
+	waitUntilEmpty(t, queues[0])
 	end()
 	require.NoError(t, <-ended)
 	crashed := 0
@@ -184,8 +184,8 @@ func TestConsumerEndsWhileServerStandsStill(t *testing.T) {
 
 // The server's memory is full. Enqueuing is refused and deliveries go on, after which there is room
 // again.
-func TestMemoryIsFull(t *testing.T) {
-	brief(t)
+func TestFullMemoryRejectsEnqueuesAndDelivers(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{MaxMemory: 6 << 20})
 	q := openHere(t, target{Redis: server.Addr()})
@@ -206,9 +206,9 @@ func TestMemoryIsFull(t *testing.T) {
 	require.ErrorIs(t, err, durable.ErrFull)
 	require.ErrorIs(t, enqueue("another"), durable.ErrFull)
 	stop := consumeHere(t, q, h)
-	emptied(t, q)
+	waitUntilEmpty(t, q)
 	require.NoError(t, enqueue("later"))
-	emptied(t, q)
+	waitUntilEmpty(t, q)
 	stop()
 	report := h.Check()
 	t.Log(report)

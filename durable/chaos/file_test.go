@@ -18,8 +18,8 @@ import (
 // A process with a queue in a file is killed again and again while it enqueues, delivers, cancels
 // and commits. The file always opens, no acknowledged message is lost, and no cancelled message
 // runs.
-func TestProcessWithAFileIsKilled(t *testing.T) {
-	brief(t)
+func TestKilledProcessWithAFileLosesNothing(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	r := newRun(t, target{File: filepath.Join(t.TempDir(), "queue.db")})
 	both := role{
@@ -28,16 +28,16 @@ func TestProcessWithAFileIsKilled(t *testing.T) {
 	}
 	for i := range scaled(12, 200) {
 		c := r.start(both)
-		c.up()
+		c.waitUntilOpen()
 		require.False(t, c.ended(), "it has ended by itself: %s", &c.errs)
 		if i%3 == 0 { // on a busy machine the other processes may be killed before they do anything
-			require.Eventually(t, func() bool { info, err := os.Stat(c.role.Events); return err == nil && info.Size() > 8000 }, patience, 5*time.Millisecond)
+			require.Eventually(t, func() bool { info, err := os.Stat(c.role.Events); return err == nil && info.Size() > 8000 }, waitLimit, 5*time.Millisecond)
 		}
 		time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond)
 		c.kill()
 	}
 	r.start(role{Consume: true, Visibility: time.Second, UntilEmpty: true}).wait()
-	r.drained()
+	r.waitUntilDrained()
 	report := r.check(checker.Options{Crashes: true}, nil)
 	assert.Greater(t, report.Enqueued, 100)
 	assert.Positive(t, report.Handled)

@@ -37,16 +37,16 @@ func scaled[T any](n, large T) T {
 	return n
 }
 
-// brief skips a test with -short.
-func brief(t *testing.T) {
+// skipIfShort skips a test with -short.
+func skipIfShort(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("child processes and faults take a while")
 	}
 }
 
-// patience bounds waits on an overloaded machine.
-var patience = scaled(60*time.Second, 10*time.Minute)
+// waitLimit bounds waits on an overloaded machine.
+var waitLimit = scaled(60*time.Second, 10*time.Minute)
 
 // children numbers the child processes of this test binary.
 var children atomic.Int64
@@ -137,8 +137,8 @@ func (c *child) wait() {
 	select {
 	case <-c.done:
 		assert.True(c.t, c.cmd.ProcessState.Success(), "%v: %s", c.cmd.ProcessState, tail(c.errs.String(), 2000))
-	case <-time.After(patience):
-		c.t.Errorf("a child process has not ended within %v", patience)
+	case <-time.After(waitLimit):
+		c.t.Errorf("a child process has not ended within %v", waitLimit)
 	}
 }
 
@@ -146,16 +146,16 @@ func (c *child) wait() {
 // started, because the signal would kill a process that does not handle it yet.
 func (c *child) stop() {
 	c.t.Helper()
-	c.up()
+	c.waitUntilOpen()
 	c.signal(syscall.SIGTERM)
 	c.wait()
 }
 
-// up waits until the process has opened its queue, or has ended.
-func (c *child) up() {
+// waitUntilOpen waits until the process has opened its queue, or has ended.
+func (c *child) waitUntilOpen() {
 	c.t.Helper()
 	open := func() bool { return strings.Contains(c.out.String(), "open") || c.ended() }
-	require.Eventually(c.t, open, patience, time.Millisecond, "a child process does not open its queue")
+	require.Eventually(c.t, open, waitLimit, time.Millisecond, "a child process does not open its queue")
 }
 
 // ended reports whether the process has ended.
@@ -174,8 +174,8 @@ func (c *child) recorded() bool {
 	return err == nil && info.Size() > 0
 }
 
-// drained waits until the queue has no message to deliver, and records its dead letters.
-func (r *run) drained() {
+// waitUntilDrained waits until the queue has no message to deliver, and records its dead letters.
+func (r *run) waitUntilDrained() {
 	r.t.Helper()
 	q, store, err := (&role{Target: r.target}).target(r.t.Context())
 	require.NoError(r.t, err)
@@ -186,7 +186,7 @@ func (r *run) drained() {
 		s, err := q.Stats(r.t.Context())
 		last = s
 		return err == nil && s.Scheduled == 0 && s.InFlight == 0
-	}, patience, 100*time.Millisecond, "the queue does not drain: %+v", &last)
+	}, waitLimit, 100*time.Millisecond, "the queue does not drain: %+v", &last)
 	r.dead(q)
 }
 

@@ -23,8 +23,8 @@ import (
 // Keys of the queue are deleted. The audit repairs the rest and finds no fault afterwards. The
 // queue goes on and drains, and no message is lost whose record exists. The next process that opens
 // the queue restores the keys of the whole queue.
-func TestKeysAreDeleted(t *testing.T) {
-	brief(t)
+func TestAuditRepairsQueueAfterDeletedKey(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	for _, key := range []string{
 		"{chaos:1}:m", "{chaos:1}:s", "{chaos:1}:d", "{chaos:1}:l", "{chaos:1}:x", "{chaos:1}:c", "{chaos}:members", "{chaos}:meta",
@@ -39,19 +39,19 @@ func TestKeysAreDeleted(t *testing.T) {
 				fill(t, q, h, false, 5*time.Second) // a receiver stays a member for that time
 			} else {
 				fill(t, q, h, key == "{chaos:1}:m", 500*time.Millisecond)
-				left(t, client)
+				waitUntilReceiverHasLeft(t, client)
 			}
 			n, err := client.Del(t.Context(), "tw:"+key).Result()
 			require.NoError(t, err)
 			require.EqualValues(t, 1, n)
-			repaired(t, q)
+			auditAndRepair(t, q)
 			stop := consumeHere(t, q, h)
 			for i := range 50 {
 				require.NoError(t, h.Record(checker.Event{Kind: checker.Enqueued, ID: fmt.Sprint("new", i)}))
 				_, err := q.Enqueue(t.Context(), durable.Message{ID: fmt.Sprint("new", i)})
 				require.NoError(t, err)
 			}
-			emptied(t, q)
+			waitUntilEmpty(t, q)
 			stop()
 			for record, err := range q.Dead(t.Context()) {
 				require.NoError(t, err)
@@ -61,23 +61,23 @@ func TestKeysAreDeleted(t *testing.T) {
 			t.Log(report)
 			require.NoError(t, report.Err())
 			assert.GreaterOrEqual(t, report.Handled, 50)
-			joinsAgain(t, client)
+			reopenRestoresKeys(t, client)
 		})
 	}
 }
 
-// left waits until no receiver is a member: the audit may miss claimed messages that move
+// waitUntilReceiverHasLeft waits until no receiver is a member: the audit may miss claimed messages that move
 // meanwhile.
-func left(t *testing.T, client *redis.Client) {
+func waitUntilReceiverHasLeft(t *testing.T, client *redis.Client) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		n, err := client.ZCard(t.Context(), "tw:{chaos}:members").Result()
 		return err == nil && n <= 1 // the empty member is the time of the last call
-	}, patience, 5*time.Millisecond)
+	}, waitLimit, 5*time.Millisecond)
 }
 
-// repaired audits the queue with repair, and checks that a second audit finds nothing.
-func repaired(t *testing.T, q *durable.Queue) {
+// auditAndRepair audits the queue with repair, and checks that a second audit finds nothing.
+func auditAndRepair(t *testing.T, q *durable.Queue) {
 	t.Helper()
 	report, err := q.Audit(t.Context(), true)
 	require.NoError(t, err)
@@ -88,9 +88,9 @@ func repaired(t *testing.T, q *durable.Queue) {
 	assert.Zero(t, report.Orphans+report.Strays+report.Wrong, "what is found is repaired: %+v", report)
 }
 
-// joinsAgain opens the queue as a later process does, which restores the lost keys of the whole
+// reopenRestoresKeys opens the queue as a later process does, which restores the lost keys of the whole
 // queue.
-func joinsAgain(t *testing.T, client *redis.Client) {
+func reopenRestoresKeys(t *testing.T, client *redis.Client) {
 	t.Helper()
 	store, err := redisstore.New(client, redisstore.Options{AllowLossOnCrash: true})
 	require.NoError(t, err)

@@ -40,7 +40,7 @@ func observed(t *testing.T, server *redistest.Server, readTimeout time.Duration,
 	store, err := redisstore.New(client, redisstore.Options{AllowLossOnCrash: true})
 	require.NoError(t, err)
 	q, err := durable.Open(t.Context(), store, durable.Options{
-		Queue: "orders", Partitions: 2, RetryFor: patience, OnEvent: onEvent, Logger: slog.New(slog.DiscardHandler),
+		Queue: "orders", Partitions: 2, RetryFor: waitLimit, OnEvent: onEvent, Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	t.Cleanup(q.Close)
@@ -62,7 +62,7 @@ func spans(all tracetest.SpanStubs, name, id string) (found tracetest.SpanStubs)
 // The server is stopped while a handler of the trace runs, which enqueues two more messages: one
 // waits for the server, the other gives up. All spans belong to the trace of the request, each
 // begins and ends once, and the status says what has happened.
-func TestOneTraceOverASilentServer(t *testing.T) {
+func TestOneTraceAcrossAServerPause(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
 	exported := tracetest.NewInMemoryExporter()
@@ -103,7 +103,7 @@ func TestOneTraceOverASilentServer(t *testing.T) {
 	require.Eventually(t, func() bool {
 		all := exported.GetSpans()
 		return len(spans(all, "ack orders", "order")) > 0 && len(spans(all, "ack orders", "receipt")) > 0
-	}, patience, 10*time.Millisecond)
+	}, waitLimit, 10*time.Millisecond)
 	cancel()
 	require.NoError(t, <-ended)
 
@@ -146,10 +146,10 @@ func TestOneTraceOverASilentServer(t *testing.T) {
 
 // A scrape of a queue whose server stands still is over after the timeout. The queue is shown as
 // down, other queues are not touched, and the queue is up again when the server goes on.
-func TestScrapeOfASilentServer(t *testing.T) {
+func TestScrapeDuringAServerPauseTimesOut(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
-	q := observed(t, server, patience, nil)
+	q := observed(t, server, waitLimit, nil)
 	other, err := durable.Open(t.Context(), memstore.New(memstore.Options{}), durable.Options{Queue: "other"})
 	require.NoError(t, err)
 	defer other.Close()
@@ -163,7 +163,7 @@ func TestScrapeOfASilentServer(t *testing.T) {
 	page := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
 	defer page.Close()
 	scrape := func() string {
-		ctx, cancel := context.WithTimeout(t.Context(), patience/2)
+		ctx, cancel := context.WithTimeout(t.Context(), waitLimit/2)
 		defer cancel()
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, page.URL, nil)
 		require.NoError(t, err)
@@ -192,6 +192,6 @@ func TestScrapeOfASilentServer(t *testing.T) {
 	require.Eventually(t, func() bool {
 		text = scrape()
 		return strings.Contains(text, up)
-	}, patience, 50*time.Millisecond)
+	}, waitLimit, 50*time.Millisecond)
 	require.Contains(t, text, pending)
 }

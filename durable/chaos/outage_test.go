@@ -15,19 +15,19 @@ import (
 
 // outage is a fault of an engine, with its effects on a history.
 type outage struct {
-	from   time.Time        // just before the fault
-	until  time.Time        // the engine is gone: it answers no call that begins later
-	doubt  time.Duration    // enqueues acknowledged later than this before from may be lost; 0: none
-	resume int64            // when a message enqueued after the fault was handled, in ms; 0: none
-	began  map[string]int64 // when the enqueue of each message began, in milliseconds
+	from      time.Time        // just before the fault
+	until     time.Time        // the engine is gone: it answers no call that begins later
+	uncertain time.Duration    // enqueues acknowledged later than this before from may be lost; 0: none
+	resume    int64            // when a message enqueued after the fault was handled, in ms; 0: none
+	began     map[string]int64 // when the enqueue of each message began, in milliseconds
 }
 
-// noting is the time that a process may take to record an answer.
-var noting = scaled(10*time.Second, 300*time.Millisecond)
+// recordingTime is the time that a process may take to record an answer.
+var recordingTime = scaled(10*time.Second, 300*time.Millisecond)
 
 // newOutage calls fault, which ends an engine.
 func newOutage(doubt time.Duration, fault func()) *outage {
-	o := &outage{from: time.Now(), doubt: doubt, began: map[string]int64{}}
+	o := &outage{from: time.Now(), uncertain: doubt, began: map[string]int64{}}
 	fault()
 	o.until = time.Now()
 	return o
@@ -41,8 +41,8 @@ func (o *outage) edit(e checker.Event) checker.Event {
 	switch {
 	case e.Kind == checker.MaybeEnqueued && o.began[e.ID] == 0: // not from another outage
 		o.began[e.ID] = e.Clock
-	case e.Kind == checker.Enqueued && !after && o.doubt > 0 &&
-		e.Clock > o.from.Add(-o.doubt).UnixMilli() && e.Clock < o.until.Add(noting).UnixMilli():
+	case e.Kind == checker.Enqueued && !after && o.uncertain > 0 &&
+		e.Clock > o.from.Add(-o.uncertain).UnixMilli() && e.Clock < o.until.Add(recordingTime).UnixMilli():
 		e.Kind = checker.MaybeEnqueued
 	case e.Kind == checker.Started && after && (o.resume == 0 || e.Clock < o.resume):
 		o.resume = e.Clock
@@ -79,17 +79,17 @@ func (os outages) resumed(t *testing.T) {
 
 // An enqueue may be lost if any of the faults may have undone it. A fault that must lose nothing
 // excuses none.
-func TestOutagesExcuse(t *testing.T) {
+func TestOutageExcusesOnlyUncertainEnqueues(t *testing.T) {
 	t.Parallel()
 	at := func(second int64) time.Time { return time.UnixMilli(1000 * second) }
 	made := func(doubt time.Duration, seconds ...int64) (os outages) {
 		for _, s := range seconds {
-			os = append(os, &outage{from: at(s), until: at(s).Add(300 * time.Millisecond), doubt: doubt, began: map[string]int64{}})
+			os = append(os, &outage{from: at(s), until: at(s).Add(300 * time.Millisecond), uncertain: doubt, began: map[string]int64{}})
 		}
 		return os
 	}
 	calls := []struct{ began, acknowledged int64 }{
-		{7900, 7999}, {7900, 8001}, {10_300, 10_299 + noting.Milliseconds()}, {10_300, 99_000}, {10_301, 10_302},
+		{7900, 7999}, {7900, 8001}, {10_300, 10_299 + recordingTime.Milliseconds()}, {10_300, 99_000}, {10_301, 10_302},
 		{17_900, 17_999}, {17_900, 18_001}, {20_300, 20_301}, {20_301, 20_900},
 	}
 	kinds := func(os outages) (kinds []checker.Kind) {

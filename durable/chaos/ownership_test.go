@@ -20,8 +20,8 @@ import (
 )
 
 // Consumers join and leave gracefully while messages are delivered. Each message comes once.
-func TestConsumersJoinAndLeave(t *testing.T) {
-	brief(t)
+func TestJoiningAndLeavingConsumersDuplicateNothing(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	r := newRun(t, target{Redis: redistest.Start(t, redistest.Options{}).Addr()})
 	consumer := role{Consume: true, Visibility: 30 * time.Second, Handle: time.Millisecond}
@@ -37,7 +37,7 @@ func TestConsumersJoinAndLeave(t *testing.T) {
 		c.stop()
 	}
 	producer.wait()
-	r.drained()
+	r.waitUntilDrained()
 	consumers[4].stop()
 	report := r.checkAll(messages, checker.Options{})
 	assert.Zero(t, report.Duplicates, "a consumer that leaves gives back what has not begun, and finishes the rest")
@@ -46,8 +46,8 @@ func TestConsumersJoinAndLeave(t *testing.T) {
 // One consumer becomes five, and five become one: the others leave gracefully, or are killed. Each
 // partition is delivered again within two times the consumers' Membership, and in the end by a
 // consumer that is there.
-func TestPartitionsChangeHands(t *testing.T) {
-	brief(t)
+func TestPartitionsAreReassignedWithinTwiceMembership(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	for _, end := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		t.Run(end.String(), func(t *testing.T) {
@@ -61,17 +61,17 @@ func TestPartitionsChangeHands(t *testing.T) {
 			}
 			o := &owners{run: newRun(t, target{Redis: server.Addr()}), visibility: visibility, joined: map[string]int{}}
 			producer := o.start(role{Messages: endless, Batch: 4, Pace: 10 * time.Millisecond})
-			require.Eventually(t, producer.recorded, patience, 5*time.Millisecond)
+			require.Eventually(t, producer.recorded, waitLimit, 5*time.Millisecond)
 			o.join(1)
-			o.settle(server.Client(t), 1)
+			o.waitUntilShared(server.Client(t), 1)
 			for range scaled(1, 2) {
 				o.join(4)
-				o.settle(server.Client(t), 5)
+				o.waitUntilShared(server.Client(t), 5)
 				o.leave(4, end)
-				o.settle(server.Client(t), 1)
+				o.waitUntilShared(server.Client(t), 1)
 			}
 			producer.stop()
-			o.drained()
+			o.waitUntilDrained()
 			o.consumers[0].stop()
 			o.check(end == syscall.SIGKILL)
 		})
@@ -89,11 +89,11 @@ type owners struct {
 
 // change is a change of the number of consumers.
 type change struct {
-	at    time.Time
-	count int
-	there []int         // the numbers of the consumers
-	noted time.Duration // until the store knew them
-	until time.Time     // the next change comes later
+	at         time.Time
+	count      int
+	present    []int         // the numbers of the consumers
+	knownAfter time.Duration // until the store knew them
+	until      time.Time     // the next change comes later
 }
 
 const (
@@ -109,7 +109,7 @@ func (o *owners) join(n int) {
 		o.joined[c.role.Events] = len(o.joined)
 	}
 	for _, c := range o.consumers {
-		c.up()
+		c.waitUntilOpen()
 	}
 	o.changed()
 }
@@ -131,14 +131,14 @@ func (o *owners) leave(n int, end syscall.Signal) {
 func (o *owners) changed() {
 	c := change{at: time.Now(), count: len(o.consumers)}
 	for _, consumer := range o.consumers {
-		c.there = append(c.there, o.joined[consumer.role.Events])
+		c.present = append(c.present, o.joined[consumer.role.Events])
 	}
 	o.changes = append(o.changes, c)
 }
 
-// settle waits until the store knows the consumers, they have had time to share the partitions, and
+// waitUntilShared waits until the store knows the consumers, they have had time to share the partitions, and
 // they have begun messages of each partition that became due after that.
-func (o *owners) settle(client *redis.Client, members int64) {
+func (o *owners) waitUntilShared(client *redis.Client, members int64) {
 	o.t.Helper()
 	last := &o.changes[len(o.changes)-1]
 	require.Eventually(o.t, func() bool {
@@ -147,19 +147,19 @@ func (o *owners) settle(client *redis.Client, members int64) {
 		n, err := client.ZCount(o.t.Context(), "tw:{chaos}:members", fmt.Sprint("(", now.UnixMilli()), "+inf").Result()
 		require.NoError(o.t, err)
 		return n == members
-	}, patience, 10*time.Millisecond)
-	last.noted = time.Since(last.at)
+	}, waitLimit, 10*time.Millisecond)
+	last.knownAfter = time.Since(last.at)
 	time.Sleep(scaled(2*membership, 4*membership))
 	shared := time.Now().UnixMilli()
 	require.Eventually(o.t, func() bool {
 		delivered := map[int]bool{}
 		for _, s := range o.starts() {
-			if s.due >= shared && slices.Contains(last.there, s.consumer) {
+			if s.due >= shared && slices.Contains(last.present, s.consumer) {
 				delivered[s.partition] = true
 			}
 		}
 		return len(delivered) == partitions
-	}, patience, 200*time.Millisecond, "a partition is not delivered by any of %d consumers", last.count)
+	}, waitLimit, 200*time.Millisecond, "a partition is not delivered by any of %d consumers", last.count)
 	last.until = time.Now()
 }
 
@@ -225,10 +225,10 @@ func (o *owners) checkChange(c change, starts []ownedStart) {
 	for p, s := range last {
 		owner[p] = s.consumer
 	}
-	o.t.Logf("%d consumers: known after %v, all partitions deliver after %v, partitions are with consumers %v", c.count, c.noted, took, owner)
+	o.t.Logf("%d consumers: known after %v, all partitions deliver after %v, partitions are with consumers %v", c.count, c.knownAfter, took, owner)
 	// Two times the membership, and a margin for a busy machine.
 	assert.Less(o.t, took, 2*membership+scaled(18*time.Second, 2*time.Second))
 	for p, consumer := range owner {
-		assert.Contains(o.t, c.there, consumer, "partition %d is with a consumer that is there", p)
+		assert.Contains(o.t, c.present, consumer, "partition %d is with a consumer that is there", p)
 	}
 }

@@ -111,7 +111,7 @@ func TestMain(m *testing.M) {
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		panic(err)
 	}
-	if err := r.play(); err != nil {
+	if err := r.perform(); err != nil {
 		fmt.Fprintln(os.Stderr, "chaos: role", r.Name, "has failed:", err)
 		os.Exit(1)
 	}
@@ -131,8 +131,8 @@ func runTests(m *testing.M) int {
 	return m.Run()
 }
 
-// play plays the role until its work is done or a signal ends it.
-func (r *role) play() error {
+// perform performs the role until its work is done or a signal ends it.
+func (r *role) perform() error {
 	ctx, end := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer end()
 	go func() {
@@ -162,7 +162,7 @@ func (r *role) play() error {
 	}
 	fmt.Println("produced")
 	if r.UntilEmpty {
-		err = waitEmpty(ctx, q)
+		err = pollUntilEmpty(ctx, q)
 		end()
 	}
 	err = errors.Join(err, <-consumed)
@@ -186,8 +186,8 @@ func (r *role) target(ctx context.Context) (q *durable.Queue, s durable.Store, e
 	return nil, nil, err
 }
 
-// waitEmpty waits until the queue has no message to deliver, or ctx ends.
-func waitEmpty(ctx context.Context, q *durable.Queue) error {
+// pollUntilEmpty waits until the queue has no message to deliver, or ctx ends.
+func pollUntilEmpty(ctx context.Context, q *durable.Queue) error {
 	for ctx.Err() == nil {
 		s, err := q.Stats(ctx)
 		switch {
