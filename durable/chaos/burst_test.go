@@ -19,14 +19,15 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
 
-// slowScript is the longest time for which a script may block the server.
+// slowScript is how long a script may block the server.
 const slowScript = 5 * time.Millisecond
 
-// A great many messages are due in one millisecond. No script blocks the server for long, so
-// another queue on the server is delivered in time.
+// Very many messages are due in one millisecond. No script blocks the server for long, so the
+// messages of another queue on the server are delivered in time.
 //
-// The server measures scripts on the wall clock, so the slowest scripts of a busy machine are those
-// that waited for a processor. The long version asserts the 99th percentile.
+// The server measures scripts on the wall clock, so the slowest scripts of a busy machine are
+// scripts that waited for a processor. With TIMINGWHEEL_CHAOS=full the test asserts the 99th
+// percentile.
 func TestManyMessagesDueAtOnceDelayNoOtherQueue(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -38,7 +39,7 @@ func TestManyMessagesDueAtOnceDelayNoOtherQueue(t *testing.T) {
 	at := time.Now().Add(scaled(7*time.Second, 45*time.Second))
 	r.enqueueAt(at, messages)
 	if late := time.Since(at); late > 0 {
-		t.Logf("the last messages were enqueued %v after they were due: the machine is busy", late)
+		t.Logf("the last messages were enqueued %v after their due time: the machine is busy", late)
 	}
 	consumer := r.start(role{Consume: true, Concurrency: 64, Visibility: 30 * time.Second})
 	time.Sleep(time.Until(at.Add(-sideAhead)))
@@ -52,7 +53,7 @@ func TestManyMessagesDueAtOnceDelayNoOtherQueue(t *testing.T) {
 	assert.Zero(t, report.Duplicates)
 	t.Logf("drained within %v; the other queue was late by %v (50%%), %v (99%%), %v (all) with %d messages",
 		drained, lateness.P50, lateness.P99, lateness.Max, lateness.Count)
-	// If the machine stands still, messages are late, but few of them: none are enqueued meanwhile.
+	// If the machine stalls, only few messages are late, because none are enqueued meanwhile.
 	assert.Less(t, lateness.P50, scaled(5*time.Second, 50*time.Millisecond))
 	assert.Less(t, lateness.P99, scaled(30*time.Second, 50*time.Millisecond))
 	checkScripts(t, server.Client(t))
@@ -87,9 +88,9 @@ type sideQueue struct {
 	consume func() // ends the consumer
 }
 
-// The other queue starts sideAhead before the many messages are due, and gets messages sideListen
-// after its start. The consumer needs that time to subscribe to hints; earlier messages may wait
-// for its fallback, whatever the load is.
+// The side queue starts sideAhead before the many messages are due, and receives messages from
+// sideListen after its start on. The consumer needs that time to subscribe to hints; earlier
+// messages may wait for its fallback, regardless of the load.
 const (
 	sideAhead  = 3 * time.Second
 	sideListen = 2 * time.Second
@@ -115,7 +116,7 @@ func startSideQueue(t *testing.T, tg target) *sideQueue {
 	return o
 }
 
-// stop waits until all messages were delivered, and returns how late they were.
+// stop waits until all messages have been delivered, and returns their lateness.
 func (o *sideQueue) stop() durable.Lateness {
 	o.t.Helper()
 	o.cancel()
@@ -124,7 +125,7 @@ func (o *sideQueue) stop() durable.Lateness {
 	o.consume()
 	s, err := o.q.Stats(o.t.Context())
 	require.NoError(o.t, err)
-	assert.EqualValues(o.t, made, s.Lateness.Count, "each message comes once")
+	assert.EqualValues(o.t, made, s.Lateness.Count, "each message is delivered once")
 	return s.Lateness
 }
 
@@ -154,7 +155,7 @@ func checkScripts(t *testing.T, client *redis.Client) {
 	t.Logf("scripts took %g µs (50%%), %g µs (99%%), %g µs (99.9%%); %d commands took more than %v, the slowest %v: %.100s",
 		p50, p99, p999, len(logs), slowScript, slowest.Duration, strings.Join(slowest.Args, " "))
 	if p99 == 0 {
-		t.Log("this server does not tell how long scripts take")
+		t.Log("this server does not report how long scripts take")
 	}
 	assert.Less(t, p99, float64(scaled(100*time.Millisecond, slowScript).Microseconds()))
 	assert.Less(t, slowest.Duration, scaled(30*time.Second, 2*time.Second)) // a busy machine stalls scripts

@@ -17,7 +17,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
 
-// serverClock computes the server's clock from the clock of this process.
+// serverClock computes the time of the server's clock from the clock of this process.
 type serverClock struct {
 	clock *redistest.Clock
 
@@ -37,9 +37,9 @@ func (c *serverClock) set(offset time.Duration) {
 	c.offset = offset
 }
 
-// early returns by how much a message comes too early by the clock of the server. A message that
-// had begun when that clock was set back is not early: it was due, except for the few milliseconds
-// by which messages begin ahead, on the clock of that moment.
+// early returns how much too early a message is delivered on the clock of the server. A message
+// that had begun before that clock was set back is not early: it was due on the clock as it was
+// then, or began at most the few milliseconds ahead that are allowed.
 func (c *serverClock) early(due time.Time, enqueuedBefore bool) time.Duration {
 	const ahead = 5 * time.Millisecond
 	c.mu.RLock()
@@ -73,8 +73,9 @@ func TestNoMessageIsEarlyIfServerClockIsSet(t *testing.T) {
 	}
 }
 
-// A message is taken over and acknowledged after the server's clock was set ahead, past the end of
-// a lease that has not ended on the clock of its holder. The holder's acknowledgement is refused.
+// The server's clock is set ahead past the end of a lease, which has not ended on the clock of its
+// holder. Another consumer takes the message and acknowledges it. The acknowledgement of the holder
+// is rejected.
 func TestAckIsRejectedIfServerClockEndsTheLease(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()

@@ -12,8 +12,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
 
-// A client finds the new master if its options make it reload soon, or because the store reloads
-// (in the long version).
+// The client finds the new master because its options make it reload the slot map soon or, with
+// TIMINGWHEEL_CHAOS=full, because the store reloads the map.
 func TestDeliveryResumesAfterClusterFailover(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -40,7 +40,7 @@ func (r *run) slot(c *redistest.Cluster, partition int) int {
 	return int(slot)
 }
 
-// The slots of all partitions move to and fro during use. Nothing is lost.
+// The slots of all partitions move between nodes during use. Nothing is lost.
 func TestMovingSlotsLosesNothing(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()

@@ -48,13 +48,13 @@ func TestMessagesOfKilledConsumersAreRedelivered(t *testing.T) {
 	assert.GreaterOrEqual(t, report.Handled, messages*3/4)
 	assert.Positive(t, report.Cancelled)
 	// Other consumers own the partitions after half the visibility, and the leases end after all of
-	// it. A busy machine, as in the brief version, may take longer: see the log.
+	// it. A busy machine may take longer, so the limit is higher by default; the log has the time.
 	assert.LessOrEqual(t, report.SlowestRedelivery, (consumer.Visibility + scaled(29*time.Second, 2*time.Second)).Milliseconds(),
-		"a killed consumer's messages come again soon")
+		"the messages of a killed consumer are delivered again soon")
 }
 
-// A consumer dies at the worst moments: after it has got a message, and between the work and the
-// acknowledgement.
+// A consumer kills itself at the worst points: after it has received a message, and between the
+// work and the acknowledgement.
 func TestCrashDuringDeliveryLosesNothing(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -75,13 +75,13 @@ func TestCrashDuringDeliveryLosesNothing(t *testing.T) {
 			last.stop()
 			report := r.check(checker.Options{Crashes: true}, nil)
 			assert.Equal(t, messages, report.Handled)
-			assert.GreaterOrEqual(t, report.Duplicates, deaths, "the message of each killed consumer comes again")
+			assert.GreaterOrEqual(t, report.Duplicates, deaths, "the message of each killed consumer is delivered again")
 		})
 	}
 }
 
-// A consumer dies with messages that it has claimed and not begun. Other consumers get them when
-// the leases end, and no attempt is used up.
+// A consumer is killed with messages that it has claimed and not begun. Other consumers receive
+// them when the leases end, and no attempt is used up.
 func TestClaimsOfKilledConsumerUseNoAttempt(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -95,7 +95,7 @@ func TestClaimsOfKilledConsumerUseNoAttempt(t *testing.T) {
 	defer q.Close()
 	require.Eventually(t, func() bool {
 		s, err := q.Stats(t.Context())
-		return err == nil && s.InFlight > 1 // one may have begun
+		return err == nil && s.InFlight > 1 // one message may have begun
 	}, waitLimit, 5*time.Millisecond)
 	first.kill()
 	second := r.start(role{Consume: true, Visibility: 500 * time.Millisecond})
@@ -108,7 +108,7 @@ func TestClaimsOfKilledConsumerUseNoAttempt(t *testing.T) {
 
 // A consumer with a busy handler is killed after it has claimed all other messages ahead. The
 // messages that have not begun are delivered when other consumers own the partitions, long before
-// Visibility is over, and count no crash.
+// Visibility has passed, and count no crash.
 func TestMessagesClaimedAheadAreRedeliveredBeforeVisibility(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -122,7 +122,7 @@ func TestMessagesClaimedAheadAreRedeliveredBeforeVisibility(t *testing.T) {
 		s, err := q.Stats(t.Context())
 		return err == nil && s.InFlight == messages
 	}, waitLimit, 5*time.Millisecond)
-	time.Sleep(2 * membership) // its leases have been renewed
+	time.Sleep(2 * membership) // its leases have been renewed by now
 	first.kill()
 	killed := time.Now()
 
@@ -136,7 +136,7 @@ func TestMessagesClaimedAheadAreRedeliveredBeforeVisibility(t *testing.T) {
 			return nil
 		}, durable.ConsumerOptions{Visibility: visibility, Membership: membership})
 	}()
-	busy := int64(1) // the message of the handler, and messages that had begun ahead of it
+	busy := int64(1) // the message of the handler
 	require.Eventually(t, func() bool { return handled.Load() >= messages-busy }, visibility/2, 5*time.Millisecond)
 	took := time.Since(killed)
 	t.Logf("%d messages that a killed consumer had claimed ahead were delivered after %v, with a membership of %v", messages-busy, took, membership)
@@ -150,8 +150,8 @@ func TestMessagesClaimedAheadAreRedeliveredBeforeVisibility(t *testing.T) {
 	assert.Zero(t, s.Crashed)
 }
 
-// A consumer sleeps past its leases and goes on. Other consumers have its messages by then, and its
-// acknowledgements change nothing.
+// A consumer is paused for longer than its leases, and continued. Other consumers have its messages
+// by then, and its acknowledgements change nothing.
 func TestAckOfPausedConsumerIsRejected(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -159,27 +159,27 @@ func TestAckOfPausedConsumerIsRejected(t *testing.T) {
 	consumer := role{Consume: true, Visibility: 500 * time.Millisecond, Handle: 200 * time.Millisecond}
 	paused := r.start(consumer)
 	paused.waitUntilOpen()
-	const messages = 600 // for several seconds of one consumer
+	const messages = 600 // several seconds of work for one consumer
 	producer := r.start(role{Messages: messages, Batch: 50, MaxDelay: time.Second})
 	require.Eventually(t, paused.recorded, waitLimit, 5*time.Millisecond)
 	time.Sleep(500 * time.Millisecond) // while a dozen messages are handled
 	paused.signal(syscall.SIGSTOP)
 	other := r.start(consumer)
-	require.Eventually(t, r.shared, waitLimit, 100*time.Millisecond, "no other consumer gets the paused's messages")
+	require.Eventually(t, r.shared, waitLimit, 100*time.Millisecond, "no other consumer receives the messages of the paused one")
 	paused.signal(syscall.SIGCONT)
 	producer.wait()
 	r.waitUntilDrained()
 	paused.stop()
 	other.stop()
 	report := r.checkAll(messages, checker.Options{Crashes: true, Pauses: true})
-	assert.Positive(t, report.Duplicates, "the paused had messages")
-	assert.Contains(t, paused.errs.String(), "the lease has expired", "the paused's acknowledgement is refused")
+	assert.Positive(t, report.Duplicates, "the paused consumer had messages")
+	assert.Contains(t, paused.errs.String(), "the lease has expired", "the acknowledgement of the paused consumer is rejected")
 }
 
 // shared reports whether two processes have begun the same message.
 func (r *run) shared() bool {
 	r.t.Helper()
-	begun := map[string]string{} // in which file
+	begun := map[string]string{} // files of events, by id
 	twice := false
 	r.read(checker.Options{}, func(file string, e checker.Event) checker.Event {
 		if e.Kind == checker.Started {
@@ -191,8 +191,9 @@ func (r *run) shared() bool {
 	return twice
 }
 
-// A queue is paused and resumed several times while two processes consume it and a third one enqueues.
-// While it is paused no handler begins. Each message is delivered once in the end, without a crash.
+// A queue is paused and resumed several times while two processes consume it and a third one
+// enqueues. While the queue is paused, no handler begins. In the end each message has been
+// delivered once, without a crash.
 func TestNoHandlerBeginsWhileQueueIsPaused(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -212,7 +213,7 @@ func TestNoHandlerBeginsWhileQueueIsPaused(t *testing.T) {
 	for range scaled(3, 20) {
 		time.Sleep(300 * time.Millisecond)
 		require.NoError(t, q.Pause(t.Context()))
-		require.Eventually(t, func() bool { return stats().InFlight == 0 }, waitLimit, 5*time.Millisecond, "all is given back or handled")
+		require.Eventually(t, func() bool { return stats().InFlight == 0 }, waitLimit, 5*time.Millisecond, "all claimed messages are released or handled")
 		before := stats()
 		require.True(t, before.Paused)
 		time.Sleep(scaled(300*time.Millisecond, time.Second))

@@ -21,9 +21,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
 
-// Server and consumers are down for longer than all delays. Then each message comes once. Messages
-// of a partition come in the order of their due times, except for those that are claimed together.
-// The consumer keeps to its bounds.
+// Server and consumers are down for longer than all delays. Then each message is delivered once.
+// Messages of a partition are delivered in the order of their due times, except for messages that
+// are claimed together. The consumer stays within its limits.
 func TestOverdueMessagesAreDeliveredOnceAfterDowntime(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -41,25 +41,25 @@ func TestOverdueMessagesAreDeliveredOnceAfterDowntime(t *testing.T) {
 			q := openHere(t, tg)
 			s, err := q.Stats(t.Context())
 			require.NoError(t, err)
-			require.EqualValues(t, messages, s.Due, "all are overdue")
+			require.EqualValues(t, messages, s.Due, "all messages are overdue")
 			b := &bounded{events: h, concurrency: int64(concurrency)}
 			b.consume(t, q)
 			report := h.Check()
 			t.Log(report)
-			t.Logf("%d handlers at once at most, %d messages of a partition claimed ahead at most, in %d looks", b.most.Load(), b.leased, b.counts)
+			t.Logf("at most %d concurrent handlers, at most %d messages of a partition claimed ahead, in %d counts", b.most.Load(), b.leased, b.counts)
 			require.NoError(t, report.Err())
 			assert.Equal(t, messages, report.Handled)
-			assert.Equal(t, messages, report.Starts, "each message comes once")
+			assert.Equal(t, messages, report.Starts, "each message is delivered once")
 			assert.LessOrEqual(t, b.most.Load(), b.concurrency)
 			assert.LessOrEqual(t, b.leased, prefetchAfter/partitions)
 			most := 0
 			for p := range b.order {
 				most = max(most, overtaken(b.order[p]))
 			}
-			t.Logf("%d messages at most had been due before one that began", most)
+			t.Logf("at most %d messages were due before a message that began", most)
 			if concurrency == 1 {
 				assert.Zero(t, most)
-			} else { // a handler may be delayed before it records when it began
+			} else { // a handler may be delayed before it records its start
 				assert.Less(t, most, concurrency+prefetchAfter/partitions)
 			}
 		})
@@ -69,7 +69,7 @@ func TestOverdueMessagesAreDeliveredOnceAfterDowntime(t *testing.T) {
 // prefetchAfter is the number of messages that the consumer may have claimed and not begun.
 const prefetchAfter = 128
 
-// enqueueAhead enqueues messages that are due within a second, in no order.
+// enqueueAhead enqueues messages that are due within a second, in random order.
 func enqueueAhead(t *testing.T, q *durable.Queue, h *checker.History, n int) {
 	t.Helper()
 	messages, events := make([]durable.Message, n), make([]checker.Event, n)
@@ -83,17 +83,17 @@ func enqueueAhead(t *testing.T, q *durable.Queue, h *checker.History, n int) {
 	require.NoError(t, h.Record(events...))
 }
 
-// bounded is a consumer that checks its bounds.
+// bounded is a consumer that checks its limits.
 type bounded struct {
 	events      checker.Recorder
 	concurrency int64
 	running     atomic.Int64
-	most        atomic.Int64 // that ran at once
-	leased      int          // the most of one partition that were claimed and not begun
+	most        atomic.Int64 // largest value of running
+	leased      int          // largest number of messages of a partition that were claimed and not begun
 	counts      int
 
 	mu    sync.Mutex
-	order [partitions][]time.Time // due times as handlers were called
+	order [partitions][]time.Time // due times in the order of the calls of handlers
 }
 
 // consume consumes until the queue is empty.
@@ -111,7 +111,7 @@ func (b *bounded) consume(t *testing.T, q *durable.Queue) {
 		if s.Scheduled+s.InFlight == 0 {
 			break
 		}
-		require.True(t, time.Now().Before(end), "the queue does not drain: %+v", s.Counts)
+		require.True(t, time.Now().Before(end), "the queue was not drained: %+v", s.Counts)
 	}
 	cancel()
 	require.NoError(t, <-done)
@@ -136,8 +136,8 @@ func (b *bounded) handle(_ context.Context, d *durable.Delivery) error {
 	return b.events.Record(e)
 }
 
-// countClaimed counts the messages that are claimed and have not begun. Those of a partition fit into one
-// page, so the count is consistent.
+// countClaimed counts the messages that are claimed and have not begun. The messages of a partition
+// fit into one page, so their count is consistent.
 func (b *bounded) countClaimed(t *testing.T, q *durable.Queue) {
 	t.Helper()
 	var leased [partitions]int
@@ -151,12 +151,13 @@ func (b *bounded) countClaimed(t *testing.T, q *durable.Queue) {
 	b.counts++
 }
 
-// overtaken returns the largest number of messages that come after a message with a later due time.
-// With a strict order there are fewer of them than handlers: messages whose handlers have not
-// recorded the start yet. A message that has begun ahead and is given back, because handlers have
-// become slower, comes again after the messages of its partition that are claimed by then.
+// overtaken returns the largest number of messages that are delivered after a message with a later
+// due time. With a strict order the number is less than the number of handlers, because some
+// handlers have not yet recorded their start. A message that has begun ahead and is released,
+// because handlers have become slower, is delivered after the messages of its partition that are
+// claimed by then.
 func overtaken(dues []time.Time) (most int) {
-	waiting := slices.Clone(dues) // due times of messages that have not come yet, in order
+	waiting := slices.Clone(dues) // ascending due times of messages that were not delivered yet
 	slices.SortFunc(waiting, time.Time.Compare)
 	for _, due := range dues {
 		i, _ := slices.BinarySearchFunc(waiting, due, func(w, d time.Time) int { return cmp.Compare(w.UnixMilli(), d.UnixMilli()) })

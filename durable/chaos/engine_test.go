@@ -14,10 +14,10 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
 
-// underLoad calls fault while messages are enqueued and delivered, and returns when all are
-// delivered. The producer takes at least as long as its pauses, so a fault that is over by then
-// meets it. On a slow machine the fault may take longer, so some more messages are enqueued after
-// it.
+// underLoad calls fault while messages are enqueued and delivered, and returns when all messages
+// have been delivered. The producer takes at least as long as pauses, so that it runs during a
+// fault of at most that length. On a slow machine the fault may take longer, so some more messages
+// are enqueued after it.
 func (r *run) underLoad(pauses time.Duration, fault func()) (messages int) {
 	r.t.Helper()
 	const batch, pace, after = 20, 20 * time.Millisecond, 100
@@ -85,7 +85,7 @@ func TestDeliveryResumesAfterSentinelFailover(t *testing.T) {
 	out.resumed(t)
 }
 
-// The server forgets all scripts, and closes all connections.
+// The server is made to forget all scripts and to close all connections.
 func TestFlushedScriptsAndKilledClientsLoseNothing(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -104,7 +104,7 @@ func TestFlushedScriptsAndKilledClientsLoseNothing(t *testing.T) {
 }
 
 // Some replies are lost after the server has executed the request. No message is enqueued twice,
-// and handled messages stay handled.
+// and no handled message is delivered again.
 func TestLostRepliesEnqueueNothingTwice(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -112,7 +112,7 @@ func TestLostRepliesEnqueueNothingTwice(t *testing.T) {
 	proxy := faultproxy.Start(t, server.Addr())
 	r := newRun(t, target{Redis: proxy.Addr()})
 	messages := r.underLoad(scaled(2*time.Second, 20*time.Second), func() {
-		proxy.Match("evalsha") // as the client sends it
+		proxy.Match("evalsha") // the name of the command in a request
 		proxy.DropRate(0.1)
 		time.Sleep(scaled(2*time.Second, 20*time.Second))
 		require.Eventually(t, func() bool { return proxy.Dropped() > 0 }, waitLimit, time.Millisecond)
@@ -122,7 +122,7 @@ func TestLostRepliesEnqueueNothingTwice(t *testing.T) {
 	r.checkAll(messages, checker.Options{Crashes: true})
 }
 
-// The network stands still, past all leases, and is cut.
+// The network stalls for longer than all leases, and all connections are cut.
 func TestStalledNetworkLosesNothing(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()

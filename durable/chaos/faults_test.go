@@ -18,7 +18,7 @@ import (
 )
 
 // consumeHere consumes in this process until the returned function is called. The leases are long,
-// because messages come twice if leases end.
+// because messages are delivered again if leases end.
 func consumeHere(t *testing.T, q *durable.Queue, events checker.Recorder) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -31,7 +31,7 @@ func consumeHere(t *testing.T, q *durable.Queue, events checker.Recorder) (stop 
 	}
 }
 
-// waitUntilEmpty waits until the queue has no message to deliver.
+// waitUntilEmpty waits until the queue has no messages to deliver.
 func waitUntilEmpty(t *testing.T, q *durable.Queue) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
@@ -51,15 +51,15 @@ func openHere(t *testing.T, tg target) *durable.Queue {
 	return q
 }
 
-// The server stands still for longer than the client's timeout, again and again. When it goes on,
-// it executes the claims that it was sent meanwhile, whose connections are closed. No message
-// counts a crash, and all messages are delivered soon.
+// The server is paused several times for longer than the timeout of the client. After each pause
+// the server executes the claims that were sent meanwhile, although their connections are closed.
+// No message counts a crash, and all messages are delivered soon.
 func TestServerPausesCountNoCrash(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
 	tg := target{Redis: server.Addr(), ReadTimeout: scaled(200*time.Millisecond, 3*time.Second)}
-	stall, stalls := scaled(1500*time.Millisecond, 12*time.Second), scaled(2, 10)
+	pause, pauses := scaled(1500*time.Millisecond, 12*time.Second), scaled(2, 10)
 	const visibility = 30 * time.Second
 	q := openHere(t, tg)
 	var mu sync.Mutex
@@ -73,7 +73,7 @@ func TestServerPausesCountNoCrash(t *testing.T) {
 			defer mu.Unlock()
 			handled[d.ID] = d.Crashes
 			return nil
-		}, durable.ConsumerOptions{Visibility: visibility, Prefetch: 64}) // so most claims begin some
+		}, durable.ConsumerOptions{Visibility: visibility, Prefetch: 64}) // so that most claims begin some messages
 	}()
 	reached := func(n int) func() bool {
 		return func() bool {
@@ -83,12 +83,12 @@ func TestServerPausesCountNoCrash(t *testing.T) {
 		}
 	}
 	total := 0
-	for i := range stalls {
+	for i := range pauses {
 		var batch []durable.Message
-		for n := range 5000 { // a tenth becomes due during the stall; handlers run on the others
+		for n := range 5000 { // a tenth becomes due during the pause; the others are being handled
 			m := durable.Message{ID: fmt.Sprintf("%d-%d", i, n)}
 			if n%10 == 0 {
-				m.Delay = time.Duration(n) * stall / 5000
+				m.Delay = time.Duration(n) * pause / 5000
 			}
 			batch = append(batch, m)
 		}
@@ -97,13 +97,13 @@ func TestServerPausesCountNoCrash(t *testing.T) {
 		require.Eventually(t, reached(total+500), waitLimit, time.Millisecond)
 		total += len(batch)
 		server.Pause()
-		time.Sleep(stall)
+		time.Sleep(pause)
 		server.Continue()
-		goesOn := time.Now()
+		continued := time.Now()
 		require.Eventually(t, reached(total), waitLimit, 5*time.Millisecond)
-		took := time.Since(goesOn)
-		t.Logf("all are delivered %v after the server goes on", took)
-		assert.Less(t, took, visibility*2/3, "before any lease ends")
+		took := time.Since(continued)
+		t.Logf("all messages were delivered %v after the pause", took)
+		assert.Less(t, took, visibility*2/3, "messages must be delivered before any lease ends")
 	}
 	cancel()
 	require.NoError(t, <-ended)
@@ -118,14 +118,15 @@ func TestServerPausesCountNoCrash(t *testing.T) {
 	assert.Zero(t, s.Scheduled+s.InFlight+s.Dead)
 }
 
-// The consumer ends while the server stands still, and another one takes the partitions over. The
-// server makes the unanswered claims of the first when it goes on. No message counts a crash for that.
+// The consumer ends while the server is paused, and another consumer takes over its partitions.
+// After the pause the server executes the unanswered claims of the first consumer. No message
+// counts a crash.
 func TestConsumerEndDuringServerPauseCountsNoCrash(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
 	tg := target{Redis: server.Addr(), ReadTimeout: scaled(500*time.Millisecond, 3*time.Second)}
-	stall, rounds, visibility := scaled(3*time.Second, 12*time.Second), scaled(2, 10), scaled(8*time.Second, 30*time.Second)
+	pause, rounds, visibility := scaled(3*time.Second, 12*time.Second), scaled(2, 10), scaled(8*time.Second, 30*time.Second)
 	var mu sync.Mutex
 	handled := map[string]int{} // with its crashes
 	reached := func(n int) func() bool {
@@ -160,10 +161,10 @@ func TestConsumerEndDuringServerPauseCountsNoCrash(t *testing.T) {
 		require.NoError(t, err)
 		require.Eventually(t, reached(i*len(batch)+300), waitLimit, time.Millisecond)
 		server.Pause()
-		time.Sleep(stall / 20) // the claims under way have no answer
+		time.Sleep(pause / 20) // so that claims under way have no answer
 		end()
 		nextEnd, nextEnded := consume(queues[(i+1)%2])
-		time.Sleep(stall)
+		time.Sleep(pause)
 		server.Continue()
 		require.NoError(t, <-ended)
 		require.Eventually(t, reached((i+1)*len(batch)), waitLimit, 5*time.Millisecond)
@@ -182,8 +183,8 @@ func TestConsumerEndDuringServerPauseCountsNoCrash(t *testing.T) {
 	assert.Zero(t, s.Crashed)
 }
 
-// The server's memory is full. Enqueuing is refused and deliveries go on, after which there is room
-// again.
+// The memory of the server is full. Enqueues return ErrFull and deliveries continue, after which
+// there is room again.
 func TestFullMemoryRejectsEnqueuesAndDelivers(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -213,7 +214,7 @@ func TestFullMemoryRejectsEnqueuesAndDelivers(t *testing.T) {
 	report := h.Check()
 	t.Log(report)
 	require.NoError(t, report.Err())
-	assert.Equal(t, n, report.Enqueued, "all but the two that were refused, and a later one")
+	assert.Equal(t, n, report.Enqueued, "all messages except two rejected ones, and a later one")
 	assert.Equal(t, n, report.Handled)
 	assert.Zero(t, report.Duplicates)
 }

@@ -15,9 +15,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
 )
 
-// A process with a queue in a file is killed again and again while it enqueues, delivers, cancels
-// and commits. The file always opens, no acknowledged message is lost, and no cancelled message
-// runs.
+// A process with a queue in a file is killed many times while it enqueues, delivers, cancels and
+// commits. The file always opens, no acknowledged message is lost, and no cancelled message runs.
 func TestKilledProcessWithAFileLosesNothing(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -29,8 +28,8 @@ func TestKilledProcessWithAFileLosesNothing(t *testing.T) {
 	for i := range scaled(12, 200) {
 		c := r.start(both)
 		c.waitUntilOpen()
-		require.False(t, c.ended(), "it has ended by itself: %s", &c.errs)
-		if i%3 == 0 { // on a busy machine the other processes may be killed before they do anything
+		require.False(t, c.ended(), "the process has ended by itself: %s", &c.errs)
+		if i%3 == 0 { // every third process makes progress; on a busy machine the others may be killed before they do anything
 			require.Eventually(t, func() bool { info, err := os.Stat(c.role.Events); return err == nil && info.Size() > 8000 }, waitLimit, 5*time.Millisecond)
 		}
 		time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond)

@@ -29,7 +29,7 @@ import (
 // full is true if the tests run with the numbers of the guarantees.
 var full = os.Getenv("TIMINGWHEEL_CHAOS") == "full"
 
-// scaled returns n, or large in the long version.
+// scaled returns n, or large with TIMINGWHEEL_CHAOS=full.
 func scaled[T any](n, large T) T {
 	if full {
 		return large
@@ -45,7 +45,7 @@ func skipIfShort(t *testing.T) {
 	}
 }
 
-// waitLimit bounds waits on an overloaded machine.
+// waitLimit is how long a test waits for an event, which is enough on an overloaded machine.
 var waitLimit = scaled(60*time.Second, 10*time.Minute)
 
 // children numbers the child processes of this test binary.
@@ -67,9 +67,9 @@ func newRun(t *testing.T, tg target) *run {
 	return r
 }
 
-// newFile returns a file of events for one process: SIGKILL may interrupt a write, so no other
-// process may write after it. Files of producers are read first, so that messages are known when
-// they start.
+// newFile returns a file of events for one process. SIGKILL may interrupt a write, so no other
+// process may write to the same file. Files of producers are read first, so that messages are known
+// when their handlers start.
 func (r *run) newFile(name string, producer bool) string {
 	path := filepath.Join(r.dir, name)
 	if producer {
@@ -80,7 +80,7 @@ func (r *run) newFile(name string, producer bool) string {
 	return path
 }
 
-// child is a process that plays a role.
+// child is a child process with a role.
 type child struct {
 	t    *testing.T
 	role role
@@ -91,7 +91,7 @@ type child struct {
 	done chan struct{}
 }
 
-// start starts a process in a role.
+// start starts a child process with a role.
 func (r *run) start(ro role) *child {
 	r.t.Helper()
 	ro.Target, ro.Name = r.target, fmt.Sprintf("p%d", children.Add(1))
@@ -107,12 +107,12 @@ func (r *run) start(ro role) *child {
 	require.NoError(r.t, c.cmd.Start())
 	go func() {
 		defer close(c.done)
-		_ = c.cmd.Wait() // most are killed
+		_ = c.cmd.Wait() // most children are killed
 	}()
 	r.t.Cleanup(func() {
 		c.kill()
 		if r.t.Failed() {
-			r.t.Logf("%s said %q, and: %s", ro.Name, c.out.String(), tail(c.errs.String(), 3000))
+			r.t.Logf("%s printed %q, and to stderr: %s", ro.Name, c.out.String(), tail(c.errs.String(), 3000))
 		}
 	})
 	return c
@@ -122,7 +122,7 @@ func tail(s string, n int) string { return s[max(0, len(s)-n):] }
 
 // kill ends the process with SIGKILL and waits for its end.
 func (c *child) kill() {
-	_ = c.cmd.Process.Kill() // it may have ended
+	_ = c.cmd.Process.Kill() // the process may have ended
 	<-c.done
 }
 
@@ -131,19 +131,20 @@ func (c *child) signal(s syscall.Signal) {
 	require.NoError(c.t, c.cmd.Process.Signal(s))
 }
 
-// wait waits until the process ends by itself, without an error.
+// wait waits until the process ends by itself, and fails the test if the process fails.
 func (c *child) wait() {
 	c.t.Helper()
 	select {
 	case <-c.done:
 		assert.True(c.t, c.cmd.ProcessState.Success(), "%v: %s", c.cmd.ProcessState, tail(c.errs.String(), 2000))
 	case <-time.After(waitLimit):
-		c.t.Errorf("a child process has not ended within %v", waitLimit)
+		c.t.Errorf("a child process did not end within %v", waitLimit)
 	}
 }
 
-// stop asks the process to end gracefully and waits for it. First it waits until the process has
-// started, because the signal would kill a process that does not handle it yet.
+// stop asks the process to end gracefully and waits for its end. Before the signal, stop waits
+// until the process has opened its queue, because the signal would kill a process that does not
+// handle it yet.
 func (c *child) stop() {
 	c.t.Helper()
 	c.waitUntilOpen()
@@ -155,7 +156,7 @@ func (c *child) stop() {
 func (c *child) waitUntilOpen() {
 	c.t.Helper()
 	open := func() bool { return strings.Contains(c.out.String(), "open") || c.ended() }
-	require.Eventually(c.t, open, waitLimit, time.Millisecond, "a child process does not open its queue")
+	require.Eventually(c.t, open, waitLimit, time.Millisecond, "a child process did not open its queue")
 }
 
 // ended reports whether the process has ended.
@@ -174,7 +175,7 @@ func (c *child) recorded() bool {
 	return err == nil && info.Size() > 0
 }
 
-// waitUntilDrained waits until the queue has no message to deliver, and records its dead letters.
+// waitUntilDrained waits until the queue has no messages to deliver, and records its dead letters.
 func (r *run) waitUntilDrained() {
 	r.t.Helper()
 	q, store, err := (&role{Target: r.target}).target(r.t.Context())
@@ -186,7 +187,7 @@ func (r *run) waitUntilDrained() {
 		s, err := q.Stats(r.t.Context())
 		last = s
 		return err == nil && s.Scheduled == 0 && s.InFlight == 0
-	}, waitLimit, 100*time.Millisecond, "the queue does not drain: %+v", &last)
+	}, waitLimit, 100*time.Millisecond, "the queue was not drained: %+v", &last)
 	r.dead(q)
 }
 
@@ -202,7 +203,8 @@ func (r *run) dead(q *durable.Queue) {
 	}
 }
 
-// check returns the checker's report of the run.
+// check returns the report of the checker, and fails the test if a guarantee was broken. edit may
+// change events.
 func (r *run) check(o checker.Options, edit func(checker.Event) checker.Event) *checker.Report {
 	r.t.Helper()
 	if edit == nil {
@@ -214,7 +216,7 @@ func (r *run) check(o checker.Options, edit func(checker.Event) checker.Event) *
 	return report
 }
 
-// checkAll checks that a number of messages were enqueued and handled, and returns the report.
+// checkAll is check, and also checks the numbers of enqueued and handled messages.
 func (r *run) checkAll(messages int, o checker.Options) *checker.Report {
 	r.t.Helper()
 	report := r.check(o, nil)
@@ -230,14 +232,14 @@ func (r *run) read(o checker.Options, edit func(file string, e checker.Event) ch
 	h := checker.New(o)
 	for _, file := range r.files {
 		err := h.ReadFile(file, func(e checker.Event) checker.Event { return edit(file, e) })
-		if !errors.Is(err, os.ErrNotExist) { // a process that was killed at once has no file
+		if !errors.Is(err, os.ErrNotExist) { // a process that was killed early has no file
 			require.NoError(r.t, err)
 		}
 	}
 	return h
 }
 
-// lockedText is the output of a process.
+// lockedText is the output of a process, safe for concurrent use.
 type lockedText struct {
 	mu   sync.Mutex
 	text strings.Builder

@@ -20,9 +20,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// Keys of the queue are deleted. The audit repairs the rest and finds no fault afterwards. The
-// queue goes on and drains, and no message is lost whose record exists. The next process that opens
-// the queue restores the keys of the whole queue.
+// A key of the queue is deleted. The audit repairs the other keys and finds no fault afterwards.
+// The queue continues and drains, and no message is lost whose record exists. The next process that
+// opens the queue restores the keys of the whole queue.
 func TestAuditRepairsQueueAfterDeletedKey(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -36,7 +36,7 @@ func TestAuditRepairsQueueAfterDeletedKey(t *testing.T) {
 			h := checker.New(checker.Options{Crashes: true})
 			client := server.Client(t)
 			if key == "{chaos}:members" {
-				fill(t, q, h, false, 5*time.Second) // a receiver stays a member for that time
+				fill(t, q, h, false, 5*time.Second) // the receiver stays a member for that time
 			} else {
 				fill(t, q, h, key == "{chaos:1}:m", 500*time.Millisecond)
 				waitUntilReceiverHasLeft(t, client)
@@ -66,8 +66,8 @@ func TestAuditRepairsQueueAfterDeletedKey(t *testing.T) {
 	}
 }
 
-// waitUntilReceiverHasLeft waits until no receiver is a member: the audit may miss claimed messages that move
-// meanwhile.
+// waitUntilReceiverHasLeft waits until no receiver is a member, because the audit may miss claimed
+// messages that move meanwhile.
 func waitUntilReceiverHasLeft(t *testing.T, client *redis.Client) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -85,11 +85,11 @@ func auditAndRepair(t *testing.T, q *durable.Queue) {
 	assert.Equal(t, report.Orphans+report.Strays+report.Wrong, report.Repaired)
 	report, err = q.Audit(t.Context(), false)
 	require.NoError(t, err)
-	assert.Zero(t, report.Orphans+report.Strays+report.Wrong, "what is found is repaired: %+v", report)
+	assert.Zero(t, report.Orphans+report.Strays+report.Wrong, "faults are left after the repair: %+v", report)
 }
 
-// reopenRestoresKeys opens the queue as a later process does, which restores the lost keys of the whole
-// queue.
+// reopenRestoresKeys opens the queue as a later process does, and checks that the keys of the whole
+// queue are restored.
 func reopenRestoresKeys(t *testing.T, client *redis.Client) {
 	t.Helper()
 	store, err := redisstore.New(client, redisstore.Options{AllowLossOnCrash: true})
@@ -112,9 +112,9 @@ func reopenRestoresKeys(t *testing.T, client *redis.Client) {
 	require.ErrorIs(t, err, durable.ErrPartitions)
 }
 
-// fill leaves scheduled, leased and dead messages in each partition of a queue. If told so, the
-// messages of partition 1 may get lost. The receiver leaves some membership later, and gives back
-// its claims.
+// fill leaves scheduled, leased and dead messages in each partition of a queue. If lossy is true,
+// the messages of partition 1 may be lost. The receiver leaves after membership, and releases its
+// claims.
 func fill(t *testing.T, q *durable.Queue, h *checker.History, lossy bool, membership time.Duration) {
 	t.Helper()
 	for i := range 100 {

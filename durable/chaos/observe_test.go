@@ -32,7 +32,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// observed opens a queue on a server with a client that waits for each reply for so long.
+// observed opens a queue on a server. The client waits for each reply for readTimeout.
 func observed(t *testing.T, server *redistest.Server, readTimeout time.Duration, onEvent func(durable.Event)) *durable.Queue {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), ReadTimeout: readTimeout, MaxRetries: 1})
@@ -47,7 +47,7 @@ func observed(t *testing.T, server *redistest.Server, readTimeout time.Duration,
 	return q
 }
 
-// spans returns the spans of a message with a name.
+// spans returns the spans with a name that belong to a message.
 func spans(all tracetest.SpanStubs, name, id string) (found tracetest.SpanStubs) {
 	for _, s := range all {
 		for _, a := range s.Attributes {
@@ -59,9 +59,9 @@ func spans(all tracetest.SpanStubs, name, id string) (found tracetest.SpanStubs)
 	return found
 }
 
-// The server is stopped while a handler of the trace runs, which enqueues two more messages: one
+// The server is paused while a traced handler runs, which enqueues two more messages: one call
 // waits for the server, the other gives up. All spans belong to the trace of the request, each
-// begins and ends once, and the status says what has happened.
+// begins and ends once, and each has the status of its call.
 func TestOneTraceAcrossAServerPause(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
@@ -144,8 +144,8 @@ func TestOneTraceAcrossAServerPause(t *testing.T) {
 	assert.Empty(t, spans(all, "retry orders", "order"))
 }
 
-// A scrape of a queue whose server stands still is over after the timeout. The queue is shown as
-// down, other queues are not touched, and the queue is up again when the server goes on.
+// A scrape of a queue whose server is paused returns after the timeout. The queue is exported as
+// down, other queues are not affected, and the queue is up again when the server continues.
 func TestScrapeDuringAServerPauseTimesOut(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})

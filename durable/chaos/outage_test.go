@@ -16,16 +16,16 @@ import (
 // outage is a fault of an engine, with its effects on a history.
 type outage struct {
 	from      time.Time        // just before the fault
-	until     time.Time        // the engine is gone: it answers no call that begins later
-	uncertain time.Duration    // enqueues acknowledged later than this before from may be lost; 0: none
+	until     time.Time        // the engine answers no call that begins later
+	uncertain time.Duration    // enqueues acknowledged less than this before from may be lost; 0: none
 	resume    int64            // when a message enqueued after the fault was handled, in ms; 0: none
 	began     map[string]int64 // when the enqueue of each message began, in milliseconds
 }
 
-// recordingTime is the time that a process may take to record an answer.
+// recordingTime is how long a process may take to record an answer.
 var recordingTime = scaled(10*time.Second, 300*time.Millisecond)
 
-// newOutage calls fault, which ends an engine.
+// newOutage calls fault, which stops an engine.
 func newOutage(doubt time.Duration, fault func()) *outage {
 	o := &outage{from: time.Now(), uncertain: doubt, began: map[string]int64{}}
 	fault()
@@ -33,9 +33,9 @@ func newOutage(doubt time.Duration, fault func()) *outage {
 	return o
 }
 
-// edit marks acknowledgements that the fault may have undone as doubtful, and records when messages
-// come through again. The engine's successor made the acknowledgements long after the fault, and
-// must keep them.
+// edit marks acknowledgements that the fault may have undone as uncertain, and records when
+// messages are delivered again. Acknowledgements from long after the fault were made by the
+// successor of the engine, which must keep them.
 func (o *outage) edit(e checker.Event) checker.Event {
 	after := o.began[e.ID] > o.until.UnixMilli()
 	switch {
@@ -50,13 +50,13 @@ func (o *outage) edit(e checker.Event) checker.Event {
 	return e
 }
 
-// resumed logs and checks the time from the fault until a later message came through.
+// resumed logs and checks the time from the fault until a message enqueued after it was delivered.
 func (o *outage) resumed(t *testing.T) {
 	t.Helper()
-	if assert.NotZero(t, o.resume, "nothing was delivered that was enqueued after the fault") {
+	if assert.NotZero(t, o.resume, "no message that was enqueued after the fault was delivered") {
 		took := time.UnixMilli(o.resume).Sub(o.from)
 		t.Logf("resumed after %v", took)
-		assert.Less(t, took, 30*time.Second) // the machine may be busy: see the log
+		assert.Less(t, took, 30*time.Second) // the limit allows for a busy machine; the log has the time
 	}
 }
 
@@ -77,8 +77,8 @@ func (os outages) resumed(t *testing.T) {
 	}
 }
 
-// An enqueue may be lost if any of the faults may have undone it. A fault that must lose nothing
-// excuses none.
+// An enqueue may be lost if one of the faults may have undone it. A fault that must lose nothing
+// excuses no lost enqueue.
 func TestOutageExcusesOnlyUncertainEnqueues(t *testing.T) {
 	t.Parallel()
 	at := func(second int64) time.Time { return time.UnixMilli(1000 * second) }

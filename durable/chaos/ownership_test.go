@@ -19,7 +19,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
 
-// Consumers join and leave gracefully while messages are delivered. Each message comes once.
+// Consumers join and leave gracefully while messages are delivered. Each message is delivered once.
 func TestJoiningAndLeavingConsumersDuplicateNothing(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -40,12 +40,12 @@ func TestJoiningAndLeavingConsumersDuplicateNothing(t *testing.T) {
 	r.waitUntilDrained()
 	consumers[4].stop()
 	report := r.checkAll(messages, checker.Options{})
-	assert.Zero(t, report.Duplicates, "a consumer that leaves gives back what has not begun, and finishes the rest")
+	assert.Zero(t, report.Duplicates, "a leaving consumer releases messages that have not begun, and finishes the others")
 }
 
-// One consumer becomes five, and five become one: the others leave gracefully, or are killed. Each
-// partition is delivered again within two times the consumers' Membership, and in the end by a
-// consumer that is there.
+// The number of consumers grows from one to five and falls to one again: the others leave
+// gracefully, or are killed. Each partition is delivered again within twice the Membership of the
+// consumers, and in the end by a present consumer.
 func TestPartitionsAreReassignedWithinTwiceMembership(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -53,8 +53,8 @@ func TestPartitionsAreReassignedWithinTwiceMembership(t *testing.T) {
 		t.Run(end.String(), func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t, redistest.Options{})
-			// A consumer whose lease ends early causes duplicates. Others wait for the leases of a
-			// killed consumer.
+			// A lease that ends early causes duplicates, so leases are long. The leases of a killed
+			// consumer delay its messages, so they are short.
 			visibility := 15 * time.Second
 			if end == syscall.SIGKILL {
 				visibility = 3 * time.Second
@@ -78,7 +78,7 @@ func TestPartitionsAreReassignedWithinTwiceMembership(t *testing.T) {
 	}
 }
 
-// owners are consumers that come and go.
+// owners are consumers that join and leave.
 type owners struct {
 	*run
 	visibility time.Duration
@@ -92,13 +92,13 @@ type change struct {
 	at         time.Time
 	count      int
 	present    []int         // the numbers of the consumers
-	knownAfter time.Duration // until the store knew them
+	knownAfter time.Duration // until the store had the right number of members
 	until      time.Time     // the next change comes later
 }
 
 const (
 	membership = time.Second
-	endless    = 1 << 30 // messages; the producer is stopped
+	endless    = 1 << 30 // messages; the test stops the producer
 )
 
 // join starts n consumers.
@@ -136,8 +136,9 @@ func (o *owners) changed() {
 	o.changes = append(o.changes, c)
 }
 
-// waitUntilShared waits until the store knows the consumers, they have had time to share the partitions, and
-// they have begun messages of each partition that became due after that.
+// waitUntilShared waits until the store has the right number of members, the consumers have had
+// time to share the partitions, and they have begun messages of each partition that became due
+// after that.
 func (o *owners) waitUntilShared(client *redis.Client, members int64) {
 	o.t.Helper()
 	last := &o.changes[len(o.changes)-1]
@@ -159,7 +160,7 @@ func (o *owners) waitUntilShared(client *redis.Client, members int64) {
 			}
 		}
 		return len(delivered) == partitions
-	}, waitLimit, 200*time.Millisecond, "a partition is not delivered by any of %d consumers", last.count)
+	}, waitLimit, 200*time.Millisecond, "none of %d consumers delivers one of the partitions", last.count)
 	last.until = time.Now()
 }
 
@@ -184,7 +185,7 @@ func (o *owners) starts() (starts []ownedStart) {
 func (o *owners) check(crashes bool) {
 	o.t.Helper()
 	report := o.run.check(checker.Options{Crashes: crashes}, nil)
-	assert.GreaterOrEqual(o.t, report.Handled, report.Enqueued, "the producer was stopped before it recorded its last enqueues")
+	assert.GreaterOrEqual(o.t, report.Handled, report.Enqueued, "the producer may be stopped before it records its last enqueues")
 	if !crashes {
 		assert.Zero(o.t, report.Duplicates)
 	}
@@ -201,8 +202,8 @@ type ownedStart struct {
 	due, clock          int64 // in milliseconds
 }
 
-// checkChange checks the time until each partition delivered messages that became due after a
-// change.
+// checkChange checks how long after a change each partition delivered messages that became due
+// after it.
 func (o *owners) checkChange(c change, starts []ownedStart) {
 	o.t.Helper()
 	first, last := map[int]int64{}, map[int]ownedStart{}
@@ -217,7 +218,7 @@ func (o *owners) checkChange(c change, starts []ownedStart) {
 			last[s.partition] = s
 		}
 	}
-	if !assert.Len(o.t, first, partitions, "each partition delivers after the change to %d consumers", c.count) {
+	if !assert.Len(o.t, first, partitions, "a partition delivers no message after the change to %d consumers", c.count) {
 		return
 	}
 	took := time.UnixMilli(slices.Max(slices.Collect(maps.Values(first)))).Sub(c.at)
@@ -225,10 +226,10 @@ func (o *owners) checkChange(c change, starts []ownedStart) {
 	for p, s := range last {
 		owner[p] = s.consumer
 	}
-	o.t.Logf("%d consumers: known after %v, all partitions deliver after %v, partitions are with consumers %v", c.count, c.knownAfter, took, owner)
-	// Two times the membership, and a margin for a busy machine.
+	o.t.Logf("%d consumers: known after %v, all partitions deliver after %v, partitions belong to consumers %v", c.count, c.knownAfter, took, owner)
+	// Twice the membership, and a margin for a busy machine.
 	assert.Less(o.t, took, 2*membership+scaled(18*time.Second, 2*time.Second))
 	for p, consumer := range owner {
-		assert.Contains(o.t, c.present, consumer, "partition %d is with a consumer that is there", p)
+		assert.Contains(o.t, c.present, consumer, "partition %d belongs to a consumer that has left", p)
 	}
 }

@@ -20,14 +20,15 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
 
-// Cancel and Reschedule race the start of a message. A cancelled message does not run, and a
+// Cancel and Reschedule race with the start of a message. A cancelled message does not run, and a
 // rescheduled message does not run before its new time.
 func TestCancelledMessageNeverRuns(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
 	t.Run("redis", func(t *testing.T) {
 		t.Parallel()
-		// A call without a reply leaves open whether the message was cancelled.
+		// With a long timeout each call has a reply, so it is known whether the message was
+		// cancelled.
 		raceAgainstFire(t, target{Redis: redistest.Start(t, redistest.Options{}).Addr(), ReadTimeout: time.Minute})
 	})
 	t.Run("file", func(t *testing.T) {

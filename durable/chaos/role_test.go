@@ -25,8 +25,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// envRole names an environment variable with a [role] in JSON, which the test binary plays instead
-// of running tests.
+// envRole is an environment variable with a role in JSON, which the test binary performs instead of
+// running tests.
 const envRole = "TIMINGWHEEL_CHAOS_ROLE"
 
 // role is the work of a child process. The process ends when its standard input is closed.
@@ -36,7 +36,7 @@ type role struct {
 	Name   string // the prefix of ids, different for each producer
 
 	// A producer.
-	Messages int           // to enqueue; 0: it is no producer
+	Messages int           // to enqueue; 0: not a producer
 	Batch    int           // messages in a call
 	MaxDelay time.Duration // delays are spread from 0 to this
 	Pace     time.Duration // the pause after each call
@@ -52,9 +52,9 @@ type role struct {
 	FailEvery   int           // each FailEvery-th first delivery fails; 0: none
 	Visibility  time.Duration
 	Membership  time.Duration // 0: the default for the visibility
-	CrashAt     string        // "started" or "handled": it kills itself there, after CrashAfter others
+	CrashAt     string        // "started" or "handled": the point at which the process kills itself, after CrashAfter messages
 	CrashAfter  int
-	UntilEmpty  bool // it ends when producers are done and the queue is empty
+	UntilEmpty  bool // the process ends when the queue is empty and no messages are left to enqueue
 }
 
 // target is a store that processes open. One of the first fields is set.
@@ -117,8 +117,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// runTests runs many tests at once, because they mostly wait, unless -parallel is given. The long
-// version also measures, so it runs them one after the other.
+// runTests runs several tests in parallel, because most tests wait, unless -parallel is given. With
+// TIMINGWHEEL_CHAOS=full tests also measure, so they run one after the other.
 func runTests(m *testing.M) int {
 	flag.Parse()
 	given := false
@@ -137,7 +137,7 @@ func (r *role) perform() error {
 	defer end()
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(3) // the test binary is gone
+		os.Exit(3) // the parent process has ended
 	}()
 	events, err := checker.OpenFile(r.Events)
 	if err != nil {
@@ -174,7 +174,7 @@ func (r *role) perform() error {
 	return err
 }
 
-// target opens the queue. It tries again while the store cannot be reached.
+// target opens the queue, and retries while the store cannot be reached.
 func (r *role) target(ctx context.Context) (q *durable.Queue, s durable.Store, err error) {
 	for range 100 {
 		q, s, err = r.Target.openQueue(ctx, func(err error) { fmt.Fprintln(os.Stderr, r.Name, err) })
@@ -186,7 +186,7 @@ func (r *role) target(ctx context.Context) (q *durable.Queue, s durable.Store, e
 	return nil, nil, err
 }
 
-// pollUntilEmpty waits until the queue has no message to deliver, or ctx ends.
+// pollUntilEmpty waits until the queue has no messages to deliver, or ctx ends.
 func pollUntilEmpty(ctx context.Context, q *durable.Queue) error {
 	for ctx.Err() == nil {
 		s, err := q.Stats(ctx)

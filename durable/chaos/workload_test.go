@@ -18,9 +18,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
 )
 
-// produce enqueues the messages of the role. It records each message as perhaps enqueued before the
-// call, because the process may be killed before it records the success. The events have the times
-// of both.
+// produce enqueues the messages of the role. It records each message as possibly enqueued before
+// the call, because the process may be killed before it records the success. Each event has the
+// time at which it was recorded.
 func (r *role) produce(ctx context.Context, q *durable.Queue, events checker.Recorder) error {
 	var cancels sync.WaitGroup
 	defer cancels.Wait()
@@ -56,13 +56,13 @@ func (r *role) produce(ctx context.Context, q *durable.Queue, events checker.Rec
 	return nil
 }
 
-// enqueue enqueues a batch. The queue tries again while the store cannot be reached.
+// enqueue enqueues a batch. The queue retries while the store cannot be reached.
 func (r *role) enqueue(ctx context.Context, q *durable.Queue, events checker.Recorder, batch []durable.Message, maybe []checker.Event) error {
 	_, err := q.EnqueueBatch(ctx, batch)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil || errors.Is(err, durable.ErrUnavailable):
-		return nil // the messages stay perhaps enqueued
+		return nil // the messages stay possibly enqueued
 	default:
 		return err
 	}
@@ -74,7 +74,7 @@ func (r *role) enqueue(ctx context.Context, q *durable.Queue, events checker.Rec
 	return events.Record(done...)
 }
 
-// cancel cancels a message at about its due time, which is not before due. It also records the call
+// cancel cancels a message at about its due time, which is not before due. It records the call
 // before making it, because the process may be killed during the call.
 func (r *role) cancel(ctx context.Context, q *durable.Queue, events checker.Recorder, id string, due time.Time) error {
 	time.Sleep(time.Until(due) - 5*time.Millisecond + rand.N(15*time.Millisecond))
@@ -104,7 +104,7 @@ func (r *role) consume(ctx context.Context, q *durable.Queue, events checker.Rec
 			Kind: checker.Started, ID: d.ID, Token: d.Token, Attempt: d.Attempts + 1,
 			Clock: time.Now().UnixMilli(), // the store runs on the same machine
 		}
-		if ctx.Err() != nil { // the process has slept; another consumer may have the message
+		if ctx.Err() != nil { // the process was paused; another consumer may have the message
 			return context.Cause(ctx)
 		}
 		n := int(count.Add(1))
@@ -115,7 +115,7 @@ func (r *role) consume(ctx context.Context, q *durable.Queue, events checker.Rec
 		time.Sleep(r.Handle)
 		if r.FailEvery > 0 && d.Attempts == 0 && n%r.FailEvery == 0 {
 			e.Kind = checker.Failed
-			return errors.Join(errors.New("it fails the first time"), events.Record(e))
+			return errors.Join(errors.New("the first delivery fails"), events.Record(e))
 		}
 		e.Kind = checker.Handled
 		err := events.Record(e)
@@ -129,7 +129,7 @@ func (r *role) consume(ctx context.Context, q *durable.Queue, events checker.Rec
 	})
 }
 
-// crash kills the process at a point.
+// crash kills the process if it is to crash at this point.
 func (r *role) crash(point string, n int) {
 	if r.CrashAt != point || n <= r.CrashAfter {
 		return
