@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/internal/clock"
-	"github.com/timingwheel-go/timingwheel/internal/holders"
+	"github.com/timingwheel-go/timingwheel/internal/sampling"
 )
 
 // ChannelTimer is a [time.Timer] on a wheel: when it fires, it sends the current time on C. As with
@@ -201,7 +201,7 @@ type periodic struct {
 	period int64 // ns, positive
 	next   int64 // ns on the wheel's clock: the tick that is armed
 
-	origin *holders.Origin // of the call that armed the ticker, if that was sampled
+	origin *sampling.Origin // of the call that armed the ticker, if that was sampled
 }
 
 // skipTo sets next to the first tick after now. If a Flush has fired the timer early, skipTo

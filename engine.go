@@ -616,7 +616,7 @@ func (e *engine[T]) shutdown(ctx context.Context) error {
 			return err
 		}
 	}
-	return waitFor(ctx, e.watch.Silence())
+	return waitFor(ctx, e.watch.ReportsDone())
 }
 
 // waitFor waits until done is closed. A nil channel stands for a closed one.

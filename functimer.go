@@ -9,7 +9,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/clock"
-	"github.com/timingwheel-go/timingwheel/internal/holders"
+	"github.com/timingwheel-go/timingwheel/internal/sampling"
 )
 
 // FuncTimer is a timer that calls one function and can be armed again and again. It has the
@@ -388,9 +388,9 @@ func (t *FuncTimer) setUnlocked(deadline int64) (was, ok bool) {
 	case was || s.profileRate == 0:
 		t.request(t.updateSlot)
 	default:
-		var origin *holders.Origin
+		var origin *sampling.Origin
 		if rand.IntN(s.profileRate) == 0 {
-			origin = holders.Here(s.reading())
+			origin = sampling.Here(s.reading())
 		}
 		t.request(func() { t.updateSlot(); t.sampleAs(origin) })
 	}
@@ -456,13 +456,13 @@ func (t *FuncTimer) updateSlot() {
 }
 
 // sampleAs is [Timer.sampleAs] under armMu.
-func (t *FuncTimer) sampleAs(o *holders.Origin) {
+func (t *FuncTimer) sampleAs(o *sampling.Origin) {
 	s := t.shard
 	if t.place == 0 || s.inbox.samples == nil {
 		return
 	}
 	i := t.place - 1
-	s.inbox.samples.Set(holders.Timer{Page: s.host.pageOf(i), Index: i, Gen: t.cell().load().Gen()}, o)
+	s.inbox.samples.Set(sampling.Timer{Page: s.host.pageOf(i), Index: i, Gen: t.cell().load().Gen()}, o)
 }
 
 // expire is the payload of the timer's slot, which is Running because its tick has come or was

@@ -18,11 +18,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
-	"github.com/timingwheel-go/timingwheel/internal/holders"
+	"github.com/timingwheel-go/timingwheel/internal/sampling"
 )
 
 // armer returns the function of a test that has armed a timer: the innermost one of a stack.
-func armer(o *holders.Origin) string {
+func armer(o *sampling.Origin) string {
 	frames := runtime.CallersFrames(o.PCs)
 	for more := true; more; {
 		var f runtime.Frame
@@ -36,7 +36,7 @@ func armer(o *holders.Origin) string {
 // holdersOf returns the number of samples of a wheel by the function that armed the timers.
 func holdersOf[T any](e *engine[T]) map[string]int {
 	by := map[string]int{}
-	e.eachSample(func(o *holders.Origin, _, _ int64) { by[armer(o)]++ })
+	e.eachSample(func(o *sampling.Origin, _, _ int64) { by[armer(o)]++ })
 	return by
 }
 
@@ -324,7 +324,7 @@ func TestProfileTellsAgeAndExpiry(t *testing.T) {
 	check := func(age time.Duration, want map[string]time.Duration) {
 		t.Helper()
 		got := map[string]time.Duration{}
-		tw.engine.eachSample(func(o *holders.Origin, a, expires int64) {
+		tw.engine.eachSample(func(o *sampling.Origin, a, expires int64) {
 			require.Equal(t, age, time.Duration(a))
 			got[armer(o)] = time.Duration(expires)
 		})
@@ -386,7 +386,7 @@ func TestProfileForgetsWhatHasEnded(t *testing.T) {
 	most := 0
 	table := tw.engine.shards[0].inbox.samples
 	for from, more := 0, true; more; {
-		from, more = table.Each(from, quantum, func(*holders.Origin, *arena.Page, arena.Word, uint32) {})
+		from, more = table.Each(from, quantum, func(*sampling.Origin, *arena.Page, arena.Word, uint32) {})
 		most = from
 	}
 	assert.Less(t, most, 500, "entries of the table")

@@ -5,7 +5,7 @@ import (
 	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
-	"github.com/timingwheel-go/timingwheel/internal/holders"
+	"github.com/timingwheel-go/timingwheel/internal/sampling"
 )
 
 const (
@@ -36,10 +36,10 @@ type inbox struct {
 
 	// A caller that adds to staged compares its length with checkAt alone, the lesser of the two.
 	checkAt  int
-	sweepAt  int            // length of staged at which it is swept
-	sampleAt int64          // length of staged at which its last timer is sampled; about never without samples
-	samples  *holders.Table // with ProfileRate; else nil
-	distance func() int64   // with ProfileRate: draws the number of turns to the next sample
+	sweepAt  int             // length of staged at which it is swept
+	sampleAt int64           // length of staged at which its last timer is sampled; about never without samples
+	samples  *sampling.Table // with ProfileRate; else nil
+	distance func() int64    // with ProfileRate: draws the number of turns to the next sample
 
 	armed       uint64 // timers
 	stopped     uint64 // timers that were stopped while staged and whose slots are back
@@ -54,7 +54,7 @@ func (ib *inbox) init() {
 
 // sampleEvery makes the inbox sample one of rate timers.
 func (ib *inbox) sampleEvery(rate int) {
-	ib.samples = holders.New(rate)
+	ib.samples = sampling.New(rate)
 	ib.distance = ib.samples.Distance
 	ib.sampleAt = 0
 	ib.skipSamples()

@@ -6,7 +6,7 @@ import (
 	"reflect"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
-	"github.com/timingwheel-go/timingwheel/internal/holders"
+	"github.com/timingwheel-go/timingwheel/internal/sampling"
 )
 
 // writeProfile is [TimingWheel.WriteProfile].
@@ -14,28 +14,28 @@ func (e *engine[T]) writeProfile(w io.Writer) error {
 	if e.profileRate == 0 {
 		return fmt.Errorf("%w: Options.ProfileRate is 0, so there is no profile; it must be from 1 to 2^30", ErrOption)
 	}
-	p := holders.NewProfile(reflect.TypeFor[Timer]().PkgPath(), e.name, e.profileRate)
+	p := sampling.NewProfile(reflect.TypeFor[Timer]().PkgPath(), e.name, e.profileRate)
 	e.eachSample(p.Add)
 	return p.Write(w)
 }
 
 // eachSample calls yield for each sampled timer that is pending. age is the time since the timer
 // was armed, and expires the time until its deadline, in ns.
-func (e *engine[T]) eachSample(yield func(o *holders.Origin, age, expires int64)) {
+func (e *engine[T]) eachSample(yield func(o *sampling.Origin, age, expires int64)) {
 	for _, s := range e.shards {
 		eachSampleOf(&s.shard, yield)
 	}
 }
 
 // eachSampleOf holds armMu for a quantum of samples at a time, and calls yield without it.
-func eachSampleOf(s *shard, yield func(o *holders.Origin, age, expires int64)) {
+func eachSampleOf(s *shard, yield func(o *sampling.Origin, age, expires int64)) {
 	type found struct {
-		origin *holders.Origin
+		origin *sampling.Origin
 		tick   int64
 	}
 	now := s.reading()
 	all := make([]found, 0, quantum)
-	note := func(o *holders.Origin, pg *arena.Page, w arena.Word, i uint32) {
+	note := func(o *sampling.Origin, pg *arena.Page, w arena.Word, i uint32) {
 		for w.Kind() == arena.Staged || w.Kind() == arena.Placed { // not a run of a plan
 			tick, ok := s.decode(w, s.ticks.Floor(s.now.Load()))
 			was := w
@@ -63,17 +63,17 @@ func eachSampleOf(s *shard, yield func(o *holders.Origin, age, expires int64)) {
 	}
 }
 
-// sampled returns the timer as package holders identifies it, or false if its wheel takes no
+// sampled returns the timer as package sampling identifies it, or false if its wheel takes no
 // samples.
-func (t Timer) sampled() (holders.Timer, bool) {
+func (t Timer) sampled() (sampling.Timer, bool) {
 	if t.ref == nil || t.ref.shard.profileRate == 0 {
-		return holders.Timer{}, false
+		return sampling.Timer{}, false
 	}
-	return holders.Timer{Page: &t.ref.page, Index: t.index, Gen: t.gen}, true
+	return sampling.Timer{Page: &t.ref.page, Index: t.index, Gen: t.gen}, true
 }
 
 // origin returns the origin of the timer if it was sampled, or else nil.
-func (t Timer) origin() *holders.Origin {
+func (t Timer) origin() *sampling.Origin {
 	sampled, ok := t.sampled()
 	if !ok {
 		return nil
@@ -90,7 +90,7 @@ func (t Timer) origin() *holders.Origin {
 // sampleAs makes o the origin of the timer in profiles. A nil o removes the timer from the sample.
 // A ticker arms a timer for each tick; sampleAs passes the origin of the first one on to the
 // others.
-func (t Timer) sampleAs(o *holders.Origin) {
+func (t Timer) sampleAs(o *sampling.Origin) {
 	sampled, ok := t.sampled()
 	if !ok {
 		return

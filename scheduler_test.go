@@ -1367,7 +1367,8 @@ func TestRaceStopEndsAPlanWithOverlappingRuns(t *testing.T) {
 	verifyShards(t, tw.engine)
 }
 
-// overlappingEvery returns a planner with a run each d that is armed before the previous run begins.
+// overlappingEvery returns a planner with a run each d, which is armed before the previous run
+// begins.
 func overlappingEvery(d time.Duration) plannerFunc {
 	return func(q question) planner.Step { return planner.Step{Next: q.Started.Add(d), Overlap: true} }
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/clock"
-	"github.com/timingwheel-go/timingwheel/internal/holders"
+	"github.com/timingwheel-go/timingwheel/internal/sampling"
 )
 
 // shard is one independent wheel with its driver and its workers. The locks are the shard's, and it
@@ -260,16 +260,16 @@ func (s *shard) unlockArm() {
 
 // checkAndUnlock is unlockArm if the inbox has to be swept or its last timer to be sampled.
 func (s *shard) checkAndUnlock() {
-	var sampled holders.Timer
+	var sampled sampling.Timer
 	if table := s.inbox.samples; table != nil {
 		if i, w, ok := s.inbox.sample(&s.slots); ok {
-			sampled = holders.Timer{Page: s.host.pageOf(i), Index: i, Gen: w.Gen()}
+			sampled = sampling.Timer{Page: s.host.pageOf(i), Index: i, Gen: w.Gen()}
 		}
 	}
 	crowded := s.inbox.sweepIfFull(&s.slots)
 	s.armMu.Unlock()
 	if sampled.Page != nil {
-		origin := holders.Here(s.reading())
+		origin := sampling.Here(s.reading())
 		s.armMu.Lock()
 		if !s.closed.Load() {
 			s.inbox.samples.Set(sampled, origin)

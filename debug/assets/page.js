@@ -31,7 +31,7 @@ class WheelPage extends Live {
 		const query = new URLSearchParams({ format: 'json', wheel: wheel.name });
 		byId('json').href = `?${query}`;
 		query.set('format', 'pprof');
-		byId('holders').href = `?${query}`;
+		byId('profile').href = `?${query}`;
 		drawTiles(byId('tiles'), TILES, wheel, past);
 		write(byId('wheel-options'), sayOptions(wheel));
 		write(byId('beside'), sayBeside(wheel));

@@ -143,7 +143,7 @@ func TestAddressChoosesTheWheel(t *testing.T) {
 	p := open(t, wheels("one", newManualWheel(t, timingwheel.Options{}), "orders & more", orders(t)), chosen("orders & more"))
 	p.live("orders & more")
 	p.showsPending("9")
-	for id, format := range map[string]string{"json": "json", "holders": "pprof"} {
+	for id, format := range map[string]string{"json": "json", "profile": "pprof"} {
 		assert.Equal(t, "?format="+format+"&wheel=orders+%26+more", eval[string](p, "new URL(document.getElementById('"+id+"').href).search"))
 	}
 }
@@ -376,7 +376,7 @@ func TestKeyboardNavigation(t *testing.T) {
 		outline := eval[string](p, "getComputedStyle(document.activeElement).outlineStyle + getComputedStyle(document.activeElement).outlineWidth")
 		assert.Equal(t, "solid3px", outline, "focus on %s", order[len(order)-1])
 	}
-	assert.Equal(t, []string{"skip", "pause", "theme", "json", "holders", "orders9", "empty0", "0", "1", "2", "scroll", "Slots as a table"}, order)
+	assert.Equal(t, []string{"skip", "pause", "theme", "json", "profile", "orders9", "empty0", "0", "1", "2", "scroll", "Slots as a table"}, order)
 
 	p.do(chromedp.Focus(chromedp.CSS(`.strip[data-level="0"]`)))
 	value := func() string { return eval[string](p, `document.activeElement.getAttribute('aria-valuetext')`) }

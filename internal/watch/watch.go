@@ -65,9 +65,9 @@ type Watch struct {
 
 	scanning sync.Mutex // held while a look reads the records, but not while it reports
 
-	mu      sync.Mutex
-	looking int           // looks of the timer in progress, including their reports
-	silent  chan struct{} // closed when looking becomes 0; created by Silence
+	mu          sync.Mutex
+	looking     int           // looks of the timer in progress, including their reports
+	reportsDone chan struct{} // closed when looking becomes 0; created by ReportsDone
 }
 
 // New returns a Watch without records.
@@ -308,25 +308,25 @@ func (w *Watch) endLook() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.looking--
-	if w.looking == 0 && w.silent != nil {
-		close(w.silent)
-		w.silent = nil
+	if w.looking == 0 && w.reportsDone != nil {
+		close(w.reportsDone)
+		w.reportsDone = nil
 	}
 }
 
-// Silence returns a channel that is closed once all looks of the timer have finished reporting, or
-// nil if no look is in progress. After all calls have ended, later looks have nothing to report.
-// Silence does not cover reports by End. Silence of a nil Watch returns nil.
-func (w *Watch) Silence() <-chan struct{} {
+// ReportsDone returns a channel that is closed once all looks of the timer have finished reporting,
+// or nil if no look is in progress. After all calls have ended, later looks have nothing to report.
+// ReportsDone does not cover reports by End. It returns nil for a nil Watch.
+func (w *Watch) ReportsDone() <-chan struct{} {
 	if w == nil {
 		return nil
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.looking > 0 && w.silent == nil {
-		w.silent = make(chan struct{})
+	if w.looking > 0 && w.reportsDone == nil {
+		w.reportsDone = make(chan struct{})
 	}
-	return w.silent
+	return w.reportsDone
 }
 
 // recordsPerBlock is the number of bits of block.free.

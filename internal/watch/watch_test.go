@@ -245,7 +245,7 @@ func TestReportMayBlockAndUseTheWatch(t *testing.T) {
 		w = New(Config{After: 100 * time.Millisecond, Look: true, Report: func(c Call) {
 			log.add(c)
 			w.Slow()
-			w.Silence()
+			w.ReportsDone()
 			call(w, 1, 1, func() {})
 			if c.Running {
 				<-release
@@ -315,30 +315,30 @@ func TestCallCountedBySlowIsStillReported(t *testing.T) {
 	})
 }
 
-func TestSilenceEndsWithReportsOfLooks(t *testing.T) {
+func TestReportsDoneWaitsForReportsOfLooks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		require.Nil(t, (*Watch)(nil).Silence())
+		require.Nil(t, (*Watch)(nil).ReportsDone())
 		release := make(chan struct{})
 		w := New(Config{After: 100 * time.Millisecond, Look: true, Report: func(c Call) {
 			if c.Running {
 				<-release
 			}
 		}})
-		require.Nil(t, w.Silence())
+		require.Nil(t, w.ReportsDone())
 		startSleepingCall(w, 1, time.Second)
 		time.Sleep(200 * time.Millisecond)
 		startSleepingCall(w, 2, time.Second) // its look overlaps the first look
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		silence := w.Silence()
-		require.NotNil(t, silence)
-		require.Equal(t, silence, w.Silence())
+		reportsDone := w.ReportsDone()
+		require.NotNil(t, reportsDone)
+		require.Equal(t, reportsDone, w.ReportsDone())
 		time.AfterFunc(time.Hour, func() { close(release) })
 		began := time.Now()
-		<-silence
+		<-reportsDone
 		require.Equal(t, time.Hour, time.Since(began))
-		require.Nil(t, w.Silence())
+		require.Nil(t, w.ReportsDone())
 	})
 }
 
@@ -818,8 +818,8 @@ func TestStuckLookDelaysNoCall(t *testing.T) {
 	blocks, used := w.pool.verify(t)
 	require.Equal(t, 1, blocks)
 	require.Zero(t, used)
-	for s := w.Silence(); s != nil; s = w.Silence() {
-		withinAMinute(t, "silence", func() { <-s })
+	for s := w.ReportsDone(); s != nil; s = w.ReportsDone() {
+		withinAMinute(t, "reports", func() { <-s })
 	}
 }
 
@@ -890,7 +890,7 @@ func TestEachSlowCallIsCountedAndReportedOnce(t *testing.T) {
 	calls.Wait()
 	close(over)
 	looks.Wait()
-	for s := w.Silence(); s != nil; s = w.Silence() {
+	for s := w.ReportsDone(); s != nil; s = w.ReportsDone() {
 		<-s
 	}
 	requireSlow(t, w, goroutines*rounds, 0)

@@ -1,6 +1,6 @@
-// Package holders samples timers by the stack that armed them, and writes the pending ones as a
+// Package sampling samples timers by the stack that armed them, and writes the pending ones as a
 // profile for pprof.
-package holders
+package sampling
 
 import (
 	"math"

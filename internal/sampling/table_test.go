@@ -1,4 +1,4 @@
-package holders
+package sampling
 
 import (
 	"bytes"
@@ -179,7 +179,7 @@ func TestHereReturnsTheStackOfItsCaller(t *testing.T) {
 	o := Here(7)
 	require.EqualValues(t, 7, o.Armed)
 	f, _ := runtime.CallersFrames(o.PCs).Next()
-	require.True(t, strings.HasSuffix(f.Function, "holders.TestHereReturnsTheStackOfItsCaller"), f.Function)
+	require.True(t, strings.HasSuffix(f.Function, "sampling.TestHereReturnsTheStackOfItsCaller"), f.Function)
 	require.Equal(t, len(o.PCs), cap(slices.Clip(o.PCs)))
 	var deep func(n int) *Origin
 	deep = func(n int) *Origin {

@@ -1,4 +1,4 @@
-package holders
+package sampling
 
 import (
 	"compress/gzip"
