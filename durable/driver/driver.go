@@ -387,7 +387,7 @@ const (
 	OpAck                      // Done, LeaseLost, NotFound
 	OpRetry                    // Done, LeaseLost. Due after Delay, with Reason; see Uncounted
 	OpBury                     // Done, LeaseLost. With Reason
-	OpRelease                  // Done, LeaseLost. Of firing messages as well
+	OpRelease                  // Done, LeaseLost. Firing messages are released as well
 	OpExtend                   // Done, LeaseLost. Until Delay after the due time or a later now
 	OpCancel                   // Done, Firing, NotFound
 	OpReschedule               // Done, Firing, NotFound. To At or, if that is 0, after Delay

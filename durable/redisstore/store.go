@@ -35,8 +35,8 @@
 //   - maxmemory-policy noeviction, see [Options].AllowEviction. If the memory is full, Put returns
 //     [driver.ErrFull] and stores nothing. All other transitions succeed, so consumers can empty
 //     the queue.
-//   - appendonly yes, see [Options].AllowLossOnCrash. With appendfsync always, a crash loses nothing
-//     that was acknowledged; with everysec, up to two seconds.
+//   - appendonly yes, see [Options].AllowLossOnCrash. With appendfsync always, a crash loses
+//     nothing that was acknowledged; with everysec, up to two seconds.
 //   - Open checks both settings on masters and replicas, and an open queue checks them once a
 //     minute. A setting that the server does not show to the client's user is not checked.
 //   - A failover may lose the last writes of the old master, because replication is asynchronous.

@@ -25,7 +25,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// What listens at all addresses is looked at by a name that a browser knows.
+// A server that listens on all addresses prints an address that a browser can open.
 func TestAllAddresses(t *testing.T) {
 	t.Parallel()
 	var stdout, stderr bytes.Buffer

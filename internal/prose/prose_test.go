@@ -61,7 +61,7 @@ func TestAcceptedTextsHaveNoFindings(t *testing.T) {
 	folder := write(t, map[string]string{
 		"a.go": "// Package a has words.\npackage a\n\n//go:generate " + wide + "\n\n// A T is a type.\ntype T struct{}\n\n// M is a method.\nfunc (T) M() {}\n\n" +
 			"type hidden struct{}\n\nfunc (hidden) M() {}\n\nvar x = 1 // " + wide + "\n\n// Sizes.\nconst (\n\tA = 1 // a size\n\tB = 2\n)\n\n" +
-			"//\t" + wide + "\n\n// What does it do?\n",
+			"//\t" + wide + "\n\n// What does it do?\n\n// Output:\n// " + wide + "\n",
 		"internal/b.go":     "package b\n\nfunc F() {}\n",
 		"main.go":           "package main\n\nfunc F() {}\n",
 		"testdata/a.md":     wide,

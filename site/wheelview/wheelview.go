@@ -1,9 +1,10 @@
-// Package wheelview shows a small timing wheel at work. The wheel is a real one in Manual mode, with
-// three levels of eight slots and a tick of one second. The site runs this package in the browser.
+// Package wheelview shows a small timing wheel at work. The wheel is a real one in Manual mode,
+// with three levels of eight slots and a tick of one second. The site runs this package in the
+// browser.
 //
-// The view asks the wheel where its timers are: [timingwheel.TimingWheel.Occupancy] has the number of
-// timers in each slot. A timer can only be in one slot of each level, which its deadline determines,
-// so the numbers tell the place of each timer.
+// The view asks the wheel where its timers are: [timingwheel.TimingWheel.Occupancy] has the number
+// of timers in each slot. A timer can only be in one slot of each level, which its deadline
+// determines, so the numbers tell the place of each timer.
 package wheelview
 
 import (
