@@ -113,7 +113,7 @@ func (e *engine[T]) observed() bool { return e.watch != nil || e.labels != nil }
 
 // newWatch returns the Watch that the options ask for.
 func newWatch(opts Options) *watch.Watch {
-	c := watch.Config{After: opts.SlowAfter, Look: opts.OnSlow != nil && !opts.Manual}
+	c := watch.Config{After: opts.SlowAfter, Scan: opts.OnSlow != nil && !opts.Manual}
 	if opts.OnSlow != nil {
 		c.Report = func(call watch.Call) {
 			slow := SlowCallback{Wheel: opts.Name, Took: call.Took, Running: call.Running, Payloads: call.Payloads}

@@ -22,25 +22,25 @@ type Call struct {
 type Config struct {
 	After time.Duration // the duration from which on a call is slow; must be positive
 
-	// Report receives each slow call when it has ended, on the goroutine of the call. If Look is
+	// Report receives each slow call when it has ended, on the goroutine of the call. If Scan is
 	// set, Report also receives the call once while it is running. If the call ends during that
 	// report, the two reports may overlap or come in the other order. No lock is held, and several
 	// goroutines may call Report at once. If Report is nil, slow calls are only counted.
 	Report func(Call)
 
-	// Look also reports slow calls that are still running. One runtime timer scans for them and
+	// Scan also reports slow calls that are still running. One runtime timer scans for them and
 	// reports the calls that it finds one after the other, on the goroutine of the timer.
-	Look bool
+	Scan bool
 }
 
 // Watch measures the calls of many goroutines. Each goroutine has a [Record] of its current call
-// and of the time at which the call began. A look is a scan of all records, either for Slow or by
-// the timer.
+// and of the time at which the call began. A scan reads all records, either for Slow or for the
+// timer.
 //
-// A look holds no lock that Join, Leave, Begin or End takes, regardless of the number of records.
-// Looks exclude each other.
+// A scan holds no lock that Join, Leave, Begin or End takes, regardless of the number of records.
+// Scans exclude each other.
 //
-// Begin sets the timer unless it is set already. A look sets the timer again only if an unreported
+// Begin sets the timer unless it is set already. A scan sets the timer again only if an unreported
 // call is running, so no timer is set while a wheel is idle. New creates the timer, which therefore
 // belongs to the synctest bubble in which New ran.
 //
@@ -49,38 +49,38 @@ type Config struct {
 type Watch struct {
 	base   time.Time
 	after  time.Duration
-	pause  time.Duration // the minimum time between two looks of the timer
+	pause  time.Duration // the minimum time between two scans of the timer
 	report func(Call)
-	timer  *time.Timer // nil: no looks
+	timer  *time.Timer // nil: no scans
 
 	// armed is set while the timer is set or about to be set. The goroutine that sets armed also
-	// sets the timer. Begin sets armed after it has published a call. A look clears armed before it
+	// sets the timer. Begin sets armed after it has published a call. A scan clears armed before it
 	// reads the records for the last time. Therefore at least one of the two sees the other.
 	armed atomic.Bool
 
 	_ [64]byte // separates the fields above, which every call reads and which rarely change
 
-	slow atomic.Uint64 // the number of slow calls, counted by looks and by End
+	slow atomic.Uint64 // the number of slow calls, counted by scans and by End
 	pool pool
 
-	scanning sync.Mutex // held while a look reads the records, but not while it reports
+	scanMu sync.Mutex // held while a scan reads the records, but not while it reports
 
 	mu          sync.Mutex
-	looking     int           // looks of the timer in progress, including their reports
-	reportsDone chan struct{} // closed when looking becomes 0; created by ReportsDone
+	scans       int           // scans of the timer in progress, including their reports
+	reportsDone chan struct{} // closed when scans becomes 0; created by ReportsDone
 }
 
 // New returns a Watch without records.
 func New(c Config) *Watch {
 	w := &Watch{base: time.Now(), after: c.After, pause: pauseFor(c.After), report: c.Report}
-	if c.Look && c.Report != nil {
-		w.timer = time.AfterFunc(math.MaxInt64, w.look)
+	if c.Scan && c.Report != nil {
+		w.timer = time.AfterFunc(math.MaxInt64, w.scan)
 		w.timer.Stop()
 	}
 	return w
 }
 
-// pauseFor bounds the cost of looks, which read all records. If many calls take almost as long as a
+// pauseFor bounds the cost of scans, which read all records. If many calls take almost as long as a
 // slow call, there is always a call that is about to become slow.
 func pauseFor(after time.Duration) time.Duration { return max(after/8, time.Millisecond) }
 
@@ -104,21 +104,21 @@ func (w *Watch) Leave(r *Record) { w.pool.put(r) }
 // alternately.
 //
 // The word holds the number of the call in its upper 62 bits and the state of the call in the lower
-// two. Begin increments the number, so no word is used twice, and a compare-and-swap by a look
+// two. Begin increments the number, so no word is used twice, and a compare-and-swap by a scan
 // fails if the call has ended.
 //
 //	from      to        by     meaning
 //	idle      running   Begin  a call begins; the other fields are written before
 //	running   counted   Slow   the call is slow and is counted now
-//	running   reported  look   the call is slow, is counted now and will be reported as running
-//	counted   reported  look   the call will be reported as running
+//	running   reported  scan   the call is slow, is counted now and will be reported as running
+//	counted   reported  scan   the call will be reported as running
 //	running   idle      End    the call has ended; it is counted now if it was slow
 //	counted   idle      End    the call has ended; it was counted before
 //	reported  idle      End    the call has ended; it was counted before
 //
 // Every slow call leaves the state running exactly once and is counted by that step. Every call
 // enters the state reported at most once. The goroutine of the record writes the fields below the
-// word while the state is idle. If a look reads the same word before and after the fields, the
+// word while the state is idle. If a scan reads the same word before and after the fields, the
 // fields are those of one call.
 //
 // A record fills a cache line on 64-bit systems. A block begins 0 or 8 bytes after the start of a
@@ -171,7 +171,7 @@ func (r *Record) End() {
 	switch state := r.word.Swap(r.word.Load()&^stateMask) & stateMask; {
 	case state != running:
 		if took < w.after {
-			took = w.now() - time.Duration(r.began.Load()) // a look found the call slow after the first reading
+			took = w.now() - time.Duration(r.began.Load()) // a scan found the call slow after the first reading
 		}
 	case took < w.after:
 		return
@@ -195,8 +195,8 @@ func (r *Record) observe(now time.Duration) (word uint64, c Call) {
 	}
 }
 
-// mark moves a slow call to the state counted or reported, and counts the call if no look has
-// counted it before. It returns false if the call of that word has ended. Only looks call mark.
+// mark moves a slow call to the state counted or reported, and counts the call if no scan has
+// counted it before. It returns false if the call of that word has ended. Only scans call mark.
 func (r *Record) mark(word, state uint64) bool {
 	if !r.word.CompareAndSwap(word, word&^stateMask|state) {
 		return false
@@ -210,14 +210,14 @@ func (r *Record) mark(word, state uint64) bool {
 // Slow returns the number of slow calls so far, and how many of them are still running. The first
 // number never decreases and is never less than the second. O(records).
 func (w *Watch) Slow() (all uint64, running int) {
-	w.scanning.Lock()
-	defer w.scanning.Unlock()
+	w.scanMu.Lock()
+	defer w.scanMu.Unlock()
 	running = w.countRunning()
-	// Looks exclude each other, so each call that a look has marked has also been counted.
+	// Scans exclude each other, so each call that a scan has marked has also been counted.
 	return w.slow.Load(), running
 }
 
-// countRunning returns how many slow calls are running, and marks them. The caller holds scanning.
+// countRunning returns how many slow calls are running, and marks them. The caller holds scanMu.
 func (w *Watch) countRunning() (n int) {
 	now := w.now()
 	w.pool.each(func(r *Record) {
@@ -238,12 +238,12 @@ func (w *Watch) countRunning() (n int) {
 // set sets the timer, but not before the end of the pause. The caller has set armed.
 func (w *Watch) set(wait time.Duration) { w.timer.Reset(max(wait, w.pause)) }
 
-// look reports the calls that have become slow, and sets the timer for the calls that may become
-// slow next. A call that begins during a look either finds armed set, and then this look or the
+// scan reports the calls that have become slow, and sets the timer for the calls that may become
+// slow next. A call that begins during a scan either finds armed set, and then this scan or the
 // next one sees the call, or finds armed cleared and sets the timer.
-func (w *Watch) look() {
-	w.beginLook()
-	defer w.endLook()
+func (w *Watch) scan() {
+	w.beginScan()
+	defer w.endScan()
 	slow, wait := w.check()
 	if wait == 0 && !w.disarm() {
 		wait = w.after
@@ -266,8 +266,8 @@ func (w *Watch) disarm() bool {
 // check returns the calls that have become slow since the last check, and the time until the next
 // call may become slow. The time is 0 if all running calls have been reported.
 func (w *Watch) check() (slow []Call, wait time.Duration) {
-	w.scanning.Lock()
-	defer w.scanning.Unlock()
+	w.scanMu.Lock()
+	defer w.scanMu.Unlock()
 	now := w.now()
 	w.pool.each(func(r *Record) {
 		word, c := r.observe(now)
@@ -275,7 +275,7 @@ func (w *Watch) check() (slow []Call, wait time.Duration) {
 			return
 		}
 		// If the call has ended meanwhile, the next call of the record began after now. The next
-		// look sees that call, or unreported does if no look follows.
+		// scan sees that call, or unreported does if no scan follows.
 		if c.Took >= w.after {
 			if r.mark(word, reported) {
 				slow = append(slow, c)
@@ -298,24 +298,24 @@ func (w *Watch) unreported() (found bool) {
 	return found
 }
 
-func (w *Watch) beginLook() {
+func (w *Watch) beginScan() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.looking++
+	w.scans++
 }
 
-func (w *Watch) endLook() {
+func (w *Watch) endScan() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.looking--
-	if w.looking == 0 && w.reportsDone != nil {
+	w.scans--
+	if w.scans == 0 && w.reportsDone != nil {
 		close(w.reportsDone)
 		w.reportsDone = nil
 	}
 }
 
-// ReportsDone returns a channel that is closed once all looks of the timer have finished reporting,
-// or nil if no look is in progress. After all calls have ended, later looks have nothing to report.
+// ReportsDone returns a channel that is closed once all scans of the timer have finished reporting,
+// or nil if no scan is in progress. After all calls have ended, later scans have nothing to report.
 // ReportsDone does not cover reports by End. It returns nil for a nil Watch.
 func (w *Watch) ReportsDone() <-chan struct{} {
 	if w == nil {
@@ -323,7 +323,7 @@ func (w *Watch) ReportsDone() <-chan struct{} {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.looking > 0 && w.reportsDone == nil {
+	if w.scans > 0 && w.reportsDone == nil {
 		w.reportsDone = make(chan struct{})
 	}
 	return w.reportsDone
@@ -332,7 +332,7 @@ func (w *Watch) ReportsDone() <-chan struct{} {
 // recordsPerBlock is the number of bits of block.free.
 const recordsPerBlock = 64
 
-// pool holds all records of a Watch, in blocks. Looks traverse the blocks without a lock.
+// pool holds all records of a Watch, in blocks. Scans traverse the blocks without a lock.
 //
 // A new pool has no block. Later the pool keeps one empty block for the next goroutines, and the
 // garbage collector frees all others. In the worst case each record in use keeps a block of its
@@ -347,13 +347,13 @@ const recordsPerBlock = 64
 // Rejected: an array of blocks behind an atomic pointer, which is copied to grow. Growing and
 // shrinking would be O(blocks), and allocate while the lock is held.
 type pool struct {
-	// head is the first block. Looks read head and block.next without a lock, and mu guards the
-	// writes. New blocks are added at the front. A removed block keeps its own next, so a look that
-	// has reached the block continues to all blocks after it. A look misses only blocks that were
-	// added after the look began.
+	// head is the first block. Scans read head and block.next without a lock, and mu guards the
+	// writes. New blocks are added at the front. A removed block keeps its own next, so a scan that
+	// has reached the block continues to all blocks after it. A scan misses only blocks that were
+	// added after the scan began.
 	head atomic.Pointer[block]
 
-	mu    sync.Mutex // held for O(1), without allocations, and never by looks
+	mu    sync.Mutex // held for O(1), without allocations, and never by scans
 	open  *block
 	spare *block // the empty block, or nil
 }

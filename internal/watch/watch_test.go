@@ -88,7 +88,7 @@ func TestSlowCallIsReportedWhileItRunsAndWhenItEnds(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				var log reports
-				w := New(Config{After: 300 * time.Millisecond, Report: log.add, Look: true})
+				w := New(Config{After: 300 * time.Millisecond, Report: log.add, Scan: true})
 				go call(w, 7, payloads, func() { time.Sleep(time.Second) })
 				time.Sleep(299 * time.Millisecond)
 				synctest.Wait()
@@ -154,7 +154,7 @@ func TestQuickCallsAreNotReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log reports
-		w := New(Config{After: 50 * time.Millisecond, Report: log.add, Look: true})
+		w := New(Config{After: 50 * time.Millisecond, Report: log.add, Scan: true})
 		for range 200 {
 			startSleepingCall(w, 1, 20*time.Millisecond)
 			time.Sleep(time.Millisecond)
@@ -169,7 +169,7 @@ func TestEverySlowCallAmongManyIsReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log reports
-		w := New(Config{After: 100 * time.Millisecond, Report: log.add, Look: true})
+		w := New(Config{After: 100 * time.Millisecond, Report: log.add, Scan: true})
 		const n = 60
 		for i := range n {
 			d := time.Duration(0)
@@ -214,7 +214,7 @@ func TestPanicAndGoexitEndACall(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				var log reports
-				w := New(Config{After: 100 * time.Millisecond, Report: log.add, Look: true})
+				w := New(Config{After: 100 * time.Millisecond, Report: log.add, Scan: true})
 				go func() {
 					defer func() { _ = recover() }()
 					call(w, 1, 1, func() { time.Sleep(c.nap); c.end() })
@@ -242,7 +242,7 @@ func TestReportMayBlockAndUseTheWatch(t *testing.T) {
 		var log reports
 		release := make(chan struct{})
 		var w *Watch
-		w = New(Config{After: 100 * time.Millisecond, Look: true, Report: func(c Call) {
+		w = New(Config{After: 100 * time.Millisecond, Scan: true, Report: func(c Call) {
 			log.add(c)
 			w.Slow()
 			w.ReportsDone()
@@ -262,9 +262,9 @@ func TestReportMayBlockAndUseTheWatch(t *testing.T) {
 
 func TestWithoutReportSlowCallsAreCounted(t *testing.T) {
 	t.Parallel()
-	for _, look := range []bool{false, true} {
+	for _, scan := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			w := New(Config{After: time.Second, Look: look})
+			w := New(Config{After: time.Second, Scan: scan})
 			require.Nil(t, w.timer)
 			startSleepingCall(w, 1, time.Minute)
 			time.Sleep(2 * time.Second)
@@ -276,7 +276,7 @@ func TestWithoutReportSlowCallsAreCounted(t *testing.T) {
 	}
 }
 
-func TestWithoutLookOnlyTheEndIsReported(t *testing.T) {
+func TestWithoutScanOnlyTheEndIsReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log reports
@@ -293,19 +293,19 @@ func TestWithoutLookOnlyTheEndIsReported(t *testing.T) {
 	})
 }
 
-// Slow counts a call before the timer's look. The look still reports the call and does not count it
+// Slow counts a call before the timer's scan. The scan still reports the call and does not count it
 // again.
 func TestCallCountedBySlowIsStillReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log reports
-		w := New(Config{After: 80 * time.Millisecond, Report: log.add, Look: true})
+		w := New(Config{After: 80 * time.Millisecond, Report: log.add, Scan: true})
 		startSleepingCall(w, 1, time.Second)
 		time.Sleep(time.Millisecond)
 		startSleepingCall(w, 2, time.Second)
 		time.Sleep(84 * time.Millisecond)
 		synctest.Wait()
-		require.Len(t, log.take(), 1, "the next look is at 90 ms")
+		require.Len(t, log.take(), 1, "the next scan is at 90 ms")
 		requireSlow(t, w, 2, 2)
 		time.Sleep(10 * time.Millisecond)
 		synctest.Wait()
@@ -315,12 +315,12 @@ func TestCallCountedBySlowIsStillReported(t *testing.T) {
 	})
 }
 
-func TestReportsDoneWaitsForReportsOfLooks(t *testing.T) {
+func TestReportsDoneWaitsForReportsOfScans(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		require.Nil(t, (*Watch)(nil).ReportsDone())
 		release := make(chan struct{})
-		w := New(Config{After: 100 * time.Millisecond, Look: true, Report: func(c Call) {
+		w := New(Config{After: 100 * time.Millisecond, Scan: true, Report: func(c Call) {
 			if c.Running {
 				<-release
 			}
@@ -328,7 +328,7 @@ func TestReportsDoneWaitsForReportsOfLooks(t *testing.T) {
 		require.Nil(t, w.ReportsDone())
 		startSleepingCall(w, 1, time.Second)
 		time.Sleep(200 * time.Millisecond)
-		startSleepingCall(w, 2, time.Second) // its look overlaps the first look
+		startSleepingCall(w, 2, time.Second) // its scan overlaps the first scan
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		reportsDone := w.ReportsDone()
@@ -346,7 +346,7 @@ func TestReportsDoneWaitsForReportsOfLooks(t *testing.T) {
 func TestTimerIsUnsetIfNoUnreportedCallRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := New(Config{After: 100 * time.Millisecond, Report: func(Call) {}, Look: true})
+		w := New(Config{After: 100 * time.Millisecond, Report: func(Call) {}, Scan: true})
 		require.False(t, w.armed.Load())
 		release := make(chan struct{})
 		go call(w, 1, 1, func() { <-release })
@@ -366,12 +366,12 @@ func TestTimerIsUnsetIfNoUnreportedCallRuns(t *testing.T) {
 	})
 }
 
-// A stream of calls that are almost slow does not make the timer look continuously.
-func TestLooksArePausedByAnEighthOfAfter(t *testing.T) {
+// A stream of calls that are almost slow does not make the timer scan continuously.
+func TestScansArePausedByAnEighthOfAfter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log reports
-		w := New(Config{After: 80 * time.Millisecond, Report: log.add, Look: true})
+		w := New(Config{After: 80 * time.Millisecond, Report: log.add, Scan: true})
 		startSleepingCall(w, 1, time.Second)
 		time.Sleep(time.Millisecond)
 		startSleepingCall(w, 2, time.Second)
@@ -392,13 +392,13 @@ func TestLooksArePausedByAnEighthOfAfter(t *testing.T) {
 	}
 }
 
-// The next look comes when the first of the running calls may become slow.
-func TestNextLookIsForTheOldestCall(t *testing.T) {
+// The next scan comes when the first of the running calls may become slow.
+func TestNextScanIsForTheOldestCall(t *testing.T) {
 	t.Parallel()
 	for name, second := range map[string]int{"oldest first": 1, "oldest last": 0} {
 		synctest.Test(t, func(t *testing.T) {
 			var log reports
-			w := New(Config{After: 80 * time.Millisecond, Report: log.add, Look: true})
+			w := New(Config{After: 80 * time.Millisecond, Report: log.add, Scan: true})
 			call(w, 1, 1, func() {}) // sets the timer
 			r := []*Record{w.Join(), w.Join()}
 			time.Sleep(30 * time.Millisecond)
@@ -416,7 +416,7 @@ func TestNextLookIsForTheOldestCall(t *testing.T) {
 	}
 }
 
-// A look that is about to leave the timer unset sees each call that found armed set.
+// A scan that is about to leave the timer unset sees each call that found armed set.
 func TestDisarmSeesACallThatFoundTheTimerArmed(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -429,8 +429,8 @@ func TestDisarmSeesACallThatFoundTheTimerArmed(t *testing.T) {
 		"counted":  {func(r *Record) { r.Begin(1, 1); r.mark(r.word.Load(), counted) }, false},
 		"reported": {func(r *Record) { r.Begin(1, 1); r.mark(r.word.Load(), reported) }, true},
 	} {
-		w := New(Config{After: time.Hour, Report: func(Call) {}, Look: true})
-		w.armed.Store(true) // a look is under way
+		w := New(Config{After: time.Hour, Report: func(Call) {}, Scan: true})
+		w.armed.Store(true) // a scan is under way
 		c.call(w.Join())
 		require.False(t, w.timer.Stop(), name)
 		require.Equal(t, c.want, w.disarm(), name)
@@ -438,13 +438,13 @@ func TestDisarmSeesACallThatFoundTheTimerArmed(t *testing.T) {
 	}
 }
 
-// Calls that begin while a look clears armed are reported too.
-func TestCallThatBeginsDuringALookIsReported(t *testing.T) {
+// Calls that begin while a scan clears armed are reported too.
+func TestCallThatBeginsDuringAScanIsReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log reports
 		const after = 10 * time.Millisecond
-		w := New(Config{After: after, Report: log.add, Look: true})
+		w := New(Config{After: after, Report: log.add, Scan: true})
 		const goroutines, rounds = 8, 200
 		var done sync.WaitGroup
 		for g := range goroutines {
@@ -452,7 +452,7 @@ func TestCallThatBeginsDuringALookIsReported(t *testing.T) {
 				rng := rand.New(rand.NewPCG(1, uint64(g)))
 				for i := range rounds {
 					pc := uintptr(g*rounds + i)
-					call(w, pc, 1, func() { time.Sleep(2 * after) }) // looks come at multiples of after too
+					call(w, pc, 1, func() { time.Sleep(2 * after) }) // scans come at multiples of after too
 					time.Sleep(time.Duration(rng.IntN(3)) * after)
 				}
 			})
@@ -472,7 +472,7 @@ func TestCallThatBeginsDuringALookIsReported(t *testing.T) {
 	})
 }
 
-// A look must not mark another call than the one whose word it has read.
+// A scan must not mark another call than the one whose word it has read.
 func TestMarkFailsIfTheCallHasEnded(t *testing.T) {
 	t.Parallel()
 	w := New(Config{After: time.Hour})
@@ -529,13 +529,13 @@ func TestStepsOfARecordCountASlowCallOnce(t *testing.T) {
 	}
 }
 
-// A look has marked a call and not counted it yet.
-func TestSlowWaitsForALookToCount(t *testing.T) {
+// A scan has marked a call and not counted it yet.
+func TestSlowWaitsForAScanToCount(t *testing.T) {
 	t.Parallel()
 	w := New(Config{After: time.Hour})
 	r := w.Join()
 	r.Begin(1, 1)
-	w.scanning.Lock()
+	w.scanMu.Lock()
 	r.word.Store(r.word.Load()&^stateMask | reported) // mark, first half
 	over := make(chan struct{})
 	go func() {
@@ -546,12 +546,12 @@ func TestSlowWaitsForALookToCount(t *testing.T) {
 	}()
 	time.Sleep(10 * time.Millisecond) // without the lock Slow would return 0, 1
 	w.slow.Add(1)                     // mark, second half
-	w.scanning.Unlock()
+	w.scanMu.Unlock()
 	<-over
 }
 
-// A look must not combine a call with the beginning of an earlier call, which would make it slow.
-func TestLookDoesNotMixTwoCalls(t *testing.T) {
+// A scan must not combine a call with the beginning of an earlier call, which would make it slow.
+func TestScanDoesNotMixTwoCalls(t *testing.T) {
 	t.Parallel()
 	w := New(Config{After: time.Hour})
 	r := w.Join()
@@ -577,7 +577,7 @@ func TestLookDoesNotMixTwoCalls(t *testing.T) {
 	}
 }
 
-// A look may mark a call between the clock reading of End and the end of the call. The end is then
+// A scan may mark a call between the clock reading of End and the end of the call. The end is then
 // reported.
 func TestEndOfAMarkedCallIsReported(t *testing.T) {
 	t.Parallel()
@@ -662,19 +662,19 @@ func TestPoolModel(t *testing.T) {
 	}
 }
 
-// A block is removed while a look visits it. The look continues to all other blocks.
-func TestLookContinuesFromARemovedBlock(t *testing.T) {
+// A block is removed while a scan visits it. The scan continues to all other blocks.
+func TestScanContinuesFromARemovedBlock(t *testing.T) {
 	t.Parallel()
 	w := New(Config{After: time.Hour})
 	var all []*Record
 	for range 4 * recordsPerBlock {
 		all = append(all, w.Join())
 	}
-	// The look visits the newest block first.
+	// The scan visits the newest block first.
 	met := map[*Record]bool{}
 	w.pool.each(func(r *Record) {
 		if len(met) == 0 {
-			w.pool.verify(t) // would deadlock if the look held the lock of the pool
+			w.pool.verify(t) // would deadlock if the scan held the lock of the pool
 			for _, r := range all[recordsPerBlock:] {
 				w.Leave(r)
 			}
@@ -688,8 +688,8 @@ func TestLookContinuesFromARemovedBlock(t *testing.T) {
 	}
 }
 
-// The pool grows and shrinks during looks. Each look visits every record that stays in use.
-func TestLookMissesNoRecordInUse(t *testing.T) {
+// The pool grows and shrinks during scans. Each scan visits every record that stays in use.
+func TestScanMissesNoRecordInUse(t *testing.T) {
 	t.Parallel()
 	w := New(Config{After: time.Hour})
 	var stay, others []*Record
@@ -744,20 +744,20 @@ func withinAMinute(t *testing.T, what string, f func()) {
 	}
 }
 
-// With 200,000 blocked calls, a look that is stuck in the middle or in a report delays no other
+// With 200,000 blocked calls, a scan that is stuck in the middle or in a report delays no other
 // call.
-func TestStuckLookDelaysNoCall(t *testing.T) {
+func TestStuckScanDelaysNoCall(t *testing.T) {
 	t.Parallel()
 	const n = 200_000 // all blocks are full
 	entered, release := make(chan struct{}), make(chan struct{})
-	w := New(Config{After: time.Nanosecond, Look: true, Report: func(c Call) {
+	w := New(Config{After: time.Nanosecond, Scan: true, Report: func(c Call) {
 		if c.Running && c.PC == 1 {
 			close(entered)
 			<-release
 		}
 	}})
 	w.timer.Stop()
-	w.armed.Store(true) // no look yet
+	w.armed.Store(true) // no scan yet
 	all := make([]*Record, n)
 	for i := range all {
 		all[i] = w.Join()
@@ -783,11 +783,11 @@ func TestStuckLookDelaysNoCall(t *testing.T) {
 		all[n/2].Begin(2, 1)
 	}
 
-	var looks sync.WaitGroup
+	var scans sync.WaitGroup
 	half, goOn := make(chan struct{}), make(chan struct{})
-	looks.Go(func() {
-		w.scanning.Lock() // as Slow and check do
-		defer w.scanning.Unlock()
+	scans.Go(func() {
+		w.scanMu.Lock() // as Slow and check do
+		defer w.scanMu.Unlock()
 		met := 0
 		w.pool.each(func(*Record) {
 			if met++; met == n/2 {
@@ -797,18 +797,18 @@ func TestStuckLookDelaysNoCall(t *testing.T) {
 		})
 	})
 	<-half
-	withinAMinute(t, "calls during a look that is stuck in the middle", use)
+	withinAMinute(t, "calls during a scan that is stuck in the middle", use)
 	close(goOn)
 
-	looks.Go(w.look)
-	withinAMinute(t, "the look", func() { <-entered })
-	withinAMinute(t, "calls during a look that is stuck in a report", func() {
+	scans.Go(w.scan)
+	withinAMinute(t, "the scan", func() { <-entered })
+	withinAMinute(t, "calls during a scan that is stuck in a report", func() {
 		use()
 		_, running := w.Slow()
 		assert.Equal(t, n, running)
 	})
 	close(release)
-	looks.Wait()
+	scans.Wait()
 	withinAMinute(t, "the end of all calls", func() {
 		for _, r := range all {
 			r.End()
@@ -823,14 +823,14 @@ func TestStuckLookDelaysNoCall(t *testing.T) {
 	}
 }
 
-// Calls, Slow and looks run concurrently. Each slow call is counted once, reported once when it has
+// Calls, Slow and scans run concurrently. Each slow call is counted once, reported once when it has
 // ended, and reported at most once before. The payloads would reveal a report that mixes two calls.
 func TestEachSlowCallIsCountedAndReportedOnce(t *testing.T) {
 	t.Parallel()
 	const goroutines, rounds = 8, 400
 	payloadsOf := func(pc uintptr) int { return int(pc)*3 + 1 }
 	var asRunning, asEnded [goroutines * rounds]atomic.Int32
-	w := New(Config{After: time.Nanosecond, Look: true, Report: func(c Call) {
+	w := New(Config{After: time.Nanosecond, Scan: true, Report: func(c Call) {
 		assert.Equal(t, payloadsOf(c.PC), c.Payloads)
 		if c.Running {
 			asRunning[c.PC].Add(1)
@@ -838,7 +838,7 @@ func TestEachSlowCallIsCountedAndReportedOnce(t *testing.T) {
 			asEnded[c.PC].Add(1)
 		}
 	}})
-	var calls, looks sync.WaitGroup
+	var calls, scans sync.WaitGroup
 	for g := range goroutines {
 		calls.Go(func() {
 			rng := rand.New(rand.NewPCG(2, uint64(g)))
@@ -862,7 +862,7 @@ func TestEachSlowCallIsCountedAndReportedOnce(t *testing.T) {
 	}
 	over := make(chan struct{})
 	for k := range 3 {
-		looks.Go(func() {
+		scans.Go(func() {
 			last := uint64(0)
 			for {
 				select {
@@ -871,12 +871,12 @@ func TestEachSlowCallIsCountedAndReportedOnce(t *testing.T) {
 				default:
 				}
 				if k == 0 {
-					w.beginLook()
+					w.beginScan()
 					slow, _ := w.check()
 					for _, c := range slow {
 						w.report(c)
 					}
-					w.endLook()
+					w.endScan()
 				}
 				all, running := w.Slow()
 				assert.LessOrEqual(t, last, all)
@@ -889,7 +889,7 @@ func TestEachSlowCallIsCountedAndReportedOnce(t *testing.T) {
 	}
 	calls.Wait()
 	close(over)
-	looks.Wait()
+	scans.Wait()
 	for s := w.ReportsDone(); s != nil; s = w.ReportsDone() {
 		<-s
 	}
@@ -905,7 +905,7 @@ func TestEachSlowCallIsCountedAndReportedOnce(t *testing.T) {
 }
 
 func TestBeginAndEndDoNotAllocate(t *testing.T) {
-	w := New(Config{After: time.Hour, Report: func(Call) {}, Look: true})
+	w := New(Config{After: time.Hour, Report: func(Call) {}, Scan: true})
 	r := w.Join()
 	pc := uintptr(0)
 	require.Zero(t, testing.AllocsPerRun(1000, func() {
@@ -932,7 +932,7 @@ func TestLayoutOfRecordsAvoidsFalseSharing(t *testing.T) {
 func BenchmarkBeginEnd(b *testing.B) {
 	for name, c := range map[string]Config{
 		"count": {After: time.Hour},
-		"look":  {After: time.Hour, Report: func(Call) {}, Look: true},
+		"scan":  {After: time.Hour, Report: func(Call) {}, Scan: true},
 	} {
 		b.Run(name+"/one function", func(b *testing.B) {
 			w := New(c)
