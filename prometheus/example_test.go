@@ -84,3 +84,25 @@ func ExampleLateness() {
 	// Output:
 	// north: 1 sample, 59 s late
 }
+
+// A program without a registry of its own uses the default one. A wheel is removed when the program
+// stops it.
+func ExampleCollector_Remove() {
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	wheels := timingwheelprom.NewCollector(timingwheelprom.Options{})
+	prometheus.MustRegister(wheels)
+	err = wheels.Add("sessions", tw) // the label wheel="sessions"
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	tw.Stop()
+	wheels.Remove("sessions") // at any time
+	prometheus.Unregister(wheels)
+	fmt.Println(wheels.Add("sessions", tw)) // the name is free again
+	// Output: <nil>
+}
