@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// How a context ends: by whom, with which cause, and what others see meanwhile.
+// Tests of the end of a context: errors, causes, and concurrent cancels.
 
 var (
 	errParent = errors.New("of the parent")
@@ -32,26 +33,25 @@ func assertOutcome(t *testing.T, ctx context.Context, want outcome) {
 	assertEnded(t, ctx, want.err, want.cause)
 }
 
-// Who has ended first keeps its error and its cause, and passes them on to those below that have
-// not.
-func TestCausesOfParentAndChild(t *testing.T) {
+// A context that has ended keeps its error and its cause, and passes them on to the contexts below
+// that have not ended.
+func TestFirstEndDeterminesErrorAndCause(t *testing.T) {
 	t.Parallel()
-	// Both are made with deadlines and causes of their own, and cancelled by cancelParent and
-	// cancelChild. wait takes a second.
+	// Parent and child have their own deadlines and causes.
 	const soon, later, far = time.Second, 2 * time.Second, time.Hour
 	cancelledBy := func(cause error) outcome { return outcome{context.Canceled, cause} }
 	late := func(cause error) outcome { return outcome{context.DeadlineExceeded, cause} }
 	for name, test := range map[string]struct {
 		parent, child           time.Duration // 0: context.WithCancelCause
-		steps                   string        // p and c cancel, w waits
+		steps                   string        // p and c cancel parent and child, w waits for a second
 		parentEnded, childEnded outcome
-		andThen                 string // nothing changes the outcomes
+		andThen                 string // further steps, which must not change the outcomes
 	}{
 		"nothing":                                 {parent: far, child: far, andThen: "w"},
 		"parent is cancelled":                     {parent: far, child: later, steps: "p", parentEnded: cancelledBy(context.Canceled), childEnded: cancelledBy(context.Canceled), andThen: "cwww"},
 		"parent with a cause is cancelled":        {child: soon, steps: "p", parentEnded: cancelledBy(errParent), childEnded: cancelledBy(errParent), andThen: "cwwp"},
 		"parent, then the child at once":          {child: far, steps: "pc", parentEnded: cancelledBy(errParent), childEnded: cancelledBy(errParent), andThen: "wc"},
-		"child of ours is cancelled with a cause": {parent: far, steps: "c", childEnded: cancelledBy(errChild), andThen: "w"},
+		"child is cancelled with a cause":         {parent: far, steps: "c", childEnded: cancelledBy(errChild), andThen: "w"},
 		"child first, then the parent's deadline": {parent: soon, steps: "cw", childEnded: cancelledBy(errChild), parentEnded: late(errParent), andThen: "wpc"},
 		"parent's deadline, then the child":       {parent: soon, steps: "wc", childEnded: late(errParent), parentEnded: late(errParent), andThen: "wpc"},
 		"child's deadline, then the parent":       {child: soon, steps: "wp", childEnded: late(errChild), parentEnded: cancelledBy(errParent), andThen: "wpc"},
@@ -61,7 +61,7 @@ func TestCausesOfParentAndChild(t *testing.T) {
 		"child is cancelled, then the parent":     {parent: later, child: soon, steps: "cp", childEnded: cancelledBy(context.Canceled), parentEnded: cancelledBy(context.Canceled), andThen: "www"},
 		"child is cancelled, then parent's cause": {child: soon, steps: "cp", childEnded: cancelledBy(context.Canceled), parentEnded: cancelledBy(errParent), andThen: "www"},
 	} {
-		for _, around := range []string{"alone", "shared", "with a value", "of both"} {
+		for _, around := range []string{"alone", "siblings", "value", "siblings and value"} {
 			t.Run(name+"/"+around, func(t *testing.T) {
 				t.Parallel()
 				asInPackageContext(t, func(t *testing.T, with withCause) {
@@ -75,10 +75,10 @@ func TestCausesOfParentAndChild(t *testing.T) {
 					parent, cancelParent := contextOf(context.Background(), test.parent, errParent)
 					defer cancelParent()
 					top := parent
-					if around == "with a value" || around == "of both" {
+					if strings.Contains(around, "value") {
 						top = context.WithValue(parent, testKey(1), 1)
 					}
-					if around == "shared" || around == "of both" {
+					if strings.Contains(around, "siblings") {
 						for range 2 {
 							_, cancel := with(top, far, nil)
 							defer cancel()
@@ -112,7 +112,7 @@ func TestCausesOfParentAndChild(t *testing.T) {
 	}
 }
 
-func TestStackedCauses(t *testing.T) {
+func TestContextsBelowGetErrorAndCauseOfTheFirstEnd(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		left time.Duration
@@ -141,13 +141,13 @@ func TestStackedCauses(t *testing.T) {
 	}
 }
 
-// mapError is an error of a type that cannot be compared.
+// mapError is an error whose type is not comparable.
 type mapError map[string]int
 
 func (mapError) Error() string { return "a map" }
 
-// Errors and causes may be of types that == panics for.
-func TestCausesThatCannotBeCompared(t *testing.T) {
+// Errors and causes may have types that are not comparable.
+func TestErrorsThatAreNotComparable(t *testing.T) {
 	t.Parallel()
 	odd := mapError{"odd": 1}
 	asInPackageContext(t, func(t *testing.T, with withCause) {
@@ -189,8 +189,8 @@ func TestCausesThatCannotBeCompared(t *testing.T) {
 	})
 }
 
-// Many ask for the cause while it is set: it is nil, and then always the same.
-func TestCauseWhileTheContextEnds(t *testing.T) {
+// Goroutines ask for the cause while the context ends. It is nil first, and then never changes.
+func TestRaceCauseIsNilOrFinal(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Tick: 50 * time.Microsecond})
 	for i := range scaled(500) {
@@ -222,8 +222,8 @@ func TestCauseWhileTheContextEnds(t *testing.T) {
 	}
 }
 
-// Each goroutine that cancels may rely on the channel being closed.
-func TestSecondCancelWaitsForTheChannel(t *testing.T) {
+// The channel is closed when cancel returns, even if another goroutine cancels at the same time.
+func TestRaceSecondCancelWaitsForTheChannel(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})
 	for range scaled(20_000) {
@@ -232,19 +232,19 @@ func TestSecondCancelWaitsForTheChannel(t *testing.T) {
 		done := ctx.Done()
 		together(2, func(int) {
 			cancel()
-			assert.True(t, isClosed(done), "the channel is open after cancel")
+			assert.True(t, isClosed(done), "cancel has returned and the channel is open")
 		})
 		end()
 	}
 }
 
-// A second cancel returns when the first has called what depends on the context, not earlier.
+// A second cancel returns only after the first cancel has called all dependents of the context.
 func TestSecondCancelWaitsForDependents(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})
 	ctx, cancel := tw.WithTimeout(context.Background(), time.Hour)
 	begun, proceed := make(chan struct{}), make(chan struct{})
-	ctx.(*deadlineContext).AfterFunc(func() { // as slow as a million children
+	ctx.(*deadlineContext).AfterFunc(func() { // as slow as the end of a million children
 		close(begun)
 		<-proceed
 	})
@@ -255,8 +255,9 @@ func TestSecondCancelWaitsForDependents(t *testing.T) {
 	assert.True(t, isClosed(proceed))
 }
 
-// Each goroutine that cancels may rely on the children in package context having ended.
-func TestCancelsAtTheSameTime(t *testing.T) {
+// The children in package context have ended when cancel returns, even if another goroutine cancels
+// at the same time.
+func TestRaceSecondCancelWaitsForTheChildren(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})
 	for range scaled(100) {
@@ -271,7 +272,7 @@ func TestCancelsAtTheSameTime(t *testing.T) {
 			cancel()
 			for _, child := range below {
 				if child.Err() == nil {
-					assert.Fail(t, "a child goes on after cancel")
+					assert.Fail(t, "a child has not ended after cancel")
 					return
 				}
 			}
@@ -279,10 +280,10 @@ func TestCancelsAtTheSameTime(t *testing.T) {
 	}
 }
 
-// Contexts of two wheels and of package context hang below each other and are made, asked,
-// cancelled, flushed and outlive a wheel that is stopped, all at once. Whatever happens, the end of
-// the root is the end of all, and nothing is left.
-func TestRaceContextsOfAllKinds(t *testing.T) {
+// Contexts of two wheels and of package context are made below each other, used, cancelled and
+// flushed at the same time, and one of the wheels is stopped. The end of the root ends all
+// contexts, and no timer is left.
+func TestRaceContextsOfAllKindsEndWithTheRoot(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string]Options{
 		"default":    {},
@@ -294,25 +295,25 @@ func TestRaceContextsOfAllKinds(t *testing.T) {
 			t.Parallel()
 			opts.Tick = 20 * time.Microsecond
 			for round := range scaled(60) {
-				stays, goes := startWheel(t, opts), startWheel(t, opts)
+				running, stopping := startWheel(t, opts), startWheel(t, opts)
 				root, end := context.WithCancelCause(context.Background())
 				shared := []context.Context{root}
-				for i := range 6 { // a few that all have children below
-					tw := []*TimingWheel{stays, goes}[i%2]
+				for i := range 6 { // parents that the goroutines share
+					tw := []*TimingWheel{running, stopping}[i%2]
 					ctx, cancel := tw.WithTimeout(shared[rand.IntN(len(shared))], time.Duration(1+rand.IntN(400))*10*time.Microsecond)
 					defer cancel()
 					shared = append(shared, ctx)
 				}
 				var all sync.WaitGroup
 				for k := range 6 {
-					all.Go(func() { liveAndDie(t, shared, []*TimingWheel{stays, goes}, uint64(round*10+k)) })
+					all.Go(func() { useContexts(t, shared, []*TimingWheel{running, stopping}, uint64(round*10+k)) })
 				}
 				all.Go(func() {
 					for range 5 {
 						runtime.Gosched()
-						goes.Flush()
+						stopping.Flush()
 					}
-					goes.Stop()
+					stopping.Stop()
 				})
 				all.Go(func() {
 					time.Sleep(rand.N(500 * time.Microsecond))
@@ -323,15 +324,15 @@ func TestRaceContextsOfAllKinds(t *testing.T) {
 					receive(t, ctx.Done(), "the end")
 					assert.Error(t, ctx.Err())
 				}
-				await(t, "timers are gone", func() bool { return stays.Len() == 0 })
+				await(t, "the release of all timers", func() bool { return running.Len() == 0 })
 			}
 		})
 	}
 }
 
-// liveAndDie makes chains below the shared contexts and ends some of them, from one of each or from
-// below. For others it waits.
-func liveAndDie(t *testing.T, shared []context.Context, wheels []*TimingWheel, seed uint64) {
+// useContexts makes chains of contexts below the shared ones. It cancels some of them and waits for
+// the end of others.
+func useContexts(t *testing.T, shared []context.Context, wheels []*TimingWheel, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	for range 20 {
 		ctx := shared[random.IntN(len(shared))]
@@ -360,7 +361,7 @@ func liveAndDie(t *testing.T, shared []context.Context, wheels []*TimingWheel, s
 			cancels[k]()
 			assert.Error(t, chain[k].Err())
 		case 1:
-			<-ctx.Done() // at the latest that of the root
+			<-ctx.Done() // ends with the root at the latest
 			assert.Error(t, ctx.Err())
 			assert.Error(t, context.Cause(ctx))
 		}

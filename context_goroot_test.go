@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// shim is package context with the deadlines of a wheel.
+// shim has the API of package context, with deadlines on a wheel.
 const shim = `package context
 
 import (
@@ -65,19 +65,19 @@ var internals = map[string]string{
 	"testenv/testenv.go": "package testenv\n\nimport \"testing\"\n\nfunc SkipIfOptimizationOff(testing.TB) {}\n",
 }
 
-// insideTests are tests that look into the types of package context.
+// insideTests matches tests that use unexported types of package context.
 var insideTests = regexp.MustCompile(`(?m)^func Test\w+\(t \*testing\.T\) \{\n\tXTest.*\n\}\n`)
 
-// differences are what a context of another package cannot do like one of package context, whatever
-// it is: its children in package context have another name, and are told of the end of a context of
-// that package above it asynchronously.
+// differences are edits of tests for which no context of another package can behave like one of
+// package context: its children in package context have another name, and they end asynchronously
+// if a context of package context above it ends.
 var differences = map[string]string{
 	`"context.Background."; !strings.HasPrefix`:          `"context."; !strings.HasPrefix`,
 	"default:\n\t\t\terrorf(\"ctx should be canceled\")": "case <-time.After(time.Minute):\n\t\t\terrorf(\"ctx should be canceled\")",
 }
 
-// copyTests copies the files of a package of goroot that match pattern, for a module that has the
-// shim.
+// copyTests copies those files of a package in goroot that match pattern into the module, and makes
+// them import the shim.
 func copyTests(t *testing.T, goroot, module, pkg, pattern string) {
 	t.Helper()
 	dir := filepath.Join(module, filepath.Base(pkg))

@@ -12,15 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Parents of third packages.
+// Tests with parents of third packages.
 
-// watchable is a context of a third package with a method AfterFunc. It counts those who watch it.
+// watchable is a context of a third package with a method AfterFunc. It counts the registrations.
 type watchable struct {
 	plainContext
 	mu       sync.Mutex
 	watchers map[*int]func()
-	came     int
-	left     int
+	added    int
+	removed  int
 }
 
 func newWatchable() *watchable {
@@ -32,14 +32,14 @@ func (w *watchable) AfterFunc(f func()) (stop func() bool) {
 	defer w.mu.Unlock()
 	key := new(int)
 	w.watchers[key] = f
-	w.came++
+	w.added++
 	return func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		_, ok := w.watchers[key]
 		delete(w.watchers, key)
 		if ok {
-			w.left++
+			w.removed++
 		}
 		return ok
 	}
@@ -55,7 +55,7 @@ func (w *watchable) end() {
 	}
 }
 
-// overriding is put around a context, whose channel it has. All else is its own.
+// overriding wraps a context and has its channel. The other methods are its own.
 type overriding struct {
 	context.Context
 	err error
@@ -71,8 +71,9 @@ func (o overriding) Value(key any) any {
 	return o.Context.Value(key)
 }
 
-// Of a parent that had ended before counts what it says itself, whoever has the same channel.
-func TestParentsThatEndedBefore(t *testing.T) {
+// If the parent has ended before, the child has the error of the parent's own methods, even if the
+// parent has the channel of another context.
+func TestChildOfAnEndedParentHasItsError(t *testing.T) {
 	t.Parallel()
 	asInPackageContext(t, func(t *testing.T, with withCause) {
 		cancelledBy := func(cause error) context.Context {
@@ -100,7 +101,7 @@ func TestParentsThatEndedBefore(t *testing.T) {
 			"cancelled":            {left, outcome{context.Canceled, context.Canceled}},
 			"around one":           {overriding{cancelledBy(errParent), errOwn}, outcome{errOwn, errParent}},
 			"around a late one":    {overriding{lateBy(errParent), errOwn}, outcome{errOwn, errParent}},
-			"with another's channel": {
+			"with the channel of another context": {
 				&ownDone{Context: left, done: cancelledBy(errParent).Done(), err: errOwn}, outcome{errOwn, context.Canceled},
 			},
 		} {
@@ -116,7 +117,7 @@ func TestParentsThatEndedBefore(t *testing.T) {
 	})
 }
 
-// ownDone is put around a context, and has a channel of its own.
+// ownDone wraps a context and has its own channel.
 type ownDone struct {
 	context.Context
 	done <-chan struct{}
@@ -134,9 +135,9 @@ func (o *ownDone) Err() error {
 	}
 }
 
-// A channel of one's own is what counts, also around a context of the wheel. The cause is that of
-// the context below, if that has ended.
-func TestContextsWithAChannelOfTheirOwn(t *testing.T) {
+// The channel of the wrapper determines the end, even around a context of the wheel. The cause is
+// that of the wrapped context if it has ended.
+func TestWrapperWithItsOwnChannelDeterminesTheEnd(t *testing.T) {
 	t.Parallel()
 	errOwn := errors.New("own")
 	asInPackageContext(t, func(t *testing.T, with withCause) {
@@ -156,7 +157,7 @@ func TestContextsWithAChannelOfTheirOwn(t *testing.T) {
 			switch first {
 			case "own":
 				close(done)
-			case "below": // it is late, so it is asked for its cause
+			case "below": // the wrapped context has ended first, so it has the cause
 				cancelBelow()
 				synctest.Wait()
 				assertGoesOn(t, all...)
@@ -174,7 +175,7 @@ func TestContextsWithAChannelOfTheirOwn(t *testing.T) {
 	})
 }
 
-// lockedContext is a context of a third package all of whose methods take its lock.
+// lockedContext is a context of a third package. All its methods take its lock.
 type lockedContext struct {
 	mu   sync.Mutex
 	done chan struct{}
@@ -216,12 +217,12 @@ func (c *lockedContext) end(f func()) {
 	f()
 }
 
-// Err, Done and Deadline take no lock of the parent: whoever calls them may hold it, before the
-// parent's end and right after.
-func TestParentThatIsLockedByTheCaller(t *testing.T) {
+// Err, Done and Deadline take no lock of the parent. Their caller may hold the parent's lock,
+// before the parent's end and immediately afterwards.
+func TestMethodsDoNotTakeTheParentsLock(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})
-	for _, children := range []int{1, 3} { // an only child, and a family
+	for _, children := range []int{1, 3} { // without and with siblings
 		parent := newLockedContext()
 		var all []context.Context
 		for range children {
@@ -257,8 +258,8 @@ func TestParentThatIsLockedByTheCaller(t *testing.T) {
 	}
 }
 
-// A context of a third package may end its children itself, by what the wheel gave it.
-func TestParentThatCancelsItsChild(t *testing.T) {
+// The parent calls the child's cancel function after its own end.
+func TestParentMayCancelItsChild(t *testing.T) {
 	t.Parallel()
 	asInPackageContext(t, func(t *testing.T, with withCause) {
 		for _, siblings := range []int{0, 2} {
@@ -277,7 +278,7 @@ func TestParentThatCancelsItsChild(t *testing.T) {
 	})
 }
 
-// freshDone has another channel for each who asks. All are closed at its end.
+// freshDone returns a new channel from each call of Done. All are closed at its end.
 type freshDone struct{ plainContext }
 
 func (c *freshDone) Done() <-chan struct{} {
@@ -286,7 +287,7 @@ func (c *freshDone) Done() <-chan struct{} {
 	return fresh
 }
 
-func TestParentWithManyChannels(t *testing.T) {
+func TestParentWhoseDoneReturnsNewChannelsEndsItsChildren(t *testing.T) {
 	t.Parallel()
 	asInPackageContext(t, func(t *testing.T, with withCause) {
 		parent := &freshDone{plainContext{Context: context.Background(), done: make(chan struct{})}}
@@ -309,25 +310,25 @@ func TestParentWithManyChannels(t *testing.T) {
 	})
 }
 
-// uncomparable cannot be the key of a map.
+// uncomparable is a context whose type is not comparable.
 type uncomparable struct {
 	context.Context
 	_ []int
 }
 
-// hidden is comparable by its type, and is not by what it holds.
+// hidden is a context whose type is comparable and whose value may not be.
 type hidden struct {
 	context.Context
 	held any
 }
 
-// ownDoneStruct is ownDone as a struct: a context of a third package by its channel.
+// ownDoneStruct is ownDone as a struct that may not be comparable.
 type ownDoneStruct struct {
 	*ownDone
 	held any
 }
 
-func TestParentsThatCannotBeCompared(t *testing.T) {
+func TestParentsThatAreNotComparableEndTheirChildren(t *testing.T) {
 	t.Parallel()
 	asInPackageContext(t, func(t *testing.T, with withCause) {
 		for _, around := range map[string]func(context.Context) context.Context{

@@ -13,9 +13,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// Contexts of a wheel that is stopped: the runtime's timers keep the deadlines.
+// Tests of contexts of a stopped wheel, whose deadlines the runtime's timers keep.
 
-// stoppedFamily is a context of a wheel with everything that may hang on it.
+// stoppedFamily is a context of a wheel with contexts of all kinds below it.
 type stoppedFamily struct {
 	all     []context.Context
 	cancels []context.CancelFunc
@@ -41,12 +41,13 @@ func newStoppedFamily(tw *TimingWheel, parent context.Context, d time.Duration) 
 	f.add(context.WithTimeout(context.WithValue(ctx, testKey(1), 1), d+time.Hour))
 	f.add(tw.WithTimeout(ctx, d+time.Hour))
 	f.add(tw.WithTimeout(context.WithValue(ctx, testKey(1), 1), d+time.Hour))
-	f.add(tw.WithTimeoutCause(parent, d, errCause)) // nobody asks it for Done before
+	f.add(tw.WithTimeoutCause(parent, d, errCause)) // no call of Done before the end
 	return f
 }
 
-// Pending deadlines outlive the wheel, also that of a Manual one, and so do those of contexts that
-// are made later. Package context relies on them: it makes no timer below an earlier deadline.
+// Contexts end at their deadlines although the wheel is stopped, a Manual one included, whether
+// they were made before or after Stop. Package context relies on that: below an earlier deadline it
+// makes no timer.
 func TestDeadlinesOutliveTheWheel(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string]Options{
@@ -90,8 +91,8 @@ func TestDeadlinesOutliveTheWheel(t *testing.T) {
 	}
 }
 
-// The clock of a Manual wheel may be anywhere, and package context compares its deadlines with
-// those of the machine's clock. Stop keeps what is left by the wheel's clock.
+// The clock of a Manual wheel may show any date. After Stop, the time that was left on the wheel's
+// clock passes in real time.
 func TestDeadlineOfAManualWheelPassesInRealTimeAfterStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -108,9 +109,9 @@ func TestDeadlineOfAManualWheelPassesInRealTimeAfterStop(t *testing.T) {
 			long, cancelLong := tw.WithTimeout(hour, time.Hour)
 			defer cancelLong()
 			at, _ := minute.Deadline()
-			assert.True(t, at.Equal(start.Add(51*time.Minute)), "by the wheel's clock, which has stood still since Stop")
+			assert.True(t, at.Equal(start.Add(51*time.Minute)), "the wheel's clock must stand still after Stop")
 			at, _ = long.Deadline()
-			assert.True(t, at.Equal(start.Add(time.Hour)), "the parent's")
+			assert.True(t, at.Equal(start.Add(time.Hour)), "the deadline must be that of the parent")
 			time.Sleep(time.Minute - 1)
 			assertGoesOn(t, minute)
 			passDeadline(1)
@@ -123,7 +124,7 @@ func TestDeadlineOfAManualWheelPassesInRealTimeAfterStop(t *testing.T) {
 	})
 }
 
-// What is due and not claimed at Stop ends all the same.
+// A context whose deadline is due but not claimed at Stop ends.
 func TestDueDeadlineOutlivesTheWheel(t *testing.T) {
 	t.Parallel()
 	for _, kept := range []bool{false, true} {
@@ -131,7 +132,7 @@ func TestDueDeadlineOutlivesTheWheel(t *testing.T) {
 			var calls []func()
 			tw := startWheel(t, Options{Executor: ExecutorFunc(func(f func()) {
 				if kept {
-					calls = append(calls, f) // a pool that is full
+					calls = append(calls, f) // as if the pool were full
 				}
 			})})
 			ctx, cancel := tw.WithTimeoutCause(context.Background(), time.Minute, errCause)
@@ -150,8 +151,7 @@ func TestDueDeadlineOutlivesTheWheel(t *testing.T) {
 	}
 }
 
-// Stop comes at the moment of the deadlines, and of cancels: each context ends once, as by the
-// earliest of them, whoever handles it.
+// Stop races with deadlines and with cancels. Each context ends once, with the right error.
 func TestRaceStopWithDeadlinesAndCancels(t *testing.T) {
 	t.Parallel()
 	for _, opts := range []Options{{}, {Executor: Inline}, {Executor: Goroutines}, {Shards: 1}} {
@@ -195,9 +195,9 @@ func TestRaceStopWithDeadlinesAndCancels(t *testing.T) {
 	}
 }
 
-// A wheel that is stopped under live contexts leaves neither goroutines nor timers once they are
-// cancelled.
-func TestStopUnderLiveContextsLeavesNothing(t *testing.T) {
+// When the live contexts of a stopped wheel have been cancelled, neither goroutines nor timers are
+// left.
+func TestStopWithLiveContextsLeavesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tw := startWheel(t, Options{})
@@ -216,20 +216,20 @@ func TestStopUnderLiveContextsLeavesNothing(t *testing.T) {
 		for _, cancel := range cancels {
 			cancel()
 		}
-		assert.Nil(t, tw.engine.survivors.timers, "a map does not shrink")
+		assert.Nil(t, tw.engine.survivors.timers, "the map must be released, because it does not shrink")
 		assert.Equal(t, before, goroutinesInBubble(t, ""))
 		runtime.KeepAlive(tw)
 	})
 }
 
-// Callbacks of other kinds do not outlive the wheel.
+// Stop discards all callbacks except the deadlines of contexts.
 func TestOnlyContextsOutliveTheWheel(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tw := startWheel(t, Options{})
 		ctx, cancel := tw.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		never := func() { assert.Fail(t, "a callback of a stopped wheel") }
+		never := func() { assert.Fail(t, "a callback ran on a stopped wheel") }
 		tw.AfterFunc(time.Minute, never)
 		tw.AfterFunc(time.Hour, func() { cancel() })
 		tw.ScheduleFunc(Every(time.Minute), never)
@@ -243,8 +243,8 @@ func TestOnlyContextsOutliveTheWheel(t *testing.T) {
 	})
 }
 
-// A worker has claimed a deadline under the lock and has not called it when Stop comes: the call is
-// dropped, and the runtime makes it.
+// Stop comes when a worker has claimed a deadline under the lock and has not called it. The worker
+// drops the call, and a timer of the runtime makes it.
 func TestDroppedClaimOutlivesTheWheel(t *testing.T) {
 	t.Parallel()
 	for name, cause := range map[string]error{"plain": nil, "with a cause": errCause} {
@@ -256,7 +256,7 @@ func TestDroppedClaimOutlivesTheWheel(t *testing.T) {
 			for range removalsMax - 2 {
 				tw.AfterFunc(time.Second, func() {})
 			}
-			// With the next claim, the worker wants armMu before it unlocks wheelMu.
+			// At the next claim, the worker locks armMu before it unlocks wheelMu.
 			tw.AfterFunc(time.Second, func() { s.armMu.Lock() })
 			ctx, cancel := tw.WithTimeoutCause(context.Background(), time.Second, cause)
 			defer cancel()
@@ -273,7 +273,7 @@ func TestDroppedClaimOutlivesTheWheel(t *testing.T) {
 			s.armMu.Unlock()
 			receive(t, advanced, "the end of Advance")
 			receive(t, stopped, "the end of Stop")
-			assert.EqualValues(t, 1, s.claims.dropped.Load(), "or the test tests nothing")
+			assert.EqualValues(t, 1, s.claims.dropped.Load(), "no claim was dropped, so the test has tested nothing")
 			receive(t, below.Done(), "the deadline")
 			want := cause
 			if want == nil {
@@ -288,8 +288,7 @@ func TestDroppedClaimOutlivesTheWheel(t *testing.T) {
 	}
 }
 
-// A cancel function may itself be the callback of a timer. That timer is none of a context, so the
-// wheel's Stop discards it.
+// A cancel function is the callback of an ordinary timer. The wheel's Stop discards that timer.
 func TestStopDiscardsACancelFunctionAsCallback(t *testing.T) {
 	t.Parallel()
 	for name, cause := range map[string]error{"plain": nil, "with a cause": errCause} {
@@ -316,9 +315,9 @@ func TestStopDiscardsACancelFunctionAsCallback(t *testing.T) {
 	}
 }
 
-// A Shutdown may be bounded by a context of the wheel that it stops, also if a callback blocks the
-// only permit.
-func TestShutdownWithAContextOfTheWheel(t *testing.T) {
+// A context of the wheel limits the wheel's own Shutdown, even if a callback blocks the only permit
+// of MaxRunning.
+func TestContextLimitsShutdownWithABlockedCallback(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for _, opts := range []Options{{}, {MaxRunning: 1}, {MaxRunning: 1, Shards: 3}, {Executor: Goroutines}} {
@@ -341,8 +340,7 @@ func TestShutdownWithAContextOfTheWheel(t *testing.T) {
 	})
 }
 
-// Contexts, plans and FuncTimers stand in tables by slot, which begin with the first of them, in
-// whatever page that is.
+// Contexts, plans and FuncTimers are in tables by slot. The first of them may be in any page.
 func TestFirstContextAndFirstPlanInALatePage(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Shards: 1, SlowAfter: time.Hour})

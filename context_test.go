@@ -17,19 +17,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One context: its deadline, its answers, its channel, its functions, and its wheel.
+// Tests of a single context: its deadline, methods, channel, functions and wheel.
 
 var errCause = errors.New("the cause")
 
-// contextBubble runs a test with a wheel on fake time. Nothing may be left of the contexts when it
-// ends.
+// contextBubble runs a test with a wheel on fake time. When the test ends, no timer may be pending.
 func contextBubble(t *testing.T, body func(t *testing.T, tw *TimingWheel)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		tw := startWheel(t, Options{})
 		body(t, tw)
 		synctest.Wait()
-		assert.Zero(t, tw.Len(), "timers are left")
+		assert.Zero(t, tw.Len(), "timers are still pending")
 	})
 }
 
@@ -42,12 +41,12 @@ func ended(ctx context.Context) bool {
 	}
 }
 
-// assertEnded asserts that a context has ended in a way, and that all of it says so.
+// assertEnded asserts that a context has ended with err and cause, and that all its methods agree.
 func assertEnded(t *testing.T, ctx context.Context, err, cause error) {
 	t.Helper()
 	assert.Equal(t, err, ctx.Err())
 	assert.Equal(t, cause, context.Cause(ctx))
-	assert.True(t, ended(ctx), "Done is closed")
+	assert.True(t, ended(ctx), "Done is not closed")
 }
 
 func assertAllEnded(t *testing.T, all []context.Context, err, cause error) {
@@ -69,8 +68,8 @@ func assertGoesOn(t *testing.T, all ...context.Context) {
 // withCause is WithTimeoutCause of a wheel or of package context.
 type withCause = func(parent context.Context, d time.Duration, cause error) (context.Context, context.CancelFunc)
 
-// asInPackageContext runs a test with the contexts of a wheel, and with those of package context:
-// what it expects is what they do, too.
+// asInPackageContext runs a test with contexts of a wheel and with contexts of package context, so
+// the test's expectations hold for both.
 func asInPackageContext(t *testing.T, test func(t *testing.T, with withCause)) {
 	t.Helper()
 	t.Run("the wheel's", func(t *testing.T) {
@@ -83,13 +82,13 @@ func asInPackageContext(t *testing.T, test func(t *testing.T, with withCause)) {
 	})
 }
 
-// passDeadline lets d pass, and what then is due happen.
+// passDeadline lets d and a tick pass, and waits until the bubble is idle.
 func passDeadline(d time.Duration) {
 	time.Sleep(d + defaultTick)
 	synctest.Wait()
 }
 
-// together runs f n times at once, as closely as it can be done.
+// together runs n calls of f at the same time, as closely as possible.
 func together(n int, f func(k int)) {
 	var ready atomic.Int32
 	var all sync.WaitGroup
@@ -154,26 +153,26 @@ func TestContextEndsAtItsDeadline(t *testing.T) {
 	}
 }
 
-func TestContextIsCancelled(t *testing.T) {
+func TestCancelEndsTheContextAndReleasesItsTimer(t *testing.T) {
 	t.Parallel()
 	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
 		ctx, cancel := tw.WithTimeoutCause(t.Context(), time.Hour, errCause)
 		done := ctx.Done()
-		assert.Equal(t, done, ctx.Done(), "always the same channel")
+		assert.Equal(t, done, ctx.Done(), "Done must always return the same channel")
 		assert.Equal(t, 1, tw.Len())
 		cancel()
-		assert.Zero(t, tw.Len(), "the timer is gone at once")
+		assert.Zero(t, tw.Len(), "cancel must release the timer at once")
 		assertEnded(t, ctx, context.Canceled, context.Canceled)
 		cancel()
 		time.Sleep(2 * time.Hour)
 		assertEnded(t, ctx, context.Canceled, context.Canceled)
 		deadline, ok := ctx.Deadline()
-		assert.True(t, ok, "also afterwards")
+		assert.True(t, ok, "Deadline after the end")
 		assert.False(t, deadline.IsZero())
 	})
 }
 
-func TestContextThatHasPassed(t *testing.T) {
+func TestContextWithAPastDeadlineOrAnEndedParentHasEnded(t *testing.T) {
 	t.Parallel()
 	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
 		for _, d := range []time.Duration{0, -1, math.MinInt64} {
@@ -196,7 +195,7 @@ func TestContextThatHasPassed(t *testing.T) {
 	})
 }
 
-func TestContextOfAFarDeadline(t *testing.T) {
+func TestContextWithADistantDeadlineDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
 		ctx, cancel := tw.WithTimeout(t.Context(), math.MaxInt64)
@@ -233,7 +232,6 @@ func TestEarlierDeadlineOfTheParentWins(t *testing.T) {
 	}
 }
 
-// An error of a context that is late is one of a network timeout, too.
 func TestContextErrorIsATimeout(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})
@@ -244,7 +242,7 @@ func TestContextErrorIsATimeout(t *testing.T) {
 	assert.True(t, timeout.Timeout())
 }
 
-func TestContextOfANilParentPanics(t *testing.T) {
+func TestContextWithANilParentPanics(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})
 	var none context.Context
@@ -252,7 +250,7 @@ func TestContextOfANilParentPanics(t *testing.T) {
 	assert.PanicsWithValue(t, "timingwheel: context with a nil parent", func() { _, _ = WithDeadline(none, time.Now()) })
 }
 
-func TestContextsOfThePackageUseDefault(t *testing.T) {
+func TestPackageLevelContextsUseDefault(t *testing.T) {
 	t.Parallel()
 	for _, with := range []func() (context.Context, context.CancelFunc){
 		func() (context.Context, context.CancelFunc) {
@@ -276,7 +274,7 @@ func TestContextsOfThePackageUseDefault(t *testing.T) {
 	}
 }
 
-func TestContextOfAManualWheel(t *testing.T) {
+func TestContextOfAManualWheelEndsByTheWheelsClock(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
 	tw := startWheel(t, Options{Manual: true, Start: start})
@@ -296,7 +294,7 @@ func TestContextOfAManualWheel(t *testing.T) {
 	assertEnded(t, past, context.DeadlineExceeded, context.DeadlineExceeded)
 }
 
-func TestContextOfValues(t *testing.T) {
+func TestContextPassesValuesOn(t *testing.T) {
 	t.Parallel()
 	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
 		type key string
@@ -307,13 +305,13 @@ func TestContextOfValues(t *testing.T) {
 		assert.Equal(t, 1, child.Value(key("a")))
 		assert.Equal(t, 2, child.Value(key("b")))
 		assert.Nil(t, ctx.Value(key("b")))
-		assert.Nil(t, ctx.Value(new(int)), "a key like those of package context")
+		assert.Nil(t, ctx.Value(new(int)), "a key of the type that package context uses")
 		assert.Nil(t, ctx.Value("a"))
 		assert.Contains(t, fmt.Sprint(ctx), "WithDeadline(")
 	})
 }
 
-// A goroutine that finds an error finds Done closed, also by a channel that was taken long before.
+// If Err returns an error, the channel is closed, even if Done was called long before.
 func TestErrIsNilUntilDoneIsClosed(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Tick: 50 * time.Microsecond})
@@ -321,12 +319,12 @@ func TestErrIsNilUntilDoneIsClosed(t *testing.T) {
 		"cancelled": func() (context.Context, func()) { return tw.WithTimeout(context.Background(), time.Hour) },
 		"parent of the wheel": func() (context.Context, func()) {
 			parent, end := tw.WithTimeout(context.Background(), time.Hour)
-			ctx, _ := tw.WithTimeout(parent, time.Hour) // it ends with its parent
+			ctx, _ := tw.WithTimeout(parent, time.Hour) // ends with its parent
 			return ctx, end
 		},
 		"parent of package context": func() (context.Context, func()) {
 			parent, end := context.WithCancel(context.Background())
-			ctx, _ := tw.WithTimeout(parent, time.Hour) // it ends with its parent
+			ctx, _ := tw.WithTimeout(parent, time.Hour) // ends with its parent
 			return ctx, end
 		},
 		"deadline": func() (context.Context, func()) {
@@ -345,14 +343,14 @@ func TestErrIsNilUntilDoneIsClosed(t *testing.T) {
 			select {
 			case <-done:
 			default:
-				require.Fail(t, "an error before Done was closed", name)
+				require.Fail(t, "Err returned an error before Done was closed", name)
 			}
 			end()
 		}
 	}
 }
 
-func TestErrorsOfContexts(t *testing.T) {
+func TestContextErrorsAreThoseOfPackageContext(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Manual: true})
 	late, cancel := tw.WithTimeout(context.Background(), 0)
@@ -370,10 +368,10 @@ func TestErrorsOfContexts(t *testing.T) {
 	cancel()
 	assert.ErrorIs(t, left.Err(), context.Canceled)
 	assert.NotErrorIs(t, left.Err(), context.DeadlineExceeded)
-	assert.False(t, errors.As(left.Err(), &network), "who is cancelled is not late")
+	assert.False(t, errors.As(left.Err(), &network), "the error of a cancel is not a timeout")
 }
 
-func TestNamesOfContexts(t *testing.T) {
+func TestContextStringNamesParentAndDeadline(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Manual: true})
 	for name, parent := range map[string]context.Context{
@@ -388,7 +386,7 @@ func TestNamesOfContexts(t *testing.T) {
 		want := name + ".WithDeadline(" + deadline.String() + ")"
 		assert.Equal(t, want, fmt.Sprint(ctx))
 		cancel()
-		assert.Equal(t, want, fmt.Sprint(ctx), "also afterwards")
+		assert.Equal(t, want, fmt.Sprint(ctx), "String after the end")
 	}
 }
 
@@ -396,8 +394,8 @@ type namedKey struct{}
 
 func (namedKey) String() string { return "the key" }
 
-// There is one channel, whichever goroutine asks first.
-func TestFirstCallsOfDoneAtTheSameTime(t *testing.T) {
+// Concurrent first calls of Done return the same channel.
+func TestRaceFirstCallsOfDoneReturnOneChannel(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})
 	for i := range scaled(2000) {
@@ -424,9 +422,9 @@ func TestFirstCallsOfDoneAtTheSameTime(t *testing.T) {
 	}
 }
 
-// Questions cost nothing once Done has been asked for, nor does it cost anything to say that a
-// parent was cancelled.
-func TestAllocationsOfQuestions(t *testing.T) {
+// Once Done was called, the methods of a context allocate nothing, before and after the parent's
+// end.
+func TestContextMethodsAllocateNothing(t *testing.T) {
 	if underRace {
 		t.Skip("the race detector allocates")
 	}
@@ -443,13 +441,13 @@ func TestAllocationsOfQuestions(t *testing.T) {
 	assert.Zero(t, testing.AllocsPerRun(100, ask))
 }
 
-// The ways to hang a function onto a context of the wheel.
+// afterFuncs are the ways to register a function with a context of the wheel.
 var afterFuncs = map[string]func(ctx context.Context, f func()) (stop func() bool){
 	"context.AfterFunc": context.AfterFunc,
 	"below a value": func(ctx context.Context, f func()) func() bool {
 		return context.AfterFunc(context.WithValue(ctx, testKey(1), 1), f)
 	},
-	"around it": func(ctx context.Context, f func()) func() bool {
+	"wrapped": func(ctx context.Context, f func()) func() bool {
 		return context.AfterFunc(struct{ context.Context }{ctx}, f)
 	},
 }
@@ -468,7 +466,7 @@ func eachAfterFunc(t *testing.T, test func(t *testing.T, ctx context.Context, ca
 	}
 }
 
-func TestAfterFuncOfAContext(t *testing.T) {
+func TestAfterFuncRunsOnceUnlessStopped(t *testing.T) {
 	t.Parallel()
 	eachAfterFunc(t, func(t *testing.T, _ context.Context, cancel func(), after func(f func()) func() bool) {
 		var stopped, ran atomic.Int32
@@ -476,36 +474,36 @@ func TestAfterFuncOfAContext(t *testing.T) {
 		stopLate := after(func() { ran.Add(1) })
 		after(func() { ran.Add(10) })
 		synctest.Wait()
-		assert.Zero(t, ran.Load(), "before the end")
-		assert.True(t, stop(), "it has not run, and will not")
-		assert.False(t, stop(), "it was stopped before")
+		assert.Zero(t, ran.Load(), "a function ran before the end")
+		assert.True(t, stop(), "the function has not run")
+		assert.False(t, stop(), "the function was stopped before")
 		cancel()
 		synctest.Wait()
-		assert.EqualValues(t, 11, ran.Load(), "each of the others, once")
+		assert.EqualValues(t, 11, ran.Load(), "each of the other functions must run once")
 		assert.Zero(t, stopped.Load())
 		assert.False(t, stop())
-		assert.False(t, stopLate(), "it has run")
+		assert.False(t, stopLate(), "the function has run")
 
 		stop = after(func() { ran.Add(100) })
 		synctest.Wait()
-		assert.EqualValues(t, 111, ran.Load(), "at once after the end")
+		assert.EqualValues(t, 111, ran.Load(), "after the end a function must run at once")
 		assert.False(t, stop())
 	})
 }
 
-func TestAfterFuncAtTheDeadline(t *testing.T) {
+func TestAfterFuncRunsAtTheDeadline(t *testing.T) {
 	t.Parallel()
 	eachAfterFunc(t, func(t *testing.T, ctx context.Context, _ func(), after func(f func()) func() bool) {
 		var err error
 		stop := after(func() { err = ctx.Err() })
 		passDeadline(time.Minute)
-		assert.Equal(t, context.DeadlineExceeded, err, "it finds the context ended")
+		assert.Equal(t, context.DeadlineExceeded, err, "the function must find the context ended")
 		assert.False(t, stop())
 	})
 }
 
-// Neither cancel nor stop waits for the function: it may want a lock that they are called with, or
-// take its time.
+// Neither cancel nor stop waits for the function. It may take a lock that the callers of cancel and
+// stop hold, or may be slow.
 func TestAfterFuncRunsInItsOwnGoroutine(t *testing.T) {
 	t.Parallel()
 	eachAfterFunc(t, func(t *testing.T, ctx context.Context, cancel func(), after func(f func()) func() bool) {
@@ -524,8 +522,8 @@ func TestAfterFuncRunsInItsOwnGoroutine(t *testing.T) {
 		})
 		cancel()
 		<-begun
-		assert.False(t, stop(), "it is running")
-		after(func() { // at once, and under the lock as well
+		assert.False(t, stop(), "the function is running")
+		after(func() { // starts at once and takes the lock
 			mu.Lock()
 			defer mu.Unlock()
 			ran <- struct{}{}
@@ -539,7 +537,7 @@ func TestAfterFuncRunsInItsOwnGoroutine(t *testing.T) {
 	})
 }
 
-// One of many is stopped, others run, in whatever order they came.
+// Some of many functions are stopped, and the others run.
 func TestAfterFuncsAreIndependent(t *testing.T) {
 	t.Parallel()
 	eachAfterFunc(t, func(t *testing.T, _ context.Context, cancel func(), after func(f func()) func() bool) {
@@ -564,8 +562,8 @@ func TestAfterFuncsAreIndependent(t *testing.T) {
 	})
 }
 
-// The method is told of the end of a parent as well, whichever goroutine asks first.
-func TestAfterFuncAfterTheParentsEnd(t *testing.T) {
+// The end of the parent runs the function, whether it was registered before or after.
+func TestAfterFuncRunsAfterTheParentsEnd(t *testing.T) {
 	t.Parallel()
 	for name, after := range afterFuncs {
 		for _, before := range []bool{true, false} {
@@ -588,8 +586,8 @@ func TestAfterFuncAfterTheParentsEnd(t *testing.T) {
 	}
 }
 
-// One function against stop and cancel: it runs exactly where stop is false.
-func TestAfterFuncStoppedWhileTheContextEnds(t *testing.T) {
+// stop and cancel race. The function runs if and only if stop returns false.
+func TestRaceAfterFuncRunsUnlessStopReturnsTrue(t *testing.T) {
 	t.Parallel()
 	for name, after := range afterFuncs {
 		for range 50 {
@@ -606,8 +604,8 @@ func TestAfterFuncStoppedWhileTheContextEnds(t *testing.T) {
 	}
 }
 
-// In Manual mode the causes are those of the running wheel.
-func TestCausesOfAManualWheel(t *testing.T) {
+// In Manual mode errors and causes are the same as on other wheels.
+func TestManualWheelSetsErrorsAndCauses(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
 	tw := startWheel(t, Options{Manual: true, Start: start})
@@ -640,8 +638,8 @@ func TestCausesOfAManualWheel(t *testing.T) {
 	}
 }
 
-// Parent and child may be of different wheels: each keeps its own deadline.
-func TestContextsOfTwoWheels(t *testing.T) {
+// Parent and child may belong to different wheels. Each keeps its own deadline.
+func TestContextsOfTwoWheelsKeepTheirDeadlines(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
 	for _, first := range []string{"parent", "child", "cancel", "stopped"} {
@@ -685,13 +683,14 @@ func TestContextsOfTwoWheels(t *testing.T) {
 		for _, ctx := range all {
 			assertOutcome(t, ctx, want)
 		}
-		assert.Zero(t, other.Len(), "timers are given back where they are")
+		assert.Zero(t, other.Len(), "the children's timers are still pending")
 		end()
 		assert.Zero(t, one.Len())
 	}
 }
 
-// Flush ends all contexts as if their time were up, with their causes, and those below with them.
+// Flush ends all contexts as if their deadlines had passed, with their causes, and the contexts
+// below them.
 func TestFlushEndsContexts(t *testing.T) {
 	t.Parallel()
 	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
@@ -719,9 +718,8 @@ func TestFlushEndsContexts(t *testing.T) {
 	})
 }
 
-// Stop discards the deadlines of the wheel's contexts, but not that of the one that Shutdown waits
-// with.
-func TestShutdownWithAContextOfItsOwn(t *testing.T) {
+// The deadline of a context of the wheel limits the wheel's own Shutdown.
+func TestContextOfTheWheelLimitsItsShutdown(t *testing.T) {
 	t.Parallel()
 	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
 		begun, end := make(chan struct{}), make(chan struct{})

@@ -19,11 +19,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Parents and children of both packages: chains, wide trees, who ends with whom, and what is left.
+// Tests of parents and children of both packages: chains, wide trees, and what is left of them.
 
 type testKey int
 
-// plainContext is a context of another package that offers nothing but what it must.
+// plainContext is a context of another package with only the methods of the interface.
 type plainContext struct {
 	context.Context
 	mu   sync.Mutex
@@ -54,7 +54,7 @@ func (c *plainContext) endWith(err error) {
 	}
 }
 
-// parents are contexts that a test can end, with the cause that the children then have.
+// parents are contexts that a test can end. cause is the cause that the children then have.
 var parents = map[string]func(tw *TimingWheel) (parent context.Context, end func(), cause error){
 	"of the wheel": func(tw *TimingWheel) (context.Context, func(), error) {
 		parent, end := tw.WithTimeout(context.Background(), time.Hour)
@@ -75,11 +75,11 @@ var parents = map[string]func(tw *TimingWheel) (parent context.Context, end func
 	},
 	"of neither": func(*TimingWheel) (context.Context, func(), error) {
 		c := newPlainContext()
-		return c, func() { c.end(); synctest.Wait() }, context.Canceled // its children wait until they are told
+		return c, func() { c.end(); synctest.Wait() }, context.Canceled // a goroutine ends its children
 	},
 }
 
-// children hang something onto a context, and return what tells that it has ended.
+// children make a context or register a function below parent. child ends with parent.
 var children = map[string]func(tw *TimingWheel, parent context.Context) (child context.Context, cancel func()){
 	"of the wheel": func(tw *TimingWheel, parent context.Context) (context.Context, func()) {
 		return tw.WithTimeout(parent, time.Minute)
@@ -131,13 +131,13 @@ func TestContextEndsWithItsParent(t *testing.T) {
 	t.Parallel()
 	eachFamily(t, func(t *testing.T, _ *TimingWheel, parent, child context.Context, end, _ func(), cause error) {
 		end()
-		assertEnded(t, parent, context.Canceled, cause) // at once, although nobody has told it yet
+		assertEnded(t, parent, context.Canceled, cause) // at once, before it is notified
 		synctest.Wait()
 		assertEnded(t, child, context.Canceled, cause)
 	})
 }
 
-func TestContextEndsAlone(t *testing.T) {
+func TestCancelOfAChildDoesNotEndItsParent(t *testing.T) {
 	t.Parallel()
 	eachFamily(t, func(t *testing.T, _ *TimingWheel, parent, child context.Context, _, cancel func(), _ error) {
 		cancel()
@@ -146,7 +146,7 @@ func TestContextEndsAlone(t *testing.T) {
 	})
 }
 
-// Where a context of the wheel is cancelled its children have ended when that returns.
+// When cancel of a context of the wheel returns, its children have ended.
 func TestCancelEndsTheChildrenAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"of the wheel", "of package context", "with a deadline of package context"} {
@@ -163,7 +163,7 @@ func TestCancelEndsTheChildrenAtOnce(t *testing.T) {
 	}
 }
 
-// A deadline is passed on with its error and its cause.
+// A deadline ends the children with its error and its cause.
 func TestDeadlineEndsTheChildren(t *testing.T) {
 	t.Parallel()
 	for name, newChild := range children {
@@ -183,8 +183,7 @@ func TestDeadlineEndsTheChildren(t *testing.T) {
 	}
 }
 
-// Children of a context that has ended have ended.
-func TestChildrenOfAnEndedContext(t *testing.T) {
+func TestChildOfAnEndedContextHasEnded(t *testing.T) {
 	t.Parallel()
 	for name, newChild := range children {
 		contextBubble(t, func(t *testing.T, tw *TimingWheel) {
@@ -198,24 +197,24 @@ func TestChildrenOfAnEndedContext(t *testing.T) {
 	}
 }
 
-// A context that goes on whatever becomes of its parent keeps its values only.
-func TestContextWithoutCancel(t *testing.T) {
+// context.WithoutCancel keeps the values of a context of the wheel and nothing else.
+func TestWithoutCancelKeepsValuesOnly(t *testing.T) {
 	t.Parallel()
 	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
 		parent, cancel := tw.WithTimeoutCause(context.WithValue(t.Context(), errCause, 1), time.Hour, errCause)
 		child := context.WithoutCancel(parent)
-		ours, cancelOurs := tw.WithTimeout(child, time.Hour)
-		defer cancelOurs()
+		own, cancelOwn := tw.WithTimeout(child, time.Hour)
+		defer cancelOwn()
 		cancel()
 		assert.NoError(t, child.Err())
 		assert.NoError(t, context.Cause(child))
-		assertGoesOn(t, ours)
-		assert.Equal(t, 1, ours.Value(errCause))
+		assertGoesOn(t, own)
+		assert.Equal(t, 1, own.Value(errCause))
 	})
 }
 
-// Nobody who has left is remembered, and no goroutine waits.
-func TestContextsLeaveNothingBehind(t *testing.T) {
+// After their cancel, children are no longer registered and no goroutine waits for them.
+func TestCancelledContextsLeaveNothingBehind(t *testing.T) {
 	t.Parallel()
 	for name, newParent := range parents {
 		t.Run(name, func(t *testing.T) {
@@ -239,20 +238,20 @@ func TestContextsLeaveNothingBehind(t *testing.T) {
 				if p := ownParent(parent, parent.Done()); p != nil {
 					assert.Zero(t, dependents(p))
 				}
-				ours, cancelOurs := tw.WithTimeout(parent, time.Minute)
+				own, cancelOwn := tw.WithTimeout(parent, time.Minute)
 				for range 10 {
-					_, cancel := context.WithCancel(ours)
+					_, cancel := context.WithCancel(own)
 					cancel()
 				}
-				cancelOurs()
+				cancelOwn()
 			})
 		})
 	}
 }
 
-// A chain of contexts of all kinds ends from where it is cancelled, or where its time is over,
-// downwards.
-func TestChainsOfContexts(t *testing.T) {
+// In a chain of contexts of all kinds, a cancel or a deadline ends the contexts below and none
+// above.
+func TestChainEndsBelowTheContextThatEnds(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(40) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -299,9 +298,9 @@ func TestChainsOfContexts(t *testing.T) {
 	}
 }
 
-// Contexts of a family are made, ended and asked by many at once. Each ends once, in one way, and
-// nothing is left.
-func TestContextsEndAtTheSameTime(t *testing.T) {
+// Goroutines make, use and end contexts below shared parents. Each context ends once, and no timer
+// is left.
+func TestRaceContextsEndOnce(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Tick: 50 * time.Microsecond})
 	for round := range 200 {
@@ -341,11 +340,11 @@ func TestContextsEndAtTheSameTime(t *testing.T) {
 		cancelShared()
 		end(nil)
 	}
-	await(t, "timers are gone", func() bool { return tw.Len() == 0 })
+	await(t, "the release of all timers", func() bool { return tw.Len() == 0 })
 }
 
-// Many goroutines ask one context while it ends: whoever has seen one sign of the end sees all.
-func TestSignsOfTheEndAgree(t *testing.T) {
+// Goroutines use one context while it ends. When Err or Done shows the end, all methods do.
+func TestRaceMethodsAgreeOnTheEnd(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})
 	for i := range 500 {
@@ -376,35 +375,35 @@ func TestSignsOfTheEndAgree(t *testing.T) {
 	}
 }
 
-// A timer of one allocation, its closures, and nothing for a channel that nobody has asked for.
-func TestAllocationsOfContexts(t *testing.T) {
+// A context takes at most 3 allocations, and fewer than one of package context.
+func TestContextsAllocateLessThanPackageContext(t *testing.T) {
 	if underRace {
 		t.Skip("the race detector allocates")
 	}
 	tw := startWheel(t, Options{})
 	parent, end := context.WithCancel(context.Background())
 	defer end()
-	for range 2 { // the first watches its parent alone, the second has a family
+	for range 2 { // so that the parent has children
 		_, cancel := tw.WithTimeout(parent, time.Hour)
 		defer cancel()
 	}
 	for name, parent := range map[string]context.Context{"background": context.Background(), "a shared parent": parent} {
-		ours := testing.AllocsPerRun(1000, func() { _, cancel := tw.WithTimeout(parent, time.Hour); cancel() })
-		theirs := testing.AllocsPerRun(1000, func() { _, cancel := context.WithTimeout(parent, time.Hour); cancel() })
-		require.LessOrEqual(t, ours, 3.0, name)
-		require.Less(t, ours, theirs, fmt.Sprint(name))
+		own := testing.AllocsPerRun(1000, func() { _, cancel := tw.WithTimeout(parent, time.Hour); cancel() })
+		std := testing.AllocsPerRun(1000, func() { _, cancel := context.WithTimeout(parent, time.Hour); cancel() })
+		require.LessOrEqual(t, own, 3.0, name)
+		require.Less(t, own, std, fmt.Sprint(name))
 	}
 }
 
-// A single question is enough after the end of a parent of package context, whichever it is, and
-// however far below.
-func TestFirstQuestionAfterTheParentsEnd(t *testing.T) {
+// After the end of a parent of package context, the first call of any method of a context of the
+// wheel shows the end, however far below the parent it is.
+func TestFirstCallAfterTheParentsEndShowsTheEnd(t *testing.T) {
 	t.Parallel()
-	questions := map[string]func(t *testing.T, ctx context.Context){
+	calls := map[string]func(t *testing.T, ctx context.Context){
 		"Done":  func(t *testing.T, ctx context.Context) { assert.True(t, ended(ctx)) },
 		"Err":   func(t *testing.T, ctx context.Context) { assert.Equal(t, context.Canceled, ctx.Err()) },
 		"Cause": func(t *testing.T, ctx context.Context) { assert.Equal(t, errCause, context.Cause(ctx)) },
-		"Cause of what is around it": func(t *testing.T, ctx context.Context) {
+		"Cause of a wrapper": func(t *testing.T, ctx context.Context) {
 			assert.Equal(t, errCause, context.Cause(overriding{ctx, context.Canceled}))
 		},
 		"a child": func(t *testing.T, ctx context.Context) {
@@ -418,9 +417,9 @@ func TestFirstQuestionAfterTheParentsEnd(t *testing.T) {
 			assertEnded(t, child, context.Canceled, errCause)
 		},
 	}
-	for name, ask := range questions {
+	for name, call := range calls {
 		for depth := range 4 {
-			for _, siblings := range []int{0, 1, 2} { // an only child, and members of a family
+			for _, siblings := range []int{0, 1, 2} {
 				t.Run(fmt.Sprintf("%s/%d/%d", name, depth, siblings), func(t *testing.T) {
 					t.Parallel()
 					contextBubble(t, func(t *testing.T, tw *TimingWheel) {
@@ -436,7 +435,7 @@ func TestFirstQuestionAfterTheParentsEnd(t *testing.T) {
 							defer cancel()
 						}
 						end(errCause)
-						ask(t, ctx)
+						call(t, ctx)
 						assertEnded(t, ctx, context.Canceled, errCause)
 					})
 				})
@@ -445,8 +444,8 @@ func TestFirstQuestionAfterTheParentsEnd(t *testing.T) {
 	}
 }
 
-// A child with the deadline of its parent has a timer of its own, so it ends with its own cause.
-func TestEqualDeadlinesOfParentAndChild(t *testing.T) {
+// A child with the same deadline as its parent has its own timer, so it may end with its own cause.
+func TestChildWithEqualDeadlineHasItsOwnTimer(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"of the wheel", "of package context"} {
 		contextBubble(t, func(t *testing.T, tw *TimingWheel) {
@@ -460,16 +459,16 @@ func TestEqualDeadlinesOfParentAndChild(t *testing.T) {
 			before := tw.Len()
 			child, cancel := tw.WithDeadlineCause(parent, at, errChild)
 			defer cancel()
-			assert.Equal(t, before+1, tw.Len(), "a timer of its own")
+			assert.Equal(t, before+1, tw.Len(), "the child has no timer")
 			deadline, ok := child.Deadline()
 			assert.True(t, ok)
 			assert.True(t, deadline.Equal(at))
 			passDeadline(time.Second)
 			assert.Equal(t, context.DeadlineExceeded, child.Err())
-			assert.Contains(t, []error{errParent, errChild}, context.Cause(child), "whichever timer was first")
+			assert.Contains(t, []error{errParent, errChild}, context.Cause(child)) // of the timer that was first
 		})
 	}
-	// Where the parent never gets to it, the cause is the child's.
+	// If the parent's deadline does not come, the cause is the child's.
 	start := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
 	one, other := startWheel(t, Options{Manual: true, Start: start}), startWheel(t, Options{Manual: true, Start: start})
 	parent, end := one.WithTimeoutCause(context.Background(), time.Second, errParent)
@@ -481,9 +480,9 @@ func TestEqualDeadlinesOfParentAndChild(t *testing.T) {
 	assertGoesOn(t, parent)
 }
 
-// A child whose parent's deadline is earlier needs no timer, and ends with the parent's error and
+// A child whose parent has an earlier deadline has no timer, and ends with the parent's error and
 // cause.
-func TestEarlierDeadlineNeedsNoTimer(t *testing.T) {
+func TestChildOfAnEarlierDeadlineHasNoTimer(t *testing.T) {
 	t.Parallel()
 	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
 		parent, end := tw.WithTimeoutCause(context.Background(), time.Second, errCause)
@@ -505,7 +504,7 @@ func TestEarlierDeadlineNeedsNoTimer(t *testing.T) {
 	})
 }
 
-// goroutinesInBubble counts those in the bubble of the caller whose stack shows something.
+// goroutinesInBubble counts the goroutines in the caller's bubble whose stack contains a string.
 func goroutinesInBubble(t *testing.T, something string) int {
 	t.Helper()
 	synctest.Wait()
@@ -517,7 +516,7 @@ func goroutinesInBubble(t *testing.T, something string) int {
 	}
 	stacks = stacks[:n]
 	bubble := regexp.MustCompile(`synctest bubble \d+`)
-	own := bubble.Find(stacks) // the caller's goroutine is the first
+	own := bubble.Find(stacks) // the caller's goroutine comes first
 	require.NotNil(t, own)
 	count := 0
 	for _, stack := range bytes.Split(stacks, []byte("\n\n")) {
@@ -528,7 +527,7 @@ func goroutinesInBubble(t *testing.T, something string) int {
 	return count
 }
 
-func TestLongChains(t *testing.T) {
+func TestLongChainEndsFromTheTop(t *testing.T) {
 	t.Parallel()
 	depth := scaled(100_000)
 	for _, kind := range []string{"the wheel", "package context", "deadline"} {
@@ -577,9 +576,8 @@ func TestLongChains(t *testing.T) {
 	}
 }
 
-// From one package to the other, and back: contexts of the wheel have ended when cancel returns,
-// and what hangs on the last of them follows.
-func TestChangesOfPackageBelowACancel(t *testing.T) {
+// Contexts of both packages alternate in a chain. When cancel returns, all of them show their end.
+func TestCancelEndsAlternatingContexts(t *testing.T) {
 	t.Parallel()
 	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
 		first, cancel := tw.WithTimeoutCause(context.Background(), 3*time.Hour, errCause)
@@ -591,17 +589,18 @@ func TestChangesOfPackageBelowACancel(t *testing.T) {
 		defer cancelFourth()
 		last, cancelLast := context.WithCancel(fourth)
 		defer cancelLast()
-		require.Equal(t, 3, tw.Len(), "all contexts of the wheel have timers")
+		require.Equal(t, 3, tw.Len(), "each context of the wheel must have a timer")
 		cancel()
 		assertEnded(t, second, context.Canceled, context.Canceled)
 		assertEnded(t, fourth, context.Canceled, context.Canceled)
-		assert.Equal(t, context.Canceled, last.Err(), "the context above it was asked")
+		assert.Equal(t, context.Canceled, last.Err(), "a method of the context above was called")
 		assertEnded(t, third, context.Canceled, context.Canceled)
 	})
 }
 
-// Many children of many children end together, and leave one by one.
-func TestWideTrees(t *testing.T) {
+// A tree with four levels of eight children each ends at once. Some of its contexts were cancelled
+// before.
+func TestWideTreeEndsWithItsRoot(t *testing.T) {
 	t.Parallel()
 	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
 		top, end := tw.WithTimeout(context.Background(), time.Hour)
@@ -630,9 +629,9 @@ func TestWideTrees(t *testing.T) {
 	})
 }
 
-// The end of a context of package context reaches all below, where contexts of both packages take
-// turns, with its cause.
-func TestContextsFarBelowOnePackageContextEnd(t *testing.T) {
+// The end of a context of package context ends all contexts below it with its cause, even if
+// contexts of both packages alternate.
+func TestContextsFarBelowAnEndedPackageContextEnd(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})
 	for _, depth := range []int{1, 2, 5} {
@@ -641,7 +640,7 @@ func TestContextsFarBelowOnePackageContextEnd(t *testing.T) {
 			ctx, cancels := context.Context(top), []context.CancelFunc(nil)
 			left := 24 * time.Hour
 			sooner := func(parent context.Context) (context.Context, context.CancelFunc) {
-				left -= time.Hour // else it would be context.WithCancel
+				left -= time.Hour // below an earlier deadline the wheel would use context.WithCancel
 				return tw.WithTimeout(parent, left)
 			}
 			for range depth {
@@ -657,7 +656,7 @@ func TestContextsFarBelowOnePackageContextEnd(t *testing.T) {
 				}
 			}
 			last, cancel := sooner(ctx)
-			below, cancelBelow := sooner(last) // its parent is of the wheel
+			below, cancelBelow := sooner(last) // below a context of the wheel
 			cancels = append(cancels, cancel, cancelBelow)
 			end(errParent)
 			for _, c := range []context.Context{below, last} {
@@ -674,13 +673,13 @@ func TestContextsFarBelowOnePackageContextEnd(t *testing.T) {
 	await(t, "timers are gone", func() bool { return tw.Len() == 0 })
 }
 
-// twin is one context twice: in a tree of package context, and in one in which those with a
-// deadline of most are of a wheel.
+// twin is a pair of contexts: one in a tree of package context, and one at the same position in a
+// tree in which most contexts with deadlines belong to a wheel.
 type twin struct {
 	kind   string
 	ctx    [2]context.Context
 	cancel [2]func(cause error)
-	called [2]*atomic.Int32 // how often a function of context.AfterFunc has run
+	called [2]*atomic.Int32 // how often the function of context.AfterFunc has run
 }
 
 // forest makes random trees of twins.
@@ -688,13 +687,13 @@ type forest struct {
 	random *rand.Rand
 	base   time.Time
 	with   [2]func(context.Context, time.Time, error) (context.Context, context.CancelFunc)
-	used   map[time.Duration]bool // deadlines, which differ, as nothing says which of two timers comes first
+	used   map[time.Duration]bool // deadlines; all differ, because the order of equal deadlines is open
 	twins  []*twin
 }
 
 func (f *forest) pick() *twin { return f.twins[f.random.IntN(len(f.twins))] }
 
-// deadline is one that nobody has yet, in whole ms; some have passed.
+// deadline returns a new deadline in whole ms. Some deadlines have passed.
 func (f *forest) deadline() time.Time {
 	for {
 		d := time.Since(f.base).Truncate(ms) + time.Duration(f.random.IntN(300)-10)*ms
@@ -705,7 +704,7 @@ func (f *forest) deadline() time.Time {
 	}
 }
 
-// grow adds a twin below another one.
+// grow adds a twin below a random one.
 func (f *forest) grow() {
 	up := f.pick()
 	n := &twin{}
@@ -765,8 +764,8 @@ func (f *forest) grow() {
 	f.twins = append(f.twins, n)
 }
 
-// ask asks both what a program may ask, in any order, without waiting for anybody. It is what comes
-// afterwards that is compared.
+// ask calls a method of both contexts of a twin. It ignores the results, because later calls are
+// compared.
 func (f *forest) ask() {
 	n, question := f.pick(), f.random.IntN(4)
 	for _, ctx := range n.ctx {
@@ -807,26 +806,26 @@ func (f *forest) step() (did string) {
 func (f *forest) compare(t *testing.T, where string) {
 	t.Helper()
 	for i, n := range f.twins {
-		their, our := n.ctx[0], n.ctx[1]
+		std, own := n.ctx[0], n.ctx[1]
 		where := fmt.Sprintf("%s, context %d: %s", where, i, n.kind)
-		require.Equal(t, their.Err(), our.Err(), where)
-		require.Equal(t, context.Cause(their), context.Cause(our), where)
-		require.Equal(t, their.Done() == nil, our.Done() == nil, where)
-		require.Equal(t, ended(their), ended(our), where)
-		theirDeadline, some := their.Deadline()
-		ourDeadline, also := our.Deadline()
+		require.Equal(t, std.Err(), own.Err(), where)
+		require.Equal(t, context.Cause(std), context.Cause(own), where)
+		require.Equal(t, std.Done() == nil, own.Done() == nil, where)
+		require.Equal(t, ended(std), ended(own), where)
+		stdDeadline, some := std.Deadline()
+		ownDeadline, also := own.Deadline()
 		require.Equal(t, some, also, where)
-		require.True(t, theirDeadline.Equal(ourDeadline), where)
+		require.True(t, stdDeadline.Equal(ownDeadline), where)
 		key := testKey(f.random.IntN(i + 1))
-		require.Equal(t, their.Value(key), our.Value(key), where)
+		require.Equal(t, std.Value(key), own.Value(key), where)
 		if n.called[0] != nil {
 			require.Equal(t, n.called[0].Load(), n.called[1].Load(), where)
 		}
 	}
 }
 
-// The same calls, of trees of contexts of all kinds, have the same results as in package context.
-func TestContextsDoWhatPackageContextDoes(t *testing.T) {
+// The same calls on trees of contexts of all kinds have the same results as in package context.
+func TestModelContextsBehaveLikePackageContext(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(scaled(150)) {
 		contextBubble(t, func(t *testing.T, tw *TimingWheel) {
@@ -842,7 +841,7 @@ func TestContextsDoWhatPackageContextDoes(t *testing.T) {
 					return tw.WithTimeoutCause(parent, time.Until(at), cause)
 				}
 			}
-			every := 1 + int(seed%3)*3 // asking in each step would have nobody ever be told first
+			every := 1 + int(seed%3)*3 // if all methods were called in each step, no notification would come first
 			for step := range 80 {
 				did := f.step()
 				synctest.Wait()
@@ -861,8 +860,8 @@ func TestContextsDoWhatPackageContextDoes(t *testing.T) {
 	}
 }
 
-// waitersInPackageContext counts the goroutines that package context has started, in the bubble of
-// the caller.
+// waitersInPackageContext counts the goroutines that package context has started in the caller's
+// bubble.
 func waitersInPackageContext(t *testing.T) int {
 	t.Helper()
 	return goroutinesInBubble(t, "propagateCancel")
@@ -873,9 +872,9 @@ func childrenInPackageContext(t *testing.T, ctx context.Context) int {
 	t.Helper()
 	children := reflect.ValueOf(ctx).Elem().FieldByName("children")
 	if !children.IsValid() {
-		t.Skip("this Go has the children elsewhere")
+		t.Skip("this version of Go has no field named children")
 	}
-	lock := func() { // the map's lock is taken for a child that comes and goes
+	lock := func() { // making and cancelling a child synchronizes with the lock of the map
 		_, cancel := context.WithCancel(ctx)
 		cancel()
 	}
@@ -884,7 +883,8 @@ func childrenInPackageContext(t *testing.T, ctx context.Context) int {
 	return children.Len()
 }
 
-// dependents returns the number of functions and contexts that end with a context of the wheel.
+// dependents returns the number of functions and contexts that are registered with a context of the
+// wheel.
 func dependents(ctx context.Context) (n int) {
 	c := ctx.(*deadlineContext)
 	c.mu.Lock()
@@ -897,39 +897,40 @@ func dependents(ctx context.Context) (n int) {
 	return n
 }
 
-// A context stands among its parent's children from the first call of Done until its end.
-func TestContextLeavesItsParent(t *testing.T) {
+// A context is registered with its parent from the first call of Done until its end.
+func TestContextIsRegisteredFromDoneUntilItsEnd(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(cancel func()){
 		"cancel":   func(cancel func()) { cancel() },
 		"deadline": func(func()) { passDeadline(time.Minute) },
 	} {
 		contextBubble(t, func(t *testing.T, tw *TimingWheel) {
-			theirs, endTheirs := context.WithCancel(context.Background())
-			defer endTheirs()
-			ours, endOurs := tw.WithTimeout(theirs, time.Hour)
-			defer endOurs()
+			std, endStd := context.WithCancel(context.Background())
+			defer endStd()
+			own, endOwn := tw.WithTimeout(std, time.Hour)
+			defer endOwn()
 			for range 3 {
-				below, cancelBelow := tw.WithTimeout(theirs, time.Minute)
-				child, cancelChild := tw.WithTimeout(ours, time.Minute)
+				below, cancelBelow := tw.WithTimeout(std, time.Minute)
+				child, cancelChild := tw.WithTimeout(own, time.Minute)
 				assert.NoError(t, below.Err())
 				assert.NoError(t, child.Err())
-				assert.Zero(t, dependents(ours), name)
+				assert.Zero(t, dependents(own), name)
 				below.Done()
 				child.Done()
-				assert.Equal(t, 1, dependents(ours), name)
-				assert.NotZero(t, childrenInPackageContext(t, theirs), name)
+				assert.Equal(t, 1, dependents(own), name)
+				assert.NotZero(t, childrenInPackageContext(t, std), name)
 				end(func() { cancelBelow(); cancelChild() })
-				assert.Zero(t, dependents(ours), name)
+				assert.Zero(t, dependents(own), name)
 			}
-			endOurs()
-			assert.Zero(t, childrenInPackageContext(t, theirs), name)
+			endOwn()
+			assert.Zero(t, childrenInPackageContext(t, std), name)
 		})
 	}
 }
 
-// Contexts and functions of package context leave a context of the wheel one by one.
-func TestChildrenOfPackageContextLeave(t *testing.T) {
+// Contexts and functions of package context are unregistered from a context of the wheel when they
+// end or are stopped.
+func TestChildrenOfPackageContextAreUnregistered(t *testing.T) {
 	t.Parallel()
 	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
 		ctx, cancel := tw.WithTimeout(context.Background(), time.Hour)
@@ -951,8 +952,8 @@ func TestChildrenOfPackageContextLeave(t *testing.T) {
 }
 
 // Package context starts a goroutine for each of its contexts below a value below a context of the
-// wheel, as the documents say, and for no other context.
-func TestGoroutinesThatWaitForAContext(t *testing.T) {
+// wheel, as documented, and for no other context.
+func TestOnlyPackageContextsBelowAValueCostAGoroutine(t *testing.T) {
 	t.Parallel()
 	const many = 100
 	value := func(ctx context.Context) context.Context { return context.WithValue(ctx, testKey(1), 1) }
@@ -961,11 +962,11 @@ func TestGoroutinesThatWaitForAContext(t *testing.T) {
 		below func(ctx context.Context) context.Context
 		want  int
 	}{
-		"ours":                 {"of the wheel", func(ctx context.Context) context.Context { return ctx }, 0},
-		"theirs":               {"of package context", func(ctx context.Context) context.Context { return ctx }, 0},
-		"theirs with deadline": {"with a deadline of package context", func(ctx context.Context) context.Context { return ctx }, 0},
-		"ours below a value":   {"of the wheel", value, 0},
-		"theirs below a value": {"of package context", value, many},
+		"of the wheel":                       {"of the wheel", func(ctx context.Context) context.Context { return ctx }, 0},
+		"of package context":                 {"of package context", func(ctx context.Context) context.Context { return ctx }, 0},
+		"with a deadline of package context": {"with a deadline of package context", func(ctx context.Context) context.Context { return ctx }, 0},
+		"of the wheel below a value":         {"of the wheel", value, 0},
+		"of package context below a value":   {"of package context", value, many},
 	} {
 		for _, cancellable := range []bool{false, true} {
 			contextBubble(t, func(t *testing.T, tw *TimingWheel) {
