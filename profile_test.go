@@ -19,8 +19,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/planner"
 )
 
-// Every kind of callback is named after the user's function.
-func TestCallbackNames(t *testing.T) {
+// Each kind of callback has the name of the program's function.
+func TestCallbackHasTheNameOfItsFunction(t *testing.T) {
 	t.Parallel()
 	const here = "github.com/timingwheel-go/timingwheel."
 	synctest.Test(t, func(t *testing.T) {
@@ -28,9 +28,10 @@ func TestCallbackNames(t *testing.T) {
 		tw := startWheel(t, Options{OnSlow: log.add, SlowAfter: time.Millisecond})
 		s := &napper{time.Second}
 		arm := map[string]func(){
-			here + "napOneSecond":       func() { tw.AfterFunc(0, napOneSecond) },
-			here + "(*napper).sleep":    func() { tw.AfterFunc(0, s.sleep) },
-			here + "TestCallbackNames.": func() { tw.AfterFunc(0, func() { time.Sleep(s.d) }) }, // the rest of the name is the compiler's choice
+			here + "napOneSecond":    func() { tw.AfterFunc(0, napOneSecond) },
+			here + "(*napper).sleep": func() { tw.AfterFunc(0, s.sleep) },
+			// The compiler chooses the rest of the name.
+			here + "TestCallbackHasTheNameOfItsFunction.": func() { tw.AfterFunc(0, func() { time.Sleep(s.d) }) },
 		}
 		for name, f := range arm {
 			f()
@@ -47,7 +48,7 @@ func TestCallbackNames(t *testing.T) {
 			calls := log.take()
 			require.Len(t, calls, 4, "two runs")
 			for _, c := range calls {
-				require.Equal(t, name, c.Func, "a plan is its function")
+				require.Equal(t, name, c.Func, "a plan must have the name of its function")
 			}
 		}
 		for name, f := range map[string]func(){here + "napOneSecond": napOneSecond, here + "(*napper).sleep": s.sleep} {
@@ -63,7 +64,7 @@ func TestCallbackNames(t *testing.T) {
 			synctest.Wait()
 			calls := log.take()
 			require.Len(t, calls, 2)
-			require.Equal(t, here+"(*napper).sleep", calls[1].Func, "a FuncTimer is its function")
+			require.Equal(t, here+"(*napper).sleep", calls[1].Func, "a FuncTimer must have the name of its function")
 			timer.Reset(time.Hour)
 		}
 	})
@@ -71,22 +72,22 @@ func TestCallbackNames(t *testing.T) {
 
 func napInRun(*Run) { napOneSecond() }
 
-// census counts the calls of functions by their names.
-type census struct{ timer, plan, run, again atomic.Int64 }
+// callCounter counts the calls of its methods.
+type callCounter struct{ timer, plan, run, funcTimer atomic.Int64 }
 
-func (c *census) ofTimer()     { c.timer.Add(1) }
-func (c *census) ofPlan()      { c.plan.Add(1) }
-func (c *census) ofRun(*Run)   { c.run.Add(1) }
-func (c *census) ofFuncTimer() { c.again.Add(1) }
+func (c *callCounter) ofTimer()     { c.timer.Add(1) }
+func (c *callCounter) ofPlan()      { c.plan.Add(1) }
+func (c *callCounter) ofRun(*Run)   { c.run.Add(1) }
+func (c *callCounter) ofFuncTimer() { c.funcTimer.Add(1) }
 
-// Timers, plans and FuncTimers are due together, and use each other's slots one after the other.
-// Each call is named after its own function, on each executor and in Manual mode.
+// Timers, plans and FuncTimers are due at the same time and reuse each other's slots. Each call has
+// the name of its own function, with each executor and in Manual mode.
 func TestCallbackNamesAreNotMixedUp(t *testing.T) {
 	t.Parallel()
 	for name, executor := range executors {
 		for mode, manual := range map[string]bool{"": false, " manual": true} {
 			if manual && strings.HasPrefix(name, "limit") {
-				continue // no limit in Manual mode
+				continue // Manual mode has no MaxRunning
 			}
 			t.Run(name+mode, func(t *testing.T) {
 				t.Parallel()
@@ -102,40 +103,40 @@ func TestCallbackNamesAreNotMixedUp(t *testing.T) {
 						}
 					},
 				})
-				var c census
-				var again [40]FuncTimer
-				for i := range again {
-					again[i].InitStopped(tw, c.ofFuncTimer)
+				var c callCounter
+				var funcTimers [40]FuncTimer
+				for i := range funcTimers {
+					funcTimers[i].InitStopped(tw, c.ofFuncTimer)
 				}
 				for range 5 {
 					at := tw.Now().Add(20 * ms)
-					for i := range again {
+					for i := range funcTimers {
 						tw.AtFunc(at, c.ofTimer)
 						tw.ScheduleFunc(onePlannedRun(at), c.ofPlan)
 						tw.ScheduleRun(onePlannedRun(at), c.ofRun)
-						again[i].Reset(20 * ms)
+						funcTimers[i].Reset(20 * ms)
 						tw.AtFunc(at.Add(time.Hour), c.ofTimer).Stop()
 					}
 					if manual {
 						tw.Advance(at)
 					}
-					await(t, "all are over", func() bool { st := tw.Stats(); return st.Pending+st.Running == 0 })
+					await(t, "the end of all callbacks", func() bool { st := tw.Stats(); return st.Pending+st.Running == 0 })
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				const of = "github.com/timingwheel-go/timingwheel.(*census)."
+				const of = "github.com/timingwheel-go/timingwheel.(*callCounter)."
 				require.Equal(t, map[string]int64{
 					of + "ofTimer": c.timer.Load(), of + "ofPlan": c.plan.Load(),
-					of + "ofRun": c.run.Load(), of + "ofFuncTimer": c.again.Load(),
+					of + "ofRun": c.run.Load(), of + "ofFuncTimer": c.funcTimer.Load(),
 				}, named)
 				require.EqualValues(t, 200, c.plan.Load())
-				require.EqualValues(t, 200, c.again.Load())
+				require.EqualValues(t, 200, c.funcTimer.Load())
 			})
 		}
 	}
 }
 
-// onePlannedRun plans one run.
+// onePlannedRun returns a Scheduler that plans one run.
 func onePlannedRun(at time.Time) Scheduler {
 	return plannerFunc(func(q question) planner.Step {
 		if q.N > 0 {
@@ -145,8 +146,8 @@ func onePlannedRun(at time.Time) Scheduler {
 	})
 }
 
-// A wheel whose callbacks are not observed keeps no names.
-func TestNamesCostNothingUnlessObserved(t *testing.T) {
+// A wheel without SlowAfter and ProfileLabels stores no names of callbacks.
+func TestNamesCostNothingUnlessUsed(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		opts Options
@@ -163,12 +164,13 @@ func TestNamesCostNothingUnlessObserved(t *testing.T) {
 	}
 }
 
-// Tests that read labels from the goroutine profile of the whole process do not run beside others.
+// Tests that read labels from the goroutine profile of the whole process do not run in parallel
+// with other tests.
 
 var labelsLine = regexp.MustCompile(`(?m)^# labels: (.*)$`)
 
-// labelsWithin returns the labels of each goroutine that has a function of that name on its stack;
-// "" for one without labels.
+// labelsWithin returns the labels of each goroutine that has a function of that name on its stack,
+// or "" for a goroutine without labels.
 func labelsWithin(t *testing.T, function string) []string {
 	t.Helper()
 	var profile bytes.Buffer
@@ -187,7 +189,7 @@ func labelsWithin(t *testing.T, function string) []string {
 	return all
 }
 
-// myLabels are the labels of the goroutine that calls it.
+// myLabels returns the labels of the calling goroutine.
 //
 //go:noinline
 func myLabels(t *testing.T) string {
@@ -199,33 +201,33 @@ func myLabels(t *testing.T) string {
 
 const labelPrefix = `"callback":"github.com/timingwheel-go/timingwheel.`
 
-// holder has callbacks that block.
-type holder struct{ entered, release chan struct{} }
+// blocker has callbacks that block until end.
+type blocker struct{ entered, release chan struct{} }
 
-func newHolder() *holder { return &holder{make(chan struct{}, 10), make(chan struct{})} }
+func newBlocker() *blocker { return &blocker{make(chan struct{}, 10), make(chan struct{})} }
 
-func (h *holder) hold() { h.entered <- struct{}{}; <-h.release }
+func (b *blocker) block() { b.entered <- struct{}{}; <-b.release }
 
-// end lets the callbacks go and waits until none is in any more, so that the next profile does not
-// show it.
-func (h *holder) end(t *testing.T, tw *TimingWheel) {
+// end releases the callbacks and waits until all have returned, so the next profile does not show
+// them.
+func (b *blocker) end(t *testing.T, tw *TimingWheel) {
 	t.Helper()
-	close(h.release)
+	close(b.release)
 	require.NoError(t, drainWheel(tw))
 }
 
-// A goroutine has the labels of its wheel and its callback while it is in that, on each executor,
-// and so has one that the callback has started.
+// A goroutine has the labels of the wheel and the callback while it runs the callback, with each
+// executor. A goroutine that the callback starts inherits them.
 func TestCallbackHasLabels(t *testing.T) {
 	for name, executor := range executors {
 		t.Run(name, func(t *testing.T) {
-			h := newHolder()
+			b := newBlocker()
 			tw := startWheel(t, Options{Executor: executor(t), Shards: 1, Name: "w1", ProfileLabels: true})
-			tw.AfterFunc(0, h.hold)
-			receive(t, h.entered, "the callback")
-			want := "{" + labelPrefix + `(*holder).hold", "timingwheel":"w1"}`
-			require.Equal(t, []string{want}, labelsWithin(t, "(*holder).hold"))
-			h.end(t, tw)
+			tw.AfterFunc(0, b.block)
+			receive(t, b.entered, "the callback")
+			want := "{" + labelPrefix + `(*blocker).block", "timingwheel":"w1"}`
+			require.Equal(t, []string{want}, labelsWithin(t, "(*blocker).block"))
+			b.end(t, tw)
 
 			inherited := make(chan string)
 			tw.AfterFunc(0, func() { go func() { inherited <- myLabels(t) }() })
@@ -234,25 +236,24 @@ func TestCallbackHasLabels(t *testing.T) {
 	}
 }
 
-// Without the option there are none.
-func TestNoLabelsByDefault(t *testing.T) {
-	h := newHolder()
+func TestNoLabelsWithoutProfileLabels(t *testing.T) {
+	b := newBlocker()
 	tw := startWheel(t, Options{Name: "w1"})
-	tw.AfterFunc(time.Millisecond, h.hold) // at 0 the worker would have those of this goroutine
-	receive(t, h.entered, "the callback")
-	require.Equal(t, []string{""}, labelsWithin(t, "(*holder).hold"))
-	h.end(t, tw)
+	tw.AfterFunc(time.Millisecond, b.block) // with 0 the worker would inherit the labels of this goroutine
+	receive(t, b.entered, "the callback")
+	require.Equal(t, []string{""}, labelsWithin(t, "(*blocker).block"))
+	b.end(t, tw)
 }
 
-// A plan has the labels of its function, a batch those of the function that takes it.
-func TestLabelsOfPlansAndBatches(t *testing.T) {
-	h := newHolder()
+// A run of a plan has the labels of its function, and a batch has those of the expire function.
+func TestPlansAndBatchesHaveLabels(t *testing.T) {
+	b := newBlocker()
 	tw := startWheel(t, Options{ProfileLabels: true})
-	plan := tw.ScheduleFunc(Every(time.Millisecond), h.hold)
-	receive(t, h.entered, "the plan's run")
+	plan := tw.ScheduleFunc(Every(time.Millisecond), b.block)
+	receive(t, b.entered, "the run of the plan")
 	plan.Stop()
-	require.Equal(t, []string{"{" + labelPrefix + `(*holder).hold", "timingwheel":""}`}, labelsWithin(t, "(*holder).hold"))
-	h.end(t, tw)
+	require.Equal(t, []string{"{" + labelPrefix + `(*blocker).block", "timingwheel":""}`}, labelsWithin(t, "(*blocker).block"))
+	b.end(t, tw)
 
 	labels := make(chan string, 1)
 	w, err := NewTimeouts(Options{ProfileLabels: true, Name: "w2"}, func([]int) { labels <- myLabels(t) })
@@ -260,12 +261,12 @@ func TestLabelsOfPlansAndBatches(t *testing.T) {
 	defer w.Stop()
 	w.Add(0, 1)
 	got := receive(t, labels, "the batch")
-	require.Contains(t, got, labelPrefix+"TestLabelsOfPlansAndBatches.")
+	require.Contains(t, got, labelPrefix+"TestPlansAndBatchesHaveLabels.")
 	require.Contains(t, got, `"timingwheel":"w2"`)
 }
 
-// Labels of a callback, or of the arming goroutine, are not seen in the samples of the next
-// callback, and a worker between two callbacks has those of the wheel alone.
+// A callback does not have the labels of the previous callback or of the goroutine that armed it.
+// Between two callbacks a worker has only the labels of the wheel.
 func TestLabelsDoNotLeakIntoOtherCallbacks(t *testing.T) {
 	for name, executor := range executors {
 		t.Run(name, func(t *testing.T) {
@@ -296,32 +297,34 @@ func TestLabelsDoNotLeakIntoOtherCallbacks(t *testing.T) {
 	}
 }
 
-// myLabelsOf is myLabels where several goroutines may ask: of any of them.
+// myLabelsOf is like myLabels for several goroutines that may call it at the same time. It returns
+// the labels of all of them.
 func myLabelsOf(t *testing.T) string { return strings.Join(labelsWithin(t, "myLabelsOf"), " ") }
 
-// A worker that a request's goroutine has started has the labels of the wheel, and not those of the
-// request.
+// A worker that the goroutine of a request has started has the labels of the wheel and not those of
+// the request.
 func TestWorkersDoNotInheritLabels(t *testing.T) {
 	for name, executor := range map[string]Executor{"default": nil, "Inline": Inline, "Goroutines": Goroutines} {
 		t.Run(name, func(t *testing.T) {
-			h := newHolder()
+			b := newBlocker()
 			tw := startWheel(t, Options{Executor: executor, Shards: 1, Name: "w1", ProfileLabels: true})
 			code := tw.engine.job.callee
-			tw.engine.job.callee = func(f []func()) uintptr { // the worker asks before it sets labels
-				h.hold()
+			tw.engine.job.callee = func(f []func()) uintptr { // called before the worker sets labels
+				b.block()
 				return code(f)
 			}
 			pprof.Do(context.Background(), pprof.Labels("request", "1"), func(context.Context) { tw.AfterFunc(0, func() {}) })
-			receive(t, h.entered, "the worker")
-			require.Equal(t, []string{`{"timingwheel":"w1"}`}, labelsWithin(t, "(*holder).hold"))
-			h.end(t, tw)
+			receive(t, b.entered, "the worker")
+			require.Equal(t, []string{`{"timingwheel":"w1"}`}, labelsWithin(t, "(*blocker).block"))
+			b.end(t, tw)
 		})
 	}
 }
 
-// The caller of Advance has the labels of Options.ProfileContext afterwards, also where a callback
-// changes them, panics, or advances another wheel. While a callback runs they are added to.
-func TestAdvanceGivesBackTheLabelsOfProfileContext(t *testing.T) {
+// After Advance the caller has the labels of Options.ProfileContext, even if a callback changes
+// them, panics, or advances another wheel. During a callback it also has the labels of the
+// callback.
+func TestAdvanceRestoresTheLabelsOfProfileContext(t *testing.T) {
 	defer pprof.SetGoroutineLabels(context.Background())
 	pprof.Do(context.Background(), pprof.Labels("loop", "1"), func(loop context.Context) {
 		opts := Options{Manual: true, ProfileLabels: true, ProfileContext: loop}
@@ -344,8 +347,8 @@ func TestAdvanceGivesBackTheLabelsOfProfileContext(t *testing.T) {
 	})
 }
 
-// Without it the caller of Advance has none, so that at least nothing is said to be a callback's
-// that is not.
+// Without ProfileContext the caller of Advance has no labels afterwards, so later samples are not
+// attributed to a callback.
 func TestAdvanceLeavesNoLabelsBehind(t *testing.T) {
 	tw := startWheel(t, Options{Manual: true, Name: "w", ProfileLabels: true})
 	var within string
@@ -355,8 +358,8 @@ func TestAdvanceLeavesNoLabelsBehind(t *testing.T) {
 	require.Empty(t, myLabels(t))
 }
 
-// A wheel without ProfileLabels touches none, with a ProfileContext or not.
-func TestNoLabelsWithProfileContextAlone(t *testing.T) {
+// A wheel with ProfileContext and without ProfileLabels changes no labels.
+func TestProfileContextAloneChangesNoLabels(t *testing.T) {
 	defer pprof.SetGoroutineLabels(context.Background())
 	other := pprof.WithLabels(context.Background(), pprof.Labels("loop", "2"))
 	tw := startWheel(t, Options{Manual: true, ProfileContext: other})
@@ -369,8 +372,8 @@ func TestNoLabelsWithProfileContextAlone(t *testing.T) {
 	})
 }
 
-// Goroutines of the wheel keep the labels of the wheel after a callback; foreign goroutines do not.
-func TestOwnGoroutinesAreToldFromForeignOnes(t *testing.T) {
+// Goroutines of the wheel keep the labels of the wheel after a callback. Other goroutines do not.
+func TestOwnGoroutinesAreDistinguished(t *testing.T) {
 	for name, c := range map[string]struct {
 		opts Options
 		want bool

@@ -22,7 +22,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/metrics"
 )
 
-func TestHistogramBounds(t *testing.T) {
+func TestHistogramBoundsGrowByAtMostAQuarter(t *testing.T) {
 	t.Parallel()
 	var h Histogram
 	last := len(h.Counts) - 1
@@ -32,15 +32,15 @@ func TestHistogramBounds(t *testing.T) {
 	for i := 1; i < last; i++ {
 		lower, upper := h.Bound(i-1), h.Bound(i)
 		if upper <= lower || upper-lower > lower/4 {
-			t.Fatalf("bucket %d reaches from %d to %d", i, lower, upper)
+			t.Fatalf("bucket %d is from %d to %d", i, lower, upper)
 		}
 	}
 	require.Panics(t, func() { h.Bound(-1) })
 	require.Panics(t, func() { h.Bound(last + 1) })
 }
 
-// Each duration is in the bucket whose bounds enclose it.
-func TestHistogramBuckets(t *testing.T) {
+// A duration is counted in the bucket whose bounds enclose it.
+func TestHistogramCountsInTheRightBucket(t *testing.T) {
 	t.Parallel()
 	check := func(d time.Duration) {
 		var h Histogram
@@ -64,18 +64,18 @@ func TestHistogramBuckets(t *testing.T) {
 	}
 }
 
-func TestHistogramOfNothing(t *testing.T) {
+func TestEmptyHistogramReturnsZero(t *testing.T) {
 	t.Parallel()
 	var h Histogram
 	require.Zero(t, h.Count())
 	require.Zero(t, h.Mean())
 	require.Zero(t, h.Quantile(0.5))
 	h.Record(-time.Second)
-	require.Equal(t, Histogram{Counts: [histogramBuckets]uint64{1}}, h, "a negative duration counts as 0")
+	require.Equal(t, Histogram{Counts: [histogramBuckets]uint64{1}}, h, "a negative duration must count as 0")
 }
 
-// A quantile is never below the true one, nor more than a quarter above it, nor above the maximum.
-func TestHistogramQuantiles(t *testing.T) {
+// A quantile is not below the exact one, at most a quarter above it, and not above the maximum.
+func TestHistogramQuantileIsAtMostAQuarterTooHigh(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 0))
@@ -97,14 +97,14 @@ func TestHistogramQuantiles(t *testing.T) {
 			want := all[max(rank, 1)-1]
 			got := h.Quantile(q)
 			if got < want || got > max(want+want/4, 256) || got > h.Max {
-				t.Fatalf("seed %d: %v-quantile %v, truly %v, max %v", seed, q, got, want, h.Max)
+				t.Fatalf("seed %d: %v-quantile %v, exactly %v, max %v", seed, q, got, want, h.Max)
 			}
 		}
 		require.Equal(t, h.Max, h.Quantile(1))
 	}
 }
 
-func TestHistogramAdd(t *testing.T) {
+func TestHistogramsAreAdded(t *testing.T) {
 	t.Parallel()
 	var a, b, both Histogram
 	for i := range 1000 {
@@ -120,7 +120,7 @@ func TestHistogramAdd(t *testing.T) {
 	require.Equal(t, both, a)
 }
 
-// The sum of latenesses saturates: a simulation may jump over centuries.
+// The sum saturates, because the clock of a simulation may jump over centuries.
 func TestHistogramSumSaturates(t *testing.T) {
 	t.Parallel()
 	var h, o Histogram
@@ -134,43 +134,43 @@ func TestHistogramSumSaturates(t *testing.T) {
 	require.Positive(t, h.Mean())
 }
 
-// Every counter of a small history.
+// Each event of a short run is counted.
 func TestStatsCountEachEvent(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, Options{Tick: ms, WheelSize: 4, Levels: 3}, 0)
-	require.Zero(t, s.Stats().Levels, "wheels are made when needed")
+	require.Zero(t, s.Stats().Levels, "levels must be made when needed")
 	a, b := s.after(ms, "a"), s.after(time.Hour, "b")
 	s.after(20*ms, "c")
 	require.True(t, a.Reschedule(2*ms))
-	require.True(t, b.Reschedule(3*ms), "an earlier one counts as well")
+	require.True(t, b.Reschedule(3*ms), "Reschedule to an earlier time")
 	require.False(t, Timer{}.Stop())
 	st := s.Stats()
 	require.Equal(t, [...]uint64{3, 0, 0, 2, 0, 0}, [...]uint64{st.Armed, st.Fired, st.Stopped, st.Postponed, st.Moved, st.Wakeups})
 	require.Equal(t, 3, st.Pending)
-	require.Equal(t, 2, st.Levels, "the middle one is not in use")
-	require.Equal(t, 3, st.Buckets, "those of ticks 1, 3 and 16")
+	require.Equal(t, 2, st.Levels, "the middle level is not in use")
+	require.Equal(t, 3, st.Buckets, "buckets of ticks 1, 3 and 16")
 	require.True(t, b.Stop())
 	require.False(t, b.Stop())
 	require.False(t, b.Reschedule(0))
-	require.Equal(t, 2, s.Stats().Buckets, "an empty one does not count")
+	require.Equal(t, 2, s.Stats().Buckets, "an empty bucket must not count")
 	s.AfterFunc(2*ms, func() { require.Equal(t, 1, s.Stats().Running) })
 	s.Advance(modelStart.Add(2 * ms))
 	st = s.Stats()
 	require.Equal(t, [...]uint64{4, 2, 1, 2, 0, 0}, [...]uint64{st.Armed, st.Fired, st.Stopped, st.Postponed, st.Moved, st.Wakeups})
 	require.Zero(t, st.Running)
 	require.Equal(t, "c", s.to(20*ms))
-	require.EqualValues(t, 2, s.Stats().Moved, "at tick 16 to the second wheel, at 20 to the first")
+	require.EqualValues(t, 2, s.Stats().Moved, "at tick 16 to level 1 and at tick 20 to level 0")
 	s.ScheduleFunc(Every(ms), func() {})
 	for i := range 5 {
 		s.Advance(modelStart.Add(time.Duration(21+i) * ms))
 	}
 	st = s.Stats()
-	require.EqualValues(t, 4+6, st.Armed, "each run of a plan is one")
+	require.EqualValues(t, 4+6, st.Armed, "each run of a plan must count")
 	require.EqualValues(t, 3+5, st.Fired)
 	s.AfterFunc(time.Minute, func() {})
 	require.Equal(t, 2, s.Flush())
 	require.EqualValues(t, 3+5+2, s.Stats().Fired)
-	require.Equal(t, 1, s.Stats().Pending, "the plan goes on")
+	require.Equal(t, 1, s.Stats().Pending, "the plan must continue")
 }
 
 func TestRemoveAllCountsAsStopped(t *testing.T) {
@@ -189,8 +189,9 @@ func TestRemoveAllCountsAsStopped(t *testing.T) {
 	require.Zero(t, st.Fired)
 }
 
-// Over several shards counters are sums and Levels is the most that a shard has.
-func TestStatsOverShards(t *testing.T) {
+// Over several shards, counters are sums, and Levels is the number of the shard with the most
+// levels.
+func TestStatsAddUpOverShards(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, Options{Shards: 3, WheelSize: 4, Levels: 3}, 0)
 	for k, sh := range s.engine.shards {
@@ -201,7 +202,7 @@ func TestStatsOverShards(t *testing.T) {
 	st := s.Stats()
 	require.Equal(t, 1+2+3, st.Pending)
 	require.Equal(t, 3, st.Buckets)
-	require.Equal(t, 1, st.Levels, "each shard has made one wheel")
+	require.Equal(t, 1, st.Levels, "each shard has one level in use")
 	require.Equal(t, 6, s.Advance(modelStart.Add(time.Minute)))
 	st = s.Stats()
 	require.EqualValues(t, 6, st.Fired)
@@ -209,8 +210,8 @@ func TestStatsOverShards(t *testing.T) {
 	require.Equal(t, time.Minute-ms, st.Lateness.Max)
 }
 
-// In Manual mode and with Timeouts each timer's lateness counts, from its deadline rounded up to a
-// tick.
+// In Manual mode and with Timeouts the lateness of each timer is measured, from its deadline
+// rounded up to a tick.
 func TestLatenessCountsEachTimer(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, Options{}, 0)
@@ -230,9 +231,9 @@ func TestLatenessCountsEachTimer(t *testing.T) {
 	}
 }
 
-// The alarm goes off once for each bucket that has something to do, and for nothing else: not while
-// the wheel is idle, nor for rounds.
-func TestWakeupsAreCounted(t *testing.T) {
+// The alarm wakes a driver once for each bucket that expires, and for nothing else: not while the
+// wheel is idle and not for rounds.
+func TestWheelWakesOncePerExpiringBucket(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		opts   Options
@@ -265,8 +266,8 @@ func TestWakeupsAreCounted(t *testing.T) {
 	}
 }
 
-// A first batch of one payload once kept all later ones at that size; an executor, which is given
-// one call for each 256 payloads, then never got to the others.
+// Once, all batches that followed a batch of one payload had one payload as well. An executor,
+// which gets one call for each 256 payloads, then never ran the others.
 func TestBatchesGrowAfterASingleExpiry(t *testing.T) {
 	t.Parallel()
 	for _, executor := range []Executor{Inline, &held{}} {
@@ -308,7 +309,7 @@ func TestExecutorGetsEveryPayloadAfterASingleExpiry(t *testing.T) {
 	})
 }
 
-// A timer of the last level that waits for a later round of its slot was not postponed.
+// A timer of the last level that waits for a later round does not count as postponed.
 func TestTimersOfLaterRoundsDoNotCountAsPostponed(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{WheelSize: 4, Levels: 2}, func(t *testing.T, tw *TimingWheel) {
@@ -322,7 +323,6 @@ func TestTimersOfLaterRoundsDoNotCountAsPostponed(t *testing.T) {
 	})
 }
 
-// Each timer that was armed is pending, or is counted once by how it has ended.
 func TestStringTellsNamePendingAndLevels(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Name: "sessions", Manual: true})
@@ -339,7 +339,7 @@ func TestStringTellsNamePendingAndLevels(t *testing.T) {
 	assert.Equal(t, "Timeouts: 1 pending, 1 level", w.String())
 }
 
-func TestQuantileOfStats(t *testing.T) {
+func TestLatenessOfATimerOnTimeIsZero(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Manual: true})
 	tw.AfterFunc(0, func() {})
@@ -349,7 +349,8 @@ func TestQuantileOfStats(t *testing.T) {
 	assert.Zero(t, tw.Stats().Lateness.Mean())
 }
 
-func TestStatsAddUp(t *testing.T) {
+// Each timer that was armed is pending, or is counted once by the way in which it has ended.
+func TestStatsCountEachTimerOnce(t *testing.T) {
 	t.Parallel()
 	for _, executor := range []Executor{nil, Inline, Goroutines} {
 		synctest.Test(t, func(t *testing.T) {
@@ -399,8 +400,8 @@ func TestStatsAddUp(t *testing.T) {
 	}
 }
 
-// The sums agree in each snapshot, also while timers are armed and stopped.
-func TestStatsAddUpBesideArms(t *testing.T) {
+// The sums agree in each snapshot while another goroutine arms and stops timers.
+func TestRaceStatsCountEachTimerOnce(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Shards: 1})
 	beside(func() { tw.AfterFunc(time.Hour, boom).Stop() }, func() {
@@ -411,8 +412,8 @@ func TestStatsAddUpBesideArms(t *testing.T) {
 	})
 }
 
-// Stats tells how many timers have expired and find no worker, and for how long.
-func TestStatsOfAStuckWheel(t *testing.T) {
+// Due and Overdue show how many expired timers wait for a worker, and for how long.
+func TestStatsShowTimersThatWaitForAWorker(t *testing.T) {
 	t.Parallel()
 	for name, stuck := range map[string]func() (Executor, func()){
 		"Inline": func() (Executor, func()) { return Inline, func() {} },
@@ -441,7 +442,7 @@ func TestStatsOfAStuckWheel(t *testing.T) {
 				st := tw.Stats()
 				require.Equal(t, time.Hour-time.Second, st.Overdue)
 				require.Equal(t, 11, st.Pending)
-				if executor != Inline { // there the driver itself is stuck, before it could take them off
+				if executor != Inline { // with Inline the driver is blocked and cannot collect the timers
 					require.Equal(t, 11, st.Due)
 				}
 				require.True(t, last.Reschedule(24*time.Hour))
@@ -458,9 +459,8 @@ func TestStatsOfAStuckWheel(t *testing.T) {
 	}
 }
 
-// With the default executor what blocks makes nothing overdue, and each callback that blocks has
-// its worker.
-func TestStatsOfBlockedCallbacks(t *testing.T) {
+// With the default executor each blocked callback has its own worker, and no timer is overdue.
+func TestBlockedCallbacksMakeNoTimerOverdue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tw := startWheel(t, Options{Shards: 1})
@@ -487,8 +487,9 @@ func TestStatsOfBlockedCallbacks(t *testing.T) {
 	})
 }
 
-// In Manual mode what an unwound Advance has left is due; what waits for the next one is not.
-func TestStatsOfManualMode(t *testing.T) {
+// In Manual mode a panic leaves timers that are due. A timer that was armed afterwards is not due
+// until the next Advance.
+func TestManualStatsAfterAPanic(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Manual: true, Start: modelStart, Name: "w", Tick: 5 * ms})
 	tw.AfterFunc(time.Second, func() { panic("over") })
@@ -501,7 +502,7 @@ func TestStatsOfManualMode(t *testing.T) {
 	require.Equal(t, 4*time.Second, st.Overdue)
 	require.Equal(t, 3, st.Pending)
 	require.Equal(t, 3, st.MostDue)
-	require.Zero(t, st.Panics, "there is no OnPanic")
+	require.Zero(t, st.Panics, "without OnPanic no panic is counted")
 	require.Equal(t, "w", st.Name)
 	require.Equal(t, 5*ms, st.Tick)
 	require.Equal(t, 1, st.Shards)
@@ -509,7 +510,7 @@ func TestStatsOfManualMode(t *testing.T) {
 	require.Zero(t, tw.Stats().Overdue)
 }
 
-// A timer whose tick has not come is not overdue, however coarse the tick.
+// A timer is not overdue before its tick has come, even if ticks are long.
 func TestOverdueBeginsWithTheTick(t *testing.T) {
 	t.Parallel()
 	opts := Options{Tick: time.Minute, Shards: 1}
@@ -527,7 +528,7 @@ func TestOverdueBeginsWithTheTick(t *testing.T) {
 		tw.AfterFunc(10*time.Second, func() {})
 		time.Sleep(time.Minute + 50*time.Second)
 		synctest.Wait()
-		require.Equal(t, 50*time.Second, tw.Stats().Overdue, "since its tick")
+		require.Equal(t, 50*time.Second, tw.Stats().Overdue, "time since the tick")
 	})
 	opts.Executor, opts.Manual, opts.Start = nil, true, modelStart
 	tw := startWheel(t, opts)
@@ -536,8 +537,8 @@ func TestOverdueBeginsWithTheTick(t *testing.T) {
 	require.Zero(t, tw.Stats().Overdue)
 }
 
-// What waits behind a bucket that all its timers have left is found.
-func TestOverdueBehindStoppedTimers(t *testing.T) {
+// Overdue counts a timer although the first bucket has only stopped timers.
+func TestOverdueSkipsBucketsWithoutTimers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tw := startWheel(t, Options{Executor: Inline, Shards: 1})
@@ -553,7 +554,7 @@ func TestOverdueBehindStoppedTimers(t *testing.T) {
 	})
 }
 
-// logged is what a record with the value looks like, read back.
+// logged returns the attributes of a value in a log record.
 func logged(t *testing.T, value any) map[string]any {
 	t.Helper()
 	var out bytes.Buffer
@@ -563,12 +564,12 @@ func logged(t *testing.T, value any) map[string]any {
 	return record.V
 }
 
-// Everything that shows a wheel reads package metrics, so a field that is missing there is shown
-// nowhere. Counters are unsigned, other counts are ints; the memory is an unsigned gauge.
+// All exporters read package metrics, so they would omit a field that is missing there. Counters
+// are unsigned, other counts are ints, and the memory is an unsigned gauge.
 func TestEachFieldOfStatsIsAMetric(t *testing.T) {
 	t.Parallel()
 	var st Stats
-	fields := map[string]float64{} // all but Name and the histogram, each with a value of its own
+	fields := map[string]float64{} // all but Name and the histogram, each with a different value
 	v := reflect.ValueOf(&st).Elem()
 	for i := range v.NumField() {
 		f, name := v.Field(i), v.Type().Field(i).Name
@@ -594,7 +595,7 @@ func TestEachFieldOfStatsIsAMetric(t *testing.T) {
 		assert.Equal(t, m.Kind == metrics.Counter || m.Field == "Bytes", unsigned, m.Field)
 		delete(fields, m.Field)
 	}
-	assert.Empty(t, fields, "not in the table")
+	assert.Empty(t, fields, "fields that are not in the table")
 	for _, m := range metrics.Table {
 		switch {
 		case m.Kind == metrics.Histogram:
@@ -605,7 +606,7 @@ func TestEachFieldOfStatsIsAMetric(t *testing.T) {
 	}
 }
 
-// A record has every figure that is not 0, and no option but the name.
+// A log record has all figures that are not 0, and the name as the only option.
 func TestLogRecordHasEachMetric(t *testing.T) {
 	t.Parallel()
 	st := Stats{Tick: 1, Shards: 1}
@@ -628,7 +629,7 @@ func TestLogRecordHasEachMetric(t *testing.T) {
 	assert.Contains(t, want, "slow_running")
 }
 
-func TestStatsAsLogRecord(t *testing.T) {
+func TestLogRecordOmitsMostZeros(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Manual: true, Start: modelStart, Name: "w"})
 	require.Equal(t, map[string]any{
