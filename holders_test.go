@@ -21,7 +21,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/sampling"
 )
 
-// armer returns the function of a test that has armed a timer: the innermost one of a stack.
+// armer returns the name of the test function that has armed a timer: the innermost one of the
+// stack.
 func armer(o *sampling.Origin) string {
 	frames := runtime.CallersFrames(o.PCs)
 	for more := true; more; {
@@ -40,7 +41,7 @@ func holdersOf[T any](e *engine[T]) map[string]int {
 	return by
 }
 
-// Functions that arm timers, to be found in profiles.
+// Functions that arm timers. Tests look for them in profiles.
 
 //go:noinline
 func armsOne(tw *TimingWheel, d time.Duration) Timer { return tw.AfterFunc(d, func() {}) }
@@ -63,8 +64,8 @@ func resetsTimer(t *FuncTimer, d time.Duration) { t.Reset(d) }
 //go:noinline
 func resetsAgain(t *FuncTimer, d time.Duration) { t.Reset(d) }
 
-// A timer is held by the function that armed it, whichever call did, until it is stopped.
-func TestProfileKnowsEachCallThatArms(t *testing.T) {
+// Each call that arms a timer is in the profile until the timer is stopped.
+func TestProfileHasEachCallThatArms(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{ProfileRate: 1})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -105,10 +106,10 @@ func TestProfileKnowsEachCallThatArms(t *testing.T) {
 		require.Empty(t, holdersOf(tw.engine), name)
 	}
 	require.False(t, embedded.Reset(time.Hour))
-	require.Equal(t, map[string]int{"TestProfileKnowsEachCallThatArms": 1}, holdersOf(tw.engine), "Reset")
+	require.Equal(t, map[string]int{"TestProfileHasEachCallThatArms": 1}, holdersOf(tw.engine), "Reset")
 }
 
-func TestProfileKnowsTimeouts(t *testing.T) {
+func TestProfileHasTimeouts(t *testing.T) {
 	t.Parallel()
 	to, err := NewTimeouts(Options{ProfileRate: 1, Manual: true}, func([]int) {})
 	require.NoError(t, err)
@@ -116,12 +117,12 @@ func TestProfileKnowsTimeouts(t *testing.T) {
 	for n := range 5 {
 		to.Add(time.Hour, n)
 	}
-	require.Equal(t, map[string]int{"TestProfileKnowsTimeouts": 5}, holdersOf(to.engine))
+	require.Equal(t, map[string]int{"TestProfileHasTimeouts": 5}, holdersOf(to.engine))
 	require.Len(t, to.RemoveAll(), 5)
 	require.Empty(t, holdersOf(to.engine))
 }
 
-// A sample belongs to a timer until the timer ends, wherever the timer moves.
+// A timer that moves keeps its sample until it ends.
 func TestProfileFollowsTimers(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Manual: true, ProfileRate: 1})
@@ -135,7 +136,7 @@ func TestProfileFollowsTimers(t *testing.T) {
 	require.True(t, timer.Reschedule(time.Hour))
 	requireHeld(map[string]int{"armsOne": 1})
 	advance(time.Minute)
-	require.True(t, timer.Reschedule(time.Second)) // by way of the inbox
+	require.True(t, timer.Reschedule(time.Second)) // through the inbox
 	requireHeld(map[string]int{"armsOne": 1})
 	advance(time.Second)
 	requireHeld(map[string]int{})
@@ -167,7 +168,7 @@ func TestProfileFollowsTimers(t *testing.T) {
 	ticker.Stop()
 
 	armsOne(tw, time.Hour)
-	armsAnother(tw, 1<<62) // beyond the range of words
+	armsAnother(tw, 1<<62) // beyond the range of a word
 	requireHeld(map[string]int{"armsOne": 1, "armsAnother": 1})
 	require.Equal(t, 2, tw.Flush())
 	requireHeld(map[string]int{})
@@ -175,18 +176,18 @@ func TestProfileFollowsTimers(t *testing.T) {
 	armsOne(tw, time.Hour)
 	tw.Stop()
 	requireHeld(map[string]int{})
-	require.Nil(t, tw.engine.shards[0].inbox.samples, "samples are released")
+	require.Nil(t, tw.engine.shards[0].inbox.samples, "Stop must release the samples")
 	require.NoError(t, tw.WriteProfile(new(bytes.Buffer)))
 }
 
-// A FuncTimer that was touched goes on in another generation when the wheel has looked at it. The
-// wheel is not Manual, because a Touch is a Reset there.
+// A touched FuncTimer gets another generation when the wheel looks at it, and keeps its sample. The
+// wheel is not Manual, because in Manual mode a Touch works like a Reset.
 func TestProfileFollowsTouchedTimers(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{ProfileRate: 1})
 	var timer FuncTimer
 	timer.InitStopped(tw, func() {})
-	touched := func() bool { // false: the machine has stood still, and the timer has fired
+	touched := func() bool { // false: the machine was slow, and the timer has fired
 		resetsTimer(&timer, 50*time.Millisecond)
 		for before := tw.Stats().Postponed; tw.Stats().Postponed < before+3; time.Sleep(time.Millisecond) {
 			if !timer.Touch() {
@@ -196,23 +197,23 @@ func TestProfileFollowsTouchedTimers(t *testing.T) {
 		return timer.Reset(time.Hour)
 	}
 	for end := time.Now().Add(patience); !touched(); timer.Stop() {
-		require.True(t, time.Now().Before(end), "the machine is too busy")
+		require.True(t, time.Now().Before(end), "the machine is too slow")
 	}
 	require.Equal(t, map[string]int{"resetsTimer": 1}, holdersOf(tw.engine))
 	timer.Stop()
 	require.Empty(t, holdersOf(tw.engine))
 }
 
-// Turns to be sampled that come while nobody looks belong to nobody: a request that another goroutine
-// serves, or a postponed timer that a worker returns. The next caller, which may have added nothing,
-// must not take one for its own.
-func TestTurnsWithoutALookAreNotSampled(t *testing.T) {
+// Some timers enter the inbox without the call that armed them: a request that another goroutine
+// serves, and a postponed timer that a worker returns. If the turn to be sampled falls on such a
+// timer, no timer is sampled, and the next caller must not be.
+func TestTurnOfATimerWithoutItsCallerIsNotSampled(t *testing.T) {
 	t.Parallel()
 	for name, add := range map[string]func(t *testing.T, tw *TimingWheel){
 		"request": func(t *testing.T, tw *TimingWheel) {
 			ft := new(FuncTimer)
 			ft.InitStopped(tw, func() {})
-			ft.shard.funcTimers.serverStarting.Store(true) // no goroutine comes
+			ft.shard.funcTimers.serverStarting.Store(true) // no goroutine serves the request
 			contended(t, tw, func() { resetsTimer(ft, time.Hour) })
 			ft.shard.funcTimers.serverStarting.Store(false)
 		},
@@ -251,9 +252,9 @@ func TestTurnsWithoutALookAreNotSampled(t *testing.T) {
 	}
 }
 
-// The holder of a FuncTimer whose Reset has found armMu taken is the caller of Reset, and neither
-// the goroutine that serves the request nor the caller of an earlier Reset.
-func TestProfileKnowsTimersThatOthersPlace(t *testing.T) {
+// If Reset finds armMu locked, the profile has the caller of Reset, and neither the goroutine that
+// serves the request nor the caller of an earlier Reset.
+func TestProfileHasTheCallerOfAResetWithoutArmMu(t *testing.T) {
 	t.Parallel()
 	for name, serve := range map[string]func(s *shard){
 		"goroutine": nil,
@@ -286,8 +287,8 @@ func TestProfileKnowsTimersThatOthersPlace(t *testing.T) {
 	}
 }
 
-// A FuncTimer that is armed while the wheel still has its slot has not the holder of before.
-func TestProfileForgetsTheHolderOfAStoppedTimer(t *testing.T) {
+// A FuncTimer that is armed again while the wheel still has its slot does not keep its old sample.
+func TestProfileForgetsTheCallerOfAStoppedTimer(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{ProfileRate: 1}, func(t *testing.T, tw *TimingWheel) {
 		ft := new(FuncTimer)
@@ -307,8 +308,8 @@ func TestProfileForgetsTheHolderOfAStoppedTimer(t *testing.T) {
 	})
 }
 
-// A callback that arms a timer is its holder, and not the worker that runs the callback.
-func TestProfileKnowsCallbacksThatArm(t *testing.T) {
+// If a callback arms a timer, the profile has the callback and not the worker that runs it.
+func TestProfileHasCallbacksThatArm(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Manual: true, ProfileRate: 1})
 	tw.AfterFunc(0, func() { armsAnother(tw, time.Hour) })
@@ -319,7 +320,7 @@ func TestProfileKnowsCallbacksThatArm(t *testing.T) {
 func TestProfileTellsAgeAndExpiry(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Manual: true, ProfileRate: 1})
-	far := 200 * 24 * time.Hour // a word has no room for it
+	far := 200 * 24 * time.Hour // beyond the range of a word
 	timers := map[time.Duration]Timer{time.Hour: armsOne(tw, time.Hour), far: armsAnother(tw, far)}
 	check := func(age time.Duration, want map[string]time.Duration) {
 		t.Helper()
@@ -337,8 +338,8 @@ func TestProfileTellsAgeAndExpiry(t *testing.T) {
 	check(time.Minute, map[string]time.Duration{"armsOne": time.Second, "armsAnother": far - time.Minute})
 }
 
-// A pattern in which a program arms does not favour one of its functions, and neither do turns that
-// other steps take in the inbox.
+// Samples are proportional to the timers that a function arms, even if functions arm in a fixed
+// pattern and other timers enter the inbox in between.
 func TestProfileIsUnbiased(t *testing.T) {
 	t.Parallel()
 	const rate = 16
@@ -349,7 +350,7 @@ func TestProfileIsUnbiased(t *testing.T) {
 		moved := tw.AfterFunc(1000*time.Hour, func() {})
 		for i := range n {
 			if i%rate == 0 {
-				armsOne(tw, time.Hour) // one arm of 16, and always the same one
+				armsOne(tw, time.Hour) // each 16th arming
 			} else {
 				armsAnother(tw, time.Hour)
 			}
@@ -368,8 +369,8 @@ func TestProfileIsUnbiased(t *testing.T) {
 	}
 }
 
-// Samples of timers that have ended do not pile up, and what they refer to is bounded.
-func TestProfileForgetsWhatHasEnded(t *testing.T) {
+// Samples of timers that have ended do not accumulate, and their memory is bounded.
+func TestProfileForgetsEndedTimers(t *testing.T) {
 	tw := startWheel(t, Options{ProfileRate: 1, Shards: 1})
 	for range 100 {
 		armsOne(tw, time.Hour)
@@ -405,8 +406,9 @@ func TestProfileNeedsARate(t *testing.T) {
 	require.Empty(t, out.Bytes())
 }
 
-// Everything at once: timers of all kinds, profiles, and in the end the wheel's Stop.
-func TestProfileBesideEverythingRace(t *testing.T) {
+// Profiles are written while timers of all kinds are armed, stopped and moved, and while the wheel
+// is stopped.
+func TestRaceProfileAndAllOperations(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{ProfileRate: 2, Shards: 2})
 	var work sync.WaitGroup

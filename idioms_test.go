@@ -14,31 +14,31 @@ import (
 )
 
 // The idioms at the beginning of docs/migrating.md. Each runs with package time and with a wheel on
-// the same fake time, and both must do the same at the same instants.
+// fake time. Both must do the same at the same times.
 
-// funcTimer is what idioms use of *time.Timer from time.AfterFunc, and of *timingwheel.FuncTimer.
+// funcTimer has the methods of *time.Timer and *timingwheel.FuncTimer that the idioms use.
 type funcTimer interface {
 	Reset(d time.Duration) bool
 	Stop() bool
 }
 
-// diary notes what happens, in milliseconds since it was begun.
-type diary struct {
+// eventLog records events with their times.
+type eventLog struct {
 	begun time.Time
 	mu    sync.Mutex
-	lines []entry
+	lines []event
 }
 
-type entry struct {
-	ms   int
+type event struct {
+	ms   int // since the log was begun
 	what string
 	ok   bool
 }
 
-func (d *diary) note(what string, ok bool) {
+func (d *eventLog) note(what string, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.lines = append(d.lines, entry{int(time.Since(d.begun) / time.Millisecond), what, ok})
+	d.lines = append(d.lines, event{int(time.Since(d.begun) / time.Millisecond), what, ok})
 }
 
 const ms = time.Millisecond
@@ -46,17 +46,17 @@ const ms = time.Millisecond
 // afterFunc is time.AfterFunc or TimingWheel.NewFuncTimer.
 type afterFunc func(d time.Duration, f func()) funcTimer
 
-var idioms = map[string]func(after afterFunc, d *diary){
-	// Each event puts off what is to happen once there are no more.
-	"debounce": func(after afterFunc, d *diary) {
+var idioms = map[string]func(after afterFunc, d *eventLog){
+	// Each event postpones an action that happens when no more events come.
+	"debounce": func(after afterFunc, d *eventLog) {
 		save := after(20*ms, func() { d.note("saved", true) })
 		for _, pause := range []time.Duration{5, 15, 19, 21, 3, 40, 0, 25} {
 			time.Sleep(pause * ms)
 			d.note("edited", save.Reset(20*ms))
 		}
 	},
-	// A function that arms its own timer again.
-	"self-re-arm": func(after afterFunc, d *diary) {
+	// A function resets its own timer.
+	"self-re-arm": func(after afterFunc, d *eventLog) {
 		var mu sync.Mutex // the function may run before the variable is set
 		var poll funcTimer
 		runs := 0
@@ -70,8 +70,8 @@ var idioms = map[string]func(after afterFunc, d *diary){
 		})
 		mu.Unlock()
 	},
-	// A timer that rests while there is nothing to wait for.
-	"stop and restart": func(after afterFunc, d *diary) {
+	// A timer is stopped while there is nothing to wait for.
+	"stop and restart": func(after afterFunc, d *eventLog) {
 		retransmit := after(30*ms, func() { d.note("retransmitted", true) })
 		for range 3 {
 			time.Sleep(20 * ms)
@@ -83,13 +83,13 @@ var idioms = map[string]func(after afterFunc, d *diary){
 		d.note("acknowledged too late", retransmit.Stop())
 		d.note("sent", retransmit.Reset(30*ms))
 	},
-	// A deadline that is set, moved either way, and lifted.
-	"SetDeadline": func(after afterFunc, d *diary) {
+	// A deadline is set, moved earlier and later, and removed.
+	"SetDeadline": func(after afterFunc, d *eventLog) {
 		timeout := after(time.Hour, func() { d.note("timeout", true) })
 		timeout.Stop()
 		set := func(at time.Time) {
 			if at.IsZero() {
-				d.note("lifted", timeout.Stop())
+				d.note("removed", timeout.Stop())
 				return
 			}
 			d.note("set", timeout.Reset(time.Until(at)))
@@ -111,9 +111,9 @@ func TestIdiomsOfPackageTime(t *testing.T) {
 	for name, idiom := range idioms {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run := func(after func(tw *timingwheel.TimingWheel) afterFunc) (lines []entry) {
+			run := func(after func(tw *timingwheel.TimingWheel) afterFunc) (lines []event) {
 				inBubble(t, func(tw *timingwheel.TimingWheel) {
-					d := &diary{begun: time.Now()}
+					d := &eventLog{begun: time.Now()}
 					idiom(after(tw), d)
 					time.Sleep(time.Minute)
 					synctest.Wait()
@@ -136,7 +136,7 @@ func TestIdiomsOfPackageTime(t *testing.T) {
 // A heartbeat that resets a time.Timer touches a FuncTimer.
 func TestIdiomOfHeartbeats(t *testing.T) {
 	t.Parallel()
-	heartbeat := func(d *diary, beat func() bool) []entry {
+	heartbeat := func(d *eventLog, beat func() bool) []event {
 		for _, pause := range []time.Duration{10, 29, 28, 1, 25, 31} {
 			time.Sleep(pause * ms)
 			d.note("beat", beat())
@@ -145,28 +145,29 @@ func TestIdiomOfHeartbeats(t *testing.T) {
 		synctest.Wait()
 		return d.lines
 	}
-	var want, got []entry
+	var want, got []event
 	inBubble(t, func(*timingwheel.TimingWheel) {
-		d := &diary{begun: time.Now()}
+		d := &eventLog{begun: time.Now()}
 		timer := time.AfterFunc(30*ms, func() { d.note("cut", true) })
 		want = heartbeat(d, func() bool { return timer.Stop() && !timer.Reset(30*ms) })
 	})
 	inBubble(t, func(tw *timingwheel.TimingWheel) {
-		d := &diary{begun: time.Now()}
+		d := &eventLog{begun: time.Now()}
 		timer := tw.NewFuncTimer(30*ms, func() { d.note("cut", true) })
 		got = heartbeat(d, timer.Touch)
 	})
 	assert.Equal(t, want, got)
 }
 
-// A retry ends its own repetition: with package time a goroutine leaves its ticker, here a run
-// stops its plan. There is no variable that the first run could find unset.
+// Attempts are repeated until one succeeds. With package time a goroutine leaves the loop over its
+// ticker. With a wheel the run stops its plan, and needs no variable that the first run could find
+// unset.
 func TestIdiomOfRetries(t *testing.T) {
 	t.Parallel()
 	const succeeds = 4
-	var want, got []entry
+	var want, got []event
 	inBubble(t, func(*timingwheel.TimingWheel) {
-		d := &diary{begun: time.Now()}
+		d := &eventLog{begun: time.Now()}
 		retry := time.NewTicker(20 * ms)
 		go func() {
 			defer retry.Stop()
@@ -182,7 +183,7 @@ func TestIdiomOfRetries(t *testing.T) {
 		want = d.lines
 	})
 	inBubble(t, func(tw *timingwheel.TimingWheel) {
-		d := &diary{begun: time.Now()}
+		d := &eventLog{begun: time.Now()}
 		tw.ScheduleRun(timingwheel.Every(20*ms), func(r *timingwheel.Run) {
 			if d.note("attempt", r.N == succeeds); r.N == succeeds {
 				r.Stop()
@@ -196,11 +197,11 @@ func TestIdiomOfRetries(t *testing.T) {
 	assert.Equal(t, want, got)
 }
 
-// The channel of a timer holds nothing stale after Stop or Reset has returned, so it need not be
+// After Stop or Reset has returned, the channel of a timer holds no stale value, so it need not be
 // drained.
 func TestIdiomOfChannels(t *testing.T) {
 	t.Parallel()
-	wait := func(d *diary, c <-chan time.Time, timer funcTimer) []entry {
+	wait := func(d *eventLog, c <-chan time.Time, timer funcTimer) []event {
 		for _, pause := range []time.Duration{5, 50, 20, 0} {
 			time.Sleep(pause * ms)
 			synctest.Wait()
@@ -216,14 +217,14 @@ func TestIdiomOfChannels(t *testing.T) {
 		d.note("received", true)
 		return d.lines
 	}
-	var want, got []entry
+	var want, got []event
 	inBubble(t, func(*timingwheel.TimingWheel) {
 		timer := time.NewTimer(10 * ms)
-		want = wait(&diary{begun: time.Now()}, timer.C, timer)
+		want = wait(&eventLog{begun: time.Now()}, timer.C, timer)
 	})
 	inBubble(t, func(tw *timingwheel.TimingWheel) {
 		timer := tw.NewTimer(10 * ms)
-		got = wait(&diary{begun: time.Now()}, timer.C, timer)
+		got = wait(&eventLog{begun: time.Now()}, timer.C, timer)
 	})
 	assert.Equal(t, want, got)
 }

@@ -21,69 +21,69 @@ import (
 )
 
 // The recipes of docs/migrating.md. Each runs with package time ("before") and with a wheel
-// ("after") on the same fake time, and both must do the same at the same instants.
+// ("after") on fake time. Both must do the same at the same times.
 
-// recipe is a script for the two forms of one recipe.
+// recipe has the two forms of one recipe.
 type recipe struct {
-	before func(d *diary)
-	after  func(d *diary, tw *timingwheel.TimingWheel)
+	before func(d *eventLog)
+	after  func(d *eventLog, tw *timingwheel.TimingWheel)
 }
 
 var recipes = map[string]recipe{
 	"a timeout that others shorten": {
-		before: func(d *diary) { suspect(d, &suspicionBefore{}) },
-		after:  func(d *diary, tw *timingwheel.TimingWheel) { suspect(d, &suspicion{tw: tw}) },
+		before: func(d *eventLog) { suspect(d, &suspicionBefore{}) },
+		after:  func(d *eventLog, tw *timingwheel.TimingWheel) { suspect(d, &suspicion{tw: tw}) },
 	},
 	"deadlines of a connection": {
-		before: func(d *diary) { setDeadlines(d, newConnBefore(timeout(d))) },
-		after:  func(d *diary, tw *timingwheel.TimingWheel) { setDeadlines(d, newConn(tw, timeout(d))) },
+		before: func(d *eventLog) { setDeadlines(d, newConnBefore(timeout(d))) },
+		after:  func(d *eventLog, tw *timingwheel.TimingWheel) { setDeadlines(d, newConn(tw, timeout(d))) },
 	},
 	"a ping after silence": {
-		before: func(d *diary) { speak(d, newPeerBefore(d.note)) },
-		after:  func(d *diary, tw *timingwheel.TimingWheel) { speak(d, newPeer(tw, d.note)) },
+		before: func(d *eventLog) { speak(d, newPeerBefore(d.note)) },
+		after:  func(d *eventLog, tw *timingwheel.TimingWheel) { speak(d, newPeer(tw, d.note)) },
 	},
 	"a pool of channel timers": {
-		before: func(d *diary) { sendAll(d, newSenderBefore()) },
-		after:  func(d *diary, tw *timingwheel.TimingWheel) { sendAll(d, newSender(tw)) },
+		before: func(d *eventLog) { sendAll(d, newSenderBefore()) },
+		after:  func(d *eventLog, tw *timingwheel.TimingWheel) { sendAll(d, newSender(tw)) },
 	},
 	"leases": {
-		before: func(d *diary) { useLease(d, newLeaseBefore(expiry(d))) },
-		after:  func(d *diary, tw *timingwheel.TimingWheel) { useLease(d, newLease(tw, expiry(d))) },
+		before: func(d *eventLog) { useLease(d, newLeaseBefore(expiry(d))) },
+		after:  func(d *eventLog, tw *timingwheel.TimingWheel) { useLease(d, newLease(tw, expiry(d))) },
 	},
 	"retransmissions": {
-		before: func(d *diary) { transmit(d, newRequestBefore(sending(d))) },
-		after:  func(d *diary, tw *timingwheel.TimingWheel) { transmit(d, newRequest(tw, sending(d))) },
+		before: func(d *eventLog) { transmit(d, newRequestBefore(sending(d))) },
+		after:  func(d *eventLog, tw *timingwheel.TimingWheel) { transmit(d, newRequest(tw, sending(d))) },
 	},
 	"batches": {
-		before: func(d *diary) { produce(d, collectBefore) },
-		after: func(d *diary, tw *timingwheel.TimingWheel) {
+		before: func(d *eventLog) { produce(d, collectBefore) },
+		after: func(d *eventLog, tw *timingwheel.TimingWheel) {
 			produce(d, func(queue <-chan int, export func([]int)) { collect(tw, queue, export) })
 		},
 	},
 	"a time to live": {
-		before: func(d *diary) { fill(d, newCacheBefore()) },
-		after: func(d *diary, _ *timingwheel.TimingWheel) {
+		before: func(d *eventLog) { fill(d, newCacheBefore()) },
+		after: func(d *eventLog, _ *timingwheel.TimingWheel) {
 			c, err := newCache()
 			d.note("made", err == nil)
 			fill(d, c)
 		},
 	},
 	"calls with a timeout and retries": {
-		before: func(d *diary) { callAll(d, callBefore) },
-		after: func(d *diary, tw *timingwheel.TimingWheel) {
+		before: func(d *eventLog) { callAll(d, callBefore) },
+		after: func(d *eventLog, tw *timingwheel.TimingWheel) {
 			callAll(d, func(ctx context.Context, try attempt) error { return call(ctx, tw, try) })
 		},
 	},
 }
 
-func TestRecipesDoAsBefore(t *testing.T) {
+func TestRecipesBehaveAsBefore(t *testing.T) {
 	t.Parallel()
 	for name, r := range recipes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run := func(form func(d *diary, tw *timingwheel.TimingWheel)) (lines []entry) {
+			run := func(form func(d *eventLog, tw *timingwheel.TimingWheel)) (lines []event) {
 				inBubble(t, func(tw *timingwheel.TimingWheel) {
-					d := &diary{begun: time.Now()}
+					d := &eventLog{begun: time.Now()}
 					form(d, tw)
 					time.Sleep(time.Minute)
 					synctest.Wait()
@@ -91,7 +91,7 @@ func TestRecipesDoAsBefore(t *testing.T) {
 				})
 				return lines
 			}
-			want := run(func(d *diary, _ *timingwheel.TimingWheel) {
+			want := run(func(d *eventLog, _ *timingwheel.TimingWheel) {
 				if name == "a time to live" {
 					d.note("made", true)
 				}
@@ -104,7 +104,8 @@ func TestRecipesDoAsBefore(t *testing.T) {
 	}
 }
 
-// A gossip protocol: a suspected member dies after a timeout, which each confirmation shortens.
+// In a gossip protocol, a suspected member is declared dead after a timeout. Each confirmation
+// shortens the timeout.
 
 const (
 	longest  = 100 * ms
@@ -139,7 +140,7 @@ func (s *suspicion) confirm(timeout time.Duration) bool {
 	return s.timer.Stop() && !s.timer.Reset(timeout-time.Since(s.begun))
 }
 
-func suspect(d *diary, s interface {
+func suspect(d *eventLog, s interface {
 	begin(die func())
 	confirm(timeout time.Duration) bool
 }) {
@@ -150,7 +151,8 @@ func suspect(d *diary, s interface {
 	}
 }
 
-// A net.Conn on top of something without deadlines: they are set, moved and lifted.
+// A net.Conn has deadlines although the transport below it has none. They are set, moved and
+// removed.
 
 type connBefore struct{ read *time.Timer }
 
@@ -186,9 +188,9 @@ func (c *conn) SetReadDeadline(t time.Time) {
 	c.read.Reset(time.Until(t))
 }
 
-func timeout(d *diary) func() { return func() { d.note("interrupted", true) } }
+func timeout(d *eventLog) func() { return func() { d.note("interrupted", true) } }
 
-func setDeadlines(d *diary, c interface{ SetReadDeadline(t time.Time) }) {
+func setDeadlines(d *eventLog, c interface{ SetReadDeadline(t time.Time) }) {
 	in := func(after time.Duration) { c.SetReadDeadline(time.Now().Add(after)) }
 	in(20 * ms)
 	time.Sleep(10 * ms)
@@ -206,7 +208,7 @@ func setDeadlines(d *diary, c interface{ SetReadDeadline(t time.Time) }) {
 	d.note("set", true)
 }
 
-// A connection that pings a silent peer, and gives up if the ping is not answered.
+// A connection pings a silent peer, and gives up if the ping is not answered.
 
 const (
 	idle = 30 * ms
@@ -292,7 +294,7 @@ func (p *peer) silent() {
 	p.timer.Reset(wait)
 }
 
-func speak(d *diary, p interface{ frame(pong bool) }) {
+func speak(d *eventLog, p interface{ frame(pong bool) }) {
 	for _, pause := range []time.Duration{5, 29, 17, 28} {
 		time.Sleep(pause * ms)
 		p.frame(false)
@@ -306,7 +308,7 @@ func speak(d *diary, p interface{ frame(pong bool) }) {
 	d.note("spoke", true)
 }
 
-// Sends that wait for a place in a queue, with a timer from a pool.
+// A send waits for room in a queue, with a timer from a pool as the limit.
 
 type senderBefore struct {
 	timers sync.Pool
@@ -373,7 +375,7 @@ func (s *sender) send(v int) bool {
 
 func (s *sender) receive() int { return <-s.queue }
 
-func sendAll(d *diary, s interface {
+func sendAll(d *eventLog, s interface {
 	send(v int) bool
 	receive() int
 }) {
@@ -389,7 +391,7 @@ func sendAll(d *diary, s interface {
 	}
 }
 
-// A lease that its holder renews, for what is gone once it has expired.
+// The holder of a lease renews it before it expires.
 
 type leaseBefore struct {
 	mu    sync.Mutex
@@ -434,16 +436,16 @@ func newLease(tw *timingwheel.TimingWheel, expired func()) *lease {
 
 func (l *lease) renew() bool { return l.timer.Touch() } // before: Reset, which arms an expired one
 
-func expiry(d *diary) func() { return func() { d.note("expired", true) } }
+func expiry(d *eventLog) func() { return func() { d.note("expired", true) } }
 
-func useLease(d *diary, l interface{ renew() bool }) {
+func useLease(d *eventLog, l interface{ renew() bool }) {
 	for _, pause := range []time.Duration{10, 29, 1, 28, 31, 5, 50} {
 		time.Sleep(pause * ms)
 		d.note("renewed", l.renew())
 	}
 }
 
-// A request over a protocol that loses packets: it is sent again after growing intervals.
+// A request is sent over a network that loses packets. It is sent again after growing intervals.
 
 type requestBefore struct {
 	mu       sync.Mutex
@@ -510,15 +512,15 @@ func (r *request) answer() {
 	r.timer.Stop()
 }
 
-func sending(d *diary) func() { return func() { d.note("sent", true) } }
+func sending(d *eventLog) func() { return func() { d.note("sent", true) } }
 
-func transmit(d *diary, r interface{ answer() }) {
+func transmit(d *eventLog, r interface{ answer() }) {
 	time.Sleep(100 * ms)
 	r.answer()
 	d.note("answered", true)
 }
 
-// A batch that is exported when it is full, or when its time has come.
+// A batch is exported when it is full or when a timeout has passed.
 
 const full = 3
 
@@ -570,7 +572,7 @@ func collect(tw *timingwheel.TimingWheel, queue <-chan int, export func([]int)) 
 	}
 }
 
-func produce(d *diary, collect func(queue <-chan int, export func([]int))) {
+func produce(d *eventLog, collect func(queue <-chan int, export func([]int))) {
 	queue := make(chan int)
 	defer close(queue)
 	go collect(queue, func(batch []int) { d.note("exported", len(batch) == full) })
@@ -581,7 +583,7 @@ func produce(d *diary, collect func(queue <-chan int, export func([]int))) {
 	time.Sleep(50 * ms)
 }
 
-// A cache whose values live for a time.
+// The values of a cache expire.
 
 type cacheBefore struct {
 	mu     sync.Mutex
@@ -670,7 +672,7 @@ func (c *cache) Len() int {
 
 func (c *cache) Close() { c.keys.Stop() }
 
-func fill(d *diary, c interface {
+func fill(d *eventLog, c interface {
 	Set(key string, value int, d time.Duration)
 	Len() int
 	Close()
@@ -687,7 +689,7 @@ func fill(d *diary, c interface {
 	c.Close()
 }
 
-// A call with a time limit for each attempt, and a pause before the next.
+// Each attempt of a call has a time limit, and a pause follows.
 
 var errTimeout = errors.New("timeout")
 
@@ -729,7 +731,7 @@ func call(ctx context.Context, tw *timingwheel.TimingWheel, try attempt) (err er
 	return err
 }
 
-func callAll(d *diary, call func(ctx context.Context, try attempt) error) {
+func callAll(d *eventLog, call func(ctx context.Context, try attempt) error) {
 	for _, took := range [][]time.Duration{{5}, {50, 5}, {50, 50, 29}, {50, 50, 50}} {
 		attempts := 0
 		try := func(ctx context.Context) error {
@@ -755,8 +757,8 @@ func callAll(d *diary, call func(ctx context.Context, try attempt) error) {
 	}
 }
 
-// The trap of Touch: a timer that has fired stays silent, also if it was to ask again and again.
-func TestTouchDoesNotBringBackACheck(t *testing.T) {
+// Touch does not arm a timer that has fired. Reset does.
+func TestTouchDoesNotRearmACheck(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(tw *timingwheel.TimingWheel) {
 		checks := 0
@@ -774,7 +776,8 @@ func TestTouchDoesNotBringBackACheck(t *testing.T) {
 	})
 }
 
-// The trap of After: the wheel keeps the timer of a select that has gone on long ago.
+// The wheel keeps the timer of After although the select has ended. Stop releases a timer of
+// NewTimer.
 func TestAfterIsKeptAndAStoppedTimerIsNot(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(tw *timingwheel.TimingWheel) {
@@ -799,8 +802,8 @@ func TestAfterIsKeptAndAStoppedTimerIsNot(t *testing.T) {
 	})
 }
 
-// The recipes show the code that runs here, so they cannot go out of date.
-func TestRecipesOfTheDocumentRunHere(t *testing.T) {
+// The code in docs/migrating.md is in this file, so it compiles and is tested.
+func TestRecipesOfTheDocumentAreInThisFile(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("docs/migrating.md")
 	require.NoError(t, err)
@@ -814,7 +817,7 @@ func TestRecipesOfTheDocumentRunHere(t *testing.T) {
 	for _, b := range blocks {
 		for part := range strings.SplitSeq(string(b[1]), "\n…\n") {
 			want := unindented(part)
-			assert.True(t, containsSlice(lines, want), "code that is not in this file:\n%s", part)
+			assert.True(t, containsSlice(lines, want), "the code is not in this file:\n%s", part)
 		}
 	}
 }
@@ -825,7 +828,7 @@ func cutBetween(text []byte, from, to string) (before, between []byte, found boo
 	return []byte(b), []byte(rest), found && ended
 }
 
-// unindented returns the lines of code that are not empty, without their indentation.
+// unindented returns the non-empty lines of code without their indentation.
 func unindented(code string) (lines []string) {
 	for line := range strings.Lines(code) {
 		if line = strings.TrimSpace(line); line != "" {
