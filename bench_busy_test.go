@@ -10,12 +10,13 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/bench"
 )
 
-// Benchmarks of a busy machine, named BenchmarkBusyX/impl=…/busy=…: so many goroutines compute
-// without a pause beside the workload, on two processors. A benchmark on an idle machine flatters a
-// timer library: its users' machines are busy. The workloads are in internal/bench. One iteration
-// takes some seconds, and a fraction of a second with -short.
+// Benchmarks on a busy machine, named BenchmarkBusyX/impl=…/busy=…. While the workload runs, the
+// given number of goroutines compute without a pause on two processors. A benchmark on an idle
+// machine makes a timer library look too good, because the machines of its users are busy. The
+// workloads are in internal/bench. One iteration takes some seconds, and a fraction of a second
+// with -short.
 
-// stdTimers and wheelTimers are what the benchmarks compare.
+// stdTimers and wheelTimers are the implementations that the benchmarks compare.
 type stdTimers struct{}
 
 func (stdTimers) After(d time.Duration, _ uint64, f func()) *time.Timer { return time.AfterFunc(d, f) }
@@ -54,25 +55,26 @@ func openFuncTimers(time.Duration, func(uint64)) (bench.Timers[*FuncTimer], erro
 // busyWorkload is a workload of internal/bench.
 type busyWorkload[H any] func(bench.Open[H], bench.Config) ([]bench.Figure, error)
 
-// BenchmarkBusyBlocked has a quick callback due right after 2,000 that block: how late it is.
+// BenchmarkBusyBlocked measures how late a quick callback is that is due immediately after 2,000
+// callbacks that block.
 func BenchmarkBusyBlocked(b *testing.B) {
 	busyPair(b, bench.Config{N: 2_000, Rounds: max(1, shorter(10))}, bench.BusyBlocked[*time.Timer], bench.BusyBlocked[Timer])
 }
 
-// BenchmarkBusyStream has 10,000 callbacks a second for two seconds that sleep for 5 ms each.
+// BenchmarkBusyStream runs 10,000 callbacks a second for two seconds, which sleep for 5 ms each.
 func BenchmarkBusyStream(b *testing.B) {
 	busyPair(b, bench.Config{N: shorter(20_000)}, bench.BusyStream[*time.Timer], bench.BusyStream[Timer])
 }
 
-// BenchmarkBusySpread has 100,000 quick callbacks a second for two seconds.
+// BenchmarkBusySpread runs 100,000 quick callbacks a second for two seconds.
 func BenchmarkBusySpread(b *testing.B) {
 	busyPair(b, bench.Config{N: shorter(200_000)}, bench.BusySpread[*time.Timer], bench.BusySpread[Timer])
 }
 
 // BenchmarkBusyCalls measures single calls while timers expire: 250,000 a second for two seconds
-// beside one caller, and a million a second for one second beside 16 callers. bench.BusyCalls says
-// how it tells a call that waits from a call whose goroutine is preempted. impl=none calls nothing:
-// its figures are those of the method itself.
+// with one caller, and a million a second for one second with 16 callers. bench.BusyCalls explains
+// how it distinguishes a call that waits from a call whose goroutine is preempted. impl=none makes
+// no calls and shows the figures of the method itself.
 func BenchmarkBusyCalls(b *testing.B) {
 	for _, v := range []struct {
 		name  string
@@ -94,8 +96,8 @@ func BenchmarkBusyCalls(b *testing.B) {
 	}
 }
 
-// BenchmarkBusyFuncTimers is BenchmarkBusyCalls for FuncTimers, whose Stop and Reset wait for the
-// lock of one shard. impl=wheel is a Timer: Stop and AfterFunc, or Reschedule.
+// BenchmarkBusyFuncTimers is BenchmarkBusyCalls for FuncTimers, whose Stop and Reset take the lock
+// of one shard. impl=wheel is a Timer with Stop and AfterFunc, or Reschedule.
 func BenchmarkBusyFuncTimers(b *testing.B) {
 	for _, busy := range busyLevels {
 		for _, operation := range []struct {
@@ -119,7 +121,7 @@ func busyCalls[H any](calls bench.Calls) busyWorkload[H] {
 	}
 }
 
-// busyLevels are the numbers of spinning goroutines; 0 is for reference.
+// busyLevels are the numbers of computing goroutines. 0 is the reference.
 var busyLevels = []int{0, 4, 16}
 
 // shorter returns n, or a twentieth of n with -short.
@@ -140,8 +142,7 @@ func busyPair(b *testing.B, c bench.Config, std busyWorkload[*time.Timer], wheel
 	}
 }
 
-// runBusy reports the means of a workload's figures. Each mistake of an implementation is a
-// failure.
+// runBusy reports the means of a workload's figures. It fails on any mistake of an implementation.
 func runBusy[H any](b *testing.B, impl, suffix string, c bench.Config, open bench.Open[H], run busyWorkload[H]) {
 	b.Helper()
 	c.Grace = time.Minute
@@ -161,7 +162,7 @@ func runBusy[H any](b *testing.B, impl, suffix string, c bench.Config, open benc
 				total[f.Unit] += f.Value
 			}
 		}
-		b.ReportMetric(0, "ns/op") // it would be the time of the arming and of the waiting
+		b.ReportMetric(0, "ns/op") // hidden, because it would include arming and waiting
 		for unit, sum := range total {
 			if !slices.Contains(bench.MistakeUnits, unit) {
 				b.ReportMetric(sum/float64(b.N), unit)

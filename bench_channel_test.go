@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// eachChannels runs a benchmark for package time and for a wheel, each with a population of pending
-// callbacks.
+// eachChannels runs a benchmark for package time and for a wheel, each with pending callbacks.
 func eachChannels(b *testing.B, std func(b *testing.B), wheel func(b *testing.B, tw *TimingWheel)) {
 	b.Helper()
 	for _, size := range sizes {
@@ -17,20 +16,20 @@ func eachChannels(b *testing.B, std func(b *testing.B), wheel func(b *testing.B,
 		}
 		b.Run("impl=std/pending="+size.name, func(b *testing.B) {
 			fillStd(b, size.n)
-			settle(b)
+			startMeasuring(b)
 			std(b)
 		})
 		b.Run("impl=wheel/pending="+size.name, func(b *testing.B) {
 			tw := newBenchWheel(b, Options{})
 			fillWheel(tw, size.n)
-			settle(b)
+			startMeasuring(b)
 			wheel(b, tw)
 		})
 	}
 }
 
-// BenchmarkNewTimerStop stops a timer on which no goroutine has waited. Package time puts a timer
-// into its heap only when a goroutine waits.
+// BenchmarkNewTimerStop stops a timer on which no goroutine has waited. Package time adds a timer
+// to its heap only when a goroutine waits.
 func BenchmarkNewTimerStop(b *testing.B) {
 	eachChannels(b, func(b *testing.B) {
 		for b.Loop() {
@@ -43,8 +42,8 @@ func BenchmarkNewTimerStop(b *testing.B) {
 	})
 }
 
-// BenchmarkNewTimerWait is the timeout of an answer that comes in time: a goroutine waits for both,
-// and then stops the timer.
+// BenchmarkNewTimerWait measures a timeout of an answer that comes in time: a goroutine waits for
+// the answer and the timer, and then stops the timer.
 func BenchmarkNewTimerWait(b *testing.B) {
 	eachChannels(b, func(b *testing.B) {
 		answers(b, func(answer <-chan int) {
@@ -67,7 +66,7 @@ func BenchmarkNewTimerWait(b *testing.B) {
 	})
 }
 
-// answers lets another goroutine answer b.N questions, for which wait waits.
+// answers asks another goroutine b.N questions and calls wait for each answer.
 func answers(b *testing.B, wait func(answer <-chan int)) {
 	question, answer := make(chan int), make(chan int)
 	go func() {
@@ -82,7 +81,7 @@ func answers(b *testing.B, wait func(answer <-chan int)) {
 	close(question)
 }
 
-// BenchmarkTimerReset is Reset of a timer with a channel to a later time.
+// BenchmarkTimerReset measures Reset of a timer with a channel to a later time.
 func BenchmarkTimerReset(b *testing.B) {
 	eachChannels(b, func(b *testing.B) {
 		t := time.NewTimer(time.Hour)
@@ -97,8 +96,8 @@ func BenchmarkTimerReset(b *testing.B) {
 	})
 }
 
-// BenchmarkAfter makes channels and receives their values a millisecond or so later: 20,000 are
-// under way.
+// BenchmarkAfter makes channels and receives their values about a millisecond later. 20,000
+// channels are in use at a time.
 func BenchmarkAfter(b *testing.B) {
 	eachChannels(b, func(b *testing.B) { receiveAll(b, time.After) },
 		func(b *testing.B, tw *TimingWheel) { receiveAll(b, tw.After) })
@@ -115,8 +114,8 @@ func receiveAll(b *testing.B, after func(time.Duration) <-chan time.Time) {
 	}
 }
 
-// BenchmarkSleep has 20,000 goroutines that sleep for a millisecond again and again: the time for
-// each sleep of one.
+// BenchmarkSleep measures the time for one Sleep while 20,000 goroutines repeatedly sleep for a
+// millisecond.
 func BenchmarkSleep(b *testing.B) {
 	eachChannels(b, func(b *testing.B) { sleepers(b, func() { time.Sleep(time.Millisecond) }) },
 		func(b *testing.B, tw *TimingWheel) {
@@ -124,8 +123,8 @@ func BenchmarkSleep(b *testing.B) {
 		})
 }
 
-// BenchmarkSleepContext is the same with a context that can end. Package time has no such Sleep; a
-// timer and a select take its place.
+// BenchmarkSleepContext is BenchmarkSleep with a context that can end. Package time has no such
+// Sleep, so a timer and a select replace it.
 func BenchmarkSleepContext(b *testing.B) {
 	ctx := b.Context()
 	eachChannels(b, func(b *testing.B) {
@@ -155,7 +154,7 @@ func sleepers(b *testing.B, sleep func()) {
 	all.Wait()
 }
 
-// BenchmarkTicks has 1,000 goroutines that wait for tickers of 5 ms: cpu-ns/tick is the processor's
+// BenchmarkTicks runs 1,000 goroutines that wait for tickers of 5 ms. cpu-ns/tick is the processor
 // time for each tick.
 func BenchmarkTicks(b *testing.B) {
 	eachChannels(b, func(b *testing.B) {

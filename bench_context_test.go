@@ -8,9 +8,9 @@ import (
 )
 
 // BenchmarkContext makes and cancels a context with a timeout while others are live, on the wheel
-// and with package context. Parents are the background, one that all share and that can be
-// cancelled, or one for each. With "awaited" the benchmark calls Done, with the background as
-// parent, with "request" as well, with a parent for each. Memory is that of one that lives.
+// and with package context. The parent is the background, a cancellable context that all share, or
+// a cancellable context for each ("alone"). "awaited" is the background and "request" a parent for
+// each, both with a call of Done. bytes/live is the memory of one live context.
 func BenchmarkContext(b *testing.B) {
 	tw := startWheel(b, Options{})
 	for _, live := range []int{1000, 1_000_000} {
@@ -35,10 +35,10 @@ func benchContext(b *testing.B, live int, kind string, with func(context.Context
 	switch kind {
 	case "background", "awaited":
 		parent = context.Background
-	case "alone", "request": // its own cost counts, as that of a request's context would
+	case "alone", "request": // the cost of the parent counts, like that of a request's context
 		parent = func() context.Context {
 			p, cancel := context.WithCancel(context.Background())
-			_ = cancel // it is for the collector to take
+			_ = cancel // the garbage collector takes the parent
 			return p
 		}
 	}
@@ -68,8 +68,8 @@ func benchContext(b *testing.B, live int, kind string, with func(context.Context
 	}
 }
 
-// BenchmarkContextQuestions asks a context that goes on for Err and for Done, as loops do: one
-// below the background, one below a parent of package context, and one some contexts further down.
+// BenchmarkContextQuestions calls Err and Done of a live context, as loops do. The context is below
+// the background, below a parent of package context, or some contexts further below.
 func BenchmarkContextQuestions(b *testing.B) {
 	tw := startWheel(b, Options{})
 	for name, with := range map[string]func(context.Context, time.Duration) (context.Context, context.CancelFunc){

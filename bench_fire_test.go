@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// arming is AfterFunc of one implementation, its handle dropped.
+// burstArming is the AfterFunc of one implementation, without its result.
 type burstArming struct {
 	name  string
 	after func(b *testing.B) func(d time.Duration, f func())
@@ -34,8 +34,8 @@ func eachArming(b *testing.B, pending string, body func(b *testing.B, after func
 	}
 }
 
-// BenchmarkBurst has a million callbacks due at one instant: the time from then until the last has
-// run.
+// BenchmarkBurst measures a million callbacks that are due at the same time: the time until the
+// last one has run.
 func BenchmarkBurst(b *testing.B) {
 	const n = 1_000_000
 	eachArming(b, "1M", func(b *testing.B, after func(time.Duration, func())) {
@@ -43,15 +43,15 @@ func BenchmarkBurst(b *testing.B) {
 	})
 }
 
-// BenchmarkBurstBlocking has 10,000 callbacks due at one instant that each sleep for a millisecond.
+// BenchmarkBurstBlocking is BenchmarkBurst with 10,000 callbacks that sleep for a millisecond each.
 func BenchmarkBurstBlocking(b *testing.B) {
 	eachArming(b, "10k", func(b *testing.B, after func(time.Duration, func())) {
 		drain(b, 10_000, 200*time.Millisecond, after, func() { time.Sleep(time.Millisecond) })
 	})
 }
 
-// BenchmarkMaxRunning has a million empty callbacks due at one instant, and 10,000 that sleep for a
-// millisecond, with and without a limit.
+// BenchmarkMaxRunning measures a million empty callbacks that are due at the same time, and 10,000
+// that sleep for a millisecond each, with and without a limit.
 func BenchmarkMaxRunning(b *testing.B) {
 	for _, limit := range []int{0, 1, 2, 100, 10_000} {
 		arming := func(b *testing.B) func(time.Duration, func()) {
@@ -69,7 +69,7 @@ func BenchmarkMaxRunning(b *testing.B) {
 	}
 }
 
-// drain arms n callbacks for one instant and reports the time from then until all have run.
+// drain arms n callbacks that are due at the same time, and reports the time until all have run.
 func drain(b *testing.B, n int, ahead time.Duration, after func(time.Duration, func()), work func()) {
 	b.Helper()
 	var total time.Duration
@@ -97,7 +97,8 @@ func drain(b *testing.B, n int, ahead time.Duration, after func(time.Duration, f
 	b.ReportMetric(float64(total.Microseconds())/1000/float64(b.N), "drain-ms")
 }
 
-// BenchmarkBlocked has a quick callback due together with 2,000 that block: how late it is.
+// BenchmarkBlocked measures how late a quick callback is that is due together with 2,000 callbacks
+// that block.
 func BenchmarkBlocked(b *testing.B) {
 	eachArming(b, "2k", func(b *testing.B, after func(time.Duration, func())) {
 		var total time.Duration
@@ -119,9 +120,9 @@ func BenchmarkBlocked(b *testing.B) {
 	})
 }
 
-// BenchmarkSpread has a million callbacks due over two seconds: processor time for each timer, from
-// arming to firing, and how late they are. Every eighth tells its lateness; the others only count,
-// so that the clock readings of the measurement do not hide what is measured.
+// BenchmarkSpread measures a million callbacks that are due over two seconds: the processor time
+// for each timer, from arming to firing, and its lateness. Only each eighth callback measures its
+// lateness, because readings of the clock would dominate the processor time.
 func BenchmarkSpread(b *testing.B) {
 	const n, sample = 1_000_000, 8
 	late := make([]int64, n/sample)
@@ -167,7 +168,7 @@ func BenchmarkSpread(b *testing.B) {
 	})
 }
 
-// BenchmarkArmDuringBurst measures single adds while a million timers expire.
+// BenchmarkArmDuringBurst measures single calls of AfterFunc while a million timers expire.
 func BenchmarkArmDuringBurst(b *testing.B) {
 	const n = 1_000_000
 	eachArming(b, "1M", func(b *testing.B, after func(time.Duration, func())) {
@@ -193,9 +194,9 @@ func BenchmarkArmDuringBurst(b *testing.B) {
 	})
 }
 
-// BenchmarkCascade has a million timers that move to a finer wheel at one instant, and 2,000 others
-// on the same shard that are due meanwhile, one each millisecond: how late those are, with and
-// without the million. With 64 slots of 1 ms an interval of the third wheel is 4096 ms.
+// BenchmarkCascade measures how late 2,000 timers are, one each millisecond, while a million other
+// timers of the shard move to a finer level, and without these. With 64 slots of 1 ms, an interval
+// of level 2 is 4096 ms.
 func BenchmarkCascade(b *testing.B) {
 	const interval, probes = 4096 * time.Millisecond, 2000
 	for _, size := range []struct {
@@ -208,7 +209,7 @@ func BenchmarkCascade(b *testing.B) {
 				tw := newBenchWheel(b, Options{WheelSize: 64, Shards: 1})
 				base := time.Now()
 				rng := xorshift(5)
-				for range size.n { // they are in one bucket, which expires at 2*interval, and are due when all is over
+				for range size.n { // in one bucket, which expires at 2*interval; due after the measurement
 					tw.AtFunc(base.Add(2*interval+3*time.Second+time.Duration(rng.below(900))*time.Millisecond), func() {})
 				}
 				late = append(late, lateness(tw, base.Add(2*interval-probes/2*time.Millisecond), probes)...)
@@ -222,7 +223,7 @@ func BenchmarkCascade(b *testing.B) {
 	}
 }
 
-// lateness is how late n callbacks are, one each millisecond from first on.
+// lateness returns how late n callbacks are, one each millisecond from first on.
 func lateness(tw *TimingWheel, first time.Time, n int) []time.Duration {
 	late := make([]time.Duration, n)
 	var done sync.WaitGroup
@@ -238,8 +239,8 @@ func lateness(tw *TimingWheel, first time.Time, n int) []time.Duration {
 	return late
 }
 
-// BenchmarkObserved fires a thousand callbacks that do next to nothing at one tick, with what may
-// be asked of a wheel about them: what that costs for each callback.
+// BenchmarkObserved measures what each option for observing callbacks costs for each callback. A
+// thousand callbacks that do almost nothing are due at the same tick.
 func BenchmarkObserved(b *testing.B) {
 	const n = 1000
 	for _, c := range []struct {
@@ -268,8 +269,8 @@ func BenchmarkObserved(b *testing.B) {
 	}
 }
 
-// BenchmarkPlan is one run of each plan of a wheel in Manual mode: claim, question, callback,
-// arming.
+// BenchmarkPlan measures one run of each plan of a wheel in Manual mode: claim, question to the
+// Scheduler, callback and arming.
 func BenchmarkPlan(b *testing.B) {
 	for _, c := range []struct {
 		name string
@@ -305,7 +306,7 @@ func benchmarkPlan(b *testing.B, s Scheduler) {
 	}
 }
 
-// BenchmarkPlanAdd is ScheduleFunc and Stop.
+// BenchmarkPlanAdd measures ScheduleFunc and Stop.
 func BenchmarkPlanAdd(b *testing.B) {
 	tw, err := New(Options{})
 	if err != nil {
@@ -319,9 +320,9 @@ func BenchmarkPlanAdd(b *testing.B) {
 	}
 }
 
-// BenchmarkEvery has 1,000 functions that are called every 5 ms. With package time each has a
-// ticker, and a goroutine that waits for it. cpu-ns/run is the processor's time for each call,
-// B/plan what one function holds, stacks included.
+// BenchmarkEvery calls 1,000 functions every 5 ms. With package time each function has a ticker and
+// a goroutine that waits for it. cpu-ns/run is the processor time for each call. B/plan is the
+// memory for each function, including stacks.
 func BenchmarkEvery(b *testing.B) {
 	const period = 5 * time.Millisecond
 	eachChannels(b, func(b *testing.B) {
@@ -374,7 +375,7 @@ func calls(b *testing.B, start func(f func()) (stop func())) {
 	}
 }
 
-// heldInAll is the live heap and the stacks.
+// heldInAll returns the size of the live heap and the stacks.
 func heldInAll() float64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -382,8 +383,8 @@ func heldInAll() float64 {
 	return float64(m.HeapAlloc) + float64(m.StackInuse)
 }
 
-// BenchmarkRearm has a thousand timers that are armed and fire again and again, in Manual mode: the
-// time of one arming and one call, without goroutines.
+// BenchmarkRearm measures one arming and one call of a thousand timers that are armed and fire
+// repeatedly, in Manual mode without goroutines.
 func BenchmarkRearm(b *testing.B) {
 	const n = 1000
 	manual := func(b *testing.B) (*TimingWheel, func()) {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Without getrusage the metrics that need it read 0, and without mmap BenchmarkGC scans the handles
-// of std.
+// Without getrusage, metrics that need it are 0. Without mmap, the garbage collector scans the
+// handles of std in BenchmarkGC.
 func contextSwitches() int64       { return 0 }
 func processorTime() time.Duration { return 0 }
 

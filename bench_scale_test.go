@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// heapInUse is the live heap after a collection.
+// heapInUse returns the size of the live heap after a collection.
 func heapInUse() uint64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -19,9 +19,9 @@ func heapInUse() uint64 {
 	return m.HeapAlloc
 }
 
-// BenchmarkFill arms n timers on an empty wheel, with closures that exist already and without
-// keeping the handles. One iteration is a whole population; ns/op and allocs/op are for one timer.
-// B/timer is the growth of the live heap.
+// BenchmarkFill arms n timers on an empty wheel. The closures exist before, and the handles are
+// dropped. One iteration is a whole population. ns/op and allocs/op are for one timer. B/timer is
+// the growth of the live heap.
 func BenchmarkFill(b *testing.B) {
 	for _, size := range sizes {
 		fs := make([]func(), size.n)
@@ -48,7 +48,7 @@ func BenchmarkFill(b *testing.B) {
 			var timers []FuncTimer
 			fill(b, size.n, func(i int, d time.Duration) {
 				if i == 0 {
-					timers = make([]FuncTimer, size.n) // they count, as fields of connections would
+					timers = make([]FuncTimer, size.n) // counts, like fields of connections
 				}
 				timers[i].Init(tw, d, fs[i])
 			}, func() {
@@ -61,7 +61,7 @@ func BenchmarkFill(b *testing.B) {
 	b.Run("impl=timeouts/pending=100M", func(b *testing.B) {
 		const need uint64 = 6 << 30
 		if free := availableMemory(); free < need {
-			b.Skipf("%d bytes of memory are available, it needs %d", free, need)
+			b.Skipf("%d bytes of memory are available, and %d are needed", free, need)
 		}
 		fillTimeouts(b, 100_000_000)
 	})
@@ -76,7 +76,7 @@ func fillTimeouts(b *testing.B, n int) {
 	})
 }
 
-// availableMemory is what Linux says is available, 0 where nothing says so.
+// availableMemory returns the available memory on Linux, and 0 on other systems.
 func availableMemory() (bytes uint64) {
 	info, _ := os.ReadFile("/proc/meminfo")
 	_, after, _ := strings.Cut(string(info), "MemAvailable:")
@@ -94,7 +94,7 @@ func newBenchTimeouts(b *testing.B) *Timeouts[uint64] {
 	return w
 }
 
-// fill arms n timers in each iteration, and renews the wheel in between.
+// fill arms n timers in each iteration and renews the wheel in between.
 func fill(b *testing.B, n int, arm func(i int, d time.Duration), renew func()) {
 	b.Helper()
 	before := heapInUse()
@@ -127,9 +127,9 @@ func fill(b *testing.B, n int, arm func(i int, d time.Duration), renew func()) {
 	renew()
 }
 
-// BenchmarkRetained arms a million timers whose callbacks refer to 1 KB each, and stops them. It
-// reports the bytes of each that one collection leaves behind, handles of the wheel apart. Package
-// time keeps a stopped timer's callback for as long as the program has the handle.
+// BenchmarkRetained arms and stops a million timers whose callbacks refer to 1 KB each. It reports
+// the bytes for each timer that remain after one collection, without the handles of the wheel.
+// Package time keeps the callback of a stopped timer as long as the program has the handle.
 func BenchmarkRetained(b *testing.B) {
 	const n = 1_000_000
 	run := func(name string, measure func(keep bool) (pending, stopped int64)) {
@@ -151,9 +151,9 @@ func BenchmarkRetained(b *testing.B) {
 	})
 }
 
-// BenchmarkGC is one full collection with n pending timers, each with a closure of its own, whose
-// handles the collector does not see. "std" comes last: its stopped timers stay in the runtime's
-// heap until others are added.
+// BenchmarkGC measures one full collection with n pending timers. Each timer has its own closure,
+// and the collector does not see the handles. "std" comes last, because its stopped timers stay in
+// the runtime's heap until others are added.
 func BenchmarkGC(b *testing.B) {
 	for _, size := range sizes {
 		b.Run("impl=wheel/pending="+size.name, func(b *testing.B) {
@@ -194,15 +194,14 @@ func collect(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N), "gc-ms")
 }
 
-// BenchmarkManual is arm and stop on a wheel whose clock is driven by the caller; its counterpart
-// is BenchmarkArmStop.
+// BenchmarkManual is BenchmarkArmStop on a Manual wheel.
 func BenchmarkManual(b *testing.B) {
 	f := func() {}
 	for _, size := range sizes[:3] {
 		b.Run("ArmStop/impl=manual/pending="+size.name, func(b *testing.B) {
 			tw := newBenchWheel(b, Options{Manual: true})
 			fillWheel(tw, size.n)
-			settle(b)
+			startMeasuring(b)
 			for b.Loop() {
 				tw.AfterFunc(30*time.Second, f).Stop()
 			}
@@ -210,7 +209,7 @@ func BenchmarkManual(b *testing.B) {
 	}
 }
 
-// BenchmarkIdle counts how often a program that holds n far timers is scheduled in five seconds.
+// BenchmarkIdle counts how often a program with n distant timers is scheduled in five seconds.
 func BenchmarkIdle(b *testing.B) {
 	for _, size := range sizes[:3] {
 		b.Run("impl=std/pending="+size.name, func(b *testing.B) {
@@ -227,11 +226,11 @@ func BenchmarkIdle(b *testing.B) {
 	}
 }
 
-// idle reports the voluntary context switches of the process in five seconds, for each iteration.
+// idle reports the voluntary context switches of the process in five seconds.
 func idle(b *testing.B) {
 	b.Helper()
-	debug.FreeOSMemory()    // or the runtime gives memory back meanwhile, bit by bit
-	time.Sleep(time.Second) // let its helpers come to rest
+	debug.FreeOSMemory()    // or the runtime would return memory during the measurement
+	time.Sleep(time.Second) // until the goroutines of the runtime are idle
 	before := contextSwitches()
 	for range b.N {
 		time.Sleep(5 * time.Second)
@@ -240,9 +239,9 @@ func idle(b *testing.B) {
 }
 
 // BenchmarkGeometry runs a million timers from arming to firing on wheels of several sizes, in
-// Manual mode driven by Next, so that the clock plays no part: time for each timer, moves between
-// wheels, wake-ups and the memory held when all are pending. The defaults of WheelSize and Levels
-// come from it.
+// Manual mode with Next and Advance. It reports the time for each timer, moves between levels,
+// wake-ups and the memory when all timers are pending. The defaults of WheelSize and Levels are
+// based on it.
 func BenchmarkGeometry(b *testing.B) {
 	const n = 1_000_000
 	populations := []struct {
@@ -271,14 +270,14 @@ func BenchmarkGeometry(b *testing.B) {
 				b.ReportMetric(float64(b.Elapsed())/float64(b.N)/n, "ns/timer")
 				b.ReportMetric(float64(st.Moved)/n, "moves/timer")
 				b.ReportMetric(float64(wakes)/float64(b.N), "wakeups")
-				b.ReportMetric(held/n-8, "B/timer") // without the order of arming, which only Manual mode keeps
+				b.ReportMetric(held/n-8, "B/timer") // without the order of arming, which only Manual mode stores
 			})
 		}
 	}
 }
 
-// BenchmarkOccupancy looks at wheels of different sizes, from the usual one to one with a bucket in
-// each of very many slots.
+// BenchmarkOccupancy measures Occupancy on wheels of different sizes, from the default one to one
+// with a bucket in each of very many slots.
 func BenchmarkOccupancy(b *testing.B) {
 	for _, c := range []struct {
 		name    string
@@ -317,7 +316,7 @@ func BenchmarkOccupancy(b *testing.B) {
 			b.Fatal(err)
 		}
 		defer w.Stop()
-		slots := rand.Perm(3 * maxWheelSize) // in no order, as on a wheel that has turned for long
+		slots := rand.Perm(3 * maxWheelSize) // in random order, as on a wheel that has run for long
 		for _, s := range w.engine.shards {
 			for _, k := range slots {
 				tick := int64(k%maxWheelSize) << (16 * (k / maxWheelSize))

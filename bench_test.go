@@ -8,19 +8,20 @@ import (
 	"time"
 )
 
-// Benchmarks of docs/benchmarks.md, named BenchmarkX/impl=…/pending=…/procs=… so that benchstat can
-// pivot on them. Each runs the wheel and time.AfterFunc ("std") on the same workload in one binary;
-// `make bench-std` prints the ratios beside their targets.
+// Benchmarks of docs/benchmarks.md. Their names are BenchmarkX/impl=…/pending=…/procs=…, by which
+// benchstat can group them. Each runs the wheel and time.AfterFunc ("std") with the same workload
+// in one binary. `make bench-std` prints the ratios and their targets.
 //
-// The population outlives the run: its deadlines lie between one minute and one hour ahead. Victims
-// are random over the whole population. Every timer has a closure of its own.
+// The deadlines of the pending timers are one minute to one hour ahead, so none expires during a
+// run. Timers that are stopped or moved are random. Each timer has its own closure.
 
 var sizes = []struct {
 	name string
 	n    int
 }{{"1k", 1_000}, {"100k", 100_000}, {"1M", 1_000_000}, {"10M", 10_000_000}}
 
-// xorshift is a generator whose cost is the same, and small, on both sides.
+// xorshift is a random number generator with a small cost, which is the same for all
+// implementations.
 type xorshift uint64
 
 func (x *xorshift) next() uint64 {
@@ -34,12 +35,12 @@ func (x *xorshift) next() uint64 {
 
 func (x *xorshift) below(n int) int { return int((x.next() >> 32) * uint64(n) >> 32) }
 
-// far is a deadline of the population.
+// far returns a random delay from one minute to one hour.
 func (x *xorshift) far() time.Duration {
 	return time.Minute + time.Duration(x.below(59*60*1000))*time.Millisecond
 }
 
-// sink keeps the compiler from dropping what benchmarks do.
+// sink prevents the compiler from removing the work of benchmarks.
 var sink atomic.Int64
 
 // closure returns a distinct closure, as a program's timers have.
@@ -63,7 +64,7 @@ func eachProcs(b *testing.B, body func(pb *testing.PB)) {
 	}
 }
 
-// onProcs runs body in parallel on that many processors, unless the machine has fewer.
+// onProcs runs body in parallel on procs processors, unless the machine has fewer.
 func onProcs(b *testing.B, procs int, body func(pb *testing.PB)) {
 	b.Helper()
 	if procs > runtime.NumCPU() {
@@ -71,12 +72,12 @@ func onProcs(b *testing.B, procs int, body func(pb *testing.PB)) {
 	}
 	b.Run(fmt.Sprintf("procs=%d", procs), func(b *testing.B) {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
-		settle(b)
+		startMeasuring(b)
 		b.RunParallel(body)
 	})
 }
 
-// seeds makes generators that differ, for goroutines that run at once.
+// seeds makes generators with different seeds, for goroutines that run at the same time.
 type seeds struct{ last atomic.Uint64 }
 
 func (s *seeds) generator() xorshift { return xorshift(1 + s.last.Add(1)) }
@@ -132,7 +133,7 @@ func fillStd(b *testing.B, n int) []*time.Timer {
 	return timers
 }
 
-// BenchmarkArmStop is a request timeout: AfterFunc(30s) and Stop.
+// BenchmarkArmStop measures a request timeout: AfterFunc(30s) and Stop.
 func BenchmarkArmStop(b *testing.B) {
 	f := func() {}
 	for _, size := range sizes {
@@ -156,7 +157,7 @@ func BenchmarkArmStop(b *testing.B) {
 	}
 }
 
-// BenchmarkArmStopProfile is BenchmarkArmStop with a profile of the pending timers, and without.
+// BenchmarkArmStopProfile is BenchmarkArmStop with and without a profile of the pending timers.
 func BenchmarkArmStopProfile(b *testing.B) {
 	f := func() {}
 	for _, rate := range []int{0, 512} {
@@ -172,16 +173,16 @@ func BenchmarkArmStopProfile(b *testing.B) {
 	}
 }
 
-// settle collects the garbage of the preparation and starts the clock.
-func settle(b *testing.B) {
+// startMeasuring collects the garbage of the preparation and resets the timer of the benchmark.
+func startMeasuring(b *testing.B) {
 	b.Helper()
 	runtime.GC()
 	b.ReportAllocs()
 	b.ResetTimer()
 }
 
-// BenchmarkPostpone is a heartbeat: Reschedule of a random timer to a later time. On two processors
-// both goroutines draw from the whole population, as in a server whose connections move between
+// BenchmarkPostpone measures a heartbeat: Reschedule of a random timer to a later time. On two
+// processors both goroutines choose from all timers, as in a server whose connections move between
 // processors.
 func BenchmarkPostpone(b *testing.B) {
 	for _, size := range sizes {
@@ -189,7 +190,7 @@ func BenchmarkPostpone(b *testing.B) {
 			timers := fillStd(b, size.n)
 			b.Run("procs=1", func(b *testing.B) {
 				rng := xorshift(2)
-				settle(b)
+				startMeasuring(b)
 				for b.Loop() {
 					timers[rng.below(len(timers))].Reset(time.Hour)
 				}
@@ -206,7 +207,7 @@ func BenchmarkPostpone(b *testing.B) {
 			timers := fillWheel(newBenchWheel(b, Options{}), size.n)
 			b.Run("procs=1", func(b *testing.B) {
 				rng := xorshift(2)
-				settle(b)
+				startMeasuring(b)
 				for b.Loop() {
 					timers[rng.below(len(timers))].Reschedule(time.Hour)
 				}
@@ -222,8 +223,8 @@ func BenchmarkPostpone(b *testing.B) {
 	}
 }
 
-// BenchmarkChurn stops a random timer and adds another one. On two processors both goroutines draw
-// from the whole population, so that half of the timers that one stops were added by the other.
+// BenchmarkChurn stops a random timer and arms another one. On two processors both goroutines
+// choose from all timers, so half of the timers that one goroutine stops were armed by the other.
 func BenchmarkChurn(b *testing.B) {
 	for _, size := range sizes {
 		b.Run("impl=std/pending="+size.name, func(b *testing.B) { churnStd(b, size.n) })
@@ -236,7 +237,7 @@ func churnStd(b *testing.B, n int) {
 	timers := fillStd(b, n)
 	b.Run("procs=1", func(b *testing.B) {
 		rng := xorshift(2)
-		settle(b)
+		startMeasuring(b)
 		for b.Loop() {
 			i := rng.below(len(timers))
 			timers[i].Stop()
@@ -265,7 +266,7 @@ func churnWheel(b *testing.B, n int) {
 	timers := fillWheel(tw, n)
 	b.Run("procs=1", func(b *testing.B) {
 		rng := xorshift(2)
-		settle(b)
+		startMeasuring(b)
 		for b.Loop() {
 			i := rng.below(len(timers))
 			timers[i].Stop()
@@ -285,10 +286,10 @@ func churnWheel(b *testing.B, n int) {
 	})
 }
 
-// BenchmarkTouch is a heartbeat: Touch of a random FuncTimer, beside Reset of a timer of package
-// time. FuncTimers are elements of a slice, as fields of connections would be; package time has
-// pointers. impl=touchat has a reading of the clock, a new one for each 256 calls, as a loop over
-// many packets has.
+// BenchmarkTouch measures a heartbeat: Touch of a random FuncTimer, and Reset of a random timer of
+// package time. FuncTimers are elements of a slice, like fields of connections. Timers of package
+// time are pointers. impl=touchat reads the clock once for 256 calls, like a loop over many
+// packets.
 func BenchmarkTouch(b *testing.B) {
 	for _, size := range sizes[:3] {
 		b.Run("impl=std/pending="+size.name, func(b *testing.B) {
@@ -314,7 +315,7 @@ func touchRandom[T any](b *testing.B, timers []T, touch func(t *T, now time.Time
 	b.Helper()
 	b.Run("procs=1", func(b *testing.B) {
 		rng, now := xorshift(2), time.Now()
-		settle(b)
+		startMeasuring(b)
 		for n := 0; b.Loop(); n++ {
 			if n&0xff == 0 {
 				now = time.Now()

@@ -9,8 +9,8 @@ import (
 	"unsafe"
 )
 
-// unscanned is a slice in memory that the garbage collector does not know. The runtime's timer heap
-// keeps what it refers to alive.
+// unscanned returns a slice in memory that the garbage collector does not scan. The timer heap of
+// the runtime keeps the timers alive.
 func unscanned(b *testing.B, n int) []*time.Timer {
 	b.Helper()
 	size := n * int(unsafe.Sizeof((*time.Timer)(nil)))
@@ -22,7 +22,7 @@ func unscanned(b *testing.B, n int) []*time.Timer {
 	return unsafe.Slice((**time.Timer)(unsafe.Pointer(&mem[0])), n)
 }
 
-// contextSwitches is how often the process has given up the processor by itself.
+// contextSwitches returns the number of voluntary context switches of the process.
 func contextSwitches() int64 {
 	var ru syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &ru); err != nil {
@@ -31,7 +31,7 @@ func contextSwitches() int64 {
 	return int64(ru.Nvcsw)
 }
 
-// processorTime is the user and system time of the process.
+// processorTime returns the user and system time of the process.
 func processorTime() time.Duration {
 	var ru syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &ru); err != nil {
