@@ -516,7 +516,7 @@ func (t *FuncTimer) expire() {
 	}
 }
 
-// call calls f and notes the end of the call, also if f panics or calls runtime.Goexit.
+// call calls f and notes the end of the call, even if f panics or calls runtime.Goexit.
 func (t *FuncTimer) call() {
 	defer t.noteEnd()
 	t.f()

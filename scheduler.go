@@ -43,7 +43,7 @@ type Run struct {
 
 // Stop stops the plan of the run and returns true if this call prevented further runs, like
 // [Timer.Stop] of the plan's handle. The run's own function may call it, even before ScheduleRun
-// has returned the handle. The run itself goes on.
+// has returned the handle. The run itself continues.
 func (r *Run) Stop() bool { return r.plan.Stop() }
 
 // ScheduleFunc runs f at the times that s plans, each up to one tick later and never earlier, and
@@ -185,7 +185,7 @@ func (p *plan) before(r planner.Run) (step planner.Step, off bool) {
 func (p *plan) after(planned time.Time) {
 	var next time.Time
 	now := int64(clock.Unread)
-	defer func() { // also if the planner panics
+	defer func() { // even if the planner panics
 		if next.IsZero() {
 			p.endUnless(next)
 		}

@@ -34,7 +34,7 @@ type Stats struct {
 	Postponed uint64        // Reschedules that the wheel has noticed; see docs/semantics.md
 	Rejected  uint64        // timers that were not armed because the wheel was stopped
 	Flushed   uint64        // timers that Flush made due
-	Moved     uint64        // timers that were taken out of a bucket of a coarser level and placed anew
+	Moved     uint64        // timers that were taken out of a bucket of a coarser level and placed again
 	Wakeups   uint64        // times that the runtime's timer woke the wheel
 
 	Running     int    // callbacks (with Timeouts: batches) that have started and not returned

@@ -266,8 +266,8 @@ func TestWheelWakesOncePerExpiringBucket(t *testing.T) {
 	}
 }
 
-// Once, all batches that followed a batch of one payload had one payload as well. An executor,
-// which gets one call for each 256 payloads, then never ran the others.
+// In an earlier version, all batches that followed a batch of one payload had one payload as well.
+// An executor, which gets one call for each 256 payloads, then never ran the others.
 func TestBatchesGrowAfterASingleExpiry(t *testing.T) {
 	t.Parallel()
 	for _, executor := range []Executor{Inline, &held{}} {

@@ -42,7 +42,7 @@ func (t Timer) load() (pg *arena.Page, w arena.Word, ok bool) {
 // returns true. Stop does not wait for a callback that is running.
 //
 // For a plan, true means that no further run starts. Stop also returns true during a run if another
-// run was planned. The run that is under way goes on. Stop is O(1) amortised.
+// run was planned. The run that is under way continues. Stop is O(1) amortised.
 func (t Timer) Stop() bool {
 	s, i := t.shard(), t.index
 	if s == nil {

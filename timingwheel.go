@@ -33,7 +33,7 @@ import (
 //	       begins at 19*64 = 1216. A bucket with timers of several rounds expires with the first.
 //
 //	clock   what happens
-//	  192   The bucket leaves its slot as a whole, and its timers are placed anew:
+//	  192   The bucket leaves its slot as a whole, and its timers are placed again:
 //	        213 goes to level 1 (26-24 = 2 slots away), slot 2, which expires at 26*8 = 208;
 //	        1237 goes to slot 3 of level 2 again, into a new bucket, which expires at 1216.
 //	  208   213 goes to level 0 (5 slots away), slot 5, which expires at 213.
@@ -58,7 +58,7 @@ import (
 //
 // Stop and Reschedule to a later time change the word by one compare-and-swap and touch no bucket.
 // The bucket only determines when the owner looks at the timer next. If the owner then finds a
-// later deadline, it places the timer anew. Reschedule to an earlier time also puts the timer into
+// later deadline, it places the timer again. Reschedule to an earlier time also puts the timer into
 // the inbox.
 //
 // A bucket that has left its slot is cascading if its timers have to move, or due if they wait to
@@ -254,7 +254,7 @@ func (tw *TimingWheel) WriteProfile(w io.Writer) error { return tw.engine.writeP
 // Flush makes all timers that are pending at the call due now, and returns their number. Callbacks
 // run in no particular order. Flush does not wait for them, except in Manual mode with [Inline],
 // where it runs them. A timer that is stopped or rescheduled before its callback is claimed leaves
-// the flush. A plan runs once and goes on. On a stopped wheel Flush returns 0. It panics on the
+// the flush. A plan runs once and continues. On a stopped wheel Flush returns 0. It panics on the
 // wheel of [Default]. O(pending timers).
 func (tw *TimingWheel) Flush() int {
 	tw.role.mustNotBeDefault("Flush")
