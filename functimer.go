@@ -139,11 +139,11 @@ func (t *FuncTimer) Reset(d time.Duration) bool {
 	return t.set(deadline, now, true)
 }
 
-// Touch postpones an armed timer and returns true. The new deadline is the d of the last Reset or
-// Init from now, and the function is not called before it. A deadline that is already later stays.
-// If the timer has fired or was stopped, or its wheel was stopped, Touch returns false and arms
-// nothing. If Touch races with the expiry, either Touch returns true and the function is not called
-// yet, or Touch returns false.
+// Touch postpones an armed timer and returns true. The new deadline is d from now, where d is that
+// of the last Reset or Init. The function is not called before the new deadline. A deadline that is
+// already later stays. If the timer has fired or was stopped, or its wheel was stopped, Touch
+// returns false and arms nothing. If Touch races with the expiry, either Touch returns true and the
+// function is not called yet, or Touch returns false.
 //
 // Touch reads the clock once. Except in Manual mode, it takes no lock and writes to the timer only.
 func (t *FuncTimer) Touch() bool {

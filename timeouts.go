@@ -45,12 +45,12 @@ func newTimeoutsAt[T any](opts Options, origin int64, expire func([]T)) (*Timeou
 
 // Add passes v to the expire function d from now or up to one tick later, and never earlier. A zero
 // or negative d means at once. Add returns a handle that can stop or reschedule the timer, or the
-// zero Timer if the wheel is stopped. The rest is as for [TimingWheel.AfterFunc].
+// zero Timer if the wheel is stopped. In all other respects Add is like [TimingWheel.AfterFunc].
 func (w *Timeouts[T]) Add(d time.Duration, v T) Timer { return w.engine.after(d, v) }
 
 // AddAt passes v to the expire function at t or up to one tick later, and never earlier. A t that
-// has passed means at once. The wall clock matters as for [TimingWheel.AtFunc]. In all other
-// respects AddAt is like [Timeouts.Add].
+// has passed means at once. A t without a monotonic reading is converted as by
+// [TimingWheel.AtFunc]. In all other respects AddAt is like [Timeouts.Add].
 func (w *Timeouts[T]) AddAt(t time.Time, v T) Timer { return w.engine.at(t, v) }
 
 // RemoveAll removes all pending timers and returns their payloads, in no particular order. The

@@ -37,9 +37,9 @@ func (t Timer) load() (pg *arena.Page, w arena.Word, ok bool) {
 }
 
 // Stop stops a pending timer and returns true. The callback then never starts, and what it refers
-// to is released at once. Stop returns false if the callback has already been claimed, if the timer
-// or its wheel was stopped before, or for the zero Timer. Of several concurrent calls exactly one
-// returns true. Stop does not wait for a callback that is running.
+// to is released at once. Stop returns false if the callback has started or is about to start, if
+// the timer or its wheel was stopped before, and for the zero Timer. Of several concurrent calls
+// exactly one returns true. Stop does not wait for a callback that is running.
 //
 // For a plan, true means that no further run starts. Stop also returns true during a run if another
 // run was planned. The run that is under way continues. Stop is O(1) amortised.
@@ -69,8 +69,9 @@ func (t Timer) Stop() bool {
 // callback then runs at the new deadline only, which may be earlier or later than the old one. A
 // zero or negative d means at once, in Manual mode in the next [TimingWheel.Advance].
 //
-// Reschedule returns false and arms nothing if the timer was claimed or stopped, even if its own
-// callback is the caller, if the wheel was stopped, and for the zero Timer:
+// Reschedule returns false and arms nothing if the callback has started or is about to start, even
+// if the callback itself is the caller. The same holds if the timer or its wheel was stopped, and
+// for the zero Timer:
 //
 //	if !t.Reschedule(d) {
 //		t = tw.AfterFunc(d, f)
@@ -92,9 +93,9 @@ func (t Timer) Reschedule(d time.Duration) bool {
 }
 
 // RescheduleAt moves a pending timer, or the next run of a plan, to the time at and returns true.
-// Otherwise it returns false and arms nothing. A time that has passed means at once. The wall clock
-// matters as for [TimingWheel.AtFunc]. In all other respects RescheduleAt is like
-// [Timer.Reschedule].
+// Otherwise it returns false and arms nothing. A time that has passed means at once. A time without
+// a monotonic reading is converted as by [TimingWheel.AtFunc]. In all other respects RescheduleAt
+// is like [Timer.Reschedule].
 func (t Timer) RescheduleAt(at time.Time) bool {
 	s := t.shard()
 	if s == nil {

@@ -134,9 +134,9 @@ var (
 )
 
 // Default returns the wheel that the whole process shares. The first call of Default, or of a
-// package-level function such as [AfterFunc], makes it with the zero [Options], unless [SetDefault]
-// was called before. Its Stop, Shutdown and Flush panic, because other packages rely on it. Do not
-// use it in a testing/synctest bubble: make a wheel in the bubble instead.
+// package-level function such as [AfterFunc], makes the wheel with the zero [Options], unless
+// [SetDefault] was called before. Its Stop, Shutdown and Flush panic, because other packages rely
+// on it. Do not use it in a testing/synctest bubble: make a wheel in the bubble instead.
 func Default() *TimingWheel {
 	if tw := defaultWheel.Load(); tw != nil {
 		return tw
@@ -225,10 +225,11 @@ func (tw *TimingWheel) AtFunc(t time.Time, f func()) Timer {
 // number of levels in use. It costs as much as [TimingWheel.Stats].
 func (tw *TimingWheel) String() string { return tw.engine.describe("TimingWheel") }
 
-// Len returns the number of pending timers. Timers that are due and have not been claimed count. A
-// plan counts as one between its runs and not during a run. On a wheel with several shards the
-// number is exact if no timer changes during the call. On a stopped wheel it is 0. Len is O(shards)
-// amortised. It may wait for a goroutine of the wheel that is moving timers.
+// Len returns the number of pending timers. Timers that are due count until their callbacks start.
+// A plan of [TimingWheel.ScheduleFunc] counts as one between its runs and not during a run. On a
+// wheel with several shards the number is exact if no timer changes during the call. On a stopped
+// wheel it is 0. Len is O(shards) amortised. It may wait for a goroutine of the wheel that is
+// moving timers.
 func (tw *TimingWheel) Len() int { return tw.engine.pending() }
 
 // Stats returns a snapshot of the wheel's figures. On a stopped wheel the counters keep their
@@ -253,9 +254,9 @@ func (tw *TimingWheel) WriteProfile(w io.Writer) error { return tw.engine.writeP
 
 // Flush makes all timers that are pending at the call due now, and returns their number. Callbacks
 // run in no particular order. Flush does not wait for them, except in Manual mode with [Inline],
-// where it runs them. A timer that is stopped or rescheduled before its callback is claimed leaves
-// the flush. A plan runs once and continues. On a stopped wheel Flush returns 0. It panics on the
-// wheel of [Default]. O(pending timers).
+// where it runs them. A timer that is stopped or rescheduled before its callback starts leaves the
+// flush. A plan runs once and continues. On a stopped wheel Flush returns 0. It panics on the wheel
+// of [Default]. O(pending timers).
 func (tw *TimingWheel) Flush() int {
 	tw.role.mustNotBeDefault("Flush")
 	return tw.engine.flush()
