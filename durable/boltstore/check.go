@@ -147,7 +147,7 @@ func findMeta(f io.ReaderAt, size int64) (metaPage, error) {
 	version := max(first.version, second.version)
 	switch {
 	case !first.found && !second.found:
-		return m, fmt.Errorf("%w: it is no bbolt file", driver.ErrVersion)
+		return m, fmt.Errorf("%w: it is not a bbolt file", driver.ErrVersion)
 	case !m.whole && version > metaVersion && version < 1<<8:
 		return m, fmt.Errorf("%w: it is a bbolt file of version %d, %d is accepted",
 			driver.ErrVersion, version, metaVersion)
@@ -230,7 +230,7 @@ func (c *checker) freelist() error {
 		return err
 	}
 	if h.kind != kindFreelist {
-		return damagedPage(page, "it is no list of free pages")
+		return damagedPage(page, "it is not a list of free pages")
 	}
 	if b, err = c.read(page, h.bytes); err != nil {
 		return err
@@ -407,7 +407,7 @@ func (c *checker) bucket(n child, b []byte, next *[]child) error {
 	}
 	h := header{kind: int(e.Uint16(b[8:])), count: int(e.Uint16(b[10:])), bytes: uint64(len(b))}
 	if h.kind != kindLeaf || keyBytes(b, h) > h.bytes {
-		return damagedPage(n.page, "the page of a small bucket is no leaf, or too short")
+		return damagedPage(n.page, "the page of a small bucket is not a leaf, or is too short")
 	}
 	return c.leaf(child{page: n.page}, b, h, next)
 }

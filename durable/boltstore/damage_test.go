@@ -201,7 +201,7 @@ func TestOpenFindsDamage(t *testing.T) {
 		{"a value beyond its page", kindLeaf, 2, func(p []byte, _ int) { e.PutUint32(p[pageHeader+12:], 1<<31) }, "does not fit"},
 		{"more elements than fit", kindLeaf, 2, func(p []byte, _ int) { e.PutUint16(p[10:], 60_000) }, "do not fit"},
 		{"keys in the wrong order", kindLeaf, 2, func(p []byte, _ int) { p[pageHeader+int(e.Uint32(p[pageHeader+4:]))] = 0xFF }, "out of order"},
-		{"a list of free pages that is none", kindFreelist, 1, func(p []byte, _ int) { e.PutUint16(p[8:], kindLeaf) }, "no list"},
+		{"a list of free pages of another kind", kindFreelist, 1, func(p []byte, _ int) { e.PutUint16(p[8:], kindLeaf) }, "not a list"},
 		{"a page that is free twice", kindFreelist, 2, func(p []byte, _ int) { copy(p[pageHeader:][:8], p[pageHeader+8:]) }, "free and in use"},
 		{"a page that is free and in use", kindFreelist, 1, func(p []byte, n int) { e.PutUint64(p[pageHeader:], uint64(n)) }, "free and in use"},
 		{"a long list of free pages", kindFreelist, 1, func(p []byte, _ int) {

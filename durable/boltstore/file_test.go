@@ -67,7 +67,7 @@ func TestOpenRejectsBadPathsFilesAndModes(t *testing.T) {
 		{filepath.Join(dir, "missing", "queue.db"), "a file in a directory that exists is accepted", Options{}, driver.ErrInvalid},
 		{filepath.Join(dir, "missing", "queue.db"), "no such file", Options{}, fs.ErrNotExist},
 		{filepath.Join(text, "queue.db"), "not a directory", Options{}, driver.ErrInvalid},
-		{text, "no bbolt file", Options{}, driver.ErrVersion},
+		{text, "not a bbolt file", Options{}, driver.ErrVersion},
 		{short, "it has 5 bytes", Options{}, ErrCorrupt},
 		{short, "restore it from a backup, or delete it", Options{}, driver.ErrBroken},
 		{other, `another program, with a bucket "users"`, Options{}, driver.ErrVersion},

@@ -18,8 +18,8 @@
 //	send orders      PRODUCER  Enqueue; its context is the creation context of the message
 //	claim orders     CLIENT    a consumer claims the message: operation type receive
 //	process orders   CONSUMER  the handler, which gets the context of this span
-//	ack orders       CLIENT    the store ends the delivery: operation type settle; also retry, bury and
-//	                           expire
+//	ack orders       CLIENT    the store ends the delivery: operation type settle; also retry, bury
+//	                           and expire
 //
 // All spans of a message belong to one trace: the send span is the parent of the others, which also
 // link to it, as the conventions require. Each delivery of the message has its own claim, process

@@ -1,6 +1,6 @@
 // Package storeurl opens the store that a URL names, for programs whose users choose a store.
 //
-//	file:PATH                                           a file of boltstore, created if it does not exist
+//	file:PATH                                           a file of boltstore, created if missing
 //	redis://[user:password@]host:port[/db]              one Redis server; rediss:// with TLS
 //	redis-cluster://[user:password@]host:port,host:port a Redis Cluster, by some of its nodes
 //	redis-sentinel://host:port,host:port/master[/db]    a master behind Sentinel
