@@ -166,7 +166,8 @@ func (p *plan) runOnce(r planner.Run, withRun func(*Run)) {
 }
 
 // before asks the planner about run r, which is about to start. If there is no further run, or if
-// the planner panics, the plan ends unless Reschedule has set a further run. endUnless explains off.
+// the planner panics, the plan ends unless Reschedule has set a further run. endUnless explains
+// off.
 func (p *plan) before(r planner.Run) (step planner.Step, off bool) {
 	answered := false
 	defer func() {
