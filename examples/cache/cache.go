@@ -11,39 +11,38 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// shards is how many locks share the keys.
+// shards is the number of locks that share the keys.
 const shards = 16
 
-// Cache holds values each of which has its own time to live. It holds no more than so many of them,
-// and drops the one that was not used for longest where another one comes. Make one with [New]; all
-// methods may be called from any goroutine.
+// Cache holds values with a time to live for each. Its size is bounded: a new entry evicts the
+// least recently used one. Create a Cache with [New]. All methods are safe for concurrent use.
 //
-// Each entry has a timer on a [timingwheel.Timeouts], whose payload is a key and a number: no
-// closure for each entry, and one call for many that expire together. The timers give memory back
-// in time; they are not what makes an entry expire. That is its deadline, to which Get looks, so it
-// never returns a value that is too old, however late a busy machine runs the timers.
+// Each entry has a timer on a [timingwheel.Timeouts]. The payload of the timer is a key and a
+// number, so an entry needs no closure, and one call reports many expired entries. The timers only
+// free memory. Get checks the deadline of the entry, so it never returns an expired value, even if
+// a busy machine runs the timers late.
 type Cache[K comparable, V any] struct {
-	timeouts *timingwheel.Timeouts[lease[K]]
+	timeouts *timingwheel.Timeouts[version[K]]
 	seed     maphash.Seed
 	shards   [shards]shard[K, V]
 	onEnd    func(K, V, Reason)
 }
 
-// Reason is how an entry has ended.
+// Reason is why a value left the cache.
 type Reason int
 
-// The reasons. Each value that was set ends with exactly one of them, or is in the cache still.
+// Each value ends with exactly one of these reasons, unless it is still in the cache.
 const (
 	Replaced Reason = iota // by another value of its key
 	Deleted
 	Evicted // to make room
 	Expired
-	Reasons // how many there are
+	Reasons // number of reasons
 )
 
-// lease is the payload of a timer: an entry at one stage of its life. A key alone would not do: a
-// timer that has been claimed cannot be stopped any more, and might find another entry of its key.
-type lease[K comparable] struct {
+// version is the payload of a timer. A key alone is not enough: a claimed timer cannot be stopped,
+// and may find a newer entry of the same key.
+type version[K comparable] struct {
 	key    K
 	number uint64
 }
@@ -51,21 +50,21 @@ type lease[K comparable] struct {
 type entry[K comparable, V any] struct {
 	value    V
 	deadline time.Time
-	number   uint64 // of its lease
+	number   uint64 // of the version
 	timer    timingwheel.Timer
 }
 
 type shard[K comparable, V any] struct {
 	mu      sync.Mutex
 	entries *simplelru.LRU[K, *entry[K, V]]
-	size    int    // how many entries it may hold
-	most    int    // how many it held at once since the map was made
-	numbers uint64 // the last lease's number
+	size    int    // largest number of entries
+	most    int    // largest number of entries since the map was made
+	numbers uint64 // number of the last version
 }
 
-// New returns an empty cache for about size values, but for one for each shard at least, which is
-// rounded up to a multiple of the number of shards. onEnd is called for each value that leaves the
-// cache, without a lock; it may be nil. The cache needs a Close.
+// New returns an empty cache for size values, rounded up to a multiple of the number of shards. The
+// cache calls onEnd for each value that leaves it, without holding a lock. onEnd may be nil. The
+// caller must call Close.
 func New[K comparable, V any](size int, onEnd func(K, V, Reason)) (*Cache[K, V], error) {
 	c := &Cache[K, V]{seed: maphash.MakeSeed(), onEnd: onEnd}
 	for i := range c.shards {
@@ -80,7 +79,7 @@ func New[K comparable, V any](size int, onEnd func(K, V, Reason)) (*Cache[K, V],
 func newEntries[K comparable, V any](size int) *simplelru.LRU[K, *entry[K, V]] {
 	l, err := simplelru.NewLRU[K, *entry[K, V]](size, nil)
 	if err != nil {
-		panic(err) // for a size that is not positive
+		panic(err) // only for a size that is not positive
 	}
 	return l
 }
@@ -89,12 +88,13 @@ func (c *Cache[K, V]) shard(key K) *shard[K, V] {
 	return &c.shards[maphash.Comparable(c.seed, key)%shards]
 }
 
-// Set stores a value for ttl, in the place of the key's value if there is one. Where ttl is not
-// positive the value expires at once: it is not stored, and the key has no value afterwards.
+// Set stores a value for ttl and replaces the previous value of the key. If ttl is not positive the
+// value expires immediately: it is not stored, and the key has no value afterwards.
 func (c *Cache[K, V]) Set(key K, value V, ttl time.Duration) {
 	s := c.shard(key)
 	s.mu.Lock()
-	now := c.timeouts.Now() // with the lock held, so that what is set later expires later, if the ttl is the same
+	// With the lock, so that of two values with one ttl the later one expires later.
+	now := c.timeouts.Now()
 	var ended []ending[K, V]
 	if ttl <= 0 {
 		if old, ok := s.remove(key); ok {
@@ -108,16 +108,17 @@ func (c *Cache[K, V]) Set(key K, value V, ttl time.Duration) {
 	c.report(ended)
 }
 
-// put stores a value. s.mu is held.
+// put stores a value. The caller holds s.mu.
 func (c *Cache[K, V]) put(s *shard[K, V], key K, value V, now time.Time, ttl time.Duration) (ended []ending[K, V]) {
 	deadline := now.Add(ttl)
 	if e, ok := s.entries.Get(key); ok {
 		ended = append(ended, e.end(key, Replaced, now))
 		e.value, e.deadline = value, deadline
-		// The commonest case, and the cheapest: a timer that is moved to later stays where it is,
-		// and allocates nothing.
+		// The most frequent and cheapest case: postponing a timer does not move it and does not
+		// allocate.
 		if !e.timer.RescheduleAt(deadline) {
-			c.arm(s, key, e) // it has been claimed, and waits for the lock; it will find another number
+			// expire has claimed the timer and waits for the lock; it will find another number.
+			c.arm(s, key, e)
 		}
 		return ended
 	}
@@ -133,26 +134,28 @@ func (c *Cache[K, V]) put(s *shard[K, V], key K, value V, now time.Time, ttl tim
 	return ended
 }
 
-// arm gives the entry a lease and a timer. s.mu is held: a timer that is due at once waits for it.
+// arm gives the entry a new version and a timer. The caller holds s.mu, so expire waits even if the
+// timer is already due.
 func (c *Cache[K, V]) arm(s *shard[K, V], key K, e *entry[K, V]) {
 	s.numbers++
 	e.number = s.numbers
-	e.timer = c.timeouts.AddAt(e.deadline, lease[K]{key, e.number})
+	e.timer = c.timeouts.AddAt(e.deadline, version[K]{key, e.number})
 }
 
-// Get returns the value of the key, and false where it has none or it has expired.
+// Get returns the value of the key. It returns false if there is none, or if the value has expired.
 func (c *Cache[K, V]) Get(key K) (value V, ok bool) {
 	s := c.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e, ok := s.entries.Get(key)
 	if !ok || !c.timeouts.Now().Before(e.deadline) {
-		return value, false // the timer is on its way
+		return value, false // the timer is about to fire
 	}
 	return e.value, true
 }
 
-// Delete removes the key's value. It returns false where there was none, or it had expired.
+// Delete removes the value of the key. It returns false if there was none, or if the value had
+// expired.
 func (c *Cache[K, V]) Delete(key K) bool {
 	s := c.shard(key)
 	s.mu.Lock()
@@ -167,7 +170,7 @@ func (c *Cache[K, V]) Delete(key K) bool {
 	return true
 }
 
-// remove takes an entry out. s.mu is held.
+// remove deletes an entry and stops its timer. The caller holds s.mu.
 func (s *shard[K, V]) remove(key K) (*entry[K, V], bool) {
 	e, ok := s.entries.Peek(key)
 	if !ok {
@@ -179,21 +182,21 @@ func (s *shard[K, V]) remove(key K) (*entry[K, V], bool) {
 	return e, true
 }
 
-// shrink makes a new map where the old one has become empty: a map of Go never gives back what it
-// once needed. s.mu is held.
+// shrink replaces a large map that has become empty, because a Go map never shrinks. The caller
+// holds s.mu.
 func (s *shard[K, V]) shrink() {
 	if s.entries.Len() == 0 && s.most > 64 {
 		s.entries, s.most = newEntries[K, V](s.size), 0
 	}
 }
 
-// expire is called with what has expired.
-func (c *Cache[K, V]) expire(expired []lease[K]) {
+// expire is the callback of the timers.
+func (c *Cache[K, V]) expire(expired []version[K]) {
 	ended := make([]ending[K, V], 0, len(expired))
 	for _, l := range expired {
 		s := c.shard(l.key)
 		s.mu.Lock()
-		// Since it was claimed the entry may have been replaced, deleted or evicted.
+		// The entry may have been replaced, deleted or evicted after the claim.
 		if e, ok := s.entries.Peek(l.key); ok && e.number == l.number {
 			ended = append(ended, ending[K, V]{l.key, e.value, Expired})
 			s.remove(l.key)
@@ -209,8 +212,8 @@ type ending[K comparable, V any] struct {
 	reason Reason
 }
 
-// end says how an entry has ended that is about to end for a reason: if its deadline has passed it
-// had expired before that.
+// end returns how an entry ends that is removed for reason r. If its deadline has passed, it had
+// already expired.
 func (e *entry[K, V]) end(key K, r Reason, now time.Time) ending[K, V] {
 	if !now.Before(e.deadline) {
 		r = Expired
@@ -227,7 +230,7 @@ func (c *Cache[K, V]) report(ended []ending[K, V]) {
 	}
 }
 
-// Len returns how many entries there are, those included whose timers are on their way.
+// Len returns the number of entries, including expired ones whose timers have not fired yet.
 func (c *Cache[K, V]) Len() int {
 	n := 0
 	for i := range c.shards {
@@ -239,12 +242,12 @@ func (c *Cache[K, V]) Len() int {
 	return n
 }
 
-// Pending returns how many timers there are: as many as entries, but for those that are on their
-// way.
+// Pending returns the number of pending timers. It is Len without the entries whose timers are
+// firing.
 func (c *Cache[K, V]) Pending() int { return c.timeouts.Len() }
 
-// Close ends the timers and waits for calls of onEnd that they make; onEnd must not call it.
-// Entries still expire for Get, but keep their memory.
+// Close stops the timers and waits for their calls of onEnd. onEnd must not call Close. Afterwards
+// entries still expire for Get, but their memory is not freed.
 func (c *Cache[K, V]) Close() {
-	_ = c.timeouts.Shutdown(context.Background()) // whose context does not end, and so it has no error
+	_ = c.timeouts.Shutdown(context.Background()) // no error: the context is never done
 }

@@ -10,35 +10,35 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// endings notes how values have ended.
+// endings records how values have ended.
 type endings struct {
-	mu    sync.Mutex
-	notes map[string]Reason
+	mu      sync.Mutex
+	reasons map[string]Reason
 }
 
-func (e *endings) note(_ int, v string, r Reason) {
+func (e *endings) record(_ int, v string, r Reason) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if _, ok := e.notes[v]; ok {
+	if _, ok := e.reasons[v]; ok {
 		panic(v + " has ended twice")
 	}
-	e.notes[v] = r
+	e.reasons[v] = r
 }
 
-func (e *endings) taken() map[string]Reason {
+func (e *endings) take() map[string]Reason {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	notes := e.notes
-	e.notes = make(map[string]Reason)
-	return notes
+	reasons := e.reasons
+	e.reasons = make(map[string]Reason)
+	return reasons
 }
 
-// inBubble runs a test of a cache in time that passes at once.
+// inBubble runs a test of a cache in a synctest bubble.
 func inBubble(t *testing.T, size int, test func(*testing.T, *Cache[int, string], *endings)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		e := &endings{notes: make(map[string]Reason)}
-		c, err := New(size, e.note)
+		e := &endings{reasons: make(map[string]Reason)}
+		c, err := New(size, e.record)
 		require.NoError(t, err)
 		test(t, c, e)
 		c.Close()
@@ -61,11 +61,11 @@ func TestValueLivesForItsTime(t *testing.T) {
 		time.Sleep(time.Minute - 1)
 		assert.Equal(t, "a", has(c, 1))
 		time.Sleep(time.Nanosecond)
-		assert.Equal(t, "nothing", has(c, 1), "the value is over, whether its timer has fired or not")
+		assert.Equal(t, "nothing", has(c, 1), "an expired value, whether its timer has fired or not")
 		assert.Equal(t, "b", has(c, 2))
-		time.Sleep(time.Millisecond) // the timer's tick
+		time.Sleep(time.Millisecond) // a tick
 		synctest.Wait()
-		assert.Equal(t, map[string]Reason{"a": Expired}, e.taken())
+		assert.Equal(t, map[string]Reason{"a": Expired}, e.take())
 		assert.Equal(t, 1, c.Len())
 		assert.Equal(t, 1, c.Pending())
 	})
@@ -78,14 +78,14 @@ func TestReplacedValue(t *testing.T) {
 				c.Set(1, "a", time.Minute)
 				time.Sleep(time.Second)
 				c.Set(1, "b", ttl)
-				assert.Equal(t, map[string]Reason{"a": Replaced}, e.taken())
+				assert.Equal(t, map[string]Reason{"a": Replaced}, e.take())
 				assert.Equal(t, 1, c.Pending())
 				time.Sleep(ttl - 1)
 				assert.Equal(t, "b", has(c, 1))
 				time.Sleep(time.Hour)
 				synctest.Wait()
 				assert.Equal(t, "nothing", has(c, 1))
-				assert.Equal(t, map[string]Reason{"b": Expired}, e.taken())
+				assert.Equal(t, map[string]Reason{"b": Expired}, e.take())
 			})
 		})
 	}
@@ -100,30 +100,31 @@ func TestDeletedValue(t *testing.T) {
 		assert.Zero(t, c.Pending())
 		c.Set(1, "b", time.Minute)
 		time.Sleep(time.Minute)
-		assert.False(t, c.Delete(1), "it has expired")
+		assert.False(t, c.Delete(1), "Delete of an expired value")
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		assert.Equal(t, map[string]Reason{"a": Deleted, "b": Expired}, e.taken())
+		assert.Equal(t, map[string]Reason{"a": Deleted, "b": Expired}, e.take())
 	})
 }
 
-// What is overdue has expired, whoever comes to take it away before its timer does.
+// A value that is replaced or evicted after its deadline has expired, even if its timer has not
+// fired.
 func TestOverdueValueHasExpired(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, c *Cache[int, string], e *endings) {
 		c.Set(1, "a", time.Minute+1) // expires between two ticks
 		time.Sleep(time.Minute + 1)
-		require.Equal(t, 1, c.Len(), "its timer has been quicker")
+		require.Equal(t, 1, c.Len(), "the timer has already fired")
 		c.Set(1, "b", time.Minute)
-		assert.Equal(t, map[string]Reason{"a": Expired}, e.taken())
+		assert.Equal(t, map[string]Reason{"a": Expired}, e.take())
 
 		time.Sleep(time.Minute)
-		require.Equal(t, 1, c.Len(), "its timer has been quicker")
-		for i := 2; c.shard(i) != c.shard(1) || len(e.notes) == 0; i++ {
+		require.Equal(t, 1, c.Len(), "the timer has already fired")
+		for i := 2; c.shard(i) != c.shard(1) || len(e.reasons) == 0; i++ {
 			if c.shard(i) == c.shard(1) {
 				c.Set(i, "c", time.Hour)
 			}
 		}
-		assert.Equal(t, map[string]Reason{"b": Expired}, e.taken(), "it was in the way, but not alive")
+		assert.Equal(t, map[string]Reason{"b": Expired}, e.take(), "an expired value was evicted")
 	})
 }
 
@@ -134,7 +135,7 @@ func TestNoTimeToLive(t *testing.T) {
 		c.Set(2, "c", -time.Minute)
 		assert.Zero(t, c.Len())
 		assert.Zero(t, c.Pending())
-		assert.Equal(t, map[string]Reason{"a": Replaced, "b": Expired, "c": Expired}, e.taken())
+		assert.Equal(t, map[string]Reason{"a": Replaced, "b": Expired, "c": Expired}, e.take())
 	})
 }
 
@@ -145,32 +146,31 @@ func TestBoundedSize(t *testing.T) {
 		}
 		assert.LessOrEqual(t, c.Len(), shards)
 		assert.Equal(t, c.Len(), c.Pending())
-		evicted := e.taken()
+		evicted := e.take()
 		assert.Len(t, evicted, 10*shards-c.Len())
 		for v, r := range evicted {
 			assert.Equal(t, Evicted, r, v)
 		}
 		last := 10*shards - 1
-		assert.NotEqual(t, "nothing", has(c, last), "the last one made room for itself")
+		assert.NotEqual(t, "nothing", has(c, last), "the last value")
 	})
 }
 
-// A timer that has been claimed cannot be stopped any more. What it finds is not what it was meant
-// for.
-func TestLateTimerSparesTheNextValue(t *testing.T) {
+// A claimed timer cannot be stopped. It must not remove a newer value of its key.
+func TestClaimedTimerKeepsTheNextValue(t *testing.T) {
 	inBubble(t, 1000, func(t *testing.T, c *Cache[int, string], e *endings) {
 		c.Set(1, "a", time.Minute)
-		stale := lease[int]{1, c.shard(1).numbers}
+		stale := version[int]{1, c.shard(1).numbers}
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		c.Set(1, "b", time.Minute)
-		c.expire([]lease[int]{stale})
+		c.expire([]version[int]{stale})
 		assert.Equal(t, "b", has(c, 1))
-		assert.Equal(t, map[string]Reason{"a": Expired}, e.taken())
+		assert.Equal(t, map[string]Reason{"a": Expired}, e.take())
 	})
 }
 
-func TestMapIsGivenBack(t *testing.T) {
+func TestEmptyMapIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := New[int, string](100_000, nil)
 		require.NoError(t, err)

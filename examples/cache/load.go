@@ -12,40 +12,40 @@ import (
 	"github.com/timingwheel-go/timingwheel/examples/internal/latency"
 )
 
-// item is a value, and what its worker and the cache know of it.
+// item is a value with the records of its worker and of the cache.
 type item struct {
 	key     int
 	ttl     time.Duration
-	before  time.Time // right before it was set: it lives until ttl after that at least
-	after   time.Time // right after, known to its worker only: until ttl after that at most
+	before  time.Time // before Set: the value lives at least until before+ttl
+	after   time.Time // after Set, for the worker only: the value lives at most until after+ttl
 	ended   atomic.Int32
 	evicted atomic.Bool
 }
 
-// store is what the workers need of a [Cache]; tests put broken ones here.
+// store has the methods of [Cache] that the workers use, so that tests can break them.
 type store interface {
 	Set(key int, value *item, ttl time.Duration)
 	Get(key int) (*item, bool)
 	Delete(key int) bool
 }
 
-// load is what the workers did, and what became of it.
+// load has the counters of all workers.
 type load struct {
 	set     atomic.Int64
 	hits    atomic.Int64
 	misses  atomic.Int64
-	deleted atomic.Int64 // Delete was true
+	deleted atomic.Int64 // calls of Delete that returned true
 	ended   [Reasons]atomic.Int64
 
-	late   *latency.Recorder // how long after its deadline a value was removed
+	late   *latency.Recorder // from the deadline of a value until its removal
 	faults fault.List
 }
 
 func newLoad() *load { return &load{late: latency.New()} }
 
-// noteEnd is called by the cache for each value that leaves it.
-func (l *load) noteEnd(key int, v *item, r Reason) {
-	l.faults.Check(v.key == key, "key %d: the value of key %d has ended", key, v.key)
+// recordEnd is called by the cache for each value that leaves it.
+func (l *load) recordEnd(key int, v *item, r Reason) {
+	l.faults.Check(v.key == key, "key %d: ended with the value of key %d", key, v.key)
 	l.faults.Check(v.ended.Inc() == 1, "key %d: ended twice", key)
 	l.ended[r].Inc()
 	switch r {
@@ -58,7 +58,7 @@ func (l *load) noteEnd(key int, v *item, r Reason) {
 	}
 }
 
-// work lets the workers use the cache until the time is over, or ctx ends.
+// work runs the workers until the duration has passed or ctx is done.
 func (l *load) work(ctx context.Context, cfg config, c store) {
 	end := time.Now().Add(cfg.duration)
 	var workers sync.WaitGroup
@@ -69,7 +69,8 @@ func (l *load) work(ctx context.Context, cfg config, c store) {
 				for range 64 {
 					w.step()
 				}
-				time.Sleep(time.Millisecond) // or all processors were busy, and what is measured were the queue for them
+				// Without a pause the figures would measure the wait for a processor.
+				time.Sleep(time.Millisecond)
 			}
 		})
 	}
@@ -85,23 +86,23 @@ type worker struct {
 	cfg   config
 	rng   *rand.Rand
 	first int
-	known map[int]*item // what it has set and not deleted; may have expired
+	known map[int]*item // values that it has set and not deleted; some have expired
 }
 
-// step does one thing with one key: half of them look, one in ten deletes.
+// step does one operation on one key: half are Gets, one in ten is a Delete.
 func (w *worker) step() {
 	key := w.first + w.cfg.workers*w.rng.IntN(w.cfg.keys/w.cfg.workers)
 	switch n := w.rng.IntN(10); {
 	case n < 5:
-		w.look(key)
+		w.get(key)
 	case n < 9:
-		w.store(key)
+		w.put(key)
 	default:
 		w.remove(key)
 	}
 }
 
-func (w *worker) store(key int) {
+func (w *worker) put(key int) {
 	v := &item{key: key, ttl: 1 + time.Duration(w.rng.Int64N(int64(w.cfg.ttl))), before: time.Now()}
 	w.cache.Set(key, v, v.ttl)
 	v.after = time.Now()
@@ -109,7 +110,7 @@ func (w *worker) store(key int) {
 	w.set.Inc()
 }
 
-func (w *worker) look(key int) {
+func (w *worker) get(key int) {
 	before := time.Now()
 	v, ok := w.cache.Get(key)
 	after := time.Now()
@@ -121,11 +122,11 @@ func (w *worker) look(key int) {
 	}
 	switch {
 	case ok && v != want:
-		w.faults.Add("key %d: a value that was replaced or deleted", key)
+		w.faults.Add("key %d: found a value that was replaced or deleted", key)
 	case ok && before.Sub(v.after) >= v.ttl:
-		w.faults.Add("key %d: a value that had expired %v ago", key, before.Sub(v.after)-v.ttl)
+		w.faults.Add("key %d: found a value that had expired %v ago", key, before.Sub(v.after)-v.ttl)
 	case !ok && want != nil && after.Sub(want.before) < want.ttl && !w.isEvicted(want):
-		w.faults.Add("key %d: no value, %v before its time", key, want.ttl-after.Sub(want.before))
+		w.faults.Add("key %d: no value, %v before its expiry", key, want.ttl-after.Sub(want.before))
 	}
 }
 
@@ -137,18 +138,18 @@ func (w *worker) remove(key int) {
 	delete(w.known, key)
 	switch {
 	case ok && v == nil:
-		w.faults.Add("key %d: deleted though there was nothing", key)
+		w.faults.Add("key %d: deleted although there was no value", key)
 	case ok && before.Sub(v.after) >= v.ttl:
-		w.faults.Add("key %d: deleted though it had expired", key)
+		w.faults.Add("key %d: deleted although it had expired", key)
 	case !ok && v != nil && after.Sub(v.before) < v.ttl && !w.isEvicted(v):
-		w.faults.Add("key %d: was there and could not be deleted", key)
+		w.faults.Add("key %d: not deleted although there was a value", key)
 	case ok:
 		w.deleted.Inc()
 	}
 }
 
-// isEvicted reports whether the value was dropped to make room. The cache tells that without a
-// lock, so possibly after it can be seen that the value is not there any more.
+// isEvicted reports whether the value was evicted. The cache calls recordEnd without a lock, so a
+// worker may miss the value before the call.
 func (w *worker) isEvicted(v *item) bool {
 	for wait := time.Millisecond; wait < 10*time.Second; wait *= 2 {
 		if v.evicted.Load() {

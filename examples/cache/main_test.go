@@ -20,14 +20,14 @@ func small() config {
 	return cfg
 }
 
-// Not in parallel with others, as it looks at the heap of the process.
-func TestRun(t *testing.T) {
+// Not in parallel with other tests, because it reads the heap of the process.
+func TestRunFindsNoFault(t *testing.T) {
 	var out bytes.Buffer
 	assert.NoError(t, run(t.Context(), small(), &out))
-	assert.Contains(t, out.String(), "RIGHT")
+	assert.Contains(t, out.String(), "PASS")
 }
 
-func TestInterrupt(t *testing.T) {
+func TestInterruptEndsTheRun(t *testing.T) {
 	cfg := small()
 	cfg.ttl, cfg.duration = time.Hour, time.Hour
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -37,7 +37,7 @@ func TestInterrupt(t *testing.T) {
 	assert.Contains(t, out.String(), "interrupted")
 }
 
-// broken is a cache that does something wrong.
+// broken is a cache with a fault.
 type broken struct {
 	*Cache[int, *item]
 	get    func(broken, int) (*item, bool)
@@ -71,27 +71,26 @@ func (b broken) Delete(key int) bool {
 	return b.Cache.Delete(key)
 }
 
-// A check that cannot fail shows nothing.
 func TestBrokenCachesAreFound(t *testing.T) {
 	for name, tt := range map[string]struct {
 		broken broken
 		fault  string
 	}{
 		"values never change": {broken{get: func(b broken, key int) (*item, bool) { return b.first[key], b.first[key] != nil }}, "replaced or deleted"},
-		"values live on": {broken{set: func(b broken, key int, v *item, ttl time.Duration) {
+		"values expire late": {broken{set: func(b broken, key int, v *item, ttl time.Duration) {
 			b.Cache.Set(key, v, 2*ttl)
 		}}, "had expired"},
-		"values die early": {broken{set: func(b broken, key int, v *item, ttl time.Duration) {
+		"values expire early": {broken{set: func(b broken, key int, v *item, ttl time.Duration) {
 			b.Cache.Set(key, v, ttl/2)
 		}}, "early"},
-		"values get lost":     {broken{get: func(broken, int) (*item, bool) { return nil, false }}, "before its time"},
-		"nothing is deleted":  {broken{remove: func(broken, int) bool { return false }}, "could not be deleted"},
-		"anything is deleted": {broken{remove: func(broken, int) bool { return true }}, "there was nothing"},
+		"values are lost":     {broken{get: func(broken, int) (*item, bool) { return nil, false }}, "before its expiry"},
+		"nothing is deleted":  {broken{remove: func(broken, int) bool { return false }}, "not deleted"},
+		"anything is deleted": {broken{remove: func(broken, int) bool { return true }}, "there was no value"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLoad()
-				c, err := New(1<<20, l.noteEnd)
+				c, err := New(1<<20, l.recordEnd)
 				require.NoError(t, err)
 				defer c.Close()
 				tt.broken.Cache, tt.broken.first = c, make(map[int]*item)
@@ -106,12 +105,11 @@ func TestBrokenCachesAreFound(t *testing.T) {
 	}
 }
 
-// The same worker finds nothing wrong with a cache that is right, and in fake time its times are
-// exact.
-func TestWorkerInABubble(t *testing.T) {
+// A worker finds no fault in a correct cache. In a synctest bubble the times are exact.
+func TestWorkerFindsNoFaultInACorrectCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoad()
-		c, err := New(1<<20, l.noteEnd)
+		c, err := New(1<<20, l.recordEnd)
 		require.NoError(t, err)
 		defer c.Close()
 		w := &worker{load: l, cache: c, cfg: config{workers: 1, keys: 100, ttl: 2 * time.Second}, rng: newRand(1, 0), known: make(map[int]*item)}
@@ -127,12 +125,12 @@ func TestWorkerInABubble(t *testing.T) {
 	})
 }
 
-func TestOptions(t *testing.T) {
+func TestBadOptionsAreRefused(t *testing.T) {
 	t.Parallel()
 	programtest.Helps(t, cache, []string{"workers", "keys", "size", "ttl", "duration", "seed"})
 	programtest.Refuses(t, cache, option.ExitUsage, []programtest.Refusal{
 		{Args: []string{"-size", "0"}, Want: []string{`"0"`, "-size", "from 1 to 100000000"}},
 		{Args: []string{"-ttl", "2h"}, Want: []string{`"2h"`, "-ttl", "from 10ms to 1h"}},
-		{Args: []string{"-keys", "3"}, Want: []string{"-keys 3", "-workers 8", "at least one"}},
+		{Args: []string{"-keys", "3"}, Want: []string{"-keys 3", "-workers 8", "at least one key"}},
 	})
 }

@@ -164,7 +164,7 @@ func options(cfg *config) []cli.Flag {
 		option.Percent("silent", &cfg.silent, "let this `percent` of the clients go silent without closing"),
 		option.Percent("close", &cfg.closing, "let this `percent` of the clients close their connection early"),
 		option.Percent("crash", &cfg.crash, "let this `percent` of the clients reset their connection"),
-		option.Seed(&cfg.seed, "seed `n` of the random plans of the clients; 0 means a different seed each time"),
+		option.Seed(&cfg.seed, "`seed` of the random plans of the clients; 0 means a different seed each time"),
 	}
 }
 

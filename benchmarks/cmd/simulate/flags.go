@@ -60,7 +60,7 @@ func options(cfg *config) []cli.Flag {
 			fmt.Sprintf("a number from 0 to %v", most*percent), func(v float64) string { return fmt.Sprint(v * percent) }})
 	}
 	return []cli.Flag{
-		option("conns", "number `n` of connections", within(&t.Conns, strconv.Atoi, 1, trace.MaxConns, "a whole number")),
+		option("conns", "`number` of connections", within(&t.Conns, strconv.Atoi, 1, trace.MaxConns, "a whole number")),
 		option("over", "mean virtual `duration` until all have arrived",
 			within(&t.Over, time.ParseDuration, time.Second, trace.MaxFor, "a duration")),
 		option("for", "virtual `duration` of the simulation", within(&t.For, time.ParseDuration, time.Second, trace.MaxFor, "a duration")),
@@ -74,7 +74,7 @@ func options(cfg *config) []cli.Flag {
 		share("silent", &t.Silent, 1, "`percentage` of connections that end by falling silent instead of closing"),
 		option("timeout", "idle `timeout` of a connection",
 			within(&cfg.timeout, time.ParseDuration, time.Millisecond, maxTimeout, "a duration")),
-		option("seed", "random seed `n` of the trace", within(&t.Seed, parseUint, 0, 1<<64-1, "a whole number")),
+		option("seed", "random `seed` of the trace", within(&t.Seed, parseUint, 0, 1<<64-1, "a whole number")),
 		option("choices", "`choices` of options to measure", &checked[[]simulation.Choice]{
 			&cfg.choices, parseChoices, func(c []simulation.Choice) bool { return len(c) > 0 }, choicesAccepted, formatChoices}),
 		&cli.BoolFlag{Name: "markdown", Usage: "print the table as Markdown", Destination: &cfg.markdown},

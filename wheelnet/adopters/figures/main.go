@@ -41,8 +41,8 @@ func run() error {
 	s := settings{}
 	flag.IntVar(&s.rounds, "rounds", 25, "number of `rounds` for each server, at least 1")
 	flag.DurationVar(&s.length, "for", 600*time.Millisecond, "`duration` of the load on a server in a round, at least 10ms")
-	flag.IntVar(&s.conns, "conns", 64, "number `n` of connections of the clients, 1 to 1000")
-	flag.IntVar(&s.idle, "idle", 100_000, "number `n` of connections whose memory is measured, at least 1")
+	flag.IntVar(&s.conns, "conns", 64, "`number` of connections of the clients, 1 to 1000")
+	flag.IntVar(&s.idle, "idle", 100_000, "`number` of connections whose memory is measured, at least 1")
 	quick := flag.Bool("quick", false, "short runs, which only show that the program works")
 	flag.Parse()
 	if *quick {
