@@ -10,16 +10,15 @@ import (
 )
 
 const (
-	lifetime  = 5 * time.Minute // of an entry, on average
-	hitsEvery = 50              // a hit for so many entries in a second makes one live longer
+	lifetime  = 5 * time.Minute // mean lifetime of an entry
+	hitsEvery = 50              // each second one entry in hitsEvery is used and lives longer
 )
 
-// cache has a time to live for each of its entries, which are numbers here: a wheel of theirs holds
-// no pointer.
+// cache has a time to live for each entry. The entries are numbers, so the wheel holds no pointers.
 type cache struct {
-	armed   atomic.Uint64 // first, where 32-bit systems align it
+	armed   atomic.Uint64 // first field: aligned on 32-bit systems
 	wheel   *timingwheel.Timeouts[uint32]
-	steady  float64 // entries to which the cache tends
+	steady  float64 // number of entries in the steady state
 	inserts quota
 	hits    quota
 	recent  []timingwheel.Timer // some of the entries
@@ -38,8 +37,8 @@ func newCache(cfg config) (*cache, error) {
 	return c, nil
 }
 
-// insert adds an entry. Lifetimes are exponential, so that those of a full cache look like those of
-// new entries; one in a hundred lives for hours.
+// insert adds an entry. Lifetimes are exponential, so the remaining lifetimes in a full cache have
+// the distribution of new ones. One entry in a hundred lives for hours.
 func (c *cache) insert() {
 	ttl := time.Duration(rand.ExpFloat64() * float64(lifetime))
 	if rand.IntN(100) == 0 {

@@ -7,7 +7,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/examples/internal/programtest"
 )
 
-func TestRefusesBadOptions(t *testing.T) {
+func TestBadOptionsAreRefused(t *testing.T) {
 	t.Parallel()
 	programtest.Refuses(t, dashboard, option.ExitUsage, []programtest.Refusal{
 		{Args: []string{"-addr", "nowhere"}, Want: []string{"-addr", "nowhere", "a host and a port"}},
@@ -19,7 +19,7 @@ func TestRefusesBadOptions(t *testing.T) {
 	})
 }
 
-func TestHelp(t *testing.T) {
+func TestHelpNamesEveryOption(t *testing.T) {
 	t.Parallel()
 	cfg := defaults()
 	var names []string

@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	backoff  = 500 * time.Millisecond // doubled with each attempt
+	backoff  = 500 * time.Millisecond // doubles with each attempt
 	attempts = 8
-	failing  = 0.6 // of the attempts
+	failing  = 0.6 // share of attempts that fail
 )
 
-// jobs are attempts that back off, and plans.
+// jobs are retries with backoff, and plans.
 type jobs struct{ wheel *timingwheel.TimingWheel }
 
 func newJobs() (*jobs, error) {
@@ -35,7 +35,8 @@ func newJobs() (*jobs, error) {
 	return j, nil
 }
 
-// retry plans an attempt, which may fail and is then followed by another, until there were enough.
+// retry arms the timer of an attempt. An attempt that fails is followed by another one, up to the
+// limit.
 func (j *jobs) retry(attempt int) {
 	delay := backoff << attempt
 	j.wheel.AfterFunc(delay/2+rand.N(delay), func() {
@@ -45,7 +46,7 @@ func (j *jobs) retry(attempt int) {
 	})
 }
 
-// step has nothing to do: jobs come from requests that have timed out, and from plans.
+// step does nothing: jobs come from plans and from requests that time out.
 func (j *jobs) step(float64) {}
 
 func (j *jobs) stop() { j.wheel.Stop() }

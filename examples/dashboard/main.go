@@ -1,17 +1,16 @@
-// Dashboard is a process under a realistic load, with the page of package debug to look at it:
+// Dashboard is a process under a realistic load, with the page of package debug:
 //
 //	go run ./examples/dashboard
 //
-// and then http://localhost:8080/debug/timingwheel/ in a browser. Three wheels turn: one for the
-// connections of a server, with an idle timeout that each heartbeat postpones and a timeout for
-// each request, most of which are answered in time; one for jobs, with retries that back off and
-// plans written as cron expressions; and one for the entries of a cache.
+// Open http://localhost:8080/debug/timingwheel/ in a browser. There are three wheels. The first has
+// the timers of a server: idle timeouts of connections, which heartbeats postpone, and timeouts of
+// requests, most of which are answered in time. The second has jobs: retries with backoff, and
+// plans from cron expressions. The third has the entries of a cache.
 //
-// With -for it ends by itself, with Ctrl-C at once. In the end it asks its own page for the JSON
-// and compares that with what it has done: it exits with 1 where the page was wrong, and with 2 for
-// options it does not accept.
+// The program ends after -for, or at Ctrl-C. It then fetches its own page as JSON and compares the
+// figures with its counters. The exit code is 1 if the page is wrong, and 2 for invalid options.
 //
-// Read serve.go for how the page is mounted, and the file of each load for how it uses its wheel.
+// Read serve.go for mounting the page, and the file of each load for the use of its wheel.
 package main
 
 import (
@@ -24,12 +23,12 @@ import (
 
 func main() { program.Main(dashboard) }
 
-// dashboard is the program without its process: it returns the exit code.
+// dashboard runs the program and returns its exit code.
 func dashboard(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	cfg := defaults()
 	command := option.Command{
 		Name:  "dashboard",
-		Usage: "timing wheels under a realistic load, and a page to look at them",
+		Usage: "timing wheels under a realistic load, with a page that shows them",
 		Flags: options(&cfg),
 	}
 	return command.Run(args, stdout, stderr, func() error { return cfg.validate() }, func() error { return run(ctx, cfg, stdout) })

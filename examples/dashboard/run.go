@@ -12,16 +12,16 @@ import (
 	"github.com/timingwheel-go/timingwheel/debug"
 )
 
-// load is something that keeps a wheel busy.
+// load keeps a wheel busy.
 type load interface {
-	step(seconds float64) // does what is to be done in this time
-	stop()                // the wheel
+	step(seconds float64) // does the work of this time
+	stop()                // stops the wheel
 }
 
-// pace is the time from one step to the next.
-const pace = 20 * time.Millisecond
+// stepInterval is the time between two steps.
+const stepInterval = 20 * time.Millisecond
 
-// run keeps the wheels busy and serves the page until ctx ends or the time is up.
+// run keeps the wheels busy and serves the page until ctx is done or the duration has passed.
 func run(ctx context.Context, cfg config, stdout io.Writer) (err error) {
 	if cfg.duration > 0 {
 		var cancel context.CancelFunc
@@ -54,7 +54,7 @@ func run(ctx context.Context, cfg config, stdout io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
-	fmt.Fprintf(stdout, "look at %s\n", p.url)
+	fmt.Fprintf(stdout, "serving %s\n", p.url)
 
 	drive(ctx, s, c, j)
 	checked, err := check(p.url, map[string]*atomic.Uint64{"connections": &s.armed, "cache": &c.armed})
@@ -64,9 +64,9 @@ func run(ctx context.Context, cfg config, stdout io.Writer) (err error) {
 	return err
 }
 
-// drive lets the loads do what a second asks of them, in small steps, until ctx ends.
+// drive advances the loads in small steps, until ctx is done.
 func drive(ctx context.Context, loads ...load) {
-	ticker := time.NewTicker(pace)
+	ticker := time.NewTicker(stepInterval)
 	defer ticker.Stop()
 	last := time.Now()
 	for {
@@ -75,19 +75,20 @@ func drive(ctx context.Context, loads ...load) {
 			return
 		case now := <-ticker.C:
 			for _, l := range loads {
-				l.step(min(now.Sub(last), time.Second).Seconds()) // a machine that stood still is not to catch up
+				// No catching up after a stall of the machine.
+				l.step(min(now.Sub(last), time.Second).Seconds())
 			}
 			last = now
 		}
 	}
 }
 
-// quota turns a rate into whole numbers, step by step, without losing the rest.
-type quota struct{ rest float64 }
+// quota turns a rate into whole numbers and carries the fraction over.
+type quota struct{ fraction float64 }
 
 func (q *quota) take(rate, seconds float64) int {
-	q.rest += rate * seconds
-	n := int(q.rest)
-	q.rest -= float64(n)
+	q.fraction += rate * seconds
+	n := int(q.fraction)
+	q.fraction -= float64(n)
 	return n
 }

@@ -13,15 +13,14 @@ import (
 
 const path = "/debug/timingwheel/"
 
-// site is the page while it is served.
+// site is a server of the page.
 type site struct {
 	url    string
 	server *http.Server
 	ended  chan error
 }
 
-// serve serves the page. A service has other things beside it, and mounts it where only those come
-// who run the service.
+// serve serves the page. A service mounts the page on an address that only its operators can reach.
 func serve(addr string, wheels *debug.Handler) (*site, error) {
 	mux := http.NewServeMux()
 	mux.Handle(path, wheels)
@@ -39,8 +38,8 @@ func serve(addr string, wheels *debug.Handler) (*site, error) {
 	return p, nil
 }
 
-// reachable is an address at which this machine's browser finds what listens at addr: of all
-// addresses it takes one.
+// reachable returns an address that a browser on this machine can open. If addr is all addresses,
+// it is localhost.
 func reachable(addr net.Addr) string {
 	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
 		return net.JoinHostPort("localhost", strconv.Itoa(tcp.Port))
@@ -48,7 +47,7 @@ func reachable(addr net.Addr) string {
 	return addr.String()
 }
 
-// close ends the page, and gives browsers a moment to get their last answers.
+// close stops the server and waits up to a second for requests in flight.
 func (p *site) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

@@ -12,25 +12,24 @@ import (
 
 const (
 	idleTimeout    = 30 * time.Second
-	beatEvery      = 10 * time.Second // on average
-	goesSilent     = 0.0005           // of the beats: the last ones of their connections
-	oldest         = 48 * time.Hour   // of a connection: then it has to come again, with new credentials
+	beatEvery      = 10 * time.Second // mean interval
+	goesSilent     = 0.0005           // share of beats that are not sent
+	maxAge         = 48 * time.Hour   // of a connection, which must then reconnect
 	hedge          = 150 * time.Millisecond
 	requestTimeout = 2 * time.Second
-	neverAnswered  = 0.01
+	neverAnswered  = 0.01 // share of requests
 )
 
-// server has an idle timeout for each of its connections, which heartbeats postpone, and a greatest
-// age, which they do not. Each request that is under way has a timeout, and a timer for a second
-// try beside the first.
+// server has two timers for each connection: an idle timeout, which heartbeats postpone, and a
+// maximum age. Each request in flight has a timeout and a timer for a hedged second request.
 type server struct {
-	armed atomic.Uint64 // first, where 32-bit systems align it
+	armed atomic.Uint64 // first field: aligned on 32-bit systems
 	cfg   config
 	wheel *timingwheel.TimingWheel
 	jobs  *jobs
 
 	beats, begins, ends quota
-	underWay            []call // requests that will be answered
+	inFlight            []call // requests that will be answered
 
 	mu    sync.Mutex
 	conns []connection
@@ -47,23 +46,24 @@ func newServer(cfg config, j *jobs) (*server, error) {
 	}
 	s := &server{cfg: cfg, wheel: tw, jobs: j, conns: make([]connection, cfg.conns)}
 	for i := range s.conns {
-		s.connect(i, rand.N(idleTimeout)+time.Second) // as if they had beaten at different times
+		// As if their last beats were spread over time.
+		s.connect(i, rand.N(idleTimeout)+time.Second)
 	}
 	return s, nil
 }
 
-// connect begins the life of connection i, whose predecessor was cut.
+// connect replaces connection i, which was cut.
 func (s *server) connect(i int, idle time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	again := func() { s.connect(i, idleTimeout) }
 	s.conns[i].idle.Stop()
 	s.conns[i].age.Stop()
-	s.conns[i] = connection{idle: s.arm(idle, again), age: s.arm(rand.N(oldest)+time.Minute, again)}
+	s.conns[i] = connection{idle: s.arm(idle, again), age: s.arm(rand.N(maxAge)+time.Minute, again)}
 }
 
-// arm counts what it arms, to be compared with the page: before, or the page might know of a timer
-// that is not counted yet.
+// arm arms a timer and counts it for the comparison with the page. It counts first, so that the
+// page never has more timers than the counter.
 func (s *server) arm(d time.Duration, f func()) timingwheel.Timer {
 	s.armed.Inc()
 	t := s.wheel.AfterFunc(d, f)
@@ -80,14 +80,13 @@ func (s *server) step(seconds float64) {
 	for range s.begins.take(float64(s.cfg.requests), seconds) {
 		s.begin()
 	}
-	// Requests take a tenth of a second on average: of those under way so many are answered now.
-	for range min(len(s.underWay), s.ends.take(float64(len(s.underWay))/0.1, seconds)) {
-		s.answer(rand.IntN(len(s.underWay)))
+	// Requests take 0.1 s on average, which determines how many are answered in this step.
+	for range min(len(s.inFlight), s.ends.take(float64(len(s.inFlight))/0.1, seconds)) {
+		s.answer(rand.IntN(len(s.inFlight)))
 	}
 }
 
-// beat postpones an idle timeout. One that is due at this moment cannot be postponed: the
-// connection is cut.
+// beat postpones an idle timeout. It has no effect if the timeout is firing: the connection is cut.
 func (s *server) beat(i int) {
 	if rand.Float64() < goesSilent {
 		return
@@ -97,23 +96,23 @@ func (s *server) beat(i int) {
 	s.conns[i].idle.Reschedule(idleTimeout)
 }
 
-// begin is a request that is answered, or is tried again as a job when it has timed out.
+// begin starts a request. A request that times out is retried as a job.
 func (s *server) begin() {
 	c := call{
 		hedge:   s.arm(hedge, func() {}),
 		timeout: s.arm(requestTimeout, func() { s.jobs.retry(1) }),
 	}
 	if rand.Float64() >= neverAnswered {
-		s.underWay = append(s.underWay, c)
+		s.inFlight = append(s.inFlight, c)
 	}
 }
 
 func (s *server) answer(k int) {
-	last := len(s.underWay) - 1
-	s.underWay[k].hedge.Stop()
-	s.underWay[k].timeout.Stop()
-	s.underWay[k] = s.underWay[last]
-	s.underWay = s.underWay[:last]
+	last := len(s.inFlight) - 1
+	s.inFlight[k].hedge.Stop()
+	s.inFlight[k].timeout.Stop()
+	s.inFlight[k] = s.inFlight[last]
+	s.inFlight = s.inFlight[:last]
 }
 
 func (s *server) stop() { s.wheel.Stop() }
