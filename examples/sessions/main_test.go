@@ -15,16 +15,17 @@ import (
 	"github.com/timingwheel-go/timingwheel/examples/internal/programtest"
 )
 
-func TestRun(t *testing.T) {
+func TestRunFindsNoFault(t *testing.T) {
 	t.Parallel()
 	cfg := defaults()
 	cfg.users = 200
+	cfg.limits = Limits{Idle: 250 * time.Millisecond, Lifetime: 750 * time.Millisecond, Rate: 60, Burst: 10}
 	var out bytes.Buffer
 	assert.NoError(t, run(t.Context(), cfg, &out))
-	assert.Contains(t, out.String(), "RIGHT")
+	assert.Contains(t, out.String(), "PASS")
 }
 
-// In fake time nobody is held up: each user's session ends as it must.
+// In a synctest bubble no user is delayed, so each session ends for the expected reason.
 func TestEveryKindOfUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := defaults()
@@ -33,23 +34,23 @@ func TestEveryKindOfUser(t *testing.T) {
 		tw, err := timingwheel.New(timingwheel.Options{})
 		require.NoError(t, err)
 		defer tw.Stop()
-		c := newCrowd(cfg)
-		c.store, err = NewStore(tw, cfg.limits, c.noteEnd)
+		c := newUsers(cfg)
+		c.store, err = NewStore(tw, cfg.limits, c.recordEnd)
 		require.NoError(t, err)
-		c.play(t.Context())
+		c.run(t.Context())
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
-		for _, u := range c.users {
-			c.judge(u)
-			assert.Equal(t, map[kind]Ending{active: Lifetime, leaves: Idle, logsOut: Logout, hammers: Lifetime}[u.kind], Ending(u.ending.Load()), u.kind)
-			assert.Equal(t, u.kind == hammers, u.refused > 0, u.kind)
+		for _, u := range c.all {
+			c.check(u)
+			assert.Equal(t, map[kind]Ending{active: Lifetime, leaves: Idle, logsOut: Logout, floods: Lifetime}[u.kind], Ending(u.ending.Load()), u.kind)
+			assert.Equal(t, u.kind == floods, u.refused > 0, u.kind)
 		}
 		assert.NoError(t, c.faults.Err())
 		assert.Zero(t, tw.Len())
 	})
 }
 
-func TestInterrupt(t *testing.T) {
+func TestInterruptEndsTheRun(t *testing.T) {
 	t.Parallel()
 	cfg := defaults()
 	cfg.limits.Idle, cfg.limits.Lifetime = 100*time.Millisecond, time.Hour
@@ -61,30 +62,29 @@ func TestInterrupt(t *testing.T) {
 	assert.Contains(t, out.String(), "interrupted")
 }
 
-// A check that cannot fail shows nothing.
-func TestJudge(t *testing.T) {
+func TestCheckFindsEachFault(t *testing.T) {
 	t.Parallel()
 	base := time.Unix(0, 0)
 	at := func(minutes float64) time.Time { return base.Add(time.Duration(minutes * float64(time.Minute))) }
 	for want, change := range map[string]func(*user){
-		"":                       func(*user) {},
-		"ended 0 times":          func(u *user) { u.ends.Store(0) },
-		"ended 2 times":          func(u *user) { u.ends.Store(2) },
-		"idle after 29m":         func(u *user) { u.endedAt.Store(at(39)) },
-		"over after":             func(u *user) { u.ending.Store(int32(Lifetime)) },
-		"was idle before":        func(u *user) { u.ending.Store(int32(Lifetime)); u.endedAt.Store(at(600)) },
-		"logged out: true":       func(u *user) { u.left = true },
-		"logged out: false":      func(u *user) { u.ending.Store(int32(Logout)) },
-		"where the rate allows ": func(u *user) { u.accepted = 1000 },
+		"":                     func(*user) {},
+		"ended 0 times":        func(u *user) { u.ends.Store(0) },
+		"ended 2 times":        func(u *user) { u.ends.Store(2) },
+		"idle after 29m":       func(u *user) { u.endedAt.Store(at(39)) },
+		"lifetime ended after": func(u *user) { u.ending.Store(int32(Lifetime)) },
+		"was idle before":      func(u *user) { u.ending.Store(int32(Lifetime)); u.endedAt.Store(at(600)) },
+		"logged out: true":     func(u *user) { u.left = true },
+		"logged out: false":    func(u *user) { u.ending.Store(int32(Logout)) },
+		"the rate allows ":     func(u *user) { u.accepted = 1000 },
 	} {
-		c := newCrowd(config{users: 1, limits: limits})
-		u := c.users[0]
+		c := newUsers(config{users: 1, limits: limits})
+		u := c.all[0]
 		u.id, u.before, u.after, u.lastBefore, u.lastAfter, u.accepted = "x", at(0), at(0), at(10), at(10), 100
 		u.ends.Store(1)
 		u.ending.Store(int32(Idle))
 		u.endedAt.Store(at(40))
 		change(u)
-		c.judge(u)
+		c.check(u)
 		if want == "" {
 			assert.NoError(t, c.faults.Err())
 		} else {
@@ -93,8 +93,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Users notice a store that is wrong about the time.
-func TestUsersNotice(t *testing.T) {
+func TestUsersFindAStoreWithWrongLimits(t *testing.T) {
 	for want, wrong := range map[string]Limits{
 		"no session":    {Idle: 5 * time.Second, Lifetime: time.Hour, Rate: 1, Burst: 10},
 		"has a session": {Idle: time.Minute, Lifetime: 2 * time.Hour, Rate: 1, Burst: 10},
@@ -107,10 +106,10 @@ func TestUsersNotice(t *testing.T) {
 				tw, err := timingwheel.New(timingwheel.Options{})
 				require.NoError(t, err)
 				defer tw.Stop()
-				c := newCrowd(cfg)
-				c.store, err = NewStore(tw, wrong, c.noteEnd)
+				c := newUsers(cfg)
+				c.store, err = NewStore(tw, wrong, c.recordEnd)
 				require.NoError(t, err)
-				c.play(t.Context())
+				c.run(t.Context())
 				time.Sleep(3 * time.Hour)
 				synctest.Wait()
 				assert.ErrorContains(t, c.faults.Err(), want)
@@ -119,7 +118,7 @@ func TestUsersNotice(t *testing.T) {
 	}
 }
 
-func TestOptions(t *testing.T) {
+func TestBadOptionsAreRefused(t *testing.T) {
 	t.Parallel()
 	programtest.Helps(t, sessions, []string{"users", "idle", "lifetime", "burst", "seed"})
 	programtest.Refuses(t, sessions, option.ExitUsage, []programtest.Refusal{

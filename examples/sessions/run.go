@@ -13,54 +13,54 @@ import (
 	"github.com/timingwheel-go/timingwheel/examples/internal/latency"
 )
 
-// run lets users loose on a store until all sessions have ended, prints what has happened, and
-// returns an error if something was wrong.
+// run runs the users until all sessions have ended, prints the figures and returns an error with
+// the faults.
 func run(ctx context.Context, cfg config, w io.Writer) error {
 	tw, err := timingwheel.New(timingwheel.Options{})
 	if err != nil {
 		return err
 	}
 	defer tw.Stop()
-	c := newCrowd(cfg)
-	c.store, err = NewStore(tw, cfg.limits, c.noteEnd)
+	c := newUsers(cfg)
+	c.store, err = NewStore(tw, cfg.limits, c.recordEnd)
 	if err != nil {
 		return err
 	}
-	c.play(ctx)
+	c.run(ctx)
 	closed := 0
 	if ctx.Err() != nil {
 		closed = c.store.Close()
 	}
-	for end := time.Now().Add(cfg.patience); c.store.Len() > 0 && time.Now().Before(end); {
+	for end := time.Now().Add(cfg.maxWait); c.store.Len() > 0 && time.Now().Before(end); {
 		time.Sleep(5 * time.Millisecond)
 	}
-	if err := tw.Shutdown(context.Background()); err != nil { // waits for ends that are being noted
+	if err := tw.Shutdown(context.Background()); err != nil { // waits for running callbacks
 		return err
 	}
 	c.faults.Check(c.store.Len() == 0, "%d sessions have not ended", c.store.Len())
-	if closed == 0 { // else not all have ended as their users know it
-		for _, u := range c.users {
-			c.judge(u)
+	if closed == 0 { // otherwise Close has ended some sessions
+		for _, u := range c.all {
+			c.check(u)
 		}
 	}
 	c.print(w, tw.Stats())
 	if ctx.Err() != nil {
-		fmt.Fprintln(w, "interrupted: what had happened by then is judged")
+		fmt.Fprintln(w, "interrupted: the check covers the run until then")
 	}
 	if err := c.faults.Err(); err != nil {
 		return err
 	}
-	fmt.Fprintln(w, "RIGHT: each session has ended once, none before its time, and none has answered after it")
+	fmt.Fprintln(w, "PASS: each session has ended once, none early, and none has accepted a request after its end")
 	return nil
 }
 
-func (c *crowd) print(w io.Writer, s timingwheel.Stats) {
-	t := figures.Table(w, 2, 9, "users", "sessions", "accepted", "too many", "ended: idle", "lifetime", "logout", "late p50", "most")
+func (c *users) print(w io.Writer, s timingwheel.Stats) {
+	t := figures.Table(w, 2, 9, "users", "sessions", "accepted", "rate-limited", "ended: idle", "lifetime", "logout", "lateness p50", "max")
 	for k := range kinds {
 		sessions, accepted, refused := 0, 0, 0
 		var ended [Endings]int
 		late := latency.New()
-		for _, u := range c.users {
+		for _, u := range c.all {
 			if u.kind != k || u.ends.Load() == 0 {
 				continue
 			}
@@ -83,6 +83,6 @@ func (c *crowd) print(w io.Writer, s timingwheel.Stats) {
 		t.AppendRow(append(row, figures.Millis(late.At(50)), figures.Millis(late.At(100))))
 	}
 	t.Render()
-	fmt.Fprintf(w, "timers: %s armed, %s stopped, %s moved, %s run\n",
+	fmt.Fprintf(w, "timers: %s armed, %s stopped, %s postponed, %s fired\n",
 		figures.Comma(int(s.Armed)), figures.Comma(int(s.Stopped)), figures.Comma(int(s.Postponed)), figures.Comma(int(s.Fired)))
 }

@@ -18,52 +18,51 @@ var (
 	ErrTooMany   = errors.New("sessions: too many requests")
 )
 
-// Ending is how a session has ended.
+// Ending is why a session ended.
 type Ending int
 
-// Each session ends in exactly one of these ways.
+// Each session ends for exactly one of these reasons.
 const (
 	Idle     Ending = iota // no request for too long
-	Lifetime               // whatever it did: a stolen session must not live for ever
-	Logout                 // by its user, or by Close
-	Endings                // how many there are
+	Lifetime               // also if it is in use: a stolen session must not live for ever
+	Logout                 // by the user or by Close
+	Endings                // number of reasons
 )
 
 func (e Ending) String() string { return [...]string{"idle", "lifetime", "logout"}[e] }
 
 // Limits of each session. All must be positive.
 type Limits struct {
-	Idle     time.Duration // from one request to the next
+	Idle     time.Duration // longest time between two requests
 	Lifetime time.Duration // from login; at least Idle
-	Rate     rate.Limit    // requests in a second, in the long run
-	Burst    int           // requests at once
+	Rate     rate.Limit    // requests per second, in the long run
+	Burst    int           // requests in a burst
 }
 
 func (l Limits) validate() error {
 	switch {
 	case l.Idle <= 0:
-		return fmt.Errorf("sessions: Limits.Idle is %v; accepted is a positive duration", l.Idle)
+		return fmt.Errorf("sessions: Limits.Idle is %v; must be a positive duration", l.Idle)
 	case l.Lifetime < l.Idle:
-		return fmt.Errorf("sessions: Limits.Lifetime is %v; accepted is at least Idle, %v", l.Lifetime, l.Idle)
+		return fmt.Errorf("sessions: Limits.Lifetime is %v; must be at least Idle, %v", l.Lifetime, l.Idle)
 	case !(l.Rate > 0):
-		return fmt.Errorf("sessions: Limits.Rate is %v; accepted is a positive rate", l.Rate)
+		return fmt.Errorf("sessions: Limits.Rate is %v; must be a positive rate", l.Rate)
 	case l.Burst <= 0:
-		return fmt.Errorf("sessions: Limits.Burst is %d; accepted is a positive number", l.Burst)
+		return fmt.Errorf("sessions: Limits.Burst is %d; must be a positive number", l.Burst)
 	}
 	return nil
 }
 
-// Store holds the sessions of a server. Each has one timer, which every request moves: that writes
-// the new deadline and does nothing else, so a session that is used costs no more than one that is
-// not. Make one with [NewStore]; all methods may be called from any goroutine.
+// Store holds the sessions of a server. Each session has one timer. A request postpones the timer,
+// which only writes the new deadline. Create a Store with [NewStore]. All methods are safe for
+// concurrent use.
 //
-// Where it is enough that a session ends when it is idle, package keyed does all of this: Set at
-// login, Touch for each request, and a function that is called with the names of those that have
-// ended.
+// If sessions only need an idle timeout, use package keyed: Set at login, Touch for each request,
+// and a function that is called with the keys of ended sessions.
 //
-// The time is the wheel's, which must not be stopped before Close: its timers are lost then, and
-// sessions keep their memory. With a wheel in Manual mode a test decides what time it is, for the
-// limits of the rate as well.
+// The store uses the clock of the wheel. Do not stop the wheel before Close: its timers would be
+// lost, and sessions would keep their memory. With a wheel in Manual mode a test controls the time,
+// also that of the rate limit.
 type Store struct {
 	tw     *timingwheel.TimingWheel
 	limits Limits
@@ -73,12 +72,11 @@ type Store struct {
 	sessions map[string]*session
 }
 
-// session is a session from login to its end. Its timer may be late, on a busy machine, so the
-// deadline counts and not whether the timer has fired: what the timer does in any case is that the
-// session's memory is given back.
+// session is a session from login to its end. On a busy machine its timer may fire late, so
+// requests check the deadline. The timer frees the memory of the session.
 type session struct {
 	id, user string
-	end      time.Time // of its lifetime
+	end      time.Time // end of the lifetime
 
 	mu       sync.Mutex
 	limiter  *rate.Limiter
@@ -87,8 +85,8 @@ type session struct {
 	timer    timingwheel.FuncTimer
 }
 
-// NewStore returns a store without sessions. onEnd is called once for each session that ends,
-// without a lock; it may be nil. It returns an error that names the limit that is not accepted.
+// NewStore returns a store without sessions. The store calls onEnd once for each session that ends,
+// without holding a lock. onEnd may be nil. The error names the first invalid limit.
 func NewStore(tw *timingwheel.TimingWheel, l Limits, onEnd func(id, user string, e Ending)) (*Store, error) {
 	if err := l.validate(); err != nil {
 		return nil, err
@@ -96,14 +94,14 @@ func NewStore(tw *timingwheel.TimingWheel, l Limits, onEnd func(id, user string,
 	return &Store{tw: tw, limits: l, onEnd: onEnd, sessions: make(map[string]*session)}, nil
 }
 
-// Login begins a session and returns its name, which nobody can guess.
+// Login begins a session and returns its random, secret id.
 func (st *Store) Login(user string) (id string) {
 	now := st.tw.Now()
 	s := &session{
 		id: rand.Text(), user: user, limiter: rate.NewLimiter(st.limits.Rate, st.limits.Burst),
 		deadline: now.Add(st.limits.Idle), end: now.Add(st.limits.Lifetime),
 	}
-	s.mu.Lock() // until it is complete: who finds it in the map, and a timer that is due at once, waits
+	s.mu.Lock() // until s is complete: the timer and a lookup in the map wait
 	defer s.mu.Unlock()
 	s.timer.Init(st.tw, st.limits.Idle, func() { st.expire(s) })
 	st.mu.Lock()
@@ -112,9 +110,9 @@ func (st *Store) Login(user string) (id string) {
 	return s.id
 }
 
-// Request notes a request of a session and returns its user, or [ErrNoSession], or [ErrTooMany]
-// where the session is over its rate. That it is so does not keep it alive: what hammers with a
-// stolen name must not win time by it.
+// Request records a request of a session and returns its user. It returns [ErrNoSession] if the
+// session has ended, and [ErrTooMany] if it exceeds its rate. A request over the rate does not keep
+// the session alive, so a flood of requests with a stolen id does not either.
 func (st *Store) Request(id string) (user string, err error) {
 	s := st.lookup(id)
 	if s == nil {
@@ -122,9 +120,9 @@ func (st *Store) Request(id string) (user string, err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := st.tw.Now() // with the lock held: two requests at once must not move the deadline back
+	now := st.tw.Now() // with the lock, so that concurrent requests do not move the deadline back
 	if s.ended || !now.Before(s.deadline) {
-		return "", ErrNoSession // its timer is on its way
+		return "", ErrNoSession // the timer is about to fire
 	}
 	if !s.limiter.AllowN(now, 1) {
 		return "", ErrTooMany
@@ -137,8 +135,8 @@ func (st *Store) Request(id string) (user string, err error) {
 	return s.user, nil
 }
 
-// Logout ends a session. Of several calls, and of a call and the session's own end, exactly one
-// ends it; only then it returns true.
+// Logout ends a session. It returns true if this call ended the session, and false if the session
+// had already ended. Exactly one of concurrent calls, or the timer, ends a session.
 func (st *Store) Logout(id string) bool {
 	s := st.lookup(id)
 	if s == nil {
@@ -156,8 +154,8 @@ func (st *Store) Logout(id string) bool {
 	return true
 }
 
-// expire is called by the timer. A request may have been faster to the lock: it came in time by the
-// clock that it read, or the deadline is that of a moment ago. Then the session goes on.
+// expire is the callback of the timer. If a request has moved the deadline before expire has the
+// lock, the session continues.
 func (st *Store) expire(s *session) {
 	s.mu.Lock()
 	if s.ended {
@@ -184,7 +182,7 @@ func (st *Store) lookup(id string) *session {
 	return st.sessions[id]
 }
 
-// remove is called by whoever has ended the session.
+// remove deletes the session. Only the goroutine that set s.ended calls remove.
 func (st *Store) remove(s *session, how Ending) {
 	st.mu.Lock()
 	delete(st.sessions, s.id)
@@ -194,14 +192,14 @@ func (st *Store) remove(s *session, how Ending) {
 	}
 }
 
-// Len returns how many sessions there are, those included whose timers are on their way.
+// Len returns the number of sessions, including expired ones whose timers have not fired yet.
 func (st *Store) Len() int {
 	st.mu.RLock()
 	defer st.mu.RUnlock()
 	return len(st.sessions)
 }
 
-// Close ends all sessions as if their users had logged out, and returns how many.
+// Close ends all sessions as by Logout and returns their number.
 func (st *Store) Close() (n int) {
 	st.mu.RLock()
 	ids := make([]string, 0, len(st.sessions))

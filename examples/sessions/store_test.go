@@ -12,8 +12,8 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// clocked is a store on a wheel whose time stands still until the test moves it.
-type clocked struct {
+// manualStore is a store on a wheel in Manual mode.
+type manualStore struct {
 	*Store
 	tw    *timingwheel.TimingWheel
 	ended []string
@@ -21,33 +21,33 @@ type clocked struct {
 
 var limits = Limits{Idle: 30 * time.Minute, Lifetime: 8 * time.Hour, Rate: 1, Burst: 3}
 
-func newClocked(t *testing.T, l Limits) *clocked {
+func newManualStore(t *testing.T, l Limits) *manualStore {
 	t.Helper()
 	tw, err := timingwheel.New(timingwheel.Options{Manual: true})
 	require.NoError(t, err)
 	t.Cleanup(tw.Stop)
-	c := &clocked{tw: tw}
+	c := &manualStore{tw: tw}
 	c.Store, err = NewStore(tw, l, func(_, user string, e Ending) { c.ended = append(c.ended, user+": "+e.String()) })
 	require.NoError(t, err)
 	return c
 }
 
-func (c *clocked) pass(d time.Duration) { c.tw.Advance(c.tw.Now().Add(d)) }
+func (c *manualStore) advance(d time.Duration) { c.tw.Advance(c.tw.Now().Add(d)) }
 
-func TestSessionSlides(t *testing.T) {
+func TestRequestsPostponeTheEnd(t *testing.T) {
 	t.Parallel()
-	c := newClocked(t, limits)
+	c := newManualStore(t, limits)
 	id := c.Login("ann")
 	for range 10 {
-		c.pass(29 * time.Minute)
+		c.advance(29 * time.Minute)
 		user, err := c.Request(id)
 		require.NoError(t, err)
 		assert.Equal(t, "ann", user)
-		assert.Equal(t, 1, c.tw.Len(), "one timer, whatever the number of requests")
+		assert.Equal(t, 1, c.tw.Len(), "timers of the session")
 	}
-	c.pass(30*time.Minute - 1)
+	c.advance(30*time.Minute - 1)
 	assert.Equal(t, 1, c.Len())
-	c.pass(time.Millisecond) // the deadline is past, the tick after it is reached
+	c.advance(time.Millisecond) // the tick after the deadline
 	assert.Equal(t, []string{"ann: idle"}, c.ended)
 	_, err := c.Request(id)
 	assert.ErrorIs(t, err, ErrNoSession)
@@ -56,41 +56,41 @@ func TestSessionSlides(t *testing.T) {
 	assert.Zero(t, c.tw.Len())
 }
 
-func TestSessionHasALifetime(t *testing.T) {
+func TestSessionEndsAfterItsLifetime(t *testing.T) {
 	t.Parallel()
-	c := newClocked(t, limits)
+	c := newManualStore(t, limits)
 	id := c.Login("ann")
 	for passed := time.Duration(0); passed < 8*time.Hour; passed += 20 * time.Minute {
 		_, err := c.Request(id)
 		require.NoError(t, err, passed)
-		c.pass(20 * time.Minute)
+		c.advance(20 * time.Minute)
 	}
-	c.pass(time.Millisecond)
+	c.advance(time.Millisecond)
 	assert.Equal(t, []string{"ann: lifetime"}, c.ended)
 	_, err := c.Request(id)
 	assert.ErrorIs(t, err, ErrNoSession)
 }
 
-func TestLogout(t *testing.T) {
+func TestLogoutEndsASessionOnce(t *testing.T) {
 	t.Parallel()
-	c := newClocked(t, limits)
+	c := newManualStore(t, limits)
 	ann, bob := c.Login("ann"), c.Login("bob")
 	assert.NotEqual(t, ann, bob)
 	assert.True(t, c.Logout(ann))
 	assert.False(t, c.Logout(ann))
-	assert.False(t, c.Logout("nobody's"))
+	assert.False(t, c.Logout("unknown"))
 	_, err := c.Request(ann)
 	assert.ErrorIs(t, err, ErrNoSession)
 	_, err = c.Request(bob)
 	assert.NoError(t, err)
 	assert.Equal(t, 1, c.tw.Len())
-	c.pass(9 * time.Hour)
+	c.advance(9 * time.Hour)
 	assert.Equal(t, []string{"ann: logout", "bob: idle"}, c.ended)
 }
 
 func TestRateIsLimited(t *testing.T) {
 	t.Parallel()
-	c := newClocked(t, limits)
+	c := newManualStore(t, limits)
 	id, other := c.Login("ann"), c.Login("bob")
 	request := func(id string) error {
 		_, err := c.Request(id)
@@ -100,18 +100,17 @@ func TestRateIsLimited(t *testing.T) {
 		assert.NoError(t, request(id))
 	}
 	assert.ErrorIs(t, request(id), ErrTooMany)
-	assert.NoError(t, request(other), "each session has its own rate")
-	c.pass(time.Second)
+	assert.NoError(t, request(other), "the rate of another session")
+	c.advance(time.Second)
 	assert.NoError(t, request(id))
 	assert.ErrorIs(t, request(id), ErrTooMany)
 }
 
-// Requests over the rate do not keep a session alive.
-func TestHammeringWinsNoTime(t *testing.T) {
+func TestRequestsOverTheRateDoNotKeepASessionAlive(t *testing.T) {
 	t.Parallel()
 	l := limits
 	l.Rate = 1e-9
-	c := newClocked(t, l)
+	c := newManualStore(t, l)
 	id := c.Login("ann")
 	for range 3 {
 		_, err := c.Request(id)
@@ -120,33 +119,33 @@ func TestHammeringWinsNoTime(t *testing.T) {
 	for range 30 {
 		_, err := c.Request(id)
 		require.ErrorIs(t, err, ErrTooMany)
-		c.pass(time.Minute)
+		c.advance(time.Minute)
 	}
-	c.pass(time.Millisecond)
+	c.advance(time.Millisecond)
 	assert.Equal(t, []string{"ann: idle"}, c.ended)
 }
 
-// A timer that is late, or was claimed just when a request moved the deadline, must not end what
-// lives, nor revive what does not.
-func TestDeadlineCountsAndNotTheTimer(t *testing.T) {
+// A timer that fires late, or that was claimed when a request moved the deadline, does not end a
+// live session and does not keep an expired one alive.
+func TestDeadlineDecidesAndNotTheTimer(t *testing.T) {
 	t.Parallel()
-	c := newClocked(t, limits)
+	c := newManualStore(t, limits)
 	id := c.Login("ann")
 	s := c.lookup(id)
-	c.pass(time.Minute)
+	c.advance(time.Minute)
 	_, err := c.Request(id)
 	require.NoError(t, err)
-	s.timer.Stop() // claimed: from here on it cannot be moved
+	s.timer.Stop() // stands for a claimed timer, which cannot be postponed
 	c.expire(s)
 	assert.Empty(t, c.ended)
-	assert.Equal(t, 1, c.tw.Len(), "another timer in the place of the one that has fired")
+	assert.Equal(t, 1, c.tw.Len(), "a new timer after the one that has fired")
 	_, err = c.Request(id)
 	assert.NoError(t, err)
 
 	s.timer.Stop()
-	c.pass(time.Hour)
+	c.advance(time.Hour)
 	_, err = c.Request(id)
-	assert.ErrorIs(t, err, ErrNoSession, "the timer is late")
+	assert.ErrorIs(t, err, ErrNoSession, "a request after the deadline")
 	assert.False(t, c.Logout(id))
 	assert.Empty(t, c.ended)
 	c.expire(s)
@@ -154,9 +153,9 @@ func TestDeadlineCountsAndNotTheTimer(t *testing.T) {
 	assert.Equal(t, []string{"ann: idle"}, c.ended)
 }
 
-func TestClose(t *testing.T) {
+func TestCloseEndsAllSessions(t *testing.T) {
 	t.Parallel()
-	c := newClocked(t, limits)
+	c := newManualStore(t, limits)
 	for range 5 {
 		c.Login("ann")
 	}
@@ -166,11 +165,11 @@ func TestClose(t *testing.T) {
 	assert.Len(t, c.ended, 5)
 }
 
-// As soon as Len counts a session Close ends it, though its Login may not have returned.
+// Close ends every session that Len counts, even if its Login has not returned.
 func TestCloseDuringLogin(t *testing.T) {
 	t.Parallel()
 	for range 5000 {
-		c := newClocked(t, limits)
+		c := newManualStore(t, limits)
 		var login sync.WaitGroup
 		login.Go(func() { c.Login("ann") })
 		for c.Len() == 0 {
@@ -184,8 +183,8 @@ func TestCloseDuringLogin(t *testing.T) {
 	}
 }
 
-// Requests, logouts and expiry at the same moment: exactly one of the last two ends the session.
-func TestEndsOnceUnderContention(t *testing.T) {
+// Requests, logouts and expiry race. Exactly one logout or expiry ends the session.
+func TestSessionEndsOnceUnderContention(t *testing.T) {
 	t.Parallel()
 	tw, err := timingwheel.New(timingwheel.Options{})
 	require.NoError(t, err)
@@ -223,7 +222,7 @@ func TestEndsOnceUnderContention(t *testing.T) {
 	}
 }
 
-func TestNobodyAsksHowSessionsEnd(t *testing.T) {
+func TestOnEndMayBeNil(t *testing.T) {
 	t.Parallel()
 	tw, err := timingwheel.New(timingwheel.Options{Manual: true})
 	require.NoError(t, err)
@@ -236,7 +235,7 @@ func TestNobodyAsksHowSessionsEnd(t *testing.T) {
 	assert.Zero(t, st.Len())
 }
 
-func TestBadLimits(t *testing.T) {
+func TestBadLimitsAreRefused(t *testing.T) {
 	t.Parallel()
 	for want, l := range map[string]Limits{
 		"Idle is 0s":      {Lifetime: 1, Rate: 1, Burst: 1},

@@ -14,81 +14,82 @@ import (
 	"github.com/timingwheel-go/timingwheel/examples/internal/fault"
 )
 
-// kind is what a user does.
+// kind is the behaviour of a user.
 type kind int
 
 const (
-	active  kind = iota // until the session's lifetime is over
-	leaves              // sends some requests and goes away
+	active  kind = iota // sends requests until the lifetime ends
+	leaves              // sends some requests and leaves
 	logsOut             // sends some requests and logs out
-	hammers             // sends far too many, until the lifetime is over
+	floods              // sends too many requests, until the lifetime ends
 	kinds
 )
 
 func (k kind) String() string {
-	return [...]string{"active", "goes away", "logs out", "hammers"}[k]
+	return [...]string{"active", "leaves", "logs out", "floods"}[k]
 }
 
-// limitOf is a time in seconds, as rates are in requests per second.
-func limitOf(d time.Duration) rate.Limit { return rate.Limit(d.Seconds()) }
+// inSeconds returns a duration in seconds, the unit of rates.
+func inSeconds(d time.Duration) rate.Limit { return rate.Limit(d.Seconds()) }
 
-// user is one session from its user's point of view. What happens at the server lies between two
-// readings of the user's clock.
+// user is one session as its user sees it. An event at the server happens between two clock
+// readings of the user.
 type user struct {
 	name string
 	kind kind
 	id   string
 
-	before, after time.Time // around the login
-	lastBefore    time.Time // before the last request that was accepted, or the login
-	lastAfter     time.Time // after that
+	before, after time.Time // clock readings around the login
+	lastBefore    time.Time // clock reading before the last accepted request or the login
+	lastAfter     time.Time // clock reading after it
 	accepted      int
 	refused       int
-	left          bool // logged out with success
+	left          bool // Logout returned true
 
 	ends    atomic.Int32
 	ending  atomic.Int32
 	endedAt atomic.Time
 }
 
-// crowd is all of them.
-type crowd struct {
+// users are all users and their store.
+type users struct {
 	cfg    config
 	store  *Store
 	faults fault.List
-	users  []*user
+	all    []*user
 	byName map[string]*user
 }
 
-func newCrowd(cfg config) *crowd {
-	c := &crowd{cfg: cfg, byName: make(map[string]*user, cfg.users)}
+func newUsers(cfg config) *users {
+	c := &users{cfg: cfg, byName: make(map[string]*user, cfg.users)}
 	for i := range cfg.users {
 		u := &user{name: fmt.Sprint("user ", i), kind: kind(i % int(kinds))}
-		c.users = append(c.users, u)
+		c.all = append(c.all, u)
 		c.byName[u.name] = u
 	}
 	return c
 }
 
-// noteEnd is called by the store.
-func (c *crowd) noteEnd(_, name string, e Ending) {
+// recordEnd is called by the store.
+func (c *users) recordEnd(_, name string, e Ending) {
 	u := c.byName[name]
 	u.ending.Store(int32(e))
 	u.endedAt.Store(time.Now())
 	c.faults.Check(u.ends.Inc() == 1, "%s: the session has ended twice", name)
 }
 
-// play lets the users loose on the store, and returns when all have gone.
-func (c *crowd) play(ctx context.Context) {
-	var users sync.WaitGroup
-	for i, u := range c.users {
+// run runs all users and returns when they have left.
+func (c *users) run(ctx context.Context) {
+	var running sync.WaitGroup
+	for i, u := range c.all {
 		rng := rand.New(rand.NewPCG(c.cfg.seed, uint64(i)))
-		users.Go(func() {
-			sleep(ctx, time.Duration(rng.Int64N(int64(c.cfg.limits.Idle)))) // else all come at once
+		running.Go(func() {
+			// So that the logins are spread over time.
+			sleep(ctx, time.Duration(rng.Int64N(int64(c.cfg.limits.Idle))))
 			c.visit(ctx, u, rng)
 		})
 	}
-	users.Wait()
+	running.Wait()
 }
 
 func sleep(ctx context.Context, d time.Duration) {
@@ -98,14 +99,14 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// visit is all that a user does.
-func (c *crowd) visit(ctx context.Context, u *user, rng *rand.Rand) {
+// visit is the whole session of a user.
+func (c *users) visit(ctx context.Context, u *user, rng *rand.Rand) {
 	u.before = time.Now()
 	u.id = c.store.Login(u.name)
 	u.after = time.Now()
 	u.lastBefore, u.lastAfter = u.before, u.after
 	pause := c.cfg.limits.Idle / 6
-	if u.kind == hammers {
+	if u.kind == floods {
 		pause = time.Second / time.Duration(8*c.cfg.limits.Rate)
 	}
 	requests := 3 + rng.IntN(6)
@@ -124,34 +125,34 @@ func (c *crowd) visit(ctx context.Context, u *user, rng *rand.Rand) {
 	}
 }
 
-// request sends one request and reports whether there is a session still.
-func (c *crowd) request(u *user) bool {
+// request sends one request and reports whether the session still exists.
+func (c *users) request(u *user) bool {
 	limits := c.cfg.limits
 	before := time.Now()
 	name, err := c.store.Request(u.id)
 	after := time.Now()
-	mayLive := before.Sub(u.lastAfter) < limits.Idle && before.Sub(u.after) < limits.Lifetime
-	mustLive := after.Sub(u.lastBefore) < limits.Idle && after.Sub(u.before) < limits.Lifetime
+	mayExist := before.Sub(u.lastAfter) < limits.Idle && before.Sub(u.after) < limits.Lifetime
+	mustExist := after.Sub(u.lastBefore) < limits.Idle && after.Sub(u.before) < limits.Lifetime
 	switch {
 	case errors.Is(err, ErrNoSession):
-		c.faults.Check(!mustLive, "%s: no session %v after the last request, %v after login", u.name, after.Sub(u.lastBefore), after.Sub(u.before))
+		c.faults.Check(!mustExist, "%s: no session %v after the last request, %v after login", u.name, after.Sub(u.lastBefore), after.Sub(u.before))
 		return false
-	case !mayLive:
+	case !mayExist:
 		c.faults.Add("%s: has a session %v after the last request, %v after login", u.name, before.Sub(u.lastAfter), before.Sub(u.after))
 	case errors.Is(err, ErrTooMany):
 		u.refused++
 		return true
 	case err != nil || name != u.name:
-		c.faults.Add("%s: was taken for %q, %v", u.name, name, err)
+		c.faults.Add("%s: the store returned user %q, error %v", u.name, name, err)
 	}
 	u.accepted++
 	u.lastBefore, u.lastAfter = before, after
 	return true
 }
 
-// judge checks how a session has ended. What the machine has held up may have ended otherwise than
-// its user meant, but never before its time.
-func (c *crowd) judge(u *user) {
+// check checks the end of a session. On a slow machine a session may end for another reason than
+// its user intended, but never early.
+func (c *users) check(u *user) {
 	if u.id == "" {
 		return // interrupted before the login
 	}
@@ -164,10 +165,10 @@ func (c *crowd) judge(u *user) {
 	case Idle:
 		c.faults.Check(at.Sub(u.lastBefore) >= limits.Idle, "%s: idle after %v", u.name, at.Sub(u.lastBefore))
 	case Lifetime:
-		c.faults.Check(at.Sub(u.before) >= limits.Lifetime, "%s: over after %v", u.name, at.Sub(u.before))
-		c.faults.Check(u.lastAfter.Sub(u.before) >= limits.Lifetime-limits.Idle, "%s: its lifetime was over, but it was idle before", u.name)
+		c.faults.Check(at.Sub(u.before) >= limits.Lifetime, "%s: lifetime ended after %v", u.name, at.Sub(u.before))
+		c.faults.Check(u.lastAfter.Sub(u.before) >= limits.Lifetime-limits.Idle, "%s: lifetime ended, but it was idle before", u.name)
 	}
-	c.faults.Check(u.left == (ending == Logout), "%s: logged out: %t, but it ended: %v", u.name, u.left, ending)
+	c.faults.Check(u.left == (ending == Logout), "%s: logged out: %t, but ended by %v", u.name, u.left, ending)
 	most := float64(limits.Burst) + float64(limits.Rate)*u.lastAfter.Sub(u.before).Seconds()
-	c.faults.Check(float64(u.accepted) <= most+1e-6, "%s: %d requests were accepted where the rate allows %.1f", u.name, u.accepted, most)
+	c.faults.Check(float64(u.accepted) <= most+1e-6, "%s: %d requests were accepted, but the rate allows %.1f", u.name, u.accepted, most)
 }
