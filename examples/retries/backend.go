@@ -14,16 +14,16 @@ import (
 )
 
 var (
-	errDown   = errors.New("the server is down")
-	errFlaky  = errors.New("the server has failed")
-	errRefuse = errors.New("the request is malformed")
+	errDown      = errors.New("the server is down")
+	errFailed    = errors.New("the server has failed")
+	errMalformed = errors.New("the request is malformed")
 )
 
-// callTimeout is how long one call may take. A hanging server must not keep a job for ever: backoff
-// is no substitute for that.
+// callTimeout limits the time of one call. Backoff alone does not end a call of a server that
+// hangs.
 const callTimeout = 50 * time.Millisecond
 
-// backend is the server, and what it has seen.
+// backend is the server. It counts its calls.
 type backend struct {
 	calls     atomic.Int64
 	whileDown atomic.Int64
@@ -37,30 +37,30 @@ type backend struct {
 	rng *rand.Rand
 }
 
-// call is one attempt of a job. Its time is limited by the wheel as well.
+// call is one attempt of a job. Its context has a deadline on the wheel.
 func (b *backend) call(ctx context.Context, t *task) error {
 	ctx, cancel := b.tw.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	b.calls.Inc()
-	b.faults.Check(t.running.CompareAndSwap(false, true), "job %d: two attempts at the same time", t.id)
+	b.faults.Check(t.running.CompareAndSwap(false, true), "job %d: concurrent attempts", t.id)
 	b.faults.Check(t.ends.Load() == 0, "job %d: an attempt after its end", t.id)
 	defer t.running.Store(false)
 	t.attempts.Inc()
 
 	if t.malformed {
-		return Permanent(errRefuse)
+		return Permanent(errMalformed)
 	}
 	if b.isDown() {
 		b.whileDown.Inc()
 		return errDown
 	}
-	dice, latency := b.draw()
+	random, latency := b.draw()
 	switch {
-	case dice < 1: // hangs
+	case random < 1: // hangs
 		<-ctx.Done()
 		return ctx.Err()
-	case dice < 1+b.cfg.flaky*0.99:
-		return errFlaky
+	case random < 1+b.cfg.flaky*0.99:
+		return errFailed
 	}
 	time.Sleep(latency)
 	t.served.Inc()
@@ -73,8 +73,8 @@ func (b *backend) isDown() bool {
 	return !now.Before(middle.Add(-b.cfg.down/2)) && now.Before(middle.Add(b.cfg.down/2))
 }
 
-// draw returns a number from 0 to 100, and how long the call takes.
-func (b *backend) draw() (dice float64, latency time.Duration) {
+// draw returns a random number from 0 to 100 and the time of the call.
+func (b *backend) draw() (random float64, latency time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.rng.Float64() * 100, time.Duration(b.rng.Int64N(int64(2 * time.Millisecond)))

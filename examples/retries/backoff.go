@@ -7,33 +7,34 @@ import (
 	"time"
 )
 
-// Policy says how often a job is tried, and how long it waits in between.
+// Policy is the number of attempts of a job and the time between them.
 type Policy struct {
-	Base     time.Duration // the longest wait before the second attempt; it doubles from there. Must be positive
-	Cap      time.Duration // the longest wait at all. At least Base
-	Attempts int           // how many there are at most, the first included. At least 1
+	// Longest wait before the second attempt, doubles for each further one; positive.
+	Base     time.Duration
+	Cap      time.Duration // longest wait; at least Base
+	Attempts int           // largest number of attempts, including the first; at least 1
 }
 
 func (p Policy) validate() error {
 	switch {
 	case p.Base <= 0:
-		return fmt.Errorf("retries: Policy.Base is %v; accepted is a positive duration", p.Base)
+		return fmt.Errorf("retries: Policy.Base is %v; must be a positive duration", p.Base)
 	case p.Cap < p.Base:
-		return fmt.Errorf("retries: Policy.Cap is %v; accepted is at least Base, %v", p.Cap, p.Base)
+		return fmt.Errorf("retries: Policy.Cap is %v; must be at least Base, %v", p.Cap, p.Base)
 	case p.Attempts < 1:
-		return fmt.Errorf("retries: Policy.Attempts is %d; accepted is at least 1", p.Attempts)
+		return fmt.Errorf("retries: Policy.Attempts is %d; must be at least 1", p.Attempts)
 	}
 	return nil
 }
 
-// wait draws how long to wait after so many attempts, of which all have failed: anything from zero
-// to the bound, "full jitter". Clients that failed together, as they do when a server goes down,
-// would otherwise come back together, time after time.
+// wait returns a random time from zero to the bound ("full jitter") for the wait after this number
+// of failed attempts. Without jitter, clients that fail together when a server goes down would also
+// retry together.
 func (p Policy) wait(attempts int, rng *rand.Rand) time.Duration {
 	return time.Duration(rng.Int64N(int64(p.bound(attempts)) + 1))
 }
 
-// bound is Base doubled for each attempt after the first, and at most Cap.
+// bound returns Base, doubled for each attempt after the first, but at most Cap.
 func (p Policy) bound(attempts int) time.Duration {
 	d := p.Base
 	for ; attempts > 1 && d < p.Cap; attempts-- {
@@ -45,11 +46,11 @@ func (p Policy) bound(attempts int) time.Duration {
 	return min(d, p.Cap)
 }
 
-// Budget bounds the share of retries in what a server has to bear. Backoff only spreads them: with
-// five attempts each, a server that is down gets five times the load at the moment when it can bear
-// least. A token bucket begins full; a failure takes a token out, a success puts a part of one in,
-// and while it is half empty or worse nothing is tried again. Share one among all jobs for a
-// server. All methods may be called from any goroutine.
+// Budget limits the share of retries in the load of a server. Backoff only spreads retries over
+// time: with five attempts for each job, a server that is down gets five times the load. A Budget
+// is a token bucket, which is full at first. A failure removes a token, a success adds a part of a
+// token, and there are no retries while the bucket is at most half full. All jobs for a server
+// share a Budget. All methods are safe for concurrent use.
 type Budget struct {
 	mu     sync.Mutex
 	tokens float64
@@ -57,12 +58,12 @@ type Budget struct {
 	refill float64
 }
 
-// NewBudget returns a full bucket of so many tokens, where each success gives refill of one back:
-// 0.1 allows one retry for ten successes in the long run. It panics where size is not positive or
-// refill is negative.
+// NewBudget returns a full bucket of size tokens. Each success adds refill tokens: 0.1 allows one
+// retry for ten successes in the long run. NewBudget panics if size is not positive or refill is
+// negative.
 func NewBudget(size int, refill float64) *Budget {
 	if size <= 0 || !(refill >= 0) {
-		panic(fmt.Sprintf("retries: NewBudget(%d, %v): accepted are a positive size and a refill of at least 0", size, refill))
+		panic(fmt.Sprintf("retries: NewBudget(%d, %v): size must be positive and refill at least 0", size, refill))
 	}
 	return &Budget{tokens: float64(size), size: float64(size), refill: refill}
 }
@@ -73,7 +74,7 @@ func (b *Budget) success() {
 	b.tokens = min(b.tokens+b.refill, b.size)
 }
 
-// failure reports whether there may be a retry.
+// failure reports whether a retry is allowed.
 func (b *Budget) failure() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

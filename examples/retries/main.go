@@ -1,19 +1,18 @@
-// Retries tries jobs again and again, with exponential backoff, jitter, a cap and a budget. The
-// jobs wait on the timing wheel, and so cost no goroutine while they do.
+// Retries retries jobs with exponential backoff, jitter, a cap and a budget. The jobs wait on the
+// timing wheel, so a waiting job has no goroutine.
 //
-// The server that they call is flaky: some calls fail, some hang, some are refused for good, and
-// for a while it is down altogether. Some of the callers lose patience, or have a deadline. Each
-// job must end exactly once, and as the server has seen it. All of it is done twice: without a
-// budget, and with one, which keeps the retries from burdening the server while it is down. The
-// program exits with 1 if something was wrong.
+// The simulated server is unreliable: some calls fail, some hang, some are refused permanently, and
+// for some time the server is down. Some callers have a deadline. Each job must end exactly once,
+// and its result must match the records of the server. The program runs all jobs twice: without a
+// budget, and with one, which limits the load of retries while the server is down. The exit code is
+// 1 if a check fails.
 //
 //	go run ./examples/retries
 //	go run ./examples/retries -jobs 200000 -arrive 10s -down 3s
 //
-// Read retrier.go and backoff.go, which are made to be copied. For a few things that are tried
-// again, without a budget or contexts, package plan is enough:
-// plan.Limit(plan.Jitter(plan.Backoff(first, max), first), n) is a Scheduler for ScheduleRun, whose
-// function calls Run.Stop when it has succeeded.
+// Read retrier.go and backoff.go, which are meant to be copied. For retries without a budget or
+// contexts use package plan: plan.Limit(plan.Jitter(plan.Backoff(first, max), first), n) is a
+// Scheduler for ScheduleRun, whose function calls Run.Stop after a success.
 package main
 
 import (
@@ -29,16 +28,16 @@ import (
 	"github.com/timingwheel-go/timingwheel/examples/internal/program"
 )
 
-// config is what one run is asked to do.
+// config holds the options of one run.
 type config struct {
 	jobs   int
 	arrive time.Duration // jobs arrive during this time
-	down   time.Duration // the server is down for so long, in the middle of it
-	flaky  float64       // percent of the calls that fail
+	down   time.Duration // the server is down for this time, in the middle of arrive
+	flaky  float64       // percentage of calls that fail
 	policy Policy
 	seed   uint64
 
-	size   int // of the budget
+	size   int // size and refill of the budget
 	refill float64
 }
 
@@ -57,12 +56,12 @@ func defaults() config {
 
 func main() { program.Main(retries) }
 
-// retries is the program without its process: it returns the exit code.
+// retries runs the program and returns its exit code.
 func retries(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	cfg := defaults()
 	command := option.Command{
 		Name:  "retries",
-		Usage: "jobs that are tried again with exponential backoff, on the timing wheel",
+		Usage: "jobs with retries and exponential backoff, on the timing wheel",
 		Flags: options(&cfg),
 	}
 	return command.Run(args, stdout, stderr, cfg.validate, func() error { return run(ctx, cfg, stdout) })
@@ -70,18 +69,18 @@ func retries(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 func options(cfg *config) []cli.Flag {
 	return []cli.Flag{
-		option.Count("jobs", &cfg.jobs, 1, 10_000_000, "do `n` jobs"),
-		option.Duration("arrive", &cfg.arrive, time.Millisecond, time.Hour, "let the jobs arrive during this `time`"),
-		option.Duration("down", &cfg.down, 0, time.Hour, "let the server be down for this `time` in the middle of that"),
-		option.Percent("flaky", &cfg.flaky, "let this `percent` of the calls fail at other times"),
-		option.Count("attempts", &cfg.policy.Attempts, 1, 100, "try `n` times at most"),
-		option.Duration("base", &cfg.policy.Base, time.Millisecond, time.Minute, "wait for this `time` at most before the second attempt"),
-		option.Duration("cap", &cfg.policy.Cap, time.Millisecond, time.Hour, "wait for this `time` at most before any"),
-		option.Seed(&cfg.seed, "draw what happens from the seed `n`"),
+		option.Count("jobs", &cfg.jobs, 1, 10_000_000, "`number` of jobs"),
+		option.Duration("arrive", &cfg.arrive, time.Millisecond, time.Hour, "`time` during which the jobs arrive"),
+		option.Duration("down", &cfg.down, 0, time.Hour, "`time` for which the server is down, in the middle of -arrive"),
+		option.Percent("flaky", &cfg.flaky, "`percentage` of calls that fail at other times"),
+		option.Count("attempts", &cfg.policy.Attempts, 1, 100, "largest `number` of attempts"),
+		option.Duration("base", &cfg.policy.Base, time.Millisecond, time.Minute, "longest `time` before the second attempt"),
+		option.Duration("cap", &cfg.policy.Cap, time.Millisecond, time.Hour, "longest `time` before any attempt"),
+		option.Seed(&cfg.seed, "random `seed` of the run"),
 	}
 }
 
-// validate checks what no option can know alone.
+// validate checks constraints between options.
 func (cfg *config) validate() error {
 	if cfg.down > cfg.arrive {
 		return fmt.Errorf("-down %v: must be at most -arrive, which is %v", cfg.down, cfg.arrive)

@@ -15,26 +15,25 @@ import (
 	"github.com/timingwheel-go/timingwheel/examples/internal/programtest"
 )
 
-func TestRun(t *testing.T) {
+func TestRunFindsNoFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := defaults()
 		cfg.jobs = 2000
 		var out bytes.Buffer
 		assert.NoError(t, run(t.Context(), cfg, &out))
-		assert.Contains(t, out.String(), "RIGHT")
+		assert.Contains(t, out.String(), "PASS")
 	})
 }
 
-// The budget must bound the load on a server that is down, and the server must do without it once
-// it is up.
-func TestBudgetSparesTheServer(t *testing.T) {
+// The budget limits the load on a server that is down. Jobs succeed with and without it.
+func TestBudgetLimitsTheLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := defaults()
 		cfg.jobs = 2000
 		var faults fault.List
-		free, err := do(t.Context(), cfg, nil, &faults)
+		free, err := runJobs(t.Context(), cfg, nil, &faults)
 		assert.NoError(t, err)
-		limited, err := do(t.Context(), cfg, NewBudget(cfg.size, cfg.refill), &faults)
+		limited, err := runJobs(t.Context(), cfg, NewBudget(cfg.size, cfg.refill), &faults)
 		assert.NoError(t, err)
 		assert.NoError(t, faults.Err())
 		assert.Greater(t, free.whileDown, 3*limited.whileDown)
@@ -49,7 +48,7 @@ func TestBudgetSparesTheServer(t *testing.T) {
 	})
 }
 
-func TestInterrupt(t *testing.T) {
+func TestInterruptEndsTheRun(t *testing.T) {
 	t.Parallel()
 	cfg := defaults()
 	cfg.arrive, cfg.down = time.Hour, 0
@@ -60,8 +59,7 @@ func TestInterrupt(t *testing.T) {
 	assert.Contains(t, out.String(), "interrupted")
 }
 
-// A check that cannot fail shows nothing.
-func TestJudge(t *testing.T) {
+func TestCheckFindsEachFault(t *testing.T) {
 	t.Parallel()
 	cfg := defaults()
 	ended := func(attempts, served int, malformed bool, err error) *task {
@@ -71,7 +69,7 @@ func TestJudge(t *testing.T) {
 		t.ends.Store(1)
 		return t
 	}
-	exhausted := fmt.Errorf("%w: %w", ErrAttempts, errFlaky)
+	exhausted := fmt.Errorf("%w: %w", ErrAttempts, errFailed)
 	lost := ended(1, 0, false, nil)
 	lost.ends.Store(0)
 	uncounted := ended(2, 1, false, nil)
@@ -83,20 +81,20 @@ func TestJudge(t *testing.T) {
 		{ended(1, 1, false, nil), ""},
 		{ended(8, 1, false, nil), ""},
 		{ended(8, 0, false, exhausted), ""},
-		{ended(1, 0, true, Permanent(errRefuse)), ""},
+		{ended(1, 0, true, Permanent(errMalformed)), ""},
 		{ended(0, 0, false, context.Canceled), ""},
 		{lost, "has not ended"},
-		{uncounted, "has seen 2"},
+		{uncounted, "counted 2"},
 		{ended(9, 1, false, nil), "9 attempts"},
 		{ended(2, 2, false, nil), "served 2 times"},
 		{ended(2, 0, false, nil), "served 0 times"},
 		{ended(2, 1, false, context.Canceled), "served 1 times"},
-		{ended(2, 0, true, Permanent(errRefuse)), "refused after 2"},
+		{ended(2, 0, true, Permanent(errMalformed)), "refused after 2"},
 		{ended(7, 0, false, exhausted), "gave up after 7"},
-		{ended(1, 0, false, errFlaky), "ended with the server has failed"},
+		{ended(1, 0, false, errFailed), "ended with the server has failed"},
 	} {
 		var faults fault.List
-		(&outcome{}).judge(tt.task, cfg, &faults)
+		(&outcome{}).check(tt.task, cfg, &faults)
 		if tt.fault == "" {
 			assert.NoError(t, faults.Err())
 		} else {
@@ -105,7 +103,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-func TestOptions(t *testing.T) {
+func TestBadOptionsAreRefused(t *testing.T) {
 	t.Parallel()
 	programtest.Helps(t, retries, []string{"jobs", "arrive", "down", "flaky", "attempts", "base", "cap", "seed"})
 	programtest.Refuses(t, retries, option.ExitUsage, []programtest.Refusal{

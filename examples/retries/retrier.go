@@ -11,24 +11,22 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// Errors with which a job may end, beside those of its attempts. They wrap the error of the last
-// attempt.
+// Errors of [Result] that wrap the error of the last attempt.
 var (
 	ErrAttempts = errors.New("retries: attempts used up")
 	ErrBudget   = errors.New("retries: budget used up")
 )
 
-// Permanent marks an error after which trying again makes no sense, such as a request that is
-// malformed.
+// Permanent marks an error after which a retry is useless, such as a malformed request.
 func Permanent(err error) error { return permanent{err} }
 
 type permanent struct{ error }
 
 func (p permanent) Unwrap() error { return p.error }
 
-// Retrier tries jobs until they succeed. A job that waits for its next attempt is a timer and some
-// hundred bytes, not a goroutine. Make one with [NewRetrier]; all methods may be called from any
-// goroutine.
+// Retrier retries jobs until they succeed. A job that waits for its next attempt is a timer and a
+// few hundred bytes, not a goroutine. Create a Retrier with [NewRetrier]. All methods are safe for
+// concurrent use.
 type Retrier struct {
 	tw     *timingwheel.TimingWheel
 	policy Policy
@@ -38,9 +36,9 @@ type Retrier struct {
 	rng *rand.Rand
 }
 
-// NewRetrier returns a Retrier whose attempts run where the wheel runs its callbacks: with the
-// default executor they may take as long as they want, and delay no other timer. budget may be nil:
-// no bound. It returns an error that names what is not accepted.
+// NewRetrier returns a Retrier whose attempts run as callbacks of the wheel. With the default
+// executor they may block without delaying other timers. A nil budget is no limit. The error names
+// the invalid field of the policy.
 func NewRetrier(tw *timingwheel.TimingWheel, p Policy, budget *Budget, rng *rand.Rand) (*Retrier, error) {
 	if err := p.validate(); err != nil {
 		return nil, err
@@ -48,18 +46,19 @@ func NewRetrier(tw *timingwheel.TimingWheel, p Policy, budget *Budget, rng *rand
 	return &Retrier{tw: tw, policy: p, budget: budget, rng: rng}, nil
 }
 
-// Result is how a job has ended.
+// Result is the end of a job.
 type Result struct {
 	Attempts int
 	Err      error // nil: the last attempt succeeded
 }
 
-// Do begins with the attempts of a job and returns at once. done is called exactly once, when an
-// attempt has returned nil or a [Permanent] error, when the attempts or the budget are used up, or
-// with the context's cause when it has ended: at once where the job waits, else when the attempt
-// that is under way returns; what that one returns counts, if it is a success. Once the wheel is
-// stopped nothing is called any more: end the contexts first. An attempt that panics ends the
-// program, or goes to the wheel's OnPanic; done is not called for it.
+// Do starts a job and returns immediately. It calls done exactly once: after an attempt that
+// returned nil or a [Permanent] error, when the attempts or the budget are used up, or with the
+// cause of ctx when ctx is done. If ctx is done while the job waits, done is called immediately.
+// During an attempt it is called when the attempt returns, and a success of this attempt counts.
+//
+// After the wheel has stopped there are no further calls, so cancel the contexts first. An attempt
+// that panics ends the program or is reported to OnPanic of the wheel; done is then not called.
 func (r *Retrier) Do(ctx context.Context, attempt func(context.Context) error, done func(Result)) {
 	j := &job{retrier: r, ctx: ctx, attempt: attempt, done: done}
 	j.mu.Lock()
@@ -74,26 +73,25 @@ func (r *Retrier) wait(attempts int) time.Duration {
 	return r.policy.wait(attempts, r.rng)
 }
 
-// job belongs to its timer while it waits. Whoever takes the timer away has the job: the wheel does
-// when it calls run, and cancel does where Stop says true. So done is called once, without a flag
-// that says whether it was.
+// job is owned by its timer while it waits. The wheel passes the ownership to run, and cancel gets
+// it if Stop returns true. The owner ends the job, so done is called exactly once without a flag.
 type job struct {
 	retrier *Retrier
 	ctx     context.Context
 	attempt func(context.Context) error
 	done    func(Result)
 
-	attempts int // by whoever has the job
+	attempts int // written by the owner
 
-	mu      sync.Mutex // between cancel and those that set these
+	mu      sync.Mutex // guards timer and unwatch
 	timer   timingwheel.Timer
 	unwatch func() bool
 }
 
-// run is called by the wheel.
+// run is the callback of the timer.
 func (j *job) run() {
 	if err := context.Cause(j.ctx); err != nil {
-		j.end(err) // cancel came too late to stop the timer
+		j.end(err) // cancel did not stop the timer
 		return
 	}
 	j.attempts++
@@ -103,11 +101,11 @@ func (j *job) run() {
 		return
 	}
 	if errors.As(err, new(permanent)) {
-		j.end(err) // which is not the server's fault, and costs no budget
+		j.end(err) // not a failure of the server, so it costs no budget
 		return
 	}
 	if cause := context.Cause(j.ctx); cause != nil {
-		j.end(cause) // nor is this
+		j.end(cause) // costs no budget either
 		return
 	}
 	retry := j.retrier.budget == nil || j.retrier.budget.failure()
@@ -128,8 +126,8 @@ func (j *job) success() {
 	j.end(nil)
 }
 
-// sleep gives the job back to the timer. A context that has ended before is seen here; one that
-// ends later finds the timer.
+// sleep passes the ownership to a new timer, unless ctx is done. If ctx is done later, cancel stops
+// the timer.
 func (j *job) sleep() {
 	wait := j.retrier.wait(j.attempts)
 	j.mu.Lock()
@@ -143,21 +141,21 @@ func (j *job) sleep() {
 	}
 }
 
-// cancel is called when the context has ended.
+// cancel is called when ctx is done.
 func (j *job) cancel() {
 	j.mu.Lock()
-	mine := j.timer.Stop()
+	stopped := j.timer.Stop()
 	j.mu.Unlock()
-	if mine {
+	if stopped {
 		j.end(context.Cause(j.ctx))
 	}
 }
 
-// end is called by whoever has the job.
+// end ends the job. Only the owner calls it.
 func (j *job) end(err error) {
 	j.mu.Lock()
 	unwatch := j.unwatch
 	j.mu.Unlock()
-	unwatch() // else a context that lives on would keep the job
+	unwatch() // otherwise a long-lived context would keep the job
 	j.done(Result{j.attempts, err})
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-func TestBound(t *testing.T) {
+func TestBoundDoublesUpToTheCap(t *testing.T) {
 	t.Parallel()
 	p := Policy{Base: 10, Cap: 65, Attempts: 5}
 	for attempts, want := range map[int]time.Duration{1: 10, 2: 20, 3: 40, 4: 65, 5: 65, 1000: 65} {
@@ -39,7 +39,7 @@ func TestWaitIsJittered(t *testing.T) {
 	assert.Equal(t, 400*time.Nanosecond, most)
 }
 
-func TestBadPolicies(t *testing.T) {
+func TestBadPoliciesAreRefused(t *testing.T) {
 	t.Parallel()
 	for want, p := range map[string]Policy{
 		"Base is 0s":     {Cap: 1, Attempts: 1},
@@ -51,26 +51,26 @@ func TestBadPolicies(t *testing.T) {
 		_, err := NewRetrier(nil, p, nil, nil)
 		assert.ErrorContains(t, err, want)
 	}
-	assert.PanicsWithValue(t, "retries: NewBudget(0, 1): accepted are a positive size and a refill of at least 0", func() { NewBudget(0, 1) })
+	assert.PanicsWithValue(t, "retries: NewBudget(0, 1): size must be positive and refill at least 0", func() { NewBudget(0, 1) })
 	assert.Panics(t, func() { NewBudget(1, -1) })
 	assert.Panics(t, func() { NewBudget(1, math.NaN()) })
 }
 
-func TestBudget(t *testing.T) {
+func TestBudgetAllowsRetriesWhileMoreThanHalfFull(t *testing.T) {
 	t.Parallel()
 	b := NewBudget(10, 0.5)
-	b.success() // it is full: nothing to gain
+	b.success() // already full
 	for range 4 {
 		assert.True(t, b.failure())
 	}
-	assert.False(t, b.failure(), "half empty")
+	assert.False(t, b.failure(), "half full")
 	for range 100 {
 		assert.False(t, b.failure())
 	}
 	for range 12 {
 		b.success()
 	}
-	assert.False(t, b.failure(), "six tokens, of which this one costs one")
+	assert.False(t, b.failure(), "six tokens, of which this failure removes one")
 	for range 3 {
 		b.success()
 	}
@@ -79,7 +79,7 @@ func TestBudget(t *testing.T) {
 
 var errTest = errors.New("not yet")
 
-// do runs a job in a bubble and returns how it has ended and when.
+// doJob runs a job in a synctest bubble and returns its result and time.
 func doJob(t *testing.T, ctx context.Context, p Policy, budget *Budget, attempt func(context.Context) error) (Result, time.Duration) {
 	t.Helper()
 	tw, err := timingwheel.New(timingwheel.Options{})
@@ -94,14 +94,14 @@ func doJob(t *testing.T, ctx context.Context, p Policy, budget *Budget, attempt 
 	took := time.Since(begin)
 	time.Sleep(time.Hour)
 	synctest.Wait()
-	assert.Empty(t, results, "a second end")
+	assert.Empty(t, results, "a second call of done")
 	assert.Zero(t, tw.Len())
 	return result, took
 }
 
 var policy = Policy{Base: time.Second, Cap: 5 * time.Second, Attempts: 6}
 
-func TestJobSucceedsInTheEnd(t *testing.T) {
+func TestJobSucceedsAfterRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var times []time.Time
 		result, took := doJob(t, t.Context(), policy, nil, func(context.Context) error {
@@ -112,7 +112,7 @@ func TestJobSucceedsInTheEnd(t *testing.T) {
 			return nil
 		})
 		assert.Equal(t, Result{Attempts: 5}, result)
-		// The waits are those that the same generator draws, and at most a tick longer.
+		// The waits are those of a generator with the same seed, and at most a tick longer.
 		rng, sum := newRand(1, 1), time.Duration(0)
 		for i := range times[1:] {
 			want, got := policy.wait(i+1, rng), times[i+1].Sub(times[i])
@@ -151,13 +151,13 @@ func TestJobIsCancelled(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(errGone)
 		result, took := doJob(t, ctx, policy, nil, func(context.Context) error {
-			t.Error("tried for nobody")
+			t.Error("an attempt after the context was done")
 			return nil
 		})
 		assert.Equal(t, Result{Err: errGone}, result)
 		assert.LessOrEqual(t, took, time.Millisecond)
 
-		// While it waits it ends at once.
+		// While the job waits, it ends immediately.
 		slow := Policy{Base: time.Hour, Cap: time.Hour, Attempts: 2}
 		ctx, cancelWait := context.WithTimeout(t.Context(), time.Second)
 		defer cancelWait()
@@ -165,7 +165,7 @@ func TestJobIsCancelled(t *testing.T) {
 		assert.Equal(t, Result{Attempts: 1, Err: context.DeadlineExceeded}, result)
 		assert.Equal(t, time.Second, took)
 
-		// During an attempt it ends with that; and a success is one.
+		// During an attempt it ends with the attempt, and a success counts.
 		for _, want := range []error{errTest, nil} {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			result, _ = doJob(t, ctx, policy, NewBudget(1, 1), func(context.Context) error {
@@ -181,24 +181,24 @@ func TestJobIsCancelled(t *testing.T) {
 	})
 }
 
-// watched counts what waits for its end.
-type watched struct {
+// watchedContext counts the functions that wait for its end.
+type watchedContext struct {
 	context.Context
 	done    chan struct{}
 	waiting int
 }
 
-func (w *watched) Done() <-chan struct{} { return w.done }
-func (w *watched) Value(any) any         { return nil }
-func (w *watched) AfterFunc(func()) func() bool {
+func (w *watchedContext) Done() <-chan struct{} { return w.done }
+func (w *watchedContext) Value(any) any         { return nil }
+func (w *watchedContext) AfterFunc(func()) func() bool {
 	w.waiting++
 	return func() bool { w.waiting--; return true }
 }
 
-// A context that lives for as long as the program must not keep all jobs that it has seen.
-func TestEndedJobLeavesItsContext(t *testing.T) {
+// A context that lives as long as the program must not keep ended jobs.
+func TestContextDoesNotKeepEndedJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx := &watched{Context: t.Context(), done: make(chan struct{})}
+		ctx := &watchedContext{Context: t.Context(), done: make(chan struct{})}
 		doJob(t, ctx, policy, nil, func(context.Context) error {
 			assert.Equal(t, 1, ctx.waiting)
 			return nil
@@ -207,8 +207,8 @@ func TestEndedJobLeavesItsContext(t *testing.T) {
 	})
 }
 
-// Cancellation meets the timer of the next attempt at the same moment, again and again.
-func TestCancelAgainstTimer(t *testing.T) {
+// Cancellation races with the timer of the next attempt.
+func TestCancelRacesWithTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tw, err := timingwheel.New(timingwheel.Options{})
 		require.NoError(t, err)
@@ -250,7 +250,7 @@ func TestWaitingJobsHaveNoGoroutine(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
-		assert.Greater(t, tw.Len(), 990) // a wait may be short
+		assert.Greater(t, tw.Len(), 990) // some waits are short
 		assert.Less(t, runtime.NumGoroutine(), before+100)
 		jobs.Wait()
 	})
