@@ -8,8 +8,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/examples/internal/fault"
 )
 
-// message is the i-th message of a flow. Whoever knows the flow and i can tell it from every other,
-// and from a damaged one.
+// message returns the i-th message of a flow. The receiver can check it, because it is a function
+// of the flow and i.
 func message(id uint32, i int) []byte {
 	var name [12]byte
 	binary.BigEndian.PutUint32(name[:], id)
@@ -18,7 +18,7 @@ func message(id uint32, i int) []byte {
 	return append(name[:], sum[:]...)
 }
 
-// inbox checks what is delivered: each message of each flow once, in order.
+// inbox checks that each message of each flow is delivered once, in order.
 type inbox struct {
 	faults *fault.List
 	count  map[flow]int
@@ -29,12 +29,12 @@ func newInbox(faults *fault.List) *inbox { return &inbox{faults: faults, count: 
 
 func (in *inbox) deliver(f flow, m []byte) {
 	i := in.count[f]
-	in.faults.Check(bytes.Equal(m, message(f.id, i)), "flow %d: something else in the place of message %d", f.id, i)
+	in.faults.Check(bytes.Equal(m, message(f.id, i)), "flow %d: another message instead of message %d", f.id, i)
 	in.count[f]++
 	in.total++
 }
 
-// complete checks that everything has come.
+// complete checks that all messages were delivered.
 func (in *inbox) complete(flows, messages int) {
 	in.faults.Check(len(in.count) == flows, "messages of %d flows instead of %d", len(in.count), flows)
 	for f, n := range in.count {

@@ -8,27 +8,28 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// faults are what a link does to packets.
+// faults are the faults of a link.
 type faults struct {
 	loss      float64 // percent
 	duplicate float64 // percent
 	latency   time.Duration
-	jitter    time.Duration // up to this much more, drawn for each packet: so they overtake each other
+	// Random addition to the latency of each packet, so packets overtake each other.
+	jitter    time.Duration
 }
 
-// link is a bad network. A packet on its way is a timer on the wheel, so that packets, timeouts and
-// whatever else happens in a simulation have one clock and one order.
+// link is an unreliable network. A packet in flight is a timer on the wheel, so all events of a
+// simulation have one clock and one order.
 type link struct {
 	tw     *timingwheel.TimingWheel
 	rng    *rand.Rand
 	faults faults
 	out    func(to netip.AddrPort, packet []byte)
-	down   bool // everything is lost
+	down   bool // all packets are lost
 
 	packets, lost, duplicated int
 }
 
-// send takes a packet, which the caller does not use again.
+// send sends a packet. The caller must not use the packet afterwards.
 func (l *link) send(to netip.AddrPort, packet []byte) {
 	l.packets++
 	if l.down || l.percent(l.faults.loss) {
@@ -47,12 +48,11 @@ func (l *link) carry(to netip.AddrPort, packet []byte) {
 	if l.faults.jitter > 0 {
 		delay += time.Duration(l.rng.Int64N(int64(l.faults.jitter)))
 	}
-	// Also without a delay: the answer must not come back while the sender is in the middle of
-	// something.
+	// A timer also without a delay, because the answer must not arrive during the call of send.
 	l.tw.AfterFunc(delay, func() { l.out(to, packet) })
 }
 
 func (l *link) percent(p float64) bool { return l.rng.Float64()*100 < p }
 
-// newSeeded returns the n-th generator of a seed.
+// newSeeded returns the n-th random generator of a seed.
 func newSeeded(seed, n uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, n)) }

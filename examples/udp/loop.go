@@ -12,9 +12,8 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// loop is a node on a real socket. One goroutine reads packets and runs timers, so that the node
-// needs no lock: it waits for whichever comes first, as the time at which the wheel has something
-// to do is the deadline of the next read.
+// loop runs a node on a real socket. One goroutine reads packets and runs timers, so the node needs
+// no lock. The deadline of each read is the time of the next timer.
 type loop struct {
 	conn *net.UDPConn
 	tw   *timingwheel.TimingWheel
@@ -22,8 +21,8 @@ type loop struct {
 	node *node
 }
 
-// listen opens a socket on the loopback interface and makes a node on it. What it sends goes
-// through a link with these faults.
+// listen opens a socket on the loopback interface and creates a node on it. The node sends through
+// a link with these faults.
 func listen(cfg protocol, f faults, rng *rand.Rand, deliver func(flow, []byte)) (*loop, error) {
 	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Tick: cfg.tick})
 	if err != nil {
@@ -39,15 +38,15 @@ func listen(cfg protocol, f faults, rng *rand.Rand, deliver func(flow, []byte)) 
 	return l, nil
 }
 
-// write sends a packet. What the kernel does not take is lost like others, and sent again.
+// write sends a packet. A packet that the kernel rejects counts as lost, and is sent again.
 func (l *loop) write(to netip.AddrPort, packet []byte) { _, _ = l.conn.WriteToUDPAddrPort(packet, to) }
 
 func (l *loop) address() netip.AddrPort { return l.conn.LocalAddr().(*net.UDPAddr).AddrPort() }
 
-// run runs the node until over is true or ctx has ended. It closes the socket.
+// run runs the node until over returns true or ctx is done. It closes the socket.
 func (l *loop) run(ctx context.Context, over func() bool) error {
 	defer l.tw.Stop()
-	// A read deadline would not do to wake the loop, since it sets its own.
+	// A read deadline cannot wake the loop, because the loop sets its own.
 	stop := context.AfterFunc(ctx, func() { _ = l.conn.Close() })
 	defer func() {
 		if stop() {
@@ -61,7 +60,7 @@ func (l *loop) run(ctx context.Context, over func() bool) error {
 			return ended(ctx, err)
 		}
 		n, from, err := l.conn.ReadFromUDPAddrPort(buf)
-		// First the clock, then the packet: what it measures and arms is to count from now.
+		// Advance the clock before handling the packet: its measurements and timers count from now.
 		l.tw.Advance(time.Now())
 		switch {
 		case err == nil:
@@ -73,9 +72,10 @@ func (l *loop) run(ctx context.Context, over func() bool) error {
 	return nil
 }
 
-// until is how long to wait for packets: the zero time, for ever, where there are no timers. It
-// never lies in the past, as a read then fails without a look at the socket, and on a busy machine
-// timers would let no packet through. They are late by a tick for that at most.
+// until returns the deadline of the next read, or the zero time (no deadline) if there are no
+// timers. It is at least a tick ahead: a read with a past deadline fails without reading the
+// socket, so on a busy machine timers would starve the packets. Timers are late by at most a tick
+// because of that.
 func (l *loop) until() time.Time {
 	next, ok := l.tw.Next()
 	if !ok {
@@ -87,7 +87,7 @@ func (l *loop) until() time.Time {
 	return next
 }
 
-// ended is nil where the error comes from closing the socket, as ctx has ended.
+// ended returns nil if the error is that run closed the socket because ctx was done.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, net.ErrClosed) {
 		return nil

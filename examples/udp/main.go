@@ -1,18 +1,18 @@
-// Udp delivers messages over a network that loses, doubles and reorders packets: each exactly once,
-// and in order. It has sequence numbers, acknowledgements, and retransmission timers as RFC 6298
-// describes them, and gives up where nobody answers.
+// Udp delivers messages exactly once and in order over a network that loses, duplicates and
+// reorders packets. The protocol has sequence numbers, acknowledgements and the retransmission
+// timers of RFC 6298. It gives up if the peer does not answer.
 //
-// A single goroutine owns a socket and everything behind it, with a timing wheel in Manual mode:
-// Next says until when to wait for packets, and Advance runs what is due. So the protocol needs no
-// lock, and knows neither sockets nor clocks. The program first simulates an hour of it, in a
-// moment, and then does it over real sockets on the loopback interface, with faults that it injects
-// itself. It exits with 1 if a message was lost, doubled or misplaced.
+// One goroutine owns a socket and its protocol state, with a timing wheel in Manual mode: Next
+// returns the deadline of the next read, and Advance runs the due timers. So the protocol needs no
+// lock, and it depends neither on sockets nor on clocks. The program first simulates an hour in
+// virtual time. Then it uses real sockets on the loopback interface, with injected faults. The exit
+// code is 1 if a message was lost, duplicated or reordered.
 //
 //	go run ./examples/udp
 //	go run ./examples/udp -loss 25 -messages 5000 -seed 7
 //
-// Read loop.go for how a wheel in Manual mode and a socket go together, sender.go and rto.go for
-// the timers, and sim.go for how to test such a thing.
+// Read loop.go for a wheel in Manual mode with a socket, sender.go and rto.go for the timers, and
+// sim.go for testing such a protocol.
 package main
 
 import (
@@ -27,7 +27,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/examples/internal/program"
 )
 
-// config is what one run over sockets is asked to do.
+// config holds the options of a run over sockets.
 type config struct {
 	protocol
 	faults
@@ -35,13 +35,14 @@ type config struct {
 	messages int // of each flow
 	seed     uint64
 
-	simulated simulation
+	silentTries int // tries of the flow to a socket that does not answer
+	simulated   simulation
 }
 
 func defaults() config {
 	return config{
-		// RFC 6298 asks for a second at first and at least; on a loopback interface nobody wants to
-		// wait for that.
+		// RFC 6298 requires an initial and a minimum timeout of a second, which is too long for a
+		// loopback interface.
 		protocol: protocol{
 			timing: timing{initial: 50 * time.Millisecond, least: 10 * time.Millisecond, most: 250 * time.Millisecond, tick: time.Millisecond, tries: 24},
 			window: 64,
@@ -52,18 +53,19 @@ func defaults() config {
 		messages: 500,
 		seed:     1,
 
-		simulated: newSimulation(),
+		silentTries: 24,
+		simulated:   newSimulation(),
 	}
 }
 
 func main() { program.Main(udp) }
 
-// udp is the program without its process: it returns the exit code.
+// udp runs the program and returns its exit code.
 func udp(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	cfg := defaults()
 	command := option.Command{
 		Name:  "udp",
-		Usage: "messages over a bad network, with retransmission timers on a timing wheel in Manual mode",
+		Usage: "messages over an unreliable network, with retransmission timers on a timing wheel in Manual mode",
 		Flags: options(&cfg),
 	}
 	return command.Run(args, stdout, stderr, cfg.validate, func() error { return run(ctx, cfg, stdout) })
@@ -71,25 +73,25 @@ func udp(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 func options(cfg *config) []cli.Flag {
 	return []cli.Flag{
-		option.Count("flows", &cfg.flows, 1, 200, "open `n` flows"),
-		option.Count("messages", &cfg.messages, 1, 1_000_000, "send `n` messages in each"),
-		// With much more all tries of a message are lost now and then, and the protocol rightly
-		// gives up.
-		option.New("loss", "lose this `percent` of the packets", option.Within(&cfg.loss, option.ParseFloat, 0, 25, "a number")),
-		option.Percent("duplicate", &cfg.duplicate, "double this `percent` of the packets"),
-		option.Duration("jitter", &cfg.jitter, 0, time.Second, "hold each packet back for up to this `time`"),
-		option.Seed(&cfg.seed, "draw what happens to packets from the seed `n`"),
+		option.Count("flows", &cfg.flows, 1, 200, "`number` of flows"),
+		option.Count("messages", &cfg.messages, 1, 1_000_000, "`number` of messages in each flow"),
+		// With a higher loss all tries of a message are lost occasionally, and the protocol gives
+		// up.
+		option.New("loss", "`percentage` of packets that are lost", option.Within(&cfg.loss, option.ParseFloat, 0, 25, "a number")),
+		option.Percent("duplicate", &cfg.duplicate, "`percentage` of packets that are duplicated"),
+		option.Duration("jitter", &cfg.jitter, 0, time.Second, "longest `time` by which a packet is delayed"),
+		option.Seed(&cfg.seed, "random `seed` of the faults"),
 	}
 }
 
-// validate checks what no option can know alone.
+// validate checks constraints between options.
 func (cfg *config) validate() error {
-	const most = 5_000_000 // all are queued at first, at about 150 bytes
+	const most = 5_000_000 // all are queued at the beginning, at about 150 bytes each
 	if cfg.flows*cfg.messages > most {
 		return fmt.Errorf("-messages %d for -flows %d: must be at most %d in all", cfg.messages, cfg.flows, most)
 	}
-	// Nothing here slows down where the kernel's buffers overflow, as a protocol for a real network
-	// must: so no more is on its way than with the defaults.
+	// The protocol has no congestion control, so the number of packets in flight must not exceed
+	// that of the defaults, or the buffers of the kernel overflow.
 	cfg.window = min(cfg.window, max(1280/cfg.flows, 1))
 	return nil
 }

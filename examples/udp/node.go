@@ -8,17 +8,17 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// protocol is what both sides of a flow have to agree upon.
+// protocol has the parameters that both sides of a flow must agree on.
 type protocol struct {
 	timing
-	window int // how many messages may be on their way
-	flows  int // how many flows a node receives at most
+	window int // largest number of messages in flight
+	flows  int // largest number of flows that a node receives
 }
 
-// node is one end of the protocol: all flows that begin or end there. It knows neither sockets nor
-// clocks. Packets come in through receive and go out through send, and what time it is says the
-// wheel, which is in Manual mode. So it runs on a real socket as it does in a test, where an hour
-// takes a moment. Everything happens on the goroutine that advances the wheel.
+// node is one endpoint of the protocol, with all flows that begin or end there. It depends neither
+// on sockets nor on clocks: packets arrive at receive and leave through send, and the time is that
+// of the wheel, which is in Manual mode. So the same code runs on a real socket and in a
+// simulation. All methods and callbacks run on the goroutine that advances the wheel.
 type node struct {
 	tw      *timingwheel.TimingWheel
 	cfg     protocol
@@ -39,8 +39,8 @@ func newNode(tw *timingwheel.TimingWheel, cfg protocol, send func(netip.AddrPort
 	return &node{tw: tw, cfg: cfg, send: send, deliver: deliver, senders: make(map[flow]*sender), receivers: make(map[flow]*receiver)}
 }
 
-// open begins a flow. ended is called once: with nil when all messages have got through after
-// finish, or with an error that wraps errGone.
+// open begins a flow. It calls ended once: with nil after finish when all messages have been
+// acknowledged, or with an error that wraps errNoAnswer.
 func (n *node) open(f flow, ended func(error)) (*sender, error) {
 	if n.senders[f] != nil {
 		return nil, fmt.Errorf("udp: flow %d to %v is open already", f.id, f.peer)
@@ -62,7 +62,7 @@ func (n *node) outTo(f flow) func(packet) {
 	return func(p packet) { n.send(f.peer, p.bytes()) }
 }
 
-// receive takes what has come from a peer. Anything may come from a network.
+// receive handles a packet from a peer. It ignores malformed packets.
 func (n *node) receive(from netip.AddrPort, b []byte) {
 	p, ok := parse(b)
 	if !ok {
@@ -80,12 +80,12 @@ func (n *node) receive(from netip.AddrPort, b []byte) {
 	}
 }
 
-// standstill is how long the machine of a sender may stand still, which is no time for the sender.
-const standstill = time.Minute
+// maxStall is the longest stall of the machine of a sender that a receiver tolerates.
+const maxStall = time.Minute
 
-// receiver returns the receiving side of a flow, a new one for a new flow, and nil where there are
-// too many. It is forgotten when nothing has come for so long that the sender must have given up.
-// Sooner would be wrong: a repeated message would begin the flow anew, and be delivered twice.
+// receiver returns the receiving side of a flow. It creates the receiver of a new flow, or returns
+// nil if there are too many flows. The idle timer removes a receiver after the sender must have
+// given up. Before that a repeated message would begin a new flow and be delivered twice.
 func (n *node) receiver(f flow) *receiver {
 	r := n.receivers[f]
 	if r == nil {
@@ -98,7 +98,7 @@ func (n *node) receiver(f flow) *receiver {
 			deliver: func(m []byte) { n.deliver(f, m) },
 			early:   make(map[uint32][]byte),
 		}
-		r.idle.Init(n.tw, 2*n.cfg.giveUpAfter()+standstill, func() { delete(n.receivers, f) })
+		r.idle.Init(n.tw, 2*n.cfg.giveUpAfter()+maxStall, func() { delete(n.receivers, f) })
 		n.receivers[f] = r
 	}
 	r.idle.Touch()

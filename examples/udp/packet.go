@@ -2,10 +2,10 @@ package main
 
 import "encoding/binary"
 
-// A packet is a data packet, with a number and a message, or an acknowledgement, with the number of
-// the data packet that it answers and the number of the first one that is missing still. The first
-// names what got through, so that what is lost can be told from it; the second makes up for
-// acknowledgements that are lost themselves. Numbers wrap around.
+// A packet is a data packet with a sequence number and a message, or an acknowledgement. An
+// acknowledgement has the number of the data packet that it answers, which lets the sender detect
+// losses, and the number of the first missing packet, which makes up for lost acknowledgements.
+// Numbers wrap around.
 //
 //	data: kind, flow (4 bytes), seq (4 bytes), message
 //	ack:  kind, flow (4 bytes), seq (4 bytes), next (4 bytes)
@@ -27,12 +27,11 @@ const (
 const (
 	headerSize = 9
 	ackSize    = headerSize + 4
-	// maxMessage keeps a packet below what every path carries in one piece: a fragment lost is a
-	// packet lost.
+	// maxMessage keeps a packet below the usual MTU: losing one fragment would lose the packet.
 	maxMessage = 1200 - headerSize
 )
 
-// bytes returns the packet as it is sent.
+// bytes returns the encoded packet.
 func (p packet) bytes() []byte {
 	b := make([]byte, headerSize, ackSize+len(p.message))
 	b[0] = byte(p.kind)
@@ -44,7 +43,7 @@ func (p packet) bytes() []byte {
 	return append(b, p.message...)
 }
 
-// parse reads a packet, and returns false for what is none. The message is a part of b.
+// parse decodes a packet. It returns false for an invalid one. The message is a slice of b.
 func parse(b []byte) (p packet, ok bool) {
 	if len(b) < headerSize {
 		return p, false

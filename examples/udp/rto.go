@@ -2,20 +2,20 @@ package main
 
 import "time"
 
-// timing says how long to wait for acknowledgements.
+// timing has the parameters of the retransmission timeout.
 type timing struct {
-	initial time.Duration // before anything was measured
+	initial time.Duration // before the first measurement
 	least   time.Duration
 	most    time.Duration
-	tick    time.Duration // of the clock that measures
-	tries   int           // timeouts in a row after which the other side counts as gone
+	tick    time.Duration // resolution of the clock
+	tries   int           // consecutive timeouts after which the sender gives up
 }
 
-// giveUpAfter is an upper bound of how long a message is tried.
+// giveUpAfter returns an upper bound of the time until a sender gives up.
 func (t timing) giveUpAfter() time.Duration { return t.most * time.Duration(t.tries+1) }
 
-// rtoEstimator computes the retransmission timeout from measured round trips, as RFC 6298 says: the
-// mean and four times the mean deviation, both smoothed.
+// rtoEstimator computes the retransmission timeout from measured round trips, as in RFC 6298: the
+// smoothed mean plus four times the smoothed mean deviation.
 type rtoEstimator struct {
 	timing
 	smoothed  time.Duration
@@ -26,10 +26,10 @@ type rtoEstimator struct {
 
 func newEstimator(t timing) rtoEstimator { return rtoEstimator{timing: t, rto: t.initial} }
 
-// sample takes a measured round trip of a message that was sent once. One that was sent twice says
-// nothing: nobody knows which of the two was answered (Karn). Until there is a sample, the timeout
-// stays as long as it has become: else a path on which every round trip takes longer than the
-// timeout would have everything sent twice, and never be measured.
+// sample adds the round trip of a message that was sent once. A retransmitted message gives no
+// sample, because the acknowledgement may answer either transmission (Karn's algorithm). Until the
+// next sample the timeout keeps its backoff. Otherwise, on a path whose round trips exceed the
+// timeout, every message would be sent twice and no round trip would be measured.
 func (e *rtoEstimator) sample(r time.Duration) {
 	if !e.measured {
 		e.measured = true
@@ -41,10 +41,10 @@ func (e *rtoEstimator) sample(r time.Duration) {
 	e.rto = e.clamp(e.smoothed + max(e.tick, 4*e.deviation))
 }
 
-// usual is the time in which most acknowledgements come.
+// usual returns the time within which most acknowledgements arrive.
 func (e *rtoEstimator) usual() time.Duration { return e.smoothed + 2*e.deviation }
 
-// backOff doubles the timeout, after one.
+// backOff doubles the timeout after a timeout.
 func (e *rtoEstimator) backOff() { e.rto = e.clamp(2 * e.rto) }
 
 func (e *rtoEstimator) clamp(d time.Duration) time.Duration { return min(max(d, e.least), e.most) }

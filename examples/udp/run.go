@@ -14,8 +14,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/examples/internal/figures"
 )
 
-// run simulates an hour, sends messages over real sockets, prints what both have cost, and returns
-// an error if something was wrong.
+// run simulates an hour, sends messages over real sockets, prints the figures of both and returns
+// an error with the faults.
 func run(ctx context.Context, cfg config, w io.Writer) error {
 	found := &fault.List{}
 	begin := time.Now()
@@ -24,73 +24,75 @@ func run(ctx context.Context, cfg config, w io.Writer) error {
 		return err
 	}
 	spent := time.Since(begin)
-	real, gone, err := overSockets(ctx, cfg, found)
+	real, silence, err := overSockets(ctx, cfg, found)
 	if err != nil {
 		return err
 	}
-	t := figures.Table(w, 2, 7, "", "delivered", "packets", "lost", "doubled", "sent again", "time")
-	for name, y := range map[string]tally{"simulated": simulated, "over sockets": real} {
+	t := figures.Table(w, 2, 7, "", "delivered", "packets", "lost", "duplicated", "retransmitted", "time")
+	for name, y := range map[string]counters{"simulated": simulated, "over sockets": real} {
 		t.AppendRow(table.Row{name, figures.Comma(y.delivered), figures.Comma(y.packets), figures.Comma(y.lost), figures.Comma(y.duplicated),
 			figures.Comma(y.retransmitted), y.took.Round(time.Millisecond)})
 	}
 	t.SortBy([]table.SortBy{{Number: 1, Mode: table.Dsc}})
 	t.Render()
 	fmt.Fprintf(w, "the simulation took %s\n", figures.Millis(spent))
-	if gone != nil {
-		fmt.Fprintln(w, "the flow to nobody has ended:", gone)
+	if silence != nil {
+		fmt.Fprintln(w, "the flow to a silent socket has ended:", silence)
 	}
 	if err := found.Err(); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
-		fmt.Fprintln(w, "interrupted: what was delivered by then was delivered once, in order")
+		fmt.Fprintln(w, "interrupted: every message until then was delivered once, in order")
 		return nil
 	}
-	fmt.Fprintln(w, "RIGHT: every message was delivered once, in order")
+	fmt.Fprintln(w, "PASS: every message was delivered once, in order")
 	return nil
 }
 
-// overSockets sends messages from one socket to another, and to one that does not answer.
-func overSockets(ctx context.Context, cfg config, found *fault.List) (t tally, gone, err error) {
+// overSockets sends messages from one socket to another and to a silent one. silence is the error
+// of the flow to the silent socket.
+func overSockets(ctx context.Context, cfg config, found *fault.List) (t counters, silence, err error) {
 	begin := time.Now()
 	in := newInbox(found)
 	server, err := listen(cfg.protocol, cfg.faults, newSeeded(cfg.seed, 1), in.deliver)
 	if err != nil {
 		return t, nil, err
 	}
-	client, err := listen(cfg.protocol, cfg.faults, newSeeded(cfg.seed, 2), func(flow, []byte) { found.Add("a message for the client") })
+	client, err := listen(cfg.protocol, cfg.faults, newSeeded(cfg.seed, 2), func(flow, []byte) { found.Add("the client received a message") })
 	if err != nil {
 		return t, nil, err
 	}
-	mute, err := listen(cfg.protocol, faults{}, nil, nil)
+	silent, err := listen(cfg.protocol, faults{}, nil, nil)
 	if err != nil {
 		return t, nil, err
 	}
-	defer func() { _ = mute.conn.Close() }()
+	defer func() { _ = silent.conn.Close() }()
 
 	serving, endServing := context.WithCancel(ctx)
 	defer endServing()
 	served := make(chan error, 1)
 	go func() { served <- server.run(serving, func() bool { return false }) }()
-	senders, err := client.talk(ctx, cfg, server.address(), mute.address(), &gone, found)
+	senders, err := client.talk(ctx, cfg, server.address(), silent.address(), &silence, found)
 	if err != nil {
 		return t, nil, err
 	}
 	err = client.run(ctx, func() bool { return len(client.node.senders) == 0 })
-	endServing() // everything was acknowledged, and so delivered
+	endServing() // all messages were acknowledged and so delivered
 	err = errors.Join(err, <-served)
 
 	if ctx.Err() == nil {
 		in.complete(cfg.flows, cfg.messages)
-		found.Check(errors.Is(gone, errGone), "the flow to nobody has ended with %v", gone)
+		found.Check(errors.Is(silence, errNoAnswer), "the flow to a silent socket has ended with %v", silence)
 	}
-	t = tally{delivered: in.total, took: time.Since(begin)}
+	t = counters{delivered: in.total, took: time.Since(begin)}
 	t.add(client.link, server.link, senders)
-	return t, gone, err
+	return t, silence, err
 }
 
-// talk opens the flows and queues their messages until ctx ends; the loop does not run yet.
-func (l *loop) talk(ctx context.Context, cfg config, server, mute netip.AddrPort, gone *error, found *fault.List) ([]*sender, error) {
+// talk opens the flows and queues their messages, before the loop runs. It stops early if ctx is
+// done.
+func (l *loop) talk(ctx context.Context, cfg config, server, silent netip.AddrPort, silence *error, found *fault.List) ([]*sender, error) {
 	senders := make([]*sender, 0, cfg.flows+1)
 	for id := range cfg.flows {
 		s, err := l.node.open(flow{server, uint32(id)}, func(err error) { found.Check(err == nil, "flow %d: %v", id, err) })
@@ -105,9 +107,10 @@ func (l *loop) talk(ctx context.Context, cfg config, server, mute netip.AddrPort
 		s.finish()
 		senders = append(senders, s)
 	}
-	s, err := l.node.open(flow{mute, 0}, func(err error) { *gone = err })
+	s, err := l.node.open(flow{silent, 0}, func(err error) { *silence = err })
 	if err != nil {
 		return nil, err
 	}
+	s.rto.tries = cfg.silentTries
 	return append(senders, s), s.send(message(0, 0))
 }

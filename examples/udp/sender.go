@@ -8,32 +8,32 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// errGone is how a flow ends whose other side does not answer any more.
-var errGone = errors.New("udp: no answer")
+// errNoAnswer ends a flow whose peer does not answer.
+var errNoAnswer = errors.New("udp: no answer")
 
-// reordered is how many messages that were sent later must have got through before one counts as
-// lost without a timeout. It must be overdue besides: on a path that shuffles packets any number
-// may overtake it.
+// A message counts as lost without a timeout if reordered messages that were sent later have been
+// acknowledged, and its acknowledgement is overdue. The second condition is for paths that reorder
+// packets: any number may overtake the message.
 const reordered = 3
 
-// sender is the sending side of a flow. Like everything that a [node] owns it belongs to the
-// goroutine that advances the wheel: its timer's callback runs there as well, so nothing is locked,
-// and an acknowledgement cannot meet a timeout half-way.
+// sender is the sending side of a flow. It belongs to the goroutine that advances the wheel, as
+// everything that a [node] owns. The callback of its timer runs on this goroutine too, so there are
+// no locks, and an acknowledgement does not race with a timeout.
 type sender struct {
 	tw    *timingwheel.TimingWheel
 	flow  uint32
 	size  int // of the window
 	out   func(packet)
-	ended func(error) // once
+	ended func(error) // called once
 
 	rto      rtoEstimator
 	timer    timingwheel.FuncTimer // runs while something is unacknowledged
-	timeouts int                   // in a row
+	timeouts int                   // consecutive
 
 	waiting  [][]byte  // not sent yet
-	window   []segment // sent; the first is unacknowledged
-	first    uint32    // its number
-	sent     uint64    // how many packets have been sent
+	window   []segment // sent; the first one is unacknowledged
+	first    uint32    // number of the first one
+	sent     uint64    // number of packets sent
 	finished bool
 	done     bool
 
@@ -43,17 +43,17 @@ type sender struct {
 // segment is a message that was sent.
 type segment struct {
 	message []byte
-	at      time.Time // when it was sent last
-	order   uint64    // of its last sending, among all packets
-	sends   int
-	passed  int // how many that were sent later have got through
+	at      time.Time // of the last transmission
+	order   uint64    // of the last transmission, among all packets
+	sends   int       // number of transmissions
+	passed  int       // number of acknowledged messages that were sent later
 	acked   bool
 }
 
-// send queues a message. It returns an error where it is too long, or the flow has ended.
+// send queues a message. It returns an error if the message is too long or the flow has ended.
 func (s *sender) send(message []byte) error {
 	if len(message) > maxMessage {
-		return fmt.Errorf("udp: a message of %d bytes; accepted are at most %d", len(message), maxMessage)
+		return fmt.Errorf("udp: message of %d bytes: must be at most %d", len(message), maxMessage)
 	}
 	if s.done || s.finished {
 		return errors.New("udp: the flow has ended")
@@ -63,17 +63,17 @@ func (s *sender) send(message []byte) error {
 	return nil
 }
 
-// finish says that there are no more messages; ended is called when all have got through.
+// finish ends the flow after the acknowledgement of all queued messages.
 func (s *sender) finish() {
 	s.finished = true
 	s.fill()
 }
 
-// fill sends what the window has room for.
+// fill sends messages until the window is full.
 func (s *sender) fill() {
 	for len(s.window) < s.size && len(s.waiting) > 0 {
 		s.window = append(s.window, segment{message: s.waiting[0]})
-		s.waiting[0] = nil // what is acknowledged is not to be held by the queue
+		s.waiting[0] = nil // so that the queue does not keep acknowledged messages
 		s.waiting = s.waiting[1:]
 		s.transmit(len(s.window) - 1)
 	}
@@ -82,7 +82,7 @@ func (s *sender) fill() {
 	}
 }
 
-// transmit sends the i-th message of the window, for the first time or once more.
+// transmit sends the i-th message of the window for the first time or again.
 func (s *sender) transmit(i int) {
 	m := &s.window[i]
 	s.sent++
@@ -97,25 +97,25 @@ func (s *sender) transmit(i int) {
 	s.out(packet{kind: data, flow: s.flow, seq: s.first + uint32(i), message: m.message})
 }
 
-// timeout is called when nothing was acknowledged for as long as the retransmission timeout says.
-// Only the first message is sent again: as likely as not the path is overloaded, and what is lost
-// beside it shows when that is answered.
+// timeout is the callback of the retransmission timer. It sends only the first message again,
+// because the path may be overloaded. The acknowledgement of this message reveals other losses.
 func (s *sender) timeout() {
 	s.timeouts++
 	if s.timeouts > s.rto.tries {
-		s.end(fmt.Errorf("%w to message %d, sent %d times", errGone, s.first, s.window[0].sends))
+		s.end(fmt.Errorf("%w to message %d, sent %d times", errNoAnswer, s.first, s.window[0].sends))
 		return
 	}
 	s.rto.backOff()
 	s.transmit(0)
 }
 
-// acknowledge takes an acknowledgement.
+// acknowledge handles an acknowledgement.
 func (s *sender) acknowledge(p packet) {
-	before := p.next - s.first // how many it says have got through; old ones wrap around and are beyond the window
+	// Number of messages that it acknowledges; for an old packet larger than the window.
+	before := p.next - s.first
 	i := p.seq - s.first
 	if s.done || before > uint32(len(s.window)) && i >= uint32(len(s.window)) {
-		return // old, or made up
+		return // old or forged
 	}
 	progress := false
 	if i < uint32(len(s.window)) {
@@ -138,7 +138,7 @@ func (s *sender) acknowledge(p packet) {
 	s.fill()
 }
 
-// arrived notes that the i-th message of the window has got through, and reports whether that is
+// arrived records that the i-th message of the window is acknowledged and reports whether that is
 // new.
 func (s *sender) arrived(i int) bool {
 	m := &s.window[i]
@@ -152,8 +152,8 @@ func (s *sender) arrived(i int) bool {
 	}
 	order := m.order
 	for k := range s.window {
-		// By the order of sending and not by number: so a repeated message that is lost again is
-		// noticed as well.
+		// By the order of transmission and not by number, so that the loss of a retransmission is
+		// detected too.
 		if o := &s.window[k]; !o.acked && o.order < order {
 			if o.passed++; o.passed >= reordered && now.Sub(o.at) > s.rto.usual() {
 				s.transmit(k)
@@ -163,7 +163,7 @@ func (s *sender) arrived(i int) bool {
 	return true
 }
 
-// restart gives what is still unacknowledged the whole timeout, counted from now.
+// restart gives the unacknowledged messages the whole timeout from now on.
 func (s *sender) restart() {
 	s.timeouts = 0
 	if len(s.window) == 0 {

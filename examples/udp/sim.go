@@ -10,15 +10,16 @@ import (
 	"github.com/timingwheel-go/timingwheel/examples/internal/fault"
 )
 
-// tally is what a run has cost.
-type tally struct {
+// counters are the figures of a run.
+type counters struct {
 	delivered, packets, lost, duplicated, retransmitted int
 	took                                                time.Duration
-	trace                                               uint64 // of a simulation: of what was delivered when
+	// Of a simulation: hash of all deliveries and their times.
+	trace                                               uint64
 }
 
-// simulation is an hour on a bad line: each flow has a message to send every second, and in the
-// middle the line is dead for five minutes.
+// simulation is an hour on an unreliable link. Each flow sends a message every second, and in the
+// middle the link is down for five minutes.
 type simulation struct {
 	protocol
 	faults
@@ -30,7 +31,7 @@ type simulation struct {
 
 func newSimulation() simulation {
 	return simulation{
-		// The timeouts that RFC 6298 demands.
+		// The timeouts that RFC 6298 requires.
 		protocol: protocol{
 			timing: timing{initial: time.Second, least: time.Second, most: time.Minute, tick: time.Millisecond, tries: 12},
 			window: 32,
@@ -44,13 +45,13 @@ func newSimulation() simulation {
 	}
 }
 
-// run runs the simulation, or as much of it as ctx leaves time for. The same seed gives the same
-// run, to the microsecond, on every machine.
-func (sim simulation) run(ctx context.Context, seed uint64, found *fault.List) (tally, error) {
+// run runs the simulation until its end or until ctx is done. The same seed gives the same run, to
+// the microsecond, on every machine.
+func (sim simulation) run(ctx context.Context, seed uint64, found *fault.List) (counters, error) {
 	start := time.Date(2030, time.March, 1, 0, 0, 0, 0, time.UTC)
 	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start, Tick: sim.tick})
 	if err != nil {
-		return tally{}, err
+		return counters{}, err
 	}
 	defer tw.Stop()
 	rng := newSeeded(seed, 0)
@@ -65,7 +66,7 @@ func (sim simulation) run(ctx context.Context, seed uint64, found *fault.List) (
 		trace.Write([]byte(tw.Now().Format(time.RFC3339Nano)))
 		in.deliver(f, m)
 	})
-	client := newNode(tw, sim.protocol, there.send, func(flow, []byte) { found.Add("a message for the client") })
+	client := newNode(tw, sim.protocol, there.send, func(flow, []byte) { found.Add("the client received a message") })
 	there.out = func(_ netip.AddrPort, b []byte) { server.receive(from, b) }
 	back.out = func(_ netip.AddrPort, b []byte) { client.receive(to, b) }
 
@@ -73,25 +74,26 @@ func (sim simulation) run(ctx context.Context, seed uint64, found *fault.List) (
 	for id := range senders {
 		senders[id], err = sim.feed(tw, client, flow{to, uint32(id)}, found)
 		if err != nil {
-			return tally{}, err
+			return counters{}, err
 		}
 	}
-	sim.breakDown(tw, there, back)
+	sim.scheduleOutage(tw, there, back)
 
-	for next, ok := tw.Next(); ok && ctx.Err() == nil; next, ok = tw.Next() { // until nothing happens any more
+	// Until no timer is pending.
+	for next, ok := tw.Next(); ok && ctx.Err() == nil; next, ok = tw.Next() {
 		tw.Advance(next)
 	}
 	if ctx.Err() == nil {
 		in.complete(sim.flows, sim.messages)
 		found.Check(len(client.senders) == 0, "%d flows have not ended", len(client.senders))
-		found.Check(len(server.receivers) == 0, "%d flows are not forgotten", len(server.receivers))
+		found.Check(len(server.receivers) == 0, "%d receivers have not been removed", len(server.receivers))
 	}
-	t := tally{delivered: in.total, took: tw.Now().Sub(start), trace: trace.Sum64()}
+	t := counters{delivered: in.total, took: tw.Now().Sub(start), trace: trace.Sum64()}
 	t.add(there, back, senders)
 	return t, nil
 }
 
-// feed opens a flow and gives it a message from time to time. These are plans on the wheel as well.
+// feed opens a flow and sends a message at intervals, by a plan on the same wheel.
 func (sim simulation) feed(tw *timingwheel.TimingWheel, client *node, f flow, found *fault.List) (*sender, error) {
 	s, err := client.open(f, func(err error) { found.Check(err == nil, "flow %d: %v", f.id, err) })
 	if err != nil {
@@ -110,8 +112,8 @@ func (sim simulation) feed(tw *timingwheel.TimingWheel, client *node, f flow, fo
 	return s, nil
 }
 
-// breakDown lets the line be dead for some time in the middle.
-func (sim simulation) breakDown(tw *timingwheel.TimingWheel, links ...*link) {
+// scheduleOutage takes the links down for some time in the middle.
+func (sim simulation) scheduleOutage(tw *timingwheel.TimingWheel, links ...*link) {
 	middle := sim.every * time.Duration(sim.messages) / 2
 	set := func(at time.Duration, down bool) {
 		tw.AfterFunc(at, func() {
@@ -126,7 +128,7 @@ func (sim simulation) breakDown(tw *timingwheel.TimingWheel, links ...*link) {
 	}
 }
 
-func (t *tally) add(there, back *link, senders []*sender) {
+func (t *counters) add(there, back *link, senders []*sender) {
 	for _, l := range []*link{there, back} {
 		t.packets += l.packets
 		t.lost += l.lost

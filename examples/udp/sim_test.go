@@ -12,8 +12,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/examples/internal/fault"
 )
 
-// An hour on a bad line, with an outage. The same seed makes the same hour.
-func TestSimulatedHour(t *testing.T) {
+// The same seed gives the same hour.
+func TestSimulatedHourIsReproducible(t *testing.T) {
 	t.Parallel()
 	var found fault.List
 	sim := newSimulation()
@@ -48,8 +48,7 @@ func TestManySeedsAndFaults(t *testing.T) {
 	}
 }
 
-// Without faults every message is sent once, and nothing is ever repeated.
-func TestGoodLine(t *testing.T) {
+func TestNoRetransmissionsWithoutFaults(t *testing.T) {
 	t.Parallel()
 	var found fault.List
 	sim := newSimulation()
@@ -62,7 +61,7 @@ func TestGoodLine(t *testing.T) {
 	assert.Equal(t, 2*got.delivered, got.packets)
 }
 
-// On a line without latency the answer to a packet must not come in the middle of its sending.
+// Without latency the answer to a packet must not arrive during the call that sends the packet.
 func TestNoLatency(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(10) {
@@ -76,8 +75,7 @@ func TestNoLatency(t *testing.T) {
 	}
 }
 
-// A line that is dead for too long ends the flows, and the checks say so.
-func TestDeadLineIsNoticed(t *testing.T) {
+func TestTooLongOutageEndsTheFlows(t *testing.T) {
 	t.Parallel()
 	var found fault.List
 	sim := newSimulation()
@@ -87,16 +85,16 @@ func TestDeadLineIsNoticed(t *testing.T) {
 	assert.ErrorContains(t, found.Err(), "no answer")
 }
 
-func TestInboxFindsWhatIsWrong(t *testing.T) {
+func TestInboxFindsEachFault(t *testing.T) {
 	t.Parallel()
 	f := flow{id: 3}
 	for want, deliver := range map[string]func(*inbox){
 		"":                        func(in *inbox) { in.deliver(f, message(3, 0)); in.deliver(f, message(3, 1)) },
-		"in the place of":         func(in *inbox) { in.deliver(f, message(3, 0)); in.deliver(f, message(3, 0)) },
+		"instead of message 1":    func(in *inbox) { in.deliver(f, message(3, 0)); in.deliver(f, message(3, 0)) },
 		"message 0":               func(in *inbox) { in.deliver(f, message(3, 1)); in.deliver(f, message(3, 0)) },
 		"1 messages instead of 2": func(in *inbox) { in.deliver(f, message(3, 0)) },
 		"0 flows instead of 1":    func(*inbox) {},
-		"something else":          func(in *inbox) { in.deliver(f, message(4, 0)); in.deliver(f, message(3, 1)) },
+		"another message":         func(in *inbox) { in.deliver(f, message(4, 0)); in.deliver(f, message(3, 1)) },
 	} {
 		var found fault.List
 		in := newInbox(&found)
@@ -110,7 +108,7 @@ func TestInboxFindsWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestPackets(t *testing.T) {
+func TestParseInvertsBytes(t *testing.T) {
 	t.Parallel()
 	for _, p := range []packet{
 		{kind: data, flow: 1, seq: 2, message: []byte("hello")},
@@ -136,8 +134,7 @@ func TestPackets(t *testing.T) {
 	}
 }
 
-// Whatever comes from the network, a node neither falls over nor delivers anything but what was
-// sent, and it sends nothing that it cannot read.
+// A node accepts arbitrary packets without a panic, and sends only packets that it can parse.
 func FuzzNode(f *testing.F) {
 	f.Add(packet{kind: ack, seq: 1, next: 2}.bytes(), packet{kind: data, seq: 0, message: []byte("x")}.bytes(), uint16(1000))
 	f.Add(packet{kind: ack, seq: 3, next: 1<<32 - 1}.bytes(), packet{kind: data, seq: 1 << 31}.bytes(), uint16(0))
@@ -160,7 +157,7 @@ func FuzzNode(f *testing.F) {
 			n.receive(peer, b)
 			tw.Advance(tw.Now().Add(time.Duration(millis) * time.Millisecond))
 			if _, running := s.timer.Deadline(); !s.done {
-				require.Equal(t, len(s.window) > 0, running, "a timer runs while something is unacknowledged")
+				require.Equal(t, len(s.window) > 0, running, "the timer must be pending if and only if a message is unacknowledged")
 			}
 		}
 		for next, ok := tw.Next(); ok; next, ok = tw.Next() {
