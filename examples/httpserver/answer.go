@@ -12,34 +12,34 @@ import (
 	"sync"
 )
 
-// maxHeld is how many bytes of an answer are held back until the handler returns.
-const maxHeld = 64 << 10
+// maxBuffered is the largest number of bytes that are buffered until the handler returns.
+const maxBuffered = 64 << 10
 
-// state is how far an answer has come.
+// state is the state of an answer.
 type state uint8
 
 const (
-	held      state = iota // nothing was sent; the deadline makes it a 503
-	streaming              // a part was sent; the deadline cuts it off
+	buffered  state = iota // nothing was sent; the deadline turns it into a 503
+	streaming              // a part was sent; the deadline cuts the connection
 	refused                // the 503 was sent
-	cutOff                 // the deadline has passed while it was streaming
-	hijacked               // the handler has the connection
+	cutOff                 // the deadline passed during streaming
+	hijacked               // the handler owns the connection
 	ended                  // the handler has returned
 )
 
-// answer is the ResponseWriter that the handler sees. The handler and the deadline write to the one
-// below it from two goroutines: whoever holds mu may, and state says what is left to be said. The
-// handler has a header map of its own, as it may change that without a lock.
+// answer is the ResponseWriter of the handler. The handler and the deadline write to the underlying
+// ResponseWriter from two goroutines, with mu held, and state says what may still be written. The
+// handler has its own header map, because it changes the headers without a lock.
 type answer struct {
 	w       http.ResponseWriter
 	header  http.Header
 	message string
-	closes  bool // the connection is the request's own: HTTP/1
+	closes  bool // HTTP/1: the connection serves only this request at a time
 	stream  stream
 
 	mu    sync.Mutex
 	state state
-	code  int // 0: not set yet
+	code  int // 0: not set
 	body  []byte
 }
 
@@ -51,8 +51,8 @@ var (
 // Header implements [http.ResponseWriter].
 func (a *answer) Header() http.Header { return a.header }
 
-// WriteHeader implements [http.ResponseWriter]. Of several final codes the first counts;
-// informational ones are sent at once.
+// WriteHeader implements [http.ResponseWriter]. The first final code counts. Informational codes
+// are sent immediately.
 func (a *answer) WriteHeader(code int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -63,7 +63,7 @@ func (a *answer) WriteHeader(code int) {
 		before := h.Clone()
 		maps.Copy(h, a.header)
 		a.w.WriteHeader(code)
-		clear(h) // the answer may become a 503 still, which has other headers
+		clear(h) // the answer may still become a 503, which has other headers
 		maps.Copy(h, before)
 	default:
 		a.code = code
@@ -80,7 +80,7 @@ func (a *answer) Write(p []byte) (int, error) {
 	if a.code == 0 {
 		a.code = http.StatusOK
 	}
-	if a.state == held && len(a.body)+len(p) <= maxHeld {
+	if a.state == buffered && len(a.body)+len(p) <= maxBuffered {
 		a.body = append(a.body, p...)
 		return len(p), nil
 	}
@@ -93,7 +93,7 @@ func (a *answer) Write(p []byte) (int, error) {
 // Flush implements [http.Flusher].
 func (a *answer) Flush() { _ = a.FlushError() }
 
-// FlushError is what [http.ResponseController] calls.
+// FlushError is called by [http.ResponseController].
 func (a *answer) FlushError() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -109,7 +109,7 @@ func (a *answer) FlushError() error {
 	return http.NewResponseController(a.w).Flush()
 }
 
-// Hijack implements [http.Hijacker]. From then on the deadline ends the context only.
+// Hijack implements [http.Hijacker]. Afterwards the deadline only ends the context.
 func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -122,7 +122,8 @@ func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		}
 	}
 	cut := a.stream.end()
-	conn, rw, err := http.NewResponseController(a.w).Hijack() // which takes back deadlines of the connection
+	// Also resets the deadlines of the connection.
+	conn, rw, err := http.NewResponseController(a.w).Hijack()
 	switch {
 	case err == nil:
 		a.state = hijacked
@@ -132,14 +133,14 @@ func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, rw, err
 }
 
-// Unwrap gives [http.ResponseController] the read and write deadlines of the connection and full
+// Unwrap gives [http.ResponseController] access to the deadlines of the connection and to full
 // duplex.
 func (a *answer) Unwrap() http.ResponseWriter { return a.w }
 
-// errLocked is why the handler must not write any more, nil where it may.
+// errLocked returns the error of a write by the handler, or nil if it may write.
 func (a *answer) errLocked() error {
 	switch a.state {
-	case held, streaming:
+	case buffered, streaming:
 		return nil
 	case hijacked:
 		return http.ErrHijacked
@@ -148,15 +149,15 @@ func (a *answer) errLocked() error {
 	}
 }
 
-// streamLocked sends what was held back, for a handler that goes on writing.
+// streamLocked sends the buffer and begins streaming.
 func (a *answer) streamLocked() error {
 	if !a.stream.begin() {
-		return http.ErrHandlerTimeout // expire waits for the lock
+		return http.ErrHandlerTimeout // expire is waiting for the lock
 	}
 	return a.sendLocked()
 }
 
-// sendLocked sends what was held back; from then on the answer cannot be taken back.
+// sendLocked sends the header and the buffer. Afterwards the answer cannot become a 503.
 func (a *answer) sendLocked() error {
 	if a.state == streaming {
 		return nil
@@ -175,8 +176,8 @@ func (a *answer) sendLocked() error {
 	return err
 }
 
-// expire is called when the context has ended. Where that was not the deadline the client has gone,
-// and nobody waits for an answer.
+// expire is called when the context is done. If the reason is not the deadline, the client has
+// disconnected and needs no answer.
 func (a *answer) expire(err error) {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return
@@ -185,20 +186,19 @@ func (a *answer) expire(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch a.state {
-	case held:
+	case buffered:
 		if a.closes {
-			a.w.Header().Set("Connection", "close") // the handler is still at it, so the next request would wait
+			a.w.Header().Set("Connection", "close") // a next request would wait for the handler
 		}
 		a.refuseLocked()
-		// The client is to have all of it now, not when the handler returns.
+		// Send it now and not when the handler returns.
 		_ = http.NewResponseController(a.w).Flush()
 	case streaming:
 		a.state = cutOff
 	}
 }
 
-// refuseLocked writes the 503. Of the handler's headers nothing must be in it: they describe
-// another answer.
+// refuseLocked writes the 503, without the headers of the handler, which describe another answer.
 func (a *answer) refuseLocked() {
 	a.state, a.body = refused, nil
 	h := a.w.Header()
@@ -206,28 +206,28 @@ func (a *answer) refuseLocked() {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Length", strconv.Itoa(len(a.message)))
 	a.w.WriteHeader(http.StatusServiceUnavailable)
-	_, _ = io.WriteString(a.w, a.message) // who does not get it sees no answer at all
+	_, _ = io.WriteString(a.w, a.message) // after an error the client sees no answer
 }
 
-// finish sends the answer of a handler that has returned, in time or late.
+// finish sends the answer of a handler that has returned.
 func (a *answer) finish(late bool) {
 	late = a.stream.end() || late
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
-	case a.state == held && late:
+	case a.state == buffered && late:
 		a.refuseLocked()
-	case a.state == held:
+	case a.state == buffered:
 		_ = a.sendLocked()
 	case a.state == cutOff, a.state == streaming && late:
-		panic(http.ErrAbortHandler) // the server then breaks the connection off, and logs nothing
+		panic(http.ErrAbortHandler) // the server closes the connection and logs nothing
 	case a.state == streaming:
-		maps.Copy(a.w.Header(), a.header) // trailers, which are set after the body
+		maps.Copy(a.w.Header(), a.header) // trailers, set after the body
 	}
 	a.state = ended
 }
 
-// abandon ends the answer where finish has not.
+// abandon ends the answer after a panic of the handler.
 func (a *answer) abandon() {
 	a.stream.end()
 	a.mu.Lock()

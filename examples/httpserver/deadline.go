@@ -6,31 +6,29 @@ import (
 	"time"
 )
 
-// withTimeout makes contexts with a deadline: WithTimeout of a timing wheel, or that of package
-// context.
+// withTimeout is WithTimeout of a timing wheel or of package context.
 type withTimeout func(parent context.Context, d time.Duration) (context.Context, context.CancelFunc)
 
-// deadline is middleware that answers 503 with the message for every request that takes longer than
-// d. The request's context ends then, so what the handler has called downstream with that context
-// ends as well. It takes up where [http.TimeoutHandler] leaves off:
+// deadline is middleware that answers 503 with the message if a request takes longer than d. The
+// context of the request is done then, which also ends calls downstream. Compared with
+// [http.TimeoutHandler]:
 //
-//   - The handler runs on the server's goroutine. A second one exists only where the deadline
-//     passes.
-//   - A handler may flush, stream and hijack. Up to [maxHeld] bytes of an answer are held back, so
-//     that it can still become a 503. Once more than that was written, or the handler has flushed,
-//     the client has a part of it, and the deadline cuts the connection, the only way to tell that
-//     client that the rest is missing. A Write that waits for a client that does not read fails
-//     then.
-//   - A handler that ignores its context still cannot keep the client waiting: the 503 goes out at
-//     the deadline. Its connection is then of no further use and closes when the handler returns,
-//     whereas http.TimeoutHandler lets go of the connection and leaves the handler behind.
+//   - The handler runs on the goroutine of the server. A second goroutine exists only after the
+//     deadline.
+//   - A handler may flush, stream and hijack. Up to [maxBuffered] bytes of an answer are buffered, so
+//     that it can still become a 503. After more bytes or a flush the client has a part of the
+//     answer, and the deadline cuts the connection: there is no other way to tell the client that the
+//     rest is missing. A Write that is blocked by a client that does not read then fails.
+//   - If a handler ignores its context, the client still gets the 503 at the deadline. The connection
+//     closes when the handler returns, whereas http.TimeoutHandler frees the connection and leaves
+//     the handler running.
 //
-// Where all handlers obey their context and answer for themselves, none of this is needed: limit,
-// cancel and r.WithContext will do.
+// If all handlers obey their context and answer by themselves, limit, cancel and r.WithContext are
+// enough.
 //
-// What the handler writes after the deadline has come fails with [http.ErrHandlerTimeout]. The
-// clock decides whether a handler was in time, and not who is first: one that returns late gets the
-// 503 also where the machine is so busy that the deadline's own goroutine is later still.
+// A Write after the deadline fails with [http.ErrHandlerTimeout]. The clock decides whether a
+// handler was in time, not the order of goroutines: a handler that returns late gets the 503 even
+// if the goroutine of the deadline is delayed on a busy machine.
 func deadline(limit withTimeout, d time.Duration, message string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := limit(r.Context(), d)
@@ -38,14 +36,14 @@ func deadline(limit withTimeout, d time.Duration, message string, next http.Hand
 		a := &answer{w: w, header: make(http.Header), message: message, closes: r.ProtoMajor == 1}
 		stop := context.AfterFunc(ctx, func() { a.expire(ctx.Err()) })
 		defer stop()
-		defer a.abandon() // where the handler panics, nothing must write to w any more
+		defer a.abandon() // after a panic nothing must write to w
 		next.ServeHTTP(a, r.WithContext(ctx))
 		a.finish(overdue(ctx))
 	})
 }
 
-// overdue reports whether the deadline of the context has passed, by the clock if nobody has said
-// so yet.
+// overdue reports whether the deadline of the context has passed. If the context is not done yet,
+// it checks the clock.
 func overdue(ctx context.Context) bool {
 	switch ctx.Err() {
 	case nil:
@@ -54,6 +52,6 @@ func overdue(ctx context.Context) bool {
 	case context.DeadlineExceeded:
 		return true
 	default:
-		return false // the client has gone
+		return false // the client has disconnected
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,8 +19,8 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// serve runs a handler with a deadline of a second in a bubble, and returns what was written and
-// how long it took.
+// serve runs a handler with a deadline of a second in a synctest bubble. It returns the answer and
+// the time.
 func serve(t *testing.T, handler http.HandlerFunc) (*httptest.ResponseRecorder, time.Duration) {
 	t.Helper()
 	tw, err := timingwheel.New(timingwheel.Options{})
@@ -41,18 +42,18 @@ func serve(t *testing.T, handler http.HandlerFunc) (*httptest.ResponseRecorder, 
 	seen := w.Body.Len()
 	time.Sleep(time.Hour)
 	synctest.Wait()
-	assert.Equal(t, seen, w.Body.Len(), "written to after the handler's return")
+	assert.Equal(t, seen, w.Body.Len(), "bytes written after the handler returned")
 	return w, took
 }
 
-func TestDeadline(t *testing.T) {
-	errWrite := errors.New("not tried")
+func TestAnswersBeforeAndAfterTheDeadline(t *testing.T) {
+	errWrite := errors.New("no write")
 	for name, tt := range map[string]struct {
 		handler http.HandlerFunc
 		code    int
 		body    string
 		took    time.Duration
-		write   error // what a write at the end says
+		write   error // error of a write at the end
 		aborted bool
 	}{
 		"in time": {
@@ -105,25 +106,25 @@ func TestDeadline(t *testing.T) {
 		"a large answer": {
 			handler: func(w http.ResponseWriter, _ *http.Request) {
 				for range 3 {
-					io.WriteString(w, strings.Repeat("x", maxHeld/2))
+					io.WriteString(w, strings.Repeat("x", maxBuffered/2))
 				}
 			},
-			code: http.StatusOK, body: strings.Repeat("x", 3*maxHeld/2), write: errWrite,
+			code: http.StatusOK, body: strings.Repeat("x", 3*maxBuffered/2), write: errWrite,
 		},
 		"a large answer that stalls": {
 			handler: func(w http.ResponseWriter, r *http.Request) {
-				io.WriteString(w, strings.Repeat("x", maxHeld+1))
+				io.WriteString(w, strings.Repeat("x", maxBuffered+1))
 				<-r.Context().Done()
 			},
-			code: http.StatusOK, body: strings.Repeat("x", maxHeld+1), took: time.Second, write: errWrite, aborted: true,
+			code: http.StatusOK, body: strings.Repeat("x", maxBuffered+1), took: time.Second, write: errWrite, aborted: true,
 		},
 		"cannot be hijacked": {
 			handler: func(w http.ResponseWriter, _ *http.Request) {
 				_, _, err := http.NewResponseController(w).Hijack() // a recorder has no connection
 				assert.ErrorIs(t, err, http.ErrNotSupported)
-				io.WriteString(w, "so be it")
+				io.WriteString(w, "not hijacked")
 			},
-			code: http.StatusOK, body: "so be it", write: errWrite,
+			code: http.StatusOK, body: "not hijacked", write: errWrite,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -137,14 +138,14 @@ func TestDeadline(t *testing.T) {
 				assert.Equal(t, tt.write, errWrite)
 				assert.Equal(t, tt.aborted, w.Header().Get("Aborted") != "")
 				if tt.code == http.StatusServiceUnavailable {
-					assert.Empty(t, w.Header().Get("Handler"), "a header of the handler in the 503")
+					assert.Empty(t, w.Header().Get("Handler"), "header of the handler in the 503")
 				}
 			})
 		})
 	}
 }
 
-func TestPanicGoesToTheServer(t *testing.T) {
+func TestPanicReachesTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tw, err := timingwheel.New(timingwheel.Options{})
 		require.NoError(t, err)
@@ -158,12 +159,12 @@ func TestPanicGoesToTheServer(t *testing.T) {
 	})
 }
 
-// Who has hung up gets nothing, and it is not the deadline that ended the request.
-func TestClientThatHasGone(t *testing.T) {
+// The end of the context of a disconnected client is not a deadline, so there is no 503.
+func TestDisconnectedClientGetsNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, hangUp := context.WithCancel(t.Context())
-		defer hangUp()
-		time.AfterFunc(time.Millisecond, hangUp)
+		ctx, disconnect := context.WithCancel(t.Context())
+		defer disconnect()
+		time.AfterFunc(time.Millisecond, disconnect)
 		w := httptest.NewRecorder()
 		h := deadline(context.WithTimeout, time.Second, refusal, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			<-r.Context().Done()
@@ -175,7 +176,7 @@ func TestClientThatHasGone(t *testing.T) {
 	})
 }
 
-func TestTrailers(t *testing.T) {
+func TestTrailersAreSent(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(deadline(context.WithTimeout, time.Minute, refusal, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Trailer", "Sum")
@@ -195,9 +196,8 @@ func TestTrailers(t *testing.T) {
 	assert.Equal(t, "4", response.Trailer.Get("Sum"))
 }
 
-// A handler that waits for the rest of an upload holds the request's body; the 503 must not wait
-// for that.
-func TestUploadThatStalls(t *testing.T) {
+// The 503 does not wait for a handler that is reading a stalled upload.
+func TestRefusalDuringAStalledUpload(t *testing.T) {
 	t.Parallel()
 	read := make(chan error, 1)
 	srv := httptest.NewServer(deadline(context.WithTimeout, 50*time.Millisecond, refusal, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -218,9 +218,9 @@ func TestUploadThatStalls(t *testing.T) {
 	assert.Error(t, <-read)
 }
 
-// Over a real connection the 503 is there at the deadline, and not when the handler returns; and a
-// cut answer is seen to be one.
-func TestOverAConnection(t *testing.T) {
+// Over a real connection the 503 arrives at the deadline, before the handler returns, and the
+// client detects a cut answer.
+func TestDeadlineOverAConnection(t *testing.T) {
 	t.Parallel()
 	tw, err := timingwheel.New(timingwheel.Options{})
 	require.NoError(t, err)
@@ -238,7 +238,7 @@ func TestOverAConnection(t *testing.T) {
 	mux.HandleFunc("/hijacked", func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if assert.NoError(t, err) {
-			<-release // the deadline passes, and must not write
+			<-release // the deadline passes and must not write
 			io.WriteString(conn, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nby hand")
 			assert.NoError(t, conn.Close())
 			_, err = w.Write([]byte("x"))
@@ -247,35 +247,41 @@ func TestOverAConnection(t *testing.T) {
 	})
 	srv := httptest.NewServer(deadline(tw.WithTimeout, time.Second, refusal, mux))
 	defer srv.Close()
-
-	response, err := srv.Client().Get(srv.URL + "/deaf") // returns while the handler waits
-	require.NoError(t, err)
-	body, err := io.ReadAll(response.Body)
-	assert.NoError(t, err)
-	assert.Equal(t, http.StatusServiceUnavailable, response.StatusCode)
-	assert.Equal(t, refusal, string(body))
-	assert.True(t, response.Close)
-	response.Body.Close()
-
-	response, err = srv.Client().Get(srv.URL + "/cut")
-	require.NoError(t, err)
-	body, err = io.ReadAll(response.Body)
-	assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
-	assert.Equal(t, "the first part", string(body))
-	response.Body.Close()
-
-	time.AfterFunc(1500*time.Millisecond, func() { close(release) })
-	response, err = srv.Client().Get(srv.URL + "/hijacked")
-	require.NoError(t, err)
-	body, err = io.ReadAll(response.Body)
-	assert.NoError(t, err)
-	assert.Equal(t, "by hand", string(body))
-	response.Body.Close()
+	get := func(path string) (response *http.Response, body string, err error) {
+		response, err = srv.Client().Get(srv.URL + path)
+		if !assert.NoError(t, err, path) {
+			return &http.Response{}, "", err
+		}
+		defer response.Body.Close()
+		b, err := io.ReadAll(response.Body)
+		return response, string(b), err
+	}
+	var deaf, requests sync.WaitGroup
+	deaf.Go(func() {
+		response, body, err := get("/deaf") // returns while the handler waits
+		assert.NoError(t, err)
+		assert.Equal(t, http.StatusServiceUnavailable, response.StatusCode)
+		assert.Equal(t, refusal, body)
+		assert.True(t, response.Close)
+	})
+	requests.Go(func() {
+		_, body, err := get("/cut")
+		assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
+		assert.Equal(t, "the first part", body)
+	})
+	requests.Go(func() {
+		_, body, err := get("/hijacked")
+		assert.NoError(t, err)
+		assert.Equal(t, "by hand", body)
+	})
+	time.Sleep(1500 * time.Millisecond)
+	deaf.Wait()
+	close(release)
+	requests.Wait()
 }
 
-// A client that does not read holds up the handler in a Write, where it sees neither its context
-// nor an error.
-func TestClientThatDoesNotRead(t *testing.T) {
+// A client that does not read blocks the handler in a Write. The deadline makes the Write fail.
+func TestDeadlineUnblocksAWrite(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(w http.ResponseWriter){
 		"large":   func(http.ResponseWriter) {},
@@ -303,7 +309,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 			case err := <-failed:
 				assert.Error(t, err)
 			case <-time.After(20 * time.Second):
-				t.Error("the handler is still writing, long after the deadline")
+				t.Error("the handler is still blocked long after the deadline")
 			}
 		})
 	}

@@ -13,121 +13,121 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// errIdle is the cause of the end of a request's context when no byte has come or gone for too
-// long.
-var errIdle = errors.New("httpserver: no byte of the request or the answer has moved for too long")
+// errIdle is the cause of the context of a request that was idle for too long.
+var errIdle = errors.New("httpserver: no byte of the request or the answer was transferred for too long")
 
-// idle is middleware that breaks off each request in which nothing moves for d: the handler reads
-// no byte of the body and writes none of the answer. A deadline has to be long enough for the
-// largest upload on the slowest line. An idle timeout need not know how long a request takes.
+// idle is middleware that aborts a request if the handler neither reads a byte of the body nor
+// writes a byte of the answer for d. A deadline must be long enough for the largest upload on the
+// slowest connection. An idle timeout does not depend on the length of a request.
 //
-// The request's context then ends with errIdle as its cause, reads of the body and writes of the
-// answer fail, and the connection closes when the handler returns. A handler that only computes
-// moves nothing either: d is for requests that are limited by the client's line, and deadline for
-// the others. The two can be combined.
+// The context of the request is then cancelled with cause errIdle, reads of the body and writes of
+// the answer fail, and the connection closes when the handler returns. A handler that computes for
+// d is aborted too, so idle is for requests that are limited by the connection of the client, and
+// deadline for the others. They can be combined.
 //
-// The timer is a field, so it costs no allocation of its own. Each read and write touches it, which
-// is one look at the clock and one atomic operation, whatever the number of requests.
+// The timer is a field and needs no allocation. Each read and write touches it, which costs a clock
+// reading and an atomic operation, for any number of requests.
 func idle(tw *timingwheel.TimingWheel, d time.Duration, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancelCause(r.Context())
 		defer cancel(nil)
-		m := &motion{ResponseWriter: w, body: r.Body, cancel: cancel}
-		m.timer.Init(tw, d, m.cut)
-		defer m.end()
+		t := &transfer{ResponseWriter: w, body: r.Body, cancel: cancel}
+		t.timer.Init(tw, d, t.cut)
+		defer t.end()
 		r = r.WithContext(ctx)
-		r.Body = body{m}
-		next.ServeHTTP(m, r)
-		if m.end() {
-			panic(http.ErrAbortHandler) // the client must not take a part of an answer for the whole
+		r.Body = body{t}
+		next.ServeHTTP(t, r)
+		if t.end() {
+			// So that the client does not take a part of an answer for all of it.
+			panic(http.ErrAbortHandler)
 		}
 	})
 }
 
-// motion is the ResponseWriter that the handler sees, and the timer that everything that moves
-// touches.
-type motion struct {
+// transfer is the ResponseWriter of the handler, with the idle timer that reads and writes touch.
+type transfer struct {
 	http.ResponseWriter
 	body   io.ReadCloser
 	cancel context.CancelCauseFunc
 	timer  timingwheel.FuncTimer
 
 	mu    sync.Mutex
-	ended bool // the handler has returned or hijacked: the connection is not ours any more
-	idle  bool // the timer has fired before that
+	ended bool // the handler has returned or hijacked the connection
+	idle  bool // the timer fired before that
 }
 
 var (
-	_ http.Flusher  = (*motion)(nil)
-	_ http.Hijacker = (*motion)(nil)
+	_ http.Flusher  = (*transfer)(nil)
+	_ http.Hijacker = (*transfer)(nil)
 )
 
-// cut runs when the timer fires. The handler may be in the middle of a read or a write, which
-// fails.
-func (m *motion) cut() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.ended {
+// cut is the callback of the timer. A read or write of the handler in progress fails.
+func (t *transfer) cut() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended {
 		return
 	}
-	m.idle = true
-	m.cancel(errIdle)
-	control, now := http.NewResponseController(m.ResponseWriter), time.Now()
-	_ = control.SetReadDeadline(now) // a ResponseWriter that cannot do it waits for the client
+	t.idle = true
+	t.cancel(errIdle)
+	control, now := http.NewResponseController(t.ResponseWriter), time.Now()
+	_ = control.SetReadDeadline(now) // without support the handler waits for the client
 	_ = control.SetWriteDeadline(now)
 }
 
-// end stops the timer, and reports whether it has cut the request. Stop does not wait for cut, so
-// mu decides which of the two came first.
-func (m *motion) end() (cut bool) {
-	m.timer.Stop()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.ended = true
-	return m.idle
+// end stops the timer and reports whether cut has aborted the request. Stop does not wait for cut,
+// so mu orders the two.
+func (t *transfer) end() (cut bool) {
+	t.timer.Stop()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ended = true
+	return t.idle
 }
 
 // Write implements [http.ResponseWriter].
-func (m *motion) Write(p []byte) (int, error) {
-	n, err := m.ResponseWriter.Write(p)
+func (t *transfer) Write(p []byte) (int, error) {
+	n, err := t.ResponseWriter.Write(p)
 	if n > 0 {
-		m.timer.Touch()
+		t.timer.Touch()
 	}
 	return n, err
 }
 
 // Flush implements [http.Flusher].
-func (m *motion) Flush() { _ = m.FlushError() }
+func (t *transfer) Flush() { _ = t.FlushError() }
 
-// FlushError is what [http.ResponseController] calls.
-func (m *motion) FlushError() error {
-	err := http.NewResponseController(m.ResponseWriter).Flush()
+// FlushError is called by [http.ResponseController].
+func (t *transfer) FlushError() error {
+	err := http.NewResponseController(t.ResponseWriter).Flush()
 	if err == nil {
-		m.timer.Touch()
+		t.timer.Touch()
 	}
 	return err
 }
 
-// Hijack implements [http.Hijacker]. From then on the handler has to look after the connection.
-func (m *motion) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	if m.end() {
+// Hijack implements [http.Hijacker]. Afterwards the handler is responsible for timeouts of the
+// connection.
+func (t *transfer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	if t.end() {
 		return nil, nil, errIdle
 	}
-	return http.NewResponseController(m.ResponseWriter).Hijack()
+	return http.NewResponseController(t.ResponseWriter).Hijack()
 }
 
-// Unwrap gives [http.ResponseController] the deadlines of the connection and full duplex.
-func (m *motion) Unwrap() http.ResponseWriter { return m.ResponseWriter }
+// Unwrap gives [http.ResponseController] access to the deadlines of the connection and to full
+// duplex.
+func (t *transfer) Unwrap() http.ResponseWriter { return t.ResponseWriter }
 
-// body is the body of a request whose reads are noted.
-type body struct{ m *motion }
+// body is the body of a request. Its reads touch the timer.
+type body struct{ t *transfer }
 
 func (b body) Read(p []byte) (int, error) {
-	n, err := b.m.body.Read(p)
+	n, err := b.t.body.Read(p)
 	if n > 0 {
-		b.m.timer.Touch()
+		b.t.timer.Touch()
 	}
 	return n, err
 }
 
-func (b body) Close() error { return b.m.body.Close() }
+func (b body) Close() error { return b.t.body.Close() }

@@ -19,7 +19,7 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// pipe is a listener with one connection, which lives in a bubble as sockets do not.
+// pipe is a listener with one connection. Unlike a socket it works in a synctest bubble.
 type pipe struct {
 	conn chan net.Conn
 	done chan struct{}
@@ -37,7 +37,7 @@ func (p pipe) Accept() (net.Conn, error) {
 func (p pipe) Close() error   { close(p.done); return nil }
 func (p pipe) Addr() net.Addr { return &net.UnixAddr{} }
 
-// exchange serves one connection with an idle timeout of a second, in a bubble.
+// exchange serves one connection with an idle timeout of a second, in a synctest bubble.
 func exchange(t *testing.T, handler http.HandlerFunc, client func(c net.Conn)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -52,7 +52,7 @@ func exchange(t *testing.T, handler http.HandlerFunc, client func(c net.Conn)) {
 		client(ours)
 		require.NoError(t, ours.Close())
 		require.NoError(t, server.Shutdown(context.Background()))
-		assert.Zero(t, tw.Len(), "a timer was left behind")
+		assert.Zero(t, tw.Len(), "pending timers at the end")
 	})
 }
 
@@ -95,7 +95,7 @@ func TestIdleUploadIsCut(t *testing.T) {
 		answer, err := io.ReadAll(c)
 		assert.NoError(t, err)
 		assert.Empty(t, answer)
-		assert.InDelta(t, time.Second, time.Since(begin), float64(time.Millisecond), "a tick at most")
+		assert.InDelta(t, time.Second, time.Since(begin), float64(time.Millisecond), "at most a tick late")
 		assert.GreaterOrEqual(t, time.Since(begin), time.Second)
 	})
 }
@@ -135,8 +135,7 @@ func TestClientThatDoesNotReadIsCut(t *testing.T) {
 	})
 }
 
-// An answer of which the server has a part only must not look whole, also if the handler has
-// noticed nothing.
+// A partial answer must not look complete, even if the handler has not noticed the cut.
 func TestCutAnswerIsAborted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -170,33 +169,33 @@ func TestHijackedConnectionIsNotCut(t *testing.T) {
 		}
 		defer c.Close()
 		time.Sleep(time.Minute)
-		_, err = io.WriteString(c, "at last")
+		_, err = io.WriteString(c, "late")
 		assert.NoError(t, err)
 	}, func(c net.Conn) {
 		go io.WriteString(c, "GET / HTTP/1.0\r\n\r\n")
 		answer, err := io.ReadAll(c)
 		assert.NoError(t, err)
-		assert.Equal(t, "at last", string(answer))
+		assert.Equal(t, "late", string(answer))
 	})
 }
 
-// cut and end race: the timer fires while the handler returns. A connection whose handler has
-// returned belongs to the next request.
+// The timer may fire while the handler returns. After end the connection belongs to the next
+// request, so cut must not touch it.
 func TestCutAfterTheEndDoesNothing(t *testing.T) {
 	t.Parallel()
 	c := &connection{ResponseRecorder: httptest.NewRecorder()}
-	m := &motion{ResponseWriter: c, cancel: func(error) { t.Error("cancelled") }}
-	assert.False(t, m.end())
-	m.cut()
+	tr := &transfer{ResponseWriter: c, cancel: func(error) { t.Error("cancelled") }}
+	assert.False(t, tr.end())
+	tr.cut()
 	assert.False(t, c.cut)
-	assert.False(t, m.end())
+	assert.False(t, tr.end())
 
 	var cause error
-	m = &motion{ResponseWriter: c, cancel: func(err error) { cause = err }}
-	m.cut()
+	tr = &transfer{ResponseWriter: c, cancel: func(err error) { cause = err }}
+	tr.cut()
 	assert.True(t, c.cut)
-	assert.True(t, m.end())
+	assert.True(t, tr.end())
 	assert.True(t, errors.Is(cause, errIdle))
-	_, _, err := m.Hijack()
+	_, _, err := tr.Hijack()
 	assert.ErrorIs(t, err, errIdle)
 }

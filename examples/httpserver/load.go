@@ -15,25 +15,24 @@ import (
 	"github.com/timingwheel-go/timingwheel/examples/internal/latency"
 )
 
-// load is what the clients did and saw.
+// load has the counters of the clients.
 type load struct {
 	sent     [kinds]atomic.Int64
 	answered atomic.Int64 // by the handler
 	refused  atomic.Int64 // with 503
-	heldUp   atomic.Int64 // refused though the handler is quick: the machine was too busy
-	tooLate  atomic.Int64 // answered by the handler, after the deadline
+	delayed  atomic.Int64 // refused although the handler is quick: the machine was too busy
+	tooLate  atomic.Int64 // answered by the handler after the deadline
 
-	lenient bool // answers after the deadline are no fault
+	lenient bool // answers after the deadline are not a fault
 	url     string
 	timeout time.Duration
 	client  *http.Client
-	quick   *latency.Recorder // how long a quick answer took
-	late    *latency.Recorder // how long after the deadline a 503 came
+	quick   *latency.Recorder // times of quick answers
+	late    *latency.Recorder // from the deadline until the 503
 	faults  *fault.List
 }
 
-// send sends the requests, all clients at the same time, and returns when each has its answer, or
-// ctx ends.
+// send sends the requests from all clients and returns when each has its answer or ctx is done.
 func send(ctx context.Context, cfg config, url string, lenient bool, faults *fault.List) *load {
 	l := &load{lenient: lenient, url: url, timeout: cfg.timeout, client: newClient(cfg.clients), quick: latency.New(), late: latency.New(), faults: faults}
 	defer l.client.CloseIdleConnections()
@@ -54,7 +53,7 @@ func send(ctx context.Context, cfg config, url string, lenient bool, faults *fau
 	return l
 }
 
-// draw says what kind the next request is of.
+// draw returns the kind of the next request.
 func (cfg config) draw(rng *rand.Rand) kind {
 	if rng.Float64()*100 >= cfg.slow {
 		return quick
@@ -62,7 +61,7 @@ func (cfg config) draw(rng *rand.Rand) kind {
 	return 1 + kind(rng.IntN(int(kinds-1)))
 }
 
-// request sends one request and judges the answer.
+// request sends one request and checks the answer.
 func (l *load) request(ctx context.Context, k kind, id string) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, l.url+k.path()+"?id="+id, nil)
 	if err != nil {
@@ -85,12 +84,12 @@ func (l *load) request(ctx context.Context, k kind, id string) {
 		l.faults.Add("%v %s: no answer: %v", k, id, err)
 		return
 	}
-	l.judge(k, id, response.StatusCode, string(body), took)
+	l.check(k, id, response.StatusCode, string(body), took)
 }
 
-// judge checks an answer. The client's clock begins before the server's, so a 503 that it sees
-// early is early.
-func (l *load) judge(k kind, id string, code int, body string, took time.Duration) {
+// check checks an answer. The client starts its clock before the server, so a 503 that is early for
+// the client is early.
+func (l *load) check(k kind, id string, code int, body string, took time.Duration) {
 	switch {
 	case code == http.StatusServiceUnavailable && body != refusal:
 		l.faults.Add("%v %s: 503 with the body %q", k, id, body)
@@ -100,9 +99,9 @@ func (l *load) judge(k kind, id string, code int, body string, took time.Duratio
 		l.refused.Inc()
 		l.late.Record(took - l.timeout)
 		if k == quick {
-			l.heldUp.Inc()
+			l.delayed.Inc()
 		}
-	case l.lenient && took >= l.timeout && ((k == patient || k == deaf) && code == http.StatusOK || k == upstream && code == http.StatusBadGateway):
+	case l.lenient && took >= l.timeout && ((k == waiting || k == deaf) && code == http.StatusOK || k == upstream && code == http.StatusBadGateway):
 		l.tooLate.Inc()
 	case k != quick:
 		l.faults.Add("%v %s: %d %q after %v instead of 503", k, id, code, body, took)

@@ -11,43 +11,45 @@ import (
 	"go.uber.org/atomic"
 )
 
-// kind is what a handler does.
+// kind is the behaviour of a handler.
 type kind int
 
 const (
-	quick    kind = iota // answers at once
-	patient              // waits for its context
+	quick    kind = iota // answers immediately
+	waiting              // waits for its context
 	deaf                 // ignores its context
-	upstream             // calls another server, which is patient
+	upstream             // calls a second server, which waits
 	kinds
 )
 
-func (k kind) path() string { return [kinds]string{"/quick", "/patient", "/deaf", "/upstream"}[k] }
+func (k kind) path() string { return [kinds]string{"/quick", "/waiting", "/deaf", "/upstream"}[k] }
 
 func (k kind) String() string { return k.path()[1:] }
 
 const refusal = "not done in time"
 
-// server is the server under test and the one that it calls. Its handlers count what they did.
+// server is the server under test and the second server that it calls. The handlers count their
+// calls.
 type server struct {
 	begun     [kinds]atomic.Int64
-	told      atomic.Int64 // handlers whose context had ended with its deadline
-	upstreams atomic.Int64 // requests that the second server saw end because of the deadline of the first
+	expired   atomic.Int64 // handlers that saw their deadline
+	// Requests whose end the second server saw, because of the deadline of the first one.
+	upstreams atomic.Int64
 
 	timeout time.Duration
-	enough  time.Duration   // handlers wait no longer than this
-	over    <-chan struct{} // Ctrl-C: no handler waits any more
+	maxWait time.Duration   // longest wait of a handler
+	over    <-chan struct{} // closed by Ctrl-C: handlers return
 	first   *http.Server
 	second  *http.Server
-	client  *http.Client // of the first for the second
+	client  *http.Client // of the first server
 	url     string
-	next    string // the second's
+	next    string // URL of the second server
 }
 
-// start serves both on the loopback interface. limit wraps the handlers of the first. Where ctx
-// ends, handlers end as well.
+// start starts both servers on the loopback interface. limit wraps the handlers of the first one.
+// The handlers return when ctx is done.
 func start(ctx context.Context, cfg config, limit func(http.Handler) http.Handler) (*server, error) {
-	s := &server{timeout: cfg.timeout, enough: cfg.timeout + cfg.enough, over: ctx.Done(), client: newClient(cfg.clients)}
+	s := &server{timeout: cfg.timeout, maxWait: cfg.timeout + cfg.maxWait, over: ctx.Done(), client: newClient(cfg.clients)}
 	first, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -59,19 +61,18 @@ func start(ctx context.Context, cfg config, limit func(http.Handler) http.Handle
 	s.url, s.next = "http://"+first.Addr().String(), "http://"+second.Addr().String()
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+quick.path(), s.quick)
-	mux.HandleFunc("GET "+patient.path(), s.patient)
+	mux.HandleFunc("GET "+waiting.path(), s.waiting)
 	mux.HandleFunc("GET "+deaf.path(), s.deaf)
 	mux.HandleFunc("GET "+upstream.path(), s.upstream)
 	s.first = &http.Server{Handler: limit(mux), ReadHeaderTimeout: time.Minute}
-	s.second = &http.Server{Handler: http.HandlerFunc(s.unhurried), ReadHeaderTimeout: time.Minute}
-	// Serve returns when close is called. If it fails before that, requests fail, and the clients
-	// say so.
+	s.second = &http.Server{Handler: http.HandlerFunc(s.wait), ReadHeaderTimeout: time.Minute}
+	// Serve returns after close. If it fails earlier, the requests fail too.
 	go func() { _ = s.first.Serve(first) }()
 	go func() { _ = s.second.Serve(second) }()
 	return s, nil
 }
 
-// close waits for the handlers that are under way.
+// close waits for running handlers.
 func (s *server) close(ctx context.Context) error {
 	err := s.first.Shutdown(ctx)
 	s.client.CloseIdleConnections()
@@ -83,38 +84,38 @@ func (s *server) quick(w http.ResponseWriter, r *http.Request) {
 	answerTo(w, r)
 }
 
-// patient stands for whatever watches the context: a query, a lock, a queue.
-func (s *server) patient(w http.ResponseWriter, r *http.Request) {
-	s.begun[patient].Inc()
+// waiting stands for a call that watches the context: a query, a lock, a queue.
+func (s *server) waiting(w http.ResponseWriter, r *http.Request) {
+	s.begun[waiting].Inc()
 	s.waitFor(r)
-	answerTo(w, r) // in vain: the deadline has passed
+	answerTo(w, r) // fails: the deadline has passed
 }
 
-// waitFor waits for the end of the request, and for so long at most that nothing hangs where no
-// deadline comes.
+// waitFor waits for the end of the request, but at most for s.maxWait, so that nothing hangs
+// without a deadline.
 func (s *server) waitFor(r *http.Request) {
-	enough := time.NewTimer(s.enough)
-	defer enough.Stop()
+	timeout := time.NewTimer(s.maxWait)
+	defer timeout.Stop()
 	select {
 	case <-r.Context().Done():
 		if errors.Is(r.Context().Err(), context.DeadlineExceeded) {
-			s.told.Inc()
+			s.expired.Inc()
 		}
-	case <-enough.C:
+	case <-timeout.C:
 	}
 }
 
-// deaf does what a handler should not: compute, or call something that knows no context.
+// deaf ignores its context, as a computation or a call without a context does.
 func (s *server) deaf(w http.ResponseWriter, r *http.Request) {
 	s.begun[deaf].Inc()
-	select { // not on the request's context, that is
+	select { // without the context of the request
 	case <-time.After(s.timeout + s.timeout/4):
 	case <-s.over:
 	}
 	answerTo(w, r)
 }
 
-// upstream passes its context on, and with it the deadline.
+// upstream passes its context and so the deadline to the second server.
 func (s *server) upstream(w http.ResponseWriter, r *http.Request) {
 	s.begun[upstream].Inc()
 	out, err := http.NewRequestWithContext(r.Context(), http.MethodGet, s.next, nil)
@@ -123,9 +124,9 @@ func (s *server) upstream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	response, err := s.client.Do(out)
-	if err != nil { // the deadline, or else something that must not be
+	if err != nil { // the deadline, or a fault
 		if errors.Is(err, context.DeadlineExceeded) {
-			s.told.Inc()
+			s.expired.Inc()
 		}
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
@@ -134,25 +135,26 @@ func (s *server) upstream(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, "the second server answered: "+response.Status, http.StatusBadGateway)
 }
 
-// unhurried is the second server's handler. Its context has no deadline: it ends when the first one
-// hangs up.
-func (s *server) unhurried(w http.ResponseWriter, r *http.Request) {
-	enough := time.NewTimer(s.enough)
-	defer enough.Stop()
+// wait is the handler of the second server. Its context has no deadline; it is done when the first
+// server closes the connection.
+func (s *server) wait(w http.ResponseWriter, r *http.Request) {
+	timeout := time.NewTimer(s.maxWait)
+	defer timeout.Stop()
 	select {
 	case <-r.Context().Done():
 		s.upstreams.Inc()
-	case <-enough.C:
+	case <-timeout.C:
 		w.WriteHeader(http.StatusNoContent)
 	}
 }
 
-// answerTo says which request it answers, so that a client notices another's.
+// answerTo answers with the id of the request, so that a client detects the answer to another
+// request.
 func answerTo(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "done: %s %s", r.URL.Path, r.URL.Query().Get("id"))
 }
 
-// newClient keeps a connection for each goroutine that uses it.
+// newClient returns a client that keeps conns idle connections.
 func newClient(conns int) *http.Client {
 	return &http.Client{Transport: &http.Transport{MaxIdleConns: conns, MaxIdleConnsPerHost: conns, DisableCompression: true}}
 }

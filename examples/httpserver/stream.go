@@ -6,16 +6,15 @@ import (
 	"time"
 )
 
-// stream is what the deadline may know of an answer without the answer's lock. The handler holds
-// that one while it writes, and a client that does not read makes that last for ever.
+// stream is the part of an answer that the deadline can access without the lock of the answer. The
+// handler holds that lock during a write, which blocks as long as the client does not read.
 type stream struct {
 	mu      sync.Mutex
-	open    bool // the handler may be in the middle of a write
+	open    bool // the handler may be writing
 	expired bool
 }
 
-// begin is called before a part of the answer is sent. It is false where the deadline has come
-// first.
+// begin is called before a part of the answer is sent. It returns false after the deadline.
 func (s *stream) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -23,8 +22,8 @@ func (s *stream) begin() bool {
 	return !s.expired
 }
 
-// end is called when the handler will not write any more, or not through the answer. It reports
-// whether the deadline has cut a stream off.
+// end is called after the last write of the handler through the answer. It reports whether the
+// deadline has cut the stream.
 func (s *stream) end() (cut bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -33,12 +32,13 @@ func (s *stream) end() (cut bool) {
 	return cut
 }
 
-// expire is called when the deadline has passed. A write that is under way fails.
+// expire is called at the deadline. A write in progress fails.
 func (s *stream) expire(w http.ResponseWriter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expired = true
 	if s.open {
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now()) // what cannot do it waits for the client
+		// Without support the write waits for the client.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now())
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// connection is a ResponseWriter whose write deadline is noted.
+// connection is a ResponseWriter that records whether a write deadline was set.
 type connection struct {
 	*httptest.ResponseRecorder
 	cut bool
@@ -27,15 +27,15 @@ func newConnection() (*connection, *answer) {
 	return c, &answer{w: c, header: make(http.Header), message: refusal}
 }
 
-func TestDeadlineCutsStreamsOnly(t *testing.T) {
+func TestDeadlineCutsOnlyStreams(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		handler func(*answer)
 		cut     bool
 	}{
 		"nothing sent":      {func(*answer) {}, false},
-		"held back":         {func(a *answer) { a.Write([]byte("x")) }, false},
-		"large":             {func(a *answer) { a.Write(make([]byte, maxHeld+1)) }, true},
+		"buffered":          {func(a *answer) { a.Write([]byte("x")) }, false},
+		"large":             {func(a *answer) { a.Write(make([]byte, maxBuffered+1)) }, true},
 		"flushed":           {(*answer).Flush, true},
 		"hijacked":          {func(a *answer) { a.Flush(); a.Hijack() }, false},
 		"ended":             {func(a *answer) { a.Flush(); a.finish(false) }, false},
@@ -51,8 +51,7 @@ func TestDeadlineCutsStreamsOnly(t *testing.T) {
 	}
 }
 
-// A write that the deadline has made fail leaves a part of an answer, also where the handler
-// returns before the deadline's goroutine goes on.
+// After a failed write the answer is partial, even if the handler returns before expire continues.
 func TestCutStreamIsAborted(t *testing.T) {
 	t.Parallel()
 	_, a := newConnection()

@@ -22,50 +22,51 @@ import (
 )
 
 const (
-	pieces  = 20 // of a whole upload
-	perIdle = 8  // pieces in the time of the idle timeout, so a whole upload takes longer than that
+	pieces  = 20 // of a complete upload
+	perIdle = 8  // pieces in one idle timeout; a complete upload takes longer
 	stallAt = 2  // pieces of an upload that stalls
 )
 
-// uploads is what clients saw that send slowly: most go on, which takes longer than the idle
+// uploads has the counters of slow uploads. Most uploads continue, for longer than the idle
 // timeout, and some stall.
 type uploads struct {
 	answered atomic.Int64
 	cut      atomic.Int64
-	heldUp   atomic.Int64      // cut while the client still sent: the machine was too busy
-	late     *latency.Recorder // from the idle timeout after the last piece until the client saw the cut
+	delayed  atomic.Int64      // cut while the client was sending: the machine was too busy
+	late     *latency.Recorder // from the idle timeout until the client saw the cut
 }
 
-// tryUploads lets clients send to a server with an idle timeout.
-func tryUploads(ctx context.Context, cfg config, limit func(http.Handler) http.Handler, faults *fault.List) (*uploads, error) {
+// runUploads runs slow clients against a server with an idle timeout.
+func runUploads(ctx context.Context, cfg config, limit func(http.Handler) http.Handler, faults *fault.List) (*uploads, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
 	server := &http.Server{Handler: limit(http.HandlerFunc(receive)), ReadHeaderTimeout: time.Minute}
-	go func() { _ = server.Serve(l) }() // fails when it is closed, or else requests fail, and the clients say so
+	// Returns after Shutdown; if it fails earlier, the requests fail too.
+	go func() { _ = server.Serve(l) }()
 	u := &uploads{late: latency.New()}
 	var clients sync.WaitGroup
 	for i := range cfg.clients {
 		clients.Go(func() { u.send(ctx, cfg, l.Addr().String(), i%3 == 0, faults) })
 	}
 	clients.Wait()
-	closing, cancel := context.WithTimeout(context.Background(), cfg.enough+10*time.Second)
+	closing, cancel := context.WithTimeout(context.Background(), cfg.maxWait+10*time.Second)
 	defer cancel()
 	return u, server.Shutdown(closing)
 }
 
-// receive is a handler that reads the whole request and says how much that was.
+// receive is a handler that reads the body and answers with its length.
 func receive(w http.ResponseWriter, r *http.Request) {
 	n, err := io.Copy(io.Discard, r.Body)
 	if err != nil {
-		return // there is nobody to tell
+		return // the connection is cut
 	}
 	fmt.Fprint(w, n)
 }
 
-// send sends one upload, piece by piece, and judges what becomes of it. An [http.Client] would wait
-// for a body that stalls.
+// send sends one upload in pieces and checks the answer. It uses a socket, because an [http.Client]
+// would wait for a stalled body.
 func (u *uploads) send(ctx context.Context, cfg config, address string, stalls bool, faults *fault.List) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "tcp", address)
@@ -77,7 +78,7 @@ func (u *uploads) send(ctx context.Context, cfg config, address string, stalls b
 	}
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
-	_ = c.SetDeadline(time.Now().Add(cfg.timeout + cfg.enough))
+	_ = c.SetDeadline(time.Now().Add(cfg.timeout + cfg.maxWait))
 	n := pieces
 	if stalls {
 		n = stallAt
@@ -95,12 +96,12 @@ func (u *uploads) send(ctx context.Context, cfg config, address string, stalls b
 		answer, err = answerOf(c)
 	}
 	end := time.Now()
-	if ctx.Err() == nil { // else it was interrupted
-		u.judge(cfg.timeout, stalls, end.Sub(begin), end.Sub(last), string(answer), err, faults)
+	if ctx.Err() == nil { // not interrupted
+		u.check(cfg.timeout, stalls, end.Sub(begin), end.Sub(last), string(answer), err, faults)
 	}
 }
 
-// answerOf reads the answer of the server to the end.
+// answerOf reads the whole answer of the server.
 func answerOf(c net.Conn) ([]byte, error) {
 	response, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
@@ -110,11 +111,10 @@ func answerOf(c net.Conn) ([]byte, error) {
 	return io.ReadAll(response.Body)
 }
 
-// judge checks what became of an upload. took is the time from its beginning to its end, quiet that
-// from its last piece. The client's clock begins before the server's, so a cut that it sees before
-// the timeout is early. On a machine that stands still the server may have read nothing but the
-// head, so a cut is early for certain only if all of it took less than the timeout.
-func (u *uploads) judge(timeout time.Duration, stalls bool, took, quiet time.Duration, answer string, err error, faults *fault.List) {
+// check checks the end of an upload. took is the time since its beginning, quiet the time since its
+// last piece. On a machine that stalls, the server may have read only the header. So a cut is
+// certainly early only if took is less than the timeout.
+func (u *uploads) check(timeout time.Duration, stalls bool, took, quiet time.Duration, answer string, err error, faults *fault.List) {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		faults.Add("upload: neither answered nor cut after %v", took)
@@ -124,7 +124,7 @@ func (u *uploads) judge(timeout time.Duration, stalls bool, took, quiet time.Dur
 		u.cut.Inc()
 		u.late.Record(quiet - timeout)
 	case err != nil:
-		u.heldUp.Inc()
+		u.delayed.Inc()
 	case stalls:
 		faults.Add("upload: answered %q although it stalled", answer)
 	case answer != fmt.Sprint(pieces):
@@ -134,11 +134,11 @@ func (u *uploads) judge(timeout time.Duration, stalls bool, took, quiet time.Dur
 	}
 }
 
-// show prints the figures.
-func (u *uploads) show(w io.Writer, n int) {
-	t := figures.Table(w, 2, 8, "idle timeout by", "uploads", "answered", "cut", "held up", "cut late p50", "p99", "most")
+// print prints the figures.
+func (u *uploads) print(w io.Writer, n int) {
+	t := figures.Table(w, 2, 8, "idle timeout by", "uploads", "answered", "cut", "delayed", "lateness of cut p50", "p99", "max")
 	row := table.Row{"the wheel", figures.Comma(n)}
-	for _, count := range []int64{u.answered.Load(), u.cut.Load(), u.heldUp.Load()} {
+	for _, count := range []int64{u.answered.Load(), u.cut.Load(), u.delayed.Load()} {
 		row = append(row, figures.Comma(int(count)))
 	}
 	for _, p := range []float64{50, 99, 100} {
@@ -148,17 +148,16 @@ func (u *uploads) show(w io.Writer, n int) {
 	t.Render()
 }
 
-// compare checks that the idle timeout cuts what stalls and spares what goes on.
-func (u *uploads) compare(faults *fault.List, n int) {
-	faults.Check(u.answered.Load()+u.cut.Load()+u.heldUp.Load() == int64(n), "%d uploads, but %d answered, %d cut and %d held up",
-		n, u.answered.Load(), u.cut.Load(), u.heldUp.Load())
-	// A busy machine may be too late for some. If it is for all of very many, the idle timeout is
-	// wrong.
-	faults.Check(u.heldUp.Load() < int64(n) || n < 50, "each of %d uploads was cut while the client still sent", n)
+// checkCounts checks that stalled uploads were cut and others were answered.
+func (u *uploads) checkCounts(faults *fault.List, n int) {
+	faults.Check(u.answered.Load()+u.cut.Load()+u.delayed.Load() == int64(n), "%d uploads, but %d answered, %d cut and %d delayed",
+		n, u.answered.Load(), u.cut.Load(), u.delayed.Load())
+	// A busy machine may delay some uploads. If it delays all of many, the idle timeout is wrong.
+	faults.Check(u.delayed.Load() < int64(n) || n < 50, "each of %d uploads was cut while the client was sending", n)
 	faults.Check(u.answered.Load() > 0 || n < 50, "none of %d uploads was answered", n)
 }
 
-// idleBy is the middleware under test.
-func idleBy(tw *timingwheel.TimingWheel, d time.Duration) func(http.Handler) http.Handler {
+// idleOn returns the middleware on a wheel.
+func idleOn(tw *timingwheel.TimingWheel, d time.Duration) func(http.Handler) http.Handler {
 	return func(h http.Handler) http.Handler { return idle(tw, d, h) }
 }

@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,45 +16,49 @@ import (
 	"github.com/timingwheel-go/timingwheel/examples/internal/latency"
 )
 
-func TestUploads(t *testing.T) {
+func TestUploadsFindNoFault(t *testing.T) {
 	t.Parallel()
 	tw, err := timingwheel.New(timingwheel.Options{})
 	require.NoError(t, err)
 	defer tw.Stop()
 	var faults fault.List
 	cfg := small()
-	u, err := tryUploads(t.Context(), cfg, idleBy(tw, cfg.timeout), &faults)
+	u, err := runUploads(t.Context(), cfg, idleOn(tw, cfg.timeout), &faults)
 	require.NoError(t, err)
-	u.compare(&faults, cfg.clients)
+	u.checkCounts(&faults, cfg.clients)
 	assert.NoError(t, faults.Err())
 	assert.Zero(t, tw.Len())
 }
 
-// A run that cannot fail shows nothing.
 func TestBrokenIdleTimeoutsAreFound(t *testing.T) {
 	t.Parallel()
 	tw, err := timingwheel.New(timingwheel.Options{})
 	require.NoError(t, err)
 	defer tw.Stop()
 	cfg := small()
-	cfg.clients, cfg.timeout, cfg.enough = 50, 400*time.Millisecond, 2*time.Second
+	cfg.clients, cfg.timeout, cfg.maxWait = 50, 200*time.Millisecond, time.Second
+	var running sync.WaitGroup
+	defer running.Wait()
 	for name, broken := range map[string]func(http.Handler) http.Handler{
 		"none":     func(h http.Handler) http.Handler { return h },
-		"early":    idleBy(tw, 10*time.Millisecond),
+		"early":    idleOn(tw, 10*time.Millisecond),
 		"cuts all": func(http.Handler) http.Handler { return cutting(cfg.timeout) },
 		"does not read": func(http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "20") })
 		},
 	} {
-		var faults fault.List
-		u, err := tryUploads(t.Context(), cfg, broken, &faults)
-		assert.NoError(t, err, name)
-		u.compare(&faults, cfg.clients)
-		assert.Error(t, faults.Err(), name)
+		running.Go(func() {
+			var faults fault.List
+			u, err := runUploads(t.Context(), cfg, broken, &faults)
+			if assert.NoError(t, err, name) {
+				u.checkCounts(&faults, cfg.clients)
+				assert.Error(t, faults.Err(), name)
+			}
+		})
 	}
 }
 
-// cutting is a deadline in the place of an idle timeout.
+// cutting is a deadline instead of an idle timeout.
 func cutting(d time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.NewResponseController(w).SetReadDeadline(time.Now().Add(d + d/2))
@@ -62,7 +67,7 @@ func cutting(d time.Duration) http.Handler {
 	})
 }
 
-func TestJudgeUploads(t *testing.T) {
+func TestCheckOfUploadsFindsEachFault(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		stalls      bool
@@ -82,10 +87,10 @@ func TestJudgeUploads(t *testing.T) {
 		{true, time.Minute, time.Minute, "", os.ErrDeadlineExceeded, "neither answered nor cut"},
 	} {
 		u, faults := uploads{late: latency.New()}, fault.List{}
-		u.judge(time.Second, tt.stalls, tt.took, tt.quiet, tt.answer, tt.err, &faults)
+		u.check(time.Second, tt.stalls, tt.took, tt.quiet, tt.answer, tt.err, &faults)
 		if tt.fault == "" {
 			assert.NoError(t, faults.Err(), "%+v", tt)
-			assert.EqualValues(t, 1, u.answered.Load()+u.cut.Load()+u.heldUp.Load(), "%+v", tt)
+			assert.EqualValues(t, 1, u.answered.Load()+u.cut.Load()+u.delayed.Load(), "%+v", tt)
 		} else {
 			assert.ErrorContains(t, faults.Err(), tt.fault, "%+v", tt)
 		}
