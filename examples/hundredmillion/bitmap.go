@@ -2,7 +2,7 @@ package main
 
 import "sync/atomic"
 
-// bitmap is a set of timers by number, to which any goroutine may add.
+// bitmap is a set of timers by number. add and has are safe for concurrent use.
 type bitmap []atomic.Uint32
 
 func newBitmap(n int) bitmap { return make(bitmap, n/32+1) }

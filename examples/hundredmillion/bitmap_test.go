@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestBitmap(t *testing.T) {
+func TestBitmapHasWhatWasAdded(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 31, 32, 33, 1000} {
 		b := newBitmap(n)
@@ -21,7 +21,7 @@ func TestBitmap(t *testing.T) {
 	}
 }
 
-func TestBitmapTakesEachOnce(t *testing.T) {
+func TestConcurrentAddsOfANumberSucceedOnce(t *testing.T) {
 	t.Parallel()
 	const n = 10_000
 	b := newBitmap(n)

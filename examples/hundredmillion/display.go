@@ -8,17 +8,17 @@ import (
 	"github.com/timingwheel-go/timingwheel/examples/internal/live"
 )
 
-// display shows a run under way.
+// display shows the progress of a run.
 type display interface {
 	say(format string, args ...any)
-	every() time.Duration // how often update is to be called
+	every() time.Duration // interval between calls of update
 	begin(ph *phase)
 	update(ph *phase, line string)
 	end(ph *phase, line string)
 }
 
-// newDisplay returns a progress bar for each phase if w is a terminal, else one that prints line
-// after line.
+// newDisplay returns a display with a progress bar for each phase if w is a terminal. Otherwise it
+// prints lines.
 func newDisplay(w io.Writer) display {
 	if columns, ok := live.Width(w); ok {
 		return &bars{w: w, columns: columns}
@@ -49,8 +49,8 @@ type bars struct {
 }
 
 const (
-	lineColumns = 64 // that most lines need
-	barColumns  = 30 // at most
+	lineColumns = 64 // width of most lines
+	barColumns  = 30 // maximum
 )
 
 func (b *bars) say(format string, args ...any) { fmt.Fprintf(b.w, format+"\n", args...) }

@@ -12,21 +12,22 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// config is what one run is asked to do.
+// config holds the options of one run.
 type config struct {
-	n                    int
-	beat, stop, expire   float64       // percent of the timers
-	window               time.Duration // in which they expire; 0: see expireWindow
-	lead                 time.Duration // from the first arming until the first deadline; 0: see leadFor
-	workers              int           // goroutines that arm, beat and stop
-	seed                 uint64        // 0: one from the clock
-	patience             time.Duration // how long to wait for what should have expired already
-	newWheel             makeWheel     // tests put broken ones here
-	calibrate, calibrant int           // how often and with how many timers the small wheel is filled
+	n                  int
+	beat, stop, expire float64       // percentages of the timers
+	window             time.Duration // in which timers expire; 0: see expireWindow
+	// From the first arming until the first deadline; 0: see leadTime.
+	lead                time.Duration
+	workers             int           // goroutines that arm, beat and stop
+	seed                uint64        // 0: from the clock
+	maxWait             time.Duration // for timers that should have expired
+	newWheel            makeWheel     // tests replace it
+	trials, trialTimers int           // number of trials with a small wheel, and its timers
 }
 
 const (
-	// A shard of a wheel holds 2^29 timers, and a goroutine mostly adds to one shard.
+	// A shard of a wheel holds 2^29 timers, and a goroutine mostly adds timers to one shard.
 	maxTimers  = 1 << 29
 	maxWorkers = 1024
 
@@ -36,27 +37,27 @@ const (
 
 func defaults() config {
 	return config{
-		n:         100_000_000,
-		beat:      20,
-		stop:      5,
-		expire:    10,
-		workers:   runtime.GOMAXPROCS(0),
-		patience:  10 * time.Second,
-		calibrate: 3,
-		calibrant: 1_000_000,
+		n:           100_000_000,
+		beat:        20,
+		stop:        5,
+		expire:      10,
+		workers:     runtime.GOMAXPROCS(0),
+		maxWait:     10 * time.Second,
+		trials:      3,
+		trialTimers: 1_000_000,
 		newWheel: func(expire func([]uint64)) (wheel, error) {
 			return timingwheel.NewTimeouts(timingwheel.Options{}, expire)
 		},
 	}
 }
 
-// parse reads the command line; args[0] is the program's name. It returns false if there is nothing
-// to run since the help was asked for, and printed.
+// parse parses the command line. args[0] is the name of the program. parse returns false if it has
+// only printed the help text.
 func parse(args []string, help io.Writer) (cfg config, ok bool, err error) {
 	cfg = defaults()
 	ok, err = option.Command{
 		Name:  "hundredmillion",
-		Usage: "a hundred million timers on one wheel: armed, beaten, stopped, expired, and checked",
+		Usage: "a hundred million timers on one wheel: armed, beaten, stopped, expired and checked",
 		Flags: options(&cfg),
 	}.Parse(args, help, func() error { return cfg.validate() })
 	return cfg, ok, err
@@ -64,36 +65,36 @@ func parse(args []string, help io.Writer) (cfg config, ok bool, err error) {
 
 func options(cfg *config) []cli.Flag {
 	return []cli.Flag{
-		option.New("n", "arm `n` timers; one shard of a wheel holds 2^29",
+		option.New("n", "`number` of timers; one shard of a wheel holds 2^29",
 			option.Within(&cfg.n, strconv.Atoi, 1, maxTimers, "a whole number")),
-		option.Percent("beat", &cfg.beat, "beat this `percent` of the timers before they are due"),
-		option.Percent("stop", &cfg.stop, "stop this `percent`"),
-		option.Percent("expire", &cfg.expire, "let this `percent` expire"),
-		option.New("window", "let them expire within this `time`, 0 for 2 µs each and at least 2 s",
+		option.Percent("beat", &cfg.beat, "`percentage` of timers that are beaten (postponed) before they are due"),
+		option.Percent("stop", &cfg.stop, "`percentage` of timers that are stopped"),
+		option.Percent("expire", &cfg.expire, "`percentage` of timers that expire"),
+		option.New("window", "`time` in which they expire; 0: 2 µs for each, at least 2 s",
 			option.Within(&cfg.window, time.ParseDuration, 0, maxWindow, "a time")),
-		option.New("lead", "leave this `time` to arming, beating and stopping before the first one is due, "+
-			"0 to decide after a small trial",
+		option.New("lead", "`time` for arming, beating and stopping before the first timer is due; "+
+			"0: determined by a trial",
 			option.Within(&cfg.lead, time.ParseDuration, 0, maxLead, "a time")),
-		option.New("workers", "arm, beat and stop on this `number` of goroutines",
+		option.New("workers", "`number` of goroutines that arm, beat and stop",
 			option.Within(&cfg.workers, strconv.Atoi, 1, maxWorkers, "a whole number")),
-		option.Seed(&cfg.seed, "draw what becomes of each timer from the seed `n`, 0 for another one each time"),
+		option.Seed(&cfg.seed, "random `seed` of the plan; 0: from the clock"),
 	}
 }
 
-// validate checks what no option can know alone.
+// validate checks constraints between options.
 func (cfg config) validate() error {
 	if sum := cfg.beat + cfg.stop + cfg.expire; sum > 100 {
-		return fmt.Errorf("-beat %v, -stop %v and -expire %v are %v percent together: must be at most 100",
+		return fmt.Errorf("-beat %v, -stop %v and -expire %v add up to %v percent: must be at most 100",
 			cfg.beat, cfg.stop, cfg.expire, sum)
 	}
 	return nil
 }
 
-// handled is the share of the timers of which a handle is kept.
-func (cfg config) handled() float64 { return (cfg.beat + cfg.stop) / 100 }
+// handleShare returns the share of timers whose handles are kept.
+func (cfg config) handleShare() float64 { return (cfg.beat + cfg.stop) / 100 }
 
-// expireWindow is the time in which timers expire: half a million in each second leaves two
-// processors some air.
+// expireWindow returns the time in which timers expire. Half a million per second does not saturate
+// two processors.
 func (cfg config) expireWindow() time.Duration {
 	if cfg.window > 0 {
 		return cfg.window
@@ -102,18 +103,18 @@ func (cfg config) expireWindow() time.Duration {
 	return max(2*time.Second, time.Duration(float64(cfg.n)*cfg.expire/100*each))
 }
 
-// leadFor is the time until the first deadline, given what arming one timer of a small wheel takes:
-// in a large one it may take twice as long, and to shuffle and beat one four times that; the rest
-// is for a machine that has other things to do. If the time is too short after all, what is due
-// before it is beaten expires. That is right, but is not what is to be shown.
-func (cfg config) leadFor(each time.Duration) time.Duration {
+// leadTime returns the time until the first deadline, given the time for arming one timer of a
+// small wheel. Arming one in a large wheel may take twice as long, and shuffling and beating one
+// four times that. The rest is for a machine with other load. If the time is too short, timers that
+// are due before their beat expire. That is correct, but not what the example should show.
+func (cfg config) leadTime(each time.Duration) time.Duration {
 	if cfg.lead > 0 {
 		return cfg.lead
 	}
 	each = max(each, 100*time.Nanosecond)
 	all := float64(each) * float64(cfg.n) / float64(cfg.parallel())
-	return min(2*time.Second+time.Duration(all*(2+8*cfg.handled())), maxLead)
+	return min(2*time.Second+time.Duration(all*(2+8*cfg.handleShare())), maxLead)
 }
 
-// parallel is how many of the workers run at a time.
+// parallel returns the number of workers that run in parallel.
 func (cfg config) parallel() int { return min(cfg.workers, runtime.GOMAXPROCS(0)) }

@@ -25,10 +25,10 @@ func TestParse(t *testing.T) {
 	got := []any{cfg.n, cfg.beat, cfg.stop, cfg.expire, cfg.window, cfg.lead, cfg.workers, cfg.seed}
 	assert.Equal(t, []any{1000, 1.5, 2.0, 96.5, 7 * time.Second, 3 * time.Second, 9, uint64(1<<64 - 1)}, got)
 	assert.Equal(t, 7*time.Second, cfg.expireWindow())
-	assert.Equal(t, 3*time.Second, cfg.leadFor(time.Second))
+	assert.Equal(t, 3*time.Second, cfg.leadTime(time.Second))
 }
 
-func TestBadOptions(t *testing.T) {
+func TestBadOptionsAreRefused(t *testing.T) {
 	t.Parallel()
 	programtest.Refuses(t, hundredmillion, exitUsage, []programtest.Refusal{
 		{[]string{"-n", "0"}, []string{`"0"`, "-n", "a whole number from 1 to 536870912"}},
@@ -61,14 +61,14 @@ func TestHelpNamesEveryOption(t *testing.T) {
 	programtest.Helps(t, hundredmillion, names)
 }
 
-func TestTimesThatAreDecided(t *testing.T) {
+func TestDefaultTimes(t *testing.T) {
 	t.Parallel()
 	cfg := defaults()
 	assert.Equal(t, 20*time.Second, cfg.expireWindow())
 	cfg.n = 1000
 	assert.Equal(t, 2*time.Second, cfg.expireWindow())
-	assert.GreaterOrEqual(t, cfg.leadFor(0), 2*time.Second)
-	assert.Less(t, cfg.leadFor(0), 3*time.Second)
+	assert.GreaterOrEqual(t, cfg.leadTime(0), 2*time.Second)
+	assert.Less(t, cfg.leadTime(0), 3*time.Second)
 	cfg.n, cfg.expire = maxTimers, 100
-	assert.Equal(t, maxLead, cfg.leadFor(time.Second), "a lead that ends")
+	assert.Equal(t, maxLead, cfg.leadTime(time.Second), "maximum")
 }

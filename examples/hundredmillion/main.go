@@ -1,19 +1,19 @@
 // Hundredmillion keeps a hundred million timers pending on one timing wheel, in less than 4 GiB,
-// and checks that exactly the right ones expire.
+// and checks that exactly the due ones expire.
 //
-// It arms them, beats a random share (their deadline is moved, as a sign of life does it), stops
-// another, and lets a third one expire within a window of some seconds; the rest lies an hour
-// ahead. What is to become of a timer, and its deadline, follow from its number and the seed alone.
-// So nothing has to be remembered, and the check at the end does not ask the wheel: every number
-// that expired has set its bit and entered a count and two checksums, which a second pass over all
-// numbers must meet. The program exits with 1 if they disagree, with 2 for options it does not
-// accept or memory that the machine does not have, and with 130 if it was interrupted.
+// The program arms the timers, beats a random share (a beat postpones the deadline), stops another
+// share, and lets a third share expire within a window of some seconds. The other timers are due an
+// hour later. The kind of a timer and its deadline are functions of its number and the seed, so the
+// program need not store them, and the final check does not depend on the wheel: each expired
+// number sets a bit and updates a count and two checksums, and a second pass over all numbers must
+// give the same result. The exit code is 1 if they differ, 2 for invalid options or too little
+// memory, and 130 after an interrupt.
 //
 //	go run ./examples/hundredmillion
 //	go run ./examples/hundredmillion -n 1000000 -window 5s
 //
-// Read population.go for the use of the library, plan.go for what is to happen, tally.go for what
-// is counted when a timer expires, and judge.go for what counts as right.
+// Read population.go for the use of the library, plan.go for the kinds of timers, recorder.go for
+// the records of expired timers, and check.go for the final check.
 package main
 
 import (
@@ -25,38 +25,38 @@ import (
 )
 
 const (
-	exitRight       = 0
-	exitWrong       = 1
+	exitOK          = 0
+	exitFailed      = 1
 	exitUsage       = 2
-	exitInterrupted = 130 // what shells report of a program that Ctrl-C has ended
+	exitInterrupted = 130 // as shells report after Ctrl-C
 )
 
 func main() { program.Main(hundredmillion) }
 
-// hundredmillion is the program without its process: it returns the exit code.
+// hundredmillion runs the program and returns its exit code.
 func hundredmillion(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	cfg, ok, err := parse(args, stdout)
 	if err == nil && ok {
-		err = fitMemory(cfg, memorySources(), stdout)
+		err = checkMemory(cfg, memorySources(), stdout)
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "hundredmillion: %v\nSee hundredmillion -help.\n", err)
 		return exitUsage
 	}
-	if !ok { // The help was asked for and printed.
-		return exitRight
+	if !ok { // printed the help text
+		return exitOK
 	}
 	out, err := run(ctx, cfg, newDisplay(stdout))
 	if err != nil {
 		fmt.Fprintf(stderr, "hundredmillion: %v\n", err)
-		return exitWrong
+		return exitFailed
 	}
 	out.print(stdout)
 	switch {
 	case len(out.faults) > 0:
-		return exitWrong
+		return exitFailed
 	case out.interrupted:
 		return exitInterrupted
 	}
-	return exitRight
+	return exitOK
 }

@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	timerBytes  = 34        // of one pending timer: 29 in the wheel, and room for what the collector has not taken yet
-	memoryFixed = 128 << 20 // of the program, and of the small wheel of the trial
-	bitmapBytes = 2.0 / 8   // of one timer: has expired, was refused
-	addressable = 1 << 31   // bytes that a 32-bit process can have on any system
+	timerBytes  = 34        // of a pending timer: 29 in the wheel, and room for garbage
+	memoryFixed = 128 << 20 // of the program and of the small wheel
+	bitmapBytes = 2.0 / 8   // of a timer: two bits, expired and refused
+	addressable = 1 << 31   // bytes that a 32-bit process can use on any system
 	is32Bit     = math.MaxInt == math.MaxInt32
-	handleRoom  = 1 + 1.0/16 // handles are for a random share: some room beside the mean
+	handleRoom  = 1 + 1.0/16 // relative room for handles, because their number is random
 )
 
-// bytesEach is how much memory one timer of a run needs.
+// bytesEach returns the memory for one timer of a run.
 func bytesEach(cfg config) float64 {
-	return timerBytes + bitmapBytes + cfg.handled()*handleBytes*handleRoom
+	return timerBytes + bitmapBytes + cfg.handleShare()*handleBytes*handleRoom
 }
 
-// memoryFor is how much memory a run needs.
+// memoryFor returns the memory for a run.
 func memoryFor(cfg config) uint64 { return memoryFixed + uint64(float64(cfg.n)*bytesEach(cfg)) }
 
 // timersFor is the inverse of memoryFor.
@@ -40,26 +40,26 @@ func timersFor(cfg config, bytes uint64) int {
 	return int(min(float64(bytes-memoryFixed)/bytesEach(cfg), maxTimers))
 }
 
-// memorySource tells how much memory there is for this process.
+// memorySource is a source of the memory limit of this process.
 type memorySource struct {
 	name  string
-	bytes func() (uint64, error) // an error: not known, or no limit
+	bytes func() (uint64, error) // an error: unknown or no limit
 }
 
 var errNoLimit = errors.New("no limit")
 
-// memorySources are those that this machine may have.
+// memorySources returns all sources.
 func memorySources() []memorySource {
 	return []memorySource{
 		{memoryOfMachine, machineMemory},
-		{"the limit of its control group", memlimit.FromCgroup},
+		{"limit of the control group", memlimit.FromCgroup},
 		{"GOMEMLIMIT", func() (uint64, error) {
 			if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
 				return uint64(limit), nil
 			}
 			return 0, errNoLimit
 		}},
-		{"the addresses of a 32-bit process", func() (uint64, error) {
+		{"address space of a 32-bit process", func() (uint64, error) {
 			if is32Bit {
 				return addressable, nil
 			}
@@ -68,9 +68,9 @@ func memorySources() []memorySource {
 	}
 }
 
-// fitMemory says how much memory the run needs and how much there is, and returns an error if that
-// is less: the system would begin to swap, or end some process.
-func fitMemory(cfg config, sources []memorySource, w io.Writer) error {
+// checkMemory prints the required and the available memory. It returns an error if the available
+// memory is too small, because the system would swap or kill a process.
+func checkMemory(cfg config, sources []memorySource, w io.Writer) error {
 	need, have, name := memoryFor(cfg), uint64(math.MaxUint64), ""
 	for _, s := range sources {
 		if bytes, err := s.bytes(); err == nil && bytes < have {
@@ -82,18 +82,18 @@ func fitMemory(cfg config, sources []memorySource, w io.Writer) error {
 		if n := timersFor(cfg, have); n > 0 {
 			fits = fmt.Sprintf("use -n %d or fewer", n)
 		}
-		return fmt.Errorf("-n %d needs about %s of memory, and there are %s (%s): %s",
+		return fmt.Errorf("-n %d needs about %s of memory, but %s are available (%s): %s",
 			cfg.n, humanize.IBytes(need), humanize.IBytes(have), name, fits)
 	}
-	there := "how much there is could not be found out"
+	available := "the available memory is unknown"
 	if name != "" {
-		there = fmt.Sprintf("there are %s (%s)", humanize.IBytes(have), name)
+		available = fmt.Sprintf("%s are available (%s)", humanize.IBytes(have), name)
 	}
-	fmt.Fprintf(w, "%s: about %s of memory needed; %s\n", figures.Plural(cfg.n, "timer"), humanize.IBytes(need), there)
+	fmt.Fprintf(w, "%s need about %s of memory; %s\n", figures.Plural(cfg.n, "timer"), humanize.IBytes(need), available)
 	return nil
 }
 
-// kilobytes finds a line like "MemAvailable:   24268876 kB", of which Linux has many.
+// kilobytes returns the value of a line such as "MemAvailable:   24268876 kB".
 func kilobytes(r io.Reader, key string) (bytes uint64, err error) {
 	for lines := bufio.NewScanner(r); lines.Scan(); {
 		name, value, ok := strings.Cut(lines.Text(), ":")

@@ -4,10 +4,10 @@ import "os"
 
 const memoryOfMachine = "MemAvailable in /proc/meminfo"
 
-// machineMemory is the memory that can be had without swapping.
+// machineMemory returns the memory that is available without swapping.
 func machineMemory() (uint64, error) { return readKilobytes("/proc/meminfo", "MemAvailable") }
 
-// peakMemory is the most memory that this process has had at a time, file pages included.
+// peakMemory returns the peak memory of this process, including file pages.
 func peakMemory() (uint64, error) { return readKilobytes("/proc/self/status", "VmHWM") }
 
 func readKilobytes(path, key string) (uint64, error) {

@@ -8,14 +8,14 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
-const memoryOfMachine = "three quarters of the machine's"
+const memoryOfMachine = "three quarters of the machine"
 
-// machineMemory stands in for the memory that can be had without swapping, which each system tells
-// in another way, if at all: a quarter is left to the system and to other programs.
+// machineMemory returns three quarters of the memory of the machine. It leaves a quarter to the
+// system and to other programs, because there is no portable way to read the available memory.
 func machineMemory() (uint64, error) {
 	total, err := memlimit.FromSystem()
 	return total / 4 * 3, err
 }
 
-// peakMemory is told by each system in another way; see watch.
+// peakMemory returns an error: there is no portable way. See sample.
 func peakMemory() (uint64, error) { return 0, errors.New("not known here") }

@@ -17,7 +17,7 @@ Buffers:          171204 kB
 HugePages_Total:       0
 `
 
-func TestKilobytes(t *testing.T) {
+func TestKilobytesParsesMeminfo(t *testing.T) {
 	t.Parallel()
 	bytes, err := kilobytes(strings.NewReader(meminfo), "MemAvailable")
 	require.NoError(t, err)
@@ -27,23 +27,24 @@ func TestKilobytes(t *testing.T) {
 	assert.Equal(t, uint64(355188)<<10, bytes)
 
 	for text, want := range map[string]string{
-		"":                                  "no MemAvailable",
-		"MemFree: 1 kB\n":                   "no MemAvailable",
-		"MemAvailable:\n":                   `MemAvailable is "", not a number of kB`,
-		"MemAvailable: 12 MB\n":             `MemAvailable is "12 MB"`,
-		"MemAvailable: -12 kB\n":            `MemAvailable is "-12 kB"`,
-		"MemAvailable: much kB\n":           `MemAvailable is "much kB"`,
-		"MemAvailable: 9007199254740992 kB": `MemAvailable is "9007199254740992 kB"`, // would not fit in bytes
+		"":                        "no MemAvailable",
+		"MemFree: 1 kB\n":         "no MemAvailable",
+		"MemAvailable:\n":         `MemAvailable is "", not a number of kB`,
+		"MemAvailable: 12 MB\n":   `MemAvailable is "12 MB"`,
+		"MemAvailable: -12 kB\n":  `MemAvailable is "-12 kB"`,
+		"MemAvailable: much kB\n": `MemAvailable is "much kB"`,
+		// Would not fit in bytes.
+		"MemAvailable: 9007199254740992 kB": `MemAvailable is "9007199254740992 kB"`,
 	} {
 		_, err := kilobytes(strings.NewReader(text), "MemAvailable")
 		assert.ErrorContains(t, err, want, text)
 	}
 }
 
-func TestMemoryForAndBack(t *testing.T) {
+func TestTimersForInvertsMemoryFor(t *testing.T) {
 	t.Parallel()
 	cfg := defaults()
-	assert.Less(t, memoryFor(cfg), uint64(8<<30), "a hundred million must fit in 8 GiB")
+	assert.Less(t, memoryFor(cfg), uint64(8<<30), "memory for a hundred million timers")
 	for _, n := range []int{1, 1000, 1_000_000, 100_000_000, maxTimers} {
 		cfg.n = n
 		assert.InDelta(t, n, timersFor(cfg, memoryFor(cfg)), 1)
@@ -53,7 +54,7 @@ func TestMemoryForAndBack(t *testing.T) {
 	assert.Equal(t, maxTimers, timersFor(cfg, 1<<60))
 }
 
-func TestFitMemory(t *testing.T) {
+func TestCheckMemory(t *testing.T) {
 	t.Parallel()
 	const gib = 1 << 30
 	source := func(name string, bytes uint64) memorySource {
@@ -65,26 +66,26 @@ func TestFitMemory(t *testing.T) {
 		sources  []memorySource
 		out, err string
 	}{
-		"enough":             {[]memorySource{source("meminfo", 22*gib)}, "there are 22 GiB (meminfo)", ""},
-		"the lesser counts":  {[]memorySource{source("meminfo", 22*gib), unknown, source("group", 5*gib)}, "there are 5.0 GiB (group)", ""},
-		"nobody knows":       {[]memorySource{unknown}, "how much there is could not be found out", ""},
-		"too little":         {[]memorySource{source("meminfo", 2*gib)}, "", "-n 100000000 needs about 3.9 GiB of memory, and there are 2.0 GiB (meminfo): use -n "},
-		"a group too little": {[]memorySource{source("meminfo", 22*gib), source("group", gib)}, "", "there are 1.0 GiB (group): use -n "},
-		"nothing":            {[]memorySource{source("meminfo", gib/16)}, "", "there are 64 MiB (meminfo): no timers fit"},
+		"enough":             {[]memorySource{source("meminfo", 22*gib)}, "22 GiB are available (meminfo)", ""},
+		"smallest limit":     {[]memorySource{source("meminfo", 22*gib), unknown, source("group", 5*gib)}, "5.0 GiB are available (group)", ""},
+		"unknown":            {[]memorySource{unknown}, "the available memory is unknown", ""},
+		"too little":         {[]memorySource{source("meminfo", 2*gib)}, "", "-n 100000000 needs about 3.9 GiB of memory, but 2.0 GiB are available (meminfo): use -n "},
+		"a group too little": {[]memorySource{source("meminfo", 22*gib), source("group", gib)}, "", "1.0 GiB are available (group): use -n "},
+		"nothing":            {[]memorySource{source("meminfo", gib/16)}, "", "64 MiB are available (meminfo): no timers fit"},
 	} {
 		var out bytes.Buffer
-		err := fitMemory(cfg, tt.sources, &out)
+		err := checkMemory(cfg, tt.sources, &out)
 		if tt.err != "" {
 			assert.ErrorContains(t, err, tt.err, name)
 			assert.Empty(t, out.String(), name)
 			continue
 		}
 		require.NoError(t, err, name)
-		assert.Contains(t, out.String(), "100,000,000 timers: about 3.9 GiB of memory needed; ", name)
+		assert.Contains(t, out.String(), "100,000,000 timers need about 3.9 GiB of memory; ", name)
 		assert.Contains(t, out.String(), tt.out, name)
 	}
 	cfg.n = timersFor(cfg, 2*gib) // as the error advises
-	assert.NoError(t, fitMemory(cfg, []memorySource{source("meminfo", 2*gib)}, &bytes.Buffer{}))
+	assert.NoError(t, checkMemory(cfg, []memorySource{source("meminfo", 2*gib)}, &bytes.Buffer{}))
 }
 
 func TestMemoryOfThisMachine(t *testing.T) {
@@ -97,5 +98,5 @@ func TestMemoryOfThisMachine(t *testing.T) {
 	if peak, err := peakMemory(); err == nil {
 		assert.Greater(t, peak, uint64(1<<20))
 	}
-	assert.Positive(t, held())
+	assert.Positive(t, memoryHeld())
 }

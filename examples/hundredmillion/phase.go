@@ -8,39 +8,40 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/examples/internal/figures"
+	"github.com/timingwheel-go/timingwheel/examples/internal/processor"
 )
 
-// pace is what a phase's speed depends on.
+// pace is what determines the speed of a phase.
 type pace uint8
 
 const (
-	busy    pace = iota // on how quick its operations are
-	clocked             // its operations on the clock: timers expire when they are due
-	idle                // there are no operations, time passes
+	busy    pace = iota // the time of its operations
+	clocked             // the clock: timers expire when they are due
+	idle                // a wait without operations
 )
 
-// phase is one kind of operation, done very many times by several goroutines.
+// phase is one kind of operation, repeated by several goroutines.
 type phase struct {
 	name     string
 	pace     pace
 	total    int
 	done     atomic.Int64
-	parallel int // how many operations run at a time
+	parallel int // number of parallel operations
 	started  time.Time
 	ended    bool
-	took     time.Duration // once it has ended
-	cpu      time.Duration // of the process meanwhile; 0 where the system does not tell
-	pauses   pauses        // meanwhile
-	bytes    float64       // for each timer at the end; 0: not measured
+	took     time.Duration // after its end
+	cpu      time.Duration // CPU time of the process; 0: unknown
+	pauses   pauses
+	bytes    float64 // for each timer at the end; 0: not measured
 
-	detail func() string // what else the display shows; may be nil
+	detail func() string // further text for the display; may be nil
 }
 
-// chunk is how many operations are done between two looks at the context.
+// chunk is the number of operations between two checks of the context.
 const chunk = 4096
 
-// each has every worker do its items in chunks; sizes tells how many items a worker has. It returns
-// early if ctx ends.
+// each calls do for all items of each worker, in chunks. sizes has the number of items of each
+// worker. each returns early if ctx is done.
 func (ph *phase) each(ctx context.Context, sizes []int, do func(worker, from, to int)) {
 	var working sync.WaitGroup
 	for w, size := range sizes {
@@ -55,7 +56,7 @@ func (ph *phase) each(ctx context.Context, sizes []int, do func(worker, from, to
 	working.Wait()
 }
 
-// elapsed is how long the phase takes or took.
+// elapsed returns the time of the phase until now or until its end.
 func (ph *phase) elapsed() time.Duration {
 	if ph.ended {
 		return ph.took
@@ -63,7 +64,7 @@ func (ph *phase) elapsed() time.Duration {
 	return time.Since(ph.started)
 }
 
-// nanos is how long one operation takes, waiting for its turn included.
+// nanos returns the time of one operation in ns, including the wait for a processor.
 func (ph *phase) nanos() float64 {
 	done := ph.done.Load()
 	if done == 0 {
@@ -72,7 +73,7 @@ func (ph *phase) nanos() float64 {
 	return float64(ph.elapsed()) * float64(ph.parallel) / float64(done)
 }
 
-// cpuNanos is the time of processors that one operation took.
+// cpuNanos returns the CPU time of one operation in ns.
 func (ph *phase) cpuNanos() float64 {
 	if done := ph.done.Load(); done > 0 {
 		return float64(ph.cpu) / float64(done)
@@ -80,7 +81,7 @@ func (ph *phase) cpuNanos() float64 {
 	return 0
 }
 
-// line is the phase as text. It fits into a terminal of 80 columns as a rule.
+// line returns a line of text about the phase. It usually fits in 80 columns.
 func (ph *phase) line() string {
 	s := ph.name
 	switch n := figures.Comma(int(ph.done.Load())); ph.pace {
@@ -100,10 +101,56 @@ func (ph *phase) line() string {
 	return s
 }
 
-// rate is how many operations are done in a second.
+// rate returns the number of operations per second.
 func (ph *phase) rate() float64 {
 	if s := ph.elapsed().Seconds(); s > 0 {
 		return float64(ph.done.Load()) / s
 	}
 	return 0
+}
+
+// newPhase begins a phase.
+func (r *runner) newPhase(name string, pace pace, total int) *phase {
+	r.gc.since() // pauses before this phase do not count
+	return &phase{name: name, pace: pace, total: total, parallel: r.cfg.parallel(), started: time.Now(), cpu: processor.Time()}
+}
+
+// finish ends a phase.
+func (r *runner) finish(ph *phase) {
+	ph.took, ph.ended = time.Since(ph.started), true
+	ph.cpu = processor.Time() - ph.cpu
+	r.sample(ph)
+}
+
+// sample reads figures that the runtime forgets, and the largest memory.
+func (r *runner) sample(ph *phase) {
+	ph.pauses.merge(r.gc.since())
+	r.out.peak, r.out.peakSampled = max(r.out.peak, memoryHeld()), true
+}
+
+// runPhase runs the work of a phase and shows its progress. During the work other goroutines only
+// read the atomic counter of the phase.
+func (r *runner) runPhase(ph *phase, work func()) {
+	if r.ctx.Err() != nil {
+		return
+	}
+	r.show.begin(ph)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		work()
+	}()
+	tick := time.NewTicker(r.show.every())
+	defer tick.Stop()
+	for working := true; working; {
+		select {
+		case <-tick.C:
+			r.sample(ph)
+			r.show.update(ph, ph.line())
+		case <-done:
+			working = false
+		}
+	}
+	r.finish(ph)
+	r.show.end(ph, ph.line())
 }

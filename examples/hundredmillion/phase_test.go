@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestEachDoesEverythingOnce(t *testing.T) {
+func TestEachHandlesEachItemOnce(t *testing.T) {
 	t.Parallel()
 	for _, sizes := range [][]int{nil, {0}, {1}, {chunk}, {chunk + 1, 0, 3 * chunk, 17}} {
 		ph := &phase{}
@@ -52,7 +52,7 @@ func TestFiguresOfAPhase(t *testing.T) {
 	assert.Zero(t, ph.nanos())
 	assert.Zero(t, ph.cpuNanos())
 	ph.done.Store(4_000_000)
-	assert.InDelta(t, 1000, ph.nanos(), 1e-9) // 2 s of 2 goroutines for 4M
+	assert.InDelta(t, 1000, ph.nanos(), 1e-9) // 2 s on 2 goroutines for 4M
 	assert.InDelta(t, 250, ph.cpuNanos(), 1e-9)
 	assert.InDelta(t, 2e6, ph.rate(), 1e-9)
 	assert.Equal(t, "arm 4,000,000  1000 ns", ph.line())
@@ -75,9 +75,9 @@ func TestFiguresOfAPhase(t *testing.T) {
 	assert.Empty(t, out.String())
 }
 
-func TestCollectionsAreSeen(t *testing.T) {
-	w := newCollectorWatch()
-	took, heap := collect()
+func TestCollectionsAreCounted(t *testing.T) {
+	w := newGCWatch()
+	took, heap := collectGarbage()
 	assert.Positive(t, took)
 	assert.Positive(t, heap)
 	p := w.since()

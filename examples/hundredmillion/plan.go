@@ -6,25 +6,26 @@ import (
 	"time"
 )
 
-// fate is what becomes of a timer.
-type fate uint8
+// kind is the kind of a timer.
+type kind uint8
 
 const (
-	stays   fate = iota // is due long after the end
-	beaten              // is due in the window, and is moved far beyond it before
-	stopped             // is due in the window, and is stopped before
-	expires             // is due in the window
+	stays   kind = iota // due long after the end
+	beaten              // due in the window, and postponed far beyond it before
+	stopped             // due in the window, and stopped before
+	expires             // due in the window
 )
 
-// Timers that are not to expire lie this far behind the window, spread over as long again.
+// Timers that do not expire are due between one and two times farAhead after the window.
 const farAhead = time.Hour
 
-// plan says what becomes of each timer and when it is due, from its number and the seed alone. So
-// nothing of a hundred million timers has to be remembered, and who checks need not ask the wheel.
+// plan determines the kind and the deadline of each timer from its number and the seed. So the
+// program stores nothing for each timer, and the check does not depend on the wheel.
 type plan struct {
-	seed          uint64
-	upTo          [expires]uint64 // of 2^32: below upTo[0] a timer is beaten, below upTo[1] stopped, and so on
-	opens, window time.Duration   // deadlines in the window: after the start, from and for how long
+	seed uint64
+	// Of 2^32: a random number below upTo[0] means beaten, below upTo[1] stopped, and so on.
+	upTo          [expires]uint64
+	opens, window time.Duration // beginning (after the start) and length of the window
 }
 
 func newPlan(cfg config, opens, window time.Duration) plan {
@@ -37,8 +38,8 @@ func newPlan(cfg config, opens, window time.Duration) plan {
 	return p
 }
 
-// of returns the fate of a timer and the deadline with which it is armed, after the start.
-func (p *plan) of(id uint64) (fate, time.Duration) {
+// of returns the kind of a timer and its deadline after the start.
+func (p *plan) of(id uint64) (kind, time.Duration) {
 	h := mix(p.seed + id*0x9E3779B97F4A7C15)
 	draw, place := h>>32, h<<32
 	f := stays
@@ -62,7 +63,7 @@ func part(d time.Duration, place uint64) time.Duration {
 	return time.Duration(hi)
 }
 
-// mix spreads a number over all 64 bits; no two numbers have the same result.
+// mix is a bijective hash of 64 bits.
 func mix(x uint64) uint64 {
 	x ^= x >> 32
 	x *= 0xD6E8FEB86659FD93

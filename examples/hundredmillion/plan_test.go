@@ -15,7 +15,7 @@ func testPlan(seed uint64) plan {
 	return newPlan(cfg, 3*time.Second, 2*time.Second)
 }
 
-func TestPlanDealsOutTheShares(t *testing.T) {
+func TestPlanHasTheRequestedShares(t *testing.T) {
 	t.Parallel()
 	const n = 200_000
 	for _, seed := range []uint64{0, 1, math.MaxUint64} {
@@ -26,29 +26,29 @@ func TestPlanDealsOutTheShares(t *testing.T) {
 			f, due := p.of(id)
 			again, dueAgain := p.of(id)
 			if f != again || due != dueAgain {
-				require.Fail(t, "not the same when asked again", "seed %d timer %d", seed, id)
+				require.Fail(t, "different result of a second call", "seed %d timer %d", seed, id)
 			}
 			from, length := p.opens, p.window
 			if f == stays {
 				from, length = p.opens+p.window+farAhead, farAhead
 			}
 			if due < from || due >= from+length {
-				require.Fail(t, "deadline out of range", "seed %d timer %d fate %d: %v", seed, id, f, due)
+				require.Fail(t, "deadline out of range", "seed %d timer %d kind %d: %v", seed, id, f, due)
 			}
 			count[f]++
 			halves[f][(due-from)/(length/2)]++
 		}
-		for f, percent := range map[fate]float64{stays: 65, beaten: 20, stopped: 5, expires: 10} {
+		for f, percent := range map[kind]float64{stays: 65, beaten: 20, stopped: 5, expires: 10} {
 			want := n * percent / 100
-			assert.InDelta(t, want, count[f], 6*math.Sqrt(want), "seed %d fate %d", seed, f)
-			assert.InDelta(t, want/2, halves[f][0], 6*math.Sqrt(want), "seed %d fate %d", seed, f)
+			assert.InDelta(t, want, count[f], 6*math.Sqrt(want), "seed %d kind %d", seed, f)
+			assert.InDelta(t, want/2, halves[f][0], 6*math.Sqrt(want), "seed %d kind %d", seed, f)
 		}
 	}
 }
 
-func TestPlanOfAllOrNothing(t *testing.T) {
+func TestPlanWithASingleKind(t *testing.T) {
 	t.Parallel()
-	for want, set := range map[fate]func(*config){
+	for want, set := range map[kind]func(*config){
 		stays:   func(*config) {},
 		beaten:  func(c *config) { c.beat = 100 },
 		stopped: func(c *config) { c.stop = 100 },
@@ -65,7 +65,7 @@ func TestPlanOfAllOrNothing(t *testing.T) {
 	}
 }
 
-func TestSeedsDiffer(t *testing.T) {
+func TestSeedsGiveDifferentPlans(t *testing.T) {
 	t.Parallel()
 	a, b := testPlan(1), testPlan(2)
 	same := 0
@@ -79,7 +79,7 @@ func TestSeedsDiffer(t *testing.T) {
 	assert.Less(t, same, 10)
 }
 
-func TestMixMeetsNoNumberTwice(t *testing.T) {
+func TestMixHasNoCollisions(t *testing.T) {
 	t.Parallel()
 	seen := map[uint64]bool{}
 	for x := range uint64(100_000) {

@@ -10,7 +10,8 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// wheel is what this program uses of [timingwheel.Timeouts], so that a test can break it.
+// wheel has the methods of [timingwheel.Timeouts] that this program uses, so that tests can break
+// them.
 type wheel interface {
 	AddAt(at time.Time, id uint64) timingwheel.Timer
 	Len() int
@@ -20,8 +21,8 @@ type wheel interface {
 
 type makeWheel func(expire func([]uint64)) (wheel, error)
 
-// handle is what is kept of a timer that will be beaten or stopped. It holds a pointer, so the
-// garbage collector reads all of them, which it does not do with the timers themselves.
+// handle is the handle of a timer that will be beaten or stopped. It contains a pointer, so the
+// garbage collector scans all handles. The timers themselves contain no pointers.
 type handle struct {
 	timer timingwheel.Timer
 	id    uint64
@@ -29,26 +30,26 @@ type handle struct {
 
 const handleBytes = 24
 
-// population is a wheel and its timers. Each worker arms numbers of its own, one after the other,
-// and later beats and stops those, in random order.
+// population is a wheel and its timers. Each worker arms a range of numbers in order. Later it
+// beats and stops its own timers in random order.
 type population struct {
-	plan    plan
-	n       int
-	workers int
-	start   time.Time
-	wheel   wheel
-	tally   *tally
+	plan     plan
+	n        int
+	workers  int
+	start    time.Time
+	wheel    wheel
+	recorder *recorder
 
 	beats, stops [][]handle   // by worker
-	toExpire     atomic.Int64 // of those armed
-	refused      bitmap       // timers that the wheel said had expired when they were to be beaten or stopped
-	beat         atomic.Int64 // beats that were not refused
+	toExpire     atomic.Int64 // armed timers that must expire
+	refused      bitmap       // timers that had fired before their beat or stop
+	beat         atomic.Int64 // successful beats
 	stopped      atomic.Int64
-	late         atomic.Int64 // refused
-	refusedEarly atomic.Int64 // refused before the deadline, which is wrong
+	late         atomic.Int64 // refused beats and stops
+	refusedEarly atomic.Int64 // refused before the deadline: a fault
 }
 
-// newPopulation returns an empty wheel. The clock of its plan starts here.
+// newPopulation returns a population without timers. Deadlines count from now on.
 func newPopulation(cfg config, n int, p plan) (*population, error) {
 	pop := &population{
 		plan: p, n: n, workers: cfg.workers,
@@ -61,13 +62,13 @@ func newPopulation(cfg config, n int, p plan) (*population, error) {
 		pop.stops[w] = make([]handle, 0, expected(to-from, cfg.stop))
 	}
 	pop.start = time.Now()
-	pop.tally = newTally(&pop.plan, pop.start, n)
+	pop.recorder = newRecorder(&pop.plan, pop.start, n)
 	var err error
-	pop.wheel, err = cfg.newWheel(pop.tally.expire)
+	pop.wheel, err = cfg.newWheel(pop.recorder.expire)
 	return pop, err
 }
 
-// expected is room for a share that is drawn at random: more than six standard deviations above the
+// expected returns a capacity for a random share of n: more than six standard deviations above the
 // mean.
 func expected(n int, percent float64) int {
 	if percent == 0 {
@@ -77,19 +78,19 @@ func expected(n int, percent float64) int {
 	return min(n, int(mean+6*math.Sqrt(mean))+8)
 }
 
-// share returns the numbers of worker w.
+// share returns the range of numbers of worker w.
 func (p *population) share(w int) (from, to int) {
 	return int(int64(p.n) * int64(w) / int64(p.workers)), int(int64(p.n) * int64(w+1) / int64(p.workers))
 }
 
-// arm arms the timers from up to to of worker w.
+// arm arms timers of worker w.
 func (p *population) arm(w, from, to int) {
 	beats, stops, toExpire := p.beats[w], p.stops[w], 0
 	first, _ := p.share(w)
 	for id := uint64(first + from); id < uint64(first+to); id++ {
-		fate, due := p.plan.of(id)
+		k, due := p.plan.of(id)
 		t := p.wheel.AddAt(p.start.Add(due), id)
-		switch fate {
+		switch k {
 		case beaten:
 			beats = append(beats, handle{t, id})
 		case stopped:
@@ -103,7 +104,7 @@ func (p *population) arm(w, from, to int) {
 }
 
 // shuffle brings the handles of worker w into random order. In the order of arming the next timer
-// to be beaten would mostly be in the processor's cache already, which it is not in practice.
+// would mostly be in the cache of the processor, which is unrealistic.
 func (p *population) shuffle(w int) {
 	rng := rand.New(rand.NewPCG(p.plan.seed, uint64(w)))
 	for _, hs := range [][]handle{p.beats[w], p.stops[w]} {
@@ -111,15 +112,14 @@ func (p *population) shuffle(w int) {
 	}
 }
 
-// beatRange beats some of the timers of worker w: the timeout that begins anew ends long after the
-// window.
+// beatRange beats some of the timers of worker w. The new deadline is long after the window.
 func (p *population) beatRange(w, from, to int) {
 	done, timeout := 0, p.plan.opens+p.plan.window+farAhead
 	for _, h := range p.beats[w][from:to] {
 		if h.timer.Reschedule(timeout) {
 			done++
 		} else {
-			p.refuse(h.id)
+			p.recordRefused(h.id)
 		}
 	}
 	p.beat.Add(int64(done))
@@ -132,15 +132,15 @@ func (p *population) stopRange(w, from, to int) {
 		if h.timer.Stop() {
 			done++
 		} else {
-			p.refuse(h.id)
+			p.recordRefused(h.id)
 		}
 	}
 	p.stopped.Add(int64(done))
 }
 
-// refuse notes a timer that is not pending any more. If it was due that is right, and it must have
-// expired.
-func (p *population) refuse(id uint64) {
+// recordRefused records a timer that is not pending any more. If it was due, that is correct, and
+// it must expire.
+func (p *population) recordRefused(id uint64) {
 	p.refused.add(id)
 	p.late.Add(1)
 	if _, due := p.plan.of(id); time.Since(p.start) < due {
@@ -149,10 +149,10 @@ func (p *population) refuse(id uint64) {
 	p.toExpire.Add(1)
 }
 
-// forget lets go of the handles.
-func (p *population) forget() { p.beats, p.stops = nil, nil }
+// releaseHandles drops the handles.
+func (p *population) releaseHandles() { p.beats, p.stops = nil, nil }
 
-// handles returns how many timers there are to beat and to stop.
+// handles returns the numbers of timers to beat and to stop.
 func (p *population) handles() (beats, stops int) {
 	for w := range p.beats {
 		beats += len(p.beats[w])
@@ -161,10 +161,11 @@ func (p *population) handles() (beats, stops int) {
 	return beats, stops
 }
 
-// owes returns how many timers are to have expired by the end of the window and have not.
-func (p *population) owes() int64 { return p.toExpire.Load() - p.tally.fired.Load() }
+// outstanding returns the number of timers that must expire by the end of the window and have not
+// yet.
+func (p *population) outstanding() int64 { return p.toExpire.Load() - p.recorder.fired.Load() }
 
-// shares returns how many timers each worker arms.
+// shares returns the number of timers of each worker.
 func (p *population) shares() []int {
 	sizes := make([]int, p.workers)
 	for w := range sizes {
@@ -174,7 +175,7 @@ func (p *population) shares() []int {
 	return sizes
 }
 
-// lengths returns how many handles each worker has.
+// lengths returns the number of handles of each worker.
 func lengths(handles [][]handle) []int {
 	sizes := make([]int, len(handles))
 	for w, hs := range handles {

@@ -10,23 +10,23 @@ import (
 	"github.com/timingwheel-go/timingwheel/examples/internal/figures"
 )
 
-// print writes the closing tables and the verdict.
+// print writes the final tables and the verdict.
 func (o *outcome) print(w io.Writer) {
 	o.printPhases(w)
 	o.printLateness(w)
 	o.printMemory(w)
 	if o.overran > 0 {
-		fmt.Fprintf(w, "too slow: the first deadline came %v before the last beat (-lead gives more time)\n",
+		fmt.Fprintf(w, "too slow: the first deadline was %v before the last beat (use a larger -lead)\n",
 			o.overran.Round(time.Millisecond))
 	}
 	if o.refused > 0 {
-		fmt.Fprintf(w, "%s expired before a beat or a stop came\n", figures.Plural(int(o.refused), "timer"))
+		fmt.Fprintf(w, "%s expired before their beat or stop\n", figures.Plural(int(o.refused), "timer"))
 	}
 	o.printVerdict(w)
 }
 
 func (o *outcome) printPhases(w io.Writer) {
-	t := figures.Table(w, 2, 9, "operation", "timers", "took", "ns each", "CPU ns each", "million/s", "bytes/timer",
+	t := figures.Table(w, 2, 9, "operation", "timers", "time", "ns/op", "CPU ns/op", "million/s", "bytes/timer",
 		"collections", "longest pause")
 	for _, ph := range o.phases {
 		if ph.done.Load() == 0 {
@@ -41,13 +41,13 @@ func (o *outcome) printPhases(w io.Writer) {
 			ph.pauses.collections, figures.Millis(ph.pauses.longest)})
 	}
 	t.Render()
-	fmt.Fprintf(w, "ns each: of one goroutine while %d run; CPU: of the whole process, the collector and the display included\n",
+	fmt.Fprintf(w, "ns/op: of one goroutine while %d run; CPU: of the whole process, including the garbage collector and the display\n",
 		o.cfg.parallel())
 	o.printComparison(w)
 }
 
-// printComparison says what the size of the wheel costs. Of the two ratios that of the CPU time is
-// the one to trust on a machine that does other things meanwhile.
+// printComparison prints the cost of the size of the wheel. On a machine with other load only the
+// ratio of CPU times is reliable.
 func (o *outcome) printComparison(w io.Writer) {
 	small, large := o.trial, o.arm
 	if large.done.Load() < int64(large.total) || small.nanos() == 0 {
@@ -57,7 +57,7 @@ func (o *outcome) printComparison(w io.Writer) {
 	if small.cpuNanos() > 0 {
 		cpu = fmt.Sprintf(" (%.2f times the CPU time)", large.cpuNanos()/small.cpuNanos())
 	}
-	fmt.Fprintf(w, "one of %s takes %.2f times as long to arm%s as one of %s\n",
+	fmt.Fprintf(w, "arming one of %s takes %.2f times as long%s as one of %s\n",
 		figures.Comma(large.total), large.nanos()/small.nanos(), cpu, figures.Comma(small.total))
 }
 
@@ -65,7 +65,7 @@ func (o *outcome) printLateness(w io.Writer) {
 	if o.late == nil {
 		return
 	}
-	t := figures.Table(w, 2, 6, "after the deadline", "timers", "p50", "p99", "p99.9", "most")
+	t := figures.Table(w, 2, 6, "lateness", "timers", "p50", "p99", "p99.9", "max")
 	row := func(name string, count uint64, late ...time.Duration) {
 		r := table.Row{name, figures.Comma(int(count))}
 		for _, d := range late {
@@ -75,23 +75,23 @@ func (o *outcome) printLateness(w io.Writer) {
 	}
 	row("expired", o.expired.count, o.late...)
 	h := &o.stats.Lateness
-	row("the same by Stats, rounded up", h.Count(), h.Quantile(0.5), h.Quantile(0.99), h.Quantile(0.999), h.Max)
+	row("the same in Stats, rounded up", h.Count(), h.Quantile(0.5), h.Quantile(0.99), h.Quantile(0.999), h.Max)
 	t.Render()
 }
 
 func (o *outcome) printMemory(w io.Writer) {
 	if o.heap > 0 {
 		pending := max(o.cfg.n-int(o.stats.Stopped), 1)
-		fmt.Fprintf(w, "everything pending: a full collection takes %s; %s are live, %.1f bytes for each timer\n",
+		fmt.Fprintf(w, "all timers pending: a full garbage collection takes %s; live heap %s, %.1f bytes for each timer\n",
 			figures.Millis(o.collection), humanize.IBytes(o.heap), float64(o.heap)/float64(pending))
 	}
-	fmt.Fprintf(w, "Stop and waiting for it took %s; %s are live after it\n", figures.Millis(o.stopTook), humanize.IBytes(o.left))
+	fmt.Fprintf(w, "Shutdown took %s; live heap after it %s\n", figures.Millis(o.stopTook), humanize.IBytes(o.left))
 	how := "peak"
 	if o.peakSampled {
-		how = "highest value seen"
+		how = "largest sample"
 	}
-	fmt.Fprintf(w, "memory of the process: %s (%s); the collector used %s of processors' time\n",
-		humanize.IBytes(o.peak), how, seconds(o.collectorTime))
+	fmt.Fprintf(w, "memory of the process: %s (%s); CPU time of the garbage collector: %s\n",
+		humanize.IBytes(o.peak), how, seconds(o.gcTime))
 }
 
 func (o *outcome) printVerdict(w io.Writer) {
@@ -100,18 +100,18 @@ func (o *outcome) printVerdict(w io.Writer) {
 	}
 	switch took := o.took.Round(100 * time.Millisecond); {
 	case len(o.faults) > 0:
-		fmt.Fprintf(w, "WRONG: %s, in %v\n", figures.Plural(len(o.faults), "fault"), took)
+		fmt.Fprintf(w, "FAIL: %s, in %v\n", figures.Plural(len(o.faults), "fault"), took)
 	case o.interrupted:
-		fmt.Fprintf(w, "interrupted after %v: nothing was wrong by then, and nothing was verified\n", took)
+		fmt.Fprintf(w, "interrupted after %v: no fault until then, but not verified\n", took)
 	default:
-		fmt.Fprintf(w, "RIGHT: %s expired, exactly those that were to, once each and none early; %s remained; in %v\n",
+		fmt.Fprintf(w, "PASS: %s expired, exactly the due ones, once each and none early; %s remained; in %v\n",
 			figures.Plural(int(o.expired.count), "timer"), figures.Comma(o.length), took)
 	}
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.2fs", d.Seconds()) }
 
-// positive formats a figure, and one that was not measured as nothing.
+// positive formats a figure. It returns "" for one that was not measured.
 func positive(format string, x float64) string {
 	if x <= 0 {
 		return ""

@@ -12,11 +12,11 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// small is a run that takes a moment. In a bubble its window passes at once, and nothing is late
-// for want of a processor.
+// small is a short run. In a synctest bubble its window takes no time, and no timer waits for a
+// processor.
 func small() config {
 	cfg := defaults()
-	cfg.n, cfg.calibrant, cfg.workers, cfg.seed = 20_000, 1_000, 3, 1
+	cfg.n, cfg.trialTimers, cfg.workers, cfg.seed = 20_000, 1_000, 3, 1
 	return cfg
 }
 
@@ -30,13 +30,13 @@ func play(t *testing.T, ctx context.Context, cfg config) (*outcome, string) {
 	return o, out.String()
 }
 
-func TestRightOnesExpire(t *testing.T) {
+func TestExactlyTheDueTimersExpire(t *testing.T) {
 	for name, change := range map[string]func(*config){
-		"as it is":        func(*config) {},
+		"defaults":        func(*config) {},
 		"another seed":    func(c *config) { c.seed = 2 },
-		"a seed of its":   func(c *config) { c.seed = 0 },
-		"one":             func(c *config) { c.n = 1 },
-		"fewer than work": func(c *config) { c.n, c.workers = 5, 16 },
+		"random seed":     func(c *config) { c.seed = 0 },
+		"one timer":       func(c *config) { c.n = 1 },
+		"more workers":    func(c *config) { c.n, c.workers = 5, 16 },
 		"all expire":      func(c *config) { c.beat, c.stop, c.expire = 0, 0, 100 },
 		"all are beaten":  func(c *config) { c.beat, c.stop, c.expire = 100, 0, 0 },
 		"all are stopped": func(c *config) { c.beat, c.stop, c.expire = 0, 100, 0 },
@@ -51,39 +51,39 @@ func TestRightOnesExpire(t *testing.T) {
 				o, out := play(t, context.Background(), cfg)
 				assert.Empty(t, o.faults, out)
 				assert.False(t, o.interrupted)
-				assert.Contains(t, out, " expired, exactly those that were to, once each and none early; ")
+				assert.Contains(t, out, " expired, exactly the due ones, once each and none early; ")
 				assert.EqualValues(t, cfg.n, o.stats.Armed)
 				assert.Zero(t, o.refused)
 				want := float64(cfg.n) * cfg.expire / 100
 				assert.InDelta(t, want, o.expired.count, want/10+1)
 				if o.late != nil {
-					assert.LessOrEqual(t, o.late[3], time.Millisecond, "within a tick, as no time passes in a bubble")
+					assert.LessOrEqual(t, o.late[3], time.Millisecond, "maximum lateness")
 				}
 			})
 		})
 	}
 }
 
-// Once with real time. Nothing is asserted about when.
-func TestRightOnesExpireInRealTime(t *testing.T) {
+// In real time the test asserts nothing about lateness.
+func TestExactlyTheDueTimersExpireInRealTime(t *testing.T) {
 	t.Parallel()
 	cfg := small()
 	cfg.lead, cfg.window = 300*time.Millisecond, 700*time.Millisecond
-	cfg.patience = time.Minute
+	cfg.maxWait = time.Minute
 	o, out := play(t, context.Background(), cfg)
 	assert.Empty(t, o.faults, out)
-	assert.Contains(t, out, " expired, exactly those that were to, once each and none early; ")
-	assert.Contains(t, out, "20,000 timers, seed 1: 20% beaten, 5% stopped, 10% expire")
+	assert.Contains(t, out, " expired, exactly the due ones, once each and none early; ")
+	assert.Contains(t, out, "20,000 timers, seed 1: 20% are beaten, 5% stopped, 10% expire")
 	assert.Contains(t, out, "bytes for each timer")
-	assert.NotContains(t, out, "\x1b", "no control characters, as this is no terminal")
+	assert.NotContains(t, out, "\x1b", "control characters in a file")
 }
 
-// broken breaks the wheel below it.
+// broken is a wheel with faults.
 type broken struct {
 	wheel
-	plan   func(id uint64) fate
+	plan   func(id uint64) kind
 	arm    func(b *broken, at time.Time, id uint64) timingwheel.Timer
-	len    int // added to what is so
+	len    int // added to Len
 	armed  int
 	decoys wheel
 }
@@ -108,12 +108,12 @@ func (b *broken) Shutdown(ctx context.Context) error {
 	return b.wheel.Shutdown(ctx)
 }
 
-// only has the wheel broken for the first timer with this fate.
-func only(f fate, arm func(b *broken, at time.Time, id uint64) timingwheel.Timer) func(*broken) {
+// only returns a fault that affects only the first timer of kind k.
+func only(k kind, arm func(b *broken, at time.Time, id uint64) timingwheel.Timer) func(*broken) {
 	done := false
 	return func(b *broken) {
 		b.arm = func(b *broken, at time.Time, id uint64) timingwheel.Timer {
-			if done || b.plan(id) != f {
+			if done || b.plan(id) != k {
 				return b.wheel.AddAt(at, id)
 			}
 			done = true
@@ -122,7 +122,7 @@ func only(f fate, arm func(b *broken, at time.Time, id uint64) timingwheel.Timer
 	}
 }
 
-// decoy arms the timer, and returns the handle of another one.
+// decoy arms the timer and returns the handle of another timer.
 func decoy(b *broken, at time.Time, id uint64) timingwheel.Timer {
 	b.wheel.AddAt(at, id)
 	return b.decoys.AddAt(at, id)
@@ -130,15 +130,14 @@ func decoy(b *broken, at time.Time, id uint64) timingwheel.Timer {
 
 func lose(*broken, time.Time, uint64) timingwheel.Timer { return timingwheel.Timer{} }
 
-// An example that cannot fail shows nothing: whatever is broken must be found.
 func TestBrokenWheelIsFound(t *testing.T) {
 	for name, tt := range map[string]struct {
 		breakIt func(*broken)
 		want    string
 	}{
-		"loses one that is to expire": {only(expires, lose), "1 timer did not expire and should have"},
-		"loses one that stays":        {only(stays, lose), "Len is "},
-		"loses one that is beaten":    {only(beaten, lose), "1 beat or stops refused before the deadline"},
+		"loses one that is due":    {only(expires, lose), "1 timer did not expire although due"},
+		"loses one that stays":     {only(stays, lose), "Len is "},
+		"loses one that is beaten": {only(beaten, lose), "1 beat or stops refused before the deadline"},
 		"expires one twice": {only(expires, func(b *broken, at time.Time, id uint64) timingwheel.Timer {
 			b.wheel.AddAt(at.Add(time.Millisecond), id)
 			return b.wheel.AddAt(at, id)
@@ -146,22 +145,22 @@ func TestBrokenWheelIsFound(t *testing.T) {
 		"expires one early": {only(expires, func(b *broken, at time.Time, id uint64) timingwheel.Timer {
 			return b.wheel.AddAt(at.Add(-2*time.Millisecond), id)
 		}), "1 timer expired early, by up to "},
-		"takes one for another": {only(expires, func(b *broken, at time.Time, id uint64) timingwheel.Timer {
+		"arms another number": {only(expires, func(b *broken, at time.Time, id uint64) timingwheel.Timer {
 			return b.wheel.AddAt(at, id^1)
-		}), "1 timer did not expire and should have"},
-		"invents one": {only(expires, func(b *broken, at time.Time, id uint64) timingwheel.Timer {
+		}), "1 timer did not expire although due"},
+		"arms an unknown number": {only(expires, func(b *broken, at time.Time, id uint64) timingwheel.Timer {
 			return b.wheel.AddAt(at, id+1<<32)
-		}), "1 timer expired that nobody had armed"},
+		}), "1 timer expired that had not been armed"},
 		"expires one too late": {only(expires, func(b *broken, at time.Time, id uint64) timingwheel.Timer {
 			return b.wheel.AddAt(at.Add(time.Minute), id)
-		}), "1 timer did not expire and should have"},
+		}), "1 timer did not expire although due"},
 		"expires one that stays": {only(stays, func(b *broken, at time.Time, id uint64) timingwheel.Timer {
 			return b.wheel.AddAt(at.Add(-2*farAhead), id)
 		}), "1 timer expired early"},
-		"beats another one":        {only(beaten, decoy), "1 timer expired and should not have"},
-		"stops another one":        {only(stopped, decoy), "1 timer expired and should not have"},
-		"counts what is not there": {func(b *broken) { b.len = 1 }, "Len is "},
-		"counts wrongly":           {func(b *broken) { b.armed = -1 }, "Stats.Armed is 19999, and should be 20000"},
+		"beats another one": {only(beaten, decoy), "1 timer expired although not due"},
+		"stops another one": {only(stopped, decoy), "1 timer expired although not due"},
+		"wrong Len":         {func(b *broken) { b.len = 1 }, "Len is "},
+		"wrong Stats":       {func(b *broken) { b.armed = -1 }, "Stats.Armed is 19999, must be 20000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -171,13 +170,13 @@ func TestBrokenWheelIsFound(t *testing.T) {
 				o, out := play(t, context.Background(), cfg)
 				assert.NotEmpty(t, o.faults)
 				assert.Contains(t, out, tt.want)
-				assert.Contains(t, out, "WRONG: ")
+				assert.Contains(t, out, "FAIL: ")
 			})
 		})
 	}
 }
 
-// breakAll breaks the large wheel, and leaves those of the trial alone.
+// breakAll breaks the large wheel, but not the small ones of the trials.
 func breakAll(t *testing.T, cfg config, breakIt func(*broken)) makeWheel {
 	p := newPlan(cfg, 0, 0)
 	made := 0
@@ -186,20 +185,19 @@ func breakAll(t *testing.T, cfg config, breakIt func(*broken)) makeWheel {
 		require.NoError(t, err)
 		decoys, err := timingwheel.NewTimeouts(timingwheel.Options{}, func([]uint64) {})
 		require.NoError(t, err)
-		b := &broken{wheel: good, decoys: decoys, plan: func(id uint64) fate {
+		b := &broken{wheel: good, decoys: decoys, plan: func(id uint64) kind {
 			f, _ := p.of(id)
 			return f
 		}}
-		if made++; made > cfg.calibrate {
+		if made++; made > cfg.trials {
 			breakIt(b)
 		}
 		return b, nil
 	}
 }
 
-// On a machine that is too slow deadlines pass before the beats come. What expires then does so
-// rightly.
-func TestTooSlow(t *testing.T) {
+// On a slow machine deadlines pass before the beats. The timers that expire then are correct.
+func TestDeadlinesBeforeTheBeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := small()
 		cfg.workers, cfg.lead, cfg.window = 1, 2*time.Second, 2*time.Second
@@ -213,22 +211,21 @@ func TestTooSlow(t *testing.T) {
 		})
 		o, out := play(t, context.Background(), cfg)
 		assert.Empty(t, o.faults, out)
-		// Half of those to be beaten or stopped have expired, but of the quarter that is armed
-		// after the break, late already, some are beaten before a worker comes for them.
+		// Half of the timers to be beaten or stopped have expired. A quarter of the timers is
+		// overdue when it is armed, and some of these are beaten before a worker claims them.
 		assert.InDelta(t, 20_000*0.25/2*7/8, o.refused, 500)
-		assert.Contains(t, out, "too slow: the first deadline came 1s before the last beat")
-		assert.Contains(t, out, " expired before a beat or a stop came")
-		assert.Contains(t, out, "RIGHT: ")
+		assert.Contains(t, out, "too slow: the first deadline was 1s before the last beat")
+		assert.Contains(t, out, " expired before their beat or stop")
+		assert.Contains(t, out, "PASS: ")
 	})
 }
 
-// Ctrl-C ends everything at once, wherever it comes.
-func TestInterrupt(t *testing.T) {
+func TestInterruptEndsTheRun(t *testing.T) {
 	for name, after := range map[string]time.Duration{
-		"before":             -1,
+		"before the run":     -1,
 		"while waiting":      time.Second,
-		"while they expire":  3 * time.Second,
-		"when all is over":   5 * time.Second,
+		"while expiring":     3 * time.Second,
+		"at the end":         5 * time.Second,
 		"long after the end": time.Hour,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -242,10 +239,10 @@ func TestInterrupt(t *testing.T) {
 				assert.Empty(t, o.faults, out)
 				if o.interrupted {
 					assert.Contains(t, out, "interrupted after ")
-					assert.NotContains(t, out, "RIGHT")
+					assert.NotContains(t, out, "PASS")
 					assert.LessOrEqual(t, time.Since(begin), after+time.Second)
 				} else {
-					assert.Contains(t, out, "RIGHT")
+					assert.Contains(t, out, "PASS")
 				}
 				assert.Equal(t, after < 4*time.Second, o.interrupted)
 			})
@@ -273,7 +270,7 @@ func TestInterruptWhileArming(t *testing.T) {
 	})
 }
 
-func TestWheelThatCannotBeMade(t *testing.T) {
+func TestErrorOfNewWheel(t *testing.T) {
 	t.Parallel()
 	cfg := small()
 	cfg.newWheel = func(expire func([]uint64)) (wheel, error) {
@@ -283,13 +280,12 @@ func TestWheelThatCannotBeMade(t *testing.T) {
 	assert.ErrorIs(t, err, timingwheel.ErrOption)
 }
 
-// The exit codes, through the front door.
-func TestProgram(t *testing.T) {
+func TestExitCodes(t *testing.T) {
 	t.Parallel()
 	args := []string{"hundredmillion", "-n", "5000", "-lead", "200ms", "-window", "200ms", "-workers", "2"}
 	var stdout, stderr bytes.Buffer
-	assert.Equal(t, exitRight, hundredmillion(context.Background(), args, &stdout, &stderr), stdout.String()+stderr.String())
-	assert.Contains(t, stdout.String(), "RIGHT")
+	assert.Equal(t, exitOK, hundredmillion(context.Background(), args, &stdout, &stderr), stdout.String()+stderr.String())
+	assert.Contains(t, stdout.String(), "PASS")
 	assert.Empty(t, stderr.String())
 
 	stdout.Reset()
