@@ -33,8 +33,7 @@ const refusal = "not done in time"
 type server struct {
 	begun     [kinds]atomic.Int64
 	expired   atomic.Int64 // handlers that saw their deadline
-	// Requests whose end the second server saw, because of the deadline of the first one.
-	upstreams atomic.Int64
+	upstreams atomic.Int64 // requests whose end the second server saw
 
 	timeout time.Duration
 	maxWait time.Duration   // longest wait of a handler

@@ -14,11 +14,10 @@ import (
 
 // config holds the options of one run.
 type config struct {
-	n                  int
-	beat, stop, expire float64       // percentages of the timers
-	window             time.Duration // in which timers expire; 0: see expireWindow
-	// From the first arming until the first deadline; 0: see leadTime.
-	lead                time.Duration
+	n                   int
+	beat, stop, expire  float64       // percentages of the timers
+	window              time.Duration // in which timers expire; 0: see expireWindow
+	lead                time.Duration // until the first deadline; 0: see leadTime
 	workers             int           // goroutines that arm, beat and stop
 	seed                uint64        // 0: from the clock
 	maxWait             time.Duration // for timers that should have expired

@@ -9,8 +9,7 @@ import (
 
 // Policy is the number of attempts of a job and the time between them.
 type Policy struct {
-	// Longest wait before the second attempt, doubles for each further one; positive.
-	Base     time.Duration
+	Base     time.Duration // longest wait before attempt 2, doubles for each further one; positive
 	Cap      time.Duration // longest wait; at least Base
 	Attempts int           // largest number of attempts, including the first; at least 1
 }

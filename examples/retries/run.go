@@ -36,10 +36,8 @@ type outcome struct {
 	succeeded, refused, attempts, budget, cancelled int
 	retries                                         int // attempts after the first
 	calls, whileDown                                int
-	// Not begun, because the run was interrupted.
-	skipped                                         int
-	// Largest number of timers and of goroutines.
-	waiting, goroutines                             int
+	skipped                                         int // not begun: interrupted
+	waiting, goroutines                             int // largest numbers
 }
 
 // run runs the jobs without and with a budget, prints the figures and returns an error with the

@@ -13,8 +13,7 @@ type faults struct {
 	loss      float64 // percent
 	duplicate float64 // percent
 	latency   time.Duration
-	// Random addition to the latency of each packet, so packets overtake each other.
-	jitter    time.Duration
+	jitter    time.Duration // random addition to the latency, so packets overtake each other
 }
 
 // link is an unreliable network. A packet in flight is a timer on the wheel, so all events of a

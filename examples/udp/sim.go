@@ -14,8 +14,7 @@ import (
 type counters struct {
 	delivered, packets, lost, duplicated, retransmitted int
 	took                                                time.Duration
-	// Of a simulation: hash of all deliveries and their times.
-	trace                                               uint64
+	trace                                               uint64 // hash of all deliveries
 }
 
 // simulation is an hour on an unreliable link. Each flow sends a message every second, and in the
