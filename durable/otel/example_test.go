@@ -28,7 +28,12 @@ func Example_typed() {
 	defer stop()
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
-	q, err := durable.Open(ctx, store, durable.Options{Queue: "orders", OnEvent: tracer.OnEvent})
+	q, err := durable.Open(ctx, store, durable.Options{Queue: "orders", OnEvent: func(e durable.Event) {
+		tracer.OnEvent(e)
+		if e.Kind == durable.EventAcked {
+			stop() // the last span is recorded
+		}
+	}})
 	if err != nil {
 		panic(err)
 	}
@@ -43,7 +48,6 @@ func Example_typed() {
 	}
 	err = q.Consume(ctx, tracer.Handler(orders.Handler(func(ctx context.Context, d *typed.Delivery[order]) error {
 		fmt.Println("order", d.Body.Number, "in a span:", trace.SpanContextFromContext(ctx).IsValid())
-		stop()
 		return nil
 	})), durable.ConsumerOptions{})
 	if err != nil {
