@@ -104,14 +104,14 @@ func (res *result) printVerdict(w io.Writer) {
 		if more := len(v.faults) - faultsShown; more > 0 {
 			fmt.Fprintf(w, "   and %s more\n", figures.Comma(more))
 		}
-		fmt.Fprintf(w, "WRONG: %s\n", figures.Plural(len(v.faults), "fault"))
+		fmt.Fprintf(w, "FAIL: %s\n", figures.Plural(len(v.faults), "fault"))
 		return
 	}
 	if v.starved > 0 {
 		fmt.Fprintf(w, "too busy: the machine delayed the beats of %s for so long that the server had to cut them\n",
 			figures.Plural(v.starved, "client"))
 	}
-	fmt.Fprintf(w, "RIGHT: cut %s in time and no live one, in %v", figures.Plural(len(v.cutDelays), "silent connection"),
+	fmt.Fprintf(w, "PASS: cut %s in time and no live one, in %v", figures.Plural(len(v.cutDelays), "silent connection"),
 		res.took.Round(100*time.Millisecond))
 	if v.notDue > 0 {
 		fmt.Fprintf(w, "; %s more were not due to be cut", figures.Comma(v.notDue))
@@ -157,7 +157,7 @@ func printComparison(w io.Writer, results []*result) {
 func (res *result) comparedVerdict() string {
 	switch {
 	case !res.right():
-		return "WRONG"
+		return "FAIL"
 	case res.interrupted:
 		return "interrupted"
 	case !res.cfg.hasTimeouts():

@@ -24,7 +24,7 @@ func TestReportListsFaults(t *testing.T) {
 	res := &result{stalls: []span{{at(0), at(30)}}}
 	var out bytes.Buffer
 	res.print(&out)
-	assert.Contains(t, out.String(), "RIGHT")
+	assert.Contains(t, out.String(), "PASS")
 	assert.Contains(t, out.String(), "stalled 1 time, 30ms in total and 30ms at most")
 
 	for range faultsShown + 2 {
@@ -33,7 +33,7 @@ func TestReportListsFaults(t *testing.T) {
 	res.interrupted = true
 	out.Reset()
 	res.print(&out)
-	for _, want := range []string{"interrupted", "client 127.0.0.1:4000 (stay) was cut", "and 2 more", "WRONG: 12 faults"} {
+	for _, want := range []string{"interrupted", "client 127.0.0.1:4000 (stay) was cut", "and 2 more", "FAIL: 12 faults"} {
 		assert.Contains(t, out.String(), want)
 	}
 }
@@ -54,7 +54,7 @@ func TestComparisonPrintsDifferences(t *testing.T) {
 	assert.Equal(t, [][]string{
 		{"none", "0 of 12", "1,000", "40ms", "40.0µs", "", "2,000 B", "", "-"},
 		{"wheel", "12 of 12", "1,000", "41ms", "41.0µs", "+1.0µs", "2,500 B", "+500 B", "right"},
-		{"std", "0 of 12", "1,000", "39ms", "39.0µs", "-1.0µs", "1,500 B", "-500 B", "WRONG"},
+		{"std", "0 of 12", "1,000", "39ms", "39.0µs", "-1.0µs", "1,500 B", "-500 B", "FAIL"},
 		{"net", "", "", "", "", "", "", "", "interrupted"},
 	}, rows(out.String()))
 	assert.Contains(t, out.String(), "share the process")

@@ -37,7 +37,7 @@ func TestServerIsRight(t *testing.T) {
 		}
 		assert.Equal(t, wantNotDue, res.verdict.notDue, out)
 		assert.Equal(t, impl != none, res.fired > 0)
-		assert.Contains(t, out, "RIGHT")
+		assert.Contains(t, out, "PASS")
 	})
 }
 
@@ -224,7 +224,7 @@ func TestComparisonWithFaultsIsWrong(t *testing.T) {
 	right, err := compare(context.Background(), cfg, &out)
 	require.NoError(t, err)
 	assert.False(t, right, out.String())
-	assert.Contains(t, column(rows(out.String()), 8), "WRONG")
+	assert.Contains(t, column(rows(out.String()), 8), "FAIL")
 	assert.Contains(t, out.String(), "was cut although it sent a beat")
 }
 
