@@ -1,0 +1,2 @@
+// Package examples tests the gallery of examples in README.md.
+package examples
