@@ -7,23 +7,33 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// bucketState says where a bucket stands.
+// bucketState is the state of a bucket. The owner of the wheel makes all transitions:
+//
+//	state        the bucket is in            leaves to
+//	Queued       its slot and the queue      Due (level 0, default executor) or Cascading (others);
+//	                                         free if empty; in Manual mode Due or free
+//	Cascading    wheel.cascade               free, once its timers have moved to finer levels
+//	Due          dueList.buckets             free, once its timers are claimed
+//	NextAdvance  dueList.nextAdvance         Due, in the next Advance (Manual mode)
+//
+// Timers that become due one by one go to a new bucket that begins as Due or, in Manual mode, as
+// NextAdvance. Flush and RemoveAll free buckets in every state.
 type bucketState uint8
 
 const (
-	bucketQueued      bucketState = iota // in its slot and in the queue of buckets
-	bucketCascading                      // expired; its timers move to finer levels
-	bucketDue                            // expired; its timers wait to be claimed
-	bucketNextAdvance                    // Manual mode: due in the next Advance
+	bucketQueued bucketState = iota
+	bucketCascading
+	bucketDue
+	bucketNextAdvance
 )
 
-// bucket is the list of timers of one slot. It is an unrolled list of slot indices, so that reading
-// it costs one cache miss for 32 timers. A bucket that expires leaves its slot as a whole, in O(1),
-// and carries its own expiration. Timers that are armed for the same slot afterwards go to a new
-// bucket, so emptying a bucket never adds to it.
+// bucket is the list of timers of one slot: an unrolled list of slot indices, so that reading 32
+// timers costs one cache miss. A bucket that expires leaves its slot as a whole, in O(1), and keeps
+// its own expiration. Timers that are armed for the same slot later go to a new bucket, so emptying
+// a bucket never adds to it.
 type bucket struct {
 	at         int64 // expiration in ticks
-	key        int64 // orders the queue: at, or earlier if the bucket begins to move early
+	key        int64 // orders the queue: at, or earlier if the bucket begins to cascade early
 	live       int   // entries
 	id         uint32
 	head, tail uint32 // chunks
@@ -34,8 +44,8 @@ type bucket struct {
 	next       *bucket // in a bucketList
 }
 
-// Before orders the queue of buckets. If two buckets expire together, the coarser one goes first.
-// In Manual mode its timers then reach the finer bucket before the finer bucket is taken.
+// Before orders the queue of buckets. If two buckets expire together, the coarser one goes first,
+// so that in Manual mode its timers reach the finer bucket before the finer bucket is taken.
 func (b *bucket) Before(o *bucket) bool {
 	return b.key < o.key || b.key == o.key && b.level > o.level
 }
@@ -83,17 +93,18 @@ const (
 	chunkPageSize  = 1 << chunkPageShift // chunks of one page
 	chunkPageMask  = chunkPageSize - 1
 
-	// Two neighbours are merged if together they hold at most mergeMax entries. The room that is
-	// left keeps a chunk from being merged and split again at every other operation.
+	// Two neighbours are merged if they hold at most mergeMax entries together. The rest of the
+	// merged chunk stays free. Otherwise a chunk could be merged and split at every other
+	// operation.
 	mergeMax = 24
 
 	noBucket = math.MaxUint32 // the id of no bucket
 )
 
 // chunkMeta describes one chunk of a bucket's list. Bit k of alive says that entry k names a timer
-// of the bucket. Entries above the highest such bit are free. So removing an entry clears one bit
-// and does not read the entry, and the free end of a list is reused at once. The descriptions stand
-// apart from the entries, because a removal needs the former only.
+// of the bucket. Entries above the highest set bit are free. Removing an entry therefore clears one
+// bit without reading the entry, and the free end of a list is reused at once. A removal needs only
+// the chunkMeta, so the entries are stored separately.
 type chunkMeta struct {
 	prev, next uint32 // neighbours in the bucket's list; 0: none
 	bucket     uint32 // id of the bucket; noBucket: the chunk is free
@@ -105,16 +116,17 @@ func (m *chunkMeta) count() int { return bits.OnesCount32(m.alive) }
 // full reports whether there is no room behind the last entry.
 func (m *chunkMeta) full() bool { return m.alive>>chunkMask != 0 }
 
-// sparse reports whether a removal has left the chunk so sparse that its neighbours should be
-// looked at. Their descriptions are cache misses, so this is done at every fourth removal only.
-// mergeMax/2 entries are such a case, so of two neighbours that become sparse the second one sees
-// the first.
+// sparse reports whether a removal has left so few entries that the caller should try to merge the
+// chunk with a neighbour. Reading a neighbour's chunkMeta is a cache miss, so sparse returns true
+// only at every fourth removal. It returns true at mergeMax/2 entries, so if two neighbours become
+// sparse, the later one finds the other.
 func (m *chunkMeta) sparse() bool {
 	n := m.count()
 	return n <= mergeMax/2 && n&3 == 0 && m.prev|m.next != 0
 }
 
-// chunkPage is a page of chunks. It is one object, because the garbage collector marks each object.
+// chunkPage is a page of chunks. All of it is one object, because the garbage collector marks each
+// object separately.
 type chunkPage struct {
 	entries [chunkPageSize][chunkSize]uint32 // slot indices
 	meta    [chunkPageSize]chunkMeta
@@ -143,7 +155,7 @@ func (cs *chunks) entries(c uint32) *[chunkSize]uint32 {
 	return &pg.entries[c&chunkPageMask]
 }
 
-// both returns meta and entries and reads the page once. c may be 0.
+// both returns the results of meta and entries with one read of the page. c may be 0.
 func (cs *chunks) both(c uint32) (*chunkMeta, *[chunkSize]uint32) {
 	p := c >> chunkPageShift
 	if int(p) >= len(cs.pages) || cs.pages[p] == nil {
@@ -190,16 +202,16 @@ func (cs *chunks) free(c uint32) {
 	}
 }
 
-// bucketStore keeps the buckets of a shard and their chunks. It notes each entry's position in the
-// timer's slot.
+// bucketStore holds the buckets of a shard and their chunks. It writes the position of each entry
+// to the timer's slot.
 type bucketStore struct {
 	slots  *arena.Table[arena.Page]
 	chunks chunks
-	all    []*bucket // by id; those not in use are in spare
+	all    []*bucket // by id; the unused ones are in spare
 	spare  []*bucket
 }
 
-// pos returns where slot i notes its position.
+// pos returns a pointer to the position of slot i.
 func (bs *bucketStore) pos(i uint32) *uint32 {
 	pg := bs.slots.At(i >> arena.PageShift)
 	if pg == nil { // never; see arena.Page.Load
@@ -225,7 +237,7 @@ func (bs *bucketStore) newBucket() *bucket {
 	return b
 }
 
-// freeBucket takes back a bucket without live entries.
+// freeBucket frees a bucket without live entries.
 func (bs *bucketStore) freeBucket(b *bucket) {
 	for c := b.head; c != 0; {
 		next := bs.chunks.meta(c).next
@@ -251,8 +263,8 @@ func (bs *bucketStore) append(b *bucket, i uint32) {
 	b.live++
 }
 
-// addChunk makes room behind b's last entry: in the last chunk if removed entries take up its room,
-// or else in a new one.
+// addChunk makes room behind b's last entry. It compacts the last chunk if removed entries occupy
+// enough of it, and otherwise adds a chunk.
 func (bs *bucketStore) addChunk(b *bucket) uint32 {
 	if c := b.tail; c != 0 && bs.chunks.meta(c).count() <= mergeMax {
 		m, to := bs.chunks.both(c)
@@ -270,8 +282,8 @@ func (bs *bucketStore) addChunk(b *bucket) uint32 {
 	return c
 }
 
-// unmark clears the bit of the entry at pos and returns its chunk and its bucket. If the chunk has
-// become sparse, the caller calls compact afterwards.
+// unmark clears the bit of the entry at pos and returns its chunk and its bucket. The caller calls
+// compact if the chunk has become sparse.
 func (bs *bucketStore) unmark(pos uint32) (*chunkMeta, *bucket) {
 	m := bs.chunks.meta(pos >> chunkShift)
 	m.alive &^= 1 << (pos & chunkMask)
@@ -280,9 +292,9 @@ func (bs *bucketStore) unmark(pos uint32) (*chunkMeta, *bucket) {
 	return m, b
 }
 
-// remove takes the entry at pos out of its bucket, which it returns. Worst case O(chunkSize): a
-// chunk is merged with a neighbour once both are sparse. A merge ends a chunk, and a chunk begins
-// with chunkSize appends or as a bucket's last one, so merging costs each timer O(1) amortised.
+// remove removes the entry at pos and returns its bucket. O(1) amortised, O(chunkSize) at worst: a
+// chunk is merged with a neighbour once both are sparse. Each merge frees a chunk, and a new chunk
+// takes chunkSize appends or is a bucket's last one.
 func (bs *bucketStore) remove(pos uint32) *bucket {
 	m, b := bs.unmark(pos)
 	if m.sparse() {
@@ -297,7 +309,7 @@ func (bs *bucketStore) compact(b *bucket, c uint32, m *chunkMeta) {
 	case m.alive == 0:
 		prev := m.prev
 		bs.unlink(b, c, m)
-		// Several removals may have emptied the chunk at once, with its neighbours sparse already.
+		// Several removals may have emptied the chunk at once while its neighbours were sparse.
 		if prev != 0 {
 			bs.compactIfSparse(b, prev)
 		}
@@ -308,7 +320,7 @@ func (bs *bucketStore) compact(b *bucket, c uint32, m *chunkMeta) {
 	}
 }
 
-// compactUnlessFreed is compact for a chunk that may have been merged into another one meanwhile.
+// compactUnlessFreed calls compact, unless chunk c has been merged into another chunk meanwhile.
 func (bs *bucketStore) compactUnlessFreed(c uint32) {
 	if m := bs.chunks.meta(c); m != nil && m.bucket != noBucket {
 		bs.compact(bs.all[m.bucket], c, m)
@@ -342,17 +354,18 @@ func (bs *bucketStore) merge(b *bucket, c uint32, m *chunkMeta) {
 	bs.compactIfSparse(b, c)
 }
 
-// compactIfSparse calls compact for a chunk that has a new neighbour, if the chunk is sparse.
+// compactIfSparse calls compact if chunk c, which has a new neighbour, is sparse.
 func (bs *bucketStore) compactIfSparse(b *bucket, c uint32) {
 	if m := bs.chunks.meta(c); m.prev|m.next != 0 && m.count() <= mergeMax/2 {
 		bs.compact(b, c, m)
 	}
 }
 
-// ones is a bitmap of the first n entries.
+// ones returns the bitmap of the first n entries.
 func ones(n uint32) uint32 { return uint32(uint64(1)<<n - 1) }
 
-// shift writes the entries of from that alive names into to, which is chunk c, from offset n on.
+// shift copies the live entries of from to the offsets n and up of to, the entries of chunk c. It
+// returns the offset behind the last copied entry.
 func (bs *bucketStore) shift(to *[chunkSize]uint32, c, n uint32, from *[chunkSize]uint32, alive uint32) uint32 {
 	for ; alive != 0; alive &= alive - 1 {
 		i := from[bits.TrailingZeros32(alive)]
@@ -363,8 +376,8 @@ func (bs *bucketStore) shift(to *[chunkSize]uint32, c, n uint32, from *[chunkSiz
 	return n
 }
 
-// takeChunk takes up to max entries off the first chunk of b, in order. b has entries. The slots keep
-// no position.
+// takeChunk removes up to max entries from the first chunk of b, in order, and clears the positions
+// of their slots. It returns their number. b must not be empty.
 func (bs *bucketStore) takeChunk(b *bucket, to *[chunkSize]uint32, max int) (n int) {
 	c := b.head
 	m, from := bs.chunks.both(c)

@@ -15,8 +15,8 @@ type geometry struct {
 	bits uint  // log2(size)
 	last int   // index of the last level
 
-	// Moving cascadeTimers timers to finer levels takes at most cascadeTicks ticks. If cascadeTicks
-	// is 0, no bucket begins to move before it expires.
+	// Cascading cascadeTimers timers takes at most cascadeTicks ticks. If cascadeTicks is 0, no
+	// bucket begins to cascade before it expires.
 	cascadeTicks, cascadeTimers int64
 }
 
@@ -25,16 +25,16 @@ type level struct {
 	slots []*bucket // made when the level is first needed
 }
 
-// wheel is the levels and the queue of their buckets. It is pure data: it has no lock, reads no
-// clock and runs no callback. Its clock moves when a bucket is taken off the queue. One goroutine
-// at a time uses it.
+// wheel is the levels and the queue of their buckets. It is a plain data structure: it has no lock,
+// reads no clock and runs no callback. Its clock moves when a bucket is taken off the queue. Calls
+// must not be concurrent.
 //
 // Invariants, whenever no method is running:
 //
-//	W1  A bucket in a slot is queued and expires at the beginning of an interval of that slot.
+//	W1  A bucket in a slot is queued and expires at the start of an interval of that slot.
 //	W2  No bucket with timers expires before the clock.
-//	W3  No timer has a tick before its bucket's expiration, except one that was moved to an earlier
-//	    deadline, which is in the inbox as well.
+//	W3  No timer has a tick before its bucket's expiration, except a timer that was moved to an
+//	    earlier deadline. Such a timer is in the inbox as well.
 //	W4  empties is the number of queued buckets without entries, and live is the number of entries
 //	    of all queued buckets.
 //	W5  Bit l of cascade.used is set if and only if level l of the cascade has a bucket.
@@ -54,13 +54,13 @@ func (w *wheel) init(g geometry, store *bucketStore, tick int64) {
 	w.levels = make([]level, g.last+1)
 }
 
-// place puts a timer into the bucket that the clock reaches at its tick or, on a coarser level, at
-// the start of the interval that holds its tick. A tick before the clock counts as the clock's.
-// O(levels), and O(log buckets) for the first timer of a bucket.
+// place adds a timer to the bucket that the clock reaches at the timer's tick or, on a coarser
+// level, at the start of the interval that contains the tick. A tick before the clock is treated as
+// the clock's tick. O(levels), and O(log buckets) for the first timer of a bucket.
 //
-// Level l counts intervals of size^l ticks and has room for the size intervals that begin with the
-// current one. The first level with room takes the timer. The last level takes whatever is left,
-// and there a slot holds timers of several rounds.
+// Level l divides time into intervals of size^l ticks. It has slots for size intervals, beginning
+// with the current one. The timer goes to the first level that has a slot for its interval. The
+// last level takes all other timers, so a slot there holds timers of several rounds.
 func (w *wheel) place(i uint32, tick int64) {
 	tick = max(tick, w.cur)
 	l, shift, width := 0, uint(0), w.bits&63 // &63: the compiler needs no check of the shift
@@ -94,25 +94,24 @@ func (w *wheel) place(i uint32, tick int64) {
 }
 
 // belongs reports whether a timer with the given tick belongs in bucket b, which has left its slot.
-// A timer that does not was postponed.
+// It returns false if the timer was postponed.
 func (w *wheel) belongs(b *bucket, tick int64) bool {
 	shift := uint(b.level) * w.bits & 63
 	ahead := tick>>shift - b.at>>shift
 	return ahead == 0 || int(b.level) == w.last && ahead&(w.size-1) == 0
 }
 
-// earlyMin is the size from which a bucket begins to move early. Moving a smaller one takes next to
-// no time.
+// earlyMin is the number of timers from which on a bucket begins to cascade early. The time for
+// fewer timers is negligible.
 const earlyMin = 1024
 
-// beginEarly lets the driver begin to move the timers of a large coarse bucket before it expires,
-// so that the timers that are due at its beginning do not wait for the others. A timer for which
-// the finer level has no room yet goes back to the slot. It is due much later, so it moves at the
-// expiration.
+// beginEarly makes the driver begin to cascade a large coarse bucket before it expires, so that the
+// first timers of its interval do not wait for the others. A timer for which the finer level has no
+// slot yet goes back to its slot. Such a timer is due much later, and cascades at the expiration.
 //
-// The move begins at most a quarter of an interval early. A timer that joins the bucket within that
-// quarter is due in the last part of the interval, so the bucket does not begin to move for it.
-// Without this rule a timer that has gone back would move early again and again.
+// The cascade begins at most a quarter of an interval early. Within that quarter, beginEarly does
+// nothing: a timer that joins the bucket then is due in the last part of the interval. Without this
+// rule a timer that has gone back to its slot would cascade early repeatedly.
 func (w *wheel) beginEarly(b *bucket) {
 	quarter := int64(1) << (uint(b.level) * w.bits & 63) / 4
 	if w.cascadeTicks == 0 || w.cur >= b.at-quarter {
@@ -124,7 +123,7 @@ func (w *wheel) beginEarly(b *bucket) {
 	}
 }
 
-// open makes the bucket of an empty slot and queues it.
+// open creates and queues the bucket of an empty slot.
 func (w *wheel) open(l int, slot uint32, at int64) *bucket {
 	b := w.store.newBucket()
 	b.at, b.key, b.level, b.slot = at, at, int32(l), slot
@@ -133,14 +132,15 @@ func (w *wheel) open(l int, slot uint32, at int64) *bucket {
 	return b
 }
 
-// retime changes the expiration of a queued bucket. It is needed when a timer joins a bucket that
-// all others have left and, on the last level, when a timer of an earlier round joins a slot.
+// retime changes the expiration of a queued bucket. It is needed when a timer joins an empty bucket
+// and, on the last level, when a timer of an earlier round joins a bucket.
 func (w *wheel) retime(b *bucket, at int64) {
 	b.at, b.key = at, at
 	w.queue.Fix(int(b.heapIndex))
 }
 
-// unslot takes a bucket that has left the queue out of its slot, and frees it if it is empty.
+// unslot removes a bucket that has left the queue from its slot. It frees the bucket if it is
+// empty.
 func (w *wheel) unslot(b *bucket) {
 	w.levels[b.level].slots[b.slot] = nil
 	w.live -= b.live
@@ -150,8 +150,8 @@ func (w *wheel) unslot(b *bucket) {
 	}
 }
 
-// catchUp brings the clock of an idle wheel up to a tick. A clock that has fallen behind would put
-// a short timer into a coarse bucket. The clock never passes a bucket with timers.
+// catchUp advances the clock of an idle wheel to a tick, but never past a bucket with timers. With
+// a clock that lags behind, place would choose a coarse bucket for a short timer.
 func (w *wheel) catchUp(tick int64) {
 	if tick <= w.cur {
 		return
@@ -162,7 +162,8 @@ func (w *wheel) catchUp(tick int64) {
 	w.cur = tick
 }
 
-// first returns the tick at which the first bucket with timers has to be taken.
+// first returns the key of the first bucket with timers, the tick at which it has to be taken. It
+// returns never and false if there is none, and frees the empty buckets before it.
 func (w *wheel) first() (int64, bool) {
 	for {
 		top, ok := w.queue.Min()
@@ -176,8 +177,8 @@ func (w *wheel) first() (int64, bool) {
 	}
 }
 
-// pop moves the clock on to the next bucket that has to be taken at the tick or before, and takes
-// that bucket out of its slot. If there is none, it moves the clock to the tick and returns nil.
+// pop removes the next bucket that has to be taken at the tick or before, and advances the clock to
+// it. If there is none, pop advances the clock to the tick and returns nil.
 func (w *wheel) pop(tick int64) *bucket {
 	first, ok := w.first()
 	if !ok || first > tick {
@@ -190,7 +191,8 @@ func (w *wheel) pop(tick int64) *bucket {
 	return b
 }
 
-// popAny takes out the first bucket with timers, whenever it expires, and leaves the clock alone.
+// popAny removes the first bucket with timers, whenever it expires. It does not move the clock. It
+// returns nil if there is none.
 func (w *wheel) popAny() *bucket {
 	if _, ok := w.first(); !ok {
 		return nil
@@ -200,12 +202,12 @@ func (w *wheel) popAny() *bucket {
 	return b
 }
 
-// emptyMax is the number of empty buckets that may stay queued, whatever the number of others.
+// emptyMax is the number of empty buckets that may stay queued beside any number of others.
 const emptyMax = 64
 
-// lostTimer notes that queued bucket b has lost a timer. An empty bucket stays where it is, because
-// in a loop of arm and stop the next timer follows at once. It is freed when it comes to the head
-// of the queue or when empty buckets outnumber the others.
+// lostTimer counts a timer that was removed from queued bucket b. An empty bucket stays queued,
+// because in a loop of arm and stop the next timer joins it at once. It is freed when it reaches
+// the head of the queue or when empty buckets outnumber the others.
 func (w *wheel) lostTimer(b *bucket) {
 	w.live--
 	if b.live > 0 {
@@ -217,16 +219,17 @@ func (w *wheel) lostTimer(b *bucket) {
 	}
 }
 
-// sweep frees all empty buckets of the queue. O(buckets), paid for by the emptying of half of them.
+// sweep frees all empty queued buckets. O(buckets), and O(1) amortised for each bucket that became
+// empty, because at least half of them are empty.
 func (w *wheel) sweep() {
 	for i := w.queue.Len() - 1; i >= 0; i-- {
 		for i < w.queue.Len() && w.queue.At(i).live == 0 {
-			w.unslot(w.queue.Remove(i)) // another bucket takes its place, perhaps from above: look again
+			w.unslot(w.queue.Remove(i)) // index i now has another bucket, which may be empty too
 		}
 	}
 }
 
-// buckets iterates over the queued buckets in no order.
+// buckets iterates over the queued buckets in no particular order.
 func (w *wheel) buckets(yield func(*bucket) bool) {
 	for i := range w.queue.Len() {
 		if !yield(w.queue.At(i)) {
@@ -235,7 +238,7 @@ func (w *wheel) buckets(yield func(*bucket) bool) {
 	}
 }
 
-// verify checks W1, W2 and W4. W3 depends on the timers' words; the shard checks it.
+// verify checks W1, W2, W4 and W5. W3 depends on the words of the timers, so the shard checks it.
 func (w *wheel) verify() error {
 	if err := w.queue.Verify(func(b *bucket) int { return int(b.heapIndex) }); err != nil {
 		return fmt.Errorf("W1: %w", err)
@@ -253,7 +256,7 @@ func (w *wheel) verify() error {
 			}
 			v := b.at >> (uint(l) * w.bits)
 			if int(b.level) != l || int(b.slot) != k || v&(w.size-1) != int64(k) || v<<(uint(l)*w.bits) != b.at {
-				return fmt.Errorf("W1: bucket of tick %d, level %d, slot %d stands in level %d, slot %d", b.at, b.level, b.slot, l, k)
+				return fmt.Errorf("W1: bucket of tick %d, level %d, slot %d is in level %d, slot %d", b.at, b.level, b.slot, l, k)
 			}
 			if b.state != bucketQueued || b.key > b.at || b.live > 0 && b.key < w.cur {
 				return fmt.Errorf("W2: bucket of tick %d (key %d) in state %d at clock %d", b.at, b.key, b.state, w.cur)
@@ -269,12 +272,12 @@ func (w *wheel) verify() error {
 	return w.cascade.verify()
 }
 
-// cascade is the expired buckets whose timers move to finer levels. The buckets of the finest level
-// go first: they hold what is due soonest, and little of it. A large bucket of a coarse level,
-// which begins early and may take seconds, waits for each of them.
+// cascade holds the expired buckets whose timers move to finer levels. The buckets of the finest
+// level go first, because their few timers are due soonest. A large bucket of a coarse level, which
+// may take seconds and therefore begins early, goes after each of them.
 //
-// Every eighth turn goes to the bucket that has expired first, whatever its level. Without this
-// rule the coarse buckets would starve under more load than the shard can bear.
+// At every eighth turn the bucket that expired first goes next, whatever its level. Without this
+// rule the coarse buckets would starve while the shard is overloaded.
 type cascade struct {
 	levels [maxLevels]bucketList
 	used   uint32 // bit l: levels[l] is not empty
@@ -285,7 +288,7 @@ const fairTurn = 8
 
 func (c *cascade) any() bool { return c.used != 0 }
 
-// waiting reports whether a bucket has timers.
+// waiting reports whether any bucket has timers.
 func (c *cascade) waiting() bool {
 	for b := range c.all {
 		if b.live > 0 {
@@ -301,7 +304,7 @@ func (c *cascade) push(b *bucket) {
 	c.used |= 1 << b.level
 }
 
-// next returns the bucket whose turn it is, or nil if there is none.
+// next returns the bucket to cascade next, or nil if there is none.
 func (c *cascade) next() *bucket {
 	if c.used == 0 {
 		return nil
@@ -319,7 +322,7 @@ func (c *cascade) next() *bucket {
 	return b
 }
 
-// remove takes out a bucket that next has returned.
+// remove removes a bucket that next has returned.
 func (c *cascade) remove(b *bucket) {
 	l := &c.levels[b.level]
 	l.pop()
