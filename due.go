@@ -2,20 +2,21 @@ package timingwheel
 
 import "github.com/timingwheel-go/timingwheel/internal/arena"
 
-// entry names a timer that is due, as its word was when it left its bucket. The goroutine that
-// swaps exactly this word for another one has the timer. So an entry needs no lock: a Stop, a
-// Reschedule or another worker that came first has changed the word.
+// entry names a due timer by its slot and by the word that the slot had when the timer left its
+// bucket. The goroutine whose compare-and-swap replaces exactly this word claims the timer. So an
+// entry needs no lock: an earlier Stop, Reschedule or claim has changed the word.
 //
-// An entry names the page and not only its index. The page may have been given back, and
-// generations begin anew in its successor, so a stale entry could meet an equal word there.
+// An entry holds the page and not only its index. The page may have been given back, and its
+// successor may use the same index and generations, so a stale entry could find an equal word
+// there.
 type entry struct {
 	page  *arena.Page
 	word  arena.Word
 	index uint32
 }
 
-// entryOf returns the entry of a slot that has left its bucket, or false if its timer was stopped
-// or moved.
+// entryOf returns the entry of a slot that has left its bucket. It returns false if the timer was
+// stopped or moved.
 func entryOf(pages *arena.Table[arena.Page], i uint32) (entry, bool) {
 	pg := pages.At(i >> arena.PageShift)
 	if pg == nil {
@@ -25,35 +26,33 @@ func entryOf(pages *arena.Table[arena.Page], i uint32) (entry, bool) {
 	return entry{pg, w, i}, w.Kind() == arena.Placed
 }
 
-// load returns the word of the entry's slot. It returns false if the slot belongs to another timer
-// by now.
+// load returns the word of the entry's slot, and false if another timer uses the slot now.
 func (e *entry) load() (arena.Word, bool) {
 	w := e.page.Load(e.index)
 	return w, w.SameGen(e.word)
 }
 
-// placed is like load, but also returns false if the timer is not pending or is in the inbox. Its
-// deadline may have changed.
+// placed is like load, but also returns false if the timer is not pending or is in the inbox. The
+// deadline of the timer may have changed.
 func (e *entry) placed() (arena.Word, bool) {
 	w, ok := e.load()
 	return w, ok && w.Kind() == arena.Placed
 }
 
-// dueList holds the timers that have expired and wait to be claimed: single entries, which go
-// first, and buckets. It is pure data.
+// dueList holds the expired timers that wait to be claimed: entries, which go first, and buckets.
+// It is a plain data structure.
 type dueList struct {
 	store       *bucketStore
-	entries     []entry // from a worker that ended early or a flush; the first taken of them are gone
+	entries     []entry // from a worker that ended early or from a Flush; entries[:taken] are taken
 	taken       int
 	buckets     bucketList
-	openBucket  *bucket    // the one of buckets (Manual: of nextAdvance) that takes single timers, or nil
+	openBucket  *bucket    // in buckets (Manual: nextAdvance): put adds to it; may be nil
 	nextAdvance bucketList // Manual mode: due in the next Advance
-	ready       int        // timers in entries and buckets, also those stopped or moved meanwhile
-	manual      bool       // Manual mode: single timers go to nextAdvance
+	ready       int        // timers in entries and buckets, stopped and moved ones included
+	manual      bool       // Manual mode: put adds to nextAdvance
 }
 
-// add makes a bucket due that has left its slot. Single timers that become due later do not go
-// before it.
+// add appends a bucket that has left its slot. Timers that put adds later are claimed after it.
 func (d *dueList) add(b *bucket) {
 	b.state = bucketDue
 	d.buckets.push(b)
@@ -61,9 +60,9 @@ func (d *dueList) add(b *bucket) {
 	d.ready += b.live
 }
 
-// put makes a single timer due. tick is the current tick. The bucket that takes the timer is closed
-// once its first timer is taken or another bucket is due behind it, so a chain of zero delays
-// queues up behind everything else that is due.
+// put makes a single timer due. tick is the current tick. The timer goes to openBucket, which is
+// closed once its first timer is taken or another bucket is added. So a callback that arms itself
+// with zero delay is claimed after everything else that is due.
 func (d *dueList) put(i uint32, tick int64) {
 	b := d.openBucket
 	if b == nil {
@@ -84,10 +83,10 @@ func (d *dueList) put(i uint32, tick int64) {
 	}
 }
 
-// putBack makes entries due that were taken and not claimed. They go first.
+// putBack returns entries that were taken and not claimed. They are claimed first.
 func (d *dueList) putBack(entries []entry) {
 	d.ready += len(entries)
-	if n := d.taken - len(entries); n >= 0 && d.taken > 0 { // there is room where they were taken
+	if n := d.taken - len(entries); n >= 0 && d.taken > 0 { // there is room before the first entry
 		copy(d.entries[n:], entries)
 		d.taken = n
 		return
@@ -96,7 +95,7 @@ func (d *dueList) putBack(entries []entry) {
 	d.taken = 0
 }
 
-// takeEntries takes all entries.
+// takeEntries removes and returns all entries.
 func (d *dueList) takeEntries() []entry {
 	entries := d.entries[d.taken:]
 	d.entries, d.taken = nil, 0
@@ -104,7 +103,7 @@ func (d *dueList) takeEntries() []entry {
 	return entries
 }
 
-// takeEntry takes the first entry.
+// takeEntry removes and returns the first entry. It returns false if there is none.
 func (d *dueList) takeEntry() (entry, bool) {
 	if d.taken == len(d.entries) {
 		return entry{}, false
@@ -118,7 +117,7 @@ func (d *dueList) takeEntry() (entry, bool) {
 	return e, true
 }
 
-// takeSlots takes up to max slots off the first bucket with timers.
+// takeSlots removes up to max slots from the first bucket with timers and returns their number.
 func (d *dueList) takeSlots(to *[chunkSize]uint32, max int) int {
 	b := d.first()
 	if b == nil {
@@ -147,7 +146,7 @@ func (d *dueList) first() *bucket {
 	}
 }
 
-// popBucket takes the first bucket, with or without timers, out of the list.
+// popBucket removes and returns the first bucket, with or without timers, or nil.
 func (d *dueList) popBucket() *bucket {
 	b := d.buckets.head
 	if b != nil {
@@ -157,15 +156,15 @@ func (d *dueList) popBucket() *bucket {
 	return b
 }
 
-// prune drops the leading entries whose timers were stopped or moved.
+// prune removes the leading entries whose timers were stopped or moved.
 func (d *dueList) prune() {
 	for d.taken < len(d.entries) && stale(d.entries[d.taken]) {
 		d.takeEntry()
 	}
 }
 
-// pending returns how many timers are in the list, those of nextAdvance included. The removals are
-// carried out and the inbox is empty. O(entries + buckets).
+// pending returns the number of pending timers in the list, including nextAdvance. All removals
+// must have been carried out, and the inbox must be empty. O(entries + buckets).
 func (d *dueList) pending() (n int) {
 	for _, e := range d.entries[d.taken:] {
 		if !stale(e) {
@@ -178,7 +177,8 @@ func (d *dueList) pending() (n int) {
 	return n
 }
 
-// waiting reports whether pending is not 0. O(buckets), and amortised O(1) for the entries.
+// waiting reports whether pending would not return 0. O(buckets), and amortised O(1) for the
+// entries.
 func (d *dueList) waiting() bool {
 	if d.prune(); d.taken < len(d.entries) || d.first() != nil {
 		return true
@@ -191,8 +191,8 @@ func (d *dueList) waiting() bool {
 	return false
 }
 
-// stale reports whether an entry of the list can be forgotten: its timer was stopped, or moved to
-// the inbox and perhaps back to a bucket.
+// stale reports whether an entry can be dropped because its timer was stopped or moved. A moved
+// timer is in the inbox or in a bucket again.
 func stale(e entry) bool {
 	_, placed := e.placed()
 	return !placed || e.page.Pos[e.index&arena.PageMask] != 0

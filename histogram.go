@@ -14,11 +14,12 @@ const (
 	histogramBuckets = (48 - histogramFirst) << histogramSub
 )
 
-// Histogram counts durations in buckets whose bounds grow by at most a quarter, from 256ns to 2.4
-// days. The last bucket has no bound.
+// Histogram counts durations in buckets. Each upper bound is at most a quarter above the one
+// before, from 256ns to 2.4 days. The last bucket has no bound. The zero value is an empty
+// histogram.
 type Histogram struct {
 	Counts [histogramBuckets]uint64
-	Sum    time.Duration // saturates
+	Sum    time.Duration // saturates at math.MaxInt64
 	Max    time.Duration
 }
 
@@ -39,7 +40,8 @@ func histogramBucket(d time.Duration) int {
 	return min((e-histogramFirst)<<histogramSub+sub+1, histogramBuckets-1)
 }
 
-// Bound returns the upper bound, exclusive, of bucket i of Counts.
+// Bound returns the exclusive upper bound of bucket i of Counts, or math.MaxInt64 for the last one.
+// It panics if i is out of range.
 func (h Histogram) Bound(i int) time.Duration {
 	_ = h.Counts[i]
 	if i == histogramBuckets-1 {
@@ -50,7 +52,7 @@ func (h Histogram) Bound(i int) time.Duration {
 	return 1<<e + sub<<(e-histogramSub)
 }
 
-// Count returns how many durations were recorded.
+// Count returns the number of recorded durations.
 func (h Histogram) Count() uint64 {
 	n := uint64(0)
 	for _, c := range h.Counts {
@@ -59,7 +61,8 @@ func (h Histogram) Count() uint64 {
 	return n
 }
 
-// Mean returns the mean, or 0 for an empty histogram.
+// Mean returns the mean duration, or 0 for an empty histogram. The mean is too low once Sum has
+// saturated.
 func (h Histogram) Mean() time.Duration {
 	if n := h.Count(); n > 0 {
 		return h.Sum / time.Duration(n)
@@ -67,8 +70,8 @@ func (h Histogram) Mean() time.Duration {
 	return 0
 }
 
-// Quantile returns an upper bound of the q-quantile, at most a quarter or 256ns too high, or 0 for
-// an empty histogram. q is limited to 0 and 1.
+// Quantile returns an upper bound of the q-quantile that is at most a quarter, or 256ns, too high.
+// It returns 0 for an empty histogram. q is clamped to the range from 0 to 1, and NaN counts as 0.
 func (h Histogram) Quantile(q float64) time.Duration {
 	if math.IsNaN(q) {
 		q = 0

@@ -9,42 +9,41 @@ import (
 )
 
 const (
-	// inboxSize is the number of timers that are armed before the inbox is swept. It is so small
-	// that the slots of a loop of arm and stop stay in the first-level cache.
+	// inboxSize is the number of timers that are armed before the inbox is swept. It is small
+	// enough that the slots of a loop of arm and stop stay in the first-level cache.
 	inboxSize = 64
 
-	// freeSlots is the number of slots that an inbox takes from the pager at once.
+	// freeSlots is the number of free slots that refill takes from the pager at once.
 	freeSlots = 32
 )
 
 // inbox holds the timers that callers have armed, or moved to an earlier deadline, and that the
-// owner of the wheel has not placed yet. Most timeouts are stopped soon after they were armed. A
-// timer that is stopped here has never seen the wheel: no bucket, no queue, no cache miss. The
-// inbox is pure data; the arm lock of the shard guards it.
+// owner of the wheel has not placed yet. Most timeouts are stopped soon after they are armed. A
+// timer that is stopped in the inbox never reaches a bucket or the queue, and causes none of their
+// cache misses. The inbox is a plain data structure, guarded by armMu.
 //
-//	B1  A slot of kind Staged or Ending, and an Ended one that is not free again, is in staged, or
-//	    in the arrivals that the owner has taken out, exactly once.
+//	B1  A slot of kind Staged or Ending, and a slot of kind Ended until it is free, is exactly once
+//	    in staged or in the arrivals that the owner has taken out.
 //	B2  No timer of staged is due before first.
-//	B3  free holds no slot that anything else names.
-//	B4  Whenever the arm lock is free, staged is shorter than sampleAt. So a caller that finds that
-//	    it is not has just added the last timer.
+//	B3  free holds no slot that a bucket, a list or a handle of a pending timer names.
+//	B4  Whenever armMu is free, staged is shorter than sampleAt. So if a caller finds that staged is
+//	    not shorter, the caller itself has just added the last timer.
 type inbox struct {
 	staged []uint32 // in the order of arming
-	free   []uint32 // for the next timers; the last goes first
+	free   []uint32 // for the next timers; the last one is used first
 	first  int64    // no staged timer is due before this tick
 	now    int64    // ns: the latest reading of the clock that an arming caller has passed
 
-	// A caller that adds to staged compares its length with checkAt alone, the lesser of the two.
-	checkAt  int
+	checkAt  int             // min(sweepAt, sampleAt): all that a caller compares with
 	sweepAt  int             // length of staged at which it is swept
-	sampleAt int64           // length of staged at which its last timer is sampled; about never without samples
+	sampleAt int64           // length of staged at which its last timer is sampled; else near never
 	samples  *sampling.Table // with ProfileRate; else nil
-	distance func() int64    // with ProfileRate: draws the number of turns to the next sample
+	distance func() int64    // with ProfileRate: draws the number of timers up to the next sample
 
 	armed       uint64 // timers
-	stopped     uint64 // timers that were stopped while staged and whose slots are back
+	stopped     uint64 // timers that were stopped while staged and whose slots are free again
 	rescheduled uint64 // Reschedules that took armMu, and FuncTimers that were found touched
-	rejected    uint64
+	rejected    uint64 // arms on a stopped wheel
 }
 
 func (ib *inbox) init() {
@@ -52,7 +51,7 @@ func (ib *inbox) init() {
 	ib.setStaged(nil, inboxSize)
 }
 
-// sampleEvery makes the inbox sample one of rate timers.
+// sampleEvery makes the inbox sample one of rate timers on average.
 func (ib *inbox) sampleEvery(rate int) {
 	ib.samples = sampling.New(rate)
 	ib.distance = ib.samples.Distance
@@ -60,8 +59,8 @@ func (ib *inbox) sampleEvery(rate int) {
 	ib.skipSamples()
 }
 
-// skipSamples lets the timers of staged take their turns, unsampled. It is called after each that is added
-// and that the calling goroutine has not armed.
+// skipSamples moves sampleAt past the timers of staged without sampling them. It is called after a
+// timer was added that the calling goroutine has not armed.
 func (ib *inbox) skipSamples() {
 	for n := int64(len(ib.staged)); ib.sampleAt <= n; {
 		ib.sampleAt += ib.distance()
@@ -69,7 +68,7 @@ func (ib *inbox) skipSamples() {
 	ib.setCheckAt()
 }
 
-// setStaged replaces staged by a slice that lacks some of its timers.
+// setStaged replaces staged by a slice from which some timers were removed.
 func (ib *inbox) setStaged(staged []uint32, sweepAt int) {
 	ib.sampleAt -= int64(len(ib.staged) - len(staged))
 	ib.staged, ib.sweepAt = staged, sweepAt
@@ -78,7 +77,7 @@ func (ib *inbox) setStaged(staged []uint32, sweepAt int) {
 
 func (ib *inbox) setCheckAt() { ib.checkAt = int(min(int64(ib.sweepAt), ib.sampleAt)) }
 
-// takeFree takes a free slot. There must be one.
+// takeFree removes and returns a free slot. free must not be empty.
 func (ib *inbox) takeFree() uint32 {
 	last := len(ib.free) - 1
 	i := ib.free[last]
@@ -86,13 +85,13 @@ func (ib *inbox) takeFree() uint32 {
 	return i
 }
 
-// add notes a timer that is due at tick and reports whether it is the first one.
+// add appends a timer that is due at tick and reports whether no other timer is due before it.
 func (ib *inbox) add(i uint32, tick int64) (first bool) {
 	ib.staged = append(ib.staged, i)
 	return ib.lowerFirst(tick)
 }
 
-// lowerFirst notes that a staged timer is due at tick and reports whether it is the first one.
+// lowerFirst lowers first to the tick of a staged timer. It reports whether first has changed.
 func (ib *inbox) lowerFirst(tick int64) (first bool) {
 	if tick >= ib.first {
 		return false
@@ -101,14 +100,15 @@ func (ib *inbox) lowerFirst(tick int64) (first bool) {
 	return true
 }
 
-// sweep takes the stopped timers out of staged, so that their slots are used again. It reports
-// whether so many timers are left that the owner should place them. O(len(staged)), amortised O(1)
-// for each arm: if many are left, the next sweep comes when staged is twice as long.
-func (ib *inbox) sweep(slots *arena.Slots) (crowded bool) {
+// sweep removes the stopped timers from staged, so that their slots are reused. It reports whether
+// so many timers are left that the owner should place them. O(len(staged)), and amortised O(1) for
+// each arm: if many timers are left, staged is swept next at twice its length.
+func (ib *inbox) sweep(slots *arena.Slots) (shouldPlace bool) {
 	kept := ib.staged[:0]
 	for _, i := range ib.staged {
 		w := loadWord(&slots.Pages, i)
-		if w.Kind() != arena.Ended || w.Has(arena.Moved) { // Moved: the owner looks for it in a bucket first
+		// The owner may have to remove a timer that has the Moved flag from a bucket first.
+		if w.Kind() != arena.Ended || w.Has(arena.Moved) {
 			kept = append(kept, i)
 			continue
 		}
@@ -120,14 +120,14 @@ func (ib *inbox) sweep(slots *arena.Slots) (crowded bool) {
 		ib.free = append(ib.free, i)
 	}
 	sweepAt := inboxSize
-	if crowded = len(kept) > inboxSize/2; crowded {
+	if shouldPlace = len(kept) > inboxSize/2; shouldPlace {
 		sweepAt = max(inboxSize, 2*len(kept))
 	}
 	ib.setStaged(kept, sweepAt)
-	return crowded
+	return shouldPlace
 }
 
-// ended returns the number of stopped timers that are still in staged, and so not in stopped yet.
+// ended returns the number of stopped timers in staged, which are not counted in stopped yet.
 func (ib *inbox) ended(slots *arena.Slots) (n uint64) {
 	for _, i := range ib.staged {
 		if w := loadWord(&slots.Pages, i); w.Kind() == arena.Ended {
@@ -137,12 +137,12 @@ func (ib *inbox) ended(slots *arena.Slots) (n uint64) {
 	return n
 }
 
-// sweepIfFull sweeps a full inbox. It reports whether the owner should place what is left.
+// sweepIfFull sweeps a full inbox. It reports whether the owner should place the remaining timers.
 func (ib *inbox) sweepIfFull(slots *arena.Slots) bool {
 	return len(ib.staged) >= ib.sweepAt && ib.sweep(slots)
 }
 
-// take hands the staged timers over and takes an empty slice in their place.
+// take returns the staged timers and their first tick. The empty slice replaces staged.
 func (ib *inbox) take(empty []uint32) (staged []uint32, first int64) {
 	staged, first = ib.staged, ib.first
 	ib.first = never
@@ -150,9 +150,8 @@ func (ib *inbox) take(empty []uint32) (staged []uint32, first int64) {
 	return staged, first
 }
 
-// sample returns the last slot of staged if it is the turn of this slot to be sampled, and if its
-// timer was armed just now. Timers that were moved or come back take their turn and are not
-// sampled.
+// sample returns the last slot of staged if it is to be sampled and its timer was armed just now.
+// If the timer was moved or was staged before, sample counts it and returns false.
 func (ib *inbox) sample(slots *arena.Slots) (i uint32, w arena.Word, ok bool) {
 	if ib.sampleAt > int64(len(ib.staged)) {
 		return 0, 0, false
@@ -163,29 +162,29 @@ func (ib *inbox) sample(slots *arena.Slots) (i uint32, w arena.Word, ok bool) {
 	return i, w, w.Kind() == arena.Staged && !w.Has(arena.Moved)
 }
 
-// arrivals holds the timers that the owner has taken out of the inbox and not placed yet.
+// arrivals holds the timers that the owner has taken out of the inbox and has not placed yet.
 type arrivals struct {
 	slots []uint32
-	done  int // the first done of slots are placed
-	// first is a tick before which no timer of the rest was due when it was taken out, or never. A
-	// later move to an earlier tick lowers inbox.first.
+	done  int // slots[:done] are placed
+	// first is a tick before which no timer of slots[done:] was due when the owner took it out, or
+	// never. A later move to an earlier tick lowers inbox.first instead.
 	first int64
 }
 
 func (a *arrivals) empty() bool { return a.done == len(a.slots) }
 
 // removals is a lock-free stack of the slots whose timers were stopped while they were Placed or
-// Running. The owner takes it as a whole, so no slot comes back while another goroutine looks at
-// it. The upper half of head is the number of slots, and the lower half is the index of the first
-// slot plus 1. The links are in the words.
+// Running. The owner takes all slots at once, so there is no ABA problem. The upper half of head is
+// the number of slots, and the lower half is the index of the first slot plus 1. The words of the
+// slots hold the links.
 type removals struct {
 	_         [64]byte
 	head      atomic.Uint64
-	threshold atomic.Int32 // number of removals at which a Stop offers to carry them out
+	threshold atomic.Int32 // number of removals from which on a Stop offers to carry them out
 }
 
-// removalsMax is the number of removals at which a caller of Stop offers to carry them out. The
-// owner handles that many together, so that their cache misses overlap.
+// removalsMax is the largest threshold. The owner carries out this many removals together, so that
+// their cache misses overlap.
 const removalsMax = 32
 
 const linkMask = 1<<32 - 1
@@ -193,8 +192,8 @@ const linkMask = 1<<32 - 1
 // link returns the link for the word of the next slot to push.
 func (r *removals) link() uint64 { return r.head.Load() & linkMask }
 
-// push adds slot i. Its word w is Dead; push writes the link if w does not hold it. push returns
-// the number of slots. O(1) without contention.
+// push adds slot i, whose word w is Dead, and returns the number of slots. It stores the link in
+// the word unless w holds it already. O(1) without contention.
 func (r *removals) push(pg *arena.Page, i uint32, w arena.Word) int {
 	for {
 		head := r.head.Load()
@@ -209,7 +208,7 @@ func (r *removals) push(pg *arena.Page, i uint32, w arena.Word) int {
 	}
 }
 
-// take empties the stack and returns the link to its first slot, 0 if there is none.
+// take empties the stack and returns the link to its first slot, or 0 if the stack was empty.
 func (r *removals) take() uint64 {
 	if r.head.Load() == 0 {
 		return 0
@@ -217,7 +216,7 @@ func (r *removals) take() uint64 {
 	return r.head.Swap(0) & linkMask
 }
 
-// setThreshold sets threshold for a wheel with the given number of entries.
+// setThreshold sets threshold for a wheel with the given number of live entries.
 func (r *removals) setThreshold(live int) {
 	if n := int32(min(removalsMax, max(1, live))); n != r.threshold.Load() {
 		r.threshold.Store(n)
@@ -228,16 +227,16 @@ func (r *removals) setThreshold(live int) {
 func (r *removals) len() int { return int(r.head.Load() >> 32) }
 
 // armOrder records the order in which the timers of a Manual shard were armed. Timers of one tick
-// run in that order. armMu guards arming, and the stamps are read without it.
+// run in that order. armMu guards the writes. The stamps are read without it.
 type armOrder struct {
 	stamps arena.Table[[arena.PageSize]atomic.Uint64]
 	last   uint64
-	// claiming says that timers wait to be claimed, or are about to. A Reschedule then
-	// puts its timer into the inbox, so that the timer runs in a later Advance.
+	// claiming is true while timers wait to be claimed, or are about to. A Reschedule then puts its
+	// timer into the inbox, so that the timer runs in a later Advance.
 	claiming bool
 }
 
-// stamp notes that slot i is armed now.
+// stamp gives slot i the next number.
 func (a *armOrder) stamp(i uint32) {
 	p := i >> arena.PageShift
 	page := a.stamps.At(p)

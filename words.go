@@ -11,18 +11,18 @@ import (
 // never is a tick that no clock reaches.
 const never = math.MaxInt64
 
-// words reads and writes the ticks in timers' words. A word has room for a tick near the clock. For
-// a farther deadline the word holds a ticket of farTable.
+// words encodes and decodes the ticks in the words of timers. A word has room for a tick near the
+// clock. For a deadline beyond that, the word holds a ticket of farTable.
 type words struct {
 	pages *arena.Table[arena.Page]
-	near  int64        // ns: a deadline at least so long after now is far, see arena.Near
-	now   atomic.Int64 // ns: a time that the clock has reached, stored by the owner; Manual: the clock
+	near  int64        // ns: a deadline at least this long after now is far, see arena.Near
+	now   atomic.Int64 // ns: a time that has passed, stored by the owner; Manual: the clock
 	far   farTable
 }
 
-// encode returns how a word represents the tick of a deadline, which is not before the clock. The
-// owner's latest reading decides whether a deadline is near. The owner may come late and can still
-// read the word.
+// encode returns the flags and bits with which a word represents the tick of a deadline. The
+// deadline must not be before the clock. The owner's latest reading decides whether it is near, so
+// that an owner that lags behind the clock can decode the word.
 func (t *words) encode(deadline, tick int64) (flags arena.Word, bits uint64) {
 	if deadline-t.now.Load() < t.near {
 		return 0, uint64(tick)
@@ -30,8 +30,8 @@ func (t *words) encode(deadline, tick int64) (flags arena.Word, bits uint64) {
 	return arena.Far, t.far.put(tick)
 }
 
-// decode returns the tick of a word. It returns false if the word has changed meanwhile. now is a
-// tick by which the word can be read, see arena.Word.Tick.
+// decode returns the tick of a word, and false if the word has changed meanwhile. now is a tick by
+// which the word can be read, see arena.Word.Tick.
 func (t *words) decode(w arena.Word, now int64) (int64, bool) {
 	if w.Has(arena.Far) {
 		return t.far.get(w.Bits())
@@ -40,7 +40,7 @@ func (t *words) decode(w arena.Word, now int64) (int64, bool) {
 }
 
 // fits reports whether a word has room for a tick and stays readable for long enough. now is the
-// tick of words.now and not the owner's, because callers read words by it.
+// tick of words.now and not the owner's tick, because callers decode words by words.now.
 func fits(tick, now int64) bool {
 	return -arena.Near <= tick-now && tick-now < arena.Near
 }
@@ -52,7 +52,7 @@ func (t *words) forget(w arena.Word) {
 	}
 }
 
-// replace swaps a word whose deadline may be far for another one.
+// replace swaps word w for another one. The deadline of either may be far.
 func (t *words) replace(pg *arena.Page, i uint32, w, to arena.Word) bool {
 	if !pg.Swap(i, w, to) {
 		t.forget(to)
@@ -62,8 +62,9 @@ func (t *words) replace(pg *arena.Page, i uint32, w, to arena.Word) bool {
 	return true
 }
 
-// makeFar gives the deadline of a pending timer a ticket if it lies before a tick. It returns the
-// words of before and after. now is a tick near that of words.now.
+// makeFar replaces the tick of a pending timer by a ticket if the tick is less than before. It
+// returns the word that it found and the word that is stored now. now is a tick near that of
+// words.now.
 func (t *words) makeFar(pg *arena.Page, i uint32, now, before int64) (was, is arena.Word) {
 	for {
 		w := pg.Load(i)
@@ -81,8 +82,8 @@ func (t *words) makeFar(pg *arena.Page, i uint32, now, before int64) (was, is ar
 	}
 }
 
-// farTable keeps the deadlines for which a word has no room. A word with a ticket is far; the
-// goroutine that replaces it drops the ticket.
+// farTable holds the deadlines for which a word has no room. Such a word is far, and holds a
+// ticket: the key of its deadline. The goroutine that replaces the word drops the ticket.
 type farTable struct {
 	mu    sync.Mutex
 	ticks map[uint64]int64
