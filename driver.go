@@ -8,47 +8,64 @@ import (
 )
 
 const (
-	// driverActive is the alarm's tick while a driver is on its way or at work. It is before every tick.
+	// driverActive is the alarm's tick while a driver is starting or running. It is before every
+	// tick.
 	driverActive = -1
 
 	// Setting the alarm costs as much as an arm and a stop together. So a Stop of the earliest
-	// timer corrects the alarm once for correctionCost arms, with correctionCredit arms saved up.
+	// timer moves the alarm only once for correctionCost arms. Credit for up to correctionCredit
+	// arms accumulates.
 	correctionCost   = 128
 	correctionCredit = 64 * correctionCost
 
-	// linger is how much longer the alarm stays set for a timer that was stopped, if there is no
-	// credit.
+	// linger is the longest time for which the alarm stays set for a stopped timer without credit.
 	linger = 100 * time.Millisecond
 )
 
-// alarm wakes the driver of a shard: a timer of the runtime, which costs no goroutine while it
-// waits. It holds the shard only while it is set. So a wheel without pending timers can be
-// collected, although the runtime may still know the stopped timer. armMu guards it. Manual mode
-// has no alarm.
+// alarm starts the driver of a shard by a timer of the runtime, so no goroutine waits. While the
+// alarm is off, that timer holds no reference to the shard. So a wheel without pending timers can
+// be collected, although the runtime may still know the stopped timer. Manual mode has no alarm.
+//
+// The state of the alarm is in at:
+//
+//	at            meaning                              changes to
+//	never         off                                  a tick: the first timer was armed
+//	a tick        the runtime's timer is set for it    an earlier tick: set by an arm or by unlock;
+//	                                                   a later tick or never: set by correct
+//	driverActive  a driver is starting or running      a tick or never: reset, when the driver or a
+//	                                                   worker in its place has taken what was due
+//
+// Each state changes to driverActive when the alarm goes off, when it is set to a tick that has
+// begun, and by requestDriver. The wheel's Stop turns the alarm off in each state. All changes are
+// made under armMu, and those to a later tick or never under wheelMu as well.
 type alarm struct {
-	at        atomic.Int64 // tick at which the driver wakes, or driverActive, or never; read without armMu
-	lone      atomic.Bool  // the inbox had one timer after the last arm
-	stale     atomic.Bool  // the timer for which the alarm is set was postponed in the inbox
-	shard     *shard
+	at    atomic.Int64 // written under armMu
+	lone  atomic.Bool  // the inbox had only one timer after the last arm
+	stale atomic.Bool  // the timer for which the alarm is set was postponed in the inbox
+
+	shard  *shard
+	target *alarmTarget // set together with timer
+
+	// Guarded by armMu.
 	timer     *time.Timer
-	target    *alarmTarget
-	starting  bool   // a driver was started by startDriver and has not begun
-	correctAt uint64 // a Stop may correct the alarm once inbox.armed+correctionCredit reaches it
-	fired     atomic.Uint64
+	starting  bool   // startDriver has started a driver that has not begun
+	correctAt uint64 // a Stop may move the alarm once inbox.armed+correctionCredit reaches it
+
+	fired atomic.Uint64
 }
 
-// alarmTarget is what the timer of the runtime refers to. Its shard is nil while the alarm is off, so the
-// timer keeps no idle wheel alive.
+// alarmTarget is what the timer of the runtime refers to. Its shard is nil while the alarm is off,
+// so that the timer does not keep an idle wheel alive.
 type alarmTarget struct{ shard atomic.Pointer[shard] }
 
-func (b *alarmTarget) fire() {
-	if s := b.shard.Load(); s != nil {
+func (t *alarmTarget) fire() {
+	if s := t.shard.Load(); s != nil {
 		s.alarm.fired.Add(1)
 		s.wake()
 	}
 }
 
-// set sets the alarm to a tick, and starts a driver at once if the tick has begun.
+// set sets the alarm to a tick, or starts a driver if the tick has begun. armMu is held.
 func (a *alarm) set(tick int64) {
 	s := a.shard
 	if s.Manual {
@@ -70,7 +87,7 @@ func (a *alarm) set(tick int64) {
 	a.timer.Reset(time.Duration(d))
 }
 
-// startDriver starts a driver now, unless a driver that it started before has not begun.
+// startDriver starts a driver, unless a driver that it started before has not begun. armMu is held.
 func (a *alarm) startDriver() {
 	a.at.Store(driverActive)
 	if !a.starting {
@@ -79,7 +96,7 @@ func (a *alarm) startDriver() {
 	}
 }
 
-// off switches the alarm off.
+// off turns the alarm off. armMu is held.
 func (a *alarm) off() {
 	a.at.Store(never)
 	if a.timer != nil {
@@ -88,7 +105,7 @@ func (a *alarm) off() {
 	}
 }
 
-// setEarlier sets the alarm to a tick that is earlier.
+// setEarlier sets the alarm to a tick if that is earlier. armMu is held.
 func (a *alarm) setEarlier(tick int64) {
 	if tick < a.at.Load() {
 		a.set(tick)
@@ -106,14 +123,14 @@ func (a *alarm) isFor(w arena.Word) bool {
 	return w.Bits() == arena.LowBits(a.at.Load())
 }
 
-// isForFar is isFor for a far deadline.
+// isForFar is the part of isFor for a far deadline.
 func (a *alarm) isForFar(w arena.Word) bool {
 	tick, ok := a.shard.far.get(w.Bits())
 	return ok && tick == a.at.Load()
 }
 
-// reset sets the alarm for the first thing to do, or switches it off. wheelMu is held, and not
-// armMu.
+// reset sets the alarm to the first tick at which the shard has work to do, or turns it off.
+// wheelMu is held, armMu is not.
 func (a *alarm) reset() {
 	s := a.shard
 	if s.Manual || s.owner.pool.driving || s.closed.Load() {
@@ -129,7 +146,7 @@ func (a *alarm) reset() {
 	}
 }
 
-// requestDriver starts a driver now, unless one is at work. wheelMu is held, and not armMu.
+// requestDriver starts a driver, unless one is running. wheelMu is held, armMu is not.
 func (a *alarm) requestDriver() {
 	s := a.shard
 	if s.Manual || s.owner.pool.driving || s.closed.Load() {
@@ -140,9 +157,9 @@ func (a *alarm) requestDriver() {
 	a.startDriver()
 }
 
-// correct is called after a Stop of the timer for which the alarm is set, and when nothing is on the
-// wheel any more. If arms have saved up enough credit, it corrects the alarm. If not, it makes sure
-// that a driver looks within linger. wheelMu is held, and not armMu.
+// correct is called after a Stop of the timer for which the alarm is set, and when the wheel has
+// become empty. If the arms since the last correction are enough, it sets the alarm anew. Otherwise
+// it makes sure that a driver runs within linger. wheelMu is held, armMu is not.
 func (a *alarm) correct() {
 	s := a.shard
 	o := &s.owner
@@ -161,13 +178,13 @@ func (a *alarm) correct() {
 	s.armMu.Unlock()
 	s.drain(callerQuantum)
 	if o.batchesDue() > 0 || o.wheel.cascade.any() {
-		a.requestDriver() // the alarm may have been set for them
+		a.requestDriver() // the alarm may have been set for these timers
 	} else {
 		a.reset()
 	}
 }
 
-// wake runs on a goroutine of its own when the alarm goes off.
+// wake runs a driver. It is called on a new goroutine when the alarm goes off.
 func (s *shard) wake() {
 	s.wheelMu.Lock()
 	if s.closed.Load() {
@@ -178,7 +195,8 @@ func (s *shard) wake() {
 	s.alarm.at.Store(driverActive)
 	s.alarm.starting = false
 	s.armMu.Unlock()
-	// Another driver is at work. It has unlocked for a moment, or for a call of the executor.
+	// Another driver is running. It has released wheelMu between two quanta or for a call of the
+	// executor.
 	if s.owner.pool.driving {
 		s.unlockAndDrain()
 		return
@@ -186,10 +204,10 @@ func (s *shard) wake() {
 	s.host.drive()
 }
 
-// advance reads the clock and takes what is due off the wheel, a quantum at a time, and then sets
-// the alarm. If a quantum has made timers due and was not the last one, advance ends early and
-// notes that the owner is behind. The calling worker then serves these timers and comes back for
-// the rest. wheelMu is held, and released between two quanta.
+// advance reads the clock and takes expired buckets off the wheel, a quantum at a time, and then
+// sets the alarm. If a quantum has made timers due and was not the last one, advance returns early
+// and sets owner.behind. The calling worker then serves these timers before it continues. wheelMu
+// is held, and released between two quanta.
 func (s *shard) advance() {
 	o := &s.owner
 	for !s.step() {
@@ -202,27 +220,27 @@ func (s *shard) advance() {
 	s.alarm.reset()
 }
 
-// step is one quantum of advance. It reports whether nothing is left.
+// step is one quantum of advance. It reports whether no work is left.
 func (s *shard) step() bool {
 	if s.closed.Load() {
 		return true
 	}
 	drained := s.drain(quantum)
 	now := s.Read()
-	if !s.owner.noteReading(now) {
+	if !s.owner.advanceClock(now) {
 		s.leap(now)
 	}
 	return s.owner.expire() && drained
 }
 
-// leap moves the clock on so far that the words of timers could not be read afterwards (see
-// arena.Near). That happens when no driver has come for hours or months, for example because the
-// process has stood still, and once in arena.Near ticks in any case. leap goes in steps, so that
-// each timer is due before the clock is too far from its tick. The lock is held throughout.
+// leap advances the clock so far that the words of timers could not be decoded afterwards (see
+// arena.Near). A leap is needed if no driver has run for hours or months, for example because the
+// process was stopped, and in any case once in arena.Near ticks. leap advances in steps, so that
+// each timer becomes due before the clock is too far from its tick. wheelMu is held throughout.
 func (s *shard) leap(now int64) {
 	o := &s.owner
 	for end := s.ticks.Floor(now); o.tick < end; {
-		s.drainAll() // in each step, because callers arm by words.now what should have run before it
+		s.drainAll() // in each step, because callers still arm timers relative to words.now
 		tick := min(end, o.tick+arena.Near/2)
 		o.age(tick)
 		o.tick = tick
@@ -232,12 +250,12 @@ func (s *shard) leap(now int64) {
 			o.cascadeQuantum()
 		}
 	}
-	o.noteReading(now)
+	o.advanceClock(now)
 }
 
-// advanceIfLate does the driver's work if the owner is behind or the alarm should have gone off: on a
-// busy machine the driver waits for a processor. It reports whether there was anything to do.
-// wheelMu is held, and may be released meanwhile.
+// advanceIfLate does the driver's work if the owner is behind or the alarm should have gone off. On
+// a busy machine the driver waits for a processor. advanceIfLate reports whether there was any
+// work. wheelMu is held, and may be released in between.
 func (s *shard) advanceIfLate() bool {
 	if s.closed.Load() {
 		return false

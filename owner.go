@@ -8,30 +8,33 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// quantum is the number of timers that a driver or worker handles before it releases the wheel's
-// lock. At 20 to 60 ns each it holds the lock for some 10 µs.
+// quantum is the number of timers that a driver or worker handles before it releases wheelMu. At 20
+// to 60 ns each it holds the lock for about 10 µs.
 const quantum = 256
 
-// owner is what the goroutine that holds wheelMu works with. It takes no lock of the shard and runs
-// no callback. It places what has arrived, removes what was stopped, and moves expired timers to
-// finer levels or makes them due.
+// owner is the state that belongs to the goroutine that holds wheelMu. Its methods place the timers
+// that have arrived, remove stopped ones, and move expired ones to finer levels or make them due.
+// They take no lock of the shard and run no callback.
 type owner struct {
 	*config
 	*words
-	arrivals      arrivals
-	store         bucketStore
-	wheel         wheel
-	due           dueList
-	pool          workerPool
-	counters      counters
-	order         *armOrder // Manual mode
-	tick          int64     // the owner's clock, ahead of words.now during a leap and an Advance
-	aged          int64     // the tick of the last aging: tick is less than arena.Near ahead of it
-	behind        bool      // the last advance has left arrivals, removals or expired buckets for later
-	takenRemovals uint64    // link to the removals that are off the stack and not carried out yet
-	freed         []uint32  // slots that nothing names any more, to be given back together
-	ending        []uint32  // slots of arrivals whose Stop is about to end them: they go back to the inbox
-	// scratch is for one quantum. On the stack of a worker it would make the stack grow.
+	arrivals arrivals
+	store    bucketStore
+	wheel    wheel
+	due      dueList
+	pool     workerPool
+	counters counters
+	order    *armOrder // Manual mode; else nil
+
+	tick   int64 // the owner's clock, ahead of words.now during a leap and an Advance
+	aged   int64 // the tick of the last call of age; tick is less than arena.Near ahead of it
+	behind bool  // the last advance left arrivals, removals or expired buckets for later
+
+	takenRemovals uint64   // link to the removals that are off the stack and not carried out yet
+	freed         []uint32 // slots that nothing names any more; reclaim gives them back
+	ending        []uint32 // arrivals whose Stop is about to end them; reclaim stages them again
+
+	// scratch is memory for one quantum. On the stack of a worker it would make the stack grow.
 	scratch struct {
 		slots [chunkSize]uint32
 		words [chunkSize]arena.Word
@@ -39,25 +42,26 @@ type owner struct {
 		pos   [removalsMax]uint32
 		due   []uint32 // Manual mode
 	}
-	sinceCheck int      // build tag invariants: changes since the last verify
-	_          [64]byte // keeps the neighbour in memory off these lines
+	sinceCheck int // build tag invariants: changes since the last verify
+
+	_ [64]byte // separates these cache lines from the next object
 }
 
 // counters are the counters of a shard.
 type counters struct {
 	fired, stopped, postponed, cascaded uint64
-	taken                               uint64 // timers that workers have taken in order to claim them
+	taken                               uint64 // timers that workers have taken to claim them
 	mostDue                             int
 	discarded, flushed                  uint64
 	lateness                            Histogram
-	unread                              int // claims since the last one whose lateness was measured
+	unread                              int // claims since the last one with measured lateness
 }
 
-// sampleEvery is the number of claims for which the lateness of one is measured. A reading of the
-// clock costs as much as the rest of a claim.
+// sampleEvery is the number of claims for each claim whose lateness is measured. Reading the clock
+// costs as much as the rest of a claim.
 const sampleEvery = 16
 
-// sample reports whether the lateness of one of n claims is measured.
+// sample reports whether the lateness of one of the next n claims is to be measured.
 func (c *counters) sample(n int) bool {
 	first := c.unread == 0
 	c.unread += n
@@ -68,15 +72,15 @@ func (c *counters) sample(n int) bool {
 	return true
 }
 
-// pending returns the number of timers that are pending, as the rest of those armed. The claims of
-// all batches are counted.
+// pending returns the number of pending timers: the armed ones less those that were stopped or have
+// run. The claims of all batches must be counted.
 func (c *counters) pending(armed, stopped, runs uint64) int {
 	return int(armed - stopped - c.stopped - c.fired - runs)
 }
 
-// noteReading notes a reading of the clock. It returns false if the clock is so far ahead of the last
-// aging that the driver has to leap first.
-func (o *owner) noteReading(now int64) bool {
+// advanceClock advances the owner's clock to a reading. It returns false and does nothing if the
+// reading is arena.Near ticks or more after the last aging. The driver then has to leap first.
+func (o *owner) advanceClock(now int64) bool {
 	tick := o.ticks.Floor(now)
 	if tick-o.aged >= arena.Near {
 		return false
@@ -88,8 +92,8 @@ func (o *owner) noteReading(now int64) bool {
 	return true
 }
 
-// setTick moves the owner's clock on to a tick, which may be far ahead. The tick is published
-// later.
+// setTick advances the owner's clock to a tick, which may be far ahead. It does not publish the
+// tick in words.now.
 func (o *owner) setTick(tick int64) {
 	if tick-o.aged >= arena.Near {
 		o.age(tick)
@@ -97,9 +101,9 @@ func (o *owner) setTick(tick int64) {
 	o.tick = max(o.tick, tick)
 }
 
-// age makes the deadlines of due timers far that would be too far behind a clock that stands at the
-// given tick. Timers in a batch keep their words: a worker is about to claim them, and a claim
-// compares words and reads no tick. O(due).
+// age gives far tickets to the due timers whose words could not be decoded by a clock at the given
+// tick. Timers in a batch keep their words: a worker is about to claim them, and a claim compares
+// words without decoding a tick. O(due).
 func (o *owner) age(tick int64) {
 	before := tick - arena.Near
 	entries := o.due.entries[o.due.taken:]
@@ -119,7 +123,7 @@ func (o *owner) age(tick int64) {
 	o.aged = tick
 }
 
-// placeArrivals places the next n of the arrivals.
+// placeArrivals places the next n arrivals.
 func (o *owner) placeArrivals(n int) {
 	a := &o.arrivals
 	n = min(n, len(a.slots)-a.done)
@@ -149,7 +153,7 @@ func (o *owner) placeArrivals(n int) {
 }
 
 // loadWords returns the words of up to chunkSize slots. The result is valid until the next call.
-// The loop does nothing else, so that the cache misses overlap. wheelMu is held.
+// The loop does nothing else, so that the cache misses overlap.
 func (o *owner) loadWords(slots []uint32) []arena.Word {
 	words := o.scratch.words[:len(slots)]
 	for k, i := range slots {
@@ -159,7 +163,7 @@ func (o *owner) loadWords(slots []uint32) []arena.Word {
 }
 
 // placeChanged places an arrival whose word has changed since the owner read it, unless the timer
-// was stopped. It returns the word on which it acted.
+// was stopped. It returns the word that it found at last.
 func (o *owner) placeChanged(i uint32) arena.Word {
 	for {
 		w := loadWord(o.pages, i)
@@ -172,7 +176,8 @@ func (o *owner) placeChanged(i uint32) arena.Word {
 	}
 }
 
-// placeArrival places a timer that has the word w. It returns false if the word has changed.
+// placeArrival places the timer of slot i, whose word is w. It returns false if the word has
+// changed.
 func (o *owner) placeArrival(i uint32, w arena.Word) bool {
 	pg := o.pages.At(i >> arena.PageShift)
 	tick, ok := o.decode(w, o.tick)
@@ -196,7 +201,7 @@ func (o *owner) placeArrival(i uint32, w arena.Word) bool {
 	return true
 }
 
-// put puts a placed timer where its tick belongs: among what is due, or on the wheel.
+// put adds a placed timer to the due list if its tick has come, and to the wheel otherwise.
 func (o *owner) put(i uint32, tick int64) {
 	if tick <= o.tick {
 		o.due.put(i, o.tick)
@@ -205,7 +210,7 @@ func (o *owner) put(i uint32, tick int64) {
 	o.wheel.place(i, tick)
 }
 
-// leaveBucket takes a slot out of the bucket in which it may stand.
+// leaveBucket removes a slot from its bucket, if it is in one.
 func (o *owner) leaveBucket(i uint32) {
 	pos := o.store.pos(i)
 	if *pos == 0 {
@@ -216,7 +221,7 @@ func (o *owner) leaveBucket(i uint32) {
 	o.lostTimer(b)
 }
 
-// lostTimer notes that bucket b has lost a timer otherwise than by expiring.
+// lostTimer counts a timer that was removed from bucket b before its bucket was emptied.
 func (o *owner) lostTimer(b *bucket) {
 	switch b.state {
 	case bucketDue:
@@ -226,8 +231,8 @@ func (o *owner) lostTimer(b *bucket) {
 	}
 }
 
-// remove carries out up to removalsMax of the removals to which dead links. Apart from following
-// the links, no step of a loop depends on the slot before, so that the cache misses overlap.
+// remove carries out up to removalsMax of takenRemovals. Apart from following the links, no
+// iteration depends on the one before, so that the cache misses overlap.
 func (o *owner) remove() {
 	gone := o.scratch.gone[:0]
 	ends := 0
@@ -262,9 +267,9 @@ func (o *owner) remove() {
 	o.freed = append(o.freed, gone...)
 }
 
-// expire takes up to a quantum of the buckets that have expired off the wheel. It reports whether
-// there is none left. With the default executor a bucket of the finest level is due as a whole, and
-// workers take timers off it. All other buckets cascade.
+// expire takes up to a quantum of expired buckets off the wheel. It reports whether none is left.
+// With the default executor, a bucket of the finest level is due as a whole, and workers take
+// timers from it. All other buckets cascade.
 func (o *owner) expire() bool {
 	for range quantum {
 		b := o.wheel.pop(o.tick)
@@ -280,7 +285,8 @@ func (o *owner) expire() bool {
 	return false
 }
 
-// cascadeQuantum moves a quantum of the timers of expired buckets to where they belong now.
+// cascadeQuantum moves a quantum of the timers of cascading buckets to finer levels or makes them
+// due.
 func (o *owner) cascadeQuantum() {
 	for steps := 0; steps < quantum; {
 		b := o.wheel.cascade.next()
@@ -299,8 +305,8 @@ func (o *owner) cascadeQuantum() {
 	}
 }
 
-// relocate puts timers that have left bucket b where they belong now. Those that were stopped or
-// moved to an earlier deadline stay out: the removals or the inbox have them.
+// relocate places timers that have left bucket b, or makes them due. It skips timers that were
+// stopped or moved to an earlier deadline, which are in the removals or in the inbox.
 func (o *owner) relocate(slots []uint32, b *bucket) {
 	words := o.loadWords(slots)
 	for k, i := range slots {
@@ -318,9 +324,9 @@ func (o *owner) relocate(slots []uint32, b *bucket) {
 	}
 }
 
-// refresh returns the tick of a placed timer whose word was w a moment ago, and brings w up to
-// date. It makes a far deadline near if a word has room for it. refresh returns false if the timer
-// is not placed any more.
+// refresh returns the tick of the placed timer of slot i, and false if the timer is no longer
+// placed. w is an earlier reading of its word, which refresh updates. A far deadline becomes near
+// if a word has room for it now.
 func (o *owner) refresh(i uint32, w *arena.Word) (int64, bool) {
 	for {
 		if w.Kind() != arena.Placed {
@@ -347,12 +353,13 @@ func (o *owner) refresh(i uint32, w *arena.Word) (int64, bool) {
 	}
 }
 
-// makeDueNow sets the deadline of a flushed timer to the present, unless it has passed, and returns
-// the timer's entry. The claim of the entry then notices a Reschedule, even one to the old
-// deadline. A timer that was postponed after a worker had taken it is flushed as well. Two kinds of
-// deadlines stay as they are: a plan knows by its deadline whether it was rescheduled, and in
-// Manual mode deadlines decide the order. makeDueNow returns false if the timer was stopped or
-// moved.
+// makeDueNow sets the deadline of a flushed timer to the current tick, unless the deadline has
+// passed, and returns the timer's entry. The claim of the entry then fails after a Reschedule, even
+// after one to the old deadline. makeDueNow returns false if the timer was stopped or moved. It
+// also flushes a timer that was postponed after a worker had taken it.
+//
+// Two kinds of deadlines do not change: a plan compares its deadline to find out whether it was
+// rescheduled, and in Manual mode deadlines decide the order.
 func (o *owner) makeDueNow(i uint32) (entry, bool) {
 	now := o.tick
 	for {
@@ -372,9 +379,9 @@ func (o *owner) makeDueNow(i uint32) (entry, bool) {
 	}
 }
 
-// takeEach takes all pending timers that no worker has taken, and calls yield with their slots.
-// Some may have been stopped or moved. First come due entries, then due buckets, then those that
-// move to finer levels, and then the queued ones in the order of their expirations.
+// takeEach removes all timers that no worker has taken, and calls yield with their slots. Some of
+// the timers may have been stopped or moved. The order is: due entries, due buckets, cascading
+// buckets, and queued buckets by expiration.
 func (o *owner) takeEach(yield func(i uint32)) {
 	for _, e := range o.due.takeEntries() {
 		if !stale(e) {
@@ -405,7 +412,7 @@ func (o *owner) takeEach(yield func(i uint32)) {
 	o.due.openBucket = nil
 }
 
-// dueTick returns the tick of the first timers that are due, or never.
+// dueTick returns the tick of the first due timers, or never.
 func (o *owner) dueTick() int64 {
 	d := &o.due
 	if d.taken < len(d.entries) {
@@ -418,7 +425,7 @@ func (o *owner) dueTick() int64 {
 	return never
 }
 
-// dueBefore reports whether something is due. In Manual mode it must be due before the tick.
+// dueBefore reports whether a timer is due and, in Manual mode, was due before the tick.
 func (o *owner) dueBefore(tick int64) bool {
 	if !o.Manual {
 		return o.due.ready > 0
@@ -426,7 +433,7 @@ func (o *owner) dueBefore(tick int64) bool {
 	return o.dueTick() < tick
 }
 
-// sort orders entries by tick and arming.
+// sort sorts entries by tick, and those of one tick by the order of arming.
 func (o *owner) sort(entries []entry) {
 	slices.SortFunc(entries, func(a, b entry) int {
 		x, _ := o.decode(a.word, o.tick)
@@ -435,8 +442,8 @@ func (o *owner) sort(entries []entry) {
 	})
 }
 
-// gather makes those timers of bucket b due that are due at the tick, in the order in which they
-// were armed. It places the others where they belong now.
+// gather makes those timers of bucket b due whose tick has come, in the order of arming. It places
+// the others on the wheel again.
 func (o *owner) gather(b *bucket, tick int64) {
 	due := o.scratch.due[:0]
 	for b.live > 0 {
@@ -471,11 +478,11 @@ func (o *owner) gather(b *bucket, tick int64) {
 	o.due.add(b)
 }
 
-// fill appends due timers to b until b has most of them or fill has looked at a quantum. It also
-// returns the number of timers that it has looked at. A timer that was postponed goes back to the
-// wheel. For limit see dueBefore.
-func (o *owner) fill(b []entry, most int, limit int64) (filled []entry, looked int) {
-	for ; len(b) < most && looked < quantum && o.dueBefore(limit); looked++ {
+// fill appends due timers to b until len(b) is most or fill has examined a quantum of timers. It
+// also returns the number of examined timers. A postponed timer goes back to the wheel. For limit
+// see dueBefore.
+func (o *owner) fill(b []entry, most int, limit int64) (filled []entry, examined int) {
+	for ; len(b) < most && examined < quantum && o.dueBefore(limit); examined++ {
 		e, ok := o.due.takeEntry()
 		if !ok {
 			break
@@ -484,19 +491,19 @@ func (o *owner) fill(b []entry, most int, limit int64) (filled []entry, looked i
 			b = append(b, e)
 		}
 	}
-	for len(b) < most && looked < quantum && o.dueBefore(limit) {
+	for len(b) < most && examined < quantum && o.dueBefore(limit) {
 		n := o.due.takeSlots(&o.scratch.slots, min(most-len(b), chunkSize))
 		if n == 0 {
 			break
 		}
-		looked += n
+		examined += n
 		slots := o.scratch.slots[:n]
 		words := o.loadWords(slots)
 		for k, i := range slots {
 			tick, ok := o.refresh(i, &words[k])
 			switch {
 			case !ok: // stopped, or moved to the inbox
-			case tick > o.tick && !o.Manual: // in Manual mode it would be in the inbox
+			case tick > o.tick && !o.Manual: // in Manual mode the timer would be in the inbox
 				o.counters.postponed++
 				o.wheel.place(i, tick)
 			default:
@@ -504,11 +511,11 @@ func (o *owner) fill(b []entry, most int, limit int64) (filled []entry, looked i
 			}
 		}
 	}
-	return b, looked
+	return b, examined
 }
 
-// noteClaim counts a claim under the lock. now is the clock, or negative if the lateness is not
-// measured.
+// noteClaim counts a claim under the lock. now is a reading of the clock, or negative if the
+// lateness is not measured.
 func (o *owner) noteClaim(e *entry, tick, now int64) {
 	if now >= 0 {
 		o.counters.lateness.Record(time.Duration(now - o.ticks.Begin(tick)))
@@ -520,7 +527,7 @@ func (o *owner) noteClaim(e *entry, tick, now int64) {
 	o.freed = append(o.freed, e.index)
 }
 
-// countBatch counts the claims of a batch's timers that are not counted yet.
+// countBatch counts those claims of a batch that are not counted yet.
 func (o *owner) countBatch(b *batch) {
 	for k := range b.entries {
 		if b.counted>>k&1 == 1 {
@@ -533,20 +540,21 @@ func (o *owner) countBatch(b *batch) {
 	}
 }
 
-// backlog reports whether work is left that may make more timers due.
+// backlog reports whether work is left that may make timers due: cascading buckets, or what the
+// last advance has left for later.
 func (o *owner) backlog() bool { return o.behind || o.wheel.cascade.any() }
 
-// batchesDue returns the number of batches that are due and for which the executor has no call.
+// batchesDue returns the number of due batches for which the executor has no queued call.
 func (o *owner) batchesDue() int {
 	return (o.due.ready+o.perCall-1)/o.perCall - o.pool.queuedCalls
 }
 
-// uncovered returns the number of timers that are due and for which the executor has no call.
+// uncovered returns the number of due timers for which the executor has no queued call.
 func (o *owner) uncovered() int { return max(0, o.due.ready-o.pool.queuedCalls*o.perCall) }
 
-// workersToStart returns how many workers to start besides a spare, so that each processor has an
-// active one and each worker finds a batch. Spares alone would be one chain, which keeps one
-// processor busy.
+// workersToStart returns the number of workers to start in addition to a spare, so that each
+// processor has an active worker and each worker finds a batch. Spares alone would form one chain
+// and keep only one processor busy.
 func (o *owner) workersToStart() int {
 	pool := &o.pool
 	batches := o.batchesDue()

@@ -358,7 +358,7 @@ func TestEarlyBucketDoesNotTakeTheClockPastOthers(t *testing.T) {
 		s.drainAll()
 		s.Base = s.Base.Add(-4000 * time.Microsecond) // the machine has stalled
 		var broken error
-		s.owner.noteReading(s.Read())
+		s.owner.advanceClock(s.Read())
 		for done := false; !done; {
 			done = s.owner.expire()
 			broken = cmp.Or(broken, s.verify())

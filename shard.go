@@ -15,59 +15,68 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/sampling"
 )
 
-// shard is one independent wheel with its driver and its workers. The locks are the shard's, and it
-// connects the parts. These take no lock of the shard and do not know the shard. The alarm, which
-// does, belongs to it.
+// shard is one independent wheel with its driver and its workers. It has the locks and connects the
+// parts. The parts take none of these locks and have no reference to the shard, except for the
+// alarm.
 //
-// A timer's state is the word of its slot. Every step is one compare-and-swap of that word, so
-// callers need a lock only to arm a timer or to move it to an earlier deadline, and for the slot of
-// a FuncTimer:
+// The state of a timer is the word of its slot. Each step is one compare-and-swap of that word, so
+// callers need a lock only to arm a timer, to move it to an earlier deadline, and for the slot of a
+// FuncTimer:
 //
 //	armMu    guards the inbox, the free slots and the alarm. It is held for tens of nanoseconds.
-//	         An arming caller that finds it taken goes on to the next shard.
-//	wheelMu  guards what is placed: wheel, due timers, workers. Drivers and workers hold it for
+//	         A caller that arms a timer and finds it locked tries the next shard.
+//	wheelMu  guards the wheel, the due timers and the worker pool. Drivers and workers hold it for
 //	         a quantum at a time. Calls that arm, stop or move a timer only try to lock it, so
 //	         they do not wait for drivers and workers.
 //
-// The goroutine that holds wheelMu is the owner. Order of locks: wheelMu, then armMu.
+// The goroutine that holds wheelMu is the owner. Lock order: wheelMu, then armMu.
 type shard struct {
-	_ [64]byte // keeps the neighbour in memory off the lines that are written here
+	_ [64]byte // separates the cache lines that are written here from the object before
 
-	config         // never changes
-	host           host
-	funcs          *arena.Table[[arena.PageSize]func()] // the payloads, if callbacks: saves a call of host
-	closed         atomic.Bool                          // no arm, Stop, Reschedule or claim succeeds any more
-	epoch          atomic.Uint32                        // Flushes, and the Stop of the wheel; see FuncTimer.marks
-	drainRequested atomic.Bool                          // a caller asks the owner to drain the inbox and the removals
+	config // immutable
+	host   host
+	funcs  *arena.Table[[arena.PageSize]func()] // the payloads, if they are callbacks; else nil
+
+	closed         atomic.Bool   // no arm, Stop, Reschedule or claim succeeds any more
+	epoch          atomic.Uint32 // Flushes so far, and the wheel's Stop; see FuncTimer.marks
+	drainRequested atomic.Bool   // a caller asks the owner to drain the inbox and the removals
 	alarm          alarm
 	words
 
 	claims   claims
 	removals removals
 
-	_          [64]byte
+	_ [64]byte
+
 	armMu      sync.Mutex
 	inbox      inbox
-	slots      arena.Slots    // its pages are read without the lock
-	order      *armOrder      // Manual mode; else nil
-	funcTimers funcTimerState // of FuncTimers
+	slots      arena.Slots // the pages are read without armMu
+	order      *armOrder   // Manual mode; else nil
+	funcTimers funcTimerState
 
-	_       [64]byte
+	_ [64]byte
+
 	wheelMu sync.Mutex
 	owner   owner
 }
 
 // host is the typed part of a shard. It holds the payloads and runs them.
 type host interface {
-	drop(i uint32)                               // clears the payload of slot i
-	pageOf(i uint32) *atomic.Pointer[arena.Page] // what handles of slot i refer to; armMu is held
-	closePage(p int)                             // drops the payloads of a page that was given back
-	clear()                                      // drops all payloads and all pages
-	moveSurvivors()                              // hands the timers that survive the wheel's Stop to the runtime
-	drive()                                      // runs a driver; called with wheelMu held, returns without it
+	// drop clears the payload of slot i.
+	drop(i uint32)
+	// pageOf returns the page pointer to which handles of slot i refer. armMu is held.
+	pageOf(i uint32) *atomic.Pointer[arena.Page]
+	// closePage drops the payloads of a page that was given back.
+	closePage(p int)
+	// clear drops all payloads and all pages.
+	clear()
+	// moveSurvivors hands the timers that survive the wheel's Stop to the runtime.
+	moveSurvivors()
+	// drive runs a driver. It is called with wheelMu held and returns without it.
+	drive()
 }
 
-// init prepares a shard that was allocated as part of its typed form.
+// init initializes a shard that is part of host h.
 func (s *shard) init(c config, h host) {
 	s.config, s.host = c, h
 	s.slots.Closed = h.closePage
@@ -96,20 +105,20 @@ func (s *shard) init(c config, h host) {
 	}
 }
 
-// claims are the counters that workers and callers of Stop write without a lock.
+// claims are counters that workers and callers of Stop write without a lock.
 type claims struct {
 	_        [64]byte
 	planEnds atomic.Uint64 // Stops of plans during a run
 	runs     atomic.Uint64 // runs of plans and calls of FuncTimers that have begun
-	updating atomic.Int64  // calls of doUnlessClosed under way
-	launched atomic.Uint64 // of workerPool.launches, those whose callbacks have begun or were dropped
-	dropped  atomic.Uint64 // timers that were claimed and not run, because the wheel was stopped
+	updating atomic.Int64  // calls of doUnlessClosed in progress
+	launched atomic.Uint64 // those of workerPool.launches that have begun or were dropped
+	dropped  atomic.Uint64 // timers that were claimed and not run because the wheel was stopped
 
 	returning atomic.Int32 // workers that have run callbacks and wait for wheelMu
 }
 
-// doUnlessClosed calls f if the wheel is not stopped, and reports whether it has. f changes counters
-// without a lock, so halt waits for calls that are under way.
+// doUnlessClosed calls f unless the wheel is stopped, and reports whether it did. f changes
+// counters without a lock, so halt waits for calls in progress.
 func (c *claims) doUnlessClosed(closed *atomic.Bool, f func()) bool {
 	c.updating.Add(1)
 	defer c.updating.Add(-1)
@@ -120,31 +129,31 @@ func (c *claims) doUnlessClosed(closed *atomic.Bool, f func()) bool {
 	return true
 }
 
-// countRun counts a run of a plan that begins, unless the wheel is stopped.
+// countRun counts a run of a plan that begins now, unless the wheel is stopped.
 func (c *claims) countRun(closed *atomic.Bool) { c.doUnlessClosed(closed, func() { c.runs.Add(1) }) }
 
 // funcTimerState is the state that a shard keeps for its FuncTimers.
 type funcTimerState struct {
-	// inFlight has the FuncTimers that are listed, by FuncTimer.marks. armMu guards it.
-	inFlight map[*atomic.Uint32]*inFlightCalls
+	// Guarded by armMu.
+	inFlight map[*atomic.Uint32]*inFlightCalls // the listed FuncTimers, by FuncTimer.marks
+	taken    *request                          // requests that are off the stack and not served yet
 
-	// requests is a stack. Callers that found armMu taken have pushed them, and a later holder of
-	// armMu serves them.
+	// requests is a lock-free stack. A caller that finds armMu locked pushes a request, and a later
+	// holder of armMu serves it.
 	requests       atomic.Pointer[request]
-	taken          *request      // armMu: requests that were taken off the stack and are not served
 	serverStarting atomic.Bool   // a goroutine is about to serve the requests
 	armed          atomic.Uint64 // timers that were armed without armMu
 	stopped        atomic.Uint64 // timers that were stopped without armMu
 }
 
-// request is a function to be called under armMu, perhaps twice, unless the wheel is stopped by
-// then.
+// request is a function to be called under armMu, unless the wheel is stopped by then. It may be
+// called twice.
 type request struct {
 	do   func()
 	next *request
 }
 
-// push adds a request. It reports whether the caller has to start a goroutine that serves it.
+// push adds a request. It reports whether the caller has to start a goroutine that serves requests.
 func (a *funcTimerState) push(do func()) bool {
 	r := &request{do: do}
 	for {
@@ -155,8 +164,9 @@ func (a *funcTimerState) push(do func()) bool {
 	}
 }
 
-// serve serves all requests. armMu is held, and released while memory is allocated. Another server
-// may come meanwhile. It must not miss a request, so one that is under way stays in taken.
+// serve serves all requests. armMu is held, and a request may release it to allocate memory.
+// Another goroutine that calls serve meanwhile must serve all requests as well, so the current one
+// stays in taken until it returns.
 func (a *funcTimerState) serve(closed *atomic.Bool) {
 	for {
 		if a.taken == nil {
@@ -175,10 +185,10 @@ func (a *funcTimerState) serve(closed *atomic.Bool) {
 	}
 }
 
-// counts returns how many timers were armed and stopped, with and without armMu, as of one moment.
-// A timer whose arming is under way may count as armed. Stopped timers that are still in the inbox
-// count as well: the count of a Stop without armMu moves there when its request is served. armMu is
-// held.
+// counts returns a consistent pair: how many timers were armed and stopped, with and without armMu.
+// A timer that is being armed may count as armed. Stopped timers that are still in the inbox count
+// as stopped, because the count of a Stop without armMu moves there when its request is served.
+// armMu is held.
 func (a *funcTimerState) counts(ib *inbox, slots *arena.Slots) (armed, stopped uint64) {
 	for {
 		stopped = a.stopped.Load()
@@ -189,13 +199,14 @@ func (a *funcTimerState) counts(ib *inbox, slots *arena.Slots) (armed, stopped u
 	}
 }
 
-// inFlightCalls describes the calls of one FuncTimer that are under way.
+// inFlightCalls describes the running calls of one FuncTimer.
 type inFlightCalls struct {
-	more  int           // calls under way besides the first
-	ended chan struct{} // for StopWait: closed when no call is under way any more
+	more  int           // running calls in addition to the first
+	ended chan struct{} // for StopWait: closed when no call is running
 }
 
-// tickOf returns the tick of a deadline: the current one if the deadline has passed.
+// tickOf returns the tick of a deadline, rounded up, or the current tick if the deadline has
+// passed.
 func (c *config) tickOf(deadline, now int64) int64 {
 	if deadline <= now {
 		return c.ticks.Floor(now)
@@ -203,15 +214,15 @@ func (c *config) tickOf(deadline, now int64) int64 {
 	return c.ticks.Ceil(deadline)
 }
 
-// noteReading returns the clock reading for an arming caller and notes it. now is the caller's
-// reading, or clock.Unread. In that case the latest reading of the shard will do, unless it is
-// idle.
+// noteReading returns the clock reading for a caller that arms a timer, and stores it in the inbox.
+// now is the caller's reading, or clock.Unread. For clock.Unread the latest reading of the shard
+// suffices, unless the shard is idle.
 func (s *shard) noteReading(now int64) int64 {
 	ib := &s.inbox
 	switch {
 	case now == clock.Unread && (s.Manual || s.alarm.at.Load() != never):
-		return max(ib.now, s.now.Load()) // not before the clock: no old deadline is encoded
-	case now == clock.Unread: // the shard is idle, and its readings are old
+		return max(ib.now, s.now.Load()) // not less than s.now, by which words are encoded
+	case now == clock.Unread: // the shard is idle, so its latest reading may be old
 		now = s.Read()
 	}
 	ib.now = max(ib.now, now)
@@ -226,8 +237,9 @@ func (s *shard) reading() int64 {
 	return s.Read()
 }
 
-// wallNow returns the present for plans, contexts and channels. Outside Manual mode it reads both
-// clocks anew, because a plan may be one of dates and the wall clock may have been set since New.
+// wallNow returns the current time for plans, contexts and channels. Outside Manual mode it reads
+// the wall clock as well as the monotonic one, because a plan may follow dates and the wall clock
+// may have been set since New.
 func (s *shard) wallNow() time.Time {
 	if s.Manual {
 		return s.TimeAt(s.now.Load())
@@ -235,7 +247,7 @@ func (s *shard) wallNow() time.Time {
 	return s.Date()
 }
 
-// release clears the payload of slot i, whose timer the caller has stopped.
+// release clears the payload of slot i. The caller has stopped its timer.
 func (s *shard) release(i uint32) {
 	if s.funcs == nil {
 		if s.scanned {
@@ -243,13 +255,13 @@ func (s *shard) release(i uint32) {
 		}
 		return
 	}
-	if pg := s.funcs.At(i >> arena.PageShift); pg != nil { // else the wheel is stopped
+	if pg := s.funcs.At(i >> arena.PageShift); pg != nil { // nil if the wheel is stopped
 		pg[i&arena.PageMask] = nil
 	}
 }
 
-// unlockArm unlocks armMu after a timer was put into the inbox. If the inbox is full, the caller
-// offers to place its timers.
+// unlockArm unlocks armMu after a timer was added to the inbox. If the inbox is full, it sweeps the
+// inbox first, and then tries to place the remaining timers.
 func (s *shard) unlockArm() {
 	if len(s.inbox.staged) < s.inbox.checkAt {
 		s.armMu.Unlock()
@@ -258,7 +270,7 @@ func (s *shard) unlockArm() {
 	s.checkAndUnlock()
 }
 
-// checkAndUnlock is unlockArm if the inbox has to be swept or its last timer to be sampled.
+// checkAndUnlock is the part of unlockArm for an inbox that has to be swept or sampled.
 func (s *shard) checkAndUnlock() {
 	var sampled sampling.Timer
 	if table := s.inbox.samples; table != nil {
@@ -266,7 +278,7 @@ func (s *shard) checkAndUnlock() {
 			sampled = sampling.Timer{Page: s.host.pageOf(i), Index: i, Gen: w.Gen()}
 		}
 	}
-	crowded := s.inbox.sweepIfFull(&s.slots)
+	shouldPlace := s.inbox.sweepIfFull(&s.slots)
 	s.armMu.Unlock()
 	if sampled.Page != nil {
 		origin := sampling.Here(s.reading())
@@ -276,24 +288,24 @@ func (s *shard) checkAndUnlock() {
 		}
 		s.armMu.Unlock()
 	}
-	if crowded {
+	if shouldPlace {
 		s.tryDrain()
 	}
 }
 
-// stage puts a timer into the inbox and sets the alarm if the timer is the first. armMu is held.
+// stage adds a timer to the inbox and moves the alarm if the timer is due first. armMu is held.
 func (s *shard) stage(i uint32, tick int64) {
 	if s.inbox.add(i, tick) {
 		s.alarm.setEarlier(tick)
 	}
 }
 
-// callerQuantum is the largest number of timers that a caller places, and removes, in one call. It
-// is more than a caller adds before it offers help, so a backlog shrinks.
+// callerQuantum is the largest number of timers that a caller places, and the largest number that
+// it removes, in one call. Callers add fewer than that between two calls, so a backlog shrinks.
 const callerQuantum = 4 * inboxSize
 
-// tryDrain places the arrivals and carries out the removals for a caller that has found many, if the
-// wheel is free. If it is not, its owner does the work when it unlocks, or the next caller does.
+// tryDrain places arrivals and carries out removals, up to callerQuantum of each, if no other
+// goroutine holds wheelMu. Otherwise the holder of the lock, or the next caller, does this work.
 func (s *shard) tryDrain() {
 	s.drainRequested.Store(true)
 	for range 2 {
@@ -314,13 +326,14 @@ func (s *shard) tryDrain() {
 	}
 }
 
-// correctAlarm corrects the alarm after a Stop of the timer for which it is set, if the wheel is free.
+// correctAlarm moves the alarm after a Stop of the timer for which it is set. If another goroutine
+// holds wheelMu, correctAlarm requests a drain instead.
 func (s *shard) correctAlarm() {
 	if s.Manual {
 		return
 	}
 	if !s.wheelMu.TryLock() {
-		s.drainRequested.Store(true) // the owner, or a later one, will drain
+		s.drainRequested.Store(true) // this owner, or a later one, drains
 		if !s.wheelMu.TryLock() {
 			return
 		}
@@ -329,23 +342,23 @@ func (s *shard) correctAlarm() {
 	s.unlockAndDrain()
 }
 
-// unlock unlocks wheelMu. Before that, it sets the alarm to an earlier tick if a bucket has to be
-// taken before the alarm goes off. It also sets the number of removals at which a Stop offers to
-// carry them out. That number is low for a small wheel, because the removals may be all that the
-// wheel holds. Otherwise the alarm would stay set for a wheel without pending timers.
+// unlock unlocks wheelMu. Before that, it moves the alarm to an earlier tick if a bucket has to be
+// taken earlier, and sets the number of removals from which on a Stop carries them out. That number
+// is low for a small wheel, because all its timers may be stopped ones. Otherwise the alarm would
+// stay set for a wheel without pending timers.
 func (s *shard) unlock() {
 	if first, ok := s.owner.wheel.first(); ok && first < s.alarm.at.Load() {
 		s.alarm.reset()
 	}
 	s.removals.setThreshold(s.owner.wheel.live)
-	if len(s.owner.freed) >= removalsMax { // by claims under the lock
+	if len(s.owner.freed) >= removalsMax { // they come from claims under the lock
 		s.reclaim()
 	}
 	checkInvariants(s)
 	s.wheelMu.Unlock()
 }
 
-// unlockAndDrain calls unlock and then does the work that callers have asked for meanwhile.
+// unlockAndDrain calls unlock, and then tryDrain if a caller has requested it meanwhile.
 func (s *shard) unlockAndDrain() {
 	s.unlock()
 	if s.drainRequested.Load() {
@@ -353,20 +366,21 @@ func (s *shard) unlockAndDrain() {
 	}
 }
 
-// yield releases the lock for a moment, so that other goroutines get it.
+// yield unlocks wheelMu and locks it again, so that other goroutines can lock it.
 func (s *shard) yield() {
 	s.unlock()
 	s.wheelMu.Lock()
 }
 
-// drainAll is drain without a bound: nothing that was armed or stopped before the call is left.
+// drainAll is drain without a limit. It places and removes all timers that were armed and stopped
+// before the call.
 func (s *shard) drainAll() {
 	s.drain(math.MaxInt) // places what was taken out of the inbox before the call
 	s.drain(math.MaxInt)
 }
 
-// drain takes up to max timers out of the inbox and carries out up to max removals. It reports
-// whether nothing is left.
+// drain places up to max timers from the inbox and carries out up to max removals. It reports
+// whether none are left.
 func (s *shard) drain(max int) bool {
 	o := &s.owner
 	s.reclaim()
@@ -389,8 +403,7 @@ func (s *shard) drain(max int) bool {
 	return o.arrivals.empty() && o.takenRemovals == 0 && s.removals.len() == 0
 }
 
-// reclaim gives back the slots that nothing names any more, and returns to the inbox those whose
-// Stop is about to end them.
+// reclaim frees the slots of freed, and returns the slots of ending to the inbox.
 func (s *shard) reclaim() {
 	o := &s.owner
 	if len(o.freed)+len(o.ending) == 0 {
@@ -408,7 +421,7 @@ func (s *shard) reclaim() {
 	o.freed, o.ending = o.freed[:0], o.ending[:0]
 }
 
-// takeArrivals takes over what is in the inbox, if all earlier arrivals are placed.
+// takeArrivals takes the timers of the inbox, if all earlier arrivals are placed.
 func (s *shard) takeArrivals() {
 	a := &s.owner.arrivals
 	if !a.empty() {
@@ -421,24 +434,24 @@ func (s *shard) takeArrivals() {
 	s.armMu.Unlock()
 	a.done = 0
 	if !s.Manual {
-		s.owner.noteReading(now) // or the driver leaps
+		s.owner.advanceClock(now) // if it returns false, the driver will leap
 	}
 }
 
-// pending returns the number of pending timers. wheelMu is held and everything is drained.
+// pending returns the number of pending timers. wheelMu is held, and drainAll was called.
 func (s *shard) pending() int {
 	s.armMu.Lock()
 	runs := s.claims.runs.Load()
 	armed, stopped := s.funcTimers.counts(&s.inbox, &s.slots)
 	s.armMu.Unlock()
 	o := &s.owner
-	for _, b := range o.pool.batches { // the claims of workers that have not come back for the lock
+	for _, b := range o.pool.batches { // some claims of running workers are not counted yet
 		o.countBatch(b)
 	}
 	return o.counters.pending(armed, stopped, runs)
 }
 
-// len is Len of one shard.
+// len returns the number of pending timers.
 func (s *shard) len() int {
 	s.wheelMu.Lock()
 	defer s.unlockAndDrain()
@@ -449,16 +462,16 @@ func (s *shard) len() int {
 	return s.pending()
 }
 
-// halt discards everything that is pending. Arms, Stops, Reschedules and claims see closed. A call
-// that read closed before it was set is decided by the word of its timer. So exactly one thing
-// happens to each timer, and it is counted:
+// halt discards all pending timers. Arms, Stops, Reschedules and claims that begin later read
+// closed and fail. For a call that read closed before it was set, the word of its timer decides, so
+// that exactly one thing happens to each timer and is counted:
 //
 //   - A claim without the lock swaps the word of a batch's entry. halt makes these words Dead. A
-//     claim that comes before halt counts, and its callback has begun: only a few instructions lie
-//     between the claim and the call, and nothing drops the call.
-//   - A claim under the lock is followed by the start of spares. The worker therefore reads closed
-//     once more before the call, and then counts the launch. halt waits for this count, for a few
-//     instructions, or until a worker that was preempted there gets a processor.
+//     claim that is earlier than halt counts, and its callback has begun: only a few instructions
+//     lie between the claim and the call, and nothing drops the call.
+//   - After a claim under the lock, the worker starts spares before the call. It therefore reads
+//     closed once more before the call, and then counts the launch. halt waits for this count: a
+//     few instructions, or until a worker that was preempted there gets a processor.
 //   - A Stop of a timer in the inbox ends the timer within a few instructions. halt waits for it.
 //   - A Stop of any other timer pushes its slot. addStats counts the slots that were pushed since.
 func (s *shard) halt() {
@@ -475,7 +488,7 @@ func (s *shard) halt() {
 	for {
 		s.drainAll()
 		s.armMu.Lock()
-		ending := len(s.inbox.staged) // timers that a Stop is about to end
+		ending := len(s.inbox.staged) // timers whose Stop is about to end them
 		s.armMu.Unlock()
 		if ending == 0 {
 			break
@@ -511,8 +524,8 @@ func (s *shard) halt() {
 	s.far.clear()
 }
 
-// nextDue returns the clock reading, in ns, at which the shard has work to do. It returns false if
-// no timer is pending.
+// nextDue returns the clock reading, in ns, at which the shard has work to do next, and false if no
+// timer is pending.
 func (s *shard) nextDue() (int64, bool) {
 	s.wheelMu.Lock()
 	defer s.unlockAndDrain()
@@ -524,7 +537,7 @@ func (s *shard) nextDue() (int64, bool) {
 		return 0, false
 	}
 	o := &s.owner
-	tick := o.wheel.cur // something has expired and waits to be moved or claimed
+	tick := o.wheel.cur // for timers that have expired and are not moved or claimed yet
 	if !o.due.waiting() && !o.wheel.cascade.waiting() && !o.pool.hasUnclaimed() {
 		if first, ok := o.wheel.first(); ok {
 			tick = first
@@ -542,8 +555,8 @@ func (s *shard) setClaiming(claiming bool) {
 	}
 }
 
-// flush makes all pending timers due and returns their number. Timers that a worker
-// has taken are due already.
+// flush makes all pending timers due and returns their number. The timers in the batches of workers
+// are due already.
 func (s *shard) flush() (n int) {
 	s.wheelMu.Lock()
 	defer s.unlockAndDrain()
@@ -560,7 +573,7 @@ func (s *shard) flush() (n int) {
 	for _, b := range o.pool.batches {
 		for _, e := range b.entries {
 			if !stale(e) {
-				o.makeDueNow(e.index) // if it was postponed, the worker returns it to the inbox
+				o.makeDueNow(e.index) // the worker returns a timer that was postponed to the inbox
 			}
 		}
 	}
@@ -579,20 +592,21 @@ func (s *shard) flush() (n int) {
 	return n
 }
 
-// verify walks the shard and checks its invariants. Tests call it after every step. Under the build
-// tag invariants the shard calls it itself. wheelMu is held. Calls of Stop and Reschedule may be
-// under way, so verify checks only what holds between any two of their steps. O(slots).
+// verify walks the shard and returns an error if an invariant does not hold. Tests call it after
+// every step. Under the build tag invariants the shard calls it itself. wheelMu is held. Stop and
+// Reschedule may run concurrently, so verify checks only what holds between any two of their steps.
+// O(slots).
 //
-//	S1  The pagers' counts and sets agree with their bitmaps, and each pager has at most one empty
-//	    page.
+//	S1  The counts and sets of each pager agree with its bitmaps, and each pager has at most one
+//	    empty page.
 //	S2  An entry of a bucket names a slot whose position is that entry, and each position is such an
 //	    entry.
-//	S3  A bucket's list is well linked, is owned by the bucket and has as many live entries as the
-//	    bucket says.
-//	S4  due.ready is the number of timers in due.entries and due.buckets. No count of workers is
-//	    negative.
+//	S3  The chunks of a bucket form a doubly linked list and name the bucket as their owner. They
+//	    have as many live entries as the bucket counts.
+//	S4  due.ready is the number of timers in due.entries and due.buckets. No count of the worker
+//	    pool is negative.
 //	S5  The alarm goes off no later than the first bucket with timers and the first timer of the
-//	    inbox and of the arrivals, unless a driver is on its way.
+//	    inbox and of the arrivals, unless a driver is starting or running.
 //	S6  The owner's clock is less than arena.Near ticks ahead of the last aging of due timers.
 //
 // It also checks the invariants of the wheel (W) and of the inbox (B).
@@ -690,12 +704,13 @@ func verifyInbox(s *shard) error {
 	first := s.inbox.first
 	for list, slots := range [][]uint32{s.inbox.staged, s.owner.arrivals.slots[s.owner.arrivals.done:]} {
 		if list == 1 {
-			first = min(s.inbox.first, s.owner.arrivals.first) // one may have been moved to an earlier tick
+			// An arrival may have been moved to an earlier tick.
+			first = min(s.inbox.first, s.owner.arrivals.first)
 		}
 		for _, i := range slots {
 			w := loadWord(&s.slots.Pages, i)
 			if k := w.Kind(); seen[i] || k != arena.Staged && k != arena.Ending && k != arena.Ended {
-				return fmt.Errorf("B1: slot %d of the inbox has kind %d, or stands there twice", i, k)
+				return fmt.Errorf("B1: slot %d of the inbox has kind %d or is there twice", i, k)
 			}
 			seen[i] = true
 			if w.Kind() != arena.Staged {
@@ -743,7 +758,8 @@ func verifyDue(s *shard) error {
 		return fmt.Errorf("S4: %d timers are due, counted %d", ready, o.due.ready)
 	}
 	if pool := &o.pool; pool.starting < 0 || pool.running < 0 || pool.queuedCalls < 0 || pool.stuck < 0 || pool.serving < pool.stuck {
-		return fmt.Errorf("S4: counts of workers: %d, %d, %d, %d, %d", pool.starting, pool.running, pool.queuedCalls, pool.stuck, pool.serving)
+		return fmt.Errorf("S4: %d workers starting, %d callbacks running, %d calls queued, %d of %d workers stuck",
+			pool.starting, pool.running, pool.queuedCalls, pool.stuck, pool.serving)
 	}
 	return nil
 }

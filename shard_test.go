@@ -158,7 +158,7 @@ func TestShardVerifyFindsDamage(t *testing.T) {
 		},
 		"S6":         func(_ *story, sh *shard, _ []Timer) { sh.owner.aged -= arena.Near },
 		"S4: 0":      func(_ *story, sh *shard, _ []Timer) { sh.owner.due.ready++ },
-		"of workers": func(_ *story, sh *shard, _ []Timer) { sh.owner.pool.running-- },
+		"workers starting": func(_ *story, sh *shard, _ []Timer) { sh.owner.pool.running-- },
 	} {
 		s, sh := newShardStory(t, Options{})
 		timers := s.fillPlaced(10, time.Minute)

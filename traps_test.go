@@ -81,7 +81,7 @@ func halfway(t *testing.T, n int, test func(t *testing.T, tw *TimingWheel, timer
 		s.placeAll()
 		s.own(func() {
 			s.skip(50 * ms)
-			s.owner.noteReading(s.Read())
+			s.owner.advanceClock(s.Read())
 			require.True(t, s.owner.expire(), "the bucket of 48 ms")
 			s.owner.cascadeQuantum()
 			require.NoError(t, s.verify())
