@@ -156,8 +156,8 @@ func TestShardVerifyFindsDamage(t *testing.T) {
 		"W3": func(_ *story, _ *shard, timers []Timer) {
 			timers[0].swapWord(func(w arena.Word) arena.Word { return w.WithBits(1) })
 		},
-		"S6":         func(_ *story, sh *shard, _ []Timer) { sh.owner.aged -= arena.Near },
-		"S4: 0":      func(_ *story, sh *shard, _ []Timer) { sh.owner.due.ready++ },
+		"S6":               func(_ *story, sh *shard, _ []Timer) { sh.owner.aged -= arena.Near },
+		"S4: 0":            func(_ *story, sh *shard, _ []Timer) { sh.owner.due.ready++ },
 		"workers starting": func(_ *story, sh *shard, _ []Timer) { sh.owner.pool.running-- },
 	} {
 		s, sh := newShardStory(t, Options{})
