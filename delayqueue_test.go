@@ -27,7 +27,7 @@ func requireDelayQueue[T any](t *testing.T, q *DelayQueue[T]) {
 	require.NoError(t, q.heap.Verify(func(e *element[T]) int { return e.index }))
 	require.NoError(t, q.takers.Verify(func(w *taker) int { return w.index }))
 	if head, ok := q.heap.Min(); ok && q.takers.Len() > 0 {
-		require.LessOrEqual(t, q.lookBy, head.due, "D1: nobody looks when the head is due")
+		require.LessOrEqual(t, q.lookBy, head.due, "D1: no taker wakes up when the head is due")
 	}
 }
 
@@ -300,8 +300,8 @@ func TestDelayQueueLeavesNoGoroutine(t *testing.T) {
 	})
 }
 
-// What has left the queue can be collected although the queue, its other elements and the handle
-// live on.
+// The collector frees a value that has left the queue, although the queue, its other elements and
+// the handle are still in use.
 func TestDelayQueueKeepsNoValue(t *testing.T) {
 	t.Parallel()
 	type payload struct {
@@ -476,8 +476,8 @@ func TestDelayQueueTakers(t *testing.T) {
 	}
 }
 
-// Trap 10: the front taker is told of a new head and gives up at the same moment. Whether it sees
-// the token or the end of its context, the other one must learn of the head.
+// Trap 10: the front taker receives a token for a new head and gives up at the same time. It may
+// see the token or the end of its context. In both cases the other taker must learn of the head.
 func TestDelayQueueCancelledTakerSwallowsToken(t *testing.T) {
 	t.Parallel()
 	for range 100 { // select picks at random
@@ -534,7 +534,7 @@ func TestDelayQueueOneTakerWatchesTheClock(t *testing.T) {
 		require.EqualValues(t, 1, looks(), "the front one sets its timer anew")
 		require.Equal(t, taken{"head", 5 * ms, nil}, <-out)
 		time.Sleep(time.Hour)
-		require.EqualValues(t, 1, looks(), "the front one takes, nobody waits for what never comes")
+		require.EqualValues(t, 1, looks(), "the front taker takes the head, and no taker waits for another token")
 		cancel()
 	})
 }
@@ -603,9 +603,9 @@ func TestDelayQueueChannel(t *testing.T) {
 	})
 }
 
-// Nobody receives: the buffer fills, one element is in the feeder's hand, the rest waits. When the
-// context ends, what the feeder holds is back in its old place, under its own due time, and its
-// handle works.
+// If no goroutine receives, the buffer fills, the feeder holds one element, and the others wait.
+// When the context ends, the feeder's element is back in its old place under its own due time, and
+// its handle works.
 func TestDelayQueueChannelPutsBack(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{0, 1, 3} {

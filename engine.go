@@ -155,8 +155,9 @@ type shardOf[T any] struct {
 	lasting lastingMarks
 }
 
-// lastingMarks has the generations of the timers that survive the wheel's Stop, by slot, plus 1. armMu
-// guards the writes. A claim and the wheel's Stop read the entry of a timer that they have won.
+// lastingMarks has the generations of the timers that survive the wheel's Stop, by slot, plus 1.
+// armMu guards the writes. A claim and the wheel's Stop read the entry of a timer that they have
+// won.
 type lastingMarks struct {
 	gens arena.Table[[arena.PageSize]uint32]
 }
@@ -444,8 +445,9 @@ const routeBits = 10
 // on to the next shard when it meets another goroutine there. Two goroutines that have met rarely
 // meet again.
 //
-// Rejected (docs/internals/experiments.md): with a random shard, two processors lose the gain of the second
-// one, because all lines are shared. A hint from a sync.Pool costs a fifth of an arm and stop.
+// Rejected (docs/internals/experiments.md): with a random shard, two processors lose the gain of
+// the second one, because all lines are shared. A hint from a sync.Pool costs a fifth of an arm and
+// stop.
 type routes [1 << routeBits]atomic.Uint32
 
 func newRoutes(shards int) *routes {

@@ -62,8 +62,8 @@ func (s *shardOf[T]) submitUpTo(n int) (timers int) {
 // running until it returns, so that the executor may be closed after Shutdown.
 //
 // If the executor unwinds, or a callback that it runs here does, the call may have been kept or
-// lost, and a call that has begun meanwhile may be another one. So queuedCalls is decremented. A call too
-// many does nothing. A call too few would leave a due timer without one.
+// lost, and a call that has begun meanwhile may be another one. So queuedCalls is decremented. A
+// call too many does nothing. A call too few would leave a due timer without one.
 func (s *shardOf[T]) submitOne() {
 	pool := &s.owner.pool
 	pool.submitting++
@@ -96,8 +96,8 @@ func (s *shardOf[T]) runCall() {
 	s.ensureDriver()
 }
 
-// ensureDriver makes sure that a driver comes if due timers have no call or timers have to move. In Manual
-// mode the next Advance serves them.
+// ensureDriver makes sure that a driver comes if due timers have no call or timers have to move. In
+// Manual mode the next Advance serves them.
 func (s *shardOf[T]) ensureDriver() {
 	if !s.Manual && (s.owner.batchesDue() > 0 || s.owner.wheel.cascade.any()) {
 		s.alarm.requestDriver()

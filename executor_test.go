@@ -253,8 +253,8 @@ func TestCallbackMayCallEverything(t *testing.T) {
 	}
 }
 
-// What an executor has been given but not begun is pending: it is claimed when the call begins, and
-// a call whose timer is gone does nothing.
+// A timer whose call the executor has not begun is pending. The call claims the timer when it
+// begins. A call whose timer is gone does nothing.
 func TestHandedOverIsStillPending(t *testing.T) {
 	t.Parallel()
 	h := &held{}
@@ -388,8 +388,8 @@ func TestFlushedIsPendingUntilItStarts(t *testing.T) {
 	assert.Zero(t, tw.Len())
 }
 
-// What a Flush has handed to the executor is pending until the call begins. Reschedule takes it
-// back.
+// A timer that a Flush has handed to the executor is pending until the call begins. Reschedule
+// takes it back.
 func TestRescheduleTakesBackWhatAFlushHasHanded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -589,8 +589,8 @@ func (g gate) Go(f func()) {
 	f()
 }
 
-// While the executor's Go blocks, the driver does not come. What callers arm meanwhile does not
-// take the clock past the timers that wait for it.
+// While the executor's Go blocks, the driver does not run. Timers that callers arm meanwhile do not
+// move the clock past the timers that wait for the driver.
 func TestTimersWaitForABlockedDriver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -155,7 +155,7 @@ func TestInboxSamplesEachTurnOnce(t *testing.T) {
 			}
 		}
 	}
-	for range 20 { // nobody looks
+	for range 20 { // without a look at the inbox
 		armInbox(ib, slots, 5)
 		ib.skipSamples()
 		require.Greater(t, ib.sampleAt, int64(len(ib.staged)))
@@ -352,7 +352,7 @@ func TestStopInTheInboxLeavesTheWheelAlone(t *testing.T) {
 	s.verify()
 }
 
-// Beside a few timers that live, too.
+// The same with a few timers that stay pending.
 func TestStopInTheInboxBesideOthers(t *testing.T) {
 	t.Parallel()
 	s, sh := newShardStory(t, Options{})

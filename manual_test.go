@@ -44,8 +44,8 @@ func TestAdvanceRunsInOrderOfTicksThenOfArming(t *testing.T) {
 	require.Equal(t, "0 1 2 3 reset far1 far2", s.to(20*ms))
 }
 
-// What a callback arms runs in a later Advance, however soon it is due, so a chain of zero delays
-// starves neither the caller nor another timer.
+// A timer that a callback arms runs in a later Advance, even if it is due at once. A chain of zero
+// delays therefore starves neither the caller nor another timer.
 func TestChainOfZeroDelaysStarvesNoTimer(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, Options{}, 0)
@@ -455,7 +455,7 @@ func TestManualExecutorThatPanics(t *testing.T) {
 	}
 }
 
-// What an Advance that unwound has not handed over is handed over, and counted, by the next one.
+// If a panic ends an Advance, the next Advance hands over and counts the remaining timers.
 func TestManualLeftoverIsCounted(t *testing.T) {
 	t.Parallel()
 	n := 0

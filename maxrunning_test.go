@@ -521,8 +521,8 @@ func TestNoTimerIsLostOnBusyProcessorsWithFewPermits(t *testing.T) {
 	}
 }
 
-// Goroutines arm, stop, move and flush timers whose callbacks block until another goroutine releases
-// them. Each released callback frees a permit, so all callbacks run in the end.
+// Goroutines arm, stop, move and flush timers whose callbacks block until another goroutine
+// releases them. Each released callback frees a permit, so all callbacks run in the end.
 func TestRaceBlockingTimersWithFewPermits(t *testing.T) {
 	t.Parallel()
 	for _, opts := range []Options{
@@ -607,9 +607,9 @@ func TestRaceBlockingTimersWithFewPermits(t *testing.T) {
 }
 
 // FuncTimers on a wheel with few permits are armed, touched, flushed, and stopped with and without
-// waiting. Their functions block, panic, exit and arm themselves, armMu is held at times, and samples
-// and labels are on. Every arming ends in one call or one Stop, and no function runs after its
-// StopWait. The same holds if the wheel is stopped meanwhile.
+// waiting. Their functions block, panic, exit and arm themselves, armMu is held at times, and
+// samples and labels are on. Every arming ends in one call or one Stop, and no function runs after
+// its StopWait. The same holds if the wheel is stopped meanwhile.
 func TestRaceFuncTimersWithFewPermits(t *testing.T) {
 	t.Parallel()
 	for _, opts := range []Options{

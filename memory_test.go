@@ -385,8 +385,9 @@ func TestPayloadIsReleased(t *testing.T) {
 	runtime.KeepAlive(w)
 }
 
-// forgotten makes a wheel, uses it and forgets it. What is left is a weak pointer to its shard: the
-// shard holds everything, and the runtime's timer that is the alarm could hold the shard.
+// forgotten makes a wheel, uses it and forgets it. It returns a weak pointer to the
+// shard, because the shard holds everything, and the runtime's timer of the alarm could hold the
+// shard.
 //
 //go:noinline
 func forgotten(t *testing.T, opts Options, use func(tw *TimingWheel)) weak.Pointer[shardOf[func()]] {
@@ -571,8 +572,8 @@ func endAll(t *testing.T, tw *TimingWheel, parent context.Context, end func(), w
 	return gone
 }
 
-// What has ended is for the collector, with its relatives and the values of its parent, though
-// wheel, parent and siblings live.
+// The collector frees an ended context, with its relatives and the values of its parent, although
+// the wheel, the parent and siblings are still in use.
 func TestEndedContextsAreCollected(t *testing.T) {
 	belowParents(t, func(t *testing.T, newParent newParent, way string) {
 		tw := startWheel(t, Options{})
@@ -640,8 +641,8 @@ func endMiddle(t *testing.T, tw *TimingWheel, parent context.Context, end func()
 	return middle, gone
 }
 
-// Whoever keeps a context that has ended does not keep its siblings, nor the wheel.
-func TestAnEndedContextKeepsNobody(t *testing.T) {
+// A reference to an ended context keeps neither its siblings nor the wheel.
+func TestEndedContextKeepsNeitherSiblingsNorWheel(t *testing.T) {
 	for kind, newParent := range parentsOfMemory {
 		for way := range contextEnds {
 			if kind == "background" && way == "parent" || kind == "of the wheel" {

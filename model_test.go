@@ -15,9 +15,9 @@ import (
 
 // The model: a wheel in Manual mode beside a reference that knows nothing of levels, slots or
 // chunks. The reference is a plain list of pending timers with the tick at which each is due,
-// sorted when the clock moves. What a step does is decided by choices: a seeded generator
-// (TestModel…) or the bytes of a fuzz input (FuzzEngine, FuzzTimeouts). After every step, and in
-// every callback, the wheel is compared with the reference and walked by verify.
+// sorted when the clock moves. Choices decide each step: a seeded generator (TestModel…) or the
+// bytes of a fuzz input (FuzzEngine, FuzzTimeouts). After every step, and in every callback, the
+// wheel is compared with the reference and walked by verify.
 
 // modelConfig is a wheel to be modelled.
 type modelConfig struct {

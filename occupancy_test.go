@@ -214,8 +214,8 @@ func TestOccupancyOfALargeWheelIsWhole(t *testing.T) {
 	assert.Positive(t, o.Levels[0].Cells[60_000/128])
 }
 
-// Where there are more buckets than a call may look at, those near the hand are shown and the rest
-// is said to be unseen.
+// If there are more buckets than a call may read, the result has the buckets near the hand and
+// counts the timers of the others as Unseen.
 func TestOccupancyIsBounded(t *testing.T) {
 	t.Parallel()
 	tw := manualWheel(t, Options{WheelSize: 1024, Levels: 2})

@@ -181,8 +181,8 @@ func (p *plan) before(r planner.Run) (step planner.Step, off bool) {
 	return step, false
 }
 
-// after arms the run that follows the one that has ended: at the time that Reschedule has set, or
-// else at the time that the planner plans. planned is the answer of before.
+// after arms the next run when a run has ended: at the time that Reschedule has set, or else at the
+// time that the planner plans. planned is the answer of before.
 func (p *plan) after(planned time.Time) {
 	var next time.Time
 	now := int64(clock.Unread)

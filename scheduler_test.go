@@ -557,7 +557,7 @@ func TestRaceStopEndsAPlanInEachState(t *testing.T) {
 	}
 }
 
-// Of two concurrent calls of Stop exactly one returns true.
+// If two goroutines call Stop at once, exactly one call returns true.
 func TestRaceOneOfTwoStopsOfAPlanReturnsTrue(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{WheelSize: 2, Levels: 2, Tick: time.Microsecond, Shards: 1})

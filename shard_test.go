@@ -24,7 +24,7 @@ func TestSizesOfHandles(t *testing.T) {
 	}
 }
 
-// What there is for each timer holds no pointer, so the garbage collector does not look at it.
+// The data of a timer holds no pointer, so the garbage collector does not scan it.
 func TestTimersHoldNoPointers(t *testing.T) {
 	t.Parallel()
 	for _, v := range []any{arena.Page{}, [arena.PageSize]uint64{}, chunkMeta{}, chunkPage{}} {
@@ -45,7 +45,7 @@ func TestTimerIsComparable(t *testing.T) {
 	require.Len(t, names, 3)
 }
 
-// What different goroutines write of a shard lies at least a cache line apart, and so do two
+// Fields of a shard that different goroutines write are at least a cache line apart, and so are two
 // shards.
 func TestShardIsPadded(t *testing.T) {
 	t.Parallel()
@@ -92,7 +92,7 @@ func TestStaleHandleIsInert(t *testing.T) {
 }
 
 // While the wheel is held by a driver that is preempted, callers arm, stop and reschedule without
-// waiting. What they have left is done when it is let go.
+// waiting. The remaining work is done when the driver releases the wheel.
 func TestCallersDoNotWaitForTheWheel(t *testing.T) {
 	t.Parallel()
 	s, sh := newShardStory(t, Options{})

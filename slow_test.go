@@ -260,7 +260,7 @@ func TestSlowCallbackInManualMode(t *testing.T) {
 	}
 }
 
-// Of Timeouts the batch is measured, and the function is the one that takes the batches.
+// Timeouts measure a whole batch. The reported function is the one that receives the batches.
 func TestSlowBatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -341,8 +341,8 @@ func TestTicksEndsAlthoughATickWaits(t *testing.T) {
 	}
 }
 
-// Of two concurrent calls of Stop, one may return before the other has closed the channel that ends
-// loops. No body begins after the first return.
+// If two goroutines call Stop at once, one call may return before the other has closed the channel
+// that ends loops. No body begins after the first return.
 func TestTicksEndsBeforeTheWheelsChannelIsClosed(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{Shards: 1}, func(t *testing.T, tw *TimingWheel) {

@@ -38,8 +38,8 @@ func (t Timer) load() (pg *arena.Page, w arena.Word, ok bool) {
 
 // Stop stops a pending timer and returns true. The callback then never starts, and what it refers
 // to is released at once. Stop returns false if the callback has started or is about to start, if
-// the timer or its wheel was stopped before, and for the zero Timer. Of several concurrent calls
-// exactly one returns true. Stop does not wait for a callback that is running.
+// the timer or its wheel was stopped before, and for the zero Timer. If several goroutines call
+// Stop at once, exactly one call returns true. Stop does not wait for a callback that is running.
 //
 // For a plan, true means that no further run starts. Stop also returns true during a run if another
 // run was planned. The run that is under way continues. Stop is O(1) amortised.

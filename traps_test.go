@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One test for each trap of docs/internals/design.md that other timing wheels fell into, in their order. A
-// test's name says what went wrong there.
+// One test for each trap of docs/internals/design.md that other timing wheels fell into, in their
+// order. A test's name says what went wrong there.
 
 // Trap 1: the driver read a bucket's current expiration instead of the one that it had taken off
 // the queue. With adders busy on a small wheel the clock jumped ahead and more than half fired
@@ -480,8 +480,8 @@ func TestTrapZeroDelayChainStarvesTheDriver(t *testing.T) {
 	}
 }
 
-// On one processor no other goroutine helps the driver. What is due must leave the wheel time for
-// the rest of its work, and what has become due since must not wait behind what is armed later.
+// On one processor no other goroutine helps the driver. Due timers must leave the driver time for
+// the rest of its work, and timers that have become due must not wait behind timers armed later.
 func TestTrapZeroDelayChainsOnOneProcessor(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	tw := startWheel(t, Options{Shards: 1})

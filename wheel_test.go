@@ -295,7 +295,7 @@ func TestTimersOfAllEdgesFireAtTheirTicks(t *testing.T) {
 	})
 }
 
-// What is armed for the past or the present goes to the clock's own tick.
+// A timer that is armed for the past or the present goes to the tick of the clock.
 func TestTickBeforeTheClockCountsAsTheClocks(t *testing.T) {
 	t.Parallel()
 	c := newClockwork(t, 8, 3, 1000)

@@ -227,9 +227,9 @@ func (w *worker[T]) ready() bool {
 	return w.hasPermit
 }
 
-// advanceIfLate does the work of a driver that should have come, see shard.advanceIfLate. The workers on
-// which a replaced worker relies do not know of the timers that it has made due, so it serves these
-// itself.
+// advanceIfLate does the work of a driver that should have come, see shard.advanceIfLate. The
+// workers on which a replaced worker relies do not know of the timers that it has made due, so it
+// serves these itself.
 func (w *worker[T]) advanceIfLate() bool {
 	if !w.s.advanceIfLate() {
 		return false
@@ -366,11 +366,12 @@ func (w *worker[T]) runBatch() {
 	o.pool.ran(begun)
 }
 
-// unlockToRun releases the lock to run callbacks. more says that other work waits behind them. In this
-// case unlockToRun starts workers for processors that have none. It also starts a spare, unless one is
-// coming or enough workers are on their way. It starts the spare last, so that the spare stands
-// next in the processor's queue. If no permit is left for a spare, the worker counts as stuck from
-// the beginning, like one that runs an extra callback. unlockToRun reports whether that is so.
+// unlockToRun releases the lock to run callbacks. more says that other work waits behind them. In
+// this case unlockToRun starts workers for processors that have none. It also starts a spare,
+// unless one is coming or enough workers are on their way. It starts the spare last, so that the
+// spare stands next in the processor's queue. If no permit is left for a spare, the worker counts
+// as stuck from the beginning, like one that runs an extra callback. unlockToRun reports whether
+// that is so.
 func (w *worker[T]) unlockToRun(more bool) (alone bool) {
 	s := w.s
 	pool := &s.owner.pool
@@ -480,8 +481,8 @@ func (w *worker[T]) begin() {
 	}
 }
 
-// runObserved runs a callback or a batch under the name of its function. It measures the call and sets
-// the profile labels, also if the call panics or exits.
+// runObserved runs a callback or a batch under the name of its function. It measures the call and
+// sets the profile labels, also if the call panics or exits.
 func (w *worker[T]) runObserved(items []T) {
 	e := w.s.engine
 	pc := e.job.callee(items)
@@ -697,8 +698,8 @@ func (p *permits[T]) tryAcquire(s *shardOf[T]) bool {
 	return false
 }
 
-// available returns the number of free permits. If there is none, it queues s, unless s is nil. A nil
-// p stands for no limit.
+// available returns the number of free permits. If there is none, it queues s, unless s is nil. A
+// nil p stands for no limit.
 func (p *permits[T]) available(s *shardOf[T]) int {
 	if p == nil {
 		return math.MaxInt

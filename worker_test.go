@@ -1026,8 +1026,8 @@ func TestReplacedWorkerServesWhatItHasMadeDue(t *testing.T) {
 	})
 }
 
-// Beside a spare, workers are started for processors that have none, as far as there are calls for
-// them.
+// In addition to a spare, workers are started for processors that have none, at most one for each
+// call.
 func TestWorkersAreStartedForIdleProcessors(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ procs, serving, stuck, coming, due, size, want int }{

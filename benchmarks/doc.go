@@ -3,7 +3,8 @@
 //
 //   - cmd/ratios compares the benchmarks of the root package with their targets.
 //   - cmd/compare runs the workloads of package workload on the implementations of package impl,
-//     which include the timers of other libraries. cmd/report makes tables and plots of the figures.
+//     which include the timers of other libraries. cmd/report makes tables and plots of the
+//     figures.
 //   - cmd/cost prints the cost of single operations, also under an instruction counter.
 //   - cmd/simulate plays a trace of connections on several choices of options.
 //   - cmd/collisions computes how often goroutines share a shard.

@@ -15,13 +15,13 @@ type withTimeout func(parent context.Context, d time.Duration) (context.Context,
 //
 //   - The handler runs on the goroutine of the server. A second goroutine exists only after the
 //     deadline.
-//   - A handler may flush, stream and hijack. Up to [maxBuffered] bytes of an answer are buffered, so
-//     that it can still become a 503. After more bytes or a flush the client has a part of the
-//     answer, and the deadline cuts the connection: there is no other way to tell the client that the
-//     rest is missing. A Write that is blocked by a client that does not read then fails.
-//   - If a handler ignores its context, the client still gets the 503 at the deadline. The connection
-//     closes when the handler returns, whereas http.TimeoutHandler frees the connection and leaves
-//     the handler running.
+//   - A handler may flush, stream and hijack. Up to [maxBuffered] bytes of an answer are buffered,
+//     so that it can still become a 503. After more bytes or a flush the client has a part of the
+//     answer, and the deadline cuts the connection: there is no other way to tell the client that
+//     the rest is missing. A Write that is blocked by a client that does not read then fails.
+//   - If a handler ignores its context, the client still gets the 503 at the deadline. The
+//     connection closes when the handler returns, whereas http.TimeoutHandler frees the connection
+//     and leaves the handler running.
 //
 // If all handlers obey their context and answer by themselves, limit, cancel and r.WithContext are
 // enough.

@@ -23,7 +23,7 @@ const farAhead = time.Hour
 // program stores nothing for each timer, and the check does not depend on the wheel.
 type plan struct {
 	seed uint64
-	// Of 2^32: a random number below upTo[0] means beaten, below upTo[1] stopped, and so on.
+	// A random number of 32 bits below upTo[0] means beaten, below upTo[1] stopped, and so on.
 	upTo          [expires]uint64
 	opens, window time.Duration // beginning (after the start) and length of the window
 }

@@ -138,7 +138,7 @@ func TestDeadlineDecidesAndNotTheTimer(t *testing.T) {
 	s.timer.Stop() // stands for a claimed timer, which cannot be postponed
 	c.expire(s)
 	assert.Empty(t, c.ended)
-	assert.Equal(t, 1, c.tw.Len(), "a new timer after the one that has fired")
+	assert.Equal(t, 1, c.tw.Len(), "a new timer after the fired one")
 	_, err = c.Request(id)
 	assert.NoError(t, err)
 
