@@ -15,14 +15,14 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/watch"
 )
 
-// job is what an engine does with the payloads that are due.
+// job is what an engine does with due payloads.
 type job[T any] struct {
-	perCall int               // largest number of payloads of one call of run
+	perCall int               // largest number of payloads in one call of run
 	run     func([]T)         // runs one batch
-	callee  func([]T) uintptr // returns the code that a batch runs; see also shardOf.callees
+	callee  func([]T) uintptr // returns the code address of what a batch runs; see shardOf.callees
 }
 
-// engine is the shards of one wheel: what [TimingWheel] and [Timeouts] have in common.
+// engine is the part that [TimingWheel] and [Timeouts] have in common: the shards of one wheel.
 type engine[T any] struct {
 	config
 	shards    []*shardOf[T]
@@ -31,22 +31,22 @@ type engine[T any] struct {
 	permits   *permits[T]   // nil: no limit
 	job       job[T]        // with OnPanic
 	watch     *watch.Watch  // nil: the time of callbacks is not measured
-	panics    atomic.Uint64 // that OnPanic was told of
+	panics    atomic.Uint64 // calls of OnPanic
 	name      string        // Options.Name
 	labels    *watch.Labels // nil: no profile labels
-	advancing atomic.Bool   // an Advance is under way
+	advancing atomic.Bool   // an Advance is running
 	halt      sync.Once     // closes halted
 	halted    chan struct{} // closed when the wheel is stopped
 	survivors survivors
 }
 
-// survivors are the timers that the runtime takes over from a stopped wheel.
+// survivors are the timers that survive the Stop of the wheel. The runtime takes them over.
 type survivors struct {
-	mu     sync.Mutex // held while the wheel is being stopped
-	timers map[Timer]*time.Timer
+	mu     sync.Mutex            // also held throughout the wheel's Stop
+	timers map[Timer]*time.Timer // guarded by mu
 }
 
-// stop stops a survivor. It returns false if the timer has fired or is none.
+// stop stops a survivor. It returns false if the timer has fired or is not a survivor.
 func (s *survivors) stop(t Timer) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,8 +57,8 @@ func (s *survivors) stop(t Timer) bool {
 	return r != nil && r.Stop()
 }
 
-// newEngine makes the shards for options that may be invalid. origin is the first reading of the
-// clock; only tests pass anything but 0.
+// newEngine validates the options and creates the shards. origin is the first reading of the clock,
+// which is 0 except in tests.
 func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) {
 	opts, err := opts.validate()
 	if err != nil {
@@ -89,7 +89,7 @@ func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) 
 	return e, nil
 }
 
-// wrapJob wraps the job for OnPanic, and sets up labels and watch. It chooses once, so an option
+// wrapJob wraps the job for OnPanic, and creates labels and watch. It decides once, so an option
 // that is not set costs nothing later.
 func (e *engine[T]) wrapJob(opts Options, j job[T]) job[T] {
 	if run := j.run; opts.OnPanic != nil {
@@ -108,7 +108,8 @@ func (e *engine[T]) wrapJob(opts Options, j job[T]) job[T] {
 	return j
 }
 
-// observed reports whether callbacks are measured or labelled, and so have to have names.
+// observed reports whether callbacks are measured or labelled. If so, each needs the address of its
+// code.
 func (e *engine[T]) observed() bool { return e.watch != nil || e.labels != nil }
 
 // newWatch returns the Watch that the options ask for.
@@ -138,31 +139,35 @@ func guard(f func(), report func(any, []byte)) {
 	normal = true
 }
 
-// shardOf is a shard with its payloads: pages parallel to those of the slots.
+// shardOf is a shard with its payloads, in pages parallel to the pages of slots.
 type shardOf[T any] struct {
 	shard
-	values      arena.Table[[arena.PageSize]T] // armMu; read without it
-	pageRefs    []*pageRef                     // armMu: by page
-	nextPage    *page[T]                       // armMu: allocated and not opened yet
-	engine      *engine[T]
-	call        func()     // claims and runs one batch; given to the executor
-	buffer      []T        // wheelMu: the buffer of the worker that ended last, for the next one
-	collected   []entry    // wheelMu: buffer of claimDue
-	spareWorker *worker[T] // wheelMu: the worker that ended last, for reuse
-	inQueue     bool       // permits.mu: it is in permits.queue
+	engine *engine[T]
+	call   func() // claims and runs one batch; the executor gets it
 
-	callees callees
-	lasting lastingMarks
+	// Guarded by armMu. A worker reads values without it.
+	values   arena.Table[[arena.PageSize]T]
+	pageRefs []*pageRef // by page
+	nextPage *page[T]   // allocated and not opened yet
+	callees  callees
+	lasting  lastingMarks
+
+	// Guarded by wheelMu.
+	valueBuffer []T        // the buffer of the worker that ended last, for reuse
+	entryBuffer []entry    // for claimDue
+	spareWorker *worker[T] // the worker that ended last, for reuse
+
+	inQueue bool // in permits.queue; guarded by permits.mu
 }
 
-// lastingMarks has the generations of the timers that survive the wheel's Stop, by slot, plus 1.
-// armMu guards the writes. A claim and the wheel's Stop read the entry of a timer that they have
-// won.
+// lastingMarks holds the generations, plus 1, of the timers that survive the wheel's Stop, by slot.
+// armMu guards the writes. The goroutine that has claimed a timer, or the wheel's Stop that has
+// ended it, reads its entry without armMu.
 type lastingMarks struct {
 	gens arena.Table[[arena.PageSize]uint32]
 }
 
-// set marks the timer of slot i. armMu is held since the slot was armed.
+// set marks the timer of slot i. The caller has armed the slot and still holds armMu.
 func (l *lastingMarks) set(i, gen uint32) {
 	p := i >> arena.PageShift
 	gens := l.gens.At(p)
@@ -179,16 +184,16 @@ func (l *lastingMarks) has(i, gen uint32) bool {
 	return gens != nil && gens[i&arena.PageMask] == gen+1
 }
 
-// callees has the code of the user's functions that plans and FuncTimers call, by slot, if
-// callbacks are observed. Their payloads are methods of this package. armMu guards the writes. The
-// worker that has claimed a slot reads its entry.
+// callees holds the code addresses of the user's functions that plans and FuncTimers call, by slot,
+// if callbacks are observed. The payloads of these timers are methods of this package. armMu guards
+// the writes. The worker that has claimed a slot reads its entry without armMu.
 type callees struct {
 	on    bool
 	codes arena.Table[[arena.PageSize]uintptr]
 }
 
-// set names the function that the payload of slot i calls. armMu is held since the slot was armed,
-// so no worker has claimed it.
+// set records f as the function that the payload of slot i calls. The caller has armed the slot and
+// still holds armMu, so no worker has claimed it.
 func (c *callees) set(i uint32, f any) {
 	if !c.on {
 		return
@@ -202,7 +207,7 @@ func (c *callees) set(i uint32, f any) {
 	codes[i&arena.PageMask] = codeOf(f)
 }
 
-// of returns the code of the function that the payload of slot i calls. It returns false if the
+// of returns the code address of the function that the payload of slot i calls, and false if the
 // wheel was stopped.
 func (c *callees) of(i uint32) (pc uintptr, ok bool) {
 	codes := c.codes.At(i >> arena.PageShift)
@@ -215,8 +220,8 @@ func (c *callees) of(i uint32) (pc uintptr, ok bool) {
 // codeOf returns the address of a function's code.
 func codeOf(f any) uintptr { return reflect.ValueOf(f).Pointer() }
 
-// page is a page of slots, one of payloads, and what handles refer to. If payloads hold no pointers
-// they are one object, because the garbage collector marks each object.
+// page is a page of slots, the page of their payloads, and the pageRef of their handles. Both pages
+// are one object if payloads hold no pointers, because the garbage collector marks each object.
 type page[T any] struct {
 	slots  *arena.Page
 	values *[arena.PageSize]T
@@ -269,18 +274,18 @@ func (s *shardOf[T]) clear() {
 		h.page.Store(nil)
 	}
 	s.pageRefs = nil
-	s.buffer, s.nextPage, s.collected, s.spareWorker = nil, nil, nil, nil
+	s.valueBuffer, s.nextPage, s.entryBuffer, s.spareWorker = nil, nil, nil, nil
 }
 
-// arm arms a timer. now is a reading of the clock that is not later than the call, or clock.Unread.
-// It is called with armMu held and returns without it.
+// arm arms a timer. now is an earlier reading of the clock, or clock.Unread. arm is called with
+// armMu held and returns without it.
 func (s *shardOf[T]) arm(deadline, now int64, v T, flags arena.Word) Timer {
 	t := s.armLocked(deadline, now, v, flags)
 	s.unlockArm()
 	return t
 }
 
-// armLocked is arm, but returns with armMu held. It releases armMu while a page is allocated, and
+// armLocked is arm, but returns with armMu held. It releases armMu while it allocates a page, and
 // before it panics because the shard is full.
 func (s *shardOf[T]) armLocked(deadline, now int64, v T, flags arena.Word) Timer {
 	ib := &s.inbox
@@ -306,14 +311,15 @@ func (s *shardOf[T]) armLocked(deadline, now int64, v T, flags arena.Word) Timer
 	if ib.add(i, tick) {
 		s.alarm.setEarlier(tick)
 	}
-	if lone := len(ib.staged) == 1; lone != s.alarm.lone.Load() { // else the line stays shared
+	// A store on each arm would take the cache line from the callers of Stop.
+	if lone := len(ib.staged) == 1; lone != s.alarm.lone.Load() {
 		s.alarm.lone.Store(lone)
 	}
 	return Timer{s.pageRefs[i>>arena.PageShift], i, w.Gen()}
 }
 
-// refill brings free slots into the inbox. It returns false if the wheel is stopped. armMu is held,
-// and released while memory is allocated.
+// refill adds free slots to the inbox. It returns false if the wheel is stopped. armMu is held, and
+// released while memory is allocated.
 func (s *shardOf[T]) refill() bool {
 	ib := &s.inbox
 	for !s.closed.Load() {
@@ -326,7 +332,7 @@ func (s *shardOf[T]) refill() bool {
 			}
 			slots[n] = i
 		}
-		for n--; n >= 0; n-- { // the lowest goes first
+		for n--; n >= 0; n-- { // the lowest slot is used first
 			ib.free = append(ib.free, slots[n])
 		}
 		if len(ib.free) > 0 {
@@ -337,8 +343,8 @@ func (s *shardOf[T]) refill() bool {
 	return false
 }
 
-// openPage opens a page of slots, unless one has room or the wheel is stopped by the time that
-// there is memory for it.
+// openPage allocates and opens a page of slots. It does nothing if, after the allocation, an open
+// page has room or the wheel is stopped.
 func (s *shardOf[T]) openPage() {
 	if s.nextPage == nil {
 		s.armMu.Unlock()
@@ -351,7 +357,7 @@ func (s *shardOf[T]) openPage() {
 		return
 	}
 	if s.slots.Pager.HasRoom() {
-		return // meanwhile
+		return // another goroutine has opened a page, or slots were freed
 	}
 	p := s.slots.Pager.Next()
 	if p >= arena.MaxPages {
@@ -370,9 +376,9 @@ func (s *shardOf[T]) openPage() {
 	s.nextPage = nil
 }
 
-// moveSurvivors gives the runtime the pending payloads that survive the wheel's Stop. It makes
-// their words Dead before it reads the payloads, so no Stop and no claim does the same. The wheel
-// is closed, the inbox is empty, and survivors.mu, wheelMu and armMu are held.
+// moveSurvivors hands the pending timers that survive the wheel's Stop to the runtime. It makes
+// their words Dead before it reads the payloads, so that no Stop and no claim reads them too. The
+// wheel is closed, the inbox is empty, and survivors.mu, wheelMu and armMu are held.
 func (s *shardOf[T]) moveSurvivors() {
 	if s.lasting.gens.Cap() == 0 {
 		return
@@ -409,7 +415,7 @@ func (s *shardOf[T]) moveSurvivors() {
 	}
 }
 
-// removeAll takes all pending timers and returns their payloads. O(pending). It holds wheelMu
+// removeAll removes all pending timers and returns their payloads. O(pending). It holds wheelMu
 // throughout.
 func (s *shardOf[T]) removeAll() []T {
 	s.wheelMu.Lock()
@@ -423,7 +429,7 @@ func (s *shardOf[T]) removeAll() []T {
 	o.takeEach(func(i uint32) {
 		e, ok := entryOf(o.pages, i)
 		if !ok {
-			return // a timer that is rescheduled just now comes back to the inbox
+			return // stopped, or moved to the inbox by a concurrent Reschedule
 		}
 		if v, ok := s.claim(&e, 0); ok {
 			values = append(values, v)
@@ -440,14 +446,14 @@ func (s *shardOf[T]) removeAll() []T {
 
 const routeBits = 10
 
-// routes say which shard a goroutine arms its timers on. A goroutine is known by a hash of its
-// stack's address. It keeps to one shard, whose cache lines stay in its processor's cache. It moves
-// on to the next shard when it meets another goroutine there. Two goroutines that have met rarely
-// meet again.
+// routes maps goroutines to the shards on which they arm timers. The key is a hash of the address
+// of the goroutine's stack. A goroutine stays on one shard, whose cache lines stay in the cache of
+// its processor. It moves to the next shard when another goroutine holds armMu, so two goroutines
+// that collide once rarely collide again.
 //
-// Rejected (docs/internals/experiments.md): with a random shard, two processors lose the gain of
-// the second one, because all lines are shared. A hint from a sync.Pool costs a fifth of an arm and
-// stop.
+// Rejected designs (docs/internals/experiments.md): a random shard, because all processors share
+// all cache lines and two processors are no faster than one; a hint from a sync.Pool, because it
+// costs a fifth of an arm and a stop.
 type routes [1 << routeBits]atomic.Uint32
 
 func newRoutes(shards int) *routes {
@@ -458,8 +464,8 @@ func newRoutes(shards int) *routes {
 	return r
 }
 
-// pick chooses the shard for a new timer and locks its armMu. If the lock is taken, pick goes on to
-// the next shard, so that a caller does not wait for another goroutine that was preempted.
+// pick chooses the shard for a new timer and locks its armMu. If another goroutine holds the lock,
+// pick tries the next shard, so that the caller does not wait for a goroutine that was preempted.
 func (e *engine[T]) pick() *shardOf[T] {
 	if len(e.shards) == 1 {
 		s := e.shards[0]
@@ -477,7 +483,7 @@ func (e *engine[T]) pick() *shardOf[T] {
 	return e.pickNext(r, i)
 }
 
-// pickNext is pick if the lock of shard i is taken.
+// pickNext is the part of pick for a locked shard i.
 func (e *engine[T]) pickNext(r *atomic.Uint32, i uint32) *shardOf[T] {
 	for range e.shards {
 		if i++; i == uint32(len(e.shards)) {
@@ -493,8 +499,8 @@ func (e *engine[T]) pickNext(r *atomic.Uint32, i uint32) *shardOf[T] {
 	return s
 }
 
-// shardFor chooses the shard of a timer that stays on one, by its address. So the timers of one
-// goroutine, such as those of all connections that it accepts, are on all shards.
+// shardFor chooses the shard of a timer by the timer's address, for timers that never change their
+// shard. So a goroutine that accepts all connections distributes their timers over all shards.
 func (e *engine[T]) shardFor(p unsafe.Pointer) *shardOf[T] {
 	h := uint64(uintptr(p)>>4) * 0x9E3779B97F4A7C15
 	return e.shards[h>>32*uint64(len(e.shards))>>32]
@@ -545,8 +551,7 @@ func (t Timer) cancelLasting() bool {
 	return ok && s.closed.Load() && s.engine.survivors.stop(t)
 }
 
-// armAt arms a timer for a reading of the clock. now is a reading that is not later than the call,
-// or clock.Unread.
+// armAt arms a timer for a reading of the clock. now is an earlier reading, or clock.Unread.
 func (e *engine[T]) armAt(deadline, now int64, v T) Timer {
 	s := e.pick()
 	return s.arm(deadline, now, v, 0)
@@ -566,7 +571,7 @@ func (e *engine[T]) clockTime() time.Time { return e.TimeAt(e.reading()) }
 // reading reads the wheel's clock.
 func (e *engine[T]) reading() int64 { return e.shards[0].reading() }
 
-// next returns the earliest time at which a shard has something to do.
+// next returns the earliest time at which a shard has work to do, and false if no timer is pending.
 func (e *engine[T]) next() (at time.Time, ok bool) {
 	first := int64(math.MaxInt64)
 	for _, s := range e.shards {
@@ -597,7 +602,7 @@ func (e *engine[T]) stop() {
 	for _, s := range e.shards {
 		s.halt()
 	}
-	e.halt.Do(func() { close(e.halted) }) // last, because it wakes goroutines that want the locks
+	e.halt.Do(func() { close(e.halted) }) // last, because it wakes goroutines that need the locks
 }
 
 func mustHaveContext(ctx context.Context) {
@@ -606,8 +611,8 @@ func mustHaveContext(ctx context.Context) {
 	}
 }
 
-// shutdown stops the wheel and waits until nothing is running, and then until no slow callback is
-// being reported.
+// shutdown stops the wheel, waits until no callback and no call of Executor.Go is running, and then
+// until no slow callback is being reported.
 func (e *engine[T]) shutdown(ctx context.Context) error {
 	e.stop()
 	for _, s := range e.shards {
@@ -621,7 +626,8 @@ func (e *engine[T]) shutdown(ctx context.Context) error {
 	return waitFor(ctx, e.watch.ReportsDone())
 }
 
-// waitFor waits until done is closed. A nil channel stands for a closed one.
+// waitFor waits until done is closed and returns nil, or returns ctx's error if ctx ends first. A
+// nil done counts as closed.
 func waitFor(ctx context.Context, done <-chan struct{}) error {
 	if done == nil {
 		return nil
@@ -634,7 +640,7 @@ func waitFor(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// isClosed reports whether c is closed; a nil c is not. No goroutine sends on c.
+// isClosed reports whether c is closed. A nil c is not. There must be no sends on c.
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:

@@ -1,13 +1,13 @@
 package timingwheel
 
-// driveExecutor runs a driver with an executor other than the default one. It is called with
-// wheelMu held and returns without it.
+// driveExecutor runs a driver that submits due timers to an executor. It is called with wheelMu
+// held and returns without it.
 func (s *shardOf[T]) driveExecutor() {
 	pool := &s.owner.pool
 	pool.driving = true
 	done := false
 	defer func() {
-		if !done { // a callback that the executor runs here has called runtime.Goexit
+		if !done { // a callback has called runtime.Goexit on this goroutine
 			s.wheelMu.Lock()
 			pool.driving = false
 			s.alarm.requestDriver()
@@ -31,22 +31,22 @@ func (s *shardOf[T]) driveExecutor() {
 	s.unlockAndDrain()
 }
 
-// submitDue gives the executor its calls, with no lock held. It reports whether there were any.
-// Timers that become due meanwhile wait, so a chain of zero delays that runs here does not keep the
-// driver.
+// submitDue submits a call for each due batch, with no lock held, and reports whether there was
+// any. Timers that become due meanwhile wait for the next call of submitDue. So a callback that
+// runs on this goroutine and arms itself with zero delay does not keep the driver here.
 func (s *shardOf[T]) submitDue() bool {
 	n := s.owner.batchesDue()
 	s.submitUpTo(n)
 	return n > 0
 }
 
-// submitUpTo gives the executor up to n of the calls that are still to be given. It returns the
-// number of timers that these calls are for.
+// submitUpTo submits up to n of the missing calls. It returns the number of timers for which it has
+// submitted calls.
 func (s *shardOf[T]) submitUpTo(n int) (timers int) {
 	for ; n > 0 && !s.closed.Load(); n-- {
 		if s.Manual {
-			// Callbacks that run here may have stopped or moved other timers, and Advance counts
-			// exactly.
+			// Callbacks on this goroutine may have stopped or moved other timers, and the result of
+			// Advance must be exact.
 			s.drainAll()
 		}
 		if s.owner.batchesDue() <= 0 {
@@ -58,12 +58,12 @@ func (s *shardOf[T]) submitUpTo(n int) (timers int) {
 	return timers
 }
 
-// submitOne calls the executor without the lock, which is held before and after. The call counts as
-// running until it returns, so that the executor may be closed after Shutdown.
+// submitOne calls Executor.Go without wheelMu, which is held before and after the call. The call
+// counts as running until it returns, so that the executor may be closed after Shutdown.
 //
-// If the executor unwinds, or a callback that it runs here does, the call may have been kept or
-// lost, and a call that has begun meanwhile may be another one. So queuedCalls is decremented. A
-// call too many does nothing. A call too few would leave a due timer without one.
+// If Go unwinds by a panic or Goexit, the executor may have kept the function or lost it, and a
+// call that has begun meanwhile may be another one. submitOne then decrements queuedCalls: a call
+// too many does nothing, but without a call a due timer would never run.
 func (s *shardOf[T]) submitOne() {
 	pool := &s.owner.pool
 	pool.submitting++
@@ -83,7 +83,8 @@ func (s *shardOf[T]) submitOne() {
 	returned = true
 }
 
-// runCall is what an executor runs: it claims one batch and runs it, if there still is one.
+// runCall is the function that an executor gets. It claims one batch and runs it. It does nothing
+// if no timer is due.
 func (s *shardOf[T]) runCall() {
 	s.wheelMu.Lock()
 	w := s.newWorker()
@@ -91,13 +92,13 @@ func (s *shardOf[T]) runCall() {
 	defer w.exit()
 	s.owner.pool.queuedCalls = max(s.owner.pool.queuedCalls-1, 0)
 	for w.runOne(never) == 0 && s.owner.due.ready > 0 && !s.closed.Load() {
-		continue // it has looked at a quantum of timers that were stopped or postponed
+		continue // runOne has examined a quantum of timers that were stopped or postponed
 	}
 	s.ensureDriver()
 }
 
-// ensureDriver makes sure that a driver comes if due timers have no call or timers have to move. In
-// Manual mode the next Advance serves them.
+// ensureDriver starts a driver if due timers have no call or buckets have to cascade. In Manual
+// mode the next Advance serves them.
 func (s *shardOf[T]) ensureDriver() {
 	if !s.Manual && (s.owner.batchesDue() > 0 || s.owner.wheel.cascade.any()) {
 		s.alarm.requestDriver()

@@ -7,9 +7,9 @@ import (
 	"runtime/debug"
 )
 
-// checkInvariants verifies the shard after a change and ends the program if an invariant does not
-// hold. The walk is O(pending), so only some changes are followed by one if many timers are
-// pending. The cost of a change stays within a small factor. wheelMu is held.
+// checkInvariants verifies the shard after a change and exits the program if an invariant is
+// violated. A verification is O(slots). With many open pages only some changes are verified, so
+// that the cost of a change stays within a small factor. wheelMu is held.
 func checkInvariants(s *shard) {
 	if s.closed.Load() {
 		return
@@ -23,13 +23,14 @@ func checkInvariants(s *shard) {
 	}
 	s.owner.sinceCheck = 0
 	if err := s.verify(); err != nil {
-		// Not a panic: with wheelMu held, deferred calls that take it would hang before the message
-		// is seen.
+		// A panic would run deferred calls that lock wheelMu, which is held. They would hang before
+		// the message is printed.
 		println("timingwheel: invariant " + err.Error())
 		debug.PrintStack()
 		os.Exit(2)
 	}
 }
 
-// firstBatch lets workers claim batches from the first one, so that tests meet them.
+// firstBatch is the size of a shard's first batch. It is the full size, so that tests cover
+// batches.
 const firstBatch = batchSize

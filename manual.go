@@ -9,8 +9,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// advanceTo moves the clock of a Manual wheel, never back, and runs or hands over what was due. It
-// returns how many timers it claimed or handed over.
+// advanceTo moves the clock of a Manual wheel, never back, and runs or submits the due timers. It
+// returns the number of timers that it has claimed or submitted.
 func (e *engine[T]) advanceTo(t time.Time) int {
 	if !e.Manual {
 		panic("timingwheel: Advance of a wheel that is not Manual")
@@ -20,7 +20,7 @@ func (e *engine[T]) advanceTo(t time.Time) int {
 	}
 	defer e.advancing.Store(false)
 	now, _ := e.Instant(t)
-	now = min(now, math.MaxInt64-1) // no clock reaches the last reading
+	now = min(now, math.MaxInt64-1) // no clock reaches math.MaxInt64
 	served := 0
 	for _, s := range e.shards {
 		served += e.advanceShard(s, now)
@@ -28,10 +28,10 @@ func (e *engine[T]) advanceTo(t time.Time) int {
 	return served + e.dispatch()
 }
 
-// advanceShard moves the clock of one shard and gathers what has become due. It returns how many of
-// these timers the executor already has calls for. Such calls are left over from timers that were
-// stopped, or have room in their batch. Until the clock is moved, timers are armed relative to the
-// old one.
+// advanceShard moves the clock of one shard and gathers the timers that have become due. It returns
+// the number of these timers for which the executor already has calls: calls for timers that were
+// stopped, or calls whose batches have room. Callers arm timers relative to the old clock until
+// publish.
 func (e *engine[T]) advanceShard(s *shardOf[T], now int64) int {
 	s.wheelMu.Lock()
 	defer s.unlockAndDrain()
@@ -44,12 +44,12 @@ func (e *engine[T]) advanceShard(s *shardOf[T], now int64) int {
 	waiting := min(o.due.ready, o.pool.queuedCalls*s.perCall)
 	o.due.openBucket = nil
 	for o.due.nextAdvance.head != nil {
-		o.gather(o.due.nextAdvance.pop(), o.tick) // what has become due since the last Advance began
+		o.gather(o.due.nextAdvance.pop(), o.tick) // timers that became due during the last Advance
 	}
 	now = max(now, s.now.Load())
 	tick := s.ticks.Floor(now)
 	for b := o.wheel.pop(tick); b != nil; b = o.wheel.pop(tick) {
-		o.setTick(b.key) // words are read by a tick near theirs
+		o.setTick(b.key) // words are decoded by a tick near theirs
 		o.gather(b, o.wheel.cur)
 	}
 	o.setTick(tick)
@@ -58,7 +58,7 @@ func (e *engine[T]) advanceShard(s *shardOf[T], now int64) int {
 }
 
 // publish sets the clock of a Manual shard. Timers that were armed meanwhile may have words that
-// cannot be read by the new clock.
+// cannot be decoded by the new clock, so publish gives them far tickets.
 func (s *shardOf[T]) publish(now int64) {
 	s.armMu.Lock()
 	defer s.armMu.Unlock()
@@ -72,7 +72,7 @@ func (s *shardOf[T]) publish(now int64) {
 	s.now.Store(now)
 }
 
-// dispatch runs what is due in Manual mode, or hands it over, and returns the number of timers.
+// dispatch runs or submits the due timers of a Manual wheel and returns their number.
 func (e *engine[T]) dispatch() int {
 	n := 0
 	if e.executor == Inline {
@@ -90,7 +90,8 @@ func (e *engine[T]) dispatch() int {
 	return n
 }
 
-// runDue runs the due timers of all shards in order of ticks and returns how many it has claimed.
+// runDue runs the due timers of all shards in order of ticks and returns the number of claimed
+// timers.
 func (e *engine[T]) runDue() int {
 	total := 0
 	for {
@@ -110,8 +111,9 @@ func (e *engine[T]) runDue() int {
 	}
 }
 
-// runUpTo runs what is due at the tick on this goroutine and returns how many it claimed. If a
-// callback panics or exits, the rest stays due for the next Advance.
+// runUpTo runs the timers that are due at the tick or before on this goroutine and returns the
+// number of claimed timers. If a callback panics or exits, the other timers stay due for the next
+// Advance.
 func (s *shardOf[T]) runUpTo(tick int64) int {
 	s.wheelMu.Lock()
 	w := s.newWorker()

@@ -12,46 +12,67 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/watch"
 )
 
-// worker is one goroutine's work on a shard.
+// worker is the state of one goroutine that works on a shard: a driver, a worker that a driver or
+// another worker has started, a spare, or a call of an executor.
+//
+//	state     wheelMu   transition                             to
+//	starting  not held  run                                    serving
+//	                    runSpare, if it is not needed          ended
+//	serving   held      unlockToRun                            running
+//	                    exit, if no work is left               ended
+//	running   not held  takeOverFromParent, made by its spare  stuck
+//	                    relock and finish                      serving
+//	                    exit, after Goexit or a panic          ended
+//	stuck     not held  relock and finish                      serving
+//	                    exit, after Goexit or a panic          ended
+//
+// A running worker becomes stuck when its spare begins and continues in its place. A worker that
+// runs callbacks without a spare is stuck from the beginning. pool.starting, pool.serving (which
+// includes running and stuck workers), pool.running and pool.stuck count the states.
 type worker[T any] struct {
-	s             *shardOf[T]
-	exec          func([]T)     // runs one callback, or one batch of payloads
-	record        *watch.Record // of what exec runs; nil: not watched
-	planSlot      uint32        // plus 1: of the plan or FuncTimer that exec runs; 0: another callback
-	parent        *worker[T]    // the worker whose spare this one is, until it begins
-	spareStarting bool          // its spare has not begun
-	stuck         bool          // counted in workerPool.stuck
-	replaced      bool          // its spare has begun while it ran callbacks, and goes on in its place
-	waiting       atomic.Bool   // it has run its callbacks and waits for the lock
-	values        []T           // the buffer for exec
+	s        *shardOf[T]
+	exec     func([]T)     // runs one callback, or one batch of payloads
+	record   *watch.Record // of what exec runs; nil: not watched
+	planSlot uint32        // slot of the plan or FuncTimer in exec, plus 1; 0: neither
+	values   []T           // the buffer for exec
 
-	batch    *batch
-	claimed  uint32 // bit k: this worker has claimed entry k, which is no plan
-	backward bool   // the batch was another worker's: go from its last entry to the first
+	// Guarded by wheelMu.
+	parent        *worker[T] // the worker whose spare this one is, until it begins
+	spareStarting bool       // its spare has not begun
+	running       bool       // a callback, or a batch, is running; counted in pool.running
+	stuck         bool       // counted in pool.stuck
+	replaced      bool       // its spare began during its callbacks and continues for it
+	serving       bool       // counted in pool.serving
+	hasPermit     bool       // it holds one of permits
+	usedPermit    bool       // it has run something since it got its permit or last kept it
+	batch         *batch
 
-	started    int64  // ns: a reading of the clock when it was started as a spare
-	taken      uint64 // counters.taken at that time
-	running    bool   // a callback, or a batch, is being run
-	serving    bool   // counted in workerPool.serving
-	hasPermit  bool   // it holds one of permits
-	usedPermit bool   // it has run something since it got its permit or last kept it
-	unlocked   bool   // it does not hold wheelMu
+	// Written by the worker's own goroutine.
+	waiting  atomic.Bool // it has run its callbacks and waits for wheelMu
+	unlocked bool        // it does not hold wheelMu
+	claimed  uint32      // bit k: this worker has claimed entry k of batch, which is not a plan
+	backward bool        // the batch was another worker's: claim from the last entry to the first
+
+	// Written once, before the spare begins.
+	started int64  // ns: a reading of the clock when this spare was started
+	taken   uint64 // counters.taken at that time
 }
 
 const (
-	// lateSpare is the delay above which a spare was not the next in its processor's queue.
+	// lateSpare is the delay from which on a spare was not next in the run queue of its processor.
 	lateSpare = time.Millisecond
 
-	// returningMax is the number of workers that may wait for the lock after their callbacks. Above
-	// this number a replaced worker ends even if more is due: each waiting worker holds a stack,
-	// and the driver waits in the same queue.
+	// returningMax is the largest number of workers that wait for wheelMu after their callbacks.
+	// Above this number a replaced worker ends even if timers are due: each waiting worker holds a
+	// stack, and the driver waits for the same lock.
 	returningMax = 2048
 )
 
-// drive runs a driver. It is called with wheelMu held. With the default executor it ends by
-// becoming a worker. Either the alarm is set and wakes another driver, or the owner is behind. In
-// the second case the worker starts a spare before it runs a callback, and the spare does the rest.
-// So a callback that blocks does not hold up the wheel.
+// drive runs a driver. It is called with wheelMu held and returns without it. With the default
+// executor the driver becomes a worker after advance. At that time either the alarm is set and will
+// start another driver, or the owner is behind. If it is behind, the worker starts a spare before
+// it runs a callback, and the spare continues the advance. So a callback that blocks does not delay
+// the wheel.
 func (s *shardOf[T]) drive() {
 	s.engine.labels.Own()
 	if !s.pooled {
@@ -80,8 +101,8 @@ func (s *shardOf[T]) startWorkers(n int) {
 }
 
 // runSpare runs a spare. The spare ends at once if its parent has run its callbacks and waits for
-// the lock, and there are enough active workers. Otherwise each worker that waits for the lock
-// would let its spare begin, and the spare its own.
+// wheelMu, and there are enough active workers. Otherwise each worker that waits for the lock would
+// let its spare begin, which would start a spare of its own.
 func (w *worker[T]) runSpare() {
 	s, p := w.s, w.parent
 	s.wheelMu.Lock()
@@ -108,11 +129,11 @@ func (w *worker[T]) run() {
 	w.serve()
 }
 
-// takeOverFromParent takes over the batch of the worker whose spare w is. If w comes late and no
-// worker has taken a timer meanwhile, it starts a burst of workers. In this case the callback
-// blocks and has woken another goroutine before, which took the spare's place as next in its
-// processor's queue. The callbacks that follow would do the same to their spares, each of which
-// would wait for a turn of the queue.
+// takeOverFromParent continues the batch of the worker whose spare w is. If w begins late and no
+// worker has taken a timer meanwhile, it starts a burst of workers. Probably the callback has woken
+// another goroutine before it blocked, and that goroutine has taken the spare's place at the front
+// of the run queue. The callbacks that follow would do the same to their spares, and each spare
+// would wait for its turn in the queue.
 func (w *worker[T]) takeOverFromParent() {
 	s, p := w.s, w.parent
 	if p == nil {
@@ -147,8 +168,8 @@ func (w *worker[T]) acquirePermit() bool {
 	return w.hasPermit
 }
 
-// takeOver lets a spare go on with the batch of its parent. If all entries are claimed, only
-// counting them is left. A spare without a permit makes the others due again.
+// takeOver makes a spare continue the batch of its parent. If all entries are claimed, it only
+// counts the claims. A spare without a permit makes the unclaimed entries due again.
 func (w *worker[T]) takeOver(p *worker[T], hasPermit bool) {
 	pool, b := &w.s.owner.pool, p.batch
 	if b.unclaimed() == 0 {
@@ -166,14 +187,16 @@ func (w *worker[T]) takeOver(p *worker[T], hasPermit bool) {
 	b.users++
 }
 
-// serve claims and runs due timers until none is left. It is called and returns with wheelMu held.
+// serve claims and runs due timers until none is left. It is called with wheelMu held, and returns
+// with it held.
 //
-// Moving timers between levels and placing arrivals come second: workers handle a quantum whenever
-// nothing is due, and after every 16th claim of the shard, so that this work gets its share while
-// many callbacks are due.
+// Cascading and placing arrivals have a lower priority: workers handle a quantum of this work when
+// nothing is due, and after every 16th claim of the shard, so that it progresses while many
+// callbacks are due.
 //
-// Rejected: a watcher that adds workers when it sees no progress. An idle Go program sleeps at
-// least 1 ms in the network poller, which 10,000 callbacks of 1 ms each would pay again and again.
+// Rejected: a monitor that adds workers when it sees no progress. An idle Go program sleeps at
+// least 1 ms in the network poller. With 10,000 callbacks of 1 ms each, this delay would recur many
+// times.
 func (w *worker[T]) serve() {
 	s := w.s
 	o := &s.owner
@@ -186,7 +209,7 @@ func (w *worker[T]) serve() {
 		ready := w.ready()
 		switch {
 		case w.replaced && o.pool.oversubscribed(s.procs):
-			// Others go on in its place. Quick callbacks need no more workers.
+			// Other workers continue in its place. Quick callbacks need no more workers.
 			if !ready || o.pool.size > 1 || s.claims.returning.Load() > returningMax {
 				return
 			}
@@ -227,9 +250,8 @@ func (w *worker[T]) ready() bool {
 	return w.hasPermit
 }
 
-// advanceIfLate does the work of a driver that should have come, see shard.advanceIfLate. The
-// workers on which a replaced worker relies do not know of the timers that it has made due, so it
-// serves these itself.
+// advanceIfLate calls shard.advanceIfLate. If that made timers due, a replaced worker serves them
+// itself, because the workers that replaced it do not know of these timers.
 func (w *worker[T]) advanceIfLate() bool {
 	if !w.s.advanceIfLate() {
 		return false
@@ -238,8 +260,8 @@ func (w *worker[T]) advanceIfLate() bool {
 	return true
 }
 
-// takeBatch takes a batch of due timers, if more than one is due and callbacks are quick enough to
-// be claimed without the lock.
+// takeBatch takes a batch of due timers. It returns false if at most one timer is due, if callbacks
+// are not quick enough to be claimed without the lock, or if no permit is free.
 func (w *worker[T]) takeBatch() bool {
 	s := w.s
 	o := &s.owner
@@ -260,8 +282,8 @@ func (w *worker[T]) takeBatch() bool {
 	return true
 }
 
-// runOne claims one callback, or one batch of payloads, under the lock and runs it. It returns how
-// many timers it has claimed. For limit see dueBefore.
+// runOne claims one callback, or one batch of payloads, under the lock and runs it. It returns the
+// number of claimed timers. For limit see dueBefore.
 func (w *worker[T]) runOne(limit int64) int {
 	s := w.s
 	o := &s.owner
@@ -278,16 +300,16 @@ func (w *worker[T]) runOne(limit int64) int {
 	}
 	lasting := false
 	if s.perCall == 1 {
-		e := &s.collected[0]
+		e := &s.entryBuffer[0]
 		w.planSlot = planSlot(e)
 		lasting = s.lasting.has(e.index, e.word.Gen())
 	}
 	o.pool.launches++
 	alone := w.unlockToRun(w.serving && !w.stuck && (o.due.ready > 0 || o.backlog()))
 	run := !s.closed.Load()
-	if !run { // the wheel is being stopped, and halt waits for launched
+	if !run { // the wheel is being stopped; halt waits for launched
 		s.claims.dropped.Add(fired)
-		if lasting { // the runtime makes the call
+		if lasting { // the runtime calls it instead
 			time.AfterFunc(0, any(w.values[0]).(func()))
 		}
 	}
@@ -298,16 +320,16 @@ func (w *worker[T]) runOne(limit int64) int {
 	w.relock()
 	clear(w.values)
 	w.values = w.values[:0]
-	if !alone { // else it has no spare that could have begun
+	if !alone { // without a spare, begun says nothing about the callbacks
 		o.pool.ran(begun)
 	}
 	return n
 }
 
-// runExtra runs one more callback, or one more batch of payloads, although other workers are enough
-// for what is due. The worker therefore needs no spare and counts as stuck from the beginning. If
-// callbacks sleep for a millisecond each, workers that come back from them do most of the work in
-// this way, and no goroutine has to be started for it.
+// runExtra runs one more callback, or one more batch of payloads, although there are enough other
+// workers for the due timers. The worker therefore starts no spare and counts as stuck from the
+// beginning. If callbacks sleep for a millisecond each, workers that return from them do most of
+// the work in this way, and no goroutine has to be started.
 func (w *worker[T]) runExtra() {
 	w.stuck = true
 	w.s.owner.pool.stuck++
@@ -343,7 +365,7 @@ func (w *worker[T]) runBatch() {
 			now = s.Read()
 			tick, _ = s.decode(e.word, s.ticks.Floor(now))
 		}
-		v, ok := s.claim(e, b.id) // from here on the callback has begun, see halt
+		v, ok := s.claim(e, b.id) // from here on the callback counts as begun, see halt
 		if !ok {
 			continue
 		}
@@ -351,7 +373,7 @@ func (w *worker[T]) runBatch() {
 			w.claimed |= 1 << k
 		}
 		if now >= 0 {
-			late = max(0, now-s.ticks.Begin(tick)) // a plan that was flushed is early
+			late = max(0, now-s.ticks.Begin(tick)) // negative for a flushed plan
 		}
 		one[0] = v
 		w.planSlot = planSlot(e)
@@ -366,12 +388,13 @@ func (w *worker[T]) runBatch() {
 	o.pool.ran(begun)
 }
 
-// unlockToRun releases the lock to run callbacks. more says that other work waits behind them. In
-// this case unlockToRun starts workers for processors that have none. It also starts a spare,
-// unless one is coming or enough workers are on their way. It starts the spare last, so that the
-// spare stands next in the processor's queue. If no permit is left for a spare, the worker counts
-// as stuck from the beginning, like one that runs an extra callback. unlockToRun reports whether
-// that is so.
+// unlockToRun releases wheelMu to run callbacks. more says that other work waits for the lock. In
+// this case it starts workers for processors without one, and then a spare for w, unless a spare
+// or enough workers are starting. The spare is started last, so that it is next in the run queue of
+// the processor.
+//
+// If no permit is left for a spare, w counts as stuck from the beginning, as in runExtra.
+// unlockToRun reports whether w is stuck and so runs without a spare.
 func (w *worker[T]) unlockToRun(more bool) (alone bool) {
 	s := w.s
 	pool := &s.owner.pool
@@ -379,8 +402,7 @@ func (w *worker[T]) unlockToRun(more bool) (alone bool) {
 	w.running = true
 	w.replaced = w.stuck
 	others, spare := 0, (*worker[T])(nil)
-	// If the worker has a batch it needs a spare of its own, because the spares of others do not
-	// serve this batch.
+	// A worker with a batch needs a spare of its own, because other spares do not serve its batch.
 	switch {
 	case !more || w.spareStarting || w.batch == nil && pool.starting > s.owner.batchesDue():
 	case w.batch == nil && !s.owner.backlog() && s.engine.permits.available(s) == 0:
@@ -407,7 +429,7 @@ func (w *worker[T]) unlockToRun(more bool) (alone bool) {
 	return alone
 }
 
-// relock takes the lock again after callbacks have run.
+// relock locks wheelMu after callbacks have run.
 func (w *worker[T]) relock() {
 	s := w.s
 	w.waiting.Store(true)
@@ -419,7 +441,7 @@ func (w *worker[T]) relock() {
 	w.finish()
 }
 
-// finish notes the end of a callback or batch.
+// finish counts the end of a callback or of a batch.
 func (w *worker[T]) finish() {
 	if w.stuck {
 		w.stuck = false
@@ -432,9 +454,9 @@ func (w *worker[T]) finish() {
 	}
 }
 
-// finishBatch counts the claims of the batch and gives back the slots that this worker has claimed.
-// A batch that was put back before all entries were tried stays listed while other workers go on
-// with it, so that their claims are counted.
+// finishBatch counts the claims of the batch and frees the slots that this worker has claimed. A
+// batch that was put back early stays listed while other workers continue it, so that their claims
+// are counted.
 func (w *worker[T]) finishBatch() {
 	s, b := w.s, w.batch
 	o := &s.owner
@@ -446,7 +468,7 @@ func (w *worker[T]) finishBatch() {
 	for k := range b.entries {
 		if w.claimed>>k&1 == 1 {
 			i := b.entries[k].index
-			o.leaveBucket(i) // it was moved away and back to the same tick before it was claimed
+			o.leaveBucket(i) // the timer was moved and moved back before it was claimed
 			o.freed = append(o.freed, i)
 		}
 	}
@@ -458,7 +480,7 @@ func (w *worker[T]) finishBatch() {
 	o.pool.drop(b)
 }
 
-// newWorker returns a worker. wheelMu is held.
+// newWorker returns a new or reused worker. wheelMu is held.
 func (s *shardOf[T]) newWorker() *worker[T] {
 	w := s.spareWorker
 	if s.spareWorker = nil; w == nil {
@@ -468,10 +490,10 @@ func (s *shardOf[T]) newWorker() *worker[T] {
 	return w
 }
 
-// begin chooses how the worker runs callbacks. wheelMu is held.
+// begin sets how the worker runs callbacks. wheelMu is held.
 func (w *worker[T]) begin() {
 	e := w.s.engine
-	w.values, w.s.buffer = w.s.buffer, nil
+	w.values, w.s.valueBuffer = w.s.valueBuffer, nil
 	w.exec = e.job.run
 	if e.observed() {
 		w.exec = w.runObserved
@@ -481,8 +503,9 @@ func (w *worker[T]) begin() {
 	}
 }
 
-// runObserved runs a callback or a batch under the name of its function. It measures the call and
-// sets the profile labels, also if the call panics or exits.
+// runObserved runs a callback or a batch, measures its time and sets its profile labels, by the
+// code address of the user's function. The measurement and the labels end also if the call panics
+// or exits.
 func (w *worker[T]) runObserved(items []T) {
 	e := w.s.engine
 	pc := e.job.callee(items)
@@ -502,7 +525,7 @@ func (w *worker[T]) runObserved(items []T) {
 	e.job.run(items)
 }
 
-// planSlot returns the worker's planSlot for an entry.
+// planSlot returns the value of worker.planSlot for an entry.
 func planSlot(e *entry) uint32 {
 	if e.word.Has(arena.Plan) {
 		return e.index + 1
@@ -510,17 +533,17 @@ func planSlot(e *entry) uint32 {
 	return 0
 }
 
-// exit leaves the lock and the shard in order, also if a callback has called runtime.Goexit, or
-// panics and is about to crash the program.
+// exit ends the worker and unlocks wheelMu. It restores a consistent state also if a callback has
+// called runtime.Goexit, or panics and is about to crash the program.
 func (w *worker[T]) exit() {
 	s := w.s
 	pool := &s.owner.pool
 	if w.unlocked {
 		s.wheelMu.Lock()
-		w.values = nil // the callback may still refer to it
+		w.values = nil // the callback may have kept a reference
 		w.finish()
 		if b := w.batch; b != nil {
-			if b.listed && !b.returned { // else another worker has tried or put back all entries
+			if b.listed && !b.returned { // else all entries were tried or put back
 				w.putBack()
 			}
 			w.finishBatch()
@@ -536,14 +559,14 @@ func (w *worker[T]) exit() {
 			s.startWorkers(1)
 		}
 	}
-	s.reclaim() // otherwise the slots would keep pages of an idle wheel
+	s.reclaim() // otherwise the slots would keep the pages of an idle wheel
 	if w.record != nil {
 		s.engine.watch.Leave(w.record)
 	}
-	if cap(w.values) > 0 && s.buffer == nil && !s.closed.Load() {
-		s.buffer = w.values
+	if cap(w.values) > 0 && s.valueBuffer == nil && !s.closed.Load() {
+		s.valueBuffer = w.values
 	}
-	// Otherwise a callback has left the worker early, or its spare still refers to it.
+	// Do not reuse a worker whose callback has not returned or to which its spare still refers.
 	if !w.unlocked && !w.spareStarting && !s.closed.Load() {
 		*w = worker[T]{}
 		s.spareWorker = w
@@ -554,8 +577,8 @@ func (w *worker[T]) exit() {
 	s.unlockAndDrain()
 }
 
-// putBack makes the entries of the batch due that are not claimed. Other workers may go on with the
-// batch, so it stays listed and their claims are counted.
+// putBack makes the unclaimed entries of the batch due again. Other workers may continue the batch,
+// so it stays listed and their claims are counted.
 func (w *worker[T]) putBack() {
 	s, b := w.s, w.batch
 	if s.closed.Load() {
@@ -576,12 +599,12 @@ func (w *worker[T]) putBack() {
 	b.returned = true
 }
 
-// claimDue claims due timers under the lock, up to s.perCall of them, and appends their payloads to
-// values. The claims are counted at once, so a callback that blocks holds nothing. claimDue ends
-// early if nothing is left or if it has looked at a quantum of timers. For limit see dueBefore.
+// claimDue claims up to s.perCall due timers under the lock and appends their payloads to values.
+// It counts the claims at once, so a callback that blocks delays no counter. claimDue returns early
+// if no due timer is left or if it has examined a quantum of timers. For limit see dueBefore.
 //
-// The lateness of batches of payloads is measured with one reading of the clock for each call, and
-// in Manual mode by the wheel's clock. The lateness of single callbacks is sampled.
+// For batches of payloads, claimDue reads the clock at each call to measure the lateness, and in
+// Manual mode it uses the wheel's clock. For single callbacks the lateness is sampled.
 func (s *shardOf[T]) claimDue(values []T, limit int64) []T {
 	o := &s.owner
 	o.counters.mostDue = max(o.counters.mostDue, o.due.ready)
@@ -593,9 +616,9 @@ func (s *shardOf[T]) claimDue(values []T, limit int64) []T {
 		now = s.Read()
 	}
 	for steps := 0; steps < quantum && len(values) < s.perCall && o.dueBefore(limit); {
-		entries, looked := o.fill(s.collected[:0], min(s.perCall-len(values), chunkSize), limit)
-		s.collected = entries
-		if looked == 0 {
+		entries, examined := o.fill(s.entryBuffer[:0], min(s.perCall-len(values), chunkSize), limit)
+		s.entryBuffer = entries
+		if examined == 0 {
 			break
 		}
 		for k := range entries {
@@ -605,13 +628,13 @@ func (s *shardOf[T]) claimDue(values []T, limit int64) []T {
 				o.noteClaim(&entries[k], tick, now)
 			}
 		}
-		steps += looked
+		steps += examined
 	}
 	return values
 }
 
-// claim takes the timer of an entry and returns its payload. id is that of the batch, or 0 under
-// the lock. It returns false if the timer was stopped, moved or claimed by another worker, or if
+// claim claims the timer of an entry and returns its payload. id is the id of the batch, or 0 under
+// the lock. claim returns false if the timer was stopped, moved or claimed by another worker, or if
 // the wheel was stopped. A plan keeps its slot and its payload.
 func (s *shardOf[T]) claim(e *entry, id uint64) (v T, ok bool) {
 	values := s.values.At(e.index >> arena.PageShift)
@@ -635,7 +658,7 @@ func (s *shardOf[T]) claim(e *entry, id uint64) (v T, ok bool) {
 	return v, true
 }
 
-// claimPlan is claim for a plan. Its word does not tell afterwards that the claim is to be counted.
+// claimPlan is the part of claim for a plan, whose claim is not counted by its word.
 func (s *shardOf[T]) claimPlan(e *entry, p *T) (v T, ok bool) {
 	if !e.page.Swap(e.index, e.word, e.word.With(arena.Running)) {
 		s.returnMoved(e)
@@ -644,8 +667,8 @@ func (s *shardOf[T]) claimPlan(e *entry, p *T) (v T, ok bool) {
 	return *p, true
 }
 
-// returnMoved puts the timer of an entry into the inbox if it is pending with another deadline. If
-// a bucket has the timer again, the Moved flag makes the owner take it out there.
+// returnMoved stages the timer of an entry if the timer is pending with another deadline. The Moved
+// flag makes the owner remove the timer from a bucket that may contain it again.
 func (s *shardOf[T]) returnMoved(e *entry) {
 	for {
 		w, placed := e.placed()
@@ -681,7 +704,7 @@ func (s *shardOf[T]) returnMoved(e *entry) {
 type permits[T any] struct {
 	mu    sync.Mutex
 	free  int
-	queue []*shardOf[T] // of the shards with inQueue
+	queue []*shardOf[T] // the shards with inQueue
 }
 
 // tryAcquire takes a permit. If none is free, it queues s, unless s is nil.
