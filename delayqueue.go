@@ -14,26 +14,26 @@ import (
 
 const (
 	neverDue     = math.MaxInt64 // 292 years: no timer is set for it
-	alreadyWoken = math.MinInt64 // DelayQueue.lookBy once the front taker was told to look
+	alreadyWoken = math.MinInt64 // DelayQueue.lookBy once the front taker was woken
 )
 
-// In outline a DelayQueue is Doug Lea's java.util.concurrent.DelayQueue (JSR-166): a binary heap
-// under one lock, and the leader-follower pattern, in which only one of many waiting takers keeps a
-// timer. There, followers wait on a condition variable. A condition variable cannot wait for a
-// context as well, so here takers stand in line. The front taker is the leader, and only the leader
-// is ever woken:
+// DelayQueue has the outline of Doug Lea's java.util.concurrent.DelayQueue (JSR-166): a binary heap
+// under one lock, and the leader-follower pattern, in which only one of many waiting takers has a
+// timer. In the original, followers wait on a condition variable. A goroutine cannot wait for a
+// condition variable and a context at once, so here the takers form a queue. The front taker is the
+// leader, and only the leader is ever woken:
 //
 //	D1  If there are a waiting taker and an element, the front taker looks at the queue no later
-//	    than the head is due: lookBy <= head.due. It has set its timer to lookBy, or lookBy is
-//	    alreadyWoken and its channel has a token, which it finds even if it is not asleep yet.
-//	D2  A taker looks, and gets in line or sets lookBy, in one critical section. A goroutine that
-//	    makes the head earlier restores D1 before it unlocks. So no head appears unseen between look
-//	    and sleep.
-//	D3  A taker that leaves the front, with an element or with its context's error, passes the duty
-//	    of D1 on to the next taker. So no wake-up is lost with a taker that did not need it.
+//	    than the head is due: lookBy <= head.due. Either its timer is set to lookBy, or lookBy is
+//	    alreadyWoken and its channel has a token, which it receives even if it is not asleep yet.
+//	D2  A taker looks at the queue, and enqueues itself or sets lookBy, in one critical section. A
+//	    goroutine that makes the head earlier restores D1 before it unlocks. So no change of the
+//	    head is missed between a look and the sleep.
+//	D3  A taker that leaves the front, with an element or with its context's error, restores D1 for
+//	    the next taker. So no wake-up is lost with a taker that did not need it.
 //
-// Rejected: one channel of tokens for all takers. A taker that needs no token may swallow
-// another's.
+// Rejected: one channel of tokens for all takers. A taker that needs no token could receive the
+// token of another one.
 
 // DelayQueue is an unbounded queue whose elements can be taken once they are due, and never earlier
 // on the monotonic clock. Elements leave in the order of their due times. Elements that are due at
@@ -43,10 +43,12 @@ const (
 // first use. It belongs to the testing/synctest bubble in which it is used first. All methods may
 // be called from any goroutine. Adding, taking, removing and resetting an element is O(log n).
 type DelayQueue[T any] struct {
-	mu       sync.Mutex
+	mu sync.Mutex
+
+	// Guarded by mu.
 	timeline clock.Timeline // starts at first use, in the bubble of that use
 	heap     heap.Heap[*element[T]]
-	seq      uint64            // numbers elements and takers in the order in which they come
+	seq      uint64            // numbers elements and takers in the order in which they are added
 	takers   heap.Heap[*taker] // waiting takers, asleep or about to be; the front one came first
 	lookBy   int64             // D1; meaningless while there is no taker
 }
@@ -56,25 +58,24 @@ type DelayQueue[T any] struct {
 // for a copy of a Delayed.
 type Delayed[T any] element[T]
 
-// element is a Delayed as the heap sees it. The types are separate, so that users do not see the
-// methods of element.
+// element is the heap's view of a Delayed. The types are separate so that Delayed does not export
+// the methods for the heap.
 type element[T any] struct {
 	queue *DelayQueue[T] // set once
 
 	// Guarded by queue.mu.
-	due   int64 // a reading of queue.line; negative: before its start
+	due   int64 // a reading of queue.timeline; negative: before its start
 	seq   uint64
-	index int // in queue.heap; -1 when out
-	value T   // zero when out
+	index int // in queue.heap; -1 if the element has left the queue
+	value T   // zero if the element has left the queue
 }
 
-// Before orders the heap. If two elements are due together, the one pushed or reset earlier goes
-// first.
+// Before orders the heap: by due time, and then by the order of Push and Reset.
 func (e *element[T]) Before(o *element[T]) bool {
 	return e.due < o.due || e.due == o.due && e.seq < o.seq
 }
 
-// SetHeapIndex notes the element's place in the heap.
+// SetHeapIndex stores the element's index in the heap.
 func (e *element[T]) SetHeapIndex(i int) { e.index = i }
 
 // Due returns the time at which the element is due. It returns false if the element has left the
@@ -243,10 +244,10 @@ func (q *DelayQueue[T]) feed(ctx context.Context, ch chan<- T) {
 	}
 }
 
-// take is Take. It also returns the element, which is out of the queue, or nil with ctx's error.
-// The context is user code and is not called under the lock (G7).
+// take implements Take. It also returns the element, which has left the queue, or nil with ctx's
+// error. The context is user code, so take does not call it under the lock (G7).
 func (q *DelayQueue[T]) take(ctx context.Context) (*element[T], T, error) {
-	var w *taker // made when there is reason to wait
+	var w *taker // nil until take has to wait
 	for {
 		err := ctx.Err()
 		q.mu.Lock()
@@ -271,7 +272,7 @@ func (q *DelayQueue[T]) take(ctx context.Context) (*element[T], T, error) {
 	}
 }
 
-// putBack returns a taken element and its value to their place.
+// putBack returns a taken element and its value to the queue, at the old position.
 func (q *DelayQueue[T]) putBack(e *element[T], v T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -291,8 +292,8 @@ func (q *DelayQueue[T]) insertLocked(e *element[T]) {
 	q.headMovedLocked()
 }
 
-// popLocked takes out the head if it is due, else returns nil. D1 stays true: the next head is no
-// earlier.
+// popLocked removes the head if it is due, and otherwise returns nil. D1 still holds, because the
+// next head is not earlier.
 func (q *DelayQueue[T]) popLocked(now int64) (e *element[T], v T) {
 	if head, ok := q.heap.Min(); ok && head.due <= now {
 		return head, q.removeLocked(head)
@@ -300,20 +301,20 @@ func (q *DelayQueue[T]) popLocked(now int64) (e *element[T], v T) {
 	return nil, v
 }
 
-// removeLocked takes out e and returns its value, to which e no longer refers.
+// removeLocked removes e and returns its value. It clears the value in e.
 func (q *DelayQueue[T]) removeLocked(e *element[T]) (v T) {
 	q.heap.Remove(e.index)
 	v, e.value = e.value, v
 	return v
 }
 
-// holdsLocked reports whether e is in q. A copy of an element is not.
+// holdsLocked reports whether e is in q. It returns false for a copy of an element.
 func (q *DelayQueue[T]) holdsLocked(e *Delayed[T]) bool {
 	return e != nil && e.queue == q && uint(e.index) < uint(q.heap.Len()) && q.heap.At(e.index) == (*element[T])(e)
 }
 
-// waitLocked returns how long w may sleep. For the front taker, the only one that watches the
-// clock, it also sets lookBy (D1).
+// waitLocked returns the time for which w may sleep. For the front taker, the only one with a
+// timer, it also sets lookBy (D1).
 func (q *DelayQueue[T]) waitLocked(w *taker, now int64) time.Duration {
 	if w.index != 0 {
 		return neverDue
@@ -333,12 +334,12 @@ func (q *DelayQueue[T]) headMovedLocked() {
 		q.lookBy = alreadyWoken
 		select {
 		case w.wake <- struct{}{}:
-		default: // its last token is still unused
+		default: // it has a token already
 		}
 	}
 }
 
-// leaveLocked takes w, which may be nil, out of the line and passes its duty on (D3).
+// leaveLocked removes w, which may be nil, from the takers and restores D1 for the next one (D3).
 func (q *DelayQueue[T]) leaveLocked(w *taker) {
 	if w == nil {
 		return
@@ -351,30 +352,30 @@ func (q *DelayQueue[T]) leaveLocked(w *taker) {
 	}
 }
 
-// nowLocked reads the clock.
+// nowLocked returns a reading of the clock.
 func (q *DelayQueue[T]) nowLocked() int64 {
 	q.timeline.Start()
 	return q.timeline.Read()
 }
 
-// dueAtLocked converts t. It reads the clock only if it must.
+// dueAtLocked converts t to a reading of the clock. It reads the clock only if t is a wall time.
 func (q *DelayQueue[T]) dueAtLocked(t time.Time) int64 {
 	q.timeline.Start()
 	due, _ := q.timeline.Signed(t)
 	return due
 }
 
-// taker is a goroutine that waits in Take.
+// taker is a goroutine that waits in take.
 type taker struct {
 	seq   uint64
 	index int           // in DelayQueue.takers; guarded by its mu
-	wake  chan struct{} // one token; it is kept if the taker is not asleep
+	wake  chan struct{} // buffered: a token stays there until the taker sleeps
 }
 
 func (w *taker) Before(o *taker) bool { return w.seq < o.seq }
 func (w *taker) SetHeapIndex(i int)   { w.index = i }
 
-// sleep returns after wait (neverDue: no limit), on a token, or when done is closed.
+// sleep returns after wait (neverDue: no limit), when it receives a token, or when done is closed.
 func (w *taker) sleep(done <-chan struct{}, wait time.Duration) {
 	var due <-chan time.Time
 	if wait != neverDue {
