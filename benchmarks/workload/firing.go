@@ -3,7 +3,6 @@ package workload
 import (
 	"cmp"
 	"errors"
-	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -64,7 +63,7 @@ func tryArmBurst[H any](i impl.Implementation[H], p Params, n int, lead time.Dur
 		return nil, 0, err
 	}
 	p.phase("arming %d timers", n)
-	runtime.GC()
+	p.collectGarbage()
 	due = time.Now().Add(lead)
 	for id, f := range fs {
 		timers.After(time.Until(due), uint64(id), f)
@@ -210,7 +209,7 @@ func spread[H any](i impl.Implementation[H], p Params) (Result, error) {
 		return Result{}, err
 	}
 	p.phase("arming %d timers", n)
-	runtime.GC()
+	p.collectGarbage()
 	rng := xorshift(3)
 	before, known := process.CPUTime()
 	for id, f := range fs {

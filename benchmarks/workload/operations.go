@@ -70,7 +70,7 @@ func (pop *population[H]) repeat(p Params, emit func(Result), operation func(wor
 			ops[worker] = operation(worker)
 		}
 		if i > 0 {
-			runtime.GC() // newPopulation does so for the first
+			p.collectGarbage() // newPopulation does so for the first
 		}
 		run(ops, p.Time/10) // warm up
 		emit(pop.measure(ops, p.Time))

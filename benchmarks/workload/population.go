@@ -55,7 +55,7 @@ func newPopulation[H any](i impl.Implementation[H], p Params, keep bool) (*popul
 			pop.handles[id].handle = h
 		}
 	}
-	runtime.GC()
+	p.collectGarbage()
 	p.phase("measuring")
 	return pop, nil
 }

@@ -93,7 +93,8 @@ func busy[H any](run func(bench.Open[H], bench.Config) ([]bench.Figure, error)) 
 			return i.Open(impl.Config{Horizon: horizon, Fire: fire})
 		}
 		r := Result{N: p.Pending}
-		figures, err := run(open, bench.Config{N: p.Pending, Rounds: blockedRounds, Busy: p.Busy, Grace: p.Grace, Phase: p.phase})
+		figures, err := run(open, bench.Config{N: p.Pending, Rounds: blockedRounds, Busy: p.Busy, Grace: p.Grace,
+			KeepGarbage: p.KeepGarbage, Phase: p.phase})
 		r.addFigures(figures)
 		return r, err
 	}

@@ -9,6 +9,7 @@ package workload
 import (
 	"cmp"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/benchmarks/impl"
@@ -24,6 +25,17 @@ type Params struct {
 	Grace   time.Duration // timers that are due count as lost if none has run for this time
 	Over    time.Duration // span of the deadlines of Spread and Exact; 0: 2 s and 1 s
 	Phase   func(string)  // called at the beginning of each phase, to locate a hang; may be nil
+
+	// KeepGarbage skips the garbage collections before the measurements. It is for tests that run
+	// many workloads at once.
+	KeepGarbage bool
+}
+
+// collectGarbage collects the garbage of the preparation, before the clock starts.
+func (p Params) collectGarbage() {
+	if !p.KeepGarbage {
+		runtime.GC()
+	}
 }
 
 func (p Params) phase(format string, args ...any) {

@@ -39,6 +39,10 @@ type Config struct {
 	Busy   int           // spinning goroutines
 	Grace  time.Duration // a due timer counts as lost if no timer has run for this time
 
+	// KeepGarbage skips the garbage collection before the measurement. It is for tests that run
+	// many workloads at once.
+	KeepGarbage bool
+
 	// Phase is called with a description of each phase that begins, so that a hanging run can be
 	// located. It may be nil.
 	Phase func(format string, args ...any)

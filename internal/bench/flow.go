@@ -71,7 +71,9 @@ func armFlow[H any](open Open[H], c Config, p plan, ahead time.Duration) (*flow[
 		armed += n
 	}
 	if armed == len(f.handles) {
-		runtime.GC()
+		if !c.KeepGarbage {
+			runtime.GC()
+		}
 		f.stopSpinning = Spin(c.Busy)
 		if time.Now().Before(f.begin) {
 			c.phase("waiting until %d callbacks have run", n)
