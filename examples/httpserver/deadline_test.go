@@ -227,7 +227,7 @@ func TestDeadlineOverAConnection(t *testing.T) {
 	defer tw.Stop()
 	release := make(chan struct{})
 	mux := http.NewServeMux()
-	mux.HandleFunc("/deaf", func(http.ResponseWriter, *http.Request) { <-release })
+	mux.HandleFunc("/ignoring", func(http.ResponseWriter, *http.Request) { <-release })
 	mux.HandleFunc("/cut", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Link", "</style.css>; rel=preload")
 		w.WriteHeader(http.StatusEarlyHints)
@@ -256,9 +256,9 @@ func TestDeadlineOverAConnection(t *testing.T) {
 		b, err := io.ReadAll(response.Body)
 		return response, string(b), err
 	}
-	var deaf, requests sync.WaitGroup
-	deaf.Go(func() {
-		response, body, err := get("/deaf") // returns while the handler waits
+	var ignoring, requests sync.WaitGroup
+	ignoring.Go(func() {
+		response, body, err := get("/ignoring") // returns while the handler waits
 		assert.NoError(t, err)
 		assert.Equal(t, http.StatusServiceUnavailable, response.StatusCode)
 		assert.Equal(t, refusal, body)
@@ -275,7 +275,7 @@ func TestDeadlineOverAConnection(t *testing.T) {
 		assert.Equal(t, "by hand", body)
 	})
 	time.Sleep(1500 * time.Millisecond)
-	deaf.Wait()
+	ignoring.Wait()
 	close(release)
 	requests.Wait()
 }

@@ -101,7 +101,7 @@ func (l *load) check(k kind, id string, code int, body string, took time.Duratio
 		if k == quick {
 			l.delayed.Inc()
 		}
-	case l.lenient && took >= l.timeout && ((k == waiting || k == deaf) && code == http.StatusOK || k == upstream && code == http.StatusBadGateway):
+	case l.lenient && took >= l.timeout && ((k == waiting || k == ignoring) && code == http.StatusOK || k == upstream && code == http.StatusBadGateway):
 		l.tooLate.Inc()
 	case k != quick:
 		l.faults.Add("%v %s: %d %q after %v instead of 503", k, id, code, body, took)

@@ -105,9 +105,9 @@ func TestCheckFindsEachFault(t *testing.T) {
 		{quick, 200, "done: /quick 1", 0, ""},
 		{quick, 503, refusal, time.Second, ""},
 		{quick, 503, refusal, time.Second - 1, "before the deadline"},
-		{deaf, 503, "", time.Second, "with the body"},
-		{deaf, 503, refusal, time.Second, ""},
-		{deaf, 200, "done: /deaf 1", time.Minute, "instead of 503"},
+		{ignoring, 503, "", time.Second, "with the body"},
+		{ignoring, 503, refusal, time.Second, ""},
+		{ignoring, 200, "done: /ignoring 1", time.Minute, "instead of 503"},
 		{quick, 200, "done: /quick 2", 0, "quick 1"},
 		{quick, 500, "done: /quick 1", 0, "quick 1"},
 	} {
@@ -132,7 +132,7 @@ func TestLenientCheckAcceptsLateAnswers(t *testing.T) {
 		fault bool
 	}{
 		{waiting, 200, time.Second, false},
-		{deaf, 200, time.Minute, false},
+		{ignoring, 200, time.Minute, false},
 		{upstream, 502, time.Second, false},
 		{waiting, 200, time.Second - 1, true},
 		{waiting, 502, time.Second, true},
@@ -159,7 +159,7 @@ func TestInterruptEndsTheRun(t *testing.T) {
 	assert.NotContains(t, out.String(), "PASS", "some answers are missing")
 }
 
-// Handlers with a deadline of a minute return, and deaf ones too.
+// Handlers return, whether their deadline is a minute away or they ignore it.
 func TestInterruptEndsHandlers(t *testing.T) {
 	t.Parallel()
 	cfg := small()

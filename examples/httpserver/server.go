@@ -17,12 +17,12 @@ type kind int
 const (
 	quick    kind = iota // answers immediately
 	waiting              // waits for its context
-	deaf                 // ignores its context
+	ignoring             // ignores its context
 	upstream             // calls a second server, which waits
 	kinds
 )
 
-func (k kind) path() string { return [kinds]string{"/quick", "/waiting", "/deaf", "/upstream"}[k] }
+func (k kind) path() string { return [kinds]string{"/quick", "/waiting", "/ignoring", "/upstream"}[k] }
 
 func (k kind) String() string { return k.path()[1:] }
 
@@ -61,7 +61,7 @@ func start(ctx context.Context, cfg config, limit func(http.Handler) http.Handle
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+quick.path(), s.quick)
 	mux.HandleFunc("GET "+waiting.path(), s.waiting)
-	mux.HandleFunc("GET "+deaf.path(), s.deaf)
+	mux.HandleFunc("GET "+ignoring.path(), s.ignoring)
 	mux.HandleFunc("GET "+upstream.path(), s.upstream)
 	s.first = &http.Server{Handler: limit(mux), ReadHeaderTimeout: time.Minute}
 	s.second = &http.Server{Handler: http.HandlerFunc(s.wait), ReadHeaderTimeout: time.Minute}
@@ -104,9 +104,9 @@ func (s *server) waitFor(r *http.Request) {
 	}
 }
 
-// deaf ignores its context, as a computation or a call without a context does.
-func (s *server) deaf(w http.ResponseWriter, r *http.Request) {
-	s.begun[deaf].Inc()
+// ignoring ignores its context, as a computation or a call without a context does.
+func (s *server) ignoring(w http.ResponseWriter, r *http.Request) {
+	s.begun[ignoring].Inc()
 	select { // without the context of the request
 	case <-time.After(s.timeout + s.timeout/4):
 	case <-s.over:
