@@ -88,16 +88,37 @@ func TestDelaysAndTimesBecomeDueTimes(t *testing.T) {
 	assert.True(t, d.message("zone").Due.Equal(time.Date(2130, 1, 1, 0, 0, 0, 5e8, time.UTC)))
 }
 
+// inBubble runs a test with the program on a memory store and on fake time, so that waits take no
+// time.
+func inBubble(t *testing.T, test func(t *testing.T, run func(args ...string) result, message func(id string) messageJSON)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(memstore.Options{})
+		run := func(args ...string) result {
+			var stdout, stderr bytes.Buffer
+			err := onMemory(t.Context(), store, &stdout, &stderr, args...)
+			require.NoError(t, err, args)
+			return result{stdout.String(), stderr.String(), err}
+		}
+		test(t, run, func(id string) (m messageJSON) {
+			require.NoError(t, json.Unmarshal([]byte(run("-json", "inspect", id).stdout), &m))
+			return m
+		})
+	})
+}
+
 func TestTakeKeepsByDefault(t *testing.T) {
-	d := onFile(t)
-	d.ok("enqueue", "-id", "a", "-body", "one")
-	for _, args := range [][]string{{"take", "-wait", "1m"}, {"take", "-keep", "-wait", "0"}, {"take", "-n", "3", "-wait", "4s"}} {
-		assert.Equal(t, "one\n", d.ok(args...), "the message stays in the queue")
-	}
-	m := d.message("a")
-	assert.Equal(t, "scheduled", m.State)
-	assert.Zero(t, m.Attempts)
-	assert.Zero(t, m.Crashes)
+	inBubble(t, func(t *testing.T, run func(args ...string) result, message func(id string) messageJSON) {
+		run("enqueue", "-id", "a", "-body", "one")
+		for _, args := range [][]string{{"take"}, {"take", "-keep", "-wait", "0"}, {"take", "-n", "3", "-wait", "1h"}} {
+			assert.Equal(t, "one\n", run(args...).stdout, "the message stays in the queue")
+		}
+		m := message("a")
+		assert.Equal(t, "scheduled", m.State)
+		assert.Zero(t, m.Attempts)
+		assert.Zero(t, m.Crashes)
+	})
 }
 
 func TestTakeAckRemovesMessages(t *testing.T) {
@@ -114,17 +135,17 @@ func TestTakeAckRemovesMessages(t *testing.T) {
 }
 
 func TestTakeNackCountsAnAttempt(t *testing.T) {
-	d := onFile(t)
-	d.ok("enqueue", "-id", "a", "-body", "one")
-	d.ok("enqueue", "-id", "last", "-body", "two", "-max-attempts", "1")
-	r := d.runIn("", "take", "-n", "3", "-wait", "4s", "-nack", "-delay", "1h", "-json")
-	require.NoError(t, r.err)
-	assert.Contains(t, r.stderr, "took 2 of 3 messages")
-	assert.Equal(t, 2, strings.Count(r.stdout, `"attempts":0`))
-	m := d.message("a")
-	assert.Equal(t, 1, m.Attempts)
-	assert.WithinDuration(t, time.Now().Add(time.Hour), m.Due, 10*time.Minute)
-	assert.Equal(t, "dead", d.message("last").State)
+	inBubble(t, func(t *testing.T, run func(args ...string) result, message func(id string) messageJSON) {
+		run("enqueue", "-id", "a", "-body", "one")
+		run("enqueue", "-id", "last", "-body", "two", "-max-attempts", "1")
+		r := run("take", "-n", "3", "-wait", "4s", "-nack", "-delay", "1h", "-json")
+		assert.Contains(t, r.stderr, "took 2 of 3 messages")
+		assert.Equal(t, 2, strings.Count(r.stdout, `"attempts":0`))
+		m := message("a")
+		assert.Equal(t, 1, m.Attempts)
+		assert.WithinDuration(t, time.Now().Add(time.Hour), m.Due, time.Second)
+		assert.Equal(t, "dead", message("last").State)
+	})
 }
 
 func TestUnprintableMessageIsNotLost(t *testing.T) {
