@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -148,6 +149,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", strconv.Itoa(max(6, runtime.GOMAXPROCS(0)))); err != nil { // -parallel overrides it
 		panic(err)
 	}
+	debug.SetGCPercent(400) // the simulated server allocates a Lua state for each script
 	os.Exit(m.Run())
 }
 
