@@ -1,0 +1,78 @@
+package adopters
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/timingwheel-go/timingwheel"
+)
+
+// GRPCIdleListener returns a listener that closes each accepted connection over which no byte
+// arrives for the timeout. It panics if timeout is not positive. The clients must send bytes more
+// often than that: requests, or the pings of keepalive.ClientParameters with PermitWithoutStream.
+// The server accepts these pings only with a keepalive.EnforcementPolicy.
+//
+// In most programs the options of gRPC are the better choice. MaxConnectionIdle of
+// keepalive.ServerParameters closes connections without calls, and lets a call complete that begins
+// at the same time. Time and Timeout ping silent clients instead of expecting bytes. The listener
+// is for a server that must not send pings.
+//
+// Calls that are in flight on a closed connection fail with code Unavailable. As the connections
+// are not of type *net.TCPConn, gRPC sets no TCP_USER_TIMEOUT and pools no read buffers.
+func GRPCIdleListener(l net.Listener, tw *timingwheel.TimingWheel, timeout time.Duration) net.Listener {
+	if timeout <= 0 {
+		panic(fmt.Sprintf("adopters: GRPCIdleListener: timeout is %v; accepted is a positive duration", timeout))
+	}
+	return &grpcIdleListener{l, tw, timeout}
+}
+
+type grpcIdleListener struct {
+	net.Listener
+	wheel   *timingwheel.TimingWheel
+	timeout time.Duration
+}
+
+func (l *grpcIdleListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	c := &grpcIdleConn{Conn: conn}
+	c.idle.Init(l.wheel, l.timeout, func() { _ = conn.Close() })
+	return c, nil
+}
+
+type grpcIdleConn struct {
+	net.Conn
+	idle timingwheel.FuncTimer
+}
+
+func (c *grpcIdleConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.idle.Touch()
+	}
+	return n, err
+}
+
+func (c *grpcIdleConn) Close() error {
+	c.idle.Stop()
+	return c.Conn.Close()
+}
+
+// GRPCTimeout returns an interceptor that limits each unary call of a client. A call that has an
+// earlier deadline keeps it.
+func GRPCTimeout(tw *timingwheel.TimingWheel, timeout time.Duration) grpc.UnaryClientInterceptor {
+	return func(
+		ctx context.Context, method string, request, reply any,
+		conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption,
+	) error {
+		ctx, cancel := tw.WithTimeout(ctx, timeout)
+		defer cancel()
+		return invoke(ctx, method, request, reply, conn, options...)
+	}
+}
