@@ -6,6 +6,7 @@ require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/KimMachineGun/automemlimit v1.0.1
 	github.com/alitto/pond/v2 v2.7.1
+	github.com/coder/websocket v1.8.15
 	github.com/dustin/go-humanize v1.1.0
 	github.com/gammazero/workerpool v1.2.1
 	github.com/google/pprof v0.0.0-20260115054156-294ebfa9ad83

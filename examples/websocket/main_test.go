@@ -1,0 +1,173 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/examples/internal/option"
+	"github.com/timingwheel-go/timingwheel/examples/internal/programtest"
+)
+
+// memory is a listener whose connections are in memory, so that it works in a synctest bubble.
+type memory struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func newMemory() memory { return memory{conns: make(chan net.Conn), closed: make(chan struct{})} }
+
+func (m memory) Accept() (net.Conn, error) {
+	select {
+	case c := <-m.conns:
+		return c, nil
+	case <-m.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (m memory) Close() error   { close(m.closed); return nil }
+func (m memory) Addr() net.Addr { return &net.IPAddr{IP: net.IPv4(127, 0, 0, 1)} }
+
+func (m memory) transport() *http.Transport {
+	return &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		client, server := pipe()
+		select {
+		case m.conns <- server:
+			return client, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}}
+}
+
+// pipe is like net.Pipe, but has a buffer, as TCP has. Without a buffer, a client that writes a
+// pong and a server that writes an echo would wait for each other.
+func pipe() (client, server net.Conn) {
+	client, toClient := net.Pipe()
+	server, toServer := net.Pipe()
+	go relay(toClient, toServer)
+	go relay(toServer, toClient)
+	return client, server
+}
+
+// relay copies what from sends, until one of the connections is closed. Then it closes both.
+func relay(from, to net.Conn) {
+	chunks := make(chan []byte, 100)
+	go func() {
+		for chunk := range chunks {
+			if _, err := to.Write(chunk); err != nil {
+				from.Close()
+			}
+		}
+		to.Close()
+	}()
+	for {
+		chunk := make([]byte, 4096)
+		n, err := from.Read(chunk)
+		if err != nil {
+			close(chunks)
+			return
+		}
+		chunks <- chunk[:n]
+	}
+}
+
+// A silent client is closed when the timeout has passed since its last pong, exactly up to a tick.
+// The other clients stay.
+func TestServerClosesOnlySilentClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const tick = time.Millisecond
+		cfg := config{clients: 2, ping: 10 * time.Second, timeout: 45 * time.Second, length: time.Hour + 5*time.Second}
+		m := newMemory()
+		clients, err := serve(t.Context(), cfg, m, m.transport())
+		require.NoError(t, err)
+		require.Len(t, clients, 2*int(kinds))
+		for _, c := range clients {
+			if c.kind != silent {
+				assert.False(t, c.closed, "%v", c.kind)
+				assert.InDelta(t, cfg.length, c.open, float64(tick), "%v", c.kind)
+				continue
+			}
+			assert.True(t, c.closed)
+			lastPong := c.speak.Truncate(cfg.ping)
+			assert.GreaterOrEqual(t, c.open, lastPong+cfg.timeout)
+			assert.LessOrEqual(t, c.open, lastPong+cfg.timeout+2*tick, "the ping and the timeout are each up to a tick late")
+		}
+	})
+}
+
+// Without pings, a client that sends nothing is closed.
+func TestServerPings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := config{clients: 1, ping: time.Hour, timeout: 2 * time.Second, length: time.Minute}
+		m := newMemory()
+		clients, err := serve(t.Context(), cfg, m, m.transport())
+		require.NoError(t, err)
+		assert.True(t, clients[listening].closed)
+	})
+}
+
+func TestServerRefusesOtherRequests(t *testing.T) {
+	t.Parallel()
+	tw, err := timingwheel.New(timingwheel.Options{})
+	require.NoError(t, err)
+	defer tw.Stop()
+	w := httptest.NewRecorder()
+	(&server{wheel: tw, ping: time.Minute, timeout: time.Hour}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+	assert.Equal(t, http.StatusUpgradeRequired, w.Code)
+	assert.Zero(t, tw.Len())
+}
+
+// brokenListener fails in Accept.
+type brokenListener struct{ memory }
+
+func (brokenListener) Accept() (net.Conn, error) { return nil, assert.AnError }
+
+func TestServerReportsErrorOfListener(t *testing.T) {
+	t.Parallel()
+	l := brokenListener{newMemory()}
+	_, err := serve(t.Context(), defaults(), l, l.transport())
+	assert.ErrorIs(t, err, assert.AnError)
+}
+
+// On a busy machine a client that is not silent may be closed, so the test checks only the end of
+// the silent client.
+func TestRunPrintsWhichConnectionsWereClosed(t *testing.T) {
+	t.Parallel()
+	cfg := config{clients: 1, ping: 50 * time.Millisecond, timeout: 200 * time.Millisecond, length: time.Second}
+	var out bytes.Buffer
+	require.NoError(t, run(t.Context(), cfg, &out))
+	assert.Regexp(t, `talking .*\n.*listening .*\n.*silent +│ +333ms │ +[0-9.]+m?s │ +│`, out.String())
+}
+
+func TestInterruptedRunEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	cfg := defaults()
+	cfg.ping, cfg.timeout, cfg.length = time.Minute, time.Hour, 24*time.Hour
+	var out bytes.Buffer
+	require.NoError(t, run(ctx, cfg, &out))
+	assert.Contains(t, out.String(), "interrupted")
+}
+
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	programtest.Helps(t, webSocket, []string{"clients", "ping", "timeout", "for"})
+	programtest.Refuses(t, webSocket, option.ExitUsage, []programtest.Refusal{
+		{Args: []string{"-clients", "0"}, Want: []string{`"0"`, "-clients", "from 1 to 1000"}},
+		{Args: []string{"-ping", "500ms"}, Want: []string{"-timeout 800ms", "at least 1s", "twice -ping"}},
+		{Args: []string{"-for", "2s"}, Want: []string{"-for 2s", "at least 2.4s", "three times -timeout"}},
+		{Args: []string{"now"}, Want: []string{`"now"`, "only options are accepted"}},
+	})
+}
