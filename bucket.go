@@ -10,7 +10,7 @@ import (
 // bucketState is the state of a bucket. The owner of the wheel makes all transitions:
 //
 //	state        the bucket is in            leaves to
-//	Queued       its slot and the queue      Due (level 0, default executor) or Cascading (others);
+//	Queued       its slot and the queue      Due (level 0, default executor) or Cascading;
 //	                                         free if empty; in Manual mode Due or free
 //	Cascading    wheel.cascade               free, once its timers have moved to finer levels
 //	Due          dueList.buckets             free, once its timers are claimed

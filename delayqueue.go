@@ -29,8 +29,8 @@ const (
 //	D2  A taker looks at the queue, and enqueues itself or sets lookBy, in one critical section. A
 //	    goroutine that makes the head earlier restores D1 before it unlocks. So no change of the
 //	    head is missed between a look and the sleep.
-//	D3  A taker that leaves the front, with an element or with its context's error, restores D1 for
-//	    the next taker. So no wake-up is lost with a taker that did not need it.
+//	D3  A taker that leaves the front, with an element or with its context's error, restores D1
+//	    for the next taker. So no wake-up is lost with a taker that did not need it.
 //
 // Rejected: one channel of tokens for all takers. A taker that needs no token could receive the
 // token of another one.

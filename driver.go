@@ -28,12 +28,12 @@ const (
 //
 // The state of the alarm is in at:
 //
-//	at            meaning                              changes to
-//	never         off                                  a tick: the first timer was armed
-//	a tick        the runtime's timer is set for it    an earlier tick: set by an arm or by unlock;
-//	                                                   a later tick or never: set by correct
-//	driverActive  a driver is starting or running      a tick or never: reset, when the driver or a
-//	                                                   worker in its place has taken what was due
+//	at            meaning                            changes to
+//	never         off                                a tick: the first timer was armed
+//	a tick        the runtime's timer is set for it  an earlier tick: set by an arm or by unlock;
+//	                                                 a later tick or never: set by correct
+//	driverActive  a driver is starting or running    a tick or never: set by reset, once all
+//	                                                 expired buckets are taken
 //
 // Each state changes to driverActive when the alarm goes off, when it is set to a tick that has
 // begun, and by requestDriver. The wheel's Stop turns the alarm off in each state. All changes are

@@ -22,12 +22,12 @@ const (
 // timer that is stopped in the inbox never reaches a bucket or the queue, and causes none of their
 // cache misses. The inbox is a plain data structure, guarded by armMu.
 //
-//	B1  A slot of kind Staged or Ending, and a slot of kind Ended until it is free, is exactly once
-//	    in staged or in the arrivals that the owner has taken out.
+//	B1  A slot of kind Staged or Ending, and a slot of kind Ended until it is free, is exactly
+//	    once in staged or in the arrivals that the owner has taken out.
 //	B2  No timer of staged is due before first.
 //	B3  free holds no slot that a bucket, a list or a handle of a pending timer names.
-//	B4  Whenever armMu is free, staged is shorter than sampleAt. So if a caller finds that staged is
-//	    not shorter, the caller itself has just added the last timer.
+//	B4  Whenever armMu is free, staged is shorter than sampleAt. So if a caller finds that staged
+//	    is not shorter, the caller itself has just added the last timer.
 type inbox struct {
 	staged []uint32 // in the order of arming
 	free   []uint32 // for the next timers; the last one is used first

@@ -599,8 +599,8 @@ func (s *shard) flush() (n int) {
 //
 //	S1  The counts and sets of each pager agree with its bitmaps, and each pager has at most one
 //	    empty page.
-//	S2  An entry of a bucket names a slot whose position is that entry, and each position is such an
-//	    entry.
+//	S2  An entry of a bucket names a slot whose position is that entry, and each position is such
+//	    an entry.
 //	S3  The chunks of a bucket form a doubly linked list and name the bucket as their owner. They
 //	    have as many live entries as the bucket counts.
 //	S4  due.ready is the number of timers in due.entries and due.buckets. No count of the worker
