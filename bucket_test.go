@@ -13,7 +13,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// Sizes are promises of the documents and of the benchmarks: a change here is a decision.
+// The documents and the benchmarks state these sizes. A change must be deliberate.
 func TestSizesOfBuckets(t *testing.T) {
 	t.Parallel()
 	require.EqualValues(t, 16, unsafe.Sizeof(chunkMeta{}))
@@ -25,7 +25,7 @@ func TestSizesOfBuckets(t *testing.T) {
 	require.Zero(t, chunkPageSize%64, "a page's bitmap is whole words")
 	require.LessOrEqual(t, chunkPageSize, arena.PageSize, "the pager has a bit for each slot")
 	for _, v := range []any{chunkMeta{}, chunkPage{}} {
-		require.False(t, holdsPointers(reflect.TypeOf(v)), "%T: the garbage collector would look at each timer", v)
+		require.False(t, holdsPointers(reflect.TypeOf(v)), "%T: the garbage collector would scan each timer", v)
 	}
 }
 
@@ -55,7 +55,7 @@ func TestBucketListIsFirstInFirstOut(t *testing.T) {
 	require.Nil(t, l.head)
 }
 
-// listing is a bucketStore beside a reference: for each bucket the slots that it lists, in order.
+// listing is a bucketStore and a reference for it: the slots of each bucket, in order.
 type listing struct {
 	bucketStore
 	t       testing.TB
@@ -87,7 +87,7 @@ func (l *listing) add(b *bucket, i uint32) {
 	l.in[i] = b
 }
 
-// addNew appends n slots of the test's own order to a bucket.
+// addNew appends n unused slots to a bucket.
 func (l *listing) addNew(b *bucket, n int) (added []uint32) {
 	added = slices.Clone(l.unused[:n])
 	l.unused = l.unused[n:]
@@ -97,7 +97,7 @@ func (l *listing) addNew(b *bucket, n int) (added []uint32) {
 	return added
 }
 
-// forget takes a slot out of the reference.
+// forget removes a slot from the reference.
 func (l *listing) forget(i uint32) {
 	b := l.in[i]
 	k := slices.Index(l.want[b], i)
@@ -116,7 +116,7 @@ func (l *listing) takeOut(i uint32) {
 	l.forget(i)
 }
 
-// takeOutTogether does what the owner does with the removals: it clears all bits first.
+// takeOutTogether removes slots as the owner carries out removals: it clears all bits first.
 func (l *listing) takeOutTogether(slots []uint32) {
 	var sparse []uint32
 	for _, i := range slots {
@@ -132,7 +132,7 @@ func (l *listing) takeOutTogether(slots []uint32) {
 	}
 }
 
-// drainSome drains a bucket that has entries and returns how many slots came out.
+// drainSome drains a non-empty bucket and returns the number of drained slots.
 func (l *listing) drainSome(b *bucket, most int) int {
 	l.t.Helper()
 	var to [chunkSize]uint32
@@ -149,7 +149,7 @@ func (l *listing) drainSome(b *bucket, most int) int {
 	return n
 }
 
-// chunksUsed is the number of chunks that lists hold.
+// chunksUsed returns the number of chunks in lists.
 func (cs *chunks) used() (n int) {
 	for p, pg := range cs.pages {
 		if pg != nil {
@@ -170,7 +170,7 @@ func (l *listing) verify() {
 		var got []uint32
 		l.each(b, func(pos, i uint32) {
 			if *l.pos(i) != pos {
-				l.t.Fatalf("slot %d stands at %d and has position %d", i, pos, *l.pos(i))
+				l.t.Fatalf("slot %d is at %d and has position %d", i, pos, *l.pos(i))
 			}
 			got = append(got, i)
 		})
@@ -181,7 +181,7 @@ func (l *listing) verify() {
 	}
 	for _, i := range l.unused {
 		if *l.pos(i) != 0 {
-			l.t.Fatalf("slot %d has position %d and is in no list", i, *l.pos(i))
+			l.t.Fatalf("slot %d has position %d but is in no list", i, *l.pos(i))
 		}
 	}
 	if err := l.chunks.pager.Verify(); err != nil {
@@ -201,8 +201,8 @@ func (l *listing) verify() {
 	}
 }
 
-// verifyChunks checks the links of a bucket's list and that it is dense: of two neighbours one has
-// more than mergeMax/2 entries, except at the ends. It returns the number of chunks.
+// verifyChunks checks that the list of a bucket is linked correctly and dense: of two neighbours,
+// one has more than mergeMax/2 entries, except at the ends. It returns the number of chunks.
 func (l *listing) verifyChunks(b *bucket) (n int) {
 	l.t.Helper()
 	prev := uint32(0)
@@ -250,8 +250,8 @@ func sequence(n int) []int {
 	return s
 }
 
-// One bucket of many timers, stopped in some order, one by one or several at once: its list keeps
-// the order of appending, and its chunks stay within a factor of what is left.
+// The timers of a large bucket are stopped in several orders, one by one or several at once. Its
+// list keeps the order of appending, and the number of chunks stays proportional to the rest.
 func TestListKeepsOrderAndStaysDense(t *testing.T) {
 	t.Parallel()
 	for name, order := range removal {
@@ -283,7 +283,7 @@ func TestListKeepsOrderAndStaysDense(t *testing.T) {
 	}
 }
 
-// The last chunk is used up, but few of its entries are left: it makes room for the next timer.
+// The last chunk is full but has few live entries, so it is compacted for the next timer.
 func TestLastChunkIsCompactedBeforeAnotherIsTaken(t *testing.T) {
 	t.Parallel()
 	l := newListing(t, 200, 1)
@@ -300,7 +300,7 @@ func TestLastChunkIsCompactedBeforeAnotherIsTaken(t *testing.T) {
 	require.Equal(t, 2, l.chunks.used())
 }
 
-// A list whose end is removed and appended again and again makes room in its last chunk.
+// A list from whose end entries are removed and appended repeatedly reuses its last chunk.
 func TestTailOfListIsReused(t *testing.T) {
 	t.Parallel()
 	l := newListing(t, 2*chunkSize, 1)
@@ -308,7 +308,7 @@ func TestTailOfListIsReused(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
 	for range 5000 {
 		l.addNew(b, chunkSize*3/2-b.live)
-		l.takeOut(l.want[b][chunkSize/2+rng.IntN(b.live-chunkSize/2)]) // not of the first half chunk
+		l.takeOut(l.want[b][chunkSize/2+rng.IntN(b.live-chunkSize/2)]) // not the first half
 		if n := l.chunks.used(); n > 4 {
 			t.Fatalf("%d chunks for %d entries", n, b.live)
 		}
@@ -316,8 +316,8 @@ func TestTailOfListIsReused(t *testing.T) {
 	l.verify()
 }
 
-// A chunk that several removals empty at once leaves two neighbours that have been sparse for long.
-func TestNeighboursOfAnEmptiedChunkMeet(t *testing.T) {
+// Several removals empty a chunk at once. Its neighbours, which were sparse before, are merged.
+func TestNeighboursOfAnEmptiedChunkAreMerged(t *testing.T) {
 	t.Parallel()
 	l := newListing(t, 3*chunkSize, 1)
 	slots := l.addNew(l.buckets[0], 3*chunkSize)
@@ -331,9 +331,9 @@ func TestNeighboursOfAnEmptiedChunkMeet(t *testing.T) {
 	require.Equal(t, 1, l.chunks.used())
 }
 
-// A chunk that one removal has merged into its neighbour is looked at for another removal that came
-// with it.
-func TestChunkThatWasMergedIsThinnedNoMore(t *testing.T) {
+// One removal merges a chunk into its neighbour. Another removal of the same batch must not compact
+// the freed chunk.
+func TestMergedChunkIsNotCompactedAgain(t *testing.T) {
 	t.Parallel()
 	l := newListing(t, 4*chunkSize, 2)
 	a, other := l.buckets[0], l.buckets[1]
@@ -347,12 +347,12 @@ func TestChunkThatWasMergedIsThinnedNoMore(t *testing.T) {
 	l.takeOutTogether([]uint32{slots[0], slots[chunkSize], slots[2*chunkSize]})
 	l.verify()
 	require.Less(t, l.chunks.used(), 3)
-	l.addNew(other, chunkSize) // takes what was given back
+	l.addNew(other, chunkSize) // takes the freed chunks
 	l.takeOutTogether(slices.Clone(l.want[a]))
 	l.verify()
 }
 
-// An emptied bucket keeps its id and is used again, and so are its chunks.
+// A freed bucket is reused with its id, and its chunks are reused.
 func TestBucketsAndChunksAreReused(t *testing.T) {
 	t.Parallel()
 	l := newListing(t, 10*chunkSize, 0)
@@ -375,9 +375,9 @@ func TestBucketsAndChunksAreReused(t *testing.T) {
 	require.Equal(t, 1, l.chunks.openPages)
 }
 
-// After a spike the memory of the lists goes back, but for the page of chunk 0 and one that is
-// empty.
-func TestPagesOfChunksAreGivenBack(t *testing.T) {
+// After a spike the memory of the lists is freed, except for the page of chunk 0 and one empty
+// page.
+func TestPagesOfChunksAreFreed(t *testing.T) {
 	t.Parallel()
 	const n = 20 * chunkPageSize * chunkSize
 	l := newListing(t, n, 1)
@@ -391,7 +391,7 @@ func TestPagesOfChunksAreGivenBack(t *testing.T) {
 	require.NoError(t, l.chunks.pager.Verify())
 }
 
-func TestBucketsOfOneTickGoCoarsestFirst(t *testing.T) {
+func TestCoarsestBucketOfATickGoesFirst(t *testing.T) {
 	t.Parallel()
 	fine, coarse := &bucket{key: 5, level: 0}, &bucket{key: 5, level: 2}
 	require.True(t, coarse.Before(fine))
@@ -402,8 +402,8 @@ func TestBucketsOfOneTickGoCoarsestFirst(t *testing.T) {
 	require.False(t, fine.Before(fine))
 }
 
-// playListing does what pick chooses to a few buckets and compares them with the reference after
-// each step.
+// playListing performs the operations that pick chooses on a few buckets and compares them with the
+// reference after each step.
 func playListing(t *testing.T, pick choices) {
 	const slots, buckets = 1500, 3
 	l := newListing(t, slots, buckets)
@@ -436,7 +436,7 @@ func playListing(t *testing.T, pick choices) {
 	}
 }
 
-// choose chooses up to n listed slots, side by side or anywhere.
+// choose returns up to n listed slots, adjacent or anywhere.
 func (l *listing) choose(pick choices, n int) (slots []uint32) {
 	b := l.buckets[pick.below(len(l.buckets))]
 	if b.live == 0 {

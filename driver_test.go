@@ -12,27 +12,27 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// When the driver wakes: the alarm, its credit, and what an idle wheel costs.
+// Tests of the alarm and its credit, and of the cost of an idle wheel.
 
-// Nothing wakes while nothing is due.
+// No goroutine wakes while nothing is due.
 func TestIdleWheelIsNeverWoken(t *testing.T) {
 	for _, opts := range shapes {
 		bubble(t, opts, func(t *testing.T, tw *TimingWheel) {
 			pass(oneYear)
-			assert.Zero(t, tw.Stats().Wakeups, "a wheel that was never used")
+			assert.Zero(t, tw.Stats().Wakeups, "wake-ups of a wheel that was never used")
 			tw.AfterFunc(0, func() {})
 			pass(2 * tickOf(opts))
 			woken := tw.Stats().Wakeups
 			pass(oneYear)
-			assert.Equal(t, woken, tw.Stats().Wakeups, "a wheel whose timers have fired")
+			assert.Equal(t, woken, tw.Stats().Wakeups, "wake-ups of a wheel whose timers have fired")
 			tw.AfterFunc(math.MaxInt64, func() {})
 			pass(oneYear)
-			assert.LessOrEqual(t, tw.Stats().Wakeups, woken+16, "a timer that is for ever away")
+			assert.LessOrEqual(t, tw.Stats().Wakeups, woken+16, "wake-ups of a timer that never fires")
 		})
 	}
 }
 
-// One timer costs one wake-up and one for each wheel that it passes, however many laps are between.
+// One timer costs one wake-up for each level that it passes, whatever the number of laps.
 func TestWakeupsOfOneFarTimer(t *testing.T) {
 	for _, opts := range shapes {
 		bubble(t, opts, func(t *testing.T, tw *TimingWheel) {
@@ -49,8 +49,8 @@ func TestWakeupsOfOneFarTimer(t *testing.T) {
 	}
 }
 
-// Rounds that a bucket of the last wheel waits for cost no wake-up: it is queued under its
-// earliest.
+// A bucket of the last level is queued by its earliest round, so waiting for rounds costs no
+// wake-up.
 func TestRoundsCostNoWakeupsOnFakeTime(t *testing.T) {
 	bubble(t, Options{WheelSize: 2, Levels: 1, Tick: time.Second}, func(t *testing.T, tw *TimingWheel) {
 		var times stopwatch
@@ -66,14 +66,15 @@ func TestRoundsCostNoWakeupsOnFakeTime(t *testing.T) {
 	})
 }
 
-// A heartbeat a second for a day, with a timeout of 30 s: the driver looks at most once for each
-// timeout that passes, not once for each beat.
+// Connections beat once a second for a day, with a timeout of 30 s. The driver wakes at most once
+// for each 30 s, not once for each beat.
 func TestWakeupsOfPostponedTimers(t *testing.T) {
 	bubble(t, Options{Shards: 1}, func(t *testing.T, tw *TimingWheel) {
-		time.Sleep(time.Millisecond / 2) // beats come between two ticks: at one it is chance whether the driver looks first
+		// The beats are between two ticks. At a tick the driver might run before or after the beat.
+		time.Sleep(time.Millisecond / 2)
 		timers := make([]Timer, 20)
 		for i := range timers {
-			timers[i] = tw.AfterFunc(30*time.Second, func() { t.Error("cut though alive") })
+			timers[i] = tw.AfterFunc(30*time.Second, func() { t.Error("a live connection was cut") })
 		}
 		seconds := scaled(100_000)
 		for range seconds {
@@ -91,7 +92,7 @@ func TestWakeupsOfPostponedTimers(t *testing.T) {
 	})
 }
 
-// Timers by the hundred thousand that are stopped before they are due wake no goroutine.
+// A hundred thousand timers that are stopped before they are due wake no goroutine.
 func TestStoppedTimersCostNoWakeup(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		for range scaled(100_000) {
@@ -101,14 +102,14 @@ func TestStoppedTimersCostNoWakeup(t *testing.T) {
 			}
 		}
 		pass(10 * day)
-		// An alarm that it was not worth switching off goes off once.
+		// An alarm without credit goes off once.
 		assert.LessOrEqual(t, tw.Stats().Wakeups, uint64(5))
 		assert.Zero(t, tw.Stats().Moved)
 	})
 }
 
-// A timer beyond the last wheel waits there under its own round: waiting costs no wake-up, and
-// moving one for each level below.
+// A timer beyond the last level waits there by its round. Waiting costs no wake-up, and cascading
+// costs one for each level below.
 func TestRoundsCostNoWakeups(t *testing.T) {
 	t.Parallel()
 	forEachWheel(t, func(t *testing.T, opts Options) {
@@ -123,9 +124,9 @@ func TestRoundsCostNoWakeups(t *testing.T) {
 	})
 }
 
-// Timers of several rounds share a slot of the last wheel, the latest armed first: it is queued
-// under the earliest, and each round costs one wake-up.
-func TestSlotIsQueuedUnderItsEarliestRound(t *testing.T) {
+// Timers of several rounds share a slot of the last level, armed from the latest to the earliest.
+// The slot is queued by the earliest round, and each round costs one wake-up.
+func TestSlotIsQueuedByItsEarliestRound(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, Options{Tick: ms, WheelSize: 4, Levels: 1}, 0)
 	for _, ticks := range []int{1 + 4*50, 1 + 4*7, 1 + 4*2, 1 + 4*7} {
@@ -138,8 +139,8 @@ func TestSlotIsQueuedUnderItsEarliestRound(t *testing.T) {
 	require.Equal(t, 2, s.wakeups())
 }
 
-// The last timers of a small wheel do not wait for others to be stopped as well: the wheel is empty
-// at once, and its alarm off, so that a forgotten wheel can be collected.
+// The removals of a small wheel are carried out without waiting for further Stops. So the wheel is
+// empty and its alarm off at once, and an unreferenced wheel can be collected.
 func TestRemovalsOfASmallWheelAreCarriedOut(t *testing.T) {
 	t.Parallel()
 	for n := range 2*removalsMax + 2 {
@@ -161,8 +162,8 @@ func TestRemovalsOfASmallWheelAreCarriedOut(t *testing.T) {
 	}
 }
 
-// The same if a timer is left in the inbox and is stopped there last, or first.
-func TestAlarmOfAnEmptiedWheelIsSwitchedOff(t *testing.T) {
+// The same holds if one of the timers is in the inbox and is stopped there last, or first.
+func TestAlarmOfAnEmptiedWheelIsTurnedOff(t *testing.T) {
 	t.Parallel()
 	for _, inboxFirst := range []bool{false, true} {
 		for _, staged := range []time.Duration{time.Minute, 2 * time.Hour, 1000 * time.Hour} {
@@ -183,9 +184,9 @@ func TestAlarmOfAnEmptiedWheelIsSwitchedOff(t *testing.T) {
 	}
 }
 
-// The alarm is set for a timer that was moved to the inbox and stopped there, and for one in a
+// The alarm is set for a timer that was moved to the inbox and stopped there, and for a timer in a
 // coarse bucket.
-func TestAlarmOfAWheelEmptiedFromInboxAndBucketIsSwitchedOff(t *testing.T) {
+func TestAlarmOfAWheelEmptiedFromInboxAndBucketIsTurnedOff(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		sh := &tw.engine.shards[0].shard
@@ -195,12 +196,12 @@ func TestAlarmOfAWheelEmptiedFromInboxAndBucketIsSwitchedOff(t *testing.T) {
 		require.True(t, a.Stop())
 		require.True(t, b.Stop())
 		pass(time.Second) // an alarm that lingers goes off
-		require.Equal(t, int64(never), sh.alarm.at.Load(), "a forgotten wheel would stay in memory until then")
+		require.Equal(t, int64(never), sh.alarm.at.Load(), "an unreferenced wheel would stay in memory until the alarm goes off")
 	})
 }
 
-// The timer is stopped while the wheel has an owner, who corrects the alarm afterwards.
-func TestAlarmOfAWheelEmptiedBesideItsOwnerIsSwitchedOff(t *testing.T) {
+// The timer is stopped while another goroutine owns the wheel. That goroutine corrects the alarm.
+func TestAlarmOfAWheelEmptiedDuringOwnershipIsTurnedOff(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		sh := &tw.engine.shards[0].shard
@@ -209,12 +210,12 @@ func TestAlarmOfAWheelEmptiedBesideItsOwnerIsSwitchedOff(t *testing.T) {
 		require.True(t, timer.Stop())
 		require.NotEqual(t, int64(never), sh.alarm.at.Load())
 		sh.unlockAndDrain()
-		require.Equal(t, int64(never), sh.alarm.at.Load(), "a forgotten wheel would stay in memory until then")
+		require.Equal(t, int64(never), sh.alarm.at.Load(), "an unreferenced wheel would stay in memory until the alarm goes off")
 	})
 }
 
-// The number of removals that wait is not that of a time when the wheel was larger.
-func TestAlarmOfAWheelEmptiedAfterOthersHaveFiredIsSwitchedOff(t *testing.T) {
+// The threshold of removals follows the size of the wheel as it shrinks.
+func TestAlarmOfAWheelEmptiedAfterOthersHaveFiredIsTurnedOff(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		sh := &tw.engine.shards[0].shard
@@ -227,7 +228,7 @@ func TestAlarmOfAWheelEmptiedAfterOthersHaveFiredIsSwitchedOff(t *testing.T) {
 		require.Equal(t, 2, tw.Stats().Pending)
 		requireAllStop(t, far)
 		pass(time.Second) // an alarm that lingers goes off
-		require.Equal(t, int64(never), sh.alarm.at.Load(), "a forgotten wheel would stay in memory until then")
+		require.Equal(t, int64(never), sh.alarm.at.Load(), "an unreferenced wheel would stay in memory until the alarm goes off")
 	})
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		sh := &tw.engine.shards[0].shard
@@ -239,12 +240,12 @@ func TestAlarmOfAWheelEmptiedAfterOthersHaveFiredIsSwitchedOff(t *testing.T) {
 		pass(time.Second)
 		requireAllStop(t, far)
 		pass(time.Second)
-		require.Equal(t, int64(never), sh.alarm.at.Load(), "without a call of Stats between")
+		require.Equal(t, int64(never), sh.alarm.at.Load(), "without a call of Stats in between")
 	})
 }
 
-// The only timer of a wheel is stopped in the inbox, however far its deadline is.
-func TestAlarmOfAFarTimerStoppedInTheInboxIsSwitchedOff(t *testing.T) {
+// The only timer of a wheel is stopped in the inbox, whatever its deadline.
+func TestAlarmOfAFarTimerStoppedInTheInboxIsTurnedOff(t *testing.T) {
 	t.Parallel()
 	for _, d := range []time.Duration{3 * time.Hour, math.MaxInt64} {
 		bubble(t, Options{Tick: time.Microsecond}, func(t *testing.T, tw *TimingWheel) {
@@ -255,7 +256,7 @@ func TestAlarmOfAFarTimerStoppedInTheInboxIsSwitchedOff(t *testing.T) {
 	}
 }
 
-func TestAlarmOfTwoFarTimersStoppedInTheInboxIsSwitchedOff(t *testing.T) {
+func TestAlarmOfTwoFarTimersStoppedInTheInboxIsTurnedOff(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{Tick: time.Microsecond}, func(t *testing.T, tw *TimingWheel) {
 		first, second := tw.AfterFunc(3*time.Hour, boom), tw.AfterFunc(4*time.Hour, boom)
@@ -266,7 +267,7 @@ func TestAlarmOfTwoFarTimersStoppedInTheInboxIsSwitchedOff(t *testing.T) {
 	})
 }
 
-func TestAlarmOfAPostponedTimerStoppedInTheInboxIsSwitchedOff(t *testing.T) {
+func TestAlarmOfAPostponedTimerStoppedInTheInboxIsTurnedOff(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		first, second := tw.AfterFunc(time.Hour, boom), tw.AfterFunc(3*time.Hour, boom)
@@ -280,8 +281,7 @@ func TestAlarmOfAPostponedTimerStoppedInTheInboxIsSwitchedOff(t *testing.T) {
 	})
 }
 
-// The alarm is moved when the timer for which it was set is stopped: not past what waits in the
-// inbox.
+// The alarm is moved when its timer is stopped, but not past the timers of the inbox.
 func TestAlarmMovesToTheNextTimer(t *testing.T) {
 	t.Parallel()
 	for name, credit := range map[string]bool{"with credit": true, "without": false} {
@@ -313,8 +313,8 @@ func TestAlarmMovesToTheNextTimer(t *testing.T) {
 	}
 }
 
-// A Stop of the earliest timer places only part of a large inbox. The alarm is not moved past the
-// rest.
+// A Stop of the earliest timer places only a part of a large inbox. The alarm is not moved past the
+// remaining timers.
 func TestAlarmDoesNotMovePastArrivals(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
@@ -336,7 +336,7 @@ func TestAlarmDoesNotMovePastArrivals(t *testing.T) {
 	})
 }
 
-// An alarm that it was not worth switching off goes off soon, and then no more.
+// An alarm without credit goes off within linger, and then no more.
 func TestAlarmWithoutCreditLingers(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
@@ -356,13 +356,13 @@ func TestAlarmWithoutCreditLingers(t *testing.T) {
 	})
 }
 
-// A Stop of the earliest timer corrects the alarm as long as there is credit. A loop of such Stops
-// uses it up, and from then on it wakes the driver no more often than the alarm lingers.
+// A Stop of the earliest timer corrects the alarm while there is credit. A loop of such Stops uses
+// the credit up, and then wakes the driver at most once in each linger.
 func TestStopsOfTheEarliestTimerUseUpCredit(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		sh := &tw.engine.shards[0].shard
-		const loops, others = 1000, 4 * correctionCredit // arms beyond correctionCredit save up no more
+		const loops, others = 1000, 4 * correctionCredit // credit is limited to correctionCredit
 		for range others {
 			tw.AfterFunc(time.Hour, func() {})
 		}
@@ -384,7 +384,7 @@ func TestStopsOfTheEarliestTimerUseUpCredit(t *testing.T) {
 	})
 }
 
-// Credit is for the earliest timer. Later ones that are stopped spend none.
+// Only a Stop of the earliest timer spends credit.
 func TestStopsOfLaterTimersSpendNoCredit(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
@@ -403,10 +403,10 @@ func TestStopsOfLaterTimersSpendNoCredit(t *testing.T) {
 	})
 }
 
-// Correcting the alarm is worth its cost once for so many timers armed. Wherever in that count the
-// last timers are stopped, and in which order, the alarm of an idle wheel goes off soon, once, and
-// for good.
-func TestIdleWheelSwitchesItsAlarmOff(t *testing.T) {
+// The alarm is corrected once for a number of armed timers. At whatever point of that count the
+// last timers are stopped, and in which order, the alarm of the idle wheel goes off at most once
+// more, within linger.
+func TestIdleWheelTurnsItsAlarmOff(t *testing.T) {
 	ends := map[string]func(tw *TimingWheel, far func(hours time.Duration) Timer, h *held){
 		"stopped in order": func(_ *TimingWheel, far func(time.Duration) Timer, _ *held) {
 			a, b, c := far(1), far(2), far(50)
@@ -457,10 +457,10 @@ func TestIdleWheelSwitchesItsAlarmOff(t *testing.T) {
 	}
 }
 
-// The alarm's timer of the runtime is late, as on a busy machine. A caller that corrects the alarm
-// takes the timer that is due out of the inbox, and must not switch the alarm off: no other
-// goroutine would come.
-func TestCorrectingTheAlarmLeavesNoTimerThatIsDueAlone(t *testing.T) {
+// The runtime's timer of the alarm is late, as on a busy machine. A caller that corrects the alarm
+// takes the due timer out of the inbox. It must not turn the alarm off, or else no goroutine would
+// serve the timer.
+func TestCorrectingTheAlarmStrandsNoDueTimer(t *testing.T) {
 	t.Parallel()
 	for name, executor := range map[string]Executor{"default": nil, "Goroutines": Goroutines} {
 		t.Run(name, func(t *testing.T) {

@@ -22,10 +22,10 @@ func TestSizeOfEntry(t *testing.T) {
 		require.EqualValues(t, 24, unsafe.Sizeof(entry{}))
 	}
 	require.LessOrEqual(t, batchSize, 32, "batch.counted and worker.claimed have a bit for each entry")
-	require.LessOrEqual(t, batchSize, chunkSize, "of one chunk")
+	require.LessOrEqual(t, batchSize, chunkSize, "takeSlots takes slots of one chunk")
 }
 
-// dueModel is a dueList beside a reference: slots in the order in which they are to be taken.
+// dueModel is a dueList with a reference: the slots in the order in which they must be taken.
 type dueModel struct {
 	dueList
 	t       *testing.T
@@ -116,8 +116,8 @@ func (m *dueModel) check() {
 	}
 }
 
-// Entries that were put back go first, then what has expired first. A bucket that takes single
-// timers is closed when its first timer is taken, or when another bucket is due behind it.
+// Entries that were put back go first, and then the buckets in order. The bucket to which put adds
+// is closed when its first timer is taken or when another bucket is added.
 func TestDueTimersAreTakenInOrder(t *testing.T) {
 	t.Parallel()
 	m := newDueModel(t, 1000)
@@ -130,7 +130,7 @@ func TestDueTimersAreTakenInOrder(t *testing.T) {
 	expired := m.store.newBucket()
 	m.store.append(expired, slots[1])
 	m.add(expired)
-	require.Nil(t, m.openBucket, "closed: what becomes due now waits behind the others")
+	require.Nil(t, m.openBucket, "closed: later timers wait behind the others")
 	m.put(slots[2], 6)
 	m.put(slots[3], 6)
 	m.putBack([]entry{m.entryOf(late)})
@@ -146,7 +146,7 @@ func TestDueTimersAreTakenInOrder(t *testing.T) {
 		require.Equal(t, 1, m.takeSlots(&to, 1))
 		require.Equal(t, slots[k], to[0])
 	}
-	require.Nil(t, m.openBucket, "closed: what is armed with no delay now waits behind the others")
+	require.Nil(t, m.openBucket, "closed: a timer with zero delay waits behind the others")
 	m.put(slots[4], 6)
 	for _, i := range slots[3:] { // the rest of its bucket, and then the new one
 		require.Equal(t, 1, m.takeSlots(&to, 32))
@@ -157,8 +157,8 @@ func TestDueTimersAreTakenInOrder(t *testing.T) {
 	require.False(t, m.waiting())
 }
 
-// In Manual mode what becomes due by itself waits for the next Advance.
-func TestDeferredTimersAreNotDueYet(t *testing.T) {
+// In Manual mode a timer that becomes due outside Advance waits for the next Advance.
+func TestTimersOfTheNextAdvanceAreNotDueYet(t *testing.T) {
 	t.Parallel()
 	m := newDueModel(t, 10)
 	m.manual = true
@@ -173,9 +173,8 @@ func TestDeferredTimersAreNotDueYet(t *testing.T) {
 	require.Equal(t, 2, m.nextAdvance.head.live)
 }
 
-// An entry can be forgotten once its timer was stopped, claimed, or moved to the inbox or to a
-// bucket.
-func TestStaleEntriesAreForgotten(t *testing.T) {
+// An entry is dropped if its timer was stopped, claimed, or moved to the inbox or to a bucket.
+func TestStaleEntriesAreDropped(t *testing.T) {
 	t.Parallel()
 	m := newDueModel(t, 100)
 	slots := make([]uint32, 6)
@@ -192,15 +191,16 @@ func TestStaleEntriesAreForgotten(t *testing.T) {
 	m.page(0).Pos[slots[4]] = 77 // placed in a bucket
 	require.Equal(t, 1, m.pending())
 	require.True(t, m.waiting())
-	require.Equal(t, 1, m.ready, "the first ones are gone")
+	require.Equal(t, 1, m.ready, "the first entries were dropped")
 	m.page(0).Arm(slots[5], 0, 5)
 	m.page(0).Store(slots[5], m.page(0).Load(slots[5]).With(arena.Placed))
-	require.Zero(t, m.pending(), "another timer has the slot")
+	require.Zero(t, m.pending(), "another timer uses the slot")
 	require.False(t, m.waiting())
 	require.Zero(t, m.ready)
 }
 
-// playDue does what pick chooses to a list and compares it with the reference after each step.
+// playDue performs the operations that pick chooses on a list and compares it with the reference
+// after each step.
 func playDue(t *testing.T, pick choices) {
 	m := newDueModel(t, 2000)
 	for pick.more() {
@@ -244,7 +244,7 @@ func playDue(t *testing.T, pick choices) {
 	}
 }
 
-// takeSome takes slots of the first bucket that has some.
+// takeSome takes slots from the first non-empty bucket.
 func (m *dueModel) takeSome(most int) {
 	var to [chunkSize]uint32
 	n := m.takeSlots(&to, most)
@@ -253,7 +253,7 @@ func (m *dueModel) takeSome(most int) {
 	}
 	if len(m.buckets) == 0 {
 		if n != 0 {
-			m.t.Fatalf("took %v of nothing", to[:n])
+			m.t.Fatalf("took %v from an empty list", to[:n])
 		}
 		return
 	}
@@ -283,8 +283,8 @@ func FuzzDueList(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { playDue(t, &scripted{data[:min(len(data), 1024)]}) })
 }
 
-// Timers that are armed with no delay after a Flush wait behind it.
-func TestTimerWithoutDelayWaitsBehindAFlush(t *testing.T) {
+// A timer with zero delay that is armed after a Flush runs after the flushed timers.
+func TestTimerWithZeroDelayWaitsBehindAFlush(t *testing.T) {
 	t.Parallel()
 	h := &held{}
 	bubble(t, Options{Executor: h}, func(t *testing.T, tw *TimingWheel) {
@@ -301,8 +301,7 @@ func TestTimerWithoutDelayWaitsBehindAFlush(t *testing.T) {
 	})
 }
 
-// A timer that a Flush has made due, and that is rescheduled before it is claimed, runs at its new
-// time only.
+// A flushed timer that is rescheduled before its claim runs at the new time only.
 func TestRescheduleOfAFlushedTimer(t *testing.T) {
 	t.Parallel()
 	for _, d := range []time.Duration{time.Minute, time.Hour, 3 * time.Hour, oneYear} {
@@ -337,7 +336,7 @@ func TestRescheduleOfAFlushedTimer(t *testing.T) {
 	}
 }
 
-// Stop, Len and a second Flush know the timers that a Flush has made due.
+// Stop, Len and a second Flush see the timers that a Flush has made due.
 func TestFlushedTimersArePending(t *testing.T) {
 	t.Parallel()
 	h := &held{}
@@ -369,8 +368,7 @@ func TestFlushedTimersArePending(t *testing.T) {
 	})
 }
 
-// RemoveAll takes what has expired, what is being moved, what a worker has put back, and what is
-// not due.
+// RemoveAll takes due, cascading and queued timers, and those that a worker has put back.
 func TestRemoveAllTakesEverything(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -415,9 +413,8 @@ func TestRemoveAllTakesEverything(t *testing.T) {
 	})
 }
 
-// A timer that was flushed and is then rescheduled, to the very tick that it had before, runs at
-// that tick.
-func TestRescheduleAfterFlushToTheSameTick(t *testing.T) {
+// A flushed timer is rescheduled to the tick that it had before, and runs at that tick.
+func TestRescheduleOfAFlushedTimerToItsOldTick(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Shards: 1})
 	at := time.Now().Add(time.Hour)
@@ -439,8 +436,8 @@ func TestRescheduleAfterFlushToTheSameTick(t *testing.T) {
 	assert.Equal(t, int(kept), tw.Len())
 }
 
-// A timer that was postponed after it had become due is pending, so a Flush takes it.
-func TestFlushTakesWhatWasPostponedWhenDue(t *testing.T) {
+// A due timer that was postponed is pending, so a Flush makes it due.
+func TestFlushIncludesPostponedDueTimers(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Shards: 1})
 	var ran atomic.Int32

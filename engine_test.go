@@ -15,15 +15,15 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
-// sendTo makes each goroutine arm on shard i.
+// sendTo makes each goroutine arm its timers on shard i.
 func sendTo(tw *TimingWheel, i uint32) {
 	for k := range tw.engine.routes {
 		tw.engine.routes[k].Store(i)
 	}
 }
 
-// goingTo is the number of entries that lead to shard i. Which one is this goroutine's changes as
-// its stack moves.
+// goingTo returns the number of routes to shard i. The route of this goroutine changes when its
+// stack moves.
 func goingTo(tw *TimingWheel, i uint32) (n int) {
 	for k := range tw.engine.routes {
 		if tw.engine.routes[k].Load() == i {
@@ -33,8 +33,9 @@ func goingTo(tw *TimingWheel, i uint32) (n int) {
 	return n
 }
 
-// A goroutine keeps to one shard until it meets another one there, and then to the next one.
-func TestArmingMovesOnIfItsShardIsTaken(t *testing.T) {
+// A goroutine stays on one shard until it finds armMu locked there, and then moves to the next
+// shard.
+func TestArmingMovesOnIfItsShardIsLocked(t *testing.T) {
 	t.Parallel()
 	const shards = 4
 	tw := startWheel(t, Options{Shards: shards})
@@ -54,8 +55,8 @@ func TestArmingMovesOnIfItsShardIsTaken(t *testing.T) {
 	}
 }
 
-// If all shards are taken a caller waits for one of them, and then arms its timer.
-func TestArmingWaitsIfAllShardsAreTaken(t *testing.T) {
+// If armMu of all shards is locked, a caller waits for one of them and then arms its timer.
+func TestArmingWaitsIfAllShardsAreLocked(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Shards: 3})
 	for _, s := range tw.engine.shards {
@@ -70,8 +71,8 @@ func TestArmingWaitsIfAllShardsAreTaken(t *testing.T) {
 	require.True(t, timer.Stop())
 }
 
-// A driver or a worker that is preempted while it holds the wheel keeps no caller from its shard.
-func TestArmingKeepsToItsShardWhileTheWheelIsHeld(t *testing.T) {
+// A caller stays on its shard while a preempted driver or worker holds wheelMu.
+func TestArmingStaysOnItsShardWhileWheelMuIsHeld(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Shards: 4})
 	sendTo(tw, 2)
@@ -98,7 +99,8 @@ func TestRoutesReachEveryShard(t *testing.T) {
 	}
 }
 
-// Callers that find no free slot together allocate a page each. Only the first opens its page.
+// Callers that find no free slot at the same time allocate a page each. Only the first opens its
+// page.
 func TestRaceCallersOpenOnePageTogether(t *testing.T) {
 	t.Parallel()
 	for range max(scaled(500), 50) {
@@ -114,7 +116,7 @@ func TestRaceCallersOpenOnePageTogether(t *testing.T) {
 	}
 }
 
-// age makes a slot have its last generation, of which the handle is returned.
+// age uses up the generations of a slot and returns the handle of the last one.
 func age(timer Timer) Timer {
 	timer.swapWord(func(w arena.Word) arena.Word {
 		for !w.Exhausted() { // all bits of the generation
@@ -126,8 +128,8 @@ func age(timer Timer) Timer {
 	return timer
 }
 
-// The slot whose generations are used up is never handed out again, whether its timer was stopped
-// or has fired.
+// A slot without further generations is never used again, whether its timer was stopped or has
+// fired.
 func TestSlotWithItsLastGenerationIsRetired(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(s *story, timer Timer){
@@ -160,9 +162,8 @@ func TestSlotWithItsLastGenerationIsRetired(t *testing.T) {
 	}
 }
 
-// Generations go on where a page was given back and opened again, so handles from before stay
-// inert.
-func TestHandlesStayInertWhenPagesComeBack(t *testing.T) {
+// After a page was given back and opened again, old handles stay inert.
+func TestHandlesStayInertWhenPagesAreOpenedAgain(t *testing.T) {
 	t.Parallel()
 	s, sh := newShardStory(t, Options{})
 	rng := rand.New(rand.NewPCG(5, 5))
@@ -183,14 +184,14 @@ func TestHandlesStayInertWhenPagesComeBack(t *testing.T) {
 			require.Equal(t, len(timers), s.Flush())
 		}
 		require.Zero(t, s.Len())
-		require.LessOrEqual(t, sh.slots.OpenPages, 5, "an empty page, and those of the free slots of the inbox")
+		require.LessOrEqual(t, sh.slots.OpenPages, 5, "an empty page, and the pages of the free slots of the inbox")
 		stale = append(stale, timers...)
 		s.requireInert(stale)
 	}
 }
 
-// A handle whose page was given back and not opened again does nothing.
-func TestHandleOfAPageThatIsGone(t *testing.T) {
+// A handle whose page was given back and not opened again is inert.
+func TestHandleOfAFreedPageIsInert(t *testing.T) {
 	t.Parallel()
 	s, sh := newShardStory(t, Options{})
 	timers := s.fill(4*arena.PageSize, time.Hour)
@@ -206,7 +207,7 @@ func TestHandleOfAPageThatIsGone(t *testing.T) {
 	s.requireInert(timers)
 }
 
-// After a spike the memory of slots, payloads and lists goes back, but for a page of each.
+// After a spike the memory of slots, payloads and lists is freed, except for a page of each.
 func TestPagesAreGivenBackAfterASpike(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(s *story, timers []Timer){
@@ -224,7 +225,7 @@ func TestPagesAreGivenBackAfterASpike(t *testing.T) {
 			require.Greater(t, s.Stats().Bytes, before+40*arena.PageSize*16)
 			end(s, timers)
 			require.Zero(t, s.Len())
-			require.LessOrEqual(t, sh.slots.OpenPages, 2, "an empty page, and that of the free slots of the inbox")
+			require.LessOrEqual(t, sh.slots.OpenPages, 2, "an empty page, and the page of the free slots of the inbox")
 			require.LessOrEqual(t, sh.owner.store.chunks.used(), 2)
 			require.LessOrEqual(t, sh.owner.store.chunks.openPages, 2)
 			for p := range uint32(40) {
@@ -234,8 +235,8 @@ func TestPagesAreGivenBackAfterASpike(t *testing.T) {
 	}
 }
 
-// Each survivor of a spike holds its page. New timers go to the lowest pages with room, so the
-// survivors of many spikes gather.
+// Each survivor of a spike keeps its page. New timers go to the lowest pages with room, so the
+// survivors of many spikes share few pages.
 func TestLowestPagesAreFilledFirst(t *testing.T) {
 	t.Parallel()
 	const pages = 20
@@ -258,7 +259,7 @@ func TestLowestPagesAreFilledFirst(t *testing.T) {
 			low++
 		}
 	}
-	require.GreaterOrEqual(t, low, len(more)-inboxSize-freeSlots, "but for those that the inbox had at hand")
+	require.GreaterOrEqual(t, low, len(more)-inboxSize-freeSlots, "except for the free slots of the inbox")
 	require.Equal(t, pages, sh.slots.OpenPages)
 	s.stopAll(survivors)
 	s.Len()
@@ -266,8 +267,8 @@ func TestLowestPagesAreFilledFirst(t *testing.T) {
 	s.stopAll(more)
 }
 
-// The successor of a page that was given back uses the same slots and generations again. Handles of
-// the old page must not reach its timers.
+// The successor of a page that was given back uses the same slots and generations. Handles of the
+// old page must not name its timers.
 func TestHandleOfAReturnedPageIsInert(t *testing.T) {
 	t.Parallel()
 	s, sh := newShardStory(t, Options{})
@@ -289,7 +290,7 @@ func TestHandleOfAReturnedPageIsInert(t *testing.T) {
 			require.False(t, armed[e], "an equal handle")
 		}
 	}
-	require.Greater(t, reused, arena.PageSize/2, "slots with the same number and generation")
+	require.Greater(t, reused, arena.PageSize/2, "slots with the same index and generation")
 	require.NotEqual(t, refs, s.engine.shards[0].pageRefs)
 	s.requireInert(old)
 	s.stopAll(timers)
@@ -302,8 +303,8 @@ func (lateExecutor) Go(f func()) {
 	time.AfterFunc(time.Duration(max(0, rand.IntN(500)-200))*time.Microsecond, f)
 }
 
-// The wheel is stopped while timers that survive it expire and are cancelled. Each is called or
-// cancelled, and none both.
+// The wheel is stopped while timers that survive the Stop expire and are cancelled. Each is either
+// called or cancelled.
 func TestLastingTimerIsCalledUnlessCancelled(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string]Options{

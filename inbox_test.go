@@ -14,7 +14,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// newInbox is an inbox with slots of its own.
+// newInbox returns an inbox and its slots.
 func newInbox() (*inbox, *arena.Slots) {
 	ib, slots := &inbox{}, &arena.Slots{Closed: func(int) {}}
 	ib.init()
@@ -43,9 +43,9 @@ func setKind(slots *arena.Slots, i uint32, k arena.Kind, flags arena.Word) {
 	pg.Store(i, pg.Load(i).With(k)|flags)
 }
 
-// Only slots of timers whose Stop is done, and that no bucket can have, are used again. All others
-// stay, in order.
-func TestSweepTakesOutStoppedTimersOnly(t *testing.T) {
+// A sweep frees only slots of timers whose Stop is complete and that no bucket can contain. All
+// other slots stay, in order.
+func TestSweepRemovesStoppedTimersOnly(t *testing.T) {
 	t.Parallel()
 	ib, slots := newInbox()
 	var want, ended []uint32
@@ -63,11 +63,11 @@ func TestSweepTakesOutStoppedTimersOnly(t *testing.T) {
 	require.EqualValues(t, 10, ib.stopped)
 	require.EqualValues(t, 5, ib.first, "still a lower bound")
 	for range ended {
-		require.Contains(t, ended, armInbox(ib, slots, 9), "the slots are used again")
+		require.Contains(t, ended, armInbox(ib, slots, 9), "the slots are reused")
 	}
 }
 
-// A slot that has used up its generations leaves the inbox and is not among the free ones.
+// A slot without further generations leaves the inbox and is not free.
 func TestSweepRetiresExhaustedSlot(t *testing.T) {
 	t.Parallel()
 	ib, slots := newInbox()
@@ -85,7 +85,7 @@ func TestSweepRetiresExhaustedSlot(t *testing.T) {
 	require.EqualValues(t, 2, ib.stopped)
 }
 
-// The inbox keeps few free slots, so that the timers that survive a spike gather in few pages.
+// The inbox keeps few free slots, so that the timers that survive a spike share few pages.
 func TestSweepKeepsFewFreeSlots(t *testing.T) {
 	t.Parallel()
 	ib, slots := newInbox()
@@ -98,9 +98,9 @@ func TestSweepKeepsFewFreeSlots(t *testing.T) {
 	require.Equal(t, inboxSize, slots.Pager.Used(0)+slots.Pager.Used(1))
 }
 
-// An inbox whose timers live is looked through at ever greater distances while its owner does not
-// come, so that arming stays O(1).
-func TestCrowdedInboxIsSweptLessOften(t *testing.T) {
+// While no owner places timers, an inbox of pending timers is swept at growing intervals, so that
+// arming stays O(1).
+func TestInboxOfPendingTimersIsSweptLessOften(t *testing.T) {
 	t.Parallel()
 	ib, slots := newInbox()
 	looked := 0
@@ -118,9 +118,9 @@ func TestCrowdedInboxIsSweptLessOften(t *testing.T) {
 	require.Equal(t, int64(never), ib.first)
 }
 
-// One of five turns is sampled, however often the inbox is swept or taken in between. A timer that
-// was moved takes its turn and is not sampled.
-func TestInboxSamplesEachTurnOnce(t *testing.T) {
+// One of five timers is sampled, however often the inbox is swept or taken in between. A moved
+// timer counts but is not sampled.
+func TestInboxSamplesOneTimerOfEachInterval(t *testing.T) {
 	t.Parallel()
 	ib, slots := newInbox()
 	ib.distance = func() int64 { return 5 }
@@ -155,17 +155,17 @@ func TestInboxSamplesEachTurnOnce(t *testing.T) {
 			}
 		}
 	}
-	for range 20 { // without a look at the inbox
+	for range 20 { // without a sample
 		armInbox(ib, slots, 5)
 		ib.skipSamples()
 		require.Greater(t, ib.sampleAt, int64(len(ib.staged)))
 		require.LessOrEqual(t, ib.sampleAt, int64(len(ib.staged)+5))
 		_, _, ok := ib.sample(slots)
-		require.False(t, ok, "its turn has passed")
+		require.False(t, ok, "it was skipped")
 	}
 }
 
-func TestInboxKnowsItsFirstTick(t *testing.T) {
+func TestInboxTracksItsFirstTick(t *testing.T) {
 	t.Parallel()
 	ib, slots := newInbox()
 	require.Equal(t, int64(never), ib.first)
@@ -187,8 +187,8 @@ func TestInboxKnowsItsFirstTick(t *testing.T) {
 	require.Equal(t, 100, cap(ib.staged))
 }
 
-// playInbox arms, stops, sweeps and takes as pick chooses. Each slot must always be in exactly one
-// place.
+// playInbox arms, stops, sweeps and takes timers as pick chooses. Each slot must always be in
+// exactly one list.
 func playInbox(t *testing.T, pick choices) {
 	ib, slots := newInbox()
 	var live, ending, taken []uint32
@@ -218,7 +218,7 @@ func playInbox(t *testing.T, pick choices) {
 			ending = nil
 		case 6:
 			ib.sweep(slots)
-		case 7: // the owner places what lives, frees what is over and gives the rest back
+		case 7: // the owner places pending timers, frees stopped ones and returns the rest
 			taken, _ = ib.take(taken[:0])
 			for _, i := range taken {
 				switch loadWord(&slots.Pages, i).Kind() {
@@ -264,11 +264,11 @@ func checkInbox(t *testing.T, ib *inbox, slots *arena.Slots, live, ending []uint
 			t.Fatalf("slot %d is not in the inbox", i)
 		}
 		if w := loadWord(&slots.Pages, i); w.Kind() == arena.Staged && int64(w.Bits()) < ib.first {
-			t.Fatalf("a timer of tick %d, and the first is %d", w.Bits(), ib.first)
+			t.Fatalf("a timer of tick %d is staged, but first is %d", w.Bits(), ib.first)
 		}
 	}
 	if len(ib.free) > inboxSize {
-		t.Fatalf("%d free slots", len(ib.free))
+		t.Fatalf("%d slots are free", len(ib.free))
 	}
 	if err := slots.Pager.Verify(); err != nil {
 		t.Fatal(err)
@@ -287,8 +287,9 @@ func FuzzInbox(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { playInbox(t, &scripted{data[:min(len(data), 1024)]}) })
 }
 
-// Each slot that any goroutine pushes comes out once, though the owner takes the stack meanwhile.
-func TestRemovalsLoseNothing(t *testing.T) {
+// Each slot that a goroutine pushes is taken exactly once, although the owner takes the stack
+// concurrently.
+func TestRaceRemovalsLoseNoSlot(t *testing.T) {
 	t.Parallel()
 	const goroutines, each = 8, 64 * arena.PageSize / 8
 	var r removals
@@ -332,9 +333,8 @@ func TestRemovalsLoseNothing(t *testing.T) {
 	require.Zero(t, r.len())
 }
 
-// A timeout that is stopped soon has never stood on the wheel, and its slot and cache lines are
-// used again.
-func TestStopInTheInboxLeavesTheWheelAlone(t *testing.T) {
+// A timer that is stopped early never reaches the wheel, and its slot and cache lines are reused.
+func TestStopInTheInboxDoesNotTouchTheWheel(t *testing.T) {
 	t.Parallel()
 	s, sh := newShardStory(t, Options{})
 	slots := map[uint32]bool{}
@@ -347,13 +347,13 @@ func TestStopInTheInboxLeavesTheWheelAlone(t *testing.T) {
 	}
 	require.LessOrEqual(t, len(slots), inboxSize+freeSlots)
 	require.Zero(t, s.Len())
-	require.Empty(t, sh.owner.store.all, "no bucket was ever made")
+	require.Empty(t, sh.owner.store.all, "no bucket was created")
 	require.Zero(t, sh.removals.len())
 	s.verify()
 }
 
-// The same with a few timers that stay pending.
-func TestStopInTheInboxBesideOthers(t *testing.T) {
+// The same holds if a few other timers stay pending.
+func TestStopInTheInboxWithOtherPendingTimers(t *testing.T) {
 	t.Parallel()
 	s, sh := newShardStory(t, Options{})
 	s.fill(inboxSize/2-1, time.Hour)
@@ -369,7 +369,7 @@ func TestStopInTheInboxBesideOthers(t *testing.T) {
 	require.Less(t, sh.staged(), inboxSize)
 }
 
-// The caller that finds the inbox full of timers that live places them, in the order of arming.
+// A caller that finds the inbox full of pending timers places them in the order of arming.
 func TestFullInboxIsPlaced(t *testing.T) {
 	t.Parallel()
 	s, sh := newShardStory(t, Options{})
@@ -385,7 +385,7 @@ func TestFullInboxIsPlaced(t *testing.T) {
 	require.Equal(t, names, s.ran)
 }
 
-func TestWhatIsSeenOfStagedTimers(t *testing.T) {
+func TestStagedTimersAreVisible(t *testing.T) {
 	t.Parallel()
 	s, sh := newShardStory(t, Options{})
 	timer := s.after(time.Hour, "a")
@@ -394,7 +394,7 @@ func TestWhatIsSeenOfStagedTimers(t *testing.T) {
 	require.Equal(t, modelStart.Add(time.Hour), at)
 	require.Equal(t, 1, sh.staged())
 	require.True(t, timer.Reschedule(2*time.Hour))
-	require.Equal(t, 1, sh.staged(), "it is there already")
+	require.Equal(t, 1, sh.staged(), "the timer is in the inbox already")
 	require.Equal(t, 1, s.Len())
 	require.Zero(t, sh.staged())
 	s.after(time.Hour, "b")
@@ -412,9 +412,9 @@ func TestWhatIsSeenOfStagedTimers(t *testing.T) {
 	require.Zero(t, sh.staged())
 }
 
-// Between the moment in which a Stop has won and the one in which it has cleared the payload, its
-// slot is not used again, although the owner comes.
-func TestSlotOfAStopUnderWayIsNotReused(t *testing.T) {
+// While a Stop has swapped the word but has not yet cleared the payload, the owner must not free
+// the slot.
+func TestSlotIsNotReusedBeforeItsStopEnds(t *testing.T) {
 	t.Parallel()
 	s, sh := newShardStory(t, Options{})
 	timer, other := s.after(time.Minute, "stopped"), s.after(time.Minute, "other")
@@ -423,7 +423,7 @@ func TestSlotOfAStopUnderWayIsNotReused(t *testing.T) {
 		sh.placeAll()
 		s.verify()
 		require.False(t, sh.slotIsFree(timer.index))
-		require.False(t, timer.Stop(), "another call is doing it")
+		require.False(t, timer.Stop(), "another Stop has won")
 		require.False(t, timer.Reschedule(0))
 		require.Equal(t, 1, sh.staged())
 	}
@@ -437,8 +437,8 @@ func TestSlotOfAStopUnderWayIsNotReused(t *testing.T) {
 	require.False(t, other.Stop())
 }
 
-// All that waits in the inbox fires in its very tick, whatever moves before or behind it.
-func TestStagedTimersAreNeverLate(t *testing.T) {
+// Every timer of the inbox fires in its tick, whichever timers are moved before or behind it.
+func TestStagedTimersFireInTheirTick(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		sh := &tw.engine.shards[0].shard
@@ -466,7 +466,7 @@ func TestStagedTimersAreNeverLate(t *testing.T) {
 	})
 }
 
-// The next run of a plan waits in the inbox, and its handle works there as well.
+// While the next run of a plan waits in the inbox, its handle works.
 func TestPlanInTheInbox(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
@@ -486,8 +486,8 @@ func TestPlanInTheInbox(t *testing.T) {
 	})
 }
 
-// Arm and cancel in a loop grows nothing, at one instant, at ever new ones, and beside a
-// population.
+// A loop of arm and cancel does not grow the memory: with one deadline, with new deadlines, and
+// with other pending timers.
 func TestArmAndCancelGrowsNothing(t *testing.T) {
 	t.Parallel()
 	for _, population := range []int{0, 1, 3 * arena.PageSize} {
@@ -526,9 +526,9 @@ func TestArmAndCancelGrowsNothing(t *testing.T) {
 	}
 }
 
-// Timers that are moved to an earlier deadline go through the inbox, which must not grow with them:
-// the dead that are left there hold their slots.
-func TestTheInboxStaysSmallIfTimersAreMovedEarlier(t *testing.T) {
+// Timers that are moved to an earlier deadline pass through the inbox. The inbox must not grow,
+// because stopped timers in it occupy slots.
+func TestInboxStaysSmallIfTimersAreMovedEarlier(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Shards: 1})
 	s := tw.engine.shards[0]

@@ -13,10 +13,10 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// Callers stop and move timers while the owner of the wheel works.
+// Tests of timers that callers stop and move while the owner of the wheel works.
 
-// arrived arms n timers and takes them out of the inbox without placing them, as an owner does
-// between two quanta.
+// arrived arms n timers and takes them out of the inbox without placing them. An owner is in this
+// state between two quanta.
 func arrived(s *story, n int, d time.Duration) []Timer {
 	timers := s.fill(n, d)
 	sh := &s.engine.shards[0].shard
@@ -24,7 +24,7 @@ func arrived(s *story, n int, d time.Duration) []Timer {
 	return timers
 }
 
-// A timer that the owner has taken out of the inbox and not placed yet can be stopped and moved.
+// A timer that the owner has taken out of the inbox and has not placed can be stopped and moved.
 func TestStopAndRescheduleBetweenInboxAndWheel(t *testing.T) {
 	t.Parallel()
 	s, sh := newShardStory(t, Options{})
@@ -46,8 +46,8 @@ func TestStopAndRescheduleBetweenInboxAndWheel(t *testing.T) {
 	require.Equal(t, 1, s.Len())
 }
 
-// A timer is rescheduled while the owner of a running wheel has taken it out of the inbox and has
-// not placed it. A later time only changes the word, and an earlier one sets the alarm.
+// A timer of a running wheel is rescheduled while the owner has taken it out of the inbox and has
+// not placed it. A later time only changes the word. An earlier time also sets the alarm.
 func TestRescheduleBetweenInboxAndWheelFiresOnTime(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
@@ -68,8 +68,8 @@ func TestRescheduleBetweenInboxAndWheelFiresOnTime(t *testing.T) {
 	})
 }
 
-// A timer of the wheel that is moved to an earlier time is in the inbox, and a bucket has it as
-// well, until the owner comes. Whatever happens meanwhile, it is in one place afterwards.
+// A placed timer that is moved to an earlier time is in the inbox and in a bucket until the owner
+// places it. Whatever happens meanwhile, it is in one of them afterwards.
 func TestTimerInInboxAndBucketFiresOnce(t *testing.T) {
 	t.Parallel()
 	type wheel struct {
@@ -106,7 +106,7 @@ func TestTimerInInboxAndBucketFiresOnce(t *testing.T) {
 				require.Equal(t, 1, sh.staged())
 				require.Equal(t, 1, sh.placed())
 				require.Equal(t, arena.Staged, timer.word().Kind())
-				sh.own(func() { sh.alarm.correctAt = math.MaxInt64 }) // else Stop would drain the wheel
+				sh.own(func() { sh.alarm.correctAt = math.MaxInt64 }) // else Stop would drain
 				sh.removals.threshold.Store(removalsMax)              // the same
 				verified(t, sh)
 				c.do(wheel{tw, sh, timer})
@@ -126,14 +126,14 @@ func TestTimerInInboxAndBucketFiresOnce(t *testing.T) {
 	}
 }
 
-// sweepInbox looks through the inbox as an arming caller does.
+// sweepInbox sweeps the inbox as a caller that arms a timer does.
 func (s *shard) sweepInbox() {
 	s.armMu.Lock()
 	defer s.armMu.Unlock()
 	s.inbox.sweep(&s.slots)
 }
 
-// A timer was moved to an earlier time, and its old bucket expires before the owner takes the
+// The old bucket of a timer that was moved to an earlier time expires before the owner takes the
 // inbox.
 func TestOldBucketOfAMovedTimerExpires(t *testing.T) {
 	t.Parallel()
@@ -145,7 +145,7 @@ func TestOldBucketOfAMovedTimerExpires(t *testing.T) {
 			timers[k] = tw.AfterFunc(60*ms, watch.note) // in a bucket that expires at 48 ms
 		}
 		sh.placeAll()
-		sh.removals.threshold.Store(removalsMax) // else Stop would drain the wheel
+		sh.removals.threshold.Store(removalsMax) // else Stop would drain
 		require.True(t, timers[0].Reschedule(55*ms))
 		require.True(t, timers[1].Reschedule(55*ms))
 		require.True(t, timers[1].Stop())
@@ -156,7 +156,7 @@ func TestOldBucketOfAMovedTimerExpires(t *testing.T) {
 			require.True(t, sh.owner.expire())
 			sh.owner.cascadeQuantum()
 			require.NoError(t, sh.verify())
-			require.Equal(t, 2, sh.owner.wheel.live, "those that were not moved")
+			require.Equal(t, 2, sh.owner.wheel.live, "the timers that were not moved")
 			sh.owner.tick = 0
 		})
 		pass(time.Second)
@@ -166,9 +166,9 @@ func TestOldBucketOfAMovedTimerExpires(t *testing.T) {
 	})
 }
 
-// A Stop takes effect before its entry leaves the bucket: the handle is inert, the callback
-// released and Len exact. The slot is reused only after the entry has left.
-func TestStoppedTimerOnTheWheelIsInertAtOnce(t *testing.T) {
+// A Stop takes effect before the entry leaves the bucket: the handle is inert, the callback is
+// released and Len is exact. The slot is reused only after the entry has left.
+func TestStoppedPlacedTimerIsInertAtOnce(t *testing.T) {
 	t.Parallel()
 	s, sh := newShardStory(t, Options{})
 	typed := s.engine.shards[0]
@@ -197,13 +197,13 @@ func TestStoppedTimerOnTheWheelIsInertAtOnce(t *testing.T) {
 	s.verify()
 	s.stopAll(timers[removalsMax : removalsMax+5])
 	require.Equal(t, 5, sh.removals.len())
-	require.Equal(t, 3*removalsMax-5+3, s.Len(), "exact, and it carries them out")
+	require.Equal(t, 3*removalsMax-5+3, s.Len(), "Len is exact and carries the removals out")
 	require.Zero(t, sh.removals.len())
 	s.verify()
 	s.requireInert(timers[:removalsMax+5])
 }
 
-// However many timers are stopped, in whatever order, few entries are dead at any time.
+// Few entries are dead at any time, whatever the number of stopped timers and their order.
 func TestDeadEntriesAreBounded(t *testing.T) {
 	t.Parallel()
 	for name, order := range removal {
@@ -228,8 +228,8 @@ func TestDeadEntriesAreBounded(t *testing.T) {
 	}
 }
 
-// A backlog of removals, which has grown while the wheel was held, shrinks with further Stops: by
-// more than they add.
+// A backlog of removals has grown while wheelMu was held. Further Stops carry out more removals
+// than they add.
 func TestBacklogOfRemovalsShrinks(t *testing.T) {
 	t.Parallel()
 	s, sh := newShardStory(t, Options{})
@@ -246,8 +246,8 @@ func TestBacklogOfRemovalsShrinks(t *testing.T) {
 	}
 }
 
-// A timer is armed after a long idleness, while removals are outstanding. The owner places it by
-// the present clock.
+// A timer is armed after a long idle time, while removals are outstanding. The owner places it by
+// the current clock.
 func TestClockCatchesUpBeforePlacing(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{Tick: time.Hour, WheelSize: 8, Levels: 4}, func(t *testing.T, tw *TimingWheel) {
@@ -299,7 +299,7 @@ func TestNextNamesNoBucketOfStoppedTimers(t *testing.T) {
 	require.True(t, next.After(before), "%v", next)
 }
 
-func TestFlushAndRemoveAllLeaveOutStoppedTimers(t *testing.T) {
+func TestFlushAndRemoveAllSkipStoppedTimers(t *testing.T) {
 	t.Parallel()
 	s, sh := newShardStory(t, Options{})
 	s.stopAll(s.fillPlaced(10, time.Minute)[:5])
@@ -322,8 +322,8 @@ func TestFlushAndRemoveAllLeaveOutStoppedTimers(t *testing.T) {
 	require.Zero(t, w.Len())
 }
 
-// Chunks are merged and given back as if each entry had left by itself.
-func TestRemovalsThinOutChunks(t *testing.T) {
+// Removals that are carried out together merge and free chunks as single removals do.
+func TestRemovalsCompactChunks(t *testing.T) {
 	t.Parallel()
 	s, sh := newShardStory(t, Options{})
 	timers := s.fillPlaced(100*chunkSize, time.Minute)
@@ -339,9 +339,8 @@ func TestRemovalsThinOutChunks(t *testing.T) {
 	require.Len(t, s.ran, len(timers))
 }
 
-// A large bucket that begins to move before it expires must not take the clock past others that are
-// queued.
-func TestEarlyBucketDoesNotTakeTheClockPastOthers(t *testing.T) {
+// A large bucket that cascades before it expires must not move the clock past queued buckets.
+func TestEarlyBucketDoesNotMoveTheClockPastOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tw, err := New(Options{Shards: 1, WheelSize: 4096, Tick: time.Microsecond})
@@ -371,8 +370,8 @@ func TestEarlyBucketDoesNotTakeTheClockPastOthers(t *testing.T) {
 	})
 }
 
-// The driver finds a backlog of arrivals. It must not place all of them before it serves a timer
-// that is due already, and a callback that blocks must not hold up the rest.
+// The driver finds a backlog of arrivals. It must not place all of them before it serves a due
+// timer, and a callback that blocks must not delay the others.
 func TestDueTimersDoNotWaitForABacklogOfArrivals(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {

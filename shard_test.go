@@ -12,7 +12,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// Sizes are promises of the documents and of the benchmarks: a change here is a decision. They hold
+// The documents and the benchmarks state these sizes. A change must be deliberate. The sizes hold
 // on 32 bits as well, where only pointers are smaller.
 func TestSizesOfHandles(t *testing.T) {
 	t.Parallel()
@@ -24,16 +24,16 @@ func TestSizesOfHandles(t *testing.T) {
 	}
 }
 
-// The data of a timer holds no pointer, so the garbage collector does not scan it.
+// The data of a timer contains no pointer, so the garbage collector does not scan it.
 func TestTimersHoldNoPointers(t *testing.T) {
 	t.Parallel()
 	for _, v := range []any{arena.Page{}, [arena.PageSize]uint64{}, chunkMeta{}, chunkPage{}} {
 		require.False(t, holdsPointers(reflect.TypeOf(v)), "%T", v)
 	}
-	require.True(t, holdsPointers(reflect.TypeOf(bucket{})), "a bucket may: there is one for many timers")
+	require.True(t, holdsPointers(reflect.TypeOf(bucket{})), "a bucket may, because it is for many timers")
 }
 
-// Timers are values to be compared and used as keys.
+// Timers can be compared and used as map keys.
 func TestTimerIsComparable(t *testing.T) {
 	t.Parallel()
 	s, _ := newShardStory(t, Options{})
@@ -45,8 +45,8 @@ func TestTimerIsComparable(t *testing.T) {
 	require.Len(t, names, 3)
 }
 
-// Fields of a shard that different goroutines write are at least a cache line apart, and so are two
-// shards.
+// Fields of a shard that different goroutines write are at least a cache line apart. Two shards are
+// as well.
 func TestShardIsPadded(t *testing.T) {
 	t.Parallel()
 	const line = 64
@@ -57,7 +57,7 @@ func TestShardIsPadded(t *testing.T) {
 		name         string
 		before, from uintptr // the end of what stands before it
 	}{
-		{"the neighbour", 0, unsafe.Offsetof(s.config)},
+		{"the object before", 0, unsafe.Offsetof(s.config)},
 		{"claims", unsafe.Offsetof(s.words) + unsafe.Sizeof(s.words), unsafe.Offsetof(s.claims) + unsafe.Offsetof(s.claims.planEnds)},
 		{"removals", unsafe.Offsetof(s.claims) + unsafe.Sizeof(s.claims), unsafe.Offsetof(s.removals) + unsafe.Offsetof(s.removals.head)},
 		{"armMu", unsafe.Offsetof(s.removals) + unsafe.Sizeof(s.removals), unsafe.Offsetof(s.armMu)},
@@ -84,15 +84,15 @@ func TestStaleHandleIsInert(t *testing.T) {
 			slots[e.index] = true
 		}
 		for _, e := range append(stopped, fired...) {
-			require.True(t, slots[e.index], "the slot is in use again")
+			require.True(t, slots[e.index], "the slot is reused")
 		}
 		s.requireInert(append(stopped, fired...))
 		s.stopAll(timers)
 	}
 }
 
-// While the wheel is held by a driver that is preempted, callers arm, stop and reschedule without
-// waiting. The remaining work is done when the driver releases the wheel.
+// While a preempted driver holds wheelMu, callers arm, stop and reschedule timers without waiting.
+// The remaining work is done when the driver unlocks.
 func TestCallersDoNotWaitForTheWheel(t *testing.T) {
 	t.Parallel()
 	s, sh := newShardStory(t, Options{})
@@ -119,8 +119,7 @@ func TestCallersDoNotWaitForTheWheel(t *testing.T) {
 	require.Len(t, s.ran, 797)
 }
 
-// While another caller that arms is preempted, a Stop, a Reschedule to a later time and a look at
-// the deadline do not wait.
+// While a preempted caller holds armMu, Stop, Reschedule to a later time and Deadline do not wait.
 func TestStopDoesNotWaitForAnArmingCaller(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Shards: 1})
@@ -136,7 +135,7 @@ func TestStopDoesNotWaitForAnArmingCaller(t *testing.T) {
 	require.True(t, timers[0].Reschedule(2*time.Hour))
 	_, ok := timers[0].Deadline()
 	require.True(t, ok)
-	sh.removals.threshold.Store(math.MaxInt32) // else this goroutine would be the owner, and want armMu
+	sh.removals.threshold.Store(math.MaxInt32) // else this goroutine would lock wheelMu and armMu
 	requireAllStop(t, timers)
 	sh.armMu.Unlock()
 	require.Equal(t, 1, tw.Len())

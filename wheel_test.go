@@ -13,7 +13,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
-// clockwork is a wheel driven by hand, beside a reference: the tick of each timer that it holds.
+// clockwork is a wheel that the test drives, with a reference: the tick of each of its timers.
 type clockwork struct {
 	wheel
 	store  bucketStore
@@ -55,12 +55,12 @@ func (c *clockwork) arm(tick int64) uint32 {
 	return i
 }
 
-// bucketOf returns the bucket that lists a timer.
+// bucketOf returns the bucket of a timer.
 func (c *clockwork) bucketOf(i uint32) *bucket {
 	return c.store.all[c.store.chunks.meta(*c.store.pos(i)>>chunkShift).bucket]
 }
 
-// stop takes a timer out, wherever it stands.
+// stop removes a timer from its bucket.
 func (c *clockwork) stop(i uint32) {
 	pos := c.store.pos(i)
 	b := c.store.remove(*pos)
@@ -77,8 +77,8 @@ func (c *clockwork) forget(i uint32) {
 	c.unused = append(c.unused, i)
 }
 
-// pass moves the clock to a tick and handles each bucket as it is taken: every timer must then be
-// due at exactly the wheel's clock.
+// pass moves the clock to a tick and handles each bucket as it is taken. Every timer must be due at
+// exactly the wheel's clock.
 func (c *clockwork) pass(to int64) (fired []int64) {
 	c.t.Helper()
 	c.now = max(c.now, to)
@@ -98,8 +98,7 @@ func (c *clockwork) pass(to int64) (fired []int64) {
 	return c.fired
 }
 
-// drainChunk fires the timers of a chunk that are due, and places the others. exact says that none
-// is overdue.
+// drainChunk fires the due timers of a chunk and places the others. If exact, none may be overdue.
 func (c *clockwork) drainChunk(b *bucket, exact bool) {
 	c.t.Helper()
 	var slots [chunkSize]uint32
@@ -121,7 +120,7 @@ func (c *clockwork) drainChunk(b *bucket, exact bool) {
 	}
 }
 
-// expire takes up to n buckets into the cascade, as a driver does.
+// expire moves up to n expired buckets to the cascade, as a driver does.
 func (c *clockwork) expire(n int) {
 	for ; n > 0; n-- {
 		b := c.pop(c.now)
@@ -132,7 +131,7 @@ func (c *clockwork) expire(n int) {
 	}
 }
 
-// move moves up to n chunks of the cascade.
+// move moves the timers of up to n chunks of the cascade.
 func (c *clockwork) move(n int) {
 	c.t.Helper()
 	for ; n > 0; n-- {
@@ -197,7 +196,7 @@ func (c *clockwork) checkFirst() {
 
 var wheelShapes = []struct{ size, levels int }{{2, 1}, {2, 3}, {2, 16}, {4, 2}, {8, 3}, {64, 1}, {64, 4}, {1024, 2}}
 
-// starts are clocks at zero, in the middle, just before the wrap of each level, and after long.
+// starts are clocks at zero, in the middle, just before the wrap of each level, and late.
 func starts(size, levels int) (all []int64) {
 	all = []int64{0, 1, 12345, 1<<48 - 1, 1 << 48, 1<<61 + 12345}
 	for l, span := 0, int64(size); l < levels && span < 1<<50; l, span = l+1, span*int64(size) {
@@ -221,8 +220,8 @@ func forEachClockwork(t *testing.T, test func(t *testing.T, size, levels int, no
 	}
 }
 
-// edges are ticks around those at which a timer moves on to the next level, seen from now, and
-// rounds of the last one.
+// edges are ticks around the limits of the levels, as seen from now, and around rounds of the last
+// level.
 func edges(size, levels int, now int64) (ticks []int64) {
 	for l, interval := 0, int64(1); l < levels && interval < 1<<50; l, interval = l+1, interval*int64(size) {
 		begin := now &^ (interval - 1)
@@ -235,8 +234,8 @@ func edges(size, levels int, now int64) (ticks []int64) {
 	return slices.DeleteFunc(ticks, func(tick int64) bool { return tick < now })
 }
 
-// A timer goes to the first level that has room for its interval within one lap, and else to the
-// last one, and its bucket expires at the beginning of that interval.
+// A timer goes to the first level that has a slot for its interval within one lap, or else to the
+// last level. Its bucket expires at the start of the interval.
 func TestTimerGoesToTheFirstLevelWithRoom(t *testing.T) {
 	t.Parallel()
 	forEachClockwork(t, func(t *testing.T, size, levels int, now int64) {
@@ -260,8 +259,8 @@ func TestTimerGoesToTheFirstLevelWithRoom(t *testing.T) {
 	})
 }
 
-// Each timer fires when the wheel's clock is exactly at its tick, and moves at most once for each
-// level.
+// Each timer fires when the wheel's clock is exactly at its tick, and cascades at most once for
+// each level.
 func TestTimersOfAllEdgesFireAtTheirTicks(t *testing.T) {
 	t.Parallel()
 	forEachClockwork(t, func(t *testing.T, size, levels int, now int64) {
@@ -279,7 +278,7 @@ func TestTimersOfAllEdgesFireAtTheirTicks(t *testing.T) {
 		for k := range ticks {
 			c.arm(ticks[(k*7919)%len(ticks)])
 		}
-		for _, tick := range slices.Sorted(func(yield func(int64) bool) { // again, one after the other
+		for _, tick := range slices.Sorted(func(yield func(int64) bool) {
 			for _, tick := range c.ticks {
 				if !yield(tick) {
 					return
@@ -295,8 +294,8 @@ func TestTimersOfAllEdgesFireAtTheirTicks(t *testing.T) {
 	})
 }
 
-// A timer that is armed for the past or the present goes to the tick of the clock.
-func TestTickBeforeTheClockCountsAsTheClocks(t *testing.T) {
+// A timer for a tick in the past goes to the clock's tick.
+func TestPastTickIsPlacedAtTheClock(t *testing.T) {
 	t.Parallel()
 	c := newClockwork(t, 8, 3, 1000)
 	for _, tick := range []int64{0, -5, math.MinInt64, 999, 1000} {
@@ -308,8 +307,7 @@ func TestTickBeforeTheClockCountsAsTheClocks(t *testing.T) {
 	require.Len(t, c.pass(1000), 5)
 }
 
-// A tick at the end of the range overflows nowhere, on a clock that stands at its beginning or near
-// its end.
+// A tick at the end of the range does not overflow, whether the clock is near 0 or near the end.
 func TestLastTicksDoNotOverflow(t *testing.T) {
 	t.Parallel()
 	for _, shape := range wheelShapes {
@@ -327,8 +325,8 @@ func TestLastTicksDoNotOverflow(t *testing.T) {
 	}
 }
 
-// A slot of the last level holds timers of several rounds. It is queued under the earliest,
-// whatever the order of arming, and waiting for a round takes no bucket off.
+// A slot of the last level holds timers of several rounds. Its bucket is queued by the earliest
+// round, in any order of arming, and no bucket is taken while all timers wait for later rounds.
 func TestSlotOfSeveralRoundsExpiresWithItsEarliest(t *testing.T) {
 	t.Parallel()
 	for _, levels := range []int{1, 2} {
@@ -351,12 +349,12 @@ func TestSlotOfSeveralRoundsExpiresWithItsEarliest(t *testing.T) {
 			pops++
 			c.pass(first)
 		}
-		require.LessOrEqual(t, pops, 3*levels, "once for each round that has timers")
+		require.LessOrEqual(t, pops, 3*levels, "once for each round with timers")
 	}
 }
 
 // A bucket whose timers were all stopped stays in its slot. If the next timer of the slot is for
-// another lap, the bucket gets that one's expiration, earlier or later.
+// another lap, the bucket gets the expiration of that lap, earlier or later.
 func TestEmptyBucketIsUsedForAnotherLap(t *testing.T) {
 	t.Parallel()
 	for _, levels := range []int{1, 3} {
@@ -376,8 +374,8 @@ func TestEmptyBucketIsUsedForAnotherLap(t *testing.T) {
 	}
 }
 
-// An empty bucket that the clock has passed gives its slot back, also on a coarse level.
-func TestEmptyBucketDoesNotHoldTheClock(t *testing.T) {
+// An empty bucket that the clock has passed leaves its slot, also on a coarse level.
+func TestEmptyBucketDoesNotStopTheClock(t *testing.T) {
 	t.Parallel()
 	c := newClockwork(t, 8, 3, 0)
 	c.stop(c.arm(5))
@@ -393,8 +391,8 @@ func TestEmptyBucketDoesNotHoldTheClock(t *testing.T) {
 	require.Equal(t, []int64{301, 400}, c.pass(500))
 }
 
-// The clock of an idle wheel follows a reading as far as the first bucket with timers, and never
-// goes back.
+// The clock of an idle wheel advances to a reading, but not past the first bucket with timers, and
+// never goes back.
 func TestCatchUpStopsAtTheFirstBucket(t *testing.T) {
 	t.Parallel()
 	c := newClockwork(t, 8, 2, 10)
@@ -413,11 +411,11 @@ func TestCatchUpStopsAtTheFirstBucket(t *testing.T) {
 	c.catchUp(1 << 40)
 	require.Equal(t, int64(1<<40), c.cur)
 	i := c.arm(1<<40 + 3)
-	require.Zero(t, c.bucketOf(i).level, "a short timer after a long idleness")
+	require.Zero(t, c.bucketOf(i).level, "level of a short timer after a long idle time")
 }
 
-// A stalled driver finds the first bucket overdue: the clock stands there, and further timers of
-// ticks that have passed go to it or behind it.
+// After a stall of the driver the first bucket is overdue, and the clock is at its tick. Timers for
+// past ticks go to that bucket or to a later one.
 func TestArmingWhileBucketsAreOverdue(t *testing.T) {
 	t.Parallel()
 	c := newClockwork(t, 4, 2, 0)
@@ -434,9 +432,9 @@ func TestArmingWhileBucketsAreOverdue(t *testing.T) {
 	require.EqualValues(t, 100, c.cur)
 }
 
-// popAny takes the buckets in the order of their expirations, empty ones left out, and the clock
-// stands still.
-func TestPopAnyLeavesTheClockAlone(t *testing.T) {
+// popAny takes the buckets in the order of their expirations and skips empty ones. The clock does
+// not move.
+func TestPopAnyDoesNotMoveTheClock(t *testing.T) {
 	t.Parallel()
 	c := newClockwork(t, 4, 3, 7)
 	for _, tick := range []int64{9, 1000, 30, 8, 200} {
@@ -454,8 +452,8 @@ func TestPopAnyLeavesTheClockAlone(t *testing.T) {
 	require.Zero(t, c.live)
 }
 
-// If two buckets expire together the coarser one goes first, so its timers reach the finer one's
-// tick in time.
+// If two buckets expire together, the coarser one goes first, so that its timers reach the finer
+// bucket in time.
 func TestCoarserBucketOfATickIsTakenFirst(t *testing.T) {
 	t.Parallel()
 	c := newClockwork(t, 4, 3, 0)
@@ -469,8 +467,8 @@ func TestCoarserBucketOfATickIsTakenFirst(t *testing.T) {
 	require.EqualValues(t, 0, c.pop(16).level)
 }
 
-// Empty buckets are swept when they are the majority, in whatever order they became empty: the last
-// one of the heap may be one of them.
+// Empty buckets are swept when they are the majority, in any order of becoming empty. The last
+// element of the heap may be one of them.
 func TestSweepFreesEmptyBucketsInAnyOrder(t *testing.T) {
 	t.Parallel()
 	for name, order := range removal {
@@ -497,17 +495,16 @@ func TestSweepFreesEmptyBucketsInAnyOrder(t *testing.T) {
 	}
 }
 
-// newEarlyClockwork is a clockwork whose large buckets begin to move early: a tick for every 16
-// timers.
+// newEarlyClockwork returns a clockwork whose large buckets begin to cascade early: one tick
+// earlier for every 16 timers.
 func newEarlyClockwork(t testing.TB, size, levels int, now int64) *clockwork {
 	c := newClockwork(t, size, levels, now)
 	c.cascadeTicks, c.cascadeTimers = 1, 16
 	return c
 }
 
-// A large bucket of a coarse level wants to be taken before it expires: by the time that moving its
-// timers takes, and by a quarter of its interval at most. A small one does not, nor one of the
-// finest level.
+// A large bucket of a coarse level is taken before it expires: by the time that its cascade takes,
+// and by at most a quarter of its interval. Small buckets and those of the finest level are not.
 func TestLargeCoarseBucketBeginsEarly(t *testing.T) {
 	t.Parallel()
 	c := newEarlyClockwork(t, 1024, 2, 0)
@@ -518,17 +515,17 @@ func TestLargeCoarseBucketBeginsEarly(t *testing.T) {
 		}
 		return c.bucketOf(i)
 	}
-	require.EqualValues(t, 500, fill(500, 4*earlyMin).key, "of the finest level")
+	require.EqualValues(t, 500, fill(500, 4*earlyMin).key, "the finest level")
 	b := fill(10*1024+5, earlyMin-1)
 	require.Equal(t, b.at, b.key, "small")
 	fill(10*1024+5, 1)
 	require.Equal(t, b.at-earlyMin/16, b.key)
 	fill(10*1024+5, earlyMin-1)
-	require.Equal(t, b.at-earlyMin/16, b.key, "it has not doubled")
+	require.Equal(t, b.at-earlyMin/16, b.key, "the size has not doubled")
 	fill(10*1024+5, 1)
 	require.Equal(t, b.at-2*earlyMin/16, b.key)
 	fill(10*1024+5, 14*earlyMin)
-	require.EqualValues(t, b.at-1024/4, b.key, "a quarter of its interval")
+	require.EqualValues(t, b.at-1024/4, b.key, "a quarter of the interval")
 	c.check()
 	require.Len(t, c.pass(500), 4*earlyMin)
 	require.Empty(t, c.pass(b.key-1))
@@ -536,9 +533,9 @@ func TestLargeCoarseBucketBeginsEarly(t *testing.T) {
 	require.Len(t, c.pass(10*1024+5), 16*earlyMin)
 }
 
-// Timers of a bucket that begins early find room on the finer level as far as it reaches. The
-// others go back to the slot and move once more when it expires.
-func TestTimersWithoutRoomGoBackToTheirSlot(t *testing.T) {
+// If a bucket cascades early, the finer level has slots for some of its timers only. The others go
+// back to their slot and cascade again when it expires.
+func TestTimersBeyondTheFinerLevelGoBackToTheirSlot(t *testing.T) {
 	t.Parallel()
 	c := newEarlyClockwork(t, 1024, 2, 0)
 	var last uint32
@@ -551,16 +548,16 @@ func TestTimersWithoutRoomGoBackToTheirSlot(t *testing.T) {
 	require.Empty(t, c.pass(key))
 	back := c.bucketOf(last)
 	require.EqualValues(t, 1, back.level)
-	require.Equal(t, earlyMin, back.live, "those of the last 256 ticks")
-	require.EqualValues(t, 3*1024, back.key, "they do not begin early once more")
+	require.Equal(t, earlyMin, back.live, "the timers of the last 256 ticks")
+	require.EqualValues(t, 3*1024, back.key, "they do not cascade early again")
 	moved := c.moves[last]
 	require.Empty(t, c.pass(3*1024-1))
 	require.Equal(t, moved, c.moves[last])
 	require.Len(t, c.pass(4*1024), 4*earlyMin)
 }
 
-// A timer of an earlier round that joins a large slot of the last level is not held up by the
-// timers before it in the list: the bucket still begins early.
+// A timer of an earlier round joins a large slot of the last level. The bucket still begins early,
+// so the timer does not wait for those before it in the list.
 func TestEarlierRoundOfALargeSlotBeginsEarly(t *testing.T) {
 	t.Parallel()
 	c := newEarlyClockwork(t, 64, 2, 0)
@@ -574,7 +571,7 @@ func TestEarlierRoundOfALargeSlotBeginsEarly(t *testing.T) {
 	require.Len(t, c.pass(64*64+5), 1)
 }
 
-// A bucket that fills up shortly before it expires does not begin in the past.
+// A bucket that becomes large shortly before it expires does not get a key in the past.
 func TestEarlyBeginningIsNeverBeforeTheClock(t *testing.T) {
 	t.Parallel()
 	c := newEarlyClockwork(t, 1024, 2, 1024+1024-10)
@@ -594,9 +591,9 @@ func TestEarlyBeginningIsNeverBeforeTheClock(t *testing.T) {
 	c.pass(9 * 1024)
 }
 
-// While an early bucket moves, finer ones that expire meanwhile go first, and the clock passes no
-// bucket.
-func TestEarlyBucketDoesNotTakeTheClockPastFinerOnes(t *testing.T) {
+// While an early bucket cascades, finer buckets that expire meanwhile go first, and the clock
+// passes no bucket.
+func TestEarlyBucketDoesNotMoveTheClockPastFinerOnes(t *testing.T) {
 	t.Parallel()
 	c := newEarlyClockwork(t, 4096, 2, 0)
 	for k := range int64(1100) {
@@ -642,9 +639,9 @@ func TestWheelVerifyFindsDamage(t *testing.T) {
 	}
 }
 
-// A huge bucket of a coarse level, which began to move early, is put aside for those of finer
-// levels that expire meanwhile: their timers are due, and its timers are not.
-func TestFinerBucketsMoveFirst(t *testing.T) {
+// A huge bucket of a coarse level cascades early. Buckets of finer levels that expire meanwhile go
+// first, because their timers are due and those of the huge bucket are not.
+func TestFinerBucketsCascadeFirst(t *testing.T) {
 	t.Parallel()
 	var c cascade
 	require.False(t, c.any())
@@ -666,7 +663,7 @@ func TestFinerBucketsMoveFirst(t *testing.T) {
 	}
 	require.Equal(t, []uint32{5, 1, 3, 6, 0, 4}, order)
 	require.True(t, c.any())
-	require.False(t, c.waiting(), "they have no timers")
+	require.False(t, c.waiting(), "the buckets are empty")
 	c.push(&bucket{level: 4, live: 1})
 	require.True(t, c.waiting())
 	c.remove(c.next())
@@ -675,9 +672,9 @@ func TestFinerBucketsMoveFirst(t *testing.T) {
 	require.False(t, c.any())
 }
 
-// If finer buckets never come to an end, a coarse one has every eighth turn once it has expired
-// before them.
-func TestCoarseBucketHasItsTurn(t *testing.T) {
+// If finer buckets keep expiring, a coarse bucket that has expired before them gets every eighth
+// turn.
+func TestCoarseBucketGetsEveryEighthTurn(t *testing.T) {
 	t.Parallel()
 	var c cascade
 	coarse, early := &bucket{level: 3, at: 5}, &bucket{level: 2, at: 1000}
@@ -693,12 +690,11 @@ func TestCoarseBucketHasItsTurn(t *testing.T) {
 		}
 	}
 	require.Equal(t, 80/fairTurn, turns[coarse])
-	require.Zero(t, turns[early], "it is not due yet")
+	require.Zero(t, turns[early], "the bucket has not expired")
 }
 
-// The fair turn is that of the bucket that has expired first, which need not be of the coarsest
-// level.
-func TestFairTurnIsThatOfTheFirstExpired(t *testing.T) {
+// The eighth turn goes to the bucket that has expired first, whatever its level.
+func TestEighthTurnGoesToTheFirstExpiredBucket(t *testing.T) {
 	t.Parallel()
 	var c cascade
 	for l, at := range []int64{10, 5, 8} {
@@ -710,8 +706,8 @@ func TestFairTurnIsThatOfTheFirstExpired(t *testing.T) {
 	require.EqualValues(t, 1, c.next().level)
 }
 
-// playClockwork does what pick chooses to a wheel and compares it with the reference after each
-// step. A driver that comes late, and moves a few buckets at a time, is part of it.
+// playClockwork performs the operations that pick chooses on a wheel and compares it with the
+// reference after each step. The driver may be late, and moves a few buckets at a time.
 func playClockwork(t *testing.T, pick choices) {
 	size, levels := 2<<pick.below(6), 1+pick.below(5)
 	all := starts(size, levels)
@@ -790,7 +786,7 @@ func (c *clockwork) pause(pick choices, span int64) int64 {
 	return int64(pick.below(3))
 }
 
-// finish fires what is due, and then everything in order.
+// finish fires the due timers, and then all others in order.
 func (c *clockwork) finish() {
 	c.t.Helper()
 	settle := func() {
@@ -813,7 +809,7 @@ func (c *clockwork) finish() {
 	for len(c.ticks) > 0 {
 		first, _ := c.first()
 		if first < c.now {
-			c.t.Fatalf("the first bucket wants to be taken at %d, and it is %d", first, c.now)
+			c.t.Fatalf("the first bucket has to be taken at %d, the clock is at %d", first, c.now)
 		}
 		c.now = first
 		settle()
@@ -823,7 +819,7 @@ func (c *clockwork) finish() {
 	}
 }
 
-func TestModelWheelByHand(t *testing.T) {
+func TestModelClockwork(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
