@@ -45,7 +45,7 @@ func TestEveryExecutorRunsEachCallbackOnceAndNeverEarly(t *testing.T) {
 	}
 }
 
-// A WaitGroup is an executor that also tells when all callbacks have returned.
+// A WaitGroup is an executor that can also wait until all callbacks have returned.
 func TestWaitGroupWaitsForCallbacks(t *testing.T) {
 	t.Parallel()
 	var wg sync.WaitGroup
@@ -57,12 +57,12 @@ func TestWaitGroupWaitsForCallbacks(t *testing.T) {
 			done.Add(1)
 		})
 	}
-	await(t, "all are claimed", func() bool { return tw.Len() == 0 })
+	await(t, "all timers are claimed", func() bool { return tw.Len() == 0 })
 	wg.Wait()
 	assert.EqualValues(t, 100, done.Load())
 }
 
-// A pool bounds how many callbacks run at once; the rest waits, pending, and can still be stopped.
+// A pool limits the number of running callbacks. The other timers stay pending and can be stopped.
 func TestExecutorFunc(t *testing.T) {
 	t.Parallel()
 	var calls []func()
@@ -74,7 +74,7 @@ func TestExecutorFunc(t *testing.T) {
 	assert.Equal(t, []string{"a"}, s.ran)
 }
 
-func TestBoundedPoolBoundsWhatRunsAtOnce(t *testing.T) {
+func TestBoundedPoolLimitsRunningCallbacks(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Executor: startPool(t, 3), Shards: 1})
 	gate := make(chan struct{})
@@ -88,7 +88,7 @@ func TestBoundedPoolBoundsWhatRunsAtOnce(t *testing.T) {
 		})
 	}
 	await(t, "the pool is full", func() bool { return running.Load() == 3 })
-	assert.Equal(t, 97, tw.Len(), "what waits in the pool's queue is not claimed")
+	assert.Equal(t, 97, tw.Len(), "timers of queued calls are not claimed")
 	stopped := 0
 	for _, timer := range timers[50:] {
 		if timer.Stop() {
@@ -140,18 +140,19 @@ func TestBlockedCallbackDelaysNoOther(t *testing.T) {
 			for range 5 {
 				tw.AfterFunc(time.Millisecond, func() { blocked <- struct{}{}; <-gate })
 				tw.AfterFunc(time.Millisecond, func() { quick <- struct{}{} })
-				receive(t, blocked, "the callback that blocks")
-				receive(t, quick, "its neighbour")
+				receive(t, blocked, "the blocked callback")
+				receive(t, quick, "a callback of the same bucket")
 				tw.AfterFunc(0, func() { quick <- struct{}{} })
-				receive(t, quick, "a later one")
+				receive(t, quick, "a later callback")
 			}
-			await(t, "the quick ones return", func() bool { return tw.Stats().Running == 5 })
+			await(t, "the quick callbacks return", func() bool { return tw.Stats().Running == 5 })
 		})
 	}
 }
 
-// In one bucket, with the quick callback at either end and in the middle of it.
-func TestQuickCallbackAmongTwoThousandThatBlock(t *testing.T) {
+// The quick callback is at the start, at the end or in the middle of a bucket of callbacks that
+// block.
+func TestQuickCallbackAmongTwoThousandBlockedOnesRuns(t *testing.T) {
 	t.Parallel()
 	for name, executor := range unbounded {
 		t.Run(name, func(t *testing.T) {
@@ -175,8 +176,8 @@ func TestQuickCallbackAmongTwoThousandThatBlock(t *testing.T) {
 	}
 }
 
-// Each of 64 callbacks of one bucket stops the 63 others. Exactly one thing happens to each timer,
-// whichever runs first.
+// Each of 64 callbacks of one bucket stops the 63 others. Each timer is either called or stopped,
+// whichever callback runs first.
 func TestCallbackStopsSiblingsOfItsOwnBucket(t *testing.T) {
 	t.Parallel()
 	for name, executor := range executors {
@@ -212,7 +213,7 @@ func TestCallbackStopsSiblingsOfItsOwnBucket(t *testing.T) {
 	}
 }
 
-// Callbacks run without a lock: each may call all of the API.
+// Callbacks run without a lock, so they may call every method.
 func TestCallbackMayCallEverything(t *testing.T) {
 	t.Parallel()
 	for name, executor := range executors {
@@ -241,10 +242,10 @@ func TestCallbackMayCallEverything(t *testing.T) {
 			})
 			got := []string{}
 			for range 4 {
-				got = append(got, receive(t, ran, "what the callback armed"))
+				got = append(got, receive(t, ran, "a timer that the callback armed"))
 			}
 			assert.ElementsMatch(t, []string{"AfterFunc", "AtFunc", "plan", "outer"}, got)
-			await(t, "the flushed run", func() bool { return tw.Len() == 2 }) // the plan and the last one
+			await(t, "the flushed timers run", func() bool { return tw.Len() == 2 })
 			stopped := make(chan struct{})
 			tw.AfterFunc(0, func() { tw.Stop(); close(stopped) })
 			receive(t, stopped, "Stop from a callback")
@@ -253,9 +254,9 @@ func TestCallbackMayCallEverything(t *testing.T) {
 	}
 }
 
-// A timer whose call the executor has not begun is pending. The call claims the timer when it
-// begins. A call whose timer is gone does nothing.
-func TestHandedOverIsStillPending(t *testing.T) {
+// A timer is pending until the executor begins its call, which claims the timer. A call whose timer
+// was stopped does nothing.
+func TestTimerOfAQueuedCallIsPending(t *testing.T) {
 	t.Parallel()
 	h := &held{}
 	tw := startWheel(t, Options{Executor: h, Shards: 1})
@@ -265,7 +266,7 @@ func TestHandedOverIsStillPending(t *testing.T) {
 	for i := range timers {
 		timers[i] = tw.AtFunc(at, func() { ran++ })
 	}
-	await(t, "all are handed over", func() bool { return h.len() == len(timers) })
+	await(t, "all calls are submitted", func() bool { return h.len() == len(timers) })
 	assert.Equal(t, 10, tw.Len())
 	for _, timer := range timers[:4] {
 		_, pending := timer.Deadline()
@@ -282,7 +283,7 @@ func TestHandedOverIsStillPending(t *testing.T) {
 	verifyShards(t, tw.engine)
 }
 
-// Calls that found nothing to run must leave the shard able to run what comes later.
+// After a call that found no due timer, later timers still fire.
 func TestTimersFireAfterACallThatFoundNothing(t *testing.T) {
 	t.Parallel()
 	h := &held{}
@@ -290,18 +291,18 @@ func TestTimersFireAfterACallThatFoundNothing(t *testing.T) {
 	ran := 0
 	for round := range 5 {
 		timer := tw.AfterFunc(0, func() { ran++ })
-		await(t, "the timer is handed over", func() bool { return h.len() > 0 })
+		await(t, "the call is submitted", func() bool { return h.len() > 0 })
 		require.True(t, timer.Stop())
 		h.release()
 		tw.AfterFunc(0, func() { ran++ })
-		await(t, "the next one runs", func() bool { h.release(); return ran == round+1 })
+		await(t, "the next timer runs", func() bool { h.release(); return ran == round+1 })
 	}
 	assert.Zero(t, tw.Len())
 }
 
-// A timer that is postponed while its call waits in the executor's queue runs at its new time, with
-// a call of its own.
-func TestPostponedWhileItsCallWaits(t *testing.T) {
+// A timer that is postponed while its call waits in the executor's queue runs at the new time, by
+// another call.
+func TestTimerPostponedWhileItsCallWaitsRunsLater(t *testing.T) {
 	t.Parallel()
 	h := &held{}
 	tw := startWheel(t, Options{Executor: h, Shards: 1})
@@ -315,7 +316,7 @@ func TestPostponedWhileItsCallWaits(t *testing.T) {
 			assert.GreaterOrEqual(t, time.Since(start), 50*time.Millisecond)
 		})
 	}
-	await(t, "all are handed over", func() bool { return h.len() >= n })
+	await(t, "all calls are submitted", func() bool { return h.len() >= n })
 	start = time.Now()
 	for _, timer := range timers {
 		require.True(t, timer.Reschedule(50*time.Millisecond))
@@ -325,18 +326,18 @@ func TestPostponedWhileItsCallWaits(t *testing.T) {
 	verifyShards(t, tw.engine)
 }
 
-// The reverse: a timer whose call waits is hastened, or moved to a point in time that has passed.
-func TestHastenedWhileItsCallWaits(t *testing.T) {
+// A timer whose call waits is moved to an earlier time, or to a time that has passed.
+func TestTimerMovedEarlierWhileItsCallWaitsRuns(t *testing.T) {
 	t.Parallel()
 	h := &held{}
 	tw := startWheel(t, Options{Executor: h, Shards: 1})
 	ran := 0
 	timer := tw.AfterFunc(0, func() { ran++ })
-	await(t, "it is handed over", func() bool { return h.len() > 0 })
+	await(t, "the call is submitted", func() bool { return h.len() > 0 })
 	require.True(t, timer.Reschedule(time.Hour))
 	require.True(t, timer.Reschedule(0))
 	require.True(t, timer.RescheduleAt(time.Now().Add(-time.Hour)))
-	await(t, "it runs", func() bool { h.release(); return ran == 1 })
+	await(t, "the timer runs", func() bool { h.release(); return ran == 1 })
 	time.Sleep(5 * time.Millisecond)
 	h.release()
 	assert.Equal(t, 1, ran)
@@ -351,16 +352,16 @@ func TestCallsAfterTheWheelsStopDoNothing(t *testing.T) {
 	for range 100 {
 		tw.AfterFunc(0, func() { t.Error("ran after Stop") })
 	}
-	await(t, "all are handed over", func() bool { return h.len() == 100 })
+	await(t, "all calls are submitted", func() bool { return h.len() == 100 })
 	tw.Stop()
 	assert.Equal(t, 100, h.release())
 	assert.Zero(t, tw.Stats().Fired)
-	require.NoError(t, tw.Shutdown(t.Context()), "nothing runs")
+	require.NoError(t, tw.Shutdown(t.Context()), "no callback runs")
 }
 
-// Flush hands over what is pending at the call. Reschedule takes a timer out of the flush. Stop
-// prevents the callback.
-func TestFlushedIsPendingUntilItStarts(t *testing.T) {
+// Flush makes the timers due that are pending at the call. Until its callback starts, a flushed
+// timer can be stopped and rescheduled.
+func TestFlushedTimerIsPendingUntilItsCallbackStarts(t *testing.T) {
 	t.Parallel()
 	h := &held{}
 	tw := startWheel(t, Options{Executor: h, Shards: 1, WheelSize: 4, Levels: 2})
@@ -374,23 +375,22 @@ func TestFlushedIsPendingUntilItStarts(t *testing.T) {
 	require.Equal(t, 5, tw.Flush())
 	assert.Equal(t, 5, tw.Len())
 	tw.AfterFunc(time.Hour, note("armed after the flush"))
-	require.True(t, later.Reschedule(time.Hour), "earlier than before, but not now")
+	require.True(t, later.Reschedule(time.Hour), "earlier, but not due")
 	require.True(t, longer.Reschedule(time.Hour))
 	require.True(t, soon.Reschedule(time.Millisecond))
 	require.True(t, stopped.Stop())
-	await(t, "the flushed one and the soon one run", func() bool { h.release(); return len(ran) == 2 })
+	await(t, "the flushed timer and the short one run", func() bool { h.release(); return len(ran) == 2 })
 	assert.ElementsMatch(t, []string{"flushed", "soon"}, ran)
 	assert.Equal(t, 3, tw.Len())
 	verifyShards(t, tw.engine)
 
 	require.Equal(t, 3, tw.Flush(), "a rescheduled timer can be flushed again")
-	await(t, "the rest run", func() bool { h.release(); return len(ran) == 5 })
+	await(t, "the other timers run", func() bool { h.release(); return len(ran) == 5 })
 	assert.Zero(t, tw.Len())
 }
 
-// A timer that a Flush has handed to the executor is pending until the call begins. Reschedule
-// takes it back.
-func TestRescheduleTakesBackWhatAFlushHasHanded(t *testing.T) {
+// A flushed timer is pending until the executor begins its call. Reschedule moves it until then.
+func TestFlushedTimerIsRescheduledBeforeItsCallBegins(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := &held{}
@@ -414,8 +414,8 @@ func TestRescheduleTakesBackWhatAFlushHasHanded(t *testing.T) {
 	})
 }
 
-// Inline runs the callbacks of a shard one after the other, also where more is due behind them,
-// after a Flush, and when the alarm goes off meanwhile.
+// Inline runs the callbacks of a shard one after the other, also if more timers are due, after a
+// Flush, and if the alarm goes off meanwhile.
 func TestInlineCallbacksOfAShardDoNotOverlap(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Executor: Inline, Shards: 1})
@@ -441,12 +441,12 @@ func TestInlineCallbacksOfAShardDoNotOverlap(t *testing.T) {
 		}
 		tw.AfterFunc(ms, f)
 	}
-	await(t, "all have run", func() bool { return ran.Load() == 70 })
+	await(t, "all callbacks have run", func() bool { return ran.Load() == 70 })
 	require.NoError(t, drainWheel(tw))
-	assert.Zero(t, over.Load(), "callbacks that began while another one of the shard was running")
+	assert.Zero(t, over.Load(), "callbacks that overlapped another one of the shard")
 }
 
-// With OnPanic set, a panic costs its callback and nothing else, on every executor.
+// With OnPanic, a panic ends its callback and loses nothing else, on every executor.
 func TestOnPanicGetsValueAndStack(t *testing.T) {
 	t.Parallel()
 	for name, executor := range executors {
@@ -488,7 +488,7 @@ func TestOnPanicGetsValueAndStack(t *testing.T) {
 	}
 }
 
-// By default a panic crashes the program and shows the callback's stack, as with time.AfterFunc.
+// By default a panic crashes the program and prints the callback's stack, as with time.AfterFunc.
 func TestPanicCrashesTheProgramByDefault(t *testing.T) {
 	roles := map[string]Executor{"default": nil, "Goroutines": Goroutines, "Inline": Inline}
 	if role := os.Getenv(childEnv); role != "" {
@@ -512,8 +512,8 @@ func TestPanicCrashesTheProgramByDefault(t *testing.T) {
 	}
 }
 
-// runtime.Goexit ends one callback. It is no panic, with or without OnPanic.
-func TestGoexitCostsNothingButItsCallback(t *testing.T) {
+// runtime.Goexit ends one callback. OnPanic is not called.
+func TestGoexitLosesNothingButItsCallback(t *testing.T) {
 	t.Parallel()
 	for name, executor := range executors {
 		for _, caught := range []bool{false, true} {
@@ -546,8 +546,8 @@ func TestGoexitCostsNothingButItsCallback(t *testing.T) {
 	}
 }
 
-// Callbacks that all end with Goexit, each arming the next one: every worker dies under the wheel.
-func TestGoexitChain(t *testing.T) {
+// Each callback arms the next one and calls Goexit, so every worker ends. The chain continues.
+func TestGoexitChainContinues(t *testing.T) {
 	t.Parallel()
 	for name, executor := range executors {
 		t.Run(name, func(t *testing.T) {
@@ -571,9 +571,9 @@ func TestGoexitChain(t *testing.T) {
 	}
 }
 
-// A callback that blocks holds a goroutine. Its stack is no larger than with time.AfterFunc, where
-// the runtime's smallest stack is enough. The test runs in a process of its own, in which the
-// runtime does not begin with larger stacks after a collection.
+// A blocked callback holds a goroutine. Its stack is not larger than with time.AfterFunc, for which
+// the runtime's smallest stack suffices. The test runs in a process of its own, in which the
+// runtime does not start goroutines with larger stacks after a collection.
 func TestBlockedCallbackHoldsNoMoreStackThanAnAfterFunc(t *testing.T) {
 	const fixed = "GODEBUG=adaptivestackstart=0"
 	if underRace {
@@ -596,7 +596,7 @@ func TestBlockedCallbackHoldsNoMoreStackThanAnAfterFunc(t *testing.T) {
 	require.LessOrEqual(t, wheel, std*5/4, "bytes; %d with package time", std)
 }
 
-// stackOfBlocked returns the bytes of stack for each of many callbacks that block.
+// stackOfBlocked returns the bytes of stack for each of many blocked callbacks.
 func stackOfBlocked(afterFunc func(d time.Duration, f func())) uint64 {
 	const n = 5000
 	var begun, ended sync.WaitGroup

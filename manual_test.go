@@ -12,8 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The clock of a Manual wheel stands where Start or the last Advance has put it, and never goes
-// back.
+// Start and Advance set the clock of a Manual wheel. It never goes back.
 func TestAdvanceNeverGoesBack(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, Options{}, 1<<60)
@@ -24,11 +23,12 @@ func TestAdvanceNeverGoesBack(t *testing.T) {
 	require.Equal(t, "a", s.to(time.Hour))
 	require.Empty(t, s.to(time.Minute))
 	require.True(t, s.Now().Equal(modelStart.Add(time.Hour)))
-	s.after(0, "due where the clock stands")
-	require.Equal(t, "due where the clock stands", s.to(-time.Hour))
+	s.after(0, "due now")
+	require.Equal(t, "due now", s.to(-time.Hour))
 }
 
-// Ticks in order, and in a tick the order of arming, whatever the levels the timers came through.
+// Timers run in order of ticks, and in one tick in the order of arming, whatever levels they
+// passed.
 func TestAdvanceRunsInOrderOfTicksThenOfArming(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, Options{Tick: ms, WheelSize: 4, Levels: 2}, 0)
@@ -44,8 +44,8 @@ func TestAdvanceRunsInOrderOfTicksThenOfArming(t *testing.T) {
 	require.Equal(t, "0 1 2 3 reset far1 far2", s.to(20*ms))
 }
 
-// A timer that a callback arms runs in a later Advance, even if it is due at once. A chain of zero
-// delays therefore starves neither the caller nor another timer.
+// A timer that a callback arms runs in a later Advance, even if it is due at once. So a chain of
+// zero delays starves neither the caller of Advance nor another timer.
 func TestChainOfZeroDelaysStarvesNoTimer(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, Options{}, 0)
@@ -62,7 +62,7 @@ func TestChainOfZeroDelaysStarvesNoTimer(t *testing.T) {
 	require.Equal(t, 1, s.Len())
 }
 
-// A callback that panics or exits unwinds to the caller and loses nothing else: the rest stays due.
+// If a callback panics or exits, Advance unwinds to its caller and the other timers stay due.
 func TestPanicAndGoexitLoseNothingElse(t *testing.T) {
 	t.Parallel()
 	for _, leave := range []func(){func() { panic("of a callback") }, runtime.Goexit} {
@@ -89,11 +89,11 @@ func TestPanicAndGoexitLoseNothingElse(t *testing.T) {
 	}
 }
 
-func TestOnPanicReportsAndGoesOn(t *testing.T) {
+func TestAdvanceContinuesAfterAReportedPanic(t *testing.T) {
 	t.Parallel()
 	var reported []any
 	s := newStory(t, Options{OnPanic: func(v any, stack []byte) {
-		require.Contains(t, string(stack), "TestOnPanicReportsAndGoesOn")
+		require.Contains(t, string(stack), "TestAdvanceContinuesAfterAReportedPanic")
 		reported = append(reported, v)
 	}}, 0)
 	s.AfterFunc(ms, func() {
@@ -105,8 +105,8 @@ func TestOnPanicReportsAndGoesOn(t *testing.T) {
 	require.Equal(t, []any{"here"}, reported)
 }
 
-// Advance is for Manual wheels, one at a time.
-func TestAdvanceWhereItMayNotBe(t *testing.T) {
+// Advance panics on a wheel that is not Manual and while another Advance is running.
+func TestAdvancePanicsIfNestedOrNotManual(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, Options{}, 0)
 	s.AfterFunc(ms, func() {
@@ -119,7 +119,7 @@ func TestAdvanceWhereItMayNotBe(t *testing.T) {
 	require.NoError(t, err)
 	defer tw.Stop()
 	require.PanicsWithValue(t, "timingwheel: Advance of a wheel that is not Manual", func() { tw.Advance(time.Now()) })
-	require.Empty(t, s.to(time.Second), "a panic has left the wheel usable")
+	require.Empty(t, s.to(time.Second), "the wheel is usable after the panic")
 }
 
 func TestStopResult(t *testing.T) {
@@ -143,7 +143,7 @@ func TestStopResult(t *testing.T) {
 	require.False(t, Timer{}.RescheduleAt(modelStart))
 }
 
-// Reschedule moves a timer earlier, later, to the same time and to the past. The last call wins.
+// Reschedule moves a timer earlier, later, to the same time and to the past. The last call decides.
 // After the run Reschedule arms nothing.
 func TestRescheduleResult(t *testing.T) {
 	t.Parallel()
@@ -178,7 +178,7 @@ func TestRescheduleResult(t *testing.T) {
 	}
 }
 
-// A timer that is rescheduled to a time within the current tick that has passed is due at once.
+// A timer that is rescheduled to a past time within the current tick is due at once.
 func TestRescheduleToNowWithinTheTick(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, Options{}, 0)
@@ -188,9 +188,9 @@ func TestRescheduleToNowWithinTheTick(t *testing.T) {
 	require.Equal(t, "reset", s.to(ms/2))
 }
 
-// A callback may stop and reschedule timers of its own bucket, which have been collected with it. A
-// timer that it reschedules runs in a later Advance, however far this one went.
-func TestSiblingsOfOneBucket(t *testing.T) {
+// A callback may stop and reschedule other timers of its bucket, although they are due already. A
+// rescheduled timer runs in a later Advance, however far the current one goes.
+func TestCallbackStopsAndReschedulesTimersOfItsBucket(t *testing.T) {
 	t.Parallel()
 	for _, to := range []time.Duration{10 * ms, 20 * ms} {
 		s := newStory(t, Options{}, 0)
@@ -216,7 +216,8 @@ func TestSiblingsOfOneBucket(t *testing.T) {
 	}
 }
 
-// Stop of the wheel by a callback: nothing runs after it, and everything answers as documented.
+// A callback stops the wheel. No callback runs afterwards, and all methods return what is
+// documented.
 func TestWheelStoppedByItsCallback(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, Options{}, 0)
@@ -242,7 +243,7 @@ func TestWheelStoppedByItsCallback(t *testing.T) {
 	require.Empty(t, s.to(2*day))
 }
 
-// In Manual mode a panic, or a Goexit, unwinds to the caller of Advance; what else is due stays
+// In Manual mode a panic or a Goexit unwinds to the caller of Advance. The other due timers stay
 // due.
 func TestManualPanicUnwindsToAdvanceAndLosesNothing(t *testing.T) {
 	t.Parallel()
@@ -285,8 +286,8 @@ func TestManualPanicUnwindsToAdvanceAndLosesNothing(t *testing.T) {
 	}
 }
 
-// With OnPanic the same panics are reported, and one Advance runs everything.
-func TestManualOnPanicCarriesOn(t *testing.T) {
+// With OnPanic the same panics are reported, and one Advance runs all due timers.
+func TestManualOnPanicRunsAllDueTimers(t *testing.T) {
 	t.Parallel()
 	reported := 0
 	tw := startWheel(t, Options{Manual: true, OnPanic: func(value any, stack []byte) {
@@ -315,20 +316,20 @@ func TestNestedAdvancePanics(t *testing.T) {
 	assert.Equal(t, 1, tw.Advance(start.Add(time.Millisecond)))
 	message, _ := value.(string)
 	assert.True(t, strings.HasPrefix(message, "timingwheel: Advance while another Advance"), message)
-	assert.Equal(t, start.Add(time.Millisecond), tw.Now(), "the nested call moved the clock")
+	assert.Equal(t, start.Add(time.Millisecond), tw.Now(), "the nested call must not move the clock")
 	assert.False(t, ran)
-	assert.Equal(t, 1, tw.Advance(start.Add(2*time.Millisecond)), "Advance works on")
+	assert.Equal(t, 1, tw.Advance(start.Add(2*time.Millisecond)), "Advance still works")
 	assert.True(t, ran)
 }
 
-// goFunc is an executor made of a function.
+// goFunc is a function that implements Executor.
 type goFunc func(f func())
 
 func (g goFunc) Go(f func()) { g(f) }
 
-// Advance counts what has become due, whatever calls the executor still holds for timers that are
-// gone.
-func TestManualAdvanceCountsWhatIsHandedOver(t *testing.T) {
+// Advance counts the timers that have become due, also if the executor still has calls for stopped
+// timers.
+func TestManualAdvanceCountsSubmittedTimers(t *testing.T) {
 	t.Parallel()
 	h := &held{}
 	tw := startWheel(t, Options{Manual: true, Executor: h})
@@ -350,7 +351,7 @@ func TestManualAdvanceCountsWhatIsHandedOver(t *testing.T) {
 	assert.Equal(t, 5, h.len(), "the calls for the stopped timers serve the new ones")
 	arm(2)
 	assert.Equal(t, 2, step())
-	assert.Zero(t, step(), "nothing is handed over twice")
+	assert.Zero(t, step(), "no call is submitted twice")
 	assert.Equal(t, 6, h.release())
 	assert.Equal(t, 6, ran)
 	assert.Zero(t, tw.Len())
@@ -358,7 +359,7 @@ func TestManualAdvanceCountsWhatIsHandedOver(t *testing.T) {
 }
 
 // An executor gets the calls of several shards in order of ticks.
-func TestManualHandsOverInOrderOfTicks(t *testing.T) {
+func TestManualSubmitsInOrderOfTicks(t *testing.T) {
 	t.Parallel()
 	var order []time.Duration
 	opts := Options{Manual: true, Shards: 3, WheelSize: 4, Executor: goFunc(func(f func()) { f() })}
@@ -376,10 +377,10 @@ func TestManualHandsOverInOrderOfTicks(t *testing.T) {
 	}
 }
 
-// A call that is run at once takes the first timer that is due, perhaps one that another call was
-// given for. Whatever the executor runs at once and whatever it keeps, each timer has its call in
-// the end.
-func TestManualExecutorThatKeepsSomeCalls(t *testing.T) {
+// A call that runs at once claims the first due timer, perhaps one for which another call was
+// submitted. Whichever calls the executor runs at once or keeps, each due timer has a call at the
+// end.
+func TestEachTimerHasACallIfTheExecutorKeepsSome(t *testing.T) {
 	t.Parallel()
 	for every := 1; every <= 5; every++ {
 		h, n := &held{}, 0
@@ -414,9 +415,9 @@ func TestManualExecutorThatKeepsSomeCalls(t *testing.T) {
 	}
 }
 
-// An executor that panics may have kept the call or not. Either way the next Advance sees to it
-// that every timer has one, and a call too many does nothing.
-func TestManualExecutorThatPanics(t *testing.T) {
+// An executor that panics may have kept the call or not. In both cases every timer has a call after
+// the next Advance, and a call too many does nothing.
+func TestEachTimerHasACallAfterTheExecutorPanics(t *testing.T) {
 	t.Parallel()
 	for name, keeps := range map[string]bool{"having kept the call": true, "having dropped the call": false} {
 		t.Run(name, func(t *testing.T) {
@@ -455,8 +456,8 @@ func TestManualExecutorThatPanics(t *testing.T) {
 	}
 }
 
-// If a panic ends an Advance, the next Advance hands over and counts the remaining timers.
-func TestManualLeftoverIsCounted(t *testing.T) {
+// If a panic ends an Advance, the next Advance submits and counts the remaining timers.
+func TestAdvanceCountsTimersLeftByAPanic(t *testing.T) {
 	t.Parallel()
 	n := 0
 	tw := startWheel(t, Options{Manual: true, Executor: goFunc(func(f func()) { f() })})
@@ -474,9 +475,8 @@ func TestManualLeftoverIsCounted(t *testing.T) {
 	assert.Zero(t, tw.Stats().Running)
 }
 
-// A callback that the executor runs at once stops the wheel: the executor is given nothing any
-// more.
-func TestManualNothingIsHandedOverAfterStop(t *testing.T) {
+// A callback that the executor runs at once stops the wheel. The executor gets no further call.
+func TestManualSubmitsNoCallAfterStop(t *testing.T) {
 	t.Parallel()
 	calls := 0
 	tw := startWheel(t, Options{Manual: true, Shards: 2, Executor: goFunc(func(f func()) { calls++; f() })})
@@ -489,9 +489,9 @@ func TestManualNothingIsHandedOverAfterStop(t *testing.T) {
 	assert.Equal(t, 1, calls)
 }
 
-// The executor refuses a call by a panic while another one, which it has kept, begins: the account
-// of the calls must not believe that the refused one has.
-func TestCallIsRefusedWhileAnotherBegins(t *testing.T) {
+// The executor refuses a call by a panic while another call, which it has kept, begins. The count
+// of queued calls must not take the refused call for one that has begun.
+func TestRefusedCallIsNotCountedAsBegun(t *testing.T) {
 	t.Parallel()
 	h, n, ran := &held{}, 0, 0
 	tw := startWheel(t, Options{Manual: true, Executor: goFunc(func(f func()) {
@@ -512,8 +512,8 @@ func TestCallIsRefusedWhileAnotherBegins(t *testing.T) {
 	assert.Zero(t, tw.Len())
 }
 
-// The same outside Manual mode, where the executor ends the driver's goroutine.
-func TestCallIsDroppedByGoexitWhileAnotherBegins(t *testing.T) {
+// The same holds outside Manual mode, if the executor ends the goroutine of the driver.
+func TestCallDroppedByGoexitIsNotCountedAsBegun(t *testing.T) {
 	t.Parallel()
 	h := &held{}
 	var n, ran atomic.Int32
@@ -528,13 +528,13 @@ func TestCallIsDroppedByGoexitWhileAnotherBegins(t *testing.T) {
 	for range 3 {
 		tw.AtFunc(at, func() { ran.Add(1) })
 	}
-	await(t, "all have run", func() bool { h.release(); return ran.Load() == 3 })
+	await(t, "all callbacks have run", func() bool { h.release(); return ran.Load() == 3 })
 	assert.Zero(t, tw.Len())
 }
 
-// A callback recovers from a Flush that has unwound: the Advance around it hands over what that has
-// left.
-func TestAdvanceHandsOverWhatANestedFlushHasLeft(t *testing.T) {
+// A callback recovers from a Flush that has unwound. The surrounding Advance submits the missing
+// calls.
+func TestAdvanceSubmitsCallsThatANestedFlushHasLeft(t *testing.T) {
 	t.Parallel()
 	h, refuse, ran := &held{}, false, 0
 	tw := startWheel(t, Options{Manual: true, Executor: goFunc(func(f func()) {
@@ -561,9 +561,9 @@ func TestAdvanceHandsOverWhatANestedFlushHasLeft(t *testing.T) {
 	assert.Equal(t, 4, ran)
 }
 
-// With an executor that runs calls at once Advance returns what it has handed over, as with Inline:
-// not what callbacks have stopped, moved, flushed or discarded before.
-func TestManualAdvanceCountsOnlyWhatItHandsOver(t *testing.T) {
+// With an executor that runs calls at once, Advance returns the number of submitted timers, as with
+// Inline. It excludes timers that callbacks have stopped, moved, flushed or discarded before.
+func TestManualAdvanceCountsOnlySubmittedTimers(t *testing.T) {
 	t.Parallel()
 	const n = 4
 	for name, act := range map[string]func(tw *TimingWheel, timers []Timer){
@@ -603,7 +603,7 @@ func TestManualAdvanceCountsOnlyWhatItHandsOver(t *testing.T) {
 	}
 }
 
-// A Flush runs what is overdue before what is not due yet.
+// A Flush runs overdue timers before the others.
 func TestManualFlushRunsInOrderOfTicks(t *testing.T) {
 	t.Parallel()
 	var order []int
@@ -618,8 +618,8 @@ func TestManualFlushRunsInOrderOfTicks(t *testing.T) {
 	assert.Equal(t, []int{1, 2, 3}, order)
 }
 
-// A callback that leaves a call to be given whenever it runs does not keep Advance from returning.
-func TestManualAdvanceEndsAlsoWhereEveryFlushUnwinds(t *testing.T) {
+// A callback leaves a missing call behind whenever it runs. Advance returns nevertheless.
+func TestManualAdvanceReturnsIfEveryFlushUnwinds(t *testing.T) {
 	t.Parallel()
 	within, runs := false, 0
 	tw := startWheel(t, Options{Manual: true, Executor: goFunc(func(f func()) {

@@ -25,8 +25,8 @@ func batchBubble(t *testing.T, opts Options, test func(t *testing.T, tw *TimingW
 	})
 }
 
-// serveAlone runs a driver and its worker on this goroutine, d later and without a spare. No other
-// driver begins meanwhile. So it is certain what a callback sees of the others of its batch.
+// serveAlone runs a driver and its worker on this goroutine, d later and without a spare, and keeps
+// other drivers from beginning. So a callback sees a known state of the other timers of its batch.
 func serveAlone(e *engine[func()], d time.Duration) {
 	s := e.shards[0]
 	e.Base = e.Base.Add(-d)
@@ -44,7 +44,7 @@ func serveAlone(e *engine[func()], d time.Duration) {
 	w.serve()
 }
 
-// letDriversBegin ends a time in which no driver is started, and starts the one that was wanted
+// letDriversBegin lets drivers begin again after serveAlone, and starts one if it was requested
 // meanwhile.
 func (s *shard) letDriversBegin() {
 	s.armMu.Lock()
@@ -55,7 +55,7 @@ func (s *shard) letDriversBegin() {
 	}
 }
 
-// inBatches returns how many timers of the batches of workers are pending.
+// inBatches returns the number of pending timers in the batches of workers.
 func (s *shard) inBatches() (n int) {
 	s.own(func() {
 		for _, b := range s.owner.pool.batches {
@@ -71,8 +71,8 @@ func (s *shard) batches() (n int) {
 	return n
 }
 
-// The timers of a batch are pending until each is claimed: they are counted, and can be stopped and
-// rescheduled by a callback of the same batch. A claim is counted as soon as it matters.
+// Each timer of a batch is pending until its claim: Len counts it, and a callback of the same batch
+// can stop and reschedule it. Len and Stats count claims at once.
 func TestTimersOfABatchArePending(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
@@ -171,8 +171,8 @@ func TestStopOfBatchedTimerPreventsItsCallback(t *testing.T) {
 	})
 }
 
-// A slot whose timer was stopped while a batch names it is used again, and the batch has no claim
-// on the next timer.
+// A slot whose timer was stopped in a batch is reused, and the batch does not claim the next timer
+// of the slot.
 func TestStaleEntryDoesNotClaimTheNextTimerOfItsSlot(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
@@ -195,7 +195,7 @@ func TestStaleEntryDoesNotClaimTheNextTimerOfItsSlot(t *testing.T) {
 		serveAlone(tw.engine, time.Second)
 		assert.Equal(t, 1, ran)
 		assert.Zero(t, late.Load())
-		assert.True(t, slices.ContainsFunc(later, func(l Timer) bool { return l.index == timers[7].index }), "the slot is used again")
+		assert.True(t, slices.ContainsFunc(later, func(l Timer) bool { return l.index == timers[7].index }), "the slot is reused")
 		assert.Equal(t, len(later), tw.Len())
 		for _, timer := range timers {
 			assert.False(t, timer.Stop())
@@ -226,8 +226,8 @@ func TestStopAndRescheduleReturnFalseOnceClaimed(t *testing.T) {
 	})
 }
 
-// In the last callback of a batch nothing is pending any more, although its worker has not counted
-// its claims.
+// In the last callback of a batch no timer is pending, although its worker has not counted its
+// claims.
 func TestNextAndLenInTheLastCallbackOfABatch(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, _ *shardOf[func()]) {
@@ -245,8 +245,8 @@ func TestNextAndLenInTheLastCallbackOfABatch(t *testing.T) {
 	})
 }
 
-// A timer of a batch that is moved away and back to the same tick may stand in a bucket as well
-// when it is claimed: it runs once, and its slot is free afterwards.
+// A timer of a batch is moved away and back to the same tick. It may be in a bucket as well when it
+// is claimed. It runs once, and its slot is free afterwards.
 func TestBatchedTimerMovedAwayAndBackRunsOnce(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
@@ -283,7 +283,7 @@ func TestBatchedTimerMovedAwayAndBackRunsOnce(t *testing.T) {
 	})
 }
 
-// The slot of such a timer leaves its bucket before it is free for another timer.
+// The slot of such a timer leaves its bucket before it is free.
 func TestSlotOfABatchedTimerLeavesItsBucketBeforeItIsFree(t *testing.T) {
 	t.Parallel()
 	story, sh := newShardStory(t, Options{Executor: &held{}})
@@ -312,7 +312,7 @@ func TestSlotOfABatchedTimerLeavesItsBucketBeforeItIsFree(t *testing.T) {
 	require.Zero(t, story.Len())
 }
 
-// A callback that ends its goroutine, or panics and is reported, costs its batch nothing else.
+// A callback that ends its goroutine, or panics and is reported, loses no other timer of its batch.
 func TestGoexitOrPanicLosesNoOtherTimerOfTheBatch(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(){"panic": boom, "Goexit": runtime.Goexit} {
@@ -345,8 +345,8 @@ func TestGoexitOrPanicLosesNoOtherTimerOfTheBatch(t *testing.T) {
 	}
 }
 
-// A worker that ends in the middle of a batch which another worker shares leaves the rest to that
-// one, and the claims of that one are still counted at once.
+// A worker ends in the middle of a batch that another worker shares. The other worker runs the
+// rest, and its claims are still counted at once.
 func TestLenIsExactAfterGoexitInASharedBatch(t *testing.T) {
 	t.Parallel()
 	story, sh := newShardStory(t, Options{Executor: &held{}})
@@ -394,9 +394,9 @@ func TestLenIsExactAfterGoexitInASharedBatch(t *testing.T) {
 	verified(t, sh)
 }
 
-// Once the wheel's Stop has returned nothing of a batch is claimed, and Shutdown waits for the
-// callback that runs.
-func TestStopOfTheWheelInABatch(t *testing.T) {
+// After the wheel's Stop has returned, no timer of a batch is claimed, and Shutdown waits for the
+// running callback.
+func TestStopOfTheWheelDiscardsTheRestOfABatch(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, _ *shardOf[func()]) {
 		ran := 0
@@ -428,7 +428,7 @@ func TestStopOfTheWheelInABatch(t *testing.T) {
 	})
 }
 
-// A Flush within a batch counts the rest of it, and nothing of it runs twice.
+// A Flush in a callback counts the rest of its batch, and no timer of the batch runs twice.
 func TestFlushInACallbackTakesTheRestOfTheBatch(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
@@ -454,8 +454,8 @@ func TestFlushInACallbackTakesTheRestOfTheBatch(t *testing.T) {
 	})
 }
 
-// A timer of a batch that was postponed is flushed as well.
-func TestFlushTakesAPostponedTimerOfABatch(t *testing.T) {
+// Flush makes a postponed timer of a batch due.
+func TestFlushIncludesAPostponedTimerOfABatch(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, _ *shardOf[func()]) {
 		var timers [batchSize]Timer
@@ -474,8 +474,7 @@ func TestFlushTakesAPostponedTimerOfABatch(t *testing.T) {
 	})
 }
 
-// A batch may name timers that were postponed and stand in a bucket again. They count once, and not
-// as due.
+// A batch may name postponed timers that are in a bucket again. Each counts once, and not as due.
 func TestPostponedTimersOfABatchAreCountedOnce(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
@@ -509,8 +508,8 @@ func TestPostponedTimersOfABatchAreCountedOnce(t *testing.T) {
 	})
 }
 
-// While the callbacks of a batch block, Len and Flush speak of the other timers.
-func TestFlushAndLenWhileABatchBlocks(t *testing.T) {
+// While the callbacks of a batch block, Len and Flush count the other timers only.
+func TestFlushAndLenExcludeBlockedCallbacksOfABatch(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
 		var ran atomic.Int32
@@ -533,9 +532,9 @@ func TestFlushAndLenWhileABatchBlocks(t *testing.T) {
 	})
 }
 
-// Timers of a Flush run from batches whatever their deadlines say. A timer that is rescheduled
-// meanwhile does not.
-func TestRescheduleOfAFlushedTimerInABatch(t *testing.T) {
+// Flushed timers run from batches whatever their deadlines are. A timer that is rescheduled
+// meanwhile does not run then.
+func TestRescheduledTimerOfAFlushedBatchDoesNotRun(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
 		var timers, others [batchSize]Timer
@@ -600,8 +599,7 @@ func TestPlansAmongTimersOfABatch(t *testing.T) {
 	})
 }
 
-// The plan of a batch that was stopped or rescheduled by a callback before it does not run, or
-// later.
+// A callback stops or reschedules a plan of its batch. The plan then does not run, or runs later.
 func TestStopAndRescheduleOfABatchedPlan(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
@@ -625,7 +623,7 @@ func TestStopAndRescheduleOfABatchedPlan(t *testing.T) {
 	})
 }
 
-// A postponed timer that lies in a due bucket goes back to the wheel when a batch is filled.
+// When a batch is filled, a postponed timer of a due bucket goes back to the wheel.
 func TestPostponedTimerIsNotInABatch(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
@@ -648,8 +646,9 @@ func TestPostponedTimerIsNotInABatch(t *testing.T) {
 	})
 }
 
-// The lateness of a batch is that of any of its claims, not of the first, which is the least late.
-func TestLatenessOfABatch(t *testing.T) {
+// The sampled lateness of a batch is that of a random claim, not of the first, which is the least
+// late.
+func TestLatenessOfABatchIsThatOfARandomClaim(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, _ *shardOf[func()]) {
 		for range 20 * batchSize {
@@ -657,14 +656,14 @@ func TestLatenessOfABatch(t *testing.T) {
 		}
 		serveAlone(tw.engine, time.Second)
 		h := tw.Stats().Lateness
-		assert.EqualValues(t, 20, h.Count(), "one of each batch")
+		assert.EqualValues(t, 20, h.Count(), "one sample of each batch")
 		assert.GreaterOrEqual(t, h.Max, 19*batchSize*ms)
-		assert.Greater(t, h.Sum, 190*batchSize*ms, "the first of each batch")
+		assert.Greater(t, h.Sum, 190*batchSize*ms, "the samples would be of the first claim of each batch")
 	})
 }
 
-// Callbacks that block hold up nothing of their batch: spares go on with it, one after the other.
-// Only what they have claimed themselves is not free yet.
+// Callbacks that block delay no other timer of their batch: spares continue it, one after the
+// other. Only the slots that the blocked workers have claimed are not free yet.
 func TestSparesTakeOverTheBatchOfABlockedWorker(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
@@ -695,8 +694,8 @@ func TestSparesTakeOverTheBatchOfABlockedWorker(t *testing.T) {
 	})
 }
 
-// The blocked callback is one in the middle of a batch, or the last.
-func TestOneBlockedCallbackOfABatch(t *testing.T) {
+// A callback that blocks in the middle of a batch, or at its end, delays no other one.
+func TestOneBlockedCallbackDelaysNoOtherOfItsBatch(t *testing.T) {
 	t.Parallel()
 	for _, blocked := range []int{0, 1, 15, batchSize - 2, batchSize - 1} {
 		batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
@@ -727,9 +726,9 @@ func TestOneBlockedCallbackOfABatch(t *testing.T) {
 	}
 }
 
-// A blocked worker needs a spare of its own for the rest of its batch, however many spares of
-// others are coming.
-func TestBatchIsTakenOverAlthoughOtherWorkersAreComing(t *testing.T) {
+// A blocked worker needs a spare of its own for the rest of its batch, however many other workers
+// are starting.
+func TestBatchIsTakenOverWhileOtherWorkersAreStarting(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
 		s.own(func() { s.owner.pool.starting += 1000 })
@@ -751,7 +750,7 @@ func TestBatchIsTakenOverAlthoughOtherWorkersAreComing(t *testing.T) {
 }
 
 // Callbacks of one batch that wait for each other all run.
-func TestCallbacksOfABatchMeet(t *testing.T) {
+func TestCallbacksOfABatchCanWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, _ *shardOf[func()]) {
 		meet := make(chan int)
@@ -771,9 +770,9 @@ func TestCallbacksOfABatchMeet(t *testing.T) {
 	})
 }
 
-// Half of the callbacks end their goroutines: what they leave of their batches goes first, and
-// neither buckets nor batches pile up.
-func TestBatchesThatWorkersLeaveDoNotPileUp(t *testing.T) {
+// Half of the callbacks end their goroutines. The rest of their batches runs first, and the numbers
+// of buckets and batches stay bounded.
+func TestBatchesOfEndedWorkersStayBounded(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
 		const n = 20000
@@ -793,13 +792,13 @@ func TestBatchesThatWorkersLeaveDoNotPileUp(t *testing.T) {
 		pass(time.Hour)
 		assert.EqualValues(t, n, ran.Load())
 		assert.Less(t, buckets.Load(), int64(300))
-		assert.Less(t, batches.Load(), int64(1000), "one for each worker")
+		assert.Less(t, batches.Load(), int64(1000), "at most one batch for each worker")
 		assert.Zero(t, s.batches())
 	})
 }
 
-// A worker that blocks in the last callback of a batch keeps none.
-func TestWorkersBlockedForLongHoldNoBatch(t *testing.T) {
+// A worker that blocks in the last callback of a batch does not keep the batch.
+func TestWorkersBlockedInTheLastCallbackKeepNoBatch(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
 		release := make(chan struct{})
@@ -817,7 +816,7 @@ func TestWorkersBlockedForLongHoldNoBatch(t *testing.T) {
 	})
 }
 
-// A batch is used again once no worker reads it. A worker that fires batch after batch allocates
+// A batch is reused once no worker reads it, so a worker that runs batch after batch allocates
 // none.
 func TestBatchesAreRecycled(t *testing.T) {
 	t.Parallel()
@@ -838,14 +837,14 @@ func TestBatchesAreRecycled(t *testing.T) {
 		s.own(func() {
 			require.NotNil(t, s.owner.pool.spareBatch)
 			assert.Empty(t, s.owner.pool.spareBatch.entries)
-			assert.Zero(t, s.owner.pool.spareBatch.entries[:batchSize][5], "it keeps no page")
+			assert.Zero(t, s.owner.pool.spareBatch.entries[:batchSize][5], "a free batch refers to no page")
 		})
 	})
 }
 
-// Chains of zero delays, enough of them for full batches, must not keep the bucket open from which
-// they are taken: what is due behind it would never run.
-func TestZeroDelayChainsInBatchesStarveNobody(t *testing.T) {
+// Chains of zero delays that fill whole batches must not keep their bucket open, or else timers
+// that are due behind it would never run.
+func TestZeroDelayChainsInBatchesStarveNoTimer(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Shards: 1})
 	var over atomic.Bool
@@ -860,11 +859,12 @@ func TestZeroDelayChainsInBatchesStarveNobody(t *testing.T) {
 	}
 	ran := make(chan struct{})
 	tw.AfterFunc(20*time.Millisecond, func() { close(ran) })
-	receive(t, ran, "a timer beside the chains")
+	receive(t, ran, "a timer behind the chains")
 	over.Store(true)
 }
 
-// A chain of flushes must not run ahead of what was due before.
+// A callback that arms its own timer and flushes it again and again starves no timer that was due
+// before.
 func TestChainOfFlushesStarvesNoTimer(t *testing.T) {
 	t.Parallel()
 	for name, executor := range map[string]Executor{"default": nil, "Inline": Inline} {
@@ -896,8 +896,7 @@ func TestChainOfFlushesStarvesNoTimer(t *testing.T) {
 	}
 }
 
-// Callbacks that arm themselves again, more than their shard can bear, keep no timer of a coarser
-// level from firing.
+// Callbacks that arm themselves again overload their shard. A timer of a coarser level still fires.
 func TestOverloadStarvesNoTimer(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Shards: 1, Executor: Inline})
@@ -918,8 +917,8 @@ func TestOverloadStarvesNoTimer(t *testing.T) {
 	require.Equal(t, 1, receive(t, fired, "the timer of the second level"))
 }
 
-// Timers of an expired coarse bucket move on while others are due.
-func TestTimersMoveWhileManyAreDue(t *testing.T) {
+// The timers of an expired coarse bucket cascade while others are due.
+func TestTimersCascadeWhileManyAreDue(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
 		s.own(func() { s.alarm.starting = true }) // no driver begins
@@ -941,9 +940,9 @@ func TestTimersMoveWhileManyAreDue(t *testing.T) {
 	})
 }
 
-// While callbacks block and something is always due, timers that have to move get their share. Each
-// worker is new here and claims one timer.
-func TestTimersMoveBesideCallbacksThatBlock(t *testing.T) {
+// While callbacks block and timers are always due, cascading timers make progress. Each worker of
+// this test is new and claims one timer.
+func TestTimersCascadeWhileCallbacksBlock(t *testing.T) {
 	t.Parallel()
 	if underInvariants {
 		t.Skip("the first batch is larger")
@@ -970,14 +969,14 @@ func TestTimersMoveBesideCallbacksThatBlock(t *testing.T) {
 		}
 		s.placeAll()
 		pass(246 * ms)
-		assert.NotEqual(t, int64(-1), before.Load(), "has not run")
-		assert.Less(t, before.Load(), int64(total/2), "callbacks that ran before the timer that had to move")
+		assert.NotEqual(t, int64(-1), before.Load(), "the timer that had to cascade has not run")
+		assert.Less(t, before.Load(), int64(total/2), "callbacks that ran before the timer that had to cascade")
 		close(release)
 	})
 }
 
-// The driver waits for a processor. A worker that finds nothing due takes what is overdue off the
-// wheel.
+// The driver waits for a processor. A worker that finds nothing due takes the overdue timers off
+// the wheel.
 func TestWorkerDoesTheWorkOfALateDriver(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
@@ -1000,9 +999,9 @@ func TestWorkerDoesTheWorkOfALateDriver(t *testing.T) {
 	})
 }
 
-// A worker whose spare goes on in its place ends if there are workers enough. If it has done the
-// work of a late driver, the others do not know what it has made due.
-func TestReplacedWorkerServesWhatItHasMadeDue(t *testing.T) {
+// A replaced worker ends if there are enough other workers. If it has done the work of a late
+// driver, it serves the timers that it has made due, because the other workers do not know of them.
+func TestReplacedWorkerServesTheTimersItHasMadeDue(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
 		ran := false
@@ -1026,8 +1025,8 @@ func TestReplacedWorkerServesWhatItHasMadeDue(t *testing.T) {
 	})
 }
 
-// In addition to a spare, workers are started for processors that have none, at most one for each
-// call.
+// In addition to a spare, workers are started for processors without one, at most one for each
+// batch.
 func TestWorkersAreStartedForIdleProcessors(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ procs, serving, stuck, coming, due, size, want int }{
@@ -1052,9 +1051,9 @@ func TestWorkersAreStartedForIdleProcessors(t *testing.T) {
 	}
 }
 
-// When all timers of a batch are claimed its workers' spares leave it alone, and it is no reason
-// for larger batches.
-func TestSparesLeaveAnExhaustedBatchAlone(t *testing.T) {
+// If all timers of a batch are claimed, spares do not take it over, and it does not make later
+// batches larger.
+func TestSparesDoNotTakeOverAnExhaustedBatch(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
 		s.own(func() { s.owner.pool.size = 2 })
@@ -1074,8 +1073,8 @@ func TestSparesLeaveAnExhaustedBatchAlone(t *testing.T) {
 	})
 }
 
-// runBeside runs a worker that comes back while enough others are on the move. It returns how many
-// workers have begun or are coming since.
+// runBeside runs a replaced worker that returns from a callback while enough other workers are
+// active. It returns the number of workers that have begun or are starting since.
 func runBeside(e *engine[func()]) int {
 	s := e.shards[0]
 	s.wheelMu.Lock()
@@ -1097,9 +1096,9 @@ func runBeside(e *engine[func()]) int {
 	return int(c.begun-begun) + c.starting
 }
 
-// A worker that comes back from a callback that blocked goes on without a spare where others are
-// enough. While its callback runs it is not counted among them.
-func TestWorkerThatComesBackGoesOnWithoutASpare(t *testing.T) {
+// A worker that returns from a callback that blocked runs another callback without a spare if there
+// are enough other workers. It does not count as active meanwhile.
+func TestReturningWorkerRunsWithoutASpare(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		s := tw.engine.shards[0]
@@ -1115,7 +1114,7 @@ func TestWorkerThatComesBackGoesOnWithoutASpare(t *testing.T) {
 			s.owner.pool.size = 1
 			s.alarm.starting = true // no driver begins
 		})
-		assert.Zero(t, runBeside(tw.engine), "workers that it has started")
+		assert.Zero(t, runBeside(tw.engine), "workers that the returning worker has started")
 		s.own(func() {
 			assert.Zero(t, s.owner.pool.stuck)
 			assert.Zero(t, s.owner.pool.serving)
@@ -1127,7 +1126,7 @@ func TestWorkerThatComesBackGoesOnWithoutASpare(t *testing.T) {
 }
 
 // A spare that is not needed ends. Its worker starts another one for its next batch, so a callback
-// that blocks there does not hold up the rest.
+// that blocks there does not delay the others.
 func TestWorkerWhoseSpareHasEndedStartsAnother(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
@@ -1165,8 +1164,8 @@ func TestWorkerWhoseSpareHasEndedStartsAnother(t *testing.T) {
 	})
 }
 
-// A worker waits for the lock after its callbacks only, not while the next one runs: its spare
-// would end, and a callback that blocks would hold up the others.
+// A worker is marked as waiting after its callbacks only, and not while the next one runs.
+// Otherwise its spare would end, and a callback that blocks would delay the others.
 func TestWorkerThatRunsACallbackIsNotWaiting(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
@@ -1192,12 +1191,12 @@ func TestWorkerThatRunsACallbackIsNotWaiting(t *testing.T) {
 	})
 }
 
-// If callbacks are quick it ends, and also if too many workers wait for the lock.
-func TestWorkerThatComesBackEnds(t *testing.T) {
+// A returning worker ends if callbacks are quick, or if too many workers wait for the lock.
+func TestReturningWorkerEndsIfItIsNotNeeded(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string]func(s *shardOf[func()]){
 		"quick callbacks": func(s *shardOf[func()]) { s.owner.pool.size = 2 },
-		"many come back":  func(s *shardOf[func()]) { s.claims.returning.Store(returningMax + 1) },
+		"many return":     func(s *shardOf[func()]) { s.claims.returning.Store(returningMax + 1) },
 	} {
 		bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 			s := tw.engine.shards[0]
@@ -1220,7 +1219,8 @@ func TestWorkerThatComesBackEnds(t *testing.T) {
 	}
 }
 
-// A timer that is pending or is a plan that runs may get the word of its entry again.
+// A batch is open while one of its timers is pending, or is a running plan: such a timer may get
+// the word of its entry again.
 func TestBatchIsOpenWhileATimerMayGetItsWordAgain(t *testing.T) {
 	t.Parallel()
 	page := new(arena.Page)
@@ -1234,13 +1234,13 @@ func TestBatchIsOpenWhileATimerMayGetItsWordAgain(t *testing.T) {
 		assert.Equal(t, open, b.open(), kind)
 	}
 	page.Arm(0, 0, 7)
-	assert.False(t, b.open(), "the slot's next timer")
+	assert.False(t, b.open(), "another timer uses the slot")
 }
 
-// A timer of a batch that is moved away and back within its tick has the word of its entry again.
+// A timer of a batch that is moved away and back within its tick gets the word of its entry again.
 // So a batch whose timers are all claimed or in the inbox stays listed: its claims are counted, and
 // the wheel's Stop revokes it.
-func TestBatchStaysListedWhileATimerMayComeBack(t *testing.T) {
+func TestBatchStaysListedWhileATimerIsInTheInbox(t *testing.T) {
 	t.Parallel()
 	for k := range 4 {
 		stop, shared := k&1 == 1, k&2 == 2
@@ -1280,7 +1280,7 @@ func TestBatchStaysListedWhileATimerMayComeBack(t *testing.T) {
 			require.Equal(t, e.word, moved.word())
 			if stop {
 				tw.Stop()
-				require.False(t, e.page.Swap(e.index, e.word, e.word.With(arena.Spent)), "a claim that is past its look at closed")
+				require.False(t, e.page.Swap(e.index, e.word, e.word.With(arena.Spent)), "a claim that has read closed already")
 				return
 			}
 			_, ok = s.claim(e, w.batch.id)
