@@ -490,7 +490,7 @@ func TestManualSubmitsNoCallAfterStop(t *testing.T) {
 }
 
 // The executor refuses a call by a panic while another call, which it has kept, begins. The count
-// of queued calls must not take the refused call for one that has begun.
+// of queued calls must not take the refused call for a call that has begun.
 func TestRefusedCallIsNotCountedAsBegun(t *testing.T) {
 	t.Parallel()
 	h, n, ran := &held{}, 0, 0
