@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// requireDelayQueue checks the heaps (H1 to H3) and the front taker's duty (D1).
+// requireDelayQueue checks the heaps (H1 to H3) and D1.
 func requireDelayQueue[T any](t *testing.T, q *DelayQueue[T]) {
 	t.Helper()
 	q.mu.Lock()
@@ -27,7 +27,7 @@ func requireDelayQueue[T any](t *testing.T, q *DelayQueue[T]) {
 	require.NoError(t, q.heap.Verify(func(e *element[T]) int { return e.index }))
 	require.NoError(t, q.takers.Verify(func(w *taker) int { return w.index }))
 	if head, ok := q.heap.Min(); ok && q.takers.Len() > 0 {
-		require.LessOrEqual(t, q.lookBy, head.due, "D1: no taker wakes up when the head is due")
+		require.LessOrEqual(t, q.lookBy, head.due, "D1: no taker wakes when the head is due")
 	}
 }
 
@@ -63,7 +63,7 @@ func TestDelayQueueOrder(t *testing.T) {
 	}
 }
 
-// Never early, for every way out, at each boundary.
+// No method returns an element early, at each boundary.
 func TestDelayQueueNeverEarly(t *testing.T) {
 	t.Parallel()
 	for _, d := range []time.Duration{math.MinInt64, -1, 0, 1, 2, ms - 1, ms, time.Hour, 100 * 365 * 24 * time.Hour} {
@@ -73,12 +73,12 @@ func TestDelayQueueNeverEarly(t *testing.T) {
 			if d > 0 {
 				time.Sleep(d - 1)
 				_, ok := q.Poll()
-				require.False(t, ok, "%v is early", d)
-				require.Nil(t, q.Drain(0), "%v is early", d)
+				require.False(t, ok, "an element with delay %v is early", d)
+				require.Nil(t, q.Drain(0), "an element with delay %v is early", d)
 				time.Sleep(time.Nanosecond)
 			}
 			v, ok := q.Poll()
-			require.True(t, ok, "%v is late", d)
+			require.True(t, ok, "an element with delay %v is late", d)
 			require.Equal(t, d, v)
 		})
 	}
@@ -97,7 +97,7 @@ func TestDelayQueueHugeDelaySaturates(t *testing.T) {
 		_, ok := q.Poll()
 		require.False(t, ok)
 
-		// A taker waits for it without a timer and still sees what comes before it.
+		// A taker waits for this element without a timer, and still wakes for an earlier one.
 		out := takeAsync(context.Background(), &q, 1)
 		q.Push("soon", ms)
 		require.Equal(t, taken{"soon", ms, nil}, <-out)
@@ -136,8 +136,8 @@ func TestDelayQueuePushAt(t *testing.T) {
 	})
 }
 
-// Due times are on the monotonic clock, however they were given: a step of the wall clock moves
-// none. (There are no monotonic readings in a bubble.)
+// All due times are on the monotonic clock, so a step of the wall clock does not move them. (Times
+// have no monotonic readings in a bubble.)
 func TestDelayQueueDueIsMonotonic(t *testing.T) {
 	t.Parallel()
 	var q DelayQueue[int]
@@ -149,15 +149,15 @@ func TestDelayQueueDueIsMonotonic(t *testing.T) {
 		require.WithinDuration(t, in1h, due, time.Minute)
 	}
 	due, _ := q.PushAt(4, in1h).Due()
-	require.True(t, due.Equal(in1h), "used as it is")
+	require.True(t, due.Equal(in1h), "used without a conversion")
 }
 
-// After the wall clock was stepped by an hour, times of both kinds are due when they say.
+// After a step of the wall clock by an hour, wall times and monotonic times are due correctly.
 func TestDelayQueueWallClockStepped(t *testing.T) {
 	t.Parallel()
 	var q DelayQueue[int]
 	q.Push(0, time.Hour)
-	const nsecShift = 30 // of time.Time's first word, which holds the wall clock's seconds above that
+	const nsecShift = 30 // the first word of a time.Time has the wall seconds above this bit
 	*(*uint64)(unsafe.Pointer(&q.timeline.Base)) -= 3600 << nsecShift
 	in1min := time.Now().Add(time.Minute)
 	for _, e := range []*Delayed[int]{q.PushAt(1, in1min), q.PushAt(2, in1min.Round(0)), q.Push(3, time.Minute)} {
@@ -182,7 +182,7 @@ func TestDelayQueueEmpty(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-func TestDelayQueuePeekLeavesTheHead(t *testing.T) {
+func TestDelayQueuePeekDoesNotRemoveTheHead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var q DelayQueue[string]
@@ -223,16 +223,16 @@ func TestDelayQueueRemove(t *testing.T) {
 			elements = append(elements, q.Push(i, time.Duration(i)*ms))
 		}
 		time.Sleep(ms)
-		require.True(t, q.Remove(elements[1]), "a due one")
-		require.True(t, q.Remove(elements[3]), "one that is not due")
+		require.True(t, q.Remove(elements[1]), "a due element")
+		require.True(t, q.Remove(elements[3]), "an element that is not due")
 		require.False(t, q.Remove(elements[3]), "twice")
 		require.Equal(t, []int{0}, q.Drain(0))
 		require.False(t, q.Remove(elements[0]), "after it was taken")
-		require.False(t, q.Remove(other.Push(7, 0)), "another queue's")
+		require.False(t, q.Remove(other.Push(7, 0)), "an element of another queue")
 		require.False(t, q.Remove(nil))
 		require.False(t, q.Remove(new(Delayed[int])))
 		clone := *elements[2]
-		require.False(t, q.Remove(&clone), "a copy")
+		require.False(t, q.Remove(&clone), "a copy of an element")
 		require.Equal(t, 2, q.Len())
 		require.Equal(t, 1, other.Len())
 		requireDelayQueue(t, &q)
@@ -246,7 +246,7 @@ func TestDelayQueueReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q, other DelayQueue[string]
 		a, b, c := q.Push("a", 10*ms), q.Push("b", 20*ms), q.Push("c", 30*ms)
-		require.True(t, q.Reset(a, 20*ms), "later: now behind b, with which it ties")
+		require.True(t, q.Reset(a, 20*ms), "a is behind b now, with the same due time")
 		require.True(t, q.Reset(c, ms), "earlier")
 		requireDelayQueue(t, &q)
 		due, ok := c.Due()
@@ -279,8 +279,8 @@ func TestDelayQueueReset(t *testing.T) {
 	})
 }
 
-// synctest.Test fails if a goroutine of its bubble stays behind. Abandoned iterators and queues
-// have none.
+// Abandoned iterators and queues have no goroutine. synctest.Test fails if a goroutine of its
+// bubble is left.
 func TestDelayQueueLeavesNoGoroutine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -300,9 +300,9 @@ func TestDelayQueueLeavesNoGoroutine(t *testing.T) {
 	})
 }
 
-// The collector frees a value that has left the queue, although the queue, its other elements and
-// the handle are still in use.
-func TestDelayQueueKeepsNoValue(t *testing.T) {
+// A value that has left the queue is collected, although the queue, its other elements and the
+// handle are still in use.
+func TestDelayQueueReleasesValues(t *testing.T) {
 	t.Parallel()
 	type payload struct {
 		_ [64]byte
@@ -336,7 +336,7 @@ func TestDelayQueueKeepsNoValue(t *testing.T) {
 			runtime.GC()
 			require.NotNil(t, value.Value())
 			leave(&q, e)
-			collected(t, value, "the value") // the feeder may be about to leave its frame
+			collected(t, value, "the value") // the stack frame of the feeder may still refer to it
 			require.Equal(t, len(rest), q.Len())
 			runtime.KeepAlive(e)
 			runtime.KeepAlive(rest)
@@ -344,7 +344,7 @@ func TestDelayQueueKeepsNoValue(t *testing.T) {
 	}
 }
 
-// The real clock, once.
+// The only test with the real clock.
 func TestDelayQueueRealClock(t *testing.T) {
 	t.Parallel()
 	var q DelayQueue[string]
@@ -359,14 +359,14 @@ func TestDelayQueueRealClock(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(start), 40*ms)
 }
 
-// taken is what a call of Take returned, and how long after the start of the test.
+// taken is the result of a call of Take and its time since the start of the test.
 type taken struct {
 	v   string
 	at  time.Duration
 	err error
 }
 
-// takeAsync starts takers that send what they get; each takes once.
+// takeAsync starts takers. Each takes once and sends the result.
 func takeAsync(ctx context.Context, q *DelayQueue[string], takers int) <-chan taken {
 	start, out := time.Now(), make(chan taken, takers)
 	for range takers {
@@ -379,7 +379,7 @@ func takeAsync(ctx context.Context, q *DelayQueue[string], takers int) <-chan ta
 	return out
 }
 
-// takerCase is one taker or several that wait while the queue changes.
+// takerCase is a number of takers that wait while the queue changes.
 var takerCases = map[string]struct {
 	takers  int
 	timeout time.Duration
@@ -438,13 +438,14 @@ var takerCases = map[string]struct {
 		q.Push("a", 10*ms)
 		q.Push("b", 20*ms)
 	}, []taken{{"a", 10 * ms, nil}, {"b", 20 * ms, nil}, {"c", 30 * ms, nil}}},
-	"a head taken by a poll is another taker's no more": {1, time.Hour, func(q *DelayQueue[string]) {
+	"a head that Poll has taken goes to no taker": {1, time.Hour, func(q *DelayQueue[string]) {
 		q.Push("a", 0)
 		q.Poll()
 		q.Push("b", 3*ms)
 	}, []taken{{"b", 3 * ms, nil}}},
-	// Trap 10: the second of two elements came when the first taker's old timer rang.
-	"item due at 250ms came at 2s": {2, time.Hour, func(q *DelayQueue[string]) {
+	// Trap 10: the second of two elements was taken only when the old timer of the first taker
+	// fired.
+	"item due at 250ms is not taken at 2s": {2, time.Hour, func(q *DelayQueue[string]) {
 		q.Push("far", 2*time.Second)
 		time.Sleep(100 * ms)
 		q.Push("near", 150*ms)
@@ -476,9 +477,9 @@ func TestDelayQueueTakers(t *testing.T) {
 	}
 }
 
-// Trap 10: the front taker receives a token for a new head and gives up at the same time. It may
-// see the token or the end of its context. In both cases the other taker must learn of the head.
-func TestDelayQueueCancelledTakerSwallowsToken(t *testing.T) {
+// Trap 10: the front taker receives a token for a new head while its context ends. It may act on
+// the token or on the context. In both cases the other taker must be woken for the head.
+func TestDelayQueueCancelledTakerPassesItsTokenOn(t *testing.T) {
 	t.Parallel()
 	for range 100 { // select picks at random
 		synctest.Test(t, func(t *testing.T) {
@@ -496,8 +497,8 @@ func TestDelayQueueCancelledTakerSwallowsToken(t *testing.T) {
 	}
 }
 
-// lookCounter is a context that counts how often takers look at the queue, and looks at it itself:
-// user code runs unlocked.
+// lookCounter is a context that counts how often takers look at the queue. It also calls the queue,
+// because user code runs unlocked.
 type lookCounter struct {
 	context.Context
 	queue *DelayQueue[string]
@@ -510,9 +511,8 @@ func (c *lookCounter) Err() error {
 	return c.Context.Err()
 }
 
-// Only the front one of many takers watches the clock, and what does not concern the head wakes
-// no taker.
-func TestDelayQueueOneTakerWatchesTheClock(t *testing.T) {
+// Only the front taker of many has a timer, and changes behind the head wake no taker.
+func TestDelayQueueWakesOnlyTheFrontTaker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		parent, cancel := context.WithCancel(context.Background())
@@ -525,13 +525,13 @@ func TestDelayQueueOneTakerWatchesTheClock(t *testing.T) {
 		q.Push("never", math.MaxInt64)
 		head := q.Push("head", 9*ms)
 		out := takeAsync(ctx, &q, 100)
-		require.EqualValues(t, 100, looks(), "each looks once")
+		require.EqualValues(t, 100, looks(), "each taker looks once")
 		for range 50 {
 			q.Remove(q.Push("behind the head", time.Hour))
 		}
 		require.Zero(t, looks())
 		q.Reset(head, 5*ms)
-		require.EqualValues(t, 1, looks(), "the front one sets its timer anew")
+		require.EqualValues(t, 1, looks(), "the front taker resets its timer")
 		require.Equal(t, taken{"head", 5 * ms, nil}, <-out)
 		time.Sleep(time.Hour)
 		require.EqualValues(t, 1, looks(), "the front taker takes the head, and no taker waits for another token")
@@ -539,8 +539,7 @@ func TestDelayQueueOneTakerWatchesTheClock(t *testing.T) {
 	})
 }
 
-// The index of another queue's element must not even be read: it is guarded by the other queue's
-// lock.
+// The index of another queue's element must not be read, because the other queue's lock guards it.
 func TestDelayQueueForeignElementRace(t *testing.T) {
 	t.Parallel()
 	var q, other DelayQueue[int]
@@ -595,17 +594,17 @@ func TestDelayQueueChannel(t *testing.T) {
 		require.Equal(t, 1, q.Len())
 		require.PanicsWithValue(t, "timingwheel: DelayQueue.Channel: size is -3; it must not be negative", func() { q.Channel(ctx, -3) })
 		var none context.Context
-		require.PanicsWithValue(t, "timingwheel: DelayQueue.Channel with a nil context", func() { q.Channel(none, 1) }, "here, and not in the feeder")
+		require.PanicsWithValue(t, "timingwheel: DelayQueue.Channel with a nil context", func() { q.Channel(none, 1) }, "Channel panics, not the feeder")
 		time.Sleep(ms)
 		_, open = <-q.Channel(ctx, 8)
-		require.False(t, open, "the context has ended before the call")
+		require.False(t, open, "the context had ended before the call")
 		require.Equal(t, []int{0}, q.Drain(0))
 	})
 }
 
 // If no goroutine receives, the buffer fills, the feeder holds one element, and the others wait.
-// When the context ends, the feeder's element is back in its old place under its own due time, and
-// its handle works.
+// When the context ends, the feeder's element returns to its old position with its own due time,
+// and its handle works.
 func TestDelayQueueChannelPutsBack(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{0, 1, 3} {
@@ -621,7 +620,7 @@ func TestDelayQueueChannelPutsBack(t *testing.T) {
 			time.Sleep(2 * ms)
 			synctest.Wait()
 			require.Equal(t, 6-size-1, q.Len())
-			require.False(t, q.Remove(elements[size]), "it is in the feeder's hand")
+			require.False(t, q.Remove(elements[size]), "the feeder holds it")
 			require.False(t, q.Reset(elements[size], 0))
 			cancel()
 			var got []int
@@ -638,7 +637,7 @@ func TestDelayQueueChannelPutsBack(t *testing.T) {
 	}
 }
 
-// A head that the feeder puts back is earlier than what a waiting taker knows of.
+// The feeder puts a head back that is earlier than the head for which a taker waits.
 func TestDelayQueueChannelPutBackWakesTaker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -679,14 +678,14 @@ func TestDelayQueueAll(t *testing.T) {
 			}
 		}
 		require.Equal(t, []int{0, 1, 2, 3, 4, 5}, got)
-		require.Equal(t, 14, q.Len(), "what was due when the context ended stays")
+		require.Equal(t, 14, q.Len(), "elements that were due when the context ended stay")
 		for range all {
 			require.Fail(t, "the context has ended")
 		}
 	})
 }
 
-// dqElement is an element as the reference sees it.
+// dqElement is an element of the reference.
 type dqElement struct {
 	id, seq int
 	due     int64 // ns since the queue's base
@@ -704,13 +703,13 @@ type dqModel struct {
 	script  []byte
 }
 
-// dqDelays are the delays and timeouts of a script; the boundaries first.
+// dqDelays are the delays and timeouts of a script, boundaries first.
 var dqDelays = []time.Duration{
 	0, 1, -1, ms, -ms, math.MaxInt64, math.MinInt64, math.MaxInt64 - 1, 2, ms - 1, ms + 1, 2 * ms, 3 * ms, 5 * ms,
 	time.Second, time.Hour, 200 * 365 * 24 * time.Hour,
 }
 
-// byte returns the next byte of the script, zero behind its end.
+// byte returns the next byte of the script, and 0 after its end.
 func (m *dqModel) byte() int {
 	if len(m.script) == 0 {
 		return 0
@@ -723,7 +722,7 @@ func (m *dqModel) byte() int {
 func (m *dqModel) delay() time.Duration { return dqDelays[m.byte()%len(dqDelays)] }
 func (m *dqModel) now() int64           { return int64(time.Since(m.base)) }
 
-// after adds without overflow, in another way than the code does.
+// after adds without overflow, by another method than the code.
 func (m *dqModel) after(d time.Duration) int64 {
 	now := m.now()
 	if d > 0 && now > math.MaxInt64-int64(d) {
@@ -746,7 +745,7 @@ func (m *dqModel) forget(e *dqElement) {
 	m.pending = slices.DeleteFunc(m.pending, func(p *dqElement) bool { return p == e })
 }
 
-// due returns the ids of the first n elements that are due, of all for n < 0, and forgets them.
+// due removes the first n due elements, or all for n < 0, and returns their ids.
 func (m *dqModel) due(n int) (ids []int) {
 	for len(m.pending) > 0 && m.pending[0].due <= m.now() && n != 0 {
 		ids = append(ids, m.pending[0].id)
@@ -756,7 +755,7 @@ func (m *dqModel) due(n int) (ids []int) {
 	return ids
 }
 
-// any returns an element that was pushed at some time, or nil.
+// any returns an element that was pushed before, or nil.
 func (m *dqModel) any() *dqElement {
 	if i := m.byte(); len(m.all) > 0 {
 		return m.all[i%len(m.all)]
@@ -811,7 +810,8 @@ func (m *dqModel) poll() {
 	}
 }
 
-// take waits until the head is due or time is up, whichever is first; on a tie the head wins.
+// take waits until the head is due or the timeout has passed. If both happen together, it takes the
+// head.
 func (m *dqModel) take() {
 	timeout := min(m.delay(), time.Hour)
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -824,10 +824,10 @@ func (m *dqModel) take() {
 		return
 	}
 	require.NoError(m.t, err)
-	require.Equal(m.t, m.due(1), []int{v}, "nil wanted: early")
+	require.Equal(m.t, m.due(1), []int{v}, "an element is early")
 }
 
-// channel lets a feeder fill a buffer from which no goroutine receives.
+// channel lets a feeder fill a channel from which no goroutine receives.
 func (m *dqModel) channel() {
 	size := m.byte() % 5
 	ctx, cancel := context.WithCancel(context.Background())
@@ -843,7 +843,7 @@ func (m *dqModel) channel() {
 	require.Equal(m.t, m.due(size), got)
 }
 
-// iterate breaks off after the last element that is due, or ends the context if none is.
+// iterate breaks after the last due element, or ends the context if none is due.
 func (m *dqModel) iterate() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -883,7 +883,7 @@ func (m *dqModel) step() {
 	}
 }
 
-// verify compares what can be seen and checks the invariants.
+// verify compares the visible state and checks the invariants.
 func (m *dqModel) verify() {
 	requireDelayQueue(m.t, &m.queue)
 	require.Equal(m.t, len(m.pending), m.queue.Len())
@@ -899,14 +899,14 @@ func (m *dqModel) verify() {
 			in++
 		}
 	}
-	require.Equal(m.t, len(m.pending), in, "handles that believe that they are in")
+	require.Equal(m.t, len(m.pending), in, "handles whose elements are in the queue")
 }
 
-// dqEnd is when scripts end: a bubble's clock ends in 2262, and a sleep there crashes the runtime
-// (Go 1.26).
+// dqEnd is the time at which scripts end. The clock of a bubble ends in 2262, and a sleep there
+// crashes the runtime (Go 1.26).
 const dqEnd = 200 * 365 * 24 * time.Hour
 
-// runDelayQueueScript interprets bytes as calls. verify() follows every step.
+// runDelayQueueScript interprets bytes as calls and verifies the queue after every step.
 func runDelayQueueScript(t *testing.T, script []byte) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &dqModel{t: t, base: time.Now(), script: script}
@@ -936,7 +936,7 @@ func TestDelayQueueModel(t *testing.T) {
 func FuzzDelayQueue(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{0, 2, 5, 0, 2, 6, 4, 0, 1, 5, 6, 7, 0}) // saturated both ways, reset, poll, drain
-	f.Add([]byte{0, 0, 128, 0, 1, 128, 10, 0, 3, 11, 2}) // ties, a channel that puts back, an iterator
+	f.Add([]byte{0, 0, 128, 0, 1, 128, 10, 0, 3, 11, 2}) // equal due times, Channel, All
 	f.Add([]byte{0, 2, 3, 9, 3, 0, 2, 12, 9, 11, 8, 13}) // takes that end on a tie and before it
 	f.Fuzz(func(t *testing.T, script []byte) {
 		if len(script) > 2000 {
@@ -946,8 +946,8 @@ func FuzzDelayQueue(f *testing.F) {
 	})
 }
 
-// Trap 10: the head was published after the taker had looked and before it slept.
-func TestDelayQueueHeadPublishedAfterTakerLooked(t *testing.T) {
+// Trap 10: a head is published after a taker has looked and before it sleeps.
+func TestDelayQueueHeadIsNotMissedBetweenLookAndSleep(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -980,9 +980,9 @@ type dqParcel struct {
 	delay  time.Duration
 }
 
-// Several producers, takers of every kind and removers: each element leaves exactly once, none
-// early.
-func TestDelayQueueStress(t *testing.T) {
+// With several producers, takers of every kind and removers, each element leaves exactly once and
+// never early.
+func TestRaceDelayQueueElementsLeaveExactlyOnce(t *testing.T) {
 	t.Parallel()
 	const producers, each = 4, 2000
 	ctx, done := context.WithTimeout(context.Background(), time.Minute)

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Tests that measure the heap do not run beside others.
+// Tests that measure the heap are not parallel.
 
-// heapNow is the live heap.
+// heapNow returns the size of the live heap.
 func heapNow() int64 {
 	runtime.GC()
 	runtime.GC() // a second time for what the first has only made unreachable
@@ -25,7 +25,7 @@ func heapNow() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// slack is what the runtime and the test itself may add to the heap.
+// slack is the growth of the heap that the runtime and the test itself may cause.
 const slack = 512 << 10
 
 func TestArmAndStopInALoopGrowsNothing(t *testing.T) {
@@ -60,7 +60,7 @@ func TestStopAndRearmAmongAThousandGrowsNothing(t *testing.T) {
 				for range n {
 					i := rng.IntN(len(timers))
 					if !timers[i].Stop() {
-						t.Fatal("a live timer was lost")
+						t.Fatal("a pending timer was lost")
 					}
 					timers[i] = tw.AfterFunc(time.Minute+time.Duration(rng.Int64N(int64(far))), f)
 				}
@@ -83,7 +83,7 @@ func TestPostponingInALoopGrowsNothing(t *testing.T) {
 	}
 	before := heapNow()
 	for i := range scaled(1_000_000) {
-		// Later by ever more, and now and then earlier again.
+		// Later each time, except for an earlier time at intervals.
 		require.True(t, timers[i%len(timers)].Reschedule(time.Hour+time.Duration(i)*ms-time.Duration(i%7)*time.Minute))
 	}
 	assert.Less(t, heapNow()-before, int64(slack))
@@ -97,9 +97,9 @@ func capture(i int) func() {
 	return func() { block[i&1023]++ }
 }
 
-// stopAll arms n timers, stops them in random order, and returns the bytes that are held after one
-// collection before and after the stops, handles apart. If keep is false the handles are dropped
-// with the stops.
+// stopAll arms n timers and stops them in random order. It returns the live bytes after one
+// collection, before and after the stops, without the handles. Unless keep is set, each handle is
+// dropped with its stop.
 func stopAll[H interface{ Stop() bool }](tb testing.TB, n int, keep bool, arm func(d time.Duration, f func()) H) (pending, stopped int64) {
 	tb.Helper()
 	collect := func() int64 {
@@ -130,22 +130,22 @@ func stopAll[H interface{ Stop() bool }](tb testing.TB, n int, keep bool, arm fu
 	return pending, stopped
 }
 
-// A Stop releases what the callback refers to: a million timers hold a gigabyte, and when they are
-// stopped a single collection frees it, although the wheel goes on, handles are kept, and some
+// A Stop releases everything that the callback refers to. A million timers hold a gigabyte. After
+// their Stops one collection frees it, although the wheel and the handles are in use and some
 // timers were sampled.
 func TestStopReleasesCaptures(t *testing.T) {
 	n := scaled(1_000_000)
 	tw := startWheel(t, Options{ProfileRate: 512})
 	pending, stopped := stopAll(t, n, true, tw.AfterFunc)
 	t.Logf("%.0f bytes a pending timer, and %.1f when stopped", float64(pending)/float64(n), float64(stopped)/float64(n))
-	assert.Greater(t, pending, int64(n)<<10, "the callbacks are held until then")
-	assert.Less(t, stopped, int64(n)*20+slack, "of 1,024 bytes each")
+	assert.Greater(t, pending, int64(n)<<10, "pending timers hold their callbacks")
+	assert.Less(t, stopped, int64(n)*20+slack, "of 1,024 bytes for each timer")
 	assert.Zero(t, tw.Len())
 }
 
-// After a spike at least 80% of its memory is back, in whatever order the timers are stopped, and
-// also if all of them fire.
-func TestMemoryComesBackAfterASpike(t *testing.T) {
+// After a spike at least 80% of its memory is freed, whether the timers fire or are stopped, in any
+// order.
+func TestMemoryIsFreedAfterASpike(t *testing.T) {
 	n := scaled(2_000_000)
 	ends := map[string]func(t *testing.T, tw *TimingWheel, timers []Timer){
 		"stopped in order": func(t *testing.T, _ *TimingWheel, timers []Timer) {
@@ -235,7 +235,7 @@ func TestNothingIsAllocatedPerOperation(t *testing.T) {
 	}
 }
 
-// A run of ScheduleFunc allocates nothing, and one of ScheduleRun its Run.
+// A run of ScheduleFunc allocates nothing. A run of ScheduleRun allocates its Run.
 func TestPlansStaySmall(t *testing.T) {
 	if underInvariants {
 		t.Skip("verify allocates")
@@ -258,11 +258,11 @@ func TestPlansStaySmall(t *testing.T) {
 		assert.Greater(t, tw.Stats().Armed, runs+2000, name)
 		assert.True(t, plan.Stop())
 	}
-	assert.LessOrEqual(t, unsafe.Sizeof(plan{}), uintptr(80), "a class of the allocator")
-	assert.LessOrEqual(t, unsafe.Sizeof(timedPlan{}), uintptr(96), "a class of the allocator")
+	assert.LessOrEqual(t, unsafe.Sizeof(plan{}), uintptr(80), "a size class of the allocator")
+	assert.LessOrEqual(t, unsafe.Sizeof(timedPlan{}), uintptr(96), "a size class of the allocator")
 }
 
-// However many goroutines a burst takes, they end with it.
+// All goroutines of a burst end, whatever their number.
 func TestGoroutinesEndAfterABurst(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for _, executor := range []Executor{nil, Goroutines} {
@@ -279,10 +279,9 @@ func TestGoroutinesEndAfterABurst(t *testing.T) {
 	}
 }
 
-// The garbage collector takes what a callback or payload refers to, and a wheel that is not used
-// any more.
+// Tests that the garbage collector frees callbacks, payloads and unreferenced wheels.
 
-// held by nothing but a timer: noinline keeps the callers' frames from referring to it.
+// referenced only by a timer: with noinline no stack frame of the caller refers to it.
 //
 //go:noinline
 func armResource(arm func(f func()) Timer) (Timer, weak.Pointer[resource]) {
@@ -327,7 +326,7 @@ func TestClosureIsReleased(t *testing.T) {
 				s.left.Store(2)
 				return tw.ScheduleFunc(s, f)
 			})
-			collected(t, r, "the closure of a plan that has come to its end")
+			collected(t, r, "the closure of a plan that has ended")
 			assert.False(t, timer.Stop())
 
 			timer, r = armResource(arm(time.Hour))
@@ -340,12 +339,12 @@ func TestClosureIsReleased(t *testing.T) {
 	}
 }
 
-// The timer is due and the executor has its call: Stop releases the closure all the same.
-func TestClosureOfAHandedOverTimerIsReleasedAtStop(t *testing.T) {
+// Stop releases the closure also if the timer is due and the executor has its call.
+func TestClosureOfATimerWithAQueuedCallIsReleasedAtStop(t *testing.T) {
 	h := &held{}
 	tw := startWheel(t, Options{Executor: h, Shards: 1})
 	timer, r := armResource(func(f func()) Timer { return tw.AfterFunc(0, f) })
-	await(t, "it is handed over", func() bool { return h.len() > 0 })
+	await(t, "the call is submitted", func() bool { return h.len() > 0 })
 	require.True(t, timer.Stop())
 	collected(t, r, "the closure")
 	h.release()
@@ -368,7 +367,7 @@ func TestPayloadIsReleased(t *testing.T) {
 	collected(t, r, "the payload of a stopped timer")
 
 	timer, r = addResource(w, 0)
-	await(t, "it expires", func() bool { return expired.Load() == 1 })
+	await(t, "the payload expires", func() bool { return expired.Load() == 1 })
 	collected(t, r, "an expired payload")
 	assert.False(t, timer.Stop())
 
@@ -385,9 +384,9 @@ func TestPayloadIsReleased(t *testing.T) {
 	runtime.KeepAlive(w)
 }
 
-// forgotten makes a wheel, uses it and forgets it. It returns a weak pointer to the
-// shard, because the shard holds everything, and the runtime's timer of the alarm could hold the
-// shard.
+// forgotten creates a wheel, uses it and drops the reference. It returns a weak pointer to the
+// shard, which refers to all other parts. The alarm's timer of the runtime could keep the shard
+// alive.
 //
 //go:noinline
 func forgotten(t *testing.T, opts Options, use func(tw *TimingWheel)) weak.Pointer[shardOf[func()]] {
@@ -399,8 +398,8 @@ func forgotten(t *testing.T, opts Options, use func(tw *TimingWheel)) weak.Point
 	return weak.Make(tw.engine.shards[0])
 }
 
-// A wheel without pending timers needs no Stop to be collected, whatever it was used for.
-func TestForgottenWheelIsCollected(t *testing.T) {
+// A wheel without pending timers is collected without Stop, whatever it was used for.
+func TestUnreferencedWheelIsCollected(t *testing.T) {
 	uses := map[string]func(tw *TimingWheel){
 		"nothing": func(*TimingWheel) {},
 		"timers that have fired": func(tw *TimingWheel) {
@@ -414,7 +413,7 @@ func TestForgottenWheelIsCollected(t *testing.T) {
 				tw.AfterFunc(24*time.Hour, func() {}).Stop()
 			}
 		},
-		"so many of them that no stop switches the alarm off at once": func(tw *TimingWheel) {
+		"far timers without credit for the alarm": func(tw *TimingWheel) {
 			for range 5000 {
 				tw.AfterFunc(24*time.Hour, func() {}).Stop()
 			}
@@ -427,7 +426,7 @@ func TestForgottenWheelIsCollected(t *testing.T) {
 			a.Stop()
 			b.Stop()
 		},
-		"the earlier one stopped last": func(tw *TimingWheel) {
+		"far timers of two buckets, the earlier one stopped last": func(tw *TimingWheel) {
 			for range 5000 {
 				tw.AfterFunc(time.Hour, func() {}).Stop()
 			}
@@ -435,7 +434,7 @@ func TestForgottenWheelIsCollected(t *testing.T) {
 			b.Stop()
 			a.Stop()
 		},
-		"a far timer that was hastened": func(tw *TimingWheel) {
+		"a far timer that was moved earlier": func(tw *TimingWheel) {
 			tw.AfterFunc(24*time.Hour, func() {}).Reschedule(ms)
 			assert.NoError(t, drainWheel(tw))
 		},
@@ -489,7 +488,7 @@ func TestForgottenWheelIsCollected(t *testing.T) {
 	}
 }
 
-// A wheel with timers pending is not forgotten, even if nothing refers to it: they fire.
+// The timers of an unreferenced wheel fire.
 func TestUnreferencedWheelFires(t *testing.T) {
 	fired := make(chan struct{})
 	forgotten(t, Options{}, func(tw *TimingWheel) { tw.AfterFunc(20*ms, func() { close(fired) }) })
@@ -498,7 +497,7 @@ func TestUnreferencedWheelFires(t *testing.T) {
 	receive(t, fired, "the timer")
 }
 
-// Ways in which contexts that share a parent end. They return when that has been done.
+// Ways in which contexts with a common parent end. Each function returns after the end.
 var contextEnds = map[string]func(t *testing.T, ctx context.Context, cancel, end func()){
 	"cancel": func(_ *testing.T, _ context.Context, cancel, _ func()) { cancel() },
 	"deadline": func(t *testing.T, ctx context.Context, _, _ func()) {
@@ -506,14 +505,14 @@ var contextEnds = map[string]func(t *testing.T, ctx context.Context, cancel, end
 	},
 	"parent": func(t *testing.T, ctx context.Context, _, end func()) {
 		end()
-		receive(t, ctx.Done(), "the parent's end")
+		receive(t, ctx.Done(), "the end of the parent")
 	},
 }
 
 type newParent func(tw *TimingWheel, r *resource) (parent context.Context, end func())
 
-// parentsOfMemory are parents of contexts whose memory is looked at. The value is what the parent
-// alone refers to.
+// parentsOfMemory are the parents of contexts for the memory tests. Only the parent refers to the
+// resource.
 var parentsOfMemory = map[string]newParent{
 	"background": func(_ *TimingWheel, r *resource) (context.Context, func()) {
 		return context.WithValue(context.Background(), testKey(1), r), func() {}
@@ -532,7 +531,7 @@ var parentsOfMemory = map[string]newParent{
 	},
 }
 
-// belowParents runs f for each such parent and each way to end.
+// belowParents runs f for each parent and each way to end.
 func belowParents(t *testing.T, f func(t *testing.T, newParent newParent, way string)) {
 	for kind, newParent := range parentsOfMemory {
 		for way := range contextEnds {
@@ -544,8 +543,8 @@ func belowParents(t *testing.T, f func(t *testing.T, newParent newParent, way st
 	}
 }
 
-// endAll makes contexts of each kind below the parent, ends them, and returns what is left of them:
-// only the library can hold it.
+// endAll creates contexts of each kind below the parent, ends them, and returns weak pointers to
+// them. Only the library could keep the contexts alive.
 //
 //go:noinline
 func endAll(t *testing.T, tw *TimingWheel, parent context.Context, end func(), way string) (gone []weak.Pointer[deadlineContext]) {
@@ -572,8 +571,8 @@ func endAll(t *testing.T, tw *TimingWheel, parent context.Context, end func(), w
 	return gone
 }
 
-// The collector frees an ended context, with its relatives and the values of its parent, although
-// the wheel, the parent and siblings are still in use.
+// An ended context is collected, with its descendants and the values of its parent, although the
+// wheel, the parent and siblings are still in use.
 func TestEndedContextsAreCollected(t *testing.T) {
 	belowParents(t, func(t *testing.T, newParent newParent, way string) {
 		tw := startWheel(t, Options{})
@@ -592,7 +591,7 @@ func TestEndedContextsAreCollected(t *testing.T) {
 		}
 		if sibling != nil {
 			assert.NoError(t, sibling.Err())
-			require.NotNil(t, held.Value(), "its parent has it")
+			require.NotNil(t, held.Value(), "the parent refers to it")
 		}
 		end()
 		runtime.KeepAlive(parent)
@@ -600,7 +599,7 @@ func TestEndedContextsAreCollected(t *testing.T) {
 	})
 }
 
-// Values to which only the parent refers are collected once nothing refers to the parent.
+// Values to which only the parent refers are collected together with the parent.
 func TestValuesOfTheParentAreCollected(t *testing.T) {
 	belowParents(t, func(t *testing.T, newParent newParent, way string) {
 		tw := startWheel(t, Options{})

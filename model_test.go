@@ -13,19 +13,19 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
-// The model: a wheel in Manual mode beside a reference that knows nothing of levels, slots or
-// chunks. The reference is a plain list of pending timers with the tick at which each is due,
-// sorted when the clock moves. Choices decide each step: a seeded generator (TestModel…) or the
-// bytes of a fuzz input (FuzzEngine, FuzzTimeouts). After every step, and in every callback, the
-// wheel is compared with the reference and walked by verify.
+// The model compares a wheel in Manual mode with a reference without levels, slots and chunks. The
+// reference is a list of pending timers with their ticks, sorted when the clock moves. Choices
+// decide each step: those of a seeded generator (TestModel…) or the bytes of a fuzz input
+// (FuzzEngine, FuzzTimeouts). After every step, and in every callback, the wheel is compared with
+// the reference and verified.
 
-// modelConfig is a wheel to be modelled.
+// modelConfig is the configuration of a wheel under test.
 type modelConfig struct {
 	tick         time.Duration
 	size, levels int
 	shards       int
 	origin       int64 // the clock's first reading
-	queued       bool  // the model is the executor and keeps calls until a step runs them; else Inline
+	queued       bool  // the model is the executor and queues calls; else Inline
 }
 
 func (c modelConfig) options() Options {
@@ -34,7 +34,7 @@ func (c modelConfig) options() Options {
 	}
 }
 
-// span is what the wheels cover before round counts begin, in ticks.
+// span returns the number of ticks that the levels cover without rounds.
 func (c modelConfig) span() int64 {
 	n := int64(1)
 	for range c.levels {
@@ -43,7 +43,7 @@ func (c modelConfig) span() int64 {
 	return n
 }
 
-// subject is the wheel under test behind either of its two faces. Payloads and callbacks are ids.
+// subject is the wheel under test, a TimingWheel or a Timeouts. Payloads and callbacks are ids.
 type subject struct {
 	add     func(shard int, d time.Duration, id int) Timer
 	addAt   func(shard int, at time.Time, id int) Timer
@@ -64,12 +64,12 @@ type subject struct {
 	verifyOccupancy func(Occupancy) error
 }
 
-// modelTimer is what the reference knows of a timer.
+// modelTimer is a timer of the reference.
 type modelTimer struct {
 	id, shard int
 	handle    Timer
 	due       int64      // the deadline, a reading of the clock
-	tick      int64      // at which it is due: rounded up, or the clock's own for what was due when armed
+	tick      int64      // of the deadline, rounded up; the clock's if it had passed
 	seq       int        // order of arming
 	at        int        // index in pending; -1 when it is not
 	collected bool       // an Advance or a Flush has taken it; it runs before that returns
@@ -106,13 +106,13 @@ type dueEntry struct {
 	seq int // differs from e.seq once e was armed again
 }
 
-// failf ends the test and says how to repeat it.
+// failf fails the test and prints how to repeat it.
 func (m *model) failf(format string, args ...any) {
 	m.Helper()
 	m.Fatalf("%s\nstep %d, clock %d, %+v, choices %v", fmt.Sprintf(format, args...), m.step, m.now, m.cfg, m.pick)
 }
 
-// tickOf is the clock in ticks.
+// tickOf returns the clock in ticks.
 func (m *model) tickOf() int64 { return m.now / int64(m.cfg.tick) }
 
 func (m *model) time(reading int64) time.Time {
@@ -121,7 +121,7 @@ func (m *model) time(reading int64) time.Time {
 
 func (m *model) reading(t time.Time) int64 { return m.cfg.origin + int64(t.Sub(modelStart)) }
 
-// armed notes that e is due at the reading, as of now.
+// armed records that e was armed now and is due at the reading.
 func (m *model) armed(e *modelTimer, due int64) {
 	tick := int64(m.cfg.tick)
 	e.due, e.tick = due, m.tickOf()
@@ -136,7 +136,7 @@ func (m *model) armed(e *modelTimer, due int64) {
 	e.collected = false
 }
 
-// delayed is the reading d from now.
+// delayed returns the reading d from now.
 func (m *model) delayed(d time.Duration) int64 { return clock.Saturated(m.now, max(int64(d), 0)) }
 
 func (m *model) addTimer(shard int, due int64, add func(id int) Timer) {
@@ -145,7 +145,7 @@ func (m *model) addTimer(shard int, due int64, add func(id int) Timer) {
 	e.handle = add(e.id)
 	if m.stopped {
 		if e.handle != (Timer{}) {
-			m.failf("a stopped wheel gave a timer")
+			m.failf("a stopped wheel returned a timer")
 		}
 		return
 	}
@@ -155,7 +155,7 @@ func (m *model) addTimer(shard int, due int64, add func(id int) Timer) {
 	m.pending = append(m.pending, e)
 }
 
-// forget takes e off the pending ones.
+// forget removes e from the pending timers.
 func (m *model) forget(e *modelTimer) {
 	last := m.pending[len(m.pending)-1]
 	m.pending[e.at], last.at = last, e.at
@@ -181,8 +181,7 @@ func (m *model) stopTimer(e *modelTimer) {
 	}
 }
 
-// reschedule moves e to a reading that is now due. The function move calls Reschedule or
-// RescheduleAt.
+// reschedule moves e to the reading due. The function move calls Reschedule or RescheduleAt.
 func (m *model) reschedule(e *modelTimer, due int64, move func(Timer) bool) {
 	if got := move(e.handle); got != (e.at >= 0) {
 		m.failf("Reschedule of timer %d: %v", e.id, got)
@@ -207,7 +206,8 @@ func (m *model) checkDeadline(e *modelTimer) {
 	}
 }
 
-// collect marks what an Advance or a Flush runs, in order, and returns how many are new.
+// collect marks the timers that an Advance or a Flush runs, in order, and returns the number of
+// newly marked ones.
 func (m *model) collect(which func(e *modelTimer) bool) int {
 	n := 0
 	for _, e := range m.pending {
@@ -228,7 +228,7 @@ func (m *model) collect(which func(e *modelTimer) bool) int {
 	return n
 }
 
-// head is the collected timer of a shard that has to run next, nil if there is none.
+// head returns the collected timer of a shard that has to run next, or nil.
 func (m *model) head(shard int) *modelTimer {
 	l := m.due[shard]
 	for len(l) > 0 && (!l[0].e.collected || l[0].e.seq != l[0].seq) {
@@ -241,7 +241,7 @@ func (m *model) head(shard int) *modelTimer {
 	return l[0].e
 }
 
-// outstanding reports whether anything that was collected has not run.
+// outstanding reports whether a collected timer has not run.
 func (m *model) outstanding() bool {
 	for k := range m.due {
 		if m.head(k) != nil {
@@ -251,7 +251,7 @@ func (m *model) outstanding() bool {
 	return false
 }
 
-// fired is told of what the wheel runs, in one batch.
+// fired is called with each batch that the wheel runs.
 func (m *model) fired(ids []int) {
 	if len(ids) == 0 || len(ids) > perCallMax {
 		m.failf("a batch of %d", len(ids))
@@ -288,14 +288,14 @@ func (m *model) checkOrder(e *modelTimer) {
 	}
 }
 
-// run calls f, an Advance or a Flush, and returns its result and how many timers it has run itself;
-// ok is false where a callback has panicked.
+// run calls f, an Advance or a Flush, and returns its result and the number of timers that it has
+// run itself. ok is false if a callback has panicked.
 func (m *model) run(f func() int) (got, ran int, ok bool) {
 	m.ran = append(m.ran, 0)
 	depth := len(m.ran)
 	running := m.want.Running
 	defer func() {
-		if depth == 1 && recover() != nil { // inside a callback the panic goes on to the outermost call
+		if depth == 1 && recover() != nil { // in a callback the outermost call recovers
 			m.want.Running = running
 		}
 		ran = m.ran[depth-1]
@@ -305,7 +305,7 @@ func (m *model) run(f func() int) (got, ran int, ok bool) {
 	return got, ran, true
 }
 
-// advance moves the clock and checks that exactly what is due runs: nothing later, nothing less.
+// advance moves the clock and checks that exactly the due timers run.
 func (m *model) advance(to int64) {
 	if m.stopped {
 		if n := m.sut.advance(m.time(to)); n != 0 {
@@ -320,15 +320,15 @@ func (m *model) advance(to int64) {
 	tick := m.tickOf()
 	collected := m.collect(func(e *modelTimer) bool { return e.tick <= tick })
 	eager, again := m.eager, m.unwound
-	m.unwound = true // also if a panic passes through here, to the caller of the callback that called this
+	m.unwound = true // stays set if a panic unwinds through this call
 	got, ran, ok := m.run(func() int { return m.sut.advance(m.time(to)) })
 	m.unwound = !ok
 	switch {
-	case !ok || m.cfg.queued && (again || m.eager > eager): // handed over twice, or changed by callbacks meanwhile
+	case !ok || m.cfg.queued && (again || m.eager > eager): // submitted twice, or changed by callbacks
 	case m.cfg.queued && got != collected || !m.cfg.queued && got != ran:
-		m.failf("Advance: %d; it had %d to collect and ran %d", got, collected, ran)
+		m.failf("Advance returned %d; %d timers were due, %d ran", got, collected, ran)
 	case !m.cfg.queued && m.outstanding():
-		m.failf("an Advance to %d has left what was due", to)
+		m.failf("an Advance to %d has not run all due timers", to)
 	}
 }
 
@@ -345,7 +345,7 @@ func (m *model) flush() {
 		m.failf("Flush: %d, want %d", got, want)
 	}
 	if ok && !m.cfg.queued && m.outstanding() {
-		m.failf("a Flush has left something")
+		m.failf("a Flush has not run all pending timers")
 	}
 }
 
@@ -372,8 +372,7 @@ func (m *model) stopWheel() {
 	}
 }
 
-// checkNext checks that Next is never late, and that it asks for nothing before there is something
-// to do.
+// checkNext checks that Next is not after the first deadline, and not before there is work to do.
 func (m *model) checkNext() (reading int64, ok bool) {
 	at, ok := m.sut.next()
 	if ok != (len(m.pending) > 0) {
@@ -393,20 +392,20 @@ func (m *model) checkNext() (reading int64, ok bool) {
 	case reading > satMul(max(first, m.tickOf()), tick):
 		m.failf("Next is %d, the first timer is due at tick %d", reading, first)
 	case !ready && reading <= m.now:
-		m.failf("Next is %d although nothing is due before tick %d", reading, first)
+		m.failf("Next is %d although no timer is due before tick %d", reading, first)
 	}
 	return reading, true
 }
 
-// checkSometimes is check where many callbacks follow each other: as the walk is O(pending), the
-// more are pending the fewer are followed by one.
+// checkSometimes calls check after some of many successive callbacks. The check is O(pending), so
+// with more pending timers fewer callbacks are checked.
 func (m *model) checkSometimes() {
 	if m.unchecked++; m.unchecked > len(m.pending)/32 {
 		m.check()
 	}
 }
 
-// check compares what the wheel says of itself with the reference.
+// check compares the methods of the wheel with the reference.
 func (m *model) check() {
 	m.unchecked = 0
 	if err := m.sut.verify(); err != nil {
@@ -435,7 +434,7 @@ func (m *model) checkStats() {
 	}
 }
 
-// delay chooses a delay, with a bent for the places where a wheel may go wrong.
+// delay chooses a delay. Boundaries at which a wheel may fail are more likely.
 func (m *model) delay() time.Duration {
 	tick := int64(m.cfg.tick)
 	near := func(ns int64) time.Duration { return time.Duration(clock.Saturated(ns, int64(m.pick.below(3)-1))) }
@@ -467,7 +466,7 @@ func (m *model) delay() time.Duration {
 	return time.Duration(m.pick.bits() % satMul(satMul(m.cfg.span(), tick), 2))
 }
 
-// edge is the number of ticks of one interval of some level, or of its whole wheel.
+// edge returns the number of ticks of one interval of a level, or of a whole level.
 func (m *model) edge() int64 {
 	n := int64(m.cfg.size)
 	for range m.pick.below(m.cfg.levels) {
@@ -476,8 +475,8 @@ func (m *model) edge() int64 {
 	return n
 }
 
-// target chooses the reading to which the clock moves. Mostly it lies within some laps of the last
-// wheel: otherwise timers that never fire would soon take the clock to its end.
+// target chooses the reading to which the clock moves, mostly within some laps of the last level.
+// Otherwise timers that never fire would soon move the clock to its end.
 func (m *model) target() int64 {
 	to := m.anyTarget()
 	if m.pick.below(32) == 1 {
@@ -516,7 +515,7 @@ func (m *model) anyTarget() int64 {
 	return clock.Saturated(m.now, satMul(m.cfg.span(), tick)/int64(1+m.pick.below(64)))
 }
 
-// readingNear is a point in time that lies d ahead, or behind where d is negative.
+// readingNear returns the reading d from now, also for a negative d.
 func (m *model) readingNear(d time.Duration) int64 {
 	if d < 0 {
 		return max(0, m.now+int64(d))
@@ -528,8 +527,8 @@ var modelTicks = []time.Duration{
 	time.Microsecond, time.Millisecond, time.Second, time.Hour, 1_234_567, 7919 * time.Microsecond,
 }
 
-// modelOrigins are first readings of the clock: small, just before some level of the wheel wraps,
-// after 2^48 ticks, and so large that sums with long delays overflow.
+// modelOrigins returns first readings of the clock: small ones, just before a level wraps, after
+// 2^48 ticks, and so large that sums with long delays overflow.
 func modelOrigins(c modelConfig) []int64 {
 	tick := int64(c.tick)
 	lap := satMul(c.span(), tick)
@@ -539,7 +538,7 @@ func modelOrigins(c modelConfig) []int64 {
 	}
 }
 
-// modelChoice is a configuration that the choices make.
+// modelChoice returns a configuration from choices.
 func modelChoice(pick choices) modelConfig {
 	c := modelConfig{
 		tick:   modelTicks[pick.below(len(modelTicks))],
@@ -553,8 +552,7 @@ func modelChoice(pick choices) modelConfig {
 	return c
 }
 
-// Go makes a model the executor of its wheel: one that mostly keeps the calls, and makes some at
-// once.
+// Go implements Executor. It queues most calls and runs the others at once.
 func (m *model) Go(f func()) {
 	if m.pick.below(4) == 3 {
 		m.eager++
@@ -576,7 +574,7 @@ func (m *model) options() Options {
 	return opts
 }
 
-// subjectOf makes the part of a subject that both faces share.
+// subjectOf returns the common part of both subjects.
 func subjectOf[T any](e *engine[T], payload func(id int) T) subject {
 	on := func(k int, deadline int64, v T) Timer {
 		return armOn(e.shards[k], deadline, v)
@@ -586,7 +584,7 @@ func subjectOf[T any](e *engine[T], payload func(id int) T) subject {
 			if len(e.shards) == 1 {
 				return e.after(d, payload(id))
 			}
-			return on(k, clock.Later(e.shards[k].now.Load(), int64(d)), payload(id)) // pick would choose by the stack
+			return on(k, clock.Later(e.shards[k].now.Load(), int64(d)), payload(id)) // not by pick
 		},
 		addAt: func(k int, at time.Time, id int) Timer {
 			if len(e.shards) == 1 {
@@ -611,7 +609,7 @@ func subjectOf[T any](e *engine[T], payload func(id int) T) subject {
 	}
 }
 
-// newWheelModel models a TimingWheel.
+// newWheelModel returns the model of a TimingWheel.
 func newWheelModel(tb testing.TB, cfg modelConfig, pick choices) *model {
 	m := newModel(tb, cfg, pick)
 	tw, err := newWheelAt(m.options(), cfg.origin)
@@ -627,7 +625,7 @@ func newWheelModel(tb testing.TB, cfg modelConfig, pick choices) *model {
 	return m
 }
 
-// newTimeoutsModel models Timeouts.
+// newTimeoutsModel returns the model of a Timeouts.
 func newTimeoutsModel(tb testing.TB, cfg modelConfig, pick choices) *model {
 	m := newModel(tb, cfg, pick)
 	expire := func(expired []uint64) {
@@ -652,7 +650,7 @@ func newTimeoutsModel(tb testing.TB, cfg modelConfig, pick choices) *model {
 	return m
 }
 
-// act does something that callbacks do as well.
+// act performs an operation that callbacks perform too.
 func (m *model) act() {
 	var e *modelTimer
 	shard := m.pick.below(m.cfg.shards)
@@ -688,7 +686,7 @@ func (m *model) act() {
 	}
 }
 
-// callback is what every timer runs. It may do anything.
+// callback is run by every timer and performs any operations.
 func (m *model) callback(ids []int) {
 	m.fired(ids)
 	shard := m.all[ids[0]].shard
@@ -727,7 +725,7 @@ func (m *model) inside(shard int) {
 	}
 }
 
-// rare does what would empty the wheel too often: it is the more rare the larger n is.
+// rare performs operations that empty the wheel, with a probability that decreases with n.
 func (m *model) rare(n int) {
 	switch m.pick.below(n * 8) {
 	case 1:
@@ -743,7 +741,7 @@ func (m *model) rare(n int) {
 	}
 }
 
-// play does steps as long as there are choices, and then runs what is left.
+// play performs steps while there are choices, and then runs the remaining timers.
 func (m *model) play() {
 	for ; m.pick.more(); m.step++ {
 		switch m.pick.below(8) {
@@ -760,7 +758,8 @@ func (m *model) play() {
 			m.act()
 		}
 		m.check()
-		switch m.step % 8 { // these bring the wheel up to date, and what may stand beside it shall do so for a while
+		// These checks drain the inbox and the removals, so they do not follow every step.
+		switch m.step % 8 {
 		case 3:
 			m.checkNext()
 		case 7:
@@ -771,7 +770,7 @@ func (m *model) play() {
 	m.finish()
 }
 
-// burst arms many timers at one instant or side by side, and stops most of them in some order.
+// burst arms many timers with one deadline or adjacent ones, and stops most of them in some order.
 func (m *model) burst() {
 	n, first, d := m.pick.below(8)*96, len(m.all), m.delay()
 	step := time.Duration(m.pick.below(3)) * m.cfg.tick
@@ -796,7 +795,7 @@ func (m *model) burst() {
 	}
 }
 
-// runCalls runs what the executor was given, at most n calls.
+// runCalls runs at most n queued calls of the executor.
 func (m *model) runCalls(n int) {
 	for ; n > 0 && len(m.calls) > 0; n-- {
 		f := m.calls[0]
@@ -804,11 +803,11 @@ func (m *model) runCalls(n int) {
 		_, _, _ = m.run(func() int { f(); return 0 })
 	}
 	if m.cfg.queued && len(m.calls) == 0 && !m.unwound && m.outstanding() {
-		m.failf("the executor has made all its calls, and something is still due")
+		m.failf("the executor has no call left, but a timer is due")
 	}
 }
 
-// finish drives the clock by Next alone until nothing is left but timers that no clock reaches.
+// finish drives the clock by Next alone until only timers are left that no clock reaches.
 func (m *model) finish() {
 	m.checkStats()
 	m.quiet = true
@@ -872,7 +871,7 @@ func TestModelTimeouts(t *testing.T) {
 	forEachModel(t, func(t *testing.T, c modelConfig, pick choices) { newTimeoutsModel(t, c, pick).play() })
 }
 
-// fuzzModel bounds the length of inputs: a long one is no better than several short ones.
+// fuzzModel limits the length of inputs, because a long input is no better than several short ones.
 func fuzzModel(f *testing.F, play func(t *testing.T, c modelConfig, pick choices)) {
 	addModelSeeds(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -881,7 +880,7 @@ func fuzzModel(f *testing.F, play func(t *testing.T, c modelConfig, pick choices
 	})
 }
 
-// FuzzEngine lets an input decide what is done to a TimingWheel, and compares it with the
+// FuzzEngine performs the operations of an input on a TimingWheel and compares it with the
 // reference.
 func FuzzEngine(f *testing.F) {
 	fuzzModel(f, func(t *testing.T, c modelConfig, pick choices) { newWheelModel(t, c, pick).play() })
@@ -892,9 +891,9 @@ func FuzzTimeouts(f *testing.F) {
 	fuzzModel(f, func(t *testing.T, c modelConfig, pick choices) { newTimeoutsModel(t, c, pick).play() })
 }
 
-// The model of a running wheel: drivers, alarms and workers as they are, in a bubble, whose clock
-// stands while anything runs. So every callback must run at its deadline rounded up to a tick, to
-// the nanosecond.
+// The model of a running wheel, with drivers, alarms and workers, in a bubble. The clock of a
+// bubble stands still while a goroutine runs, so every callback must run exactly at its deadline
+// rounded up to a tick.
 type bubbleModel struct {
 	*testing.T
 	opts   Options
@@ -924,8 +923,8 @@ func (m *bubbleModel) failf(format string, args ...any) {
 	}
 }
 
-// armed notes that e is due d from now. A timer that was armed before and whose deadline has passed
-// within this tick may keep to the end of the tick.
+// armed records that e is due d from now. If e was armed before and its deadline has passed within
+// this tick, it may run at the end of the tick.
 func (m *bubbleModel) armed(e *bubbleTimer, d int64) {
 	tick, now := int64(m.opts.Tick), m.now()
 	due := clock.Saturated(now, max(d, 0))
@@ -988,7 +987,7 @@ func (m *bubbleModel) delay() int64 {
 	return m.rng.Int64N(int64(time.Hour))
 }
 
-// victim is any of the later timers but one that is due now: that may have been claimed, and waits
+// victim returns a later timer that is not due now. A due one may have been claimed and may wait
 // for mu.
 func (m *bubbleModel) victim() *bubbleTimer {
 	if len(m.all) == 0 {
@@ -1001,7 +1000,7 @@ func (m *bubbleModel) victim() *bubbleTimer {
 	return e
 }
 
-// act does something that callbacks do as well.
+// act performs an operation that callbacks perform too.
 func (m *bubbleModel) act() {
 	e, op := m.victim(), m.rng.IntN(80)
 	switch {
@@ -1028,8 +1027,7 @@ func (m *bubbleModel) act() {
 	}
 }
 
-// burst arms so many timers side by side that their bucket begins to move early, and stops most of
-// them.
+// burst arms enough adjacent timers that their bucket cascades early, and stops most of them.
 func (m *bubbleModel) burst() {
 	d, step := m.delay(), m.rng.Int64N(3)*int64(m.opts.Tick)/64
 	first := len(m.all)
@@ -1044,7 +1042,8 @@ func (m *bubbleModel) burst() {
 	}
 }
 
-// check is called while nothing runs: what is pending is due later, and the structure is sound.
+// check is called while no goroutine runs. It checks that pending timers are due later, and
+// verifies the wheel.
 func (m *bubbleModel) check() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -1065,7 +1064,7 @@ func (m *bubbleModel) check() {
 	}
 }
 
-// pause is how long the clock runs until the next step.
+// pause returns the time until the next step.
 func (m *bubbleModel) pause() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// manualWheel is a wheel whose clock stands at 2030-01-01 and at tick 0.
+// manualWheel returns a Manual wheel whose clock is 2030-01-01, at tick 0.
 func manualWheel(t *testing.T, opts Options) *TimingWheel {
 	t.Helper()
 	opts.Manual, opts.Start = true, time.Date(2030, time.January, 1, 0, 0, 0, 0, time.UTC)
@@ -29,7 +29,7 @@ func manualWheel(t *testing.T, opts Options) *TimingWheel {
 
 func nothing() {}
 
-// filled are the cells with timers.
+// filled returns the cells with timers.
 func filled(l LevelOccupancy) map[int]int {
 	cells := make(map[int]int)
 	for k, n := range l.Cells {
@@ -88,7 +88,7 @@ func TestOccupancyOfTheWorkedExample(t *testing.T) {
 	check([3]int{5, 2, 3}, [3]map[int]int{none, none, none}, 0, []Expiration{}...)
 }
 
-func TestOccupancyCountsWhatIsDue(t *testing.T) {
+func TestOccupancyCountsDueTimers(t *testing.T) {
 	t.Parallel()
 	w, err := NewTimeouts(Options{Manual: true}, func([]int) {})
 	require.NoError(t, err)
@@ -106,8 +106,8 @@ func TestOccupancyCountsWhatIsDue(t *testing.T) {
 	assert.Equal(t, 1, o.Levels[1].Timers)
 }
 
-// A stopped timer is not counted, although its entry may still stand in its bucket.
-func TestOccupancyWithoutStoppedTimers(t *testing.T) {
+// A stopped timer is not counted, although its bucket may still have its entry.
+func TestOccupancyExcludesStoppedTimers(t *testing.T) {
 	t.Parallel()
 	tw := manualWheel(t, Options{})
 	var timers []Timer
@@ -123,9 +123,8 @@ func TestOccupancyWithoutStoppedTimers(t *testing.T) {
 	assert.Len(t, o.Next, 3)
 }
 
-// Timers that have left a coarse slot and are not on a finer level yet are on no level, and are
-// counted.
-func TestOccupancyCountsWhatMoves(t *testing.T) {
+// Cascading timers are counted, although they are on no level.
+func TestOccupancyCountsCascadingTimers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tw, err := New(Options{Shards: 1})
@@ -181,7 +180,7 @@ func TestOccupancyAfterStop(t *testing.T) {
 	assert.Len(t, o.Levels, defaultLevels)
 }
 
-// The earliest 16 are named, each with the timers of all shards.
+// Next lists the earliest 16 expirations, each with the timers of all shards.
 func TestOccupancyNextOverShards(t *testing.T) {
 	t.Parallel()
 	e, err := newEngine(Options{Manual: true, Shards: 3, Start: modelStart}, 0, job[func()]{perCall: 1, run: func([]func()) {}})
@@ -199,8 +198,7 @@ func TestOccupancyNextOverShards(t *testing.T) {
 	}
 }
 
-// A large wheel has more slots than may be looked at; with few buckets nothing is unseen all the
-// same.
+// A large wheel has more slots than a call may read. If it has few buckets, no timer is unseen.
 func TestOccupancyOfALargeWheelIsWhole(t *testing.T) {
 	t.Parallel()
 	tw := manualWheel(t, Options{WheelSize: maxWheelSize, Shards: 8})
@@ -214,7 +212,7 @@ func TestOccupancyOfALargeWheelIsWhole(t *testing.T) {
 	assert.Positive(t, o.Levels[0].Cells[60_000/128])
 }
 
-// If there are more buckets than a call may read, the result has the buckets near the hand and
+// If there are more buckets than a call may read, the result contains the buckets near the hand and
 // counts the timers of the others as Unseen.
 func TestOccupancyIsBounded(t *testing.T) {
 	t.Parallel()
@@ -229,8 +227,8 @@ func TestOccupancyIsBounded(t *testing.T) {
 	assert.Len(t, o.Next, occupancyNext)
 }
 
-// Extreme options give neither panics nor results without bound, and the largest deadline has its
-// place.
+// With extreme options Occupancy does not panic, its result is bounded, and it includes the largest
+// deadline.
 func TestOccupancyOfExtremes(t *testing.T) {
 	t.Parallel()
 	for _, opts := range []Options{
@@ -252,9 +250,9 @@ func TestOccupancyOfExtremes(t *testing.T) {
 	}
 }
 
-// While others arm, stop and reset, and callbacks run, the sum still holds, and at the end nothing
-// is unseen.
-func TestOccupancyUnderLoad(t *testing.T) {
+// While goroutines arm, stop and reschedule timers and callbacks run, the sum is correct. At the
+// end no timer is unseen.
+func TestRaceOccupancySumsUpUnderLoad(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tw, err := New(Options{Shards: 2, WheelSize: 4096})
@@ -308,9 +306,9 @@ func checkSums(t require.TestingT, o Occupancy) {
 	require.True(t, slices.IsSortedFunc(o.Next, func(a, b Expiration) int { return a.At.Compare(b.At) }))
 }
 
-// checkOccupancy compares Occupancy with a count that goes from the timers' nodes to their buckets
-// and slots, where Occupancy goes from the slots and the queue to the buckets. Once it lets go of
-// the lock all the time, once not at all.
+// checkOccupancy compares Occupancy, which goes from slots and the queue to buckets, with a count
+// that goes from the nodes of timers to their buckets and slots. It calls Occupancy twice: once
+// with the lock released at each step, and once with the lock held throughout.
 func (m *model) checkOccupancy() {
 	for _, step := range []int{1 + m.step%3, math.MaxInt} {
 		o := m.sut.occupancy(step, math.MaxInt32)
@@ -327,7 +325,7 @@ func (m *model) checkOccupancy() {
 			m.failf("Occupancy in steps of %d: %v", step, err)
 		}
 	}
-	o := m.sut.occupancy(1, 8) // only the slots nearest to the hands, where there are more buckets than that
+	o := m.sut.occupancy(1, 8) // at most 8 slots, the nearest to the hands
 	checkSums(m, o)
 	if o.Pending != len(m.pending) {
 		m.failf("Occupancy of a few slots: %d pending, %d unseen, want %d", o.Pending, o.Unseen, len(m.pending))
@@ -356,7 +354,7 @@ func (e *engine[T]) verifyOccupancy(o Occupancy) error {
 	return nil
 }
 
-// tallyNodes counts the timers of all nodes in use.
+// tallyNodes counts the timers of all used nodes.
 func (s *shard) tallyNodes(o *Occupancy) {
 	own := &s.owner
 	o.Due += own.due.pending()
