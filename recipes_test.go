@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/internal/page"
 	"github.com/timingwheel-go/timingwheel/keyed"
 )
 
@@ -811,14 +810,10 @@ func TestRecipesOfTheDocumentAreInThisFile(t *testing.T) {
 	require.NoError(t, err)
 	_, text, found := cutBetween(text, "\n## Recipes\n", "\n## ")
 	require.True(t, found)
-	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllSubmatch(text, -1)
+	blocks := page.Snippets(string(text))
 	assert.GreaterOrEqual(t, len(blocks), 8)
-	lines := unindented(string(code))
 	for _, b := range blocks {
-		for part := range strings.SplitSeq(string(b[1]), "\n…\n") {
-			want := unindented(part)
-			assert.True(t, containsSlice(lines, want), "the code is not in this file:\n%s", part)
-		}
+		assert.True(t, page.InOneOf([]string{string(code)}, b), "code that is not in this file:\n%s", b)
 	}
 }
 
@@ -826,23 +821,4 @@ func cutBetween(text []byte, from, to string) (before, between []byte, found boo
 	b, rest, found := strings.Cut(string(text), from)
 	rest, _, ended := strings.Cut(rest, to)
 	return []byte(b), []byte(rest), found && ended
-}
-
-// unindented returns the non-empty lines of code without their indentation.
-func unindented(code string) (lines []string) {
-	for line := range strings.Lines(code) {
-		if line = strings.TrimSpace(line); line != "" {
-			lines = append(lines, line)
-		}
-	}
-	return lines
-}
-
-func containsSlice(lines, part []string) bool {
-	for i := range len(lines) - len(part) + 1 {
-		if slices.Equal(lines[i:i+len(part)], part) {
-			return true
-		}
-	}
-	return false
 }

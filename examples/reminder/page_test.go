@@ -17,7 +17,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
-	"github.com/timingwheel-go/timingwheel/examples/internal/page"
+	"github.com/timingwheel-go/timingwheel/internal/page"
 )
 
 // The code in docs/durable.md and docs/durable-operations.md is from this program, its tests, and

@@ -23,6 +23,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/internal/page"
 )
 
 // packages are the imports that fragments of code may use without importing them.
@@ -144,9 +146,9 @@ func TestSnippetsCompile(t *testing.T) {
 	require.Positive(t, count)
 }
 
-// isShownFrom returns true if a file that matches one of the patterns has the lines of the snippet
-// in a row, with any indentation. A line with an ellipsis stands for lines that are left out.
+// isShownFrom returns true if a file that matches one of the patterns has the code of the snippet.
 func (s snippet) isShownFrom(t *testing.T, patterns []string) bool {
+	var files []string
 	for _, pattern := range patterns {
 		names, err := filepath.Glob(filepath.Join(root, pattern))
 		require.NoError(t, err)
@@ -154,33 +156,10 @@ func (s snippet) isShownFrom(t *testing.T, patterns []string) bool {
 		for _, name := range names {
 			code, err := os.ReadFile(name)
 			require.NoError(t, err)
-			if containsParts(plain(string(code)), strings.Split(plain(s.code), "\n…\n")) {
-				return true
-			}
+			files = append(files, string(code))
 		}
 	}
-	return false
-}
-
-func containsParts(text string, parts []string) bool {
-	for _, part := range parts {
-		if !strings.Contains("\n"+text+"\n", "\n"+part+"\n") {
-			return false
-		}
-	}
-	return true
-}
-
-var blank = regexp.MustCompile(`(?m)^[ \t]+|\n\s*\n`)
-
-// plain returns code without indentation and empty lines.
-func plain(code string) string {
-	return strings.TrimSpace(blank.ReplaceAllStringFunc(code, func(space string) string {
-		if strings.Contains(space, "\n") {
-			return "\n"
-		}
-		return ""
-	}))
+	return page.InOneOf(files, s.code)
 }
 
 // exportData finds the compiled packages that snippets import.

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/examples/internal/page"
+	"github.com/timingwheel-go/timingwheel/internal/page"
 )
 
 // document is the page with the code of this package.

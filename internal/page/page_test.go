@@ -10,7 +10,7 @@ func TestSnippetIsFoundWithAnyIndentation(t *testing.T) {
 	t.Parallel()
 	file := "package p\n\nfunc f() {\n\tif x {\n\n\t\ty()\n\t}\n}\n"
 	files := []string{"package q\n", file}
-	for _, s := range []string{"func f() {\n", "if x {\n\n\ty()\n}\n", "y()\n", "package p\n", "}\n", "func f() {\n\t// ...\n}\n"} {
+	for _, s := range []string{"func f() {\n", "if x {\n\n\ty()\n}\n", "y()\n", "package p\n", "}\n", "func f() {\n\t// ...\n}\n", "func f() {\n…\n}\n"} {
 		assert.True(t, InOneOf(files, s), "%q", s)
 	}
 	for _, s := range []string{

@@ -19,7 +19,7 @@ func Snippets(text string) (code []string) {
 }
 
 // gap is a line of a snippet that stands for omitted lines.
-var gap = regexp.MustCompile(`(?m)^\t*// \.\.\.\n`)
+var gap = regexp.MustCompile(`(?m)^\t*(?:// \.\.\.|…)\n`)
 
 // InOneOf reports whether one of the files contains each part of a snippet between two gaps.
 func InOneOf(files []string, snippet string) bool {
