@@ -47,7 +47,7 @@ func TestConsumersAreListedAsTableAndJSON(t *testing.T) {
 	_, err = b.Heartbeat(t.Context(), driver.Member{Name: "b"}, time.Minute)
 	require.NoError(t, err)
 	require.NoError(t, onMemory(t.Context(), store, &stdout, &stderr, "consumers"))
-	assert.Regexp(t, `shop-7 +│ +4711 +│ 0-2, 5, 7 +│ .* ago\) │ .* \(in .*\) │ a`, stdout.String())
+	assert.Regexp(t, `shop-7 +│ +4711 +│ 0-2, 5, 7 +│ .* ago\) +│ .* \(in .*\) +│ a`, stdout.String())
 	assert.Contains(t, stdout.String(), " none ")
 	stdout.Reset()
 	require.NoError(t, onMemory(t.Context(), store, &stdout, &stderr, "-json", "consumers"))
