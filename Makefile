@@ -28,8 +28,12 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: test
-test: ## test all modules
+test: ## test the modules of go.work
 	go test work
+
+.PHONY: alone
+alone: ## test the modules benchmarks, debug/browsertest and durable/bench
+	.ci/run alone
 
 .PHONY: full
 full: ## run the tests of the root package at full size
@@ -73,7 +77,7 @@ lint: ## run staticcheck on all modules
 
 .PHONY: golangci
 golangci: ## run stricter linters (.golangci.yml); needs golangci-lint 2, not part of the CI
-	go list -m -f '{{.Dir}}' | while read -r module; do (cd "$$module" && golangci-lint run ./...); done
+	find . -name go.mod -execdir golangci-lint run ./... ';'
 
 .PHONY: fmt
 fmt: ## format all code
@@ -81,7 +85,7 @@ fmt: ## format all code
 
 .PHONY: tidy
 tidy: ## update go.mod and go.sum of all modules
-	go list -m -f '{{.Dir}}' | while read -r module; do (cd "$$module" && GOWORK=off go mod tidy); done
+	GOWORK=off find . -name go.mod -execdir go mod tidy ';'
 
 .PHONY: cover
 cover: ## write the coverage of the root package to coverage.html
@@ -96,17 +100,17 @@ bench: ## run the benchmarks of the root package into bench.txt, for benchstat (
 .PHONY: bench-std
 bench-std: ## measure the ratios to time.AfterFunc and compare them with the targets (BENCH=regexp COUNT=3)
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
-	go test -c -o "$$dir/root" . && go test -c -o "$$dir/floor" ./benchmarks; \
+	go test -c -o "$$dir/root" . && go -C benchmarks test -c -o "$$dir/floor" .; \
 	for _ in $$(seq $(COUNT)); do \
 		for bench in $(if $(BENCH),'$(BENCH)',$(TARGETS)); do \
 			"$$dir/root" -test.run '^$$' -test.bench "$$bench" -test.benchmem -test.timeout 0; \
 		done; \
 		"$$dir/floor" -test.run '^$$' -test.bench Floor; \
-	done | tee /dev/stderr | go run ./benchmarks/cmd/ratios
+	done | tee /dev/stderr | go -C benchmarks run ./cmd/ratios
 
 .PHONY: compare
-compare: ## compare with the timers of other libraries, into compare.txt (COMPARE='-quick -impl std,wheel')
-	go run ./benchmarks/cmd/compare $(COMPARE)
+compare: ## compare with the timers of other libraries, into benchmarks/compare.txt (COMPARE='-quick -impl std,wheel')
+	go -C benchmarks run ./cmd/compare $(COMPARE)
 
 .PHONY: site
 site: ## the documentation as a site, in public/ (needs mkdocs and mkdocs-material)
@@ -122,8 +126,8 @@ report-quick: COMPARE = -quick
 report-quick: ## the same with -quick (six minutes)
 report report-quick:
 	mkdir -p docs/benchmarks
-	go run ./benchmarks/cmd/compare $(COMPARE) -o docs/benchmarks/figures.txt
-	go run ./benchmarks/cmd/report -o docs/benchmarks docs/benchmarks/figures.txt
+	go -C benchmarks run ./cmd/compare $(COMPARE) -o ../docs/benchmarks/figures.txt
+	go -C benchmarks run ./cmd/report -o ../docs/benchmarks ../docs/benchmarks/figures.txt
 
 .PHONY: examples
 examples: ## run the examples

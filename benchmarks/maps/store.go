@@ -1,8 +1,8 @@
 // Package maps compares concurrent maps for package keyed: the cost of a Set, Touch, Delete and
 // expiry of a key, and the memory of a key. docs/internals/keyed.md has the figures and the choice.
 //
-//	go test -run "^$" -bench "Maps$" -benchtime 200000x ./benchmarks/maps
-//	go test -run "^$" -bench MapsFill -benchtime 2x ./benchmarks/maps
+//	go -C benchmarks test -run "^$" -bench "Maps$" -benchtime 200000x ./maps
+//	go -C benchmarks test -run "^$" -bench MapsFill -benchtime 2x ./maps
 package maps
 
 import "github.com/timingwheel-go/timingwheel"

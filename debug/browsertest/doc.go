@@ -7,5 +7,5 @@
 // TIMINGWHEEL_SCREENSHOTS is a directory, TestScreenshots writes the pictures of the documentation
 // to it:
 //
-//	TIMINGWHEEL_SCREENSHOTS=$PWD/docs go test -run TestScreenshots ./debug/browsertest
+//	TIMINGWHEEL_SCREENSHOTS=$PWD/docs go -C debug/browsertest test -run TestScreenshots .
 package browsertest

@@ -2,7 +2,7 @@
 // append-only file, and in a file. The same run measures hibiken/asynq on the same server. The
 // output is a table of the figures and their targets.
 //
-//	go run ./durable/bench
+//	go -C durable/bench run .
 //
 // bench starts a private redis-server on a free loopback port. With -redis it uses another server
 // instead, and deletes all data of that server.

@@ -3,8 +3,8 @@
 // of goroutines of this program, with the hash of the library. The waiting is simulated, with
 // processors and locks.
 //
-//	go run ./benchmarks/cmd/collisions
-//	go run ./benchmarks/cmd/collisions -procs 8,64 -shards 8,32,64,256 -held 10 -markdown
+//	go -C benchmarks run ./cmd/collisions
+//	go -C benchmarks run ./cmd/collisions -procs 8,64 -shards 8,32,64,256 -held 10 -markdown
 //
 // The simulation leaves out the cost of moving a cache line and of waking a waiter. In the column
 // "random" each operation has another home shard, as if many goroutines took turns on the

@@ -50,7 +50,7 @@ func TestComparison(t *testing.T) {
 	} {
 		assert.Len(t, m.Values[results.Series{Benchmark: results.Parse(name).String(), Unit: "sec/op"}], 2, name)
 	}
-	assert.Equal(t, "go run ./benchmarks/cmd/compare -impl std,wheel,siddontang -workload ArmStop,Fill -pending 10,1k -procs 1"+
+	assert.Equal(t, "go -C benchmarks run ./cmd/compare -impl std,wheel,siddontang -workload ArmStop,Fill -pending 10,1k -procs 1"+
 		" -count 2 -time 1ms -limit 1m", m.Config["command"])
 	for _, key := range []string{"goos", "goarch", "go", "cores", "date"} {
 		assert.NotEmpty(t, m.Config[key], key)

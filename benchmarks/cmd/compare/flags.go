@@ -44,7 +44,7 @@ func parse(args []string, help io.Writer) (cfg config, ok bool, err error) {
 	cfg = config{procs: processors(runtime.NumCPU()), subjects: subjectNames(), workloads: workloadNames(), output: "compare.txt"}
 	flags := options(&cfg)
 	const usage = "compare this library with package time and with the timers of other libraries"
-	text := "go run ./benchmarks/cmd/compare [options]   (one dash or two)"
+	text := "go -C benchmarks run ./cmd/compare [options]   (one dash or two)"
 	err = command.New("compare", usage, text, flags, help, func(cmd *cli.Command) error {
 		ok = true
 		cfg.command = commandLine(cmd, flags)
@@ -99,7 +99,7 @@ func options(c *config) []cli.Flag {
 
 // commandLine returns the command line without options that do not affect the figures.
 func commandLine(cmd *cli.Command, flags []cli.Flag) string {
-	words := []string{"go run ./benchmarks/cmd/compare"}
+	words := []string{"go -C benchmarks run ./cmd/compare"}
 	for _, f := range flags {
 		name := f.Names()[0]
 		switch {

@@ -18,7 +18,7 @@ func TestParse(t *testing.T) {
 	assert.True(t, ok)
 	assert.Equal(t, config{
 		subjects: subjectNames(), workloads: workloadNames(), procs: processors(runtime.NumCPU()), count: 6,
-		time: 300 * time.Millisecond, limit: 30 * time.Second, output: "compare.txt", command: "go run ./benchmarks/cmd/compare",
+		time: 300 * time.Millisecond, limit: 30 * time.Second, output: "compare.txt", command: "go -C benchmarks run ./cmd/compare",
 	}, full)
 
 	quick, ok, err := parse([]string{"compare", "--quick", "-o", "-"}, nil)
@@ -26,7 +26,7 @@ func TestParse(t *testing.T) {
 	assert.True(t, ok)
 	assert.Equal(t, config{
 		quick: true, subjects: subjectNames(), workloads: workloadNames(), procs: processors(runtime.NumCPU()), count: 1,
-		time: 100 * time.Millisecond, limit: 5 * time.Second, output: "-", command: "go run ./benchmarks/cmd/compare -quick",
+		time: 100 * time.Millisecond, limit: 5 * time.Second, output: "-", command: "go -C benchmarks run ./cmd/compare -quick",
 	}, quick)
 
 	some, ok, err := parse([]string{"compare", "-quick", "-impl", "wheel, STD,wheel", "-workload=gc", "-pending", "5,1k", "-procs", "1",
@@ -36,7 +36,7 @@ func TestParse(t *testing.T) {
 	assert.Equal(t, config{
 		quick: true, list: true, subjects: []string{"wheel", "std"}, workloads: []string{"GC"}, pending: []int{5, 1000}, procs: []int{1},
 		count: 3, time: time.Second, limit: time.Minute, output: "x",
-		command: "go run ./benchmarks/cmd/compare -quick -impl wheel, STD,wheel -workload gc -pending 5,1k -procs 1 -count 3 -time 1s -limit 1m",
+		command: "go -C benchmarks run ./cmd/compare -quick -impl wheel, STD,wheel -workload gc -pending 5,1k -procs 1 -count 3 -time 1s -limit 1m",
 	}, some)
 }
 

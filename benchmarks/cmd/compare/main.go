@@ -1,9 +1,9 @@
 // Command compare measures this library, package time and the timers of other libraries, and writes
 // the figures in the format of go test -bench:
 //
-//	go run ./benchmarks/cmd/compare -list
-//	go run ./benchmarks/cmd/compare -quick
-//	go run ./benchmarks/cmd/compare -impl std,wheel -workload ArmStop,Fill -pending 1k,1M -o compare.txt
+//	go -C benchmarks run ./cmd/compare -list
+//	go -C benchmarks run ./cmd/compare -quick
+//	go -C benchmarks run ./cmd/compare -impl std,wheel -workload ArmStop,Fill -pending 1k,1M -o compare.txt
 //
 // Each implementation runs each workload in its own process, which compare kills after a time
 // limit. A workload that fails or cannot run is a line with the reason in the output. Runs take

@@ -1,7 +1,7 @@
 // Command cost repeats each operation of a wheel and prints the time of one. It can also run under
 // an instruction counter, because every operation is a function of its own:
 //
-//	go build -o cost ./benchmarks/cmd/cost && ./cost -pending 1000000
+//	go -C benchmarks build -o ../cost ./cmd/cost && ./cost -pending 1000000
 //	GODEBUG=asyncpreemptoff=1 GOMAXPROCS=1 GOGC=off valgrind --tool=callgrind --cache-sim=yes \
 //		--LL=2097152,16,64 --callgrind-out-file=cost.out ./cost -pending 1000000
 //	callgrind_annotate --inclusive=yes cost.out | grep 'main\.op'

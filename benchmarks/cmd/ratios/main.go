@@ -1,7 +1,7 @@
 // Command ratios reads the output of "go test -bench" on standard input and prints each performance
 // target with the measured ratio:
 //
-//	go test -run '^$' -bench . -count 6 . | go run ./benchmarks/cmd/ratios
+//	go test -run '^$' -bench . -count 6 . | go -C benchmarks run ./cmd/ratios
 //
 // With -markdown the tables are in Markdown, as in docs/benchmarks.md.
 //

@@ -1,6 +1,6 @@
 // Command report makes tables and plots of the figures of cmd/compare:
 //
-//	go run ./benchmarks/cmd/report -o docs/benchmarks compare.txt
+//	go -C benchmarks run ./cmd/report -o ../docs/benchmarks compare.txt
 //
 // It writes README.md and an SVG file for each plot. The files are a function of the figures.
 package main
@@ -34,7 +34,7 @@ func report(args []string, stdout, stderr io.Writer) int {
 		&cli.StringFlag{Name: "o", Usage: "write README.md and the plots to this `directory`", Value: directory, Destination: &directory},
 	}
 	const usage = "make tables and plots of the figures of cmd/compare"
-	text := "go run ./benchmarks/cmd/report [-o directory] compare.txt"
+	text := "go -C benchmarks run ./cmd/report [-o directory] compare.txt"
 	cmd := command.New("report", usage, text, flags, stdout, func(cmd *cli.Command) error {
 		if n := cmd.Args().Len(); n != 1 {
 			return fmt.Errorf("needs one file with figures, not %d", n)

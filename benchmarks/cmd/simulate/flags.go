@@ -44,7 +44,7 @@ func parse(args []string, help io.Writer) (cfg config, ok bool, err error) {
 		return cfg, false, err
 	}
 	const usage = "play a trace of connections with idle timeouts on the timing wheel, for several choices of options"
-	text := "go run ./benchmarks/cmd/simulate [options]   (one dash or two)"
+	text := "go -C benchmarks run ./cmd/simulate [options]   (one dash or two)"
 	err = command.New("simulate", usage, text, options(&cfg), help, func(cmd *cli.Command) error {
 		ok = true
 		return cmp.Or(command.NoArguments(cmd), cfg.validate())

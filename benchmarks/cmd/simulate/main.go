@@ -2,9 +2,9 @@
 // each choice of tick, slots, levels and shards, and prints a table of the cost of each: memory,
 // moves between levels, wake-ups and CPU time.
 //
-//	go run ./benchmarks/cmd/simulate
-//	go run ./benchmarks/cmd/simulate -conns 10000000 -markdown
-//	go run ./benchmarks/cmd/simulate -choices 1ms/256/4,10ms/256/4/8
+//	go -C benchmarks run ./cmd/simulate
+//	go -C benchmarks run ./cmd/simulate -conns 10000000 -markdown
+//	go -C benchmarks run ./cmd/simulate -choices 1ms/256/4,10ms/256/4/8
 //
 // Time is virtual (Manual mode), so figures other than CPU time are the same on every machine. The
 // exit code is 1 if a due timer did not expire or another one did, and 2 for invalid options.

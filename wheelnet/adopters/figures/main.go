@@ -2,7 +2,7 @@
 
 // Figures measures the cost of deadlines with package wheelnet and with package net:
 //
-//	cd wheelnet/adopters && GOWORK=off go run ./figures
+//	go -C wheelnet/adopters run ./figures
 //
 // It prints the time of a call, the memory of a connection, and the processor time of a request in
 // three servers: an echo server, a net/http server and a fasthttp server. Each server runs without
