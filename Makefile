@@ -36,7 +36,7 @@ alone: ## test the modules benchmarks, debug/browsertest and durable/bench
 	.ci/run alone
 
 .PHONY: full
-full: ## run the tests of the root package at full size
+full: ## run the tests at full size
 	.ci/run full
 
 .PHONY: bare

@@ -41,10 +41,8 @@ func scaled(n int) int {
 	switch {
 	case underInvariants:
 		n /= 100
-	case underRace || testing.Short():
+	case underRace || !fullTests:
 		n /= 10
-	case !fullTests:
-		n /= 4
 	}
 	return max(n, 1)
 }
@@ -55,7 +53,7 @@ func scaledSeeds(n uint64) uint64 {
 	if underInvariants || fullTests {
 		return n
 	}
-	return max(n/4, 1)
+	return max(n/10, 1)
 }
 
 // startWheel returns a wheel that the end of the test stops.

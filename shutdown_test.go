@@ -376,7 +376,7 @@ func TestCountsAreFinalWhenStopReturns(t *testing.T) {
 	for name, executor := range map[string]Executor{"default": nil, "Goroutines": Goroutines, "Inline": Inline} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for range max(scaled(8), 3) {
+			for range max(scaled(8), 2) {
 				tw, err := New(Options{Executor: executor, Shards: 2, Tick: 10 * time.Microsecond})
 				require.NoError(t, err)
 				var ran, stopped atomic.Uint64

@@ -28,7 +28,7 @@ func TestSuspendedProcess(t *testing.T) {
 	}
 	t.Parallel()
 	length := 3 * time.Second
-	if testing.Short() {
+	if !fullTests {
 		length = time.Second
 	}
 	command := child("TestSuspendedProcess", length.String())

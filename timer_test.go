@@ -204,8 +204,8 @@ func TestRaceSixteenAddersOnOneSmallWheel(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{WheelSize: 16, Levels: 3, Shards: 1, Tick: time.Millisecond})
 	length := 3 * time.Second
-	if testing.Short() {
-		length = 300 * time.Millisecond
+	if !fullTests {
+		length = 500 * time.Millisecond // longer than the delays
 	}
 	ledgers := make([]*ledger, 16) // one each: a shared one would be what they wait for
 	var all sync.WaitGroup

@@ -454,7 +454,7 @@ func TestTrapZeroDelayChainStarvesTheDriver(t *testing.T) {
 	for name, executor := range executors {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tw := startWheel(t, Options{Shards: 1, Executor: executor(t)})
+			tw := startWheel(t, Options{Shards: 1, WheelSize: 32, Executor: executor(t)})
 			var links atomic.Int64
 			var end atomic.Bool
 			var link func()
@@ -468,7 +468,7 @@ func TestTrapZeroDelayChainStarvesTheDriver(t *testing.T) {
 				tw.AfterFunc(0, link)
 			}
 			ran := make(chan struct{})
-			for _, d := range []time.Duration{0, ms, 5 * ms, 300 * ms} { // the last one is moved between wheels
+			for _, d := range []time.Duration{0, ms, 5 * ms, 50 * ms} { // the last one is moved between wheels
 				tw.AfterFunc(d, func() { ran <- struct{}{} })
 				before := links.Load()
 				receive(t, ran, "a timer beside the chain")
@@ -484,7 +484,7 @@ func TestTrapZeroDelayChainStarvesTheDriver(t *testing.T) {
 // the rest of its work, and timers that have become due must not wait behind timers armed later.
 func TestTrapZeroDelayChainsOnOneProcessor(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	tw := startWheel(t, Options{Shards: 1})
+	tw := startWheel(t, Options{Shards: 1, WheelSize: 32})
 	var end atomic.Bool
 	var link func()
 	link = func() {
@@ -496,7 +496,7 @@ func TestTrapZeroDelayChainsOnOneProcessor(t *testing.T) {
 		tw.AfterFunc(0, link)
 	}
 	ran := make(chan struct{})
-	for _, d := range []time.Duration{ms, 300 * ms} { // the latter is moved between wheels
+	for _, d := range []time.Duration{ms, 50 * ms} { // the latter is moved between wheels
 		tw.AfterFunc(d, func() { ran <- struct{}{} })
 		receive(t, ran, "a timer beside the chains")
 	}
