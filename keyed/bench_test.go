@@ -184,7 +184,7 @@ type keysSetter[K comparable] struct{ *Keys[K] }
 func (k keysSetter[K]) Set(key K, d time.Duration) { k.Keys.Set(key, d) }
 
 // mapSetter uses Map.Touch if the timeout of a Touch is that of the entry.
-type mapSetter[K comparable] struct{ m *Map[K, uint64] }
+type mapSetter[K comparable] struct{ m *Map[K, int] }
 
 func (s mapSetter[K]) Set(key K, d time.Duration) { s.m.StoreFor(key, 1, d) }
 func (s mapSetter[K]) Delete(key K) bool          { return s.m.Delete(key) }
@@ -208,7 +208,7 @@ func newSetter[K comparable](b *testing.B, impl string, expired func(n int)) set
 	case "functimer":
 		return newFuncKeys(b, func(K) { expired(1) })
 	case "map":
-		m, err := NewMap(timingwheel.Options{}, touched, func(K, uint64) { expired(1) })
+		m, err := NewMap(timingwheel.Options{}, touched, func(K, int) { expired(1) })
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -72,7 +72,7 @@ func TestHeartbeatsReportEachSilentMemberOnce(t *testing.T) {
 		const members, beats, timeout = 300, 20, 30 * time.Second
 		var lastBeat, reported [members]atomic.Int64 // times since begin
 		begin := time.Now()
-		h, err := NewHeartbeats(timingwheel.Options{}, timeout, func(keys []int) {
+		h, err := NewHeartbeats(timingwheel.Options{}, timeout, func(keys []uint64) {
 			for _, key := range keys {
 				assert.True(t, reported[key].CompareAndSwap(0, int64(time.Since(begin))), "member %d is reported twice", key)
 			}
@@ -80,7 +80,7 @@ func TestHeartbeatsReportEachSilentMemberOnce(t *testing.T) {
 		require.NoError(t, err)
 		defer h.Stop()
 		var group sync.WaitGroup
-		for key := range members {
+		for key := range uint64(members) {
 			group.Go(func() {
 				interval := timeout - time.Duration(key%100+1)*100*ms
 				for beat := range beats + key%3 {

@@ -24,12 +24,12 @@ var (
 func TestOccupancyCountsKeys(t *testing.T) {
 	t.Parallel()
 	r := newRecorder(t)
-	h, err := NewHeartbeats(timingwheel.Options{Manual: true}, ms, func([]int) {})
+	h, err := NewHeartbeats(timingwheel.Options{Manual: true}, ms, func([]string) {})
 	require.NoError(t, err)
 	t.Cleanup(h.Stop)
 	for i := range 3 {
 		r.Set(text(i), ms)
-		h.Beat(i)
+		h.Beat(text(i))
 	}
 	assert.Equal(t, 3, r.Occupancy().Levels[0].Timers)
 	assert.Equal(t, 3, h.Occupancy().Levels[0].Timers)

@@ -135,23 +135,23 @@ func ExampleNew() {
 
 // All yields the keys and their deadlines.
 func ExampleKeys_All() {
-	keys, err := keyed.New(timingwheel.Options{Manual: true}, func([]int) {})
+	keys, err := keyed.New(timingwheel.Options{Manual: true}, func([]string) {})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer keys.Stop()
 	for i := range 5 {
-		keys.Set(i, time.Duration(i)*time.Hour+time.Minute)
+		keys.Set(fmt.Sprint("key ", i), time.Duration(i)*time.Hour+time.Minute)
 	}
 	now := keys.Now()
-	longest, at := 0, now
+	longest, at := "none", now
 	for key, deadline := range keys.All() {
 		if deadline.After(at) {
 			longest, at = key, deadline
 		}
 	}
-	fmt.Println("key", longest, "expires last, in", at.Sub(now))
+	fmt.Println(longest, "expires last, in", at.Sub(now))
 	// Output:
 	// key 4 expires last, in 4h1m0s
 }

@@ -242,17 +242,17 @@ func TestNewRejectsBadInput(t *testing.T) {
 		require.ErrorIs(t, err, ErrBadTimeout)
 		assert.ErrorContains(t, err, timeout.String())
 	}
-	assert.PanicsWithValue(t, "keyed: New with a nil function", func() { _, _ = New[int](timingwheel.Options{}, nil) })
-	assert.PanicsWithValue(t, "keyed: NewHeartbeats with a nil function", func() { _, _ = NewHeartbeats[int](timingwheel.Options{}, time.Second, nil) })
+	assert.PanicsWithValue(t, "keyed: New with a nil function", func() { _, _ = New[string](timingwheel.Options{}, nil) })
+	assert.PanicsWithValue(t, "keyed: NewHeartbeats with a nil function", func() { _, _ = NewHeartbeats[string](timingwheel.Options{}, time.Second, nil) })
 }
 
 // The panic names the nil context and comes before the set is stopped.
 func TestShutdownWithNilContextStopsNothing(t *testing.T) {
 	t.Parallel()
 	var none context.Context
-	k := newKeys(t, timingwheel.Options{Manual: true}, func([]int) {})
+	k := newKeys(t, timingwheel.Options{Manual: true}, func([]string) {})
 	assert.PanicsWithValue(t, "keyed: Shutdown with a nil context", func() { _ = k.Shutdown(none) })
-	assert.True(t, k.Set(1, time.Hour))
+	assert.True(t, k.Set("k", time.Hour))
 }
 
 // The panic comes before a timer is armed.
@@ -300,7 +300,7 @@ func TestKeysAreComparedAsInGoMap(t *testing.T) {
 	var got []any
 	k := newKeys(t, timingwheel.Options{Manual: true}, func(keys []any) { got = append(got, keys...) })
 	negative := math.Copysign(0, -1)
-	for _, key := range []any{1, int64(1), "1", 1.0, 0.0, negative, nil, pair{"a", 1}, pair{"a", 1}} {
+	for _, key := range []any{1, int64(1), "1", 1.0, 0.0, negative, nil, pair{host: "a"}, pair{host: "a"}} {
 		k.Set(key, ms)
 	}
 	assert.Equal(t, 7, k.Len())

@@ -92,7 +92,7 @@ var targets = []struct {
 }
 
 // call makes a random call with the key and returns it as an event.
-func call(k *Keys[int], key int, now func() time.Duration) event {
+func call(k *Keys[uint64], key uint64, now func() time.Duration) event {
 	w := targets[rand.IntN(len(targets))]
 	d := w.d()
 	e := event{begin: now()}
@@ -134,13 +134,13 @@ func TestRaceIsLinearizable(t *testing.T) {
 	for name, opts := range executors {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			raceLinearizable(t, opts, func(k *Keys[int], over <-chan struct{}) { <-over })
+			raceLinearizable(t, opts, func(k *Keys[uint64], over <-chan struct{}) { <-over })
 		})
 	}
 	t.Run("manual", func(t *testing.T) {
 		t.Parallel()
 		opts := timingwheel.Options{Manual: true, Tick: 20 * time.Microsecond, WheelSize: 4, Shards: 3}
-		raceLinearizable(t, opts, func(k *Keys[int], over <-chan struct{}) {
+		raceLinearizable(t, opts, func(k *Keys[uint64], over <-chan struct{}) {
 			for {
 				select {
 				case <-over:
@@ -154,12 +154,12 @@ func TestRaceIsLinearizable(t *testing.T) {
 	})
 }
 
-func raceLinearizable(t *testing.T, opts timingwheel.Options, drive func(k *Keys[int], over <-chan struct{})) {
+func raceLinearizable(t *testing.T, opts timingwheel.Options, drive func(k *Keys[uint64], over <-chan struct{})) {
 	histories := make([]history, scaled(4000))
 	base := time.Now()
 	now := func() time.Duration { return time.Since(base) }
 	var begins sync.Map // of batches, by their first elements' addresses
-	k := &Keys[int]{expire: func(keys []int) {
+	k := &Keys[uint64]{expire: func(keys []uint64) {
 		end := now()
 		begin, _ := begins.Load(&keys[0])
 		for _, key := range keys {
@@ -170,7 +170,7 @@ func raceLinearizable(t *testing.T, opts timingwheel.Options, drive func(k *Keys
 		}
 	}}
 	opts.OnPanic = func(any, []byte) {}
-	require.NoError(t, k.init(opts, nil, func(claimed []int) {
+	require.NoError(t, k.init(opts, nil, func(claimed []uint64) {
 		begins.Store(&claimed[0], now())
 		if rand.IntN(4) == 0 {
 			runtime.Gosched()
@@ -201,7 +201,7 @@ func raceLinearizable(t *testing.T, opts timingwheel.Options, drive func(k *Keys
 	<-driven
 	for key := range histories {
 		last := absent
-		if k.Has(key) {
+		if k.Has(uint64(key)) {
 			last = distant
 		}
 		if events := histories[key].events; !linearizable(events, func(state int) bool { return state == last }) {
@@ -215,7 +215,7 @@ func raceLinearizable(t *testing.T, opts timingwheel.Options, drive func(k *Keys
 }
 
 // callAll makes random calls from several goroutines, which all use the same key at a time.
-func callAll(k *Keys[int], histories []history, now func() time.Duration) {
+func callAll(k *Keys[uint64], histories []history, now func() time.Duration) {
 	const goroutines, calls = 3, 4
 	var arrived atomic.Int64
 	var group sync.WaitGroup
@@ -226,7 +226,7 @@ func callAll(k *Keys[int], histories []history, now func() time.Duration) {
 					runtime.Gosched()
 				}
 				for range calls {
-					histories[key].add(call(k, key, now))
+					histories[key].add(call(k, uint64(key), now))
 				}
 			}
 		})

@@ -247,9 +247,9 @@ func TestMapNeverShowsEntryWithoutPositiveTTL(t *testing.T) {
 // Range calls its function no more once Stop has returned.
 func TestMapStopEndsRange(t *testing.T) {
 	t.Parallel()
-	m := newMap[int, int](t, timingwheel.Options{}, time.Hour, nil)
+	m := newMap[uint64, int](t, timingwheel.Options{}, time.Hour, nil)
 	for i := range 100 {
-		m.Store(i, i)
+		m.Store(uint64(i), i)
 	}
 	seen := 0
 	for range m.Range {
@@ -294,7 +294,7 @@ func TestZeroValuePanicsInsteadOfLosingKeys(t *testing.T) {
 // Without a String method fmt would read the fields, which is a data race with other goroutines.
 func TestStringDescribesWheel(t *testing.T) {
 	t.Parallel()
-	m := newMap[int, int](t, timingwheel.Options{Name: "sessions"}, time.Hour, nil)
+	m := newMap[uint64, int](t, timingwheel.Options{Name: "sessions"}, time.Hour, nil)
 	m.Store(1, 1)
 	assert.Contains(t, fmt.Sprint(m), `Timeouts "sessions": 1 pending, `)
 }
@@ -302,14 +302,14 @@ func TestStringDescribesWheel(t *testing.T) {
 func TestNewMapRejectsBadInput(t *testing.T) {
 	t.Parallel()
 	for _, ttl := range []time.Duration{0, -time.Second} {
-		_, err := NewMap[int, int](timingwheel.Options{}, ttl, nil)
+		_, err := NewMap[uint64, int](timingwheel.Options{}, ttl, nil)
 		require.ErrorIs(t, err, ErrBadTimeout)
 		assert.ErrorContains(t, err, ttl.String())
 	}
-	_, err := NewMap[int, int](timingwheel.Options{Tick: -1}, time.Second, nil)
+	_, err := NewMap[uint64, int](timingwheel.Options{Tick: -1}, time.Second, nil)
 	require.ErrorIs(t, err, timingwheel.ErrOption)
 
-	m := newMap[float64, int](t, timingwheel.Options{Manual: true}, time.Second, nil)
+	m := newMap[any, int](t, timingwheel.Options{Manual: true}, time.Second, nil)
 	nan := math.NaN()
 	assert.Panics(t, func() { m.Store(nan, 1) })
 	assert.Panics(t, func() { m.LoadOrStore(nan, 1) })
@@ -322,11 +322,11 @@ func TestNewMapRejectsBadInput(t *testing.T) {
 // Load has found.
 func TestMapWithNilExpireRemovesEntries(t *testing.T) {
 	t.Parallel()
-	m := newMap[int, string](t, timingwheel.Options{Manual: true, OnSlow: func(timingwheel.SlowCallback) {}, ProfileLabels: true}, time.Second, nil)
-	for i := range 1000 {
-		m.Store(i, "value")
-		m.StoreFor(-i-1, "value", 0)
-		_, ok := m.Load(-i - 1)
+	m := newMap[uint64, int](t, timingwheel.Options{Manual: true, OnSlow: func(timingwheel.SlowCallback) {}, ProfileLabels: true}, time.Second, nil)
+	for i := range uint64(1000) {
+		m.Store(i, 1)
+		m.StoreFor(1000+i, 1, 0)
+		_, ok := m.Load(1000 + i)
 		assert.False(t, ok)
 	}
 	m.Advance(m.Now().Add(time.Second))
@@ -368,7 +368,7 @@ func (h *heldMap) sweepOne(i int) {
 
 // mapModel is the reference: a plain map with a deadline for each key.
 type mapModel struct {
-	t       *testing.T
+	t       assert.TestingT
 	h       *heldMap
 	n       int // values are numbers
 	entries map[string]mapReference
@@ -383,7 +383,7 @@ type mapReference struct {
 }
 
 func newMapModel(t *testing.T) *mapModel {
-	return &mapModel{t: t, h: newHeldMap(t), entries: map[string]mapReference{}, expired: map[int]bool{}}
+	return &mapModel{t: withoutHelper{t}, h: newHeldMap(t), entries: map[string]mapReference{}, expired: map[int]bool{}}
 }
 
 func (m *mapModel) deadline(ttl time.Duration) time.Time {
@@ -595,7 +595,7 @@ func runMapModel(t *testing.T, input []byte) {
 // mapRace records the history of each key and the outcome of each value. Every stored value is a
 // different number.
 type mapRace struct {
-	m         *Map[int, int]
+	m         *Map[uint64, int]
 	base      time.Time
 	histories []history
 	values    []valueOutcome // by value
@@ -619,7 +619,7 @@ func mapState(value int, late bool) int {
 }
 
 // call makes a random call with the key and returns it as an event.
-func (r *mapRace) call(key int) event {
+func (r *mapRace) call(key uint64) event {
 	late := rand.IntN(3) == 0
 	ttl := time.Hour
 	if !late {
@@ -660,7 +660,7 @@ func (r *mapRace) call(key int) event {
 			found("Load", value, same)
 			break
 		}
-		r.m.Range(func(k, v int) bool {
+		r.m.Range(func(k uint64, v int) bool {
 			if k == key {
 				value = v
 			}
@@ -677,7 +677,7 @@ func (r *mapRace) call(key int) event {
 	return e
 }
 
-func (r *mapRace) load(key int) int {
+func (r *mapRace) load(key uint64) int {
 	value, _ := r.m.Load(key)
 	return value
 }
@@ -696,13 +696,13 @@ func TestMapRaceIsLinearizable(t *testing.T) {
 	for name, opts := range executors {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			raceMap(t, opts, func(_ *Map[int, int], over <-chan struct{}) { <-over })
+			raceMap(t, opts, func(_ *Map[uint64, int], over <-chan struct{}) { <-over })
 		})
 	}
 	t.Run("manual", func(t *testing.T) {
 		t.Parallel()
 		opts := timingwheel.Options{Manual: true, Tick: 20 * time.Microsecond, WheelSize: 4, Shards: 3}
-		raceMap(t, opts, func(m *Map[int, int], over <-chan struct{}) {
+		raceMap(t, opts, func(m *Map[uint64, int], over <-chan struct{}) {
 			for {
 				select {
 				case <-over:
@@ -716,11 +716,11 @@ func TestMapRaceIsLinearizable(t *testing.T) {
 	})
 }
 
-func raceMap(t *testing.T, opts timingwheel.Options, drive func(m *Map[int, int], over <-chan struct{})) {
+func raceMap(t *testing.T, opts timingwheel.Options, drive func(m *Map[uint64, int], over <-chan struct{})) {
 	const goroutines, calls = 3, 4
 	n := scaled(2000)
 	r := &mapRace{base: time.Now(), histories: make([]history, n), values: make([]valueOutcome, n*goroutines*calls+1)}
-	r.m = &Map[int, int]{ttl: time.Hour, expire: func(key, value int) {
+	r.m = &Map[uint64, int]{ttl: time.Hour, expire: func(key uint64, value int) {
 		outcome := &r.values[value]
 		now := r.now()
 		if !opts.Manual && now < outcome.minDeadline {
@@ -735,7 +735,7 @@ func raceMap(t *testing.T, opts timingwheel.Options, drive func(m *Map[int, int]
 		}
 	}}
 	opts.OnPanic = func(any, []byte) {}
-	require.NoError(t, r.m.initMap(opts, nil, func(claimed []int) {
+	require.NoError(t, r.m.initMap(opts, nil, func(claimed []uint64) {
 		if rand.IntN(4) == 0 {
 			runtime.Gosched()
 		}
@@ -757,7 +757,7 @@ func raceMap(t *testing.T, opts timingwheel.Options, drive func(m *Map[int, int]
 					runtime.Gosched()
 				}
 				for range calls {
-					r.histories[key].add(r.call(key))
+					r.histories[key].add(r.call(uint64(key)))
 				}
 			}
 		})
@@ -765,7 +765,7 @@ func raceMap(t *testing.T, opts timingwheel.Options, drive func(m *Map[int, int]
 	group.Wait()
 	require.Eventually(t, func() bool {
 		late := 0
-		for key := range n {
+		for key := range uint64(n) {
 			if deadline, ok := r.m.Deadline(key); ok {
 				if deadline.Before(r.m.Now().Add(time.Minute)) {
 					return false
@@ -785,7 +785,7 @@ func raceMap(t *testing.T, opts timingwheel.Options, drive func(m *Map[int, int]
 func (r *mapRace) check(t *testing.T) {
 	t.Helper()
 	for key := range r.histories {
-		last := r.load(key)
+		last := r.load(uint64(key))
 		r.end(last)
 		if events := r.histories[key].events; !linearizable(events, func(state int) bool { return state/2 == last }) {
 			slices.SortFunc(events, func(a, b event) int { return cmp.Compare(a.begin, b.begin) })
@@ -891,13 +891,13 @@ func TestMapPanicLosesNoOtherEntry(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const n = 1000
 				var reported [n]atomic.Int32
-				m := newMap(t, timingwheel.Options{OnPanic: func(any, []byte) {}}, time.Second, func(key, _ int) {
+				m := newMap(t, timingwheel.Options{OnPanic: func(any, []byte) {}}, time.Second, func(key uint64, _ int) {
 					reported[key].Add(1)
 					if key%3 == 0 {
 						leave()
 					}
 				})
-				for key := range n {
+				for key := range uint64(n) {
 					m.Store(key, 1)
 				}
 				time.Sleep(2 * time.Second)
@@ -947,32 +947,12 @@ func TestMapCallsDoNotAllocate(t *testing.T) {
 	if underRace {
 		t.Skip("the race detector allocates")
 	}
-	const n = 1000
-	for _, manual := range []bool{false, true} {
-		m := newMap(t, timingwheel.Options{Manual: manual}, time.Hour, func(string, [4]uint64) {})
-		keys := make([]string, n)
-		for i := range keys {
-			keys[i] = fmt.Sprint("connection ", i)
-			m.Store(keys[i], [4]uint64{})
-		}
-		i := 0
-		for name, c := range map[string]struct {
-			f    func(key string)
-			want float64
-		}{
-			"Load":             {func(key string) { m.Load(key) }, 0},
-			"Touch":            {func(key string) { m.Touch(key) }, 0},
-			"Deadline":         {func(key string) { m.Deadline(key) }, 0},
-			"LoadOrStore":      {func(key string) { m.LoadOrStore(key, [4]uint64{}) }, 0},
-			"Store":            {func(key string) { m.Store(key, [4]uint64{}) }, 1},
-			"Delete and Store": {func(key string) { m.Delete(key); m.Store(key, [4]uint64{}) }, 1},
-		} {
-			assert.Equal(t, c.want, testing.AllocsPerRun(n, func() { c.f(keys[i%n]); i++ }), "%s, manual=%v", name, manual)
-		}
-	}
-	m := newMap(t, timingwheel.Options{Manual: true}, time.Hour, func(int, int) {})
+	testMapAllocs(t, func(i int) string { return fmt.Sprint("connection ", i) }, 1)
+	testMapAllocs(t, func(i int) uint64 { return uint64(i) }, wide{})
+
+	m := newMap(t, timingwheel.Options{Manual: true}, time.Hour, func(uint64, int) {})
 	for i := range 20_000 {
-		m.StoreFor(i, i, time.Duration(i/50+1)*ms)
+		m.StoreFor(uint64(i), i, time.Duration(i/50+1)*ms)
 	}
 	step := func() { m.Advance(m.Now().Add(ms)) }
 	for range 10 {
@@ -982,32 +962,66 @@ func TestMapCallsDoNotAllocate(t *testing.T) {
 	assert.Less(t, m.Len(), 15_000)
 }
 
+func testMapAllocs[K comparable, V any](t *testing.T, key func(i int) K, value V) {
+	t.Helper()
+	const n = 1000
+	for _, manual := range []bool{false, true} {
+		m := newMap(t, timingwheel.Options{Manual: manual}, time.Hour, func(K, V) {})
+		keys := make([]K, n)
+		for i := range keys {
+			keys[i] = key(i)
+			m.Store(keys[i], value)
+		}
+		i := 0
+		for name, c := range map[string]struct {
+			f    func(key K)
+			want float64
+		}{
+			"Load":             {func(key K) { m.Load(key) }, 0},
+			"Touch":            {func(key K) { m.Touch(key) }, 0},
+			"Deadline":         {func(key K) { m.Deadline(key) }, 0},
+			"LoadOrStore":      {func(key K) { m.LoadOrStore(key, value) }, 0},
+			"Store":            {func(key K) { m.Store(key, value) }, 1},
+			"Delete and Store": {func(key K) { m.Delete(key); m.Store(key, value) }, 1},
+		} {
+			assert.Equal(t, c.want, testing.AllocsPerRun(n, func() { c.f(keys[i%n]); i++ }), "%T, %T: %s, manual=%v", keys[0], value, name, manual)
+		}
+	}
+}
+
+// wide is a large value with a pointer. The tests share a few combinations of types, because each
+// takes the compiler about a second.
+type wide struct {
+	object *object
+	_      [7]uint64
+}
+
 // The garbage collector frees a value that was replaced, deleted, reported or discarded.
 func TestMapReleasesRemovedValues(t *testing.T) {
 	t.Parallel()
 	const n = 700
-	for name, end := range map[string]func(m *Map[int, *object], key int){
-		"deleted":  func(m *Map[int, *object], key int) { m.Delete(key) },
-		"replaced": func(m *Map[int, *object], key int) { m.Store(key, nil) },
-		"expired":  func(m *Map[int, *object], key int) { m.StoreFor(key, &object{}, 0) },
-		"found overdue": func(m *Map[int, *object], key int) {
-			m.StoreFor(key, &object{}, 0)
+	for name, end := range map[string]func(m *Map[uint64, wide], key uint64){
+		"deleted":  func(m *Map[uint64, wide], key uint64) { m.Delete(key) },
+		"replaced": func(m *Map[uint64, wide], key uint64) { m.Store(key, wide{}) },
+		"expired":  func(m *Map[uint64, wide], key uint64) { m.StoreFor(key, wide{object: &object{}}, 0) },
+		"found overdue": func(m *Map[uint64, wide], key uint64) {
+			m.StoreFor(key, wide{object: &object{}}, 0)
 			m.Load(key)
 		},
-		"stopped": func(m *Map[int, *object], _ int) { m.Stop() },
+		"stopped": func(m *Map[uint64, wide], _ uint64) { m.Stop() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := newMap(t, timingwheel.Options{}, time.Hour, func(int, *object) {})
+			m := newMap(t, timingwheel.Options{}, time.Hour, func(uint64, wide) {})
 			refs := func() []weak.Pointer[object] {
 				refs := make([]weak.Pointer[object], n)
 				for i := range refs {
 					o := &object{}
 					refs[i] = weak.Make(o)
-					m.Store(i, o)
+					m.Store(uint64(i), wide{object: o})
 				}
 				for i := range refs {
-					end(m, i)
+					end(m, uint64(i))
 				}
 				return refs
 			}()
@@ -1024,14 +1038,14 @@ func TestMapReleasesRemovedValues(t *testing.T) {
 func TestMapMemoryStaysBoundedUnderChurn(t *testing.T) {
 	// Not parallel: it measures the heap.
 	const present = 10_000
-	m := newMap(t, timingwheel.Options{Manual: true}, time.Second, func(int, [8]uint64) {})
+	m := newMap(t, timingwheel.Options{Manual: true}, time.Second, func(uint64, wide) {})
 	churn := func(rounds int) {
 		for range rounds {
-			for key := range present {
-				m.Store(key, [8]uint64{})
-				m.Store(key, [8]uint64{})
+			for key := range uint64(present) {
+				m.Store(key, wide{})
+				m.Store(key, wide{})
 			}
-			for key := range present / 2 {
+			for key := range uint64(present / 2) {
 				m.Delete(key)
 			}
 			m.Advance(m.Now().Add(2 * time.Second))

@@ -23,15 +23,15 @@ func TestRemovedKeysAreCollected(t *testing.T) {
 	t.Parallel()
 	const n = 700 // several batches
 	for name, c := range map[string]struct {
-		expire func([]*object)
-		end    func(k *Keys[*object], keys []*object)
+		expire func([]any)
+		end    func(k *Keys[any], keys []any)
 	}{
-		"deleted": {nil, func(k *Keys[*object], keys []*object) {
+		"deleted": {nil, func(k *Keys[any], keys []any) {
 			for _, key := range keys {
 				k.Delete(key)
 			}
 		}},
-		"touched, then deleted": {nil, func(k *Keys[*object], keys []*object) {
+		"touched, then deleted": {nil, func(k *Keys[any], keys []any) {
 			for i, key := range keys {
 				k.Touch(key, time.Duration(i%3-1)*time.Hour)
 				k.Set(key, time.Minute)
@@ -39,9 +39,9 @@ func TestRemovedKeysAreCollected(t *testing.T) {
 			}
 		}},
 		"expired":              {nil, expireAllOf},
-		"expired in a panic":   {func([]*object) { panic("must keep no key") }, expireAllOf},
-		"expired, then Goexit": {func([]*object) { runtime.Goexit() }, expireAllOf},
-		"half deleted while they expire": {nil, func(k *Keys[*object], keys []*object) {
+		"expired in a panic":   {func([]any) { panic("must keep no key") }, expireAllOf},
+		"expired, then Goexit": {func([]any) { runtime.Goexit() }, expireAllOf},
+		"half deleted while they expire": {nil, func(k *Keys[any], keys []any) {
 			for _, key := range keys {
 				k.Touch(key, 0)
 			}
@@ -49,17 +49,17 @@ func TestRemovedKeysAreCollected(t *testing.T) {
 				k.Delete(keys[len(keys)-1-i])
 			}
 		}},
-		"expired, slice without spare capacity": {func(keys []*object) {
+		"expired, slice without spare capacity": {func(keys []any) {
 			assert.Equal(t, len(keys), cap(keys), "an append would write into the wheel's buffer")
 		}, expireAllOf},
-		"stopped": {nil, func(k *Keys[*object], _ []*object) { k.Stop() }},
+		"stopped": {nil, func(k *Keys[any], _ []any) { k.Stop() }},
 	} {
 		for executor, opts := range executors {
 			t.Run(name+"/"+executor, func(t *testing.T) {
 				t.Parallel()
 				expire := c.expire
 				if expire == nil {
-					expire = func([]*object) {}
+					expire = func([]any) {}
 				}
 				opts.OnPanic = func(any, []byte) {}
 				k := newKeys(t, opts, expire)
@@ -80,7 +80,7 @@ func TestRemovedKeysAreCollected(t *testing.T) {
 	}
 }
 
-func expireAllOf(k *Keys[*object], keys []*object) {
+func expireAllOf(k *Keys[any], keys []any) {
 	for _, key := range keys {
 		k.Touch(key, 0)
 	}
@@ -89,12 +89,12 @@ func expireAllOf(k *Keys[*object], keys []*object) {
 // fillAndEnd is a separate function so that its caller holds no key.
 //
 //go:noinline
-func fillAndEnd(k *Keys[*object], n int, end func(*Keys[*object], []*object)) []weak.Pointer[object] {
-	keys := make([]*object, n)
+func fillAndEnd(k *Keys[any], n int, end func(*Keys[any], []any)) []weak.Pointer[object] {
+	keys := make([]any, n)
 	refs := make([]weak.Pointer[object], n)
 	for i := range keys {
-		keys[i] = &object{}
-		refs[i] = weak.Make(keys[i])
+		o := &object{}
+		keys[i], refs[i] = o, weak.Make(o)
 		k.Set(keys[i], time.Hour)
 	}
 	end(k, keys)

@@ -61,7 +61,7 @@ func TestRaceEachSetHasOneEnd(t *testing.T) {
 			t.Parallel()
 			const keys, goroutines = 24, 8
 			var all [keys]outcomes
-			k := newKeys(t, opts, func(batch []int) {
+			k := newKeys(t, opts, func(batch []uint64) {
 				assert.NotEmpty(t, batch)
 				for _, key := range batch {
 					all[key].reported.Add(1)
@@ -71,7 +71,7 @@ func TestRaceEachSetHasOneEnd(t *testing.T) {
 			for range goroutines {
 				group.Go(func() {
 					for range scaled(20_000) {
-						randomCall(k, &all, rand.IntN(keys))
+						randomCall(k, &all, rand.Uint64N(keys))
 					}
 				})
 			}
@@ -82,13 +82,13 @@ func TestRaceEachSetHasOneEnd(t *testing.T) {
 				f := &all[key]
 				assert.Equal(t, f.added.Load(), f.reported.Load()+f.deleted.Load(), "key %d: %d deleted", key, f.deleted.Load())
 				assert.Positive(t, f.reported.Load(), "key %d never expired", key)
-				assert.False(t, k.Has(key))
+				assert.False(t, k.Has(uint64(key)))
 			}
 		})
 	}
 }
 
-func randomCall(k *Keys[int], all *[24]outcomes, key int) {
+func randomCall(k *Keys[uint64], all *[24]outcomes, key uint64) {
 	d := rand.N(60 * time.Microsecond)
 	switch rand.IntN(10) {
 	case 0, 1, 2:
@@ -130,9 +130,9 @@ func TestRaceExpireCallsEveryMethod(t *testing.T) {
 	var all [keys]outcomes
 	var left atomic.Int64
 	left.Store(int64(scaled(40_000)))
-	var k *Keys[int]
+	var k *Keys[uint64]
 	ready := make(chan struct{})
-	k = newKeys(t, executors["default"], func(batch []int) {
+	k = newKeys(t, executors["default"], func(batch []uint64) {
 		<-ready
 		for _, key := range batch {
 			all[key].reported.Add(1)
@@ -142,19 +142,19 @@ func TestRaceExpireCallsEveryMethod(t *testing.T) {
 			if k.Set(key, rand.N(60*time.Microsecond)) {
 				all[key].added.Add(1)
 			}
-			randomCall(k, &all, rand.IntN(keys))
+			randomCall(k, &all, rand.Uint64N(keys))
 		}
 	})
 	close(ready)
-	for key := range keys {
+	for key := range uint64(keys) {
 		if k.Set(key, 0) {
 			all[key].added.Add(1)
 		}
 	}
 	end := time.Now().Add(time.Minute)
 	for left.Load() > 0 && time.Now().Before(end) {
-		randomCall(k, &all, rand.IntN(keys))
-		if key := rand.IntN(keys); k.Set(key, 0) { // otherwise all keys might be deleted
+		randomCall(k, &all, rand.Uint64N(keys))
+		if key := rand.Uint64N(keys); k.Set(key, 0) { // otherwise all keys might be deleted
 			all[key].added.Add(1)
 		}
 	}
@@ -263,7 +263,7 @@ func raceStop(t *testing.T, opts timingwheel.Options) {
 	const keys, goroutines = 24, 4
 	var all [keys]outcomes
 	var over atomic.Bool
-	k := newKeys(t, opts, func(batch []int) {
+	k := newKeys(t, opts, func(batch []uint64) {
 		if over.Load() {
 			t.Error("a key is reported after Shutdown")
 		}
@@ -275,7 +275,7 @@ func raceStop(t *testing.T, opts timingwheel.Options) {
 	for range goroutines {
 		group.Go(func() {
 			for range 300 {
-				randomCall(k, &all, rand.IntN(keys))
+				randomCall(k, &all, rand.Uint64N(keys))
 			}
 		})
 	}
@@ -302,7 +302,7 @@ func TestRaceWhileMapGrowsAndShrinks(t *testing.T) {
 	t.Parallel()
 	n := scaled(40_000)
 	reported := make([]atomic.Int32, n)
-	k := newKeys(t, timingwheel.Options{}, func(batch []uint32) {
+	k := newKeys(t, timingwheel.Options{}, func(batch []uint64) {
 		for _, key := range batch {
 			reported[key].Add(1)
 		}
@@ -318,12 +318,12 @@ func TestRaceWhileMapGrowsAndShrinks(t *testing.T) {
 					if i/goroutines%8 == 0 {
 						d = time.Hour // deleted before it expires, even on a slow machine
 					}
-					if !k.Set(uint32(i), d) {
+					if !k.Set(uint64(i), d) {
 						t.Errorf("key %d was there already", i)
 					}
 				}
 				for i := g; i < n; i += 2 * goroutines {
-					if k.Delete(uint32(i)) {
+					if k.Delete(uint64(i)) {
 						deleted[i]++
 					}
 				}
