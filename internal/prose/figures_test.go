@@ -20,8 +20,8 @@ const (
 	comparison = "docs/benchmarks/README.md" // written by benchmarks/cmd/report
 )
 
-// quotes are the figures of README.md and docs/faq.md. Each group of a pattern quotes a cell of a
-// table.
+// quotes are the figures of README.md, docs/faq.md and docs/tuning.md. Each group of a pattern
+// quotes a cell of a table.
 var quotes = []struct {
 	file, pattern string
 	source        string
@@ -37,13 +37,17 @@ var quotes = []struct {
 	{"docs/faq.md", "(?m)^\\| `Timeouts\\[uint64\\]` \\| (.*?) \\|", targets, []cell{{"Figures", "Fill/impl=timeouts/pending=10M B/timer", "wheel"}}},
 	{"docs/faq.md", "(?m)^\\| `FuncTimer` \\| (.*?) \\|", targets, []cell{{"FuncTimer", "bytes of a timer", "`Touch`"}}},
 	{"docs/faq.md", "(?m)^\\| `time.AfterFunc` \\| (.*?) \\|", targets, []cell{{"Figures", "Fill/pending=10M B/timer", "baseline figure"}}},
-	{"docs/faq.md", `pending takes (.*?), with a wheel (.*?), and`, targets,
+	{"docs/faq.md", `pending timers takes (.*?)\. The same timers on a wheel take (.*?), and`, targets,
 		[]cell{{"Figures", "GC/pending=10M", "baseline figure"}, {"Figures", "GC/pending=10M", "wheel"}}},
-	{"docs/faq.md", `, and (\S+ ms) with .Timeouts`, targets, []cell{{"Figures", "GC/impl=timeouts/pending=10M", "wheel"}}},
+	{"docs/faq.md", `, and on .Timeouts. (\S+ ms)\. `, targets, []cell{{"Figures", "GC/impl=timeouts/pending=10M", "wheel"}}},
 	{"docs/faq.md", `among a million takes (.*?), and (.*?) on`, targets,
 		[]cell{{"Figures", "Postpone/pending=1M std", "baseline figure"}, {"Figures", "Postpone/pending=1M std", "wheel"}}},
 	{"docs/faq.md", `which takes (.*?); the workers of a wheel run them in (.*?)\. `, targets,
 		[]cell{{"Figures", "Burst/pending=1M", "baseline figure"}, {"Figures", "Burst/pending=1M", "wheel"}}},
+	{"docs/tuning.md", `bytes of a pending timer \| (.*?), and a closure .*? \| (.*?) \|`, targets,
+		[]cell{{"Figures", "Fill/pending=10M B/timer", "wheel"}, {"Figures", "Fill/impl=timeouts/pending=10M B/timer", "wheel"}}},
+	{"docs/tuning.md", `10 million pending \| (.*?) \| (.*?) \|`, targets,
+		[]cell{{"Figures", "GC/pending=10M", "wheel"}, {"Figures", "GC/impl=timeouts/pending=10M", "wheel"}}},
 }
 
 // cell names a cell of a table by the heading above it, the beginning of its row and its column.

@@ -56,7 +56,8 @@ func (f Finding) String() string {
 }
 
 // Check applies all rules to the files below root and returns what it finds, sorted by path. It
-// skips testdata folders and folders whose name begins with a dot, except .ci and .github.
+// skips the folder public, testdata folders, and folders whose name begins with a dot, except .ci
+// and .github.
 func Check(root string) ([]Finding, error) {
 	c := checker{root: root, headings: map[string]map[string]bool{}}
 	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
@@ -86,6 +87,9 @@ func Check(root string) ([]Finding, error) {
 }
 
 func skipped(folder string) bool {
+	if folder == "public" { // the site that "make site" builds
+		return true
+	}
 	base := path.Base(folder)
 	switch base {
 	case "testdata", "node_modules":

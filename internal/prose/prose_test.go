@@ -65,6 +65,7 @@ func TestAcceptedTextsHaveNoFindings(t *testing.T) {
 		"internal/b.go":     "package b\n\nfunc F() {}\n",
 		"main.go":           "package main\n\nfunc F() {}\n",
 		"testdata/a.md":     wide,
+		"public/a.md":       wide,
 		"node_modules/a.md": wide,
 		".git/a.md":         wide,
 		"a.md": "# Ends: `x`, the end\n\n## Again\n\n## Again\n\n<a id=\"g1\"></a>\n\n| " + wide + " |\n\n```go\n" + wide + "\n```\n\n" +

@@ -61,6 +61,7 @@ var shownFrom = map[string][]string{
 	"docs/durable.md":   {"durable/redisstore/example_test.go", "durable/prometheus/example_test.go"},
 	"docs/metrics.md":   {"prometheus/example_test.go"},
 	"docs/migrating.md": {"recipes_test.go", "idioms_test.go"},
+	"docs/plans.md":     {"examples/cron/main.go"},
 	"docs/recipes.md":   {"wheelnet/adopters/*.go", "examples/websocket/*.go", "example_pool_test.go"},
 	"docs/testing.md":   {"examples/testing/payment/*.go", "clocks/*/example_test.go"},
 }
