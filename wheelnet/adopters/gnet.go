@@ -43,7 +43,7 @@ type GnetIdle struct {
 // Start starts the timeout of c. It panics if timeout is not positive.
 func (i *GnetIdle) Start(c gnet.Conn, tw *timingwheel.TimingWheel, timeout time.Duration) {
 	if timeout <= 0 {
-		panic(fmt.Sprintf("adopters: GnetIdle.Start: timeout is %v; accepted is a positive duration", timeout))
+		panic(fmt.Sprintf("adopters: GnetIdle.Start: timeout is %v; it must be positive", timeout))
 	}
 	i.conn, i.timeout = c, timeout
 	i.timer.Init(tw, timeout, i.expire)

@@ -155,7 +155,7 @@ func TestGnetLateEventLoopCutsOnlySilentConnections(t *testing.T) {
 }
 
 func TestGnetIdlePanicsOnBadTimeout(t *testing.T) {
-	require.PanicsWithValue(t, "adopters: GnetIdle.Start: timeout is 0s; accepted is a positive duration", func() {
+	require.PanicsWithValue(t, "adopters: GnetIdle.Start: timeout is 0s; it must be positive", func() {
 		new(GnetIdle).Start(nil, newWheel(t), 0)
 	})
 }

@@ -25,7 +25,7 @@ import (
 // are not of type *net.TCPConn, gRPC sets no TCP_USER_TIMEOUT and pools no read buffers.
 func GRPCIdleListener(l net.Listener, tw *timingwheel.TimingWheel, timeout time.Duration) net.Listener {
 	if timeout <= 0 {
-		panic(fmt.Sprintf("adopters: GRPCIdleListener: timeout is %v; accepted is a positive duration", timeout))
+		panic(fmt.Sprintf("adopters: GRPCIdleListener: timeout is %v; it must be positive", timeout))
 	}
 	return &grpcIdleListener{l, tw, timeout}
 }

@@ -74,7 +74,7 @@ func TestGRPCIdleListenerLeavesNoTimerOfClosedConnections(t *testing.T) {
 
 func TestGRPCIdleListenerRefusesTimeout(t *testing.T) {
 	t.Parallel()
-	require.PanicsWithValue(t, "adopters: GRPCIdleListener: timeout is 0s; accepted is a positive duration", func() {
+	require.PanicsWithValue(t, "adopters: GRPCIdleListener: timeout is 0s; it must be positive", func() {
 		GRPCIdleListener(nil, newWheel(t), 0)
 	})
 }

@@ -29,7 +29,7 @@ func NewNetpollLoop(
 		return nil, errors.New("adopters: NewNetpollLoop: tw or onRequest is nil; both are required")
 	}
 	if timeout <= 0 {
-		return nil, fmt.Errorf("adopters: NewNetpollLoop: timeout is %v; accepted is a positive duration", timeout)
+		return nil, fmt.Errorf("adopters: NewNetpollLoop: timeout is %v; it must be positive", timeout)
 	}
 	connect, request := withIdleTimeout(tw, timeout, onConnect, onRequest)
 	options = append(slices.Clip(options), netpoll.WithOnConnect(connect))

@@ -138,7 +138,7 @@ func TestNetpollLoopPassesContextAndOptionsOn(t *testing.T) {
 func TestNetpollLoopRefusesBadArguments(t *testing.T) {
 	tw := newWheel(t)
 	_, err := NewNetpollLoop(tw, -time.Second, nil, netpollEcho)
-	require.EqualError(t, err, "adopters: NewNetpollLoop: timeout is -1s; accepted is a positive duration")
+	require.EqualError(t, err, "adopters: NewNetpollLoop: timeout is -1s; it must be positive")
 	_, err = NewNetpollLoop(nil, time.Second, nil, netpollEcho)
 	require.ErrorContains(t, err, "tw or onRequest is nil")
 	_, err = NewNetpollLoop(tw, time.Second, nil, nil)

@@ -134,7 +134,7 @@ func receiveQuery(client *pgproto3.Backend) (string, error) {
 	}
 	query, ok := message.(*pgproto3.Query)
 	if !ok {
-		return "", fmt.Errorf("message is %T: accepted is a query of the simple protocol", message)
+		return "", fmt.Errorf("message is %T; it must be a query of the simple protocol", message)
 	}
 	return query.String, nil
 }

@@ -50,15 +50,15 @@ func run() error {
 	}
 	switch {
 	case flag.NArg() > 0:
-		return fmt.Errorf("unknown argument %q: only flags are accepted", flag.Arg(0))
+		return fmt.Errorf("unexpected argument %q; the program takes only options", flag.Arg(0))
 	case s.rounds < 1:
-		return fmt.Errorf("-rounds %d: at least 1 is accepted", s.rounds)
+		return fmt.Errorf("-rounds is %d; it must be at least 1", s.rounds)
 	case s.length < 10*time.Millisecond:
-		return fmt.Errorf("-for %v: at least 10ms is accepted", s.length)
+		return fmt.Errorf("-for is %v; it must be at least 10ms", s.length)
 	case s.conns < 1 || s.conns > 1000:
-		return fmt.Errorf("-conns %d: 1 to 1000 are accepted", s.conns)
+		return fmt.Errorf("-conns is %d; it must be from 1 to 1000", s.conns)
 	case s.idle < 1:
-		return fmt.Errorf("-idle %d: at least 1 is accepted", s.idle)
+		return fmt.Errorf("-idle is %d; it must be at least 1", s.idle)
 	}
 	fmt.Printf("%s/%s, %s, %d processors\n\n", runtime.GOOS, runtime.GOARCH, runtime.Version(), runtime.NumCPU())
 	if err := printCalls(*quick); err != nil {

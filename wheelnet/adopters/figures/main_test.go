@@ -40,11 +40,11 @@ func TestFiguresOfAllServers(t *testing.T) {
 func TestBadArgumentsAreNamed(t *testing.T) {
 	t.Parallel()
 	for arg, want := range map[string]string{
-		"-rounds=0":   "figures: -rounds 0: at least 1 is accepted",
-		"-for=1ms":    "figures: -for 1ms: at least 10ms is accepted",
-		"-conns=1001": "figures: -conns 1001: 1 to 1000 are accepted",
-		"-idle=0":     "figures: -idle 0: at least 1 is accepted",
-		"now":         `figures: unknown argument "now": only flags are accepted`,
+		"-rounds=0":   "figures: -rounds is 0; it must be at least 1",
+		"-for=1ms":    "figures: -for is 1ms; it must be at least 10ms",
+		"-conns=1001": "figures: -conns is 1001; it must be from 1 to 1000",
+		"-idle=0":     "figures: -idle is 0; it must be at least 1",
+		"now":         `figures: unexpected argument "now"; the program takes only options`,
 	} {
 		cmd := exec.Command(os.Args[0], arg)
 		cmd.Env = append(os.Environ(), "FIGURES_MAIN=1")
