@@ -128,7 +128,7 @@ func noCommand(_ context.Context, cmd *cli.Command) error {
 	for _, c := range cmd.Commands {
 		names = append(names, c.Name)
 	}
-	return usage(cmd, "unknown command %q: %s are accepted", cmd.Args().First(), strings.Join(names, ", "))
+	return usage(cmd, "unknown command %q; it must be one of %s", cmd.Args().First(), strings.Join(names, ", "))
 }
 
 // session is an open queue.

@@ -19,12 +19,12 @@ func (a *app) cancelCommand() *cli.Command {
 		Flags:       []cli.Flag{option("header", "cancel the messages with this `header`", header(&headers))},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if len(headers) > 0 {
-				if err := arguments(cmd, 0, 0, "ids or -header, not both, are accepted"); err != nil {
+				if err := arguments(cmd, 0, 0, "the command takes ids or -header, not both"); err != nil {
 					return err
 				}
 				return a.with(ctx, func(s *session) error { return a.cancelMatching(ctx, s, headers) })
 			}
-			if err := arguments(cmd, 1, math.MaxInt, "the ids of messages, or -header, are accepted"); err != nil {
+			if err := arguments(cmd, 1, math.MaxInt, "the command takes ids of messages, or -header"); err != nil {
 				return err
 			}
 			return a.with(ctx, func(s *session) error {
@@ -55,7 +55,7 @@ func (a *app) rescheduleCommand() *cli.Command {
 		Name: "reschedule", Usage: "change the due time of a message that has not begun", ArgsUsage: "ID", Description: rescheduleHelp,
 		Flags: d.flags(),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := arguments(cmd, 1, 1, "the id of one message is accepted"); err != nil {
+			if err := arguments(cmd, 1, 1, "the command takes the id of one message"); err != nil {
 				return err
 			}
 			if err := d.check(cmd, true); err != nil {

@@ -39,7 +39,7 @@ func (a *app) consumeCommand() *cli.Command {
 				return err
 			}
 			if o.exec == "" {
-				return usage(cmd, "-exec %q: a shell command is accepted, such as -exec './deliver.sh'", o.exec)
+				return usage(cmd, "-exec is %q; it must be a shell command, such as -exec './deliver.sh'", o.exec)
 			}
 			a.trimsDead = true
 			return a.withNewQueue(ctx, func(s *session) error { return a.consume(ctx, s, o) })

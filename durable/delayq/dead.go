@@ -62,7 +62,7 @@ func (a *app) replayCommand() *cli.Command {
 				within(&o.Rate, func(s string) (float64, error) { return strconv.ParseFloat(s, 64) }, 0, 100_000, "a number"))),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if o.Rate > 0 && !which.given() {
-				return usage(cmd, "-rate %v: accepted only with -all, -reason, -since or -until", o.Rate)
+				return usage(cmd, "-rate is %v; it must come with -all, -reason, -since or -until", o.Rate)
 			}
 			return a.changeDead(ctx, cmd, which, "replayed", func(s *session, id string) error { return s.Replay(ctx, id, o.Delay) },
 				func(s *session) (int, error) { return s.ReplayAll(ctx, which.filter, o) })
@@ -87,7 +87,7 @@ func (a *app) changeDead(ctx context.Context, cmd *cli.Command, which selection,
 	every func(*session) (int, error),
 ) error {
 	if which.given() {
-		if err := arguments(cmd, 0, 0, "ids or -all, -reason, -since and -until, not both, are accepted"); err != nil {
+		if err := arguments(cmd, 0, 0, "the command takes ids or -all, -reason, -since and -until, not both"); err != nil {
 			return err
 		}
 		return a.with(ctx, func(s *session) error {
@@ -95,7 +95,7 @@ func (a *app) changeDead(ctx context.Context, cmd *cli.Command, which selection,
 			return errors.Join(a.printCount(done, n), err)
 		})
 	}
-	if err := arguments(cmd, 1, math.MaxInt, "the ids of dead letters, or -all, -reason, -since or -until, are accepted"); err != nil {
+	if err := arguments(cmd, 1, math.MaxInt, "the command takes ids of dead letters, or -all, -reason, -since or -until"); err != nil {
 		return err
 	}
 	return a.with(ctx, func(s *session) error {

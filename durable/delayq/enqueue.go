@@ -44,7 +44,7 @@ func (a *app) enqueueCommand() *cli.Command {
 				return err
 			}
 			if cmd.IsSet("id") && o.id == "" {
-				return usage(cmd, "-id %q: 1 to %d bytes are accepted", o.id, durable.MaxID)
+				return usage(cmd, "-id is %q; it must have 1 to %d bytes", o.id, durable.MaxID)
 			}
 			return a.enqueue(ctx, o, cmd.IsSet("body"))
 		},
@@ -130,7 +130,7 @@ func (a *app) readBody(ctx context.Context) ([]byte, error) {
 	select {
 	case err := <-done:
 		if err == nil && body.Len() > maxBody {
-			err = fmt.Errorf("%w body: more than %[2]d bytes; up to %[2]d are accepted", durable.ErrInvalid, maxBody)
+			err = fmt.Errorf("%w body: more than %[2]d bytes; there must be at most %[2]d", durable.ErrInvalid, maxBody)
 		}
 		return body.Bytes(), err
 	case <-ctx.Done(): // reading from a terminal cannot be interrupted

@@ -18,7 +18,7 @@ func (a *app) backupCommand() *cli.Command {
 	return &cli.Command{
 		Name: "backup", Usage: "copy a file store, which may be in use", ArgsUsage: "FILE", Description: backupHelp,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := arguments(cmd, 1, 1, "the name of a new file is accepted"); err != nil {
+			if err := arguments(cmd, 1, 1, "the command takes the name of a new file"); err != nil {
 				return err
 			}
 			if _, err := a.filePath(); err != nil {
@@ -42,7 +42,7 @@ func (a *app) filePath() (string, error) {
 	}
 	path, ok := storeurl.Path(a.store)
 	if !ok {
-		return "", fmt.Errorf("store %q is not a file: file:PATH is accepted", a.store)
+		return "", fmt.Errorf("store is %q; it must be file:PATH", storeurl.Redact(a.store))
 	}
 	return path, a.mustExist()
 }
@@ -76,7 +76,7 @@ func (a *app) compactCommand() *cli.Command {
 	return &cli.Command{
 		Name: "compact", Usage: "copy a file store without its free pages", ArgsUsage: "FILE", Description: compactHelp,
 		Action: func(_ context.Context, cmd *cli.Command) error {
-			if err := arguments(cmd, 1, 1, "the name of a new file is accepted"); err != nil {
+			if err := arguments(cmd, 1, 1, "the command takes the name of a new file"); err != nil {
 				return err
 			}
 			path, err := a.filePath()

@@ -51,5 +51,7 @@ func TestCommandsWorkOnAFileInUse(t *testing.T) {
 	assert.Contains(t, tester{t, "file:" + copied}.ok("list"), "third")
 	d.ok("compact", small)
 	assert.Contains(t, tester{t, "file:" + small}.ok("list"), "third")
-	d.fails([]string{"-store", "memory:", "backup", copied}, "is not a file")
+	d.fails([]string{"-store", "memory:", "backup", copied}, `"memory:"; it must be file:PATH`)
+	err = d.fails([]string{"-store", "redis://me:secret@host", "backup", copied}, "it must be file:PATH")
+	assert.NotContains(t, err.Error(), "secret")
 }

@@ -24,7 +24,7 @@ func (a *app) inspectCommand() *cli.Command {
 	return &cli.Command{
 		Name: "inspect", Usage: "show all fields of a message", ArgsUsage: "ID", Description: inspectHelp,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := arguments(cmd, 1, 1, "the id of one message is accepted"); err != nil {
+			if err := arguments(cmd, 1, 1, "the command takes the id of one message"); err != nil {
 				return err
 			}
 			return a.with(ctx, func(s *session) error { return a.inspect(ctx, s, cmd.Args().First()) })

@@ -38,7 +38,7 @@ type checked[T any] struct {
 func (c *checked[T]) Set(s string) error {
 	v, err := c.parse(s)
 	if err != nil || !c.accepts(v) {
-		return errors.New("must be " + c.accepted)
+		return errors.New("it must be " + c.accepted)
 	}
 	*c.to = v
 	return nil
@@ -149,9 +149,9 @@ func (d *due) flags() []cli.Flag {
 func (d *due) check(cmd *cli.Command, needed bool) error {
 	switch {
 	case cmd.IsSet("delay") && cmd.IsSet("at"):
-		return usage(cmd, "-delay %v and -at %s: one of them is accepted", d.delay, d.at.Format(time.RFC3339))
+		return usage(cmd, "-delay is %v and -at is %s; only one of them may be given", d.delay, d.at.Format(time.RFC3339))
 	case needed && !cmd.IsSet("delay") && !cmd.IsSet("at"):
-		return usage(cmd, "the new time is missing: -delay or -at is accepted")
+		return usage(cmd, "the new time is missing; give -delay or -at")
 	}
 	return nil
 }
@@ -174,15 +174,17 @@ func arguments(cmd *cli.Command, least, most int, accepted string) error {
 	args := cmd.Args().Slice()
 	switch {
 	case len(args) > most:
-		return usage(cmd, "unexpected argument %q: %s", args[most], accepted)
+		return usage(cmd, "unexpected argument %q; %s", args[most], accepted)
 	case len(args) < least:
-		return usage(cmd, "an argument is missing: %s", accepted)
+		return usage(cmd, "an argument is missing; %s", accepted)
 	}
 	if i := slices.Index(args, ""); i >= 0 {
-		return usage(cmd, "argument %d is empty: %s", i+1, accepted)
+		return usage(cmd, "argument %d is empty; %s", i+1, accepted)
 	}
 	return nil
 }
 
 // noArguments returns an error if there are arguments.
-func noArguments(cmd *cli.Command) error { return arguments(cmd, 0, 0, "only options are accepted") }
+func noArguments(cmd *cli.Command) error {
+	return arguments(cmd, 0, 0, "the command takes only options")
+}

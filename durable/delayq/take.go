@@ -36,9 +36,9 @@ func (a *app) takeCommand() *cli.Command {
 			}
 			switch {
 			case o.ack && o.nack, o.ack && o.keep, o.nack && o.keep:
-				return usage(cmd, "-ack, -nack and -keep: one of them is accepted")
+				return usage(cmd, "-ack, -nack and -keep exclude each other; there must be at most one of them")
 			case cmd.IsSet("delay") && !o.nack:
-				return usage(cmd, "-delay %v: accepted only with -nack", o.delay)
+				return usage(cmd, "-delay is %v; it must come with -nack", o.delay)
 			}
 			return a.withNewQueue(ctx, func(s *session) error { return a.take(ctx, s, o) })
 		},

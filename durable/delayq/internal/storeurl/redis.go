@@ -52,7 +52,7 @@ func split(raw string) (address, error) {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	name, kind, several := strings.Cut(strings.ToLower(scheme), "-")
 	if !ok || name != "redis" && name != "rediss" || several && kind != "cluster" && kind != "sentinel" {
-		return address{}, urlError(raw, Accepted)
+		return address{}, urlError(raw, mustBe)
 	}
 	a := address{url: raw, scheme: name, kind: kind}
 	end := strings.IndexAny(rest, "/?#")
@@ -65,11 +65,11 @@ func split(raw string) (address, error) {
 	}
 	a.path, a.query, _ = strings.Cut(rest[end:], "?")
 	if strings.ContainsAny(rest[end:], "@#") || strings.Count(a.user, "@") > 1 {
-		return a, urlError(raw, "@, #, / and ? in a user or a password must be percent-encoded, and a #fragment is not accepted")
+		return a, urlError(raw, "@, #, / and ? in a user or a password must be percent-encoded, and there must be no #fragment")
 	}
 	// The parsers of the client ignore parameters that they cannot decode, which may be a password.
 	if _, err := url.ParseQuery(a.query); err != nil {
-		return a, urlError(raw, "a parameter has an invalid percent-encoding or a semicolon; name=value&name=value is accepted")
+		return a, urlError(raw, "a parameter has an invalid percent-encoding or a semicolon; parameters must be name=value&name=value")
 	}
 	a.hosts = strings.Split(authority, ",")
 	return a, a.checkHosts(authority)
@@ -78,7 +78,7 @@ func split(raw string) (address, error) {
 func (a *address) checkHosts(authority string) error {
 	if a.kind == "" {
 		if len(a.hosts) > 1 {
-			return urlError(a.url, "one address is accepted; redis-cluster:// and redis-sentinel:// accept several")
+			return urlError(a.url, "there must be one address; redis-cluster:// and redis-sentinel:// take several")
 		}
 		if authority == "" {
 			a.hosts[0] = "localhost:6379"
@@ -125,7 +125,7 @@ func (a *address) single() (func() redis.UniversalClient, error) {
 
 func (a *address) cluster() (func() redis.UniversalClient, error) {
 	if a.path != "" && a.path != "/" {
-		return nil, urlError(a.url, "a Cluster has no databases, so nothing is accepted after the addresses")
+		return nil, urlError(a.url, "a Cluster has no databases, so there must be nothing after the addresses")
 	}
 	o, err := redis.ParseClusterURL(a.client(""))
 	switch {
@@ -161,7 +161,7 @@ func (a *address) sentinel() (func() redis.UniversalClient, error) {
 
 const replicas = "route_by_latency and route_randomly read from replicas, which queues do not support"
 
-var errDatabase = errors.New("the database is negative; 0 or more is accepted")
+var errDatabase = errors.New("the database is negative; it must be at least 0")
 
 // parserError returns the error of the client's parser, unless the error contains the URL, which
 // may contain a password.
@@ -170,5 +170,5 @@ func (a *address) parserError(err error) error {
 	if broken := (*url.Error)(nil); errors.As(err, &broken) {
 		reason = "it is not a URL; the usual cause is an invalid percent-encoding"
 	}
-	return urlError(a.url, reason+"; "+Accepted)
+	return urlError(a.url, reason+"; "+mustBe)
 }

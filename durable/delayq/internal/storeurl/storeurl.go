@@ -28,9 +28,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// Accepted lists the accepted URLs in one sentence, for the help of a program.
-const Accepted = "file:PATH, redis://[user:password@]host:port[/db], redis-cluster://host:port,host:port, " +
-	"redis-sentinel://host:port,host:port/master, or memory: are accepted, and rediss in place of redis for TLS"
+// mustBe ends the errors for a URL of an unknown form.
+const mustBe = "it must be file:PATH, redis://[user:password@]host:port[/db], redis-cluster://host:port,host:port, " +
+	"redis-sentinel://host:port,host:port/master or memory:, with rediss in place of redis for TLS"
 
 // Open opens the store that a URL names. The returned function closes the store and its client. The
 // caller calls that function once, after closing the queues of the store.
@@ -69,7 +69,7 @@ func Check(url string) error {
 func opener(url string, options redisstore.Options) (func() (durable.Store, func() error, error), error) {
 	scheme, rest, ok := strings.Cut(url, ":")
 	if !ok {
-		return nil, urlError(url, "it has no scheme; "+Accepted)
+		return nil, urlError(url, "it has no scheme; "+mustBe)
 	}
 	switch strings.ToLower(scheme) {
 	case "file":
@@ -80,7 +80,7 @@ func opener(url string, options redisstore.Options) (func() (durable.Store, func
 		return func() (durable.Store, func() error, error) { return openFile(path) }, nil
 	case "memory":
 		if rest != "" {
-			return nil, urlError(url, "memory: has nothing after the colon")
+			return nil, urlError(url, "memory: must have nothing after the colon")
 		}
 		return openMemory, nil
 	}
@@ -95,9 +95,9 @@ func checkPath(url, path string) error {
 	authority, ok := strings.CutPrefix(path, "//")
 	switch {
 	case ok && !strings.HasPrefix(authority, "/"):
-		return urlError(url, "after file:// an absolute path is accepted; write file:PATH for a relative path")
+		return urlError(url, "the path after file:// must be absolute; write file:PATH for a relative path")
 	case path == "":
-		return urlError(url, "it has no path; file:PATH is accepted")
+		return urlError(url, "it has no path; it must be file:PATH")
 	}
 	return nil
 }

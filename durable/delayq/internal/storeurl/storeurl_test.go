@@ -135,8 +135,8 @@ func TestOpenRejectsInvalidURLs(t *testing.T) {
 		{"", "file:PATH"},
 		{"delayq.db", "file:PATH"},
 		{"file:", "no path"},
-		{"file://", "absolute path"},
-		{"file://delayq.db", "absolute path"},
+		{"file://", "must be absolute"},
+		{"file://delayq.db", "must be absolute"},
 		{"memory:x", "nothing after the colon"},
 		{"http://host", "redis-cluster"},
 		{"redis:host", "redis-cluster"},
@@ -146,7 +146,7 @@ func TestOpenRejectsInvalidURLs(t *testing.T) {
 		{"redis://host:0", "port from 1 to 65535"},
 		{"redis://host:65536", "port from 1 to 65535"},
 		{"redis://host:1/x", "invalid database number"},
-		{"redis://host:1/-1", "0 or more"},
+		{"redis://host:1/-1", "at least 0"},
 		{"redis://host:1/0?nonsense=1", "nonsense"},
 		{"redis://host:1/0#part", "#fragment"},
 		{"redis://host:1?db=%zz", "percent-encoding"},
@@ -164,7 +164,7 @@ func TestOpenRejectsInvalidURLs(t *testing.T) {
 		{"redis-sentinel://a:1/m?route_randomly=true", "replicas"},
 		{"redis-cluster://a:1?route_by_latency=true", "replicas"},
 		{"redis-cluster://a:1?route_randomly=true", "replicas"},
-		{"redis-sentinel://a:1/m/-1", "0 or more"},
+		{"redis-sentinel://a:1/m/-1", "at least 0"},
 	} {
 		store, closeStore, err := Open(c.url)
 		require.ErrorIs(t, err, durable.ErrInvalid, c.url)
