@@ -30,7 +30,7 @@ import (
 // call of w.Write nor syncs w. It is O(n) in the bytes of the file.
 func (s *Store) Backup(ctx context.Context, w io.Writer) (int64, error) {
 	if w == nil {
-		return 0, fmt.Errorf("boltstore: backup: %w writer nil: a writer is accepted",
+		return 0, fmt.Errorf("boltstore: backup: %w writer nil; it must not be nil",
 			driver.ErrInvalid)
 	}
 	tx, err := s.snapshot(ctx)
@@ -117,13 +117,13 @@ func compact(src, dst string) (err error) {
 	case err != nil:
 		return err
 	case size >= 0:
-		return fmt.Errorf("%w path of the new file: %w; a path without a file is accepted",
+		return fmt.Errorf("%w path of the new file: %w; it must not exist",
 			driver.ErrInvalid, fs.ErrExist)
 	}
 	if size, err := sizeOf(src); err != nil {
 		return err
 	} else if size <= 0 {
-		return fmt.Errorf("%w path: there is no file, or an empty one; the file of a store is accepted",
+		return fmt.Errorf("%w path: there is no file, or an empty one; it must be the file of a store",
 			driver.ErrInvalid)
 	}
 	if err := inspect(src, lockWait, true); err != nil {

@@ -149,7 +149,7 @@ func findMeta(f io.ReaderAt, size int64) (metaPage, error) {
 	case !first.found && !second.found:
 		return m, fmt.Errorf("%w: it is not a bbolt file", driver.ErrVersion)
 	case !m.whole && version > metaVersion && version < 1<<8:
-		return m, fmt.Errorf("%w: it is a bbolt file of version %d, %d is accepted",
+		return m, fmt.Errorf("%w: it is a bbolt file of version %d; it must be %d",
 			driver.ErrVersion, version, metaVersion)
 	case !m.whole:
 		return m, fmt.Errorf("%w: both of its meta pages are damaged", ErrCorrupt)

@@ -65,8 +65,8 @@ func openFile(path string, o Options) (*file, error) {
 // sizeOf returns the size of the file at path, or -1 if there is none. It returns
 // [driver.ErrInvalid] if a store's file cannot have this path.
 func sizeOf(path string) (int64, error) {
-	refused := func(err error, accepted string) (int64, error) {
-		return 0, fmt.Errorf("%w path: %w; %s is accepted", driver.ErrInvalid, err, accepted)
+	refused := func(err error, want string) (int64, error) {
+		return 0, fmt.Errorf("%w path: %w; it must be %s", driver.ErrInvalid, err, want)
 	}
 	info, err := os.Stat(path)
 	switch {
@@ -147,7 +147,7 @@ func openRecovered(path string, mode fs.FileMode, options *bolt.Options) (*file,
 	case errors.Is(err, berrors.ErrTimeout):
 		return nil, fmt.Errorf("%w: %w", driver.ErrLocked, err)
 	case errors.Is(err, fs.ErrPermission):
-		return nil, fmt.Errorf("%w path: %w; a file that this user may read and write is accepted",
+		return nil, fmt.Errorf("%w path: %w; it must be a file that this user may read and write",
 			driver.ErrInvalid, err)
 	}
 	return nil, classify(err)

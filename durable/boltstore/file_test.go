@@ -64,7 +64,7 @@ func TestOpenRejectsBadPathsFilesAndModes(t *testing.T) {
 		is         error
 	}{
 		{dir, "is a directory", Options{}, driver.ErrInvalid},
-		{filepath.Join(dir, "missing", "queue.db"), "a file in a directory that exists is accepted", Options{}, driver.ErrInvalid},
+		{filepath.Join(dir, "missing", "queue.db"), "it must be a file in a directory that exists", Options{}, driver.ErrInvalid},
 		{filepath.Join(dir, "missing", "queue.db"), "no such file", Options{}, fs.ErrNotExist},
 		{filepath.Join(text, "queue.db"), "not a directory", Options{}, driver.ErrInvalid},
 		{text, "not a bbolt file", Options{}, driver.ErrVersion},

@@ -156,7 +156,7 @@ func listen(s *Store) (*server, error) {
 	path := socketPath(s.path)
 	switch info, err := os.Lstat(path); {
 	case err == nil && info.Mode()&fs.ModeSocket == 0:
-		return nil, fmt.Errorf("%w socket: %q exists and is of the kind %v; a socket, or a path without a file, is accepted",
+		return nil, fmt.Errorf("%w socket: %q exists and is of the kind %v; it must be a socket, or not exist",
 			driver.ErrInvalid, path, info.Mode().Type())
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("%w socket: %w", driver.ErrInvalid, err)
@@ -167,7 +167,7 @@ func listen(s *Store) (*server, error) {
 	}
 	l, err := listenPrivately(path, info.Mode().Perm())
 	if err != nil {
-		return nil, fmt.Errorf("%w socket: %w; a path of about 90 bytes in a directory for sockets is accepted",
+		return nil, fmt.Errorf("%w socket: %w; it must be a path of at most about 90 bytes in a directory for sockets",
 			driver.ErrInvalid, err)
 	}
 	v := &server{store: s, listener: l}
@@ -330,7 +330,7 @@ func (v *server) answer(ctx context.Context, c *call, r *reply) (err error) {
 	}
 	for _, p := range []int{c.Partition, c.Put.Partition, c.Claim.Partition, c.Batch.Partition, c.Pause.Partition} {
 		if p < 0 || p >= b.Partitions() {
-			return fmt.Errorf("boltstore: %w partition %d of queue %q: 0 to %d are accepted",
+			return fmt.Errorf("boltstore: %w partition %d of queue %q; it must be from 0 to %d",
 				driver.ErrInvalid, p, c.Config.Queue, b.Partitions()-1)
 		}
 	}
@@ -512,7 +512,7 @@ func (l *clientConn) do(c *call, next func(*reply) (bool, error)) (answered bool
 // [driver.ErrUnavailable] if that process ends.
 func (r *Remote) Backup(ctx context.Context, w io.Writer) (n int64, err error) {
 	if w == nil {
-		return 0, fmt.Errorf("boltstore: backup: %w writer nil: a writer is accepted",
+		return 0, fmt.Errorf("boltstore: backup: %w writer nil; it must not be nil",
 			driver.ErrInvalid)
 	}
 	var failed error // the error of w

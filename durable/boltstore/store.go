@@ -394,7 +394,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.reserve = reserveBytes
 	}
 	if o.FileMode&^fs.ModePerm != 0 || o.FileMode&0o600 != 0o600 {
-		return o, fmt.Errorf("%w FileMode %v: permission bits that let the owner read and write are accepted, and 0 for 0600",
+		return o, fmt.Errorf("%w FileMode %v; it must be permission bits that let the owner read and write, or 0 for 0600",
 			driver.ErrInvalid, o.FileMode)
 	}
 	return o, nil
