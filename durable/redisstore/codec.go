@@ -80,7 +80,7 @@ func packItem(item *driver.PutItem) []byte {
 func decodeRecord(id, record, state string) (driver.Record, error) {
 	r := driver.Record{ID: id, State: driver.StateScheduled}
 	if len(record) < recordHeader || record[0] != recordVersion {
-		return r, fmt.Errorf("%w: the record of message %q has %d bytes that begin with %.1q; version %d is accepted",
+		return r, fmt.Errorf("%w: the record of message %q has %d bytes that begin with %.1q; its version must be %d",
 			driver.ErrVersion, id, len(record), record, recordVersion)
 	}
 	r.Enqueued = unpackInstant(record[1:])
@@ -91,7 +91,7 @@ func decodeRecord(id, record, state string) (driver.Record, error) {
 		return r, nil
 	}
 	if len(state) < stateHeader {
-		return r, fmt.Errorf("%w: the state of message %q has %d bytes; %d or more are accepted",
+		return r, fmt.Errorf("%w: the state of message %q has %d bytes; there must be at least %d",
 			driver.ErrVersion, id, len(state), stateHeader)
 	}
 	switch state[0] {

@@ -108,7 +108,7 @@ func (s *Store) nameWrongKey(ctx context.Context, err error, keys []any, types [
 	}
 	for i, cmd := range found {
 		if t, ok := cmd.(*redis.StatusCmd); ok && t.Val() != types[i] && t.Val() != "none" {
-			return fmt.Errorf("the key %q is a %s; a %s is accepted: %w", keys[i], t.Val(), types[i], err)
+			return fmt.Errorf("the key %q is a %s; it must be a %s: %w", keys[i], t.Val(), types[i], err)
 		}
 	}
 	return err

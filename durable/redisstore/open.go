@@ -134,19 +134,19 @@ func (s *Store) join(ctx context.Context, config driver.Config) (int, error) {
 		return 0, fmt.Errorf("%w: there is no key %q", driver.ErrNoQueue, key)
 	}
 	if before != "none" && before != "hash" {
-		return 0, fmt.Errorf("%w: the key %q is a %s; a hash is accepted", driver.ErrVersion, key, before)
+		return 0, fmt.Errorf("%w: the key %q is a %s; it must be a hash", driver.ErrVersion, key, before)
 	}
 	if n, err := strconv.Atoi(version); err != nil || n != formatVersion {
-		return 0, fmt.Errorf("%w: the key %q has version %.20q; %d is accepted",
+		return 0, fmt.Errorf("%w: the key %q has version %.20q; it must be %d",
 			driver.ErrVersion, key, version, formatVersion)
 	}
 	n, err := strconv.Atoi(partitions)
 	if err != nil || n < 1 || n > driver.MaxPartitions {
-		return 0, fmt.Errorf("%w: the key %q has %.20q partitions; 1 to %d are accepted",
+		return 0, fmt.Errorf("%w: the key %q has %.20q partitions; there must be 1 to %d",
 			driver.ErrVersion, key, partitions, driver.MaxPartitions)
 	}
 	if config.Partitions != 0 && config.Partitions != n {
-		return 0, fmt.Errorf("%w: Partitions %d: %d and 0 are accepted", driver.ErrPartitions, config.Partitions, n)
+		return 0, fmt.Errorf("%w: Partitions %d; it must be %d or 0", driver.ErrPartitions, config.Partitions, n)
 	}
 	return n, nil
 }

@@ -216,7 +216,7 @@ func checkVersion(ctx context.Context, c redis.Cmdable, text, probeKey string) (
 	}
 	v, ok := parseVersion(text)
 	if !ok || v.before(minVersion) {
-		return v, fmt.Errorf("%w: the server is Redis %.20q; %d.%d or later is accepted",
+		return v, fmt.Errorf("%w: the server is Redis %.20q; it must be %d.%d or later",
 			driver.ErrVersion, text, minVersion.major, minVersion.minor)
 	}
 	return v, nil

@@ -90,7 +90,7 @@ var _ driver.Store = (*Store)(nil)
 // passed.
 func New(client redis.UniversalClient, options Options) (*Store, error) {
 	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return nil, fmt.Errorf("redisstore: %w client nil: a client of package redis is accepted",
+		return nil, fmt.Errorf("redisstore: %w client nil; it must be a client of package redis",
 			driver.ErrInvalid)
 	}
 	o, err := options.withDefaults()
@@ -114,7 +114,7 @@ func (s *Store) Close() error {
 // usable returns an error if the store is not open or ctx has ended.
 func (s *Store) usable(ctx context.Context) error {
 	if s.ctx == nil {
-		return fmt.Errorf("redisstore: %w store: it is zero; a store made by New is accepted",
+		return fmt.Errorf("redisstore: %w store: it is zero; it must be made by New",
 			driver.ErrInvalid)
 	}
 	if s.ctx.Err() != nil {
@@ -197,18 +197,18 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	switch {
 	case o.PartitionMessages < 0:
-		return o, fmt.Errorf("%w Options.PartitionMessages %d: 1 or more are accepted, and 0 for %d",
+		return o, fmt.Errorf("%w Options.PartitionMessages %d; it must be at least 1, or 0 for %d",
 			driver.ErrInvalid, o.PartitionMessages, defaultPartitionMessages)
 	case o.PartitionBytes < 0:
-		return o, fmt.Errorf("%w Options.PartitionBytes %d: 1 or more are accepted, and 0 for %d",
+		return o, fmt.Errorf("%w Options.PartitionBytes %d; it must be at least 1, or 0 for %d",
 			driver.ErrInvalid, o.PartitionBytes, defaultPartitionBytes)
 	case !validPrefix(o.Prefix):
-		return o, fmt.Errorf("%w Options.Prefix %.140q: 1 to %d letters, digits, '.', '_', '-' and ':' are accepted",
+		return o, fmt.Errorf("%w Options.Prefix %.140q; it must be 1 to %d letters, digits, '.', '_', '-' and ':'",
 			driver.ErrInvalid, o.Prefix, maxPrefix)
 	case o.Wait < 0:
-		return o, fmt.Errorf("%w Options.Wait %d: 0 or more replicas are accepted", driver.ErrInvalid, o.Wait)
+		return o, fmt.Errorf("%w Options.Wait %d; it must be 0 or more replicas", driver.ErrInvalid, o.Wait)
 	case o.WaitTimeout < time.Millisecond: // to WAIT, 0 means no timeout
-		return o, fmt.Errorf("%w Options.WaitTimeout %v: 1ms or more is accepted, and 0 for one second",
+		return o, fmt.Errorf("%w Options.WaitTimeout %v; it must be at least 1ms, or 0 for one second",
 			driver.ErrInvalid, o.WaitTimeout)
 	}
 	return o, nil
