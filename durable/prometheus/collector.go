@@ -42,8 +42,8 @@ type Options struct {
 	ClassicOnly bool
 }
 
-// ErrName is the error of [Collector.Add] for a name that is not accepted.
-var ErrName = errors.New("durableprom: invalid queue name")
+// ErrName is wrapped by the errors of [Collector.Add] for a name that is in use or not UTF-8.
+var ErrName = errors.New("durableprom: bad queue name")
 
 // Collector is a [prometheus.Collector] of any number of queues. Create a Collector with
 // [NewCollector]. It is safe for concurrent use.
@@ -70,13 +70,13 @@ type registration struct {
 func NewCollector(opts Options) *Collector {
 	switch {
 	case opts.Timeout < 0:
-		panic(fmt.Sprintf("durableprom: Options.Timeout is %v; 0 and more are accepted, and 0 means 5s", opts.Timeout))
+		panic(fmt.Sprintf("durableprom: Options.Timeout is %v; it must be positive, or 0 for 5s", opts.Timeout))
 	case opts.Timeout == 0:
 		opts.Timeout = 5 * time.Second
 	}
 	for _, label := range []string{queueLabel, partitionLabel} {
 		if _, taken := opts.ConstLabels[label]; taken {
-			panic(fmt.Sprintf("durableprom: Options.ConstLabels has %q, which is a label of the collector; any other name is accepted", label))
+			panic(fmt.Sprintf("durableprom: Options.ConstLabels has %q, which is a label of the collector; it must be another name", label))
 		}
 	}
 	var partition []string
@@ -107,12 +107,12 @@ func (c *Collector) Add(name string, s Source) error {
 		panic(fmt.Sprintf("durableprom: Add of a nil %T as queue %q", s, name))
 	}
 	if !utf8.ValidString(name) {
-		return fmt.Errorf("%w: %q; UTF-8 is accepted", ErrName, name)
+		return fmt.Errorf("%w: %q; it must be UTF-8", ErrName, name)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, taken := c.sources[name]; taken {
-		return fmt.Errorf("%w: %q is in use; a name that is not in use, or was removed, is accepted", ErrName, name)
+		return fmt.Errorf("%w: %q is in use", ErrName, name)
 	}
 	c.sources[name] = &registration{Source: s}
 	return nil
