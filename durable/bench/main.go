@@ -66,7 +66,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	if f.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q: only options are accepted", f.Arg(0))
+		return fmt.Errorf("unexpected argument %q; the program takes only options", f.Arg(0))
 	}
 	if err := s.check(); err != nil {
 		return err
@@ -77,15 +77,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 func (s *settings) check() error {
 	switch {
 	case s.messages < 1000 || s.messages > 10_000_000:
-		return fmt.Errorf("-messages %d: 1,000 to 10,000,000 are accepted", s.messages)
+		return fmt.Errorf("-messages is %d; it must be from 1,000 to 10,000,000", s.messages)
 	case s.seconds < 1 || s.seconds > 600:
-		return fmt.Errorf("-seconds %d: 1 to 600 are accepted", s.seconds)
+		return fmt.Errorf("-seconds is %d; it must be from 1 to 600", s.seconds)
 	case s.reopen < 1000 || s.reopen > 10_000_000:
-		return fmt.Errorf("-reopen %d: 1,000 to 10,000,000 are accepted", s.reopen)
+		return fmt.Errorf("-reopen is %d; it must be from 1,000 to 10,000,000", s.reopen)
 	}
 	for part := range s.skip {
 		if !slices.Contains([]string{"redis", "aof", "asynq", "file"}, part) {
-			return fmt.Errorf("-skip %q: redis, aof, asynq and file are accepted", part)
+			return fmt.Errorf("-skip is %q; it must be redis, aof, asynq or file", part)
 		}
 	}
 	return nil

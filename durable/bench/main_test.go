@@ -16,13 +16,13 @@ import (
 func TestRunRejectsInvalidArguments(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"-skip redis\x00aof":   `-skip "redis aof"`, // one name, with a space
-		"-skip cluster":        `-skip "cluster"`,
-		"-messages 999":        "1,000 to 10,000,000 are accepted",
-		"-seconds 601":         "1 to 600 are accepted",
-		"-reopen 1":            "-reopen 1: 1,000 to 10,000,000 are accepted",
+		"-skip redis\x00aof":   `-skip is "redis aof"`, // one name, with a space
+		"-skip cluster":        `-skip is "cluster"`,
+		"-messages 999":        "it must be from 1,000 to 10,000,000",
+		"-seconds 601":         "it must be from 1 to 600",
+		"-reopen 1":            "-reopen is 1; it must be from 1,000 to 10,000,000",
 		"extra":                `unexpected argument "extra"`,
-		"-skip aof,file,disk":  `-skip "disk"`,
+		"-skip aof,file,disk":  `-skip is "disk"`,
 		"-messages 10_000_001": "-messages",
 	} {
 		words := strings.Fields(args)
