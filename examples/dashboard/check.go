@@ -40,7 +40,7 @@ func check(page string, armed map[string]*atomic.Uint64) (lines []string, err er
 			time.Duration(w.Lateness.P99Ns)))
 		errs = append(errs, checkSum(w))
 		if n, ok := armed[w.Name]; ok && (w.Counters["armed"] < least[w.Name] || w.Counters["armed"] > n.Load()) {
-			errs = append(errs, fmt.Errorf("wheel %s: %d armed, must be from %d to %d", w.Name, w.Counters["armed"], least[w.Name], n.Load()))
+			errs = append(errs, fmt.Errorf("wheel %s: %d armed; there must be from %d to %d", w.Name, w.Counters["armed"], least[w.Name], n.Load()))
 		}
 	}
 	return lines, errors.Join(errs...)

@@ -37,7 +37,7 @@ func options(cfg *config) []cli.Flag {
 
 func (cfg config) validate() error {
 	if _, _, err := net.SplitHostPort(cfg.addr); err != nil {
-		return fmt.Errorf("invalid value %q for flag -addr: must be a host and a port, such as localhost:8080", cfg.addr)
+		return fmt.Errorf("invalid value %q for flag -addr: it must be a host and a port, such as localhost:8080", cfg.addr)
 	}
 	return nil
 }

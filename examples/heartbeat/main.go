@@ -171,11 +171,11 @@ func options(cfg *config) []cli.Flag {
 // validate checks options that depend on each other.
 func (cfg config) validate() error {
 	if sum := cfg.silent + cfg.closing + cfg.crash; sum > 100 {
-		return fmt.Errorf("-silent %v, -close %v and -crash %v are %v percent together: must be at most 100",
+		return fmt.Errorf("-silent %v, -close %v and -crash %v add up to %v percent; the sum must be at most 100",
 			cfg.silent, cfg.closing, cfg.crash, sum)
 	}
 	if least := 2*cfg.timeout + cfg.bound; cfg.duration < least {
-		return fmt.Errorf("invalid value %q for flag -duration: must be at least %v, which is twice -timeout (%v) plus -bound (%v), "+
+		return fmt.Errorf("invalid value %q for flag -duration: it must be at least %v, which is twice -timeout (%v) plus -bound (%v), "+
 			"so that silent connections can be cut within the run", cfg.duration, least, cfg.timeout, cfg.bound)
 	}
 	return nil

@@ -75,7 +75,7 @@ func TestBadOptionIsRefused(t *testing.T) {
 		{[]string{"-silent", "60", "-close", "30", "-crash", "20"}, []string{"-silent 60", "-close 30", "-crash 20", "110 percent", "at most 100"}},
 		{[]string{"-seed", "-1"}, []string{`"-1"`, "-seed", "a whole number from 0 to 18446744073709551615"}},
 		{[]string{"-fast"}, []string{"-fast", "not defined"}},
-		{[]string{"fast"}, []string{`"fast"`, "only options are accepted"}},
+		{[]string{"fast"}, []string{`"fast"`, "the program takes only options"}},
 	})
 }
 

@@ -74,7 +74,7 @@ func options(cfg *config) []cli.Flag {
 // validate checks constraints between options.
 func (cfg *config) validate() error {
 	if cfg.requests < cfg.clients {
-		return fmt.Errorf("-requests %d with -clients %d: each client needs at least one request", cfg.requests, cfg.clients)
+		return fmt.Errorf("-requests is %d; it must be at least -clients, which is %d", cfg.requests, cfg.clients)
 	}
 	return nil
 }

@@ -177,6 +177,6 @@ func TestBadOptionsAreRefused(t *testing.T) {
 	programtest.Refuses(t, httpserver, option.ExitUsage, []programtest.Refusal{
 		{Args: []string{"-clients", "0"}, Want: []string{`"0"`, "-clients", "from 1 to 5000"}},
 		{Args: []string{"-timeout", "1ms"}, Want: []string{`"1ms"`, "-timeout", "from 10ms to 1m0s"}},
-		{Args: []string{"-requests", "10"}, Want: []string{"-requests 10", "-clients 200", "at least one request"}},
+		{Args: []string{"-requests", "10"}, Want: []string{"-requests is 10", "at least -clients, which is 200"}},
 	})
 }

@@ -71,12 +71,12 @@ func (ob observation) faults() (faults []string) {
 	some(ob.comparison.lost, "did not expire although due")
 	some(ob.comparison.wrong, "expired although not due")
 	got, want := ob.got.checksum, ob.comparison.want
-	fault(got != want, "count and checksums of the expired timers are %d %x %x, must be %d %x %x",
+	fault(got != want, "count and checksums of the expired timers are %d %x %x; they must be %d %x %x",
 		got.count, got.sum, got.xor, want.count, want.sum, want.xor)
 	remain := int64(ob.n) - ob.stopped - int64(want.count)
-	fault(int64(ob.length) != remain, "Len is %d at the end, must be %d", ob.length, remain)
+	fault(int64(ob.length) != remain, "Len is %d at the end; it must be %d", ob.length, remain)
 	count := func(name string, is uint64, should int64) {
-		fault(is != uint64(should), "Stats.%s is %d, must be %d", name, is, should)
+		fault(is != uint64(should), "Stats.%s is %d; it must be %d", name, is, should)
 	}
 	count("Armed", ob.stats.Armed, int64(ob.n))
 	count("Fired", ob.stats.Fired, int64(want.count))

@@ -44,14 +44,14 @@ func TestFaultsNamesEachFault(t *testing.T) {
 		"count":                     {func(ob *observation) { ob.got.count++ }, "count and checksums", false},
 		"sum":                       {func(ob *observation) { ob.got.sum++ }, "count and checksums", false},
 		"xor":                       {func(ob *observation) { ob.got.xor ^= 1 }, "count and checksums", false},
-		"Len":                       {func(ob *observation) { ob.length-- }, "Len is 849 at the end, must be 850", false},
-		"Stats.Armed":               {func(ob *observation) { ob.stats.Armed-- }, "Stats.Armed is 999, must be 1000", false},
-		"Stats.Fired":               {func(ob *observation) { ob.stats.Fired++ }, "Stats.Fired is 101, must be 100", false},
-		"Stats.Stopped":             {func(ob *observation) { ob.stats.Stopped++ }, "Stats.Stopped is 51, must be 50", false},
-		"Stats.Postponed":           {func(ob *observation) { ob.stats.Postponed-- }, "Stats.Postponed is 199, must be 200", false},
-		"Stats.Postponed, too many": {func(ob *observation) { ob.stats.Postponed++ }, "Stats.Postponed is 201, must be 200", false},
-		"Stats.Pending":             {func(ob *observation) { ob.stats.Pending++ }, "Stats.Pending is 851, must be 850", false},
-		"Stats.Lateness":            {func(ob *observation) { ob.stats.Lateness.Counts[3]-- }, "Stats.Lateness.Count is 99, must be 100", false},
+		"Len":                       {func(ob *observation) { ob.length-- }, "Len is 849 at the end; it must be 850", false},
+		"Stats.Armed":               {func(ob *observation) { ob.stats.Armed-- }, "Stats.Armed is 999; it must be 1000", false},
+		"Stats.Fired":               {func(ob *observation) { ob.stats.Fired++ }, "Stats.Fired is 101; it must be 100", false},
+		"Stats.Stopped":             {func(ob *observation) { ob.stats.Stopped++ }, "Stats.Stopped is 51; it must be 50", false},
+		"Stats.Postponed":           {func(ob *observation) { ob.stats.Postponed-- }, "Stats.Postponed is 199; it must be 200", false},
+		"Stats.Postponed, too many": {func(ob *observation) { ob.stats.Postponed++ }, "Stats.Postponed is 201; it must be 200", false},
+		"Stats.Pending":             {func(ob *observation) { ob.stats.Pending++ }, "Stats.Pending is 851; it must be 850", false},
+		"Stats.Lateness":            {func(ob *observation) { ob.stats.Lateness.Counts[3]-- }, "Stats.Lateness.Count is 99; it must be 100", false},
 	} {
 		ob := correct()
 		tt.change(&ob)

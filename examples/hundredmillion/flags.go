@@ -83,7 +83,7 @@ func options(cfg *config) []cli.Flag {
 // validate checks constraints between options.
 func (cfg config) validate() error {
 	if sum := cfg.beat + cfg.stop + cfg.expire; sum > 100 {
-		return fmt.Errorf("-beat %v, -stop %v and -expire %v add up to %v percent: must be at most 100",
+		return fmt.Errorf("-beat %v, -stop %v and -expire %v add up to %v percent; the sum must be at most 100",
 			cfg.beat, cfg.stop, cfg.expire, sum)
 	}
 	return nil

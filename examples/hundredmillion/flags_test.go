@@ -47,7 +47,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 		{[]string{"-workers", "0"}, []string{`"0"`, "-workers", "from 1 to 1024"}},
 		{[]string{"-seed", "-1"}, []string{`"-1"`, "-seed", "a whole number from 0 to 18446744073709551615"}},
 		{[]string{"-fast"}, []string{"-fast", "not defined"}},
-		{[]string{"1000"}, []string{`"1000"`, "only options are accepted"}},
+		{[]string{"1000"}, []string{`"1000"`, "the program takes only options"}},
 	})
 }
 

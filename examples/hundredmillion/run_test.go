@@ -160,7 +160,7 @@ func TestBrokenWheelIsFound(t *testing.T) {
 		"beats another one": {only(beaten, decoy), "1 timer expired although not due"},
 		"stops another one": {only(stopped, decoy), "1 timer expired although not due"},
 		"wrong Len":         {func(b *broken) { b.len = 1 }, "Len is "},
-		"wrong Stats":       {func(b *broken) { b.armed = -1 }, "Stats.Armed is 19999, must be 20000"},
+		"wrong Stats":       {func(b *broken) { b.armed = -1 }, "Stats.Armed is 19999; it must be 20000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -17,11 +17,11 @@ type Policy struct {
 func (p Policy) validate() error {
 	switch {
 	case p.Base <= 0:
-		return fmt.Errorf("retries: Policy.Base is %v; must be a positive duration", p.Base)
+		return fmt.Errorf("retries: Policy.Base is %v; it must be a positive duration", p.Base)
 	case p.Cap < p.Base:
-		return fmt.Errorf("retries: Policy.Cap is %v; must be at least Base, %v", p.Cap, p.Base)
+		return fmt.Errorf("retries: Policy.Cap is %v; it must be at least Base, %v", p.Cap, p.Base)
 	case p.Attempts < 1:
-		return fmt.Errorf("retries: Policy.Attempts is %d; must be at least 1", p.Attempts)
+		return fmt.Errorf("retries: Policy.Attempts is %d; it must be at least 1", p.Attempts)
 	}
 	return nil
 }

@@ -83,10 +83,10 @@ func options(cfg *config) []cli.Flag {
 // validate checks constraints between options.
 func (cfg *config) validate() error {
 	if cfg.down > cfg.arrive {
-		return fmt.Errorf("-down %v: must be at most -arrive, which is %v", cfg.down, cfg.arrive)
+		return fmt.Errorf("-down is %v; it must be at most -arrive, which is %v", cfg.down, cfg.arrive)
 	}
 	if cfg.policy.Cap < cfg.policy.Base {
-		return fmt.Errorf("-cap %v: must be at least -base, which is %v", cfg.policy.Cap, cfg.policy.Base)
+		return fmt.Errorf("-cap is %v; it must be at least -base, which is %v", cfg.policy.Cap, cfg.policy.Base)
 	}
 	return nil
 }

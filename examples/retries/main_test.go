@@ -108,7 +108,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 	programtest.Helps(t, retries, []string{"jobs", "arrive", "down", "flaky", "attempts", "base", "cap", "seed"})
 	programtest.Refuses(t, retries, option.ExitUsage, []programtest.Refusal{
 		{Args: []string{"-jobs", "0"}, Want: []string{`"0"`, "-jobs", "from 1 to 10000000"}},
-		{Args: []string{"-down", "2s"}, Want: []string{"-down 2s", "-arrive", "1.5s"}},
-		{Args: []string{"-base", "1s"}, Want: []string{"-cap 400ms", "at least -base", "1s"}},
+		{Args: []string{"-down", "2s"}, Want: []string{"-down is 2s", "-arrive", "1.5s"}},
+		{Args: []string{"-base", "1s"}, Want: []string{"-cap is 400ms", "at least -base", "1s"}},
 	})
 }

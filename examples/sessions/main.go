@@ -69,7 +69,7 @@ func options(cfg *config) []cli.Flag {
 // validate checks constraints between options.
 func (cfg *config) validate() error {
 	if least := 3 * cfg.limits.Idle; cfg.limits.Lifetime < least {
-		return fmt.Errorf("-lifetime %v: must be at least %v, three times -idle", cfg.limits.Lifetime, least)
+		return fmt.Errorf("-lifetime is %v; it must be at least %v, three times -idle", cfg.limits.Lifetime, least)
 	}
 	// An active user sends a request every sixth of the idle time. The rate must allow that.
 	cfg.limits.Rate = max(cfg.limits.Rate, 12/inSeconds(cfg.limits.Idle))

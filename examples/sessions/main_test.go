@@ -124,6 +124,6 @@ func TestBadOptionsAreRefused(t *testing.T) {
 	programtest.Refuses(t, sessions, option.ExitUsage, []programtest.Refusal{
 		{Args: []string{"-users", "0"}, Want: []string{`"0"`, "-users", "from 1 to 1000000"}},
 		{Args: []string{"-idle", "1h1m"}, Want: []string{`"1h1m"`, "-idle", "from 50ms to 1h"}},
-		{Args: []string{"-idle", "1s"}, Want: []string{"-lifetime 2s", "at least 3s"}},
+		{Args: []string{"-idle", "1s"}, Want: []string{"-lifetime is 2s", "at least 3s"}},
 	})
 }

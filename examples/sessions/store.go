@@ -42,13 +42,13 @@ type Limits struct {
 func (l Limits) validate() error {
 	switch {
 	case l.Idle <= 0:
-		return fmt.Errorf("sessions: Limits.Idle is %v; must be a positive duration", l.Idle)
+		return fmt.Errorf("sessions: Limits.Idle is %v; it must be a positive duration", l.Idle)
 	case l.Lifetime < l.Idle:
-		return fmt.Errorf("sessions: Limits.Lifetime is %v; must be at least Idle, %v", l.Lifetime, l.Idle)
+		return fmt.Errorf("sessions: Limits.Lifetime is %v; it must be at least Idle, %v", l.Lifetime, l.Idle)
 	case !(l.Rate > 0):
-		return fmt.Errorf("sessions: Limits.Rate is %v; must be a positive rate", l.Rate)
+		return fmt.Errorf("sessions: Limits.Rate is %v; it must be a positive rate", l.Rate)
 	case l.Burst <= 0:
-		return fmt.Errorf("sessions: Limits.Burst is %d; must be a positive number", l.Burst)
+		return fmt.Errorf("sessions: Limits.Burst is %d; it must be a positive number", l.Burst)
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func options(cfg *config) []cli.Flag {
 func (cfg *config) validate() error {
 	const most = 5_000_000 // all are queued at the beginning, at about 150 bytes each
 	if cfg.flows*cfg.messages > most {
-		return fmt.Errorf("-messages %d for -flows %d: must be at most %d in all", cfg.messages, cfg.flows, most)
+		return fmt.Errorf("-messages is %d for -flows %d; it must be at most %d in all", cfg.messages, cfg.flows, most)
 	}
 	// The protocol has no congestion control, so the number of packets in flight must not exceed
 	// that of the defaults, or the buffers of the kernel overflow.

@@ -110,7 +110,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 	programtest.Refuses(t, udp, option.ExitUsage, []programtest.Refusal{
 		{Args: []string{"-loss", "26"}, Want: []string{`"26"`, "-loss", "a number from 0 to 25"}},
 		{Args: []string{"-flows", "0"}, Want: []string{`"0"`, "-flows", "from 1 to 200"}},
-		{Args: []string{"-flows", "200", "-messages", "25001"}, Want: []string{"-messages 25001", "-flows 200", "at most 5000000 in all"}},
+		{Args: []string{"-flows", "200", "-messages", "25001"}, Want: []string{"-messages is 25001", "-flows 200", "at most 5000000 in all"}},
 		{Args: []string{"-jitter", "-1s"}, Want: []string{`"-1s"`, "-jitter", "from 0s to 1s"}},
 	})
 }

@@ -53,7 +53,7 @@ type segment struct {
 // send queues a message. It returns an error if the message is too long or the flow has ended.
 func (s *sender) send(message []byte) error {
 	if len(message) > maxMessage {
-		return fmt.Errorf("udp: message of %d bytes: must be at most %d", len(message), maxMessage)
+		return fmt.Errorf("udp: message of %d bytes; it must be at most %d", len(message), maxMessage)
 	}
 	if s.done || s.finished {
 		return errors.New("udp: the flow has ended")

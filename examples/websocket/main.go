@@ -62,10 +62,10 @@ func webSocket(ctx context.Context, args []string, stdout, stderr io.Writer) int
 // validate checks constraints between options.
 func (cfg *config) validate() error {
 	if least := 2 * cfg.ping; cfg.timeout < least {
-		return fmt.Errorf("-timeout %v: must be at least %v, twice -ping", cfg.timeout, least)
+		return fmt.Errorf("-timeout is %v; it must be at least %v, twice -ping", cfg.timeout, least)
 	}
 	if least := 3 * cfg.timeout; cfg.length < least {
-		return fmt.Errorf("-for %v: must be at least %v, three times -timeout, so that silent clients are closed", cfg.length, least)
+		return fmt.Errorf("-for is %v; it must be at least %v, three times -timeout, so that silent clients are closed", cfg.length, least)
 	}
 	return nil
 }

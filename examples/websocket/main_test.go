@@ -166,8 +166,8 @@ func TestOptions(t *testing.T) {
 	programtest.Helps(t, webSocket, []string{"clients", "ping", "timeout", "for"})
 	programtest.Refuses(t, webSocket, option.ExitUsage, []programtest.Refusal{
 		{Args: []string{"-clients", "0"}, Want: []string{`"0"`, "-clients", "from 1 to 1000"}},
-		{Args: []string{"-ping", "500ms"}, Want: []string{"-timeout 800ms", "at least 1s", "twice -ping"}},
-		{Args: []string{"-for", "2s"}, Want: []string{"-for 2s", "at least 2.4s", "three times -timeout"}},
-		{Args: []string{"now"}, Want: []string{`"now"`, "only options are accepted"}},
+		{Args: []string{"-ping", "500ms"}, Want: []string{"-timeout is 800ms", "at least 1s", "twice -ping"}},
+		{Args: []string{"-for", "2s"}, Want: []string{"-for is 2s", "at least 2.4s", "three times -timeout"}},
+		{Args: []string{"now"}, Want: []string{`"now"`, "the program takes only options"}},
 	})
 }

@@ -39,7 +39,7 @@ func (c Command) Parse(args []string, help io.Writer, validate func() error) (ok
 		OnUsageError:    func(_ context.Context, _ *cli.Command, err error, _ bool) error { return err },
 		Action: func(_ context.Context, cmd *cli.Command) error {
 			if cmd.Args().Present() {
-				return fmt.Errorf("unexpected argument %q: only options are accepted", cmd.Args().First())
+				return fmt.Errorf("unexpected argument %q; the program takes only options", cmd.Args().First())
 			}
 			ok = true
 			return validate()
@@ -92,7 +92,7 @@ type Value[T any] struct {
 func (c *Value[T]) Set(s string) error {
 	v, err := c.parse(s)
 	if err != nil || !c.accepts(v) {
-		return errors.New("must be " + c.accepted)
+		return errors.New("it must be " + c.accepted)
 	}
 	*c.to = v
 	return nil
