@@ -51,7 +51,7 @@ func Defaults() Config {
 // Validate returns an error for the first invalid field, with its value and the accepted range.
 func (c Config) Validate() error {
 	bad := func(name string, value, from, to any) error {
-		return fmt.Errorf("trace: %s is %v; must be from %v to %v", name, value, from, to)
+		return fmt.Errorf("trace: %s is %v; it must be from %v to %v", name, value, from, to)
 	}
 	within := func(v, from, to float64) bool { return from <= v && v <= to } // false for a NaN
 	switch {

@@ -69,7 +69,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 		{"-held NaN", []string{"NaN", "-held", "from 0.01 to 99"}},
 		{"-rounds 0", []string{"0", "-rounds", "from 1 to 1000000"}},
 		{"-operations -1", []string{"-1", "-operations", "from 1 to 1000000"}},
-		{"8", []string{`"8"`, "only options are accepted"}},
+		{"8", []string{`"8"`, "the program takes only options"}},
 	} {
 		var stdout, stderr bytes.Buffer
 		assert.Equal(t, exitUsage, collisions(strings.Fields(tt.args), &stdout, &stderr), tt.args)

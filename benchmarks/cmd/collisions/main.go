@@ -90,13 +90,13 @@ func parse(args []string, help io.Writer) (config, error) {
 	}
 	switch {
 	case fs.NArg() > 0:
-		return cfg, fmt.Errorf("unexpected argument %q: only options are accepted", fs.Arg(0))
+		return cfg, fmt.Errorf("unexpected argument %q; the program takes only options", fs.Arg(0))
 	case !(cfg.held >= minHeld && cfg.held <= maxHeld): // true for a NaN
-		return cfg, fmt.Errorf("invalid value %v for flag -held: must be a number from %v to %v", cfg.held, minHeld, maxHeld)
+		return cfg, fmt.Errorf("invalid value %v for flag -held: it must be a number from %v to %v", cfg.held, minHeld, maxHeld)
 	case cfg.rounds < 1 || cfg.rounds > maxRepeats:
-		return cfg, fmt.Errorf("invalid value %d for flag -rounds: must be a whole number from 1 to %d", cfg.rounds, maxRepeats)
+		return cfg, fmt.Errorf("invalid value %d for flag -rounds: it must be a whole number from 1 to %d", cfg.rounds, maxRepeats)
 	case cfg.operations < 1 || cfg.operations > maxRepeats:
-		return cfg, fmt.Errorf("invalid value %d for flag -operations: must be a whole number from 1 to %d", cfg.operations, maxRepeats)
+		return cfg, fmt.Errorf("invalid value %d for flag -operations: it must be a whole number from 1 to %d", cfg.operations, maxRepeats)
 	}
 	return cfg, nil
 }
@@ -108,7 +108,7 @@ func list(to *[]int, most int) func(string) error {
 		for word := range strings.SplitSeq(s, ",") {
 			n, err := strconv.Atoi(strings.TrimSpace(word))
 			if err != nil || n < 1 || n > most {
-				return fmt.Errorf("must be a comma-separated list of whole numbers from 1 to %d", most)
+				return fmt.Errorf("it must be a comma-separated list of whole numbers from 1 to %d", most)
 			}
 			*to = append(*to, n)
 		}

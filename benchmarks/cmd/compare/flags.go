@@ -184,7 +184,7 @@ func oneOf(names []string) parser[string] {
 				return name, nil
 			}
 		}
-		return "", fmt.Errorf("%q: must be one of %s", s, strings.Join(names, ", "))
+		return "", fmt.Errorf("%q; it must be one of %s", s, strings.Join(names, ", "))
 	}
 }
 
@@ -192,7 +192,7 @@ func within(least, most int) parser[int] {
 	return func(s string) (int, error) {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < least || n > most {
-			return 0, fmt.Errorf("%q: must be a whole number from %d to %d", s, least, most)
+			return 0, fmt.Errorf("%q; it must be a whole number from %d to %d", s, least, most)
 		}
 		return n, nil
 	}
@@ -202,7 +202,7 @@ func count(least, most int) parser[int] {
 	return func(s string) (int, error) {
 		n, err := results.ParseCount(s)
 		if err != nil || n < least || n > most {
-			return 0, fmt.Errorf("%q: must be a number from %s to %s, such as 500, 10k or 1M",
+			return 0, fmt.Errorf("%q; it must be a number from %s to %s, such as 500, 10k or 1M",
 				s, results.FormatCount(least), results.FormatCount(most))
 		}
 		return n, nil
@@ -213,7 +213,7 @@ func between(least, most time.Duration) parser[time.Duration] {
 	return func(s string) (time.Duration, error) {
 		d, err := time.ParseDuration(s)
 		if err != nil || d < least || d > most {
-			return 0, fmt.Errorf("%q: must be a duration from %v to %v", s, least, most)
+			return 0, fmt.Errorf("%q; it must be a duration from %v to %v", s, least, most)
 		}
 		return d, nil
 	}

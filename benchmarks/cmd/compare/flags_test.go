@@ -64,7 +64,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 		{[]string{"-o"}, []string{"-o", "needs an argument"}},
 		{[]string{"-quick=perhaps"}, []string{"perhaps", "-quick"}},
 		{[]string{"-fast"}, []string{"-fast", "not defined"}},
-		{[]string{"fast"}, []string{`"fast"`, "only options are accepted"}},
+		{[]string{"fast"}, []string{`"fast"`, "the program takes only options"}},
 	} {
 		code, stdout, stderr := runCompare(t, tt.args...)
 		assert.Equal(t, exitUsage, code, "%v", tt.args)

@@ -39,7 +39,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 		{"-shards 1025", []string{"1025", "-shards", "from 1 to 1024"}},
 		{"-shards x", []string{`"x"`, "-shards"}},
 		{"-only all", []string{`"all"`, "-only", "one of [draw clock armstop"}},
-		{"all", []string{`"all"`, "only options are accepted"}},
+		{"all", []string{`"all"`, "the program takes only options"}},
 	} {
 		var stdout, stderr bytes.Buffer
 		assert.Equal(t, exitUsage, cost(strings.Fields(tt.args), &stdout, &stderr), tt.args)

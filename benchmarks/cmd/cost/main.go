@@ -78,17 +78,17 @@ func parse(args []string, help io.Writer) (config, error) {
 		return c, err
 	}
 	if fs.NArg() > 0 {
-		return c, fmt.Errorf("unexpected argument %q: only options are accepted", fs.Arg(0))
+		return c, fmt.Errorf("unexpected argument %q; the program takes only options", fs.Arg(0))
 	}
 	if c.only != "" && !slices.Contains(names(), c.only) {
-		return c, fmt.Errorf("invalid value %q for flag -only: must be one of %v", c.only, names())
+		return c, fmt.Errorf("invalid value %q for flag -only: it must be one of %v", c.only, names())
 	}
 	return c, errors.Join(within("pending", c.pending, maxPending), within("ops", c.ops, maxOps), within("shards", c.shards, maxShards))
 }
 
 func within(name string, v, most int) error {
 	if v < 1 || v > most {
-		return fmt.Errorf("invalid value %d for flag -%s: must be a whole number from 1 to %d", v, name, most)
+		return fmt.Errorf("invalid value %d for flag -%s: it must be a whole number from 1 to %d", v, name, most)
 	}
 	return nil
 }

@@ -84,7 +84,7 @@ func options(cfg *config) []cli.Flag {
 // validate checks constraints between options.
 func (c config) validate() error {
 	if longest := c.trace.Longest(); longest >= c.timeout {
-		return fmt.Errorf("-beat %v with -jitter %v allows %v between two beats: must be less than -timeout (%v), "+
+		return fmt.Errorf("-beat %v with -jitter %v allows %v between two beats; it must be less than -timeout (%v), "+
 			"otherwise live connections would expire", c.trace.Beat, c.trace.Jitter*percent, longest, c.timeout)
 	}
 	return c.trace.Validate()
@@ -165,7 +165,7 @@ type checked[T any] struct {
 func (c *checked[T]) Set(s string) error {
 	v, err := c.parse(s)
 	if err != nil || !c.accepts(v) {
-		return errors.New("must be " + c.accepted)
+		return errors.New("it must be " + c.accepted)
 	}
 	*c.to = v
 	return nil

@@ -60,7 +60,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 		{"-choices 1ms/256/4/0", []string{`"1ms/256/4/0"`, "from 1 to 1024"}},
 		{"-choices 1ms/256/4,", []string{`"1ms/256/4,"`, "-choices"}},
 		{"-fast", []string{"-fast", "not defined"}},
-		{"fast", []string{`"fast"`, "only options are accepted"}},
+		{"fast", []string{`"fast"`, "the program takes only options"}},
 	} {
 		var stdout, stderr bytes.Buffer
 		code := simulate(context.Background(), append([]string{"simulate"}, strings.Fields(tt.args)...), &stdout, &stderr)

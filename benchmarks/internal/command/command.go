@@ -41,7 +41,7 @@ func New(name, usage, text string, flags []cli.Flag, help io.Writer, action func
 // NoArguments returns an error that names the first argument, if there is any besides options.
 func NoArguments(cmd *cli.Command) error {
 	if cmd.Args().Present() {
-		return fmt.Errorf("unexpected argument %q: only options are accepted", cmd.Args().First())
+		return fmt.Errorf("unexpected argument %q; the program takes only options", cmd.Args().First())
 	}
 	return nil
 }
