@@ -83,7 +83,7 @@ type ReplayOptions struct {
 // even if the message has died again.
 func (q *Queue) ReplayAll(ctx context.Context, filter DeadFilter, options ReplayOptions) (int, error) {
 	if options.Rate < 0 || math.IsInf(options.Rate, 0) || math.IsNaN(options.Rate) {
-		return 0, fmt.Errorf("durable: replay: %w Rate %v: 0 or more messages per second is accepted",
+		return 0, fmt.Errorf("durable: replay: %w Rate %v; it must be 0 or more messages per second",
 			ErrInvalid, options.Rate)
 	}
 	return q.changeAllDead(ctx, driver.OpReplay, filter, max(0, options.Delay), pacer{rate: options.Rate})
@@ -103,7 +103,7 @@ func (q *Queue) changeAllDead(
 		return 0, err
 	}
 	if !filter.Since.IsZero() && !filter.Until.IsZero() && !filter.Until.After(filter.Since) {
-		return 0, fmt.Errorf("durable: dead letters: %w Until %v: it must be after Since (%v)",
+		return 0, fmt.Errorf("durable: dead letters: %w Until %v; it must be after Since (%v)",
 			ErrInvalid, filter.Until, filter.Since)
 	}
 	ends := make([]driver.Instant, len(q.parts)) // each partition may have its own clock

@@ -139,7 +139,7 @@ func (d *Delivery) Bury(ctx context.Context, reason string) error {
 // are those of [Delivery.Ack].
 func (d *Delivery) Extend(ctx context.Context, dur time.Duration) error {
 	if dur <= 0 {
-		return fmt.Errorf("durable: extend message %q: %w duration %v: it must be positive",
+		return fmt.Errorf("durable: extend message %q: %w duration %v; it must be positive",
 			d.ID, ErrInvalid, dur)
 	}
 	change := d.h.change()

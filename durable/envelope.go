@@ -81,7 +81,7 @@ func decodeEnvelope(b []byte) (c content, err error) {
 	}
 	version, flags := b[0]>>4, b[0]&0xf
 	if version != envelopeVersion || flags&^(envelopeExpiry|envelopeHeaders) != 0 {
-		return c, fmt.Errorf("%w: the content has version %d and flags %d; version %d with flags up to %d is accepted",
+		return c, fmt.Errorf("%w: the content has version %d and flags %d; it must be version %d with flags up to %d",
 			ErrVersion, version, flags, envelopeVersion, envelopeExpiry|envelopeHeaders)
 	}
 	r := envelopeReader{rest: b[1:]}
@@ -143,11 +143,11 @@ func headerBytes(headers map[string]string) int {
 // checkHeaders returns [ErrInvalid] if a message cannot have these headers.
 func checkHeaders(id string, headers map[string]string) error {
 	if len(headers) > MaxHeaders {
-		return fmt.Errorf("%w headers of message %q: %d headers; up to %d are accepted",
+		return fmt.Errorf("%w headers of message %q: %d headers; there must be at most %d",
 			ErrInvalid, id, len(headers), MaxHeaders)
 	}
 	if n := headerBytes(headers); n > MaxHeaderBytes {
-		return fmt.Errorf("%w headers of message %q: %d bytes in keys and values; up to %d are accepted",
+		return fmt.Errorf("%w headers of message %q: %d bytes in keys and values; there must be at most %d",
 			ErrInvalid, id, n, MaxHeaderBytes)
 	}
 	for key, value := range headers {
@@ -171,7 +171,7 @@ func checkHeaders(id string, headers map[string]string) error {
 func (q *Queue) content(m *Message, due driver.Instant) (content, error) {
 	c := content{headers: m.Headers, body: m.Body}
 	if len(m.Body) > q.options.MaxBody {
-		return c, fmt.Errorf("%w body of message %q: %d bytes; up to %d are accepted (Options.MaxBody)",
+		return c, fmt.Errorf("%w body of message %q: %d bytes; there must be at most %d (Options.MaxBody)",
 			ErrInvalid, m.ID, len(m.Body), q.options.MaxBody)
 	}
 	if err := checkHeaders(m.ID, m.Headers); err != nil || m.ExpireAt.IsZero() {

@@ -81,8 +81,8 @@ func TestBadHeadersAndExpiryAreRefused(t *testing.T) {
 		m    durable.Message
 		want []string // in the error
 	}{
-		"too many":        {durable.Message{Headers: many}, []string{"65", "up to 64"}},
-		"too long":        {durable.Message{Headers: map[string]string{"k": strings.Repeat("x", durable.MaxHeaderBytes)}}, []string{"8193 bytes", "up to 8192"}},
+		"too many":        {durable.Message{Headers: many}, []string{"65", "at most 64"}},
+		"too long":        {durable.Message{Headers: map[string]string{"k": strings.Repeat("x", durable.MaxHeaderBytes)}}, []string{"8193 bytes", "at most 8192"}},
 		"no key":          {durable.Message{Headers: map[string]string{"": "x"}}, []string{"empty"}},
 		"key no UTF-8":    {durable.Message{Headers: map[string]string{"a\xff": "x"}}, []string{`"a\xff"`, "UTF-8"}},
 		"value no UTF-8":  {durable.Message{Headers: map[string]string{"a": "x\xff"}}, []string{`"a"`, `"x\xff"`, "UTF-8"}},

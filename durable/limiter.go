@@ -135,6 +135,6 @@ func (l *callLimiter) outage(n int) {
 
 // busy returns the error of a call without room. mu is held.
 func (l *callLimiter) busy() error {
-	return fmt.Errorf("%w: %d calls with %d bytes; up to %d calls and %d bytes are accepted (Options.MaxWaiting, MaxWaitingBytes); this call was not sent",
+	return fmt.Errorf("%w: %d calls with %d bytes; there must be at most %d calls and %d bytes (Options.MaxWaiting, MaxWaitingBytes); this call was not sent",
 		ErrBusy, l.usedCalls, l.usedBytes, l.calls, l.bytes)
 }

@@ -51,7 +51,7 @@ func (q *Queue) CancelMatching(ctx context.Context, headers map[string]string) (
 		return CancelReport{}, err
 	}
 	if len(headers) == 0 {
-		return CancelReport{}, fmt.Errorf("durable: cancel: %w headers: empty; 1 or more are accepted",
+		return CancelReport{}, fmt.Errorf("durable: cancel: %w headers: empty; there must be at least one",
 			ErrInvalid)
 	}
 	c := canceller{headers: headers}

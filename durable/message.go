@@ -62,9 +62,9 @@ const MaxID = 255
 func checkID(id string) error {
 	switch {
 	case id == "":
-		return fmt.Errorf("%w id: empty; 1 to %d bytes are accepted", ErrInvalid, MaxID)
+		return fmt.Errorf("%w id: empty; it must have 1 to %d bytes", ErrInvalid, MaxID)
 	case len(id) > MaxID:
-		return fmt.Errorf("%w id %.40q…: %d bytes; 1 to %d are accepted",
+		return fmt.Errorf("%w id %.40q…: %d bytes; it must have 1 to %d",
 			ErrInvalid, id, len(id), MaxID)
 	case !utf8.ValidString(id):
 		return fmt.Errorf("%w id %.40q: not valid UTF-8", ErrInvalid, id)
@@ -85,7 +85,7 @@ func (q *Queue) item(m *Message) (driver.PutItem, error) {
 	item := driver.PutItem{ID: m.ID, Delay: max(0, m.Delay), MaxAttempts: m.MaxAttempts}
 	switch {
 	case m.MaxAttempts < 0 || m.MaxAttempts > math.MaxInt32:
-		return item, fmt.Errorf("%w MaxAttempts %d of message %q: 1 to %d are accepted, or 0 for the queue's default",
+		return item, fmt.Errorf("%w MaxAttempts %d of message %q; it must be from 1 to %d, or 0 for the queue's default",
 			ErrInvalid, m.MaxAttempts, m.ID, math.MaxInt32)
 	case !m.At.IsZero() && m.Delay != 0:
 		return item, fmt.Errorf("%w message %q: both Delay (%v) and At (%v) are set",

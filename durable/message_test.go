@@ -24,7 +24,7 @@ func TestBadMessagesAreRefused(t *testing.T) {
 		{"long id", durable.Message{ID: strings.Repeat("x", 256)}, []string{"256 bytes", "1 to 255"}},
 		{"not UTF-8", durable.Message{ID: "a\xffb"}, []string{`"a\xffb"`, "UTF-8"}},
 		{"control character", durable.Message{ID: "a\nb"}, []string{`"a\nb"`, "control"}},
-		{"large body", durable.Message{ID: "m", Body: make([]byte, 101)}, []string{`"m"`, "101 bytes", "up to 100", "MaxBody"}},
+		{"large body", durable.Message{ID: "m", Body: make([]byte, 101)}, []string{`"m"`, "101 bytes", "at most 100", "MaxBody"}},
 		{"negative attempts", durable.Message{ID: "m", MaxAttempts: -1}, []string{"-1", "MaxAttempts"}},
 		{"two times", durable.Message{ID: "m", Delay: time.Second, At: time.Now()}, []string{"both", "1s"}},
 	} {
@@ -60,7 +60,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 		{durable.Options{MaxBody: -5}, []string{"MaxBody -5"}},
 		{durable.Options{MaxAttempts: -1}, []string{"MaxAttempts -1"}},
 		{durable.Options{DeadLimit: -1}, []string{"DeadLimit -1"}},
-		{durable.Options{DeadBytes: -1}, []string{"DeadBytes -1", "1 or more"}},
+		{durable.Options{DeadBytes: -1}, []string{"DeadBytes -1", "at least 1"}},
 		{durable.Options{DeadAge: -time.Second}, []string{"DeadAge -1s"}},
 		{durable.Options{RetryFor: -time.Second}, []string{"RetryFor -1s"}},
 	} {
@@ -84,9 +84,9 @@ func TestBadConsumerOptionsAreRefused(t *testing.T) {
 		{durable.ConsumerOptions{Prefetch: -1}, "Prefetch -1"},
 		{durable.ConsumerOptions{PrefetchBytes: -1}, "PrefetchBytes -1"},
 		{durable.ConsumerOptions{MaxCrashes: -1}, "MaxCrashes -1"},
-		{durable.ConsumerOptions{Visibility: time.Millisecond}, "Visibility 1ms: 100ms or more"},
-		{durable.ConsumerOptions{Horizon: -1}, "Horizon -1ns: 10ms or more"},
-		{durable.ConsumerOptions{Fallback: time.Millisecond}, "Fallback 1ms: 500ms or more"},
+		{durable.ConsumerOptions{Visibility: time.Millisecond}, "Visibility 1ms; it must be at least 100ms"},
+		{durable.ConsumerOptions{Horizon: -1}, "Horizon -1ns; it must be at least 10ms"},
+		{durable.ConsumerOptions{Fallback: time.Millisecond}, "Fallback 1ms; it must be at least 500ms"},
 		{durable.ConsumerOptions{Membership: time.Millisecond}, "Membership 1ms"},
 	} {
 		err := q.Consume(t.Context(), func(context.Context, *durable.Delivery) error { return nil }, c.options)

@@ -113,7 +113,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.DeadBytes = 64 << 20
 	}
 	if o.DeadBytes < 0 {
-		return o, fmt.Errorf("%w DeadBytes %d: 1 or more is accepted, or 0 for the default",
+		return o, fmt.Errorf("%w DeadBytes %d; it must be at least 1, or 0 for the default",
 			ErrInvalid, o.DeadBytes)
 	}
 	if err := setDuration("DeadAge", &o.DeadAge, 30*24*time.Hour, time.Millisecond); err != nil {
@@ -123,7 +123,7 @@ func (o Options) withDefaults() (Options, error) {
 		return o, err
 	}
 	if o.RetryFor > maxRetryFor {
-		return o, fmt.Errorf("%w RetryFor %v: up to %v is accepted",
+		return o, fmt.Errorf("%w RetryFor %v; it must be at most %v",
 			ErrInvalid, o.RetryFor, maxRetryFor)
 	}
 	if o.Logger == nil {
@@ -139,7 +139,7 @@ func setInt(name string, value *int, standard, most int) error {
 		return nil
 	}
 	if *value < 1 || *value > most {
-		return fmt.Errorf("%w %s %d: 1 to %d are accepted, or 0 for the default",
+		return fmt.Errorf("%w %s %d; it must be from 1 to %d, or 0 for the default",
 			ErrInvalid, name, *value, most)
 	}
 	return nil
@@ -151,7 +151,7 @@ func setDuration(name string, value *time.Duration, standard, least time.Duratio
 		*value = standard
 	}
 	if *value < least {
-		return fmt.Errorf("%w %s %v: %v or more is accepted, or 0 for the default (%v)",
+		return fmt.Errorf("%w %s %v; it must be at least %v, or 0 for the default (%v)",
 			ErrInvalid, name, *value, least, standard)
 	}
 	return nil
@@ -249,7 +249,7 @@ func (o ConsumerOptions) withDefaults() (ConsumerOptions, error) {
 		}
 	}
 	if o.HandlerTimeout < 0 {
-		return o, fmt.Errorf("%w HandlerTimeout %v: 0 or more is accepted; 0 means no limit",
+		return o, fmt.Errorf("%w HandlerTimeout %v; it must be positive, or 0 for no limit",
 			ErrInvalid, o.HandlerTimeout)
 	}
 	if o.Backoff == nil {

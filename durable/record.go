@@ -92,7 +92,7 @@ func (q *Queue) List(ctx context.Context, state State) iter.Seq2[Record, error] 
 	return func(yield func(Record, error) bool) {
 		err := q.checkOpen(ctx)
 		if err == nil && state != StateScheduled && state != StateLeased && state != StateDead {
-			err = fmt.Errorf("durable: list: %w state %v: %v, %v (which includes firing messages) and %v are accepted",
+			err = fmt.Errorf("durable: list: %w state %v; it must be %v, %v (which includes firing messages) or %v",
 				ErrInvalid, state, StateScheduled, StateLeased, StateDead)
 		}
 		if err != nil {

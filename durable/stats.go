@@ -176,12 +176,12 @@ func (q *Queue) CountDue(ctx context.Context, within ...time.Duration) ([]int64,
 		return nil, err
 	}
 	if len(within) < 1 || len(within) > MaxWithin {
-		return nil, fmt.Errorf("durable: count due: %w number of durations %d: 1 to %d are accepted",
+		return nil, fmt.Errorf("durable: count due: %w number of durations %d; it must be from 1 to %d",
 			ErrInvalid, len(within), MaxWithin)
 	}
 	for i, d := range within {
 		if d < 0 || i > 0 && d <= within[i-1] {
-			return nil, fmt.Errorf("durable: count due: %w durations %v: they must be ascending and not negative",
+			return nil, fmt.Errorf("durable: count due: %w durations %v; they must be ascending and not negative",
 				ErrInvalid, within)
 		}
 	}

@@ -48,7 +48,7 @@ func (h *Handler) serveAction(w http.ResponseWriter, r *http.Request) {
 	}
 	do := actions[r.PostForm.Get("action")]
 	if do == nil {
-		sendError(w, r, http.StatusBadRequest, fmt.Sprintf("action %q: replay, purge, pause and resume are accepted", r.PostForm.Get("action")))
+		sendError(w, r, http.StatusBadRequest, fmt.Sprintf("action is %q; it must be replay, purge, pause or resume", r.PostForm.Get("action")))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), h.timeout())

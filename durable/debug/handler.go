@@ -51,7 +51,7 @@ type Handler struct {
 }
 
 // ErrName is wrapped by the errors of [Handler.Add].
-var ErrName = errors.New("durabledebug: invalid queue name")
+var ErrName = errors.New("durabledebug: bad queue name")
 
 // Add adds a queue to the page under a name, after the queues that were added before. If the name
 // is empty, longer than 128 bytes, not UTF-8 or in use, Add changes nothing and returns an error
@@ -88,7 +88,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.serveAction(w, r)
 	default:
 		w.Header().Set("Allow", "GET, HEAD, POST")
-		http.Error(w, "method "+r.Method+": GET, HEAD and POST are accepted", http.StatusMethodNotAllowed)
+		http.Error(w, "method is "+r.Method+"; it must be GET, HEAD or POST", http.StatusMethodNotAllowed)
 	}
 }
 
@@ -106,6 +106,6 @@ func (h *Handler) show(w http.ResponseWriter, r *http.Request) {
 	case format == "", format == "html":
 		assets().Serve(w, r, webpage.Name)
 	default:
-		http.Error(w, fmt.Sprintf("format %q: html and json are accepted", format), http.StatusBadRequest)
+		http.Error(w, fmt.Sprintf("format is %q; it must be html or json", format), http.StatusBadRequest)
 	}
 }

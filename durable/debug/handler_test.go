@@ -234,7 +234,7 @@ func TestActionsChangeTheSelectedDeadLettersOnly(t *testing.T) {
 	again := act(http.StatusNotFound, "action", "purge", "queue", "orders", "id", "a")
 	assert.Contains(t, again.Error, durable.ErrNotFound.Error())
 	act(http.StatusBadRequest, "action", "purge", "queue", "orders", "id", "")
-	assert.Equal(t, `action "drop": replay, purge, pause and resume are accepted`, act(http.StatusBadRequest, "action", "drop", "queue", "orders").Error)
+	assert.Equal(t, `action is "drop"; it must be replay, purge, pause or resume`, act(http.StatusBadRequest, "action", "drop", "queue", "orders").Error)
 	assert.Equal(t, `no queue ""`, act(http.StatusNotFound, "action", "purge").Error)
 	act(http.StatusNotFound, "action", "purge", "queue", "none")
 	act(http.StatusBadRequest, "action", "purge", "queue", "orders", "id", strings.Repeat("x", maxForm))

@@ -27,14 +27,14 @@ func (c Config) Check() error {
 	}
 	switch {
 	case c.Partitions < 0 || c.Partitions > MaxPartitions:
-		return fmt.Errorf("%w number of partitions %d: 1 to %d are accepted, or 0 for the number of the existing queue",
+		return fmt.Errorf("%w number of partitions %d; it must be from 1 to %d, or 0 for the number of the existing queue",
 			ErrInvalid, c.Partitions, MaxPartitions)
 	case c.DeadLimit <= 0:
-		return fmt.Errorf("%w DeadLimit %d: 1 or more is accepted", ErrInvalid, c.DeadLimit)
+		return fmt.Errorf("%w DeadLimit %d; it must be at least 1", ErrInvalid, c.DeadLimit)
 	case c.DeadBytes <= 0:
-		return fmt.Errorf("%w DeadBytes %d: 1 or more is accepted", ErrInvalid, c.DeadBytes)
+		return fmt.Errorf("%w DeadBytes %d; it must be at least 1", ErrInvalid, c.DeadBytes)
 	case c.DeadAge <= 0:
-		return fmt.Errorf("%w DeadAge %v: it must be positive", ErrInvalid, c.DeadAge)
+		return fmt.Errorf("%w DeadAge %v; it must be positive", ErrInvalid, c.DeadAge)
 	}
 	return nil
 }
@@ -53,7 +53,7 @@ func CheckQueueName(name string) error {
 			r == '.' || r == '_' || r == '-')
 	}
 	if !ok {
-		return fmt.Errorf("%w queue name %.140q: 1 to 128 letters, digits, '.', '_' and '-' are accepted",
+		return fmt.Errorf("%w queue name %.140q; it must be 1 to 128 letters, digits, '.', '_' and '-'",
 			ErrInvalid, name)
 	}
 	return nil

@@ -514,7 +514,7 @@ func ParseCursor(cursor string) (at Instant, id string, err error) {
 	number, id, found := strings.Cut(cursor, ":")
 	n, err := strconv.ParseInt(number, 10, 64)
 	if !found || err != nil || n < 0 || n > int64(Never) || id == "" {
-		return 0, "", fmt.Errorf("%w cursor %.60q: it must be empty or returned by List",
+		return 0, "", fmt.Errorf("%w cursor %.60q; it must be empty or returned by List",
 			ErrInvalid, cursor)
 	}
 	return Instant(n), id, nil

@@ -64,7 +64,7 @@ var ErrEvent = errors.New("checker: not an event")
 
 func (e Event) check() error {
 	if e.Kind < Enqueued || e.Kind > Kept {
-		return fmt.Errorf("%w: kind %d; %d to %d are accepted", ErrEvent, e.Kind, Enqueued, Kept)
+		return fmt.Errorf("%w: kind %d; it must be from %d to %d", ErrEvent, e.Kind, Enqueued, Kept)
 	}
 	if e.ID == "" || strings.ContainsAny(e.ID, "\n\r") {
 		return fmt.Errorf("%w: id %q; it must not be empty or contain line breaks", ErrEvent, e.ID)
