@@ -80,7 +80,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	webpage.SetSecurityHeaders(w, r)
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
-		http.Error(w, "method "+r.Method+"; must be GET or HEAD", http.StatusMethodNotAllowed)
+		http.Error(w, "method is "+r.Method+"; it must be GET or HEAD", http.StatusMethodNotAllowed)
 		return
 	}
 	query := r.URL.Query()
@@ -97,6 +97,6 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case format == "pprof":
 		h.serveProfile(w, r, query.Get("wheel"))
 	default:
-		http.Error(w, fmt.Sprintf("format %q; must be html, json or pprof", format), http.StatusBadRequest)
+		http.Error(w, fmt.Sprintf("format is %q; it must be html, json or pprof", format), http.StatusBadRequest)
 	}
 }

@@ -151,7 +151,7 @@ func TestUnknownFormatIsABadRequest(t *testing.T) {
 	t.Parallel()
 	w := request(&Handler{}, http.MethodGet, "/?format=xml")
 	assert.Equal(t, http.StatusBadRequest, w.Code)
-	assert.Contains(t, w.Body.String(), `format "xml"; must be html, json or pprof`)
+	assert.Contains(t, w.Body.String(), `format is "xml"; it must be html, json or pprof`)
 }
 
 func TestDocumentWithoutWheels(t *testing.T) {
@@ -231,9 +231,9 @@ func TestBadNamesAreRejected(t *testing.T) {
 	tw := newManualWheel(t, timingwheel.Options{})
 	require.NoError(t, h.Add(strings.Repeat("x", webpage.MaxName), tw))
 	for name, want := range map[string]string{
-		"":                                     `timingwheel/debug: bad wheel name: ""; must be UTF-8 of 1 to 128 bytes`,
+		"":                                     `timingwheel/debug: bad wheel name: ""; it must be UTF-8 of 1 to 128 bytes`,
 		strings.Repeat("x", webpage.MaxName+1): "must be UTF-8 of 1 to 128 bytes",
-		"\xff":                                 `"\xff"; must be UTF-8 of 1 to 128 bytes`,
+		"\xff":                                 `"\xff"; it must be UTF-8 of 1 to 128 bytes`,
 	} {
 		err := h.Add(name, tw)
 		require.ErrorIs(t, err, ErrName)

@@ -29,7 +29,7 @@ import (
 type Source interface{ Stats() timingwheel.Stats }
 
 // ErrName is wrapped by the error that [Publish] returns if a variable already has the name.
-var ErrName = errors.New("expvars: name in use")
+var ErrName = errors.New("expvars: bad name")
 
 // publishing makes the check for a name and its publication atomic.
 var publishing sync.Mutex
@@ -45,7 +45,7 @@ func Publish(name string, s Source) error {
 	publishing.Lock()
 	defer publishing.Unlock()
 	if expvar.Get(name) != nil {
-		return fmt.Errorf("%w: %q", ErrName, name)
+		return fmt.Errorf("%w: %q is in use", ErrName, name)
 	}
 	expvar.Publish(name, v)
 	return nil

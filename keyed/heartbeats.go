@@ -43,7 +43,7 @@ func NewHeartbeats[K comparable](opts timingwheel.Options, timeout time.Duration
 
 func checkTimeout(timeout time.Duration) error {
 	if timeout <= 0 {
-		return fmt.Errorf("%w: %v; must be positive", ErrBadTimeout, timeout)
+		return fmt.Errorf("%w: %v; it must be positive", ErrBadTimeout, timeout)
 	}
 	return nil
 }

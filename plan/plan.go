@@ -158,13 +158,13 @@ func (s *schedule) wrap(with func(planner.Planner) planner.Planner) *schedule {
 // mustBePositive panics unless d is positive. what names the function and the argument.
 func mustBePositive(what string, d time.Duration) {
 	if d <= 0 {
-		panic(fmt.Sprintf("plan: %s is %v; must be positive", what, d))
+		panic(fmt.Sprintf("plan: %s is %v; it must be positive", what, d))
 	}
 }
 
 // mustNotBeNegative panics if d is negative. what names the function and the argument.
 func mustNotBeNegative(what string, d time.Duration) {
 	if d < 0 {
-		panic(fmt.Sprintf("plan: %s is %v; must be zero or positive", what, d))
+		panic(fmt.Sprintf("plan: %s is %v; it must be zero or positive", what, d))
 	}
 }

@@ -15,7 +15,7 @@ import (
 // is negative.
 func Limit(s timingwheel.Scheduler, n int) timingwheel.Scheduler {
 	if n < 0 {
-		panic(fmt.Sprintf("plan: Limit: n is %d; must be zero or positive", n))
+		panic(fmt.Sprintf("plan: Limit: n is %d; it must be zero or positive", n))
 	}
 	return asSchedule("Limit", s).wrap(func(c planner.Planner) planner.Planner { return &limitPlanner{c, n} })
 }

@@ -49,10 +49,10 @@ func Conn(c net.Conn, tw *timingwheel.TimingWheel) net.Conn {
 // mustRun panics if tw is nil or Manual. caller is the name of the exported function.
 func mustRun(caller string, tw *timingwheel.TimingWheel) {
 	if tw == nil {
-		panic("wheelnet: " + caller + ": the wheel is nil; accepted is a wheel from timingwheel.New or timingwheel.Default")
+		panic("wheelnet: " + caller + ": the wheel is nil; it must come from timingwheel.New or timingwheel.Default")
 	}
 	if timersOf(tw).Clock.Manual {
-		panic("wheelnet: " + caller + ": the wheel is Manual; accepted is a wheel that runs by itself")
+		panic("wheelnet: " + caller + ": the wheel is Manual; it must run by itself")
 	}
 }
 

@@ -257,8 +257,8 @@ func TestBadArguments(t *testing.T) {
 	require.NoError(t, err)
 	defer l.Close()
 	const (
-		isNil    = ": the wheel is nil; accepted is a wheel from timingwheel.New or timingwheel.Default"
-		isManual = ": the wheel is Manual; accepted is a wheel that runs by itself"
+		isNil    = ": the wheel is nil; it must come from timingwheel.New or timingwheel.Default"
+		isManual = ": the wheel is Manual; it must run by itself"
 	)
 	for want, f := range map[string]func(){
 		"wheelnet: Conn" + isNil:                  func() { Conn(a, nil) },

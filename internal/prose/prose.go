@@ -198,7 +198,7 @@ func (c *checker) width(name string, line int, text string) {
 		return
 	}
 	if body := strings.TrimLeft(text, "/*#-> \t"); strings.Contains(body, " ") {
-		c.add(name, line, "columns", fmt.Sprintf("%d columns: at most %d are accepted", wide, columns))
+		c.add(name, line, "columns", fmt.Sprintf("%d columns; there must be at most %d", wide, columns))
 	}
 }
 
@@ -429,7 +429,7 @@ func Exceptions(file string) (map[Finding]string, error) {
 		}
 		fields := strings.Split(line, "\t")
 		if len(fields) != 4 || fields[3] == "" {
-			return nil, fmt.Errorf("prose: %s:%d: %q: accepted are path, rule, text and reason, separated by tabs", file, i+1, line)
+			return nil, fmt.Errorf("prose: %s:%d: %q; a line must be path, rule, text and reason, separated by tabs", file, i+1, line)
 		}
 		accepted[Finding{Path: fields[0], Rule: fields[1], Text: fields[2]}] = fields[3]
 	}

@@ -27,7 +27,7 @@ type Entry[T any] struct {
 // returns an error and adds nothing.
 func (r *Registry[T]) Add(name string, value T) error {
 	if name == "" || len(name) > MaxName || !utf8.ValidString(name) {
-		return fmt.Errorf("%q; must be UTF-8 of 1 to %d bytes", name, MaxName)
+		return fmt.Errorf("%q; it must be UTF-8 of 1 to %d bytes", name, MaxName)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
