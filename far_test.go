@@ -15,18 +15,19 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
-// Deadlines for which a word has no room: more than arena.Near ticks ahead of the clock. With a
-// tick of 1 µs that is 2.4 hours, and a word understands ticks of the past for 14.3 hours.
+// A deadline at least arena.Near ticks ahead of the clock is far: its word has no room for the tick
+// and holds a ticket instead. With a tick of 1 µs, Near is 2.4 hours. A word stays decodable until
+// its tick lies 14.3 hours in the past.
 
 const (
 	micro = time.Microsecond
 	near  = arena.Near * micro
-	// past is how long ago the tick of a word may be, and wrap how far apart two ticks are that
-	// look the same.
+	// past is how long ago the tick of a decodable word may be. Two ticks with the distance wrap
+	// have the same bits.
 	past, wrap = (1<<36 - 1<<34) * micro, (1 << 36) * micro
 )
 
-func TestFarTableForgetsWhatWasDropped(t *testing.T) {
+func TestFarTableForgetsDroppedTickets(t *testing.T) {
 	t.Parallel()
 	var f farTable
 	a, b := f.put(1<<50), f.put(7)
@@ -38,14 +39,14 @@ func TestFarTableForgetsWhatWasDropped(t *testing.T) {
 	f.drop(a)
 	_, ok = f.get(a)
 	require.False(t, ok)
-	require.NotContains(t, []uint64{a, b}, f.put(9), "a ticket is never used again")
+	require.NotContains(t, []uint64{a, b}, f.put(9), "dropped tickets are not reused")
 	f.drop(b)
 	f.drop(f.last)
-	require.Nil(t, f.ticks, "a map keeps its size")
+	require.Nil(t, f.ticks, "an empty map is released, because maps do not shrink")
 }
 
-// The ticket of a far deadline is dropped again, however the timer ends or moves.
-func TestTicketsAreDropped(t *testing.T) {
+// The ticket of a far deadline is dropped in each way in which a timer can end or move.
+func TestTicketIsDroppedWhenItsTimerEndsOrMoves(t *testing.T) {
 	t.Parallel()
 	const far = 10 * time.Hour
 	for name, end := range map[string]func(s *story, timer Timer){
@@ -54,14 +55,14 @@ func TestTicketsAreDropped(t *testing.T) {
 			s.engine.shards[0].placeAll()
 			require.True(s.t, timer.Stop())
 		},
-		"fired":         func(s *story, _ Timer) { require.Equal(s.t, "far", s.to(far)) },
-		"fired in time": func(s *story, _ Timer) { s.wakeups() },
-		"hastened": func(s *story, timer Timer) {
+		"fired by one Advance":   func(s *story, _ Timer) { require.Equal(s.t, "far", s.to(far)) },
+		"fired by many Advances": func(s *story, _ Timer) { s.wakeups() },
+		"moved earlier": func(s *story, timer Timer) {
 			require.True(s.t, timer.Reschedule(time.Second))
 			require.Zero(s.t, s.engine.shards[0].tickets())
 			require.Equal(s.t, "far", s.to(time.Second))
 		},
-		"moved": func(s *story, timer Timer) {
+		"moved to far deadlines": func(s *story, timer Timer) {
 			for k := range 50 {
 				require.True(s.t, timer.Reschedule(far+time.Duration(k%7)*time.Hour))
 				require.Equal(s.t, 1, s.engine.shards[0].tickets())
@@ -71,7 +72,7 @@ func TestTicketsAreDropped(t *testing.T) {
 			}
 			require.True(s.t, timer.Stop())
 		},
-		"near in time": func(s *story, _ Timer) {
+		"becomes near": func(s *story, _ Timer) {
 			require.Empty(s.t, s.to(far-near/2))
 			at, ok := s.Next() // the bucket in which it becomes near
 			require.True(s.t, ok)
@@ -94,8 +95,8 @@ func TestTicketsAreDropped(t *testing.T) {
 	}
 }
 
-// A timer that waits in the inbox until its deadline is near gives its ticket back when it is
-// placed.
+// A timer waits in the inbox until its deadline has become near. Placing the timer drops its
+// ticket.
 func TestPlacingATimerThatHasBecomeNearDropsItsTicket(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{Tick: micro}, func(t *testing.T, tw *TimingWheel) {
@@ -103,7 +104,7 @@ func TestPlacingATimerThatHasBecomeNearDropsItsTicket(t *testing.T) {
 		timer := tw.AfterFunc(near+time.Second, func() {})
 		require.Equal(t, 1, sh.tickets())
 		pass(2 * time.Second)
-		tw.AfterFunc(near-time.Second, func() {}) // brings a reading of the clock
+		tw.AfterFunc(near-time.Second, func() {}) // reads the clock
 		require.Equal(t, 2, sh.staged())
 		sh.placeAll()
 		require.False(t, timer.word().Has(arena.Far))
@@ -111,8 +112,9 @@ func TestPlacingATimerThatHasBecomeNearDropsItsTicket(t *testing.T) {
 	})
 }
 
-// A Reschedule that another call has overtaken gives back the ticket that it has taken.
-func TestMoveThatFailsDropsItsTicket(t *testing.T) {
+// Reschedule has allocated a ticket when another call changes the word first. Reschedule then drops
+// the ticket.
+func TestFailedRescheduleDropsItsTicket(t *testing.T) {
 	t.Parallel()
 	s, sh := newShardStory(t, Options{Tick: micro})
 	for _, placed := range []bool{false, true} {
@@ -141,6 +143,7 @@ func TestRemoveAllDropsTickets(t *testing.T) {
 	require.Zero(t, w.engine.shards[0].tickets())
 }
 
+// Each run of a plan drops the ticket of the previous run. The end of the plan drops the last one.
 func TestTicketsOfPlansAreDropped(t *testing.T) {
 	t.Parallel()
 	s, sh := newShardStory(t, Options{Tick: micro})
@@ -173,7 +176,7 @@ func TestTicketsOfPlansAreDropped(t *testing.T) {
 	require.Zero(t, sh.tickets())
 }
 
-// delaysAroundNear are delays on both sides of the limits of a word.
+// delaysAroundNear returns delays just below and above the limits of a word.
 func delaysAroundNear() (all []time.Duration) {
 	for _, d := range []time.Duration{near / 2, near, 2 * near, 3 * near, past, wrap, wrap + near, 2 * wrap, 1000 * time.Hour} {
 		for _, off := range []time.Duration{-micro - 1, -micro, -1, 0, 1, micro} {
@@ -183,9 +186,8 @@ func delaysAroundNear() (all []time.Duration) {
 	return all
 }
 
-// However far away a deadline is, the callback starts in its very tick, and Deadline says which
-// that is.
-func TestFarTimersFireExactly(t *testing.T) {
+// A far timer fires at its deadline, rounded up to a tick, and Deadline returns this time.
+func TestFarTimersFireInTheTickOfTheirDeadline(t *testing.T) {
 	t.Parallel()
 	for _, executor := range []Executor{nil, Inline, Goroutines} {
 		for _, opts := range []Options{{}, {WheelSize: 64, Levels: 2}, {WheelSize: 2, Levels: 3}} {
@@ -216,9 +218,9 @@ func TestFarTimersFireExactly(t *testing.T) {
 	}
 }
 
-// Moves between near and far deadlines, of timers in the inbox and on the wheel, to earlier and to
-// later.
-func TestRescheduleBetweenNearAndFar(t *testing.T) {
+// Reschedule moves timers between near and far deadlines, earlier and later, in the inbox and on
+// the wheel. Each fires at its new deadline.
+func TestRescheduledTimerFiresInTheTickOfItsNearOrFarDeadline(t *testing.T) {
 	t.Parallel()
 	delays := []time.Duration{time.Second, near - 1, near, near + time.Second, past + time.Hour, wrap + time.Second, 2*wrap + 1}
 	for _, from := range delays {
@@ -247,8 +249,8 @@ func TestRescheduleBetweenNearAndFar(t *testing.T) {
 	}
 }
 
-// stall lets d pass on a wheel's clock alone, as if the process had stood still. The alarm goes off
-// if it is due now.
+// stall moves a wheel's clock by d without the clock of the bubble, as if the process had been
+// stopped. The driver is requested if the alarm is due now.
 func stall[T any](e *engine[T], d time.Duration) {
 	e.Base = e.Base.Add(-d)
 	for _, s := range e.shards {
@@ -261,24 +263,23 @@ func stall[T any](e *engine[T], d time.Duration) {
 	}
 }
 
-// A process that stood still for longer than a word understands: what is due fires at once and
-// once, the rest in its very tick.
-func TestLeapOverMoreThanAWordUnderstands(t *testing.T) {
+// The process is stopped for longer than a word stays decodable. Then the due timers fire at once
+// and exactly once, and the others fire in the ticks of their deadlines.
+func TestTimersFireOnceAndInTheirTicksAfterALongStall(t *testing.T) {
 	t.Parallel()
 	for _, executor := range []Executor{nil, Inline, Goroutines} {
 		for _, length := range []time.Duration{near - time.Second, near, near + 1, 3 * near, past, wrap, 3*wrap + 12345} {
-			for _, waiting := range []time.Duration{time.Hour, wrap} {
+			for _, first := range []time.Duration{time.Hour, wrap} {
 				bubble(t, Options{Tick: micro, Executor: executor, WheelSize: 256}, func(t *testing.T, tw *TimingWheel) {
-					testLeap(t, tw, length, waiting)
+					testLongStall(t, tw, length, first)
 				})
 			}
 		}
 	}
 }
 
-// testLeap stalls a wheel whose first timer is due soon, or whose timers wait until after the
-// stall.
-func testLeap(t *testing.T, tw *TimingWheel, length, first time.Duration) {
+// testLongStall stalls a wheel for length. No timer is due before first.
+func testLongStall(t *testing.T, tw *TimingWheel, length, first time.Duration) {
 	t.Helper()
 	sh := &tw.engine.shards[0].shard
 	start := time.Now()
@@ -314,7 +315,7 @@ func testLeap(t *testing.T, tw *TimingWheel, length, first time.Duration) {
 	for k, d := range delays {
 		due := (d + micro - 1) / micro * micro
 		if got := time.Duration(ran[k].Load()); got != due && (d > length+time.Hour || got > length+time.Hour) {
-			t.Fatalf("after a stall of %v a timer of %v has run at %v", length, d, got)
+			t.Fatalf("after a stall of %v a timer of %v ran at %v", length, d, got)
 		}
 	}
 	require.Zero(t, tw.Len())
@@ -322,9 +323,9 @@ func testLeap(t *testing.T, tw *TimingWheel, length, first time.Duration) {
 	verified(t, sh)
 }
 
-// On a wheel that has stood idle for long a timer for a time that has passed is due at once, and
-// its deadline is now.
-func TestPastTimeOnAWheelThatWasIdleForLong(t *testing.T) {
+// A wheel is idle for longer than a word stays decodable. Then a timer is armed for a time that has
+// passed. The timer is due at once, and its Deadline is now.
+func TestPastDeadlineIsDueAtOnceOnALongIdleWheel(t *testing.T) {
 	t.Parallel()
 	for _, idle := range []time.Duration{near, past, past + time.Hour, wrap + time.Hour} {
 		bubble(t, Options{Tick: micro}, func(t *testing.T, tw *TimingWheel) {
@@ -332,7 +333,7 @@ func TestPastTimeOnAWheelThatWasIdleForLong(t *testing.T) {
 			start := time.Now()
 			time.Sleep(idle)
 			var ran atomic.Int32
-			sh.wheelMu.Lock() // no driver comes yet
+			sh.wheelMu.Lock() // no driver runs yet
 			timer := tw.AtFunc(start.Add(time.Hour), func() { ran.Add(1) })
 			err := sh.verify()
 			at, ok := timer.Deadline()
@@ -354,18 +355,19 @@ func TestPastTimeOnAWheelThatWasIdleForLong(t *testing.T) {
 	}
 }
 
-// Timers that an executor keeps waiting for longer than a word understands are due all the same.
-func TestTimersThatWaitForTheExecutorForLong(t *testing.T) {
+// An executor delays due timers for longer than a word stays decodable. The timers stay due, and
+// each runs once.
+func TestTimersStayDueWhileTheExecutorWaitsForLong(t *testing.T) {
 	t.Parallel()
 	for _, length := range []time.Duration{near, past, past + time.Hour, wrap + time.Hour} {
 		t.Run(fmt.Sprint(length), func(t *testing.T) {
 			t.Parallel()
-			testWaitForTheExecutor(t, length)
+			testLongWaitForTheExecutor(t, length)
 		})
 	}
 }
 
-func testWaitForTheExecutor(t *testing.T, length time.Duration) {
+func testLongWaitForTheExecutor(t *testing.T, length time.Duration) {
 	t.Helper()
 	h := &held{}
 	bubble(t, Options{Tick: micro, Executor: h}, func(t *testing.T, tw *TimingWheel) {
@@ -374,7 +376,7 @@ func testWaitForTheExecutor(t *testing.T, length time.Duration) {
 		for k := range timers {
 			timers[k] = tw.AfterFunc(time.Second, func() { ran++ })
 		}
-		tw.AfterFunc(length, func() {}) // for which the driver is woken
+		tw.AfterFunc(length, func() {}) // wakes the driver
 		pass(length + time.Second)
 		require.Equal(t, 4, h.len())
 		at, ok := timers[2].Deadline()
@@ -389,9 +391,9 @@ func testWaitForTheExecutor(t *testing.T, length time.Duration) {
 	})
 }
 
-// The same while the clock goes on hour by hour, so that the driver never meets a long leap. Timers
-// that a Flush made due wait as entries, the others in their buckets.
-func TestTimersWaitForTheExecutorHourByHour(t *testing.T) {
+// As in TestTimersStayDueWhileTheExecutorWaitsForLong, but the clock advances hour by hour, so the
+// driver does not leap. The timers wait as due entries after a Flush, otherwise in due buckets.
+func TestTimersStayDueWhileTheExecutorWaitsHourByHour(t *testing.T) {
 	t.Parallel()
 	for _, flush := range []bool{false, true} {
 		t.Run(fmt.Sprintf("flush=%v", flush), func(t *testing.T) {
@@ -419,7 +421,7 @@ func testWaitHourByHour(t *testing.T, flush bool) {
 			require.Equal(t, 4, tw.Flush())
 		}
 		for hour := 1; hour <= hours; hour++ {
-			tw.AfterFunc(time.Hour, func() {}) // for which the driver is woken
+			tw.AfterFunc(time.Hour, func() {}) // wakes the driver
 			pass(time.Hour + micro)
 			switch hour {
 			case 2:
@@ -434,7 +436,7 @@ func testWaitHourByHour(t *testing.T, flush bool) {
 			waited := time.Since(at).Truncate(micro)
 			require.Equal(t, waited, tw.Stats().Overdue.Truncate(micro), "after %d hours", hour)
 		}
-		for h.release() > 0 { // a postponed timer that was flushed is due anew
+		for h.release() > 0 { // each flushed timer that was postponed is due again
 			synctest.Wait()
 		}
 		require.Len(t, ran, 2, "%v", ran)
@@ -449,9 +451,9 @@ func testWaitHourByHour(t *testing.T, flush bool) {
 	})
 }
 
-// An Advance may be longer than a word understands: in the callbacks that it runs, the deadlines of
-// the others that are due say so.
-func TestDeadlineDuringALongAdvance(t *testing.T) {
+// An Advance moves the clock by more than a word can span. During its callbacks, Deadline of the
+// other due timers is exact.
+func TestDeadlineIsExactInCallbacksOfALongAdvance(t *testing.T) {
 	t.Parallel()
 	for _, length := range []time.Duration{near, past, past + time.Hour, wrap + time.Hour, 100 * wrap} {
 		t.Run(fmt.Sprint(length), func(t *testing.T) {
@@ -476,8 +478,8 @@ func testLongAdvance(t *testing.T, length time.Duration) {
 	assert.Equal(t, length-time.Second, late.Max)
 }
 
-// A plan keeps its phase over an Advance, or a standstill of the process, that is longer than a
-// word understands.
+// A plan keeps its phase over an Advance or a stall of the process that is longer than a word stays
+// decodable.
 func TestPlanKeepsItsPhaseOverALongLeap(t *testing.T) {
 	t.Parallel()
 	const period = 7 * time.Second
@@ -499,13 +501,12 @@ func TestPlanKeepsItsPhaseOverALongLeap(t *testing.T) {
 				assert.Equal(t, 1, runs)
 				at, ok := plan.Deadline()
 				require.True(t, ok)
-				assert.Equal(t, start.Add(2*period), at, "a running wheel") // dates have not moved
+				assert.Equal(t, start.Add(2*period), at, "a running wheel") // the clock of the bubble has not leapt
 			})
 		})
 	}
 }
 
-// A far timer that Flush runs is not late.
 func TestFlushedFarTimerIsNotLate(t *testing.T) {
 	t.Parallel()
 	s, _ := newShardStory(t, Options{Tick: micro})
@@ -517,8 +518,7 @@ func TestFlushedFarTimerIsNotLate(t *testing.T) {
 	require.Zero(t, late.Max)
 }
 
-// A flush of timers whose deadlines are far must not leave their tickets behind.
-func TestClaimedTimersGiveTheirFarTicketsBack(t *testing.T) {
+func TestFlushAndRemoveAllDropTickets(t *testing.T) {
 	t.Parallel()
 	for _, manual := range []bool{false, true} {
 		tw := startWheel(t, Options{Tick: time.Microsecond, Shards: 1, Manual: manual})
@@ -537,10 +537,10 @@ func TestClaimedTimersGiveTheirFarTicketsBack(t *testing.T) {
 	assert.Zero(t, w.engine.shards[0].tickets(), "RemoveAll")
 }
 
-// A word holds a tick modulo 2^36, which is 19 hours with a tick of 1µs. A wheel whose callers pass
-// no reading of the clock for that long, and then a deadline that has passed long ago, must not
-// take it for one in the future.
-func TestDeadlinesThatHavePassedLongAgo(t *testing.T) {
+// A word holds a tick modulo 2^36, which is 19 hours with a tick of 1 µs. The callers of a wheel
+// pass no reading of the clock for 21 hours. Then a deadline that passed long ago is not mistaken
+// for one in the future.
+func TestLongPassedDeadlinesAreDueAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, ago := range []time.Duration{0, time.Hour, 14 * time.Hour, 15 * time.Hour, 18 * time.Hour, 20 * time.Hour} {
 		tw, err := newWheelAt(Options{Tick: time.Microsecond, Shards: 1}, int64(21*time.Hour))
@@ -561,8 +561,9 @@ func TestDeadlinesThatHavePassedLongAgo(t *testing.T) {
 	}
 }
 
-// A clock that leaps by more than a word can tell leaves a plan its phase.
-func TestAPlanKeepsItsPhaseOverALeap(t *testing.T) {
+// An Advance by more than a word can span merges the missed runs of a plan into one. The next run
+// has the phase of the plan.
+func TestRunsMissedInALongAdvanceAreMergedInPhase(t *testing.T) {
 	t.Parallel()
 	for _, leap := range []time.Duration{13 * time.Hour, 16 * time.Hour, 20 * time.Hour, 50 * time.Hour, 100 * 24 * time.Hour} {
 		tw := startWheel(t, Options{Tick: time.Microsecond, Manual: true, Start: modelStart})
@@ -576,12 +577,11 @@ func TestAPlanKeepsItsPhaseOverALeap(t *testing.T) {
 	}
 }
 
-// A driver, a caller, a run or an executor that stands still for longer than a word of a timer is
-// understood. With a tick of 1 µs that is 14.3 hours.
-
+// longStall is longer than a word stays decodable, which is 14.3 hours with a tick of 1 µs. In the
+// tests below a driver, a caller, a run or an executor blocks for this long.
 const longStall = 17 * time.Hour
 
-// gate is an executor whose Go blocks until the gate is opened.
+// gate is an executor whose Go blocks until the channel is closed.
 type gate chan struct{}
 
 func (g gate) Go(f func()) {
@@ -589,8 +589,8 @@ func (g gate) Go(f func()) {
 	f()
 }
 
-// While the executor's Go blocks, the driver does not run. Timers that callers arm meanwhile do not
-// move the clock past the timers that wait for the driver.
+// The driver is blocked in the executor's Go while callers arm timers. Arming does not advance the
+// clock so far that the words of the waiting timers become undecodable.
 func TestTimersWaitForABlockedDriver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -617,8 +617,9 @@ func TestTimersWaitForABlockedDriver(t *testing.T) {
 	})
 }
 
-// The same for the timers of a large bucket, of which an Inline callback blocks.
-func TestCascadeWaitsForABlockedDriver(t *testing.T) {
+// As in TestTimersWaitForABlockedDriver, but an Inline callback blocks the driver, and the waiting
+// timers are the rest of its large bucket.
+func TestTimersOfALargeBucketWaitForABlockedDriver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tw := startWheel(t, Options{Tick: micro, Executor: Inline, Shards: 1})
@@ -641,8 +642,9 @@ func TestCascadeWaitsForABlockedDriver(t *testing.T) {
 	})
 }
 
-// A caller that was stopped between its reading of the clock and the lock arms what is due at once.
-func TestArmWithAReadingOfLongAgo(t *testing.T) {
+// A caller is stopped for long between reading the clock and taking the lock. The timers that the
+// caller then arms and reschedules are due at once.
+func TestTimersArmedWithAnOldReadingAreDueAtOnce(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{Tick: micro}, func(t *testing.T, tw *TimingWheel) {
 		s := tw.engine.shards[0]
@@ -650,7 +652,7 @@ func TestArmWithAReadingOfLongAgo(t *testing.T) {
 		tw.AfterFunc(time.Hour, func() {})
 		pass(time.Second)
 		now := s.Read()
-		pass(longStall) // the driver has leapt for the timer of one hour
+		pass(longStall) // the timer of one hour made the driver leap
 		ran := false
 		s.armMu.Lock()
 		s.arm(now+int64(time.Second), now, func() { ran = true }, 0)
@@ -661,8 +663,9 @@ func TestArmWithAReadingOfLongAgo(t *testing.T) {
 	})
 }
 
-// A plan that is rescheduled at the beginning of a long run is due when the run ends.
-func TestPlanRescheduledDuringALongRun(t *testing.T) {
+// A run reschedules its plan and then runs for long, past the new deadline. The next run begins
+// when this run ends.
+func TestPlanRescheduledInALongRunIsDueWhenTheRunEnds(t *testing.T) {
 	t.Parallel()
 	for _, length := range []time.Duration{10 * time.Hour, longStall} {
 		t.Run(fmt.Sprint(length), func(t *testing.T) {
@@ -679,7 +682,7 @@ func TestPlanRescheduledDuringALongRun(t *testing.T) {
 					assert.True(t, (<-handle).Reschedule(time.Hour))
 					for range length / time.Hour {
 						time.Sleep(time.Hour)
-						tw.AfterFunc(micro, func() {}) // the driver moves the clock on
+						tw.AfterFunc(micro, func() {}) // makes the driver advance the clock
 					}
 				})
 				handle <- plan
@@ -692,15 +695,15 @@ func TestPlanRescheduledDuringALongRun(t *testing.T) {
 	}
 }
 
-// A timer that is armed while Advance moves the clock on by hours is due in the next Advance.
-func TestArmBesideALongAdvance(t *testing.T) {
+// A timer that is armed during an Advance by hours is due in the next Advance.
+func TestTimerArmedDuringALongAdvanceIsDueInTheNext(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Tick: micro, Manual: true, Start: modelStart})
 	now := modelStart
 	for range scaled(60) {
 		armed := 0
 		arm := func() {
-			if armed++; armed < 8_000 { // a preempted Advance would meet millions
+			if armed++; armed < 8_000 { // limited, because Advance may be preempted for long
 				tw.AfterFunc(time.Second, func() {})
 			}
 		}
@@ -714,8 +717,8 @@ func TestArmBesideALongAdvance(t *testing.T) {
 	}
 }
 
-// Deadline tells the same while Advance moves the clock on by weeks.
-func TestDeadlineBesideALongAdvance(t *testing.T) {
+// Deadline is exact during an Advance by weeks.
+func TestRaceDeadlineIsExactDuringALongAdvance(t *testing.T) {
 	t.Parallel()
 	const leap = 1000 * time.Hour
 	tw := startWheel(t, Options{Tick: micro, Manual: true, Start: modelStart, Executor: &held{}})
@@ -743,9 +746,9 @@ func TestDeadlineBesideALongAdvance(t *testing.T) {
 	}
 }
 
-// A due timer that is postponed again and again, while the owner gives tickets to what is due,
-// stays in a list.
-func TestTicketsForTimersThatArePostponed(t *testing.T) {
+// Reschedule postpones due timers while the owner replaces their ticks by tickets. No timer is
+// lost: each stays in the list of due timers or in the inbox.
+func TestRacePostponedTimersThatGetTicketsAreNotLost(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Tick: micro, Shards: 1, Executor: &held{}})
 	s := &tw.engine.shards[0].shard
@@ -773,9 +776,9 @@ func TestTicketsForTimersThatArePostponed(t *testing.T) {
 	}
 }
 
-// A ticket has 36 bits in a word. After the last one the numbers begin anew, and those in use are
-// left out.
-func TestTicketsBeginAnewAfterTheLastOne(t *testing.T) {
+// A ticket has 36 bits in a word. After the largest ticket the numbers restart at 0 and skip the
+// tickets in use.
+func TestTicketsInUseAreSkippedAfterTheNumbersWrap(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, Options{Tick: micro}, 0)
 	far := &s.engine.shards[0].far
@@ -795,9 +798,9 @@ func TestTicketsBeginAnewAfterTheLastOne(t *testing.T) {
 	}
 }
 
-// While the driver catches up with a clock that has gone on for days, callers go on to arm timers
-// for times that have passed, and to move timers to such times. These run at once.
-func TestPastDeadlinesBesideALeap(t *testing.T) {
+// The clock is days ahead of the driver. While the driver catches up, callers arm timers for times
+// that have passed and move timers to such times. All these timers run at once.
+func TestRacePastDeadlinesRunAtOnceWhileTheDriverCatchesUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		open := make(gate)
@@ -825,7 +828,7 @@ func TestPastDeadlinesBesideALeap(t *testing.T) {
 				}
 				last = next
 				for range 20 {
-					tw.engine.armAt(1, clock.Unread, func() { ran.Add(1) }) // AtFunc of a time with a monotonic reading
+					tw.engine.armAt(1, clock.Unread, func() { ran.Add(1) }) // as AtFunc with a monotonic time
 					assert.True(t, timers[due.Load()/2].rescheduleTo(1, clock.Unread))
 					due.Add(2)
 				}

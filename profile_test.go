@@ -19,6 +19,11 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/planner"
 )
 
+// napper has a method that is used as a callback.
+type napper struct{ d time.Duration }
+
+func (s *napper) sleep() { time.Sleep(s.d) }
+
 // Each kind of callback has the name of the program's function.
 func TestCallbackHasTheNameOfItsFunction(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// slowLog is what OnSlow was told.
+// slowLog collects the calls of OnSlow.
 type slowLog struct {
 	mu    sync.Mutex
 	calls []SlowCallback
@@ -25,7 +25,7 @@ func (l *slowLog) add(c SlowCallback) {
 	l.calls = append(l.calls, c)
 }
 
-// take returns the calls so far and forgets them.
+// take returns the calls since the last take.
 func (l *slowLog) take() []SlowCallback {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -36,23 +36,8 @@ func (l *slowLog) take() []SlowCallback {
 
 func napOneSecond() { time.Sleep(time.Second) }
 
-// twoNaps starts a wheel whose callbacks are slow from 80 ms on, and on it a nap at 0 and one at 1
-// ms.
-func twoNaps(t *testing.T, log *slowLog) *TimingWheel {
-	tw := startWheel(t, Options{Shards: 1, OnSlow: log.add, SlowAfter: 80 * time.Millisecond})
-	tw.AfterFunc(0, napOneSecond)
-	time.Sleep(time.Millisecond)
-	tw.AfterFunc(0, napOneSecond)
-	return tw
-}
-
-// napper has a method that is a callback.
-type napper struct{ d time.Duration }
-
-func (s *napper) sleep() { time.Sleep(s.d) }
-
-// inBubble runs a test with each executor in fake time.
-func inBubble(t *testing.T, body func(t *testing.T, executor Executor)) {
+// eachExecutorInBubble runs a test on fake time with each executor.
+func eachExecutorInBubble(t *testing.T, body func(t *testing.T, executor Executor)) {
 	for name, executor := range map[string]Executor{"default": nil, "Inline": Inline, "Goroutines": Goroutines} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -61,11 +46,10 @@ func inBubble(t *testing.T, body func(t *testing.T, executor Executor)) {
 	}
 }
 
-// A slow callback is reported once while it runs, as soon as it is slow, and once when it has
-// returned.
+// OnSlow is called once when a running callback becomes slow, and once when the callback returns.
 func TestSlowCallbackIsReportedWhileItRunsAndAfterwards(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(t *testing.T, executor Executor) {
+	eachExecutorInBubble(t, func(t *testing.T, executor Executor) {
 		var log slowLog
 		tw := startWheel(t, Options{Executor: executor, OnSlow: log.add, SlowAfter: 300 * time.Millisecond, Name: "w"})
 		tw.AfterFunc(0, napOneSecond)
@@ -86,7 +70,7 @@ func TestSlowCallbackIsReportedWhileItRunsAndAfterwards(t *testing.T) {
 		assert.True(t, strings.HasSuffix(c.File, "slow_test.go"), c.File)
 		assert.Positive(t, c.Line)
 		st := tw.Stats()
-		assert.EqualValues(t, 1, st.Slow, "before it has returned")
+		assert.EqualValues(t, 1, st.Slow, "counted before the callback returns")
 		assert.Equal(t, 1, st.SlowRunning)
 
 		time.Sleep(time.Second)
@@ -97,18 +81,17 @@ func TestSlowCallbackIsReportedWhileItRunsAndAfterwards(t *testing.T) {
 		assert.Equal(t, time.Second, calls[0].Took)
 		assert.Equal(t, c.Func, calls[0].Func)
 		st = tw.Stats()
-		assert.EqualValues(t, 1, st.Slow, "one callback is counted once")
+		assert.EqualValues(t, 1, st.Slow, "counted once")
 		assert.Zero(t, st.SlowRunning)
 		time.Sleep(time.Hour)
 		require.Empty(t, log.take())
 	})
 }
 
-// Callbacks that are quick are not reported, however many there are and however long they go on
-// together.
-func TestQuickCallbacksAreNotSlow(t *testing.T) {
+// No quick callback is reported, even if many quick callbacks together take long.
+func TestQuickCallbacksAreNotReported(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(t *testing.T, executor Executor) {
+	eachExecutorInBubble(t, func(t *testing.T, executor Executor) {
 		var log slowLog
 		tw := startWheel(t, Options{Executor: executor, OnSlow: log.add, SlowAfter: 50 * time.Millisecond, Shards: 1})
 		for i := range 200 {
@@ -122,10 +105,10 @@ func TestQuickCallbacksAreNotSlow(t *testing.T) {
 	})
 }
 
-// Each slow callback of many is found, also those that begin while others are known to be slow.
-func TestEverySlowCallbackIsFound(t *testing.T) {
+// Some callbacks begin while others are already reported as slow.
+func TestEachOfManySlowCallbacksIsReported(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(t *testing.T, executor Executor) {
+	eachExecutorInBubble(t, func(t *testing.T, executor Executor) {
 		var log slowLog
 		tw := startWheel(t, Options{Executor: executor, OnSlow: log.add, SlowAfter: 100 * time.Millisecond, Shards: 1})
 		const n = 60
@@ -155,10 +138,10 @@ func TestEverySlowCallbackIsFound(t *testing.T) {
 	})
 }
 
-// A panic and runtime.Goexit end a slow callback like a return.
-func TestSlowCallbackThatDoesNotReturn(t *testing.T) {
+// A panic and runtime.Goexit end a slow callback as a return does.
+func TestSlowCallbackThatEndsByPanicOrGoexitIsReported(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(t *testing.T, executor Executor) {
+	eachExecutorInBubble(t, func(t *testing.T, executor Executor) {
 		var log slowLog
 		tw := startWheel(t, Options{Executor: executor, OnSlow: log.add, OnPanic: func(any, []byte) {}, Shards: 1})
 		tw.AfterFunc(0, func() { time.Sleep(time.Second); panic("late") })
@@ -180,8 +163,7 @@ func TestSlowCallbackThatDoesNotReturn(t *testing.T) {
 	})
 }
 
-// A callback that a stopped wheel still runs is watched on.
-func TestSlowCallbackOfStoppedWheel(t *testing.T) {
+func TestSlowCallbackIsReportedAfterTheWheelsStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log slowLog
@@ -195,8 +177,8 @@ func TestSlowCallbackOfStoppedWheel(t *testing.T) {
 	})
 }
 
-// OnSlow may call everything, and it may block: other callbacks are found to be slow all the same.
-func TestOnSlowMayBlock(t *testing.T) {
+// OnSlow may call methods of the wheel, and may block. Meanwhile other slow callbacks are reported.
+func TestOnSlowMayBlockAndCallTheWheel(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log slowLog
@@ -219,8 +201,7 @@ func TestOnSlowMayBlock(t *testing.T) {
 	})
 }
 
-// Without OnSlow slow callbacks are counted, and no timer is set for them.
-func TestSlowAfterCountsWithoutOnSlow(t *testing.T) {
+func TestSlowCallbacksAreCountedWithoutOnSlow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tw := startWheel(t, Options{SlowAfter: time.Second})
@@ -229,7 +210,7 @@ func TestSlowAfterCountsWithoutOnSlow(t *testing.T) {
 		st := tw.Stats()
 		require.Equal(t, 1, st.SlowRunning)
 		require.EqualValues(t, 1, st.Slow)
-		require.EqualValues(t, 1, tw.Stats().Slow, "it is counted once")
+		require.EqualValues(t, 1, tw.Stats().Slow, "counted once")
 		time.Sleep(time.Hour)
 		st = tw.Stats()
 		require.EqualValues(t, 1, st.Slow)
@@ -237,8 +218,8 @@ func TestSlowAfterCountsWithoutOnSlow(t *testing.T) {
 	})
 }
 
-// In Manual mode the machine's clock measures, and nothing but the end of a callback is reported.
-func TestSlowCallbackInManualMode(t *testing.T) {
+// In Manual mode callbacks are measured by the real clock, and reported only when they have ended.
+func TestSlowCallbackInManualModeIsReportedByTheRealClock(t *testing.T) {
 	t.Parallel()
 	for _, start := range []time.Time{{}, time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)} {
 		synctest.Test(t, func(t *testing.T) {
@@ -250,7 +231,7 @@ func TestSlowCallbackInManualMode(t *testing.T) {
 				during = tw.Stats().SlowRunning
 			})
 			tw.AfterFunc(time.Hour, func() {})
-			require.Equal(t, 2, tw.Advance(tw.Now().Add(2*time.Hour)), "two hours of the wheel's clock are no time")
+			require.Equal(t, 2, tw.Advance(tw.Now().Add(2*time.Hour)), "two hours of the wheel's clock do not count")
 			calls := log.take()
 			require.Len(t, calls, 1)
 			require.False(t, calls[0].Running)
@@ -261,7 +242,7 @@ func TestSlowCallbackInManualMode(t *testing.T) {
 }
 
 // Timeouts measure a whole batch. The reported function is the one that receives the batches.
-func TestSlowBatch(t *testing.T) {
+func TestSlowBatchIsReportedAsOneCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log slowLog
@@ -288,8 +269,9 @@ func napForEach(naps []time.Duration) {
 	}
 }
 
-// A batch of functions is still a batch.
-func TestSlowBatchOfFunctions(t *testing.T) {
+// Values of a Timeouts may be functions. The reported function is nevertheless the one that
+// receives the batches.
+func TestSlowBatchOfFunctionsIsReportedByItsReceiver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log slowLog
@@ -312,8 +294,8 @@ func callEach(funcs []func()) {
 	}
 }
 
-// Many workers, on real time: what is reported is what was slow.
-func TestSlowCallbacksUnderLoad(t *testing.T) {
+// Many workers run quick callbacks on the real clock.
+func TestQuickCallbacksUnderLoadAreNotReported(t *testing.T) {
 	t.Parallel()
 	var log slowLog
 	tw := startWheel(t, Options{OnSlow: log.add, SlowAfter: 30 * time.Second})
@@ -331,35 +313,37 @@ func TestSlowCallbacksUnderLoad(t *testing.T) {
 	done.Wait()
 	require.NoError(t, tw.Shutdown(t.Context()))
 	require.EqualValues(t, n, tw.Stats().Fired)
-	require.Empty(t, log.take(), "nothing has taken half a minute")
+	require.Empty(t, log.take(), "no callback took half a minute")
 }
 
-// Stats never tells of more slow callbacks that run than of slow ones, also before the watchdog has
-// looked.
-func TestSlowRunningIsAmongSlow(t *testing.T) {
+// Stats.Slow includes each slow callback in Stats.SlowRunning, even before the watchdog finds it.
+func TestSlowRunningIsIncludedInSlow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log slowLog
-		tw := twoNaps(t, &log)
+		tw := startWheel(t, Options{Shards: 1, OnSlow: log.add, SlowAfter: 80 * time.Millisecond})
+		tw.AfterFunc(0, napOneSecond)
+		time.Sleep(time.Millisecond)
+		tw.AfterFunc(0, napOneSecond)
 		time.Sleep(84 * time.Millisecond)
 		synctest.Wait()
-		require.Len(t, log.take(), 1, "the next look is at 90 ms")
+		require.Len(t, log.take(), 1, "the watchdog looks again at 90 ms")
 		st := tw.Stats()
 		require.Equal(t, 2, st.SlowRunning)
 		require.EqualValues(t, 2, st.Slow)
 		time.Sleep(10 * time.Millisecond)
 		synctest.Wait()
-		require.Len(t, log.take(), 1, "it is reported all the same")
+		require.Len(t, log.take(), 1, "the second one")
 		time.Sleep(time.Hour)
 		require.EqualValues(t, 2, tw.Stats().Slow)
 	})
 }
 
-// Shutdown waits for reports of callbacks that were found while they ran, however long ago those
-// have returned.
+// OnSlow is called while a callback runs, and blocks after the callback has returned. Shutdown
+// waits for this call of OnSlow.
 func TestShutdownWaitsForOnSlow(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(t *testing.T, executor Executor) {
+	eachExecutorInBubble(t, func(t *testing.T, executor Executor) {
 		release := make(chan struct{})
 		inside := 0
 		tw := startWheel(t, Options{Executor: executor, OnSlow: func(c SlowCallback) {
@@ -379,11 +363,11 @@ func TestShutdownWaitsForOnSlow(t *testing.T) {
 		require.NoError(t, tw.Shutdown(t.Context()))
 		require.Equal(t, time.Hour, time.Since(began))
 		require.Zero(t, inside)
-		require.NoError(t, tw.Shutdown(t.Context()), "once more")
+		require.NoError(t, tw.Shutdown(t.Context()), "called again")
 	})
 }
 
-func TestSlowCallbackAsLogRecord(t *testing.T) {
+func TestSlowCallbackLogsItsFields(t *testing.T) {
 	t.Parallel()
 	c := SlowCallback{Wheel: "w", Func: "main.f", File: "main.go", Line: 7, Took: time.Second, Running: true, Payloads: 1}
 	require.Equal(t, map[string]any{
