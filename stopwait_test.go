@@ -15,14 +15,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// stopWait is StopWait without an end. In a bubble it fails the test if it waits for ever.
+// stopWait calls StopWait with a context that does not end. If StopWait never returns, the deadlock
+// check of the bubble fails the test.
 func stopWait(t *testing.T, ft *FuncTimer) {
 	t.Helper()
 	require.NoError(t, ft.StopWait(context.Background()))
 }
 
-// requireNoneUnderWay checks that the wheel has forgotten all calls of functions.
-func requireNoneUnderWay(t *testing.T, tw *TimingWheel) {
+// requireNoneInFlight checks that the wheel knows of no call in flight.
+func requireNoneInFlight(t *testing.T, tw *TimingWheel) {
 	t.Helper()
 	for _, s := range tw.engine.shards {
 		s.armMu.Lock()
@@ -32,8 +33,9 @@ func requireNoneUnderWay(t *testing.T, tw *TimingWheel) {
 	}
 }
 
-// A timer whose function does not run is stopped at once, even if the context has ended.
-func TestStopWaitWithoutACallReturnsAtOnce(t *testing.T) {
+// If the function is not running, StopWait stops the timer and returns nil at once, even if the
+// context has ended.
+func TestStopWaitWithoutACallInFlightReturnsAtOnce(t *testing.T) {
 	t.Parallel()
 	ended, end := context.WithCancel(context.Background())
 	end()
@@ -78,10 +80,10 @@ func TestStopWaitReturnsWhenTheCallHasEnded(t *testing.T) {
 				stopWait(t, ft)
 				assert.Equal(t, []int{60}, watch.noted(), name)
 				assert.Equal(t, 60, watch.elapsed(), name)
-				requireNoneUnderWay(t, tw)
+				requireNoneInFlight(t, tw)
 				assert.False(t, ft.Reset(5*ms))
 				pass(5 * ms)
-				assert.True(t, tw.Stats().Running > 0, "a later Reset arms as ever")
+				assert.True(t, tw.Stats().Running > 0, "Reset after StopWait arms the timer")
 				stopWait(t, ft)
 				assert.Equal(t, []int{60, 115}, watch.noted(), name)
 			})
@@ -89,7 +91,7 @@ func TestStopWaitReturnsWhenTheCallHasEnded(t *testing.T) {
 	}
 }
 
-func TestStopWaitAwaitsOverlappingCalls(t *testing.T) {
+func TestStopWaitWaitsForAllOverlappingCalls(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		ended := newStopwatch()
@@ -113,7 +115,7 @@ func TestStopWaitAwaitsOverlappingCalls(t *testing.T) {
 		}
 		all.Wait()
 		assert.Len(t, ended.noted(), 6)
-		requireNoneUnderWay(t, tw)
+		requireNoneInFlight(t, tw)
 		pass(time.Hour)
 		assert.Len(t, ended.noted(), 6)
 	})
@@ -130,11 +132,11 @@ func TestStopWaitReturnsTheErrorOfItsContext(t *testing.T) {
 		defer cancel()
 		require.ErrorIs(t, ft.StopWait(ctx), context.DeadlineExceeded)
 		assert.Equal(t, 50, watch.elapsed())
-		assert.False(t, ft.Stop(), "it was stopped")
+		assert.False(t, ft.Stop(), "StopWait stopped the timer")
 		stopWait(t, ft)
 		assert.Equal(t, 110, watch.elapsed())
 		assert.Equal(t, []int{10}, watch.noted())
-		requireNoneUnderWay(t, tw)
+		requireNoneInFlight(t, tw)
 	})
 }
 
@@ -153,12 +155,12 @@ func TestStopWaitInItsOwnFunctionWaitsForItsContext(t *testing.T) {
 		ft.Reset(10 * ms)
 		pass(time.Hour)
 		assert.Equal(t, []int{50}, watch.noted(), "the Reset before StopWait was undone")
-		requireNoneUnderWay(t, tw)
+		requireNoneInFlight(t, tw)
 	})
 }
 
-// A function that arms its own timer again does not outlive StopWait.
-func TestStopWaitEndsAFunctionThatRearmsItsTimer(t *testing.T) {
+// A running function arms its own timer again. After StopWait the timer is not armed.
+func TestStopWaitStopsATimerThatItsFunctionRearms(t *testing.T) {
 	t.Parallel()
 	for _, d := range []time.Duration{0, ms, time.Hour} {
 		bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
@@ -180,8 +182,9 @@ func TestStopWaitEndsAFunctionThatRearmsItsTimer(t *testing.T) {
 	}
 }
 
-// If each call begins before the one before has ended, there is always one to wait for.
-func TestStopWaitDuringCallsWithoutAGap(t *testing.T) {
+// Each call of the function begins before the previous call has ended. StopWait waits until its
+// context ends.
+func TestStopWaitDuringCallsWithoutAGapWaitsForItsContext(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		var ft FuncTimer
@@ -200,12 +203,13 @@ func TestStopWaitDuringCallsWithoutAGap(t *testing.T) {
 		assert.ErrorIs(t, ft.StopWait(ctx), context.DeadlineExceeded)
 		enough.Store(true)
 		stopWait(t, &ft)
-		requireNoneUnderWay(t, tw)
+		requireNoneInFlight(t, tw)
 	})
 }
 
-// A Reset by another goroutine while StopWait waits is stopped, or its call is awaited.
-func TestResetDuringStopWait(t *testing.T) {
+// Another goroutine calls Reset while StopWait waits. StopWait stops the timer, or waits for its
+// call.
+func TestStopWaitCoversResetsWhileItWaits(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		watch := newStopwatch()
@@ -227,8 +231,7 @@ func TestResetDuringStopWait(t *testing.T) {
 	})
 }
 
-// StopWait also waits for a call that goes on after the wheel's Stop.
-func TestStopWaitAfterTheWheelsStop(t *testing.T) {
+func TestStopWaitWaitsForACallInFlightAfterTheWheelsStop(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		watch := newStopwatch()
@@ -237,11 +240,13 @@ func TestStopWaitAfterTheWheelsStop(t *testing.T) {
 		tw.Stop()
 		stopWait(t, ft)
 		assert.Equal(t, []int{110}, watch.noted())
-		requireNoneUnderWay(t, tw)
+		requireNoneInFlight(t, tw)
 	})
 }
 
-func TestStopWaitBesideAnExecutorThatRunsLater(t *testing.T) {
+// The executor delays a call. StopWait does not wait for a call that has not begun, and prevents
+// it.
+func TestStopWaitPreventsACallThatTheExecutorDelays(t *testing.T) {
 	t.Parallel()
 	calls := new(held)
 	bubble(t, Options{Executor: calls}, func(t *testing.T, tw *TimingWheel) {
@@ -249,7 +254,7 @@ func TestStopWaitBesideAnExecutorThatRunsLater(t *testing.T) {
 		ft := tw.NewFuncTimer(10*ms, func() { time.Sleep(50 * ms); watch.note() })
 		pass(20 * ms)
 		assert.Equal(t, 1, calls.len())
-		stopWait(t, ft) // the call has not begun
+		stopWait(t, ft) // returns at once: the call has not begun
 		calls.release()
 		assert.Empty(t, watch.noted())
 		ft.Reset(10 * ms)
@@ -261,7 +266,7 @@ func TestStopWaitBesideAnExecutorThatRunsLater(t *testing.T) {
 	})
 }
 
-func TestStopWaitInManualMode(t *testing.T) {
+func TestStopWaitWaitsForACallInsideAdvance(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{Manual: true}, func(t *testing.T, tw *TimingWheel) {
 		watch := newStopwatch()
@@ -269,7 +274,7 @@ func TestStopWaitInManualMode(t *testing.T) {
 		other := tw.NewFuncTimer(10*ms, func() { watch.note() })
 		go tw.Advance(tw.Now().Add(time.Second))
 		synctest.Wait()
-		stopWait(t, other) // is due and has not begun
+		stopWait(t, other) // due, but not begun
 		stopWait(t, ft)
 		assert.Equal(t, []int{50}, watch.noted())
 		synctest.Wait()
@@ -277,9 +282,9 @@ func TestStopWaitInManualMode(t *testing.T) {
 	})
 }
 
-// After StopWait has returned, the function neither runs nor begins, whatever it and other
-// goroutines do meanwhile: Touches, Flushes, overlapping calls, calls that arm the timer again.
-func TestRaceStopWaitIsExact(t *testing.T) {
+// After StopWait has returned, no call of the function is in flight and none begins. Meanwhile the
+// function rearms its timer, its calls overlap, and another goroutine calls Touch and Flush.
+func TestRaceNoCallRunsOrBeginsAfterStopWait(t *testing.T) {
 	t.Parallel()
 	for _, opts := range tiny {
 		tw := startWheel(t, opts)
@@ -287,7 +292,7 @@ func TestRaceStopWaitIsExact(t *testing.T) {
 		type subject struct {
 			FuncTimer
 			running, calls atomic.Int64
-			may            atomic.Bool // the function may arm its timer
+			rearm          atomic.Bool // the function arms its timer
 		}
 		subjects := make([]subject, timers)
 		for k := range subjects {
@@ -296,7 +301,7 @@ func TestRaceStopWaitIsExact(t *testing.T) {
 				s.running.Add(1)
 				defer s.running.Add(-1)
 				n := s.calls.Add(1)
-				if s.may.Load() {
+				if s.rearm.Load() {
 					s.Reset(time.Duration(n%3) * opts.Tick)
 				}
 				if n%4 == 0 {
@@ -325,7 +330,7 @@ func TestRaceStopWaitIsExact(t *testing.T) {
 			owners.Go(func() {
 				rng := rand.New(rand.NewPCG(uint64(k), 5))
 				for round := range scaled(500) {
-					s.may.Store(true)
+					s.rearm.Store(true)
 					s.Reset(time.Duration(rng.IntN(4)) * opts.Tick)
 					if rng.IntN(2) == 0 {
 						spin(time.Duration(rng.IntN(4)) * opts.Tick / 2)
@@ -333,7 +338,7 @@ func TestRaceStopWaitIsExact(t *testing.T) {
 					if rng.IntN(4) == 0 {
 						s.Reset(0)
 					}
-					s.may.Store(rng.IntN(8) > 0) // else a Reset may come after the last Stop
+					s.rearm.Store(rng.IntN(8) > 0) // otherwise the function may call Reset after the last Stop
 					if err := s.StopWait(context.Background()); err != nil {
 						wrong <- err.Error()
 						return
@@ -345,7 +350,7 @@ func TestRaceStopWaitIsExact(t *testing.T) {
 					}
 					runtime.Gosched()
 					if after := s.calls.Load(); running != 0 || after != before {
-						wrong <- fmt.Sprintf("round %d: %d calls run, %d have begun since", round, running, after-before)
+						wrong <- fmt.Sprintf("round %d: %d calls in flight, %d begun after StopWait", round, running, after-before)
 						return
 					}
 				}
@@ -359,7 +364,7 @@ func TestRaceStopWaitIsExact(t *testing.T) {
 			t.Errorf("%s: %s", optionName(opts), w)
 		}
 		require.NoError(t, drainWheel(tw))
-		requireNoneUnderWay(t, tw)
+		requireNoneInFlight(t, tw)
 		for k := range subjects {
 			assert.Zero(t, subjects[k].marks.Load()&(calling|listed))
 		}
@@ -367,8 +372,9 @@ func TestRaceStopWaitIsExact(t *testing.T) {
 	}
 }
 
-// Several goroutines wait for one timer, some with contexts that end, while the wheel is stopped.
-func TestRaceStopWaitsAndTheWheelsStop(t *testing.T) {
+// Several goroutines call StopWait of the same timers, with contexts that end, while the wheel is
+// stopped.
+func TestRaceStopWaitAgainstTheWheelsStop(t *testing.T) {
 	t.Parallel()
 	for range scaled(200) {
 		tw := startWheel(t, Options{Tick: time.Microsecond, Shards: 1})
@@ -400,6 +406,6 @@ func TestRaceStopWaitsAndTheWheelsStop(t *testing.T) {
 			assert.NoError(t, fts[k].StopWait(context.Background()))
 		}
 		assert.Zero(t, running.Load())
-		requireNoneUnderWay(t, tw)
+		requireNoneInFlight(t, tw)
 	}
 }

@@ -19,9 +19,9 @@ import (
 
 const suspendArmed = "timers are armed"
 
-// A process that is stopped for three seconds: when it goes on, everything that has become due
-// meanwhile fires promptly and once, and a plan runs once for all the runs that it has missed.
-func TestSuspendedProcess(t *testing.T) {
+// A process is stopped by SIGSTOP and continued. The timers that became due meanwhile then fire
+// promptly and once, and a plan runs once for all missed runs.
+func TestDueTimersFireOnceAfterSIGSTOP(t *testing.T) {
 	if os.Getenv(childEnv) != "" {
 		suspendedChild(t)
 		return
@@ -31,7 +31,7 @@ func TestSuspendedProcess(t *testing.T) {
 	if !fullTests {
 		length = time.Second
 	}
-	command := child("TestSuspendedProcess", length.String())
+	command := child("TestDueTimersFireOnceAfterSIGSTOP", length.String())
 	command.Stderr = os.Stderr
 	stdout, err := command.StdoutPipe()
 	require.NoError(t, err)
@@ -42,7 +42,7 @@ func TestSuspendedProcess(t *testing.T) {
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
 		fmt.Fprintln(&output, lines.Text())
-		if lines.Text() == suspendArmed { // it stops itself
+		if lines.Text() == suspendArmed { // the child stops itself next
 			var status syscall.WaitStatus
 			_, err := syscall.Wait4(command.Process.Pid, &status, syscall.WUNTRACED, nil)
 			require.NoError(t, err)
@@ -83,7 +83,8 @@ func suspendedChild(t *testing.T) {
 		}
 	}()
 	var start time.Time
-	for once := true; once || time.Since(start) > length/2; once = false { // again, if so little is left for the stop
+	// Arming is repeated if it took so long that few timers would be due during the stop.
+	for time.Since(start) > length/2 {
 		start = time.Now()
 		for range 1000 {
 			l.arm(tw, rand.N(length+time.Second))
@@ -96,7 +97,7 @@ func suspendedChild(t *testing.T) {
 	}
 	fmt.Println(suspendArmed)
 
-	var gap time.Duration // the longest time in which this loop did not get to run
+	var gap time.Duration // the longest time between two iterations
 	var resumed time.Time
 	last := time.Now()
 	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGSTOP))
@@ -111,7 +112,7 @@ func suspendedChild(t *testing.T) {
 	}
 	elapsed, done := time.Since(begin), runs.Load()
 	ticked := ticks.Load()
-	await(t, "the ticker goes on", func() bool { return ticks.Load() > ticked })
+	await(t, "the ticker continues", func() bool { return ticks.Load() > ticked })
 	require.True(t, plan.Stop())
 	ticker.Stop()
 	close(end)
@@ -129,7 +130,8 @@ func suspendedChild(t *testing.T) {
 		}
 	}
 	require.Greater(t, during, 300)
-	// This goroutine may have been a little later to go on than they, so that its gap is longer.
+	// The scheduler may have continued this goroutine later than the others, so gap may be too
+	// long.
 	most := int64((elapsed-gap+length/4)/(50*ms)) + 3
 	assert.LessOrEqual(t, done, most, "missed runs were replayed")
 	assert.LessOrEqual(t, ticked, most, "missed ticks were replayed")

@@ -16,12 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One test for each trap of docs/internals/design.md that other timing wheels fell into, in their
-// order. A test's name says what went wrong there.
+// There is one test for each trap of docs/internals/design.md, in the same order. The traps are
+// bugs of other timing wheels. The name of a test says what the bug was.
 
-// Trap 1: the driver read a bucket's current expiration instead of the one that it had taken off
-// the queue. With adders busy on a small wheel the clock jumped ahead and more than half fired
-// early.
+// Trap 1: the driver read the current expiration of a bucket, and not the one with which the bucket
+// was queued. While goroutines added timers to a small wheel, the clock jumped ahead, and more than
+// half of the timers fired early.
 func TestTrapClockJumpsToCurrentExpiration(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{WheelSize: 2, Levels: 1, Shards: 1, Tick: ms}) // a lap is 2 ms
@@ -45,9 +45,10 @@ func TestTrapClockJumpsToCurrentExpiration(t *testing.T) {
 	}
 }
 
-// Trap 2: flushing a bucket under its lock added its timers to the same bucket, and waited for
-// itself for 2,644 minutes. Here every callback arms another timer for the slot that it came from.
-func TestTrapFlushAddsToItsOwnBucket(t *testing.T) {
+// Trap 2: flushing a bucket under its lock added its timers to the same bucket: a deadlock, which
+// lasted for 2,644 minutes in production. Here each callback arms timers for the slot of its own
+// timer.
+func TestTrapFlushOfABucketThatAddsToIt(t *testing.T) {
 	t.Parallel()
 	for name, executor := range executors {
 		t.Run(name, func(t *testing.T) {
@@ -58,7 +59,7 @@ func TestTrapFlushAddsToItsOwnBucket(t *testing.T) {
 			again = func() {
 				if ran.Add(1) < 300 {
 					tw.AfterFunc(2*ms, again) // a lap
-					tw.AfterFunc(4*ms, again) // a lap of the coarser wheel
+					tw.AfterFunc(4*ms, again) // a lap of the second level
 					tw.Flush()
 				}
 			}
@@ -68,8 +69,8 @@ func TestTrapFlushAddsToItsOwnBucket(t *testing.T) {
 	}
 }
 
-// halfway runs a test on a wheel whose n timers are due 10 ms from now, and of which a driver has
-// moved some to a finer wheel. No driver comes before the test lets time pass or something is due.
+// halfway runs a test on a wheel with n timers that are due in 10 ms. The driver has moved some of
+// them to a finer level. No driver runs until the test lets time pass or a timer is due.
 func halfway(t *testing.T, n int, test func(t *testing.T, tw *TimingWheel, timers []Timer, runs func(i int) int32)) {
 	t.Helper()
 	bubble(t, Options{WheelSize: 4, Levels: 3, Tick: ms}, func(t *testing.T, tw *TimingWheel) {
@@ -93,9 +94,9 @@ func halfway(t *testing.T, n int, test func(t *testing.T, tw *TimingWheel, timer
 	})
 }
 
-// Trap 3: while a timer was on its way from one wheel to a finer one, Stop found it in no bucket,
-// returned false, and the timer fired.
-func TestTrapStopBetweenTwoWheels(t *testing.T) {
+// Trap 3: while a timer was moved from one wheel to a finer one, Stop found the timer in no bucket
+// and returned false, and the timer fired.
+func TestTrapStopDuringACascade(t *testing.T) {
 	t.Parallel()
 	const n = 40 * quantum
 	halfway(t, n, func(t *testing.T, tw *TimingWheel, timers []Timer, runs func(int) int32) {
@@ -103,11 +104,11 @@ func TestTrapStopBetweenTwoWheels(t *testing.T) {
 		for i := range timers {
 			switch i % 4 {
 			case 0:
-				require.True(t, timers[i].Stop(), "timer %d is nowhere", i)
+				require.True(t, timers[i].Stop(), "timer %d was not found", i)
 			case 1:
-				require.True(t, timers[i].Reschedule(100*ms), "timer %d is nowhere", i)
+				require.True(t, timers[i].Reschedule(100*ms), "timer %d was not found", i)
 			case 2:
-				require.True(t, timers[i].Reschedule(5*ms), "timer %d is nowhere", i)
+				require.True(t, timers[i].Reschedule(5*ms), "timer %d was not found", i)
 			}
 		}
 		verifyShards(t, tw.engine)
@@ -127,9 +128,9 @@ func TestTrapStopBetweenTwoWheels(t *testing.T) {
 	})
 }
 
-// A timer that is rescheduled to now does not wait until all that were to be moved with it are
-// moved.
-func TestRescheduleToNowBetweenTwoWheels(t *testing.T) {
+// During a cascade a timer is rescheduled to now, and another one is armed for now. Neither waits
+// for the end of the cascade.
+func TestDueTimersDoNotWaitForTheEndOfACascade(t *testing.T) {
 	t.Parallel()
 	const n = 200 * quantum
 	halfway(t, n, func(t *testing.T, tw *TimingWheel, timers []Timer, runs func(int) int32) {
@@ -137,7 +138,7 @@ func TestRescheduleToNowBetweenTwoWheels(t *testing.T) {
 		var left atomic.Int32
 		left.Store(-1)
 		require.True(t, timers[n-1].Stop())
-		s.own(func() { // the driver begins afterwards
+		s.own(func() { // the driver cannot run until both timers are due
 			at := s.Read()
 			s.armMu.Lock()
 			s.arm(at, at, func() {
@@ -151,7 +152,7 @@ func TestRescheduleToNowBetweenTwoWheels(t *testing.T) {
 		})
 		synctest.Wait()
 		require.EqualValues(t, 1, runs(n-2))
-		require.Positive(t, left.Load(), "both waited for all others")
+		require.Positive(t, left.Load(), "both timers waited for the end of the cascade")
 		require.Zero(t, runs(0))
 		pass(time.Second)
 		require.Zero(t, tw.Len())
@@ -159,8 +160,7 @@ func TestRescheduleToNowBetweenTwoWheels(t *testing.T) {
 	})
 }
 
-// The same for Flush: it takes what is between two wheels along.
-func TestFlushBetweenTwoWheels(t *testing.T) {
+func TestFlushDuringACascadeRunsAllTimers(t *testing.T) {
 	t.Parallel()
 	const n = 10 * quantum
 	halfway(t, n, func(t *testing.T, tw *TimingWheel, timers []Timer, runs func(int) int32) {
@@ -174,8 +174,9 @@ func TestFlushBetweenTwoWheels(t *testing.T) {
 	})
 }
 
-// Trap 4: between a periodic task's expiry and its next arming its Stop did nothing: 3,632 of
-// 20,000 were ignored. TestRaceStopOfAPlanSticks is about all moments; here it is that one.
+// Trap 4: Stop of a periodic task had no effect between expiry and the next arming: 3,632 of 20,000
+// calls were ignored. Here Stop is always called in this gap. In TestRaceStopOfAPlanSticks it is
+// called at random times.
 func TestTrapStopOfAPeriodicTaskInTheGap(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Tick: time.Microsecond, Shards: 1})
@@ -197,9 +198,9 @@ func TestTrapStopOfAPeriodicTaskInTheGap(t *testing.T) {
 	}
 }
 
-// Trap 5: floor rounding and millisecond truncation, with which a quarter to a half of all timers
-// were early.
-func TestTrapRoundsDown(t *testing.T) {
+// Trap 5: deadlines were rounded down to a tick or truncated to milliseconds, so 24 to 48 percent
+// of the timers were early.
+func TestTrapDeadlinesRoundedDown(t *testing.T) {
 	t.Parallel()
 	for _, tick := range []time.Duration{time.Microsecond, 3 * time.Microsecond, ms, 7 * ms} {
 		for _, d := range []time.Duration{1, tick - 1, tick, tick + 1, 9*tick - 1, 9 * tick, 9*tick + 1, 1000*tick + 1} {
@@ -216,23 +217,23 @@ func TestTrapRoundsDown(t *testing.T) {
 	}
 }
 
-// stepped is t with the wall clock moved by d and the monotonic reading as it was: what time.Now
-// returns after NTP or an administrator has stepped the clock. The wall part of a time.Time with a
-// monotonic reading counts seconds from its 31st bit on.
+// stepped returns t with the wall clock moved by d and the same monotonic reading, as time.Now
+// returns it after NTP or an administrator has stepped the clock. In a time.Time with a monotonic
+// reading, bits 30 and up of the wall field count seconds.
 func stepped(tb testing.TB, t time.Time, d time.Duration) time.Time {
 	tb.Helper()
 	moved := t
 	*(*uint64)(unsafe.Pointer(&moved)) += uint64(d/time.Second) << 30
 	require.Zero(tb, moved.Sub(t), "the monotonic reading has changed")
-	require.Equal(tb, d, moved.Round(0).Sub(t.Round(0)), "the wall clock has not")
+	require.Equal(tb, d, moved.Round(0).Sub(t.Round(0)), "the wall clock has not moved")
 	return moved
 }
 
-// Trap 6: the wall clock. A step of it fired timers early, or an hour late.
+// Trap 6: a step of the wall clock fired timers early, or late by the step.
 func TestTrapWallClockSteps(t *testing.T) {
 	t.Parallel()
 	for _, step := range []time.Duration{-time.Hour, time.Hour} {
-		// The wheel was made before the step.
+		// The wheel was created before the step.
 		tw := startWheel(t, Options{Shards: 1})
 		for _, s := range tw.engine.shards {
 			s.Base = stepped(t, s.Base, -step)
@@ -264,7 +265,7 @@ func TestTrapWallClockSteps(t *testing.T) {
 	}
 }
 
-// Trap 6, too: delays that overflow. MaxInt64 fired after 10 µs, a negative delay never.
+// Trap 6, second part: delays overflowed. MaxInt64 fired after 10 µs, and a negative delay never.
 func TestTrapDurationOverflow(t *testing.T) {
 	t.Parallel()
 	for _, opts := range append(tiny, Options{}) {
@@ -285,15 +286,15 @@ func TestTrapDurationOverflow(t *testing.T) {
 			tw.AfterFunc(d, func() { fired <- struct{}{} })
 		}
 		for range 4 {
-			receive(t, fired, "a delay of less than nothing")
+			receive(t, fired, "a delay of at most zero")
 		}
 		assert.Equal(t, 7, tw.Len())
 		tw.Stop()
 	}
 }
 
-// Trap 7: adders read the hand's position and then inserted where it had just been: the timer
-// waited for a lap, here of more than a minute.
+// Trap 7: Add read the position of the clock hand and inserted the timer into a slot that the hand
+// had meanwhile left. The timer was late by one lap, which is 65 s here.
 func TestTrapStrandedForALap(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{WheelSize: 65536, Levels: 1, Shards: 1, Tick: ms})
@@ -320,7 +321,7 @@ func TestTrapStrandedForALap(t *testing.T) {
 	assert.Less(t, time.Duration(worst.Load()), 40*time.Second, "a lap is 65 s")
 }
 
-// Trap 8: a wheel of size 1 recursed for ever, one of size 0 divided by zero.
+// Trap 8: a wheel of size 1 recursed without end, and a wheel of size 0 divided by zero.
 func TestTrapWheelSizeOneAndZero(t *testing.T) {
 	t.Parallel()
 	_, err := New(Options{WheelSize: 1})
@@ -339,7 +340,7 @@ func TestTrapWheelSizeOneAndZero(t *testing.T) {
 	}
 }
 
-// Trap 9: an add that raced shutdown hung (7 of 3,000), a second Stop panicked or hung.
+// Trap 9: an Add during shutdown hung (7 of 3,000), and a second Stop panicked or hung.
 func TestTrapAddRacingShutdown(t *testing.T) {
 	t.Parallel()
 	for i := range max(scaled(3000), 100) {
@@ -361,16 +362,16 @@ func TestTrapAddRacingShutdown(t *testing.T) {
 	}
 }
 
-// Trap 10: lost wake-ups. The head was published after the sleeper had looked, so an earlier timer
-// waited for a later one.
+// Trap 10: lost wake-ups. The new head was published after the driver had read the old one, so an
+// earlier timer waited for a later one.
 func TestTrapLostWakeup(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Shards: 1, Tick: 10 * time.Microsecond, WheelSize: 16, Levels: 2})
 	far := tw.AfterFunc(2*time.Hour, func() {})
 	ran := make(chan struct{}, 2)
 	for range max(scaled(2000), 100) {
-		// The driver has just been woken and looks at the wheel, or goes to sleep until the far
-		// one.
+		// At the second AfterFunc the driver is running, or sleeps until one of the two other
+		// timers.
 		tw.AfterFunc(rand.N(100*time.Microsecond), func() { ran <- struct{}{} })
 		spin(rand.N(100 * time.Microsecond))
 		tw.AfterFunc(rand.N(50*time.Microsecond), func() { ran <- struct{}{} })
@@ -382,13 +383,13 @@ func TestTrapLostWakeup(t *testing.T) {
 		timer := tw.AfterFunc(time.Hour, func() { ran <- struct{}{} })
 		spin(rand.N(20 * time.Microsecond))
 		require.True(t, timer.Reschedule(rand.N(50*time.Microsecond)))
-		receive(t, ran, "the hastened timer")
+		receive(t, ran, "the timer that was moved earlier")
 	}
 	assert.True(t, far.Stop())
 }
 
-// Trap 10, the delay queue's half: two takers and one wake-up token. An item due at 0.25 s came at
-// 2.15 s.
+// Trap 10, second part: two takers of a delay queue shared one wake-up token. An item that was due
+// at 0.25 s was taken at 2.15 s.
 func TestTrapTwoTakersOneToken(t *testing.T) {
 	t.Parallel()
 	for range max(scaled(30), 5) {
@@ -416,7 +417,8 @@ func TestTrapTwoTakersOneToken(t *testing.T) {
 	}
 }
 
-// Trap 11: ticker-counted wheels lose time with every tick that is dropped. Here the clock jumps.
+// Trap 11: wheels that count the ticks of a ticker lose time with each dropped tick. Here the clock
+// jumps.
 func TestTrapDroppedTicksLoseTime(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Manual: true, WheelSize: 4, Levels: 3})
@@ -425,30 +427,30 @@ func TestTrapDroppedTicksLoseTime(t *testing.T) {
 	for _, d := range rand.Perm(1000) {
 		tw.AfterFunc(time.Duration(d)*ms, func() { order = append(order, d) })
 	}
-	require.Equal(t, 1000, tw.Advance(start.Add(5000*ms)), "all that the jump has passed over")
+	require.Equal(t, 1000, tw.Advance(start.Add(5000*ms)), "all timers that the jump passed")
 	for i := range order {
 		require.Equal(t, i, order[i], "in the order of ticks")
 	}
-	// The next one counts from the clock, not from the number of ticks seen.
+	// A later delay starts at the clock, not at the number of processed ticks.
 	tw.AfterFunc(3*ms, func() {})
 	assert.Zero(t, tw.Advance(start.Add(5003*ms-1)))
 	assert.Equal(t, 1, tw.Advance(start.Add(5003*ms)))
 }
 
-// Trap 11, too: steps counted from the current slot, within which time has gone on, are a tick
-// early.
-func TestTrapCountsFromTheCurrentSlot(t *testing.T) {
+// Trap 11, second part: delays were counted from the start of the current slot, not from the
+// current time, so timers were up to a tick early.
+func TestTrapDelaysCountedFromTheCurrentSlot(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Manual: true, Tick: 10 * ms, WheelSize: 4, Levels: 2})
 	start := tw.Now()
 	tw.Advance(start.Add(9 * ms)) // near the end of slot 0
 	tw.AfterFunc(10*ms, func() {})
 	assert.Zero(t, tw.Advance(start.Add(10*ms)))
-	assert.Zero(t, tw.Advance(start.Add(19*ms)), "due, but its tick has not come")
+	assert.Zero(t, tw.Advance(start.Add(19*ms)), "due within the current tick")
 	assert.Equal(t, 1, tw.Advance(start.Add(20*ms)))
 }
 
-// Trap 12: a callback that arms itself again with 0 was all that the driver ever got to.
+// Trap 12: a callback that rearms its timer with a delay of 0 starved all other timers.
 func TestTrapZeroDelayChainStarvesTheDriver(t *testing.T) {
 	t.Parallel()
 	for name, executor := range executors {
@@ -464,15 +466,15 @@ func TestTrapZeroDelayChainStarvesTheDriver(t *testing.T) {
 					tw.AfterFunc(0, link)
 				}
 			}
-			for range 50 { // so many that some of them are due at any time
+			for range 50 { // so many that some are always due
 				tw.AfterFunc(0, link)
 			}
 			ran := make(chan struct{})
-			for _, d := range []time.Duration{0, ms, 5 * ms, 50 * ms} { // the last one is moved between wheels
+			for _, d := range []time.Duration{0, ms, 5 * ms, 50 * ms} { // the last one cascades
 				tw.AfterFunc(d, func() { ran <- struct{}{} })
 				before := links.Load()
 				receive(t, ran, "a timer beside the chain")
-				await(t, "the chain goes on as well", func() bool { return links.Load() > before })
+				await(t, "the chain continues too", func() bool { return links.Load() > before })
 			}
 			end.Store(true)
 			require.NoError(t, drainWheel(tw))
@@ -480,9 +482,9 @@ func TestTrapZeroDelayChainStarvesTheDriver(t *testing.T) {
 	}
 }
 
-// On one processor no other goroutine helps the driver. Due timers must leave the driver time for
-// the rest of its work, and timers that have become due must not wait behind timers armed later.
-func TestTrapZeroDelayChainsOnOneProcessor(t *testing.T) {
+// Trap 12 on one processor, where no other goroutine helps the driver. Callbacks must leave time
+// for the driver, and due timers must not wait for timers that were armed later.
+func TestTrapZeroDelayChainsStarveTheDriverOnOneProcessor(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	tw := startWheel(t, Options{Shards: 1, WheelSize: 32})
 	var end atomic.Bool
@@ -496,7 +498,7 @@ func TestTrapZeroDelayChainsOnOneProcessor(t *testing.T) {
 		tw.AfterFunc(0, link)
 	}
 	ran := make(chan struct{})
-	for _, d := range []time.Duration{ms, 50 * ms} { // the latter is moved between wheels
+	for _, d := range []time.Duration{ms, 50 * ms} { // the latter cascades
 		tw.AfterFunc(d, func() { ran <- struct{}{} })
 		receive(t, ran, "a timer beside the chains")
 	}
@@ -504,8 +506,8 @@ func TestTrapZeroDelayChainsOnOneProcessor(t *testing.T) {
 	require.NoError(t, drainWheel(tw))
 }
 
-// Trap 13: after a suspend, or any stall, a plan replayed every run that it had missed, at once.
-func TestTrapReplaysMissedRuns(t *testing.T) {
+// Trap 13: after a suspend or a stall a plan replayed all missed runs at once.
+func TestTrapMissedRunsAreReplayed(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Manual: true})
 	start := tw.Now()
@@ -517,8 +519,8 @@ func TestTrapReplaysMissedRuns(t *testing.T) {
 	assert.Equal(t, 1, tw.Advance(start.Add(time.Hour+ms)), "in its old phase")
 }
 
-// Trap 14: nothing fires wrongly, yet wake-ups explode when small timers stand behind the head. On
-// fake time every wake-up shows.
+// Trap 14: timers shortly after the head caused excessive wake-ups, although all fired correctly.
+// On fake time the number of wake-ups is exact.
 func TestTrapSmallTimersBehindTheHeadWakeTheDriver(t *testing.T) {
 	bubble(t, Options{WheelSize: 16, Levels: 3}, func(t *testing.T, tw *TimingWheel) {
 		for range 5 { // heads
@@ -531,21 +533,20 @@ func TestTrapSmallTimersBehindTheHeadWakeTheDriver(t *testing.T) {
 			due[(d + ms - 1).Truncate(ms)] = true
 			timer := tw.AfterFunc(d, func() {})
 			for range 3 {
-				timer.Reschedule(d) // none of them is a reason to look at the wheel
+				timer.Reschedule(d) // must not wake the driver
 			}
 		}
 		pass(999 * ms)
 		early := tw.Stats().Wakeups
-		assert.Less(t, early, uint64(10), "before anything is due only intervals of coarse wheels are")
+		assert.Less(t, early, uint64(10), "no timer is due: only cascades wake the driver")
 		pass(2 * time.Minute)
 		assert.Zero(t, tw.Len())
-		// Once for each instant at which something is due, and for each interval of the coarser
-		// wheels.
+		// One wake-up for each tick with due timers, and for each interval of a coarser level.
 		assert.LessOrEqual(t, tw.Stats().Wakeups, uint64(len(due)+intervals(due, 16)+intervals(due, 256)))
 	})
 }
 
-// intervals is the number of intervals of so many ms in which a time lies.
+// intervals returns the number of intervals of the given length in ms that contain a time.
 func intervals(times map[time.Duration]bool, length time.Duration) int {
 	found := map[time.Duration]bool{}
 	for at := range times {
@@ -554,8 +555,9 @@ func intervals(times map[time.Duration]bool, length time.Duration) int {
 	return len(found)
 }
 
-// Trap 15: wheels that are right near zero are wrong at large epochs, where indices wrap.
-func TestTrapLargeEpochs(t *testing.T) {
+// Trap 15: wheels that were correct for clock readings near zero failed for large readings, where
+// indices wrap.
+func TestTrapLargeClockReadings(t *testing.T) {
 	t.Parallel()
 	const size = 16
 	for _, origin := range epochs(size) {
@@ -577,7 +579,7 @@ func TestTrapLargeEpochs(t *testing.T) {
 		for tw.Len() > 0 {
 			next, ok := tw.Next()
 			require.True(t, ok)
-			require.True(t, next.After(tw.Now()), "epoch %d: Next is %v before the clock: the caller would spin", origin, tw.Now().Sub(next))
+			require.True(t, next.After(tw.Now()), "epoch %d: Next is %v before the clock: the loop would not end", origin, tw.Now().Sub(next))
 			tw.Advance(next)
 			verifyShards(t, tw.engine)
 		}
@@ -585,7 +587,7 @@ func TestTrapLargeEpochs(t *testing.T) {
 	}
 }
 
-// epochs are clock readings around the wraps of every level, and large ones.
+// epochs returns clock readings around the wrap of each level, and large ones.
 func epochs(size int64) []int64 {
 	all := []int64{0, 1, 1<<40 + 1, 1<<62 + 12345}
 	for span := int64(ms) * size; span < 1<<58; span *= size {
