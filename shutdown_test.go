@@ -298,7 +298,7 @@ func TestRaceStopOfTheWheelAgainstEverything(t *testing.T) {
 				s.l.account(t)
 				require.Zero(t, tw.Len())
 				require.Zero(t, tw.Stats().Running)
-				require.False(t, s.over.Load(), "runs overlapped")
+				require.False(t, s.overlap.Load(), "runs overlapped")
 			}
 		})
 	}

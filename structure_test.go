@@ -21,8 +21,9 @@ const (
 	mostMethods = 30
 )
 
-// No type of the package grows into one that does everything. Stats is data that programs read.
-func TestTypesStaySmall(t *testing.T) {
+// Types with many fields or methods have too many tasks. Stats is exempt, because its fields are
+// data for programs.
+func TestTypesHaveFewFieldsAndMethods(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)
@@ -69,8 +70,8 @@ func receiver(x ast.Expr) string {
 	return x.(*ast.Ident).Name
 }
 
-// layers are the files of the package, from the bottom to the top. A file refers to files of lower
-// layers and of its own. The files of one layer may refer to each other.
+// layers lists the files of the package from the bottom to the top. A file may refer to files of
+// its own layer and of lower layers.
 var layers = [][]string{
 	{"words.go"},
 	{"bucket.go"},
@@ -103,7 +104,7 @@ func (emptyPackages) Import(path string) (*types.Package, error) {
 	return p, nil
 }
 
-// Dependencies go one way: no file refers to a layer above its own.
+// Dependencies point one way: no file refers to a layer above its own.
 func TestFilesReferOnlyDownwards(t *testing.T) {
 	t.Parallel()
 	if strconv.IntSize == 32 {
@@ -121,7 +122,7 @@ func TestFilesReferOnlyDownwards(t *testing.T) {
 	require.NoError(t, err)
 	var files []*ast.File
 	for _, name := range pkg.GoFiles {
-		require.Contains(t, layer, name, "each file has a layer")
+		require.Contains(t, layer, name, "the file has no layer")
 		file, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
 		require.NoError(t, err)
 		files = append(files, file)

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestStopAnswersTrueOnce(t *testing.T) {
+func TestStopReturnsTrueOnce(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})
 	fired := make(chan struct{}, 1)
@@ -43,8 +43,9 @@ func TestZeroTimerIsInert(t *testing.T) {
 	assert.False(t, ok)
 }
 
-// The last Reschedule wins, whether it moves the timer later, earlier or to the past.
-func TestRescheduleOnTheRealClock(t *testing.T) {
+// On the real clock a timer fires once, at the time of the last Reschedule. Reschedule moves it
+// later, earlier or to the past.
+func TestTimerFiresAtTheTimeOfTheLastReschedule(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})
 	fired := make(chan time.Time, 2)
@@ -52,14 +53,14 @@ func TestRescheduleOnTheRealClock(t *testing.T) {
 
 	start := time.Now()
 	timer := tw.AfterFunc(5*time.Millisecond, note)
-	if timer.Reschedule(60 * time.Millisecond) { // else the machine was asleep for 5 ms
+	if timer.Reschedule(60 * time.Millisecond) { // otherwise this goroutine was preempted for 5 ms
 		assert.GreaterOrEqual(t, receive(t, fired, "postponed").Sub(start), 60*time.Millisecond)
 	}
 
 	start = time.Now()
 	timer = tw.AfterFunc(time.Hour, note)
 	require.True(t, timer.Reschedule(20*time.Millisecond))
-	assert.GreaterOrEqual(t, receive(t, fired, "hastened").Sub(start), 20*time.Millisecond)
+	assert.GreaterOrEqual(t, receive(t, fired, "moved earlier").Sub(start), 20*time.Millisecond)
 
 	for _, past := range []func(Timer) bool{
 		func(x Timer) bool { return x.Reschedule(math.MinInt64) },
@@ -82,8 +83,8 @@ func TestRescheduleOnTheRealClock(t *testing.T) {
 	assert.Empty(t, fired)
 }
 
-// A date on the wall is as good as a time with a monotonic reading.
-func TestAtFunc(t *testing.T) {
+// AtFunc and RescheduleAt take times with and without a monotonic reading, in any time zone.
+func TestAtFuncIsNeverEarlyForAnyKindOfTime(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})
 	ran := make(chan time.Time, 1)
@@ -95,7 +96,7 @@ func TestAtFunc(t *testing.T) {
 		start := time.Now()
 		at := strip(time.Now().Add(20 * time.Millisecond))
 		tw.AtFunc(at, func() { ran <- time.Now() })
-		// The two clocks are read one after the other, to the nanosecond.
+		// time.Now reads the wall clock and the monotonic clock one after the other.
 		assert.Greater(t, receive(t, ran, name).Sub(start), 20*time.Millisecond-time.Microsecond, name)
 
 		timer := tw.AtFunc(strip(time.Now().Add(time.Hour)), func() { ran <- time.Now() })
@@ -110,7 +111,7 @@ func TestAtFunc(t *testing.T) {
 	receive(t, ran, "the zero time")
 }
 
-func TestDeadlineOnTheRealClock(t *testing.T) {
+func TestDeadlineReturnsTheDeadlineRoundedUpToATick(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})
 	before := time.Now()
@@ -118,7 +119,7 @@ func TestDeadlineOnTheRealClock(t *testing.T) {
 	due, ok := timer.Deadline()
 	require.True(t, ok)
 	assert.False(t, due.Before(before.Add(time.Hour)))
-	assert.False(t, due.After(time.Now().Add(time.Hour+time.Millisecond)), "it is rounded up to a tick")
+	assert.False(t, due.After(time.Now().Add(time.Hour+time.Millisecond)), "rounded up to a tick")
 
 	at := time.Now().Add(time.Minute)
 	require.True(t, timer.RescheduleAt(at))
@@ -131,12 +132,13 @@ func TestDeadlineOnTheRealClock(t *testing.T) {
 	assert.False(t, ok)
 }
 
-// 64 goroutines arm, stop and reset their own timers and stop each other's while they expire.
-func TestRaceExactlyOnce(t *testing.T) {
+// 64 goroutines arm, stop and reschedule timers and stop timers of other goroutines while the
+// timers expire. Each timer fires once, was stopped, or was discarded by the wheel's Stop.
+func TestRaceEachTimerEndsOnce(t *testing.T) {
 	t.Parallel()
 	for i, opts := range tiny {
-		for _, halt := range []bool{false, true} {
-			t.Run(optionName(opts)+map[bool]string{true: ",stopped"}[halt], func(t *testing.T) {
+		for _, stopWheel := range []bool{false, true} {
+			t.Run(optionName(opts)+map[bool]string{true: ",stopped"}[stopWheel], func(t *testing.T) {
 				t.Parallel()
 				tw := startWheel(t, opts)
 				l := newLedger()
@@ -146,16 +148,16 @@ func TestRaceExactlyOnce(t *testing.T) {
 				var all sync.WaitGroup
 				for g := range 64 {
 					all.Go(func() {
-						raceOne(l, tw, rand.New(rand.NewPCG(uint64(i), uint64(g))), &board, steps)
+						raceSteps(l, tw, rand.New(rand.NewPCG(uint64(i), uint64(g))), &board, steps)
 						done.Add(1)
 					})
 				}
-				if halt {
-					await(t, "half of them are done", func() bool { return done.Load() >= 32 || tw.Stats().Armed > uint64(16*steps) })
+				if stopWheel {
+					await(t, "half of the goroutines are done", func() bool { return done.Load() >= 32 || tw.Stats().Armed > uint64(16*steps) })
 					tw.Stop()
 				}
 				all.Wait()
-				if halt {
+				if stopWheel {
 					require.NoError(t, tw.Shutdown(t.Context()))
 					l.settle(t, tw)
 					return
@@ -168,8 +170,9 @@ func TestRaceExactlyOnce(t *testing.T) {
 	}
 }
 
-// raceOne is one goroutine's part of it.
-func raceOne(l *ledger, tw *TimingWheel, rng *rand.Rand, board *[32]atomic.Pointer[record], steps int) {
+// raceSteps arms, stops and reschedules timers at random. A timer on the board may be stopped by
+// any goroutine. A timer is rescheduled only by the goroutine that armed it.
+func raceSteps(l *ledger, tw *TimingWheel, rng *rand.Rand, board *[32]atomic.Pointer[record], steps int) {
 	var own []*record
 	for range steps {
 		d := time.Duration(rng.IntN(3000)-100) * time.Microsecond
@@ -199,15 +202,16 @@ func raceOne(l *ledger, tw *TimingWheel, rng *rand.Rand, board *[32]atomic.Point
 	}
 }
 
-// The direct peer's failure: 16 adders on one small wheel of three levels. None early, none lost.
-func TestRaceSixteenAddersOnOneSmallWheel(t *testing.T) {
+// 16 goroutines arm timers on a small wheel of three levels, as in the benchmark in which another
+// library fires more than half of the timers early.
+func TestRaceAddersOnASmallWheelLoseNoTimerAndNoneIsEarly(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{WheelSize: 16, Levels: 3, Shards: 1, Tick: time.Millisecond})
 	length := 3 * time.Second
 	if !fullTests {
 		length = 500 * time.Millisecond // longer than the delays
 	}
-	ledgers := make([]*ledger, 16) // one each: a shared one would be what they wait for
+	ledgers := make([]*ledger, 16) // one for each goroutine, because a shared one would serialize them
 	var all sync.WaitGroup
 	for g := range ledgers {
 		ledgers[g] = newLedger()
@@ -230,7 +234,7 @@ func TestRaceSixteenAddersOnOneSmallWheel(t *testing.T) {
 	total.settleAll(t, tw)
 }
 
-// eachTiny runs the test on small wheels, where timers meet.
+// eachTiny runs a test on each of the tiny wheels.
 func eachTiny(t *testing.T, test func(t *testing.T, tw *TimingWheel)) {
 	t.Helper()
 	t.Parallel()
@@ -242,8 +246,8 @@ func eachTiny(t *testing.T, test func(t *testing.T, tw *TimingWheel)) {
 	}
 }
 
-// Two goroutines stop a timer just when it is due: one of three wins.
-func TestRaceStopAgainstFire(t *testing.T) {
+// Two goroutines stop a timer when it is due. The callback runs, or exactly one Stop returns true.
+func TestRaceStopAgainstFireEndsATimerOnce(t *testing.T) {
 	eachTiny(t, func(t *testing.T, tw *TimingWheel) {
 		l := newLedger()
 		for range max(scaled(400), 40) {
@@ -256,23 +260,23 @@ func TestRaceStopAgainstFire(t *testing.T) {
 				})
 			}
 			stoppers.Wait()
-			require.False(t, r.timer.Stop(), "stopped, or too late: never both")
+			require.False(t, r.timer.Stop(), "the timer was stopped, or its callback has begun")
 		}
 		require.NoError(t, drainWheel(tw))
 		l.settleAll(t, tw)
 	})
 }
 
-// A Reschedule just when the timer is due either comes too late or moves the callback to the new
-// time.
-func TestRaceRescheduleAgainstFire(t *testing.T) {
+// Reschedule is called when the timer is due. It returns false, or the callback runs only at the
+// new time.
+func TestRaceRescheduleAgainstFireIsExact(t *testing.T) {
 	eachTiny(t, func(t *testing.T, tw *TimingWheel) {
 		l := newLedger()
 		for range max(scaled(400), 40) {
 			r := l.arm(tw, rand.N(50*time.Microsecond))
 			for range 4 {
 				spin(rand.N(50 * time.Microsecond))
-				// Later, or earlier than the last one.
+				// The new deadline may be earlier or later than the old one.
 				if !l.reset(r, rand.N(200*time.Microsecond)) {
 					break
 				}
@@ -284,9 +288,9 @@ func TestRaceRescheduleAgainstFire(t *testing.T) {
 	})
 }
 
-// Many timers are due at one instant, and two goroutines stop and reschedule them just then.
-// Workers claim the timers in batches, and one thing happens to each.
-func TestRaceStopAndRescheduleAgainstABurst(t *testing.T) {
+// Many timers are due at the same time, when two goroutines stop and reschedule them. Workers claim
+// the timers in batches.
+func TestRaceEachTimerOfABatchEndsOnce(t *testing.T) {
 	eachTiny(t, func(t *testing.T, tw *TimingWheel) {
 		l := newLedger()
 		for range max(scaled(40), 4) {
@@ -316,9 +320,9 @@ func TestRaceStopAndRescheduleAgainstABurst(t *testing.T) {
 	})
 }
 
-// Eight goroutines reschedule one timer at once, and then one does. The timer fires once, at the
-// last time only.
-func TestRaceRescheduleAgainstReschedule(t *testing.T) {
+// Eight goroutines reschedule the same timer, and then one goroutine does. The timer fires once, at
+// the time of the last Reschedule.
+func TestRaceLastOfConcurrentReschedulesWins(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{WheelSize: 4, Levels: 2, Tick: 100 * time.Microsecond, Shards: 1})
 	const bound = 10 * time.Millisecond
@@ -346,8 +350,8 @@ func TestRaceRescheduleAgainstReschedule(t *testing.T) {
 	assert.Zero(t, tw.Len())
 }
 
-// A timer that Reschedule takes out of a flush runs at its new time, not with the flush.
-func TestRaceFlushThenReschedule(t *testing.T) {
+// A flushed timer whose Reschedule returns true runs at its new time only.
+func TestRaceRescheduleAfterFlushIsExact(t *testing.T) {
 	eachTiny(t, func(t *testing.T, tw *TimingWheel) {
 		l := newLedger()
 		for range max(scaled(30), 3) {
@@ -358,19 +362,19 @@ func TestRaceFlushThenReschedule(t *testing.T) {
 			tw.Flush()
 			for _, r := range batch {
 				if !l.reset(r, time.Millisecond) {
-					r.notBefore = 0 // it runs with the flush
+					r.notBefore = 0 // runs with the flush
 				}
 			}
-			require.NoError(t, drainWheel(tw), "else the next Flush would take what was moved")
+			require.NoError(t, drainWheel(tw), "otherwise the next Flush runs the rescheduled timers")
 		}
 		verifyShards(t, tw.engine)
 		l.settleAll(t, tw)
 	})
 }
 
-// Flush races Stop, Reschedule and the arming of the same timers. One thing happens to each, and a
-// timer that is armed after the last Flush keeps its deadline.
-func TestRaceFlushAgainstEverything(t *testing.T) {
+// Flush races arming, Stop and Reschedule of the same timers. Each timer ends once, and a timer
+// that is armed after the last Flush keeps its deadline.
+func TestRaceFlushAgainstEverythingEndsEachTimerOnce(t *testing.T) {
 	eachTiny(t, func(t *testing.T, tw *TimingWheel) {
 		flushed, after := newLedger(), newLedger()
 		flushed.hasty = true
@@ -380,7 +384,7 @@ func TestRaceFlushAgainstEverything(t *testing.T) {
 				rng := rand.New(rand.NewPCG(uint64(g), 7))
 				var board [32]atomic.Pointer[record]
 				for range max(scaled(10), 1) {
-					raceOne(flushed, tw, rng, &board, 50)
+					raceSteps(flushed, tw, rng, &board, 50)
 					tw.Flush()
 				}
 			})
@@ -397,7 +401,7 @@ func TestRaceFlushAgainstEverything(t *testing.T) {
 	})
 }
 
-// Len is exact when it is quiet, whatever has raced before.
+// Len is exact when no other call is in progress.
 func TestLenIsExactAfterARace(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Shards: 4, WheelSize: 16, Levels: 2, Tick: 100 * time.Microsecond})
@@ -422,7 +426,7 @@ func TestLenIsExactAfterARace(t *testing.T) {
 		})
 	}
 	all.Wait()
-	await(t, "the near ones fire", func() bool {
+	await(t, "the near timers fire", func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for len(l.records) > 0 && l.records[len(l.records)-1].runs.Load() == 1 {
@@ -444,14 +448,14 @@ func TestLenIsExactAfterARace(t *testing.T) {
 	verifyShards(t, tw.engine)
 }
 
-// pairState is what two operations work on: a few timers and plans that both may touch.
+// pairState holds the timers and plans that a pair of concurrent operations share.
 type pairState struct {
-	tw    *TimingWheel
-	l     *ledger
-	board [8]atomic.Pointer[record]
-	plans [2]atomic.Pointer[Timer]
-	runs  atomic.Int64 // of plans
-	over  atomic.Bool  // two runs of one plan overlapped
+	tw      *TimingWheel
+	l       *ledger
+	board   [8]atomic.Pointer[record]
+	plans   [2]atomic.Pointer[Timer]
+	runs    atomic.Int64 // of plans
+	overlap atomic.Bool  // two runs of one plan overlapped
 }
 
 func (s *pairState) any() *record { return s.board[rand.IntN(len(s.board))].Load() }
@@ -466,7 +470,7 @@ func (s *pairState) plan() {
 	var inside atomic.Int32
 	timer := s.tw.ScheduleFunc(Every(20*time.Microsecond), func() {
 		if inside.Add(1) != 1 {
-			s.over.Store(true)
+			s.overlap.Store(true)
 		}
 		s.runs.Add(1)
 		runtime.Gosched()
@@ -497,8 +501,9 @@ var pairOps = []struct {
 	{"Len, Next, Stats", func(s *pairState) { s.tw.Len(); s.tw.Next(); s.tw.Stats() }},
 }
 
-// Every pair of operations, each with itself among them, at once on a wheel of three tiny levels.
-func TestRaceEveryPair(t *testing.T) {
+// Each operation runs concurrently with each operation, itself included, on a wheel of three small
+// levels.
+func TestRaceEachPairOfOperationsLosesNoTimer(t *testing.T) {
 	t.Parallel()
 	for i, a := range pairOps {
 		t.Run(a.name, func(t *testing.T) {
@@ -532,7 +537,7 @@ func racePair(t *testing.T, executor Executor, a, b func(*pairState)) {
 			for range max(scaled(200), 30) {
 				call(s)
 				if r := s.any(); r.runs.Load()+r.stops.Load() > 0 {
-					s.arm() // so that the pair always has timers to work on
+					s.arm() // keeps the board full of pending timers
 				}
 			}
 		})
@@ -544,14 +549,14 @@ func racePair(t *testing.T, executor Executor, a, b func(*pairState)) {
 	assert.NoError(t, drainWheel(tw))
 	verifyShards(t, tw.engine)
 	s.l.requireNoneLost(t)
-	assert.False(t, s.over.Load(), "two runs of one plan overlapped")
+	assert.False(t, s.overlap.Load(), "two runs of one plan overlapped")
 	tw.Stop()
 }
 
-// Everything at once beside 16 busy goroutines, judged by counts: none early, none lost, none
-// twice, and the wheel's own books agree. Callbacks are quick, block, exit, and stop or move
-// others.
-func TestNothingIsLostOnABusyMachine(t *testing.T) {
+// All processors are busy. Timers are armed, stopped and rescheduled, and callbacks return, block,
+// exit, or arm and stop other timers. No timer is early, lost or run twice, and the wheel's
+// counters are exact.
+func TestNoTimerIsLostOnABusyMachine(t *testing.T) {
 	busy(t)
 	for _, opts := range []Options{
 		{WheelSize: 4, Levels: 2, Tick: 10 * time.Microsecond, Shards: 1},
@@ -573,7 +578,7 @@ func TestNothingIsLostOnABusyMachine(t *testing.T) {
 			extras := []func(){
 				func() {}, func() {}, func() {}, runtime.Goexit,
 				func() {
-					if opts.Executor != Inline { // there each turn of the busy ones would delay all others
+					if opts.Executor != Inline { // there it would delay all other callbacks
 						time.Sleep(rand.N(500 * time.Microsecond))
 					}
 				},
@@ -608,7 +613,7 @@ func TestNothingIsLostOnABusyMachine(t *testing.T) {
 							l.reset(own[rng.IntN(len(own))], d)
 						}
 					}
-					for _, r := range own { // nothing is left to wait for an hour
+					for _, r := range own { // otherwise the test would wait for an hour
 						if rng.IntN(2) == 0 || !l.reset(r, 0) {
 							r.stop()
 						}
@@ -616,7 +621,7 @@ func TestNothingIsLostOnABusyMachine(t *testing.T) {
 				})
 			}
 			all.Wait()
-			await(t, "all is over", func() bool {
+			await(t, "no timer is pending", func() bool {
 				l.mu.Lock()
 				defer l.mu.Unlock()
 				for _, r := range l.records {
@@ -631,7 +636,7 @@ func TestNothingIsLostOnABusyMachine(t *testing.T) {
 	}
 }
 
-// stopIfFar stops a timer that would be waited for too long.
+// stopIfFar stops a timer whose deadline is more than a minute away.
 func (r *record) stopIfFar() {
 	if at, ok := r.timer.Deadline(); ok && time.Until(at) > time.Minute {
 		r.stop()
