@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Everything still answers after Stop, with its documented result.
-func TestCallsAfterStop(t *testing.T) {
+// Each method may be called after Stop and returns its documented result.
+func TestCallsAfterStopReturnTheirDocumentedResults(t *testing.T) {
 	t.Parallel()
 	for _, manual := range []bool{false, true} {
 		tw := startWheel(t, Options{Manual: manual, Shards: 2})
@@ -49,7 +49,7 @@ func TestCallsAfterStop(t *testing.T) {
 	}
 }
 
-func TestTimeoutsCallsAfterStop(t *testing.T) {
+func TestCallsAfterStopOfTimeoutsReturnTheirDocumentedResults(t *testing.T) {
 	t.Parallel()
 	w, err := NewTimeouts(Options{Shards: 2}, func([]int) { t.Error("expired after Stop") })
 	require.NoError(t, err)
@@ -67,8 +67,8 @@ func TestTimeoutsCallsAfterStop(t *testing.T) {
 	assert.NoError(t, w.Shutdown(t.Context()))
 }
 
-// Stop discards what is pending; it neither waits for nor disturbs what has started.
-func TestStopDiscardsWhatIsPendingAndLetsTheRestRun(t *testing.T) {
+// Stop discards pending timers. Running callbacks continue, and Stop does not wait for them.
+func TestStopDiscardsPendingTimersAndLetsCallbacksRun(t *testing.T) {
 	t.Parallel()
 	for name, executor := range unbounded {
 		t.Run(name, func(t *testing.T) {
@@ -90,9 +90,9 @@ func TestStopDiscardsWhatIsPendingAndLetsTheRestRun(t *testing.T) {
 
 			ctx, cancel := context.WithTimeout(t.Context(), 5*ms)
 			defer cancel()
-			require.ErrorIs(t, tw.Shutdown(ctx), context.DeadlineExceeded, "they still run")
+			require.ErrorIs(t, tw.Shutdown(ctx), context.DeadlineExceeded, "callbacks still run")
 			waited := make(chan error, 2)
-			for range 2 { // several may wait
+			for range 2 { // several callers may wait
 				go func() { waited <- tw.Shutdown(t.Context()) }()
 			}
 			close(gate)
@@ -106,8 +106,8 @@ func TestStopDiscardsWhatIsPendingAndLetsTheRestRun(t *testing.T) {
 	}
 }
 
-// Once Shutdown has returned nil nothing runs, and nothing ever will.
-func TestNothingRunsAfterShutdown(t *testing.T) {
+// When Shutdown has returned nil, no callback runs, and none begins later.
+func TestNoCallbackRunsAfterShutdown(t *testing.T) {
 	t.Parallel()
 	for name, executor := range executors {
 		t.Run(name, func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestNothingRunsAfterShutdown(t *testing.T) {
 				require.NoError(t, tw.Shutdown(t.Context()))
 				require.Zero(t, running.Load())
 				total := ran.Load()
-				require.EqualValues(t, total, tw.Stats().Fired, "each claim has run")
+				require.EqualValues(t, total, tw.Stats().Fired, "each claimed timer has run")
 				runtime.Gosched()
 				require.Equal(t, total, ran.Load())
 			}
@@ -137,8 +137,8 @@ func TestNothingRunsAfterShutdown(t *testing.T) {
 	}
 }
 
-// Nothing is claimed once Stop has returned, even where Stop does not wait.
-func TestNothingIsClaimedAfterStop(t *testing.T) {
+// When Stop has returned, no timer is claimed, even if callbacks still run.
+func TestNoTimerIsClaimedAfterStop(t *testing.T) {
 	t.Parallel()
 	for name, executor := range executors {
 		t.Run(name, func(t *testing.T) {
@@ -164,9 +164,8 @@ func TestNothingIsClaimedAfterStop(t *testing.T) {
 	}
 }
 
-// Stop waits for a claim that is under way, so each timer is counted once: as fired or as
-// discarded.
-func TestStopWaitsForAClaimUnderWay(t *testing.T) {
+// Stop waits for a claim in progress, so each timer is counted once: as fired or as discarded.
+func TestStopWaitsForAClaimInProgress(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		begin, end       func(s *shard)
@@ -177,7 +176,7 @@ func TestStopWaitsForAClaimUnderWay(t *testing.T) {
 			func(s *shard) { s.claims.runs.Add(1); s.claims.updating.Add(-1) },
 			1, 0,
 		},
-		"that gives up": {
+		"that is dropped": {
 			func(s *shard) { s.own(func() { s.owner.pool.launches++; s.owner.counters.fired++ }) },
 			func(s *shard) { s.claims.dropped.Add(1); s.claims.launched.Add(1) },
 			0, 1,
@@ -191,7 +190,7 @@ func TestStopWaitsForAClaimUnderWay(t *testing.T) {
 			stopped := make(chan struct{})
 			go func() { s.Stop(); close(stopped) }()
 			await(t, "Stop", sh.closed.Load)
-			time.Sleep(5 * ms) // in which a Stop that does not wait would end
+			time.Sleep(5 * ms) // time for a Stop that does not wait to return
 			c.end(sh)
 			receive(t, stopped, "the end of Stop")
 			st := s.Stats()
@@ -201,8 +200,8 @@ func TestStopWaitsForAClaimUnderWay(t *testing.T) {
 	}
 }
 
-// A callback that calls Shutdown waits for itself, until ctx ends; Stop does not wait.
-func TestShutdownFromACallback(t *testing.T) {
+// In a callback, Shutdown waits for this callback, so it returns when ctx ends. Stop does not wait.
+func TestShutdownInACallbackWaitsForItsContext(t *testing.T) {
 	t.Parallel()
 	for name, executor := range executors {
 		t.Run(name, func(t *testing.T) {
@@ -216,14 +215,14 @@ func TestShutdownFromACallback(t *testing.T) {
 				result <- tw.Shutdown(ctx)
 			})
 			require.ErrorIs(t, receive(t, result, "Shutdown"), context.DeadlineExceeded)
-			require.NoError(t, tw.Shutdown(t.Context()), "from outside it waits for the callback only")
+			require.NoError(t, tw.Shutdown(t.Context()), "from another goroutine it waits for the callback only")
 		})
 	}
 }
 
-// A context that has ended does not keep Shutdown from stopping the wheel, nor from reporting
-// success where nothing runs.
-func TestShutdownWithAnEndedContext(t *testing.T) {
+// With an ended context, Shutdown stops the wheel. It returns nil if no callback runs, otherwise
+// the error of the context.
+func TestShutdownWithAnEndedContextStopsTheWheel(t *testing.T) {
 	t.Parallel()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -240,13 +239,12 @@ func TestShutdownWithAnEndedContext(t *testing.T) {
 	cause, abandon := context.WithCancelCause(t.Context())
 	abandon(assert.AnError)
 	assert.ErrorIs(t, tw.Shutdown(cause), context.Canceled)
-	assert.Equal(t, Timer{}, tw.AfterFunc(0, func() {}), "stopped all the same")
+	assert.Equal(t, Timer{}, tw.AfterFunc(0, func() {}), "the wheel is stopped")
 	close(gate)
 	assert.NoError(t, tw.Shutdown(t.Context()))
 }
 
-// A nil context is told by its name, and before anything is stopped.
-func TestShutdownWithANilContextPanics(t *testing.T) {
+func TestShutdownWithANilContextPanicsAndStopsNothing(t *testing.T) {
 	t.Parallel()
 	var none context.Context
 	tw := startWheel(t, Options{})
@@ -260,8 +258,9 @@ func TestShutdownWithANilContextPanics(t *testing.T) {
 	assert.True(t, w.Add(time.Hour, 1).Stop())
 }
 
-// Stop and Shutdown against all of the API at once, from many goroutines.
-func TestRaceStopOfTheWheelAgainstEverything(t *testing.T) {
+// Stop and Shutdown are called while other goroutines call all other methods. Each timer ends at
+// most once.
+func TestRaceStopOfTheWheelEndsEachTimerAtMostOnce(t *testing.T) {
 	t.Parallel()
 	for _, opts := range tiny {
 		t.Run(optionName(opts), func(t *testing.T) {
@@ -304,7 +303,7 @@ func TestRaceStopOfTheWheelAgainstEverything(t *testing.T) {
 	}
 }
 
-// gated is an executor whose Go takes as long as it is told to.
+// gated is an executor whose Go sends on entered and then blocks until the test sends on gate.
 type gated struct{ entered, gate chan struct{} }
 
 func (g gated) Go(f func()) {
@@ -313,8 +312,8 @@ func (g gated) Go(f func()) {
 	go f()
 }
 
-// A program closes its pool when Shutdown has returned: the pool's Go is not called any more by
-// then, nor is a call of it under way.
+// A program may close its pool when Shutdown has returned: no call of the executor's Go is in
+// progress then, and none follows.
 func TestShutdownWaitsForTheExecutorsGo(t *testing.T) {
 	t.Parallel()
 	g := gated{entered: make(chan struct{}), gate: make(chan struct{})}
@@ -326,7 +325,7 @@ func TestShutdownWaitsForTheExecutorsGo(t *testing.T) {
 	receive(t, g.entered, "Go")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*ms)
 	defer cancel()
-	assert.ErrorIs(t, tw.Shutdown(ctx), context.DeadlineExceeded, "a call of Go is under way")
+	assert.ErrorIs(t, tw.Shutdown(ctx), context.DeadlineExceeded, "a call of Go is in progress")
 	g.gate <- struct{}{}
 	require.NoError(t, tw.Shutdown(t.Context()))
 	select {
@@ -337,8 +336,8 @@ func TestShutdownWaitsForTheExecutorsGo(t *testing.T) {
 	}
 }
 
-// Neither workers nor drivers outlive the wheel; nor do they outlive the work.
-func TestNoGoroutineIsLeftBehind(t *testing.T) {
+// Workers and drivers end when the wheel is stopped, and also when no timer is due.
+func TestNoGoroutineRemainsWithoutDueTimersOrAfterStop(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for _, executor := range []Executor{nil, Goroutines, Inline} {
 		var wheels []*TimingWheel
@@ -347,18 +346,18 @@ func TestNoGoroutineIsLeftBehind(t *testing.T) {
 			require.NoError(t, err)
 			wheels = append(wheels, tw)
 		}
-		goroutinesReturnTo(t, before) // nothing runs where nothing is armed
+		goroutinesReturnTo(t, before) // no goroutine without an armed timer
 		for _, tw := range wheels {
 			for range 1000 {
 				tw.AfterFunc(rand.N(3*ms), func() { time.Sleep(rand.N(200 * time.Microsecond)) })
 			}
 			tw.AfterFunc(time.Hour, func() {})
 		}
-		wheels[0].Stop() // in the middle of it
+		wheels[0].Stop() // while callbacks run
 		for _, tw := range wheels[1:] {
-			await(t, "all but one have run", func() bool { return tw.Len() == 1 })
+			await(t, "all timers but one have fired", func() bool { return tw.Len() == 1 })
 		}
-		goroutinesReturnTo(t, before) // timers that wait need none either
+		goroutinesReturnTo(t, before) // no goroutine for a timer that is not due
 		for _, tw := range wheels {
 			tw.AfterFunc(0, func() {})
 			tw.ScheduleFunc(Every(ms), func() {})
@@ -368,10 +367,10 @@ func TestNoGoroutineIsLeftBehind(t *testing.T) {
 	}
 }
 
-// When the wheel's Stop returns, the fate of each timer is settled: no claim, no discard and no
-// drop comes later, whichever goroutine was preempted.
+// When the wheel's Stop has returned, no timer is claimed, dropped or discarded any more, even if
+// goroutines of the wheel are preempted.
 func TestCountsAreFinalWhenStopReturns(t *testing.T) {
-	// Not parallel: it keeps every processor busy.
+	// Not parallel, because busy takes all processors.
 	busy(t)
 	for name, executor := range map[string]Executor{"default": nil, "Goroutines": Goroutines, "Inline": Inline} {
 		t.Run(name, func(t *testing.T) {
@@ -400,9 +399,9 @@ func TestCountsAreFinalWhenStopReturns(t *testing.T) {
 				require.NoError(t, tw.Shutdown(t.Context()))
 				after := tw.Stats()
 				require.Equal(t, before.Fired, after.Fired, "claimed or dropped after Stop")
-				// A run of the plan that was claimed just before Stop is counted, and does not take
-				// place.
-				require.Contains(t, []uint64{0, 1}, after.Fired-ran.Load(), "each claim has run")
+				// A run of the plan that was claimed shortly before Stop is counted and does not
+				// begin.
+				require.Contains(t, []uint64{0, 1}, after.Fired-ran.Load(), "each claimed timer has run")
 				require.Equal(t, stopped.Load(), after.Stopped)
 				require.Equal(t, after.Armed, after.Fired+after.Stopped+after.Discarded)
 			}
