@@ -14,13 +14,16 @@ const (
 	histogramBuckets = (48 - histogramFirst) << histogramSub
 )
 
-// Histogram counts durations in buckets. Each upper bound is at most a quarter above the one
-// before, from 256ns to 2.4 days. The last bucket has no bound. The zero value is an empty
-// histogram.
+// Histogram counts durations in buckets. Their upper bounds rise from 256ns to 2.4 days, each by at
+// most a quarter, and the last bucket has no upper bound. The zero value is an empty histogram.
 type Histogram struct {
+	// Counts has the number of durations in each bucket: Counts[i] counts the durations less than
+	// Bound(i) that are in no earlier bucket.
 	Counts [histogramBuckets]uint64
-	Sum    time.Duration // saturates at math.MaxInt64
-	Max    time.Duration
+	// Sum is the sum of the durations, or math.MaxInt64 if the sum is larger.
+	Sum time.Duration
+	// Max is the largest duration, or 0 for an empty histogram.
+	Max time.Duration
 }
 
 // Record counts d, or 0 if d is negative. Calls must not be concurrent.
@@ -31,6 +34,7 @@ func (h *Histogram) Record(d time.Duration) {
 	h.Max = max(h.Max, d)
 }
 
+// histogramBucket returns the index of the bucket of d. d must not be negative.
 func histogramBucket(d time.Duration) int {
 	if d < 1<<histogramFirst {
 		return 0
