@@ -150,7 +150,7 @@ func (tw *TimingWheel) Ticks(d time.Duration) iter.Seq[time.Time] {
 
 func mustBePositive(function string, d time.Duration) {
 	if d <= 0 {
-		panic(fmt.Sprintf("timingwheel: %s(%v): the duration must be positive", function, d))
+		panic(fmt.Sprintf("timingwheel: %s: d is %v; it must be positive", function, d))
 	}
 }
 

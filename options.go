@@ -254,8 +254,8 @@ func defaultShards(manual bool) int {
 // bad option. The errors name the option, its value and the accepted range.
 var ErrOption = errors.New("timingwheel: bad option")
 
-func badOption(field string, value any, accepted string) error {
-	return fmt.Errorf("%w: Options.%s is %v; it must be %s", ErrOption, field, value, accepted)
+func badOption(field string, value any, want string) error {
+	return fmt.Errorf("%w: Options.%s is %v; it must be %s", ErrOption, field, value, want)
 }
 
 // config derives the engine's settings from valid options.

@@ -26,7 +26,7 @@ type Scheduler interface{ Next(t time.Time) time.Time }
 // panics if d is not positive.
 func Every(d time.Duration) Scheduler {
 	if d <= 0 {
-		panic(fmt.Sprintf("timingwheel: Every(%v): the duration must be positive", d))
+		panic(fmt.Sprintf("timingwheel: Every: d is %v; it must be positive", d))
 	}
 	return planner.Every(d)
 }

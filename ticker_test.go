@@ -220,13 +220,13 @@ func TestBadTickersPanic(t *testing.T) {
 	ticker := tw.NewTicker(time.Hour)
 	for range 2 {
 		for message, call := range map[string]func(){
-			"timingwheel: NewTicker(0s): the duration must be positive":       func() { tw.NewTicker(0) },
-			"timingwheel: NewTicker(-1ns): the duration must be positive":     func() { tw.NewTicker(-1) },
-			"timingwheel: Ticker.Reset(0s): the duration must be positive":    func() { ticker.Reset(0) },
-			"timingwheel: Ticker.Reset(-1m0s): the duration must be positive": func() { ticker.Reset(-time.Minute) },
-			"timingwheel: Ticks(0s): the duration must be positive":           func() { tw.Ticks(0) },
-			"timingwheel: Ticks(-1s): the duration must be positive":          func() { tw.Ticks(-time.Second) },
-			"timingwheel: Reset of a Ticker that was not made by NewTicker":   func() { new(Ticker).Reset(1) },
+			"timingwheel: NewTicker: d is 0s; it must be positive":          func() { tw.NewTicker(0) },
+			"timingwheel: NewTicker: d is -1ns; it must be positive":        func() { tw.NewTicker(-1) },
+			"timingwheel: Ticker.Reset: d is 0s; it must be positive":       func() { ticker.Reset(0) },
+			"timingwheel: Ticker.Reset: d is -1m0s; it must be positive":    func() { ticker.Reset(-time.Minute) },
+			"timingwheel: Ticks: d is 0s; it must be positive":              func() { tw.Ticks(0) },
+			"timingwheel: Ticks: d is -1s; it must be positive":             func() { tw.Ticks(-time.Second) },
+			"timingwheel: Reset of a Ticker that was not made by NewTicker": func() { new(Ticker).Reset(1) },
 		} {
 			assert.PanicsWithValue(t, message, call)
 		}

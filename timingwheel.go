@@ -165,10 +165,10 @@ func makeDefault() *TimingWheel {
 // is unchanged.
 func SetDefault(tw *TimingWheel) {
 	if tw == nil {
-		panic("timingwheel: SetDefault of a nil wheel: the wheel must be running")
+		panic("timingwheel: SetDefault of a nil wheel; it must be running")
 	}
 	if tw.engine.Manual {
-		panic("timingwheel: SetDefault of a Manual wheel: the wheel must run by itself")
+		panic("timingwheel: SetDefault of a Manual wheel; it must run by itself")
 	}
 	defaultMu.Lock()
 	defer defaultMu.Unlock()
@@ -177,7 +177,7 @@ func SetDefault(tw *TimingWheel) {
 			"before any use of Default and of package-level functions")
 	}
 	if !tw.role.become(roleDefault) {
-		panic("timingwheel: SetDefault of a stopped wheel: the wheel must be running")
+		panic("timingwheel: SetDefault of a stopped wheel; it must be running")
 	}
 	defaultWheel.Store(tw)
 }

@@ -93,8 +93,8 @@ func TestNilFunctionsPanicAtTheCall(t *testing.T) {
 		"timingwheel: AtFunc with a nil function":                    func() { tw.AtFunc(time.Now(), nil) },
 		"timingwheel: ScheduleFunc with a nil Scheduler or function": func() { tw.ScheduleFunc(Every(1), nil) },
 		"timingwheel: NewTimeouts with a nil function":               func() { _, _ = NewTimeouts[int](Options{}, nil) },
-		"timingwheel: Every(0s): the duration must be positive":      func() { Every(0) },
-		"timingwheel: Every(-1ns): the duration must be positive":    func() { Every(-1) },
+		"timingwheel: Every: d is 0s; it must be positive":           func() { Every(0) },
+		"timingwheel: Every: d is -1ns; it must be positive":         func() { Every(-1) },
 		"timingwheel: Advance of a wheel that is not Manual":         func() { tw.Advance(time.Now()) },
 	} {
 		assert.PanicsWithValue(t, message, call)
