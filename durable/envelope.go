@@ -153,14 +153,14 @@ func checkHeaders(id string, headers map[string]string) error {
 	for key, value := range headers {
 		switch {
 		case key == "":
-			return fmt.Errorf("%w headers of message %q: empty key",
+			return fmt.Errorf("%w headers of message %q: empty key; each key must have at least 1 byte",
 				ErrInvalid, id)
 		case !utf8.ValidString(key):
-			return fmt.Errorf("%w headers of message %q: the key %.40q is not valid UTF-8",
+			return fmt.Errorf("%w headers of message %q: key %.40q; it must be UTF-8",
 				ErrInvalid, id, key)
 		case !utf8.ValidString(value):
-			return fmt.Errorf("%w headers of message %q: the value of %.40q, %.40q, is not valid UTF-8",
-				ErrInvalid, id, key, value)
+			return fmt.Errorf("%w headers of message %q: value %.40q of key %.40q; the value must be UTF-8",
+				ErrInvalid, id, value, key)
 		}
 	}
 	return nil

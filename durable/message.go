@@ -67,11 +67,11 @@ func checkID(id string) error {
 		return fmt.Errorf("%w id %.40q…: %d bytes; it must have 1 to %d",
 			ErrInvalid, id, len(id), MaxID)
 	case !utf8.ValidString(id):
-		return fmt.Errorf("%w id %.40q: not valid UTF-8", ErrInvalid, id)
+		return fmt.Errorf("%w id %.40q; it must be UTF-8", ErrInvalid, id)
 	}
 	for _, r := range id {
 		if r < ' ' || r == 0x7f {
-			return fmt.Errorf("%w id %.40q: contains a control character", ErrInvalid, id)
+			return fmt.Errorf("%w id %.40q; it must not contain a control character", ErrInvalid, id)
 		}
 	}
 	return nil

@@ -400,7 +400,7 @@ const (
 // newer version may request. Stores call it in Apply.
 func (o Op) Check() error {
 	if o < OpBegin || o > OpExpire {
-		return fmt.Errorf("%w transition %v: this version accepts %v to %v",
+		return fmt.Errorf("%w transition %v; it must be from %v to %v in this version",
 			ErrInvalid, o, OpBegin, OpExpire)
 	}
 	return nil

@@ -99,7 +99,7 @@ func NewCollector(opts Options) *Collector {
 }
 
 // Add exports a queue from the next scrape on. name becomes the label queue. Add returns an error
-// that wraps [ErrName] if the name is in use or not valid UTF-8. It panics if s is nil. The
+// that wraps [ErrName] if the name is in use or not UTF-8. It panics if s is nil. The
 // collector keeps the queue in memory until Remove. A closed queue has only the series
 // timingwheel_durable_up, which is 0.
 func (c *Collector) Add(name string, s Source) error {
