@@ -45,7 +45,7 @@ func (w *partitionWriter) once(c *driver.Call, n int, do func() ([]driver.Status
 	callKey := append([]byte{'c'}, c.Caller...)
 	if last := b.Get(callKey); last != nil {
 		if len(last) < 16 {
-			return nil, nil, fmt.Errorf("%w: the last call of %q has %d bytes, 16 are expected",
+			return nil, nil, fmt.Errorf("%w: the last call of %q has %d bytes; there must be at least 16",
 				ErrCorrupt, c.Caller, len(last))
 		}
 		switch number := binary.BigEndian.Uint64(last); {

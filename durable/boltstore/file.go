@@ -300,7 +300,7 @@ func checkVersion(tx *bolt.Tx) (fresh bool, err error) {
 	}
 	b := meta.Get(keyVersion)
 	if len(b) != 8 {
-		return false, fmt.Errorf("%w: its version has %d bytes, 8 are expected", ErrCorrupt, len(b))
+		return false, fmt.Errorf("%w: its version has %d bytes; there must be 8", ErrCorrupt, len(b))
 	}
 	if v := binary.BigEndian.Uint64(b); v != formatVersion {
 		return false, fmt.Errorf("%w: the file has format version %d, this program reads and writes version %d",

@@ -106,7 +106,7 @@ func (s *state) encode() []byte {
 
 func decodeState(b []byte) (s state, err error) {
 	if len(b) != stateSize {
-		return s, fmt.Errorf("%w: the counters have %d bytes, %d are expected",
+		return s, fmt.Errorf("%w: the counters have %d bytes; there must be %d",
 			ErrCorrupt, len(b), stateSize)
 	}
 	u := func() uint64 {
@@ -209,7 +209,7 @@ func decode(id string, b []byte) (r record, err error) {
 		return damaged("it is too short")
 	}
 	if b[0] != recordVersion {
-		return damaged(fmt.Sprintf("its version is %d, %d is expected", b[0], recordVersion))
+		return damaged(fmt.Sprintf("its version is %d; it must be %d", b[0], recordVersion))
 	}
 	r.ID, r.State, r.last = id, driver.State(b[1]), driver.Op(b[2])
 	r.suspect = b[3]&flagSuspect != 0
