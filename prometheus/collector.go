@@ -72,7 +72,7 @@ func (c *Collector) Add(name string, s Source) error {
 		panic(fmt.Sprintf("timingwheelprom: Add of a nil %T as wheel %q", s, name))
 	}
 	if !utf8.ValidString(name) {
-		return fmt.Errorf("%w: %q is not UTF-8", ErrName, name)
+		return fmt.Errorf("%w: %q; it must be UTF-8", ErrName, name)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
