@@ -67,7 +67,7 @@ func options(cfg *config) []cli.Flag {
 // validate checks constraints between options.
 func (cfg *config) validate() error {
 	if cfg.keys < cfg.workers {
-		return fmt.Errorf("-keys %d with -workers %d: each worker needs at least one key", cfg.keys, cfg.workers)
+		return fmt.Errorf("-keys is %d; it must be at least -workers, which is %d", cfg.keys, cfg.workers)
 	}
 	return nil
 }

@@ -131,6 +131,6 @@ func TestBadOptionsAreRefused(t *testing.T) {
 	programtest.Refuses(t, cache, option.ExitUsage, []programtest.Refusal{
 		{Args: []string{"-size", "0"}, Want: []string{`"0"`, "-size", "from 1 to 100000000"}},
 		{Args: []string{"-ttl", "2h"}, Want: []string{`"2h"`, "-ttl", "from 10ms to 1h"}},
-		{Args: []string{"-keys", "3"}, Want: []string{"-keys 3", "-workers 8", "at least one key"}},
+		{Args: []string{"-keys", "3"}, Want: []string{"-keys is 3", "at least -workers, which is 8"}},
 	})
 }

@@ -61,8 +61,11 @@ type Budget struct {
 // retry for ten successes in the long run. NewBudget panics if size is not positive or refill is
 // negative.
 func NewBudget(size int, refill float64) *Budget {
-	if size <= 0 || !(refill >= 0) {
-		panic(fmt.Sprintf("retries: NewBudget(%d, %v): size must be positive and refill at least 0", size, refill))
+	switch {
+	case size <= 0:
+		panic(fmt.Sprintf("retries: NewBudget: size is %d; it must be positive", size))
+	case !(refill >= 0):
+		panic(fmt.Sprintf("retries: NewBudget: refill is %v; it must be at least 0", refill))
 	}
 	return &Budget{tokens: float64(size), size: float64(size), refill: refill}
 }

@@ -51,9 +51,9 @@ func TestBadPoliciesAreRefused(t *testing.T) {
 		_, err := NewRetrier(nil, p, nil, nil)
 		assert.ErrorContains(t, err, want)
 	}
-	assert.PanicsWithValue(t, "retries: NewBudget(0, 1): size must be positive and refill at least 0", func() { NewBudget(0, 1) })
-	assert.Panics(t, func() { NewBudget(1, -1) })
-	assert.Panics(t, func() { NewBudget(1, math.NaN()) })
+	assert.PanicsWithValue(t, "retries: NewBudget: size is 0; it must be positive", func() { NewBudget(0, 1) })
+	assert.PanicsWithValue(t, "retries: NewBudget: refill is -1; it must be at least 0", func() { NewBudget(1, -1) })
+	assert.PanicsWithValue(t, "retries: NewBudget: refill is NaN; it must be at least 0", func() { NewBudget(1, math.NaN()) })
 }
 
 func TestBudgetAllowsRetriesWhileMoreThanHalfFull(t *testing.T) {
