@@ -184,11 +184,8 @@ func (c *deadlines) apply(i int) error {
 	case c.closed || c.delegated:
 		return c.setInner(i, c.timeOf(at)) // a closed connection returns its error
 	case at <= 0 || at != noDeadline && at <= c.timers.Clock.Read():
-		if c.expired[i] {
-			return nil
-		}
-		err := c.setInner(i, past)
-		c.expired[i] = err == nil
+		err := c.setInner(i, past) // also if expired: a closed connection returns its error
+		c.expired[i] = c.expired[i] || err == nil
 		return err
 	}
 	if c.expired[i] {
@@ -198,14 +195,19 @@ func (c *deadlines) apply(i int) error {
 		c.expired[i] = false
 	}
 	if at < c.armed && !c.arm(at) {
-		return nil
+		if !c.delegated {
+			return nil // the callback is about to apply the deadline
+		}
+		c.apply(1 - i)
+		return c.apply(i)
 	}
 	d.gate.Store(c.armed)
 	return nil
 }
 
-// arm arms the timer for at. It returns false if the gate has to stay shut, because the callback is
-// about to apply the deadline, or because both directions are delegated now. mu is held.
+// arm arms the timer for at. It returns false if the timer has fired and its callback waits for mu,
+// or if the wheel is stopped. In the second case arm sets delegated, and the caller has to apply
+// both directions. mu is held.
 func (c *deadlines) arm(at int64) bool {
 	if c.armed != noDeadline && !c.timers.Cancel(c.timer) {
 		return false // a second timer would lead to a second callback
@@ -216,8 +218,6 @@ func (c *deadlines) arm(at int64) bool {
 	c.timer, c.armed = c.timers.Arm(at, c.callback), at
 	if c.timer == (timingwheel.Timer{}) { // the wheel is stopped
 		c.armed, c.delegated = noDeadline, true
-		c.apply(reads)
-		c.apply(writes)
 		return false
 	}
 	return true

@@ -549,14 +549,33 @@ func TestDeadlineIsAheadIfClockStartsIn1970(t *testing.T) {
 	}
 }
 
-// The inner connection was closed directly.
+// The inner connection was closed directly, before or after the directions expired.
 func TestPastDeadlineReturnsErrorOfClosedInnerConnection(t *testing.T) {
 	t.Parallel()
 	tw := newWheel(t, timingwheel.Options{})
-	c, r := newRecorded(tw)
-	require.NoError(t, r.Close())
-	for range 2 {
-		require.ErrorIs(t, c.SetReadDeadline(time.Unix(1, 0)), net.ErrClosed)
-		require.ErrorIs(t, c.SetDeadline(time.Now().Add(-time.Hour)), net.ErrClosed)
+	for _, expired := range []bool{false, true} {
+		c, r := newRecorded(tw)
+		if expired {
+			require.NoError(t, c.SetDeadline(time.Unix(1, 0)))
+		}
+		require.NoError(t, r.Close())
+		for range 2 {
+			require.ErrorIs(t, c.SetReadDeadline(time.Unix(1, 0)), net.ErrClosed)
+			require.ErrorIs(t, c.SetDeadline(time.Now().Add(-time.Hour)), net.ErrClosed)
+			require.Equal(t, expired, c.expired[reads])
+		}
+	}
+}
+
+// The first call after Stop hands both deadlines to the inner connection, which refuses them.
+func TestFirstDeadlineAfterStopReturnsErrorOfInnerConnection(t *testing.T) {
+	t.Parallel()
+	for _, set := range []func(net.Conn, time.Time) error{net.Conn.SetReadDeadline, net.Conn.SetWriteDeadline} {
+		tw := newWheel(t, timingwheel.Options{})
+		c, r := newRecorded(tw)
+		require.NoError(t, c.SetDeadline(time.Now().Add(2*time.Hour)))
+		tw.Stop()
+		require.NoError(t, r.Close())
+		require.ErrorIs(t, set(c, time.Now().Add(time.Hour)), net.ErrClosed)
 	}
 }
