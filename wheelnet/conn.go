@@ -17,7 +17,8 @@ import (
 // returns c.
 //
 // If c does not support deadlines, as a channel of package ssh, the result passes each deadline to
-// c and returns the error of c.
+// c and returns the error of c. Conn finds this out by clearing the deadlines. A connection that
+// accepts the zero time must also accept a time in the past, or its deadlines never take effect.
 //
 // Conn panics if c or tw is nil, or if tw is Manual.
 func Conn(c net.Conn, tw *timingwheel.TimingWheel) net.Conn {
@@ -82,7 +83,9 @@ func (l *listener) Accept() (net.Conn, error) {
 }
 
 // Dialer is a [net.Dialer] that wraps each connection with [Conn]. The zero Dialer uses
-// [timingwheel.Default]. Dial and DialContext panic if Wheel is Manual.
+// [timingwheel.Default]. Dial and DialContext panic if Wheel is Manual. The methods that Go 1.26
+// adds to net.Dialer, such as DialTCP, return connections of package net, which do not use the
+// wheel.
 type Dialer struct {
 	net.Dialer
 	Wheel *timingwheel.TimingWheel // nil means timingwheel.Default()
