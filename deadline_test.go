@@ -30,7 +30,7 @@ func checkDelay(t *testing.T, opts Options, origin int64, d time.Duration) {
 		rounded++
 	}
 	rounded = satMul(rounded, tick)
-	s := newStory(t, opts, origin)
+	s := newRecordingWheel(t, opts, origin)
 	s.after(d, "after")
 	s.AtFunc(modelStart.Add(d), s.note("at"))
 	later, earlier := s.after(d/2, "later"), s.after(math.MaxInt64, "earlier")
@@ -135,7 +135,7 @@ func TestMaxInt64NeverFires(t *testing.T) {
 	t.Parallel()
 	forEachWheel(t, func(t *testing.T, opts Options) {
 		for _, origin := range []int64{0, 1, 1 << 61, math.MaxInt64 - 10*int64(opts.Tick)} {
-			s := newStory(t, opts, origin)
+			s := newRecordingWheel(t, opts, origin)
 			s.after(math.MaxInt64, "never")
 			s.AtFunc(time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), s.note("never"))
 			s.after(opts.Tick, "soon")
@@ -150,7 +150,7 @@ func TestMaxInt64NeverFires(t *testing.T) {
 // fires.
 func TestDelayBeyondTheClockNeverFiresAtItsEnd(t *testing.T) {
 	t.Parallel()
-	s := newStory(t, Options{}, 0)
+	s := newRecordingWheel(t, Options{}, 0)
 	require.Empty(t, s.to(math.MaxInt64))
 	s.after(time.Hour, "never")
 	s.after(0, "at once")
@@ -164,7 +164,7 @@ func TestZeroNegativeAndPastAreDueInTheNextAdvance(t *testing.T) {
 	t.Parallel()
 	forEachWheel(t, func(t *testing.T, opts Options) {
 		for _, origin := range []int64{0, int64(opts.Tick) / 2, 1 << 61} {
-			s := newStory(t, opts, origin)
+			s := newRecordingWheel(t, opts, origin)
 			require.Empty(t, s.to(opts.Tick))
 			s.after(0, "zero")
 			s.after(-1, "negative")
@@ -198,7 +198,7 @@ func TestTimersAreExactAtTheLimitsOfOptions(t *testing.T) {
 func TestJumpOverSeveralLevelsRunsTimersInOrder(t *testing.T) {
 	t.Parallel()
 	for _, origin := range []int64{0, 1<<61 - 1} {
-		s := newStory(t, Options{Tick: ms, WheelSize: 4, Levels: 3}, origin)
+		s := newRecordingWheel(t, Options{Tick: ms, WheelSize: 4, Levels: 3}, origin)
 		var want []string
 		for _, d := range []int{1, 3, 4, 5, 15, 16, 17, 63, 64, 65, 127, 128, 500, 5000} {
 			want = append(want, fmt.Sprint(d))
@@ -232,7 +232,7 @@ func TestShortTimerAfterIdleDaysIsNotMoved(t *testing.T) {
 			require.Equal(t, moved, st.Moved)
 			require.Positive(t, st.Fired)
 		})
-		s := newStory(t, Options{}, 1<<60)
+		s := newRecordingWheel(t, Options{}, 1<<60)
 		if far {
 			s.after(40*day, "far")
 		}

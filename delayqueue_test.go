@@ -336,7 +336,7 @@ func TestDelayQueueReleasesValues(t *testing.T) {
 			runtime.GC()
 			require.NotNil(t, value.Value())
 			leave(&q, e)
-			collected(t, value, "the value") // the stack frame of the feeder may still refer to it
+			awaitCollected(t, value, "the value") // the stack frame of the feeder may still refer to it
 			require.Equal(t, len(rest), q.Len())
 			runtime.KeepAlive(e)
 			runtime.KeepAlive(rest)

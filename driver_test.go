@@ -115,7 +115,7 @@ func TestRoundsCostNoWakeups(t *testing.T) {
 	forEachWheel(t, func(t *testing.T, opts Options) {
 		for _, rounds := range []int64{1, 2, 1000} {
 			for _, origin := range []int64{0, 1<<55 + 1} {
-				s := newStory(t, opts, origin)
+				s := newRecordingWheel(t, opts, origin)
 				d := satMul(spans(opts)[len(spans(opts))-1], rounds)
 				s.after(time.Duration(min(d, 1<<61)+1), "far")
 				require.LessOrEqual(t, s.wakeups(), opts.Levels)
@@ -128,7 +128,7 @@ func TestRoundsCostNoWakeups(t *testing.T) {
 // The slot is queued by the earliest round, and each round costs one wake-up.
 func TestSlotIsQueuedByItsEarliestRound(t *testing.T) {
 	t.Parallel()
-	s := newStory(t, Options{Tick: ms, WheelSize: 4, Levels: 1}, 0)
+	s := newRecordingWheel(t, Options{Tick: ms, WheelSize: 4, Levels: 1}, 0)
 	for _, ticks := range []int{1 + 4*50, 1 + 4*7, 1 + 4*2, 1 + 4*7} {
 		s.after(time.Duration(ticks)*ms, fmt.Sprint(ticks))
 	}
@@ -157,7 +157,7 @@ func TestRemovalsOfASmallWheelAreCarriedOut(t *testing.T) {
 			require.Equal(t, int64(never), sh.alarm.at.Load())
 			pass(3 * time.Hour)
 			require.Zero(t, tw.Stats().Wakeups)
-			verified(t, sh)
+			verifyShard(t, sh)
 		})
 	}
 }
@@ -178,7 +178,7 @@ func TestAlarmOfAnEmptiedWheelIsTurnedOff(t *testing.T) {
 				}
 				require.Zero(t, sh.placed())
 				require.Equal(t, int64(never), sh.alarm.at.Load(), "%v, the inbox first: %v", staged, inboxFirst)
-				verified(t, sh)
+				verifyShard(t, sh)
 			})
 		}
 	}
@@ -299,7 +299,7 @@ func TestAlarmMovesToTheNextTimer(t *testing.T) {
 				tw.AfterFunc(time.Minute, watch.note)
 				require.EqualValues(t, 200, sh.alarm.at.Load())
 				require.True(t, first.Stop())
-				verified(t, sh)
+				verifyShard(t, sh)
 				if credit {
 					require.Greater(t, sh.alarm.at.Load(), int64(50_000))
 				} else {

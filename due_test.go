@@ -315,14 +315,14 @@ func TestRescheduleOfAFlushedTimer(t *testing.T) {
 			synctest.Wait()
 			require.True(t, timer.Reschedule(d))
 			require.Equal(t, 1, tw.Len())
-			verified(t, sh)
+			verifyShard(t, sh)
 			h.release()
 			synctest.Wait()
 			if d != time.Hour { // else nothing has changed
 				require.Empty(t, ran)
 				require.Equal(t, 1, tw.Len())
 			}
-			verified(t, sh)
+			verifyShard(t, sh)
 			pass(d)
 			h.release()
 			require.Len(t, ran, 1)
@@ -331,7 +331,7 @@ func TestRescheduleOfAFlushedTimer(t *testing.T) {
 			}
 			require.Zero(t, tw.Len())
 			require.True(t, sh.slotIsFree(timer.index))
-			verified(t, sh)
+			verifyShard(t, sh)
 		})
 	}
 }
@@ -351,7 +351,7 @@ func TestFlushedTimersArePending(t *testing.T) {
 		requireAllStop(t, timers[:30])
 		require.Equal(t, 70, tw.Len())
 		require.Equal(t, 70, tw.Flush())
-		verified(t, sh)
+		verifyShard(t, sh)
 		_, ok := tw.Next()
 		require.True(t, ok)
 		synctest.Wait()
@@ -364,7 +364,7 @@ func TestFlushedTimersArePending(t *testing.T) {
 		for _, timer := range timers {
 			require.True(t, sh.slotIsFree(timer.index))
 		}
-		verified(t, sh)
+		verifyShard(t, sh)
 	})
 }
 
@@ -407,7 +407,7 @@ func TestRemoveAllTakesEverything(t *testing.T) {
 		require.ElementsMatch(t, want, w.RemoveAll())
 		require.Zero(t, w.Len())
 		require.EqualValues(t, len(want), w.Stats().Stopped)
-		verified(t, &s.shard)
+		verifyShard(t, &s.shard)
 		h.release()
 		assert.False(t, postponed.Stop())
 	})

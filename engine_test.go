@@ -84,7 +84,7 @@ func TestArmingStaysOnItsShardWhileWheelMuIsHeld(t *testing.T) {
 	s.unlockAndDrain()
 	require.Equal(t, len(tw.engine.routes), goingTo(tw, 2))
 	require.Equal(t, 10*inboxSize, tw.Len())
-	verified(t, &s.shard)
+	verifyShard(t, &s.shard)
 }
 
 func TestRoutesReachEveryShard(t *testing.T) {
@@ -132,16 +132,16 @@ func age(timer Timer) Timer {
 // fired.
 func TestSlotWithItsLastGenerationIsRetired(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(s *story, timer Timer){
-		"stopped": func(s *story, timer Timer) { require.True(s.t, timer.Stop()) },
-		"stopped on the wheel": func(s *story, timer Timer) {
+	for name, end := range map[string]func(s *recordingWheel, timer Timer){
+		"stopped": func(s *recordingWheel, timer Timer) { require.True(s.t, timer.Stop()) },
+		"stopped on the wheel": func(s *recordingWheel, timer Timer) {
 			s.engine.shards[0].placeAll()
 			require.True(s.t, timer.Stop())
 		},
-		"fired": func(s *story, _ Timer) { s.to(ms) },
+		"fired": func(s *recordingWheel, _ Timer) { s.to(ms) },
 	} {
 		for _, neighbours := range []int{0, 10} {
-			s, sh := newShardStory(t, Options{})
+			s, sh := newRecordingWheelAndShard(t, Options{})
 			others := s.fill(neighbours, time.Hour)
 			e := age(s.after(ms, ""))
 			end(s, e)
@@ -157,7 +157,7 @@ func TestSlotWithItsLastGenerationIsRetired(t *testing.T) {
 			}
 			s.stopAll(others)
 			require.Zero(t, s.Len())
-			verified(t, sh)
+			verifyShard(t, sh)
 		}
 	}
 }
@@ -165,7 +165,7 @@ func TestSlotWithItsLastGenerationIsRetired(t *testing.T) {
 // After a page was given back and opened again, old handles stay inert.
 func TestHandlesStayInertWhenPagesAreOpenedAgain(t *testing.T) {
 	t.Parallel()
-	s, sh := newShardStory(t, Options{})
+	s, sh := newRecordingWheelAndShard(t, Options{})
 	rng := rand.New(rand.NewPCG(5, 5))
 	var stale []Timer
 	for round := range 5 {
@@ -193,7 +193,7 @@ func TestHandlesStayInertWhenPagesAreOpenedAgain(t *testing.T) {
 // A handle whose page was given back and not opened again is inert.
 func TestHandleOfAFreedPageIsInert(t *testing.T) {
 	t.Parallel()
-	s, sh := newShardStory(t, Options{})
+	s, sh := newRecordingWheelAndShard(t, Options{})
 	timers := s.fill(4*arena.PageSize, time.Hour)
 	s.stopAll(timers)
 	s.Len()
@@ -210,14 +210,14 @@ func TestHandleOfAFreedPageIsInert(t *testing.T) {
 // After a spike the memory of slots, payloads and lists is freed, except for a page of each.
 func TestPagesAreGivenBackAfterASpike(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(s *story, timers []Timer){
-		"stopped": func(s *story, timers []Timer) { s.stopAll(timers) },
-		"fired":   func(s *story, _ []Timer) { s.to(time.Minute) },
-		"flushed": func(s *story, _ []Timer) { s.Flush() },
+	for name, end := range map[string]func(s *recordingWheel, timers []Timer){
+		"stopped": func(s *recordingWheel, timers []Timer) { s.stopAll(timers) },
+		"fired":   func(s *recordingWheel, _ []Timer) { s.to(time.Minute) },
+		"flushed": func(s *recordingWheel, _ []Timer) { s.Flush() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, sh := newShardStory(t, Options{})
+			s, sh := newRecordingWheelAndShard(t, Options{})
 			s.stopAll(s.fill(1, time.Hour))
 			before := s.Stats().Bytes
 			timers := s.fill(40*arena.PageSize, time.Minute)
@@ -240,7 +240,7 @@ func TestPagesAreGivenBackAfterASpike(t *testing.T) {
 func TestLowestPagesAreFilledFirst(t *testing.T) {
 	t.Parallel()
 	const pages = 20
-	s, sh := newShardStory(t, Options{})
+	s, sh := newRecordingWheelAndShard(t, Options{})
 	timers := s.fill(pages*arena.PageSize, time.Hour)
 	var survivors []Timer
 	for i, e := range timers {
@@ -271,7 +271,7 @@ func TestLowestPagesAreFilledFirst(t *testing.T) {
 // old page must not name its timers.
 func TestHandleOfAReturnedPageIsInert(t *testing.T) {
 	t.Parallel()
-	s, sh := newShardStory(t, Options{})
+	s, sh := newRecordingWheelAndShard(t, Options{})
 	old := s.fill(4*arena.PageSize, time.Hour)
 	refs := slices.Clone(s.engine.shards[0].pageRefs)
 	s.stopAll(old)

@@ -66,7 +66,7 @@ func TestWaitGroupWaitsForCallbacks(t *testing.T) {
 func TestExecutorFunc(t *testing.T) {
 	t.Parallel()
 	var calls []func()
-	s := newStory(t, Options{Executor: ExecutorFunc(func(f func()) { calls = append(calls, f) })}, 0)
+	s := newRecordingWheel(t, Options{Executor: ExecutorFunc(func(f func()) { calls = append(calls, f) })}, 0)
 	s.after(ms, "a")
 	require.Equal(t, 1, s.Advance(modelStart.Add(ms)))
 	require.Len(t, calls, 1)
@@ -494,7 +494,7 @@ func TestPanicCrashesTheProgramByDefault(t *testing.T) {
 	if role := os.Getenv(childEnv); role != "" {
 		tw := startWheel(t, Options{Executor: roles[role]})
 		tw.AfterFunc(time.Millisecond, boom)
-		time.Sleep(patience)
+		time.Sleep(hangTimeout)
 		return
 	}
 	t.Parallel()

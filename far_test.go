@@ -49,20 +49,20 @@ func TestFarTableForgetsDroppedTickets(t *testing.T) {
 func TestTicketIsDroppedWhenItsTimerEndsOrMoves(t *testing.T) {
 	t.Parallel()
 	const far = 10 * time.Hour
-	for name, end := range map[string]func(s *story, timer Timer){
-		"stopped": func(s *story, timer Timer) { require.True(s.t, timer.Stop()) },
-		"stopped on the wheel": func(s *story, timer Timer) {
+	for name, end := range map[string]func(s *recordingWheel, timer Timer){
+		"stopped": func(s *recordingWheel, timer Timer) { require.True(s.t, timer.Stop()) },
+		"stopped on the wheel": func(s *recordingWheel, timer Timer) {
 			s.engine.shards[0].placeAll()
 			require.True(s.t, timer.Stop())
 		},
-		"fired by one Advance":   func(s *story, _ Timer) { require.Equal(s.t, "far", s.to(far)) },
-		"fired by many Advances": func(s *story, _ Timer) { s.wakeups() },
-		"moved earlier": func(s *story, timer Timer) {
+		"fired by one Advance":   func(s *recordingWheel, _ Timer) { require.Equal(s.t, "far", s.to(far)) },
+		"fired by many Advances": func(s *recordingWheel, _ Timer) { s.wakeups() },
+		"moved earlier": func(s *recordingWheel, timer Timer) {
 			require.True(s.t, timer.Reschedule(time.Second))
 			require.Zero(s.t, s.engine.shards[0].tickets())
 			require.Equal(s.t, "far", s.to(time.Second))
 		},
-		"moved to far deadlines": func(s *story, timer Timer) {
+		"moved to far deadlines": func(s *recordingWheel, timer Timer) {
 			for k := range 50 {
 				require.True(s.t, timer.Reschedule(far+time.Duration(k%7)*time.Hour))
 				require.Equal(s.t, 1, s.engine.shards[0].tickets())
@@ -72,19 +72,19 @@ func TestTicketIsDroppedWhenItsTimerEndsOrMoves(t *testing.T) {
 			}
 			require.True(s.t, timer.Stop())
 		},
-		"becomes near": func(s *story, _ Timer) {
+		"becomes near": func(s *recordingWheel, _ Timer) {
 			require.Empty(s.t, s.to(far-near/2))
 			at, ok := s.Next() // the bucket in which it becomes near
 			require.True(s.t, ok)
 			require.False(s.t, at.After(modelStart.Add(far)))
 			require.Equal(s.t, "far", s.to(far))
 		},
-		"flushed":           func(s *story, _ Timer) { require.Equal(s.t, 1, s.Flush()) },
-		"the wheel stopped": func(s *story, _ Timer) { s.Stop() },
+		"flushed":           func(s *recordingWheel, _ Timer) { require.Equal(s.t, 1, s.Flush()) },
+		"the wheel stopped": func(s *recordingWheel, _ Timer) { s.Stop() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, sh := newShardStory(t, Options{Tick: micro, WheelSize: 64})
+			s, sh := newRecordingWheelAndShard(t, Options{Tick: micro, WheelSize: 64})
 			timer := s.after(far, "far")
 			require.Equal(t, 1, sh.tickets())
 			require.True(t, timer.word().Has(arena.Far))
@@ -116,7 +116,7 @@ func TestPlacingATimerThatHasBecomeNearDropsItsTicket(t *testing.T) {
 // the ticket.
 func TestFailedRescheduleDropsItsTicket(t *testing.T) {
 	t.Parallel()
-	s, sh := newShardStory(t, Options{Tick: micro})
+	s, sh := newRecordingWheelAndShard(t, Options{Tick: micro})
 	for _, placed := range []bool{false, true} {
 		timer := s.after(time.Second, "")
 		if placed {
@@ -146,7 +146,7 @@ func TestRemoveAllDropsTickets(t *testing.T) {
 // Each run of a plan drops the ticket of the previous run. The end of the plan drops the last one.
 func TestTicketsOfPlansAreDropped(t *testing.T) {
 	t.Parallel()
-	s, sh := newShardStory(t, Options{Tick: micro})
+	s, sh := newRecordingWheelAndShard(t, Options{Tick: micro})
 	runs := 0
 	plan := s.ScheduleFunc(Every(10*time.Hour), func() { runs++ })
 	require.Equal(t, 1, sh.tickets())
@@ -206,10 +206,10 @@ func TestFarTimersFireInTheTickOfTheirDeadline(t *testing.T) {
 					assert.True(t, ok)
 					assert.Equal(t, start.Add(due), at)
 				}
-				verified(t, &tw.engine.shards[0].shard)
+				verifyShard(t, &tw.engine.shards[0].shard)
 				for tw.Len() > 0 {
 					pass(7 * time.Hour)
-					verified(t, &tw.engine.shards[0].shard)
+					verifyShard(t, &tw.engine.shards[0].shard)
 				}
 				assert.EqualValues(t, len(delays), ran.Load())
 				assert.Zero(t, tw.engine.shards[0].tickets())
@@ -235,7 +235,7 @@ func TestRescheduledTimerFiresInTheTickOfItsNearOrFarDeadline(t *testing.T) {
 						sh.placeAll()
 					}
 					require.True(t, timer.Reschedule(to))
-					verified(t, sh)
+					verifyShard(t, sh)
 					at, ok := timer.Deadline()
 					require.True(t, ok)
 					want := (to + micro - 1) / micro * micro
@@ -304,7 +304,7 @@ func testLongStall(t *testing.T, tw *TimingWheel, length, first time.Duration) {
 	stall(tw.engine, length)
 	tw.AfterFunc(0, func() {})
 	pass(time.Hour)
-	verified(t, sh)
+	verifyShard(t, sh)
 	for k, d := range delays {
 		_, pending := timers[k].Deadline()
 		if pending != (ran[k].Load() == 0) || pending != (d > length+time.Hour) {
@@ -320,7 +320,7 @@ func testLongStall(t *testing.T, tw *TimingWheel, length, first time.Duration) {
 	}
 	require.Zero(t, tw.Len())
 	require.Zero(t, sh.tickets())
-	verified(t, sh)
+	verifyShard(t, sh)
 }
 
 // A wheel is idle for longer than a word stays decodable. Then a timer is armed for a time that has
@@ -347,7 +347,7 @@ func TestPastDeadlineIsDueAtOnceOnALongIdleWheel(t *testing.T) {
 			time.Sleep(idle)
 			far := tw.AfterFunc(1000*time.Hour, func() { ran.Add(1) })
 			require.True(t, far.RescheduleAt(start), "%v", idle)
-			verified(t, sh)
+			verifyShard(t, sh)
 			synctest.Wait()
 			assert.EqualValues(t, 2, ran.Load())
 			assert.Zero(t, sh.tickets())
@@ -465,7 +465,7 @@ func TestDeadlineIsExactInCallbacksOfALongAdvance(t *testing.T) {
 
 func testLongAdvance(t *testing.T, length time.Duration) {
 	t.Helper()
-	s, _ := newShardStory(t, Options{Tick: micro})
+	s, _ := newRecordingWheelAndShard(t, Options{Tick: micro})
 	var second Timer
 	s.AfterFunc(time.Second, func() {
 		at, ok := second.Deadline()
@@ -486,7 +486,7 @@ func TestPlanKeepsItsPhaseOverALongLeap(t *testing.T) {
 	for _, length := range []time.Duration{near, past, past + time.Hour, wrap + time.Hour, 100 * wrap} {
 		t.Run(fmt.Sprint(length), func(t *testing.T) {
 			t.Parallel()
-			s, _ := newShardStory(t, Options{Tick: micro})
+			s, _ := newRecordingWheelAndShard(t, Options{Tick: micro})
 			plan := s.ScheduleFunc(Every(period), func() {})
 			s.Advance(modelStart.Add(length))
 			at, ok := plan.Deadline()
@@ -509,7 +509,7 @@ func TestPlanKeepsItsPhaseOverALongLeap(t *testing.T) {
 
 func TestFlushedFarTimerIsNotLate(t *testing.T) {
 	t.Parallel()
-	s, _ := newShardStory(t, Options{Tick: micro})
+	s, _ := newRecordingWheelAndShard(t, Options{Tick: micro})
 	s.to(5 * time.Hour)
 	s.after(1000*time.Hour, "far")
 	require.Equal(t, 1, s.Flush())
@@ -707,7 +707,7 @@ func TestTimerArmedDuringALongAdvanceIsDueInTheNext(t *testing.T) {
 				tw.AfterFunc(time.Second, func() {})
 			}
 		}
-		beside(arm, func() {
+		concurrently(arm, func() {
 			now = now.Add(longStall)
 			tw.Advance(now)
 		})
@@ -730,7 +730,7 @@ func TestRaceDeadlineIsExactDuringALongAdvance(t *testing.T) {
 			deadlines[tw.AtFunc(at, func() {})] = at
 		}
 		tw.Len()
-		beside(func() {
+		concurrently(func() {
 			for timer, want := range deadlines {
 				at, ok := timer.Deadline()
 				assert.True(t, ok)
@@ -766,7 +766,7 @@ func TestRacePostponedTimersThatGetTicketsAreNotLost(t *testing.T) {
 		}
 		tw.Flush()
 		postpone()
-		beside(postpone, func() { s.own(func() { s.owner.age(s.owner.tick) }) })
+		concurrently(postpone, func() { s.own(func() { s.owner.age(s.owner.tick) }) })
 		require.Zero(t, tw.Occupancy().Unseen)
 		for _, timer := range timers {
 			require.True(t, timer.Stop())
@@ -780,7 +780,7 @@ func TestRacePostponedTimersThatGetTicketsAreNotLost(t *testing.T) {
 // tickets in use.
 func TestTicketsInUseAreSkippedAfterTheNumbersWrap(t *testing.T) {
 	t.Parallel()
-	s := newStory(t, Options{Tick: micro}, 0)
+	s := newRecordingWheel(t, Options{Tick: micro}, 0)
 	far := &s.engine.shards[0].far
 	delays := []time.Duration{10 * time.Hour, 11 * time.Hour, 12 * time.Hour, 13 * time.Hour, 14 * time.Hour}
 	for k, d := range delays {

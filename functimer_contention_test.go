@@ -24,7 +24,7 @@ func contended(t *testing.T, tw *TimingWheel, f func()) {
 	go func() { defer close(done); f() }()
 	select {
 	case <-done:
-	case <-time.After(patience):
+	case <-time.After(hangTimeout):
 		s.armMu.Unlock()
 		require.FailNow(t, "the call waits for armMu")
 	}
@@ -230,7 +230,7 @@ func TestRaceFuncTimersAreExactWhileArmMuIsHeld(t *testing.T) {
 			})
 		}
 		rounds := 0
-		beside(func() {
+		concurrently(func() {
 			holdArmMu(tw)
 			if n := tw.Len(); n < 0 || n > timers+3 { // an arming that is under way may count
 				t.Errorf("Len: %d", n)
@@ -304,7 +304,7 @@ func TestRaceResetsAreNeverEarlyWhileArmMuIsHeld(t *testing.T) {
 				}
 			})
 		}
-		beside(func() { holdArmMu(tw) }, all.Wait)
+		concurrently(func() { holdArmMu(tw) }, all.Wait)
 		assert.Zero(t, tw.Len())
 		verifyShards(t, tw.engine)
 	}

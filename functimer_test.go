@@ -299,7 +299,7 @@ func TestTouchAfterAFlushPostponesTheCall(t *testing.T) {
 // order of the calls that have set their deadlines.
 func TestTouchedFuncTimersRunInOrder(t *testing.T) {
 	t.Parallel()
-	s := newStory(t, Options{}, 0)
+	s := newRecordingWheel(t, Options{}, 0)
 	a := s.NewFuncTimer(10*ms, s.note("a"))
 	s.to(5 * ms)
 	require.True(t, a.Touch()) // to 15 ms
@@ -312,11 +312,11 @@ func TestTouchedFuncTimersRunInOrder(t *testing.T) {
 // would count a timer that does not run.
 func TestTouchWithZeroTimeoutIsNotCountedTwice(t *testing.T) {
 	t.Parallel()
-	for name, touch := range map[string]func(s *story, ft *FuncTimer){
-		"in the middle of a tick": func(_ *story, ft *FuncTimer) { ft.Touch() },
-		"ahead of the clock":      func(s *story, ft *FuncTimer) { ft.TouchAt(s.Now().Add(ms / 4)) },
+	for name, touch := range map[string]func(s *recordingWheel, ft *FuncTimer){
+		"in the middle of a tick": func(_ *recordingWheel, ft *FuncTimer) { ft.Touch() },
+		"ahead of the clock":      func(s *recordingWheel, ft *FuncTimer) { ft.TouchAt(s.Now().Add(ms / 4)) },
 	} {
-		s := newStory(t, Options{}, 0)
+		s := newRecordingWheel(t, Options{}, 0)
 		s.to(10*ms + ms/2)
 		ft := s.NewFuncTimer(0, s.note("ran"))
 		touch(s, ft)
@@ -340,7 +340,7 @@ func TestFuncTimerWithZeroDelayFiresAtOnceWithinATick(t *testing.T) {
 		pass(0)
 		assert.Equal(t, []int{0, 0}, watch.noted())
 	})
-	s := newStory(t, Options{}, 0)
+	s := newRecordingWheel(t, Options{}, 0)
 	s.to(10*ms + ms/2)
 	s.after(0, "AfterFunc")
 	s.NewFuncTimer(0, s.note("FuncTimer"))
@@ -522,7 +522,7 @@ func TestRaceFuncTimerIsExact(t *testing.T) {
 				}
 			})
 		}
-		beside(func() { tw.Flush(); tw.Len(); runtime.Gosched() }, all.Wait)
+		concurrently(func() { tw.Flush(); tw.Len(); runtime.Gosched() }, all.Wait)
 		require.NoError(t, drainWheel(tw), optionName(opts))
 		var a, c, s uint64
 		for k := range fts {
@@ -621,8 +621,8 @@ func TestEndedFuncTimerIsReleasedByTheWheel(t *testing.T) {
 	tw.NewFuncTimer(0, func() { f(); done.Done() })
 	done.Wait()
 	f = nil
-	collected(t, a, "the closure of a stopped timer")
-	collected(t, b, "the closure of a timer that has fired")
+	awaitCollected(t, a, "the closure of a stopped timer")
+	awaitCollected(t, b, "the closure of a timer that has fired")
 	runtime.KeepAlive(tw)
 }
 

@@ -26,14 +26,14 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/planner"
 )
 
-// patience turns a hang into a failure. It says nothing of how fast anything has to be.
-const patience = time.Minute
+// hangTimeout is how long tests wait before they report a hang. It is not a bound for latencies.
+const hangTimeout = time.Minute
 
-// The files of the build tags race and invariants set these. Both slow every test down, and the
-// race detector allocates memory.
+// underRace and underInvariants are set in the files with the build tags race and invariants. Both
+// tags slow down all tests, and the race detector allocates memory.
 var underRace, underInvariants bool
 
-// fullTests says that the environment asks for tests of full size, as .ci/run does.
+// fullTests is true if the environment asks for tests of full size, as .ci/run does.
 var fullTests = os.Getenv("TIMINGWHEEL_TESTS") == "full"
 
 // scaled returns the size of a test: n, or less if a full-sized test would take too long.
@@ -47,8 +47,8 @@ func scaled(n int) int {
 	return max(n, 1)
 }
 
-// scaledSeeds returns how many of n seeds a model test plays. All of them are played if every step
-// is verified or if the environment asks for full tests.
+// scaledSeeds returns how many of n seeds a model test runs: all if each step is verified or the
+// environment asks for full tests.
 func scaledSeeds(n uint64) uint64 {
 	if underInvariants || fullTests {
 		return n
@@ -56,7 +56,7 @@ func scaledSeeds(n uint64) uint64 {
 	return max(n/10, 1)
 }
 
-// startWheel returns a wheel that the end of the test stops.
+// startWheel returns a wheel that is stopped at the end of the test.
 func startWheel(tb testing.TB, opts Options) *TimingWheel {
 	tb.Helper()
 	tw, err := New(withLimit(opts))
@@ -71,7 +71,7 @@ func receive[T any](tb testing.TB, c <-chan T, what string) T {
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(patience):
+	case <-time.After(hangTimeout):
 		require.FailNow(tb, "waited too long", what)
 		panic("unreachable")
 	}
@@ -80,31 +80,31 @@ func receive[T any](tb testing.TB, c <-chan T, what string) T {
 // await waits until the condition holds.
 func await(tb testing.TB, what string, condition func() bool) {
 	tb.Helper()
-	for end := time.Now().Add(patience); !condition(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(hangTimeout); !condition(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			require.FailNow(tb, "waited too long", what)
 		}
 	}
 }
 
-// goroutinesReturnTo waits until there are no more goroutines than before.
+// goroutinesReturnTo waits until the number of goroutines is at most before.
 func goroutinesReturnTo(t *testing.T, before int) {
 	t.Helper()
 	await(t, "goroutines end", func() bool { return runtime.NumGoroutine() <= before })
 }
 
-// verifyShards checks the invariants of a wheel at rest or in full swing.
+// verifyShards checks the invariants of all shards and of the permits. The wheel may be running.
 func verifyShards[T any](t *testing.T, e *engine[T]) {
 	t.Helper()
 	for _, s := range e.shards {
-		verified(t, &s.shard)
+		verifyShard(t, &s.shard)
 	}
 	if e.permits != nil {
 		require.NoError(t, e.verifyPermits())
 	}
 }
 
-// verifyPermits checks the invariants of permits while workers run. It returns the first violation.
+// verifyPermits returns the first violated invariant of the permits. Workers may be running.
 func (e *engine[T]) verifyPermits() error {
 	p := e.permits
 	p.mu.Lock()
@@ -133,10 +133,10 @@ func awaitPermits[T any](t *testing.T, e *engine[T], n int) {
 	require.NoError(t, e.verifyPermits())
 }
 
-// spin waits awake: time.Sleep would sleep for far too long.
+// spin waits without sleeping, because time.Sleep takes much longer than these times.
 func spin(d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); {
-		runtime.Gosched() // there may be one processor only
+		runtime.Gosched() // there may be only one processor
 	}
 }
 
@@ -157,8 +157,8 @@ func busy(t *testing.T) {
 	t.Cleanup(func() { done.Store(true); all.Wait() })
 }
 
-// beside runs f in a loop on a goroutine of its own while test runs.
-func beside(f, test func()) {
+// concurrently runs f in a loop on another goroutine while test runs.
+func concurrently(f, test func()) {
 	var done atomic.Bool
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -172,10 +172,10 @@ func beside(f, test func()) {
 	all.Wait()
 }
 
-// childEnv tells a test that it runs as a child process of itself, and as what.
+// childEnv is set in a child process of a test, to its role.
 const childEnv = "TIMINGWHEEL_TEST_CHILD"
 
-// child is the command that runs the named test in a process of its own.
+// child returns a command that runs the named test in a child process.
 func child(test, role string) *exec.Cmd {
 	command := exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.count=1")
 	command.Env = append(os.Environ(), childEnv+"="+role)
@@ -184,8 +184,8 @@ func child(test, role string) *exec.Cmd {
 
 func boom() { panic("boom") }
 
-// caught calls f and returns what it panics with.
-func caught(f func()) (value any) {
+// panicValue calls f and returns the value with which f panics, or nil.
+func panicValue(f func()) (value any) {
 	defer func() { value = recover() }()
 	f()
 	return nil
@@ -193,7 +193,7 @@ func caught(f func()) (value any) {
 
 const ms = time.Millisecond
 
-// bubble runs a test on fake time, with a wheel of one shard whose clock begins with the bubble's.
+// bubble runs a test on fake time with a wheel, which has one shard unless opts.Shards is set.
 func bubble(t *testing.T, opts Options, test func(t *testing.T, tw *TimingWheel)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -204,20 +204,20 @@ func bubble(t *testing.T, opts Options, test func(t *testing.T, tw *TimingWheel)
 		require.NoError(t, err)
 		test(t, tw)
 		require.NoError(t, tw.Shutdown(context.Background()))
-		synctest.Wait() // workers end, or synctest.Test panics
+		synctest.Wait() // until workers have ended, otherwise synctest.Test panics
 	})
 }
 
-// pass lets d of fake time pass and then whatever is due at its end come to rest.
+// pass lets d of fake time pass, and then waits until all goroutines of the bubble are blocked.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// stopwatch notes times since it was made, in milliseconds.
+// stopwatch notes times in milliseconds since its creation.
 type stopwatch struct {
 	start time.Time
-	mu    sync.Mutex // of note; runs may overlap
+	mu    sync.Mutex // guards times; runs may overlap
 	times []int
 }
 
@@ -231,33 +231,33 @@ func (w *stopwatch) note() {
 	w.times = append(w.times, w.elapsed())
 }
 
-// noted is what note has noted, while runs go on.
+// noted returns the noted times. Runs may be in progress.
 func (w *stopwatch) noted() []int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.times)
 }
 
-// handle is a Timer that its own callback needs.
+// handle passes a Timer to its own callback.
 type handle struct{ timer atomic.Pointer[Timer] }
 
 func (h *handle) set(t Timer) { h.timer.Store(&t) }
 func (h *handle) get() Timer  { return *h.timer.Load() }
 
-// nextFunc is a Scheduler.
+// nextFunc implements Scheduler by a function.
 type nextFunc func(time.Time) time.Time
 
 func (f nextFunc) Next(t time.Time) time.Time { return f(t) }
 
-// question is what a plan asks its planner: for the first run, where N is 0, before a run, or after
-// it.
+// question holds the arguments of a call to a planner: for the first run, with N 0, before a run,
+// or after a run.
 type question struct {
 	planner.Run
 	finished time.Time // the zero time before a run
 }
 
-// plannerFunc is a Scheduler whose planners answer by a function. The answer is used as it is, also
-// if its time has passed.
+// plannerFunc is a Scheduler whose planners call a function. The result is used unchanged, even if
+// its time has passed.
 type plannerFunc func(q question) planner.Step
 
 func (f plannerFunc) Next(time.Time) time.Time    { panic("Next of a Factory") }
@@ -265,7 +265,7 @@ func (f plannerFunc) NewPlanner() planner.Planner { return &funcPlanner{f: f} }
 
 type funcPlanner struct {
 	f   plannerFunc
-	run planner.Run // the last one
+	run planner.Run // the latest run
 }
 
 func (c *funcPlanner) First(now time.Time) time.Time {
@@ -282,7 +282,7 @@ func (c *funcPlanner) After(_, finished time.Time) time.Time {
 }
 func (c *funcPlanner) Missed(missed, _ time.Time) time.Time { return missed }
 
-// asPlanner is a Scheduler that makes a planner of its own for what another one plans.
+// asPlanner is a Scheduler with a planner for the times of another Scheduler.
 type asPlanner struct{ Scheduler }
 
 func (s asPlanner) NewPlanner() planner.Planner {
@@ -294,7 +294,7 @@ const (
 	oneYear = 365 * day
 )
 
-// shapes are wheels on which the distances of these tests cross levels, laps and rounds.
+// shapes are options with which the delays of tests span several levels, laps and rounds.
 var shapes = []Options{
 	{},
 	{WheelSize: 2, Levels: 1, Tick: time.Hour},
@@ -313,7 +313,7 @@ func tickOf(opts Options) time.Duration {
 	return opts.Tick
 }
 
-// pool is the least of a bounded pool: so many goroutines, and a queue that is long enough.
+// pool is a minimal bounded pool: a fixed number of goroutines and a long queue.
 type pool chan func()
 
 func (p pool) Go(f func()) { p <- f }
@@ -326,7 +326,7 @@ func startPool(tb testing.TB, workers int) Executor {
 			for {
 				select {
 				case f := <-p:
-					runToItsEnd(f)
+					runApart(f)
 				case <-closing:
 					return
 				}
@@ -337,8 +337,8 @@ func startPool(tb testing.TB, workers int) Executor {
 	return p
 }
 
-// runToItsEnd lets a pool's goroutine survive a callback's runtime.Goexit.
-func runToItsEnd(f func()) {
+// runApart runs f on a new goroutine, so that runtime.Goexit in f does not end the caller.
+func runApart(f func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -347,8 +347,8 @@ func runToItsEnd(f func()) {
 	<-done
 }
 
-// held is an executor that runs nothing until it is told to: the calls that it was given are timers
-// that are due and pending.
+// held is an executor that holds all calls until release. Timers whose calls are held are due and
+// pending.
 type held struct {
 	mu    sync.Mutex
 	calls []func()
@@ -366,7 +366,7 @@ func (h *held) len() int {
 	return len(h.calls)
 }
 
-// release runs all calls that are held and returns how many there were.
+// release runs all held calls and returns their number.
 func (h *held) release() int {
 	h.mu.Lock()
 	calls := h.calls
@@ -378,12 +378,12 @@ func (h *held) release() int {
 	return len(calls)
 }
 
-// limit stands for the default executor with a limit, among other executors.
+// limit is the default executor with Options.MaxRunning, as a value of type Executor for tables.
 type limit int
 
-func (limit) Go(func()) { panic("it is an option: see withLimit") }
+func (limit) Go(func()) { panic("limit is not an executor: use withLimit") }
 
-// withLimit returns the options that opts stands for if its executor is a limit.
+// withLimit sets MaxRunning if the executor of opts is a limit.
 func withLimit(opts Options) Options {
 	if n, ok := opts.Executor.(limit); ok {
 		opts.Executor, opts.MaxRunning = nil, int(n)
@@ -391,7 +391,7 @@ func withLimit(opts Options) Options {
 	return opts
 }
 
-// executors are those that run a callback on their own accord.
+// executors are all executors except held, so they run callbacks without a call of the test.
 var executors = map[string]func(testing.TB) Executor{
 	"default":    func(testing.TB) Executor { return nil },
 	"limit 1":    func(testing.TB) Executor { return limit(1) },
@@ -402,12 +402,12 @@ var executors = map[string]func(testing.TB) Executor{
 	"pool":       func(tb testing.TB) Executor { tb.Helper(); return startPool(tb, 4) },
 }
 
-// unbounded are the executors that promise that no callback waits for another.
+// unbounded are the executors with which no callback waits for another callback.
 var unbounded = map[string]Executor{"default": nil, "Goroutines": Goroutines, "WaitGroup": new(sync.WaitGroup)}
 
-// drainWheel waits until nothing is pending and nothing runs.
+// drainWheel waits until no timer is pending and no callback runs.
 func drainWheel(tw *TimingWheel) error {
-	end := time.Now().Add(patience)
+	end := time.Now().Add(hangTimeout)
 	for st := tw.Stats(); st.Pending+st.Running > 0; st = tw.Stats() {
 		if time.Now().After(end) {
 			return assert.AnError
@@ -417,11 +417,11 @@ func drainWheel(tw *TimingWheel) error {
 	return nil
 }
 
-// record is what a race test knows of one timer. Only the goroutine that armed the timer resets it;
-// any goroutine may stop it.
+// record is a timer of a race test and its events. Only the goroutine that armed the timer
+// reschedules it. Any goroutine may stop it.
 type record struct {
 	timer     Timer
-	notBefore time.Duration // since ledger.start; written by the timer's owner
+	notBefore time.Duration // since ledger.start; written by the goroutine that armed the timer
 	ranAt     atomic.Int64  // since ledger.start
 	runs      atomic.Int32
 	stops     atomic.Int32
@@ -435,17 +435,17 @@ func (r *record) stop() bool {
 	return true
 }
 
-// ledger is every timer of a test, for the account at its end.
+// ledger holds the records of all timers of a test.
 type ledger struct {
-	start   time.Time
-	hasty   bool // there are no lower bounds: timers are flushed, or reset by more than one goroutine
-	mu      sync.Mutex
-	records []*record
+	start      time.Time
+	mayBeEarly bool // notBefore is not checked: timers are flushed, or rescheduled by several goroutines
+	mu         sync.Mutex
+	records    []*record
 }
 
 func newLedger() *ledger { return &ledger{start: time.Now()} }
 
-func (l *ledger) enter(r *record) *record {
+func (l *ledger) add(r *record) *record {
 	l.mu.Lock()
 	l.records = append(l.records, r)
 	l.mu.Unlock()
@@ -462,13 +462,13 @@ func (l *ledger) callback(r *record) func() {
 func (l *ledger) arm(tw *TimingWheel, d time.Duration) *record {
 	r := &record{notBefore: time.Since(l.start) + max(d, 0)}
 	r.timer = tw.AfterFunc(d, l.callback(r))
-	return l.enter(r)
+	return l.add(r)
 }
 
 func (l *ledger) armAt(tw *TimingWheel, at time.Time) *record {
 	r := &record{notBefore: at.Sub(l.start)}
 	r.timer = tw.AtFunc(at, l.callback(r))
-	return l.enter(r)
+	return l.add(r)
 }
 
 func (l *ledger) reset(r *record, d time.Duration) bool {
@@ -480,45 +480,47 @@ func (l *ledger) reset(r *record, d time.Duration) bool {
 	return true
 }
 
-// account adds up what has happened. To each timer at most one thing has, and to none too early.
+// account counts the timers that were armed, fired and stopped. It requires that each timer ended
+// at most once and none fired early.
 func (l *ledger) account(t *testing.T) (armed, fired, stopped uint64) {
 	t.Helper()
-	for _, r := range l.records { // so many that a require for each would take longer than the test
+	for _, r := range l.records { // no require in this loop, because it would take longer than the test
 		runs, stops := r.runs.Load(), r.stops.Load()
 		if runs+stops > 1 {
 			t.Fatalf("ran %d times, stopped %d times", runs, stops)
 		}
 		if r.timer == (Timer{}) {
-			require.Zero(t, runs+stops, "refused by a stopped wheel, but not inert")
+			require.Zero(t, runs+stops, "the zero Timer of a stopped wheel fired or was stopped")
 			continue
 		}
 		armed++
 		fired += uint64(runs)
 		stopped += uint64(stops)
-		if at := time.Duration(r.ranAt.Load()); runs == 1 && at < r.notBefore && !l.hasty {
+		if at := time.Duration(r.ranAt.Load()); runs == 1 && at < r.notBefore && !l.mayBeEarly {
 			t.Fatalf("early by %v", r.notBefore-at)
 		}
 	}
 	return armed, fired, stopped
 }
 
-// settle compares the account with the wheel's own.
-func (l *ledger) settle(t *testing.T, tw *TimingWheel) {
+// requireCounted checks that the wheel's counters agree with the ledger. Timers may have been
+// discarded.
+func (l *ledger) requireCounted(t *testing.T, tw *TimingWheel) {
 	t.Helper()
 	armed, fired, stopped := l.account(t)
 	st := tw.Stats()
 	assert.Equal(t, armed, st.Armed, "armed")
 	assert.Equal(t, fired, st.Fired, "fired")
-	assert.Equal(t, stopped, st.Stopped, "stopped; the rest was discarded")
+	assert.Equal(t, stopped, st.Stopped, "stopped")
 	assert.Zero(t, tw.Len())
 	assert.Zero(t, st.Running)
 }
 
-// settleAll is settle where nothing may have been discarded.
-func (l *ledger) settleAll(t *testing.T, tw *TimingWheel) {
+// requireNoneLostAndCounted is like requireCounted, but no timer may have been discarded.
+func (l *ledger) requireNoneLostAndCounted(t *testing.T, tw *TimingWheel) {
 	t.Helper()
 	l.requireNoneLost(t)
-	l.settle(t, tw)
+	l.requireCounted(t, tw)
 }
 
 func (l *ledger) requireNoneLost(t *testing.T) {
@@ -527,7 +529,7 @@ func (l *ledger) requireNoneLost(t *testing.T) {
 	require.Equal(t, armed, fired+stopped, "lost")
 }
 
-// merge enters the timers of another ledger.
+// merge adds the records of another ledger.
 func (l *ledger) merge(o *ledger) {
 	shift := o.start.Sub(l.start)
 	for _, r := range o.records {
@@ -537,8 +539,8 @@ func (l *ledger) merge(o *ledger) {
 	l.records = append(l.records, o.records...)
 }
 
-// tiny are wheels on which everything happens at once: cascades, rounds, laps, races for one
-// bucket.
+// tiny are options for small wheels, on which cascades, rounds, laps and races for a bucket are
+// frequent.
 var tiny = []Options{
 	{WheelSize: 2, Levels: 1, Tick: time.Microsecond, Shards: 1},
 	{WheelSize: 2, Levels: 3, Tick: time.Microsecond, Shards: 4},
@@ -557,28 +559,30 @@ func optionName(o Options) string {
 
 var modelStart = time.Unix(1_000_000_000, 0).UTC()
 
-// story is a wheel in Manual mode whose timers write down their names when they run. Times are
-// relative to the wheel's first reading of the clock, which may be any.
-type story struct {
+// recordingWheel is a wheel in Manual mode whose timers record their names when they run. Times are
+// relative to the wheel's first reading of the clock, which is the origin of newRecordingWheel.
+type recordingWheel struct {
 	*TimingWheel
 	t   *testing.T
 	ran []string
 }
 
-func newStory(t *testing.T, opts Options, origin int64) *story {
+func newRecordingWheel(t *testing.T, opts Options, origin int64) *recordingWheel {
 	t.Helper()
 	opts.Manual, opts.Start = true, modelStart
 	tw, err := newWheelAt(opts, origin)
 	require.NoError(t, err)
-	return &story{TimingWheel: tw, t: t}
+	return &recordingWheel{TimingWheel: tw, t: t}
 }
 
-func (s *story) note(name string) func() { return func() { s.ran = append(s.ran, name) } }
+func (s *recordingWheel) note(name string) func() { return func() { s.ran = append(s.ran, name) } }
 
-func (s *story) after(d time.Duration, name string) Timer { return s.AfterFunc(d, s.note(name)) }
+func (s *recordingWheel) after(d time.Duration, name string) Timer {
+	return s.AfterFunc(d, s.note(name))
+}
 
-// to moves the clock and returns the names of what has run.
-func (s *story) to(d time.Duration) string {
+// to advances the clock to modelStart+d and returns the names of the timers that ran.
+func (s *recordingWheel) to(d time.Duration) string {
 	s.t.Helper()
 	s.ran = nil
 	n := s.Advance(modelStart.Add(d))
@@ -589,13 +593,14 @@ func (s *story) to(d time.Duration) string {
 	return strings.Join(s.ran, " ")
 }
 
-func (s *story) verify() {
+func (s *recordingWheel) verify() {
 	s.t.Helper()
 	verifyShards(s.t, s.engine)
 }
 
-// wakeups drives the clock by Next alone until the wheel is empty, and returns how often it moved.
-func (s *story) wakeups() int {
+// wakeups advances the clock to each result of Next until no timer is pending. It returns the
+// number of steps.
+func (s *recordingWheel) wakeups() int {
 	s.t.Helper()
 	for n := 0; ; n++ {
 		at, ok := s.Next()
@@ -609,13 +614,13 @@ func (s *story) wakeups() int {
 	}
 }
 
-// armOn arms a timer on a shard of the test's choice.
+// armOn arms a timer on the given shard.
 func armOn[T any](s *shardOf[T], deadline int64, v T) Timer {
 	s.armMu.Lock()
 	return s.arm(deadline, clock.Unread, v, 0)
 }
 
-// firstLevel returns the level of the first bucket.
+// firstLevel returns the level of the bucket that expires first.
 func firstLevel[T any](s *shardOf[T]) int {
 	s.wheelMu.Lock()
 	defer s.wheelMu.Unlock()
@@ -624,19 +629,19 @@ func firstLevel[T any](s *shardOf[T]) int {
 	return int(top.level)
 }
 
-// own calls f while the caller is the owner of the wheel, and lets go of it without looking at what
-// was asked for meanwhile.
+// own calls f while the caller owns the wheel. It then unlocks the wheel without handling the
+// requests that were made meanwhile.
 func (s *shard) own(f func()) {
 	s.wheelMu.Lock()
 	defer s.unlock()
 	f()
 }
 
-// placeAll places everything that was armed, and carries out all removals.
+// placeAll places all timers of the inbox and carries out all removals.
 func (s *shard) placeAll() { s.own(s.drainAll) }
 
-// verified checks the invariants of a shard that may have a driver.
-func verified(t *testing.T, s *shard) {
+// verifyShard checks the invariants of a shard. Its driver may be running.
+func verifyShard(t *testing.T, s *shard) {
 	t.Helper()
 	s.wheelMu.Lock()
 	err := s.verify()
@@ -651,7 +656,7 @@ func (s *shard) staged() int {
 	return len(s.inbox.staged)
 }
 
-// placed returns the number of entries of buckets that are queued on the wheel.
+// placed returns the number of live entries in the buckets of the wheel.
 func (s *shard) placed() (n int) {
 	s.own(func() { n = s.owner.wheel.live })
 	return n
@@ -664,21 +669,21 @@ func (s *shard) tickets() int {
 	return len(s.far.ticks)
 }
 
-// bucketsUsed returns the number of buckets that are not spare.
+// bucketsUsed returns the number of buckets in use.
 func (s *shard) bucketsUsed() (n int) {
 	s.own(func() { n = len(s.owner.store.all) - len(s.owner.store.spare) })
 	return n
 }
 
-// newShardStory is a story of one shard, whose parts the test looks at.
-func newShardStory(t *testing.T, opts Options) (*story, *shard) {
+// newRecordingWheelAndShard is like newRecordingWheel, and also returns the only shard.
+func newRecordingWheelAndShard(t *testing.T, opts Options) (*recordingWheel, *shard) {
 	t.Helper()
-	s := newStory(t, opts, 0)
+	s := newRecordingWheel(t, opts, 0)
 	return s, &s.engine.shards[0].shard
 }
 
-// fill arms n timers for the same time.
-func (s *story) fill(n int, d time.Duration) []Timer {
+// fill arms n timers with the same delay.
+func (s *recordingWheel) fill(n int, d time.Duration) []Timer {
 	timers := make([]Timer, n)
 	for i := range timers {
 		timers[i] = s.after(d, "")
@@ -686,14 +691,14 @@ func (s *story) fill(n int, d time.Duration) []Timer {
 	return timers
 }
 
-// fillPlaced is fill with timers that have left the inbox.
-func (s *story) fillPlaced(n int, d time.Duration) []Timer {
+// fillPlaced is like fill, and places the timers.
+func (s *recordingWheel) fillPlaced(n int, d time.Duration) []Timer {
 	timers := s.fill(n, d)
 	s.engine.shards[0].placeAll()
 	return timers
 }
 
-func (s *story) stopAll(timers []Timer) {
+func (s *recordingWheel) stopAll(timers []Timer) {
 	s.t.Helper()
 	requireAllStop(s.t, timers)
 	s.verify()
@@ -708,8 +713,8 @@ func requireAllStop(t *testing.T, timers []Timer) {
 	}
 }
 
-// requireInert checks that none of the handles does anything, though their slots may be in use.
-func (s *story) requireInert(stale []Timer) {
+// requireInert requires that stale handles have no effect, even if their slots are in use again.
+func (s *recordingWheel) requireInert(stale []Timer) {
 	s.t.Helper()
 	pending := s.Len()
 	for _, e := range stale {
@@ -721,27 +726,28 @@ func (s *story) requireInert(stale []Timer) {
 	require.Equal(s.t, pending, s.Len())
 }
 
-// counted is a copy of the counters.
+// counted returns a copy of the counters.
 func (s *shard) counted() counters {
 	s.wheelMu.Lock()
 	defer s.wheelMu.Unlock()
 	return s.owner.counters
 }
 
+// occupied reports whether a callback or a call of Executor.Go is running.
 func (s *shard) occupied() bool {
 	s.wheelMu.Lock()
 	defer s.wheelMu.Unlock()
 	return s.owner.pool.busy()
 }
 
-// skip lets d pass on the clock of one shard and leaves the alarm alone. wheelMu is held.
+// skip moves the clock of one shard ahead by d and does not change the alarm. wheelMu is held.
 func (s *shard) skip(d time.Duration) {
 	s.armMu.Lock()
 	defer s.armMu.Unlock()
 	s.Base = s.Base.Add(-d)
 }
 
-// word returns the word of the slot to which a handle points.
+// word returns the word of the slot of a handle.
 func (t Timer) word() arena.Word { return loadWord(&t.shard().slots.Pages, t.index) }
 
 // swapWord changes the word of a timer as another goroutine would.
@@ -750,8 +756,8 @@ func (t Timer) swapWord(change func(w arena.Word) arena.Word) {
 	pg.Store(t.index, change(pg.Load(t.index)))
 }
 
-// slotIsFree reports whether a slot is free: no timer, list or batch names it. Slots that were
-// claimed a moment ago are given back first.
+// slotIsFree reports whether a slot is free, that is no timer, list or batch refers to it. It first
+// reclaims the slots of claimed timers.
 func (s *shard) slotIsFree(i uint32) bool {
 	s.wheelMu.Lock()
 	defer s.wheelMu.Unlock()
@@ -768,20 +774,20 @@ func (s *shard) slotIsFree(i uint32) bool {
 
 type resource struct{ bytes [1 << 10]byte }
 
-// collected waits until p's target is gone.
-func collected[T any](t *testing.T, p weak.Pointer[T], what string) {
+// awaitCollected waits until the garbage collector has freed the target of p.
+func awaitCollected[T any](t *testing.T, p weak.Pointer[T], what string) {
 	t.Helper()
 	await(t, what+" is collected", func() bool { runtime.GC(); return p.Value() == nil })
 }
 
-// choices decides what a run of the model does.
+// choices is the source of the random decisions of a model test.
 type choices interface {
-	below(n int) int // from 0 to n-1; 0 when nothing is left, so 0 must be harmless
+	below(n int) int // from 0 to n-1; always 0 at the end of a fuzz input
 	bits() int64     // from 0 to math.MaxInt64
 	more() bool
 }
 
-// seeded makes steps choices from a seed, which a failure prints.
+// seeded makes the choices of a number of steps from a seed. Failures print the seed.
 type seeded struct {
 	seed  uint64
 	steps int
@@ -825,8 +831,8 @@ func satMul(a, b int64) int64 {
 	return a * b
 }
 
-// addModelSeeds gives a fuzz target inputs to start from: one for each size, number of levels and
-// tick.
+// addModelSeeds adds inputs to the corpus of a fuzz target, for each wheel size and number of
+// levels, with different ticks.
 func addModelSeeds(f *testing.F) {
 	for size := range 6 {
 		for level := range 5 {

@@ -336,7 +336,7 @@ func TestRaceRemovalsLoseNoSlot(t *testing.T) {
 // A timer that is stopped early never reaches the wheel, and its slot and cache lines are reused.
 func TestStopInTheInboxDoesNotTouchTheWheel(t *testing.T) {
 	t.Parallel()
-	s, sh := newShardStory(t, Options{})
+	s, sh := newRecordingWheelAndShard(t, Options{})
 	slots := map[uint32]bool{}
 	for range 100 * inboxSize {
 		timer := s.after(time.Minute, "")
@@ -355,7 +355,7 @@ func TestStopInTheInboxDoesNotTouchTheWheel(t *testing.T) {
 // The same holds if a few other timers stay pending.
 func TestStopInTheInboxWithOtherPendingTimers(t *testing.T) {
 	t.Parallel()
-	s, sh := newShardStory(t, Options{})
+	s, sh := newRecordingWheelAndShard(t, Options{})
 	s.fill(inboxSize/2-1, time.Hour)
 	slots := map[uint32]bool{}
 	for range 100 * inboxSize {
@@ -372,7 +372,7 @@ func TestStopInTheInboxWithOtherPendingTimers(t *testing.T) {
 // A caller that finds the inbox full of pending timers places them in the order of arming.
 func TestFullInboxIsPlaced(t *testing.T) {
 	t.Parallel()
-	s, sh := newShardStory(t, Options{})
+	s, sh := newRecordingWheelAndShard(t, Options{})
 	var names []string
 	for k := range 3 * inboxSize {
 		names = append(names, fmt.Sprint(k))
@@ -387,7 +387,7 @@ func TestFullInboxIsPlaced(t *testing.T) {
 
 func TestStagedTimersAreVisible(t *testing.T) {
 	t.Parallel()
-	s, sh := newShardStory(t, Options{})
+	s, sh := newRecordingWheelAndShard(t, Options{})
 	timer := s.after(time.Hour, "a")
 	at, ok := timer.Deadline()
 	require.True(t, ok)
@@ -416,7 +416,7 @@ func TestStagedTimersAreVisible(t *testing.T) {
 // the slot.
 func TestSlotIsNotReusedBeforeItsStopEnds(t *testing.T) {
 	t.Parallel()
-	s, sh := newShardStory(t, Options{})
+	s, sh := newRecordingWheelAndShard(t, Options{})
 	timer, other := s.after(time.Minute, "stopped"), s.after(time.Minute, "other")
 	timer.swapWord(func(w arena.Word) arena.Word { return w.With(arena.Ending) })
 	for range 3 {
@@ -452,13 +452,13 @@ func TestStagedTimersFireInTheirTick(t *testing.T) {
 		moved := arm("moved", time.Hour)
 		arm("far", 24*time.Hour)
 		arm("before", time.Second)
-		verified(t, sh)
+		verifyShard(t, sh)
 		require.True(t, moved.Reschedule(2*time.Second), "after the alarm for before")
-		verified(t, sh)
+		verifyShard(t, sh)
 		require.True(t, moved.Reschedule(time.Second/2))
 		require.True(t, alarm.Reschedule(2*time.Minute))
 		require.Equal(t, 5, sh.staged())
-		verified(t, sh)
+		verifyShard(t, sh)
 		pass(25 * time.Hour)
 		assert.Equal(t, map[string]time.Duration{
 			"alarm": 2 * time.Minute, "after": 61 * time.Second, "moved": time.Second / 2, "far": 24 * time.Hour, "before": time.Second,
@@ -474,13 +474,13 @@ func TestPlanInTheInbox(t *testing.T) {
 		runs := 0
 		plan := tw.ScheduleFunc(Every(time.Minute), func() { runs++ })
 		require.Equal(t, 1, sh.staged())
-		verified(t, sh)
+		verifyShard(t, sh)
 		require.True(t, plan.Reschedule(2*time.Minute))
 		pass(2 * time.Minute)
 		require.Equal(t, 1, runs)
 		require.Equal(t, 1, tw.Len())
 		require.True(t, plan.Stop())
-		verified(t, sh)
+		verifyShard(t, sh)
 		pass(time.Hour)
 		require.Equal(t, 1, runs)
 	})
@@ -494,7 +494,7 @@ func TestArmAndCancelGrowsNothing(t *testing.T) {
 		for _, spread := range []time.Duration{0, ms, 1017 * ms, time.Hour} {
 			t.Run(fmt.Sprintf("population=%d/spread=%v", population, spread), func(t *testing.T) {
 				t.Parallel()
-				s, sh := newShardStory(t, Options{WheelSize: 64, Levels: 3})
+				s, sh := newRecordingWheelAndShard(t, Options{WheelSize: 64, Levels: 3})
 				f := func() {}
 				for i := range population {
 					s.AfterFunc(time.Hour+time.Duration(i)*time.Second, f)

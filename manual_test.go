@@ -15,7 +15,7 @@ import (
 // Start and Advance set the clock of a Manual wheel. It never goes back.
 func TestAdvanceNeverGoesBack(t *testing.T) {
 	t.Parallel()
-	s := newStory(t, Options{}, 1<<60)
+	s := newRecordingWheel(t, Options{}, 1<<60)
 	require.True(t, s.Now().Equal(modelStart))
 	s.after(ms, "a")
 	require.Empty(t, s.to(-time.Hour))
@@ -31,7 +31,7 @@ func TestAdvanceNeverGoesBack(t *testing.T) {
 // passed.
 func TestAdvanceRunsInOrderOfTicksThenOfArming(t *testing.T) {
 	t.Parallel()
-	s := newStory(t, Options{Tick: ms, WheelSize: 4, Levels: 2}, 0)
+	s := newRecordingWheel(t, Options{Tick: ms, WheelSize: 4, Levels: 2}, 0)
 	s.after(20*ms, "far1")
 	e := s.after(9*ms, "reset")
 	s.after(10*ms-1, "1")
@@ -48,7 +48,7 @@ func TestAdvanceRunsInOrderOfTicksThenOfArming(t *testing.T) {
 // zero delays starves neither the caller of Advance nor another timer.
 func TestChainOfZeroDelaysStarvesNoTimer(t *testing.T) {
 	t.Parallel()
-	s := newStory(t, Options{}, 0)
+	s := newRecordingWheel(t, Options{}, 0)
 	var again func()
 	again = func() {
 		s.note("zero")()
@@ -66,7 +66,7 @@ func TestChainOfZeroDelaysStarvesNoTimer(t *testing.T) {
 func TestPanicAndGoexitLoseNothingElse(t *testing.T) {
 	t.Parallel()
 	for _, leave := range []func(){func() { panic("of a callback") }, runtime.Goexit} {
-		s := newStory(t, Options{}, 0)
+		s := newRecordingWheel(t, Options{}, 0)
 		for _, d := range []time.Duration{ms, 2 * ms, time.Second} {
 			s.after(d, "before")
 			s.AfterFunc(d, leave)
@@ -92,7 +92,7 @@ func TestPanicAndGoexitLoseNothingElse(t *testing.T) {
 func TestAdvanceContinuesAfterAReportedPanic(t *testing.T) {
 	t.Parallel()
 	var reported []any
-	s := newStory(t, Options{OnPanic: func(v any, stack []byte) {
+	s := newRecordingWheel(t, Options{OnPanic: func(v any, stack []byte) {
 		require.Contains(t, string(stack), "TestAdvanceContinuesAfterAReportedPanic")
 		reported = append(reported, v)
 	}}, 0)
@@ -108,7 +108,7 @@ func TestAdvanceContinuesAfterAReportedPanic(t *testing.T) {
 // Advance panics on a wheel that is not Manual and while another Advance is running.
 func TestAdvancePanicsIfNestedOrNotManual(t *testing.T) {
 	t.Parallel()
-	s := newStory(t, Options{}, 0)
+	s := newRecordingWheel(t, Options{}, 0)
 	s.AfterFunc(ms, func() {
 		require.PanicsWithValue(t, "timingwheel: Advance while another Advance of the same wheel is under way",
 			func() { s.Advance(s.Now()) })
@@ -124,7 +124,7 @@ func TestAdvancePanicsIfNestedOrNotManual(t *testing.T) {
 
 func TestStopResult(t *testing.T) {
 	t.Parallel()
-	s := newStory(t, Options{WheelSize: 4, Levels: 2}, 0)
+	s := newRecordingWheel(t, Options{WheelSize: 4, Levels: 2}, 0)
 	for _, d := range []time.Duration{0, ms, 10 * ms, time.Hour} {
 		e := s.after(d, "stopped")
 		require.True(t, e.Stop())
@@ -160,7 +160,7 @@ func TestRescheduleResult(t *testing.T) {
 		{[]time.Duration{-day}, 0},
 		{[]time.Duration{0, 5 * ms}, 5 * ms},
 	} {
-		s := newStory(t, Options{WheelSize: 4, Levels: 3}, 1<<50-1<<50%int64(ms))
+		s := newRecordingWheel(t, Options{WheelSize: 4, Levels: 3}, 1<<50-1<<50%int64(ms))
 		e := s.after(10*ms, "reset")
 		for i, d := range c.moves {
 			if i%2 == 0 {
@@ -181,7 +181,7 @@ func TestRescheduleResult(t *testing.T) {
 // A timer that is rescheduled to a past time within the current tick is due at once.
 func TestRescheduleToNowWithinTheTick(t *testing.T) {
 	t.Parallel()
-	s := newStory(t, Options{}, 0)
+	s := newRecordingWheel(t, Options{}, 0)
 	e := s.after(ms/4, "reset")
 	require.Empty(t, s.to(ms/2))
 	require.True(t, e.Reschedule(0))
@@ -193,7 +193,7 @@ func TestRescheduleToNowWithinTheTick(t *testing.T) {
 func TestCallbackStopsAndReschedulesTimersOfItsBucket(t *testing.T) {
 	t.Parallel()
 	for _, to := range []time.Duration{10 * ms, 20 * ms} {
-		s := newStory(t, Options{}, 0)
+		s := newRecordingWheel(t, Options{}, 0)
 		var stopped, sooner, zero, past, later Timer
 		s.AfterFunc(10*ms, func() {
 			require.True(t, stopped.Stop())
@@ -220,7 +220,7 @@ func TestCallbackStopsAndReschedulesTimersOfItsBucket(t *testing.T) {
 // documented.
 func TestWheelStoppedByItsCallback(t *testing.T) {
 	t.Parallel()
-	s := newStory(t, Options{}, 0)
+	s := newRecordingWheel(t, Options{}, 0)
 	s.AfterFunc(ms, func() {
 		s.note("stops")()
 		s.Stop()
@@ -438,7 +438,7 @@ func TestEachTimerHasACallAfterTheExecutorPanics(t *testing.T) {
 			}
 			now := tw.Now().Add(time.Millisecond)
 			unwound := 0
-			for caught(func() { tw.Advance(now) }) != nil {
+			for panicValue(func() { tw.Advance(now) }) != nil {
 				unwound++
 				require.Equal(t, 10, tw.Len())
 				require.Less(t, unwound, 10)
@@ -469,7 +469,7 @@ func TestAdvanceCountsTimersLeftByAPanic(t *testing.T) {
 		})
 	}
 	now := tw.Now().Add(time.Millisecond)
-	require.Equal(t, "boom", caught(func() { tw.Advance(now) }))
+	require.Equal(t, "boom", panicValue(func() { tw.Advance(now) }))
 	assert.Equal(t, 6, tw.Advance(now))
 	assert.Equal(t, 10, n)
 	assert.Zero(t, tw.Stats().Running)
@@ -505,7 +505,7 @@ func TestRefusedCallIsNotCountedAsBegun(t *testing.T) {
 		tw.AfterFunc(time.Millisecond, func() { ran++ })
 	}
 	now := tw.Now().Add(time.Millisecond)
-	require.Equal(t, "refused", caught(func() { tw.Advance(now) }))
+	require.Equal(t, "refused", panicValue(func() { tw.Advance(now) }))
 	assert.Equal(t, 2, tw.Advance(now))
 	h.release()
 	assert.Equal(t, 3, ran)
@@ -551,7 +551,7 @@ func TestAdvanceSubmitsCallsThatANestedFlushHasLeft(t *testing.T) {
 	tw.AfterFunc(time.Millisecond, func() {
 		ran++
 		refuse = true
-		assert.Equal(t, "refused", caught(func() { tw.Flush() }))
+		assert.Equal(t, "refused", panicValue(func() { tw.Flush() }))
 	})
 	for range 3 {
 		tw.AfterFunc(time.Hour, func() { ran++ })
@@ -611,7 +611,7 @@ func TestManualFlushRunsInOrderOfTicks(t *testing.T) {
 	note := func(k int) func() { return func() { order = append(order, k) } }
 	tw.AfterFunc(time.Millisecond, boom)
 	tw.AfterFunc(time.Millisecond, note(1))
-	require.Equal(t, "boom", caught(func() { tw.Advance(tw.Now().Add(time.Millisecond)) }))
+	require.Equal(t, "boom", panicValue(func() { tw.Advance(tw.Now().Add(time.Millisecond)) }))
 	tw.AfterFunc(0, note(2))
 	tw.AfterFunc(time.Second, note(3))
 	assert.Equal(t, 3, tw.Flush())
@@ -634,7 +634,7 @@ func TestManualAdvanceReturnsIfEveryFlushUnwinds(t *testing.T) {
 	again = func() {
 		runs++
 		tw.AfterFunc(time.Hour, again)
-		assert.Equal(t, "re-entered", caught(func() { tw.Flush() }))
+		assert.Equal(t, "re-entered", panicValue(func() { tw.Flush() }))
 	}
 	tw.AfterFunc(time.Millisecond, again)
 	tw.Advance(tw.Now().Add(time.Millisecond))

@@ -541,7 +541,7 @@ func TestRaceBlockingTimersWithFewPermits(t *testing.T) {
 			opts.OnPanic = func(any, []byte) {}
 			tw := startWheel(t, opts)
 			l := newLedger()
-			l.hasty = true
+			l.mayBeEarly = true
 			var g gauge
 			doors := make(chan chan struct{}, 100) // of callbacks that block
 			opened := make(chan struct{})
@@ -582,7 +582,7 @@ func TestRaceBlockingTimersWithFewPermits(t *testing.T) {
 									runtime.Gosched()
 								}
 							})
-							own = append(own, l.enter(r))
+							own = append(own, l.add(r))
 						case len(own) == 0:
 						case k < 6:
 							own[rand.IntN(len(own))].stop()
@@ -594,13 +594,13 @@ func TestRaceBlockingTimersWithFewPermits(t *testing.T) {
 					}
 				})
 			}
-			beside(func() {
+			concurrently(func() {
 				verifyShards(t, tw.engine)
 				tw.Len()
 				time.Sleep(ms)
 			}, all.Wait)
 			require.NoError(t, drainWheel(tw))
-			l.settleAll(t, tw)
+			l.requireNoneLostAndCounted(t, tw)
 			close(doors)
 			<-opened
 			assert.LessOrEqual(t, int(g.most.Load()), opts.MaxRunning)
@@ -697,7 +697,7 @@ func TestRaceFuncTimersWithFewPermits(t *testing.T) {
 					})
 				}
 				rounds := 0
-				beside(func() {
+				concurrently(func() {
 					holdArmMu(tw)
 					if rounds++; rounds%32 == 0 {
 						verifyShards(t, tw.engine)

@@ -302,23 +302,23 @@ func TestClosureIsReleased(t *testing.T) {
 			runtime.GC()
 			require.NotNil(t, r.Value(), "a pending timer holds its closure")
 			require.True(t, timer.Stop())
-			collected(t, r, "the closure of a stopped timer")
+			awaitCollected(t, r, "the closure of a stopped timer")
 			runtime.KeepAlive(timer)
 
 			timer, r = armResource(arm(0))
-			collected(t, r, "the closure of a fired timer")
+			awaitCollected(t, r, "the closure of a fired timer")
 			assert.False(t, timer.Stop())
 
 			timer, r = armResource(func(f func()) Timer {
 				return tw.AfterFunc(0, func() { f(); runtime.Goexit() })
 			})
-			collected(t, r, "the closure of a callback that called Goexit")
+			awaitCollected(t, r, "the closure of a callback that called Goexit")
 			runtime.KeepAlive(timer)
 
 			timer, r = armResource(func(f func()) Timer { return tw.ScheduleFunc(Every(ms), f) })
 			time.Sleep(3 * ms)
 			require.True(t, timer.Stop())
-			collected(t, r, "the closure of a stopped plan")
+			awaitCollected(t, r, "the closure of a stopped plan")
 			runtime.KeepAlive(timer)
 
 			timer, r = armResource(func(f func()) Timer {
@@ -326,12 +326,12 @@ func TestClosureIsReleased(t *testing.T) {
 				s.left.Store(2)
 				return tw.ScheduleFunc(s, f)
 			})
-			collected(t, r, "the closure of a plan that has ended")
+			awaitCollected(t, r, "the closure of a plan that has ended")
 			assert.False(t, timer.Stop())
 
 			timer, r = armResource(arm(time.Hour))
 			tw.Stop()
-			collected(t, r, "the closure of a pending timer of a stopped wheel")
+			awaitCollected(t, r, "the closure of a pending timer of a stopped wheel")
 			assert.False(t, timer.Stop())
 			assert.False(t, other.Stop())
 			runtime.KeepAlive(tw)
@@ -346,7 +346,7 @@ func TestClosureOfATimerWithAQueuedCallIsReleasedAtStop(t *testing.T) {
 	timer, r := armResource(func(f func()) Timer { return tw.AfterFunc(0, f) })
 	await(t, "the call is submitted", func() bool { return h.len() > 0 })
 	require.True(t, timer.Stop())
-	collected(t, r, "the closure")
+	awaitCollected(t, r, "the closure")
 	h.release()
 	runtime.KeepAlive(timer)
 }
@@ -364,22 +364,22 @@ func TestPayloadIsReleased(t *testing.T) {
 
 	timer, r := addResource(w, time.Hour)
 	require.True(t, timer.Stop())
-	collected(t, r, "the payload of a stopped timer")
+	awaitCollected(t, r, "the payload of a stopped timer")
 
 	timer, r = addResource(w, 0)
 	await(t, "the payload expires", func() bool { return expired.Load() == 1 })
-	collected(t, r, "an expired payload")
+	awaitCollected(t, r, "an expired payload")
 	assert.False(t, timer.Stop())
 
 	timer, r = addResource(w, time.Hour)
 	require.Len(t, w.RemoveAll(), 2)
-	collected(t, r, "a removed payload")
+	awaitCollected(t, r, "a removed payload")
 	assert.False(t, timer.Stop())
 	assert.False(t, keep.Stop())
 
 	timer, r = addResource(w, time.Hour)
 	w.Stop()
-	collected(t, r, "a payload of a stopped wheel")
+	awaitCollected(t, r, "a payload of a stopped wheel")
 	runtime.KeepAlive(timer)
 	runtime.KeepAlive(w)
 }
@@ -483,7 +483,7 @@ func TestUnreferencedWheelIsCollected(t *testing.T) {
 	}
 	for name, use := range uses {
 		for _, executor := range []Executor{nil, Goroutines} {
-			collected(t, forgotten(t, Options{Executor: executor}, use), "a wheel after "+name)
+			awaitCollected(t, forgotten(t, Options{Executor: executor}, use), "a wheel after "+name)
 		}
 	}
 }
@@ -587,7 +587,7 @@ func TestEndedContextsAreCollected(t *testing.T) {
 			defer leave()
 		}
 		for _, p := range endAll(t, tw, parent, end, way) {
-			collected(t, p, "a context")
+			awaitCollected(t, p, "a context")
 		}
 		if sibling != nil {
 			assert.NoError(t, sibling.Err())
@@ -610,7 +610,7 @@ func TestValuesOfTheParentAreCollected(t *testing.T) {
 			endAll(t, tw, parent, end, way)
 			return weak.Make(r)
 		}()
-		collected(t, held, "a value of the parent")
+		awaitCollected(t, held, "a value of the parent")
 		runtime.KeepAlive(tw)
 	})
 }
@@ -653,12 +653,12 @@ func TestEndedContextKeepsNeitherSiblingsNorWheel(t *testing.T) {
 				parent, end := newParent(tw, nil)
 				kept, gone := endMiddle(t, tw, parent, end, way)
 				for _, p := range gone {
-					collected(t, p, "a sibling")
+					awaitCollected(t, p, "a sibling")
 				}
 				tw.Stop()
 				wheel := weak.Make(tw)
 				tw = nil
-				collected(t, wheel, "the wheel")
+				awaitCollected(t, wheel, "the wheel")
 				for _, ctx := range kept {
 					assert.Error(t, ctx.Err())
 				}

@@ -148,7 +148,7 @@ func TestLevelsBeyondTheRangeAreLeftOut(t *testing.T) {
 
 func TestNilCallbackPanicsInManualMode(t *testing.T) {
 	t.Parallel()
-	s := newStory(t, Options{}, 0)
+	s := newRecordingWheel(t, Options{}, 0)
 	require.PanicsWithValue(t, "timingwheel: AfterFunc with a nil function", func() { s.AfterFunc(ms, nil) })
 	require.PanicsWithValue(t, "timingwheel: AtFunc with a nil function", func() { s.AtFunc(modelStart, nil) })
 	require.Panics(t, func() { s.ScheduleFunc(Every(ms), nil) })

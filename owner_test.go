@@ -17,7 +17,7 @@ import (
 
 // arrived arms n timers and takes them out of the inbox without placing them. An owner is in this
 // state between two quanta.
-func arrived(s *story, n int, d time.Duration) []Timer {
+func arrived(s *recordingWheel, n int, d time.Duration) []Timer {
 	timers := s.fill(n, d)
 	sh := &s.engine.shards[0].shard
 	sh.own(sh.takeArrivals)
@@ -27,7 +27,7 @@ func arrived(s *story, n int, d time.Duration) []Timer {
 // A timer that the owner has taken out of the inbox and has not placed can be stopped and moved.
 func TestStopAndRescheduleBetweenInboxAndWheel(t *testing.T) {
 	t.Parallel()
-	s, sh := newShardStory(t, Options{})
+	s, sh := newRecordingWheelAndShard(t, Options{})
 	timers := arrived(s, 40, time.Minute)
 	sh.own(func() { sh.owner.placeArrivals(10) })
 	require.Equal(t, 10, sh.placed())
@@ -61,10 +61,10 @@ func TestRescheduleBetweenInboxAndWheelFiresOnTime(t *testing.T) {
 		require.True(t, timers[1].Reschedule(500*ms))
 		require.True(t, timers[2].Reschedule(3*time.Second))
 		require.True(t, timers[3].Stop())
-		verified(t, sh)
+		verifyShard(t, sh)
 		pass(time.Hour)
 		require.Equal(t, []int{500, 1000, 1000, 3000}, w.noted())
-		verified(t, sh)
+		verifyShard(t, sh)
 	})
 }
 
@@ -108,19 +108,19 @@ func TestTimerInInboxAndBucketFiresOnce(t *testing.T) {
 				require.Equal(t, arena.Staged, timer.word().Kind())
 				sh.own(func() { sh.alarm.correctAt = math.MaxInt64 }) // else Stop would drain
 				sh.removals.threshold.Store(removalsMax)              // the same
-				verified(t, sh)
+				verifyShard(t, sh)
 				c.do(wheel{tw, sh, timer})
-				verified(t, sh)
+				verifyShard(t, sh)
 				synctest.Wait()
 				sh.placeAll()
-				verified(t, sh)
+				verifyShard(t, sh)
 				require.Equal(t, tw.Len(), sh.placed(), "a free slot is in no bucket")
 				pass(10 * time.Hour)
 				require.Equal(t, c.runs, watch.noted())
 				require.Zero(t, tw.Len())
 				require.Zero(t, sh.placed())
 				require.True(t, sh.slotIsFree(timer.index))
-				verified(t, sh)
+				verifyShard(t, sh)
 			})
 		})
 	}
@@ -162,7 +162,7 @@ func TestOldBucketOfAMovedTimerExpires(t *testing.T) {
 		pass(time.Second)
 		require.Equal(t, []int{55, 60, 60, 70}, watch.noted())
 		require.True(t, sh.slotIsFree(timers[1].index))
-		verified(t, sh)
+		verifyShard(t, sh)
 	})
 }
 
@@ -170,7 +170,7 @@ func TestOldBucketOfAMovedTimerExpires(t *testing.T) {
 // released and Len is exact. The slot is reused only after the entry has left.
 func TestStoppedPlacedTimerIsInertAtOnce(t *testing.T) {
 	t.Parallel()
-	s, sh := newShardStory(t, Options{})
+	s, sh := newRecordingWheelAndShard(t, Options{})
 	typed := s.engine.shards[0]
 	timers := s.fillPlaced(4*removalsMax, time.Minute)
 	for k, e := range timers[:removalsMax-1] {
@@ -209,7 +209,7 @@ func TestDeadEntriesAreBounded(t *testing.T) {
 	for name, order := range removal {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, sh := newShardStory(t, Options{})
+			s, sh := newRecordingWheelAndShard(t, Options{})
 			const n = 2000
 			timers := make([]Timer, n)
 			for k := range timers {
@@ -232,7 +232,7 @@ func TestDeadEntriesAreBounded(t *testing.T) {
 // than they add.
 func TestBacklogOfRemovalsShrinks(t *testing.T) {
 	t.Parallel()
-	s, sh := newShardStory(t, Options{})
+	s, sh := newRecordingWheelAndShard(t, Options{})
 	timers := s.fillPlaced(5000, time.Minute)
 	sh.wheelMu.Lock()
 	requireAllStop(t, timers[:4000])
@@ -265,7 +265,7 @@ func TestClockCatchesUpBeforePlacing(t *testing.T) {
 		timer := arm(5)
 		require.Equal(t, 0, firstLevel(tw.engine.shards[0]))
 		require.Zero(t, sh.removals.len())
-		verified(t, sh)
+		verifyShard(t, sh)
 		require.True(t, timer.Stop())
 		pass(2000 * time.Hour)
 		require.False(t, last.Stop())
@@ -274,7 +274,7 @@ func TestClockCatchesUpBeforePlacing(t *testing.T) {
 
 func TestWheelStopCountsRemovalsAsStopped(t *testing.T) {
 	t.Parallel()
-	s, sh := newShardStory(t, Options{})
+	s, sh := newRecordingWheelAndShard(t, Options{})
 	s.stopAll(s.fillPlaced(40, time.Minute)[:5])
 	require.Equal(t, 5, sh.removals.len())
 	s.Stop()
@@ -288,7 +288,7 @@ func TestWheelStopCountsRemovalsAsStopped(t *testing.T) {
 
 func TestNextNamesNoBucketOfStoppedTimers(t *testing.T) {
 	t.Parallel()
-	s, sh := newShardStory(t, Options{})
+	s, sh := newRecordingWheelAndShard(t, Options{})
 	first := s.after(50*ms, "first")
 	s.fill(5, time.Hour)
 	before, _ := s.Next()
@@ -301,7 +301,7 @@ func TestNextNamesNoBucketOfStoppedTimers(t *testing.T) {
 
 func TestFlushAndRemoveAllSkipStoppedTimers(t *testing.T) {
 	t.Parallel()
-	s, sh := newShardStory(t, Options{})
+	s, sh := newRecordingWheelAndShard(t, Options{})
 	s.stopAll(s.fillPlaced(10, time.Minute)[:5])
 	require.Equal(t, 5, sh.removals.len())
 	require.Equal(t, 5, s.Flush())
@@ -325,7 +325,7 @@ func TestFlushAndRemoveAllSkipStoppedTimers(t *testing.T) {
 // Removals that are carried out together merge and free chunks as single removals do.
 func TestRemovalsCompactChunks(t *testing.T) {
 	t.Parallel()
-	s, sh := newShardStory(t, Options{})
+	s, sh := newRecordingWheelAndShard(t, Options{})
 	timers := s.fillPlaced(100*chunkSize, time.Minute)
 	newSeeded(1, 0).rng.Shuffle(len(timers), func(i, k int) { timers[i], timers[k] = timers[k], timers[i] })
 	for len(timers) > chunkSize {
@@ -394,7 +394,7 @@ func TestDueTimersDoNotWaitForABacklogOfArrivals(t *testing.T) {
 		assert.LessOrEqual(t, ran, 2*quantum, "placed before the first callback")
 		assert.True(t, last)
 		assert.Equal(t, backlog, tw.Len())
-		verified(t, &s.shard)
+		verifyShard(t, &s.shard)
 		close(release)
 		pass(time.Hour)
 		assert.Zero(t, tw.Len())

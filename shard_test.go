@@ -36,7 +36,7 @@ func TestTimersHoldNoPointers(t *testing.T) {
 // Timers can be compared and used as map keys.
 func TestTimerIsComparable(t *testing.T) {
 	t.Parallel()
-	s, _ := newShardStory(t, Options{})
+	s, _ := newRecordingWheelAndShard(t, Options{})
 	a, b := s.after(ms, "a"), s.after(ms, "b")
 	names := map[Timer]string{a: "a", b: "b", {}: "zero"}
 	same := a
@@ -70,7 +70,7 @@ func TestShardIsPadded(t *testing.T) {
 func TestStaleHandleIsInert(t *testing.T) {
 	t.Parallel()
 	for _, placed := range []bool{false, true} {
-		s, sh := newShardStory(t, Options{})
+		s, sh := newRecordingWheelAndShard(t, Options{})
 		stopped := s.fill(3, ms)
 		if placed {
 			sh.placeAll()
@@ -95,7 +95,7 @@ func TestStaleHandleIsInert(t *testing.T) {
 // The remaining work is done when the driver unlocks.
 func TestCallersDoNotWaitForTheWheel(t *testing.T) {
 	t.Parallel()
-	s, sh := newShardStory(t, Options{})
+	s, sh := newRecordingWheelAndShard(t, Options{})
 	placed := s.fillPlaced(500, time.Minute)
 	sh.wheelMu.Lock() // this goroutine would wait for itself
 	timers := s.fill(1000, time.Minute)
@@ -111,7 +111,7 @@ func TestCallersDoNotWaitForTheWheel(t *testing.T) {
 	sh.unlockAndDrain()
 	require.False(t, sh.drainRequested.Load())
 	require.Less(t, sh.removals.len(), 400)
-	verified(t, sh)
+	verifyShard(t, sh)
 	require.Equal(t, 800, s.Len())
 	s.to(time.Second)
 	require.Len(t, s.ran, 2)
@@ -144,22 +144,26 @@ func TestStopDoesNotWaitForAnArmingCaller(t *testing.T) {
 
 func TestShardVerifyFindsDamage(t *testing.T) {
 	t.Parallel()
-	for want, damage := range map[string]func(s *story, sh *shard, timers []Timer){
-		"S2":        func(_ *story, sh *shard, timers []Timer) { *sh.owner.store.pos(timers[3].index)++ },
-		"position":  func(_ *story, sh *shard, timers []Timer) { *sh.owner.store.pos(timers[4].index) = 0 },
-		"S3":        func(_ *story, sh *shard, _ []Timer) { sh.owner.store.all[0].tail += 3 },
-		"live":      func(_ *story, sh *shard, _ []Timer) { sh.owner.store.all[0].live++; sh.owner.wheel.live++ },
-		"B1: slot":  func(s *story, sh *shard, _ []Timer) { setKind(&sh.slots, s.after(ms, "").index, arena.Placed, 0) },
-		"B2: timer": func(s *story, sh *shard, _ []Timer) { s.after(ms, ""); sh.inbox.first = never },
-		"B3: free":  func(_ *story, sh *shard, timers []Timer) { sh.inbox.free = append(sh.inbox.free, timers[0].index) },
-		"W3": func(_ *story, _ *shard, timers []Timer) {
+	for want, damage := range map[string]func(s *recordingWheel, sh *shard, timers []Timer){
+		"S2":       func(_ *recordingWheel, sh *shard, timers []Timer) { *sh.owner.store.pos(timers[3].index)++ },
+		"position": func(_ *recordingWheel, sh *shard, timers []Timer) { *sh.owner.store.pos(timers[4].index) = 0 },
+		"S3":       func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.store.all[0].tail += 3 },
+		"live":     func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.store.all[0].live++; sh.owner.wheel.live++ },
+		"B1: slot": func(s *recordingWheel, sh *shard, _ []Timer) {
+			setKind(&sh.slots, s.after(ms, "").index, arena.Placed, 0)
+		},
+		"B2: timer": func(s *recordingWheel, sh *shard, _ []Timer) { s.after(ms, ""); sh.inbox.first = never },
+		"B3: free": func(_ *recordingWheel, sh *shard, timers []Timer) {
+			sh.inbox.free = append(sh.inbox.free, timers[0].index)
+		},
+		"W3": func(_ *recordingWheel, _ *shard, timers []Timer) {
 			timers[0].swapWord(func(w arena.Word) arena.Word { return w.WithBits(1) })
 		},
-		"S6":               func(_ *story, sh *shard, _ []Timer) { sh.owner.aged -= arena.Near },
-		"S4: 0":            func(_ *story, sh *shard, _ []Timer) { sh.owner.due.ready++ },
-		"workers starting": func(_ *story, sh *shard, _ []Timer) { sh.owner.pool.running-- },
+		"S6":               func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.aged -= arena.Near },
+		"S4: 0":            func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.due.ready++ },
+		"workers starting": func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.pool.running-- },
 	} {
-		s, sh := newShardStory(t, Options{})
+		s, sh := newRecordingWheelAndShard(t, Options{})
 		timers := s.fillPlaced(10, time.Minute)
 		require.NoError(t, sh.verify())
 		damage(s, sh, timers)

@@ -184,7 +184,7 @@ func TestStopWaitsForAClaimInProgress(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, sh := newShardStory(t, Options{})
+			s, sh := newRecordingWheelAndShard(t, Options{})
 			s.after(time.Second, "")
 			c.begin(sh)
 			stopped := make(chan struct{})
@@ -269,7 +269,7 @@ func TestRaceStopOfTheWheelEndsEachTimerAtMostOnce(t *testing.T) {
 				tw, err := New(opts)
 				require.NoError(t, err)
 				s := &pairState{tw: tw, l: newLedger()}
-				s.l.hasty = true
+				s.l.mayBeEarly = true
 				for i := range s.board {
 					s.board[i].Store(s.l.arm(tw, s.delay()))
 				}

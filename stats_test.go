@@ -137,7 +137,7 @@ func TestHistogramSumSaturates(t *testing.T) {
 // Each event of a short run is counted.
 func TestStatsCountEachEvent(t *testing.T) {
 	t.Parallel()
-	s := newStory(t, Options{Tick: ms, WheelSize: 4, Levels: 3}, 0)
+	s := newRecordingWheel(t, Options{Tick: ms, WheelSize: 4, Levels: 3}, 0)
 	require.Zero(t, s.Stats().Levels, "levels must be made when needed")
 	a, b := s.after(ms, "a"), s.after(time.Hour, "b")
 	s.after(20*ms, "c")
@@ -193,7 +193,7 @@ func TestRemoveAllCountsAsStopped(t *testing.T) {
 // levels.
 func TestStatsAddUpOverShards(t *testing.T) {
 	t.Parallel()
-	s := newStory(t, Options{Shards: 3, WheelSize: 4, Levels: 3}, 0)
+	s := newRecordingWheel(t, Options{Shards: 3, WheelSize: 4, Levels: 3}, 0)
 	for k, sh := range s.engine.shards {
 		for range k + 1 {
 			armOn(sh, int64(time.Duration(1<<(2*k))*ms), func() {})
@@ -214,7 +214,7 @@ func TestStatsAddUpOverShards(t *testing.T) {
 // rounded up to a tick.
 func TestLatenessCountsEachTimer(t *testing.T) {
 	t.Parallel()
-	s := newStory(t, Options{}, 0)
+	s := newRecordingWheel(t, Options{}, 0)
 	w, err := NewTimeouts(Options{Manual: true, Start: modelStart}, func([]int) {})
 	require.NoError(t, err)
 	for i := range 40 {
@@ -404,7 +404,7 @@ func TestStatsCountEachTimerOnce(t *testing.T) {
 func TestRaceStatsCountEachTimerOnce(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Shards: 1})
-	beside(func() { tw.AfterFunc(time.Hour, boom).Stop() }, func() {
+	concurrently(func() { tw.AfterFunc(time.Hour, boom).Stop() }, func() {
 		for range scaled(20_000) {
 			st := tw.Stats()
 			require.Equal(t, st.Armed, st.Fired+st.Stopped+st.Discarded+uint64(st.Pending))

@@ -159,12 +159,12 @@ func TestRaceEachTimerEndsOnce(t *testing.T) {
 				all.Wait()
 				if stopWheel {
 					require.NoError(t, tw.Shutdown(t.Context()))
-					l.settle(t, tw)
+					l.requireCounted(t, tw)
 					return
 				}
 				require.NoError(t, drainWheel(tw))
 				verifyShards(t, tw.engine)
-				l.settleAll(t, tw)
+				l.requireNoneLostAndCounted(t, tw)
 			})
 		}
 	}
@@ -231,7 +231,7 @@ func TestRaceAddersOnASmallWheelLoseNoTimerAndNoneIsEarly(t *testing.T) {
 	for _, l := range ledgers {
 		total.merge(l)
 	}
-	total.settleAll(t, tw)
+	total.requireNoneLostAndCounted(t, tw)
 }
 
 // eachTiny runs a test on each of the tiny wheels.
@@ -263,7 +263,7 @@ func TestRaceStopAgainstFireEndsATimerOnce(t *testing.T) {
 			require.False(t, r.timer.Stop(), "the timer was stopped, or its callback has begun")
 		}
 		require.NoError(t, drainWheel(tw))
-		l.settleAll(t, tw)
+		l.requireNoneLostAndCounted(t, tw)
 	})
 }
 
@@ -284,7 +284,7 @@ func TestRaceRescheduleAgainstFireIsExact(t *testing.T) {
 		}
 		require.NoError(t, drainWheel(tw))
 		verifyShards(t, tw.engine)
-		l.settleAll(t, tw)
+		l.requireNoneLostAndCounted(t, tw)
 	})
 }
 
@@ -316,7 +316,7 @@ func TestRaceEachTimerOfABatchEndsOnce(t *testing.T) {
 		}
 		require.NoError(t, drainWheel(tw))
 		verifyShards(t, tw.engine)
-		l.settleAll(t, tw)
+		l.requireNoneLostAndCounted(t, tw)
 	})
 }
 
@@ -368,7 +368,7 @@ func TestRaceRescheduleAfterFlushIsExact(t *testing.T) {
 			require.NoError(t, drainWheel(tw), "otherwise the next Flush runs the rescheduled timers")
 		}
 		verifyShards(t, tw.engine)
-		l.settleAll(t, tw)
+		l.requireNoneLostAndCounted(t, tw)
 	})
 }
 
@@ -377,7 +377,7 @@ func TestRaceRescheduleAfterFlushIsExact(t *testing.T) {
 func TestRaceFlushAgainstEverythingEndsEachTimerOnce(t *testing.T) {
 	eachTiny(t, func(t *testing.T, tw *TimingWheel) {
 		flushed, after := newLedger(), newLedger()
-		flushed.hasty = true
+		flushed.mayBeEarly = true
 		var all sync.WaitGroup
 		for g := range 8 {
 			all.Go(func() {
@@ -522,7 +522,7 @@ func racePair(t *testing.T, executor Executor, a, b func(*pairState)) {
 	t.Helper()
 	tw := startWheel(t, Options{WheelSize: 4, Levels: 3, Tick: 10 * time.Microsecond, Shards: 1, Executor: executor})
 	s := &pairState{tw: tw, l: newLedger()}
-	s.l.hasty = true
+	s.l.mayBeEarly = true
 	for i := range s.board {
 		s.board[i].Store(s.l.arm(tw, s.delay()))
 	}
@@ -573,7 +573,7 @@ func TestNoTimerIsLostOnABusyMachine(t *testing.T) {
 				r := &record{notBefore: time.Since(l.start) + max(d, 0)}
 				run := l.callback(r)
 				r.timer = tw.AfterFunc(d, func() { run(); extra() })
-				return l.enter(r)
+				return l.add(r)
 			}
 			extras := []func(){
 				func() {}, func() {}, func() {}, runtime.Goexit,
@@ -631,7 +631,7 @@ func TestNoTimerIsLostOnABusyMachine(t *testing.T) {
 			})
 			require.NoError(t, drainWheel(tw))
 			verifyShards(t, tw.engine)
-			l.settleAll(t, tw)
+			l.requireNoneLostAndCounted(t, tw)
 		})
 	}
 }

@@ -111,7 +111,7 @@ func TestNilFunctionsPanicAtTheCall(t *testing.T) {
 // Next is not later than the earliest deadline, and nothing runs before Next.
 func TestNextIsALowerBound(t *testing.T) {
 	t.Parallel()
-	s := newStory(t, Options{Tick: ms, WheelSize: 8, Levels: 3}, 0)
+	s := newRecordingWheel(t, Options{Tick: ms, WheelSize: 8, Levels: 3}, 0)
 	_, ok := s.Next()
 	require.False(t, ok)
 	t1 := s.after(300*ms+1, "a")

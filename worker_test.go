@@ -102,7 +102,7 @@ func TestTimersOfABatchArePending(t *testing.T) {
 					assert.Equal(t, 1, st.Running)
 					assert.Equal(t, n-4, st.Due)
 					assert.Zero(t, st.Buckets)
-					verified(t, &s.shard)
+					verifyShard(t, &s.shard)
 					for _, claimed := range timers[:4] {
 						_, pending := claimed.Deadline()
 						assert.False(t, pending)
@@ -119,7 +119,7 @@ func TestTimersOfABatchArePending(t *testing.T) {
 					assert.True(t, timers[8].Reschedule(time.Hour))
 					assert.True(t, timers[8].Reschedule(time.Second))
 					assert.Equal(t, n-5, tw.Len())
-					verified(t, &s.shard)
+					verifyShard(t, &s.shard)
 				}
 			})
 		}
@@ -127,7 +127,7 @@ func TestTimersOfABatchArePending(t *testing.T) {
 		assert.Equal(t, 2, tw.Len())
 		assert.Zero(t, s.inBatches())
 		assert.Zero(t, s.batches())
-		verified(t, &s.shard)
+		verifyShard(t, &s.shard)
 		pass(time.Hour)
 		assert.Zero(t, tw.Len())
 		for i := range ran {
@@ -137,7 +137,7 @@ func TestTimersOfABatchArePending(t *testing.T) {
 		assert.Equal(t, 61*time.Second, at[6])
 		assert.Equal(t, time.Second, at[7])
 		assert.Equal(t, 2*time.Second, at[8])
-		verified(t, &s.shard)
+		verifyShard(t, &s.shard)
 	})
 }
 
@@ -158,13 +158,13 @@ func TestStopOfBatchedTimerPreventsItsCallback(t *testing.T) {
 					assert.False(t, timer.Stop())
 				}
 				assert.Zero(t, tw.Len())
-				verified(t, &s.shard)
+				verifyShard(t, &s.shard)
 			})
 		}
 		serveAlone(tw.engine, time.Second)
 		assert.Equal(t, 1, ran)
 		assert.EqualValues(t, batchSize-1, tw.Stats().Stopped)
-		verified(t, &s.shard)
+		verifyShard(t, &s.shard)
 		for _, timer := range timers {
 			assert.True(t, s.slotIsFree(timer.index))
 		}
@@ -200,7 +200,7 @@ func TestStaleEntryDoesNotClaimTheNextTimerOfItsSlot(t *testing.T) {
 		for _, timer := range timers {
 			assert.False(t, timer.Stop())
 		}
-		verified(t, &s.shard)
+		verifyShard(t, &s.shard)
 		pass(time.Hour)
 		assert.EqualValues(t, len(later), late.Load())
 	})
@@ -268,7 +268,7 @@ func TestBatchedTimerMovedAwayAndBackRunsOnce(t *testing.T) {
 						s.placeAll()
 					}
 				}
-				verified(t, &s.shard)
+				verifyShard(t, &s.shard)
 				assert.Equal(t, batchSize-1, tw.Len())
 			})
 		}
@@ -279,17 +279,17 @@ func TestBatchedTimerMovedAwayAndBackRunsOnce(t *testing.T) {
 			assert.True(t, s.slotIsFree(timers[i].index), i)
 		}
 		assert.Zero(t, tw.Len())
-		verified(t, &s.shard)
+		verifyShard(t, &s.shard)
 	})
 }
 
 // The slot of such a timer leaves its bucket before it is free.
 func TestSlotOfABatchedTimerLeavesItsBucketBeforeItIsFree(t *testing.T) {
 	t.Parallel()
-	story, sh := newShardStory(t, Options{Executor: &held{}})
-	s := story.engine.shards[0]
-	timers := story.fill(batchSize, time.Second)
-	story.Advance(modelStart.Add(time.Second))
+	wheel, sh := newRecordingWheelAndShard(t, Options{Executor: &held{}})
+	s := wheel.engine.shards[0]
+	timers := wheel.fill(batchSize, time.Second)
+	wheel.Advance(modelStart.Add(time.Second))
 	w := &worker[func()]{s: s}
 	s.own(func() {
 		w.batch = s.owner.pool.newBatch()
@@ -307,9 +307,9 @@ func TestSlotOfABatchedTimerLeavesItsBucketBeforeItIsFree(t *testing.T) {
 	}
 	s.own(w.finishBatch)
 	require.Zero(t, *s.owner.store.pos(timers[7].index))
-	verified(t, sh)
+	verifyShard(t, sh)
 	require.True(t, sh.slotIsFree(timers[7].index))
-	require.Zero(t, story.Len())
+	require.Zero(t, wheel.Len())
 }
 
 // A callback that ends its goroutine, or panics and is reported, loses no other timer of its batch.
@@ -335,7 +335,7 @@ func TestGoexitOrPanicLosesNoOtherTimerOfTheBatch(t *testing.T) {
 				assert.Zero(t, tw.Stats().Running)
 				assert.Zero(t, tw.Stats().Workers)
 				assert.Zero(t, s.batches())
-				verified(t, &s.shard)
+				verifyShard(t, &s.shard)
 				for _, timer := range timers {
 					assert.True(t, s.slotIsFree(timer.index))
 				}
@@ -349,10 +349,10 @@ func TestGoexitOrPanicLosesNoOtherTimerOfTheBatch(t *testing.T) {
 // rest, and its claims are still counted at once.
 func TestLenIsExactAfterGoexitInASharedBatch(t *testing.T) {
 	t.Parallel()
-	story, sh := newShardStory(t, Options{Executor: &held{}})
-	s := story.engine.shards[0]
-	timers := story.fill(batchSize, time.Second)
-	story.Advance(modelStart.Add(time.Second))
+	wheel, sh := newRecordingWheelAndShard(t, Options{Executor: &held{}})
+	s := wheel.engine.shards[0]
+	timers := wheel.fill(batchSize, time.Second)
+	wheel.Advance(modelStart.Add(time.Second))
 	first, second := &worker[func()]{s: s, unlocked: true}, &worker[func()]{s: s}
 	var b *batch
 	claim := func(w *worker[func()], k int) {
@@ -371,27 +371,27 @@ func TestLenIsExactAfterGoexitInASharedBatch(t *testing.T) {
 	})
 	claim(first, 0)
 	claim(second, 31)
-	require.Equal(t, batchSize-2, story.Len())
+	require.Equal(t, batchSize-2, wheel.Len())
 	first.exit() // its callback has called Goexit
-	require.Equal(t, batchSize-2, story.Len())
-	require.Equal(t, batchSize-2, story.Flush())
-	require.EqualValues(t, batchSize-2, story.Stats().Flushed)
+	require.Equal(t, batchSize-2, wheel.Len())
+	require.Equal(t, batchSize-2, wheel.Flush())
+	require.EqualValues(t, batchSize-2, wheel.Stats().Flushed)
 	claim(second, 30)
-	require.Equal(t, batchSize-3, story.Len())
-	require.EqualValues(t, 3, story.Stats().Fired)
-	verified(t, sh)
+	require.Equal(t, batchSize-3, wheel.Len())
+	require.EqualValues(t, 3, wheel.Stats().Fired)
+	verifyShard(t, sh)
 	for k := 1; k < 30; k++ {
 		claim(second, k)
 	}
-	require.Zero(t, story.Len())
+	require.Zero(t, wheel.Len())
 	s.own(func() { second.finishBatch() })
-	require.Zero(t, story.Len())
-	require.EqualValues(t, batchSize, story.Stats().Fired)
+	require.Zero(t, wheel.Len())
+	require.EqualValues(t, batchSize, wheel.Stats().Fired)
 	require.Zero(t, sh.batches())
 	for _, timer := range timers {
 		require.True(t, sh.slotIsFree(timer.index))
 	}
-	verified(t, sh)
+	verifyShard(t, sh)
 }
 
 // After the wheel's Stop has returned, no timer of a batch is claimed, and Shutdown waits for the
@@ -439,7 +439,7 @@ func TestFlushInACallbackTakesTheRestOfTheBatch(t *testing.T) {
 				if ran[i]++; i == 9 {
 					assert.Equal(t, batchSize-10+1, tw.Flush())
 					assert.Equal(t, batchSize-10+1, tw.Len())
-					verified(t, &s.shard)
+					verifyShard(t, &s.shard)
 				}
 			})
 		}
@@ -450,7 +450,7 @@ func TestFlushInACallbackTakesTheRestOfTheBatch(t *testing.T) {
 			assert.Equal(t, 1, times)
 		}
 		assert.Equal(t, 1, far)
-		verified(t, &s.shard)
+		verifyShard(t, &s.shard)
 	})
 }
 
@@ -527,7 +527,7 @@ func TestFlushAndLenExcludeBlockedCallbacksOfABatch(t *testing.T) {
 		synctest.Wait()
 		assert.EqualValues(t, batchSize+100, ran.Load())
 		assert.Zero(t, tw.Len())
-		verified(t, &s.shard)
+		verifyShard(t, &s.shard)
 		close(release)
 	})
 }
@@ -547,7 +547,7 @@ func TestRescheduledTimerOfAFlushedBatchDoesNotRun(t *testing.T) {
 					assert.True(t, timers[21].Reschedule(time.Hour))
 					assert.True(t, others[22].Reschedule(2*oneYear)) // not in a batch yet
 					assert.True(t, others[23].Reschedule(time.Hour))
-					verified(t, &s.shard)
+					verifyShard(t, &s.shard)
 				}
 			})
 		}
@@ -593,7 +593,7 @@ func TestPlansAmongTimersOfABatch(t *testing.T) {
 		assert.EqualValues(t, 100, ran.Load())
 		assert.EqualValues(t, 50, runs.Load())
 		assert.Equal(t, 10, tw.Len())
-		verified(t, &s.shard)
+		verifyShard(t, &s.shard)
 		requireAllStop(t, plans)
 		assert.Zero(t, tw.Len())
 	})
@@ -609,7 +609,7 @@ func TestStopAndRescheduleOfABatchedPlan(t *testing.T) {
 		tw.AfterFunc(time.Second, func() {
 			assert.True(t, plans[0].Stop())
 			assert.True(t, plans[1].Reschedule(500*ms))
-			verified(t, &s.shard)
+			verifyShard(t, &s.shard)
 		})
 		for k := range plans {
 			plans[k] = tw.ScheduleFunc(Every(time.Second), func() { runs[k].Add(1) })
@@ -619,7 +619,7 @@ func TestStopAndRescheduleOfABatchedPlan(t *testing.T) {
 		pass(600 * ms)
 		assert.Equal(t, [3]int32{0, 1, 1}, counts())
 		assert.Equal(t, 2, tw.Len())
-		verified(t, &s.shard)
+		verifyShard(t, &s.shard)
 	})
 }
 
@@ -686,7 +686,7 @@ func TestSparesTakeOverTheBatchOfABlockedWorker(t *testing.T) {
 			assert.Less(t, s.owner.pool.size, batchSize, "batches get smaller")
 			assert.Zero(t, s.owner.store.chunks.used())
 		})
-		verified(t, &s.shard)
+		verifyShard(t, &s.shard)
 		close(release)
 		synctest.Wait()
 		assert.Zero(t, tw.Stats().Running)
@@ -715,13 +715,13 @@ func TestOneBlockedCallbackDelaysNoOtherOfItsBatch(t *testing.T) {
 			assert.Zero(t, tw.Len())
 			assert.Equal(t, 1, tw.Stats().Running)
 			assert.False(t, timers[blocked].Stop())
-			verified(t, &s.shard)
+			verifyShard(t, &s.shard)
 			close(release)
 			synctest.Wait()
 			for i := range timers {
 				assert.True(t, s.slotIsFree(timers[i].index), i)
 			}
-			verified(t, &s.shard)
+			verifyShard(t, &s.shard)
 		})
 	}
 }
