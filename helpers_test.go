@@ -48,12 +48,13 @@ func scaled(n int) int {
 }
 
 // scaledSeeds returns how many of n seeds a model test runs: all if each step is verified or the
-// environment asks for full tests.
+// environment asks for full tests. Most models run on one goroutine, so the race detector gets a
+// tenth.
 func scaledSeeds(n uint64) uint64 {
-	if underInvariants || fullTests {
-		return n
+	if underRace || !underInvariants && !fullTests {
+		n /= 10
 	}
-	return max(n/10, 1)
+	return max(n, 1)
 }
 
 // startWheel returns a wheel that is stopped at the end of the test.

@@ -843,7 +843,7 @@ func (m *model) finish() {
 // origins.
 func forEachModel(t *testing.T, play func(t *testing.T, c modelConfig, pick choices)) {
 	steps := 160
-	if testing.Short() {
+	if testing.Short() || underRace {
 		steps = 50
 	}
 	for size := 2; size <= 64; size *= 2 {

@@ -154,9 +154,12 @@ func memberDetails(t *testing.T, newStore Factory) {
 // membersExpire lists the members after their last heartbeats.
 func membersExpire(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
+	start := q.now()
 	q.beat("short", q.short())
 	q.beat("long", far)
-	require.Len(t, q.members(), 2)
+	if members := q.members(); q.now().Sub(start) < q.short() { // otherwise the machine stalled
+		require.Len(t, members, 2)
+	}
 	q.pass()
 	members := q.members()
 	require.Len(t, members, 1, "without another heartbeat")
