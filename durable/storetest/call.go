@@ -114,21 +114,26 @@ func callPutLater(t *testing.T, newStore Factory) {
 // the same, and nothing changes.
 func callApply(t *testing.T, newStore Factory) {
 	q := openRemote(t, newStore)
+	var ids []string
 	for op := driver.OpCancel; op <= driver.OpPurge; op++ {
-		for _, state := range allStates {
-			a := q.in(op.String()+state).arrange(state, []string{"m"})
-			c := a.newCall("caller", 7)
-			first := a.call(op, c, "m", far)
-			a.putIfAbsent("m")
-			record, counts := a.get("m"), a.count()
+		ids = append(ids, op.String())
+	}
+	for _, state := range allStates {
+		a := q.in(state).arrange(state, ids)
+		c := a.newCall("caller", 7)
+		for op := driver.OpCancel; op <= driver.OpPurge; op++ {
+			id, what := op.String(), op.String()+" of "+state+" again"
+			first := a.call(op, c, id, far)
+			a.putIfAbsent(id)
+			record, counts := a.get(id), a.count()
 			for range 2 {
-				assert.Equal(t, first, a.call(op, c, "m", far), "%s of %s again", op.String(),
-					state)
+				assert.Equal(t, first, a.call(op, c, id, far), what)
 			}
 			after := a.count()
 			after.Now, after.Due = counts.Now, counts.Due
-			assert.Equal(t, counts, after, "%s of %s again", op.String(), state)
-			assert.Equal(t, record, a.get("m"), "%s of %s again", op.String(), state)
+			assert.Equal(t, counts, after, what)
+			assert.Equal(t, record, a.get(id), what)
+			c.Seq++
 		}
 	}
 }
@@ -209,8 +214,10 @@ func callForgotten(t *testing.T, newStore Factory) {
 	q.begin(records...)
 	q.done(driver.OpAck, changesOf(records)...)
 	q.fixture.Advance(2 * time.Minute)
-	for i := range 400 {
-		q.statuses(driver.Put{Call: q.newCall(fmt.Sprint("new", i), 1), Items: items("same", 1)})
+	last := q.newCall("", 1)
+	for i := range 100 {
+		last.Caller = fmt.Sprint("new", i)
+		q.statuses(driver.Put{Call: last, Items: items("same", 1)})
 	}
 	unknown := 0
 	for _, put := range calls {

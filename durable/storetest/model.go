@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/testscale"
 )
 
 var modelTests = []test{
@@ -24,7 +25,7 @@ func runModel(t *testing.T, newStore Factory, seed uint64) {
 	if f.Advance == nil {
 		steps = 250 // because some steps sleep
 	}
-	runModelOn(t, f, rand.NewPCG(seed, 0), steps)
+	runModelOn(t, f, rand.NewPCG(seed, 0), testscale.Size(steps))
 }
 
 // Model makes random transitions, the same ones for the same source, and compares the store with a

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/testscale"
 )
 
 var pauseTests = []test{
@@ -165,7 +166,7 @@ func pauseLostAnswer(t *testing.T, newStore Factory) {
 // call that is made after Pause has returned.
 func pauseRace(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
-	for round := range 4 {
+	for round := range testscale.Size(4) {
 		var paused atomic.Bool
 		var callers sync.WaitGroup
 		begun := make([]atomic.Int64, 2)

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -260,9 +259,7 @@ func countDue(t *testing.T, newStore Factory) {
 	assert.Equal(t, q.get("short").Due, q.count().NextDue)
 	q.pass()
 	assert.Equal(t, int64(1), q.count().Due)
-	for i := range 100 {
-		q.put(item(fmt.Sprint(i), 0))
-	}
+	q.put(items("m", 100)...)
 	c = q.count()
 	assert.Equal(t, int64(101), c.Due)
 	assert.Equal(t, int64(103), c.Scheduled)

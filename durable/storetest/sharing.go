@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/testscale"
 )
 
 var sharingTests = []test{
@@ -106,7 +107,7 @@ func parallel(n int, f func(worker int)) {
 // concurrentClaims claims from several goroutines. Each message is claimed once.
 func concurrentClaims(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
-	const n = 1000
+	n := testscale.Size(1000)
 	for i := 0; i < n; i += 100 {
 		q.put(items(fmt.Sprintf("m%d-", i/100), 100)...)
 	}
@@ -205,7 +206,7 @@ func (q *queue) consume(t *testing.T, limit int) (ids []string, err error) {
 // succeeds for each message.
 func cancelAgainstBegin(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
-	for range 5 {
+	for range testscale.Size(5) {
 		q.put(items("m", 40)...)
 		changes := changesOf(q.claim(40))
 		var begun, cancelled [40]driver.Status

@@ -4,6 +4,9 @@
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, func(t testing.TB) storetest.Fixture { ... })
 //	}
+//
+// The model and the concurrent tests make a tenth of their steps, unless the environment variable
+// TIMINGWHEEL_TESTS is "full".
 package storetest
 
 import (

@@ -49,8 +49,14 @@ func awaitHint(t *testing.T, hints <-chan driver.Hint, partition int, makeHead f
 // head stores a message that is earlier than those of earlier tries.
 func (q *queue) head(partition, try int) driver.Instant {
 	q.t.Helper()
+	return q.headAt(partition, try, q.now())
+}
+
+// headAt is head with a reading of the store's clock.
+func (q *queue) headAt(partition, try int, now time.Time) driver.Instant {
+	q.t.Helper()
 	m := item(fmt.Sprintf("head%d", try), 0)
-	m.At = driver.InstantOf(q.now().Add(100*far)) - driver.Instant(try)*driver.Instant(far/time.Millisecond/10)
+	m.At = driver.InstantOf(now.Add(100*far)) - driver.Instant(try)*driver.Instant(far/time.Millisecond/10)
 	assert.Equal(q.t, []driver.Status{driver.StatusDone},
 		q.statuses(driver.Put{Partition: partition, Items: []driver.PutItem{m}}))
 	return m.At
@@ -152,8 +158,9 @@ func watchUnread(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	_, err := q.Watch(t.Context())
 	require.NoError(t, err)
+	now := q.now()
 	for try := range 300 {
-		q.head(0, try)
+		q.headAt(0, try, now)
 	}
 	assert.Equal(t, int64(300), q.count().Scheduled)
 }
