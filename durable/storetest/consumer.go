@@ -34,10 +34,15 @@ func openQueue(t *testing.T, f Fixture) *durable.Queue {
 	return q
 }
 
+// holdTime is how long consumers keep messages that have not begun. It is long because the clock of
+// a store may stand still: a consumer on a busy machine that gave up such a message would never
+// receive it again.
+const holdTime = 3 * time.Second
+
 // takeOne takes a message with its own receiver.
 func takeOne(ctx context.Context, t *testing.T, q *durable.Queue) *durable.Delivery {
 	t.Helper()
-	r, err := q.Receiver(durable.ConsumerOptions{Visibility: time.Minute, Membership: 500 * time.Millisecond})
+	r, err := q.Receiver(durable.ConsumerOptions{Visibility: time.Minute, Membership: holdTime})
 	require.NoError(t, err)
 	defer r.Close()
 	d, err := r.Take(ctx)
@@ -78,7 +83,6 @@ func consumerLateAck(t *testing.T, newStore Factory) {
 // messages are prefetched. No message counts a crash or an attempt, not even after the leases would
 // have expired.
 func consumerForcedEnd(t *testing.T, newStore Factory) {
-	const visibility = 3 * time.Second // a busy machine may suspend the process for a second
 	f := newStore(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -110,7 +114,7 @@ func consumerForcedEnd(t *testing.T, newStore Factory) {
 				running <- struct{}{}
 				<-release
 				return nil
-			}, durable.ConsumerOptions{Concurrency: 2, Visibility: visibility, Membership: 500 * time.Millisecond})
+			}, durable.ConsumerOptions{Concurrency: 2, Visibility: holdTime, Membership: holdTime})
 		}()
 		for range 2 {
 			select {
@@ -125,7 +129,7 @@ func consumerForcedEnd(t *testing.T, newStore Factory) {
 	if f.Advance != nil {
 		f.Advance(time.Hour)
 	} else {
-		time.Sleep(visibility + visibility/4)
+		time.Sleep(holdTime + holdTime/4)
 	}
 	q := openQueue(t, f)
 	for range ids {
