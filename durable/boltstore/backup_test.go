@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/testscale"
 )
 
 // openCopy opens a file with the content of a backup.
@@ -132,7 +133,7 @@ func TestCompactKeepsAllAndFreesSpace(t *testing.T) {
 	s, err := Open(src, Options{NoSync: true, reserve: 1, FileMode: 0o640})
 	require.NoError(t, err)
 	q := openQueue(t, s, 2)
-	fill(t, q, 20_000)
+	fill(t, q, testscale.Size(20_000))
 	drain(t, q)
 	put(t, q, "left", 0)
 	done(t, q, driver.OpBegin, changesOf(claim(t, q, 1))...)

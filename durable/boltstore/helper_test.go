@@ -2,6 +2,7 @@ package boltstore
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -19,21 +20,6 @@ import (
 
 // smallReserve is Options.reserve of most tests, as each new file of the default size writes 4 MiB.
 const smallReserve = 16 << 10
-
-// underRace is true if the race detector is on, as in a run of CI.
-var underRace bool
-
-// repetitions returns how often a test repeats its steps: normally, under the race detector, or
-// with TIMINGWHEEL_CHAOS=full.
-func repetitions(normal, race, full int) int {
-	switch {
-	case os.Getenv("TIMINGWHEEL_CHAOS") == "full":
-		return full
-	case underRace:
-		return race
-	}
-	return normal
-}
 
 // openStore opens a file until the test ends. The file has a small reserve unless o says otherwise.
 func openStore(tb testing.TB, path string, o Options) *Store {
@@ -120,6 +106,16 @@ func transactions(tb testing.TB, s *Store) int {
 	return n
 }
 
+// usedBytes returns the size of a file without the unused pages at its end, which have 16 MiB.
+func usedBytes(tb testing.TB, s *Store) (n int64) {
+	tb.Helper()
+	require.NoError(tb, s.file.view(func(tx *bolt.Tx) error {
+		n = tx.Size()
+		return nil
+	}))
+	return n
+}
+
 // waitForGroup waits until the committer's group has requests of a partition.
 func waitForGroup(tb testing.TB, q driver.Backend, partition int) {
 	tb.Helper()
@@ -142,7 +138,7 @@ func waitForWaiting(tb testing.TB, s *Store, n int) {
 }
 
 // crash returns a copy of the file as of the last commit, with all begun messages written. A crash
-// of the process would leave the same file.
+// of the process would leave the same pages in use.
 func crash(tb testing.TB, s *Store) string {
 	tb.Helper()
 	s.mu.Lock()
@@ -152,7 +148,11 @@ func crash(tb testing.TB, s *Store) string {
 	s.mu.Unlock()
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	content, err := os.ReadFile(s.path)
+	content := make([]byte, usedBytes(tb, s))
+	f, err := os.Open(s.path)
+	require.NoError(tb, err)
+	defer f.Close()
+	_, err = io.ReadFull(f, content)
 	require.NoError(tb, err)
 	path := filepath.Join(tb.TempDir(), "crashed.db")
 	require.NoError(tb, os.WriteFile(path, content, 0o600))

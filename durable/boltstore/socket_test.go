@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -33,9 +32,6 @@ func TestRemotePassesStoreSuite(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t testing.TB) storetest.Fixture {
 		t.Helper()
-		if model := filepath.Base(t.Name()); strings.Contains(t.Name(), "/Model/") && repetitions(1, 3, 3) < 3 && model != "1" {
-			t.Skip("one sequence of the model is enough here, as TestFilePassesStoreSuite has all of them")
-		}
 		clock := newClock()
 		path := socketFile(t)
 		var owner *Store

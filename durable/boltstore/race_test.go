@@ -1,5 +1,0 @@
-//go:build race
-
-package boltstore
-
-func init() { underRace = true }
