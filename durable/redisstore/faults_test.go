@@ -276,7 +276,7 @@ func TestProducersAreForgotten(t *testing.T) {
 		}
 		return n
 	}
-	const producers, pause = 240, 250 * time.Millisecond
+	const producers, pause = 60, time.Second
 	most := 0
 	for i := range producers {
 		m.SetTime(now.Add(time.Duration(i) * pause))

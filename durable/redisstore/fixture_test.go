@@ -115,9 +115,6 @@ func apply(t testing.TB, b driver.Backend, op driver.Op, changes ...driver.Chang
 // miniFixture returns a store on a simulated server. Its clock stands still unless the test
 // advances it.
 func miniFixture(t testing.TB) storetest.Fixture {
-	if (strings.HasSuffix(t.Name(), "/Model/2") || strings.HasSuffix(t.Name(), "/Model/3")) && !thorough {
-		t.Skip("one sequence of the model is enough here, as tests on real servers have all of them")
-	}
 	m := miniredis.RunT(t)
 	store := newStore(t, newClient(t, m.Addr()), redisstore.Options{})
 	f := storetest.Fixture{
@@ -152,9 +149,6 @@ func TestMain(m *testing.M) {
 	debug.SetGCPercent(400) // the simulated server allocates a Lua state for each script
 	os.Exit(m.Run())
 }
-
-// thorough is true with TIMINGWHEEL_CHAOS=full and under the race detector, as in a run of CI.
-var thorough = os.Getenv("TIMINGWHEEL_CHAOS") == "full"
 
 var prefixes atomic.Int64
 

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/faultproxy"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
@@ -201,13 +203,14 @@ func TestLateCopyChangesNothing(t *testing.T) {
 				m.SetTime(now)
 				held(t, m.Addr(), func() {
 					m.SetTime(now.Add(27 * time.Hour))
-					client := newClient(t, m.Addr())
-					for range 40 { // new producers make the server forget old calls
-						q, err := durable.Open(t.Context(), newStore(t, client, redisstore.Options{}), durable.Options{Logger: slog.New(slog.DiscardHandler), Queue: "held"})
+					c := config()
+					c.Queue, c.Partitions = "held", 0
+					q, err := newStore(t, newClient(t, m.Addr()), redisstore.Options{}).Open(t.Context(), c)
+					require.NoError(t, err)
+					for i := range 40 { // new producers make the server forget old calls
+						call := driver.Call{Caller: fmt.Sprint("new", i), Seq: 1, NotAfter: driver.InstantOf(now.Add(27*time.Hour + time.Minute))}
+						_, err := q.Put(t.Context(), driver.Put{Call: call, Items: items(call.Caller, 1, 10, 1000*time.Hour)})
 						require.NoError(t, err)
-						_, err = q.Enqueue(t.Context(), durable.Message{Delay: 1000 * time.Hour})
-						require.NoError(t, err)
-						q.Close()
 					}
 				})
 			})

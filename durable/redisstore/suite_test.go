@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
+	"github.com/timingwheel-go/timingwheel/durable/internal/testscale"
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 	"github.com/timingwheel-go/timingwheel/durable/storetest"
 )
@@ -18,10 +19,10 @@ func TestSuiteOnSimulatedServer(t *testing.T) {
 	storetest.Run(t, miniFixture)
 }
 
-// The model test makes fewer steps here than in the suite.
+// The model makes fewer steps here than in the suite.
 func TestModelWithMovableClock(t *testing.T) {
 	t.Parallel()
-	storetest.Model(t, miniFixture, rand.NewPCG(4, 0), 150)
+	storetest.Model(t, miniFixture, rand.NewPCG(4, 0), testscale.Size(150))
 }
 
 func TestSuiteOnServer(t *testing.T) {

@@ -161,9 +161,12 @@ func (s *Server) PID() int {
 }
 
 // ClientOptions returns options for a client of the server at addr, with timeouts of
-// [ClientTimeout].
+// [ClientTimeout], and with small buffers because tests open many connections.
 func ClientOptions(addr string) *redis.Options {
-	return &redis.Options{Addr: addr, DialTimeout: ClientTimeout, ReadTimeout: ClientTimeout, WriteTimeout: ClientTimeout}
+	return &redis.Options{
+		Addr: addr, DialTimeout: ClientTimeout, ReadTimeout: ClientTimeout, WriteTimeout: ClientTimeout,
+		ReadBufferSize: 4 << 10, WriteBufferSize: 4 << 10,
+	}
 }
 
 // Client returns a new client. It is closed when the test ends.
