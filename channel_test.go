@@ -401,7 +401,7 @@ func (s *channelSubject) receive(got chan<- time.Time) {
 // number are those of package time, and so are the results of the calls.
 func TestModelWaitingReceiversGetTheSameAsWithPackageTime(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(200) {
+	for seed := range scaledSeeds(200) {
 		opts := channelShapes[seed%4]
 		opts.Tick = ms
 		bubble(t, opts, func(t *testing.T, tw *TimingWheel) {
@@ -556,7 +556,7 @@ func poll(c <-chan time.Time) (v time.Time) {
 // ticks. The results are the same.
 func TestModelChannelsBehaveLikePackageTime(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(200) {
+	for seed := range scaledSeeds(200) {
 		opts := channelShapes[seed%4]
 		opts.Tick = ms
 		bubble(t, opts, func(t *testing.T, tw *TimingWheel) {

@@ -307,6 +307,10 @@ func (lateExecutor) Go(f func()) {
 // called or cancelled.
 func TestLastingTimerIsCalledUnlessCancelled(t *testing.T) {
 	t.Parallel()
+	rounds := 5
+	if fullTests {
+		rounds = 30
+	}
 	for name, opts := range map[string]Options{
 		"pooled":     {Shards: 2},
 		"inline":     {Executor: Inline},
@@ -317,7 +321,7 @@ func TestLastingTimerIsCalledUnlessCancelled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			opts.Tick = 10 * time.Microsecond
-			for range 30 {
+			for range rounds {
 				stopWithLastingTimers(t, opts)
 			}
 		})

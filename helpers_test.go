@@ -141,16 +141,24 @@ func spin(d time.Duration) {
 	}
 }
 
-// busy keeps every processor busy with goroutines of the program until the test ends.
-func busy(t *testing.T) {
+// busy keeps every processor busy with n goroutines of the program until the test ends. In full
+// tests they never yield, so each turn of a goroutine takes the 10 ms of a time slice. Otherwise a
+// turn takes at most 1 ms.
+func busy(t *testing.T, n int) {
 	t.Helper()
+	turn := time.Millisecond
+	if testing.Short() {
+		turn = 10 * time.Microsecond
+	}
 	var done atomic.Bool
 	var all sync.WaitGroup
-	for range 16 {
+	for range n {
 		all.Go(func() {
-			for n := 0; !done.Load(); n++ {
-				if n&0xfff == 0 && testing.Short() {
+			begin := time.Now()
+			for k := 1; !done.Load(); k++ {
+				if k%4096 == 0 && !fullTests && time.Since(begin) > turn {
 					runtime.Gosched()
+					begin = time.Now()
 				}
 			}
 		})

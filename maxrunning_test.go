@@ -15,8 +15,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/timingwheel-go/timingwheel/internal/bench"
 )
 
 // gauge counts what runs at once.
@@ -484,18 +482,14 @@ func TestMillionBlockedCallbacksHoldNoMoreGoroutinesThanPermits(t *testing.T) {
 // Callbacks sleep, return or end their goroutines, and timers are stopped and moved, while other
 // goroutines keep all processors busy. No timer waits forever while a permit is free.
 func TestNoTimerIsLostOnBusyProcessorsWithFewPermits(t *testing.T) {
-	spinners := []int{0, 16}
-	if fullTests {
-		spinners = []int{0, 4, 16}
-	}
-	for _, spinning := range spinners {
+	for _, spinning := range []int{0, 4, 16} {
 		for _, n := range []int{1, 3, 50} {
 			t.Run(fmt.Sprintf("spinning=%d,n=%d", spinning, n), func(t *testing.T) {
-				defer bench.Spin(spinning)()
+				busy(t, spinning)
 				tw := startWheel(t, Options{Shards: 2, MaxRunning: n})
 				var g gauge
 				var ran atomic.Int32
-				all := max(scaled(200), 50)
+				const all = 200
 				timers := armSpread(tw, all, 5*ms, func() {
 					g.enter()
 					defer g.leave()

@@ -298,8 +298,9 @@ func checkSums(t require.TestingT, o Occupancy) {
 		for _, n := range l.Cells {
 			cells += n
 		}
-		require.Equal(t, l.Timers, cells)
-		require.LessOrEqual(t, l.Later, l.Timers)
+		if cells != l.Timers || l.Later > l.Timers { // a require for each level takes a tenth of a model's time
+			require.FailNow(t, "wrong sums", "%d timers in cells: %+v", cells, l)
+		}
 		sum += cells
 	}
 	require.Equal(t, o.Pending, sum)

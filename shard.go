@@ -700,7 +700,7 @@ func verifyBuckets(s *shard) (err error) {
 }
 
 func verifyInbox(s *shard) error {
-	seen := make(map[uint32]bool)
+	seen := make([]bool, s.slots.Pager.Len()<<arena.PageShift)
 	first := s.inbox.first
 	for list, slots := range [][]uint32{s.inbox.staged, s.owner.arrivals.slots[s.owner.arrivals.done:]} {
 		if list == 1 {
@@ -731,7 +731,7 @@ func verifyInbox(s *shard) error {
 				break
 			}
 			i := uint32(p)<<arena.PageShift | k
-			if kind := pg.Load(i).Kind(); !seen[i] && (kind == arena.Staged || kind == arena.Ending) && !slices.Contains(s.owner.ending, i) {
+			if kind := pg.Load(i).Kind(); (kind == arena.Staged || kind == arena.Ending) && !seen[i] && !slices.Contains(s.owner.ending, i) {
 				return fmt.Errorf("B1: slot %d of kind %d is not in the inbox", i, kind)
 			}
 		}

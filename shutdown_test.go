@@ -371,11 +371,11 @@ func TestNoGoroutineRemainsWithoutDueTimersOrAfterStop(t *testing.T) {
 // goroutines of the wheel are preempted.
 func TestCountsAreFinalWhenStopReturns(t *testing.T) {
 	// Not parallel, because busy takes all processors.
-	busy(t)
+	busy(t, 16)
 	for name, executor := range map[string]Executor{"default": nil, "Goroutines": Goroutines, "Inline": Inline} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for range max(scaled(8), 2) {
+			for range max(scaled(8), 3) {
 				tw, err := New(Options{Executor: executor, Shards: 2, Tick: 10 * time.Microsecond})
 				require.NoError(t, err)
 				var ran, stopped atomic.Uint64

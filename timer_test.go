@@ -557,7 +557,7 @@ func racePair(t *testing.T, executor Executor, a, b func(*pairState)) {
 // exit, or arm and stop other timers. No timer is early, lost or run twice, and the wheel's
 // counters are exact.
 func TestNoTimerIsLostOnABusyMachine(t *testing.T) {
-	busy(t)
+	busy(t, 16)
 	for _, opts := range []Options{
 		{WheelSize: 4, Levels: 2, Tick: 10 * time.Microsecond, Shards: 1},
 		{WheelSize: 16, Levels: 3, Tick: 100 * time.Microsecond, Shards: 4},

@@ -821,7 +821,7 @@ func (c *clockwork) finish() {
 
 func TestModelClockwork(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(40) {
+	for seed := range scaledSeeds(40) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			t.Parallel()
 			playClockwork(t, newSeeded(seed, 200))
