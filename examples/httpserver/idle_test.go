@@ -17,25 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/examples/internal/programtest"
 )
-
-// pipe is a listener with one connection. Unlike a socket it works in a synctest bubble.
-type pipe struct {
-	conn chan net.Conn
-	done chan struct{}
-}
-
-func (p pipe) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conn:
-		return c, nil
-	case <-p.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p pipe) Close() error   { close(p.done); return nil }
-func (p pipe) Addr() net.Addr { return &net.UnixAddr{} }
 
 // exchange serves one connection with an idle timeout of a second, in a synctest bubble.
 func exchange(t *testing.T, handler http.HandlerFunc, client func(c net.Conn)) {
@@ -44,11 +27,11 @@ func exchange(t *testing.T, handler http.HandlerFunc, client func(c net.Conn)) {
 		tw, err := timingwheel.New(timingwheel.Options{})
 		require.NoError(t, err)
 		defer tw.Stop()
-		l := pipe{make(chan net.Conn), make(chan struct{})}
+		l := programtest.NewListener()
 		server := &http.Server{Handler: idle(tw, time.Second, handler), ReadHeaderTimeout: time.Hour}
 		go server.Serve(l)
 		ours, theirs := net.Pipe()
-		l.conn <- theirs
+		require.NoError(t, l.Connect(t.Context(), theirs))
 		client(ours)
 		require.NoError(t, ours.Close())
 		require.NoError(t, server.Shutdown(context.Background()))

@@ -18,35 +18,15 @@ import (
 	"github.com/timingwheel-go/timingwheel/examples/internal/programtest"
 )
 
-// memory is a listener whose connections are in memory, so that it works in a synctest bubble.
-type memory struct {
-	conns  chan net.Conn
-	closed chan struct{}
-}
-
-func newMemory() memory { return memory{conns: make(chan net.Conn), closed: make(chan struct{})} }
-
-func (m memory) Accept() (net.Conn, error) {
-	select {
-	case c := <-m.conns:
-		return c, nil
-	case <-m.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (m memory) Close() error   { close(m.closed); return nil }
-func (m memory) Addr() net.Addr { return &net.IPAddr{IP: net.IPv4(127, 0, 0, 1)} }
-
-func (m memory) transport() *http.Transport {
+// transport returns a transport whose connections are those of l.
+func transport(l programtest.Listener) *http.Transport {
 	return &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		client, server := pipe()
-		select {
-		case m.conns <- server:
-			return client, nil
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if err := l.Connect(ctx, server); err != nil {
+			client.Close()
+			return nil, err
 		}
+		return client, nil
 	}}
 }
 
@@ -60,7 +40,7 @@ func pipe() (client, server net.Conn) {
 	return client, server
 }
 
-// relay copies what from sends, until one of the connections is closed. Then it closes both.
+// relay copies data between two connections until one of them is closed. Then relay closes both.
 func relay(from, to net.Conn) {
 	chunks := make(chan []byte, 100)
 	go func() {
@@ -88,8 +68,8 @@ func TestServerClosesOnlySilentClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const tick = time.Millisecond
 		cfg := config{clients: 2, ping: 10 * time.Second, timeout: 45 * time.Second, length: time.Hour + 5*time.Second}
-		m := newMemory()
-		clients, err := serve(t.Context(), cfg, m, m.transport())
+		l := programtest.NewListener()
+		clients, err := serve(t.Context(), cfg, l, transport(l))
 		require.NoError(t, err)
 		require.Len(t, clients, 2*int(kinds))
 		for _, c := range clients {
@@ -110,8 +90,8 @@ func TestServerClosesOnlySilentClients(t *testing.T) {
 func TestServerPings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := config{clients: 1, ping: time.Hour, timeout: 2 * time.Second, length: time.Minute}
-		m := newMemory()
-		clients, err := serve(t.Context(), cfg, m, m.transport())
+		l := programtest.NewListener()
+		clients, err := serve(t.Context(), cfg, l, transport(l))
 		require.NoError(t, err)
 		assert.True(t, clients[listening].closed)
 	})
@@ -129,14 +109,14 @@ func TestServerRefusesOtherRequests(t *testing.T) {
 }
 
 // brokenListener fails in Accept.
-type brokenListener struct{ memory }
+type brokenListener struct{ programtest.Listener }
 
 func (brokenListener) Accept() (net.Conn, error) { return nil, assert.AnError }
 
 func TestServerReportsErrorOfListener(t *testing.T) {
 	t.Parallel()
-	l := brokenListener{newMemory()}
-	_, err := serve(t.Context(), defaults(), l, l.transport())
+	l := brokenListener{programtest.NewListener()}
+	_, err := serve(t.Context(), defaults(), l, transport(l.Listener))
 	assert.ErrorIs(t, err, assert.AnError)
 }
 
