@@ -31,7 +31,7 @@ type owner struct {
 	behind bool  // the last advance left arrivals, removals or expired buckets for later
 
 	takenRemovals uint64   // link to the removals that are off the stack and not carried out yet
-	freed         []uint32 // slots that nothing names any more; reclaim gives them back
+	freed         []uint32 // slots without references; reclaim frees them
 	ending        []uint32 // arrivals whose Stop is about to end them; reclaim stages them again
 
 	// scratch is memory for one quantum. On the stack of a worker it would make the stack grow.
@@ -54,7 +54,7 @@ type counters struct {
 	mostDue                             int
 	discarded, flushed                  uint64
 	lateness                            Histogram
-	unread                              int // claims since the last one with measured lateness
+	unsampled                           int // claims since the last one with measured lateness
 }
 
 // sampleEvery is the number of claims for each claim whose lateness is measured. Reading the clock
@@ -63,12 +63,12 @@ const sampleEvery = 16
 
 // sample reports whether the lateness of one of the next n claims is to be measured.
 func (c *counters) sample(n int) bool {
-	first := c.unread == 0
-	c.unread += n
-	if !first && c.unread <= sampleEvery {
+	first := c.unsampled == 0
+	c.unsampled += n
+	if !first && c.unsampled <= sampleEvery {
 		return false
 	}
-	c.unread = n
+	c.unsampled = n
 	return true
 }
 
@@ -218,16 +218,16 @@ func (o *owner) leaveBucket(i uint32) {
 	}
 	b := o.store.remove(*pos)
 	*pos = 0
-	o.lostTimer(b)
+	o.timerRemoved(b)
 }
 
-// lostTimer counts a timer that was removed from bucket b before its bucket was emptied.
-func (o *owner) lostTimer(b *bucket) {
+// timerRemoved counts a timer that was removed from bucket b before its bucket was emptied.
+func (o *owner) timerRemoved(b *bucket) {
 	switch b.state {
 	case bucketDue:
 		o.due.ready--
 	case bucketQueued:
-		o.wheel.lostTimer(b)
+		o.wheel.timerRemoved(b)
 	}
 }
 
@@ -255,7 +255,7 @@ func (o *owner) remove() {
 	sparse := listed[:0]
 	for _, pos := range listed {
 		m, b := o.store.unmark(pos)
-		o.lostTimer(b)
+		o.timerRemoved(b)
 		if m.sparse() {
 			sparse = append(sparse, pos>>chunkShift)
 		}
@@ -267,9 +267,9 @@ func (o *owner) remove() {
 	o.freed = append(o.freed, gone...)
 }
 
-// expire takes up to a quantum of expired buckets off the wheel. It reports whether none is left.
-// With the default executor, a bucket of the finest level is due as a whole, and workers take
-// timers from it. All other buckets cascade.
+// expire takes up to a quantum of expired buckets off the wheel. It reports whether no expired
+// bucket is left. With the default executor, a bucket of the finest level is due as a whole, and
+// workers take timers from it. All other buckets cascade.
 func (o *owner) expire() bool {
 	for range quantum {
 		b := o.wheel.pop(o.tick)
@@ -540,8 +540,8 @@ func (o *owner) countBatch(b *batch) {
 	}
 }
 
-// backlog reports whether work is left that may make timers due: cascading buckets, or what the
-// last advance has left for later.
+// backlog reports whether work is left that may make timers due: cascading buckets, or work that
+// the last advance left for later.
 func (o *owner) backlog() bool { return o.behind || o.wheel.cascade.any() }
 
 // batchesDue returns the number of due batches for which the executor has no queued call.

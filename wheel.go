@@ -205,10 +205,10 @@ func (w *wheel) popAny() *bucket {
 // emptyMax is the number of empty buckets that may stay queued beside any number of others.
 const emptyMax = 64
 
-// lostTimer counts a timer that was removed from queued bucket b. An empty bucket stays queued,
+// timerRemoved counts a timer that was removed from queued bucket b. An empty bucket stays queued,
 // because in a loop of arm and stop the next timer joins it at once. It is freed when it reaches
 // the head of the queue or when empty buckets outnumber the others.
-func (w *wheel) lostTimer(b *bucket) {
+func (w *wheel) timerRemoved(b *bucket) {
 	w.live--
 	if b.live > 0 {
 		return

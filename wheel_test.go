@@ -66,7 +66,7 @@ func (c *clockwork) stop(i uint32) {
 	b := c.store.remove(*pos)
 	*pos = 0
 	if b.state == bucketQueued {
-		c.lostTimer(b)
+		c.timerRemoved(b)
 	}
 	c.forget(i)
 }

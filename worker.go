@@ -32,19 +32,19 @@ import (
 type worker[T any] struct {
 	s        *shardOf[T]
 	exec     func([]T)     // runs one callback, or one batch of payloads
-	record   *watch.Record // of what exec runs; nil: not watched
+	record   *watch.Record // of the calls of exec; nil: not watched
 	planSlot uint32        // slot of the plan or FuncTimer in exec, plus 1; 0: neither
 	values   []T           // the buffer for exec
 
 	// Guarded by wheelMu.
-	parent        *worker[T] // the worker whose spare this one is, until it begins
+	parent        *worker[T] // the worker whose spare w is; nil once w has begun
 	spareStarting bool       // its spare has not begun
 	running       bool       // a callback, or a batch, is running; counted in pool.running
 	stuck         bool       // counted in pool.stuck
 	replaced      bool       // its spare began during its callbacks and continues for it
 	serving       bool       // counted in pool.serving
 	hasPermit     bool       // it holds one of permits
-	usedPermit    bool       // it has run something since it got its permit or last kept it
+	usedPermit    bool       // it has run a callback since it got its permit or last kept it
 	batch         *batch
 
 	// Written by the worker's own goroutine.
@@ -101,8 +101,8 @@ func (s *shardOf[T]) startWorkers(n int) {
 }
 
 // runSpare runs a spare. The spare ends at once if its parent has run its callbacks and waits for
-// wheelMu, and there are enough active workers. Otherwise each worker that waits for the lock would
-// let its spare begin, which would start a spare of its own.
+// wheelMu, and there are enough active workers. Otherwise the spare of each worker that waits for
+// the lock would begin and start a spare of its own.
 func (w *worker[T]) runSpare() {
 	s, p := w.s, w.parent
 	s.wheelMu.Lock()
@@ -543,7 +543,7 @@ func (w *worker[T]) exit() {
 		w.values = nil // the callback may have kept a reference
 		w.finish()
 		if b := w.batch; b != nil {
-			if b.listed && !b.returned { // else all entries were tried or put back
+			if b.listed && !b.returned { // otherwise all entries were tried or put back
 				w.putBack()
 			}
 			w.finishBatch()
@@ -658,7 +658,8 @@ func (s *shardOf[T]) claim(e *entry, id uint64) (v T, ok bool) {
 	return v, true
 }
 
-// claimPlan is the part of claim for a plan, whose claim is not counted by its word.
+// claimPlan is the part of claim for a plan or FuncTimer, which keeps its slot and its payload. The
+// claim is not counted by the word, see countBatch.
 func (s *shardOf[T]) claimPlan(e *entry, p *T) (v T, ok bool) {
 	if !e.page.Swap(e.index, e.word, e.word.With(arena.Running)) {
 		s.returnMoved(e)
@@ -722,7 +723,7 @@ func (p *permits[T]) tryAcquire(s *shardOf[T]) bool {
 }
 
 // available returns the number of free permits. If there is none, it queues s, unless s is nil. A
-// nil p stands for no limit.
+// nil p means that there is no limit.
 func (p *permits[T]) available(s *shardOf[T]) int {
 	if p == nil {
 		return math.MaxInt
