@@ -74,7 +74,8 @@ func (m *Map[K, V]) initMap(opts timingwheel.Options, callback any, sweep func([
 	return nil
 }
 
-// TTL returns the time to live that was passed to NewMap. Entries of [Map.StoreFor] have their own.
+// TTL returns the time to live that was passed to NewMap. Entries of [Map.StoreFor] have their own
+// ttl.
 func (m *Map[K, V]) TTL() time.Duration { return m.ttl }
 
 // Load returns the value of key, and true if there is an entry. Load does not extend the entry's
@@ -241,7 +242,7 @@ func (m *Map[K, V]) Range(f func(key K, value V) bool) {
 type mapEntry[V any] = entry[timed[V]]
 
 // liveDeadline returns the deadline of an entry if the entry is present at now. An entry without a
-// positive ttl never is, although its deadline, rounded up to a tick, may be after now.
+// positive ttl is never present, although its deadline, rounded up to a tick, may be after now.
 func (m *Map[K, V]) liveDeadline(e mapEntry[V], now time.Time) (deadline time.Time, ok bool) {
 	if deadline, ok = e.timer.Deadline(); !ok || e.value.ttl <= 0 || !now.Before(deadline) {
 		return time.Time{}, false
