@@ -40,12 +40,12 @@ type batcher[Q, R any] struct {
 type call[Q, R any] struct {
 	request   Q
 	then      func(R, error)
-	waiting   *outcome[R]   // instead of then
+	waiting   *outcome[R]   // set if then is nil
 	queued    time.Duration // since processStart
 	sent      bool
-	withdrawn bool         // the caller gave up before it was sent
+	withdrawn bool         // the caller gave up before the request was sent
 	limiter   *callLimiter // has a place in it until the call is over; nil: none
-	bytes     int          // of its place in the limiter
+	bytes     int          // the bytes of its place in limiter
 }
 
 // outcome is the result of a call whose caller waits.

@@ -15,7 +15,7 @@ import (
 // owns the partition.
 //
 // A claimer makes a claim when the next known message is due soon, when a hint announces an earlier
-// message, when there is room again or a grant, and otherwise once per Fallback. Each claim also
+// message, when room or a grant becomes available, and otherwise once per Fallback. Each claim also
 // ends expired leases.
 //
 // Messages are claimed about nine tenths of the horizon ahead, and at most ten times per horizon
@@ -28,7 +28,7 @@ type partitionClaimer struct {
 	cancel context.CancelFunc // nil: the partition is not owned. Used by membership only
 	done   chan struct{}
 
-	recovery *recovery // the last one, which run starts and start ends; nil: none
+	recovery *recovery // the latest, started by run and ended by start; nil: none
 
 	// Used only by run, and by the recovery after it.
 	claimed    time.Time // start of the last claim

@@ -83,7 +83,7 @@ func (c *consumer) retire() {
 		go func() {
 			defer close(c.retired)
 			c.cancel(ErrClosed)
-			c.claims.Wait() // the claimers among them
+			c.claims.Wait() // for the claimers too
 			c.dispatcher.release((*heldMessage).releasable)
 			c.leave()
 		}()

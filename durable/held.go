@@ -118,7 +118,7 @@ func (h *heldMessage) beginResult(a answer, err error, ended bool) (next beginRe
 		return beginDeliver, 0
 	case a.Status == driver.StatusPaused && h.state != heldGone:
 		return beginRelease, 0
-	case a.Status == driver.StatusEarly && h.state != heldGone && ended: // the others were released
+	case a.Status == driver.StatusEarly && h.state != heldGone && ended: // like the messages that retire has released
 		return beginRelease, 0
 	case a.Status == driver.StatusEarly && h.state != heldGone:
 		return beginRepeat, max(a.Due.Time().Sub(a.Now)-beginLead, time.Millisecond)
