@@ -10,17 +10,17 @@ import (
 
 // WithTimeout is like [context.WithTimeout] with a timer of the wheel. It returns a context that
 // ends when d has passed or up to one tick later, when the cancel function is called, or when
-// parent ends, whatever comes first. If d is zero or negative, the context has ended already. Call
+// parent ends, whichever comes first. If d is zero or negative, the context has ended already. Call
 // the cancel function when the context is no longer needed, because it releases the timer.
 //
-// Each context of package context below a value, which [context.WithValue] puts below this context,
-// costs a goroutine. Use package context instead if other code makes many of those.
+// Each cancellable context that package context derives from a [context.WithValue] of this context
+// costs a goroutine. Use package context instead if other code derives many such contexts.
 // docs/contexts.md lists all differences.
 //
 // A Flush of the wheel ends the context. If the wheel is stopped, a timer of the runtime takes over
 // the deadline. A context that is made on a stopped wheel has such a timer from the beginning. In
-// Manual mode the deadline is on the wheel's clock, and what is left of it when the wheel is
-// stopped passes in real time. WithTimeout panics if parent is nil.
+// Manual mode the deadline is on the wheel's clock. If a Manual wheel is stopped, the time that
+// remains passes in real time. WithTimeout panics if parent is nil.
 func (tw *TimingWheel) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return tw.withDeadline(parent, tw.wallNow().Add(d), d, nil)
 }

@@ -112,8 +112,9 @@ func (q *DelayQueue[T]) PushAt(v T, t time.Time) *Delayed[T] {
 }
 
 // Take waits until the first element is due, removes it and returns its value. If ctx ends first,
-// Take returns ctx.Err(). An element that is due is taken even if ctx has ended. Several calls that
-// wait are served in the order in which they came. Take is O(log n), apart from the wait.
+// Take returns ctx.Err(). An element that is due is taken even if ctx has ended. Calls that wait
+// are served in the order in which they began. Take panics if ctx is nil. Take is O(log n), apart
+// from the wait.
 func (q *DelayQueue[T]) Take(ctx context.Context) (T, error) {
 	_, v, err := q.take(ctx)
 	return v, err
@@ -215,7 +216,7 @@ func (q *DelayQueue[T]) Channel(ctx context.Context, size int) <-chan T {
 
 // All returns an iterator that takes elements, each once it is due, until ctx ends. An element
 // leaves the queue immediately before it is yielded, so no element is lost when the loop is left.
-// The iterator may be used several times and concurrently.
+// The iterator may be used several times and concurrently. The loop panics if ctx is nil.
 func (q *DelayQueue[T]) All(ctx context.Context) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for ctx.Err() == nil {

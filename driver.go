@@ -184,7 +184,7 @@ func (a *alarm) correct() {
 	}
 }
 
-// wake runs a driver. It is called on a new goroutine when the alarm goes off.
+// wake runs a driver. The alarm calls wake on a new goroutine, when it goes off or by startDriver.
 func (s *shard) wake() {
 	s.wheelMu.Lock()
 	if s.closed.Load() {

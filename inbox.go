@@ -36,7 +36,7 @@ type inbox struct {
 
 	checkAt  int             // min(sweepAt, sampleAt): all that a caller compares with
 	sweepAt  int             // length of staged at which it is swept
-	sampleAt int64           // length of staged at which its last timer is sampled; else near never
+	sampleAt int64           // length of staged at which its last timer is sampled; huge without ProfileRate
 	samples  *sampling.Table // with ProfileRate; else nil
 	distance func() int64    // with ProfileRate: draws the number of timers up to the next sample
 

@@ -34,7 +34,7 @@ func Every(d time.Duration) Scheduler {
 // Run describes one run of a plan, see [TimingWheel.ScheduleRun]. It stays valid when the run has
 // ended.
 type Run struct {
-	N       int       // number of the run, from 1; it stays at math.MaxInt once it is reached
+	N       int       // number of the run, from 1; saturates at math.MaxInt
 	Planned time.Time // planned start of the run, or the time to which Reschedule has moved it
 	Started time.Time // start of the run; before Planned only after a Flush or a step of the wall clock
 

@@ -43,7 +43,7 @@ type Stats struct {
 	Panics      uint64 // panics of callbacks that were reported to Options.OnPanic
 	Workers     int    // goroutines of the default executor, including those that begin or end
 	Buckets     int    // non-empty buckets
-	Levels      int    // levels in use, of the shard with the most
+	Levels      int    // largest number of levels in use in a shard
 	Bytes       uint64 // memory held for timers, payloads, buckets and slots, in bytes
 
 	// Lateness is the distribution of the time from the tick to which a deadline was rounded up to

@@ -202,7 +202,7 @@ func (w *wheel) popAny() *bucket {
 	return b
 }
 
-// emptyMax is the number of empty buckets that may stay queued beside any number of others.
+// emptyMax is the number of empty buckets that may stay queued however few other buckets there are.
 const emptyMax = 64
 
 // timerRemoved counts a timer that was removed from queued bucket b. An empty bucket stays queued,

@@ -388,7 +388,7 @@ func (w *worker[T]) runBatch() {
 	o.pool.ran(begun)
 }
 
-// unlockToRun releases wheelMu to run callbacks. more says that other work waits for the lock. In
+// unlockToRun releases wheelMu to run callbacks. more means that other work waits for the lock. In
 // this case it starts workers for processors without one, and then a spare for w, unless a spare
 // or enough workers are starting. The spare is started last, so that it is next in the run queue of
 // the processor.

@@ -97,7 +97,7 @@ type workers struct {
 	base    context.Context // parent of the handlers' contexts
 	cancel  context.CancelCauseFunc
 	acks    chan struct{} // has a token for each result that the store has not answered
-	places  sync.WaitGroup
+	slots   sync.WaitGroup
 }
 
 // ackWindow is the maximum number of handler results in flight to the store.
@@ -114,7 +114,7 @@ func newWorkers(ctx context.Context, c *consumer, handler Handler) *workers {
 	w := &workers{c: c, ctx: ctx, handler: handler, acks: make(chan struct{}, ackWindow)}
 	base := context.WithValue(context.WithoutCancel(ctx), handlerKey{c.q}, true)
 	w.base, w.cancel = context.WithCancelCause(base)
-	w.places.Add(c.opts.Concurrency)
+	w.slots.Add(c.opts.Concurrency)
 	for range c.opts.Concurrency {
 		go w.work()
 	}
@@ -126,7 +126,7 @@ func (w *workers) wait() {
 	defer w.cancel(ErrClosed)
 	ended := make(chan struct{})
 	go func() {
-		w.places.Wait()
+		w.slots.Wait()
 		close(ended)
 	}()
 	<-w.c.ctx.Done()
@@ -159,7 +159,7 @@ func (w *workers) work() {
 	for {
 		h, err := w.c.dispatcher.take(w.ctx, t)
 		if err != nil {
-			w.places.Done()
+			w.slots.Done()
 			return
 		}
 		if d := newDelivery(w.c.dispatcher, h, true); d != nil && !w.deliver(d) {
@@ -185,7 +185,7 @@ func (r *run) returned() bool { return r.state.Load() == runReturned }
 
 // deliver calls the handler and settles the message, unless the lease is already lost. It reports
 // whether the worker still owns its slot.
-func (w *workers) deliver(d *Delivery) (place bool) {
+func (w *workers) deliver(d *Delivery) (ownsSlot bool) {
 	ctx, cancel := context.WithCancelCause(w.base)
 	r := &run{cancel: cancel}
 	if !w.c.dispatcher.handOff(d.h, true, r) {
@@ -194,18 +194,18 @@ func (w *workers) deliver(d *Delivery) (place bool) {
 	}
 	err, exited := errGoexit, true
 	defer func() {
-		place = r.state.CompareAndSwap(runRunning, runReturned)
+		ownsSlot = r.state.CompareAndSwap(runRunning, runReturned)
 		w.acks <- struct{}{}
 		if !w.settle(d, err, func() { <-w.acks }) {
 			<-w.acks
 		}
-		if place && exited {
+		if ownsSlot && exited {
 			go w.work() // this goroutine ends: runtime.Goexit, or FailNow of a test
 		}
 	}()
 	err = w.handle(ctx, d, r)
 	exited = false
-	return place
+	return ownsSlot
 }
 
 var errGoexit = errors.New("the handler ended its goroutine")
@@ -381,10 +381,11 @@ func RetryAfter(d time.Duration, err error) error {
 
 var errRetry = errors.New("retry requested")
 
-// Exponential returns an exponential backoff with jitter for ConsumerOptions.Backoff. The delay is
-// least after the first attempt and doubles with each further attempt, multiplied by a random
-// factor from 0.5 to 1.5, so that messages that failed together are not retried together. The delay
-// is at most most, and is 0 if least <= 0. It depends only on d.Attempts.
+// Exponential returns an exponential backoff with jitter for ConsumerOptions.Backoff. The delay
+// begins with least after the first attempt and doubles with each further attempt. It is multiplied
+// by a random factor from 0.5 to 1.5, so that messages that failed together are not retried
+// together. The delay never exceeds most. If least <= 0, the message is due again immediately. The
+// delay depends only on d.Attempts.
 func Exponential(least, most time.Duration) func(d *Delivery, err error) time.Duration {
 	return func(d *Delivery, _ error) time.Duration {
 		return exponential(least, most, min(max(0, d.Attempts), 63)+1)

@@ -140,8 +140,9 @@ func (t *table[K, V]) mustBeInitialized() {
 	}
 }
 
-// Len returns the number of keys that are present, and 0 after Stop. The result is exact if no key
-// is added or removed during the call, and is never negative. Len adds at most 32 counters.
+// Len returns the number of keys that are present, and 0 after Stop. An entry of a [Map] whose
+// deadline has passed counts until the wheel or another call finds it. The result is exact if no
+// key is added or removed during the call, and is never negative. Len adds at most 32 counters.
 //
 // The counters change right after a key was added or removed. During concurrent changes Len may
 // therefore omit a key that another goroutine deletes right after a Set, and count a key twice that
