@@ -39,7 +39,7 @@ func TestCommandsWorkOnAFileInUse(t *testing.T) {
 	_, err = q.Get(t.Context(), "first")
 	require.ErrorIs(t, err, durable.ErrNotFound)
 	d.ok("reschedule", "second", "-delay", "0s")
-	assert.Contains(t, d.ok("take", "-nack", "-json"), "second")
+	assert.Contains(t, d.ok("take", "-wait", "1m", "-nack", "-json"), "second")
 	d.ok("watch", "-n", "1")
 	d.ok("dead", "list")
 	d.ok("audit")

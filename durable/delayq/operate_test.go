@@ -29,7 +29,7 @@ func TestPauseOutlastsItsProcess(t *testing.T) {
 	require.Error(t, r.err)
 	assert.Equal(t, "queue default is not paused\n", d.ok("resume"))
 	assert.JSONEq(t, `{"queue":"default","paused":false}`, d.ok("-json", "resume"))
-	assert.Equal(t, "x\n", d.ok("take", "-ack"))
+	assert.Equal(t, "x\n", d.ok("take", "-wait", "1m", "-ack"))
 	require.Error(t, d.runIn("", "pause", "orders").err, "an argument")
 }
 
