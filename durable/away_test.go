@@ -14,6 +14,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/testscale"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
@@ -149,7 +150,8 @@ func TestUnreachablePartitionTakesNoGrantsFromOthers(t *testing.T) {
 	t.Parallel()
 	slow := func(b driver.Backend) driver.Backend { return slowBeginBackend{b, 1, 20 * time.Second} }
 	bubbleOf(t, slow, durable.Options{Partitions: 2}, func(t *testing.T, q *durable.Queue) {
-		got := make(chan string, 30_000)
+		messages := testscale.Size(20_000)
+		got := make(chan string, messages+10)
 		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
 			time.Sleep(time.Millisecond)
 			got <- d.ID
@@ -157,20 +159,20 @@ func TestUnreachablePartitionTakesNoGrantsFromOthers(t *testing.T) {
 		}, durable.ConsumerOptions{Fallback: 5 * time.Second})
 		enqueue(t, q, idOf(1, 0), 2*time.Second) // prefetched
 		var batch []durable.Message
-		for i := range 20_000 {
+		for i := range messages {
 			batch = append(batch, durable.Message{ID: idOf(0, i)})
 		}
 		_, err := q.EnqueueBatch(t.Context(), batch) // makes the handlers count as fast
 		require.NoError(t, err)
 		time.Sleep(3 * time.Second)
-		require.Len(t, got, 20_000)
+		require.Len(t, got, messages)
 		enqueue(t, q, idOf(1, 1), 0)
 		time.Sleep(time.Second)
-		enqueue(t, q, idOf(0, 20_000), 0)
+		enqueue(t, q, idOf(0, messages), 0)
 		time.Sleep(100 * time.Millisecond)
-		assert.Len(t, got, 20_001, "the message of the other partition was delivered")
+		assert.Len(t, got, messages+1, "the message of the other partition was delivered")
 		time.Sleep(time.Minute)
 		stop()
-		assert.Len(t, got, 20_003)
+		assert.Len(t, got, messages+3)
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/testscale"
 )
 
 // counted returns a batcher whose calls take one second and are recorded in calls.
@@ -130,7 +131,7 @@ func TestBatcherDropsCallsThatGaveUp(t *testing.T) {
 		b := counted(&calls)
 		l := &callLimiter{calls: 20_000, bytes: 1 << 30, maxWait: time.Hour}
 		var all sync.WaitGroup
-		for i := range 10_000 {
+		for i := range testscale.Size(10_000) {
 			all.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 				defer cancel()

@@ -98,7 +98,7 @@ func TestCancelAndRescheduleOfPrefetchedMessages(t *testing.T) {
 			got.add(start, d)
 			time.Sleep(time.Minute)
 			return nil
-		}, durable.ConsumerOptions{Horizon: time.Hour})
+		}, durable.ConsumerOptions{Horizon: time.Hour, Fallback: time.Minute})
 		for _, id := range []string{"cancelled", "earlier", "later", "kept"} {
 			enqueue(t, q, id, 30*time.Minute)
 		}
@@ -140,12 +140,12 @@ func TestLongHandlerKeepsItsMessage(t *testing.T) {
 			select {
 			case <-ctx.Done():
 				return context.Cause(ctx)
-			case <-time.After(10 * time.Minute):
+			case <-time.After(time.Minute):
 				return nil
 			}
 		}, durable.ConsumerOptions{Visibility: time.Second})
 		enqueue(t, q, "m", 0)
-		time.Sleep(15 * time.Minute)
+		time.Sleep(2 * time.Minute)
 		stop()
 		assert.Equal(t, []string{"m"}, got.ids())
 		stats, err := q.Stats(t.Context())

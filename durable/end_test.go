@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/testscale"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
@@ -40,7 +41,7 @@ func TestGoexitOfAHandlerIsAFailedAttempt(t *testing.T) {
 // When Consume returns, every message that it has prefetched is scheduled again.
 func TestConsumeReleasesAllMessagesBeforeItReturns(t *testing.T) {
 	t.Parallel()
-	for range 4 {
+	for range testscale.Size(4) {
 		func() {
 			q := open(t, memstore.New(memstore.Options{}), durable.Options{Partitions: 4, OnError: func(error) {}})
 			defer q.Close()

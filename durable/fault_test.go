@@ -270,7 +270,7 @@ func TestOutageLosesNothing(t *testing.T) {
 			_, err := q.Enqueue(t.Context(), durable.Message{ID: "meanwhile"})
 			enqueued <- err
 		}()
-		time.Sleep(10 * time.Minute)
+		time.Sleep(2 * time.Minute)
 		f.set(func(string) (before, after error) { return nil, nil })
 		require.NoError(t, <-enqueued)
 		time.Sleep(10 * time.Second)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/testscale"
 )
 
 // watchedBackend counts the messages that begin with a claim and by a begin call. Each call takes
@@ -109,7 +110,7 @@ func TestOverdueMessagesAreDeliveredOnceInOrder(t *testing.T) {
 	for _, concurrency := range []int{1, 64} {
 		calls := &watchedCalls{trip: time.Millisecond}
 		watch(t, calls, 3, func(t *testing.T, q *durable.Queue) {
-			const messages = 30_000
+			messages := testscale.Size(30_000)
 			var batch []durable.Message
 			for i := range messages {
 				batch = append(batch, durable.Message{ID: fmt.Sprint(i), Delay: time.Duration(i*7919%messages) * time.Millisecond})
@@ -130,7 +131,7 @@ func TestOverdueMessagesAreDeliveredOnceInOrder(t *testing.T) {
 				last[p] = d.Due
 				n++
 				return nil
-			}, durable.ConsumerOptions{Concurrency: concurrency})
+			}, durable.ConsumerOptions{Concurrency: concurrency, Prefetch: messages / 3})
 			time.Sleep(time.Minute)
 			stop()
 			assert.Equal(t, messages, n)

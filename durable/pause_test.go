@@ -14,6 +14,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/testscale"
 )
 
 // While a queue is paused, no handler is called, no message is held and all other calls work. A
@@ -30,8 +31,8 @@ func TestPauseStopsDeliveryAndResumeContinuesIt(t *testing.T) {
 			t.Parallel()
 			calls := &watchedCalls{trip: handlers.trip}
 			watch(t, calls, 4, func(t *testing.T, q *durable.Queue) {
-				const overdue, ahead = 5000, 200
-				messages := make([]durable.Message, overdue+ahead)
+				overdue := testscale.Size(5000)
+				messages := make([]durable.Message, overdue+200)
 				for i := range messages {
 					messages[i].ID = fmt.Sprint(i)
 					if i >= overdue { // prefetched at the time of the pause
@@ -68,7 +69,7 @@ func TestPauseStopsDeliveryAndResumeContinuesIt(t *testing.T) {
 				result, err := q.Cancel(t.Context(), "gone")
 				require.NoError(t, err)
 				require.Equal(t, durable.Cancelled, result)
-				time.Sleep(10 * time.Minute)
+				time.Sleep(time.Minute)
 				mu.Lock()
 				assert.Len(t, got, before, "no handler is called while the queue is paused")
 				mu.Unlock()
@@ -310,7 +311,7 @@ func TestPauseRacesWithBegin(t *testing.T) {
 	var late, delivered atomic.Int64
 	wrap := func(b driver.Backend) driver.Backend { return pausedBackend{b, &paused, &late} }
 	bubbleOf(t, wrap, durable.Options{Partitions: 4}, func(t *testing.T, q *durable.Queue) {
-		const rounds, n = 40, 300
+		rounds, n := max(12, testscale.Size(40)), 300
 		handler := func(_ context.Context, d *durable.Delivery) error {
 			delivered.Add(1)
 			assert.Zero(t, d.Crashes+d.Attempts)
@@ -349,7 +350,7 @@ func TestPauseRacesWithBegin(t *testing.T) {
 func TestPauseReleasesBegunMessagesWithoutHandler(t *testing.T) {
 	t.Parallel()
 	watch(t, &watchedCalls{trip: time.Millisecond}, 1, func(t *testing.T, q *durable.Queue) {
-		const n, concurrency = 20_000, 8
+		n, concurrency := testscale.Size(20_000), 8
 		_, err := q.EnqueueBatch(t.Context(), make([]durable.Message, n))
 		require.NoError(t, err)
 		var delivered atomic.Int64
@@ -382,7 +383,7 @@ func TestPauseReleasesBegunMessagesWithoutHandler(t *testing.T) {
 		assert.EqualValues(t, concurrency, s.InFlight)
 		before := delivered.Load()
 		close(goOn)
-		time.Sleep(10 * time.Minute)
+		time.Sleep(time.Minute)
 		assert.Equal(t, before, delivered.Load())
 		require.NoError(t, q.Resume(t.Context()))
 		time.Sleep(time.Minute)

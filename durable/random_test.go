@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/testscale"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
@@ -23,7 +24,7 @@ import (
 // nothing is left over.
 func TestRandomEndsLoseNothing(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(20) {
+	for seed := range uint64(max(4, testscale.Size(20))) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {

@@ -111,7 +111,7 @@ func TestDamagedPagesNeverHangOrPanic(t *testing.T) {
 	switch {
 	case os.Getenv("TIMINGWHEEL_CHAOS") == "full":
 		rounds = 3000
-	case testscale.Full:
+	case testscale.Full():
 		rounds = 60
 	}
 	path := filepath.Join(t.TempDir(), "queue.db")
