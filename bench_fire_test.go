@@ -120,9 +120,9 @@ func BenchmarkBlocked(b *testing.B) {
 	})
 }
 
-// BenchmarkSpread measures a million callbacks that are due over two seconds: the processor time
+// BenchmarkSpread measures a million callbacks that are due over two seconds: the CPU time
 // for each timer, from arming to firing, and its lateness. Only each eighth callback measures its
-// lateness, because readings of the clock would dominate the processor time.
+// lateness, because readings of the clock would dominate the CPU time.
 func BenchmarkSpread(b *testing.B) {
 	const n, sample = 1_000_000, 8
 	late := make([]int64, n/sample)
@@ -321,7 +321,7 @@ func BenchmarkPlanAdd(b *testing.B) {
 }
 
 // BenchmarkEvery calls 1,000 functions every 5 ms. With package time each function has a ticker and
-// a goroutine that waits for it. cpu-ns/run is the processor time for each call. B/plan is the
+// a goroutine that waits for it. cpu-ns/run is the CPU time for each call. B/plan is the
 // memory for each function, including stacks.
 func BenchmarkEvery(b *testing.B) {
 	const period = 5 * time.Millisecond

@@ -185,7 +185,7 @@ func Ticks(d time.Duration) iter.Seq[time.Time] { return Default().Ticks(d) }
 // both.
 //
 // Rejected: a Ticker as a plan of [TimingWheel.ScheduleFunc]. A plan asks its Scheduler before each
-// run and keeps its handle, which took 12% more processor time, the receivers included.
+// run and keeps its handle, which took 12% more CPU time, the receivers included.
 type emitter struct {
 	wheel *TimingWheel // nil: not made by a constructor
 	c     chan time.Time

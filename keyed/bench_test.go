@@ -381,7 +381,7 @@ func heapInUse() uint64 {
 }
 
 // BenchmarkExpire moves all keys to a deadline in 10 ms and waits until all have been reported. One
-// iteration covers all keys. The processor time includes moving the keys to the deadline.
+// iteration covers all keys. The CPU time includes moving the keys to the deadline.
 func BenchmarkExpire(b *testing.B) {
 	for _, size := range sizes {
 		benchExpire(b, size.name, "uint64", many(size.n, number))

@@ -6,5 +6,5 @@ import "time"
 
 var processStart = time.Now()
 
-// processorTime returns the elapsed time, because the processor time is not available.
+// processorTime returns the elapsed time, because the CPU time is not available.
 func processorTime() time.Duration { return time.Since(processStart) }

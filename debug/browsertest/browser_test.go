@@ -74,7 +74,7 @@ func browser(t *testing.T) context.Context {
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if err := flag.Set("test.parallel", "8"); err != nil { // tests mostly wait for pages and use little processor time
+	if err := flag.Set("test.parallel", "8"); err != nil { // tests mostly wait for pages and use little CPU time
 		panic(err)
 	}
 	code := m.Run()

@@ -19,13 +19,13 @@
 //	std       a timer of package time for each connection
 //	net       read deadlines of package net
 //
-// With -compare the program runs all four in turn with the same clients, and prints processor time,
+// With -compare the program runs all four in turn with the same clients, and prints CPU time,
 // memory and verdict of each. The first run and the last run have no timeouts. The exit code is 1
 // if any run was wrong. Ctrl-C ends the comparison and prints the runs until then. When you read
 // the table, note:
 //
 //   - The clients and the server share the process, so only the differences between runs count.
-//   - Postponing a timeout costs far less processor time than sending and reading a beat. The
+//   - Postponing a timeout costs far less CPU time than sending and reading a beat. The
 //     difference between the two runs without timeouts is noise, and so is any smaller difference.
 //   - The memory is the heap for each connection, after all clients have connected. With few
 //     connections, most of the difference is the wheel itself. The last run includes what the
@@ -160,7 +160,7 @@ func options(cfg *config) []cli.Flag {
 		option.New("impl", "keep the timeouts with this `implementation`: timers of the wheel (wheel) or of package time (std), "+
 			"read deadlines of package wheelnet (wheelnet) or of package net (net)", option.OneOf(&cfg.impl, implementations...)),
 		&cli.BoolFlag{Name: "compare", Destination: &cfg.compare, HideDefault: true, Usage: "run all implementations in turn, and two " +
-			"runs without timeouts, and print processor time and memory of each"},
+			"runs without timeouts, and print CPU time and memory of each"},
 		option.Percent("silent", &cfg.silent, "let this `percent` of the clients go silent without closing"),
 		option.Percent("close", &cfg.closing, "let this `percent` of the clients close their connection early"),
 		option.Percent("crash", &cfg.crash, "let this `percent` of the clients reset their connection"),

@@ -60,7 +60,7 @@ func TestComparisonPrintsDifferences(t *testing.T) {
 	assert.Contains(t, out.String(), "share the process")
 }
 
-// Only Unix reports the processor time of a process.
+// Only Unix reports the CPU time of a process.
 func TestComparisonWithoutProcessorTime(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

@@ -265,7 +265,7 @@ func centrifugeImpls(b *testing.B, body func(b *testing.B, timers centrifuge.Tim
 	b.Run("impl=wheel", func(b *testing.B) { body(b, CentrifugeTimers{newWheel(b)}) })
 }
 
-// BenchmarkCentrifugePing is the processor time for a ping among 10,000 clients that are pinged
+// BenchmarkCentrifugePing is the CPU time for a ping among 10,000 clients that are pinged
 // every 100 ms: two timers that fire, the ping through the client's queue, and the handling of the
 // pong. The connections are in memory, because a system call would hide the difference.
 func BenchmarkCentrifugePing(b *testing.B) {

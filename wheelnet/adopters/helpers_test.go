@@ -72,7 +72,7 @@ func benchTransports(b *testing.B, impls []string, bench func(b *testing.B, tr t
 }
 
 // parallel runs the body of a benchmark in eight goroutines for each processor. It reports the
-// processor time of the process, clients included, for each operation.
+// CPU time of the process, clients included, for each operation.
 func parallel(b *testing.B, body func(pb *testing.PB)) {
 	b.Helper()
 	b.ReportAllocs()
@@ -221,7 +221,7 @@ func newHTTPPeer(t testing.TB, address string) (request func() error) {
 }
 
 // benchHTTP measures requests to a server. Each client has its own connection. Only the first
-// response is parsed, so that most of the processor time is the server's.
+// response is parsed, so that most of the CPU time is the server's.
 func benchHTTP(b *testing.B, address string) {
 	var first bytes.Buffer
 	c := connect(b, address)

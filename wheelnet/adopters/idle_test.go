@@ -162,7 +162,7 @@ func testShutdown(t *testing.T, start func(t *testing.T, s *idleServer)) {
 	requireLen(t, s.wheel, 0)
 }
 
-// benchEcho sends b.N messages over 64 connections. It reports the processor time of the server and
+// benchEcho sends b.N messages over 64 connections. It reports the CPU time of the server and
 // the clients for each message.
 func benchEcho(b *testing.B, address net.Addr) {
 	const conns = 64

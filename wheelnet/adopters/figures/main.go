@@ -4,7 +4,7 @@
 //
 //	go -C wheelnet/adopters run ./figures
 //
-// It prints the time of a call, the memory of a connection, and the processor time of a request in
+// It prints the time of a call, the memory of a connection, and the CPU time of a request in
 // three servers: an echo server, a net/http server and a fasthttp server. Each server runs without
 // deadlines, with deadlines of package net, and with deadlines of wheelnet, in turn. The server has
 // one processor to itself, and its clients have another one. With -quick the runs are too short for

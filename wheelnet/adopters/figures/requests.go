@@ -25,9 +25,9 @@ const (
 	pinnedVariable = "FIGURES_PINNED"
 )
 
-// printRequests prints the processor time of a request in each server, with each implementation.
+// printRequests prints the CPU time of a request in each server, with each implementation.
 func printRequests(s settings) error {
-	fmt.Printf("server's processor time of a request, µs: median of %d rounds of %v, %d connections\n", s.rounds, s.length, s.conns)
+	fmt.Printf("server's CPU time of a request, µs: median of %d rounds of %v, %d connections\n", s.rounds, s.length, s.conns)
 	fmt.Println("            none     net  wheelnet   net/none  wheelnet/none  wheelnet/net")
 	for _, kind := range serverNames() {
 		took := make([][]float64, len(implementations))
@@ -52,7 +52,7 @@ func median(x []float64) float64 {
 	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
 }
 
-// measure runs a server and its clients, and returns the processor time of a request in
+// measure runs a server and its clients, and returns the CPU time of a request in
 // microseconds.
 func measure(kind, impl string, s settings) (float64, error) {
 	server, err := start("serve "+kind+" "+impl, 0)

@@ -45,7 +45,7 @@ func serverNames() (names []string) {
 }
 
 // serve runs a server and prints its address. For each line of its input, serve prints the
-// processor time of the process in nanoseconds. It returns at the end of its input.
+// CPU time of the process in nanoseconds. It returns at the end of its input.
 func serve(name, impl string) error {
 	l, err := net.Listen("tcp", "localhost:0")
 	if err != nil {
