@@ -116,6 +116,9 @@ func (q *DelayQueue[T]) PushAt(v T, t time.Time) *Delayed[T] {
 // are served in the order in which they began. Take panics if ctx is nil. Take is O(log n), apart
 // from the wait.
 func (q *DelayQueue[T]) Take(ctx context.Context) (T, error) {
+	if ctx == nil {
+		panic("timingwheel: DelayQueue.Take with a nil context")
+	}
 	_, v, err := q.take(ctx)
 	return v, err
 }
@@ -216,8 +219,11 @@ func (q *DelayQueue[T]) Channel(ctx context.Context, size int) <-chan T {
 
 // All returns an iterator that takes elements, each once it is due, until ctx ends. An element
 // leaves the queue immediately before it is yielded, so no element is lost when the loop is left.
-// The iterator may be used several times and concurrently. The loop panics if ctx is nil.
+// The iterator may be used several times and concurrently. All panics if ctx is nil.
 func (q *DelayQueue[T]) All(ctx context.Context) iter.Seq[T] {
+	if ctx == nil {
+		panic("timingwheel: DelayQueue.All with a nil context")
+	}
 	return func(yield func(T) bool) {
 		for ctx.Err() == nil {
 			v, err := q.Take(ctx)

@@ -595,6 +595,8 @@ func TestDelayQueueChannel(t *testing.T) {
 		require.PanicsWithValue(t, "timingwheel: DelayQueue.Channel: size is -3; it must not be negative", func() { q.Channel(ctx, -3) })
 		var none context.Context
 		require.PanicsWithValue(t, "timingwheel: DelayQueue.Channel with a nil context", func() { q.Channel(none, 1) }, "Channel panics, not the feeder")
+		require.PanicsWithValue(t, "timingwheel: DelayQueue.Take with a nil context", func() { _, _ = q.Take(none) })
+		require.PanicsWithValue(t, "timingwheel: DelayQueue.All with a nil context", func() { q.All(none) })
 		time.Sleep(ms)
 		_, open = <-q.Channel(ctx, 8)
 		require.False(t, open, "the context had ended before the call")

@@ -384,8 +384,8 @@ var errRetry = errors.New("retry requested")
 // Exponential returns an exponential backoff with jitter for ConsumerOptions.Backoff. The delay
 // begins with least after the first attempt and doubles with each further attempt. It is multiplied
 // by a random factor from 0.5 to 1.5, so that messages that failed together are not retried
-// together. The delay never exceeds most. If least <= 0, the message is due again immediately. The
-// delay depends only on d.Attempts.
+// together. The delay never exceeds most. If least <= 0, the delay is 0. The delay depends only on
+// d.Attempts.
 func Exponential(least, most time.Duration) func(d *Delivery, err error) time.Duration {
 	return func(d *Delivery, _ error) time.Duration {
 		return exponential(least, most, min(max(0, d.Attempts), 63)+1)
@@ -394,7 +394,7 @@ func Exponential(least, most time.Duration) func(d *Delivery, err error) time.Du
 
 // exponential returns the delay after a number of attempts.
 func exponential(least, most time.Duration, attempts int) time.Duration {
-	pause := math.Ldexp(float64(least), min(attempts, 64)-1)
+	pause := math.Ldexp(float64(max(least, 0)), min(attempts, 64)-1)
 	pause = min(pause, float64(most)) * (0.5 + rand.Float64())
 	if pause >= float64(most) {
 		return most

@@ -150,4 +150,5 @@ func TestExponentialDoublesUpToMost(t *testing.T) {
 			assert.LessOrEqual(t, d, time.Hour)
 		}
 	}
+	assert.Zero(t, durable.Exponential(-time.Second, time.Hour)(&durable.Delivery{}, nil), "negative")
 }
