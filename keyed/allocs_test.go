@@ -25,45 +25,46 @@ func TestCallsDoNotAllocate(t *testing.T) {
 	if underRace {
 		t.Skip("the race detector allocates")
 	}
-	testAllocs(t, "uint64", func(i int) uint64 { return uint64(i) })
-	testAllocs(t, "string", func(i int) string { return fmt.Sprintf("connection %d", i) })
-	testAllocs(t, "struct", func(i int) pair { return pair{fmt.Sprintf("host %d", i), [4]uint32{uint32(i)}} })
-	testAllocs(t, "interface", func(i int) any { return fmt.Sprintf("connection %d", i) })
+	t.Run("uint64", func(t *testing.T) { testAllocs(t, func(i int) uint64 { return uint64(i) }) })
+	t.Run("string", func(t *testing.T) { testAllocs(t, func(i int) string { return fmt.Sprintf("connection %d", i) }) })
+	t.Run("struct", func(t *testing.T) {
+		testAllocs(t, func(i int) pair { return pair{fmt.Sprintf("host %d", i), [4]uint32{uint32(i)}} })
+	})
+	t.Run("interface", func(t *testing.T) { testAllocs(t, func(i int) any { return fmt.Sprintf("connection %d", i) }) })
 }
 
-func testAllocs[K comparable](t *testing.T, name string, key func(int) K) {
-	t.Run(name, func(t *testing.T) {
-		const n = 1000
-		keys := make([]K, n)
-		for i := range keys {
-			keys[i] = key(i)
+func testAllocs[K comparable](t *testing.T, key func(int) K) {
+	t.Helper()
+	const n = 1000
+	keys := make([]K, n)
+	for i := range keys {
+		keys[i] = key(i)
+	}
+	for _, manual := range []bool{false, true} {
+		k := newKeys[K](t, timingwheel.Options{Manual: manual}, func([]K) {})
+		h, err := NewHeartbeats(timingwheel.Options{Manual: manual}, time.Hour, func([]K) {})
+		require.NoError(t, err)
+		t.Cleanup(h.Stop)
+		for _, key := range keys {
+			k.Set(key, time.Hour)
+			h.Beat(key)
 		}
-		for _, manual := range []bool{false, true} {
-			k := newKeys[K](t, timingwheel.Options{Manual: manual}, func([]K) {})
-			h, err := NewHeartbeats(timingwheel.Options{Manual: manual}, time.Hour, func([]K) {})
-			require.NoError(t, err)
-			t.Cleanup(h.Stop)
-			for _, key := range keys {
-				k.Set(key, time.Hour)
-				h.Beat(key)
-			}
-			at := k.Now().Add(time.Hour)
-			i := 0
-			for name, f := range map[string]func(K){
-				"Touch":    func(key K) { k.Touch(key, time.Hour) },
-				"TouchAt":  func(key K) { k.TouchAt(key, at) },
-				"Set":      func(key K) { k.Set(key, time.Hour) },
-				"SetAt":    func(key K) { k.SetAt(key, at) },
-				"Has":      func(key K) { k.Has(key) },
-				"Deadline": func(key K) { k.Deadline(key) },
-				"Beat":     func(key K) { h.Beat(key) },
-				"Alive":    func(key K) { h.Alive(key) },
-			} {
-				allocs := testing.AllocsPerRun(n, func() { f(keys[i%n]); i++ })
-				assert.Zero(t, allocs, "%s, manual=%v", name, manual)
-			}
+		at := k.Now().Add(time.Hour)
+		i := 0
+		for name, f := range map[string]func(K){
+			"Touch":    func(key K) { k.Touch(key, time.Hour) },
+			"TouchAt":  func(key K) { k.TouchAt(key, at) },
+			"Set":      func(key K) { k.Set(key, time.Hour) },
+			"SetAt":    func(key K) { k.SetAt(key, at) },
+			"Has":      func(key K) { k.Has(key) },
+			"Deadline": func(key K) { k.Deadline(key) },
+			"Beat":     func(key K) { h.Beat(key) },
+			"Alive":    func(key K) { h.Alive(key) },
+		} {
+			allocs := testing.AllocsPerRun(n, func() { f(keys[i%n]); i++ })
+			assert.Zero(t, allocs, "%s, manual=%v", name, manual)
 		}
-	})
+	}
 }
 
 // Neither the sweep nor the reported slice allocates.

@@ -179,9 +179,13 @@ type setter[K comparable] interface {
 }
 
 // keysSetter drops the result of Set.
-type keysSetter[K comparable] struct{ *Keys[K] }
+type keysSetter[K comparable] struct{ k *Keys[K] }
 
-func (k keysSetter[K]) Set(key K, d time.Duration) { k.Keys.Set(key, d) }
+func (s keysSetter[K]) Set(key K, d time.Duration)        { s.k.Set(key, d) }
+func (s keysSetter[K]) Touch(key K, d time.Duration) bool { return s.k.Touch(key, d) }
+func (s keysSetter[K]) Delete(key K) bool                 { return s.k.Delete(key) }
+func (s keysSetter[K]) Has(key K) bool                    { return s.k.Has(key) }
+func (s keysSetter[K]) Stop()                             { s.k.Stop() }
 
 // mapSetter uses Map.Touch if the timeout of a Touch is that of the entry.
 type mapSetter[K comparable] struct{ m *Map[K, int] }

@@ -309,10 +309,10 @@ func TestNewMapRejectsBadInput(t *testing.T) {
 	_, err := NewMap[uint64, int](timingwheel.Options{Tick: -1}, time.Second, nil)
 	require.ErrorIs(t, err, timingwheel.ErrOption)
 
-	m := newMap[any, int](t, timingwheel.Options{Manual: true}, time.Second, nil)
+	m := newMap[any, wide](t, timingwheel.Options{Manual: true}, time.Second, nil)
 	nan := math.NaN()
-	assert.Panics(t, func() { m.Store(nan, 1) })
-	assert.Panics(t, func() { m.LoadOrStore(nan, 1) })
+	assert.Panics(t, func() { m.Store(nan, wide{}) })
+	assert.Panics(t, func() { m.LoadOrStore(nan, wide{}) })
 	_, ok := m.Load(nan)
 	assert.False(t, ok || m.Touch(nan) || m.Delete(nan))
 	assert.Zero(t, m.Stats().Armed)
@@ -542,7 +542,7 @@ func TestMapModelEverySequence(t *testing.T) {
 	switch {
 	case underRace: // this test has one goroutine, so the race detector finds nothing
 		length = 3
-	case testing.Short():
+	case !fullTests:
 		length = 4
 	}
 	m := newMapModel(t)
@@ -948,7 +948,7 @@ func TestMapCallsDoNotAllocate(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	testMapAllocs(t, func(i int) string { return fmt.Sprint("connection ", i) }, 1)
-	testMapAllocs(t, func(i int) uint64 { return uint64(i) }, wide{})
+	testMapAllocs(t, func(i int) any { return i }, wide{})
 
 	m := newMap(t, timingwheel.Options{Manual: true}, time.Hour, func(uint64, int) {})
 	for i := range 20_000 {
@@ -1000,28 +1000,28 @@ type wide struct {
 func TestMapReleasesRemovedValues(t *testing.T) {
 	t.Parallel()
 	const n = 700
-	for name, end := range map[string]func(m *Map[uint64, wide], key uint64){
-		"deleted":  func(m *Map[uint64, wide], key uint64) { m.Delete(key) },
-		"replaced": func(m *Map[uint64, wide], key uint64) { m.Store(key, wide{}) },
-		"expired":  func(m *Map[uint64, wide], key uint64) { m.StoreFor(key, wide{object: &object{}}, 0) },
-		"found overdue": func(m *Map[uint64, wide], key uint64) {
+	for name, end := range map[string]func(m *Map[any, wide], key any){
+		"deleted":  func(m *Map[any, wide], key any) { m.Delete(key) },
+		"replaced": func(m *Map[any, wide], key any) { m.Store(key, wide{}) },
+		"expired":  func(m *Map[any, wide], key any) { m.StoreFor(key, wide{object: &object{}}, 0) },
+		"found overdue": func(m *Map[any, wide], key any) {
 			m.StoreFor(key, wide{object: &object{}}, 0)
 			m.Load(key)
 		},
-		"stopped": func(m *Map[uint64, wide], _ uint64) { m.Stop() },
+		"stopped": func(m *Map[any, wide], _ any) { m.Stop() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := newMap(t, timingwheel.Options{}, time.Hour, func(uint64, wide) {})
+			m := newMap(t, timingwheel.Options{}, time.Hour, func(any, wide) {})
 			refs := func() []weak.Pointer[object] {
 				refs := make([]weak.Pointer[object], n)
 				for i := range refs {
 					o := &object{}
 					refs[i] = weak.Make(o)
-					m.Store(uint64(i), wide{object: o})
+					m.Store(i, wide{object: o})
 				}
 				for i := range refs {
-					end(m, uint64(i))
+					end(m, i)
 				}
 				return refs
 			}()
@@ -1038,14 +1038,14 @@ func TestMapReleasesRemovedValues(t *testing.T) {
 func TestMapMemoryStaysBoundedUnderChurn(t *testing.T) {
 	// Not parallel: it measures the heap.
 	const present = 10_000
-	m := newMap(t, timingwheel.Options{Manual: true}, time.Second, func(uint64, wide) {})
+	m := newMap(t, timingwheel.Options{Manual: true}, time.Second, func(any, wide) {})
 	churn := func(rounds int) {
 		for range rounds {
-			for key := range uint64(present) {
+			for key := range present {
 				m.Store(key, wide{})
 				m.Store(key, wide{})
 			}
-			for key := range uint64(present / 2) {
+			for key := range present / 2 {
 				m.Delete(key)
 			}
 			m.Advance(m.Now().Add(2 * time.Second))

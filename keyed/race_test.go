@@ -3,6 +3,7 @@ package keyed
 import (
 	"context"
 	"math/rand/v2"
+	"os"
 	"runtime"
 	"strconv"
 	"sync"
@@ -24,8 +25,12 @@ var executors = map[string]timingwheel.Options{
 	"goroutines": {Tick: 20 * time.Microsecond, WheelSize: 4, Shards: 2, Executor: timingwheel.Goroutines},
 }
 
+// fullTests says that the environment asks for tests of full size, as .ci/run does.
+var fullTests = os.Getenv("TIMINGWHEEL_TESTS") == "full"
+
+// scaled returns the size of a test: n, or a quarter of it if n would take too long.
 func scaled(n int) int {
-	if testing.Short() || underRace {
+	if underRace || !fullTests {
 		return n / 4
 	}
 	return n

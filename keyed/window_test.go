@@ -288,7 +288,7 @@ func TestModelEverySequence(t *testing.T) {
 	switch {
 	case underRace: // this test has one goroutine, so the race detector finds nothing
 		length = 3
-	case testing.Short():
+	case !fullTests:
 		length = 4
 	}
 	total := 1
