@@ -167,6 +167,10 @@ func (s snippet) isShownFrom(t *testing.T, patterns []string) bool {
 type exportData struct {
 	files map[string]string // by the path of a package
 	names map[string]string // the path of a package by its name
+
+	mu       sync.Mutex // held by check
+	fset     *token.FileSet
+	importer types.Importer // keeps what it has read
 }
 
 // exports compiles the packages, once for all tests.
@@ -179,7 +183,8 @@ var exports = sync.OnceValues(func() (*exportData, error) {
 	if err != nil {
 		return nil, fmt.Errorf("go list: %w: %s", err, stderr.String())
 	}
-	data := &exportData{files: map[string]string{}, names: map[string]string{}}
+	data := &exportData{files: map[string]string{}, names: map[string]string{}, fset: token.NewFileSet()}
+	data.importer = importer.ForCompiler(data.fset, "gc", data.open)
 	for in := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p struct{ ImportPath, Name, Export string }
 		err := in.Decode(&p)
@@ -209,27 +214,28 @@ func (d *exportData) check(s snippet) (problems []string) {
 	if err != nil {
 		return []string{err.Error()}
 	}
-	fset := token.NewFileSet()
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	var files []*ast.File
 	for i, source := range sources {
 		if len(sources) > 1 {
 			source = strings.Replace(source, "package p\n", "package p\n"+d.imports(source), 1)
 		}
-		file, err := parser.ParseFile(fset, string(rune('a'+i))+".go", source, 0)
+		file, err := parser.ParseFile(d.fset, string(rune('a'+i))+".go", source, 0)
 		if err != nil {
 			return []string{err.Error()}
 		}
 		files = append(files, file)
 	}
 	config := types.Config{
-		Importer: importer.ForCompiler(fset, "gc", d.open),
+		Importer: d.importer,
 		Error: func(err error) {
 			if text := err.Error(); !strings.Contains(text, "declared and not used") && !strings.Contains(text, "is not used") {
 				problems = append(problems, text)
 			}
 		},
 	}
-	_, _ = config.Check("p", fset, files, nil) //nolint:errcheck // Error has them all
+	_, _ = config.Check("p", d.fset, files, nil) //nolint:errcheck // Error has them all
 	return problems
 }
 
