@@ -1,6 +1,7 @@
 package wheelnet
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -21,24 +22,32 @@ import (
 // verify checks the invariants while no call is under way.
 func (c *deadlines) verify(t testing.TB) {
 	t.Helper()
+	require.NoError(t, c.broken())
+}
+
+// broken returns an error that names an invariant that does not hold.
+func (c *deadlines) broken() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	require.Equal(t, c.armed != noDeadline, c.timer != timingwheel.Timer{})
+	if armed := c.timer != (timingwheel.Timer{}); armed != (c.armed != noDeadline) {
+		return fmt.Errorf("armed for %d, with a timer: %v", c.armed, armed)
+	}
 	for i := range c.directions {
 		d := &c.directions[i]
-		gate := d.gate.Load()
-		if c.closed || c.delegated || c.expired[i] {
-			require.EqualValues(t, gateShut, gate, "N3")
-			continue
-		}
-		require.NotEqualValues(t, gateShut, gate, "the gate is shut although the direction is open")
-		if gate != noDeadline {
-			require.LessOrEqual(t, c.armed, gate, "N1")
-		}
-		if at := d.deadline.Load(); at != noDeadline {
-			require.GreaterOrEqual(t, at, gate, "the timer does not cover the deadline")
+		gate, at := d.gate.Load(), d.deadline.Load()
+		open := !c.closed && !c.delegated && !c.expired[i]
+		switch {
+		case !open && gate != gateShut:
+			return fmt.Errorf("N3: direction %d: the gate is %d", i, gate)
+		case open && gate == gateShut:
+			return fmt.Errorf("direction %d: the gate is shut although the direction is open", i)
+		case open && gate != noDeadline && c.armed > gate:
+			return fmt.Errorf("N1: direction %d: armed for %d, the gate is %d", i, c.armed, gate)
+		case open && at != noDeadline && at < gate:
+			return fmt.Errorf("direction %d: the timer for %d does not cover the deadline %d", i, gate, at)
 		}
 	}
+	return nil
 }
 
 // Random calls and pauses agree with a model: a direction expires at its deadline, at most one tick
@@ -92,10 +101,11 @@ func TestDirectionsExpireAtTheirDeadlinesAsInModel(t *testing.T) {
 				var is [2]bool
 				is[0], is[1] = r.expired()
 				for i, at := range want {
-					if is[i] {
-						require.False(t, at.IsZero() || time.Until(at) > 0, "early: direction %d, seed %d", i, seed)
-					} else {
-						require.True(t, at.IsZero() || time.Since(at) < tick, "late: direction %d, seed %d", i, seed)
+					switch {
+					case is[i] && (at.IsZero() || time.Until(at) > 0):
+						t.Fatalf("early: direction %d, seed %d", i, seed)
+					case !is[i] && !at.IsZero() && time.Since(at) >= tick:
+						t.Fatalf("late: direction %d, seed %d", i, seed)
 					}
 				}
 			}
