@@ -132,6 +132,30 @@ func TestProfileGroupsAndScales(t *testing.T) {
 	require.InEpsilon(t, tw.Len(), total, 0.1)
 }
 
+// A profile names functions, files and lines, so that pprof needs no binary of the program.
+func TestProfileNeedsNoBinary(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "timers.pb.gz")
+	require.NoError(t, run(file, io.Discard))
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	p, err := profile.ParseData(data)
+	require.NoError(t, err)
+	require.True(t, p.HasFunctions())
+	require.True(t, p.HasFileLines())
+	cached := false // "go tool pprof -tagfocus" finds it by its labels
+	for _, s := range p.Sample {
+		line := s.Location[0].Line[0]
+		require.Equal(t, "main.go", filepath.Base(line.Function.Filename))
+		require.Positive(t, line.Line)
+		require.Equal(t, []string{"proxy"}, s.Label["wheel"])
+		require.Contains(t, s.NumLabel, "age")
+		require.Contains(t, s.NumLabel, "expires")
+		cached = cached || strings.HasSuffix(line.Function.Name, ".(*proxy).cached") && s.NumLabel["expires"][0] >= int64(time.Minute)
+	}
+	require.True(t, cached)
+}
+
 // go tool pprof prints functions, files and lines without the binary of the program.
 func TestGoToolPprof(t *testing.T) {
 	t.Parallel()
