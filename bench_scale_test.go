@@ -293,14 +293,14 @@ func BenchmarkOccupancy(b *testing.B) {
 	} {
 		b.Run("impl=wheel/"+c.name, func(b *testing.B) {
 			c.opts.Manual = true
-			w, err := NewTimeouts(c.opts, func([]uint32) {})
+			w, err := NewTimeouts(c.opts, func([]uint64) {})
 			if err != nil {
 				b.Fatal(err)
 			}
 			defer w.Stop()
 			for k := range c.pending {
 				s := w.engine.shards[k%len(w.engine.shards)]
-				armOn(s, rand.Int64N(int64(c.spread)), uint32(k))
+				armOn(s, rand.Int64N(int64(c.spread)), uint64(k))
 			}
 			b.ReportAllocs()
 			for b.Loop() {
@@ -311,7 +311,7 @@ func BenchmarkOccupancy(b *testing.B) {
 		})
 	}
 	b.Run("impl=wheel/worst/pending=786k", func(b *testing.B) {
-		w, err := NewTimeouts(Options{Manual: true, Tick: time.Microsecond, WheelSize: maxWheelSize, Shards: 4}, func([]uint32) {})
+		w, err := NewTimeouts(Options{Manual: true, Tick: time.Microsecond, WheelSize: maxWheelSize, Shards: 4}, func([]uint64) {})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -68,8 +68,8 @@ func TestDelayQueueNeverEarly(t *testing.T) {
 	t.Parallel()
 	for _, d := range []time.Duration{math.MinInt64, -1, 0, 1, 2, ms - 1, ms, time.Hour, 100 * 365 * 24 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
-			q := new(DelayQueue[time.Duration])
-			q.Push(d, d)
+			var q DelayQueue[int]
+			q.Push(1, d)
 			if d > 0 {
 				time.Sleep(d - 1)
 				_, ok := q.Poll()
@@ -79,7 +79,7 @@ func TestDelayQueueNeverEarly(t *testing.T) {
 			}
 			v, ok := q.Poll()
 			require.True(t, ok, "an element with delay %v is late", d)
-			require.Equal(t, d, v)
+			require.Equal(t, 1, v)
 		})
 	}
 }

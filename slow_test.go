@@ -251,7 +251,7 @@ func TestSlowBatchIsReportedAsOneCall(t *testing.T) {
 		defer w.Stop()
 		at := time.Now().Add(time.Second)
 		for range 10 {
-			w.AddAt(at, 20*time.Millisecond)
+			w.AddAt(at, 20)
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -263,9 +263,10 @@ func TestSlowBatchIsReportedAsOneCall(t *testing.T) {
 	})
 }
 
-func napForEach(naps []time.Duration) {
-	for _, d := range naps {
-		time.Sleep(d)
+// napForEach sleeps for each of the durations, which are in milliseconds.
+func napForEach(naps []int) {
+	for _, n := range naps {
+		time.Sleep(time.Duration(n) * time.Millisecond)
 	}
 }
 
