@@ -4,12 +4,9 @@ import (
 	"errors"
 	"go/ast"
 	"go/build"
-	"go/importer"
 	"go/parser"
 	"go/token"
 	"go/types"
-	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -18,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/internal/exportdata"
 )
 
 const (
@@ -97,25 +96,6 @@ var layers = [][]string{
 	{"doc.go"},
 }
 
-// exportData returns a function that opens the export data of the packages that pkg imports. The
-// build of this test has compiled them.
-func exportData(t *testing.T, pkg *build.Package) importer.Lookup {
-	t.Helper()
-	list := exec.Command("go", append([]string{"list", "-export", "-f", "{{.ImportPath}}\t{{.Export}}"}, pkg.Imports...)...)
-	list.Stderr = os.Stderr
-	out, err := list.Output()
-	if errors.Is(err, exec.ErrNotFound) {
-		t.Skip("no go command")
-	}
-	require.NoError(t, err)
-	files := map[string]string{}
-	for line := range strings.Lines(string(out)) {
-		path, file, _ := strings.Cut(strings.TrimSpace(line), "\t")
-		files[path] = file
-	}
-	return func(path string) (io.ReadCloser, error) { return os.Open(files[path]) }
-}
-
 // Dependencies point one way: no file refers to a layer above its own.
 func TestFilesReferOnlyDownwards(t *testing.T) {
 	t.Parallel()
@@ -141,8 +121,13 @@ func TestFilesReferOnlyDownwards(t *testing.T) {
 	}
 	require.Len(t, layer, len(files))
 
+	imports, err := exportdata.List(".", pkg.Imports...) // compiled for this test already
+	if errors.Is(err, exec.ErrNotFound) {
+		t.Skip("no go command")
+	}
+	require.NoError(t, err)
 	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
-	config := types.Config{Importer: importer.ForCompiler(fset, "gc", exportData(t, pkg))}
+	config := types.Config{Importer: exportdata.Importer(fset, imports)}
 	checked, err := config.Check(pkg.Name, fset, files, info)
 	require.NoError(t, err)
 	fileOf := func(pos token.Pos) string { return filepath.Base(fset.Position(pos).Filename) }

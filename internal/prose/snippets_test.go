@@ -1,22 +1,14 @@
 package prose
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"go/ast"
-	"go/importer"
 	"go/parser"
 	"go/token"
 	"go/types"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/timingwheel-go/timingwheel/internal/exportdata"
 	"github.com/timingwheel-go/timingwheel/internal/page"
 )
 
@@ -118,7 +111,7 @@ func (s snippet) source() (files []string, err error) {
 // The code in README.md and docs compiles. Fragments may leave variables unused.
 func TestSnippetsCompile(t *testing.T) {
 	t.Parallel()
-	compiled, err := exports()
+	compiled, err := newCompiler()
 	require.NoError(t, err)
 	names := []string{"README.md"}
 	for _, pattern := range []string{"docs/*.md", "docs/*/*.md"} {
@@ -163,79 +156,59 @@ func (s snippet) isShownFrom(t *testing.T, patterns []string) bool {
 	return page.InOneOf(files, s.code)
 }
 
-// exportData finds the compiled packages that snippets import.
-type exportData struct {
-	files map[string]string // by the path of a package
+// compiler checks snippets.
+type compiler struct {
 	names map[string]string // the path of a package by its name
 
 	mu       sync.Mutex // held by check
 	fset     *token.FileSet
-	importer types.Importer // keeps what it has read
+	importer types.Importer
 }
 
-// exports compiles the packages, once for all tests.
-var exports = sync.OnceValues(func() (*exportData, error) {
-	list := exec.Command("go", append([]string{"list", "-e", "-export", "-deps", "-json=ImportPath,Name,Export"}, packages...)...)
-	list.Dir = root
-	var stderr bytes.Buffer
-	list.Stderr = &stderr
-	out, err := list.Output()
+// newCompiler compiles the packages, once for all tests.
+var newCompiler = sync.OnceValues(func() (*compiler, error) {
+	found, err := exportdata.List(root, packages...)
 	if err != nil {
-		return nil, fmt.Errorf("go list: %w: %s", err, stderr.String())
+		return nil, err
 	}
-	data := &exportData{files: map[string]string{}, names: map[string]string{}, fset: token.NewFileSet()}
-	data.importer = importer.ForCompiler(data.fset, "gc", data.open)
-	for in := json.NewDecoder(bytes.NewReader(out)); ; {
-		var p struct{ ImportPath, Name, Export string }
-		err := in.Decode(&p)
-		if errors.Is(err, io.EOF) {
-			return data, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		data.files[p.ImportPath] = p.Export
-		if _, taken := data.names[p.Name]; !taken && slices.Contains(packages, p.ImportPath) {
-			data.names[p.Name] = p.ImportPath
+	c := &compiler{names: map[string]string{}, fset: token.NewFileSet()}
+	c.importer = exportdata.Importer(c.fset, found)
+	for _, p := range found {
+		if c.names[p.Name] == "" {
+			c.names[p.Name] = p.ImportPath
 		}
 	}
+	return c, nil
 })
 
-func (d *exportData) open(path string) (io.ReadCloser, error) {
-	if d.files[path] == "" {
-		return nil, errors.New("package " + path + " is not among those that snippets may import")
-	}
-	return os.Open(d.files[path])
-}
-
 // check compiles a snippet and returns its errors.
-func (d *exportData) check(s snippet) (problems []string) {
+func (c *compiler) check(s snippet) (problems []string) {
 	sources, err := s.source()
 	if err != nil {
 		return []string{err.Error()}
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	var files []*ast.File
 	for i, source := range sources {
 		if len(sources) > 1 {
-			source = strings.Replace(source, "package p\n", "package p\n"+d.imports(source), 1)
+			source = strings.Replace(source, "package p\n", "package p\n"+c.imports(source), 1)
 		}
-		file, err := parser.ParseFile(d.fset, string(rune('a'+i))+".go", source, 0)
+		file, err := parser.ParseFile(c.fset, string(rune('a'+i))+".go", source, 0)
 		if err != nil {
 			return []string{err.Error()}
 		}
 		files = append(files, file)
 	}
 	config := types.Config{
-		Importer: d.importer,
+		Importer: c.importer,
 		Error: func(err error) {
 			if text := err.Error(); !strings.Contains(text, "declared and not used") && !strings.Contains(text, "is not used") {
 				problems = append(problems, text)
 			}
 		},
 	}
-	_, _ = config.Check("p", d.fset, files, nil) //nolint:errcheck // Error has them all
+	_, _ = config.Check("p", c.fset, files, nil) //nolint:errcheck // Error has them all
 	return problems
 }
 
@@ -245,11 +218,11 @@ var (
 )
 
 // imports returns the declarations of the imports that a fragment needs.
-func (d *exportData) imports(source string) string {
+func (c *compiler) imports(source string) string {
 	seen, text := map[string]bool{}, ""
 	source = lineComment.ReplaceAllString(source, "")
 	for _, m := range qualifier.FindAllStringSubmatch(source, -1) {
-		if path := cmp.Or(aliases[m[1]], d.names[m[1]]); path != "" && !seen[m[1]] && !strings.Contains(source, `"`+path+`"`) {
+		if path := cmp.Or(aliases[m[1]], c.names[m[1]]); path != "" && !seen[m[1]] && !strings.Contains(source, `"`+path+`"`) {
 			seen[m[1]] = true
 			text += "import " + m[1] + ` "` + path + "\"\n"
 		}
@@ -259,7 +232,7 @@ func (d *exportData) imports(source string) string {
 
 func TestSnippetWithFaultDoesNotCompile(t *testing.T) {
 	t.Parallel()
-	compiled, err := exports()
+	compiled, err := newCompiler()
 	require.NoError(t, err)
 	for _, test := range []struct{ text, want string }{
 		{"```go\ntw.AfterFunc(time.Second, f)\n```\n", "undefined: f"},
