@@ -142,12 +142,9 @@ func TestBrokenImplementationIsFound(t *testing.T) {
 		for end := time.Now().Add(time.Minute); ; {
 			res, out := runReport(t, context.Background(), cfg)
 			excused := res.verdict.starved + res.verdict.excused + res.verdict.notDue + int(res.keptByStall)
-			if tt.found(res.verdict) > 0 || excused == 0 {
+			if tt.found(res.verdict) > 0 || excused == 0 || time.Now().After(end) {
 				assert.Positive(t, tt.found(res.verdict), out)
 				return
-			}
-			if time.Now().After(end) {
-				t.Skip("the machine stalls in each run: ", out)
 			}
 		}
 	})

@@ -3,7 +3,7 @@
 //
 //	go -C benchmarks run ./cmd/compare -list
 //	go -C benchmarks run ./cmd/compare -quick
-//	go -C benchmarks run ./cmd/compare -impl std,wheel -workload ArmStop,Fill -pending 1k,1M -o compare.txt
+//	go -C benchmarks run ./cmd/compare -impl std,wheel -workload Fill -pending 1k,1M -o compare.txt
 //
 // Each implementation runs each workload in its own process, which compare kills after a time
 // limit. A workload that fails or cannot run is a line with the reason in the output. Runs take
