@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/internal/testscale"
 )
 
 // shim has the API of package context, with deadlines on a wheel.
@@ -108,7 +110,7 @@ func copyTests(t *testing.T, goroot, module, pkg, pattern string) {
 func TestGoTestsPassWithContextsOfTheWheel(t *testing.T) {
 	t.Parallel()
 	goTool, err := exec.LookPath("go")
-	if err != nil || os.Getenv("TIMINGWHEEL_TESTS") != "full" {
+	if err != nil || !testscale.Full() {
 		t.Skip("compiles the tests of the Go installation; set TIMINGWHEEL_TESTS=full")
 	}
 	env, err := exec.Command(goTool, "env", "GOROOT").Output()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/clock"
+	"github.com/timingwheel-go/timingwheel/internal/testscale"
 )
 
 // sendTo makes each goroutine arm its timers on shard i.
@@ -308,7 +309,7 @@ func (lateExecutor) Go(f func()) {
 func TestLastingTimerIsCalledUnlessCancelled(t *testing.T) {
 	t.Parallel()
 	rounds := 5
-	if fullTests {
+	if testscale.Full() {
 		rounds = 30
 	}
 	for name, opts := range map[string]Options{

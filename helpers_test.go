@@ -24,6 +24,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 	"github.com/timingwheel-go/timingwheel/internal/planner"
+	"github.com/timingwheel-go/timingwheel/internal/testscale"
 )
 
 // hangTimeout is how long tests wait before they report a hang. It is not a bound for latencies.
@@ -33,15 +34,12 @@ const hangTimeout = time.Minute
 // tags slow down all tests, and the race detector allocates memory.
 var underRace, underInvariants bool
 
-// fullTests is true if the environment asks for tests of full size, as .ci/run does.
-var fullTests = os.Getenv("TIMINGWHEEL_TESTS") == "full"
-
 // scaled returns the size of a test: n, or less if a full-sized test would take too long.
 func scaled(n int) int {
 	switch {
 	case underInvariants:
 		n /= 100
-	case underRace || !fullTests:
+	case underRace || !testscale.Full():
 		n /= 10
 	}
 	return max(n, 1)
@@ -51,7 +49,7 @@ func scaled(n int) int {
 // environment asks for full tests. Most models run on one goroutine, so the race detector gets a
 // tenth.
 func scaledSeeds(n uint64) uint64 {
-	if underRace || !underInvariants && !fullTests {
+	if underRace || !underInvariants && !testscale.Full() {
 		n /= 10
 	}
 	return max(n, 1)
@@ -150,13 +148,14 @@ func busy(t *testing.T, n int) {
 	if testing.Short() {
 		turn = 10 * time.Microsecond
 	}
+	full := testscale.Full()
 	var done atomic.Bool
 	var all sync.WaitGroup
 	for range n {
 		all.Go(func() {
 			begin := time.Now()
 			for k := 1; !done.Load(); k++ {
-				if k%4096 == 0 && !fullTests && time.Since(begin) > turn {
+				if k%4096 == 0 && !full && time.Since(begin) > turn {
 					runtime.Gosched()
 					begin = time.Now()
 				}

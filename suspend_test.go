@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/internal/testscale"
 )
 
 const suspendArmed = "timers are armed"
@@ -28,7 +30,7 @@ func TestDueTimersFireOnceAfterSIGSTOP(t *testing.T) {
 	}
 	t.Parallel()
 	length := 3 * time.Second
-	if !fullTests {
+	if !testscale.Full() {
 		length = time.Second
 	}
 	command := child("TestDueTimersFireOnceAfterSIGSTOP", length.String())

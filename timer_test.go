@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/internal/testscale"
 )
 
 func TestStopReturnsTrueOnce(t *testing.T) {
@@ -208,7 +210,7 @@ func TestRaceAddersOnASmallWheelLoseNoTimerAndNoneIsEarly(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{WheelSize: 16, Levels: 3, Shards: 1, Tick: time.Millisecond})
 	length := 3 * time.Second
-	if !fullTests {
+	if !testscale.Full() {
 		length = 500 * time.Millisecond // longer than the delays
 	}
 	ledgers := make([]*ledger, 16) // one for each goroutine, because a shared one would serialize them

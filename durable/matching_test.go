@@ -16,8 +16,8 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
-	"github.com/timingwheel-go/timingwheel/durable/internal/testscale"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
+	"github.com/timingwheel-go/timingwheel/internal/testscale"
 )
 
 // tagged enqueues a message with headers, given as keys and values.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
-	"github.com/timingwheel-go/timingwheel/durable/internal/testscale"
+	"github.com/timingwheel-go/timingwheel/internal/testscale"
 )
 
 // While a queue is paused, no handler is called, no message is held and all other calls work. A

@@ -21,6 +21,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel"
 	"github.com/timingwheel-go/timingwheel/debug"
+	"github.com/timingwheel-go/timingwheel/internal/testscale"
 )
 
 var _ debug.Source = (*Map[string, int])(nil)
@@ -542,7 +543,7 @@ func TestMapModelEverySequence(t *testing.T) {
 	switch {
 	case underRace: // this test has one goroutine, so the race detector finds nothing
 		length = 3
-	case !fullTests:
+	case !testscale.Full():
 		length = 4
 	}
 	m := newMapModel(t)

@@ -3,7 +3,6 @@ package keyed
 import (
 	"context"
 	"math/rand/v2"
-	"os"
 	"runtime"
 	"strconv"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/internal/testscale"
 )
 
 // executors has options for each way to run expire. Small wheels make concurrent expiries frequent.
@@ -25,12 +25,9 @@ var executors = map[string]timingwheel.Options{
 	"goroutines": {Tick: 20 * time.Microsecond, WheelSize: 4, Shards: 2, Executor: timingwheel.Goroutines},
 }
 
-// fullTests says that the environment asks for tests of full size, as .ci/run does.
-var fullTests = os.Getenv("TIMINGWHEEL_TESTS") == "full"
-
 // scaled returns the size of a test: n, or a quarter of it if n would take too long.
 func scaled(n int) int {
-	if underRace || !fullTests {
+	if underRace || !testscale.Full() {
 		return n / 4
 	}
 	return n

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/internal/testscale"
 )
 
 // heldKeys is a Keys in Manual mode whose claimed batches wait until the test sweeps them. In
@@ -288,7 +289,7 @@ func TestModelEverySequence(t *testing.T) {
 	switch {
 	case underRace: // this test has one goroutine, so the race detector finds nothing
 		length = 3
-	case !fullTests:
+	case !testscale.Full():
 		length = 4
 	}
 	total := 1

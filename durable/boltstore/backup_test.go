@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
-	"github.com/timingwheel-go/timingwheel/durable/internal/testscale"
+	"github.com/timingwheel-go/timingwheel/internal/testscale"
 )
 
 // openCopy opens a file with the content of a backup.

@@ -20,7 +20,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
-	"github.com/timingwheel-go/timingwheel/durable/internal/testscale"
+	"github.com/timingwheel-go/timingwheel/internal/testscale"
 )
 
 const damagedMessages = 1500

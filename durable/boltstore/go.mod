@@ -9,6 +9,7 @@ replace (
 
 require (
 	github.com/stretchr/testify v1.12.1
+	github.com/timingwheel-go/timingwheel v0.0.0
 	github.com/timingwheel-go/timingwheel/durable v0.0.0
 	go.etcd.io/bbolt v1.5.0
 )
@@ -16,7 +17,6 @@ require (
 require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/oklog/ulid/v2 v2.1.2 // indirect
-	github.com/timingwheel-go/timingwheel v0.0.0 // indirect
 	go.uber.org/atomic v1.12.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/sys v0.47.0 // indirect

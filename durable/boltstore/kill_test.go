@@ -20,7 +20,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable/boltstore"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
-	"github.com/timingwheel-go/timingwheel/durable/internal/testscale"
+	"github.com/timingwheel-go/timingwheel/internal/testscale"
 )
 
 // childFile is the environment variable that makes the test binary a child of the kill test, and

@@ -15,6 +15,7 @@ require (
 	github.com/jedib0t/go-pretty/v6 v6.8.3
 	github.com/redis/go-redis/v9 v9.22.0
 	github.com/stretchr/testify v1.12.1
+	github.com/timingwheel-go/timingwheel v0.0.0
 	github.com/timingwheel-go/timingwheel/durable v0.0.0
 	github.com/timingwheel-go/timingwheel/durable/boltstore v0.0.0
 	github.com/timingwheel-go/timingwheel/durable/internal/redistest v0.0.0
@@ -28,7 +29,6 @@ require (
 	github.com/mattn/go-runewidth v0.0.16 // indirect
 	github.com/oklog/ulid/v2 v2.1.2 // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect
-	github.com/timingwheel-go/timingwheel v0.0.0 // indirect
 	github.com/yuin/gopher-lua v1.1.1 // indirect
 	go.etcd.io/bbolt v1.5.0 // indirect
 	go.uber.org/atomic v1.12.0 // indirect

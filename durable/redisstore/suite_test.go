@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
-	"github.com/timingwheel-go/timingwheel/durable/internal/testscale"
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 	"github.com/timingwheel-go/timingwheel/durable/storetest"
+	"github.com/timingwheel-go/timingwheel/internal/testscale"
 )
 
 func TestSuiteOnSimulatedServer(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
-	"github.com/timingwheel-go/timingwheel/durable/internal/testscale"
+	"github.com/timingwheel-go/timingwheel/internal/testscale"
 )
 
 var openTests = []test{

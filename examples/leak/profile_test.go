@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/internal/testscale"
 	"github.com/timingwheel-go/timingwheel/keyed"
 )
 
@@ -160,7 +161,7 @@ func TestProfileNeedsNoBinary(t *testing.T) {
 func TestGoToolPprof(t *testing.T) {
 	t.Parallel()
 	gotool, err := exec.LookPath("go")
-	if err != nil || os.Getenv("TIMINGWHEEL_TESTS") != "full" {
+	if err != nil || !testscale.Full() {
 		t.Skip("compiles pprof; set TIMINGWHEEL_TESTS=full")
 	}
 	// Each "go tool pprof" would check that the tool is up to date, which takes longer than running
