@@ -585,10 +585,17 @@ func (e *engine[T]) next() (at time.Time, ok bool) {
 	return e.TimeAt(first), true
 }
 
-// flush is [TimingWheel.Flush].
+// flush is [TimingWheel.Flush]. It locks all shards before the first timer becomes due: a callback
+// may arm a timer on another shard, and that timer must not be flushed as well.
 func (e *engine[T]) flush() (n int) {
 	for _, s := range e.shards {
+		s.wheelMu.Lock()
+	}
+	for _, s := range e.shards {
 		n += s.flush()
+	}
+	for _, s := range e.shards {
+		s.unlockAndDrain()
 	}
 	if e.Manual {
 		e.dispatch()

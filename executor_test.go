@@ -389,6 +389,28 @@ func TestFlushedTimerIsPendingUntilItsCallbackStarts(t *testing.T) {
 	assert.Zero(t, tw.Len())
 }
 
+// The callbacks of flushed timers may run while Flush is under way. Flush leaves the timers that they
+// arm on other shards alone.
+func TestFlushLeavesTimersThatItsCallbacksArm(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{Shards: 8})
+	const timers = 1000
+	var fired atomic.Int64
+	var rearm func()
+	rearm = func() {
+		tw.AfterFunc(time.Hour, rearm)
+		fired.Add(1)
+	}
+	for range timers {
+		tw.AfterFunc(time.Hour, rearm)
+	}
+	for round := range int64(20) {
+		require.Equal(t, timers, tw.Flush(), "round %d", round)
+		await(t, "all callbacks have run", func() bool { return fired.Load() == (round+1)*timers })
+		require.Equal(t, timers, tw.Len(), "round %d", round)
+	}
+}
+
 // A flushed timer is pending until the executor begins its call. Reschedule moves it until then.
 func TestFlushedTimerIsRescheduledBeforeItsCallBegins(t *testing.T) {
 	t.Parallel()

@@ -29,7 +29,8 @@ import (
 //	         a quantum at a time. Calls that arm, stop or move a timer only try to lock it, so
 //	         they do not wait for drivers and workers.
 //
-// The goroutine that holds wheelMu is the owner. Lock order: wheelMu, then armMu.
+// The goroutine that holds wheelMu is the owner. Lock order: wheelMu, then armMu. Flush holds the
+// wheelMu of all shards, in their order.
 type shard struct {
 	_ [64]byte // separates the cache lines that are written here from the object before
 
@@ -556,10 +557,8 @@ func (s *shard) setClaiming(claiming bool) {
 }
 
 // flush makes all pending timers due and returns their number. The timers in the batches of workers
-// are due already.
+// are due already. wheelMu is held.
 func (s *shard) flush() (n int) {
-	s.wheelMu.Lock()
-	defer s.unlockAndDrain()
 	if s.closed.Load() {
 		return 0
 	}
