@@ -135,14 +135,22 @@ func TestCancelMatchingThatFailsCanBeRepeated(t *testing.T) {
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
-		report, err = q.CancelMatching(ctx, match)
+		first, err := q.CancelMatching(ctx, match)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.ErrorContains(t, err, `"m50"`)
-		assert.Equal(t, durable.CancelReport{Cancelled: 10}, report)
+		// Ten calls at most, fewer if earlier calls have not made room yet.
+		assert.Greater(t, first.Cancelled, 0)
+		assert.LessOrEqual(t, first.Cancelled, 10)
+		assert.ErrorContains(t, err, fmt.Sprintf("\"m%d\"", 40+first.Cancelled))
 		time.Sleep(time.Second)
-		report, err = q.CancelMatching(t.Context(), match)
+		again, err := q.CancelMatching(t.Context(), match)
 		require.NoError(t, err)
-		assert.Equal(t, durable.CancelReport{Cancelled: 35}, report, "the ten calls in progress took effect")
+		inProgress := 55 - first.Cancelled - again.Cancelled
+		assert.Greater(t, inProgress, 0, "the calls in progress took effect")
+		assert.LessOrEqual(t, inProgress, 10)
+		for i := range 95 {
+			_, err := q.Get(t.Context(), fmt.Sprintf("m%02d", i))
+			assert.ErrorIs(t, err, durable.ErrNotFound)
+		}
 	})
 }
 
