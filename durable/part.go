@@ -27,13 +27,16 @@ type putRequest struct {
 	replace bool
 }
 
+// size returns the number of bytes that the request counts in the limiter: those of the envelope
+// without its version byte.
+func (r putRequest) size() int { return len(r.item.Body) - 1 }
+
 // newPart returns a partition with its batchers. name is unique to this process and queue.
 func newPart(q *Queue, index int, name string) *part {
 	p := &part{q: q, index: index}
 	p.puts.retryFor = q.options.RetryFor
 	p.puts.key = func(r putRequest) string { return r.item.ID }
-	// The version byte of the envelope does not count.
-	p.puts.size = func(r putRequest) int { return len(r.item.Body) - 1 }
+	p.puts.size = putRequest.size
 	p.puts.alike = func(a, b putRequest) bool { return a.replace == b.replace }
 	producer := &caller{p: p, name: name}
 	p.puts.flush = func(requests []putRequest) ([]driver.Status, error) { return p.put(producer, requests) }

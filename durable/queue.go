@@ -207,18 +207,19 @@ func (e *BatchError) Unwrap() []error {
 func (q *Queue) putAll(ctx context.Context, messages []Message, items []driver.PutItem) error {
 	calls := make([]*call[putRequest, driver.Status], len(items))
 	errs := make([]error, len(items))
+	request := func(i int) putRequest { return putRequest{items[i], messages[i].Replace} }
 	for next := 0; next < len(items); {
 		byPart := make([][]*call[putRequest, driver.Status], len(q.parts))
-		err := q.limiter.acquire(ctx, len(items[next].Body))
+		err := q.limiter.acquire(ctx, request(next).size())
 		if err != nil {
 			for i := next; i < len(items); i++ {
 				errs[i] = err
 			}
 			break
 		}
-		for admitted := true; admitted; admitted = next < len(items) && q.limiter.tryAcquire(len(items[next].Body)) {
-			c := newCall[putRequest, driver.Status](putRequest{items[next], messages[next].Replace})
-			c.limiter, c.bytes = q.limiter, len(items[next].Body)
+		for admitted := true; admitted; admitted = next < len(items) && q.limiter.tryAcquire(request(next).size()) {
+			c := newCall[putRequest, driver.Status](request(next))
+			c.limiter, c.bytes = q.limiter, c.request.size()
 			p := driver.PartitionOf(items[next].ID, len(q.parts))
 			calls[next], byPart[p] = c, append(byPart[p], c)
 			next++

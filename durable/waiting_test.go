@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -144,6 +145,40 @@ func TestWaitingBytesAreBounded(t *testing.T) {
 		_, err = q.Enqueue(t.Context(), durable.Message{Body: make([]byte, 5000)})
 		require.NoError(t, err)
 	})
+}
+
+// Bodies may fill MaxWaitingBytes exactly: the envelope of a message does not count.
+func TestWaitingBodiesFillTheBoundExactly(t *testing.T) {
+	t.Parallel()
+	message := durable.Message{Body: make([]byte, 250)}
+	for name, put := range map[string]func(t *testing.T, q *durable.Queue) []error{
+		"Enqueue": func(t *testing.T, q *durable.Queue) []error {
+			errs := make([]error, 4)
+			var all sync.WaitGroup
+			for i := range errs {
+				all.Go(func() { _, errs[i] = q.Enqueue(t.Context(), message) })
+			}
+			all.Wait()
+			return errs
+		},
+		"EnqueueBatch": func(t *testing.T, q *durable.Queue) []error {
+			_, err := q.EnqueueBatch(t.Context(), slices.Repeat([]durable.Message{message}, 4))
+			var batch *durable.BatchError
+			require.ErrorAs(t, err, &batch)
+			return batch.Errors
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			faultyBubble(t, durable.Options{Partitions: 1, MaxWaitingBytes: 1000}, func(t *testing.T, q *durable.Queue, f *faulty) {
+				f.set(down)
+				for i, err := range put(t, q) {
+					assert.ErrorIs(t, err, durable.ErrUnavailable, "message %d is waiting for the store", i)
+				}
+				f.set(working)
+			})
+		})
+	}
 }
 
 // EnqueueBatch returns the error of each message, and accepts more messages than may wait at a
