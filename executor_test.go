@@ -389,8 +389,8 @@ func TestFlushedTimerIsPendingUntilItsCallbackStarts(t *testing.T) {
 	assert.Zero(t, tw.Len())
 }
 
-// The callbacks of flushed timers may run while Flush is under way. Flush leaves the timers that they
-// arm on other shards alone.
+// A callback that Flush makes due may arm a timer on another shard. The same Flush does not fire
+// that timer.
 func TestFlushLeavesTimersThatItsCallbacksArm(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Shards: 8})

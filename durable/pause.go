@@ -15,7 +15,7 @@ import (
 //
 // The store refuses to begin a message of a paused queue. Messages that had already begun and wait
 // for a handler, at most as many as the handlers take in 5 ms, may still be delivered until their
-// consumer has noticed the pause. That usually takes one round trip, and at most
+// consumer has read the pause. That usually takes one round trip, and at most
 // ConsumerOptions.Fallback. The consumer then releases all messages that were not passed to a
 // handler, without counting an attempt or a crash. Consume and Take block, and end as usual.
 //

@@ -117,7 +117,7 @@ type caller struct {
 // No call begins within callInterval after the beginning of a slice. A gap may also mean that the
 // operating system ran another thread. The time slice has often ended by then, and the scheduler
 // preempts the goroutine at the next function that it enters. This function must be the clock and
-// not the operation: without this pause 0.2 to 3 % of the calls of Nothing took longer than 100 ms
+// not the operation: without this pause 0.2 to 3% of the calls of Nothing took longer than 100 ms
 // on a machine with other load, and with it none did.
 func (c *caller) repeat(operation func(), more func() bool) {
 	c.yield() // begins a new time slice

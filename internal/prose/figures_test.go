@@ -65,7 +65,7 @@ var columnsOf = map[string]cell{
 	"allocations":                   {"ArmStop", "", "allocations"},
 	"bytes":                         {"Fill", "", "memory, 1M"},
 	"idle wake-ups a second":        {"Idle", "", "wake-ups per second"},
-	"median lateness, busy machine": {"BusyStream", "", "50 %, 16 busy"},
+	"median lateness, busy machine": {"BusyStream", "", "50%, 16 busy"},
 }
 
 func TestQuotedFiguresAreTheMeasuredOnes(t *testing.T) {

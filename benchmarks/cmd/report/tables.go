@@ -29,13 +29,13 @@ var columns = map[string][]column{
 	"Burst":         {{"drain-sec", "time", false}},
 	"BurstBlocking": {{"drain-sec", "time", false}},
 	"Blocked":       {{"late-sec", "lateness", false}},
-	"Spread": {{"cpu-sec/timer", "CPU time", false}, {"p1-sec", "1 %", true}, {"p50-sec", "50 %", true},
-		{"p99-sec", "99 %", true}, {"p99.9-sec", "99.9 %", true}, {"p100-sec", "maximum", true}},
-	"ArmDuringBurst": {{"p50-sec", "50 %", true}, {"p99.9-sec", "99.9 %", true}, {"max-sec", "maximum", true}},
+	"Spread": {{"cpu-sec/timer", "CPU time", false}, {"p1-sec", "1%", true}, {"p50-sec", "50%", true},
+		{"p99-sec", "99%", true}, {"p99.9-sec", "99.9%", true}, {"p100-sec", "maximum", true}},
+	"ArmDuringBurst": {{"p50-sec", "50%", true}, {"p99.9-sec", "99.9%", true}, {"max-sec", "maximum", true}},
 	"Idle":           {{"wakeups/s", "wake-ups per second", true}},
 	"BusyBlocked":    {{"late-sec", "lateness", false}},
-	"BusyStream":     {{"late-p50-sec", "50 %", false}, {"late-max-sec", "maximum", false}},
-	"BusySpread":     {{"late-p50-sec", "50 %", false}, {"late-p99-sec", "99 %", false}},
+	"BusyStream":     {{"late-p50-sec", "50%", false}, {"late-max-sec", "maximum", false}},
+	"BusySpread":     {{"late-p50-sec", "50%", false}, {"late-p99-sec", "99%", false}},
 	"BusyReschedule": callColumns,
 	"BusyRearm":      callColumns,
 	"BusyCallers":    callColumns,
@@ -215,7 +215,7 @@ func mistakes(f *figures) string {
 			case measured && v == 0:
 				row = append(row, "0")
 			case measured:
-				row = append(row, fmt.Sprintf("%.0f (%.1f %%)", v, 100*v/float64(s.pending)))
+				row = append(row, fmt.Sprintf("%.0f (%.1f%%)", v, 100*v/float64(s.pending)))
 			case any:
 				row = append(row, "n/a") // Stop has no result
 			default:
