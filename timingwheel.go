@@ -252,11 +252,12 @@ func (tw *TimingWheel) Occupancy() Occupancy {
 // error that wraps [ErrOption] if [Options.ProfileRate] is 0, or the error of w. O(samples).
 func (tw *TimingWheel) WriteProfile(w io.Writer) error { return tw.engine.writeProfile(w) }
 
-// Flush makes all timers that are pending at the call due now, and returns their number. Callbacks
-// run in no particular order. Flush does not wait for them, except in Manual mode with [Inline],
-// where it runs them. A timer that is stopped or rescheduled before its callback starts leaves the
-// flush. A plan runs once and continues. On a stopped wheel Flush returns 0. It panics on the wheel
-// of [Default]. O(pending timers).
+// Flush makes all timers that are pending at the call due now, and returns their number. A timer
+// that another goroutine arms during the call may be included. Callbacks run in no particular
+// order. Flush does not wait for them, except in Manual mode with [Inline], where it runs them. A
+// timer that is stopped or rescheduled before its callback starts leaves the flush. A plan runs
+// once and continues. On a stopped wheel Flush returns 0. It panics on the wheel of [Default].
+// O(pending timers).
 func (tw *TimingWheel) Flush() int {
 	tw.role.mustNotBeDefault("Flush")
 	return tw.engine.flush()
