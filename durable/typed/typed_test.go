@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -112,7 +113,10 @@ func TestBodyThatCannotBeDecodedIsBuried(t *testing.T) {
 	t.Parallel()
 	for name, receive := range map[string]func(t *testing.T, q *typed.Queue[order]) (numbers []int){
 		"Consume": func(t *testing.T, q *typed.Queue[order]) (numbers []int) {
+			var mu sync.Mutex
 			consume(t, q, func(_ context.Context, d *typed.Delivery[order]) error {
+				mu.Lock()
+				defer mu.Unlock()
 				numbers = append(numbers, d.Body.Number)
 				return nil
 			})
