@@ -82,9 +82,10 @@ func (tw *TimingWheel) NewFuncTimer(d time.Duration, f func()) *FuncTimer {
 func NewFuncTimer(d time.Duration, f func()) *FuncTimer { return Default().NewFuncTimer(d, f) }
 
 // Init prepares a timer that is a field of another struct and arms it, like
-// [TimingWheel.NewFuncTimer]. It must return before any other method is called. Init panics if f is
-// nil, and if the timer was initialised before. To use a timer again, call Reset. The memory of a
-// stopped timer must not be overwritten, because the wheel may still refer to it for a moment.
+// [TimingWheel.NewFuncTimer]. It must return before any other method is called. Init panics if tw
+// or f is nil, and if the timer was initialised before. To use a timer again, call Reset. The
+// memory of a stopped timer must not be overwritten, because the wheel may still refer to it for a
+// moment.
 func (t *FuncTimer) Init(tw *TimingWheel, d time.Duration, f func()) {
 	t.InitStopped(tw, f)
 	t.Reset(d)
@@ -93,6 +94,9 @@ func (t *FuncTimer) Init(tw *TimingWheel, d time.Duration, f func()) {
 // InitStopped prepares a timer like [FuncTimer.Init] and does not arm it. A later [FuncTimer.Reset]
 // does.
 func (t *FuncTimer) InitStopped(tw *TimingWheel, f func()) {
+	if tw == nil {
+		panic("timingwheel: FuncTimer with a nil wheel")
+	}
 	if f == nil {
 		panic("timingwheel: FuncTimer with a nil function")
 	}

@@ -191,6 +191,7 @@ func TestFuncTimerBeforeItIsInitialisedOrArmed(t *testing.T) {
 	assert.PanicsWithValue(t, "timingwheel: Reset of a FuncTimer that was not initialised", func() { ft.Reset(1) })
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		assert.PanicsWithValue(t, "timingwheel: FuncTimer with a nil function", func() { tw.NewFuncTimer(1, nil) })
+		assert.PanicsWithValue(t, "timingwheel: FuncTimer with a nil wheel", func() { new(FuncTimer).Init(nil, 1, func() {}) })
 		assert.PanicsWithValue(t, "timingwheel: Init of a FuncTimer that was initialised before", func() {
 			tw.NewFuncTimer(time.Hour, func() {}).Init(tw, 1, boom)
 		})

@@ -244,7 +244,7 @@ func TestBadNamesAreRejected(t *testing.T) {
 	assert.PanicsWithValue(t, `timingwheel/debug: Add of a nil *timingwheel.TimingWheel as wheel "none"`, func() { h.Add("none", none) })
 	require.NoError(t, h.Add("twice", tw))
 	require.ErrorIs(t, h.Add("twice", tw), ErrName)
-	require.EqualError(t, h.Add("twice", tw), `timingwheel/debug: bad wheel name: "twice" is in use`)
+	require.EqualError(t, h.Add("twice", tw), `timingwheel/debug: bad wheel name: "twice" is in use; names must be unique`)
 	assert.Len(t, document(t, h, "/?format=json", http.StatusOK).Wheels, 2)
 }
 

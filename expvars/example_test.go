@@ -43,7 +43,7 @@ func ExamplePublish() {
 	fmt.Println(expvars.Publish("timers", tw))
 	// Output:
 	// {Pending:1 Fired:1 Lateness:{Max:1}}
-	// expvars: bad name: "timers" is in use
+	// expvars: bad name: "timers" is in use; names must be unique
 }
 
 // An expvar.Map can hold wheels that are added and removed while the program runs.

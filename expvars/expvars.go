@@ -45,7 +45,7 @@ func Publish(name string, s Source) error {
 	publishing.Lock()
 	defer publishing.Unlock()
 	if expvar.Get(name) != nil {
-		return fmt.Errorf("%w: %q is in use", ErrName, name)
+		return fmt.Errorf("%w: %q is in use; names must be unique", ErrName, name)
 	}
 	expvar.Publish(name, v)
 	return nil

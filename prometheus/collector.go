@@ -77,7 +77,7 @@ func (c *Collector) Add(name string, s Source) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, taken := c.wheels[name]; taken {
-		return fmt.Errorf("%w: %q is in use", ErrName, name)
+		return fmt.Errorf("%w: %q is in use; names must be unique", ErrName, name)
 	}
 	c.wheels[name] = s
 	return nil

@@ -112,7 +112,7 @@ func (c *Collector) Add(name string, s Source) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, taken := c.sources[name]; taken {
-		return fmt.Errorf("%w: %q is in use", ErrName, name)
+		return fmt.Errorf("%w: %q is in use; names must be unique", ErrName, name)
 	}
 	c.sources[name] = &registration{Source: s}
 	return nil

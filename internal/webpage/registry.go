@@ -32,7 +32,7 @@ func (r *Registry[T]) Add(name string, value T) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.index(name) >= 0 {
-		return fmt.Errorf("%q is in use", name)
+		return fmt.Errorf("%q is in use; names must be unique", name)
 	}
 	r.entries = append(r.entries, Entry[T]{name, value})
 	return nil
