@@ -251,6 +251,7 @@ func (d *Delivery) send(op driver.Op, change driver.Change, then func(error)) (c
 		start = time.Now()
 	}
 	d.h.part.changes[op].send(change, func(a answer, err error) {
+		defer d.from.done() // after OnEvent and OnError
 		if err = d.answered(c, a, err); err == nil {
 			d.h.emit(settlements[op], start)
 		}
@@ -278,7 +279,6 @@ func (d *Delivery) answered(c *settleCall, a answer, err error) error {
 	if c.done != nil {
 		close(c.done)
 	}
-	d.from.pending.done()
 	return err
 }
 

@@ -34,7 +34,7 @@ type dispatcher struct {
 	leases    leases
 	ready     readyQueue
 	handover  handover
-	pending   pending // what drain waits for: calls to the store, and messages that begin or wait
+	pending   pending // what drain waits for: see pending
 	faults    []fault // reported when mu is unlocked
 }
 
@@ -72,7 +72,8 @@ func newDispatcher(ctx context.Context, q *Queue, opts *ConsumerOptions) (*dispa
 	return d, nil
 }
 
-// pending counts operations in progress.
+// pending counts operations in progress: calls to the store, with the calls of OnEvent and OnError
+// that follow them, and messages that begin or wait in the wheel.
 type pending struct {
 	n    int
 	none chan struct{} // closed when n becomes 0; nil if there is no waiter
@@ -87,28 +88,36 @@ func (p *pending) done() {
 	}
 }
 
-// over returns a channel that is closed when no operation is in progress.
+// over returns a channel that is closed when n becomes 0. n must be positive.
 func (p *pending) over() <-chan struct{} {
 	if p.none == nil {
 		p.none = make(chan struct{})
 	}
-	none := p.none
-	if p.n == 0 {
-		close(none)
-		p.none = nil
-	}
-	return none
+	return p.none
 }
 
 // unlock unlocks mu and then reports the faults that were recorded under it, because OnError may
-// call methods of the queue.
+// call methods of the queue. The reports are pending.
 func (d *dispatcher) unlock() {
 	faults := d.faults
+	if len(faults) == 0 {
+		d.mu.Unlock()
+		return
+	}
 	d.faults = nil
+	d.pending.add()
 	d.mu.Unlock()
 	for _, f := range faults {
 		d.q.reportFault(f)
 	}
+	d.done()
+}
+
+// done ends a pending operation.
+func (d *dispatcher) done() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pending.done()
 }
 
 // send asks the store for a change of a held message. The caller holds mu. The function then
@@ -123,12 +132,16 @@ func (d *dispatcher) send(h *heldMessage, op driver.Op, change driver.Change, th
 	})
 }
 
-// drain waits until nothing is pending.
+// drain waits until nothing is pending. The end of an operation may add the report of its fault.
 func (d *dispatcher) drain() {
 	d.mu.Lock()
-	over := d.pending.over()
-	d.mu.Unlock()
-	<-over
+	defer d.mu.Unlock()
+	for d.pending.n > 0 {
+		over := d.pending.over()
+		d.mu.Unlock()
+		<-over
+		d.mu.Lock()
+	}
 }
 
 // setOwned sets the number of partitions that share the prefetch limits.

@@ -87,7 +87,6 @@ func TestPendingIsOverWhenAllIsDone(t *testing.T) {
 			return false
 		}
 	}
-	require.True(t, closed(p.over()), "nothing is pending")
 	p.add()
 	p.add()
 	first, second := p.over(), p.over()

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,6 +105,80 @@ func TestEachDeliveryHasItsEventsInOrder(t *testing.T) {
 	require.Equal(t, "EventKind(0)", durable.EventKind(0).String())
 	require.Equal(t, "Error", durable.EventError.String())
 	require.Equal(t, "EventKind(11)", (durable.EventError + 1).String())
+}
+
+// OnEvent takes a second, and the consumer ends in the meantime. Consume and Close return after it.
+func TestNoEventFollowsTheEndOfItsConsumer(t *testing.T) {
+	t.Parallel()
+	errBroken := errors.New("broken permanently")
+	nothing := func(context.Context, *durable.Delivery) error { return nil }
+	for name, c := range map[string]struct {
+		last durable.EventKind
+		end  func(t *testing.T, q *durable.Queue, f *faulty, begun <-chan struct{})
+	}{
+		"acknowledged by a worker": {durable.EventAcked, func(t *testing.T, q *durable.Queue, _ *faulty, begun <-chan struct{}) {
+			stop := consume(t, q, nothing, durable.ConsumerOptions{})
+			enqueue(t, q, "m", 0)
+			<-begun
+			stop()
+		}},
+		"not acknowledged by a worker": {durable.EventError, func(t *testing.T, q *durable.Queue, f *faulty, begun <-chan struct{}) {
+			f.set(func(call string) (error, error) {
+				if call == "Ack" {
+					return errBroken, nil
+				}
+				return nil, nil
+			})
+			stop := consume(t, q, nothing, durable.ConsumerOptions{})
+			enqueue(t, q, "m", 0)
+			<-begun
+			stop()
+		}},
+		"not released": {durable.EventError, func(t *testing.T, q *durable.Queue, f *faulty, _ <-chan struct{}) {
+			f.set(func(call string) (error, error) {
+				if call == "Release" {
+					return errBroken, nil
+				}
+				return nil, nil
+			})
+			stop := consume(t, q, nothing, durable.ConsumerOptions{Horizon: 2 * time.Hour})
+			enqueue(t, q, "m", time.Hour)
+			time.Sleep(time.Second)
+			stop()
+		}},
+		"acknowledged by a receiver that does not wait": {durable.EventAcked, func(t *testing.T, q *durable.Queue, f *faulty, _ <-chan struct{}) {
+			enqueue(t, q, "m", 0)
+			d, err := q.Take(t.Context())
+			require.NoError(t, err)
+			f.set(func(call string) (error, error) {
+				if call == "Ack" {
+					time.Sleep(time.Second)
+				}
+				return nil, nil
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			require.ErrorIs(t, d.Ack(ctx), context.DeadlineExceeded)
+			q.Close()
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			begun := make(chan struct{}, 1)
+			var ended atomic.Bool
+			options := durable.Options{Partitions: 1, OnError: func(error) {}, OnEvent: func(e durable.Event) {
+				if e.Kind == c.last && e.ID == "m" {
+					begun <- struct{}{}
+					time.Sleep(time.Second)
+					ended.Store(true)
+				}
+			}}
+			faultyBubble(t, options, func(t *testing.T, q *durable.Queue, f *faulty) {
+				c.end(t, q, f, begun)
+				assert.True(t, ended.Load(), "the event was not over")
+			})
+		})
+	}
 }
 
 // logged collects log records as JSON.

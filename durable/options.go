@@ -77,9 +77,9 @@ type Options struct {
 
 	// OnEvent is called for each [Event], for tests, tracing and other tools. It is called
 	// concurrently from several goroutines, and other calls wait for it. It must not block, and
-	// must not wait for a call that changes something in this queue. The events of one delivery are
-	// ordered. Other events are not. The last event of a delivery may still arrive after Consume or
-	// Close has returned. A nil OnEvent costs nothing.
+	// must not wait for a call that changes something in this queue, for Consume or for Close. The
+	// events of one delivery are ordered and precede the return of its Consume, or of Close. Other
+	// events are not ordered. A nil OnEvent costs nothing.
 	OnEvent func(Event)
 
 	// OnError is called with the Err of each EventError and EventLeaseLost. The rules for OnEvent
