@@ -28,6 +28,12 @@ func batchBubble(t *testing.T, opts Options, test func(t *testing.T, tw *TimingW
 // serveAlone runs a driver and its worker on this goroutine, d later and without a spare, and keeps
 // other drivers from beginning. So a callback sees a known state of the other timers of its batch.
 func serveAlone(e *engine[func()], d time.Duration) {
+	_, serve := loneWorker(e, d)
+	serve()
+}
+
+// loneWorker returns the worker of serveAlone, and a function that runs it.
+func loneWorker(e *engine[func()], d time.Duration) (w *worker[func()], serve func()) {
 	s := e.shards[0]
 	e.Base = e.Base.Add(-d)
 	s.wheelMu.Lock()
@@ -35,13 +41,26 @@ func serveAlone(e *engine[func()], d time.Duration) {
 	s.armMu.Lock()
 	s.alarm.starting = true
 	s.armMu.Unlock()
-	defer s.letDriversBegin()
 	s.advance()
-	w := s.newWorker()
+	w = s.newWorker()
 	w.spareStarting = true
 	w.begin()
-	defer w.exit()
-	w.serve()
+	return w, func() {
+		defer s.letDriversBegin()
+		defer w.exit()
+		w.serve()
+	}
+}
+
+// startSpare starts the spare of a lone worker.
+func (w *worker[T]) startSpare() {
+	s := w.s
+	s.own(func() {
+		spare := s.newWorker()
+		spare.parent, spare.taken, spare.started = w, s.owner.counters.taken, s.Read()
+		s.owner.pool.starting++
+		go spare.runSpare()
+	})
 }
 
 // letDriversBegin lets drivers begin again after serveAlone, and starts one if it was requested
@@ -481,18 +500,24 @@ func TestPostponedTimersOfABatchAreCountedOnce(t *testing.T) {
 		const postponed = 11
 		var timers [batchSize]Timer
 		var ran atomic.Int32
-		release := make(chan struct{})
+		rescheduled, release := make(chan struct{}), make(chan struct{})
 		for i := range timers {
 			timers[i] = tw.AfterFunc(time.Second, func() {
 				if ran.Add(1); i == 0 {
 					for _, other := range timers[10 : 10+postponed] {
 						assert.True(t, other.Reschedule(time.Hour))
 					}
+					close(rescheduled)
 					<-release
 				}
 			})
 		}
-		pass(time.Second)
+		w, serve := loneWorker(tw.engine, time.Second)
+		go serve()
+		<-rescheduled
+		w.startSpare() // it runs the other timers of the batch
+		synctest.Wait()
+		assert.EqualValues(t, batchSize-postponed, ran.Load())
 		assert.Equal(t, postponed, tw.Len())
 		assert.Equal(t, postponed, tw.Occupancy().Pending)
 		assert.Zero(t, tw.Stats().Due)
@@ -500,6 +525,7 @@ func TestPostponedTimersOfABatchAreCountedOnce(t *testing.T) {
 		assert.True(t, ok)
 		assert.Greater(t, time.Until(at), time.Minute)
 		s.own(func() { assert.Len(t, s.owner.pool.batches, 1) })
+		s.letDriversBegin()
 		assert.Equal(t, postponed, tw.Flush())
 		pass(0)
 		assert.EqualValues(t, batchSize, ran.Load())
