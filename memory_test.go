@@ -181,7 +181,7 @@ func TestMemoryIsFreedAfterASpike(t *testing.T) {
 			end(t, tw, timers)
 			require.Zero(t, tw.Len())
 			left := heapNow() - before
-			assert.Less(t, float64(left), 0.2*float64(full-before)+slack, "%d of %d bytes are still held", left, full-before)
+			assert.Less(t, float64(left), 0.2*float64(full-before), "%d of %d bytes are still held", left, full-before)
 			verifyShards(t, tw.engine)
 			runtime.KeepAlive(timers)
 		})
