@@ -120,12 +120,7 @@ func TestOnErrorMayCallTheQueue(t *testing.T) {
 	}})
 	go func() {
 		_ = q.Consume(context.Background(), func(context.Context, *durable.Delivery) error {
-			f.set(func(name string) (error, error) {
-				if name == "Extend" {
-					return errDown, nil
-				}
-				return nil, nil
-			})
+			f.set(failing("Extend", errDown))
 			select {
 			case <-done: // not ctx, which may already have ended if the handler starts late
 			case <-t.Context().Done():

@@ -112,35 +112,23 @@ func TestNoEventFollowsTheEndOfItsConsumer(t *testing.T) {
 	t.Parallel()
 	errBroken := errors.New("broken permanently")
 	nothing := func(context.Context, *durable.Delivery) error { return nil }
+	consumeOne := func(t *testing.T, q *durable.Queue, _ *faulty, begun <-chan struct{}) {
+		stop := consume(t, q, nothing, durable.ConsumerOptions{})
+		enqueue(t, q, "m", 0)
+		<-begun
+		stop()
+	}
 	for name, c := range map[string]struct {
 		last durable.EventKind
 		end  func(t *testing.T, q *durable.Queue, f *faulty, begun <-chan struct{})
 	}{
-		"acknowledged by a worker": {durable.EventAcked, func(t *testing.T, q *durable.Queue, _ *faulty, begun <-chan struct{}) {
-			stop := consume(t, q, nothing, durable.ConsumerOptions{})
-			enqueue(t, q, "m", 0)
-			<-begun
-			stop()
-		}},
+		"acknowledged by a worker": {durable.EventAcked, consumeOne},
 		"not acknowledged by a worker": {durable.EventError, func(t *testing.T, q *durable.Queue, f *faulty, begun <-chan struct{}) {
-			f.set(func(call string) (error, error) {
-				if call == "Ack" {
-					return errBroken, nil
-				}
-				return nil, nil
-			})
-			stop := consume(t, q, nothing, durable.ConsumerOptions{})
-			enqueue(t, q, "m", 0)
-			<-begun
-			stop()
+			f.set(failing("Ack", errBroken))
+			consumeOne(t, q, f, begun)
 		}},
 		"not released": {durable.EventError, func(t *testing.T, q *durable.Queue, f *faulty, _ <-chan struct{}) {
-			f.set(func(call string) (error, error) {
-				if call == "Release" {
-					return errBroken, nil
-				}
-				return nil, nil
-			})
+			f.set(failing("Release", errBroken))
 			stop := consume(t, q, nothing, durable.ConsumerOptions{Horizon: 2 * time.Hour})
 			enqueue(t, q, "m", time.Hour)
 			time.Sleep(time.Second)
@@ -264,12 +252,7 @@ func TestFaultsOfMessagesAreLogged(t *testing.T) {
 			enqueue(t, q, "m", 0)
 			stop := consume(t, q, func(ctx context.Context, d *durable.Delivery) error {
 				if d.Crashes == 0 {
-					f.set(func(call string) (error, error) {
-						if call == "Extend" {
-							return errBroken, nil
-						}
-						return nil, nil
-					})
+					f.set(failing("Extend", errBroken))
 					<-ctx.Done()
 					f.set(func(string) (error, error) { return nil, nil })
 					time.Sleep(10 * time.Second) // until another handler has the message

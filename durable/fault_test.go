@@ -219,12 +219,7 @@ func TestContextEndsBeforeTheLease(t *testing.T) {
 				again.Store(&now)
 				return nil
 			}
-			f.set(func(name string) (before, after error) {
-				if name == "Extend" {
-					return errDown, nil
-				}
-				return nil, nil
-			})
+			f.set(failing("Extend", errDown))
 			<-ctx.Done()
 			now = time.Now()
 			cancelled.Store(&now)

@@ -131,12 +131,7 @@ func TestHandlerContinuesDuringAPause(t *testing.T) {
 func TestPauseIsNoticedWithoutHints(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
-		f.set(func(call string) (before, after error) {
-			if call == "Watch" {
-				return errDown, nil
-			}
-			return nil, nil
-		})
+		f.set(failing("Watch", errDown))
 		var calls atomic.Int64
 		stop := consume(t, q, func(context.Context, *durable.Delivery) error {
 			calls.Add(1)
@@ -253,12 +248,7 @@ func TestPauseTakesEffectOnceIfItsReplyIsLost(t *testing.T) {
 func TestFailedPauseNamesThePartitions(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 3, RetryFor: time.Second}, func(t *testing.T, q *durable.Queue, f *faulty) {
-		f.set(func(call string) (before, after error) {
-			if call == "Pause" {
-				return errDown, nil
-			}
-			return nil, nil
-		})
+		f.set(failing("Pause", errDown))
 		err := q.Pause(t.Context())
 		require.ErrorIs(t, err, durable.ErrUnavailable)
 		require.ErrorContains(t, err, "durable: pause: 3 of 3 partitions failed: partition 0: ")

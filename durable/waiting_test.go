@@ -22,6 +22,16 @@ import (
 func down(string) (before, after error)    { return errDown, nil }
 func working(string) (before, after error) { return nil, nil }
 
+// failing makes the calls with a name fail before they take effect.
+func failing(name string, err error) func(string) (before, after error) {
+	return func(call string) (before, after error) {
+		if call == name {
+			return err, nil
+		}
+		return nil, nil
+	}
+}
+
 // While the store is unreachable, no more calls wait for it than are accepted. Further calls fail
 // immediately and are not sent.
 func TestCallsOfAnOutageAreBounded(t *testing.T) {
