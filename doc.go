@@ -20,7 +20,7 @@
 //   - A [FuncTimer] runs a function and can be armed again, like the timer of [time.AfterFunc]. It
 //     may be a field of a connection. [FuncTimer.Touch] is the operation for heartbeats.
 //   - [TimingWheel.ScheduleFunc] runs a function again and again, at the times of a [Scheduler]
-//     such as [Every] or a schedule of github.com/robfig/cron. Package plan has more.
+//     such as [Every] or a schedule of github.com/robfig/cron. Package schedule has more.
 //   - [Timeouts] holds values instead of functions and passes those that have expired to one
 //     function, in batches. Package keyed has timeouts by key.
 //   - [TimingWheel.After], [TimingWheel.NewTimer] and [TimingWheel.NewTicker] send the time on

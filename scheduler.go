@@ -10,8 +10,8 @@ import (
 )
 
 // Scheduler determines when a plan runs. Next returns the time of the first run after t, or the
-// zero time if there is none. Any Schedule of github.com/robfig/cron is a Scheduler. Package plan
-// has more.
+// zero time if there is none. Any Schedule of github.com/robfig/cron is a Scheduler. Package
+// schedule has more.
 //
 // A plan calls Next without a lock and never concurrently. The first call has the time at which
 // [TimingWheel.ScheduleFunc] was called. Each further call comes immediately before a run and has
@@ -51,8 +51,8 @@ func (r *Run) Stop() bool { return r.plan.Stop() }
 // ScheduleFunc returns the zero Timer if s plans no run or the wheel is stopped. It panics if s or
 // f is nil.
 //
-// Runs never overlap, unless a [Scheduler] of package plan allows it: the next run is armed when f
-// has returned, panicked or called runtime.Goexit. Between two runs the plan is pending.
+// Runs never overlap, unless a [Scheduler] of package schedule allows it: the next run is armed
+// when f has returned, panicked or called runtime.Goexit. Between two runs the plan is pending.
 // [Timer.Stop] ends the plan. [Timer.Reschedule] moves the next run, and the plan continues from
 // the new time.
 func (tw *TimingWheel) ScheduleFunc(s Scheduler, f func()) Timer {

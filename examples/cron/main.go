@@ -15,7 +15,7 @@ import (
 
 	"github.com/robfig/cron/v3"
 	"github.com/timingwheel-go/timingwheel"
-	"github.com/timingwheel-go/timingwheel/plan"
+	"github.com/timingwheel-go/timingwheel/schedule"
 )
 
 func main() {
@@ -43,19 +43,19 @@ func run(w io.Writer, start, end time.Time) error {
 		// runs are an hour earlier in UTC from then on.
 		{"opening", "CRON_TZ=America/New_York 30 9 * * MON-FRI"},
 	} {
-		schedule, err := cron.ParseStandard(task.when)
+		cronSchedule, err := cron.ParseStandard(task.when)
 		if err != nil {
 			return err
 		}
-		tw.ScheduleFunc(schedule, func() { fmt.Fprintf(w, "%s  %s\n", tw.Now().Format(layout), task.what) })
+		tw.ScheduleFunc(cronSchedule, func() { fmt.Fprintf(w, "%s  %s\n", tw.Now().Format(layout), task.what) })
 	}
 
-	// Package plan can wrap any schedule: three reminders and no more.
+	// Package schedule can wrap any schedule: three reminders and no more.
 	mornings, err := cron.ParseStandard("0 8 * * *")
 	if err != nil {
 		return err
 	}
-	tw.ScheduleRun(plan.Limit(mornings, 3), func(r *timingwheel.Run) {
+	tw.ScheduleRun(schedule.Limit(mornings, 3), func(r *timingwheel.Run) {
 		fmt.Fprintf(w, "%s  reminder %d\n", r.Planned.Format(layout), r.N)
 	})
 	for next, ok := tw.Next(); ok && next.Before(end); next, ok = tw.Next() {

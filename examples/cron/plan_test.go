@@ -12,15 +12,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/timingwheel-go/timingwheel"
-	"github.com/timingwheel-go/timingwheel/plan"
+	"github.com/timingwheel-go/timingwheel/schedule"
 )
 
-// A plan of package plan is a cron.Schedule too, so it can run on a cron.Cron.
-var _ cron.Schedule = plan.Limit(timingwheel.Every(time.Hour), 1)
+// A plan of package schedule is a cron.Schedule too, so it can run on a cron.Cron.
+var _ cron.Schedule = schedule.Limit(timingwheel.Every(time.Hour), 1)
 
 // changes are the runs of parsed expressions when the clocks change. A time in the gap is skipped
 // on that day, and a time that exists twice runs twice. On Lord Howe Island the clocks change by
-// half an hour, and some runs are wrong. docs/plans.md compares this table with plan.AlignedAt.
+// half an hour, and some runs are wrong. docs/schedules.md compares this table with
+// schedule.AlignedAt.
 var changes = []struct {
 	expression, zone string
 	start            string // UTC
@@ -44,7 +45,7 @@ var changes = []struct {
 	{"0 0 * * *", "America/Havana", "2030-11-02 12:00", []string{"03 00:00 CDT", "03 00:00 CST", "04 00:00 CST"}},
 }
 
-// The wheel runs a schedule at these times, also inside wrappers of package plan.
+// The wheel runs a schedule at these times, also inside wrappers of package schedule.
 func TestCronWhenTheClocksChange(t *testing.T) {
 	t.Parallel()
 	for _, row := range changes {
@@ -52,14 +53,14 @@ func TestCronWhenTheClocksChange(t *testing.T) {
 			t.Parallel()
 			loc, err := time.LoadLocation(row.zone)
 			require.NoError(t, err)
-			schedule, err := cron.ParseStandard("CRON_TZ=" + row.zone + " " + row.expression)
+			cronSchedule, err := cron.ParseStandard("CRON_TZ=" + row.zone + " " + row.expression)
 			require.NoError(t, err)
 			start, err := time.Parse("2006-01-02 15:04", row.start)
 			require.NoError(t, err)
 			for name, s := range map[string]timingwheel.Scheduler{
-				"alone":   schedule,
-				"wrapped": plan.Until(plan.Jitter(plan.WithMisfire(schedule, plan.RunAll), 0), start.AddDate(1, 0, 0)),
-				"overlap": plan.WithOverlap(plan.Limit(schedule, 100), plan.Allow),
+				"alone":   cronSchedule,
+				"wrapped": schedule.Until(schedule.Jitter(schedule.WithMisfire(cronSchedule, schedule.RunAll), 0), start.AddDate(1, 0, 0)),
+				"overlap": schedule.WithOverlap(schedule.Limit(cronSchedule, 100), schedule.Allow),
 			} {
 				assert.Equal(t, row.want, runs(t, s, start, loc, len(row.want)), name)
 			}
@@ -73,7 +74,7 @@ func runs(t *testing.T, s timingwheel.Scheduler, start time.Time, loc *time.Loca
 	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start, Tick: time.Second})
 	require.NoError(t, err)
 	defer tw.Stop()
-	tw.ScheduleRun(plan.Limit(s, n), func(r *timingwheel.Run) {
+	tw.ScheduleRun(schedule.Limit(s, n), func(r *timingwheel.Run) {
 		assert.True(t, r.Started.Equal(r.Planned), "%v at %v", r.Planned, r.Started)
 		runs = append(runs, r.Started.In(loc).Format("02 15:04 MST"))
 	})
@@ -89,21 +90,21 @@ func TestCronAfterAWeek(t *testing.T) {
 	start := time.Date(2030, time.March, 1, 0, 0, 0, 0, time.UTC)
 	week := 7 * 24 * time.Hour
 	for name, row := range map[string]struct {
-		policy  plan.Misfire
+		policy  schedule.Misfire
 		maxLate time.Duration
 		want    []time.Duration
 	}{
-		"run once":           {plan.RunOnce, math.MaxInt64, []time.Duration{time.Second}},
-		"run once, not late": {plan.RunOnce, 500 * time.Millisecond, []time.Duration{week}},
-		"run all, not late":  {plan.RunAll, 2 * time.Second, []time.Duration{week - 2*time.Second, week - time.Second, week}},
+		"run once":           {schedule.RunOnce, math.MaxInt64, []time.Duration{time.Second}},
+		"run once, not late": {schedule.RunOnce, 500 * time.Millisecond, []time.Duration{week}},
+		"run all, not late":  {schedule.RunAll, 2 * time.Second, []time.Duration{week - 2*time.Second, week - time.Second, week}},
 	} {
-		schedule, err := cron.ParseStandard("@every 1s")
+		cronSchedule, err := cron.ParseStandard("@every 1s")
 		require.NoError(t, err)
-		counter := &counter{Schedule: schedule}
+		counter := &counter{Schedule: cronSchedule}
 		tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start})
 		require.NoError(t, err)
 		var ran []time.Duration
-		s := plan.MaxLate(plan.WithMisfire(counter, row.policy), row.maxLate)
+		s := schedule.MaxLate(schedule.WithMisfire(counter, row.policy), row.maxLate)
 		tw.ScheduleRun(s, func(r *timingwheel.Run) { ran = append(ran, r.Planned.Sub(start)) })
 		for tw.Advance(start.Add(week)) > 0 {
 		}
@@ -127,17 +128,17 @@ func (c *counter) Next(t time.Time) time.Time {
 // Jitter spreads the runs of a cron expression and does not accumulate.
 func TestCronWithJitter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		schedule, err := cron.ParseStandard("CRON_TZ=America/New_York 30 1 * * *")
+		cronSchedule, err := cron.ParseStandard("CRON_TZ=America/New_York 30 1 * * *")
 		require.NoError(t, err)
 		tw, err := timingwheel.New(timingwheel.Options{})
 		require.NoError(t, err)
 		start := time.Now()
 		end := start.AddDate(1, 0, 0)
 		var runs []time.Time
-		tw.ScheduleFunc(plan.Until(plan.Jitter(schedule, time.Minute), end), func() { runs = append(runs, time.Now()) })
+		tw.ScheduleFunc(schedule.Until(schedule.Jitter(cronSchedule, time.Minute), end), func() { runs = append(runs, time.Now()) })
 		time.Sleep(time.Until(end.Add(time.Hour)))
 		require.NoError(t, tw.Shutdown(context.Background()))
-		want := planned(schedule, start, end)
+		want := planned(cronSchedule, start, end)
 		require.Equal(t, len(want), len(runs))
 		late := 0
 		for i, at := range want {
@@ -150,14 +151,14 @@ func TestCronWithJitter(t *testing.T) {
 	})
 }
 
-// A cron.Cron runs a plan of package plan.
+// A cron.Cron runs a plan of package schedule.
 func TestPlanOnACron(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cron.New()
 		start := time.Now()
 		var mu sync.Mutex // each job runs on its own goroutine
 		var ran []time.Duration
-		c.Schedule(plan.Limit(plan.Backoff(time.Minute, 4*time.Minute), 4), cron.FuncJob(func() {
+		c.Schedule(schedule.Limit(schedule.Backoff(time.Minute, 4*time.Minute), 4), cron.FuncJob(func() {
 			mu.Lock()
 			defer mu.Unlock()
 			ran = append(ran, time.Since(start))

@@ -11,8 +11,8 @@
 //	go run ./examples/retries -jobs 200000 -arrive 10s -down 3s
 //
 // Read retrier.go and backoff.go, which are meant to be copied. For retries without a budget or
-// contexts use package plan: plan.Limit(plan.Jitter(plan.Backoff(first, max), first), n) is a
-// Scheduler for ScheduleRun, whose function calls Run.Stop after a success.
+// contexts use package schedule: schedule.Limit(schedule.Jitter(schedule.Backoff(first, max),
+// first), n) is a Scheduler for ScheduleRun, whose function calls Run.Stop after a success.
 package main
 
 import (

@@ -29,7 +29,7 @@ var packages = []string{
 	"github.com/stretchr/testify/require",
 
 	module, module + "/debug", module + "/durable", module + "/durable/boltstore", module + "/durable/debug",
-	module + "/durable/memstore", module + "/durable/typed", module + "/expvars", module + "/keyed", module + "/plan",
+	module + "/durable/memstore", module + "/durable/typed", module + "/expvars", module + "/keyed", module + "/schedule",
 	module + "/wheelnet",
 }
 
@@ -54,7 +54,7 @@ var shownFrom = map[string][]string{
 	"docs/durable.md":   {"durable/redisstore/example_test.go", "durable/prometheus/example_test.go"},
 	"docs/metrics.md":   {"prometheus/example_test.go"},
 	"docs/migrating.md": {"recipes_test.go", "idioms_test.go"},
-	"docs/plans.md":     {"examples/cron/main.go"},
+	"docs/schedules.md": {"examples/cron/main.go"},
 	"docs/recipes.md":   {"wheelnet/adopters/*.go", "examples/websocket/*.go", "example_pool_test.go"},
 	"docs/testing.md":   {"examples/testing/payment/*.go", "clocks/*/example_test.go"},
 }

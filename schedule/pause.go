@@ -1,4 +1,4 @@
-package plan
+package schedule
 
 import (
 	"fmt"
@@ -30,10 +30,10 @@ func Backoff(first, max time.Duration) timingwheel.Scheduler { return BackoffBy(
 func BackoffBy(factor float64, first, max time.Duration) timingwheel.Scheduler {
 	mustBePositive("Backoff: first", first)
 	if max < first {
-		panic(fmt.Sprintf("plan: Backoff: max is %v; it must not be less than first, which is %v", max, first))
+		panic(fmt.Sprintf("schedule: Backoff: max is %v; it must not be less than first, which is %v", max, first))
 	}
 	if !(factor >= 1) || math.IsInf(factor, 1) {
-		panic(fmt.Sprintf("plan: BackoffBy: factor is %v; it must be finite and at least 1", factor))
+		panic(fmt.Sprintf("schedule: BackoffBy: factor is %v; it must be finite and at least 1", factor))
 	}
 	return delaySchedule(func(n int) time.Duration {
 		pause := float64(first) * math.Pow(factor, float64(n))

@@ -1,4 +1,4 @@
-package plan
+package schedule
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 // is negative.
 func Limit(s timingwheel.Scheduler, n int) timingwheel.Scheduler {
 	if n < 0 {
-		panic(fmt.Sprintf("plan: Limit: n is %d; it must be zero or positive", n))
+		panic(fmt.Sprintf("schedule: Limit: n is %d; it must be zero or positive", n))
 	}
 	return asSchedule("Limit", s).wrap(func(c planner.Planner) planner.Planner { return &limitPlanner{c, n} })
 }
@@ -46,7 +46,7 @@ func (l *limitPlanner) Before(r planner.Run) planner.Step {
 // panics if s is nil or t is the zero time.
 func Until(s timingwheel.Scheduler, t time.Time) timingwheel.Scheduler {
 	if t.IsZero() {
-		panic("plan: Until: t is the zero time")
+		panic("schedule: Until: t is the zero time")
 	}
 	return asSchedule("Until", s).wrap(func(c planner.Planner) planner.Planner { return &untilPlanner{c, t} })
 }

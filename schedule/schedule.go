@@ -1,9 +1,9 @@
-// Package plan provides Schedulers that compose: fixed delays, wall-clock boundaries and backoff,
-// with jitter, an end, and policies for missed runs.
+// Package schedule provides Schedulers that compose: fixed delays, wall-clock boundaries and
+// backoff, with jitter, an end, and policies for missed runs.
 //
-//	s := plan.Aligned(15*time.Minute, time.Local) // :00, :15, :30, :45
-//	s = plan.Jitter(s, 10*time.Second)            // so that not all programs run at once
-//	s = plan.Limit(s, 100)
+//	s := schedule.Aligned(15*time.Minute, time.Local) // :00, :15, :30, :45
+//	s = schedule.Jitter(s, 10*time.Second)            // so that not all programs run at once
+//	s = schedule.Limit(s, 100)
 //	tw.ScheduleFunc(s, f)
 //
 // Every function returns a [timingwheel.Scheduler], and the wrappers accept any Scheduler: also
@@ -35,7 +35,7 @@
 // count, backoff and jitter. The method Next is for callers that compute run times themselves, such
 // as a cron.Cron. All calls of Next on one value form one more plan, whose state is kept in the
 // value. Next may be called from any goroutine.
-package plan
+package schedule
 
 import (
 	"fmt"
@@ -131,7 +131,7 @@ func isDue(t, now time.Time) bool { return !t.IsZero() && !t.After(now) }
 func asSchedule(caller string, s timingwheel.Scheduler) *schedule {
 	switch s := s.(type) {
 	case nil:
-		panic("plan: " + caller + " of a nil Scheduler")
+		panic("schedule: " + caller + " of a nil Scheduler")
 	case *schedule:
 		return s
 	}
@@ -158,13 +158,13 @@ func (s *schedule) wrap(with func(planner.Planner) planner.Planner) *schedule {
 // mustBePositive panics unless d is positive. what names the function and the argument.
 func mustBePositive(what string, d time.Duration) {
 	if d <= 0 {
-		panic(fmt.Sprintf("plan: %s is %v; it must be positive", what, d))
+		panic(fmt.Sprintf("schedule: %s is %v; it must be positive", what, d))
 	}
 }
 
 // mustNotBeNegative panics if d is negative. what names the function and the argument.
 func mustNotBeNegative(what string, d time.Duration) {
 	if d < 0 {
-		panic(fmt.Sprintf("plan: %s is %v; it must be zero or positive", what, d))
+		panic(fmt.Sprintf("schedule: %s is %v; it must be zero or positive", what, d))
 	}
 }

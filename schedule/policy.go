@@ -1,4 +1,4 @@
-package plan
+package schedule
 
 import (
 	"fmt"
@@ -33,7 +33,7 @@ func (m Misfire) String() string { return constName("Misfire", int(m), "RunOnce"
 // count skipped runs. WithMisfire panics if s is nil or the policy is neither RunOnce nor RunAll.
 func WithMisfire(s timingwheel.Scheduler, policy Misfire) timingwheel.Scheduler {
 	if policy < RunOnce || policy > RunAll {
-		panic(fmt.Sprintf("plan: WithMisfire: policy is %v; it must be RunOnce or RunAll", policy))
+		panic(fmt.Sprintf("schedule: WithMisfire: policy is %v; it must be RunOnce or RunAll", policy))
 	}
 	c := asSchedule("WithMisfire", s).copy()
 	c.policies.misfire = policy
@@ -92,7 +92,7 @@ func constName(typeName string, i int, names ...string) string {
 // of SkipIfRunning, QueueOne and Allow.
 func WithOverlap(s timingwheel.Scheduler, policy Overlap) timingwheel.Scheduler {
 	if policy < SkipIfRunning || policy > Allow {
-		panic(fmt.Sprintf("plan: WithOverlap: policy is %v; it must be SkipIfRunning, QueueOne or Allow", policy))
+		panic(fmt.Sprintf("schedule: WithOverlap: policy is %v; it must be SkipIfRunning, QueueOne or Allow", policy))
 	}
 	c := asSchedule("WithOverlap", s).copy()
 	c.policies.overlap = policy

@@ -1,4 +1,4 @@
-package plan
+package schedule
 
 import (
 	"fmt"
@@ -30,10 +30,10 @@ func AlignedAt(d, offset time.Duration, loc *time.Location) timingwheel.Schedule
 	mustBePositive("Aligned: d", d)
 	if offset < 0 || offset >= d {
 		panic(fmt.Sprintf(
-			"plan: AlignedAt: offset is %v; it must be at least 0 and less than d, which is %v", offset, d))
+			"schedule: AlignedAt: offset is %v; it must be at least 0 and less than d, which is %v", offset, d))
 	}
 	if loc == nil {
-		panic("plan: Aligned: loc is nil; it must be time.Local, time.UTC or a result of time.LoadLocation")
+		panic("schedule: Aligned: loc is nil; it must be time.Local, time.UTC or a result of time.LoadLocation")
 	}
 	return aligned{d, offset, loc}
 }

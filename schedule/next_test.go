@@ -1,4 +1,4 @@
-package plan
+package schedule
 
 import (
 	"fmt"
@@ -98,29 +98,29 @@ func TestBadArgumentsPanic(t *testing.T) {
 	t.Parallel()
 	ok := timingwheel.Every(time.Second)
 	for want, f := range map[string]func(){
-		"plan: FixedDelay: d is -1s; it must be positive":                                             func() { FixedDelay(-time.Second) },
-		"plan: Aligned: d is 0s; it must be positive":                                                 func() { Aligned(0, time.UTC) },
-		"plan: Aligned: loc is nil; it must be time.Local, time.UTC or a result of time.LoadLocation": func() { Aligned(time.Hour, nil) },
-		"plan: AlignedAt: offset is 1h0m0s; it must be at least 0 and less than d, which is 1h0m0s":   func() { AlignedAt(time.Hour, time.Hour, time.UTC) },
-		"plan: AlignedAt: offset is -1ns; it must be at least 0 and less than d, which is 1h0m0s":     func() { AlignedAt(time.Hour, -1, time.UTC) },
-		"plan: Backoff: first is 0s; it must be positive":                                             func() { Backoff(0, time.Second) },
-		"plan: Backoff: max is 1s; it must not be less than first, which is 2s":                       func() { Backoff(2*time.Second, time.Second) },
-		"plan: BackoffBy: factor is 0.5; it must be finite and at least 1":                            func() { BackoffBy(0.5, 1, 2) },
-		"plan: BackoffBy: factor is NaN; it must be finite and at least 1":                            func() { BackoffBy(math.NaN(), 1, 2) },
-		"plan: BackoffBy: factor is +Inf; it must be finite and at least 1":                           func() { BackoffBy(math.Inf(1), 1, 2) },
-		"plan: Jitter: max is -1ns; it must be zero or positive":                                      func() { Jitter(ok, -1) },
-		"plan: Jitter of a nil Scheduler":                                                             func() { Jitter(nil, 1) },
-		"plan: Limit: n is -1; it must be zero or positive":                                           func() { Limit(ok, -1) },
-		"plan: Limit of a nil Scheduler":                                                              func() { Limit(nil, 1) },
-		"plan: Until: t is the zero time":                                                             func() { Until(ok, time.Time{}) },
-		"plan: Until of a nil Scheduler":                                                              func() { Until(nil, midnight) },
-		"plan: WithMisfire of a nil Scheduler":                                                        func() { WithMisfire(nil, RunAll) },
-		"plan: WithOverlap of a nil Scheduler":                                                        func() { WithOverlap(nil, Allow) },
-		"plan: WithOverlap: policy is Overlap(3); it must be SkipIfRunning, QueueOne or Allow":        func() { WithOverlap(ok, 3) },
-		"plan: WithOverlap: policy is Overlap(-1); it must be SkipIfRunning, QueueOne or Allow":       func() { WithOverlap(ok, -1) },
-		"plan: MaxLate: d is -1ns; it must be zero or positive":                                       func() { MaxLate(ok, -1) },
-		"plan: MaxLate of a nil Scheduler":                                                            func() { MaxLate(nil, 0) },
-		"plan: WithMisfire: policy is Misfire(2); it must be RunOnce or RunAll":                       func() { WithMisfire(ok, 2) },
+		"schedule: FixedDelay: d is -1s; it must be positive":                                             func() { FixedDelay(-time.Second) },
+		"schedule: Aligned: d is 0s; it must be positive":                                                 func() { Aligned(0, time.UTC) },
+		"schedule: Aligned: loc is nil; it must be time.Local, time.UTC or a result of time.LoadLocation": func() { Aligned(time.Hour, nil) },
+		"schedule: AlignedAt: offset is 1h0m0s; it must be at least 0 and less than d, which is 1h0m0s":   func() { AlignedAt(time.Hour, time.Hour, time.UTC) },
+		"schedule: AlignedAt: offset is -1ns; it must be at least 0 and less than d, which is 1h0m0s":     func() { AlignedAt(time.Hour, -1, time.UTC) },
+		"schedule: Backoff: first is 0s; it must be positive":                                             func() { Backoff(0, time.Second) },
+		"schedule: Backoff: max is 1s; it must not be less than first, which is 2s":                       func() { Backoff(2*time.Second, time.Second) },
+		"schedule: BackoffBy: factor is 0.5; it must be finite and at least 1":                            func() { BackoffBy(0.5, 1, 2) },
+		"schedule: BackoffBy: factor is NaN; it must be finite and at least 1":                            func() { BackoffBy(math.NaN(), 1, 2) },
+		"schedule: BackoffBy: factor is +Inf; it must be finite and at least 1":                           func() { BackoffBy(math.Inf(1), 1, 2) },
+		"schedule: Jitter: max is -1ns; it must be zero or positive":                                      func() { Jitter(ok, -1) },
+		"schedule: Jitter of a nil Scheduler":                                                             func() { Jitter(nil, 1) },
+		"schedule: Limit: n is -1; it must be zero or positive":                                           func() { Limit(ok, -1) },
+		"schedule: Limit of a nil Scheduler":                                                              func() { Limit(nil, 1) },
+		"schedule: Until: t is the zero time":                                                             func() { Until(ok, time.Time{}) },
+		"schedule: Until of a nil Scheduler":                                                              func() { Until(nil, midnight) },
+		"schedule: WithMisfire of a nil Scheduler":                                                        func() { WithMisfire(nil, RunAll) },
+		"schedule: WithOverlap of a nil Scheduler":                                                        func() { WithOverlap(nil, Allow) },
+		"schedule: WithOverlap: policy is Overlap(3); it must be SkipIfRunning, QueueOne or Allow":        func() { WithOverlap(ok, 3) },
+		"schedule: WithOverlap: policy is Overlap(-1); it must be SkipIfRunning, QueueOne or Allow":       func() { WithOverlap(ok, -1) },
+		"schedule: MaxLate: d is -1ns; it must be zero or positive":                                       func() { MaxLate(ok, -1) },
+		"schedule: MaxLate of a nil Scheduler":                                                            func() { MaxLate(nil, 0) },
+		"schedule: WithMisfire: policy is Misfire(2); it must be RunOnce or RunAll":                       func() { WithMisfire(ok, 2) },
 	} {
 		assert.PanicsWithValue(t, want, f)
 	}

@@ -7,7 +7,7 @@ import (
 	_ "time/tzdata"
 
 	"github.com/timingwheel-go/timingwheel"
-	"github.com/timingwheel-go/timingwheel/plan"
+	"github.com/timingwheel-go/timingwheel/schedule"
 )
 
 var start = time.Date(2030, time.March, 1, 12, 0, 0, 0, time.UTC)
@@ -37,7 +37,7 @@ func Example() {
 	tw, advance := newWheel()
 	advance(7 * time.Minute)
 
-	s := plan.Limit(plan.Aligned(15*time.Minute, kolkata), 3)
+	s := schedule.Limit(schedule.Aligned(15*time.Minute, kolkata), 3)
 	tw.ScheduleFunc(s, func() { fmt.Println(tw.Now().In(kolkata).Format(time.TimeOnly)) })
 	advance(time.Hour)
 	// Output:
@@ -56,7 +56,7 @@ func ExampleBackoff() {
 		}
 		return nil
 	}
-	tw.ScheduleRun(plan.Limit(plan.Backoff(time.Second, 5*time.Second), 10), func(r *timingwheel.Run) {
+	tw.ScheduleRun(schedule.Limit(schedule.Backoff(time.Second, 5*time.Second), 10), func(r *timingwheel.Run) {
 		err := attempt(r.N)
 		fmt.Println(tw.Now().Sub(start), err)
 		if err == nil {
@@ -79,7 +79,7 @@ func ExampleAlignedAt() {
 	if err != nil {
 		panic(err)
 	}
-	s := plan.AlignedAt(24*time.Hour, 2*time.Hour+30*time.Minute, berlin)
+	s := schedule.AlignedAt(24*time.Hour, 2*time.Hour+30*time.Minute, berlin)
 	at := time.Date(2030, time.March, 30, 0, 0, 0, 0, berlin)
 	for range 3 {
 		at = s.Next(at)
@@ -100,9 +100,9 @@ func ExampleWithMisfire() {
 		s    timingwheel.Scheduler
 	}{
 		{"run once", every},
-		{"run all", plan.WithMisfire(every, plan.RunAll)},
-		{"run once, at most 1 s late", plan.MaxLate(every, time.Second)},
-		{"run all, at most 15 s late", plan.MaxLate(plan.WithMisfire(every, plan.RunAll), 15*time.Second)},
+		{"run all", schedule.WithMisfire(every, schedule.RunAll)},
+		{"run once, at most 1 s late", schedule.MaxLate(every, time.Second)},
+		{"run all, at most 15 s late", schedule.MaxLate(schedule.WithMisfire(every, schedule.RunAll), 15*time.Second)},
 	} {
 		tw, advance := newWheel()
 		fmt.Print(policy.name, ":")
@@ -130,7 +130,7 @@ func ExampleFixedDelay() {
 	tw, advance := newWheel()
 	endOfDay := start.Truncate(24 * time.Hour).Add(24 * time.Hour)
 	fills := 0
-	tw.ScheduleFunc(plan.Until(plan.FixedDelay(10*time.Second), endOfDay), func() { fills++ })
+	tw.ScheduleFunc(schedule.Until(schedule.FixedDelay(10*time.Second), endOfDay), func() { fills++ })
 	advance(24 * time.Hour)
 	fmt.Println(fills, "times in twelve hours; pending:", tw.Len())
 	// Output: 4320 times in twelve hours; pending: 0
@@ -138,7 +138,7 @@ func ExampleFixedDelay() {
 
 // A report is due every hour on the hour.
 func ExampleAligned() {
-	s := plan.Aligned(time.Hour, time.UTC)
+	s := schedule.Aligned(time.Hour, time.UTC)
 	at := time.Date(2030, time.March, 1, 12, 7, 0, 0, time.UTC)
 	for range 3 {
 		at = s.Next(at)
@@ -152,7 +152,7 @@ func ExampleAligned() {
 
 // The pauses grow by half until they reach 3 seconds.
 func ExampleBackoffBy() {
-	s := plan.BackoffBy(1.5, time.Second, 3*time.Second)
+	s := schedule.BackoffBy(1.5, time.Second, 3*time.Second)
 	at := start
 	for range 5 {
 		next := s.Next(at)
@@ -172,7 +172,7 @@ func ExampleBackoffBy() {
 func ExampleJitter() {
 	first, last := time.Hour, time.Duration(0)
 	for range 1000 {
-		d := plan.Jitter(timingwheel.Every(10*time.Second), 2*time.Second).Next(start).Sub(start)
+		d := schedule.Jitter(timingwheel.Every(10*time.Second), 2*time.Second).Next(start).Sub(start)
 		first, last = min(first, d), max(last, d)
 	}
 	fmt.Println("between 10s and 12s:", first >= 10*time.Second && last <= 12*time.Second)
@@ -185,7 +185,7 @@ func ExampleJitter() {
 // A reminder is sent three times.
 func ExampleLimit() {
 	tw, advance := newWheel()
-	reminder := tw.ScheduleFunc(plan.Limit(timingwheel.Every(time.Hour), 3), func() { fmt.Println("reminder") })
+	reminder := tw.ScheduleFunc(schedule.Limit(timingwheel.Every(time.Hour), 3), func() { fmt.Println("reminder") })
 	advance(24 * time.Hour)
 	fmt.Println("stopped:", reminder.Stop())
 	// Output:
@@ -198,7 +198,7 @@ func ExampleLimit() {
 // A price feed skips runs that are more than a second late, because their prices are stale.
 func ExampleMaxLate() {
 	tw, advance := newWheel()
-	tw.ScheduleRun(plan.MaxLate(timingwheel.Every(10*time.Second), time.Second), func(r *timingwheel.Run) {
+	tw.ScheduleRun(schedule.MaxLate(timingwheel.Every(10*time.Second), time.Second), func(r *timingwheel.Run) {
 		fmt.Println("run of", r.Planned.Format(time.TimeOnly))
 	})
 	advance(10 * time.Second)
@@ -212,7 +212,7 @@ func ExampleMaxLate() {
 // An offer is renewed every minute until 12:03.
 func ExampleUntil() {
 	tw, advance := newWheel()
-	tw.ScheduleFunc(plan.Until(timingwheel.Every(time.Minute), start.Add(3*time.Minute)), func() {
+	tw.ScheduleFunc(schedule.Until(timingwheel.Every(time.Minute), start.Add(3*time.Minute)), func() {
 		fmt.Println(tw.Now().Format(time.TimeOnly))
 	})
 	advance(time.Hour)
@@ -225,9 +225,9 @@ func ExampleUntil() {
 // A run is planned every 10 seconds. The first run takes from 12:00:10 to 12:00:45. The policies
 // differ in what happens to the runs of this period.
 func ExampleWithOverlap() {
-	for _, policy := range []plan.Overlap{plan.SkipIfRunning, plan.QueueOne, plan.Allow} {
+	for _, policy := range []schedule.Overlap{schedule.SkipIfRunning, schedule.QueueOne, schedule.Allow} {
 		fmt.Print(policy, ":")
-		longRun(plan.WithOverlap(timingwheel.Every(10*time.Second), policy))
+		longRun(schedule.WithOverlap(timingwheel.Every(10*time.Second), policy))
 		fmt.Println()
 	}
 	// Output:
