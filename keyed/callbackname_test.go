@@ -12,13 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel"
-	"github.com/timingwheel-go/timingwheel/debug"
+	"github.com/timingwheel-go/timingwheel/wheeldebug"
 )
 
 // Keys and Heartbeats can be added to the debug page.
 var (
-	_ debug.Source = (*Keys[string])(nil)
-	_ debug.Source = (*Heartbeats[string])(nil)
+	_ wheeldebug.Source = (*Keys[string])(nil)
+	_ wheeldebug.Source = (*Heartbeats[string])(nil)
 )
 
 func TestOccupancyCountsKeys(t *testing.T) {

@@ -20,11 +20,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel"
-	"github.com/timingwheel-go/timingwheel/debug"
 	"github.com/timingwheel-go/timingwheel/internal/testscale"
+	"github.com/timingwheel-go/timingwheel/wheeldebug"
 )
 
-var _ debug.Source = (*Map[string, int])(nil)
+var _ wheeldebug.Source = (*Map[string, int])(nil)
 
 func newMap[K comparable, V any](tb testing.TB, opts timingwheel.Options, ttl time.Duration, expire func(K, V)) *Map[K, V] {
 	tb.Helper()

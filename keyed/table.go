@@ -192,7 +192,7 @@ func (t *table[K, V]) Stats() timingwheel.Stats { return t.wheel.Stats() }
 func (t *table[K, V]) WriteProfile(w io.Writer) error { return t.wheel.WriteProfile(w) }
 
 // Occupancy returns how many of the keys' timers each slot of the wheel holds, see
-// [timingwheel.Timeouts.Occupancy]. A set can be added to the page of package debug.
+// [timingwheel.Timeouts.Occupancy]. A set can be added to the page of package wheeldebug.
 func (t *table[K, V]) Occupancy() timingwheel.Occupancy { return t.wheel.Occupancy() }
 
 // Now returns the time of the wheel's clock, see [timingwheel.TimingWheel.Now].

@@ -6,11 +6,11 @@ replace (
 	github.com/timingwheel-go/timingwheel => ../../
 	github.com/timingwheel-go/timingwheel/durable => ../
 	github.com/timingwheel-go/timingwheel/durable/boltstore => ../boltstore
+	github.com/timingwheel-go/timingwheel/durable/durableotel => ../durableotel
+	github.com/timingwheel-go/timingwheel/durable/durableprometheus => ../durableprometheus
 	github.com/timingwheel-go/timingwheel/durable/internal/redistest => ../internal/redistest
-	github.com/timingwheel-go/timingwheel/durable/otel => ../otel
-	github.com/timingwheel-go/timingwheel/durable/prometheus => ../prometheus
 	github.com/timingwheel-go/timingwheel/durable/redisstore => ../redisstore
-	github.com/timingwheel-go/timingwheel/prometheus => ../../prometheus
+	github.com/timingwheel-go/timingwheel/wheelprometheus => ../../wheelprometheus
 )
 
 require (
@@ -19,9 +19,9 @@ require (
 	github.com/stretchr/testify v1.12.1
 	github.com/timingwheel-go/timingwheel/durable v0.0.0
 	github.com/timingwheel-go/timingwheel/durable/boltstore v0.0.0
+	github.com/timingwheel-go/timingwheel/durable/durableotel v0.0.0
+	github.com/timingwheel-go/timingwheel/durable/durableprometheus v0.0.0
 	github.com/timingwheel-go/timingwheel/durable/internal/redistest v0.0.0
-	github.com/timingwheel-go/timingwheel/durable/otel v0.0.0
-	github.com/timingwheel-go/timingwheel/durable/prometheus v0.0.0
 	github.com/timingwheel-go/timingwheel/durable/redisstore v0.0.0
 	go.opentelemetry.io/otel v1.46.0
 	go.opentelemetry.io/otel/sdk v1.46.0
@@ -39,7 +39,7 @@ require (
 	github.com/prometheus/common v0.70.1 // indirect
 	github.com/prometheus/procfs v0.21.1 // indirect
 	github.com/timingwheel-go/timingwheel v0.0.0 // indirect
-	github.com/timingwheel-go/timingwheel/prometheus v0.0.0 // indirect
+	github.com/timingwheel-go/timingwheel/wheelprometheus v0.0.0 // indirect
 	go.etcd.io/bbolt v1.5.0 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel/metric v1.46.0 // indirect

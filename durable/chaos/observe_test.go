@@ -25,10 +25,10 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/durableotel"
+	"github.com/timingwheel-go/timingwheel/durable/durableprometheus"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
-	durableotel "github.com/timingwheel-go/timingwheel/durable/otel"
-	durableprom "github.com/timingwheel-go/timingwheel/durable/prometheus"
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
@@ -156,7 +156,7 @@ func TestScrapeDuringAServerPauseTimesOut(t *testing.T) {
 	_, err = q.Enqueue(t.Context(), durable.Message{Delay: time.Hour})
 	require.NoError(t, err)
 
-	collector := durableprom.NewCollector(durableprom.Options{Timeout: 300 * time.Millisecond})
+	collector := durableprometheus.NewCollector(durableprometheus.Options{Timeout: 300 * time.Millisecond})
 	require.NoError(t, errors.Join(collector.Add("orders", q), collector.Add("other", other)))
 	registry := prometheus.NewPedanticRegistry()
 	require.NoError(t, registry.Register(collector))

@@ -12,7 +12,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"go.uber.org/atomic"
 
-	"github.com/timingwheel-go/timingwheel/debug"
+	"github.com/timingwheel-go/timingwheel/wheeldebug"
 )
 
 // check compares the figures of the page with the counters of the loads. It returns a line for each
@@ -47,7 +47,7 @@ func check(page string, armed map[string]*atomic.Uint64) (lines []string, err er
 }
 
 // checkSum checks that the parts of a wheel on the page add up to the number of pending timers.
-func checkSum(w *debug.Wheel) error {
+func checkSum(w *wheeldebug.Wheel) error {
 	sum := w.Due + w.Moving + w.Unseen
 	for _, l := range w.Levels {
 		for _, n := range l.Cells {
@@ -64,7 +64,7 @@ func comma[T int | uint64](n T) string { return humanize.Comma(int64(n)) }
 
 // fetchFresh fetches the page of a wheel until its counter of armed timers is at least least,
 // because the page may return a cached answer for some time. It gives up after two seconds.
-func fetchFresh(client *http.Client, page, wheel string, least uint64) (doc debug.Document, err error) {
+func fetchFresh(client *http.Client, page, wheel string, least uint64) (doc wheeldebug.Document, err error) {
 	for end := time.Now().Add(2 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		doc, err = fetch(client, page, wheel)
 		if err != nil || doc.Wheel.Counters["armed"] >= least || time.Now().After(end) {
@@ -73,8 +73,8 @@ func fetchFresh(client *http.Client, page, wheel string, least uint64) (doc debu
 	}
 }
 
-func fetch(client *http.Client, page, wheel string) (debug.Document, error) {
-	var doc debug.Document
+func fetch(client *http.Client, page, wheel string) (wheeldebug.Document, error) {
+	var doc wheeldebug.Document
 	query := url.Values{"format": {"json"}}
 	if wheel != "" {
 		query.Set("wheel", wheel)

@@ -1,4 +1,4 @@
-// Dashboard is a process under a realistic load, with the page of package debug:
+// Dashboard is a process under a realistic load, with the page of package wheeldebug:
 //
 //	go run ./examples/dashboard
 //

@@ -9,7 +9,7 @@ import (
 
 	"go.uber.org/atomic"
 
-	"github.com/timingwheel-go/timingwheel/debug"
+	"github.com/timingwheel-go/timingwheel/wheeldebug"
 )
 
 // load keeps a wheel busy.
@@ -44,7 +44,7 @@ func run(ctx context.Context, cfg config, stdout io.Writer) (err error) {
 	}
 	defer c.stop()
 
-	wheels := &debug.Handler{}
+	wheels := &wheeldebug.Handler{}
 	err = errors.Join(wheels.Add("connections", s.wheel), wheels.Add("cache", c.wheel), wheels.Add("jobs", j.wheel))
 	if err != nil {
 		return err

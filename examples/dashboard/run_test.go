@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/debug"
 	"github.com/timingwheel-go/timingwheel/examples/internal/option"
+	"github.com/timingwheel-go/timingwheel/wheeldebug"
 )
 
 // A short run ends by itself and finds its page correct.
@@ -57,12 +57,12 @@ func TestAddressInUseIsAnError(t *testing.T) {
 
 func TestCheckSumFindsMissingTimers(t *testing.T) {
 	t.Parallel()
-	right := debug.Wheel{Name: "x", Pending: 6, Due: 1, Moving: 2, Levels: []debug.Level{{Cells: []int{0, 2}}, {Cells: []int{1}}}}
+	right := wheeldebug.Wheel{Name: "x", Pending: 6, Due: 1, Moving: 2, Levels: []wheeldebug.Level{{Cells: []int{0, 2}}, {Cells: []int{1}}}}
 	assert.NoError(t, checkSum(&right))
 	wrong := right
 	wrong.Pending = 7
 	assert.ErrorContains(t, checkSum(&wrong), "wheel x: 7 pending, but the parts have 6")
-	assert.Error(t, checkSum(&debug.Wheel{Name: "idle"}), "a wheel without timers")
+	assert.Error(t, checkSum(&wheeldebug.Wheel{Name: "idle"}), "a wheel without timers")
 }
 
 func TestQuotaCarriesFractionsOver(t *testing.T) {

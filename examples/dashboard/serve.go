@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/debug"
+	"github.com/timingwheel-go/timingwheel/wheeldebug"
 )
 
 const path = "/debug/timingwheel/"
@@ -21,7 +21,7 @@ type site struct {
 }
 
 // serve serves the page. A service mounts the page on an address that only its operators can reach.
-func serve(addr string, wheels *debug.Handler) (*site, error) {
+func serve(addr string, wheels *wheeldebug.Handler) (*site, error) {
 	mux := http.NewServeMux()
 	mux.Handle(path, wheels)
 	mux.Handle("/{$}", http.RedirectHandler(path, http.StatusFound))

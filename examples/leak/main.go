@@ -6,7 +6,8 @@
 //	go run ./examples/leak -o timers.pb.gz
 //	go tool pprof -top timers.pb.gz
 //
-// The wheel samples one timer in 16. A server uses 512 and serves the profile with package debug.
+// The wheel samples one timer in 16. A server uses 512 and serves the profile with package
+// wheeldebug.
 package main
 
 import (

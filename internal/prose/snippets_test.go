@@ -1,7 +1,6 @@
 package prose
 
 import (
-	"cmp"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -28,15 +27,12 @@ var packages = []string{
 	"github.com/stretchr/testify/assert",
 	"github.com/stretchr/testify/require",
 
-	module, module + "/debug", module + "/durable", module + "/durable/boltstore", module + "/durable/debug",
-	module + "/durable/memstore", module + "/durable/typed", module + "/expvars", module + "/keyed", module + "/schedule",
-	module + "/wheelnet",
+	module, module + "/durable", module + "/durable/boltstore", module + "/durable/durabledebug",
+	module + "/durable/memstore", module + "/durable/typed", module + "/keyed", module + "/schedule",
+	module + "/wheeldebug", module + "/wheelexpvar", module + "/wheelnet",
 }
 
 const module = "github.com/timingwheel-go/timingwheel"
-
-// aliases are the names of packages whose own names are taken.
-var aliases = map[string]string{"durabledebug": module + "/durable/debug"}
 
 // common are the declarations that every fragment can use.
 const common = `
@@ -51,8 +47,8 @@ var (
 // shownFrom are the Go files from which a page shows parts. Such a part needs the rest of its file
 // to compile, or a package that takes long to compile.
 var shownFrom = map[string][]string{
-	"docs/durable.md":   {"durable/redisstore/example_test.go", "durable/prometheus/example_test.go"},
-	"docs/metrics.md":   {"prometheus/example_test.go"},
+	"docs/durable.md":   {"durable/redisstore/example_test.go", "durable/durableprometheus/example_test.go"},
+	"docs/metrics.md":   {"wheelprometheus/example_test.go"},
 	"docs/migrating.md": {"recipes_test.go", "idioms_test.go"},
 	"docs/schedules.md": {"examples/cron/main.go"},
 	"docs/recipes.md":   {"wheelnet/adopters/*.go", "examples/websocket/*.go", "example_pool_test.go"},
@@ -222,7 +218,7 @@ func (c *compiler) imports(source string) string {
 	seen, text := map[string]bool{}, ""
 	source = lineComment.ReplaceAllString(source, "")
 	for _, m := range qualifier.FindAllStringSubmatch(source, -1) {
-		if path := cmp.Or(aliases[m[1]], c.names[m[1]]); path != "" && !seen[m[1]] && !strings.Contains(source, `"`+path+`"`) {
+		if path := c.names[m[1]]; path != "" && !seen[m[1]] && !strings.Contains(source, `"`+path+`"`) {
 			seen[m[1]] = true
 			text += "import " + m[1] + ` "` + path + "\"\n"
 		}

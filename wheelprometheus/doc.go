@@ -1,0 +1,32 @@
+// Package wheelprometheus exports the statistics of timing wheels to Prometheus.
+//
+//	tw, err := timingwheel.New(timingwheel.Options{Name: "sessions", SlowAfter: 50 * time.Millisecond})
+//	…
+//	wheels := wheelprometheus.NewCollector(wheelprometheus.Options{})
+//	prometheus.MustRegister(wheels)
+//	err = wheels.Add("sessions", tw)
+//
+// Every series has the label wheel, which is the name passed to Add. Wheels may be added and
+// removed while the collector is registered.
+//
+// # Lateness
+//
+// timingwheel_lateness_seconds is a native histogram for scrapers that accept protobuf, and a
+// classic histogram for all others. A wheel counts lateness in four buckets for each power of two
+// of nanoseconds. A native histogram of schema 2 has four buckets for each power of two of seconds.
+// The collector maps each bucket of the wheel to the native bucket that contains its upper bound.
+// No two buckets of the wheel map to the same native bucket, and the bounds of the native bucket
+// are 4% to 11% higher. Quantiles that Prometheus computes are therefore too high by at most this
+// shift and the width of a bucket. The bounds of the classic histogram are every fourth bound of
+// the wheel's, without a shift.
+//
+// A wheel may sample lateness, see [timingwheel.Stats]: the count of the histogram is the number of
+// samples. For rates use timingwheel_timers_fired_total.
+//
+// # Cost
+//
+// A scrape calls Stats of each wheel, which locks one shard after the other and takes one step for
+// each bucket and page. Between scrapes the collector does no work.
+//
+// docs/metrics.md of the repository lists all metrics and suggests alerts.
+package wheelprometheus

@@ -1,0 +1,37 @@
+package wheelprometheus
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/timingwheel-go/timingwheel/internal/metrics"
+)
+
+const (
+	namespace  = "timingwheel"
+	wheelLabel = "wheel"
+)
+
+// metric exports one number of Stats.
+type metric struct {
+	metrics.Metric
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+}
+
+// describe returns the metrics of metrics.Table: the numbers, and the description of the histogram
+// of lateness.
+func describe(labels prometheus.Labels) (numbers []metric, lateness *prometheus.Desc) {
+	for _, m := range metrics.Table {
+		name := prometheus.BuildFQName(namespace, "", m.Name)
+		desc := prometheus.NewDesc(name, m.Help, []string{wheelLabel}, labels)
+		switch m.Kind {
+		case metrics.Histogram:
+			lateness = desc
+		case metrics.Counter:
+			numbers = append(numbers, metric{m, desc, prometheus.CounterValue})
+		default:
+			numbers = append(numbers, metric{m, desc, prometheus.GaugeValue})
+		}
+	}
+	return numbers, lateness
+}
