@@ -225,6 +225,15 @@ func (bs *bucketStore) word(i uint32) arena.Word {
 	return loadWord(bs.slots, i)
 }
 
+// loadWord returns the word of slot i, or 0 if its page is gone.
+func loadWord(pages *arena.Table[arena.Page], i uint32) arena.Word {
+	pg := pages.At(i >> arena.PageShift)
+	if pg == nil {
+		return 0
+	}
+	return pg.Load(i)
+}
+
 func (bs *bucketStore) newBucket() *bucket {
 	if n := len(bs.spare); n > 0 {
 		b := bs.spare[n-1]

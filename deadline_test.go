@@ -17,19 +17,21 @@ import (
 )
 
 // Timers run at their deadline, rounded up to a tick: at the edges of levels, at wraps, after days,
-// at large readings of the clock. far_test.go has deadlines that do not fit into a word.
+// at large readings of the clock. range_test.go has the end
+// of the range.
 
 // checkDelay arms timers in four ways that are due d from the origin. It checks that they run at
 // their deadline, rounded up to a tick, and not 1ns earlier.
 func checkDelay(t *testing.T, opts Options, origin int64, d time.Duration) {
 	t.Helper()
-	tick := int64(opts.Tick)
+	tick, end := int64(opts.Tick), endOf(opts.Tick)
+	origin = within(opts.Tick, origin)
 	due := clock.Saturated(origin, int64(d))
 	rounded := due / tick
 	if due%tick != 0 {
 		rounded++
 	}
-	rounded = satMul(rounded, tick)
+	rounded = min(satMul(rounded, tick), end)
 	s := newRecordingWheel(t, opts, origin)
 	s.after(d, "after")
 	s.AtFunc(modelStart.Add(d), s.note("at"))
@@ -38,10 +40,10 @@ func checkDelay(t *testing.T, opts Options, origin int64, d time.Duration) {
 		t.Fatal("Reschedule of a pending timer returned false")
 	}
 	want := "after at later earlier"
-	if rounded == math.MaxInt64 {
+	if rounded == end {
 		want = "" // the clock never reaches the deadline
 	}
-	early := s.to(time.Duration(min(rounded, math.MaxInt64-1) - 1 - origin))
+	early := s.to(time.Duration(min(rounded, end-1) - 1 - origin))
 	if ran := s.to(time.Duration(rounded - origin)); early != "" || ran != want {
 		t.Fatalf("%v, %+v from %d: 1ns early %q, then %q", d, opts, origin, early, ran)
 	}
@@ -112,15 +114,15 @@ func TestTimersAreExactAtPowersOfTwo(t *testing.T) {
 	})
 }
 
-// The clock has run for 2^48 ticks and more, and stands immediately before the wrap of each level.
+// The clock has run for 2^43 ticks and more, and stands immediately before the wrap of each level.
 func TestTimersAreExactAtLargeReadings(t *testing.T) {
 	t.Parallel()
 	forEachWheel(t, func(t *testing.T, opts Options) {
 		tick := int64(opts.Tick)
 		for _, span := range spans(opts) {
-			for _, from := range []int64{1 << 40, 1 << 53, min(satMul(1<<48, tick), 1<<61), 1 << 61, 1<<62 + 1<<61} {
+			for _, from := range []int64{1 << 40, 1 << 53, min(satMul(1<<43, tick), 1<<61), 1 << 61, 1<<62 + 1<<61} {
 				origin := from - from%span + span - tick // the last tick of a lap
-				if origin < from {
+				if origin < from || origin >= endOf(opts.Tick) {
 					continue // out of range
 				}
 				for _, d := range []int64{1, tick - 1, tick, 2 * tick, span - 1, span, clock.Saturated(span, tick)} {
@@ -134,8 +136,8 @@ func TestTimersAreExactAtLargeReadings(t *testing.T) {
 func TestMaxInt64NeverFires(t *testing.T) {
 	t.Parallel()
 	forEachWheel(t, func(t *testing.T, opts Options) {
-		for _, origin := range []int64{0, 1, 1 << 61, math.MaxInt64 - 10*int64(opts.Tick)} {
-			s := newRecordingWheel(t, opts, origin)
+		for _, origin := range []int64{0, 1, 1 << 61, endOf(opts.Tick) - 10*int64(opts.Tick)} {
+			s := newRecordingWheel(t, opts, within(opts.Tick, origin))
 			s.after(math.MaxInt64, "never")
 			s.AtFunc(time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), s.note("never"))
 			s.after(opts.Tick, "soon")
@@ -164,7 +166,7 @@ func TestZeroNegativeAndPastAreDueInTheNextAdvance(t *testing.T) {
 	t.Parallel()
 	forEachWheel(t, func(t *testing.T, opts Options) {
 		for _, origin := range []int64{0, int64(opts.Tick) / 2, 1 << 61} {
-			s := newRecordingWheel(t, opts, origin)
+			s := newRecordingWheel(t, opts, within(opts.Tick, origin))
 			require.Empty(t, s.to(opts.Tick))
 			s.after(0, "zero")
 			s.after(-1, "negative")

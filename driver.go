@@ -1,10 +1,12 @@
 package timingwheel
 
 import (
+	"math"
 	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
+	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
 const (
@@ -72,6 +74,9 @@ func (a *alarm) set(tick int64) {
 		return
 	}
 	d := s.ticks.Begin(tick) - s.Read()
+	if tick == clock.LastTick {
+		d = math.MaxInt64 // the clock never reaches it
+	}
 	if d <= 0 {
 		a.startDriver()
 		return
@@ -117,16 +122,7 @@ func (a *alarm) isFor(w arena.Word) bool {
 	if w.Kind() == arena.Staged && (a.lone.Load() || a.stale.Load()) {
 		return true
 	}
-	if w.Has(arena.Far) {
-		return a.isForFar(w)
-	}
-	return w.Bits() == arena.LowBits(a.at.Load())
-}
-
-// isForFar is the part of isFor for a far deadline.
-func (a *alarm) isForFar(w arena.Word) bool {
-	tick, ok := a.shard.far.get(w.Bits())
-	return ok && tick == a.at.Load()
+	return w.Tick() == a.at.Load()
 }
 
 // reset sets the alarm to the first tick at which the shard has work to do, or turns it off.
@@ -226,31 +222,16 @@ func (s *shard) step() bool {
 		return true
 	}
 	drained := s.drain(quantum)
-	now := s.Read()
-	if !s.owner.advanceClock(now) {
-		s.leap(now)
-	}
+	s.advanceClock(s.Read())
 	return s.owner.expire() && drained
 }
 
-// leap advances the clock so far that the words of timers could not be decoded afterwards (see
-// arena.Near). A leap is needed if no driver has run for hours or months, for example because the
-// process was stopped, and in any case once in arena.Near ticks. leap advances in steps, so that
-// each timer becomes due before the clock is too far from its tick. wheelMu is held throughout.
-func (s *shard) leap(now int64) {
-	o := &s.owner
-	for end := s.ticks.Floor(now); o.tick < end; {
-		s.drainAll() // in each step, because callers still arm timers relative to words.now
-		tick := min(end, o.tick+arena.Near/2)
-		o.age(tick)
-		o.tick = tick
-		o.now.Store(max(o.now.Load(), s.ticks.Begin(tick)))
-		for more := true; more; {
-			more = !o.expire() || o.wheel.cascade.any()
-			o.cascadeQuantum()
-		}
+// advanceClock advances the owner's clock to a reading. wheelMu is held.
+func (s *shard) advanceClock(now int64) {
+	if now > s.now.Load() {
+		s.now.Store(now)
+		s.owner.tick = s.ticks.Floor(now)
 	}
-	o.advanceClock(now)
 }
 
 // advanceIfLate does the driver's work if the owner is behind or the alarm should have gone off. On

@@ -297,13 +297,12 @@ func (s *shardOf[T]) armLocked(deadline, now int64, v T, flags arena.Word) Timer
 	now = s.noteReading(now)
 	deadline = max(deadline, now)
 	tick := s.tickOf(deadline, now)
-	far, bits := s.encode(deadline, tick)
 	pg, values := s.slots.Pages.At(i>>arena.PageShift), s.values.At(i>>arena.PageShift)
 	if pg == nil || values == nil { // never; see arena.Page.Load
 		return Timer{}
 	}
 	values[i&arena.PageMask] = v
-	w := pg.Arm(i, flags|far, bits)
+	w := pg.Arm(i, flags, uint64(tick))
 	ib.armed++
 	if s.Manual {
 		s.order.stamp(i)
@@ -392,7 +391,7 @@ func (s *shardOf[T]) moveSurvivors() {
 		if s.lasting.gens.At(uint32(p)) == nil {
 			continue
 		}
-		pg, values := s.pages.At(uint32(p)), s.values.At(uint32(p))
+		pg, values := s.slots.Pages.At(uint32(p)), s.values.At(uint32(p))
 		if pg == nil || values == nil {
 			continue
 		}
@@ -408,9 +407,8 @@ func (s *shardOf[T]) moveSurvivors() {
 			if w.Kind() != arena.Placed {
 				continue
 			}
-			tick, _ := s.decode(w, s.ticks.Floor(s.now.Load()))
 			f := any(values[k]).(func())
-			all.timers[Timer{s.pageRefs[p], i, w.Gen()}] = time.AfterFunc(time.Duration(s.ticks.Begin(tick)-now), f)
+			all.timers[Timer{s.pageRefs[p], i, w.Gen()}] = time.AfterFunc(time.Duration(s.ticks.Begin(w.Tick())-now), f)
 		}
 	}
 }
@@ -427,7 +425,7 @@ func (s *shardOf[T]) removeAll() []T {
 	o := &s.owner
 	values := make([]T, 0, s.pending())
 	o.takeEach(func(i uint32) {
-		e, ok := entryOf(o.pages, i)
+		e, ok := entryOf(o.store.slots, i)
 		if !ok {
 			return // stopped, or moved to the inbox by a concurrent Reschedule
 		}

@@ -349,9 +349,7 @@ func (t *FuncTimer) placeLocked(deadline, now int64, was bool) {
 		w := c.load()
 		ok := w.Kind() == arena.Running // expire comes next
 		if !ok {
-			var old int64
-			old, ok = s.decode(w, s.ticks.Floor(s.now.Load()))
-			ok = ok && (old <= tick && !s.Manual || c.moveLocked(w, deadline, tick))
+			ok = w.Tick() <= tick && !s.Manual || c.moveLocked(w, tick)
 		}
 		if ok {
 			if !was {
@@ -493,7 +491,7 @@ func (t *FuncTimer) expire() {
 			// The slot gets the next generation, because other workers may still hold the batch of
 			// this claim. They would mistake the timer for a postponed one and return it to the
 			// inbox, even after a Flush.
-			c.stageAt(w, w.Renewed(), max(u, s.noteReading(clock.Unread)), s.ticks.Ceil(u))
+			c.stageAt(w, w.Renewed(), s.ticks.Ceil(u))
 			if s.inbox.samples != nil {
 				s.inbox.samples.Renew(c.index, w.Gen(), w.Renewed().Gen())
 			}
@@ -506,8 +504,8 @@ func (t *FuncTimer) expire() {
 		s.claims.runs.Add(1)
 		t.noteCall()
 	}
-	dead := (w.With(arena.Dead) | arena.Moved) &^ arena.Far
-	s.replace(c.page, c.index, w, dead)
+	dead := w.With(arena.Dead) | arena.Moved
+	c.page.Swap(c.index, w, dead)
 	t.place = 0
 	s.release(c.index)
 	offer := s.removals.push(c.page, c.index, dead) >= int(s.removals.threshold.Load())
@@ -607,7 +605,7 @@ func (t *FuncTimer) renew() bool {
 // cell returns the timer's slot, which must exist. armMu is held.
 func (t *FuncTimer) cell() cell {
 	i := t.place - 1
-	return cell{&t.shard.shard, t.shard.pages.At(i >> arena.PageShift), i}
+	return cell{&t.shard.shard, t.shard.slots.Pages.At(i >> arena.PageShift), i}
 }
 
 // reached reports whether the clock has reached the tick of a deadline.

@@ -98,7 +98,7 @@ func (m *model) funcTick(e *modelTimer) int64 {
 	if e.fn.until%int64(m.cfg.tick) != 0 {
 		tick++
 	}
-	return tick
+	return min(tick, clock.LastTick)
 }
 
 // stopWaitFunc calls StopWait with a context that has ended, because the caller may be inside a

@@ -670,13 +670,6 @@ func (s *shard) placed() (n int) {
 	return n
 }
 
-// tickets returns the number of deadlines in the table of far deadlines.
-func (s *shard) tickets() int {
-	s.far.mu.Lock()
-	defer s.far.mu.Unlock()
-	return len(s.far.ticks)
-}
-
 // bucketsUsed returns the number of buckets in use.
 func (s *shard) bucketsUsed() (n int) {
 	s.own(func() { n = len(s.owner.store.all) - len(s.owner.store.spare) })
@@ -831,6 +824,17 @@ func (c *scripted) bits() int64 {
 
 func (c *scripted) more() bool     { return len(c.rest) > 0 }
 func (c *scripted) String() string { return "of the fuzz input" }
+
+// endOf returns the end of the clock's range, in ns. The clock never reaches it.
+func endOf(tick time.Duration) int64 { return satMul(clock.LastTick, int64(tick)) }
+
+// within moves a first reading into the range of the clock.
+func within(tick time.Duration, origin int64) int64 {
+	if end := endOf(tick); origin >= end {
+		return end - end/256
+	}
+	return origin
+}
 
 func satMul(a, b int64) int64 {
 	if b > 0 && a > math.MaxInt64/b {

@@ -296,7 +296,7 @@ func TestProfileForgetsTheCallerOfAStoppedTimer(t *testing.T) {
 		resetsTimer(ft, time.Hour)
 		s := ft.shard
 		s.armMu.Lock() // a worker has claimed the timer, and its call of expire waits
-		pg, slot := s.pages.At(0), ft.place-1
+		pg, slot := s.slots.Pages.At(0), ft.place-1
 		pg.Store(slot, pg.Load(slot).With(arena.Placed))
 		pg.Store(slot, pg.Load(slot).With(arena.Running))
 		s.inbox.take(nil)

@@ -2,11 +2,10 @@ package timingwheel
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/internal/arena"
+	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
 // advanceTo moves the clock of a Manual wheel, never back, and runs or submits the due timers. It
@@ -20,7 +19,7 @@ func (e *engine[T]) advanceTo(t time.Time) int {
 	}
 	defer e.advancing.Store(false)
 	now, _ := e.Instant(t)
-	now = min(now, math.MaxInt64-1) // no clock reaches math.MaxInt64
+	now = min(now, e.ticks.Begin(clock.LastTick)-1)
 	served := 0
 	for _, s := range e.shards {
 		served += e.advanceShard(s, now)
@@ -31,7 +30,7 @@ func (e *engine[T]) advanceTo(t time.Time) int {
 // advanceShard moves the clock of one shard and gathers the timers that have become due. It returns
 // the number of these timers for which the executor already has calls: calls for timers that were
 // stopped, or calls whose batches have room. Callers arm timers relative to the old clock until
-// publish.
+// the new one is stored.
 func (e *engine[T]) advanceShard(s *shardOf[T], now int64) int {
 	s.wheelMu.Lock()
 	defer s.unlockAndDrain()
@@ -49,27 +48,15 @@ func (e *engine[T]) advanceShard(s *shardOf[T], now int64) int {
 	now = max(now, s.now.Load())
 	tick := s.ticks.Floor(now)
 	for b := o.wheel.pop(tick); b != nil; b = o.wheel.pop(tick) {
-		o.setTick(b.key) // words are decoded by a tick near theirs
+		o.tick = b.key
 		o.gather(b, o.wheel.cur)
 	}
-	o.setTick(tick)
-	s.publish(now)
-	return o.due.ready - waiting - o.uncovered()
-}
-
-// publish sets the clock of a Manual shard. Timers that were armed meanwhile may have words that
-// cannot be decoded by the new clock, so publish gives them far tickets.
-func (s *shardOf[T]) publish(now int64) {
+	o.tick = max(o.tick, tick)
 	s.armMu.Lock()
-	defer s.armMu.Unlock()
-	old, tick := s.ticks.Floor(s.now.Load()), s.ticks.Floor(now)
-	for _, i := range s.inbox.staged {
-		if pg := s.pages.At(i >> arena.PageShift); pg != nil {
-			s.makeFar(pg, i, old, tick-arena.Near)
-		}
-	}
 	s.inbox.now = now
 	s.now.Store(now)
+	s.armMu.Unlock()
+	return o.due.ready - waiting - o.uncovered()
 }
 
 // dispatch runs or submits the due timers of a Manual wheel and returns their number.
@@ -185,8 +172,7 @@ func (e *engine[T]) collectSubmissions(list []submission, k int) []submission {
 		}
 	}
 	for _, e := range o.due.entries[o.due.taken:] {
-		at, _ := o.decode(e.word, o.tick)
-		add(1, at)
+		add(1, e.word.Tick())
 	}
 	for b := range o.due.buckets.all {
 		add(b.live, b.at)

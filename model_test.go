@@ -130,6 +130,7 @@ func (m *model) armed(e *modelTimer, due int64) {
 		if due%tick != 0 {
 			e.tick++
 		}
+		e.tick = min(e.tick, clock.LastTick)
 	}
 	m.seq++
 	e.seq = m.seq
@@ -313,7 +314,7 @@ func (m *model) advance(to int64) {
 		}
 		return
 	}
-	m.now = max(m.now, min(to, math.MaxInt64-1))
+	m.now = max(m.now, min(to, endOf(m.cfg.tick)-1))
 	if m.loose && !m.outstanding() {
 		m.loose = false
 	}
@@ -528,14 +529,18 @@ var modelTicks = []time.Duration{
 }
 
 // modelOrigins returns first readings of the clock: small ones, just before a level wraps, after
-// 2^48 ticks, and so large that sums with long delays overflow.
+// 2^43 ticks, and so large that sums with long delays overflow.
 func modelOrigins(c modelConfig) []int64 {
 	tick := int64(c.tick)
 	lap := satMul(c.span(), tick)
-	return []int64{
+	origins := []int64{
 		0, 1, tick - 1, tick*int64(c.size) - 1, max(0, min(lap, 1<<61)-tick), min(satMul(lap, 1<<16), 1<<62) - 1,
-		min(satMul(1<<48, tick), 1<<61+12345), 1 << 61, math.MaxInt64 - 1<<55,
+		min(satMul(1<<43, tick), 1<<61+12345), 1 << 61, math.MaxInt64 - 1<<55,
 	}
+	for k := range origins {
+		origins[k] = within(c.tick, origins[k])
+	}
+	return origins
 }
 
 // modelChoice returns a configuration from choices.
@@ -816,7 +821,7 @@ func (m *model) finish() {
 	budget := 8 + (m.cfg.levels+2)*len(m.pending)
 	for ; len(m.pending) > 0 && !m.stopped; budget-- {
 		at, _ := m.checkNext()
-		if at == math.MaxInt64 {
+		if at == endOf(m.cfg.tick) {
 			break
 		}
 		m.advance(at)
@@ -827,7 +832,7 @@ func (m *model) finish() {
 		}
 	}
 	for _, e := range m.pending {
-		if satMul(e.tick, int64(m.cfg.tick)) != math.MaxInt64 {
+		if satMul(e.tick, int64(m.cfg.tick)) != endOf(m.cfg.tick) {
 			m.failf("timer %d of tick %d is left", e.id, e.tick)
 		}
 	}
@@ -932,6 +937,7 @@ func (m *bubbleModel) armed(e *bubbleTimer, d int64) {
 	if due%tick != 0 {
 		rounded++
 	}
+	rounded = min(rounded, clock.LastTick)
 	e.first, e.last, e.flushed = now, now, false
 	if due > now {
 		e.first = satMul(rounded, tick)
@@ -1114,7 +1120,7 @@ func TestModelOfARunningWheel(t *testing.T) {
 					Shards:    1 + rng.IntN(2),
 					Executor:  []Executor{nil, nil, Goroutines, Inline}[seed%4],
 				}
-				m.origin = rng.Int64N(1<<60) * int64(seed%2)
+				m.origin = rng.Int64N(min(1<<60, endOf(m.opts.Tick)/2)) * int64(seed%2)
 				var err error
 				m.tw, err = newWheelAt(m.opts, m.origin)
 				if err != nil {

@@ -17,7 +17,6 @@ const quantum = 256
 // They take no lock of the shard and run no callback.
 type owner struct {
 	*config
-	*words
 	arrivals arrivals
 	store    bucketStore
 	wheel    wheel
@@ -26,8 +25,7 @@ type owner struct {
 	counters counters
 	order    *armOrder // Manual mode; else nil
 
-	tick   int64 // the owner's clock, ahead of words.now during a leap and an Advance
-	aged   int64 // the tick of the last call of age; tick is less than arena.Near ahead of it
+	tick   int64 // the owner's clock, ahead of shard.now during an Advance
 	behind bool  // the last advance left arrivals, removals or expired buckets for later
 
 	takenRemovals uint64   // link to the removals that are off the stack and not carried out yet
@@ -78,51 +76,6 @@ func (c *counters) pending(armed, stopped, runs uint64) int {
 	return int(armed - stopped - c.stopped - c.fired - runs)
 }
 
-// advanceClock advances the owner's clock to a reading. It returns false and does nothing if the
-// reading is arena.Near ticks or more after the last aging. The driver then has to leap first.
-func (o *owner) advanceClock(now int64) bool {
-	tick := o.ticks.Floor(now)
-	if tick-o.aged >= arena.Near {
-		return false
-	}
-	if now > o.now.Load() {
-		o.tick = tick
-		o.now.Store(now)
-	}
-	return true
-}
-
-// setTick advances the owner's clock to a tick, which may be far ahead. It does not publish the
-// tick in words.now.
-func (o *owner) setTick(tick int64) {
-	if tick-o.aged >= arena.Near {
-		o.age(tick)
-	}
-	o.tick = max(o.tick, tick)
-}
-
-// age gives far tickets to the due timers whose words could not be decoded by a clock at the given
-// tick. Timers in a batch keep their words: a worker is about to claim them, and a claim compares
-// words without decoding a tick. O(due).
-func (o *owner) age(tick int64) {
-	before := tick - arena.Near
-	entries := o.due.entries[o.due.taken:]
-	for k := range entries {
-		e := &entries[k]
-		if was, is := o.makeFar(e.page, e.index, o.tick, before); was == e.word {
-			e.word = is
-		}
-	}
-	for b := range o.due.all {
-		o.store.each(b, func(_, i uint32) {
-			if pg := o.pages.At(i >> arena.PageShift); pg != nil {
-				o.makeFar(pg, i, o.tick, before)
-			}
-		})
-	}
-	o.aged = tick
-}
-
 // placeArrivals places the next n arrivals.
 func (o *owner) placeArrivals(n int) {
 	a := &o.arrivals
@@ -157,7 +110,7 @@ func (o *owner) placeArrivals(n int) {
 func (o *owner) loadWords(slots []uint32) []arena.Word {
 	words := o.scratch.words[:len(slots)]
 	for k, i := range slots {
-		words[k] = loadWord(o.pages, i)
+		words[k] = loadWord(o.store.slots, i)
 	}
 	return words
 }
@@ -166,7 +119,7 @@ func (o *owner) loadWords(slots []uint32) []arena.Word {
 // was stopped. It returns the word that it found at last.
 func (o *owner) placeChanged(i uint32) arena.Word {
 	for {
-		w := loadWord(o.pages, i)
+		w := loadWord(o.store.slots, i)
 		if w.Kind() == arena.Ended && w.Has(arena.Moved) {
 			o.leaveBucket(i)
 		}
@@ -179,25 +132,14 @@ func (o *owner) placeChanged(i uint32) arena.Word {
 // placeArrival places the timer of slot i, whose word is w. It returns false if the word has
 // changed.
 func (o *owner) placeArrival(i uint32, w arena.Word) bool {
-	pg := o.pages.At(i >> arena.PageShift)
-	tick, ok := o.decode(w, o.tick)
-	if pg == nil || !ok {
+	pg := o.store.slots.At(i >> arena.PageShift)
+	if pg == nil || !pg.Swap(i, w, w.With(arena.Placed)&^arena.Moved) {
 		return false
-	}
-	placed := w.With(arena.Placed) &^ arena.Moved
-	if w.Has(arena.Far) && fits(tick, o.ticks.Floor(o.now.Load())) {
-		placed = placed.WithBits(uint64(tick)) &^ arena.Far
-	}
-	if !pg.Swap(i, w, placed) {
-		return false
-	}
-	if placed&arena.Far != w&arena.Far {
-		o.forget(w)
 	}
 	if w.Has(arena.Moved) {
 		o.leaveBucket(i)
 	}
-	o.put(i, tick)
+	o.put(i, w.Tick())
 	return true
 }
 
@@ -238,7 +180,7 @@ func (o *owner) remove() {
 	ends := 0
 	for o.takenRemovals != 0 && len(gone) < removalsMax {
 		i := uint32(o.takenRemovals - 1)
-		w := loadWord(o.pages, i)
+		w := loadWord(o.store.slots, i)
 		o.takenRemovals = w.Bits()
 		if w.Has(arena.Moved) {
 			ends++ // a plan that ended during a run was not pending
@@ -310,10 +252,10 @@ func (o *owner) cascadeQuantum() {
 func (o *owner) relocate(slots []uint32, b *bucket) {
 	words := o.loadWords(slots)
 	for k, i := range slots {
-		tick, ok := o.refresh(i, &words[k])
-		if !ok {
+		if words[k].Kind() != arena.Placed {
 			continue
 		}
+		tick := words[k].Tick()
 		if b.level > 0 {
 			o.counters.cascaded++
 		}
@@ -321,35 +263,6 @@ func (o *owner) relocate(slots []uint32, b *bucket) {
 			o.counters.postponed++
 		}
 		o.put(i, tick)
-	}
-}
-
-// refresh returns the tick of the placed timer of slot i, and false if the timer is no longer
-// placed. w is an earlier reading of its word, which refresh updates. A far deadline becomes near
-// if a word has room for it now.
-func (o *owner) refresh(i uint32, w *arena.Word) (int64, bool) {
-	for {
-		if w.Kind() != arena.Placed {
-			return 0, false
-		}
-		if !w.Has(arena.Far) {
-			return w.Tick(o.tick), true
-		}
-		pg := o.pages.At(i >> arena.PageShift)
-		if pg == nil {
-			return 0, false
-		}
-		tick, ok := o.far.get(w.Bits())
-		if ok && !fits(tick, o.ticks.Floor(o.now.Load())) {
-			return tick, true
-		}
-		near := w.WithBits(uint64(tick)) &^ arena.Far
-		if ok && pg.Swap(i, *w, near) {
-			o.forget(*w)
-			*w = near
-			return tick, true
-		}
-		*w = pg.Load(i)
 	}
 }
 
@@ -363,16 +276,15 @@ func (o *owner) refresh(i uint32, w *arena.Word) (int64, bool) {
 func (o *owner) makeDueNow(i uint32) (entry, bool) {
 	now := o.tick
 	for {
-		e, ok := entryOf(o.pages, i)
+		e, ok := entryOf(o.store.slots, i)
 		if !ok || o.Manual || e.word.Has(arena.Plan) {
 			return e, ok
 		}
-		if tick, known := o.decode(e.word, now); known && tick <= now {
+		if e.word.Tick() <= now {
 			return e, true
 		}
-		to := e.word.WithBits(arena.LowBits(now)) &^ arena.Far
+		to := e.word.WithBits(uint64(now))
 		if e.page.Swap(i, e.word, to) {
-			o.forget(e.word)
 			e.word = to
 			return e, true
 		}
@@ -416,8 +328,7 @@ func (o *owner) takeEach(yield func(i uint32)) {
 func (o *owner) dueTick() int64 {
 	d := &o.due
 	if d.taken < len(d.entries) {
-		tick, _ := o.decode(d.entries[d.taken].word, o.tick)
-		return tick
+		return d.entries[d.taken].word.Tick()
 	}
 	if b := d.first(); b != nil {
 		return b.at
@@ -436,9 +347,7 @@ func (o *owner) dueBefore(tick int64) bool {
 // sort sorts entries by tick, and those of one tick by the order of arming.
 func (o *owner) sort(entries []entry) {
 	slices.SortFunc(entries, func(a, b entry) int {
-		x, _ := o.decode(a.word, o.tick)
-		y, _ := o.decode(b.word, o.tick)
-		return cmp.Or(cmp.Compare(x, y), o.order.compare(a.index, b.index))
+		return cmp.Or(cmp.Compare(a.word.Tick(), b.word.Tick()), o.order.compare(a.index, b.index))
 	})
 }
 
@@ -448,10 +357,10 @@ func (o *owner) gather(b *bucket, tick int64) {
 	due := o.scratch.due[:0]
 	for b.live > 0 {
 		for _, i := range o.scratch.slots[:o.store.takeChunk(b, &o.scratch.slots, chunkSize)] {
-			w := loadWord(o.pages, i)
-			at, ok := o.refresh(i, &w)
+			w := loadWord(o.store.slots, i)
+			at := w.Tick()
 			switch {
-			case !ok: // stopped, or moved to the inbox
+			case w.Kind() != arena.Placed: // stopped, or moved to the inbox
 			case at <= tick && b.level == 0:
 				due = append(due, i)
 			default:
@@ -500,14 +409,14 @@ func (o *owner) fill(b []entry, most int, limit int64) (filled []entry, examined
 		slots := o.scratch.slots[:n]
 		words := o.loadWords(slots)
 		for k, i := range slots {
-			tick, ok := o.refresh(i, &words[k])
+			tick := words[k].Tick()
 			switch {
-			case !ok: // stopped, or moved to the inbox
+			case words[k].Kind() != arena.Placed: // stopped, or moved to the inbox
 			case tick > o.tick && !o.Manual: // in Manual mode the timer would be in the inbox
 				o.counters.postponed++
 				o.wheel.place(i, tick)
 			default:
-				b = append(b, entry{o.pages.At(i >> arena.PageShift), words[k], i})
+				b = append(b, entry{o.store.slots.At(i >> arena.PageShift), words[k], i})
 			}
 		}
 	}
@@ -533,7 +442,7 @@ func (o *owner) countBatch(b *batch) {
 		if b.counted>>k&1 == 1 {
 			continue
 		}
-		if w, ok := b.entries[k].load(); ok && w.Kind() == arena.Spent && w.Bits() == arena.LowBits(int64(b.id)) {
+		if w, ok := b.entries[k].load(); ok && w.Kind() == arena.Spent && w.Bits() == b.id {
 			b.counted |= 1 << k
 			o.counters.fired++
 		}

@@ -357,7 +357,7 @@ func TestEarlyBucketDoesNotMoveTheClockPastOthers(t *testing.T) {
 		s.drainAll()
 		s.Base = s.Base.Add(-4000 * time.Microsecond) // the machine has stalled
 		var broken error
-		s.owner.advanceClock(s.Read())
+		s.advanceClock(s.Read())
 		for done := false; !done; {
 			done = s.owner.expire()
 			broken = cmp.Or(broken, s.verify())

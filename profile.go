@@ -36,16 +36,8 @@ func eachSampleOf(s *shard, yield func(o *sampling.Origin, age, expires int64)) 
 	now := s.reading()
 	all := make([]found, 0, quantum)
 	note := func(o *sampling.Origin, pg *arena.Page, w arena.Word, i uint32) {
-		for w.Kind() == arena.Staged || w.Kind() == arena.Placed { // not a run of a plan
-			tick, ok := s.decode(w, s.ticks.Floor(s.now.Load()))
-			was := w
-			if w = pg.Load(i); ok && w == was { // else the clock may have passed the range of the word
-				all = append(all, found{o, tick})
-				return
-			}
-			if !w.SameGen(was) {
-				return
-			}
+		if w.Kind() == arena.Staged || w.Kind() == arena.Placed { // not a run of a plan
+			all = append(all, found{o, w.Tick()})
 		}
 	}
 	for from, more := 0, true; more; {

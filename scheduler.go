@@ -212,10 +212,7 @@ func (p *plan) takeRescheduled() {
 	if !running || w.Has(arena.Moved) {
 		return
 	}
-	if !w.Has(arena.Far) && w.Bits() == arena.LowBits(p.at) {
-		return // even if the clock has moved so far that the word decodes to another tick
-	}
-	if tick := p.tick(); tick != p.at {
+	if tick := w.Tick(); tick != p.at {
 		p.planned = p.dateOf(tick)
 	}
 }
@@ -239,17 +236,12 @@ func (p *plan) tick() int64 {
 	if pg == nil {
 		return p.at
 	}
-	for {
-		w := pg.Load(p.timer.index)
-		armed := w.Kind() == arena.Staged || w.Kind() == arena.Placed || w.Kind() == arena.Running
-		if !armed || w.Gen() != p.timer.gen || s.closed.Load() {
-			return p.at
-		}
-		tick, ok := s.decode(w, s.ticks.Floor(s.now.Load()))
-		if ok && pg.Load(p.timer.index) == w { // else the clock may have passed the range of the word
-			return tick
-		}
+	w := pg.Load(p.timer.index)
+	armed := w.Kind() == arena.Staged || w.Kind() == arena.Placed || w.Kind() == arena.Running
+	if !armed || w.Gen() != p.timer.gen || s.closed.Load() {
+		return p.at
 	}
+	return w.Tick()
 }
 
 func (p *plan) dateOf(tick int64) time.Time {
@@ -271,7 +263,7 @@ func (p *plan) endUnless(next time.Time) (off bool) {
 		case w.Has(arena.Moved):
 			return true
 		}
-		if p.timer.ref.shard.replace(pg, p.timer.index, w, (w.With(arena.Dead)|arena.Moved)&^arena.Far) {
+		if pg.Swap(p.timer.index, w, w.With(arena.Dead)|arena.Moved) {
 			return false
 		}
 	}

@@ -42,7 +42,7 @@ type shard struct {
 	epoch          atomic.Uint32 // Flushes so far, and the wheel's Stop; see FuncTimer.marks
 	drainRequested atomic.Bool   // a caller asks the owner to drain the inbox and the removals
 	alarm          alarm
-	words
+	now            atomic.Int64 // ns: a time that has passed, stored by the owner; Manual: the clock
 
 	claims   claims
 	removals removals
@@ -81,7 +81,6 @@ type host interface {
 func (s *shard) init(c config, h host) {
 	s.config, s.host = c, h
 	s.slots.Closed = h.closePage
-	s.pages, s.near = &s.slots.Pages, c.ticks.Begin(arena.Near)
 	s.now.Store(c.Origin)
 	s.inbox.init()
 	s.inbox.now = c.Origin
@@ -91,9 +90,8 @@ func (s *shard) init(c config, h host) {
 	s.alarm.shard = s
 	s.alarm.at.Store(never)
 	o := &s.owner
-	o.config, o.words = &s.config, &s.words
+	o.config = &s.config
 	o.tick = c.ticks.Floor(c.Origin)
-	o.aged = o.tick
 	o.arrivals.first = never
 	o.store.slots = &s.slots.Pages
 	o.due.store = &o.store
@@ -222,7 +220,7 @@ func (s *shard) noteReading(now int64) int64 {
 	ib := &s.inbox
 	switch {
 	case now == clock.Unread && (s.Manual || s.alarm.at.Load() != never):
-		return max(ib.now, s.now.Load()) // not less than s.now, by which words are encoded
+		return max(ib.now, s.now.Load())
 	case now == clock.Unread: // the shard is idle, so its latest reading may be old
 		now = s.Read()
 	}
@@ -435,7 +433,7 @@ func (s *shard) takeArrivals() {
 	s.armMu.Unlock()
 	a.done = 0
 	if !s.Manual {
-		s.owner.advanceClock(now) // if it returns false, the driver will leap
+		s.advanceClock(now)
 	}
 }
 
@@ -522,7 +520,6 @@ func (s *shard) halt() {
 	o.wheel = wheel{geometry: o.wheel.geometry, store: o.wheel.store, cur: o.wheel.cur}
 	o.due = dueList{store: o.due.store, manual: o.due.manual}
 	o.pool.batches = nil
-	s.far.clear()
 }
 
 // nextDue returns the clock reading, in ns, at which the shard has work to do next, and false if no
@@ -606,7 +603,6 @@ func (s *shard) flush() (n int) {
 //	    pool is negative.
 //	S5  The alarm goes off no later than the first bucket with timers and the first timer of the
 //	    inbox and of the arrivals, unless a driver is starting or running.
-//	S6  The owner's clock is less than arena.Near ticks ahead of the last aging of due timers.
 //
 // It also checks the invariants of the wheel (W) and of the inbox (B).
 func (s *shard) verify() error {
@@ -618,7 +614,7 @@ func (s *shard) verify() error {
 	if err := s.owner.wheel.verify(); err != nil {
 		return err
 	}
-	for _, check := range []func(*shard) error{verifyPages, verifyBuckets, verifyInbox, verifyDue, verifyAlarm, verifyAge} {
+	for _, check := range []func(*shard) error{verifyPages, verifyBuckets, verifyInbox, verifyDue, verifyAlarm} {
 		if err := check(s); err != nil {
 			return err
 		}
@@ -674,8 +670,8 @@ func verifyBuckets(s *shard) (err error) {
 			if b.state != bucketQueued || w.Kind() != arena.Placed {
 				return
 			}
-			if tick, ok := s.decode(w, o.tick); ok && tick < b.at {
-				err = fmt.Errorf("W3: timer of tick %d in a bucket of tick %d", tick, b.at)
+			if w.Tick() < b.at {
+				err = fmt.Errorf("W3: timer of tick %d in a bucket of tick %d", w.Tick(), b.at)
 			}
 		})
 		if err != nil {
@@ -715,8 +711,8 @@ func verifyInbox(s *shard) error {
 			if w.Kind() != arena.Staged {
 				continue
 			}
-			if tick, ok := s.decode(w, s.owner.tick); ok && tick < first {
-				return fmt.Errorf("B2: timer of tick %d in the inbox, whose first tick is %d", tick, first)
+			if w.Tick() < first {
+				return fmt.Errorf("B2: timer of tick %d in the inbox, whose first tick is %d", w.Tick(), first)
 			}
 		}
 	}
@@ -759,13 +755,6 @@ func verifyDue(s *shard) error {
 	if pool := &o.pool; pool.starting < 0 || pool.running < 0 || pool.queuedCalls < 0 || pool.stuck < 0 || pool.serving < pool.stuck {
 		return fmt.Errorf("S4: %d workers starting, %d callbacks running, %d calls queued, %d of %d workers stuck",
 			pool.starting, pool.running, pool.queuedCalls, pool.stuck, pool.serving)
-	}
-	return nil
-}
-
-func verifyAge(s *shard) error {
-	if o := &s.owner; o.tick-o.aged >= arena.Near {
-		return fmt.Errorf("S6: the clock is at tick %d, the last aging was at %d", o.tick, o.aged)
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func TestShardIsPadded(t *testing.T) {
 		before, from uintptr // the end of what stands before it
 	}{
 		{"the object before", 0, unsafe.Offsetof(s.config)},
-		{"claims", unsafe.Offsetof(s.words) + unsafe.Sizeof(s.words), unsafe.Offsetof(s.claims) + unsafe.Offsetof(s.claims.planEnds)},
+		{"claims", unsafe.Offsetof(s.now) + unsafe.Sizeof(s.now), unsafe.Offsetof(s.claims) + unsafe.Offsetof(s.claims.planEnds)},
 		{"removals", unsafe.Offsetof(s.claims) + unsafe.Sizeof(s.claims), unsafe.Offsetof(s.removals) + unsafe.Offsetof(s.removals.head)},
 		{"armMu", unsafe.Offsetof(s.removals) + unsafe.Sizeof(s.removals), unsafe.Offsetof(s.armMu)},
 		{"wheelMu", unsafe.Offsetof(s.order) + unsafe.Sizeof(s.order), unsafe.Offsetof(s.wheelMu)},
@@ -159,7 +159,6 @@ func TestShardVerifyFindsDamage(t *testing.T) {
 		"W3": func(_ *recordingWheel, _ *shard, timers []Timer) {
 			timers[0].swapWord(func(w arena.Word) arena.Word { return w.WithBits(1) })
 		},
-		"S6":               func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.aged -= arena.Near },
 		"S4: 0":            func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.due.ready++ },
 		"workers starting": func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.pool.running-- },
 	} {

@@ -153,15 +153,13 @@ func (o *owner) overdue(now int64) time.Duration {
 	tick := o.ticks.Floor(now)
 	first := min(o.earliest(o.due.first()), o.earliest(o.wheel.cascade.levels[0].head))
 	for _, e := range o.due.entries[o.due.taken:] {
-		if at, ok := o.decode(e.word, o.tick); ok {
-			first = min(first, at)
-			break
-		}
+		first = min(first, e.word.Tick())
+		break
 	}
 	for _, b := range o.pool.batches {
 		for _, e := range b.entries {
-			if at, ok := o.decode(e.word, o.tick); ok && e.page.Load(e.index) == e.word {
-				first = min(first, at)
+			if e.page.Load(e.index) == e.word {
+				first = min(first, e.word.Tick())
 			}
 		}
 	}
@@ -181,12 +179,8 @@ func (o *owner) earliest(b *bucket) int64 {
 	}
 	m, entries := o.store.chunks.both(b.head)
 	for alive := m.alive; alive != 0; alive &= alive - 1 {
-		w := o.store.word(entries[bits.TrailingZeros32(alive)])
-		if w.Kind() != arena.Placed {
-			continue
-		}
-		if tick, ok := o.decode(w, o.tick); ok {
-			first = min(first, tick)
+		if w := o.store.word(entries[bits.TrailingZeros32(alive)]); w.Kind() == arena.Placed {
+			first = min(first, w.Tick())
 		}
 	}
 	return first

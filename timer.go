@@ -118,10 +118,8 @@ func (t Timer) rescheduleTo(deadline, now int64) bool {
 		}
 		switch w.Kind() {
 		case arena.Placed, arena.Staged:
-			// If the clock is past the deadline, the caller was preempted, and reschedule decides.
-			near := uint64(deadline-s.now.Load()) < uint64(s.near)
-			if near && !s.Manual && !w.Has(arena.Far) && w.NotAfter(tick) {
-				if w.Kind() == arena.Staged && w.Bits() == arena.LowBits(s.alarm.at.Load()) {
+			if !s.Manual && w.Tick() <= tick {
+				if w.Kind() == arena.Staged && w.Tick() == s.alarm.at.Load() {
 					s.alarm.stale.Store(true)
 				}
 				if pg.Swap(t.index, w, w.WithBits(uint64(tick))) {
@@ -133,7 +131,7 @@ func (t Timer) rescheduleTo(deadline, now int64) bool {
 		default:
 			return false
 		}
-		if (cell{s, pg, t.index}).reschedule(w, deadline, tick) {
+		if (cell{s, pg, t.index}).reschedule(w, tick) {
 			return true
 		}
 	}
@@ -148,16 +146,11 @@ func (t Timer) Deadline() (time.Time, bool) {
 	if s == nil {
 		return time.Time{}, false
 	}
-	for {
-		pg, w, ok := t.load()
-		if k := w.Kind(); !ok || k != arena.Staged && k != arena.Placed {
-			return time.Time{}, false
-		}
-		tick, ok := s.decode(w, s.ticks.Floor(s.now.Load()))
-		if ok && pg.Load(t.index) == w { // else the clock may have passed the range of the word
-			return s.TimeAt(s.ticks.Begin(tick)), true
-		}
+	_, w, ok := t.load()
+	if k := w.Kind(); !ok || k != arena.Staged && k != arena.Placed {
+		return time.Time{}, false
 	}
+	return s.TimeAt(s.ticks.Begin(w.Tick())), true
 }
 
 // pageRef connects handles with the page of their slots. A pageRef is small, and handles keep it
@@ -214,7 +207,6 @@ func (c cell) ended(w, to arena.Word) {
 	if s.alarm.isFor(w) {
 		s.correctAlarm()
 	}
-	s.forget(w)
 }
 
 // endCounted stops a pending timer whose Stop has been counted, and leaves the rest to the owner.
@@ -233,7 +225,6 @@ func (c cell) endCounted() bool {
 		if !c.page.Swap(c.index, w, to) {
 			continue
 		}
-		s.forget(w)
 		s.release(c.index)
 		if w.Kind() == arena.Staged {
 			c.page.Store(c.index, to.With(arena.Ended))
@@ -258,44 +249,28 @@ func (c cell) remove(dead arena.Word) {
 
 // reschedule handles those cases of Timer.rescheduleTo that are rare or need armMu. It returns
 // false if the word has changed or the wheel is stopped.
-func (c cell) reschedule(w arena.Word, deadline, tick int64) bool {
+func (c cell) reschedule(w arena.Word, tick int64) bool {
 	s := c.shard
-	if w.Kind() == arena.Running { // the run reads the word at its end, which may be much later
-		return s.replace(c.page, c.index, w, w.WithBits(s.far.put(tick))|arena.Far|arena.Moved)
-	}
-	old, ok := s.decode(w, s.ticks.Floor(s.now.Load()))
-	if !ok {
-		return false
-	}
-	if tick >= old && !s.Manual {
-		flags, bits := s.encode(deadline, tick)
-		return s.replace(c.page, c.index, w, w.WithBits(bits)&^arena.Far|flags)
+	if w.Kind() == arena.Running { // the run reads the word at its end
+		return c.page.Swap(c.index, w, w.WithBits(uint64(tick))|arena.Moved)
 	}
 	s.armMu.Lock()
 	if s.closed.Load() {
 		s.armMu.Unlock()
 		return false
 	}
-	moved := c.moveLocked(w, deadline, tick)
+	moved := c.moveLocked(w, tick)
 	s.unlockArm()
 	return moved
 }
 
 // moveLocked moves a pending timer to another deadline, through the inbox if necessary. It returns
 // false if the word has changed. armMu is held.
-func (c cell) moveLocked(w arena.Word, deadline, tick int64) bool {
+func (c cell) moveLocked(w arena.Word, tick int64) bool {
 	s := c.shard
-	clock := s.now.Load()
-	now := s.ticks.Floor(clock)
-	old, ok := s.decode(w, now)
-	if !ok {
-		return false
-	}
-	if deadline < clock { // an Advance came after the caller's reading
-		deadline, tick = clock, now
-	}
-	flags, bits := s.encode(deadline, tick)
-	moved := w.WithBits(bits)&^arena.Far | flags
+	old, now := w.Tick(), s.ticks.Floor(s.now.Load())
+	tick = max(tick, now) // an Advance may have come after the caller's reading
+	moved := w.WithBits(uint64(tick))
 	staged := w.Kind() == arena.Staged
 	// A timer that is moved later stays in its bucket, as in other modes, unless it is due or about
 	// to be claimed.
@@ -303,7 +278,7 @@ func (c cell) moveLocked(w arena.Word, deadline, tick int64) bool {
 	if !staged && !stays {
 		moved = moved.With(arena.Staged) | arena.Moved
 	}
-	if !s.replace(c.page, c.index, w, moved) {
+	if !c.page.Swap(c.index, w, moved) {
 		return false
 	}
 	s.inbox.rescheduled++
@@ -326,17 +301,15 @@ func (c cell) moveLocked(w arena.Word, deadline, tick int64) bool {
 // word has changed. now is from noteReading. armMu is held.
 func (c cell) stageAgain(w arena.Word, deadline, now int64) (tick int64, ok bool) {
 	s := c.shard
-	deadline = max(deadline, now)
 	tick = s.tickOf(deadline, now)
-	return tick, c.stageAt(w, w, deadline, tick)
+	return tick, c.stageAt(w, w, tick)
 }
 
 // stageAt is stageAgain for a tick. The new word has the generation of next.
-func (c cell) stageAt(w, next arena.Word, deadline, tick int64) bool {
+func (c cell) stageAt(w, next arena.Word, tick int64) bool {
 	s := c.shard
-	flags, bits := s.encode(deadline, tick)
-	staged := next.With(arena.Staged).WithBits(bits)&^arena.Far | flags | arena.Moved
-	if !s.replace(c.page, c.index, w, staged) {
+	staged := next.With(arena.Staged).WithBits(uint64(tick)) | arena.Moved
+	if !c.page.Swap(c.index, w, staged) {
 		return false
 	}
 	if s.Manual {

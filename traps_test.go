@@ -82,7 +82,7 @@ func halfway(t *testing.T, executor Executor, n int, test func(t *testing.T, tw 
 		s.placeAll()
 		s.own(func() {
 			s.skip(50 * ms)
-			s.owner.advanceClock(s.Read())
+			s.advanceClock(s.Read())
 			require.True(t, s.owner.expire(), "the bucket of 48 ms")
 			s.owner.cascadeQuantum()
 			require.NoError(t, s.verify())

@@ -363,7 +363,7 @@ func (w *worker[T]) runBatch() {
 		now, tick := int64(-1), int64(0)
 		if k == sample {
 			now = s.Read()
-			tick, _ = s.decode(e.word, s.ticks.Floor(now))
+			tick = e.word.Tick()
 		}
 		v, ok := s.claim(e, b.id) // from here on the callback counts as begun, see halt
 		if !ok {
@@ -622,7 +622,7 @@ func (s *shardOf[T]) claimDue(values []T, limit int64) []T {
 			break
 		}
 		for k := range entries {
-			tick, _ := o.decode(entries[k].word, o.tick)
+			tick := entries[k].word.Tick()
 			if v, ok := s.claim(&entries[k], 0); ok {
 				values = append(values, v)
 				o.noteClaim(&entries[k], tick, now)
@@ -648,7 +648,6 @@ func (s *shardOf[T]) claim(e *entry, id uint64) (v T, ok bool) {
 		s.returnMoved(e)
 		return v, false
 	}
-	s.forget(e.word)
 	p := &values[e.index&arena.PageMask]
 	v = *p
 	if s.scanned {
@@ -676,14 +675,10 @@ func (s *shardOf[T]) returnMoved(e *entry) {
 		if !placed {
 			return
 		}
-		tick, ok := s.decode(w, s.ticks.Floor(s.now.Load()))
-		if !ok {
-			continue
-		}
 		s.armMu.Lock()
 		swapped := !s.closed.Load() && e.page.Swap(e.index, w, w.With(arena.Staged)|arena.Moved)
 		if swapped {
-			s.stage(e.index, tick)
+			s.stage(e.index, w.Tick())
 			s.inbox.skipSamples()
 		}
 		s.armMu.Unlock()

@@ -1,7 +1,7 @@
 // Package arena stores the slots of timers in pages of words and positions. The pages contain no
 // pointers, so the garbage collector does not scan timers.
 //
-// A page and an index identify a slot. Each timer of a slot has its own generation of 22 bits. A
+// A page and an index identify a slot. Each timer of a slot has its own generation of 14 bits. A
 // slot that has used all generations is retired, and a page of retired slots is released. If a page
 // is opened again under the same number, it is a new page whose generations start again. A
 // reference to a slot must therefore identify the page itself, and not only its number.

@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
 var kinds = []Kind{Free, Staged, Ending, Ended, Placed, Dead, Spent, Running}
@@ -30,7 +32,7 @@ func TestSizesAreThoseOfTheDocumentation(t *testing.T) {
 	require.Zero(t, unsafe.Offsetof(Page{}.Words), "aligned like the page, also on 32-bit systems")
 	require.LessOrEqual(t, PageStateSize, uintptr(PageSize/8+16), "a bit for each slot and a few bytes")
 	require.LessOrEqual(t, uint64(MaxPages)<<PageShift, uint64(1)<<29)
-	require.Equal(t, Word(math.MaxUint64), kindMask|Plan|Far|Moved|genMask<<genShift|(1<<tickBits-1)<<tickShift,
+	require.Equal(t, Word(math.MaxUint64), kindMask|Plan|Lasting|Moved|genMask<<genShift|(1<<tickBits-1)<<tickShift,
 		"kind, flags, generation and deadline fill the word")
 }
 
@@ -56,11 +58,11 @@ func TestPartsOfAWordAreIndependent(t *testing.T) {
 
 func requireParts(t *testing.T, w Word, kind Kind, flags, gen Word, x uint64) {
 	t.Helper()
-	if w.Kind() != kind || w&(Plan|Far|Moved) != flags || w>>genShift&genMask != gen || w.Bits() != x {
+	if w.Kind() != kind || w&(Plan|Lasting|Moved) != flags || w>>genShift&genMask != gen || w.Bits() != x {
 		t.Fatalf("%#x: kind %d, want %d; flags %#x, want %#x; generation %d, want %d; bits %#x, want %#x",
-			uint64(w), w.Kind(), kind, w&(Plan|Far|Moved), flags, w>>genShift&genMask, gen, w.Bits(), x)
+			uint64(w), w.Kind(), kind, w&(Plan|Lasting|Moved), flags, w>>genShift&genMask, gen, w.Bits(), x)
 	}
-	for _, f := range []Word{Plan, Far, Moved} {
+	for _, f := range []Word{Plan, Lasting, Moved} {
 		if w.Has(f) != (flags&f != 0) {
 			t.Fatalf("%#x: Has(%#x) is %v", uint64(w), f, w.Has(f))
 		}
@@ -76,70 +78,18 @@ func TestWithBitsDropsHighBits(t *testing.T) {
 	t.Parallel()
 	w := Word(0).WithBits(1).With(Placed) | Plan
 	for _, tick := range []int64{-1, math.MaxInt64, math.MinInt64, 1 << tickBits, 1<<tickBits + 5} {
-		requireParts(t, w.WithBits(uint64(tick)), Placed, Plan, 0, LowBits(tick))
-	}
-}
-
-// clocks returns ticks around each wrap of the bits, and large ticks.
-func clocks() (all []int64) {
-	for _, at := range []int64{0, Near, 1 << (tickBits - 1), 1 << tickBits, 3 << tickBits, 1 << 53, 1 << 62} {
-		for d := int64(-2); d <= 2; d++ {
-			all = append(all, max(0, at+d))
-		}
-	}
-	return all
-}
-
-// A word returns its tick for every clock of the documented range: the tick may be up to 2*Near
-// ahead of the clock, or behind it by any distance that the bits can hold.
-func TestTickIsRestoredOverTheWholeRange(t *testing.T) {
-	t.Parallel()
-	const behind = 1<<tickBits - ahead - 1
-	for _, now := range clocks() {
-		for _, off := range []int64{-behind, -behind + 1, -Near, -1, 0, 1, Near - 1, Near, Near + 1, ahead - 1, ahead} {
-			tick := now + off
-			w := Word(0).WithBits(uint64(tick)).With(Placed)
-			if got := w.Tick(now); got != tick {
-				t.Fatalf("clock %d: tick %d (%+d) is read as %d (%+d)", now, tick, off, got, got-now)
-			}
-			if w.Bits() != LowBits(tick) {
-				t.Fatalf("LowBits of %d", tick)
-			}
-		}
-		for off, want := range map[int64]int64{-behind - 1: ahead, ahead + 1: -behind} { // just outside the range
-			if got := Word(0).WithBits(uint64(now + off)).Tick(now); got != now+want {
-				t.Fatalf("clock %d: tick %+d is read as %+d, want %+d", now, off, got-now, want)
-			}
-		}
-	}
-}
-
-// Reschedule decides with NotAfter, and without the clock, whether it moves a timer to a later
-// time.
-func TestNotAfterComparesTicksWithinHalfTheRange(t *testing.T) {
-	t.Parallel()
-	const half = 1 << (tickBits - 1)
-	for _, at := range clocks() {
-		w := Word(0).WithBits(uint64(at)).With(Placed)
-		for _, d := range []int64{0, 1, Near, ahead, half - 1} {
-			require.True(t, w.NotAfter(at+d), "%d and %+d", at, d)
-		}
-		for _, d := range []int64{1, Near, ahead, half} {
-			require.False(t, w.NotAfter(at-d), "%d and %+d", at, -d)
-		}
+		requireParts(t, w.WithBits(uint64(tick)), Placed, Plan, 0, uint64(tick)&(1<<tickBits-1))
 	}
 }
 
 func FuzzTick(f *testing.F) {
-	f.Add(int64(0), int64(0), uint64(0))
-	f.Add(int64(1<<40), int64(Near), uint64(math.MaxUint64))
-	f.Add(int64(math.MaxInt64), int64(-1), uint64(1))
-	f.Fuzz(func(t *testing.T, now, off int64, word uint64) {
-		now &= 1<<62 - 1
-		off = off&(1<<tickBits-1) - (1<<tickBits - ahead - 1)
-		w := Word(word).WithBits(uint64(now + off))
-		if got := w.Tick(now); got != now+off {
-			t.Fatalf("clock %d: tick %+d is read as %+d", now, off, got-now)
+	f.Add(int64(0), uint64(math.MaxUint64))
+	f.Add(int64(clock.LastTick), uint64(1))
+	f.Fuzz(func(t *testing.T, tick int64, word uint64) {
+		tick &= clock.LastTick
+		w := Word(word).WithBits(uint64(tick))
+		if got := w.Tick(); got != tick {
+			t.Fatalf("tick %d is read as %d", tick, got)
 		}
 		if w&(1<<tickShift-1) != Word(word)&(1<<tickShift-1) {
 			t.Fatal("WithBits changed another part")
@@ -152,8 +102,8 @@ func TestNextTimerOfASlotHasTheNextGeneration(t *testing.T) {
 	for _, kind := range kinds {
 		for _, flags := range flagSets() {
 			old := Word(7)<<tickShift | 41<<genShift | flags | Word(kind)
-			w := old.next(Staged, Plan|Far, 12)
-			requireParts(t, w, Staged, Plan|Far, 42, 12)
+			w := old.next(Staged, Plan|Lasting, 12)
+			requireParts(t, w, Staged, Plan|Lasting, 42, 12)
 			require.False(t, w.SameGen(old))
 			require.True(t, w.SameGen(w.With(Dead).WithBits(3)|Moved))
 		}
@@ -166,8 +116,8 @@ func TestNextTimerOfASlotHasTheNextGeneration(t *testing.T) {
 func TestSwapOfAChangedWordFails(t *testing.T) {
 	t.Parallel()
 	pg := new(Page)
-	w := pg.Arm(PageSize+3, Far, 9) // the page uses the low bits of the slot
-	requireParts(t, w, Staged, Far, 1, 9)
+	w := pg.Arm(PageSize+3, Lasting, 9) // the page uses the low bits of the slot
+	requireParts(t, w, Staged, Lasting, 1, 9)
 	require.Equal(t, w, pg.Load(3))
 	require.False(t, pg.Swap(3, w.WithBits(8), w))
 	require.True(t, pg.Swap(3, w, w.With(Placed)))

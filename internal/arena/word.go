@@ -1,5 +1,7 @@
 package arena
 
+import "github.com/timingwheel-go/timingwheel/internal/clock"
+
 // Kind is the state of a slot.
 //
 //	from     to        by                when
@@ -40,9 +42,9 @@ const (
 
 // Flags of a word.
 const (
-	Plan  Word = 1 << 3 // the slot belongs to a plan or a FuncTimer
-	Far   Word = 1 << 4 // the deadline bits are an index into the table of far deadlines
-	Moved Word = 1 << 5 // Staged, Ending, Ended: a bucket may also refer to the slot.
+	Plan    Word = 1 << 3 // the slot belongs to a plan or a FuncTimer
+	Lasting Word = 1 << 4 // the wheel's Stop hands the timer to package time
+	Moved   Word = 1 << 5 // Staged, Ending, Ended: a bucket may also refer to the slot.
 	// Running: Reschedule has set the next run. Dead: the slot was Running, or its Stop is counted.
 
 	kindMask Word = 1<<3 - 1
@@ -50,27 +52,20 @@ const (
 
 const (
 	genShift  = 6
-	genBits   = 22
+	genBits   = 14
 	genMask   = 1<<genBits - 1
 	tickShift = genShift + genBits
 	tickBits  = 64 - tickShift
-
-	// Near is the distance from the clock, in ticks, from which on a deadline is far.
-	Near = 1 << (tickBits - 3)
-
-	// ahead is the largest distance of a near deadline from the clock reading by which it is
-	// expanded: Near, and the same again for a reading that is out of date. All other values of the
-	// bits are ticks in the past.
-	ahead = 2 * Near
 )
 
-// Word is the whole state of a slot: kind, flags, generation, and the tick of the deadline modulo
-// 2^36.
+const _ = uint(1<<tickBits - 1 - clock.LastTick) // a word has room for every tick
+
+// Word is the whole state of a slot: kind, flags, generation, and the tick of the deadline.
 //
 //	bits   0..2   kind
 //	       3..5   flags
-//	       6..27  generation
-//	      28..63  tick modulo 2^36; Far: index of the far deadline; Dead: next slot of the stack
+//	       6..19  generation
+//	      20..63  tick of the deadline; Dead: next slot of the stack of removals; Spent: id of the batch
 type Word uint64
 
 // Kind returns the kind of the slot.
@@ -88,27 +83,14 @@ func (w Word) WithBits(x uint64) Word { return w&(1<<tickShift-1) | Word(x)<<tic
 // Bits returns the deadline bits.
 func (w Word) Bits() uint64 { return uint64(w >> tickShift) }
 
-// LowBits returns the bits of a tick that fit into a word.
-func LowBits(tick int64) uint64 { return uint64(tick) & (1<<tickBits - 1) }
-
-// Tick returns the tick of a word that is not Far. now is a tick near the current time.
-func (w Word) Tick(now int64) int64 {
-	const mask = 1<<tickBits - 1
-	latest := now + ahead
-	return latest - int64((uint64(latest)-w.Bits())&mask)
-}
+// Tick returns the tick of the deadline.
+func (w Word) Tick() int64 { return int64(w >> tickShift) }
 
 // Gen returns the generation of the slot, which handles contain.
 func (w Word) Gen() uint32 { return uint32(w>>genShift) & genMask }
 
 // SameGen reports whether two words of a slot have the same generation.
 func (w Word) SameGen(o Word) bool { return (w^o)>>genShift&genMask == 0 }
-
-// NotAfter reports whether the tick of w is not after tick. Both must be near the current time.
-func (w Word) NotAfter(tick int64) bool {
-	const mask, half = 1<<tickBits - 1, 1 << (tickBits - 1)
-	return (uint64(tick)-w.Bits())&mask < half
-}
 
 // next returns the word for the slot's next timer. The slot must not be exhausted.
 func (w Word) next(k Kind, flags Word, x uint64) Word {

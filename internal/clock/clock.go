@@ -88,8 +88,11 @@ func Saturated(now, d int64) int64 {
 	return sum
 }
 
-// Ticks converts non-negative readings to ticks. It divides by the length of a tick with one
-// multiplication.
+// LastTick is the tick of all deadlines beyond the range of the clock. The clock never reaches it.
+const LastTick = 1<<44 - 1
+
+// Ticks converts non-negative readings to ticks, from 0 to LastTick. It divides by the length of a
+// tick with one multiplication.
 //
 // Source: Granlund and Montgomery, "Division by invariant integers using multiplication", 1994, for
 // 63-bit dividends: with l = ceil(log2 d) and m = ceil(2^(63+l) / d), x/d = x*m >> (63+l).
@@ -113,13 +116,14 @@ func NewTicks(length int64) Ticks {
 // Length returns the length of a tick in nanoseconds.
 func (t *Ticks) Length() int64 { return t.length }
 
-// Floor returns the tick that contains the reading x.
+// Floor returns the tick that contains the reading x, which is before LastTick: at the end of its
+// range the clock stands still.
 func (t *Ticks) Floor(x int64) int64 {
 	hi, _ := bits.Mul64(uint64(x), t.m)
-	return int64(hi >> t.shift)
+	return min(int64(hi>>t.shift), LastTick-1)
 }
 
-// Ceil returns the first tick that begins at the reading x or later.
+// Ceil returns the first tick that begins at the reading x or later, or LastTick.
 func (t *Ticks) Ceil(x int64) int64 {
 	if x == 0 {
 		return 0

@@ -1,0 +1,212 @@
+package timingwheel
+
+import (
+	"math"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/internal/clock"
+)
+
+const micro = time.Microsecond
+
+// rangeTick is the tick of most tests of this file. With it the clock has a range of 27 years.
+const rangeTick = 50 * micro
+
+// longDelays returns delays from seconds to years, at and beside multiples of a tick.
+func longDelays() (all []time.Duration) {
+	for _, d := range []time.Duration{time.Second, 10 * time.Hour, 1000 * time.Hour, 10 * 365 * 24 * time.Hour} {
+		for _, off := range []time.Duration{-rangeTick - 1, -rangeTick, -1, 0, 1, rangeTick} {
+			all = append(all, d+off)
+		}
+	}
+	return all
+}
+
+func roundedUp(d time.Duration) time.Duration { return (d + rangeTick - 1) / rangeTick * rangeTick }
+
+func TestTimersFireInTheTickOfTheirDeadlineAtAnyDistance(t *testing.T) {
+	t.Parallel()
+	for _, executor := range []Executor{nil, Inline, Goroutines} {
+		for _, opts := range []Options{{}, {WheelSize: 64, Levels: 2}, {WheelSize: 2, Levels: 3}} {
+			opts.Tick, opts.Executor = rangeTick, executor
+			bubble(t, opts, func(t *testing.T, tw *TimingWheel) {
+				start := time.Now()
+				var ran atomic.Int32
+				delays := longDelays()
+				for _, d := range delays {
+					timer := tw.AfterFunc(d, func() {
+						ran.Add(1)
+						assert.Equal(t, roundedUp(d), time.Since(start), "%v", d)
+					})
+					at, ok := timer.Deadline()
+					assert.True(t, ok)
+					assert.Equal(t, start.Add(roundedUp(d)), at)
+				}
+				verifyShard(t, &tw.engine.shards[0].shard)
+				for tw.Len() > 0 {
+					pass(1000 * time.Hour)
+					verifyShard(t, &tw.engine.shards[0].shard)
+				}
+				assert.EqualValues(t, len(delays), ran.Load())
+			})
+		}
+	}
+}
+
+// The clock has a range of 2^44 ticks, but at most 292 years. A deadline beyond the range never
+// passes, its Deadline is the end of the range, and Advance stops there.
+func TestDeadlineBeyondTheRangeOfTheClockNeverPasses(t *testing.T) {
+	t.Parallel()
+	for _, tick := range []time.Duration{micro, rangeTick, time.Millisecond, time.Hour} {
+		s := newRecordingWheel(t, Options{Tick: tick}, 0)
+		end := time.Duration(math.MaxInt64)
+		if tick < math.MaxInt64/(1<<44) {
+			end = (1<<44 - 1) * tick
+		}
+		for _, d := range []time.Duration{end, math.MaxInt64} {
+			at, ok := s.after(d, "beyond").Deadline()
+			require.True(t, ok)
+			require.Equal(t, modelStart.Add(end), at, "tick %v, delay %v", tick, d)
+		}
+		last := s.after(end-2*tick, "last")
+		s.verify()
+		require.Equal(t, "last", s.to(math.MaxInt64), "tick %v", tick)
+		require.Equal(t, modelStart.Add(end-1), s.Now())
+		require.Equal(t, 2, s.Len())
+		require.False(t, last.Stop())
+		require.Empty(t, s.to(math.MaxInt64), "tick %v", tick)
+
+		soon := s.after(0, "soon")
+		s.after(tick, "after the end")
+		require.True(t, soon.Reschedule(0))
+		require.Equal(t, "soon", s.to(math.MaxInt64), "tick %v", tick)
+		require.Equal(t, 3, s.Len())
+		s.verify()
+	}
+}
+
+// stall moves a wheel's clock by d without the clock of the bubble, as if the process had been
+// stopped. The driver is requested if the alarm is due now.
+func stall[T any](e *engine[T], d time.Duration) {
+	e.Base = e.Base.Add(-d)
+	for _, s := range e.shards {
+		s.own(func() {
+			s.skip(d)
+			if s.Read() >= s.ticks.Begin(max(0, s.alarm.at.Load())) {
+				s.alarm.requestDriver()
+			}
+		})
+	}
+}
+
+// The process is stopped for days. Then the due timers fire at once and exactly once, and the
+// others fire in the ticks of their deadlines.
+func TestTimersFireOnceAndInTheirTicksAfterALongStall(t *testing.T) {
+	t.Parallel()
+	for _, executor := range []Executor{nil, Inline, Goroutines} {
+		for _, length := range []time.Duration{10*time.Hour + 1, 100 * 24 * time.Hour} {
+			bubble(t, Options{Tick: rangeTick, Executor: executor, WheelSize: 256}, func(t *testing.T, tw *TimingWheel) {
+				testLongStall(t, tw, length)
+			})
+		}
+	}
+}
+
+func testLongStall(t *testing.T, tw *TimingWheel, length time.Duration) {
+	t.Helper()
+	sh := &tw.engine.shards[0].shard
+	start := time.Now()
+	delays := append(longDelays(), length-1, length, length+rangeTick, length+time.Second)
+	ran := make([]atomic.Int64, len(delays))
+	timers := make([]Timer, len(delays))
+	for k, d := range delays {
+		timers[k] = tw.AfterFunc(d, func() {
+			if now := time.Since(start) + length; !ran[k].CompareAndSwap(0, int64(now)) || now < d {
+				assert.Fail(t, "early or twice", "timer of %v at %v", d, now)
+			}
+		})
+		if k%2 == 0 {
+			sh.placeAll()
+		}
+	}
+	stall(tw.engine, length)
+	tw.AfterFunc(0, func() {})
+	pass(time.Hour)
+	verifyShard(t, sh)
+	for k, d := range delays {
+		_, pending := timers[k].Deadline()
+		if pending != (ran[k].Load() == 0) || pending != (d > length+time.Hour) {
+			t.Fatalf("after a stall of %v a timer of %v is pending: %v", length, d, pending)
+		}
+	}
+	pass(11 * 365 * 24 * time.Hour)
+	for k, d := range delays {
+		if got := time.Duration(ran[k].Load()); got != roundedUp(d) && (d > length+time.Hour || got > length+time.Hour) {
+			t.Fatalf("after a stall of %v a timer of %v ran at %v", length, d, got)
+		}
+	}
+	require.Zero(t, tw.Len())
+	verifyShard(t, sh)
+}
+
+// An Advance over many periods merges the missed runs of a plan into one. The next run has the
+// phase of the plan.
+func TestRunsMissedInALongAdvanceAreMergedInPhase(t *testing.T) {
+	t.Parallel()
+	for _, leap := range []time.Duration{13 * time.Hour, 50 * time.Hour, 100 * 24 * time.Hour} {
+		tw := startWheel(t, Options{Tick: micro, Manual: true, Start: modelStart})
+		var planned []time.Duration
+		tw.ScheduleRun(Every(time.Hour), func(r *Run) { planned = append(planned, r.Planned.Sub(modelStart)) })
+		tw.Advance(modelStart.Add(leap + time.Minute))
+		tw.Advance(modelStart.Add(leap + time.Hour + time.Minute))
+		require.Equal(t, []time.Duration{time.Hour, leap + time.Hour}, planned)
+		require.Equal(t, 1, tw.Len())
+	}
+}
+
+// A caller is stopped for long between reading the clock and taking the lock. The timers that the
+// caller then arms and reschedules are due at once.
+func TestTimersArmedWithAnOldReadingAreDueAtOnce(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{Tick: rangeTick}, func(t *testing.T, tw *TimingWheel) {
+		s := tw.engine.shards[0]
+		moved := tw.AfterFunc(100*time.Hour, func() {})
+		now := s.Read()
+		pass(17 * time.Hour)
+		ran := false
+		s.armMu.Lock()
+		s.arm(now+int64(time.Second), now, func() { ran = true }, 0)
+		require.True(t, moved.rescheduleTo(now+int64(time.Second), clock.Unread))
+		pass(time.Second)
+		require.True(t, ran)
+		require.Zero(t, tw.Len())
+	})
+}
+
+// A run reschedules its plan and then runs for long, past the new deadline. The next run begins
+// when this run ends.
+func TestPlanRescheduledInALongRunIsDueWhenTheRunEnds(t *testing.T) {
+	t.Parallel()
+	const length = 17 * time.Hour
+	bubble(t, Options{Tick: rangeTick}, func(t *testing.T, tw *TimingWheel) {
+		start := time.Now()
+		var runs []time.Duration
+		handle := make(chan Timer, 1)
+		plan := tw.ScheduleFunc(Every(time.Minute), func() {
+			runs = append(runs, time.Since(start))
+			if len(runs) == 1 {
+				assert.True(t, (<-handle).Reschedule(time.Hour))
+				time.Sleep(length)
+			}
+		})
+		handle <- plan
+		pass(length + time.Minute + time.Second)
+		require.Equal(t, []time.Duration{time.Minute, time.Minute + length}, runs[:2])
+		require.True(t, plan.Stop())
+	})
+}
