@@ -7,6 +7,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
+// never is a tick that no clock reaches.
+const never = math.MaxInt64
+
 // bucketState is the state of a bucket. The owner of the wheel makes all transitions:
 //
 //	state        the bucket is in            leaves to

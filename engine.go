@@ -150,7 +150,6 @@ type shardOf[T any] struct {
 	pageRefs []*pageRef // by page
 	nextPage *page[T]   // allocated and not opened yet
 	callees  callees
-	lasting  lastingMarks
 
 	// Guarded by wheelMu.
 	valueBuffer []T        // the buffer of the worker that ended last, for reuse
@@ -158,30 +157,6 @@ type shardOf[T any] struct {
 	spareWorker *worker[T] // the worker that ended last, for reuse
 
 	inQueue bool // in permits.queue; guarded by permits.mu
-}
-
-// lastingMarks holds the generations, plus 1, of the timers that survive the wheel's Stop, by slot.
-// armMu guards the writes. The goroutine that has claimed a timer, or the wheel's Stop that has
-// ended it, reads its entry without armMu.
-type lastingMarks struct {
-	gens arena.Table[[arena.PageSize]uint32]
-}
-
-// set marks the timer of slot i. The caller has armed the slot and still holds armMu.
-func (l *lastingMarks) set(i, gen uint32) {
-	p := i >> arena.PageShift
-	gens := l.gens.At(p)
-	if gens == nil {
-		gens = new([arena.PageSize]uint32)
-		l.gens.Set(int(p), gens)
-	}
-	gens[i&arena.PageMask] = gen + 1
-}
-
-// has reports whether a timer is marked.
-func (l *lastingMarks) has(i, gen uint32) bool {
-	gens := l.gens.At(i >> arena.PageShift)
-	return gens != nil && gens[i&arena.PageMask] == gen+1
 }
 
 // callees holds the code addresses of the user's functions that plans and FuncTimers call, by slot,
@@ -245,9 +220,6 @@ func (s *shardOf[T]) closePage(p int) {
 	if s.callees.codes.At(uint32(p)) != nil {
 		s.callees.codes.Set(p, nil)
 	}
-	if s.lasting.gens.At(uint32(p)) != nil {
-		s.lasting.gens.Set(p, nil)
-	}
 	s.pageRefs[p].page.Store(nil)
 	if s.order != nil {
 		s.order.stamps.Set(p, nil)
@@ -269,7 +241,6 @@ func (s *shardOf[T]) drop(i uint32) {
 func (s *shardOf[T]) clear() {
 	s.values.Clear()
 	s.callees.codes.Clear()
-	s.lasting.gens.Clear()
 	for _, h := range s.pageRefs {
 		h.page.Store(nil)
 	}
@@ -377,38 +348,29 @@ func (s *shardOf[T]) openPage() {
 
 // moveSurvivors hands the pending timers that survive the wheel's Stop to the runtime. It makes
 // their words Dead before it reads the payloads, so that no Stop and no claim reads them too. The
-// wheel is closed, the inbox is empty, and survivors.mu, wheelMu and armMu are held.
+// wheel is closed, the inbox is empty, and survivors.mu, wheelMu and armMu are held. O(slots).
 func (s *shardOf[T]) moveSurvivors() {
-	if s.lasting.gens.Cap() == 0 {
-		return
-	}
 	all := &s.engine.survivors
-	if all.timers == nil {
-		all.timers = make(map[Timer]*time.Timer)
-	}
 	now := s.reading()
-	for p := range s.lasting.gens.Cap() {
-		if s.lasting.gens.At(uint32(p)) == nil {
-			continue
-		}
-		pg, values := s.slots.Pages.At(uint32(p)), s.values.At(uint32(p))
+	for p, ref := range s.pageRefs {
+		pg, values := ref.page.Load(), s.values.At(uint32(p))
 		if pg == nil || values == nil {
 			continue
 		}
 		for k := range uint32(arena.PageSize) {
-			i := uint32(p)<<arena.PageShift | k
-			w := pg.Load(i)
-			if !s.lasting.has(i, w.Gen()) {
+			w := pg.Load(k)
+			for w.Has(arena.Lasting) && w.Kind() == arena.Placed && !pg.Swap(k, w, w.With(arena.Dead)) {
+				w = pg.Load(k)
+			}
+			if !w.Has(arena.Lasting) || w.Kind() != arena.Placed {
 				continue
 			}
-			for w.Kind() == arena.Placed && !pg.Swap(i, w, w.With(arena.Dead)) {
-				w = pg.Load(i)
-			}
-			if w.Kind() != arena.Placed {
-				continue
+			if all.timers == nil {
+				all.timers = make(map[Timer]*time.Timer)
 			}
 			f := any(values[k]).(func())
-			all.timers[Timer{s.pageRefs[p], i, w.Gen()}] = time.AfterFunc(time.Duration(s.ticks.Begin(w.Tick())-now), f)
+			t := Timer{ref, uint32(p)<<arena.PageShift | k, w.Gen()}
+			all.timers[t] = time.AfterFunc(time.Duration(s.ticks.Begin(w.Tick())-now), f)
 		}
 	}
 }
@@ -532,12 +494,7 @@ func (e *engine[T]) lastingAt(t time.Time, v T) Timer {
 // armLasting is armAt for a timer that survives the wheel's Stop.
 func (e *engine[T]) armLasting(deadline, now int64, v T) Timer {
 	s := e.pick()
-	timer := s.armLocked(deadline, now, v, 0)
-	if timer.ref != nil {
-		s.lasting.set(timer.index, timer.gen)
-	}
-	s.unlockArm()
-	return timer
+	return s.arm(deadline, now, v, arena.Lasting)
 }
 
 // cancelLasting is Stop for a timer that survives the wheel's Stop.

@@ -76,7 +76,6 @@ func receiver(x ast.Expr) string {
 // layers lists the files of the package from the bottom to the top. A file may refer to files of
 // its own layer and of lower layers.
 var layers = [][]string{
-	{"words.go"},
 	{"bucket.go"},
 	{"inbox.go"},
 	{"wheel.go"},

@@ -2,16 +2,12 @@ package timingwheel
 
 import (
 	"fmt"
-	"math"
 	"math/bits"
 
 	"github.com/timingwheel-go/timingwheel/internal/heap"
 )
 
 const maxLevels = 16
-
-// never is a tick that no clock reaches.
-const never = math.MaxInt64
 
 // geometry is the shape of a wheel.
 type geometry struct {

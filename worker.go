@@ -302,7 +302,7 @@ func (w *worker[T]) runOne(limit int64) int {
 	if s.perCall == 1 {
 		e := &s.entryBuffer[0]
 		w.planSlot = planSlot(e)
-		lasting = s.lasting.has(e.index, e.word.Gen())
+		lasting = e.word.Has(arena.Lasting)
 	}
 	o.pool.launches++
 	alone := w.unlockToRun(w.serving && !w.stuck && (o.due.ready > 0 || o.backlog()))
