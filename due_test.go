@@ -55,7 +55,7 @@ func (m *dueModel) slot() uint32 {
 	i := m.unused[len(m.unused)-1]
 	m.unused = m.unused[:len(m.unused)-1]
 	pg := m.page(i)
-	pg.Store(i, pg.Load(i)&^(1<<28-1<<6)) // generations are none of its business
+	pg.Store(i, pg.Load(i)&^(1<<20-1<<6)) // generations are none of its business
 	pg.Store(i, pg.Arm(i, 0, uint64(i)).With(arena.Placed))
 	return i
 }

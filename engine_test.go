@@ -121,7 +121,7 @@ func TestRaceCallersOpenOnePageTogether(t *testing.T) {
 func age(timer Timer) Timer {
 	timer.swapWord(func(w arena.Word) arena.Word {
 		for !w.Exhausted() { // all bits of the generation
-			w |= (1<<28 - 1<<6)
+			w |= (1<<20 - 1<<6)
 		}
 		return w
 	})

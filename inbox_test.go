@@ -77,7 +77,7 @@ func TestSweepRetiresExhaustedSlot(t *testing.T) {
 		setKind(slots, k, arena.Ended, 0)
 	}
 	for !pg.Load(i).Exhausted() { // all bits of the generation
-		pg.Store(i, pg.Load(i)|(1<<28-1<<6))
+		pg.Store(i, pg.Load(i)|(1<<20-1<<6))
 	}
 	ib.sweep(slots)
 	require.Equal(t, []uint32{other}, ib.free)
