@@ -37,7 +37,7 @@ func BenchmarkNewTimerStop(b *testing.B) {
 		}
 	}, func(b *testing.B, tw *TimingWheel) {
 		for b.Loop() {
-			tw.NewTimer(30 * time.Second).Stop()
+			tw.NewChannelTimer(30 * time.Second).Stop()
 		}
 	})
 }
@@ -56,7 +56,7 @@ func BenchmarkNewTimerWait(b *testing.B) {
 		})
 	}, func(b *testing.B, tw *TimingWheel) {
 		answers(b, func(answer <-chan int) {
-			t := tw.NewTimer(30 * time.Second)
+			t := tw.NewChannelTimer(30 * time.Second)
 			select {
 			case <-answer:
 			case <-t.C:
@@ -89,7 +89,7 @@ func BenchmarkTimerReset(b *testing.B) {
 			t.Reset(time.Hour)
 		}
 	}, func(b *testing.B, tw *TimingWheel) {
-		t := tw.NewTimer(time.Hour)
+		t := tw.NewChannelTimer(time.Hour)
 		for b.Loop() {
 			t.Reset(time.Hour)
 		}

@@ -14,7 +14,7 @@ import (
 
 // ChannelTimer is a [time.Timer] on a wheel: when it fires, it sends the current time on C. As with
 // time.Timer since Go 1.23, no stale value can be received once Stop or Reset has returned, so the
-// channel need not be drained. Make one with [TimingWheel.NewTimer]. Methods of any other
+// channel need not be drained. Make one with [TimingWheel.NewChannelTimer]. Methods of any other
 // ChannelTimer panic. A ChannelTimer must not be copied. Its methods may be called concurrently.
 type ChannelTimer struct {
 	C <-chan time.Time // has a buffer of one value, is never replaced and never closed
@@ -23,20 +23,20 @@ type ChannelTimer struct {
 }
 
 // After returns a channel on which the current time is sent once, d from now or up to one tick
-// later, and never earlier. A zero or negative d means at once. After costs less than NewTimer but
-// cannot be stopped: the wheel keeps the timer until d has passed. If the value may not be needed,
-// use [TimingWheel.NewTimer]. On a stopped wheel nothing is sent.
+// later, and never earlier. A zero or negative d means at once. After costs less than
+// NewChannelTimer but cannot be stopped: the wheel keeps the timer until d has passed. If the value
+// may not be needed, use [TimingWheel.NewChannelTimer]. On a stopped wheel nothing is sent.
 func (tw *TimingWheel) After(d time.Duration) <-chan time.Time {
 	c := make(chan time.Time, 1)
 	tw.engine.after(d, func() { c <- tw.wallNow() }) // there is room
 	return c
 }
 
-// NewTimer returns a timer that sends the current time on its channel once, d from now or up to one
-// tick later, and never earlier. A zero or negative d means at once. The wheel keeps the timer
-// until it fires or is stopped, even if the program no longer refers to it. On a stopped wheel
-// nothing is sent.
-func (tw *TimingWheel) NewTimer(d time.Duration) *ChannelTimer {
+// NewChannelTimer returns a timer that sends the current time on its channel once, d from now or up
+// to one tick later, and never earlier. A zero or negative d means at once. The wheel keeps the
+// timer until it fires or is stopped, even if the program no longer refers to it. On a stopped
+// wheel nothing is sent.
+func (tw *TimingWheel) NewChannelTimer(d time.Duration) *ChannelTimer {
 	t := new(ChannelTimer)
 	t.emitter.start(tw, d)
 	t.C = t.emitter.c
@@ -63,7 +63,7 @@ func (t *ChannelTimer) Reset(d time.Duration) bool {
 
 func (t *ChannelTimer) must(method string) {
 	if t.emitter.wheel == nil {
-		panic("timingwheel: " + method + " of a ChannelTimer that was not made by NewTimer")
+		panic("timingwheel: " + method + " of a ChannelTimer that was not made by NewChannelTimer")
 	}
 }
 
@@ -71,9 +71,9 @@ func (t *ChannelTimer) must(method string) {
 // later, by the wheel of [Default]. See [TimingWheel.After].
 func After(d time.Duration) <-chan time.Time { return Default().After(d) }
 
-// NewTimer returns a timer on the wheel of [Default] that sends the current time on its channel
-// once, d from now or up to one tick later. See [TimingWheel.NewTimer].
-func NewTimer(d time.Duration) *ChannelTimer { return Default().NewTimer(d) }
+// NewChannelTimer returns a timer on the wheel of [Default] that sends the current time on its
+// channel once, d from now or up to one tick later. See [TimingWheel.NewChannelTimer].
+func NewChannelTimer(d time.Duration) *ChannelTimer { return Default().NewChannelTimer(d) }
 
 // Ticker is a [time.Ticker] on a wheel: it sends the current time on C at regular intervals. Make
 // one with [TimingWheel.NewTicker]. The wheel keeps a ticker until it is stopped, even if the

@@ -53,12 +53,12 @@ func assertEmpty(t *testing.T, c <-chan time.Time, message string) {
 }
 
 // The value is the time of firing, as time.Now returns it, and it is sent once.
-func TestNewTimerAndAfterSendTheTimeOnce(t *testing.T) {
+func TestNewChannelTimerAndAfterSendTheTimeOnce(t *testing.T) {
 	t.Parallel()
 	for name, make := range map[string]func(tw *TimingWheel, d time.Duration) <-chan time.Time{
-		"After":    (*TimingWheel).After,
-		"NewTimer": func(tw *TimingWheel, d time.Duration) <-chan time.Time { return tw.NewTimer(d).C },
-		"Reset":    func(tw *TimingWheel, d time.Duration) <-chan time.Time { return resetTwice(tw, d).C },
+		"After":           (*TimingWheel).After,
+		"NewChannelTimer": func(tw *TimingWheel, d time.Duration) <-chan time.Time { return tw.NewChannelTimer(d).C },
+		"Reset":           func(tw *TimingWheel, d time.Duration) <-chan time.Time { return resetTwice(tw, d).C },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -82,7 +82,7 @@ func TestNewTimerAndAfterSendTheTimeOnce(t *testing.T) {
 // resetTwice returns a timer that was stopped, and that has fired without a receiver, before it was
 // reset to d.
 func resetTwice(tw *TimingWheel, d time.Duration) *ChannelTimer {
-	t := tw.NewTimer(d / 2)
+	t := tw.NewChannelTimer(d / 2)
 	t.Stop()
 	t.Reset(0)
 	synctest.Wait()
@@ -96,17 +96,17 @@ func TestChannelTimerAcceptsAnyDuration(t *testing.T) {
 		for _, d := range []time.Duration{0, -1, -time.Hour, math.MinInt64} {
 			before := time.Now()
 			assert.False(t, (<-tw.After(d)).After(before), "After(%v)", d)
-			timer := tw.NewTimer(d)
-			assert.False(t, (<-timer.C).After(before), "NewTimer(%v)", d)
+			timer := tw.NewChannelTimer(d)
+			assert.False(t, (<-timer.C).After(before), "NewChannelTimer(%v)", d)
 			assert.False(t, timer.Reset(d))
 			assert.False(t, (<-timer.C).After(before), "Reset(%v)", d)
 		}
-		never, timer := tw.After(math.MaxInt64), tw.NewTimer(math.MaxInt64)
-		moved := tw.NewTimer(time.Hour)
+		never, timer := tw.After(math.MaxInt64), tw.NewChannelTimer(math.MaxInt64)
+		moved := tw.NewChannelTimer(time.Hour)
 		assert.True(t, moved.Reset(math.MaxInt64))
 		pass(200 * oneYear)
 		assertEmpty(t, never, "After")
-		assertEmpty(t, timer.C, "NewTimer")
+		assertEmpty(t, timer.C, "NewChannelTimer")
 		assertEmpty(t, moved.C, "Reset")
 		assert.True(t, timer.Stop())
 		assert.True(t, moved.Stop())
@@ -136,7 +136,7 @@ func TestStopAndResetOfAChannelTimerAreExactInEachState(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
-				timer := tw.NewTimer(50 * ms)
+				timer := tw.NewChannelTimer(50 * ms)
 				state.reach(timer)
 				assert.Equal(t, state.want, timer.Stop(), "Stop")
 				assertEmpty(t, timer.C, "after Stop")
@@ -145,7 +145,7 @@ func TestStopAndResetOfAChannelTimerAreExactInEachState(t *testing.T) {
 				assertEmpty(t, timer.C, "long after Stop")
 				assert.Zero(t, tw.Len())
 
-				timer = tw.NewTimer(50 * ms)
+				timer = tw.NewChannelTimer(50 * ms)
 				state.reach(timer)
 				start := time.Now()
 				assert.Equal(t, state.want, timer.Reset(2*time.Hour), "Reset")
@@ -166,7 +166,7 @@ func TestWaitingReceiverGetsTheValueOfTheLastReset(t *testing.T) {
 	t.Parallel()
 	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
 		start := time.Now()
-		timer := tw.NewTimer(time.Minute)
+		timer := tw.NewChannelTimer(time.Minute)
 		got := make(chan time.Time)
 		go func() { got <- <-timer.C }()
 		synctest.Wait()
@@ -184,16 +184,16 @@ func TestWaitingReceiverGetsTheValueOfTheLastReset(t *testing.T) {
 func TestChannelTimerNotMadeByNewTimerPanics(t *testing.T) {
 	t.Parallel()
 	var timer ChannelTimer
-	assert.PanicsWithValue(t, "timingwheel: Stop of a ChannelTimer that was not made by NewTimer", func() { timer.Stop() })
-	assert.PanicsWithValue(t, "timingwheel: Reset of a ChannelTimer that was not made by NewTimer", func() { timer.Reset(time.Second) })
+	assert.PanicsWithValue(t, "timingwheel: Stop of a ChannelTimer that was not made by NewChannelTimer", func() { timer.Stop() })
+	assert.PanicsWithValue(t, "timingwheel: Reset of a ChannelTimer that was not made by NewChannelTimer", func() { timer.Reset(time.Second) })
 }
 
 // A stopped wheel sends nothing. Stop and Reset still remove a value that was sent before.
 func TestChannelTimerOnAStoppedWheelSendsNothing(t *testing.T) {
 	t.Parallel()
 	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
-		pending, kept, after := tw.NewTimer(time.Hour), tw.NewTimer(time.Hour), tw.After(time.Hour)
-		full, other := tw.NewTimer(0), tw.NewTimer(0)
+		pending, kept, after := tw.NewChannelTimer(time.Hour), tw.NewChannelTimer(time.Hour), tw.After(time.Hour)
+		full, other := tw.NewChannelTimer(0), tw.NewChannelTimer(0)
 		synctest.Wait()
 		tw.Stop()
 		assert.False(t, pending.Stop(), "the timer was discarded")
@@ -201,7 +201,7 @@ func TestChannelTimerOnAStoppedWheelSendsNothing(t *testing.T) {
 		assert.True(t, full.Stop(), "Stop removes the value")
 		assert.True(t, other.Reset(0), "Reset removes the value")
 		assert.False(t, other.Stop(), "Reset must not arm the timer")
-		late, lateAfter := tw.NewTimer(0), tw.After(0)
+		late, lateAfter := tw.NewChannelTimer(0), tw.After(0)
 		assert.False(t, late.Reset(0))
 		assert.False(t, late.Stop())
 		pass(2 * time.Hour)
@@ -214,7 +214,7 @@ func TestChannelTimerOnAStoppedWheelSendsNothing(t *testing.T) {
 func TestFlushFiresChannelTimers(t *testing.T) {
 	t.Parallel()
 	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
-		timer, after := tw.NewTimer(time.Hour), tw.After(time.Hour)
+		timer, after := tw.NewChannelTimer(time.Hour), tw.After(time.Hour)
 		time.Sleep(time.Minute)
 		assert.Equal(t, 2, tw.Flush())
 		assert.Equal(t, time.Now(), <-timer.C)
@@ -228,7 +228,7 @@ func TestChannelTimerInManualModeSendsTheWheelsClock(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	tw := startWheel(t, Options{Manual: true, Start: start})
-	timer, after, now := tw.NewTimer(time.Hour), tw.After(time.Hour), tw.NewTimer(0)
+	timer, after, now := tw.NewChannelTimer(time.Hour), tw.After(time.Hour), tw.NewChannelTimer(0)
 	assertEmpty(t, now.C, "before Advance")
 	assert.Equal(t, 1, tw.Advance(start))
 	assert.Equal(t, start, <-now.C)
@@ -265,7 +265,7 @@ func TestChannelTimerHeldByAnExecutorCanBeStopped(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var held heldCalls
 	tw := startWheel(t, Options{Manual: true, Start: start, Executor: &held})
-	stopped, moved, left := tw.NewTimer(ms), tw.NewTimer(ms), tw.NewTimer(ms)
+	stopped, moved, left := tw.NewChannelTimer(ms), tw.NewChannelTimer(ms), tw.NewChannelTimer(ms)
 	tw.Advance(start.Add(ms))
 	assert.True(t, stopped.Stop())
 	assert.True(t, moved.Reset(time.Hour))
@@ -296,7 +296,7 @@ func TestChannelTimerStoppedAfterItsClaimSendsNothing(t *testing.T) {
 	t.Run("Stop", func(t *testing.T) {
 		t.Parallel()
 		tw := startWheel(t, Options{Shards: 1})
-		timer := tw.NewTimer(time.Hour)
+		timer := tw.NewChannelTimer(time.Hour)
 		claimedUnder(t, tw, &timer.emitter, func() { assert.True(t, timer.emitter.stopLocked()) })
 		assertEmpty(t, timer.C, "stale value")
 		assert.False(t, timer.Stop())
@@ -304,7 +304,7 @@ func TestChannelTimerStoppedAfterItsClaimSendsNothing(t *testing.T) {
 	t.Run("Reset", func(t *testing.T) {
 		t.Parallel()
 		tw := startWheel(t, Options{Shards: 1})
-		timer := tw.NewTimer(time.Hour)
+		timer := tw.NewChannelTimer(time.Hour)
 		claimedUnder(t, tw, &timer.emitter, func() { assert.True(t, timer.emitter.resetLocked(time.Hour)) })
 		assertEmpty(t, timer.C, "stale value")
 		assert.Equal(t, 1, tw.Len())
@@ -314,7 +314,7 @@ func TestChannelTimerStoppedAfterItsClaimSendsNothing(t *testing.T) {
 	t.Run("Stop of the wheel", func(t *testing.T) {
 		t.Parallel()
 		tw := startWheel(t, Options{Shards: 1})
-		timer := tw.NewTimer(time.Hour)
+		timer := tw.NewChannelTimer(time.Hour)
 		claimedUnder(t, tw, &timer.emitter, func() {
 			tw.Stop()
 			assert.False(t, timer.emitter.stopLocked())
@@ -328,11 +328,11 @@ func TestStoppedChannelTimerIsCollected(t *testing.T) {
 	tw := startWheel(t, Options{})
 	timers := make([]weak.Pointer[ChannelTimer], 100)
 	for i := range timers {
-		timer := tw.NewTimer(time.Hour)
+		timer := tw.NewChannelTimer(time.Hour)
 		timers[i] = weak.Make(timer)
 		require.True(t, timer.Stop())
 	}
-	keep := tw.NewTimer(time.Hour)
+	keep := tw.NewChannelTimer(time.Hour)
 	await(t, "the collection of the timers", func() bool {
 		runtime.GC()
 		for _, timer := range timers {
@@ -350,14 +350,14 @@ func TestChannelTimersAllocateNoMoreThanPackageTime(t *testing.T) {
 		t.Skip("sync.Pool drops objects under the race detector, and verify allocates")
 	}
 	tw := startWheel(t, Options{})
-	timer, ticker := tw.NewTimer(time.Hour), tw.NewTicker(time.Hour)
+	timer, ticker := tw.NewChannelTimer(time.Hour), tw.NewTicker(time.Hour)
 	for name, of := range map[string]struct{ own, std func() }{
-		"NewTimer":     {func() { tw.NewTimer(time.Hour).Stop() }, func() { time.NewTimer(time.Hour).Stop() }},
-		"After":        {func() { tw.After(time.Hour) }, func() { time.After(time.Hour) }},
-		"NewTicker":    {func() { tw.NewTicker(time.Hour).Stop() }, func() { time.NewTicker(time.Hour).Stop() }},
-		"Reset":        {func() { timer.Reset(time.Hour) }, func() {}},
-		"Ticker.Reset": {func() { ticker.Reset(time.Hour) }, func() {}},
-		"Stop, Reset":  {func() { timer.Stop(); timer.Reset(time.Hour) }, func() {}},
+		"NewChannelTimer": {func() { tw.NewChannelTimer(time.Hour).Stop() }, func() { time.NewTimer(time.Hour).Stop() }},
+		"After":           {func() { tw.After(time.Hour) }, func() { time.After(time.Hour) }},
+		"NewTicker":       {func() { tw.NewTicker(time.Hour).Stop() }, func() { time.NewTicker(time.Hour).Stop() }},
+		"Reset":           {func() { timer.Reset(time.Hour) }, func() {}},
+		"Ticker.Reset":    {func() { ticker.Reset(time.Hour) }, func() {}},
+		"Stop, Reset":     {func() { timer.Stop(); timer.Reset(time.Hour) }, func() {}},
 	} {
 		assert.LessOrEqual(t, testing.AllocsPerRun(1000, of.own), testing.AllocsPerRun(1000, of.std), name)
 	}
@@ -370,10 +370,10 @@ func TestChannelFunctionsUseDefault(t *testing.T) {
 	assert.GreaterOrEqual(t, v.Sub(before), ms)
 	assert.Contains(t, v.String(), " m=", "the value has no monotonic reading")
 	before = time.Now()
-	v = receive(t, NewTimer(ms).C, "NewTimer")
+	v = receive(t, NewChannelTimer(ms).C, "NewChannelTimer")
 	assert.GreaterOrEqual(t, v.Sub(before), ms)
 	assert.Contains(t, v.String(), " m=")
-	assert.Same(t, Default(), NewTimer(ms).emitter.wheel)
+	assert.Same(t, Default(), NewChannelTimer(ms).emitter.wheel)
 }
 
 // channelSubject is a timer or ticker of package time or of a wheel, with goroutines that wait for
@@ -415,7 +415,7 @@ func TestModelWaitingReceiversGetTheSameAsWithPackageTime(t *testing.T) {
 
 func subjects(tw *TimingWheel, kind string) (std, own *channelSubject) {
 	if kind == "timer" {
-		a, b := time.NewTimer(5*ms), tw.NewTimer(5*ms)
+		a, b := time.NewTimer(5*ms), tw.NewChannelTimer(5*ms)
 		return &channelSubject{c: a.C, stop: func() any { return a.Stop() }, reset: func(d time.Duration) any { return a.Reset(d) }},
 			&channelSubject{c: b.C, stop: func() any { return b.Stop() }, reset: func(d time.Duration) any { return b.Reset(d) }}
 	}
@@ -458,7 +458,7 @@ func play(s *channelSubject, kind string, seed uint64) []string {
 func TestOnlyOneOfSeveralReceiversGetsTheValue(t *testing.T) {
 	t.Parallel()
 	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
-		for _, c := range []<-chan time.Time{tw.NewTimer(time.Hour).C, tw.After(time.Hour)} {
+		for _, c := range []<-chan time.Time{tw.NewChannelTimer(time.Hour).C, tw.After(time.Hour)} {
 			got, end := make(chan time.Time, 5), make(chan struct{})
 			for range cap(got) {
 				go func() {
@@ -482,7 +482,7 @@ func TestOnlyOneOfSeveralReceiversGetsTheValue(t *testing.T) {
 func TestChannelHasABufferOfOneValue(t *testing.T) {
 	t.Parallel()
 	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
-		timer, ticker := tw.NewTimer(time.Hour), tw.NewTicker(time.Hour)
+		timer, ticker := tw.NewChannelTimer(time.Hour), tw.NewTicker(time.Hour)
 		for _, of := range []struct {
 			c     *<-chan time.Time
 			stop  func()
@@ -538,7 +538,7 @@ type unreferencedPair struct {
 
 func unreferenced(tw *TimingWheel) (long, short unreferencedPair) {
 	pair := func(d time.Duration) unreferencedPair {
-		return unreferencedPair{weak.Make(tw.NewTimer(d)), weak.Make(tw.NewTicker(d))}
+		return unreferencedPair{weak.Make(tw.NewChannelTimer(d)), weak.Make(tw.NewTicker(d))}
 	}
 	return pair(time.Hour), pair(5 * ms)
 }
@@ -561,7 +561,7 @@ func TestModelChannelsBehaveLikePackageTime(t *testing.T) {
 		opts.Tick = ms
 		bubble(t, opts, func(t *testing.T, tw *TimingWheel) {
 			random := rand.New(rand.NewPCG(seed, 0))
-			std, own := time.NewTimer(10*ms), tw.NewTimer(10*ms)
+			std, own := time.NewTimer(10*ms), tw.NewChannelTimer(10*ms)
 			stdTicker, ownTicker := time.NewTicker(7*ms), tw.NewTicker(7*ms)
 			for step := range 300 {
 				d := time.Duration(random.IntN(20)) * ms
@@ -614,7 +614,7 @@ func TestRaceChannelTimerEndsEachSettingOnce(t *testing.T) {
 		for range scaled(20) + 2 {
 			var set, received, stopped, moved atomic.Int64
 			set.Store(1)
-			timer := tw.NewTimer(rand.N(100 * time.Microsecond))
+			timer := tw.NewChannelTimer(rand.N(100 * time.Microsecond))
 			var all sync.WaitGroup
 			for range 4 {
 				all.Go(func() {
@@ -663,7 +663,7 @@ func TestRaceChannelTimerIsNeverStaleNorEarly(t *testing.T) {
 		for range 4 {
 			all.Go(func() {
 				d, set := 50*time.Microsecond, time.Now()
-				timer, open := tw.NewTimer(d), true
+				timer, open := tw.NewChannelTimer(d), true
 				for range scaled(5000) {
 					if wait := rand.N(150 * time.Microsecond); rand.IntN(2) == 0 {
 						select {
@@ -700,7 +700,7 @@ func TestRaceStopOfATimerWithoutReceiverReturnsTrue(t *testing.T) {
 		for range 8 {
 			all.Go(func() {
 				for range scaled(500) {
-					a, b := tw.NewTimer(50*time.Microsecond), tw.NewTimer(50*time.Microsecond)
+					a, b := tw.NewChannelTimer(50*time.Microsecond), tw.NewChannelTimer(50*time.Microsecond)
 					var received, other *ChannelTimer
 					select {
 					case <-a.C:
@@ -737,7 +737,7 @@ func TestRaceReusedRelaysSendToTheRightTimer(t *testing.T) {
 					for i := range timers {
 						d := rand.N(300 * time.Microsecond)
 						due[i] = time.Now().Add(d)
-						timers[i] = tw.NewTimer(d)
+						timers[i] = tw.NewChannelTimer(d)
 					}
 					for i := 1; i < len(timers); i += 2 {
 						assert.True(t, timers[i].Stop())
@@ -759,7 +759,7 @@ func TestRaceChannelsAreSilentAfterTheWheelsStop(t *testing.T) {
 	t.Parallel()
 	for range scaled(100) + 3 {
 		tw := startWheel(t, Options{Tick: 10 * time.Microsecond, Shards: 2})
-		timer, ticker := tw.NewTimer(time.Microsecond), tw.NewTicker(time.Microsecond)
+		timer, ticker := tw.NewChannelTimer(time.Microsecond), tw.NewTicker(time.Microsecond)
 		var all sync.WaitGroup
 		for range 3 {
 			all.Go(func() {

@@ -29,16 +29,16 @@ var defaultCases = map[string]func(*testing.T){
 
 // firstUses are calls that make the default wheel if there is none.
 var firstUses = map[string]func(){
-	"Default":      func() { Default() },
-	"AfterFunc":    func() { AfterFunc(time.Hour, func() {}) },
-	"AtFunc":       func() { AtFunc(time.Now(), func() {}) },
-	"ScheduleFunc": func() { ScheduleFunc(Every(time.Hour), func() {}) },
-	"NewFuncTimer": func() { NewFuncTimer(time.Hour, func() {}) },
-	"After":        func() { After(time.Hour) },
-	"NewTimer":     func() { NewTimer(time.Hour) },
-	"NewTicker":    func() { NewTicker(time.Hour) },
-	"Ticks":        func() { Ticks(time.Hour) },
-	"Sleep":        func() { _ = Sleep(context.Background(), 1) },
+	"Default":         func() { Default() },
+	"AfterFunc":       func() { AfterFunc(time.Hour, func() {}) },
+	"AtFunc":          func() { AtFunc(time.Now(), func() {}) },
+	"ScheduleFunc":    func() { ScheduleFunc(Every(time.Hour), func() {}) },
+	"NewFuncTimer":    func() { NewFuncTimer(time.Hour, func() {}) },
+	"After":           func() { After(time.Hour) },
+	"NewChannelTimer": func() { NewChannelTimer(time.Hour) },
+	"NewTicker":       func() { NewTicker(time.Hour) },
+	"Ticks":           func() { Ticks(time.Hour) },
+	"Sleep":           func() { _ = Sleep(context.Background(), 1) },
 	"WithTimeout": func() {
 		_, cancel := WithTimeout(context.Background(), time.Hour)
 		cancel()

@@ -23,8 +23,8 @@
 //     such as [Every] or a schedule of github.com/robfig/cron. Package schedule has more.
 //   - [Timeouts] holds values instead of functions and passes those that have expired to one
 //     function, in batches. Package keyed has timeouts by key.
-//   - [TimingWheel.After], [TimingWheel.NewTimer] and [TimingWheel.NewTicker] send the time on
-//     channels, as in package time. [TimingWheel.Ticks] is an iterator over ticks, and
+//   - [TimingWheel.After], [TimingWheel.NewChannelTimer] and [TimingWheel.NewTicker] send the time
+//     on channels, as in package time. [TimingWheel.Ticks] is an iterator over ticks, and
 //     [TimingWheel.Sleep] takes a context.
 //   - [TimingWheel.WithTimeout] and [TimingWheel.WithDeadline] make contexts, as in package
 //     context.

@@ -28,7 +28,7 @@ func ExampleTimingWheel_After() {
 }
 
 // A loop resets its idle timeout for each message. The channel of the timer need not be drained.
-func ExampleTimingWheel_NewTimer() {
+func ExampleTimingWheel_NewChannelTimer() {
 	tw, err := timingwheel.New(timingwheel.Options{})
 	if err != nil {
 		panic(err)
@@ -38,7 +38,7 @@ func ExampleTimingWheel_NewTimer() {
 	messages := make(chan string, 2)
 	messages <- "hello"
 	messages <- "world"
-	idle := tw.NewTimer(500 * time.Millisecond)
+	idle := tw.NewChannelTimer(500 * time.Millisecond)
 	defer idle.Stop()
 	for {
 		select {
@@ -62,7 +62,7 @@ func ExampleTimingWheel_NewTimer() {
 func ExampleChannelTimer_Stop() {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	tw, pass := newManual(timingwheel.Options{Start: start})
-	received, waiting := tw.NewTimer(time.Second), tw.NewTimer(time.Second)
+	received, waiting := tw.NewChannelTimer(time.Second), tw.NewChannelTimer(time.Second)
 	pass(time.Second)
 
 	fmt.Println((<-received.C).Sub(start))

@@ -73,12 +73,12 @@ func TestProfileHasEachCallThatArms(t *testing.T) {
 	var embedded FuncTimer
 	sleep := func() { slept <- tw.Sleep(ctx, time.Hour) }
 	for name, arm := range map[string]func() (stop func() bool){
-		"AfterFunc":    func() func() bool { return tw.AfterFunc(time.Hour, func() {}).Stop },
-		"AtFunc":       func() func() bool { return tw.AtFunc(time.Now().Add(time.Hour), func() {}).Stop },
-		"NewFuncTimer": func() func() bool { return tw.NewFuncTimer(time.Hour, func() {}).Stop },
-		"Init":         func() func() bool { embedded.Init(tw, time.Hour, func() {}); return embedded.Stop },
-		"ScheduleFunc": func() func() bool { return tw.ScheduleFunc(Every(time.Hour), func() {}).Stop },
-		"NewTimer":     func() func() bool { return tw.NewTimer(time.Hour).Stop },
+		"AfterFunc":       func() func() bool { return tw.AfterFunc(time.Hour, func() {}).Stop },
+		"AtFunc":          func() func() bool { return tw.AtFunc(time.Now().Add(time.Hour), func() {}).Stop },
+		"NewFuncTimer":    func() func() bool { return tw.NewFuncTimer(time.Hour, func() {}).Stop },
+		"Init":            func() func() bool { embedded.Init(tw, time.Hour, func() {}); return embedded.Stop },
+		"ScheduleFunc":    func() func() bool { return tw.ScheduleFunc(Every(time.Hour), func() {}).Stop },
+		"NewChannelTimer": func() func() bool { return tw.NewChannelTimer(time.Hour).Stop },
 		"NewTicker": func() func() bool {
 			ticker := tw.NewTicker(time.Hour)
 			return func() bool { ticker.Stop(); return true }

@@ -223,7 +223,7 @@ func TestIdiomOfChannels(t *testing.T) {
 		want = wait(&eventLog{begun: time.Now()}, timer.C, timer)
 	})
 	inBubble(t, func(tw *timingwheel.TimingWheel) {
-		timer := tw.NewTimer(10 * ms)
+		timer := tw.NewChannelTimer(10 * ms)
 		got = wait(&eventLog{begun: time.Now()}, timer.C, timer)
 	})
 	assert.Equal(t, want, got)

@@ -460,11 +460,11 @@ func TestUnreferencedWheelIsCollected(t *testing.T) {
 		},
 		"timers and tickers with a channel": func(tw *TimingWheel) {
 			<-tw.After(ms)
-			timer := tw.NewTimer(ms)
+			timer := tw.NewChannelTimer(ms)
 			<-timer.C
 			timer.Reset(24 * time.Hour)
 			timer.Stop()
-			tw.NewTimer(0) // its value is never received
+			tw.NewChannelTimer(0) // its value is never received
 			for range tw.Ticks(ms) {
 				break
 			}

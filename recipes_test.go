@@ -345,13 +345,13 @@ func (s *senderBefore) send(v int) bool {
 func (s *senderBefore) receive() int { return <-s.queue }
 
 type sender struct {
-	timers sync.Pool // of *timingwheel.ChannelTimer; New is NewTimer and Stop
+	timers sync.Pool // of *timingwheel.ChannelTimer; New is NewChannelTimer and Stop
 	queue  chan int
 }
 
 func newSender(tw *timingwheel.TimingWheel) *sender {
 	return &sender{queue: make(chan int), timers: sync.Pool{New: func() any {
-		t := tw.NewTimer(time.Hour)
+		t := tw.NewChannelTimer(time.Hour)
 		t.Stop()
 		return t
 	}}}
@@ -551,7 +551,7 @@ func collectBefore(queue <-chan int, export func([]int)) {
 }
 
 func collect(tw *timingwheel.TimingWheel, queue <-chan int, export func([]int)) {
-	timer := tw.NewTimer(wait) // before: time.NewTimer(wait)
+	timer := tw.NewChannelTimer(wait) // before: time.NewTimer(wait)
 	defer timer.Stop()
 	var batch []int
 	for {
@@ -776,7 +776,7 @@ func TestTouchDoesNotRearmACheck(t *testing.T) {
 }
 
 // The wheel keeps the timer of After although the select has ended. Stop releases a timer of
-// NewTimer.
+// NewChannelTimer.
 func TestAfterIsKeptAndAStoppedTimerIsNot(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(tw *timingwheel.TimingWheel) {
@@ -790,7 +790,7 @@ func TestAfterIsKeptAndAStoppedTimerIsNot(t *testing.T) {
 		}
 		assert.Equal(t, 10, tw.Len())
 		for range 10 {
-			timer := tw.NewTimer(time.Hour)
+			timer := tw.NewChannelTimer(time.Hour)
 			select {
 			case <-timer.C:
 			case <-answered:

@@ -168,7 +168,7 @@ func TestStopWakesSleepersAndRunsNoCallback(t *testing.T) {
 			}
 			if i%100 == 0 {
 				tw.ScheduleFunc(Every(time.Hour), call)
-				tw.NewTimer(d)
+				tw.NewChannelTimer(d)
 				tw.NewTicker(d)
 			}
 		}

@@ -43,7 +43,7 @@ func (c clock) After(d time.Duration) <-chan time.Time   { return c.tw.After(d) 
 func (c clock) Now() time.Time                           { return time.Now() }
 func (c clock) Since(t time.Time) time.Duration          { return time.Since(t) }
 func (c clock) Until(t time.Time) time.Duration          { return time.Until(t) }
-func (c clock) NewTimer(d time.Duration) clockwork.Timer { return timer{c.tw.NewTimer(d)} }
+func (c clock) NewTimer(d time.Duration) clockwork.Timer { return timer{c.tw.NewChannelTimer(d)} }
 
 func (c clock) NewTicker(d time.Duration) clockwork.Ticker { return ticker{c.tw.NewTicker(d)} }
 
