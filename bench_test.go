@@ -305,7 +305,7 @@ func BenchmarkTouch(b *testing.B) {
 			touchRandom(b, timers, func(t *FuncTimer, _ time.Time) { t.Touch() })
 		})
 		b.Run("impl=touchat/pending="+size.name, func(b *testing.B) {
-			touchRandom(b, timers, func(t *FuncTimer, now time.Time) { t.TouchAt(now) })
+			touchRandom(b, timers, func(t *FuncTimer, now time.Time) { t.TouchFrom(now) })
 		})
 	}
 }

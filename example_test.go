@@ -252,7 +252,7 @@ func ExampleFuncTimer_InitStopped() {
 }
 
 // The timeout counts from the arrival of a packet, although the packet has waited in a queue.
-func ExampleFuncTimer_TouchAt() {
+func ExampleFuncTimer_TouchFrom() {
 	start := time.Date(2030, time.March, 1, 12, 0, 0, 0, time.UTC)
 	tw, pass := newManual(timingwheel.Options{Start: start})
 	idle := tw.NewFuncTimer(30*time.Second, func() { fmt.Println("silent at", tw.Now().Format(time.TimeOnly)) })
@@ -260,7 +260,7 @@ func ExampleFuncTimer_TouchAt() {
 	pass(20 * time.Second)
 	arrived := tw.Now()
 	pass(5 * time.Second) // in the queue
-	idle.TouchAt(arrived)
+	idle.TouchFrom(arrived)
 	for range 30 {
 		pass(time.Second)
 	}

@@ -158,10 +158,10 @@ func (t *FuncTimer) Touch() bool {
 	return t.touch(s.reading())
 }
 
-// TouchAt is like [FuncTimer.Touch] with now instead of the current time, and reads no clock if now
-// has a monotonic reading. The time now may have passed, such as the time at which a packet
+// TouchFrom is like [FuncTimer.Touch] with now instead of the current time, and reads no clock if
+// now has a monotonic reading. The time now may have passed, such as the time at which a packet
 // arrived.
-func (t *FuncTimer) TouchAt(now time.Time) bool {
+func (t *FuncTimer) TouchFrom(now time.Time) bool {
 	if t.shard == nil {
 		return false
 	}

@@ -46,7 +46,7 @@ func (m *model) actOnFunc(e *modelTimer, shard int) {
 		m.touchFunc(e, m.now, e.fn.Touch)
 	case op < 10:
 		at := m.readingNear(d)
-		m.touchFunc(e, at, func() bool { return e.fn.TouchAt(m.time(at)) })
+		m.touchFunc(e, at, func() bool { return e.fn.TouchFrom(m.time(at)) })
 	case op < 11:
 		m.stopWaitFunc(e)
 	default:
@@ -77,7 +77,7 @@ func (m *model) resetFunc(e *modelTimer, d time.Duration) {
 	}
 }
 
-// touchFunc touches e with the reading of the clock at. touch calls Touch or TouchAt.
+// touchFunc touches e with the reading of the clock at. touch calls Touch or TouchFrom.
 func (m *model) touchFunc(e *modelTimer, at int64, touch func() bool) {
 	if got := touch(); got != (e.at >= 0) {
 		m.failf("Touch of FuncTimer %d: %v", e.id, got)

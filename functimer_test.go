@@ -73,7 +73,7 @@ func TestModelFuncTimerBehavesLikePackageTime(t *testing.T) {
 				case 3, 4:
 					require.Equal(t, std.Touch(), ft.Touch(), what)
 				case 5:
-					require.Equal(t, std.Touch(), ft.TouchAt(time.Now()), what)
+					require.Equal(t, std.Touch(), ft.TouchFrom(time.Now()), what)
 				default:
 					pass(time.Duration(rng.IntN(50)) * ms)
 				}
@@ -115,8 +115,8 @@ func TestTouchNeverMakesADeadlineEarlier(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		watch := newStopwatch()
 		ft := tw.NewFuncTimer(20*ms, watch.note)
-		assert.True(t, ft.TouchAt(time.Now().Add(-15*ms)))
-		assert.True(t, ft.TouchAt(time.Now().Add(-time.Hour)))
+		assert.True(t, ft.TouchFrom(time.Now().Add(-15*ms)))
+		assert.True(t, ft.TouchFrom(time.Now().Add(-time.Hour)))
 		pass(19 * ms)
 		assert.Empty(t, watch.noted())
 		pass(ms)
@@ -124,13 +124,13 @@ func TestTouchNeverMakesADeadlineEarlier(t *testing.T) {
 	})
 }
 
-func TestTouchAtAcceptsTimesWithoutAMonotonicReading(t *testing.T) {
+func TestTouchFromAcceptsTimesWithoutAMonotonicReading(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		watch := newStopwatch()
 		ft := tw.NewFuncTimer(20*ms, watch.note)
 		pass(10 * ms)
-		assert.True(t, ft.TouchAt(time.Now().Round(0)))
+		assert.True(t, ft.TouchFrom(time.Now().Round(0)))
 		pass(100 * ms)
 		assert.Equal(t, []int{30}, watch.noted())
 	})
@@ -187,7 +187,7 @@ func TestFuncTimerBeforeItIsInitialisedOrArmed(t *testing.T) {
 	var ft FuncTimer
 	assert.False(t, ft.Stop())
 	assert.False(t, ft.Touch())
-	assert.False(t, ft.TouchAt(time.Now()))
+	assert.False(t, ft.TouchFrom(time.Now()))
 	assert.PanicsWithValue(t, "timingwheel: Reset of a FuncTimer that was not initialised", func() { ft.Reset(1) })
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		assert.PanicsWithValue(t, "timingwheel: FuncTimer with a nil function", func() { tw.NewFuncTimer(1, nil) })
@@ -315,7 +315,7 @@ func TestTouchWithZeroTimeoutIsNotCountedTwice(t *testing.T) {
 	t.Parallel()
 	for name, touch := range map[string]func(s *recordingWheel, ft *FuncTimer){
 		"in the middle of a tick": func(_ *recordingWheel, ft *FuncTimer) { ft.Touch() },
-		"ahead of the clock":      func(s *recordingWheel, ft *FuncTimer) { ft.TouchAt(s.Now().Add(ms / 4)) },
+		"ahead of the clock":      func(s *recordingWheel, ft *FuncTimer) { ft.TouchFrom(s.Now().Add(ms / 4)) },
 	} {
 		s := newRecordingWheel(t, Options{}, 0)
 		s.to(10*ms + ms/2)
@@ -636,7 +636,7 @@ func TestFuncTimerCallsAllocateNothing(t *testing.T) {
 	now := time.Now()
 	for name, f := range map[string]func(){
 		"Touch":          func() { ft.Touch() },
-		"TouchAt":        func() { ft.TouchAt(now) },
+		"TouchFrom":      func() { ft.TouchFrom(now) },
 		"Reset, later":   func() { ft.Reset(2 * time.Hour) },
 		"Stop and Reset": func() { ft.Stop(); ft.Reset(time.Hour) },
 	} {
