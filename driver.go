@@ -5,24 +5,11 @@ import (
 	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
-const (
-	// driverActive is the alarm's tick while a driver is starting or running. It is before every
-	// tick.
-	driverActive = -1
-
-	// Setting the alarm costs as much as an arm and a stop together. So a Stop of the earliest
-	// timer moves the alarm only once for correctionCost arms. Credit for up to correctionCredit
-	// arms accumulates.
-	correctionCost   = 128
-	correctionCredit = 64 * correctionCost
-
-	// linger is the longest time for which the alarm stays set for a stopped timer without credit.
-	linger = 100 * time.Millisecond
-)
+// driverActive is the alarm's tick while a driver is starting or running. It is before every tick.
+const driverActive = -1
 
 // alarm starts the driver of a shard by a timer of the runtime, so no goroutine waits. While the
 // alarm is off, that timer holds no reference to the shard. So a wheel without pending timers can
@@ -33,25 +20,25 @@ const (
 //	at            meaning                            changes to
 //	never         off                                a tick: the first timer was armed
 //	a tick        the runtime's timer is set for it  an earlier tick: set by an arm or by unlock;
-//	                                                 a later tick or never: set by correct
+//	                                                 never: set by offIfEmpty
 //	driverActive  a driver is starting or running    a tick or never: set by reset, once all
 //	                                                 expired buckets are taken
 //
 // Each state changes to driverActive when the alarm goes off, when it is set to a tick that has
 // begun, and by requestDriver. The wheel's Stop turns the alarm off in each state. All changes are
 // made under armMu, and those to a later tick or never under wheelMu as well.
+//
+// A Stop does not move the alarm, because that costs as much as an arm and a stop together. If the
+// timer for which the alarm is set was stopped, the driver wakes once for nothing.
 type alarm struct {
-	at    atomic.Int64 // written under armMu
-	lone  atomic.Bool  // the inbox had only one timer after the last arm
-	stale atomic.Bool  // the timer for which the alarm is set was postponed in the inbox
+	at atomic.Int64 // written under armMu
 
 	shard  *shard
 	target *alarmTarget // set together with timer
 
 	// Guarded by armMu.
-	timer     *time.Timer
-	starting  bool   // startDriver has started a driver that has not begun
-	correctAt uint64 // a Stop may move the alarm once inbox.armed+correctionCredit reaches it
+	timer    *time.Timer
+	starting bool // startDriver has started a driver that has not begun
 
 	fired atomic.Uint64
 }
@@ -117,14 +104,6 @@ func (a *alarm) setEarlier(tick int64) {
 	}
 }
 
-// isFor reports whether the alarm may be set for a timer that was stopped when its word was w.
-func (a *alarm) isFor(w arena.Word) bool {
-	if w.Kind() == arena.Staged && (a.lone.Load() || a.stale.Load()) {
-		return true
-	}
-	return w.Tick() == a.at.Load()
-}
-
 // reset sets the alarm to the first tick at which the shard has work to do, or turns it off.
 // wheelMu is held, armMu is not.
 func (a *alarm) reset() {
@@ -153,30 +132,22 @@ func (a *alarm) requestDriver() {
 	a.startDriver()
 }
 
-// correct is called after a Stop of the timer for which the alarm is set, and when the wheel has
-// become empty. If the arms since the last correction are enough, it sets the alarm anew. Otherwise
-// it makes sure that a driver runs within linger. wheelMu is held, armMu is not.
-func (a *alarm) correct() {
+// offIfEmpty turns the alarm off if the shard has no timers. A running driver does that at its end.
+// wheelMu is held, armMu is not.
+func (a *alarm) offIfEmpty() {
 	s := a.shard
 	o := &s.owner
-	if s.Manual || s.closed.Load() {
+	if at := a.at.Load(); at == never || at == driverActive {
 		return
 	}
-	a.stale.Store(false)
+	// A late alarm may be set for a timer that is due.
+	if o.wheel.live > 0 || o.due.ready > 0 || o.wheel.cascade.any() {
+		return
+	}
 	s.armMu.Lock()
-	armed := s.inbox.armed
-	if armed+correctionCredit < a.correctAt {
-		a.setEarlier(s.ticks.Ceil(s.Read() + int64(linger)))
-		s.armMu.Unlock()
-		return
-	}
-	a.correctAt = max(a.correctAt, armed) + correctionCost
-	s.armMu.Unlock()
-	s.drain(callerQuantum)
-	if o.batchesDue() > 0 || o.wheel.cascade.any() {
-		a.requestDriver() // the alarm may have been set for these timers
-	} else {
-		a.reset()
+	defer s.armMu.Unlock()
+	if s.inbox.first == never {
+		a.off()
 	}
 }
 

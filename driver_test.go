@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Tests of the alarm and its credit, and of the cost of an idle wheel.
+// Tests of the alarm and of the cost of an idle wheel.
 
 // No goroutine wakes while nothing is due.
 func TestIdleWheelIsNeverWoken(t *testing.T) {
@@ -92,8 +92,8 @@ func TestWakeupsOfPostponedTimers(t *testing.T) {
 	})
 }
 
-// A hundred thousand timers that are stopped before they are due wake no goroutine.
-func TestStoppedTimersCostNoWakeup(t *testing.T) {
+// A hundred thousand timers that are stopped before they are due cost one wake-up.
+func TestStoppedTimersCostOneWakeup(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		for range scaled(100_000) {
 			tw.AfterFunc(time.Minute+rand.N(time.Hour), func() {}).Stop()
@@ -102,8 +102,7 @@ func TestStoppedTimersCostNoWakeup(t *testing.T) {
 			}
 		}
 		pass(10 * day)
-		// An alarm without credit goes off once.
-		assert.LessOrEqual(t, tw.Stats().Wakeups, uint64(5))
+		assert.LessOrEqual(t, tw.Stats().Wakeups, uint64(1), "the alarm goes off once for a stopped timer")
 		assert.Zero(t, tw.Stats().Moved)
 	})
 }
@@ -140,336 +139,159 @@ func TestSlotIsQueuedByItsEarliestRound(t *testing.T) {
 	require.Equal(t, 2, s.wakeups())
 }
 
-// The removals of a small wheel are carried out without waiting for further Stops. So the wheel is
-// empty and its alarm off at once, and an unreferenced wheel can be collected.
-func TestRemovalsOfASmallWheelAreCarriedOut(t *testing.T) {
-	t.Parallel()
-	for n := range 2*removalsMax + 2 {
-		bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-			sh := &tw.engine.shards[0].shard
-			timers := make([]Timer, n)
-			for k := range timers {
-				timers[k] = tw.AfterFunc(time.Hour+time.Duration(k)*time.Minute, func() {})
-			}
-			sh.placeAll()
-			requireAllStop(t, timers)
-			require.Zero(t, sh.removals.len(), "of %d timers", n)
-			require.Zero(t, sh.placed())
-			require.Equal(t, int64(never), sh.alarm.at.Load())
-			pass(3 * time.Hour)
-			require.Zero(t, tw.Stats().Wakeups)
-			verifyShard(t, sh)
-		})
-	}
-}
-
-// The same holds if one of the timers is in the inbox and is stopped there last, or first.
-func TestAlarmOfAnEmptiedWheelIsTurnedOff(t *testing.T) {
-	t.Parallel()
-	for _, inboxFirst := range []bool{false, true} {
-		for _, staged := range []time.Duration{time.Minute, 2 * time.Hour, 1000 * time.Hour} {
-			bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-				sh := &tw.engine.shards[0].shard
-				placed := tw.AfterFunc(time.Hour, func() {})
-				sh.placeAll()
-				young := tw.AfterFunc(staged, func() {})
-				require.Equal(t, 1, sh.staged())
-				for _, timer := range map[bool][]Timer{true: {young, placed}, false: {placed, young}}[inboxFirst] {
-					require.True(t, timer.Stop())
-				}
-				require.Zero(t, sh.placed())
-				require.Equal(t, int64(never), sh.alarm.at.Load(), "%v, the inbox first: %v", staged, inboxFirst)
-				verifyShard(t, sh)
-			})
-		}
-	}
-}
-
-// The alarm is set for a timer that was moved to the inbox and stopped there, and for a timer in a
-// coarse bucket.
-func TestAlarmOfAWheelEmptiedFromInboxAndBucketIsTurnedOff(t *testing.T) {
-	t.Parallel()
-	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		sh := &tw.engine.shards[0].shard
-		a, b := tw.AfterFunc(1000*time.Hour, func() {}), tw.AfterFunc(3000*time.Hour, func() {})
-		sh.placeAll()
-		require.True(t, b.Reschedule(2000*time.Hour))
-		require.True(t, a.Stop())
-		require.True(t, b.Stop())
-		pass(time.Second) // an alarm that lingers goes off
-		require.Equal(t, int64(never), sh.alarm.at.Load(), "an unreferenced wheel would stay in memory until the alarm goes off")
-	})
-}
-
-// The timer is stopped while another goroutine owns the wheel. That goroutine corrects the alarm.
-func TestAlarmOfAWheelEmptiedDuringOwnershipIsTurnedOff(t *testing.T) {
-	t.Parallel()
-	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		sh := &tw.engine.shards[0].shard
-		timer := tw.AfterFunc(1000*time.Hour, func() {})
-		sh.wheelMu.Lock()
-		require.True(t, timer.Stop())
-		require.NotEqual(t, int64(never), sh.alarm.at.Load())
-		sh.unlockAndDrain()
-		require.Equal(t, int64(never), sh.alarm.at.Load(), "an unreferenced wheel would stay in memory until the alarm goes off")
-	})
-}
-
-// The threshold of removals follows the size of the wheel as it shrinks.
-func TestAlarmOfAWheelEmptiedAfterOthersHaveFiredIsTurnedOff(t *testing.T) {
-	t.Parallel()
-	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		sh := &tw.engine.shards[0].shard
-		for range 10 {
-			tw.AfterFunc(200*ms, func() {})
-		}
-		far := []Timer{tw.AfterFunc(1000*time.Hour, func() {}), tw.AfterFunc(3000*time.Hour, func() {})}
-		sh.placeAll()
-		pass(time.Second)
-		require.Equal(t, 2, tw.Stats().Pending)
-		requireAllStop(t, far)
-		pass(time.Second) // an alarm that lingers goes off
-		require.Equal(t, int64(never), sh.alarm.at.Load(), "an unreferenced wheel would stay in memory until the alarm goes off")
-	})
-	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		sh := &tw.engine.shards[0].shard
-		for range 10 {
-			tw.AfterFunc(200*ms, func() {})
-		}
-		far := []Timer{tw.AfterFunc(1000*time.Hour, func() {}), tw.AfterFunc(3000*time.Hour, func() {})}
-		sh.placeAll()
-		pass(time.Second)
-		requireAllStop(t, far)
-		pass(time.Second)
-		require.Equal(t, int64(never), sh.alarm.at.Load(), "without a call of Stats in between")
-	})
-}
-
-// The only timer of a wheel is stopped in the inbox, whatever its deadline.
-func TestAlarmOfAFarTimerStoppedInTheInboxIsTurnedOff(t *testing.T) {
-	t.Parallel()
-	for _, d := range []time.Duration{3 * time.Hour, math.MaxInt64} {
-		bubble(t, Options{Tick: time.Microsecond}, func(t *testing.T, tw *TimingWheel) {
-			require.True(t, tw.AfterFunc(d, boom).Stop())
-			pass(time.Second) // an alarm that lingers goes off
-			assert.Equal(t, int64(never), tw.engine.shards[0].alarm.at.Load(), d)
-		})
-	}
-}
-
-func TestAlarmOfTwoFarTimersStoppedInTheInboxIsTurnedOff(t *testing.T) {
-	t.Parallel()
-	bubble(t, Options{Tick: time.Microsecond}, func(t *testing.T, tw *TimingWheel) {
-		first, second := tw.AfterFunc(3*time.Hour, boom), tw.AfterFunc(4*time.Hour, boom)
-		require.True(t, second.Stop())
-		require.True(t, first.Stop())
-		pass(time.Second)
-		assert.Equal(t, int64(never), tw.engine.shards[0].alarm.at.Load())
-	})
-}
-
-func TestAlarmOfAPostponedTimerStoppedInTheInboxIsTurnedOff(t *testing.T) {
-	t.Parallel()
-	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		first, second := tw.AfterFunc(time.Hour, boom), tw.AfterFunc(3*time.Hour, boom)
-		require.True(t, first.Reschedule(2*time.Hour))
-		third := tw.AfterFunc(4*time.Hour, boom)
-		require.True(t, first.Stop())
-		require.True(t, second.Stop())
-		require.True(t, third.Stop())
-		pass(time.Second)
-		assert.Equal(t, int64(never), tw.engine.shards[0].alarm.at.Load())
-	})
-}
-
-// The alarm is moved when its timer is stopped, but not past the timers of the inbox.
-func TestAlarmMovesToTheNextTimer(t *testing.T) {
-	t.Parallel()
-	for name, credit := range map[string]bool{"with credit": true, "without": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-				sh := &tw.engine.shards[0].shard
-				if !credit {
-					sh.own(func() { sh.alarm.correctAt = math.MaxInt64 })
-				}
-				watch := newStopwatch()
-				first := tw.AfterFunc(200*ms, func() {})
-				tw.AfterFunc(time.Hour, watch.note)
-				sh.placeAll()
-				tw.AfterFunc(time.Minute, watch.note)
-				require.EqualValues(t, 200, sh.alarm.at.Load())
-				require.True(t, first.Stop())
-				verifyShard(t, sh)
-				if credit {
-					require.Greater(t, sh.alarm.at.Load(), int64(50_000))
-				} else {
-					require.LessOrEqual(t, sh.alarm.at.Load(), int64(linger/ms)+1)
-				}
-				pass(2 * time.Hour)
-				require.Equal(t, []int{60_000, 3600_000}, watch.noted())
-				require.EqualValues(t, 1, tw.Stats().Stopped)
-			})
-		})
-	}
-}
-
-// A Stop of the earliest timer places only a part of a large inbox. The alarm is not moved past the
-// remaining timers.
-func TestAlarmDoesNotMovePastArrivals(t *testing.T) {
+// A Stop does not move the alarm. The alarm goes off once for nothing, and the other timers fire at
+// their ticks.
+func TestAlarmOfAStoppedTimerGoesOffOnce(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		sh := &tw.engine.shards[0].shard
 		watch := newStopwatch()
-		var first Timer
-		sh.own(func() { // no caller places what it arms
-			for range 2 * callerQuantum {
-				tw.AfterFunc(2*time.Hour, func() {})
-			}
-			tw.AfterFunc(time.Hour, watch.note)
-			first = tw.AfterFunc(time.Minute, func() {})
-		})
-		sh.drainRequested.Store(false)
-		require.True(t, first.Stop())
-		sh.own(func() { require.False(t, sh.owner.arrivals.empty()) })
-		pass(3 * time.Hour)
-		require.Equal(t, []int{3600_000}, watch.noted())
-	})
-}
-
-// An alarm without credit goes off within linger, and then no more.
-func TestAlarmWithoutCreditLingers(t *testing.T) {
-	t.Parallel()
-	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		sh := &tw.engine.shards[0].shard
-		sh.own(func() { sh.alarm.correctAt = math.MaxInt64 })
-		placed := tw.AfterFunc(time.Hour, func() {})
+		first := tw.AfterFunc(200*ms, func() {})
+		tw.AfterFunc(time.Hour, watch.note)
 		sh.placeAll()
-		staged := tw.AfterFunc(2*time.Hour, func() {})
-		require.True(t, placed.Stop())
-		require.True(t, staged.Stop())
-		require.LessOrEqual(t, sh.alarm.at.Load(), int64(linger/ms)+1)
+		tw.AfterFunc(time.Minute, watch.note)
+		require.True(t, first.Stop())
+		verifyShard(t, sh)
 		pass(time.Second)
 		require.EqualValues(t, 1, tw.Stats().Wakeups)
-		require.Equal(t, int64(never), sh.alarm.at.Load())
-		pass(3 * time.Hour)
+		pass(30 * time.Second)
 		require.EqualValues(t, 1, tw.Stats().Wakeups)
+		pass(2 * time.Hour)
+		require.Equal(t, []int{60_000, 3600_000}, watch.noted())
 	})
 }
 
-// A Stop of the earliest timer corrects the alarm while there is credit. A loop of such Stops uses
-// the credit up, and then wakes the driver at most once in each linger.
-func TestStopsOfTheEarliestTimerUseUpCredit(t *testing.T) {
-	t.Parallel()
-	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		sh := &tw.engine.shards[0].shard
-		const loops, others = 1000, 4 * correctionCredit // credit is limited to correctionCredit
-		for range others {
-			tw.AfterFunc(time.Hour, func() {})
-		}
-		sh.placeAll()
-		settings := 0
-		for range loops {
-			timer := tw.AfterFunc(time.Second, func() {})
-			set := sh.alarm.at.Load()
-			require.True(t, timer.Stop())
-			if sh.alarm.at.Load() > set {
-				settings++
-			}
-		}
-		require.LessOrEqual(t, settings, correctionCredit/correctionCost+loops/correctionCost+1, "the alarm was corrected too often")
-		require.GreaterOrEqual(t, settings, correctionCredit/correctionCost, "there was credit")
-		pass(time.Minute)
-		require.LessOrEqual(t, tw.Stats().Wakeups, uint64(2))
-		require.Equal(t, others, tw.Len())
-	})
-}
-
-// Only a Stop of the earliest timer spends credit.
-func TestStopsOfLaterTimersSpendNoCredit(t *testing.T) {
-	t.Parallel()
-	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		sh := &tw.engine.shards[0].shard
-		tw.AfterFunc(time.Second, func() {})
-		var timers []Timer
-		for k := range removalsMax {
-			timers = append(timers, tw.AfterFunc(time.Hour+time.Duration(k)*24*time.Hour, func() {}))
-		}
-		tw.AfterFunc(10_000*time.Hour, func() {})
-		sh.placeAll()
-		credit := sh.alarm.correctAt
-		requireAllStop(t, timers)
-		require.Zero(t, sh.removals.len())
-		require.Equal(t, credit, sh.alarm.correctAt)
-	})
-}
-
-// The alarm is corrected once for a number of armed timers. At whatever point of that count the
-// last timers are stopped, and in which order, the alarm of the idle wheel goes off at most once
-// more, within linger.
+// A wheel whose last timers were stopped is woken at most once, and its alarm is off then. So it
+// can be collected.
 func TestIdleWheelTurnsItsAlarmOff(t *testing.T) {
-	ends := map[string]func(tw *TimingWheel, far func(hours time.Duration) Timer, h *held){
-		"stopped in order": func(_ *TimingWheel, far func(time.Duration) Timer, _ *held) {
-			a, b, c := far(1), far(2), far(50)
-			a.Stop()
-			b.Stop()
-			c.Stop()
+	t.Parallel()
+	var h *held
+	stop := func(timers ...Timer) {
+		for _, timer := range timers {
+			timer.Stop()
+		}
+	}
+	far := func(tw *TimingWheel, hours time.Duration) Timer { return tw.AfterFunc(hours*time.Hour, boom) }
+	for name, use := range map[string]func(tw *TimingWheel){
+		"stopped in order":                    func(tw *TimingWheel) { stop(far(tw, 1), far(tw, 2), far(tw, 50)) },
+		"stopped in reverse":                  func(tw *TimingWheel) { stop(far(tw, 50), far(tw, 2), far(tw, 1)) },
+		"the deadline is beyond every clock":  func(tw *TimingWheel) { stop(tw.AfterFunc(math.MaxInt64, boom), far(tw, 1)) },
+		"postponed before it was stopped":     func(tw *TimingWheel) { a := far(tw, 1); a.Reschedule(2 * time.Hour); stop(a) },
+		"moved earlier before it was stopped": func(tw *TimingWheel) { a := far(tw, 2); a.Reschedule(time.Hour); stop(a) },
+		"one in a bucket, one in the inbox": func(tw *TimingWheel) {
+			a := far(tw, 2)
+			tw.engine.shards[0].placeAll()
+			stop(a, far(tw, 1))
 		},
-		"stopped in reverse": func(_ *TimingWheel, far func(time.Duration) Timer, _ *held) {
-			a, b, c := far(1), far(2), far(50)
-			c.Stop()
-			b.Stop()
-			a.Stop()
+		"moved from a bucket to the inbox": func(tw *TimingWheel) {
+			a, b := far(tw, 1000), far(tw, 3000)
+			tw.engine.shards[0].placeAll()
+			b.Reschedule(50 * time.Hour)
+			stop(a, b)
 		},
-		"the last one fires": func(tw *TimingWheel, far func(time.Duration) Timer, h *held) {
-			a := far(1)
+		"more than a drain removes": func(tw *TimingWheel) {
+			timers := make([]Timer, callerQuantum+removalsMax+1)
+			for k := range timers {
+				timers[k] = far(tw, 1+time.Duration(k%50))
+			}
+			tw.engine.shards[0].placeAll()
+			stop(timers...)
+		},
+		"the last one fires": func(tw *TimingWheel) {
+			a := far(tw, 1)
 			tw.AfterFunc(0, func() {})
 			synctest.Wait()
-			a.Stop()
+			stop(a)
 			h.release()
 		},
-		"the last one is stopped when due": func(tw *TimingWheel, far func(time.Duration) Timer, h *held) {
-			a, due := far(1), tw.AfterFunc(0, func() {})
+		"the last one is stopped when due": func(tw *TimingWheel) {
+			a, due := far(tw, 1), tw.AfterFunc(0, boom)
 			synctest.Wait()
-			a.Stop()
-			due.Stop()
+			stop(a, due)
 			h.release()
 		},
-	}
-	for name, end := range ends {
+	} {
 		t.Run(name, func(t *testing.T) {
-			for warm := range 2 * correctionCost {
-				h := new(held)
-				bubble(t, Options{Executor: h}, func(t *testing.T, tw *TimingWheel) {
-					far := func(hours time.Duration) Timer { return tw.AfterFunc(hours*time.Hour, func() {}) }
-					for range 3*correctionCost + warm {
-						far(24).Stop()
+			h = new(held)
+			bubble(t, Options{Executor: h}, func(t *testing.T, tw *TimingWheel) {
+				use(tw)
+				synctest.Wait()
+				woken := tw.engine.shards[0].alarm.fired.Load()
+				pass(5000 * time.Hour)
+				sh := &tw.engine.shards[0].shard
+				assert.LessOrEqual(t, sh.alarm.fired.Load(), woken+1)
+				assert.Equal(t, int64(never), sh.alarm.at.Load())
+				verifyShard(t, sh)
+			})
+		})
+	}
+}
+
+// If a caller's drain finds the wheel empty, it turns the alarm off, and the wheel is not woken.
+func TestDrainOfAnEmptyWheelTurnsItsAlarmOff(t *testing.T) {
+	t.Parallel()
+	for name, drain := range map[string]func(tw *TimingWheel){
+		"Len":   func(tw *TimingWheel) { tw.Len() },
+		"Stats": func(tw *TimingWheel) { tw.Stats() },
+		"Next":  func(tw *TimingWheel) { tw.Next() },
+		"Stop":  func(tw *TimingWheel) { tw.engine.shards[0].tryDrain() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, placed := range []int{0, 1, removalsMax + 1} {
+				bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+					sh := &tw.engine.shards[0].shard
+					timers := make([]Timer, placed+1)
+					for k := range placed {
+						timers[k] = tw.AfterFunc(time.Hour, boom)
 					}
-					end(tw, far, h)
-					woken := tw.Stats().Wakeups
-					pass(time.Second)
-					assert.LessOrEqual(t, tw.Stats().Wakeups, woken+1)
-					s := tw.engine.shards[0]
-					alarm := s.alarm.at.Load()
-					require.Equal(t, int64(never), alarm, "the alarm is still set, after %d timers", 3*correctionCost+warm)
+					sh.placeAll()
+					timers[placed] = tw.AfterFunc(time.Minute, boom)
+					requireAllStop(t, timers)
+					drain(tw)
+					require.Equal(t, int64(never), sh.alarm.at.Load())
+					pass(2 * time.Hour)
+					require.Zero(t, tw.Stats().Wakeups)
 				})
 			}
 		})
 	}
 }
 
-// The runtime's timer of the alarm is late, as on a busy machine. A caller that corrects the alarm
-// takes the due timer out of the inbox. It must not turn the alarm off, or else no goroutine would
-// serve the timer.
-func TestCorrectingTheAlarmStrandsNoDueTimer(t *testing.T) {
+// A caller's drain removes stopped timers and leaves arrivals for later. The alarm stays set for
+// them.
+func TestDrainDoesNotTurnTheAlarmOffBeforeArrivals(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		sh := &tw.engine.shards[0].shard
+		watch := newStopwatch()
+		sh.own(func() { // no caller places what it arms
+			timers := make([]Timer, 2*callerQuantum)
+			for k := range timers {
+				timers[k] = tw.AfterFunc(2*time.Hour, boom)
+			}
+			tw.AfterFunc(time.Hour, watch.note)
+			sh.takeArrivals()
+			requireAllStop(t, timers)
+		})
+		sh.tryDrain()
+		sh.own(func() {
+			require.False(t, sh.owner.arrivals.empty())
+			require.Zero(t, sh.owner.wheel.live)
+		})
+		pass(3 * time.Hour)
+		require.Equal(t, []int{3600_000}, watch.noted())
+	})
+}
+
+// The runtime's timer of the alarm is late, as on a busy machine. A caller's drain takes the due
+// timer out of the inbox. It must not turn the alarm off, or else no goroutine would serve the
+// timer.
+func TestDrainStrandsNoDueTimer(t *testing.T) {
 	t.Parallel()
 	for name, executor := range map[string]Executor{"default": nil, "Goroutines": Goroutines} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tw := startWheel(t, Options{Executor: executor, Shards: 1})
-			for range 3 * correctionCost { // credit
-				tw.AfterFunc(time.Hour, func() {}).Stop()
-			}
 			s := tw.engine.shards[0]
 			fired := make(chan struct{})
 			tw.AfterFunc(5*ms, func() { close(fired) })
@@ -478,7 +300,7 @@ func TestCorrectingTheAlarmStrandsNoDueTimer(t *testing.T) {
 			s.armMu.Unlock()
 			time.Sleep(10 * ms)
 			tw.AfterFunc(time.Hour, func() {}).Stop() // brings a reading of the clock
-			s.correctAlarm()
+			s.tryDrain()
 			receive(t, fired, "the timer")
 		})
 	}

@@ -281,10 +281,6 @@ func (s *shardOf[T]) armLocked(deadline, now int64, v T, flags arena.Word) Timer
 	if ib.add(i, tick) {
 		s.alarm.setEarlier(tick)
 	}
-	// A store on each arm would take the cache line from the callers of Stop.
-	if lone := len(ib.staged) == 1; lone != s.alarm.lone.Load() {
-		s.alarm.lone.Store(lone)
-	}
 	return Timer{s.pageRefs[i>>arena.PageShift], i, w.Gen()}
 }
 

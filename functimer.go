@@ -508,7 +508,7 @@ func (t *FuncTimer) expire() {
 	c.page.Swap(c.index, w, dead)
 	t.place = 0
 	s.release(c.index)
-	offer := s.removals.push(c.page, c.index, dead) >= int(s.removals.threshold.Load())
+	offer := s.removals.push(c.page, c.index, dead) >= removalsMax
 	s.armMu.Unlock()
 	switch {
 	case fires: // before any tryDrain, because the wheel's Stop waits for the claim

@@ -178,13 +178,12 @@ func (a *arrivals) empty() bool { return a.done == len(a.slots) }
 // the number of slots, and the lower half is the index of the first slot plus 1. The words of the
 // slots hold the links.
 type removals struct {
-	_         [64]byte
-	head      atomic.Uint64
-	threshold atomic.Int32 // number of removals from which on a Stop offers to carry them out
+	_    [64]byte
+	head atomic.Uint64
 }
 
-// removalsMax is the largest threshold. The owner carries out this many removals together, so that
-// their cache misses overlap.
+// removalsMax is the number of removals from which on a Stop offers to carry them out. The owner
+// carries out this many removals together, so that their cache misses overlap.
 const removalsMax = 32
 
 const linkMask = 1<<32 - 1
@@ -214,13 +213,6 @@ func (r *removals) take() uint64 {
 		return 0
 	}
 	return r.head.Swap(0) & linkMask
-}
-
-// setThreshold sets threshold for a wheel with the given number of live entries.
-func (r *removals) setThreshold(live int) {
-	if n := int32(min(removalsMax, max(1, live))); n != r.threshold.Load() {
-		r.threshold.Store(n)
-	}
 }
 
 // len returns the number of slots.

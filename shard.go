@@ -314,9 +314,6 @@ func (s *shard) tryDrain() {
 		s.drainRequested.Store(false)
 		if !s.closed.Load() {
 			s.drain(callerQuantum)
-			if s.owner.wheel.live == 0 {
-				s.alarm.correct()
-			}
 		}
 		s.unlock()
 		if !s.drainRequested.Load() {
@@ -325,31 +322,12 @@ func (s *shard) tryDrain() {
 	}
 }
 
-// correctAlarm moves the alarm after a Stop of the timer for which it is set. If another goroutine
-// holds wheelMu, correctAlarm requests a drain instead.
-func (s *shard) correctAlarm() {
-	if s.Manual {
-		return
-	}
-	if !s.wheelMu.TryLock() {
-		s.drainRequested.Store(true) // this owner, or a later one, drains
-		if !s.wheelMu.TryLock() {
-			return
-		}
-	}
-	s.alarm.correct()
-	s.unlockAndDrain()
-}
-
 // unlock unlocks wheelMu. Before that, it moves the alarm to an earlier tick if a bucket has to be
-// taken earlier, and sets the number of removals from which on a Stop carries them out. That number
-// is low for a small wheel, because all its timers may be stopped ones. Otherwise the alarm would
-// stay set for a wheel without pending timers.
+// taken earlier.
 func (s *shard) unlock() {
 	if first, ok := s.owner.wheel.first(); ok && first < s.alarm.at.Load() {
 		s.alarm.reset()
 	}
-	s.removals.setThreshold(s.owner.wheel.live)
 	if len(s.owner.freed) >= removalsMax { // they come from claims under the lock
 		s.reclaim()
 	}
@@ -379,7 +357,7 @@ func (s *shard) drainAll() {
 }
 
 // drain places up to max timers from the inbox and carries out up to max removals. It reports
-// whether none are left.
+// whether none are left. If it finds the shard empty, it turns the alarm off.
 func (s *shard) drain(max int) bool {
 	o := &s.owner
 	s.reclaim()
@@ -399,7 +377,11 @@ func (s *shard) drain(max int) bool {
 		o.remove()
 		s.reclaim()
 	}
-	return o.arrivals.empty() && o.takenRemovals == 0 && s.removals.len() == 0
+	if !o.arrivals.empty() || o.takenRemovals != 0 || s.removals.len() != 0 {
+		return false
+	}
+	s.alarm.offIfEmpty()
+	return true
 }
 
 // reclaim frees the slots of freed, and returns the slots of ending to the inbox.

@@ -1,7 +1,6 @@
 package timingwheel
 
 import (
-	"math"
 	"reflect"
 	"testing"
 	"time"
@@ -124,7 +123,7 @@ func TestStopDoesNotWaitForAnArmingCaller(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Shards: 1})
 	sh := &tw.engine.shards[0].shard
-	timers := make([]Timer, 100)
+	timers := make([]Timer, removalsMax-1) // one more would lock wheelMu and armMu
 	for k := range timers {
 		timers[k] = tw.AfterFunc(time.Hour, func() {})
 	}
@@ -135,7 +134,6 @@ func TestStopDoesNotWaitForAnArmingCaller(t *testing.T) {
 	require.True(t, timers[0].Reschedule(2*time.Hour))
 	_, ok := timers[0].Deadline()
 	require.True(t, ok)
-	sh.removals.threshold.Store(math.MaxInt32) // else this goroutine would lock wheelMu and armMu
 	requireAllStop(t, timers)
 	sh.armMu.Unlock()
 	require.Equal(t, 1, tw.Len())

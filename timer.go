@@ -119,9 +119,6 @@ func (t Timer) rescheduleTo(deadline, now int64) bool {
 		switch w.Kind() {
 		case arena.Placed, arena.Staged:
 			if !s.Manual && w.Tick() <= tick {
-				if w.Kind() == arena.Staged && w.Tick() == s.alarm.at.Load() {
-					s.alarm.stale.Store(true)
-				}
 				if pg.Swap(t.index, w, w.WithBits(uint64(tick))) {
 					return true
 				}
@@ -195,17 +192,10 @@ func (c cell) ended(w, to arena.Word) {
 	case arena.Staged:
 		s.release(c.index)
 		c.page.Store(c.index, to.With(arena.Ended))
-		if w.Has(arena.Moved) && s.removals.threshold.Load() < removalsMax {
-			// A bucket may still contain the slot, and may be one of the last buckets of the wheel.
-			s.tryDrain()
-		}
 	case arena.Placed:
 		c.remove(to)
 	case arena.Running:
 		s.claims.planEnds.Add(1)
-	}
-	if s.alarm.isFor(w) {
-		s.correctAlarm()
 	}
 }
 
@@ -242,7 +232,7 @@ func (c cell) endCounted() bool {
 func (c cell) remove(dead arena.Word) {
 	s := c.shard
 	s.release(c.index)
-	if s.removals.push(c.page, c.index, dead) >= int(s.removals.threshold.Load()) {
+	if s.removals.push(c.page, c.index, dead) >= removalsMax {
 		s.tryDrain()
 	}
 }
