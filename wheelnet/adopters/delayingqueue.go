@@ -38,22 +38,25 @@ func NewDelayingQueue[T comparable](ready workqueue.TypedInterface[T]) *Delaying
 }
 
 // AddAfter adds item after d, or immediately if d is zero or negative. If item is already waiting,
-// the earlier time applies. AddAfter does nothing after shutdown.
+// the earlier time applies and item is added once. A queue of client-go adds a waiting item twice
+// if d is zero or negative. AddAfter does nothing after shutdown.
 func (q *DelayingQueue[T]) AddAfter(item T, d time.Duration) {
-	if d <= 0 {
-		q.Add(item)
-		return
-	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.waiting == nil {
-		return
-	}
-	e, ok := q.waiting[item]
-	if !ok {
+	e, waits := q.waiting[item]
+	switch {
+	case q.waiting == nil:
+	case d <= 0:
+		if !waits || q.delays.Remove(e) { // else feed is about to add the item
+			delete(q.waiting, item)
+			q.Add(item)
+		}
+	case !waits:
 		q.waiting[item] = q.delays.Push(item, d)
-	} else if due, _ := e.Due(); time.Until(due) > d { // due is zero if feed is about to add the item
-		q.delays.Reset(e, d)
+	default:
+		if due, _ := e.Due(); time.Until(due) > d { // due is zero if feed is about to add the item
+			q.delays.Reset(e, d)
+		}
 	}
 }
 

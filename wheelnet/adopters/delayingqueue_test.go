@@ -1,6 +1,7 @@
 package adopters
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -15,8 +16,9 @@ import (
 
 var _ delayingInterface = (*DelayingQueue[string])(nil)
 
-// The same random calls at the same times have the same results as with a queue of client-go. No
-// two items are due at the same time, because client-go does not define their order.
+// The same random calls at the same times have the same results as with a queue of client-go, apart
+// from TestDelayingQueueAddsWaitingItemOnce. No two items are due at the same time, because
+// client-go does not define their order.
 func TestDelayingQueueAgreesWithClientGo(t *testing.T) {
 	for seed := range uint64(100) {
 		synctest.Test(t, func(t *testing.T) {
@@ -41,6 +43,9 @@ func TestDelayingQueueAgreesWithClientGo(t *testing.T) {
 					theirs.Add(item)
 				case 1, 2, 3, 4:
 					d := below(rng, time.Second) - 10*time.Millisecond
+					if _, waits := ours.waiting[item]; waits {
+						d = max(d, 1)
+					}
 					for ; dues[time.Now().Add(d)]; d++ {
 					}
 					dues[time.Now().Add(d)] = true
@@ -104,6 +109,27 @@ func TestDelayingQueueKeepsEarlierTime(t *testing.T) {
 	})
 }
 
+// An item that waits and is then added without a delay is added immediately, and not once more when
+// its first delay is over.
+func TestDelayingQueueAddsWaitingItemOnce(t *testing.T) {
+	for _, d := range []time.Duration{1, 0, -1, math.MinInt64} {
+		synctest.Test(t, func(t *testing.T) {
+			q := NewDelayingQueue[string](nil)
+			defer q.ShutDown()
+			q.AddAfter("item", 300*time.Millisecond)
+			q.AddAfter("item", d)
+			time.Sleep(max(d, 0))
+			synctest.Wait()
+			require.Equal(t, 1, q.Len())
+			require.Zero(t, q.Waiting())
+			item, _ := q.Get()
+			q.Done(item)
+			time.Sleep(time.Hour)
+			require.Zero(t, q.Len())
+		})
+	}
+}
+
 // Random calls agree with a map of the times at which items are due.
 func TestDelayingQueueRemoveAgreesWithModel(t *testing.T) {
 	for seed := range uint64(100) {
@@ -117,7 +143,7 @@ func TestDelayingQueueRemoveAgreesWithModel(t *testing.T) {
 				due, waits := model[item]
 				switch rng.IntN(4) {
 				case 0, 1:
-					at := time.Now().Add(1 + below(rng, time.Second))
+					at := time.Now().Add(below(rng, time.Second) - 10*time.Millisecond)
 					if !waits || at.Before(due) {
 						model[item] = at
 					}
