@@ -285,6 +285,20 @@ func (o Options) ownGoroutines() bool {
 	return !o.Manual && (o.Executor == nil || o.Executor == Inline)
 }
 
+// held returns the name of the option through which the program can hold back callbacks for any
+// time, or "".
+func (o Options) held() string {
+	switch {
+	case o.Manual:
+		return "Manual"
+	case o.Executor != nil:
+		return "Executor"
+	case o.MaxRunning > 0:
+		return "MaxRunning"
+	}
+	return ""
+}
+
 // holdsPointers reports whether values of type t contain pointers for the garbage collector.
 func holdsPointers(t reflect.Type) bool {
 	switch t.Kind() {

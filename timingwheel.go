@@ -97,7 +97,8 @@ func newWheelAt(opts Options, origin int64) (*TimingWheel, error) {
 		return nil, err
 	}
 	arm := func(at int64, f func()) Timer { return e.armLasting(at, clock.Unread, f) }
-	return &TimingWheel{engine: e, lasting: lasting.Timers[Timer]{Clock: &e.Timeline, Arm: arm, Cancel: Timer.cancelLasting}}, nil
+	l := lasting.Timers[Timer]{Clock: &e.Timeline, Arm: arm, Cancel: Timer.cancelLasting, Held: opts.held()}
+	return &TimingWheel{engine: e, lasting: l}, nil
 }
 
 // role is the state of a wheel in the process. A wheel is private until it is stopped or becomes

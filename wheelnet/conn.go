@@ -20,7 +20,8 @@ import (
 // c and returns the error of c. Conn finds this out by clearing the deadlines. A connection that
 // accepts the zero time must also accept a time in the past, or its deadlines never take effect.
 //
-// Conn panics if c or tw is nil, or if tw is Manual.
+// Conn panics if c or tw is nil, or if tw has the option Manual, Executor or MaxRunning: a callback
+// that blocks could then keep a deadline from taking effect.
 func Conn(c net.Conn, tw *timingwheel.TimingWheel) net.Conn {
 	mustRun("Conn", tw)
 	if c == nil {
@@ -47,18 +48,20 @@ func Conn(c net.Conn, tw *timingwheel.TimingWheel) net.Conn {
 	}
 }
 
-// mustRun panics if tw is nil or Manual. caller is the name of the exported function.
+// mustRun panics if tw is nil, or if other callbacks can hold back those of a connection. caller is
+// the name of the exported function.
 func mustRun(caller string, tw *timingwheel.TimingWheel) {
 	if tw == nil {
 		panic("wheelnet: " + caller + ": the wheel is nil; it must come from timingwheel.New or timingwheel.Default")
 	}
-	if timersOf(tw).Clock.Manual {
-		panic("wheelnet: " + caller + ": the wheel is Manual; it must run by itself")
+	if option := timersOf(tw).Held; option != "" {
+		panic("wheelnet: " + caller + ": the wheel has Options." + option +
+			"; connections need a wheel without Manual, Executor and MaxRunning")
 	}
 }
 
 // Listener returns a listener that accepts connections from l and wraps each of them with [Conn].
-// Listener panics if l or tw is nil, or if tw is Manual.
+// Listener panics if l or tw is nil, or for the options of tw for which Conn panics.
 //
 // For TLS, wrap the result: tls.NewListener(wheelnet.Listener(l, tw), config).
 func Listener(l net.Listener, tw *timingwheel.TimingWheel) net.Listener {
@@ -83,9 +86,9 @@ func (l *listener) Accept() (net.Conn, error) {
 }
 
 // Dialer is a [net.Dialer] that wraps each connection with [Conn]. The zero Dialer uses
-// [timingwheel.Default]. Dial and DialContext panic if Wheel is Manual. The methods that Go 1.26
-// adds to net.Dialer, such as DialTCP, return connections of package net, which do not use the
-// wheel.
+// [timingwheel.Default]. Dial and DialContext panic for the options of Wheel for which Conn panics.
+// The methods that Go 1.26 adds to net.Dialer, such as DialTCP, return connections of package net,
+// which do not use the wheel.
 type Dialer struct {
 	net.Dialer
 	Wheel *timingwheel.TimingWheel // nil means timingwheel.Default()

@@ -249,27 +249,52 @@ func TestConnClearsDeadlineOfInnerConnection(t *testing.T) {
 func TestBadArguments(t *testing.T) {
 	t.Parallel()
 	tw := newWheel(t, timingwheel.Options{})
-	manual := newWheel(t, timingwheel.Options{Manual: true})
 	a, b := net.Pipe()
 	defer a.Close()
 	defer b.Close()
 	l, err := net.Listen("tcp", "localhost:0")
 	require.NoError(t, err)
 	defer l.Close()
-	const (
-		isNil    = ": the wheel is nil; it must come from timingwheel.New or timingwheel.Default"
-		isManual = ": the wheel is Manual; it must run by itself"
-	)
+	const isNil = ": the wheel is nil; it must come from timingwheel.New or timingwheel.Default"
 	for want, f := range map[string]func(){
 		"wheelnet: Conn" + isNil:                  func() { Conn(a, nil) },
 		"wheelnet: Listener" + isNil:              func() { Listener(l, nil) },
-		"wheelnet: Conn" + isManual:               func() { Conn(a, manual) },
-		"wheelnet: Listener" + isManual:           func() { Listener(l, manual) },
-		"wheelnet: Dialer" + isManual:             func() { (&Dialer{Wheel: manual}).Dial("tcp", "") }, //nolint:errcheck // it panics
 		"wheelnet: Conn: the connection is nil":   func() { Conn(nil, tw) },
 		"wheelnet: Listener: the listener is nil": func() { Listener(nil, tw) },
 	} {
 		assert.PanicsWithValue(t, want, f)
+	}
+}
+
+// On a wheel whose callbacks can be held back, one callback that blocks would keep every deadline
+// from taking effect. A Read with a deadline, and tls.Conn.Close to a peer that does not read,
+// would never return.
+func TestWheelsWhoseCallbacksCanBeHeldBackAreRefused(t *testing.T) {
+	t.Parallel()
+	a, b := net.Pipe()
+	defer a.Close()
+	defer b.Close()
+	l, err := net.Listen("tcp", "localhost:0")
+	require.NoError(t, err)
+	defer l.Close()
+	pool := timingwheel.ExecutorFunc(func(f func()) { go f() })
+	for option, options := range map[string][]timingwheel.Options{
+		"Manual":     {{Manual: true}, {Manual: true, Executor: pool}},
+		"Executor":   {{Executor: timingwheel.Inline}, {Executor: timingwheel.Goroutines}, {Executor: pool}},
+		"MaxRunning": {{MaxRunning: 1}, {MaxRunning: 1 << 30}},
+	} {
+		refused := ": the wheel has Options." + option + "; connections need a wheel without Manual, Executor and MaxRunning"
+		for _, opts := range options {
+			tw := newWheel(t, opts)
+			dialer := &Dialer{Wheel: tw}
+			for name, f := range map[string]func(){
+				"Conn":     func() { Conn(a, tw) },
+				"Listener": func() { Listener(l, tw) },
+				"Dialer":   func() { dialer.Dial("tcp", l.Addr().String()) }, //nolint:errcheck // it panics
+			} {
+				assert.PanicsWithValue(t, "wheelnet: "+name+refused, f)
+			}
+		}
 	}
 }
 
@@ -321,46 +346,39 @@ func TestSizeAndAllocations(t *testing.T) {
 // The wheel is stopped while goroutines read and move their deadlines.
 func TestReadsEndAtTheirDeadlinesIfTheWheelStops(t *testing.T) {
 	t.Parallel()
-	for name, executor := range map[string]timingwheel.Executor{
-		"pooled": nil, "inline": timingwheel.Inline, "goroutines": timingwheel.Goroutines,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for range 10 {
-				tw := newWheel(t, timingwheel.Options{Tick: 20 * time.Microsecond, Executor: executor})
-				var wg sync.WaitGroup
-				for range 8 {
-					c, _ := pairOf(t, tw, "tcp")
-					wg.Go(func() {
-						for range 10 {
-							for range 3 {
-								at := time.Now().Add(time.Duration(mathrand.IntN(1000)-100) * time.Microsecond)
-								assert.NoError(t, c.SetDeadline(at.Add(time.Duration(mathrand.IntN(3)-1)*time.Millisecond)))
-								assert.NoError(t, c.SetReadDeadline(at))
-							}
-							at := time.Now().Add(time.Duration(mathrand.IntN(1000)) * time.Microsecond)
-							assert.NoError(t, c.SetReadDeadline(at))
-							_, err := c.Read(make([]byte, 1))
-							assert.False(t, time.Now().Before(at), "early")
-							assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
-						}
-					})
+	for range 10 {
+		tw := newWheel(t, timingwheel.Options{Tick: 20 * time.Microsecond})
+		var wg sync.WaitGroup
+		for range 8 {
+			c, _ := pairOf(t, tw, "tcp")
+			wg.Go(func() {
+				for range 10 {
+					for range 3 {
+						at := time.Now().Add(time.Duration(mathrand.IntN(1000)-100) * time.Microsecond)
+						assert.NoError(t, c.SetDeadline(at.Add(time.Duration(mathrand.IntN(3)-1)*time.Millisecond)))
+						assert.NoError(t, c.SetReadDeadline(at))
+					}
+					at := time.Now().Add(time.Duration(mathrand.IntN(1000)) * time.Microsecond)
+					assert.NoError(t, c.SetReadDeadline(at))
+					_, err := c.Read(make([]byte, 1))
+					assert.False(t, time.Now().Before(at), "early")
+					assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
 				}
-				wg.Go(func() {
-					time.Sleep(time.Duration(mathrand.IntN(5)) * time.Millisecond)
-					tw.Stop()
-				})
-				done := make(chan struct{})
-				go func() {
-					wg.Wait()
-					close(done)
-				}()
-				select {
-				case <-done:
-				case <-time.After(time.Minute):
-					t.Fatal("a read continues after its deadline")
-				}
-			}
+			})
+		}
+		wg.Go(func() {
+			time.Sleep(time.Duration(mathrand.IntN(5)) * time.Millisecond)
+			tw.Stop()
 		})
+		done := make(chan struct{})
+		go func() {
+			wg.Wait()
+			close(done)
+		}()
+		select {
+		case <-done:
+		case <-time.After(time.Minute):
+			t.Fatal("a read continues after its deadline")
+		}
 	}
 }

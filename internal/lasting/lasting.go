@@ -10,6 +10,10 @@ import "github.com/timingwheel-go/timingwheel/internal/clock"
 type Timers[T comparable] struct {
 	Clock *clock.Timeline // the clock of the wheel
 
+	// Held names the option through which the program can hold back callbacks of the wheel for any
+	// time. Empty if there is none.
+	Held string
+
 	// Arm arms a timer that calls f when the clock reads at. It returns the zero T if the wheel is
 	// stopped.
 	Arm func(at int64, f func()) T
