@@ -19,7 +19,7 @@ TARGETS := \
 	'^BenchmarkFill$$/./pending=10M$$' '^BenchmarkFill$$/impl=timeouts/pending=(1M|100M)$$' '^BenchmarkGC$$/./pending=10M$$' '^BenchmarkBurst$$/./pending=1M$$' \
 	'^BenchmarkBurstBlocking$$' '^BenchmarkBlocked$$' '^BenchmarkSpread$$' '^BenchmarkArmDuringBurst$$' \
 	'^BenchmarkCascade$$' '^BenchmarkIdle$$/./pending=1M$$' \
-	'^BenchmarkBusyBlocked$$/./busy=(4|16)$$' '^BenchmarkBusyStream$$/./busy=(4|16)$$' '^BenchmarkBusySpread$$/./busy=(4|16)$$' \
+	'^BenchmarkBusyBlocked$$/./busy=(4|16)$$' '^BenchmarkBusyBlockedWaking$$/./busy=(4|16)$$' '^BenchmarkBusyStream$$/./busy=(4|16)$$' '^BenchmarkBusySpread$$/./busy=(4|16)$$' \
 	'^BenchmarkBusyCalls$$/./busy=(4|16)$$/call=reschedule' '^BenchmarkBusyCalls$$/./busy=(4|16)$$/call=rearm/callers=1$$' \
 	'^BenchmarkBusyCalls$$/./busy=(4|16)$$/call=rearm/callers=16'
 

@@ -61,6 +61,12 @@ func BenchmarkBusyBlocked(b *testing.B) {
 	busyPair(b, bench.Config{N: 2_000, Rounds: max(1, shorter(10))}, bench.BusyBlocked[*time.Timer], bench.BusyBlocked[Timer])
 }
 
+// BenchmarkBusyBlockedWaking is BenchmarkBusyBlocked, but each callback wakes another goroutine
+// before it blocks.
+func BenchmarkBusyBlockedWaking(b *testing.B) {
+	busyPair(b, bench.Config{N: 2_000, Rounds: max(1, shorter(10))}, bench.BusyBlockedWaking[*time.Timer], bench.BusyBlockedWaking[Timer])
+}
+
 // BenchmarkBusyStream runs 10,000 callbacks a second for two seconds, which sleep for 5 ms each.
 func BenchmarkBusyStream(b *testing.B) {
 	busyPair(b, bench.Config{N: shorter(20_000)}, bench.BusyStream[*time.Timer], bench.BusyStream[Timer])

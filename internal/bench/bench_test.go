@@ -57,6 +57,8 @@ func TestWorkloadsReturnTheirFigures(t *testing.T) {
 	}{
 		"blocked": {func(c Config) ([]Figure, error) { return BusyBlocked(openStandard, c) },
 			[]string{"late-ms", "late-max-ms", "early"}},
+		"blocked waking": {func(c Config) ([]Figure, error) { return BusyBlockedWaking(openStandard, c) },
+			[]string{"late-ms", "late-max-ms", "early"}},
 		"stream": {func(c Config) ([]Figure, error) { return BusyStream(openStandard, c) },
 			[]string{"late-p50-ms", "late-p99-ms", "late-max-ms", "early", "lost", "twice"}},
 		"spread": {func(c Config) ([]Figure, error) { return BusySpread(openStandard, c) },

@@ -20,6 +20,34 @@ const (
 // BusyBlocked measures the lateness of a quick callback that is due right after c.N callbacks,
 // which block until the quick one has run. All of them are armed together, blockedLead ahead.
 func BusyBlocked[H any](open Open[H], c Config) ([]Figure, error) {
+	return blockedRounds(open, c, func() {})
+}
+
+// BusyBlockedWaking is BusyBlocked, but each of the c.N callbacks wakes another goroutine before it
+// blocks. The scheduler runs that goroutine next, in place of a goroutine that the implementation
+// has started for the callbacks that follow.
+func BusyBlockedWaking[H any](open Open[H], c Config) ([]Figure, error) {
+	signals, quit := make(chan struct{}, 1), make(chan struct{})
+	defer close(quit)
+	go func() {
+		for {
+			select {
+			case <-signals:
+			case <-quit:
+				return
+			}
+		}
+	}()
+	return blockedRounds(open, c, func() {
+		select {
+		case signals <- struct{}{}:
+		default:
+		}
+	})
+}
+
+// blockedRounds is BusyBlocked with callbacks that call wake before they block.
+func blockedRounds[H any](open Open[H], c Config, wake func()) ([]Figure, error) {
 	timers, err := open(time.Second, func(uint64) {})
 	if err != nil {
 		return nil, err
@@ -32,7 +60,7 @@ func BusyBlocked[H any](open Open[H], c Config) ([]Figure, error) {
 		const tries = 100
 		err := ErrTooSlow
 		for try := 0; try < tries && errors.Is(err, ErrTooSlow); try++ {
-			late[i], err = blockedRound(timers, c)
+			late[i], err = blockedRound(timers, c, wake)
 		}
 		if err != nil {
 			return nil, err
@@ -54,7 +82,7 @@ var errBlocked = errors.New("a quick callback does not run while others block")
 
 // blockedRound returns the lateness of the quick callback, or ErrTooSlow if the blocking callbacks
 // were due before all had been armed.
-func blockedRound[H any](timers Timers[H], c Config) (time.Duration, error) {
+func blockedRound[H any](timers Timers[H], c Config, wake func()) (time.Duration, error) {
 	release := make(chan struct{})
 	var blocked sync.WaitGroup
 	blocked.Add(c.N)
@@ -63,7 +91,7 @@ func blockedRound[H any](timers Timers[H], c Config) (time.Duration, error) {
 	due := time.Now().Add(blockedLead)
 	before := due.Add(-blockedGap)
 	for id := range c.N {
-		timers.After(time.Until(before), uint64(id), func() { <-release; blocked.Done() })
+		timers.After(time.Until(before), uint64(id), func() { wake(); <-release; blocked.Done() })
 	}
 	timers.After(time.Until(due), uint64(c.N), func() { ran <- time.Now() })
 	slow := time.Now().After(before)

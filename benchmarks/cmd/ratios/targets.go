@@ -86,6 +86,8 @@ var targets = []target{
 
 	{"BusyBlocked/busy=4", "late-sec", ratioPlus(10e-3), std, 1.5},
 	{"BusyBlocked/busy=16", "late-sec", ratioPlus(10e-3), std, 1.5},
+	{"BusyBlockedWaking/busy=4", "late-sec", ratioPlus(10e-3), std, 1.5},
+	{"BusyBlockedWaking/busy=16", "late-sec", ratioPlus(10e-3), std, 1.5},
 	{"BusyStream/busy=4", "late-p50-sec", ratioPlus(5e-3), std, 1.5},
 	{"BusyStream/busy=16", "late-p50-sec", ratioPlus(5e-3), std, 1.5},
 	{"BusyStream/busy=4", "late-max-sec", ratioPlus(10e-3), std, 1.5},
