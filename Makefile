@@ -47,6 +47,10 @@ bare: ## test without Redis, a browser and a C compiler
 race: ## test under the race detector
 	.ci/run race
 
+.PHONY: perturb
+perturb: ## test on a runtime that delays goroutines, for PERTURBTIME (default 60s)
+	.ci/run perturb
+
 .PHONY: invariants
 invariants: ## test the root package with verify() after each step
 	.ci/run invariants
