@@ -55,12 +55,28 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s:%d: %s: %s", f.Path, f.Line, f.Rule, f.Text)
 }
 
-// Check applies all rules to the files below root and returns what it finds, sorted by path. It
-// skips the folder public, testdata folders, and folders whose name begins with a dot, except .ci
-// and .github.
+// Check applies all rules to the files below root and returns what it finds, sorted by path.
 func Check(root string) ([]Finding, error) {
+	c, err := check(root)
+	return c.findings, err
+}
+
+func check(root string) (checker, error) {
 	c := checker{root: root, headings: map[string]map[string]bool{}}
-	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+	err := Walk(root, c.file)
+	for _, findings := range [][]Finding{c.findings, c.forms} {
+		slices.SortFunc(findings, func(a, b Finding) int {
+			return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Rule, b.Rule))
+		})
+	}
+	return c, err
+}
+
+// Walk calls visit for the files below root. It skips the folder public, testdata folders, and
+// folders whose name begins with a dot, except .ci and .github. The names that visit gets are
+// relative to root and have slashes.
+func Walk(root string, visit func(name string) error) error {
+	return filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -69,21 +85,14 @@ func Check(root string) ([]Finding, error) {
 			return err
 		}
 		rel = filepath.ToSlash(rel)
-		if entry.IsDir() {
-			if skipped(rel) {
-				return filepath.SkipDir
-			}
-			return nil
+		if !entry.IsDir() {
+			return visit(rel)
 		}
-		return c.file(rel)
+		if skipped(rel) {
+			return filepath.SkipDir
+		}
+		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	slices.SortFunc(c.findings, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Rule, b.Rule))
-	})
-	return c.findings, nil
 }
 
 func skipped(folder string) bool {
@@ -106,6 +115,7 @@ var output = regexp.MustCompile(`(?i)^\s*(unordered )?output:`)
 type checker struct {
 	root     string
 	findings []Finding
+	forms    []Finding
 	headings map[string]map[string]bool // anchors by the path of a Markdown file
 }
 
@@ -150,8 +160,17 @@ func (c *checker) goFile(name string) error {
 		c.commentGroup(name, fset, lines, group)
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
-		if s, ok := n.(*ast.BasicLit); ok && s.Kind == token.STRING {
-			c.words(name, fset.Position(s.Pos()).Line, s.Value)
+		switch n := n.(type) {
+		case *ast.BasicLit:
+			if n.Kind == token.STRING {
+				c.words(name, fset.Position(n.Pos()).Line, n.Value)
+			}
+		case *ast.FuncDecl:
+			c.predicate(name, fset.Position(n.Pos()).Line, n.Type, n.Doc)
+		case *ast.Field:
+			if signature, ok := n.Type.(*ast.FuncType); ok {
+				c.predicate(name, fset.Position(n.Pos()).Line, signature, n.Doc)
+			}
 		}
 		return true
 	})
@@ -189,6 +208,7 @@ func (c *checker) commentGroup(name string, fset *token.FileSet, lines []string,
 		}
 	}
 	c.sentences(name, first, prose.String())
+	c.findForms(name, first, prose.String())
 }
 
 // width reports a line that is too long and has a space to wrap at.
@@ -322,6 +342,7 @@ func (c *checker) markdownFile(name string) error {
 		}
 	}
 	c.sentences(name, 1, prose.String())
+	c.findForms(name, 1, strings.Join(outsideCode(text), "\n"))
 	for i, line := range strings.Split(text, "\n") {
 		for _, match := range link.FindAllStringSubmatch(line, -1) {
 			if err := c.link(name, i+1, match[1]); err != nil {
@@ -332,17 +353,27 @@ func (c *checker) markdownFile(name string) error {
 	return nil
 }
 
-// proseLines returns the lines of a Markdown text. Lines of code blocks, tables and headings are
-// empty.
-func proseLines(text string) []string {
+// outsideCode returns the lines of a Markdown text. Lines of code blocks are empty.
+func outsideCode(text string) []string {
 	lines := strings.Split(text, "\n")
 	fenced := false
 	for i, line := range lines {
-		trimmed := strings.TrimSpace(line)
-		if strings.HasPrefix(trimmed, "```") {
+		fence := strings.HasPrefix(strings.TrimSpace(line), "```")
+		if fence {
 			fenced = !fenced
+		}
+		if fence || fenced {
 			lines[i] = ""
-		} else if fenced || strings.HasPrefix(trimmed, "|") || strings.HasPrefix(line, "#") || strings.HasPrefix(line, "<") {
+		}
+	}
+	return lines
+}
+
+// proseLines is like outsideCode, and lines of tables and headings are empty as well.
+func proseLines(text string) []string {
+	lines := outsideCode(text)
+	for i, line := range lines {
+		if strings.HasPrefix(strings.TrimSpace(line), "|") || strings.HasPrefix(line, "#") || strings.HasPrefix(line, "<") {
 			lines[i] = ""
 		}
 	}
