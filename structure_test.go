@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -18,60 +17,6 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/internal/exportdata"
 )
-
-const (
-	mostFields  = 20
-	mostMethods = 30
-)
-
-// Types with many fields or methods have too many tasks. Stats is exempt, because its fields are
-// data for programs.
-func TestTypesHaveFewFieldsAndMethods(t *testing.T) {
-	t.Parallel()
-	files, err := filepath.Glob("*.go")
-	require.NoError(t, err)
-	fields, methods := map[string]int{}, map[string]int{}
-	for _, name := range files {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
-		require.NoError(t, err)
-		ast.Inspect(file, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.FuncDecl:
-				if n.Recv != nil {
-					methods[receiver(n.Recv.List[0].Type)]++
-				}
-			case *ast.TypeSpec:
-				if s, ok := n.Type.(*ast.StructType); ok {
-					fields[n.Name.Name] = s.Fields.NumFields()
-				}
-			}
-			return true
-		})
-	}
-	require.NotZero(t, methods["shard"])
-	for name, n := range methods {
-		assert.LessOrEqual(t, n, mostMethods, "methods of %s", name)
-	}
-	for name, n := range fields {
-		if name != "Stats" {
-			assert.LessOrEqual(t, n, mostFields, "fields of %s", name)
-		}
-	}
-}
-
-// receiver returns the name of a method's type.
-func receiver(x ast.Expr) string {
-	switch x := x.(type) {
-	case *ast.StarExpr:
-		return receiver(x.X)
-	case *ast.IndexExpr:
-		return receiver(x.X)
-	}
-	return x.(*ast.Ident).Name
-}
 
 // layers lists the files of the package from the bottom to the top. A file may refer to files of
 // its own layer and of lower layers.
