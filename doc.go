@@ -57,10 +57,10 @@
 // # Durations and times
 //
 // A zero or negative duration means at once, and so does a time that has passed. A duration beyond
-// the clock's range, at most 292 years, never passes. A time with a monotonic reading is used as it is.
-// For a time without one, such as a date, the wall clock is read once, by the call: later steps of
-// the wall clock move no timer. While a machine is suspended, Linux's monotonic clock stands still,
-// and timers are late by that time.
+// the clock's range, at most 292 years, never passes. A time with a monotonic reading is used as it
+// is. For a time without one, such as a date, the wall clock is read once, by the call: later steps
+// of the wall clock move no timer. While a machine is suspended, Linux's monotonic clock stands
+// still, and timers are late by that time.
 //
 // # Concurrency
 //

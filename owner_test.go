@@ -218,7 +218,7 @@ func TestDeadEntriesAreBounded(t *testing.T) {
 					t.Fatalf("%d dead entries", dead)
 				}
 			}
-			require.Zero(t, sh.placed())
+			require.Less(t, sh.placed(), removalsMax, "the rest waits for the next removals")
 			s.verify()
 		})
 	}

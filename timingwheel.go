@@ -198,8 +198,8 @@ func ScheduleFunc(s Scheduler, f func()) Timer { return Default().ScheduleFunc(s
 // AfterFunc runs f once, d from now or up to one tick later, and never earlier. It returns a handle
 // that can stop or reschedule the timer. [Options.Executor] decides on which goroutine f runs. A
 // zero or negative d means at once: f starts on another goroutine, possibly before AfterFunc
-// returns. In Manual mode f runs in the next [TimingWheel.Advance]. A d beyond the clock's range, 2^44
-// ticks but at most 292 years after New, never passes.
+// returns. In Manual mode f runs in the next [TimingWheel.Advance]. A d beyond the clock's range of
+// 2^44 ticks, at most 292 years after New, never passes.
 //
 // On a stopped wheel AfterFunc arms nothing and returns the zero Timer. It panics if f is nil, and
 // if a shard already has 2^29 timers. It is O(1) amortised, waits for no callback, and as a rule
