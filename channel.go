@@ -158,10 +158,6 @@ func mustBePositive(function string, d time.Duration) {
 // d from now. See [TimingWheel.NewTicker].
 func NewTicker(d time.Duration) *Ticker { return Default().NewTicker(d) }
 
-// Ticks returns an iterator that yields the current time at multiples of d, on the wheel of
-// [Default]. See [TimingWheel.Ticks].
-func Ticks(d time.Duration) iter.Seq[time.Time] { return Default().Ticks(d) }
-
 // emitter is the common part of [ChannelTimer] and [Ticker]: it sends times on a channel with a
 // buffer of one.
 //

@@ -43,30 +43,6 @@ func (tw *TimingWheel) WithDeadlineCause(parent context.Context, t time.Time, ca
 	return tw.withDeadline(parent, t, t.Sub(tw.wallNow()), cause)
 }
 
-// WithTimeout returns a context that ends d from now, with a timer on the wheel of [Default]. See
-// [TimingWheel.WithTimeout].
-func WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	return Default().WithTimeout(parent, d)
-}
-
-// WithTimeoutCause returns a context that ends d from now with the given cause, with a timer on the
-// wheel of [Default]. See [TimingWheel.WithTimeoutCause].
-func WithTimeoutCause(parent context.Context, d time.Duration, cause error) (context.Context, context.CancelFunc) {
-	return Default().WithTimeoutCause(parent, d, cause)
-}
-
-// WithDeadline returns a context that ends at t, with a timer on the wheel of [Default]. See
-// [TimingWheel.WithDeadline].
-func WithDeadline(parent context.Context, t time.Time) (context.Context, context.CancelFunc) {
-	return Default().WithDeadline(parent, t)
-}
-
-// WithDeadlineCause returns a context that ends at t with the given cause, with a timer on the
-// wheel of [Default]. See [TimingWheel.WithDeadlineCause].
-func WithDeadlineCause(parent context.Context, t time.Time, cause error) (context.Context, context.CancelFunc) {
-	return Default().WithDeadlineCause(parent, t, cause)
-}
-
 // withDeadline makes a context. left is the time until t.
 func (tw *TimingWheel) withDeadline(parent context.Context, t time.Time, left time.Duration, cause error) (context.Context, context.CancelFunc) {
 	if parent == nil {

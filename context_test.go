@@ -247,31 +247,7 @@ func TestContextWithANilParentPanics(t *testing.T) {
 	tw := startWheel(t, Options{})
 	var none context.Context
 	assert.PanicsWithValue(t, "timingwheel: context with a nil parent", func() { _, _ = tw.WithTimeout(none, time.Hour) })
-	assert.PanicsWithValue(t, "timingwheel: context with a nil parent", func() { _, _ = WithDeadline(none, time.Now()) })
-}
-
-func TestPackageLevelContextsUseDefault(t *testing.T) {
-	t.Parallel()
-	for _, with := range []func() (context.Context, context.CancelFunc){
-		func() (context.Context, context.CancelFunc) {
-			return WithTimeout(context.Background(), time.Millisecond)
-		},
-		func() (context.Context, context.CancelFunc) {
-			return WithTimeoutCause(context.Background(), time.Millisecond, context.DeadlineExceeded)
-		},
-		func() (context.Context, context.CancelFunc) {
-			return WithDeadline(context.Background(), time.Now().Add(time.Millisecond))
-		},
-		func() (context.Context, context.CancelFunc) {
-			return WithDeadlineCause(context.Background(), time.Now().Add(time.Millisecond), context.DeadlineExceeded)
-		},
-	} {
-		ctx, cancel := with()
-		require.IsType(t, &deadlineContext{}, ctx)
-		receive(t, ctx.Done(), "the deadline")
-		assertEnded(t, ctx, context.DeadlineExceeded, context.DeadlineExceeded)
-		cancel()
-	}
+	assert.PanicsWithValue(t, "timingwheel: context with a nil parent", func() { _, _ = tw.WithDeadline(none, time.Now()) })
 }
 
 func TestContextOfAManualWheelEndsByTheWheelsClock(t *testing.T) {

@@ -33,16 +33,10 @@ var firstUses = map[string]func(){
 	"AfterFunc":       func() { AfterFunc(time.Hour, func() {}) },
 	"AtFunc":          func() { AtFunc(time.Now(), func() {}) },
 	"ScheduleFunc":    func() { ScheduleFunc(Every(time.Hour), func() {}) },
-	"NewFuncTimer":    func() { NewFuncTimer(time.Hour, func() {}) },
 	"After":           func() { After(time.Hour) },
 	"NewChannelTimer": func() { NewChannelTimer(time.Hour) },
 	"NewTicker":       func() { NewTicker(time.Hour) },
-	"Ticks":           func() { Ticks(time.Hour) },
 	"Sleep":           func() { _ = Sleep(context.Background(), 1) },
-	"WithTimeout": func() {
-		_, cancel := WithTimeout(context.Background(), time.Hour)
-		cancel()
-	},
 }
 
 func TestSetDefault(t *testing.T) {

@@ -30,8 +30,8 @@
 //     context.
 //   - A [DelayQueue] is for consumers that take elements at their own pace. It needs no wheel.
 //
-// The package-level functions of the same names use the wheel of [Default], which the whole process
-// shares.
+// Package-level functions such as [AfterFunc] and [NewTicker] use the wheel of [Default], which the
+// whole process shares.
 //
 // # Guarantees
 //

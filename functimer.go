@@ -77,10 +77,6 @@ func (tw *TimingWheel) NewFuncTimer(d time.Duration, f func()) *FuncTimer {
 	return t
 }
 
-// NewFuncTimer returns a timer on the wheel of [Default] that is armed to call f once, d from now
-// or up to one tick later. See [TimingWheel.NewFuncTimer].
-func NewFuncTimer(d time.Duration, f func()) *FuncTimer { return Default().NewFuncTimer(d, f) }
-
 // Init prepares a timer that is a field of another struct and arms it, like
 // [TimingWheel.NewFuncTimer]. It must return before any other method is called. Init panics if tw
 // or f is nil, and if the timer was initialised before. To use a timer again, call Reset. The

@@ -78,10 +78,6 @@ func (tw *TimingWheel) ScheduleRun(s Scheduler, f func(r *Run)) Timer {
 	return p.start(tw.engine, p.run, f)
 }
 
-// ScheduleRun runs f at the times that s plans, on the wheel of [Default]. See
-// [TimingWheel.ScheduleRun].
-func ScheduleRun(s Scheduler, f func(r *Run)) Timer { return Default().ScheduleRun(s, f) }
-
 // plan is a timer that is armed again after each run. It keeps its slot, and so its handle,
 // throughout: during a run the slot belongs to no bucket.
 type plan struct {
