@@ -46,6 +46,8 @@ type Stats struct {
 	Levels      int    // largest number of levels in use in a shard
 	Bytes       uint64 // memory held for timers, payloads, buckets and slots, in bytes
 
+	Expired int // entries of a keyed.Map that have expired and wait to be reported; else 0
+
 	// Lateness is the distribution of the time from the tick to which a deadline was rounded up to
 	// the claim. With Timeouts and in Manual mode every timer is measured, otherwise a sample of at
 	// most one in 16.

@@ -239,6 +239,25 @@ func (m *Map[K, V]) Range(f func(key K, value V) bool) {
 	}
 }
 
+// Expired returns the number of entries that have expired and wait to be passed to the expire
+// function. Len does not count them. They wait while earlier calls of the expire function run, so
+// the number grows if the function blocks. After Stop, Expired returns 0. O(1).
+func (m *Map[K, V]) Expired() int {
+	if m.entries.Load() == nil {
+		return 0
+	}
+	return m.expired.len()
+}
+
+// Stats returns a snapshot of the wheel's counters with the number of [Map.Expired]. Fired counts
+// every claimed timer, including those of keys that were stored, touched or deleted right
+// afterwards and therefore not reported. Bytes does not include the map.
+func (m *Map[K, V]) Stats() timingwheel.Stats {
+	stats := m.table.Stats()
+	stats.Expired = m.Expired()
+	return stats
+}
+
 type mapEntry[V any] = entry[timed[V]]
 
 // liveDeadline returns the deadline of an entry if the entry is present at now. An entry without a
@@ -403,6 +422,12 @@ func (l *expiredList[K, V]) first() (key K, ok bool) {
 		return key, false
 	}
 	return l.items[0].key, true
+}
+
+func (l *expiredList[K, V]) len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.items)
 }
 
 func (l *expiredList[K, V]) clear() {

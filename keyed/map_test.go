@@ -883,6 +883,60 @@ func TestMapHidesOverdueEntryWhileWheelIsLate(t *testing.T) {
 	})
 }
 
+// While the expire function blocks, entries that wait to be reported are counted: each of n values
+// is in the map, counted by Expired, or was passed to the expire function.
+func TestMapCountsExpiredEntriesWhileExpireBlocks(t *testing.T) {
+	t.Parallel()
+	const n = 10_000
+	for name, executor := range map[string]timingwheel.Executor{"default": nil, "inline": timingwheel.Inline} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var calls atomic.Int32
+				gate := make(chan struct{})
+				m := newMap(t, timingwheel.Options{Executor: executor, Shards: 1}, time.Minute, func(string, int) {
+					calls.Add(1)
+					<-gate
+				})
+				require.Zero(t, m.Expired())
+				for i := range n {
+					m.StoreFor("key", i, -1)
+				}
+				time.Sleep(time.Second)
+				synctest.Wait()
+				require.LessOrEqual(t, m.Len(), 1)
+				require.Equal(t, n, m.Len()+m.Expired()+int(calls.Load()))
+				require.Greater(t, m.Expired(), n/2)
+				require.Equal(t, m.Expired(), m.Stats().Expired)
+				close(gate)
+				synctest.Wait()
+				require.EqualValues(t, n, calls.Load())
+				require.Zero(t, m.Expired())
+				require.Zero(t, m.Stats().Expired)
+				m.Stop()
+			})
+		})
+	}
+}
+
+// Entries that wait to be reported when the Map is stopped are discarded like all others.
+func TestMapIsEmptyAfterStopWhileExpireBlocks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		m := newMap(t, timingwheel.Options{Executor: timingwheel.Inline, Shards: 1}, time.Minute, func(string, int) { <-gate })
+		m.StoreFor("key", 1, -1)
+		time.Sleep(time.Second)
+		m.StoreFor("key", 2, -1)
+		m.StoreFor("key", 3, -1)
+		require.Equal(t, 1, m.Expired())
+		m.Stop()
+		require.Zero(t, m.Expired())
+		require.Zero(t, m.Stats().Expired)
+		close(gate)
+	})
+}
+
 // A panic or Goexit in the expire function loses no other entry of its batch.
 func TestMapPanicLosesNoOtherEntry(t *testing.T) {
 	t.Parallel()

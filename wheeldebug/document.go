@@ -50,6 +50,7 @@ type Wheel struct {
 	Counters    map[string]uint64 `json:"counters"`
 	Running     int               `json:"running"`      // callbacks, or batches, that are running
 	SlowRunning int               `json:"slow_running"` // slow callbacks that are running
+	Expired     int               `json:"expired"`      // entries of a keyed.Map that wait to be reported
 	Workers     int               `json:"workers"`      // goroutines of the default executor
 	Buckets     int               `json:"buckets"`      // buckets with timers
 	Bytes       uint64            `json:"bytes"`        // memory held for timers, payloads, buckets and slots
@@ -108,7 +109,7 @@ func snapshot(name string, source Source) *Wheel {
 		Pending: o.Pending, Due: o.Due, Moving: o.Moving, Unseen: o.Unseen,
 		MostDue: st.MostDue, OverdueNs: int64(st.Overdue),
 		Counters: counters(&st),
-		Running:  st.Running, SlowRunning: st.SlowRunning, Workers: st.Workers, Buckets: st.Buckets, Bytes: st.Bytes,
+		Running:  st.Running, SlowRunning: st.SlowRunning, Expired: st.Expired, Workers: st.Workers, Buckets: st.Buckets, Bytes: st.Bytes,
 		Levels:   make([]Level, len(o.Levels)),
 		Next:     make([]Expiration, len(o.Next)),
 		Lateness: LatenessOf(&st.Lateness),
