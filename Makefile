@@ -91,6 +91,10 @@ fmt: ## format all code
 tidy: ## update go.mod and go.sum of all modules
 	GOWORK=off find . -name go.mod -execdir go mod tidy ';'
 
+.PHONY: mutate
+mutate: ## try small changes in the engine that the tests should catch; takes hours (MUTATE='-n 6 worker.go')
+	nice go run ./internal/mutate $(MUTATE)
+
 .PHONY: cover
 cover: ## write the coverage of the root package to coverage.html
 	go test -coverprofile coverage.out .
