@@ -123,7 +123,7 @@ func TestStalledPartitionKeepsItsOrder(t *testing.T) {
 	}
 }
 
-// slowBeginBackend delays the begin calls of one partition.
+// slowBeginBackend delays Begin for one partition.
 type slowBeginBackend struct {
 	driver.Backend
 	partition int

@@ -108,7 +108,7 @@ func newCall[Q, R any](request Q) *call[Q, R] {
 	return &c.call
 }
 
-// wait waits until an added call of newCall is over, or ctx ends.
+// wait waits until a call that newCall added is over, or ctx ends.
 func (b *batcher[Q, R]) wait(ctx context.Context, c *call[Q, R]) (R, error) {
 	o := c.waiting
 	select {
@@ -257,7 +257,7 @@ func (b *batcher[Q, R]) pop() {
 	}
 }
 
-// flushBatch makes the call of a batch and ends the calls in it.
+// flushBatch makes one call for a batch and ends the calls in it.
 func (b *batcher[Q, R]) flushBatch(batch []*call[Q, R]) error {
 	requests := make([]Q, len(batch))
 	for i, c := range batch {

@@ -68,7 +68,7 @@ func TestDueMessageDoesNotWaitBehindPrefetchedOnes(t *testing.T) {
 			}
 			return nil
 		}, durable.ConsumerOptions{Prefetch: 2048})
-		ms := make([]durable.Message, 3000) // 1500 a second for two seconds
+		ms := make([]durable.Message, 3000) // 1500 per second for two seconds
 		for i := range ms {
 			ms[i].Delay = 1500*time.Millisecond + time.Duration(i)*time.Second/2000
 		}

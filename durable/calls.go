@@ -49,8 +49,8 @@ func (q *Queue) retryAfter(first error, start time.Time, call func(ctx context.C
 	return err
 }
 
-// caller makes calls of one kind that have no token, one at a time, so that each takes effect once:
-// see [driver.Call]. It is used by the goroutine of one batcher.
+// caller makes calls without a token, all of one kind and one at a time, so that each takes effect
+// once: see [driver.Call]. It is used by the goroutine of one batcher.
 type caller struct {
 	p    *part
 	name string

@@ -87,7 +87,7 @@ func (q *Queue) Consume(ctx context.Context, handler Handler, options ConsumerOp
 	return nil
 }
 
-// workers are the goroutines of one call of Consume. There are Concurrency slots. The worker that
+// workers are the goroutines of one call to Consume. There are Concurrency slots. The worker that
 // owns a slot handles one message after another. If a handler ends its goroutine, or does not
 // return after its deadline, another worker takes over the slot.
 type workers struct {
@@ -168,7 +168,7 @@ func (w *workers) work() {
 	}
 }
 
-// run is one call of a handler.
+// run is one call to a handler.
 type run struct {
 	cancel context.CancelCauseFunc // cancels its context
 	state  atomic.Uint32           // runRunning, then runReturned or runOverran
@@ -287,9 +287,9 @@ func newPanicError(v any) *PanicError {
 	}
 }
 
-// settle settles a delivery according to the handler's result. It does not wait for the store, and
-// calls done when the store has answered. If the handler has already settled the message, settle
-// returns false and does not call done.
+// settle settles a delivery according to the handler's result, and reports whether it did. It does
+// not wait for the store, and calls done when the store has answered. If the handler has already
+// settled the message, settle does not call done.
 func (w *workers) settle(d *Delivery, err error, done func()) bool {
 	op, change := driver.OpAck, driver.Change{}
 	if err != nil {

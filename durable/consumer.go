@@ -10,8 +10,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// consumer is one call of Consume, or one Receiver: a member of the queue that claims messages from
-// its share of the partitions and passes them to handlers or calls of Take.
+// consumer is one call to Consume, or one Receiver: a member of the queue that claims messages from
+// its share of the partitions and passes them to handlers or calls to Take.
 //
 //	consumer    the lifecycle of all parts: start, hints from the store, membership, end
 //	claimer     one per partition: claims messages while the consumer owns the partition
@@ -73,7 +73,7 @@ func (c *consumer) start() {
 }
 
 // A consumer ends by retire, abort and stop. Each returns when it is done. The first two may be
-// called several times and concurrently. Only the owner of the consumer, a call of Consume or a
+// called several times and concurrently. Only the owner of the consumer, a call to Consume or a
 // Receiver, calls stop.
 
 // retire stops claiming, releases the messages that no taker has, and leaves the membership. Takers
@@ -120,7 +120,7 @@ func (c *consumer) leave() {
 	}
 }
 
-// fail ends the consumer with err if the store cannot recover. The calls of Consume and Take then
+// fail ends the consumer with err if the store cannot recover. The calls to Consume and Take then
 // return err.
 func (c *consumer) fail(err error) {
 	if errors.Is(err, ErrBroken) || errors.Is(err, ErrClosed) && c.ctx.Err() == nil {

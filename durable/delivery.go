@@ -8,7 +8,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Delivery is a message whose delivery has begun. Exactly one call of Ack, Nack, Bury or Release
+// Delivery is a message whose delivery has begun. Exactly one call to Ack, Nack, Bury or Release
 // settles it. The caller of [Receiver.Take] must call one of them. Otherwise the message is
 // redelivered when its lease expires. A handler of [Queue.Consume] normally returns nil or an error
 // instead. It may call one of the methods if it needs the result. The methods are safe for

@@ -72,7 +72,7 @@ func newDispatcher(ctx context.Context, q *Queue, opts *ConsumerOptions) (*dispa
 	return d, nil
 }
 
-// pending counts operations in progress: calls to the store, with the calls of OnEvent and OnError
+// pending counts operations in progress: calls to the store, with the calls to OnEvent and OnError
 // that follow them, and messages that begin or wait in the wheel.
 type pending struct {
 	n    int
@@ -274,7 +274,7 @@ func (d *dispatcher) match() {
 	d.admission.grantNext()
 }
 
-// begin makes the begin call of a partition. The partition is stalled while the call is slow.
+// begin calls Begin for a partition. The partition is stalled while the call is slow.
 func (d *dispatcher) begin(p *consumerPart, changes []driver.Change) ([]answer, error) {
 	d.mu.Lock()
 	number := d.admission.callStarts(&p.share)
@@ -405,8 +405,8 @@ func (d *dispatcher) take(ctx context.Context, t *taker) (*heldMessage, error) {
 	}
 }
 
-// forget changes the state of a message to gone. It returns false if the message was gone already.
-// mu is held. The caller must call match.
+// forget changes the state of a message to gone, and reports whether the message was not gone
+// before. mu is held. The caller must call match.
 func (d *dispatcher) forget(h *heldMessage) bool {
 	state := h.state
 	if state == heldGone {
@@ -522,9 +522,9 @@ func (d *dispatcher) loseLease(h *heldMessage) {
 // is set, the lease is extended from now on. If r is not nil, the handler is about to be called,
 // and r is cancelled if the lease is lost.
 //
-// handOff returns false if the lease is over: the process may have been suspended since the message
-// was taken, so that another consumer has the message, or the message was cancelled. The message is
-// then dropped and reported.
+// handOff reports whether the lease still holds. It is over if the message was cancelled, or if the
+// process was suspended after the message was taken, so that another consumer has the message. The
+// message is then dropped and reported.
 func (d *dispatcher) handOff(h *heldMessage, renew bool, r *run) bool {
 	d.mu.Lock()
 	defer d.unlock()

@@ -26,7 +26,7 @@ type faulty struct {
 	made  sync.Map // partition and caller → *madeCall
 }
 
-// madeCall is the last call of a caller. This store remembers it, like a store behind a network.
+// madeCall is a caller's last call. This store remembers it, like a store behind a network.
 type madeCall struct {
 	seq    uint64
 	result any

@@ -19,7 +19,7 @@ type heldMessage struct {
 	renew     bool              // the lease of a taken message is extended: its handler runs
 	settling  bool              // the store was asked to end the delivery, and may have done so
 	handed    bool              // passed to the handler's worker or to the receiver
-	run       *run              // the call of the handler; nil: no handler was called
+	run       *run              // the call to the handler; nil: no handler was called
 }
 
 // heldState is the state of a held message. The dispatcher makes all transitions.

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// callLimiter limits the calls of producers that wait for the store or are in progress, in number
-// and in bytes. A call without room waits, in the order of arrival. A single call may exceed the
+// callLimiter limits the producers' calls that wait for the store or are in progress, in number and
+// in bytes. A call without room waits, in the order of arrival. A single call may exceed the
 // limits if it is the only one.
 type callLimiter struct {
 	calls, bytes int           // maximum

@@ -15,7 +15,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Consumer is a consumer of a queue in any process: a call of [Queue.Consume] or a [Receiver].
+// Consumer is a consumer of a queue in any process: a call to [Queue.Consume] or a [Receiver].
 type Consumer struct {
 	ID            string    // unique among the consumers of the queue
 	Host          string    // host name, at most [driver.MaxHost] bytes; empty if unknown
@@ -105,7 +105,7 @@ func (c *consumer) membership() {
 }
 
 // heartbeat renews the membership. When the consumer ends, a call in progress gets a grace period.
-// If it were abandoned, it might take effect after the call of leave, and the consumer's partitions
+// If it were abandoned, it might take effect after the call to leave, and the consumer's partitions
 // would have no owner until Membership has passed.
 func (c *consumer) heartbeat() ([]string, error) {
 	ctx, cancel := c.graceContext(c.ctx)

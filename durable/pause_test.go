@@ -211,7 +211,7 @@ func TestTakeWaitsWhileTheQueueIsPaused(t *testing.T) {
 	})
 }
 
-// The replies to calls of Pause and Resume are lost. Each call takes effect once, in order.
+// The replies to Pause and Resume are lost. Each call takes effect once, in order.
 func TestPauseTakesEffectOnceIfItsReplyIsLost(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 3}, func(t *testing.T, q *durable.Queue, f *faulty) {

@@ -321,7 +321,7 @@ func (q *Queue) change(ctx context.Context, op driver.Op, c driver.Change) (answ
 	return q.part(c.ID).changes[op].do(ctx, q.limiter, c)
 }
 
-// Shutdown closes the queue gracefully. It ends the calls of [Queue.Consume] and the receivers,
+// Shutdown closes the queue gracefully. It ends the calls to [Queue.Consume] and the receivers,
 // waits until the handlers have returned and their messages are settled (see
 // ConsumerOptions.Grace), and closes the queue. If ctx ends first, Shutdown closes the queue
 // without waiting further and returns the cause of ctx. No message counts a crash in either case:

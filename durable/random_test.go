@@ -18,7 +18,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/testscale"
 )
 
-// Consumers start and end, half of them by force, calls of Take give up, handlers end in every
+// Consumers start and end, half of them by force, calls to Take give up, handlers end in every
 // possible way, and messages are cancelled and rescheduled, with a store that has latency. No
 // message is lost, early, or delivered after it was cancelled. No message counts a crash, and
 // nothing is left over.

@@ -7,7 +7,7 @@ import (
 )
 
 // Receiver takes messages one at a time, instead of calling a handler. Take is safe for concurrent
-// use. A receiver shares the queue's partitions with other receivers, with calls of
+// use. A receiver shares the queue's partitions with other receivers, with calls to
 // [Queue.Consume], and with other processes.
 //
 // A receiver prefetches messages for the next calls. If the context of a call ends after a message
@@ -22,7 +22,7 @@ type Receiver struct {
 }
 
 // Receiver returns a receiver with its own options. The receiver claims nothing before the first
-// call of Take. It ignores Concurrency, Backoff, Grace and HandlerTimeout. The error is
+// call to Take. It ignores Concurrency, Backoff, Grace and HandlerTimeout. The error is
 // [ErrInvalid] for invalid options.
 func (q *Queue) Receiver(options ConsumerOptions) (*Receiver, error) {
 	opts, err := options.withDefaults()
@@ -63,7 +63,7 @@ func (r *Receiver) Take(ctx context.Context) (*Delivery, error) {
 	}
 }
 
-// Close closes the receiver. Waiting and later calls of Take return [ErrClosed]. Messages that no
+// Close closes the receiver. Waiting and later calls to Take return [ErrClosed]. Messages that no
 // call has taken are released. Messages that were taken can still be settled. Calling Close again
 // has no effect.
 func (r *Receiver) Close() {
@@ -90,13 +90,13 @@ func (r *Receiver) claiming() (*consumer, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.dispatcher.admission.readAhead.disabled = true // any call of Take may be the last one
+	c.dispatcher.admission.readAhead.disabled = true // any call to Take may be the last one
 	r.consumer = c
 	go r.watch(c)
 	return c, nil
 }
 
-// watch retires a consumer when no call of Take has waited for a while. It stops the consumer when
+// watch retires a consumer when no call to Take has waited for a while. It stops the consumer when
 // each taken message has been settled or has lost its lease, or when the queue is closed.
 func (r *Receiver) watch(c *consumer) {
 	for c.ctx.Err() == nil {

@@ -207,7 +207,7 @@ func TestTakeOfAClosedQueueFails(t *testing.T) {
 	})
 }
 
-// Calls of Take that wait for less than a round trip get a message. If there are no more calls, the
+// Calls to Take that wait for less than a round trip get a message. If there are no more calls, the
 // message is released.
 func TestTakeShorterThanARoundTripGetsAMessage(t *testing.T) {
 	t.Parallel()

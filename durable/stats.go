@@ -159,7 +159,7 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	return s, nil
 }
 
-// MaxWithin is the maximum number of durations in a call of [Queue.CountDue].
+// MaxWithin is the maximum number of durations in a call to [Queue.CountDue].
 const MaxWithin = driver.MaxWithin
 
 // CountDue returns, for each duration, the number of scheduled messages that are due at most that

@@ -249,7 +249,7 @@ func TestLateCallIsRepeatedByTheStoresClock(t *testing.T) {
 		return fmt.Errorf("refused: %w", &driver.LateError{Now: driver.InstantOf(time.Now()).Add(time.Hour), Unknown: unknown})
 	}
 	for name, c := range map[string]struct {
-		faults [][2]error // before and after each call of the store
+		faults [][2]error // before and after each call to the store
 		known  bool
 	}{
 		"late":                              {[][2]error{{late(false), nil}}, true},

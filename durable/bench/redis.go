@@ -98,8 +98,8 @@ func enqueueAndDeliver(ctx context.Context, s settings, r *results, srv *server,
 	return nil
 }
 
-// deliverRate enqueues messages that are due at once, and returns how many are delivered per
-// second.
+// deliverRate enqueues messages that are already due, and returns how many are delivered
+// per second.
 func deliverRate(ctx context.Context, s settings, store durable.Store) (float64, error) {
 	q, err := openQueue(ctx, store, "deliver")
 	if err != nil {

@@ -27,7 +27,7 @@ import (
 //
 // Backup returns the cause of ctx when ctx ends, [driver.ErrClosed] when the store is closed, and
 // the error of w, wrapped. It returns [driver.ErrInvalid] for a nil w. Backup neither interrupts a
-// call of w.Write nor syncs w. It is O(n) in the bytes of the file.
+// call to w.Write nor syncs w. It is O(n) in the bytes of the file.
 func (s *Store) Backup(ctx context.Context, w io.Writer) (int64, error) {
 	if w == nil {
 		return 0, fmt.Errorf("boltstore: backup: %w writer nil; it must not be nil",

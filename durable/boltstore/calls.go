@@ -8,11 +8,11 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// Calls of other processes may arrive twice, or late: the client repeats a call whose reply was
-// lost, and the failed connection may still deliver the first copy. The file therefore keeps the
-// last call of each caller. That record is written in the transaction of the call itself, so a call
+// Calls from other processes may arrive twice, or late: the client repeats a call whose reply was
+// lost, and the failed connection may still deliver the first copy. The file therefore keeps each
+// caller's last call. That record is written in the transaction of the call itself, so a call
 // takes effect once even if the process that has the file open is killed. See [driver.Call]. The
-// first such call of a partition creates its bucket "calls". The bucket holds:
+// first such call to a partition creates its bucket "calls". The bucket holds:
 //
 //	'c' ‖ caller            → number (8), last instant (8), a status for each message
 //	't' ‖ instant ‖ caller  → nothing; the order in which calls are forgotten
@@ -26,7 +26,7 @@ var (
 // one, so that calls do not accumulate.
 const forgetPerCall = 4
 
-// once makes a call of another process unless the call has already taken effect, and returns the
+// once makes a call for another process unless the call has already taken effect, and returns the
 // statuses of its messages. If a copy of the call arrives too late, once returns a
 // [driver.LateError] as late. err is an error of the transaction.
 func (w *partitionWriter) once(c *driver.Call, n int, do func() ([]driver.Status, error)) (
@@ -69,7 +69,7 @@ func (w *partitionWriter) once(c *driver.Call, n int, do func() ([]driver.Status
 	return statuses, nil, rememberCall(b, callKey, c, statuses, now, forgotten)
 }
 
-// rememberCall replaces the last call of a caller, and forgets calls whose last instant has passed.
+// rememberCall replaces a caller's last call, and forgets calls whose last instant has passed.
 func rememberCall(
 	b *bolt.Bucket, callKey []byte, c *driver.Call, statuses []driver.Status, now, forgotten driver.Instant,
 ) error {

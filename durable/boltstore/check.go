@@ -70,7 +70,7 @@ const (
 	maxPage      = 16 << 20
 )
 
-// readAheadPages is the number of pages that are read at once if the walk needs most of them.
+// readAheadPages is the number of pages that are read together if the walk needs most of them.
 const readAheadPages = 64
 
 // metaPage is the content of a meta page.

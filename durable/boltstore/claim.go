@@ -202,13 +202,13 @@ func recordIDs(records []driver.Record) []string {
 	return ids
 }
 
-// take leases one message. It returns false if the message is too large for this claim.
+// take leases one message, and reports whether it did: a message may be too large for this claim.
 func (t *claimTx) take(k key, r *record) bool {
 	p := t.p
 	if r.suspect && t.claim.MaxCrashes > 0 && r.Crashes >= t.claim.MaxCrashes {
 		t.suspects = append(t.suspects, k.id)
 		t.scan.pass(k)
-		p.addLease(&lease{id: k.id, due: k.at}) // expired at once: a later claim retries if the commit fails
+		p.addLease(&lease{id: k.id, due: k.at}) // already expired: a later claim retries if the commit fails
 		return true
 	}
 	t.size += len(r.Body)

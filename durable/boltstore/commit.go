@@ -20,7 +20,7 @@ import (
 // during a commit share the next one, so any number of callers cost two fsyncs.
 //
 // No two requests of a group touch the same message. The messages of a group are busy until the
-// commit ends, and a Begin of a busy message waits. A request therefore decides by the memory and
+// commit ends, and Begin waits for a busy message. A request therefore decides by the memory and
 // the file as of the last commit. The memory changes under Store.view after the commit has
 // succeeded.
 type committer struct {
@@ -115,9 +115,9 @@ func (c *committer) do(ctx context.Context, r *request) error {
 	}
 }
 
-// withdraw removes a waiting request, and returns false if the request is in a group. The emptied
-// request stays in the slice until more than 32 requests, and more than half of the slice, are
-// withdrawn.
+// withdraw removes a waiting request. It reports whether the request was waiting, and not in a
+// group. The emptied request stays in the slice until more than 32 requests, and more than half of
+// the slice, are withdrawn.
 func (c *committer) withdraw(r *request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -229,8 +229,8 @@ func (c *committer) yieldToCallers() {
 
 const maxYields = 32
 
-// markBusy makes messages busy. If one of them is busy already, markBusy changes nothing and
-// returns false.
+// markBusy makes messages busy, and reports whether it did. If one of them is busy already,
+// markBusy changes nothing.
 func (p *partition) markBusy(ids []string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -30,8 +30,8 @@ func TestConcurrentPutsShareCommits(t *testing.T) {
 	assert.GreaterOrEqual(t, commits, messages/groupMessages)
 }
 
-// Several requests wait for the committer at once. They share a commit, except for a second request
-// of the same message.
+// Several requests wait for the committer. They share a commit, except for a second request of the
+// same message.
 func TestGroupHasOneRequestPerMessage(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{})

@@ -40,7 +40,7 @@ func damageFile(t *testing.T) []byte {
 	return content[:used]
 }
 
-// use opens a file and makes calls of most kinds.
+// use opens a file and makes most kinds of calls.
 func use(t *testing.T, path string) (messages int, err error) {
 	t.Helper()
 	s, err := Open(path, Options{NoSync: true, reserve: smallReserve})
@@ -520,8 +520,8 @@ func damageRecords(t *testing.T, s *Store, q *queue, partition int) {
 	require.NoError(t, f.Close())
 }
 
-// The file of a store in use is closed, as if its disk were gone. Calls of the queue return
-// ErrBroken at once, and so do Consume and Take, which wait for messages.
+// The file of a store in use is closed, as if its disk were gone. Calls to the queue return
+// ErrBroken immediately, and so do Consume and Take, which wait for messages.
 func TestConsumeAndTakeReturnIfStoreBreaks(t *testing.T) {
 	t.Parallel()
 	s, err := Open(filepath.Join(t.TempDir(), "queue.db"), Options{})

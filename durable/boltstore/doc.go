@@ -21,11 +21,11 @@
 //
 // Claim and Extend write nothing, and neither does a Release of a message that has not begun. Begin
 // is written asynchronously: the next commit records the message in the file as begun. If no commit
-// is under way, the commit starts at once, but Begin does not wait for it. When the queue is opened
-// again after a crash or [Store.Close], each message recorded as begun counts one more crash. The
-// next claim makes a message with Claim.MaxCrashes crashes a dead letter. A crash may go uncounted
-// if the message began within the last one or two commits, which is some milliseconds. A message
-// whose end was not yet synced is delivered again.
+// is under way, the commit starts immediately, but Begin does not wait for it. When the queue is
+// opened again after a crash or [Store.Close], each message recorded as begun counts one more
+// crash. The next claim makes a message with Claim.MaxCrashes crashes a dead letter. A crash may go
+// uncounted if the message began within the last one or two commits, which is some milliseconds. A
+// message whose end was not yet synced is delivered again.
 //
 // # The clock
 //
@@ -55,6 +55,6 @@
 //
 // A store has failed if its file can no longer be written or read. Examples are a failed disk, a
 // file that another program has changed, and a commit that has not ended within a minute. All calls
-// then return [driver.ErrBroken] at once. Close the store and open the file again, in a new process
-// if it stays locked.
+// then return [driver.ErrBroken] immediately. Close the store and open the file again, in a new
+// process if it stays locked.
 package boltstore

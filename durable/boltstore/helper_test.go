@@ -184,7 +184,7 @@ func putConcurrently(tb testing.TB, q driver.Backend, producers, n int) {
 	wg.Wait()
 }
 
-// fill puts n messages in batches, due at once.
+// fill puts n messages in batches, already due.
 func fill(tb testing.TB, q driver.Backend, n int) {
 	tb.Helper()
 	body := make([]byte, 128)

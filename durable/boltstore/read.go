@@ -98,7 +98,7 @@ type page struct {
 	next      string // the cursor after last, if a message follows it
 }
 
-// add adds the message of a key, or returns false if the page is full. It skips a key whose record
+// add adds the message of a key, and reports whether the page had room. It skips a key whose record
 // is missing or unreadable.
 func (g *page) add(k key) bool {
 	value := g.records.Get([]byte(k.id))

@@ -14,7 +14,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/testscale"
 )
 
-// Messages that were claimed before a restart are scheduled again at once.
+// Messages that were claimed before a restart are scheduled again immediately.
 func TestRestartFreesClaimedMessages(t *testing.T) {
 	t.Parallel()
 	path, clock := filepath.Join(t.TempDir(), "queue.db"), newClock()

@@ -24,7 +24,7 @@ import (
 // of which has no content. A watch has one reply at its start and one for each hint. The messages
 // are encoded by encoding/gob.
 
-// call is one call of a [driver.Backend], or a backup.
+// call is one call to a [driver.Backend], or a backup.
 type call struct {
 	Method    method
 	Config    driver.Config // of the queue
@@ -244,8 +244,8 @@ func (v *server) accept() {
 	}
 }
 
-// serve answers the calls of a connection one after another. Their contexts end with the
-// connection.
+// serve answers the calls that arrive on a connection one after another. Their contexts end with
+// the connection.
 func (v *server) serve(conn net.Conn) {
 	ctx, cancel := context.WithCancel(v.ctx)
 	defer cancel()

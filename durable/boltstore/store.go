@@ -184,7 +184,7 @@ func (s *Store) update(f func(tx *bolt.Tx) error) error {
 }
 
 // Open creates a queue or joins an existing one, see [driver.Store]. The limits of dead letters in
-// config apply to the calls of this backend. Opening a queue counts one more crash of each message
+// config apply to the calls to this backend. Opening a queue counts one more crash of each message
 // that had begun when a process crashed or closed the store.
 //
 // If the queue is not open yet, Open takes a few commits, and time for each partition and for each
@@ -564,7 +564,7 @@ func (b *backend) GroupsCalls() {}
 
 func (b *backend) Partitions() int { return len(b.queue.partitions) }
 
-// callOf returns the call to remember. Calls of this process are not remembered, because their
+// callOf returns the call to remember. Calls from this process are not remembered, because their
 // answers cannot be lost.
 func (b *backend) callOf(c *driver.Call) driver.Call {
 	if !b.remote {

@@ -93,7 +93,7 @@ type bounded struct {
 	counts      int
 
 	mu    sync.Mutex
-	order [partitions][]time.Time // due times in the order of the calls of handlers
+	order [partitions][]time.Time // due times in the order of the calls to handlers
 }
 
 // consume consumes until the queue is empty.

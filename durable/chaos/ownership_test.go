@@ -164,7 +164,7 @@ func (o *owners) waitUntilShared(client *redis.Client, members int64) {
 	last.until = time.Now()
 }
 
-// starts returns the calls of handlers so far.
+// starts returns the calls to handlers so far.
 func (o *owners) starts() (starts []ownedStart) {
 	o.t.Helper()
 	due := map[string]int64{}
@@ -195,7 +195,7 @@ func (o *owners) check(crashes bool) {
 	}
 }
 
-// ownedStart is the call of a handler in a consumer. Consumers are numbered in the order of their
+// ownedStart is the call to a handler in a consumer. Consumers are numbered in the order of their
 // starts.
 type ownedStart struct {
 	consumer, partition int

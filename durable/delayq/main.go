@@ -13,8 +13,8 @@
 //
 // The exit code is 0 on success, also if the first Ctrl-C, SIGTERM or SIGHUP ends a command that
 // runs until interrupted. Otherwise the exit code is 1, and stderr has the error. A second Ctrl-C
-// ends delayq and the commands that consume runs at once, with exit code 130; their messages are
-// delivered again.
+// immediately ends delayq and the commands that consume runs, with exit code 130; their messages
+// are delivered again.
 package main
 
 import (

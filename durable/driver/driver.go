@@ -17,7 +17,7 @@ import (
 )
 
 // Store holds queues: in memory ([memstore]), in a file ([boltstore]) or on Redis ([redisstore]).
-// One of these packages creates the store, and the caller passes it to Open of package durable. A
+// One of these packages creates the store, and the caller passes it to durable.Open. A
 // store may hold several queues.
 //
 // [memstore]: https://pkg.go.dev/github.com/timingwheel-go/timingwheel/durable/memstore
@@ -30,7 +30,7 @@ type Store interface {
 	// has a different format.
 	Open(ctx context.Context, config Config) (Backend, error)
 
-	// Close releases the resources that the store itself has opened. Later calls of its backends
+	// Close releases the resources that the store itself has opened. Later calls to its backends
 	// return [ErrClosed].
 	Close() error
 }
@@ -103,7 +103,7 @@ type Backend interface {
 	// partition is resumed, across restarts.
 	//
 	// After Pause has returned, no message of the partition begins. Claim leases no new messages
-	// and sets Claimed.Paused, and the Begin of a leased message returns [StatusPaused]. All other
+	// and sets Claimed.Paused, and Begin returns [StatusPaused] for a leased message. All other
 	// transitions continue. Claims still end expired leases, and return messages whose answer was
 	// lost. The store sends a hint with Due 0 when the partition is paused or resumed.
 	Pause(ctx context.Context, pause Pause) error
@@ -156,7 +156,7 @@ type Backend interface {
 // and leaves nothing in memory. If the context ends later, the error is an [*UnderWayError].
 type Grouper interface{ GroupsCalls() }
 
-// UnderWayError is the error of a call of a [Grouper] whose context ended while its commit was in
+// UnderWayError is the error of a call to a [Grouper] whose context ended while its commit was in
 // progress. The call may take effect. The queue counts it as waiting (Options.MaxWaiting) until
 // Done is closed.
 type UnderWayError struct {
@@ -187,7 +187,7 @@ const MaxBatch = 256
 // memory of a page of large messages.
 const PageBytes = 4 << 20
 
-// MaxWithin is the maximum number of durations in a call of Backend.CountDue.
+// MaxWithin is the maximum number of durations in a call to Backend.CountDue.
 const MaxWithin = 64
 
 // State is the state of a message: see [Backend].
@@ -254,7 +254,7 @@ type Call struct {
 	// time. An empty name means that there are no copies.
 	Caller string
 
-	Seq      uint64  // increases with each call of the caller
+	Seq      uint64  // increases with each call by the caller
 	NotAfter Instant // last instant at which the call may take effect
 }
 

@@ -61,7 +61,7 @@ type Collector struct {
 // registration is a queue of a collector.
 type registration struct {
 	Source
-	inStats atomic.Bool // a call of Stats is under way
+	inStats atomic.Bool // a call to Stats is under way
 }
 
 // NewCollector returns a collector without queues, to be registered once. It panics if a name in

@@ -42,7 +42,7 @@ func New(options Options) *Store {
 }
 
 // Open opens a queue and creates it if it does not exist: see [driver.Store]. The limits of dead
-// letters in config apply to calls of this backend. Open returns [driver.ErrInvalid] for a config
+// letters in config apply to calls to this backend. Open returns [driver.ErrInvalid] for a config
 // that is out of range, [driver.ErrPartitions] for a different number of partitions,
 // [driver.ErrNoQueue] if config.Existing is set and the queue does not exist, and
 // [driver.ErrClosed] after Close.
@@ -75,7 +75,7 @@ func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend,
 	return &backend{store: s, queue: q, limits: local.NewDeadLimits(&config)}, nil
 }
 
-// Close discards all queues. Later calls of the store and its backends return [driver.ErrClosed].
+// Close discards all queues. Later calls to the store and its backends return [driver.ErrClosed].
 // Closing a store again has no effect. The error is always nil.
 func (s *Store) Close() error {
 	s.closed.Store(true)

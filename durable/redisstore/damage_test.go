@@ -156,7 +156,7 @@ func TestGetReadsMessageThatIsSetAside(t *testing.T) {
 }
 
 // Records of scheduled, leased and firing messages are deleted, and then all records, as by a
-// server that evicts keys. The messages are counted as lost at once, and only once.
+// server that evicts keys. The messages are counted as lost immediately, and only once.
 func TestLostRecordsAreCounted(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())

@@ -88,7 +88,7 @@ func (h *heldQueue) ack(id string) {
 }
 
 // lateCalls are the calls without a token. A process makes the call and gets its result although
-// the first copy is held back. Then another process makes the call of then, which leaves the
+// the first copy is held back. Then another process makes the call in then, which leaves the
 // message in the given state. The first copy must not change that state when it arrives.
 var lateCalls = []struct {
 	name           string
@@ -164,8 +164,7 @@ var lateCalls = []struct {
 }
 
 // The first copy of a call hangs in a dead connection, and the repetition takes effect. The first
-// copy changes nothing when it arrives, neither at once nor after the server has forgotten the
-// call.
+// copy changes nothing when it arrives, before or after the server has forgotten the call.
 func TestLateCopyChangesNothing(t *testing.T) {
 	t.Parallel()
 	for _, c := range lateCalls {

@@ -19,7 +19,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// The master that has the members and no partition of the queue is killed, so that no other call of
+// The master that has the members and no partition of the queue is killed, so that no other call to
 // the queue makes the client reload the slot map.
 func TestHeartbeatFindsNewMaster(t *testing.T) {
 	t.Parallel()

@@ -256,7 +256,8 @@ func (h *pipelineHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis
 	}
 }
 
-// Two processes create a queue at once. The first sees no queue, and then messages of the second.
+// Two processes create a queue concurrently. The first sees no queue, and then messages of the
+// second.
 func TestOpenJoinsQueueThatAnotherProcessCreates(t *testing.T) {
 	t.Parallel()
 	mini := miniredis.RunT(t)

@@ -129,7 +129,7 @@ func (s *script) command(ctx context.Context, whole bool, line []any) *redis.Cmd
 	return cmd
 }
 
-// within makes a call of the client, and returns when the call returns or ctx ends, whichever comes
+// within makes a call to the client, and returns when the call returns or ctx ends, whichever comes
 // first. By itself the client observes the deadline of a context only with its option
 // ContextTimeoutEnabled, and ignores a cancellation after it has sent the command.
 //

@@ -66,8 +66,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Store is a [driver.Store] on Redis, made by [New]. A Store is safe for concurrent use. All calls
-// of the zero Store return [driver.ErrInvalid].
+// Store is a [driver.Store] on Redis, made by [New]. A Store is safe for concurrent use. All
+// methods of the zero Store return [driver.ErrInvalid].
 type Store struct {
 	client  redis.UniversalClient
 	options Options

@@ -19,7 +19,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// A Put is repeated. From Redis 7.2 on, WAIT returns at once on a connection that has written
+// A Put is repeated. From Redis 7.2 on, WAIT returns immediately on a connection that has written
 // nothing. If a repetition only read, the server would count replicas that may not have the
 // messages.
 func TestRepeatedPutWrites(t *testing.T) {

@@ -55,7 +55,7 @@ func (b *backend) Watch(ctx context.Context) (<-chan driver.Hint, error) {
 	return out, nil
 }
 
-// watch is one call of Watch.
+// watch is one call to Watch.
 type watch struct {
 	backend *backend
 	hints   chan driver.Hint // from the subscriptions

@@ -144,7 +144,7 @@ func (q *queue) putIfAbsent(id string) {
 	q.statuses(driver.Put{Items: []driver.PutItem{item(id, 0)}})
 }
 
-// callers checks that a store remembers the last call of each caller.
+// callers checks that a store remembers each caller's last call.
 func callers(t *testing.T, newStore Factory) {
 	q := openRemote(t, newStore)
 	put := func(partition int, caller string, seq uint64) driver.Status {
@@ -197,7 +197,7 @@ func callTooFarAhead(t *testing.T, newStore Factory) {
 	assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(put))
 }
 
-// callForgotten makes calls that can no longer take effect. Calls of other callers make the store
+// callForgotten makes calls that can no longer take effect. Calls from other callers make the store
 // forget them. A copy of a forgotten call is rejected, and is not mistaken for a new call.
 func callForgotten(t *testing.T, newStore Factory) {
 	q := openRemote(t, newStore)

@@ -85,7 +85,7 @@ func item(id string, delay time.Duration) driver.PutItem {
 	return driver.PutItem{ID: id, Delay: delay, MaxAttempts: 25}
 }
 
-// items returns n messages that are due at once: prefix000, prefix001 and so on.
+// items returns n messages that are already due: prefix000, prefix001 and so on.
 func items(prefix string, n int) []driver.PutItem {
 	all := make([]driver.PutItem, n)
 	for i := range all {

@@ -184,8 +184,8 @@ func (m *refMessage) verdictWithToken(op driver.Op, c driver.Change, until drive
 	return []driver.Status{driver.StatusLeaseLost}
 }
 
-// transition applies a transition that has taken effect. It returns false for a repetition, which
-// changes nothing.
+// transition applies a transition that has taken effect, and reports whether it changed anything: a
+// repetition does not.
 func (r *reference) transition(op driver.Op, c driver.Change) bool {
 	m := r.messages[c.ID]
 	if (op == driver.OpRetry || op == driver.OpRelease || op == driver.OpBury) && !m.inFlight() {

@@ -17,7 +17,7 @@ type Options struct {
 	// in which starts were recorded, and redeliveries are not measured.
 	ClockSteps bool
 
-	// Pauses permits consumers that were suspended between the claim of a message and the call of
+	// Pauses permits consumers that were suspended between the claim of a message and the call to
 	// its handler. The call then has an outdated token, so only a repeated token is a violation.
 	Pauses bool
 }
@@ -53,7 +53,7 @@ type message struct {
 	finished        []uint64 // tokens that were handled or acknowledged
 }
 
-// start is one call of a handler.
+// start is one call to a handler.
 type start struct {
 	token   uint64
 	clock   int64

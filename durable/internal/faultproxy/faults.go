@@ -95,7 +95,7 @@ func (p *Proxy) CutAll() {
 	}
 }
 
-// Refuse sets whether new connections are closed at once. Open connections stay.
+// Refuse sets whether new connections are closed immediately. Open connections stay.
 func (p *Proxy) Refuse(refuse bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

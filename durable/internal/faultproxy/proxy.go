@@ -151,7 +151,7 @@ func (p *Proxy) remove(l *link) {
 	delete(p.links, l)
 }
 
-// cut closes both connections at once and discards unsent data.
+// cut closes both connections immediately and discards unsent data.
 func (l *link) cut() {
 	for _, c := range []net.Conn{l.client, l.server} {
 		if tcp, ok := c.(*net.TCPConn); ok {

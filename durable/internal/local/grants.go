@@ -30,9 +30,9 @@ func (g *Grants) find(consumer string) *grant {
 	return &g.last[i]
 }
 
-// Admit records the number of a claim. It returns false if the claim must have no effect, because
-// the consumer has already received the answer to a later one: see driver.Claim.Seq. A claim may be
-// admitted more than once.
+// Admit records the number of a claim, and reports whether the claim may have an effect. It may not
+// if the consumer has already received the answer to a later claim: see driver.Claim.Seq. A claim
+// may be admitted more than once.
 func (g *Grants) Admit(c *driver.Claim) bool {
 	switch o := g.find(c.Consumer); {
 	case o == nil && c.Repeat:

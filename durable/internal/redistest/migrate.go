@@ -9,7 +9,7 @@ import (
 
 // MigrateOptions configures [Cluster.MigrateSlot]. A zero field selects its default.
 type MigrateOptions struct {
-	// Batch is the number of keys to move at once. Defaults to 16.
+	// Batch is the number of keys to move in one step. Defaults to 16.
 	Batch int
 
 	// Halfway is called before the first key moves, and after each batch. During the call two nodes
