@@ -10,10 +10,10 @@ import (
 // is the cost of the wheel itself.
 func BenchmarkFloor(b *testing.B) { workload.Floor(b) }
 
-// BenchmarkFloorPostpone is the least cost of a Reschedule of a random timer.
+// BenchmarkFloorPostpone is the least cost of rescheduling a random timer.
 func BenchmarkFloorPostpone(b *testing.B) { eachSize(b, workload.FloorPostpone) }
 
-// BenchmarkFloorChurn is the least cost of a Stop of a random timer and an add.
+// BenchmarkFloorChurn is the least cost of stopping a random timer and adding another.
 func BenchmarkFloorChurn(b *testing.B) { eachSize(b, workload.FloorChurn) }
 
 func eachSize(b *testing.B, run func(b *testing.B, n int)) {

@@ -74,7 +74,7 @@ func conforms[H any](t *testing.T, i Implementation[H]) {
 	})
 }
 
-// calls counts the calls of callbacks.
+// calls counts the calls to callbacks.
 type calls struct {
 	all atomic.Int64
 	of  [102]atomic.Uint32

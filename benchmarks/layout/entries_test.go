@@ -99,7 +99,7 @@ func (l *entries) cascade(id uint32) {
 	var moved [chunkSize]handle
 	for c := b.head; c != none; c = b.head {
 		k := pick(&moved, l.chunks.entries(c), l.liveEntries(c))
-		l.unlink(b, c) // append reuses its memory at once
+		l.unlink(b, c) // append reuses its memory immediately
 		for _, h := range moved[:k] {
 			n := l.node(h.index)
 			l.append(fine(n.deadline), h, n)

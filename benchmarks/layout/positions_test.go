@@ -107,7 +107,7 @@ func (l *positions) cascade(id uint32) {
 	var moved, to [chunkSize]uint32
 	for c := b.head; c != none; c = b.head {
 		k := pick(&moved, l.entries(c), l.meta(c).used)
-		l.unlink(b, c) // append reuses its memory at once
+		l.unlink(b, c) // append reuses its memory immediately
 		for j, i := range moved[:k] {
 			to[j] = fine(l.node(i).deadline) // a loop of its own, so that the cache misses overlap
 		}

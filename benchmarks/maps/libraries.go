@@ -75,7 +75,7 @@ func (s orcamanStore[K]) sweep(k K) (swept bool) {
 }
 
 // haxmapStore is not correct, and only shows the cost of the map. haxmap cannot atomically check
-// and delete an entry, or create one while others wait. Two concurrent calls of GetAndDel may both
+// and delete an entry, or create one while others wait. Two concurrent calls to GetAndDel may both
 // report that they deleted the key.
 type haxmapStore[K key] struct {
 	m *haxmap.Map[K, timingwheel.Timer]

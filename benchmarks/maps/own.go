@@ -51,7 +51,7 @@ func (s *syncStore[K]) insert(k K, arm func() timingwheel.Timer) bool {
 	}
 }
 
-// replace sets the timer of the entry and returns true, or returns false if the entry was deleted.
+// replace sets the timer of the entry, and reports whether it did: the entry may be deleted.
 func (e *syncEntry) replace(arm func() timingwheel.Timer) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -19,7 +19,7 @@ type check struct {
 	dueSum, firedSum uint64
 	early, late      int // timers that expired before the deadline; a tick or more after it
 	live             int // timers of live connections that expired, or that expired twice
-	lost             int // calls of Reschedule or Stop that returned false for a live connection
+	lost             int // calls to Reschedule or Stop that returned false for a live connection
 }
 
 func (c *check) expect(number uint32) {

@@ -56,7 +56,7 @@ type Result struct {
 	Wakeups int     // times that the clock moved to a time from Next
 	Idle    int     // wake-ups at which no timer expired
 
-	Advance time.Duration // CPU time of these calls of Advance
+	Advance time.Duration // CPU time of these calls to Advance
 	Events  time.Duration // CPU time of the events, the trace itself included
 
 	Verdict Verdict

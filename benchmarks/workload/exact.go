@@ -71,7 +71,7 @@ func exact[H any](i impl.Implementation[H], p Params) (Result, error) {
 	return r, nil
 }
 
-// stopAndReset makes the calls of Stop and Reset at their times.
+// stopAndReset calls Stop and Reset at their times.
 func stopAndReset[H any](i impl.Implementation[H], timers impl.Timers[H], all []exactTimer[H], begin time.Time) {
 	var acting []*exactTimer[H]
 	for id := range all {
@@ -120,7 +120,7 @@ func waitForCalls[H any](i impl.Implementation[H], all []exactTimer[H], begin ti
 			progress, before = max(last, now), missing
 		}
 		if now > last+pause && missing == 0 || now > progress+grace {
-			time.Sleep(pause) // for a second call of some timer
+			time.Sleep(pause) // for a second call by some timer
 			return
 		}
 	}

@@ -165,8 +165,8 @@ func memory() runtime.MemStats {
 
 func inUse(m runtime.MemStats) uint64 { return m.HeapAlloc + m.StackInuse }
 
-// release stops all timers of an implementation with an exact Stop and closes it. The Stop of
-// others may take long, and Close releases their timers too.
+// release stops all timers of an implementation with an exact Stop and closes it. To stop the
+// timers of others may take long, and Close releases their timers too.
 func release[H any](i impl.Implementation[H], timers impl.Timers[H], handles []H) {
 	if i.Stop == impl.Exact {
 		for _, h := range handles {

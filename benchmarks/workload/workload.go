@@ -27,7 +27,7 @@ type Params struct {
 	Phase   func(string)  // called at the beginning of each phase, to locate a hang; may be nil
 
 	// KeepGarbage skips the garbage collections before the measurements. It is for tests that run
-	// many workloads at once.
+	// many workloads concurrently.
 	KeepGarbage bool
 }
 

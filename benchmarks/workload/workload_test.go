@@ -34,7 +34,7 @@ func TestPopulationsOfEachImplementation(t *testing.T) {
 // collections slow.
 var large = []string{"gozero", "siddontang", "rfyiamcool"}
 
-// The other workloads mostly wait, so all implementations run at once, with two workloads at a
+// The other workloads mostly wait, so all implementations run concurrently, with two workloads at a
 // time. A large implementation runs only one workload at a time. Its grace is short, because it
 // falls behind on a busy machine.
 func TestWorkloadsOfEachImplementation(t *testing.T) {

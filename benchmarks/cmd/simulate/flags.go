@@ -31,8 +31,8 @@ const (
 )
 
 // defaultChoices vary the defaults of the library in one dimension at a time. They exclude one
-// level of 256 slots of 1 ms, which visits each timer four times a second and takes half an hour
-// for ten million connections.
+// level of 256 slots of 1 ms, which visits each timer four times per second and takes half an
+// hour for ten million connections.
 const defaultChoices = "1ms/16/6,1ms/64/4,1ms/256/2,1ms/256/3,1ms/256/4,1ms/1024/3,1ms/4096/2,1ms/65536/1," +
 	"10ms/64/4,10ms/256/4,10ms/1024/2,10ms/4096/2,100ms/64/3,100ms/256/4,100ms/1024/1"
 
