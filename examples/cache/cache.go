@@ -154,8 +154,7 @@ func (c *Cache[K, V]) Get(key K) (value V, ok bool) {
 	return e.value, true
 }
 
-// Delete removes the value of the key. It returns false if there was none, or if the value had
-// expired.
+// Delete removes the value of the key. It reports whether there was one that had not expired.
 func (c *Cache[K, V]) Delete(key K) bool {
 	s := c.shard(key)
 	s.mu.Lock()
@@ -246,7 +245,7 @@ func (c *Cache[K, V]) Len() int {
 // firing.
 func (c *Cache[K, V]) Pending() int { return c.timeouts.Len() }
 
-// Close stops the timers and waits for their calls of onEnd. onEnd must not call Close. Afterwards
+// Close stops the timers and waits for their calls to onEnd. onEnd must not call Close. Afterwards
 // entries still expire for Get, but their memory is not freed.
 func (c *Cache[K, V]) Close() {
 	_ = c.timeouts.Shutdown(context.Background()) // no error: the context is never done

@@ -34,7 +34,7 @@ type load struct {
 	set     atomic.Int64
 	hits    atomic.Int64
 	misses  atomic.Int64
-	deleted atomic.Int64 // calls of Delete that returned true
+	deleted atomic.Int64 // calls to Delete that returned true
 	ended   [Reasons]atomic.Int64
 
 	late   *latency.Recorder // from the deadline of a value until its removal

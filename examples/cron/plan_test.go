@@ -114,7 +114,7 @@ func TestCronAfterAWeek(t *testing.T) {
 	}
 }
 
-// counter counts the calls of Next.
+// counter counts the calls to Next.
 type counter struct {
 	cron.Schedule
 	calls int

@@ -175,7 +175,7 @@ func TestEachCallbackRunsOnce(t *testing.T) {
 	})
 }
 
-// Shutdown waits for running callbacks and for a blocked call of Go. It discards timers whose calls
+// Shutdown waits for running callbacks and for a blocked call to Go. It discards timers whose calls
 // the pool has not begun.
 func TestShutdownWaitsForCallbacks(t *testing.T) {
 	eachAdapter(t, func(t *testing.T, a adapter) {
@@ -203,7 +203,7 @@ func TestShutdownWaitsForCallbacks(t *testing.T) {
 	})
 }
 
-// counting counts the calls of Go that have begun and those that have returned.
+// counting counts the calls to Go that have begun and those that have returned.
 type counting struct {
 	timingwheel.Executor
 	begun, returned atomic.Int32

@@ -139,8 +139,8 @@ func (c *client) run(ctx context.Context) {
 	_ = c.conn.Close()
 }
 
-// beatUntilDue sends beats until the role is due. It returns false if the server cut the connection
-// or ctx ended.
+// beatUntilDue sends beats until the role is due. It reports whether the role became due before
+// the server cut the connection or ctx ended.
 func (c *client) beatUntilDue(ctx context.Context) bool {
 	for !c.done(ctx) {
 		wake, act := c.next()

@@ -122,7 +122,7 @@ func (s *server) late(percentiles ...float64) (fired int64, late []time.Duration
 }
 
 // waitUntilIdle waits until conns connections have been accepted, all have ended, and no timer is
-// armed. It returns false after patience, of which a stall of the machine uses up one step only.
+// armed. It reports whether that was so within patience. A stall uses up one step only.
 func (s *server) waitUntilIdle(conns int, patience time.Duration) bool {
 	const step = 20 * time.Millisecond
 	for n := patience / step; n > 0; n-- {

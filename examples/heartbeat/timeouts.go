@@ -36,8 +36,8 @@ const unknownPending = -1
 // idleTimeout is the timeout of one connection. When it passes, Read of the connection returns
 // os.ErrDeadlineExceeded. Only the goroutine that reads from the connection calls its methods.
 type idleTimeout interface {
-	// restart gives the connection the server's timeout again. It returns false if the caller has
-	// to start another idleTimeout instead.
+	// restart gives the connection the server's timeout again, and reports whether it did. If not,
+	// the caller has to start another idleTimeout instead.
 	restart() bool
 	// passed is called after a Read that returned os.ErrDeadlineExceeded. It clears the read
 	// deadline, and reports whether the timeout has passed.
@@ -159,9 +159,9 @@ type timerTimeout struct {
 	timer    timer
 }
 
-// restart returns false if the timer has fired, or if the timeout is a grace period. It reads the
-// clock before the timer does, so that a correct timer cannot seem early. It stores the deadline
-// after the timer has moved, because a callback in flight needs the old deadline.
+// restart moves the timer unless it has fired or the timeout is a grace period. It reads the clock
+// before the timer does, so that a correct timer cannot seem early. It stores the deadline after
+// the timer has moved, because a callback in flight needs the old deadline.
 func (t *timerTimeout) restart() bool {
 	if t.timeout != t.srv.timeout {
 		t.timer.Stop()
@@ -182,9 +182,10 @@ func (t *timerTimeout) fire() {
 	_ = t.conn.SetReadDeadline(longAgo) // fails only on a closed connection
 }
 
-// passed returns false if a late callback of the previous timeout interrupted the Read. It clears
-// the read deadline before it reads the clock. In the other order, it could also clear the deadline
-// that this timeout has set in between, and the connection would never be cut.
+// passed reports whether the timeout has passed: a late callback of the previous timeout may have
+// interrupted the Read. It clears the read deadline before it reads the clock. In the other order,
+// it could also clear the deadline that this timeout has set in between, and the connection would
+// never be cut.
 func (t *timerTimeout) passed() bool {
 	_ = t.conn.SetReadDeadline(time.Time{})
 	return t.srv.now() >= t.deadline.Load()

@@ -14,7 +14,7 @@ type stream struct {
 	expired bool
 }
 
-// begin is called before a part of the answer is sent. It returns false after the deadline.
+// begin is called before a part of the answer is sent. It reports whether the deadline is ahead.
 func (s *stream) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 // display shows the progress of a run.
 type display interface {
 	say(format string, args ...any)
-	every() time.Duration // interval between calls of update
+	every() time.Duration // interval between calls to update
 	begin(ph *phase)
 	update(ph *phase, line string)
 	end(ph *phase, line string)

@@ -141,7 +141,7 @@ func TestDeadLettersAsOnThePage(t *testing.T) {
 		err := send(ctx, d)
 		switch {
 		case errors.Is(err, errNoSuchUser):
-			return durable.Reject(err) // a dead letter at once
+			return durable.Reject(err) // a dead letter immediately
 		case errors.Is(err, errRefused):
 			return durable.RetryAfter(time.Minute, err) // instead of Backoff
 		}
@@ -153,7 +153,7 @@ func TestDeadLettersAsOnThePage(t *testing.T) {
 	n, err := q.ReplayAll(ctx, durable.DeadFilter{
 		Reason: "connection refused",
 		Since:  time.Now().Add(-6 * time.Hour),
-	}, durable.ReplayOptions{Rate: 50}) // messages a second
+	}, durable.ReplayOptions{Rate: 50}) // messages per second
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	for r, err := range q.Dead(ctx) {

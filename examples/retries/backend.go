@@ -19,7 +19,7 @@ var (
 	errMalformed = errors.New("the request is malformed")
 )
 
-// callTimeout limits the time of one call. Backoff alone does not end a call of a server that
+// callTimeout limits the time of one call. Backoff alone does not end a call to a server that
 // hangs.
 const callTimeout = 50 * time.Millisecond
 

@@ -27,7 +27,7 @@ type task struct {
 	attempts atomic.Int32 // counted by the server
 	served   atomic.Int32 // successes, counted by the server
 	running  atomic.Bool
-	ends     atomic.Int32 // calls of done
+	ends     atomic.Int32 // calls to done
 	result   Result       // argument of done
 }
 

@@ -135,8 +135,8 @@ func (st *Store) Request(id string) (user string, err error) {
 	return s.user, nil
 }
 
-// Logout ends a session. It returns true if this call ended the session, and false if the session
-// had already ended. Exactly one of concurrent calls, or the timer, ends a session.
+// Logout ends a session, and reports whether this call ended it. Exactly one of concurrent calls,
+// or the timer, ends a session.
 func (st *Store) Logout(id string) bool {
 	s := st.lookup(id)
 	if s == nil {

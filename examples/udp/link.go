@@ -47,7 +47,7 @@ func (l *link) carry(to netip.AddrPort, packet []byte) {
 	if l.faults.jitter > 0 {
 		delay += time.Duration(l.rng.Int64N(int64(l.faults.jitter)))
 	}
-	// A timer also without a delay, because the answer must not arrive during the call of send.
+	// A timer also without a delay, because the answer must not arrive during the call to send.
 	l.tw.AfterFunc(delay, func() { l.out(to, packet) })
 }
 

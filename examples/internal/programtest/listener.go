@@ -27,7 +27,7 @@ func (l Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close ends all calls of Accept. It must be called once.
+// Close ends all calls to Accept. It must be called once.
 func (l Listener) Close() error {
 	close(l.closed)
 	return nil
