@@ -8,7 +8,7 @@ import (
 )
 
 // BenchmarkRun measures one run of each of 1,000 plans on a wheel in Manual mode: the claim, the
-// calls of the planner, the callback, and arming.
+// calls to the planner, the callback, and arming.
 func BenchmarkRun(b *testing.B) {
 	rate := timingwheel.Every(ms)
 	for _, c := range []struct {

@@ -19,7 +19,7 @@ import (
 type chain struct {
 	name   string
 	s      timingwheel.Scheduler
-	calls  *int // calls of the innermost Scheduler; nil: not counted
+	calls  *int // calls to the innermost Scheduler; nil: not counted
 	period time.Duration
 	phased bool // runs are planned at multiples of the period after origin
 	origin time.Time
@@ -59,7 +59,7 @@ func randomChain(rng *rand.Rand) *chain {
 	return c
 }
 
-// countingNext counts the calls of a Scheduler.
+// countingNext counts the calls to a Scheduler.
 type countingNext struct {
 	timingwheel.Scheduler
 	calls int
@@ -122,7 +122,7 @@ type model struct {
 	runs int
 }
 
-// ask calls a method of the planner and checks the number of calls of the innermost Scheduler.
+// ask calls a method of the planner and checks the number of calls to the innermost Scheduler.
 func ask[A any](m *model, question func() A) A {
 	if m.c.calls == nil {
 		return question()

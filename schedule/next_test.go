@@ -60,7 +60,7 @@ func TestNextSkipsMissedRunsInPhase(t *testing.T) {
 	assert.Zero(t, s.Next(at(67)))
 }
 
-// The calls of Next are one plan. Plans of a wheel that use the same value count separately.
+// The calls to Next are one plan. Plans of a wheel that use the same value count separately.
 func TestCallsOfNextDoNotCountForPlans(t *testing.T) {
 	t.Parallel()
 	s := Limit(timingwheel.Every(10*ms), 2)

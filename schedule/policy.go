@@ -70,7 +70,7 @@ const (
 	// Allow starts runs although the previous run has not ended: the next run is armed before a run
 	// begins. With RunAll, all runs that have misfired start together. Allow does not affect
 	// [FixedDelay] and [Backoff], which plan the next run when a run has ended. An executor that
-	// runs one callback after the other, such as [timingwheel.Inline], never runs two at once.
+	// runs one callback after the other, such as [timingwheel.Inline], never runs two concurrently.
 	Allow
 )
 

@@ -31,10 +31,10 @@
 //
 // # Sharing a Scheduler
 //
-// A Scheduler of this package may be used by any number of plans at once. Each plan has its own
-// count, backoff and jitter. The method Next is for callers that compute run times themselves, such
-// as a cron.Cron. All calls of Next on one value form one more plan, whose state is kept in the
-// value. Next may be called from any goroutine.
+// A Scheduler of this package may be shared by any number of plans. Each plan has its own count,
+// backoff and jitter. The method Next is for callers that compute run times themselves, such as a
+// cron.Cron. All calls to Next on one value form one more plan, whose state is kept in the value.
+// Next may be called from any goroutine.
 package schedule
 
 import (

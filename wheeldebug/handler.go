@@ -67,7 +67,7 @@ func (h *Handler) Add(name string, w Source) error {
 }
 
 // Remove removes the wheel with the given name and reports whether there was one. Requests that are
-// in progress may still read the wheel. The name may be used again at once.
+// in progress may still read the wheel. The name may be used again immediately.
 func (h *Handler) Remove(name string) bool {
 	removed := h.wheels.Remove(name)
 	h.list.invalidate()

@@ -25,7 +25,7 @@ import (
 
 // Source is a wheel whose statistics a variable shows: a *[timingwheel.TimingWheel], a
 // *[timingwheel.Timeouts], a set of package keyed, or a type that wraps one of these. Stats may be
-// called from several goroutines at once.
+// called concurrently.
 type Source interface{ Stats() timingwheel.Stats }
 
 // ErrName is wrapped by the error that [Publish] returns if a variable already has the name.

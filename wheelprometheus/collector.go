@@ -16,7 +16,7 @@ import (
 
 // Source is a wheel that a collector reads: a *[timingwheel.TimingWheel], a
 // *[timingwheel.Timeouts], a set of package keyed, or a type that wraps one of these. Each scrape
-// calls Stats, and several scrapes may run at once.
+// calls Stats, and several scrapes may run concurrently.
 type Source interface{ Stats() timingwheel.Stats }
 
 // Options configures a collector. The zero value is ready to use.
@@ -84,7 +84,7 @@ func (c *Collector) Add(name string, s Source) error {
 }
 
 // Remove removes the wheel with the given name and reports whether there was one. A scrape that is
-// in progress may still include the wheel. The name may be used again at once.
+// in progress may still include the wheel. The name may be used again immediately.
 func (c *Collector) Remove(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,7 +102,7 @@ func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
 }
 
 // Collect calls Stats of all wheels and sends the metrics to out, in the order of the wheels'
-// names. No lock is held during the calls of Stats. Collect implements [prometheus.Collector].
+// names. No lock is held during the calls to Stats. Collect implements [prometheus.Collector].
 func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	c.mu.RLock()
 	wheels := maps.Clone(c.wheels)

@@ -18,7 +18,7 @@ const (
 
 // Lateness converts a [timingwheel.Histogram] into a metric, for collectors of other packages. The
 // metric is a native histogram with classic buckets or only a classic histogram. Make a Lateness
-// with [NewLateness]. A Lateness is immutable and may be used from several goroutines at once.
+// with [NewLateness]. A Lateness is immutable and is safe for concurrent use.
 type Lateness struct {
 	desc    *prometheus.Desc
 	native  []int           // the native index of each bucket; the first one is the zero bucket

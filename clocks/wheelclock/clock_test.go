@@ -51,7 +51,7 @@ func script(c movableClock, seed uint64) (records []string) {
 		d := time.Duration(rng.IntN(12)) * ms
 		switch rng.IntN(10) {
 		case 0:
-			timers = append(timers, c.Timer(d+ms)) // with a zero duration the next Stop of a Mock's timer blocks
+			timers = append(timers, c.Timer(d+ms)) // with a zero duration Stop of a Mock's timer blocks next
 		case 1:
 			n := len(funcs)
 			funcs = append(funcs, c.AfterFunc(d, func() {

@@ -37,7 +37,7 @@ type FakeClock struct {
 	blockers []blocker
 }
 
-// blocker is a waiting call of BlockUntilContext.
+// blocker is a waiting call to BlockUntilContext.
 type blocker struct {
 	n    int
 	done chan struct{}
@@ -46,7 +46,7 @@ type blocker struct {
 var _ clockwork.Clock = (*FakeClock)(nil)
 
 // NewFakeClock returns a clock that shows the time of a Manual wheel. For a wheel that is not in
-// Manual mode use [NewClock]: Advance of a FakeClock would panic.
+// Manual mode use [NewClock]: [FakeClock.Advance] would panic.
 func NewFakeClock(tw *timingwheel.TimingWheel) *FakeClock { return &FakeClock{tw: tw} }
 
 // Advance moves the wheel's clock forward by d. It stops at each time at which a timer is due,
@@ -74,7 +74,7 @@ func (c *FakeClock) Advance(d time.Duration) {
 // BlockUntilContext waits until at least n timers and tickers of this clock are armed, including
 // those of Sleep and After, and returns nil. If ctx ends first, it returns ctx's error. Timers that
 // were armed on the wheel itself do not count. If n is zero or negative, BlockUntilContext returns
-// at once.
+// immediately.
 func (c *FakeClock) BlockUntilContext(ctx context.Context, n int) error {
 	c.mu.Lock()
 	if c.waiters >= n {
@@ -108,7 +108,7 @@ func (c *FakeClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 func (c *FakeClock) Until(t time.Time) time.Duration { return t.Sub(c.Now()) }
 
 // Sleep blocks until another goroutine has advanced the clock by d. If d is zero or negative, it
-// returns at once.
+// returns immediately.
 func (c *FakeClock) Sleep(d time.Duration) { <-c.After(d) }
 
 // After returns the channel of a new timer, see [FakeClock.NewTimer].

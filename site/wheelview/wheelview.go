@@ -80,7 +80,7 @@ func (w *Wheel) Arm(delay int) int {
 	return t.id
 }
 
-// Stop stops a timer. It returns false if no timer with this number is pending.
+// Stop stops a timer, and reports whether a timer with this number was pending.
 func (w *Wheel) Stop(id int) bool {
 	t := w.find(id)
 	if t == nil || !t.handle.Stop() {
@@ -91,8 +91,8 @@ func (w *Wheel) Stop(id int) bool {
 	return true
 }
 
-// Reschedule moves the deadline of a timer to so many ticks from now, at least 1. It returns false
-// if no timer with this number is pending.
+// Reschedule moves the deadline of a timer to so many ticks from now, at least 1. It reports
+// whether a timer with this number was pending.
 func (w *Wheel) Reschedule(id, delay int) bool {
 	t := w.find(id)
 	if t == nil || !t.handle.Reschedule(ticks(max(delay, 1))) {
@@ -116,8 +116,8 @@ func (w *Wheel) Step(n int) {
 	}
 }
 
-// Skip advances the clock to the next tick at which a bucket expires. It returns false if no timer
-// is pending.
+// Skip advances the clock to the next tick at which a bucket expires. It reports whether a timer
+// was pending.
 func (w *Wheel) Skip() bool {
 	at, ok := w.tw.Next()
 	if ok {
@@ -177,7 +177,7 @@ func (w *Wheel) Reset() {
 // Presets are the names of the examples that Preset accepts.
 var Presets = []string{"cascade", "rounds", "heartbeat", "crowd"}
 
-// Preset begins an example. It returns false if there is none with this name.
+// Preset begins an example. It reports whether there is one with this name.
 func (w *Wheel) Preset(name string) bool {
 	if !slices.Contains(Presets, name) {
 		return false

@@ -234,7 +234,7 @@ func TestCentrifugeTimerFiresUnlessCancelled(t *testing.T) {
 		timers := CentrifugeTimers{newWheel(t)}
 		var cancelled, fired atomic.Int32
 		for i := range 1000 {
-			d := time.Duration(i-10) * 100 * time.Microsecond // negative ones fire at once
+			d := time.Duration(i-10) * 100 * time.Microsecond // negative ones fire immediately
 			due := time.Now().Add(d)
 			timers.ScheduleTimer(d, func() {
 				fired.Add(1)

@@ -61,7 +61,7 @@ func (q *DelayingQueue[T]) AddAfter(item T, d time.Duration) {
 }
 
 // Remove removes item if it is waiting, and reports whether it did. If Remove returns true, no
-// earlier call of AddAfter adds item. Remove does not affect an item that is ready.
+// earlier call to AddAfter adds item. Remove does not affect an item that is ready.
 func (q *DelayingQueue[T]) Remove(item T) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

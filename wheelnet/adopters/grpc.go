@@ -64,7 +64,7 @@ func (c *grpcIdleConn) Close() error {
 	return c.Conn.Close()
 }
 
-// GRPCTimeout returns an interceptor that limits each unary call of a client. A call that has an
+// GRPCTimeout returns an interceptor that limits each unary call by a client. A call that has an
 // earlier deadline keeps it.
 func GRPCTimeout(tw *timingwheel.TimingWheel, timeout time.Duration) grpc.UnaryClientInterceptor {
 	return func(

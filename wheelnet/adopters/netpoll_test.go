@@ -242,7 +242,7 @@ func BenchmarkNetpollRequest(b *testing.B) {
 	}
 }
 
-// fakeNetpollConn stores its close callback and counts the calls of Close.
+// fakeNetpollConn stores its close callback and counts the calls to Close.
 type fakeNetpollConn struct {
 	netpoll.Connection
 	onClose netpoll.CloseCallback
