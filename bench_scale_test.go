@@ -276,9 +276,9 @@ func BenchmarkGeometry(b *testing.B) {
 	}
 }
 
-// BenchmarkOccupancy measures Occupancy on wheels of different sizes, from the default one to one
+// BenchmarkSurvey measures a survey of wheels of different sizes, from the default one to one
 // with a bucket in each of very many slots.
-func BenchmarkOccupancy(b *testing.B) {
+func BenchmarkSurvey(b *testing.B) {
 	for _, c := range []struct {
 		name    string
 		opts    Options
@@ -304,7 +304,7 @@ func BenchmarkOccupancy(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				if o := w.Occupancy(); o.Pending != c.pending {
+				if o := w.survey(); o.Pending != c.pending {
 					b.Fatal(fmt.Sprint(o.Pending))
 				}
 			}
@@ -324,7 +324,7 @@ func BenchmarkOccupancy(b *testing.B) {
 			}
 		}
 		for b.Loop() {
-			if o := w.Occupancy(); o.Pending != w.Len() {
+			if o := w.survey(); o.Pending != w.Len() {
 				b.Fatal(o.Pending)
 			}
 		}

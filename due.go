@@ -166,13 +166,19 @@ func (d *dueList) prune() {
 // pending returns the number of pending timers in the list, including nextAdvance. All removals
 // must have been carried out, and the inbox must be empty. O(entries + buckets).
 func (d *dueList) pending() (n int) {
+	n = d.pendingEntries()
+	for b := range d.all {
+		n += b.live
+	}
+	return n
+}
+
+// pendingEntries returns the number of pending timers among the entries.
+func (d *dueList) pendingEntries() (n int) {
 	for _, e := range d.entries[d.taken:] {
 		if !stale(e) {
 			n++
 		}
-	}
-	for b := range d.all {
-		n += b.live
 	}
 	return n
 }

@@ -146,33 +146,6 @@ func ExampleHistogram_Bound() {
 	// 2 below 1.024µs
 }
 
-// Each level has 8 slots here. A slot of one level covers as much time as all 8 slots of the level
-// below.
-func ExampleTimingWheel_Occupancy() {
-	start := time.Date(2030, time.March, 1, 12, 0, 0, 0, time.UTC)
-	tw, _ := newManual(timingwheel.Options{Start: start, Tick: time.Second, WheelSize: 8, Levels: 3})
-	for _, d := range []time.Duration{3 * time.Second, 20 * time.Second, 21 * time.Second, 5 * time.Minute} {
-		tw.AfterFunc(d, func() {})
-	}
-
-	o := tw.Occupancy()
-	fmt.Println("pending:", o.Pending)
-	for _, l := range o.Levels {
-		fmt.Println(l.Interval, l.Cells)
-	}
-	for _, x := range o.Next {
-		fmt.Println(x.Timers, "of level", x.Level, "expire at", x.At.Format(time.TimeOnly))
-	}
-	// Output:
-	// pending: 4
-	// 1s [0 0 0 1 0 0 0 0]
-	// 8s [0 0 2 0 0 0 0 0]
-	// 1m4s [0 0 0 0 1 0 0 0]
-	// 1 of level 0 expire at 12:00:03
-	// 2 of level 1 expire at 12:00:16
-	// 1 of level 2 expire at 12:04:16
-}
-
 // arm is found in the profile of the pending timers.
 func arm(tw *timingwheel.TimingWheel) { tw.AfterFunc(time.Hour, func() {}) }
 

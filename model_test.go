@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/internal/clock"
+	"github.com/timingwheel-go/timingwheel/internal/survey"
 )
 
 // The model compares a wheel in Manual mode with a reference without levels, slots and chunks. The
@@ -60,8 +61,8 @@ type subject struct {
 
 	verify func() error
 
-	occupancy       func(step, slots int) Occupancy
-	verifyOccupancy func(Occupancy) error
+	survey       func(step int) survey.Wheel
+	verifySurvey func(survey.Wheel) error
 }
 
 // modelTimer is a timer of the reference.
@@ -598,7 +599,7 @@ func subjectOf[T any](e *engine[T], payload func(id int) T) subject {
 			deadline, _ := e.Instant(at)
 			return on(k, deadline, payload(id))
 		},
-		occupancy: e.occupancy, verifyOccupancy: e.verifyOccupancy,
+		survey: e.survey, verifySurvey: e.verifySurvey,
 		advance: e.advanceTo, next: e.next, len: e.pending, stats: e.stats, stop: e.stop, now: e.clockTime,
 		verify: func() error {
 			for _, s := range e.shards {
@@ -768,7 +769,7 @@ func (m *model) play() {
 		case 3:
 			m.checkNext()
 		case 7:
-			m.checkOccupancy()
+			m.checkSurvey()
 			m.checkStats()
 		}
 	}
@@ -837,11 +838,11 @@ func (m *model) finish() {
 		}
 	}
 	m.checkStats()
-	m.checkOccupancy()
+	m.checkSurvey()
 	m.stopWheel()
 	m.check()
 	m.checkStats()
-	m.checkOccupancy()
+	m.checkSurvey()
 }
 
 // forEachModel calls play for a table of all sizes and numbers of levels, with all ticks and

@@ -1,18 +1,16 @@
 package timingwheel
 
 import (
-	"cmp"
 	"fmt"
 	"log/slog"
-	"maps"
 	"math/bits"
 	"reflect"
-	"slices"
 	"time"
 	"unsafe"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/metrics"
+	"github.com/timingwheel-go/timingwheel/internal/survey"
 )
 
 // Stats is a snapshot of a wheel. The shards are read one after the other, so over several shards
@@ -233,282 +231,81 @@ func (st Stats) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// Occupancy is the distribution of the pending timers over the levels and slots of a wheel, see
-// [TimingWheel.Occupancy]. Pending is the sum of Due, Moving, Unseen and the Timers of all levels.
-type Occupancy struct {
-	Now       time.Time     // time of the snapshot on the wheel's clock
-	Tick      time.Duration // interval of a slot of the finest level
-	WheelSize int           // slots of each level
-	Shards    int           // shards of the wheel, whose timers are added up
-	Stopped   bool          // the wheel was stopped, and nothing is pending
-
-	Pending int              // pending timers
-	Due     int              // timers that are due and have not been claimed
-	Moving  int              // timers that have left a slot and are being moved to a finer level
-	Unseen  int              // timers that moved during the call, or that it did not reach on a very full wheel
-	Levels  []LevelOccupancy // the finest level first; levels without timers included
-	Next    []Expiration     // the earliest expirations, at most 16, in order of time
-}
-
-// LevelOccupancy is the occupancy of one level of a wheel, over all shards.
-type LevelOccupancy struct {
-	Interval time.Duration // interval of a slot; the largest Duration if the interval is longer
-	Hand     int           // slot of the current interval, from 0 to WheelSize-1
-	Timers   int           // pending timers of the level, which is the sum of Cells
-	Later    int           // those of Timers in slots with nothing due in this round; only on the last level
-	Cells    []int         // timers by slot, from Hand on; a cell has several slots if WheelSize > 512
-}
-
-// Expiration describes the buckets of one level that expire at one time. Timers of level 0 are due
-// then. Timers of other levels move to a finer level.
-type Expiration struct {
-	At     time.Time // on the wheel's clock
-	Level  int       // 0 is the finest level
-	Timers int       // pending timers of the buckets
-}
-
-// Limits of one call of Occupancy and of its result.
-const (
-	occupancyCells = 512     // cells of a level; the slots of a larger wheel share them
-	occupancyNext  = 16      // expirations in Next
-	occupancyWhole = 1024    // non-empty buckets of a shard that are counted in one hold of its lock
-	occupancyStep  = quantum // buckets or slots per hold of the lock of a larger shard; each may be a cache miss
-	occupancySlots = 1 << 18 // buckets or slots that are looked at, of all larger shards together
-	occupancyPeek  = 128     // buckets that are looked at for the next expirations of a shard
-)
-
-// survey builds an Occupancy.
-type survey struct {
-	Occupancy
-	config
-	tick  int64            // tick of the survey, to which the hands are set
-	whole int              // a shard with up to so many buckets is counted in one hold of its lock
-	step  int              // buckets or slots per hold of the lock of a larger shard
-	each  int              // slots of a level that are looked at, from the hand on, if there are more buckets
-	fold  uint             // log2 of the slots of a cell
-	soon  map[expiry]int   // timers of the next expirations
-	hand  [maxLevels]int64 // current interval of each level, counted from tick 0
-}
-
-type expiry struct {
-	tick  int64
-	level int32
-}
-
-func (e *engine[T]) occupancy(whole, slots int) Occupancy {
-	v := e.survey(whole, slots)
-	v.Stopped = true
-	for _, s := range e.shards {
-		s.wheelMu.Lock()
-		v.add(&s.shard)
-		v.Stopped = v.Stopped && s.closed.Load()
-		s.unlockAndDrain()
+// survey is [survey.Of] for this wheel. step is the number of buckets for which the lock of a shard
+// is held.
+func (e *engine[T]) survey(step int) survey.Wheel {
+	now := e.reading()
+	v := survey.Wheel{
+		Now: e.TimeAt(now), Tick: time.Duration(e.ticks.Length()), WheelSize: int(e.size), Shards: len(e.shards),
+		Levels: make([]survey.Level, e.last+1), Stopped: true,
 	}
+	tick := e.ticks.Floor(now)
+	for l := range v.Levels {
+		shift := uint(l) * e.bits
+		v.Levels[l] = survey.NewLevel(time.Duration(e.ticks.Begin(1<<shift)), int(e.size), int(tick>>shift&(e.size-1)))
+	}
+	for _, s := range e.shards {
+		s.survey(&v, tick, step)
+	}
+	v.Pending = v.Due + v.Moving + v.Unseen
 	for l := range v.Levels {
 		v.Pending += v.Levels[l].Timers
-	}
-	v.Pending += v.Due + v.Moving + v.Unseen
-	v.Next = v.expirations(e.TimeAt)
-	return v.Occupancy
-}
-
-// survey returns a new survey with empty levels.
-func (e *engine[T]) survey(whole, slots int) *survey {
-	now := e.reading()
-	levels := e.last + 1
-	v := &survey{
-		Occupancy: Occupancy{
-			Now: e.TimeAt(now), Tick: time.Duration(e.ticks.Length()), WheelSize: int(e.size), Shards: len(e.shards),
-			Levels: make([]LevelOccupancy, levels),
-		},
-		config: e.config,
-		tick:   e.ticks.Floor(now),
-		whole:  whole,
-		step:   min(whole, occupancyStep),
-		each:   int(min(e.size, int64(max(1, slots/(levels*len(e.shards)))))),
-		soon:   make(map[expiry]int),
-	}
-	for e.size>>v.fold > occupancyCells {
-		v.fold++
-	}
-	v.setHands(v.tick)
-	for l := range v.Levels {
-		v.Levels[l] = LevelOccupancy{
-			Interval: time.Duration(e.ticks.Begin(1 << (uint(l) * e.bits))),
-			Hand:     int(v.hand[l] & (e.size - 1)),
-			Cells:    make([]int, e.size>>v.fold),
-		}
 	}
 	return v
 }
 
-// setHands sets the hands of all levels to the given tick.
-func (v *survey) setHands(tick int64) {
-	for l := range v.Levels {
-		v.hand[l] = tick >> (uint(l) * v.bits)
-	}
-}
-
-// count adds the timers of a bucket that is in a slot. A bucket whose time has passed counts in the
-// current slot: no driver has taken it off yet.
-func (v *survey) count(b *bucket) {
-	l := &v.Levels[b.level]
-	ahead := max(0, b.at>>(uint(b.level)*v.bits)-v.hand[b.level])
-	switch {
-	case ahead < v.size:
-	case int(b.level) < v.last:
-		ahead = v.size - 1 // the shard's clock advanced while its lock was free
-	default:
-		l.Later += b.live
-		ahead &= v.size - 1
-	}
-	l.Cells[ahead>>v.fold] += b.live
-	l.Timers += b.live
-}
-
-// add adds the timers of the shard. wheelMu is held; add releases it in between if the shard has
-// many buckets.
-func (v *survey) add(s *shard) {
-	if s.closed.Load() {
-		return
-	}
-	s.drainAll()
+// survey adds the timers of the shard, in the order of the ids of their buckets. tick is the tick
+// of the survey. The shard may have read the clock later.
+func (s *shard) survey(v *survey.Wheel, tick int64, step int) {
+	s.wheelMu.Lock()
+	defer s.unlockAndDrain()
 	o := &s.owner
-	v.setHands(max(v.tick, o.wheel.cur)) // the shard may have read the clock later
-	v.addNext(s)
-	before := v.found()
-	switch {
-	case o.wheel.queue.Len() <= v.whole:
-		for b := range o.wheel.buckets {
-			v.count(b)
-		}
-	case len(o.store.all) <= v.each*len(v.Levels):
-		v.addBuckets(s)
-	default:
-		v.addSlots(s)
-	}
-	v.addExpired(s)
-	if !s.closed.Load() {
-		v.Unseen += max(0, s.pending()-(v.found()-before))
-	}
-}
-
-// found returns the number of timers that have been counted so far.
-func (v *survey) found() int {
-	n := v.Due + v.Moving
-	for l := range v.Levels {
-		n += v.Levels[l].Timers
-	}
-	return n
-}
-
-// addBuckets counts the buckets in the order of their ids, which stay the same while the lock is
-// free. Places in the queue do not. Unlike addSlots, addBuckets does not look at empty slots, and
-// most slots of a large wheel are empty.
-func (v *survey) addBuckets(s *shard) {
-	for k, steps := 0, 0; k < len(s.owner.store.all); k++ { // empty if the wheel was stopped
-		if steps == v.step {
-			steps = 0
-			yieldAndDrain(s)
-			if k >= len(s.owner.store.all) {
+	found := 0
+	for k := 0; !s.closed.Load(); k++ {
+		if k%step == 0 {
+			s.yield()
+			if s.closed.Load() {
 				return
 			}
+			s.drainAll()
 		}
-		steps++
-		if b := s.owner.store.all[k]; b.heapIndex >= 0 {
-			v.count(b)
+		if k >= len(o.store.all) {
+			break
 		}
-	}
-}
-
-// yieldAndDrain releases the lock for a moment and then places the timers that arrived meanwhile.
-func yieldAndDrain(s *shard) {
-	s.yield()
-	if !s.closed.Load() {
-		s.drainAll()
-	}
-}
-
-// addSlots counts the buckets in the order of their slots. It begins with the coarsest level, so a
-// timer that moves to a finer level while the lock is free is counted twice and not missed.
-func (v *survey) addSlots(s *shard) {
-	steps := 0
-	for l := len(s.owner.wheel.levels) - 1; l >= 0; l-- {
-		for k := 0; k < v.each; k++ {
-			if steps == v.step {
-				steps = 0
-				yieldAndDrain(s)
-			}
-			// If the wheel was stopped meanwhile, it has no levels.
-			if l >= len(s.owner.wheel.levels) || s.owner.wheel.levels[l].slots == nil {
-				break
-			}
-			steps++
-			if b := s.owner.wheel.levels[l].slots[(v.hand[l]+int64(k))&(s.size-1)]; b != nil {
-				v.count(b)
-			}
+		b := o.store.all[k]
+		if b.live == 0 {
+			continue
+		}
+		found += b.live
+		switch b.state {
+		case bucketQueued:
+			s.surveyQueued(v, b, max(tick, o.wheel.cur))
+		case bucketCascading:
+			v.Moving += b.live
+		default:
+			v.Due += b.live
 		}
 	}
-}
-
-// addExpired counts the timers that have left their slots. The number of cascading buckets is not
-// bounded, so at most whole of them are counted.
-func (v *survey) addExpired(s *shard) {
 	if s.closed.Load() {
 		return
 	}
-	o := &s.owner
-	v.Due += o.due.pending()
+	v.Stopped = false
+	single := o.due.pendingEntries()
 	for _, b := range o.pool.batches {
-		v.Due += b.unclaimed()
+		single += b.unclaimed()
 	}
-	steps := 0
-	for b := range o.wheel.cascade.all {
-		if steps++; steps > v.whole {
-			break
-		}
-		v.Moving += b.live
-	}
+	v.Due += single
+	v.Unseen += max(0, s.pending()-found-single)
 }
 
-// addNext finds the earliest buckets with timers. The queue is a heap, so addNext searches it from
-// the top: among the buckets whose parents were visited, it visits the earliest one next. It skips
-// buckets without timers, and visits at most occupancyPeek buckets.
-func (v *survey) addNext(s *shard) {
-	var open []int // indices of the queue
-	queue := &s.owner.wheel.queue
-	if queue.Len() > 0 {
-		open = append(open, 0)
+// surveyQueued adds a bucket that is in a slot. A bucket whose time has passed counts in the
+// current slot, because no driver has taken it off yet.
+func (s *shard) surveyQueued(v *survey.Wheel, b *bucket, tick int64) {
+	shift := uint(b.level) * s.bits
+	ahead := max(0, b.at>>shift-tick>>shift)
+	if int(b.level) < s.last {
+		ahead = min(ahead, s.size-1)
 	}
-	for found, looks := 0, 0; len(open) > 0 && found < occupancyNext && looks < occupancyPeek; looks++ {
-		first := 0
-		for k := range open {
-			if queue.At(open[k]).Before(queue.At(open[first])) {
-				first = k
-			}
-		}
-		i := open[first]
-		open[first] = open[len(open)-1]
-		open = open[:len(open)-1]
-		for child := 2*i + 1; child <= 2*i+2 && child < queue.Len(); child++ {
-			open = append(open, child)
-		}
-		if b := queue.At(i); b.live > 0 {
-			v.soon[expiry{b.key, b.level}] += b.live
-			found++
-		}
-	}
-}
-
-// expirations returns the earliest of the expirations that addNext has found. Each shard has
-// contributed up to occupancyNext of them, so none is missing or counted in part.
-func (v *survey) expirations(timeAt func(ns int64) time.Time) []Expiration {
-	all := slices.SortedFunc(maps.Keys(v.soon), func(a, b expiry) int {
-		return cmp.Or(cmp.Compare(a.tick, b.tick), cmp.Compare(a.level, b.level))
-	})
-	next := make([]Expiration, 0, occupancyNext)
-	for _, x := range all[:min(len(all), occupancyNext)] {
-		next = append(next, Expiration{At: timeAt(v.ticks.Begin(x.tick)), Level: int(x.level), Timers: v.soon[x]})
-	}
-	return next
+	v.Levels[b.level].Add(ahead, s.size, b.live)
+	v.AddNext(survey.Expiration{At: s.TimeAt(s.ticks.Begin(b.key)), Level: int(b.level), Timers: b.live})
 }

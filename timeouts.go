@@ -5,6 +5,8 @@ import (
 	"io"
 	"reflect"
 	"time"
+
+	"github.com/timingwheel-go/timingwheel/internal/survey"
 )
 
 // perCallMax is the largest number of payloads for one call of the expire function of [Timeouts].
@@ -78,11 +80,7 @@ func (w *Timeouts[T]) Len() int { return w.engine.pending() }
 // Stats returns a snapshot of the wheel's figures. See [TimingWheel.Stats].
 func (w *Timeouts[T]) Stats() Stats { return w.engine.stats() }
 
-// Occupancy returns how the pending timers are distributed over the levels and slots of the wheel.
-// See [TimingWheel.Occupancy].
-func (w *Timeouts[T]) Occupancy() Occupancy {
-	return w.engine.occupancy(occupancyWhole, occupancySlots)
-}
+func (w *Timeouts[T]) survey() survey.Wheel { return w.engine.survey(quantum) }
 
 // WriteProfile writes a sampled profile of the pending timers, for go tool pprof. See
 // [TimingWheel.WriteProfile].

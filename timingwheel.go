@@ -10,6 +10,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 	"github.com/timingwheel-go/timingwheel/internal/lasting"
+	"github.com/timingwheel-go/timingwheel/internal/survey"
 )
 
 // The algorithm, with an example of 8 slots and 3 levels. The defaults are 256 slots and 4 levels.
@@ -77,6 +78,12 @@ type TimingWheel struct {
 
 func init() {
 	lasting.Of = func(tw any) any { return &tw.(*TimingWheel).lasting }
+	survey.Of = func(wheel any) (v survey.Wheel) {
+		if w, ok := wheel.(interface{ survey() survey.Wheel }); ok {
+			v = w.survey()
+		}
+		return v
+	}
 }
 
 // New returns a running wheel. If an option is bad, New returns an error that wraps [ErrOption] and
@@ -238,13 +245,7 @@ func (tw *TimingWheel) Len() int { return tw.engine.pending() }
 // for a goroutine of the wheel.
 func (tw *TimingWheel) Stats() Stats { return tw.engine.stats() }
 
-// Occupancy returns how the pending timers are distributed over the levels and slots of the wheel.
-// On a stopped wheel all cells are empty. Occupancy is not meant for hot paths: it is O(shards ×
-// buckets) and looks at 2^18 buckets at most. Like [TimingWheel.Len] it may wait for a goroutine of
-// the wheel.
-func (tw *TimingWheel) Occupancy() Occupancy {
-	return tw.engine.occupancy(occupancyWhole, occupancySlots)
-}
+func (tw *TimingWheel) survey() survey.Wheel { return tw.engine.survey(quantum) }
 
 // WriteProfile writes a profile of the pending timers to w, for go tool pprof. Counts are estimates
 // that are scaled up from a random sample. A sample has the stack that armed the timer, and the

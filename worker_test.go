@@ -519,7 +519,7 @@ func TestPostponedTimersOfABatchAreCountedOnce(t *testing.T) {
 		synctest.Wait()
 		assert.EqualValues(t, batchSize-postponed, ran.Load())
 		assert.Equal(t, postponed, tw.Len())
-		assert.Equal(t, postponed, tw.Occupancy().Pending)
+		assert.Equal(t, postponed, tw.survey().Pending)
 		assert.Zero(t, tw.Stats().Due)
 		at, ok := tw.Next()
 		assert.True(t, ok)

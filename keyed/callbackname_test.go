@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/internal/survey"
 	"github.com/timingwheel-go/timingwheel/wheeldebug"
 )
 
@@ -21,7 +22,7 @@ var (
 	_ wheeldebug.Source = (*Heartbeats[string])(nil)
 )
 
-func TestOccupancyCountsKeys(t *testing.T) {
+func TestSurveyCountsKeys(t *testing.T) {
 	t.Parallel()
 	r := newRecorder(t)
 	h, err := NewHeartbeats(timingwheel.Options{Manual: true}, ms, func([]string) {})
@@ -31,8 +32,8 @@ func TestOccupancyCountsKeys(t *testing.T) {
 		r.Set(text(i), ms)
 		h.Beat(text(i))
 	}
-	assert.Equal(t, 3, r.Occupancy().Levels[0].Timers)
-	assert.Equal(t, 3, h.Occupancy().Levels[0].Timers)
+	assert.Equal(t, 3, survey.Of(r.Keys).Levels[0].Timers)
+	assert.Equal(t, 3, survey.Of(h).Levels[0].Timers)
 }
 
 // sessions stands for a type of a program, with an expire method.

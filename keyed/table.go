@@ -10,6 +10,7 @@ import (
 	"go.uber.org/atomic"
 
 	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/internal/survey"
 )
 
 // This comment proves that no key is lost, and that no key is reported twice, early, or after a
@@ -191,9 +192,18 @@ func (t *table[K, V]) Stats() timingwheel.Stats { return t.wheel.Stats() }
 // [timingwheel.TimingWheel.WriteProfile].
 func (t *table[K, V]) WriteProfile(w io.Writer) error { return t.wheel.WriteProfile(w) }
 
-// Occupancy returns how many of the keys' timers each slot of the wheel holds, see
-// [timingwheel.Timeouts.Occupancy]. A set can be added to the page of package wheeldebug.
-func (t *table[K, V]) Occupancy() timingwheel.Occupancy { return t.wheel.Occupancy() }
+// surveyed returns the wheel whose timers [survey.Of] counts for the set.
+func (t *table[K, V]) surveyed() any { return t.wheel }
+
+func init() {
+	of := survey.Of
+	survey.Of = func(wheel any) survey.Wheel {
+		if set, ok := wheel.(interface{ surveyed() any }); ok {
+			wheel = set.surveyed()
+		}
+		return of(wheel)
+	}
+}
 
 // Now returns the time of the wheel's clock, see [timingwheel.TimingWheel.Now].
 func (t *table[K, V]) Now() time.Time { return t.wheel.Now() }

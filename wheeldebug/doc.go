@@ -22,9 +22,8 @@
 //
 // Without requests the handler has no goroutine and no timer. Requests read a wheel at most twice a
 // second and share the result. Reading takes at most a twentieth of a processor for each wheel. One
-// read takes some tens of microseconds for a typical wheel, and its cost is bounded for every
-// wheel, see [github.com/timingwheel-go/timingwheel.TimingWheel.Occupancy]. A hidden page sends no
-// requests.
+// read takes some tens of microseconds for a typical wheel, and it holds each lock of the
+// wheel for 256 buckets at a time. A hidden page sends no requests.
 //
 // [Document] describes the JSON. docs/debug.md has figures, and what a visitor of the page can see
 // and do.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel"
 	"github.com/timingwheel-go/timingwheel/internal/metrics"
+	"github.com/timingwheel-go/timingwheel/internal/survey"
 )
 
 // Schema is the version of the JSON. A version may gain fields. A field that is renamed, removed or
@@ -41,7 +42,7 @@ type Wheel struct {
 	Pending int `json:"pending"` // pending timers: due, moving, unseen and the timers of all levels
 	Due     int `json:"due"`     // timers that are due and not claimed
 	Moving  int `json:"moving"`  // timers that are moving to a finer level
-	Unseen  int `json:"unseen"`  // timers that were not found, see [timingwheel.Occupancy]
+	Unseen  int `json:"unseen"`  // timers that moved while the wheel was read
 
 	MostDue   int   `json:"most_due"`   // largest number of due timers in one shard at a claim
 	OverdueNs int64 `json:"overdue_ns"` // time since the earliest deadline of the due timers
@@ -60,7 +61,7 @@ type Wheel struct {
 	Lateness Lateness     `json:"lateness"`
 }
 
-// Level is one level of a wheel, summed over all shards, see [timingwheel.LevelOccupancy].
+// Level is one level of a wheel, summed over all shards.
 type Level struct {
 	SlotNs       int64 `json:"slot_ns"`        // duration of a slot
 	Hand         int   `json:"hand"`           // the slot that contains the current time
@@ -102,7 +103,7 @@ type Bucket struct {
 
 // snapshot reads all figures of a wheel.
 func snapshot(name string, source Source) *Wheel {
-	st, o := source.Stats(), source.Occupancy()
+	st, o := source.Stats(), survey.Of(source)
 	w := &Wheel{
 		Name: name, Taken: time.Now(), Now: o.Now, Stopped: o.Stopped,
 		TickNs: int64(o.Tick), WheelSize: o.WheelSize, Shards: o.Shards,

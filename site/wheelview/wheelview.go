@@ -2,7 +2,7 @@
 // with three levels of eight slots and a tick of one second. The site runs this package in the
 // browser.
 //
-// The view asks the wheel where its timers are: [timingwheel.TimingWheel.Occupancy] has the number
+// The view asks the wheel where its timers are: a survey of it has the number
 // of timers in each slot. A timer can only be in one slot of each level, which its deadline
 // determines, so the numbers tell the place of each timer.
 package wheelview
@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/internal/survey"
 )
 
 // Geometry of the wheel.
@@ -229,7 +230,7 @@ type counts [Levels][Slots]int
 
 // read asks the wheel for the numbers of its timers.
 func (w *Wheel) read() (n counts, hands [Levels]int) {
-	for level, l := range w.tw.Occupancy().Levels {
+	for level, l := range survey.Of(w.tw).Levels {
 		hands[level] = l.Hand
 		for i, timers := range l.Cells {
 			n[level][(l.Hand+i)%Slots] += timers

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/internal/survey"
 	"github.com/timingwheel-go/timingwheel/wheeldebug"
 )
 
@@ -67,10 +68,17 @@ func TestReducedMotionStopsAnimations(t *testing.T) {
 // hugeSource is a source with the widest figures.
 type hugeSource struct{ wheeldebug.Source }
 
-func (c hugeSource) Occupancy() timingwheel.Occupancy {
-	o := c.Source.Occupancy()
-	o.Pending, o.Due = 8_888_888, 8_888_888
-	return o
+func init() {
+	of := survey.Of
+	survey.Of = func(wheel any) survey.Wheel {
+		c, ok := wheel.(hugeSource)
+		if !ok {
+			return of(wheel)
+		}
+		v := of(c.Source)
+		v.Pending, v.Due = 8_888_888, 8_888_888
+		return v
+	}
 }
 
 func (c hugeSource) Stats() timingwheel.Stats {

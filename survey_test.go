@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
+	"github.com/timingwheel-go/timingwheel/internal/survey"
 )
 
 // manualWheel returns a Manual wheel whose clock is 2030-01-01, at tick 0.
@@ -30,7 +31,7 @@ func manualWheel(t *testing.T, opts Options) *TimingWheel {
 func nothing() {}
 
 // filled returns the cells with timers.
-func filled(l LevelOccupancy) map[int]int {
+func filled(l survey.Level) map[int]int {
 	cells := make(map[int]int)
 	for k, n := range l.Cells {
 		if n > 0 {
@@ -40,22 +41,22 @@ func filled(l LevelOccupancy) map[int]int {
 	return cells
 }
 
-func TestOccupancyOfAnEmptyWheel(t *testing.T) {
+func TestSurveyOfAnEmptyWheel(t *testing.T) {
 	t.Parallel()
 	tw := manualWheel(t, Options{})
-	o := tw.Occupancy()
+	o := tw.survey()
 	require.Len(t, o.Levels, defaultLevels)
 	interval := time.Millisecond
 	for _, l := range o.Levels {
-		assert.Equal(t, LevelOccupancy{Interval: interval, Cells: make([]int, defaultWheelSize)}, l)
+		assert.Equal(t, survey.Level{Interval: interval, Cells: make([]int, defaultWheelSize)}, l)
 		interval *= defaultWheelSize
 	}
 	o.Levels = nil
-	assert.Equal(t, Occupancy{Now: tw.Now(), Tick: time.Millisecond, WheelSize: 256, Shards: 1, Next: []Expiration{}}, o)
+	assert.Equal(t, survey.Wheel{Now: tw.Now(), Tick: time.Millisecond, WheelSize: 256, Shards: 1}, o)
 }
 
 // The figures are those of the worked example in timingwheel.go: ticks of 1 s, 8 slots, 3 levels.
-func TestOccupancyOfTheWorkedExample(t *testing.T) {
+func TestSurveyOfTheWorkedExample(t *testing.T) {
 	t.Parallel()
 	tw := manualWheel(t, Options{Tick: time.Second, WheelSize: 8, Levels: 3})
 	start := tw.Now()
@@ -64,9 +65,9 @@ func TestOccupancyOfTheWorkedExample(t *testing.T) {
 	tw.AtFunc(at(213), nothing)
 	tw.AtFunc(at(1237), nothing)
 
-	check := func(hands [3]int, cells [3]map[int]int, later int, next ...Expiration) {
+	check := func(hands [3]int, cells [3]map[int]int, later int, next ...survey.Expiration) {
 		t.Helper()
-		o := tw.Occupancy()
+		o := tw.survey()
 		for l, level := range o.Levels {
 			assert.Equal(t, hands[l], level.Hand, "hand of level %d", l)
 			assert.Equal(t, cells[l], filled(level), "cells of level %d", l)
@@ -77,18 +78,18 @@ func TestOccupancyOfTheWorkedExample(t *testing.T) {
 		assert.Equal(t, tw.Len(), o.Pending)
 	}
 	none := map[int]int{}
-	check([3]int{5, 0, 0}, [3]map[int]int{none, none, {3: 2}}, 0, Expiration{at(192), 2, 2})
+	check([3]int{5, 0, 0}, [3]map[int]int{none, none, {3: 2}}, 0, survey.Expiration{At: at(192), Level: 2, Timers: 2})
 	tw.Advance(at(192)) // 213 is on level 1 now, 1237 two laps ahead
-	check([3]int{0, 0, 3}, [3]map[int]int{none, {2: 1}, {0: 1}}, 1, Expiration{at(208), 1, 1}, Expiration{at(1216), 2, 1})
+	check([3]int{0, 0, 3}, [3]map[int]int{none, {2: 1}, {0: 1}}, 1, survey.Expiration{At: at(208), Level: 1, Timers: 1}, survey.Expiration{At: at(1216), Level: 2, Timers: 1})
 	tw.Advance(at(208))
-	check([3]int{0, 2, 3}, [3]map[int]int{{5: 1}, none, {0: 1}}, 1, Expiration{at(213), 0, 1}, Expiration{at(1216), 2, 1})
+	check([3]int{0, 2, 3}, [3]map[int]int{{5: 1}, none, {0: 1}}, 1, survey.Expiration{At: at(213), Level: 0, Timers: 1}, survey.Expiration{At: at(1216), Level: 2, Timers: 1})
 	tw.Advance(at(1231)) // its bucket of level 1 expires at 1232
-	check([3]int{7, 1, 3}, [3]map[int]int{none, {1: 1}, none}, 0, Expiration{at(1232), 1, 1})
+	check([3]int{7, 1, 3}, [3]map[int]int{none, {1: 1}, none}, 0, survey.Expiration{At: at(1232), Level: 1, Timers: 1})
 	tw.Advance(at(1237))
-	check([3]int{5, 2, 3}, [3]map[int]int{none, none, none}, 0, []Expiration{}...)
+	check([3]int{5, 2, 3}, [3]map[int]int{none, none, none}, 0, []survey.Expiration(nil)...)
 }
 
-func TestOccupancyCountsDueTimers(t *testing.T) {
+func TestSurveyCountsDueTimers(t *testing.T) {
 	t.Parallel()
 	w, err := NewTimeouts(Options{Manual: true}, func([]int) {})
 	require.NoError(t, err)
@@ -97,17 +98,17 @@ func TestOccupancyCountsDueTimers(t *testing.T) {
 		w.Add(0, 1) // due at the next Advance
 	}
 	w.Add(time.Second, 1)
-	o := w.Occupancy()
+	o := w.survey()
 	assert.Equal(t, 3, o.Due)
 	assert.Equal(t, 4, o.Pending)
 	w.Advance(w.Now())
-	o = w.Occupancy()
+	o = w.survey()
 	assert.Zero(t, o.Due)
 	assert.Equal(t, 1, o.Levels[1].Timers)
 }
 
 // A stopped timer is not counted, although its bucket may still have its entry.
-func TestOccupancyExcludesStoppedTimers(t *testing.T) {
+func TestSurveyExcludesStoppedTimers(t *testing.T) {
 	t.Parallel()
 	tw := manualWheel(t, Options{})
 	var timers []Timer
@@ -117,14 +118,14 @@ func TestOccupancyExcludesStoppedTimers(t *testing.T) {
 	for _, timer := range timers[:7] {
 		require.True(t, timer.Stop())
 	}
-	o := tw.Occupancy()
+	o := tw.survey()
 	assert.Equal(t, 3, o.Pending)
 	assert.Equal(t, 3, o.Levels[1].Timers)
 	assert.Len(t, o.Next, 3)
 }
 
 // Cascading timers are counted, although they are on no level.
-func TestOccupancyCountsCascadingTimers(t *testing.T) {
+func TestSurveyCountsCascadingTimers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tw, err := New(Options{Shards: 1})
@@ -138,7 +139,7 @@ func TestOccupancyCountsCascadingTimers(t *testing.T) {
 		s.drainAll()
 		s.owner.wheel.cascade.push(s.owner.wheel.popAny()) // as in the middle of a driver's work
 		s.wheelMu.Unlock()
-		o := tw.Occupancy()
+		o := tw.survey()
 		assert.Equal(t, 3, o.Moving)
 		assert.Equal(t, 3, o.Pending)
 		assert.Zero(t, o.Unseen+o.Levels[1].Timers)
@@ -146,34 +147,34 @@ func TestOccupancyCountsCascadingTimers(t *testing.T) {
 		s.startWorkers(1)
 		s.wheelMu.Unlock()
 		synctest.Wait()
-		o = tw.Occupancy()
+		o = tw.survey()
 		assert.Zero(t, o.Moving)
 		assert.Equal(t, 3, o.Pending)
 	})
 }
 
 // The slots of a large wheel share 512 cells.
-func TestOccupancyFoldsLargeWheels(t *testing.T) {
+func TestSurveyFoldsLargeWheels(t *testing.T) {
 	t.Parallel()
 	tw := manualWheel(t, Options{WheelSize: 4096, Levels: 2})
 	for k := range 4096 {
 		tw.AfterFunc(time.Duration(k)*time.Millisecond+1, nothing)
 	}
-	o := tw.Occupancy()
-	require.Len(t, o.Levels[0].Cells, occupancyCells)
+	o := tw.survey()
+	require.Len(t, o.Levels[0].Cells, 512)
 	assert.Equal(t, 7, o.Levels[0].Cells[0], "slot 0 is empty")
 	assert.Equal(t, 8, o.Levels[0].Cells[511])
 	assert.Equal(t, 4095, o.Levels[0].Timers)
 	assert.Equal(t, 1, o.Levels[1].Timers, "tick 4096")
 }
 
-func TestOccupancyAfterStop(t *testing.T) {
+func TestSurveyAfterStop(t *testing.T) {
 	t.Parallel()
 	tw := manualWheel(t, Options{Shards: 3})
 	tw.AfterFunc(time.Second, nothing)
-	require.False(t, tw.Occupancy().Stopped)
+	require.False(t, tw.survey().Stopped)
 	tw.Stop()
-	o := tw.Occupancy()
+	o := tw.survey()
 	assert.True(t, o.Stopped)
 	assert.Zero(t, o.Pending+o.Unseen)
 	assert.Empty(t, o.Next)
@@ -181,7 +182,7 @@ func TestOccupancyAfterStop(t *testing.T) {
 }
 
 // Next lists the earliest 16 expirations, each with the timers of all shards.
-func TestOccupancyNextOverShards(t *testing.T) {
+func TestSurveyNextOverShards(t *testing.T) {
 	t.Parallel()
 	e, err := newEngine(Options{Manual: true, Shards: 3, Start: modelStart}, 0, job[func()]{perCall: 1, run: func([]func()) {}})
 	require.NoError(t, err)
@@ -191,45 +192,30 @@ func TestOccupancyNextOverShards(t *testing.T) {
 			armOn(s, int64(time.Duration(k+1)*time.Millisecond), nothing)
 		}
 	}
-	next := e.occupancy(occupancyWhole, occupancySlots).Next
-	require.Len(t, next, occupancyNext)
+	next := e.survey(quantum).Next
+	require.Len(t, next, 16)
 	for k, x := range next {
-		assert.Equal(t, Expiration{modelStart.Add(time.Duration(k+1) * time.Millisecond), 0, 1 + k%3}, x)
+		assert.Equal(t, survey.Expiration{At: modelStart.Add(time.Duration(k+1) * time.Millisecond), Timers: 1 + k%3}, x)
 	}
 }
 
 // A large wheel has more slots than a call may read. If it has few buckets, no timer is unseen.
-func TestOccupancyOfALargeWheelIsWhole(t *testing.T) {
+func TestSurveyOfALargeWheelIsWhole(t *testing.T) {
 	t.Parallel()
 	tw := manualWheel(t, Options{WheelSize: maxWheelSize, Shards: 8})
 	for k := range 20_000 {
 		tw.AfterFunc(time.Duration(k+1)*3*time.Millisecond, nothing)
 	}
-	o := tw.Occupancy()
+	o := tw.survey()
 	checkSums(t, o)
 	assert.Zero(t, o.Unseen)
 	assert.Equal(t, 20_000, o.Levels[0].Timers)
 	assert.Positive(t, o.Levels[0].Cells[60_000/128])
 }
 
-// If there are more buckets than a call may read, the result contains the buckets near the hand and
-// counts the timers of the others as Unseen.
-func TestOccupancyIsBounded(t *testing.T) {
-	t.Parallel()
-	tw := manualWheel(t, Options{WheelSize: 1024, Levels: 2})
-	for k := range 1000 {
-		tw.AfterFunc(time.Duration(k+1)*time.Millisecond, nothing)
-	}
-	o := tw.engine.occupancy(64, 2*100) // 100 slots of each level
-	assert.Equal(t, 99, o.Levels[0].Timers, "the slots 1 to 99")
-	assert.Equal(t, 901, o.Unseen)
-	assert.Equal(t, 1000, o.Pending)
-	assert.Len(t, o.Next, occupancyNext)
-}
-
-// With extreme options Occupancy does not panic, its result is bounded, and it includes the largest
+// With extreme options a survey does not panic, its result is bounded, and it includes the largest
 // deadline.
-func TestOccupancyOfExtremes(t *testing.T) {
+func TestSurveyOfExtremes(t *testing.T) {
 	t.Parallel()
 	for _, opts := range []Options{
 		{Tick: maxTick, WheelSize: maxWheelSize, Levels: maxLevels},
@@ -240,11 +226,11 @@ func TestOccupancyOfExtremes(t *testing.T) {
 		tw := manualWheel(t, opts)
 		tw.AfterFunc(math.MaxInt64, nothing)
 		tw.AfterFunc(1, nothing)
-		o := tw.Occupancy()
+		o := tw.survey()
 		assert.Equal(t, 2, o.Pending, "%+v", opts)
 		assert.Zero(t, o.Unseen, "%+v", opts)
 		for l, level := range o.Levels {
-			assert.LessOrEqual(t, len(level.Cells), occupancyCells)
+			assert.LessOrEqual(t, len(level.Cells), 512)
 			assert.Positive(t, level.Interval, "level %d of %+v", l, opts)
 		}
 	}
@@ -252,7 +238,7 @@ func TestOccupancyOfExtremes(t *testing.T) {
 
 // While goroutines arm, stop and reschedule timers and callbacks run, the sum is correct. At the
 // end no timer is unseen.
-func TestRaceOccupancySumsUpUnderLoad(t *testing.T) {
+func TestRaceSurveySumsUpUnderLoad(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tw, err := New(Options{Shards: 2, WheelSize: 4096})
@@ -277,13 +263,13 @@ func TestRaceOccupancySumsUpUnderLoad(t *testing.T) {
 			})
 		}
 		for range 200 {
-			o := tw.Occupancy()
+			o := tw.survey()
 			checkSums(t, o)
 			time.Sleep(2 * time.Millisecond)
 		}
 		others.Wait()
 		synctest.Wait()
-		o := tw.Occupancy()
+		o := tw.survey()
 		checkSums(t, o)
 		assert.Zero(t, o.Unseen)
 		assert.Equal(t, tw.Stats().Pending, o.Pending)
@@ -291,7 +277,7 @@ func TestRaceOccupancySumsUpUnderLoad(t *testing.T) {
 	})
 }
 
-func checkSums(t require.TestingT, o Occupancy) {
+func checkSums(t require.TestingT, o survey.Wheel) {
 	sum := o.Due + o.Moving + o.Unseen
 	for _, l := range o.Levels {
 		cells := 0
@@ -304,37 +290,32 @@ func checkSums(t require.TestingT, o Occupancy) {
 		sum += cells
 	}
 	require.Equal(t, o.Pending, sum)
-	require.True(t, slices.IsSortedFunc(o.Next, func(a, b Expiration) int { return a.At.Compare(b.At) }))
+	require.True(t, slices.IsSortedFunc(o.Next, func(a, b survey.Expiration) int { return a.At.Compare(b.At) }))
 }
 
-// checkOccupancy compares Occupancy, which goes from slots and the queue to buckets, with a count
-// that goes from the nodes of timers to their buckets and slots. It calls Occupancy twice: once
+// checkSurvey compares a survey, which goes from buckets to slots, with a count that goes from the
+// nodes of timers to their buckets and slots. It makes two surveys: once
 // with the lock released at each step, and once with the lock held throughout.
-func (m *model) checkOccupancy() {
+func (m *model) checkSurvey() {
 	for _, step := range []int{1 + m.step%3, math.MaxInt} {
-		o := m.sut.occupancy(step, math.MaxInt32)
+		o := m.sut.survey(step)
 		checkSums(m, o)
 		switch {
 		case o.Pending != len(m.pending) || o.Unseen != 0:
-			m.failf("Occupancy: %d pending, %d unseen, want %d", o.Pending, o.Unseen, len(m.pending))
+			m.failf("survey: %d pending, %d unseen, want %d", o.Pending, o.Unseen, len(m.pending))
 		case !o.Now.Equal(m.time(m.now)) && !m.stopped:
-			m.failf("Occupancy: now is %v, want %v", o.Now, m.time(m.now))
+			m.failf("survey: now is %v, want %v", o.Now, m.time(m.now))
 		case o.Stopped != m.stopped:
-			m.failf("Occupancy: stopped is %v", o.Stopped)
+			m.failf("survey: stopped is %v", o.Stopped)
 		}
-		if err := m.sut.verifyOccupancy(o); err != nil {
-			m.failf("Occupancy in steps of %d: %v", step, err)
+		if err := m.sut.verifySurvey(o); err != nil {
+			m.failf("survey in steps of %d: %v", step, err)
 		}
-	}
-	o := m.sut.occupancy(1, 8) // at most 8 slots, the nearest to the hands
-	checkSums(m, o)
-	if o.Pending != len(m.pending) {
-		m.failf("Occupancy of a few slots: %d pending, %d unseen, want %d", o.Pending, o.Unseen, len(m.pending))
 	}
 }
 
-func (e *engine[T]) verifyOccupancy(o Occupancy) error {
-	want := Occupancy{Levels: make([]LevelOccupancy, len(o.Levels))}
+func (e *engine[T]) verifySurvey(o survey.Wheel) error {
+	want := survey.Wheel{Levels: make([]survey.Level, len(o.Levels))}
 	for l := range want.Levels {
 		want.Levels[l] = o.Levels[l]
 		want.Levels[l].Timers, want.Levels[l].Later, want.Levels[l].Cells = 0, 0, make([]int, e.size)
@@ -356,7 +337,7 @@ func (e *engine[T]) verifyOccupancy(o Occupancy) error {
 }
 
 // tallyNodes counts the timers of all used nodes.
-func (s *shard) tallyNodes(o *Occupancy) {
+func (s *shard) tallyNodes(o *survey.Wheel) {
 	own := &s.owner
 	o.Due += own.due.pending()
 	for p := range s.slots.Pager.Len() {
