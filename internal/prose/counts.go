@@ -30,7 +30,7 @@ var forms = []struct {
 	{"each-n-s", regexp.MustCompile(`(?i)\beach\s+(?:\d[\d.,]*|few|half|two|three|five|ten)\s*` +
 		`(?:ns|µs|ms|s|min|h|(?:nano|micro|milli)?seconds?|minutes?|hours?|days?|weeks?)\b`)},
 	{"call-of", regexp.MustCompile("\\b[Cc]alls?\\s+of\\b|\\b(?:Stop|StopWait|Reset|Reschedule|Touch|Advance|Add|SetDefault|Shutdown|" +
-		"Schedule|ScheduleFunc|ScheduleRun|Flush|Close|Open|Begin|Init|InitStopped|Put|AfterFunc|Every|Sleep|RemoveAll|`Set)" +
+		"ScheduleFunc|ScheduleRun|Flush|Close|Open|Begin|Init|InitStopped|Put|AfterFunc|Every|Sleep|RemoveAll|`Set)" +
 		"(?:\\(\\))?`?\\s+of\\b")},
 }
 

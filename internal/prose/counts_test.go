@@ -39,7 +39,7 @@ func TestOtherTextsHaveNoForms(t *testing.T) {
 	found, err := Forms(write(t, map[string]string{
 		"a.md": "It takes a second, waits a minute for it, or calls a second server: half an hour. It needs less\n" +
 			"than a second. 100 timers per second, every 30 s, each of 30 timers. A call to `Stop`; the set of\n" +
-			"timers.\n\n```\nat once, a call of Stop\n```\n",
+			"timers, a Schedule of another package.\n\n```\nat once, a call of Stop\n```\n",
 		"a.go": "package a\n\nvar s = \"at once\"\n\n//\tat once\n\n// f reports whether x. It returns false after Stop.\nfunc f() bool { return x }\n\n" +
 			"// g returns x and true.\n// It returns false if there is none.\nfunc g() (int, bool) { return 1, true }\n\n" +
 			"func ExampleF() {\n\t// Output:\n\t// at once\n}\n",
