@@ -50,12 +50,16 @@ func BenchmarkBurstBlocking(b *testing.B) {
 	})
 }
 
-// BenchmarkMaxRunning measures a million empty callbacks that are due at the same time, and 10,000
+// BenchmarkLimit measures a million empty callbacks that are due at the same time, and 10,000
 // that sleep for a millisecond each, with and without a limit.
-func BenchmarkMaxRunning(b *testing.B) {
+func BenchmarkLimit(b *testing.B) {
 	for _, limit := range []int{0, 1, 2, 100, 10_000} {
 		arming := func(b *testing.B) func(time.Duration, func()) {
-			tw := newBenchWheel(b, Options{MaxRunning: limit})
+			var executor Executor
+			if limit > 0 {
+				executor = Limit(limit)
+			}
+			tw := newBenchWheel(b, Options{Executor: executor})
 			return func(d time.Duration, f func()) { tw.AfterFunc(d, f) }
 		}
 		b.Run(fmt.Sprintf("work=none/limit=%d", limit), func(b *testing.B) {

@@ -48,7 +48,7 @@ func closure(i int) func() { return func() { sink.Add(int64(i)) } }
 
 func newBenchWheel(b *testing.B, opts Options) *TimingWheel {
 	b.Helper()
-	tw, err := New(opts)
+	tw, err := New(withLimit(opts))
 	if err != nil {
 		b.Fatal(err)
 	}

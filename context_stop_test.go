@@ -315,12 +315,12 @@ func TestStopDiscardsACancelFunctionAsCallback(t *testing.T) {
 	}
 }
 
-// A context of the wheel limits the wheel's own Shutdown, even if a callback blocks the only permit
-// of MaxRunning.
+// A context of the wheel limits the wheel's own Shutdown, even if a callback blocks the only
+// goroutine of a Limit.
 func TestContextLimitsShutdownWithABlockedCallback(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		for _, opts := range []Options{{}, {MaxRunning: 1}, {MaxRunning: 1, Shards: 3}, {Executor: Goroutines}} {
+		for _, opts := range []Options{{}, {Executor: limitOf(1)}, {Executor: limitOf(1), Shards: 3}, {Executor: Goroutines}} {
 			tw := startWheel(t, opts)
 			blocked := make(chan struct{})
 			tw.AfterFunc(0, func() { <-blocked })

@@ -27,8 +27,6 @@ type engine[T any] struct {
 	config
 	shards    []*shardOf[T]
 	routes    *routes       // nil if there is one shard
-	executor  Executor      // nil: pooled
-	permits   *permits[T]   // nil: no limit
 	job       job[T]        // with OnPanic
 	watch     *watch.Watch  // nil: the time of callbacks is not measured
 	panics    atomic.Uint64 // calls of OnPanic
@@ -64,16 +62,17 @@ func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) 
 	if err != nil {
 		return nil, err
 	}
-	e := &engine[T]{config: opts.config(), executor: opts.Executor, name: opts.Name}
+	limited, ok := opts.Executor.(*limit)
+	if ok && limited.used.Swap(true) {
+		return nil, badOption("Executor", "a Limit that another wheel has", "a Limit of its own")
+	}
+	e := &engine[T]{config: opts.config(), name: opts.Name}
 	e.halted = make(chan struct{})
 	e.perCall = j.perCall
 	e.Timeline = clock.Timeline{Base: opts.Start, Origin: origin, Manual: opts.Manual}
 	e.scanned = holdsPointers(reflect.TypeFor[T]())
 	e.Start()
 	e.job = e.wrapJob(opts, j)
-	if opts.MaxRunning > 0 {
-		e.permits = &permits[T]{free: opts.MaxRunning}
-	}
 	e.shards = make([]*shardOf[T], opts.Shards)
 	if opts.Shards > 1 {
 		e.routes = newRoutes(opts.Shards)
@@ -82,6 +81,10 @@ func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) 
 		s := &shardOf[T]{engine: e}
 		s.callees.on = e.observed()
 		s.call = s.runCall
+		s.run = opts.Executor
+		if limited != nil {
+			s.run = &limitQueue{limit: limited, call: s.call}
+		}
 		s.funcs, _ = any(&s.values).(*arena.Table[[arena.PageSize]func()])
 		s.init(e.config, s)
 		e.shards[i] = s
@@ -143,7 +146,8 @@ func guard(f func(), report func(any, []byte)) {
 type shardOf[T any] struct {
 	shard
 	engine *engine[T]
-	call   func() // claims and runs one batch; the executor gets it
+	call   func()   // claims and runs one batch; the executor gets it
+	run    Executor // of the shard; nil: pooled
 
 	// Guarded by armMu. A worker reads values without it.
 	values   arena.Table[[arena.PageSize]T]
@@ -155,8 +159,6 @@ type shardOf[T any] struct {
 	valueBuffer []T        // the buffer of the worker that ended last, for reuse
 	entryBuffer []entry    // for claimDue
 	spareWorker *worker[T] // the worker that ended last, for reuse
-
-	inQueue bool // in permits.queue; guarded by permits.mu
 }
 
 // callees holds the code addresses of the user's functions that plans and FuncTimers call, by slot,

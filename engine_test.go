@@ -317,7 +317,7 @@ func TestLastingTimerIsCalledUnlessCancelled(t *testing.T) {
 		"inline":     {Executor: Inline},
 		"goroutines": {Executor: Goroutines},
 		"late":       {Executor: lateExecutor{}},
-		"one permit": {MaxRunning: 1},
+		"limit":      {Executor: limitOf(1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -330,7 +330,7 @@ func TestLastingTimerIsCalledUnlessCancelled(t *testing.T) {
 }
 
 func stopWithLastingTimers(t *testing.T, opts Options) {
-	tw, err := New(opts)
+	tw, err := New(withLimit(opts))
 	require.NoError(t, err)
 	e := tw.engine
 	var armed, early atomic.Int64

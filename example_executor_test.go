@@ -141,9 +141,9 @@ func ExampleExecutorFunc() {
 	// second
 }
 
-// With MaxRunning, callbacks that are due wait for others to return. They stay pending meanwhile.
-func ExampleOptions_maxRunning() {
-	tw, err := timingwheel.New(timingwheel.Options{MaxRunning: 2})
+// With Limit, callbacks that are due wait for others to return. They stay pending meanwhile.
+func ExampleLimit() {
+	tw, err := timingwheel.New(timingwheel.Options{Executor: timingwheel.Limit(2)})
 	if err != nil {
 		panic(err)
 	}

@@ -1,5 +1,11 @@
 package timingwheel
 
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+)
+
 // driveExecutor runs a driver that submits due timers to an executor. It is called with wheelMu
 // held and returns without it.
 func (s *shardOf[T]) driveExecutor() {
@@ -79,7 +85,7 @@ func (s *shardOf[T]) submitOne() {
 			s.unlock()
 		}
 	}()
-	s.engine.executor.Go(s.call)
+	s.run.Go(s.call)
 	returned = true
 }
 
@@ -103,4 +109,80 @@ func (s *shardOf[T]) ensureDriver() {
 	if !s.Manual && (s.owner.batchesDue() > 0 || s.owner.wheel.cascade.any()) {
 		s.alarm.requestDriver()
 	}
+}
+
+// Limit returns an [Executor] that runs at most n callbacks, or batches of [Timeouts], of a wheel
+// at a time, on goroutines that it reuses. Further timers that are due stay pending, and can be
+// stopped or rescheduled. The shards of the wheel take turns. Callbacks that wait for other
+// callbacks may deadlock at the limit. One value serves one wheel: [New] returns an error for a
+// second one. Wheels that have to share a limit use a pool. Limit panics if n is not positive.
+func Limit(n int) Executor {
+	if n < 1 {
+		panic(fmt.Sprintf("timingwheel: Limit: n is %d; it must be positive", n))
+	}
+	return &limit{free: n}
+}
+
+// limit is the Executor that [Limit] returns. It counts calls by shard instead of keeping them.
+type limit struct {
+	used atomic.Bool // by a wheel
+
+	mu   sync.Mutex
+	free int           // goroutines that may be started
+	next []*limitQueue // the shards with waiting calls; the first one is served next
+}
+
+// limitQueue is the Executor of a shard. All its calls are the same function.
+type limitQueue struct {
+	limit   *limit
+	call    func()
+	waiting int // calls; guarded by limit.mu
+}
+
+// Go runs f as soon as fewer than n functions are running.
+func (l *limit) Go(f func()) { (&limitQueue{limit: l, call: f}).Go(f) }
+
+func (q *limitQueue) Go(func()) {
+	l := q.limit
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if q.waiting++; q.waiting == 1 {
+		l.next = append(l.next, q)
+	}
+	if l.free > 0 {
+		l.free--
+		go l.serve()
+	}
+}
+
+// serve runs waiting calls until there are none. A call that exits its goroutine is followed by
+// another goroutine.
+func (l *limit) serve() {
+	ended := false
+	defer func() {
+		if !ended {
+			go l.serve()
+		}
+	}()
+	for call := l.take(); call != nil; call = l.take() {
+		call()
+	}
+	ended = true
+}
+
+// take removes and returns a waiting call of the first shard, which goes to the end of the queue.
+// If no call is waiting, take returns nil, and the goroutine has to end.
+func (l *limit) take() func() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.next) == 0 {
+		l.free++
+		return nil
+	}
+	q := l.next[0]
+	l.next = l.next[1:]
+	if q.waiting--; q.waiting > 0 {
+		l.next = append(l.next, q)
+	}
+	return q.call
 }

@@ -145,7 +145,7 @@ func TestStopWithoutArmMuReleasesTheSlot(t *testing.T) {
 func TestStopWithoutArmMuNeedsNoWorker(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string]Options{
-		"MaxRunning is reached":      {MaxRunning: 1},
+		"the limit is reached":       {Executor: limitOf(1)},
 		"an executor holds its call": {Executor: new(held)},
 	} {
 		bubble(t, opts, func(t *testing.T, tw *TimingWheel) {

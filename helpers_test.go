@@ -92,44 +92,12 @@ func goroutinesReturnTo(t *testing.T, before int) {
 	await(t, "goroutines end", func() bool { return runtime.NumGoroutine() <= before })
 }
 
-// verifyShards checks the invariants of all shards and of the permits. The wheel may be running.
+// verifyShards checks the invariants of all shards. The wheel may be running.
 func verifyShards[T any](t *testing.T, e *engine[T]) {
 	t.Helper()
 	for _, s := range e.shards {
 		verifyShard(t, &s.shard)
 	}
-	if e.permits != nil {
-		require.NoError(t, e.verifyPermits())
-	}
-}
-
-// verifyPermits returns the first violated invariant of the permits. Workers may be running.
-func (e *engine[T]) verifyPermits() error {
-	p := e.permits
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	queued := 0
-	for _, s := range e.shards {
-		if s.inQueue {
-			queued++
-		}
-	}
-	switch {
-	case p.free < 0:
-		return fmt.Errorf("R1: %d permits are free", p.free)
-	case p.free > 0 && queued > 0:
-		return fmt.Errorf("R2: %d permits are free and %d shards wait for one", p.free, queued)
-	case queued != len(p.queue):
-		return fmt.Errorf("the queue has %d shards, %d are marked as queued", len(p.queue), queued)
-	}
-	return nil
-}
-
-// awaitPermits waits until all n permits of a wheel are free.
-func awaitPermits[T any](t *testing.T, e *engine[T], n int) {
-	t.Helper()
-	await(t, "all permits are free", func() bool { return e.permits.available(nil) == n })
-	require.NoError(t, e.verifyPermits())
 }
 
 // spin waits without sleeping, because time.Sleep takes much longer than these times.
@@ -208,7 +176,7 @@ func bubble(t *testing.T, opts Options, test func(t *testing.T, tw *TimingWheel)
 		if opts.Shards == 0 {
 			opts.Shards = 1
 		}
-		tw, err := New(opts)
+		tw, err := New(withLimit(opts))
 		require.NoError(t, err)
 		test(t, tw)
 		require.NoError(t, tw.Shutdown(context.Background()))
@@ -311,7 +279,7 @@ var shapes = []Options{
 	{WheelSize: 256, Levels: 2, Tick: 100 * ms, Shards: 3},
 	{WheelSize: 64, Levels: 3, Tick: ms, Executor: Goroutines},
 	{WheelSize: 64, Levels: 3, Tick: ms, Executor: Inline},
-	{WheelSize: 64, Levels: 3, Tick: ms, MaxRunning: 1},
+	{WheelSize: 64, Levels: 3, Tick: ms, Executor: limitOf(1)},
 }
 
 func tickOf(opts Options) time.Duration {
@@ -386,15 +354,15 @@ func (h *held) release() int {
 	return len(calls)
 }
 
-// limit is the default executor with Options.MaxRunning, as a value of type Executor for tables.
-type limit int
+// limitOf stands for [Limit] in tables whose options serve several wheels.
+type limitOf int
 
-func (limit) Go(func()) { panic("limit is not an executor: use withLimit") }
+func (limitOf) Go(func()) { panic("limitOf is not an executor: use withLimit") }
 
-// withLimit sets MaxRunning if the executor of opts is a limit.
+// withLimit replaces a limitOf by a new Limit.
 func withLimit(opts Options) Options {
-	if n, ok := opts.Executor.(limit); ok {
-		opts.Executor, opts.MaxRunning = nil, int(n)
+	if n, ok := opts.Executor.(limitOf); ok {
+		opts.Executor = Limit(int(n))
 	}
 	return opts
 }
@@ -402,8 +370,8 @@ func withLimit(opts Options) Options {
 // executors are all executors except held, so they run callbacks without a call of the test.
 var executors = map[string]func(testing.TB) Executor{
 	"default":    func(testing.TB) Executor { return nil },
-	"limit 1":    func(testing.TB) Executor { return limit(1) },
-	"limit 3":    func(testing.TB) Executor { return limit(3) },
+	"limit 1":    func(testing.TB) Executor { return limitOf(1) },
+	"limit 3":    func(testing.TB) Executor { return limitOf(3) },
 	"Goroutines": func(testing.TB) Executor { return Goroutines },
 	"Inline":     func(testing.TB) Executor { return Inline },
 	"WaitGroup":  func(testing.TB) Executor { return new(sync.WaitGroup) },
@@ -556,13 +524,13 @@ var tiny = []Options{
 	{WheelSize: 8, Levels: 3, Tick: 50 * time.Microsecond, Shards: 1, Executor: Goroutines},
 	{WheelSize: 16, Levels: 3, Tick: 100 * time.Microsecond, Shards: 1, Executor: Inline},
 	{WheelSize: 16, Levels: 1, Tick: time.Millisecond, Shards: 4},
-	{WheelSize: 8, Levels: 3, Tick: 50 * time.Microsecond, Shards: 4, MaxRunning: 2},
+	{WheelSize: 8, Levels: 3, Tick: 50 * time.Microsecond, Shards: 4, Executor: limitOf(2)},
 	{WheelSize: 2, Levels: 3, Tick: time.Millisecond, Shards: 1},
 }
 
 func optionName(o Options) string {
-	return fmt.Sprintf("size=%d,levels=%d,tick=%v,shards=%d,executor=%T,limit=%d",
-		o.WheelSize, o.Levels, o.Tick, o.Shards, o.Executor, o.MaxRunning)
+	return fmt.Sprintf("size=%d,levels=%d,tick=%v,shards=%d,executor=%T(%[5]v)",
+		o.WheelSize, o.Levels, o.Tick, o.Shards, o.Executor)
 }
 
 var modelStart = time.Unix(1_000_000_000, 0).UTC()
@@ -578,7 +546,7 @@ type recordingWheel struct {
 func newRecordingWheel(t *testing.T, opts Options, origin int64) *recordingWheel {
 	t.Helper()
 	opts.Manual, opts.Start = true, modelStart
-	tw, err := newWheelAt(opts, origin)
+	tw, err := newWheelAt(withLimit(opts), origin)
 	require.NoError(t, err)
 	return &recordingWheel{TimingWheel: tw, t: t}
 }

@@ -62,7 +62,7 @@ func (e *engine[T]) advanceShard(s *shardOf[T], now int64) int {
 // dispatch runs or submits the due timers of a Manual wheel and returns their number.
 func (e *engine[T]) dispatch() int {
 	n := 0
-	if e.executor == Inline {
+	if e.shards[0].run == Inline {
 		n = e.runDue()
 	} else {
 		n = e.submitAllDue()

@@ -392,7 +392,7 @@ func TestPayloadIsReleased(t *testing.T) {
 func forgotten(t *testing.T, opts Options, use func(tw *TimingWheel)) weak.Pointer[shardOf[func()]] {
 	t.Helper()
 	opts.Shards = 1
-	tw, err := New(opts)
+	tw, err := New(withLimit(opts))
 	require.NoError(t, err)
 	use(tw)
 	return weak.Make(tw.engine.shards[0])

@@ -66,12 +66,6 @@ type Options struct {
 	// wheel starts and reuses, or [Inline] if Manual is set.
 	Executor Executor
 
-	// MaxRunning limits how many callbacks, or batches of [Timeouts], the default executor runs at
-	// once. Other timers that are due stay pending. Callbacks that wait for other callbacks may
-	// deadlock at the limit. Defaults to 0, which is no limit. It must be 0 with an Executor and in
-	// Manual mode.
-	MaxRunning int
-
 	// OnPanic is called with the value and the stack of a panic in a callback, on the goroutine of
 	// the callback, without a lock. Defaults to nil: a panic crashes the program, or in Manual mode
 	// with Inline unwinds to the caller of Advance.
@@ -95,7 +89,8 @@ type Options struct {
 }
 
 // Executor decides on which goroutines callbacks run. A *sync.WaitGroup is an Executor, and
-// [ExecutorFunc] adapts the methods of most pools. [Inline] and [Goroutines] are Executors.
+// [ExecutorFunc] adapts the methods of most pools. [Inline], [Goroutines] and the results of
+// [Limit] are Executors.
 //
 // The wheel calls Go once for each callback that is due, with [Timeouts] once for each batch. The
 // caller is a goroutine of the wheel that holds no lock, or in Manual mode the caller of Advance or
@@ -219,10 +214,6 @@ func (o Options) validate() (Options, error) {
 		return o, badOption("Levels", o.Levels, "from 1 to 16, or 0 for the default")
 	case o.Shards < 1 || o.Shards > maxShards:
 		return o, badOption("Shards", o.Shards, "from 1 to 1024, or 0 for the default")
-	case o.MaxRunning < 0:
-		return o, badOption("MaxRunning", o.MaxRunning, "a positive number, or 0 for no limit")
-	case o.MaxRunning > 0 && o.Executor != nil:
-		return o, badOption("MaxRunning", o.MaxRunning, "0 with an Executor and in Manual mode")
 	case o.SlowAfter < 0:
 		return o, badOption("SlowAfter", o.SlowAfter, "a positive duration, or 0 for the default")
 	case o.ProfileRate < 0 || o.ProfileRate > maxProfileRate:
@@ -293,8 +284,6 @@ func (o Options) held() string {
 		return "Manual"
 	case o.Executor != nil:
 		return "Executor"
-	case o.MaxRunning > 0:
-		return "MaxRunning"
 	}
 	return ""
 }

@@ -5,7 +5,9 @@ import (
 	"math"
 	"reflect"
 	"runtime"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unsafe"
 
@@ -21,7 +23,6 @@ func TestBadOptionErrorNamesFieldValueAndRange(t *testing.T) {
 		"Levels":      {"1", "16"},
 		"Shards":      {"1", "1024"},
 		"SlowAfter":   {"positive", "0"},
-		"MaxRunning":  {"0"},
 		"Executor":    {"function", "nil"},
 		"ProfileRate": {"1", "2^30", "0"},
 		"Start":       {"zero", "Manual"},
@@ -51,9 +52,6 @@ func TestBadOptionErrorNamesFieldValueAndRange(t *testing.T) {
 		{"Shards", "1025", Options{Shards: 1025}},
 		{"SlowAfter", "-1ns", Options{SlowAfter: -1}},
 		{"SlowAfter", "-1s", Options{SlowAfter: -time.Second, OnSlow: func(SlowCallback) {}}},
-		{"MaxRunning", "-1", Options{MaxRunning: -1}},
-		{"MaxRunning", "3", Options{MaxRunning: 3, Executor: Goroutines}},
-		{"MaxRunning", "3", Options{MaxRunning: 3, Executor: Inline, OnSlow: func(SlowCallback) {}}},
 		{"Executor", "ExecutorFunc(nil)", Options{Executor: ExecutorFunc(nil)}},
 		{"ProfileRate", "-1", Options{ProfileRate: -1}},
 		{"ProfileRate", "1073741825", Options{ProfileRate: 1<<30 + 1}},
@@ -100,6 +98,47 @@ func TestLimitsOfOptionsAreValid(t *testing.T) {
 	}
 }
 
+// A Limit serves one wheel, and one that New has refused for another reason stays unused.
+func TestLimitServesOneWheel(t *testing.T) {
+	t.Parallel()
+	limit := Limit(2)
+	_, err := New(Options{Executor: limit, Tick: -1})
+	require.ErrorContains(t, err, "Tick")
+	tw, err := New(Options{Executor: limit})
+	require.NoError(t, err)
+	defer tw.Stop()
+	_, err = NewTimeouts(Options{Executor: limit}, func([]int) {})
+	require.ErrorIs(t, err, ErrOption)
+	require.ErrorContains(t, err, "Options.Executor is a Limit that another wheel has; it must be a Limit of its own")
+	for _, n := range []int{0, -1, math.MinInt} {
+		require.PanicsWithValue(t, fmt.Sprintf("timingwheel: Limit: n is %d; it must be positive", n), func() { Limit(n) })
+	}
+}
+
+// A Limit without a wheel is an Executor like any other.
+func TestLimitRunsFunctionsOfAnyCaller(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		limit := Limit(3)
+		var g gauge
+		var ran atomic.Int32
+		for k := range 20 {
+			limit.Go(func() {
+				g.enter()
+				defer g.leave()
+				ran.Add(1)
+				time.Sleep(time.Second)
+				if k%4 == 0 {
+					runtime.Goexit()
+				}
+			})
+		}
+		time.Sleep(7*time.Second + ms)
+		require.EqualValues(t, 20, ran.Load())
+		require.EqualValues(t, 3, g.most.Load())
+	})
+}
+
 func TestZeroOptionsTakeTheirDefaults(t *testing.T) {
 	t.Parallel()
 	o, err := Options{}.validate()
@@ -108,8 +147,6 @@ func TestZeroOptionsTakeTheirDefaults(t *testing.T) {
 	require.Equal(t, Options{Tick: o.Tick, WheelSize: defaultWheelSize, Levels: defaultLevels, Shards: o.Shards}, o)
 	require.GreaterOrEqual(t, o.Shards, min(runtime.GOMAXPROCS(0), maxShards))
 	require.LessOrEqual(t, o.Shards, maxShards)
-	_, err = Options{Manual: true, MaxRunning: 1}.validate()
-	require.ErrorContains(t, err, "MaxRunning is 1; it must be 0")
 	o, err = Options{Manual: true}.validate()
 	require.NoError(t, err)
 	require.Equal(t, 1, o.Shards)

@@ -149,7 +149,7 @@ type batch struct {
 	counted  uint32 // bit k: the claim of entry k is counted
 	users    int    // workers that may read entries
 	listed   bool   // the batch is in workerPool.batches
-	returned bool   // the unclaimed entries are due again, because of a Goexit or a missing permit
+	returned bool   // the unclaimed entries are due again, because of a Goexit
 }
 
 // unclaimed returns the number of timers that are pending and only in this batch. A postponed timer

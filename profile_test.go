@@ -91,9 +91,6 @@ func TestCallbackNamesAreNotMixedUp(t *testing.T) {
 	t.Parallel()
 	for name, executor := range executors {
 		for mode, manual := range map[string]bool{"": false, " manual": true} {
-			if manual && strings.HasPrefix(name, "limit") {
-				continue // Manual mode has no MaxRunning
-			}
 			t.Run(name+mode, func(t *testing.T) {
 				t.Parallel()
 				var mu sync.Mutex

@@ -266,7 +266,7 @@ func TestRaceStopOfTheWheelEndsEachTimerAtMostOnce(t *testing.T) {
 		t.Run(optionName(opts), func(t *testing.T) {
 			t.Parallel()
 			for round := range max(scaled(30), 3) {
-				tw, err := New(opts)
+				tw, err := New(withLimit(opts))
 				require.NoError(t, err)
 				s := &pairState{tw: tw, l: newLedger()}
 				s.l.mayBeEarly = true

@@ -231,7 +231,7 @@ func (st Stats) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// survey is [survey.Of] for this wheel. step is the number of buckets for which the lock of a shard
+// survey is [survey.Take] for this wheel. step is the number of buckets for which the lock of a shard
 // is held.
 func (e *engine[T]) survey(step int) survey.Wheel {
 	now := e.reading()

@@ -22,7 +22,7 @@ import (
 func manualWheel(t *testing.T, opts Options) *TimingWheel {
 	t.Helper()
 	opts.Manual, opts.Start = true, time.Date(2030, time.January, 1, 0, 0, 0, 0, time.UTC)
-	tw, err := New(opts)
+	tw, err := New(withLimit(opts))
 	require.NoError(t, err)
 	t.Cleanup(tw.Stop)
 	return tw

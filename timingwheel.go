@@ -78,7 +78,7 @@ type TimingWheel struct {
 
 func init() {
 	lasting.Of = func(tw any) any { return &tw.(*TimingWheel).lasting }
-	survey.Of = func(wheel any) (v survey.Wheel) {
+	survey.Take = func(wheel any) (v survey.Wheel) {
 		if w, ok := wheel.(interface{ survey() survey.Wheel }); ok {
 			v = w.survey()
 		}

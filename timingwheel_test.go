@@ -194,7 +194,7 @@ func TestWheelsInOneBubbleAreIndependent(t *testing.T) {
 func TestBubbleEndsWithoutStop(t *testing.T) {
 	for _, opts := range shapes {
 		synctest.Test(t, func(t *testing.T) {
-			tw, err := New(opts)
+			tw, err := New(withLimit(opts))
 			require.NoError(t, err)
 			for range 100 {
 				tw.AfterFunc(rand.N(time.Hour), func() {})

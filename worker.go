@@ -1,10 +1,7 @@
 package timingwheel
 
 import (
-	"math"
 	"math/rand/v2"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -43,8 +40,6 @@ type worker[T any] struct {
 	stuck         bool       // counted in pool.stuck
 	replaced      bool       // its spare began during its callbacks and continues for it
 	serving       bool       // counted in pool.serving
-	hasPermit     bool       // it holds one of permits
-	usedPermit    bool       // it has run a callback since it got its permit or last kept it
 	batch         *batch
 
 	// Written by the worker's own goroutine.
@@ -141,46 +136,31 @@ func (w *worker[T]) takeOverFromParent() {
 	}
 	pool := &s.owner.pool
 	w.parent, p.spareStarting = nil, false
-	hasPermit := w.acquirePermit()
 	if p.running && !p.stuck {
-		p.replaced, p.stuck = hasPermit, true
+		p.replaced, p.stuck = true, true
 		pool.stuck++
 		pool.size = max(1, pool.size/2)
 	}
 	if b := p.batch; b != nil && b.listed && !b.returned {
-		w.takeOver(p, hasPermit)
+		w.takeOver(p)
 	}
 	if s.owner.counters.taken > w.taken || s.Read()-w.started < int64(lateSpare) {
 		pool.burst = burstMin
 		return
 	}
-	s.startWorkers(min(s.owner.batchesDue(), pool.burst, s.engine.permits.available(nil)) - pool.starting)
+	s.startWorkers(min(s.owner.batchesDue(), pool.burst) - pool.starting)
 	pool.burst = min(pool.burst*burstGrowth, burstMax)
 }
 
-// acquirePermit takes a permit for a spare and reports whether the spare may run callbacks.
-func (w *worker[T]) acquirePermit() bool {
-	p := w.s.engine.permits
-	if p == nil {
-		return true
-	}
-	w.hasPermit = p.tryAcquire(nil)
-	return w.hasPermit
-}
-
 // takeOver makes a spare continue the batch of its parent. If all entries are claimed, it only
-// counts the claims. A spare without a permit makes the unclaimed entries due again.
-func (w *worker[T]) takeOver(p *worker[T], hasPermit bool) {
+// counts the claims.
+func (w *worker[T]) takeOver(p *worker[T]) {
 	pool, b := &w.s.owner.pool, p.batch
 	if b.unclaimed() == 0 {
 		if !b.open() {
 			w.s.owner.countBatch(b)
 			pool.unlist(b)
 		}
-		return
-	}
-	if !hasPermit {
-		p.putBack()
 		return
 	}
 	w.batch, w.backward = b, true
@@ -206,7 +186,7 @@ func (w *worker[T]) serve() {
 		w.runBatch()
 	}
 	for !s.closed.Load() {
-		ready := w.ready()
+		ready := o.due.ready > 0
 		switch {
 		case w.replaced && o.pool.oversubscribed(s.procs):
 			// Other workers continue in its place. Quick callbacks need no more workers.
@@ -231,25 +211,6 @@ func (w *worker[T]) serve() {
 	}
 }
 
-// ready reports whether a timer is due and w may run it. If w gets no permit, its shard is queued
-// for one.
-func (w *worker[T]) ready() bool {
-	s := w.s
-	p := s.engine.permits
-	switch {
-	case s.owner.due.ready == 0:
-		return false
-	case p == nil:
-		return true
-	case !w.hasPermit:
-		w.usedPermit, w.hasPermit = false, p.tryAcquire(s)
-	case w.usedPermit:
-		w.usedPermit = false
-		p.yield(w)
-	}
-	return w.hasPermit
-}
-
 // advanceIfLate calls shard.advanceIfLate. If that made timers due, a replaced worker serves them
 // itself, because the workers that replaced it do not know of these timers.
 func (w *worker[T]) advanceIfLate() bool {
@@ -260,12 +221,12 @@ func (w *worker[T]) advanceIfLate() bool {
 	return true
 }
 
-// takeBatch takes a batch of due timers. It returns false if at most one timer is due, if callbacks
-// are not quick enough to be claimed without the lock, or if no permit is free.
+// takeBatch takes a batch of due timers. It returns false if at most one timer is due, or if
+// callbacks are not quick enough to be claimed without the lock.
 func (w *worker[T]) takeBatch() bool {
 	s := w.s
 	o := &s.owner
-	if s.perCall > 1 || o.pool.size == 1 || o.due.ready == 1 || s.engine.permits.available(nil) == 0 {
+	if s.perCall > 1 || o.pool.size == 1 || o.due.ready == 1 {
 		return false
 	}
 	b := o.pool.newBatch()
@@ -305,7 +266,8 @@ func (w *worker[T]) runOne(limit int64) int {
 		lasting = e.word.Has(arena.Lasting)
 	}
 	o.pool.launches++
-	alone := w.unlockToRun(w.serving && !w.stuck && (o.due.ready > 0 || o.backlog()))
+	stuck := w.stuck
+	w.unlockToRun(w.serving && !w.stuck && (o.due.ready > 0 || o.backlog()))
 	run := !s.closed.Load()
 	if !run { // the wheel is being stopped; halt waits for launched
 		s.claims.dropped.Add(fired)
@@ -320,7 +282,7 @@ func (w *worker[T]) runOne(limit int64) int {
 	w.relock()
 	clear(w.values)
 	w.values = w.values[:0]
-	if !alone { // without a spare, begun says nothing about the callbacks
+	if !stuck { // without a spare, begun says nothing about the callbacks
 		o.pool.ran(begun)
 	}
 	return n
@@ -392,10 +354,7 @@ func (w *worker[T]) runBatch() {
 // this case it starts workers for processors without one, and then a spare for w, unless a spare
 // or enough workers are starting. The spare is started last, so that it is next in the run queue of
 // the processor.
-//
-// If no permit is left for a spare, w counts as stuck from the beginning, as in runExtra.
-// unlockToRun reports whether w is stuck and so runs without a spare.
-func (w *worker[T]) unlockToRun(more bool) (alone bool) {
+func (w *worker[T]) unlockToRun(more bool) {
 	s := w.s
 	pool := &s.owner.pool
 	pool.running++
@@ -403,30 +362,23 @@ func (w *worker[T]) unlockToRun(more bool) (alone bool) {
 	w.replaced = w.stuck
 	others, spare := 0, (*worker[T])(nil)
 	// A worker with a batch needs a spare of its own, because other spares do not serve its batch.
-	switch {
-	case !more || w.spareStarting || w.batch == nil && pool.starting > s.owner.batchesDue():
-	case w.batch == nil && !s.owner.backlog() && s.engine.permits.available(s) == 0:
-		w.stuck = true
-		pool.stuck++
-	default:
-		others = max(0, min(s.owner.workersToStart(), s.engine.permits.available(nil)-1))
+	if more && !w.spareStarting && (w.batch != nil || pool.starting <= s.owner.batchesDue()) {
+		others = s.owner.workersToStart()
 		spare = s.newWorker()
 		spare.parent, spare.taken = w, s.owner.counters.taken
 		w.spareStarting = true
 		pool.starting += 1 + others
 	}
-	alone = w.stuck
 	s.unlock()
 	w.unlocked = true
 	if spare == nil {
-		return alone
+		return
 	}
 	for range others {
 		go s.runWorker()
 	}
 	spare.started = s.Read()
 	go spare.runSpare()
-	return alone
 }
 
 // relock locks wheelMu after callbacks have run.
@@ -437,7 +389,7 @@ func (w *worker[T]) relock() {
 	s.wheelMu.Lock()
 	s.claims.returning.Add(-1)
 	w.waiting.Store(false)
-	w.unlocked, w.usedPermit = false, true
+	w.unlocked = false
 	w.finish()
 }
 
@@ -548,10 +500,6 @@ func (w *worker[T]) exit() {
 			}
 			w.finishBatch()
 		}
-	}
-	if w.hasPermit {
-		w.hasPermit = false
-		s.engine.permits.release()
 	}
 	if w.serving {
 		pool.serving--
@@ -686,104 +634,4 @@ func (s *shardOf[T]) returnMoved(e *entry) {
 			return
 		}
 	}
-}
-
-// permits is a semaphore that limits the running callbacks of a wheel to [Options.MaxRunning]. A
-// worker acquires a permit before it claims a timer. It keeps the permit until it ends, or until it
-// returns from a callback or a batch while another shard waits. Invariants, whenever mu is free:
-//
-//	R1  free is MaxRunning less the permits that workers hold or are about to get
-//	R2  if a shard is queued, free is 0
-//
-// A worker that finds due timers and gets no permit queues its shard, so no due timer waits while a
-// permit is free. Order of locks: wheelMu, then mu.
-type permits[T any] struct {
-	mu    sync.Mutex
-	free  int
-	queue []*shardOf[T] // the shards with inQueue
-}
-
-// tryAcquire takes a permit. If none is free, it queues s, unless s is nil.
-func (p *permits[T]) tryAcquire(s *shardOf[T]) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.free > 0 {
-		p.free--
-		return true
-	}
-	if s != nil {
-		p.enqueue(s)
-	}
-	return false
-}
-
-// available returns the number of free permits. If there is none, it queues s, unless s is nil. A
-// nil p means that there is no limit.
-func (p *permits[T]) available(s *shardOf[T]) int {
-	if p == nil {
-		return math.MaxInt
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.free == 0 && s != nil {
-		p.enqueue(s)
-	}
-	return p.free
-}
-
-// yield is called for a worker with a permit whose shard has more due timers. If a shard is queued,
-// it gets the permit, and the worker's shard goes to the end of the queue.
-func (p *permits[T]) yield(w *worker[T]) {
-	p.mu.Lock()
-	first := p.dequeue()
-	if first != nil {
-		p.enqueue(w.s)
-		w.hasPermit = first == w.s
-		w.replaced = false // the workers that replaced it are too few
-	}
-	p.mu.Unlock()
-	if !w.hasPermit {
-		go p.runWorker(first)
-	}
-}
-
-// release takes a permit back and gives it to the first shard in the queue.
-func (p *permits[T]) release() {
-	p.mu.Lock()
-	first := p.dequeue()
-	if first == nil {
-		p.free++
-	}
-	p.mu.Unlock()
-	if first != nil {
-		go p.runWorker(first)
-	}
-}
-
-// enqueue appends a shard to the queue, unless it is queued already. mu is held.
-func (p *permits[T]) enqueue(s *shardOf[T]) {
-	if !s.inQueue {
-		s.inQueue = true
-		p.queue = append(p.queue, s)
-	}
-}
-
-// dequeue removes and returns the first shard of the queue, or nil. mu is held.
-func (p *permits[T]) dequeue() *shardOf[T] {
-	if len(p.queue) == 0 {
-		return nil
-	}
-	s := p.queue[0]
-	p.queue = slices.Delete(p.queue, 0, 1)
-	s.inQueue = false
-	return s
-}
-
-// runWorker runs a worker for a shard that got a permit.
-func (p *permits[T]) runWorker(s *shardOf[T]) {
-	s.wheelMu.Lock()
-	w := s.newWorker()
-	w.hasPermit = true
-	s.owner.pool.starting++
-	w.run()
 }

@@ -1297,7 +1297,7 @@ func TestBatchStaysListedWhileATimerIsInTheInbox(t *testing.T) {
 					spare.s, spare.batch = s, w.batch
 					spare.finishBatch()
 				} else {
-					spare.takeOver(w, true)
+					spare.takeOver(w)
 				}
 				require.Nil(t, spare.batch)
 				s.drainAll()

@@ -32,8 +32,8 @@ func TestSurveyCountsKeys(t *testing.T) {
 		r.Set(text(i), ms)
 		h.Beat(text(i))
 	}
-	assert.Equal(t, 3, survey.Of(r.Keys).Levels[0].Timers)
-	assert.Equal(t, 3, survey.Of(h).Levels[0].Timers)
+	assert.Equal(t, 3, survey.Take(r.Keys).Levels[0].Timers)
+	assert.Equal(t, 3, survey.Take(h).Levels[0].Timers)
 }
 
 // sessions stands for a type of a program, with an expire method.

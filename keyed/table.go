@@ -192,16 +192,16 @@ func (t *table[K, V]) Stats() timingwheel.Stats { return t.wheel.Stats() }
 // [timingwheel.TimingWheel.WriteProfile].
 func (t *table[K, V]) WriteProfile(w io.Writer) error { return t.wheel.WriteProfile(w) }
 
-// surveyed returns the wheel whose timers [survey.Of] counts for the set.
+// surveyed returns the wheel whose timers [survey.Take] counts for the set.
 func (t *table[K, V]) surveyed() any { return t.wheel }
 
 func init() {
-	of := survey.Of
-	survey.Of = func(wheel any) survey.Wheel {
+	take := survey.Take
+	survey.Take = func(wheel any) survey.Wheel {
 		if set, ok := wheel.(interface{ surveyed() any }); ok {
 			wheel = set.surveyed()
 		}
-		return of(wheel)
+		return take(wheel)
 	}
 }
 

@@ -103,7 +103,7 @@ type Bucket struct {
 
 // snapshot reads all figures of a wheel.
 func snapshot(name string, source Source) *Wheel {
-	st, o := source.Stats(), survey.Of(source)
+	st, o := source.Stats(), survey.Take(source)
 	w := &Wheel{
 		Name: name, Taken: time.Now(), Now: o.Now, Stopped: o.Stopped,
 		TickNs: int64(o.Tick), WheelSize: o.WheelSize, Shards: o.Shards,

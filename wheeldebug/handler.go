@@ -14,10 +14,10 @@ import (
 
 // Source is a wheel that a [Handler] reads. A *[timingwheel.TimingWheel], a *[timingwheel.Timeouts]
 // and the sets of package keyed are sources. The page shows no levels of a source of another type,
-// unless it is a struct that embeds one of the first two. The handler calls the methods on the goroutine of a
-// request, and for one wheel never concurrently. A Source may also have the method WriteProfile of
-// [timingwheel.TimingWheel.WriteProfile], which the handler may call concurrently with the other
-// methods.
+// unless it is a struct that embeds one of the first two. The handler calls the methods on the
+// goroutine of a request, and for one wheel never concurrently. A Source may also have the method
+// WriteProfile of [timingwheel.TimingWheel.WriteProfile], which the handler may call concurrently
+// with the other methods.
 type Source interface {
 	Len() int
 	Stats() timingwheel.Stats

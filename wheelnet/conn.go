@@ -20,7 +20,7 @@ import (
 // c and returns the error of c. Conn finds this out by clearing the deadlines. A connection that
 // accepts the zero time must also accept a time in the past, or its deadlines never take effect.
 //
-// Conn panics if c or tw is nil, or if tw has the option Manual, Executor or MaxRunning: a callback
+// Conn panics if c or tw is nil, or if tw has the option Manual or Executor: a callback
 // that blocks could then keep a deadline from taking effect.
 func Conn(c net.Conn, tw *timingwheel.TimingWheel) net.Conn {
 	mustRun("Conn", tw)
@@ -56,7 +56,7 @@ func mustRun(caller string, tw *timingwheel.TimingWheel) {
 	}
 	if option := timersOf(tw).Held; option != "" {
 		panic("wheelnet: " + caller + ": the wheel has Options." + option +
-			"; connections need a wheel without Manual, Executor and MaxRunning")
+			"; connections need a wheel without Manual and Executor")
 	}
 }
 

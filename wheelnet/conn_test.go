@@ -279,11 +279,10 @@ func TestWheelsWhoseCallbacksCanBeHeldBackAreRefused(t *testing.T) {
 	defer l.Close()
 	pool := timingwheel.ExecutorFunc(func(f func()) { go f() })
 	for option, options := range map[string][]timingwheel.Options{
-		"Manual":     {{Manual: true}, {Manual: true, Executor: pool}},
-		"Executor":   {{Executor: timingwheel.Inline}, {Executor: timingwheel.Goroutines}, {Executor: pool}},
-		"MaxRunning": {{MaxRunning: 1}, {MaxRunning: 1 << 30}},
+		"Manual":   {{Manual: true}, {Manual: true, Executor: pool}},
+		"Executor": {{Executor: timingwheel.Inline}, {Executor: timingwheel.Goroutines}, {Executor: pool}},
 	} {
-		refused := ": the wheel has Options." + option + "; connections need a wheel without Manual, Executor and MaxRunning"
+		refused := ": the wheel has Options." + option + "; connections need a wheel without Manual and Executor"
 		for _, opts := range options {
 			tw := newWheel(t, opts)
 			dialer := &Dialer{Wheel: tw}

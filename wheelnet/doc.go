@@ -39,7 +39,7 @@
 // take effect in time, and the connections then use the deadlines of package net. Flush does not
 // make any deadline pass.
 //
-// A wheel with an [timingwheel.Executor] or MaxRunning is refused, because a callback that blocks
+// A wheel with an [timingwheel.Executor] is refused, because a callback that blocks
 // there could keep all deadlines from taking effect. Use one wheel for connections, and another one
 // for such callbacks.
 package wheelnet

@@ -12,11 +12,11 @@ const (
 	maxNext  = 16  // expirations in Next
 )
 
-// Of returns the survey of a *timingwheel.TimingWheel, a *timingwheel.Timeouts, a set of package
-// keyed, or a struct that embeds one of the first two. It returns the zero Wheel for other types.
-// Of holds each lock of the wheel for a quantum of buckets at a time, O(buckets) in all. The init
-// function of package timingwheel sets it.
-var Of func(wheel any) Wheel
+// Take surveys a wheel: a *timingwheel.TimingWheel, a *timingwheel.Timeouts, a set of package keyed,
+// or a struct that embeds one of the first two. It returns the zero Wheel for other types. It holds
+// each lock of the wheel for a quantum of buckets at a time, and is O(buckets). The init function
+// of package timingwheel sets the variable.
+var Take func(wheel any) Wheel
 
 // Wheel is the distribution of the pending timers over the levels and slots of a wheel. Pending is
 // the sum of Due, Moving, Unseen and the Timers of all levels.

@@ -230,7 +230,7 @@ type counts [Levels][Slots]int
 
 // read asks the wheel for the numbers of its timers.
 func (w *Wheel) read() (n counts, hands [Levels]int) {
-	for level, l := range survey.Of(w.tw).Levels {
+	for level, l := range survey.Take(w.tw).Levels {
 		hands[level] = l.Hand
 		for i, timers := range l.Cells {
 			n[level][(l.Hand+i)%Slots] += timers

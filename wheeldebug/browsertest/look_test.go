@@ -69,13 +69,13 @@ func TestReducedMotionStopsAnimations(t *testing.T) {
 type hugeSource struct{ wheeldebug.Source }
 
 func init() {
-	of := survey.Of
-	survey.Of = func(wheel any) survey.Wheel {
+	take := survey.Take
+	survey.Take = func(wheel any) survey.Wheel {
 		c, ok := wheel.(hugeSource)
 		if !ok {
-			return of(wheel)
+			return take(wheel)
 		}
-		v := of(c.Source)
+		v := take(c.Source)
 		v.Pending, v.Due = 8_888_888, 8_888_888
 		return v
 	}

@@ -39,13 +39,13 @@ func armSpread(tw *TimingWheel, n int, d time.Duration, f func()) []Timer {
 	return timers
 }
 
-func TestAtMostMaxRunningCallbacksRunAtOnce(t *testing.T) {
+func TestAtMostLimitCallbacksRunAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 4} {
 		for _, n := range []int{1, 2, 7, 100} {
 			t.Run(fmt.Sprintf("shards=%d,n=%d", shards, n), func(t *testing.T) {
 				t.Parallel()
-				tw := startWheel(t, Options{Shards: shards, MaxRunning: n})
+				tw := startWheel(t, Options{Shards: shards, Executor: Limit(n)})
 				var g gauge
 				gate := make(chan struct{})
 				var ran atomic.Int32
@@ -55,7 +55,7 @@ func TestAtMostMaxRunningCallbacksRunAtOnce(t *testing.T) {
 					<-gate
 					ran.Add(1)
 				})
-				await(t, "all permits are taken", func() bool { return int(g.now.Load()) == n })
+				await(t, "the limit is reached", func() bool { return int(g.now.Load()) == n })
 				await(t, "all are due", func() bool { return tw.Stats().Due == 19*n })
 				assert.Equal(t, 19*n, tw.Len())
 				verifyShards(t, tw.engine)
@@ -63,19 +63,18 @@ func TestAtMostMaxRunningCallbacksRunAtOnce(t *testing.T) {
 				require.NoError(t, drainWheel(tw))
 				assert.EqualValues(t, 20*n, ran.Load())
 				assert.EqualValues(t, n, g.most.Load())
-				awaitPermits(t, tw.engine, n)
 			})
 		}
 	}
 }
 
-// A batch of Timeouts takes a permit, as a callback does.
-func TestAtMostMaxRunningBatchesRunAtOnce(t *testing.T) {
+// A batch of Timeouts counts as one callback.
+func TestAtMostLimitBatchesRunAtOnce(t *testing.T) {
 	t.Parallel()
 	var g gauge
 	var seen atomic.Int32
 	gate := make(chan struct{})
-	w := startTimeouts(t, Options{Shards: 2, MaxRunning: 3}, func(batch []int) {
+	w := startTimeouts(t, Options{Shards: 2, Executor: Limit(3)}, func(batch []int) {
 		g.enter()
 		defer g.leave()
 		<-gate
@@ -85,22 +84,21 @@ func TestAtMostMaxRunningBatchesRunAtOnce(t *testing.T) {
 	for id := range n {
 		armOn(w.engine.shards[id%2], w.engine.reading()+int64(ms), id)
 	}
-	await(t, "all permits are taken", func() bool { return g.now.Load() == 3 })
+	await(t, "the limit is reached", func() bool { return g.now.Load() == 3 })
 	await(t, "all others are due", func() bool { st := w.Stats(); return st.Due == st.Pending })
 	assert.GreaterOrEqual(t, w.Len(), n-3*perCallMax)
 	close(gate)
 	await(t, "everything is claimed", drained(w))
 	assert.EqualValues(t, n, seen.Load())
 	assert.EqualValues(t, 3, g.most.Load())
-	awaitPermits(t, w.engine, 3)
 }
 
-// A due timer without a permit is pending like any other.
-func TestDueTimersWithoutAPermitCanBeStoppedMovedAndFlushed(t *testing.T) {
+// A due timer that waits for the limit is pending like any other.
+func TestDueTimersAtTheLimitCanBeStoppedMovedAndFlushed(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 2} {
 		synctest.Test(t, func(t *testing.T) {
-			tw, err := New(Options{Shards: shards, MaxRunning: 2})
+			tw, err := New(Options{Shards: shards, Executor: Limit(2)})
 			require.NoError(t, err)
 			defer tw.Stop()
 			start := time.Now()
@@ -117,7 +115,7 @@ func TestDueTimersWithoutAPermitCanBeStoppedMovedAndFlushed(t *testing.T) {
 			time.Sleep(time.Second)
 			synctest.Wait()
 			st := tw.Stats()
-			require.Equal(t, []int{50, 50, 2, 2}, []int{st.Pending, st.Due, st.Running, st.Workers})
+			require.Equal(t, []int{50, 50, 2}, []int{st.Pending, st.Due, st.Running})
 			require.Greater(t, st.Overdue, 900*ms)
 			next, ok := tw.Next()
 			require.True(t, ok)
@@ -151,19 +149,18 @@ func TestDueTimersWithoutAPermitCanBeStoppedMovedAndFlushed(t *testing.T) {
 			synctest.Wait()
 			require.Len(t, at.noted(), 40)
 			require.GreaterOrEqual(t, at.noted()[30], 61_000)
-			awaitPermits(t, tw.engine, 2)
 			verifyShards(t, tw.engine)
 		})
 	}
 }
 
-// With one permit and one shard, due timers run in order of ticks.
-func TestOnePermitRunsDueTimersInOrderOfTicks(t *testing.T) {
+// With a limit of one and one shard, due timers run in order of ticks.
+func TestLimitOfOneRunsDueTimersInOrderOfTicks(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 0))
-			tw, err := New(Options{Shards: 1, MaxRunning: 1, WheelSize: 8, Levels: 3})
+			tw, err := New(Options{Shards: 1, Executor: Limit(1), WheelSize: 8, Levels: 3})
 			require.NoError(t, err)
 			defer tw.Stop()
 			tw.AfterFunc(ms, func() { time.Sleep(10 * time.Second) })
@@ -185,11 +182,11 @@ func TestOnePermitRunsDueTimersInOrderOfTicks(t *testing.T) {
 	}
 }
 
-// While all permits are taken, timers still arrive, cascade and become due.
-func TestWheelAdvancesWhileAllPermitsAreTaken(t *testing.T) {
+// While the limit is reached, timers still arrive, cascade and become due.
+func TestWheelAdvancesWhileTheLimitIsReached(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		tw, err := New(Options{Shards: 1, MaxRunning: 1, WheelSize: 8, Levels: 3})
+		tw, err := New(Options{Shards: 1, Executor: Limit(1), WheelSize: 8, Levels: 3})
 		require.NoError(t, err)
 		defer tw.Stop()
 		gate := make(chan struct{})
@@ -205,7 +202,7 @@ func TestWheelAdvancesWhileAllPermitsAreTaken(t *testing.T) {
 			time.Sleep(2 * ms)
 			synctest.Wait()
 			st := tw.Stats()
-			require.Equal(t, []int{n, (k + 1) * quantum, 1}, []int{st.Pending, st.Due, st.Workers})
+			require.Equal(t, []int{n, (k + 1) * quantum, 1}, []int{st.Pending, st.Due, st.Running})
 			verifyShards(t, tw.engine)
 		}
 		close(gate)
@@ -214,34 +211,10 @@ func TestWheelAdvancesWhileAllPermitsAreTaken(t *testing.T) {
 	})
 }
 
-// The rest of a batch runs on other permits while a callback of it blocks.
-func TestBatchContinuesOnAnotherPermit(t *testing.T) {
+// A callback of another shard returns. Its goroutine serves a shard whose own callback blocks.
+func TestGoroutineOfAnotherShardServesDueTimers(t *testing.T) {
 	t.Parallel()
-	for blocker := range batchSize {
-		batchBubble(t, Options{MaxRunning: 2}, func(t *testing.T, tw *TimingWheel, _ *shardOf[func()]) {
-			var ran atomic.Int32
-			at := tw.Now().Add(ms)
-			for k := range batchSize {
-				tw.AtFunc(at, func() {
-					if ran.Add(1); k == blocker {
-						time.Sleep(time.Hour)
-					}
-				})
-			}
-			time.Sleep(time.Minute)
-			synctest.Wait()
-			require.EqualValues(t, batchSize, ran.Load())
-			require.Zero(t, tw.Len())
-			time.Sleep(time.Hour)
-			awaitPermits(t, tw.engine, 2)
-		})
-	}
-}
-
-// A permit that another shard releases serves a shard whose own worker blocks.
-func TestPermitOfAnotherShardServesDueTimers(t *testing.T) {
-	t.Parallel()
-	bubble(t, Options{Shards: 2, MaxRunning: 2}, func(t *testing.T, tw *TimingWheel) {
+	bubble(t, Options{Shards: 2, Executor: Limit(2)}, func(t *testing.T, tw *TimingWheel) {
 		a, b := tw.engine.shards[0], tw.engine.shards[1]
 		armOn(b, 0, func() { time.Sleep(time.Hour) })
 		synctest.Wait()
@@ -262,142 +235,13 @@ func TestPermitOfAnotherShardServesDueTimers(t *testing.T) {
 		require.EqualValues(t, 10, ran.Load())
 		require.Equal(t, 1, tw.Stats().Running)
 		time.Sleep(time.Hour)
-		awaitPermits(t, tw.engine, 2)
 	})
 }
 
-// The callback with the only permit blocks before the driver has taken every expired bucket off the
-// wheel. A spare does the rest of the driver's work.
-func TestSpareWithoutAPermitDoesTheDriversWork(t *testing.T) {
+// Shards take turns: a shard that always has due timers does not keep the only goroutine.
+func TestShardsTakeTurnsAtALimitOfOne(t *testing.T) {
 	t.Parallel()
-	bubble(t, Options{MaxRunning: 1, WheelSize: 1024}, func(t *testing.T, tw *TimingWheel) {
-		const n = 3 * quantum
-		for k := range n { // a bucket each, all in the past
-			tw.AfterFunc(time.Hour+time.Duration(k)*ms, func() { time.Sleep(time.Hour) })
-		}
-		s := &tw.engine.shards[0].shard
-		s.own(func() {
-			s.drainAll()
-			s.skip(time.Hour + n*ms)
-			s.alarm.requestDriver()
-		})
-		synctest.Wait()
-		st := tw.Stats()
-		require.Equal(t, []int{n - 1, n - 1, 1, 1}, []int{st.Pending, st.Due, st.Running, st.Workers})
-		require.Equal(t, int64(never), s.alarm.at.Load())
-		tw.Stop()
-	})
-}
-
-// yield gives the permit to the first shard in the queue and enqueues the worker's shard.
-func TestYieldEnqueuesTheShardOfTheWorker(t *testing.T) {
-	t.Parallel()
-	bubble(t, Options{Shards: 3, MaxRunning: 1}, func(t *testing.T, tw *TimingWheel) {
-		p, s := tw.engine.permits, tw.engine.shards
-		queued := func() (names []int) {
-			for _, waiting := range p.queue {
-				names = append(names, slices.Index(s, waiting))
-			}
-			return names
-		}
-		require.True(t, p.tryAcquire(s[0]))
-		w := &worker[func()]{s: s[0], hasPermit: true, replaced: true}
-		p.yield(w)
-		require.True(t, w.hasPermit && w.replaced, "no shard is queued")
-		require.False(t, p.tryAcquire(s[0]))
-		require.False(t, p.tryAcquire(s[1]))
-		require.False(t, p.tryAcquire(s[0]))
-		require.Zero(t, p.available(s[2]))
-		require.Equal(t, []int{0, 1, 2}, queued())
-		p.yield(w)
-		require.True(t, w.hasPermit, "its own turn")
-		require.False(t, w.replaced)
-		require.Equal(t, []int{1, 2, 0}, queued())
-		s[1].own(func() {
-			p.yield(w)
-			require.False(t, w.hasPermit)
-			require.Equal(t, []int{2, 0}, queued())
-			require.NoError(t, tw.engine.verifyPermits())
-		})
-		synctest.Wait() // nothing is due, so the permit passes through the queue
-		require.Empty(t, p.queue)
-		require.Equal(t, 1, p.free)
-	})
-}
-
-// Another shard takes the last permit after a worker has taken a batch. The spare makes the rest of
-// the batch due again, and the next free permit serves it.
-func TestBatchIsDueAgainIfItsSpareGetsNoPermit(t *testing.T) {
-	t.Parallel()
-	batchBubble(t, Options{MaxRunning: 2}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
-		var ran atomic.Int32
-		at := tw.Now().Add(ms)
-		timers := make([]Timer, batchSize)
-		for k := range timers {
-			timers[k] = tw.AtFunc(at, func() {
-				if ran.Add(1) == 1 {
-					assert.True(t, tw.engine.permits.tryAcquire(nil), "the other permit")
-					time.Sleep(time.Hour)
-				}
-			})
-		}
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		require.EqualValues(t, 1, ran.Load())
-		st := tw.Stats()
-		require.Equal(t, []int{batchSize - 1, batchSize - 1, 1}, []int{st.Pending, st.Due, st.Workers})
-		verifyShards(t, tw.engine)
-		stopped := 0
-		for _, e := range timers[:batchSize/2] {
-			if e.Stop() {
-				stopped++
-			}
-		}
-		require.GreaterOrEqual(t, stopped, batchSize/2-1)
-
-		tw.engine.permits.release()
-		synctest.Wait()
-		require.EqualValues(t, batchSize-stopped, ran.Load(), "while the first one still blocks")
-		require.Zero(t, tw.Len())
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		require.EqualValues(t, batchSize-stopped, tw.Stats().Fired)
-		awaitPermits(t, tw.engine, 2)
-		verifyShards(t, tw.engine)
-	})
-}
-
-// A worker that comes back from its callback goes on with a batch that was made due again.
-func TestWorkerFinishesABatchThatIsDueAgain(t *testing.T) {
-	t.Parallel()
-	batchBubble(t, Options{MaxRunning: 1}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
-		s.own(func() { tw.engine.permits.free++ }) // so that the worker takes a batch
-		var ran atomic.Int64
-		at := tw.Now().Add(ms)
-		for range batchSize {
-			tw.AtFunc(at, func() {
-				if ran.Add(1) == 1 {
-					assert.True(t, tw.engine.permits.tryAcquire(nil))
-				}
-				time.Sleep(time.Second)
-			})
-		}
-		time.Sleep(10*time.Second + 2*ms)
-		synctest.Wait()
-		require.EqualValues(t, 11, ran.Load(), "one after the other")
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		require.EqualValues(t, batchSize, ran.Load())
-		require.EqualValues(t, batchSize, tw.Stats().Fired)
-		awaitPermits(t, tw.engine, 1)
-		verifyShards(t, tw.engine)
-	})
-}
-
-// Shards take turns: a shard that always has due timers does not keep the only permit.
-func TestShardsTakeTurnsWithOnePermit(t *testing.T) {
-	t.Parallel()
-	tw := startWheel(t, Options{Shards: 4, MaxRunning: 1})
+	tw := startWheel(t, Options{Shards: 4, Executor: Limit(1)})
 	var end atomic.Bool
 	var link func()
 	link = func() {
@@ -419,37 +263,34 @@ func TestShardsTakeTurnsWithOnePermit(t *testing.T) {
 	}
 	end.Store(true)
 	require.NoError(t, drainWheel(tw))
-	awaitPermits(t, tw.engine, 1)
 }
 
-// The wheel is stopped while shards wait for permits. No callback begins afterwards, Shutdown waits
-// for the running ones, and no goroutine is left.
-func TestStopWhileShardsWaitForPermits(t *testing.T) {
+// The wheel is stopped while due timers of all shards wait for the limit. No callback begins
+// afterwards, Shutdown waits for the running ones, and no goroutine is left.
+func TestStopWhileShardsWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		tw, err := New(Options{Shards: 4, MaxRunning: 2})
+		tw, err := New(Options{Shards: 4, Executor: Limit(2)})
 		require.NoError(t, err)
 		var began atomic.Int32
 		armSpread(tw, 100, ms, func() { began.Add(1); time.Sleep(time.Hour) })
 		time.Sleep(time.Second)
 		synctest.Wait()
-		require.NoError(t, tw.engine.verifyPermits())
 		tw.Stop()
 		require.Zero(t, tw.Len())
 		require.EqualValues(t, 98, tw.Stats().Discarded)
 		require.NoError(t, tw.Shutdown(t.Context()))
 		require.EqualValues(t, 2, began.Load())
 		synctest.Wait()
-		require.Equal(t, 2, tw.engine.permits.available(nil))
 	})
 }
 
-// A million callbacks that block hold no more goroutines than there are permits.
-func TestMillionBlockedCallbacksHoldNoMoreGoroutinesThanPermits(t *testing.T) {
+// A million callbacks that block hold no more goroutines than the limit.
+func TestMillionBlockedCallbacksHoldNoMoreGoroutinesThanTheLimit(t *testing.T) {
 	const n = 100
 	all := scaled(1_000_000)
 	before := runtime.NumGoroutine()
-	tw := startWheel(t, Options{MaxRunning: n})
+	tw := startWheel(t, Options{Executor: Limit(n)})
 	gate := make(chan struct{})
 	var g gauge
 	var ran atomic.Int32
@@ -462,7 +303,7 @@ func TestMillionBlockedCallbacksHoldNoMoreGoroutinesThanPermits(t *testing.T) {
 		})
 	}
 	most := 0
-	await(t, "all timers without a permit are due", func() bool {
+	await(t, "all other timers are due", func() bool {
 		most = max(most, runtime.NumGoroutine())
 		return tw.Stats().Due == all-n
 	})
@@ -475,18 +316,17 @@ func TestMillionBlockedCallbacksHoldNoMoreGoroutinesThanPermits(t *testing.T) {
 	require.NoError(t, drainWheel(tw))
 	assert.EqualValues(t, all, ran.Load())
 	assert.EqualValues(t, n, g.most.Load())
-	awaitPermits(t, tw.engine, n)
 	goroutinesReturnTo(t, before)
 }
 
 // Callbacks sleep, return or end their goroutines, and timers are stopped and moved, while other
-// goroutines keep all processors busy. No timer waits forever while a permit is free.
-func TestNoTimerIsLostOnBusyProcessorsWithFewPermits(t *testing.T) {
+// goroutines keep all processors busy. No timer waits forever while fewer than n callbacks run.
+func TestNoTimerIsLostOnBusyProcessorsWithASmallLimit(t *testing.T) {
 	for _, spinning := range []int{0, 4, 16} {
 		for _, n := range []int{1, 3, 50} {
 			t.Run(fmt.Sprintf("spinning=%d,n=%d", spinning, n), func(t *testing.T) {
 				busy(t, spinning)
-				tw := startWheel(t, Options{Shards: 2, MaxRunning: n})
+				tw := startWheel(t, Options{Shards: 2, Executor: Limit(n)})
 				var g gauge
 				var ran atomic.Int32
 				const all = 200
@@ -513,22 +353,22 @@ func TestNoTimerIsLostOnBusyProcessorsWithFewPermits(t *testing.T) {
 				require.NoError(t, drainWheel(tw))
 				assert.EqualValues(t, all-stopped, ran.Load())
 				assert.LessOrEqual(t, int(g.most.Load()), n)
-				awaitPermits(t, tw.engine, n)
 			})
 		}
 	}
 }
 
 // Goroutines arm, stop, move and flush timers whose callbacks block until another goroutine
-// releases them. Each released callback frees a permit, so all callbacks run in the end.
-func TestRaceBlockingTimersWithFewPermits(t *testing.T) {
+// releases them. Each released callback makes room for another one, so all callbacks run in the
+// end.
+func TestRaceBlockingTimersWithASmallLimit(t *testing.T) {
 	t.Parallel()
 	for _, opts := range []Options{
-		{Shards: 1, MaxRunning: 1},
-		{Shards: 1, MaxRunning: 2, WheelSize: 2, Levels: 2, Tick: 10 * time.Microsecond},
-		{Shards: 3, MaxRunning: 2, WheelSize: 8, Levels: 3, Tick: 50 * time.Microsecond},
-		{Shards: 4, MaxRunning: 5},
-		{Shards: 2, MaxRunning: 40, Tick: 100 * time.Microsecond},
+		{Shards: 1, Executor: limitOf(1)},
+		{Shards: 1, Executor: limitOf(2), WheelSize: 2, Levels: 2, Tick: 10 * time.Microsecond},
+		{Shards: 3, Executor: limitOf(2), WheelSize: 8, Levels: 3, Tick: 50 * time.Microsecond},
+		{Shards: 4, Executor: limitOf(5)},
+		{Shards: 2, Executor: limitOf(40), Tick: 100 * time.Microsecond},
 	} {
 		t.Run(optionName(opts), func(t *testing.T) {
 			t.Parallel()
@@ -597,24 +437,23 @@ func TestRaceBlockingTimersWithFewPermits(t *testing.T) {
 			l.requireNoneLostAndCounted(t, tw)
 			close(doors)
 			<-opened
-			assert.LessOrEqual(t, int(g.most.Load()), opts.MaxRunning)
-			awaitPermits(t, tw.engine, opts.MaxRunning)
+			assert.LessOrEqual(t, int(g.most.Load()), int(opts.Executor.(limitOf)))
 			verifyShards(t, tw.engine)
 		})
 	}
 }
 
-// FuncTimers on a wheel with few permits are armed, touched, flushed, and stopped with and without
-// waiting. Their functions block, panic, exit and arm themselves, armMu is held at times, and
-// samples and labels are on. Every arming ends in one call or one Stop, and no function runs after
+// FuncTimers on a wheel with a small limit are armed, touched, flushed, and stopped with and
+// without waiting. Their functions block, panic, exit and arm themselves, armMu is held at times,
+// and samples and labels are on. Every arming ends in one call or one Stop, and no function runs after
 // its StopWait. The same holds if the wheel is stopped meanwhile.
-func TestRaceFuncTimersWithFewPermits(t *testing.T) {
+func TestRaceFuncTimersWithASmallLimit(t *testing.T) {
 	t.Parallel()
 	for _, opts := range []Options{
-		{Shards: 1, MaxRunning: 1},
-		{Shards: 1, MaxRunning: 2, WheelSize: 2, Levels: 2, Tick: 10 * time.Microsecond},
-		{Shards: 4, MaxRunning: 1, Tick: 50 * time.Microsecond},
-		{Shards: 4, MaxRunning: 3, Tick: 100 * time.Microsecond},
+		{Shards: 1, Executor: limitOf(1)},
+		{Shards: 1, Executor: limitOf(2), WheelSize: 2, Levels: 2, Tick: 10 * time.Microsecond},
+		{Shards: 4, Executor: limitOf(1), Tick: 50 * time.Microsecond},
+		{Shards: 4, Executor: limitOf(3), Tick: 100 * time.Microsecond},
 	} {
 		for _, stops := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s,stops=%v", optionName(opts), stops), func(t *testing.T) {
@@ -720,8 +559,7 @@ func TestRaceFuncTimersWithFewPermits(t *testing.T) {
 					}
 				}
 				assert.EqualValues(t, st.Fired, calls)
-				assert.LessOrEqual(t, int(g.most.Load()), opts.MaxRunning)
-				awaitPermits(t, tw.engine, opts.MaxRunning)
+				assert.LessOrEqual(t, int(g.most.Load()), int(opts.Executor.(limitOf)))
 				if !stops {
 					assert.EqualValues(t, armed, st.Armed)
 					assert.Empty(t, holdersOf(tw.engine))
