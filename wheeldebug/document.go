@@ -6,6 +6,7 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 	"github.com/timingwheel-go/timingwheel/internal/metrics"
 	"github.com/timingwheel-go/timingwheel/internal/survey"
+	"github.com/timingwheel-go/timingwheel/internal/webpage"
 )
 
 // Schema is the version of the JSON. A version may gain fields. A field that is renamed, removed or
@@ -113,7 +114,7 @@ func snapshot(name string, source Source) *Wheel {
 		Running:  st.Running, SlowRunning: st.SlowRunning, Expired: st.Expired, Workers: st.Workers, Buckets: st.Buckets, Bytes: st.Bytes,
 		Levels:   make([]Level, len(o.Levels)),
 		Next:     make([]Expiration, len(o.Next)),
-		Lateness: LatenessOf(&st.Lateness),
+		Lateness: latenessOf(&st.Lateness),
 	}
 	for i, l := range o.Levels {
 		w.Levels[i] = Level{
@@ -138,8 +139,11 @@ func counters(st *timingwheel.Stats) map[string]uint64 {
 	return all
 }
 
-// LatenessOf converts a histogram of lateness, for debug pages of other packages.
-func LatenessOf(h *timingwheel.Histogram) Lateness {
+func init() {
+	webpage.LatenessOf = func(h *timingwheel.Histogram) any { return latenessOf(h) }
+}
+
+func latenessOf(h *timingwheel.Histogram) Lateness {
 	l := Lateness{
 		Count:   h.Count(),
 		MeanNs:  int64(h.Mean()),

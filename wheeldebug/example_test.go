@@ -97,25 +97,3 @@ func ExampleHandler_guarded() {
 	fmt.Println(w.Code)
 	// Output: 401
 }
-
-// A page of another package shows the lateness of a wheel.
-func ExampleLatenessOf() {
-	tw, err := timingwheel.New(timingwheel.Options{Manual: true})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer tw.Stop()
-	tw.AfterFunc(time.Second, func() {})
-	tw.Advance(tw.Now().Add(time.Minute))
-
-	st := tw.Stats()
-	lateness := wheeldebug.LatenessOf(&st.Lateness)
-	fmt.Println(lateness.Count, "timer, late by", time.Duration(lateness.MaxNs))
-	for _, b := range lateness.Buckets {
-		from, to := time.Duration(b.FromNs).Round(time.Second), time.Duration(b.ToNs).Round(time.Second)
-		fmt.Println(b.Count, "timer was late by", from, "to", to)
-	}
-	// Output:
-	// 1 timer, late by 59s
-	// 1 timer was late by 52s to 1m0s
-}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/internal/webpage"
 	"github.com/timingwheel-go/timingwheel/wheeldebug"
 )
 
@@ -137,7 +138,7 @@ func readQueue(ctx context.Context, name string, q *durable.Queue) (*Queue, erro
 			"crashed": st.Crashed, "expired": st.Expired, "trimmed": st.Trimmed,
 		},
 		Bands:      make([]Band, len(bounds)),
-		Lateness:   wheeldebug.LatenessOf(&st.Lateness.Histogram),
+		Lateness:   webpage.LatenessOf(&st.Lateness.Histogram).(wheeldebug.Lateness),
 		Consumers:  make([]Consumer, len(consumers)),
 		Partitions: make([]Partition, len(st.Partitions)),
 	}

@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/timingwheel-go/timingwheel"
 )
 
 //go:embed assets
@@ -30,6 +32,10 @@ var contentTypes = map[string]string{
 	".js":   "text/javascript; charset=utf-8",
 	".svg":  "image/svg+xml",
 }
+
+// LatenessOf returns a histogram of lateness as a wheeldebug.Lateness, for the documents of other
+// pages. The init function of package wheeldebug sets LatenessOf.
+var LatenessOf func(h *timingwheel.Histogram) any
 
 // Assets has the parts of a page by name.
 type Assets map[string]asset
