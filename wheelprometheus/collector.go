@@ -12,6 +12,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel"
 	"github.com/timingwheel-go/timingwheel/internal/nilcheck"
+	"github.com/timingwheel-go/timingwheel/internal/promhist"
 )
 
 // Source is a wheel that a collector reads: a *[timingwheel.TimingWheel], a
@@ -36,8 +37,9 @@ var ErrName = errors.New("wheelprometheus: bad wheel name")
 // Collector is a [prometheus.Collector] for any number of wheels. Make one with [NewCollector]. All
 // methods may be called at any time from any goroutine.
 type Collector struct {
-	numbers  []metric
-	lateness *Lateness
+	numbers     []metric
+	lateness    *prometheus.Desc
+	classicOnly bool
 
 	mu     sync.RWMutex
 	wheels map[string]Source
@@ -51,9 +53,10 @@ func NewCollector(opts Options) *Collector {
 	}
 	numbers, lateness := describe(opts.ConstLabels)
 	c := &Collector{
-		numbers:  numbers,
-		lateness: NewLateness(lateness, opts.ClassicOnly),
-		wheels:   map[string]Source{},
+		numbers:     numbers,
+		lateness:    lateness,
+		classicOnly: opts.ClassicOnly,
+		wheels:      map[string]Source{},
 	}
 	for _, m := range c.numbers {
 		if err := m.desc.Err(); err != nil {
@@ -98,7 +101,7 @@ func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, m := range c.numbers {
 		descs <- m.desc
 	}
-	descs <- c.lateness.Desc()
+	descs <- c.lateness
 }
 
 // Collect calls Stats of all wheels and sends the metrics to out, in the order of the wheels'
@@ -112,6 +115,6 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 		for _, m := range c.numbers {
 			out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.Float(&st), name)
 		}
-		out <- c.lateness.Metric(&st.Lateness, name)
+		out <- promhist.Metric(c.lateness, &st.Lateness, c.classicOnly, name)
 	}
 }

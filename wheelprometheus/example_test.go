@@ -9,7 +9,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	dto "github.com/prometheus/client_model/go"
 
 	"github.com/timingwheel-go/timingwheel"
 	"github.com/timingwheel-go/timingwheel/wheelprometheus"
@@ -58,31 +57,6 @@ func ExampleCollector() {
 	// timingwheel_lateness_seconds_count{service="shop",wheel="orders"} 3
 	// timingwheel_timers_fired_total{service="shop",wheel="orders"} 3
 	// timingwheel_timers_pending{service="shop",wheel="orders"} 1
-}
-
-// A collector of another package exports the lateness of its timers under a name of its own.
-func ExampleLateness() {
-	tw, err := timingwheel.New(timingwheel.Options{Manual: true})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer tw.Stop()
-	tw.AfterFunc(time.Second, func() {})
-	tw.Advance(tw.Now().Add(time.Minute))
-	st := tw.Stats()
-
-	desc := prometheus.NewDesc("shop_lateness_seconds", "Lateness of orders.", []string{"shop"}, nil)
-	lateness := wheelprometheus.NewLateness(desc, true)
-	var m dto.Metric
-	if err := lateness.Metric(&st.Lateness, "north").Write(&m); err != nil {
-		fmt.Println(err)
-		return
-	}
-	h := m.GetHistogram()
-	fmt.Printf("%s: %d sample, %v s late\n", m.GetLabel()[0].GetValue(), h.GetSampleCount(), h.GetSampleSum())
-	// Output:
-	// north: 1 sample, 59 s late
 }
 
 // A program without a registry of its own uses the default one. A wheel is removed when the program

@@ -8,6 +8,7 @@ require (
 	github.com/prometheus/common v0.70.1
 	github.com/stretchr/testify v1.12.1
 	github.com/timingwheel-go/timingwheel v0.0.0
+	github.com/timingwheel-go/timingwheel/internal/promhist v0.0.0
 )
 
 require (
@@ -22,4 +23,7 @@ require (
 	google.golang.org/protobuf v1.36.11 // indirect
 )
 
-replace github.com/timingwheel-go/timingwheel => ../
+replace (
+	github.com/timingwheel-go/timingwheel => ../
+	github.com/timingwheel-go/timingwheel/internal/promhist => ../internal/promhist
+)

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/timingwheel-go/timingwheel/durable"
-	"github.com/timingwheel-go/timingwheel/wheelprometheus"
+	"github.com/timingwheel-go/timingwheel/internal/promhist"
 )
 
 // Source provides the statistics of a queue. *[durable.Queue] implements Source.
@@ -52,7 +52,7 @@ type Collector struct {
 	counts   []described[*durable.Counts]
 	queue    []described[*durable.Stats]
 	up       *prometheus.Desc
-	lateness *wheelprometheus.Lateness
+	lateness *prometheus.Desc
 
 	mu      sync.RWMutex
 	sources map[string]*registration
@@ -83,13 +83,12 @@ func NewCollector(opts Options) *Collector {
 	if opts.Partitions {
 		partition = []string{partitionLabel}
 	}
-	lateness := desc(latenessName, latenessHelp, opts.ConstLabels)
 	c := &Collector{
 		opts:     opts,
 		counts:   describeAll(countMetrics, opts.ConstLabels, partition...),
 		queue:    describeAll(queueMetrics, opts.ConstLabels),
 		up:       desc(upName, upHelp, opts.ConstLabels),
-		lateness: wheelprometheus.NewLateness(lateness, opts.ClassicOnly),
+		lateness: desc(latenessName, latenessHelp, opts.ConstLabels),
 		sources:  map[string]*registration{},
 	}
 	if err := c.up.Err(); err != nil {
@@ -137,7 +136,7 @@ func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
 		descs <- m.desc
 	}
 	descs <- c.up
-	descs <- c.lateness.Desc()
+	descs <- c.lateness
 }
 
 // Collect calls Stats of all queues concurrently and sends their metrics; see
@@ -174,7 +173,7 @@ func (c *Collector) send(out chan<- prometheus.Metric, name string, stats *durab
 			m.send(out, &stats.Partitions[i], name, strconv.Itoa(i))
 		}
 	}
-	out <- c.lateness.Metric(&stats.Lateness.Histogram, name)
+	out <- promhist.Metric(c.lateness, &stats.Lateness.Histogram, c.opts.ClassicOnly, name)
 }
 
 var errBusy = errors.New("durableprometheus: the call of the last scrape is still under way")

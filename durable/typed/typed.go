@@ -8,8 +8,7 @@
 //	}, durable.ConsumerOptions{})
 //
 // All other calls are made on the durable queue itself. Encode and Handler connect a typed queue to
-// functions that take durable messages and handlers, such as the tracer of module
-// durable/durableotel:
+// functions that take durable messages and handlers, such as the tracer of durable/durableotel:
 //
 //	m, err := orders.Encode(typed.Message[Order]{Body: order})
 //	id, err := tracer.Enqueue(ctx, q, m)
