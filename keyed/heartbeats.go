@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sync"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel"
@@ -18,9 +19,24 @@ var ErrBadTimeout = errors.New("keyed: bad timeout")
 // [Heartbeats.Leave] nor reported. Make a Heartbeats with [NewHeartbeats]. All methods may be
 // called at any time from any goroutine, including from the expire function.
 type Heartbeats[K comparable] struct {
+	// Grace gives members time to be heard after the wheel was late. If the process was stopped or
+	// got no processor, beats of live members may still wait in its sockets. When the wheel runs
+	// more than a quarter of the timeout late, no member is reported before Grace has passed from
+	// then on. A wheel that is always that late reports no member. Grace must be set before the
+	// first Beat. Zero, the default, and negative values mean no grace.
+	//
+	// With Grace the wheel wakes four more times per timeout while there are members, and these
+	// timers count in Stats and Advance. In Manual mode, a step of Advance can be late too.
+	Grace time.Duration
+
 	*table[K, struct{}]
 	keys    *Keys[K]
 	timeout time.Duration
+
+	mu    sync.Mutex
+	probe timingwheel.Timer // pending while there are members, if Grace is positive
+	due   time.Time         // the deadline of probe, or zero if there is none
+	until time.Time         // no member is reported before
 }
 
 // NewHeartbeats returns a running set without members. A member that has not beaten for the
@@ -34,11 +50,12 @@ func NewHeartbeats[K comparable](opts timingwheel.Options, timeout time.Duration
 	if err := checkTimeout(timeout); err != nil {
 		return nil, err
 	}
-	keys, err := New(opts, expire)
-	if err != nil {
+	h := &Heartbeats[K]{keys: &Keys[K]{expire: expire}, timeout: timeout}
+	h.table = &h.keys.table
+	if err := h.init(opts, expire, h.sweep); err != nil {
 		return nil, err
 	}
-	return &Heartbeats[K]{&keys.table, keys, timeout}, nil
+	return h, nil
 }
 
 func checkTimeout(timeout time.Duration) error {
@@ -53,7 +70,13 @@ func checkTimeout(timeout time.Duration) error {
 // [Keys.Set]: a beat that comes after the deadline, but before the wheel has removed the member, is
 // in time. After Stop, Beat returns false and does nothing. For a member it allocates nothing.
 // O(1).
-func (h *Heartbeats[K]) Beat(key K) bool { return h.keys.Set(key, h.timeout) }
+func (h *Heartbeats[K]) Beat(key K) bool {
+	added := h.keys.Set(key, h.timeout)
+	if added && h.Grace > 0 {
+		h.check()
+	}
+	return added
+}
 
 // Touch is [Heartbeats.Beat] for members only: if key is a member, Touch restarts its timeout and
 // returns true. Otherwise it returns false and does nothing, so a member that has been reported
@@ -77,3 +100,47 @@ func (h *Heartbeats[K]) Timeout() time.Duration { return h.timeout }
 
 // All returns an iterator over the members and their deadlines, see [Keys.All].
 func (h *Heartbeats[K]) All() iter.Seq2[K, time.Time] { return h.keys.All() }
+
+// sweep reports the members of a claimed batch, or postpones them if the wheel was late.
+func (h *Heartbeats[K]) sweep(claimed []K) {
+	if h.Grace > 0 {
+		if until, late := h.check(); late {
+			for _, key := range claimed {
+				h.keys.postponeClaimed(key, until)
+			}
+			return
+		}
+	}
+	h.keys.sweep(claimed)
+}
+
+// check finds out whether the wheel is late, by the deadline of probe. It returns the time before
+// which no member may be reported, and whether that time is ahead. It arms probe again if it has
+// been claimed and there are members. The first member arms it.
+//
+// The payload of probe is the zero key. That is harmless: the sweep of a key whose timer was not
+// claimed finds nothing to do.
+func (h *Heartbeats[K]) check() (until time.Time, late bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.Now()
+	if !h.due.IsZero() && now.Sub(h.due) > h.timeout/4 {
+		h.until = now.Add(h.Grace)
+	}
+	if _, pending := h.probe.Deadline(); !pending {
+		h.due = time.Time{}
+		if h.Len() > 0 {
+			h.arm(now.Add(h.timeout / 4))
+		}
+	}
+	return h.until, now.Before(h.until)
+}
+
+// arm arms probe. mu is held.
+func (h *Heartbeats[K]) arm(t time.Time) {
+	var key K
+	h.due, h.probe = t, h.wheel.AddAt(t, key)
+	if deadline, pending := h.probe.Deadline(); pending {
+		h.due = deadline // rounded up to a tick
+	}
+}

@@ -229,6 +229,23 @@ func (k *Keys[K]) sweep(claimed []K) {
 	}
 }
 
+// postponeClaimed lets key expire at t if its timer has been claimed.
+func (k *Keys[K]) postponeClaimed(key K, t time.Time) {
+	entries := k.entries.Load()
+	if entries == nil {
+		return
+	}
+	entries.Compute(key, func(e entry[struct{}], present bool) (entry[struct{}], xsync.ComputeOp) {
+		if _, pending := e.timer.Deadline(); !present || pending {
+			return e, xsync.CancelOp
+		}
+		if e.timer = k.wheel.AddAt(t, key); e.timer == (timingwheel.Timer{}) {
+			return e, xsync.CancelOp // the wheel has been stopped
+		}
+		return e, xsync.UpdateOp
+	})
+}
+
 // expiry is the time at which a key expires: a duration from now, which costs one reading of the
 // clock and no time.Time, or a fixed time.
 type expiry struct {
