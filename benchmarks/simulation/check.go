@@ -59,8 +59,7 @@ func (c *check) verdict(n trace.Counts, pending int) Verdict {
 	return v
 }
 
-// hash returns a hash of a number. Two different sets have equal sums of hashes in one case of
-// 2^64.
+// hash returns a hash of a number. The sums of two different sets are equal in one case of 2^64.
 func hash(number uint32) uint64 {
 	x := (uint64(number) + 1) * 0x9e3779b97f4a7c15
 	x ^= x >> 32

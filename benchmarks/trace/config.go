@@ -78,8 +78,7 @@ func (c Config) Validate() error {
 // Longest returns the longest interval between two beats.
 func (c Config) Longest() time.Duration { return time.Duration(c.interval(1)) }
 
-// interval maps a uniform number from 0 to 1 to an interval between two beats, of at least one
-// turn.
+// interval maps a uniform number from 0 to 1 to the time between two beats, at least one turn.
 func (c Config) interval(u float64) int64 {
 	return max(int64(float64(c.Beat)*(1+c.Jitter*(2*u-1))), Turn)
 }

@@ -31,8 +31,7 @@ func NewDelayingQueue[T comparable](ready workqueue.TypedInterface[T]) *Delaying
 		ready = workqueue.NewTyped[T]()
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	waiting := make(map[T]*timingwheel.Delayed[T])
-	q := &DelayingQueue[T]{TypedInterface: ready, stop: stop, waiting: waiting}
+	q := &DelayingQueue[T]{TypedInterface: ready, stop: stop, waiting: map[T]*timingwheel.Delayed[T]{}}
 	go q.feed(ctx)
 	return q
 }

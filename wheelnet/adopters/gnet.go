@@ -67,8 +67,7 @@ func (i *GnetIdle) expire() {
 	_ = i.conn.EventLoop().Execute(context.Background(), gnet.RunnableFunc(i.closeIfIdle))
 }
 
-// closeIfIdle runs on the event loop. It closes the connection unless Touch was called after the
-// timer fired.
+// closeIfIdle runs on the event loop. It closes the connection unless Touch came after the timer.
 func (i *GnetIdle) closeIfIdle(context.Context) error {
 	if _, armed := i.timer.Deadline(); armed {
 		return nil

@@ -73,8 +73,7 @@ type netpollIdle struct {
 	conn  netpoll.Connection
 }
 
-// closing is the value of netpollIdle.requests once expire closes the connection. No later request
-// is served.
+// closing is the value of netpollIdle.requests after expire: no later request is served.
 const closing = -1
 
 type netpollIdleKey struct{}
