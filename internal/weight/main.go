@@ -10,7 +10,7 @@
 //
 //	files     Go files except tests and testdata, for all platforms and build tags
 //	lines     lines of these files, with comments and empty lines
-//	tests     lines of the files *_test.go
+//	tests     lines of the files *_test.go; without a limit, except those of the root package
 //	exported  exported names of the packages that programs can import: functions, constants,
 //	          variables, types, and the fields and methods of these types, with those that an
 //	          unexported embedded type adds

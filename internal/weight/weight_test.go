@@ -137,7 +137,7 @@ func TestRaisedLimitFailsAfterItWasCommitted(t *testing.T) {
 	}
 	t.Chdir(t.TempDir())
 	require.NoError(t, os.MkdirAll(filepath.Dir(limitsFile), 0o755))
-	require.NoError(t, checkLimits(map[string]int{"module . lines": 5, "module a files": 1}, true))
+	require.NoError(t, checkLimits(map[string]int{"module . lines": 5, "module . tests": 7, "module a files": 1}, true))
 	written, err := os.ReadFile(limitsFile)
 	require.NoError(t, err)
 	assert.Equal(t, map[string]int{"module . lines": 5, "module a files": 1}, parse(written))
