@@ -176,9 +176,11 @@ func (r repository) members(p *pkg, t *typ, all bool) (fields []string, methods 
 	return fields, methods
 }
 
+func (p *pkg) internal() bool { return strings.Contains("/"+p.folder+"/", "/internal/") }
+
 // exported returns the number of exported names of a package that programs can import.
 func (r repository) exported(p *pkg) int {
-	if p.name == "main" || strings.Contains("/"+p.folder+"/", "/internal/") {
+	if p.name == "main" || p.internal() {
 		return 0
 	}
 	names := slices.Collect(maps.Keys(p.names))
@@ -209,6 +211,9 @@ func (r repository) count(words map[string]int, forms []prose.Finding) map[strin
 	counts := map[string]int{}
 	for _, p := range r {
 		unit := "module " + p.module + " "
+		if p.name == "main" && p.internal() {
+			unit = "tool " + p.folder + " "
+		}
 		counts[unit+"files"] += p.files
 		counts[unit+"lines"] += p.lines
 		counts[unit+"tests"] += p.tests

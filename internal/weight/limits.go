@@ -28,7 +28,9 @@ func format(limits map[string]int) string {
 // limitLine matches a line of the file, and a line of a patch that adds one.
 var limitLine = regexp.MustCompile(`(?m)^\+?(\w.*?) +(\d+)$`)
 
-var moduleTests = regexp.MustCompile(`^module \S+ tests$`)
+// unlimited matches the quantities without a limit. Every fault that is mended gets a test, so only
+// the tests of the root package have one. A command exports nothing.
+var unlimited = regexp.MustCompile(`^(module|tool) \S+ tests$|^tool \S+ exported$`)
 
 // parse returns the lowest limit of each name in the text of a file or of patches.
 func parse(text []byte) map[string]int {
@@ -46,8 +48,7 @@ func parse(text []byte) map[string]int {
 // checkLimits compares the counts with the file of limits. If update is true, it writes the file
 // first.
 func checkLimits(counts map[string]int, update bool) error {
-	// Every fault that is mended gets a test, so only the tests of the root package have a limit.
-	maps.DeleteFunc(counts, func(name string, _ int) bool { return moduleTests.MatchString(name) })
+	maps.DeleteFunc(counts, func(name string, _ int) bool { return unlimited.MatchString(name) })
 	text, err := os.ReadFile(limitsFile)
 	if err != nil && !os.IsNotExist(err) {
 		return err

@@ -10,12 +10,14 @@
 //
 //	files     Go files except tests and testdata, for all platforms and build tags
 //	lines     lines of these files, with comments and empty lines
-//	tests     lines of the files *_test.go; without a limit, except those of the root package
+//	tests     lines of the files *_test.go
 //	exported  exported names of the packages that programs can import: functions, constants,
 //	          variables, types, and the fields and methods of these types, with those that an
 //	          unexported embedded type adds
 //
-// "root" is the root package. Its lines include the packages of its module that it needs.
+// A "tool" is a command below a folder internal, and not part of its module. "root" is the root
+// package. Its lines include the packages of its module that it needs. Only the root package has a
+// limit of tests.
 //
 // Types with more than 15 fields or 20 methods are counted, with what they embed. Fields of Stats
 // and exported methods of TimingWheel are exempt.
@@ -23,8 +25,8 @@
 // "markdown words" are those of [prose.Words], and "prose" are the forms of [prose.Forms].
 //
 // limits.txt has a line for each quantity. A limit only goes down: the check fails if it is higher
-// than in any commit of the file. -update gives a quantity of a new module its first limit, and
-// drops those of modules that are gone. A type gets no limit: new types are small.
+// than in any commit of the file. -update gives a quantity of a new module or tool its first limit,
+// and drops those that are gone. A type gets no limit: new types are small.
 package main
 
 import (

@@ -86,15 +86,16 @@ func TestCountsAreThoseOfTheModuleOfAFile(t *testing.T) {
 	counts := r.count(map[string]int{"a.md": 3, "b.md": 4}, []prose.Finding{{Rule: "at-once"}, {Rule: "at-once"}})
 	assert.Equal(t, map[string]int{
 		"root files": 2, "root lines": 17 + 3 + 5, "root tests": 3,
-		"root exported":       9, // X, T, T.A, T.D, T.E, T.F, G, I, I.H
-		"module . files":      4,
-		"module . lines":      17 + 3 + 5 + 5,
-		"module . tests":      3,
-		"module . exported":   9,
-		"module b files":      1,
-		"module b lines":      3,
-		"module b tests":      1,
-		"module b exported":   1,
+		"root exported":            9, // X, T, T.A, T.D, T.E, T.F, G, I, I.H
+		"module . files":           3,
+		"module . lines":           17 + 3 + 5,
+		"module . tests":           3,
+		"module . exported":        9,
+		"module b files":           1,
+		"module b lines":           3,
+		"module b tests":           1,
+		"module b exported":        1,
+		"tool internal/tool files": 1, "tool internal/tool lines": 5, "tool internal/tool tests": 0, "tool internal/tool exported": 0,
 		"type . large fields": 16,
 		"markdown words":      7,
 		"prose at-once":       2, "prose call-of": 0, "prose each-n-s": 0, "prose n-a-second": 0, "prose returns-true": 0,
