@@ -95,13 +95,7 @@ const (
 	chunkPageShift = 6
 	chunkPageSize  = 1 << chunkPageShift // chunks of one page
 	chunkPageMask  = chunkPageSize - 1
-
-	// Two neighbours are merged if they hold at most mergeMax entries together. The rest of the
-	// merged chunk stays free. Otherwise a chunk could be merged and split at every other
-	// operation.
-	mergeMax = 24
-
-	noBucket = math.MaxUint32 // the id of no bucket
+	chunkPagesMax  = 1 << (32 - chunkShift - chunkPageShift) // positions have 32 bits
 )
 
 // chunkMeta describes one chunk of a bucket's list. Bit k of alive says that entry k names a timer
@@ -110,23 +104,12 @@ const (
 // the chunkMeta, so the entries are stored separately.
 type chunkMeta struct {
 	prev, next uint32 // neighbours in the bucket's list; 0: none
-	bucket     uint32 // id of the bucket; noBucket: the chunk is free
+	bucket     uint32 // id of the bucket
 	alive      uint32
 }
 
-func (m *chunkMeta) count() int { return bits.OnesCount32(m.alive) }
-
 // full reports whether there is no room behind the last entry.
 func (m *chunkMeta) full() bool { return m.alive>>chunkMask != 0 }
-
-// sparse reports whether a removal has left so few entries that the caller should try to merge the
-// chunk with a neighbour. Reading a neighbour's chunkMeta is a cache miss, so sparse returns true
-// only at every fourth removal. It returns true at mergeMax/2 entries, so if two neighbours become
-// sparse, the later one finds the other.
-func (m *chunkMeta) sparse() bool {
-	n := m.count()
-	return n <= mergeMax/2 && n&3 == 0 && m.prev|m.next != 0
-}
 
 // chunkPage is a page of chunks. All of it is one object, because the garbage collector marks each
 // object separately.
@@ -182,6 +165,9 @@ func (cs *chunks) alloc(id uint32) (uint32, *chunkMeta) {
 }
 
 func (cs *chunks) open(p int) {
+	if p >= chunkPagesMax {
+		panic("timingwheel: a shard is full: more than 2^27 chunks of timers; use more shards")
+	}
 	pg := new(chunkPage)
 	if p == len(cs.pages) {
 		cs.pages = append(cs.pages, pg)
@@ -196,7 +182,6 @@ func (cs *chunks) open(p int) {
 }
 
 func (cs *chunks) free(c uint32) {
-	cs.meta(c).bucket = noBucket
 	p := int(c >> chunkPageShift)
 	if cs.pager.Put(p, c&chunkPageMask, true) {
 		cs.pages[p] = nil
@@ -249,16 +234,8 @@ func (bs *bucketStore) newBucket() *bucket {
 	return b
 }
 
-// freeBucket frees a bucket without live entries.
-func (bs *bucketStore) freeBucket(b *bucket) {
-	for c := b.head; c != 0; {
-		next := bs.chunks.meta(c).next
-		bs.chunks.free(c)
-		c = next
-	}
-	b.head, b.tail = 0, 0
-	bs.spare = append(bs.spare, b)
-}
+// freeBucket frees a bucket without entries, which has no chunk.
+func (bs *bucketStore) freeBucket(b *bucket) { bs.spare = append(bs.spare, b) }
 
 // append puts slot i at the end of b. O(1).
 func (bs *bucketStore) append(b *bucket, i uint32) {
@@ -275,14 +252,8 @@ func (bs *bucketStore) append(b *bucket, i uint32) {
 	b.live++
 }
 
-// addChunk makes room behind b's last entry. It compacts the last chunk if removed entries occupy
-// enough of it, and otherwise adds a chunk.
+// addChunk adds a chunk at the end of b.
 func (bs *bucketStore) addChunk(b *bucket) uint32 {
-	if c := b.tail; c != 0 && bs.chunks.meta(c).count() <= mergeMax {
-		m, to := bs.chunks.both(c)
-		m.alive = ones(bs.shift(to, c, 0, to, m.alive))
-		return c
-	}
 	c, m := bs.chunks.alloc(b.id)
 	m.prev = b.tail
 	if b.tail == 0 {
@@ -294,49 +265,17 @@ func (bs *bucketStore) addChunk(b *bucket) uint32 {
 	return c
 }
 
-// unmark clears the bit of the entry at pos and returns its chunk and its bucket. The caller calls
-// compact if the chunk has become sparse.
-func (bs *bucketStore) unmark(pos uint32) (*chunkMeta, *bucket) {
-	m := bs.chunks.meta(pos >> chunkShift)
+// remove removes the entry at pos and returns its bucket. It frees a chunk without entries. O(1).
+func (bs *bucketStore) remove(pos uint32) *bucket {
+	c := pos >> chunkShift
+	m := bs.chunks.meta(c)
 	m.alive &^= 1 << (pos & chunkMask)
 	b := bs.all[m.bucket]
 	b.live--
-	return m, b
-}
-
-// remove removes the entry at pos and returns its bucket. O(1) amortised, O(chunkSize) at worst: a
-// chunk is merged with a neighbour once both are sparse. Each merge frees a chunk, and a new chunk
-// takes chunkSize appends or is a bucket's last one.
-func (bs *bucketStore) remove(pos uint32) *bucket {
-	m, b := bs.unmark(pos)
-	if m.sparse() {
-		bs.compact(b, pos>>chunkShift, m)
+	if m.alive == 0 {
+		bs.unlink(b, c, m)
 	}
 	return b
-}
-
-// compact merges or frees a chunk that has become sparse and has a neighbour.
-func (bs *bucketStore) compact(b *bucket, c uint32, m *chunkMeta) {
-	switch {
-	case m.alive == 0:
-		prev := m.prev
-		bs.unlink(b, c, m)
-		// Several removals may have emptied the chunk at once while its neighbours were sparse.
-		if prev != 0 {
-			bs.compactIfSparse(b, prev)
-		}
-	case m.next != 0 && m.count()+bs.chunks.meta(m.next).count() <= mergeMax:
-		bs.merge(b, c, m)
-	case m.prev != 0 && m.count()+bs.chunks.meta(m.prev).count() <= mergeMax:
-		bs.merge(b, m.prev, bs.chunks.meta(m.prev))
-	}
-}
-
-// compactUnlessFreed calls compact, unless chunk c has been merged into another chunk meanwhile.
-func (bs *bucketStore) compactUnlessFreed(c uint32) {
-	if m := bs.chunks.meta(c); m != nil && m.bucket != noBucket {
-		bs.compact(bs.all[m.bucket], c, m)
-	}
 }
 
 // unlink takes chunk c out of b's list and frees it.
@@ -352,40 +291,6 @@ func (bs *bucketStore) unlink(b *bucket, c uint32, m *chunkMeta) {
 		bs.chunks.meta(m.next).prev = m.prev
 	}
 	bs.chunks.free(c)
-}
-
-// merge moves the live entries of the chunk behind c into c, keeping their order.
-func (bs *bucketStore) merge(b *bucket, c uint32, m *chunkMeta) {
-	d := m.next
-	dm := bs.chunks.meta(d)
-	to := bs.chunks.entries(c)
-	n := bs.shift(to, c, 0, to, m.alive)
-	n = bs.shift(to, c, n, bs.chunks.entries(d), dm.alive)
-	m.alive = ones(n)
-	bs.unlink(b, d, dm)
-	bs.compactIfSparse(b, c)
-}
-
-// compactIfSparse calls compact if chunk c, which has a new neighbour, is sparse.
-func (bs *bucketStore) compactIfSparse(b *bucket, c uint32) {
-	if m := bs.chunks.meta(c); m.prev|m.next != 0 && m.count() <= mergeMax/2 {
-		bs.compact(b, c, m)
-	}
-}
-
-// ones returns the bitmap of the first n entries.
-func ones(n uint32) uint32 { return uint32(uint64(1)<<n - 1) }
-
-// shift copies the live entries of from to the offsets n and up of to, the entries of chunk c. It
-// returns the offset behind the last copied entry.
-func (bs *bucketStore) shift(to *[chunkSize]uint32, c, n uint32, from *[chunkSize]uint32, alive uint32) uint32 {
-	for ; alive != 0; alive &= alive - 1 {
-		i := from[bits.TrailingZeros32(alive)]
-		to[n] = i
-		*bs.pos(i) = c<<chunkShift | n
-		n++
-	}
-	return n
 }
 
 // takeChunk removes up to max entries from the first chunk of b, in order, and clears the positions

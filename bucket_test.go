@@ -20,7 +20,6 @@ func TestSizesOfBuckets(t *testing.T) {
 	require.EqualValues(t, 4*chunkSize, unsafe.Sizeof([chunkSize]uint32{}), "an entry is 4 bytes")
 	require.EqualValues(t, chunkPageSize*(4*chunkSize+16), unsafe.Sizeof(chunkPage{}))
 	require.LessOrEqual(t, unsafe.Sizeof(bucket{}), uintptr(96))
-	require.Less(t, mergeMax, chunkSize)
 	require.LessOrEqual(t, chunkSize, 32, "chunkMeta.alive has a bit for each entry")
 	require.Zero(t, chunkPageSize%64, "a page's bitmap is whole words")
 	require.LessOrEqual(t, chunkPageSize, arena.PageSize, "the pager has a bit for each slot")
@@ -116,22 +115,6 @@ func (l *listing) takeOut(i uint32) {
 	l.forget(i)
 }
 
-// takeOutTogether removes slots as the owner carries out removals: it clears all bits first.
-func (l *listing) takeOutTogether(slots []uint32) {
-	var sparse []uint32
-	for _, i := range slots {
-		pos := *l.pos(i)
-		*l.pos(i) = 0
-		if m, _ := l.unmark(pos); m.sparse() {
-			sparse = append(sparse, pos>>chunkShift)
-		}
-		l.forget(i)
-	}
-	for _, c := range sparse {
-		l.compactUnlessFreed(c)
-	}
-}
-
 // drainSome drains a non-empty bucket and returns the number of drained slots.
 func (l *listing) drainSome(b *bucket, most int) int {
 	l.t.Helper()
@@ -201,14 +184,14 @@ func (l *listing) verify() {
 	}
 }
 
-// verifyChunks checks that the list of a bucket is linked correctly and dense: of two neighbours,
-// one has more than mergeMax/2 entries, except at the ends. It returns the number of chunks.
+// verifyChunks checks that the list of a bucket is linked correctly and has no chunk without
+// entries. It returns the number of chunks.
 func (l *listing) verifyChunks(b *bucket) (n int) {
 	l.t.Helper()
 	prev := uint32(0)
 	for c := b.head; c != 0; c = l.chunks.meta(c).next {
 		m := l.chunks.meta(c)
-		if m.prev != prev || m.bucket != b.id || m.alive == 0 && m.prev|m.next != 0 {
+		if m.prev != prev || m.bucket != b.id || m.alive == 0 {
 			l.t.Fatalf("bucket %d: chunk %d has previous %d, want %d; owner %d; bits %b", b.id, c, m.prev, prev, m.bucket, m.alive)
 		}
 		prev = c
@@ -216,9 +199,6 @@ func (l *listing) verifyChunks(b *bucket) (n int) {
 	}
 	if b.tail != prev {
 		l.t.Fatalf("bucket %d ends in %d, want %d", b.id, b.tail, prev)
-	}
-	if n > 2*b.live/(mergeMax/2+1)+2 {
-		l.t.Fatalf("%d chunks for %d entries", n, b.live)
 	}
 	return n
 }
@@ -250,106 +230,23 @@ func sequence(n int) []int {
 	return s
 }
 
-// The timers of a large bucket are stopped in several orders, one by one or several at once. Its
-// list keeps the order of appending, and the number of chunks stays proportional to the rest.
-func TestListKeepsOrderAndStaysDense(t *testing.T) {
+// The timers of a large bucket are stopped in several orders. Its list keeps the order of
+// appending, and each chunk is freed with its last entry.
+func TestListKeepsOrderAndFreesEmptyChunks(t *testing.T) {
 	t.Parallel()
 	for name, order := range removal {
-		for _, together := range []int{1, 7, removalsMax} {
-			t.Run(fmt.Sprintf("%s/together=%d", name, together), func(t *testing.T) {
-				t.Parallel()
-				const n = 40*chunkSize + 7
-				l := newListing(t, n, 1)
-				slots := l.addNew(l.buckets[0], n)
-				var out []uint32
-				for _, k := range order(n) {
-					if together == 1 {
-						l.takeOut(slots[k])
-						l.verify()
-						continue
-					}
-					if out = append(out, slots[k]); len(out) == together {
-						l.takeOutTogether(out)
-						l.verify()
-						out = out[:0]
-					}
-				}
-				l.takeOutTogether(out)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const n = 40*chunkSize + 7
+			l := newListing(t, n, 1)
+			slots := l.addNew(l.buckets[0], n)
+			for _, k := range order(n) {
+				l.takeOut(slots[k])
 				l.verify()
-				require.Zero(t, l.buckets[0].live)
-				require.LessOrEqual(t, l.chunks.used(), 1)
-			})
-		}
+			}
+			require.Zero(t, l.chunks.used())
+		})
 	}
-}
-
-// The last chunk is full but has few live entries, so it is compacted for the next timer.
-func TestLastChunkIsCompactedBeforeAnotherIsTaken(t *testing.T) {
-	t.Parallel()
-	l := newListing(t, 200, 1)
-	b := l.buckets[0]
-	slots := l.addNew(b, chunkSize)
-	for _, i := range slots[:chunkSize-1] {
-		l.takeOut(i)
-	}
-	l.addNew(b, chunkSize-1)
-	l.verify()
-	require.Equal(t, 1, l.chunks.used())
-	l.addNew(b, 1)
-	l.verify()
-	require.Equal(t, 2, l.chunks.used())
-}
-
-// A list from whose end entries are removed and appended repeatedly reuses its last chunk.
-func TestTailOfListIsReused(t *testing.T) {
-	t.Parallel()
-	l := newListing(t, 2*chunkSize, 1)
-	b := l.buckets[0]
-	rng := rand.New(rand.NewPCG(3, 3))
-	for range 5000 {
-		l.addNew(b, chunkSize*3/2-b.live)
-		l.takeOut(l.want[b][chunkSize/2+rng.IntN(b.live-chunkSize/2)]) // not the first half
-		if n := l.chunks.used(); n > 4 {
-			t.Fatalf("%d chunks for %d entries", n, b.live)
-		}
-	}
-	l.verify()
-}
-
-// Several removals empty a chunk at once. Its neighbours, which were sparse before, are merged.
-func TestNeighboursOfAnEmptiedChunkAreMerged(t *testing.T) {
-	t.Parallel()
-	l := newListing(t, 3*chunkSize, 1)
-	slots := l.addNew(l.buckets[0], 3*chunkSize)
-	first, second, third := slots[:chunkSize], slots[chunkSize:2*chunkSize], slots[2*chunkSize:]
-	for _, i := range slices.Concat(first[10:], third[10:]) {
-		l.takeOut(i)
-	}
-	require.Equal(t, 3, l.chunks.used())
-	l.takeOutTogether(second)
-	l.verify()
-	require.Equal(t, 1, l.chunks.used())
-}
-
-// One removal merges a chunk into its neighbour. Another removal of the same batch must not compact
-// the freed chunk.
-func TestMergedChunkIsNotCompactedAgain(t *testing.T) {
-	t.Parallel()
-	l := newListing(t, 4*chunkSize, 2)
-	a, other := l.buckets[0], l.buckets[1]
-	slots := l.addNew(a, 3*chunkSize)
-	for k, i := range slots {
-		if k%chunkSize > mergeMax/2 {
-			l.takeOut(i) // 13 are left of each
-		}
-	}
-	require.Equal(t, 3, l.chunks.used())
-	l.takeOutTogether([]uint32{slots[0], slots[chunkSize], slots[2*chunkSize]})
-	l.verify()
-	require.Less(t, l.chunks.used(), 3)
-	l.addNew(other, chunkSize) // takes the freed chunks
-	l.takeOutTogether(slices.Clone(l.want[a]))
-	l.verify()
 }
 
 // A freed bucket is reused with its id, and its chunks are reused.
@@ -424,7 +321,9 @@ func playListing(t *testing.T, pick choices) {
 				}
 			}
 		case 5:
-			l.takeOutTogether(l.choose(pick, 1+pick.below(removalsMax)))
+			for _, i := range l.choose(pick, 1+pick.below(chunkSize)) {
+				l.takeOut(i)
+			}
 		case 6:
 			if b.live > 0 {
 				l.drainSome(b, 1+pick.below(chunkSize))

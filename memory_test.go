@@ -75,6 +75,23 @@ func TestStopAndRearmAmongAThousandGrowsNothing(t *testing.T) {
 	}
 }
 
+// Timers that are stopped and armed at random leave buckets with gaps. They take at most 16 bytes
+// more for each timer than timers that were armed only once.
+func TestGapsInBucketsAreBounded(t *testing.T) {
+	tw := startWheel(t, Options{Shards: 1})
+	timers := fillWheel(tw, 100_000)
+	filled := tw.Stats().Bytes
+	rng := xorshift(2)
+	for range scaled(1_000_000) {
+		i := rng.below(len(timers))
+		require.True(t, timers[i].Stop())
+		timers[i] = tw.AfterFunc(rng.far(), func() {})
+	}
+	require.Equal(t, len(timers), tw.Len())
+	assert.Less(t, tw.Stats().Bytes, filled+16*uint64(len(timers)))
+	runtime.KeepAlive(timers)
+}
+
 func TestPostponingInALoopGrowsNothing(t *testing.T) {
 	tw := startWheel(t, Options{})
 	timers := make([]Timer, 1000)

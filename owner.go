@@ -36,8 +36,6 @@ type owner struct {
 	scratch struct {
 		slots [chunkSize]uint32
 		words [chunkSize]arena.Word
-		gone  [removalsMax]uint32
-		pos   [removalsMax]uint32
 		due   []uint32 // Manual mode
 	}
 	sinceCheck int // build tag invariants: changes since the last verify
@@ -173,40 +171,26 @@ func (o *owner) timerRemoved(b *bucket) {
 	}
 }
 
-// remove carries out up to removalsMax of takenRemovals. Apart from following the links, no
-// iteration depends on the one before, so that the cache misses overlap.
+// remove carries out up to removalsMax of takenRemovals. It reads all positions before the first
+// chunk, so that the cache misses overlap.
 func (o *owner) remove() {
-	gone := o.scratch.gone[:0]
-	ends := 0
-	for o.takenRemovals != 0 && len(gone) < removalsMax {
+	listed := o.scratch.slots[:0]
+	for n := 0; o.takenRemovals != 0 && n < removalsMax; n++ {
 		i := uint32(o.takenRemovals - 1)
 		w := loadWord(o.store.slots, i)
 		o.takenRemovals = w.Bits()
-		if w.Has(arena.Moved) {
-			ends++ // a plan that ended during a run was not pending
+		o.freed = append(o.freed, i)
+		if !w.Has(arena.Moved) { // else a plan that ended during a run, which was not pending
+			o.counters.stopped++
 		}
-		gone = append(gone, i)
-	}
-	listed := o.scratch.pos[:0]
-	for _, i := range gone {
 		if pos := o.store.pos(i); *pos != 0 {
 			listed = append(listed, *pos)
 			*pos = 0
 		}
 	}
-	sparse := listed[:0]
 	for _, pos := range listed {
-		m, b := o.store.unmark(pos)
-		o.timerRemoved(b)
-		if m.sparse() {
-			sparse = append(sparse, pos>>chunkShift)
-		}
+		o.timerRemoved(o.store.remove(pos))
 	}
-	for _, c := range sparse {
-		o.store.compactUnlessFreed(c)
-	}
-	o.counters.stopped += uint64(len(gone) - ends)
-	o.freed = append(o.freed, gone...)
 }
 
 // expire takes up to a quantum of expired buckets off the wheel. It reports whether no expired

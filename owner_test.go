@@ -318,23 +318,6 @@ func TestFlushAndRemoveAllSkipStoppedTimers(t *testing.T) {
 	require.Zero(t, w.Len())
 }
 
-// Removals that are carried out together merge and free chunks as single removals do.
-func TestRemovalsCompactChunks(t *testing.T) {
-	t.Parallel()
-	s, sh := newRecordingWheelAndShard(t, Options{})
-	timers := s.fillPlaced(100*chunkSize, time.Minute)
-	newSeeded(1, 0).rng.Shuffle(len(timers), func(i, k int) { timers[i], timers[k] = timers[k], timers[i] })
-	for len(timers) > chunkSize {
-		s.stopAll(timers[:7])
-		timers = timers[7:]
-	}
-	require.Equal(t, len(timers), s.Len())
-	s.verify()
-	require.LessOrEqual(t, sh.owner.store.chunks.used(), 2*chunkSize/(mergeMax/2)+1, "of two neighbours one is not sparse")
-	s.to(time.Minute)
-	require.Len(t, s.ran, len(timers))
-}
-
 // A large bucket that cascades before it expires must not move the clock past queued buckets.
 func TestEarlyBucketDoesNotMoveTheClockPastOthers(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"math/bits"
 	"runtime"
 	"slices"
 	"sync"
@@ -637,7 +638,7 @@ func verifyBuckets(s *shard) (err error) {
 			if m.prev != last || m.bucket != b.id || o.store.all[b.id] != b {
 				return fmt.Errorf("S3: bucket %d: chunk %d has previous %d and owner %d", b.id, c, m.prev, m.bucket)
 			}
-			live += m.count()
+			live += bits.OnesCount32(m.alive)
 			last = c
 		}
 		if last != b.tail || live != b.live {

@@ -14,8 +14,7 @@ const (
 	PageSize  = 1 << PageShift // slots in a page
 	PageMask  = PageSize - 1
 
-	// MaxPages limits a Slots to 2^29 slots, so that positions fit into 32 bits even if the chunks
-	// of the buckets are sparse.
+	// MaxPages limits a Slots to 2^29 slots.
 	MaxPages = 1 << (29 - PageShift)
 )
 
