@@ -33,19 +33,14 @@ func hooks(t *testing.T, file string) []string {
 		if !ok || f.Body == nil {
 			continue
 		}
-		for _, s := range f.Body.List {
-			statement, ok := s.(*ast.ExprStmt)
-			if !ok {
-				continue
+		ast.Inspect(f.Body, func(n ast.Node) bool {
+			if call, ok := n.(*ast.CallExpr); ok {
+				if name, ok := call.Fun.(*ast.Ident); ok && strings.HasPrefix(name.Name, "perturb") {
+					names = append(names, f.Name.Name)
+				}
 			}
-			call, ok := statement.X.(*ast.CallExpr)
-			if !ok {
-				continue
-			}
-			if name, ok := call.Fun.(*ast.Ident); ok && strings.HasPrefix(name.Name, "perturb") {
-				names = append(names, f.Name.Name)
-			}
-		}
+			return true
+		})
 	}
 	return names
 }
