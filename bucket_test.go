@@ -167,7 +167,7 @@ func (l *listing) verify() {
 			l.t.Fatalf("slot %d has position %d but is in no list", i, *l.pos(i))
 		}
 	}
-	if err := l.chunks.pager.Verify(); err != nil {
+	if err := l.chunks.verify(); err != nil {
 		l.t.Fatal(err)
 	}
 	if n := l.chunks.used(); n != total {
@@ -285,7 +285,7 @@ func TestPagesOfChunksAreFreed(t *testing.T) {
 		l.remove(*l.pos(i))
 	}
 	require.LessOrEqual(t, l.chunks.openPages, 2)
-	require.NoError(t, l.chunks.pager.Verify())
+	require.NoError(t, l.chunks.verify())
 }
 
 func TestCoarsestBucketOfATickGoesFirst(t *testing.T) {

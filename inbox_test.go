@@ -270,7 +270,7 @@ func checkInbox(t *testing.T, ib *inbox, slots *arena.Slots, live, ending []uint
 	if len(ib.free) > inboxSize {
 		t.Fatalf("%d slots are free", len(ib.free))
 	}
-	if err := slots.Pager.Verify(); err != nil {
+	if err := verifySlots(slots); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -38,7 +38,6 @@ type owner struct {
 		words [chunkSize]arena.Word
 		due   []uint32 // Manual mode
 	}
-	sinceCheck int // build tag invariants: changes since the last verify
 
 	_ [64]byte // separates these cache lines from the next object
 }

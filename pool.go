@@ -47,7 +47,7 @@ type workerPool struct {
 	idle       chan struct{} // closed once nothing runs; made by Shutdown
 }
 
-func (p *workerPool) init(size int) { p.size, p.burst = size, burstMin }
+func (p *workerPool) init() { p.size, p.burst = 1, burstMin }
 
 // active returns the number of workers that have begun and are not stuck.
 func (p *workerPool) active() int { return p.serving - p.stuck }

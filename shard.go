@@ -1,12 +1,8 @@
 package timingwheel
 
 import (
-	"fmt"
-	"iter"
 	"math"
-	"math/bits"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
 	"time"
@@ -32,6 +28,19 @@ import (
 //
 // The goroutine that holds wheelMu is the owner. Lock order: wheelMu, then armMu. Flush holds the
 // wheelMu of all shards, in their order.
+//
+// Invariants, whenever wheelMu and armMu are free:
+//
+//	S1  A slot of an open page is used, free or retired, and a chunk is used or free. At most one
+//	    open page of slots and one of chunks is empty.
+//	S2  An entry of a bucket names a slot whose position is that entry, and each position is such
+//	    an entry.
+//	S3  The chunks of a bucket form a doubly linked list and name the bucket as their owner. They
+//	    have as many live entries as the bucket counts.
+//	S4  due.ready is the number of timers in due.entries and due.buckets. No count of the worker
+//	    pool is negative.
+//	S5  The alarm goes off no later than the first bucket with timers and the first timer of the
+//	    inbox and of the arrivals, unless a driver is starting or running.
 type shard struct {
 	_ [64]byte // separates the cache lines that are written here from the object before
 
@@ -58,9 +67,12 @@ type shard struct {
 
 	_ [64]byte
 
-	wheelMu sync.Mutex
+	wheelMu wheelMutex
 	owner   owner
 }
+
+// wheelMutex has a name so that tests with the build tag invariants can redefine Unlock.
+type wheelMutex struct{ sync.Mutex }
 
 // host is the typed part of a shard. It holds the payloads and runs them.
 type host interface {
@@ -98,7 +110,7 @@ func (s *shard) init(c config, h host) {
 	o.due.store = &o.store
 	o.due.manual = c.Manual
 	o.wheel.init(c.geometry, &o.store, o.tick)
-	o.pool.init(firstBatch)
+	o.pool.init()
 	if c.Manual {
 		s.order = new(armOrder)
 		o.order = s.order
@@ -332,7 +344,6 @@ func (s *shard) unlock() {
 	if len(s.owner.freed) >= removalsMax { // they come from claims under the lock
 		s.reclaim()
 	}
-	checkInvariants(s)
 	s.wheelMu.Unlock()
 }
 
@@ -569,191 +580,4 @@ func (s *shard) flush() (n int) {
 	o.counters.flushed += uint64(n)
 	s.alarm.requestDriver()
 	return n
-}
-
-// verify walks the shard and returns an error if an invariant does not hold. Tests call it after
-// every step. Under the build tag invariants the shard calls it itself. wheelMu is held. Stop and
-// Reschedule may run concurrently, so verify checks only what holds between any two of their steps.
-// O(slots).
-//
-//	S1  The counts and sets of each pager agree with its bitmaps, and each pager has at most one
-//	    empty page.
-//	S2  An entry of a bucket names a slot whose position is that entry, and each position is such
-//	    an entry.
-//	S3  The chunks of a bucket form a doubly linked list and name the bucket as their owner. They
-//	    have as many live entries as the bucket counts.
-//	S4  due.ready is the number of timers in due.entries and due.buckets. No count of the worker
-//	    pool is negative.
-//	S5  The alarm goes off no later than the first bucket with timers and the first timer of the
-//	    inbox and of the arrivals, unless a driver is starting or running.
-//
-// It also checks the invariants of the wheel (W) and of the inbox (B).
-func (s *shard) verify() error {
-	if s.closed.Load() {
-		return nil
-	}
-	s.armMu.Lock()
-	defer s.armMu.Unlock()
-	if err := s.owner.wheel.verify(); err != nil {
-		return err
-	}
-	for _, check := range []func(*shard) error{verifyPages, verifyBuckets, verifyInbox, verifyDue, verifyAlarm} {
-		if err := check(s); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func verifyPages(s *shard) error {
-	if err := s.slots.Pager.Verify(); err != nil {
-		return fmt.Errorf("S1, slots: %w", err)
-	}
-	if err := s.owner.store.chunks.pager.Verify(); err != nil {
-		return fmt.Errorf("S1, chunks: %w", err)
-	}
-	return nil
-}
-
-// allBuckets iterates over the buckets of the wheel, of the due list and of the cascade.
-func allBuckets(o *owner) iter.Seq[*bucket] {
-	return func(yield func(*bucket) bool) {
-		for _, list := range []iter.Seq[*bucket]{o.wheel.buckets, o.due.all, o.wheel.cascade.all} {
-			for b := range list {
-				if !yield(b) {
-					return
-				}
-			}
-		}
-	}
-}
-
-func verifyBuckets(s *shard) (err error) {
-	o := &s.owner
-	entries := 0
-	for b := range allBuckets(o) {
-		live, last := 0, uint32(0)
-		for c := b.head; c != 0; c = o.store.chunks.meta(c).next {
-			m := o.store.chunks.meta(c)
-			if m.prev != last || m.bucket != b.id || o.store.all[b.id] != b {
-				return fmt.Errorf("S3: bucket %d: chunk %d has previous %d and owner %d", b.id, c, m.prev, m.bucket)
-			}
-			live += bits.OnesCount32(m.alive)
-			last = c
-		}
-		if last != b.tail || live != b.live {
-			return fmt.Errorf("S3: bucket %d ends in %d with %d live entries, not in %d with %d", b.id, last, live, b.tail, b.live)
-		}
-		entries += live
-		o.store.each(b, func(pos, i uint32) {
-			w := o.store.word(i)
-			if *o.store.pos(i) != pos {
-				err = fmt.Errorf("S2: entry %d of bucket %d names slot %d, whose position is %d", pos, b.id, i, *o.store.pos(i))
-			}
-			if b.state != bucketQueued || w.Kind() != arena.Placed {
-				return
-			}
-			if w.Tick() < b.at {
-				err = fmt.Errorf("W3: timer of tick %d in a bucket of tick %d", w.Tick(), b.at)
-			}
-		})
-		if err != nil {
-			return err
-		}
-	}
-	listed := 0
-	for p := range s.slots.Pager.Len() {
-		if pg := s.slots.Pages.At(uint32(p)); pg != nil {
-			for _, pos := range pg.Pos {
-				if pos != 0 {
-					listed++
-				}
-			}
-		}
-	}
-	if listed != entries {
-		return fmt.Errorf("S2: %d slots have a position, the buckets have %d entries", listed, entries)
-	}
-	return nil
-}
-
-func verifyInbox(s *shard) error {
-	seen := make([]bool, s.slots.Pager.Len()<<arena.PageShift)
-	first := s.inbox.first
-	for list, slots := range [][]uint32{s.inbox.staged, s.owner.arrivals.slots[s.owner.arrivals.done:]} {
-		if list == 1 {
-			// An arrival may have been moved to an earlier tick.
-			first = min(s.inbox.first, s.owner.arrivals.first)
-		}
-		for _, i := range slots {
-			w := loadWord(&s.slots.Pages, i)
-			if k := w.Kind(); seen[i] || k != arena.Staged && k != arena.Ending && k != arena.Ended {
-				return fmt.Errorf("B1: slot %d of the inbox has kind %d or is there twice", i, k)
-			}
-			seen[i] = true
-			if w.Kind() != arena.Staged {
-				continue
-			}
-			if w.Tick() < first {
-				return fmt.Errorf("B2: timer of tick %d in the inbox, whose first tick is %d", w.Tick(), first)
-			}
-		}
-	}
-	if n := int64(len(s.inbox.staged)); s.inbox.sampleAt <= n {
-		return fmt.Errorf("B4: %d timers in the inbox, the next sample is at %d", n, s.inbox.sampleAt)
-	}
-	for p := range s.slots.Pager.Len() {
-		pg := s.slots.Pages.At(uint32(p))
-		for k := range uint32(arena.PageSize) {
-			if pg == nil {
-				break
-			}
-			i := uint32(p)<<arena.PageShift | k
-			if kind := pg.Load(i).Kind(); (kind == arena.Staged || kind == arena.Ending) && !seen[i] && !slices.Contains(s.owner.ending, i) {
-				return fmt.Errorf("B1: slot %d of kind %d is not in the inbox", i, kind)
-			}
-		}
-	}
-	for _, i := range s.inbox.free {
-		w := loadWord(&s.slots.Pages, i)
-		k := w.Kind()
-		pending := k == arena.Staged || k == arena.Placed || k == arena.Running || k == arena.Ending
-		if seen[i] || pending || *s.owner.store.pos(i) != 0 || s.slots.Pager.IsFree(int(i>>arena.PageShift), i&arena.PageMask) {
-			return fmt.Errorf("B3: free slot %d has kind %d and position %d", i, k, *s.owner.store.pos(i))
-		}
-		seen[i] = true
-	}
-	return nil
-}
-
-func verifyDue(s *shard) error {
-	o := &s.owner
-	ready := len(o.due.entries) - o.due.taken
-	for b := range o.due.buckets.all {
-		ready += b.live
-	}
-	if ready != o.due.ready {
-		return fmt.Errorf("S4: %d timers are due, counted %d", ready, o.due.ready)
-	}
-	if pool := &o.pool; pool.starting < 0 || pool.running < 0 || pool.queuedCalls < 0 || pool.stuck < 0 || pool.serving < pool.stuck {
-		return fmt.Errorf("S4: %d workers starting, %d callbacks running, %d calls queued, %d of %d workers stuck",
-			pool.starting, pool.running, pool.queuedCalls, pool.stuck, pool.serving)
-	}
-	return nil
-}
-
-func verifyAlarm(s *shard) error {
-	if s.Manual {
-		return nil
-	}
-	at := s.alarm.at.Load()
-	for b := range s.owner.wheel.buckets {
-		if b.live > 0 && b.key < at {
-			return fmt.Errorf("S5: bucket of tick %d, alarm at %d", b.key, at)
-		}
-	}
-	if first := min(s.inbox.first, s.owner.arrivals.first); first < at {
-		return fmt.Errorf("S5: a timer of tick %d is not placed, alarm at %d", first, at)
-	}
-	return nil
 }

@@ -50,7 +50,7 @@ func TestShardIsPadded(t *testing.T) {
 	t.Parallel()
 	const line = 64
 	var s shard
-	last := unsafe.Offsetof(s.owner) + unsafe.Offsetof(s.owner.sinceCheck) + unsafe.Sizeof(s.owner.sinceCheck)
+	last := unsafe.Offsetof(s.owner) + unsafe.Offsetof(s.owner.scratch) + unsafe.Sizeof(s.owner.scratch)
 	require.GreaterOrEqual(t, unsafe.Sizeof(s)-last, uintptr(line))
 	for _, part := range []struct {
 		name         string
@@ -143,6 +143,14 @@ func TestStopDoesNotWaitForAnArmingCaller(t *testing.T) {
 func TestShardVerifyFindsDamage(t *testing.T) {
 	t.Parallel()
 	for want, damage := range map[string]func(s *recordingWheel, sh *shard, timers []Timer){
+		"S1, slots": func(_ *recordingWheel, sh *shard, timers []Timer) {
+			sh.slots.Pager.Put(0, timers[0].index, true)
+			sh.slots.Pager.Put(0, timers[0].index, true)
+		},
+		"S1, chunks": func(_ *recordingWheel, sh *shard, _ []Timer) {
+			sh.owner.store.chunks.pager.Put(0, 1, true)
+			sh.owner.store.chunks.pager.Put(0, 1, true)
+		},
 		"S2":       func(_ *recordingWheel, sh *shard, timers []Timer) { *sh.owner.store.pos(timers[3].index)++ },
 		"position": func(_ *recordingWheel, sh *shard, timers []Timer) { *sh.owner.store.pos(timers[4].index) = 0 },
 		"S3":       func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.store.all[0].tail += 3 },

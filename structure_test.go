@@ -28,7 +28,7 @@ var layers = [][]string{
 	{"histogram.go"},
 	{"due.go", "pool.go"},
 	{"owner.go"},
-	{"shard.go", "driver.go", "invariants_off.go"},
+	{"shard.go", "driver.go"},
 	{"timer.go"},
 	{"engine.go", "worker.go", "executor.go", "manual.go"},
 	{"stats.go"},

@@ -1,7 +1,6 @@
 package timingwheel
 
 import (
-	"fmt"
 	"math/bits"
 
 	"github.com/timingwheel-go/timingwheel/internal/heap"
@@ -238,40 +237,6 @@ func (w *wheel) buckets(yield func(*bucket) bool) {
 	}
 }
 
-// verify checks W1, W2, W4 and W5. W3 depends on the words of the timers, so the shard checks it.
-func (w *wheel) verify() error {
-	if err := w.queue.Verify(func(b *bucket) int { return int(b.heapIndex) }); err != nil {
-		return fmt.Errorf("W1: %w", err)
-	}
-	slots, empties, live := 0, 0, 0
-	for l, lv := range w.levels {
-		for k, b := range lv.slots {
-			if b == nil {
-				continue
-			}
-			slots++
-			live += b.live
-			if b.live == 0 {
-				empties++
-			}
-			v := b.at >> (uint(l) * w.bits)
-			if int(b.level) != l || int(b.slot) != k || v&(w.size-1) != int64(k) || v<<(uint(l)*w.bits) != b.at {
-				return fmt.Errorf("W1: bucket of tick %d, level %d, slot %d is in level %d, slot %d", b.at, b.level, b.slot, l, k)
-			}
-			if b.state != bucketQueued || b.key > b.at || b.live > 0 && b.key < w.cur {
-				return fmt.Errorf("W2: bucket of tick %d (key %d) in state %d at clock %d", b.at, b.key, b.state, w.cur)
-			}
-		}
-	}
-	if slots != w.queue.Len() {
-		return fmt.Errorf("W1: %d buckets in slots, %d queued", slots, w.queue.Len())
-	}
-	if empties != w.empties || live != w.live {
-		return fmt.Errorf("W4: %d buckets are empty, with %d entries in all; counted %d and %d", empties, live, w.empties, w.live)
-	}
-	return w.cascade.verify()
-}
-
 // cascade holds the expired buckets whose timers move to finer levels. The buckets of the finest
 // level go first, because their few timers are due soonest. A large bucket of a coarse level, which
 // may take seconds and therefore begins early, goes after each of them.
@@ -340,13 +305,4 @@ func (c *cascade) all(yield func(*bucket) bool) {
 			}
 		}
 	}
-}
-
-func (c *cascade) verify() error {
-	for l := range c.levels {
-		if used := c.used>>l&1 == 1; used != (c.levels[l].head != nil) {
-			return fmt.Errorf("W5: level %d of the cascade: used is %v", l, used)
-		}
-	}
-	return nil
 }

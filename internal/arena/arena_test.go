@@ -258,7 +258,7 @@ func (s *slab) age(i uint32, gen Word) {
 
 func (s *slab) verify() {
 	s.t.Helper()
-	if err := s.Pager.Verify(); err != nil {
+	if err := s.Pager.verify(); err != nil {
 		s.t.Fatal(err)
 	}
 	here := 0

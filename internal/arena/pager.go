@@ -1,7 +1,6 @@
 package arena
 
 import (
-	"fmt"
 	"math/bits"
 	"unsafe"
 )
@@ -135,45 +134,6 @@ func (p *Pager) Close(page int) {
 	if page == p.low-1 {
 		p.low = p.withFree.min() + 1
 	}
-}
-
-// Verify checks that the counts and sets agree with the bitmaps, and that at most one page is
-// empty.
-func (p *Pager) Verify() error {
-	empties := 0
-	for i := range p.state {
-		st := &p.state[i]
-		room := 0
-		summary := uint8(0)
-		for k, w := range st.free {
-			room += bits.OnesCount64(w)
-			if w != 0 {
-				summary |= 1 << k
-			}
-		}
-		switch {
-		case st.summary != summary:
-			return fmt.Errorf("page %d: words with free slots are %b, summary has %b", i, summary, st.summary)
-		case int(st.room) != room:
-			return fmt.Errorf("page %d: room is %d, bitmap has %d", i, st.room, room)
-		case p.withFree.has(i) != (room > 0):
-			return fmt.Errorf("page %d: room is %d, withFree has it: %v", i, room, p.withFree.has(i))
-		case p.withoutMemory.has(i) && st.open:
-			return fmt.Errorf("page %d is open and in withoutMemory", i)
-		case !st.open && st.used != 0:
-			return fmt.Errorf("page %d has %d slots in use but no memory", i, st.used)
-		}
-		if st.open && st.used == 0 {
-			empties++
-		}
-	}
-	if empties != p.empties || empties > 1 {
-		return fmt.Errorf("%d empty pages, empties is %d", empties, p.empties)
-	}
-	if p.low != p.withFree.min()+1 {
-		return fmt.Errorf("low is %d, lowest page with a free slot is %d", p.low-1, p.withFree.min())
-	}
-	return nil
 }
 
 // bitset is a set of small integers. A summary of its words speeds up the search for the minimum.

@@ -1,8 +1,6 @@
 // Package heap implements a binary min-heap whose elements know their index.
 package heap
 
-import "fmt"
-
 // Item is an element of a Heap.
 type Item[E any] interface {
 	// Before reports whether the element leaves the heap before other. It is a strict weak order.
@@ -132,17 +130,4 @@ func (h *Heap[E]) shrink() {
 	items := make([]E, len(h.items), c/2)
 	copy(items, h.items)
 	h.items = items
-}
-
-// Verify checks H1 and H2. indexOf returns the index with which SetHeapIndex was last called. O(n).
-func (h *Heap[E]) Verify(indexOf func(E) int) error {
-	for i, e := range h.items {
-		if parent := (i - 1) / 2; i > 0 && e.Before(h.items[parent]) {
-			return fmt.Errorf("H1: item %d is before its parent %d", i, parent)
-		}
-		if got := indexOf(e); got != i {
-			return fmt.Errorf("H2: item %d has the index %d", i, got)
-		}
-	}
-	return nil
 }

@@ -1,6 +1,7 @@
 package heap
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -18,7 +19,7 @@ func testIndex(e *testItem) int { return e.index }
 // requireHeap checks H1 to H3.
 func requireHeap(t *testing.T, h *Heap[*testItem]) {
 	t.Helper()
-	require.NoError(t, h.Verify(testIndex))
+	require.NoError(t, h.verify(testIndex))
 	for _, e := range h.items[h.Len():cap(h.items)] {
 		require.Nil(t, e, "H3: a vacated slot keeps an element")
 	}
@@ -30,7 +31,7 @@ func TestEmptyHeapHasNoMin(t *testing.T) {
 	_, ok := h.Min()
 	require.False(t, ok)
 	require.Zero(t, h.Len())
-	require.NoError(t, h.Verify(testIndex))
+	require.NoError(t, h.verify(testIndex))
 	require.Panics(t, func() { h.PopMin() })
 	require.Panics(t, func() { h.Remove(0) })
 }
@@ -138,6 +139,19 @@ func TestHeapShrinksAfterSpike(t *testing.T) {
 	}
 }
 
+// verify checks H1 and H2. indexOf returns the index with which SetHeapIndex was last called. O(n).
+func (h *Heap[E]) verify(indexOf func(E) int) error {
+	for i, e := range h.items {
+		if parent := (i - 1) / 2; i > 0 && e.Before(h.items[parent]) {
+			return fmt.Errorf("H1: item %d is before its parent %d", i, parent)
+		}
+		if got := indexOf(e); got != i {
+			return fmt.Errorf("H2: item %d has the index %d", i, got)
+		}
+	}
+	return nil
+}
+
 func TestHeapVerifyFindsDamage(t *testing.T) {
 	t.Parallel()
 	var h Heap[*testItem]
@@ -145,8 +159,8 @@ func TestHeapVerifyFindsDamage(t *testing.T) {
 		h.Push(&testItem{key: k})
 	}
 	h.items[4].key = -1
-	require.ErrorContains(t, h.Verify(testIndex), "H1")
+	require.ErrorContains(t, h.verify(testIndex), "H1")
 	h.items[4].key = 4
 	h.items[2].index = 1
-	require.ErrorContains(t, h.Verify(testIndex), "H2")
+	require.ErrorContains(t, h.verify(testIndex), "H2")
 }

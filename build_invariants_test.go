@@ -1,5 +1,0 @@
-//go:build invariants
-
-package timingwheel
-
-func init() { underInvariants = true }

@@ -1,0 +1,285 @@
+package timingwheel
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"math/bits"
+	"slices"
+
+	"github.com/timingwheel-go/timingwheel/internal/arena"
+	"github.com/timingwheel-go/timingwheel/internal/heap"
+)
+
+// verify walks the shard and returns an error if an invariant of the shard (S), of the wheel (W) or
+// of the inbox (B) does not hold. wheelMu is held. Stop and Reschedule may run concurrently, so
+// verify checks only what holds between any two of their steps. O(slots).
+func (s *shard) verify() error {
+	if s.closed.Load() {
+		return nil
+	}
+	s.armMu.Lock()
+	defer s.armMu.Unlock()
+	if err := s.owner.wheel.verify(); err != nil {
+		return err
+	}
+	for _, check := range []func(*shard) error{verifyPages, verifyBuckets, verifyInbox, verifyDue, verifyAlarm} {
+		if err := check(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func verifyPages(s *shard) error {
+	return cmp.Or(verifySlots(&s.slots), s.owner.store.chunks.verify())
+}
+
+// verifySlots checks S1 of the slots.
+func verifySlots(slots *arena.Slots) error {
+	open := func(p int) bool { return slots.Pages.At(uint32(p)) != nil }
+	mayBeRetired := func(p int, k uint32) bool { return slots.Pages.At(uint32(p)).Load(k).Exhausted() }
+	if err := verifyPager(&slots.Pager, arena.PageSize, open, mayBeRetired); err != nil {
+		return fmt.Errorf("S1, slots: %w", err)
+	}
+	return nil
+}
+
+// verify checks S1 of the chunks.
+func (cs *chunks) verify() error {
+	open := func(p int) bool { return cs.pages[p] != nil }
+	if err := verifyPager(&cs.pager, chunkPageSize, open, func(int, uint32) bool { return false }); err != nil {
+		return fmt.Errorf("S1, chunks: %w", err)
+	}
+	return nil
+}
+
+// verifyPager checks that each of the size slots of an open page is used or free, except those that
+// may be retired, and that at most one open page is empty.
+func verifyPager(p *arena.Pager, size int, open func(page int) bool, mayBeRetired func(page int, slot uint32) bool) error {
+	empty := 0
+	for page := range p.Len() {
+		if !open(page) {
+			continue
+		}
+		used, free, retired := p.Used(page), 0, 0
+		for k := range uint32(size) {
+			switch {
+			case p.IsFree(page, k):
+				free++
+			case mayBeRetired(page, k):
+				retired++
+			}
+		}
+		if used < 0 || used+free > size || used+free+retired < size {
+			return fmt.Errorf("page %d of %d slots: %d used, %d free, %d retired", page, size, used, free, retired)
+		}
+		if used == 0 {
+			empty++
+		}
+	}
+	if empty > 1 {
+		return fmt.Errorf("%d pages are empty", empty)
+	}
+	return nil
+}
+
+// allBuckets iterates over the buckets of the wheel, of the due list and of the cascade.
+func allBuckets(o *owner) iter.Seq[*bucket] {
+	return func(yield func(*bucket) bool) {
+		for _, list := range []iter.Seq[*bucket]{o.wheel.buckets, o.due.all, o.wheel.cascade.all} {
+			for b := range list {
+				if !yield(b) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func verifyBuckets(s *shard) (err error) {
+	o := &s.owner
+	entries := 0
+	for b := range allBuckets(o) {
+		live, last := 0, uint32(0)
+		for c := b.head; c != 0; c = o.store.chunks.meta(c).next {
+			m := o.store.chunks.meta(c)
+			if m.prev != last || m.bucket != b.id || o.store.all[b.id] != b {
+				return fmt.Errorf("S3: bucket %d: chunk %d has previous %d and owner %d", b.id, c, m.prev, m.bucket)
+			}
+			live += bits.OnesCount32(m.alive)
+			last = c
+		}
+		if last != b.tail || live != b.live {
+			return fmt.Errorf("S3: bucket %d ends in %d with %d live entries, not in %d with %d", b.id, last, live, b.tail, b.live)
+		}
+		entries += live
+		o.store.each(b, func(pos, i uint32) {
+			w := o.store.word(i)
+			if *o.store.pos(i) != pos {
+				err = fmt.Errorf("S2: entry %d of bucket %d names slot %d, whose position is %d", pos, b.id, i, *o.store.pos(i))
+			}
+			if b.state != bucketQueued || w.Kind() != arena.Placed {
+				return
+			}
+			if w.Tick() < b.at {
+				err = fmt.Errorf("W3: timer of tick %d in a bucket of tick %d", w.Tick(), b.at)
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	listed := 0
+	for p := range s.slots.Pager.Len() {
+		if pg := s.slots.Pages.At(uint32(p)); pg != nil {
+			for _, pos := range pg.Pos {
+				if pos != 0 {
+					listed++
+				}
+			}
+		}
+	}
+	if listed != entries {
+		return fmt.Errorf("S2: %d slots have a position, the buckets have %d entries", listed, entries)
+	}
+	return nil
+}
+
+func verifyInbox(s *shard) error {
+	seen := make([]bool, s.slots.Pager.Len()<<arena.PageShift)
+	first := s.inbox.first
+	for list, slots := range [][]uint32{s.inbox.staged, s.owner.arrivals.slots[s.owner.arrivals.done:]} {
+		if list == 1 {
+			// An arrival may have been moved to an earlier tick.
+			first = min(s.inbox.first, s.owner.arrivals.first)
+		}
+		for _, i := range slots {
+			w := loadWord(&s.slots.Pages, i)
+			if k := w.Kind(); seen[i] || k != arena.Staged && k != arena.Ending && k != arena.Ended {
+				return fmt.Errorf("B1: slot %d of the inbox has kind %d or is there twice", i, k)
+			}
+			seen[i] = true
+			if w.Kind() != arena.Staged {
+				continue
+			}
+			if w.Tick() < first {
+				return fmt.Errorf("B2: timer of tick %d in the inbox, whose first tick is %d", w.Tick(), first)
+			}
+		}
+	}
+	if n := int64(len(s.inbox.staged)); s.inbox.sampleAt <= n {
+		return fmt.Errorf("B4: %d timers in the inbox, the next sample is at %d", n, s.inbox.sampleAt)
+	}
+	for p := range s.slots.Pager.Len() {
+		pg := s.slots.Pages.At(uint32(p))
+		for k := range uint32(arena.PageSize) {
+			if pg == nil {
+				break
+			}
+			i := uint32(p)<<arena.PageShift | k
+			if kind := pg.Load(i).Kind(); (kind == arena.Staged || kind == arena.Ending) && !seen[i] && !slices.Contains(s.owner.ending, i) {
+				return fmt.Errorf("B1: slot %d of kind %d is not in the inbox", i, kind)
+			}
+		}
+	}
+	for _, i := range s.inbox.free {
+		w := loadWord(&s.slots.Pages, i)
+		k := w.Kind()
+		pending := k == arena.Staged || k == arena.Placed || k == arena.Running || k == arena.Ending
+		if seen[i] || pending || *s.owner.store.pos(i) != 0 || s.slots.Pager.IsFree(int(i>>arena.PageShift), i&arena.PageMask) {
+			return fmt.Errorf("B3: free slot %d has kind %d and position %d", i, k, *s.owner.store.pos(i))
+		}
+		seen[i] = true
+	}
+	return nil
+}
+
+func verifyDue(s *shard) error {
+	o := &s.owner
+	ready := len(o.due.entries) - o.due.taken
+	for b := range o.due.buckets.all {
+		ready += b.live
+	}
+	if ready != o.due.ready {
+		return fmt.Errorf("S4: %d timers are due, counted %d", ready, o.due.ready)
+	}
+	if pool := &o.pool; pool.starting < 0 || pool.running < 0 || pool.queuedCalls < 0 || pool.stuck < 0 || pool.serving < pool.stuck {
+		return fmt.Errorf("S4: %d workers starting, %d callbacks running, %d calls queued, %d of %d workers stuck",
+			pool.starting, pool.running, pool.queuedCalls, pool.stuck, pool.serving)
+	}
+	return nil
+}
+
+func verifyAlarm(s *shard) error {
+	if s.Manual {
+		return nil
+	}
+	at := s.alarm.at.Load()
+	for b := range s.owner.wheel.buckets {
+		if b.live > 0 && b.key < at {
+			return fmt.Errorf("S5: bucket of tick %d, alarm at %d", b.key, at)
+		}
+	}
+	if first := min(s.inbox.first, s.owner.arrivals.first); first < at {
+		return fmt.Errorf("S5: a timer of tick %d is not placed, alarm at %d", first, at)
+	}
+	return nil
+}
+
+// verify checks W1, W2, W4 and W5. W3 depends on the words of the timers, so the shard checks it.
+func (w *wheel) verify() error {
+	if err := verifyHeap(&w.queue, func(b *bucket) int { return int(b.heapIndex) }); err != nil {
+		return fmt.Errorf("W1: %w", err)
+	}
+	slots, empties, live := 0, 0, 0
+	for l, lv := range w.levels {
+		for k, b := range lv.slots {
+			if b == nil {
+				continue
+			}
+			slots++
+			live += b.live
+			if b.live == 0 {
+				empties++
+			}
+			v := b.at >> (uint(l) * w.bits)
+			if int(b.level) != l || int(b.slot) != k || v&(w.size-1) != int64(k) || v<<(uint(l)*w.bits) != b.at {
+				return fmt.Errorf("W1: bucket of tick %d, level %d, slot %d is in level %d, slot %d", b.at, b.level, b.slot, l, k)
+			}
+			if b.state != bucketQueued || b.key > b.at || b.live > 0 && b.key < w.cur {
+				return fmt.Errorf("W2: bucket of tick %d (key %d) in state %d at clock %d", b.at, b.key, b.state, w.cur)
+			}
+		}
+	}
+	if slots != w.queue.Len() {
+		return fmt.Errorf("W1: %d buckets in slots, %d queued", slots, w.queue.Len())
+	}
+	if empties != w.empties || live != w.live {
+		return fmt.Errorf("W4: %d buckets are empty, with %d entries in all; counted %d and %d", empties, live, w.empties, w.live)
+	}
+	return w.cascade.verify()
+}
+
+func (c *cascade) verify() error {
+	for l := range c.levels {
+		if used := c.used>>l&1 == 1; used != (c.levels[l].head != nil) {
+			return fmt.Errorf("W5: level %d of the cascade: used is %v", l, used)
+		}
+	}
+	return nil
+}
+
+// verifyHeap checks the order of a heap, and that indexOf returns the index of each element.
+func verifyHeap[E heap.Item[E]](h *heap.Heap[E], indexOf func(E) int) error {
+	for i := range h.Len() {
+		e := h.At(i)
+		if parent := (i - 1) / 2; i > 0 && e.Before(h.At(parent)) {
+			return fmt.Errorf("H1: item %d is before its parent %d", i, parent)
+		}
+		if got := indexOf(e); got != i {
+			return fmt.Errorf("H2: item %d has the index %d", i, got)
+		}
+	}
+	return nil
+}
