@@ -445,8 +445,8 @@ func TestRaceBlockingTimersWithASmallLimit(t *testing.T) {
 
 // FuncTimers on a wheel with a small limit are armed, touched, flushed, and stopped with and
 // without waiting. Their functions block, panic, exit and arm themselves, armMu is held at times,
-// and samples and labels are on. Every arming ends in one call or one Stop, and no function runs after
-// its StopWait. The same holds if the wheel is stopped meanwhile.
+// and samples and labels are on. Every arming ends in one call or one Stop, and no function runs
+// after its StopWait. The same holds if the wheel is stopped meanwhile.
 func TestRaceFuncTimersWithASmallLimit(t *testing.T) {
 	t.Parallel()
 	for _, opts := range []Options{

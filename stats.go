@@ -231,8 +231,8 @@ func (st Stats) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// survey is [survey.Take] for this wheel. step is the number of buckets for which the lock of a shard
-// is held.
+// survey is [survey.Take] for this wheel. step is the number of buckets for which the lock of a
+// shard is held.
 func (e *engine[T]) survey(step int) survey.Wheel {
 	now := e.reading()
 	v := survey.Wheel{

@@ -9,8 +9,7 @@
 // of the goroutine alone. It happens after a goroutine was started, woken or chosen to run,
 // around the calls of a mutex and before the calls of atomic types. The seed of the delays is
 // printed. The same seed gives the same delays, but the operating system still chooses the order
-// of the threads, so a failure may need several runs. The go command must be an installed one: it
-// changes no files of a Go that it downloaded itself.
+// of the threads, so a failure may need several runs. A downloaded toolchain cannot be changed.
 package main
 
 import (

@@ -26,10 +26,8 @@ var edits = []edit{
 	{"runtime/proc.go", `(?m)^func main\(\) \{(?s:.*?)\n\tunlockOSThread\(\)\n`, "\tperturbInit()\n"},
 	// A goroutine has been chosen to run.
 	{"runtime/proc.go", `(?m)^func execute\(.*\{\n`, "\tperturbThread()\n"},
-	// A goroutine has been woken and runs again. A worker of the garbage collector must not be
-	// preempted there, not even by the call.
-	{"runtime/proc.go", `(?m)^func gopark\((?s:.*?)\n\tmcall\(park_m\)\n`,
-		"\tif reason != waitReasonGCWorkerIdle {\n\t\tperturbStep()\n\t}\n"},
+	// A goroutine has been woken and runs again. A worker of the collector must not be preempted.
+	{"runtime/proc.go", `(?m)^func gopark\((?s:.*?)\n\tmcall\(park_m\)\n`, "\tif reason != waitReasonGCWorkerIdle {\n\t\tperturbStep()\n\t}\n"},
 	// A goroutine has woken another.
 	{"runtime/proc.go", `(?m)^func goready\((?s:.*?)\n\t\}\)\n`, "\tperturbStep()\n"},
 	// A goroutine has started another.

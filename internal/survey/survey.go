@@ -12,10 +12,10 @@ const (
 	maxNext  = 16  // expirations in Next
 )
 
-// Take surveys a wheel: a *timingwheel.TimingWheel, a *timingwheel.Timeouts, a set of package keyed,
-// or a struct that embeds one of the first two. It returns the zero Wheel for other types. It holds
-// each lock of the wheel for a quantum of buckets at a time, and is O(buckets). The init function
-// of package timingwheel sets the variable.
+// Take surveys a wheel: a *timingwheel.TimingWheel, a *timingwheel.Timeouts, a set of package
+// keyed, or a struct that embeds one of the first two. It returns the zero Wheel for other types.
+// It holds each lock of the wheel for a quantum of buckets at a time, and is O(buckets). The init
+// function of package timingwheel sets the variable.
 var Take func(wheel any) Wheel
 
 // Wheel is the distribution of the pending timers over the levels and slots of a wheel. Pending is

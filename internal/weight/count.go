@@ -222,7 +222,9 @@ func (r repository) count(words map[string]int, forms []prose.Finding) map[strin
 			counts["root files"], counts["root tests"], counts["root exported"] = p.files, p.tests, r.exported(p)
 			counts["root lines"] = r.needs(p, map[*pkg]bool{})
 		}
-		r.countTypes(counts, p)
+		if p.module != "." || p.folder == "." || p.internal() {
+			r.countTypes(counts, p)
+		}
 	}
 	for _, n := range words {
 		counts["markdown words"] += n
