@@ -47,16 +47,16 @@ func WithCancelCause(parent Context) (Context, CancelCauseFunc) {
 	return std.WithCancelCause(parent)
 }
 func WithTimeout(parent Context, d time.Duration) (Context, CancelFunc) {
-	return wheel.WithTimeout(parent, d)
+	return wheel.Default().WithTimeout(parent, d)
 }
 func WithTimeoutCause(parent Context, d time.Duration, cause error) (Context, CancelFunc) {
-	return wheel.WithTimeoutCause(parent, d, cause)
+	return wheel.Default().WithTimeoutCause(parent, d, cause)
 }
 func WithDeadline(parent Context, t time.Time) (Context, CancelFunc) {
-	return wheel.WithDeadline(parent, t)
+	return wheel.Default().WithDeadline(parent, t)
 }
 func WithDeadlineCause(parent Context, t time.Time, cause error) (Context, CancelFunc) {
-	return wheel.WithDeadlineCause(parent, t, cause)
+	return wheel.Default().WithDeadlineCause(parent, t, cause)
 }
 `
 

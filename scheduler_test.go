@@ -1344,13 +1344,16 @@ func TestRaceQuestionsToAPlannerAreSerial(t *testing.T) {
 func TestRaceStopEndsAPlanWithOverlappingRuns(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{WheelSize: 8, Levels: 2, Tick: time.Microsecond, Shards: 2})
-	var ran atomic.Int64
-	for range max(scaled(300), 30) {
+	for i := range max(scaled(300), 30) {
 		var runs atomic.Int64
 		plan := tw.ScheduleFunc(overlappingEvery(3*time.Microsecond), func() {
 			runs.Add(1)
 			spin(10 * time.Microsecond)
 		})
+		if i%2 == 0 {
+			// Stop meets runs also on a machine that is too busy to begin one within the next spin.
+			await(t, "a run", func() bool { return runs.Load() > 0 })
+		}
 		spin(rand.N(40 * time.Microsecond))
 		require.True(t, plan.Stop(), "an endless plan can always be stopped")
 		stoppedAt := runs.Load()
@@ -1359,11 +1362,9 @@ func TestRaceStopEndsAPlanWithOverlappingRuns(t *testing.T) {
 		// Stop.
 		require.False(t, plan.Stop())
 		ended := runs.Load()
-		ran.Add(ended)
 		runtime.Gosched()
 		require.Equal(t, ended, runs.Load(), "%d runs when stopped", stoppedAt)
 	}
-	assert.NotZero(t, ran.Load(), "no plan ran, so the test has tested nothing")
 	verifyShards(t, tw.engine)
 }
 
