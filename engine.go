@@ -36,6 +36,9 @@ type engine[T any] struct {
 	halt      sync.Once     // closes halted
 	halted    chan struct{} // closed when the wheel is stopped
 	survivors survivors
+	callWaits callWaits
+	unarmed   *pageRef      // of a FuncTimer that was never armed; it has no page
+	replaced  atomic.Uint64 // timers that FuncTimer.rearm has stopped to arm another one
 }
 
 // survivors are the timers that survive the Stop of the wheel. The runtime takes them over.
@@ -89,6 +92,7 @@ func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) 
 		s.init(e.config, s)
 		e.shards[i] = s
 	}
+	e.unarmed = &pageRef{shard: &e.shards[0].shard}
 	return e, nil
 }
 
@@ -161,9 +165,9 @@ type shardOf[T any] struct {
 	spareWorker *worker[T] // the worker that ended last, for reuse
 }
 
-// callees holds the code addresses of the user's functions that plans and FuncTimers call, by slot,
-// if callbacks are observed. The payloads of these timers are methods of this package. armMu guards
-// the writes. The worker that has claimed a slot reads its entry without armMu.
+// callees holds the code addresses of the user's functions that plans call, by slot, if callbacks
+// are observed. The payloads of plans are methods of this package. armMu guards the writes. The
+// worker that has claimed a slot reads its entry without armMu.
 type callees struct {
 	on    bool
 	codes arena.Table[[arena.PageSize]uintptr]
@@ -222,6 +226,7 @@ func (s *shardOf[T]) closePage(p int) {
 	if s.callees.codes.At(uint32(p)) != nil {
 		s.callees.codes.Set(p, nil)
 	}
+	s.countedFuncs.closePage(p)
 	s.pageRefs[p].page.Store(nil)
 	if s.order != nil {
 		s.order.stamps.Set(p, nil)
@@ -234,15 +239,20 @@ func (s *shardOf[T]) pageOf(i uint32) *atomic.Pointer[arena.Page] {
 
 // drop clears the payload of slot i.
 func (s *shardOf[T]) drop(i uint32) {
-	if values := s.values.At(i >> arena.PageShift); values != nil {
-		var zero T
-		values[i&arena.PageMask] = zero
+	var zero T
+	s.setPayload(i, zero)
+}
+
+func (s *shardOf[T]) setPayload(i uint32, v T) {
+	if values := s.values.At(i >> arena.PageShift); values != nil { // nil if the wheel is stopped
+		values[i&arena.PageMask] = v
 	}
 }
 
 func (s *shardOf[T]) clear() {
 	s.values.Clear()
 	s.callees.codes.Clear()
+	s.countedFuncs.closeAll()
 	for _, h := range s.pageRefs {
 		h.page.Store(nil)
 	}
@@ -252,30 +262,38 @@ func (s *shardOf[T]) clear() {
 
 // arm arms a timer. now is an earlier reading of the clock, or clock.Unread. arm is called with
 // armMu held and returns without it.
-func (s *shardOf[T]) arm(deadline, now int64, v T, flags arena.Word) Timer {
-	t := s.armLocked(deadline, now, v, flags)
+func (s *shardOf[T]) arm(deadline, now int64, v T, class arena.Word) (t Timer) {
+	if s.canArm() {
+		t = s.armFree(deadline, now, class)
+		s.setPayload(t.index, v) // under the lock, and so before a claim
+	}
 	s.unlockArm()
 	return t
 }
 
-// armLocked is arm, but returns with armMu held. It releases armMu while it allocates a page, and
-// before it panics because the shard is full.
-func (s *shardOf[T]) armLocked(deadline, now int64, v T, flags arena.Word) Timer {
-	ib := &s.inbox
-	if s.closed.Load() || len(ib.free) == 0 && !s.refill() {
-		ib.rejected++
-		return Timer{}
+// canArm makes sure that the inbox has a free slot. It returns false if the wheel is stopped. armMu
+// is held. canArm releases it while it allocates a page, and before it panics because the shard is
+// full.
+func (s *shardOf[T]) canArm() bool {
+	if !s.closed.Load() && (len(s.inbox.free) > 0 || s.refill()) {
+		return true
 	}
+	s.inbox.rejected++
+	return false
+}
+
+// armFree is arm after canArm. It returns with armMu held, and the caller then sets the payload.
+func (s *shardOf[T]) armFree(deadline, now int64, class arena.Word) Timer {
+	ib := &s.inbox
 	i := ib.takeFree()
 	now = s.noteReading(now)
 	deadline = max(deadline, now)
 	tick := s.tickOf(deadline, now)
-	pg, values := s.slots.Pages.At(i>>arena.PageShift), s.values.At(i>>arena.PageShift)
-	if pg == nil || values == nil { // never; see arena.Page.Load
+	pg := s.slots.Pages.At(i >> arena.PageShift)
+	if pg == nil { // never; see arena.Page.Load
 		return Timer{}
 	}
-	values[i&arena.PageMask] = v
-	w := pg.Arm(i, flags, uint64(tick))
+	w := pg.Arm(i, class, uint64(tick))
 	ib.armed++
 	if s.Manual {
 		s.order.stamp(i)
@@ -357,10 +375,10 @@ func (s *shardOf[T]) moveSurvivors() {
 		}
 		for k := range uint32(arena.PageSize) {
 			w := pg.Load(k)
-			for w.Has(arena.Lasting) && w.Kind() == arena.Placed && !pg.Swap(k, w, w.With(arena.Dead)) {
+			for w.Is(arena.Lasting) && w.Kind() == arena.Placed && !pg.Swap(k, w, w.With(arena.Dead)) {
 				w = pg.Load(k)
 			}
-			if !w.Has(arena.Lasting) || w.Kind() != arena.Placed {
+			if !w.Is(arena.Lasting) || w.Kind() != arena.Placed {
 				continue
 			}
 			if all.timers == nil {
@@ -389,7 +407,7 @@ func (s *shardOf[T]) removeAll() []T {
 		if !ok {
 			return // stopped, or moved to the inbox by a concurrent Reschedule
 		}
-		if v, ok := s.claim(&e, 0); ok {
+		if v, _, ok := s.claim(&e, 0); ok {
 			values = append(values, v)
 			o.counters.stopped++
 			o.freed = append(o.freed, i)
@@ -455,13 +473,6 @@ func (e *engine[T]) pickNext(r *atomic.Uint32, i uint32) *shardOf[T] {
 	s := e.shards[i]
 	s.armMu.Lock()
 	return s
-}
-
-// shardFor chooses the shard of a timer by the timer's address, for timers that never change their
-// shard. So a goroutine that accepts all connections distributes their timers over all shards.
-func (e *engine[T]) shardFor(p unsafe.Pointer) *shardOf[T] {
-	h := uint64(uintptr(p)>>4) * 0x9E3779B97F4A7C15
-	return e.shards[h>>32*uint64(len(e.shards))>>32]
 }
 
 // after arms a timer d from now.

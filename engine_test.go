@@ -18,6 +18,9 @@ import (
 
 // sendTo makes each goroutine arm its timers on shard i.
 func sendTo(tw *TimingWheel, i uint32) {
+	if tw.engine.routes == nil { // one shard
+		return
+	}
 	for k := range tw.engine.routes {
 		tw.engine.routes[k].Store(i)
 	}

@@ -2,14 +2,12 @@ package timingwheel
 
 import (
 	"context"
-	"math/rand/v2"
+	"runtime"
 	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
 	"time"
-	"unsafe"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/clock"
-	"github.com/timingwheel-go/timingwheel/internal/sampling"
 )
 
 // FuncTimer is a timer that calls one function and can be armed again and again. It has the
@@ -21,51 +19,25 @@ import (
 // another struct. Before that, Reset panics and the other methods do nothing. A FuncTimer must not
 // be copied. Its methods may be called from any goroutine, its own function included.
 type FuncTimer struct {
-	shard *shardOf[func()]
-
-	// until is the deadline, a reading of the clock, or unarmed. Exactly one goroutine replaces a
-	// deadline by unarmed: a caller of Stop, or the worker that then calls f. Touch, and a Reset to
-	// a later deadline, replace until and nothing else. Stop and every other Reset replace until
-	// under the shard's armMu, which guards the slot. If another goroutine holds the lock for long,
-	// they replace until without it and leave a request, which updates the slot afterwards.
-	until   atomic.Int64
-	timeout atomic.Int64 // ns: of the last Reset or Init
-
-	// place is the slot of the timer plus 1, or 0 if the timer has none. armMu guards it.
+	// A FuncTimer is the handle of an ordinary timer, whose payload is f. The word of that timer
+	// decides, as for a [Timer]:
 	//
-	//	F1  A timer with a deadline has a slot or a request. The slot is Staged or Placed for a tick
-	//	    that is not after the deadline's, or it is Running, or there is a request.
-	//	F2  A Running slot belongs to expire. Before it calls f, expire restores F1 or releases the
-	//	    slot.
-	place uint32
-
-	// marks is shard.epoch as of the last time that the deadline was set or confirmed, and two
-	// flags. After a newer Flush, expire calls f whatever the deadline is.
+	//	state    the handle's timer      changes to
+	//	unarmed  none, or it has ended   armed: Reset makes a new timer, in rearm
+	//	armed    it is pending           armed: Touch and Reset move it, or Reset replaces it in rearm;
+	//	                                 unarmed: Stop, the claim of a worker, or the wheel's Stop
 	//
-	//	calling  a call of f is under way
-	//	listed   shard.funcTimers.inFlight has the timer: there are further calls, or a StopWait
-	//	         waits. Then both flags change under armMu only.
-	marks atomic.Uint32
-
-	// A Touch uses only the fields above, which fit in 32 bytes.
-
-	f   func()
-	run func() // the payload: expire
+	//	F1  While changes is even, no timer of f but the handle's may be pending.
+	//
+	// A Reset that has a timer ready makes changes odd, replaces the handle, and makes changes even.
+	// It holds the armMu of the new timer's shard, so no worker claims the timer before that. A
+	// reader that has read the same even number before and after the handle has a handle of one
+	// timer. If that timer is not pending, and changes still is the same, the FuncTimer is unarmed.
+	ref     atomic.Pointer[pageRef] // nil before Init
+	slot    atomic.Uint64           // index<<32 | generation
+	timeout atomic.Int64            // ns: of the last Reset or Init
+	countedFunc
 }
-
-// unarmed is the until of a timer that is not armed.
-const unarmed = clock.Unread
-
-// armTries is the number of times that a caller tries to lock armMu before it leaves a request. If
-// the lock is still held then, its holder has probably been preempted.
-const armTries = 200
-
-// Bits of FuncTimer.marks.
-const (
-	calling   = 1 << 31
-	listed    = 1 << 30
-	epochMask = listed - 1
-)
 
 // NewFuncTimer returns a timer that is armed to call f once, d from now or up to one tick later,
 // and never earlier. A zero or negative d means at once. [Options.Executor] decides on which
@@ -96,11 +68,11 @@ func (t *FuncTimer) InitStopped(tw *TimingWheel, f func()) {
 	if f == nil {
 		panic("timingwheel: FuncTimer with a nil function")
 	}
-	if t.shard != nil {
+	if t.ref.Load() != nil {
 		panic("timingwheel: Init of a FuncTimer that was initialised before")
 	}
-	t.shard, t.f, t.run = tw.engine.shardFor(unsafe.Pointer(t)), f, t.expire
-	t.until.Store(unarmed)
+	t.f = f
+	t.ref.Store(tw.engine.unarmed)
 }
 
 // Reset arms the timer to call its function once, d from now or up to one tick later. A zero or
@@ -109,34 +81,27 @@ func (t *FuncTimer) InitStopped(tw *TimingWheel, f func()) {
 // may then still be running, and the next call does not wait for it, so two calls may overlap.
 //
 // On a stopped wheel Reset arms nothing and returns false. It panics if the timer was not
-// initialised. Reset waits for no callback. Moving the deadline later is one atomic operation,
-// except in Manual mode.
+// initialised, and if a shard already has 2^29 timers. Reset waits for no callback. Moving the
+// deadline later is one atomic operation, except in Manual mode.
 func (t *FuncTimer) Reset(d time.Duration) bool {
-	s := t.shard
-	if s == nil {
+	ref := t.ref.Load()
+	if ref == nil {
 		panic("timingwheel: Reset of a FuncTimer that was not initialised")
 	}
-	now := s.reading()
+	now := ref.shard.reading()
 	deadline := clock.Later(now, int64(d))
-	if d <= 0 {
-		deadline = s.ticks.Begin(s.ticks.Floor(now)) // whose tick has come
+	if t.timeout.Load() != int64(d) { // a load costs less than a store
+		t.timeout.Store(int64(d))
 	}
-	t.timeout.Store(int64(d))
-	for !s.Manual {
-		u := t.until.Load()
-		if u == unarmed || u > deadline || !t.renew() {
-			break
-		}
-		if t.until.CompareAndSwap(u, deadline) {
+	for {
+		h, n := t.handle()
+		if h.move(deadline, now, false) {
 			return true
 		}
-	}
-	for !t.tryLock() {
-		if was, ok := t.setUnlocked(deadline); ok {
+		if was, ok := t.rearm(h, n, deadline, now); ok {
 			return was
 		}
 	}
-	return t.set(deadline, now, true)
 }
 
 // Touch postpones an armed timer and returns true. The new deadline is d from now, where d is that
@@ -145,45 +110,48 @@ func (t *FuncTimer) Reset(d time.Duration) bool {
 // returns false and arms nothing. If Touch races with the expiry, either Touch returns true and the
 // function is not called yet, or Touch returns false.
 //
-// Touch reads the clock once. Except in Manual mode, it takes no lock and writes to the timer only.
+// Touch reads the clock once. Except in Manual mode it takes no lock.
 func (t *FuncTimer) Touch() bool {
-	s := t.shard
-	if s == nil {
+	ref := t.ref.Load()
+	if ref == nil {
 		return false
 	}
-	return t.touch(s.reading())
+	return t.touch(ref.shard.reading())
 }
 
-// TouchFrom is like [FuncTimer.Touch] with now instead of the current time, and reads no clock if
-// now has a monotonic reading. The time now may have passed, such as the time at which a packet
+// TouchFrom is like [FuncTimer.Touch] with now instead of the current time, and reads no clock if now
+// has a monotonic reading. The time now may have passed, such as the time at which a packet
 // arrived.
 func (t *FuncTimer) TouchFrom(now time.Time) bool {
-	if t.shard == nil {
+	ref := t.ref.Load()
+	if ref == nil {
 		return false
 	}
-	reading, _ := t.shard.Instant(now)
+	reading, _ := ref.shard.Instant(now)
 	return t.touch(reading)
 }
 
 func (t *FuncTimer) touch(now int64) bool {
-	s := t.shard
 	for {
-		u := t.until.Load()
-		deadline := clock.Later(now, t.timeout.Load()) // read after until, which a Reset writes last
-		switch {
-		case u == unarmed:
-			return false
-		case s.Manual && (u < deadline || t.outdated()):
-			s.armMu.Lock()
-			return t.set(deadline, now, false)
-		case t.outdated():
-			if !t.renew() {
+		h, n := t.handle()
+		c, w, ok := h.pending()
+		if !ok {
+			if t.changes.Load() == n {
 				return false
 			}
-		case u >= deadline:
-			return true
-		case t.until.CompareAndSwap(u, s.ticks.Begin(s.ticks.Ceil(deadline))):
+			continue
+		}
+		s := c.shard
+		tick := s.ticks.Ceil(clock.Later(now, t.timeout.Load())) // read after w, which a Reset writes last
+		switch {
+		case tick <= w.Tick() || tick <= s.ticks.Floor(s.now.Load()):
 			return true // further calls within the tick change nothing
+		case s.Manual:
+			if moved, _ := c.reschedule(w, tick, true); moved {
+				return true
+			}
+		case c.page.Swap(c.index, w, w.WithBits(uint64(tick))):
+			return true
 		}
 	}
 }
@@ -192,60 +160,16 @@ func (t *FuncTimer) touch(now int64) bool {
 // returns false if the timer has fired or was stopped, or its wheel was stopped. Stop does not wait
 // for a call that is under way; see [FuncTimer.StopWait]. A later Reset arms the timer again.
 func (t *FuncTimer) Stop() bool {
-	s := t.shard
-	if s == nil {
+	if t.ref.Load() == nil {
 		return false
 	}
-	for !t.tryLock() {
-		if stopped, ok := t.stopUnlocked(); ok {
-			return stopped
-		}
-	}
-	return t.stop()
-}
-
-// tryLock locks armMu. It gives up and returns false if another goroutine holds the lock for long,
-// unless the wheel is stopped or Manual.
-func (t *FuncTimer) tryLock() bool {
-	s := t.shard
-	for range armTries {
-		if s.armMu.TryLock() {
-			return true
-		}
-	}
-	if !s.Manual && !s.closed.Load() {
-		return false
-	}
-	s.armMu.Lock()
-	return true
-}
-
-// stop is Stop. It is called with armMu held and returns without it.
-func (t *FuncTimer) stop() bool {
-	s := t.shard
-	if t.until.Swap(unarmed) == unarmed || s.closed.Load() {
-		s.armMu.Unlock()
-		return false
-	}
-	if t.place == 0 { // its request is not served yet
-		s.inbox.stopped++
-		s.armMu.Unlock()
-		return true
-	}
-	c := t.cell()
 	for {
-		w := c.load()
-		if w.Kind() == arena.Running { // expire finds unarmed and releases the slot
-			s.inbox.stopped++
-			s.armMu.Unlock()
+		h, n := t.handle()
+		if h.Stop() {
 			return true
 		}
-		to, _ := c.ending(w)
-		if c.page.Swap(c.index, w, to) {
-			t.place = 0
-			s.armMu.Unlock()
-			c.ended(w, to)
-			return true
+		if t.changes.Load() == n {
+			return false
 		}
 	}
 }
@@ -262,351 +186,94 @@ func (t *FuncTimer) StopWait(ctx context.Context) error {
 	if ctx == nil {
 		panic("timingwheel: StopWait with a nil context")
 	}
-	for t.shard != nil {
-		t.shard.armMu.Lock()
-		u := t.list()
-		if u == nil {
-			t.stop()
-			break
+	ref := t.ref.Load()
+	if ref == nil {
+		return nil
+	}
+	e := engineOf(ref)
+	for {
+		t.Stop() // if it returns false because of a claim, calls has counted the claim
+		if e.shards[0].closed.Load() { // the first shard that the wheel's Stop closes
+			<-e.halted // until then a worker that has not seen the Stop may claim the timer
 		}
-		if u.ended == nil {
-			u.ended = make(chan struct{})
+		ended := e.callWaits.wait(&t.countedFunc)
+		if ended == nil {
+			return nil
 		}
-		ended := u.ended
-		t.stop()
 		if err := waitFor(ctx, ended); err != nil {
 			return err
 		}
 	}
-	return nil
 }
 
 // Deadline returns the deadline, rounded up to a tick, on the wheel's clock. It returns false if
-// the timer is not armed or its wheel was stopped. A Flush does not change the deadline. O(1).
+// the timer is not armed or its wheel was stopped. A Flush may change the deadline to the time of
+// the flush. O(1).
 func (t *FuncTimer) Deadline() (time.Time, bool) {
-	s := t.shard
-	if s == nil || s.closed.Load() {
+	if t.ref.Load() == nil {
 		return time.Time{}, false
-	}
-	u := t.until.Load()
-	if u == unarmed {
-		return time.Time{}, false
-	}
-	return s.TimeAt(s.ticks.Begin(s.ticks.Ceil(u))), true
-}
-
-// set changes the deadline, earlier or later, and reports whether the timer was armed. always is
-// true for a Reset, which also arms a timer that is not armed. It is false for a Touch in Manual
-// mode, which moves only an armed timer, and only later. now is a reading of the clock from before
-// the call, or for a Touch the time that its caller has passed. set is called with armMu held and
-// returns without it.
-func (t *FuncTimer) set(deadline, now int64, always bool) (was bool) {
-	s := t.shard
-	if always && t.place == 0 && len(s.inbox.free) == 0 {
-		s.refill() // releases the lock for a while
-	}
-	if s.closed.Load() {
-		if always {
-			s.inbox.rejected++
-		}
-		s.armMu.Unlock()
-		return false
 	}
 	for {
-		u := t.until.Load()
-		if was = u != unarmed; !was && !always {
-			break
-		}
-		reading := now
-		if !always {
-			deadline = max(clock.Later(now, t.timeout.Load()), u) // another Touch may have come first
-			reading = clock.Unread                                // now may be ahead of the clock
-		}
-		if t.until.CompareAndSwap(u, deadline) {
-			t.renew()
-			t.placeLocked(deadline, reading, was)
-			break
+		h, n := t.handle()
+		if at, ok := h.Deadline(); ok || t.changes.Load() == n {
+			return at, ok
 		}
 	}
+}
+
+// handle returns the handle and the value of changes as of the handle. While a Reset is between two
+// stores of the handle, handle yields to it. t is initialised.
+func (t *FuncTimer) handle() (h Timer, n uint32) {
+	for {
+		n = t.changes.Load()
+		h.ref = t.ref.Load()
+		slot := t.slot.Load()
+		h.index, h.gen = uint32(slot>>32), uint32(slot)
+		if n&1 == 0 && t.changes.Load() == n {
+			return h, n
+		}
+		if n&1 == 1 {
+			runtime.Gosched()
+		}
+	}
+}
+
+// rearm makes a new timer for t. If the timer of the handle is still pending, because rearm does
+// not wait for the armMu of its shard, the new timer replaces it, and was is true. h and n are from
+// t.handle. ok is false if another Reset has replaced the handle since then.
+func (t *FuncTimer) rearm(h Timer, n uint32, deadline, now int64) (was, ok bool) {
+	e := engineOf(h.ref)
+	s := e.pick()
+	if !s.canArm() {
+		s.armMu.Unlock()
+		return false, true
+	}
+	if !t.changes.CompareAndSwap(n, n+1) {
+		s.armMu.Unlock()
+		return false, false
+	}
+	c, w, was := h.pending()
+	var to arena.Word
+	for was {
+		if to, _ = c.ending(w); c.page.Swap(c.index, w, to) {
+			break
+		}
+		c, w, was = h.pending()
+	}
+	next := s.armFree(deadline, now, arena.Counted)
+	s.countedFuncs.set(next.index, &t.countedFunc)
+	if t.ref.Load() != next.ref {
+		t.ref.Store(next.ref)
+	}
+	t.slot.Store(uint64(next.index)<<32 | uint64(next.gen))
+	t.changes.Store(n + 2)
 	s.unlockArm()
-	return was
+	if was {
+		c.ended(w, to) // without armMu, which a drain takes
+		e.replaced.Add(1)
+	}
+	return was, true
 }
 
-// placeLocked restores F1 for a deadline, and counts the timer as armed if it was not. armMu is
-// held. If the timer has no slot, the inbox has a free one.
-func (t *FuncTimer) placeLocked(deadline, now int64, was bool) {
-	s := t.shard
-	now = max(now, s.now.Load()) // the caller may have been preempted since it read the clock
-	// The end of the tick, even if the deadline has passed within the tick: expire waits for that.
-	deadline = max(s.ticks.Begin(s.ticks.Ceil(deadline)), now)
-	tick := s.tickOf(deadline, now)
-	for t.place != 0 {
-		c := t.cell()
-		w := c.load()
-		ok := w.Kind() == arena.Running // expire comes next
-		if !ok {
-			ok = w.Tick() <= tick && !s.Manual || c.moveLocked(w, tick)
-		}
-		if ok {
-			if !was {
-				s.inbox.armed++
-				t.sampleAs(nil) // the slot is that of an earlier arming
-			}
-			return
-		}
-	}
-	if h := s.armLocked(deadline, now, t.run, arena.Plan); h.ref != nil { // else the wheel is stopped
-		t.place = h.index + 1
-		s.callees.set(h.index, t.f)
-		if was {
-			s.inbox.armed-- // it is counted already
-		}
-	}
-}
-
-// setUnlocked is set for a Reset that has found armMu locked. ok is false if the wheel is stopped.
-func (t *FuncTimer) setUnlocked(deadline int64) (was, ok bool) {
-	s := t.shard
-	ok = s.claims.doUnlessClosed(&s.closed, func() {
-		t.renew() // first, or else expire might call f early although this call moves the deadline
-		for done := false; !done; {
-			u := t.until.Load()
-			was = u != unarmed
-			if !was {
-				s.funcTimers.armed.Add(1) // before until, or else Len might be negative
-			}
-			done = t.until.CompareAndSwap(u, deadline)
-			if !done && !was {
-				s.funcTimers.armed.Add(^uint64(0))
-			}
-		}
-	})
-	switch {
-	case !ok:
-	case was || s.profileRate == 0:
-		t.request(t.updateSlot)
-	default:
-		var origin *sampling.Origin
-		if rand.IntN(s.profileRate) == 0 {
-			origin = sampling.Here(s.reading())
-		}
-		t.request(func() { t.updateSlot(); t.sampleAs(origin) })
-	}
-	return was, ok
-}
-
-// stopUnlocked is stop for a caller that has found armMu locked. ok is false if the wheel is
-// stopped.
-func (t *FuncTimer) stopUnlocked() (stopped, ok bool) {
-	s := t.shard
-	ok = s.claims.doUnlessClosed(&s.closed, func() {
-		if stopped = t.until.Swap(unarmed) != unarmed; stopped {
-			s.funcTimers.stopped.Add(1)
-		}
-	})
-	if stopped {
-		t.request(t.updateSlot)
-	}
-	return stopped, ok
-}
-
-// request leaves a request that runs do under armMu. The next owner serves it, or a new goroutine
-// that waits for the lock.
-func (t *FuncTimer) request(do func()) {
-	s := t.shard
-	if !s.funcTimers.push(do) {
-		return
-	}
-	go func() {
-		s.engine.labels.Own()
-		s.armMu.Lock()
-		s.funcTimers.serverStarting.Store(false)
-		s.funcTimers.serve(&s.closed)
-		s.unlockArm()
-		if s.drainRequested.Load() {
-			s.tryDrain()
-		}
-	}()
-}
-
-// updateSlot updates the slot after a change of until without armMu: it restores F1 after
-// setUnlocked, and releases the slot after stopUnlocked. armMu is held.
-func (t *FuncTimer) updateSlot() {
-	s := t.shard
-	for {
-		u := t.until.Load()
-		switch {
-		case u == unarmed:
-			if t.place != 0 && t.cell().endCounted() {
-				t.place = 0
-			}
-			return
-		case t.place == 0 && len(s.inbox.free) == 0:
-			if !s.refill() {
-				return
-			}
-			continue // refill has released the lock for a while
-		}
-		t.placeLocked(u, clock.Unread, true)
-		s.inbox.skipSamples() // the caller of Reset has decided whether this arming is sampled
-		return
-	}
-}
-
-// sampleAs is [Timer.sampleAs] under armMu.
-func (t *FuncTimer) sampleAs(o *sampling.Origin) {
-	s := t.shard
-	if t.place == 0 || s.inbox.samples == nil {
-		return
-	}
-	i := t.place - 1
-	s.inbox.samples.Set(sampling.Timer{Page: s.host.pageOf(i), Index: i, Gen: t.cell().load().Gen()}, o)
-}
-
-// expire is the payload of the timer's slot, which is Running because its tick has come or was
-// flushed. expire calls f if the deadline has come as well. If the deadline was moved, expire makes
-// the slot pending again.
-func (t *FuncTimer) expire() {
-	s := t.shard
-	s.armMu.Lock()
-	if s.closed.Load() {
-		s.armMu.Unlock()
-		return
-	}
-	c := t.cell()
-	w := c.load()
-	flushed := t.outdated()
-	fires := false
-	for !fires {
-		u := t.until.Load()
-		if u == unarmed { // the timer was stopped
-			break
-		}
-		if !flushed && !t.reached(u) {
-			s.inbox.rescheduled++
-			// The slot gets the next generation, because other workers may still hold the batch of
-			// this claim. They would mistake the timer for a postponed one and return it to the
-			// inbox, even after a Flush.
-			c.stageAt(w, w.Renewed(), s.ticks.Ceil(u))
-			if s.inbox.samples != nil {
-				s.inbox.samples.Renew(c.index, w.Gen(), w.Renewed().Gen())
-			}
-			s.unlockArm()
-			return
-		}
-		fires = t.until.CompareAndSwap(u, unarmed)
-	}
-	if fires {
-		s.claims.runs.Add(1)
-		t.noteCall()
-	}
-	dead := w.With(arena.Dead) | arena.Moved
-	c.page.Swap(c.index, w, dead)
-	t.place = 0
-	s.release(c.index)
-	offer := s.removals.push(c.page, c.index, dead) >= removalsMax
-	s.armMu.Unlock()
-	switch {
-	case fires: // before any tryDrain, because the wheel's Stop waits for the claim
-		t.call()
-	case offer:
-		s.tryDrain()
-	}
-}
-
-// call calls f and notes the end of the call, even if f panics or calls runtime.Goexit.
-func (t *FuncTimer) call() {
-	defer t.noteEnd()
-	t.f()
-}
-
-// noteCall notes that a call of f begins. armMu is held.
-func (t *FuncTimer) noteCall() {
-	if u := t.list(); u != nil {
-		u.more++
-		return
-	}
-	t.marks.Or(calling)
-}
-
-// noteEnd notes that a call of f has ended. It takes armMu only if the timer is listed.
-func (t *FuncTimer) noteEnd() {
-	for m := t.marks.Load(); m&listed == 0; m = t.marks.Load() {
-		if t.marks.CompareAndSwap(m, m&^calling) {
-			return
-		}
-	}
-	s := t.shard
-	s.armMu.Lock()
-	defer s.armMu.Unlock()
-	u := s.funcTimers.inFlight[&t.marks]
-	if u.more > 0 {
-		u.more--
-		return
-	}
-	t.marks.And(epochMask)
-	if delete(s.funcTimers.inFlight, &t.marks); len(s.funcTimers.inFlight) == 0 {
-		s.funcTimers.inFlight = nil // a map does not shrink
-	}
-	if u.ended != nil {
-		close(u.ended)
-	}
-}
-
-// list adds the timer to shard.funcTimers.inFlight, unless it is there, and returns its entry. It
-// returns nil if no call of f is under way. armMu is held.
-func (t *FuncTimer) list() *inFlightCalls {
-	for {
-		m := t.marks.Load()
-		if m&calling == 0 {
-			return nil
-		}
-		if t.marks.CompareAndSwap(m, m|listed) {
-			break
-		}
-	}
-	s := t.shard
-	u := s.funcTimers.inFlight[&t.marks]
-	if u == nil {
-		if s.funcTimers.inFlight == nil {
-			s.funcTimers.inFlight = make(map[*atomic.Uint32]*inFlightCalls)
-		}
-		u = new(inFlightCalls)
-		s.funcTimers.inFlight[&t.marks] = u
-	}
-	return u
-}
-
-// outdated reports whether the wheel was flushed or stopped since the timer was armed or touched.
-func (t *FuncTimer) outdated() bool {
-	return (t.marks.Load()^t.shard.epoch.Load())&epochMask != 0
-}
-
-// renew brings the timer into the current epoch of the shard, so that earlier Flushes no longer
-// apply to it. It returns false if the wheel is stopped.
-func (t *FuncTimer) renew() bool {
-	s := t.shard
-	for {
-		m := t.marks.Load() // before epoch, so that no newer one is replaced
-		epoch := s.epoch.Load() & epochMask
-		if s.closed.Load() { // after epoch, which the wheel's Stop counts up afterwards
-			return false
-		}
-		if m&epochMask == epoch || t.marks.CompareAndSwap(m, m&^epochMask|epoch) {
-			return true
-		}
-	}
-}
-
-// cell returns the timer's slot, which must exist. armMu is held.
-func (t *FuncTimer) cell() cell {
-	i := t.place - 1
-	return cell{&t.shard.shard, t.shard.slots.Pages.At(i >> arena.PageShift), i}
-}
-
-// reached reports whether the clock has reached the tick of a deadline.
-func (t *FuncTimer) reached(deadline int64) bool {
-	s := t.shard
-	tick := s.ticks.Ceil(deadline)
-	return tick <= s.ticks.Floor(s.now.Load()) || !s.Manual && tick <= s.ticks.Floor(s.Read())
-}
+// engineOf returns the engine to which a FuncTimer with this pageRef belongs.
+func engineOf(ref *pageRef) *engine[func()] { return ref.shard.host.(*shardOf[func()]).engine }

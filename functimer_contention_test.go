@@ -14,11 +14,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// contended calls f while armMu is held, as if the holder were preempted. f must not wait for the
-// lock.
+// contended calls f while the locks of the first shard are held, as if its owner were preempted. f
+// must not wait for them.
 func contended(t *testing.T, tw *TimingWheel, f func()) {
 	t.Helper()
 	s := tw.engine.shards[0]
+	s.wheelMu.Lock()
+	defer s.unlockAndDrain()
 	s.armMu.Lock()
 	done := make(chan struct{})
 	go func() { defer close(done); f() }()
@@ -31,165 +33,70 @@ func contended(t *testing.T, tw *TimingWheel, f func()) {
 	s.armMu.Unlock()
 }
 
-// A goroutine that is preempted while it holds armMu delays no call (G15), and results are exact.
+// shardOfTimer returns the shard on which a FuncTimer was armed last.
+func shardOfTimer(ft *FuncTimer) *shard { return ft.ref.Load().shard }
+
+// An owner that is preempted while it holds armMu delays no call (G15), and results are exact. A
+// Reset to a later deadline, a Touch and a Stop need no lock. Other Resets arm on another shard.
 func TestFuncTimersDoNotWaitForArmMu(t *testing.T) {
 	t.Parallel()
-	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+	bubble(t, Options{Shards: 2}, func(t *testing.T, tw *TimingWheel) {
 		watch := newStopwatch()
-		ft := tw.NewFuncTimer(time.Hour, watch.note)
-		step := func(calls func(), pending int) {
+		ft := new(FuncTimer)
+		ft.InitStopped(tw, watch.note)
+		want := Stats{}
+		step := func(name string, shard int, calls func()) {
 			t.Helper()
+			sendTo(tw, 0)
 			contended(t, tw, calls)
+			assert.Same(t, &tw.engine.shards[shard].shard, shardOfTimer(ft), name)
 			synctest.Wait()
-			assert.Equal(t, pending, tw.Len())
 			st := tw.Stats()
-			assert.Equal(t, st.Armed, st.Fired+st.Stopped+uint64(st.Pending))
+			got := Stats{Armed: st.Armed, Fired: st.Fired, Stopped: st.Stopped, Postponed: st.Postponed, Pending: st.Pending}
+			assert.Equal(t, want, got, name)
+			assert.Equal(t, want.Pending, tw.Len(), name)
 			verifyShards(t, tw.engine)
 		}
-		step(func() { assert.True(t, ft.Reset(10*ms)) }, 1) // earlier
-		pass(10 * ms)
-		assert.Equal(t, []int{10}, watch.noted())
-		step(func() { assert.False(t, ft.Reset(10*ms)) }, 1) // arms
-		pass(10 * ms)
-		assert.Equal(t, []int{10, 20}, watch.noted())
-		step(func() { assert.False(t, ft.Stop()) }, 0)
-		step(func() { assert.False(t, ft.Reset(10*ms)); assert.True(t, ft.Stop()) }, 0)
-		step(func() {
+		armOnFirst := func() {
+			sendTo(tw, 0)
 			assert.False(t, ft.Reset(time.Hour))
-			assert.True(t, ft.Reset(30*ms))
-			assert.True(t, ft.Reset(20*ms))
-			assert.True(t, ft.Touch())
-		}, 1)
-		step(func() { assert.True(t, ft.Stop()); assert.False(t, ft.Stop()) }, 0)
-		pass(time.Hour)
-		assert.Equal(t, []int{10, 20}, watch.noted())
-		ft.Reset(10 * ms)
-		step(func() { assert.True(t, ft.Stop()); assert.False(t, ft.Reset(20*ms)) }, 1)
-		pass(time.Hour)
-		assert.Len(t, watch.noted(), 3)
-		st := tw.Stats()
-		assert.Equal(t, uint64(6), st.Armed)
-		assert.Equal(t, uint64(3), st.Stopped)
-		assert.Equal(t, uint64(3), st.Fired)
-	})
-}
-
-// A Reset after a Flush takes the timer out of the Flush, even without the lock.
-func TestResetWithoutArmMuLeavesAFlush(t *testing.T) {
-	t.Parallel()
-	calls := new(held)
-	bubble(t, Options{Executor: calls}, func(t *testing.T, tw *TimingWheel) {
-		watch := newStopwatch()
-		ft := tw.NewFuncTimer(time.Hour, watch.note)
-		assert.Equal(t, 1, tw.Flush())
-		synctest.Wait()
-		contended(t, tw, func() { assert.True(t, ft.Reset(20*ms)) })
-		calls.release()
-		assert.Empty(t, watch.noted())
-		pass(20 * ms)
-		calls.release()
-		assert.Equal(t, []int{20}, watch.noted())
-	})
-}
-
-// A call that comes before an earlier request is served sees the effect of the request.
-func TestCallsSeeARequestThatIsNotServed(t *testing.T) {
-	t.Parallel()
-	for name, after := range map[string]func(t *testing.T, tw *TimingWheel, ft *FuncTimer){
-		"Stop":       func(t *testing.T, _ *TimingWheel, ft *FuncTimer) { assert.True(t, ft.Stop()) },
-		"StopWait":   func(t *testing.T, _ *TimingWheel, ft *FuncTimer) { stopWait(t, ft) },
-		"Reset":      func(t *testing.T, _ *TimingWheel, ft *FuncTimer) { assert.True(t, ft.Reset(ms)) },
-		"Flush":      func(t *testing.T, tw *TimingWheel, _ *FuncTimer) { assert.Equal(t, 1, tw.Flush()) },
-		"Len":        func(t *testing.T, tw *TimingWheel, _ *FuncTimer) { assert.Equal(t, 1, tw.Len()) },
-		"Next":       func(t *testing.T, tw *TimingWheel, _ *FuncTimer) { _, ok := tw.Next(); assert.True(t, ok) },
-		"wheel Stop": func(_ *testing.T, tw *TimingWheel, _ *FuncTimer) { tw.Stop() },
-	} {
-		bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-			var calls atomic.Int64
-			ft := new(FuncTimer)
-			ft.InitStopped(tw, func() { calls.Add(1) })
-			ft.shard.funcTimers.serverStarting.Store(true) // no goroutine serves the request
-			contended(t, tw, func() { ft.Reset(time.Hour) })
-			after(t, tw, ft)
-			ft.shard.funcTimers.serverStarting.Store(false)
-			pass(2 * time.Hour)
-			st := tw.Stats()
-			assert.Equal(t, uint64(1), st.Armed, name)
-			assert.Equal(t, uint64(1), st.Fired+st.Stopped+st.Discarded+uint64(st.Pending), name)
-			assert.EqualValues(t, st.Fired, calls.Load(), name)
-			verifyShards(t, tw.engine)
-		})
-	}
-}
-
-// A Stop without armMu releases the payload and the slot once the lock is free.
-func TestStopWithoutArmMuReleasesTheSlot(t *testing.T) {
-	t.Parallel()
-	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		s := &tw.engine.shards[0].shard
-		for _, place := range []func(){func() {}, s.placeAll} { // in the inbox, on the wheel
-			ft := tw.NewFuncTimer(time.Hour, boom)
-			slot := ft.place - 1
-			place()
-			contended(t, tw, func() { assert.True(t, ft.Stop()) })
-			synctest.Wait()
-			assert.Nil(t, tw.engine.shards[0].values.At(0)[slot])
-			s.placeAll()
-			assert.True(t, s.slotIsFree(slot))
+			want.Armed++
+			want.Pending++
 		}
-	})
-}
-
-// A Stop without armMu releases the slot although no worker is free, and the wheel does not wake
-// up.
-func TestStopWithoutArmMuNeedsNoWorker(t *testing.T) {
-	t.Parallel()
-	for name, opts := range map[string]Options{
-		"the limit is reached":       {Executor: limitOf(1)},
-		"an executor holds its call": {Executor: new(held)},
-	} {
-		bubble(t, opts, func(t *testing.T, tw *TimingWheel) {
-			s := &tw.engine.shards[0].shard
-			release := make(chan struct{})
-			defer close(release)
-			tw.AfterFunc(0, func() { <-release })
-			synctest.Wait()
-			for _, place := range []func(){func() {}, s.placeAll} { // in the inbox, on the wheel
-				ft := tw.NewFuncTimer(time.Hour, boom)
-				slot := ft.place - 1
-				place()
-				before := tw.Stats()
-				contended(t, tw, func() { assert.True(t, ft.Stop()) })
-				synctest.Wait()
-				assert.Nil(t, tw.engine.shards[0].values.At(0)[slot], name)
-				verifyShards(t, tw.engine)
-				after := tw.Stats()
-				assert.Equal(t, before.Pending-1, after.Pending)
-				assert.Equal(t, before.Stopped+1, after.Stopped)
-				assert.Equal(t, before.Postponed, after.Postponed)
-				assert.Equal(t, before.Wakeups, after.Wakeups)
-				assert.Equal(t, after.Armed, after.Fired+after.Stopped+uint64(after.Pending))
-				s.placeAll()
-				assert.True(t, s.slotIsFree(slot), name)
-				assert.False(t, ft.Reset(time.Hour))
-				assert.True(t, ft.Stop())
-			}
-		})
-	}
-}
-
-// A timer that was stopped without armMu does not keep the alarm of an idle wheel set.
-func TestStopWithoutArmMuUnsetsTheAlarm(t *testing.T) {
-	t.Parallel()
-	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		s := &tw.engine.shards[0].shard
-		for _, place := range []func(){func() {}, s.placeAll} {
-			ft := tw.NewFuncTimer(time.Hour, boom)
-			place()
-			contended(t, tw, func() { assert.True(t, ft.Stop()) })
-			pass(time.Hour + ms)
-			assert.EqualValues(t, int64(never), s.alarm.at.Load())
+		stop := func() {
+			assert.True(t, ft.Stop())
+			assert.False(t, ft.Stop())
+			want.Stopped++
+			want.Pending--
 		}
+		for _, place := range []func(){func() {}, tw.engine.shards[0].placeAll} { // in the inbox, on the wheel
+			armOnFirst()
+			place()
+			step("Touch", 0, func() { assert.True(t, ft.Touch()) })
+			step("Reset, later", 0, func() { assert.True(t, ft.Reset(2*time.Hour)) })
+			want.Postponed++
+			step("Reset, earlier", 1, func() { assert.True(t, ft.Reset(10*ms)) })
+			pass(9 * ms)
+			assert.Equal(t, want.Fired, uint64(len(watch.noted())))
+			pass(ms)
+			want.Fired++
+			want.Pending--
+			assert.Equal(t, want.Fired, uint64(len(watch.noted())), "not at the old deadline")
+			step("Stop after the call", 1, func() { assert.False(t, ft.Stop()) })
+			want.Armed++
+			want.Pending++
+			step("Reset after the call", 1, func() { assert.False(t, ft.Reset(time.Hour)) })
+			step("Stop on the other shard", 1, stop)
+			armOnFirst()
+			place()
+			step("Stop", 0, stop)
+			want.Armed++
+			want.Pending++
+			step("Reset after Stop", 1, func() { assert.False(t, ft.Reset(time.Hour)) })
+			stop()
+		}
+		pass(3 * time.Hour)
+		assert.Len(t, watch.noted(), 2)
 	})
 }
 
@@ -198,7 +105,7 @@ func TestStopWithoutArmMuUnsetsTheAlarm(t *testing.T) {
 func TestRaceFuncTimersAreExactWhileArmMuIsHeld(t *testing.T) {
 	t.Parallel()
 	for _, opts := range tiny {
-		opts.Shards = 1
+		opts.Shards = max(opts.Shards, 2)
 		tw := startWheel(t, opts)
 		const timers = 4
 		var fts [timers]FuncTimer
@@ -267,7 +174,7 @@ func holdArmMu(tw *TimingWheel) {
 func TestRaceResetsAreNeverEarlyWhileArmMuIsHeld(t *testing.T) {
 	t.Parallel()
 	for _, opts := range tiny {
-		opts.Shards = 1
+		opts.Shards = max(opts.Shards, 2)
 		tw := startWheel(t, opts)
 		var all sync.WaitGroup
 		for g := range 3 {
@@ -310,13 +217,13 @@ func TestRaceResetsAreNeverEarlyWhileArmMuIsHeld(t *testing.T) {
 	}
 }
 
-// The wheel is stopped while calls leave requests. Each arming has been fired, stopped or
-// discarded.
-func TestRaceRequestsAreCountedWhenTheWheelStops(t *testing.T) {
+// The wheel is stopped while Resets move timers between its shards. Each arming has been fired,
+// stopped or discarded.
+func TestRaceFuncTimersThatChangeTheirShardAreCountedWhenTheWheelStops(t *testing.T) {
 	t.Parallel()
 	for range scaled(300) {
-		tw := startWheel(t, Options{Tick: time.Microsecond, Shards: 1})
-		var called, stopped atomic.Int64
+		tw := startWheel(t, Options{Tick: time.Microsecond, Shards: 2})
+		var armed, called, stopped atomic.Int64
 		var fts [8]FuncTimer
 		for k := range fts {
 			fts[k].InitStopped(tw, func() { called.Add(1) })
@@ -326,8 +233,8 @@ func TestRaceRequestsAreCountedWhenTheWheelStops(t *testing.T) {
 			all.Go(func() {
 				for n := range 100 {
 					ft := &fts[n%len(fts)]
-					if !ft.Reset(time.Duration(n%5)*time.Microsecond) && ft.shard.closed.Load() {
-						return
+					if !ft.Reset(time.Duration(n%5) * time.Microsecond) {
+						armed.Add(1) // or the wheel was stopped
 					}
 					if n%3 == 0 && ft.Stop() {
 						stopped.Add(1)
@@ -346,34 +253,8 @@ func TestRaceRequestsAreCountedWhenTheWheelStops(t *testing.T) {
 		require.NoError(t, tw.Shutdown(t.Context()))
 		st := tw.Stats()
 		assert.Equal(t, st.Armed, st.Fired+st.Stopped+st.Discarded)
+		assert.EqualValues(t, armed.Load(), st.Armed+st.Rejected)
 		assert.EqualValues(t, called.Load(), st.Fired)
 		assert.EqualValues(t, stopped.Load(), st.Stopped)
 	}
-}
-
-// serve releases armMu while it allocates memory. A second call of serve that comes meanwhile
-// serves all remaining requests, including the one for which the first call allocates.
-func TestNestedServeMissesNoRequest(t *testing.T) {
-	t.Parallel()
-	var a funcTimerState
-	var closed atomic.Bool
-	served := map[int]bool{}
-	nested := false
-	for k := range 3 {
-		a.push(func() {
-			if !nested { // as if the lock were released here
-				nested = true
-				a.serve(&closed)
-				assert.Len(t, served, 3)
-			}
-			served[k] = true
-		})
-	}
-	a.serve(&closed)
-	assert.Nil(t, a.taken)
-	assert.Nil(t, a.requests.Load())
-	served = map[int]bool{}
-	a.push(func() { served[0] = true })
-	a.serve(&closed)
-	assert.Len(t, served, 1)
 }

@@ -15,16 +15,14 @@ import (
 type modelFunc struct {
 	FuncTimer
 	timeout int64
-	until   int64 // the deadline before it is rounded up
-	epoch   int   // model.flushes when the timer was last armed or moved
-	calls   int   // calls under way
+	calls   int // calls under way
 }
 
 // addFuncTimer adds a FuncTimer that is not armed.
 func (m *model) addFuncTimer(shard int) *modelTimer {
 	e := &modelTimer{id: len(m.all), shard: shard, at: -1, fn: new(modelFunc)}
 	m.all = append(m.all, e)
-	m.sut.initFunc(shard, &e.fn.FuncTimer, func() {
+	m.sut.initFunc(&e.fn.FuncTimer, func() {
 		e.fn.calls++
 		defer func() { e.fn.calls-- }()
 		m.callback([]int{e.id})
@@ -56,6 +54,7 @@ func (m *model) actOnFunc(e *modelTimer, shard int) {
 
 func (m *model) resetFunc(e *modelTimer, d time.Duration) {
 	pending := e.at >= 0
+	m.sut.sendTo(e.shard)
 	if got := e.fn.Reset(d); got != pending {
 		m.failf("Reset of FuncTimer %d: %v", e.id, got)
 	}
@@ -71,10 +70,6 @@ func (m *model) resetFunc(e *modelTimer, d time.Duration) {
 		m.pending = append(m.pending, e)
 	}
 	m.armed(e, m.delayed(d))
-	e.fn.until, e.fn.epoch = e.due, m.flushes
-	if d <= 0 {
-		e.fn.until = m.tickOf() * int64(m.cfg.tick)
-	}
 }
 
 // touchFunc touches e with the reading of the clock at. touch calls Touch or TouchFrom.
@@ -83,22 +78,17 @@ func (m *model) touchFunc(e *modelTimer, at int64, touch func() bool) {
 		m.failf("Touch of FuncTimer %d: %v", e.id, got)
 	}
 	deadline := clock.Saturated(at, max(e.fn.timeout, 0))
-	if e.at < 0 || e.fn.epoch == m.flushes && e.fn.until >= deadline {
-		return
-	}
-	e.fn.until, e.fn.epoch = max(deadline, e.fn.until), m.flushes
-	m.want.Postponed++
-	m.armed(e, e.fn.until)
-	e.tick = max(m.funcTick(e), m.tickOf()) // the deadline may have passed within this tick
-}
-
-// funcTick returns the tick to which the deadline of a FuncTimer is rounded up.
-func (m *model) funcTick(e *modelTimer) int64 {
-	tick := e.fn.until / int64(m.cfg.tick)
-	if e.fn.until%int64(m.cfg.tick) != 0 {
+	tick := deadline / int64(m.cfg.tick)
+	if deadline%int64(m.cfg.tick) != 0 {
 		tick++
 	}
-	return min(tick, clock.LastTick)
+	tick = min(tick, clock.LastTick)
+	if e.at < 0 || tick <= max(e.tick, m.tickOf()) {
+		return
+	}
+	m.want.Postponed++
+	m.armed(e, deadline)
+	e.tick = tick // even if the deadline has passed within this tick
 }
 
 // stopWaitFunc calls StopWait with a context that has ended, because the caller may be inside a

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -180,8 +179,8 @@ func TestProfileFollowsTimers(t *testing.T) {
 	require.NoError(t, tw.WriteProfile(new(bytes.Buffer)))
 }
 
-// A touched FuncTimer gets another generation when the wheel looks at it, and keeps its sample. The
-// wheel is not Manual, because in Manual mode a Touch works like a Reset.
+// A touched FuncTimer keeps its sample when the wheel looks at it. The wheel is not Manual, because
+// in Manual mode a Touch works like a Reset.
 func TestProfileFollowsTouchedTimers(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{ProfileRate: 1})
@@ -204,19 +203,12 @@ func TestProfileFollowsTouchedTimers(t *testing.T) {
 	require.Empty(t, holdersOf(tw.engine))
 }
 
-// Some timers enter the inbox without the call that armed them: a request that another goroutine
-// serves, and a postponed timer that a worker returns. If the turn to be sampled falls on such a
-// timer, no timer is sampled, and the next caller must not be.
+// Some timers enter the inbox without the call that armed them, for example a postponed timer that a
+// worker returns. If the turn to be sampled falls on such a timer, no timer is sampled, and the next
+// caller must not be.
 func TestTurnOfATimerWithoutItsCallerIsNotSampled(t *testing.T) {
 	t.Parallel()
 	for name, add := range map[string]func(t *testing.T, tw *TimingWheel){
-		"request": func(t *testing.T, tw *TimingWheel) {
-			ft := new(FuncTimer)
-			ft.InitStopped(tw, func() {})
-			ft.shard.funcTimers.serverStarting.Store(true) // no goroutine serves the request
-			contended(t, tw, func() { resetsTimer(ft, time.Hour) })
-			ft.shard.funcTimers.serverStarting.Store(false)
-		},
 		"postponed in a batch": func(t *testing.T, tw *TimingWheel) {
 			s := tw.engine.shards[0]
 			timer := armsOne(tw, time.Hour)
@@ -252,60 +244,21 @@ func TestTurnOfATimerWithoutItsCallerIsNotSampled(t *testing.T) {
 	}
 }
 
-// If Reset finds armMu locked, the profile has the caller of Reset, and neither the goroutine that
-// serves the request nor the caller of an earlier Reset.
-func TestProfileHasTheCallerOfAResetWithoutArmMu(t *testing.T) {
+// A FuncTimer that is armed again has the caller of the last Reset, even if that Reset moves it to
+// another shard.
+func TestProfileHasTheCallerThatArmedAFuncTimerLast(t *testing.T) {
 	t.Parallel()
-	for name, serve := range map[string]func(s *shard){
-		"goroutine": nil,
-		"owner":     (*shard).placeAll,
-	} {
-		bubble(t, Options{ProfileRate: 1}, func(t *testing.T, tw *TimingWheel) {
-			ft := new(FuncTimer)
-			ft.InitStopped(tw, func() {})
-			s := &ft.shard.shard
-			requireHolder := func(want string) {
-				t.Helper()
-				if serve != nil {
-					serve(s)
-				}
-				synctest.Wait()
-				s.funcTimers.serverStarting.Store(false)
-				require.Equal(t, map[string]int{want: 1}, holdersOf(tw.engine), name)
-				verifyShards(t, tw.engine)
-			}
-			s.funcTimers.serverStarting.Store(serve != nil)
-			contended(t, tw, func() { resetsTimer(ft, time.Hour) })
-			requireHolder("resetsTimer")
-			ft.Stop()
-			resetsAgain(ft, time.Hour)
-			requireHolder("resetsAgain")
-			s.funcTimers.serverStarting.Store(serve != nil)
-			contended(t, tw, func() { ft.Stop(); resetsTimer(ft, time.Hour) }) // in the same slot
-			requireHolder("resetsTimer")
-		})
-	}
-}
-
-// A FuncTimer that is armed again while the wheel still has its slot does not keep its old sample.
-func TestProfileForgetsTheCallerOfAStoppedTimer(t *testing.T) {
-	t.Parallel()
-	bubble(t, Options{ProfileRate: 1}, func(t *testing.T, tw *TimingWheel) {
-		ft := new(FuncTimer)
-		ft.InitStopped(tw, func() {})
-		resetsTimer(ft, time.Hour)
-		s := ft.shard
-		s.armMu.Lock() // a worker has claimed the timer, and its call of expire waits
-		pg, slot := s.slots.Pages.At(0), ft.place-1
-		pg.Store(slot, pg.Load(slot).With(arena.Placed))
-		pg.Store(slot, pg.Load(slot).With(arena.Running))
-		s.inbox.take(nil)
-		s.armMu.Unlock()
-		require.True(t, ft.Stop())
-		require.False(t, ft.Reset(2*time.Hour))
-		ft.expire()
-		require.Empty(t, holdersOf(tw.engine))
-	})
+	tw := startWheel(t, Options{ProfileRate: 1, Shards: 2})
+	sendTo(tw, 0)
+	ft := new(FuncTimer)
+	ft.InitStopped(tw, func() {})
+	resetsTimer(ft, time.Hour)
+	require.Equal(t, map[string]int{"resetsTimer": 1}, holdersOf(tw.engine))
+	ft.Stop()
+	resetsAgain(ft, time.Hour)
+	require.Equal(t, map[string]int{"resetsAgain": 1}, holdersOf(tw.engine))
+	contended(t, tw, func() { resetsTimer(ft, time.Minute) })
+	require.Equal(t, map[string]int{"resetsTimer": 1}, holdersOf(tw.engine))
 }
 
 // If a callback arms a timer, the profile has the callback and not the worker that runs it.

@@ -42,7 +42,7 @@ type inbox struct {
 
 	armed       uint64 // timers
 	stopped     uint64 // timers that were stopped while staged and whose slots are free again
-	rescheduled uint64 // Reschedules that took armMu, and FuncTimers that were found touched
+	rescheduled uint64 // Reschedules that took armMu
 	rejected    uint64 // arms on a stopped wheel
 }
 

@@ -555,7 +555,7 @@ func TestRaceFuncTimersWithASmallLimit(t *testing.T) {
 						s := &subjects[k][j]
 						calls, armed = calls+s.calls.Load(), armed+s.armed.Load()
 						assert.Zero(t, s.running.Load())
-						assert.Zero(t, s.marks.Load()&(calling|listed))
+						assert.Zero(t, s.FuncTimer.calls.Load())
 					}
 				}
 				assert.EqualValues(t, st.Fired, calls)

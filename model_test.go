@@ -57,7 +57,8 @@ type subject struct {
 	stop    func()
 	now     func() time.Time
 
-	initFunc func(shard int, ft *FuncTimer, f func()) // nil: Timeouts have no FuncTimers
+	initFunc func(ft *FuncTimer, f func()) // nil: Timeouts have no FuncTimers
+	sendTo   func(shard int)               // chooses the shard on which a FuncTimer is armed
 
 	verify func() error
 
@@ -95,7 +96,6 @@ type model struct {
 	stopped bool
 	quiet   bool // callbacks do nothing
 	funcs   bool // most timers are FuncTimers
-	flushes int
 	step    int
 	want    Stats
 
@@ -195,15 +195,15 @@ func (m *model) reschedule(e *modelTimer, due int64, move func(Timer) bool) {
 }
 
 func (m *model) checkDeadline(e *modelTimer) {
-	tick, deadline := e.tick, e.handle.Deadline
+	deadline := e.handle.Deadline
 	if e.fn != nil {
-		tick, deadline = m.funcTick(e), e.fn.Deadline
+		deadline = e.fn.Deadline
 	}
 	at, ok := deadline()
 	switch {
 	case ok != (e.at >= 0):
 		m.failf("Deadline of timer %d: %v", e.id, ok)
-	case ok && !at.Equal(m.time(satMul(tick, int64(m.cfg.tick)))):
+	case ok && !at.Equal(m.time(satMul(e.tick, int64(m.cfg.tick)))):
 		m.failf("Deadline of timer %d: %v, want that of tick %d", e.id, at, e.tick)
 	}
 }
@@ -337,7 +337,9 @@ func (m *model) advance(to int64) {
 func (m *model) flush() {
 	want := len(m.pending)
 	m.loose = true
-	m.flushes++
+	for _, e := range m.pending {
+		e.tick = min(e.tick, m.tickOf())
+	}
 	m.collect(func(*modelTimer) bool { return true })
 	again := m.unwound
 	m.unwound = true // as in advance
@@ -624,10 +626,8 @@ func newWheelModel(tb testing.TB, cfg modelConfig, pick choices) *model {
 	}
 	m.sut = subjectOf(tw.engine, func(id int) func() { return func() { m.callback([]int{id}) } })
 	m.sut.flush = tw.Flush
-	m.sut.initFunc = func(shard int, ft *FuncTimer, f func()) {
-		ft.InitStopped(tw, f)
-		ft.shard = tw.engine.shards[shard] // and not by its address
-	}
+	m.sut.initFunc = func(ft *FuncTimer, f func()) { ft.InitStopped(tw, f) }
+	m.sut.sendTo = func(shard int) { sendTo(tw, uint32(shard)) }
 	return m
 }
 

@@ -252,15 +252,13 @@ func (o *owner) relocate(slots []uint32, b *bucket) {
 // makeDueNow sets the deadline of a flushed timer to the current tick, unless the deadline has
 // passed, and returns the timer's entry. The claim of the entry then fails after a Reschedule, even
 // after one to the old deadline. makeDueNow returns false if the timer was stopped or moved. It
-// also flushes a timer that was postponed after a worker had taken it.
-//
-// Two kinds of deadlines do not change: a plan compares its deadline to find out whether it was
-// rescheduled, and in Manual mode deadlines decide the order.
+// also flushes a timer that was postponed after a worker had taken it. The deadline of a plan does
+// not change, because the plan compares it to find out whether it was rescheduled.
 func (o *owner) makeDueNow(i uint32) (entry, bool) {
 	now := o.tick
 	for {
 		e, ok := entryOf(o.store.slots, i)
-		if !ok || o.Manual || e.word.Has(arena.Plan) {
+		if !ok || e.word.Is(arena.Plan) {
 			return e, ok
 		}
 		if e.word.Tick() <= now {
@@ -412,7 +410,7 @@ func (o *owner) noteClaim(e *entry, tick, now int64) {
 	if now >= 0 {
 		o.counters.lateness.Record(time.Duration(now - o.ticks.Begin(tick)))
 	}
-	if e.word.Has(arena.Plan) {
+	if e.word.Is(arena.Plan) {
 		return
 	}
 	o.counters.fired++

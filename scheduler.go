@@ -111,14 +111,14 @@ func (p *plan) start(e *engine[func()], run func(), f any) Timer {
 		now, _ = e.Instant(date)
 	}
 	s := e.pick()
-	t := s.armLocked(deadline, now, run, arena.Plan)
-	p.timer = t // under the lock, and so before the first run
-	if t.ref != nil {
+	if s.canArm() { // what follows is done under the lock, and so before the first run
+		p.timer = s.armFree(deadline, now, arena.Plan)
+		s.setPayload(p.timer.index, run)
 		p.at = p.tick()
-		s.callees.set(t.index, f)
+		s.callees.set(p.timer.index, f)
 	}
 	s.unlockArm()
-	return t
+	return p.timer
 }
 
 // run is the payload.

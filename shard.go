@@ -17,8 +17,7 @@ import (
 // alarm.
 //
 // The state of a timer is the word of its slot. Each step is one compare-and-swap of that word, so
-// callers need a lock only to arm a timer, to move it to an earlier deadline, and for the slot of a
-// FuncTimer:
+// callers need a lock only to arm a timer and to move it to an earlier deadline:
 //
 //	armMu    guards the inbox, the free slots and the alarm. It is held for tens of nanoseconds.
 //	         A caller that arms a timer and finds it locked tries the next shard.
@@ -48,9 +47,9 @@ type shard struct {
 	host   host
 	funcs  *arena.Table[[arena.PageSize]func()] // the payloads, if they are callbacks; else nil
 
-	closed         atomic.Bool   // no arm, Stop, Reschedule or claim succeeds any more
-	epoch          atomic.Uint32 // Flushes so far, and the wheel's Stop; see FuncTimer.marks
-	drainRequested atomic.Bool   // a caller asks the owner to drain the inbox and the removals
+	countedFuncs   countedFuncs // the payloads of FuncTimers
+	closed         atomic.Bool  // no arm, Stop, Reschedule or claim succeeds any more
+	drainRequested atomic.Bool  // a caller asks the owner to drain the inbox and the removals
 	alarm          alarm
 	now            atomic.Int64 // ns: a time that has passed, stored by the owner; Manual: the clock
 
@@ -59,11 +58,10 @@ type shard struct {
 
 	_ [64]byte
 
-	armMu      sync.Mutex
-	inbox      inbox
-	slots      arena.Slots // the pages are read without armMu
-	order      *armOrder   // Manual mode; else nil
-	funcTimers funcTimerState
+	armMu sync.Mutex
+	inbox inbox
+	slots arena.Slots // the pages are read without armMu
+	order *armOrder   // Manual mode; else nil
 
 	_ [64]byte
 
@@ -121,100 +119,22 @@ func (s *shard) init(c config, h host) {
 type claims struct {
 	_        [64]byte
 	planEnds atomic.Uint64 // Stops of plans during a run
-	runs     atomic.Uint64 // runs of plans and calls of FuncTimers that have begun
-	updating atomic.Int64  // calls of doUnlessClosed in progress
+	runs     atomic.Uint64 // runs of plans that have begun
+	updating atomic.Int64  // calls of countRun in progress
 	launched atomic.Uint64 // those of workerPool.launches that have begun or were dropped
 	dropped  atomic.Uint64 // timers that were claimed and not run because the wheel was stopped
 
 	returning atomic.Int32 // workers that have run callbacks and wait for wheelMu
 }
 
-// doUnlessClosed calls f unless the wheel is stopped, and reports whether it did. f changes
-// counters without a lock, so halt waits for calls in progress.
-func (c *claims) doUnlessClosed(closed *atomic.Bool, f func()) bool {
+// countRun counts a run of a plan that begins now, unless the wheel is stopped. halt waits for calls
+// in progress.
+func (c *claims) countRun(closed *atomic.Bool) {
 	c.updating.Add(1)
-	defer c.updating.Add(-1)
-	if closed.Load() {
-		return false
+	if !closed.Load() {
+		c.runs.Add(1)
 	}
-	f()
-	return true
-}
-
-// countRun counts a run of a plan that begins now, unless the wheel is stopped.
-func (c *claims) countRun(closed *atomic.Bool) { c.doUnlessClosed(closed, func() { c.runs.Add(1) }) }
-
-// funcTimerState is the state that a shard keeps for its FuncTimers.
-type funcTimerState struct {
-	// Guarded by armMu.
-	inFlight map[*atomic.Uint32]*inFlightCalls // the listed FuncTimers, by FuncTimer.marks
-	taken    *request                          // requests that are off the stack and not served yet
-
-	// requests is a lock-free stack. A caller that finds armMu locked pushes a request, and a later
-	// holder of armMu serves it.
-	requests       atomic.Pointer[request]
-	serverStarting atomic.Bool   // a goroutine is about to serve the requests
-	armed          atomic.Uint64 // timers that were armed without armMu
-	stopped        atomic.Uint64 // timers that were stopped without armMu
-}
-
-// request is a function to be called under armMu, unless the wheel is stopped by then. It may be
-// called twice.
-type request struct {
-	do   func()
-	next *request
-}
-
-// push adds a request. It reports whether the caller has to start a goroutine that serves requests.
-func (a *funcTimerState) push(do func()) bool {
-	r := &request{do: do}
-	for {
-		r.next = a.requests.Load()
-		if a.requests.CompareAndSwap(r.next, r) {
-			return a.serverStarting.CompareAndSwap(false, true)
-		}
-	}
-}
-
-// serve serves all requests. armMu is held, and a request may release it to allocate memory.
-// Another goroutine that calls serve meanwhile must serve all requests as well, so the current one
-// stays in taken until it returns.
-func (a *funcTimerState) serve(closed *atomic.Bool) {
-	for {
-		if a.taken == nil {
-			if a.requests.Load() == nil {
-				return
-			}
-			a.taken = a.requests.Swap(nil)
-		}
-		r := a.taken
-		if !closed.Load() {
-			r.do()
-		}
-		if a.taken == r {
-			a.taken = r.next
-		}
-	}
-}
-
-// counts returns a consistent pair: how many timers were armed and stopped, with and without armMu.
-// A timer that is being armed may count as armed. Stopped timers that are still in the inbox count
-// as stopped, because the count of a Stop without armMu moves there when its request is served.
-// armMu is held.
-func (a *funcTimerState) counts(ib *inbox, slots *arena.Slots) (armed, stopped uint64) {
-	for {
-		stopped = a.stopped.Load()
-		armed = a.armed.Load()
-		if a.stopped.Load() == stopped {
-			return armed + ib.armed, stopped + ib.stopped + ib.ended(slots)
-		}
-	}
-}
-
-// inFlightCalls describes the running calls of one FuncTimer.
-type inFlightCalls struct {
-	more  int           // running calls in addition to the first
-	ended chan struct{} // for StopWait: closed when no call is running
+	c.updating.Add(-1)
 }
 
 // tickOf returns the tick of a deadline, rounded up, or the current tick if the deadline has
@@ -259,8 +179,12 @@ func (s *shard) wallNow() time.Time {
 	return s.Date()
 }
 
-// release clears the payload of slot i. The caller has stopped its timer.
-func (s *shard) release(i uint32) {
+// release clears the payload of slot i, whose word is w. The caller has stopped its timer.
+func (s *shard) release(i uint32, w arena.Word) {
+	if w.Is(arena.Counted) {
+		s.countedFuncs.clear(i)
+		return
+	}
 	if s.funcs == nil {
 		if s.scanned {
 			s.host.drop(i)
@@ -421,7 +345,6 @@ func (s *shard) takeArrivals() {
 		return
 	}
 	s.armMu.Lock()
-	s.funcTimers.serve(&s.closed)
 	a.slots, a.first = s.inbox.take(a.slots[:0])
 	now := s.inbox.now
 	s.armMu.Unlock()
@@ -435,7 +358,7 @@ func (s *shard) takeArrivals() {
 func (s *shard) pending() int {
 	s.armMu.Lock()
 	runs := s.claims.runs.Load()
-	armed, stopped := s.funcTimers.counts(&s.inbox, &s.slots)
+	armed, stopped := s.inbox.armed, s.inbox.stopped+s.inbox.ended(&s.slots)
 	s.armMu.Unlock()
 	o := &s.owner
 	for _, b := range o.pool.batches { // some claims of running workers are not counted yet
@@ -469,9 +392,6 @@ func (s *shard) len() int {
 //   - A Stop of any other timer pushes its slot. addStats counts the slots that were pushed since.
 func (s *shard) halt() {
 	s.closed.Store(true)
-	s.armMu.Lock() // FuncTimer.set reads closed before epoch
-	s.epoch.Add(1)
-	s.armMu.Unlock()
 	s.wheelMu.Lock()
 	defer s.wheelMu.Unlock()
 	o := &s.owner
@@ -556,7 +476,6 @@ func (s *shard) flush() (n int) {
 	if s.Manual {
 		s.setClaiming(true)
 	}
-	s.epoch.Add(1)
 	s.drainAll()
 	n = s.pending()
 	o := &s.owner

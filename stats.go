@@ -58,9 +58,13 @@ func (e *engine[T]) stats() Stats {
 		st.Slow, st.SlowRunning = e.watch.Slow()
 	}
 	now := e.reading()
+	replaced := e.replaced.Load() // before the shards, so that the arms and the Stops are counted
 	for _, s := range e.shards {
 		s.addStats(&st, now)
 	}
+	st.Armed -= replaced
+	st.Stopped -= replaced
+	st.Postponed += replaced
 	return st
 }
 
@@ -88,7 +92,7 @@ func (s *shardOf[T]) addStats(st *Stats, now int64) {
 	}
 	s.armMu.Lock()
 	ib, runs := s.inbox, s.claims.runs.Load()
-	ib.armed, ib.stopped = s.funcTimers.counts(&s.inbox, &s.slots)
+	ib.stopped += ib.ended(&s.slots)
 	s.armMu.Unlock()
 	if !closed {
 		s.addPending(st, now)
@@ -194,12 +198,12 @@ func (s *shardOf[T]) bytes() uint64 {
 	pages, table := uintptr(s.slots.OpenPages), uintptr(s.slots.Pages.Cap()+s.values.Cap())
 	word := unsafe.Sizeof(uintptr(0))
 	states := uintptr(s.slots.Pager.Len()) * (arena.PageStateSize + word + unsafe.Sizeof(pageRef{}))
-	var order uintptr
+	n := s.countedFuncs.bytes()
 	if s.order != nil {
-		order = pages * unsafe.Sizeof([arena.PageSize]uint64{})
+		n += pages * unsafe.Sizeof([arena.PageSize]uint64{})
 	}
 	s.armMu.Unlock()
-	n := pages*(unsafe.Sizeof(arena.Page{})+unsafe.Sizeof([arena.PageSize]T{})) + table*word + states + order
+	n += pages*(unsafe.Sizeof(arena.Page{})+unsafe.Sizeof([arena.PageSize]T{})) + table*word + states
 	n += uintptr(o.store.chunks.openPages)*unsafe.Sizeof(chunkPage{}) + uintptr(cap(o.store.chunks.pages))*word
 	n += uintptr(o.store.chunks.pager.Len()) * arena.PageStateSize
 	n += uintptr(len(o.store.all)) * (unsafe.Sizeof(bucket{}) + 2*word)

@@ -21,7 +21,7 @@ import (
 // layers lists the files of the package from the bottom to the top. A file may refer to files of
 // its own layer and of lower layers.
 var layers = [][]string{
-	{"bucket.go"},
+	{"bucket.go", "calls.go"},
 	{"inbox.go"},
 	{"wheel.go"},
 	{"options.go"},

@@ -36,6 +36,16 @@ func (t Timer) load() (pg *arena.Page, w arena.Word, ok bool) {
 	return pg, w, w.Gen() == t.gen && !t.ref.shard.closed.Load()
 }
 
+// pending returns the slot of the timer and its word. It returns false if the timer is not pending,
+// and for a plan during a run. t is not the zero Timer.
+func (t Timer) pending() (c cell, w arena.Word, ok bool) {
+	pg, w, ok := t.load()
+	if k := w.Kind(); !ok || k != arena.Staged && k != arena.Placed {
+		return cell{}, 0, false
+	}
+	return cell{t.ref.shard, pg, t.index}, w, true
+}
+
 // Stop stops a pending timer and returns true. The callback then never starts, and what it refers
 // to is released at once. Stop returns false if the callback has started or is about to start, if
 // the timer or its wheel was stopped before, and for the zero Timer. If several goroutines call
@@ -106,7 +116,11 @@ func (t Timer) RescheduleAt(at time.Time) bool {
 
 // rescheduleTo is Reschedule with a reading of the clock as the deadline. now is a reading from
 // before the call, or clock.Unread. t is not the zero Timer.
-func (t Timer) rescheduleTo(deadline, now int64) bool {
+func (t Timer) rescheduleTo(deadline, now int64) bool { return t.move(deadline, now, true) }
+
+// move is rescheduleTo. If wait is false and another goroutine holds armMu, move does not wait for
+// the lock and returns false although the timer may be pending.
+func (t Timer) move(deadline, now int64, wait bool) bool {
 	s := t.ref.shard
 	now = max(now, s.now.Load()) // the caller may have been preempted since it read the clock
 	deadline = max(deadline, now)
@@ -128,8 +142,8 @@ func (t Timer) rescheduleTo(deadline, now int64) bool {
 		default:
 			return false
 		}
-		if (cell{s, pg, t.index}).reschedule(w, tick) {
-			return true
+		if moved, busy := (cell{s, pg, t.index}).reschedule(w, tick, wait); moved || busy {
+			return moved
 		}
 	}
 }
@@ -143,8 +157,8 @@ func (t Timer) Deadline() (time.Time, bool) {
 	if s == nil {
 		return time.Time{}, false
 	}
-	_, w, ok := t.load()
-	if k := w.Kind(); !ok || k != arena.Staged && k != arena.Placed {
+	_, w, ok := t.pending()
+	if !ok {
 		return time.Time{}, false
 	}
 	return s.TimeAt(s.ticks.Begin(w.Tick())), true
@@ -190,7 +204,7 @@ func (c cell) ended(w, to arena.Word) {
 	s := c.shard
 	switch w.Kind() {
 	case arena.Staged:
-		s.release(c.index)
+		s.release(c.index, w)
 		c.page.Store(c.index, to.With(arena.Ended))
 	case arena.Placed:
 		c.remove(to)
@@ -199,59 +213,35 @@ func (c cell) ended(w, to arena.Word) {
 	}
 }
 
-// endCounted stops a pending timer whose Stop has been counted, and leaves the rest to the owner.
-// It returns false if the timer is Running. armMu is held.
-func (c cell) endCounted() bool {
-	s := c.shard
-	for {
-		w := c.load()
-		to, _ := c.ending(w)
-		switch w.Kind() {
-		case arena.Running:
-			return false
-		case arena.Placed:
-			to |= arena.Moved
-		}
-		if !c.page.Swap(c.index, w, to) {
-			continue
-		}
-		s.release(c.index)
-		if w.Kind() == arena.Staged {
-			c.page.Store(c.index, to.With(arena.Ended))
-			s.inbox.stopped-- // the inbox counts the Ended slot
-		} else {
-			s.removals.push(c.page, c.index, to)
-		}
-		s.drainRequested.Store(true)
-		return true
-	}
-}
-
 // remove releases the payload of a slot whose word is Dead and pushes the slot onto the removals.
 // If there are enough removals, it tries to become the owner and carries them out.
 func (c cell) remove(dead arena.Word) {
 	s := c.shard
-	s.release(c.index)
+	s.release(c.index, dead)
 	if s.removals.push(c.page, c.index, dead) >= removalsMax {
 		s.tryDrain()
 	}
 }
 
-// reschedule handles those cases of Timer.rescheduleTo that are rare or need armMu. It returns
-// false if the word has changed or the wheel is stopped.
-func (c cell) reschedule(w arena.Word, tick int64) bool {
+// reschedule handles those cases of Timer.move that are rare or need armMu. It returns false if the
+// word has changed or the wheel is stopped. busy is true if armMu is locked and wait is false.
+func (c cell) reschedule(w arena.Word, tick int64, wait bool) (moved, busy bool) {
 	s := c.shard
 	if w.Kind() == arena.Running { // the run reads the word at its end
-		return c.page.Swap(c.index, w, w.WithBits(uint64(tick))|arena.Moved)
+		return c.page.Swap(c.index, w, w.WithBits(uint64(tick))|arena.Moved), false
 	}
-	s.armMu.Lock()
+	if wait || s.Manual { // in Manual mode the order of the calls counts
+		s.armMu.Lock()
+	} else if !s.armMu.TryLock() {
+		return false, true
+	}
 	if s.closed.Load() {
 		s.armMu.Unlock()
-		return false
+		return false, false
 	}
-	moved := c.moveLocked(w, tick)
+	moved = c.moveLocked(w, tick)
 	s.unlockArm()
-	return moved
+	return moved, false
 }
 
 // moveLocked moves a pending timer to another deadline, through the inbox if necessary. It returns
@@ -292,19 +282,12 @@ func (c cell) moveLocked(w arena.Word, tick int64) bool {
 func (c cell) stageAgain(w arena.Word, deadline, now int64) (tick int64, ok bool) {
 	s := c.shard
 	tick = s.tickOf(deadline, now)
-	return tick, c.stageAt(w, w, tick)
-}
-
-// stageAt is stageAgain for a tick. The new word has the generation of next.
-func (c cell) stageAt(w, next arena.Word, tick int64) bool {
-	s := c.shard
-	staged := next.With(arena.Staged).WithBits(uint64(tick)) | arena.Moved
-	if !c.page.Swap(c.index, w, staged) {
-		return false
+	if !c.page.Swap(c.index, w, w.With(arena.Staged).WithBits(uint64(tick))|arena.Moved) {
+		return tick, false
 	}
 	if s.Manual {
 		s.order.stamp(c.index)
 	}
 	s.stage(c.index, tick)
-	return true
+	return tick, true
 }

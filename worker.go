@@ -30,7 +30,7 @@ type worker[T any] struct {
 	s        *shardOf[T]
 	exec     func([]T)     // runs one callback, or one batch of payloads
 	record   *watch.Record // of the calls of exec; nil: not watched
-	planSlot uint32        // slot of the plan or FuncTimer in exec, plus 1; 0: neither
+	planSlot uint32        // slot of the plan in exec, plus 1; 0: no plan
 	values   []T           // the buffer for exec
 
 	// Guarded by wheelMu.
@@ -250,7 +250,8 @@ func (w *worker[T]) runOne(limit int64) int {
 	o := &s.owner
 	begun := o.pool.begun
 	fired := o.counters.fired
-	w.values = s.claimDue(w.values[:0], limit)
+	var counted *countedFunc
+	w.values, counted = s.claimDue(w.values[:0], limit)
 	fired = o.counters.fired - fired // without plans
 	n := len(w.values)
 	o.counters.taken += uint64(n)
@@ -263,7 +264,7 @@ func (w *worker[T]) runOne(limit int64) int {
 	if s.perCall == 1 {
 		e := &s.entryBuffer[0]
 		w.planSlot = planSlot(e)
-		lasting = e.word.Has(arena.Lasting)
+		lasting = e.word.Is(arena.Lasting)
 	}
 	o.pool.launches++
 	stuck := w.stuck
@@ -271,13 +272,16 @@ func (w *worker[T]) runOne(limit int64) int {
 	run := !s.closed.Load()
 	if !run { // the wheel is being stopped; halt waits for launched
 		s.claims.dropped.Add(fired)
+		if counted != nil {
+			s.engine.callWaits.callEnded(counted)
+		}
 		if lasting { // the runtime calls it instead
 			time.AfterFunc(0, any(w.values[0]).(func()))
 		}
 	}
 	s.claims.launched.Add(1)
 	if run {
-		w.exec(w.values)
+		w.call(counted, w.values)
 	}
 	w.relock()
 	clear(w.values)
@@ -286,6 +290,15 @@ func (w *worker[T]) runOne(limit int64) int {
 		o.pool.ran(begun)
 	}
 	return n
+}
+
+// call runs a callback, or a batch of payloads. counted is the callback if its calls are counted, or
+// nil.
+func (w *worker[T]) call(counted *countedFunc, values []T) {
+	if counted != nil {
+		defer w.s.engine.callWaits.callEnded(counted)
+	}
+	w.exec(values)
 }
 
 // runExtra runs one more callback, or one more batch of payloads, although there are enough other
@@ -327,11 +340,11 @@ func (w *worker[T]) runBatch() {
 			now = s.Read()
 			tick = e.word.Tick()
 		}
-		v, ok := s.claim(e, b.id) // from here on the callback counts as begun, see halt
+		v, counted, ok := s.claim(e, b.id) // from here on the callback counts as begun, see halt
 		if !ok {
 			continue
 		}
-		if !e.word.Has(arena.Plan) {
+		if !e.word.Is(arena.Plan) {
 			w.claimed |= 1 << k
 		}
 		if now >= 0 {
@@ -339,7 +352,7 @@ func (w *worker[T]) runBatch() {
 		}
 		one[0] = v
 		w.planSlot = planSlot(e)
-		w.exec(one)
+		w.call(counted, one)
 	}
 	w.relock()
 	if late >= 0 {
@@ -479,7 +492,7 @@ func (w *worker[T]) runObserved(items []T) {
 
 // planSlot returns the value of worker.planSlot for an entry.
 func planSlot(e *entry) uint32 {
-	if e.word.Has(arena.Plan) {
+	if e.word.Is(arena.Plan) {
 		return e.index + 1
 	}
 	return 0
@@ -547,13 +560,14 @@ func (w *worker[T]) putBack() {
 	b.returned = true
 }
 
-// claimDue claims up to s.perCall due timers under the lock and appends their payloads to values.
-// It counts the claims at once, so a callback that blocks delays no counter. claimDue returns early
-// if no due timer is left or if it has examined a quantum of timers. For limit see dueBefore.
+// claimDue claims up to s.perCall due timers under the lock and appends their payloads to values. If
+// perCall is 1, counted is the payload if its calls are counted, or nil. claimDue counts the claims
+// immediately, so a callback that blocks delays no counter. claimDue returns early if no due timer is
+// left or if it has examined a quantum of timers. For limit see dueBefore.
 //
 // For batches of payloads, claimDue reads the clock at each call to measure the lateness, and in
 // Manual mode it uses the wheel's clock. For single callbacks the lateness is sampled.
-func (s *shardOf[T]) claimDue(values []T, limit int64) []T {
+func (s *shardOf[T]) claimDue(values []T, limit int64) (claimed []T, counted *countedFunc) {
 	o := &s.owner
 	o.counters.mostDue = max(o.counters.mostDue, o.due.ready)
 	now := int64(-1)
@@ -571,48 +585,53 @@ func (s *shardOf[T]) claimDue(values []T, limit int64) []T {
 		}
 		for k := range entries {
 			tick := entries[k].word.Tick()
-			if v, ok := s.claim(&entries[k], 0); ok {
-				values = append(values, v)
+			if v, f, ok := s.claim(&entries[k], 0); ok {
+				values, counted = append(values, v), f
 				o.noteClaim(&entries[k], tick, now)
 			}
 		}
 		steps += examined
 	}
-	return values
+	return values, counted
 }
 
-// claim claims the timer of an entry and returns its payload. id is the id of the batch, or 0 under
-// the lock. claim returns false if the timer was stopped, moved or claimed by another worker, or if
-// the wheel was stopped. A plan keeps its slot and its payload.
-func (s *shardOf[T]) claim(e *entry, id uint64) (v T, ok bool) {
+// claim claims the timer of an entry and returns its payload, and the same as counted if its calls
+// are counted. id is the id of the batch, or 0 under the lock. claim returns false if the timer was
+// stopped, moved or claimed by another worker, or if the wheel was stopped. A plan keeps its slot and
+// its payload, and its claim is not counted by the word, see countBatch.
+func (s *shardOf[T]) claim(e *entry, id uint64) (v T, counted *countedFunc, ok bool) {
 	values := s.values.At(e.index >> arena.PageShift)
 	if values == nil || s.closed.Load() {
-		return v, false
+		return v, nil, false
 	}
-	if e.word.Has(arena.Plan) {
-		return s.claimPlan(e, &values[e.index&arena.PageMask])
+	to := e.word.With(arena.Spent).WithBits(id)
+	switch {
+	case e.word.Is(arena.Plan):
+		to = e.word.With(arena.Running)
+	case e.word.Is(arena.Counted):
+		// If the claim fails because another timer has the slot, this may be its function, or nil.
+		if counted = s.countedFuncs.at(e.index); counted != nil {
+			counted.calls.Add(1)
+		}
 	}
-	if !e.page.Swap(e.index, e.word, e.word.With(arena.Spent).WithBits(id)) {
+	if !e.page.Swap(e.index, e.word, to) {
+		if counted != nil {
+			s.engine.callWaits.callEnded(counted)
+		}
 		s.returnMoved(e)
-		return v, false
+		return v, nil, false
+	}
+	if counted != nil {
+		s.countedFuncs.clear(e.index)
+		return any(counted.f).(T), counted, true
 	}
 	p := &values[e.index&arena.PageMask]
 	v = *p
-	if s.scanned {
+	if s.scanned && to.Kind() == arena.Spent {
 		var zero T
 		*p = zero
 	}
-	return v, true
-}
-
-// claimPlan is the part of claim for a plan or FuncTimer, which keeps its slot and its payload. The
-// claim is not counted by the word, see countBatch.
-func (s *shardOf[T]) claimPlan(e *entry, p *T) (v T, ok bool) {
-	if !e.page.Swap(e.index, e.word, e.word.With(arena.Running)) {
-		s.returnMoved(e)
-		return v, false
-	}
-	return *p, true
+	return v, nil, true
 }
 
 // returnMoved stages the timer of an entry if the timer is pending with another deadline. The Moved

@@ -320,7 +320,7 @@ func TestSlotOfABatchedTimerLeavesItsBucketBeforeItIsFree(t *testing.T) {
 	sh.placeAll()
 	require.NotZero(t, *s.owner.store.pos(timers[7].index))
 	for k := range w.batch.entries {
-		_, ok := s.claim(&w.batch.entries[k], w.batch.id)
+		_, _, ok := s.claim(&w.batch.entries[k], w.batch.id)
 		require.True(t, ok)
 		w.claimed |= 1 << k
 	}
@@ -375,7 +375,7 @@ func TestLenIsExactAfterGoexitInASharedBatch(t *testing.T) {
 	first, second := &worker[func()]{s: s, unlocked: true}, &worker[func()]{s: s}
 	var b *batch
 	claim := func(w *worker[func()], k int) {
-		_, ok := s.claim(&b.entries[k], b.id)
+		_, _, ok := s.claim(&b.entries[k], b.id)
 		require.True(t, ok)
 		w.claimed |= 1 << k
 	}
@@ -1286,7 +1286,7 @@ func TestBatchStaysListedWhileATimerIsInTheInbox(t *testing.T) {
 			for k := range w.batch.entries {
 				entries[w.batch.entries[k].index] = &w.batch.entries[k]
 			}
-			_, ok := s.claim(entries[first.index], w.batch.id)
+			_, _, ok := s.claim(entries[first.index], w.batch.id)
 			require.True(t, ok)
 			require.True(t, moved.Reschedule(2*time.Second))
 			require.True(t, moved.Reschedule(0))
@@ -1309,7 +1309,7 @@ func TestBatchStaysListedWhileATimerIsInTheInbox(t *testing.T) {
 				require.False(t, e.page.Swap(e.index, e.word, e.word.With(arena.Spent)), "a claim that has read closed already")
 				return
 			}
-			_, ok = s.claim(e, w.batch.id)
+			_, _, ok = s.claim(e, w.batch.id)
 			require.True(t, ok)
 			require.Zero(t, tw.Len())
 			require.EqualValues(t, 2, tw.Stats().Fired)

@@ -15,10 +15,9 @@ import "github.com/timingwheel-go/timingwheel/internal/clock"
 //	                                     pushes the slot on the stack of removals
 //	Placed   Dead *    wheel's Stop      the timer is in a batch, whose claims must fail
 //	Placed   Spent *   worker            the timer is claimed
-//	Placed   Running   worker            a plan or FuncTimer is claimed and keeps its slot
-//	Running  Staged    plan, FuncTimer   the next run is armed, or the deadline was moved
+//	Placed   Running   worker            a plan is claimed and keeps its slot
+//	Running  Staged    plan              the next run is armed
 //	Running  Dead *    Stop, plan        the plan has ended; its run pushes the slot when it ends
-//	Running  Dead *    FuncTimer         the timer was stopped, or calls its function next
 //
 // A star marks a final kind. The slot is allocated again once no inbox, bucket, batch or stack of
 // removals refers to it.
@@ -37,17 +36,23 @@ const (
 	Placed              // pending, in a bucket, among the due entries or in a worker's batch
 	Dead                // stopped while Placed or Running; in the stack of removals, or about to be
 	Spent               // claimed; in the worker's batch
-	Running             // a plan during a run, or a claimed FuncTimer; a worker's batch or a bucket may refer to the slot
+	Running             // a plan during a run; a worker's batch or a bucket may refer to the slot
 )
 
-// Flags of a word.
+// Classes of timers. An ordinary timer has class 0.
 const (
-	Plan    Word = 1 << 3 // the slot belongs to a plan or a FuncTimer
-	Lasting Word = 1 << 4 // the wheel's Stop hands the timer to package time
-	Moved   Word = 1 << 5 // Staged, Ending, Ended: a bucket may also refer to the slot.
-	// Running: Reschedule has set the next run. Dead: the slot was Running, or its Stop is counted.
+	Plan    Word = 1 << 3 // the slot belongs to a plan
+	Lasting Word = 2 << 3 // the wheel's Stop hands the timer to package time
+	Counted Word = 3 << 3 // the calls of the timer's function are counted
+)
 
-	kindMask Word = 1<<3 - 1
+// Moved is a flag. Staged, Ending, Ended: a bucket may also refer to the slot. Running: Reschedule
+// has set the next run. Dead: the slot was Running.
+const Moved Word = 1 << 5
+
+const (
+	kindMask  Word = 1<<3 - 1
+	classMask Word = 3 << 3
 )
 
 const (
@@ -63,7 +68,8 @@ const _ = uint(1<<tickBits - 1 - clock.LastTick) // a word has room for every ti
 // Word is the whole state of a slot: kind, flags, generation, and the tick of the deadline.
 //
 //	bits   0..2   kind
-//	       3..5   flags
+//	       3..4   class
+//	       5      Moved
 //	       6..19  generation
 //	      20..63  tick of the deadline; Dead: next slot of the stack of removals; Spent: id of the batch
 type Word uint64
@@ -73,6 +79,9 @@ func (w Word) Kind() Kind { return Kind(w & kindMask) }
 
 // Has reports whether a flag is set.
 func (w Word) Has(flag Word) bool { return w&flag != 0 }
+
+// Is reports whether the timer has the class.
+func (w Word) Is(class Word) bool { return w&classMask == class }
 
 // With returns the word with another kind.
 func (w Word) With(k Kind) Word { return w&^kindMask | Word(k) }
@@ -96,14 +105,6 @@ func (w Word) SameGen(o Word) bool { return (w^o)>>genShift&genMask == 0 }
 func (w Word) next(k Kind, flags Word, x uint64) Word {
 	gen := (w>>genShift + 1) & genMask
 	return Word(x)<<tickShift | gen<<genShift | flags | Word(k)
-}
-
-// Renewed returns the word with the next generation, unless the slot is exhausted.
-func (w Word) Renewed() Word {
-	if w.Exhausted() {
-		return w
-	}
-	return w + 1<<genShift
 }
 
 // Exhausted reports whether the slot has used all generations, so that it must be retired.

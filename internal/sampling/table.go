@@ -112,13 +112,6 @@ func (t *Table) Set(timer Timer, origin *Origin) {
 	t.entries[k] = sample{timer, origin}
 }
 
-// Renew records that a timer continues with another generation. O(1).
-func (t *Table) Renew(index, gen, next uint32) {
-	if k, ok := t.slots[index]; ok && t.entries[k].Gen == gen {
-		t.entries[k].Gen = next
-	}
-}
-
 // Origin returns the origin of a timer, or nil if the timer was not sampled. O(1).
 func (t *Table) Origin(timer Timer) *Origin {
 	if k, ok := t.slots[timer.Index]; ok && t.entries[k].Timer == timer {

@@ -74,7 +74,7 @@ func TestTableModel(t *testing.T) {
 					now = timer
 				}
 			}
-			switch rng.IntN(8) {
+			switch rng.IntN(7) {
 			case 0, 1, 2: // the timer of the slot ends and another is armed
 				timer := ts.arm(index)
 				delete(want, now)
@@ -89,24 +89,15 @@ func TestTableModel(t *testing.T) {
 				if now != (Timer{}) {
 					ts.set(index, []arena.Kind{arena.Staged, arena.Placed, arena.Running}[rng.IntN(3)])
 				}
-			case 5: // the timer continues with another generation
-				if now != (Timer{}) {
-					next := now
-					next.Gen = ts.arm(index).Gen
-					table.Renew(index, now.Gen, next.Gen)
-					want[next] = want[now]
-					delete(want, now)
-				}
-			case 6:
+			case 5:
 				if now != (Timer{}) {
 					table.Set(now, nil)
 					delete(want, now)
 				}
-			case 7: // a late call for an earlier timer of the slot
+			case 6: // a late call for an earlier timer of the slot
 				late := Timer{&ts.home, index, ts.words.Load(index).Gen() - 1}
 				table.Set(late, &Origin{})
 				table.Set(late, nil)
-				table.Renew(index, late.Gen, late.Gen+100)
 			}
 			check(t, table, want)
 		}
