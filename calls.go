@@ -8,8 +8,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// countedFunc is a function whose calls are counted, so that [FuncTimer.StopWait] can wait for them.
-// It is part of a FuncTimer.
+// countedFunc is a function whose calls are counted, so that [FuncTimer.StopWait] can wait for
+// them. It is part of a FuncTimer.
 type countedFunc struct {
 	f func()
 
@@ -78,6 +78,13 @@ func (c *countedFuncs) closeAll() {
 // bytes returns the memory of the table. armMu is held.
 func (c *countedFuncs) bytes() uintptr {
 	return uintptr(c.open)*unsafe.Sizeof(countedPage{}) + uintptr(c.pages.Cap())*unsafe.Sizeof(uintptr(0))
+}
+
+// funcTimerState is the state that an engine keeps for its FuncTimers.
+type funcTimerState struct {
+	unarmed  *pageRef      // of a FuncTimer that was never armed; it has no page
+	replaced atomic.Uint64 // timers that FuncTimer.rearm has stopped to arm another one
+	waits    callWaits
 }
 
 // callWaits has the channels on which calls to StopWait wait.

@@ -36,9 +36,8 @@ type engine[T any] struct {
 	halt      sync.Once     // closes halted
 	halted    chan struct{} // closed when the wheel is stopped
 	survivors survivors
-	callWaits callWaits
-	unarmed   *pageRef      // of a FuncTimer that was never armed; it has no page
-	replaced  atomic.Uint64 // timers that FuncTimer.rearm has stopped to arm another one
+
+	funcTimers funcTimerState
 }
 
 // survivors are the timers that survive the Stop of the wheel. The runtime takes them over.
@@ -92,7 +91,7 @@ func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) 
 		s.init(e.config, s)
 		e.shards[i] = s
 	}
-	e.unarmed = &pageRef{shard: &e.shards[0].shard}
+	e.funcTimers.unarmed = &pageRef{shard: &e.shards[0].shard}
 	return e, nil
 }
 

@@ -29,9 +29,9 @@ type FuncTimer struct {
 	//
 	//	F1  While changes is even, no timer of f but the handle's may be pending.
 	//
-	// A Reset that has a timer ready makes changes odd, replaces the handle, and makes changes even.
-	// It holds the armMu of the new timer's shard, so no worker claims the timer before that. A
-	// reader that has read the same even number before and after the handle has a handle of one
+	// A Reset that has a timer ready makes changes odd, replaces the handle, and makes changes
+	// even. It holds the armMu of the new timer's shard, so no worker claims the timer before that.
+	// A reader that has read the same even number before and after the handle has a handle of one
 	// timer. If that timer is not pending, and changes still is the same, the FuncTimer is unarmed.
 	ref     atomic.Pointer[pageRef] // nil before Init
 	slot    atomic.Uint64           // index<<32 | generation
@@ -72,7 +72,7 @@ func (t *FuncTimer) InitStopped(tw *TimingWheel, f func()) {
 		panic("timingwheel: Init of a FuncTimer that was initialised before")
 	}
 	t.f = f
-	t.ref.Store(tw.engine.unarmed)
+	t.ref.Store(tw.engine.funcTimers.unarmed)
 }
 
 // Reset arms the timer to call its function once, d from now or up to one tick later. A zero or
@@ -119,8 +119,8 @@ func (t *FuncTimer) Touch() bool {
 	return t.touch(ref.shard.reading())
 }
 
-// TouchFrom is like [FuncTimer.Touch] with now instead of the current time, and reads no clock if now
-// has a monotonic reading. The time now may have passed, such as the time at which a packet
+// TouchFrom is like [FuncTimer.Touch] with now instead of the current time, and reads no clock if
+// now has a monotonic reading. The time now may have passed, such as the time at which a packet
 // arrived.
 func (t *FuncTimer) TouchFrom(now time.Time) bool {
 	ref := t.ref.Load()
@@ -192,11 +192,11 @@ func (t *FuncTimer) StopWait(ctx context.Context) error {
 	}
 	e := engineOf(ref)
 	for {
-		t.Stop() // if it returns false because of a claim, calls has counted the claim
+		t.Stop()                       // if it returns false because of a claim, calls has counted the claim
 		if e.shards[0].closed.Load() { // the first shard that the wheel's Stop closes
 			<-e.halted // until then a worker that has not seen the Stop may claim the timer
 		}
-		ended := e.callWaits.wait(&t.countedFunc)
+		ended := e.funcTimers.waits.wait(&t.countedFunc)
 		if ended == nil {
 			return nil
 		}
@@ -270,7 +270,7 @@ func (t *FuncTimer) rearm(h Timer, n uint32, deadline, now int64) (was, ok bool)
 	s.unlockArm()
 	if was {
 		c.ended(w, to) // without armMu, which a drain takes
-		e.replaced.Add(1)
+		e.funcTimers.replaced.Add(1)
 	}
 	return was, true
 }

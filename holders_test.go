@@ -203,9 +203,9 @@ func TestProfileFollowsTouchedTimers(t *testing.T) {
 	require.Empty(t, holdersOf(tw.engine))
 }
 
-// Some timers enter the inbox without the call that armed them, for example a postponed timer that a
-// worker returns. If the turn to be sampled falls on such a timer, no timer is sampled, and the next
-// caller must not be.
+// Some timers enter the inbox without the call that armed them, for example a postponed timer that
+// a worker returns. If the turn to be sampled falls on such a timer, no timer is sampled, and the
+// next caller must not be.
 func TestTurnOfATimerWithoutItsCallerIsNotSampled(t *testing.T) {
 	t.Parallel()
 	for name, add := range map[string]func(t *testing.T, tw *TimingWheel){

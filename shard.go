@@ -127,8 +127,8 @@ type claims struct {
 	returning atomic.Int32 // workers that have run callbacks and wait for wheelMu
 }
 
-// countRun counts a run of a plan that begins now, unless the wheel is stopped. halt waits for calls
-// in progress.
+// countRun counts a run of a plan that begins now, unless the wheel is stopped. halt waits for
+// calls in progress.
 func (c *claims) countRun(closed *atomic.Bool) {
 	c.updating.Add(1)
 	if !closed.Load() {

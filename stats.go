@@ -58,7 +58,7 @@ func (e *engine[T]) stats() Stats {
 		st.Slow, st.SlowRunning = e.watch.Slow()
 	}
 	now := e.reading()
-	replaced := e.replaced.Load() // before the shards, so that the arms and the Stops are counted
+	replaced := e.funcTimers.replaced.Load() // before the shards, so that the arms and the Stops are counted
 	for _, s := range e.shards {
 		s.addStats(&st, now)
 	}

@@ -273,7 +273,7 @@ func (w *worker[T]) runOne(limit int64) int {
 	if !run { // the wheel is being stopped; halt waits for launched
 		s.claims.dropped.Add(fired)
 		if counted != nil {
-			s.engine.callWaits.callEnded(counted)
+			s.engine.funcTimers.waits.callEnded(counted)
 		}
 		if lasting { // the runtime calls it instead
 			time.AfterFunc(0, any(w.values[0]).(func()))
@@ -292,11 +292,11 @@ func (w *worker[T]) runOne(limit int64) int {
 	return n
 }
 
-// call runs a callback, or a batch of payloads. counted is the callback if its calls are counted, or
-// nil.
+// call runs a callback, or a batch of payloads. counted is the callback if its calls are counted,
+// or nil.
 func (w *worker[T]) call(counted *countedFunc, values []T) {
 	if counted != nil {
-		defer w.s.engine.callWaits.callEnded(counted)
+		defer w.s.engine.funcTimers.waits.callEnded(counted)
 	}
 	w.exec(values)
 }
@@ -560,10 +560,10 @@ func (w *worker[T]) putBack() {
 	b.returned = true
 }
 
-// claimDue claims up to s.perCall due timers under the lock and appends their payloads to values. If
-// perCall is 1, counted is the payload if its calls are counted, or nil. claimDue counts the claims
-// immediately, so a callback that blocks delays no counter. claimDue returns early if no due timer is
-// left or if it has examined a quantum of timers. For limit see dueBefore.
+// claimDue claims up to s.perCall due timers under the lock and appends their payloads to values.
+// If perCall is 1, counted is the payload if its calls are counted, or nil. claimDue counts the
+// claims immediately, so a callback that blocks delays no counter. claimDue returns early if no due
+// timer is left or if it has examined a quantum of timers. For limit see dueBefore.
 //
 // For batches of payloads, claimDue reads the clock at each call to measure the lateness, and in
 // Manual mode it uses the wheel's clock. For single callbacks the lateness is sampled.
@@ -597,8 +597,8 @@ func (s *shardOf[T]) claimDue(values []T, limit int64) (claimed []T, counted *co
 
 // claim claims the timer of an entry and returns its payload, and the same as counted if its calls
 // are counted. id is the id of the batch, or 0 under the lock. claim returns false if the timer was
-// stopped, moved or claimed by another worker, or if the wheel was stopped. A plan keeps its slot and
-// its payload, and its claim is not counted by the word, see countBatch.
+// stopped, moved or claimed by another worker, or if the wheel was stopped. A plan keeps its slot
+// and its payload, and its claim is not counted by the word, see countBatch.
 func (s *shardOf[T]) claim(e *entry, id uint64) (v T, counted *countedFunc, ok bool) {
 	values := s.values.At(e.index >> arena.PageShift)
 	if values == nil || s.closed.Load() {
@@ -616,7 +616,7 @@ func (s *shardOf[T]) claim(e *entry, id uint64) (v T, counted *countedFunc, ok b
 	}
 	if !e.page.Swap(e.index, e.word, to) {
 		if counted != nil {
-			s.engine.callWaits.callEnded(counted)
+			s.engine.funcTimers.waits.callEnded(counted)
 		}
 		s.returnMoved(e)
 		return v, nil, false
