@@ -82,7 +82,6 @@ func (c *countedFuncs) bytes() uintptr {
 
 // funcTimerState is the state that an engine keeps for its FuncTimers.
 type funcTimerState struct {
-	unarmed  *pageRef      // of a FuncTimer that was never armed; it has no page
 	replaced atomic.Uint64 // timers that FuncTimer.rearm has stopped to arm another one
 	waits    callWaits
 }

@@ -25,24 +25,22 @@ type job[T any] struct {
 // engine is the part that [TimingWheel] and [Timeouts] have in common: the shards of one wheel.
 type engine[T any] struct {
 	config
-	shards    []*shardOf[T]
-	routes    *routes       // nil if there is one shard
-	job       job[T]        // with OnPanic
-	watch     *watch.Watch  // nil: the time of callbacks is not measured
-	panics    atomic.Uint64 // calls of OnPanic
-	name      string        // Options.Name
-	labels    *watch.Labels // nil: no profile labels
-	advancing atomic.Bool   // an Advance is running
-	halt      sync.Once     // closes halted
-	halted    chan struct{} // closed when the wheel is stopped
-	survivors survivors
-
+	shards     []*shardOf[T]
+	routes     *routes       // nil if there is one shard
+	job        job[T]        // with OnPanic
+	watch      *watch.Watch  // nil: the time of callbacks is not measured
+	panics     atomic.Uint64 // calls of OnPanic
+	name       string        // Options.Name
+	labels     *watch.Labels // nil: no profile labels
+	advancing  atomic.Bool   // an Advance is running
+	halted     chan struct{} // closed when the wheel is stopped
+	survivors  survivors
 	funcTimers funcTimerState
 }
 
 // survivors are the timers that survive the Stop of the wheel. The runtime takes them over.
 type survivors struct {
-	mu     sync.Mutex            // also held throughout the wheel's Stop
+	mu     sync.Mutex            // also held throughout the wheel's Stop, which closes halted
 	timers map[Timer]*time.Timer // guarded by mu
 }
 
@@ -89,9 +87,9 @@ func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) 
 		}
 		s.funcs, _ = any(&s.values).(*arena.Table[[arena.PageSize]func()])
 		s.init(e.config, s)
+		s.noPage.shard = &s.shard
 		e.shards[i] = s
 	}
-	e.funcTimers.unarmed = &pageRef{shard: &e.shards[0].shard}
 	return e, nil
 }
 
@@ -151,6 +149,7 @@ type shardOf[T any] struct {
 	engine *engine[T]
 	call   func()   // claims and runs one batch; the executor gets it
 	run    Executor // of the shard; nil: pooled
+	noPage pageRef  // the ref of a handle without a timer
 
 	// Guarded by armMu. A worker reads values without it.
 	values   arena.Table[[arena.PageSize]T]
@@ -572,7 +571,11 @@ func (e *engine[T]) stop() {
 	for _, s := range e.shards {
 		s.halt()
 	}
-	e.halt.Do(func() { close(e.halted) }) // last, because it wakes goroutines that need the locks
+	select {
+	case <-e.halted:
+	default:
+		close(e.halted) // last, because it wakes goroutines that need the locks
+	}
 }
 
 func mustHaveContext(ctx context.Context) {

@@ -72,7 +72,7 @@ func (t *FuncTimer) InitStopped(tw *TimingWheel, f func()) {
 		panic("timingwheel: Init of a FuncTimer that was initialised before")
 	}
 	t.f = f
-	t.ref.Store(tw.engine.funcTimers.unarmed)
+	t.ref.Store(&tw.engine.shards[0].noPage)
 }
 
 // Reset arms the timer to call its function once, d from now or up to one tick later. A zero or
@@ -163,13 +163,19 @@ func (t *FuncTimer) Stop() bool {
 	if t.ref.Load() == nil {
 		return false
 	}
+	stopped, _ := t.stop()
+	return stopped
+}
+
+// stop is Stop. The timer stays unarmed while changes is n. t is initialised.
+func (t *FuncTimer) stop() (stopped bool, n uint32) {
 	for {
 		h, n := t.handle()
 		if h.Stop() {
-			return true
+			return true, n
 		}
 		if t.changes.Load() == n {
-			return false
+			return false, n
 		}
 	}
 }
@@ -192,13 +198,16 @@ func (t *FuncTimer) StopWait(ctx context.Context) error {
 	}
 	e := engineOf(ref)
 	for {
-		t.Stop()                       // if it returns false because of a claim, calls has counted the claim
+		_, n := t.stop()               // if it finds the timer claimed, calls has counted the claim
 		if e.shards[0].closed.Load() { // the first shard that the wheel's Stop closes
 			<-e.halted // until then a worker that has not seen the Stop may claim the timer
 		}
 		ended := e.funcTimers.waits.wait(&t.countedFunc)
 		if ended == nil {
-			return nil
+			if t.changes.Load() == n {
+				return nil
+			}
+			continue // a Reset has armed the timer, perhaps in the call that has just ended
 		}
 		if err := waitFor(ctx, ended); err != nil {
 			return err
