@@ -33,10 +33,10 @@ type FuncTimer struct {
 	// even. It holds the armMu of the new timer's shard, so no worker claims the timer before that.
 	// A reader that has read the same even number before and after the handle has a handle of one
 	// timer. If that timer is not pending, and changes still is the same, the FuncTimer is unarmed.
-	ref     atomic.Pointer[pageRef] // nil before Init
-	slot    atomic.Uint64           // index<<32 | generation
-	timeout atomic.Int64            // ns: of the last Reset or Init
-	countedFunc
+	countedFunc                         // first, because Touch reads changes and the fields below
+	ref         atomic.Pointer[pageRef] // nil before Init
+	slot        atomic.Uint64           // index<<32 | generation
+	timeout     atomic.Int64            // ns: of the last Reset or Init
 }
 
 // NewFuncTimer returns a timer that is armed to call f once, d from now or up to one tick later,
