@@ -253,9 +253,7 @@ func BenchmarkObserved(b *testing.B) {
 	}{
 		{"nothing", Options{}},
 		{"OnPanic", Options{OnPanic: func(any, []byte) {}}},
-		{"SlowAfter", Options{SlowAfter: time.Second}},
-		{"OnSlow", Options{OnSlow: func(SlowCallback) {}}},
-		{"ProfileLabels", Options{ProfileLabels: true, Name: "w"}},
+		{"Around", Options{Around: func(_ Call, run func()) { run() }}},
 	} {
 		b.Run("asked="+c.name+"/pending=1k", func(b *testing.B) {
 			c.opts.Manual = true

@@ -289,7 +289,7 @@ func TestRaceContextsOfAllKindsEndWithTheRoot(t *testing.T) {
 		"default":    {},
 		"inline":     {Executor: Inline, Shards: 2},
 		"goroutines": {Executor: Goroutines, Shards: 1},
-		"slow":       {SlowAfter: time.Microsecond, ProfileLabels: true},
+		"around":     {Around: func(_ Call, run func()) { run() }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -12,26 +12,25 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/clock"
-	"github.com/timingwheel-go/timingwheel/internal/watch"
 )
 
 // job is what an engine does with due payloads.
 type job[T any] struct {
 	perCall int               // largest number of payloads in one call of run
 	run     func([]T)         // runs one batch
-	callee  func([]T) uintptr // returns the code address of what a batch runs; see shardOf.callees
+	callee  func([]T) uintptr // returns the code address of the function that a batch runs
 }
 
 // engine is the part that [TimingWheel] and [Timeouts] have in common: the shards of one wheel.
 type engine[T any] struct {
 	config
 	shards     []*shardOf[T]
-	routes     *routes       // nil if there is one shard
-	job        job[T]        // with OnPanic
-	watch      *watch.Watch  // nil: the time of callbacks is not measured
+	routes     *routes // nil if there is one shard
+	job        job[T]
+	guarded    func([]T) // job.run within OnPanic
+	around     around[T]
 	panics     atomic.Uint64 // calls of OnPanic
 	name       string        // Options.Name
-	labels     *watch.Labels // nil: no profile labels
 	advancing  atomic.Bool   // an Advance is running
 	halted     chan struct{} // closed when the wheel is stopped
 	survivors  survivors
@@ -66,20 +65,19 @@ func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) 
 	if ok && limited.used.Swap(true) {
 		return nil, badOption("Executor", "a Limit that another wheel has", "a Limit of its own")
 	}
-	e := &engine[T]{config: opts.config(), name: opts.Name}
+	e := &engine[T]{config: opts.config(), job: j, around: around[T]{hook: opts.Around}, name: opts.Name}
 	e.halted = make(chan struct{})
 	e.perCall = j.perCall
 	e.Timeline = clock.Timeline{Base: opts.Start, Origin: origin, Manual: opts.Manual}
 	e.scanned = holdsPointers(reflect.TypeFor[T]())
 	e.Start()
-	e.job = e.wrapJob(opts, j)
+	e.guarded = e.guardedRun(opts.OnPanic)
 	e.shards = make([]*shardOf[T], opts.Shards)
 	if opts.Shards > 1 {
 		e.routes = newRoutes(opts.Shards)
 	}
 	for i := range e.shards {
 		s := &shardOf[T]{engine: e}
-		s.callees.on = e.observed()
 		s.call = s.runCall
 		s.run = opts.Executor
 		if limited != nil {
@@ -93,39 +91,51 @@ func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) 
 	return e, nil
 }
 
-// wrapJob wraps the job for OnPanic, and creates labels and watch. It decides once, so an option
-// that is not set costs nothing later.
-func (e *engine[T]) wrapJob(opts Options, j job[T]) job[T] {
-	if run := j.run; opts.OnPanic != nil {
-		report := func(value any, stack []byte) {
-			e.panics.Add(1)
-			opts.OnPanic(value, stack)
-		}
-		j.run = func(items []T) { guard(func() { run(items) }, report) }
+// guardedRun returns job.run, within onPanic if that is not nil.
+func (e *engine[T]) guardedRun(onPanic func(any, []byte)) func([]T) {
+	if onPanic == nil {
+		return e.job.run
 	}
-	if opts.ProfileLabels {
-		e.labels = watch.NewLabels(opts.Name, opts.ProfileContext, opts.ownGoroutines())
+	report := func(value any, stack []byte) {
+		e.panics.Add(1)
+		onPanic(value, stack)
 	}
-	if opts.SlowAfter > 0 {
-		e.watch = newWatch(opts)
-	}
-	return j
+	return func(items []T) { guard(func() { e.job.run(items) }, report) }
 }
 
-// observed reports whether callbacks are measured or labelled. If so, each needs the address of its
-// code.
-func (e *engine[T]) observed() bool { return e.watch != nil || e.labels != nil }
+// around calls Options.Around. It reuses its calls, so that a call allocates nothing.
+type around[T any] struct {
+	hook  func(Call, func()) // Options.Around; nil: there is none
+	calls sync.Pool          // of *aroundCall[T]
+}
 
-// newWatch returns the Watch that the options ask for.
-func newWatch(opts Options) *watch.Watch {
-	c := watch.Config{After: opts.SlowAfter, Scan: opts.OnSlow != nil && !opts.Manual}
-	if opts.OnSlow != nil {
-		c.Report = func(call watch.Call) {
-			slow := SlowCallback{Wheel: opts.Name, Took: call.Took, Running: call.Running, Payloads: call.Payloads}
-			opts.OnSlow(slow.describe(call.PC))
+// aroundCall is a call of the hook.
+type aroundCall[T any] struct {
+	items []T
+	runs  int
+	run   func() // the argument of the hook
+}
+
+// runAround runs a batch within OnPanic, and that within Options.Around. f is the code address of
+// the user's function.
+func (e *engine[T]) runAround(f uintptr, items []T) {
+	c, _ := e.around.calls.Get().(*aroundCall[T])
+	if c == nil {
+		c = new(aroundCall[T])
+		c.run = func() {
+			if c.runs++; c.runs > 1 {
+				panic("timingwheel: Options.Around called run twice")
+			}
+			e.guarded(c.items)
 		}
 	}
-	return watch.New(c)
+	c.items, c.runs = items, 0
+	e.around.hook(Call{Wheel: e.name, Func: f, Payloads: len(items)}, c.run)
+	if c.runs == 0 {
+		panic("timingwheel: Options.Around returned without calling run")
+	}
+	c.items = nil
+	e.around.calls.Put(c)
 }
 
 // guard calls f and reports a panic. runtime.Goexit passes through.
@@ -155,45 +165,11 @@ type shardOf[T any] struct {
 	values   arena.Table[[arena.PageSize]T]
 	pageRefs []*pageRef // by page
 	nextPage *page[T]   // allocated and not opened yet
-	callees  callees
 
 	// Guarded by wheelMu.
 	valueBuffer []T        // the buffer of the worker that ended last, for reuse
 	entryBuffer []entry    // for claimDue
 	spareWorker *worker[T] // the worker that ended last, for reuse
-}
-
-// callees holds the code addresses of the user's functions that plans call, by slot, if callbacks
-// are observed. The payloads of plans are methods of this package. armMu guards the writes. The
-// worker that has claimed a slot reads its entry without armMu.
-type callees struct {
-	on    bool
-	codes arena.Table[[arena.PageSize]uintptr]
-}
-
-// set records f as the function that the payload of slot i calls. The caller has armed the slot and
-// still holds armMu, so no worker has claimed it.
-func (c *callees) set(i uint32, f any) {
-	if !c.on {
-		return
-	}
-	p := i >> arena.PageShift
-	codes := c.codes.At(p)
-	if codes == nil {
-		codes = new([arena.PageSize]uintptr)
-		c.codes.Set(int(p), codes)
-	}
-	codes[i&arena.PageMask] = codeOf(f)
-}
-
-// of returns the code address of the function that the payload of slot i calls, and false if the
-// wheel was stopped.
-func (c *callees) of(i uint32) (pc uintptr, ok bool) {
-	codes := c.codes.At(i >> arena.PageShift)
-	if codes == nil {
-		return 0, false
-	}
-	return codes[i&arena.PageMask], true
 }
 
 // codeOf returns the address of a function's code.
@@ -221,9 +197,6 @@ func (s *shardOf[T]) newPage() *page[T] {
 
 func (s *shardOf[T]) closePage(p int) {
 	s.values.Set(p, nil)
-	if s.callees.codes.At(uint32(p)) != nil {
-		s.callees.codes.Set(p, nil)
-	}
 	s.countedFuncs.closePage(p)
 	s.pageRefs[p].page.Store(nil)
 	if s.order != nil {
@@ -249,7 +222,6 @@ func (s *shardOf[T]) setPayload(i uint32, v T) {
 
 func (s *shardOf[T]) clear() {
 	s.values.Clear()
-	s.callees.codes.Clear()
 	s.countedFuncs.closeAll()
 	for _, h := range s.pageRefs {
 		h.page.Store(nil)
@@ -584,8 +556,7 @@ func mustHaveContext(ctx context.Context) {
 	}
 }
 
-// shutdown stops the wheel, waits until no callback and no call of Executor.Go is running, and then
-// until no slow callback is being reported.
+// shutdown stops the wheel and waits until no callback and no call of Executor.Go is running.
 func (e *engine[T]) shutdown(ctx context.Context) error {
 	e.stop()
 	for _, s := range e.shards {
@@ -596,7 +567,7 @@ func (e *engine[T]) shutdown(ctx context.Context) error {
 			return err
 		}
 	}
-	return waitFor(ctx, e.watch.ReportsDone())
+	return nil
 }
 
 // waitFor waits until done is closed and returns nil, or returns ctx's error if ctx ends first. A

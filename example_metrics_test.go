@@ -3,14 +3,13 @@ package timingwheel_test
 import (
 	"bytes"
 	"compress/gzip"
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"regexp"
-	"runtime/pprof"
+	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel"
@@ -46,59 +45,30 @@ func ExampleOptions_logPanics() {
 	// panics: 1
 }
 
-// reindex is a slow callback.
-func reindex() { time.Sleep(250 * time.Millisecond) }
-
-// Slow callbacks are logged. Except in Manual mode, which this example uses, a callback that does
-// not return is reported as well, with Running set.
-func ExampleOptions_onSlow() {
-	logger := newLogger()
+// Around counts the calls of each function, by name. It defers what it does after run, so that a
+// call which panics counts as well.
+func ExampleOptions_around() {
+	calls := map[string]int{}
 	tw, pass := newManual(timingwheel.Options{
-		Name:      "maintenance",
-		SlowAfter: 200 * time.Millisecond,
-		OnSlow: func(c timingwheel.SlowCallback) {
-			level := slog.LevelWarn
-			if c.Running {
-				level = slog.LevelError // the callback may be stuck
-			}
-			logger.Log(context.Background(), level, "slow timer", "callback", c)
+		Around: func(c timingwheel.Call, run func()) {
+			name := runtime.FuncForPC(c.Func).Name()
+			defer func() { calls[name[strings.LastIndexByte(name, '/')+1:]]++ }()
+			run()
 		},
 	})
-	tw.AfterFunc(time.Second, func() {})
 	tw.AfterFunc(time.Second, reindex)
-	pass(time.Second)
-	fmt.Println("slow:", tw.Stats().Slow)
-	// Output:
-	// level=WARN msg="slow timer" callback.wheel=maintenance callback.func=github.com/timingwheel-go/timingwheel_test.reindex callback.running=false callback.payloads=1
-	// slow: 1
-}
-
-// A callback that does not return is reported while it runs, and once more when it has returned.
-func ExampleSlowCallback() {
-	release, returned := make(chan struct{}), make(chan struct{})
-	tw, err := timingwheel.New(timingwheel.Options{
-		Name:      "mail",
-		SlowAfter: 10 * time.Millisecond,
-		OnSlow: func(c timingwheel.SlowCallback) {
-			fmt.Println(c.Wheel, "running:", c.Running, "took 10 ms or more:", c.Took >= 10*time.Millisecond)
-			if c.Running {
-				close(release)
-			} else {
-				close(returned)
-			}
-		},
-	})
-	if err != nil {
-		panic(err)
+	tw.ScheduleFunc(timingwheel.Every(2*time.Second), purge)
+	for range 5 {
+		pass(time.Second)
 	}
-	defer tw.Stop()
-
-	tw.AfterFunc(0, func() { <-release })
-	<-returned
+	fmt.Println(calls)
 	// Output:
-	// mail running: true took 10 ms or more: true
-	// mail running: false took 10 ms or more: true
+	// map[timingwheel_test.purge:2 timingwheel_test.reindex:1]
 }
+
+func reindex() {}
+
+func purge() {}
 
 func ExampleTimingWheel_Stats() {
 	tw, pass := newManual(timingwheel.Options{})
@@ -185,21 +155,4 @@ func ExampleStats_LogValue() {
 	pass(59 * time.Second)
 	// Output:
 	// level=INFO msg=timers stats.name=orders stats.pending=1 stats.most_due=3 stats.armed=5 stats.fired=4 stats.stopped=0 stats.running=1 stats.moved=4 stats.buckets=1 stats.levels=3 stats.lateness.p50=0s stats.lateness.p99=0s stats.lateness.max=0s
-}
-
-// Samples of a profile have labels with the name of the wheel and the callback. This callback takes
-// a profile of goroutines and prints the labels of its own sample.
-func ExampleOptions_profileLabels() {
-	tw, pass := newManual(timingwheel.Options{Name: "maintenance", ProfileLabels: true})
-	tw.AfterFunc(time.Second, printLabels)
-	pass(time.Second)
-	// Output:
-	// {"callback":"github.com/timingwheel-go/timingwheel_test.printLabels", "timingwheel":"maintenance"}
-}
-
-func printLabels() {
-	var profile bytes.Buffer
-	_ = pprof.Lookup("goroutine").WriteTo(&profile, 1)
-	labels := regexp.MustCompile(`(?m)^# labels: (\{.*printLabels.*\})$`)
-	fmt.Printf("%s\n", labels.FindSubmatch(profile.Bytes())[1])
 }

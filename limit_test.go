@@ -445,7 +445,7 @@ func TestRaceBlockingTimersWithASmallLimit(t *testing.T) {
 
 // FuncTimers on a wheel with a small limit are armed, touched, flushed, and stopped with and
 // without waiting. Their functions block, panic, exit and arm themselves, armMu is held at times,
-// and samples and labels are on. Every arming ends in one call or one Stop, and no function runs
+// and samples and Around are on. Every arming ends in one call or one Stop, and no function runs
 // after its StopWait. The same holds if the wheel is stopped meanwhile.
 func TestRaceFuncTimersWithASmallLimit(t *testing.T) {
 	t.Parallel()
@@ -461,7 +461,7 @@ func TestRaceFuncTimersWithASmallLimit(t *testing.T) {
 				opts := opts
 				opts.OnPanic = func(any, []byte) {}
 				opts.ProfileRate = 2
-				opts.ProfileLabels = true
+				opts.Around = func(_ Call, run func()) { run() }
 				tw := startWheel(t, opts)
 				var g gauge
 				const timers = 6

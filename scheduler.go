@@ -100,7 +100,7 @@ type timedPlan struct {
 }
 
 // start arms the first run and returns the plan's handle, or the zero Timer if there is no run. run
-// is the payload, which calls f.
+// is the payload, which calls f. With Options.Around the payload is run within Around.
 func (p *plan) start(e *engine[func()], run func(), f any) Timer {
 	date := e.shards[0].wallNow()
 	if p.planned = p.planner.First(date); p.planned.IsZero() {
@@ -110,12 +110,15 @@ func (p *plan) start(e *engine[func()], run func(), f any) Timer {
 	if now == clock.Unread && !e.Manual {
 		now, _ = e.Instant(date)
 	}
+	if e.around.hook != nil {
+		code, inner := codeOf(f), []func(){run}
+		run = func() { e.runAround(code, inner) }
+	}
 	s := e.pick()
 	if s.canArm() { // what follows is done under the lock, and so before the first run
 		p.timer = s.armFree(deadline, now, arena.Plan)
 		s.setPayload(p.timer.index, run)
 		p.at = p.tick()
-		s.callees.set(p.timer.index, f)
 	}
 	s.unlockArm()
 	return p.timer

@@ -445,17 +445,16 @@ func TestPlanStoppedOrMovedRightAfterAClaim(t *testing.T) {
 		} {
 			for _, when := range []string{"claimed", "asked"} {
 				start := time.Date(2030, time.March, 1, 0, 0, 0, 0, time.UTC)
-				tw := startWheel(t, Options{Manual: true, Start: start})
+				var tw *TimingWheel
 				var plan Timer
 				var runs []int
 				claims, questions := 0, 0
-				callback := tw.engine.job.run
-				tw.engine.job.run = func(f []func()) {
+				tw = startWheel(t, Options{Manual: true, Start: start, Around: func(_ Call, run func()) {
 					if claims++; claims == 2 && when == "claimed" {
 						row.act(tw, plan)
 					}
-					callback(f)
-				}
+					run()
+				}})
 				end := start.Add(time.Duration(10*row.last) * ms)
 				plan = tw.ScheduleFunc(planned(func(from time.Time) time.Time {
 					if questions++; questions == 3 && when == "asked" {

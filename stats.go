@@ -35,14 +35,12 @@ type Stats struct {
 	Moved     uint64        // timers that were taken out of a bucket of a coarser level and placed again
 	Wakeups   uint64        // times that the runtime's timer woke the wheel
 
-	Running     int    // callbacks (with Timeouts: batches) that have started and not returned
-	SlowRunning int    // slow callbacks that have not returned
-	Slow        uint64 // callbacks (batches) that took Options.SlowAfter or longer, or have so far
-	Panics      uint64 // panics of callbacks that were reported to Options.OnPanic
-	Workers     int    // goroutines of the default executor, including those that begin or end
-	Buckets     int    // non-empty buckets
-	Levels      int    // largest number of levels in use in a shard
-	Bytes       uint64 // memory held for timers, payloads, buckets and slots, in bytes
+	Running int    // callbacks (with Timeouts: batches) that have started and not returned
+	Panics  uint64 // panics of callbacks that were reported to Options.OnPanic
+	Workers int    // goroutines of the default executor, including those that begin or end
+	Buckets int    // non-empty buckets
+	Levels  int    // largest number of levels in use in a shard
+	Bytes   uint64 // memory held for timers, payloads, buckets and slots, in bytes
 
 	Expired int // entries of a keyed.Map that have expired and wait to be reported; else 0
 
@@ -54,9 +52,6 @@ type Stats struct {
 
 func (e *engine[T]) stats() Stats {
 	st := Stats{Name: e.name, Tick: time.Duration(e.ticks.Length()), Shards: len(e.shards), Panics: e.panics.Load()}
-	if e.watch != nil {
-		st.Slow, st.SlowRunning = e.watch.Slow()
-	}
 	now := e.reading()
 	replaced := e.funcTimers.replaced.Load() // before the shards, so that the arms and the Stops are counted
 	for _, s := range e.shards {

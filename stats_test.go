@@ -626,7 +626,6 @@ func TestLogRecordHasEachMetric(t *testing.T) {
 	record := logged(t, st)
 	assert.ElementsMatch(t, want, slices.Collect(maps.Keys(record)))
 	assert.Contains(t, want, "most_due")
-	assert.Contains(t, want, "slow_running")
 }
 
 func TestLogRecordOmitsMostZeros(t *testing.T) {

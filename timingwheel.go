@@ -278,10 +278,9 @@ func (tw *TimingWheel) Stop() {
 }
 
 // Shutdown stops the wheel like [TimingWheel.Stop]. It then waits until no callback and no call of
-// Executor.Go or [Options.OnSlow] is under way, and returns nil. If ctx ends first, Shutdown
-// returns ctx.Err(), and callbacks may still be running. A callback that calls Shutdown waits for
-// itself until ctx ends. Shutdown may be called more than once. It panics on the wheel of
-// [Default], and if ctx is nil.
+// Executor.Go is under way, and returns nil. If ctx ends first, Shutdown returns ctx.Err(), and
+// callbacks may still be running. A callback that calls Shutdown waits for itself until ctx ends.
+// Shutdown may be called more than once. It panics on the wheel of [Default], and if ctx is nil.
 func (tw *TimingWheel) Shutdown(ctx context.Context) error {
 	mustHaveContext(ctx)
 	tw.role.mustStop("Shutdown")

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
-	"github.com/timingwheel-go/timingwheel/internal/watch"
 )
 
 // worker is the state of one goroutine that works on a shard: a driver, a worker that a driver or
@@ -27,11 +26,10 @@ import (
 // runs callbacks without a spare is stuck from the beginning. pool.starting, pool.serving (which
 // includes running and stuck workers), pool.running and pool.stuck count the states.
 type worker[T any] struct {
-	s        *shardOf[T]
-	exec     func([]T)     // runs one callback, or one batch of payloads
-	record   *watch.Record // of the calls of exec; nil: not watched
-	planSlot uint32        // slot of the plan in exec, plus 1; 0: no plan
-	values   []T           // the buffer for exec
+	s      *shardOf[T]
+	exec   func([]T) // runs one callback, or one batch of payloads
+	plan   bool      // the callback is a run of a plan
+	values []T       // the buffer for exec
 
 	// Guarded by wheelMu.
 	parent        *worker[T] // the worker whose spare w is; nil once w has begun
@@ -69,7 +67,6 @@ const (
 // it runs a callback, and the spare continues the advance. So a callback that blocks does not delay
 // the wheel.
 func (s *shardOf[T]) drive() {
-	s.engine.labels.Own()
 	if !s.pooled {
 		s.driveExecutor()
 		return
@@ -114,7 +111,6 @@ func (w *worker[T]) runSpare() {
 // returns without it.
 func (w *worker[T]) run() {
 	s := w.s
-	s.engine.labels.Own()
 	pool := &s.owner.pool
 	pool.starting--
 	pool.begun++
@@ -263,7 +259,7 @@ func (w *worker[T]) runOne(limit int64) int {
 	lasting := false
 	if s.perCall == 1 {
 		e := &s.entryBuffer[0]
-		w.planSlot = planSlot(e)
+		w.plan = e.word.Is(arena.Plan)
 		lasting = e.word.Is(arena.Lasting)
 	}
 	o.pool.launches++
@@ -351,7 +347,7 @@ func (w *worker[T]) runBatch() {
 			late = max(0, now-s.ticks.Begin(tick)) // negative for a flushed plan
 		}
 		one[0] = v
-		w.planSlot = planSlot(e)
+		w.plan = e.word.Is(arena.Plan)
 		w.call(counted, one)
 	}
 	w.relock()
@@ -459,43 +455,20 @@ func (s *shardOf[T]) newWorker() *worker[T] {
 func (w *worker[T]) begin() {
 	e := w.s.engine
 	w.values, w.s.valueBuffer = w.s.valueBuffer, nil
-	w.exec = e.job.run
-	if e.observed() {
-		w.exec = w.runObserved
-	}
-	if e.watch != nil {
-		w.record = e.watch.Join()
+	w.exec = e.guarded
+	if e.around.hook != nil {
+		w.exec = w.runAround
 	}
 }
 
-// runObserved runs a callback or a batch, measures its time and sets its profile labels, by the
-// code address of the user's function. The measurement and the labels end also if the call panics
-// or exits.
-func (w *worker[T]) runObserved(items []T) {
-	e := w.s.engine
-	pc := e.job.callee(items)
-	if i := w.planSlot - 1; w.planSlot > 0 {
-		if code, ok := w.s.callees.of(i); ok {
-			pc = code
-		}
+// runAround runs a callback or a batch within Options.Around. The payload of a plan does that
+// itself, because it knows the function of the plan.
+func (w *worker[T]) runAround(items []T) {
+	if j := &w.s.engine.job; w.plan {
+		j.run(items)
+	} else {
+		w.s.engine.runAround(j.callee(items), items)
 	}
-	if w.record != nil {
-		w.record.Begin(pc, len(items))
-		defer w.record.End()
-	}
-	if e.labels != nil {
-		defer e.labels.End()
-		e.labels.Begin(pc)
-	}
-	e.job.run(items)
-}
-
-// planSlot returns the value of worker.planSlot for an entry.
-func planSlot(e *entry) uint32 {
-	if e.word.Is(arena.Plan) {
-		return e.index + 1
-	}
-	return 0
 }
 
 // exit ends the worker and unlocks wheelMu. It restores a consistent state also if a callback has
@@ -521,9 +494,6 @@ func (w *worker[T]) exit() {
 		}
 	}
 	s.reclaim() // otherwise the slots would keep the pages of an idle wheel
-	if w.record != nil {
-		s.engine.watch.Leave(w.record)
-	}
 	if cap(w.values) > 0 && s.valueBuffer == nil && !s.closed.Load() {
 		s.valueBuffer = w.values
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/internal/survey"
+	"github.com/timingwheel-go/timingwheel/wheeldebug"
 )
 
 func TestHeartbeatsReportSilentMembers(t *testing.T) {
@@ -59,4 +61,24 @@ func TestHeartbeatsReportSilentMembers(t *testing.T) {
 	h.Stop()
 	at(1000)
 	assert.Len(t, lost, 2)
+}
+
+// Keys and Heartbeats can be added to the debug page.
+var (
+	_ wheeldebug.Source = (*Keys[string])(nil)
+	_ wheeldebug.Source = (*Heartbeats[string])(nil)
+)
+
+func TestSurveyCountsKeys(t *testing.T) {
+	t.Parallel()
+	r := newRecorder(t)
+	h, err := NewHeartbeats(timingwheel.Options{Manual: true}, ms, func([]string) {})
+	require.NoError(t, err)
+	t.Cleanup(h.Stop)
+	for i := range 3 {
+		r.Set(text(i), ms)
+		h.Beat(text(i))
+	}
+	assert.Equal(t, 3, survey.Take(r.Keys).Levels[0].Timers)
+	assert.Equal(t, 3, survey.Take(h).Levels[0].Timers)
 }

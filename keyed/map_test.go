@@ -323,7 +323,7 @@ func TestNewMapRejectsBadInput(t *testing.T) {
 // Load has found.
 func TestMapWithNilExpireRemovesEntries(t *testing.T) {
 	t.Parallel()
-	m := newMap[uint64, int](t, timingwheel.Options{Manual: true, OnSlow: func(timingwheel.SlowCallback) {}, ProfileLabels: true}, time.Second, nil)
+	m := newMap[uint64, int](t, timingwheel.Options{Manual: true, Around: func(_ timingwheel.Call, run func()) { run() }}, time.Second, nil)
 	for i := range uint64(1000) {
 		m.Store(i, 1)
 		m.StoreFor(1000+i, 1, 0)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"reflect"
 	"time"
 
 	"github.com/puzpuzpuz/xsync/v4"
@@ -95,11 +96,15 @@ type entry[V any] struct {
 	timer timingwheel.Timer
 }
 
-// init makes the wheel and the map. callback is the user's function, whose name the wheel reports
-// instead of that of the sweep.
+// init makes the wheel and the map. callback is the user's function, which Options.Around gets
+// instead of sweep.
 func (t *table[K, V]) init(opts timingwheel.Options, callback any, sweep func([]K)) error {
-	if callback != nil {
-		opts, sweep = withCallbackName(opts, callback, sweep)
+	if around := opts.Around; around != nil && callback != nil {
+		code := reflect.ValueOf(callback).Pointer()
+		opts.Around = func(c timingwheel.Call, run func()) {
+			c.Func = code
+			around(c, run)
+		}
 	}
 	w, err := timingwheel.NewTimeouts(opts, sweep)
 	if err != nil {

@@ -49,13 +49,12 @@ type Wheel struct {
 	OverdueNs int64 `json:"overdue_ns"` // time since the earliest deadline of the due timers
 
 	// Counters has the fields of [timingwheel.Stats] that never decrease, with names in snake case.
-	Counters    map[string]uint64 `json:"counters"`
-	Running     int               `json:"running"`      // callbacks, or batches, that are running
-	SlowRunning int               `json:"slow_running"` // slow callbacks that are running
-	Expired     int               `json:"expired"`      // entries of a keyed.Map that wait to be reported
-	Workers     int               `json:"workers"`      // goroutines of the default executor
-	Buckets     int               `json:"buckets"`      // buckets with timers
-	Bytes       uint64            `json:"bytes"`        // memory held for timers, payloads, buckets and slots
+	Counters map[string]uint64 `json:"counters"`
+	Running  int               `json:"running"` // callbacks, or batches, that are running
+	Expired  int               `json:"expired"` // entries of a keyed.Map that wait to be reported
+	Workers  int               `json:"workers"` // goroutines of the default executor
+	Buckets  int               `json:"buckets"` // buckets with timers
+	Bytes    uint64            `json:"bytes"`   // memory held for timers, payloads, buckets and slots
 
 	Levels   []Level      `json:"levels"` // from the finest to the coarsest
 	Next     []Expiration `json:"next"`   // the earliest expirations, at most 16
@@ -111,7 +110,7 @@ func snapshot(name string, source Source) *Wheel {
 		Pending: o.Pending, Due: o.Due, Moving: o.Moving, Unseen: o.Unseen,
 		MostDue: st.MostDue, OverdueNs: int64(st.Overdue),
 		Counters: counters(&st),
-		Running:  st.Running, SlowRunning: st.SlowRunning, Expired: st.Expired, Workers: st.Workers, Buckets: st.Buckets, Bytes: st.Bytes,
+		Running:  st.Running, Expired: st.Expired, Workers: st.Workers, Buckets: st.Buckets, Bytes: st.Bytes,
 		Levels:   make([]Level, len(o.Levels)),
 		Next:     make([]Expiration, len(o.Next)),
 		Lateness: latenessOf(&st.Lateness),

@@ -1,6 +1,6 @@
 // Package wheelprometheus exports the statistics of timing wheels to Prometheus.
 //
-//	tw, err := timingwheel.New(timingwheel.Options{Name: "sessions", SlowAfter: 50 * time.Millisecond})
+//	tw, err := timingwheel.New(timingwheel.Options{Name: "sessions"})
 //	…
 //	wheels := wheelprometheus.NewCollector(wheelprometheus.Options{})
 //	prometheus.MustRegister(wheels)

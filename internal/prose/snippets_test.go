@@ -28,7 +28,7 @@ var packages = []string{
 	"github.com/stretchr/testify/require",
 
 	module, module + "/durable", module + "/durable/boltstore", module + "/durable/durabledebug",
-	module + "/durable/memstore", module + "/durable/typed", module + "/keyed", module + "/schedule",
+	module + "/durable/memstore", module + "/durable/typed", module + "/callwatch", module + "/keyed", module + "/schedule",
 	module + "/wheeldebug", module + "/wheelexpvar", module + "/wheelnet",
 }
 

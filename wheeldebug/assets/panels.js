@@ -27,8 +27,6 @@ function fired(wheel, past) {
 
 function running(wheel) {
 	if (wheel.expired > 0) return `${compact(wheel.expired)} expired, not reported`;
-	if (wheel.slow_running > 0) return `${compact(wheel.slow_running)} of them slow`;
-	if (wheel.counters.slow > 0) return `${compact(wheel.counters.slow)} slow so far`;
 	return wheel.running === 1 ? 'callback' : 'callbacks';
 }
 
