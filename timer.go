@@ -180,9 +180,6 @@ type cell struct {
 	index uint32
 }
 
-// load returns the slot's word.
-func (c cell) load() arena.Word { return c.page.Load(c.index) }
-
 // ending returns the word that replaces w when the timer is stopped. It returns false if the timer
 // is neither pending nor a plan during a run.
 func (c cell) ending(w arena.Word) (to arena.Word, ok bool) {
