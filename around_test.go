@@ -287,8 +287,12 @@ func TestAroundMustCallRunOnce(t *testing.T) {
 	} {
 		for name, arm := range eachFaceOnce {
 			calls, wrong := 0, true
+			onPanic := func(any, []byte) { assert.Fail(t, "it is not the callback that panics") }
+			if strings.Contains("plan run", name) {
+				onPanic = nil
+			}
 			tw := startWheel(t, Options{
-				Manual: true, OnPanic: func(any, []byte) { assert.Fail(t, "it is not the callback that panics") },
+				Manual: true, OnPanic: onPanic,
 				Around: func(_ Call, run func()) {
 					if wrong {
 						around(run)

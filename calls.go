@@ -83,7 +83,8 @@ func (c *countedFuncs) bytes() uintptr {
 // funcTimerState is the state that an engine keeps for its FuncTimers.
 type funcTimerState struct {
 	replaced atomic.Uint64 // timers that FuncTimer.rearm has stopped to arm another one
-	waits    callWaits
+	waits    atomic.Uint64 // timers of plans that have fired and were armed again without a run
+	calls    callWaits
 }
 
 // callWaits has the channels on which calls to StopWait wait.

@@ -60,7 +60,8 @@
 // the clock's range, at most 292 years, never passes. A time with a monotonic reading is used as it
 // is. For a time without one, such as a date, the wall clock is read once, by the call: later steps
 // of the wall clock move no timer. While a machine is suspended, Linux's monotonic clock stands
-// still, and timers are late by that time.
+// still, and timers are late by that time. Only the runs of a plan follow the wall clock, if its
+// [Scheduler] returns dates.
 //
 // # Concurrency
 //
@@ -77,7 +78,8 @@
 //   - For callbacks that must start within less than a tick of their deadline, use
 //     [time.AfterFunc]. The tick is 1 ms by default and 1 µs at least.
 //   - For timers that must survive the process, use module durable of this repository.
-//   - For timers that must follow steps of the wall clock, compare dates with [time.Now].
+//   - For timers that must follow steps of the wall clock within less than a minute, compare dates
+//     with [time.Now]. Plans follow them within a minute, see [Scheduler].
 //
 // # Testing
 //

@@ -184,7 +184,7 @@ func TestStaleEntriesAreDropped(t *testing.T) {
 		entries = append(entries, m.entryOf(slots[k]))
 	}
 	m.putBack(entries)
-	kinds := []arena.Kind{arena.Dead, arena.Spent, arena.Staged, arena.Running}
+	kinds := []arena.Kind{arena.Dead, arena.Spent, arena.Staged, arena.Ended}
 	for k, kind := range kinds {
 		m.page(0).Store(slots[k], m.page(0).Load(slots[k]).With(kind))
 	}

@@ -18,7 +18,7 @@ import (
 type job[T any] struct {
 	perCall int               // largest number of payloads in one call of run
 	run     func([]T)         // runs one batch
-	callee  func([]T) uintptr // returns the code address of the function that a batch runs
+	callee  func([]T) uintptr // returns the code address of the function that a batch runs; 0: a plan's
 }
 
 // engine is the part that [TimingWheel] and [Timeouts] have in common: the shards of one wheel.

@@ -89,10 +89,14 @@ func (t *FuncTimer) Reset(d time.Duration) bool {
 		panic("timingwheel: Reset of a FuncTimer that was not initialised")
 	}
 	now := ref.shard.reading()
-	deadline := clock.Later(now, int64(d))
 	if t.timeout.Load() != int64(d) { // a load costs less than a store
 		t.timeout.Store(int64(d))
 	}
+	return t.resetTo(clock.Later(now, int64(d)), now)
+}
+
+// resetTo is Reset with a reading of the clock as the deadline. now is an earlier reading.
+func (t *FuncTimer) resetTo(deadline, now int64) bool {
 	for {
 		h, n := t.handle()
 		if h.move(deadline, now, false) {
@@ -100,6 +104,20 @@ func (t *FuncTimer) Reset(d time.Duration) bool {
 		}
 		if was, ok := t.rearm(h, n, deadline, now); ok {
 			return was
+		}
+	}
+}
+
+// moveTo is resetTo for an armed timer. If the timer is not armed, moveTo returns false and arms
+// nothing.
+func (t *FuncTimer) moveTo(deadline, now int64) bool {
+	for {
+		h, n := t.handle()
+		if h.move(deadline, now, true) {
+			return true
+		}
+		if t.changes.Load() == n {
+			return false
 		}
 	}
 }
@@ -202,7 +220,7 @@ func (t *FuncTimer) StopWait(ctx context.Context) error {
 		if e.shards[0].closed.Load() { // the first shard that the wheel's Stop closes
 			<-e.halted // until then a worker that has not seen the Stop may claim the timer
 		}
-		ended := e.funcTimers.waits.wait(&t.countedFunc)
+		ended := e.funcTimers.calls.wait(&t.countedFunc)
 		if ended == nil {
 			if t.changes.Load() == n {
 				return nil

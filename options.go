@@ -73,10 +73,10 @@ type Options struct {
 	// callback, and OnPanic if the callback panics. Because run may panic or call runtime.Goexit,
 	// Around defers what it has to do after run.
 	//
-	// A panic of Around itself is not reported to OnPanic. If Around panics or exits before run,
-	// the callback is lost, and a plan or [Ticker] has no further runs. Shutdown waits until Around
-	// has returned. Package callwatch has values for this field. Defaults to nil: the callback is
-	// called directly.
+	// A panic of Around itself is reported to OnPanic only for a plan. If Around panics or exits
+	// before run, the callback is lost, and a [Ticker] does not tick again. Shutdown waits until
+	// Around has returned. Package callwatch has values for this field. Defaults to nil: the
+	// callback is called directly.
 	Around func(c Call, run func())
 
 	// ProfileRate makes the wheel sample one timer in ProfileRate, at random, for

@@ -69,8 +69,8 @@ func (c *counters) sample(n int) bool {
 
 // pending returns the number of pending timers: the armed ones less those that were stopped or have
 // run. The claims of all batches must be counted.
-func (c *counters) pending(armed, stopped, runs uint64) int {
-	return int(armed - stopped - c.stopped - c.fired - runs)
+func (c *counters) pending(armed, stopped uint64) int {
+	return int(armed - stopped - c.stopped - c.fired)
 }
 
 // placeArrivals places the next n arrivals.
@@ -179,9 +179,7 @@ func (o *owner) remove() {
 		w := loadWord(o.store.slots, i)
 		o.takenRemovals = w.Bits()
 		o.freed = append(o.freed, i)
-		if !w.Has(arena.Moved) { // else a plan that ended during a run, which was not pending
-			o.counters.stopped++
-		}
+		o.counters.stopped++
 		if pos := o.store.pos(i); *pos != 0 {
 			listed = append(listed, *pos)
 			*pos = 0
@@ -252,17 +250,13 @@ func (o *owner) relocate(slots []uint32, b *bucket) {
 // makeDueNow sets the deadline of a flushed timer to the current tick, unless the deadline has
 // passed, and returns the timer's entry. The claim of the entry then fails after a Reschedule, even
 // after one to the old deadline. makeDueNow returns false if the timer was stopped or moved. It
-// also flushes a timer that was postponed after a worker had taken it. The deadline of a plan does
-// not change, because the plan compares it to find out whether it was rescheduled.
+// also flushes a timer that was postponed after a worker had taken it.
 func (o *owner) makeDueNow(i uint32) (entry, bool) {
 	now := o.tick
 	for {
 		e, ok := entryOf(o.store.slots, i)
-		if !ok || e.word.Is(arena.Plan) {
+		if !ok || e.word.Tick() <= now {
 			return e, ok
-		}
-		if e.word.Tick() <= now {
-			return e, true
 		}
 		to := e.word.WithBits(uint64(now))
 		if e.page.Swap(i, e.word, to) {
@@ -409,9 +403,6 @@ func (o *owner) fill(b []entry, most int, limit int64) (filled []entry, examined
 func (o *owner) noteClaim(e *entry, tick, now int64) {
 	if now >= 0 {
 		o.counters.lateness.Record(time.Duration(now - o.ticks.Begin(tick)))
-	}
-	if e.word.Is(arena.Plan) {
-		return
 	}
 	o.counters.fired++
 	o.freed = append(o.freed, e.index)

@@ -167,12 +167,12 @@ func (b *batch) unclaimed() (n int) {
 }
 
 // open reports whether a claim of an entry of the batch may still succeed. A timer that was moved
-// to the inbox, or a plan during a run, may get the same word again as its entry.
+// to the inbox may get the same word again as its entry.
 func (b *batch) open() bool {
 	for k := range b.entries {
 		if w, ok := b.entries[k].load(); ok {
 			switch w.Kind() {
-			case arena.Placed, arena.Staged, arena.Running:
+			case arena.Placed, arena.Staged:
 				return true
 			}
 		}

@@ -2,11 +2,12 @@ package timingwheel
 
 import (
 	"fmt"
+	"sync"
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 	"github.com/timingwheel-go/timingwheel/internal/planner"
+	"github.com/timingwheel-go/timingwheel/internal/sampling"
 )
 
 // Scheduler determines when a plan runs. Next returns the time of the first run after t, or the
@@ -19,6 +20,14 @@ import (
 // calls Next once more with the current time: missed runs are skipped and not replayed. If Next
 // panics in ScheduleFunc, the panic goes to its caller. If Next panics later, the plan ends, and
 // the panic counts as that of the callback.
+//
+// A result without a monotonic reading, such as a date, is a time of the wall clock. While such a
+// run is more than a minute ahead, the wheel compares its clock with the wall clock every minute.
+// If the wall clock was set forward, or the machine was suspended, the run takes place at its time
+// by the wall clock, or within a minute if that time has passed. If the wall clock was set back,
+// the run keeps its distance, so that no time is planned twice. If it was set back by more than
+// three hours and more than ten periods of the plan, the plan calls Next once more with the current
+// time instead.
 type Scheduler interface{ Next(t time.Time) time.Time }
 
 // Every returns a [Scheduler] with a fixed rate: each run is planned a multiple of d after the
@@ -60,12 +69,7 @@ func (tw *TimingWheel) ScheduleFunc(s Scheduler, f func()) Timer {
 		panic("timingwheel: ScheduleFunc with a nil Scheduler or function")
 	}
 	c := planner.For(s)
-	if planner.Untimed(c) {
-		p := &plan{planner: c, f: f}
-		return p.start(tw.engine, p.run, f)
-	}
-	p := &timedPlan{plan: plan{planner: c, f: f}}
-	return p.start(tw.engine, p.run, f)
+	return tw.startPlan(&plan{planner: c, f: f, timed: !planner.Untimed(c)}, f)
 }
 
 // ScheduleRun is like [TimingWheel.ScheduleFunc] and passes a description of the run to f. The
@@ -74,262 +78,301 @@ func (tw *TimingWheel) ScheduleRun(s Scheduler, f func(r *Run)) Timer {
 	if s == nil || f == nil {
 		panic("timingwheel: ScheduleRun with a nil Scheduler or function")
 	}
-	p := &timedPlan{plan: plan{planner: planner.For(s)}, withRun: f}
-	return p.start(tw.engine, p.run, f)
+	return tw.startPlan(&plan{planner: planner.For(s), withRun: f, timed: true}, f)
 }
 
-// plan is a timer that is armed again after each run. It keeps its slot, and so its handle,
-// throughout: during a run the slot belongs to no bucket.
+// plan is a [FuncTimer] that is armed again after each run. Its handle is a [Timer] whose pageRef
+// has no page and refers to the plan.
 type plan struct {
+	timer  FuncTimer
+	handle pageRef
+
+	// mu is held for a moment only: the planner and the function run without it. Calls of the
+	// planner are serial all the same, because a run arms the next one after its last call.
+	mu      sync.Mutex
 	planner planner.Planner
+	origin  *sampling.Origin // for profiles
 	f       func()
-
-	// These fields are written before the first run, and then by the runs, one after the other.
-	planned time.Time // of the next run
-	at      int64     // tick for which planned was armed; a Reschedule changes the tick of the slot
-	n       int       // runs that have begun
-	timer   Timer
-}
-
-// timedPlan is a plan that reads the clock before each run, because its planner or its function
-// needs the time. It is a separate type, so most plans of ScheduleFunc save the reading and a word
-// of memory.
-type timedPlan struct {
-	plan
 	withRun func(*Run) // nil: f is the function
+	n       int        // runs that have begun
+	timed   bool       // the planner or the function needs the start of a run
+	over    bool       // there is no further run
+	moved   bool       // Reschedule has set movedTo, and the timer is not armed for it yet
+	movedTo int64      // a reading
+	pending pendingRun
 }
 
-// start arms the first run and returns the plan's handle, or the zero Timer if there is no run. run
-// is the payload, which calls f. With Options.Around the payload is run within Around.
-func (p *plan) start(e *engine[func()], run func(), f any) Timer {
-	date := e.shards[0].wallNow()
-	if p.planned = p.planner.First(date); p.planned.IsZero() {
+// pendingRun is the next run of a plan. Its timer is armed for the reading deadline. If byWall is
+// set, the timer is armed for checkAt, at most clock.Compare ahead, and the plan then looks at the
+// wall clock.
+type pendingRun struct {
+	planned  time.Time     // the zero time if Reschedule has set deadline
+	period   time.Duration // from the time of the run before to planned
+	byWall   bool          // planned is a time of the wall clock
+	deadline int64
+	latest   int64 // the first deadline for planned: steps of the wall clock set no later one
+	checkAt  int64
+}
+
+// A plan by the wall clock asks its planner anew if that clock was set back by more than wallStep
+// and by more than wallPeriods times the period.
+const (
+	wallStep    = 3 * time.Hour
+	wallPeriods = 10
+)
+
+// startPlan arms the first run of p, which calls f, and returns the plan's handle, or the zero
+// Timer if there is no run.
+func (tw *TimingWheel) startPlan(p *plan, f any) Timer {
+	e := tw.engine
+	if e.around.hook != nil {
+		p.callAround(e, codeOf(f))
+	}
+	p.handle.shard = &e.shards[0].shard
+	p.timer.InitStopped(tw, p.run)
+	now := p.now()
+	first := p.planner.First(now)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.arm(first, now, now); p.over {
 		return Timer{}
 	}
-	deadline, now := e.Instant(p.planned)
-	if now == clock.Unread && !e.Manual {
-		now, _ = e.Instant(date)
-	}
-	if e.around.hook != nil {
-		code, inner := codeOf(f), []func(){run}
-		run = func() { e.runAround(code, inner) }
-	}
-	s := e.pick()
-	if s.canArm() { // what follows is done under the lock, and so before the first run
-		p.timer = s.armFree(deadline, now, arena.Plan)
-		s.setPayload(p.timer.index, run)
-		p.at = p.tick()
-	}
-	s.unlockArm()
-	return p.timer
+	h, _ := p.timer.handle()
+	p.origin = h.origin()
+	p.handle.plan = p
+	return Timer{ref: &p.handle}
 }
 
-// run is the payload.
-func (p *plan) run() { p.runOnce(p.begin(), nil) }
-
-// run is the payload of a timedPlan.
-func (p *timedPlan) run() {
-	r := p.begin()
-	r.Started = p.timer.ref.shard.wallNow()
-	p.runOnce(r, p.withRun)
-}
-
-// begin returns the run that begins now, without its time.
-func (p *plan) begin() planner.Run {
-	s := p.timer.ref.shard
-	s.claims.countRun(&s.closed)
-	p.takeRescheduled()
-	return planner.Run{N: max(p.n+1, p.n), Planned: p.planned}
-}
-
-// runOnce performs run r. Before the function starts, runOnce determines whether there is a further
-// run, so Stop returns the right answer during the run.
-func (p *plan) runOnce(r planner.Run, withRun func(*Run)) {
-	step, off := p.before(r)
-	switch {
-	case off || step.Omit:
-		p.arm(step.Next, clock.Unread)
-		return
-	case step.Overlap:
-		p.n = r.N
-		p.arm(step.Next, clock.Unread) // from here on the next run may write the fields of the plan
-	default:
-		p.n = r.N
-		defer p.after(step.Next)
-	}
-	if withRun == nil {
-		p.f()
+// callAround makes the function of the plan, whose code is at f, run within Options.Around.
+func (p *plan) callAround(e *engine[func()], f uintptr) {
+	if run := p.f; run != nil {
+		p.f = func() { e.runAround(f, []func(){run}) }
 		return
 	}
-	withRun(&Run{r.N, r.Planned, r.Started, p.timer})
+	run := p.withRun
+	p.withRun = func(r *Run) { e.runAround(f, []func(){func() { run(r) }}) }
 }
 
-// before asks the planner about run r, which is about to start. If there is no further run, or if
-// the planner panics, the plan ends unless Reschedule has set a further run. endUnless explains
-// off.
-func (p *plan) before(r planner.Run) (step planner.Step, off bool) {
+// now returns the current time by both clocks.
+func (p *plan) now() time.Time { return p.handle.shard.wallNow() }
+
+// runPlan is the code address of the function of every plan's timer.
+var runPlan = codeOf(new(plan).run)
+
+// callee returns the code address of a function, or 0 for the function of a plan's timer.
+func callee(f []func()) uintptr {
+	if code := codeOf(f[0]); code != runPlan {
+		return code
+	}
+	return 0
+}
+
+// run is the function of the timer.
+func (p *plan) run() {
+	p.mu.Lock()
+	over, c, f, withRun, pending := p.over, p.planner, p.f, p.withRun, p.pending
+	r := planner.Run{N: max(p.n+1, p.n), Planned: pending.planned}
+	p.mu.Unlock()
+	if over {
+		return
+	}
+	if s := p.handle.shard; r.Planned.IsZero() {
+		r.Planned = s.DateOf(s.ticks.Begin(s.ticks.Ceil(pending.deadline)))
+	}
+	step, ok := p.ask(c, &r, pending)
+	if !ok {
+		return
+	}
+	if !step.Overlap && !step.Next.IsZero() {
+		defer p.end(c, pending, r.Planned, step.Next)
+	}
+	if withRun != nil {
+		withRun(&Run{r.N, r.Planned, r.Started, Timer{ref: &p.handle}})
+		return
+	}
+	f()
+}
+
+// ask determines whether run r takes place and whether there is a further run. It returns false if
+// r does not take place. If the planner panics, the plan ends, unless Reschedule has set a further
+// run.
+func (p *plan) ask(c planner.Planner, r *planner.Run, pending pendingRun) (step planner.Step, ok bool) {
 	answered := false
 	defer func() {
-		off = p.endUnless(step.Next)
 		if !answered {
-			p.arm(time.Time{}, clock.Unread)
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.arm(time.Time{}, r.Planned, time.Time{})
 		}
 	}()
-	step = p.planner.Before(r)
+	waits := pending.byWall && p.wait(c, pending)
+	var now time.Time
+	if !waits {
+		if p.timed {
+			r.Started = p.now()
+		}
+		step = c.Before(*r)
+		if step.Omit || step.Overlap {
+			now = p.now()
+			step.Next = p.correct(c, pending, step.Next, r.Planned, now)
+		}
+	}
 	answered = true
-	return step, false
+	return step, !waits && p.begin(*r, step, now)
 }
 
-// after arms the next run when a run has ended: at the time that Reschedule has set, or else at the
-// time that the planner plans. planned is the answer of before.
-func (p *plan) after(planned time.Time) {
-	var next time.Time
-	now := int64(clock.Unread)
+// begin returns false if run r does not take place: the planner omits it, the wheel is stopped,
+// Stop has ended the plan since the timer was claimed, or Reschedule has moved this run, which was
+// the last one. If there is no further run, begin ends the plan, so Stop returns false during r.
+func (p *plan) begin(r planner.Run, step planner.Step, now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last := step.Next.IsZero()
+	ok := !p.over && !p.handle.shard.closed.Load() && !step.Omit && !(last && p.moved)
+	if ok {
+		p.n = r.N
+	}
+	if !ok || last || step.Overlap {
+		p.arm(step.Next, r.Planned, now) // from here on the next run may begin
+	}
+	return ok
+}
+
+// end arms the next run when the run for the time before has ended. next is the answer of ask.
+func (p *plan) end(c planner.Planner, ended pendingRun, before, next time.Time) {
+	var planned, now time.Time
 	defer func() { // even if the planner panics
-		if next.IsZero() {
-			p.endUnless(next)
-		}
-		p.arm(next, now)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.arm(planned, before, now)
 	}()
-	if planned.IsZero() || !p.live() {
+	p.mu.Lock()
+	settled := p.over || p.moved || p.handle.shard.closed.Load()
+	p.mu.Unlock()
+	now = p.now()
+	if settled {
 		return
 	}
-	s := p.timer.ref.shard
-	finished := s.wallNow()
-	if !s.Manual {
-		now, _ = s.Instant(finished)
+	next = c.After(next, now)
+	if !next.IsZero() && !next.After(now) {
+		next, before = c.Missed(next, now), now
 	}
-	if planned = p.planner.After(planned, finished); !planned.IsZero() && !planned.After(finished) {
-		planned = p.planner.Missed(planned, finished)
-	}
-	next = planned
+	planned = p.correct(c, ended, next, before, now)
 }
 
-// takeRescheduled adopts the time to which Reschedule has moved the run that is about to start.
-func (p *plan) takeRescheduled() {
-	_, w, running := p.running()
-	if !running || w.Has(arena.Moved) {
-		return
+// wait looks at the wall clock at checkAt. If that clock has not reached the planned time, wait
+// arms the timer again and returns true.
+func (p *plan) wait(c planner.Planner, r pendingRun) bool {
+	now := p.now()
+	reading, _ := p.handle.shard.Instant(now)
+	if reading < r.checkAt {
+		return false // a Flush has claimed the timer
 	}
-	if tick := w.Tick(); tick != p.at {
-		p.planned = p.dateOf(tick)
-	}
-}
-
-// running returns the plan's slot while a run is under way. It returns false if the plan or the
-// wheel was stopped.
-func (p *plan) running() (*arena.Page, arena.Word, bool) {
-	s := p.timer.ref.shard
-	pg := p.timer.ref.page.Load()
-	if pg == nil || s.closed.Load() {
-		return nil, 0, false
-	}
-	w := pg.Load(p.timer.index)
-	return pg, w, w.Gen() == p.timer.gen && w.Kind() == arena.Running
-}
-
-// tick returns the tick of the plan's slot, or the tick of the last arming if the plan was stopped.
-func (p *plan) tick() int64 {
-	s := p.timer.ref.shard
-	pg := p.timer.ref.page.Load()
-	if pg == nil {
-		return p.at
-	}
-	w := pg.Load(p.timer.index)
-	armed := w.Kind() == arena.Staged || w.Kind() == arena.Placed || w.Kind() == arena.Running
-	if !armed || w.Gen() != p.timer.gen || s.closed.Load() {
-		return p.at
-	}
-	return w.Tick()
-}
-
-func (p *plan) dateOf(tick int64) time.Time {
-	s := p.timer.ref.shard
-	return s.DateOf(s.ticks.Begin(tick))
-}
-
-// endUnless ends the plan if next is the zero time, unless Reschedule has set a further run. off
-// means that the run that is about to start does not take place, because since its claim Stop has
-// ended the plan, or Reschedule has moved this run, which was the last one.
-func (p *plan) endUnless(next time.Time) (off bool) {
-	for {
-		pg, w, running := p.running()
-		switch {
-		case !running:
-			return true
-		case !next.IsZero():
-			return false
-		case w.Has(arena.Moved):
-			return true
-		}
-		if pg.Swap(p.timer.index, w, w.With(arena.Dead)|arena.Moved) {
-			return false
-		}
-	}
-}
-
-// arm makes the plan pending again, or releases its slot if the plan has ended. It is called once
-// for each run. now is a reading of the clock after the end of the run, or clock.Unread.
-func (p *plan) arm(next time.Time, now int64) {
-	s := p.timer.ref.shard
-	deadline, read := s.Instant(next)
-	now = max(now, read)
-	if now == clock.Unread && !s.Manual {
-		now = s.Read() // the run may have taken long
-	}
-	for {
-		pg, w, running := p.running()
-		if !running {
-			p.remove()
-			return
-		}
-		if w.Has(arena.Moved) {
-			next = p.dateOf(p.tick())
-			deadline, _ = s.Instant(next)
-		}
-		if p.rearm(cell{s, pg, p.timer.index}, w, deadline, now, next) {
-			return
-		}
-	}
-}
-
-// remove releases the slot of a plan that has ended during its run. Only arm calls it, and each run
-// calls arm once.
-func (p *plan) remove() {
-	s, i := p.timer.ref.shard, p.timer.index
-	pg := p.timer.ref.page.Load()
-	if pg == nil || s.closed.Load() {
-		return
-	}
-	if w := pg.Load(i); w.Gen() == p.timer.gen && w.Kind() == arena.Dead {
-		cell{s, pg, i}.remove(w)
-	}
-}
-
-// live reports whether the Scheduler still determines the next run: neither the plan nor the wheel
-// was stopped, and Reschedule has not set the next run.
-func (p *plan) live() bool {
-	_, w, running := p.running()
-	return running && !w.Has(arena.Moved)
-}
-
-// rearm makes a plan pending after a run. c is the plan's slot, and next is the time of the next
-// run. rearm returns false if the word has changed. On a stopped wheel it arms nothing and returns
-// true.
-func (p *plan) rearm(c cell, w arena.Word, deadline, now int64, next time.Time) bool {
-	s := c.shard
-	s.armMu.Lock()
-	if s.closed.Load() {
-		s.armMu.Unlock()
-		return true
-	}
-	tick, ok := c.stageAgain(w, deadline, s.noteReading(now))
-	if !ok {
-		s.armMu.Unlock()
+	next := p.correct(c, r, r.planned, r.planned.Add(-r.period), now)
+	if next.Equal(r.planned) && (reading >= r.latest || !r.planned.After(now)) {
 		return false
 	}
-	p.planned, p.at = next, tick // under the lock, and so before the run
-	s.inbox.armed++
-	s.unlockArm()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.arm(next, now, now)
+	engineOf(&p.handle).funcTimers.waits.Add(1)
 	return true
+}
+
+// correct returns next, the time after the time before, or a first run as of now if the wall clock
+// was set back far since run r was armed.
+func (p *plan) correct(c planner.Planner, r pendingRun, next, before, now time.Time) time.Time {
+	if next.IsZero() || !r.byWall {
+		return next
+	}
+	reading, _ := p.handle.shard.Instant(now)
+	back := r.planned.Sub(now) - time.Duration(r.latest-reading)
+	if back <= wallStep || back/wallPeriods <= next.Sub(before) {
+		return next
+	}
+	return c.First(now)
+}
+
+// arm arms the timer for next, the time after the time before, or for the time that Reschedule has
+// set. If there is neither, or if the wheel is stopped, arm ends the plan. now is a reading of both
+// clocks, or the zero time. mu is held.
+func (p *plan) arm(next, before, now time.Time) {
+	s, first, r := p.handle.shard, p.handle.plan == nil, &p.pending // startPlan sets handle.plan later
+	switch {
+	case p.over:
+		return
+	case next.IsZero() && !p.moved, s.closed.Load() && !first:
+		p.finish()
+		return
+	case p.moved:
+		*r = pendingRun{deadline: p.movedTo}
+		p.moved = false
+	default:
+		deadline, _ := s.Instant(next)
+		if !next.Equal(r.planned) {
+			*r = pendingRun{planned: next, period: next.Sub(before), latest: deadline}
+			// In Manual mode and in a bubble there is only one clock.
+			r.byWall = next == next.Round(0) && !s.Manual && s.Base != s.Base.Round(0)
+		}
+		r.deadline = min(deadline, r.latest)
+	}
+	if now.IsZero() {
+		now = p.now()
+	}
+	reading, _ := s.Instant(now)
+	r.checkAt = r.deadline
+	if r.byWall {
+		r.checkAt = min(r.deadline, clock.Later(reading, int64(clock.Compare)))
+	}
+	if p.timer.resetTo(r.checkAt, reading); s.closed.Load() {
+		p.finish()
+	}
+	if !first {
+		h, _ := p.timer.handle()
+		h.sampleAs(p.origin)
+	}
+}
+
+// finish ends the plan. mu is held.
+func (p *plan) finish() {
+	p.over = true
+	p.planner, p.f, p.withRun = nil, nil, nil
+}
+
+// stop is [Timer.Stop].
+func (p *plan) stop() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over || p.handle.shard.closed.Load() {
+		return false
+	}
+	p.finish()
+	p.timer.Stop()
+	return true
+}
+
+// reschedule is Timer.rescheduleTo.
+func (p *plan) reschedule(deadline, now int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over || p.handle.shard.closed.Load() {
+		return false
+	}
+	if p.timer.moveTo(deadline, now) {
+		p.pending = pendingRun{deadline: deadline}
+	} else {
+		p.moved, p.movedTo = true, deadline
+	}
+	return true
+}
+
+// next is [Timer.Deadline].
+func (p *plan) next() (time.Time, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at, ok := p.timer.Deadline()
+	if s := p.handle.shard; ok && p.pending.byWall {
+		at = s.TimeAt(s.ticks.Begin(s.ticks.Ceil(p.pending.deadline)))
+	}
+	return at, ok
 }

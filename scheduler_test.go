@@ -16,6 +16,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/planner"
 )
 
+// asPlan returns the plan of a handle.
+func asPlan(t Timer) *plan { return t.ref.plan.(*plan) }
+
 // With an int of 32 bits, a plan that runs each millisecond reaches math.MaxInt after 25 days.
 func TestRunNumberStaysAtMaxInt(t *testing.T) {
 	t.Parallel()
@@ -23,11 +26,8 @@ func TestRunNumberStaysAtMaxInt(t *testing.T) {
 	require.NoError(t, err)
 	defer tw.Stop()
 	var numbers []int
-	p := &timedPlan{
-		plan:    plan{planner: planner.Every(ms), n: math.MaxInt - 1},
-		withRun: func(r *Run) { numbers = append(numbers, r.N) },
-	}
-	p.start(tw.engine, p.run, p.withRun)
+	f := func(r *Run) { numbers = append(numbers, r.N) }
+	tw.startPlan(&plan{planner: planner.Every(ms), n: math.MaxInt - 1, withRun: f}, f)
 	for range 3 {
 		tw.Advance(tw.Now().Add(ms))
 	}
@@ -449,12 +449,7 @@ func TestPlanStoppedOrMovedRightAfterAClaim(t *testing.T) {
 				var plan Timer
 				var runs []int
 				claims, questions := 0, 0
-				tw = startWheel(t, Options{Manual: true, Start: start, Around: func(_ Call, run func()) {
-					if claims++; claims == 2 && when == "claimed" {
-						row.act(tw, plan)
-					}
-					run()
-				}})
+				tw = startWheel(t, Options{Manual: true, Start: start})
 				end := start.Add(time.Duration(10*row.last) * ms)
 				plan = tw.ScheduleFunc(planned(func(from time.Time) time.Time {
 					if questions++; questions == 3 && when == "asked" {
@@ -465,6 +460,14 @@ func TestPlanStoppedOrMovedRightAfterAClaim(t *testing.T) {
 					}
 					return time.Time{}
 				}), func() { runs = append(runs, int(tw.Now().Sub(start)/ms)) })
+				timer := &asPlan(plan).timer
+				run := timer.f
+				timer.f = func() {
+					if claims++; claims == 2 && when == "claimed" {
+						row.act(tw, plan)
+					}
+					run()
+				}
 				for at := range 100 {
 					tw.Advance(start.Add(time.Duration(at) * ms))
 				}

@@ -118,23 +118,10 @@ func (s *shard) init(c config, h host) {
 // claims are counters that workers and callers of Stop write without a lock.
 type claims struct {
 	_        [64]byte
-	planEnds atomic.Uint64 // Stops of plans during a run
-	runs     atomic.Uint64 // runs of plans that have begun
-	updating atomic.Int64  // calls of countRun in progress
 	launched atomic.Uint64 // those of workerPool.launches that have begun or were dropped
 	dropped  atomic.Uint64 // timers that were claimed and not run because the wheel was stopped
 
 	returning atomic.Int32 // workers that have run callbacks and wait for wheelMu
-}
-
-// countRun counts a run of a plan that begins now, unless the wheel is stopped. halt waits for
-// calls in progress.
-func (c *claims) countRun(closed *atomic.Bool) {
-	c.updating.Add(1)
-	if !closed.Load() {
-		c.runs.Add(1)
-	}
-	c.updating.Add(-1)
 }
 
 // tickOf returns the tick of a deadline, rounded up, or the current tick if the deadline has
@@ -357,14 +344,13 @@ func (s *shard) takeArrivals() {
 // pending returns the number of pending timers. wheelMu is held, and drainAll was called.
 func (s *shard) pending() int {
 	s.armMu.Lock()
-	runs := s.claims.runs.Load()
 	armed, stopped := s.inbox.armed, s.inbox.stopped+s.inbox.ended(&s.slots)
 	s.armMu.Unlock()
 	o := &s.owner
 	for _, b := range o.pool.batches { // some claims of running workers are not counted yet
 		o.countBatch(b)
 	}
-	return o.counters.pending(armed, stopped, runs)
+	return o.counters.pending(armed, stopped)
 }
 
 // len returns the number of pending timers.
@@ -414,7 +400,7 @@ func (s *shard) halt() {
 	for _, b := range o.pool.batches {
 		b.revoke()
 	}
-	for s.claims.updating.Load() != 0 || s.claims.launched.Load() != o.pool.launches {
+	for s.claims.launched.Load() != o.pool.launches {
 		runtime.Gosched()
 	}
 	o.counters.fired -= s.claims.dropped.Load()

@@ -57,7 +57,7 @@ func TestShardIsPadded(t *testing.T) {
 		before, from uintptr // the end of what stands before it
 	}{
 		{"the object before", 0, unsafe.Offsetof(s.config)},
-		{"claims", unsafe.Offsetof(s.now) + unsafe.Sizeof(s.now), unsafe.Offsetof(s.claims) + unsafe.Offsetof(s.claims.planEnds)},
+		{"claims", unsafe.Offsetof(s.now) + unsafe.Sizeof(s.now), unsafe.Offsetof(s.claims) + unsafe.Offsetof(s.claims.launched)},
 		{"removals", unsafe.Offsetof(s.claims) + unsafe.Sizeof(s.claims), unsafe.Offsetof(s.removals) + unsafe.Offsetof(s.removals.head)},
 		{"armMu", unsafe.Offsetof(s.removals) + unsafe.Sizeof(s.removals), unsafe.Offsetof(s.armMu)},
 		{"wheelMu", unsafe.Offsetof(s.order) + unsafe.Sizeof(s.order), unsafe.Offsetof(s.wheelMu)},

@@ -171,11 +171,6 @@ func TestStopWaitsForAClaimInProgress(t *testing.T) {
 		begin, end       func(s *shard)
 		fired, discarded uint64
 	}{
-		"of a plan": {
-			func(s *shard) { s.claims.updating.Add(1) },
-			func(s *shard) { s.claims.runs.Add(1); s.claims.updating.Add(-1) },
-			1, 0,
-		},
 		"that is dropped": {
 			func(s *shard) { s.own(func() { s.owner.pool.launches++; s.owner.counters.fired++ }) },
 			func(s *shard) { s.claims.dropped.Add(1); s.claims.launched.Add(1) },

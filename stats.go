@@ -53,6 +53,7 @@ type Stats struct {
 func (e *engine[T]) stats() Stats {
 	st := Stats{Name: e.name, Tick: time.Duration(e.ticks.Length()), Shards: len(e.shards), Panics: e.panics.Load()}
 	now := e.reading()
+	waits := e.funcTimers.waits.Load()
 	replaced := e.funcTimers.replaced.Load() // before the shards, so that the arms and the Stops are counted
 	for _, s := range e.shards {
 		s.addStats(&st, now)
@@ -60,6 +61,8 @@ func (e *engine[T]) stats() Stats {
 	st.Armed -= replaced
 	st.Stopped -= replaced
 	st.Postponed += replaced
+	st.Armed -= waits
+	st.Fired -= waits
 	return st
 }
 
@@ -86,20 +89,20 @@ func (s *shardOf[T]) addStats(st *Stats, now int64) {
 		s.drainAll()
 	}
 	s.armMu.Lock()
-	ib, runs := s.inbox, s.claims.runs.Load()
+	ib := s.inbox
 	ib.stopped += ib.ended(&s.slots)
 	s.armMu.Unlock()
 	if !closed {
 		s.addPending(st, now)
-		st.Pending += s.owner.counters.pending(ib.armed, ib.stopped, runs)
+		st.Pending += s.owner.counters.pending(ib.armed, ib.stopped)
 	}
-	s.addCounters(st, &ib, runs)
+	s.addCounters(st, &ib)
 	st.Bytes += s.bytes()
 }
 
-// addCounters adds the counters, which count from the making of the wheel. ib and runs are the
-// copies by which pending timers were counted, so that the sums agree. wheelMu is held.
-func (s *shardOf[T]) addCounters(st *Stats, ib *inbox, runs uint64) {
+// addCounters adds the counters, which count from the making of the wheel. ib is the copy by which
+// pending timers were counted, so that the sums agree. wheelMu is held.
+func (s *shardOf[T]) addCounters(st *Stats, ib *inbox) {
 	o := &s.owner
 	c := &o.counters
 	st.Armed += ib.armed
@@ -110,9 +113,9 @@ func (s *shardOf[T]) addCounters(st *Stats, ib *inbox, runs uint64) {
 	if s.closed.Load() {
 		late = min(uint64(s.removals.len()), c.discarded)
 	}
-	st.Stopped += c.stopped + ib.stopped + s.claims.planEnds.Load() + late
+	st.Stopped += c.stopped + ib.stopped + late
 	st.Postponed += c.postponed + ib.rescheduled
-	st.Fired += c.fired + runs
+	st.Fired += c.fired
 	st.Discarded += c.discarded - late
 	st.Flushed += c.flushed
 	st.Moved += c.cascaded

@@ -36,8 +36,8 @@ func (t Timer) load() (pg *arena.Page, w arena.Word, ok bool) {
 	return pg, w, w.Gen() == t.gen && !t.ref.shard.closed.Load()
 }
 
-// pending returns the slot of the timer and its word. It returns false if the timer is not pending,
-// and for a plan during a run. t is not the zero Timer.
+// pending returns the slot of the timer and its word. It returns false if the timer is not pending.
+// t is not the zero Timer.
 func (t Timer) pending() (c cell, w arena.Word, ok bool) {
 	pg, w, ok := t.load()
 	if k := w.Kind(); !ok || k != arena.Staged && k != arena.Placed {
@@ -57,6 +57,9 @@ func (t Timer) Stop() bool {
 	s, i := t.shard(), t.index
 	if s == nil {
 		return false
+	}
+	if p := t.ref.plan; p != nil {
+		return p.stop()
 	}
 	for {
 		pg, w, ok := t.load()
@@ -116,7 +119,12 @@ func (t Timer) RescheduleAt(at time.Time) bool {
 
 // rescheduleTo is Reschedule with a reading of the clock as the deadline. now is a reading from
 // before the call, or clock.Unread. t is not the zero Timer.
-func (t Timer) rescheduleTo(deadline, now int64) bool { return t.move(deadline, now, true) }
+func (t Timer) rescheduleTo(deadline, now int64) bool {
+	if p := t.ref.plan; p != nil {
+		return p.reschedule(deadline, now)
+	}
+	return t.move(deadline, now, true)
+}
 
 // move is rescheduleTo. If wait is false and another goroutine holds armMu, move does not wait for
 // the lock and returns false although the timer may be pending.
@@ -138,7 +146,6 @@ func (t Timer) move(deadline, now int64, wait bool) bool {
 				}
 				continue
 			}
-		case arena.Running:
 		default:
 			return false
 		}
@@ -157,6 +164,9 @@ func (t Timer) Deadline() (time.Time, bool) {
 	if s == nil {
 		return time.Time{}, false
 	}
+	if p := t.ref.plan; p != nil {
+		return p.next()
+	}
 	_, w, ok := t.pending()
 	if !ok {
 		return time.Time{}, false
@@ -170,6 +180,14 @@ func (t Timer) Deadline() (time.Time, bool) {
 type pageRef struct {
 	shard *shard
 	page  atomic.Pointer[arena.Page] // nil if it was given back
+	plan  planHandle                 // of the handle of a plan, which has no page; else nil
+}
+
+// planHandle is a plan as its handle sees it.
+type planHandle interface {
+	stop() bool
+	reschedule(deadline, now int64) bool
+	next() (time.Time, bool)
 }
 
 // cell is a slot with its page and its shard. Its methods change the timer's word on behalf of
@@ -181,17 +199,13 @@ type cell struct {
 }
 
 // ending returns the word that replaces w when the timer is stopped. It returns false if the timer
-// is neither pending nor a plan during a run.
+// is not pending.
 func (c cell) ending(w arena.Word) (to arena.Word, ok bool) {
 	switch w.Kind() {
 	case arena.Staged:
 		return w.With(arena.Ending), true
 	case arena.Placed:
 		return w.With(arena.Dead).WithBits(c.shard.removals.link()) &^ arena.Moved, true
-	case arena.Running:
-		// The run releases the slot at its end, because the worker that has just claimed it may not
-		// have read the payload yet.
-		return w.With(arena.Dead) | arena.Moved, true
 	}
 	return 0, false
 }
@@ -205,8 +219,6 @@ func (c cell) ended(w, to arena.Word) {
 		c.page.Store(c.index, to.With(arena.Ended))
 	case arena.Placed:
 		c.remove(to)
-	case arena.Running:
-		s.claims.planEnds.Add(1)
 	}
 }
 
@@ -224,9 +236,6 @@ func (c cell) remove(dead arena.Word) {
 // word has changed or the wheel is stopped. busy is true if armMu is locked and wait is false.
 func (c cell) reschedule(w arena.Word, tick int64, wait bool) (moved, busy bool) {
 	s := c.shard
-	if w.Kind() == arena.Running { // the run reads the word at its end
-		return c.page.Swap(c.index, w, w.WithBits(uint64(tick))|arena.Moved), false
-	}
 	if wait || s.Manual { // in Manual mode the order of the calls counts
 		s.armMu.Lock()
 	} else if !s.armMu.TryLock() {
@@ -272,19 +281,4 @@ func (c cell) moveLocked(w arena.Word, tick int64) bool {
 		s.stage(c.index, tick)
 	}
 	return true
-}
-
-// stageAgain puts a Running timer back into the inbox and returns its tick. It returns false if the
-// word has changed. now is from noteReading. armMu is held.
-func (c cell) stageAgain(w arena.Word, deadline, now int64) (tick int64, ok bool) {
-	s := c.shard
-	tick = s.tickOf(deadline, now)
-	if !c.page.Swap(c.index, w, w.With(arena.Staged).WithBits(uint64(tick))|arena.Moved) {
-		return tick, false
-	}
-	if s.Manual {
-		s.order.stamp(c.index)
-	}
-	s.stage(c.index, tick)
-	return tick, true
 }

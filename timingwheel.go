@@ -98,7 +98,7 @@ func newWheelAt(opts Options, origin int64) (*TimingWheel, error) {
 	e, err := newEngine(opts, origin, job[func()]{
 		perCall: 1,
 		run:     func(f []func()) { f[0]() },
-		callee:  func(f []func()) uintptr { return codeOf(f[0]) },
+		callee:  callee,
 	})
 	if err != nil {
 		return nil, err

@@ -186,7 +186,7 @@ func verifyInbox(s *shard) error {
 	for _, i := range s.inbox.free {
 		w := loadWord(&s.slots.Pages, i)
 		k := w.Kind()
-		pending := k == arena.Staged || k == arena.Placed || k == arena.Running || k == arena.Ending
+		pending := k == arena.Staged || k == arena.Placed || k == arena.Ending
 		if seen[i] || pending || *s.owner.store.pos(i) != 0 || s.slots.Pager.IsFree(int(i>>arena.PageShift), i&arena.PageMask) {
 			return fmt.Errorf("B3: free slot %d has kind %d and position %d", i, k, *s.owner.store.pos(i))
 		}

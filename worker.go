@@ -28,7 +28,6 @@ import (
 type worker[T any] struct {
 	s      *shardOf[T]
 	exec   func([]T) // runs one callback, or one batch of payloads
-	plan   bool      // the callback is a run of a plan
 	values []T       // the buffer for exec
 
 	// Guarded by wheelMu.
@@ -248,7 +247,7 @@ func (w *worker[T]) runOne(limit int64) int {
 	fired := o.counters.fired
 	var counted *countedFunc
 	w.values, counted = s.claimDue(w.values[:0], limit)
-	fired = o.counters.fired - fired // without plans
+	fired = o.counters.fired - fired
 	n := len(w.values)
 	o.counters.taken += uint64(n)
 	o.pool.sinceCascade++
@@ -258,9 +257,7 @@ func (w *worker[T]) runOne(limit int64) int {
 	}
 	lasting := false
 	if s.perCall == 1 {
-		e := &s.entryBuffer[0]
-		w.plan = e.word.Is(arena.Plan)
-		lasting = e.word.Is(arena.Lasting)
+		lasting = s.entryBuffer[0].word.Is(arena.Lasting)
 	}
 	o.pool.launches++
 	stuck := w.stuck
@@ -269,7 +266,7 @@ func (w *worker[T]) runOne(limit int64) int {
 	if !run { // the wheel is being stopped; halt waits for launched
 		s.claims.dropped.Add(fired)
 		if counted != nil {
-			s.engine.funcTimers.waits.callEnded(counted)
+			s.engine.funcTimers.calls.callEnded(counted)
 		}
 		if lasting { // the runtime calls it instead
 			time.AfterFunc(0, any(w.values[0]).(func()))
@@ -292,7 +289,7 @@ func (w *worker[T]) runOne(limit int64) int {
 // or nil.
 func (w *worker[T]) call(counted *countedFunc, values []T) {
 	if counted != nil {
-		defer w.s.engine.funcTimers.waits.callEnded(counted)
+		defer w.s.engine.funcTimers.calls.callEnded(counted)
 	}
 	w.exec(values)
 }
@@ -340,14 +337,11 @@ func (w *worker[T]) runBatch() {
 		if !ok {
 			continue
 		}
-		if !e.word.Is(arena.Plan) {
-			w.claimed |= 1 << k
-		}
+		w.claimed |= 1 << k
 		if now >= 0 {
-			late = max(0, now-s.ticks.Begin(tick)) // negative for a flushed plan
+			late = now - s.ticks.Begin(tick)
 		}
 		one[0] = v
-		w.plan = e.word.Is(arena.Plan)
 		w.call(counted, one)
 	}
 	w.relock()
@@ -461,13 +455,14 @@ func (w *worker[T]) begin() {
 	}
 }
 
-// runAround runs a callback or a batch within Options.Around. The payload of a plan does that
-// itself, because it knows the function of the plan.
+// runAround runs a callback or a batch within Options.Around. A plan does that itself, because it
+// knows the user's function.
 func (w *worker[T]) runAround(items []T) {
-	if j := &w.s.engine.job; w.plan {
-		j.run(items)
+	e := w.s.engine
+	if f := e.job.callee(items); f != 0 {
+		e.runAround(f, items)
 	} else {
-		w.s.engine.runAround(j.callee(items), items)
+		e.guarded(items)
 	}
 }
 
@@ -567,26 +562,21 @@ func (s *shardOf[T]) claimDue(values []T, limit int64) (claimed []T, counted *co
 
 // claim claims the timer of an entry and returns its payload, and the same as counted if its calls
 // are counted. id is the id of the batch, or 0 under the lock. claim returns false if the timer was
-// stopped, moved or claimed by another worker, or if the wheel was stopped. A plan keeps its slot
-// and its payload, and its claim is not counted by the word, see countBatch.
+// stopped, moved or claimed by another worker, or if the wheel was stopped.
 func (s *shardOf[T]) claim(e *entry, id uint64) (v T, counted *countedFunc, ok bool) {
 	values := s.values.At(e.index >> arena.PageShift)
 	if values == nil || s.closed.Load() {
 		return v, nil, false
 	}
-	to := e.word.With(arena.Spent).WithBits(id)
-	switch {
-	case e.word.Is(arena.Plan):
-		to = e.word.With(arena.Running)
-	case e.word.Is(arena.Counted):
+	if e.word.Is(arena.Counted) {
 		// If the claim fails because another timer has the slot, this may be its function, or nil.
 		if counted = s.countedFuncs.at(e.index); counted != nil {
 			counted.calls.Add(1)
 		}
 	}
-	if !e.page.Swap(e.index, e.word, to) {
+	if !e.page.Swap(e.index, e.word, e.word.With(arena.Spent).WithBits(id)) {
 		if counted != nil {
-			s.engine.funcTimers.waits.callEnded(counted)
+			s.engine.funcTimers.calls.callEnded(counted)
 		}
 		s.returnMoved(e)
 		return v, nil, false
@@ -597,7 +587,7 @@ func (s *shardOf[T]) claim(e *entry, id uint64) (v T, counted *countedFunc, ok b
 	}
 	p := &values[e.index&arena.PageMask]
 	v = *p
-	if s.scanned && to.Kind() == arena.Spent {
+	if s.scanned {
 		var zero T
 		*p = zero
 	}

@@ -1245,15 +1245,15 @@ func TestReturningWorkerEndsIfItIsNotNeeded(t *testing.T) {
 	}
 }
 
-// A batch is open while one of its timers is pending, or is a running plan: such a timer may get
-// the word of its entry again.
+// A batch is open while one of its timers is pending: such a timer may get the word of its entry
+// again.
 func TestBatchIsOpenWhileATimerMayGetItsWordAgain(t *testing.T) {
 	t.Parallel()
 	page := new(arena.Page)
 	w := page.Arm(0, 0, 7)
 	b := &batch{entries: []entry{{page, w.With(arena.Placed), 0}}}
 	for kind, open := range map[arena.Kind]bool{
-		arena.Staged: true, arena.Placed: true, arena.Running: true,
+		arena.Staged: true, arena.Placed: true,
 		arena.Ending: false, arena.Ended: false, arena.Dead: false, arena.Spent: false,
 	} {
 		page.Store(0, w.With(kind).WithBits(9))

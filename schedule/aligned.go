@@ -18,9 +18,8 @@ import (
 // by which the clocks are set back, a run takes place both times, so that no pause is longer than
 // d. Otherwise a run takes place only the first time, so that a daily run takes place once a day.
 //
-// A run is planned by the wall clock at the time of planning. If the wall clock is stepped later,
-// the pending run keeps its distance, and the run after it is planned by the new wall clock.
-// Aligned panics if d is not positive or loc is nil.
+// Runs follow steps of the wall clock as [timingwheel.Scheduler] describes. Aligned panics if d is
+// not positive or loc is nil.
 func Aligned(d time.Duration, loc *time.Location) timingwheel.Scheduler { return AlignedAt(d, 0, loc) }
 
 // AlignedAt is [Aligned] with all boundaries shifted by offset: with a d of 24 hours and an offset

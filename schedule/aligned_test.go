@@ -197,6 +197,33 @@ func TestAlignedAfterStepOfWallClock(t *testing.T) {
 	}
 }
 
+// The wall clock was ten years ahead and is set right. The wheel then asks for a first run again,
+// and every chain of wrappers plans it by the new wall clock.
+func TestFirstRunAfterWallClockWasSetBackFar(t *testing.T) {
+	t.Parallel()
+	noon := time.Date(2030, time.March, 1, 12, 1, 0, 0, time.UTC)
+	wrong := noon.AddDate(10, 0, 0)
+	quarter := func() timingwheel.Scheduler { return Aligned(15*time.Minute, time.UTC) }
+	for name, s := range map[string]timingwheel.Scheduler{
+		"Aligned":     quarter(),
+		"Jitter":      Jitter(quarter(), time.Minute),
+		"Limit":       Limit(quarter(), 5),
+		"Until":       Until(quarter(), wrong.Add(24*time.Hour)),
+		"WithMisfire": WithMisfire(quarter(), RunAll),
+		"WithOverlap": WithOverlap(quarter(), QueueOne),
+		"MaxLate":     MaxLate(Jitter(Limit(quarter(), 5), time.Minute), time.Hour),
+	} {
+		c := planner.For(s)
+		at := c.First(wrong)
+		at = ended(c, c.Before(planner.Run{N: 1, Planned: at, Started: at}).Next, at.Add(time.Second))
+		require.True(t, at.After(wrong), name)
+		at = c.First(noon)
+		assert.True(t, at.After(noon) && at.Sub(noon) < 16*time.Minute, "%s: %v", name, at)
+		next := ended(c, c.Before(planner.Run{N: 2, Planned: at, Started: at}).Next, at.Add(time.Second))
+		assert.True(t, next.After(at) && next.Sub(at) < 17*time.Minute, "%s: %v after %v", name, next, at)
+	}
+}
+
 // A daily run at 02:30 takes place once a day, even on days that have no 02:30 or two.
 func TestAlignedAtRunsOnceADay(t *testing.T) {
 	t.Parallel()

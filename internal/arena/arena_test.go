@@ -14,7 +14,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
-var kinds = []Kind{Free, Staged, Ending, Ended, Placed, Dead, Spent, Running}
+var kinds = []Kind{Free, Staged, Ending, Ended, Placed, Dead, Spent}
 
 // flagSets returns all combinations of the flags.
 func flagSets() (sets []Word) {
@@ -32,7 +32,7 @@ func TestSizesAreThoseOfTheDocumentation(t *testing.T) {
 	require.Zero(t, unsafe.Offsetof(Page{}.Words), "aligned like the page, also on 32-bit systems")
 	require.LessOrEqual(t, PageStateSize, uintptr(PageSize/8+16), "a bit for each slot and a few bytes")
 	require.LessOrEqual(t, uint64(MaxPages)<<PageShift, uint64(1)<<29)
-	require.Equal(t, Word(math.MaxUint64), kindMask|Plan|Lasting|Moved|genMask<<genShift|(1<<tickBits-1)<<tickShift,
+	require.Equal(t, Word(math.MaxUint64), kindMask|classMask|Moved|genMask<<genShift|(1<<tickBits-1)<<tickShift,
 		"kind, flags, generation and deadline fill the word")
 }
 
@@ -58,11 +58,11 @@ func TestPartsOfAWordAreIndependent(t *testing.T) {
 
 func requireParts(t *testing.T, w Word, kind Kind, flags, gen Word, x uint64) {
 	t.Helper()
-	if w.Kind() != kind || w&(Plan|Lasting|Moved) != flags || w>>genShift&genMask != gen || w.Bits() != x {
+	if w.Kind() != kind || w&(classMask|Moved) != flags || w>>genShift&genMask != gen || w.Bits() != x {
 		t.Fatalf("%#x: kind %d, want %d; flags %#x, want %#x; generation %d, want %d; bits %#x, want %#x",
-			uint64(w), w.Kind(), kind, w&(Plan|Lasting|Moved), flags, w>>genShift&genMask, gen, w.Bits(), x)
+			uint64(w), w.Kind(), kind, w&(classMask|Moved), flags, w>>genShift&genMask, gen, w.Bits(), x)
 	}
-	for _, f := range []Word{Plan, Lasting, Moved} {
+	for _, f := range []Word{Lasting, Counted, Moved} {
 		if w.Has(f) != (flags&f != 0) {
 			t.Fatalf("%#x: Has(%#x) is %v", uint64(w), f, w.Has(f))
 		}
@@ -76,9 +76,9 @@ func requireParts(t *testing.T, w Word, kind Kind, flags, gen Word, x uint64) {
 // tick, does not change the other parts.
 func TestWithBitsDropsHighBits(t *testing.T) {
 	t.Parallel()
-	w := Word(0).WithBits(1).With(Placed) | Plan
+	w := Word(0).WithBits(1).With(Placed) | Counted
 	for _, tick := range []int64{-1, math.MaxInt64, math.MinInt64, 1 << tickBits, 1<<tickBits + 5} {
-		requireParts(t, w.WithBits(uint64(tick)), Placed, Plan, 0, uint64(tick)&(1<<tickBits-1))
+		requireParts(t, w.WithBits(uint64(tick)), Placed, Counted, 0, uint64(tick)&(1<<tickBits-1))
 	}
 }
 
@@ -102,8 +102,8 @@ func TestNextTimerOfASlotHasTheNextGeneration(t *testing.T) {
 	for _, kind := range kinds {
 		for _, flags := range flagSets() {
 			old := Word(7)<<tickShift | 41<<genShift | flags | Word(kind)
-			w := old.next(Staged, Plan|Lasting, 12)
-			requireParts(t, w, Staged, Plan|Lasting, 42, 12)
+			w := old.next(Staged, Counted, 12)
+			requireParts(t, w, Staged, Counted, 42, 12)
 			require.False(t, w.SameGen(old))
 			require.True(t, w.SameGen(w.With(Dead).WithBits(3)|Moved))
 		}

@@ -15,39 +15,33 @@ import "github.com/timingwheel-go/timingwheel/internal/clock"
 //	                                     pushes the slot on the stack of removals
 //	Placed   Dead *    wheel's Stop      the timer is in a batch, whose claims must fail
 //	Placed   Spent *   worker            the timer is claimed
-//	Placed   Running   worker            a plan is claimed and keeps its slot
-//	Running  Staged    plan              the next run is armed
-//	Running  Dead *    Stop, plan        the plan has ended; its run pushes the slot when it ends
 //
 // A star marks a final kind. The slot is allocated again once no inbox, bucket, batch or stack of
 // removals refers to it.
 //
 // Every transition is one compare-and-swap of the whole word, so it fails if the generation or the
-// deadline has changed. Reschedule to a later time changes the deadline of a Staged, Placed or
-// Running word and keeps its kind. The owner is the goroutine that holds the wheel's lock.
+// deadline has changed. Reschedule to a later time changes the deadline of a Staged or Placed word
+// and keeps its kind. The owner is the goroutine that holds the wheel's lock.
 type Kind uint8
 
 // The kinds of slots.
 const (
-	Free    Kind = iota // never used
-	Staged              // pending, in the inbox
-	Ending              // stopped while Staged; the payload is about to be cleared
-	Ended               // stopped while Staged; still in the inbox
-	Placed              // pending, in a bucket, among the due entries or in a worker's batch
-	Dead                // stopped while Placed or Running; in the stack of removals, or about to be
-	Spent               // claimed; in the worker's batch
-	Running             // a plan during a run; a worker's batch or a bucket may refer to the slot
+	Free   Kind = iota // never used
+	Staged             // pending, in the inbox
+	Ending             // stopped while Staged; the payload is about to be cleared
+	Ended              // stopped while Staged; still in the inbox
+	Placed             // pending, in a bucket, among the due entries or in a worker's batch
+	Dead               // stopped while Placed; in the stack of removals, or about to be
+	Spent              // claimed; in the worker's batch
 )
 
 // Classes of timers. An ordinary timer has class 0.
 const (
-	Plan    Word = 1 << 3 // the slot belongs to a plan
-	Lasting Word = 2 << 3 // the wheel's Stop hands the timer to package time
-	Counted Word = 3 << 3 // the calls of the timer's function are counted
+	Lasting Word = 1 << 3 // the wheel's Stop hands the timer to package time
+	Counted Word = 2 << 3 // the calls of the timer's function are counted
 )
 
-// Moved is a flag. Staged, Ending, Ended: a bucket may also refer to the slot. Running: Reschedule
-// has set the next run. Dead: the slot was Running.
+// Moved is a flag. Staged, Ending, Ended: a bucket may also refer to the slot.
 const Moved Word = 1 << 5
 
 const (

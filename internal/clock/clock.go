@@ -22,10 +22,16 @@ type Timeline struct {
 	Manual bool  // the clock does not run by itself
 }
 
+// Tests change these variables.
+var (
+	Now     = time.Now    // tests step the wall clock
+	Compare = time.Minute // the time between two comparisons of the wall clock with the monotonic clock
+)
+
 // Start sets Base to the current time unless it is set already.
 func (c *Timeline) Start() {
 	if c.Base.IsZero() {
-		c.Base = time.Now()
+		c.Base = Now()
 	}
 }
 
@@ -36,7 +42,7 @@ func (c *Timeline) Read() int64 { return int64(time.Since(c.Base)) + c.Origin }
 func (c *Timeline) TimeAt(ns int64) time.Time { return c.Base.Add(time.Duration(ns - c.Origin)) }
 
 // Date returns the current time with readings of the wall clock and of the monotonic clock.
-func (c *Timeline) Date() time.Time { return time.Now() }
+func (c *Timeline) Date() time.Time { return Now() }
 
 // DateOf converts a reading to a time with a reading of the wall clock, as it is set now. DateOf
 // reads the clock once, because the wall clock could be stepped between two readings.

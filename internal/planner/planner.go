@@ -16,7 +16,7 @@ type Scheduler interface{ Next(t time.Time) time.Time }
 // The plan calls the methods one after the other and without a lock, so a Planner needs no lock for
 // its state:
 //
-//	First                   when the plan begins
+//	First                   when the plan begins, and when the wall clock was set back far
 //	Before                  when a run is about to start
 //	After, perhaps Missed   when that run has ended by return, panic or runtime.Goexit
 //
@@ -24,7 +24,8 @@ type Scheduler interface{ Next(t time.Time) time.Time }
 // with the next one, or if Stop or Reschedule was called during the run. If a method panics, the
 // plan ends, and a run that was about to start does not take place.
 type Planner interface {
-	// First returns the time of the first run of a plan that begins now.
+	// First returns the time of the first run of a plan that begins now, or continues now although
+	// a run was planned for a later time.
 	First(now time.Time) time.Time
 
 	// Before decides about run r, which is about to start, and plans the next run. A Stop during

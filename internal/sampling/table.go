@@ -46,7 +46,7 @@ func (t Timer) load() (*arena.Page, arena.Word, bool) {
 		return nil, 0, false
 	}
 	switch w.Kind() {
-	case arena.Staged, arena.Placed, arena.Running:
+	case arena.Staged, arena.Placed:
 		return pg, w, true
 	}
 	return nil, 0, false

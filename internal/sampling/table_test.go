@@ -87,7 +87,7 @@ func TestTableModel(t *testing.T) {
 				delete(want, now)
 			case 4:
 				if now != (Timer{}) {
-					ts.set(index, []arena.Kind{arena.Staged, arena.Placed, arena.Running}[rng.IntN(3)])
+					ts.set(index, []arena.Kind{arena.Staged, arena.Placed}[rng.IntN(2)])
 				}
 			case 5:
 				if now != (Timer{}) {
