@@ -12,6 +12,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/clock"
+	"github.com/timingwheel-go/timingwheel/internal/sampling"
 )
 
 // job is what an engine does with due payloads.
@@ -86,6 +87,10 @@ func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) 
 		s.funcs, _ = any(&s.values).(*arena.Table[[arena.PageSize]func()])
 		s.init(e.config, s)
 		s.noPage.shard = &s.shard
+		if e.profileRate > 0 {
+			s.samples = sampling.New(e.profileRate, Timer.ended)
+			s.inbox.untilSample = s.samples.Distance()
+		}
 		e.shards[i] = s
 	}
 	return e, nil
@@ -163,8 +168,9 @@ type shardOf[T any] struct {
 
 	// Guarded by armMu. A worker reads values without it.
 	values   arena.Table[[arena.PageSize]T]
-	pageRefs []*pageRef // by page
-	nextPage *page[T]   // allocated and not opened yet
+	pageRefs []*pageRef            // by page
+	nextPage *page[T]              // allocated and not opened yet
+	samples  sampling.Table[Timer] // with ProfileRate, until the wheel is stopped; else empty
 
 	// Guarded by wheelMu.
 	valueBuffer []T        // the buffer of the worker that ended last, for reuse
@@ -204,10 +210,6 @@ func (s *shardOf[T]) closePage(p int) {
 	}
 }
 
-func (s *shardOf[T]) pageOf(i uint32) *atomic.Pointer[arena.Page] {
-	return &s.pageRefs[i>>arena.PageShift].page
-}
-
 // drop clears the payload of slot i.
 func (s *shardOf[T]) drop(i uint32) {
 	var zero T
@@ -226,7 +228,7 @@ func (s *shardOf[T]) clear() {
 	for _, h := range s.pageRefs {
 		h.page.Store(nil)
 	}
-	s.pageRefs = nil
+	s.pageRefs, s.samples = nil, sampling.Table[Timer]{}
 	s.valueBuffer, s.nextPage, s.entryBuffer, s.spareWorker = nil, nil, nil, nil
 }
 
@@ -271,7 +273,11 @@ func (s *shardOf[T]) armFree(deadline, now int64, class arena.Word) Timer {
 	if ib.add(i, tick) {
 		s.alarm.setEarlier(tick)
 	}
-	return Timer{s.pageRefs[i>>arena.PageShift], i, w.Gen()}
+	t := Timer{s.pageRefs[i>>arena.PageShift], i, w.Gen()}
+	if ib.untilSample--; ib.untilSample == 0 {
+		s.sample(t)
+	}
+	return t
 }
 
 // refill adds free slots to the inbox. It returns false if the wheel is stopped. armMu is held, and

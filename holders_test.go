@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/sampling"
 )
 
@@ -175,7 +174,7 @@ func TestProfileFollowsTimers(t *testing.T) {
 	armsOne(tw, time.Hour)
 	tw.Stop()
 	requireHeld(map[string]int{})
-	require.Nil(t, tw.engine.shards[0].inbox.samples, "Stop must release the samples")
+	require.Nil(t, tw.engine.shards[0].samples.All, "Stop must release the samples")
 	require.NoError(t, tw.WriteProfile(new(bytes.Buffer)))
 }
 
@@ -201,47 +200,6 @@ func TestProfileFollowsTouchedTimers(t *testing.T) {
 	require.Equal(t, map[string]int{"resetsTimer": 1}, holdersOf(tw.engine))
 	timer.Stop()
 	require.Empty(t, holdersOf(tw.engine))
-}
-
-// Some timers enter the inbox without the call that armed them, for example a postponed timer that
-// a worker returns. If the turn to be sampled falls on such a timer, no timer is sampled, and the
-// next caller must not be.
-func TestTurnOfATimerWithoutItsCallerIsNotSampled(t *testing.T) {
-	t.Parallel()
-	for name, add := range map[string]func(t *testing.T, tw *TimingWheel){
-		"postponed in a batch": func(t *testing.T, tw *TimingWheel) {
-			s := tw.engine.shards[0]
-			timer := armsOne(tw, time.Hour)
-			s.placeAll()
-			pg, w, _ := timer.load()
-			require.True(t, timer.Reschedule(2*time.Hour))
-			s.returnMoved(&entry{pg, w, timer.index})
-		},
-		"about to be stopped": func(t *testing.T, tw *TimingWheel) {
-			s := tw.engine.shards[0]
-			timer := armsOne(tw, time.Hour)
-			pg, w, _ := timer.load()
-			pg.Store(timer.index, w.With(arena.Ending))
-			s.placeAll()
-			verifyShards(t, tw.engine)
-			pg.Store(timer.index, w.With(arena.Ended))
-		},
-	} {
-		bubble(t, Options{ProfileRate: 1}, func(t *testing.T, tw *TimingWheel) {
-			ft := new(FuncTimer)
-			ft.InitStopped(tw, func() {})
-			resetsTimer(ft, time.Hour)
-			s := tw.engine.shards[0]
-			s.placeAll()
-			pass(10 * time.Minute)
-			require.True(t, ft.Touch())
-			add(t, tw)
-			verifyShards(t, tw.engine)
-			s.placeAll()
-			require.True(t, ft.Reset(55*time.Minute), name) // its slot stays where it is
-			verifyShards(t, tw.engine)
-		})
-	}
 }
 
 // A FuncTimer that is armed again has the caller of the last Reset, even if that Reset moves it to
@@ -337,13 +295,7 @@ func TestProfileForgetsEndedTimers(t *testing.T) {
 	before := heapNow()
 	loop(scaled(200_000))
 	assert.Less(t, heapNow()-before, int64(slack))
-	most := 0
-	table := tw.engine.shards[0].inbox.samples
-	for from, more := 0, true; more; {
-		from, more = table.Each(from, quantum, func(*sampling.Origin, *arena.Page, arena.Word, uint32) {})
-		most = from
-	}
-	assert.Less(t, most, 500, "entries of the table")
+	assert.Less(t, len(tw.engine.shards[0].samples.All), 500)
 	assert.Equal(t, map[string]int{"armsOne": 100}, holdersOf(tw.engine))
 	runtime.KeepAlive(tw)
 }

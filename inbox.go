@@ -5,7 +5,6 @@ import (
 	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
-	"github.com/timingwheel-go/timingwheel/internal/sampling"
 )
 
 const (
@@ -26,19 +25,14 @@ const (
 //	    once in staged or in the arrivals that the owner has taken out.
 //	B2  No timer of staged is due before first.
 //	B3  free holds no slot that a bucket, a list or a handle of a pending timer names.
-//	B4  Whenever armMu is free, staged is shorter than sampleAt. So if a caller finds that staged
-//	    is not shorter, the caller itself has just added the last timer.
 type inbox struct {
 	staged []uint32 // in the order of arming
 	free   []uint32 // for the next timers; the last one is used first
 	first  int64    // no staged timer is due before this tick
 	now    int64    // ns: the latest reading of the clock that an arming caller has passed
 
-	checkAt  int             // min(sweepAt, sampleAt): all that a caller compares with
-	sweepAt  int             // length of staged at which it is swept
-	sampleAt int64           // length of staged at which its last timer is sampled; huge without ProfileRate
-	samples  *sampling.Table // with ProfileRate; else nil
-	distance func() int64    // with ProfileRate: draws the number of timers up to the next sample
+	sweepAt     int   // length of staged at which it is swept
+	untilSample int64 // timers up to the next one that is sampled; not positive without ProfileRate
 
 	armed       uint64 // timers
 	stopped     uint64 // timers that were stopped while staged and whose slots are free again
@@ -46,36 +40,7 @@ type inbox struct {
 	rejected    uint64 // arms on a stopped wheel
 }
 
-func (ib *inbox) init() {
-	ib.first, ib.sampleAt = never, never
-	ib.setStaged(nil, inboxSize)
-}
-
-// sampleEvery makes the inbox sample one of rate timers on average.
-func (ib *inbox) sampleEvery(rate int) {
-	ib.samples = sampling.New(rate)
-	ib.distance = ib.samples.Distance
-	ib.sampleAt = 0
-	ib.skipSamples()
-}
-
-// skipSamples moves sampleAt past the timers of staged without sampling them. It is called after a
-// timer was added that the calling goroutine has not armed.
-func (ib *inbox) skipSamples() {
-	for n := int64(len(ib.staged)); ib.sampleAt <= n; {
-		ib.sampleAt += ib.distance()
-	}
-	ib.setCheckAt()
-}
-
-// setStaged replaces staged by a slice from which some timers were removed.
-func (ib *inbox) setStaged(staged []uint32, sweepAt int) {
-	ib.sampleAt -= int64(len(ib.staged) - len(staged))
-	ib.staged, ib.sweepAt = staged, sweepAt
-	ib.setCheckAt()
-}
-
-func (ib *inbox) setCheckAt() { ib.checkAt = int(min(int64(ib.sweepAt), ib.sampleAt)) }
+func (ib *inbox) init() { ib.first, ib.sweepAt = never, inboxSize }
 
 // takeFree removes and returns a free slot. free must not be empty.
 func (ib *inbox) takeFree() uint32 {
@@ -119,11 +84,10 @@ func (ib *inbox) sweep(slots *arena.Slots) (shouldPlace bool) {
 		}
 		ib.free = append(ib.free, i)
 	}
-	sweepAt := inboxSize
+	ib.staged, ib.sweepAt = kept, inboxSize
 	if shouldPlace = len(kept) > inboxSize/2; shouldPlace {
-		sweepAt = max(inboxSize, 2*len(kept))
+		ib.sweepAt = max(inboxSize, 2*len(kept))
 	}
-	ib.setStaged(kept, sweepAt)
 	return shouldPlace
 }
 
@@ -137,29 +101,11 @@ func (ib *inbox) ended(slots *arena.Slots) (n uint64) {
 	return n
 }
 
-// sweepIfFull sweeps a full inbox. It reports whether the owner should place the remaining timers.
-func (ib *inbox) sweepIfFull(slots *arena.Slots) bool {
-	return len(ib.staged) >= ib.sweepAt && ib.sweep(slots)
-}
-
 // take returns the staged timers and their first tick. The empty slice replaces staged.
 func (ib *inbox) take(empty []uint32) (staged []uint32, first int64) {
 	staged, first = ib.staged, ib.first
-	ib.first = never
-	ib.setStaged(empty[:0], inboxSize)
+	ib.staged, ib.first, ib.sweepAt = empty[:0], never, inboxSize
 	return staged, first
-}
-
-// sample returns the last slot of staged if it is to be sampled and its timer was armed just now.
-// If the timer was moved or was staged before, sample counts it and returns false.
-func (ib *inbox) sample(slots *arena.Slots) (i uint32, w arena.Word, ok bool) {
-	if ib.sampleAt > int64(len(ib.staged)) {
-		return 0, 0, false
-	}
-	ib.skipSamples()
-	i = ib.staged[len(ib.staged)-1]
-	w = loadWord(&slots.Pages, i)
-	return i, w, w.Kind() == arena.Staged && !w.Has(arena.Moved)
 }
 
 // arrivals holds the timers that the owner has taken out of the inbox and has not placed yet.

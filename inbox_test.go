@@ -2,7 +2,6 @@ package timingwheel
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -116,53 +115,6 @@ func TestInboxOfPendingTimersIsSweptLessOften(t *testing.T) {
 	ib.take(nil)
 	require.Equal(t, inboxSize, ib.sweepAt)
 	require.Equal(t, int64(never), ib.first)
-}
-
-// One of five timers is sampled, however often the inbox is swept or taken in between. A moved
-// timer counts but is not sampled.
-func TestInboxSamplesOneTimerOfEachInterval(t *testing.T) {
-	t.Parallel()
-	ib, slots := newInbox()
-	ib.distance = func() int64 { return 5 }
-	ib.sampleAt = 5
-	ib.setCheckAt()
-	rng := rand.New(rand.NewPCG(1, 2))
-	for turn := 1; turn <= 10_000; turn++ {
-		i := armInbox(ib, slots, 5)
-		moved := rng.IntN(4) == 0
-		if moved {
-			setKind(slots, i, arena.Staged, arena.Moved)
-		}
-		require.Equal(t, turn%5 == 0, int64(len(ib.staged)) >= ib.sampleAt)
-		if len(ib.staged) >= ib.checkAt {
-			got, w, ok := ib.sample(slots)
-			require.Equal(t, turn%5 == 0 && !moved, ok, turn)
-			if ok {
-				require.Equal(t, i, got)
-				require.Equal(t, loadWord(&slots.Pages, i), w)
-			}
-			ib.sweepIfFull(slots)
-		}
-		require.EqualValues(t, min(int64(ib.sweepAt), ib.sampleAt), ib.checkAt)
-		require.Less(t, len(ib.staged), ib.checkAt)
-		if rng.IntN(3) > 0 {
-			setKind(slots, i, arena.Ended, 0)
-		}
-		if rng.IntN(100) == 0 {
-			taken, _ := ib.take(nil)
-			for _, i := range taken {
-				slots.Put(i)
-			}
-		}
-	}
-	for range 20 { // without a sample
-		armInbox(ib, slots, 5)
-		ib.skipSamples()
-		require.Greater(t, ib.sampleAt, int64(len(ib.staged)))
-		require.LessOrEqual(t, ib.sampleAt, int64(len(ib.staged)+5))
-		_, _, ok := ib.sample(slots)
-		require.False(t, ok, "it was skipped")
-	}
 }
 
 func TestInboxTracksItsFirstTick(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/sampling"
@@ -23,74 +24,53 @@ func (e *engine[T]) writeProfile(w io.Writer) error {
 // was armed, and expires the time until its deadline, in ns.
 func (e *engine[T]) eachSample(yield func(o *sampling.Origin, age, expires int64)) {
 	for _, s := range e.shards {
-		eachSampleOf(&s.shard, yield)
-	}
-}
-
-// eachSampleOf holds armMu for a quantum of samples at a time, and calls yield without it.
-func eachSampleOf(s *shard, yield func(o *sampling.Origin, age, expires int64)) {
-	type found struct {
-		origin *sampling.Origin
-		tick   int64
-	}
-	now := s.reading()
-	all := make([]found, 0, quantum)
-	note := func(o *sampling.Origin, pg *arena.Page, w arena.Word, i uint32) {
-		if w.Kind() == arena.Staged || w.Kind() == arena.Placed { // not a run of a plan
-			all = append(all, found{o, w.Tick()})
-		}
-	}
-	for from, more := 0, true; more; {
 		s.armMu.Lock()
-		if s.inbox.samples == nil { // the wheel is stopped
-			s.armMu.Unlock()
-			return
-		}
-		from, more = s.inbox.samples.Each(from, quantum, note)
+		samples := slices.Clone(s.samples.All)
 		s.armMu.Unlock()
-		for _, f := range all {
-			yield(f.origin, now-f.origin.Armed, s.ticks.Begin(f.tick)-now)
+		now := s.reading()
+		for _, x := range samples {
+			if _, w, ok := x.Timer.pending(); ok {
+				yield(x.Origin, now-x.Origin.Armed, s.ticks.Begin(w.Tick())-now)
+			}
 		}
-		all = all[:0]
 	}
 }
 
-// sampled returns the timer as package sampling identifies it, or false if its wheel takes no
-// samples.
-func (t Timer) sampled() (sampling.Timer, bool) {
-	if t.ref == nil || t.ref.shard.profileRate == 0 {
-		return sampling.Timer{}, false
-	}
-	return sampling.Timer{Page: &t.ref.page, Index: t.index, Gen: t.gen}, true
+// sample samples a timer that is being armed. armMu is held.
+func (s *shardOf[T]) sample(t Timer) {
+	s.inbox.untilSample = s.samples.Distance()
+	s.samples.Set(t, sampling.Here(s.reading()))
 }
 
-// origin returns the origin of the timer if it was sampled, or else nil.
-func (t Timer) origin() *sampling.Origin {
-	sampled, ok := t.sampled()
-	if !ok {
-		return nil
-	}
-	s := t.ref.shard
-	s.armMu.Lock()
-	defer s.armMu.Unlock()
-	if s.closed.Load() {
-		return nil
-	}
-	return s.inbox.samples.Origin(sampled)
+// ended reports whether the timer has ended. A plan has not ended during a run.
+func (t Timer) ended() bool {
+	_, w, ok := t.load()
+	k := w.Kind()
+	return !ok || k != arena.Staged && k != arena.Placed && k != arena.Running
 }
 
-// sampleAs makes o the origin of the timer in profiles. A nil o removes the timer from the sample.
-// A ticker arms a timer for each tick; sampleAs passes the origin of the first one on to the
-// others.
+// origin returns the origin of a ticker's timer if it was sampled, or else nil.
+func (t Timer) origin() (o *sampling.Origin) {
+	t.withSamples(func(all *sampling.Table[Timer]) { o = all.Origin(t) })
+	return o
+}
+
+// sampleAs makes o the origin of a ticker's timer. A nil o removes the timer from the sample. A
+// ticker arms a timer for each tick; sampleAs passes the origin of the first one on to the others.
 func (t Timer) sampleAs(o *sampling.Origin) {
-	sampled, ok := t.sampled()
-	if !ok {
+	t.withSamples(func(all *sampling.Table[Timer]) { all.Set(t, o) })
+}
+
+// withSamples calls f with the samples of the timer's shard, unless the wheel takes none. f holds
+// armMu.
+func (t Timer) withSamples(f func(all *sampling.Table[Timer])) {
+	if t.ref == nil || t.ref.shard.profileRate == 0 {
 		return
 	}
-	s := t.ref.shard
+	s := t.ref.shard.host.(*shardOf[func()])
 	s.armMu.Lock()
 	defer s.armMu.Unlock()
 	if !s.closed.Load() {
-		s.inbox.samples.Set(sampled, o)
+		f(&s.samples)
 	}
 }

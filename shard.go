@@ -9,7 +9,6 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/clock"
-	"github.com/timingwheel-go/timingwheel/internal/sampling"
 )
 
 // shard is one independent wheel with its driver and its workers. It has the locks and connects the
@@ -76,8 +75,6 @@ type wheelMutex struct{ sync.Mutex }
 type host interface {
 	// drop clears the payload of slot i.
 	drop(i uint32)
-	// pageOf returns the page pointer to which handles of slot i refer. armMu is held.
-	pageOf(i uint32) *atomic.Pointer[arena.Page]
 	// closePage drops the payloads of a page that was given back.
 	closePage(p int)
 	// clear drops all payloads and all pages.
@@ -95,9 +92,6 @@ func (s *shard) init(c config, h host) {
 	s.now.Store(c.Origin)
 	s.inbox.init()
 	s.inbox.now = c.Origin
-	if c.profileRate > 0 {
-		s.inbox.sampleEvery(c.profileRate)
-	}
 	s.alarm.shard = s
 	s.alarm.at.Store(never)
 	o := &s.owner
@@ -186,31 +180,17 @@ func (s *shard) release(i uint32, w arena.Word) {
 // unlockArm unlocks armMu after a timer was added to the inbox. If the inbox is full, it sweeps the
 // inbox first, and then tries to place the remaining timers.
 func (s *shard) unlockArm() {
-	if len(s.inbox.staged) < s.inbox.checkAt {
+	if len(s.inbox.staged) < s.inbox.sweepAt {
 		s.armMu.Unlock()
 		return
 	}
-	s.checkAndUnlock()
+	s.sweepAndUnlock()
 }
 
-// checkAndUnlock is the part of unlockArm for an inbox that has to be swept or sampled.
-func (s *shard) checkAndUnlock() {
-	var sampled sampling.Timer
-	if table := s.inbox.samples; table != nil {
-		if i, w, ok := s.inbox.sample(&s.slots); ok {
-			sampled = sampling.Timer{Page: s.host.pageOf(i), Index: i, Gen: w.Gen()}
-		}
-	}
-	shouldPlace := s.inbox.sweepIfFull(&s.slots)
+// sweepAndUnlock is the part of unlockArm for a full inbox.
+func (s *shard) sweepAndUnlock() {
+	shouldPlace := s.inbox.sweep(&s.slots)
 	s.armMu.Unlock()
-	if sampled.Page != nil {
-		origin := sampling.Here(s.reading())
-		s.armMu.Lock()
-		if !s.closed.Load() {
-			s.inbox.samples.Set(sampled, origin)
-		}
-		s.armMu.Unlock()
-	}
 	if shouldPlace {
 		s.tryDrain()
 	}
@@ -321,7 +301,6 @@ func (s *shard) reclaim() {
 	for _, i := range o.ending {
 		s.inbox.add(i, never)
 	}
-	s.inbox.skipSamples()
 	o.freed, o.ending = o.freed[:0], o.ending[:0]
 }
 
@@ -411,7 +390,6 @@ func (s *shard) halt() {
 	s.slots.Clear()
 	s.inbox.staged, s.inbox.free = nil, nil
 	s.order, o.order = nil, nil
-	s.inbox.samples, s.inbox.distance, s.inbox.sampleAt = nil, nil, never
 	s.host.clear()
 	s.armMu.Unlock()
 	o.arrivals = arrivals{first: never}

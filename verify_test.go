@@ -168,9 +168,6 @@ func verifyInbox(s *shard) error {
 			}
 		}
 	}
-	if n := int64(len(s.inbox.staged)); s.inbox.sampleAt <= n {
-		return fmt.Errorf("B4: %d timers in the inbox, the next sample is at %d", n, s.inbox.sampleAt)
-	}
 	for p := range s.slots.Pager.Len() {
 		pg := s.slots.Pages.At(uint32(p))
 		for k := range uint32(arena.PageSize) {

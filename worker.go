@@ -606,7 +606,6 @@ func (s *shardOf[T]) returnMoved(e *entry) {
 		swapped := !s.closed.Load() && e.page.Swap(e.index, w, w.With(arena.Staged)|arena.Moved)
 		if swapped {
 			s.stage(e.index, w.Tick())
-			s.inbox.skipSamples()
 		}
 		s.armMu.Unlock()
 		if swapped || s.closed.Load() {

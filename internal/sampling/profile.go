@@ -16,50 +16,54 @@ import (
 type Profile struct {
 	library string // package path
 	wheel   string // the label of each sample; may be empty
-	rate    int64
-	counts  map[group]int64
-	groups  []group // in the order of their first samples
-	stacks  map[string]int
-	frames  [][]uint64 // the locations of each stack
-	table   symbols
-}
+	rate    uint64
 
-// group identifies a sample of the profile. It has the common properties of its timers.
-type group struct {
-	stack        int
-	age, expires int64 // ns, rounded to two digits
+	counts map[string]uint64 // timers by their common sample, which is encoded without its value
+	order  []string          // the keys of counts, in the order of the first timers
+
+	stacks    map[string]message // encoded locations by the return addresses
+	locations map[uintptr]uint64 // numbers
+	texts     map[string]uint64  // numbers
+	tables    message            // encoded locations, functions and texts
 }
 
 // NewProfile returns an empty profile of samples that each stand for rate timers. library is the
 // path of the package whose frames are omitted if a frame of its caller is known. wheel is the
 // label of all samples.
 func NewProfile(library, wheel string, rate int) *Profile {
-	p := &Profile{library: library, wheel: wheel, rate: int64(rate), counts: map[group]int64{}, stacks: map[string]int{}}
-	p.table = symbols{strings: map[string]uint64{}, functions: map[function]uint64{}, locations: map[uintptr]uint64{}}
-	p.table.text("")
+	p := &Profile{library: library, wheel: wheel, rate: uint64(rate), counts: map[string]uint64{}}
+	p.stacks, p.locations, p.texts = map[string]message{}, map[uintptr]uint64{}, map[string]uint64{}
+	p.text("") // has the number 0
 	return p
 }
 
 // Add adds a sample of a timer that was armed age ns ago and expires in expires ns.
 func (p *Profile) Add(o *Origin, age, expires int64) {
-	key := make([]byte, 0, 8*maxDepth)
+	var pcs []byte
 	for _, pc := range o.PCs {
-		key = binary.NativeEndian.AppendUint64(key, uint64(pc))
+		pcs = binary.NativeEndian.AppendUint64(pcs, uint64(pc))
 	}
-	stack, known := p.stacks[string(key)]
+	stack, known := p.stacks[string(pcs)]
 	if !known {
-		stack = len(p.frames)
-		p.stacks[string(key)] = stack
-		p.frames = append(p.frames, p.locate(o.PCs))
+		stack = p.locate(o.PCs)
+		p.stacks[string(pcs)] = stack
 	}
-	g := group{stack, twoDigits(age), twoDigits(expires)}
-	if _, known := p.counts[g]; !known {
-		p.groups = append(p.groups, g)
+	sample := message{}.bytes(1, stack).bytes(3, p.duration("age", age)).bytes(3, p.duration("expires", expires))
+	if p.wheel != "" {
+		sample = sample.bytes(3, message{}.number(1, p.text("wheel")).number(2, p.text(p.wheel)))
 	}
-	p.counts[g] += p.rate
+	if p.counts[string(sample)] == 0 {
+		p.order = append(p.order, string(sample))
+	}
+	p.counts[string(sample)] += p.rate
 }
 
-// twoDigits rounds towards zero to two decimal digits, so that the timers of a stack form groups.
+// duration returns a label with a duration, which is rounded so that many timers have it.
+func (p *Profile) duration(key string, ns int64) message {
+	return message{}.number(1, p.text(key)).number(3, uint64(twoDigits(ns))).number(4, p.text("nanoseconds"))
+}
+
+// twoDigits rounds towards zero to two decimal digits.
 func twoDigits(ns int64) int64 {
 	unit := int64(1)
 	for v := ns; v <= -100 || v >= 100; v /= 10 {
@@ -69,9 +73,10 @@ func twoDigits(ns int64) int64 {
 }
 
 // locate returns the locations of a stack. The first one is that of the function that called the
-// library.
-func (p *Profile) locate(pcs []uintptr) []uint64 {
-	var all, outside []uint64
+// library, unless the stack has no such function, for example after a go statement with a method of
+// the library.
+func (p *Profile) locate(pcs []uintptr) (all message) {
+	outside := -1
 	frames := runtime.CallersFrames(pcs)
 	for more := len(pcs) > 0; more; {
 		var f runtime.Frame
@@ -79,16 +84,12 @@ func (p *Profile) locate(pcs []uintptr) []uint64 {
 		if f.PC == 0 || f.Function == "runtime.goexit" {
 			continue
 		}
-		at := p.table.location(&f)
-		all = append(all, at)
-		if len(outside) > 0 || !p.inside(f.Function) {
-			outside = append(outside, at)
+		if outside < 0 && !p.inside(f.Function) {
+			outside = len(all)
 		}
+		all = binary.AppendUvarint(all, p.location(&f))
 	}
-	if len(outside) == 0 { // for example after a go statement with a method of the library
-		return all
-	}
-	return outside
+	return all[max(0, outside):]
 }
 
 // inside reports whether a function belongs to the root package, to package keyed, or to the map
@@ -101,85 +102,48 @@ func (p *Profile) inside(name string) bool {
 	return ok && (strings.HasPrefix(name, ".") || strings.HasPrefix(name, "/keyed."))
 }
 
-// Write writes the compressed profile to w.
-func (p *Profile) Write(w io.Writer) error {
-	z := gzip.NewWriter(w)
-	if _, err := z.Write(p.encode()); err != nil {
-		return err
+// location returns the number of the location of a frame. An inlined frame has a PC of its own too.
+// Each location has a function of the same number. Readers merge functions of the same name.
+func (p *Profile) location(f *runtime.Frame) uint64 {
+	n, known := p.locations[f.PC]
+	if !known {
+		n = uint64(len(p.locations) + 1)
+		p.locations[f.PC] = n
+		line := message{}.number(1, n).number(2, uint64(f.Line))
+		name, file := p.text(f.Function), p.text(f.File)
+		p.tables = p.tables.bytes(4, message{}.number(1, n).number(2, 1).number(3, uint64(f.PC)).bytes(4, line)).
+			bytes(5, message{}.number(1, n).number(2, name).number(3, name).number(4, file))
 	}
-	return z.Close()
+	return n
 }
 
-func (p *Profile) encode() []byte {
-	var out message
-	t := &p.table
-	valueType := message{}.number(1, t.text("timers")).number(2, t.text("count"))
-	out = out.bytes(1, valueType)
-	for _, g := range p.groups {
-		s := message{}.packed(1, p.frames[g.stack]).packed(2, []uint64{uint64(p.counts[g])})
-		s = s.bytes(3, t.duration("age", g.age)).bytes(3, t.duration("expires", g.expires))
-		if p.wheel != "" {
-			s = s.bytes(3, message{}.number(1, t.text("wheel")).number(2, t.text(p.wheel)))
-		}
-		out = out.bytes(2, s)
+// text returns the number of a string.
+func (p *Profile) text(s string) uint64 {
+	n, known := p.texts[s]
+	if !known {
+		n = uint64(len(p.texts))
+		p.texts[s] = n
+		p.tables = p.tables.bytes(6, message(s))
+	}
+	return n
+}
+
+// Write writes the compressed profile to w.
+func (p *Profile) Write(w io.Writer) error {
+	valueType := message{}.number(1, p.text("timers")).number(2, p.text("count"))
+	out := message{}.bytes(1, valueType)
+	for _, sample := range p.order {
+		out = out.bytes(2, message(sample).number(2, p.counts[sample]))
 	}
 	// The flags say that functions, files and lines are known, so pprof does not look for a binary.
 	out = out.bytes(3, message{}.number(1, 1).number(7, 1).number(8, 1).number(9, 1).number(10, 1))
-	out = append(out, t.encoded...)
-	for _, s := range t.ordered {
-		out = out.bytes(6, message(s))
+	out = append(out, p.tables...)
+	out = out.number(9, uint64(time.Now().UnixNano())).bytes(11, valueType).number(12, p.rate)
+	z := gzip.NewWriter(w)
+	if _, err := z.Write(out); err != nil {
+		return err
 	}
-	out = out.number(9, uint64(time.Now().UnixNano()))
-	return out.bytes(11, valueType).number(12, uint64(p.rate))
-}
-
-// symbols has the tables of a profile: the numbers of strings, functions and locations.
-type symbols struct {
-	strings   map[string]uint64
-	ordered   []string
-	functions map[function]uint64
-	locations map[uintptr]uint64
-	encoded   message // functions and locations
-}
-
-type function struct{ name, file uint64 }
-
-func (t *symbols) text(s string) uint64 {
-	n, ok := t.strings[s]
-	if !ok {
-		n = uint64(len(t.ordered))
-		t.strings[s] = n
-		t.ordered = append(t.ordered, s)
-	}
-	return n
-}
-
-// duration returns an encoded label with a duration.
-func (t *symbols) duration(key string, ns int64) message {
-	return message{}.number(1, t.text(key)).number(3, uint64(ns)).number(4, t.text("nanoseconds"))
-}
-
-// location returns the number of the location of a frame. An inlined frame has a PC of its own too.
-func (t *symbols) location(f *runtime.Frame) uint64 {
-	n, ok := t.locations[f.PC]
-	if !ok {
-		n = uint64(len(t.locations) + 1)
-		t.locations[f.PC] = n
-		line := message{}.number(1, t.function(f)).number(2, uint64(f.Line))
-		t.encoded = t.encoded.bytes(4, message{}.number(1, n).number(2, 1).number(3, uint64(f.PC)).bytes(4, line))
-	}
-	return n
-}
-
-func (t *symbols) function(f *runtime.Frame) uint64 {
-	key := function{t.text(f.Function), t.text(f.File)}
-	n, ok := t.functions[key]
-	if !ok {
-		n = uint64(len(t.functions) + 1)
-		t.functions[key] = n
-		t.encoded = t.encoded.bytes(5, message{}.number(1, n).number(2, key.name).number(3, key.name).number(4, key.file))
-	}
-	return n
+	return z.Close()
 }
 
 // message is an encoded Protocol Buffers message. Its methods append a field.
@@ -192,12 +156,4 @@ func (m message) number(field, v uint64) message {
 func (m message) bytes(field uint64, b message) message {
 	m = binary.AppendUvarint(binary.AppendUvarint(m, field<<3|2), uint64(len(b)))
 	return append(m, b...)
-}
-
-func (m message) packed(field uint64, numbers []uint64) message {
-	var b message
-	for _, v := range numbers {
-		b = binary.AppendUvarint(b, v)
-	}
-	return m.bytes(field, b)
 }

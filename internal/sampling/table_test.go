@@ -9,146 +9,107 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// timers is a page of timers for a test.
+// timers has the timers that have not ended, and their table.
 type timers struct {
-	home  atomic.Pointer[arena.Page]
-	words *arena.Page
+	pending map[int]*Origin // nil: not sampled
+	table   Table[int]
 }
 
 func newTimers() *timers {
-	ts := &timers{words: new(arena.Page)}
-	ts.home.Store(ts.words)
+	ts := &timers{pending: map[int]*Origin{}}
+	ts.table = New(1, func(timer int) bool { _, ok := ts.pending[timer]; return !ok })
 	return ts
 }
 
-// arm arms a timer in a slot.
-func (ts *timers) arm(index uint32) Timer {
-	return Timer{&ts.home, index, ts.words.Arm(index, 0, 0).Gen()}
+// set sets the origin of a timer.
+func (ts *timers) set(timer int, o *Origin) {
+	ts.pending[timer] = o
+	ts.table.Set(timer, o)
 }
 
-func (ts *timers) set(index uint32, k arena.Kind) {
-	ts.words.Store(index, ts.words.Load(index).With(k))
-}
-
-// check checks that the table has the samples in want, and T1 and T2. The table may also have
+// check checks that the table has the samples of all pending timers. The table may also have
 // samples of timers that have ended.
-func check(t *testing.T, table *Table, want map[Timer]*Origin) {
+func (ts *timers) check(t *testing.T) {
 	t.Helper()
-	used := 0
-	for k, s := range table.entries {
-		if s.origin == nil {
-			require.Contains(t, table.free, int32(k), "T2")
-			continue
-		}
-		used++
-		require.Equal(t, int32(k), table.slots[s.Index], "T1")
+	require.Len(t, ts.table.places, len(ts.table.All))
+	for k, s := range ts.table.All {
+		require.Equal(t, k, ts.table.places[s.Timer])
+		require.NotNil(t, s.Origin)
 	}
-	require.Len(t, table.slots, used, "T1")
-	require.Len(t, table.free, len(table.entries)-used, "T2")
-	for timer, o := range want {
-		require.Same(t, o, table.Origin(timer))
+	for timer, o := range ts.pending {
+		require.Same(t, o, ts.table.Origin(timer))
 	}
 }
 
-// The test makes random changes. After each round Each must yield exactly the samples of the timers
-// that have not ended.
 func TestTableModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 0))
-		ts, table := newTimers(), New(1)
-		want := map[Timer]*Origin{}
-		for range 500 {
-			index := uint32(rng.IntN(40))
-			var now Timer // the current timer of the slot
-			for timer := range want {
-				if timer.Index == index {
-					now = timer
-				}
-			}
-			switch rng.IntN(7) {
-			case 0, 1, 2: // the timer of the slot ends and another is armed
-				timer := ts.arm(index)
-				delete(want, now)
-				if rng.IntN(2) == 0 {
-					want[timer] = &Origin{Armed: rng.Int64()}
-					table.Set(timer, want[timer])
-				}
-			case 3:
-				ts.set(index, []arena.Kind{arena.Ended, arena.Dead, arena.Spent, arena.Free, arena.Ending}[rng.IntN(5)])
-				delete(want, now)
-			case 4:
-				if now != (Timer{}) {
-					ts.set(index, []arena.Kind{arena.Staged, arena.Placed}[rng.IntN(2)])
-				}
+		ts := newTimers()
+		for n := range 500 {
+			timer := rng.IntN(40) // pending, or about to be armed
+			switch rng.IntN(6) {
+			case 0, 1:
+				ts.set(timer, &Origin{})
+			case 2:
+				ts.set(timer, nil)
+			case 3, 4:
+				delete(ts.pending, timer)
 			case 5:
-				if now != (Timer{}) {
-					table.Set(now, nil)
-					delete(want, now)
-				}
-			case 6: // a late call for an earlier timer of the slot
-				late := Timer{&ts.home, index, ts.words.Load(index).Gen() - 1}
-				table.Set(late, &Origin{})
-				table.Set(late, nil)
+				ts.table.Set(-n, &Origin{}) // has ended before
 			}
-			check(t, table, want)
+			ts.check(t)
 		}
-		got := map[*Origin]bool{}
-		for from, more := 0, true; more; {
-			from, more = table.Each(from, 7, func(o *Origin, pg *arena.Page, w arena.Word, i uint32) {
-				require.Same(t, ts.words, pg)
-				require.Equal(t, ts.words.Load(i), w)
-				require.False(t, got[o], "twice")
-				got[o] = true
-			})
+		sampled := 0
+		for _, o := range ts.pending {
+			if o != nil {
+				sampled++
+			}
 		}
-		require.Len(t, got, len(want))
-		for _, o := range want {
-			require.True(t, got[o])
+		for range len(ts.table.All) {
+			ts.table.Set(-1, nil)
 		}
-		require.Len(t, table.slots, len(want), "samples of ended timers must be dropped")
-		check(t, table, want)
-
-		ts.home.Store(nil) // releases the page
-		table.Each(0, math.MaxInt32, func(*Origin, *arena.Page, arena.Word, uint32) { t.Error("sample of a released page") })
-		require.Empty(t, table.slots)
+		require.Len(t, ts.table.All, sampled, "samples of ended timers must be dropped")
+		ts.check(t)
 	}
 }
 
-// The number of entries is at most twice the largest number of samples of pending timers, plus a
-// few.
+// The number of samples is at most twice the largest number of samples of pending timers, plus a
+// few. The timers end in the order of arming or at random.
 func TestTableIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, live := range []int{0, 1, 10, 200} {
-		ts, table := newTimers(), New(1)
-		var pending []Timer
-		for n := range 20_000 {
-			timer := ts.arm(uint32(n % arena.PageSize))
-			pending = slices.DeleteFunc(pending, func(p Timer) bool { return p.Index == timer.Index })
-			table.Set(timer, &Origin{})
-			pending = append(pending, timer)
-			for len(pending) > live {
-				ts.set(pending[0].Index, arena.Ended)
-				pending = pending[1:]
+		for _, oldestFirst := range []bool{true, false} {
+			ts := newTimers()
+			var pending []int
+			for n := range 20_000 {
+				ts.set(n, &Origin{})
+				pending = append(pending, n)
+				for len(pending) > live {
+					k := 0
+					if !oldestFirst {
+						k = rand.IntN(len(pending))
+					}
+					delete(ts.pending, pending[k])
+					pending = slices.Delete(pending, k, k+1)
+				}
+				require.LessOrEqual(t, len(ts.table.All), 2*live+4)
 			}
 		}
-		require.LessOrEqual(t, len(table.entries), 2*live+4, "of %d", live)
 	}
 }
 
 func TestDistanceIsGeometric(t *testing.T) {
 	t.Parallel()
-	require.EqualValues(t, 1, New(1).Distance())
+	every := New[int](1, nil)
+	require.EqualValues(t, 1, every.Distance())
 	for _, rate := range []int{2, 512, 1 << 30} {
-		table := New(rate)
+		table := New[int](rate, nil)
 		const n = 100_000
 		sum, ones := 0.0, 0
 		for range n {
