@@ -233,81 +233,52 @@ func (st Stats) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// survey is [survey.Take] for this wheel. step is the number of buckets for which the lock of a
-// shard is held.
+// survey is [survey.Take]. It holds the wheelMu of a shard for step buckets at a time.
 func (e *engine[T]) survey(step int) survey.Wheel {
 	now := e.reading()
-	v := survey.Wheel{
-		Now: e.TimeAt(now), Tick: time.Duration(e.ticks.Length()), WheelSize: int(e.size), Shards: len(e.shards),
-		Levels: make([]survey.Level, e.last+1), Stopped: true,
-	}
 	tick := e.ticks.Floor(now)
-	for l := range v.Levels {
-		shift := uint(l) * e.bits
-		v.Levels[l] = survey.NewLevel(time.Duration(e.ticks.Begin(1<<shift)), int(e.size), int(tick>>shift&(e.size-1)))
+	v := survey.Wheel{Now: e.TimeAt(now), WheelSize: int(e.size), Stopped: isClosed(e.halted)}
+	for l := range uint(e.last + 1) {
+		interval, hand := e.ticks.Begin(1<<(l*e.bits)), tick>>(l*e.bits)&(e.size-1)
+		cells := make([]int, min(e.size, survey.MaxCells))
+		v.Levels = append(v.Levels, survey.Level{Interval: time.Duration(interval), Hand: int(hand), Cells: cells})
 	}
 	for _, s := range e.shards {
 		s.survey(&v, tick, step)
 	}
-	v.Pending = v.Due + v.Moving + v.Unseen
-	for l := range v.Levels {
-		v.Pending += v.Levels[l].Timers
+	seen := v.Due + v.Moving
+	for _, l := range v.Levels {
+		seen += l.Timers
 	}
+	v.Pending = max(v.Pending, seen) // a timer that moved may have been counted twice
+	v.Unseen = v.Pending - seen
 	return v
 }
 
-// survey adds the timers of the shard, in the order of the ids of their buckets. tick is the tick
-// of the survey. The shard may have read the clock later.
+// survey adds the timers of the shard, whose clock may be ahead of tick.
 func (s *shard) survey(v *survey.Wheel, tick int64, step int) {
 	s.wheelMu.Lock()
 	defer s.unlockAndDrain()
 	o := &s.owner
-	found := 0
-	for k := 0; !s.closed.Load(); k++ {
-		if k%step == 0 {
-			s.yield()
-			if s.closed.Load() {
-				return
+	for k := 0; k == 0 || k < len(o.store.all); k += step {
+		if s.yield(); s.closed.Load() {
+			return
+		}
+		s.drainAll()
+		for _, b := range o.store.all[k:min(k+step, len(o.store.all))] {
+			switch {
+			case b.state == bucketCascading:
+				v.Moving += b.live
+			case b.state == bucketQueued && b.live > 0:
+				shift := uint(b.level) * s.bits
+				ahead := max(0, b.at>>shift-max(tick, o.wheel.cur)>>shift) // 0 if the bucket has expired
+				v.Add(survey.Expiration{At: s.TimeAt(s.ticks.Begin(b.key)), Level: int(b.level), Timers: b.live}, ahead)
 			}
-			s.drainAll()
-		}
-		if k >= len(o.store.all) {
-			break
-		}
-		b := o.store.all[k]
-		if b.live == 0 {
-			continue
-		}
-		found += b.live
-		switch b.state {
-		case bucketQueued:
-			s.surveyQueued(v, b, max(tick, o.wheel.cur))
-		case bucketCascading:
-			v.Moving += b.live
-		default:
-			v.Due += b.live
 		}
 	}
-	if s.closed.Load() {
-		return
-	}
-	v.Stopped = false
-	single := o.due.pendingEntries()
+	v.Pending += s.pending()
+	v.Due += o.due.pending()
 	for _, b := range o.pool.batches {
-		single += b.unclaimed()
+		v.Due += b.unclaimed()
 	}
-	v.Due += single
-	v.Unseen += max(0, s.pending()-found-single)
-}
-
-// surveyQueued adds a bucket that is in a slot. A bucket whose time has passed counts in the
-// current slot, because no driver has taken it off yet.
-func (s *shard) surveyQueued(v *survey.Wheel, b *bucket, tick int64) {
-	shift := uint(b.level) * s.bits
-	ahead := max(0, b.at>>shift-tick>>shift)
-	if int(b.level) < s.last {
-		ahead = min(ahead, s.size-1)
-	}
-	v.Levels[b.level].Add(ahead, s.size, b.live)
-	v.AddNext(survey.Expiration{At: s.TimeAt(s.ticks.Begin(b.key)), Level: int(b.level), Timers: b.live})
 }

@@ -106,7 +106,7 @@ func snapshot(name string, source Source) *Wheel {
 	st, o := source.Stats(), survey.Take(source)
 	w := &Wheel{
 		Name: name, Taken: time.Now(), Now: o.Now, Stopped: o.Stopped,
-		TickNs: int64(o.Tick), WheelSize: o.WheelSize, Shards: o.Shards,
+		TickNs: int64(st.Tick), WheelSize: o.WheelSize, Shards: st.Shards,
 		Pending: o.Pending, Due: o.Due, Moving: o.Moving, Unseen: o.Unseen,
 		MostDue: st.MostDue, OverdueNs: int64(st.Overdue),
 		Counters: counters(&st),

@@ -2,37 +2,29 @@
 package survey
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
 
-// Limits of a Wheel.
-const (
-	maxCells = 512 // cells of a level; the slots of a larger wheel share them
-	maxNext  = 16  // expirations in Next
-)
+const MaxCells = 512 // of a level; the slots of a larger wheel share them
 
 // Take surveys a wheel: a *timingwheel.TimingWheel, a *timingwheel.Timeouts, a set of package
 // keyed, or a struct that embeds one of the first two. It returns the zero Wheel for other types.
-// It holds each lock of the wheel for a quantum of buckets at a time, and is O(buckets). The init
-// function of package timingwheel sets the variable.
+// It holds a lock for a quantum of buckets at a time, O(buckets). Package timingwheel sets Take.
 var Take func(wheel any) Wheel
 
-// Wheel is the distribution of the pending timers over the levels and slots of a wheel. Pending is
-// the sum of Due, Moving, Unseen and the Timers of all levels.
+// Wheel describes a wheel. Pending is the sum of Due, Moving, Unseen and the Timers of all levels.
 type Wheel struct {
-	Now       time.Time     // time of the survey on the wheel's clock
-	Tick      time.Duration // interval of a slot of the finest level
-	WheelSize int           // slots of each level
-	Shards    int           // shards of the wheel, whose timers are added up
-	Stopped   bool          // the wheel was stopped, and nothing is pending
-
-	Pending int          // pending timers
-	Due     int          // timers that are due and have not been claimed
-	Moving  int          // timers that have left a slot and are being moved to a finer level
-	Unseen  int          // timers that moved during the survey
-	Levels  []Level      // the finest level first; levels without timers included
-	Next    []Expiration // the earliest expirations, at most 16, in order of time
+	Now       time.Time    // time of the survey on the wheel's clock
+	WheelSize int          // slots of each level
+	Stopped   bool         // the wheel was stopped, and nothing is pending
+	Pending   int          // pending timers
+	Due       int          // timers that are due and have not been claimed
+	Moving    int          // timers that have left a slot and are being moved to a finer level
+	Unseen    int          // timers that moved during the survey
+	Levels    []Level      // the finest level first; levels without timers included
+	Next      []Expiration // the earliest expirations, at most 16, in order of time
 }
 
 // Level is one level of a wheel, over all shards.
@@ -44,43 +36,26 @@ type Level struct {
 	Cells    []int         // timers by slot, from Hand on; a cell has several slots if WheelSize > 512
 }
 
-// NewLevel returns a level without timers.
-func NewLevel(interval time.Duration, size, hand int) Level {
-	return Level{Interval: interval, Hand: hand, Cells: make([]int, min(size, maxCells))}
-}
-
-// Add adds n timers to a slot. ahead is the distance of the slot from the hand in a wheel of the
-// given size. It is size or more for a slot of a later round.
-func (l *Level) Add(ahead, size int64, n int) {
-	if ahead >= size {
-		l.Later += n
-		ahead &= size - 1
-	}
-	l.Cells[ahead*int64(len(l.Cells))/size] += n
-	l.Timers += n
-}
-
-// Expiration describes the buckets of one level that expire at one time. Timers of level 0 are due
-// then. Timers of other levels move to a finer level.
+// Expiration is a time at which buckets of one level expire.
 type Expiration struct {
 	At     time.Time // on the wheel's clock
-	Level  int       // 0 is the finest level
+	Level  int       // 0: the timers are due at that time; else they move to a finer level
 	Timers int       // pending timers of the buckets
 }
 
-// AddNext adds an expiration to Next if it is one of the earliest.
-func (w *Wheel) AddNext(x Expiration) {
-	k, found := slices.BinarySearchFunc(w.Next, x, func(a, b Expiration) int {
-		if c := a.At.Compare(b.At); c != 0 {
-			return c
-		}
-		return a.Level - b.Level
-	})
-	switch {
-	case found:
-		w.Next[k].Timers += x.Timers
-	case k < maxNext:
-		w.Next = slices.Insert(w.Next, k, x)
-		w.Next = w.Next[:min(len(w.Next), maxNext)]
+// Add adds a bucket, which is ahead slots from the hand. Later rounds have WheelSize slots each.
+func (w *Wheel) Add(x Expiration, ahead int64) {
+	l, size := &w.Levels[x.Level], int64(w.WheelSize)
+	if ahead >= size {
+		l.Later += x.Timers
 	}
+	l.Timers += x.Timers
+	l.Cells[ahead%size*int64(len(l.Cells))/size] += x.Timers
+	order := func(a, b Expiration) int { return cmp.Or(a.At.Compare(b.At), a.Level-b.Level) }
+	k, known := slices.BinarySearchFunc(w.Next, x, order)
+	if known {
+		w.Next[k].Timers += x.Timers
+		return
+	}
+	w.Next = slices.Insert(w.Next, k, x)[:min(len(w.Next)+1, 16)]
 }
