@@ -178,6 +178,21 @@ func TestProfileFollowsTimers(t *testing.T) {
 	require.NoError(t, tw.WriteProfile(new(bytes.Buffer)))
 }
 
+// The ticks of a ticker are sampled if and only if NewTicker was, although each tick arms a timer.
+func TestTicksDoNotChangeTheSample(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{Manual: true, ProfileRate: 2})
+	for range 100 {
+		makesTicker(tw, time.Second)
+	}
+	before := holdersOf(tw.engine)
+	require.InDelta(t, 50, before["makesTicker"], 30) // 6 standard deviations
+	for range 10 {
+		tw.Advance(tw.Now().Add(time.Second))
+		require.Equal(t, before, holdersOf(tw.engine))
+	}
+}
+
 // A touched FuncTimer keeps its sample when the wheel looks at it. The wheel is not Manual, because
 // in Manual mode a Touch works like a Reset.
 func TestProfileFollowsTouchedTimers(t *testing.T) {

@@ -21,7 +21,6 @@ type Profile struct {
 	counts map[string]uint64 // timers by their common sample, which is encoded without its value
 	order  []string          // the keys of counts, in the order of the first timers
 
-	stacks    map[string]message // encoded locations by the return addresses
 	locations map[uintptr]uint64 // numbers
 	texts     map[string]uint64  // numbers
 	tables    message            // encoded locations, functions and texts
@@ -32,23 +31,14 @@ type Profile struct {
 // label of all samples.
 func NewProfile(library, wheel string, rate int) *Profile {
 	p := &Profile{library: library, wheel: wheel, rate: uint64(rate), counts: map[string]uint64{}}
-	p.stacks, p.locations, p.texts = map[string]message{}, map[uintptr]uint64{}, map[string]uint64{}
+	p.locations, p.texts = map[uintptr]uint64{}, map[string]uint64{}
 	p.text("") // has the number 0
 	return p
 }
 
 // Add adds a sample of a timer that was armed age ns ago and expires in expires ns.
 func (p *Profile) Add(o *Origin, age, expires int64) {
-	var pcs []byte
-	for _, pc := range o.PCs {
-		pcs = binary.NativeEndian.AppendUint64(pcs, uint64(pc))
-	}
-	stack, known := p.stacks[string(pcs)]
-	if !known {
-		stack = p.locate(o.PCs)
-		p.stacks[string(pcs)] = stack
-	}
-	sample := message{}.bytes(1, stack).bytes(3, p.duration("age", age)).bytes(3, p.duration("expires", expires))
+	sample := message{}.bytes(1, p.locate(o.PCs)).bytes(3, p.duration("age", age)).bytes(3, p.duration("expires", expires))
 	if p.wheel != "" {
 		sample = sample.bytes(3, message{}.number(1, p.text("wheel")).number(2, p.text(p.wheel)))
 	}
