@@ -42,11 +42,11 @@ func (s *shardOf[T]) sample(t Timer) {
 	s.samples.Set(t, sampling.Here(s.reading()))
 }
 
-// ended reports whether the timer has ended. A plan has not ended during a run.
+// ended reports whether the timer has ended.
 func (t Timer) ended() bool {
 	_, w, ok := t.load()
 	k := w.Kind()
-	return !ok || k != arena.Staged && k != arena.Placed && k != arena.Running
+	return !ok || k != arena.Staged && k != arena.Placed
 }
 
 // origin returns the origin of a ticker's timer if it was sampled, or else nil.
