@@ -454,16 +454,19 @@ func TestInlineCallbacksOfAShardDoNotOverlap(t *testing.T) {
 	for range 50 {
 		tw.AtFunc(at, f)
 	}
+	total := int32(70)
 	for range 10 {
 		tw.AfterFunc(time.Hour, f)
 		time.Sleep(ms)
 		tw.Flush()
 		for range 200 {
-			tw.AfterFunc(2*ms, f).Stop()
+			if !tw.AfterFunc(2*ms, f).Stop() {
+				total++ // this goroutine was preempted
+			}
 		}
 		tw.AfterFunc(ms, f)
 	}
-	await(t, "all callbacks have run", func() bool { return ran.Load() == 70 })
+	await(t, "all callbacks have run", func() bool { return ran.Load() == total })
 	require.NoError(t, drainWheel(tw))
 	assert.Zero(t, over.Load(), "callbacks that overlapped another one of the shard")
 }
