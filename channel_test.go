@@ -598,7 +598,7 @@ func TestModelChannelsBehaveLikePackageTime(t *testing.T) {
 func raceChannel(t *testing.T, test func(t *testing.T, tw *TimingWheel)) {
 	t.Helper()
 	for _, executor := range []Executor{nil, Goroutines, Inline} {
-		opts := Options{Tick: 10 * time.Microsecond, WheelSize: 8, Levels: 3, Shards: 2, Executor: executor}
+		opts := Options{Tick: minTick, WheelSize: 8, Levels: 3, Shards: 2, Executor: executor}
 		t.Run(optionName(opts), func(t *testing.T) {
 			t.Parallel()
 			test(t, startWheel(t, opts))
@@ -758,7 +758,7 @@ func TestRaceReusedRelaysSendToTheRightTimer(t *testing.T) {
 func TestRaceChannelsAreSilentAfterTheWheelsStop(t *testing.T) {
 	t.Parallel()
 	for range scaled(100) + 3 {
-		tw := startWheel(t, Options{Tick: 10 * time.Microsecond, Shards: 2})
+		tw := startWheel(t, Options{Tick: minTick, Shards: 2})
 		timer, ticker := tw.NewChannelTimer(time.Microsecond), tw.NewTicker(time.Microsecond)
 		var all sync.WaitGroup
 		for range 3 {

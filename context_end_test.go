@@ -293,7 +293,7 @@ func TestRaceContextsOfAllKindsEndWithTheRoot(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			opts.Tick = 20 * time.Microsecond
+			opts.Tick = minTick
 			for round := range scaled(60) {
 				running, stopping := startWheel(t, opts), startWheel(t, opts)
 				root, end := context.WithCancelCause(context.Background())

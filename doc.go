@@ -76,7 +76,7 @@
 //
 //   - For a handful of timers, use [time.AfterFunc].
 //   - For callbacks that must start within less than a tick of their deadline, use
-//     [time.AfterFunc]. The tick is 1 ms by default and 1 µs at least.
+//     [time.AfterFunc]. The tick is 1 ms by default and 50 µs at least.
 //   - For timers that must survive the process, use module durable of this repository.
 //   - For timers that must follow steps of the wall clock within less than a minute, compare dates
 //     with [time.Now]. Plans follow them within a minute, see [Scheduler].

@@ -324,7 +324,7 @@ func TestLastingTimerIsCalledUnlessCancelled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			opts.Tick = 10 * time.Microsecond
+			opts.Tick = minTick
 			for range rounds {
 				stopWithLastingTimers(t, opts)
 			}

@@ -222,7 +222,7 @@ func TestRaceResetsAreNeverEarlyWhileArmMuIsHeld(t *testing.T) {
 func TestRaceFuncTimersThatChangeTheirShardAreCountedWhenTheWheelStops(t *testing.T) {
 	t.Parallel()
 	for range scaled(300) {
-		tw := startWheel(t, Options{Tick: time.Microsecond, Shards: 2})
+		tw := startWheel(t, Options{Tick: minTick, Shards: 2})
 		var armed, called, stopped atomic.Int64
 		var fts [8]FuncTimer
 		for k := range fts {

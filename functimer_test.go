@@ -418,7 +418,7 @@ func TestRaceTouchDoesNotUndoAShorterReset(t *testing.T) {
 // An armed timer is pending at all times, even while the wheel looks at it.
 func TestRaceTouchedFuncTimerIsAlwaysPending(t *testing.T) {
 	t.Parallel()
-	tw := startWheel(t, Options{Tick: time.Microsecond, Shards: 1})
+	tw := startWheel(t, Options{Tick: minTick, Shards: 1})
 	ft := tw.NewFuncTimer(time.Hour, func() {})
 	wrong := 0
 	for k := range scaled(2_000) {
@@ -546,7 +546,7 @@ func TestRaceFuncTimerIsExact(t *testing.T) {
 func TestRaceFuncTimersAreCountedWhenTheWheelStops(t *testing.T) {
 	t.Parallel()
 	for range scaled(300) {
-		tw := startWheel(t, Options{Tick: time.Microsecond, Shards: 2})
+		tw := startWheel(t, Options{Tick: minTick, Shards: 2})
 		var called atomic.Int64
 		var fts [16]FuncTimer
 		for k := range fts {
@@ -583,7 +583,7 @@ func TestRaceFuncTimersAreCountedWhenTheWheelStops(t *testing.T) {
 func TestRaceFlushCallsEachTouchedTimerOnce(t *testing.T) {
 	t.Parallel()
 	for range scaled(300) {
-		tw := startWheel(t, Options{Tick: 10 * time.Microsecond, Shards: 1})
+		tw := startWheel(t, Options{Tick: minTick, Shards: 1})
 		var called atomic.Int64
 		const timers = 64
 		var fts [timers]FuncTimer

@@ -523,9 +523,9 @@ func (l *ledger) merge(o *ledger) {
 // tiny are options for small wheels, on which cascades, rounds, laps and races for a bucket are
 // frequent.
 var tiny = []Options{
-	{WheelSize: 2, Levels: 1, Tick: time.Microsecond, Shards: 1},
-	{WheelSize: 2, Levels: 3, Tick: time.Microsecond, Shards: 4},
-	{WheelSize: 4, Levels: 2, Tick: 10 * time.Microsecond, Shards: 2},
+	{WheelSize: 2, Levels: 1, Tick: minTick, Shards: 1},
+	{WheelSize: 2, Levels: 3, Tick: minTick, Shards: 4},
+	{WheelSize: 4, Levels: 2, Tick: minTick, Shards: 2},
 	{WheelSize: 8, Levels: 3, Tick: 50 * time.Microsecond, Shards: 1, Executor: Goroutines},
 	{WheelSize: 16, Levels: 3, Tick: 100 * time.Microsecond, Shards: 1, Executor: Inline},
 	{WheelSize: 16, Levels: 1, Tick: time.Millisecond, Shards: 4},

@@ -365,7 +365,7 @@ func TestRaceBlockingTimersWithASmallLimit(t *testing.T) {
 	t.Parallel()
 	for _, opts := range []Options{
 		{Shards: 1, Executor: limitOf(1)},
-		{Shards: 1, Executor: limitOf(2), WheelSize: 2, Levels: 2, Tick: 10 * time.Microsecond},
+		{Shards: 1, Executor: limitOf(2), WheelSize: 2, Levels: 2, Tick: minTick},
 		{Shards: 3, Executor: limitOf(2), WheelSize: 8, Levels: 3, Tick: 50 * time.Microsecond},
 		{Shards: 4, Executor: limitOf(5)},
 		{Shards: 2, Executor: limitOf(40), Tick: 100 * time.Microsecond},
@@ -451,7 +451,7 @@ func TestRaceFuncTimersWithASmallLimit(t *testing.T) {
 	t.Parallel()
 	for _, opts := range []Options{
 		{Shards: 1, Executor: limitOf(1)},
-		{Shards: 1, Executor: limitOf(2), WheelSize: 2, Levels: 2, Tick: 10 * time.Microsecond},
+		{Shards: 1, Executor: limitOf(2), WheelSize: 2, Levels: 2, Tick: minTick},
 		{Shards: 4, Executor: limitOf(1), Tick: 50 * time.Microsecond},
 		{Shards: 4, Executor: limitOf(3), Tick: 100 * time.Microsecond},
 	} {

@@ -1115,7 +1115,7 @@ func TestModelOfARunningWheel(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 0))
 				m := &bubbleModel{T: t, rng: rng, start: time.Now(), pending: map[*bubbleTimer]bool{}}
 				m.opts = Options{
-					Tick:      modelTicks[rng.IntN(3)],
+					Tick:      max(minTick, modelTicks[rng.IntN(3)]),
 					WheelSize: 2 << rng.IntN(10),
 					Levels:    1 + rng.IntN(5),
 					Shards:    1 + rng.IntN(2),

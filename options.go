@@ -14,8 +14,10 @@ import (
 // Accepted ranges and defaults. The default size and levels are measured:
 // docs/internals/experiments.md.
 const (
-	minTick      = time.Microsecond
-	maxTick      = time.Hour
+	minTick       = 50 * time.Microsecond // the timers of operating systems are hardly more exact
+	minManualTick = time.Microsecond
+	maxTick       = time.Hour
+
 	minWheelSize = 2
 	maxWheelSize = 1 << 16
 	maxShards    = 1024
@@ -30,8 +32,9 @@ const (
 // Options configures a wheel. The zero value is ready to use: a field that is zero takes its
 // default. [New] and [NewTimeouts] return an error that wraps [ErrOption] for a value out of range.
 type Options struct {
-	// Tick is the granularity of the wheel, from 1µs to 1h. Deadlines are rounded up to a multiple
-	// of it. A longer tick wakes the process less often. Defaults to 1ms.
+	// Tick is the granularity of the wheel, from 50µs to 1h, or from 1µs if Manual is set.
+	// Deadlines are rounded up to a multiple of it. A longer tick wakes the process less often.
+	// Defaults to 1ms.
 	Tick time.Duration
 
 	// WheelSize is the number of slots of each level, a power of two from 2 to 65536. Defaults to
@@ -167,12 +170,16 @@ func (o Options) validate() (Options, error) {
 	if o.Manual && o.Executor == nil {
 		o.Executor = Inline
 	}
+	shortest := minTick
+	if o.Manual {
+		shortest = minManualTick
+	}
 	f, isFunc := o.Executor.(ExecutorFunc)
 	switch {
 	case isFunc && f == nil:
 		return o, badOption("Executor", "ExecutorFunc(nil)", "a function, or a nil Executor for the default")
-	case o.Tick < minTick || o.Tick > maxTick:
-		return o, badOption("Tick", o.Tick, "from 1µs to 1h, or 0 for 1ms")
+	case o.Tick < shortest || o.Tick > maxTick:
+		return o, badOption("Tick", o.Tick, fmt.Sprintf("from %v to 1h, or 0 for 1ms", shortest))
 	case o.WheelSize < minWheelSize || o.WheelSize > maxWheelSize || o.WheelSize&(o.WheelSize-1) != 0:
 		return o, badOption("WheelSize", o.WheelSize, "a power of two from 2 to 65536, or 0 for the default")
 	case o.Levels < 1 || o.Levels > maxLevels:

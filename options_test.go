@@ -18,7 +18,7 @@ import (
 func TestBadOptionErrorNamesFieldValueAndRange(t *testing.T) {
 	t.Parallel()
 	ranges := map[string][]string{
-		"Tick":        {"1µs", "1h"},
+		"Tick":        {"µs", "1h"},
 		"WheelSize":   {"power of two", "2", "65536"},
 		"Levels":      {"1", "16"},
 		"Shards":      {"1", "1024"},
@@ -32,7 +32,7 @@ func TestBadOptionErrorNamesFieldValueAndRange(t *testing.T) {
 	}{
 		{"Tick", "-1ns", Options{Tick: -1}},
 		{"Tick", "1ns", Options{Tick: 1}},
-		{"Tick", "999ns", Options{Tick: time.Microsecond - 1}},
+		{"Tick", "999ns", Options{Tick: minManualTick - 1}},
 		{"Tick", "1h0m0.000000001s", Options{Tick: time.Hour + 1}},
 		{"Tick", "-2562047h47m16.854775808s", Options{Tick: math.MinInt64}},
 		{"Tick", "2562047h47m16.854775807s", Options{Tick: math.MaxInt64}},
@@ -72,11 +72,22 @@ func TestBadOptionErrorNamesFieldValueAndRange(t *testing.T) {
 	}
 }
 
+func TestShortestTick(t *testing.T) {
+	t.Parallel()
+	for manual, shortest := range map[bool]time.Duration{false: 50 * time.Microsecond, true: time.Microsecond} {
+		tw, err := New(Options{Tick: shortest, Manual: manual})
+		require.NoError(t, err)
+		tw.Stop()
+		_, err = New(Options{Tick: shortest - 1, Manual: manual})
+		require.ErrorContains(t, err, fmt.Sprintf("Options.Tick is %v; it must be from %v to 1h", shortest-1, shortest))
+	}
+}
+
 // Each field is valid at its limits, alone and together with the others. The default of one field
 // never makes another field invalid.
 func TestLimitsOfOptionsAreValid(t *testing.T) {
 	t.Parallel()
-	for _, tick := range []time.Duration{0, time.Microsecond, 1_234_567, time.Hour} {
+	for _, tick := range []time.Duration{0, minTick, 1_234_567, time.Hour} {
 		for _, size := range []int{0, 2, 65536} {
 			for _, levels := range []int{0, 1, 16} {
 				for _, shards := range []int{0, 1, 1024} {

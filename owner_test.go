@@ -322,19 +322,19 @@ func TestFlushAndRemoveAllSkipStoppedTimers(t *testing.T) {
 func TestEarlyBucketDoesNotMoveTheClockPastOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		tw, err := New(Options{Shards: 1, WheelSize: 4096, Tick: time.Microsecond})
+		tw, err := New(Options{Shards: 1, WheelSize: 4096, Tick: minTick})
 		require.NoError(t, err)
 		defer tw.Stop()
 		for i := range 1100 {
-			tw.AfterFunc(time.Duration(2900+i)*time.Microsecond, func() {})
+			tw.AfterFunc(time.Duration(2990+i)*minTick, func() {})
 		}
-		for range 4 * earlyMin { // on the second level, from tick 4096 on
-			tw.AfterFunc(5000*time.Microsecond, func() {})
+		for range 4 * earlyMin { // on the second level, from tick 4096 on; they cascade at tick 4076
+			tw.AfterFunc(5000*minTick, func() {})
 		}
 		s := tw.engine.shards[0]
 		s.wheelMu.Lock()
 		s.drainAll()
-		s.Base = s.Base.Add(-4000 * time.Microsecond) // the machine has stalled
+		s.Base = s.Base.Add(-4080 * minTick) // the machine has stalled
 		var broken error
 		s.advanceClock(s.Read())
 		for done := false; !done; {

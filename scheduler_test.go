@@ -518,7 +518,7 @@ func (p *planTrial) run() {
 // claimed before the Stop and start after it. No other run starts.
 func TestRaceStopEndsAPlanInEachState(t *testing.T) {
 	t.Parallel()
-	tw := startWheel(t, Options{WheelSize: 8, Levels: 2, Tick: time.Microsecond, Shards: 2})
+	tw := startWheel(t, Options{WheelSize: 8, Levels: 2, Tick: minTick, Shards: 2})
 	trials := make([]planTrial, scaled(20_000))
 	stoppedAt := make([]int64, len(trials))
 	var next atomic.Int64
@@ -562,7 +562,7 @@ func TestRaceStopEndsAPlanInEachState(t *testing.T) {
 // If two goroutines call Stop at once, exactly one call returns true.
 func TestRaceOneOfTwoStopsOfAPlanReturnsTrue(t *testing.T) {
 	t.Parallel()
-	tw := startWheel(t, Options{WheelSize: 2, Levels: 2, Tick: time.Microsecond, Shards: 1})
+	tw := startWheel(t, Options{WheelSize: 2, Levels: 2, Tick: minTick, Shards: 1})
 	for range max(scaled(1000), 100) {
 		plan := tw.ScheduleFunc(Every(3*time.Microsecond), func() {})
 		var stopped atomic.Int32
@@ -597,7 +597,7 @@ func (s *lastRun) Next(t time.Time) time.Time {
 // A plan of a few runs is stopped at a random time. If Stop returns false, all runs have begun.
 func TestRaceStopOfAFinitePlanIsExact(t *testing.T) {
 	t.Parallel()
-	tw := startWheel(t, Options{WheelSize: 4, Levels: 2, Tick: time.Microsecond, Shards: 1})
+	tw := startWheel(t, Options{WheelSize: 4, Levels: 2, Tick: minTick, Shards: 1})
 	const n = 3
 	for range max(scaled(2000), 200) {
 		// With a shorter period runs may be missed, and Next would be called once more.
@@ -638,7 +638,7 @@ func TestRacePlanRunsAndNextAreSerial(t *testing.T) {
 	for name, executor := range executors {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tw := startWheel(t, Options{WheelSize: 4, Levels: 2, Tick: 10 * time.Microsecond, Shards: 1, Executor: executor(t)})
+			tw := startWheel(t, Options{WheelSize: 4, Levels: 2, Tick: minTick, Shards: 1, Executor: executor(t)})
 			var s serial
 			var p planTrial
 			plan := tw.ScheduleFunc(&s, func() {
@@ -703,7 +703,7 @@ func TestPlanContinuesAfterPanicAndGoexit(t *testing.T) {
 // would then run.
 func TestStopOfAClaimedPlanKeepsItsPayload(t *testing.T) {
 	t.Parallel()
-	tw := startWheel(t, Options{Tick: time.Microsecond, Shards: 1})
+	tw := startWheel(t, Options{Tick: minTick, Shards: 1})
 	var wrong atomic.Int32
 	var all sync.WaitGroup
 	for range 4 {
@@ -748,7 +748,7 @@ func TestEndedPlansReleaseTheirSlots(t *testing.T) {
 	for name, executor := range map[string]Executor{"default": nil, "Goroutines": Goroutines, "Inline": Inline} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tw := startWheel(t, Options{Shards: 1, Tick: 10 * time.Microsecond, Executor: executor, OnPanic: func(any, []byte) {}})
+			tw := startWheel(t, Options{Shards: 1, Tick: minTick, Executor: executor, OnPanic: func(any, []byte) {}})
 			var all sync.WaitGroup
 			for range 4 {
 				all.Go(func() {
@@ -898,7 +898,7 @@ func TestRaceRunStopsItsPlanFromTheFirstRunOn(t *testing.T) {
 	for name, executor := range executors {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tw := startWheel(t, Options{Tick: time.Microsecond, Shards: 1, Executor: executor(t)})
+			tw := startWheel(t, Options{Tick: minTick, Shards: 1, Executor: executor(t)})
 			var all sync.WaitGroup
 			for range 4 {
 				all.Go(func() {
@@ -1299,7 +1299,7 @@ func TestRaceQuestionsToAPlannerAreSerial(t *testing.T) {
 			t.Run(name+" "+how, func(t *testing.T) {
 				t.Parallel()
 				tw := startWheel(t, Options{
-					WheelSize: 4, Levels: 2, Tick: 10 * time.Microsecond, Shards: 1, Executor: executor(t),
+					WheelSize: 4, Levels: 2, Tick: minTick, Shards: 1, Executor: executor(t),
 					OnPanic: func(any, []byte) {},
 				})
 				s := &strict{t: t, overlap: overlap}
@@ -1345,7 +1345,7 @@ func TestRaceQuestionsToAPlannerAreSerial(t *testing.T) {
 // afterwards.
 func TestRaceStopEndsAPlanWithOverlappingRuns(t *testing.T) {
 	t.Parallel()
-	tw := startWheel(t, Options{WheelSize: 8, Levels: 2, Tick: time.Microsecond, Shards: 2})
+	tw := startWheel(t, Options{WheelSize: 8, Levels: 2, Tick: minTick, Shards: 2})
 	for i := range max(scaled(300), 30) {
 		var runs atomic.Int64
 		plan := tw.ScheduleFunc(overlappingEvery(3*time.Microsecond), func() {
@@ -1380,7 +1380,7 @@ func overlappingEvery(d time.Duration) plannerFunc {
 func TestRaceShutdownWaitsForOverlappingRuns(t *testing.T) {
 	t.Parallel()
 	for range max(scaled(60), 10) {
-		tw, err := New(Options{Tick: time.Microsecond, Shards: 2})
+		tw, err := New(Options{Tick: minTick, Shards: 2})
 		require.NoError(t, err)
 		var inside, runs atomic.Int64
 		plans := make([]Timer, 4)

@@ -114,7 +114,7 @@ func TestNoCallbackRunsAfterShutdown(t *testing.T) {
 			t.Parallel()
 			e := executor(t)
 			for range max(scaled(100), 5) {
-				tw, err := New(withLimit(Options{Executor: e, Shards: 2, Tick: 10 * time.Microsecond}))
+				tw, err := New(withLimit(Options{Executor: e, Shards: 2, Tick: minTick}))
 				require.NoError(t, err)
 				var running, ran atomic.Int32
 				for range 200 {
@@ -145,7 +145,7 @@ func TestNoTimerIsClaimedAfterStop(t *testing.T) {
 			t.Parallel()
 			e := executor(t)
 			for range max(scaled(30), 5) {
-				tw, err := New(withLimit(Options{Executor: e, Shards: 2, Tick: 10 * time.Microsecond}))
+				tw, err := New(withLimit(Options{Executor: e, Shards: 2, Tick: minTick}))
 				require.NoError(t, err)
 				var link func()
 				link = func() { tw.AfterFunc(0, link) }
@@ -371,7 +371,7 @@ func TestCountsAreFinalWhenStopReturns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for range max(scaled(8), 3) {
-				tw, err := New(Options{Executor: executor, Shards: 2, Tick: 10 * time.Microsecond})
+				tw, err := New(Options{Executor: executor, Shards: 2, Tick: minTick})
 				require.NoError(t, err)
 				var ran, stopped atomic.Uint64
 				var all sync.WaitGroup

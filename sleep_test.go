@@ -203,7 +203,7 @@ func TestFlushEndsSleep(t *testing.T) {
 func TestRaceSleepIsNeverEarly(t *testing.T) {
 	t.Parallel()
 	for _, executor := range []Executor{nil, Goroutines, Inline} {
-		tw := startWheel(t, Options{Tick: 10 * time.Microsecond, Executor: executor})
+		tw := startWheel(t, Options{Tick: minTick, Executor: executor})
 		var all sync.WaitGroup
 		for range 50 {
 			all.Go(func() {
@@ -235,7 +235,7 @@ func TestRaceSleepIsNeverEarly(t *testing.T) {
 func TestRaceSleepReturnsWhenTheWheelStops(t *testing.T) {
 	t.Parallel()
 	for range scaled(300) + 3 {
-		tw := startWheel(t, Options{Tick: 10 * time.Microsecond, Shards: 2})
+		tw := startWheel(t, Options{Tick: minTick, Shards: 2})
 		ctx, cancel := context.WithCancel(context.Background())
 		var all sync.WaitGroup
 		for i := range 20 {
@@ -280,7 +280,7 @@ func TestSleepAllocatesNothing(t *testing.T) {
 		t.Skip("sync.Pool drops objects under the race detector, and verify allocates")
 	}
 	// One shard: the first timer of a shard allocates.
-	tw := startWheel(t, Options{Tick: 10 * time.Microsecond, Shards: 1})
+	tw := startWheel(t, Options{Tick: minTick, Shards: 1})
 	ctx := t.Context()
 	assert.Zero(t, testing.AllocsPerRun(200, func() { _ = tw.Sleep(ctx, 10*time.Microsecond) }))
 }

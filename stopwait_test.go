@@ -375,7 +375,7 @@ func TestRaceNoCallRunsOrBeginsAfterStopWait(t *testing.T) {
 func TestRaceStopWaitAgainstTheWheelsStop(t *testing.T) {
 	t.Parallel()
 	for round := range scaled(200) {
-		tw := startWheel(t, Options{Tick: time.Microsecond, Shards: 1 + round%2})
+		tw := startWheel(t, Options{Tick: minTick, Shards: 1 + round%2})
 		var running atomic.Int64
 		var fts [4]FuncTimer
 		for k := range fts {

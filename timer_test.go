@@ -522,7 +522,7 @@ func TestRaceEachPairOfOperationsLosesNoTimer(t *testing.T) {
 
 func racePair(t *testing.T, executor Executor, a, b func(*pairState)) {
 	t.Helper()
-	tw := startWheel(t, Options{WheelSize: 4, Levels: 3, Tick: 10 * time.Microsecond, Shards: 1, Executor: executor})
+	tw := startWheel(t, Options{WheelSize: 4, Levels: 3, Tick: minTick, Shards: 1, Executor: executor})
 	s := &pairState{tw: tw, l: newLedger()}
 	s.l.mayBeEarly = true
 	for i := range s.board {
@@ -561,7 +561,7 @@ func racePair(t *testing.T, executor Executor, a, b func(*pairState)) {
 func TestNoTimerIsLostOnABusyMachine(t *testing.T) {
 	busy(t, 16)
 	for _, opts := range []Options{
-		{WheelSize: 4, Levels: 2, Tick: 10 * time.Microsecond, Shards: 1},
+		{WheelSize: 4, Levels: 2, Tick: minTick, Shards: 1},
 		{WheelSize: 16, Levels: 3, Tick: 100 * time.Microsecond, Shards: 4},
 		{Shards: 2},
 		{Shards: 1, Executor: Goroutines},

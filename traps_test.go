@@ -180,7 +180,7 @@ func TestFlushDuringACascadeRunsAllTimers(t *testing.T) {
 // called at random times.
 func TestTrapStopOfAPeriodicTaskInTheGap(t *testing.T) {
 	t.Parallel()
-	tw := startWheel(t, Options{Tick: time.Microsecond, Shards: 1})
+	tw := startWheel(t, Options{Tick: minTick, Shards: 1})
 	for range max(scaled(400), 40) {
 		var runs atomic.Int32
 		inRun, stopped := make(chan struct{}), make(chan struct{})
@@ -345,7 +345,7 @@ func TestTrapWheelSizeOneAndZero(t *testing.T) {
 func TestTrapAddRacingShutdown(t *testing.T) {
 	t.Parallel()
 	for i := range max(scaled(3000), 100) {
-		tw, err := New(Options{WheelSize: 4, Levels: 2, Shards: 1 + i%3, Tick: 10 * time.Microsecond})
+		tw, err := New(Options{WheelSize: 4, Levels: 2, Shards: 1 + i%3, Tick: minTick})
 		require.NoError(t, err)
 		var all sync.WaitGroup
 		for range 2 {
@@ -367,7 +367,7 @@ func TestTrapAddRacingShutdown(t *testing.T) {
 // earlier timer waited for a later one.
 func TestTrapLostWakeup(t *testing.T) {
 	t.Parallel()
-	tw := startWheel(t, Options{Shards: 1, Tick: 10 * time.Microsecond, WheelSize: 16, Levels: 2})
+	tw := startWheel(t, Options{Shards: 1, Tick: minTick, WheelSize: 16, Levels: 2})
 	far := tw.AfterFunc(2*time.Hour, func() {})
 	ran := make(chan struct{}, 2)
 	for range max(scaled(2000), 100) {

@@ -19,10 +19,10 @@ import (
 
 // executors has options for each way to run expire. Small wheels make concurrent expiries frequent.
 var executors = map[string]timingwheel.Options{
-	"default":    {Tick: 20 * time.Microsecond, WheelSize: 4},
-	"one shard":  {Tick: 20 * time.Microsecond, WheelSize: 4, Shards: 1},
-	"inline":     {Tick: 20 * time.Microsecond, WheelSize: 4, Shards: 2, Executor: timingwheel.Inline},
-	"goroutines": {Tick: 20 * time.Microsecond, WheelSize: 4, Shards: 2, Executor: timingwheel.Goroutines},
+	"default":    {Tick: 50 * time.Microsecond, WheelSize: 4},
+	"one shard":  {Tick: 50 * time.Microsecond, WheelSize: 4, Shards: 1},
+	"inline":     {Tick: 50 * time.Microsecond, WheelSize: 4, Shards: 2, Executor: timingwheel.Inline},
+	"goroutines": {Tick: 50 * time.Microsecond, WheelSize: 4, Shards: 2, Executor: timingwheel.Goroutines},
 }
 
 // scaled returns the size of a test: n, or a quarter of it if n would take too long.

@@ -21,7 +21,7 @@ func TestRacePlansThatShareASchedulerMakeAllRuns(t *testing.T) {
 	for name, policy := range map[string]Overlap{"skip if running": SkipIfRunning, "queue one": QueueOne, "allow": Allow} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tw, err := timingwheel.New(timingwheel.Options{Tick: 10 * time.Microsecond, Shards: 2})
+			tw, err := timingwheel.New(timingwheel.Options{Tick: 50 * time.Microsecond, Shards: 2})
 			require.NoError(t, err)
 			s := WithOverlap(Limit(Jitter(timingwheel.Every(20*time.Microsecond), 10*time.Microsecond), n), policy)
 			var runs [8]atomic.Int64
@@ -58,7 +58,7 @@ func TestRacePlansThatShareASchedulerMakeAllRuns(t *testing.T) {
 // no plan makes more runs than its Limit.
 func TestRaceStopReturnsTrueOnlyIfItPreventsRuns(t *testing.T) {
 	t.Parallel()
-	tw, err := timingwheel.New(timingwheel.Options{Tick: time.Microsecond, Shards: 1})
+	tw, err := timingwheel.New(timingwheel.Options{Tick: 50 * time.Microsecond, Shards: 1})
 	require.NoError(t, err)
 	const n = 5
 	stopped := map[*atomic.Int64]bool{} // plans by their runs
@@ -89,7 +89,7 @@ func TestRaceStopReturnsTrueOnlyIfItPreventsRuns(t *testing.T) {
 // Reschedule moves a run that has not begun. It never adds a run to a plan with a single run.
 func TestRaceRescheduleAddsNoRunToALimit(t *testing.T) {
 	t.Parallel()
-	tw, err := timingwheel.New(timingwheel.Options{Tick: time.Microsecond, Shards: 1})
+	tw, err := timingwheel.New(timingwheel.Options{Tick: 50 * time.Microsecond, Shards: 1})
 	require.NoError(t, err)
 	all := make([]atomic.Int64, 1000)
 	for i := range all {

@@ -346,7 +346,7 @@ func TestSizeAndAllocations(t *testing.T) {
 func TestReadsEndAtTheirDeadlinesIfTheWheelStops(t *testing.T) {
 	t.Parallel()
 	for range 10 {
-		tw := newWheel(t, timingwheel.Options{Tick: 20 * time.Microsecond})
+		tw := newWheel(t, timingwheel.Options{Tick: 50 * time.Microsecond})
 		var wg sync.WaitGroup
 		for range 8 {
 			c, _ := pairOf(t, tw, "tcp")

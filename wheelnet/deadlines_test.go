@@ -161,7 +161,7 @@ func TestLastDeadlineHoldsAfterConcurrentCalls(t *testing.T) {
 // A goroutine moves its deadline before it passes.
 func TestDeadlineKeptAheadNeverExpires(t *testing.T) {
 	t.Parallel()
-	tw := newWheel(t, timingwheel.Options{Tick: 20 * time.Microsecond})
+	tw := newWheel(t, timingwheel.Options{Tick: 50 * time.Microsecond})
 	c, r := newRecorded(tw)
 	end := time.Now().Add(300 * time.Millisecond)
 	var early atomic.Int64
@@ -416,7 +416,7 @@ func TestDeadlineMovedBeforeStopIsNotEarly(t *testing.T) {
 func TestStopWhileDeadlinesMove(t *testing.T) {
 	t.Parallel()
 	for range 200 {
-		tw, err := timingwheel.New(timingwheel.Options{Tick: 20 * time.Microsecond})
+		tw, err := timingwheel.New(timingwheel.Options{Tick: 50 * time.Microsecond})
 		require.NoError(t, err)
 		c, r := newRecorded(tw)
 		var wg sync.WaitGroup
@@ -475,7 +475,7 @@ func TestDeadlineAfterCloseReturnsErrClosed(t *testing.T) {
 
 func TestCloseWhileDeadlinesMoveLeavesNoTimer(t *testing.T) {
 	t.Parallel()
-	tw := newWheel(t, timingwheel.Options{Tick: 20 * time.Microsecond})
+	tw := newWheel(t, timingwheel.Options{Tick: 50 * time.Microsecond})
 	for range 500 {
 		c, _ := newRecorded(tw)
 		var wg sync.WaitGroup
