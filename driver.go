@@ -3,26 +3,25 @@ package timingwheel
 import (
 	"math"
 	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
-	"time"
 
+	"github.com/timingwheel-go/timingwheel/internal/alarm"
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
 // driverActive is the alarm's tick while a driver is starting or running. It is before every tick.
 const driverActive = -1
 
-// alarm starts the driver of a shard by a timer of the runtime, so no goroutine waits. While the
-// alarm is off, that timer holds no reference to the shard. So a wheel without pending timers can
-// be collected, although the runtime may still know the stopped timer. Manual mode has no alarm.
+// driverAlarm starts the driver of a shard, so no goroutine has to wait for the next timer. A wheel
+// whose alarm is off can be collected. Manual mode has no alarm.
 //
 // The state of the alarm is in at:
 //
-//	at            meaning                            changes to
-//	never         off                                a tick: the first timer was armed
-//	a tick        the runtime's timer is set for it  an earlier tick: set by an arm or by unlock;
-//	                                                 never: set by offIfEmpty
-//	driverActive  a driver is starting or running    a tick or never: set by reset, once all
-//	                                                 expired buckets are taken
+//	at            meaning                        changes to
+//	never         off                            a tick: the first timer was armed
+//	a tick        the alarm is set for the tick  an earlier tick: set by an arm or by unlock;
+//	                                             never: set by offIfEmpty
+//	driverActive  a driver starts or runs        a tick or never: set by reset, once all expired
+//	                                             buckets are taken
 //
 // Each state changes to driverActive when the alarm goes off, when it is set to a tick that has
 // begun, and by requestDriver. The wheel's Stop turns the alarm off in each state. All changes are
@@ -30,57 +29,75 @@ const driverActive = -1
 //
 // A Stop does not move the alarm, because that costs as much as an arm and a stop together. If the
 // timer for which the alarm is set was stopped, the driver wakes once for nothing.
-type alarm struct {
+type driverAlarm struct {
 	at atomic.Int64 // written under armMu
 
-	shard  *shard
-	target *alarmTarget // set together with timer
+	shard *shard
 
 	// Guarded by armMu.
-	timer    *time.Timer
+	timer    alarm.Alarm
 	starting bool // startDriver has started a driver that has not begun
 
-	fired atomic.Uint64
+	rings atomic.Uint64
 }
 
-// alarmTarget is what the timer of the runtime refers to. Its shard is nil while the alarm is off,
-// so that the timer does not keep an idle wheel alive.
-type alarmTarget struct{ shard atomic.Pointer[shard] }
-
-func (t *alarmTarget) fire() {
-	if s := t.shard.Load(); s != nil {
-		s.alarm.fired.Add(1)
-		s.wake()
+// init initializes the alarm of a shard. group is nil in Manual mode.
+func (a *driverAlarm) init(s *shard, group *alarm.Group) {
+	a.shard = s
+	a.at.Store(never)
+	if group != nil {
+		a.timer.Init(group, a.ring)
 	}
 }
 
+// ring is called on a goroutine of its own when the alarm goes off.
+func (a *driverAlarm) ring() {
+	a.rings.Add(1)
+	if !a.setAgain() {
+		a.shard.wake()
+	}
+}
+
+// setAgain sets the alarm again if it went off before its tick. It reports whether it did.
+func (a *driverAlarm) setAgain() bool {
+	a.shard.armMu.Lock()
+	defer a.shard.armMu.Unlock()
+	tick := a.at.Load()
+	if tick == driverActive || tick == never {
+		return false
+	}
+	at, now := a.begin(tick), a.shard.Read()
+	if at > now {
+		a.timer.Set(at, now)
+	}
+	return at > now
+}
+
 // set sets the alarm to a tick, or starts a driver if the tick has begun. armMu is held.
-func (a *alarm) set(tick int64) {
+func (a *driverAlarm) set(tick int64) {
 	s := a.shard
 	if s.Manual {
 		return
 	}
-	d := s.ticks.Begin(tick) - s.Read()
-	if tick == clock.LastTick {
-		d = math.MaxInt64 // the clock never reaches it
-	}
-	if d <= 0 {
+	at, now := a.begin(tick), s.Read()
+	if at <= now {
 		a.startDriver()
 		return
 	}
 	a.at.Store(tick)
-	if a.timer == nil {
-		a.target = &alarmTarget{}
-		a.target.shard.Store(s)
-		a.timer = time.AfterFunc(time.Duration(d), a.target.fire)
-		return
+	a.timer.Set(at, now)
+}
+
+// begin returns the reading at which a tick begins.
+func (a *driverAlarm) begin(tick int64) int64 {
+	if tick == clock.LastTick {
+		return math.MaxInt64 // the clock never reaches it
 	}
-	a.target.shard.Store(s)
-	a.timer.Reset(time.Duration(d))
+	return a.shard.ticks.Begin(tick)
 }
 
 // startDriver starts a driver, unless a driver that it started before has not begun. armMu is held.
-func (a *alarm) startDriver() {
+func (a *driverAlarm) startDriver() {
 	a.at.Store(driverActive)
 	if !a.starting {
 		a.starting = true
@@ -89,16 +106,22 @@ func (a *alarm) startDriver() {
 }
 
 // off turns the alarm off. armMu is held.
-func (a *alarm) off() {
+func (a *driverAlarm) off() {
+	if a.at.Swap(never) != never {
+		a.timer.Off()
+	}
+}
+
+// close turns the alarm off for ever. armMu is held.
+func (a *driverAlarm) close() {
 	a.at.Store(never)
-	if a.timer != nil {
-		a.timer.Stop()
-		a.target.shard.Store(nil)
+	if !a.shard.Manual {
+		a.timer.Close()
 	}
 }
 
 // setEarlier sets the alarm to a tick if that is earlier. armMu is held.
-func (a *alarm) setEarlier(tick int64) {
+func (a *driverAlarm) setEarlier(tick int64) {
 	if tick < a.at.Load() {
 		a.set(tick)
 	}
@@ -106,7 +129,7 @@ func (a *alarm) setEarlier(tick int64) {
 
 // reset sets the alarm to the first tick at which the shard has work to do, or turns it off.
 // wheelMu is held, armMu is not.
-func (a *alarm) reset() {
+func (a *driverAlarm) reset() {
 	s := a.shard
 	if s.Manual || s.owner.pool.driving || s.closed.Load() {
 		return
@@ -122,7 +145,7 @@ func (a *alarm) reset() {
 }
 
 // requestDriver starts a driver, unless one is running. wheelMu is held, armMu is not.
-func (a *alarm) requestDriver() {
+func (a *driverAlarm) requestDriver() {
 	s := a.shard
 	if s.Manual || s.owner.pool.driving || s.closed.Load() {
 		return
@@ -134,7 +157,7 @@ func (a *alarm) requestDriver() {
 
 // offIfEmpty turns the alarm off if the shard has no timers. A running driver does that at its end.
 // wheelMu is held, armMu is not.
-func (a *alarm) offIfEmpty() {
+func (a *driverAlarm) offIfEmpty() {
 	s := a.shard
 	o := &s.owner
 	if at := a.at.Load(); at == never || at == driverActive {

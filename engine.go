@@ -10,6 +10,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/timingwheel-go/timingwheel/internal/alarm"
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 	"github.com/timingwheel-go/timingwheel/internal/sampling"
@@ -77,6 +78,10 @@ func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) 
 	if opts.Shards > 1 {
 		e.routes = newRoutes(opts.Shards)
 	}
+	var alarms *alarm.Group
+	if !opts.Manual {
+		alarms = alarm.NewGroup(e.Read)
+	}
 	for i := range e.shards {
 		s := &shardOf[T]{engine: e}
 		s.call = s.runCall
@@ -91,6 +96,7 @@ func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) 
 			s.samples = sampling.New(e.profileRate, Timer.ended)
 			s.inbox.untilSample = s.samples.Distance()
 		}
+		s.alarm.init(&s.shard, alarms)
 		e.shards[i] = s
 	}
 	return e, nil

@@ -49,7 +49,7 @@ type shard struct {
 	countedFuncs   countedFuncs // the payloads of FuncTimers
 	closed         atomic.Bool  // no arm, Stop, Reschedule or claim succeeds any more
 	drainRequested atomic.Bool  // a caller asks the owner to drain the inbox and the removals
-	alarm          alarm
+	alarm          driverAlarm
 	now            atomic.Int64 // ns: a time that has passed, stored by the owner; Manual: the clock
 
 	claims   claims
@@ -92,8 +92,6 @@ func (s *shard) init(c config, h host) {
 	s.now.Store(c.Origin)
 	s.inbox.init()
 	s.inbox.now = c.Origin
-	s.alarm.shard = s
-	s.alarm.at.Store(never)
 	o := &s.owner
 	o.config = &s.config
 	o.tick = c.ticks.Floor(c.Origin)
@@ -385,7 +383,7 @@ func (s *shard) halt() {
 	o.counters.fired -= s.claims.dropped.Load()
 	o.counters.discarded += uint64(s.pending())
 	s.armMu.Lock()
-	s.alarm.off()
+	s.alarm.close()
 	s.inbox.stopped += s.inbox.ended(&s.slots)
 	s.slots.Clear()
 	s.inbox.staged, s.inbox.free = nil, nil

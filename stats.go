@@ -33,7 +33,7 @@ type Stats struct {
 	Rejected  uint64        // timers that were not armed because the wheel was stopped
 	Flushed   uint64        // timers that Flush made due
 	Moved     uint64        // timers that were taken out of a bucket of a coarser level and placed again
-	Wakeups   uint64        // times that the runtime's timer woke the wheel
+	Wakeups   uint64        // times that an alarm woke the wheel
 
 	Running int    // callbacks (with Timeouts: batches) that have started and not returned
 	Panics  uint64 // panics of callbacks that were reported to Options.OnPanic
@@ -119,7 +119,7 @@ func (s *shardOf[T]) addCounters(st *Stats, ib *inbox) {
 	st.Discarded += c.discarded - late
 	st.Flushed += c.flushed
 	st.Moved += c.cascaded
-	st.Wakeups += s.alarm.fired.Load()
+	st.Wakeups += s.alarm.rings.Load()
 	st.Running += o.pool.running
 	st.Workers += o.pool.serving + o.pool.starting
 	st.MostDue = max(st.MostDue, c.mostDue)

@@ -20,7 +20,7 @@ require (
 	github.com/urfave/cli/v3 v3.14.0
 	github.com/zeromicro/go-zero v1.10.3
 	golang.org/x/perf v0.0.0-20251208221838-04cf7a2dca90
-	golang.org/x/sys v0.41.0
+	golang.org/x/sys v0.47.0
 	golang.org/x/term v0.40.0
 	gonum.org/v1/plot v0.17.0
 )

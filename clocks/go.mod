@@ -12,6 +12,7 @@ require (
 require (
 	go.uber.org/atomic v1.12.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
+	golang.org/x/sys v0.47.0 // indirect
 )
 
 replace github.com/timingwheel-go/timingwheel => ../

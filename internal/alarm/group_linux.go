@@ -1,0 +1,208 @@
+package alarm
+
+import (
+	"os"
+	"sync"
+	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// near is how far ahead an alarm for the descriptor may be. An alarm that is further ahead only
+	// sets the runtime's timer.
+	near = 100 * time.Millisecond
+
+	// lead is how long before its time a distant alarm rings. By then it is near, because on an
+	// idle machine the runtime's timer is about a millisecond late.
+	lead = 10 * time.Millisecond
+
+	// linger is how long the descriptor stays open after the last of a stream of near alarms.
+	linger = near
+
+	// behind is how long after a near alarm the runtime's timer goes off. On an idle machine the
+	// alarm has been set to another time by then, so that the timer does not go off for nothing.
+	behind = time.Millisecond
+)
+
+// Group is the alarms of one wheel, which share a timer descriptor. The descriptor is open, and a
+// goroutine waits for it, while an alarm is near. Opening and closing the descriptor costs half as
+// much as a wake-up, so it stays open for a while after two alarms in close succession. Turning an
+// alarm off does not change the descriptor, which then goes off for nothing.
+//
+// If a processor is idle, the runtime notices the descriptor immediately. Otherwise the runtime
+// looks every 10 ms, and the goroutine then waits its turn behind all others. On a busy machine a
+// timer of the runtime is more punctual, so a near alarm sets both.
+type Group struct {
+	read   func() int64
+	alarms []*Alarm
+	fake   bool // the descriptor is not used
+
+	next    atomic.Int64 // when the descriptor goes off, or none; an earlier alarm calls update
+	changed atomic.Bool  // an alarm was set to an earlier time; see update
+
+	mu    sync.Mutex
+	file  *os.File // nil: closed. The goroutine that waits for it closes it
+	fd    int
+	rang  int64 // when an alarm rang last
+	close int64 // the descriptor stays open until this time
+}
+
+// NewGroup returns a group without alarms. read reads the clock, in nanoseconds.
+func NewGroup(read func() int64) *Group {
+	g := &Group{read: read, fake: fakeTime(), rang: -int64(linger)}
+	g.next.Store(none)
+	return g
+}
+
+// fakeTime reports whether package time has another clock than the system, as in a bubble of
+// testing/synctest. The clock of a bubble would stop while a goroutine waits for a descriptor.
+func fakeTime() bool {
+	var now unix.Timespec
+	err := unix.ClockGettime(unix.CLOCK_REALTIME, &now)
+	return err != nil || time.Since(time.Unix(now.Unix())).Abs() > time.Minute
+}
+
+func (g *Group) add(a *Alarm) { g.alarms = append(g.alarms, a) }
+
+// set sets the descriptor for an alarm that is near. It returns the delay for the runtime's timer.
+func (g *Group) set(a *Alarm, at, now int64) time.Duration {
+	d := time.Duration(at - now)
+	switch {
+	case g.fake:
+		return d
+	case d > near:
+		a.near.Store(none)
+		return d - lead
+	}
+	a.near.Store(at)
+	if at < g.next.Load() {
+		g.update()
+	}
+	return d + behind
+}
+
+// update sets the descriptor for the first alarm. If another goroutine holds mu, that goroutine
+// does it, so that the owner of an alarm never waits for a goroutine that was preempted.
+func (g *Group) update() {
+	g.changed.Store(true)
+	for g.changed.Load() && g.mu.TryLock() {
+		g.changed.Store(false)
+		if first := g.first(); first < g.next.Load() {
+			g.setTo(first)
+		}
+		g.mu.Unlock()
+	}
+}
+
+// first returns the reading of the first near alarm, or none.
+func (g *Group) first() int64 {
+	first := int64(none)
+	for _, a := range g.alarms {
+		first = min(first, a.near.Load())
+	}
+	return first
+}
+
+// setTo sets the descriptor, if it can be opened. mu is held.
+func (g *Group) setTo(at int64) {
+	if g.file == nil && !g.open() {
+		return
+	}
+	g.next.Store(at)
+	in := unix.NsecToTimespec(max(1, at-g.read()))
+	_ = unix.TimerfdSettime(g.fd, 0, &unix.ItimerSpec{Value: in}, nil) // fails for a bad argument only
+}
+
+// open opens the descriptor and reports whether it did. mu is held.
+func (g *Group) open() bool {
+	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
+	if err != nil {
+		return false
+	}
+	file := os.NewFile(uintptr(fd), "timerfd")
+	conn, err := file.SyscallConn()
+	if err != nil || file.SetReadDeadline(time.Time{}) != nil { // the poller has not taken it
+		_ = file.Close()
+		return false
+	}
+	g.file, g.fd = file, fd
+	go g.wait(file, conn)
+	return true
+}
+
+// wait waits for the descriptor until it is closed. It does not read the descriptor, because a
+// system call that may block wakes the runtime's monitor thread.
+func (g *Group) wait(file *os.File, conn syscall.RawConn) {
+	waited := false
+	wentOff := func(uintptr) bool { // is called before and after the wait
+		before := !waited && g.read() < g.next.Load()
+		waited = true
+		return !before
+	}
+	for open := true; open; {
+		waited = false
+		err := conn.Read(wentOff)
+		g.mu.Lock()
+		if err == nil {
+			g.goOff()
+		} else { // the wait was ended
+			g.closeFile()
+		}
+		open = g.file == file
+		g.mu.Unlock()
+		g.update()
+	}
+}
+
+// goOff lets the alarms ring that are due, and then sets the descriptor again or closes it. mu is
+// held.
+func (g *Group) goOff() {
+	now := g.read()
+	g.next.Store(none) // from now on an alarm that is set calls update
+	if g.ringBefore(now + 1) {
+		if now-g.rang < int64(linger) {
+			g.close = now + int64(linger)
+		}
+		g.rang = now
+	}
+	at := g.first()
+	if g.close > now {
+		at = min(at, g.close)
+	}
+	if at == none {
+		g.closeFile()
+		return
+	}
+	g.setTo(at)
+}
+
+// closeFile closes the descriptor. An alarm that is set opens it again. mu is held.
+func (g *Group) closeFile() {
+	g.next.Store(none)
+	_ = g.file.Close()
+	g.file = nil
+}
+
+// ringBefore lets the near alarms ring that are set to a time before t. It reports whether there
+// were any. mu is held.
+func (g *Group) ringBefore(t int64) (any bool) {
+	for _, a := range g.alarms {
+		if at := a.near.Load(); at < t && a.near.CompareAndSwap(at, none) {
+			any = true
+			go a.ring()
+		}
+	}
+	return any
+}
+
+// closeIfUnused ends the wait for the descriptor if no alarm is near.
+func (g *Group) closeIfUnused() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.file != nil && g.first() == none {
+		_ = g.file.SetReadDeadline(time.Unix(1, 0)) // long ago
+	}
+}
