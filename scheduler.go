@@ -230,7 +230,7 @@ func (p *plan) begin(r planner.Run, step planner.Step, now time.Time) bool {
 	last := step.Next.IsZero()
 	ok := !p.over && !p.handle.shard.closed.Load() && !step.Omit && !(last && p.moved)
 	if ok {
-		p.n = r.N
+		p.n, p.pending = r.N, pendingRun{}
 	}
 	if !ok || last || step.Overlap {
 		p.arm(step.Next, r.Planned, now) // from here on the next run may begin
@@ -335,7 +335,7 @@ func (p *plan) arm(next, before, now time.Time) {
 
 // finish ends the plan. mu is held.
 func (p *plan) finish() {
-	p.over = true
+	p.over, p.pending = true, pendingRun{}
 	p.planner, p.f, p.withRun = nil, nil, nil
 }
 
@@ -370,9 +370,8 @@ func (p *plan) reschedule(deadline, now int64) bool {
 func (p *plan) next() (time.Time, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	at, ok := p.timer.Deadline()
-	if s := p.handle.shard; ok && p.pending.byWall {
-		at = s.TimeAt(s.ticks.Begin(s.ticks.Ceil(p.pending.deadline)))
+	if s := p.handle.shard; p.pending.byWall && !s.closed.Load() {
+		return s.TimeAt(s.ticks.Begin(s.ticks.Ceil(p.pending.deadline))), true
 	}
-	return at, ok
+	return p.timer.Deadline()
 }

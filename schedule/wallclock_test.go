@@ -217,7 +217,7 @@ func wallFarRunAfterTenYears(t *testing.T, w *steppedClock) {
 		pause()
 		require.Zero(t, p.count())
 		require.Equal(t, 2, p.calls())
-		require.Equal(t, 1, tw.Len())
+		await(t, "the timer is pending", func() bool { return tw.Len() == 1 })
 		require.True(t, p.Stop())
 		require.Zero(t, tw.Len())
 	}
@@ -299,7 +299,7 @@ func wallStepForward(t *testing.T, w *steppedClock) {
 		planned := p.next()
 		w.set(p.untilNext() - 3*time.Second) // whole seconds, so up to a second less
 		p.awaitDistance(t, "the run is moved", 5*time.Second)
-		require.Equal(t, 1, tw.Len())
+		await(t, "the timer is pending", func() bool { return tw.Len() == 1 }) // not during a look at the clock
 		await(t, "the run", func() bool { return p.count() == 1 })
 		r := p.last()
 		require.Equal(t, planned, r.Planned)
