@@ -1,12 +1,14 @@
 package timingwheel
 
 import (
+	"context"
 	"math/rand/v2"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -162,6 +164,71 @@ func TestSlotWithItsLastGenerationIsRetired(t *testing.T) {
 			s.stopAll(others)
 			require.Zero(t, s.Len())
 			verifyShard(t, sh)
+		}
+	}
+}
+
+// Timers of every kind that have the last generations of their slots fire, are flushed and are
+// stopped like others.
+func TestLastGenerationOfEveryKindOfTimer(t *testing.T) {
+	t.Parallel()
+	kinds := map[string]func(tw *TimingWheel, f func()) (stop func() bool){
+		"timer":     func(tw *TimingWheel, f func()) func() bool { return tw.AfterFunc(time.Second, f).Stop },
+		"FuncTimer": func(tw *TimingWheel, f func()) func() bool { return tw.NewFuncTimer(time.Second, f).Stop },
+		"touched": func(tw *TimingWheel, f func()) func() bool {
+			timer := tw.NewFuncTimer(time.Second, f)
+			pass(2 * ms)
+			require.True(t, timer.Touch())
+			return timer.Stop
+		},
+		"plan": func(tw *TimingWheel, f func()) func() bool { return tw.ScheduleFunc(Every(time.Second), f).Stop },
+		"context": func(tw *TimingWheel, f func()) func() bool {
+			ctx, cancel := tw.WithTimeout(context.Background(), time.Second)
+			stop := context.AfterFunc(ctx, f)
+			return func() bool { defer cancel(); return stop() }
+		},
+	}
+	for name, arm := range kinds {
+		for how, end := range map[string]func(tw *TimingWheel){
+			"fire":  func(*TimingWheel) { pass(2 * time.Second) },
+			"flush": func(tw *TimingWheel) { require.GreaterOrEqual(t, tw.Flush(), 12); synctest.Wait() },
+			"stop":  nil,
+		} {
+			bubble(t, Options{Shards: 1}, func(t *testing.T, tw *TimingWheel) {
+				s := &tw.engine.shards[0].shard
+				for range 2 * arena.PageSize {
+					tw.AfterFunc(time.Hour, boom).Stop()
+				}
+				s.own(s.drainAll)
+				lastButOne(s)
+				called := make([]bool, 12)
+				stops := make([]func() bool, len(called))
+				for k := range called {
+					stops[k] = arm(tw, func() { called[k] = true })
+				}
+				if end != nil {
+					end(tw)
+				}
+				for k := range called {
+					require.Equal(t, end == nil || name == "plan", stops[k](), "%s, %s", name, how)
+					require.Equal(t, end != nil, called[k], "%s, %s", name, how)
+				}
+				synctest.Wait()
+				require.Zero(t, tw.Len(), "%s, %s", name, how)
+				verifyShard(t, s)
+			})
+		}
+	}
+}
+
+// lastButOne uses up the generations of all slots of the open pages but one. The slots are free.
+func lastButOne(s *shard) {
+	s.armMu.Lock()
+	defer s.armMu.Unlock()
+	for p := range uint32(s.slots.Pager.Len()) {
+		for k := range uint32(arena.PageSize) {
+			pg := s.slots.Pages.At(p)
+			pg.Store(k, pg.Load(k)|(1<<20-1<<7))
 		}
 	}
 }
