@@ -2,7 +2,6 @@ package timingwheel
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"sync"
@@ -353,9 +352,6 @@ func (e *emitter) home() *shard {
 	defer e.mu.Unlock()
 	return e.timer.shard()
 }
-
-// ErrStopped is returned by [TimingWheel.Sleep] if the wheel is stopped.
-var ErrStopped = errors.New("timingwheel: the wheel is stopped")
 
 // Sleep blocks until d has passed, or up to one tick longer, and returns nil. If ctx ends first,
 // Sleep returns ctx.Err(). If the wheel is stopped before or during the call, Sleep returns

@@ -345,7 +345,7 @@ func (s *shardOf[T]) openPage() {
 }
 
 // moveSurvivors hands the pending timers that survive the wheel's Stop to the runtime. It makes
-// their words Dead before it reads the payloads, so that no Stop and no claim reads them too. The
+// their words Dead before it reads the payloads, so that no Stop or claim reads them. The
 // wheel is closed, the inbox is empty, and survivors.mu, wheelMu and armMu are held. O(slots).
 func (s *shardOf[T]) moveSurvivors() {
 	all := &s.engine.survivors

@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/sampling"
 )
 
@@ -44,25 +43,25 @@ func (s *shardOf[T]) sample(t Timer) {
 
 // ended reports whether the timer has ended.
 func (t Timer) ended() bool {
-	_, w, ok := t.load()
-	k := w.Kind()
-	return !ok || k != arena.Staged && k != arena.Placed
+	_, _, pending := t.pending()
+	return !pending
 }
 
-// origin returns the origin of a ticker's timer if it was sampled, or else nil.
+// origin returns the origin of the timer if it was sampled, or else nil.
 func (t Timer) origin() (o *sampling.Origin) {
 	t.withSamples(func(all *sampling.Table[Timer]) { o = all.Origin(t) })
 	return o
 }
 
-// sampleAs makes o the origin of a ticker's timer. A nil o removes the timer from the sample. A
-// ticker arms a timer for each tick; sampleAs passes the origin of the first one on to the others.
+// sampleAs makes o the origin of the timer. A nil o removes the timer from the sample. A ticker
+// arms a timer for each tick, and a plan for each run. sampleAs passes the origin of the first one
+// on to the others.
 func (t Timer) sampleAs(o *sampling.Origin) {
 	t.withSamples(func(all *sampling.Table[Timer]) { all.Set(t, o) })
 }
 
-// withSamples calls f with the samples of the timer's shard, unless the wheel takes none. f holds
-// armMu.
+// withSamples calls f with the samples of the timer's shard, unless the wheel takes none. armMu
+// is held during the call.
 func (t Timer) withSamples(f func(all *sampling.Table[Timer])) {
 	if t.ref == nil || t.ref.shard.profileRate == 0 {
 		return

@@ -279,8 +279,8 @@ func (p *plan) wait(c planner.Planner, r pendingRun) bool {
 	return true
 }
 
-// correct returns next, the time after the time before, or a first run as of now if the wall clock
-// was set back far since run r was armed.
+// correct returns next, which follows the run planned for before. If the wall clock was set back
+// far since run r was armed, correct returns a first run as of now instead.
 func (p *plan) correct(c planner.Planner, r pendingRun, next, before, now time.Time) time.Time {
 	if next.IsZero() || !r.byWall {
 		return next
@@ -293,9 +293,9 @@ func (p *plan) correct(c planner.Planner, r pendingRun, next, before, now time.T
 	return c.First(now)
 }
 
-// arm arms the timer for next, the time after the time before, or for the time that Reschedule has
-// set. If there is neither, or if the wheel is stopped, arm ends the plan. now is a reading of both
-// clocks, or the zero time. mu is held.
+// arm arms the timer for next, which follows the run planned for before, or for the time that
+// Reschedule has set. If there is neither, or if the wheel is stopped, arm ends the plan. now is a
+// reading of both clocks, or the zero time. mu is held.
 func (p *plan) arm(next, before, now time.Time) {
 	s, first, r := p.handle.shard, p.handle.plan == nil, &p.pending // startPlan sets handle.plan later
 	switch {

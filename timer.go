@@ -126,8 +126,8 @@ func (t Timer) rescheduleTo(deadline, now int64) bool {
 	return t.move(deadline, now, true)
 }
 
-// move is rescheduleTo. If wait is false and another goroutine holds armMu, move does not wait for
-// the lock and returns false although the timer may be pending.
+// move is rescheduleTo for the handle of a slot. If wait is false and another goroutine holds
+// armMu, move does not wait for the lock and returns false although the timer may be pending.
 func (t Timer) move(deadline, now int64, wait bool) bool {
 	s := t.ref.shard
 	now = max(now, s.now.Load()) // the caller may have been preempted since it read the clock
@@ -191,7 +191,7 @@ type planHandle interface {
 }
 
 // cell is a slot with its page and its shard. Its methods change the timer's word on behalf of
-// callers and plans, and do the work that follows from the change.
+// callers, and do the work that follows from the change.
 type cell struct {
 	shard *shard
 	page  *arena.Page

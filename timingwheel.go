@@ -2,6 +2,7 @@ package timingwheel
 
 import (
 	"context"
+	"errors"
 	"io"
 	"sync"
 	"time"
@@ -65,6 +66,9 @@ import (
 // A bucket that has left its slot is cascading if its timers have to move, or due if they wait to
 // be claimed. Timers that are placed into the slot afterwards open a new bucket there, so a bucket
 // that is being emptied never grows.
+
+// ErrStopped is returned by [TimingWheel.Sleep] if the wheel is stopped.
+var ErrStopped = errors.New("timingwheel: the wheel is stopped")
 
 // TimingWheel is a set of timers that run functions. Make one with [New]. A TimingWheel must not be
 // copied.

@@ -42,7 +42,7 @@ type worker[T any] struct {
 	// Written by the worker's own goroutine.
 	waiting  atomic.Bool // it has run its callbacks and waits for wheelMu
 	unlocked bool        // it does not hold wheelMu
-	claimed  uint32      // bit k: this worker has claimed entry k of batch, which is not a plan
+	claimed  uint32      // bit k: this worker has claimed entry k of batch
 	backward bool        // the batch was another worker's: claim from the last entry to the first
 
 	// Written once, before the spare begins.

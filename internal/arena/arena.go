@@ -40,8 +40,8 @@ func (pg *Page) Swap(slot uint32, old, w Word) bool {
 }
 
 // Arm sets the word of a free slot for its next timer and returns the word. x is the deadline bits.
-func (pg *Page) Arm(slot uint32, flags Word, x uint64) Word {
-	w := pg.Load(slot).next(Staged, flags, x)
+func (pg *Page) Arm(slot uint32, class Word, x uint64) Word {
+	w := pg.Load(slot).next(Staged, class, x)
 	pg.Store(slot, w)
 	return w
 }
