@@ -84,6 +84,7 @@ func (c *countedFuncs) bytes() uintptr {
 type funcTimerState struct {
 	replaced atomic.Uint64 // timers that FuncTimer.rearm has stopped to arm another one
 	waits    atomic.Uint64 // timers of plans that have fired and were armed again without a run
+	flushes  atomic.Uint32 // Flushes that have begun
 	calls    callWaits
 }
 

@@ -537,6 +537,7 @@ func (e *engine[T]) flush() (n int) {
 	for _, s := range e.shards {
 		s.wheelMu.Lock()
 	}
+	e.funcTimers.flushes.Add(1)
 	for _, s := range e.shards {
 		n += s.flush()
 	}

@@ -278,6 +278,22 @@ func TestPlansStaySmall(t *testing.T) {
 	assert.LessOrEqual(t, unsafe.Sizeof(plan{}), uintptr(208), "a size class of the allocator")
 }
 
+// After the Stop of the wheel, a method of the handle of a plan frees its function.
+func TestHandleOfAPlanFreesItAfterTheStopOfTheWheel(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{Shards: 1})
+	var plan Timer
+	held := func() weak.Pointer[[64]byte] {
+		value := new([64]byte)
+		plan = tw.ScheduleFunc(Every(time.Hour), func() { value[0]++ })
+		return weak.Make(value)
+	}()
+	tw.Stop()
+	require.False(t, plan.Stop())
+	await(t, "the function is freed", func() bool { runtime.GC(); return held.Value() == nil })
+	require.False(t, plan.Stop()) // keeps the handle
+}
+
 // All goroutines of a burst end, whatever their number.
 func TestGoroutinesEndAfterABurst(t *testing.T) {
 	before := runtime.NumGoroutine()

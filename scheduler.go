@@ -109,6 +109,7 @@ type pendingRun struct {
 	planned  time.Time     // the zero time if Reschedule has set deadline
 	period   time.Duration // from the time of the run before to planned
 	byWall   bool          // planned is a time of the wall clock
+	flushes  uint32        // the Flushes that had begun when the timer was armed
 	deadline int64
 	latest   int64 // the first deadline for planned: steps of the wall clock set no later one
 	checkAt  int64
@@ -265,7 +266,7 @@ func (p *plan) end(c planner.Planner, ended pendingRun, before, next time.Time) 
 func (p *plan) wait(c planner.Planner, r pendingRun) bool {
 	now := p.now()
 	reading, _ := p.handle.shard.Instant(now)
-	if reading < r.checkAt {
+	if reading < r.checkAt || r.flushes != p.flushes() {
 		return false // a Flush has claimed the timer
 	}
 	next := p.correct(c, r, r.planned, r.planned.Add(-r.period), now)
@@ -324,7 +325,8 @@ func (p *plan) arm(next, before, now time.Time) {
 	if r.byWall {
 		r.checkAt = min(r.deadline, clock.Later(reading, int64(clock.Compare)))
 	}
-	if p.timer.resetTo(r.checkAt, reading); s.closed.Load() {
+	p.timer.resetTo(r.checkAt, reading)
+	if r.flushes = p.flushes(); s.closed.Load() {
 		p.finish()
 	}
 	if !first {
@@ -332,6 +334,9 @@ func (p *plan) arm(next, before, now time.Time) {
 		h.sampleAs(p.origin)
 	}
 }
+
+// flushes returns the number of Flushes that have begun.
+func (p *plan) flushes() uint32 { return engineOf(&p.handle).funcTimers.flushes.Load() }
 
 // finish ends the plan. mu is held.
 func (p *plan) finish() {
@@ -343,7 +348,7 @@ func (p *plan) finish() {
 func (p *plan) stop() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.over || p.handle.shard.closed.Load() {
+	if p.ended() {
 		return false
 	}
 	p.finish()
@@ -355,22 +360,37 @@ func (p *plan) stop() bool {
 func (p *plan) reschedule(deadline, now int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.over || p.handle.shard.closed.Load() {
+	if p.ended() {
 		return false
 	}
+	s, r := p.handle.shard, &p.pending
+	deadline = max(deadline, s.reading())
+	if s.ticks.Ceil(deadline) == s.ticks.Ceil(r.deadline) && p.timer.moveTo(r.checkAt, now) {
+		r.flushes = p.flushes()
+		return true // a move to the same tick changes nothing
+	}
 	if p.timer.moveTo(deadline, now) {
-		p.pending = pendingRun{deadline: deadline}
+		*r = pendingRun{deadline: deadline, checkAt: deadline}
 	} else {
 		p.moved, p.movedTo = true, deadline
 	}
 	return true
 }
 
+// ended reports whether there is no further run, because the plan has ended or the wheel was
+// stopped. mu is held.
+func (p *plan) ended() bool {
+	if p.handle.shard.closed.Load() {
+		p.finish()
+	}
+	return p.over
+}
+
 // next is [Timer.Deadline].
 func (p *plan) next() (time.Time, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s := p.handle.shard; p.pending.byWall && !s.closed.Load() {
+	if s := p.handle.shard; !p.ended() && p.pending.byWall {
 		return s.TimeAt(s.ticks.Begin(s.ticks.Ceil(p.pending.deadline))), true
 	}
 	return p.timer.Deadline()

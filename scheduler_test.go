@@ -34,6 +34,22 @@ func TestRunNumberStaysAtMaxInt(t *testing.T) {
 	assert.Equal(t, []int{math.MaxInt, math.MaxInt, math.MaxInt}, numbers)
 }
 
+// A move of a plan to the tick for which it is planned changes nothing.
+func TestRescheduleOfAPlanToTheSameTick(t *testing.T) {
+	t.Parallel()
+	start := time.Unix(1000, 0)
+	tw := startWheel(t, Options{Manual: true, Start: start})
+	var planned []time.Duration
+	plan := tw.ScheduleRun(Every(1500*time.Microsecond), func(r *Run) { planned = append(planned, r.Planned.Sub(start)) })
+	at, ok := plan.Deadline()
+	require.True(t, ok)
+	require.True(t, plan.RescheduleAt(at))
+	for k := range 5 {
+		tw.Advance(start.Add(time.Duration(k+1) * ms))
+	}
+	require.Equal(t, []time.Duration{1500 * time.Microsecond, 3 * ms, 4500 * time.Microsecond}, planned)
+}
+
 func TestEveryDoesNotDrift(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		w := newStopwatch()

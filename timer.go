@@ -92,7 +92,7 @@ func (t Timer) Stop() bool {
 //
 // A [FuncTimer] can be armed again. If several goroutines call Reschedule, the last one to reach
 // the timer wins. Reschedule is O(1) amortised. Moving a timer to a later deadline allocates
-// nothing, and except in Manual mode takes no lock.
+// nothing, and takes no lock except in Manual mode and for a plan.
 func (t Timer) Reschedule(d time.Duration) bool {
 	s := t.shard()
 	if s == nil {

@@ -160,3 +160,24 @@ func TestAllowKeepsMisfirePolicyAfterStall(t *testing.T) {
 		assert.Equal(t, row.want, d.runs, name)
 	}
 }
+
+// A time that has passed moves the next run to the present, so that the run is not too late.
+func TestRescheduleOfAPlanWithMaxLateToThePast(t *testing.T) {
+	t.Parallel()
+	start := time.Unix(1000, 0)
+	for name, past := range map[string]time.Time{"zero": {}, "two hours ago": start.Add(time.Hour)} {
+		tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start})
+		require.NoError(t, err)
+		var planned []time.Duration
+		plan := tw.ScheduleRun(MaxLate(timingwheel.Every(day), time.Minute), func(r *timingwheel.Run) {
+			planned = append(planned, r.Planned.Sub(start))
+		})
+		tw.Advance(start.Add(3 * time.Hour))
+		require.True(t, plan.RescheduleAt(past), name)
+		tw.Advance(start.Add(3*time.Hour + ms))
+		require.Equal(t, []time.Duration{3 * time.Hour}, planned, name)
+		at, _ := plan.Deadline()
+		require.Equal(t, 27*time.Hour, at.Sub(start), name)
+		tw.Stop()
+	}
+}

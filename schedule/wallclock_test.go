@@ -30,6 +30,8 @@ var wallTests = map[string]func(t *testing.T, w *steppedClock){
 	"other plans":                         wallOtherPlans,
 	"a run that was rescheduled":          wallRescheduled,
 	"a flush":                             wallFlush,
+	"a flush before a comparison":         wallFlushBeforeComparison,
+	"a flush after a comparison is due":   wallFlushAfterComparison,
 	"a comparison every minute":           wallComparisons,
 	"fake time":                           wallFakeTime,
 	"a Scheduler that panics":             wallPanic,
@@ -268,7 +270,8 @@ func wallSmallStepsBack(t *testing.T, w *steppedClock) {
 	} {
 		w.set(row.back)
 		p := startPlan(t, tw, row.d)
-		require.Equal(t, 1, tw.Flush()) // the distance of the first run is less than the period
+		// The distance of the first run is less than the period.
+		await(t, "a flush that meets no comparison", func() bool { return tw.Flush() == 1 })
 		await(t, "a run", func() bool { return p.count() == 1 })
 		await(t, "the next run is armed", func() bool { _, ok := p.Deadline(); return ok })
 		at, _ := p.Deadline()
@@ -403,6 +406,7 @@ func wallRescheduled(t *testing.T, w *steppedClock) {
 }
 
 func wallFlush(t *testing.T, w *steppedClock) {
+	clock.Compare = time.Second // meets no flush
 	tw := startWheel(t, timingwheel.Options{})
 	p := startPlan(t, tw, day)
 	const runs = 50
@@ -415,6 +419,50 @@ func wallFlush(t *testing.T, w *steppedClock) {
 	w.set(runs*p.d + p.untilNext() - time.Hour)
 	p.awaitDistance(t, "the run is moved", time.Hour+time.Minute)
 	require.Equal(t, runs+1, p.calls())
+}
+
+// waitingCalls is an executor whose calls wait until run.
+type waitingCalls struct {
+	mu    sync.Mutex
+	calls []func()
+}
+
+func (w *waitingCalls) Go(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls = append(w.calls, f)
+}
+
+func (w *waitingCalls) run() {
+	w.mu.Lock()
+	calls := w.calls
+	w.calls = nil
+	w.mu.Unlock()
+	for _, f := range calls {
+		f()
+	}
+}
+
+// The call of a flushed plan waits until the clocks would have been compared. The run takes place.
+func wallFlushBeforeComparison(t *testing.T, _ *steppedClock) {
+	calls := new(waitingCalls)
+	tw := startWheel(t, timingwheel.Options{Executor: calls})
+	p := startPlan(t, tw, day)
+	require.Equal(t, 1, tw.Flush())
+	pause()
+	await(t, "the run", func() bool { calls.run(); return p.count() == 1 })
+	p.requireDistance(t, p.untilNext()+day)
+}
+
+// The clocks are to be compared, but the call for it waits. A Flush makes the run take place.
+func wallFlushAfterComparison(t *testing.T, _ *steppedClock) {
+	calls := new(waitingCalls)
+	tw := startWheel(t, timingwheel.Options{Executor: calls})
+	p := startPlan(t, tw, day)
+	pause()
+	require.Equal(t, 1, tw.Flush())
+	await(t, "the run", func() bool { calls.run(); return p.count() == 1 })
+	p.requireDistance(t, p.untilNext()+day)
 }
 
 // The clocks are compared once per period while a run is far ahead, and not otherwise.

@@ -187,6 +187,20 @@ func TestAlarmInABubble(t *testing.T) {
 	})
 }
 
+// A bubble is recognised also if its clock shows the current date.
+func TestAlarmInABubbleWithTheCurrentDate(t *testing.T) {
+	t.Parallel()
+	now := time.Now().Round(0)
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(now))
+		_, owners := newOwners(t, 1, read)
+		before := time.Now()
+		owners[0].set(50 * ms)
+		<-owners[0].rang
+		require.Equal(t, 50*ms, time.Since(before))
+	})
+}
+
 // The runtime keeps no owner of an alarm that is off in memory.
 func TestIdleAlarmIsCollected(t *testing.T) {
 	t.Parallel()

@@ -57,12 +57,11 @@ func NewGroup(read func() int64) *Group {
 	return g
 }
 
-// fakeTime reports whether package time has another clock than the system, as in a bubble of
-// testing/synctest. The clock of a bubble would stop while a goroutine waits for a descriptor.
+// fakeTime reports whether the caller is in a bubble of testing/synctest, where times have no
+// monotonic reading. The clock of a bubble would stop while a goroutine waits for a descriptor.
 func fakeTime() bool {
-	var now unix.Timespec
-	err := unix.ClockGettime(unix.CLOCK_REALTIME, &now)
-	return err != nil || time.Since(time.Unix(now.Unix())).Abs() > time.Minute
+	now := time.Now()
+	return now == now.Round(0)
 }
 
 func (g *Group) add(a *Alarm) { g.alarms = append(g.alarms, a) }
@@ -80,6 +79,9 @@ func (g *Group) set(a *Alarm, at, now int64) time.Duration {
 	a.near.Store(at)
 	if at < g.next.Load() {
 		g.update()
+	}
+	if g.next.Load() == none {
+		return d // there is no descriptor
 	}
 	return d + behind
 }
@@ -201,8 +203,9 @@ func (g *Group) ringBefore(t int64) (any bool) {
 // closeIfUnused ends the wait for the descriptor if no alarm is near.
 func (g *Group) closeIfUnused() {
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	if g.file != nil && g.first() == none {
 		_ = g.file.SetReadDeadline(time.Unix(1, 0)) // long ago
 	}
+	g.mu.Unlock()
+	g.update()
 }
