@@ -474,9 +474,11 @@ func wallComparisons(t *testing.T, w *steppedClock) {
 	require.Greater(t, w.readings.Load(), readings)
 	checks := int64(time.Since(start)/clock.Compare) + 1
 	require.LessOrEqual(t, w.readings.Load()-readings, 3*checks)
-	require.LessOrEqual(t, tw.Stats().Wakeups-wakeups, uint64(checks))
-	require.Zero(t, tw.Stats().Fired)
-	require.EqualValues(t, 1, tw.Stats().Armed)
+	require.LessOrEqual(t, tw.Stats().Wakeups-wakeups, uint64(3*checks), "an alarm may ring twice on a busy machine")
+	await(t, "a look at the clock counts as no run", func() bool {
+		st := tw.Stats()
+		return st.Fired == 0 && st.Armed == 1
+	})
 	require.True(t, plan.Stop())
 	w.requireNoComparison(t)
 }
