@@ -65,8 +65,8 @@ func onePlannedRun(at time.Time) Scheduler {
 	})
 }
 
-// Timers, plans and FuncTimers are due at the same time and reuse each other's slots. Around is
-// called once for each call, with its own function, with each executor and in Manual mode.
+// Timers, plans and FuncTimers are due at the same time and reuse each other's slots. Around gets
+// every callback once, with its function, with each executor and in Manual mode.
 func TestAroundGetsTheFunctionOfEachCall(t *testing.T) {
 	t.Parallel()
 	for name, executor := range executors {

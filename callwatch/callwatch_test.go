@@ -257,7 +257,7 @@ func TestSlowServesSeveralWheels(t *testing.T) {
 	})
 }
 
-// napForEach sleeps for each of the durations, which are in milliseconds.
+// napForEach sleeps for the sum of the durations, which are in milliseconds.
 func napForEach(naps []int) {
 	for _, n := range naps {
 		time.Sleep(time.Duration(n) * time.Millisecond)
@@ -433,7 +433,7 @@ func TestLabelsOfSeveralWheelsAreNotMixedUp(t *testing.T) {
 	require.Empty(t, myLabels(t))
 }
 
-// BenchmarkAround measures what the values of this package cost for each callback. A thousand
+// BenchmarkAround measures what the values of this package add to a callback. A thousand
 // callbacks that do nothing are due at the same tick.
 func BenchmarkAround(b *testing.B) {
 	const n = 1000
