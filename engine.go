@@ -20,7 +20,7 @@ import (
 type job[T any] struct {
 	perCall int               // largest number of payloads in one call of run
 	run     func([]T)         // runs one batch
-	callee  func([]T) uintptr // returns the code address of the function that a batch runs; 0: a plan's
+	callee  func([]T) uintptr // returns the code address of the user's function; 0: a plan's
 }
 
 // engine is the part that [TimingWheel] and [Timeouts] have in common: the shards of one wheel.
@@ -345,8 +345,8 @@ func (s *shardOf[T]) openPage() {
 }
 
 // moveSurvivors hands the pending timers that survive the wheel's Stop to the runtime. It makes
-// their words Dead before it reads the payloads, so that no Stop or claim reads them. The
-// wheel is closed, the inbox is empty, and survivors.mu, wheelMu and armMu are held. O(slots).
+// their words Dead before it reads the payloads, so that no Stop or claim reads them. The wheel is
+// closed, the inbox is empty, and survivors.mu, wheelMu and armMu are held. O(slots).
 func (s *shardOf[T]) moveSurvivors() {
 	all := &s.engine.survivors
 	now := s.reading()
@@ -556,9 +556,7 @@ func (e *engine[T]) stop() {
 	for _, s := range e.shards {
 		s.halt()
 	}
-	select {
-	case <-e.halted:
-	default:
+	if !isClosed(e.halted) {
 		close(e.halted) // last, because it wakes goroutines that need the locks
 	}
 }

@@ -111,15 +111,8 @@ func (t *FuncTimer) resetTo(deadline, now int64) bool {
 // moveTo is resetTo for an armed timer. If the timer is not armed, moveTo returns false and arms
 // nothing.
 func (t *FuncTimer) moveTo(deadline, now int64) bool {
-	for {
-		h, n := t.handle()
-		if h.move(deadline, now, true) {
-			return true
-		}
-		if t.changes.Load() == n {
-			return false
-		}
-	}
+	moved, _ := t.try(func(h Timer) bool { return h.move(deadline, now, true) })
+	return moved
 }
 
 // Touch postpones an armed timer and returns true. The new deadline is d from now, where d is that
@@ -181,21 +174,8 @@ func (t *FuncTimer) Stop() bool {
 	if t.ref.Load() == nil {
 		return false
 	}
-	stopped, _ := t.stop()
+	stopped, _ := t.try(Timer.Stop)
 	return stopped
-}
-
-// stop is Stop. The timer stays unarmed while changes is n. t is initialised.
-func (t *FuncTimer) stop() (stopped bool, n uint32) {
-	for {
-		h, n := t.handle()
-		if h.Stop() {
-			return true, n
-		}
-		if t.changes.Load() == n {
-			return false, n
-		}
-	}
 }
 
 // StopWait stops the timer and waits until no call of its function is under way. Once StopWait has
@@ -216,7 +196,7 @@ func (t *FuncTimer) StopWait(ctx context.Context) error {
 	}
 	e := engineOf(ref)
 	for {
-		_, n := t.stop()               // if it finds the timer claimed, calls has counted the claim
+		_, n := t.try(Timer.Stop)      // if it finds the timer claimed, calls has counted the claim
 		if e.shards[0].closed.Load() { // the first shard that the wheel's Stop closes
 			<-e.halted // until then a worker that has not seen the Stop may claim the timer
 		}
@@ -240,10 +220,21 @@ func (t *FuncTimer) Deadline() (time.Time, bool) {
 	if t.ref.Load() == nil {
 		return time.Time{}, false
 	}
+	var at time.Time
+	ok, _ := t.try(func(h Timer) (ok bool) { at, ok = h.Deadline(); return ok })
+	return at, ok
+}
+
+// try calls do with the handle, and again if do returns false because a Reset has replaced the
+// handle since. n is the value of changes as of the last handle. t is initialised.
+func (t *FuncTimer) try(do func(h Timer) bool) (ok bool, n uint32) {
 	for {
 		h, n := t.handle()
-		if at, ok := h.Deadline(); ok || t.changes.Load() == n {
-			return at, ok
+		if do(h) {
+			return true, n
+		}
+		if t.changes.Load() == n {
+			return false, n
 		}
 	}
 }

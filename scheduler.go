@@ -229,12 +229,12 @@ func (p *plan) begin(r planner.Run, step planner.Step, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	last := step.Next.IsZero()
-	ok := !p.over && !p.handle.shard.closed.Load() && !step.Omit && !(last && p.moved)
+	ok := !p.ended() && !step.Omit && !(last && p.moved)
 	if ok {
 		p.n, p.pending = r.N, pendingRun{}
 	}
 	if !ok || last || step.Overlap {
-		p.arm(step.Next, r.Planned, now) // from here on the next run may begin
+		p.arm(step.Next, r.Planned, now) // the next run may begin
 	}
 	return ok
 }
@@ -248,7 +248,7 @@ func (p *plan) end(c planner.Planner, ended pendingRun, before, next time.Time) 
 		p.arm(planned, before, now)
 	}()
 	p.mu.Lock()
-	settled := p.over || p.moved || p.handle.shard.closed.Load()
+	settled := p.ended() || p.moved
 	p.mu.Unlock()
 	now = p.now()
 	if settled {
@@ -313,7 +313,7 @@ func (p *plan) arm(next, before, now time.Time) {
 		if !next.Equal(r.planned) {
 			*r = pendingRun{planned: next, period: next.Sub(before), latest: deadline}
 			// In Manual mode and in a bubble there is only one clock.
-			r.byWall = next == next.Round(0) && !s.Manual && s.Base != s.Base.Round(0)
+			r.byWall = !clock.IsMonotonic(next) && !s.Manual && clock.IsMonotonic(s.Base)
 		}
 		r.deadline = min(deadline, r.latest)
 	}
@@ -363,22 +363,25 @@ func (p *plan) reschedule(deadline, now int64) bool {
 	if p.ended() {
 		return false
 	}
-	s, r := p.handle.shard, &p.pending
-	deadline = max(deadline, s.reading())
-	if s.ticks.Ceil(deadline) == s.ticks.Ceil(r.deadline) && p.timer.moveTo(r.checkAt, now) {
-		r.flushes = p.flushes()
-		return true // a move to the same tick changes nothing
+	s, next := p.handle.shard, p.pending
+	if now == clock.Unread {
+		now = s.reading()
 	}
-	if p.timer.moveTo(deadline, now) {
-		*r = pendingRun{deadline: deadline, checkAt: deadline}
-	} else {
+	deadline = max(deadline, now)
+	if s.ticks.Ceil(deadline) != s.ticks.Ceil(next.deadline) { // else only a Flush is undone
+		next = pendingRun{deadline: deadline, checkAt: deadline}
+	}
+	if !p.timer.moveTo(next.checkAt, now) {
 		p.moved, p.movedTo = true, deadline
+		return true
 	}
+	next.flushes = p.flushes()
+	p.pending = next
 	return true
 }
 
 // ended reports whether there is no further run, because the plan has ended or the wheel was
-// stopped. mu is held.
+// stopped. In both cases the plan no longer refers to its function. mu is held.
 func (p *plan) ended() bool {
 	if p.handle.shard.closed.Load() {
 		p.finish()

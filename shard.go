@@ -155,7 +155,7 @@ func (s *shard) wallNow() time.Time {
 	if s.Manual {
 		return s.TimeAt(s.now.Load())
 	}
-	return s.Date()
+	return clock.Now()
 }
 
 // release clears the payload of slot i, whose word is w. The caller has stopped its timer.

@@ -58,10 +58,9 @@ func (e *engine[T]) stats() Stats {
 	for _, s := range e.shards {
 		s.addStats(&st, now)
 	}
-	st.Armed -= replaced
+	st.Armed -= replaced + waits
 	st.Stopped -= replaced
 	st.Postponed += replaced
-	st.Armed -= waits
 	st.Fired -= waits
 	return st
 }

@@ -3,7 +3,6 @@ package timingwheel
 import (
 	"context"
 	"io"
-	"reflect"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/internal/survey"
@@ -33,7 +32,7 @@ func NewTimeouts[T any](opts Options, expire func(expired []T)) (*Timeouts[T], e
 }
 
 func newTimeoutsAt[T any](opts Options, origin int64, expire func([]T)) (*Timeouts[T], error) {
-	code := reflect.ValueOf(expire).Pointer()
+	code := codeOf(expire)
 	e, err := newEngine(opts, origin, job[T]{
 		perCall: perCallMax,
 		run:     expire,

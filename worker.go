@@ -244,10 +244,8 @@ func (w *worker[T]) runOne(limit int64) int {
 	s := w.s
 	o := &s.owner
 	begun := o.pool.begun
-	fired := o.counters.fired
 	var counted *countedFunc
 	w.values, counted = s.claimDue(w.values[:0], limit)
-	fired = o.counters.fired - fired
 	n := len(w.values)
 	o.counters.taken += uint64(n)
 	o.pool.sinceCascade++
@@ -264,7 +262,7 @@ func (w *worker[T]) runOne(limit int64) int {
 	w.unlockToRun(w.serving && !w.stuck && (o.due.ready > 0 || o.backlog()))
 	run := !s.closed.Load()
 	if !run { // the wheel is being stopped; halt waits for launched
-		s.claims.dropped.Add(fired)
+		s.claims.dropped.Add(uint64(n))
 		if counted != nil {
 			s.engine.funcTimers.calls.callEnded(counted)
 		}

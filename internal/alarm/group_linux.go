@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
 const (
@@ -38,7 +40,7 @@ const (
 type Group struct {
 	read   func() int64
 	alarms []*Alarm
-	fake   bool // the descriptor is not used
+	fake   bool // in a bubble, whose clock would stop while a goroutine waits for a descriptor
 
 	next    atomic.Int64 // when the descriptor goes off, or none; an earlier alarm calls update
 	changed atomic.Bool  // an alarm was set to an earlier time; see update
@@ -52,16 +54,9 @@ type Group struct {
 
 // NewGroup returns a group without alarms. read reads the clock, in nanoseconds.
 func NewGroup(read func() int64) *Group {
-	g := &Group{read: read, fake: fakeTime(), rang: -int64(linger)}
+	g := &Group{read: read, fake: !clock.IsMonotonic(time.Now()), rang: -int64(linger)}
 	g.next.Store(none)
 	return g
-}
-
-// fakeTime reports whether the caller is in a bubble of testing/synctest, where times have no
-// monotonic reading. The clock of a bubble would stop while a goroutine waits for a descriptor.
-func fakeTime() bool {
-	now := time.Now()
-	return now == now.Round(0)
 }
 
 func (g *Group) add(a *Alarm) { g.alarms = append(g.alarms, a) }
@@ -115,7 +110,8 @@ func (g *Group) setTo(at int64) {
 	}
 	g.next.Store(at)
 	in := unix.NsecToTimespec(max(1, at-g.read()))
-	_ = unix.TimerfdSettime(g.fd, 0, &unix.ItimerSpec{Value: in}, nil) // fails for a bad argument only
+	// It fails only for a bad argument.
+	_ = unix.TimerfdSettime(g.fd, 0, &unix.ItimerSpec{Value: in}, nil)
 }
 
 // open opens the descriptor and reports whether it did. mu is held.
@@ -164,7 +160,7 @@ func (g *Group) wait(file *os.File, conn syscall.RawConn) {
 func (g *Group) goOff() {
 	now := g.read()
 	g.next.Store(none) // from now on an alarm that is set calls update
-	if g.ringBefore(now + 1) {
+	if g.ringDue(now) {
 		if now-g.rang < int64(linger) {
 			g.close = now + int64(linger)
 		}
@@ -188,11 +184,11 @@ func (g *Group) closeFile() {
 	g.file = nil
 }
 
-// ringBefore lets the near alarms ring that are set to a time before t. It reports whether there
-// were any. mu is held.
-func (g *Group) ringBefore(t int64) (any bool) {
+// ringDue lets the near alarms ring whose time has come. It reports whether there were any. mu is
+// held.
+func (g *Group) ringDue(now int64) (any bool) {
 	for _, a := range g.alarms {
-		if at := a.near.Load(); at < t && a.near.CompareAndSwap(at, none) {
+		if at := a.near.Load(); at <= now && a.near.CompareAndSwap(at, none) {
 			any = true
 			go a.ring()
 		}

@@ -184,11 +184,11 @@ func TestAlarmsRingWithoutDescriptors(t *testing.T) {
 
 func TestFakeTimeIsRecognised(t *testing.T) {
 	t.Parallel()
-	require.False(t, fakeTime())
+	require.False(t, NewGroup(read).fake)
 	synctest.Test(t, func(t *testing.T) {
-		require.True(t, fakeTime())
+		require.True(t, NewGroup(read).fake)
 		time.Sleep(10 * 365 * 24 * time.Hour)
-		require.True(t, fakeTime())
+		require.True(t, NewGroup(read).fake)
 		g, owners := newOwners(t, 1, read)
 		owners[0].set(ms)
 		require.False(t, g.isOpen())

@@ -41,16 +41,13 @@ func (c *Timeline) Read() int64 { return int64(time.Since(c.Base)) + c.Origin }
 // TimeAt converts a reading to a time.
 func (c *Timeline) TimeAt(ns int64) time.Time { return c.Base.Add(time.Duration(ns - c.Origin)) }
 
-// Date returns the current time with readings of the wall clock and of the monotonic clock.
-func (c *Timeline) Date() time.Time { return Now() }
-
 // DateOf converts a reading to a time with a reading of the wall clock, as it is set now. DateOf
 // reads the clock once, because the wall clock could be stepped between two readings.
 func (c *Timeline) DateOf(ns int64) time.Time {
 	if c.Manual {
 		return c.TimeAt(ns)
 	}
-	now := c.Date()
+	now := Now()
 	return now.Add(time.Duration(ns - int64(now.Sub(c.Base)) - c.Origin))
 }
 
@@ -66,13 +63,17 @@ func (c *Timeline) Instant(t time.Time) (deadline, now int64) {
 
 // Signed is Instant, but returns a negative result for a time before the first reading.
 func (c *Timeline) Signed(t time.Time) (at, now int64) {
-	if c.Manual || t != t.Round(0) { // Round strips the monotonic reading, so t has one
+	if c.Manual || IsMonotonic(t) {
 		return Saturated(c.Origin, int64(t.Sub(c.Base))), Unread
 	}
-	date := c.Date()
+	date := Now()
 	now = int64(date.Sub(c.Base)) + c.Origin
 	return Saturated(now, int64(t.Sub(date))), now
 }
+
+// IsMonotonic reports whether t has a monotonic reading. In a bubble of testing/synctest no time
+// has one.
+func IsMonotonic(t time.Time) bool { return t != t.Round(0) }
 
 // Later adds a delay to a reading. A negative delay counts as 0. The sum saturates.
 func Later(now, d int64) int64 {
