@@ -194,6 +194,19 @@ func (p *tab) wait(expression string) {
 	}
 }
 
+// click waits until the first element that matches a CSS selector is visible and enabled, and
+// clicks it. It sends no mouse events: the page may be drawn again between the search for the
+// element and the click, and the pointer would miss an element that has moved.
+func (p *tab) click(selector string) {
+	p.Helper()
+	p.wait(`((e) => {
+		if (!e?.checkVisibility() || e.disabled) return false;
+		e.focus();
+		e.click();
+		return true;
+	})(document.querySelector(` + strconv.Quote(selector) + `))`)
+}
+
 // live waits until the page shows the wheel or queue with the given name.
 func (p *tab) live(name string) {
 	p.Helper()

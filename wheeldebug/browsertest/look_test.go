@@ -39,7 +39,7 @@ func TestThemeFollowsSystemUntilChosen(t *testing.T) {
 	assert.Equal(t, colours{"rgb(14, 20, 23)", "rgb(232, 237, 238)", "rgb(21, 29, 33)", "rgb(219, 247, 243)", "dark"}, dark)
 
 	press := func(want string) {
-		p.do(chromedp.Click(chromedp.CSS("#theme")))
+		p.click("#theme")
 		assert.Equal(t, "Theme: "+want, p.text("#theme"))
 	}
 	press("light") // while the system prefers dark
@@ -132,7 +132,7 @@ func TestNumberOfElementsIsBounded(t *testing.T) {
 	p.live("large")
 	p.showsPending("100,000")
 	assert.Less(t, eval[int](p, "document.querySelectorAll('*').length"), 1000)
-	p.do(chromedp.Click(chromedp.CSS("#slots-details summary")))
+	p.click("#slots-details summary")
 	p.wait("document.querySelectorAll('#slots tbody tr').length > 0")
 	assert.LessOrEqual(t, eval[int](p, "document.querySelectorAll('#slots tbody tr').length"), 200)
 	assert.Contains(t, p.text("#slots-note"), "more slots with timers")

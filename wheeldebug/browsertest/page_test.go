@@ -63,7 +63,7 @@ func TestPageShowsTheCounts(t *testing.T) {
 	assert.Contains(t, p.text("#rings-title"), "9 pending timers on 3 levels; level 0: 5, level 1: 3, level 2: 1")
 	assert.Equal(t, "orders: 9 pending", eval[string](p, "document.title"))
 
-	p.do(chromedp.Click(chromedp.CSS("#slots-details summary")))
+	p.click("#slots-details summary")
 	p.wait(`document.querySelectorAll('#slots tbody tr').length === 4`)
 	assert.Equal(t, []string{"0", "2", "+2\u00a0s to +3\u00a0s", "4"},
 		eval[[]string](p, `[...document.querySelectorAll('#slots tbody tr:first-child td')].map((e) => e.textContent)`))
@@ -116,14 +116,14 @@ func TestButtonsChooseAWheel(t *testing.T) {
 	p.live("orders")
 	assert.Equal(t, []string{"orders", "empty", hostile},
 		eval[[]string](p, `[...document.querySelectorAll('#wheels button')].map((b) => b.firstChild.textContent)`))
-	p.do(chromedp.Click(chromedp.CSS("#wheels button:nth-child(2)")))
+	p.click("#wheels button:nth-child(2)")
 	p.live("empty")
 	p.showsPending("0")
 	assert.Equal(t, []string{"false", "true", "false"},
 		eval[[]string](p, `[...document.querySelectorAll('#wheels button')].map((b) => b.getAttribute('aria-pressed'))`))
 	assert.Equal(t, "?wheel=empty", eval[string](p, "location.search"))
 
-	p.do(chromedp.Click(chromedp.CSS("#wheels button:nth-child(3)")))
+	p.click("#wheels button:nth-child(3)")
 	p.live(hostile)
 	assert.Zero(t, eval[int](p, "document.images.length"))
 	p.do(chromedp.Reload())
@@ -132,7 +132,7 @@ func TestButtonsChooseAWheel(t *testing.T) {
 	h.Remove(hostile) // while the page shows it
 	p.wait(`document.getElementById('notice').textContent.includes('There is no wheel')`)
 	assert.True(t, eval[bool](p, "document.getElementById('main').hidden"))
-	p.do(chromedp.Click(chromedp.CSS("#wheels button:nth-child(1)")))
+	p.click("#wheels button:nth-child(1)")
 	p.live("orders")
 	p.showsPending("9")
 	p.expectProblem("404") // the browser logs the answer for the removed wheel
@@ -187,7 +187,7 @@ func TestPageRecoversAndPausesRequests(t *testing.T) {
 	p.live("orders")
 	p.expectProblem("503")
 
-	p.do(chromedp.Click(chromedp.CSS("#pause")))
+	p.click("#pause")
 	p.wait(`document.getElementById('state').dataset.state === 'paused'`)
 	requireIdle := func() {
 		t.Helper()
@@ -196,7 +196,7 @@ func TestPageRecoversAndPausesRequests(t *testing.T) {
 	requireIdle()
 	assert.Equal(t, "true", eval[string](p, `document.getElementById('pause').getAttribute('aria-pressed')`))
 	requests := r.requests.Load()
-	p.do(chromedp.Click(chromedp.CSS("#pause")))
+	p.click("#pause")
 	p.live("orders")
 	p.wait("page.pasts.get('orders').points.length > 2")
 	assert.Greater(t, r.requests.Load(), requests)

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/chromedp"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -69,9 +68,9 @@ func TestQueuePageOfSuspendedServer(t *testing.T) {
 	assert.Contains(t, p.text("#notice"), "No answer: ")
 	assert.Contains(t, p.text("#notice"), "deadline exceeded")
 	p.tile("pending", "5messages")
-	p.do(chromedp.Click(chromedp.CSS("#queues button:nth-child(2)")))
+	p.click("#queues button:nth-child(2)")
 	p.wait(`document.getElementById('main').hidden`)
-	p.do(chromedp.Click(chromedp.CSS("#queues button:nth-child(1)")))
+	p.click("#queues button:nth-child(1)")
 	require.NoError(t, server.Signal(syscall.SIGCONT))
 	p.live("orders")
 	p.tile("pending", "5messages")

@@ -85,7 +85,7 @@ func openWheel(t *testing.T, example string) *tab {
 // press clicks a button of the page.
 func (p *tab) press(id string) {
 	p.Helper()
-	p.do(chromedp.Click(chromedp.CSS("#" + id)))
+	p.click("#" + id)
 }
 
 // events returns the lines of the log.
@@ -131,7 +131,7 @@ func TestTimersAreAddedPostponedAndStopped(t *testing.T) {
 	p.press("wheel-arm")
 	assert.Equal(t, "2", p.text("#wheel-pending"))
 	for _, action := range []string{"Postpone timer 1 by 30 ticks", "Stop timer 2"} {
-		p.do(chromedp.Click(chromedp.CSS(`[aria-label=` + strconv.Quote(action) + `]`)))
+		p.click(`[aria-label=` + strconv.Quote(action) + `]`)
 	}
 	p.press("wheel-step")
 	assert.Equal(t, "1", p.text("#wheel-pending"))
