@@ -120,7 +120,7 @@ type arrivals struct {
 func (a *arrivals) empty() bool { return a.done == len(a.slots) }
 
 // removals is a lock-free stack of the slots whose timers were stopped while they were Placed. The
-// owner takes all slots at once, so there is no ABA problem. The upper half of head is the number
+// owner empties it with one swap, so there is no ABA problem. The upper half of head is the number
 // of slots, and the lower half is the index of the first slot plus 1. The words of the slots hold
 // the links.
 type removals struct {

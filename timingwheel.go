@@ -269,10 +269,11 @@ func (tw *TimingWheel) Flush() int {
 	return tw.engine.flush()
 }
 
-// Stop stops the wheel and discards its pending timers. Only the deadlines of contexts are kept, by
-// timers of the runtime. No callback starts once Stop has returned. Stop does not wait for
-// callbacks that have started; see [TimingWheel.Shutdown]. Afterwards nothing can be armed:
-// AfterFunc returns the zero Timer, the methods of handles return false, and Len returns 0.
+// Stop stops the wheel and discards its pending timers. Timers of the runtime keep the deadlines of
+// contexts and of connections of package wheelnet. No callback starts once Stop has returned. Stop
+// does not wait for callbacks that have started; see [TimingWheel.Shutdown]. Afterwards nothing can
+// be armed: AfterFunc returns the zero Timer, the methods of handles return false, and Len returns
+// 0.
 //
 // Stop may be called by a callback, more than once, and concurrently with all other calls. It
 // panics on the wheel of [Default]. O(pending timers).

@@ -187,7 +187,7 @@ func TestAlarmInABubble(t *testing.T) {
 	})
 }
 
-// A bubble is recognised also if its clock shows the current date.
+// A bubble whose clock shows the current date is recognised too.
 func TestAlarmInABubbleWithTheCurrentDate(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Round(0)

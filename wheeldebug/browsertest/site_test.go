@@ -78,14 +78,8 @@ func openWheel(t *testing.T, example string) *tab {
 		_, _ = w.Write(file) //nolint:errcheck // the browser sees it
 	}), "")
 	p.wait(`document.getElementById('wheel').dataset.ready === 'true'`)
-	p.press("wheel-" + example)
+	p.click("#wheel-" + example)
 	return p
-}
-
-// press clicks a button of the page.
-func (p *tab) press(id string) {
-	p.Helper()
-	p.click("#" + id)
 }
 
 // events returns the lines of the log.
@@ -100,7 +94,7 @@ func TestWheelShowsTheCascadeOfTheExample(t *testing.T) {
 	assert.Equal(t, "192", p.text("#wheel-next"))
 	assert.Equal(t, "1", p.text("#wheel-pending"))
 	for _, tick := range []string{"192", "208", "213"} {
-		p.press("wheel-skip")
+		p.click("#wheel-skip")
 		assert.Equal(t, tick, p.text("#wheel-clock"))
 	}
 	assert.Equal(t, []string{
@@ -127,13 +121,13 @@ func TestTimersAreAddedPostponedAndStopped(t *testing.T) {
 	p := openWheel(t, "reset")
 	assert.Equal(t, "–", p.text("#wheel-next"))
 	p.do(chromedp.Evaluate[chromedp.Void](`document.getElementById('wheel-delay').value = 0`))
-	p.press("wheel-arm")
-	p.press("wheel-arm")
+	p.click("#wheel-arm")
+	p.click("#wheel-arm")
 	assert.Equal(t, "2", p.text("#wheel-pending"))
 	for _, action := range []string{"Postpone timer 1 by 30 ticks", "Stop timer 2"} {
 		p.click(`[aria-label=` + strconv.Quote(action) + `]`)
 	}
-	p.press("wheel-step")
+	p.click("#wheel-step")
 	assert.Equal(t, "1", p.text("#wheel-pending"))
 	assert.Contains(t, p.events(), "0: Timer 2 is stopped.")
 	assert.Contains(t, p.events(), "0: Timer 1 is rescheduled to tick 31. It stays where it is until its bucket expires.")
@@ -143,10 +137,10 @@ func TestHeartbeatPlays(t *testing.T) {
 	t.Parallel()
 	p := openWheel(t, "heartbeat")
 	p.do(chromedp.Evaluate[chromedp.Void](`document.getElementById('wheel-speed').value = 30`))
-	p.press("wheel-play")
+	p.click("#wheel-play")
 	p.wait(`document.getElementById('wheel-log').textContent.includes('12: Timer 2 runs at tick 12.')`)
 	assert.Equal(t, "Pause", p.text("#wheel-play"))
-	p.press("wheel-play")
+	p.click("#wheel-play")
 	assert.Equal(t, "1", p.text("#wheel-pending"))
 }
 
