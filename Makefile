@@ -92,7 +92,7 @@ tidy: ## update go.mod and go.sum of all modules
 	GOWORK=off find . -name go.mod -execdir go mod tidy ';'
 
 .PHONY: mutate
-mutate: ## try small changes in the engine that the tests should catch; takes hours (MUTATE='-n 6 worker.go')
+mutate: ## try small changes in the engine that the tests should catch; takes hours (MUTATE='-n 6 claim.go')
 	nice go run ./internal/mutate $(MUTATE)
 
 .PHONY: cover

@@ -12,22 +12,14 @@ const never = math.MaxInt64
 
 // bucketState is the state of a bucket. The owner of the wheel makes all transitions:
 //
-//	state        the bucket is in            leaves to
-//	Queued       its slot and the queue      Due (level 0, default executor) or Cascading;
-//	                                         free if empty; in Manual mode Due or free
-//	Cascading    wheel.cascade               free, once its timers have moved to finer levels
-//	Due          dueList.buckets             free, once its timers are claimed
-//	NextAdvance  dueList.nextAdvance         Due, in the next Advance (Manual mode)
-//
-// Timers that become due one by one go to a new bucket that begins as Due or, in Manual mode, as
-// NextAdvance. Flush and RemoveAll free buckets in every state.
+//	state      the bucket is in            leaves to
+//	Queued     its slot and the queue      Cascading; free if empty
+//	Cascading  wheel.cascade               free, once its timers have moved
 type bucketState uint8
 
 const (
 	bucketQueued bucketState = iota
 	bucketCascading
-	bucketDue
-	bucketNextAdvance
 )
 
 // bucket is the list of timers of one slot: an unrolled list of slot indices, so that reading 32

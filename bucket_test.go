@@ -262,7 +262,7 @@ func TestBucketsAndChunksAreReused(t *testing.T) {
 		for b.live > 0 {
 			l.drainSome(b, chunkSize)
 		}
-		b.at, b.level, b.slot, b.state = 7, 3, 5, bucketDue
+		b.at, b.level, b.slot, b.state = 7, 3, 5, bucketCascading
 		l.freeBucket(b)
 		l.buckets = nil
 		l.verify()

@@ -27,6 +27,7 @@ const awaited = 1 << 31
 // under armMu when a timer is armed, and cleared by the goroutine that has stopped or claimed the
 // timer.
 type countedFuncs struct {
+	waits *callWaits // of the wheel
 	pages arena.Table[countedPage]
 	open  int // number of pages; armMu guards it
 }

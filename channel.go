@@ -132,7 +132,7 @@ func (tw *TimingWheel) Ticks(d time.Duration) iter.Seq[time.Time] {
 		if home == nil {
 			return
 		}
-		halting := tw.engine.halted
+		halting := tw.engine.survivors.halted
 		for {
 			select {
 			case now := <-t.C:
@@ -375,7 +375,7 @@ func (tw *TimingWheel) Sleep(ctx context.Context, d time.Duration) error {
 	}
 	var halting <-chan struct{} // nil: the wheel cannot be stopped
 	if !tw.role.isDefault() {
-		halting = tw.engine.halted
+		halting = tw.engine.survivors.halted
 	}
 	reusable, err := s.wait(ctx, timer, halting)
 	if reusable {

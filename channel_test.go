@@ -284,10 +284,10 @@ func claimedUnder(t *testing.T, tw *TimingWheel, e *emitter, meanwhile func()) {
 	t.Helper()
 	e.mu.Lock()
 	e.resetLocked(5 * ms)
-	await(t, "a claim", func() bool { return tw.engine.shards[0].counted().fired > 0 })
+	await(t, "a claim", func() bool { return tw.engine.shards[0].claims.fired.Load() > 0 })
 	meanwhile()
 	e.mu.Unlock()
-	await(t, "the end of the callback", func() bool { return !tw.engine.shards[0].occupied() })
+	await(t, "the end of the callback", func() bool { return tw.Stats().Running == 0 })
 }
 
 // A timer can be stopped and reset between its claim and the send. The callback then sends nothing.

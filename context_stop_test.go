@@ -243,51 +243,6 @@ func TestOnlyContextsOutliveTheWheel(t *testing.T) {
 	})
 }
 
-// Stop comes when a worker has claimed a deadline under the lock and has not called it. The worker
-// drops the call, and a timer of the runtime makes it.
-func TestDroppedClaimOutlivesTheWheel(t *testing.T) {
-	t.Parallel()
-	for name, cause := range map[string]error{"plain": nil, "with a cause": errCause} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			start := time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC)
-			tw := startWheel(t, Options{Manual: true, Start: start})
-			s := tw.engine.shards[0]
-			for range removalsMax - 2 {
-				tw.AfterFunc(time.Second, func() {})
-			}
-			// At the next claim, the worker locks armMu before it unlocks wheelMu.
-			tw.AfterFunc(time.Second, func() { s.armMu.Lock() })
-			ctx, cancel := tw.WithTimeoutCause(context.Background(), time.Second, cause)
-			defer cancel()
-			below, cancelBelow := context.WithCancel(ctx)
-			defer cancelBelow()
-			advanced, stopped := make(chan struct{}), make(chan struct{})
-			go func() { tw.Advance(start.Add(time.Second)); close(advanced) }()
-			await(t, "the claim", func() bool {
-				w := s.slots.Pages.At(ctx.(*deadlineContext).timer.index >> arena.PageShift).Load(ctx.(*deadlineContext).timer.index)
-				return w.Kind() == arena.Spent
-			})
-			go func() { tw.Stop(); close(stopped) }()
-			await(t, "Stop", s.closed.Load)
-			s.armMu.Unlock()
-			receive(t, advanced, "the end of Advance")
-			receive(t, stopped, "the end of Stop")
-			assert.EqualValues(t, 1, s.claims.dropped.Load(), "no claim was dropped, so the test has tested nothing")
-			receive(t, below.Done(), "the deadline")
-			want := cause
-			if want == nil {
-				want = context.DeadlineExceeded
-			}
-			assertEnded(t, ctx, context.DeadlineExceeded, want)
-			assertEnded(t, below, context.DeadlineExceeded, want)
-			st := tw.Stats()
-			assert.EqualValues(t, removalsMax-1, st.Fired)
-			assert.EqualValues(t, 1, st.Discarded)
-		})
-	}
-}
-
 // A cancel function is the callback of an ordinary timer. The wheel's Stop discards that timer.
 func TestStopDiscardsACancelFunctionAsCallback(t *testing.T) {
 	t.Parallel()

@@ -23,16 +23,18 @@ const driverActive = -1
 //	driverActive  a driver starts or runs        a tick or never: set by reset, once all expired
 //	                                             buckets are taken
 //
-// Each state changes to driverActive when the alarm goes off, when it is set to a tick that has
-// begun, and by requestDriver. The wheel's Stop turns the alarm off in each state. All changes are
-// made under armMu, and those to a later tick or never under wheelMu as well.
+// Each state changes to driverActive when the alarm goes off, and when it is set to a tick that has
+// begun. The wheel's Stop turns the alarm off in each state. All changes are made under armMu, and
+// those to a later tick or never under wheelMu as well.
 //
 // A Stop does not move the alarm, because that costs as much as an arm and a stop together. If the
 // timer for which the alarm is set was stopped, the driver wakes once for nothing.
 type driverAlarm struct {
 	at atomic.Int64 // written under armMu
 
-	shard *shard
+	shard        *shard
+	due          due  // its own, or shared by the shards of the wheel
+	workersDrive bool // the workers of due continue the work of a driver
 
 	// Guarded by armMu.
 	timer    alarm.Alarm
@@ -54,7 +56,7 @@ func (a *driverAlarm) init(s *shard, group *alarm.Group) {
 func (a *driverAlarm) ring() {
 	a.rings.Add(1)
 	if !a.setAgain() {
-		a.shard.wake()
+		a.wake()
 	}
 }
 
@@ -101,7 +103,7 @@ func (a *driverAlarm) startDriver() {
 	a.at.Store(driverActive)
 	if !a.starting {
 		a.starting = true
-		go a.shard.wake()
+		go a.wake()
 	}
 }
 
@@ -131,28 +133,21 @@ func (a *driverAlarm) setEarlier(tick int64) {
 // wheelMu is held, armMu is not.
 func (a *driverAlarm) reset() {
 	s := a.shard
-	if s.Manual || s.owner.pool.driving || s.closed.Load() {
+	o := &s.owner
+	if s.Manual || s.closed.Load() {
 		return
 	}
-	first, _ := s.owner.wheel.first()
+	first, _ := o.wheel.first()
+	if len(o.expired) > 0 || o.wheel.cascade.any() {
+		first = o.tick
+	}
 	s.armMu.Lock()
 	defer s.armMu.Unlock()
-	if first = min(first, s.owner.arrivals.first, s.inbox.first); first == never {
+	if first = min(first, o.arrivals.first, s.inbox.first); first == never {
 		a.off()
 	} else {
 		a.set(first)
 	}
-}
-
-// requestDriver starts a driver, unless one is running. wheelMu is held, armMu is not.
-func (a *driverAlarm) requestDriver() {
-	s := a.shard
-	if s.Manual || s.owner.pool.driving || s.closed.Load() {
-		return
-	}
-	s.armMu.Lock()
-	defer s.armMu.Unlock()
-	a.startDriver()
 }
 
 // offIfEmpty turns the alarm off if the shard has no timers. A running driver does that at its end.
@@ -164,7 +159,7 @@ func (a *driverAlarm) offIfEmpty() {
 		return
 	}
 	// A late alarm may be set for a timer that is due.
-	if o.wheel.live > 0 || o.due.ready > 0 || o.wheel.cascade.any() {
+	if o.wheel.live > 0 || len(o.expired) > 0 || o.wheel.cascade.any() {
 		return
 	}
 	s.armMu.Lock()
@@ -175,49 +170,84 @@ func (a *driverAlarm) offIfEmpty() {
 }
 
 // wake runs a driver. The alarm calls wake on a new goroutine, when it goes off or by startDriver.
-func (s *shard) wake() {
+func (a *driverAlarm) wake() {
+	s := a.shard
 	s.wheelMu.Lock()
 	if s.closed.Load() {
 		s.unlock()
 		return
 	}
 	s.armMu.Lock()
-	s.alarm.at.Store(driverActive)
-	s.alarm.starting = false
+	a.at.Store(driverActive)
+	a.starting = false
 	s.armMu.Unlock()
-	// Another driver is running. It has released wheelMu between two quanta or for a call of the
-	// executor.
-	if s.owner.pool.driving {
-		s.unlockAndDrain()
-		return
-	}
-	s.host.drive()
+	a.drive()
 }
 
-// advance reads the clock and takes expired buckets off the wheel, a quantum at a time, and then
-// sets the alarm. If a quantum has made timers due and was not the last one, advance returns early
-// and sets owner.behind. The calling worker then serves these timers before it continues. wheelMu
-// is held, and released between two quanta.
-func (s *shard) advance() {
+// driverQuanta is the number of quanta that a driver works before what it has queued may run.
+const driverQuanta = 8
+
+// drive queues the timers that are due, a quantum at a time, and sets the alarm. Then this
+// goroutine runs what is queued, or wakes others that do. If that would take too long, the workers
+// of the pool continue the work, or another goroutine if there is no pool or it has a limit: a full
+// pool does not call More. wheelMu is held before and not after.
+func (a *driverAlarm) drive() {
+	queued, done := a.queueDue(false)
+	if !done && !a.workersDrive {
+		go a.driveOn()
+	}
+	if queued {
+		a.due.Wake()
+	}
+}
+
+// driveOn continues drive on a new goroutine.
+func (a *driverAlarm) driveOn() {
+	s := a.shard
+	s.wheelMu.Lock()
+	a.drive()
+}
+
+// queueDue works for driverQuanta, or until no work is left. If it has not queued a timer by then,
+// it continues, unless brief is true. wheelMu is held before and not after.
+func (a *driverAlarm) queueDue(brief bool) (queued, done bool) {
+	s := a.shard
 	o := &s.owner
-	for !s.step() {
-		if o.behind = o.due.ready > 0; o.behind {
-			return
+	for n := 1; ; n++ {
+		done = a.step()
+		if len(o.expired) > 0 {
+			queued = true
+			a.due.Put(o.expired, a.workersDrive && !done)
+			o.clearExpired()
+		}
+		if done {
+			a.reset()
+		}
+		if done || n >= driverQuanta && (queued || brief) {
+			s.unlockAndDrain()
+			return queued, done
 		}
 		s.yield()
 	}
-	o.behind = false
-	s.alarm.reset()
 }
 
-// step is one quantum of advance. It reports whether no work is left.
-func (s *shard) step() bool {
+// step is one quantum of a driver. It reports whether no work is left.
+func (a *driverAlarm) step() bool {
+	s := a.shard
 	if s.closed.Load() {
 		return true
 	}
 	drained := s.drain(quantum)
 	s.advanceClock(s.Read())
 	return s.owner.expire() && drained
+}
+
+// clearExpired empties expired.
+func (o *owner) clearExpired() {
+	clear(o.expired)
+	if o.expired = o.expired[:0]; cap(o.expired) > 4*quantum {
+		o.expired = nil
+	}
 }
 
 // advanceClock advances the owner's clock to a reading. wheelMu is held.
@@ -228,16 +258,25 @@ func (s *shard) advanceClock(now int64) {
 	}
 }
 
-// advanceIfLate does the driver's work if the owner is behind or the alarm should have gone off. On
-// a busy machine the driver waits for a processor. advanceIfLate reports whether there was any
-// work. wheelMu is held, and may be released in between.
-func (s *shard) advanceIfLate() bool {
-	if s.closed.Load() {
+// driveIfLate does the driver's work if the alarm should have gone off at the tick or before: on a
+// busy machine the driver waits for a processor. It reports whether it has queued timers. It does
+// nothing if another goroutine holds wheelMu, unless own is true and a driver is active: that
+// driver may have left its work to the caller.
+func (a *driverAlarm) driveIfLate(tick int64, own bool) (queued bool) {
+	s := a.shard
+	at := a.at.Load()
+	if tick < at {
 		return false
 	}
-	if now := s.Read(); !s.owner.behind && s.ticks.Floor(now) < s.alarm.at.Load() {
-		return false
+	if !s.wheelMu.TryLock() {
+		if at != driverActive || !own {
+			return false
+		}
+		s.wheelMu.Lock()
 	}
-	s.advance()
-	return true
+	queued, done := a.queueDue(true)
+	if own && !done {
+		a.due.Put(nil, true)
+	}
+	return queued
 }

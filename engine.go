@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"reflect"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
@@ -13,6 +14,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/alarm"
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/clock"
+	"github.com/timingwheel-go/timingwheel/internal/pool"
 	"github.com/timingwheel-go/timingwheel/internal/sampling"
 )
 
@@ -20,6 +22,7 @@ import (
 type job[T any] struct {
 	perCall int               // largest number of payloads in one call of run
 	run     func([]T)         // runs one batch
+	guarded func([]T)         // run within OnPanic; set by newEngine
 	callee  func([]T) uintptr // returns the code address of the user's function; 0: a plan's
 }
 
@@ -29,19 +32,20 @@ type engine[T any] struct {
 	shards     []*shardOf[T]
 	routes     *routes // nil if there is one shard
 	job        job[T]
-	guarded    func([]T) // job.run within OnPanic
 	around     around[T]
 	panics     atomic.Uint64 // calls of OnPanic
 	name       string        // Options.Name
-	advancing  atomic.Bool   // an Advance is running
-	halted     chan struct{} // closed when the wheel is stopped
 	survivors  survivors
 	funcTimers funcTimerState
+	dues       []due   // those of the shards
+	advance    advance // Manual mode
+	claims     claimState[T]
 }
 
 // survivors are the timers that survive the Stop of the wheel. The runtime takes them over.
 type survivors struct {
-	mu     sync.Mutex            // also held throughout the wheel's Stop, which closes halted
+	halted chan struct{}         // closed when the wheel is stopped
+	mu     sync.Mutex            // also held throughout the wheel's Stop
 	timers map[Timer]*time.Timer // guarded by mu
 }
 
@@ -63,17 +67,17 @@ func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) 
 	if err != nil {
 		return nil, err
 	}
-	limited, ok := opts.Executor.(*limit)
-	if ok && limited.used.Swap(true) {
+	limited, _ := opts.Executor.(*limit)
+	if limited != nil && limited.used.Swap(true) {
 		return nil, badOption("Executor", "a Limit that another wheel has", "a Limit of its own")
 	}
 	e := &engine[T]{config: opts.config(), job: j, around: around[T]{hook: opts.Around}, name: opts.Name}
-	e.halted = make(chan struct{})
+	e.survivors.halted = make(chan struct{})
 	e.perCall = j.perCall
 	e.Timeline = clock.Timeline{Base: opts.Start, Origin: origin, Manual: opts.Manual}
 	e.scanned = holdsPointers(reflect.TypeFor[T]())
 	e.Start()
-	e.guarded = e.guardedRun(opts.OnPanic)
+	e.job.guarded = e.guardedRun(opts.OnPanic)
 	e.shards = make([]*shardOf[T], opts.Shards)
 	if opts.Shards > 1 {
 		e.routes = newRoutes(opts.Shards)
@@ -84,11 +88,11 @@ func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) 
 	}
 	for i := range e.shards {
 		s := &shardOf[T]{engine: e}
-		s.call = s.runCall
-		s.run = opts.Executor
-		if limited != nil {
-			s.run = &limitQueue{limit: limited, call: s.call}
+		if i == 0 || limited == nil && !opts.Manual {
+			e.dues = append(e.dues, e.newDue(opts.Executor, limited))
 		}
+		s.alarm.workersDrive = opts.Executor == nil && !opts.Manual
+		s.alarm.due, s.countedFuncs.waits = e.dues[len(e.dues)-1], &e.funcTimers.calls
 		s.funcs, _ = any(&s.values).(*arena.Table[[arena.PageSize]func()])
 		s.init(e.config, s)
 		s.noPage.shard = &s.shard
@@ -100,6 +104,20 @@ func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) 
 		e.shards[i] = s
 	}
 	return e, nil
+}
+
+// newDue returns the room for what is due: a pool, or calls for an executor and in Manual mode.
+func (e *engine[T]) newDue(executor Executor, limited *limit) due {
+	if e.Manual || executor != nil && limited == nil {
+		return &dueCalls[T]{engine: e, executor: executor}
+	}
+	c := pool.Config{Active: 1, PerCall: e.perCall} // workers of one shard contend for its words and counters
+	if limited != nil {
+		c.Active, c.Limit = e.procs, limited.n
+	}
+	h := &poolHost[T]{engine: e}
+	h.due = pool.New[Timer](h, c)
+	return h.due
 }
 
 // guardedRun returns job.run, within onPanic if that is not nil.
@@ -137,7 +155,7 @@ func (e *engine[T]) runAround(f uintptr, items []T) {
 			if c.runs++; c.runs > 1 {
 				panic("timingwheel: Options.Around called run twice")
 			}
-			e.guarded(c.items)
+			e.job.guarded(c.items)
 		}
 	}
 	c.items, c.runs = items, 0
@@ -168,20 +186,12 @@ func guard(f func(), report func(any, []byte)) {
 type shardOf[T any] struct {
 	shard
 	engine *engine[T]
-	call   func()   // claims and runs one batch; the executor gets it
-	run    Executor // of the shard; nil: pooled
-	noPage pageRef  // the ref of a handle without a timer
+	noPage pageRef // the ref of a handle without a timer
 
 	// Guarded by armMu. A worker reads values without it.
 	values   arena.Table[[arena.PageSize]T]
-	pageRefs []*pageRef            // by page
 	nextPage *page[T]              // allocated and not opened yet
 	samples  sampling.Table[Timer] // with ProfileRate, until the wheel is stopped; else empty
-
-	// Guarded by wheelMu.
-	valueBuffer []T        // the buffer of the worker that ended last, for reuse
-	entryBuffer []entry    // for claimDue
-	spareWorker *worker[T] // the worker that ended last, for reuse
 }
 
 // codeOf returns the address of a function's code.
@@ -210,9 +220,10 @@ func (s *shardOf[T]) newPage() *page[T] {
 func (s *shardOf[T]) closePage(p int) {
 	s.values.Set(p, nil)
 	s.countedFuncs.closePage(p)
-	s.pageRefs[p].page.Store(nil)
-	if s.order != nil {
-		s.order.stamps.Set(p, nil)
+	s.refs.At(uint32(p)).page.Store(nil)
+	s.refs.Set(p, nil)
+	if s.inbox.order != nil {
+		s.inbox.order.stamps.Set(p, nil)
 	}
 }
 
@@ -231,11 +242,7 @@ func (s *shardOf[T]) setPayload(i uint32, v T) {
 func (s *shardOf[T]) clear() {
 	s.values.Clear()
 	s.countedFuncs.closeAll()
-	for _, h := range s.pageRefs {
-		h.page.Store(nil)
-	}
-	s.pageRefs, s.samples = nil, sampling.Table[Timer]{}
-	s.valueBuffer, s.nextPage, s.entryBuffer, s.spareWorker = nil, nil, nil, nil
+	s.nextPage, s.samples = nil, sampling.Table[Timer]{}
 }
 
 // arm arms a timer. now is an earlier reading of the clock, or clock.Unread. arm is called with
@@ -267,19 +274,20 @@ func (s *shardOf[T]) armFree(deadline, now int64, class arena.Word) Timer {
 	now = s.noteReading(now)
 	deadline = max(deadline, now)
 	tick := s.tickOf(deadline, now)
-	pg := s.slots.Pages.At(i >> arena.PageShift)
+	ref := s.refs.At(i >> arena.PageShift)
+	pg := ref.page.Load()
 	if pg == nil { // never; see arena.Page.Load
 		return Timer{}
 	}
 	w := pg.Arm(i, class, uint64(tick))
 	ib.armed++
 	if s.Manual {
-		s.order.stamp(i)
+		s.inbox.order.stamp(i)
 	}
 	if ib.add(i, tick) {
 		s.alarm.setEarlier(tick)
 	}
-	t := Timer{s.pageRefs[i>>arena.PageShift], i, w.Gen()}
+	t := Timer{ref, i, w.Gen()}
 	if ib.untilSample--; ib.untilSample == 0 {
 		s.sample(t)
 	}
@@ -334,46 +342,27 @@ func (s *shardOf[T]) openPage() {
 	}
 	s.slots.Open(p, s.nextPage.slots)
 	s.values.Set(p, s.nextPage.values)
-	h := s.nextPage.ref
-	h.page.Store(s.nextPage.slots)
-	if p == len(s.pageRefs) {
-		s.pageRefs = append(s.pageRefs, h)
-	} else {
-		s.pageRefs[p] = h
-	}
+	s.nextPage.ref.page.Store(s.nextPage.slots)
+	s.refs.Set(p, s.nextPage.ref)
 	s.nextPage = nil
 }
 
-// moveSurvivors hands the pending timers that survive the wheel's Stop to the runtime. It makes
-// their words Dead before it reads the payloads, so that no Stop or claim reads them. The wheel is
-// closed, the inbox is empty, and survivors.mu, wheelMu and armMu are held. O(slots).
-func (s *shardOf[T]) moveSurvivors() {
+// survive hands a timer that survives the wheel's Stop to the runtime. Its word was w. survivors.mu
+// is held.
+func (s *shardOf[T]) survive(t Timer, w arena.Word) {
 	all := &s.engine.survivors
-	now := s.reading()
-	for p, ref := range s.pageRefs {
-		pg, values := ref.page.Load(), s.values.At(uint32(p))
-		if pg == nil || values == nil {
-			continue
-		}
-		for k := range uint32(arena.PageSize) {
-			w := pg.Load(k)
-			for w.Is(arena.Lasting) && w.Kind() == arena.Placed && !pg.Swap(k, w, w.With(arena.Dead)) {
-				w = pg.Load(k)
-			}
-			if !w.Is(arena.Lasting) || w.Kind() != arena.Placed {
-				continue
-			}
-			if all.timers == nil {
-				all.timers = make(map[Timer]*time.Timer)
-			}
-			f := any(values[k]).(func())
-			t := Timer{ref, uint32(p)<<arena.PageShift | k, w.Gen()}
-			all.timers[t] = time.AfterFunc(time.Duration(s.ticks.Begin(w.Tick())-now), f)
-		}
+	if all.timers == nil {
+		all.timers = make(map[Timer]*time.Timer)
 	}
+	f := any(s.values.At(t.index >> arena.PageShift)[t.index&arena.PageMask]).(func())
+	d := time.Duration(s.ticks.Begin(w.Tick()) - s.reading())
+	if w.Kind() == arena.Flushed {
+		d = 0
+	}
+	all.timers[t] = time.AfterFunc(d, f)
 }
 
-// removeAll removes all pending timers and returns their payloads. O(pending). It holds wheelMu
+// removeAll removes all pending timers and returns their payloads. O(slots). It holds wheelMu
 // throughout.
 func (s *shardOf[T]) removeAll() []T {
 	s.wheelMu.Lock()
@@ -383,23 +372,27 @@ func (s *shardOf[T]) removeAll() []T {
 	}
 	s.drainAll()
 	o := &s.owner
-	values := make([]T, 0, s.pending())
-	o.takeEach(func(i uint32) {
-		e, ok := entryOf(o.store.slots, i)
-		if !ok {
-			return // stopped, or moved to the inbox by a concurrent Reschedule
+	all := make([]T, 0, s.pending())
+	for t, pg := range s.all {
+		w := pg.Load(t.index)
+		for w.Kind() == arena.Placed && !pg.Swap(t.index, w, w.With(arena.Spent)) {
+			w = pg.Load(t.index)
 		}
-		if v, _, ok := s.claim(&e, 0); ok {
-			values = append(values, v)
-			o.counters.stopped++
-			o.freed = append(o.freed, i)
-			if len(o.freed) >= removalsMax {
-				s.reclaim()
-			}
+		if w.Kind() != arena.Placed {
+			continue
 		}
-	})
+		all = append(all, s.values.At(t.index >> arena.PageShift)[t.index&arena.PageMask])
+		if s.scanned {
+			s.drop(t.index)
+		}
+		o.counters.stopped++
+		o.leaveBucket(t.index)
+		if o.freed = append(o.freed, t.index); len(o.freed) >= removalsMax {
+			s.reclaim()
+		}
+	}
 	s.reclaim()
-	return values
+	return all
 }
 
 const routeBits = 10
@@ -531,21 +524,27 @@ func (e *engine[T]) next() (at time.Time, ok bool) {
 	return e.TimeAt(first), true
 }
 
-// flush is [TimingWheel.Flush]. It locks all shards before the first timer becomes due: a callback
-// may arm a timer on another shard, and that timer must not be flushed as well.
+// flush is [TimingWheel.Flush]. It claims the timers of all shards before it queues the first one:
+// a callback may arm a timer on another shard, and that timer must not be flushed as well.
 func (e *engine[T]) flush() (n int) {
-	for _, s := range e.shards {
+	timers := make([][]Timer, len(e.shards))
+	for k, s := range e.shards {
 		s.wheelMu.Lock()
+		claimed, count := s.flush()
+		s.unlockAndDrain()
+		timers[k] = claimed
+		n += count
 	}
 	e.funcTimers.flushes.Add(1)
-	for _, s := range e.shards {
-		n += s.flush()
-	}
-	for _, s := range e.shards {
-		s.unlockAndDrain()
+	for k, s := range e.shards {
+		s.alarm.due.Put(timers[k], false)
 	}
 	if e.Manual {
-		e.dispatch()
+		e.serveDue()
+		return n
+	}
+	for _, d := range e.dues {
+		go d.Wake()
 	}
 	return n
 }
@@ -556,8 +555,14 @@ func (e *engine[T]) stop() {
 	for _, s := range e.shards {
 		s.halt()
 	}
-	if !isClosed(e.halted) {
-		close(e.halted) // last, because it wakes goroutines that need the locks
+	for _, d := range e.dues {
+		d.Close()
+	}
+	for e.claims.claiming.Load() > 0 {
+		runtime.Gosched()
+	}
+	if !isClosed(e.survivors.halted) {
+		close(e.survivors.halted) // last, because it wakes goroutines that need the locks
 	}
 }
 
@@ -570,11 +575,8 @@ func mustHaveContext(ctx context.Context) {
 // shutdown stops the wheel and waits until no callback and no call of Executor.Go is running.
 func (e *engine[T]) shutdown(ctx context.Context) error {
 	e.stop()
-	for _, s := range e.shards {
-		s.wheelMu.Lock()
-		idle := s.owner.pool.idleChan()
-		s.unlockAndDrain()
-		if err := waitFor(ctx, idle); err != nil {
+	for _, d := range e.dues {
+		if err := waitFor(ctx, d.Idle()); err != nil {
 			return err
 		}
 	}
@@ -584,7 +586,7 @@ func (e *engine[T]) shutdown(ctx context.Context) error {
 // waitFor waits until done is closed and returns nil, or returns ctx's error if ctx ends first. A
 // nil done counts as closed.
 func waitFor(ctx context.Context, done <-chan struct{}) error {
-	if done == nil {
+	if done == nil || isClosed(done) {
 		return nil
 	}
 	select {

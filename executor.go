@@ -1,188 +1,216 @@
 package timingwheel
 
 import (
+	"container/list"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
+
+	"github.com/timingwheel-go/timingwheel/internal/pool"
 )
 
-// driveExecutor runs a driver that submits due timers to an executor. It is called with wheelMu
-// held and returns without it.
-func (s *shardOf[T]) driveExecutor() {
-	pool := &s.owner.pool
-	pool.driving = true
-	done := false
+// dueCalls is the due of an executor and of Manual mode: a queue whose timers are run, or handed
+// over, on the goroutine that calls Wake. Outside Manual mode each shard has its own, so that the
+// callbacks of [Inline] do not overlap within a shard. In Manual mode all shards have the same one.
+type dueCalls[T any] struct {
+	engine   *engine[T]
+	executor Executor
+
+	mu      sync.Mutex
+	queue   pool.Queue[Timer]
+	handed  list.List // of []Timer: batches whose functions have not begun
+	most    int       // timers that were queued at a time
+	serving bool      // a goroutine hands over
+	going   int       // calls of Executor.Go that have not returned
+	running int       // callbacks, or batches, that have begun and not returned
+	free    []Timer   // memory of a batch
+	idle    chan struct{}
+}
+
+func (c *dueCalls[T]) Put(timers []Timer, _ bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queue.Push(timers)
+	c.most = max(c.most, c.queue.Len())
+}
+
+// Wake runs or hands over all timers of the queue, unless another goroutine does. If a callback or
+// Executor.Go exits the goroutine, another one continues.
+func (c *dueCalls[T]) Wake() {
+	c.mu.Lock()
+	if c.serving {
+		c.mu.Unlock()
+		return
+	}
+	c.serving = true
 	defer func() {
-		if !done { // a callback has called runtime.Goexit on this goroutine
-			s.wheelMu.Lock()
-			pool.driving = false
-			s.alarm.requestDriver()
-			s.unlockAndDrain()
+		c.serving = false
+		left := c.queue.Len() > 0
+		c.mu.Unlock()
+		if left { // the goroutine is exiting
+			go c.Wake()
 		}
 	}()
-	for !s.closed.Load() {
-		more := !s.step()
-		if s.owner.wheel.cascade.any() {
-			s.owner.cascadeQuantum()
-			more = true
+	c.serve(math.MaxInt)
+}
+
+// serve hands over up to most timers of the queue and returns their number, or the number of those
+// that it has run. mu is held before and after, also if a callback or Executor.Go unwinds. Timers
+// that have been stopped or moved are not handed over.
+func (c *dueCalls[T]) serve(most int) (n int) {
+	for most > 0 && c.queue.Len() > 0 {
+		b := c.queue.Pop(c.free, c.engine.perCall)
+		c.free = nil
+		most -= len(b)
+		if c.executor == Inline {
+			n += c.inline(b)
+		} else {
+			n += c.hand(b)
 		}
-		if handed := s.submitDue(); !more && !handed {
-			break
-		}
-		s.yield()
 	}
-	pool.driving = false
-	s.alarm.reset()
-	done = true
-	s.unlockAndDrain()
+	return n
 }
 
-// submitDue submits a call for each due batch, with no lock held, and reports whether there was
-// any. Timers that become due meanwhile wait for the next call of submitDue. So a callback that
-// runs on this goroutine and arms itself with zero delay does not keep the driver here.
-func (s *shardOf[T]) submitDue() bool {
-	n := s.owner.batchesDue()
-	s.submitUpTo(n)
-	return n > 0
+// inline runs a batch on this goroutine. mu is held before and after.
+func (c *dueCalls[T]) inline(b []Timer) int {
+	c.running++
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		clear(b)
+		c.free = b[:0]
+		c.running--
+		c.closeIdle()
+	}()
+	return c.engine.run(b)
 }
 
-// submitUpTo submits up to n of the missing calls. It returns the number of timers for which it has
-// submitted calls.
-func (s *shardOf[T]) submitUpTo(n int) (timers int) {
-	for ; n > 0 && !s.closed.Load(); n-- {
-		if s.Manual {
-			// Callbacks on this goroutine may have stopped or moved other timers, and the result of
-			// Advance must be exact.
-			s.drainAll()
+// hand gives the executor a function that runs the batch. mu is held before and after. If Go
+// unwinds, the function may be lost, so the batch returns to the queue. If the function is not
+// lost, the claims decide.
+func (c *dueCalls[T]) hand(b []Timer) (n int) {
+	for _, t := range b {
+		if t.isDue() {
+			n++
 		}
-		if s.owner.batchesDue() <= 0 {
-			break
-		}
-		timers += min(s.perCall, s.owner.uncovered())
-		s.submitOne()
 	}
-	return timers
-}
-
-// submitOne calls Executor.Go without wheelMu, which is held before and after the call. The call
-// counts as running until it returns, so that the executor may be closed after Shutdown.
-//
-// If Go unwinds by a panic or Goexit, the executor may have kept the function or lost it, and a
-// call that has begun meanwhile may be another one. submitOne then decrements queuedCalls: a call
-// too many does nothing, but without a call a due timer would never run.
-func (s *shardOf[T]) submitOne() {
-	pool := &s.owner.pool
-	pool.submitting++
-	pool.queuedCalls++
-	s.unlock()
+	if n == 0 {
+		clear(b)
+		c.free = b[:0]
+		return 0
+	}
+	c.going++
+	handed := c.handed.PushBack(b)
+	c.mu.Unlock()
 	returned := false
 	defer func() {
-		s.wheelMu.Lock()
-		pool.submitting--
-		pool.closeIdle()
+		c.mu.Lock()
+		c.going--
 		if !returned {
-			pool.queuedCalls = max(pool.queuedCalls-1, 0)
-			s.unlock()
+			c.handed.Remove(handed)
+			c.queue.Push(b)
 		}
+		c.closeIdle()
 	}()
-	s.run.Go(s.call)
+	c.executor.Go(func() { c.call(handed) })
 	returned = true
+	return n
 }
 
-// runCall is the function that an executor gets. It claims one batch and runs it. It does nothing
-// if no timer is due.
-func (s *shardOf[T]) runCall() {
-	s.wheelMu.Lock()
-	w := s.newWorker()
-	w.begin()
-	defer w.exit()
-	s.owner.pool.queuedCalls = max(s.owner.pool.queuedCalls-1, 0)
-	for w.runOne(never) == 0 && s.owner.due.ready > 0 && !s.closed.Load() {
-		continue // runOne has examined a quantum of timers that were stopped or postponed
-	}
-	s.ensureDriver()
+// call is the function that an executor gets.
+func (c *dueCalls[T]) call(handed *list.Element) {
+	c.mu.Lock()
+	c.handed.Remove(handed) // no effect if it is called again
+	c.running++
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.running--
+		c.closeIdle()
+	}()
+	timers, _ := handed.Value.([]Timer)
+	c.engine.run(timers)
 }
 
-// ensureDriver starts a driver if due timers have no call or buckets have to cascade. In Manual
-// mode the next Advance serves them.
-func (s *shardOf[T]) ensureDriver() {
-	if !s.Manual && (s.owner.batchesDue() > 0 || s.owner.wheel.cascade.any()) {
-		s.alarm.requestDriver()
+func (c *dueCalls[T]) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queue = pool.Queue[Timer]{}
+	for e := c.handed.Front(); e != nil; e = c.handed.Front() {
+		c.handed.Remove(e) // unlike Init, Remove lets call find out
 	}
+}
+
+func (c *dueCalls[T]) Idle() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.idle == nil {
+		c.idle = make(chan struct{})
+	}
+	idle := c.idle
+	c.closeIdle()
+	return idle
+}
+
+// closeIdle closes the channel of Idle if neither a callback nor a call of Executor.Go is under
+// way.
+func (c *dueCalls[T]) closeIdle() {
+	if c.idle != nil && c.running+c.going == 0 {
+		close(c.idle)
+		c.idle = nil
+	}
+}
+
+func (c *dueCalls[T]) Stats() pool.Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return pool.Stats{Queued: c.queue.Len(), Most: c.most, Running: c.running}
+}
+
+func (c *dueCalls[T]) Waiting(n int) (timers []Timer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for e := c.handed.Front(); e != nil && len(timers) < n; e = e.Next() {
+		b, _ := e.Value.([]Timer)
+		timers = append(timers, b...)
+	}
+	return append(timers, c.queue.Peek(n)...)
 }
 
 // Limit returns an [Executor] that runs at most n callbacks, or batches of [Timeouts], of a wheel
 // at a time, on goroutines that it reuses. Further timers that are due stay pending, and can be
-// stopped or rescheduled. The shards of the wheel take turns. Callbacks that wait for other
-// callbacks may deadlock at the limit. One value serves one wheel: [New] returns an error for a
-// second one. Wheels that have to share a limit use a pool. Limit panics if n is not positive.
+// stopped or rescheduled. Callbacks that wait for other callbacks may deadlock at the limit. One
+// value serves one wheel: [New] returns an error for a second one. Wheels that have to share a
+// limit use a pool. Limit panics if n is not positive.
 func Limit(n int) Executor {
 	if n < 1 {
 		panic(fmt.Sprintf("timingwheel: Limit: n is %d; it must be positive", n))
 	}
-	return &limit{free: n}
+	return &limit{n: n}
 }
 
-// limit is the Executor that [Limit] returns. It counts calls by shard instead of keeping them.
+// limit is the Executor that [Limit] returns. A wheel makes a pool with the limit and does not call
+// Go.
 type limit struct {
+	n    int
 	used atomic.Bool // by a wheel
 
-	mu   sync.Mutex
-	free int           // goroutines that may be started
-	next []*limitQueue // the shards with waiting calls; the first one is served next
-}
-
-// limitQueue is the Executor of a shard. All its calls are the same function.
-type limitQueue struct {
-	limit   *limit
-	call    func()
-	waiting int // calls; guarded by limit.mu
+	once sync.Once
+	pool *pool.Pool[func()] // for Go
 }
 
 // Go runs f as soon as fewer than n functions are running.
-func (l *limit) Go(f func()) { (&limitQueue{limit: l, call: f}).Go(f) }
-
-func (q *limitQueue) Go(func()) {
-	l := q.limit
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if q.waiting++; q.waiting == 1 {
-		l.next = append(l.next, q)
-	}
-	if l.free > 0 {
-		l.free--
-		go l.serve()
-	}
+func (l *limit) Go(f func()) {
+	l.once.Do(func() { l.pool = pool.New(funcs{}, pool.Config{Active: l.n, Limit: l.n}) })
+	l.pool.Put([]func(){f}, false)
+	go l.pool.Wake()
 }
 
-// serve runs waiting calls until there are none. A call that exits its goroutine is followed by
-// another goroutine.
-func (l *limit) serve() {
-	ended := false
-	defer func() {
-		if !ended {
-			go l.serve()
-		}
-	}()
-	for call := l.take(); call != nil; call = l.take() {
-		call()
-	}
-	ended = true
-}
+// funcs is the host of a pool of functions.
+type funcs struct{}
 
-// take removes and returns a waiting call of the first shard, which goes to the end of the queue.
-// If no call is waiting, take returns nil, and the goroutine has to end.
-func (l *limit) take() func() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.next) == 0 {
-		l.free++
-		return nil
-	}
-	q := l.next[0]
-	l.next = l.next[1:]
-	if q.waiting--; q.waiting > 0 {
-		l.next = append(l.next, q)
-	}
-	return q.call
-}
+func (funcs) Run(fs []func()) { fs[0]() }
+
+func (funcs) More() {}

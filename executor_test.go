@@ -1,6 +1,7 @@
 package timingwheel
 
 import (
+	"context"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -359,34 +360,105 @@ func TestCallsAfterTheWheelsStopDoNothing(t *testing.T) {
 	require.NoError(t, tw.Shutdown(t.Context()), "no callback runs")
 }
 
-// Flush makes the timers due that are pending at the call. Until its callback starts, a flushed
-// timer can be stopped and rescheduled.
-func TestFlushedTimerIsPendingUntilItsCallbackStarts(t *testing.T) {
+// Flush claims the timers that are pending at the call. They count as due until their callbacks
+// begin.
+func TestFlushClaimsPendingTimers(t *testing.T) {
 	t.Parallel()
 	h := &held{}
 	tw := startWheel(t, Options{Executor: h, Shards: 1, WheelSize: 4, Levels: 2})
 	var ran []string
 	note := func(name string) func() { return func() { ran = append(ran, name) } }
-	tw.AfterFunc(time.Hour, note("flushed"))
-	later := tw.AfterFunc(2*time.Hour, note("later"))
-	longer := tw.AfterFunc(time.Minute, note("longer"))
-	soon := tw.AfterFunc(3*time.Hour, note("soon"))
-	stopped := tw.AfterFunc(4*time.Hour, note("stopped"))
-	require.Equal(t, 5, tw.Flush())
-	assert.Equal(t, 5, tw.Len())
-	tw.AfterFunc(time.Hour, note("armed after the flush"))
-	require.True(t, later.Reschedule(time.Hour), "earlier, but not due")
-	require.True(t, longer.Reschedule(time.Hour))
-	require.True(t, soon.Reschedule(time.Millisecond))
-	require.True(t, stopped.Stop())
-	await(t, "the flushed timer and the short one run", func() bool { h.release(); return len(ran) == 2 })
-	assert.ElementsMatch(t, []string{"flushed", "soon"}, ran)
-	assert.Equal(t, 3, tw.Len())
+	due := tw.AfterFunc(0, note("due"))
+	await(t, "a call", func() bool { return h.len() == 1 })
+	timers := []Timer{due, tw.AfterFunc(time.Hour, note("placed"))}
+	tw.engine.shards[0].placeAll()
+	timers = append(timers, tw.AfterFunc(2*time.Hour, note("staged")))
+	require.Equal(t, 3, tw.Flush())
+	later := tw.AfterFunc(time.Hour, note("armed after the flush"))
+	for _, timer := range timers {
+		assert.False(t, timer.Stop())
+		assert.False(t, timer.Reschedule(time.Hour))
+		_, pending := timer.Deadline()
+		assert.False(t, pending)
+	}
+	assert.Equal(t, 1, tw.Len())
+	st := tw.Stats()
+	assert.Equal(t, []uint64{3, 3, 0, 1}, []uint64{uint64(st.Due), st.Flushed, st.Fired, uint64(st.Pending)})
 	verifyShards(t, tw.engine)
+	assert.Equal(t, 1, tw.Flush(), "a timer is flushed once")
+	await(t, "the callbacks", func() bool { h.release(); return len(ran) == 4 })
+	assert.ElementsMatch(t, []string{"due", "placed", "staged", "armed after the flush"}, ran)
+	assert.False(t, later.Stop())
+	st = tw.Stats()
+	assert.Equal(t, []uint64{0, 4, 4, 0}, []uint64{uint64(st.Due), st.Flushed, st.Fired, uint64(st.Pending)})
+	verifyShards(t, tw.engine)
+}
 
-	require.Equal(t, 3, tw.Flush(), "a rescheduled timer can be flushed again")
-	await(t, "the other timers run", func() bool { h.release(); return len(ran) == 5 })
-	assert.Zero(t, tw.Len())
+// The wheel's Stop discards flushed timers whose callbacks have not begun. A flushed context keeps
+// its deadline, which has come.
+func TestStopDiscardsFlushedTimersThatHaveNotBegun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := &held{}
+		tw, err := New(Options{Executor: h, Shards: 2})
+		require.NoError(t, err)
+		for range 10 {
+			tw.AfterFunc(time.Hour, boom)
+		}
+		ft := tw.NewFuncTimer(time.Hour, boom)
+		tw.ScheduleFunc(Every(time.Hour), boom)
+		ctx, cancel := tw.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		require.Equal(t, 13, tw.Flush())
+		synctest.Wait()
+		tw.Stop()
+		h.release()
+		require.NoError(t, ft.StopWait(t.Context()))
+		synctest.Wait()
+		require.ErrorIs(t, ctx.Err(), context.DeadlineExceeded)
+		st := tw.Stats()
+		require.Equal(t, []uint64{13, 0, 0, 13, 0}, []uint64{st.Armed, st.Fired, st.Stopped, st.Discarded, uint64(st.Due)})
+		require.NoError(t, tw.Shutdown(t.Context()))
+	})
+}
+
+// A flushed plan runs once and goes on. Until the run begins, Stop ends the plan without it.
+func TestFlushedPlanRunsOnceAndGoesOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := &held{}
+		tw, err := New(Options{Executor: h, Shards: 1})
+		require.NoError(t, err)
+		defer tw.Stop()
+		watch := newStopwatch()
+		runs := func() { h.release(); synctest.Wait() }
+		plan := tw.ScheduleFunc(Every(time.Minute), watch.note)
+		stopped := tw.ScheduleFunc(Every(time.Minute), boom)
+		moved := tw.ScheduleFunc(Every(time.Hour), watch.note)
+		time.Sleep(10 * time.Second)
+		require.Equal(t, 3, tw.Flush())
+		synctest.Wait()
+		require.Zero(t, tw.Len())
+		require.True(t, stopped.Stop())
+		require.False(t, stopped.Stop())
+		require.True(t, moved.Reschedule(5*time.Second))
+		runs()
+		require.Equal(t, []int{10_000, 10_000}, watch.noted())
+		require.Equal(t, 2, tw.Len())
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		runs()
+		require.Equal(t, []int{10_000, 10_000, 15_000}, watch.noted())
+		require.True(t, moved.Stop())
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		runs()
+		require.Equal(t, 4, len(watch.noted()))
+		require.True(t, plan.Stop())
+		st := tw.Stats()
+		require.Equal(t, st.Armed, st.Fired+st.Stopped)
+		verifyShards(t, tw.engine)
+	})
 }
 
 // A callback that Flush makes due may arm a timer on another shard. The same Flush does not fire
@@ -409,31 +481,6 @@ func TestFlushLeavesTimersThatItsCallbacksArm(t *testing.T) {
 		await(t, "all callbacks have run", func() bool { return fired.Load() == (round+1)*timers })
 		require.Equal(t, timers, tw.Len(), "round %d", round)
 	}
-}
-
-// A flushed timer is pending until the executor begins its call. Reschedule moves it until then.
-func TestFlushedTimerIsRescheduledBeforeItsCallBegins(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		h := &held{}
-		tw, err := New(Options{Executor: h, Shards: 1})
-		require.NoError(t, err)
-		defer tw.Stop()
-		var ran []string
-		note := func(name string) func() { return func() { ran = append(ran, name) } }
-		a, b := tw.AfterFunc(time.Hour, note("a")), tw.AfterFunc(time.Hour, note("b"))
-		tw.AfterFunc(time.Minute, note("c"))
-		require.Equal(t, 3, tw.Flush())
-		synctest.Wait()
-		require.True(t, a.Reschedule(2*time.Hour))
-		require.True(t, b.Reschedule(time.Second))
-		h.release()
-		require.Equal(t, []string{"c"}, ran)
-		time.Sleep(3 * time.Hour)
-		synctest.Wait()
-		h.release()
-		require.Equal(t, []string{"c", "b", "a"}, ran)
-	})
 }
 
 // Inline runs the callbacks of a shard one after the other, also if more timers are due, after a
@@ -647,4 +694,52 @@ func stackOfBlocked(afterFunc func(d time.Duration, f func())) uint64 {
 	close(release)
 	ended.Wait()
 	return held / n
+}
+
+// A timer that is postponed between the hand-over and its function does not keep what is handed
+// over after it.
+func TestPostponedTimerKeepsNoLaterCalls(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{}, func(t *testing.T, _ *TimingWheel) {
+		functions := make(chan func(), 1)
+		tw := startWheel(t, Options{Shards: 1, Executor: ExecutorFunc(func(f func()) { functions <- f })})
+		var ran atomic.Int32
+		hand := func() (timer Timer, f func()) {
+			timer = tw.AfterFunc(0, func() { ran.Add(1) })
+			return timer, <-functions
+		}
+		_, first := hand()
+		postponed, second := hand()
+		require.True(t, postponed.Reschedule(time.Hour))
+		second()
+		verifyShards(t, tw.engine)
+		first()
+		for range 1000 {
+			_, f := hand()
+			f()
+		}
+		assert.EqualValues(t, 1001, ran.Load())
+		assert.Empty(t, tw.engine.dues[0].Waiting(10))
+		go func() { (<-functions)() }()
+		pass(time.Hour)
+		assert.EqualValues(t, 1002, ran.Load())
+	})
+}
+
+// Functions that an executor calls after the wheel's Stop find nothing, and nothing keeps them.
+func TestFunctionsCalledAfterStopFindNothing(t *testing.T) {
+	t.Parallel()
+	functions := make(chan func(), 3)
+	tw := startWheel(t, Options{Shards: 1, Executor: ExecutorFunc(func(f func()) { functions <- f })})
+	for range 3 {
+		tw.AfterFunc(0, boom)
+	}
+	fs := []func(){<-functions, <-functions, <-functions}
+	require.Len(t, tw.engine.dues[0].Waiting(10), 3)
+	tw.Stop()
+	for _, f := range fs {
+		f()
+		require.Empty(t, tw.engine.dues[0].Waiting(10))
+	}
+	require.NoError(t, tw.Shutdown(t.Context()))
 }

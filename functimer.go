@@ -198,7 +198,7 @@ func (t *FuncTimer) StopWait(ctx context.Context) error {
 	for {
 		_, n := t.try(Timer.Stop)      // if it finds the timer claimed, calls has counted the claim
 		if e.shards[0].closed.Load() { // the first shard that the wheel's Stop closes
-			<-e.halted // until then a worker that has not seen the Stop may claim the timer
+			<-e.survivors.halted // until then a worker that has not seen the Stop may claim the timer
 		}
 		ended := e.funcTimers.calls.wait(&t.countedFunc)
 		if ended == nil {
@@ -214,8 +214,7 @@ func (t *FuncTimer) StopWait(ctx context.Context) error {
 }
 
 // Deadline returns the deadline, rounded up to a tick, on the wheel's clock. It returns false if
-// the timer is not armed or its wheel was stopped. A Flush may change the deadline to the time of
-// the flush. O(1).
+// the timer is not armed or its wheel was stopped. O(1).
 func (t *FuncTimer) Deadline() (time.Time, bool) {
 	if t.ref.Load() == nil {
 		return time.Time{}, false

@@ -96,7 +96,7 @@ func (m *model) touchFunc(e *modelTimer, at int64, touch func() bool) {
 func (m *model) stopWaitFunc(e *modelTimer) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := e.fn.StopWait(ctx); (err != nil) != (e.fn.calls > 0) {
+	if err := e.fn.StopWait(ctx); (err != nil) != (e.fn.calls+e.flushed > 0) {
 		m.failf("StopWait of FuncTimer %d with %d calls under way: %v", e.id, e.fn.calls, err)
 	}
 	if e.at >= 0 {

@@ -1,6 +1,7 @@
 package timingwheel
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -272,27 +273,31 @@ func TestFlushCallsFuncTimersThatWereTouched(t *testing.T) {
 	})
 }
 
-func TestTouchAfterAFlushPostponesTheCall(t *testing.T) {
+func TestFlushClaimsFuncTimers(t *testing.T) {
 	t.Parallel()
 	calls := new(held)
 	bubble(t, Options{Executor: calls}, func(t *testing.T, tw *TimingWheel) {
 		watch := newStopwatch()
 		touched, reset := tw.NewFuncTimer(10*ms, watch.note), tw.NewFuncTimer(10*ms, watch.note)
-		stopped := tw.NewFuncTimer(10*ms, boom)
+		stopped := tw.NewFuncTimer(10*ms, watch.note)
 		tw.NewFuncTimer(10*ms, watch.note)
 		pass(ms)
 		assert.Equal(t, 4, tw.Flush())
 		pass(ms)
-		assert.True(t, touched.Touch())
-		assert.True(t, reset.Reset(20*ms))
-		assert.True(t, stopped.Stop())
+		assert.False(t, touched.Touch())
+		assert.False(t, reset.Reset(20*ms), "it is armed again, in addition")
+		assert.False(t, stopped.Stop())
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		assert.ErrorIs(t, stopped.StopWait(ended), context.Canceled, "the call is under way")
 		calls.release()
-		assert.Equal(t, []int{2}, watch.noted(), "only the timer that was not moved is called")
+		assert.Equal(t, []int{2, 2, 2, 2}, watch.noted())
+		assert.NoError(t, stopped.StopWait(ended))
 		for range 30 {
 			pass(ms)
 			calls.release()
 		}
-		assert.Equal(t, []int{2, 12, 22}, watch.noted())
+		assert.Equal(t, []int{2, 2, 2, 2, 22}, watch.noted())
 	})
 }
 

@@ -61,11 +61,6 @@ func startWheel(tb testing.TB, opts Options) *TimingWheel {
 	tw, err := New(withLimit(opts))
 	require.NoError(tb, err)
 	tb.Cleanup(tw.Stop)
-	if underInvariants { // verify is so slow that batches would not grow
-		for _, s := range tw.engine.shards {
-			s.own(func() { s.owner.pool.size = batchSize })
-		}
-	}
 	return tw
 }
 
@@ -294,14 +289,14 @@ func tickOf(opts Options) time.Duration {
 	return opts.Tick
 }
 
-// pool is a minimal bounded pool: a fixed number of goroutines and a long queue.
-type pool chan func()
+// channelPool is a minimal bounded pool: a fixed number of goroutines and a long queue.
+type channelPool chan func()
 
-func (p pool) Go(f func()) { p <- f }
+func (p channelPool) Go(f func()) { p <- f }
 
 func startPool(tb testing.TB, workers int) Executor {
 	tb.Helper()
-	p, closing := make(pool, 100_000), make(chan struct{})
+	p, closing := make(channelPool, 100_000), make(chan struct{})
 	for range workers {
 		go func() {
 			for {
@@ -389,7 +384,7 @@ var unbounded = map[string]Executor{"default": nil, "Goroutines": Goroutines, "W
 // drainWheel waits until no timer is pending and no callback runs.
 func drainWheel(tw *TimingWheel) error {
 	end := time.Now().Add(hangTimeout)
-	for st := tw.Stats(); st.Pending+st.Running > 0; st = tw.Stats() {
+	for st := tw.Stats(); st.Pending+st.Due+st.Running > 0; st = tw.Stats() {
 		if time.Now().After(end) {
 			return assert.AnError
 		}
@@ -643,12 +638,6 @@ func (s *shard) placed() (n int) {
 	return n
 }
 
-// bucketsUsed returns the number of buckets in use.
-func (s *shard) bucketsUsed() (n int) {
-	s.own(func() { n = len(s.owner.store.all) - len(s.owner.store.spare) })
-	return n
-}
-
 // newRecordingWheelAndShard is like newRecordingWheel, and also returns the only shard.
 func newRecordingWheelAndShard(t *testing.T, opts Options) (*recordingWheel, *shard) {
 	t.Helper()
@@ -700,25 +689,18 @@ func (s *recordingWheel) requireInert(stale []Timer) {
 	require.Equal(s.t, pending, s.Len())
 }
 
-// counted returns a copy of the counters.
-func (s *shard) counted() counters {
-	s.wheelMu.Lock()
-	defer s.wheelMu.Unlock()
-	return s.owner.counters
-}
-
-// occupied reports whether a callback or a call of Executor.Go is running.
-func (s *shard) occupied() bool {
-	s.wheelMu.Lock()
-	defer s.wheelMu.Unlock()
-	return s.owner.pool.busy()
-}
-
 // skip moves the clock of one shard ahead by d and does not change the alarm. wheelMu is held.
 func (s *shard) skip(d time.Duration) {
 	s.armMu.Lock()
 	defer s.armMu.Unlock()
 	s.Base = s.Base.Add(-d)
+}
+
+// startDriver starts a driver. wheelMu is held.
+func (s *shard) startDriver() {
+	s.armMu.Lock()
+	defer s.armMu.Unlock()
+	s.alarm.startDriver()
 }
 
 // word returns the word of the slot of a handle.

@@ -1,7 +1,6 @@
 package timingwheel
 
 import (
-	"cmp"
 	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
@@ -26,10 +25,11 @@ const (
 //	B2  No timer of staged is due before first.
 //	B3  free holds no slot that a bucket, a list or a handle of a pending timer names.
 type inbox struct {
-	staged []uint32 // in the order of arming
-	free   []uint32 // for the next timers; the last one is used first
-	first  int64    // no staged timer is due before this tick
-	now    int64    // ns: the latest reading of the clock that an arming caller has passed
+	order  *armOrder // Manual mode; else nil
+	staged []uint32  // in the order of arming
+	free   []uint32  // for the next timers; the last one is used first
+	first  int64     // no staged timer is due before this tick
+	now    int64     // ns: the latest reading of the clock that an arming caller has passed
 
 	sweepAt     int   // length of staged at which it is swept
 	untilSample int64 // timers up to the next one that is sampled; not positive without ProfileRate
@@ -119,10 +119,10 @@ type arrivals struct {
 
 func (a *arrivals) empty() bool { return a.done == len(a.slots) }
 
-// removals is a lock-free stack of the slots whose timers were stopped while they were Placed. The
-// owner empties it with one swap, so there is no ABA problem. The upper half of head is the number
-// of slots, and the lower half is the index of the first slot plus 1. The words of the slots hold
-// the links.
+// removals is a lock-free stack of slots that the owner has to free: those whose timers were
+// stopped while they were Placed, or those of claimed timers. The owner takes all slots
+// at once, so there is no ABA problem. The upper half of head is the number of slots, and the lower
+// half is the index of the first slot plus 1. The words of the slots hold the links.
 type removals struct {
 	_    [64]byte
 	head atomic.Uint64
@@ -153,6 +153,18 @@ func (r *removals) push(pg *arena.Page, i uint32, w arena.Word) int {
 	}
 }
 
+// pushChain adds n slots whose words are final and hold links, from last, a link, to first.
+func (r *removals) pushChain(pg *arena.Page, first, last uint32, n int) {
+	w := pg.Load(first)
+	for {
+		head := r.head.Load()
+		pg.Store(first, w.WithBits(head&linkMask))
+		if r.head.CompareAndSwap(head, (head>>32+uint64(n))<<32|uint64(last)) {
+			return
+		}
+	}
+}
+
 // take empties the stack and returns the link to its first slot, or 0 if the stack was empty.
 func (r *removals) take() uint64 {
 	if r.head.Load() == 0 {
@@ -165,14 +177,36 @@ func (r *removals) take() uint64 {
 func (r *removals) len() int { return int(r.head.Load() >> 32) }
 
 // armOrder records the order in which the timers of a Manual shard were armed. Timers of one tick
-// run in that order. armMu guards the writes. The stamps are read without it.
+// run in that order. armMu guards last, and is held while a timer gets its stamp.
 type armOrder struct {
 	stamps arena.Table[[arena.PageSize]atomic.Uint64]
 	last   uint64
-	// claiming is true while timers wait to be claimed, or are about to. A Reschedule then puts its
-	// timer into the inbox, so that the timer runs in a later Advance.
-	claiming bool
 }
+
+// isCollected is a flag of a stamp: an Advance has collected the timer, and a Reschedule has not
+// moved it since.
+const isCollected = 1 << 63
+
+// collect marks slot i as collected and returns its stamp. It returns false if the slot is marked
+// already.
+func (a *armOrder) collect(i uint32) (stamp uint64, ok bool) {
+	page := a.stamps.At(i >> arena.PageShift)
+	if page == nil { // the wheel was stopped
+		return 0, false
+	}
+	stamp = page[i&arena.PageMask].Or(isCollected)
+	return stamp, stamp&isCollected == 0
+}
+
+// release removes the mark of slot i.
+func (a *armOrder) release(i uint32) {
+	if page := a.stamps.At(i >> arena.PageShift); page != nil {
+		page[i&arena.PageMask].And(^uint64(isCollected))
+	}
+}
+
+// collected reports whether slot i is marked.
+func (a *armOrder) collected(i uint32) bool { return a.read(i)&isCollected != 0 }
 
 // stamp gives slot i the next number.
 func (a *armOrder) stamp(i uint32) {
@@ -185,9 +219,6 @@ func (a *armOrder) stamp(i uint32) {
 	a.last++
 	page[i&arena.PageMask].Store(a.last)
 }
-
-// compare orders two slots by arming.
-func (a *armOrder) compare(i, j uint32) int { return cmp.Compare(a.read(i), a.read(j)) }
 
 func (a *armOrder) read(i uint32) uint64 {
 	page := a.stamps.At(i >> arena.PageShift)

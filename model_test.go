@@ -74,7 +74,8 @@ type modelTimer struct {
 	tick      int64      // of the deadline, rounded up; the clock's if it had passed
 	seq       int        // order of arming
 	at        int        // index in pending; -1 when it is not
-	collected bool       // an Advance or a Flush has taken it; it runs before that returns
+	collected bool       // an Advance has taken it; it runs before that returns
+	flushed   int        // claims of a Flush whose callbacks have not begun; a FuncTimer may have several
 	fn        *modelFunc // of a FuncTimer; else nil
 }
 
@@ -91,7 +92,7 @@ type model struct {
 	pending []*modelTimer
 	seq     int
 	due     [][]dueEntry // collected timers of each shard, in order
-	loose   bool         // a Flush has collected: its order is not promised
+	flushed int          // claims of a Flush whose callbacks have not begun
 	ran     []int        // how many timers ran, for each Advance or Flush under way
 	stopped bool
 	quiet   bool // callbacks do nothing
@@ -243,8 +244,11 @@ func (m *model) head(shard int) *modelTimer {
 	return l[0].e
 }
 
-// outstanding reports whether a collected timer has not run.
+// outstanding reports whether a collected or flushed timer has not run.
 func (m *model) outstanding() bool {
+	if m.flushed > 0 {
+		return true
+	}
 	for k := range m.due {
 		if m.head(k) != nil {
 			return true
@@ -260,14 +264,17 @@ func (m *model) fired(ids []int) {
 	}
 	for _, id := range ids {
 		e := m.all[id]
+		m.want.Fired++
+		if m.runsFlushed(e) {
+			e.flushed--
+			m.flushed--
+			continue
+		}
 		if e.at < 0 || !e.collected {
 			m.failf("timer %d runs: pending %v, collected %v, its tick %d", id, e.at >= 0, e.collected, e.tick)
 		}
-		if !m.loose {
-			m.checkOrder(e)
-		}
+		m.checkOrder(e)
 		m.forget(e)
-		m.want.Fired++
 	}
 	if n := len(m.ran); n > 0 {
 		m.ran[n-1] += len(ids)
@@ -276,12 +283,21 @@ func (m *model) fired(ids []int) {
 	m.checkSometimes()
 }
 
+// runsFlushed reports whether the call of e that has begun is that of a Flush.
+func (m *model) runsFlushed(e *modelTimer) bool {
+	if e.flushed == 0 || e.at < 0 || e.fn == nil {
+		return e.flushed > 0
+	}
+	_, pending := e.fn.Deadline() // it was armed again after the Flush
+	return pending
+}
+
 func (m *model) checkOrder(e *modelTimer) {
+	if m.cfg.queued {
+		return // each call has a timer of its own, and some are made at once
+	}
 	if h := m.head(e.shard); h != e {
 		m.failf("timer %d (tick %d) runs before %d (tick %d)", e.id, e.tick, h.id, h.tick)
-	}
-	if m.cfg.queued {
-		return // the calls are for one shard each, in the order of the queue
 	}
 	for k := range m.due {
 		if h := m.head(k); h != nil && h.tick < e.tick {
@@ -316,9 +332,6 @@ func (m *model) advance(to int64) {
 		return
 	}
 	m.now = max(m.now, min(to, endOf(m.cfg.tick)-1))
-	if m.loose && !m.outstanding() {
-		m.loose = false
-	}
 	tick := m.tickOf()
 	collected := m.collect(func(e *modelTimer) bool { return e.tick <= tick })
 	eager, again := m.eager, m.unwound
@@ -336,11 +349,12 @@ func (m *model) advance(to int64) {
 
 func (m *model) flush() {
 	want := len(m.pending)
-	m.loose = true
-	for _, e := range m.pending {
-		e.tick = min(e.tick, m.tickOf())
+	for len(m.pending) > 0 {
+		e := m.pending[0]
+		m.forget(e)
+		e.flushed++
+		m.flushed++
 	}
-	m.collect(func(*modelTimer) bool { return true })
 	again := m.unwound
 	m.unwound = true // as in advance
 	got, _, ok := m.run(m.sut.flush)
@@ -374,6 +388,10 @@ func (m *model) stopWheel() {
 	for len(m.pending) > 0 {
 		m.forget(m.pending[0])
 	}
+	for _, e := range m.all {
+		e.flushed = 0
+	}
+	m.flushed = 0
 }
 
 // checkNext checks that Next is not after the first deadline, and not before there is work to do.

@@ -97,10 +97,10 @@ type Options struct {
 // Flush. Go must call f exactly once, now or later, on any goroutine. Go must not block for long,
 // because the wheel hands over no other callback of the shard meanwhile.
 //
-// f claims the timer of its shard that is due first and runs the callback. It does nothing if no
-// timer is due. Until f is called, a timer stays pending and can be stopped or rescheduled. A call
-// of Go may be under way when [TimingWheel.Stop] returns, but not once [TimingWheel.Shutdown] has
-// returned nil. Functions that are called later do nothing.
+// f claims its timer and runs the callback. Until f is called, the timer stays pending and can be
+// stopped or rescheduled, and f then does nothing. A call of Go may be under way when
+// [TimingWheel.Stop] returns, but not once [TimingWheel.Shutdown] has returned nil. Functions that
+// are called later do nothing.
 type Executor interface{ Go(f func()) }
 
 // ExecutorFunc makes an [Executor] of a function, for example of the method of a pool:
@@ -147,7 +147,6 @@ type config struct {
 	ticks   clock.Ticks
 	perCall int  // the most payloads of one call
 	procs   int  // GOMAXPROCS
-	pooled  bool // the default executor runs the callbacks
 	scanned bool // payloads hold pointers, so they are cleared
 
 	profileRate int // one of this many timers is sampled; 0: none
@@ -227,7 +226,6 @@ func (o Options) config() config {
 		ticks:    clock.NewTicks(int64(o.Tick)),
 		geometry: geometry{size: int64(o.WheelSize), bits: w, last: min(o.Levels, reach) - 1},
 		procs:    runtime.GOMAXPROCS(0),
-		pooled:   o.Executor == nil,
 
 		profileRate: o.ProfileRate,
 	}

@@ -98,7 +98,7 @@ func stall[T any](e *engine[T], d time.Duration) {
 		s.own(func() {
 			s.skip(d)
 			if s.Read() >= s.ticks.Begin(max(0, s.alarm.at.Load())) {
-				s.alarm.requestDriver()
+				s.startDriver()
 			}
 		})
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
-// shard is one independent wheel with its driver and its workers. It has the locks and connects the
+// shard is one independent wheel with its driver. It has the locks and connects the
 // parts. The parts take none of these locks and have no reference to the shard, except for the
 // alarm.
 //
@@ -20,12 +20,12 @@ import (
 //
 //	armMu    guards the inbox, the free slots and the alarm. It is held for tens of nanoseconds.
 //	         A caller that arms a timer and finds it locked tries the next shard.
-//	wheelMu  guards the wheel, the due timers and the worker pool. Drivers and workers hold it for
-//	         a quantum at a time. Calls that arm, stop or move a timer only try to lock it, so
-//	         they do not wait for drivers and workers.
+//	wheelMu  guards the wheel and the timers that have expired. Drivers and workers hold it for a
+//	         quantum at a time. Calls that arm, stop or move a timer only try to lock it, so they
+//	         do not wait for drivers and workers.
 //
-// The goroutine that holds wheelMu is the owner. Lock order: wheelMu, then armMu. Flush holds the
-// wheelMu of all shards, in their order.
+// The goroutine that holds wheelMu is the owner. Lock order: wheelMu, then armMu or the lock of
+// due. No goroutine holds the locks of two shards.
 //
 // Invariants, whenever wheelMu and armMu are free:
 //
@@ -35,8 +35,7 @@ import (
 //	    an entry.
 //	S3  The chunks of a bucket form a doubly linked list and name the bucket as their owner. They
 //	    have as many live entries as the bucket counts.
-//	S4  due.ready is the number of timers in due.entries and due.buckets. No count of the worker
-//	    pool is negative.
+//	S4  If owner.expired has timers, the alarm's tick has begun, or a driver is starting or running.
 //	S5  The alarm goes off no later than the first bucket with timers and the first timer of the
 //	    inbox and of the arrivals, unless a driver is starting or running.
 type shard struct {
@@ -52,15 +51,15 @@ type shard struct {
 	alarm          driverAlarm
 	now            atomic.Int64 // ns: a time that has passed, stored by the owner; Manual: the clock
 
-	claims   claims
-	removals removals
+	claims   claimed
+	removals removals // stopped timers
 
 	_ [64]byte
 
 	armMu sync.Mutex
 	inbox inbox
 	slots arena.Slots // the pages are read without armMu
-	order *armOrder   // Manual mode; else nil
+	refs  arena.Table[pageRef]
 
 	_ [64]byte
 
@@ -71,7 +70,7 @@ type shard struct {
 // wheelMutex has a name so that tests with the build tag invariants can redefine Unlock.
 type wheelMutex struct{ sync.Mutex }
 
-// host is the typed part of a shard. It holds the payloads and runs them.
+// host is the typed part of a shard. It holds the payloads.
 type host interface {
 	// drop clears the payload of slot i.
 	drop(i uint32)
@@ -79,10 +78,8 @@ type host interface {
 	closePage(p int)
 	// clear drops all payloads and all pages.
 	clear()
-	// moveSurvivors hands the timers that survive the wheel's Stop to the runtime.
-	moveSurvivors()
-	// drive runs a driver. It is called with wheelMu held and returns without it.
-	drive()
+	// survive hands a timer that survives the wheel's Stop to the runtime. w was its word.
+	survive(t Timer, w arena.Word)
 }
 
 // init initializes a shard that is part of host h.
@@ -96,24 +93,19 @@ func (s *shard) init(c config, h host) {
 	o.config = &s.config
 	o.tick = c.ticks.Floor(c.Origin)
 	o.arrivals.first = never
-	o.store.slots = &s.slots.Pages
-	o.due.store = &o.store
-	o.due.manual = c.Manual
+	o.store.slots, o.refs = &s.slots.Pages, &s.refs
 	o.wheel.init(c.geometry, &o.store, o.tick)
-	o.pool.init()
 	if c.Manual {
-		s.order = new(armOrder)
-		o.order = s.order
+		s.inbox.order = new(armOrder)
 	}
 }
 
-// claims are counters that workers and callers of Stop write without a lock.
-type claims struct {
-	_        [64]byte
-	launched atomic.Uint64 // those of workerPool.launches that have begun or were dropped
-	dropped  atomic.Uint64 // timers that were claimed and not run because the wheel was stopped
-
-	returning atomic.Int32 // workers that have run callbacks and wait for wheelMu
+// claimed is what workers write without a lock.
+type claimed struct {
+	_          [64]byte
+	fired      atomic.Uint64 // claims of timers that were not flushed
+	flushBegun atomic.Uint64 // claims of timers that were flushed
+	spent      removals      // slots of claimed timers
 }
 
 // tickOf returns the tick of a deadline, rounded up, or the current tick if the deadline has
@@ -230,9 +222,6 @@ func (s *shard) unlock() {
 	if first, ok := s.owner.wheel.first(); ok && first < s.alarm.at.Load() {
 		s.alarm.reset()
 	}
-	if len(s.owner.freed) >= removalsMax { // they come from claims under the lock
-		s.reclaim()
-	}
 	s.wheelMu.Unlock()
 }
 
@@ -278,11 +267,42 @@ func (s *shard) drain(max int) bool {
 		o.remove()
 		s.reclaim()
 	}
-	if !o.arrivals.empty() || o.takenRemovals != 0 || s.removals.len() != 0 {
+	s.freeSpent(max)
+	if !o.arrivals.empty() || o.takenRemovals != 0 || s.removals.len() != 0 || o.takenSpent != 0 {
 		return false
 	}
 	s.alarm.offIfEmpty()
 	return true
+}
+
+// freeSpent frees up to max slots of claimed timers. wheelMu is held.
+func (s *shard) freeSpent(max int) {
+	o := &s.owner
+	for n := 0; n < max; n += removalsMax {
+		if o.takenSpent == 0 {
+			o.takenSpent = s.claims.spent.take()
+		}
+		if o.takenSpent == 0 {
+			return
+		}
+		o.removeSpent()
+		s.reclaim()
+	}
+}
+
+// freeClaimed frees the slots of claimed timers, if no other goroutine holds wheelMu. Otherwise the
+// holder of the lock does this work.
+func (s *shard) freeClaimed() {
+	for range 2 {
+		if s.wheelMu.TryLock() {
+			if !s.closed.Load() {
+				s.freeSpent(callerQuantum)
+			}
+			s.unlockAndDrain()
+			return
+		}
+		s.drainRequested.Store(true) // the holder may have looked before, so try again
+	}
 }
 
 // reclaim frees the slots of freed, and returns the slots of ending to the inbox.
@@ -323,11 +343,13 @@ func (s *shard) pending() int {
 	s.armMu.Lock()
 	armed, stopped := s.inbox.armed, s.inbox.stopped+s.inbox.ended(&s.slots)
 	s.armMu.Unlock()
-	o := &s.owner
-	for _, b := range o.pool.batches { // some claims of running workers are not counted yet
-		o.countBatch(b)
-	}
-	return o.counters.pending(armed, stopped)
+	return s.owner.counters.pendingOf(armed, stopped, s.claims.fired.Load())
+}
+
+// pendingOf returns the number of pending timers: the armed ones less those that were stopped,
+// claimed or flushed.
+func (c *counters) pendingOf(armed, stopped, fired uint64) int {
+	return int(armed - stopped - c.stopped - fired - c.flushed)
 }
 
 // len returns the number of pending timers.
@@ -341,18 +363,17 @@ func (s *shard) len() int {
 	return s.pending()
 }
 
-// halt discards all pending timers. Arms, Stops, Reschedules and claims that begin later read
-// closed and fail. For a call that read closed before it was set, the word of its timer decides, so
-// that exactly one thing happens to each timer and is counted:
+// halt discards all pending timers, and those that Flush has claimed and that have not begun. Arms,
+// Stops, Reschedules and claims that begin later read closed and fail. For a call that read closed
+// before it was set, the word of its timer decides, so that exactly one thing happens to each timer
+// and is counted:
 //
-//   - A claim without the lock swaps the word of a batch's entry. halt makes these words Dead. A
-//     claim that is earlier than halt counts, and its callback has begun: only a few instructions
-//     lie between the claim and the call, and nothing drops the call.
-//   - After a claim under the lock, the worker starts spares before the call. It therefore reads
-//     closed once more before the call, and then counts the launch. halt waits for this count: a
-//     few instructions, or until a worker that was preempted there gets a processor.
+//   - halt makes the words of all these timers Dead. A claim that is earlier counts, and its
+//     callback has begun: only a few instructions lie between the claim and the call, and nothing
+//     drops the call. halt waits until it is counted, and engine.stop for the claims of a batch of
+//     Timeouts.
 //   - A Stop of a timer in the inbox ends the timer within a few instructions. halt waits for it.
-//   - A Stop of any other timer pushes its slot. addStats counts the slots that were pushed since.
+//   - A Stop of any other timer pushes its slot. halt waits for that too, and addStats counts it.
 func (s *shard) halt() {
 	s.closed.Store(true)
 	s.wheelMu.Lock()
@@ -371,31 +392,98 @@ func (s *shard) halt() {
 		}
 		runtime.Gosched()
 	}
-	s.armMu.Lock()
-	s.host.moveSurvivors()
-	s.armMu.Unlock()
-	for _, b := range o.pool.batches {
-		b.revoke()
-	}
-	for s.claims.launched.Load() != o.pool.launches {
-		runtime.Gosched()
-	}
-	o.counters.fired -= s.claims.dropped.Load()
-	o.counters.discarded += uint64(s.pending())
+	s.discardAll()
 	s.armMu.Lock()
 	s.alarm.close()
 	s.inbox.stopped += s.inbox.ended(&s.slots)
+	for s.inbox.armed > s.inbox.stopped+o.counters.stopped+uint64(s.removals.len())+s.claims.fired.Load()+s.claims.flushBegun.Load()+o.counters.discarded {
+		runtime.Gosched()
+	}
 	s.slots.Clear()
 	s.inbox.staged, s.inbox.free = nil, nil
-	s.order, o.order = nil, nil
+	if s.inbox.order != nil {
+		s.inbox.order.stamps.Clear()
+	}
 	s.host.clear()
+	for p := range uint32(s.refs.Cap()) {
+		if ref := s.refs.At(p); ref != nil {
+			ref.page.Store(nil)
+		}
+	}
+	s.refs.Clear()
 	s.armMu.Unlock()
 	o.arrivals = arrivals{first: never}
-	o.takenRemovals, o.freed, o.ending = 0, nil, nil
+	o.takenRemovals, o.takenSpent, o.freed, o.ending, o.expired = 0, 0, nil, nil, nil
 	o.store = bucketStore{slots: o.store.slots}
 	o.wheel = wheel{geometry: o.wheel.geometry, store: o.wheel.store, cur: o.wheel.cur}
-	o.due = dueList{store: o.due.store, manual: o.due.manual}
-	o.pool.batches = nil
+}
+
+// discardAll makes the words of all timers Dead whose callbacks have not begun. It hands those to
+// the runtime that survive the wheel's Stop. O(slots).
+func (s *shard) discardAll() {
+	for t, pg := range s.all {
+		for {
+			w := pg.Load(t.index)
+			k := w.Kind()
+			if k != arena.Placed && k != arena.Flushed {
+				break
+			}
+			if !pg.Swap(t.index, w, w.With(arena.Dead)) {
+				continue
+			}
+			s.owner.counters.discarded++
+			if k == arena.Flushed && w.Is(arena.Counted) {
+				s.countedFuncs.waits.callEnded(s.countedFuncs.at(t.index))
+			}
+			if w.Is(arena.Lasting) {
+				t.gen = w.Gen()
+				s.host.survive(t, w)
+			}
+			break
+		}
+	}
+}
+
+// all iterates over the slots of all pages, as handles without a generation.
+func (s *shard) all(yield func(t Timer, pg *arena.Page) bool) {
+	for p := range uint32(s.refs.Cap()) {
+		ref := s.refs.At(p)
+		if ref == nil {
+			continue
+		}
+		pg := ref.page.Load()
+		for k := range uint32(arena.PageSize) {
+			if pg == nil || !yield(Timer{ref: ref, index: p<<arena.PageShift | k}, pg) {
+				break
+			}
+		}
+	}
+}
+
+// countCall returns the function of a slot whose calls are counted, or nil. It counts the call
+// unless Flush has counted it.
+func (s *shard) countCall(i uint32, w arena.Word) *countedFunc {
+	if !w.Is(arena.Counted) {
+		return nil
+	}
+	f := s.countedFuncs.at(i) // nil, or another timer's, if the claim is about to fail
+	if f != nil && w.Kind() == arena.Placed {
+		f.calls.Add(1)
+	}
+	return f
+}
+
+// returnMoved stages a timer that was postponed while it was due. The Moved flag makes the owner
+// remove the timer from a bucket that may contain it again. returnMoved returns false if the word
+// has changed or the wheel is stopped.
+func (s *shard) returnMoved(pg *arena.Page, i uint32, w arena.Word) bool {
+	s.armMu.Lock()
+	defer s.armMu.Unlock()
+	if s.closed.Load() || !pg.Swap(i, w, w.With(arena.Staged)|arena.Moved) {
+		return false
+	}
+	s.stage(i, w.Tick())
+	return true
 }
 
 // nextDue returns the clock reading, in ns, at which the shard has work to do next, and false if no
@@ -412,7 +500,7 @@ func (s *shard) nextDue() (int64, bool) {
 	}
 	o := &s.owner
 	tick := o.wheel.cur // for timers that have expired and are not moved or claimed yet
-	if !o.due.waiting() && !o.wheel.cascade.waiting() && !o.pool.hasUnclaimed() {
+	if s.pending() <= o.live() && o.wheel.cascade.live() == 0 {
 		if first, ok := o.wheel.first(); ok {
 			tick = first
 		}
@@ -420,45 +508,45 @@ func (s *shard) nextDue() (int64, bool) {
 	return s.ticks.Begin(tick), true
 }
 
-// setClaiming sets claiming of a Manual shard. wheelMu is held.
-func (s *shard) setClaiming(claiming bool) {
-	s.armMu.Lock()
-	defer s.armMu.Unlock()
-	if s.order != nil { // else the shard is stopped
-		s.order.claiming = claiming
+// flush claims all pending timers and returns their number and those that have to be queued,
+// because the others are due already. wheelMu is held.
+func (s *shard) flush() (timers []Timer, n int) {
+	o := &s.owner
+	for range 2 { // meanwhile a Reschedule may have moved a timer to the inbox
+		if s.closed.Load() {
+			return nil, 0
+		}
+		s.drainAll()
+		for t, pg := range s.all {
+			w, ok := s.flushOne(pg, t.index)
+			if !ok {
+				continue
+			}
+			n++
+			o.counters.flushed++
+			if s.Manual || *o.store.pos(t.index) != 0 {
+				t.gen = w.Gen()
+				timers = append(timers, t)
+			}
+			o.leaveBucket(t.index)
+		}
 	}
+	return timers, n
 }
 
-// flush makes all pending timers due and returns their number. The timers in the batches of workers
-// are due already. wheelMu is held.
-func (s *shard) flush() (n int) {
-	if s.closed.Load() {
-		return 0
-	}
-	if s.Manual {
-		s.setClaiming(true)
-	}
-	s.drainAll()
-	n = s.pending()
-	o := &s.owner
-	for _, b := range o.pool.batches {
-		for _, e := range b.entries {
-			if !stale(e) {
-				o.makeDueNow(e.index) // the worker returns a timer that was postponed to the inbox
-			}
+// flushOne claims a timer, and returns its word. It returns false if the timer is not Placed.
+func (s *shard) flushOne(pg *arena.Page, i uint32) (w arena.Word, ok bool) {
+	for {
+		w := pg.Load(i)
+		if w.Kind() != arena.Placed {
+			return w, false
+		}
+		counted := s.countCall(i, w)
+		if pg.Swap(i, w, w.With(arena.Flushed)) {
+			return w, true
+		}
+		if counted != nil {
+			s.countedFuncs.waits.callEnded(counted)
 		}
 	}
-	var entries []entry
-	o.takeEach(func(i uint32) {
-		if e, ok := o.makeDueNow(i); ok {
-			entries = append(entries, e)
-		}
-	})
-	if s.Manual {
-		o.sort(entries)
-	}
-	o.due.putBack(entries)
-	o.counters.flushed += uint64(n)
-	s.alarm.requestDriver()
-	return n
 }

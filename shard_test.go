@@ -57,11 +57,13 @@ func TestShardIsPadded(t *testing.T) {
 		before, from uintptr // the end of what stands before it
 	}{
 		{"the object before", 0, unsafe.Offsetof(s.config)},
-		{"claims", unsafe.Offsetof(s.now) + unsafe.Sizeof(s.now), unsafe.Offsetof(s.claims) + unsafe.Offsetof(s.claims.launched)},
+		{"claims", unsafe.Offsetof(s.now) + unsafe.Sizeof(s.now), unsafe.Offsetof(s.claims) + unsafe.Offsetof(s.claims.fired)},
 		{"removals", unsafe.Offsetof(s.claims) + unsafe.Sizeof(s.claims), unsafe.Offsetof(s.removals) + unsafe.Offsetof(s.removals.head)},
+		{"spent", unsafe.Offsetof(s.claims.flushBegun) + unsafe.Sizeof(s.claims.flushBegun), unsafe.Offsetof(s.claims.spent) + unsafe.Offsetof(s.claims.spent.head)},
 		{"armMu", unsafe.Offsetof(s.removals) + unsafe.Sizeof(s.removals), unsafe.Offsetof(s.armMu)},
-		{"wheelMu", unsafe.Offsetof(s.order) + unsafe.Sizeof(s.order), unsafe.Offsetof(s.wheelMu)},
+		{"wheelMu", unsafe.Offsetof(s.refs) + unsafe.Sizeof(s.refs), unsafe.Offsetof(s.wheelMu)},
 	} {
+		require.Greater(t, part.from, part.before, part.name)
 		require.GreaterOrEqual(t, part.from-part.before, uintptr(line), part.name)
 	}
 }
@@ -165,8 +167,7 @@ func TestShardVerifyFindsDamage(t *testing.T) {
 		"W3": func(_ *recordingWheel, _ *shard, timers []Timer) {
 			timers[0].swapWord(func(w arena.Word) arena.Word { return w.WithBits(1) })
 		},
-		"S4: 0":            func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.due.ready++ },
-		"workers starting": func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.pool.running-- },
+		"flushed": func(_ *recordingWheel, sh *shard, _ []Timer) { sh.claims.flushBegun.Add(1) },
 	} {
 		s, sh := newRecordingWheelAndShard(t, Options{})
 		timers := s.fillPlaced(10, time.Minute)

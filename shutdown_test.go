@@ -164,37 +164,6 @@ func TestNoTimerIsClaimedAfterStop(t *testing.T) {
 	}
 }
 
-// Stop waits for a claim in progress, so each timer is counted once: as fired or as discarded.
-func TestStopWaitsForAClaimInProgress(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		begin, end       func(s *shard)
-		fired, discarded uint64
-	}{
-		"that is dropped": {
-			func(s *shard) { s.own(func() { s.owner.pool.launches++; s.owner.counters.fired++ }) },
-			func(s *shard) { s.claims.dropped.Add(1); s.claims.launched.Add(1) },
-			0, 1,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s, sh := newRecordingWheelAndShard(t, Options{})
-			s.after(time.Second, "")
-			c.begin(sh)
-			stopped := make(chan struct{})
-			go func() { s.Stop(); close(stopped) }()
-			await(t, "Stop", sh.closed.Load)
-			time.Sleep(5 * ms) // time for a Stop that does not wait to return
-			c.end(sh)
-			receive(t, stopped, "the end of Stop")
-			st := s.Stats()
-			assert.Equal(t, c.fired, st.Fired)
-			assert.Equal(t, c.discarded, st.Discarded)
-		})
-	}
-}
-
 // In a callback, Shutdown waits for this callback, so it returns when ctx ends. Stop does not wait.
 func TestShutdownInACallbackWaitsForItsContext(t *testing.T) {
 	t.Parallel()

@@ -109,7 +109,7 @@ func TestSleepReturnsNilIfBothHaveEnded(t *testing.T) {
 			s := tw.sleeper()
 			timer := tw.AfterFunc(0, s.wake)
 			synctest.Wait()
-			reusable, err := s.wait(ctx, timer, tw.engine.halted)
+			reusable, err := s.wait(ctx, timer, tw.engine.survivors.halted)
 			require.NoError(t, err)
 			require.True(t, reusable)
 		}
@@ -119,7 +119,7 @@ func TestSleepReturnsNilIfBothHaveEnded(t *testing.T) {
 		timer := tw.AfterFunc(time.Hour, s.wake)
 		tw.Stop()
 		for range 100 {
-			reusable, err := s.wait(ctx, timer, tw.engine.halted)
+			reusable, err := s.wait(ctx, timer, tw.engine.survivors.halted)
 			require.Contains(t, []error{ErrStopped, context.Canceled}, err)
 			require.False(t, reusable, "the callback may be about to run")
 		}

@@ -22,8 +22,8 @@ type Stats struct {
 	Shards int           // Options.Shards, or its default
 
 	Pending   int           // timers that are armed and neither claimed nor stopped
-	Due       int           // pending timers that have expired or were flushed
-	MostDue   int           // most timers that one shard has had due at a claim
+	Due       int           // timers that have expired, or were flushed, and whose callbacks have not begun
+	MostDue   int           // most timers that were queued as due at a time
 	Overdue   time.Duration // time since the earliest deadline of the expired timers that are not claimed
 	Armed     uint64        // timers that were added; each run of a plan counts
 	Fired     uint64        // callbacks and payloads that were claimed
@@ -45,8 +45,7 @@ type Stats struct {
 	Expired int // entries of a keyed.Map that have expired and wait to be reported; else 0
 
 	// Lateness is the distribution of the time from the tick to which a deadline was rounded up to
-	// the claim. With Timeouts and in Manual mode every timer is measured, otherwise a sample of at
-	// most one in 16.
+	// the beginning of the batch in which the timer was claimed.
 	Lateness Histogram
 }
 
@@ -58,6 +57,16 @@ func (e *engine[T]) stats() Stats {
 	for _, s := range e.shards {
 		s.addStats(&st, now)
 	}
+	for _, d := range e.dues {
+		of := d.Stats()
+		st.Running += of.Running
+		st.Workers += of.Workers
+		st.MostDue = max(st.MostDue, of.Most)
+		if first := earliestOf(d.Waiting(chunkSize)); first != never {
+			st.Overdue = max(st.Overdue, time.Duration(e.reading()-e.ticks.Begin(first)))
+		}
+	}
+	st.Lateness = e.claims.lateness.snapshot()
 	st.Armed -= replaced + waits
 	st.Stopped -= replaced
 	st.Postponed += replaced
@@ -91,50 +100,38 @@ func (s *shardOf[T]) addStats(st *Stats, now int64) {
 	ib := s.inbox
 	ib.stopped += ib.ended(&s.slots)
 	s.armMu.Unlock()
+	fired := s.claims.fired.Load()
 	if !closed {
-		s.addPending(st, now)
-		st.Pending += s.owner.counters.pending(ib.armed, ib.stopped)
+		s.addPending(st, s.owner.counters.pendingOf(ib.armed, ib.stopped, fired), now)
 	}
+	st.Fired += fired + s.claims.flushBegun.Load()
 	s.addCounters(st, &ib)
 	st.Bytes += s.bytes()
 }
 
-// addCounters adds the counters, which count from the making of the wheel. ib is the copy by which
-// pending timers were counted, so that the sums agree. wheelMu is held.
+// addCounters adds the other counters, which count from the making of the wheel. ib is the copy by
+// which pending timers were counted, so that the sums agree. wheelMu is held.
 func (s *shardOf[T]) addCounters(st *Stats, ib *inbox) {
-	o := &s.owner
-	c := &o.counters
+	c := &s.owner.counters
 	st.Armed += ib.armed
 	st.Rejected += ib.rejected
-	// late is the number of Stops that took effect before the wheel's Stop and pushed their slots
-	// after it. halt has counted their timers as discarded.
-	late := uint64(0)
+	st.Stopped += c.stopped + ib.stopped
 	if s.closed.Load() {
-		late = min(uint64(s.removals.len()), c.discarded)
+		st.Stopped += uint64(s.removals.len()) // Stops that were under way
 	}
-	st.Stopped += c.stopped + ib.stopped + late
 	st.Postponed += c.postponed + ib.rescheduled
-	st.Fired += c.fired
-	st.Discarded += c.discarded - late
+	st.Discarded += c.discarded
 	st.Flushed += c.flushed
 	st.Moved += c.cascaded
 	st.Wakeups += s.alarm.rings.Load()
-	st.Running += o.pool.running
-	st.Workers += o.pool.serving + o.pool.starting
-	st.MostDue = max(st.MostDue, c.mostDue)
-	st.Lateness.add(&c.lateness)
 }
 
-// addPending adds the present state of the shard, apart from the number of pending timers, and
-// counts the claims of all batches. wheelMu is held and everything is drained.
-func (s *shard) addPending(st *Stats, now int64) {
+// addPending adds the present state of the shard. wheelMu is held and everything is drained.
+func (s *shardOf[T]) addPending(st *Stats, pending int, now int64) {
 	o := &s.owner
-	st.Due += o.due.ready
-	for _, b := range o.pool.batches {
-		o.countBatch(b)
-		st.Due += b.unclaimed()
-	}
-	o.due.first() // frees empty buckets
+	pending = max(pending, 0)
+	st.Pending += pending
+	st.Due += max(0, pending-o.live()) + int((s.owner.counters.flushed - s.claims.flushBegun.Load()))
 	st.Buckets += len(o.store.all) - len(o.store.spare) - o.wheel.empties
 	levels := 0
 	for _, l := range o.wheel.levels {
@@ -146,30 +143,29 @@ func (s *shard) addPending(st *Stats, now int64) {
 	st.Overdue = max(st.Overdue, o.overdue(max(now, s.now.Load())))
 }
 
-// overdue returns how long, at now, the earliest expired timer has waited to be claimed. It looks
-// at the first chunk of each list in which expired timers wait. It also looks at the first bucket
-// on the wheel, in case no driver takes that bucket off. overdue misses the earliest timer only if
-// whole chunks of postponed timers precede it.
+// overdue returns how long, at now, the earliest expired timer has waited that is in a bucket, or
+// is about to be queued. It looks at the first chunk of a bucket, and so misses the earliest timer
+// only if a whole chunk of postponed timers precedes it.
 func (o *owner) overdue(now int64) time.Duration {
 	tick := o.ticks.Floor(now)
-	first := min(o.earliest(o.due.first()), o.earliest(o.wheel.cascade.levels[0].head))
-	for _, e := range o.due.entries[o.due.taken:] {
-		first = min(first, e.word.Tick())
-		break
-	}
-	for _, b := range o.pool.batches {
-		for _, e := range b.entries {
-			if e.page.Load(e.index) == e.word {
-				first = min(first, e.word.Tick())
-			}
-		}
-	}
+	first := min(o.earliest(o.wheel.cascade.fine.head), earliestOf(o.expired))
 	if at, ok := o.wheel.first(); ok && at <= tick {
 		if top, _ := o.wheel.queue.Min(); top.at <= tick { // before top.at none of its timers has expired
 			first = min(first, o.earliest(top))
 		}
 	}
 	return time.Duration(max(0, now-o.ticks.Begin(first)))
+}
+
+// earliestOf returns the first tick of pending timers, or never.
+func earliestOf(timers []Timer) int64 {
+	first := int64(never)
+	for _, t := range timers {
+		if _, w, ok := t.pending(); ok {
+			first = min(first, w.Tick())
+		}
+	}
+	return first
 }
 
 // earliest returns the first tick in the first chunk of a bucket, or never.
@@ -196,7 +192,7 @@ func (s *shardOf[T]) bytes() uint64 {
 	word := unsafe.Sizeof(uintptr(0))
 	states := uintptr(s.slots.Pager.Len()) * (arena.PageStateSize + word + unsafe.Sizeof(pageRef{}))
 	n := s.countedFuncs.bytes()
-	if s.order != nil {
+	if s.inbox.order != nil {
 		n += pages * unsafe.Sizeof([arena.PageSize]uint64{})
 	}
 	s.armMu.Unlock()
@@ -236,7 +232,7 @@ func (st Stats) LogValue() slog.Value {
 func (e *engine[T]) survey(step int) survey.Wheel {
 	now := e.reading()
 	tick := e.ticks.Floor(now)
-	v := survey.Wheel{Now: e.TimeAt(now), WheelSize: int(e.size), Stopped: isClosed(e.halted)}
+	v := survey.Wheel{Now: e.TimeAt(now), WheelSize: int(e.size), Stopped: isClosed(e.survivors.halted)}
 	for l := range uint(e.last + 1) {
 		interval, hand := e.ticks.Begin(1<<(l*e.bits)), tick>>(l*e.bits)&(e.size-1)
 		cells := make([]int, min(e.size, survey.MaxCells))
@@ -255,7 +251,7 @@ func (e *engine[T]) survey(step int) survey.Wheel {
 }
 
 // survey adds the timers of the shard, whose clock may be ahead of tick.
-func (s *shard) survey(v *survey.Wheel, tick int64, step int) {
+func (s *shardOf[T]) survey(v *survey.Wheel, tick int64, step int) {
 	s.wheelMu.Lock()
 	defer s.unlockAndDrain()
 	o := &s.owner
@@ -275,9 +271,7 @@ func (s *shard) survey(v *survey.Wheel, tick int64, step int) {
 			}
 		}
 	}
-	v.Pending += s.pending()
-	v.Due += o.due.pending()
-	for _, b := range o.pool.batches {
-		v.Due += b.unclaimed()
-	}
+	pending := s.pending()
+	v.Pending += pending
+	v.Due += max(0, pending-o.live())
 }

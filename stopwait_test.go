@@ -44,7 +44,6 @@ func TestStopWaitWithoutACallInFlightReturnsAtOnce(t *testing.T) {
 		"armed":           func(_ *TimingWheel, ft *FuncTimer) { ft.Reset(time.Hour) },
 		"stopped":         func(_ *TimingWheel, ft *FuncTimer) { ft.Reset(time.Hour); ft.Stop() },
 		"due":             func(_ *TimingWheel, ft *FuncTimer) { ft.Reset(ms); pass(2 * ms) },
-		"flushed":         func(tw *TimingWheel, ft *FuncTimer) { ft.Reset(time.Hour); tw.Flush() },
 		"stopped wheel":   func(tw *TimingWheel, ft *FuncTimer) { ft.Reset(time.Hour); tw.Stop() },
 		"on the wheel":    func(tw *TimingWheel, ft *FuncTimer) { ft.Reset(time.Hour); tw.Len() },
 		"touched and due": func(_ *TimingWheel, ft *FuncTimer) { ft.Reset(2 * ms); pass(ms); ft.Touch(); pass(2 * ms) },

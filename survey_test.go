@@ -137,14 +137,14 @@ func TestSurveyCountsCascadingTimers(t *testing.T) {
 		s := tw.engine.shards[0]
 		s.wheelMu.Lock()
 		s.drainAll()
-		s.owner.wheel.cascade.push(s.owner.wheel.popAny()) // as in the middle of a driver's work
+		s.owner.wheel.cascade.push(s.owner.wheel.pop(never)) // as in the middle of a driver's work
 		s.wheelMu.Unlock()
 		o := tw.survey()
 		assert.Equal(t, 3, o.Moving)
 		assert.Equal(t, 3, o.Pending)
 		assert.Zero(t, o.Unseen+o.Levels[1].Timers)
 		s.wheelMu.Lock()
-		s.startWorkers(1)
+		s.startDriver()
 		s.wheelMu.Unlock()
 		synctest.Wait()
 		o = tw.survey()
@@ -337,13 +337,15 @@ func (e *engine[T]) verifySurvey(o survey.Wheel) error {
 }
 
 // tallyNodes counts the timers of all used nodes.
-func (s *shard) tallyNodes(o *survey.Wheel) {
+func (s *shardOf[T]) tallyNodes(o *survey.Wheel) {
 	own := &s.owner
-	o.Due += own.due.pending()
 	for p := range s.slots.Pager.Len() {
 		pg := s.slots.Pages.At(uint32(p))
 		for k := 0; pg != nil && k < arena.PageSize; k++ {
 			if pg.Pos[k] == 0 {
+				if k := arena.Word(pg.Words[k].Load()).Kind(); k == arena.Placed {
+					o.Due++
+				}
 				continue // free, or a plan in a run; nothing is left in the inbox
 			}
 			b := own.store.all[own.store.chunks.meta(pg.Pos[k]>>chunkShift).bucket]

@@ -233,3 +233,26 @@ func TestRemoveAllIncludesTheInbox(t *testing.T) {
 	require.ElementsMatch(t, []int{0, 1, 2, 3, 4}, w.RemoveAll())
 	require.Zero(t, w.Len())
 }
+
+// The claims of a batch are counted before its call begins. Stop waits for the call to begin.
+func TestNoBatchBeginsAfterStop(t *testing.T) {
+	t.Parallel()
+	for k := range scaled(3000) {
+		var stopped, late atomic.Bool
+		w := startTimeouts(t, Options{Shards: 1}, func([]int) {
+			if stopped.Load() {
+				late.Store(true)
+			}
+		})
+		for i := range 250 {
+			w.Add(0, i)
+		}
+		for range k % 50 {
+			runtime.Gosched()
+		}
+		w.Stop()
+		stopped.Store(true)
+		require.NoError(t, w.Shutdown(t.Context()))
+		require.False(t, late.Load())
+	}
+}

@@ -46,6 +46,13 @@ func (t Timer) pending() (c cell, w arena.Word, ok bool) {
 	return cell{t.ref.shard, pg, t.index}, w, true
 }
 
+// isDue reports whether an entry of a queue of due timers may still be claimed.
+func (t Timer) isDue() bool {
+	_, w, ok := t.load()
+	k := w.Kind()
+	return ok && (k == arena.Flushed || k == arena.Placed && (!t.ref.shard.Manual || t.ref.shard.inbox.order.collected(t.index)))
+}
+
 // Stop stops a pending timer and returns true. The callback then never starts, and what it refers
 // to is released at once. Stop returns false if the callback has started or is about to start, if
 // the timer or its wheel was stopped before, and for the zero Timer. If several goroutines call
@@ -157,8 +164,7 @@ func (t Timer) move(deadline, now int64, wait bool) bool {
 
 // Deadline returns the deadline of a pending timer or of a plan's next run, rounded up to a tick,
 // on the wheel's clock. It returns false if the timer is not pending, for example during a run of a
-// plan, if the wheel was stopped, and for the zero Timer. A Flush may change the deadline to the
-// time of the flush. O(1).
+// plan, if the wheel was stopped, and for the zero Timer. O(1).
 func (t Timer) Deadline() (time.Time, bool) {
 	s := t.shard()
 	if s == nil {
@@ -258,9 +264,8 @@ func (c cell) moveLocked(w arena.Word, tick int64) bool {
 	tick = max(tick, now) // an Advance may have come after the caller's reading
 	moved := w.WithBits(uint64(tick))
 	staged := w.Kind() == arena.Staged
-	// A timer that is moved later stays in its bucket, as in other modes, unless it is due or about
-	// to be claimed.
-	stays := s.Manual && !staged && tick > old && old > now && !s.order.claiming
+	// A timer that is moved later stays in its bucket, as in other modes, unless it is due.
+	stays := s.Manual && !staged && tick > old && old > now
 	if !staged && !stays {
 		moved = moved.With(arena.Staged) | arena.Moved
 	}
@@ -269,7 +274,7 @@ func (c cell) moveLocked(w arena.Word, tick int64) bool {
 	}
 	s.inbox.rescheduled++
 	if s.Manual {
-		s.order.stamp(c.index)
+		s.inbox.order.stamp(c.index)
 	}
 	switch {
 	case stays:

@@ -63,9 +63,9 @@ import (
 // later deadline, it places the timer again. Reschedule to an earlier time also puts the timer into
 // the inbox.
 //
-// A bucket that has left its slot is cascading if its timers have to move, or due if they wait to
-// be claimed. Timers that are placed into the slot afterwards open a new bucket there, so a bucket
-// that is being emptied never grows.
+// A bucket that has left its slot is cascading until all its timers have moved or are due. Timers
+// that are placed into the slot afterwards open a new bucket there, so a bucket that is being
+// emptied never grows.
 
 // ErrStopped is returned by [TimingWheel.Sleep] if the wheel is stopped.
 var ErrStopped = errors.New("timingwheel: the wheel is stopped")
@@ -258,12 +258,13 @@ func (tw *TimingWheel) survey() survey.Wheel { return tw.engine.survey(quantum) 
 // error that wraps [ErrOption] if [Options.ProfileRate] is 0, or the error of w. O(samples).
 func (tw *TimingWheel) WriteProfile(w io.Writer) error { return tw.engine.writeProfile(w) }
 
-// Flush makes all timers that are pending at the call due now, and returns their number. A timer
-// that another goroutine arms during the call may be included. Callbacks run in no particular
-// order. Flush does not wait for them, except in Manual mode with [Inline], where it runs them. A
-// timer that is stopped or rescheduled before its callback starts leaves the flush. A plan runs
-// once and continues. On a stopped wheel Flush returns 0. It panics on the wheel of [Default].
-// O(pending timers).
+// Flush claims all timers that are pending at the call, so that their callbacks run now, and
+// returns their number. A timer that another goroutine arms during the call may be included.
+// Callbacks run in no particular order. Flush does not wait for them, except in Manual mode with
+// [Inline], where it runs them. From then on Stop of such a timer returns false, Len does not count
+// it, and [Stats].Due does, until its callback starts. The wheel's Stop discards what has not
+// started. A plan runs once and continues. On a stopped wheel Flush returns 0. It panics on the
+// wheel of [Default]. O(pending timers).
 func (tw *TimingWheel) Flush() int {
 	tw.role.mustNotBeDefault("Flush")
 	return tw.engine.flush()

@@ -84,10 +84,10 @@ func verifyPager(p *arena.Pager, size int, open func(page int) bool, mayBeRetire
 	return nil
 }
 
-// allBuckets iterates over the buckets of the wheel, of the due list and of the cascade.
+// allBuckets iterates over the buckets of the wheel and of the cascade.
 func allBuckets(o *owner) iter.Seq[*bucket] {
 	return func(yield func(*bucket) bool) {
-		for _, list := range []iter.Seq[*bucket]{o.wheel.buckets, o.due.all, o.wheel.cascade.all} {
+		for _, list := range []iter.Seq[*bucket]{o.wheel.buckets, o.wheel.cascade.all} {
 			for b := range list {
 				if !yield(b) {
 					return
@@ -183,7 +183,7 @@ func verifyInbox(s *shard) error {
 	for _, i := range s.inbox.free {
 		w := loadWord(&s.slots.Pages, i)
 		k := w.Kind()
-		pending := k == arena.Staged || k == arena.Placed || k == arena.Ending
+		pending := k == arena.Staged || k == arena.Placed || k == arena.Ending || k == arena.Flushed
 		if seen[i] || pending || *s.owner.store.pos(i) != 0 || s.slots.Pager.IsFree(int(i>>arena.PageShift), i&arena.PageMask) {
 			return fmt.Errorf("B3: free slot %d has kind %d and position %d", i, k, *s.owner.store.pos(i))
 		}
@@ -195,18 +195,14 @@ func verifyInbox(s *shard) error {
 	return nil
 }
 
+// verifyDue checks S4 and the number of flushed timers.
 func verifyDue(s *shard) error {
 	o := &s.owner
-	ready := len(o.due.entries) - o.due.taken
-	for b := range o.due.buckets.all {
-		ready += b.live
+	if begun := s.claims.flushBegun.Load(); begun > o.counters.flushed {
+		return fmt.Errorf("flushed: %d timers, and %d have begun", o.counters.flushed, begun)
 	}
-	if ready != o.due.ready {
-		return fmt.Errorf("S4: %d timers are due, counted %d", ready, o.due.ready)
-	}
-	if pool := &o.pool; pool.starting < 0 || pool.running < 0 || pool.queuedCalls < 0 || pool.stuck < 0 || pool.serving < pool.stuck {
-		return fmt.Errorf("S4: %d workers starting, %d callbacks running, %d calls queued, %d of %d workers stuck",
-			pool.starting, pool.running, pool.queuedCalls, pool.stuck, pool.serving)
+	if len(o.expired) > 0 && !s.Manual && s.alarm.at.Load() > o.tick {
+		return fmt.Errorf("S4: %d timers are due at tick %d and not queued, alarm at %d", len(o.expired), o.tick, s.alarm.at.Load())
 	}
 	return nil
 }
@@ -262,9 +258,14 @@ func (w *wheel) verify() error {
 }
 
 func (c *cascade) verify() error {
-	for l := range c.levels {
-		if used := c.used>>l&1 == 1; used != (c.levels[l].head != nil) {
-			return fmt.Errorf("W5: level %d of the cascade: used is %v", l, used)
+	for b := range c.all {
+		if b.state != bucketCascading {
+			return fmt.Errorf("W5: a bucket of the cascade is in state %d", b.state)
+		}
+	}
+	for b := range c.fine.all {
+		if b.level != 0 {
+			return fmt.Errorf("W5: a bucket of level %d is among those of level 0", b.level)
 		}
 	}
 	return nil

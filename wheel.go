@@ -1,8 +1,6 @@
 package timingwheel
 
 import (
-	"math/bits"
-
 	"github.com/timingwheel-go/timingwheel/internal/heap"
 )
 
@@ -36,7 +34,7 @@ type level struct {
 //	    earlier deadline. Such a timer is in the inbox as well.
 //	W4  empties is the number of queued buckets without entries, and live is the number of entries
 //	    of all queued buckets.
-//	W5  Bit l of cascade.used is set if and only if level l of the cascade has a bucket.
+//	W5  cascade.fine has buckets of level 0, and cascade.coarse those of other levels.
 type wheel struct {
 	geometry
 	store   *bucketStore
@@ -190,17 +188,6 @@ func (w *wheel) pop(tick int64) *bucket {
 	return b
 }
 
-// popAny removes the first bucket with timers, whenever it expires. It does not move the clock. It
-// returns nil if there is none.
-func (w *wheel) popAny() *bucket {
-	if _, ok := w.first(); !ok {
-		return nil
-	}
-	b := w.queue.PopMin()
-	w.unslot(b)
-	return b
-}
-
 // emptyMax is the number of empty buckets that may stay queued however few other buckets there are.
 const emptyMax = 64
 
@@ -237,69 +224,34 @@ func (w *wheel) buckets(yield func(*bucket) bool) {
 	}
 }
 
-// cascade holds the expired buckets whose timers move to finer levels. The buckets of the finest
-// level go first, because their few timers are due soonest. A large bucket of a coarse level, which
-// may take seconds and therefore begins early, goes after each of them.
-//
-// At every eighth turn the bucket that expired first goes next, whatever its level. Without this
-// rule the coarse buckets would starve while the shard is overloaded.
-type cascade struct {
-	levels [maxLevels]bucketList
-	used   uint32 // bit l: levels[l] is not empty
-	turn   uint32
-}
+// cascade holds the expired buckets whose timers have to be moved: to finer levels, or to the due
+// timers. Those of the finest level are a list of their own, so that a large bucket of a coarse
+// level, which may take seconds, delays none of them.
+type cascade struct{ fine, coarse bucketList }
 
-const fairTurn = 8
+func (c *cascade) any() bool { return c.fine.head != nil || c.coarse.head != nil }
 
-func (c *cascade) any() bool { return c.used != 0 }
-
-// waiting reports whether any bucket has timers.
-func (c *cascade) waiting() bool {
+// live returns the number of timers. O(buckets).
+func (c *cascade) live() (n int) {
 	for b := range c.all {
-		if b.live > 0 {
-			return true
-		}
+		n += b.live
 	}
-	return false
+	return n
 }
 
 func (c *cascade) push(b *bucket) {
 	b.state = bucketCascading
-	c.levels[b.level].push(b)
-	c.used |= 1 << b.level
-}
-
-// next returns the bucket to cascade next, or nil if there is none.
-func (c *cascade) next() *bucket {
-	if c.used == 0 {
-		return nil
-	}
-	c.turn++
-	b := c.levels[bits.TrailingZeros32(c.used)].head
-	if c.turn%fairTurn != 0 {
-		return b
-	}
-	for l := b.level + 1; c.used>>l != 0; l++ {
-		if o := c.levels[l].head; o != nil && o.at < b.at {
-			b = o
-		}
-	}
-	return b
-}
-
-// remove removes a bucket that next has returned.
-func (c *cascade) remove(b *bucket) {
-	l := &c.levels[b.level]
-	l.pop()
-	if l.head == nil {
-		c.used &^= 1 << b.level
+	if b.level == 0 {
+		c.fine.push(b)
+	} else {
+		c.coarse.push(b)
 	}
 }
 
 // all iterates over the buckets.
 func (c *cascade) all(yield func(*bucket) bool) {
-	for l := 0; c.used>>l != 0; l++ {
-		for b := range c.levels[l].all {
+	for _, l := range []*bucketList{&c.fine, &c.coarse} {
+		for b := range l.all {
 			if !yield(b) {
 				return
 			}

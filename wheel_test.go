@@ -135,7 +135,11 @@ func (c *clockwork) expire(n int) {
 func (c *clockwork) move(n int) {
 	c.t.Helper()
 	for ; n > 0; n-- {
-		b := c.cascade.next()
+		list := &c.cascade.fine
+		if list.head == nil {
+			list = &c.cascade.coarse
+		}
+		b := list.head
 		if b == nil {
 			return
 		}
@@ -143,8 +147,7 @@ func (c *clockwork) move(n int) {
 			c.drainChunk(b, false)
 			continue
 		}
-		c.cascade.remove(b)
-		c.store.freeBucket(b)
+		c.store.freeBucket(list.pop())
 	}
 }
 
@@ -432,26 +435,6 @@ func TestArmingWhileBucketsAreOverdue(t *testing.T) {
 	require.EqualValues(t, 100, c.cur)
 }
 
-// popAny takes the buckets in the order of their expirations and skips empty ones. The clock does
-// not move.
-func TestPopAnyDoesNotMoveTheClock(t *testing.T) {
-	t.Parallel()
-	c := newClockwork(t, 4, 3, 7)
-	for _, tick := range []int64{9, 1000, 30, 8, 200} {
-		c.arm(tick)
-	}
-	c.stop(c.arm(10))
-	var order []int64
-	for b := c.popAny(); b != nil; b = c.popAny() {
-		order = append(order, b.at)
-		require.EqualValues(t, 7, c.cur)
-		require.NoError(t, c.wheel.verify())
-	}
-	require.Equal(t, []int64{8, 9, 16, 192, 992}, order)
-	require.Zero(t, c.queue.Len())
-	require.Zero(t, c.live)
-}
-
 // If two buckets expire together, the coarser one goes first, so that its timers reach the finer
 // bucket in time.
 func TestCoarserBucketOfATickIsTakenFirst(t *testing.T) {
@@ -623,12 +606,14 @@ func TestWheelVerifyFindsDamage(t *testing.T) {
 		"W1: H":               func(_ *clockwork, b *bucket) { b.heapIndex++ },
 		"W1: bucket":          func(_ *clockwork, b *bucket) { b.at++ },
 		"W2: bucket":          func(c *clockwork, b *bucket) { c.cur = b.at + 1 },
-		"in state":            func(_ *clockwork, b *bucket) { b.state = bucketDue },
+		"in state":            func(_ *clockwork, b *bucket) { b.state = bucketCascading },
 		"buckets in slots":    func(c *clockwork, b *bucket) { c.levels[b.level].slots[b.slot] = nil },
 		"W4":                  func(c *clockwork, _ *bucket) { c.empties++ },
 		"entries in all":      func(c *clockwork, _ *bucket) { c.wheel.live++ },
-		"W5: level 2 of the":  func(c *clockwork, _ *bucket) { c.cascade.used = 4 },
-		"W5: level 15 of the": func(c *clockwork, _ *bucket) { c.cascade.levels[15].push(&bucket{}) },
+		"W5: a bucket of the": func(c *clockwork, _ *bucket) { c.cascade.coarse.push(&bucket{level: 1}) },
+		"W5: a bucket of level": func(c *clockwork, _ *bucket) {
+			c.cascade.fine.push(&bucket{level: 3, state: bucketCascading})
+		},
 	} {
 		c := newClockwork(t, 8, 3, 0)
 		c.arm(30)
@@ -639,71 +624,28 @@ func TestWheelVerifyFindsDamage(t *testing.T) {
 	}
 }
 
-// A huge bucket of a coarse level cascades early. Buckets of finer levels that expire meanwhile go
-// first, because their timers are due and those of the huge bucket are not.
-func TestFinerBucketsCascadeFirst(t *testing.T) {
+// Buckets of the finest level that expire while a huge one of a coarse level cascades do not wait
+// for it.
+func TestCascadeHasAListForTheFinestLevel(t *testing.T) {
 	t.Parallel()
 	var c cascade
 	require.False(t, c.any())
-	require.Nil(t, c.next())
-	for id, level := range []int32{2, 1, 15, 1, 2, 0} {
-		c.push(&bucket{id: uint32(id), level: level, at: 10 - int64(level)})
+	for id, level := range []int32{2, 0, 15, 1, 0} {
+		c.push(&bucket{id: uint32(id), level: level, live: 1})
 	}
 	require.NoError(t, c.verify())
-	var order []uint32
-	for c.turn < fairTurn-2 {
-		b := c.next()
-		require.EqualValues(t, bucketCascading, b.state)
-		order = append(order, b.id)
-		c.remove(b)
-		require.NoError(t, c.verify())
-		if b.id == 3 {
-			c.push(&bucket{id: 6, level: 1})
-		}
-	}
-	require.Equal(t, []uint32{5, 1, 3, 6, 0, 4}, order)
 	require.True(t, c.any())
-	require.False(t, c.waiting(), "the buckets are empty")
-	c.push(&bucket{level: 4, live: 1})
-	require.True(t, c.waiting())
-	c.remove(c.next())
-	require.False(t, c.waiting())
-	c.remove(c.next())
+	require.Equal(t, 5, c.live())
+	for _, want := range []uint32{1, 4} {
+		require.Equal(t, want, c.fine.pop().id)
+	}
+	require.Nil(t, c.fine.head)
+	for _, want := range []uint32{0, 2, 3} {
+		require.True(t, c.any())
+		require.Equal(t, want, c.coarse.pop().id)
+	}
 	require.False(t, c.any())
-}
-
-// If finer buckets keep expiring, a coarse bucket that has expired before them gets every eighth
-// turn.
-func TestCoarseBucketGetsEveryEighthTurn(t *testing.T) {
-	t.Parallel()
-	var c cascade
-	coarse, early := &bucket{level: 3, at: 5}, &bucket{level: 2, at: 1000}
-	c.push(coarse)
-	c.push(early)
-	turns := map[*bucket]int{}
-	for at := range int64(80) {
-		c.push(&bucket{at: 6 + at})
-		b := c.next()
-		turns[b]++
-		if b.level == 0 {
-			c.remove(b)
-		}
-	}
-	require.Equal(t, 80/fairTurn, turns[coarse])
-	require.Zero(t, turns[early], "the bucket has not expired")
-}
-
-// The eighth turn goes to the bucket that has expired first, whatever its level.
-func TestEighthTurnGoesToTheFirstExpiredBucket(t *testing.T) {
-	t.Parallel()
-	var c cascade
-	for l, at := range []int64{10, 5, 8} {
-		c.push(&bucket{level: int32(l), at: at})
-	}
-	for range fairTurn - 1 {
-		require.EqualValues(t, 0, c.next().level)
-	}
-	require.EqualValues(t, 1, c.next().level)
+	require.Zero(t, c.live())
 }
 
 // playClockwork performs the operations that pick chooses on a wheel and compares it with the

@@ -14,7 +14,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
-var kinds = []Kind{Free, Staged, Ending, Ended, Placed, Dead, Spent}
+var kinds = []Kind{Spent, Staged, Ending, Ended, Placed, Flushed, Dead}
 
 // flagSets returns all combinations of the flags.
 func flagSets() (sets []Word) {

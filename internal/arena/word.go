@@ -10,14 +10,17 @@ import "github.com/timingwheel-go/timingwheel/internal/clock"
 //	Staged   Ending    Stop              this call stops the timer; it clears the payload next
 //	Ending   Ended *   the same Stop     the payload is cleared
 //	Placed   Staged    Reschedule        to an earlier deadline; the Moved flag is set
-//	Placed   Staged    worker            the timer was postponed while it was due or in a batch
+//	Placed   Staged    worker            the timer was postponed while it was due
+//	Placed   Flushed   Flush             the timer is claimed; its callback begins later
 //	Placed   Dead *    Stop              this call stops the timer; it clears the payload and
 //	                                     pushes the slot on the stack of removals
-//	Placed   Dead *    wheel's Stop      the timer is in a batch, whose claims must fail
-//	Placed   Spent *   worker            the timer is claimed
+//	Placed   Dead *    wheel's Stop      the timer is discarded, so later claims fail
+//	Placed   Spent *   worker            the timer is claimed, and its callback begins
+//	Flushed  Spent *   worker            as Placed
+//	Flushed  Dead *    wheel's Stop      as Placed
 //
-// A star marks a final kind. The slot is allocated again once no inbox, bucket, batch or stack of
-// removals refers to it.
+// A star marks a final kind. The slot is allocated again once no inbox, bucket or stack refers to
+// it. A queue of due timers may still refer to it, by its generation.
 //
 // Every transition is one compare-and-swap of the whole word, so it fails if the generation or the
 // deadline has changed. Reschedule to a later time changes the deadline of a Staged or Placed word
@@ -26,13 +29,13 @@ type Kind uint8
 
 // The kinds of slots.
 const (
-	Free   Kind = iota // never used
-	Staged             // pending, in the inbox
-	Ending             // stopped while Staged; the payload is about to be cleared
-	Ended              // stopped while Staged; still in the inbox
-	Placed             // pending, in a bucket, among the due entries or in a worker's batch
-	Dead               // stopped while Placed; in the stack of removals, or about to be
-	Spent              // claimed; in the worker's batch
+	Spent   Kind = iota // never used, or claimed; in the stack of claimed slots, or about to be
+	Staged              // pending, in the inbox
+	Ending              // stopped while Staged; the payload is about to be cleared
+	Ended               // stopped while Staged; still in the inbox
+	Placed              // pending, in a bucket or due
+	Flushed             // due and claimed by Flush; the callback has not begun
+	Dead                // stopped while Placed; in the stack of removals, or about to be
 )
 
 // Classes of timers. An ordinary timer has class 0.
@@ -65,7 +68,7 @@ const _ = uint(1<<tickBits - 1 - clock.LastTick) // a word has room for every ti
 //	       3..4   class
 //	       5      Moved
 //	       6..19  generation
-//	      20..63  tick of the deadline; Dead: next slot of the stack of removals; Spent: id of the batch
+//	      20..63  tick of the deadline; Dead, Spent: next slot of the stack
 type Word uint64
 
 // Kind returns the kind of the slot.

@@ -2,7 +2,7 @@
 // files, one at a time, and counts those that no test catches.
 //
 //	go run ./internal/mutate [flags] [files]
-//	go run ./internal/mutate -n 6 -o new.txt worker.go wheel.go
+//	go run ./internal/mutate -n 6 -o new.txt claim.go wheel.go
 //	go run ./internal/mutate -n 6 -o new.txt -old old.txt
 //
 // Without files, the command changes those of the root package and of the internal packages that

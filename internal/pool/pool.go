@@ -1,0 +1,191 @@
+// Package pool runs what a queue holds on a set of goroutines, so that a quick callback needs no
+// goroutine of its own and a blocked one delays no other. It knows nothing of timers: its host puts
+// items into the queue, and the pool gives them back to the host to be run.
+//
+// A goroutine of the pool is a worker. A worker takes a batch of items from the queue and, before
+// it runs them, starts its spare, which is another goroutine. If a callback blocks, the scheduler
+// runs the spare next, because the spare was started last. The spare continues the batch, with a
+// spare of its own: the host skips the items that it has claimed. If no callback blocks, the worker
+// runs several batches before the spare begins and finds nothing to do. No goroutine waits for
+// work: a worker without work ends.
+//
+// The rules, each with a benchmark that needs it:
+//
+//	R1  Wake makes the calling goroutine a worker and begins an epoch: the pool no longer expects
+//	    running workers to come back for what is in the queue. (BusyStream/busy=0)
+//	R2  A batch has up to 32 callbacks. The number doubles when a batch ends before the spare of its
+//	    worker begins, and halves when the spare begins first. (Burst)
+//	R3  A worker starts its spare last, right before it runs a batch, unless its earlier spare has
+//	    not begun. Once the spare begins, the worker does not count as active. (BusyBlocked)
+//	R4  A worker ends if Config.Active workers are active. Before it ends because the queue is empty,
+//	    and when few items are left and the host is known to have more, it asks the host for more.
+//	    On a busy machine, workers that return from callbacks do the work of a host whose goroutine
+//	    waits for a processor. (BusySpread)
+//	R5  While work waits, a timer is set. When it goes off, batches that were there when it last went
+//	    off return to the queue, and get a goroutine for each callback.
+//	    If fewer than 10 batches have begun since the timer was set, the next ones have one
+//	    callback, and if they have had one, 256 goroutines take a callback each. A callback may wake
+//	    another goroutine before it blocks. The scheduler then runs that goroutine next, and the
+//	    spare waits behind all busy goroutines. (BusyBlockedWaking)
+//
+// Invariants, whenever mu is free:
+//
+//	P1  An item is in the queue or in one batch until Run has returned for that batch.
+//	P2  If work waits and no Wake is owed (see Put), then a worker is starting or serving, or an
+//	    active worker has a spare that has not begun, or the pool is full.
+//	P3  A batch of several callbacks for which Run has not returned is in batches, and the last
+//	    worker that runs it has a spare that has not begun.
+//	P4  active is the number of active workers.
+//	P5  After Close the queue is empty, and no batch begins.
+package pool
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	batchMax   = 32               // R2
+	stallAfter = time.Millisecond // R5
+	stallMax   = 10               // R5
+	spread     = 256              // R5
+	few        = 512              // R4
+)
+
+// Host is the owner of the items. Its methods are called without a lock.
+type Host[E any] interface {
+	// Run runs items. If a callback takes long, or exits its goroutine, the pool passes the same
+	// items to Run again, on another goroutine. So Run claims each item before it runs it, unless
+	// it gets only one at a time: see Config. Run does not keep or write items. A panic that Run
+	// does not recover crashes the program.
+	Run(items []E)
+
+	// More is called by a worker if the queue is empty, or nearly empty and the host has more. More
+	// puts into the pool what has become due meanwhile, and owes no Wake for it.
+	More()
+}
+
+// Config is the configuration of a pool.
+type Config struct {
+	Active  int // number of active workers from which further ones end
+	Limit   int // largest number of batches that run concurrently, each of one callback; 0: no limit
+	PerCall int // largest number of items that one callback gets; 0 means 1
+}
+
+// Pool is a queue of items with the goroutines that run them. Its methods may be called
+// concurrently. Make one with [New].
+type Pool[E any] struct {
+	host   Host[E]
+	config Config
+
+	mu         sync.Mutex
+	closed     bool
+	queue      Queue[E]
+	more       bool // the host has more
+	asking     bool // a worker calls More
+	size       int  // callbacks of the next batch; 1: callbacks block
+	epoch      uint64
+	active     int
+	batches    []*batch[E] // of several callbacks, until Run returns for the first time
+	freeWorker *worker[E]  // for reuse; may be nil
+	stats      Stats       // without Queued
+	stalls     stalls
+	idle       chan struct{}
+}
+
+// stalls is the state of R5.
+type stalls struct {
+	timer *time.Timer // nil until it is set for the first time
+	set   bool        // the timer is set, or its goroutine has not begun
+	begun int         // batches since the timer was set that have begun, or, of extra goroutines, ended
+	extra int         // extra goroutines that have not begun
+}
+
+// New returns an empty pool.
+func New[E any](host Host[E], c Config) *Pool[E] {
+	c.PerCall = max(1, c.PerCall)
+	return &Pool[E]{host: host, config: c, size: 1, epoch: 1}
+}
+
+// Put appends items to the queue. more reports whether the host has more items, for which it waits
+// until a worker calls [Host.More]. After one or several calls of Put, the caller owes a call of
+// Wake. Put does nothing after Close.
+func (p *Pool[E]) Put(items []E, more bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.more = p.more || more
+		p.queue.Push(items)
+		p.stats.Most = max(p.stats.Most, p.queue.Len())
+	}
+}
+
+// Wake makes the calling goroutine a worker, and returns when the goroutine is no longer needed. A
+// callback may call runtime.Goexit, so Wake may not return.
+func (p *Pool[E]) Wake() {
+	p.mu.Lock()
+	p.stats.Workers++
+	p.beginEpoch()
+	p.newWorker().serve()
+}
+
+// Close discards the queue. After Close has returned, the pool calls Run no more. A call of Run
+// that has begun continues: the host's own claims decide whether its callbacks still begin. All
+// goroutines of the pool end, the running ones once Run returns. Close does not wait for them. It
+// may be called more than once.
+func (p *Pool[E]) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	p.queue, p.more, p.batches = Queue[E]{}, false, nil
+	p.setTimer()
+}
+
+// Idle returns a channel that is closed once no batch is running. If the pool is closed, none runs
+// afterwards.
+func (p *Pool[E]) Idle() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.idle == nil {
+		p.idle = make(chan struct{})
+	}
+	idle := p.idle
+	p.closeIdle()
+	return idle
+}
+
+// closeIdle closes the channel of Idle if no batch is running.
+func (p *Pool[E]) closeIdle() {
+	if p.idle != nil && p.stats.Running == 0 {
+		close(p.idle)
+		p.idle = nil
+	}
+}
+
+// Stats are figures of a pool.
+type Stats struct {
+	Queued  int // items that no worker has taken
+	Most    int // most that were queued at a time
+	Running int // batches that a worker has taken and not ended
+	Workers int // goroutines
+}
+
+// Stats returns the present figures. O(1).
+func (p *Pool[E]) Stats() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	st := p.stats
+	st.Queued = p.queue.Len()
+	return st
+}
+
+// Waiting returns the items of batches of several callbacks, some of which may have begun, and up
+// to n items at the head of the queue.
+func (p *Pool[E]) Waiting(n int) (items []E) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, b := range p.batches {
+		items = append(items, b.items...)
+	}
+	return append(items, p.queue.Peek(n)...)
+}

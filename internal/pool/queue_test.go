@@ -1,0 +1,93 @@
+package pool
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// verify returns an error if Q1 or Q2 does not hold.
+func (q *Queue[E]) verify(isZero func(E) bool) error {
+	items := 0
+	for c := q.head; c != nil; c = c.next {
+		first, end := 0, chunkSize
+		if c == q.head {
+			first = q.first
+		}
+		if c == q.tail {
+			end = q.end
+		}
+		if first >= end || (c.next == nil) != (c == q.tail) {
+			return fmt.Errorf("Q1: a chunk has items from %d to %d", first, end)
+		}
+		items += end - first
+		for k, e := range c.items {
+			if (k < first || k >= end) && !isZero(e) {
+				return fmt.Errorf("Q2: place %d keeps an item", k)
+			}
+		}
+	}
+	if items != q.n || (q.tail == nil) != (items == 0) {
+		return fmt.Errorf("Q1: %d items, counted %d", items, q.n)
+	}
+	spares := 0
+	for c := q.spare; c != nil; c = c.next {
+		spares++
+		for k, e := range c.items {
+			if !isZero(e) {
+				return fmt.Errorf("Q2: place %d of a spare chunk keeps an item", k)
+			}
+		}
+	}
+	if spares != q.spares || spares > sparesMax {
+		return fmt.Errorf("%d spare chunks, counted %d", spares, q.spares)
+	}
+	return nil
+}
+
+func TestQueueIsFirstInFirstOut(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	var q Queue[int]
+	var model []int
+	for next := 1; next < 100_000; {
+		switch random.IntN(4) {
+		case 0, 1:
+			items := make([]int, random.IntN(3*chunkSize))
+			for i := range items {
+				items[i] = next
+				next++
+			}
+			q.Push(items)
+			model = append(model, items...)
+		case 2:
+			items := q.Pop(nil, random.IntN(2*chunkSize))
+			back := items[random.IntN(len(items)+1):]
+			q.Return(back)
+			model = model[len(items)-len(back):]
+		default:
+			most := random.IntN(4 * chunkSize)
+			popped := q.Pop([]int{-1}, most)
+			n := min(most, len(model))
+			require.Equal(t, append([]int{-1}, model[:n]...), popped)
+			model = model[n:]
+		}
+		require.Equal(t, len(model), q.Len())
+		require.NoError(t, q.verify(func(e int) bool { return e == 0 }))
+	}
+}
+
+func TestEmptyQueueKeepsFewChunks(t *testing.T) {
+	var q Queue[int]
+	q.Push(make([]int, 1_000_000))
+	require.Len(t, q.Pop(nil, 2_000_000), 1_000_000)
+	require.Nil(t, q.head)
+	require.Equal(t, sparesMax, q.spares)
+	require.Empty(t, q.Pop(nil, 1))
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		q.Push([]int{1, 2, 3})
+		q.Pop(make([]int, 0, 3), 3)
+	}))
+}

@@ -1,0 +1,310 @@
+package pool
+
+import (
+	"math"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// batch is a sequence of items that a worker has taken from the queue.
+type batch[E any] struct {
+	items []E
+	seen  bool // it was there at the last stall
+	users int  // workers that have it
+	first [1]E // memory of items
+}
+
+// worker is the state of a goroutine of the pool.
+//
+//	state     mu        transition                                        to
+//	starting  not held  Wake, stall, runSpare, runExtra                   serving
+//	serving   held      run                                               running
+//	                    serve, if there is no work or enough workers      ended
+//	running   not held  run, when Host.Run returns                        serving
+//	                    end, after Goexit or a panic                      ended
+//
+// A serving worker releases mu while it calls Host.More. A running worker is active from run until
+// its batch ends, a new epoch begins, or its spare begins. It is not active at all during the first
+// batch of an extra goroutine, and if it got no spare because the pool is full. The fields are
+// guarded by mu.
+type worker[E any] struct {
+	pool    *Pool[E]
+	batch   *batch[E] // what it runs next, or runs; nil: none
+	own     *batch[E] // for reuse, unless another worker has it
+	epoch   uint64    // the epoch in which it is active; 0: none
+	spare   bool      // its spare has not begun
+	extra   bool      // it is an extra goroutine of R5 that has not run a batch
+	running bool
+
+	back atomic.Bool // it has run its batch and waits for mu
+}
+
+// beginEpoch is called when work was queued that running workers do not know of. mu is held.
+func (p *Pool[E]) beginEpoch() {
+	p.epoch++
+	p.active = 0
+}
+
+// room returns the number of batches that Limit allows to run in addition. mu is held.
+func (p *Pool[E]) room() int {
+	if p.config.Limit == 0 {
+		return math.MaxInt
+	}
+	return p.config.Limit - p.stats.Running
+}
+
+// waiting reports whether there is work that no worker has taken. mu is held.
+func (p *Pool[E]) waiting() bool { return p.queue.Len() > 0 || p.more || len(p.batches) > 0 }
+
+// setTimer sets or stops the timer of R5. While the pool is full, the timer could do nothing. mu is
+// held.
+func (p *Pool[E]) setTimer() {
+	switch wait := p.waiting() && p.room() > 0 && !p.closed; {
+	case wait == p.stalls.set:
+	case !wait:
+		p.stalls.set = !p.stalls.timer.Stop()
+	case p.stalls.timer == nil:
+		p.stalls.set, p.stalls.begun = true, 0
+		p.stalls.timer = time.AfterFunc(stallAfter, p.stall)
+	default:
+		p.stalls.set, p.stalls.begun = true, 0
+		p.stalls.timer.Reset(stallAfter)
+	}
+}
+
+// stall is called by the timer of R5. It does not start further goroutines before the earlier ones
+// have begun.
+func (p *Pool[E]) stall() {
+	p.mu.Lock()
+	p.stalls.set = false
+	p.stats.Workers++
+	p.beginEpoch()
+	n := p.returnBatches()
+	switch {
+	case p.stalls.begun >= stallMax:
+	case p.size > 1:
+		p.size = 1
+	case p.stalls.extra == 0:
+		n += spread
+	}
+	n = min(n, p.room(), (p.queue.Len()+p.config.PerCall-1)/p.config.PerCall)
+	p.stats.Workers += n
+	p.stalls.extra += n
+	for range n {
+		go p.runExtra()
+	}
+	p.newWorker().serve()
+}
+
+// returnBatches returns the batches to the queue that were there at the last stall, and returns the
+// number of their items. mu is held.
+func (p *Pool[E]) returnBatches() (n int) {
+	p.batches = slices.DeleteFunc(p.batches, func(b *batch[E]) bool {
+		if !b.seen {
+			b.seen = true
+			return false
+		}
+		p.queue.Return(b.items)
+		n += len(b.items)
+		return true
+	})
+	return n
+}
+
+// runExtra runs an extra goroutine of R5.
+func (p *Pool[E]) runExtra() {
+	p.mu.Lock()
+	p.stalls.extra--
+	w := p.newWorker()
+	w.extra = true
+	w.serve()
+}
+
+// runSpare runs the spare of a worker.
+func (p *Pool[E]) runSpare(of *worker[E]) {
+	p.mu.Lock()
+	of.spare = false
+	if of.back.Load() { // it continues itself
+		p.stats.Workers--
+		p.mu.Unlock()
+		return
+	}
+	if of.deactivate() {
+		p.size = max(1, p.size/2)
+	}
+	w := p.newWorker()
+	if b := of.batch; slices.Contains(p.batches, b) {
+		b.users++
+		w.batch = b
+	}
+	w.serve()
+}
+
+// newWorker returns a worker, which serves. mu is held.
+func (p *Pool[E]) newWorker() *worker[E] {
+	w := p.freeWorker
+	if p.freeWorker = nil; w == nil {
+		w = &worker[E]{pool: p}
+	}
+	return w
+}
+
+// serve runs batches until there is no work or there are enough workers. It is called with mu held
+// and returns without it.
+func (w *worker[E]) serve() {
+	defer w.end()
+	for w.ready() {
+		w.run()
+	}
+}
+
+// end ends a worker. It releases mu. If a callback has called runtime.Goexit, or panics and is
+// about to crash the program, mu is not held before, and another worker continues.
+func (w *worker[E]) end() {
+	p := w.pool
+	if w.running {
+		p.mu.Lock()
+		if slices.Contains(p.batches, w.batch) {
+			p.queue.Return(w.batch.items)
+		}
+		if w.endBatch(); p.waiting() {
+			go p.Wake()
+		}
+	}
+	p.stats.Workers--
+	if w.batch != nil { // the pool was closed
+		w.batch.users--
+	}
+	if w.batch, w.extra = nil, false; !w.spare { // else its spare will look at it
+		p.freeWorker = w
+	}
+	p.setTimer() // there may be room now
+	p.mu.Unlock()
+}
+
+// ready reports whether the worker has a batch to run. Otherwise the worker ends. mu is held, and
+// released in between.
+func (w *worker[E]) ready() bool {
+	p := w.pool
+	for asked := false; !p.closed; {
+		switch n := p.queue.Len(); {
+		case w.batch != nil:
+			return true
+		case p.room() <= 0:
+			return false
+		case n == 0 && p.asking:
+			return false
+		case n == 0 || n <= few && p.more && !p.asking && !asked:
+			p.more, p.asking = false, true
+			p.setTimer()
+			p.mu.Unlock()
+			p.host.More()
+			p.mu.Lock()
+			p.asking, asked = false, true
+			if p.queue.Len() == 0 && !p.more {
+				return false
+			}
+			p.beginEpoch()
+		case p.active >= p.config.Active && !w.extra:
+			return false
+		default:
+			w.take()
+		}
+	}
+	return false
+}
+
+// take takes a batch from the queue. mu is held.
+func (w *worker[E]) take() {
+	p := w.pool
+	n := p.config.PerCall
+	if p.callbacks() && !w.extra {
+		n = p.size
+	}
+	b := w.own
+	if b == nil || b.users > 0 {
+		b = new(batch[E])
+		b.items = b.first[:0]
+		w.own = b
+	}
+	b.items = p.queue.Pop(b.items, n)
+	b.users, b.seen = 1, false
+	if w.batch = b; p.callbacks() && len(b.items) > 1 {
+		p.batches = append(p.batches, b)
+	}
+}
+
+// callbacks reports whether a batch may have several callbacks.
+func (p *Pool[E]) callbacks() bool { return p.config.PerCall == 1 && p.config.Limit == 0 }
+
+// run runs the batch. mu is held before and after, except if a callback exits the goroutine.
+func (w *worker[E]) run() {
+	p := w.pool
+	start := w.activate()
+	p.stats.Running++
+	p.setTimer()
+	w.running = true
+	p.mu.Unlock()
+	if start {
+		go p.runSpare(w)
+	}
+	p.host.Run(w.batch.items)
+	w.back.Store(true)
+	p.mu.Lock()
+	w.back.Store(false)
+	w.endBatch()
+}
+
+// activate makes the worker active, unless it is extra, and reports whether it has to start a
+// spare. mu is held.
+func (w *worker[E]) activate() (start bool) {
+	p := w.pool
+	if w.extra {
+		return false
+	}
+	p.stalls.begun++
+	start = p.waiting() && !w.spare
+	if start && p.room() <= 1 { // for the worker itself
+		return false
+	}
+	p.active++
+	w.epoch = p.epoch
+	if start {
+		w.spare = true
+		p.stats.Workers++
+	}
+	return start
+}
+
+// endBatch counts the end of the batch. mu is held.
+func (w *worker[E]) endBatch() {
+	p := w.pool
+	if w.deactivate(); w.spare {
+		p.size = min(2*p.size, batchMax)
+	}
+	if w.extra {
+		p.stalls.begun++
+	}
+	b := w.batch
+	if i := slices.Index(p.batches, b); i >= 0 {
+		p.batches = slices.Delete(p.batches, i, i+1)
+	}
+	if b.users--; b.users == 0 {
+		clear(b.items)
+		b.items = b.items[:0]
+	}
+	w.batch, w.extra, w.running = nil, false, false
+	p.stats.Running--
+	p.closeIdle()
+}
+
+// deactivate makes the worker no longer active, and reports whether it was. mu is held.
+func (w *worker[E]) deactivate() bool {
+	was := w.epoch == w.pool.epoch
+	if was {
+		w.pool.active--
+	}
+	w.epoch = 0
+	return was
+}
