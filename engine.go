@@ -469,13 +469,7 @@ func (e *engine[T]) at(t time.Time, v T) Timer {
 	return e.armAt(deadline, now, v)
 }
 
-// lastingAt is at for a timer that survives the wheel's Stop. The payload is a func().
-func (e *engine[T]) lastingAt(t time.Time, v T) Timer {
-	deadline, now := e.Instant(t)
-	return e.armLasting(deadline, now, v)
-}
-
-// armLasting is armAt for a timer that survives the wheel's Stop.
+// armLasting is armAt for a timer that survives the wheel's Stop. The payload is a func().
 func (e *engine[T]) armLasting(deadline, now int64, v T) Timer {
 	s := e.pick()
 	return s.arm(deadline, now, v, arena.Lasting)

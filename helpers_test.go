@@ -505,16 +505,6 @@ func (l *ledger) requireNoneLost(t *testing.T) {
 	require.Equal(t, armed, fired+stopped, "lost")
 }
 
-// merge adds the records of another ledger.
-func (l *ledger) merge(o *ledger) {
-	shift := o.start.Sub(l.start)
-	for _, r := range o.records {
-		r.notBefore += shift
-		r.ranAt.Add(int64(shift))
-	}
-	l.records = append(l.records, o.records...)
-}
-
 // tiny are options for small wheels, on which cascades, rounds, laps and races for a bucket are
 // frequent.
 var tiny = []Options{

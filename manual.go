@@ -53,8 +53,10 @@ func (e *engine[T]) takeLeft(flushed []Timer) []Timer {
 		}
 		s := t.ref.shard
 		s.wheelMu.Lock()
-		s.inbox.order.release(t.index)
-		s.owner.expired = append(s.owner.expired, t)
+		if t.isDue() {
+			s.inbox.order.release(t.index)
+			s.owner.expired = append(s.owner.expired, t)
+		}
 		s.unlockAndDrain()
 	}
 	return flushed
@@ -93,7 +95,7 @@ func (c collected) compare(o collected) int {
 
 // advanceTo moves the clock of a Manual shard and appends the timers that have become due to all. k
 // is the index of the shard. Callers arm timers relative to the old clock until the new one is
-// stored.
+// stored. A Reschedule that comes before that leaves a timer where it is, which may be expired.
 func (s *shard) advanceTo(all []collected, k int, now int64) []collected {
 	s.wheelMu.Lock()
 	defer s.unlockAndDrain()
@@ -110,19 +112,22 @@ func (s *shard) advanceTo(all []collected, k int, now int64) []collected {
 			o.move(&o.wheel.cascade.coarse)
 		}
 	}
+	s.armMu.Lock()
+	defer s.armMu.Unlock()
+	s.inbox.now = now
+	s.now.Store(now)
 	for _, t := range o.expired {
 		_, w, ok := t.load()
-		if !ok || w.Kind() != arena.Placed || w.Tick() > o.tick {
-			continue // stopped or moved
-		}
-		if stamp, ok := s.inbox.order.collect(t.index); ok {
-			all = append(all, collected{w.Tick(), k, stamp, t})
+		switch {
+		case !ok || w.Kind() != arena.Placed: // stopped, or moved to the inbox
+		case w.Tick() <= o.tick:
+			if stamp, ok := s.inbox.order.collect(t.index); ok {
+				all = append(all, collected{w.Tick(), k, stamp, t})
+			}
+		case *o.store.pos(t.index) == 0:
+			o.put(t.index, w)
 		}
 	}
 	o.clearExpired()
-	s.armMu.Lock()
-	s.inbox.now = now
-	s.now.Store(now)
-	s.armMu.Unlock()
 	return all
 }

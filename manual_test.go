@@ -44,6 +44,35 @@ func TestAdvanceRunsInOrderOfTicksThenOfArming(t *testing.T) {
 	require.Equal(t, "0 1 2 3 reset far1 far2", s.to(20*ms))
 }
 
+// A Reschedule during an Advance loses no timer, whether the Advance has found the timer due before
+// or not.
+func TestRaceRescheduleDuringAdvance(t *testing.T) {
+	t.Parallel()
+	for range scaled(400) {
+		s := newRecordingWheel(t, Options{Tick: ms, Shards: 1}, 0)
+		timers := make([]Timer, 2000)
+		for i := range timers {
+			timers[i] = s.AfterFunc(2*ms, func() {})
+		}
+		moved := make(chan struct{})
+		go func() {
+			defer close(moved)
+			for _, tm := range timers {
+				tm.Reschedule(5 * ms)
+			}
+		}()
+		ran := 0
+		for k := range 4 {
+			runtime.Gosched()
+			ran += s.Advance(modelStart.Add(time.Duration(k) * ms))
+		}
+		<-moved
+		ran += s.Advance(s.Now().Add(time.Hour))
+		require.Equal(t, len(timers), ran)
+		require.Zero(t, s.Len())
+	}
+}
+
 // A timer that a callback arms runs in a later Advance, even if it is due at once. So a chain of
 // zero delays starves neither the caller of Advance nor another timer.
 func TestChainOfZeroDelaysStarvesNoTimer(t *testing.T) {

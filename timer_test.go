@@ -11,8 +11,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/timingwheel-go/timingwheel/internal/testscale"
 )
 
 func TestStopReturnsTrueOnce(t *testing.T) {
@@ -202,38 +200,6 @@ func raceSteps(l *ledger, tw *TimingWheel, rng *rand.Rand, board *[32]atomic.Poi
 			runtime.Gosched()
 		}
 	}
-}
-
-// 16 goroutines arm timers on a small wheel of three levels, as in the benchmark in which another
-// library fires more than half of the timers early.
-func TestRaceAddersOnASmallWheelLoseNoTimerAndNoneIsEarly(t *testing.T) {
-	t.Parallel()
-	tw := startWheel(t, Options{WheelSize: 16, Levels: 3, Shards: 1, Tick: time.Millisecond})
-	length := 3 * time.Second
-	if !testscale.Full() {
-		length = 500 * time.Millisecond // longer than the delays
-	}
-	ledgers := make([]*ledger, 16) // one for each goroutine, because a shared one would serialize them
-	var all sync.WaitGroup
-	for g := range ledgers {
-		ledgers[g] = newLedger()
-		all.Go(func() {
-			for time.Since(ledgers[g].start) < length {
-				for range max(scaled(10), 1) {
-					ledgers[g].arm(tw, time.Duration(1+rand.IntN(400))*time.Millisecond)
-				}
-				time.Sleep(time.Millisecond)
-			}
-		})
-	}
-	all.Wait()
-	require.NoError(t, drainWheel(tw))
-	verifyShards(t, tw.engine)
-	total := newLedger()
-	for _, l := range ledgers {
-		total.merge(l)
-	}
-	total.requireNoneLostAndCounted(t, tw)
 }
 
 // eachTiny runs a test on each of the tiny wheels.
