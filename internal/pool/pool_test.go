@@ -663,9 +663,9 @@ func TestWorkerAsksForMoreWhileFewItemsAreLeft(t *testing.T) {
 		assert.EqualValues(t, 10*few, ran.Load())
 		assert.Len(t, queued, 8)
 		for _, n := range queued {
-			assert.LessOrEqual(t, n, few)
-			assert.Greater(t, n, few-batchMax)
+			assert.LessOrEqual(t, n, few) // the spare may have taken some meanwhile
 		}
+		assert.GreaterOrEqual(t, slices.Max(queued), few-batchMax)
 	})
 }
 
