@@ -34,8 +34,8 @@ func BenchmarkPunctual(b *testing.B) {
 				}
 				tw.AtFunc(due, f)
 				e := tw.engine
-				at, _ := e.Instant(due)
-				return e.TimeAt(e.ticks.Begin(e.ticks.Ceil(at)))
+				at, _ := e.config.Instant(due)
+				return e.config.TimeAt(e.config.ticks.Begin(e.config.ticks.Ceil(at)))
 			}
 			rng := xorshift(7)
 			var late, lateTick []time.Duration

@@ -132,7 +132,7 @@ func (tw *TimingWheel) Ticks(d time.Duration) iter.Seq[time.Time] {
 		if home == nil {
 			return
 		}
-		halting := tw.engine.survivors.halted
+		halting := tw.engine.stopped
 		for {
 			select {
 			case now := <-t.C:
@@ -279,7 +279,7 @@ func (e *emitter) fire(r *relay) {
 		r.recycle()
 		return
 	}
-	now, _ := e.wheel.engine.Instant(date)
+	now, _ := e.wheel.engine.config.Instant(date)
 	e.periodic.skipTo(now)
 	e.armRelay(r, e.periodic.next, now)
 	e.timer.sampleAs(e.periodic.origin)
@@ -375,7 +375,7 @@ func (tw *TimingWheel) Sleep(ctx context.Context, d time.Duration) error {
 	}
 	var halting <-chan struct{} // nil: the wheel cannot be stopped
 	if !tw.role.isDefault() {
-		halting = tw.engine.survivors.halted
+		halting = tw.engine.stopped
 	}
 	reusable, err := s.wait(ctx, timer, halting)
 	if reusable {
@@ -410,7 +410,7 @@ func (s *sleeper) wait(ctx context.Context, timer Timer, halting <-chan struct{}
 	case <-s.awake:
 		return true, nil
 	case <-halting:
-		return s.halted(ErrStopped)
+		return s.afterStop(ErrStopped)
 	case <-ctx.Done():
 	}
 	if timer.Stop() {
@@ -420,13 +420,13 @@ func (s *sleeper) wait(ctx context.Context, timer Timer, halting <-chan struct{}
 	case <-s.awake:
 		return true, nil
 	case <-halting:
-		return s.halted(ctx.Err())
+		return s.afterStop(ctx.Err())
 	}
 }
 
-// halted returns the result of Sleep on a stopped wheel. The callback has run, is about to run, or
-// will never run.
-func (s *sleeper) halted(err error) (reusable bool, _ error) {
+// afterStop returns the result of Sleep on a stopped wheel. The callback has run, is about to run,
+// or will never run.
+func (s *sleeper) afterStop(err error) (reusable bool, _ error) {
 	select {
 	case <-s.awake:
 		return true, nil

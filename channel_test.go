@@ -39,7 +39,7 @@ func eachChannelShape(t *testing.T, test func(t *testing.T, tw *TimingWheel)) {
 // roundUp returns when a timer with delay d fires on fake time. The wheel was made when the bubble
 // began.
 func roundUp(tw *TimingWheel, d time.Duration) time.Duration {
-	tick := time.Duration(tw.engine.ticks.Length())
+	tick := time.Duration(tw.engine.config.ticks.Length())
 	return (d + tick - 1) / tick * tick
 }
 
@@ -154,7 +154,7 @@ func TestStopAndResetOfAChannelTimerAreExactInEachState(t *testing.T) {
 				assertEmpty(t, timer.C, "before the new time")
 				v := <-timer.C
 				assert.GreaterOrEqual(t, v.Sub(start), 2*time.Hour)
-				assert.Less(t, v.Sub(start), 2*time.Hour+time.Duration(tw.engine.ticks.Length()))
+				assert.Less(t, v.Sub(start), 2*time.Hour+time.Duration(tw.engine.config.ticks.Length()))
 				assert.Zero(t, tw.Len())
 			})
 		})
@@ -284,7 +284,7 @@ func claimedUnder(t *testing.T, tw *TimingWheel, e *emitter, meanwhile func()) {
 	t.Helper()
 	e.mu.Lock()
 	e.resetLocked(5 * ms)
-	await(t, "a claim", func() bool { return tw.engine.shards[0].claims.fired.Load() > 0 })
+	await(t, "a claim", func() bool { return tw.engine.shards[0].claimed.fired.Load() > 0 })
 	meanwhile()
 	e.mu.Unlock()
 	await(t, "the end of the callback", func() bool { return tw.Stats().Running == 0 })

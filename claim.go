@@ -1,6 +1,7 @@
 package timingwheel
 
 import (
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -8,35 +9,15 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// poolHost runs the timers of a pool. It implements [pool.Host].
-type poolHost[T any] struct {
-	engine *engine[T]
-	due    due
-}
-
-func (h *poolHost[T]) Run(timers []Timer) { h.engine.run(timers) }
-func (h *poolHost[T]) More()              { h.engine.more(h.due) }
-
-// more does the work of drivers that are late. It queues timers for d, and for others, which it
-// wakes.
-func (e *engine[T]) more(d due) {
-	tick := e.ticks.Floor(e.Read())
-	for _, s := range e.shards {
-		if own := s.alarm.due == d; s.alarm.driveIfLate(tick, own) && !own {
-			go s.alarm.due.Wake()
-		}
-	}
-}
-
 // run claims the timers of a batch and calls their callbacks, or one callback for all payloads. It
 // returns the number of claims. It reads the clock once, at the beginning.
 func (e *engine[T]) run(timers []Timer) int {
-	c := claims[T]{engine: e, now: e.reading(), buffer: e.takeValues()}
+	c := batch[T]{engine: e, now: e.reading(), buffer: e.takeValues()}
 	c.values = c.buffer.values
-	c.tick = e.ticks.Floor(c.now)
+	c.tick = e.config.ticks.Floor(c.now)
 	defer c.end()
 	load(timers)
-	if e.perCall > 1 {
+	if e.config.perCall > 1 {
 		c.claimAll(timers)
 		return c.n
 	}
@@ -50,13 +31,13 @@ func (e *engine[T]) run(timers []Timer) int {
 
 // claimAll claims timers and makes one call for all payloads. The wheel's Stop waits for the
 // claims: only a few instructions lie between the last one and the call.
-func (c *claims[T]) claimAll(timers []Timer) {
+func (c *batch[T]) claimAll(timers []Timer) {
 	e := c.engine
-	e.claims.claiming.Add(1)
+	e.batches.claiming.Add(1)
 	for _, t := range timers {
 		c.claim(t)
 	}
-	e.claims.claiming.Add(-1)
+	e.batches.claiming.Add(-1)
 	if len(c.values) > 0 {
 		c.call()
 	}
@@ -73,15 +54,16 @@ func load(timers []Timer) (all arena.Word) {
 	return all
 }
 
-// claimState is what all batches of a wheel share.
-type claimState[T any] struct {
+// batches is what all batches of a wheel share.
+type batches[T any] struct {
 	values   atomic.Pointer[valueBuffer[T]] // for reuse; may be nil
 	lateness latenessCount
-	claiming atomic.Int32 // batches with claims for one call that has not begun
+	panics   atomic.Uint64 // calls of OnPanic
+	claiming atomic.Int32  // batches with claims for one call that has not begun
 }
 
-// claims are the claims of one batch.
-type claims[T any] struct {
+// batch is a batch of timers that are claimed and run.
+type batch[T any] struct {
 	engine    *engine[T]
 	now, tick int64 // the clock at the beginning of the batch
 	n         int
@@ -103,8 +85,8 @@ type claims[T any] struct {
 // claim claims a timer, appends its payload to values, and reports whether it did. It fails if the
 // timer has been stopped, moved, claimed before, or discarded by the wheel's Stop. A timer that was
 // postponed goes back to the inbox.
-func (c *claims[T]) claim(t Timer) bool {
-	s, _ := t.ref.shard.host.(*shardOf[T])
+func (c *batch[T]) claim(t Timer) bool {
+	s, _ := t.ref.shard.typed.(*shardOf[T])
 	pg := t.ref.page.Load()
 	if pg == nil {
 		return false
@@ -115,10 +97,10 @@ func (c *claims[T]) claim(t Timer) bool {
 		switch k := w.Kind(); {
 		case w.Gen() != t.gen:
 			return false
-		case k == arena.Placed && s.Manual && !s.inbox.order.collected(i):
+		case k == arena.Placed && s.config.Manual && !s.inbox.order.collected(i):
 			return false // it was moved, and this entry is an old one
 		case k == arena.Placed && w.Tick() > c.tick:
-			if s.returnMoved(pg, i, w) || s.closed.Load() {
+			if s.stagePostponed(pg, i, w) || s.closed.Load() {
 				return false
 			}
 			continue
@@ -146,9 +128,9 @@ func (c *claims[T]) claim(t Timer) bool {
 			c.recordFirst(w.Tick())
 		}
 		if w.Kind() == arena.Flushed {
-			s.claims.flushBegun.Add(1)
+			s.claimed.flushBegun.Add(1)
 		} else {
-			s.claims.fired.Add(1)
+			s.claimed.fired.Add(1)
 		}
 		c.counted = counted
 		p := &values[i&arena.PageMask]
@@ -158,7 +140,7 @@ func (c *claims[T]) claim(t Timer) bool {
 		} else {
 			c.values = append(c.values, *p)
 		}
-		if s.scanned {
+		if s.config.scanned {
 			var zero T
 			*p = zero
 		}
@@ -173,7 +155,7 @@ func (c *claims[T]) claim(t Timer) bool {
 // call calls the callback, or the function of all payloads, in values, within OnPanic and Around.
 // It is the only place from which the engine calls a function of the user. A plan calls Around
 // itself, because it knows the user's function.
-func (c *claims[T]) call() {
+func (c *batch[T]) call() {
 	e := c.engine
 	if c.counted != nil {
 		defer e.funcTimers.calls.callEnded(c.counted)
@@ -191,38 +173,100 @@ func (c *claims[T]) call() {
 	c.values = c.values[:0]
 }
 
+// guardedRun returns job.run, within onPanic if that is not nil.
+func (e *engine[T]) guardedRun(onPanic func(any, []byte)) func([]T) {
+	if onPanic == nil {
+		return e.job.run
+	}
+	report := func(value any, stack []byte) {
+		e.batches.panics.Add(1)
+		onPanic(value, stack)
+	}
+	return func(items []T) { guard(func() { e.job.run(items) }, report) }
+}
+
+// around calls Options.Around. It reuses its calls, so that a call allocates nothing.
+type around[T any] struct {
+	hook  func(Call, func()) // Options.Around; nil: there is none
+	calls sync.Pool          // of *aroundCall[T]
+}
+
+// aroundCall is a call of the hook.
+type aroundCall[T any] struct {
+	items []T
+	runs  int
+	run   func() // the argument of the hook
+}
+
+// runAround runs a batch within OnPanic, and that within Options.Around. f is the code address of
+// the user's function.
+func (e *engine[T]) runAround(f uintptr, items []T) {
+	c, _ := e.around.calls.Get().(*aroundCall[T])
+	if c == nil {
+		c = new(aroundCall[T])
+		c.run = func() {
+			if c.runs++; c.runs > 1 {
+				panic("timingwheel: Options.Around called run twice")
+			}
+			e.job.guarded(c.items)
+		}
+	}
+	c.items, c.runs = items, 0
+	e.around.hook(Call{Wheel: e.name, Func: f, Payloads: len(items)}, c.run)
+	if c.runs == 0 {
+		panic("timingwheel: Options.Around returned without calling run")
+	}
+	c.items = nil
+	e.around.calls.Put(c)
+}
+
+// guard calls f and reports a panic. runtime.Goexit passes through.
+func guard(f func(), report func(any, []byte)) {
+	normal := false
+	defer func() {
+		if normal {
+			return
+		}
+		if v := recover(); v != nil {
+			report(v, debug.Stack())
+		}
+	}()
+	f()
+	normal = true
+}
+
 // recordFirst records the lateness of a claimed timer, which is the first one of its tick.
-func (c *claims[T]) recordFirst(tick int64) {
+func (c *batch[T]) recordFirst(tick int64) {
 	c.recordLate()
 	c.lateTick, c.late = tick, 1
 	c.recordLate()
 }
 
-func (c *claims[T]) recordLate() {
+func (c *batch[T]) recordLate() {
 	if c.late > 0 {
-		c.engine.claims.lateness.record(time.Duration(c.now-c.engine.ticks.Begin(c.lateTick)), c.late)
+		c.engine.batches.lateness.record(time.Duration(c.now-c.engine.config.ticks.Begin(c.lateTick)), c.late)
 		c.late = 0
 	}
 }
 
 // push pushes the claimed slots of the shard.
-func (c *claims[T]) push() {
+func (c *batch[T]) push() {
 	if c.slots == 0 {
 		return
 	}
 	s := c.shard
-	s.claims.spent.pushChain(c.page, c.first, c.last, c.slots)
+	s.claimed.spent.pushChain(c.page, c.first, c.last, c.slots)
 	c.slots, c.last = 0, 0
 	s.freeClaimed()
 }
 
 // end is called after the last claim, also after a panic and runtime.Goexit.
-func (c *claims[T]) end() {
+func (c *batch[T]) end() {
 	c.push()
 	c.recordLate()
 	if len(c.values) == 0 { // else a callback has exited, which may have kept the memory
 		c.buffer.values = c.values
-		c.engine.claims.values.Store(c.buffer)
+		c.engine.batches.values.Store(c.buffer)
 	}
 }
 
@@ -234,10 +278,10 @@ type valueBuffer[T any] struct {
 
 // takeValues returns memory for the payloads of a batch.
 func (e *engine[T]) takeValues() *valueBuffer[T] {
-	buffer := e.claims.values.Swap(nil)
+	buffer := e.batches.values.Swap(nil)
 	if buffer == nil {
 		buffer = new(valueBuffer[T])
-		if e.perCall == 1 { // otherwise one would keep the first payload when values grows
+		if e.config.perCall == 1 { // otherwise one would keep the first payload when values grows
 			buffer.values = buffer.one[:0]
 		}
 	}
@@ -260,4 +304,85 @@ func (l *latenessCount) snapshot() Histogram {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.Histogram
+}
+
+// stagePostponed stages a timer that was postponed while it was due. The Listed flag makes the
+// owner remove the timer from a bucket that may contain it again. stagePostponed returns false if
+// the word has changed or the wheel is stopped.
+func (s *shard) stagePostponed(pg *arena.Page, i uint32, w arena.Word) bool {
+	s.armMu.Lock()
+	defer s.armMu.Unlock()
+	if s.closed.Load() || !pg.Swap(i, w, w.With(arena.Staged)|arena.Listed) {
+		return false
+	}
+	s.stage(i, w.Tick())
+	return true
+}
+
+// flush is [TimingWheel.Flush]. It claims the timers of all shards before it queues the first one:
+// a callback may arm a timer on another shard, and that timer must not be flushed as well.
+func (e *engine[T]) flush() (n int) {
+	timers := make([][]Timer, len(e.shards))
+	for k, s := range e.shards {
+		s.wheelMu.Lock()
+		claimed, count := s.flush()
+		s.unlockAndDrain()
+		timers[k] = claimed
+		n += count
+	}
+	e.funcTimers.flushes.Add(1)
+	for k, s := range e.shards {
+		s.alarm.due.Put(timers[k], false)
+	}
+	if e.config.Manual {
+		e.serveDue()
+		return n
+	}
+	for _, d := range e.dues {
+		go d.Wake()
+	}
+	return n
+}
+
+// flush claims all pending timers and returns their number and those that have to be queued,
+// because the others are due already. wheelMu is held.
+func (s *shard) flush() (timers []Timer, n int) {
+	o := &s.owner
+	for range 2 { // meanwhile a Reschedule may have moved a timer to the inbox
+		if s.closed.Load() {
+			return nil, 0
+		}
+		s.drainAll()
+		for t, pg := range s.all {
+			w, ok := s.flushOne(pg, t.index)
+			if !ok {
+				continue
+			}
+			n++
+			o.counters.flushed++
+			if s.config.Manual || *o.store.pos(t.index) != 0 {
+				t.gen = w.Gen()
+				timers = append(timers, t)
+			}
+			o.leaveBucket(t.index)
+		}
+	}
+	return timers, n
+}
+
+// flushOne claims a timer, and returns its word. It returns false if the timer is not Placed.
+func (s *shard) flushOne(pg *arena.Page, i uint32) (w arena.Word, ok bool) {
+	for {
+		w := pg.Load(i)
+		if w.Kind() != arena.Placed {
+			return w, false
+		}
+		counted := s.countCall(i, w)
+		if pg.Swap(i, w, w.With(arena.Flushed)) {
+			return w, true
+		}
+		if counted != nil {
+			s.countedFuncs.waits.callEnded(counted)
+		}
+	}
 }

@@ -24,7 +24,7 @@ func batchBubble(t *testing.T, opts Options, test func(t *testing.T, tw *TimingW
 // sees a known state of the other timers of its batch.
 func serveAlone(e *engine[func()], d time.Duration) {
 	s := e.shards[0]
-	e.Base = e.Base.Add(-d)
+	e.config.Base = e.config.Base.Add(-d)
 	var timers []Timer
 	s.own(func() {
 		s.skip(d)
@@ -50,7 +50,7 @@ func TestTimersOfABatchArePending(t *testing.T) {
 		for i := range n {
 			timers[i] = tw.AfterFunc(time.Second, func() {
 				ran[i]++
-				at[i] = time.Duration(tw.engine.Read())
+				at[i] = time.Duration(tw.engine.config.Read())
 				switch i { // each of these counts the claims, so each has one to itself
 				case 0:
 					assert.EqualValues(t, 1, tw.Stats().Fired)
@@ -643,7 +643,7 @@ func TestWorkerDoesTheWorkOfALateDriver(t *testing.T) {
 			s.skip(time.Second)
 			s.alarm.starting = true // no driver begins
 		})
-		tw.engine.Base = tw.engine.Base.Add(-time.Second)
+		tw.engine.config.Base = tw.engine.config.Base.Add(-time.Second)
 		s.alarm.due.Wake()
 		assert.True(t, ran)
 	})

@@ -157,7 +157,7 @@ var closedSignal = func() doneChan {
 // arm sets the timer. On a stopped wheel it sets a timer of the runtime instead.
 func (c *deadlineContext) arm(tw *TimingWheel, end func(), left time.Duration, late *phase) {
 	c.mu.Lock() // the timer may fire at once
-	deadline, now := tw.engine.Instant(c.deadline)
+	deadline, now := tw.engine.config.Instant(c.deadline)
 	c.timer = tw.engine.armLasting(deadline, now, end)
 	stopped := c.timer == Timer{}
 	c.mu.Unlock()

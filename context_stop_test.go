@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
@@ -81,7 +82,7 @@ func TestDeadlinesOutliveTheWheel(t *testing.T) {
 					passDeadline(10 * time.Minute)
 					assertAllEnded(t, after.all, context.DeadlineExceeded, errCause)
 					assertAllEnded(t, left.all, context.Canceled, context.Canceled)
-					assert.Empty(t, tw.engine.survivors.timers)
+					assert.Empty(t, tw.engine.lasting.timers)
 					before.cancel()
 					after.cancel()
 					assertAllEnded(t, before.all, context.DeadlineExceeded, errCause)
@@ -188,9 +189,9 @@ func TestRaceStopWithDeadlinesAndCancels(t *testing.T) {
 			for _, ctx := range early {
 				require.Equal(t, context.Canceled, ctx.Err())
 			}
-			tw.engine.survivors.mu.Lock()
-			require.Empty(t, tw.engine.survivors.timers)
-			tw.engine.survivors.mu.Unlock()
+			tw.engine.lasting.mu.Lock()
+			require.Empty(t, tw.engine.lasting.timers)
+			tw.engine.lasting.mu.Unlock()
 		}
 	}
 }
@@ -212,11 +213,11 @@ func TestStopWithLiveContextsLeavesNothing(t *testing.T) {
 			}
 		}
 		assert.Equal(t, before, goroutinesInBubble(t, ""))
-		assert.Len(t, tw.engine.survivors.timers, 501)
+		assert.Len(t, tw.engine.lasting.timers, 501)
 		for _, cancel := range cancels {
 			cancel()
 		}
-		assert.Nil(t, tw.engine.survivors.timers, "the map must be released, because it does not shrink")
+		assert.Nil(t, tw.engine.lasting.timers, "the map must be released, because it does not shrink")
 		assert.Equal(t, before, goroutinesInBubble(t, ""))
 		runtime.KeepAlive(tw)
 	})
@@ -258,13 +259,13 @@ func TestStopDiscardsACancelFunctionAsCallback(t *testing.T) {
 				tw.AfterFunc(time.Minute, cancel)
 				tw.AtFunc(tw.Now().Add(time.Minute), cancelForeign)
 				tw.Stop()
-				assert.Len(t, tw.engine.survivors.timers, 1)
+				assert.Len(t, tw.engine.lasting.timers, 1)
 				passDeadline(time.Minute)
 				assertGoesOn(t, own, foreign)
 				passDeadline(time.Hour)
 				assert.Equal(t, context.DeadlineExceeded, own.Err())
 				assertGoesOn(t, foreign)
-				assert.Empty(t, tw.engine.survivors.timers)
+				assert.Empty(t, tw.engine.lasting.timers)
 			})
 		})
 	}
@@ -287,7 +288,7 @@ func TestContextLimitsShutdownWithABlockedCallback(t *testing.T) {
 			assert.Equal(t, context.DeadlineExceeded, tw.Shutdown(ctx))
 			synctest.Wait()
 			assert.Equal(t, context.DeadlineExceeded, due.Err())
-			assert.Empty(t, tw.engine.survivors.timers)
+			assert.Empty(t, tw.engine.lasting.timers)
 			cancel()
 			cancelDue()
 			close(blocked)
@@ -309,6 +310,6 @@ func TestFirstContextAndFirstPlanInALatePage(t *testing.T) {
 	require.Equal(t, 8*arena.PageSize+2, tw.Len())
 	require.True(t, plan.Stop())
 	tw.Stop()
-	_, survives := tw.engine.survivors.timers[ctx.(*deadlineContext).timer]
+	_, survives := tw.engine.lasting.timers[ctx.(*deadlineContext).timer]
 	require.True(t, survives)
 }

@@ -254,8 +254,8 @@ func TestAtFuncAfterIdleDaysUsesTheFinestLevel(t *testing.T) {
 	require.NoError(t, err)
 	defer tw.Stop()
 	s := tw.engine.shards[0]
-	tw.engine.Base = tw.engine.Base.Add(-30_000 * day) // as if the wheel had been made then
-	s.Base = tw.engine.Base
+	tw.engine.config.Base = tw.engine.config.Base.Add(-30_000 * day) // as if the wheel had been made then
+	s.config.Base = tw.engine.config.Base
 	tw.AtFunc(time.Now().Add(10*time.Hour), func() {})
 	require.Zero(t, firstLevel(s))
 }
@@ -268,8 +268,8 @@ func TestPlanAfterARunOfDaysUsesTheFinestLevel(t *testing.T) {
 		sh := tw.engine.shards[0]
 		var ran atomic.Bool
 		tw.ScheduleFunc(s, func() {
-			tw.engine.Base = tw.engine.Base.Add(-30_000 * day) // as if the run had begun then
-			sh.Base = tw.engine.Base
+			tw.engine.config.Base = tw.engine.config.Base.Add(-30_000 * day) // as if the run had begun then
+			sh.config.Base = tw.engine.config.Base
 			ran.Store(true)
 		})
 		tw.Flush()

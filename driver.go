@@ -68,7 +68,7 @@ func (a *driverAlarm) setAgain() bool {
 	if tick == driverActive || tick == never {
 		return false
 	}
-	at, now := a.begin(tick), a.shard.Read()
+	at, now := a.begin(tick), a.shard.config.Read()
 	if at > now {
 		a.timer.Set(at, now)
 	}
@@ -78,10 +78,10 @@ func (a *driverAlarm) setAgain() bool {
 // set sets the alarm to a tick, or starts a driver if the tick has begun. armMu is held.
 func (a *driverAlarm) set(tick int64) {
 	s := a.shard
-	if s.Manual {
+	if s.config.Manual {
 		return
 	}
-	at, now := a.begin(tick), s.Read()
+	at, now := a.begin(tick), s.config.Read()
 	if at <= now {
 		a.startDriver()
 		return
@@ -95,7 +95,7 @@ func (a *driverAlarm) begin(tick int64) int64 {
 	if tick == clock.LastTick {
 		return math.MaxInt64 // the clock never reaches it
 	}
-	return a.shard.ticks.Begin(tick)
+	return a.shard.config.ticks.Begin(tick)
 }
 
 // startDriver starts a driver, unless a driver that it started before has not begun. armMu is held.
@@ -117,7 +117,7 @@ func (a *driverAlarm) off() {
 // close turns the alarm off for ever. armMu is held.
 func (a *driverAlarm) close() {
 	a.at.Store(never)
-	if !a.shard.Manual {
+	if !a.shard.config.Manual {
 		a.timer.Close()
 	}
 }
@@ -134,7 +134,7 @@ func (a *driverAlarm) setEarlier(tick int64) {
 func (a *driverAlarm) reset() {
 	s := a.shard
 	o := &s.owner
-	if s.Manual || s.closed.Load() {
+	if s.config.Manual || s.closed.Load() {
 		return
 	}
 	first, _ := o.wheel.first()
@@ -238,23 +238,15 @@ func (a *driverAlarm) step() bool {
 		return true
 	}
 	drained := s.drain(quantum)
-	s.advanceClock(s.Read())
+	s.advanceClock(s.config.Read())
 	return s.owner.expire() && drained
-}
-
-// clearExpired empties expired.
-func (o *owner) clearExpired() {
-	clear(o.expired)
-	if o.expired = o.expired[:0]; cap(o.expired) > 4*quantum {
-		o.expired = nil
-	}
 }
 
 // advanceClock advances the owner's clock to a reading. wheelMu is held.
 func (s *shard) advanceClock(now int64) {
 	if now > s.now.Load() {
 		s.now.Store(now)
-		s.owner.tick = s.ticks.Floor(now)
+		s.owner.tick = s.config.ticks.Floor(now)
 	}
 }
 

@@ -42,7 +42,7 @@ func TestWakeupsOfOneFarTimer(t *testing.T) {
 				tw.AfterFunc(d, func() { ran = true })
 				pass(d + tickOf(opts))
 				assert.True(t, ran)
-				levels := int(tw.engine.last) + 1
+				levels := int(tw.engine.config.last) + 1
 				assert.LessOrEqual(t, tw.Stats().Wakeups-before, uint64(levels), "%v on %d levels", d, levels)
 			}
 		})
@@ -296,7 +296,7 @@ func TestDrainStrandsNoDueTimer(t *testing.T) {
 			fired := make(chan struct{})
 			tw.AfterFunc(5*ms, func() { close(fired) })
 			s.armMu.Lock()
-			s.alarm.timer.Set(s.Read()+int64(50*ms), s.Read()) // late
+			s.alarm.timer.Set(s.config.Read()+int64(50*ms), s.config.Read()) // late
 			s.armMu.Unlock()
 			time.Sleep(10 * ms)
 			tw.AfterFunc(time.Hour, func() {}).Stop() // brings a reading of the clock

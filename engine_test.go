@@ -415,13 +415,13 @@ func stopWithLastingTimers(t *testing.T, opts Options) {
 	var wg sync.WaitGroup
 	for i := range ends {
 		wg.Go(func() {
-			at := e.Read() + rand.Int64N(int64(500*time.Microsecond))
+			at := e.config.Read() + rand.Int64N(int64(500*time.Microsecond))
 			cancelled := i%4 == 0
 			if cancelled && i%8 == 0 {
 				at += int64(time.Hour) << (i % 18) // up to years
 			}
 			timer := e.armLasting(at, clock.Unread, func() {
-				if e.Read() < at {
+				if e.config.Read() < at {
 					early.Add(1)
 				}
 				ends[i].Add(1)
@@ -439,7 +439,7 @@ func stopWithLastingTimers(t *testing.T, opts Options) {
 		})
 	}
 	wg.Go(func() {
-		for at := e.Read() + rand.Int64N(int64(500*time.Microsecond)); e.Read() < at; {
+		for at := e.config.Read() + rand.Int64N(int64(500*time.Microsecond)); e.config.Read() < at; {
 			runtime.Gosched()
 		}
 		tw.Stop()

@@ -10,6 +10,122 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/pool"
 )
 
+// Executor decides on which goroutines callbacks run. A *sync.WaitGroup is an Executor, and
+// [ExecutorFunc] adapts the methods of most pools. [Inline], [Goroutines] and the results of
+// [Limit] are Executors.
+//
+// The wheel calls Go once for each callback that is due, with [Timeouts] once for each batch. The
+// caller is a goroutine of the wheel that holds no lock, or in Manual mode the caller of Advance or
+// Flush. Go must call f exactly once, now or later, on any goroutine. Go must not block for long,
+// because the wheel hands over no other callback of the shard meanwhile.
+//
+// f claims its timer and runs the callback. Until f is called, the timer stays pending and can be
+// stopped or rescheduled, and f then does nothing. A call of Go may be under way when
+// [TimingWheel.Stop] returns, but not once [TimingWheel.Shutdown] has returned nil. Functions that
+// are called later do nothing.
+type Executor interface{ Go(f func()) }
+
+// ExecutorFunc makes an [Executor] of a function, for example of the method of a pool:
+//
+//	Executor: timingwheel.ExecutorFunc(func(f func()) { pool.Submit(f) })
+type ExecutorFunc func(f func())
+
+// Go calls e(f).
+func (e ExecutorFunc) Go(f func()) { e(f) }
+
+// Inline is an [Executor] that runs each callback on the goroutine of the wheel that finds it due,
+// one after the other in each shard. It is for tiny callbacks that never block: one that blocks
+// delays all other timers of its shard. In Manual mode callbacks run on the goroutine that calls
+// Advance.
+var Inline Executor = inline{}
+
+// Goroutines is an [Executor] that starts a new goroutine for each callback, as [time.AfterFunc]
+// does.
+var Goroutines Executor = goroutines{}
+
+type inline struct{}
+
+func (inline) Go(f func()) { f() }
+
+type goroutines struct{}
+
+func (goroutines) Go(f func()) { go f() }
+
+// Limit returns an [Executor] that runs at most n callbacks, or batches of [Timeouts], of a wheel
+// at a time, on goroutines that it reuses. Further timers that are due stay pending, and can be
+// stopped or rescheduled. Callbacks that wait for other callbacks may deadlock at the limit. One
+// value serves one wheel: [New] returns an error for a second one. Wheels that have to share a
+// limit use a pool. Limit panics if n is not positive.
+func Limit(n int) Executor {
+	if n < 1 {
+		panic(fmt.Sprintf("timingwheel: Limit: n is %d; it must be positive", n))
+	}
+	return &limit{n: n}
+}
+
+// limit is the Executor that [Limit] returns. A wheel makes a pool with the limit and does not call
+// Go.
+type limit struct {
+	n    int
+	used atomic.Bool // by a wheel
+
+	once sync.Once
+	pool *pool.Pool[func()] // for Go
+}
+
+// Go runs f as soon as fewer than n functions are running.
+func (l *limit) Go(f func()) {
+	l.once.Do(func() { l.pool = pool.New(funcs{}, pool.Config{Active: l.n, Limit: l.n}) })
+	l.pool.Put([]func(){f}, false)
+	go l.pool.Wake()
+}
+
+// funcs is the host of a pool of functions.
+type funcs struct{}
+
+func (funcs) Run(fs []func()) { fs[0]() }
+
+func (funcs) More() {}
+
+// due is the room behind the wheel: a queue of timers that have expired, and the goroutines that
+// run them. It is a [pool.Pool], or [dueCalls] for an executor and in Manual mode.
+//
+// An entry of the queue is a handle. It claims nothing: until the claim, which is a
+// compare-and-swap of the timer's word right before the callback, the timer is pending and can be
+// stopped or moved. The handle then finds another kind or generation, or a later deadline.
+//
+//	D1  A Placed timer that is in no bucket has an entry in the queue, in a batch that has been
+//	    taken from the queue, or in owner.expired.
+type due interface {
+	Put(timers []Timer, more bool) // appends timers; more: a shard has more; Wake follows, except in More
+	Wake()                         // runs or hands over what is queued, on the calling goroutine or on others
+	Close()                        // discards what has not begun
+	Idle() <-chan struct{}
+	Stats() pool.Stats
+	Waiting(n int) []Timer // timers that were handed over, and up to n at the head of the queue
+}
+
+// poolHost runs the timers of a pool. It implements [pool.Host].
+type poolHost[T any] struct {
+	engine *engine[T]
+	due    due
+}
+
+func (h *poolHost[T]) Run(timers []Timer) { h.engine.run(timers) }
+
+func (h *poolHost[T]) More() { h.engine.more(h.due) }
+
+// more does the work of drivers that are late. It queues timers for d, and for others, which it
+// wakes.
+func (e *engine[T]) more(d due) {
+	tick := e.config.ticks.Floor(e.config.Read())
+	for _, s := range e.shards {
+		if own := s.alarm.due == d; s.alarm.driveIfLate(tick, own) && !own {
+			go s.alarm.due.Wake()
+		}
+	}
+}
+
 // dueCalls is the due of an executor and of Manual mode: a queue whose timers are run, or handed
 // over, on the goroutine that calls Wake. Outside Manual mode each shard has its own, so that the
 // callbacks of [Inline] do not overlap within a shard. In Manual mode all shards have the same one.
@@ -60,7 +176,7 @@ func (c *dueCalls[T]) Wake() {
 // that have been stopped or moved are not handed over.
 func (c *dueCalls[T]) serve(most int) (n int) {
 	for most > 0 && c.queue.Len() > 0 {
-		b := c.queue.Pop(c.free, c.engine.perCall)
+		b := c.queue.Pop(c.free, c.engine.config.perCall)
 		c.free = nil
 		most -= len(b)
 		if c.executor == Inline {
@@ -178,39 +294,3 @@ func (c *dueCalls[T]) Waiting(n int) (timers []Timer) {
 	}
 	return append(timers, c.queue.Peek(n)...)
 }
-
-// Limit returns an [Executor] that runs at most n callbacks, or batches of [Timeouts], of a wheel
-// at a time, on goroutines that it reuses. Further timers that are due stay pending, and can be
-// stopped or rescheduled. Callbacks that wait for other callbacks may deadlock at the limit. One
-// value serves one wheel: [New] returns an error for a second one. Wheels that have to share a
-// limit use a pool. Limit panics if n is not positive.
-func Limit(n int) Executor {
-	if n < 1 {
-		panic(fmt.Sprintf("timingwheel: Limit: n is %d; it must be positive", n))
-	}
-	return &limit{n: n}
-}
-
-// limit is the Executor that [Limit] returns. A wheel makes a pool with the limit and does not call
-// Go.
-type limit struct {
-	n    int
-	used atomic.Bool // by a wheel
-
-	once sync.Once
-	pool *pool.Pool[func()] // for Go
-}
-
-// Go runs f as soon as fewer than n functions are running.
-func (l *limit) Go(f func()) {
-	l.once.Do(func() { l.pool = pool.New(funcs{}, pool.Config{Active: l.n, Limit: l.n}) })
-	l.pool.Put([]func(){f}, false)
-	go l.pool.Wake()
-}
-
-// funcs is the host of a pool of functions.
-type funcs struct{}
-
-func (funcs) Run(fs []func()) { fs[0]() }
-
-func (funcs) More() {}

@@ -138,7 +138,7 @@ func (t *FuncTimer) TouchFrom(now time.Time) bool {
 	if ref == nil {
 		return false
 	}
-	reading, _ := ref.shard.Instant(now)
+	reading, _ := ref.shard.config.Instant(now)
 	return t.touch(reading)
 }
 
@@ -153,11 +153,11 @@ func (t *FuncTimer) touch(now int64) bool {
 			continue
 		}
 		s := c.shard
-		tick := s.ticks.Ceil(clock.Later(now, t.timeout.Load())) // read after w, which a Reset writes last
+		tick := s.config.ticks.Ceil(clock.Later(now, t.timeout.Load())) // read after w, which a Reset writes last
 		switch {
-		case tick <= w.Tick() || tick <= s.ticks.Floor(s.now.Load()):
+		case tick <= w.Tick() || tick <= s.config.ticks.Floor(s.now.Load()):
 			return true // further calls within the tick change nothing
-		case s.Manual:
+		case s.config.Manual:
 			if moved, _ := c.reschedule(w, tick, true); moved {
 				return true
 			}
@@ -198,7 +198,7 @@ func (t *FuncTimer) StopWait(ctx context.Context) error {
 	for {
 		_, n := t.try(Timer.Stop)      // if it finds the timer claimed, calls has counted the claim
 		if e.shards[0].closed.Load() { // the first shard that the wheel's Stop closes
-			<-e.survivors.halted // until then a worker that has not seen the Stop may claim the timer
+			<-e.stopped // until then a worker that has not seen the Stop may claim the timer
 		}
 		ended := e.funcTimers.calls.wait(&t.countedFunc)
 		if ended == nil {
@@ -272,7 +272,7 @@ func (t *FuncTimer) rearm(h Timer, n uint32, deadline, now int64) (was, ok bool)
 	c, w, was := h.pending()
 	var to arena.Word
 	for was {
-		if to, _ = c.ending(w); c.page.Swap(c.index, w, to) {
+		if to, _ = c.stopWord(w); c.page.Swap(c.index, w, to) {
 			break
 		}
 		c, w, was = h.pending()
@@ -286,11 +286,11 @@ func (t *FuncTimer) rearm(h Timer, n uint32, deadline, now int64) (was, ok bool)
 	t.changes.Store(n + 2)
 	s.unlockArm()
 	if was {
-		c.ended(w, to) // without armMu, which a drain takes
+		c.finishStop(w, to) // without armMu, which a drain takes
 		e.funcTimers.replaced.Add(1)
 	}
 	return was, true
 }
 
 // engineOf returns the engine to which a FuncTimer with this pageRef belongs.
-func engineOf(ref *pageRef) *engine[func()] { return ref.shard.host.(*shardOf[func()]).engine }
+func engineOf(ref *pageRef) *engine[func()] { return ref.shard.typed.(*shardOf[func()]).engine }

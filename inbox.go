@@ -72,8 +72,8 @@ func (ib *inbox) sweep(slots *arena.Slots) (shouldPlace bool) {
 	kept := ib.staged[:0]
 	for _, i := range ib.staged {
 		w := loadWord(&slots.Pages, i)
-		// The owner may have to remove a timer that has the Moved flag from a bucket first.
-		if w.Kind() != arena.Ended || w.Has(arena.Moved) {
+		// The owner may have to remove a timer that has the Listed flag from a bucket first.
+		if w.Kind() != arena.Ended || w.Has(arena.Listed) {
 			kept = append(kept, i)
 			continue
 		}
@@ -91,8 +91,8 @@ func (ib *inbox) sweep(slots *arena.Slots) (shouldPlace bool) {
 	return shouldPlace
 }
 
-// ended returns the number of stopped timers in staged, which are not counted in stopped yet.
-func (ib *inbox) ended(slots *arena.Slots) (n uint64) {
+// countEnded returns the number of stopped timers in staged, which are not counted in stopped yet.
+func (ib *inbox) countEnded(slots *arena.Slots) (n uint64) {
 	for _, i := range ib.staged {
 		if w := loadWord(&slots.Pages, i); w.Kind() == arena.Ended {
 			n++
@@ -119,11 +119,11 @@ type arrivals struct {
 
 func (a *arrivals) empty() bool { return a.done == len(a.slots) }
 
-// removals is a lock-free stack of slots that the owner has to free: those whose timers were
+// slotStack is a lock-free stack of slots that the owner has to free: those whose timers were
 // stopped while they were Placed, or those of claimed timers. The owner takes all slots
 // at once, so there is no ABA problem. The upper half of head is the number of slots, and the lower
 // half is the index of the first slot plus 1. The words of the slots hold the links.
-type removals struct {
+type slotStack struct {
 	_    [64]byte
 	head atomic.Uint64
 }
@@ -135,11 +135,11 @@ const removalsMax = 32
 const linkMask = 1<<32 - 1
 
 // link returns the link for the word of the next slot to push.
-func (r *removals) link() uint64 { return r.head.Load() & linkMask }
+func (r *slotStack) link() uint64 { return r.head.Load() & linkMask }
 
 // push adds slot i, whose word w is Dead, and returns the number of slots. It stores the link in
 // the word unless w holds it already. O(1) without contention.
-func (r *removals) push(pg *arena.Page, i uint32, w arena.Word) int {
+func (r *slotStack) push(pg *arena.Page, i uint32, w arena.Word) int {
 	for {
 		head := r.head.Load()
 		if head&linkMask != w.Bits() {
@@ -154,7 +154,7 @@ func (r *removals) push(pg *arena.Page, i uint32, w arena.Word) int {
 }
 
 // pushChain adds n slots whose words are final and hold links, from last, a link, to first.
-func (r *removals) pushChain(pg *arena.Page, first, last uint32, n int) {
+func (r *slotStack) pushChain(pg *arena.Page, first, last uint32, n int) {
 	w := pg.Load(first)
 	for {
 		head := r.head.Load()
@@ -166,7 +166,7 @@ func (r *removals) pushChain(pg *arena.Page, first, last uint32, n int) {
 }
 
 // take empties the stack and returns the link to its first slot, or 0 if the stack was empty.
-func (r *removals) take() uint64 {
+func (r *slotStack) take() uint64 {
 	if r.head.Load() == 0 {
 		return 0
 	}
@@ -174,7 +174,7 @@ func (r *removals) take() uint64 {
 }
 
 // len returns the number of slots.
-func (r *removals) len() int { return int(r.head.Load() >> 32) }
+func (r *slotStack) len() int { return int(r.head.Load() >> 32) }
 
 // armOrder records the order in which the timers of a Manual shard were armed. Timers of one tick
 // run in that order. armMu guards last, and is held while a timer gets its stamp.

@@ -52,7 +52,7 @@ func TestSweepRemovesStoppedTimersOnly(t *testing.T) {
 		staged, ending, done, moved := armInbox(ib, slots, 5), armInbox(ib, slots, 5), armInbox(ib, slots, 5), armInbox(ib, slots, 5)
 		setKind(slots, ending, arena.Ending, 0)
 		setKind(slots, done, arena.Ended, 0)
-		setKind(slots, moved, arena.Ended, arena.Moved)
+		setKind(slots, moved, arena.Ended, arena.Listed)
 		want = append(want, staged, ending, moved)
 		ended = append(ended, done)
 	}
@@ -244,7 +244,7 @@ func FuzzInbox(f *testing.F) {
 func TestRaceRemovalsLoseNoSlot(t *testing.T) {
 	t.Parallel()
 	const goroutines, each = 8, 64 * arena.PageSize / 8
-	var r removals
+	var r slotStack
 	pages := make([]*arena.Page, goroutines*each/arena.PageSize)
 	for p := range pages {
 		pages[p] = new(arena.Page)

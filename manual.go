@@ -13,15 +13,15 @@ import (
 // advanceTo moves the clock of a Manual wheel, never back, and runs or submits the due timers. It
 // returns the number of timers that it has claimed or submitted.
 func (e *engine[T]) advanceTo(t time.Time) int {
-	if !e.Manual {
+	if !e.config.Manual {
 		panic("timingwheel: Advance of a wheel that is not Manual")
 	}
 	if !e.advance.running.CompareAndSwap(false, true) {
 		panic("timingwheel: Advance while another Advance of the same wheel is under way")
 	}
 	defer e.advance.running.Store(false)
-	now, _ := e.Instant(t)
-	now = min(now, e.ticks.Begin(clock.LastTick)-1)
+	now, _ := e.config.Instant(t)
+	now = min(now, e.config.ticks.Begin(clock.LastTick)-1)
 	timers, all := e.takeLeft(e.advance.timers[:0]), e.advance.all[:0]
 	for k, s := range e.shards {
 		all = s.advanceTo(all, k, now)
@@ -105,7 +105,7 @@ func (s *shard) advanceTo(all []collected, k int, now int64) []collected {
 	s.drainAll()
 	o := &s.owner
 	now = max(now, s.now.Load())
-	o.tick = s.ticks.Floor(now)
+	o.tick = s.config.ticks.Floor(now)
 	for b := o.wheel.pop(o.tick); b != nil; b = o.wheel.pop(o.tick) {
 		for o.wheel.cascade.push(b); o.wheel.cascade.any(); {
 			o.move(&o.wheel.cascade.fine)

@@ -616,7 +616,7 @@ func subjectOf[T any](e *engine[T], payload func(id int) T) subject {
 			if len(e.shards) == 1 {
 				return e.at(at, payload(id))
 			}
-			deadline, _ := e.Instant(at)
+			deadline, _ := e.config.Instant(at)
 			return on(k, deadline, payload(id))
 		},
 		survey: e.survey, verifySurvey: e.verifySurvey,

@@ -88,47 +88,6 @@ type Options struct {
 	ProfileRate int
 }
 
-// Executor decides on which goroutines callbacks run. A *sync.WaitGroup is an Executor, and
-// [ExecutorFunc] adapts the methods of most pools. [Inline], [Goroutines] and the results of
-// [Limit] are Executors.
-//
-// The wheel calls Go once for each callback that is due, with [Timeouts] once for each batch. The
-// caller is a goroutine of the wheel that holds no lock, or in Manual mode the caller of Advance or
-// Flush. Go must call f exactly once, now or later, on any goroutine. Go must not block for long,
-// because the wheel hands over no other callback of the shard meanwhile.
-//
-// f claims its timer and runs the callback. Until f is called, the timer stays pending and can be
-// stopped or rescheduled, and f then does nothing. A call of Go may be under way when
-// [TimingWheel.Stop] returns, but not once [TimingWheel.Shutdown] has returned nil. Functions that
-// are called later do nothing.
-type Executor interface{ Go(f func()) }
-
-// ExecutorFunc makes an [Executor] of a function, for example of the method of a pool:
-//
-//	Executor: timingwheel.ExecutorFunc(func(f func()) { pool.Submit(f) })
-type ExecutorFunc func(f func())
-
-// Go calls e(f).
-func (e ExecutorFunc) Go(f func()) { e(f) }
-
-// Inline is an [Executor] that runs each callback on the goroutine of the wheel that finds it due,
-// one after the other in each shard. It is for tiny callbacks that never block: one that blocks
-// delays all other timers of its shard. In Manual mode callbacks run on the goroutine that calls
-// Advance.
-var Inline Executor = inline{}
-
-// Goroutines is an [Executor] that starts a new goroutine for each callback, as [time.AfterFunc]
-// does.
-var Goroutines Executor = goroutines{}
-
-type inline struct{}
-
-func (inline) Go(f func()) { f() }
-
-type goroutines struct{}
-
-func (goroutines) Go(f func()) { go f() }
-
 // Call describes a callback, or a batch of [Timeouts], to [Options.Around].
 type Call struct {
 	Wheel string // Options.Name

@@ -101,7 +101,7 @@ func TestTimerInInboxAndBucketFiresOnce(t *testing.T) {
 				timer := tw.AfterFunc(time.Hour, watch.note)
 				sh.placeAll()
 				require.True(t, timer.Reschedule(time.Second))
-				require.True(t, timer.word().Has(arena.Moved))
+				require.True(t, timer.word().Has(arena.Listed))
 				require.Equal(t, 1, sh.staged())
 				require.Equal(t, 1, sh.placed())
 				require.Equal(t, arena.Staged, timer.word().Kind())
@@ -333,9 +333,9 @@ func TestEarlyBucketDoesNotMoveTheClockPastOthers(t *testing.T) {
 		s := tw.engine.shards[0]
 		s.wheelMu.Lock()
 		s.drainAll()
-		s.Base = s.Base.Add(-4080 * minTick) // the machine has stalled
+		s.config.Base = s.config.Base.Add(-4080 * minTick) // the machine has stalled
 		var broken error
-		s.advanceClock(s.Read())
+		s.advanceClock(s.config.Read())
 		for done := false; !done; {
 			done = s.owner.expire()
 			broken = cmp.Or(broken, s.verify())

@@ -93,11 +93,11 @@ func TestDeadlineBeyondTheRangeOfTheClockNeverPasses(t *testing.T) {
 // stall moves a wheel's clock by d without the clock of the bubble, as if the process had been
 // stopped. The driver is requested if the alarm is due now.
 func stall[T any](e *engine[T], d time.Duration) {
-	e.Base = e.Base.Add(-d)
+	e.config.Base = e.config.Base.Add(-d)
 	for _, s := range e.shards {
 		s.own(func() {
 			s.skip(d)
-			if s.Read() >= s.ticks.Begin(max(0, s.alarm.at.Load())) {
+			if s.config.Read() >= s.config.ticks.Begin(max(0, s.alarm.at.Load())) {
 				s.startDriver()
 			}
 		})
@@ -176,7 +176,7 @@ func TestTimersArmedWithAnOldReadingAreDueAtOnce(t *testing.T) {
 	bubble(t, Options{Tick: rangeTick}, func(t *testing.T, tw *TimingWheel) {
 		s := tw.engine.shards[0]
 		moved := tw.AfterFunc(100*time.Hour, func() {})
-		now := s.Read()
+		now := s.config.Read()
 		pass(17 * time.Hour)
 		ran := false
 		s.armMu.Lock()

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/internal/clock"
-	"github.com/timingwheel-go/timingwheel/internal/planner"
+	"github.com/timingwheel-go/timingwheel/internal/plans"
 	"github.com/timingwheel-go/timingwheel/internal/sampling"
 )
 
@@ -37,7 +37,7 @@ func Every(d time.Duration) Scheduler {
 	if d <= 0 {
 		panic(fmt.Sprintf("timingwheel: Every: d is %v; it must be positive", d))
 	}
-	return planner.Every(d)
+	return plans.Every(d)
 }
 
 // Run describes one run of a plan, see [TimingWheel.ScheduleRun]. It stays valid when the run has
@@ -68,8 +68,8 @@ func (tw *TimingWheel) ScheduleFunc(s Scheduler, f func()) Timer {
 	if s == nil || f == nil {
 		panic("timingwheel: ScheduleFunc with a nil Scheduler or function")
 	}
-	c := planner.For(s)
-	return tw.startPlan(&plan{planner: c, f: f, timed: !planner.Untimed(c)}, f)
+	c := plans.For(s)
+	return tw.startPlan(&plan{planner: c, f: f, timed: !plans.Untimed(c)}, f)
 }
 
 // ScheduleRun is like [TimingWheel.ScheduleFunc] and passes a description of the run to f. The
@@ -78,7 +78,7 @@ func (tw *TimingWheel) ScheduleRun(s Scheduler, f func(r *Run)) Timer {
 	if s == nil || f == nil {
 		panic("timingwheel: ScheduleRun with a nil Scheduler or function")
 	}
-	return tw.startPlan(&plan{planner: planner.For(s), withRun: f, timed: true}, f)
+	return tw.startPlan(&plan{planner: plans.For(s), withRun: f, timed: true}, f)
 }
 
 // plan is a [FuncTimer] that is armed again after each run. Its handle is a [Timer] whose pageRef
@@ -90,7 +90,7 @@ type plan struct {
 	// mu is held for a moment only: the planner and the function run without it. Calls of the
 	// planner are serial all the same, because a run arms the next one after its last call.
 	mu      sync.Mutex
-	planner planner.Planner
+	planner plans.Planner
 	origin  *sampling.Origin // for profiles
 	f       func()
 	withRun func(*Run) // nil: f is the function
@@ -172,13 +172,13 @@ func callee(f []func()) uintptr {
 func (p *plan) run() {
 	p.mu.Lock()
 	over, c, f, withRun, pending := p.over, p.planner, p.f, p.withRun, p.pending
-	r := planner.Run{N: max(p.n+1, p.n), Planned: pending.planned}
+	r := plans.Run{N: max(p.n+1, p.n), Planned: pending.planned}
 	p.mu.Unlock()
 	if over {
 		return
 	}
 	if s := p.handle.shard; r.Planned.IsZero() {
-		r.Planned = s.DateOf(s.ticks.Begin(s.ticks.Ceil(pending.deadline)))
+		r.Planned = s.config.DateOf(s.config.ticks.Begin(s.config.ticks.Ceil(pending.deadline)))
 	}
 	step, ok := p.ask(c, &r, pending)
 	if !ok {
@@ -197,7 +197,7 @@ func (p *plan) run() {
 // ask determines whether run r takes place and whether there is a further run. It returns false if
 // r does not take place. If the planner panics, the plan ends, unless Reschedule has set a further
 // run.
-func (p *plan) ask(c planner.Planner, r *planner.Run, pending pendingRun) (step planner.Step, ok bool) {
+func (p *plan) ask(c plans.Planner, r *plans.Run, pending pendingRun) (step plans.Step, ok bool) {
 	answered := false
 	defer func() {
 		if !answered {
@@ -225,7 +225,7 @@ func (p *plan) ask(c planner.Planner, r *planner.Run, pending pendingRun) (step 
 // begin returns false if run r does not take place: the planner omits it, the wheel is stopped,
 // Stop has ended the plan since the timer was claimed, or Reschedule has moved this run, which was
 // the last one. If there is no further run, begin ends the plan, so Stop returns false during r.
-func (p *plan) begin(r planner.Run, step planner.Step, now time.Time) bool {
+func (p *plan) begin(r plans.Run, step plans.Step, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	last := step.Next.IsZero()
@@ -240,7 +240,7 @@ func (p *plan) begin(r planner.Run, step planner.Step, now time.Time) bool {
 }
 
 // end arms the next run when the run for the time before has ended. next is the answer of ask.
-func (p *plan) end(c planner.Planner, ended pendingRun, before, next time.Time) {
+func (p *plan) end(c plans.Planner, ended pendingRun, before, next time.Time) {
 	var planned, now time.Time
 	defer func() { // even if the planner panics
 		p.mu.Lock()
@@ -263,9 +263,9 @@ func (p *plan) end(c planner.Planner, ended pendingRun, before, next time.Time) 
 
 // wait looks at the wall clock at checkAt. If that clock has not reached the planned time, wait
 // arms the timer again and returns true.
-func (p *plan) wait(c planner.Planner, r pendingRun) bool {
+func (p *plan) wait(c plans.Planner, r pendingRun) bool {
 	now := p.now()
-	reading, _ := p.handle.shard.Instant(now)
+	reading, _ := p.handle.shard.config.Instant(now)
 	if reading < r.checkAt || r.flushes != p.flushes() {
 		return false // a Flush has claimed the timer
 	}
@@ -282,11 +282,11 @@ func (p *plan) wait(c planner.Planner, r pendingRun) bool {
 
 // correct returns next, which follows the run planned for before. If the wall clock was set back
 // far since run r was armed, correct returns a first run as of now instead.
-func (p *plan) correct(c planner.Planner, r pendingRun, next, before, now time.Time) time.Time {
+func (p *plan) correct(c plans.Planner, r pendingRun, next, before, now time.Time) time.Time {
 	if next.IsZero() || !r.byWall {
 		return next
 	}
-	reading, _ := p.handle.shard.Instant(now)
+	reading, _ := p.handle.shard.config.Instant(now)
 	back := r.planned.Sub(now) - time.Duration(r.latest-reading)
 	if back <= wallStep || back/wallPeriods <= next.Sub(before) {
 		return next
@@ -309,18 +309,18 @@ func (p *plan) arm(next, before, now time.Time) {
 		*r = pendingRun{deadline: p.movedTo}
 		p.moved = false
 	default:
-		deadline, _ := s.Instant(next)
+		deadline, _ := s.config.Instant(next)
 		if !next.Equal(r.planned) {
 			*r = pendingRun{planned: next, period: next.Sub(before), latest: deadline}
 			// In Manual mode and in a bubble there is only one clock.
-			r.byWall = !clock.IsMonotonic(next) && !s.Manual && clock.IsMonotonic(s.Base)
+			r.byWall = !clock.IsMonotonic(next) && !s.config.Manual && clock.IsMonotonic(s.config.Base)
 		}
 		r.deadline = min(deadline, r.latest)
 	}
 	if now.IsZero() {
 		now = p.now()
 	}
-	reading, _ := s.Instant(now)
+	reading, _ := s.config.Instant(now)
 	r.checkAt = r.deadline
 	if r.byWall {
 		r.checkAt = min(r.deadline, clock.Later(reading, int64(clock.Compare)))
@@ -368,7 +368,7 @@ func (p *plan) reschedule(deadline, now int64) bool {
 		now = s.reading()
 	}
 	deadline = max(deadline, now)
-	if s.ticks.Ceil(deadline) != s.ticks.Ceil(next.deadline) { // else only a Flush is undone
+	if s.config.ticks.Ceil(deadline) != s.config.ticks.Ceil(next.deadline) { // else only a Flush is undone
 		next = pendingRun{deadline: deadline, checkAt: deadline}
 	}
 	if !p.timer.moveTo(next.checkAt, now) {
@@ -394,7 +394,7 @@ func (p *plan) next() (time.Time, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s := p.handle.shard; !p.ended() && p.pending.byWall {
-		return s.TimeAt(s.ticks.Begin(s.ticks.Ceil(p.pending.deadline))), true
+		return s.config.TimeAt(s.config.ticks.Begin(s.config.ticks.Ceil(p.pending.deadline))), true
 	}
 	return p.timer.Deadline()
 }

@@ -2,14 +2,162 @@ package timingwheel
 
 import (
 	"math"
-	"runtime"
+	"reflect"
 	"sync"
 	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
 	"time"
 
+	"github.com/timingwheel-go/timingwheel/internal/alarm"
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/clock"
+	"github.com/timingwheel-go/timingwheel/internal/pool"
+	"github.com/timingwheel-go/timingwheel/internal/sampling"
 )
+
+// job is what an engine does with due payloads.
+type job[T any] struct {
+	perCall int               // largest number of payloads in one call of run
+	run     func([]T)         // runs one batch
+	guarded func([]T)         // run within OnPanic; set by newEngine
+	callee  func([]T) uintptr // returns the code address of the user's function; 0: a plan's
+}
+
+// engine is the part that [TimingWheel] and [Timeouts] have in common: the shards of one wheel.
+type engine[T any] struct {
+	config     config
+	shards     []*shardOf[T]
+	routes     *routes // nil if there is one shard
+	job        job[T]
+	around     around[T]
+	name       string // Options.Name
+	lasting    lastingTimers
+	stopped    chan struct{} // closed when the wheel is stopped
+	funcTimers funcTimerState
+	dues       []due   // those of the shards
+	advance    advance // Manual mode
+	batches    batches[T]
+}
+
+// newEngine validates the options and creates the shards. origin is the first reading of the clock,
+// which is 0 except in tests.
+func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) {
+	opts, err := opts.validate()
+	if err != nil {
+		return nil, err
+	}
+	limited, _ := opts.Executor.(*limit)
+	if limited != nil && limited.used.Swap(true) {
+		return nil, badOption("Executor", "a Limit that another wheel has", "a Limit of its own")
+	}
+	e := &engine[T]{config: opts.config(), job: j, around: around[T]{hook: opts.Around}, name: opts.Name}
+	e.stopped = make(chan struct{})
+	e.config.perCall = j.perCall
+	e.config.Timeline = clock.Timeline{Base: opts.Start, Origin: origin, Manual: opts.Manual}
+	e.config.scanned = holdsPointers(reflect.TypeFor[T]())
+	e.config.Start()
+	e.job.guarded = e.guardedRun(opts.OnPanic)
+	e.shards = make([]*shardOf[T], opts.Shards)
+	if opts.Shards > 1 {
+		e.routes = newRoutes(opts.Shards)
+	}
+	var alarms *alarm.Group
+	if !opts.Manual {
+		alarms = alarm.NewGroup(e.config.Read)
+	}
+	for i := range e.shards {
+		s := &shardOf[T]{engine: e}
+		if i == 0 || limited == nil && !opts.Manual {
+			e.dues = append(e.dues, e.newDue(opts.Executor, limited))
+		}
+		s.alarm.workersDrive = opts.Executor == nil && !opts.Manual
+		s.alarm.due, s.countedFuncs.waits = e.dues[len(e.dues)-1], &e.funcTimers.calls
+		s.funcs, _ = any(&s.values).(*arena.Table[[arena.PageSize]func()])
+		s.init(e.config, s)
+		s.noPage.shard = &s.shard
+		if e.config.profileRate > 0 {
+			s.samples = sampling.New(e.config.profileRate, Timer.isOver)
+			s.inbox.untilSample = s.samples.Distance()
+		}
+		s.alarm.init(&s.shard, alarms)
+		e.shards[i] = s
+	}
+	return e, nil
+}
+
+// newDue returns the room for what is due: a pool, or calls for an executor and in Manual mode.
+func (e *engine[T]) newDue(executor Executor, limited *limit) due {
+	if e.config.Manual || executor != nil && limited == nil {
+		return &dueCalls[T]{engine: e, executor: executor}
+	}
+	c := pool.Config{Active: 1, PerCall: e.config.perCall} // workers of one shard contend for its words and counters
+	if limited != nil {
+		c.Active, c.Limit = e.config.procs, limited.n
+	}
+	h := &poolHost[T]{engine: e}
+	h.due = pool.New[Timer](h, c)
+	return h.due
+}
+
+// shardOf is a shard with its payloads, in pages parallel to the pages of slots.
+type shardOf[T any] struct {
+	shard
+	engine *engine[T]
+	noPage pageRef // the ref of a handle without a timer
+
+	// Guarded by armMu. A worker reads values without it.
+	values   arena.Table[[arena.PageSize]T]
+	nextPage *page[T]              // allocated and not opened yet
+	samples  sampling.Table[Timer] // with ProfileRate, until the wheel is stopped; else empty
+}
+
+// codeOf returns the address of a function's code.
+func codeOf(f any) uintptr { return reflect.ValueOf(f).Pointer() }
+
+// drop clears the payload of slot i.
+func (s *shardOf[T]) drop(i uint32) {
+	var zero T
+	s.setPayload(i, zero)
+}
+
+func (s *shardOf[T]) setPayload(i uint32, v T) {
+	if values := s.values.At(i >> arena.PageShift); values != nil { // nil if the wheel is stopped
+		values[i&arena.PageMask] = v
+	}
+}
+
+func (s *shardOf[T]) clear() {
+	s.values.Clear()
+	s.countedFuncs.closeAll()
+	s.nextPage, s.samples = nil, sampling.Table[Timer]{}
+}
+
+func (e *engine[T]) pending() int {
+	n := 0
+	for _, s := range e.shards {
+		n += s.len()
+	}
+	return n
+}
+
+// clockTime returns the time on the wheel's clock.
+func (e *engine[T]) clockTime() time.Time { return e.config.TimeAt(e.reading()) }
+
+// reading reads the wheel's clock.
+func (e *engine[T]) reading() int64 { return e.shards[0].reading() }
+
+// next returns the earliest time at which a shard has work to do, and false if no timer is pending.
+func (e *engine[T]) next() (at time.Time, ok bool) {
+	first := int64(math.MaxInt64)
+	for _, s := range e.shards {
+		if t, some := s.nextDue(); some {
+			first, ok = min(first, t), true
+		}
+	}
+	if !ok {
+		return time.Time{}, false
+	}
+	return e.config.TimeAt(first), true
+}
 
 // shard is one independent wheel with its driver. It has the locks and connects the
 // parts. The parts take none of these locks and have no reference to the shard, except for the
@@ -41,8 +189,8 @@ import (
 type shard struct {
 	_ [64]byte // separates the cache lines that are written here from the object before
 
-	config // immutable
-	host   host
+	config config // immutable
+	typed  typedShard
 	funcs  *arena.Table[[arena.PageSize]func()] // the payloads, if they are callbacks; else nil
 
 	countedFuncs   countedFuncs // the payloads of FuncTimers
@@ -51,8 +199,8 @@ type shard struct {
 	alarm          driverAlarm
 	now            atomic.Int64 // ns: a time that has passed, stored by the owner; Manual: the clock
 
-	claims   claimed
-	removals removals // stopped timers
+	claimed  claimed
+	removals slotStack // stopped timers
 
 	_ [64]byte
 
@@ -70,22 +218,22 @@ type shard struct {
 // wheelMutex has a name so that tests with the build tag invariants can redefine Unlock.
 type wheelMutex struct{ sync.Mutex }
 
-// host is the typed part of a shard. It holds the payloads.
-type host interface {
+// typedShard is the part of a shard that knows the type of the payloads, and holds the payloads.
+type typedShard interface {
 	// drop clears the payload of slot i.
 	drop(i uint32)
 	// closePage drops the payloads of a page that was given back.
 	closePage(p int)
 	// clear drops all payloads and all pages.
 	clear()
-	// survive hands a timer that survives the wheel's Stop to the runtime. w was its word.
-	survive(t Timer, w arena.Word)
+	// keepLasting hands a timer that survives the wheel's Stop to the runtime. w was its word.
+	keepLasting(t Timer, w arena.Word)
 }
 
-// init initializes a shard that is part of host h.
-func (s *shard) init(c config, h host) {
-	s.config, s.host = c, h
-	s.slots.Closed = h.closePage
+// init initializes a shard that is part of typed.
+func (s *shard) init(c config, typed typedShard) {
+	s.config, s.typed = c, typed
+	s.slots.Closed = typed.closePage
 	s.now.Store(c.Origin)
 	s.inbox.init()
 	s.inbox.now = c.Origin
@@ -105,47 +253,23 @@ type claimed struct {
 	_          [64]byte
 	fired      atomic.Uint64 // claims of timers that were not flushed
 	flushBegun atomic.Uint64 // claims of timers that were flushed
-	spent      removals      // slots of claimed timers
-}
-
-// tickOf returns the tick of a deadline, rounded up, or the current tick if the deadline has
-// passed.
-func (c *config) tickOf(deadline, now int64) int64 {
-	if deadline <= now {
-		return c.ticks.Floor(now)
-	}
-	return c.ticks.Ceil(deadline)
-}
-
-// noteReading returns the clock reading for a caller that arms a timer, and stores it in the inbox.
-// now is the caller's reading, or clock.Unread. For clock.Unread the latest reading of the shard
-// suffices, unless the shard is idle.
-func (s *shard) noteReading(now int64) int64 {
-	ib := &s.inbox
-	switch {
-	case now == clock.Unread && (s.Manual || s.alarm.at.Load() != never):
-		return max(ib.now, s.now.Load())
-	case now == clock.Unread: // the shard is idle, so its latest reading may be old
-		now = s.Read()
-	}
-	ib.now = max(ib.now, now)
-	return max(now, s.now.Load()) // the caller may have been preempted since it read the clock
+	spent      slotStack     // slots of claimed timers
 }
 
 // reading reads the wheel's clock.
 func (s *shard) reading() int64 {
-	if s.Manual {
+	if s.config.Manual {
 		return s.now.Load()
 	}
-	return s.Read()
+	return s.config.Read()
 }
 
 // wallNow returns the current time for plans, contexts and channels. Outside Manual mode it reads
 // the wall clock as well as the monotonic one, because a plan may follow dates and the wall clock
 // may have been set since New.
 func (s *shard) wallNow() time.Time {
-	if s.Manual {
-		return s.TimeAt(s.now.Load())
+	if s.config.Manual {
+		return s.config.TimeAt(s.now.Load())
 	}
 	return clock.Now()
 }
@@ -157,39 +281,13 @@ func (s *shard) release(i uint32, w arena.Word) {
 		return
 	}
 	if s.funcs == nil {
-		if s.scanned {
-			s.host.drop(i)
+		if s.config.scanned {
+			s.typed.drop(i)
 		}
 		return
 	}
 	if pg := s.funcs.At(i >> arena.PageShift); pg != nil { // nil if the wheel is stopped
 		pg[i&arena.PageMask] = nil
-	}
-}
-
-// unlockArm unlocks armMu after a timer was added to the inbox. If the inbox is full, it sweeps the
-// inbox first, and then tries to place the remaining timers.
-func (s *shard) unlockArm() {
-	if len(s.inbox.staged) < s.inbox.sweepAt {
-		s.armMu.Unlock()
-		return
-	}
-	s.sweepAndUnlock()
-}
-
-// sweepAndUnlock is the part of unlockArm for a full inbox.
-func (s *shard) sweepAndUnlock() {
-	shouldPlace := s.inbox.sweep(&s.slots)
-	s.armMu.Unlock()
-	if shouldPlace {
-		s.tryDrain()
-	}
-}
-
-// stage adds a timer to the inbox and moves the alarm if the timer is due first. armMu is held.
-func (s *shard) stage(i uint32, tick int64) {
-	if s.inbox.add(i, tick) {
-		s.alarm.setEarlier(tick)
 	}
 }
 
@@ -280,7 +378,7 @@ func (s *shard) freeSpent(max int) {
 	o := &s.owner
 	for n := 0; n < max; n += removalsMax {
 		if o.takenSpent == 0 {
-			o.takenSpent = s.claims.spent.take()
+			o.takenSpent = s.claimed.spent.take()
 		}
 		if o.takenSpent == 0 {
 			return
@@ -333,7 +431,7 @@ func (s *shard) takeArrivals() {
 	now := s.inbox.now
 	s.armMu.Unlock()
 	a.done = 0
-	if !s.Manual {
+	if !s.config.Manual {
 		s.advanceClock(now)
 	}
 }
@@ -341,9 +439,9 @@ func (s *shard) takeArrivals() {
 // pending returns the number of pending timers. wheelMu is held, and drainAll was called.
 func (s *shard) pending() int {
 	s.armMu.Lock()
-	armed, stopped := s.inbox.armed, s.inbox.stopped+s.inbox.ended(&s.slots)
+	armed, stopped := s.inbox.armed, s.inbox.stopped+s.inbox.countEnded(&s.slots)
 	s.armMu.Unlock()
-	return s.owner.counters.pendingOf(armed, stopped, s.claims.fired.Load())
+	return s.owner.counters.pendingOf(armed, stopped, s.claimed.fired.Load())
 }
 
 // pendingOf returns the number of pending timers: the armed ones less those that were stopped,
@@ -363,87 +461,6 @@ func (s *shard) len() int {
 	return s.pending()
 }
 
-// halt discards all pending timers, and those that Flush has claimed and that have not begun. Arms,
-// Stops, Reschedules and claims that begin later read closed and fail. For a call that read closed
-// before it was set, the word of its timer decides, so that exactly one thing happens to each timer
-// and is counted:
-//
-//   - halt makes the words of all these timers Dead. A claim that is earlier counts, and its
-//     callback has begun: only a few instructions lie between the claim and the call, and nothing
-//     drops the call. halt waits until it is counted, and engine.stop for the claims of a batch of
-//     Timeouts.
-//   - A Stop of a timer in the inbox ends the timer within a few instructions. halt waits for it.
-//   - A Stop of any other timer pushes its slot. halt waits for that too, and addStats counts it.
-func (s *shard) halt() {
-	s.closed.Store(true)
-	s.wheelMu.Lock()
-	defer s.wheelMu.Unlock()
-	o := &s.owner
-	if o.wheel.levels == nil {
-		return // stopped before
-	}
-	for {
-		s.drainAll()
-		s.armMu.Lock()
-		ending := len(s.inbox.staged) // timers whose Stop is about to end them
-		s.armMu.Unlock()
-		if ending == 0 {
-			break
-		}
-		runtime.Gosched()
-	}
-	s.discardAll()
-	s.armMu.Lock()
-	s.alarm.close()
-	s.inbox.stopped += s.inbox.ended(&s.slots)
-	for s.inbox.armed > s.inbox.stopped+o.counters.stopped+uint64(s.removals.len())+s.claims.fired.Load()+s.claims.flushBegun.Load()+o.counters.discarded {
-		runtime.Gosched()
-	}
-	s.slots.Clear()
-	s.inbox.staged, s.inbox.free = nil, nil
-	if s.inbox.order != nil {
-		s.inbox.order.stamps.Clear()
-	}
-	s.host.clear()
-	for p := range uint32(s.refs.Cap()) {
-		if ref := s.refs.At(p); ref != nil {
-			ref.page.Store(nil)
-		}
-	}
-	s.refs.Clear()
-	s.armMu.Unlock()
-	o.arrivals = arrivals{first: never}
-	o.takenRemovals, o.takenSpent, o.freed, o.ending, o.expired = 0, 0, nil, nil, nil
-	o.store = bucketStore{slots: o.store.slots}
-	o.wheel = wheel{geometry: o.wheel.geometry, store: o.wheel.store, cur: o.wheel.cur}
-}
-
-// discardAll makes the words of all timers Dead whose callbacks have not begun. It hands those to
-// the runtime that survive the wheel's Stop. O(slots).
-func (s *shard) discardAll() {
-	for t, pg := range s.all {
-		for {
-			w := pg.Load(t.index)
-			k := w.Kind()
-			if k != arena.Placed && k != arena.Flushed {
-				break
-			}
-			if !pg.Swap(t.index, w, w.With(arena.Dead)) {
-				continue
-			}
-			s.owner.counters.discarded++
-			if k == arena.Flushed && w.Is(arena.Counted) {
-				s.countedFuncs.waits.callEnded(s.countedFuncs.at(t.index))
-			}
-			if w.Is(arena.Lasting) {
-				t.gen = w.Gen()
-				s.host.survive(t, w)
-			}
-			break
-		}
-	}
-}
-
 // all iterates over the slots of all pages, as handles without a generation.
 func (s *shard) all(yield func(t Timer, pg *arena.Page) bool) {
 	for p := range uint32(s.refs.Cap()) {
@@ -458,32 +475,6 @@ func (s *shard) all(yield func(t Timer, pg *arena.Page) bool) {
 			}
 		}
 	}
-}
-
-// countCall returns the function of a slot whose calls are counted, or nil. It counts the call
-// unless Flush has counted it.
-func (s *shard) countCall(i uint32, w arena.Word) *countedFunc {
-	if !w.Is(arena.Counted) {
-		return nil
-	}
-	f := s.countedFuncs.at(i) // nil, or another timer's, if the claim is about to fail
-	if f != nil && w.Kind() == arena.Placed {
-		f.calls.Add(1)
-	}
-	return f
-}
-
-// returnMoved stages a timer that was postponed while it was due. The Moved flag makes the owner
-// remove the timer from a bucket that may contain it again. returnMoved returns false if the word
-// has changed or the wheel is stopped.
-func (s *shard) returnMoved(pg *arena.Page, i uint32, w arena.Word) bool {
-	s.armMu.Lock()
-	defer s.armMu.Unlock()
-	if s.closed.Load() || !pg.Swap(i, w, w.With(arena.Staged)|arena.Moved) {
-		return false
-	}
-	s.stage(i, w.Tick())
-	return true
 }
 
 // nextDue returns the clock reading, in ns, at which the shard has work to do next, and false if no
@@ -505,48 +496,5 @@ func (s *shard) nextDue() (int64, bool) {
 			tick = first
 		}
 	}
-	return s.ticks.Begin(tick), true
-}
-
-// flush claims all pending timers and returns their number and those that have to be queued,
-// because the others are due already. wheelMu is held.
-func (s *shard) flush() (timers []Timer, n int) {
-	o := &s.owner
-	for range 2 { // meanwhile a Reschedule may have moved a timer to the inbox
-		if s.closed.Load() {
-			return nil, 0
-		}
-		s.drainAll()
-		for t, pg := range s.all {
-			w, ok := s.flushOne(pg, t.index)
-			if !ok {
-				continue
-			}
-			n++
-			o.counters.flushed++
-			if s.Manual || *o.store.pos(t.index) != 0 {
-				t.gen = w.Gen()
-				timers = append(timers, t)
-			}
-			o.leaveBucket(t.index)
-		}
-	}
-	return timers, n
-}
-
-// flushOne claims a timer, and returns its word. It returns false if the timer is not Placed.
-func (s *shard) flushOne(pg *arena.Page, i uint32) (w arena.Word, ok bool) {
-	for {
-		w := pg.Load(i)
-		if w.Kind() != arena.Placed {
-			return w, false
-		}
-		counted := s.countCall(i, w)
-		if pg.Swap(i, w, w.With(arena.Flushed)) {
-			return w, true
-		}
-		if counted != nil {
-			s.countedFuncs.waits.callEnded(counted)
-		}
-	}
+	return s.config.ticks.Begin(tick), true
 }

@@ -57,9 +57,9 @@ func TestShardIsPadded(t *testing.T) {
 		before, from uintptr // the end of what stands before it
 	}{
 		{"the object before", 0, unsafe.Offsetof(s.config)},
-		{"claims", unsafe.Offsetof(s.now) + unsafe.Sizeof(s.now), unsafe.Offsetof(s.claims) + unsafe.Offsetof(s.claims.fired)},
-		{"removals", unsafe.Offsetof(s.claims) + unsafe.Sizeof(s.claims), unsafe.Offsetof(s.removals) + unsafe.Offsetof(s.removals.head)},
-		{"spent", unsafe.Offsetof(s.claims.flushBegun) + unsafe.Sizeof(s.claims.flushBegun), unsafe.Offsetof(s.claims.spent) + unsafe.Offsetof(s.claims.spent.head)},
+		{"claims", unsafe.Offsetof(s.now) + unsafe.Sizeof(s.now), unsafe.Offsetof(s.claimed) + unsafe.Offsetof(s.claimed.fired)},
+		{"removals", unsafe.Offsetof(s.claimed) + unsafe.Sizeof(s.claimed), unsafe.Offsetof(s.removals) + unsafe.Offsetof(s.removals.head)},
+		{"spent", unsafe.Offsetof(s.claimed.flushBegun) + unsafe.Sizeof(s.claimed.flushBegun), unsafe.Offsetof(s.claimed.spent) + unsafe.Offsetof(s.claimed.spent.head)},
 		{"armMu", unsafe.Offsetof(s.removals) + unsafe.Sizeof(s.removals), unsafe.Offsetof(s.armMu)},
 		{"wheelMu", unsafe.Offsetof(s.refs) + unsafe.Sizeof(s.refs), unsafe.Offsetof(s.wheelMu)},
 	} {
@@ -167,7 +167,7 @@ func TestShardVerifyFindsDamage(t *testing.T) {
 		"W3": func(_ *recordingWheel, _ *shard, timers []Timer) {
 			timers[0].swapWord(func(w arena.Word) arena.Word { return w.WithBits(1) })
 		},
-		"flushed": func(_ *recordingWheel, sh *shard, _ []Timer) { sh.claims.flushBegun.Add(1) },
+		"flushed": func(_ *recordingWheel, sh *shard, _ []Timer) { sh.claimed.flushBegun.Add(1) },
 	} {
 		s, sh := newRecordingWheelAndShard(t, Options{})
 		timers := s.fillPlaced(10, time.Minute)

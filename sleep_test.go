@@ -60,7 +60,7 @@ func TestSleepEndsWithItsContext(t *testing.T) {
 				assert.GreaterOrEqual(t, time.Since(begin), d)
 			} else {
 				assert.Error(t, ctx.Err())
-				assert.Less(t, time.Since(begin), d+time.Duration(tw.engine.ticks.Length()))
+				assert.Less(t, time.Since(begin), d+time.Duration(tw.engine.config.ticks.Length()))
 			}
 			cancel()
 		}
@@ -109,7 +109,7 @@ func TestSleepReturnsNilIfBothHaveEnded(t *testing.T) {
 			s := tw.sleeper()
 			timer := tw.AfterFunc(0, s.wake)
 			synctest.Wait()
-			reusable, err := s.wait(ctx, timer, tw.engine.survivors.halted)
+			reusable, err := s.wait(ctx, timer, tw.engine.stopped)
 			require.NoError(t, err)
 			require.True(t, reusable)
 		}
@@ -119,7 +119,7 @@ func TestSleepReturnsNilIfBothHaveEnded(t *testing.T) {
 		timer := tw.AfterFunc(time.Hour, s.wake)
 		tw.Stop()
 		for range 100 {
-			reusable, err := s.wait(ctx, timer, tw.engine.survivors.halted)
+			reusable, err := s.wait(ctx, timer, tw.engine.stopped)
 			require.Contains(t, []error{ErrStopped, context.Canceled}, err)
 			require.False(t, reusable, "the callback may be about to run")
 		}

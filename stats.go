@@ -2,14 +2,19 @@ package timingwheel
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
+	"math"
 	"math/bits"
 	"reflect"
+	"slices"
 	"time"
 	"unsafe"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
+	"github.com/timingwheel-go/timingwheel/internal/clock"
 	"github.com/timingwheel-go/timingwheel/internal/metrics"
+	"github.com/timingwheel-go/timingwheel/internal/sampling"
 	"github.com/timingwheel-go/timingwheel/internal/survey"
 )
 
@@ -50,7 +55,7 @@ type Stats struct {
 }
 
 func (e *engine[T]) stats() Stats {
-	st := Stats{Name: e.name, Tick: time.Duration(e.ticks.Length()), Shards: len(e.shards), Panics: e.panics.Load()}
+	st := Stats{Name: e.name, Tick: time.Duration(e.config.ticks.Length()), Shards: len(e.shards), Panics: e.batches.panics.Load()}
 	now := e.reading()
 	waits := e.funcTimers.waits.Load()
 	replaced := e.funcTimers.replaced.Load() // before the shards, so that the arms and the Stops are counted
@@ -63,10 +68,10 @@ func (e *engine[T]) stats() Stats {
 		st.Workers += of.Workers
 		st.MostDue = max(st.MostDue, of.Most)
 		if first := earliestOf(d.Waiting(chunkSize)); first != never {
-			st.Overdue = max(st.Overdue, time.Duration(e.reading()-e.ticks.Begin(first)))
+			st.Overdue = max(st.Overdue, time.Duration(e.reading()-e.config.ticks.Begin(first)))
 		}
 	}
-	st.Lateness = e.claims.lateness.snapshot()
+	st.Lateness = e.batches.lateness.snapshot()
 	st.Armed -= replaced + waits
 	st.Stopped -= replaced
 	st.Postponed += replaced
@@ -98,13 +103,13 @@ func (s *shardOf[T]) addStats(st *Stats, now int64) {
 	}
 	s.armMu.Lock()
 	ib := s.inbox
-	ib.stopped += ib.ended(&s.slots)
+	ib.stopped += ib.countEnded(&s.slots)
 	s.armMu.Unlock()
-	fired := s.claims.fired.Load()
+	fired := s.claimed.fired.Load()
 	if !closed {
 		s.addPending(st, s.owner.counters.pendingOf(ib.armed, ib.stopped, fired), now)
 	}
-	st.Fired += fired + s.claims.flushBegun.Load()
+	st.Fired += fired + s.claimed.flushBegun.Load()
 	s.addCounters(st, &ib)
 	st.Bytes += s.bytes()
 }
@@ -131,7 +136,7 @@ func (s *shardOf[T]) addPending(st *Stats, pending int, now int64) {
 	o := &s.owner
 	pending = max(pending, 0)
 	st.Pending += pending
-	st.Due += max(0, pending-o.live()) + int((s.owner.counters.flushed - s.claims.flushBegun.Load()))
+	st.Due += max(0, pending-o.live()) + int((s.owner.counters.flushed - s.claimed.flushBegun.Load()))
 	st.Buckets += len(o.store.all) - len(o.store.spare) - o.wheel.empties
 	levels := 0
 	for _, l := range o.wheel.levels {
@@ -147,14 +152,14 @@ func (s *shardOf[T]) addPending(st *Stats, pending int, now int64) {
 // is about to be queued. It looks at the first chunk of a bucket, and so misses the earliest timer
 // only if a whole chunk of postponed timers precedes it.
 func (o *owner) overdue(now int64) time.Duration {
-	tick := o.ticks.Floor(now)
+	tick := o.config.ticks.Floor(now)
 	first := min(o.earliest(o.wheel.cascade.fine.head), earliestOf(o.expired))
 	if at, ok := o.wheel.first(); ok && at <= tick {
 		if top, _ := o.wheel.queue.Min(); top.at <= tick { // before top.at none of its timers has expired
 			first = min(first, o.earliest(top))
 		}
 	}
-	return time.Duration(max(0, now-o.ticks.Begin(first)))
+	return time.Duration(max(0, now-o.config.ticks.Begin(first)))
 }
 
 // earliestOf returns the first tick of pending timers, or never.
@@ -231,11 +236,11 @@ func (st Stats) LogValue() slog.Value {
 // survey is [survey.Take]. It holds the wheelMu of a shard for step buckets at a time.
 func (e *engine[T]) survey(step int) survey.Wheel {
 	now := e.reading()
-	tick := e.ticks.Floor(now)
-	v := survey.Wheel{Now: e.TimeAt(now), WheelSize: int(e.size), Stopped: isClosed(e.survivors.halted)}
-	for l := range uint(e.last + 1) {
-		interval, hand := e.ticks.Begin(1<<(l*e.bits)), tick>>(l*e.bits)&(e.size-1)
-		cells := make([]int, min(e.size, survey.MaxCells))
+	tick := e.config.ticks.Floor(now)
+	v := survey.Wheel{Now: e.config.TimeAt(now), WheelSize: int(e.config.size), Stopped: isClosed(e.stopped)}
+	for l := range uint(e.config.last + 1) {
+		interval, hand := e.config.ticks.Begin(1<<(l*e.config.bits)), tick>>(l*e.config.bits)&(e.config.size-1)
+		cells := make([]int, min(e.config.size, survey.MaxCells))
 		v.Levels = append(v.Levels, survey.Level{Interval: time.Duration(interval), Hand: int(hand), Cells: cells})
 	}
 	for _, s := range e.shards {
@@ -265,13 +270,173 @@ func (s *shardOf[T]) survey(v *survey.Wheel, tick int64, step int) {
 			case b.state == bucketCascading:
 				v.Moving += b.live
 			case b.state == bucketQueued && b.live > 0:
-				shift := uint(b.level) * s.bits
+				shift := uint(b.level) * s.config.bits
 				ahead := max(0, b.at>>shift-max(tick, o.wheel.cur)>>shift) // 0 if the bucket has expired
-				v.Add(survey.Expiration{At: s.TimeAt(s.ticks.Begin(b.key)), Level: int(b.level), Timers: b.live}, ahead)
+				v.Add(survey.Expiration{At: s.config.TimeAt(s.config.ticks.Begin(b.key)), Level: int(b.level), Timers: b.live}, ahead)
 			}
 		}
 	}
 	pending := s.pending()
 	v.Pending += pending
 	v.Due += max(0, pending-o.live())
+}
+
+const (
+	histogramSub     = 2 // log2 of the buckets for each power of two
+	histogramFirst   = 8 // everything below 2^8 ns is in the first bucket
+	histogramBuckets = (48 - histogramFirst) << histogramSub
+)
+
+// Histogram counts durations in buckets. Their upper bounds rise from 256ns to 2.4 days, each by at
+// most a quarter, and the last bucket has no upper bound. The zero value is an empty histogram.
+type Histogram struct {
+	// Counts has the number of durations in each bucket: Counts[i] counts the durations less than
+	// Bound(i) that are in no earlier bucket.
+	Counts [histogramBuckets]uint64
+	// Sum is the sum of the durations, or math.MaxInt64 if the sum is larger.
+	Sum time.Duration
+	// Max is the largest duration, or 0 for an empty histogram.
+	Max time.Duration
+}
+
+// Record counts d, or 0 if d is negative. Calls must not be concurrent.
+func (h *Histogram) Record(d time.Duration) { h.recordN(d, 1) }
+
+// recordN counts d n times. n is small.
+func (h *Histogram) recordN(d time.Duration, n uint64) {
+	d = max(d, 0)
+	h.Counts[histogramBucket(d)] += n
+	h.Sum = time.Duration(clock.Later(int64(h.Sum), int64(min(d, math.MaxInt64/time.Duration(n))*time.Duration(n))))
+	h.Max = max(h.Max, d)
+}
+
+// histogramBucket returns the index of the bucket of d. d must not be negative.
+func histogramBucket(d time.Duration) int {
+	if d < 1<<histogramFirst {
+		return 0
+	}
+	e := bits.Len64(uint64(d)) - 1
+	sub := int(uint64(d)>>(e-histogramSub)) & (1<<histogramSub - 1)
+	return min((e-histogramFirst)<<histogramSub+sub+1, histogramBuckets-1)
+}
+
+// Bound returns the exclusive upper bound of bucket i of Counts, or math.MaxInt64 for the last one.
+// It panics if i is out of range.
+func (h Histogram) Bound(i int) time.Duration {
+	_ = h.Counts[i]
+	if i == histogramBuckets-1 {
+		return math.MaxInt64
+	}
+	e := i>>histogramSub + histogramFirst
+	sub := time.Duration(i & (1<<histogramSub - 1))
+	return 1<<e + sub<<(e-histogramSub)
+}
+
+// Count returns the number of recorded durations.
+func (h Histogram) Count() uint64 {
+	n := uint64(0)
+	for _, c := range h.Counts {
+		n += c
+	}
+	return n
+}
+
+// Mean returns the mean duration, or 0 for an empty histogram. The mean is too low once Sum has
+// saturated.
+func (h Histogram) Mean() time.Duration {
+	if n := h.Count(); n > 0 {
+		return h.Sum / time.Duration(n)
+	}
+	return 0
+}
+
+// Quantile returns an upper bound of the q-quantile that is at most a quarter, or 256ns, too high.
+// It returns 0 for an empty histogram. q is clamped to the range from 0 to 1, and NaN counts as 0.
+func (h Histogram) Quantile(q float64) time.Duration {
+	if math.IsNaN(q) {
+		q = 0
+	}
+	n := h.Count()
+	rank := uint64(math.Ceil(min(max(q, 0), 1) * float64(n)))
+	seen := uint64(0)
+	for i, c := range h.Counts {
+		seen += c
+		if c > 0 && seen >= rank {
+			return min(h.Bound(i), h.Max)
+		}
+	}
+	return 0
+}
+
+func (h *Histogram) add(o *Histogram) {
+	for i, c := range o.Counts {
+		h.Counts[i] += c
+	}
+	h.Sum = time.Duration(clock.Later(int64(h.Sum), int64(o.Sum)))
+	h.Max = max(h.Max, o.Max)
+}
+
+// writeProfile is [TimingWheel.WriteProfile].
+func (e *engine[T]) writeProfile(w io.Writer) error {
+	if e.config.profileRate == 0 {
+		return fmt.Errorf("%w: Options.ProfileRate is 0, so there is no profile; it must be from 1 to 2^30", ErrOption)
+	}
+	p := sampling.NewProfile(reflect.TypeFor[Timer]().PkgPath(), e.name, e.config.profileRate)
+	e.eachSample(p.Add)
+	return p.Write(w)
+}
+
+// eachSample calls yield for each sampled timer that is pending. age is the time since the timer
+// was armed, and expires the time until its deadline, in ns.
+func (e *engine[T]) eachSample(yield func(o *sampling.Origin, age, expires int64)) {
+	for _, s := range e.shards {
+		s.armMu.Lock()
+		samples := slices.Clone(s.samples.All)
+		s.armMu.Unlock()
+		now := s.reading()
+		for _, x := range samples {
+			if _, w, ok := x.Timer.pending(); ok {
+				yield(x.Origin, now-x.Origin.Armed, s.config.ticks.Begin(w.Tick())-now)
+			}
+		}
+	}
+}
+
+// sample samples a timer that is being armed. armMu is held.
+func (s *shardOf[T]) sample(t Timer) {
+	s.inbox.untilSample = s.samples.Distance()
+	s.samples.Set(t, sampling.Here(s.reading()))
+}
+
+// isOver reports whether the timer has ended.
+func (t Timer) isOver() bool {
+	_, _, pending := t.pending()
+	return !pending
+}
+
+// origin returns the origin of the timer if it was sampled, or else nil.
+func (t Timer) origin() (o *sampling.Origin) {
+	t.withSamples(func(all *sampling.Table[Timer]) { o = all.Origin(t) })
+	return o
+}
+
+// sampleAs makes o the origin of the timer. A nil o removes the timer from the sample. A ticker
+// arms a timer for each tick, and a plan for each run. sampleAs passes the origin of the first one
+// on to the others.
+func (t Timer) sampleAs(o *sampling.Origin) {
+	t.withSamples(func(all *sampling.Table[Timer]) { all.Set(t, o) })
+}
+
+// withSamples calls f with the samples of the timer's shard, unless the wheel takes none. armMu
+// is held during the call.
+func (t Timer) withSamples(f func(all *sampling.Table[Timer])) {
+	if t.ref == nil || t.ref.shard.config.profileRate == 0 {
+		return
+	}
+	s := t.ref.shard.typed.(*shardOf[func()])
+	s.armMu.Lock()
+	defer s.armMu.Unlock()
+	if !s.closed.Load() {
+		f(&s.samples)
+	}
 }

@@ -21,19 +21,17 @@ import (
 // layers lists the files of the package from the bottom to the top. A file may refer to files of
 // its own layer and of lower layers.
 var layers = [][]string{
-	{"bucket.go", "calls.go"},
+	{"bucket.go"},
 	{"inbox.go"},
 	{"wheel.go"},
-	{"options.go"},
-	{"histogram.go"},
-	{"due.go", "owner.go", "shard.go", "driver.go", "timer.go"},
-	{"engine.go", "claim.go", "executor.go", "manual.go", "profile.go"},
-	{"stats.go"},
+	{
+		"options.go", "shard.go", "arm.go", "timer.go", "driver.go", "cascade.go", "executor.go",
+		"claim.go", "stopwait.go", "stop.go", "manual.go", "stats.go",
+	},
 	{"timeouts.go"},
 	{"timingwheel.go", "scheduler.go", "functimer.go", "context.go"},
 	{"channel.go"},
 	{"delayqueue.go"},
-	{"doc.go"},
 }
 
 // Dependencies point one way: no file refers to a layer above its own.

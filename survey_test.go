@@ -318,7 +318,7 @@ func (e *engine[T]) verifySurvey(o survey.Wheel) error {
 	want := survey.Wheel{Levels: make([]survey.Level, len(o.Levels))}
 	for l := range want.Levels {
 		want.Levels[l] = o.Levels[l]
-		want.Levels[l].Timers, want.Levels[l].Later, want.Levels[l].Cells = 0, 0, make([]int, e.size)
+		want.Levels[l].Timers, want.Levels[l].Later, want.Levels[l].Cells = 0, 0, make([]int, e.config.size)
 	}
 	for _, s := range e.shards {
 		s.wheelMu.Lock()
@@ -354,10 +354,10 @@ func (s *shardOf[T]) tallyNodes(o *survey.Wheel) {
 				o.Moving++
 			case bucketQueued:
 				l := &o.Levels[b.level]
-				shift := uint(b.level) * s.bits
+				shift := uint(b.level) * s.config.bits
 				l.Timers++
-				l.Cells[(int64(b.slot)-own.wheel.cur>>shift)&(s.size-1)]++
-				if b.at>>shift-own.wheel.cur>>shift >= s.size {
+				l.Cells[(int64(b.slot)-own.wheel.cur>>shift)&(s.config.size-1)]++
+				if b.at>>shift-own.wheel.cur>>shift >= s.config.size {
 					l.Later++
 				}
 			}

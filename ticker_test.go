@@ -25,7 +25,7 @@ func TestTickerKeepsItsPhase(t *testing.T) {
 				at := (<-ticker.C).Sub(begin)
 				assert.Equal(t, at, time.Since(begin), "the value differs from the current time")
 				n := at / d // number of the tick, or of another one that was rounded up to the same time
-				assert.Less(t, at-n*d, time.Duration(tw.engine.ticks.Length()), "%v after %v", at, d)
+				assert.Less(t, at-n*d, time.Duration(tw.engine.config.ticks.Length()), "%v after %v", at, d)
 				assert.Greater(t, n, last, "two ticks for one multiple")
 				last = n
 			}
@@ -55,7 +55,7 @@ func TestTickerDropsTicksOfASlowReceiver(t *testing.T) {
 func TestTickerFasterThanTheWheelTicksOncePerTick(t *testing.T) {
 	t.Parallel()
 	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
-		tick := time.Duration(tw.engine.ticks.Length())
+		tick := time.Duration(tw.engine.config.ticks.Length())
 		ticker, begin := tw.NewTicker(1), time.Now()
 		for i := range 100 {
 			assert.Equal(t, time.Duration(i+1)*tick, (<-ticker.C).Sub(begin))
@@ -109,7 +109,7 @@ func TestTickerResetStartsANewPhaseInEachState(t *testing.T) {
 					for i := range 3 {
 						at := (<-ticker.C).Sub(begin)
 						assert.GreaterOrEqual(t, at, time.Duration(i+1)*d)
-						assert.Less(t, at, time.Duration(i+1)*d+time.Duration(tw.engine.ticks.Length()))
+						assert.Less(t, at, time.Duration(i+1)*d+time.Duration(tw.engine.config.ticks.Length()))
 					}
 					ticker.Stop()
 				}

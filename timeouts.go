@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/survey"
 )
 
@@ -107,3 +108,36 @@ func (w *Timeouts[T]) Advance(now time.Time) int { return w.engine.advanceTo(now
 // Next returns the time at which the wheel has to look at its timers next, or false if nothing is
 // pending. See [TimingWheel.Next].
 func (w *Timeouts[T]) Next() (time.Time, bool) { return w.engine.next() }
+
+// removeAll removes all pending timers and returns their payloads. O(slots). It holds wheelMu
+// throughout.
+func (s *shardOf[T]) removeAll() []T {
+	s.wheelMu.Lock()
+	defer s.unlockAndDrain()
+	if s.closed.Load() {
+		return nil
+	}
+	s.drainAll()
+	o := &s.owner
+	all := make([]T, 0, s.pending())
+	for t, pg := range s.all {
+		w := pg.Load(t.index)
+		for w.Kind() == arena.Placed && !pg.Swap(t.index, w, w.With(arena.Spent)) {
+			w = pg.Load(t.index)
+		}
+		if w.Kind() != arena.Placed {
+			continue
+		}
+		all = append(all, s.values.At(t.index >> arena.PageShift)[t.index&arena.PageMask])
+		if s.config.scanned {
+			s.drop(t.index)
+		}
+		o.counters.stopped++
+		o.leaveBucket(t.index)
+		if o.freed = append(o.freed, t.index); len(o.freed) >= removalsMax {
+			s.reclaim()
+		}
+	}
+	s.reclaim()
+	return all
+}

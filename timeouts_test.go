@@ -238,7 +238,7 @@ func TestRemoveAllIncludesTheInbox(t *testing.T) {
 func TestStopWaitsForTheClaimsOfABatch(t *testing.T) {
 	t.Parallel()
 	w := startTimeouts(t, Options{}, func([]int) {})
-	w.engine.claims.claiming.Add(1)
+	w.engine.batches.claiming.Add(1)
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -248,6 +248,6 @@ func TestStopWaitsForTheClaimsOfABatch(t *testing.T) {
 		runtime.Gosched()
 		require.False(t, isClosed(stopped))
 	}
-	w.engine.claims.claiming.Add(-1)
+	w.engine.batches.claiming.Add(-1)
 	<-stopped
 }

@@ -50,7 +50,7 @@ func (t Timer) pending() (c cell, w arena.Word, ok bool) {
 func (t Timer) isDue() bool {
 	_, w, ok := t.load()
 	k := w.Kind()
-	return ok && (k == arena.Flushed || k == arena.Placed && (!t.ref.shard.Manual || t.ref.shard.inbox.order.collected(t.index)))
+	return ok && (k == arena.Flushed || k == arena.Placed && (!t.ref.shard.config.Manual || t.ref.shard.inbox.order.collected(t.index)))
 }
 
 // Stop stops a pending timer and returns true. The callback then never starts, and what it refers
@@ -74,12 +74,12 @@ func (t Timer) Stop() bool {
 			return false
 		}
 		c := cell{s, pg, i}
-		to, ok := c.ending(w)
+		to, ok := c.stopWord(w)
 		if !ok {
 			return false
 		}
 		if pg.Swap(i, w, to) {
-			c.ended(w, to)
+			c.finishStop(w, to)
 			return true
 		}
 	}
@@ -106,8 +106,8 @@ func (t Timer) Reschedule(d time.Duration) bool {
 		return false
 	}
 	now := s.now.Load()
-	if !s.Manual {
-		now = s.Read()
+	if !s.config.Manual {
+		now = s.config.Read()
 	}
 	return t.rescheduleTo(clock.Later(now, int64(d)), now)
 }
@@ -121,7 +121,7 @@ func (t Timer) RescheduleAt(at time.Time) bool {
 	if s == nil {
 		return false
 	}
-	return t.rescheduleTo(s.Instant(at))
+	return t.rescheduleTo(s.config.Instant(at))
 }
 
 // rescheduleTo is Reschedule with a reading of the clock as the deadline. now is a reading from
@@ -139,7 +139,7 @@ func (t Timer) move(deadline, now int64, wait bool) bool {
 	s := t.ref.shard
 	now = max(now, s.now.Load()) // the caller may have been preempted since it read the clock
 	deadline = max(deadline, now)
-	tick := s.tickOf(deadline, now)
+	tick := s.config.ticks.Of(deadline, now)
 	for {
 		pg, w, ok := t.load()
 		if !ok {
@@ -147,7 +147,7 @@ func (t Timer) move(deadline, now int64, wait bool) bool {
 		}
 		switch w.Kind() {
 		case arena.Placed, arena.Staged:
-			if !s.Manual && w.Tick() <= tick {
+			if !s.config.Manual && w.Tick() <= tick {
 				if pg.Swap(t.index, w, w.WithBits(uint64(tick))) {
 					return true
 				}
@@ -177,7 +177,7 @@ func (t Timer) Deadline() (time.Time, bool) {
 	if !ok {
 		return time.Time{}, false
 	}
-	return s.TimeAt(s.ticks.Begin(w.Tick())), true
+	return s.config.TimeAt(s.config.ticks.Begin(w.Tick())), true
 }
 
 // pageRef connects handles with the page of their slots. A pageRef is small, and handles keep it
@@ -204,20 +204,20 @@ type cell struct {
 	index uint32
 }
 
-// ending returns the word that replaces w when the timer is stopped. It returns false if the timer
-// is not pending.
-func (c cell) ending(w arena.Word) (to arena.Word, ok bool) {
+// stopWord returns the word that replaces w when the timer is stopped. It returns false if the
+// timer is not pending.
+func (c cell) stopWord(w arena.Word) (to arena.Word, ok bool) {
 	switch w.Kind() {
 	case arena.Staged:
 		return w.With(arena.Ending), true
 	case arena.Placed:
-		return w.With(arena.Dead).WithBits(c.shard.removals.link()) &^ arena.Moved, true
+		return w.With(arena.Dead).WithBits(c.shard.removals.link()) &^ arena.Listed, true
 	}
 	return 0, false
 }
 
-// ended completes a Stop that has replaced the word w by to, which ending returned.
-func (c cell) ended(w, to arena.Word) {
+// finishStop completes a Stop that has replaced the word w by to, which stopWord returned.
+func (c cell) finishStop(w, to arena.Word) {
 	s := c.shard
 	switch w.Kind() {
 	case arena.Staged:
@@ -242,7 +242,7 @@ func (c cell) remove(dead arena.Word) {
 // word has changed or the wheel is stopped. busy is true if armMu is locked and wait is false.
 func (c cell) reschedule(w arena.Word, tick int64, wait bool) (moved, busy bool) {
 	s := c.shard
-	if wait || s.Manual { // in Manual mode the order of the calls counts
+	if wait || s.config.Manual { // in Manual mode the order of the calls counts
 		s.armMu.Lock()
 	} else if !s.armMu.TryLock() {
 		return false, true
@@ -260,20 +260,20 @@ func (c cell) reschedule(w arena.Word, tick int64, wait bool) (moved, busy bool)
 // false if the word has changed. armMu is held.
 func (c cell) moveLocked(w arena.Word, tick int64) bool {
 	s := c.shard
-	old, now := w.Tick(), s.ticks.Floor(s.now.Load())
+	old, now := w.Tick(), s.config.ticks.Floor(s.now.Load())
 	tick = max(tick, now) // an Advance may have come after the caller's reading
 	moved := w.WithBits(uint64(tick))
 	staged := w.Kind() == arena.Staged
 	// A timer that is moved later stays in its bucket, as in other modes, unless it is due.
-	stays := s.Manual && !staged && tick > old && old > now
+	stays := s.config.Manual && !staged && tick > old && old > now
 	if !staged && !stays {
-		moved = moved.With(arena.Staged) | arena.Moved
+		moved = moved.With(arena.Staged) | arena.Listed
 	}
 	if !c.page.Swap(c.index, w, moved) {
 		return false
 	}
 	s.inbox.rescheduled++
-	if s.Manual {
+	if s.config.Manual {
 		s.inbox.order.stamp(c.index)
 	}
 	switch {

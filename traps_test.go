@@ -82,7 +82,7 @@ func halfway(t *testing.T, executor Executor, n int, test func(t *testing.T, tw 
 		s.placeAll()
 		s.own(func() {
 			s.skip(50 * ms)
-			s.advanceClock(s.Read())
+			s.advanceClock(s.config.Read())
 			require.False(t, s.owner.expire(), "the bucket of 48 ms")
 			require.NoError(t, s.verify())
 			require.True(t, s.owner.wheel.cascade.live() > 0)
@@ -139,7 +139,7 @@ func TestDueTimersDoNotWaitForTheEndOfACascade(t *testing.T) {
 		left.Store(-1)
 		s.own(func() { // the driver cannot run until both timers are due
 			require.True(t, timers[n-1].Stop())
-			at := s.Read()
+			at := s.config.Read()
 			s.armMu.Lock()
 			s.arm(at, at, func() {
 				s.own(func() {
@@ -236,9 +236,9 @@ func TestTrapWallClockSteps(t *testing.T) {
 		// The wheel was created before the step.
 		tw := startWheel(t, Options{Shards: 1})
 		for _, s := range tw.engine.shards {
-			s.Base = stepped(t, s.Base, -step)
+			s.config.Base = stepped(t, s.config.Base, -step)
 		}
-		tw.engine.Base = stepped(t, tw.engine.Base, -step)
+		tw.engine.config.Base = stepped(t, tw.engine.config.Base, -step)
 		ran := make(chan time.Duration, 1)
 		for name, arm := range map[string]func(d time.Duration, f func()) Timer{
 			"AfterFunc":                tw.AfterFunc,

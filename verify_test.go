@@ -198,17 +198,17 @@ func verifyInbox(s *shard) error {
 // verifyDue checks S4 and the number of flushed timers.
 func verifyDue(s *shard) error {
 	o := &s.owner
-	if begun := s.claims.flushBegun.Load(); begun > o.counters.flushed {
+	if begun := s.claimed.flushBegun.Load(); begun > o.counters.flushed {
 		return fmt.Errorf("flushed: %d timers, and %d have begun", o.counters.flushed, begun)
 	}
-	if len(o.expired) > 0 && !s.Manual && s.alarm.at.Load() > o.tick {
+	if len(o.expired) > 0 && !s.config.Manual && s.alarm.at.Load() > o.tick {
 		return fmt.Errorf("S4: %d timers are due at tick %d and not queued, alarm at %d", len(o.expired), o.tick, s.alarm.at.Load())
 	}
 	return nil
 }
 
 func verifyAlarm(s *shard) error {
-	if s.Manual {
+	if s.config.Manual {
 		return nil
 	}
 	at := s.alarm.at.Load()

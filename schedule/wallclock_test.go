@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
+
 	"github.com/timingwheel-go/timingwheel"
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 )

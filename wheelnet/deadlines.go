@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel"
-	"github.com/timingwheel-go/timingwheel/internal/lasting"
+	"github.com/timingwheel-go/timingwheel/internal/access"
 )
 
 // deadlines keeps the read and write deadlines of one connection with one timer of a wheel.
@@ -55,7 +55,7 @@ import (
 // callback still runs in time.
 type deadlines struct {
 	conn   net.Conn // the inner connection
-	timers *lasting.Timers[timingwheel.Timer]
+	timers *access.Timers[timingwheel.Timer]
 
 	directions [2]direction // indexed by reads and writes
 
@@ -94,8 +94,8 @@ const pastUnix = 1
 var past = time.Unix(pastUnix, 0)
 
 // timersOf returns the timers of tw that survive its Stop.
-func timersOf(tw *timingwheel.TimingWheel) *lasting.Timers[timingwheel.Timer] {
-	return lasting.Of(tw).(*lasting.Timers[timingwheel.Timer])
+func timersOf(tw *timingwheel.TimingWheel) *access.Timers[timingwheel.Timer] {
+	return access.Of(tw).(*access.Timers[timingwheel.Timer])
 }
 
 // init prepares the deadlines of a connection that has none. If delegated is true, the inner

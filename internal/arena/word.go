@@ -9,7 +9,7 @@ import "github.com/timingwheel-go/timingwheel/internal/clock"
 //	Staged   Placed    owner             the timer moves from the inbox to a bucket
 //	Staged   Ending    Stop              this call stops the timer; it clears the payload next
 //	Ending   Ended *   the same Stop     the payload is cleared
-//	Placed   Staged    Reschedule        to an earlier deadline; the Moved flag is set
+//	Placed   Staged    Reschedule        to an earlier deadline; the Listed flag is set
 //	Placed   Staged    worker            the timer was postponed while it was due
 //	Placed   Flushed   Flush             the timer is claimed; its callback begins later
 //	Placed   Dead *    Stop              this call stops the timer; it clears the payload and
@@ -44,8 +44,8 @@ const (
 	Counted Word = 2 << 3 // the calls of the timer's function are counted
 )
 
-// Moved is a flag. Staged, Ending, Ended: a bucket may also refer to the slot.
-const Moved Word = 1 << 5
+// Listed is a flag. Staged, Ending, Ended: a bucket may also refer to the slot.
+const Listed Word = 1 << 5
 
 const (
 	kindMask  Word = 1<<3 - 1
@@ -66,7 +66,7 @@ const _ = uint(1<<tickBits - 1 - clock.LastTick) // a word has room for every ti
 //
 //	bits   0..2   kind
 //	       3..4   class
-//	       5      Moved
+//	       5      Listed
 //	       6..19  generation
 //	      20..63  tick of the deadline; Dead, Spent: next slot of the stack
 type Word uint64
@@ -94,9 +94,6 @@ func (w Word) Tick() int64 { return int64(w >> tickShift) }
 
 // Gen returns the generation of the slot, which handles contain.
 func (w Word) Gen() uint32 { return uint32(w>>genShift) & genMask }
-
-// SameGen reports whether two words of a slot have the same generation.
-func (w Word) SameGen(o Word) bool { return (w^o)>>genShift&genMask == 0 }
 
 // next returns the word for the slot's next timer. The slot must not be exhausted.
 func (w Word) next(k Kind, flags Word, x uint64) Word {

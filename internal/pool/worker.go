@@ -219,7 +219,7 @@ func (w *worker[E]) ready() bool {
 func (w *worker[E]) take() {
 	p := w.pool
 	n := p.config.PerCall
-	if p.callbacks() && !w.extra {
+	if p.batched() && !w.extra {
 		n = p.size
 	}
 	b := w.own
@@ -230,13 +230,13 @@ func (w *worker[E]) take() {
 	}
 	b.items = p.queue.Pop(b.items, n)
 	b.users, b.seen = 1, false
-	if w.batch = b; p.callbacks() && len(b.items) > 1 {
+	if w.batch = b; p.batched() && len(b.items) > 1 {
 		p.batches = append(p.batches, b)
 	}
 }
 
-// callbacks reports whether a batch may have several callbacks.
-func (p *Pool[E]) callbacks() bool { return p.config.PerCall == 1 && p.config.Limit == 0 }
+// batched reports whether a batch may have several callbacks.
+func (p *Pool[E]) batched() bool { return p.config.PerCall == 1 && p.config.Limit == 0 }
 
 // run runs the batch. mu is held before and after, except if a callback exits the goroutine.
 func (w *worker[E]) run() {

@@ -153,7 +153,7 @@ func (r repository) members(p *pkg, t *typ, all bool) (fields []string, methods 
 		for _, id := range f.Names {
 			if isInterface {
 				methods[id.Name] = true
-			} else {
+			} else if id.Name != "_" { // padding
 				fields = append(fields, id.Name)
 			}
 		}

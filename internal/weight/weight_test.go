@@ -45,7 +45,7 @@ func members(t *testing.T, source string, name string) (fields, methods []string
 func TestEmbeddedTypesCountWithTheirMembers(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ name, source, fields, methods string }{
-		{"plain", "type T struct { a, b int; _ [8]byte; f func() }\n\nfunc (T) M() {}\n\nfunc (t *T) n() {}\n", "_ a b f", "M n"},
+		{"plain", "type T struct { a, b int; _ [8]byte; f func() }\n\nfunc (T) M() {}\n\nfunc (t *T) n() {}\n", "a b f", "M n"},
 		{"embedded", "type T struct { a int; b; *C }\n\ntype b struct { c int }\n\nfunc (b) M() {}\n\ntype C struct { d, e int }\n", "a c d e", "M"},
 		{"method of both", "type T struct{ b }\n\nfunc (T) M() {}\n\ntype b struct{}\n\nfunc (b) M() {}\n", "", "M"},
 		{"twice", "type T struct{ b }\n\ntype b struct{ c }\n\ntype c struct { d int }\n\nfunc (*c) M() {}\n", "d", "M"},
@@ -69,7 +69,7 @@ func TestEmbeddedTypesCountWithTheirMembers(t *testing.T) {
 
 func TestCountsAreThoseOfTheModuleOfAFile(t *testing.T) {
 	t.Parallel()
-	fields := "struct { " + strings.Repeat("_ int;", mostFields) + " last int }\n"
+	fields := "struct { " + strings.Repeat("f int;", mostFields) + " last int }\n"
 	r := loaded(t, map[string]string{
 		"go.mod": "module example.com/a\n\ngo 1.25\n",
 		"a.go": "package a\n\nimport _ \"example.com/a/internal/needed\"\n\nconst X, y = 1, 2\n\ntype T struct { A, b int; c }\n\n" +

@@ -1,8 +1,6 @@
 package timingwheel
 
-import (
-	"github.com/timingwheel-go/timingwheel/internal/arena"
-)
+import "github.com/timingwheel-go/timingwheel/internal/arena"
 
 // quantum is the number of timers that a driver or worker handles before it releases wheelMu. At 20
 // to 60 ns each it holds the lock for about 10 µs.
@@ -12,7 +10,7 @@ const quantum = 256
 // that have arrived, remove stopped ones, and move expired ones to finer levels or to the due
 // timers. They take no lock of the shard and run no callback.
 type owner struct {
-	*config
+	config   *config
 	refs     *arena.Table[pageRef]
 	arrivals arrivals
 	store    bucketStore
@@ -86,7 +84,7 @@ func (o *owner) loadWords(slots []uint32) []arena.Word {
 func (o *owner) placeChanged(i uint32) arena.Word {
 	for {
 		w := loadWord(o.store.slots, i)
-		if w.Kind() == arena.Ended && w.Has(arena.Moved) {
+		if w.Kind() == arena.Ended && w.Has(arena.Listed) {
 			o.leaveBucket(i)
 		}
 		if w.Kind() != arena.Staged || o.placeArrival(i, w) {
@@ -99,10 +97,10 @@ func (o *owner) placeChanged(i uint32) arena.Word {
 // changed.
 func (o *owner) placeArrival(i uint32, w arena.Word) bool {
 	pg := o.store.slots.At(i >> arena.PageShift)
-	if pg == nil || !pg.Swap(i, w, w.With(arena.Placed)&^arena.Moved) {
+	if pg == nil || !pg.Swap(i, w, w.With(arena.Placed)&^arena.Listed) {
 		return false
 	}
-	if w.Has(arena.Moved) {
+	if w.Has(arena.Listed) {
 		o.leaveBucket(i)
 	}
 	o.put(i, w)
@@ -208,7 +206,7 @@ func (o *owner) relocate(slots []uint32, b *bucket) {
 		if b.level > 0 {
 			o.counters.cascaded++
 		}
-		if !o.Manual && !o.wheel.belongs(b, words[k].Tick()) { // Manual: counted by Reschedule
+		if !o.config.Manual && !o.wheel.belongs(b, words[k].Tick()) { // Manual: counted by Reschedule
 			o.counters.postponed++
 		}
 		o.put(i, words[k])
@@ -217,3 +215,11 @@ func (o *owner) relocate(slots []uint32, b *bucket) {
 
 // live returns the number of timers in buckets. O(buckets of the cascade).
 func (o *owner) live() int { return o.wheel.live + o.wheel.cascade.live() }
+
+// clearExpired empties expired.
+func (o *owner) clearExpired() {
+	clear(o.expired)
+	if o.expired = o.expired[:0]; cap(o.expired) > 4*quantum {
+		o.expired = nil
+	}
+}

@@ -1,6 +1,6 @@
-// Package lasting gives package wheelnet access to parts of a wheel that are not exported: the
+// Package access gives package wheelnet access to parts of a wheel that are not exported: the
 // clock, and timers that survive the wheel's Stop.
-package lasting
+package access
 
 import "github.com/timingwheel-go/timingwheel/internal/clock"
 

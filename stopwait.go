@@ -128,3 +128,16 @@ func (c *callWaits) callEnded(f *countedFunc) {
 		}
 	}
 }
+
+// countCall returns the function of a slot whose calls are counted, or nil. It counts the call
+// unless Flush has counted it.
+func (s *shard) countCall(i uint32, w arena.Word) *countedFunc {
+	if !w.Is(arena.Counted) {
+		return nil
+	}
+	f := s.countedFuncs.at(i) // nil, or another timer's, if the claim is about to fail
+	if f != nil && w.Kind() == arena.Placed {
+		f.calls.Add(1)
+	}
+	return f
+}

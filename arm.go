@@ -1,0 +1,269 @@
+package timingwheel
+
+import (
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/timingwheel-go/timingwheel/internal/arena"
+	"github.com/timingwheel-go/timingwheel/internal/clock"
+)
+
+// after arms a timer d from now.
+func (e *engine[T]) after(d time.Duration, v T) Timer {
+	now := int64(0)
+	if !e.config.Manual {
+		now = e.config.Read()
+	}
+	s := e.pick()
+	if e.config.Manual {
+		now = s.inbox.now
+	}
+	return s.arm(clock.Later(now, int64(d)), now, v, 0)
+}
+
+// at arms a timer for t.
+func (e *engine[T]) at(t time.Time, v T) Timer {
+	deadline, now := e.config.Instant(t)
+	return e.armAt(deadline, now, v)
+}
+
+// armAt arms a timer for a reading of the clock. now is an earlier reading, or clock.Unread.
+func (e *engine[T]) armAt(deadline, now int64, v T) Timer {
+	s := e.pick()
+	return s.arm(deadline, now, v, 0)
+}
+
+// armLasting is armAt for a timer that survives the wheel's Stop. The payload is a func().
+func (e *engine[T]) armLasting(deadline, now int64, v T) Timer {
+	s := e.pick()
+	return s.arm(deadline, now, v, arena.Lasting)
+}
+
+// arm arms a timer. now is an earlier reading of the clock, or clock.Unread. arm is called with
+// armMu held and returns without it.
+func (s *shardOf[T]) arm(deadline, now int64, v T, class arena.Word) (t Timer) {
+	if s.canArm() {
+		t = s.armFree(deadline, now, class)
+		s.setPayload(t.index, v) // under the lock, and so before a claim
+	}
+	s.unlockArm()
+	return t
+}
+
+// canArm makes sure that the inbox has a free slot. It returns false if the wheel is stopped. armMu
+// is held. canArm releases it while it allocates a page, and before it panics because the shard is
+// full.
+func (s *shardOf[T]) canArm() bool {
+	if !s.closed.Load() && (len(s.inbox.free) > 0 || s.refill()) {
+		return true
+	}
+	s.inbox.rejected++
+	return false
+}
+
+// armFree is arm after canArm. It returns with armMu held, and the caller then sets the payload.
+func (s *shardOf[T]) armFree(deadline, now int64, class arena.Word) Timer {
+	ib := &s.inbox
+	i := ib.takeFree()
+	now = s.noteReading(now)
+	deadline = max(deadline, now)
+	tick := s.config.ticks.Of(deadline, now)
+	ref := s.refs.At(i >> arena.PageShift)
+	pg := ref.page.Load()
+	if pg == nil { // never; see arena.Page.Load
+		return Timer{}
+	}
+	w := pg.Arm(i, class, uint64(tick))
+	ib.armed++
+	if s.config.Manual {
+		s.inbox.order.stamp(i)
+	}
+	if ib.add(i, tick) {
+		s.alarm.setEarlier(tick)
+	}
+	t := Timer{ref, i, w.Gen()}
+	if ib.untilSample--; ib.untilSample == 0 {
+		s.sample(t)
+	}
+	return t
+}
+
+// noteReading returns the clock reading for a caller that arms a timer, and stores it in the inbox.
+// now is the caller's reading, or clock.Unread. For clock.Unread the latest reading of the shard
+// suffices, unless the shard is idle.
+func (s *shard) noteReading(now int64) int64 {
+	ib := &s.inbox
+	switch {
+	case now == clock.Unread && (s.config.Manual || s.alarm.at.Load() != never):
+		return max(ib.now, s.now.Load())
+	case now == clock.Unread: // the shard is idle, so its latest reading may be old
+		now = s.config.Read()
+	}
+	ib.now = max(ib.now, now)
+	return max(now, s.now.Load()) // the caller may have been preempted since it read the clock
+}
+
+// stage adds a timer to the inbox and moves the alarm if the timer is due first. armMu is held.
+func (s *shard) stage(i uint32, tick int64) {
+	if s.inbox.add(i, tick) {
+		s.alarm.setEarlier(tick)
+	}
+}
+
+// unlockArm unlocks armMu after a timer was added to the inbox. If the inbox is full, it sweeps the
+// inbox first, and then tries to place the remaining timers.
+func (s *shard) unlockArm() {
+	if len(s.inbox.staged) < s.inbox.sweepAt {
+		s.armMu.Unlock()
+		return
+	}
+	s.sweepAndUnlock()
+}
+
+// sweepAndUnlock is the part of unlockArm for a full inbox.
+func (s *shard) sweepAndUnlock() {
+	shouldPlace := s.inbox.sweep(&s.slots)
+	s.armMu.Unlock()
+	if shouldPlace {
+		s.tryDrain()
+	}
+}
+
+// refill adds free slots to the inbox. It returns false if the wheel is stopped. armMu is held, and
+// released while memory is allocated.
+func (s *shardOf[T]) refill() bool {
+	ib := &s.inbox
+	for !s.closed.Load() {
+		var slots [freeSlots]uint32
+		n := 0
+		for ; n < freeSlots; n++ {
+			i, ok := s.slots.Take()
+			if !ok {
+				break
+			}
+			slots[n] = i
+		}
+		for n--; n >= 0; n-- { // the lowest slot is used first
+			ib.free = append(ib.free, slots[n])
+		}
+		if len(ib.free) > 0 {
+			return true
+		}
+		s.openPage()
+	}
+	return false
+}
+
+// openPage allocates and opens a page of slots. It does nothing if, after the allocation, an open
+// page has room or the wheel is stopped.
+func (s *shardOf[T]) openPage() {
+	if s.nextPage == nil {
+		s.armMu.Unlock()
+		pg := s.newPage()
+		s.armMu.Lock()
+		s.nextPage = pg
+	}
+	if s.closed.Load() {
+		s.nextPage = nil
+		return
+	}
+	if s.slots.Pager.HasRoom() {
+		return // another goroutine has opened a page, or slots were freed
+	}
+	p := s.slots.Pager.Next()
+	if p >= arena.MaxPages {
+		s.armMu.Unlock()
+		panic("timingwheel: a shard is full: more than 2^29 timers; use more shards")
+	}
+	s.slots.Open(p, s.nextPage.slots)
+	s.values.Set(p, s.nextPage.values)
+	s.nextPage.ref.page.Store(s.nextPage.slots)
+	s.refs.Set(p, s.nextPage.ref)
+	s.nextPage = nil
+}
+
+// page is a page of slots, the page of their payloads, and the pageRef of their handles. Both pages
+// are one object if payloads hold no pointers, because the garbage collector marks each object.
+type page[T any] struct {
+	slots  *arena.Page
+	values *[arena.PageSize]T
+	ref    *pageRef
+}
+
+func (s *shardOf[T]) newPage() *page[T] {
+	h := &pageRef{shard: &s.shard}
+	if s.config.scanned {
+		return &page[T]{new(arena.Page), new([arena.PageSize]T), h}
+	}
+	both := new(struct {
+		slots  arena.Page
+		values [arena.PageSize]T
+	})
+	return &page[T]{&both.slots, &both.values, h}
+}
+
+func (s *shardOf[T]) closePage(p int) {
+	s.values.Set(p, nil)
+	s.countedFuncs.closePage(p)
+	s.refs.At(uint32(p)).page.Store(nil)
+	s.refs.Set(p, nil)
+	if s.inbox.order != nil {
+		s.inbox.order.stamps.Set(p, nil)
+	}
+}
+
+const routeBits = 10
+
+// routes maps goroutines to the shards on which they arm timers. The key is a hash of the address
+// of the goroutine's stack. A goroutine stays on one shard, whose cache lines stay in the cache of
+// its processor. It moves to the next shard when another goroutine holds armMu, so two goroutines
+// that collide once rarely collide again.
+//
+// Rejected designs (docs/internals/experiments.md): a random shard, because all processors share
+// all cache lines and two processors are no faster than one; a hint from a sync.Pool, because it
+// costs a fifth of an arm and a stop.
+type routes [1 << routeBits]atomic.Uint32
+
+func newRoutes(shards int) *routes {
+	r := new(routes)
+	for i := range r {
+		r[i].Store(uint32(i % shards))
+	}
+	return r
+}
+
+// pick chooses the shard for a new timer and locks its armMu. If another goroutine holds the lock,
+// pick tries the next shard, so that the caller does not wait for a goroutine that was preempted.
+func (e *engine[T]) pick() *shardOf[T] {
+	if len(e.shards) == 1 {
+		s := e.shards[0]
+		s.armMu.Lock()
+		return s
+	}
+	var mark byte
+	h := uint64(uintptr(unsafe.Pointer(&mark))>>10) * 0x9E3779B97F4A7C15
+	r := &e.routes[h>>(64-routeBits)]
+	i := r.Load()
+	s := e.shards[i]
+	if s.armMu.TryLock() {
+		return s
+	}
+	return e.pickNext(r, i)
+}
+
+// pickNext is the part of pick for a locked shard i.
+func (e *engine[T]) pickNext(r *atomic.Uint32, i uint32) *shardOf[T] {
+	for range e.shards {
+		if i++; i == uint32(len(e.shards)) {
+			i = 0
+		}
+		if s := e.shards[i]; s.armMu.TryLock() {
+			r.Store(i)
+			return s
+		}
+	}
+	s := e.shards[i]
+	s.armMu.Lock()
+	return s
+}

@@ -1,0 +1,195 @@
+package timingwheel
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/internal/arena"
+)
+
+// ErrStopped is returned by [TimingWheel.Sleep] if the wheel is stopped.
+var ErrStopped = errors.New("timingwheel: the wheel is stopped")
+
+// stop is [TimingWheel.Stop]. It returns after the last callback has begun.
+func (e *engine[T]) stop() {
+	e.lasting.mu.Lock()
+	defer e.lasting.mu.Unlock()
+	for _, s := range e.shards {
+		s.halt()
+	}
+	for _, d := range e.dues {
+		d.Close()
+	}
+	for e.batches.claiming.Load() > 0 {
+		runtime.Gosched()
+	}
+	if !isClosed(e.stopped) {
+		close(e.stopped) // last, because it wakes goroutines that need the locks
+	}
+}
+
+// shutdown stops the wheel and waits until no callback and no call of Executor.Go is running.
+func (e *engine[T]) shutdown(ctx context.Context) error {
+	e.stop()
+	for _, d := range e.dues {
+		if err := waitFor(ctx, d.Idle()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func mustHaveContext(ctx context.Context) {
+	if ctx == nil {
+		panic("timingwheel: Shutdown with a nil context")
+	}
+}
+
+// halt discards all pending timers, and those that Flush has claimed and that have not begun. Arms,
+// Stops, Reschedules and claims that begin later read closed and fail. For a call that read closed
+// before it was set, the word of its timer decides, so that exactly one thing happens to each timer
+// and is counted:
+//
+//   - halt makes the words of all these timers Dead. A claim that is earlier counts, and its
+//     callback has begun: only a few instructions lie between the claim and the call, and nothing
+//     drops the call. halt waits until it is counted, and engine.stop for the claims of a batch of
+//     Timeouts.
+//   - A Stop of a timer in the inbox ends the timer within a few instructions. halt waits for it.
+//   - A Stop of any other timer pushes its slot. halt waits for that too, and addStats counts it.
+func (s *shard) halt() {
+	s.closed.Store(true)
+	s.wheelMu.Lock()
+	defer s.wheelMu.Unlock()
+	o := &s.owner
+	if o.wheel.levels == nil {
+		return // stopped before
+	}
+	for {
+		s.drainAll()
+		s.armMu.Lock()
+		ending := len(s.inbox.staged) // timers whose Stop is about to end them
+		s.armMu.Unlock()
+		if ending == 0 {
+			break
+		}
+		runtime.Gosched()
+	}
+	s.discardAll()
+	s.armMu.Lock()
+	s.alarm.close()
+	s.inbox.stopped += s.inbox.countEnded(&s.slots)
+	for s.inbox.armed > s.inbox.stopped+o.counters.stopped+uint64(s.removals.len())+s.claimed.fired.Load()+s.claimed.flushBegun.Load()+o.counters.discarded {
+		runtime.Gosched()
+	}
+	s.slots.Clear()
+	s.inbox.staged, s.inbox.free = nil, nil
+	if s.inbox.order != nil {
+		s.inbox.order.stamps.Clear()
+	}
+	s.typed.clear()
+	for p := range uint32(s.refs.Cap()) {
+		if ref := s.refs.At(p); ref != nil {
+			ref.page.Store(nil)
+		}
+	}
+	s.refs.Clear()
+	s.armMu.Unlock()
+	o.arrivals = arrivals{first: never}
+	o.takenRemovals, o.takenSpent, o.freed, o.ending, o.expired = 0, 0, nil, nil, nil
+	o.store = bucketStore{slots: o.store.slots}
+	o.wheel = wheel{geometry: o.wheel.geometry, store: o.wheel.store, cur: o.wheel.cur}
+}
+
+// discardAll makes the words of all timers Dead whose callbacks have not begun. It hands those to
+// the runtime that survive the wheel's Stop. O(slots).
+func (s *shard) discardAll() {
+	for t, pg := range s.all {
+		for {
+			w := pg.Load(t.index)
+			k := w.Kind()
+			if k != arena.Placed && k != arena.Flushed {
+				break
+			}
+			if !pg.Swap(t.index, w, w.With(arena.Dead)) {
+				continue
+			}
+			s.owner.counters.discarded++
+			if k == arena.Flushed && w.Is(arena.Counted) {
+				s.countedFuncs.waits.callEnded(s.countedFuncs.at(t.index))
+			}
+			if w.Is(arena.Lasting) {
+				t.gen = w.Gen()
+				s.typed.keepLasting(t, w)
+			}
+			break
+		}
+	}
+}
+
+// lastingTimers are the timers that survive the Stop of the wheel. The runtime takes them over.
+type lastingTimers struct {
+	mu     sync.Mutex            // also held throughout the wheel's Stop
+	timers map[Timer]*time.Timer // guarded by mu
+}
+
+// keepLasting hands a timer that survives the wheel's Stop to the runtime. Its word was w.
+// lasting.mu is held.
+func (s *shardOf[T]) keepLasting(t Timer, w arena.Word) {
+	all := &s.engine.lasting
+	if all.timers == nil {
+		all.timers = make(map[Timer]*time.Timer)
+	}
+	f := any(s.values.At(t.index >> arena.PageShift)[t.index&arena.PageMask]).(func())
+	d := time.Duration(s.config.ticks.Begin(w.Tick()) - s.reading())
+	if w.Kind() == arena.Flushed {
+		d = 0
+	}
+	all.timers[t] = time.AfterFunc(d, f)
+}
+
+// stop stops a survivor. It returns false if the timer has fired or is not a survivor.
+func (l *lastingTimers) stop(t Timer) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.timers[t]
+	if delete(l.timers, t); len(l.timers) == 0 {
+		l.timers = nil // a map does not shrink
+	}
+	return r != nil && r.Stop()
+}
+
+// cancelLasting is Stop for a timer that survives the wheel's Stop.
+func (t Timer) cancelLasting() bool {
+	if t.Stop() {
+		return true
+	}
+	s, ok := t.ref.shard.typed.(*shardOf[func()])
+	return ok && s.closed.Load() && s.engine.lasting.stop(t)
+}
+
+// waitFor waits until done is closed and returns nil, or returns ctx's error if ctx ends first. A
+// nil done counts as closed.
+func waitFor(ctx context.Context, done <-chan struct{}) error {
+	if done == nil || isClosed(done) {
+		return nil
+	}
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// isClosed reports whether c is closed. A nil c is not. There must be no sends on c.
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
