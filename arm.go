@@ -68,7 +68,7 @@ func (s *shardOf[T]) armFree(deadline, now int64, class arena.Word) Timer {
 	i := ib.takeFree()
 	now = s.noteReading(now)
 	deadline = max(deadline, now)
-	tick := s.config.ticks.Of(deadline, now)
+	tick := s.config.ticks.Rounded(deadline, now)
 	ref := s.refs.At(i >> arena.PageShift)
 	pg := ref.page.Load()
 	if pg == nil { // never; see arena.Page.Load

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/internal/plans"
+	"github.com/timingwheel-go/timingwheel/internal/planner"
 )
 
 // aroundLog is an Around that counts calls by the names of their functions.
@@ -57,11 +57,11 @@ func (c *callCounter) ofFuncTimer() { c.funcTimer.Add(1) }
 
 // onePlannedRun returns a Scheduler that plans one run.
 func onePlannedRun(at time.Time) Scheduler {
-	return plannerFunc(func(q question) plans.Step {
+	return plannerFunc(func(q question) planner.Step {
 		if q.N > 0 {
-			return plans.Step{}
+			return planner.Step{}
 		}
-		return plans.Step{Next: at}
+		return planner.Step{Next: at}
 	})
 }
 

@@ -128,19 +128,15 @@ func (tw *TimingWheel) Ticks(d time.Duration) iter.Seq[time.Time] {
 	return func(yield func(time.Time) bool) {
 		t := tw.NewTicker(d)
 		defer t.Stop()
-		home := t.emitter.home()
-		if home == nil {
-			return
-		}
-		halting := tw.engine.stopped
-		for {
+		first := &tw.engine.shards[0].shard // the first shard that the wheel's Stop closes
+		for !first.closed.Load() {
 			select {
 			case now := <-t.C:
 				// If a tick waits, select may choose it although the wheel is stopped.
-				if home.closed.Load() || !yield(now) {
+				if first.closed.Load() || !yield(now) {
 					return
 				}
-			case <-halting:
+			case <-tw.engine.stopped:
 				return
 			}
 		}
@@ -343,14 +339,6 @@ func (e *emitter) empty() bool {
 	default:
 		return false
 	}
-}
-
-// home returns the shard of the timer that was armed last, or nil if the wheel was already stopped.
-// The emitter has been started.
-func (e *emitter) home() *shard {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.timer.shard()
 }
 
 // Sleep blocks until d has passed, or up to one tick longer, and returns nil. If ctx ends first,

@@ -23,7 +23,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/clock"
-	"github.com/timingwheel-go/timingwheel/internal/plans"
+	"github.com/timingwheel-go/timingwheel/internal/planner"
 	"github.com/timingwheel-go/timingwheel/internal/testscale"
 )
 
@@ -228,27 +228,27 @@ func (f nextFunc) Next(t time.Time) time.Time { return f(t) }
 // question holds the arguments of a call to a planner: for the first run, with N 0, before a run,
 // or after a run.
 type question struct {
-	plans.Run
+	planner.Run
 	finished time.Time // the zero time before a run
 }
 
 // plannerFunc is a Scheduler whose planners call a function. The result is used unchanged, even if
 // its time has passed.
-type plannerFunc func(q question) plans.Step
+type plannerFunc func(q question) planner.Step
 
-func (f plannerFunc) Next(time.Time) time.Time  { panic("Next of a Factory") }
-func (f plannerFunc) NewPlanner() plans.Planner { return &funcPlanner{f: f} }
+func (f plannerFunc) Next(time.Time) time.Time    { panic("Next of a Factory") }
+func (f plannerFunc) NewPlanner() planner.Planner { return &funcPlanner{f: f} }
 
 type funcPlanner struct {
 	f   plannerFunc
-	run plans.Run // the latest run
+	run planner.Run // the latest run
 }
 
 func (c *funcPlanner) First(now time.Time) time.Time {
-	return c.f(question{plans.Run{Planned: now, Started: now}, now}).Next
+	return c.f(question{planner.Run{Planned: now, Started: now}, now}).Next
 }
 
-func (c *funcPlanner) Before(r plans.Run) plans.Step {
+func (c *funcPlanner) Before(r planner.Run) planner.Step {
 	c.run = r
 	return c.f(question{Run: r})
 }
@@ -261,8 +261,8 @@ func (c *funcPlanner) Missed(missed, _ time.Time) time.Time { return missed }
 // asPlanner is a Scheduler with a planner for the times of another Scheduler.
 type asPlanner struct{ Scheduler }
 
-func (s asPlanner) NewPlanner() plans.Planner {
-	return &struct{ plans.Plain }{plans.Plain{Scheduler: s.Scheduler}}
+func (s asPlanner) NewPlanner() planner.Planner {
+	return &struct{ planner.Plain }{planner.Plain{Scheduler: s.Scheduler}}
 }
 
 const (

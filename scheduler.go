@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/internal/clock"
-	"github.com/timingwheel-go/timingwheel/internal/plans"
+	"github.com/timingwheel-go/timingwheel/internal/planner"
 	"github.com/timingwheel-go/timingwheel/internal/sampling"
 )
 
@@ -37,7 +37,7 @@ func Every(d time.Duration) Scheduler {
 	if d <= 0 {
 		panic(fmt.Sprintf("timingwheel: Every: d is %v; it must be positive", d))
 	}
-	return plans.Every(d)
+	return planner.Every(d)
 }
 
 // Run describes one run of a plan, see [TimingWheel.ScheduleRun]. It stays valid when the run has
@@ -68,8 +68,8 @@ func (tw *TimingWheel) ScheduleFunc(s Scheduler, f func()) Timer {
 	if s == nil || f == nil {
 		panic("timingwheel: ScheduleFunc with a nil Scheduler or function")
 	}
-	c := plans.For(s)
-	return tw.startPlan(&plan{planner: c, f: f, timed: !plans.Untimed(c)}, f)
+	c := planner.For(s)
+	return tw.startPlan(&plan{planner: c, f: f, timed: !planner.Untimed(c)}, f)
 }
 
 // ScheduleRun is like [TimingWheel.ScheduleFunc] and passes a description of the run to f. The
@@ -78,7 +78,7 @@ func (tw *TimingWheel) ScheduleRun(s Scheduler, f func(r *Run)) Timer {
 	if s == nil || f == nil {
 		panic("timingwheel: ScheduleRun with a nil Scheduler or function")
 	}
-	return tw.startPlan(&plan{planner: plans.For(s), withRun: f, timed: true}, f)
+	return tw.startPlan(&plan{planner: planner.For(s), withRun: f, timed: true}, f)
 }
 
 // plan is a [FuncTimer] that is armed again after each run. Its handle is a [Timer] whose pageRef
@@ -90,7 +90,7 @@ type plan struct {
 	// mu is held for a moment only: the planner and the function run without it. Calls of the
 	// planner are serial all the same, because a run arms the next one after its last call.
 	mu      sync.Mutex
-	planner plans.Planner
+	planner planner.Planner
 	origin  *sampling.Origin // for profiles
 	f       func()
 	withRun func(*Run) // nil: f is the function
@@ -172,7 +172,7 @@ func callee(f []func()) uintptr {
 func (p *plan) run() {
 	p.mu.Lock()
 	over, c, f, withRun, pending := p.over, p.planner, p.f, p.withRun, p.pending
-	r := plans.Run{N: max(p.n+1, p.n), Planned: pending.planned}
+	r := planner.Run{N: max(p.n+1, p.n), Planned: pending.planned}
 	p.mu.Unlock()
 	if over {
 		return
@@ -197,7 +197,7 @@ func (p *plan) run() {
 // ask determines whether run r takes place and whether there is a further run. It returns false if
 // r does not take place. If the planner panics, the plan ends, unless Reschedule has set a further
 // run.
-func (p *plan) ask(c plans.Planner, r *plans.Run, pending pendingRun) (step plans.Step, ok bool) {
+func (p *plan) ask(c planner.Planner, r *planner.Run, pending pendingRun) (step planner.Step, ok bool) {
 	answered := false
 	defer func() {
 		if !answered {
@@ -225,7 +225,7 @@ func (p *plan) ask(c plans.Planner, r *plans.Run, pending pendingRun) (step plan
 // begin returns false if run r does not take place: the planner omits it, the wheel is stopped,
 // Stop has ended the plan since the timer was claimed, or Reschedule has moved this run, which was
 // the last one. If there is no further run, begin ends the plan, so Stop returns false during r.
-func (p *plan) begin(r plans.Run, step plans.Step, now time.Time) bool {
+func (p *plan) begin(r planner.Run, step planner.Step, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	last := step.Next.IsZero()
@@ -240,7 +240,7 @@ func (p *plan) begin(r plans.Run, step plans.Step, now time.Time) bool {
 }
 
 // end arms the next run when the run for the time before has ended. next is the answer of ask.
-func (p *plan) end(c plans.Planner, ended pendingRun, before, next time.Time) {
+func (p *plan) end(c planner.Planner, ended pendingRun, before, next time.Time) {
 	var planned, now time.Time
 	defer func() { // even if the planner panics
 		p.mu.Lock()
@@ -263,7 +263,7 @@ func (p *plan) end(c plans.Planner, ended pendingRun, before, next time.Time) {
 
 // wait looks at the wall clock at checkAt. If that clock has not reached the planned time, wait
 // arms the timer again and returns true.
-func (p *plan) wait(c plans.Planner, r pendingRun) bool {
+func (p *plan) wait(c planner.Planner, r pendingRun) bool {
 	now := p.now()
 	reading, _ := p.handle.shard.config.Instant(now)
 	if reading < r.checkAt || r.flushes != p.flushes() {
@@ -282,7 +282,7 @@ func (p *plan) wait(c plans.Planner, r pendingRun) bool {
 
 // correct returns next, which follows the run planned for before. If the wall clock was set back
 // far since run r was armed, correct returns a first run as of now instead.
-func (p *plan) correct(c plans.Planner, r pendingRun, next, before, now time.Time) time.Time {
+func (p *plan) correct(c planner.Planner, r pendingRun, next, before, now time.Time) time.Time {
 	if next.IsZero() || !r.byWall {
 		return next
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/internal/plans"
+	"github.com/timingwheel-go/timingwheel/internal/planner"
 )
 
 // asPlan returns the plan of a handle.
@@ -27,7 +27,7 @@ func TestRunNumberStaysAtMaxInt(t *testing.T) {
 	defer tw.Stop()
 	var numbers []int
 	f := func(r *Run) { numbers = append(numbers, r.N) }
-	tw.startPlan(&plan{planner: plans.Every(ms), n: math.MaxInt - 1, withRun: f}, f)
+	tw.startPlan(&plan{planner: planner.Every(ms), n: math.MaxInt - 1, withRun: f}, f)
 	for range 3 {
 		tw.Advance(tw.Now().Add(ms))
 	}
@@ -816,8 +816,8 @@ func TestEndedPlansReleaseTheirSlots(t *testing.T) {
 }
 
 // at returns a step to the time that is after ms later than t.
-func at(t time.Time, after int) plans.Step {
-	return plans.Step{Next: t.Add(time.Duration(after) * ms)}
+func at(t time.Time, after int) planner.Step {
+	return planner.Step{Next: t.Add(time.Duration(after) * ms)}
 }
 
 // The questions to a planner and their times are part of the contract.
@@ -833,12 +833,12 @@ func TestPlannerIsAskedAsDocumented(t *testing.T) {
 		type row struct{ n, planned, started, finished int }
 		var asked []row
 		said := []int{10, 25, 20, 30, 44, 50, 0}
-		s := plannerFunc(func(q question) plans.Step {
+		s := plannerFunc(func(q question) planner.Step {
 			asked = append(asked, row{q.N, since(q.Planned), since(q.Started), since(q.finished)})
 			answer := said[0]
 			said = said[1:]
 			if answer == 0 {
-				return plans.Step{}
+				return planner.Step{}
 			}
 			return at(w.start, answer)
 		})
@@ -866,7 +866,7 @@ func TestScheduleRunPassesNumberAndTimesOfTheRun(t *testing.T) {
 	for name, s := range map[string]Scheduler{
 		"Every":     Every(10 * ms),
 		"Scheduler": nextFunc(Every(10 * ms).Next),
-		"Factory":   plannerFunc(func(q question) plans.Step { return at(q.Started, 10) }),
+		"Factory":   plannerFunc(func(q question) planner.Step { return at(q.Started, 10) }),
 	} {
 		bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 			start := time.Now()
@@ -983,7 +983,7 @@ func TestStopOfARunIsExact(t *testing.T) {
 func TestPlannerWithoutRunsGivesTheZeroTimer(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		w := newStopwatch()
-		assert.Equal(t, Timer{}, tw.ScheduleFunc(plannerFunc(func(question) plans.Step { return plans.Step{} }), w.note))
+		assert.Equal(t, Timer{}, tw.ScheduleFunc(plannerFunc(func(question) planner.Step { return planner.Step{} }), w.note))
 		pass(ms)
 		assert.Empty(t, w.times)
 		assert.Zero(t, tw.Len())
@@ -1003,7 +1003,7 @@ func TestOmittedRunsDoNotCount(t *testing.T) {
 		w := newStopwatch()
 		var numbers []int
 		asked := 0
-		tw.ScheduleRun(plannerFunc(func(q question) plans.Step {
+		tw.ScheduleRun(plannerFunc(func(q question) planner.Step {
 			asked++
 			step := at(q.Planned, 10)
 			step.Omit = w.elapsed()%20 == 0 && w.elapsed() > 0 && q.finished.IsZero()
@@ -1026,11 +1026,11 @@ func TestOmittedRunsDoNotCount(t *testing.T) {
 
 // overlapping returns a planner with a run each 10 ms that is armed before the previous run begins.
 func overlapping(last int) plannerFunc {
-	return func(q question) plans.Step {
+	return func(q question) planner.Step {
 		if q.N == last {
-			return plans.Step{Overlap: true}
+			return planner.Step{Overlap: true}
 		}
-		return plans.Step{Next: q.Planned.Add(10 * ms), Overlap: true}
+		return planner.Step{Next: q.Planned.Add(10 * ms), Overlap: true}
 	}
 }
 
@@ -1148,7 +1148,7 @@ func TestPanicOfAPlannerEndsThePlan(t *testing.T) {
 			var reported []any
 			bubble(t, Options{OnPanic: func(v any, _ []byte) { reported = append(reported, v) }}, func(t *testing.T, tw *TimingWheel) {
 				calls := 0
-				s := plannerFunc(func(q question) plans.Step {
+				s := plannerFunc(func(q question) planner.Step {
 					if calls++; calls == row.panicsIn {
 						boom()
 					}
@@ -1184,13 +1184,13 @@ func TestRescheduleByAPlannerHolds(t *testing.T) {
 			var plan handle
 			calls := 0
 			w := newStopwatch()
-			plan.set(tw.ScheduleFunc(plannerFunc(func(q question) plans.Step {
+			plan.set(tw.ScheduleFunc(plannerFunc(func(q question) planner.Step {
 				if calls++; calls == 2 {
 					assert.True(t, plan.get().Reschedule(5*ms))
 					row.then()
 				}
 				if calls >= 2 {
-					return plans.Step{}
+					return planner.Step{}
 				}
 				return at(q.Planned, 10)
 			}), w.note))
@@ -1207,7 +1207,7 @@ func TestPlannerIsNotAskedAfterStopOrReschedule(t *testing.T) {
 		var plan handle
 		afterwards := 0
 		w := newStopwatch()
-		plan.set(tw.ScheduleRun(plannerFunc(func(q question) plans.Step {
+		plan.set(tw.ScheduleRun(plannerFunc(func(q question) planner.Step {
 			if !q.finished.IsZero() && q.N > 0 {
 				afterwards++
 			}
@@ -1250,11 +1250,11 @@ type strict struct {
 	t       testing.TB
 	overlap bool
 	inside  atomic.Int32
-	last    plans.Run // without a lock, because questions must not be concurrent
+	last    planner.Run // without a lock, because questions must not be concurrent
 	asked   int
 }
 
-func (s *strict) answer(q question) plans.Step {
+func (s *strict) answer(q question) planner.Step {
 	if s.inside.Add(1) != 1 {
 		s.t.Error("concurrent questions to a planner")
 	}
@@ -1264,7 +1264,7 @@ func (s *strict) answer(q question) plans.Step {
 	if q.finished.IsZero() && q.N != s.last.N+1 || !q.finished.IsZero() && q.N != s.last.N {
 		s.t.Errorf("asked for run %d after run %d", q.N, s.last.N)
 	}
-	step := plans.Step{Next: q.Started.Add(rand.N(20*time.Microsecond) - 5*time.Microsecond)}
+	step := planner.Step{Next: q.Started.Add(rand.N(20*time.Microsecond) - 5*time.Microsecond)}
 	if q.finished.IsZero() {
 		step.Overlap = s.overlap
 		step.Omit = s.asked%7 == 0
@@ -1389,7 +1389,7 @@ func TestRaceStopEndsAPlanWithOverlappingRuns(t *testing.T) {
 // overlappingEvery returns a planner with a run each d, which is armed before the previous run
 // begins.
 func overlappingEvery(d time.Duration) plannerFunc {
-	return func(q question) plans.Step { return plans.Step{Next: q.Started.Add(d), Overlap: true} }
+	return func(q question) planner.Step { return planner.Step{Next: q.Started.Add(d), Overlap: true} }
 }
 
 // Shutdown comes while runs overlap. It waits for all of them, and no run begins afterwards.

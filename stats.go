@@ -13,7 +13,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/clock"
-	"github.com/timingwheel-go/timingwheel/internal/metrics"
+	"github.com/timingwheel-go/timingwheel/internal/figures"
 	"github.com/timingwheel-go/timingwheel/internal/sampling"
 	"github.com/timingwheel-go/timingwheel/internal/survey"
 )
@@ -218,8 +218,8 @@ func (st Stats) LogValue() slog.Value {
 	if st.Name != "" {
 		attrs = append(attrs, slog.String("name", st.Name))
 	}
-	for m, v := range metrics.Numbers(&st) {
-		if m.Main || m.Kind != metrics.Setting && !reflect.ValueOf(v).IsZero() {
+	for m, v := range figures.Numbers(&st) {
+		if m.Main || m.Kind != figures.Setting && !reflect.ValueOf(v).IsZero() {
 			attrs = append(attrs, slog.Any(m.Key(), v))
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/internal/metrics"
+	"github.com/timingwheel-go/timingwheel/internal/figures"
 )
 
 func TestHistogramBoundsGrowByAtMostAQuarter(t *testing.T) {
@@ -592,17 +592,17 @@ func TestEachFieldOfStatsIsAMetric(t *testing.T) {
 		fields[name] = float64(n)
 	}
 	st.Lateness.Max = 3 * time.Second
-	for m, v := range metrics.Numbers(&st) {
+	for m, v := range figures.Numbers(&st) {
 		require.Contains(t, fields, m.Field)
 		assert.Equal(t, fields[m.Field], m.Float(&st), m.Field)
 		_, unsigned := v.(uint64)
-		assert.Equal(t, m.Kind == metrics.Counter || m.Field == "Bytes", unsigned, m.Field)
+		assert.Equal(t, m.Kind == figures.Counter || m.Field == "Bytes", unsigned, m.Field)
 		delete(fields, m.Field)
 	}
 	assert.Empty(t, fields, "fields that are not in the table")
-	for _, m := range metrics.Table {
+	for _, m := range figures.Table {
 		switch {
-		case m.Kind == metrics.Histogram:
+		case m.Kind == figures.Histogram:
 			assert.Equal(t, "Lateness", m.Field)
 		case strings.Contains(m.Field, "."):
 			assert.Equal(t, 3.0, m.Float(&st), m.Field)
@@ -616,8 +616,8 @@ func TestLogRecordHasEachMetric(t *testing.T) {
 	st := Stats{Tick: 1, Shards: 1}
 	want := []string{}
 	v := reflect.ValueOf(&st).Elem()
-	for m := range metrics.Numbers(&st) {
-		if m.Kind == metrics.Setting {
+	for m := range figures.Numbers(&st) {
+		if m.Kind == figures.Setting {
 			continue
 		}
 		if f := v.FieldByName(m.Field); f.CanInt() {

@@ -139,7 +139,7 @@ func (t Timer) move(deadline, now int64, wait bool) bool {
 	s := t.ref.shard
 	now = max(now, s.now.Load()) // the caller may have been preempted since it read the clock
 	deadline = max(deadline, now)
-	tick := s.config.ticks.Of(deadline, now)
+	tick := s.config.ticks.Rounded(deadline, now)
 	for {
 		pg, w, ok := t.load()
 		if !ok {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel"
-	"github.com/timingwheel-go/timingwheel/internal/plans"
+	"github.com/timingwheel-go/timingwheel/internal/planner"
 )
 
 func zone(t testing.TB, name string) *time.Location {
@@ -190,8 +190,8 @@ func TestAlignedAfterStepOfWallClock(t *testing.T) {
 		"set forward by 40 min": {runOnce, noon.Add(40 * time.Minute), noon.Add(45 * time.Minute)},
 		"set forward, run all":  {runAll, noon.Add(40 * time.Minute), noon.Add(15 * time.Minute)},
 	} {
-		c := plans.For(row.policy(Aligned(15*time.Minute, time.UTC)))
-		r := plans.Run{N: 1, Planned: noon, Started: row.start}
+		c := planner.For(row.policy(Aligned(15*time.Minute, time.UTC)))
+		r := planner.Run{N: 1, Planned: noon, Started: row.start}
 		next := c.Before(r).Next
 		require.Equal(t, noon.Add(15*time.Minute), next, name)
 		assert.Equal(t, row.want, ended(c, next, row.start.Add(time.Second)), name)
@@ -214,13 +214,13 @@ func TestFirstRunAfterWallClockWasSetBackFar(t *testing.T) {
 		"WithOverlap": WithOverlap(quarter(), QueueOne),
 		"MaxLate":     MaxLate(Jitter(Limit(quarter(), 5), time.Minute), time.Hour),
 	} {
-		c := plans.For(s)
+		c := planner.For(s)
 		at := c.First(wrong)
-		at = ended(c, c.Before(plans.Run{N: 1, Planned: at, Started: at}).Next, at.Add(time.Second))
+		at = ended(c, c.Before(planner.Run{N: 1, Planned: at, Started: at}).Next, at.Add(time.Second))
 		require.True(t, at.After(wrong), name)
 		at = c.First(noon)
 		assert.True(t, at.After(noon) && at.Sub(noon) < 16*time.Minute, "%s: %v", name, at)
-		next := ended(c, c.Before(plans.Run{N: 2, Planned: at, Started: at}).Next, at.Add(time.Second))
+		next := ended(c, c.Before(planner.Run{N: 2, Planned: at, Started: at}).Next, at.Add(time.Second))
 		assert.True(t, next.After(at) && next.Sub(at) < 17*time.Minute, "%s: %v after %v", name, next, at)
 	}
 }

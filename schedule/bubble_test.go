@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel"
-	"github.com/timingwheel-go/timingwheel/internal/plans"
+	"github.com/timingwheel-go/timingwheel/internal/planner"
 )
 
 const ms = time.Millisecond
@@ -76,7 +76,7 @@ func (d *runLog) started() (times []int) {
 
 // ended returns the time of the next run in the way in which a plan of the wheel determines it when
 // a run has ended. next is the result of Before.
-func ended(c plans.Planner, next, finished time.Time) time.Time {
+func ended(c planner.Planner, next, finished time.Time) time.Time {
 	next = c.After(next, finished)
 	if isDue(next, finished) {
 		next = c.Missed(next, finished)
@@ -98,7 +98,7 @@ func runAllMaxLate(late time.Duration) func(timingwheel.Scheduler) timingwheel.S
 
 // counting is a fixed rate that counts its calls.
 type counting struct {
-	plans.Every
+	planner.Every
 	calls int
 }
 
@@ -109,8 +109,8 @@ func (c *counting) Next(t time.Time) time.Time {
 
 func (c *counting) First(now time.Time) time.Time { return c.Next(now) }
 
-func (c *counting) Before(r plans.Run) plans.Step {
-	return plans.Step{Next: c.Next(r.Planned)}
+func (c *counting) Before(r planner.Run) planner.Step {
+	return planner.Step{Next: c.Next(r.Planned)}
 }
 
 func (c *counting) Missed(missed, now time.Time) time.Time {

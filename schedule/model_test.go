@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel"
-	"github.com/timingwheel-go/timingwheel/internal/plans"
+	"github.com/timingwheel-go/timingwheel/internal/planner"
 )
 
 // A model of a wheel with random stalls and slow runs drives random chains of wrappers and checks
@@ -42,7 +42,7 @@ func randomChain(rng *rand.Rand) *chain {
 	c := &chain{period: time.Duration(1+rng.IntN(50)) * ms, phased: true, origin: midnight, misfire: lateness[0]}
 	switch rng.IntN(4) {
 	case 0:
-		rate := &counting{Every: plans.Every(c.period)}
+		rate := &counting{Every: planner.Every(c.period)}
 		c.s, c.calls, c.name = rate, &rate.calls, "Every"
 	case 1:
 		dates := &countingNext{Scheduler: Aligned(c.period, time.UTC)}
@@ -116,10 +116,10 @@ type model struct {
 	t   *testing.T
 	rng *rand.Rand
 	c   *chain
-	plans.Planner
+	planner.Planner
 	now  time.Time
-	last plans.Run // the previous run
-	end  time.Time // of the previous run; zero: the next run was armed before that run
+	last planner.Run // the previous run
+	end  time.Time   // of the previous run; zero: the next run was armed before that run
 	runs int
 }
 
@@ -149,8 +149,8 @@ func (m *model) run() {
 }
 
 func (m *model) one(planned time.Time) time.Time {
-	r := plans.Run{N: m.runs + 1, Planned: planned, Started: m.now}
-	step := ask(m, func() plans.Step { return m.Before(r) })
+	r := planner.Run{N: m.runs + 1, Planned: planned, Started: m.now}
+	step := ask(m, func() planner.Step { return m.Before(r) })
 	if step.Omit {
 		late := r.Started.Sub(r.Planned)
 		require.Greater(m.t, late, m.c.maxLate, "%s: skipped although in time", m.c.name)
@@ -170,7 +170,7 @@ func (m *model) one(planned time.Time) time.Time {
 }
 
 // check checks a run that takes place against the rules.
-func (m *model) check(r plans.Run) {
+func (m *model) check(r planner.Run) {
 	c, t := m.c, m.t
 	require.False(t, r.Started.Before(r.Planned), "%s: early", c.name)
 	if c.limit > 0 {
@@ -205,7 +205,7 @@ func TestModelRandomChainsKeepTheRules(t *testing.T) {
 	total := 0
 	for range 400 {
 		c := randomChain(rng)
-		m := &model{t: t, rng: rng, c: c, Planner: plans.For(c.s), now: midnight}
+		m := &model{t: t, rng: rng, c: c, Planner: planner.For(c.s), now: midnight}
 		m.run()
 		total += m.runs
 	}
@@ -221,7 +221,7 @@ func TestModelRunAllLosesNoRun(t *testing.T) {
 	t.Logf("seed %d", seed)
 	for range 200 {
 		max := time.Duration(rng.IntN(10)) * ms
-		c := plans.For(Jitter(WithMisfire(timingwheel.Every(10*ms), RunAll), max))
+		c := planner.For(Jitter(WithMisfire(timingwheel.Every(10*ms), RunAll), max))
 		now := midnight
 		next := c.First(now)
 		for n := 1; n <= 100; n++ {
@@ -233,7 +233,7 @@ func TestModelRunAllLosesNoRun(t *testing.T) {
 			if rng.IntN(5) == 0 {
 				now = now.Add(time.Duration(rng.IntN(300)) * ms)
 			}
-			r := plans.Run{N: n, Planned: next, Started: now}
+			r := planner.Run{N: n, Planned: next, Started: now}
 			next = ended(c, c.Before(r).Next, now)
 		}
 	}

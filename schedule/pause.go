@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel"
-	"github.com/timingwheel-go/timingwheel/internal/plans"
+	"github.com/timingwheel-go/timingwheel/internal/planner"
 )
 
 // FixedDelay returns a Scheduler that plans the first run d after the start of the plan, and every
@@ -47,7 +47,7 @@ func BackoffBy(factor float64, first, max time.Duration) timingwheel.Scheduler {
 // delaySchedule returns a schedule of pauses: pause(0) follows the start of the plan, and pause(n)
 // the end of run n.
 func delaySchedule(pause func(n int) time.Duration) *schedule {
-	s := newSchedule(func() plans.Planner { return &delayPlanner{pause: pause} })
+	s := newSchedule(func() planner.Planner { return &delayPlanner{pause: pause} })
 	s.sequential = true
 	return s
 }
@@ -61,14 +61,14 @@ type delayPlanner struct {
 func (p *delayPlanner) First(now time.Time) time.Time { return now.Add(p.pause(0)) }
 
 // Before returns a provisional time: the final one depends on the end of the run, see After.
-func (p *delayPlanner) Before(r plans.Run) plans.Step {
+func (p *delayPlanner) Before(r planner.Run) planner.Step {
 	p.n = r.N
-	return plans.Step{Next: r.Started.Add(p.pause(r.N))}
+	return planner.Step{Next: r.Started.Add(p.pause(r.N))}
 }
 
 func (p *delayPlanner) After(_, finished time.Time) time.Time { return finished.Add(p.pause(p.n)) }
 
 // Missed continues in steps of the current pause.
 func (p *delayPlanner) Missed(missed, now time.Time) time.Time {
-	return plans.Every(p.pause(p.n)).Missed(missed, now)
+	return planner.Every(p.pause(p.n)).Missed(missed, now)
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel"
-	"github.com/timingwheel-go/timingwheel/internal/plans"
+	"github.com/timingwheel-go/timingwheel/internal/planner"
 )
 
 // Misfire is a policy for runs that were due before the previous run started, see [WithMisfire].
@@ -111,7 +111,7 @@ var defaults = policies{maxLate: math.MaxInt64} // no run is so late
 
 // policyPlanner implements the policies of a plan. No other planner wraps it.
 type policyPlanner struct {
-	plans.Planner
+	planner.Planner
 	policies
 
 	started time.Time // when the current run started
@@ -121,14 +121,14 @@ type policyPlanner struct {
 	queued time.Time
 }
 
-func (p *policyPlanner) Before(r plans.Run) plans.Step {
+func (p *policyPlanner) Before(r planner.Run) planner.Step {
 	p.started = r.Started
 	until := p.queued
 	p.queued = time.Time{}
 	if p.tooLate(r, until) {
 		// Next is the first run that is not too late. It may be due already. A run that is late by
 		// exactly maxLate is not too late.
-		return plans.Step{Next: p.Planner.Missed(r.Planned, r.Started.Add(-p.maxLate-1)), Omit: true}
+		return planner.Step{Next: p.Planner.Missed(r.Planned, r.Started.Add(-p.maxLate-1)), Omit: true}
 	}
 	step := p.Planner.Before(r)
 	if !until.IsZero() && isDue(step.Next, until) {
@@ -145,7 +145,7 @@ func (p *policyPlanner) Before(r plans.Run) plans.Step {
 
 // tooLate reports whether r starts so late that it is skipped. The time for which a run was queued
 // does not count.
-func (p *policyPlanner) tooLate(r plans.Run, until time.Time) bool {
+func (p *policyPlanner) tooLate(r planner.Run, until time.Time) bool {
 	due := r.Planned
 	if until.After(due) {
 		due = until

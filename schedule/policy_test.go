@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel"
-	"github.com/timingwheel-go/timingwheel/internal/plans"
+	"github.com/timingwheel-go/timingwheel/internal/planner"
 )
 
 // A plan has a run every 10 ms and is delayed from 12 to 47: the run of 20 starts at 47, and those
@@ -57,7 +57,7 @@ func TestMisfireOfAWeekTakesFewCalls(t *testing.T) {
 		"catch up": {runAllMaxLate(2 * time.Second), []time.Duration{week - 2*time.Second, week - time.Second, week}},
 	} {
 		tw := newManualWheel(t)
-		count := &counting{Every: plans.Every(time.Second)}
+		count := &counting{Every: planner.Every(time.Second)}
 		var planned []time.Duration
 		tw.ScheduleRun(row.policy(count), func(r *timingwheel.Run) {
 			planned = append(planned, r.Planned.Sub(midnight))

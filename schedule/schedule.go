@@ -43,12 +43,12 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel"
-	"github.com/timingwheel-go/timingwheel/internal/plans"
+	"github.com/timingwheel-go/timingwheel/internal/planner"
 )
 
 // schedule is the Scheduler that the functions of this package return.
 type schedule struct {
-	times      func() plans.Planner // returns the planner of a new plan, without policies
+	times      func() planner.Planner // returns the planner of a new plan, without policies
 	policies   policies
 	sequential bool // delays count from the end of the previous run, so runs cannot overlap
 
@@ -57,7 +57,7 @@ type schedule struct {
 }
 
 // NewPlanner returns the planner of a new plan.
-func (s *schedule) NewPlanner() plans.Planner {
+func (s *schedule) NewPlanner() planner.Planner {
 	p := s.policies
 	if s.sequential && p.overlap == Allow {
 		p.overlap = SkipIfRunning
@@ -82,7 +82,7 @@ func (s *schedule) Next(t time.Time) time.Time {
 // nextPlan is the plan of the callers of Next. For this plan a run starts and ends when the next
 // time is asked for.
 type nextPlan struct {
-	planner plans.Planner
+	planner planner.Planner
 	calls   int
 	last    time.Time
 	ended   bool
@@ -95,7 +95,7 @@ func (p *nextPlan) next(t time.Time) time.Time {
 	if p.calls == 0 {
 		p.last = p.planner.First(t)
 	} else {
-		p.last = p.follow(plans.Run{N: p.calls, Planned: p.planned(t), Started: t})
+		p.last = p.follow(planner.Run{N: p.calls, Planned: p.planned(t), Started: t})
 	}
 	p.calls = max(p.calls+1, p.calls) // calls+1 may overflow
 	p.ended = p.last.IsZero()
@@ -112,7 +112,7 @@ func (p *nextPlan) planned(t time.Time) time.Time {
 }
 
 // follow returns the run that follows r.
-func (p *nextPlan) follow(r plans.Run) time.Time {
+func (p *nextPlan) follow(r planner.Run) time.Time {
 	next := p.planner.Before(r).Next
 	if next.IsZero() {
 		return next
@@ -135,11 +135,11 @@ func asSchedule(caller string, s timingwheel.Scheduler) *schedule {
 	case *schedule:
 		return s
 	}
-	return newSchedule(func() plans.Planner { return plans.For(s) })
+	return newSchedule(func() planner.Planner { return planner.For(s) })
 }
 
 // newSchedule returns a schedule with the default policies.
-func newSchedule(times func() plans.Planner) *schedule {
+func newSchedule(times func() planner.Planner) *schedule {
 	return &schedule{times: times, policies: defaults}
 }
 
@@ -149,9 +149,9 @@ func (s *schedule) copy() *schedule {
 }
 
 // wrap returns a copy whose planners are wrapped by with.
-func (s *schedule) wrap(with func(plans.Planner) plans.Planner) *schedule {
+func (s *schedule) wrap(with func(planner.Planner) planner.Planner) *schedule {
 	c := s.copy()
-	c.times = func() plans.Planner { return with(s.times()) }
+	c.times = func() planner.Planner { return with(s.times()) }
 	return c
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel"
-	"github.com/timingwheel-go/timingwheel/internal/plans"
+	"github.com/timingwheel-go/timingwheel/internal/planner"
 )
 
 // runsOf returns the times in ms at which the runs of a plan start within d of fake time. Run n
@@ -73,10 +73,10 @@ func TestBackoffPausesGrowFromTheEndOfARun(t *testing.T) {
 func TestBackoffReachesItsMaximumAndStaysThere(t *testing.T) {
 	t.Parallel()
 	for _, max := range []time.Duration{time.Second, time.Hour, math.MaxInt64} {
-		c := plans.For(Backoff(time.Nanosecond, max))
+		c := planner.For(Backoff(time.Nanosecond, max))
 		last := time.Duration(0)
 		for _, n := range []int{1, 2, 3, 30, 62, 63, 64, 1000, math.MaxInt32} {
-			r := plans.Run{N: n, Planned: midnight}
+			r := planner.Run{N: n, Planned: midnight}
 			pause := ended(c, c.Before(r).Next, midnight).Sub(midnight)
 			assert.GreaterOrEqual(t, pause, last, "pause %d", n)
 			assert.LessOrEqual(t, pause, max, "pause %d", n)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel"
-	"github.com/timingwheel-go/timingwheel/internal/plans"
+	"github.com/timingwheel-go/timingwheel/internal/planner"
 )
 
 // Limit returns a Scheduler that plans the first n runs of s. Runs that were missed and did not
@@ -17,12 +17,12 @@ func Limit(s timingwheel.Scheduler, n int) timingwheel.Scheduler {
 	if n < 0 {
 		panic(fmt.Sprintf("schedule: Limit: n is %d; it must be zero or positive", n))
 	}
-	return asSchedule("Limit", s).wrap(func(c plans.Planner) plans.Planner { return &limitPlanner{c, n} })
+	return asSchedule("Limit", s).wrap(func(c planner.Planner) planner.Planner { return &limitPlanner{c, n} })
 }
 
 // limitPlanner is the planner of [Limit].
 type limitPlanner struct {
-	plans.Planner
+	planner.Planner
 	n int
 }
 
@@ -33,7 +33,7 @@ func (l *limitPlanner) First(now time.Time) time.Time {
 	return l.Planner.First(now)
 }
 
-func (l *limitPlanner) Before(r plans.Run) plans.Step {
+func (l *limitPlanner) Before(r planner.Run) planner.Step {
 	step := l.Planner.Before(r)
 	if r.N >= l.n {
 		step.Next = time.Time{}
@@ -48,12 +48,12 @@ func Until(s timingwheel.Scheduler, t time.Time) timingwheel.Scheduler {
 	if t.IsZero() {
 		panic("schedule: Until: t is the zero time")
 	}
-	return asSchedule("Until", s).wrap(func(c plans.Planner) plans.Planner { return &untilPlanner{c, t} })
+	return asSchedule("Until", s).wrap(func(c planner.Planner) planner.Planner { return &untilPlanner{c, t} })
 }
 
 // untilPlanner is the planner of [Until].
 type untilPlanner struct {
-	plans.Planner
+	planner.Planner
 	last time.Time
 }
 
@@ -67,7 +67,7 @@ func (b *untilPlanner) cut(t time.Time) time.Time {
 
 func (b *untilPlanner) First(now time.Time) time.Time { return b.cut(b.Planner.First(now)) }
 
-func (b *untilPlanner) Before(r plans.Run) plans.Step {
+func (b *untilPlanner) Before(r planner.Run) planner.Step {
 	step := b.Planner.Before(r)
 	step.Next = b.cut(step.Next)
 	return step
@@ -93,12 +93,12 @@ func Jitter(s timingwheel.Scheduler, max time.Duration) timingwheel.Scheduler {
 }
 
 func jitter(s timingwheel.Scheduler, randomDelay func() time.Duration) *schedule {
-	return asSchedule("Jitter", s).wrap(func(c plans.Planner) plans.Planner { return &jitterPlanner{Planner: c, randomDelay: randomDelay} })
+	return asSchedule("Jitter", s).wrap(func(c planner.Planner) planner.Planner { return &jitterPlanner{Planner: c, randomDelay: randomDelay} })
 }
 
 // jitterPlanner is the planner of [Jitter].
 type jitterPlanner struct {
-	plans.Planner
+	planner.Planner
 	randomDelay func() time.Duration
 	next        delayedTime // of the next run
 }
@@ -128,7 +128,7 @@ func (j *jitterPlanner) First(now time.Time) time.Time {
 	return j.delay(j.Planner.First(now), j.randomDelay())
 }
 
-func (j *jitterPlanner) Before(r plans.Run) plans.Step {
+func (j *jitterPlanner) Before(r planner.Run) planner.Step {
 	r.Planned = j.next.nominalOf(r.Planned)
 	step := j.Planner.Before(r)
 	step.Next = j.delay(step.Next, j.randomDelay())

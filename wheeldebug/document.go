@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel"
-	"github.com/timingwheel-go/timingwheel/internal/metrics"
+	"github.com/timingwheel-go/timingwheel/internal/figures"
 	"github.com/timingwheel-go/timingwheel/internal/survey"
 	"github.com/timingwheel-go/timingwheel/internal/webpage"
 )
@@ -130,8 +130,8 @@ func snapshot(name string, source Source) *Wheel {
 // counters returns the numbers of st that are counters.
 func counters(st *timingwheel.Stats) map[string]uint64 {
 	all := map[string]uint64{}
-	for m, v := range metrics.Numbers(st) {
-		if m.Kind == metrics.Counter {
+	for m, v := range figures.Numbers(st) {
+		if m.Kind == figures.Counter {
 			all[m.Key()] = v.(uint64)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel"
-	"github.com/timingwheel-go/timingwheel/internal/metrics"
+	"github.com/timingwheel-go/timingwheel/internal/figures"
 )
 
 // Programs rely on the schema, so the file must change only by additions. Before the comparison the
@@ -56,12 +56,12 @@ func TestDocumentHasEachMetric(t *testing.T) {
 	require.NoError(t, json.Unmarshal(data, &wheel))
 	var counters map[string]uint64
 	require.NoError(t, json.Unmarshal(wheel["counters"], &counters))
-	for m, v := range metrics.Numbers(&timingwheel.Stats{}) {
+	for m, v := range figures.Numbers(&timingwheel.Stats{}) {
 		key := m.Key()
 		if _, ok := v.(time.Duration); ok {
 			key += "_ns"
 		}
-		if m.Kind == metrics.Counter {
+		if m.Kind == figures.Counter {
 			assert.Contains(t, counters, key)
 		} else {
 			assert.Contains(t, wheel, key)

@@ -4,13 +4,13 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel"
-	"github.com/timingwheel-go/timingwheel/internal/metrics"
+	"github.com/timingwheel-go/timingwheel/internal/figures"
 )
 
 // show returns st as a value that is encoded as a JSON object.
 func show(st timingwheel.Stats) map[string]any {
 	object := map[string]any{"name": st.Name, "lateness": showLateness(&st.Lateness)}
-	for m, v := range metrics.Numbers(&st) {
+	for m, v := range figures.Numbers(&st) {
 		if d, ok := v.(time.Duration); ok {
 			object[m.Key()+"_seconds"] = d.Seconds()
 		} else {

@@ -51,7 +51,7 @@ import (
 //	    the deadline. So the call finds the gate shut, or apply finds the new deadline, or both.
 //	N3  While a direction is not open, its gate is shut, so each call takes mu.
 //
-// When the wheel stops, the runtime takes over the pending timers (package lasting), so the
+// When the wheel stops, the runtime takes over the pending timers (package access), so the
 // callback still runs in time.
 type deadlines struct {
 	conn   net.Conn // the inner connection

@@ -48,8 +48,8 @@ func (t *Ticks) Ceil(x int64) int64 {
 	return t.Floor(x-1) + 1
 }
 
-// Of returns the tick of a deadline, rounded up, or the current tick if the deadline has passed.
-func (t *Ticks) Of(deadline, now int64) int64 {
+// Rounded returns the tick of a deadline, rounded up, or of now if the deadline has passed.
+func (t *Ticks) Rounded(deadline, now int64) int64 {
 	if deadline <= now {
 		return t.Floor(now)
 	}

@@ -40,6 +40,8 @@
 package pool
 
 import (
+	"math"
+	"slices"
 	"sync"
 	"time"
 )
@@ -188,4 +190,114 @@ func (p *Pool[E]) Waiting(n int) (items []E) {
 		items = append(items, b.items...)
 	}
 	return append(items, p.queue.Peek(n)...)
+}
+
+// beginEpoch is called when work was queued that running workers do not know of. mu is held.
+func (p *Pool[E]) beginEpoch() {
+	p.epoch++
+	p.active = 0
+}
+
+// room returns the number of batches that Limit allows to run in addition. mu is held.
+func (p *Pool[E]) room() int {
+	if p.config.Limit == 0 {
+		return math.MaxInt
+	}
+	return p.config.Limit - p.stats.Running
+}
+
+// waiting reports whether there is work that no worker has taken. mu is held.
+func (p *Pool[E]) waiting() bool { return p.queue.Len() > 0 || p.more || len(p.batches) > 0 }
+
+// setTimer sets or stops the timer of R5. While the pool is full, the timer could do nothing. mu is
+// held.
+func (p *Pool[E]) setTimer() {
+	switch wait := p.waiting() && p.room() > 0 && !p.closed; {
+	case wait == p.stalls.set:
+	case !wait:
+		p.stalls.set = !p.stalls.timer.Stop()
+	case p.stalls.timer == nil:
+		p.stalls.set, p.stalls.begun = true, 0
+		p.stalls.timer = time.AfterFunc(stallAfter, p.stall)
+	default:
+		p.stalls.set, p.stalls.begun = true, 0
+		p.stalls.timer.Reset(stallAfter)
+	}
+}
+
+// stall is called by the timer of R5. It does not start further goroutines before the earlier ones
+// have begun.
+func (p *Pool[E]) stall() {
+	p.mu.Lock()
+	p.stalls.set = false
+	p.stats.Workers++
+	p.beginEpoch()
+	n := p.returnBatches()
+	switch {
+	case p.stalls.begun >= stallMax:
+	case p.size > 1:
+		p.size = 1
+	case p.stalls.extra == 0:
+		n += spread
+	}
+	n = min(n, p.room(), (p.queue.Len()+p.config.PerCall-1)/p.config.PerCall)
+	p.stats.Workers += n
+	p.stalls.extra += n
+	for range n {
+		go p.runExtra()
+	}
+	p.newWorker().serve()
+}
+
+// returnBatches returns the batches to the queue that were there at the last stall, and returns the
+// number of their items. mu is held.
+func (p *Pool[E]) returnBatches() (n int) {
+	p.batches = slices.DeleteFunc(p.batches, func(b *batch[E]) bool {
+		if !b.seen {
+			b.seen = true
+			return false
+		}
+		p.queue.Return(b.items)
+		n += len(b.items)
+		return true
+	})
+	return n
+}
+
+// runExtra runs an extra goroutine of R5.
+func (p *Pool[E]) runExtra() {
+	p.mu.Lock()
+	p.stalls.extra--
+	w := p.newWorker()
+	w.extra = true
+	w.serve()
+}
+
+// runSpare runs the spare of a worker.
+func (p *Pool[E]) runSpare(of *worker[E]) {
+	p.mu.Lock()
+	of.spare = false
+	if of.back.Load() { // it continues itself
+		p.stats.Workers--
+		p.mu.Unlock()
+		return
+	}
+	if of.deactivate() {
+		p.size = max(1, p.size/2)
+	}
+	w := p.newWorker()
+	if b := of.batch; slices.Contains(p.batches, b) {
+		b.users++
+		w.batch = b
+	}
+	w.serve()
+}
+
+// newWorker returns a worker, which serves. mu is held.
+func (p *Pool[E]) newWorker() *worker[E] {
+	w := p.freeWorker
+	if p.freeWorker = nil; w == nil {
+		w = &worker[E]{pool: p}
+	}
+	return w
 }

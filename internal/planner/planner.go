@@ -1,10 +1,10 @@
-// Package plans defines the interface through which a plan of the wheel determines its runs, and
+// Package planner defines the interface through which a plan of the wheel determines its runs, and
 // implements it for Schedulers that have only the method Next.
 //
 // The wheel keeps one plan for each ScheduleFunc and calls the plan's Planner. Package schedule has
 // other Planners. Other modules cannot implement a Planner, because they cannot name the types of
 // this package.
-package plans
+package planner
 
 import "time"
 

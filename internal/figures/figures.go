@@ -1,6 +1,6 @@
-// Package metrics has the table of the figures that a wheel reports in timingwheel.Stats. Log
+// Package figures has the table of the figures that a wheel reports in timingwheel.Stats. Log
 // records, expvar, Prometheus, the debug page and docs/metrics.md are generated from this table.
-package metrics
+package figures
 
 import (
 	"iter"

@@ -1,4 +1,4 @@
-package plans
+package planner
 
 import (
 	"math"

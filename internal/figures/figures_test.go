@@ -1,4 +1,4 @@
-package metrics
+package figures
 
 import (
 	"flag"
@@ -16,7 +16,7 @@ import (
 var update = flag.Bool("update", false, "write the table into docs/metrics.md")
 
 const (
-	begin = "<!-- The table is generated: go test ./internal/metrics -update -->\n"
+	begin = "<!-- The table is generated: go test ./internal/figures -update -->\n"
 	end   = "<!-- End of the table. -->\n"
 )
 
@@ -34,7 +34,7 @@ func TestDocumentationHasTheTable(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(before+begin+want+end+after), 0o644))
 		return
 	}
-	require.Equal(t, want, got, "run go test ./internal/metrics -update to write the table")
+	require.Equal(t, want, got, "run go test ./internal/figures -update to write the table")
 }
 
 func markdown() string {
