@@ -134,25 +134,16 @@ func (o *owner) timerRemoved(b *bucket) {
 	}
 }
 
-// remove carries out up to removalsMax of takenRemovals.
-func (o *owner) remove() {
-	o.takenRemovals = o.free(o.takenRemovals, &o.counters.stopped)
-}
-
-// removeSpent frees up to removalsMax of takenSpent. One is in a bucket if its timer was moved away
-// and back while it was due.
-func (o *owner) removeSpent() { o.takenSpent = o.free(o.takenSpent, new(uint64)) }
-
-// free frees up to removalsMax slots, beginning with a link, and returns the link to the next one.
-// It adds their number to count. It reads all positions before the first chunk, so that the cache
-// misses overlap.
-func (o *owner) free(link uint64, count *uint64) (next uint64) {
+// free frees up to removalsMax slots, beginning with a link, and returns the link to the next one
+// and their number. The slot of a claimed timer is in a bucket if the timer was moved away and back
+// while it was due. free reads all positions before the first chunk, so that the cache misses
+// overlap.
+func (o *owner) free(link uint64) (next uint64, n int) {
 	listed := o.scratch.slots[:0]
-	for n := 0; link != 0 && n < removalsMax; n++ {
+	for ; link != 0 && n < removalsMax; n++ {
 		i := uint32(link - 1)
 		link = loadWord(o.store.slots, i).Bits()
 		o.freed = append(o.freed, i)
-		*count++
 		if pos := o.store.pos(i); *pos != 0 {
 			listed = append(listed, *pos)
 			*pos = 0
@@ -161,7 +152,7 @@ func (o *owner) free(link uint64, count *uint64) (next uint64) {
 	for _, pos := range listed {
 		o.timerRemoved(o.store.remove(pos))
 	}
-	return link
+	return link, n
 }
 
 // expire takes up to a quantum of expired buckets off the wheel and moves a quantum of the timers

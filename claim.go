@@ -1,12 +1,14 @@
 package timingwheel
 
 import (
+	"math"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
+	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
 // run claims the timers of a batch and calls their callbacks, or one callback for all payloads. It
@@ -125,7 +127,9 @@ func (c *batch[T]) claim(t Timer) bool {
 		if c.n++; c.n > 1 && w.Tick() == c.lateTick {
 			c.late++
 		} else {
-			c.recordFirst(w.Tick())
+			c.recordLate()
+			c.lateTick, c.late = w.Tick(), 1
+			c.recordLate()
 		}
 		if w.Kind() == arena.Flushed {
 			s.claimed.flushBegun.Add(1)
@@ -235,13 +239,6 @@ func guard(f func(), report func(any, []byte)) {
 	normal = true
 }
 
-// recordFirst records the lateness of a claimed timer, which is the first one of its tick.
-func (c *batch[T]) recordFirst(tick int64) {
-	c.recordLate()
-	c.lateTick, c.late = tick, 1
-	c.recordLate()
-}
-
 func (c *batch[T]) recordLate() {
 	if c.late > 0 {
 		c.engine.batches.lateness.record(time.Duration(c.now-c.engine.config.ticks.Begin(c.lateTick)), c.late)
@@ -255,9 +252,11 @@ func (c *batch[T]) push() {
 		return
 	}
 	s := c.shard
-	s.claimed.spent.pushChain(c.page, c.first, c.last, c.slots)
+	n := s.claimed.spent.pushChain(c.page, c.first, c.last, c.slots)
 	c.slots, c.last = 0, 0
-	s.freeClaimed()
+	if n >= removalsMax {
+		s.freeClaimed()
+	}
 }
 
 // end is called after the last claim, also after a panic and runtime.Goexit.
@@ -288,22 +287,31 @@ func (e *engine[T]) takeValues() *valueBuffer[T] {
 	return buffer
 }
 
-// latenessCount is a histogram with a lock.
+// latenessCount is a histogram that is written without a lock: on a busy machine, a goroutine that
+// is preempted while it holds a lock stops all workers.
 type latenessCount struct {
-	mu sync.Mutex
-	Histogram
+	counts   [histogramBuckets]atomic.Uint64
+	sum, max atomic.Int64
 }
 
 func (l *latenessCount) record(d time.Duration, n uint64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.recordN(d, n)
+	d = max(d, 0)
+	l.counts[histogramBucket(d)].Add(n)
+	all := int64(min(d, math.MaxInt64/time.Duration(n)) * time.Duration(n))
+	for sum := l.sum.Load(); !l.sum.CompareAndSwap(sum, clock.Later(sum, all)); {
+		sum = l.sum.Load()
+	}
+	for m := l.max.Load(); m < int64(d) && !l.max.CompareAndSwap(m, int64(d)); {
+		m = l.max.Load()
+	}
 }
 
-func (l *latenessCount) snapshot() Histogram {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.Histogram
+func (l *latenessCount) snapshot() (h Histogram) {
+	for i := range h.Counts {
+		h.Counts[i] = l.counts[i].Load()
+	}
+	h.Sum, h.Max = time.Duration(l.sum.Load()), time.Duration(l.max.Load())
+	return h
 }
 
 // stagePostponed stages a timer that was postponed while it was due. The Listed flag makes the

@@ -153,14 +153,16 @@ func (r *slotStack) push(pg *arena.Page, i uint32, w arena.Word) int {
 	}
 }
 
-// pushChain adds n slots whose words are final and hold links, from last, a link, to first.
-func (r *slotStack) pushChain(pg *arena.Page, first, last uint32, n int) {
+// pushChain adds n slots whose words are final and hold links, from last, a link, to first. It
+// returns the number of slots.
+func (r *slotStack) pushChain(pg *arena.Page, first, last uint32, n int) int {
 	w := pg.Load(first)
 	for {
 		head := r.head.Load()
 		pg.Store(first, w.WithBits(head&linkMask))
-		if r.head.CompareAndSwap(head, (head>>32+uint64(n))<<32|uint64(last)) {
-			return
+		all := head>>32 + uint64(n)
+		if r.head.CompareAndSwap(head, all<<32|uint64(last)) {
+			return int(all)
 		}
 	}
 }

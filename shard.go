@@ -355,17 +355,8 @@ func (s *shard) drain(max int) bool {
 		o.placeArrivals(min(chunkSize, max-n))
 		s.reclaim()
 	}
-	for n := 0; n < max; n += removalsMax {
-		if o.takenRemovals == 0 {
-			o.takenRemovals = s.removals.take()
-		}
-		if o.takenRemovals == 0 {
-			break
-		}
-		o.remove()
-		s.reclaim()
-	}
-	s.freeSpent(max)
+	o.counters.stopped += s.free(&o.takenRemovals, &s.removals, max)
+	s.free(&o.takenSpent, &s.claimed.spent, max)
 	if !o.arrivals.empty() || o.takenRemovals != 0 || s.removals.len() != 0 || o.takenSpent != 0 {
 		return false
 	}
@@ -373,19 +364,21 @@ func (s *shard) drain(max int) bool {
 	return true
 }
 
-// freeSpent frees up to max slots of claimed timers. wheelMu is held.
-func (s *shard) freeSpent(max int) {
-	o := &s.owner
-	for n := 0; n < max; n += removalsMax {
-		if o.takenSpent == 0 {
-			o.takenSpent = s.claimed.spent.take()
+// free frees up to max slots, first those that were taken off the stack before, and returns their
+// number. wheelMu is held.
+func (s *shard) free(taken *uint64, stack *slotStack, max int) (total uint64) {
+	for total < uint64(max) {
+		if *taken == 0 {
+			*taken = stack.take()
 		}
-		if o.takenSpent == 0 {
-			return
+		if *taken == 0 {
+			break
 		}
-		o.removeSpent()
+		next, n := s.owner.free(*taken)
+		*taken, total = next, total+uint64(n)
 		s.reclaim()
 	}
+	return total
 }
 
 // freeClaimed frees the slots of claimed timers, if no other goroutine holds wheelMu. Otherwise the
@@ -394,7 +387,7 @@ func (s *shard) freeClaimed() {
 	for range 2 {
 		if s.wheelMu.TryLock() {
 			if !s.closed.Load() {
-				s.freeSpent(callerQuantum)
+				s.free(&s.owner.takenSpent, &s.claimed.spent, callerQuantum)
 			}
 			s.unlockAndDrain()
 			return

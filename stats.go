@@ -300,13 +300,10 @@ type Histogram struct {
 }
 
 // Record counts d, or 0 if d is negative. Calls must not be concurrent.
-func (h *Histogram) Record(d time.Duration) { h.recordN(d, 1) }
-
-// recordN counts d n times. n is small.
-func (h *Histogram) recordN(d time.Duration, n uint64) {
+func (h *Histogram) Record(d time.Duration) {
 	d = max(d, 0)
-	h.Counts[histogramBucket(d)] += n
-	h.Sum = time.Duration(clock.Later(int64(h.Sum), int64(min(d, math.MaxInt64/time.Duration(n))*time.Duration(n))))
+	h.Counts[histogramBucket(d)]++
+	h.Sum = time.Duration(clock.Later(int64(h.Sum), int64(d)))
 	h.Max = max(h.Max, d)
 }
 
