@@ -102,16 +102,16 @@ cover: ## write the coverage of the root package to coverage.html
 	go tool cover -func coverage.out | tail -1
 
 .PHONY: bench
-bench: ## run the benchmarks of the root package into bench.txt, for benchstat (BENCH=regexp COUNT=6)
-	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -timeout 0 . | tee bench.txt
+bench: ## run the benchmarks of the wheel into bench.txt, for benchstat (BENCH=regexp COUNT=6)
+	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -timeout 0 . ./internal/bench | tee bench.txt
 
 .PHONY: bench-std
 bench-std: ## measure the ratios to time.AfterFunc and compare them with the targets (BENCH=regexp COUNT=3)
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
-	go test -c -o "$$dir/root" . && go -C benchmarks test -c -o "$$dir/floor" .; \
+	go test -c -o "$$dir/root" . && go test -c -o "$$dir/whole" ./internal/bench && go -C benchmarks test -c -o "$$dir/floor" .; \
 	for _ in $$(seq $(COUNT)); do \
 		for bench in $(if $(BENCH),'$(BENCH)',$(TARGETS)); do \
-			"$$dir/root" -test.run '^$$' -test.bench "$$bench" -test.benchmem -test.timeout 0; \
+			for part in root whole; do "$$dir/$$part" -test.run '^$$' -test.bench "$$bench" -test.benchmem -test.timeout 0; done; \
 		done; \
 		"$$dir/floor" -test.run '^$$' -test.bench Floor; \
 	done | tee /dev/stderr | go -C benchmarks run ./cmd/ratios

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"runtime"
-	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -21,122 +19,30 @@ var (
 	errChild  = errors.New("of the child")
 )
 
+// errMap has a type that is not comparable.
+var errMap error = mapError{"odd": 1}
+
 // outcome is how a context has ended.
 type outcome struct{ err, cause error }
 
-func assertOutcome(t *testing.T, ctx context.Context, want outcome) {
-	t.Helper()
-	if want.err == nil {
-		assertGoesOn(t, ctx)
-		return
-	}
-	assertEnded(t, ctx, want.err, want.cause)
-}
-
-// A context that has ended keeps its error and its cause, and passes them on to the contexts below
-// that have not ended.
+// A cancel or a deadline, whichever comes first, determines the error and the cause, of a context
+// and of its child.
 func TestFirstEndDeterminesErrorAndCause(t *testing.T) {
 	t.Parallel()
-	// Parent and child have their own deadlines and causes.
-	const soon, later, far = time.Second, 2 * time.Second, time.Hour
-	cancelledBy := func(cause error) outcome { return outcome{context.Canceled, cause} }
-	late := func(cause error) outcome { return outcome{context.DeadlineExceeded, cause} }
-	for name, test := range map[string]struct {
-		parent, child           time.Duration // 0: context.WithCancelCause
-		steps                   string        // p and c cancel parent and child, w waits for a second
-		parentEnded, childEnded outcome
-		andThen                 string // further steps, which must not change the outcomes
-	}{
-		"nothing":                                 {parent: far, child: far, andThen: "w"},
-		"parent is cancelled":                     {parent: far, child: later, steps: "p", parentEnded: cancelledBy(context.Canceled), childEnded: cancelledBy(context.Canceled), andThen: "cwww"},
-		"parent with a cause is cancelled":        {child: soon, steps: "p", parentEnded: cancelledBy(errParent), childEnded: cancelledBy(errParent), andThen: "cwwp"},
-		"parent, then the child at once":          {child: far, steps: "pc", parentEnded: cancelledBy(errParent), childEnded: cancelledBy(errParent), andThen: "wc"},
-		"child is cancelled with a cause":         {parent: far, steps: "c", childEnded: cancelledBy(errChild), andThen: "w"},
-		"child first, then the parent's deadline": {parent: soon, steps: "cw", childEnded: cancelledBy(errChild), parentEnded: late(errParent), andThen: "wpc"},
-		"parent's deadline, then the child":       {parent: soon, steps: "wc", childEnded: late(errParent), parentEnded: late(errParent), andThen: "wpc"},
-		"child's deadline, then the parent":       {child: soon, steps: "wp", childEnded: late(errChild), parentEnded: cancelledBy(errParent), andThen: "wpc"},
-		"child's deadline":                        {child: soon, steps: "w", childEnded: late(errChild), andThen: "wc"},
-		"child's deadline, then the parent's":     {parent: later, child: soon, steps: "ww", childEnded: late(errChild), parentEnded: late(errParent), andThen: "wpc"},
-		"parent's deadline is earlier":            {parent: soon, child: later, steps: "w", childEnded: late(errParent), parentEnded: late(errParent), andThen: "wpc"},
-		"child is cancelled, then the parent":     {parent: later, child: soon, steps: "cp", childEnded: cancelledBy(context.Canceled), parentEnded: cancelledBy(context.Canceled), andThen: "www"},
-		"child is cancelled, then parent's cause": {child: soon, steps: "cp", childEnded: cancelledBy(context.Canceled), parentEnded: cancelledBy(errParent), andThen: "www"},
-	} {
-		for _, around := range []string{"alone", "siblings", "value", "siblings and value"} {
-			t.Run(name+"/"+around, func(t *testing.T) {
-				t.Parallel()
-				asInPackageContext(t, func(t *testing.T, with withCause) {
-					contextOf := func(parent context.Context, d time.Duration, cause error) (context.Context, func()) {
-						if d != 0 {
-							return with(parent, d, cause)
-						}
-						ctx, cancel := context.WithCancelCause(parent)
-						return ctx, func() { cancel(cause) }
-					}
-					parent, cancelParent := contextOf(context.Background(), test.parent, errParent)
-					defer cancelParent()
-					top := parent
-					if strings.Contains(around, "value") {
-						top = context.WithValue(parent, testKey(1), 1)
-					}
-					if strings.Contains(around, "siblings") {
-						for range 2 {
-							_, cancel := with(top, far, nil)
-							defer cancel()
-						}
-					}
-					child, cancelChild := contextOf(top, test.child, errChild)
-					defer cancelChild()
-					do := func(steps string) {
-						for _, step := range steps {
-							switch step {
-							case 'p':
-								cancelParent()
-							case 'c':
-								cancelChild()
-							case 'w':
-								passDeadline(time.Second)
-							}
-						}
-						synctest.Wait()
-					}
-					do(test.steps)
-					for range 2 {
-						assertOutcome(t, parent, test.parentEnded)
-						assertOutcome(t, child, test.childEnded)
-						assertOutcome(t, context.WithValue(child, testKey(2), 2), test.childEnded)
-						do(test.andThen)
-					}
-				})
-			})
-		}
-	}
-}
-
-func TestContextsBelowGetErrorAndCauseOfTheFirstEnd(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		left time.Duration
-		want outcome
-	}{
-		"has passed":            {0, outcome{context.DeadlineExceeded, errChild}},
-		"is cancelled above it": {time.Hour, outcome{context.Canceled, errParent}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			asInPackageContext(t, func(t *testing.T, with withCause) {
-				parent, end := context.WithCancelCause(context.Background())
-				ctx, cancel := with(parent, test.left, errChild)
-				defer cancel()
-				below, cancelBelow := with(ctx, time.Hour, errCause)
-				defer cancelBelow()
-				apart := context.WithoutCancel(below)
-				end(errParent)
-				synctest.Wait()
-				assertEnded(t, ctx, test.want.err, test.want.cause)
-				assertEnded(t, below, test.want.err, test.want.cause)
-				assert.NoError(t, context.Cause(apart))
-				assert.NoError(t, apart.Err())
-			})
+	for _, order := range []string{"cancel, deadline", "deadline, cancel"} {
+		contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+			parent, cancel := tw.WithTimeoutCause(context.Background(), time.Second, errParent)
+			child, cancelChild := tw.WithTimeoutCause(parent, time.Hour, errChild)
+			defer cancelChild()
+			want := outcome{context.DeadlineExceeded, errParent}
+			if order == "cancel, deadline" {
+				cancel()
+				want = outcome{context.Canceled, context.Canceled}
+			}
+			passDeadline(time.Second)
+			cancel()
+			assertEnded(t, parent, want.err, want.cause)
+			assertEnded(t, child, want.err, want.cause)
 		})
 	}
 }
@@ -145,49 +51,6 @@ func TestContextsBelowGetErrorAndCauseOfTheFirstEnd(t *testing.T) {
 type mapError map[string]int
 
 func (mapError) Error() string { return "a map" }
-
-// Errors and causes may have types that are not comparable.
-func TestErrorsThatAreNotComparable(t *testing.T) {
-	t.Parallel()
-	odd := mapError{"odd": 1}
-	asInPackageContext(t, func(t *testing.T, with withCause) {
-		late, cancelLate := with(context.Background(), time.Second, odd)
-		defer cancelLate()
-		lateBelow, cancelLateBelow := with(late, time.Hour, nil)
-		defer cancelLateBelow()
-		passDeadline(time.Second)
-		assertEnded(t, late, context.DeadlineExceeded, odd)
-		assertEnded(t, lateBelow, context.DeadlineExceeded, odd)
-
-		for _, siblings := range []int{0, 2} {
-			parent, end := context.WithCancelCause(context.Background())
-			custom := newPlainContext()
-			for range siblings {
-				_, cancel := with(parent, time.Hour, nil)
-				defer cancel()
-				_, cancel = with(custom, time.Hour, nil)
-				defer cancel()
-			}
-			ctx, cancel := with(parent, time.Hour, nil)
-			defer cancel()
-			below, cancelBelow := with(ctx, time.Hour, nil)
-			defer cancelBelow()
-			end(odd)
-			synctest.Wait()
-			assertEnded(t, ctx, context.Canceled, odd)
-			assertEnded(t, below, context.Canceled, odd)
-
-			ctx, cancel = with(custom, time.Hour, nil)
-			defer cancel()
-			below, cancelBelow = context.WithCancel(ctx)
-			defer cancelBelow()
-			custom.endWith(odd)
-			synctest.Wait()
-			assertEnded(t, ctx, odd, odd)
-			assertEnded(t, below, odd, odd)
-		}
-	})
-}
 
 // Goroutines ask for the cause while the context ends. It is nil first, and then never changes.
 func TestRaceCauseIsNilOrFinal(t *testing.T) {
@@ -253,31 +116,6 @@ func TestSecondCancelWaitsForDependents(t *testing.T) {
 	time.AfterFunc(20*time.Millisecond, func() { close(proceed) })
 	cancel()
 	assert.True(t, isClosed(proceed))
-}
-
-// The children in package context have ended when cancel returns, even if another goroutine cancels
-// at the same time.
-func TestRaceSecondCancelWaitsForTheChildren(t *testing.T) {
-	t.Parallel()
-	tw := startWheel(t, Options{})
-	for range scaled(100) {
-		ctx, cancel := tw.WithTimeout(context.Background(), time.Hour)
-		var below []context.Context
-		for range 300 {
-			child, cancelChild := context.WithCancel(ctx)
-			defer cancelChild()
-			below = append(below, child)
-		}
-		together(2, func(int) {
-			cancel()
-			for _, child := range below {
-				if child.Err() == nil {
-					assert.Fail(t, "a child has not ended after cancel")
-					return
-				}
-			}
-		})
-	}
 }
 
 // Contexts of two wheels and of package context are made below each other, used, cancelled and

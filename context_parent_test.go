@@ -258,56 +258,17 @@ func TestMethodsDoNotTakeTheParentsLock(t *testing.T) {
 	}
 }
 
-// The parent calls the child's cancel function after its own end.
-func TestParentMayCancelItsChild(t *testing.T) {
-	t.Parallel()
-	asInPackageContext(t, func(t *testing.T, with withCause) {
-		for _, siblings := range []int{0, 2} {
-			parent := newPlainContext()
-			for range siblings {
-				_, cancel := with(parent, time.Hour, nil)
-				defer cancel()
-			}
-			ctx, cancel := with(parent, time.Hour, errChild)
-			parent.end()
-			cancel()
-			assertEnded(t, ctx, context.Canceled, context.Canceled)
-			synctest.Wait()
-			assertEnded(t, ctx, context.Canceled, context.Canceled)
-		}
-	})
-}
-
 // freshDone returns a new channel from each call of Done. All are closed at its end.
 type freshDone struct{ plainContext }
 
 func (c *freshDone) Done() <-chan struct{} {
 	fresh := make(chan struct{})
-	context.AfterFunc(&c.plainContext, func() { close(fresh) })
+	if c.Err() != nil {
+		close(fresh)
+	} else {
+		context.AfterFunc(&c.plainContext, func() { close(fresh) })
+	}
 	return fresh
-}
-
-func TestParentWhoseDoneReturnsNewChannelsEndsItsChildren(t *testing.T) {
-	t.Parallel()
-	asInPackageContext(t, func(t *testing.T, with withCause) {
-		parent := &freshDone{plainContext{Context: context.Background(), done: make(chan struct{})}}
-		var all []context.Context
-		for i := range 20 {
-			ctx, cancel := with(parent, time.Hour, errChild)
-			defer cancel()
-			if i%3 == 0 {
-				cancel()
-				continue
-			}
-			below, cancelBelow := context.WithCancel(ctx)
-			defer cancelBelow()
-			all = append(all, ctx, below)
-		}
-		assertGoesOn(t, all...)
-		parent.end()
-		synctest.Wait()
-		assertAllEnded(t, all, context.Canceled, context.Canceled)
-	})
 }
 
 // uncomparable is a context whose type is not comparable.
@@ -326,44 +287,4 @@ type hidden struct {
 type ownDoneStruct struct {
 	*ownDone
 	held any
-}
-
-func TestParentsThatAreNotComparableEndTheirChildren(t *testing.T) {
-	t.Parallel()
-	asInPackageContext(t, func(t *testing.T, with withCause) {
-		for _, around := range map[string]func(context.Context) context.Context{
-			"type":  func(ctx context.Context) context.Context { return uncomparable{Context: ctx} },
-			"value": func(ctx context.Context) context.Context { return hidden{ctx, []int{1}} },
-			"third package": func(ctx context.Context) context.Context {
-				done := make(chan struct{})
-				context.AfterFunc(ctx, func() { close(done) })
-				return ownDoneStruct{&ownDone{ctx, done, context.Canceled}, []int{1}}
-			},
-			"third package, alike": func(ctx context.Context) context.Context {
-				done := make(chan struct{})
-				context.AfterFunc(ctx, func() { close(done) })
-				return ownDoneStruct{&ownDone{ctx, done, context.Canceled}, 1}
-			},
-		} {
-			for _, std := range []bool{true, false} {
-				top, end := context.WithCancel(context.Background())
-				if !std {
-					top, end = with(top, time.Hour, nil)
-				}
-				parent := around(top)
-				var all []context.Context
-				for range 5 {
-					ctx, cancel := with(parent, time.Hour, nil)
-					defer cancel()
-					_, leave := with(parent, time.Hour, nil)
-					leave()
-					all = append(all, ctx)
-				}
-				assertGoesOn(t, all...)
-				end()
-				synctest.Wait()
-				assertAllEnded(t, all, context.Canceled, context.Canceled)
-			}
-		}
-	})
 }

@@ -10,8 +10,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
 // Tests of contexts of a stopped wheel, whose deadlines the runtime's timers keep.
@@ -155,7 +153,9 @@ func TestDueDeadlineOutlivesTheWheel(t *testing.T) {
 // Stop races with deadlines and with cancels. Each context ends once, with the right error.
 func TestRaceStopWithDeadlinesAndCancels(t *testing.T) {
 	t.Parallel()
-	for _, opts := range []Options{{}, {Executor: Inline}, {Executor: Goroutines}, {Shards: 1}} {
+	for _, opts := range []Options{
+		{}, {Executor: Inline}, {Executor: Goroutines}, {Shards: 1}, {Executor: limitOf(1)}, {Executor: lateExecutor{}},
+	} {
 		opts.Tick = 50 * time.Microsecond
 		for round := range scaled(100) {
 			tw := startWheel(t, opts)
@@ -166,7 +166,7 @@ func TestRaceStopWithDeadlinesAndCancels(t *testing.T) {
 				below, cancelBelow := context.WithTimeout(ctx, time.Hour)
 				defer cancelBelow()
 				all = append(all, ctx, below)
-				late, cancelLate := tw.WithTimeout(context.Background(), time.Hour)
+				late, cancelLate := tw.WithTimeout(context.Background(), time.Hour<<(i%18)) // up to years
 				early, cancels = append(early, late), append(cancels, cancelLate)
 				defer cancel()
 			}
@@ -182,6 +182,8 @@ func TestRaceStopWithDeadlinesAndCancels(t *testing.T) {
 			})
 			for _, ctx := range all {
 				receive(t, ctx.Done(), "the deadline")
+				at, _ := ctx.Deadline()
+				require.False(t, time.Now().Before(at), "early")
 				require.Equal(t, context.DeadlineExceeded, ctx.Err())
 				require.Equal(t, errCause, context.Cause(ctx))
 			}
@@ -235,40 +237,19 @@ func TestOnlyContextsOutliveTheWheel(t *testing.T) {
 		tw.AfterFunc(time.Hour, func() { cancel() })
 		tw.ScheduleFunc(Every(time.Minute), never)
 		tw.NewFuncTimer(time.Minute, never)
+		other := startWheel(t, Options{})
+		foreign, cancelForeign := other.WithTimeout(context.Background(), 2*time.Hour)
+		defer cancelForeign()
+		tw.AfterFunc(time.Second, cancel) // cancel functions as callbacks
+		tw.AfterFunc(time.Second, cancelForeign)
 		tw.Stop()
 		s := tw.Stats()
-		assert.EqualValues(t, 5, s.Discarded)
+		assert.EqualValues(t, 7, s.Discarded)
 		passDeadline(time.Minute)
 		assertEnded(t, ctx, context.DeadlineExceeded, context.DeadlineExceeded)
 		time.Sleep(time.Hour)
+		assertGoesOn(t, foreign)
 	})
-}
-
-// A cancel function is the callback of an ordinary timer. The wheel's Stop discards that timer.
-func TestStopDiscardsACancelFunctionAsCallback(t *testing.T) {
-	t.Parallel()
-	for name, cause := range map[string]error{"plain": nil, "with a cause": errCause} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				tw, other := startWheel(t, Options{}), startWheel(t, Options{})
-				own, cancel := tw.WithTimeoutCause(context.Background(), time.Hour, cause)
-				defer cancel()
-				foreign, cancelForeign := other.WithTimeoutCause(context.Background(), 2*time.Hour, cause)
-				defer cancelForeign()
-				tw.AfterFunc(time.Minute, cancel)
-				tw.AtFunc(tw.Now().Add(time.Minute), cancelForeign)
-				tw.Stop()
-				assert.Len(t, tw.engine.lasting.timers, 1)
-				passDeadline(time.Minute)
-				assertGoesOn(t, own, foreign)
-				passDeadline(time.Hour)
-				assert.Equal(t, context.DeadlineExceeded, own.Err())
-				assertGoesOn(t, foreign)
-				assert.Empty(t, tw.engine.lasting.timers)
-			})
-		})
-	}
 }
 
 // A context of the wheel limits the wheel's own Shutdown, even if a callback blocks the only
@@ -294,22 +275,4 @@ func TestContextLimitsShutdownWithABlockedCallback(t *testing.T) {
 			close(blocked)
 		}
 	})
-}
-
-// The first context and the first plan may be in any page.
-func TestFirstContextAndFirstPlanInALatePage(t *testing.T) {
-	t.Parallel()
-	tw := startWheel(t, Options{Shards: 1})
-	for range 8 * arena.PageSize {
-		tw.AfterFunc(time.Hour, func() {})
-	}
-	ctx, cancel := tw.WithTimeout(context.Background(), time.Hour)
-	defer cancel()
-	plan := tw.ScheduleFunc(Every(time.Hour), func() {})
-	require.NoError(t, ctx.Err())
-	require.Equal(t, 8*arena.PageSize+2, tw.Len())
-	require.True(t, plan.Stop())
-	tw.Stop()
-	_, survives := tw.engine.lasting.timers[ctx.(*deadlineContext).timer]
-	require.True(t, survives)
 }

@@ -209,82 +209,12 @@ func TestContextWithADistantDeadlineDoesNotEnd(t *testing.T) {
 	})
 }
 
-func TestEarlierDeadlineOfTheParentWins(t *testing.T) {
-	t.Parallel()
-	for _, own := range []bool{false, true} {
-		contextBubble(t, func(t *testing.T, tw *TimingWheel) {
-			early := time.Now().Add(time.Second)
-			parent, end := context.WithDeadlineCause(t.Context(), early, errCause)
-			if own {
-				parent, end = tw.WithDeadlineCause(t.Context(), early, errCause)
-			}
-			defer end()
-			child, cancel := tw.WithTimeoutCause(parent, time.Hour, errors.New("of the child"))
-			defer cancel()
-			deadline, ok := child.Deadline()
-			assert.True(t, ok)
-			assert.True(t, deadline.Equal(early))
-			time.Sleep(time.Second - 1)
-			assertGoesOn(t, child)
-			time.Sleep(2 * defaultTick)
-			assertEnded(t, child, context.DeadlineExceeded, errCause)
-		})
-	}
-}
-
-func TestContextErrorIsATimeout(t *testing.T) {
-	t.Parallel()
-	tw := startWheel(t, Options{})
-	ctx, cancel := tw.WithTimeout(t.Context(), 0)
-	defer cancel()
-	var timeout interface{ Timeout() bool }
-	require.ErrorAs(t, ctx.Err(), &timeout)
-	assert.True(t, timeout.Timeout())
-}
-
 func TestContextWithANilParentPanics(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})
 	var none context.Context
 	assert.PanicsWithValue(t, "timingwheel: context with a nil parent", func() { _, _ = tw.WithTimeout(none, time.Hour) })
 	assert.PanicsWithValue(t, "timingwheel: context with a nil parent", func() { _, _ = tw.WithDeadline(none, time.Now()) })
-}
-
-func TestContextOfAManualWheelEndsByTheWheelsClock(t *testing.T) {
-	t.Parallel()
-	start := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
-	tw := startWheel(t, Options{Manual: true, Start: start})
-	ctx, cancel := tw.WithTimeout(t.Context(), time.Hour)
-	defer cancel()
-	other, cancelOther := tw.WithDeadline(t.Context(), start.Add(2*time.Hour))
-	defer cancelOther()
-	deadline, _ := ctx.Deadline()
-	assert.True(t, deadline.Equal(start.Add(time.Hour)))
-	tw.Advance(start.Add(time.Hour - 1))
-	assertGoesOn(t, ctx)
-	tw.Advance(start.Add(time.Hour))
-	assertEnded(t, ctx, context.DeadlineExceeded, context.DeadlineExceeded)
-	assertGoesOn(t, other)
-	past, cancelPast := tw.WithDeadline(t.Context(), start)
-	defer cancelPast()
-	assertEnded(t, past, context.DeadlineExceeded, context.DeadlineExceeded)
-}
-
-func TestContextPassesValuesOn(t *testing.T) {
-	t.Parallel()
-	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
-		type key string
-		parent := context.WithValue(t.Context(), key("a"), 1)
-		ctx, cancel := tw.WithTimeout(parent, time.Hour)
-		defer cancel()
-		child := context.WithValue(ctx, key("b"), 2)
-		assert.Equal(t, 1, child.Value(key("a")))
-		assert.Equal(t, 2, child.Value(key("b")))
-		assert.Nil(t, ctx.Value(key("b")))
-		assert.Nil(t, ctx.Value(new(int)), "a key of the type that package context uses")
-		assert.Nil(t, ctx.Value("a"))
-		assert.Contains(t, fmt.Sprint(ctx), "WithDeadline(")
-	})
 }
 
 // If Err returns an error, the channel is closed, even if Done was called long before.
@@ -398,25 +328,6 @@ func TestRaceFirstCallsOfDoneReturnOneChannel(t *testing.T) {
 	}
 }
 
-// Once Done was called, the methods of a context allocate nothing, before and after the parent's
-// end.
-func TestContextMethodsAllocateNothing(t *testing.T) {
-	if underRace {
-		t.Skip("the race detector allocates")
-	}
-	tw := startWheel(t, Options{})
-	parent, end := context.WithCancel(context.Background())
-	ctx, cancel := tw.WithTimeout(parent, time.Hour)
-	defer cancel()
-	ask := func() {
-		_, _ = ctx.Deadline()
-		_, _, _ = ctx.Done(), ctx.Err(), context.Cause(ctx)
-	}
-	assert.Zero(t, testing.AllocsPerRun(100, ask))
-	end()
-	assert.Zero(t, testing.AllocsPerRun(100, ask))
-}
-
 // afterFuncs are the ways to register a function with a context of the wheel.
 var afterFuncs = map[string]func(ctx context.Context, f func()) (stop func() bool){
 	"context.AfterFunc": context.AfterFunc,
@@ -428,137 +339,42 @@ var afterFuncs = map[string]func(ctx context.Context, f func()) (stop func() boo
 	},
 }
 
-func eachAfterFunc(t *testing.T, test func(t *testing.T, ctx context.Context, cancel func(), after func(f func()) (stop func() bool))) {
-	t.Helper()
-	for name, after := range afterFuncs {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			contextBubble(t, func(t *testing.T, tw *TimingWheel) {
-				ctx, cancel := tw.WithTimeout(context.Background(), time.Minute)
-				defer cancel()
-				test(t, ctx, cancel, func(f func()) func() bool { return after(ctx, f) })
-			})
-		})
-	}
-}
-
-func TestAfterFuncRunsOnceUnlessStopped(t *testing.T) {
-	t.Parallel()
-	eachAfterFunc(t, func(t *testing.T, _ context.Context, cancel func(), after func(f func()) func() bool) {
-		var stopped, ran atomic.Int32
-		stop := after(func() { stopped.Add(1) })
-		stopLate := after(func() { ran.Add(1) })
-		after(func() { ran.Add(10) })
-		synctest.Wait()
-		assert.Zero(t, ran.Load(), "a function ran before the end")
-		assert.True(t, stop(), "the function has not run")
-		assert.False(t, stop(), "the function was stopped before")
-		cancel()
-		synctest.Wait()
-		assert.EqualValues(t, 11, ran.Load(), "each of the other functions must run once")
-		assert.Zero(t, stopped.Load())
-		assert.False(t, stop())
-		assert.False(t, stopLate(), "the function has run")
-
-		stop = after(func() { ran.Add(100) })
-		synctest.Wait()
-		assert.EqualValues(t, 111, ran.Load(), "after the end a function must run at once")
-		assert.False(t, stop())
-	})
-}
-
-func TestAfterFuncRunsAtTheDeadline(t *testing.T) {
-	t.Parallel()
-	eachAfterFunc(t, func(t *testing.T, ctx context.Context, _ func(), after func(f func()) func() bool) {
-		var err error
-		stop := after(func() { err = ctx.Err() })
-		passDeadline(time.Minute)
-		assert.Equal(t, context.DeadlineExceeded, err, "the function must find the context ended")
-		assert.False(t, stop())
-	})
-}
-
 // Neither cancel nor stop waits for the function. It may take a lock that the callers of cancel and
 // stop hold, or may be slow.
 func TestAfterFuncRunsInItsOwnGoroutine(t *testing.T) {
 	t.Parallel()
-	eachAfterFunc(t, func(t *testing.T, ctx context.Context, cancel func(), after func(f func()) func() bool) {
-		var mu sync.Mutex
-		begun, end, ran := make(chan struct{}), make(chan struct{}), make(chan struct{}, 2)
-		mu.Lock()
-		after(func() {
+	for _, after := range afterFuncs {
+		contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+			ctx, cancel := tw.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			var mu sync.Mutex
+			begun, end, ran := make(chan struct{}), make(chan struct{}), make(chan struct{}, 2)
 			mu.Lock()
-			defer mu.Unlock()
-			ran <- struct{}{}
-		})
-		stop := after(func() {
-			close(begun)
-			<-end
-			ran <- struct{}{}
-		})
-		cancel()
-		<-begun
-		assert.False(t, stop(), "the function is running")
-		after(func() { // starts at once and takes the lock
-			mu.Lock()
-			defer mu.Unlock()
-			ran <- struct{}{}
-		})
-		assert.Equal(t, context.Canceled, ctx.Err())
-		mu.Unlock()
-		<-ran
-		<-ran
-		close(end)
-		<-ran
-	})
-}
-
-// Some of many functions are stopped, and the others run.
-func TestAfterFuncsAreIndependent(t *testing.T) {
-	t.Parallel()
-	eachAfterFunc(t, func(t *testing.T, _ context.Context, cancel func(), after func(f func()) func() bool) {
-		var ran [20]atomic.Int32
-		var stops []func() bool
-		for i := range ran {
-			stops = append(stops, after(func() { ran[i].Add(1) }))
-		}
-		for i := 18; i >= 0; i -= 3 {
-			assert.True(t, stops[i]())
-		}
-		cancel()
-		synctest.Wait()
-		for i := range ran {
-			want := int32(1)
-			if i%3 == 0 {
-				want = 0
-			}
-			assert.Equal(t, want, ran[i].Load(), i)
-			assert.False(t, stops[i]())
-		}
-	})
-}
-
-// The end of the parent runs the function, whether it was registered before or after.
-func TestAfterFuncRunsAfterTheParentsEnd(t *testing.T) {
-	t.Parallel()
-	for name, after := range afterFuncs {
-		for _, before := range []bool{true, false} {
-			contextBubble(t, func(t *testing.T, tw *TimingWheel) {
-				parent, end := context.WithCancel(context.Background())
-				ctx, cancel := tw.WithTimeout(parent, time.Minute)
-				defer cancel()
-				ran := false
-				if before {
-					after(ctx, func() { ran = true })
-					end()
-				} else {
-					end()
-					after(ctx, func() { ran = true })
-				}
-				synctest.Wait()
-				assert.True(t, ran, name)
+			after(ctx, func() {
+				mu.Lock()
+				defer mu.Unlock()
+				ran <- struct{}{}
 			})
-		}
+			stop := after(ctx, func() {
+				close(begun)
+				<-end
+				ran <- struct{}{}
+			})
+			cancel()
+			<-begun
+			assert.False(t, stop(), "the function is running")
+			after(ctx, func() { // starts at once and takes the lock
+				mu.Lock()
+				defer mu.Unlock()
+				ran <- struct{}{}
+			})
+			assert.Equal(t, context.Canceled, ctx.Err())
+			mu.Unlock()
+			<-ran
+			<-ran
+			close(end)
+			<-ran
+		})
 	}
 }
 
@@ -614,57 +430,6 @@ func TestManualWheelSetsErrorsAndCauses(t *testing.T) {
 	}
 }
 
-// Parent and child may belong to different wheels. Each keeps its own deadline.
-func TestContextsOfTwoWheelsKeepTheirDeadlines(t *testing.T) {
-	t.Parallel()
-	start := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
-	for _, first := range []string{"parent", "child", "cancel", "stopped"} {
-		one, other := startWheel(t, Options{Manual: true, Start: start}), startWheel(t, Options{Manual: true, Start: start})
-		parent, end := one.WithTimeoutCause(context.Background(), 2*time.Hour, errParent)
-		var all []context.Context
-		for range 3 {
-			ctx, cancel := other.WithTimeoutCause(parent, time.Hour, errChild)
-			defer cancel()
-			below, cancelBelow := one.WithTimeout(context.WithValue(ctx, testKey(1), 1), time.Minute)
-			defer cancelBelow()
-			std, cancelStd := context.WithCancel(ctx)
-			defer cancelStd()
-			all = append(all, ctx, std)
-			cancelBelow()
-			assertEnded(t, below, context.Canceled, context.Canceled)
-			assertGoesOn(t, ctx)
-		}
-		assert.Equal(t, 1, one.Len())
-		assert.Equal(t, 3, other.Len())
-		want, wantParent := outcome{}, outcome{}
-		switch first {
-		case "parent":
-			one.Advance(start.Add(2 * time.Hour))
-			want = outcome{context.DeadlineExceeded, errParent}
-			wantParent = want
-		case "child":
-			other.Advance(start.Add(2 * time.Hour))
-			want = outcome{context.DeadlineExceeded, errChild}
-		case "cancel":
-			end()
-			want = outcome{context.Canceled, context.Canceled}
-			wantParent = want
-		case "stopped":
-			other.Stop()
-			one.Advance(start.Add(2 * time.Hour))
-			want = outcome{context.DeadlineExceeded, errParent}
-			wantParent = want
-		}
-		assertOutcome(t, parent, wantParent)
-		for _, ctx := range all {
-			assertOutcome(t, ctx, want)
-		}
-		assert.Zero(t, other.Len(), "the children's timers are still pending")
-		end()
-		assert.Zero(t, one.Len())
-	}
-}
-
 // Flush ends all contexts as if their deadlines had passed, with their causes, and the contexts
 // below them.
 func TestFlushEndsContexts(t *testing.T) {
@@ -691,22 +456,5 @@ func TestFlushEndsContexts(t *testing.T) {
 		later, cancel := tw.WithTimeout(std, time.Hour)
 		assertGoesOn(t, later)
 		cancel()
-	})
-}
-
-// The deadline of a context of the wheel limits the wheel's own Shutdown.
-func TestContextOfTheWheelLimitsItsShutdown(t *testing.T) {
-	t.Parallel()
-	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
-		begun, end := make(chan struct{}), make(chan struct{})
-		tw.AfterFunc(0, func() {
-			close(begun)
-			<-end
-		})
-		<-begun
-		ctx, cancel := tw.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		assert.ErrorIs(t, tw.Shutdown(ctx), context.DeadlineExceeded)
-		close(end)
 	})
 }

@@ -1,7 +1,6 @@
 package timingwheel
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -122,21 +121,6 @@ func TestRoundsCostNoWakeups(t *testing.T) {
 			}
 		}
 	})
-}
-
-// Timers of several rounds share a slot of the last level, armed from the latest to the earliest.
-// The slot is queued by the earliest round, and each round costs one wake-up.
-func TestSlotIsQueuedByItsEarliestRound(t *testing.T) {
-	t.Parallel()
-	s := newRecordingWheel(t, Options{Tick: ms, WheelSize: 4, Levels: 1}, 0)
-	for _, ticks := range []int{1 + 4*50, 1 + 4*7, 1 + 4*2, 1 + 4*7} {
-		s.after(time.Duration(ticks)*ms, fmt.Sprint(ticks))
-	}
-	at, _ := s.Next()
-	require.Equal(t, 9*ms, at.Sub(modelStart))
-	require.Empty(t, s.to(9*ms-1))
-	require.Equal(t, "9", s.to(9*ms))
-	require.Equal(t, 2, s.wakeups())
 }
 
 // A Stop does not move the alarm. The alarm goes off once for nothing, and the other timers fire at

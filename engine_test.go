@@ -3,9 +3,6 @@ package timingwheel
 import (
 	"context"
 	"math/rand/v2"
-	"runtime"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,8 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
-	"github.com/timingwheel-go/timingwheel/internal/clock"
-	"github.com/timingwheel-go/timingwheel/internal/testscale"
 )
 
 // sendTo makes each goroutine arm its timers on shard i.
@@ -76,22 +71,6 @@ func TestArmingWaitsIfAllShardsAreLocked(t *testing.T) {
 	require.True(t, timer.Stop())
 }
 
-// A caller stays on its shard while a preempted driver or worker holds wheelMu.
-func TestArmingStaysOnItsShardWhileWheelMuIsHeld(t *testing.T) {
-	t.Parallel()
-	tw := startWheel(t, Options{Shards: 4})
-	sendTo(tw, 2)
-	s := tw.engine.shards[2]
-	s.wheelMu.Lock()
-	for range 10 * inboxSize {
-		require.Same(t, &s.shard, tw.AfterFunc(time.Hour, func() {}).shard())
-	}
-	s.unlockAndDrain()
-	require.Equal(t, len(tw.engine.routes), goingTo(tw, 2))
-	require.Equal(t, 10*inboxSize, tw.Len())
-	verifyShard(t, &s.shard)
-}
-
 func TestRoutesReachEveryShard(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{2, 3, 64, maxShards} {
@@ -101,23 +80,6 @@ func TestRoutesReachEveryShard(t *testing.T) {
 			found[r[i].Load()] = true
 		}
 		require.Len(t, found, shards)
-	}
-}
-
-// Callers that find no free slot at the same time allocate a page each. Only the first opens its
-// page.
-func TestRaceCallersOpenOnePageTogether(t *testing.T) {
-	t.Parallel()
-	for range max(scaled(500), 50) {
-		tw, err := New(Options{Shards: 1})
-		require.NoError(t, err)
-		together(8, func(int) { tw.AfterFunc(time.Hour, func() {}) })
-		s := tw.engine.shards[0]
-		s.armMu.Lock()
-		pages := s.slots.OpenPages
-		s.armMu.Unlock()
-		tw.Stop()
-		require.Equal(t, 1, pages)
 	}
 }
 
@@ -260,23 +222,6 @@ func TestHandlesStayInertWhenPagesAreOpenedAgain(t *testing.T) {
 	}
 }
 
-// A handle whose page was given back and not opened again is inert.
-func TestHandleOfAFreedPageIsInert(t *testing.T) {
-	t.Parallel()
-	s, sh := newRecordingWheelAndShard(t, Options{})
-	timers := s.fill(4*arena.PageSize, time.Hour)
-	s.stopAll(timers)
-	s.Len()
-	gone := 0
-	for _, e := range timers {
-		if sh.slots.Pages.At(e.index>>arena.PageShift) == nil {
-			gone++
-		}
-	}
-	require.Positive(t, gone)
-	s.requireInert(timers)
-}
-
 // After a spike the memory of slots, payloads and lists is freed, except for a page of each.
 func TestPagesAreGivenBackAfterASpike(t *testing.T) {
 	t.Parallel()
@@ -379,81 +324,4 @@ type lateExecutor struct{}
 
 func (lateExecutor) Go(f func()) {
 	time.AfterFunc(time.Duration(max(0, rand.IntN(500)-200))*time.Microsecond, f)
-}
-
-// The wheel is stopped while timers that survive the Stop expire and are cancelled. Each is either
-// called or cancelled.
-func TestLastingTimerIsCalledUnlessCancelled(t *testing.T) {
-	t.Parallel()
-	rounds := 5
-	if testscale.Full() {
-		rounds = 30
-	}
-	for name, opts := range map[string]Options{
-		"pooled":     {Shards: 2},
-		"inline":     {Executor: Inline},
-		"goroutines": {Executor: Goroutines},
-		"late":       {Executor: lateExecutor{}},
-		"limit":      {Executor: limitOf(1)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			opts.Tick = minTick
-			for range rounds {
-				stopWithLastingTimers(t, opts)
-			}
-		})
-	}
-}
-
-func stopWithLastingTimers(t *testing.T, opts Options) {
-	tw, err := New(withLimit(opts))
-	require.NoError(t, err)
-	e := tw.engine
-	var armed, early atomic.Int64
-	var ends [400]atomic.Int64 // calls and cancellations of each timer
-	var wg sync.WaitGroup
-	for i := range ends {
-		wg.Go(func() {
-			at := e.config.Read() + rand.Int64N(int64(500*time.Microsecond))
-			cancelled := i%4 == 0
-			if cancelled && i%8 == 0 {
-				at += int64(time.Hour) << (i % 18) // up to years
-			}
-			timer := e.armLasting(at, clock.Unread, func() {
-				if e.config.Read() < at {
-					early.Add(1)
-				}
-				ends[i].Add(1)
-			})
-			if timer == (Timer{}) {
-				return // the wheel was stopped before
-			}
-			armed.Add(1)
-			for range rand.IntN(100) {
-				runtime.Gosched()
-			}
-			if cancelled && timer.cancelLasting() {
-				ends[i].Add(1)
-			}
-		})
-	}
-	wg.Go(func() {
-		for at := e.config.Read() + rand.Int64N(int64(500*time.Microsecond)); e.config.Read() < at; {
-			runtime.Gosched()
-		}
-		tw.Stop()
-	})
-	wg.Wait()
-	sum := func() (n int64) {
-		for i := range ends {
-			n += min(ends[i].Load(), 1)
-		}
-		return n
-	}
-	require.Eventually(t, func() bool { return sum() == armed.Load() }, time.Minute, 100*time.Microsecond)
-	for i := range ends {
-		require.LessOrEqual(t, ends[i].Load(), int64(1), "timer %d", i)
-	}
-	require.Zero(t, early.Load())
 }

@@ -163,15 +163,3 @@ func ExampleTimingWheel_Sleep() {
 	// attempt 2
 	// true
 }
-
-// Sleep does not outlast the wheel.
-func ExampleTimingWheel_Sleep_stopped() {
-	tw, err := timingwheel.New(timingwheel.Options{})
-	if err != nil {
-		panic(err)
-	}
-	time.AfterFunc(10*time.Millisecond, tw.Stop)
-	err = tw.Sleep(context.Background(), time.Hour)
-	fmt.Println(errors.Is(err, timingwheel.ErrStopped))
-	// Output: true
-}

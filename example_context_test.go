@@ -50,21 +50,6 @@ func ExampleTimingWheel_WithTimeoutCause() {
 	// <nil>
 }
 
-// In Manual mode a test moves the clock, so a timeout of an hour takes no time.
-func ExampleTimingWheel_WithTimeout_manual() {
-	tw, pass := newManual(timingwheel.Options{})
-	ctx, cancel := tw.WithTimeout(context.Background(), time.Hour)
-	defer cancel()
-
-	pass(59 * time.Minute)
-	fmt.Println(ctx.Err())
-	pass(time.Minute)
-	fmt.Println(ctx.Err())
-	// Output:
-	// <nil>
-	// context deadline exceeded
-}
-
 func ExampleTimingWheel_WithDeadline() {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	tw, pass := newManual(timingwheel.Options{Start: start})

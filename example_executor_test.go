@@ -28,46 +28,6 @@ func ExampleExecutor() {
 	// sum: 10
 }
 
-// limited is an executor that runs as many callbacks at once as its channel has room. Go must not
-// block for long, so a callback that finds no room waits on a goroutine of its own.
-type limited chan struct{}
-
-func (l limited) Go(f func()) {
-	go func() {
-		l <- struct{}{}
-		defer func() { <-l }()
-		f()
-	}()
-}
-
-func ExampleExecutor_limited() {
-	tw, err := timingwheel.New(timingwheel.Options{Executor: make(limited, 2)})
-	if err != nil {
-		panic(err)
-	}
-	defer tw.Stop()
-
-	var all sync.WaitGroup
-	var now, most atomic.Int64
-	all.Add(20)
-	for range 20 {
-		tw.AfterFunc(time.Millisecond, func() {
-			defer all.Done()
-			for n := now.Add(1); ; {
-				old := most.Load()
-				if n <= old || most.CompareAndSwap(old, n) {
-					break
-				}
-			}
-			time.Sleep(time.Millisecond)
-			now.Add(-1)
-		})
-	}
-	all.Wait()
-	fmt.Println("more than two at once:", most.Load() > 2)
-	// Output: more than two at once: false
-}
-
 // On one shard, Inline runs callbacks one after the other, so they can share data without a lock.
 func ExampleExecutor_inline() {
 	tw, err := timingwheel.New(timingwheel.Options{Executor: timingwheel.Inline, Shards: 1})
@@ -170,22 +130,4 @@ func ExampleLimit() {
 	// Output:
 	// two run, pending: 1
 	// the third has started
-}
-
-// With OnPanic, a panic in a callback is reported, and the other callbacks run.
-func ExampleOptions_onPanic() {
-	tw, pass := newManual(timingwheel.Options{
-		OnPanic: func(value any, stack []byte) {
-			fmt.Println("reported:", value, "with a stack:", len(stack) > 0)
-		},
-	})
-	tw.AfterFunc(time.Second, func() { fmt.Println("first") })
-	tw.AfterFunc(time.Second, func() { panic("out of cheese") })
-	tw.AfterFunc(time.Second, func() { fmt.Println("third") })
-	fmt.Println("ran:", pass(time.Second))
-	// Output:
-	// first
-	// reported: out of cheese with a stack: true
-	// third
-	// ran: 3
 }

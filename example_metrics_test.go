@@ -30,7 +30,7 @@ func newLogger() *slog.Logger {
 }
 
 // A panic in a callback is logged, and the program goes on.
-func ExampleOptions_logPanics() {
+func ExampleOptions_onPanic() {
 	logger := newLogger()
 	tw, pass := newManual(timingwheel.Options{
 		OnPanic: func(value any, stack []byte) {

@@ -52,21 +52,6 @@ func ExampleAfterFunc() {
 	// Output: 10 ms have passed
 }
 
-// No callback runs early, whatever the tick is.
-func ExampleTimingWheel() {
-	tw, err := timingwheel.New(timingwheel.Options{Tick: 100 * time.Microsecond})
-	if err != nil {
-		panic(err)
-	}
-	defer tw.Stop()
-
-	begin := time.Now()
-	fired := make(chan time.Duration)
-	tw.AfterFunc(20*time.Millisecond, func() { fired <- time.Since(begin) })
-	fmt.Println("early:", <-fired < 20*time.Millisecond)
-	// Output: early: false
-}
-
 // A bad option is an error that names the option, its value and the accepted range.
 func ExampleNew() {
 	_, err := timingwheel.New(timingwheel.Options{WheelSize: 100})
@@ -139,23 +124,6 @@ func ExampleTimer() {
 	// copies are equal: true
 	// timeout
 	// stopped after it has fired: false
-}
-
-// A request has a timeout. If Stop returns true, the function will not run.
-func ExampleTimer_Stop() {
-	tw, pass := newManual(timingwheel.Options{})
-
-	answered := tw.AfterFunc(5*time.Second, func() { fmt.Println("first request: timeout") })
-	tw.AfterFunc(5*time.Second, func() { fmt.Println("second request: timeout") })
-
-	pass(2 * time.Second)
-	fmt.Println("first request: answered in time:", answered.Stop())
-	pass(3 * time.Second)
-	fmt.Println("stopped once more:", answered.Stop())
-	// Output:
-	// first request: answered in time: true
-	// second request: timeout
-	// stopped once more: false
 }
 
 // A connection has an idle timeout, which each message postpones.

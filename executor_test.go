@@ -46,64 +46,6 @@ func TestEveryExecutorRunsEachCallbackOnceAndNeverEarly(t *testing.T) {
 	}
 }
 
-// A WaitGroup is an executor that can also wait until all callbacks have returned.
-func TestWaitGroupWaitsForCallbacks(t *testing.T) {
-	t.Parallel()
-	var wg sync.WaitGroup
-	tw := startWheel(t, Options{Executor: &wg})
-	var done atomic.Int32
-	for range 100 {
-		tw.AfterFunc(0, func() {
-			time.Sleep(time.Millisecond)
-			done.Add(1)
-		})
-	}
-	await(t, "all timers are claimed", func() bool { return tw.Len() == 0 })
-	wg.Wait()
-	assert.EqualValues(t, 100, done.Load())
-}
-
-// A pool limits the number of running callbacks. The other timers stay pending and can be stopped.
-func TestExecutorFunc(t *testing.T) {
-	t.Parallel()
-	var calls []func()
-	s := newRecordingWheel(t, Options{Executor: ExecutorFunc(func(f func()) { calls = append(calls, f) })}, 0)
-	s.after(ms, "a")
-	require.Equal(t, 1, s.Advance(modelStart.Add(ms)))
-	require.Len(t, calls, 1)
-	calls[0]()
-	assert.Equal(t, []string{"a"}, s.ran)
-}
-
-func TestBoundedPoolLimitsRunningCallbacks(t *testing.T) {
-	t.Parallel()
-	tw := startWheel(t, Options{Executor: startPool(t, 3), Shards: 1})
-	gate := make(chan struct{})
-	var running, most atomic.Int32
-	timers := make([]Timer, 100)
-	for i := range timers {
-		timers[i] = tw.AfterFunc(time.Millisecond, func() {
-			most.Store(max(most.Load(), running.Add(1)))
-			<-gate
-			running.Add(-1)
-		})
-	}
-	await(t, "the pool is full", func() bool { return running.Load() == 3 })
-	assert.Equal(t, 97, tw.Len(), "timers of queued calls are not claimed")
-	stopped := 0
-	for _, timer := range timers[50:] {
-		if timer.Stop() {
-			stopped++
-		}
-	}
-	close(gate)
-	require.NoError(t, drainWheel(tw))
-	await(t, "the pool is idle", func() bool { return running.Load() == 0 })
-	assert.EqualValues(t, 100-stopped, tw.Stats().Fired)
-	assert.LessOrEqual(t, most.Load(), int32(3))
-	assert.GreaterOrEqual(t, stopped, 47)
-}
-
 func TestCallbacksOfOneBucketThatWaitForEachOtherAllRun(t *testing.T) {
 	t.Parallel()
 	for name, executor := range unbounded {
@@ -125,28 +67,6 @@ func TestCallbacksOfOneBucketThatWaitForEachOtherAllRun(t *testing.T) {
 			for range n {
 				receive(t, done, "a callback that waits for all others")
 			}
-		})
-	}
-}
-
-func TestBlockedCallbackDelaysNoOther(t *testing.T) {
-	t.Parallel()
-	for name, executor := range unbounded {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			tw := startWheel(t, Options{Executor: executor, Shards: 1})
-			gate := make(chan struct{})
-			defer close(gate)
-			blocked, quick := make(chan struct{}), make(chan struct{})
-			for range 5 {
-				tw.AfterFunc(time.Millisecond, func() { blocked <- struct{}{}; <-gate })
-				tw.AfterFunc(time.Millisecond, func() { quick <- struct{}{} })
-				receive(t, blocked, "the blocked callback")
-				receive(t, quick, "a callback of the same bucket")
-				tw.AfterFunc(0, func() { quick <- struct{}{} })
-				receive(t, quick, "a later callback")
-			}
-			await(t, "the quick callbacks return", func() bool { return tw.Stats().Running == 5 })
 		})
 	}
 }
@@ -284,23 +204,6 @@ func TestTimerOfAQueuedCallIsPending(t *testing.T) {
 	verifyShards(t, tw.engine)
 }
 
-// After a call that found no due timer, later timers still fire.
-func TestTimersFireAfterACallThatFoundNothing(t *testing.T) {
-	t.Parallel()
-	h := &held{}
-	tw := startWheel(t, Options{Executor: h, Shards: 1})
-	ran := 0
-	for round := range 5 {
-		timer := tw.AfterFunc(0, func() { ran++ })
-		await(t, "the call is submitted", func() bool { return h.len() > 0 })
-		require.True(t, timer.Stop())
-		h.release()
-		tw.AfterFunc(0, func() { ran++ })
-		await(t, "the next timer runs", func() bool { h.release(); return ran == round+1 })
-	}
-	assert.Zero(t, tw.Len())
-}
-
 // A timer that is postponed while its call waits in the executor's queue runs at the new time, by
 // another call.
 func TestTimerPostponedWhileItsCallWaitsRunsLater(t *testing.T) {
@@ -325,39 +228,6 @@ func TestTimerPostponedWhileItsCallWaitsRunsLater(t *testing.T) {
 	await(t, "all run", func() bool { h.release(); return ran == n })
 	assert.Zero(t, tw.Len())
 	verifyShards(t, tw.engine)
-}
-
-// A timer whose call waits is moved to an earlier time, or to a time that has passed.
-func TestTimerMovedEarlierWhileItsCallWaitsRuns(t *testing.T) {
-	t.Parallel()
-	h := &held{}
-	tw := startWheel(t, Options{Executor: h, Shards: 1})
-	ran := 0
-	timer := tw.AfterFunc(0, func() { ran++ })
-	await(t, "the call is submitted", func() bool { return h.len() > 0 })
-	require.True(t, timer.Reschedule(time.Hour))
-	require.True(t, timer.Reschedule(0))
-	require.True(t, timer.RescheduleAt(time.Now().Add(-time.Hour)))
-	await(t, "the timer runs", func() bool { h.release(); return ran == 1 })
-	time.Sleep(5 * time.Millisecond)
-	h.release()
-	assert.Equal(t, 1, ran)
-	assert.Zero(t, tw.Len())
-}
-
-// Calls that the executor begins after the wheel's Stop do nothing.
-func TestCallsAfterTheWheelsStopDoNothing(t *testing.T) {
-	t.Parallel()
-	h := &held{}
-	tw := startWheel(t, Options{Executor: h, Shards: 1})
-	for range 100 {
-		tw.AfterFunc(0, func() { t.Error("ran after Stop") })
-	}
-	await(t, "all calls are submitted", func() bool { return h.len() == 100 })
-	tw.Stop()
-	assert.Equal(t, 100, h.release())
-	assert.Zero(t, tw.Stats().Fired)
-	require.NoError(t, tw.Shutdown(t.Context()), "no callback runs")
 }
 
 // Flush claims the timers that are pending at the call. They count as due until their callbacks
@@ -615,31 +485,6 @@ func TestGoexitLosesNothingButItsCallback(t *testing.T) {
 				require.NoError(t, tw.Shutdown(t.Context()))
 			})
 		}
-	}
-}
-
-// Each callback arms the next one and calls Goexit, so every worker ends. The chain continues.
-func TestGoexitChainContinues(t *testing.T) {
-	t.Parallel()
-	for name, executor := range executors {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			tw := startWheel(t, Options{Executor: executor(t), Shards: 1})
-			done := make(chan struct{})
-			left := 200
-			var step func()
-			step = func() {
-				if left--; left == 0 {
-					close(done)
-				} else {
-					tw.AfterFunc(0, step)
-				}
-				runtime.Goexit()
-			}
-			tw.AfterFunc(0, step)
-			receive(t, done, "the end of the chain")
-			require.NoError(t, tw.Shutdown(t.Context()))
-		})
 	}
 }
 

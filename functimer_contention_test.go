@@ -1,6 +1,9 @@
 package timingwheel
 
 import (
+	"context"
+	"fmt"
+	"io"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -100,66 +103,6 @@ func TestFuncTimersDoNotWaitForArmMu(t *testing.T) {
 	})
 }
 
-// Reset, Stop and Touch race with each other, with the expiry, with Flush and with a goroutine that
-// holds armMu much of the time. Each arming ends in one call or in one Stop.
-func TestRaceFuncTimersAreExactWhileArmMuIsHeld(t *testing.T) {
-	t.Parallel()
-	for _, opts := range tiny {
-		opts.Shards = max(opts.Shards, 2)
-		tw := startWheel(t, opts)
-		const timers = 4
-		var fts [timers]FuncTimer
-		var armed, called, stopped [timers]atomic.Int64
-		for k := range fts {
-			fts[k].InitStopped(tw, func() { called[k].Add(1) })
-		}
-		var all sync.WaitGroup
-		for g := range 3 {
-			all.Go(func() {
-				rng := rand.New(rand.NewPCG(uint64(g), 7))
-				for range scaled(3_000) {
-					k := rng.IntN(timers)
-					switch rng.IntN(5) {
-					case 0, 1:
-						if !fts[k].Reset(time.Duration(rng.IntN(4)) * opts.Tick) {
-							armed[k].Add(1)
-						}
-					case 2:
-						if fts[k].Stop() {
-							stopped[k].Add(1)
-						}
-					case 3:
-						fts[k].Touch()
-					default:
-						runtime.Gosched()
-					}
-				}
-			})
-		}
-		rounds := 0
-		concurrently(func() {
-			holdArmMu(tw)
-			if n := tw.Len(); n < 0 || n > timers+3 { // an arming that is under way may count
-				t.Errorf("Len: %d", n)
-			}
-			if rounds++; rounds%64 == 0 {
-				tw.Flush()
-			}
-		}, all.Wait)
-		require.NoError(t, drainWheel(tw), optionName(opts))
-		var a, c, st uint64
-		for k := range fts {
-			assert.Equal(t, armed[k].Load(), called[k].Load()+stopped[k].Load(), "%s: timer %d", optionName(opts), k)
-			a, c, st = a+uint64(armed[k].Load()), c+uint64(called[k].Load()), st+uint64(stopped[k].Load())
-		}
-		stats := tw.Stats()
-		assert.Equal(t, a, stats.Armed, "armed")
-		assert.Equal(t, c, stats.Fired, "fired")
-		assert.Equal(t, st, stats.Stopped, "stopped")
-		verifyShards(t, tw.engine)
-	}
-}
-
 // holdArmMu holds armMu for some time, as a preempted goroutine would.
 func holdArmMu(tw *TimingWheel) {
 	s := tw.engine.shards[0]
@@ -217,44 +160,155 @@ func TestRaceResetsAreNeverEarlyWhileArmMuIsHeld(t *testing.T) {
 	}
 }
 
-// The wheel is stopped while Resets move timers between its shards. Each arming has been fired,
-// stopped or discarded.
-func TestRaceFuncTimersThatChangeTheirShardAreCountedWhenTheWheelStops(t *testing.T) {
+// raced is a FuncTimer of a race test, with its events.
+type raced struct {
+	FuncTimer
+	running, calls, armed, stopped atomic.Int64
+}
+
+func (r *raced) arm(d time.Duration) {
+	if !r.Reset(d) {
+		r.armed.Add(1)
+	}
+}
+
+// call is the function of the timer. It blocks, panics, exits or arms its timer.
+func (r *raced) call(g *gauge) {
+	r.running.Add(1)
+	g.enter()
+	defer g.leave()
+	defer r.running.Add(-1)
+	r.calls.Add(1)
+	switch rand.IntN(24) {
+	case 0:
+		time.Sleep(rand.N(200 * time.Microsecond))
+	case 1:
+		panic("reported")
+	case 2:
+		runtime.Goexit()
+	case 3:
+		runtime.Gosched()
+	case 4, 5:
+		r.arm(rand.N(100 * time.Microsecond))
+	}
+}
+
+// FuncTimers are armed, touched, flushed, and stopped with and without waiting. Goroutines share
+// some timers, and others are their own. armMu is held at times, and samples and Around are on.
+// Every arming ends in one call or one Stop, and no function runs after its StopWait. The same
+// holds if the wheel is stopped meanwhile.
+func TestRaceFuncTimersAreExact(t *testing.T) {
 	t.Parallel()
-	for range scaled(300) {
-		tw := startWheel(t, Options{Tick: minTick, Shards: 2})
-		var armed, called, stopped atomic.Int64
-		var fts [8]FuncTimer
-		for k := range fts {
-			fts[k].InitStopped(tw, func() { called.Add(1) })
-		}
-		var all sync.WaitGroup
-		for range 2 {
-			all.Go(func() {
-				for n := range 100 {
-					ft := &fts[n%len(fts)]
-					if !ft.Reset(time.Duration(n%5) * time.Microsecond) {
-						armed.Add(1) // or the wheel was stopped
-					}
-					if n%3 == 0 && ft.Stop() {
-						stopped.Add(1)
-					}
-				}
+	for _, opts := range append([]Options{
+		{Shards: 1, Executor: limitOf(1)},
+		{Shards: 1, Executor: limitOf(2), WheelSize: 2, Levels: 2, Tick: minTick},
+		{Shards: 4, Executor: limitOf(1), Tick: 50 * time.Microsecond},
+		{Shards: 4, Executor: limitOf(3), Tick: 100 * time.Microsecond},
+	}, tiny...) {
+		for _, stops := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s,stops=%v", optionName(opts), stops), func(t *testing.T) {
+				t.Parallel()
+				raceFuncTimers(t, opts, stops)
 			})
 		}
+	}
+}
+
+func raceFuncTimers(t *testing.T, opts Options, stops bool) {
+	limit, limited := opts.Executor.(limitOf)
+	opts.OnPanic = func(any, []byte) {}
+	if limited {
+		opts.ProfileRate = 2
+		opts.Around = func(_ Call, run func()) { run() }
+	}
+	tw := startWheel(t, opts)
+	var g gauge
+	var timers [4][4]raced // the last four are shared
+	for k := range timers {
+		for j := range timers[k] {
+			r := &timers[k][j]
+			r.InitStopped(tw, func() { r.call(&g) })
+		}
+	}
+	var all sync.WaitGroup
+	for k := range timers[:3] {
 		all.Go(func() {
-			for !tw.engine.shards[0].closed.Load() {
-				holdArmMu(tw)
+			rng := rand.New(rand.NewPCG(uint64(k), 9))
+			for range max(scaled(3000), 300) {
+				own := rng.IntN(2) == 0
+				r := &timers[3][rng.IntN(4)]
+				if own {
+					r = &timers[k][rng.IntN(4)]
+				}
+				switch rng.IntN(8) {
+				case 0, 1, 2:
+					r.arm(time.Duration(rng.IntN(1000)) * time.Microsecond)
+				case 3:
+					r.Touch()
+				case 4:
+					if r.Stop() {
+						r.stopped.Add(1)
+					}
+				case 5:
+					if !own {
+						continue
+					}
+					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rng.IntN(2000))*time.Microsecond)
+					if err := r.StopWait(ctx); err == nil && r.running.Load() != 0 {
+						t.Error("the function runs after StopWait")
+					}
+					cancel()
+				case 6:
+					runtime.Gosched()
+				default:
+					if rng.IntN(50) == 0 {
+						tw.Flush()
+					}
+				}
 			}
 		})
-		spin(time.Duration(rand.IntN(200)) * time.Microsecond)
-		tw.Stop()
-		all.Wait()
-		require.NoError(t, tw.Shutdown(t.Context()))
-		st := tw.Stats()
-		assert.Equal(t, st.Armed, st.Fired+st.Stopped+st.Discarded)
-		assert.EqualValues(t, armed.Load(), st.Armed+st.Rejected)
-		assert.EqualValues(t, called.Load(), st.Fired)
-		assert.EqualValues(t, stopped.Load(), st.Stopped)
 	}
+	rounds := 0
+	concurrently(func() {
+		holdArmMu(tw)
+		if rounds++; rounds%32 == 0 {
+			verifyShards(t, tw.engine)
+			assert.GreaterOrEqual(t, tw.Len(), 0)
+			if limited {
+				assert.NoError(t, tw.WriteProfile(io.Discard))
+			}
+		}
+		if stops && rounds == 50 {
+			tw.Stop()
+		}
+	}, all.Wait)
+	if stops {
+		tw.Stop()
+		require.NoError(t, tw.Shutdown(t.Context()))
+	} else {
+		require.NoError(t, drainWheel(tw))
+	}
+	st := tw.Stats()
+	assert.Equal(t, st.Armed, st.Fired+st.Stopped+st.Discarded)
+	var calls, armed int64
+	for k := range timers {
+		for j := range timers[k] {
+			r := &timers[k][j]
+			calls, armed = calls+r.calls.Load(), armed+r.armed.Load()
+			assert.Zero(t, r.running.Load())
+			assert.Zero(t, r.FuncTimer.calls.Load())
+			if k == 3 && !stops {
+				assert.Equal(t, r.armed.Load(), r.calls.Load()+r.stopped.Load())
+			}
+		}
+	}
+	assert.EqualValues(t, st.Fired, calls)
+	assert.EqualValues(t, armed, st.Armed+st.Rejected)
+	if limited {
+		assert.LessOrEqual(t, int(g.most.Load()), int(limit))
+	}
+	if !stops {
+		assert.Empty(t, holdersOf(tw.engine))
+	}
+	verifyShards(t, tw.engine)
 }

@@ -108,7 +108,7 @@ func (m *model) stopWaitFunc(e *modelTimer) {
 // Most timers of these runs are FuncTimers.
 func TestModelFuncTimers(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(scaled(1_000)) {
+	for seed := range scaledSeeds(1_000) {
 		pick := newSeeded(seed, 40)
 		m := newWheelModel(t, modelChoice(pick), pick)
 		m.funcs = true

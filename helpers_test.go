@@ -45,11 +45,10 @@ func scaled(n int) int {
 	return max(n, 1)
 }
 
-// scaledSeeds returns how many of n seeds a model test runs: all if each step is verified or the
-// environment asks for full tests. Most models run on one goroutine, so the race detector gets a
-// tenth.
+// scaledSeeds returns how many of n seeds a model test runs: all, because models take the place of
+// tests of single cases. Most models run on one goroutine, so the race detector gets a tenth.
 func scaledSeeds(n uint64) uint64 {
-	if underRace || !underInvariants && !testscale.Full() {
+	if underRace {
 		n /= 10
 	}
 	return max(n, 1)

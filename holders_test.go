@@ -165,6 +165,11 @@ func TestProfileFollowsTimers(t *testing.T) {
 	requireHeld(map[string]int{"resetsTicker": 1})
 	ticker.Stop()
 
+	tw.AfterFunc(0, func() { armsAnother(tw, time.Hour) }) // the callback, and not the worker that runs it
+	advance(0)
+	requireHeld(map[string]int{"armsAnother": 1})
+	require.Equal(t, 1, tw.Flush())
+
 	armsOne(tw, time.Hour)
 	armsAnother(tw, 1<<62) // beyond the range of a word
 	requireHeld(map[string]int{"armsOne": 1, "armsAnother": 1})
@@ -232,15 +237,6 @@ func TestProfileHasTheCallerThatArmedAFuncTimerLast(t *testing.T) {
 	require.Equal(t, map[string]int{"resetsAgain": 1}, holdersOf(tw.engine))
 	contended(t, tw, func() { resetsTimer(ft, time.Minute) })
 	require.Equal(t, map[string]int{"resetsTimer": 1}, holdersOf(tw.engine))
-}
-
-// If a callback arms a timer, the profile has the callback and not the worker that runs it.
-func TestProfileHasCallbacksThatArm(t *testing.T) {
-	t.Parallel()
-	tw := startWheel(t, Options{Manual: true, ProfileRate: 1})
-	tw.AfterFunc(0, func() { armsAnother(tw, time.Hour) })
-	tw.Advance(tw.Now())
-	require.Equal(t, map[string]int{"armsAnother": 1}, holdersOf(tw.engine))
 }
 
 func TestProfileTellsAgeAndExpiry(t *testing.T) {

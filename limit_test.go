@@ -1,9 +1,7 @@
 package timingwheel
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -209,33 +207,6 @@ func TestWheelAdvancesWhileTheLimitIsReached(t *testing.T) {
 	})
 }
 
-// A callback of another shard returns. Its goroutine serves a shard whose own callback blocks.
-func TestGoroutineOfAnotherShardServesDueTimers(t *testing.T) {
-	t.Parallel()
-	bubble(t, Options{Shards: 2, Executor: Limit(2)}, func(t *testing.T, tw *TimingWheel) {
-		a, b := tw.engine.shards[0], tw.engine.shards[1]
-		armOn(b, 0, func() { time.Sleep(time.Hour) })
-		synctest.Wait()
-		var ran atomic.Int32
-		at := a.reading() + int64(ms)
-		for range 10 {
-			armOn(a, at, func() {
-				if ran.Add(1) == 1 {
-					time.Sleep(2 * time.Hour)
-				}
-			})
-		}
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		require.EqualValues(t, 1, ran.Load())
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		require.EqualValues(t, 10, ran.Load())
-		require.Equal(t, 1, tw.Stats().Running)
-		time.Sleep(time.Hour)
-	})
-}
-
 // Shards take turns: a shard that always has due timers does not keep the only goroutine.
 func TestShardsTakeTurnsAtALimitOfOne(t *testing.T) {
 	t.Parallel()
@@ -315,45 +286,6 @@ func TestMillionBlockedCallbacksHoldNoMoreGoroutinesThanTheLimit(t *testing.T) {
 	assert.EqualValues(t, all, ran.Load())
 	assert.EqualValues(t, n, g.most.Load())
 	goroutinesReturnTo(t, before)
-}
-
-// Callbacks sleep, return or end their goroutines, and timers are stopped and moved, while other
-// goroutines keep all processors busy. No timer waits forever while fewer than n callbacks run.
-func TestNoTimerIsLostOnBusyProcessorsWithASmallLimit(t *testing.T) {
-	for _, spinning := range []int{0, 4, 16} {
-		for _, n := range []int{1, 3, 50} {
-			t.Run(fmt.Sprintf("spinning=%d,n=%d", spinning, n), func(t *testing.T) {
-				busy(t, spinning)
-				tw := startWheel(t, Options{Shards: 2, Executor: Limit(n)})
-				var g gauge
-				var ran atomic.Int32
-				const all = 200
-				timers := armSpread(tw, all, 5*ms, func() {
-					g.enter()
-					defer g.leave()
-					ran.Add(1)
-					switch rand.IntN(20) { // each sleep waits for a turn of the run queue
-					case 0:
-						time.Sleep(rand.N(2 * ms))
-					case 1:
-						runtime.Goexit()
-					}
-				})
-				stopped := 0
-				for k, e := range timers {
-					switch {
-					case k%7 == 0 && e.Stop():
-						stopped++
-					case k%7 == 1:
-						e.Reschedule(rand.N(10 * ms))
-					}
-				}
-				require.NoError(t, drainWheel(tw))
-				assert.EqualValues(t, all-stopped, ran.Load())
-				assert.LessOrEqual(t, int(g.most.Load()), n)
-			})
-		}
-	}
 }
 
 // Goroutines arm, stop, move and flush timers whose callbacks block until another goroutine
@@ -438,132 +370,5 @@ func TestRaceBlockingTimersWithASmallLimit(t *testing.T) {
 			assert.LessOrEqual(t, int(g.most.Load()), int(opts.Executor.(limitOf)))
 			verifyShards(t, tw.engine)
 		})
-	}
-}
-
-// FuncTimers on a wheel with a small limit are armed, touched, flushed, and stopped with and
-// without waiting. Their functions block, panic, exit and arm themselves, armMu is held at times,
-// and samples and Around are on. Every arming ends in one call or one Stop, and no function runs
-// after its StopWait. The same holds if the wheel is stopped meanwhile.
-func TestRaceFuncTimersWithASmallLimit(t *testing.T) {
-	t.Parallel()
-	for _, opts := range []Options{
-		{Shards: 1, Executor: limitOf(1)},
-		{Shards: 1, Executor: limitOf(2), WheelSize: 2, Levels: 2, Tick: minTick},
-		{Shards: 4, Executor: limitOf(1), Tick: 50 * time.Microsecond},
-		{Shards: 4, Executor: limitOf(3), Tick: 100 * time.Microsecond},
-	} {
-		for _, stops := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s,stops=%v", optionName(opts), stops), func(t *testing.T) {
-				t.Parallel()
-				opts := opts
-				opts.OnPanic = func(any, []byte) {}
-				opts.ProfileRate = 2
-				opts.Around = func(_ Call, run func()) { run() }
-				tw := startWheel(t, opts)
-				var g gauge
-				const timers = 6
-				type subject struct {
-					FuncTimer
-					running, calls, armed atomic.Int64
-				}
-				var subjects [3][timers]subject
-				arm := func(s *subject, d time.Duration) {
-					if !s.Reset(d) {
-						s.armed.Add(1)
-					}
-				}
-				for k := range subjects {
-					for j := range subjects[k] {
-						s := &subjects[k][j]
-						s.InitStopped(tw, func() {
-							s.running.Add(1)
-							g.enter()
-							defer g.leave()
-							defer s.running.Add(-1)
-							s.calls.Add(1)
-							switch rand.IntN(24) {
-							case 0:
-								time.Sleep(rand.N(200 * time.Microsecond))
-							case 1:
-								panic("reported")
-							case 2:
-								runtime.Goexit()
-							case 3:
-								runtime.Gosched()
-							case 4, 5:
-								arm(s, rand.N(100*time.Microsecond))
-							}
-						})
-					}
-				}
-				var all sync.WaitGroup
-				for k := range subjects {
-					own := &subjects[k]
-					all.Go(func() {
-						rng := rand.New(rand.NewPCG(uint64(k), 9))
-						for range max(scaled(3000), 300) {
-							s := &own[rng.IntN(timers)]
-							switch rng.IntN(8) {
-							case 0, 1, 2:
-								arm(s, time.Duration(rng.IntN(1000))*time.Microsecond)
-							case 3:
-								s.Touch()
-							case 4:
-								s.Stop()
-							case 5:
-								ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rng.IntN(2000))*time.Microsecond)
-								if err := s.StopWait(ctx); err == nil && s.running.Load() != 0 {
-									t.Error("the function runs after StopWait")
-								}
-								cancel()
-							case 6:
-								runtime.Gosched()
-							default:
-								if rng.IntN(50) == 0 {
-									tw.Flush()
-								}
-							}
-						}
-					})
-				}
-				rounds := 0
-				concurrently(func() {
-					holdArmMu(tw)
-					if rounds++; rounds%32 == 0 {
-						verifyShards(t, tw.engine)
-						assert.GreaterOrEqual(t, tw.Len(), 0)
-						assert.NoError(t, tw.WriteProfile(io.Discard))
-					}
-					if stops && rounds == 50 {
-						tw.Stop()
-					}
-				}, all.Wait)
-				if stops {
-					tw.Stop()
-					require.NoError(t, tw.Shutdown(t.Context()))
-				} else {
-					require.NoError(t, drainWheel(tw))
-				}
-				st := tw.Stats()
-				assert.Equal(t, st.Armed, st.Fired+st.Stopped+st.Discarded)
-				var calls, armed int64
-				for k := range subjects {
-					for j := range subjects[k] {
-						s := &subjects[k][j]
-						calls, armed = calls+s.calls.Load(), armed+s.armed.Load()
-						assert.Zero(t, s.running.Load())
-						assert.Zero(t, s.FuncTimer.calls.Load())
-					}
-				}
-				assert.EqualValues(t, st.Fired, calls)
-				assert.LessOrEqual(t, int(g.most.Load()), int(opts.Executor.(limitOf)))
-				if !stops {
-					assert.EqualValues(t, armed, st.Armed)
-					assert.Empty(t, holdersOf(tw.engine))
-				}
-				verifyShards(t, tw.engine)
-			})
-		}
 	}
 }

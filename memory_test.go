@@ -2,6 +2,7 @@ package timingwheel
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"sync/atomic"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
 // Tests that measure the heap are not parallel.
@@ -28,22 +31,46 @@ func heapNow() int64 {
 // slack is the growth of the heap that the runtime and the test itself may cause.
 const slack = 512 << 10
 
+// The timers have one deadline or new ones, and other timers are pending. In Manual mode the
+// figures are exact.
 func TestArmAndStopInALoopGrowsNothing(t *testing.T) {
-	tw := startWheel(t, Options{})
-	f := func() {}
-	loop := func(n int) {
-		for i := range n {
-			tw.AfterFunc(30*time.Second+time.Duration(i&0xfff)*ms, f).Stop()
+	for _, opts := range []Options{{}, {Manual: true, WheelSize: 64, Levels: 3}} {
+		for _, population := range []int{0, 1, 3 * arena.PageSize} {
+			for _, spread := range []time.Duration{0, ms, 1017 * ms, time.Hour} {
+				t.Run(fmt.Sprintf("manual=%v/population=%d/spread=%v", opts.Manual, population, spread), func(t *testing.T) {
+					opts.Shards = 1
+					tw := startWheel(t, opts)
+					f := func() {}
+					for i := range population {
+						tw.AfterFunc(time.Hour+time.Duration(i)*time.Second, f)
+					}
+					loop := func(n int) {
+						for i := range n {
+							d := 30*time.Second + time.Duration(i&0xfff)*spread
+							t1, t2 := tw.AfterFunc(d, f), tw.AfterFunc(2*d, f)
+							if i%3 == 0 {
+								tw.Len() // places the timers
+							}
+							if !t1.Stop() || !t2.Reschedule(3*d) || !t2.Stop() {
+								t.Fatal("a timer was not pending")
+							}
+						}
+					}
+					loop(10_000)
+					before, st := heapNow(), tw.Stats()
+					loop(scaled(200_000))
+					assert.Less(t, heapNow()-before, int64(slack))
+					after := tw.Stats()
+					assert.Equal(t, population, after.Pending)
+					assert.EqualValues(t, after.Armed-uint64(population), after.Stopped)
+					assert.LessOrEqual(t, after.Bytes, st.Bytes+4096)
+					assert.LessOrEqual(t, len(tw.engine.shards[0].owner.store.all), st.Buckets+2*emptyMax+4)
+					verifyShards(t, tw.engine)
+					runtime.KeepAlive(tw)
+				})
+			}
 		}
 	}
-	loop(10_000)
-	before, bytes := heapNow(), tw.Stats().Bytes
-	loop(scaled(3_000_000))
-	assert.Less(t, heapNow()-before, int64(slack))
-	assert.LessOrEqual(t, tw.Stats().Bytes, bytes+slack)
-	assert.Zero(t, tw.Len())
-	assert.EqualValues(t, tw.Stats().Armed, tw.Stats().Stopped)
-	runtime.KeepAlive(tw)
 }
 
 func TestStopAndRearmAmongAThousandGrowsNothing(t *testing.T) {
@@ -252,6 +279,50 @@ func TestNothingIsAllocatedPerOperation(t *testing.T) {
 	}
 }
 
+// Channels, FuncTimers, Sleep and contexts allocate no more than package time and package context.
+func TestNothingIsAllocatedMoreThanByPackageTime(t *testing.T) {
+	if underRace || underInvariants {
+		t.Skip("sync.Pool drops objects under the race detector, and verify allocates")
+	}
+	tw, quick := startWheel(t, Options{}), startWheel(t, Options{Tick: minTick, Shards: 1})
+	timer, ticker, ft := tw.NewChannelTimer(time.Hour), tw.NewTicker(time.Hour), tw.NewFuncTimer(time.Hour, func() {})
+	parent, end := context.WithCancel(t.Context())
+	defer end()
+	ctx, cancel := tw.WithTimeout(parent, time.Hour)
+	defer cancel()
+	over, leave := tw.WithTimeout(parent, time.Hour)
+	leave()
+	ask := func(ctx context.Context) func() {
+		return func() {
+			_, _ = ctx.Deadline()
+			_, _, _ = ctx.Done(), ctx.Err(), context.Cause(ctx)
+		}
+	}
+	for name, of := range map[string]struct{ own, std func() }{
+		"NewChannelTimer":         {func() { tw.NewChannelTimer(time.Hour).Stop() }, func() { time.NewTimer(time.Hour).Stop() }},
+		"After":                   {func() { tw.After(time.Hour) }, func() { time.After(time.Hour) }},
+		"NewTicker":               {func() { tw.NewTicker(time.Hour).Stop() }, func() { time.NewTicker(time.Hour).Stop() }},
+		"Reset":                   {func() { timer.Reset(time.Hour) }, func() {}},
+		"Ticker.Reset":            {func() { ticker.Reset(time.Hour) }, func() {}},
+		"Stop, Reset":             {func() { timer.Stop(); timer.Reset(time.Hour) }, func() {}},
+		"Touch":                   {func() { ft.Touch() }, func() {}},
+		"TouchFrom":               {func() { ft.TouchFrom(time.Now()) }, func() {}},
+		"Reset of a FuncTimer":    {func() { ft.Reset(2 * time.Hour) }, func() {}},
+		"Stop, Reset of the same": {func() { ft.Stop(); ft.Reset(time.Hour) }, func() {}},
+		"Sleep":                   {func() { _ = quick.Sleep(parent, 10*time.Microsecond) }, func() {}},
+		"methods of a context":    {ask(ctx), func() {}},
+		"the same after the end":  {ask(over), func() {}},
+	} {
+		assert.LessOrEqual(t, testing.AllocsPerRun(1000, of.own), testing.AllocsPerRun(1000, of.std), name)
+	}
+	for _, parent := range []context.Context{context.Background(), parent} {
+		own := testing.AllocsPerRun(1000, func() { _, cancel := tw.WithTimeout(parent, time.Hour); cancel() })
+		std := testing.AllocsPerRun(1000, func() { _, cancel := context.WithTimeout(parent, time.Hour); cancel() })
+		assert.LessOrEqual(t, own, 3.0)
+		assert.Less(t, own, std)
+	}
+}
+
 // A run of ScheduleFunc allocates nothing. A run of ScheduleRun allocates its Run.
 func TestPlansStaySmall(t *testing.T) {
 	if underInvariants {
@@ -276,39 +347,6 @@ func TestPlansStaySmall(t *testing.T) {
 		assert.True(t, plan.Stop())
 	}
 	assert.LessOrEqual(t, unsafe.Sizeof(plan{}), uintptr(208), "a size class of the allocator")
-}
-
-// After the Stop of the wheel, a method of the handle of a plan frees its function.
-func TestHandleOfAPlanFreesItAfterTheStopOfTheWheel(t *testing.T) {
-	t.Parallel()
-	tw := startWheel(t, Options{Shards: 1})
-	var plan Timer
-	held := func() weak.Pointer[[64]byte] {
-		value := new([64]byte)
-		plan = tw.ScheduleFunc(Every(time.Hour), func() { value[0]++ })
-		return weak.Make(value)
-	}()
-	tw.Stop()
-	require.False(t, plan.Stop())
-	await(t, "the function is freed", func() bool { runtime.GC(); return held.Value() == nil })
-	require.False(t, plan.Stop()) // keeps the handle
-}
-
-// All goroutines of a burst end, whatever their number.
-func TestGoroutinesEndAfterABurst(t *testing.T) {
-	before := runtime.NumGoroutine()
-	for _, executor := range []Executor{nil, Goroutines} {
-		tw := startWheel(t, Options{Executor: executor})
-		most := 0
-		for range 3 {
-			for range scaled(10_000) {
-				tw.AfterFunc(ms, func() { time.Sleep(ms) })
-			}
-			await(t, "the burst", func() bool { most = max(most, runtime.NumGoroutine()); return tw.Len() == 0 })
-			goroutinesReturnTo(t, before)
-		}
-		t.Logf("executor %T: at most %d goroutines seen", executor, most)
-	}
 }
 
 // Tests that the garbage collector frees callbacks, payloads and unreferenced wheels.
@@ -361,11 +399,20 @@ func TestClosureIsReleased(t *testing.T) {
 			awaitCollected(t, r, "the closure of a plan that has ended")
 			assert.False(t, timer.Stop())
 
+			_, r = armResource(func(f func()) Timer { tw.NewFuncTimer(time.Hour, f).Stop(); return Timer{} })
+			awaitCollected(t, r, "the closure of a stopped FuncTimer")
+			_, r = armResource(func(f func()) Timer { tw.NewFuncTimer(0, f); return Timer{} })
+			awaitCollected(t, r, "the closure of a FuncTimer that has fired")
+
+			plan, ofPlan := armResource(func(f func()) Timer { return tw.ScheduleFunc(Every(time.Hour), f) })
 			timer, r = armResource(arm(time.Hour))
 			tw.Stop()
 			awaitCollected(t, r, "the closure of a pending timer of a stopped wheel")
 			assert.False(t, timer.Stop())
 			assert.False(t, other.Stop())
+			assert.False(t, plan.Stop())
+			awaitCollected(t, ofPlan, "the closure of a plan, after a call of its handle")
+			assert.False(t, plan.Stop()) // keeps the handle
 			runtime.KeepAlive(tw)
 		})
 	}
@@ -553,32 +600,24 @@ var parentsOfMemory = map[string]newParent{
 	},
 }
 
-// belowParents runs f for each parent and each way to end.
-func belowParents(t *testing.T, f func(t *testing.T, newParent newParent, way string)) {
-	for kind, newParent := range parentsOfMemory {
-		for way := range contextEnds {
-			if kind == "background" && way == "parent" {
-				continue
-			}
-			t.Run(kind+"/"+way, func(t *testing.T) { f(t, newParent, way) })
-		}
-	}
-}
-
-// endAll creates contexts of each kind below the parent, ends them, and returns weak pointers to
-// them. Only the library could keep the contexts alive.
+// endAll creates contexts of each kind below the parent and ends them. It returns two of them, and
+// weak pointers to the others. Only the library could keep those alive.
 //
 //go:noinline
-func endAll(t *testing.T, tw *TimingWheel, parent context.Context, end func(), way string) (gone []weak.Pointer[deadlineContext]) {
+func endAll(t *testing.T, tw *TimingWheel, parent context.Context, end func(), way string) (kept []context.Context, gone []weak.Pointer[deadlineContext]) {
 	d := time.Hour
 	if way == "deadline" {
 		d = 5 * time.Millisecond
 	}
 	var endings []func()
-	for i := range 6 {
+	for i := range 8 {
 		ctx, cancel := tw.WithTimeoutCause(parent, d, []error{nil, errCause}[i%2])
-		gone = append(gone, weak.Make(ctx.(*deadlineContext)))
-		if i >= 4 { // with relatives
+		if i == 2 || i == 3 {
+			kept = append(kept, ctx)
+		} else {
+			gone = append(gone, weak.Make(ctx.(*deadlineContext)))
+		}
+		if i >= 6 { // with relatives
 			below, cancelBelow := tw.WithTimeout(context.WithValue(ctx, testKey(2), 2), time.Hour)
 			gone = append(gone, weak.Make(below.(*deadlineContext)))
 			_, cancelStd := context.WithCancel(below)
@@ -587,105 +626,61 @@ func endAll(t *testing.T, tw *TimingWheel, parent context.Context, end func(), w
 		}
 		endings = append(endings, func() { contextEnds[way](t, ctx, cancel, end) })
 	}
-	for _, end := range endings {
-		end()
+	for _, i := range []int{4, 3, 5, 0, 2, 1, 7, 6} {
+		endings[i]()
 	}
-	return gone
+	return kept, gone
 }
 
-// An ended context is collected, with its descendants and the values of its parent, although the
-// wheel, the parent and siblings are still in use.
-func TestEndedContextsAreCollected(t *testing.T) {
-	belowParents(t, func(t *testing.T, newParent newParent, way string) {
-		tw := startWheel(t, Options{})
-		r := new(resource)
-		held := weak.Make(r)
-		parent, end := newParent(tw, r)
-		r = nil
-		var sibling context.Context
-		if way != "parent" {
-			var leave func()
-			sibling, leave = tw.WithTimeout(parent, time.Hour)
-			defer leave()
-		}
-		for _, p := range endAll(t, tw, parent, end, way) {
-			awaitCollected(t, p, "a context")
-		}
-		if sibling != nil {
-			assert.NoError(t, sibling.Err())
-			require.NotNil(t, held.Value(), "the parent refers to it")
-		}
-		end()
-		runtime.KeepAlive(parent)
-		runtime.KeepAlive(tw)
-	})
-}
-
-// Values to which only the parent refers are collected together with the parent.
-func TestValuesOfTheParentAreCollected(t *testing.T) {
-	belowParents(t, func(t *testing.T, newParent newParent, way string) {
-		tw := startWheel(t, Options{})
-		held := func() weak.Pointer[resource] {
-			r := new(resource)
-			parent, end := newParent(tw, r)
-			defer end()
-			endAll(t, tw, parent, end, way)
-			return weak.Make(r)
-		}()
-		awaitCollected(t, held, "a value of the parent")
-		runtime.KeepAlive(tw)
-	})
-}
-
+// endBelow ends contexts below a parent. They are collected, with their descendants, although the
+// wheel, the parent and siblings are still in use. It returns two of them, and weak pointers to the
+// wheel, which is stopped, and to a value of the parent.
+//
 //go:noinline
-func endMiddle(t *testing.T, tw *TimingWheel, parent context.Context, end func(), way string) (middle []context.Context, gone []weak.Pointer[deadlineContext]) {
-	d := time.Hour
-	if way == "deadline" {
-		d = 5 * time.Millisecond
+func endBelow(t *testing.T, newParent newParent, way string) (kept []context.Context, wheel weak.Pointer[TimingWheel], value weak.Pointer[resource]) {
+	tw, err := New(Options{})
+	require.NoError(t, err)
+	r := new(resource)
+	value = weak.Make(r)
+	parent, end := newParent(tw, r)
+	r = nil
+	var sibling context.Context
+	if way != "parent" {
+		var leave func()
+		sibling, leave = tw.WithTimeout(parent, time.Hour)
+		defer leave()
 	}
-	var all []context.Context
-	var cancels []func()
-	for range 9 {
-		ctx, cancel := tw.WithTimeout(parent, d)
-		all, cancels = append(all, ctx), append(cancels, cancel)
+	kept, gone := endAll(t, tw, parent, end, way)
+	for _, p := range gone {
+		awaitCollected(t, p, "a context")
 	}
-	for _, i := range []int{4, 3, 5, 0, 8, 2, 1, 7, 6} {
-		contextEnds[way](t, all[i], cancels[i], end)
+	if sibling != nil {
+		assert.NoError(t, sibling.Err())
 	}
-	for i, ctx := range all {
-		if i == 4 || i == 5 {
-			middle = append(middle, ctx)
-		} else {
-			gone = append(gone, weak.Make(ctx.(*deadlineContext)))
-		}
-	}
-	return middle, gone
+	require.NotNil(t, value.Value(), "the parent refers to it")
+	end()
+	runtime.KeepAlive(parent)
+	tw.Stop()
+	return kept, weak.Make(tw), value
 }
 
-// A reference to an ended context keeps neither its siblings nor the wheel.
-func TestEndedContextKeepsNeitherSiblingsNorWheel(t *testing.T) {
+// An ended context is collected. A reference to one keeps neither its siblings nor the wheel, and
+// values to which only the parent refers are collected together with the parent.
+func TestEndedContextsAreCollected(t *testing.T) {
 	for kind, newParent := range parentsOfMemory {
 		for way := range contextEnds {
-			if kind == "background" && way == "parent" || kind == "of the wheel" {
-				continue // there the parent may have the wheel's timer
+			if kind == "background" && way == "parent" {
+				continue
 			}
 			t.Run(kind+"/"+way, func(t *testing.T) {
-				tw, err := New(Options{})
-				require.NoError(t, err)
-				parent, end := newParent(tw, nil)
-				kept, gone := endMiddle(t, tw, parent, end, way)
-				for _, p := range gone {
-					awaitCollected(t, p, "a sibling")
+				kept, wheel, value := endBelow(t, newParent, way)
+				if kind != "of the wheel" { // there the parent may have the wheel's timer
+					awaitCollected(t, wheel, "the wheel")
 				}
-				tw.Stop()
-				wheel := weak.Make(tw)
-				tw = nil
-				awaitCollected(t, wheel, "the wheel")
 				for _, ctx := range kept {
 					assert.Error(t, ctx.Err())
 				}
-				end()
-				runtime.KeepAlive(parent)
+				awaitCollected(t, value, "a value of the parent")
 			})
 		}
 	}

@@ -867,7 +867,7 @@ func (m *model) finish() {
 // origins.
 func forEachModel(t *testing.T, play func(t *testing.T, c modelConfig, pick choices)) {
 	steps := 160
-	if testing.Short() || underRace {
+	if underRace {
 		steps = 50
 	}
 	for size := 2; size <= 64; size *= 2 {
@@ -1127,7 +1127,7 @@ func (m *bubbleModel) play(steps int) {
 
 func TestModelOfARunningWheel(t *testing.T) {
 	t.Parallel()
-	for seed := range scaledSeeds(48) {
+	for seed := range scaledSeeds(24) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 0))

@@ -191,19 +191,6 @@ func TestLevelsBeyondTheRangeAreLeftOut(t *testing.T) {
 	}
 }
 
-func TestNilCallbackPanicsInManualMode(t *testing.T) {
-	t.Parallel()
-	s := newRecordingWheel(t, Options{}, 0)
-	require.PanicsWithValue(t, "timingwheel: AfterFunc with a nil function", func() { s.AfterFunc(ms, nil) })
-	require.PanicsWithValue(t, "timingwheel: AtFunc with a nil function", func() { s.AtFunc(modelStart, nil) })
-	require.Panics(t, func() { s.ScheduleFunc(Every(ms), nil) })
-	require.Panics(t, func() { s.ScheduleFunc(nil, func() {}) })
-	require.Panics(t, func() { _, _ = NewTimeouts[int](Options{}, nil) })
-	require.Zero(t, s.Len())
-	s.Stop()
-	require.Panics(t, func() { s.AfterFunc(ms, nil) }, "a nil function on a stopped wheel")
-}
-
 func TestHoldsPointersFindsPointersOfEachKind(t *testing.T) {
 	t.Parallel()
 	type flat struct {

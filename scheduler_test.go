@@ -2,9 +2,11 @@ package timingwheel
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -50,93 +52,177 @@ func TestRescheduleOfAPlanToTheSameTick(t *testing.T) {
 	require.Equal(t, []time.Duration{1500 * time.Microsecond, 3 * ms, 4500 * time.Microsecond}, planned)
 }
 
-func TestEveryDoesNotDrift(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		w := newStopwatch()
-		plan := tw.ScheduleFunc(Every(7*ms), w.note)
-		pass(7000 * ms)
-		require.Len(t, w.times, 1000)
-		for i, at := range w.times {
-			require.Equal(t, 7*(i+1), at)
-		}
-		assert.True(t, plan.Stop())
-	})
+// planScript is a plan, calls at some times and in its runs, and the times of the runs. Times are
+// in ms.
+type planScript struct {
+	opts    Options
+	planned Scheduler
+	length  time.Duration           // of a run
+	in      func(n int, plan Timer) // at the beginning of run n
+	leave   func(n int)             // at the end of run n
+	at      map[int]func(plan Timer, tw *TimingWheel)
+	want    []int // until 100
 }
 
-// The period is not a multiple of the tick. Each run is rounded up to a tick, and no run shifts the
-// next ones.
-func TestEveryDoesNotAccumulateRounding(t *testing.T) {
-	bubble(t, Options{Tick: 10 * ms}, func(t *testing.T, tw *TimingWheel) {
-		w := newStopwatch()
-		tw.ScheduleFunc(Every(15*ms), w.note)
-		pass(100 * ms)
-		assert.Equal(t, []int{20, 30, 50, 60, 80, 90}, w.times)
-	})
-}
-
-func TestMissedRunsAreSkippedAndThePhaseKept(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		w := newStopwatch()
-		tw.ScheduleFunc(Every(10*ms), func() {
-			w.note()
-			time.Sleep(35 * ms)
-		})
-		pass(200 * ms)
-		assert.Equal(t, []int{10, 50, 90, 130, 170}, w.times)
-	})
-}
-
-// A run takes an hour. The runs that were missed meanwhile are not replayed.
-func TestRunsMissedDuringALongRunAreNotReplayed(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		w := newStopwatch()
-		tw.ScheduleFunc(Every(time.Second), func() {
-			w.note()
-			if len(w.times) == 1 {
-				time.Sleep(time.Hour)
+var planScripts = map[string]planScript{
+	"no drift": {planned: Every(7 * ms), want: []int{7, 14, 21, 28, 35, 42, 49, 56, 63, 70, 77, 84, 91, 98}},
+	"each run is rounded up to a tick, and shifts no other": {
+		opts: Options{Tick: 10 * ms}, planned: Every(15 * ms), want: []int{20, 30, 50, 60, 80, 90},
+	},
+	"Flush runs the plan once more": {
+		planned: Every(20 * ms), want: []int{3, 40, 60, 80, 100},
+		at: map[int]func(Timer, *TimingWheel){3: func(_ Timer, tw *TimingWheel) { tw.Flush() }},
+	},
+	"earlier": {
+		planned: Every(20 * ms), want: []int{3, 23, 43, 63, 83},
+		at: map[int]func(Timer, *TimingWheel){0: func(plan Timer, _ *TimingWheel) { plan.Reschedule(3 * ms) }},
+	},
+	"later": {
+		planned: Every(10 * ms), want: []int{10, 20, 55, 65, 75, 85, 95},
+		at: map[int]func(Timer, *TimingWheel){25: func(plan Timer, _ *TimingWheel) { plan.Reschedule(30 * ms) }},
+	},
+	"the last Reschedule in a run sets the next run": {
+		planned: Every(20 * ms), want: []int{20, 23, 43, 63, 83},
+		in: func(n int, plan Timer) {
+			if n == 1 {
+				plan.Reschedule(time.Hour)
+				plan.Reschedule(3 * ms)
 			}
-		})
-		pass(time.Hour + 3500*ms)
-		assert.Equal(t, []int{1000, 3602_000, 3603_000}, w.times)
-	})
+		},
+	},
+	"a run does not begin within another": {
+		planned: Every(80 * ms), length: 20 * ms, want: []int{80, 100},
+		at: map[int]func(Timer, *TimingWheel){85: func(plan Timer, _ *TimingWheel) { plan.Reschedule(5 * ms) }},
+	},
+	"the phase stays after a panic":   {planned: Every(10 * ms), leave: oddRunsLeave(boom), want: []int{10, 30, 40, 60, 70, 90, 100}},
+	"the phase stays after Goexit":    {planned: Every(10 * ms), leave: oddRunsLeave(runtime.Goexit), want: []int{10, 30, 40, 60, 70, 90, 100}},
+	"overlapping runs keep the times": {planned: overlapping(7), length: 35 * ms, want: []int{10, 20, 30, 40, 50, 60, 70}},
+	"overlapping after a panic":       {planned: overlapping(6), leave: oddRunsLeave(boom), want: []int{10, 20, 30, 40, 50, 60}},
+	"overlapping after Goexit":        {planned: overlapping(6), leave: oddRunsLeave(runtime.Goexit), want: []int{10, 20, 30, 40, 50, 60}},
+	"overlapping with Goroutines": {
+		opts: Options{Executor: Goroutines}, planned: overlapping(6), leave: oddRunsLeave(runtime.Goexit), want: []int{10, 20, 30, 40, 50, 60},
+	},
+	"overlapping with Inline": {
+		opts: Options{Executor: Inline}, planned: overlapping(4), want: []int{10, 35, 35, 40},
+		in: func(n int, _ Timer) {
+			if n == 1 {
+				time.Sleep(25 * ms)
+			}
+		},
+	},
+	"Reschedule, Flush and Stop of overlapping runs": {
+		planned: overlapping(-1), length: 35 * ms, want: []int{10, 20, 37, 43, 57},
+		at: map[int]func(Timer, *TimingWheel){
+			25: func(plan Timer, _ *TimingWheel) { plan.Reschedule(12 * ms) },
+			43: func(_ Timer, tw *TimingWheel) { tw.Flush() },
+			58: func(plan Timer, _ *TimingWheel) { plan.Stop() },
+		},
+	},
+}
+
+// oddRunsLeave returns an end of runs: every other one takes 15 ms and panics or exits.
+func oddRunsLeave(leave func()) func(n int) {
+	return func(n int) {
+		if n%2 == 1 {
+			time.Sleep(15 * ms)
+			leave()
+		}
+	}
+}
+
+// The runs of a plan come at their times, whichever kind of planner and of function it has.
+func TestRunsComeAtTheirTimes(t *testing.T) {
+	for name, script := range planScripts {
+		for _, kind := range []string{"ScheduleFunc", "ScheduleRun", "planner"} {
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				script := script
+				script.opts.OnPanic = func(any, []byte) {}
+				if _, ok := script.planned.(plannerFunc); !ok && kind == "planner" && script.leave == nil {
+					script.planned = asPlanner{script.planned}
+				}
+				bubble(t, script.opts, func(t *testing.T, tw *TimingWheel) { script.play(t, tw, kind == "ScheduleRun") })
+			})
+		}
+	}
+}
+
+func (s *planScript) play(t *testing.T, tw *TimingWheel, withRun bool) {
+	w := newStopwatch()
+	var plan handle
+	var n atomic.Int32
+	run := func() {
+		w.note()
+		n := int(n.Add(1))
+		assert.LessOrEqual(t, tw.Len(), 1, "the plan counts more than once")
+		if s.in != nil {
+			s.in(n, plan.get())
+		}
+		time.Sleep(s.length)
+		if s.leave != nil {
+			s.leave(n)
+		}
+	}
+	if withRun {
+		plan.set(tw.ScheduleRun(s.planned, func(*Run) { run() }))
+	} else {
+		plan.set(tw.ScheduleFunc(s.planned, run))
+	}
+	for at := range 101 {
+		pass(time.Duration(at)*ms - time.Since(w.start))
+		if s.at[at] != nil {
+			s.at[at](plan.get(), tw)
+		}
+	}
+	assert.Equal(t, s.want, w.noted())
+	plan.get().Stop()
+	pass(time.Hour)
+	assert.Equal(t, s.want, w.noted(), "after Stop")
+	requireEnded(t, tw, plan.get())
 }
 
 // The arguments of Next and the times of its calls are part of the contract.
 func TestNextIsCalledAsDocumented(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		w := newStopwatch()
-		type call struct{ with, at int }
-		var calls []call
-		returns := []int{10, 25, 30, 61, 70, 0}
-		next := nextFunc(func(from time.Time) time.Time {
-			calls = append(calls, call{int(from.Sub(w.start) / ms), w.elapsed()})
-			at := returns[0]
-			returns = returns[1:]
-			if at == 0 {
-				return time.Time{}
-			}
-			return w.start.Add(time.Duration(at) * ms)
-		})
-		pass(3 * ms)
-		plan := tw.ScheduleFunc(next, func() {
-			w.note()
-			if len(w.times) == 2 {
-				time.Sleep(35 * ms) // until 60, so the run at 30 is missed
-			}
-		})
-		pass(200 * ms)
-		assert.Equal(t, []int{10, 25, 61, 70}, w.times)
-		assert.Equal(t, []call{
-			{3, 3},   // with the current time; returns 10
-			{10, 10}, // with the planned time of the run; returns 25
-			{25, 25}, // returns 30, which is missed
-			{60, 60}, // once more with the current time; returns 61
-			{61, 61}, // returns 70
-			{70, 70}, // returns no further run
-		}, calls)
-		assert.False(t, plan.Stop())
-		assert.Zero(t, tw.Len())
+	for _, schedule := range []func(*TimingWheel, Scheduler, func()) Timer{
+		(*TimingWheel).ScheduleFunc,
+		func(tw *TimingWheel, s Scheduler, f func()) Timer { return tw.ScheduleRun(s, func(*Run) { f() }) },
+	} {
+		bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) { requireQuestionsOfNext(t, tw, schedule) })
+	}
+}
+
+func requireQuestionsOfNext(t *testing.T, tw *TimingWheel, schedule func(*TimingWheel, Scheduler, func()) Timer) {
+	w := newStopwatch()
+	type call struct{ with, at int }
+	var calls []call
+	returns := []int{10, 25, 30, 61, 70, 0}
+	next := nextFunc(func(from time.Time) time.Time {
+		calls = append(calls, call{int(from.Sub(w.start) / ms), w.elapsed()})
+		at := returns[0]
+		returns = returns[1:]
+		if at == 0 {
+			return time.Time{}
+		}
+		return w.start.Add(time.Duration(at) * ms)
 	})
+	pass(3 * ms)
+	plan := schedule(tw, next, func() {
+		w.note()
+		if len(w.times) == 2 {
+			time.Sleep(35 * ms) // until 60, so the run at 30 is missed
+		}
+	})
+	pass(200 * ms)
+	assert.Equal(t, []int{10, 25, 61, 70}, w.times)
+	assert.Equal(t, []call{
+		{3, 3},   // with the current time; returns 10
+		{10, 10}, // with the planned time of the run; returns 25
+		{25, 25}, // returns 30, which is missed
+		{60, 60}, // once more with the current time; returns 61
+		{61, 61}, // returns 70
+		{70, 70}, // returns no further run
+	}, calls)
+	assert.False(t, plan.Stop())
+	assert.Zero(t, tw.Len())
 }
 
 // A plan that begins in the past runs at once. A plan without runs is not armed.
@@ -154,37 +240,15 @@ func TestFirstRunInThePastStartsAtOnce(t *testing.T) {
 		pass(10 * ms)
 		assert.Equal(t, []int{0}, w.times)
 
-		none := tw.ScheduleFunc(nextFunc(func(time.Time) time.Time { return time.Time{} }), w.note)
-		assert.Equal(t, Timer{}, none)
+		for _, none := range []Scheduler{
+			nextFunc(func(time.Time) time.Time { return time.Time{} }),
+			plannerFunc(func(question) planner.Step { return planner.Step{} }),
+		} {
+			assert.Equal(t, Timer{}, tw.ScheduleFunc(none, w.note))
+		}
 		assert.Zero(t, tw.Len())
 		assert.EqualValues(t, 1, tw.Stats().Armed)
 	})
-}
-
-// Stop during a run returns true if and only if another run would have followed.
-func TestStopDuringARunTellsWhetherAnotherWouldFollow(t *testing.T) {
-	for _, runs := range []int{1, 2, 5} {
-		bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-			for stopIn := 1; stopIn <= runs; stopIn++ {
-				s := &lastRun{period: 10 * ms}
-				s.left.Store(int32(runs))
-				w := newStopwatch()
-				var plan handle
-				plan.set(tw.ScheduleFunc(s, func() {
-					w.note()
-					if len(w.times) == stopIn {
-						assert.Equal(t, stopIn < runs, plan.get().Stop(), "run %d of %d", stopIn, runs)
-						assert.False(t, plan.get().Stop(), "a second Stop")
-						assert.False(t, plan.get().Reschedule(0))
-					}
-				}))
-				pass(100 * ms)
-				assert.Len(t, w.times, stopIn)
-				assert.Zero(t, tw.Len())
-				verifyShards(t, tw.engine)
-			}
-		})
-	}
 }
 
 // Between two runs Len counts the plan and Deadline returns the next run. During a run they do not.
@@ -209,181 +273,6 @@ func TestPlanIsPendingBetweenRunsOnly(t *testing.T) {
 	})
 }
 
-// A flushed plan runs once and continues with the run after the flushed one.
-func TestFlushedPlanContinues(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		w := newStopwatch()
-		tw.ScheduleFunc(Every(10*ms), w.note)
-		pass(3 * ms)
-		assert.Equal(t, 1, tw.Flush())
-		pass(40 * ms)
-		assert.Equal(t, 3, w.times[0])
-		assert.Equal(t, []int{20, 30, 40}, w.times[1:])
-	})
-}
-
-func TestPlanKeepsItsPhaseAfterPanicAndGoexit(t *testing.T) {
-	for _, leave := range []func(){boom, runtime.Goexit} {
-		bubble(t, Options{OnPanic: func(any, []byte) {}}, func(t *testing.T, tw *TimingWheel) {
-			w := newStopwatch()
-			tw.ScheduleFunc(Every(10*ms), func() {
-				w.note()
-				if len(w.times)%2 == 1 {
-					time.Sleep(15 * ms)
-					leave()
-				}
-			})
-			pass(75 * ms)
-			assert.Equal(t, []int{10, 30, 40, 60, 70}, w.times)
-		})
-	}
-}
-
-// Reschedule between runs moves the next run, and the plan continues from the new time.
-func TestRescheduleBetweenRunsMovesTheNextRun(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		w := newStopwatch()
-		plan := tw.ScheduleFunc(Every(10*ms), w.note)
-		require.True(t, plan.Reschedule(3*ms))
-		pass(25 * ms)
-		assert.Equal(t, []int{3, 13, 23}, w.times, "earlier")
-
-		w.times = nil
-		require.True(t, plan.Reschedule(30*ms)) // at 55
-		pass(55 * ms)
-		assert.Equal(t, []int{55, 65, 75}, w.times, "later")
-	})
-}
-
-func TestRescheduleDuringARunSetsTheNextRun(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		w := newStopwatch()
-		var plan handle
-		plan.set(tw.ScheduleFunc(Every(10*ms), func() {
-			w.note()
-			if len(w.times) == 1 {
-				assert.True(t, plan.get().Reschedule(time.Hour))
-				assert.True(t, plan.get().Reschedule(3*ms), "the last Reschedule wins")
-			}
-		}))
-		pass(40 * ms)
-		assert.Equal(t, []int{10, 13, 23, 33}, w.times)
-	})
-}
-
-// Another goroutine calls Reschedule during a run, with a time that passes before the run has
-// ended.
-func TestRescheduleToATimeWithinTheRunDoesNotOverlap(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		w := newStopwatch()
-		plan := tw.ScheduleFunc(Every(100*ms), func() {
-			w.note()
-			time.Sleep(20 * ms)
-		})
-		pass(105 * ms)
-		require.True(t, plan.Reschedule(5*ms))
-		pass(20 * ms)
-		assert.Equal(t, []int{100, 120}, w.times, "at once when the run has ended, not during it")
-		assert.True(t, plan.Stop())
-	})
-}
-
-func TestRescheduleDuringTheLastRunReturnsFalse(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		s := &lastRun{period: 10 * ms}
-		s.left.Store(1)
-		w := newStopwatch()
-		var plan handle
-		plan.set(tw.ScheduleFunc(s, func() {
-			w.note()
-			assert.False(t, plan.get().Reschedule(0))
-		}))
-		pass(50 * ms)
-		assert.Equal(t, []int{10}, w.times)
-		assert.Zero(t, tw.Len())
-		verifyShards(t, tw.engine)
-	})
-}
-
-// A panic of Next in ScheduleFunc goes to the caller. A later panic of Next counts as a panic of
-// the run and ends the plan.
-func TestPanicOfNextEndsThePlan(t *testing.T) {
-	for name, panicsIn := range map[string]int{"ScheduleFunc": 1, "first run": 2, "second run": 3} {
-		t.Run(name, func(t *testing.T) {
-			var reported []any
-			bubble(t, Options{OnPanic: func(v any, _ []byte) { reported = append(reported, v) }}, func(t *testing.T, tw *TimingWheel) {
-				calls := 0
-				next := nextFunc(func(from time.Time) time.Time {
-					if calls++; calls == panicsIn {
-						boom()
-					}
-					return from.Add(10 * ms)
-				})
-				w := newStopwatch()
-				if panicsIn == 1 {
-					assert.PanicsWithValue(t, "boom", func() { tw.ScheduleFunc(next, w.note) })
-					assert.Zero(t, tw.Len())
-					return
-				}
-				plan := tw.ScheduleFunc(next, w.note)
-				pass(100 * ms)
-				assert.Equal(t, []any{"boom"}, reported)
-				assert.Len(t, w.times, panicsIn-2)
-				requireEnded(t, tw, plan)
-			})
-		})
-	}
-}
-
-// Next panics in the additional call that follows a missed run.
-func TestPanicOfNextAfterAMissedRunEndsThePlan(t *testing.T) {
-	var reported []any
-	bubble(t, Options{OnPanic: func(v any, _ []byte) { reported = append(reported, v) }}, func(t *testing.T, tw *TimingWheel) {
-		calls := 0
-		w := newStopwatch()
-		plan := tw.ScheduleFunc(nextFunc(func(from time.Time) time.Time {
-			if calls++; calls == 3 {
-				boom()
-			}
-			return from.Add(10 * ms)
-		}), func() {
-			w.note()
-			time.Sleep(20 * ms)
-		})
-		pass(100 * ms)
-		assert.Equal(t, []any{"boom"}, reported)
-		assert.Equal(t, []int{10}, w.times)
-		requireEnded(t, tw, plan)
-	})
-}
-
-// Next reschedules the plan and then panics. If Reschedule returned true, the run takes place.
-func TestRescheduleBeforeAPanicOfNextHolds(t *testing.T) {
-	bubble(t, Options{OnPanic: func(any, []byte) {}}, func(t *testing.T, tw *TimingWheel) {
-		var plan handle
-		calls := 0
-		w := newStopwatch()
-		promised := false
-		plan.set(tw.ScheduleFunc(nextFunc(func(from time.Time) time.Time {
-			if calls++; calls == 2 {
-				promised = plan.get().Reschedule(5 * ms)
-				boom()
-			}
-			if calls > 2 {
-				return time.Time{}
-			}
-			return from.Add(10 * ms)
-		}), w.note))
-		pass(100 * ms)
-		if promised {
-			assert.Equal(t, []int{15}, w.times)
-		} else {
-			assert.Empty(t, w.times)
-		}
-		requireEnded(t, tw, plan.get())
-	})
-}
-
 // requireEnded asserts that the plan has ended and that nothing of it is left.
 func requireEnded(t *testing.T, tw *TimingWheel, plan Timer) {
 	t.Helper()
@@ -392,48 +281,6 @@ func requireEnded(t *testing.T, tw *TimingWheel, plan Timer) {
 	assert.False(t, plan.Reschedule(0), "Reschedule of an ended plan")
 	assert.False(t, plan.Stop(), "Stop of an ended plan")
 	verifyShards(t, tw.engine)
-}
-
-// Stop or Reschedule comes after the claim of a run and before the plan knows whether it is the
-// last run. In this test Next calls them. Both return true, so the run does not take place, or only
-// at its new time.
-func TestStopAndRescheduleBeforeAClaimedRunBegins(t *testing.T) {
-	for name, row := range map[string]struct {
-		act  func(Timer) bool
-		next time.Duration // the further run that Next then returns; 0: none
-		want []int
-	}{
-		"Stop":                       {Timer.Stop, 10 * ms, []int{10}},
-		"Stop of the last run":       {Timer.Stop, 0, []int{10}},
-		"Reschedule of the last run": {func(plan Timer) bool { return plan.Reschedule(5 * ms) }, 0, []int{10, 25}},
-	} {
-		for kind, planned := range map[string]func(nextFunc) Scheduler{
-			"Scheduler": func(next nextFunc) Scheduler { return next },
-			"Factory":   func(next nextFunc) Scheduler { return asPlanner{next} },
-		} {
-			bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-				var plan handle
-				calls := 0
-				w := newStopwatch()
-				plan.set(tw.ScheduleFunc(planned(func(from time.Time) time.Time {
-					calls++
-					if calls < 3 {
-						return from.Add(10 * ms)
-					}
-					if calls == 3 {
-						assert.True(t, row.act(plan.get()))
-					}
-					if row.next == 0 {
-						return time.Time{}
-					}
-					return from.Add(row.next)
-				}), w.note))
-				pass(100 * ms)
-				assert.Equal(t, row.want, w.times, "%s of a %s", name, kind)
-				requireEnded(t, tw, plan.get())
-			})
-		}
-	}
 }
 
 // Stop, Reschedule and the Stop of the wheel come between the claim of a run and the question to
@@ -530,71 +377,62 @@ func (p *planTrial) run() {
 	p.inside.Add(-1)
 }
 
-// Stop ends a plan that is pending, due, running or about to be armed again. One run may have been
-// claimed before the Stop and start after it. No other run starts.
+// Stop ends a plan that is pending, due, running or about to be armed again, and one of two calls
+// returns true. One run may have been claimed before the Stop and start after it, or several
+// overlapping ones. No other run starts.
 func TestRaceStopEndsAPlanInEachState(t *testing.T) {
 	t.Parallel()
-	tw := startWheel(t, Options{WheelSize: 8, Levels: 2, Tick: minTick, Shards: 2})
-	trials := make([]planTrial, scaled(20_000))
-	stoppedAt := make([]int64, len(trials))
-	var next atomic.Int64
-	var all sync.WaitGroup
-	for range 4 {
-		all.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(trials); i = int(next.Add(1)) - 1 {
-				p := &trials[i]
-				p.timer = tw.ScheduleFunc(Every(time.Microsecond+rand.N(20*time.Microsecond)), p.run)
-				spin(rand.N(40 * time.Microsecond))
-				if !assert.True(t, p.timer.Stop(), "an endless plan can always be stopped") {
-					return
+	for name, every := range map[string]func(time.Duration) Scheduler{
+		"serial": Every, "overlapping": func(d time.Duration) Scheduler { return overlappingEvery(d) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tw := startWheel(t, Options{WheelSize: 8, Levels: 2, Tick: minTick, Shards: 2})
+			trials := make([]planTrial, scaled(20_000))
+			stoppedAt := make([]int64, len(trials))
+			var next atomic.Int64
+			together(4, func(int) {
+				for i := int(next.Add(1)) - 1; i < len(trials); i = int(next.Add(1)) - 1 {
+					p := &trials[i]
+					p.timer = tw.ScheduleFunc(every(time.Microsecond+rand.N(20*time.Microsecond)), p.run)
+					var stopped atomic.Int32
+					together(2, func(int) {
+						if spin(rand.N(40 * time.Microsecond)); p.timer.Stop() {
+							stopped.Add(1)
+						}
+					})
+					if !assert.EqualValues(t, 1, stopped.Load(), "an endless plan can always be stopped, once") {
+						return
+					}
+					stoppedAt[i] = p.runs.Load()
 				}
-				stoppedAt[i] = p.runs.Load()
+			})
+			require.NoError(t, drainWheel(tw))
+			verifyShards(t, tw.engine)
+			ends := make([]int64, len(trials))
+			during := 0
+			for i := range trials {
+				ends[i] = trials[i].runs.Load()
+				during += int(min(stoppedAt[i], 1))
+				if name == "overlapping" {
+					continue
+				}
+				if ends[i] > stoppedAt[i]+1 {
+					t.Fatalf("%d runs when stopped, %d at the end", stoppedAt[i], ends[i])
+				}
+				if trials[i].over.Load() {
+					t.Fatal("runs overlapped")
+				}
+			}
+			assert.NotZero(t, during, "no plan ran before its Stop, so the test has tested nothing")
+			time.Sleep(20 * time.Millisecond)
+			for i := range trials {
+				if trials[i].runs.Load() != ends[i] || trials[i].timer.Stop() {
+					t.Fatal("a stopped plan has continued")
+				}
 			}
 		})
 	}
-	all.Wait()
-	require.NoError(t, drainWheel(tw))
-	ends := make([]int64, len(trials))
-	during := 0
-	for i := range trials {
-		ends[i] = trials[i].runs.Load()
-		if ends[i] > stoppedAt[i]+1 {
-			t.Fatalf("%d runs when stopped, %d at the end", stoppedAt[i], ends[i])
-		}
-		during += int(min(stoppedAt[i], 1))
-		if trials[i].over.Load() {
-			t.Fatal("runs overlapped")
-		}
-	}
-	assert.NotZero(t, during, "no plan ran before its Stop, so the test has tested nothing")
-	time.Sleep(20 * time.Millisecond)
-	for i := range trials {
-		if trials[i].runs.Load() != ends[i] || trials[i].timer.Stop() {
-			t.Fatal("a stopped plan has continued")
-		}
-	}
-}
-
-// If two goroutines call Stop at once, exactly one call returns true.
-func TestRaceOneOfTwoStopsOfAPlanReturnsTrue(t *testing.T) {
-	t.Parallel()
-	tw := startWheel(t, Options{WheelSize: 2, Levels: 2, Tick: minTick, Shards: 1})
-	for range max(scaled(1000), 100) {
-		plan := tw.ScheduleFunc(Every(3*time.Microsecond), func() {})
-		var stopped atomic.Int32
-		var both sync.WaitGroup
-		for range 2 {
-			both.Go(func() {
-				spin(rand.N(20 * time.Microsecond))
-				if plan.Stop() {
-					stopped.Add(1)
-				}
-			})
-		}
-		both.Wait()
-		require.EqualValues(t, 1, stopped.Load())
-	}
-	require.NoError(t, drainWheel(tw))
 }
 
 // lastRun is a Scheduler of a limited number of runs, a period apart.
@@ -631,131 +469,6 @@ func TestRaceStopOfAFinitePlanIsExact(t *testing.T) {
 	}
 	require.NoError(t, drainWheel(tw))
 	verifyShards(t, tw.engine)
-}
-
-// serial is a Scheduler that detects concurrent calls of Next.
-type serial struct {
-	inside atomic.Int32
-	over   atomic.Bool
-}
-
-func (s *serial) Next(t time.Time) time.Time {
-	if s.inside.Add(1) != 1 {
-		s.over.Store(true)
-	}
-	defer s.inside.Add(-1)
-	runtime.Gosched()
-	return t.Add(rand.N(20*time.Microsecond) - 5*time.Microsecond)
-}
-
-// Runs and calls of Next do not overlap, in spite of Reschedule, Flush and slow runs.
-func TestRacePlanRunsAndNextAreSerial(t *testing.T) {
-	t.Parallel()
-	for name, executor := range executors {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			tw := startWheel(t, Options{WheelSize: 4, Levels: 2, Tick: minTick, Shards: 1, Executor: executor(t)})
-			var s serial
-			var p planTrial
-			plan := tw.ScheduleFunc(&s, func() {
-				p.run()
-				spin(rand.N(30 * time.Microsecond))
-			})
-			var all sync.WaitGroup
-			for range 4 {
-				all.Go(func() {
-					for range max(scaled(300), 30) {
-						assert.True(t, plan.Reschedule(rand.N(100*time.Microsecond)), "the plan has no end")
-						spin(rand.N(20 * time.Microsecond))
-						tw.Flush()
-					}
-				})
-			}
-			all.Wait()
-			runs := p.runs.Load()
-			await(t, "a further run", func() bool { return p.runs.Load() > runs })
-			assert.True(t, plan.Stop())
-			require.NoError(t, drainWheel(tw))
-			assert.False(t, p.over.Load(), "runs overlapped")
-			assert.False(t, s.over.Load(), "calls of Next overlapped")
-			verifyShards(t, tw.engine)
-		})
-	}
-}
-
-// A plan continues after a panic and after Goexit in a run, with every executor.
-func TestPlanContinuesAfterPanicAndGoexit(t *testing.T) {
-	t.Parallel()
-	for name, executor := range executors {
-		for how, leave := range map[string]func(){"panic": boom, "Goexit": runtime.Goexit} {
-			t.Run(name+" "+how, func(t *testing.T) {
-				t.Parallel()
-				var reported atomic.Int64
-				tw := startWheel(t, Options{
-					Shards: 1, Executor: executor(t),
-					OnPanic: func(any, []byte) { reported.Add(1) },
-				})
-				var runs atomic.Int64
-				plan := tw.ScheduleFunc(Every(time.Millisecond), func() {
-					runs.Add(1)
-					leave()
-				})
-				await(t, "five runs", func() bool { return runs.Load() >= 5 })
-				assert.True(t, plan.Stop())
-				require.NoError(t, drainWheel(tw))
-				if how == "panic" {
-					assert.Equal(t, runs.Load(), reported.Load())
-				} else {
-					assert.Zero(t, reported.Load())
-				}
-				verifyShards(t, tw.engine)
-			})
-		}
-	}
-}
-
-// Stop comes when a worker has claimed a run of a plan and is about to read its payload. Stop must
-// not clear the payload, and must not give the slot to another timer, whose payload the worker
-// would then run.
-func TestStopOfAClaimedPlanKeepsItsPayload(t *testing.T) {
-	t.Parallel()
-	tw := startWheel(t, Options{Tick: minTick, Shards: 1})
-	var wrong atomic.Int32
-	var all sync.WaitGroup
-	for range 4 {
-		all.Go(func() {
-			for range max(scaled(5000), 500) {
-				var plan Timer
-				var gone atomic.Bool
-				var once atomic.Int32
-				plan = tw.ScheduleFunc(Every(time.Microsecond), func() {
-					if gone.Load() && once.Add(1) > 1 {
-						wrong.Add(1)
-					}
-				})
-				for k := 0; k < 20 && !plan.Reschedule(0); k++ {
-				}
-				runtime.Gosched()
-				plan.Stop()
-				gone.Store(true)
-				for range 2 { // the slot's next timers
-					tw.AfterFunc(time.Hour, func() { wrong.Add(1) }).Stop()
-				}
-			}
-		})
-	}
-	all.Wait()
-	require.NoError(t, drainWheel(tw))
-	assert.Zero(t, wrong.Load())
-	verifyShards(t, tw.engine)
-	s := tw.engine.shards[0]
-	s.armMu.Lock()
-	defer s.armMu.Unlock()
-	used := 0
-	for p := range s.slots.Pager.Len() {
-		used += s.slots.Pager.Used(p)
-	}
-	assert.Equal(t, len(s.inbox.free), used, "slots have leaked")
 }
 
 // Plans of all kinds end by Stop, after their last run, or by a panic. Each releases its slot once.
@@ -888,26 +601,6 @@ func TestScheduleRunPassesNumberAndTimesOfTheRun(t *testing.T) {
 	}
 }
 
-// ScheduleRun plans the same runs as ScheduleFunc.
-func TestScheduleRunSkipsMissedRuns(t *testing.T) {
-	for name, s := range map[string]Scheduler{"Every": Every(10 * ms), "Scheduler": nextFunc(Every(10 * ms).Next)} {
-		bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-			a, b := newStopwatch(), newStopwatch()
-			tw.ScheduleFunc(s, func() {
-				a.note()
-				time.Sleep(35 * ms)
-			})
-			tw.ScheduleRun(s, func(*Run) {
-				b.note()
-				time.Sleep(35 * ms)
-			})
-			pass(200 * ms)
-			require.NotEmpty(t, a.times)
-			assert.Equal(t, a.times, b.times, name)
-		})
-	}
-}
-
 // A run may stop its own plan, even before ScheduleRun has returned. No run follows.
 func TestRaceRunStopsItsPlanFromTheFirstRunOn(t *testing.T) {
 	t.Parallel()
@@ -944,57 +637,62 @@ func TestRaceRunStopsItsPlanFromTheFirstRunOn(t *testing.T) {
 	}
 }
 
-// Stop of a Run returns true if and only if it prevented further runs, during the run and
-// afterwards.
+// Stop of a plan or of a Run returns true if and only if it prevented further runs, during a run
+// and afterwards.
 func TestStopOfARunIsExact(t *testing.T) {
-	for _, runs := range []int{1, 2, 5} {
-		for stopIn := 1; stopIn <= runs; stopIn++ {
-			for _, later := range []bool{false, true} {
+	for name, planned := range map[string]func(runs int) Scheduler{
+		"serial": func(runs int) Scheduler {
+			s := &lastRun{period: 10 * ms}
+			s.left.Store(int32(runs))
+			return s
+		},
+		"overlapping": func(runs int) Scheduler { return overlapping(runs) },
+	} {
+		for _, c := range [][2]int{{1, 1}, {1, 2}, {2, 2}, {1, 5}, {2, 5}, {3, 5}, {4, 5}, {5, 5}} {
+			stopIn, runs := c[0], c[1]
+			for _, how := range []string{"plan", "plan later", "run", "run later"} {
+				later := strings.HasSuffix(how, "later")
+				what := fmt.Sprintf("%s, %s, run %d of %d", name, how, stopIn, runs)
 				bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-					s := &lastRun{period: 10 * ms}
-					s.left.Store(int32(runs))
-					var kept []*Run
-					tw.ScheduleRun(s, func(r *Run) {
-						if kept = append(kept, r); r.N == stopIn && !later {
-							assert.Equal(t, stopIn < runs, r.Stop(), "run %d of %d", stopIn, runs)
-							assert.False(t, r.Stop(), "a second Stop")
+					var plan handle
+					stop := func(r *Run) bool {
+						if strings.HasPrefix(how, "run") {
+							return r.Stop()
 						}
-					})
+						return plan.get().Stop()
+					}
+					var mu sync.Mutex
+					var kept []*Run
+					plan.set(tw.ScheduleRun(planned(runs), func(r *Run) {
+						mu.Lock()
+						defer mu.Unlock()
+						kept = append(kept, r)
+						if r.N == runs {
+							assert.False(t, plan.get().Reschedule(0), what)
+						}
+						if r.N == stopIn && !later {
+							assert.Equal(t, stopIn < runs, stop(r), what)
+							assert.False(t, stop(r), "a second Stop")
+							assert.False(t, plan.get().Reschedule(0), what)
+						}
+					}))
 					pass(time.Duration(10*stopIn+5) * ms)
-					require.Len(t, kept, stopIn)
+					require.Len(t, kept, stopIn, what)
 					if later {
-						assert.Equal(t, stopIn < runs, kept[0].Stop(), "the first run, after run %d of %d", stopIn, runs)
+						assert.Equal(t, stopIn < runs, stop(kept[0]), what)
 					}
 					pass(100 * ms)
-					require.Len(t, kept, stopIn)
+					require.Len(t, kept, stopIn, what)
 					for i, r := range kept {
 						assert.Equal(t, i+1, r.N, "a Run has changed after its end")
 						assert.False(t, r.Stop())
 					}
-					assert.Zero(t, tw.Len())
-					verifyShards(t, tw.engine)
+					requireEnded(t, tw, plan.get())
 				})
 			}
 		}
 	}
 	assert.False(t, new(Run).Stop(), "Stop of the zero Run")
-}
-
-func TestPlannerWithoutRunsGivesTheZeroTimer(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		w := newStopwatch()
-		assert.Equal(t, Timer{}, tw.ScheduleFunc(plannerFunc(func(question) planner.Step { return planner.Step{} }), w.note))
-		pass(ms)
-		assert.Empty(t, w.times)
-		assert.Zero(t, tw.Len())
-	})
-}
-
-func TestScheduleRunWithNilPanics(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		assert.Panics(t, func() { tw.ScheduleRun(nil, func(*Run) {}) })
-		assert.Panics(t, func() { tw.ScheduleRun(Every(ms), nil) })
-	})
 }
 
 // An omitted run does not take place, and the next run gets its number.
@@ -1034,133 +732,48 @@ func overlapping(last int) plannerFunc {
 	}
 }
 
-func TestOverlappingRunsKeepTheirTimes(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		w := newStopwatch()
-		plan := tw.ScheduleFunc(overlapping(7), func() {
-			w.note()
-			assert.LessOrEqual(t, tw.Len(), 1, "the plan counts more than once")
-			time.Sleep(35 * ms)
-		})
-		pass(45 * ms)
-		assert.Equal(t, 3, tw.Stats().Running)
-		assert.Equal(t, 1, tw.Len())
-		due, ok := plan.Deadline()
-		require.True(t, ok)
-		assert.Equal(t, 50*ms, due.Sub(w.start))
-		pass(100 * ms)
-		assert.Equal(t, []int{10, 20, 30, 40, 50, 60, 70}, w.times)
-		requireEnded(t, tw, plan)
-	})
-}
-
-// During overlapping runs Reschedule moves the next run, Flush starts it, and Stop ends the plan.
-func TestStopRescheduleAndFlushOfOverlappingRuns(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		w := newStopwatch()
-		plan := tw.ScheduleFunc(overlapping(-1), func() {
-			w.note()
-			time.Sleep(35 * ms)
-		})
-		pass(25 * ms)
-		require.True(t, plan.Reschedule(12*ms))
-		pass(18 * ms)
-		assert.Equal(t, []int{10, 20, 37}, w.noted())
-		assert.Equal(t, 1, tw.Flush())
-		pass(0)
-		assert.Equal(t, []int{10, 20, 37, 43}, w.noted())
-		pass(15 * ms)
-		assert.Equal(t, []int{10, 20, 37, 43, 57}, w.noted(), "the run at 47 was flushed")
-		assert.True(t, plan.Stop())
-		assert.False(t, plan.Stop())
-		assert.NotZero(t, tw.Stats().Running)
-		pass(100 * ms)
-		assert.Len(t, w.noted(), 5)
-		requireEnded(t, tw, plan)
-	})
-}
-
-// Stop during an overlapping run returns true, except during the last run.
-func TestStopDuringAnOverlappingRunIsExact(t *testing.T) {
-	for stopIn := 1; stopIn <= 3; stopIn++ {
-		bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-			var plan handle
-			var runs atomic.Int32
-			plan.set(tw.ScheduleRun(overlapping(3), func(r *Run) {
-				runs.Add(1)
-				if r.N == stopIn {
-					assert.Equal(t, stopIn < 3, plan.get().Stop())
-				}
-			}))
-			pass(100 * ms)
-			assert.EqualValues(t, stopIn, runs.Load())
-			requireEnded(t, tw, plan.get())
-		})
-	}
-}
-
-// A panic or Goexit in one of several overlapping runs affects no other run.
-func TestOverlappingRunsSurvivePanicAndGoexit(t *testing.T) {
-	for _, leave := range []func(){boom, runtime.Goexit} {
-		for _, executor := range []Executor{nil, Goroutines} {
-			bubble(t, Options{OnPanic: func(any, []byte) {}, Executor: executor}, func(t *testing.T, tw *TimingWheel) {
-				w := newStopwatch()
-				var ended atomic.Int32
-				tw.ScheduleRun(overlapping(6), func(r *Run) {
-					w.note()
-					time.Sleep(15 * ms)
-					if r.N%2 == 0 {
-						leave()
-					}
-					ended.Add(1)
-				})
-				pass(100 * ms)
-				assert.Equal(t, []int{10, 20, 30, 40, 50, 60}, w.times)
-				assert.EqualValues(t, 3, ended.Load())
-				assert.Zero(t, tw.Stats().Running)
-			})
-		}
-	}
-}
-
-// With Inline, overlapping runs start one after the other, late if necessary.
-func TestOverlappingRunsWithInlineAreSerial(t *testing.T) {
-	bubble(t, Options{Executor: Inline}, func(t *testing.T, tw *TimingWheel) {
-		w := newStopwatch()
-		tw.ScheduleRun(overlapping(4), func(r *Run) {
-			w.note()
-			if r.N == 1 {
-				time.Sleep(25 * ms)
-			}
-		})
-		pass(100 * ms)
-		assert.Equal(t, []int{10, 35, 35, 40}, w.times)
-	})
-}
-
-// A panic of a planner ends the plan. The run for which the planner was asked does not take place,
-// and nothing is left.
+// A panic of a planner in ScheduleFunc goes to the caller. A later one counts as a panic of the run
+// and ends the plan. The run for which the planner was asked does not take place, and nothing is
+// left.
 func TestPanicOfAPlannerEndsThePlan(t *testing.T) {
-	for name, row := range map[string]struct{ panicsIn, runs int }{
-		"ScheduleFunc": {1, 0}, "before a run": {2, 0}, "after a run": {3, 1}, "before the second": {4, 1},
+	for name, row := range map[string]struct {
+		panicsIn, runs int
+		length         time.Duration // of a run
+	}{
+		"Scheduler, ScheduleFunc":       {1, 0, 0},
+		"Scheduler, first run":          {2, 0, 0},
+		"Scheduler, second run":         {3, 1, 0},
+		"Scheduler, after a missed run": {3, 1, 20 * ms},
+		"Factory, ScheduleFunc":         {1, 0, 0},
+		"Factory, before a run":         {2, 0, 0},
+		"Factory, after a run":          {3, 1, 0},
+		"Factory, before the second":    {4, 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var reported []any
 			bubble(t, Options{OnPanic: func(v any, _ []byte) { reported = append(reported, v) }}, func(t *testing.T, tw *TimingWheel) {
 				calls := 0
-				s := plannerFunc(func(q question) planner.Step {
+				next := func(from time.Time) time.Time {
 					if calls++; calls == row.panicsIn {
 						boom()
 					}
-					return at(q.Started, 10)
-				})
+					return from.Add(10 * ms)
+				}
+				var s Scheduler = nextFunc(next)
+				if strings.HasPrefix(name, "Factory") {
+					s = plannerFunc(func(q question) planner.Step { return planner.Step{Next: next(q.Started)} })
+				}
 				w := newStopwatch()
+				run := func() {
+					w.note()
+					time.Sleep(row.length)
+				}
 				if row.panicsIn == 1 {
-					assert.PanicsWithValue(t, "boom", func() { tw.ScheduleFunc(s, w.note) })
+					assert.PanicsWithValue(t, "boom", func() { tw.ScheduleFunc(s, run) })
 					assert.Zero(t, tw.Len())
 					return
 				}
-				plan := tw.ScheduleFunc(s, w.note)
+				plan := tw.ScheduleFunc(s, run)
 				pass(100 * ms)
 				assert.Equal(t, []any{"boom"}, reported)
 				assert.Len(t, w.times, row.runs)
@@ -1180,24 +793,31 @@ func TestRescheduleByAPlannerHolds(t *testing.T) {
 		"and panics": {boom, []int{15}},
 		"and ends":   {func() {}, []int{15}},
 	} {
-		bubble(t, Options{OnPanic: func(any, []byte) {}}, func(t *testing.T, tw *TimingWheel) {
-			var plan handle
-			calls := 0
-			w := newStopwatch()
-			plan.set(tw.ScheduleFunc(plannerFunc(func(q question) planner.Step {
-				if calls++; calls == 2 {
-					assert.True(t, plan.get().Reschedule(5*ms))
-					row.then()
-				}
-				if calls >= 2 {
-					return planner.Step{}
-				}
-				return at(q.Planned, 10)
-			}), w.note))
-			pass(100 * ms)
-			assert.Equal(t, row.want, w.times, name)
-			requireEnded(t, tw, plan.get())
-		})
+		for kind, planned := range map[string]func(nextFunc) Scheduler{
+			"Scheduler": func(next nextFunc) Scheduler { return next },
+			"Factory": func(next nextFunc) Scheduler {
+				return plannerFunc(func(q question) planner.Step { return planner.Step{Next: next(q.Planned)} })
+			},
+		} {
+			bubble(t, Options{OnPanic: func(any, []byte) {}}, func(t *testing.T, tw *TimingWheel) {
+				var plan handle
+				calls := 0
+				w := newStopwatch()
+				plan.set(tw.ScheduleFunc(planned(func(from time.Time) time.Time {
+					if calls++; calls == 2 {
+						assert.True(t, plan.get().Reschedule(5*ms))
+						row.then()
+					}
+					if calls >= 2 {
+						return time.Time{}
+					}
+					return from.Add(10 * ms)
+				}), w.note))
+				pass(100 * ms)
+				assert.Equal(t, row.want, w.times, "%s, %s", name, kind)
+				requireEnded(t, tw, plan.get())
+			})
+		}
 	}
 }
 
@@ -1254,12 +874,22 @@ type strict struct {
 	asked   int
 }
 
-func (s *strict) answer(q question) planner.Step {
+func (s *strict) begin() {
 	if s.inside.Add(1) != 1 {
 		s.t.Error("concurrent questions to a planner")
 	}
-	defer s.inside.Add(-1)
 	runtime.Gosched()
+}
+
+func (s *strict) next(from time.Time) time.Time {
+	s.begin()
+	defer s.inside.Add(-1)
+	return from.Add(rand.N(20 * time.Microsecond))
+}
+
+func (s *strict) answer(q question) planner.Step {
+	s.begin()
+	defer s.inside.Add(-1)
 	s.asked++
 	if q.finished.IsZero() && q.N != s.last.N+1 || !q.finished.IsZero() && q.N != s.last.N {
 		s.t.Errorf("asked for run %d after run %d", q.N, s.last.N)
@@ -1311,7 +941,7 @@ func (n *numbered) count() int {
 func TestRaceQuestionsToAPlannerAreSerial(t *testing.T) {
 	t.Parallel()
 	for name, executor := range executors {
-		for how, overlap := range map[string]bool{"serial": false, "overlapping": true} {
+		for how, overlap := range map[string]bool{"Scheduler": false, "serial": false, "overlapping": true} {
 			t.Run(name+" "+how, func(t *testing.T) {
 				t.Parallel()
 				tw := startWheel(t, Options{
@@ -1320,7 +950,11 @@ func TestRaceQuestionsToAPlannerAreSerial(t *testing.T) {
 				})
 				s := &strict{t: t, overlap: overlap}
 				n := numbered{seen: map[int]bool{}}
-				plan := tw.ScheduleRun(plannerFunc(s.answer), func(r *Run) {
+				var planned Scheduler = plannerFunc(s.answer)
+				if how == "Scheduler" {
+					planned = nextFunc(s.next)
+				}
+				plan := tw.ScheduleRun(planned, func(r *Run) {
 					n.begin(r)
 					defer n.end()
 					spin(rand.N(50 * time.Microsecond))
@@ -1357,69 +991,8 @@ func TestRaceQuestionsToAPlannerAreSerial(t *testing.T) {
 	}
 }
 
-// A Stop at any time ends a plan with overlapping runs. Runs that were claimed before may begin
-// afterwards.
-func TestRaceStopEndsAPlanWithOverlappingRuns(t *testing.T) {
-	t.Parallel()
-	tw := startWheel(t, Options{WheelSize: 8, Levels: 2, Tick: minTick, Shards: 2})
-	for i := range max(scaled(300), 30) {
-		var runs atomic.Int64
-		plan := tw.ScheduleFunc(overlappingEvery(3*time.Microsecond), func() {
-			runs.Add(1)
-			spin(10 * time.Microsecond)
-		})
-		if i%2 == 0 {
-			// Stop meets runs also on a machine that is too busy to begin one within the next spin.
-			await(t, "a run", func() bool { return runs.Load() > 0 })
-		}
-		spin(rand.N(40 * time.Microsecond))
-		require.True(t, plan.Stop(), "an endless plan can always be stopped")
-		stoppedAt := runs.Load()
-		require.NoError(t, drainWheel(tw))
-		// Each run arms the next one before it begins, so several claimed runs may begin after
-		// Stop.
-		require.False(t, plan.Stop())
-		ended := runs.Load()
-		runtime.Gosched()
-		require.Equal(t, ended, runs.Load(), "%d runs when stopped", stoppedAt)
-	}
-	verifyShards(t, tw.engine)
-}
-
 // overlappingEvery returns a planner with a run each d, which is armed before the previous run
 // begins.
 func overlappingEvery(d time.Duration) plannerFunc {
 	return func(q question) planner.Step { return planner.Step{Next: q.Started.Add(d), Overlap: true} }
-}
-
-// Shutdown comes while runs overlap. It waits for all of them, and no run begins afterwards.
-func TestRaceShutdownWaitsForOverlappingRuns(t *testing.T) {
-	t.Parallel()
-	for range max(scaled(60), 10) {
-		tw, err := New(Options{Tick: minTick, Shards: 2})
-		require.NoError(t, err)
-		var inside, runs atomic.Int64
-		plans := make([]Timer, 4)
-		for i := range plans {
-			plans[i] = tw.ScheduleFunc(overlappingEvery(5*time.Microsecond), func() {
-				inside.Add(1)
-				runs.Add(1)
-				spin(20 * time.Microsecond)
-				inside.Add(-1)
-			})
-		}
-		var all sync.WaitGroup
-		all.Go(func() { tw.Flush() })
-		all.Go(func() { plans[0].Reschedule(0) })
-		spin(rand.N(100 * time.Microsecond))
-		require.NoError(t, tw.Shutdown(context.Background()))
-		require.Zero(t, inside.Load(), "a run is under way after Shutdown")
-		ended := runs.Load()
-		all.Wait()
-		for _, plan := range plans {
-			require.False(t, plan.Stop())
-			require.False(t, plan.Reschedule(0))
-		}
-		require.Equal(t, ended, runs.Load())
-	}
 }

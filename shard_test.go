@@ -18,6 +18,7 @@ func TestSizesOfHandles(t *testing.T) {
 	const word = unsafe.Sizeof(uintptr(0))
 	require.EqualValues(t, 8+word, unsafe.Sizeof(Timer{}))
 	require.LessOrEqual(t, unsafe.Sizeof(Timer{}), uintptr(16))
+	require.LessOrEqual(t, unsafe.Sizeof(FuncTimer{}), uintptr(40))
 	if word == 8 {
 		require.LessOrEqual(t, unsafe.Sizeof(deadlineContext{}), uintptr(96), "a size class of the allocator")
 	}
@@ -65,30 +66,6 @@ func TestShardIsPadded(t *testing.T) {
 	} {
 		require.Greater(t, part.from, part.before, part.name)
 		require.GreaterOrEqual(t, part.from-part.before, uintptr(line), part.name)
-	}
-}
-
-func TestStaleHandleIsInert(t *testing.T) {
-	t.Parallel()
-	for _, placed := range []bool{false, true} {
-		s, sh := newRecordingWheelAndShard(t, Options{})
-		stopped := s.fill(3, ms)
-		if placed {
-			sh.placeAll()
-		}
-		s.stopAll(stopped)
-		fired := s.fill(5, ms)
-		s.to(ms)
-		timers := s.fill(2*inboxSize+8, ms)
-		slots := map[uint32]bool{}
-		for _, e := range timers {
-			slots[e.index] = true
-		}
-		for _, e := range append(stopped, fired...) {
-			require.True(t, slots[e.index], "the slot is reused")
-		}
-		s.requireInert(append(stopped, fired...))
-		s.stopAll(timers)
 	}
 }
 
@@ -153,10 +130,14 @@ func TestShardVerifyFindsDamage(t *testing.T) {
 			sh.owner.store.chunks.pager.Put(0, 1, true)
 			sh.owner.store.chunks.pager.Put(0, 1, true)
 		},
-		"S2":       func(_ *recordingWheel, sh *shard, timers []Timer) { *sh.owner.store.pos(timers[3].index)++ },
-		"position": func(_ *recordingWheel, sh *shard, timers []Timer) { *sh.owner.store.pos(timers[4].index) = 0 },
-		"S3":       func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.store.all[0].tail += 3 },
-		"live":     func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.store.all[0].live++; sh.owner.wheel.live++ },
+		"S2":         func(_ *recordingWheel, sh *shard, timers []Timer) { *sh.owner.store.pos(timers[3].index)++ },
+		"position":   func(_ *recordingWheel, sh *shard, timers []Timer) { *sh.owner.store.pos(timers[4].index) = 0 },
+		"S3":         func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.store.all[0].tail += 3 },
+		"live":       func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.store.all[0].live++; sh.owner.wheel.live++ },
+		"W1: H":      func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.store.all[0].heapIndex++ },
+		"W1: bucket": func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.store.all[0].at++ },
+		"W2: bucket": func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.wheel.cur = sh.owner.store.all[0].at + 1 },
+		"W4":         func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.wheel.empties++ },
 		"B1: slot": func(s *recordingWheel, sh *shard, _ []Timer) {
 			setKind(&sh.slots, s.after(ms, "").index, arena.Placed, 0)
 		},

@@ -137,33 +137,6 @@ func TestNoCallbackRunsAfterShutdown(t *testing.T) {
 	}
 }
 
-// When Stop has returned, no timer is claimed, even if callbacks still run.
-func TestNoTimerIsClaimedAfterStop(t *testing.T) {
-	t.Parallel()
-	for name, executor := range executors {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			e := executor(t)
-			for range max(scaled(30), 5) {
-				tw, err := New(withLimit(Options{Executor: e, Shards: 2, Tick: minTick}))
-				require.NoError(t, err)
-				var link func()
-				link = func() { tw.AfterFunc(0, link) }
-				for range 20 {
-					tw.AfterFunc(rand.N(100*time.Microsecond), link)
-				}
-				tw.ScheduleFunc(Every(10*time.Microsecond), func() {})
-				spin(rand.N(300 * time.Microsecond))
-				tw.Stop()
-				fired := tw.Stats().Fired
-				spin(50 * time.Microsecond)
-				require.Equal(t, fired, tw.Stats().Fired)
-				require.Zero(t, tw.Len())
-			}
-		})
-	}
-}
-
 // In a callback, Shutdown waits for this callback, so it returns when ctx ends. Stop does not wait.
 func TestShutdownInACallbackWaitsForItsContext(t *testing.T) {
 	t.Parallel()
@@ -336,11 +309,12 @@ func TestNoGoroutineRemainsWithoutDueTimersOrAfterStop(t *testing.T) {
 func TestCountsAreFinalWhenStopReturns(t *testing.T) {
 	// Not parallel, because busy takes all processors.
 	busy(t, 16)
-	for name, executor := range map[string]Executor{"default": nil, "Goroutines": Goroutines, "Inline": Inline} {
+	for name, executor := range executors {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			e := executor(t)
 			for range max(scaled(8), 3) {
-				tw, err := New(Options{Executor: executor, Shards: 2, Tick: minTick})
+				tw, err := New(withLimit(Options{Executor: e, Shards: 2, Tick: minTick}))
 				require.NoError(t, err)
 				var ran, stopped atomic.Uint64
 				var all sync.WaitGroup

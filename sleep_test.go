@@ -68,37 +68,6 @@ func TestSleepEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestSleepOnAStoppedWheelReturnsErrStopped(t *testing.T) {
-	t.Parallel()
-	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		errs := make(chan error, 100)
-		for i := range cap(errs) {
-			go func() {
-				with := ctx
-				if i%2 == 0 {
-					with = context.Background()
-				}
-				errs <- tw.Sleep(with, time.Hour+time.Duration(i)*time.Second)
-			}()
-		}
-		pass(time.Minute)
-		assert.Empty(t, errs)
-		tw.Stop()
-		synctest.Wait()
-		assert.Len(t, errs, cap(errs), "a call of Sleep has not returned")
-		for range len(errs) {
-			assert.ErrorIs(t, <-errs, ErrStopped)
-		}
-		tw.Stop()
-		assert.Equal(t, ErrStopped, tw.Sleep(ctx, ms))
-		assert.NoError(t, tw.Sleep(ctx, 0), "a zero duration on a stopped wheel")
-		cancel()
-		assert.Equal(t, context.Canceled, tw.Sleep(ctx, ms), "the error of the context comes first")
-	})
-}
-
 // If both d has passed and ctx has ended, Sleep returns nil.
 func TestSleepReturnsNilIfBothHaveEnded(t *testing.T) {
 	t.Parallel()
@@ -123,25 +92,6 @@ func TestSleepReturnsNilIfBothHaveEnded(t *testing.T) {
 			require.Contains(t, []error{ErrStopped, context.Canceled}, err)
 			require.False(t, reusable, "the callback may be about to run")
 		}
-	})
-}
-
-func TestSleepInManualModeWaitsForAdvance(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-		tw := startWheel(t, Options{Manual: true, Start: start})
-		slept := make(chan error, 1)
-		go func() { slept <- tw.Sleep(t.Context(), time.Hour) }()
-		synctest.Wait()
-		tw.Advance(start.Add(time.Hour - 1))
-		synctest.Wait()
-		assert.Empty(t, slept)
-		tw.Advance(start.Add(time.Hour))
-		synctest.Wait()
-		require.Len(t, slept, 1)
-		assert.NoError(t, <-slept)
-		assert.NoError(t, tw.Sleep(t.Context(), 0), "a zero duration needs no Advance")
 	})
 }
 
@@ -181,61 +131,21 @@ func TestStopWakesSleepersAndRunsNoCallback(t *testing.T) {
 			require.ErrorIs(t, <-errs, ErrStopped)
 		}
 		tw.Stop()
+		ctx, cancel := context.WithCancel(t.Context())
+		assert.Equal(t, ErrStopped, tw.Sleep(ctx, ms))
+		assert.NoError(t, tw.Sleep(ctx, 0), "a zero duration on a stopped wheel")
+		cancel()
+		assert.Equal(t, context.Canceled, tw.Sleep(ctx, ms), "the error of the context comes first")
 		pass(500 * day)
 		assert.Zero(t, called.Load(), "a callback ran on a stopped wheel")
 	})
 }
 
-// A Flush ends a Sleep early.
-func TestFlushEndsSleep(t *testing.T) {
-	t.Parallel()
-	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
-		slept := make(chan error, 1)
-		go func() { slept <- tw.Sleep(t.Context(), time.Hour) }()
-		synctest.Wait()
-		assert.Equal(t, 1, tw.Flush())
-		assert.NoError(t, <-slept)
-	})
-}
-
-// The wheel is stopped while many goroutines sleep and some are cancelled. Each call returns, and
-// returns nil only if its duration has passed.
-func TestRaceSleepIsNeverEarly(t *testing.T) {
-	t.Parallel()
-	for _, executor := range []Executor{nil, Goroutines, Inline} {
-		tw := startWheel(t, Options{Tick: minTick, Executor: executor})
-		var all sync.WaitGroup
-		for range 50 {
-			all.Go(func() {
-				for range scaled(200) {
-					d, left := rand.N(2*ms), rand.N(2*ms)
-					ctx, cancel := context.WithTimeout(context.Background(), left)
-					begin := time.Now()
-					switch err := tw.Sleep(ctx, d); err {
-					case nil:
-						assert.GreaterOrEqual(t, time.Since(begin), d, "woken early")
-					case context.DeadlineExceeded:
-						assert.Error(t, ctx.Err())
-					default:
-						assert.Equal(t, ErrStopped, err)
-						cancel()
-						return
-					}
-					cancel()
-				}
-			})
-		}
-		time.AfterFunc(rand.N(100*ms), tw.Stop)
-		all.Wait()
-		assert.Zero(t, tw.Len())
-	}
-}
-
 // Goroutines begin to sleep and are cancelled while the wheel is being stopped. Each call returns.
 func TestRaceSleepReturnsWhenTheWheelStops(t *testing.T) {
 	t.Parallel()
-	for range scaled(300) + 3 {
-		tw := startWheel(t, Options{Tick: minTick, Shards: 2})
+	for round := range scaled(300) + 3 {
+		tw := startWheel(t, Options{Tick: minTick, Shards: 2, Executor: []Executor{nil, Goroutines, Inline}[round%3]})
 		ctx, cancel := context.WithCancel(context.Background())
 		var all sync.WaitGroup
 		for i := range 20 {
@@ -273,26 +183,4 @@ func TestRaceSleepReturnsWhenTheWheelStops(t *testing.T) {
 		all.Wait()
 		cancel()
 	}
-}
-
-func TestSleepAllocatesNothing(t *testing.T) {
-	if underRace || underInvariants {
-		t.Skip("sync.Pool drops objects under the race detector, and verify allocates")
-	}
-	// One shard: the first timer of a shard allocates.
-	tw := startWheel(t, Options{Tick: minTick, Shards: 1})
-	ctx := t.Context()
-	assert.Zero(t, testing.AllocsPerRun(200, func() { _ = tw.Sleep(ctx, 10*time.Microsecond) }))
-}
-
-func TestPackageLevelSleepUsesDefault(t *testing.T) {
-	t.Parallel()
-	for _, ctx := range []context.Context{context.Background(), t.Context()} {
-		begin := time.Now()
-		require.NoError(t, Sleep(ctx, ms))
-		assert.GreaterOrEqual(t, time.Since(begin), ms)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), ms)
-	defer cancel()
-	assert.Equal(t, context.DeadlineExceeded, Sleep(ctx, time.Hour))
 }

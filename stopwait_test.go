@@ -120,40 +120,47 @@ func TestStopWaitWaitsForAllOverlappingCalls(t *testing.T) {
 
 func TestStopWaitReturnsTheErrorOfItsContext(t *testing.T) {
 	t.Parallel()
-	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		watch := newStopwatch()
-		ft := tw.NewFuncTimer(10*ms, func() { watch.note(); time.Sleep(100 * ms) })
-		pass(20 * ms)
-		ft.Reset(50 * ms)
-		ctx, cancel := context.WithTimeout(context.Background(), 30*ms)
-		defer cancel()
-		require.ErrorIs(t, ft.StopWait(ctx), context.DeadlineExceeded)
-		assert.Equal(t, 50, watch.elapsed())
-		assert.False(t, ft.Stop(), "StopWait stopped the timer")
-		stopWait(t, ft)
-		assert.Equal(t, 110, watch.elapsed())
-		assert.Equal(t, []int{10}, watch.noted())
-		requireNoneInFlight(t, tw)
-	})
-}
-
-func TestStopWaitInItsOwnFunctionWaitsForItsContext(t *testing.T) {
-	t.Parallel()
-	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		watch := newStopwatch()
-		var ft FuncTimer
-		ft.InitStopped(tw, func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 40*ms)
+	for name, call := range map[string]func(ft *FuncTimer, enough *atomic.Bool){
+		"takes long": func(*FuncTimer, *atomic.Bool) { time.Sleep(100 * ms) },
+		"waits for itself": func(ft *FuncTimer, _ *atomic.Bool) {
+			ctx, cancel := context.WithTimeout(context.Background(), 100*ms)
 			defer cancel()
 			ft.Reset(ms)
 			assert.ErrorIs(t, ft.StopWait(ctx), context.DeadlineExceeded)
-			watch.note()
+		},
+		"begins again before it ends": func(ft *FuncTimer, enough *atomic.Bool) {
+			time.Sleep(30 * ms)
+			if !enough.Load() {
+				ft.Reset(0)
+			}
+			time.Sleep(ms)
+		},
+	} {
+		bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+			watch := newStopwatch()
+			var ft FuncTimer
+			var enough atomic.Bool
+			ft.InitStopped(tw, func() { watch.note(); call(&ft, &enough) })
+			ft.Reset(10 * ms)
+			pass(20 * ms)
+			if name == "takes long" {
+				ft.Reset(50 * ms)
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), 30*ms)
+			defer cancel()
+			require.ErrorIs(t, ft.StopWait(ctx), context.DeadlineExceeded, name)
+			assert.Equal(t, 50, watch.elapsed(), name)
+			enough.Store(true)
+			stopWait(t, &ft)
+			assert.False(t, ft.Stop(), name)
+			requireNoneInFlight(t, tw)
+			if name != "begins again before it ends" {
+				assert.Equal(t, 110, watch.elapsed(), name)
+				pass(time.Hour)
+				assert.Equal(t, []int{10}, watch.noted(), "%s: StopWait stopped the timer", name)
+			}
 		})
-		ft.Reset(10 * ms)
-		pass(time.Hour)
-		assert.Equal(t, []int{50}, watch.noted(), "the Reset before StopWait was undone")
-		requireNoneInFlight(t, tw)
-	})
+	}
 }
 
 // A running function arms its own timer again. After StopWait the timer is not armed.
@@ -177,31 +184,6 @@ func TestStopWaitStopsATimerThatItsFunctionRearms(t *testing.T) {
 			assert.Len(t, watch.noted(), ran)
 		})
 	}
-}
-
-// Each call of the function begins before the previous call has ended. StopWait waits until its
-// context ends.
-func TestStopWaitDuringCallsWithoutAGapWaitsForItsContext(t *testing.T) {
-	t.Parallel()
-	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		var ft FuncTimer
-		var enough atomic.Bool
-		ft.InitStopped(tw, func() {
-			time.Sleep(30 * ms)
-			if !enough.Load() {
-				ft.Reset(0)
-			}
-			time.Sleep(ms)
-		})
-		ft.Reset(10 * ms)
-		pass(20 * ms)
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		assert.ErrorIs(t, ft.StopWait(ctx), context.DeadlineExceeded)
-		enough.Store(true)
-		stopWait(t, &ft)
-		requireNoneInFlight(t, tw)
-	})
 }
 
 // Another goroutine calls Reset while StopWait waits. StopWait stops the timer, or waits for its
@@ -260,6 +242,14 @@ func TestStopWaitPreventsACallThatTheExecutorDelays(t *testing.T) {
 		synctest.Wait()
 		stopWait(t, ft)
 		assert.Equal(t, []int{80}, watch.noted())
+		ft.Reset(time.Hour)
+		assert.Equal(t, 1, tw.Flush())
+		pass(0)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		assert.ErrorIs(t, ft.StopWait(ended), context.Canceled, "the call of a Flush is under way")
+		calls.release()
+		assert.NoError(t, ft.StopWait(ended))
 	})
 }
 

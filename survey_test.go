@@ -89,41 +89,6 @@ func TestSurveyOfTheWorkedExample(t *testing.T) {
 	check([3]int{5, 2, 3}, [3]map[int]int{none, none, none}, 0, []survey.Expiration(nil)...)
 }
 
-func TestSurveyCountsDueTimers(t *testing.T) {
-	t.Parallel()
-	w, err := NewTimeouts(Options{Manual: true}, func([]int) {})
-	require.NoError(t, err)
-	defer w.Stop()
-	for range 3 {
-		w.Add(0, 1) // due at the next Advance
-	}
-	w.Add(time.Second, 1)
-	o := w.survey()
-	assert.Equal(t, 3, o.Due)
-	assert.Equal(t, 4, o.Pending)
-	w.Advance(w.Now())
-	o = w.survey()
-	assert.Zero(t, o.Due)
-	assert.Equal(t, 1, o.Levels[1].Timers)
-}
-
-// A stopped timer is not counted, although its bucket may still have its entry.
-func TestSurveyExcludesStoppedTimers(t *testing.T) {
-	t.Parallel()
-	tw := manualWheel(t, Options{})
-	var timers []Timer
-	for k := range 10 {
-		timers = append(timers, tw.AfterFunc(time.Duration(k+1)*time.Second, nothing))
-	}
-	for _, timer := range timers[:7] {
-		require.True(t, timer.Stop())
-	}
-	o := tw.survey()
-	assert.Equal(t, 3, o.Pending)
-	assert.Equal(t, 3, o.Levels[1].Timers)
-	assert.Len(t, o.Next, 3)
-}
-
 // Cascading timers are counted, although they are on no level.
 func TestSurveyCountsCascadingTimers(t *testing.T) {
 	t.Parallel()
@@ -166,19 +131,6 @@ func TestSurveyFoldsLargeWheels(t *testing.T) {
 	assert.Equal(t, 8, o.Levels[0].Cells[511])
 	assert.Equal(t, 4095, o.Levels[0].Timers)
 	assert.Equal(t, 1, o.Levels[1].Timers, "tick 4096")
-}
-
-func TestSurveyAfterStop(t *testing.T) {
-	t.Parallel()
-	tw := manualWheel(t, Options{Shards: 3})
-	tw.AfterFunc(time.Second, nothing)
-	require.False(t, tw.survey().Stopped)
-	tw.Stop()
-	o := tw.survey()
-	assert.True(t, o.Stopped)
-	assert.Zero(t, o.Pending+o.Unseen)
-	assert.Empty(t, o.Next)
-	assert.Len(t, o.Levels, defaultLevels)
 }
 
 // Next lists the earliest 16 expirations, each with the timers of all shards.

@@ -35,22 +35,6 @@ func TestTickerKeepsItsPhase(t *testing.T) {
 	})
 }
 
-// If a receiver is slow, the first tick that it misses waits for it and the others are dropped.
-// Later ticks keep their phase.
-func TestTickerDropsTicksOfASlowReceiver(t *testing.T) {
-	t.Parallel()
-	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
-		ticker, begin := tw.NewTicker(70*ms), time.Now()
-		pass(245 * ms) // ticks at 70, 140 and 210
-		assert.Equal(t, 70*ms, (<-ticker.C).Sub(begin))
-		assert.Equal(t, 280*ms, (<-ticker.C).Sub(begin))
-		pass(7 * time.Second)
-		assert.Equal(t, 350*ms, (<-ticker.C).Sub(begin))
-		assertEmpty(t, ticker.C, "more than one tick was kept")
-		ticker.Stop()
-	})
-}
-
 // A ticker with a period below the tick of the wheel ticks once per tick of the wheel.
 func TestTickerFasterThanTheWheelTicksOncePerTick(t *testing.T) {
 	t.Parallel()
@@ -61,77 +45,6 @@ func TestTickerFasterThanTheWheelTicksOncePerTick(t *testing.T) {
 			assert.Equal(t, time.Duration(i+1)*tick, (<-ticker.C).Sub(begin))
 		}
 		ticker.Stop()
-	})
-}
-
-func TestStoppedTickerSendsNothingUntilReset(t *testing.T) {
-	t.Parallel()
-	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
-		start := time.Now()
-		ticker := tw.NewTicker(70 * ms)
-		pass(100 * ms)
-		ticker.Stop()
-		assertEmpty(t, ticker.C, "Stop must remove a tick that was not received")
-		ticker.Stop()
-		pass(time.Hour)
-		assertEmpty(t, ticker.C, "the ticker is stopped")
-		assert.Zero(t, tw.Len())
-
-		waiting := make(chan time.Time)
-		go func() { waiting <- <-ticker.C }()
-		pass(time.Hour)
-		assertEmpty(t, waiting, "Stop must not close the channel")
-		due := roundUp(tw, time.Since(start)+140*ms)
-		ticker.Reset(140 * ms)
-		assert.Equal(t, due, (<-waiting).Sub(start), "Reset must restart the ticker")
-		ticker.Stop()
-	})
-}
-
-func TestTickerResetStartsANewPhaseInEachState(t *testing.T) {
-	t.Parallel()
-	for name, before := range map[string]func(ticker *Ticker){
-		"between two ticks": func(*Ticker) { time.Sleep(30 * ms) },
-		"a tick waits":      func(*Ticker) { pass(100 * ms) },
-		"received":          func(ticker *Ticker) { <-ticker.C },
-		"stopped":           func(ticker *Ticker) { ticker.Stop() },
-		"moved":             func(ticker *Ticker) { ticker.Reset(time.Hour) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
-				for _, d := range []time.Duration{7 * ms, 70 * ms, time.Minute, 3 * time.Hour} {
-					ticker := tw.NewTicker(70 * ms)
-					before(ticker)
-					begin := time.Now()
-					ticker.Reset(d)
-					assertEmpty(t, ticker.C, "stale tick")
-					for i := range 3 {
-						at := (<-ticker.C).Sub(begin)
-						assert.GreaterOrEqual(t, at, time.Duration(i+1)*d)
-						assert.Less(t, at, time.Duration(i+1)*d+time.Duration(tw.engine.config.ticks.Length()))
-					}
-					ticker.Stop()
-				}
-				assert.Zero(t, tw.Len())
-			})
-		})
-	}
-}
-
-func TestTickerWithTheLargestPeriodNeverTicks(t *testing.T) {
-	t.Parallel()
-	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
-		never, moved := tw.NewTicker(math.MaxInt64), tw.NewTicker(time.Hour)
-		<-moved.C
-		moved.Reset(math.MaxInt64)
-		pass(200 * oneYear)
-		assertEmpty(t, never.C, "NewTicker")
-		assertEmpty(t, moved.C, "Reset")
-		moved.Reset(time.Hour)
-		<-moved.C
-		moved.Stop()
-		never.Stop()
 	})
 }
 
@@ -149,25 +62,6 @@ func TestFlushFiresTheNextTickEarly(t *testing.T) {
 		}
 		assert.Equal(t, 280*ms, (<-ticker.C).Sub(begin))
 		ticker.Stop()
-	})
-}
-
-func TestTickerOnAStoppedWheelSendsNothing(t *testing.T) {
-	t.Parallel()
-	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
-		ticker, ticked := tw.NewTicker(time.Hour), tw.NewTicker(70*ms)
-		pass(100 * ms)
-		tw.Stop()
-		late := tw.NewTicker(ms)
-		pass(2 * time.Hour)
-		<-ticked.C // a tick that was sent before can be received
-		late.Reset(ms)
-		ticked.Reset(ms)
-		pass(time.Hour)
-		for _, of := range []*Ticker{ticker, ticked, late} {
-			assertEmpty(t, of.C, "the wheel is stopped")
-			of.Stop()
-		}
 	})
 }
 
@@ -189,29 +83,6 @@ func TestTickerInManualModeTicksOncePerAdvance(t *testing.T) {
 	assertEmpty(t, ticker.C, "stale tick")
 	assert.Equal(t, 1, tw.Advance(at(11*time.Minute+time.Second)))
 	assert.Equal(t, at(11*time.Minute+time.Second), <-ticker.C)
-}
-
-func TestTickerStoppedAfterItsClaimSendsNothing(t *testing.T) {
-	t.Parallel()
-	t.Run("Stop", func(t *testing.T) {
-		t.Parallel()
-		tw := startWheel(t, Options{Shards: 1})
-		ticker := tw.NewTicker(time.Hour)
-		claimedUnder(t, tw, &ticker.emitter, func() { ticker.emitter.stopLocked() })
-		assertEmpty(t, ticker.C, "stale tick")
-		assert.Zero(t, tw.Len(), "the callback has armed the ticker again")
-	})
-	t.Run("Reset", func(t *testing.T) {
-		t.Parallel()
-		tw := startWheel(t, Options{Shards: 1})
-		ticker := tw.NewTicker(time.Hour)
-		claimedUnder(t, tw, &ticker.emitter, func() { ticker.emitter.resetLocked(time.Hour) })
-		assertEmpty(t, ticker.C, "stale tick")
-		assert.Equal(t, 1, tw.Len(), "the ticker must be armed once")
-		ticker.Reset(ms)
-		receive(t, ticker.C, "a tick")
-		ticker.Stop()
-	})
 }
 
 func TestBadTickersPanic(t *testing.T) {
@@ -338,32 +209,6 @@ func TestTicksEndsAlthoughATickWaits(t *testing.T) {
 			assert.Equal(t, 1, n)
 		})
 	}
-}
-
-// If two goroutines call Stop at once, one call may return before the other has closed the channel
-// that ends loops. No body begins after the first return.
-func TestTicksEndsBeforeTheWheelsChannelIsClosed(t *testing.T) {
-	t.Parallel()
-	bubble(t, Options{Shards: 1}, func(t *testing.T, tw *TimingWheel) {
-		s := &tw.engine.shards[0].shard
-		n := 0
-		for range tw.Ticks(ms) {
-			if n++; n > 1 {
-				break // the test has failed, and the loop would not end
-			}
-			pass(5 * ms) // a tick waits
-			s.halt()     // the other Stop has not closed the channel yet
-		}
-		assert.Equal(t, 1, n)
-	})
-}
-
-func TestPackageLevelTickerUsesDefault(t *testing.T) {
-	t.Parallel()
-	ticker := NewTicker(ms)
-	assert.Same(t, Default(), ticker.emitter.wheel)
-	receive(t, ticker.C, "a tick")
-	ticker.Stop()
 }
 
 // Goroutines stop, reset and receive from one ticker. After the last Stop no tick comes and nothing

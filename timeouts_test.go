@@ -221,19 +221,6 @@ func TestTimeoutsBlockedBatchDelaysNoOther(t *testing.T) {
 	}
 }
 
-func TestRemoveAllIncludesTheInbox(t *testing.T) {
-	t.Parallel()
-	w, err := NewTimeouts(Options{Manual: true}, func([]int) {})
-	require.NoError(t, err)
-	defer w.Stop()
-	for i := range 5 {
-		w.Add(time.Hour, i)
-	}
-	require.Equal(t, 5, w.engine.shards[0].staged())
-	require.ElementsMatch(t, []int{0, 1, 2, 3, 4}, w.RemoveAll())
-	require.Zero(t, w.Len())
-}
-
 // Stop waits for the claims of a batch whose call has not begun.
 func TestStopWaitsForTheClaimsOfABatch(t *testing.T) {
 	t.Parallel()

@@ -43,47 +43,6 @@ func TestTimersFireOnceAndNotEarlyOnTheRealClock(t *testing.T) {
 	assert.Empty(t, runs)
 }
 
-func TestDefaultWheelCannotBeStoppedOrFlushed(t *testing.T) {
-	t.Parallel()
-	require.Same(t, Default(), Default())
-	fired := make(chan struct{}, 1)
-	timer := AfterFunc(time.Hour, func() { fired <- struct{}{} })
-
-	for method, call := range map[string]func(){
-		"Stop":     Default().Stop,
-		"Shutdown": func() { _ = Default().Shutdown(t.Context()) },
-		"Flush":    func() { Default().Flush() },
-	} {
-		assert.PanicsWithValue(t, "timingwheel: "+method+" of the default wheel, which the whole process shares", call)
-	}
-	require.True(t, timer.Reschedule(0), "a panicking call lost the timer")
-	receive(t, fired, "the timer")
-}
-
-func TestPackageLevelFunctionsUseDefault(t *testing.T) {
-	t.Parallel()
-	fired := make(chan string, 1)
-	AfterFunc(time.Millisecond, func() { fired <- "AfterFunc" })
-	assert.Equal(t, "AfterFunc", receive(t, fired, "AfterFunc"))
-	AtFunc(time.Now().Add(time.Millisecond), func() { fired <- "AtFunc" })
-	assert.Equal(t, "AtFunc", receive(t, fired, "AtFunc"))
-
-	runs := make(chan struct{}, 1000)
-	plan := ScheduleFunc(Every(time.Millisecond), func() { runs <- struct{}{} })
-	for range 3 {
-		receive(t, runs, "a run of the plan")
-	}
-	assert.True(t, plan.Stop())
-
-	timer := AfterFunc(time.Hour, func() {})
-	owner := false
-	for _, s := range Default().engine.shards {
-		owner = owner || timer.shard() == &s.shard
-	}
-	assert.True(t, owner, "the timer is not on the default wheel")
-	assert.True(t, timer.Stop())
-}
-
 // A nil callback panics at the call, where the mistake is, and not at the deadline.
 func TestNilFunctionsPanicAtTheCall(t *testing.T) {
 	t.Parallel()
@@ -92,6 +51,7 @@ func TestNilFunctionsPanicAtTheCall(t *testing.T) {
 		"timingwheel: AfterFunc with a nil function":                 func() { tw.AfterFunc(0, nil) },
 		"timingwheel: AtFunc with a nil function":                    func() { tw.AtFunc(time.Now(), nil) },
 		"timingwheel: ScheduleFunc with a nil Scheduler or function": func() { tw.ScheduleFunc(Every(1), nil) },
+		"timingwheel: ScheduleRun with a nil Scheduler or function":  func() { tw.ScheduleRun(Every(1), nil) },
 		"timingwheel: NewTimeouts with a nil function":               func() { _, _ = NewTimeouts[int](Options{}, nil) },
 		"timingwheel: Every: d is 0s; it must be positive":           func() { Every(0) },
 		"timingwheel: Every: d is -1ns; it must be positive":         func() { Every(-1) },
@@ -100,55 +60,14 @@ func TestNilFunctionsPanicAtTheCall(t *testing.T) {
 		assert.PanicsWithValue(t, message, call)
 	}
 	assert.Panics(t, func() { tw.ScheduleFunc(nil, func() {}) })
+	assert.Panics(t, func() { tw.ScheduleRun(nil, func(*Run) {}) })
+	assert.Panics(t, func() { startWheel(t, Options{Manual: true}).AfterFunc(0, nil) })
 	assert.Panics(t, func() { AfterFunc(0, nil) })
 	assert.Panics(t, func() { AtFunc(time.Now(), nil) })
 	assert.Panics(t, func() { ScheduleFunc(nil, func() {}) })
 	tw.Stop()
 	assert.Panics(t, func() { tw.AfterFunc(0, nil) }, "a nil function panics after Stop as well")
 	assert.Zero(t, tw.Len())
-}
-
-// Next is not later than the earliest deadline, and nothing runs before Next.
-func TestNextIsALowerBound(t *testing.T) {
-	t.Parallel()
-	s := newRecordingWheel(t, Options{Tick: ms, WheelSize: 8, Levels: 3}, 0)
-	_, ok := s.Next()
-	require.False(t, ok)
-	t1 := s.after(300*ms+1, "a")
-	s.after(100*ms, "b")
-	for last := time.Duration(-1); s.Len() > 0; {
-		at, ok := s.Next()
-		require.True(t, ok)
-		d := at.Sub(modelStart)
-		require.Greater(t, d, last)
-		require.LessOrEqual(t, d, 301*ms)
-		require.Empty(t, s.to(d-1))
-		s.to(d)
-		last = d
-	}
-	require.False(t, t1.Stop())
-}
-
-// Next is not later than the earliest deadline, rounded up to a tick.
-func TestNextIsNotLateOnFakeTime(t *testing.T) {
-	for _, opts := range shapes {
-		bubble(t, opts, func(t *testing.T, tw *TimingWheel) {
-			_, ok := tw.Next()
-			assert.False(t, ok)
-			tick, start := tickOf(opts), time.Now()
-			earliest := oneYear
-			for range 50 {
-				d := time.Minute + rand.N(100*day)
-				earliest = min(earliest, d)
-				tw.AfterFunc(d, func() {})
-				next, ok := tw.Next()
-				require.True(t, ok)
-				assert.Less(t, next.Sub(start), earliest+tick)
-			}
-			pass(earliest + tick)
-			assert.Less(t, tw.Len(), 50)
-		})
-	}
 }
 
 // Stop and Flush of one wheel do not affect other wheels in the same bubble.

@@ -16,8 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// There is one test for each trap of docs/internals/design.md, in the same order. The traps are
-// bugs of other timing wheels. The name of a test says what the bug was.
+// There is one test for each of the traps 1 to 15 of docs/internals/design.md, in the same order.
+// The traps are bugs of other timing wheels. The name of a test says what the bug was. The second
+// part of trap 10, two takers of a delay queue that share one wake-up token, is in takerCases.
 
 // Trap 1: the driver read the current expiration of a bucket, and not the one with which the bucket
 // was queued. While goroutines added timers to a small wheel, the clock jumped ahead, and more than
@@ -175,8 +176,8 @@ func TestFlushDuringACascadeRunsAllTimers(t *testing.T) {
 }
 
 // Trap 4: Stop of a periodic task had no effect between expiry and the next arming: 3,632 of 20,000
-// calls were ignored. Here Stop is always called in this gap. In TestRaceStopOfAPlanSticks it is
-// called at random times.
+// calls were ignored. Here Stop is always called in this gap. In TestRaceStopEndsAPlanInEachState
+// it is called at random times.
 func TestTrapStopOfAPeriodicTaskInTheGap(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Tick: minTick, Shards: 1})
@@ -386,35 +387,6 @@ func TestTrapLostWakeup(t *testing.T) {
 		receive(t, ran, "the timer that was moved earlier")
 	}
 	assert.True(t, far.Stop())
-}
-
-// Trap 10, second part: two takers of a delay queue shared one wake-up token. An item that was due
-// at 0.25 s was taken at 2.15 s.
-func TestTrapTwoTakersOneToken(t *testing.T) {
-	t.Parallel()
-	for range max(scaled(30), 5) {
-		q := new(DelayQueue[string])
-		taken := make(chan string, 2)
-		for range 2 {
-			go func() {
-				v, err := q.Take(t.Context())
-				assert.NoError(t, err)
-				taken <- v
-			}()
-		}
-		q.Push("late", 20*ms)
-		q.Push("early", ms)
-		got := []string{receive(t, taken, "an item"), receive(t, taken, "the other item")}
-		assert.ElementsMatch(t, []string{"early", "late"}, got)
-		q.Push("far", time.Hour)
-		go func() {
-			v, err := q.Take(t.Context())
-			assert.NoError(t, err)
-			taken <- v
-		}()
-		q.Push("now", 0)
-		assert.Equal(t, "now", receive(t, taken, "the item behind the far one"))
-	}
 }
 
 // Trap 11: wheels that count the ticks of a ticker lose time with each dropped tick. Here the clock

@@ -1,7 +1,7 @@
 // Package benchmarks measures the wheel. The module is separate from the root module, because it
 // depends on other libraries, parsers, tables and plots.
 //
-//   - cmd/ratios compares the benchmarks of the root package with their targets.
+//   - cmd/ratios compares the benchmarks of the root module with their targets.
 //   - cmd/compare runs the workloads of package workload on the implementations of package impl,
 //     which include the timers of other libraries. cmd/report makes tables and plots of the
 //     figures.

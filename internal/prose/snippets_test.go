@@ -49,7 +49,7 @@ var (
 var shownFrom = map[string][]string{
 	"docs/durable.md":   {"durable/redisstore/example_test.go", "durable/durableprometheus/example_test.go"},
 	"docs/metrics.md":   {"wheelprometheus/example_test.go"},
-	"docs/migrating.md": {"recipes_test.go", "idioms_test.go"},
+	"docs/migrating.md": {"examples/migrating/recipes_test.go"},
 	"docs/schedules.md": {"examples/cron/main.go"},
 	"docs/recipes.md":   {"wheelnet/adopters/*.go", "examples/websocket/*.go", "example_pool_test.go"},
 	"docs/testing.md":   {"examples/testing/payment/*.go", "clocks/*/example_test.go"},

@@ -1,4 +1,4 @@
-package timingwheel
+package bench_test
 
 import (
 	"fmt"
@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/timingwheel-go/timingwheel"
 )
 
 // burstArming is the AfterFunc of one implementation, without its result.
@@ -21,7 +23,7 @@ var burstArmings = []burstArming{
 		return func(d time.Duration, f func()) { time.AfterFunc(d, f) }
 	}},
 	{"wheel", func(b *testing.B) func(time.Duration, func()) {
-		tw := newBenchWheel(b, Options{})
+		tw := newBenchWheel(b, timingwheel.Options{})
 		return func(d time.Duration, f func()) { tw.AfterFunc(d, f) }
 	}},
 }
@@ -55,11 +57,11 @@ func BenchmarkBurstBlocking(b *testing.B) {
 func BenchmarkLimit(b *testing.B) {
 	for _, limit := range []int{0, 1, 2, 100, 10_000} {
 		arming := func(b *testing.B) func(time.Duration, func()) {
-			var executor Executor
+			var executor timingwheel.Executor
 			if limit > 0 {
-				executor = Limit(limit)
+				executor = timingwheel.Limit(limit)
 			}
-			tw := newBenchWheel(b, Options{Executor: executor})
+			tw := newBenchWheel(b, timingwheel.Options{Executor: executor})
 			return func(d time.Duration, f func()) { tw.AfterFunc(d, f) }
 		}
 		b.Run(fmt.Sprintf("work=none/limit=%d", limit), func(b *testing.B) {
@@ -210,7 +212,7 @@ func BenchmarkCascade(b *testing.B) {
 		b.Run("impl=wheel/pending="+size.name, func(b *testing.B) {
 			var late []time.Duration
 			for range b.N {
-				tw := newBenchWheel(b, Options{WheelSize: 64, Shards: 1})
+				tw := newBenchWheel(b, timingwheel.Options{WheelSize: 64, Shards: 1})
 				base := time.Now()
 				rng := xorshift(5)
 				for range size.n { // in one bucket, which expires at 2*interval; due after the measurement
@@ -228,7 +230,7 @@ func BenchmarkCascade(b *testing.B) {
 }
 
 // lateness returns how late n callbacks are, one each millisecond from first on.
-func lateness(tw *TimingWheel, first time.Time, n int) []time.Duration {
+func lateness(tw *timingwheel.TimingWheel, first time.Time, n int) []time.Duration {
 	late := make([]time.Duration, n)
 	var done sync.WaitGroup
 	done.Add(n)
@@ -249,11 +251,11 @@ func BenchmarkObserved(b *testing.B) {
 	const n = 1000
 	for _, c := range []struct {
 		name string
-		opts Options
+		opts timingwheel.Options
 	}{
-		{"nothing", Options{}},
-		{"OnPanic", Options{OnPanic: func(any, []byte) {}}},
-		{"Around", Options{Around: func(_ Call, run func()) { run() }}},
+		{"nothing", timingwheel.Options{}},
+		{"OnPanic", timingwheel.Options{OnPanic: func(any, []byte) {}}},
+		{"Around", timingwheel.Options{Around: func(_ timingwheel.Call, run func()) { run() }}},
 	} {
 		b.Run("asked="+c.name+"/pending=1k", func(b *testing.B) {
 			c.opts.Manual = true
@@ -276,18 +278,23 @@ func BenchmarkObserved(b *testing.B) {
 func BenchmarkPlan(b *testing.B) {
 	for _, c := range []struct {
 		name string
-		s    Scheduler
+		s    timingwheel.Scheduler
 	}{
-		{"every", Every(time.Millisecond)},
-		{"scheduler", nextFunc(Every(time.Millisecond).Next)},
+		{"every", timingwheel.Every(time.Millisecond)},
+		{"scheduler", plain{timingwheel.Every(time.Millisecond)}},
 	} {
 		b.Run(c.name, func(b *testing.B) { benchmarkPlan(b, c.s) })
 	}
 }
 
-func benchmarkPlan(b *testing.B, s Scheduler) {
+// plain hides that a Scheduler may have a planner of its own.
+type plain struct{ every timingwheel.Scheduler }
+
+func (p plain) Next(t time.Time) time.Time { return p.every.Next(t) }
+
+func benchmarkPlan(b *testing.B, s timingwheel.Scheduler) {
 	start := time.Date(2030, time.March, 1, 0, 0, 0, 0, time.UTC)
-	tw, err := New(Options{Manual: true, Start: start})
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -305,20 +312,6 @@ func benchmarkPlan(b *testing.B, s Scheduler) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(runs), "ns/run")
 	if runs != 1000*steps {
 		b.Fatalf("%d runs in %d steps of 1000 plans", runs, steps)
-	}
-}
-
-// BenchmarkPlanAdd measures ScheduleFunc and Stop.
-func BenchmarkPlanAdd(b *testing.B) {
-	tw, err := New(Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer tw.Stop()
-	s := Every(time.Hour)
-	b.ReportAllocs()
-	for b.Loop() {
-		tw.ScheduleFunc(s, func() {}).Stop()
 	}
 }
 
@@ -345,8 +338,8 @@ func BenchmarkEvery(b *testing.B) {
 				close(end)
 			}
 		})
-	}, func(b *testing.B, tw *TimingWheel) {
-		s := Every(period)
+	}, func(b *testing.B, tw *timingwheel.TimingWheel) {
+		s := timingwheel.Every(period)
 		calls(b, func(f func()) (stop func()) {
 			t := tw.ScheduleFunc(s, f)
 			return func() { t.Stop() }
@@ -383,35 +376,4 @@ func heldInAll() float64 {
 	runtime.GC()
 	runtime.ReadMemStats(&m)
 	return float64(m.HeapAlloc) + float64(m.StackInuse)
-}
-
-// BenchmarkRearm measures one arming and one call of a thousand timers that are armed and fire
-// repeatedly, in Manual mode without goroutines.
-func BenchmarkRearm(b *testing.B) {
-	const n = 1000
-	manual := func(b *testing.B) (*TimingWheel, func()) {
-		tw := newBenchWheel(b, Options{Manual: true, Start: modelStart})
-		return tw, func() { tw.Advance(tw.Now().Add(time.Millisecond)) }
-	}
-	b.Run("impl=timer", func(b *testing.B) {
-		tw, advance := manual(b)
-		f := closure(1)
-		for i := 0; b.Loop(); i++ {
-			if tw.AfterFunc(time.Millisecond, f); i%n == n-1 {
-				advance()
-			}
-		}
-	})
-	b.Run("impl=functimer", func(b *testing.B) {
-		tw, advance := manual(b)
-		timers := make([]FuncTimer, n)
-		for i := range timers {
-			timers[i].InitStopped(tw, closure(i))
-		}
-		for i := 0; b.Loop(); i++ {
-			if timers[i%n].Reset(time.Millisecond); i%n == n-1 {
-				advance()
-			}
-		}
-	})
 }

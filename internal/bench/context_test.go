@@ -1,10 +1,12 @@
-package timingwheel
+package bench_test
 
 import (
 	"context"
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/timingwheel-go/timingwheel"
 )
 
 // BenchmarkContext makes and cancels a context with a timeout while others are live, on the wheel
@@ -12,7 +14,7 @@ import (
 // a cancellable context for each ("alone"). "awaited" is the background and "request" a parent for
 // each, both with a call of Done. bytes/live is the memory of one live context.
 func BenchmarkContext(b *testing.B) {
-	tw := startWheel(b, Options{})
+	tw := newBenchWheel(b, timingwheel.Options{})
 	for _, live := range []int{1000, 1_000_000} {
 		for _, parent := range []string{"background", "shared", "alone", "awaited", "request"} {
 			for name, with := range map[string]func(context.Context, time.Duration) (context.Context, context.CancelFunc){
@@ -65,38 +67,5 @@ func benchContext(b *testing.B, live int, kind string, with func(context.Context
 	b.ReportMetric(bytes, "bytes/live")
 	for _, cancel := range cancels {
 		cancel()
-	}
-}
-
-// BenchmarkContextQuestions calls Err and Done of a live context, as loops do. The context is below
-// the background, below a parent of package context, or some contexts further below.
-func BenchmarkContextQuestions(b *testing.B) {
-	tw := startWheel(b, Options{})
-	for name, with := range map[string]func(context.Context, time.Duration) (context.Context, context.CancelFunc){
-		"ours": tw.WithTimeout, "std": context.WithTimeout,
-	} {
-		root, end := context.WithCancel(context.Background())
-		defer end()
-		alone, cancel := with(context.Background(), time.Hour)
-		defer cancel()
-		below, cancel := with(root, time.Hour)
-		defer cancel()
-		deep := below
-		for range 4 {
-			deep, cancel = with(context.WithValue(deep, testKey(1), 1), time.Hour)
-			defer cancel()
-		}
-		for parent, ctx := range map[string]context.Context{"background": alone, "cancellable": below, "deep": deep} {
-			b.Run(fmt.Sprintf("Err/parent=%s/%s", parent, name), func(b *testing.B) {
-				for b.Loop() {
-					_ = ctx.Err()
-				}
-			})
-			b.Run(fmt.Sprintf("Done/parent=%s/%s", parent, name), func(b *testing.B) {
-				for b.Loop() {
-					_ = ctx.Done()
-				}
-			})
-		}
 	}
 }

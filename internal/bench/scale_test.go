@@ -1,14 +1,15 @@
-package timingwheel
+package bench_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"runtime"
 	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/timingwheel-go/timingwheel"
 )
 
 // heapInUse returns the size of the live heap after a collection.
@@ -37,23 +38,23 @@ func BenchmarkFill(b *testing.B) {
 			})
 		})
 		b.Run("impl=wheel/pending="+size.name, func(b *testing.B) {
-			tw := newBenchWheel(b, Options{})
+			tw := newBenchWheel(b, timingwheel.Options{})
 			fill(b, size.n, func(i int, d time.Duration) { tw.AfterFunc(d, fs[i]) }, func() {
 				tw.Stop()
-				tw = newBenchWheel(b, Options{})
+				tw = newBenchWheel(b, timingwheel.Options{})
 			})
 		})
 		b.Run("impl=functimer/pending="+size.name, func(b *testing.B) {
-			tw := newBenchWheel(b, Options{})
-			var timers []FuncTimer
+			tw := newBenchWheel(b, timingwheel.Options{})
+			var timers []timingwheel.FuncTimer
 			fill(b, size.n, func(i int, d time.Duration) {
 				if i == 0 {
-					timers = make([]FuncTimer, size.n) // counts, like fields of connections
+					timers = make([]timingwheel.FuncTimer, size.n) // counts, like fields of connections
 				}
 				timers[i].Init(tw, d, fs[i])
 			}, func() {
 				tw.Stop()
-				tw = newBenchWheel(b, Options{})
+				tw = newBenchWheel(b, timingwheel.Options{})
 			})
 		})
 		b.Run("impl=timeouts/pending="+size.name, func(b *testing.B) { fillTimeouts(b, size.n) })
@@ -84,9 +85,9 @@ func availableMemory() (bytes uint64) {
 	return bytes << 10
 }
 
-func newBenchTimeouts(b *testing.B) *Timeouts[uint64] {
+func newBenchTimeouts(b *testing.B) *timingwheel.Timeouts[uint64] {
 	b.Helper()
-	w, err := NewTimeouts(Options{}, func(v []uint64) { sink.Add(int64(len(v))) })
+	w, err := timingwheel.NewTimeouts(timingwheel.Options{}, func(v []uint64) { sink.Add(int64(len(v))) })
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -127,37 +128,13 @@ func fill(b *testing.B, n int, arm func(i int, d time.Duration), renew func()) {
 	renew()
 }
 
-// BenchmarkRetained arms and stops a million timers whose callbacks refer to 1 KB each. It reports
-// the bytes for each timer that remain after one collection, without the handles of the wheel.
-// Package time keeps the callback of a stopped timer as long as the program has the handle.
-func BenchmarkRetained(b *testing.B) {
-	const n = 1_000_000
-	run := func(name string, measure func(keep bool) (pending, stopped int64)) {
-		for _, handles := range []string{"kept", "dropped"} {
-			b.Run("impl="+name+"/handles="+handles, func(b *testing.B) {
-				for range b.N {
-					pending, stopped := measure(handles == "kept")
-					b.ReportMetric(float64(pending)/n, "pending-B/timer")
-					b.ReportMetric(float64(stopped)/n, "retained-B/timer")
-				}
-			})
-		}
-	}
-	run("std", func(keep bool) (pending, stopped int64) { return stopAll(b, n, keep, time.AfterFunc) })
-	run("wheel", func(keep bool) (pending, stopped int64) {
-		tw := newBenchWheel(b, Options{})
-		defer runtime.KeepAlive(tw)
-		return stopAll(b, n, keep, tw.AfterFunc)
-	})
-}
-
 // BenchmarkGC measures one full collection with n pending timers. Each timer has its own closure,
 // and the collector does not see the handles. "std" comes last, because its stopped timers stay in
 // the runtime's heap until others are added.
 func BenchmarkGC(b *testing.B) {
 	for _, size := range sizes {
 		b.Run("impl=wheel/pending="+size.name, func(b *testing.B) {
-			tw := newBenchWheel(b, Options{})
+			tw := newBenchWheel(b, timingwheel.Options{})
 			fillWheel(tw, size.n)
 			collect(b)
 		})
@@ -199,7 +176,7 @@ func BenchmarkManual(b *testing.B) {
 	f := func() {}
 	for _, size := range sizes[:3] {
 		b.Run("ArmStop/impl=manual/pending="+size.name, func(b *testing.B) {
-			tw := newBenchWheel(b, Options{Manual: true})
+			tw := newBenchWheel(b, timingwheel.Options{Manual: true})
 			fillWheel(tw, size.n)
 			startMeasuring(b)
 			for b.Loop() {
@@ -217,7 +194,7 @@ func BenchmarkIdle(b *testing.B) {
 			idle(b)
 		})
 		b.Run("impl=wheel/pending="+size.name, func(b *testing.B) {
-			tw := newBenchWheel(b, Options{})
+			tw := newBenchWheel(b, timingwheel.Options{})
 			fillWheel(tw, size.n)
 			before := tw.Stats().Wakeups
 			idle(b)
@@ -251,11 +228,11 @@ func BenchmarkGeometry(b *testing.B) {
 	for _, p := range populations {
 		for _, size := range []int{16, 64, 256, 1024, 4096} {
 			b.Run(fmt.Sprintf("delays=%s/size=%d", p.name, size), func(b *testing.B) {
-				var st Stats
+				var st timingwheel.Stats
 				wakes, held := 0, 0.0
 				for range b.N {
 					start := time.Unix(0, 0)
-					tw := newBenchWheel(b, Options{Manual: true, WheelSize: size, Levels: maxLevels, Start: start})
+					tw := newBenchWheel(b, timingwheel.Options{Manual: true, WheelSize: size, Levels: 16, Start: start})
 					rng := xorshift(4)
 					for range n {
 						tw.AfterFunc(p.from+time.Duration(rng.below(int((p.to-p.from)/1000)))*1000, func() { sink.Add(1) })
@@ -274,59 +251,4 @@ func BenchmarkGeometry(b *testing.B) {
 			})
 		}
 	}
-}
-
-// BenchmarkSurvey measures a survey of wheels of different sizes, from the default one to one
-// with a bucket in each of very many slots.
-func BenchmarkSurvey(b *testing.B) {
-	for _, c := range []struct {
-		name    string
-		opts    Options
-		pending int
-		spread  time.Duration
-	}{
-		{"empty", Options{}, 0, 0},
-		{"default/pending=1k", Options{}, 1000, time.Minute},
-		{"default/pending=1M", Options{}, 1_000_000, time.Hour},
-		{"shards=64/pending=1M", Options{Shards: 64}, 1_000_000, time.Hour},
-		{"size=65536/shards=4/pending=1M", Options{WheelSize: 65536, Shards: 4}, 1_000_000, time.Hour},
-	} {
-		b.Run("impl=wheel/"+c.name, func(b *testing.B) {
-			c.opts.Manual = true
-			w, err := NewTimeouts(c.opts, func([]uint64) {})
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer w.Stop()
-			for k := range c.pending {
-				s := w.engine.shards[k%len(w.engine.shards)]
-				armOn(s, rand.Int64N(int64(c.spread)), uint64(k))
-			}
-			b.ReportAllocs()
-			for b.Loop() {
-				if o := w.survey(); o.Pending != c.pending {
-					b.Fatal(fmt.Sprint(o.Pending))
-				}
-			}
-		})
-	}
-	b.Run("impl=wheel/worst/pending=786k", func(b *testing.B) {
-		w, err := NewTimeouts(Options{Manual: true, Tick: time.Microsecond, WheelSize: maxWheelSize, Shards: 4}, func([]uint64) {})
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer w.Stop()
-		slots := rand.Perm(3 * maxWheelSize) // in random order, as on a wheel that has run for long
-		for _, s := range w.engine.shards {
-			for _, k := range slots {
-				tick := int64(k%maxWheelSize) << (16 * (k / maxWheelSize))
-				armOn(s, max(1, tick)*int64(time.Microsecond), 0)
-			}
-		}
-		for b.Loop() {
-			if o := w.survey(); o.Pending != w.Len() {
-				b.Fatal(o.Pending)
-			}
-		}
-	})
 }

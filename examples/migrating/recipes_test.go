@@ -1,4 +1,4 @@
-package timingwheel_test
+package migrating
 
 import (
 	"context"
@@ -21,6 +21,39 @@ import (
 
 // The recipes of docs/migrating.md. Each runs with package time ("before") and with a wheel
 // ("after") on fake time. Both must do the same at the same times.
+
+// eventLog records events with their times.
+type eventLog struct {
+	begun time.Time
+	mu    sync.Mutex
+	lines []event
+}
+
+type event struct {
+	ms   int // since the log was begun
+	what string
+	ok   bool
+}
+
+func (d *eventLog) note(what string, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lines = append(d.lines, event{int(time.Since(d.begun) / time.Millisecond), what, ok})
+}
+
+const ms = time.Millisecond
+
+// inBubble runs f on fake time, with a wheel.
+func inBubble(t *testing.T, f func(tw *timingwheel.TimingWheel)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		tw, err := timingwheel.New(timingwheel.Options{})
+		require.NoError(t, err)
+		f(tw)
+		require.NoError(t, tw.Shutdown(context.Background()))
+		synctest.Wait()
+	})
+}
 
 // recipe has the two forms of one recipe.
 type recipe struct {
@@ -756,55 +789,10 @@ func callAll(d *eventLog, call func(ctx context.Context, try attempt) error) {
 	}
 }
 
-// Touch does not arm a timer that has fired. Reset does.
-func TestTouchDoesNotRearmACheck(t *testing.T) {
-	t.Parallel()
-	inBubble(t, func(tw *timingwheel.TimingWheel) {
-		checks := 0
-		timer := tw.NewFuncTimer(idle, func() { checks++ })
-		time.Sleep(2 * idle)
-		synctest.Wait()
-		require.False(t, timer.Touch())
-		time.Sleep(2 * idle)
-		synctest.Wait()
-		require.Equal(t, 1, checks)
-		timer.Reset(idle)
-		time.Sleep(2 * idle)
-		synctest.Wait()
-		require.Equal(t, 2, checks)
-	})
-}
-
-// The wheel keeps the timer of After although the select has ended. Stop releases a timer of
-// NewChannelTimer.
-func TestAfterIsKeptAndAStoppedTimerIsNot(t *testing.T) {
-	t.Parallel()
-	inBubble(t, func(tw *timingwheel.TimingWheel) {
-		answered := make(chan struct{})
-		close(answered)
-		for range 10 {
-			select {
-			case <-tw.After(time.Hour):
-			case <-answered:
-			}
-		}
-		assert.Equal(t, 10, tw.Len())
-		for range 10 {
-			timer := tw.NewChannelTimer(time.Hour)
-			select {
-			case <-timer.C:
-			case <-answered:
-			}
-			timer.Stop()
-		}
-		assert.Equal(t, 10, tw.Len())
-	})
-}
-
 // The code in docs/migrating.md is in this file, so it compiles and is tested.
 func TestRecipesOfTheDocumentAreInThisFile(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("docs/migrating.md")
+	text, err := os.ReadFile("../../docs/migrating.md")
 	require.NoError(t, err)
 	code, err := os.ReadFile("recipes_test.go")
 	require.NoError(t, err)

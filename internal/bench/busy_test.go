@@ -1,4 +1,4 @@
-package timingwheel
+package bench_test
 
 import (
 	"fmt"
@@ -7,14 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/timingwheel-go/timingwheel"
 	"github.com/timingwheel-go/timingwheel/internal/bench"
 )
 
 // Benchmarks on a busy machine, named BenchmarkBusyX/impl=…/busy=…. While the workload runs, the
 // given number of goroutines compute without a pause on two processors. A benchmark on an idle
-// machine makes a timer library look too good, because the machines of its users are busy. The
-// workloads are in internal/bench. One iteration takes some seconds, and a fraction of a second
-// with -short.
+// machine makes a timer library look too good, because the machines of its users are busy. One
+// iteration takes some seconds, and a fraction of a second with -short.
 
 // stdTimers and wheelTimers are the implementations that the benchmarks compare.
 type stdTimers struct{}
@@ -24,32 +24,20 @@ func (stdTimers) Stop(t *time.Timer) bool                               { return
 func (stdTimers) Reset(t *time.Timer, d time.Duration) bool             { return t.Reset(d) }
 func (stdTimers) Close()                                                {}
 
-type wheelTimers struct{ tw *TimingWheel }
+type wheelTimers struct{ tw *timingwheel.TimingWheel }
 
-func (w wheelTimers) After(d time.Duration, _ uint64, f func()) Timer { return w.tw.AfterFunc(d, f) }
-func (wheelTimers) Stop(t Timer) bool                                 { return t.Stop() }
-func (wheelTimers) Reset(t Timer, d time.Duration) bool               { return t.Reschedule(d) }
-func (w wheelTimers) Close()                                          { w.tw.Stop() }
+func (w wheelTimers) After(d time.Duration, _ uint64, f func()) timingwheel.Timer {
+	return w.tw.AfterFunc(d, f)
+}
+func (wheelTimers) Stop(t timingwheel.Timer) bool                   { return t.Stop() }
+func (wheelTimers) Reset(t timingwheel.Timer, d time.Duration) bool { return t.Reschedule(d) }
+func (w wheelTimers) Close()                                        { w.tw.Stop() }
 
 func openStd(time.Duration, func(uint64)) (bench.Timers[*time.Timer], error) { return stdTimers{}, nil }
 
-func openWheel(time.Duration, func(uint64)) (bench.Timers[Timer], error) {
-	tw, err := New(Options{})
+func openWheel(time.Duration, func(uint64)) (bench.Timers[timingwheel.Timer], error) {
+	tw, err := timingwheel.New(timingwheel.Options{})
 	return wheelTimers{tw}, err
-}
-
-type funcTimers struct{ tw *TimingWheel }
-
-func (w funcTimers) After(d time.Duration, _ uint64, f func()) *FuncTimer {
-	return w.tw.NewFuncTimer(d, f)
-}
-func (funcTimers) Stop(t *FuncTimer) bool                   { return t.Stop() }
-func (funcTimers) Reset(t *FuncTimer, d time.Duration) bool { return t.Reset(d) }
-func (w funcTimers) Close()                                 { w.tw.Stop() }
-
-func openFuncTimers(time.Duration, func(uint64)) (bench.Timers[*FuncTimer], error) {
-	tw, err := New(Options{})
-	return funcTimers{tw}, err
 }
 
 // busyWorkload is a workload of internal/bench.
@@ -58,23 +46,23 @@ type busyWorkload[H any] func(bench.Open[H], bench.Config) ([]bench.Figure, erro
 // BenchmarkBusyBlocked measures how late a quick callback is that is due immediately after 2,000
 // callbacks that block.
 func BenchmarkBusyBlocked(b *testing.B) {
-	busyPair(b, bench.Config{N: 2_000, Rounds: max(1, shorter(10))}, bench.BusyBlocked[*time.Timer], bench.BusyBlocked[Timer])
+	busyPair(b, bench.Config{N: 2_000, Rounds: max(1, shorter(10))}, bench.BusyBlocked[*time.Timer], bench.BusyBlocked[timingwheel.Timer])
 }
 
 // BenchmarkBusyBlockedWaking is BenchmarkBusyBlocked, but each callback wakes another goroutine
 // before it blocks.
 func BenchmarkBusyBlockedWaking(b *testing.B) {
-	busyPair(b, bench.Config{N: 2_000, Rounds: max(1, shorter(10))}, bench.BusyBlockedWaking[*time.Timer], bench.BusyBlockedWaking[Timer])
+	busyPair(b, bench.Config{N: 2_000, Rounds: max(1, shorter(10))}, bench.BusyBlockedWaking[*time.Timer], bench.BusyBlockedWaking[timingwheel.Timer])
 }
 
 // BenchmarkBusyStream runs 10,000 callbacks a second for two seconds, which sleep for 5 ms each.
 func BenchmarkBusyStream(b *testing.B) {
-	busyPair(b, bench.Config{N: shorter(20_000)}, bench.BusyStream[*time.Timer], bench.BusyStream[Timer])
+	busyPair(b, bench.Config{N: shorter(20_000)}, bench.BusyStream[*time.Timer], bench.BusyStream[timingwheel.Timer])
 }
 
 // BenchmarkBusySpread runs 100,000 quick callbacks a second for two seconds.
 func BenchmarkBusySpread(b *testing.B) {
-	busyPair(b, bench.Config{N: shorter(200_000)}, bench.BusySpread[*time.Timer], bench.BusySpread[Timer])
+	busyPair(b, bench.Config{N: shorter(200_000)}, bench.BusySpread[*time.Timer], bench.BusySpread[timingwheel.Timer])
 }
 
 // BenchmarkBusyCalls measures single calls while timers expire: 250,000 a second for two seconds
@@ -96,27 +84,8 @@ func BenchmarkBusyCalls(b *testing.B) {
 		for _, busy := range busyLevels {
 			c := bench.Config{N: shorter(v.n), Busy: busy}
 			runBusy(b, "std", v.name, c, openStd, busyCalls[*time.Timer](v.calls))
-			runBusy(b, "wheel", v.name, c, openWheel, busyCalls[Timer](v.calls))
+			runBusy(b, "wheel", v.name, c, openWheel, busyCalls[timingwheel.Timer](v.calls))
 			runBusy(b, "none", v.name, c, openStd, busyCalls[*time.Timer](none))
-		}
-	}
-}
-
-// BenchmarkBusyFuncTimers is BenchmarkBusyCalls for FuncTimers, whose Stop and Reset take the lock
-// of one shard. impl=wheel is a Timer with Stop and AfterFunc, or Reschedule.
-func BenchmarkBusyFuncTimers(b *testing.B) {
-	for _, busy := range busyLevels {
-		for _, operation := range []struct {
-			name      string
-			timer, of bench.Operation
-		}{{"restart", bench.Rearm, bench.Restart}, {"hasten", bench.Hasten, bench.Hasten}} {
-			c := bench.Config{N: shorter(1_000_000), Busy: busy}
-			k := bench.Calls{Operation: operation.of, Callers: 16, Rate: 1_000_000}
-			name := "/call=" + operation.name + "/callers=16"
-			runBusy(b, "std", name, c, openStd, busyCalls[*time.Timer](k))
-			runBusy(b, "functimer", name, c, openFuncTimers, busyCalls[*FuncTimer](k))
-			k.Operation = operation.timer
-			runBusy(b, "wheel", name, c, openWheel, busyCalls[Timer](k))
 		}
 	}
 }
@@ -139,7 +108,7 @@ func shorter(n int) int {
 }
 
 // busyPair runs a workload on package time and on the wheel.
-func busyPair(b *testing.B, c bench.Config, std busyWorkload[*time.Timer], wheel busyWorkload[Timer]) {
+func busyPair(b *testing.B, c bench.Config, std busyWorkload[*time.Timer], wheel busyWorkload[timingwheel.Timer]) {
 	b.Helper()
 	for _, busy := range busyLevels {
 		c.Busy = busy

@@ -1,10 +1,12 @@
-package timingwheel
+package bench_test
 
 import (
 	"runtime"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/timingwheel-go/timingwheel"
 )
 
 // BenchmarkPunctual measures how late single callbacks are on an idle machine, with deadlines 50µs
@@ -21,9 +23,9 @@ func BenchmarkPunctual(b *testing.B) {
 		{"impl=wheel/tick=1ms", time.Millisecond},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			var tw *TimingWheel
+			var tw *timingwheel.TimingWheel
 			if c.tick > 0 {
-				tw = newBenchWheel(b, Options{Tick: c.tick})
+				tw = newBenchWheel(b, timingwheel.Options{Tick: c.tick})
 			}
 			ran := make(chan time.Time)
 			f := func() { ran <- time.Now() }
@@ -32,10 +34,10 @@ func BenchmarkPunctual(b *testing.B) {
 					time.AfterFunc(time.Until(due), f)
 					return due
 				}
-				tw.AtFunc(due, f)
-				e := tw.engine
-				at, _ := e.config.Instant(due)
-				return e.config.TimeAt(e.config.ticks.Begin(e.config.ticks.Ceil(at)))
+				if at, ok := tw.AtFunc(due, f).Deadline(); ok {
+					return at
+				}
+				return due // it has fired
 			}
 			rng := xorshift(7)
 			var late, lateTick []time.Duration

@@ -1,14 +1,16 @@
-package timingwheel
+package bench_test
 
 import (
 	"context"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/timingwheel-go/timingwheel"
 )
 
 // eachChannels runs a benchmark for package time and for a wheel, each with pending callbacks.
-func eachChannels(b *testing.B, std func(b *testing.B), wheel func(b *testing.B, tw *TimingWheel)) {
+func eachChannels(b *testing.B, std func(b *testing.B), wheel func(b *testing.B, tw *timingwheel.TimingWheel)) {
 	b.Helper()
 	for _, size := range sizes {
 		if size.n != 1_000 && size.n != 1_000_000 {
@@ -20,7 +22,7 @@ func eachChannels(b *testing.B, std func(b *testing.B), wheel func(b *testing.B,
 			std(b)
 		})
 		b.Run("impl=wheel/pending="+size.name, func(b *testing.B) {
-			tw := newBenchWheel(b, Options{})
+			tw := newBenchWheel(b, timingwheel.Options{})
 			fillWheel(tw, size.n)
 			startMeasuring(b)
 			wheel(b, tw)
@@ -35,7 +37,7 @@ func BenchmarkNewTimerStop(b *testing.B) {
 		for b.Loop() {
 			time.NewTimer(30 * time.Second).Stop()
 		}
-	}, func(b *testing.B, tw *TimingWheel) {
+	}, func(b *testing.B, tw *timingwheel.TimingWheel) {
 		for b.Loop() {
 			tw.NewChannelTimer(30 * time.Second).Stop()
 		}
@@ -54,7 +56,7 @@ func BenchmarkNewTimerWait(b *testing.B) {
 			}
 			t.Stop()
 		})
-	}, func(b *testing.B, tw *TimingWheel) {
+	}, func(b *testing.B, tw *timingwheel.TimingWheel) {
 		answers(b, func(answer <-chan int) {
 			t := tw.NewChannelTimer(30 * time.Second)
 			select {
@@ -88,7 +90,7 @@ func BenchmarkTimerReset(b *testing.B) {
 		for b.Loop() {
 			t.Reset(time.Hour)
 		}
-	}, func(b *testing.B, tw *TimingWheel) {
+	}, func(b *testing.B, tw *timingwheel.TimingWheel) {
 		t := tw.NewChannelTimer(time.Hour)
 		for b.Loop() {
 			t.Reset(time.Hour)
@@ -100,7 +102,7 @@ func BenchmarkTimerReset(b *testing.B) {
 // channels are in use at a time.
 func BenchmarkAfter(b *testing.B) {
 	eachChannels(b, func(b *testing.B) { receiveAll(b, time.After) },
-		func(b *testing.B, tw *TimingWheel) { receiveAll(b, tw.After) })
+		func(b *testing.B, tw *timingwheel.TimingWheel) { receiveAll(b, tw.After) })
 }
 
 func receiveAll(b *testing.B, after func(time.Duration) <-chan time.Time) {
@@ -118,7 +120,7 @@ func receiveAll(b *testing.B, after func(time.Duration) <-chan time.Time) {
 // millisecond.
 func BenchmarkSleep(b *testing.B) {
 	eachChannels(b, func(b *testing.B) { sleepers(b, func() { time.Sleep(time.Millisecond) }) },
-		func(b *testing.B, tw *TimingWheel) {
+		func(b *testing.B, tw *timingwheel.TimingWheel) {
 			sleepers(b, func() { _ = tw.Sleep(context.Background(), time.Millisecond) })
 		})
 }
@@ -136,7 +138,7 @@ func BenchmarkSleepContext(b *testing.B) {
 				t.Stop()
 			}
 		})
-	}, func(b *testing.B, tw *TimingWheel) {
+	}, func(b *testing.B, tw *timingwheel.TimingWheel) {
 		sleepers(b, func() { _ = tw.Sleep(ctx, time.Millisecond) })
 	})
 }
@@ -162,7 +164,7 @@ func BenchmarkTicks(b *testing.B) {
 			t := time.NewTicker(5 * time.Millisecond)
 			return t.C, t.Stop
 		})
-	}, func(b *testing.B, tw *TimingWheel) {
+	}, func(b *testing.B, tw *timingwheel.TimingWheel) {
 		ticks(b, func() (<-chan time.Time, func()) {
 			t := tw.NewTicker(5 * time.Millisecond)
 			return t.C, t.Stop

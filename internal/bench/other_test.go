@@ -1,6 +1,6 @@
 //go:build !unix
 
-package timingwheel
+package bench_test
 
 import (
 	"testing"
