@@ -41,7 +41,7 @@ func (pg *Page) Swap(slot uint32, old, w Word) bool {
 
 // Arm sets the word of a free slot for its next timer and returns the word. x is the deadline bits.
 func (pg *Page) Arm(slot uint32, class Word, x uint64) Word {
-	w := pg.Load(slot).next(Staged, class, x)
+	w := pg.Load(slot).next(class, x)
 	pg.Store(slot, w)
 	return w
 }

@@ -102,14 +102,14 @@ func TestNextTimerOfASlotHasTheNextGeneration(t *testing.T) {
 	for _, kind := range kinds {
 		for _, flags := range flagSets() {
 			old := Word(7)<<tickShift | 41<<genShift | flags | Word(kind)
-			w := old.next(Staged, Counted, 12)
+			w := old.next(Counted, 12)
 			requireParts(t, w, Staged, Counted, 42, 12)
 			require.NotEqual(t, old.Gen(), w.Gen())
 			require.Equal(t, w.Gen(), (w.With(Dead).WithBits(3) | Listed).Gen())
 		}
 	}
 	requireParts(t, Word(genMask-1)<<genShift|Word(Spent), Spent, 0, genMask-1, 0)
-	w := (Word(genMask-1)<<genShift | Word(Spent)).next(Staged, 0, 0)
+	w := (Word(genMask-1)<<genShift | Word(Spent)).next(0, 0)
 	require.True(t, w.Exhausted(), "the timer has the last generation")
 }
 

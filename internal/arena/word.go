@@ -16,11 +16,12 @@ import "github.com/timingwheel-go/timingwheel/internal/clock"
 //	                                     pushes the slot on the stack of removals
 //	Placed   Dead *    wheel's Stop      the timer is discarded, so later claims fail
 //	Placed   Spent *   worker            the timer is claimed, and its callback begins
+//	Placed   Spent *   RemoveAll         the payload is returned
 //	Flushed  Spent *   worker            as Placed
 //	Flushed  Dead *    wheel's Stop      as Placed
 //
 // A star marks a final kind. The slot is allocated again once no inbox, bucket or stack refers to
-// it. A queue of due timers may still refer to it, by its generation.
+// it. A queue of due timers may still do so, with the old generation.
 //
 // Every transition is one compare-and-swap of the whole word, so it fails if the generation or the
 // deadline has changed. Reschedule to a later time changes the deadline of a Staged or Placed word
@@ -96,9 +97,9 @@ func (w Word) Tick() int64 { return int64(w >> tickShift) }
 func (w Word) Gen() uint32 { return uint32(w>>genShift) & genMask }
 
 // next returns the word for the slot's next timer. The slot must not be exhausted.
-func (w Word) next(k Kind, flags Word, x uint64) Word {
+func (w Word) next(class Word, x uint64) Word {
 	gen := (w>>genShift + 1) & genMask
-	return Word(x)<<tickShift | gen<<genShift | flags | Word(k)
+	return Word(x)<<tickShift | gen<<genShift | class | Word(Staged)
 }
 
 // Exhausted reports whether the slot has used all generations, so that it must be retired.
