@@ -131,10 +131,9 @@ func (p *Pool[E]) Wake() {
 	p.newWorker().serve()
 }
 
-// Close discards the queue. After Close has returned, the pool calls Run no more. A call of Run
-// that has begun continues: the host's own claims decide whether its callbacks still begin. All
-// goroutines of the pool end, the running ones once Run returns. Close does not wait for them. It
-// may be called more than once.
+// Close discards the queue. Afterwards no batch begins. A batch that has begun continues: the
+// host's own claims decide whether its callbacks still begin. All goroutines of the pool end, the
+// running ones once Run returns. Close does not wait for them. It may be called more than once.
 func (p *Pool[E]) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
