@@ -58,7 +58,7 @@ func (w *Timeouts[T]) AddAt(t time.Time, v T) Timer { return w.engine.at(t, v) }
 // RemoveAll removes all pending timers and returns their payloads, in no particular order. The
 // timers count as stopped, and the wheel continues to work. If nothing is pending or the wheel is
 // stopped, the result is empty. RemoveAll may wait for a goroutine of the wheel that is moving
-// timers. O(pending timers).
+// timers. O(memory of the wheel).
 func (w *Timeouts[T]) RemoveAll() []T {
 	var all []T
 	for _, s := range w.engine.shards {

@@ -353,7 +353,7 @@ func (tw *TimingWheel) WriteProfile(w io.Writer) error { return tw.engine.writeP
 // [Inline], where it runs them. From then on Stop of such a timer returns false, Len does not count
 // it, and [Stats].Due does, until its callback starts. The wheel's Stop discards what has not
 // started. A plan runs once and continues. On a stopped wheel Flush returns 0. It panics on the
-// wheel of [Default]. O(pending timers).
+// wheel of [Default]. O(memory of the wheel).
 func (tw *TimingWheel) Flush() int {
 	tw.role.mustNotBeDefault("Flush")
 	return tw.engine.flush()
@@ -366,7 +366,7 @@ func (tw *TimingWheel) Flush() int {
 // 0.
 //
 // Stop may be called by a callback, more than once, and concurrently with all other calls. It
-// panics on the wheel of [Default]. O(pending timers).
+// panics on the wheel of [Default]. O(memory of the wheel).
 func (tw *TimingWheel) Stop() {
 	tw.role.mustStop("Stop")
 	tw.engine.stop()
