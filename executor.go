@@ -93,9 +93,6 @@ func (funcs) More() {}
 // An entry of the queue is a handle. It claims nothing: until the claim, which is a
 // compare-and-swap of the timer's word right before the callback, the timer is pending and can be
 // stopped or moved. The handle then finds another kind or generation, or a later deadline.
-//
-//	D1  A Placed timer that is in no bucket has an entry in the queue, in a batch that has been
-//	    taken from the queue, or in owner.expired.
 type due interface {
 	Put(timers []Timer, more bool) // appends timers; more: a shard has more; Wake follows, except in More
 	Wake()                         // runs or hands over what is queued, on the calling goroutine or on others
@@ -113,14 +110,13 @@ type poolHost[T any] struct {
 
 func (h *poolHost[T]) Run(timers []Timer) { h.engine.run(timers) }
 
-func (h *poolHost[T]) More() { h.engine.more(h.due) }
-
-// more does the work of drivers that are late. It queues timers for d, and for others, which it
-// wakes.
-func (e *engine[T]) more(d due) {
-	tick := e.config.ticks.Floor(e.config.Read())
-	for _, s := range e.shards {
-		if own := s.alarm.due == d; s.alarm.driveIfLate(tick, own) && !own {
+// More does the work of drivers that are late. It queues timers for its own pool, and for others,
+// which it wakes.
+func (h *poolHost[T]) More() {
+	c := &h.engine.config
+	tick := c.ticks.Floor(c.Read())
+	for _, s := range h.engine.shards {
+		if own := s.alarm.due == h.due; s.alarm.driveIfLate(tick, own) && !own {
 			go s.alarm.due.Wake()
 		}
 	}

@@ -119,9 +119,9 @@ type arrivals struct {
 
 func (a *arrivals) empty() bool { return a.done == len(a.slots) }
 
-// slotStack is a lock-free stack of slots that the owner has to free: those whose timers were
-// stopped while they were Placed, or those of claimed timers. The owner takes all slots
-// at once, so there is no ABA problem. The upper half of head is the number of slots, and the lower
+// slotStack is a lock-free stack of slots that the owner has to free: those of timers that were
+// stopped while they were Placed, or of claimed timers. The owner takes the whole stack with one
+// swap, so there is no ABA problem. The upper half of head is the number of slots, and the lower
 // half is the index of the first slot plus 1. The words of the slots hold the links.
 type slotStack struct {
 	_    [64]byte

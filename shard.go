@@ -159,9 +159,8 @@ func (e *engine[T]) next() (at time.Time, ok bool) {
 	return e.config.TimeAt(first), true
 }
 
-// shard is one independent wheel with its driver. It has the locks and connects the
-// parts. The parts take none of these locks and have no reference to the shard, except for the
-// alarm.
+// shard is one independent wheel with its driver. It has the locks and connects the parts. Only the
+// alarm refers to the shard and takes its locks.
 //
 // The state of a timer is the word of its slot. Each step is one compare-and-swap of that word, so
 // callers need a lock only to arm a timer and to move it to an earlier deadline:
@@ -186,6 +185,8 @@ func (e *engine[T]) next() (at time.Time, ok bool) {
 //	S4  If owner.expired has timers, the alarm's tick has begun, or a driver is starting or running.
 //	S5  The alarm goes off no later than the first bucket with timers and the first timer of the
 //	    inbox and of the arrivals, unless a driver is starting or running.
+//	S6  A Placed timer that is in no bucket has an entry in owner.expired, in the queue of due, or in
+//	    a batch that has been taken from the queue; during an Advance perhaps in advance.all.
 type shard struct {
 	_ [64]byte // separates the cache lines that are written here from the object before
 
@@ -248,7 +249,7 @@ func (s *shard) init(c config, typed typedShard) {
 	}
 }
 
-// claimed is what workers write without a lock.
+// claimed has the claims of a shard. Workers write it without a lock.
 type claimed struct {
 	_          [64]byte
 	fired      atomic.Uint64 // claims of timers that were not flushed

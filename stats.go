@@ -136,7 +136,7 @@ func (s *shardOf[T]) addPending(st *Stats, pending int, now int64) {
 	o := &s.owner
 	pending = max(pending, 0)
 	st.Pending += pending
-	st.Due += max(0, pending-o.live()) + int((s.owner.counters.flushed - s.claimed.flushBegun.Load()))
+	st.Due += max(0, pending-o.live()) + int(o.counters.flushed-s.claimed.flushBegun.Load())
 	st.Buckets += len(o.store.all) - len(o.store.spare) - o.wheel.empties
 	levels := 0
 	for _, l := range o.wheel.levels {

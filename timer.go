@@ -49,8 +49,8 @@ func (t Timer) pending() (c cell, w arena.Word, ok bool) {
 // isDue reports whether an entry of a queue of due timers may still be claimed.
 func (t Timer) isDue() bool {
 	_, w, ok := t.load()
-	k := w.Kind()
-	return ok && (k == arena.Flushed || k == arena.Placed && (!t.ref.shard.config.Manual || t.ref.shard.inbox.order.collected(t.index)))
+	s, k := t.ref.shard, w.Kind()
+	return ok && (k == arena.Flushed || k == arena.Placed && (!s.config.Manual || s.inbox.order.collected(t.index)))
 }
 
 // Stop stops a pending timer and returns true. The callback then never starts, and what it refers

@@ -1,8 +1,6 @@
 package timingwheel
 
-import (
-	"github.com/timingwheel-go/timingwheel/internal/heap"
-)
+import "github.com/timingwheel-go/timingwheel/internal/heap"
 
 const maxLevels = 16
 
