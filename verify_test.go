@@ -20,19 +20,16 @@ func (s *shard) verify() error {
 	}
 	s.armMu.Lock()
 	defer s.armMu.Unlock()
-	if err := s.owner.wheel.verify(); err != nil {
+	o := &s.owner
+	if err := cmp.Or(o.wheel.verify(), verifySlots(&s.slots), o.store.chunks.verify()); err != nil {
 		return err
 	}
-	for _, check := range []func(*shard) error{verifyPages, verifyBuckets, verifyInbox, verifyDue, verifyAlarm} {
+	for _, check := range []func(*shard) error{verifyBuckets, verifyInbox, verifyDue, verifyAlarm} {
 		if err := check(s); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func verifyPages(s *shard) error {
-	return cmp.Or(verifySlots(&s.slots), s.owner.store.chunks.verify())
 }
 
 // verifySlots checks S1 of the slots.
