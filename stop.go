@@ -132,6 +132,7 @@ func (s *shard) discardAll() {
 // flush is [TimingWheel.Flush]. It claims the timers of all shards before it queues the first one:
 // a callback may arm a timer on another shard, and that timer must not be flushed as well.
 func (e *engine[T]) flush() (n int) {
+	e.funcTimers.flushes.Add(1) // before the claims: a plan whose timer is due may run immediately
 	timers := make([][]Timer, len(e.shards))
 	for k, s := range e.shards {
 		s.wheelMu.Lock()
@@ -140,7 +141,6 @@ func (e *engine[T]) flush() (n int) {
 		timers[k] = claimed
 		n += count
 	}
-	e.funcTimers.flushes.Add(1)
 	for k, s := range e.shards {
 		s.alarm.due.Put(timers[k], false)
 	}
