@@ -61,6 +61,17 @@ func (l *bucketList) push(b *bucket) {
 	l.tail = b
 }
 
+// pushByLevel inserts b behind the buckets of its own level and of finer ones. O(buckets).
+func (l *bucketList) pushByLevel(b *bucket) {
+	p := &l.head
+	for *p != nil && (*p).level <= b.level {
+		p = &(*p).next
+	}
+	if b.next, *p = *p, b; b.next == nil {
+		l.tail = b
+	}
+}
+
 func (l *bucketList) pop() *bucket {
 	b := l.head
 	l.head = b.next

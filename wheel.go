@@ -242,7 +242,7 @@ func (c *cascade) push(b *bucket) {
 	if b.level == 0 {
 		c.fine.push(b)
 	} else {
-		c.coarse.push(b)
+		c.coarse.pushByLevel(b)
 	}
 }
 
