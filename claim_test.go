@@ -302,3 +302,57 @@ func TestRemoveAllTakesEverything(t *testing.T) {
 		assert.False(t, postponed.Stop())
 	})
 }
+
+// While a limit is reached or an inline callback blocks, timers that are stopped after they became
+// due leave few entries in the queue, and Overdue is that of the timer behind them.
+func TestStoppedDueTimersLeaveFewEntries(t *testing.T) {
+	t.Parallel()
+	for name, x := range map[string]Executor{"limit": Limit(1), "inline": Inline} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, Options{Executor: x, Shards: 1}, func(t *testing.T, tw *TimingWheel) {
+				release := make(chan struct{})
+				tw.AfterFunc(0, func() { <-release })
+				pass(ms)
+				timers := make([]Timer, 1000)
+				for range 20 {
+					for i := range timers {
+						timers[i] = tw.AfterFunc(0, func() {})
+					}
+					pass(2 * ms)
+					for _, timer := range timers {
+						require.True(t, timer.Stop())
+					}
+				}
+				last := tw.AfterFunc(0, func() {})
+				pass(10 * ms)
+				require.Equal(t, 1, tw.Len())
+				require.Less(t, tw.engine.dues[0].Stats().Queued, 6000)
+				require.Equal(t, 1, tw.Stats().Due)
+				require.GreaterOrEqual(t, tw.Stats().Overdue, 8*ms)
+				require.True(t, last.Stop())
+				close(release)
+			})
+		})
+	}
+}
+
+// A timer that was moved away and back while it is due keeps one of its entries.
+func TestLiveEntriesAreThoseOfDueTimersOnce(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{})
+	timers := make([]Timer, 200)
+	for i := range timers {
+		timers[i] = tw.AfterFunc(time.Hour, func() {})
+	}
+	for _, s := range tw.engine.shards {
+		s.placeAll()
+	}
+	require.True(t, timers[7].Stop())
+	live := tw.engine.live()
+	for round := range 2 {
+		for i, timer := range timers {
+			require.Equal(t, round == 0 && i != 7, live(timer), i)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/pool"
 )
 
@@ -85,6 +86,8 @@ type funcs struct{}
 
 func (funcs) Run(fs []func()) { fs[0]() }
 
+func (funcs) Live() func(func()) bool { return func(func()) bool { return true } }
+
 func (funcs) More() {}
 
 // due is the room behind the wheel: a queue of timers that have expired, and the goroutines that
@@ -110,6 +113,8 @@ type poolHost[T any] struct {
 
 func (h *poolHost[T]) Run(timers []Timer) { h.engine.run(timers) }
 
+func (h *poolHost[T]) Live() func(Timer) bool { return h.engine.live() }
+
 // More does the work of drivers that are late. It queues timers for its own pool, and for others,
 // which it wakes.
 func (h *poolHost[T]) More() {
@@ -119,6 +124,28 @@ func (h *poolHost[T]) More() {
 		if own := s.alarm.due == h.due; s.alarm.driveIfLate(tick, own) && !own {
 			go s.alarm.due.Wake()
 		}
+	}
+}
+
+// live returns a filter for a queue of timers that cannot be run for a long time. It removes the
+// entries of timers that were stopped or moved, and further ones of a timer that was moved away and
+// back.
+func (e *engine[T]) live() func(Timer) bool {
+	type slots [arena.PageSize / 64]uint64
+	seen := make(map[*pageRef]*slots)
+	return func(t Timer) bool {
+		if !t.isDue() {
+			return false
+		}
+		p := seen[t.ref]
+		if p == nil {
+			p = new(slots)
+			seen[t.ref] = p
+		}
+		word, bit := &p[t.index&arena.PageMask/64], uint64(1)<<(t.index%64)
+		first := *word&bit == 0
+		*word |= bit
+		return first
 	}
 }
 
@@ -144,6 +171,9 @@ func (c *dueCalls[T]) Put(timers []Timer, _ bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.queue.Push(timers)
+	if !c.engine.config.Manual { // Advance empties the queue
+		c.queue.Sweep(c.engine.live)
+	}
 	c.most = max(c.most, c.queue.Len())
 }
 

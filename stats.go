@@ -50,7 +50,8 @@ type Stats struct {
 	Expired int // entries of a keyed.Map that have expired and wait to be reported; else 0
 
 	// Lateness is the distribution of the time from the tick to which a deadline was rounded up to
-	// the beginning of the batch in which the timer was claimed.
+	// the beginning of the batch in which the timer was claimed. A batch of callbacks records the
+	// last of its timers when it ends.
 	Lateness Histogram
 }
 
@@ -67,7 +68,11 @@ func (e *engine[T]) stats() Stats {
 		st.Running += of.Running
 		st.Workers += of.Workers
 		st.MostDue = max(st.MostDue, of.Most)
-		if first := earliestOf(d.Waiting(chunkSize)); first != never {
+		first := earliestOf(d.Waiting(chunkSize))
+		if first == never { // these were stopped
+			first = earliestOf(d.Waiting(math.MaxInt))
+		}
+		if first != never {
 			st.Overdue = max(st.Overdue, time.Duration(e.reading()-e.config.ticks.Begin(first)))
 		}
 	}

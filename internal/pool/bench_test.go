@@ -43,6 +43,8 @@ func (h *toyHost) Run(timers []*timer) {
 	}
 }
 
+func (h *toyHost) Live() func(*timer) bool { return func(*timer) bool { return true } }
+
 func (h *toyHost) More() {
 	for _, w := range h.wheels {
 		if int64(time.Since(w.base)) >= w.next.Load() && w.mu.TryLock() {
@@ -219,6 +221,8 @@ func (h *slotHost) Run(items []uint64) {
 		}
 	}
 }
+func (h *slotHost) Live() func(uint64) bool { return func(uint64) bool { return true } }
+
 func (h *slotHost) More() {}
 
 // BenchmarkBurst measures a million quick callbacks: the time from the first Put until the last one

@@ -54,13 +54,17 @@ const (
 	few        = 512              // R4
 )
 
-// Host is the owner of the items. Its methods are called without a lock.
+// Host is the owner of the items. Its methods are called without a lock, unless stated.
 type Host[E any] interface {
 	// Run runs items. If a callback takes long, or exits its goroutine, the pool passes the same
 	// items to Run again, on another goroutine. So Run claims each item before it runs it, unless
 	// it gets only one at a time: see Config. Run does not keep or write items. A panic that Run
 	// does not recover crashes the program.
 	Run(items []E)
+
+	// Live returns a function that reports whether an item still has to be run. The function is
+	// called for each item of the queue, with the lock of the pool.
+	Live() func(E) bool
 
 	// More is called by a worker if the queue is empty, or nearly empty and the host has more. More
 	// puts into the pool what has become due meanwhile, and owes no Wake for it.
@@ -118,6 +122,7 @@ func (p *Pool[E]) Put(items []E, more bool) {
 	if !p.closed {
 		p.more = p.more || more
 		p.queue.Push(items)
+		p.queue.Sweep(p.host.Live)
 		p.stats.Most = max(p.stats.Most, p.queue.Len())
 	}
 }

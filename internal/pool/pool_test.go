@@ -49,6 +49,8 @@ func (h *funcs) Run(items []*call) {
 	}
 }
 
+func (h *funcs) Live() func(*call) bool { return func(c *call) bool { return !c.begun.Load() } }
+
 func (h *funcs) More() {
 	if h.more != nil {
 		h.more()
@@ -273,6 +275,8 @@ func (h *payloads) Run(items []int) {
 	defer h.mu.Unlock()
 	h.calls = append(h.calls, slices.Clone(items))
 }
+
+func (*payloads) Live() func(int) bool { return func(int) bool { return true } }
 
 func (*payloads) More() {}
 
@@ -502,6 +506,8 @@ type model struct {
 	closed atomic.Bool     // no callback begins any more
 	gate   chan struct{}
 }
+
+func (m *model) Live() func(uint32) bool { return func(i uint32) bool { return m.ran[i].Load() == 0 } }
 
 func (m *model) Run(items []uint32) {
 	for _, i := range items {

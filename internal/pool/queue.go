@@ -1,8 +1,11 @@
 package pool
 
+import "slices"
+
 const (
 	chunkSize = 128
 	sparesMax = 8 // chunks that an empty queue keeps
+	sweepMin  = 4096
 )
 
 // Queue is a first-in, first-out queue of small values, and a plain data structure. Chunks whose
@@ -19,6 +22,7 @@ type Queue[E any] struct {
 	spares     int       // their number
 	first, end int
 	n          int
+	kept       int // items after the last Sweep
 }
 
 type chunk[E any] struct {
@@ -60,6 +64,23 @@ func (q *Queue[E]) Return(items []E) {
 	}
 }
 
+// Sweep removes the items that are not live, if the queue is much longer than after the last Sweep.
+// live returns a function that reports whether an item is live, and is called for each item in
+// turn. O(1) for each item that was pushed, amortised.
+func (q *Queue[E]) Sweep(live func() func(E) bool) {
+	if q.n < max(sweepMin, 4*q.kept) {
+		return
+	}
+	var chunk [chunkSize]E
+	isLive := live()
+	for left := q.n; left > 0; {
+		items := q.Pop(chunk[:0], min(left, chunkSize))
+		left -= len(items)
+		q.Push(slices.DeleteFunc(items, func(e E) bool { return !isLive(e) }))
+	}
+	q.kept = q.n
+}
+
 // newChunk returns an empty chunk.
 func (q *Queue[E]) newChunk() *chunk[E] {
 	c := q.spare
@@ -85,6 +106,7 @@ func (q *Queue[E]) grow() {
 // Peek returns up to most items at the head, which stay in the queue. O(most).
 func (q *Queue[E]) Peek(most int) (items []E) {
 	first := q.first
+	most = min(most, q.n)
 	for c := q.head; c != nil && len(items) < most; c, first = c.next, 0 {
 		end := chunkSize
 		if c == q.tail {

@@ -3,6 +3,7 @@ package pool
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -90,4 +91,27 @@ func TestEmptyQueueKeepsFewChunks(t *testing.T) {
 		q.Push([]int{1, 2, 3})
 		q.Pop(make([]int, 0, 3), 3)
 	}))
+}
+
+// A queue that only dead items make longer stays short, and keeps the live ones in order.
+func TestSweepRemovesDeadItems(t *testing.T) {
+	t.Parallel()
+	var q Queue[int]
+	var model []int
+	asked := 0
+	live := func() func(int) bool {
+		return func(i int) bool { asked++; return i%1000 == 1 }
+	}
+	const n = 1_000_000
+	for i := 1; i <= n; i++ {
+		q.Push([]int{i})
+		q.Sweep(live)
+		if i%1000 == 1 {
+			model = append(model, i)
+		}
+		require.Less(t, q.Len(), sweepMin+4*len(model))
+	}
+	require.Less(t, asked, 2*n)
+	require.NoError(t, q.verify(func(e int) bool { return e == 0 }))
+	require.Equal(t, model, slices.DeleteFunc(q.Pop(nil, n), func(i int) bool { return i%1000 != 1 }))
 }
