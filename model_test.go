@@ -1127,7 +1127,7 @@ func (m *bubbleModel) play(steps int) {
 
 func TestModelOfARunningWheel(t *testing.T) {
 	t.Parallel()
-	for seed := range scaledSeeds(24) {
+	for seed := range scaledSeeds(48) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 0))
