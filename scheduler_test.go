@@ -1001,12 +1001,12 @@ func overlappingEvery(d time.Duration) plannerFunc {
 // A plan that is armed during a Flush, on a shard that the Flush has left, runs at its time and not
 // at its next look at the wall clock.
 func TestPlanArmedDuringAFlushIsNotEarly(t *testing.T) {
-	tw, err := New(Options{Shards: 2})
-	require.NoError(t, err)
-	defer tw.Stop()
 	compare := clock.Compare
 	clock.Compare = 50 * time.Millisecond
 	defer func() { clock.Compare = compare }()
+	tw, err := New(Options{Shards: 2})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, tw.Shutdown(t.Context())) }()
 	first, second := tw.engine.shards[0], tw.engine.shards[1]
 
 	second.wheelMu.Lock()
@@ -1029,7 +1029,7 @@ func TestPlanArmedDuringAFlushIsNotEarly(t *testing.T) {
 		t.Fatal("the plan has run an hour early")
 	case <-time.After(300 * time.Millisecond):
 	}
-	require.Zero(t, first.owner.counters.flushed)
+	first.own(func() { require.Zero(t, first.owner.counters.flushed) })
 }
 
 type only time.Time
@@ -1049,7 +1049,7 @@ func TestFlushRunsAPlanWhoseTimerIsDue(t *testing.T) {
 	defer func() { clock.Compare = compare }()
 	tw, err := New(Options{Shards: 2, Executor: Limit(1)})
 	require.NoError(t, err)
-	defer tw.Stop()
+	defer func() { require.NoError(t, tw.Shutdown(t.Context())) }()
 	block, began := make(chan struct{}), make(chan struct{})
 	tw.AfterFunc(0, func() { close(began); <-block })
 	receive(t, began, "the callback")
