@@ -1008,7 +1008,6 @@ func TestPlanArmedDuringAFlushIsNotEarly(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, tw.Shutdown(t.Context())) }()
 	first, second := tw.engine.shards[0], tw.engine.shards[1]
-
 	second.wheelMu.Lock()
 	flushed := make(chan int)
 	go func() { flushed <- tw.Flush() }() // walks over the first shard, and waits for the second one
