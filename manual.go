@@ -10,6 +10,26 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
+// advance is memory that the calls of Advance use one after the other.
+type advance struct {
+	running atomic.Bool
+	timers  []Timer
+	all     []collected
+}
+
+// collected is a timer that an Advance has found due.
+type collected struct {
+	tick  int64
+	shard int
+	stamp uint64
+	timer Timer
+}
+
+// compare orders timers by tick, and those of one tick and one shard by the order of arming.
+func (c collected) compare(o collected) int {
+	return cmp.Or(cmp.Compare(c.tick, o.tick), cmp.Compare(c.shard, o.shard), cmp.Compare(c.stamp, o.stamp))
+}
+
 // advanceTo moves the clock of a Manual wheel, never back, and runs or submits the due timers. It
 // returns the number of timers that it has claimed or submitted.
 func (e *engine[T]) advanceTo(t time.Time) int {
@@ -71,26 +91,6 @@ func (e *engine[T]) serveDue() int {
 	defer c.mu.Unlock()
 	n := c.serve(c.queue.Len())
 	return n + c.serve(c.queue.Len())
-}
-
-// advance is memory that the calls of Advance use one after the other.
-type advance struct {
-	running atomic.Bool
-	timers  []Timer
-	all     []collected
-}
-
-// collected is a timer that an Advance has found due.
-type collected struct {
-	tick  int64
-	shard int
-	stamp uint64
-	timer Timer
-}
-
-// compare orders timers by tick, and those of one tick and one shard by the order of arming.
-func (c collected) compare(o collected) int {
-	return cmp.Or(cmp.Compare(c.tick, o.tick), cmp.Compare(c.shard, o.shard), cmp.Compare(c.stamp, o.stamp))
 }
 
 // advanceTo moves the clock of a Manual shard and appends the timers that have become due to all. k

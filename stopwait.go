@@ -22,6 +22,46 @@ type countedFunc struct {
 
 const awaited = 1 << 31
 
+// callWaits has the channels on which calls to StopWait wait.
+type callWaits struct {
+	mu    sync.Mutex
+	ended map[*countedFunc]chan struct{}
+}
+
+// wait returns a channel that is closed when no call of f is under way, or nil if none is under way
+// now.
+func (c *callWaits) wait(f *countedFunc) <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for n := f.calls.Load(); n&awaited == 0; n = f.calls.Load() {
+		if n == 0 {
+			return nil
+		}
+		if f.calls.CompareAndSwap(n, n|awaited) {
+			if c.ended == nil {
+				c.ended = make(map[*countedFunc]chan struct{})
+			}
+			c.ended[f] = make(chan struct{})
+		}
+	}
+	return c.ended[f]
+}
+
+// callEnded counts the end of a call of f, or a claim that has failed.
+func (c *callWaits) callEnded(f *countedFunc) {
+	if f.calls.Add(^uint32(0)) != awaited {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f.calls.CompareAndSwap(awaited, 0) { // else another call has begun
+		close(c.ended[f])
+		if delete(c.ended, f); len(c.ended) == 0 {
+			c.ended = nil // a map does not shrink
+		}
+	}
+}
+
 // countedFuncs holds the functions of a shard's pending FuncTimers, by slot. A worker looks up the
 // function before it claims a timer, so it may read the entry of another timer. An entry is written
 // under armMu when a timer is armed, and cleared by the goroutine that has stopped or claimed the
@@ -81,54 +121,6 @@ func (c *countedFuncs) bytes() uintptr {
 	return uintptr(c.open)*unsafe.Sizeof(countedPage{}) + uintptr(c.pages.Cap())*unsafe.Sizeof(uintptr(0))
 }
 
-// funcTimerState is the state that an engine keeps for its FuncTimers.
-type funcTimerState struct {
-	replaced atomic.Uint64 // timers that FuncTimer.rearm has stopped to arm another one
-	waits    atomic.Uint64 // timers of plans that have fired and were armed again without a run
-	flushes  atomic.Uint32 // Flushes that have begun
-	calls    callWaits
-}
-
-// callWaits has the channels on which calls to StopWait wait.
-type callWaits struct {
-	mu    sync.Mutex
-	ended map[*countedFunc]chan struct{}
-}
-
-// wait returns a channel that is closed when no call of f is under way, or nil if none is under way
-// now.
-func (c *callWaits) wait(f *countedFunc) <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for n := f.calls.Load(); n&awaited == 0; n = f.calls.Load() {
-		if n == 0 {
-			return nil
-		}
-		if f.calls.CompareAndSwap(n, n|awaited) {
-			if c.ended == nil {
-				c.ended = make(map[*countedFunc]chan struct{})
-			}
-			c.ended[f] = make(chan struct{})
-		}
-	}
-	return c.ended[f]
-}
-
-// callEnded counts the end of a call of f, or a claim that has failed.
-func (c *callWaits) callEnded(f *countedFunc) {
-	if f.calls.Add(^uint32(0)) != awaited {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if f.calls.CompareAndSwap(awaited, 0) { // else another call has begun
-		close(c.ended[f])
-		if delete(c.ended, f); len(c.ended) == 0 {
-			c.ended = nil // a map does not shrink
-		}
-	}
-}
-
 // countCall returns the function of a slot whose calls are counted, or nil. It counts the call
 // unless Flush has counted it.
 func (s *shard) countCall(i uint32, w arena.Word) *countedFunc {
@@ -140,4 +132,12 @@ func (s *shard) countCall(i uint32, w arena.Word) *countedFunc {
 		f.calls.Add(1)
 	}
 	return f
+}
+
+// funcTimerState is the state that an engine keeps for its FuncTimers.
+type funcTimerState struct {
+	replaced atomic.Uint64 // timers that FuncTimer.rearm has stopped to arm another one
+	waits    atomic.Uint64 // timers of plans that have fired and were armed again without a run
+	flushes  atomic.Uint32 // Flushes that have begun
+	calls    callWaits
 }

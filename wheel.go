@@ -2,24 +2,6 @@ package timingwheel
 
 import "github.com/timingwheel-go/timingwheel/internal/heap"
 
-const maxLevels = 16
-
-// geometry is the shape of a wheel.
-type geometry struct {
-	size int64 // slots of each level, a power of two
-	bits uint  // log2(size)
-	last int   // index of the last level
-
-	// Cascading cascadeTimers timers takes at most cascadeTicks ticks. If cascadeTicks is 0, no
-	// bucket begins to cascade before it expires.
-	cascadeTicks, cascadeTimers int64
-}
-
-// level is one wheel of the hierarchy: a ring of slots, each for one interval.
-type level struct {
-	slots []*bucket // made when the level is first needed
-}
-
 // wheel is the levels and the queue of their buckets. It is a plain data structure: it has no lock,
 // reads no clock and runs no callback. Its clock moves when a bucket is taken off the queue. Calls
 // must not be concurrent.
@@ -42,6 +24,24 @@ type wheel struct {
 	live    int
 	cascade cascade
 	cur     int64 // the clock in ticks: every bucket with an earlier key has been taken
+}
+
+const maxLevels = 16
+
+// geometry is the shape of a wheel.
+type geometry struct {
+	size int64 // slots of each level, a power of two
+	bits uint  // log2(size)
+	last int   // index of the last level
+
+	// Cascading cascadeTimers timers takes at most cascadeTicks ticks. If cascadeTicks is 0, no
+	// bucket begins to cascade before it expires.
+	cascadeTicks, cascadeTimers int64
+}
+
+// level is one wheel of the hierarchy: a ring of slots, each for one interval.
+type level struct {
+	slots []*bucket // made when the level is first needed
 }
 
 func (w *wheel) init(g geometry, store *bucketStore, tick int64) {

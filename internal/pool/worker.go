@@ -5,14 +5,6 @@ import (
 	"sync/atomic"
 )
 
-// batch is a sequence of items that a worker has taken from the queue.
-type batch[E any] struct {
-	items []E
-	seen  bool // it was there at the last stall
-	users int  // workers that have it
-	first [1]E // memory of items
-}
-
 // worker is the state of a goroutine of the pool.
 //
 //	state     mu        transition                                        to
@@ -36,6 +28,14 @@ type worker[E any] struct {
 	running bool
 
 	back atomic.Bool // it has run its batch and waits for mu
+}
+
+// batch is a sequence of items that a worker has taken from the queue.
+type batch[E any] struct {
+	items []E
+	seen  bool // it was there at the last stall
+	users int  // workers that have it
+	first [1]E // memory of items
 }
 
 // serve runs batches until there is no work or there are enough workers. It is called with mu held
