@@ -40,6 +40,12 @@ type counters struct {
 	discarded, flushed           uint64
 }
 
+// pendingOf returns the number of pending timers: the armed ones less those that were stopped,
+// claimed or flushed.
+func (c *counters) pendingOf(armed, stopped, fired uint64) int {
+	return int(armed - stopped - c.stopped - fired - c.flushed)
+}
+
 // placeArrivals places the next n arrivals.
 func (o *owner) placeArrivals(n int) {
 	a := &o.arrivals

@@ -1,15 +1,42 @@
 package timingwheel
 
 import (
-	"math"
+	"reflect"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
-	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
+
+// batch is a batch of timers that are claimed and run.
+type batch[T any] struct {
+	engine    *engine[T]
+	now, tick int64 // the clock at the beginning of the batch
+	n         int
+	buffer    *valueBuffer[T]
+	values    []T          // claimed payloads whose call has not begun
+	counted   *countedFunc // of the call, if its calls are counted; else nil
+
+	// The claimed slots of shard, which their words connect, wait to be pushed.
+	shard       *shardOf[T]
+	page        *arena.Page // of first
+	first, last uint32      // slot; link
+	slots       int
+
+	// The lateness of claimed timers of one tick, which is not recorded yet.
+	lateTick int64
+	late     uint64
+}
+
+// batches is what all batches of a wheel share.
+type batches[T any] struct {
+	values   atomic.Pointer[valueBuffer[T]] // for reuse; may be nil
+	lateness latenessCount
+	panics   atomic.Uint64 // calls of OnPanic
+	claiming atomic.Int32  // batches with claims for one call that has not begun
+}
 
 // run claims the timers of a batch and calls their callbacks, or one callback for all payloads. It
 // returns the number of claims. It reads the clock once, at the beginning.
@@ -54,34 +81,6 @@ func load(timers []Timer) (all arena.Word) {
 		}
 	}
 	return all
-}
-
-// batches is what all batches of a wheel share.
-type batches[T any] struct {
-	values   atomic.Pointer[valueBuffer[T]] // for reuse; may be nil
-	lateness latenessCount
-	panics   atomic.Uint64 // calls of OnPanic
-	claiming atomic.Int32  // batches with claims for one call that has not begun
-}
-
-// batch is a batch of timers that are claimed and run.
-type batch[T any] struct {
-	engine    *engine[T]
-	now, tick int64 // the clock at the beginning of the batch
-	n         int
-	buffer    *valueBuffer[T]
-	values    []T          // claimed payloads whose call has not begun
-	counted   *countedFunc // of the call, if its calls are counted; else nil
-
-	// The claimed slots of shard, which their words connect, wait to be pushed.
-	shard       *shardOf[T]
-	page        *arena.Page // of first
-	first, last uint32      // slot; link
-	slots       int
-
-	// The lateness of claimed timers of one tick, which is not recorded yet.
-	lateTick int64
-	late     uint64
 }
 
 // claim claims a timer, appends its payload to values, and reports whether it did. It fails if the
@@ -224,6 +223,9 @@ func (e *engine[T]) runAround(f uintptr, items []T) {
 	e.around.calls.Put(c)
 }
 
+// codeOf returns the address of a function's code.
+func codeOf(f any) uintptr { return reflect.ValueOf(f).Pointer() }
+
 // guard calls f and reports a panic. runtime.Goexit passes through.
 func guard(f func(), report func(any, []byte)) {
 	normal := false
@@ -287,33 +289,6 @@ func (e *engine[T]) takeValues() *valueBuffer[T] {
 	return buffer
 }
 
-// latenessCount is a histogram that is written without a lock: on a busy machine, a goroutine that
-// is preempted while it holds a lock stops all workers.
-type latenessCount struct {
-	counts   [histogramBuckets]atomic.Uint64
-	sum, max atomic.Int64
-}
-
-func (l *latenessCount) record(d time.Duration, n uint64) {
-	d = max(d, 0)
-	l.counts[histogramBucket(d)].Add(n)
-	all := int64(min(d, math.MaxInt64/time.Duration(n)) * time.Duration(n))
-	for sum := l.sum.Load(); !l.sum.CompareAndSwap(sum, clock.Later(sum, all)); {
-		sum = l.sum.Load()
-	}
-	for m := l.max.Load(); m < int64(d) && !l.max.CompareAndSwap(m, int64(d)); {
-		m = l.max.Load()
-	}
-}
-
-func (l *latenessCount) snapshot() (h Histogram) {
-	for i := range h.Counts {
-		h.Counts[i] = l.counts[i].Load()
-	}
-	h.Sum, h.Max = time.Duration(l.sum.Load()), time.Duration(l.max.Load())
-	return h
-}
-
 // stagePostponed stages a timer that was postponed while it was due. The Listed flag makes the
 // owner remove the timer from a bucket that may contain it again. stagePostponed returns false if
 // the word has changed or the wheel is stopped.
@@ -325,4 +300,72 @@ func (s *shard) stagePostponed(pg *arena.Page, i uint32, w arena.Word) bool {
 	}
 	s.stage(i, w.Tick())
 	return true
+}
+
+// flush is [TimingWheel.Flush]. It claims the timers of all shards before it queues the first one:
+// a callback may arm a timer on another shard, and that timer must not be flushed as well.
+func (e *engine[T]) flush() (n int) {
+	e.funcTimers.flushes.Add(1) // before the claims: a plan whose timer is due may run immediately
+	timers := make([][]Timer, len(e.shards))
+	for k, s := range e.shards {
+		s.wheelMu.Lock()
+		claimed, count := s.flush()
+		s.unlockAndDrain()
+		timers[k] = claimed
+		n += count
+	}
+	for k, s := range e.shards {
+		s.alarm.due.Put(timers[k], false)
+	}
+	if e.config.Manual {
+		e.serveDue()
+		return n
+	}
+	for _, d := range e.dues {
+		go d.Wake()
+	}
+	return n
+}
+
+// flush claims all pending timers and returns their number and those that have to be queued,
+// because the others are due already. wheelMu is held.
+func (s *shard) flush() (timers []Timer, n int) {
+	o := &s.owner
+	for range 2 { // meanwhile a Reschedule may have moved a timer to the inbox
+		if s.closed.Load() {
+			return nil, 0
+		}
+		s.drainAll()
+		for t, pg := range s.all {
+			w, ok := s.flushOne(pg, t.index)
+			if !ok {
+				continue
+			}
+			n++
+			o.counters.flushed++
+			if s.config.Manual || *o.store.pos(t.index) != 0 {
+				t.gen = w.Gen()
+				timers = append(timers, t)
+			}
+			o.leaveBucket(t.index)
+		}
+	}
+	return timers, n
+}
+
+// flushOne claims a timer, and returns its word. It returns false if the timer is not Placed.
+func (s *shard) flushOne(pg *arena.Page, i uint32) (w arena.Word, ok bool) {
+	for {
+		w := pg.Load(i)
+		if w.Kind() != arena.Placed {
+			return w, false
+		}
+		counted := s.countCall(i, w)
+		if pg.Swap(i, w, w.With(arena.Flushed)) {
+			return w, true
+		}
+		if counted != nil {
+			s.countedFuncs.waits.callEnded(counted)
+		}
+	}
 }

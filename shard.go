@@ -14,14 +14,6 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/sampling"
 )
 
-// job is what an engine does with due payloads.
-type job[T any] struct {
-	perCall int               // largest number of payloads in one call of run
-	run     func([]T)         // runs one batch
-	guarded func([]T)         // run within OnPanic; set by newEngine
-	callee  func([]T) uintptr // returns the code address of the user's function; 0: a plan's
-}
-
 // engine is the part that [TimingWheel] and [Timeouts] have in common: the shards of one wheel.
 type engine[T any] struct {
 	config     config
@@ -36,6 +28,14 @@ type engine[T any] struct {
 	dues       []due   // those of the shards
 	advance    advance // Manual mode
 	batches    batches[T]
+}
+
+// job is what an engine does with due payloads.
+type job[T any] struct {
+	perCall int               // largest number of payloads in one call of run
+	run     func([]T)         // runs one batch
+	guarded func([]T)         // run within OnPanic; set by newEngine
+	callee  func([]T) uintptr // returns the code address of the user's function; 0: a plan's
 }
 
 // newEngine validates the options and creates the shards. origin is the first reading of the clock,
@@ -96,39 +96,6 @@ func (e *engine[T]) newDue(executor Executor, limited *limit) due {
 	h := &poolHost[T]{engine: e}
 	h.due = pool.New[Timer](h, c)
 	return h.due
-}
-
-// shardOf is a shard with its payloads, in pages parallel to the pages of slots.
-type shardOf[T any] struct {
-	shard
-	engine *engine[T]
-	noPage pageRef // the ref of a handle without a timer
-
-	// Guarded by armMu. A worker reads values without it.
-	values   arena.Table[[arena.PageSize]T]
-	nextPage *page[T]              // allocated and not opened yet
-	samples  sampling.Table[Timer] // with ProfileRate, until the wheel is stopped; else empty
-}
-
-// codeOf returns the address of a function's code.
-func codeOf(f any) uintptr { return reflect.ValueOf(f).Pointer() }
-
-// drop clears the payload of slot i.
-func (s *shardOf[T]) drop(i uint32) {
-	var zero T
-	s.setPayload(i, zero)
-}
-
-func (s *shardOf[T]) setPayload(i uint32, v T) {
-	if values := s.values.At(i >> arena.PageShift); values != nil { // nil if the wheel is stopped
-		values[i&arena.PageMask] = v
-	}
-}
-
-func (s *shardOf[T]) clear() {
-	s.values.Clear()
-	s.countedFuncs.closeAll()
-	s.nextPage, s.samples = nil, sampling.Table[Timer]{}
 }
 
 func (e *engine[T]) pending() int {
@@ -219,6 +186,14 @@ type shard struct {
 // wheelMutex has a name so that tests with the build tag invariants can redefine Unlock.
 type wheelMutex struct{ sync.Mutex }
 
+// claimed has the claims of a shard. Workers write it without a lock.
+type claimed struct {
+	_          [64]byte
+	fired      atomic.Uint64 // claims of timers that were not flushed
+	flushBegun atomic.Uint64 // claims of timers that were flushed
+	spent      slotStack     // slots of claimed timers
+}
+
 // typedShard is the part of a shard that knows the type of the payloads, and holds the payloads.
 type typedShard interface {
 	// drop clears the payload of slot i.
@@ -229,6 +204,36 @@ type typedShard interface {
 	clear()
 	// keepLasting hands a timer that survives the wheel's Stop to the runtime. w was its word.
 	keepLasting(t Timer, w arena.Word)
+}
+
+// shardOf is a shard with its payloads, in pages parallel to the pages of slots.
+type shardOf[T any] struct {
+	shard
+	engine *engine[T]
+	noPage pageRef // the ref of a handle without a timer
+
+	// Guarded by armMu. A worker reads values without it.
+	values   arena.Table[[arena.PageSize]T]
+	nextPage *page[T]              // allocated and not opened yet
+	samples  sampling.Table[Timer] // with ProfileRate, until the wheel is stopped; else empty
+}
+
+// drop clears the payload of slot i.
+func (s *shardOf[T]) drop(i uint32) {
+	var zero T
+	s.setPayload(i, zero)
+}
+
+func (s *shardOf[T]) setPayload(i uint32, v T) {
+	if values := s.values.At(i >> arena.PageShift); values != nil { // nil if the wheel is stopped
+		values[i&arena.PageMask] = v
+	}
+}
+
+func (s *shardOf[T]) clear() {
+	s.values.Clear()
+	s.countedFuncs.closeAll()
+	s.nextPage, s.samples = nil, sampling.Table[Timer]{}
 }
 
 // init initializes a shard that is part of typed.
@@ -247,14 +252,6 @@ func (s *shard) init(c config, typed typedShard) {
 	if c.Manual {
 		s.inbox.order = new(armOrder)
 	}
-}
-
-// claimed has the claims of a shard. Workers write it without a lock.
-type claimed struct {
-	_          [64]byte
-	fired      atomic.Uint64 // claims of timers that were not flushed
-	flushBegun atomic.Uint64 // claims of timers that were flushed
-	spent      slotStack     // slots of claimed timers
 }
 
 // reading reads the wheel's clock.
@@ -436,12 +433,6 @@ func (s *shard) pending() int {
 	armed, stopped := s.inbox.armed, s.inbox.stopped+s.inbox.countEnded(&s.slots)
 	s.armMu.Unlock()
 	return s.owner.counters.pendingOf(armed, stopped, s.claimed.fired.Load())
-}
-
-// pendingOf returns the number of pending timers: the armed ones less those that were stopped,
-// claimed or flushed.
-func (c *counters) pendingOf(armed, stopped, fired uint64) int {
-	return int(armed - stopped - c.stopped - fired - c.flushed)
 }
 
 // len returns the number of pending timers.

@@ -8,6 +8,7 @@ import (
 	"math/bits"
 	"reflect"
 	"slices"
+	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
 	"time"
 	"unsafe"
 
@@ -376,6 +377,33 @@ func (h *Histogram) add(o *Histogram) {
 	}
 	h.Sum = time.Duration(clock.Later(int64(h.Sum), int64(o.Sum)))
 	h.Max = max(h.Max, o.Max)
+}
+
+// latenessCount is a histogram that is written without a lock: on a busy machine, a goroutine that
+// is preempted while it holds a lock stops all workers.
+type latenessCount struct {
+	counts   [histogramBuckets]atomic.Uint64
+	sum, max atomic.Int64
+}
+
+func (l *latenessCount) record(d time.Duration, n uint64) {
+	d = max(d, 0)
+	l.counts[histogramBucket(d)].Add(n)
+	all := int64(min(d, math.MaxInt64/time.Duration(n)) * time.Duration(n))
+	for sum := l.sum.Load(); !l.sum.CompareAndSwap(sum, clock.Later(sum, all)); {
+		sum = l.sum.Load()
+	}
+	for m := l.max.Load(); m < int64(d) && !l.max.CompareAndSwap(m, int64(d)); {
+		m = l.max.Load()
+	}
+}
+
+func (l *latenessCount) snapshot() (h Histogram) {
+	for i := range h.Counts {
+		h.Counts[i] = l.counts[i].Load()
+	}
+	h.Sum, h.Max = time.Duration(l.sum.Load()), time.Duration(l.max.Load())
+	return h
 }
 
 // writeProfile is [TimingWheel.WriteProfile].
