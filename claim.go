@@ -41,40 +41,40 @@ type batches[T any] struct {
 // run claims the timers of a batch and calls their callbacks, or one callback for all payloads. It
 // returns the number of claims. It reads the clock once, at the beginning.
 func (e *engine[T]) run(timers []Timer) int {
-	c := batch[T]{engine: e, now: e.reading(), buffer: e.takeValues()}
-	c.values = c.buffer.values
-	c.tick = e.config.ticks.Floor(c.now)
-	defer c.end()
-	load(timers)
+	b := batch[T]{engine: e, now: e.reading(), buffer: e.takeValues()}
+	b.values = b.buffer.values
+	b.tick = e.config.ticks.Floor(b.now)
+	defer b.end()
+	prefetch(timers)
 	if e.config.perCall > 1 {
-		c.claimAll(timers)
-		return c.n
+		b.claimAll(timers)
+		return b.n
 	}
 	for _, t := range timers {
-		if c.claim(t) {
-			c.call()
+		if b.claim(t) {
+			b.call()
 		}
 	}
-	return c.n
+	return b.n
 }
 
 // claimAll claims timers and makes one call for all payloads. The wheel's Stop waits for the
 // claims: only a few instructions lie between the last one and the call.
-func (c *batch[T]) claimAll(timers []Timer) {
-	e := c.engine
+func (b *batch[T]) claimAll(timers []Timer) {
+	e := b.engine
 	e.batches.claiming.Add(1)
 	for _, t := range timers {
-		c.claim(t)
+		b.claim(t)
 	}
 	e.batches.claiming.Add(-1)
-	if len(c.values) > 0 {
-		c.call()
+	if len(b.values) > 0 {
+		b.call()
 	}
 }
 
-// load reads the words of timers in a loop that does nothing else, so that the cache misses
+// prefetch reads the words of timers in a loop that does nothing else, so that the cache misses
 // overlap.
-func load(timers []Timer) (all arena.Word) {
+func prefetch(timers []Timer) (all arena.Word) {
 	for _, t := range timers {
 		if pg := t.ref.page.Load(); pg != nil {
 			all |= pg.Load(t.index)
@@ -86,7 +86,7 @@ func load(timers []Timer) (all arena.Word) {
 // claim claims a timer, appends its payload to values, and reports whether it did. It fails if the
 // timer has been stopped, moved, claimed before, or discarded by the wheel's Stop. A timer that was
 // postponed goes back to the inbox.
-func (c *batch[T]) claim(t Timer) bool {
+func (b *batch[T]) claim(t Timer) bool {
 	s, _ := t.ref.shard.typed.(*shardOf[T])
 	pg := t.ref.page.Load()
 	if pg == nil {
@@ -100,7 +100,7 @@ func (c *batch[T]) claim(t Timer) bool {
 			return false
 		case k == arena.Placed && s.config.Manual && !s.inbox.order.collected(i):
 			return false // it was moved, and this entry is an old one
-		case k == arena.Placed && w.Tick() > c.tick:
+		case k == arena.Placed && w.Tick() > b.tick:
 			if s.stagePostponed(pg, i, w) || s.closed.Load() {
 				return false
 			}
@@ -108,49 +108,49 @@ func (c *batch[T]) claim(t Timer) bool {
 		case k != arena.Placed && k != arena.Flushed:
 			return false
 		}
-		if c.shard != s {
-			c.push()
-			c.shard = s
+		if b.shard != s {
+			b.push()
+			b.shard = s
 		}
 		values := s.values.At(i >> arena.PageShift) // before the claim: the wheel's Stop drops the table
 		if values == nil {
 			return false
 		}
 		counted := s.countCall(i, w)
-		if !pg.Swap(i, w, w.With(arena.Spent).WithBits(uint64(c.last))) {
+		if !pg.Swap(i, w, w.With(arena.Spent).WithBits(uint64(b.last))) {
 			if counted != nil && w.Kind() == arena.Placed {
 				s.countedFuncs.waits.callEnded(counted)
 			}
 			continue
 		}
-		if c.n++; c.n > 1 && w.Tick() == c.lateTick {
-			c.late++
+		if b.n++; b.n > 1 && w.Tick() == b.lateTick {
+			b.late++
 		} else {
-			c.recordLate()
-			c.lateTick, c.late = w.Tick(), 1
-			c.recordLate()
+			b.recordLate()
+			b.lateTick, b.late = w.Tick(), 1
+			b.recordLate()
 		}
 		if w.Kind() == arena.Flushed {
 			s.claimed.flushBegun.Add(1)
 		} else {
 			s.claimed.fired.Add(1)
 		}
-		c.counted = counted
+		b.counted = counted
 		p := &values[i&arena.PageMask]
 		if counted != nil {
 			s.countedFuncs.clear(i)
-			c.values = append(c.values, any(counted.f).(T))
+			b.values = append(b.values, any(counted.f).(T))
 		} else {
-			c.values = append(c.values, *p)
+			b.values = append(b.values, *p)
 		}
 		if s.config.scanned {
 			var zero T
 			*p = zero
 		}
-		if c.last = i + 1; c.slots == 0 {
-			c.first, c.page = i, pg
+		if b.last = i + 1; b.slots == 0 {
+			b.first, b.page = i, pg
 		}
-		c.slots++
+		b.slots++
 		return true
 	}
 }
@@ -158,22 +158,22 @@ func (c *batch[T]) claim(t Timer) bool {
 // call calls the callback, or the function of all payloads, in values, within OnPanic and Around.
 // It is the only place from which the engine calls a function of the user. A plan calls Around
 // itself, because it knows the user's function.
-func (c *batch[T]) call() {
-	e := c.engine
-	if c.counted != nil {
-		defer e.funcTimers.calls.callEnded(c.counted)
+func (b *batch[T]) call() {
+	e := b.engine
+	if b.counted != nil {
+		defer e.funcTimers.waits.callEnded(b.counted)
 	}
 	f := uintptr(0)
 	if e.around.hook != nil {
-		f = e.job.callee(c.values)
+		f = e.job.callee(b.values)
 	}
 	if f != 0 {
-		e.runAround(f, c.values)
+		e.runAround(f, b.values)
 	} else {
-		e.job.guarded(c.values)
+		e.job.guarded(b.values)
 	}
-	clear(c.values)
-	c.values = c.values[:0]
+	clear(b.values)
+	b.values = b.values[:0]
 }
 
 // guardedRun returns job.run, within onPanic if that is not nil.
@@ -241,33 +241,33 @@ func guard(f func(), report func(any, []byte)) {
 	normal = true
 }
 
-func (c *batch[T]) recordLate() {
-	if c.late > 0 {
-		c.engine.batches.lateness.record(time.Duration(c.now-c.engine.config.ticks.Begin(c.lateTick)), c.late)
-		c.late = 0
+func (b *batch[T]) recordLate() {
+	if b.late > 0 {
+		b.engine.batches.lateness.record(time.Duration(b.now-b.engine.config.ticks.Begin(b.lateTick)), b.late)
+		b.late = 0
 	}
 }
 
 // push pushes the claimed slots of the shard.
-func (c *batch[T]) push() {
-	if c.slots == 0 {
+func (b *batch[T]) push() {
+	if b.slots == 0 {
 		return
 	}
-	s := c.shard
-	n := s.claimed.spent.pushChain(c.page, c.first, c.last, c.slots)
-	c.slots, c.last = 0, 0
+	s := b.shard
+	n := s.claimed.spent.pushChain(b.page, b.first, b.last, b.slots)
+	b.slots, b.last = 0, 0
 	if n >= removalsMax {
 		s.freeClaimed()
 	}
 }
 
 // end is called after the last claim, also after a panic and runtime.Goexit.
-func (c *batch[T]) end() {
-	c.push()
-	c.recordLate()
-	if len(c.values) == 0 { // else a callback has exited, which may have kept the memory
-		c.buffer.values = c.values
-		c.engine.batches.values.Store(c.buffer)
+func (b *batch[T]) end() {
+	b.push()
+	b.recordLate()
+	if len(b.values) == 0 { // else a callback has exited, which may have kept the memory
+		b.buffer.values = b.values
+		b.engine.batches.values.Store(b.buffer)
 	}
 }
 

@@ -350,7 +350,7 @@ func TestLiveEntriesAreThoseOfDueTimersOnce(t *testing.T) {
 		s.placeAll()
 	}
 	require.True(t, timers[7].Stop())
-	live := tw.engine.live()
+	live := tw.engine.liveFilter()
 	for round := range 2 {
 		for i, timer := range timers {
 			require.Equal(t, round == 0 && i != 7, live(timer), i)

@@ -113,7 +113,7 @@ type poolHost[T any] struct {
 
 func (h *poolHost[T]) Run(timers []Timer) { h.engine.run(timers) }
 
-func (h *poolHost[T]) Live() func(Timer) bool { return h.engine.live() }
+func (h *poolHost[T]) Live() func(Timer) bool { return h.engine.liveFilter() }
 
 // More does the work of drivers that are late. It queues timers for its own pool, and for others,
 // which it wakes.
@@ -127,10 +127,10 @@ func (h *poolHost[T]) More() {
 	}
 }
 
-// live returns a filter for a queue of timers that cannot be run for a long time. It removes the
-// entries of timers that were stopped or moved, and further ones of a timer that was moved away and
-// back.
-func (e *engine[T]) live() func(Timer) bool {
+// liveFilter returns a filter for a queue that has become long. The filter drops the entries of
+// timers that were stopped or moved, and all but one of the entries of a timer that was moved away
+// and back.
+func (e *engine[T]) liveFilter() func(Timer) bool {
 	type slots [arena.PageSize / 64]uint64
 	seen := make(map[*pageRef]*slots)
 	return func(t Timer) bool {
@@ -172,7 +172,7 @@ func (c *dueCalls[T]) Put(timers []Timer, _ bool) {
 	defer c.mu.Unlock()
 	c.queue.Push(timers)
 	if !c.engine.config.Manual { // Advance empties the queue
-		c.queue.Sweep(c.engine.live)
+		c.queue.Sweep(c.engine.liveFilter)
 	}
 	c.most = max(c.most, c.queue.Len())
 }

@@ -145,7 +145,7 @@ func (t *FuncTimer) TouchFrom(now time.Time) bool {
 func (t *FuncTimer) touch(now int64) bool {
 	for {
 		h, n := t.handle()
-		c, w, ok := h.pending()
+		c, w, ok := h.pendingCell()
 		if !ok {
 			if t.changes.Load() == n {
 				return false
@@ -200,7 +200,7 @@ func (t *FuncTimer) StopWait(ctx context.Context) error {
 		if e.shards[0].closed.Load() { // the first shard that the wheel's Stop closes
 			<-e.stopped // until then a worker that has not seen the Stop may claim the timer
 		}
-		ended := e.funcTimers.calls.wait(&t.countedFunc)
+		ended := e.funcTimers.waits.wait(&t.countedFunc)
 		if ended == nil {
 			if t.changes.Load() == n {
 				return nil
@@ -269,13 +269,13 @@ func (t *FuncTimer) rearm(h Timer, n uint32, deadline, now int64) (was, ok bool)
 		s.armMu.Unlock()
 		return false, false
 	}
-	c, w, was := h.pending()
+	c, w, was := h.pendingCell()
 	var to arena.Word
 	for was {
 		if to, _ = c.stopWord(w); c.page.Swap(c.index, w, to) {
 			break
 		}
-		c, w, was = h.pending()
+		c, w, was = h.pendingCell()
 	}
 	next := s.armFree(deadline, now, arena.Counted)
 	s.countedFuncs.set(next.index, &t.countedFunc)

@@ -135,19 +135,19 @@ const removalsMax = 32
 const linkMask = 1<<32 - 1
 
 // link returns the link for the word of the next slot to push.
-func (r *slotStack) link() uint64 { return r.head.Load() & linkMask }
+func (s *slotStack) link() uint64 { return s.head.Load() & linkMask }
 
 // push adds slot i, whose word w is Dead, and returns the number of slots. It stores the link in
 // the word unless w holds it already. O(1) without contention.
-func (r *slotStack) push(pg *arena.Page, i uint32, w arena.Word) int {
+func (s *slotStack) push(pg *arena.Page, i uint32, w arena.Word) int {
 	for {
-		head := r.head.Load()
+		head := s.head.Load()
 		if head&linkMask != w.Bits() {
 			w = w.WithBits(head & linkMask)
 			pg.Store(i, w)
 		}
 		n := head>>32 + 1
-		if r.head.CompareAndSwap(head, n<<32|uint64(i+1)) {
+		if s.head.CompareAndSwap(head, n<<32|uint64(i+1)) {
 			return int(n)
 		}
 	}
@@ -155,28 +155,28 @@ func (r *slotStack) push(pg *arena.Page, i uint32, w arena.Word) int {
 
 // pushChain adds n slots whose words are final and hold links, from last, a link, to first. It
 // returns the number of slots.
-func (r *slotStack) pushChain(pg *arena.Page, first, last uint32, n int) int {
+func (s *slotStack) pushChain(pg *arena.Page, first, last uint32, n int) int {
 	w := pg.Load(first)
 	for {
-		head := r.head.Load()
+		head := s.head.Load()
 		pg.Store(first, w.WithBits(head&linkMask))
 		all := head>>32 + uint64(n)
-		if r.head.CompareAndSwap(head, all<<32|uint64(last)) {
+		if s.head.CompareAndSwap(head, all<<32|uint64(last)) {
 			return int(all)
 		}
 	}
 }
 
 // take empties the stack and returns the link to its first slot, or 0 if the stack was empty.
-func (r *slotStack) take() uint64 {
-	if r.head.Load() == 0 {
+func (s *slotStack) take() uint64 {
+	if s.head.Load() == 0 {
 		return 0
 	}
-	return r.head.Swap(0) & linkMask
+	return s.head.Swap(0) & linkMask
 }
 
 // len returns the number of slots.
-func (r *slotStack) len() int { return int(r.head.Load() >> 32) }
+func (s *slotStack) len() int { return int(s.head.Load() >> 32) }
 
 // armOrder records the order in which the timers of a Manual shard were armed. Timers of one tick
 // run in that order. armMu guards last, and is held while a timer gets its stamp.
@@ -200,8 +200,8 @@ func (a *armOrder) collect(i uint32) (stamp uint64, ok bool) {
 	return stamp, stamp&isCollected == 0
 }
 
-// release removes the mark of slot i.
-func (a *armOrder) release(i uint32) {
+// uncollect removes the mark of slot i.
+func (a *armOrder) uncollect(i uint32) {
 	if page := a.stamps.At(i >> arena.PageShift); page != nil {
 		page[i&arena.PageMask].And(^uint64(isCollected))
 	}

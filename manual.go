@@ -44,7 +44,7 @@ func (e *engine[T]) advanceTo(t time.Time) int {
 	now = min(now, e.config.ticks.Begin(clock.LastTick)-1)
 	timers, all := e.takeLeft(e.advance.timers[:0]), e.advance.all[:0]
 	for k, s := range e.shards {
-		all = s.advanceTo(all, k, now)
+		all = s.collectDue(all, k, now)
 	}
 	slices.SortFunc(all, collected.compare)
 	for k := range all {
@@ -74,7 +74,7 @@ func (e *engine[T]) takeLeft(flushed []Timer) []Timer {
 		s := t.ref.shard
 		s.wheelMu.Lock()
 		if t.isDue() {
-			s.inbox.order.release(t.index)
+			s.inbox.order.uncollect(t.index)
 			s.owner.expired = append(s.owner.expired, t)
 		}
 		s.unlockAndDrain()
@@ -93,10 +93,10 @@ func (e *engine[T]) serveDue() int {
 	return n + c.serve(c.queue.Len())
 }
 
-// advanceTo moves the clock of a Manual shard and appends the timers that have become due to all. k
-// is the index of the shard. Callers arm timers relative to the old clock until the new one is
-// stored. A Reschedule that comes before that leaves a timer where it is, which may be expired.
-func (s *shard) advanceTo(all []collected, k int, now int64) []collected {
+// collectDue moves the clock of shard k of a Manual wheel and appends the timers that have become
+// due to all. Callers arm timers relative to the old clock until the new one is stored. A
+// Reschedule that comes before that leaves the timer where it is, perhaps in expired.
+func (s *shard) collectDue(all []collected, k int, now int64) []collected {
 	s.wheelMu.Lock()
 	defer s.unlockAndDrain()
 	if s.closed.Load() {

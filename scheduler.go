@@ -276,7 +276,7 @@ func (p *plan) wait(c planner.Planner, r pendingRun) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.arm(next, now, now)
-	engineOf(&p.handle).funcTimers.waits.Add(1)
+	engineOf(&p.handle).funcTimers.planWaits.Add(1)
 	return true
 }
 

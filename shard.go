@@ -70,7 +70,7 @@ func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) 
 			e.dues = append(e.dues, e.newDue(opts.Executor, limited))
 		}
 		s.alarm.workersDrive = opts.Executor == nil && !opts.Manual
-		s.alarm.due, s.countedFuncs.waits = e.dues[len(e.dues)-1], &e.funcTimers.calls
+		s.alarm.due, s.countedFuncs.waits = e.dues[len(e.dues)-1], &e.funcTimers.waits
 		s.funcs, _ = any(&s.values).(*arena.Table[[arena.PageSize]func()])
 		s.init(e.config, s)
 		s.noPage.shard = &s.shard

@@ -59,7 +59,7 @@ type Stats struct {
 func (e *engine[T]) stats() Stats {
 	st := Stats{Name: e.name, Tick: time.Duration(e.config.ticks.Length()), Shards: len(e.shards), Panics: e.batches.panics.Load()}
 	now := e.reading()
-	waits := e.funcTimers.waits.Load()
+	waits := e.funcTimers.planWaits.Load()
 	replaced := e.funcTimers.replaced.Load() // before the shards, so that the arms and the Stops are counted
 	for _, s := range e.shards {
 		s.addStats(&st, now)
@@ -172,7 +172,7 @@ func (o *owner) overdue(now int64) time.Duration {
 func earliestOf(timers []Timer) int64 {
 	first := int64(never)
 	for _, t := range timers {
-		if _, w, ok := t.pending(); ok {
+		if _, w, ok := t.pendingCell(); ok {
 			first = min(first, w.Tick())
 		}
 	}
@@ -425,7 +425,7 @@ func (e *engine[T]) eachSample(yield func(o *sampling.Origin, age, expires int64
 		s.armMu.Unlock()
 		now := s.reading()
 		for _, x := range samples {
-			if _, w, ok := x.Timer.pending(); ok {
+			if _, w, ok := x.Timer.pendingCell(); ok {
 				yield(x.Origin, now-x.Origin.Armed, s.config.ticks.Begin(w.Tick())-now)
 			}
 		}
@@ -440,7 +440,7 @@ func (s *shardOf[T]) sample(t Timer) {
 
 // isOver reports whether the timer has ended.
 func (t Timer) isOver() bool {
-	_, _, pending := t.pending()
+	_, _, pending := t.pendingCell()
 	return !pending
 }
 

@@ -136,8 +136,8 @@ func (s *shard) countCall(i uint32, w arena.Word) *countedFunc {
 
 // funcTimerState is the state that an engine keeps for its FuncTimers.
 type funcTimerState struct {
-	replaced atomic.Uint64 // timers that FuncTimer.rearm has stopped to arm another one
-	waits    atomic.Uint64 // timers of plans that have fired and were armed again without a run
-	flushes  atomic.Uint32 // Flushes that have begun
-	calls    callWaits
+	replaced  atomic.Uint64 // timers that FuncTimer.rearm has stopped to arm another one
+	planWaits atomic.Uint64 // timers of plans that have fired and were armed again without a run
+	flushes   atomic.Uint32 // Flushes that have begun
+	waits     callWaits
 }

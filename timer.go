@@ -36,9 +36,9 @@ func (t Timer) load() (pg *arena.Page, w arena.Word, ok bool) {
 	return pg, w, w.Gen() == t.gen && !t.ref.shard.closed.Load()
 }
 
-// pending returns the slot of the timer and its word. It returns false if the timer is not pending.
-// t is not the zero Timer.
-func (t Timer) pending() (c cell, w arena.Word, ok bool) {
+// pendingCell returns the slot of the timer and its word. It returns false if the timer is not
+// pending. t is not the zero Timer.
+func (t Timer) pendingCell() (c cell, w arena.Word, ok bool) {
 	pg, w, ok := t.load()
 	if k := w.Kind(); !ok || k != arena.Staged && k != arena.Placed {
 		return cell{}, 0, false
@@ -173,7 +173,7 @@ func (t Timer) Deadline() (time.Time, bool) {
 	if p := t.ref.plan; p != nil {
 		return p.next()
 	}
-	_, w, ok := t.pending()
+	_, w, ok := t.pendingCell()
 	if !ok {
 		return time.Time{}, false
 	}

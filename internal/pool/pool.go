@@ -210,13 +210,13 @@ func (p *Pool[E]) room() int {
 	return p.config.Limit - p.stats.Running
 }
 
-// waiting reports whether there is work that no worker has taken. mu is held.
-func (p *Pool[E]) waiting() bool { return p.queue.Len() > 0 || p.more || len(p.batches) > 0 }
+// hasWork reports whether there is work for one more worker. mu is held.
+func (p *Pool[E]) hasWork() bool { return p.queue.Len() > 0 || p.more || len(p.batches) > 0 }
 
 // setTimer sets or stops the timer of R5. While the pool is full, the timer could do nothing. mu is
 // held.
 func (p *Pool[E]) setTimer() {
-	switch wait := p.waiting() && p.room() > 0 && !p.closed; {
+	switch wait := p.hasWork() && p.room() > 0 && !p.closed; {
 	case wait == p.stalls.set:
 	case !wait:
 		p.stalls.set = !p.stalls.timer.Stop()

@@ -56,7 +56,7 @@ func (w *worker[E]) end() {
 		if slices.Contains(p.batches, w.batch) {
 			p.queue.Return(w.batch.items)
 		}
-		if w.endBatch(); p.waiting() {
+		if w.endBatch(); p.hasWork() {
 			go p.Wake()
 		}
 	}
@@ -152,7 +152,7 @@ func (w *worker[E]) activate() (start bool) {
 		return false
 	}
 	p.stalls.begun++
-	start = p.waiting() && !w.spare
+	start = p.hasWork() && !w.spare
 	if start && p.room() <= 1 { // for the worker itself
 		return false
 	}
