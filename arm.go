@@ -19,7 +19,7 @@ func (e *engine[T]) after(d time.Duration, v T) Timer {
 	if e.config.Manual {
 		now = s.inbox.now
 	}
-	return s.arm(clock.Later(now, int64(d)), now, v, 0)
+	return s.armAndUnlock(clock.Later(now, int64(d)), now, v, 0)
 }
 
 // at arms a timer for t.
@@ -31,18 +31,18 @@ func (e *engine[T]) at(t time.Time, v T) Timer {
 // armAt arms a timer for a reading of the clock. now is an earlier reading, or clock.Unread.
 func (e *engine[T]) armAt(deadline, now int64, v T) Timer {
 	s := e.pick()
-	return s.arm(deadline, now, v, 0)
+	return s.armAndUnlock(deadline, now, v, 0)
 }
 
 // armLasting is armAt for a timer that survives the wheel's Stop. The payload is a func().
 func (e *engine[T]) armLasting(deadline, now int64, v T) Timer {
 	s := e.pick()
-	return s.arm(deadline, now, v, arena.Lasting)
+	return s.armAndUnlock(deadline, now, v, arena.Lasting)
 }
 
-// arm arms a timer. now is an earlier reading of the clock, or clock.Unread. arm is called with
-// armMu held and returns without it.
-func (s *shardOf[T]) arm(deadline, now int64, v T, class arena.Word) (t Timer) {
+// armAndUnlock arms a timer and unlocks armMu, which the caller has locked. now is an earlier
+// reading of the clock, or clock.Unread.
+func (s *shardOf[T]) armAndUnlock(deadline, now int64, v T, class arena.Word) (t Timer) {
 	if s.canArm() {
 		t = s.armFree(deadline, now, class)
 		s.setPayload(t.index, v) // under the lock, and so before a claim
@@ -62,7 +62,7 @@ func (s *shardOf[T]) canArm() bool {
 	return false
 }
 
-// armFree is arm after canArm. It returns with armMu held, and the caller then sets the payload.
+// armFree arms a timer after canArm. The caller sets the payload. armMu is held before and after.
 func (s *shardOf[T]) armFree(deadline, now int64, class arena.Word) Timer {
 	ib := &s.inbox
 	i := ib.takeFree()

@@ -40,7 +40,7 @@ type driverAlarm struct {
 	timer    alarm.Alarm
 	starting bool // startDriver has started a driver that has not begun
 
-	rings atomic.Uint64
+	rings atomic.Uint64 // times that the alarm went off
 }
 
 // init initializes the alarm of a shard. group is nil in Manual mode.
@@ -181,18 +181,18 @@ func (a *driverAlarm) wake() {
 	a.at.Store(driverActive)
 	a.starting = false
 	s.armMu.Unlock()
-	a.drive()
+	a.driveAndUnlock()
 }
 
 // driverQuanta is the number of quanta that a driver works before what it has queued may run.
 const driverQuanta = 8
 
-// drive queues the timers that are due, a quantum at a time, and sets the alarm. Then this
-// goroutine runs what is queued, or wakes others that do. If that would take too long, the workers
-// of the pool continue the work, or another goroutine if there is no pool or it has a limit: a full
-// pool does not call More. wheelMu is held before and not after.
-func (a *driverAlarm) drive() {
-	queued, done := a.queueDue(false)
+// driveAndUnlock queues the timers that are due, a quantum at a time, and sets the alarm. Then this
+// goroutine runs what is queued, unless another one does. If work is left after driverQuanta, the
+// workers of the pool continue it. If there is no pool, or a pool with a limit, another goroutine
+// does: a full pool does not call More. wheelMu is held before and not after.
+func (a *driverAlarm) driveAndUnlock() {
+	queued, done := a.queueDueAndUnlock(false)
 	if !done && !a.workersDrive {
 		go a.driveOn()
 	}
@@ -201,16 +201,16 @@ func (a *driverAlarm) drive() {
 	}
 }
 
-// driveOn continues drive on a new goroutine.
+// driveOn continues the work of a driver on a new goroutine.
 func (a *driverAlarm) driveOn() {
 	s := a.shard
 	s.wheelMu.Lock()
-	a.drive()
+	a.driveAndUnlock()
 }
 
-// queueDue works for driverQuanta, or until no work is left. If it has not queued a timer by then,
-// it continues, unless brief is true. wheelMu is held before and not after.
-func (a *driverAlarm) queueDue(brief bool) (queued, done bool) {
+// queueDueAndUnlock works for driverQuanta, or until no work is left. If it has queued no timer by
+// then, it continues, unless brief is true. wheelMu is held before and not after.
+func (a *driverAlarm) queueDueAndUnlock(brief bool) (queued, done bool) {
 	s := a.shard
 	o := &s.owner
 	for n := 1; ; n++ {
@@ -266,7 +266,7 @@ func (a *driverAlarm) driveIfLate(tick int64, own bool) (queued bool) {
 		}
 		s.wheelMu.Lock()
 	}
-	queued, done := a.queueDue(true)
+	queued, done := a.queueDueAndUnlock(true)
 	if own && !done {
 		a.due.Put(nil, true)
 	}

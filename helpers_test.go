@@ -582,7 +582,7 @@ func (s *recordingWheel) wakeups() int {
 // armOn arms a timer on the given shard.
 func armOn[T any](s *shardOf[T], deadline int64, v T) Timer {
 	s.armMu.Lock()
-	return s.arm(deadline, clock.Unread, v, 0)
+	return s.armAndUnlock(deadline, clock.Unread, v, 0)
 }
 
 // firstLevel returns the level of the bucket that expires first.

@@ -137,7 +137,7 @@ func TestTimersArmedWithAnOldReadingAreDueAtOnce(t *testing.T) {
 		pass(17 * time.Hour)
 		ran := false
 		s.armMu.Lock()
-		s.arm(now+int64(time.Second), now, func() { ran = true }, 0)
+		s.armAndUnlock(now+int64(time.Second), now, func() { ran = true }, 0)
 		require.True(t, moved.rescheduleTo(now+int64(time.Second), clock.Unread))
 		pass(time.Second)
 		require.True(t, ran)

@@ -142,7 +142,7 @@ func TestDueTimersDoNotWaitForTheEndOfACascade(t *testing.T) {
 			require.True(t, timers[n-1].Stop())
 			at := s.config.Read()
 			s.armMu.Lock()
-			s.arm(at, at, func() {
+			s.armAndUnlock(at, at, func() {
 				s.own(func() {
 					for b := range s.owner.wheel.cascade.all {
 						left.Store(int32(b.live))
