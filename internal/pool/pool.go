@@ -21,20 +21,20 @@
 //	    and when few items are left and the host is known to have more, it asks the host for more.
 //	    On a busy machine, workers that return from callbacks do the work of a host whose goroutine
 //	    waits for a processor. (BusySpread)
-//	R5  While work waits, a timer is set. When it goes off, batches that were there when it last went
-//	    off return to the queue, and get a goroutine for each callback.
+//	R5  While work waits, a timer of 1 ms runs. When it goes off, batches that were there when it
+//	    last went off return to the queue, and get a goroutine for each callback.
 //	    If fewer than 10 batches have begun since the timer was set, the next ones have one
-//	    callback, and if they have had one, 256 goroutines take a callback each. A callback may wake
-//	    another goroutine before it blocks. The scheduler then runs that goroutine next, and the
-//	    spare waits behind all busy goroutines. (BusyBlockedWaking)
+//	    callback each. If they have one already, 256 goroutines take a callback each. A callback
+//	    may wake another goroutine before it blocks. The scheduler then runs that goroutine next,
+//	    and the spare waits behind all busy goroutines. (BusyBlockedWaking)
 //
 // Invariants, whenever mu is free:
 //
-//	P1  An item is in the queue or in one batch until Run has returned for that batch.
+//	P1  Until Run has returned for a batch with an item, the item is in the queue or in a batch.
 //	P2  If work waits and no Wake is owed (see Put), then a worker is starting or serving, or an
 //	    active worker has a spare that has not begun, or the pool is full.
-//	P3  A batch of several callbacks for which Run has not returned is in batches, and the last
-//	    worker that runs it has a spare that has not begun.
+//	P3  A batch of several callbacks is in batches until Run returns for it, or R5 returns it to
+//	    the queue. Until then, the last worker that runs it has a spare that has not begun.
 //	P4  active is the number of active workers.
 //	P5  After Close the queue is empty, and no batch begins.
 package pool
@@ -73,7 +73,7 @@ type Host[E any] interface {
 
 // Config is the configuration of a pool.
 type Config struct {
-	Active  int // number of active workers from which further ones end
+	Active  int // a worker ends if this many others are active
 	Limit   int // largest number of batches that run concurrently, each of one callback; 0: no limit
 	PerCall int // largest number of items that one callback gets; 0 means 1
 }
@@ -103,7 +103,7 @@ type Pool[E any] struct {
 type stalls struct {
 	timer *time.Timer // nil until it is set for the first time
 	set   bool        // the timer is set, or its goroutine has not begun
-	begun int         // batches since the timer was set that have begun, or, of extra goroutines, ended
+	begun int         // batches that have begun since the timer was set; of extra goroutines: ended
 	extra int         // extra goroutines that have not begun
 }
 
@@ -172,7 +172,7 @@ func (p *Pool[E]) closeIdle() {
 type Stats struct {
 	Queued  int // items that no worker has taken
 	Most    int // most that were queued at a time
-	Running int // batches that a worker has taken and not ended
+	Running int // workers that run a batch
 	Workers int // goroutines
 }
 
@@ -210,7 +210,7 @@ func (p *Pool[E]) room() int {
 	return p.config.Limit - p.stats.Running
 }
 
-// hasWork reports whether there is work for one more worker. mu is held.
+// hasWork reports whether there is work for a further worker. mu is held.
 func (p *Pool[E]) hasWork() bool { return p.queue.Len() > 0 || p.more || len(p.batches) > 0 }
 
 // setTimer sets or stops the timer of R5. While the pool is full, the timer could do nothing. mu is
