@@ -19,7 +19,7 @@ type batch[T any] struct {
 	values    []T          // claimed payloads whose call has not begun
 	counted   *countedFunc // of the call, if its calls are counted; else nil
 
-	// The claimed slots of shard, which their words connect, wait to be pushed.
+	// The claimed slots of shard that are not pushed yet. Their words link them.
 	shard       *shardOf[T]
 	page        *arena.Page // of first
 	first, last uint32      // slot; link
@@ -155,7 +155,7 @@ func (b *batch[T]) claim(t Timer) bool {
 	}
 }
 
-// call calls the callback, or the function of all payloads, in values, within OnPanic and Around.
+// call runs values, a callback or the payloads of one call, by job.run within OnPanic and Around.
 // It is the only place from which the engine calls a function of the user. A plan calls Around
 // itself, because it knows the user's function.
 func (b *batch[T]) call() {
@@ -327,8 +327,8 @@ func (e *engine[T]) flush() (n int) {
 	return n
 }
 
-// flush claims all pending timers and returns their number and those that have to be queued,
-// because the others are due already. wheelMu is held.
+// flush claims all pending timers. It returns their number, and the timers that have to be queued:
+// outside Manual mode, those that are due have an entry already (S6). wheelMu is held.
 func (s *shard) flush() (timers []Timer, n int) {
 	o := &s.owner
 	for range 2 { // meanwhile a Reschedule may have moved a timer to the inbox

@@ -159,7 +159,7 @@ type dueCalls[T any] struct {
 	mu      sync.Mutex
 	queue   pool.Queue[Timer]
 	handed  list.List // of []Timer: batches whose functions have not begun
-	most    int       // timers that were queued at a time
+	most    int       // largest number of queued timers
 	serving bool      // a goroutine hands over
 	going   int       // calls of Executor.Go that have not returned
 	running int       // callbacks, or batches, that have begun and not returned
@@ -281,7 +281,7 @@ func (c *dueCalls[T]) Close() {
 	defer c.mu.Unlock()
 	c.queue = pool.Queue[Timer]{}
 	for e := c.handed.Front(); e != nil; e = c.handed.Front() {
-		c.handed.Remove(e) // unlike Init, Remove lets call find out
+		c.handed.Remove(e) // after Init, the Remove in call would corrupt the list
 	}
 }
 

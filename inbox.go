@@ -11,7 +11,7 @@ const (
 	// enough that the slots of a loop of arm and stop stay in the first-level cache.
 	inboxSize = 64
 
-	// freeSlots is the number of free slots that refill takes from the pager at once.
+	// freeSlots is the number of free slots that refill takes from the pager in one call.
 	freeSlots = 32
 )
 

@@ -30,8 +30,8 @@ func (c collected) compare(o collected) int {
 	return cmp.Or(cmp.Compare(c.tick, o.tick), cmp.Compare(c.shard, o.shard), cmp.Compare(c.stamp, o.stamp))
 }
 
-// advanceTo moves the clock of a Manual wheel, never back, and runs or submits the due timers. It
-// returns the number of timers that it has claimed or submitted.
+// advanceTo moves the clock of a Manual wheel, never back, and runs or hands over the due timers.
+// It returns the number of timers that it has claimed or handed over.
 func (e *engine[T]) advanceTo(t time.Time) int {
 	if !e.config.Manual {
 		panic("timingwheel: Advance of a wheel that is not Manual")
@@ -59,7 +59,7 @@ func (e *engine[T]) advanceTo(t time.Time) int {
 	return e.serveDue()
 }
 
-// takeLeft takes from the queue what a callback that has panicked or exited has left there. It
+// takeLeft takes the timers that are left in the queue because a callback panicked or exited. It
 // appends the flushed timers to flushed, and gives the others back to their shards.
 func (e *engine[T]) takeLeft(flushed []Timer) []Timer {
 	c := e.dues[0].(*dueCalls[T])

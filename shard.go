@@ -25,7 +25,7 @@ type engine[T any] struct {
 	lasting    lastingTimers
 	stopped    chan struct{} // closed when the wheel is stopped
 	funcTimers funcTimerState
-	dues       []due   // those of the shards
+	dues       []due   // one of each shard, or one of all
 	advance    advance // Manual mode
 	batches    batches[T]
 }
@@ -126,8 +126,8 @@ func (e *engine[T]) next() (at time.Time, ok bool) {
 	return e.config.TimeAt(first), true
 }
 
-// shard is one independent wheel with its driver. It has the locks and connects the parts. Only the
-// alarm refers to the shard and takes its locks.
+// shard is one independent wheel with its driver. It has the locks and connects the parts. No part
+// but the alarm refers to the shard or takes its locks.
 //
 // The state of a timer is the word of its slot. Each step is one compare-and-swap of that word, so
 // callers need a lock only to arm a timer and to move it to an earlier deadline:

@@ -103,8 +103,8 @@ func (s *shard) halt() {
 	o.wheel = wheel{geometry: o.wheel.geometry, store: o.wheel.store, cur: o.wheel.cur}
 }
 
-// discardAll makes the words of all timers Dead whose callbacks have not begun. It hands those to
-// the runtime that survive the wheel's Stop. O(slots).
+// discardAll sets the words of all timers to Dead, unless their callbacks have begun. It hands the
+// timers that survive the wheel's Stop to the runtime. O(slots).
 func (s *shard) discardAll() {
 	for t, pg := range s.all {
 		for {

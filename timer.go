@@ -54,9 +54,9 @@ func (t Timer) isDue() bool {
 }
 
 // Stop stops a pending timer and returns true. The callback then never starts, and what it refers
-// to is released at once. Stop returns false if the callback has started or is about to start, if
-// the timer or its wheel was stopped before, and for the zero Timer. If several goroutines call
-// Stop at once, exactly one call returns true. Stop does not wait for a callback that is running.
+// to is released immediately. Stop returns false if the callback has started or is about to start,
+// if the timer or its wheel was stopped before, and for the zero Timer. If several goroutines call
+// Stop concurrently, exactly one call returns true. Stop does not wait for a running callback.
 //
 // For a plan, true means that no further run starts. Stop also returns true during a run if another
 // run was planned. The run that is under way continues. Stop is O(1) amortised.
@@ -238,8 +238,8 @@ func (c cell) remove(dead arena.Word) {
 	}
 }
 
-// reschedule handles those cases of Timer.move that are rare or need armMu. It returns false if the
-// word has changed or the wheel is stopped. busy is true if armMu is locked and wait is false.
+// reschedule handles the cases of Timer.move that need armMu. It returns false if the word has
+// changed or the wheel is stopped. busy is true if armMu is locked and wait is false.
 func (c cell) reschedule(w arena.Word, tick int64, wait bool) (moved, busy bool) {
 	s := c.shard
 	if wait || s.config.Manual { // in Manual mode the order of the calls counts
