@@ -15,7 +15,7 @@ func (e *engine[T]) after(d time.Duration, v T) Timer {
 	if !e.config.Manual {
 		now = e.config.Read()
 	}
-	s := e.pick()
+	s := e.pickAndLock()
 	if e.config.Manual {
 		now = s.inbox.now
 	}
@@ -30,20 +30,20 @@ func (e *engine[T]) at(t time.Time, v T) Timer {
 
 // armAt arms a timer for a reading of the clock. now is an earlier reading, or clock.Unread.
 func (e *engine[T]) armAt(deadline, now int64, v T) Timer {
-	s := e.pick()
+	s := e.pickAndLock()
 	return s.armAndUnlock(deadline, now, v, 0)
 }
 
 // armLasting is armAt for a timer that survives the wheel's Stop. The payload is a func().
 func (e *engine[T]) armLasting(deadline, now int64, v T) Timer {
-	s := e.pick()
+	s := e.pickAndLock()
 	return s.armAndUnlock(deadline, now, v, arena.Lasting)
 }
 
 // armAndUnlock arms a timer and unlocks armMu, which the caller has locked. now is an earlier
 // reading of the clock, or clock.Unread.
 func (s *shardOf[T]) armAndUnlock(deadline, now int64, v T, class arena.Word) (t Timer) {
-	if s.canArm() {
+	if s.ensureSlot() {
 		t = s.armFree(deadline, now, class)
 		s.setPayload(t.index, v) // under the lock, and so before a claim
 	}
@@ -51,10 +51,10 @@ func (s *shardOf[T]) armAndUnlock(deadline, now int64, v T, class arena.Word) (t
 	return t
 }
 
-// canArm makes sure that the inbox has a free slot. It returns false if the wheel is stopped. armMu
-// is held. canArm releases it while it allocates a page, and before it panics because the shard is
-// full.
-func (s *shardOf[T]) canArm() bool {
+// ensureSlot makes sure that the inbox has a free slot. It returns false if the wheel is stopped.
+// armMu is held. ensureSlot releases it while it allocates a page, and before it panics because the
+// shard is full.
+func (s *shardOf[T]) ensureSlot() bool {
 	if !s.closed.Load() && (len(s.inbox.free) > 0 || s.refill()) {
 		return true
 	}
@@ -62,7 +62,7 @@ func (s *shardOf[T]) canArm() bool {
 	return false
 }
 
-// armFree arms a timer after canArm. The caller sets the payload. armMu is held before and after.
+// armFree arms a timer after ensureSlot. The caller sets the payload. armMu is held throughout.
 func (s *shardOf[T]) armFree(deadline, now int64, class arena.Word) Timer {
 	ib := &s.inbox
 	i := ib.takeFree()
@@ -233,9 +233,9 @@ func newRoutes(shards int) *routes {
 	return r
 }
 
-// pick chooses the shard for a new timer and locks its armMu. If another goroutine holds the lock,
-// pick tries the next shard, so that the caller does not wait for a goroutine that was preempted.
-func (e *engine[T]) pick() *shardOf[T] {
+// pickAndLock chooses the shard for a new timer and locks its armMu. If another goroutine holds the
+// lock, it tries the next shard, so that the caller does not wait for a preempted goroutine.
+func (e *engine[T]) pickAndLock() *shardOf[T] {
 	if len(e.shards) == 1 {
 		s := e.shards[0]
 		s.armMu.Lock()
@@ -252,7 +252,7 @@ func (e *engine[T]) pick() *shardOf[T] {
 	return e.pickNext(r, i)
 }
 
-// pickNext is the part of pick for a locked shard i.
+// pickNext is the part of pickAndLock for a locked shard i.
 func (e *engine[T]) pickNext(r *atomic.Uint32, i uint32) *shardOf[T] {
 	for range e.shards {
 		if i++; i == uint32(len(e.shards)) {

@@ -11,8 +11,8 @@ import (
 // driverActive is the alarm's tick while a driver is starting or running. It is before every tick.
 const driverActive = -1
 
-// driverAlarm starts the driver of a shard, so no goroutine has to wait for the next timer. A wheel
-// whose alarm is off can be collected. Manual mode has no alarm.
+// driverAlarm starts the driver of a shard, so no goroutine has to wait for the next timer. If the
+// alarm is off, the garbage collector can free the wheel. Manual mode has no alarm.
 //
 // The state of the alarm is in at:
 //

@@ -158,7 +158,7 @@ func (t *FuncTimer) touch(now int64) bool {
 		case tick <= w.Tick() || tick <= s.config.ticks.Floor(s.now.Load()):
 			return true // further calls within the tick change nothing
 		case s.config.Manual:
-			if moved, _ := c.reschedule(w, tick, true); moved {
+			if moved, _ := c.lockAndMove(w, tick, true); moved {
 				return true
 			}
 		case c.page.Swap(c.index, w, w.WithBits(uint64(tick))):
@@ -260,8 +260,8 @@ func (t *FuncTimer) handle() (h Timer, n uint32) {
 // t.handle. ok is false if another Reset has replaced the handle since then.
 func (t *FuncTimer) rearm(h Timer, n uint32, deadline, now int64) (was, ok bool) {
 	e := engineOf(h.ref)
-	s := e.pick()
-	if !s.canArm() {
+	s := e.pickAndLock()
+	if !s.ensureSlot() {
 		s.armMu.Unlock()
 		return false, true
 	}

@@ -25,7 +25,7 @@ type engine[T any] struct {
 	lasting    lastingTimers
 	stopped    chan struct{} // closed when the wheel is stopped
 	funcTimers funcTimerState
-	dues       []due   // one of each shard, or one of all
+	dues       []due   // one for each shard, or one for all
 	advance    advance // Manual mode
 	batches    batches[T]
 }

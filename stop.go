@@ -150,7 +150,7 @@ func (s *shardOf[T]) keepLasting(t Timer, w arena.Word) {
 	all.timers[t] = time.AfterFunc(d, f)
 }
 
-// stop stops a survivor. It returns false if the timer has fired or is not a survivor.
+// stop stops t. It returns false if t has fired or the runtime has not taken it over.
 func (l *lastingTimers) stop(t Timer) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

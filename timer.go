@@ -156,7 +156,7 @@ func (t Timer) move(deadline, now int64, wait bool) bool {
 		default:
 			return false
 		}
-		if moved, busy := (cell{s, pg, t.index}).reschedule(w, tick, wait); moved || busy {
+		if moved, busy := (cell{s, pg, t.index}).lockAndMove(w, tick, wait); moved || busy {
 			return moved
 		}
 	}
@@ -238,9 +238,9 @@ func (c cell) remove(dead arena.Word) {
 	}
 }
 
-// reschedule handles the cases of Timer.move that need armMu. It returns false if the word has
+// lockAndMove handles the cases of Timer.move that need armMu. It returns false if the word has
 // changed or the wheel is stopped. busy is true if armMu is locked and wait is false.
-func (c cell) reschedule(w arena.Word, tick int64, wait bool) (moved, busy bool) {
+func (c cell) lockAndMove(w arena.Word, tick int64, wait bool) (moved, busy bool) {
 	s := c.shard
 	if wait || s.config.Manual { // in Manual mode the order of the calls counts
 		s.armMu.Lock()
