@@ -129,6 +129,74 @@ func (s *shard) discardAll() {
 	}
 }
 
+// flush is [TimingWheel.Flush]. It claims the timers of all shards before it queues the first one:
+// a callback may arm a timer on another shard, and that timer must not be flushed as well.
+func (e *engine[T]) flush() (n int) {
+	e.funcTimers.flushes.Add(1) // before the claims: a plan whose timer is due may run immediately
+	timers := make([][]Timer, len(e.shards))
+	for k, s := range e.shards {
+		s.wheelMu.Lock()
+		claimed, count := s.flush()
+		s.unlockAndDrain()
+		timers[k] = claimed
+		n += count
+	}
+	for k, s := range e.shards {
+		s.alarm.due.Put(timers[k], false)
+	}
+	if e.config.Manual {
+		e.serveDue()
+		return n
+	}
+	for _, d := range e.dues {
+		go d.Wake()
+	}
+	return n
+}
+
+// flush claims all pending timers. It returns their number, and the timers that have to be queued:
+// outside Manual mode, those that are due have an entry already (S6). wheelMu is held.
+func (s *shard) flush() (timers []Timer, n int) {
+	o := &s.owner
+	for range 2 { // meanwhile a Reschedule may have moved a timer to the inbox
+		if s.closed.Load() {
+			return nil, 0
+		}
+		s.drainAll()
+		for t, pg := range s.all {
+			w, ok := s.flushOne(pg, t.index)
+			if !ok {
+				continue
+			}
+			n++
+			o.counters.flushed++
+			if s.config.Manual || *o.store.pos(t.index) != 0 {
+				t.gen = w.Gen()
+				timers = append(timers, t)
+			}
+			o.leaveBucket(t.index)
+		}
+	}
+	return timers, n
+}
+
+// flushOne claims a timer, and returns its word. It returns false if the timer is not Placed.
+func (s *shard) flushOne(pg *arena.Page, i uint32) (w arena.Word, ok bool) {
+	for {
+		w := pg.Load(i)
+		if w.Kind() != arena.Placed {
+			return w, false
+		}
+		counted := s.countCall(i, w)
+		if pg.Swap(i, w, w.With(arena.Flushed)) {
+			return w, true
+		}
+		if counted != nil {
+			s.countedFuncs.waits.callEnded(counted)
+		}
+	}
+}
+
 // lastingTimers are the timers that survive the Stop of the wheel. The runtime takes them over.
 type lastingTimers struct {
 	mu     sync.Mutex            // also held throughout the wheel's Stop
