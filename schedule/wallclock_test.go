@@ -274,15 +274,15 @@ func wallSmallStepsBack(t *testing.T, w *steppedClock) {
 		p := startPlan(t, tw, row.d)
 		// The distance of the first run is less than the period.
 		await(t, "a flush that meets no comparison", func() bool { return tw.Flush() == 1 })
-		await(t, "a run", func() bool { return p.count() == 1 })
-		await(t, "the next run is armed", func() bool { _, ok := p.Deadline(); return ok })
+		await(t, "a run", func() bool { return p.count() > 0 }) // two if a flush has met a comparison
+		await(t, "the next run is armed", func() bool { return tw.Len() == 1 && tw.Stats().Running == 0 })
 		at, _ := p.Deadline()
 		w.set(ahead)
 		pause()
 		now, ok := p.Deadline()
 		require.True(t, ok)
 		require.Equal(t, at, now, "%+v", row)
-		require.Equal(t, 2, p.calls())
+		require.Equal(t, p.count()+1, p.calls())
 		require.True(t, p.Stop())
 	}
 	w.set(ahead + 3*time.Hour - time.Minute)
