@@ -164,7 +164,7 @@ type dueCalls[T any] struct {
 	going   int       // calls of Executor.Go that have not returned
 	running int       // callbacks, or batches, that have begun and not returned
 	free    []Timer   // memory of a batch
-	idle    chan struct{}
+	idle    pool.Idle
 }
 
 func (c *dueCalls[T]) Put(timers []Timer, _ bool) {
@@ -223,7 +223,7 @@ func (c *dueCalls[T]) inline(b []Timer) int {
 		clear(b)
 		c.free = b[:0]
 		c.running--
-		c.closeIdle()
+		c.idle.Ended(c.running + c.going)
 	}()
 	return c.engine.run(b)
 }
@@ -253,7 +253,7 @@ func (c *dueCalls[T]) hand(b []Timer) (n int) {
 			c.handed.Remove(handed)
 			c.queue.Push(b)
 		}
-		c.closeIdle()
+		c.idle.Ended(c.running + c.going)
 	}()
 	c.executor.Go(func() { c.call(handed) })
 	returned = true
@@ -270,7 +270,7 @@ func (c *dueCalls[T]) call(handed *list.Element) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.running--
-		c.closeIdle()
+		c.idle.Ended(c.running + c.going)
 	}()
 	timers, _ := handed.Value.([]Timer)
 	c.engine.run(timers)
@@ -288,21 +288,7 @@ func (c *dueCalls[T]) Close() {
 func (c *dueCalls[T]) Idle() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.idle == nil {
-		c.idle = make(chan struct{})
-	}
-	idle := c.idle
-	c.closeIdle()
-	return idle
-}
-
-// closeIdle closes the channel of Idle if neither a callback nor a call of Executor.Go is under
-// way.
-func (c *dueCalls[T]) closeIdle() {
-	if c.idle != nil && c.running+c.going == 0 {
-		close(c.idle)
-		c.idle = nil
-	}
+	return c.idle.Channel(c.running + c.going)
 }
 
 func (c *dueCalls[T]) Stats() pool.Stats {

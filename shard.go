@@ -89,7 +89,8 @@ func (e *engine[T]) newDue(executor Executor, limited *limit) due {
 	if e.config.Manual || executor != nil && limited == nil {
 		return &dueCalls[T]{engine: e, executor: executor}
 	}
-	c := pool.Config{Active: 1, PerCall: e.config.perCall} // workers of one shard contend for its words and counters
+	// Workers of one shard would compete for its words and counters.
+	c := pool.Config{Active: 1, PerCall: e.config.perCall}
 	if limited != nil {
 		c.Active, c.Limit = e.config.procs, limited.n
 	}

@@ -96,7 +96,7 @@ type Pool[E any] struct {
 	freeWorker *worker[E]  // for reuse; may be nil
 	stats      Stats       // without Queued
 	stalls     stalls
-	idle       chan struct{}
+	idle       Idle
 }
 
 // stalls is the state of R5.
@@ -152,19 +152,28 @@ func (p *Pool[E]) Close() {
 func (p *Pool[E]) Idle() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.idle == nil {
-		p.idle = make(chan struct{})
-	}
-	idle := p.idle
-	p.closeIdle()
-	return idle
+	return p.idle.Channel(p.stats.Running)
 }
 
-// closeIdle closes the channel of Idle if no batch is running.
-func (p *Pool[E]) closeIdle() {
-	if p.idle != nil && p.stats.Running == 0 {
-		close(p.idle)
-		p.idle = nil
+// Idle has the channel on which callers wait until nothing is running. It takes no lock. The zero
+// value has no channel.
+type Idle struct{ c chan struct{} }
+
+// Channel returns a channel that Ended closes, or that is closed already if nothing is running.
+func (i *Idle) Channel(running int) <-chan struct{} {
+	if i.c == nil {
+		i.c = make(chan struct{})
+	}
+	c := i.c
+	i.Ended(running)
+	return c
+}
+
+// Ended is called when something has ended. It closes the channel if nothing is running.
+func (i *Idle) Ended(running int) {
+	if i.c != nil && running == 0 {
+		close(i.c)
+		i.c = nil
 	}
 }
 

@@ -184,7 +184,7 @@ func (w *worker[E]) endBatch() {
 	}
 	w.batch, w.extra, w.running = nil, false, false
 	p.stats.Running--
-	p.closeIdle()
+	p.idle.Ended(p.stats.Running)
 }
 
 // deactivate makes the worker no longer active, and reports whether it was. mu is held.
