@@ -128,8 +128,7 @@ func (p *Proxy) Held() int {
 }
 
 // Release sends the held requests to the server in their order and returns the beginning of each
-// reply. It returns an error if the server closes the connection or does not reply within ten
-// seconds.
+// reply. It returns an error if the server closes the connection or does not reply within a minute.
 func (p *Proxy) Release() (replies []string, err error) {
 	p.mu.Lock()
 	held := p.held
@@ -176,7 +175,8 @@ func (l *link) cutUnlessHeld() {
 // release sends the held request.
 func (l *link) release() (reply string, err error) {
 	defer l.cut()
-	if err := l.server.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	<-l.replied // or that goroutine would take the reply
+	if err := l.server.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		return "", err
 	}
 	if _, err := l.server.Write(l.held); err != nil {

@@ -43,6 +43,7 @@ type Proxy struct {
 // link is a client connection and its connection to the server.
 type link struct {
 	client, server net.Conn
+	replied        chan struct{} // closed once no more replies are forwarded
 
 	mu      sync.Mutex
 	recent  []byte // end of the request, in which the pattern may begin
@@ -121,7 +122,7 @@ func (p *Proxy) connect(client net.Conn) {
 	if err != nil {
 		return // the client sees the end of its connection
 	}
-	l := &link{client: client, server: server}
+	l := &link{client: client, server: server, replied: make(chan struct{})}
 	if !p.add(l) {
 		l.cut()
 		return
@@ -131,7 +132,10 @@ func (p *Proxy) connect(client net.Conn) {
 	wg.Go(func() {
 		p.forward(l, client, server, func(b []byte) bool { p.matchRequest(l, b); return !p.holdsBack(l, b) })
 	})
-	wg.Go(func() { p.forward(l, server, client, func([]byte) bool { return !p.dropsReply(l) }) })
+	wg.Go(func() {
+		defer close(l.replied)
+		p.forward(l, server, client, func([]byte) bool { return !p.dropsReply(l) })
+	})
 	wg.Wait()
 }
 
