@@ -160,7 +160,7 @@ func (s *shardOf[T]) refill() bool {
 func (s *shardOf[T]) openPage() {
 	if s.nextPage == nil {
 		s.armMu.Unlock()
-		pg := s.newPage()
+		pg := &page[T]{new(arena.Page), new([arena.PageSize]T), &pageRef{shard: &s.shard}}
 		s.armMu.Lock()
 		s.nextPage = pg
 	}
@@ -183,24 +183,11 @@ func (s *shardOf[T]) openPage() {
 	s.nextPage = nil
 }
 
-// page is a page of slots, the page of their payloads, and the pageRef of their handles. Both pages
-// are one object if payloads hold no pointers, because the garbage collector marks each object.
+// page is a page of slots, the page of their payloads, and the pageRef of their handles.
 type page[T any] struct {
 	slots  *arena.Page
 	values *[arena.PageSize]T
 	ref    *pageRef
-}
-
-func (s *shardOf[T]) newPage() *page[T] {
-	h := &pageRef{shard: &s.shard}
-	if s.config.scanned {
-		return &page[T]{new(arena.Page), new([arena.PageSize]T), h}
-	}
-	both := new(struct {
-		slots  arena.Page
-		values [arena.PageSize]T
-	})
-	return &page[T]{&both.slots, &both.values, h}
 }
 
 func (s *shardOf[T]) closePage(p int) {

@@ -20,10 +20,9 @@ type owner struct {
 
 	tick int64 // the owner's clock, ahead of shard.now during an Advance
 
-	takenRemovals uint64   // link to the removals that are off the stack and not carried out yet
-	takenSpent    uint64   // the same for the slots of claimed timers
-	freed         []uint32 // slots without references; reclaim frees them
-	ending        []uint32 // arrivals whose Stop is about to end them; reclaim stages them again
+	removing uint64   // link to the removals that are off the stack and not carried out yet
+	freed    []uint32 // slots without references; reclaim frees them
+	ending   []uint32 // arrivals whose Stop is about to end them; reclaim stages them again
 
 	// scratch is memory for one quantum.
 	scratch struct {
@@ -140,15 +139,18 @@ func (o *owner) timerRemoved(b *bucket) {
 	}
 }
 
-// free frees up to removalsMax slots, beginning with a link, and returns the link to the next one
-// and their number. The slot of a claimed timer is in a bucket if the timer was moved away and back
-// while it was due. free reads all positions before the first chunk, so that the cache misses
-// overlap.
-func (o *owner) free(link uint64) (next uint64, n int) {
+// remove carries out up to removalsMax removals. The slot of a claimed timer is in a bucket if the
+// timer was moved away and back while it was due. remove reads all positions before the first
+// chunk, so that the cache misses overlap.
+func (o *owner) remove() {
 	listed := o.scratch.slots[:0]
-	for ; link != 0 && n < removalsMax; n++ {
-		i := uint32(link - 1)
-		link = loadWord(o.store.slots, i).Bits()
+	for n := 0; o.removing != 0 && n < removalsMax; n++ {
+		i := uint32(o.removing - 1)
+		w := loadWord(o.store.slots, i)
+		if w.Kind() == arena.Dead {
+			o.counters.stopped++
+		}
+		o.removing = w.Bits()
 		o.freed = append(o.freed, i)
 		if pos := o.store.pos(i); *pos != 0 {
 			listed = append(listed, *pos)
@@ -158,7 +160,6 @@ func (o *owner) free(link uint64) (next uint64, n int) {
 	for _, pos := range listed {
 		o.timerRemoved(o.store.remove(pos))
 	}
-	return link, n
 }
 
 // expire takes up to a quantum of expired buckets off the wheel and moves a quantum of the timers

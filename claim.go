@@ -46,7 +46,7 @@ func (e *engine[T]) run(timers []Timer) int {
 	b.tick = e.config.ticks.Floor(b.now)
 	defer b.end()
 	prefetch(timers)
-	if e.config.perCall > 1 {
+	if e.job.perCall > 1 {
 		b.claimAll(timers)
 		return b.n
 	}
@@ -143,10 +143,8 @@ func (b *batch[T]) claim(t Timer) bool {
 		} else {
 			b.values = append(b.values, *p)
 		}
-		if s.config.scanned {
-			var zero T
-			*p = zero
-		}
+		var zero T
+		*p = zero
 		if b.last = i + 1; b.slots == 0 {
 			b.first, b.page = i, pg
 		}
@@ -254,10 +252,10 @@ func (b *batch[T]) push() {
 		return
 	}
 	s := b.shard
-	n := s.claimed.spent.pushChain(b.page, b.first, b.last, b.slots)
+	n := s.removals.pushChain(b.page, b.first, b.last, b.slots)
 	b.slots, b.last = 0, 0
 	if n >= removalsMax {
-		s.freeClaimed()
+		s.tryDrain()
 	}
 }
 
@@ -282,7 +280,7 @@ func (e *engine[T]) takeValues() *valueBuffer[T] {
 	buffer := e.batches.values.Swap(nil)
 	if buffer == nil {
 		buffer = new(valueBuffer[T])
-		if e.config.perCall == 1 { // otherwise one would keep the first payload when values grows
+		if e.job.perCall == 1 { // otherwise one would keep the first payload when values grows
 			buffer.values = buffer.one[:0]
 		}
 	}

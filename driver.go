@@ -52,27 +52,11 @@ func (a *driverAlarm) init(s *shard, group *alarm.Group) {
 	}
 }
 
-// ring is called on a goroutine of its own when the alarm goes off.
+// ring is called on a goroutine of its own when the alarm goes off. If that is before its tick, the
+// driver sets the alarm again.
 func (a *driverAlarm) ring() {
 	a.rings.Add(1)
-	if !a.setAgain() {
-		a.wake()
-	}
-}
-
-// setAgain sets the alarm again if it went off before its tick. It reports whether it did.
-func (a *driverAlarm) setAgain() bool {
-	a.shard.armMu.Lock()
-	defer a.shard.armMu.Unlock()
-	tick := a.at.Load()
-	if tick == driverActive || tick == never {
-		return false
-	}
-	at, now := a.begin(tick), a.shard.config.Read()
-	if at > now {
-		a.timer.Set(at, now)
-	}
-	return at > now
+	a.wake()
 }
 
 // set sets the alarm to a tick, or starts a driver if the tick has begun. armMu is held.
@@ -194,18 +178,11 @@ const driverQuanta = 8
 func (a *driverAlarm) driveAndUnlock() {
 	queued, done := a.queueDueAndUnlock(false)
 	if !done && !a.workersDrive {
-		go a.driveOn()
+		go a.wake()
 	}
 	if queued {
 		a.due.Wake()
 	}
-}
-
-// driveOn continues the work of a driver on a new goroutine.
-func (a *driverAlarm) driveOn() {
-	s := a.shard
-	s.wheelMu.Lock()
-	a.driveAndUnlock()
 }
 
 // queueDueAndUnlock works for driverQuanta, or until no work is left. If it has queued no timer by

@@ -61,34 +61,25 @@ func Limit(n int) Executor {
 	if n < 1 {
 		panic(fmt.Sprintf("timingwheel: Limit: n is %d; it must be positive", n))
 	}
-	return &limit{n: n}
+	return &limit{n: n, running: make(chan struct{}, n)}
 }
 
 // limit is the Executor that [Limit] returns. A wheel makes a pool with the limit and does not call
 // Go.
 type limit struct {
-	n    int
-	used atomic.Bool // by a wheel
-
-	once sync.Once
-	pool *pool.Pool[func()] // for Go
+	n       int
+	used    atomic.Bool   // by a wheel
+	running chan struct{} // functions of Go
 }
 
 // Go runs f as soon as fewer than n functions are running.
 func (l *limit) Go(f func()) {
-	l.once.Do(func() { l.pool = pool.New(funcs{}, pool.Config{Active: l.n, Limit: l.n}) })
-	l.pool.Put([]func(){f}, false)
-	go l.pool.Wake()
+	go func() {
+		l.running <- struct{}{}
+		defer func() { <-l.running }()
+		f()
+	}()
 }
-
-// funcs is the host of a pool of functions.
-type funcs struct{}
-
-func (funcs) Run(fs []func()) { fs[0]() }
-
-func (funcs) Live() func(func()) bool { return func(func()) bool { return true } }
-
-func (funcs) More() {}
 
 // due is the room behind the wheel: a queue of timers that have expired, and the goroutines that
 // run them. It is a [pool.Pool], or [dueCalls] for an executor and in Manual mode.
@@ -202,7 +193,7 @@ func (c *dueCalls[T]) Wake() {
 // that have been stopped or moved are not handed over.
 func (c *dueCalls[T]) serve(most int) (n int) {
 	for most > 0 && c.queue.Len() > 0 {
-		b := c.queue.Pop(c.free, c.engine.config.perCall)
+		b := c.queue.Pop(c.free, c.engine.job.perCall)
 		c.free = nil
 		most -= len(b)
 		if c.executor == Inline {

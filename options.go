@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-	"reflect"
 	"runtime"
 	"time"
 
@@ -103,10 +102,8 @@ type Call struct {
 type config struct {
 	clock.Timeline
 	geometry
-	ticks   clock.Ticks
-	perCall int  // the most payloads of one call
-	procs   int  // GOMAXPROCS
-	scanned bool // payloads hold pointers, so they are cleared
+	ticks clock.Ticks
+	procs int // GOMAXPROCS
 
 	profileRate int // one of this many timers is sampled; 0: none
 }
@@ -208,25 +205,4 @@ func (o Options) held() string {
 		return "Executor"
 	}
 	return ""
-}
-
-// holdsPointers reports whether values of type t contain pointers for the garbage collector.
-func holdsPointers(t reflect.Type) bool {
-	switch t.Kind() {
-	case reflect.Array:
-		return t.Len() > 0 && holdsPointers(t.Elem())
-	case reflect.Struct:
-		for i := range t.NumField() {
-			if holdsPointers(t.Field(i).Type) {
-				return true
-			}
-		}
-		return false
-	case reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
-		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr,
-		reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128:
-		return false
-	default:
-		return true
-	}
 }

@@ -3,13 +3,11 @@ package timingwheel
 import (
 	"fmt"
 	"math"
-	"reflect"
 	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-	"unsafe"
 
 	"github.com/stretchr/testify/require"
 )
@@ -188,29 +186,5 @@ func TestLevelsBeyondTheRangeAreLeftOut(t *testing.T) {
 		conf := Options{Tick: time.Microsecond, WheelSize: c.size, Levels: c.levels}.config()
 		require.Equal(t, c.want, conf.last+1, "%+v", c)
 		require.Less(t, uint(conf.last)*conf.bits, uint(63), "%+v: the interval of a level is out of range", c)
-	}
-}
-
-func TestHoldsPointersFindsPointersOfEachKind(t *testing.T) {
-	t.Parallel()
-	type flat struct {
-		_ int8
-		_ [3]float64
-		_ struct{ _ complex64 }
-	}
-	for _, v := range []any{
-		true, 1, int8(1), uint64(1), uintptr(1), 1.5, float32(1), complex(1, 1), flat{}, [2]flat{}, struct{}{},
-		[0]*int{}, time.Second,
-	} {
-		require.False(t, holdsPointers(reflect.TypeOf(v)), "%T", v)
-	}
-	for _, v := range []any{
-		"", new(int), []int{}, map[int]int{}, func() {}, make(chan int), unsafe.Pointer(nil), time.Time{}, Timer{},
-		[1]string{}, struct {
-			a int
-			b any
-		}{}, struct{ e [2][]flat }{},
-	} {
-		require.True(t, holdsPointers(reflect.TypeOf(v)), "%T", v)
 	}
 }

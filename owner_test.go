@@ -138,7 +138,7 @@ func TestBacklogOfRemovalsShrinks(t *testing.T) {
 	requireAllStop(t, timers[:4000])
 	sh.unlockAndDrain()
 	require.Equal(t, 5000-callerQuantum, sh.placed())
-	for k := 4000; sh.owner.takenRemovals != 0; k += removalsMax {
+	for k := 4000; sh.owner.removing != 0; k += removalsMax {
 		before := sh.placed()
 		require.Less(t, k+removalsMax, len(timers))
 		s.stopAll(timers[k : k+removalsMax])

@@ -2,7 +2,6 @@ package timingwheel
 
 import (
 	"math"
-	"reflect"
 	"sync"
 	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
 	"time"
@@ -51,9 +50,7 @@ func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) 
 	}
 	e := &engine[T]{config: opts.config(), job: j, around: around[T]{hook: opts.Around}, name: opts.Name}
 	e.stopped = make(chan struct{})
-	e.config.perCall = j.perCall
 	e.config.Timeline = clock.Timeline{Base: opts.Start, Origin: origin, Manual: opts.Manual}
-	e.config.scanned = holdsPointers(reflect.TypeFor[T]())
 	e.config.Start()
 	e.job.guarded = e.guardedRun(opts.OnPanic)
 	e.shards = make([]*shardOf[T], opts.Shards)
@@ -71,7 +68,6 @@ func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) 
 		}
 		s.alarm.workersDrive = opts.Executor == nil && !opts.Manual
 		s.alarm.due, s.countedFuncs.waits = e.dues[len(e.dues)-1], &e.funcTimers.waits
-		s.funcs, _ = any(&s.values).(*arena.Table[[arena.PageSize]func()])
 		s.init(e.config, s)
 		s.noPage.shard = &s.shard
 		if e.config.profileRate > 0 {
@@ -90,7 +86,7 @@ func (e *engine[T]) newDue(executor Executor, limited *limit) due {
 		return &dueCalls[T]{engine: e, executor: executor}
 	}
 	// Workers of one shard would compete for its words and counters.
-	c := pool.Config{Active: 1, PerCall: e.config.perCall}
+	c := pool.Config{Active: 1, PerCall: e.job.perCall}
 	if limited != nil {
 		c.Active, c.Limit = e.config.procs, limited.n
 	}
@@ -160,7 +156,6 @@ type shard struct {
 
 	config config // immutable
 	typed  typedShard
-	funcs  *arena.Table[[arena.PageSize]func()] // the payloads, if they are callbacks; else nil
 
 	countedFuncs   countedFuncs // the payloads of FuncTimers
 	closed         atomic.Bool  // no arm, Stop, Reschedule or claim succeeds any more
@@ -169,7 +164,7 @@ type shard struct {
 	now            atomic.Int64 // ns: a time that has passed, stored by the owner; Manual: the clock
 
 	claimed  claimed
-	removals slotStack // stopped timers
+	removals slotStack // stopped and claimed timers
 
 	_ [64]byte
 
@@ -192,7 +187,6 @@ type claimed struct {
 	_          [64]byte
 	fired      atomic.Uint64 // claims of timers that were not flushed
 	flushBegun atomic.Uint64 // claims of timers that were flushed
-	spent      slotStack     // slots of claimed timers
 }
 
 // typedShard is the part of a shard that knows the type of the payloads, and holds the payloads.
@@ -279,15 +273,7 @@ func (s *shard) release(i uint32, w arena.Word) {
 		s.countedFuncs.clear(i)
 		return
 	}
-	if s.funcs == nil {
-		if s.config.scanned {
-			s.typed.drop(i)
-		}
-		return
-	}
-	if pg := s.funcs.At(i >> arena.PageShift); pg != nil { // nil if the wheel is stopped
-		pg[i&arena.PageMask] = nil
-	}
+	s.typed.drop(i)
 }
 
 // callerQuantum is the largest number of timers that a caller places, and the largest number that
@@ -354,44 +340,27 @@ func (s *shard) drain(max int) bool {
 		o.placeArrivals(min(chunkSize, max-n))
 		s.reclaim()
 	}
-	o.counters.stopped += s.free(&o.takenRemovals, &s.removals, max)
-	s.free(&o.takenSpent, &s.claimed.spent, max)
-	if !o.arrivals.empty() || o.takenRemovals != 0 || s.removals.len() != 0 || o.takenSpent != 0 {
+	s.remove(max)
+	if !o.arrivals.empty() || o.removing != 0 || s.removals.len() != 0 {
 		return false
 	}
 	s.alarm.offIfEmpty()
 	return true
 }
 
-// free frees up to max slots, first those that were taken off the stack before, and returns their
-// number. wheelMu is held.
-func (s *shard) free(taken *uint64, stack *slotStack, max int) (total uint64) {
-	for total < uint64(max) {
-		if *taken == 0 {
-			*taken = stack.take()
+// remove carries out up to max removals, first those that were taken off the stack before. wheelMu
+// is held.
+func (s *shard) remove(max int) {
+	o := &s.owner
+	for n := 0; n < max; n += removalsMax {
+		if o.removing == 0 {
+			o.removing = s.removals.take()
 		}
-		if *taken == 0 {
-			break
-		}
-		next, n := s.owner.free(*taken)
-		*taken, total = next, total+uint64(n)
-		s.reclaim()
-	}
-	return total
-}
-
-// freeClaimed frees the slots of claimed timers, if no other goroutine holds wheelMu. Otherwise the
-// holder of the lock does this work.
-func (s *shard) freeClaimed() {
-	for range 2 {
-		if s.wheelMu.TryLock() {
-			if !s.closed.Load() {
-				s.free(&s.owner.takenSpent, &s.claimed.spent, callerQuantum)
-			}
-			s.unlockAndDrain()
+		if o.removing == 0 {
 			return
 		}
-		s.drainRequested.Store(true) // the holder may have looked before, so try again
+		o.remove()
+		s.reclaim()
 	}
 }
 

@@ -127,9 +127,6 @@ func (s *shardOf[T]) addCounters(st *Stats, ib *inbox) {
 	st.Armed += ib.armed
 	st.Rejected += ib.rejected
 	st.Stopped += c.stopped + ib.stopped
-	if s.closed.Load() {
-		st.Stopped += uint64(s.removals.len()) // Stops that were under way
-	}
 	st.Postponed += c.postponed + ib.rescheduled
 	st.Discarded += c.discarded
 	st.Flushed += c.flushed

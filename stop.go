@@ -3,6 +3,7 @@ package timingwheel
 import (
 	"context"
 	"errors"
+	"math"
 	"runtime"
 	"sync"
 	"time"
@@ -58,7 +59,7 @@ func mustHaveContext(ctx context.Context) {
 //     drops the call. halt waits until it is counted, and engine.stop for the claims of a batch of
 //     Timeouts.
 //   - A Stop of a timer in the inbox ends the timer within a few instructions. halt waits for it.
-//   - A Stop of any other timer pushes its slot. halt waits for that too, and addStats counts it.
+//   - A Stop of any other timer pushes its slot. halt waits for that too, and counts it.
 func (s *shard) halt() {
 	s.closed.Store(true)
 	s.wheelMu.Lock()
@@ -78,12 +79,13 @@ func (s *shard) halt() {
 		runtime.Gosched()
 	}
 	s.discardAll()
+	for s.pending()+int(o.counters.flushed-s.claimed.flushBegun.Load()-o.counters.discarded) > 0 {
+		runtime.Gosched()
+		s.remove(math.MaxInt)
+	}
 	s.armMu.Lock()
 	s.alarm.close()
 	s.inbox.stopped += s.inbox.countEnded(&s.slots)
-	for s.inbox.armed > s.inbox.stopped+o.counters.stopped+uint64(s.removals.len())+s.claimed.fired.Load()+s.claimed.flushBegun.Load()+o.counters.discarded {
-		runtime.Gosched()
-	}
 	s.slots.Clear()
 	s.inbox.staged, s.inbox.free = nil, nil
 	if s.inbox.order != nil {
@@ -98,7 +100,7 @@ func (s *shard) halt() {
 	s.refs.Clear()
 	s.armMu.Unlock()
 	o.arrivals = arrivals{first: never}
-	o.takenRemovals, o.takenSpent, o.freed, o.ending, o.expired = 0, 0, nil, nil, nil
+	o.removing, o.freed, o.ending, o.expired = 0, nil, nil, nil
 	o.store = bucketStore{slots: o.store.slots}
 	o.wheel = wheel{geometry: o.wheel.geometry, store: o.wheel.store, cur: o.wheel.cur}
 }

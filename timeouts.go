@@ -129,9 +129,7 @@ func (s *shardOf[T]) removeAll() []T {
 			continue
 		}
 		all = append(all, s.values.At(t.index >> arena.PageShift)[t.index&arena.PageMask])
-		if s.config.scanned {
-			s.drop(t.index)
-		}
+		s.drop(t.index)
 		o.counters.stopped++
 		o.leaveBucket(t.index)
 		if o.freed = append(o.freed, t.index); len(o.freed) >= removalsMax {
