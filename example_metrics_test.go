@@ -154,5 +154,5 @@ func ExampleStats_LogValue() {
 	pass(time.Second)
 	pass(59 * time.Second)
 	// Output:
-	// level=INFO msg=timers stats.name=orders stats.pending=1 stats.most_due=3 stats.armed=5 stats.fired=4 stats.stopped=0 stats.running=1 stats.moved=4 stats.buckets=1 stats.levels=2 stats.lateness.p50=0s stats.lateness.p99=0s stats.lateness.max=0s
+	// level=INFO msg=timers stats.name=orders stats.pending=1 stats.armed=5 stats.fired=4 stats.stopped=0 stats.running=1 stats.most_due=3 stats.moved=4 stats.buckets=1 stats.levels=2 stats.lateness.p50=0s stats.lateness.p99=0s stats.lateness.max=0s
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/clock"
-	"github.com/timingwheel-go/timingwheel/internal/figures"
 	"github.com/timingwheel-go/timingwheel/internal/sampling"
 	"github.com/timingwheel-go/timingwheel/internal/survey"
 )
@@ -221,9 +220,18 @@ func (st Stats) LogValue() slog.Value {
 	if st.Name != "" {
 		attrs = append(attrs, slog.String("name", st.Name))
 	}
-	for m, v := range figures.Numbers(&st) {
-		if m.Main || m.Kind != figures.Setting && !reflect.ValueOf(v).IsZero() {
-			attrs = append(attrs, slog.Any(m.Key(), v))
+	attrs = append(attrs, slog.Int("pending", st.Pending), slog.Uint64("armed", st.Armed),
+		slog.Uint64("fired", st.Fired), slog.Uint64("stopped", st.Stopped), slog.Int("running", st.Running))
+	for _, a := range []slog.Attr{
+		slog.Int("due", st.Due), slog.Int("most_due", st.MostDue), slog.Duration("overdue", st.Overdue),
+		slog.Uint64("discarded", st.Discarded), slog.Uint64("postponed", st.Postponed),
+		slog.Uint64("rejected", st.Rejected), slog.Uint64("flushed", st.Flushed),
+		slog.Uint64("panics", st.Panics), slog.Int("expired", st.Expired), slog.Int("workers", st.Workers),
+		slog.Uint64("moved", st.Moved), slog.Uint64("wakeups", st.Wakeups), slog.Int("buckets", st.Buckets),
+		slog.Int("levels", st.Levels), slog.Uint64("bytes", st.Bytes),
+	} {
+		if !reflect.ValueOf(a.Value.Any()).IsZero() {
+			attrs = append(attrs, a)
 		}
 	}
 	if h := &st.Lateness; h.Count() > 0 {

@@ -1,5 +1,5 @@
-// Package figures has the table of the figures that a wheel reports in timingwheel.Stats. Log
-// records, expvar, Prometheus, the debug page and docs/metrics.md are generated from this table.
+// Package figures has the table of the figures that a wheel reports in timingwheel.Stats. Expvar,
+// Prometheus, the debug page and docs/metrics.md are generated from this table.
 package figures
 
 import (
@@ -30,12 +30,11 @@ type Metric struct {
 	Unit  string
 	Help  string // one sentence
 	More  string // further sentences for docs/metrics.md
-	Main  bool   // whether log records include the figure even if it is 0
 }
 
 // Table lists all figures. Lists that are generated from the table keep its order.
 var Table = []Metric{
-	{Field: "Pending", Name: "timers_pending", Kind: Gauge, Unit: "timers", Main: true,
+	{Field: "Pending", Name: "timers_pending", Kind: Gauge, Unit: "timers",
 		Help: "Timers that are armed and neither claimed nor stopped."},
 	{Field: "Due", Name: "timers_due", Kind: Gauge, Unit: "timers",
 		Help: "Timers that have expired, or were flushed, and wait for a goroutine.",
@@ -45,11 +44,11 @@ var Table = []Metric{
 	{Field: "Overdue", Name: "overdue_seconds", Kind: Gauge, Unit: "s",
 		Help: "Time for which the earliest expired timer has waited to be claimed.",
 		More: "A timer expires at the tick to which its deadline was rounded up. The value grows while no timer is claimed, because an `Inline` callback blocks or an executor does not run its calls. For a timer that was armed after its deadline, the time counts from the deadline. In Manual mode the time is that of the wheel's clock."},
-	{Field: "Armed", Name: "timers_armed_total", Kind: Counter, Unit: "timers", Main: true,
+	{Field: "Armed", Name: "timers_armed_total", Kind: Counter, Unit: "timers",
 		Help: "Timers added; each run of a plan counts as one."},
-	{Field: "Fired", Name: "timers_fired_total", Kind: Counter, Unit: "timers", Main: true,
+	{Field: "Fired", Name: "timers_fired_total", Kind: Counter, Unit: "timers",
 		Help: "Timers whose callback or payload was claimed."},
-	{Field: "Stopped", Name: "timers_stopped_total", Kind: Counter, Unit: "timers", Main: true,
+	{Field: "Stopped", Name: "timers_stopped_total", Kind: Counter, Unit: "timers",
 		Help: "Timers stopped or removed before they fired.",
 		More: "A `Stop` that ends a plan during a run counts too."},
 	{Field: "Discarded", Name: "timers_discarded_total", Kind: Counter, Unit: "timers",
@@ -67,7 +66,7 @@ var Table = []Metric{
 		More: "The deadline is rounded up to a tick."},
 	{Field: "Lateness.Max", Name: "lateness_max_seconds", Kind: Gauge, Unit: "s",
 		Help: "Largest lateness recorded since the wheel was made."},
-	{Field: "Running", Name: "callbacks_running", Kind: Gauge, Unit: "callbacks", Main: true,
+	{Field: "Running", Name: "callbacks_running", Kind: Gauge, Unit: "callbacks",
 		Help: "Callbacks, or batches, that have started and not returned."},
 	{Field: "Panics", Name: "callback_panics_total", Kind: Counter, Unit: "panics",
 		Help: "Panics of callbacks that were passed to OnPanic.",
