@@ -92,11 +92,11 @@ func ExampleHistogram() {
 	for i := range 100 {
 		h.Record(time.Duration(i+1) * time.Millisecond)
 	}
-	fmt.Println("count:", h.Count(), "mean:", h.Mean(), "max:", h.Max)
+	fmt.Println("count:", h.Count(), "sum:", h.Sum, "max:", h.Max)
 	median := h.Quantile(0.5) // at most a quarter too high
 	fmt.Println(median >= 50*time.Millisecond, median <= 62*time.Millisecond)
 	// Output:
-	// count: 100 mean: 50.5ms max: 100ms
+	// count: 100 sum: 5.05s max: 100ms
 	// true true
 }
 
@@ -154,5 +154,5 @@ func ExampleStats_LogValue() {
 	pass(time.Second)
 	pass(59 * time.Second)
 	// Output:
-	// level=INFO msg=timers stats.name=orders stats.pending=1 stats.armed=5 stats.fired=4 stats.stopped=0 stats.running=1 stats.most_due=3 stats.moved=4 stats.buckets=1 stats.levels=2 stats.lateness.p50=0s stats.lateness.p99=0s stats.lateness.max=0s
+	// level=INFO msg=timers stats.name=orders stats.pending=1 stats.armed=5 stats.fired=4 stats.stopped=0 stats.running=1 stats.moved=4 stats.buckets=1 stats.levels=2 stats.lateness.p50=0s stats.lateness.p99=0s stats.lateness.max=0s
 }

@@ -150,7 +150,6 @@ type dueCalls[T any] struct {
 	mu      sync.Mutex
 	queue   pool.Queue[Timer]
 	handed  list.List // of []Timer: batches whose functions have not begun
-	most    int       // largest number of queued timers
 	serving bool      // a goroutine hands over
 	going   int       // calls of Executor.Go that have not returned
 	running int       // callbacks, or batches, that have begun and not returned
@@ -165,7 +164,6 @@ func (c *dueCalls[T]) Put(timers []Timer, _ bool) {
 	if !c.engine.config.Manual { // Advance empties the queue
 		c.queue.Sweep(c.engine.liveFilter)
 	}
-	c.most = max(c.most, c.queue.Len())
 }
 
 // Wake runs or hands over all timers of the queue, unless another goroutine does. If a callback or
@@ -285,7 +283,7 @@ func (c *dueCalls[T]) Idle() <-chan struct{} {
 func (c *dueCalls[T]) Stats() pool.Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return pool.Stats{Queued: c.queue.Len(), Most: c.most, Running: c.running}
+	return pool.Stats{Queued: c.queue.Len(), Running: c.running}
 }
 
 func (c *dueCalls[T]) Waiting(n int) (timers []Timer) {

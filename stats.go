@@ -28,7 +28,6 @@ type Stats struct {
 
 	Pending   int           // timers that are armed and neither claimed nor stopped
 	Due       int           // timers that have expired, or were flushed, and whose callbacks have not begun
-	MostDue   int           // most timers that were queued as due at a time
 	Overdue   time.Duration // time since the earliest deadline of the expired timers that are not claimed
 	Armed     uint64        // timers that were added; each run of a plan counts
 	Fired     uint64        // callbacks and payloads that were claimed
@@ -42,7 +41,6 @@ type Stats struct {
 
 	Running int    // callbacks (with Timeouts: batches) that have started and not returned
 	Panics  uint64 // panics of callbacks that were reported to Options.OnPanic
-	Workers int    // goroutines of the default executor, including those that begin or end
 	Buckets int    // non-empty buckets
 	Levels  int    // largest number of levels in use in a shard
 	Bytes   uint64 // memory held for timers, payloads, buckets and slots, in bytes
@@ -66,8 +64,6 @@ func (e *engine[T]) stats() Stats {
 	for _, d := range e.dues {
 		of := d.Stats()
 		st.Running += of.Running
-		st.Workers += of.Workers
-		st.MostDue = max(st.MostDue, of.Most)
 		first := earliestOf(d.Waiting(chunkSize))
 		if first == never { // these were stopped
 			first = earliestOf(d.Waiting(math.MaxInt))
@@ -223,10 +219,10 @@ func (st Stats) LogValue() slog.Value {
 	attrs = append(attrs, slog.Int("pending", st.Pending), slog.Uint64("armed", st.Armed),
 		slog.Uint64("fired", st.Fired), slog.Uint64("stopped", st.Stopped), slog.Int("running", st.Running))
 	for _, a := range []slog.Attr{
-		slog.Int("due", st.Due), slog.Int("most_due", st.MostDue), slog.Duration("overdue", st.Overdue),
+		slog.Int("due", st.Due), slog.Duration("overdue", st.Overdue),
 		slog.Uint64("discarded", st.Discarded), slog.Uint64("postponed", st.Postponed),
 		slog.Uint64("rejected", st.Rejected), slog.Uint64("flushed", st.Flushed),
-		slog.Uint64("panics", st.Panics), slog.Int("expired", st.Expired), slog.Int("workers", st.Workers),
+		slog.Uint64("panics", st.Panics), slog.Int("expired", st.Expired),
 		slog.Uint64("moved", st.Moved), slog.Uint64("wakeups", st.Wakeups), slog.Int("buckets", st.Buckets),
 		slog.Int("levels", st.Levels), slog.Uint64("bytes", st.Bytes),
 	} {
@@ -347,15 +343,6 @@ func (h Histogram) Count() uint64 {
 		n += c
 	}
 	return n
-}
-
-// Mean returns the mean duration, or 0 for an empty histogram. The mean is too low once Sum has
-// saturated.
-func (h Histogram) Mean() time.Duration {
-	if n := h.Count(); n > 0 {
-		return h.Sum / time.Duration(n)
-	}
-	return 0
 }
 
 // Quantile returns an upper bound of the q-quantile that is at most a quarter, or 256ns, too high.

@@ -45,14 +45,12 @@ type Wheel struct {
 	Moving  int `json:"moving"`  // timers that are moving to a finer level
 	Unseen  int `json:"unseen"`  // timers that moved while the wheel was read
 
-	MostDue   int   `json:"most_due"`   // largest number of due timers in one shard at a claim
 	OverdueNs int64 `json:"overdue_ns"` // time since the earliest deadline of the due timers
 
 	// Counters has the fields of [timingwheel.Stats] that never decrease, with names in snake case.
 	Counters map[string]uint64 `json:"counters"`
 	Running  int               `json:"running"` // callbacks, or batches, that are running
 	Expired  int               `json:"expired"` // entries of a keyed.Map that wait to be reported
-	Workers  int               `json:"workers"` // goroutines of the default executor
 	Buckets  int               `json:"buckets"` // buckets with timers
 	Bytes    uint64            `json:"bytes"`   // memory held for timers, payloads, buckets and slots
 
@@ -84,7 +82,6 @@ type Expiration struct {
 // of single callbacks is sampled, see [timingwheel.Stats].
 type Lateness struct {
 	Count   uint64   `json:"count"`
-	MeanNs  int64    `json:"mean_ns"`
 	P50Ns   int64    `json:"p50_ns"` // quantiles are upper bounds that are at most 25% too high
 	P90Ns   int64    `json:"p90_ns"`
 	P99Ns   int64    `json:"p99_ns"`
@@ -108,9 +105,9 @@ func snapshot(name string, source Source) *Wheel {
 		Name: name, Taken: time.Now(), Now: o.Now, Stopped: o.Stopped,
 		TickNs: int64(st.Tick), WheelSize: o.WheelSize, Shards: st.Shards,
 		Pending: o.Pending, Due: o.Due, Moving: o.Moving, Unseen: o.Unseen,
-		MostDue: st.MostDue, OverdueNs: int64(st.Overdue),
-		Counters: counters(&st),
-		Running:  st.Running, Expired: st.Expired, Workers: st.Workers, Buckets: st.Buckets, Bytes: st.Bytes,
+		OverdueNs: int64(st.Overdue),
+		Counters:  counters(&st),
+		Running:   st.Running, Expired: st.Expired, Buckets: st.Buckets, Bytes: st.Bytes,
 		Levels:   make([]Level, len(o.Levels)),
 		Next:     make([]Expiration, len(o.Next)),
 		Lateness: latenessOf(&st.Lateness),
@@ -145,7 +142,6 @@ func init() {
 func latenessOf(h *timingwheel.Histogram) Lateness {
 	l := Lateness{
 		Count:   h.Count(),
-		MeanNs:  int64(h.Mean()),
 		P50Ns:   int64(h.Quantile(0.5)),
 		P90Ns:   int64(h.Quantile(0.9)),
 		P99Ns:   int64(h.Quantile(0.99)),

@@ -23,7 +23,6 @@ func show(st timingwheel.Stats) map[string]any {
 // lateness describes the histogram Stats.Lateness in seconds. The quantiles are upper bounds.
 type lateness struct {
 	Samples uint64  `json:"samples"`
-	Mean    float64 `json:"mean_seconds"`
 	P50     float64 `json:"p50_seconds"`
 	P90     float64 `json:"p90_seconds"`
 	P99     float64 `json:"p99_seconds"`
@@ -34,7 +33,6 @@ type lateness struct {
 func showLateness(h *timingwheel.Histogram) lateness {
 	return lateness{
 		Samples: h.Count(),
-		Mean:    h.Mean().Seconds(),
 		P50:     h.Quantile(0.5).Seconds(),
 		P90:     h.Quantile(0.9).Seconds(),
 		P99:     h.Quantile(0.99).Seconds(),

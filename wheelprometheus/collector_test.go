@@ -123,15 +123,15 @@ func TestEveryNumberIsExported(t *testing.T) {
 	t.Parallel()
 	st := fixedStats{
 		Pending: 1, Armed: 2, Fired: 3, Stopped: 4, Postponed: 5, Moved: 6, Wakeups: 7, Running: 8, Buckets: 9, Levels: 10, Bytes: 11,
-		Due: 12, MostDue: 13, Overdue: 1500 * time.Millisecond, Discarded: 14, Rejected: 15, Flushed: 16,
-		Panics: 19, Workers: 20, Expired: 22, Shards: 21, Tick: 250 * time.Microsecond,
+		Due: 12, Overdue: 1500 * time.Millisecond, Discarded: 14, Rejected: 15, Flushed: 16,
+		Panics: 19, Expired: 22, Shards: 21, Tick: 250 * time.Microsecond,
 	}
 	st.Lateness.Max = 2500 * time.Millisecond
 	want := map[string]float64{
 		"timers_pending": 1, "timers_armed_total": 2, "timers_fired_total": 3, "timers_stopped_total": 4, "timers_postponed_total": 5,
 		"cascades_total": 6, "wakeups_total": 7, "callbacks_running": 8, "buckets": 9, "levels": 10, "memory_bytes": 11, "timers_due": 12,
-		"timers_due_max": 13, "overdue_seconds": 1.5, "timers_discarded_total": 14, "timers_rejected_total": 15, "timers_flushed_total": 16,
-		"callback_panics_total": 19, "workers": 20, "keyed_entries_expired": 22, "shards": 21,
+		"overdue_seconds": 1.5, "timers_discarded_total": 14, "timers_rejected_total": 15, "timers_flushed_total": 16,
+		"callback_panics_total": 19, "keyed_entries_expired": 22, "shards": 21,
 		"tick_seconds": 0.00025, "lateness_max_seconds": 2.5,
 	}
 	c := NewCollector(Options{})

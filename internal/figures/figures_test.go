@@ -76,5 +76,5 @@ func TestFloatReadsTheFieldOfAMetric(t *testing.T) {
 	assert.Equal(t, 3.0, Metric{Field: "Count"}.Float(stats))
 	assert.Equal(t, 4.0, Metric{Field: "Level"}.Float(stats))
 	assert.Equal(t, 1.5, Metric{Field: "Spread.Max"}.Float(stats))
-	assert.Equal(t, "most_due", Metric{Field: "MostDue"}.Key())
+	assert.Equal(t, "some_field", Metric{Field: "SomeField"}.Key())
 }

@@ -123,7 +123,6 @@ func (p *Pool[E]) Put(items []E, more bool) {
 		p.more = p.more || more
 		p.queue.Push(items)
 		p.queue.Sweep(p.host.Live)
-		p.stats.Most = max(p.stats.Most, p.queue.Len())
 	}
 }
 
@@ -180,7 +179,6 @@ func (i *Idle) Ended(running int) {
 // Stats are figures of a pool.
 type Stats struct {
 	Queued  int // items that no worker has taken
-	Most    int // most that were queued at a time
 	Running int // workers that run a batch
 	Workers int // goroutines
 }

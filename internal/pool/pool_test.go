@@ -90,7 +90,7 @@ func bubble(t *testing.T, h *funcs, c Config, test func(t *testing.T, p *Pool[*c
 		p.Close()
 		<-p.Idle()
 		verify()
-		require.Zero(t, present(p))
+		require.Zero(t, p.Stats())
 		require.False(t, p.timerIsSet())
 	})
 }
@@ -103,13 +103,6 @@ func post(p *Pool[*call], items ...*call) {
 
 // repeat returns n items with the same callback.
 func repeat(n int, f func()) []*call { return calls(slices.Repeat([]func(){f}, n)...) }
-
-// present returns the figures of the present.
-func present[E any](p *Pool[E]) Stats {
-	st := p.Stats()
-	st.Most = 0
-	return st
-}
 
 // setSize sets the size of the next batch, as quick or blocked callbacks do.
 func (p *Pool[E]) setSize(n int) {
@@ -152,7 +145,7 @@ func TestBlockedCallbackDelaysNoOtherOfItsBatch(t *testing.T) {
 		post(p, append(calls(func() { <-release }), repeat(3*batchMax, func() { ran.Add(1) })...)...)
 		synctest.Wait()
 		assert.EqualValues(t, 3*batchMax, ran.Load())
-		assert.Equal(t, Stats{Running: 1, Workers: 1}, present(p))
+		assert.Equal(t, Stats{Running: 1, Workers: 1}, p.Stats())
 		close(release)
 	})
 }
@@ -163,7 +156,7 @@ func TestQuickCallbacksNeedNoGoroutineOfTheirOwn(t *testing.T) {
 	bubble(t, &funcs{}, Config{Active: 1}, func(t *testing.T, p *Pool[*call]) {
 		var most atomic.Int32
 		p.Put(repeat(100_000, func() {
-			if n := int32(present(p).Workers); n > most.Load() {
+			if n := int32(p.Stats().Workers); n > most.Load() {
 				most.Store(n)
 			}
 		}), false)
@@ -223,7 +216,7 @@ func TestLimitIsReachedAndNotExceeded(t *testing.T) {
 					running.Add(-1)
 				})...)
 			}
-			for present(p).Running > 0 || time.Since(begin) == 0 {
+			for p.Stats().Running > 0 || time.Since(begin) == 0 {
 				time.Sleep(time.Second / 2)
 			}
 			assert.EqualValues(t, limit, most.Load())
@@ -246,7 +239,7 @@ func TestBatchesOfPayloadsAreFullAndConcurrent(t *testing.T) {
 		begin := time.Now()
 		go p.Wake()
 		synctest.Wait()
-		assert.Equal(t, Stats{Running: 4, Workers: 4}, present(p))
+		assert.Equal(t, Stats{Running: 4, Workers: 4}, p.Stats())
 		<-p.Idle()
 		assert.Equal(t, time.Second, time.Since(begin), "calls do not wait for each other")
 		seen := make([]int, n)
@@ -395,7 +388,7 @@ func TestTimerOfAFullPoolIsNotSet(t *testing.T) {
 		post(p, repeat(3, func() { <-release })...)
 		synctest.Wait()
 		assert.False(t, p.timerIsSet())
-		assert.Equal(t, Stats{Queued: 2, Running: 1, Workers: 1}, present(p))
+		assert.Equal(t, Stats{Queued: 2, Running: 1, Workers: 1}, p.Stats())
 		close(release)
 	})
 }
@@ -456,7 +449,7 @@ func TestStallGivesQueuedItemsGoroutines(t *testing.T) {
 				p.mu.Unlock()
 				extra := p.stalls.extra
 				close(release)
-				before := present(p)
+				before := p.Stats()
 				assert.Equal(t, n, before.Queued)
 				p.stall()
 				synctest.Wait()
@@ -479,7 +472,7 @@ func TestCloseDiscardsWhatHasNotBegun(t *testing.T) {
 			closing := func() { h.stopped.Store(true); p.Close(); ran.Add(1); <-release }
 			post(p, append(calls(closing), repeat(3*batchMax, func() { ran.Add(1) })...)...)
 			synctest.Wait()
-			assert.Equal(t, Stats{Running: 1, Workers: 1}, present(p))
+			assert.Equal(t, Stats{Running: 1, Workers: 1}, p.Stats())
 			idle := p.Idle()
 			post(p, calls(func() { ran.Add(1) })...)
 			p.Close()
@@ -621,7 +614,7 @@ func TestModelEachItemRunsOnce(t *testing.T) {
 		for i := range m.ran {
 			require.Equal(t, m.put[i].Load(), m.ran[i].Load(), i)
 		}
-		require.Eventually(t, func() bool { return present(m.pool) == Stats{} }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return m.pool.Stats() == Stats{} }, time.Minute, time.Millisecond)
 	})
 }
 
@@ -639,7 +632,7 @@ func TestModelNothingRunsAfterClose(t *testing.T) {
 			ran += m.ran[i].Load()
 		}
 		puts.Wait()
-		require.Eventually(t, func() bool { return present(m.pool) == Stats{} }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return m.pool.Stats() == Stats{} }, time.Minute, time.Millisecond)
 		for i := range m.ran {
 			ran -= m.ran[i].Load()
 		}
@@ -657,7 +650,7 @@ func TestWorkerAsksForMoreWhileFewItemsAreLeft(t *testing.T) {
 		var ran atomic.Int32
 		var queued []int
 		h.more = func() {
-			if n := present(p).Queued; put < 10*few {
+			if n := p.Stats().Queued; put < 10*few {
 				queued = append(queued, n)
 				put += few
 				p.Put(repeat(few, func() { ran.Add(1) }), put < 10*few)
@@ -712,7 +705,7 @@ func TestOneWorkerAsksForMore(t *testing.T) {
 			go p.Wake()
 		}
 		synctest.Wait()
-		assert.Equal(t, 1, present(p).Workers)
+		assert.Equal(t, 1, p.Stats().Workers)
 		time.Sleep(2 * time.Second)
 		assert.EqualValues(t, 1, most.Load())
 	})
