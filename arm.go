@@ -25,19 +25,14 @@ func (e *engine[T]) after(d time.Duration, v T) Timer {
 // at arms a timer for t.
 func (e *engine[T]) at(t time.Time, v T) Timer {
 	deadline, now := e.config.Instant(t)
-	return e.armAt(deadline, now, v)
+	return e.armAt(deadline, now, v, 0)
 }
 
-// armAt arms a timer for a reading of the clock. now is an earlier reading, or clock.Unread.
-func (e *engine[T]) armAt(deadline, now int64, v T) Timer {
+// armAt arms a timer for a reading of the clock. now is an earlier reading, or clock.Unread. class
+// is arena.Lasting for a timer that survives the wheel's Stop, whose payload is a func(), or 0.
+func (e *engine[T]) armAt(deadline, now int64, v T, class arena.Word) Timer {
 	s := e.pickAndLock()
-	return s.armAndUnlock(deadline, now, v, 0)
-}
-
-// armLasting is armAt for a timer that survives the wheel's Stop. The payload is a func().
-func (e *engine[T]) armLasting(deadline, now int64, v T) Timer {
-	s := e.pickAndLock()
-	return s.armAndUnlock(deadline, now, v, arena.Lasting)
+	return s.armAndUnlock(deadline, now, v, class)
 }
 
 // armAndUnlock arms a timer and unlocks armMu, which the caller has locked. now is an earlier
@@ -79,9 +74,7 @@ func (s *shardOf[T]) armFree(deadline, now int64, class arena.Word) Timer {
 	if s.config.Manual {
 		s.inbox.order.stamp(i)
 	}
-	if ib.add(i, tick) {
-		s.alarm.setEarlier(tick)
-	}
+	s.stage(i, tick)
 	t := Timer{ref, i, w.Gen()}
 	if ib.untilSample--; ib.untilSample == 0 {
 		s.sample(t)

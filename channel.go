@@ -250,7 +250,7 @@ func (e *emitter) armRelay(r *relay, deadline, now int64) {
 	if e.periodic != nil {
 		e.periodic.next = deadline
 	}
-	e.relay, e.timer = r, e.wheel.engine.armAt(deadline, now, r.run)
+	e.relay, e.timer = r, e.wheel.engine.armAt(deadline, now, r.run, 0)
 	if e.timer == (Timer{}) {
 		e.relay = nil
 		r.recycle()

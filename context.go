@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
 // WithTimeout is like [context.WithTimeout] with a timer of the wheel. It returns a context that
@@ -158,7 +160,7 @@ var closedSignal = func() doneChan {
 func (c *deadlineContext) arm(tw *TimingWheel, end func(), left time.Duration, late *phase) {
 	c.mu.Lock() // the timer may fire at once
 	deadline, now := tw.engine.config.Instant(c.deadline)
-	c.timer = tw.engine.armLasting(deadline, now, end)
+	c.timer = tw.engine.armAt(deadline, now, end, arena.Lasting)
 	stopped := c.timer == Timer{}
 	c.mu.Unlock()
 	if !stopped {

@@ -102,6 +102,7 @@ import (
 	"go.uber.org/atomic"
 
 	"github.com/timingwheel-go/timingwheel/internal/access"
+	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 	"github.com/timingwheel-go/timingwheel/internal/survey"
 )
@@ -196,7 +197,7 @@ func newWheelAt(opts Options, origin int64) (*TimingWheel, error) {
 	if err != nil {
 		return nil, err
 	}
-	arm := func(at int64, f func()) Timer { return e.armLasting(at, clock.Unread, f) }
+	arm := func(at int64, f func()) Timer { return e.armAt(at, clock.Unread, f, arena.Lasting) }
 	l := access.Timers[Timer]{Clock: &e.config.Timeline, Arm: arm, Cancel: Timer.cancelLasting, Held: opts.held()}
 	return &TimingWheel{engine: e, lasting: l}, nil
 }
