@@ -685,3 +685,31 @@ func TestEndedContextsAreCollected(t *testing.T) {
 		}
 	}
 }
+
+// Timers that are touched each second hold their slots for ever. Beside them, other timers wear out
+// slots by the million. The touched timers do not hold the worn pages.
+func TestTouchedTimersHoldNoWornPages(t *testing.T) {
+	if underRace || underInvariants {
+		t.Skip("it would take too long")
+	}
+	tw := startWheel(t, Options{Manual: true, Shards: 1})
+	f := func() {}
+	timers := make([]FuncTimer, 100_000)
+	for i := range timers {
+		timers[i].Init(tw, 30*time.Second, f)
+	}
+	before := tw.Stats().Bytes
+	const perSecond = 1 << 20
+	for range scaled(100_000_000) / perSecond {
+		tw.Advance(tw.Now().Add(time.Second))
+		for i := range timers {
+			timers[i].Touch()
+		}
+		for range perSecond {
+			tw.AfterFunc(time.Minute, f).Stop()
+		}
+	}
+	require.Zero(t, tw.Stats().Fired)
+	require.Equal(t, len(timers), tw.Len())
+	require.LessOrEqual(t, tw.Stats().Bytes, before+64<<10)
+}
