@@ -79,13 +79,6 @@ func (p *Proxy) Resume() {
 	}
 }
 
-func (p *Proxy) waitResumed() {
-	p.mu.Lock()
-	resumed := p.resumed
-	p.mu.Unlock()
-	<-resumed
-}
-
 // CutAll resets all open connections.
 func (p *Proxy) CutAll() {
 	p.mu.Lock()
@@ -176,9 +169,7 @@ func (l *link) cutUnlessHeld() {
 func (l *link) release() (reply string, err error) {
 	defer l.cut()
 	<-l.replied // or that goroutine would take the reply
-	if err := l.server.SetDeadline(time.Now().Add(time.Minute)); err != nil {
-		return "", err
-	}
+	_ = l.server.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := l.server.Write(l.held); err != nil {
 		return "", err
 	}

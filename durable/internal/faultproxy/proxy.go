@@ -173,7 +173,10 @@ func (p *Proxy) forward(l *link, from io.Reader, to io.Writer, pass func([]byte)
 	for {
 		n, err := from.Read(buffer)
 		if n > 0 {
-			p.waitResumed()
+			p.mu.Lock()
+			resumed := p.resumed
+			p.mu.Unlock()
+			<-resumed
 			if !pass(buffer[:n]) {
 				return
 			}
