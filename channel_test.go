@@ -249,28 +249,6 @@ func TestNothingIsSentAfterAClaimThatComesTooLate(t *testing.T) {
 	}
 }
 
-// A stopped timer can be garbage-collected although another timer reuses its relay.
-func TestStoppedChannelTimerIsCollected(t *testing.T) {
-	tw := startWheel(t, Options{})
-	timers := make([]weak.Pointer[ChannelTimer], 100)
-	for i := range timers {
-		timer := tw.NewChannelTimer(time.Hour)
-		timers[i] = weak.Make(timer)
-		require.True(t, timer.Stop())
-	}
-	keep := tw.NewChannelTimer(time.Hour)
-	await(t, "the collection of the timers", func() bool {
-		runtime.GC()
-		for _, timer := range timers {
-			if timer.Value() != nil {
-				return false
-			}
-		}
-		return true
-	})
-	assert.True(t, keep.Stop())
-}
-
 // channelSubject is a timer or ticker of package time or of a wheel, with goroutines that wait for
 // it.
 type channelSubject struct {
@@ -392,15 +370,18 @@ func TestWheelKeepsUnreferencedTimers(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})
 	long, short := unreferenced(tw)
+	stopped := unreferencedStopped(tw)
+	reuse := tw.NewChannelTimer(time.Hour) // has the relay of the stopped timer
 	for range 3 {
 		runtime.GC()
 	}
 	assert.NotNil(t, long.timer.Value())
 	assert.NotNil(t, long.ticker.Value())
-	await(t, "the collection of the timer that has fired", func() bool {
+	await(t, "the collection of the timers that were stopped or have fired", func() bool {
 		runtime.GC()
-		return short.timer.Value() == nil && tw.Len() == 3
+		return stopped.Value() == nil && short.timer.Value() == nil && tw.Len() == 4
 	})
+	assert.True(t, reuse.Stop())
 	fired := tw.Stats().Fired
 	await(t, "further ticks", func() bool { return tw.Stats().Fired > fired+3 })
 	assert.NotNil(t, short.ticker.Value())
@@ -409,6 +390,12 @@ func TestWheelKeepsUnreferencedTimers(t *testing.T) {
 		runtime.GC()
 		return long.timer.Value() == nil && long.ticker.Value() == nil && short.ticker.Value() == nil
 	})
+}
+
+func unreferencedStopped(tw *TimingWheel) weak.Pointer[ChannelTimer] {
+	timer := tw.NewChannelTimer(time.Hour)
+	timer.Stop()
+	return weak.Make(timer)
 }
 
 type unreferencedPair struct {

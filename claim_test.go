@@ -272,9 +272,11 @@ func TestRemoveAllTakesEverything(t *testing.T) {
 		defer w.Stop()
 		s := w.engine.shards[0]
 		var want []int
+		var timers []Timer
 		add := func(d time.Duration) Timer {
 			want = append(want, len(want))
-			return w.Add(d, len(want)-1)
+			timers = append(timers, w.Add(d, len(want)-1))
+			return timers[len(timers)-1]
 		}
 		for range 40 {
 			add(5 * ms)
@@ -295,12 +297,16 @@ func TestRemoveAllTakesEverything(t *testing.T) {
 		postponed := add(time.Hour)
 		require.True(t, postponed.Reschedule(2*time.Hour))
 		require.True(t, postponed.Reschedule(30*time.Minute))
-		require.ElementsMatch(t, want, w.RemoveAll())
+		require.True(t, timers[0].Stop())
+		require.ElementsMatch(t, want[1:], w.RemoveAll())
+		require.Empty(t, w.RemoveAll())
 		require.Zero(t, w.Len())
 		require.EqualValues(t, len(want), w.Stats().Stopped)
 		verifyShard(t, &s.shard)
 		h.release()
-		assert.False(t, postponed.Stop())
+		for _, timer := range timers {
+			require.False(t, timer.Stop())
+		}
 	})
 }
 

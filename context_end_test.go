@@ -25,28 +25,6 @@ var errMap error = mapError{"odd": 1}
 // outcome is how a context has ended.
 type outcome struct{ err, cause error }
 
-// A cancel or a deadline, whichever comes first, determines the error and the cause, of a context
-// and of its child.
-func TestFirstEndDeterminesErrorAndCause(t *testing.T) {
-	t.Parallel()
-	for _, order := range []string{"cancel, deadline", "deadline, cancel"} {
-		contextBubble(t, func(t *testing.T, tw *TimingWheel) {
-			parent, cancel := tw.WithTimeoutCause(context.Background(), time.Second, errParent)
-			child, cancelChild := tw.WithTimeoutCause(parent, time.Hour, errChild)
-			defer cancelChild()
-			want := outcome{context.DeadlineExceeded, errParent}
-			if order == "cancel, deadline" {
-				cancel()
-				want = outcome{context.Canceled, context.Canceled}
-			}
-			passDeadline(time.Second)
-			cancel()
-			assertEnded(t, parent, want.err, want.cause)
-			assertEnded(t, child, want.err, want.cause)
-		})
-	}
-}
-
 // mapError is an error whose type is not comparable.
 type mapError map[string]int
 

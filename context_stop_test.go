@@ -2,7 +2,6 @@ package timingwheel
 
 import (
 	"context"
-	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -80,7 +79,7 @@ func TestDeadlinesOutliveTheWheel(t *testing.T) {
 					passDeadline(10 * time.Minute)
 					assertAllEnded(t, after.all, context.DeadlineExceeded, errCause)
 					assertAllEnded(t, left.all, context.Canceled, context.Canceled)
-					assert.Empty(t, tw.engine.lasting.timers)
+					assert.Nil(t, tw.engine.lasting.timers, "the map must be released, because it does not shrink")
 					before.cancel()
 					after.cancel()
 					assertAllEnded(t, before.all, context.DeadlineExceeded, errCause)
@@ -90,8 +89,8 @@ func TestDeadlinesOutliveTheWheel(t *testing.T) {
 	}
 }
 
-// The clock of a Manual wheel may show any date. After Stop, the time that was left on the wheel's
-// clock passes in real time.
+// The clock of a Manual wheel, which may show any date, ends contexts. After Stop, the time that was
+// left on it passes in real time.
 func TestDeadlineOfAManualWheelPassesInRealTimeAfterStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -99,8 +98,17 @@ func TestDeadlineOfAManualWheelPassesInRealTimeAfterStop(t *testing.T) {
 			time.Date(1971, 1, 1, 0, 0, 0, 0, time.UTC), time.Now(), time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC),
 		} {
 			tw := startWheel(t, Options{Manual: true, Start: start})
+			half, cancelHalf := tw.WithDeadlineCause(context.Background(), start.Add(30*time.Minute), errCause)
+			defer cancelHalf()
 			hour, cancelHour := tw.WithTimeout(context.Background(), time.Hour)
 			defer cancelHour()
+			tw.Advance(start.Add(30*time.Minute - 1))
+			assertGoesOn(t, half)
+			tw.Advance(start.Add(30 * time.Minute))
+			assertEnded(t, half, context.DeadlineExceeded, errCause)
+			past, cancelPast := tw.WithDeadlineCause(context.Background(), tw.Now(), errCause)
+			defer cancelPast()
+			assertEnded(t, past, context.DeadlineExceeded, errCause)
 			tw.Advance(start.Add(50 * time.Minute))
 			tw.Stop()
 			minute, cancelMinute := tw.WithTimeout(hour, time.Minute)
@@ -121,33 +129,6 @@ func TestDeadlineOfAManualWheelPassesInRealTimeAfterStop(t *testing.T) {
 			assertEnded(t, long, context.DeadlineExceeded, context.DeadlineExceeded)
 		}
 	})
-}
-
-// A context whose deadline is due but not claimed at Stop ends.
-func TestDueDeadlineOutlivesTheWheel(t *testing.T) {
-	t.Parallel()
-	for _, kept := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			var calls []func()
-			tw := startWheel(t, Options{Executor: ExecutorFunc(func(f func()) {
-				if kept {
-					calls = append(calls, f) // as if the pool were full
-				}
-			})})
-			ctx, cancel := tw.WithTimeoutCause(context.Background(), time.Minute, errCause)
-			defer cancel()
-			passDeadline(time.Minute)
-			assert.NoError(t, ctx.Err())
-			tw.Stop()
-			synctest.Wait()
-			time.Sleep(time.Millisecond)
-			synctest.Wait()
-			for _, f := range calls {
-				f()
-			}
-			assertEnded(t, ctx, context.DeadlineExceeded, errCause)
-		})
-	}
 }
 
 // Stop races with deadlines and with cancels. Each context ends once, with the right error.
@@ -196,33 +177,6 @@ func TestRaceStopWithDeadlinesAndCancels(t *testing.T) {
 			tw.engine.lasting.mu.Unlock()
 		}
 	}
-}
-
-// When the live contexts of a stopped wheel have been cancelled, neither goroutines nor timers are
-// left.
-func TestStopWithLiveContextsLeavesNothing(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		tw := startWheel(t, Options{})
-		before := goroutinesInBubble(t, "")
-		var cancels []context.CancelFunc
-		for i := range 1000 {
-			ctx, cancel := tw.WithTimeout(context.Background(), time.Hour)
-			_, cancelBelow := context.WithCancel(ctx)
-			cancels = append(cancels, cancel, cancelBelow)
-			if i == 500 {
-				tw.Stop()
-			}
-		}
-		assert.Equal(t, before, goroutinesInBubble(t, ""))
-		assert.Len(t, tw.engine.lasting.timers, 501)
-		for _, cancel := range cancels {
-			cancel()
-		}
-		assert.Nil(t, tw.engine.lasting.timers, "the map must be released, because it does not shrink")
-		assert.Equal(t, before, goroutinesInBubble(t, ""))
-		runtime.KeepAlive(tw)
-	})
 }
 
 // Stop discards all callbacks except the deadlines of contexts.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -45,6 +44,7 @@ func ended(ctx context.Context) bool {
 func assertEnded(t *testing.T, ctx context.Context, err, cause error) {
 	t.Helper()
 	assert.Equal(t, err, ctx.Err())
+	assert.ErrorIs(t, ctx.Err(), err)
 	assert.Equal(t, cause, context.Cause(ctx))
 	assert.True(t, ended(ctx), "Done is not closed")
 }
@@ -198,23 +198,34 @@ func TestContextWithAPastDeadlineOrAnEndedParentHasEnded(t *testing.T) {
 func TestContextWithADistantDeadlineDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
-		ctx, cancel := tw.WithTimeout(t.Context(), math.MaxInt64)
+		timeout, cancelTimeout := tw.WithTimeout(t.Context(), math.MaxInt64)
+		defer cancelTimeout()
+		deadline, cancelDeadline := tw.WithDeadline(t.Context(), time.Unix(1<<40, 0))
+		defer cancelDeadline()
 		time.Sleep(oneYear)
-		assertGoesOn(t, ctx)
-		cancel()
-		ctx, cancel = tw.WithDeadline(t.Context(), time.Unix(1<<40, 0))
-		time.Sleep(oneYear)
-		assertGoesOn(t, ctx)
-		cancel()
+		assertGoesOn(t, timeout, deadline)
 	})
 }
 
-func TestContextWithANilParentPanics(t *testing.T) {
+func TestNilContextsPanic(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})
+	var q DelayQueue[int]
 	var none context.Context
-	assert.PanicsWithValue(t, "timingwheel: context with a nil parent", func() { _, _ = tw.WithTimeout(none, time.Hour) })
-	assert.PanicsWithValue(t, "timingwheel: context with a nil parent", func() { _, _ = tw.WithDeadline(none, time.Now()) })
+	for message, calls := range map[string][]func(){
+		"context with a nil parent": {
+			func() { _, _ = tw.WithTimeout(none, time.Hour) }, func() { _, _ = tw.WithDeadline(none, time.Now()) },
+		},
+		"Sleep with a nil context":              {func() { _ = tw.Sleep(none, 0) }},
+		"StopWait with a nil context":           {func() { _ = new(FuncTimer).StopWait(none) }},
+		"DelayQueue.Channel with a nil context": {func() { q.Channel(none, 1) }}, // not the feeder
+		"DelayQueue.Take with a nil context":    {func() { _, _ = q.Take(none) }},
+		"DelayQueue.All with a nil context":     {func() { q.All(none) }},
+	} {
+		for _, call := range calls {
+			assert.PanicsWithValue(t, "timingwheel: "+message, call)
+		}
+	}
 }
 
 // If Err returns an error, the channel is closed, even if Done was called long before.
@@ -254,27 +265,6 @@ func TestErrIsNilUntilDoneIsClosed(t *testing.T) {
 			end()
 		}
 	}
-}
-
-func TestContextErrorsAreThoseOfPackageContext(t *testing.T) {
-	t.Parallel()
-	tw := startWheel(t, Options{Manual: true})
-	late, cancel := tw.WithTimeout(context.Background(), 0)
-	defer cancel()
-	var network net.Error
-	require.ErrorAs(t, late.Err(), &network)
-	assert.True(t, network.Timeout())
-	var temporary interface{ Temporary() bool }
-	require.ErrorAs(t, late.Err(), &temporary)
-	assert.True(t, temporary.Temporary())
-	assert.ErrorIs(t, late.Err(), context.DeadlineExceeded)
-	assert.NotErrorIs(t, late.Err(), context.Canceled)
-
-	left, cancel := tw.WithTimeout(context.Background(), time.Hour)
-	cancel()
-	assert.ErrorIs(t, left.Err(), context.Canceled)
-	assert.NotErrorIs(t, left.Err(), context.DeadlineExceeded)
-	assert.False(t, errors.As(left.Err(), &network), "the error of a cancel is not a timeout")
 }
 
 func TestContextStringNamesParentAndDeadline(t *testing.T) {
@@ -393,40 +383,6 @@ func TestRaceAfterFuncRunsUnlessStopReturnsTrue(t *testing.T) {
 				assert.Equal(t, stopped, !ran, name)
 			})
 		}
-	}
-}
-
-// In Manual mode errors and causes are the same as on other wheels.
-func TestManualWheelSetsErrorsAndCauses(t *testing.T) {
-	t.Parallel()
-	start := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
-	tw := startWheel(t, Options{Manual: true, Start: start})
-	for round := range 2 {
-		now := start.Add(time.Duration(round) * 24 * time.Hour)
-		tw.Advance(now)
-		timeout, cancelTimeout := tw.WithTimeoutCause(context.Background(), time.Hour, errParent)
-		defer cancelTimeout()
-		deadline, cancelDeadline := tw.WithDeadlineCause(context.Background(), now.Add(2*time.Hour), errChild)
-		defer cancelDeadline()
-		child, cancelChild := context.WithCancel(deadline)
-		defer cancelChild()
-		left, leave := tw.WithTimeoutCause(context.Background(), time.Hour, errCause)
-		leave()
-		past, cancelPast := tw.WithDeadlineCause(context.Background(), now, errCause)
-		defer cancelPast()
-		assertEnded(t, past, context.DeadlineExceeded, errCause)
-		at, _ := timeout.Deadline()
-		assert.True(t, at.Equal(now.Add(time.Hour)))
-		tw.Advance(now.Add(time.Hour - 1))
-		assertGoesOn(t, timeout)
-		tw.Advance(now.Add(time.Hour))
-		assertEnded(t, timeout, context.DeadlineExceeded, errParent)
-		assertGoesOn(t, child)
-		tw.Advance(now.Add(2 * time.Hour))
-		assertEnded(t, deadline, context.DeadlineExceeded, errChild)
-		assertEnded(t, child, context.DeadlineExceeded, errChild)
-		assertEnded(t, left, context.Canceled, context.Canceled)
-		assert.Zero(t, tw.Len())
 	}
 }
 

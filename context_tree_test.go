@@ -346,50 +346,6 @@ func TestLongChainEndsFromTheTop(t *testing.T) {
 	}
 }
 
-// The end of a context of package context ends all contexts below it with its cause, even if
-// contexts of both packages alternate.
-func TestContextsFarBelowAnEndedPackageContextEnd(t *testing.T) {
-	t.Parallel()
-	tw := startWheel(t, Options{})
-	for _, depth := range []int{1, 2, 5} {
-		for range 500 {
-			top, end := context.WithCancelCause(t.Context())
-			ctx, cancels := context.Context(top), []context.CancelFunc(nil)
-			left := 24 * time.Hour
-			sooner := func(parent context.Context) (context.Context, context.CancelFunc) {
-				left -= time.Hour // below an earlier deadline the wheel would use context.WithCancel
-				return tw.WithTimeout(parent, left)
-			}
-			for range depth {
-				for _, with := range []func() (context.Context, context.CancelFunc){
-					func() (context.Context, context.CancelFunc) { return sooner(ctx) },
-					func() (context.Context, context.CancelFunc) {
-						return context.WithCancel(context.WithValue(ctx, &depth, depth))
-					},
-				} {
-					var cancel context.CancelFunc
-					ctx, cancel = with()
-					cancels = append(cancels, cancel)
-				}
-			}
-			last, cancel := sooner(ctx)
-			below, cancelBelow := sooner(last) // below a context of the wheel
-			cancels = append(cancels, cancel, cancelBelow)
-			end(errParent)
-			for _, c := range []context.Context{below, last} {
-				receive(t, c.Done(), "the end")
-				require.Equal(t, context.Canceled, c.Err())
-				require.True(t, isClosed(c.Done()))
-				require.Equal(t, errParent, context.Cause(c))
-			}
-			for _, cancel := range cancels {
-				cancel()
-			}
-		}
-	}
-	await(t, "timers are gone", func() bool { return tw.Len() == 0 })
-}
-
 // twin is a pair of contexts: one in a tree of package context, and one at the same position in a
 // tree in which most contexts with deadlines belong to a wheel.
 type twin struct {
@@ -653,10 +609,13 @@ func TestOnlyPackageContextsBelowAValueCostAGoroutine(t *testing.T) {
 		"of the wheel below a value":         {"of the wheel", value, 0},
 		"of package context below a value":   {"of package context", value, many},
 	} {
-		for _, cancellable := range []bool{false, true} {
+		for _, how := range []string{"running", "cancellable", "stopped"} {
 			contextBubble(t, func(t *testing.T, tw *TimingWheel) {
 				parent := context.Background()
-				if cancellable {
+				if how == "stopped" {
+					tw.Stop()
+				}
+				if how == "cancellable" {
 					ctx, cancel := context.WithCancel(parent)
 					defer cancel()
 					parent = ctx

@@ -37,22 +37,6 @@ func TestRunNumberStaysAtMaxInt(t *testing.T) {
 	assert.Equal(t, []int{math.MaxInt, math.MaxInt, math.MaxInt}, numbers)
 }
 
-// A move of a plan to the tick for which it is planned changes nothing.
-func TestRescheduleOfAPlanToTheSameTick(t *testing.T) {
-	t.Parallel()
-	start := time.Unix(1000, 0)
-	tw := startWheel(t, Options{Manual: true, Start: start})
-	var planned []time.Duration
-	plan := tw.ScheduleRun(Every(1500*time.Microsecond), func(r *Run) { planned = append(planned, r.Planned.Sub(start)) })
-	at, ok := plan.Deadline()
-	require.True(t, ok)
-	require.True(t, plan.RescheduleAt(at))
-	for k := range 5 {
-		tw.Advance(start.Add(time.Duration(k+1) * ms))
-	}
-	require.Equal(t, []time.Duration{1500 * time.Microsecond, 3 * ms, 4500 * time.Microsecond}, planned)
-}
-
 // planScript is a plan, calls at some times and in its runs, and the times of the runs. Times are
 // in ms.
 type planScript struct {
@@ -77,6 +61,13 @@ var planScripts = map[string]planScript{
 	"earlier": {
 		planned: Every(20 * ms), want: []int{3, 23, 43, 63, 83},
 		at: map[int]func(Timer, *TimingWheel){0: func(plan Timer, _ *TimingWheel) { plan.Reschedule(3 * ms) }},
+	},
+	"Reschedule to the same tick changes nothing": {
+		planned: Every(15500 * time.Microsecond), want: []int{16, 31, 47, 62, 78, 93},
+		at: map[int]func(Timer, *TimingWheel){0: func(plan Timer, _ *TimingWheel) {
+			due, _ := plan.Deadline()
+			plan.RescheduleAt(due)
+		}},
 	},
 	"later": {
 		planned: Every(10 * ms), want: []int{10, 20, 55, 65, 75, 85, 95},

@@ -95,13 +95,6 @@ func TestSleepReturnsNilIfBothHaveEnded(t *testing.T) {
 	})
 }
 
-func TestSleepWithANilContextPanics(t *testing.T) {
-	t.Parallel()
-	tw := startWheel(t, Options{})
-	var none context.Context
-	assert.PanicsWithValue(t, "timingwheel: Sleep with a nil context", func() { _ = tw.Sleep(none, 0) })
-}
-
 // Stop of a wheel wakes all sleepers, on whatever level their timers are, and runs no callback.
 func TestStopWakesSleepersAndRunsNoCallback(t *testing.T) {
 	t.Parallel()

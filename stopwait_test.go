@@ -58,10 +58,6 @@ func TestStopWaitWithoutACallInFlightReturnsAtOnce(t *testing.T) {
 			assert.Zero(t, tw.Len(), name)
 		})
 	}
-	var none context.Context
-	assert.PanicsWithValue(t, "timingwheel: StopWait with a nil context", func() {
-		_ = new(FuncTimer).StopWait(none)
-	})
 }
 
 // StopWait is a durable wait of synctest, so fake time passes until the call has ended.
@@ -163,29 +159,6 @@ func TestStopWaitReturnsTheErrorOfItsContext(t *testing.T) {
 	}
 }
 
-// A running function arms its own timer again. After StopWait the timer is not armed.
-func TestStopWaitStopsATimerThatItsFunctionRearms(t *testing.T) {
-	t.Parallel()
-	for _, d := range []time.Duration{0, ms, time.Hour} {
-		bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-			watch := newStopwatch()
-			var ft FuncTimer
-			ft.InitStopped(tw, func() {
-				time.Sleep(30 * ms)
-				watch.note()
-				ft.Reset(d)
-			})
-			ft.Reset(10 * ms)
-			pass(20 * ms)
-			stopWait(t, &ft)
-			assert.False(t, ft.Stop())
-			ran := len(watch.noted())
-			pass(2 * time.Hour)
-			assert.Len(t, watch.noted(), ran)
-		})
-	}
-}
-
 // Another goroutine calls Reset while StopWait waits. StopWait stops the timer, or waits for its
 // call.
 func TestStopWaitCoversResetsWhileItWaits(t *testing.T) {
@@ -207,19 +180,6 @@ func TestStopWaitCoversResetsWhileItWaits(t *testing.T) {
 		all.Wait()
 		pass(2 * time.Hour)
 		assert.Len(t, watch.noted(), 2)
-	})
-}
-
-func TestStopWaitWaitsForACallInFlightAfterTheWheelsStop(t *testing.T) {
-	t.Parallel()
-	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		watch := newStopwatch()
-		ft := tw.NewFuncTimer(10*ms, func() { time.Sleep(100 * ms); watch.note() })
-		pass(20 * ms)
-		tw.Stop()
-		stopWait(t, ft)
-		assert.Equal(t, []int{110}, watch.noted())
-		requireNoneInFlight(t, tw)
 	})
 }
 

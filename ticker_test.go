@@ -13,38 +13,27 @@ import (
 )
 
 // Ticks come at multiples of the period, up to one tick of the wheel later and never earlier.
-// Delays do not add up.
+// Delays do not add up. A shorter period than the tick of the wheel gives one for each tick.
 func TestTickerKeepsItsPhase(t *testing.T) {
 	t.Parallel()
 	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
-		for _, d := range []time.Duration{1500 * time.Microsecond, 10 * ms, 10*ms + 1, time.Second, time.Hour} {
+		tick := time.Duration(tw.engine.config.ticks.Length())
+		for _, d := range []time.Duration{1, 1500 * time.Microsecond, 10 * ms, 10*ms + 1, time.Second, time.Hour} {
 			begin := time.Now()
 			ticker := tw.NewTicker(d)
 			last := time.Duration(-1)
-			for range 200 {
+			for k := range time.Duration(200) {
 				at := (<-ticker.C).Sub(begin)
 				assert.Equal(t, at, time.Since(begin), "the value differs from the current time")
 				n := at / d // number of the tick, or of another one that was rounded up to the same time
-				assert.Less(t, at-n*d, time.Duration(tw.engine.config.ticks.Length()), "%v after %v", at, d)
+				assert.Less(t, at-n*d, tick, "%v after %v", at, d)
+				assert.True(t, d > 1 || at == (k+1)*tick, at)
 				assert.Greater(t, n, last, "two ticks for one multiple")
 				last = n
 			}
 			ticker.Stop()
 		}
 		assert.Zero(t, tw.Len())
-	})
-}
-
-// A ticker with a period below the tick of the wheel ticks once per tick of the wheel.
-func TestTickerFasterThanTheWheelTicksOncePerTick(t *testing.T) {
-	t.Parallel()
-	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
-		tick := time.Duration(tw.engine.config.ticks.Length())
-		ticker, begin := tw.NewTicker(1), time.Now()
-		for i := range 100 {
-			assert.Equal(t, time.Duration(i+1)*tick, (<-ticker.C).Sub(begin))
-		}
-		ticker.Stop()
 	})
 }
 

@@ -3,7 +3,6 @@ package timingwheel
 import (
 	"math/rand/v2"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -124,39 +123,6 @@ func TestRaceTimeoutsExactlyOnce(t *testing.T) {
 			}
 		})
 	}
-}
-
-// RemoveAll returns all pending payloads, including those that are due and wait for their batch.
-// Afterwards the handles are inert and the wheel is usable.
-func TestRemoveAllReturnsEachPendingPayload(t *testing.T) {
-	t.Parallel()
-	h := &held{}
-	var expired []int
-	w := startTimeouts(t, Options{Executor: h, Shards: 1}, func(batch []int) { expired = append(expired, batch...) })
-	var timers []Timer
-	for id := range 600 {
-		timers = append(timers, w.Add(0, id))
-		timers = append(timers, w.Add(time.Hour, 1000+id))
-	}
-	await(t, "the first batch", func() bool { return h.len() > 0 })
-	require.True(t, timers[0].Stop())
-	all := w.RemoveAll()
-	slices.Sort(all)
-	assert.Len(t, all, 1199)
-	assert.Equal(t, 1, all[0])
-	assert.Len(t, slices.Compact(all), 1199)
-	assert.Zero(t, w.Len())
-	for _, timer := range timers {
-		require.False(t, timer.Stop())
-	}
-	h.release()
-	assert.Empty(t, expired)
-	assert.Empty(t, w.RemoveAll())
-	verifyShards(t, w.engine)
-
-	w.Add(0, -1)
-	await(t, "a payload that was added later", func() bool { h.release(); return len(expired) == 1 })
-	assert.EqualValues(t, 1200, w.Stats().Stopped)
 }
 
 // A panic or a Goexit loses at most the rest of its batch.
