@@ -85,7 +85,7 @@ func TestAroundGetsTheFunctionOfEachCall(t *testing.T) {
 					for i := range funcTimers {
 						tw.AtFunc(at, c.ofTimer)
 						tw.ScheduleFunc(onePlannedRun(at), c.ofPlan)
-						tw.ScheduleRun(onePlannedRun(at), c.ofRun)
+						tw.ScheduleRun(only(at), c.ofRun) // a Scheduler without a planner
 						funcTimers[i].Reset(20 * ms)
 						tw.AtFunc(at.Add(time.Hour), c.ofTimer).Stop()
 					}
@@ -105,23 +105,6 @@ func TestAroundGetsTheFunctionOfEachCall(t *testing.T) {
 				require.EqualValues(t, 800, tw.Stats().Fired)
 			})
 		}
-	}
-}
-
-// A plan has the name of its function, whether or not its planner reads the clock.
-func TestAroundGetsTheFunctionOfAPlan(t *testing.T) {
-	t.Parallel()
-	for _, s := range []Scheduler{Every(time.Hour), asPlanner{Every(time.Hour)}} {
-		var log aroundLog
-		tw := startWheel(t, Options{Manual: true, Around: log.around})
-		var c callCounter
-		tw.ScheduleFunc(s, c.ofPlan)
-		tw.ScheduleRun(s, c.ofRun)
-		for range 3 {
-			tw.Advance(tw.Now().Add(time.Hour))
-		}
-		called, _ := log.counts()
-		require.Equal(t, map[string]int64{"(*callCounter).ofPlan": 3, "(*callCounter).ofRun": 3}, called)
 	}
 }
 
@@ -241,25 +224,6 @@ func TestPanicAndGoexitUnwindThroughAround(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-// With each executor callbacks that call Goexit end only themselves, and Around sees all of them.
-func TestAroundSeesEachGoexit(t *testing.T) {
-	t.Parallel()
-	for name, executor := range executors {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var log aroundLog
-			tw := startWheel(t, Options{Shards: 1, Executor: executor(t), Around: log.around})
-			for i := range 100 {
-				tw.AfterFunc(time.Duration(i%4)*ms, runtime.Goexit)
-			}
-			require.NoError(t, drainWheel(tw))
-			_, ended := log.counts()
-			require.EqualValues(t, 100, ended)
-			require.Zero(t, tw.Len())
-		})
 	}
 }
 

@@ -209,13 +209,14 @@ func TestContextWithADistantDeadlineDoesNotEnd(t *testing.T) {
 
 func TestNilContextsPanic(t *testing.T) {
 	t.Parallel()
-	tw := startWheel(t, Options{})
+	tw, w := startWheel(t, Options{}), startTimeouts(t, Options{}, func([]int) {})
 	var q DelayQueue[int]
 	var none context.Context
 	for message, calls := range map[string][]func(){
 		"context with a nil parent": {
 			func() { _, _ = tw.WithTimeout(none, time.Hour) }, func() { _, _ = tw.WithDeadline(none, time.Now()) },
 		},
+		"Shutdown with a nil context":           {func() { _ = tw.Shutdown(none) }, func() { _ = w.Shutdown(none) }},
 		"Sleep with a nil context":              {func() { _ = tw.Sleep(none, 0) }},
 		"StopWait with a nil context":           {func() { _ = new(FuncTimer).StopWait(none) }},
 		"DelayQueue.Channel with a nil context": {func() { q.Channel(none, 1) }}, // not the feeder
@@ -226,6 +227,8 @@ func TestNilContextsPanic(t *testing.T) {
 			assert.PanicsWithValue(t, "timingwheel: "+message, call)
 		}
 	}
+	assert.True(t, tw.AfterFunc(time.Hour, func() {}).Stop(), "the wheel is not stopped")
+	assert.True(t, w.Add(time.Hour, 1).Stop())
 }
 
 // If Err returns an error, the channel is closed, even if Done was called long before.

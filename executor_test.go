@@ -295,11 +295,8 @@ func TestStopDiscardsFlushedTimersThatHaveNotBegun(t *testing.T) {
 // A flushed plan runs once and goes on. Until the run begins, Stop ends the plan without it.
 func TestFlushedPlanRunsOnceAndGoesOn(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		h := &held{}
-		tw, err := New(Options{Executor: h, Shards: 1})
-		require.NoError(t, err)
-		defer tw.Stop()
+	h := &held{}
+	bubble(t, Options{Executor: h, Shards: 1}, func(t *testing.T, tw *TimingWheel) {
 		watch := newStopwatch()
 		runs := func() { h.release(); synctest.Wait() }
 		plan := tw.ScheduleFunc(Every(time.Minute), watch.note)
@@ -465,6 +462,8 @@ func TestGoexitLosesNothingButItsCallback(t *testing.T) {
 				if caught {
 					opts.OnPanic = func(v any, _ []byte) { t.Errorf("reported: %v", v) }
 				}
+				var log aroundLog
+				opts.Around = log.around
 				tw := startWheel(t, opts)
 				var ran atomic.Int32
 				for range 3 {
@@ -481,6 +480,8 @@ func TestGoexitLosesNothingButItsCallback(t *testing.T) {
 					require.NoError(t, drainWheel(tw))
 				}
 				assert.EqualValues(t, 3*(100+66), ran.Load())
+				_, ended := log.counts()
+				assert.EqualValues(t, 300, ended, "calls of which Around has seen the end")
 				verifyShards(t, tw.engine)
 				require.NoError(t, tw.Shutdown(t.Context()))
 			})

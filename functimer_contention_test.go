@@ -195,7 +195,7 @@ func (r *raced) call(g *gauge) {
 
 // FuncTimers are armed, touched, flushed, and stopped with and without waiting. Goroutines share
 // some timers, and others are their own. armMu is held at times, and samples and Around are on.
-// Every arming ends in one call or one Stop, and no function runs after its StopWait. The same
+// Every arming ends in one call or one Stop, and no call runs or begins after its StopWait. The same
 // holds if the wheel is stopped meanwhile.
 func TestRaceFuncTimersAreExact(t *testing.T) {
 	t.Parallel()
@@ -254,8 +254,12 @@ func raceFuncTimers(t *testing.T, opts Options, stops bool) {
 						continue
 					}
 					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rng.IntN(2000))*time.Microsecond)
-					if err := r.StopWait(ctx); err == nil && r.running.Load() != 0 {
-						t.Error("the function runs after StopWait")
+					if err := r.StopWait(ctx); err == nil {
+						before, running := r.calls.Load(), r.running.Load()
+						spin(rand.N(20 * time.Microsecond))
+						if running != 0 || r.calls.Load() != before {
+							t.Error("the function runs or begins after StopWait")
+						}
 					}
 					cancel()
 				case 6:
@@ -302,6 +306,7 @@ func raceFuncTimers(t *testing.T, opts Options, stops bool) {
 			}
 		}
 	}
+	requireNoneInFlight(t, tw)
 	assert.EqualValues(t, st.Fired, calls)
 	assert.EqualValues(t, armed, st.Armed+st.Rejected)
 	if limited {

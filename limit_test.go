@@ -95,10 +95,7 @@ func TestAtMostLimitBatchesRunAtOnce(t *testing.T) {
 func TestDueTimersAtTheLimitCanBeStoppedMovedAndFlushed(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 2} {
-		synctest.Test(t, func(t *testing.T) {
-			tw, err := New(Options{Shards: shards, Executor: Limit(2)})
-			require.NoError(t, err)
-			defer tw.Stop()
+		bubble(t, Options{Shards: shards, Executor: Limit(2)}, func(t *testing.T, tw *TimingWheel) {
 			start := time.Now()
 			gate := make(chan struct{})
 			armSpread(tw, 2, ms, func() { <-gate })
@@ -154,11 +151,8 @@ func TestDueTimersAtTheLimitCanBeStoppedMovedAndFlushed(t *testing.T) {
 func TestLimitOfOneRunsDueTimersInOrderOfTicks(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
-		synctest.Test(t, func(t *testing.T) {
-			rng := rand.New(rand.NewPCG(seed, 0))
-			tw, err := New(Options{Shards: 1, Executor: Limit(1), WheelSize: 8, Levels: 3})
-			require.NoError(t, err)
-			defer tw.Stop()
+		rng := rand.New(rand.NewPCG(seed, 0))
+		bubble(t, Options{Shards: 1, Executor: Limit(1), WheelSize: 8, Levels: 3}, func(t *testing.T, tw *TimingWheel) {
 			tw.AfterFunc(ms, func() { time.Sleep(10 * time.Second) })
 			var ran []time.Duration // ticks
 			for range 1000 {
@@ -181,10 +175,7 @@ func TestLimitOfOneRunsDueTimersInOrderOfTicks(t *testing.T) {
 // While the limit is reached, timers still arrive, cascade and become due.
 func TestWheelAdvancesWhileTheLimitIsReached(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		tw, err := New(Options{Shards: 1, Executor: Limit(1), WheelSize: 8, Levels: 3})
-		require.NoError(t, err)
-		defer tw.Stop()
+	bubble(t, Options{Shards: 1, Executor: Limit(1), WheelSize: 8, Levels: 3}, func(t *testing.T, tw *TimingWheel) {
 		gate := make(chan struct{})
 		tw.AfterFunc(0, func() { <-gate })
 		var ran int

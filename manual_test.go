@@ -210,30 +210,7 @@ func TestManualSubmitsNoCallAfterStop(t *testing.T) {
 	assert.Equal(t, 1, calls)
 }
 
-// The executor refuses a call by a panic while another call, which it has kept, begins. The count
-// of queued calls must not take the refused call for a call that has begun.
-func TestRefusedCallIsNotCountedAsBegun(t *testing.T) {
-	t.Parallel()
-	h, n, ran := &held{}, 0, 0
-	tw := startWheel(t, Options{Manual: true, Executor: ExecutorFunc(func(f func()) {
-		if n++; n == 2 {
-			h.release()
-			panic("refused")
-		}
-		h.Go(f)
-	})})
-	for range 3 {
-		tw.AfterFunc(time.Millisecond, func() { ran++ })
-	}
-	now := tw.Now().Add(time.Millisecond)
-	require.Equal(t, "refused", panicValue(func() { tw.Advance(now) }))
-	assert.Equal(t, 2, tw.Advance(now))
-	h.release()
-	assert.Equal(t, 3, ran)
-	assert.Zero(t, tw.Len())
-}
-
-// The same holds outside Manual mode, if the executor ends the goroutine of the driver.
+// Outside Manual mode the executor ends the goroutine of the driver while another call begins.
 func TestCallDroppedByGoexitIsNotCountedAsBegun(t *testing.T) {
 	t.Parallel()
 	h := &held{}

@@ -392,9 +392,7 @@ func TestClosureIsReleased(t *testing.T) {
 			runtime.KeepAlive(timer)
 
 			timer, r = armResource(func(f func()) Timer {
-				s := &lastRun{period: ms}
-				s.left.Store(2)
-				return tw.ScheduleFunc(s, f)
+				return tw.ScheduleFunc(newLastRun(2, ms), f)
 			})
 			awaitCollected(t, r, "the closure of a plan that has ended")
 			assert.False(t, timer.Stop())
@@ -521,8 +519,7 @@ func TestUnreferencedWheelIsCollected(t *testing.T) {
 			tw.ScheduleFunc(Every(20*ms), func() {}).Stop()
 		},
 		"plans that have ended": func(tw *TimingWheel) {
-			last := &lastRun{period: ms}
-			last.left.Store(2)
+			last := newLastRun(2, ms)
 			tw.ScheduleFunc(last, func() {})
 			tw.ScheduleRun(overlapping(2), func(*Run) {})
 			assert.NoError(t, drainWheel(tw))

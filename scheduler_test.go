@@ -178,43 +178,41 @@ func TestNextIsCalledAsDocumented(t *testing.T) {
 		(*TimingWheel).ScheduleFunc,
 		func(tw *TimingWheel, s Scheduler, f func()) Timer { return tw.ScheduleRun(s, func(*Run) { f() }) },
 	} {
-		bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) { requireQuestionsOfNext(t, tw, schedule) })
+		bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+			w := newStopwatch()
+			type call struct{ with, at int }
+			var calls []call
+			returns := []int{10, 25, 30, 61, 70, 0}
+			next := nextFunc(func(from time.Time) time.Time {
+				calls = append(calls, call{int(from.Sub(w.start) / ms), w.elapsed()})
+				at := returns[0]
+				returns = returns[1:]
+				if at == 0 {
+					return time.Time{}
+				}
+				return w.start.Add(time.Duration(at) * ms)
+			})
+			pass(3 * ms)
+			plan := schedule(tw, next, func() {
+				w.note()
+				if len(w.times) == 2 {
+					time.Sleep(35 * ms) // until 60, so the run at 30 is missed
+				}
+			})
+			pass(200 * ms)
+			assert.Equal(t, []int{10, 25, 61, 70}, w.times)
+			assert.Equal(t, []call{
+				{3, 3},   // with the current time; returns 10
+				{10, 10}, // with the planned time of the run; returns 25
+				{25, 25}, // returns 30, which is missed
+				{60, 60}, // once more with the current time; returns 61
+				{61, 61}, // returns 70
+				{70, 70}, // returns no further run
+			}, calls)
+			assert.False(t, plan.Stop())
+			assert.Zero(t, tw.Len())
+		})
 	}
-}
-
-func requireQuestionsOfNext(t *testing.T, tw *TimingWheel, schedule func(*TimingWheel, Scheduler, func()) Timer) {
-	w := newStopwatch()
-	type call struct{ with, at int }
-	var calls []call
-	returns := []int{10, 25, 30, 61, 70, 0}
-	next := nextFunc(func(from time.Time) time.Time {
-		calls = append(calls, call{int(from.Sub(w.start) / ms), w.elapsed()})
-		at := returns[0]
-		returns = returns[1:]
-		if at == 0 {
-			return time.Time{}
-		}
-		return w.start.Add(time.Duration(at) * ms)
-	})
-	pass(3 * ms)
-	plan := schedule(tw, next, func() {
-		w.note()
-		if len(w.times) == 2 {
-			time.Sleep(35 * ms) // until 60, so the run at 30 is missed
-		}
-	})
-	pass(200 * ms)
-	assert.Equal(t, []int{10, 25, 61, 70}, w.times)
-	assert.Equal(t, []call{
-		{3, 3},   // with the current time; returns 10
-		{10, 10}, // with the planned time of the run; returns 25
-		{25, 25}, // returns 30, which is missed
-		{60, 60}, // once more with the current time; returns 61
-		{61, 61}, // returns 70
-		{70, 70}, // returns no further run
-	}, calls)
-	assert.False(t, plan.Stop())
-	assert.Zero(t, tw.Len())
 }
 
 // A plan that begins in the past runs at once. A plan without runs is not armed.
@@ -433,6 +431,12 @@ type lastRun struct {
 	left   atomic.Int32
 }
 
+func newLastRun(runs int32, period time.Duration) *lastRun {
+	s := &lastRun{period: period}
+	s.left.Store(runs)
+	return s
+}
+
 func (s *lastRun) Next(t time.Time) time.Time {
 	if s.left.Add(-1) < 0 {
 		return time.Time{}
@@ -447,8 +451,7 @@ func TestRaceStopOfAFinitePlanIsExact(t *testing.T) {
 	const n = 3
 	for range max(scaled(2000), 200) {
 		// With a shorter period runs may be missed, and Next would be called once more.
-		s := &lastRun{period: 30 * time.Microsecond}
-		s.left.Store(n)
+		s := newLastRun(n, 30*time.Microsecond)
 		var runs atomic.Int64
 		plan := tw.ScheduleFunc(s, func() { runs.Add(1) })
 		spin(rand.N(150 * time.Microsecond))
@@ -482,8 +485,7 @@ func TestEndedPlansReleaseTheirSlots(t *testing.T) {
 							<-written
 							end()
 						}
-						last := &lastRun{period: rand.N(100 * time.Microsecond)}
-						last.left.Store(rand.N(int32(4)))
+						last := newLastRun(rand.N(int32(4)), rand.N(100*time.Microsecond))
 						switch rand.N(4) {
 						case 0:
 							plan = tw.ScheduleFunc(Every(1+rand.N(100*time.Microsecond)), f)
@@ -634,9 +636,7 @@ func TestRaceRunStopsItsPlanFromTheFirstRunOn(t *testing.T) {
 func TestStopOfARunIsExact(t *testing.T) {
 	for name, planned := range map[string]func(runs int) Scheduler{
 		"serial": func(runs int) Scheduler {
-			s := &lastRun{period: 10 * ms}
-			s.left.Store(int32(runs))
-			return s
+			return newLastRun(int32(runs), 10*ms)
 		},
 		"overlapping": func(runs int) Scheduler { return overlapping(runs) },
 	} {

@@ -181,20 +181,6 @@ func TestShutdownWithAnEndedContextStopsTheWheel(t *testing.T) {
 	assert.NoError(t, tw.Shutdown(t.Context()))
 }
 
-func TestShutdownWithANilContextPanicsAndStopsNothing(t *testing.T) {
-	t.Parallel()
-	var none context.Context
-	tw := startWheel(t, Options{})
-	w, err := NewTimeouts(Options{}, func([]int) {})
-	require.NoError(t, err)
-	defer w.Stop()
-	for _, shutdown := range []func(context.Context) error{tw.Shutdown, w.Shutdown} {
-		assert.PanicsWithValue(t, "timingwheel: Shutdown with a nil context", func() { _ = shutdown(none) })
-	}
-	assert.True(t, tw.AfterFunc(time.Hour, func() {}).Stop())
-	assert.True(t, w.Add(time.Hour, 1).Stop())
-}
-
 // Stop and Shutdown are called while other goroutines call all other methods. Each timer ends at
 // most once.
 func TestRaceStopOfTheWheelEndsEachTimerAtMostOnce(t *testing.T) {

@@ -213,11 +213,7 @@ func TestWheelWakesOncePerExpiringBucket(t *testing.T) {
 		"earlier, one by one": {Options{}, []time.Duration{9 * ms, 8 * ms, 7 * ms, 2 * ms}, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c.opts.Shards = 1
-				tw, err := New(c.opts)
-				require.NoError(t, err)
-				defer tw.Stop()
+			bubble(t, c.opts, func(t *testing.T, tw *TimingWheel) {
 				for _, d := range c.delays {
 					tw.AfterFunc(d, func() {})
 				}
@@ -254,20 +250,6 @@ func TestBatchesGrowAfterASingleExpiry(t *testing.T) {
 			require.Len(t, batches, (n+perCallMax-1)/perCallMax)
 		}
 	}
-}
-
-// A timer of the last level that waits for a later round does not count as postponed.
-func TestTimersOfLaterRoundsDoNotCountAsPostponed(t *testing.T) {
-	t.Parallel()
-	bubble(t, Options{WheelSize: 4, Levels: 2}, func(t *testing.T, tw *TimingWheel) {
-		for round := range time.Duration(5) {
-			tw.AfterFunc((20+round*16)*ms, func() {})
-		}
-		pass(time.Second)
-		st := tw.Stats()
-		require.EqualValues(t, 5, st.Fired)
-		require.Zero(t, st.Postponed)
-	})
 }
 
 func TestStringTellsNamePendingAndLevels(t *testing.T) {

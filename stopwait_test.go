@@ -2,7 +2,6 @@ package timingwheel
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -227,96 +226,6 @@ func TestStopWaitWaitsForACallInsideAdvance(t *testing.T) {
 		synctest.Wait()
 		assert.Len(t, watch.noted(), 1)
 	})
-}
-
-// After StopWait has returned, no call of the function is in flight and none begins. Meanwhile the
-// function rearms its timer, its calls overlap, and another goroutine calls Touch and Flush.
-func TestRaceNoCallRunsOrBeginsAfterStopWait(t *testing.T) {
-	t.Parallel()
-	for _, opts := range tiny {
-		tw := startWheel(t, opts)
-		const timers = 4
-		type subject struct {
-			FuncTimer
-			running, calls atomic.Int64
-			rearm          atomic.Bool // the function arms its timer
-		}
-		subjects := make([]subject, timers)
-		for k := range subjects {
-			s := &subjects[k]
-			s.InitStopped(tw, func() {
-				s.running.Add(1)
-				defer s.running.Add(-1)
-				n := s.calls.Add(1)
-				if s.rearm.Load() {
-					s.Reset(time.Duration(n%3) * opts.Tick)
-				}
-				if n%4 == 0 {
-					runtime.Gosched()
-				}
-				if n%16 == 1 && opts.Executor != Inline {
-					runtime.Goexit()
-				}
-			})
-		}
-		var touching atomic.Bool
-		var touches, owners sync.WaitGroup
-		touching.Store(true)
-		touches.Go(func() {
-			for k := 0; touching.Load(); k++ {
-				subjects[k%timers].Touch()
-				if k%64 == 0 {
-					tw.Flush()
-				}
-				runtime.Gosched()
-			}
-		})
-		wrong := make(chan string, timers)
-		for k := range subjects {
-			s := &subjects[k]
-			owners.Go(func() {
-				rng := rand.New(rand.NewPCG(uint64(k), 5))
-				for round := range scaled(500) {
-					s.rearm.Store(true)
-					s.Reset(time.Duration(rng.IntN(4)) * opts.Tick)
-					if rng.IntN(2) == 0 {
-						spin(time.Duration(rng.IntN(4)) * opts.Tick / 2)
-					}
-					if rng.IntN(4) == 0 {
-						s.Reset(0)
-					}
-					s.rearm.Store(rng.IntN(8) > 0) // otherwise the function may call Reset after the last Stop
-					if err := s.StopWait(context.Background()); err != nil {
-						wrong <- err.Error()
-						return
-					}
-					before := s.calls.Load()
-					running := s.running.Load()
-					if rng.IntN(16) == 0 {
-						spin(2 * opts.Tick)
-					}
-					runtime.Gosched()
-					if after := s.calls.Load(); running != 0 || after != before {
-						wrong <- fmt.Sprintf("round %d: %d calls in flight, %d begun after StopWait", round, running, after-before)
-						return
-					}
-				}
-			})
-		}
-		owners.Wait()
-		touching.Store(false)
-		touches.Wait()
-		close(wrong)
-		for w := range wrong {
-			t.Errorf("%s: %s", optionName(opts), w)
-		}
-		require.NoError(t, drainWheel(tw))
-		requireNoneInFlight(t, tw)
-		for k := range subjects {
-			assert.Zero(t, subjects[k].FuncTimer.calls.Load())
-		}
-		verifyShards(t, tw.engine)
-	}
 }
 
 // Several goroutines call StopWait of the same timers, with contexts that end, while the wheel is

@@ -22,10 +22,7 @@ import (
 func manualWheel(t *testing.T, opts Options) *TimingWheel {
 	t.Helper()
 	opts.Manual, opts.Start = true, time.Date(2030, time.January, 1, 0, 0, 0, 0, time.UTC)
-	tw, err := New(withLimit(opts))
-	require.NoError(t, err)
-	t.Cleanup(tw.Stop)
-	return tw
+	return startWheel(t, opts)
 }
 
 func nothing() {}
@@ -92,10 +89,7 @@ func TestSurveyOfTheWorkedExample(t *testing.T) {
 // Cascading timers are counted, although they are on no level.
 func TestSurveyCountsCascadingTimers(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		tw, err := New(Options{Shards: 1})
-		require.NoError(t, err)
-		defer tw.Stop()
+	bubble(t, Options{Shards: 1}, func(t *testing.T, tw *TimingWheel) {
 		for range 3 {
 			tw.AfterFunc(time.Second, nothing)
 		}
@@ -192,10 +186,7 @@ func TestSurveyOfExtremes(t *testing.T) {
 // end no timer is unseen.
 func TestRaceSurveySumsUpUnderLoad(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		tw, err := New(Options{Shards: 2, WheelSize: 4096})
-		require.NoError(t, err)
-		defer tw.Stop()
+	bubble(t, Options{Shards: 2, WheelSize: 4096}, func(t *testing.T, tw *TimingWheel) {
 		var others sync.WaitGroup
 		for g := range uint64(4) {
 			others.Go(func() {

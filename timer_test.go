@@ -132,27 +132,6 @@ func eachTiny(t *testing.T, test func(t *testing.T, tw *TimingWheel)) {
 	}
 }
 
-// Two goroutines stop a timer when it is due. The callback runs, or exactly one Stop returns true.
-func TestRaceStopAgainstFireEndsATimerOnce(t *testing.T) {
-	eachTiny(t, func(t *testing.T, tw *TimingWheel) {
-		l := newLedger()
-		for range max(scaled(400), 40) {
-			r := l.arm(tw, rand.N(60*time.Microsecond))
-			var stoppers sync.WaitGroup
-			for range 2 {
-				stoppers.Go(func() {
-					spin(rand.N(60 * time.Microsecond))
-					r.stop()
-				})
-			}
-			stoppers.Wait()
-			require.False(t, r.timer.Stop(), "the timer was stopped, or its callback has begun")
-		}
-		require.NoError(t, drainWheel(tw))
-		l.requireNoneLostAndCounted(t, tw)
-	})
-}
-
 // Reschedule is called when the timer is due. It returns false, or the callback runs only at the
 // new time.
 func TestRaceRescheduleAgainstFireIsExact(t *testing.T) {
