@@ -507,35 +507,6 @@ func TestRaceChannelTimerIsNeverStaleNorEarly(t *testing.T) {
 	})
 }
 
-// Relays are reused by other timers. Each value arrives at its own timer and not early.
-func TestRaceReusedRelaysSendToTheRightTimer(t *testing.T) {
-	t.Parallel()
-	raceChannel(t, func(t *testing.T, tw *TimingWheel) {
-		var all sync.WaitGroup
-		for range 4 {
-			all.Go(func() {
-				for range scaled(100) {
-					var timers [20]*ChannelTimer
-					var due [20]time.Time
-					for i := range timers {
-						d := rand.N(300 * time.Microsecond)
-						due[i] = time.Now().Add(d)
-						timers[i] = tw.NewChannelTimer(d)
-					}
-					for i := 1; i < len(timers); i += 2 {
-						assert.True(t, timers[i].Stop())
-					}
-					for i := 0; i < len(timers); i += 2 {
-						assert.False(t, (<-timers[i].C).Before(due[i]), "early, or the value of another timer")
-						assertEmpty(t, timers[i+1].C, "the timer was stopped")
-					}
-				}
-			})
-		}
-		all.Wait()
-	})
-}
-
 // The wheel is stopped while goroutines reset timers and tickers and receive from them. Nothing is
 // sent afterwards.
 func TestRaceChannelsAreSilentAfterTheWheelsStop(t *testing.T) {

@@ -89,8 +89,8 @@ func TestDeadlinesOutliveTheWheel(t *testing.T) {
 	}
 }
 
-// The clock of a Manual wheel, which may show any date, ends contexts. After Stop, the time that was
-// left on it passes in real time.
+// The clock of a Manual wheel, which may show any date, ends contexts. After Stop, the time that
+// was left on it passes in real time.
 func TestDeadlineOfAManualWheelPassesInRealTimeAfterStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

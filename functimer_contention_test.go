@@ -195,8 +195,8 @@ func (r *raced) call(g *gauge) {
 
 // FuncTimers are armed, touched, flushed, and stopped with and without waiting. Goroutines share
 // some timers, and others are their own. armMu is held at times, and samples and Around are on.
-// Every arming ends in one call or one Stop, and no call runs or begins after its StopWait. The same
-// holds if the wheel is stopped meanwhile.
+// Every arming ends in one call or one Stop, and no call runs or begins after its StopWait. The
+// same holds if the wheel is stopped meanwhile.
 func TestRaceFuncTimersAreExact(t *testing.T) {
 	t.Parallel()
 	for _, opts := range append([]Options{

@@ -476,7 +476,8 @@ func forgotten(t *testing.T, opts Options, use func(tw *TimingWheel)) weak.Point
 }
 
 // A wheel without pending timers is collected without Stop, whatever it was used for. If its
-// earliest timer was stopped, it is collected after the deadline of that timer.
+// earliest timer was stopped, it is collected after the deadline of that timer, at which the alarm
+// is turned off (TestIdleWheelTurnsItsAlarmOff).
 func TestUnreferencedWheelIsCollected(t *testing.T) {
 	uses := map[string]func(tw *TimingWheel){
 		"nothing": func(*TimingWheel) {},
@@ -491,32 +492,10 @@ func TestUnreferencedWheelIsCollected(t *testing.T) {
 				tw.AfterFunc(20*ms, func() {}).Stop()
 			}
 		},
-		"timers of two buckets, the later one stopped last": func(tw *TimingWheel) {
-			a, b := tw.AfterFunc(20*ms, func() {}), tw.AfterFunc(50*time.Hour, func() {})
-			a.Stop()
-			b.Stop()
-		},
-		"timers of two buckets, the earlier one stopped last": func(tw *TimingWheel) {
-			a, b := tw.AfterFunc(20*ms, func() {}), tw.AfterFunc(50*time.Hour, func() {})
-			b.Stop()
-			a.Stop()
-		},
-		"a far timer that was moved earlier": func(tw *TimingWheel) {
-			tw.AfterFunc(24*time.Hour, func() {}).Reschedule(ms)
-			assert.NoError(t, drainWheel(tw))
-		},
-		"a near timer that was postponed and stopped": func(tw *TimingWheel) {
-			timer := tw.AfterFunc(20*ms, func() {})
-			timer.Reschedule(50 * time.Hour)
-			timer.Stop()
-		},
 		"a flush": func(tw *TimingWheel) {
 			tw.AfterFunc(24*time.Hour, func() {})
 			tw.Flush()
 			assert.NoError(t, drainWheel(tw))
-		},
-		"a plan that was stopped": func(tw *TimingWheel) {
-			tw.ScheduleFunc(Every(20*ms), func() {}).Stop()
 		},
 		"plans that have ended": func(tw *TimingWheel) {
 			last := newLastRun(2, ms)
