@@ -128,12 +128,11 @@ func (tw *TimingWheel) Ticks(d time.Duration) iter.Seq[time.Time] {
 	return func(yield func(time.Time) bool) {
 		t := tw.NewTicker(d)
 		defer t.Stop()
-		first := &tw.engine.shards[0].shard // the first shard that the wheel's Stop closes
-		for !first.closed.Load() {
+		for {
 			select {
 			case now := <-t.C:
 				// If a tick waits, select may choose it although the wheel is stopped.
-				if first.closed.Load() || !yield(now) {
+				if isClosed(tw.engine.stopped) || !yield(now) {
 					return
 				}
 			case <-tw.engine.stopped:
@@ -154,23 +153,16 @@ func mustBePositive(function string, d time.Duration) {
 func NewTicker(d time.Duration) *Ticker { return Default().NewTicker(d) }
 
 // emitter is the common part of [ChannelTimer] and [Ticker]: it sends times on a channel with a
-// buffer of one.
+// buffer of one. While relay is set, timer is pending, or its callback is claimed and about to lock
+// mu, or a stopped wheel has discarded it.
 //
-// An emitter is armed while relay is set, and idle otherwise. An armed emitter has a timer of the
-// wheel whose callback is that of the relay. This timer is pending, or its callback is claimed and
-// about to lock mu, or a stopped wheel has discarded it. The channel may hold the last value. If
-// the emitter is not periodic, the channel holds a value only while the emitter is idle.
-//
-//	E1  Only fire sends, under mu, and it never blocks. An emitter that is not periodic sends into
-//	    an empty channel. A tick that finds the buffer full is dropped.
+//	E1  Only fire sends, under mu, and it never blocks. A ChannelTimer has a value in its channel
+//	    only while relay is nil. A tick that finds the buffer full is dropped.
 //	E2  fire sends only for the relay that is set. Stop unsets the relay and empties the channel in
-//	    one critical section. Reset does the same and sets a new relay. If the timer is still
-//	    pending, Reset moves it and keeps its relay. A callback that comes too late therefore finds
-//	    that its relay is not set, and no earlier value can be received after Stop or Reset.
-//	E3  A relay is in the pool, or it is set and its timer is pending, or its callback has been
-//	    claimed. The goroutine that stops the timer puts the relay back into the pool. A claimed
-//	    callback puts it back at its end, or arms it for the next tick. So no relay serves two
-//	    callbacks. Relays of timers that a stopped wheel has discarded are garbage.
+//	    one critical section. Reset does the same and sets a new relay, or moves a pending timer
+//	    and keeps its relay. So no earlier value can be received after Stop or Reset.
+//	E3  The goroutine that stops the timer puts the relay back into the pool, or fire does. A relay
+//	    whose callback comes too late is garbage. So no relay serves two callbacks.
 //
 // Lock order: emitter.mu -> shard.armMu. The wheel runs callbacks without a lock, so fire may take
 // both.
@@ -182,9 +174,28 @@ type emitter struct {
 	c     chan time.Time
 
 	mu       sync.Mutex
-	relay    *relay // the one that may send; nil: idle
+	relay    *relay // the one that may send; nil if there is none
 	timer    Timer  // of relay
 	periodic *periodic
+}
+
+// relay is a callback that refers to its emitter and can be reused for another one. A closure for
+// each timer would be one more allocation.
+type relay struct {
+	owner *emitter
+	run   func() // calls fire of the owner
+}
+
+var relays sync.Pool // shared by all wheels
+
+func newRelay(owner *emitter) *relay {
+	r, ok := relays.Get().(*relay)
+	if !ok {
+		r = new(relay)
+		r.run = func() { r.owner.fire(r) }
+	}
+	r.owner = owner
+	return r
 }
 
 // periodic has the period of a [Ticker] and the time of its next tick.
@@ -202,58 +213,16 @@ func (r *periodic) skipTo(now int64) {
 	r.next = clock.Saturated(r.next+missed*r.period, r.period)
 }
 
-// relay is a callback that refers to its emitter and can be reused for another one. A closure for
-// each timer would be one more allocation.
-type relay struct {
-	owner *emitter
-	run   func() // calls fire of the owner
-}
-
-// relays is shared by all wheels, including those of testing/synctest bubbles, because a relay in
-// the pool refers to nothing of a bubble.
-var relays sync.Pool
-
-func newRelay(owner *emitter) *relay {
-	r, ok := relays.Get().(*relay)
-	if !ok {
-		r = new(relay)
-		r.run = func() { r.owner.fire(r) }
-	}
-	r.owner = owner
-	return r
-}
-
-func (r *relay) recycle() {
-	r.owner = nil
-	relays.Put(r)
-}
-
 // start arms a new emitter, d from now.
 func (e *emitter) start(tw *TimingWheel, d time.Duration) {
 	e.wheel, e.c = tw, make(chan time.Time, 1)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	now := tw.engine.reading()
-	e.arm(clock.Later(now, int64(d)), now)
+	e.reset(d)
 }
 
-// arm sets a relay, unless the wheel is stopped. The emitter is idle. mu is held.
-func (e *emitter) arm(deadline, now int64) {
-	e.armRelay(newRelay(e), deadline, now)
-	if e.periodic != nil {
-		e.periodic.origin = e.timer.origin()
-	}
-}
-
-// armRelay arms a timer for a relay, which is new or has just fired. mu is held.
-func (e *emitter) armRelay(r *relay, deadline, now int64) {
-	if e.periodic != nil {
-		e.periodic.next = deadline
-	}
-	e.relay, e.timer = r, e.wheel.engine.armAt(deadline, now, r.run, 0)
-	if e.timer == (Timer{}) {
-		e.relay = nil
-		r.recycle()
+// arm sets r and arms its timer, unless the wheel is stopped. mu is held, and no relay is set.
+func (e *emitter) arm(r *relay, deadline, now int64) {
+	if e.timer = e.wheel.engine.armAt(deadline, now, r.run, 0); e.timer != (Timer{}) {
+		e.relay = r
 	}
 }
 
@@ -262,31 +231,44 @@ func (e *emitter) fire(r *relay) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.relay != r {
-		r.recycle()
 		return
 	}
+	e.relay = nil
 	date := e.wheel.wallNow()
 	select {
 	case e.c <- date:
 	default: // the receiver is slow, and the tick is dropped
 	}
-	if e.periodic == nil {
-		e.relay = nil
-		r.recycle()
+	p := e.periodic
+	if p == nil {
+		relays.Put(r)
 		return
 	}
 	now, _ := e.wheel.engine.config.Instant(date)
-	e.periodic.skipTo(now)
-	e.armRelay(r, e.periodic.next, now)
-	e.timer.sampleAs(e.periodic.origin)
+	p.skipTo(now)
+	e.arm(r, p.next, now)
+	e.timer.sampleAs(p.origin)
 }
 
-// stop makes the emitter idle and empties the channel. It returns true if a value could still have
-// been received.
+// stop unsets the relay and empties the channel. It returns true if a value could still have been
+// received.
 func (e *emitter) stop() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.stopLocked()
+}
+
+func (e *emitter) stopLocked() bool {
+	waiting, r := e.empty(), e.relay
+	if r == nil {
+		return waiting
+	}
+	e.relay = nil
+	if e.timer.Stop() {
+		relays.Put(r)
+		return true
+	}
+	return waiting || !e.timer.shard().closed.Load() // if closed, the timer may have been discarded
 }
 
 // reset makes the emitter fire d from now. If the emitter is periodic, d is its new period as well.
@@ -300,35 +282,22 @@ func (e *emitter) reset(d time.Duration) bool {
 func (e *emitter) resetLocked(d time.Duration) bool {
 	now := e.wheel.engine.reading()
 	deadline := clock.Later(now, int64(d))
-	if e.periodic != nil {
-		e.periodic.period = int64(d)
+	p := e.periodic
+	if p != nil {
+		p.period, p.next = int64(d), deadline
 	}
 	if e.relay != nil && e.timer.rescheduleTo(deadline, now) {
-		if e.periodic != nil {
-			e.periodic.next = deadline
+		if p != nil {
 			e.empty()
 		}
 		return true
 	}
 	active := e.stopLocked()
-	e.arm(deadline, now)
+	e.arm(newRelay(e), deadline, now)
+	if p != nil {
+		p.origin = e.timer.origin()
+	}
 	return active
-}
-
-func (e *emitter) stopLocked() bool {
-	waiting := e.empty()
-	r := e.relay
-	if r == nil {
-		return waiting
-	}
-	e.relay = nil
-	if e.timer.Stop() {
-		r.recycle()
-		return true
-	}
-	// The callback was claimed and will find that its relay is not set, or the stopped wheel has
-	// discarded the timer.
-	return waiting || !e.timer.shard().closed.Load()
 }
 
 // empty removes the value in the channel. It returns false if there was none.
@@ -355,72 +324,27 @@ func (tw *TimingWheel) Sleep(ctx context.Context, d time.Duration) error {
 	if err := ctx.Err(); err != nil || d <= 0 {
 		return err
 	}
-	s := tw.sleeper()
-	timer := tw.engine.after(d, s.wake)
-	if timer == (Timer{}) {
-		tw.sleepers.Put(s)
-		return ErrStopped
+	t, ok := tw.sleepers.Get().(*ChannelTimer)
+	if ok {
+		t.Reset(d)
+	} else {
+		t = tw.NewChannelTimer(d)
 	}
-	var halting <-chan struct{} // nil: the wheel cannot be stopped
-	if !tw.role.isDefault() {
-		halting = tw.engine.stopped
-	}
-	reusable, err := s.wait(ctx, timer, halting)
-	if reusable {
-		tw.sleepers.Put(s)
-	}
-	return err
-}
-
-// sleeper is what a call of Sleep waits on. It is reused only if its timer can no longer wake it,
-// because the timer has woken it or was stopped.
-type sleeper struct {
-	awake chan struct{}
-	wake  func()
-}
-
-func (tw *TimingWheel) sleeper() *sleeper {
-	if s, ok := tw.sleepers.Get().(*sleeper); ok {
-		return s
-	}
-	s := &sleeper{awake: make(chan struct{}, 1)}
-	s.wake = func() { s.awake <- struct{}{} } // there is room
-	return s
-}
-
-// wait returns what Sleep returns, and whether the sleeper may be used again.
-func (s *sleeper) wait(ctx context.Context, timer Timer, halting <-chan struct{}) (reusable bool, err error) {
-	if halting == nil && ctx.Done() == nil {
-		<-s.awake
-		return true, nil
-	}
+	defer tw.sleepers.Put(t)
 	select {
-	case <-s.awake:
-		return true, nil
-	case <-halting:
-		return s.afterStop(ErrStopped)
+	case <-t.C:
+		return nil
+	case <-tw.engine.stopped:
 	case <-ctx.Done():
 	}
-	if timer.Stop() {
-		return true, ctx.Err()
+	if t.emitter.empty() {
+		return nil
 	}
-	select { // either d has passed and the callback is about to run, or the wheel is stopped
-	case <-s.awake:
-		return true, nil
-	case <-halting:
-		return s.afterStop(ctx.Err())
+	t.Stop()
+	if err := ctx.Err(); err != nil {
+		return err
 	}
-}
-
-// afterStop returns the result of Sleep on a stopped wheel. The callback has run, is about to run,
-// or will never run.
-func (s *sleeper) afterStop(err error) (reusable bool, _ error) {
-	select {
-	case <-s.awake:
-		return true, nil
-	default:
-		return false, err
-	}
+	return ErrStopped
 }
 
 // Sleep blocks until d has passed on the wheel of [Default], or returns ctx.Err() if ctx ends

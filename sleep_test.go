@@ -68,31 +68,29 @@ func TestSleepEndsWithItsContext(t *testing.T) {
 	})
 }
 
+// passed is a context that ends, and lets a Manual wheel's clock pass, when Sleep asks for Done.
+type passed struct {
+	context.Context
+	end context.CancelFunc
+	tw  *TimingWheel
+}
+
+func (c passed) Done() <-chan struct{} {
+	c.tw.Advance(c.tw.Now().Add(time.Minute))
+	c.end()
+	return c.Context.Done()
+}
+
 // If both d has passed and ctx has ended, Sleep returns nil.
 func TestSleepReturnsNilIfBothHaveEnded(t *testing.T) {
 	t.Parallel()
-	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+	tw := startWheel(t, Options{Manual: true})
+	for range 100 {
 		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		for range 100 {
-			s := tw.sleeper()
-			timer := tw.AfterFunc(0, s.wake)
-			synctest.Wait()
-			reusable, err := s.wait(ctx, timer, tw.engine.stopped)
-			require.NoError(t, err)
-			require.True(t, reusable)
-		}
-		// The wheel is stopped between the claim and the wake-up. Sleep cannot distinguish this
-		// from a timer that was discarded.
-		s := tw.sleeper()
-		timer := tw.AfterFunc(time.Hour, s.wake)
-		tw.Stop()
-		for range 100 {
-			reusable, err := s.wait(ctx, timer, tw.engine.stopped)
-			require.Contains(t, []error{ErrStopped, context.Canceled}, err)
-			require.False(t, reusable, "the callback may be about to run")
-		}
-	})
+		require.NoError(t, tw.Sleep(passed{ctx, cancel, tw}, time.Minute))
+		require.Equal(t, context.Canceled, tw.Sleep(passed{ctx, cancel, tw}, time.Hour))
+		require.Zero(t, tw.Len())
+	}
 }
 
 // Stop of a wheel wakes all sleepers, on whatever level their timers are, and runs no callback.

@@ -166,7 +166,7 @@ type TimingWheel struct {
 	engine *engine[func()]
 	role   role // private, stopped or the default
 
-	sleepers sync.Pool // of *sleeper; one for each wheel, because a channel belongs to its bubble
+	sleepers sync.Pool // of *ChannelTimer; one for each wheel, because a channel belongs to its bubble
 	lasting  access.Timers[Timer]
 }
 
