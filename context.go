@@ -53,8 +53,8 @@ func (tw *TimingWheel) withDeadline(parent context.Context, t time.Time, left ti
 	c := &deadlineContext{parent: parent, deadline: t}
 	cancel, late := c.end, &timedOut
 	if cause != nil {
-		e := &causedEnd{c, phase{err: context.DeadlineExceeded, cause: causeContext(cause)}}
-		cancel, late = e.end, &e.late
+		caused := &phase{err: context.DeadlineExceeded, cause: causeContext(cause)}
+		cancel, late = func() { c.finish(caused, false) }, caused
 	}
 	if earlier, ok := parent.Deadline(); ok && earlier.Before(t) {
 		if parent.Value(&ownKey) == nil {
@@ -63,32 +63,10 @@ func (tw *TimingWheel) withDeadline(parent context.Context, t time.Time, left ti
 		c.deadline = earlier
 	} else if left <= 0 {
 		c.finish(late, true)
-	} else if !knownEnded(parent) {
+	} else if parent.Err() == nil {
 		c.arm(tw, cancel, left, late)
-		if hasAfterFunc(parent) {
-			c.Done()
-		}
 	}
 	return c, cancel
-}
-
-// knownEnded reports whether parent is known to have ended, so that a timer below it would be
-// useless. Unlike Err it does not ask the parents of a deadlineContext.
-func knownEnded(parent context.Context) bool {
-	if p, own := parent.(*deadlineContext); own {
-		return p.phase.Load().ended()
-	}
-	return parent.Err() != nil
-}
-
-// hasAfterFunc reports whether parent has the method AfterFunc and is not a deadlineContext. Such a
-// context may expect a call for each child, so the child registers at once.
-func hasAfterFunc(parent context.Context) bool {
-	if _, own := parent.(*deadlineContext); own {
-		return false
-	}
-	_, ok := parent.(interface{ AfterFunc(f func()) func() bool })
-	return ok
 }
 
 // deadlineContext is a context with a timer of a wheel.
@@ -105,7 +83,8 @@ type deadlineContext struct {
 	parent   context.Context
 	deadline time.Time
 
-	// phase is nil until the first call of Done. It is written under mu, after signal.
+	// phase is nil until the first call of Done. It is written after signal, and under mu until the
+	// end.
 	phase  atomic.Pointer[phase]
 	signal context.Context // has the channel: a doneChan, or a context of package context below parent
 
@@ -119,14 +98,13 @@ type phase struct {
 	err        error           // nil while the context is live
 	cause      context.Context // a context of package context with the cause; nil: the parent has it
 	dependents *dependent      // guarded by deadlineContext.mu until the end
+	once       sync.Once       // calls the dependents; a second goroutine that ends the context waits
 }
 
 var (
-	open            phase // shared by all live contexts without dependents
-	cancelled       = phase{err: context.Canceled, cause: causeContext(context.Canceled)}
-	timedOut        = phase{err: context.DeadlineExceeded, cause: causeContext(context.DeadlineExceeded)}
-	parentCancelled = phase{err: context.Canceled}
-	parentTimedOut  = phase{err: context.DeadlineExceeded}
+	open      phase // shared by all live contexts without dependents
+	cancelled = phase{err: context.Canceled, cause: causeContext(context.Canceled)}
+	timedOut  = phase{err: context.DeadlineExceeded, cause: causeContext(context.DeadlineExceeded)}
 )
 
 // causeContext returns a context of package context that has ended with a cause. Its Value returns
@@ -149,13 +127,6 @@ func (doneChan) Err() error                      { return nil }
 func (doneChan) Value(any) any                   { return nil }
 func (doneChan) Deadline() (_ time.Time, _ bool) { return }
 
-// closedSignal is the signal of contexts that have ended before the first call of Done.
-var closedSignal = func() doneChan {
-	d := make(doneChan)
-	close(d)
-	return d
-}()
-
 // arm sets the timer. On a stopped wheel it sets a timer of the runtime instead.
 func (c *deadlineContext) arm(tw *TimingWheel, end func(), left time.Duration, late *phase) {
 	c.mu.Lock() // the timer may fire at once
@@ -177,14 +148,6 @@ func (c *deadlineContext) arm(tw *TimingWheel, end func(), left time.Duration, l
 // function.
 func (c *deadlineContext) end() { c.finish(&timedOut, false) }
 
-// causedEnd has the end function of a context with a cause.
-type causedEnd struct {
-	c    *deadlineContext
-	late phase
-}
-
-func (e *causedEnd) end() { e.c.finish(&e.late, false) }
-
 // finish ends the context and its dependents. All of them have ended when finish returns, even if
 // another goroutine has ended the context. late is the phase after the deadline. If passed is
 // false, the timer's state shows whether the deadline has passed.
@@ -205,12 +168,12 @@ func (c *deadlineContext) finish(late *phase, passed bool) {
 	if p.dependents == nil {
 		return
 	}
-	for d := p.dependents; d != nil; d = d.next {
-		d.once.Do(d.f)
-	}
-	c.mu.Lock()
-	c.phase.Store(&phase{err: p.err, cause: p.cause})
-	c.mu.Unlock()
+	p.once.Do(func() {
+		for d := p.dependents; d != nil; d = d.next {
+			d.f()
+		}
+		c.phase.Store(&phase{err: p.err, cause: p.cause})
+	})
 }
 
 // endLocked decides how the context ends and returns its last phase. mu is held.
@@ -220,10 +183,6 @@ func (c *deadlineContext) endLocked(p *phase, parentErr error, late *phase, pass
 	c.timer = Timer{} // the handle would keep the wheel alive
 	next := &cancelled
 	switch {
-	case parentErr == context.Canceled:
-		next = &parentCancelled
-	case parentErr == context.DeadlineExceeded:
-		next = &parentTimedOut
 	case parentErr != nil:
 		next = &phase{err: parentErr}
 	case passed || had && !pending:
@@ -233,10 +192,10 @@ func (c *deadlineContext) endLocked(p *phase, parentErr error, late *phase, pass
 		next = &phase{err: next.err, cause: next.cause, dependents: p.dependents}
 	}
 	if c.signal == nil {
-		c.signal = closedSignal
+		c.signal = cancelled.cause // its channel is closed
 	}
 	c.phase.Store(next)
-	if d, ok := c.signal.(doneChan); ok && d != closedSignal {
+	if d, ok := c.signal.(doneChan); ok {
 		close(d)
 	}
 	return next
@@ -258,10 +217,9 @@ func (c *deadlineContext) Deadline() (time.Time, bool) { return c.deadline, true
 
 // Done implements context.Context.
 func (c *deadlineContext) Done() <-chan struct{} {
-	switch p := c.phase.Load(); {
-	case p == nil:
+	if p := c.phase.Load(); p == nil {
 		c.watch()
-	case p.err == nil && c.parentErr() != nil: // the context may not have been notified yet
+	} else if p.err == nil && c.parentErr() != nil { // the context may not have been notified yet
 		c.end()
 	}
 	return c.signal.Done()
@@ -289,12 +247,8 @@ func (c *deadlineContext) Value(key any) any {
 	if key == &ownKey {
 		return c
 	}
-	if p := c.phase.Load(); p.ended() {
-		from := p.cause
-		if from == nil {
-			from = c.signal
-		}
-		if v := from.Value(key); v != nil {
+	if p := c.phase.Load(); p.ended() && p.cause != nil {
+		if v := p.cause.Value(key); v != nil {
 			return v
 		}
 	}
@@ -312,10 +266,18 @@ func (c *deadlineContext) String() string {
 // watch makes the signal and registers the context with its parent. It does nothing if the context
 // has a signal or has ended.
 func (c *deadlineContext) watch() {
+	if c.phase.Load() != nil {
+		return
+	}
 	var signal context.Context
 	var stop func()
+	var own *deadlineContext // is parent, or is above it and has the same channel
 	done := c.parent.Done()
-	own := ownParent(c.parent, done)
+	if p, ok := c.parent.Value(&ownKey).(*deadlineContext); ok && done != nil {
+		if p.watch(); p.signal.Done() == done {
+			own = p
+		}
+	}
 	if done == nil || own != nil {
 		signal = make(doneChan)
 	} else {
@@ -343,27 +305,6 @@ func (c *deadlineContext) watch() {
 	}
 }
 
-// watching calls watch unless the context has a signal.
-func (c *deadlineContext) watching() {
-	if c.phase.Load() == nil {
-		c.watch()
-	}
-}
-
-// ownParent returns the deadlineContext that is parent, or is above it and has the same channel
-// done. It returns nil if there is none.
-func ownParent(parent context.Context, done <-chan struct{}) *deadlineContext {
-	if done == nil {
-		return nil
-	}
-	if p, ok := parent.Value(&ownKey).(*deadlineContext); ok {
-		if p.watching(); p.signal.Done() == done {
-			return p
-		}
-	}
-	return nil
-}
-
 // watched stores stop, which unregisters the context from its parent. If the context has ended,
 // watched calls stop instead.
 func (c *deadlineContext) watched(stop func()) {
@@ -383,7 +324,6 @@ type dependent struct {
 	of         *deadlineContext
 	f          func()     // guarded by of.mu; nil after drop
 	prev, next *dependent // guarded by of.mu until the end
-	once       sync.Once  // a second goroutine that ends the context waits here
 }
 
 // AfterFunc is the method by which package context registers its contexts with this one. The
@@ -399,7 +339,7 @@ func (c *deadlineContext) AfterFunc(f func()) (stop func() bool) {
 
 // addDependent adds a dependent and returns it. It returns nil if the context has ended.
 func (c *deadlineContext) addDependent(f func()) *dependent {
-	c.watching()
+	c.watch()
 	c.mu.Lock()
 	p := c.phase.Load()
 	if p.ended() {
