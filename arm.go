@@ -153,7 +153,7 @@ func (s *shardOf[T]) refill() bool {
 func (s *shardOf[T]) openPage() {
 	if s.nextPage == nil {
 		s.armMu.Unlock()
-		pg := &page[T]{new(arena.Page), new([arena.PageSize]T), &pageRef{shard: &s.shard}}
+		pg := &page[T]{new(arena.Page), new([arena.PageSize]T), &pageRef{home: unsafe.Pointer(&s.shard)}}
 		s.armMu.Lock()
 		s.nextPage = pg
 	}

@@ -27,7 +27,7 @@ type ChannelTimer struct {
 // may not be needed, use [TimingWheel.NewChannelTimer]. On a stopped wheel nothing is sent.
 func (tw *TimingWheel) After(d time.Duration) <-chan time.Time {
 	c := make(chan time.Time, 1)
-	tw.engine.after(d, func() { c <- tw.wallNow() }) // there is room
+	engineOf(tw).after(d, func() { c <- tw.wallNow() }) // there is room
 	return c
 }
 
@@ -132,10 +132,10 @@ func (tw *TimingWheel) Ticks(d time.Duration) iter.Seq[time.Time] {
 			select {
 			case now := <-t.C:
 				// If a tick waits, select may choose it although the wheel is stopped.
-				if isClosed(tw.engine.stopped) || !yield(now) {
+				if isClosed(engineOf(tw).stopped) || !yield(now) {
 					return
 				}
-			case <-tw.engine.stopped:
+			case <-engineOf(tw).stopped:
 				return
 			}
 		}
@@ -221,7 +221,7 @@ func (e *emitter) start(tw *TimingWheel, d time.Duration) {
 
 // arm sets r and arms its timer, unless the wheel is stopped. mu is held, and no relay is set.
 func (e *emitter) arm(r *relay, deadline, now int64) {
-	if e.timer = e.wheel.engine.armAt(deadline, now, r.run, 0); e.timer != (Timer{}) {
+	if e.timer = engineOf(e.wheel).armAt(deadline, now, r.run, 0); e.timer != (Timer{}) {
 		e.relay = r
 	}
 }
@@ -244,7 +244,7 @@ func (e *emitter) fire(r *relay) {
 		relays.Put(r)
 		return
 	}
-	now, _ := e.wheel.engine.config.Instant(date)
+	now, _ := engineOf(e.wheel).config.Instant(date)
 	p.skipTo(now)
 	e.arm(r, p.next, now)
 	e.timer.sampleAs(p.origin)
@@ -268,7 +268,7 @@ func (e *emitter) stopLocked() bool {
 		relays.Put(r)
 		return true
 	}
-	return waiting || !e.timer.shard().closed.Load() // if closed, the timer may have been discarded
+	return waiting || !shardAt(e.timer.ref).closed.Load() // if closed, the timer may have been discarded
 }
 
 // reset makes the emitter fire d from now. If the emitter is periodic, d is its new period as well.
@@ -280,7 +280,7 @@ func (e *emitter) reset(d time.Duration) bool {
 }
 
 func (e *emitter) resetLocked(d time.Duration) bool {
-	now := e.wheel.engine.reading()
+	now := engineOf(e.wheel).reading()
 	deadline := clock.Later(now, int64(d))
 	p := e.periodic
 	if p != nil {
@@ -334,7 +334,7 @@ func (tw *TimingWheel) Sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-t.C:
 		return nil
-	case <-tw.engine.stopped:
+	case <-engineOf(tw).stopped:
 	case <-ctx.Done():
 	}
 	if t.emitter.empty() {

@@ -87,7 +87,7 @@ func prefetch(timers []Timer) (all arena.Word) {
 // timer has been stopped, moved, claimed before, or discarded by the wheel's Stop. A timer that was
 // postponed goes back to the inbox.
 func (b *batch[T]) claim(t Timer) bool {
-	s, _ := t.ref.shard.typed.(*shardOf[T])
+	s, _ := shardAt(t.ref).typed.(*shardOf[T])
 	pg := t.ref.page.Load()
 	if pg == nil {
 		return false

@@ -16,7 +16,7 @@ const batchSize = 32
 // batchBubble runs a test on a wheel of one shard.
 func batchBubble(t *testing.T, opts Options, test func(t *testing.T, tw *TimingWheel, s *shardOf[func()])) {
 	t.Helper()
-	bubble(t, opts, func(t *testing.T, tw *TimingWheel) { test(t, tw, tw.engine.shards[0]) })
+	bubble(t, opts, func(t *testing.T, tw *TimingWheel) { test(t, tw, engineOf(tw).shards[0]) })
 }
 
 // serveAlone runs the timers that are due d later as one batch on this goroutine. So a callback
@@ -58,7 +58,7 @@ func TestStaleEntryDoesNotClaimTheNextTimerOfItsSlot(t *testing.T) {
 				}
 			})
 		}
-		serveAlone(tw.engine, time.Second)
+		serveAlone(engineOf(tw), time.Second)
 		assert.Equal(t, 1, ran)
 		assert.Zero(t, late.Load())
 		assert.True(t, slices.ContainsFunc(later, func(l Timer) bool { return l.index == timers[7].index }), "the slot is reused")
@@ -98,7 +98,7 @@ func TestBatchedTimerMovedAwayAndBackRunsOnce(t *testing.T) {
 				verifyShard(t, &s.shard)
 			})
 		}
-		serveAlone(tw.engine, time.Second)
+		serveAlone(engineOf(tw), time.Second)
 		pass(2 * time.Hour)
 		s.placeAll()
 		for i := range ran {
@@ -149,7 +149,7 @@ func TestStopAndRescheduleOfABatchedPlan(t *testing.T) {
 		for k := range plans {
 			plans[k] = tw.ScheduleFunc(Every(time.Second), func() { runs[k].Add(1) })
 		}
-		serveAlone(tw.engine, time.Second)
+		serveAlone(engineOf(tw), time.Second)
 		assert.Equal(t, [3]int32{0, 0, 1}, counts())
 		pass(600 * ms)
 		assert.Equal(t, [3]int32{0, 1, 1}, counts())
@@ -199,7 +199,7 @@ func TestTimersCascadeWhileCallbacksBlock(t *testing.T) {
 		t.Skip("the first batch is larger")
 	}
 	bubble(t, Options{WheelSize: 256}, func(t *testing.T, tw *TimingWheel) {
-		s := &tw.engine.shards[0].shard
+		s := &engineOf(tw).shards[0].shard
 		const chains, total = 500, 5000
 		release := make(chan struct{})
 		var begun, before atomic.Int64
@@ -231,14 +231,14 @@ func TestTimersCascadeWhileCallbacksBlock(t *testing.T) {
 func TestWorkerDoesTheWorkOfALateDriver(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		s := tw.engine.shards[0]
+		s := engineOf(tw).shards[0]
 		ran := false
 		tw.AfterFunc(time.Second, func() { ran = true })
 		s.own(func() {
 			s.skip(time.Second)
 			s.alarm.starting = true // no driver begins
 		})
-		tw.engine.config.Base = tw.engine.config.Base.Add(-time.Second)
+		engineOf(tw).config.Base = engineOf(tw).config.Base.Add(-time.Second)
 		s.alarm.due.Wake()
 		assert.True(t, ran)
 	})
@@ -334,7 +334,7 @@ func TestStoppedDueTimersLeaveFewEntries(t *testing.T) {
 				last := tw.AfterFunc(0, func() {})
 				pass(10 * ms)
 				require.Equal(t, 1, tw.Len())
-				require.Less(t, tw.engine.dues[0].Stats().Queued, 6000)
+				require.Less(t, engineOf(tw).dues[0].Stats().Queued, 6000)
 				require.Equal(t, 1, tw.Stats().Due)
 				require.GreaterOrEqual(t, tw.Stats().Overdue, 8*ms)
 				require.True(t, last.Stop())
@@ -352,11 +352,11 @@ func TestLiveEntriesAreThoseOfDueTimersOnce(t *testing.T) {
 	for i := range timers {
 		timers[i] = tw.AfterFunc(time.Hour, func() {})
 	}
-	for _, s := range tw.engine.shards {
+	for _, s := range engineOf(tw).shards {
 		s.placeAll()
 	}
 	require.True(t, timers[7].Stop())
-	live := tw.engine.liveFilter()
+	live := engineOf(tw).liveFilter()
 	for round := range 2 {
 		for i, timer := range timers {
 			require.Equal(t, round == 0 && i != 7, live(timer), i)

@@ -130,8 +130,8 @@ func (doneChan) Deadline() (_ time.Time, _ bool) { return }
 // arm sets the timer. On a stopped wheel it sets a timer of the runtime instead.
 func (c *deadlineContext) arm(tw *TimingWheel, end func(), left time.Duration, late *phase) {
 	c.mu.Lock() // the timer may fire at once
-	deadline, now := tw.engine.config.Instant(c.deadline)
-	c.timer = tw.engine.armAt(deadline, now, end, arena.Lasting)
+	deadline, now := engineOf(tw).config.Instant(c.deadline)
+	c.timer = engineOf(tw).armAt(deadline, now, end, arena.Lasting)
 	stopped := c.timer == Timer{}
 	c.mu.Unlock()
 	if !stopped {

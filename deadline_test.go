@@ -128,9 +128,9 @@ func TestAtFuncAfterIdleDaysUsesTheFinestLevel(t *testing.T) {
 	tw, err := New(Options{Tick: time.Hour, Shards: 1})
 	require.NoError(t, err)
 	defer tw.Stop()
-	s := tw.engine.shards[0]
-	tw.engine.config.Base = tw.engine.config.Base.Add(-30_000 * day) // as if the wheel had been made then
-	s.config.Base = tw.engine.config.Base
+	s := engineOf(tw).shards[0]
+	engineOf(tw).config.Base = engineOf(tw).config.Base.Add(-30_000 * day) // as if the wheel had been made then
+	s.config.Base = engineOf(tw).config.Base
 	tw.AtFunc(time.Now().Add(10*time.Hour), func() {})
 	require.Zero(t, firstLevel(s))
 }
@@ -140,11 +140,11 @@ func TestPlanAfterARunOfDaysUsesTheFinestLevel(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]Scheduler{"Every": Every(10 * time.Hour), "planner": asPlanner{Every(10 * time.Hour)}} {
 		tw := startWheel(t, Options{Tick: time.Hour, Shards: 1})
-		sh := tw.engine.shards[0]
+		sh := engineOf(tw).shards[0]
 		var ran atomic.Bool
 		tw.ScheduleFunc(s, func() {
-			tw.engine.config.Base = tw.engine.config.Base.Add(-30_000 * day) // as if the run had begun then
-			sh.config.Base = tw.engine.config.Base
+			engineOf(tw).config.Base = engineOf(tw).config.Base.Add(-30_000 * day) // as if the run had begun then
+			sh.config.Base = engineOf(tw).config.Base
 			ran.Store(true)
 		})
 		tw.Flush()
@@ -176,7 +176,7 @@ func TestDistantTimersFireInTheirTick(t *testing.T) {
 				pass(101 * oneYear)
 				assert.EqualValues(t, n, ran.Load())
 				assert.Zero(t, tw.Len())
-				verifyShards(t, tw.engine)
+				verifyShards(t, engineOf(tw))
 				st := tw.Stats()
 				assert.LessOrEqual(t, st.Lateness.Max, tick)
 			})

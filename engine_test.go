@@ -14,19 +14,19 @@ import (
 
 // sendTo makes each goroutine arm its timers on shard i.
 func sendTo(tw *TimingWheel, i uint32) {
-	if tw.engine.routes == nil { // one shard
+	if engineOf(tw).routes == nil { // one shard
 		return
 	}
-	for k := range tw.engine.routes {
-		tw.engine.routes[k].Store(i)
+	for k := range engineOf(tw).routes {
+		engineOf(tw).routes[k].Store(i)
 	}
 }
 
 // goingTo returns the number of routes to shard i. The route of this goroutine changes when its
 // stack moves.
 func goingTo(tw *TimingWheel, i uint32) (n int) {
-	for k := range tw.engine.routes {
-		if tw.engine.routes[k].Load() == i {
+	for k := range engineOf(tw).routes {
+		if engineOf(tw).routes[k].Load() == i {
 			n++
 		}
 	}
@@ -41,16 +41,16 @@ func TestArmingMovesOnIfItsShardIsLocked(t *testing.T) {
 	tw := startWheel(t, Options{Shards: shards})
 	for at := range uint32(shards) {
 		sendTo(tw, at)
-		s, next := tw.engine.shards[at], (at+1)%shards
+		s, next := engineOf(tw).shards[at], (at+1)%shards
 		for range 1000 {
-			require.Same(t, &s.shard, tw.AfterFunc(time.Hour, func() {}).shard())
+			require.Same(t, &s.shard, shardAt(tw.AfterFunc(time.Hour, func() {}).ref))
 		}
-		require.Equal(t, len(tw.engine.routes), goingTo(tw, at))
+		require.Equal(t, len(engineOf(tw).routes), goingTo(tw, at))
 		s.armMu.Lock()
 		timer := tw.AfterFunc(time.Hour, func() {})
 		s.armMu.Unlock()
-		require.Same(t, &tw.engine.shards[next].shard, timer.shard())
-		require.Equal(t, len(tw.engine.routes)-1, goingTo(tw, at))
+		require.Same(t, &engineOf(tw).shards[next].shard, shardAt(timer.ref))
+		require.Equal(t, len(engineOf(tw).routes)-1, goingTo(tw, at))
 		require.Equal(t, 1, goingTo(tw, next))
 	}
 }
@@ -59,12 +59,12 @@ func TestArmingMovesOnIfItsShardIsLocked(t *testing.T) {
 func TestArmingWaitsIfAllShardsAreLocked(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Shards: 3})
-	for _, s := range tw.engine.shards {
+	for _, s := range engineOf(tw).shards {
 		s.armMu.Lock()
 	}
 	armed := make(chan Timer)
 	go func() { armed <- tw.AfterFunc(time.Hour, func() {}) }()
-	for _, s := range tw.engine.shards {
+	for _, s := range engineOf(tw).shards {
 		s.armMu.Unlock()
 	}
 	timer := receive(t, armed, "AfterFunc")
@@ -102,7 +102,7 @@ func TestSlotWithItsLastGenerationIsRetired(t *testing.T) {
 	for name, end := range map[string]func(s *recordingWheel, timer Timer){
 		"stopped": func(s *recordingWheel, timer Timer) { require.True(s.t, timer.Stop()) },
 		"stopped on the wheel": func(s *recordingWheel, timer Timer) {
-			s.engine.shards[0].placeAll()
+			engineOf(s.TimingWheel).shards[0].placeAll()
 			require.True(s.t, timer.Stop())
 		},
 		"fired": func(s *recordingWheel, _ Timer) { s.to(ms) },
@@ -156,7 +156,7 @@ func TestLastGenerationOfEveryKindOfTimer(t *testing.T) {
 			"stop":  nil,
 		} {
 			bubble(t, Options{Shards: 1}, func(t *testing.T, tw *TimingWheel) {
-				s := &tw.engine.shards[0].shard
+				s := &engineOf(tw).shards[0].shard
 				for range 2 * arena.PageSize {
 					tw.AfterFunc(time.Hour, boom).Stop()
 				}
@@ -244,7 +244,7 @@ func TestPagesAreGivenBackAfterASpike(t *testing.T) {
 			require.LessOrEqual(t, sh.owner.store.chunks.used(), 2)
 			require.LessOrEqual(t, sh.owner.store.chunks.openPages, 2)
 			for p := range uint32(40) {
-				require.Equal(t, sh.slots.Pages.At(p) == nil, s.engine.shards[0].values.At(p) == nil, "payloads of page %d", p)
+				require.Equal(t, sh.slots.Pages.At(p) == nil, engineOf(s.TimingWheel).shards[0].values.At(p) == nil, "payloads of page %d", p)
 			}
 		})
 	}

@@ -72,7 +72,7 @@ func (t *FuncTimer) InitStopped(tw *TimingWheel, f func()) {
 		panic("timingwheel: Init of a FuncTimer that was initialised before")
 	}
 	t.f = f
-	t.ref.Store(&tw.engine.shards[0].noPage)
+	t.ref.Store(&engineOf(tw).shards[0].noPage)
 }
 
 // Reset arms the timer to call its function once, d from now or up to one tick later. A zero or
@@ -88,7 +88,7 @@ func (t *FuncTimer) Reset(d time.Duration) bool {
 	if ref == nil {
 		panic("timingwheel: Reset of a FuncTimer that was not initialised")
 	}
-	now := ref.shard.reading()
+	now := shardAt(ref).reading()
 	if t.timeout.Load() != int64(d) { // a load costs less than a store
 		t.timeout.Store(int64(d))
 	}
@@ -127,7 +127,7 @@ func (t *FuncTimer) Touch() bool {
 	if ref == nil {
 		return false
 	}
-	return t.touch(ref.shard.reading())
+	return t.touch(shardAt(ref).reading())
 }
 
 // TouchFrom is like [FuncTimer.Touch] with now instead of the current time, and reads no clock if
@@ -138,14 +138,14 @@ func (t *FuncTimer) TouchFrom(now time.Time) bool {
 	if ref == nil {
 		return false
 	}
-	reading, _ := ref.shard.config.Instant(now)
+	reading, _ := shardAt(ref).config.Instant(now)
 	return t.touch(reading)
 }
 
 func (t *FuncTimer) touch(now int64) bool {
 	for {
 		h, n := t.handle()
-		c, w, ok := h.pendingCell()
+		c, w, ok := pendingCell(h)
 		if !ok {
 			if t.changes.Load() == n {
 				return false
@@ -194,7 +194,7 @@ func (t *FuncTimer) StopWait(ctx context.Context) error {
 	if ref == nil {
 		return nil
 	}
-	e := engineOf(ref)
+	e := engineAt(ref)
 	for {
 		_, n := t.try(Timer.Stop)      // if it finds the timer claimed, calls has counted the claim
 		if e.shards[0].closed.Load() { // the first shard that the wheel's Stop closes
@@ -259,7 +259,7 @@ func (t *FuncTimer) handle() (h Timer, n uint32) {
 // not wait for the armMu of its shard, the new timer replaces it, and was is true. h and n are from
 // t.handle. ok is false if another Reset has replaced the handle since then.
 func (t *FuncTimer) rearm(h Timer, n uint32, deadline, now int64) (was, ok bool) {
-	e := engineOf(h.ref)
+	e := engineAt(h.ref)
 	s := e.pickAndLock()
 	if !s.ensureSlot() {
 		s.armMu.Unlock()
@@ -269,13 +269,13 @@ func (t *FuncTimer) rearm(h Timer, n uint32, deadline, now int64) (was, ok bool)
 		s.armMu.Unlock()
 		return false, false
 	}
-	c, w, was := h.pendingCell()
+	c, w, was := pendingCell(h)
 	var to arena.Word
 	for was {
 		if to, _ = c.stopWord(w); c.page.Swap(c.index, w, to) {
 			break
 		}
-		c, w, was = h.pendingCell()
+		c, w, was = pendingCell(h)
 	}
 	next := s.armFree(deadline, now, arena.Counted)
 	s.countedFuncs.set(next.index, &t.countedFunc)
@@ -292,5 +292,5 @@ func (t *FuncTimer) rearm(h Timer, n uint32, deadline, now int64) (was, ok bool)
 	return was, true
 }
 
-// engineOf returns the engine to which a FuncTimer with this pageRef belongs.
-func engineOf(ref *pageRef) *engine[func()] { return ref.shard.typed.(*shardOf[func()]).engine }
+// engineAt returns the engine to which a FuncTimer with this pageRef belongs.
+func engineAt(ref *pageRef) *engine[func()] { return shardAt(ref).typed.(*shardOf[func()]).engine }

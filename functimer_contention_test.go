@@ -21,7 +21,7 @@ import (
 // must not wait for them.
 func contended(t *testing.T, tw *TimingWheel, f func()) {
 	t.Helper()
-	s := tw.engine.shards[0]
+	s := engineOf(tw).shards[0]
 	s.wheelMu.Lock()
 	defer s.unlockAndDrain()
 	s.armMu.Lock()
@@ -37,7 +37,7 @@ func contended(t *testing.T, tw *TimingWheel, f func()) {
 }
 
 // shardOfTimer returns the shard on which a FuncTimer was armed last.
-func shardOfTimer(ft *FuncTimer) *shard { return ft.ref.Load().shard }
+func shardOfTimer(ft *FuncTimer) *shard { return shardAt(ft.ref.Load()) }
 
 // An owner that is preempted while it holds armMu delays no call (G15), and results are exact. A
 // Reset to a later deadline, a Touch and a Stop need no lock. Other Resets arm on another shard.
@@ -52,13 +52,13 @@ func TestFuncTimersDoNotWaitForArmMu(t *testing.T) {
 			t.Helper()
 			sendTo(tw, 0)
 			contended(t, tw, calls)
-			assert.Same(t, &tw.engine.shards[shard].shard, shardOfTimer(ft), name)
+			assert.Same(t, &engineOf(tw).shards[shard].shard, shardOfTimer(ft), name)
 			synctest.Wait()
 			st := tw.Stats()
 			got := Stats{Armed: st.Armed, Fired: st.Fired, Stopped: st.Stopped, Postponed: st.Postponed, Pending: st.Pending}
 			assert.Equal(t, want, got, name)
 			assert.Equal(t, want.Pending, tw.Len(), name)
-			verifyShards(t, tw.engine)
+			verifyShards(t, engineOf(tw))
 		}
 		armOnFirst := func() {
 			sendTo(tw, 0)
@@ -72,7 +72,7 @@ func TestFuncTimersDoNotWaitForArmMu(t *testing.T) {
 			want.Stopped++
 			want.Pending--
 		}
-		for _, place := range []func(){func() {}, tw.engine.shards[0].placeAll} { // in the inbox, on the wheel
+		for _, place := range []func(){func() {}, engineOf(tw).shards[0].placeAll} { // in the inbox, on the wheel
 			armOnFirst()
 			place()
 			step("Touch", 0, func() { assert.True(t, ft.Touch()) })
@@ -105,7 +105,7 @@ func TestFuncTimersDoNotWaitForArmMu(t *testing.T) {
 
 // holdArmMu holds armMu for some time, as a preempted goroutine would.
 func holdArmMu(tw *TimingWheel) {
-	s := tw.engine.shards[0]
+	s := engineOf(tw).shards[0]
 	s.armMu.Lock()
 	spin(2 * time.Microsecond)
 	s.armMu.Unlock()
@@ -156,7 +156,7 @@ func TestRaceResetsAreNeverEarlyWhileArmMuIsHeld(t *testing.T) {
 		}
 		concurrently(func() { holdArmMu(tw) }, all.Wait)
 		assert.Zero(t, tw.Len())
-		verifyShards(t, tw.engine)
+		verifyShards(t, engineOf(tw))
 	}
 }
 
@@ -276,7 +276,7 @@ func raceFuncTimers(t *testing.T, opts Options, stops bool) {
 	concurrently(func() {
 		holdArmMu(tw)
 		if rounds++; rounds%32 == 0 {
-			verifyShards(t, tw.engine)
+			verifyShards(t, engineOf(tw))
 			assert.GreaterOrEqual(t, tw.Len(), 0)
 			if limited {
 				assert.NoError(t, tw.WriteProfile(io.Discard))
@@ -313,7 +313,7 @@ func raceFuncTimers(t *testing.T, opts Options, stops bool) {
 		assert.LessOrEqual(t, int(g.most.Load()), int(limit))
 	}
 	if !stops {
-		assert.Empty(t, holdersOf(tw.engine))
+		assert.Empty(t, holdersOf(engineOf(tw)))
 	}
-	verifyShards(t, tw.engine)
+	verifyShards(t, engineOf(tw))
 }

@@ -77,7 +77,7 @@ func TestModelFuncTimerBehavesLikePackageTime(t *testing.T) {
 				}
 				pass(0)
 				require.Equal(t, ran[1].noted(), ran[0].noted(), what)
-				verifyShards(t, tw.engine)
+				verifyShards(t, engineOf(tw))
 			}
 			std.Stop()
 			ft.Stop()
@@ -233,7 +233,7 @@ func TestRaceCallIsNotEarlyAfterATouch(t *testing.T) {
 			}
 			require.False(t, ft.Touch())
 		}
-		verifyShards(t, tw.engine)
+		verifyShards(t, engineOf(tw))
 	}
 }
 

@@ -560,7 +560,7 @@ func (s *recordingWheel) to(d time.Duration) string {
 
 func (s *recordingWheel) verify() {
 	s.t.Helper()
-	verifyShards(s.t, s.engine)
+	verifyShards(s.t, engineOf(s.TimingWheel))
 }
 
 // wakeups advances the clock to each result of Next until no timer is pending. It returns the
@@ -631,7 +631,7 @@ func (s *shard) placed() (n int) {
 func newRecordingWheelAndShard(t *testing.T, opts Options) (*recordingWheel, *shard) {
 	t.Helper()
 	s := newRecordingWheel(t, opts, 0)
-	return s, &s.engine.shards[0].shard
+	return s, &engineOf(s.TimingWheel).shards[0].shard
 }
 
 // fill arms n timers with the same delay.
@@ -646,7 +646,7 @@ func (s *recordingWheel) fill(n int, d time.Duration) []Timer {
 // fillPlaced is like fill, and places the timers.
 func (s *recordingWheel) fillPlaced(n int, d time.Duration) []Timer {
 	timers := s.fill(n, d)
-	s.engine.shards[0].placeAll()
+	engineOf(s.TimingWheel).shards[0].placeAll()
 	return timers
 }
 
@@ -693,11 +693,11 @@ func (s *shard) startDriver() {
 }
 
 // word returns the word of the slot of a handle.
-func (t Timer) word() arena.Word { return loadWord(&t.shard().slots.Pages, t.index) }
+func (t Timer) word() arena.Word { return loadWord(&shardAt(t.ref).slots.Pages, t.index) }
 
 // swapWord changes the word of a timer as another goroutine would.
 func (t Timer) swapWord(change func(w arena.Word) arena.Word) {
-	pg := t.shard().slots.Pages.At(t.index >> arena.PageShift)
+	pg := shardAt(t.ref).slots.Pages.At(t.index >> arena.PageShift)
 	pg.Store(t.index, change(pg.Load(t.index)))
 }
 

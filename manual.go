@@ -71,7 +71,7 @@ func (e *engine[T]) takeLeft(flushed []Timer) []Timer {
 			flushed = append(flushed, t)
 			continue
 		}
-		s := t.ref.shard
+		s := shardAt(t.ref)
 		s.wheelMu.Lock()
 		if t.isDue() {
 			s.inbox.order.uncollect(t.index)

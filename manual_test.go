@@ -106,7 +106,7 @@ func TestManualPanicUnwindsToAdvanceAndLosesNothing(t *testing.T) {
 				} else {
 					assert.Nil(t, value)
 				}
-				verifyShards(t, tw.engine)
+				verifyShards(t, engineOf(tw))
 			}
 			for i := range 300 {
 				require.Equal(t, i, order[i])
@@ -123,7 +123,7 @@ func TestManualSubmitsInOrderOfTicks(t *testing.T) {
 	var order []time.Duration
 	opts := Options{Manual: true, Shards: 3, WheelSize: 4, Executor: ExecutorFunc(func(f func()) { f() })}
 	tw := startWheel(t, opts)
-	sut := subjectOf(tw.engine, func(id int) func() {
+	sut := subjectOf(engineOf(tw), func(id int) func() {
 		return func() { order = append(order, time.Duration(id)*time.Millisecond) }
 	})
 	for id := 90; id > 0; id-- {
@@ -172,7 +172,7 @@ func TestEachTimerHasACallAfterTheExecutorPanics(t *testing.T) {
 			assert.Equal(t, 1, tw.Advance(now.Add(time.Millisecond)))
 			h.release()
 			assert.Equal(t, 11, ran)
-			verifyShards(t, tw.engine)
+			verifyShards(t, engineOf(tw))
 		})
 	}
 }

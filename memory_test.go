@@ -64,8 +64,8 @@ func TestArmAndStopInALoopGrowsNothing(t *testing.T) {
 					assert.Equal(t, population, after.Pending)
 					assert.EqualValues(t, after.Armed-uint64(population), after.Stopped)
 					assert.LessOrEqual(t, after.Bytes, st.Bytes+4096)
-					assert.LessOrEqual(t, len(tw.engine.shards[0].owner.store.all), st.Buckets+2*emptyMax+4)
-					verifyShards(t, tw.engine)
+					assert.LessOrEqual(t, len(engineOf(tw).shards[0].owner.store.all), st.Buckets+2*emptyMax+4)
+					verifyShards(t, engineOf(tw))
 					runtime.KeepAlive(tw)
 				})
 			}
@@ -97,7 +97,7 @@ func TestStopAndRearmAmongAThousandGrowsNothing(t *testing.T) {
 			loop(scaled(3_000_000))
 			assert.Less(t, heapNow()-before, int64(slack))
 			assert.Equal(t, len(timers), tw.Len())
-			verifyShards(t, tw.engine)
+			verifyShards(t, engineOf(tw))
 		})
 	}
 }
@@ -132,7 +132,7 @@ func TestPostponingInALoopGrowsNothing(t *testing.T) {
 	}
 	assert.Less(t, heapNow()-before, int64(slack))
 	assert.Equal(t, len(timers), tw.Len())
-	verifyShards(t, tw.engine)
+	verifyShards(t, engineOf(tw))
 }
 
 // capture returns a callback that refers to 1 KB.
@@ -226,7 +226,7 @@ func TestMemoryIsFreedAfterASpike(t *testing.T) {
 			require.Zero(t, tw.Len())
 			left := heapNow() - before
 			assert.Less(t, float64(left), 0.2*float64(full-before), "%d of %d bytes are still held", left, full-before)
-			verifyShards(t, tw.engine)
+			verifyShards(t, engineOf(tw))
 			runtime.KeepAlive(timers)
 		})
 	}
@@ -472,7 +472,7 @@ func forgotten(t *testing.T, opts Options, use func(tw *TimingWheel)) weak.Point
 	tw, err := New(withLimit(opts))
 	require.NoError(t, err)
 	use(tw)
-	return weak.Make(tw.engine.shards[0])
+	return weak.Make(engineOf(tw).shards[0])
 }
 
 // A wheel without pending timers is collected without Stop, whatever it was used for. If its
@@ -662,8 +662,8 @@ func TestEndedContextsAreCollected(t *testing.T) {
 	}
 }
 
-// Timers that are touched each second hold their slots for ever. Beside them, other timers wear out
-// slots by the million. The touched timers do not hold the worn pages.
+// Timers that are touched each second hold their slots for ever. Other timers wear out slots by the
+// million meanwhile. The touched timers do not hold the worn pages.
 func TestTouchedTimersHoldNoWornPages(t *testing.T) {
 	if underRace || underInvariants {
 		t.Skip("it would take too long")

@@ -18,7 +18,7 @@ import (
 func TestRescheduleBetweenInboxAndWheelFiresOnTime(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		sh := &tw.engine.shards[0].shard
+		sh := &engineOf(tw).shards[0].shard
 		w := newStopwatch()
 		timers := make([]Timer, 5)
 		for k := range timers {
@@ -40,7 +40,7 @@ func TestRescheduleBetweenInboxAndWheelFiresOnTime(t *testing.T) {
 func TestOldBucketOfAMovedTimerExpires(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{WheelSize: 4, Levels: 3}, func(t *testing.T, tw *TimingWheel) {
-		sh := &tw.engine.shards[0].shard
+		sh := &engineOf(tw).shards[0].shard
 		watch := newStopwatch()
 		timers := make([]Timer, 5)
 		for k := range timers {
@@ -71,7 +71,7 @@ func TestOldBucketOfAMovedTimerExpires(t *testing.T) {
 func TestStoppedPlacedTimerIsInertAtOnce(t *testing.T) {
 	t.Parallel()
 	s, sh := newRecordingWheelAndShard(t, Options{})
-	typed := s.engine.shards[0]
+	typed := engineOf(s.TimingWheel).shards[0]
 	timers := s.fillPlaced(4*removalsMax, time.Minute)
 	for k, e := range timers[:removalsMax-1] {
 		require.True(t, e.Stop())
@@ -151,7 +151,7 @@ func TestBacklogOfRemovalsShrinks(t *testing.T) {
 func TestDueTimersDoNotWaitForABacklogOfArrivals(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		s := tw.engine.shards[0]
+		s := engineOf(tw).shards[0]
 		const backlog = 100 * quantum
 		ran, last := 0, false
 		release := make(chan struct{})

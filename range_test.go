@@ -91,7 +91,7 @@ func TestTimersFireOnceAndInTheirTicksAfterALongStall(t *testing.T) {
 
 func testLongStall(t *testing.T, tw *TimingWheel, length time.Duration) {
 	t.Helper()
-	sh := &tw.engine.shards[0].shard
+	sh := &engineOf(tw).shards[0].shard
 	start := time.Now()
 	delays := append(longDelays(), length-1, length, length+rangeTick, length+time.Second)
 	ran := make([]atomic.Int64, len(delays))
@@ -106,7 +106,7 @@ func testLongStall(t *testing.T, tw *TimingWheel, length time.Duration) {
 			sh.placeAll()
 		}
 	}
-	stall(tw.engine, length)
+	stall(engineOf(tw), length)
 	tw.AfterFunc(0, func() {})
 	pass(time.Hour)
 	verifyShard(t, sh)
@@ -131,7 +131,7 @@ func testLongStall(t *testing.T, tw *TimingWheel, length time.Duration) {
 func TestTimersArmedWithAnOldReadingAreDueAtOnce(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{Tick: rangeTick}, func(t *testing.T, tw *TimingWheel) {
-		s := tw.engine.shards[0]
+		s := engineOf(tw).shards[0]
 		moved := tw.AfterFunc(100*time.Hour, func() {})
 		now := s.config.Read()
 		pass(17 * time.Hour)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 	"github.com/timingwheel-go/timingwheel/internal/planner"
@@ -125,11 +126,11 @@ const (
 // startPlan arms the first run of p, which calls f, and returns the plan's handle, or the zero
 // Timer if there is no run.
 func (tw *TimingWheel) startPlan(p *plan, f any) Timer {
-	e := tw.engine
+	e := engineOf(tw)
+	p.handle.home = unsafe.Pointer(&e.shards[0].shard)
 	if e.around.hook != nil {
-		p.callAround(e, codeOf(f))
+		p.callAround(codeOf(f))
 	}
-	p.handle.shard = &e.shards[0].shard
 	p.timer.InitStopped(tw, p.run)
 	now := p.now()
 	first := p.planner.First(now)
@@ -145,7 +146,8 @@ func (tw *TimingWheel) startPlan(p *plan, f any) Timer {
 }
 
 // callAround makes the function of the plan, whose code is at f, run within Options.Around.
-func (p *plan) callAround(e *engine[func()], f uintptr) {
+func (p *plan) callAround(f uintptr) {
+	e := engineAt(&p.handle)
 	if run := p.f; run != nil {
 		p.f = func() { e.runAround(f, []func(){run}) }
 		return
@@ -155,7 +157,7 @@ func (p *plan) callAround(e *engine[func()], f uintptr) {
 }
 
 // now returns the current time by both clocks.
-func (p *plan) now() time.Time { return p.handle.shard.wallNow() }
+func (p *plan) now() time.Time { return shardAt(&p.handle).wallNow() }
 
 // runPlan is the code address of the function of every plan's timer.
 var runPlan = codeOf(new(plan).run)
@@ -177,7 +179,7 @@ func (p *plan) run() {
 	if over {
 		return
 	}
-	if s := p.handle.shard; r.Planned.IsZero() {
+	if s := shardAt(&p.handle); r.Planned.IsZero() {
 		r.Planned = s.config.DateOf(s.config.ticks.Begin(s.config.ticks.Ceil(pending.deadline)))
 	}
 	step, ok := p.ask(c, &r, pending)
@@ -265,7 +267,7 @@ func (p *plan) end(c planner.Planner, ended pendingRun, before, next time.Time) 
 // arms the timer again and returns true.
 func (p *plan) wait(c planner.Planner, r pendingRun) bool {
 	now := p.now()
-	reading, _ := p.handle.shard.config.Instant(now)
+	reading, _ := shardAt(&p.handle).config.Instant(now)
 	if reading < r.checkAt || r.flushes != p.flushes() {
 		return false // a Flush has claimed the timer
 	}
@@ -276,7 +278,7 @@ func (p *plan) wait(c planner.Planner, r pendingRun) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.arm(next, now, now)
-	engineOf(&p.handle).funcTimers.planWaits.Add(1)
+	engineAt(&p.handle).funcTimers.planWaits.Add(1)
 	return true
 }
 
@@ -286,7 +288,7 @@ func (p *plan) correct(c planner.Planner, r pendingRun, next, before, now time.T
 	if next.IsZero() || !r.byWall {
 		return next
 	}
-	reading, _ := p.handle.shard.config.Instant(now)
+	reading, _ := shardAt(&p.handle).config.Instant(now)
 	back := r.planned.Sub(now) - time.Duration(r.latest-reading)
 	if back <= wallStep || back/wallPeriods <= next.Sub(before) {
 		return next
@@ -298,7 +300,7 @@ func (p *plan) correct(c planner.Planner, r pendingRun, next, before, now time.T
 // Reschedule has set. If there is neither, or if the wheel is stopped, arm ends the plan. now is a
 // reading of both clocks, or the zero time. mu is held.
 func (p *plan) arm(next, before, now time.Time) {
-	s, first, r := p.handle.shard, p.handle.plan == nil, &p.pending // startPlan sets handle.plan later
+	s, first, r := shardAt(&p.handle), p.handle.plan == nil, &p.pending // startPlan sets handle.plan later
 	switch {
 	case p.over:
 		return
@@ -336,7 +338,7 @@ func (p *plan) arm(next, before, now time.Time) {
 }
 
 // flushes returns the number of Flushes that have begun.
-func (p *plan) flushes() uint32 { return engineOf(&p.handle).funcTimers.flushes.Load() }
+func (p *plan) flushes() uint32 { return engineAt(&p.handle).funcTimers.flushes.Load() }
 
 // finish ends the plan. mu is held.
 func (p *plan) finish() {
@@ -363,7 +365,7 @@ func (p *plan) reschedule(deadline, now int64) bool {
 	if p.ended() {
 		return false
 	}
-	s, next := p.handle.shard, p.pending
+	s, next := shardAt(&p.handle), p.pending
 	if now == clock.Unread {
 		now = s.reading()
 	}
@@ -383,7 +385,7 @@ func (p *plan) reschedule(deadline, now int64) bool {
 // ended reports whether there is no further run, because the plan has ended or the wheel was
 // stopped. In both cases the plan no longer refers to its function. mu is held.
 func (p *plan) ended() bool {
-	if p.handle.shard.closed.Load() {
+	if shardAt(&p.handle).closed.Load() {
 		p.finish()
 	}
 	return p.over
@@ -393,7 +395,7 @@ func (p *plan) ended() bool {
 func (p *plan) next() (time.Time, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s := p.handle.shard; !p.ended() && p.pending.byWall {
+	if s := shardAt(&p.handle); !p.ended() && p.pending.byWall {
 		return s.config.TimeAt(s.config.ticks.Begin(s.config.ticks.Ceil(p.pending.deadline))), true
 	}
 	return p.timer.Deadline()

@@ -270,7 +270,7 @@ func requireEnded(t *testing.T, tw *TimingWheel, plan Timer) {
 	assert.Zero(t, tw.Stats().Running)
 	assert.False(t, plan.Reschedule(0), "Reschedule of an ended plan")
 	assert.False(t, plan.Stop(), "Stop of an ended plan")
-	verifyShards(t, tw.engine)
+	verifyShards(t, engineOf(tw))
 }
 
 // Stop, Reschedule and the Stop of the wheel come between the claim of a run and the question to
@@ -398,7 +398,7 @@ func TestRaceStopEndsAPlanInEachState(t *testing.T) {
 				}
 			})
 			require.NoError(t, drainWheel(tw))
-			verifyShards(t, tw.engine)
+			verifyShards(t, engineOf(tw))
 			ends := make([]int64, len(trials))
 			during := 0
 			for i := range trials {
@@ -463,7 +463,7 @@ func TestRaceStopOfAFinitePlanIsExact(t *testing.T) {
 		require.False(t, plan.Reschedule(0))
 	}
 	require.NoError(t, drainWheel(tw))
-	verifyShards(t, tw.engine)
+	verifyShards(t, engineOf(tw))
 }
 
 // Plans of all kinds end by Stop, after their last run, or by a panic. Each releases its slot once.
@@ -504,10 +504,10 @@ func TestEndedPlansReleaseTheirSlots(t *testing.T) {
 			}
 			all.Wait()
 			require.NoError(t, drainWheel(tw))
-			verifyShards(t, tw.engine)
+			verifyShards(t, engineOf(tw))
 			await(t, "the release of all slots", func() bool {
 				tw.Len()
-				s := tw.engine.shards[0]
+				s := engineOf(tw).shards[0]
 				s.wheelMu.Lock()
 				defer s.wheelMu.Unlock()
 				s.armMu.Lock()
@@ -626,7 +626,7 @@ func TestRaceRunStopsItsPlanFromTheFirstRunOn(t *testing.T) {
 			}
 			all.Wait()
 			require.NoError(t, drainWheel(tw))
-			verifyShards(t, tw.engine)
+			verifyShards(t, engineOf(tw))
 		})
 	}
 }
@@ -710,7 +710,7 @@ func TestOmittedRunsDoNotCount(t *testing.T) {
 		assert.Equal(t, []int{1, 2, 3, 4}, numbers)
 		assert.Equal(t, 1+4*2+4, asked, "one question for an omitted run")
 		assert.Zero(t, tw.Len())
-		verifyShards(t, tw.engine)
+		verifyShards(t, engineOf(tw))
 	})
 }
 
@@ -977,7 +977,7 @@ func TestRaceQuestionsToAPlannerAreSerial(t *testing.T) {
 				if !overlap {
 					assert.Equal(t, 1, n.most, "runs overlapped")
 				}
-				verifyShards(t, tw.engine)
+				verifyShards(t, engineOf(tw))
 			})
 		}
 	}
@@ -998,7 +998,7 @@ func TestPlanArmedDuringAFlushIsNotEarly(t *testing.T) {
 	tw, err := New(Options{Shards: 2})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, tw.Shutdown(t.Context())) }()
-	first, second := tw.engine.shards[0], tw.engine.shards[1]
+	first, second := engineOf(tw).shards[0], engineOf(tw).shards[1]
 	second.wheelMu.Lock()
 	flushed := make(chan int)
 	go func() { flushed <- tw.Flush() }() // walks over the first shard, and waits for the second one
@@ -1043,13 +1043,13 @@ func TestFlushRunsAPlanWhoseTimerIsDue(t *testing.T) {
 	block, began := make(chan struct{}), make(chan struct{})
 	tw.AfterFunc(0, func() { close(began); <-block })
 	receive(t, began, "the callback")
-	second := tw.engine.shards[1]
+	second := engineOf(tw).shards[1]
 
 	second.armMu.Lock()
 	ran := make(chan struct{})
 	plan := tw.ScheduleRun(only(time.Now().Add(time.Hour).Round(0)), func(*Run) { close(ran) })
 	second.armMu.Unlock()
-	await(t, "the timer of the plan is queued", func() bool { return tw.engine.dues[0].Stats().Queued == 1 })
+	await(t, "the timer of the plan is queued", func() bool { return engineOf(tw).dues[0].Stats().Queued == 1 })
 	second.wheelMu.Lock()
 	flushed := make(chan int)
 	go func() { flushed <- tw.Flush() }()

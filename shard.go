@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
 	"time"
+	"unsafe"
 
 	"github.com/timingwheel-go/timingwheel/internal/alarm"
 	"github.com/timingwheel-go/timingwheel/internal/arena"
@@ -69,7 +70,7 @@ func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) 
 		s.alarm.workersDrive = opts.Executor == nil && !opts.Manual
 		s.alarm.due, s.countedFuncs.waits = e.dues[len(e.dues)-1], &e.funcTimers.waits
 		s.init(e.config, s)
-		s.noPage.shard = &s.shard
+		s.noPage.home = unsafe.Pointer(&s.shard)
 		if e.config.profileRate > 0 {
 			s.samples = sampling.New(e.config.profileRate, Timer.isOver)
 			s.inbox.untilSample = s.samples.Distance()

@@ -164,7 +164,7 @@ func (o *owner) overdue(now int64) time.Duration {
 func earliestOf(timers []Timer) int64 {
 	first := int64(never)
 	for _, t := range timers {
-		if _, w, ok := t.pendingCell(); ok {
+		if _, w, ok := pendingCell(t); ok {
 			first = min(first, w.Tick())
 		}
 	}
@@ -417,7 +417,7 @@ func (e *engine[T]) eachSample(yield func(o *sampling.Origin, age, expires int64
 		s.armMu.Unlock()
 		now := s.reading()
 		for _, x := range samples {
-			if _, w, ok := x.Timer.pendingCell(); ok {
+			if _, w, ok := pendingCell(x.Timer); ok {
 				yield(x.Origin, now-x.Origin.Armed, s.config.ticks.Begin(w.Tick())-now)
 			}
 		}
@@ -432,13 +432,13 @@ func (s *shardOf[T]) sample(t Timer) {
 
 // isOver reports whether the timer has ended.
 func (t Timer) isOver() bool {
-	_, _, pending := t.pendingCell()
+	_, _, pending := pendingCell(t)
 	return !pending
 }
 
 // origin returns the origin of the timer if it was sampled, or else nil.
 func (t Timer) origin() (o *sampling.Origin) {
-	t.withSamples(func(all *sampling.Table[Timer]) { o = all.Origin(t) })
+	withSamples(t, func(all *sampling.Table[Timer]) { o = all.Origin(t) })
 	return o
 }
 
@@ -446,16 +446,16 @@ func (t Timer) origin() (o *sampling.Origin) {
 // arms a timer for each tick, and a plan for each run. sampleAs passes the origin of the first one
 // on to the others.
 func (t Timer) sampleAs(o *sampling.Origin) {
-	t.withSamples(func(all *sampling.Table[Timer]) { all.Set(t, o) })
+	withSamples(t, func(all *sampling.Table[Timer]) { all.Set(t, o) })
 }
 
 // withSamples calls f with the samples of the timer's shard, unless the wheel takes none. armMu
 // is held during the call.
-func (t Timer) withSamples(f func(all *sampling.Table[Timer])) {
-	if t.ref == nil || t.ref.shard.config.profileRate == 0 {
+func withSamples(t Timer, f func(all *sampling.Table[Timer])) {
+	if t.ref == nil || shardAt(t.ref).config.profileRate == 0 {
 		return
 	}
-	s := t.ref.shard.typed.(*shardOf[func()])
+	s := shardAt(t.ref).typed.(*shardOf[func()])
 	s.armMu.Lock()
 	defer s.armMu.Unlock()
 	if !s.closed.Load() {

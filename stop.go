@@ -236,7 +236,7 @@ func (t Timer) cancelLasting() bool {
 	if t.Stop() {
 		return true
 	}
-	s, ok := t.ref.shard.typed.(*shardOf[func()])
+	s, ok := shardAt(t.ref).typed.(*shardOf[func()])
 	return ok && s.closed.Load() && s.engine.lasting.stop(t)
 }
 

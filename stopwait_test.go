@@ -24,7 +24,7 @@ func stopWait(t *testing.T, ft *FuncTimer) {
 // requireNoneInFlight checks that the wheel knows of no call in flight.
 func requireNoneInFlight(t *testing.T, tw *TimingWheel) {
 	t.Helper()
-	waits := &tw.engine.funcTimers.waits
+	waits := &engineOf(tw).funcTimers.waits
 	waits.mu.Lock()
 	defer waits.mu.Unlock()
 	require.Empty(t, waits.ended)

@@ -3,6 +3,7 @@ package timingwheel
 import (
 	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
 	"time"
+	"unsafe"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/clock"
@@ -18,14 +19,6 @@ type Timer struct {
 	gen   uint32
 }
 
-// shard returns the shard of the timer, or nil for the zero Timer.
-func (t Timer) shard() *shard {
-	if t.ref == nil {
-		return nil
-	}
-	return t.ref.shard
-}
-
 // load returns the timer's page and word. It returns false if the slot may be free or may have
 // another timer, or if the wheel is stopped. t is not the zero Timer.
 func (t Timer) load() (pg *arena.Page, w arena.Word, ok bool) {
@@ -33,23 +26,23 @@ func (t Timer) load() (pg *arena.Page, w arena.Word, ok bool) {
 		return nil, 0, false
 	}
 	w = pg.Load(t.index)
-	return pg, w, w.Gen() == t.gen && !t.ref.shard.closed.Load()
+	return pg, w, w.Gen() == t.gen && !shardAt(t.ref).closed.Load()
 }
 
 // pendingCell returns the slot of the timer and its word. It returns false if the timer is not
 // pending. t is not the zero Timer.
-func (t Timer) pendingCell() (c cell, w arena.Word, ok bool) {
+func pendingCell(t Timer) (c cell, w arena.Word, ok bool) {
 	pg, w, ok := t.load()
 	if k := w.Kind(); !ok || k != arena.Staged && k != arena.Placed {
 		return cell{}, 0, false
 	}
-	return cell{t.ref.shard, pg, t.index}, w, true
+	return cell{shardAt(t.ref), pg, t.index}, w, true
 }
 
 // isDue reports whether an entry of a queue of due timers may still be claimed.
 func (t Timer) isDue() bool {
 	_, w, ok := t.load()
-	s, k := t.ref.shard, w.Kind()
+	s, k := shardAt(t.ref), w.Kind()
 	return ok && (k == arena.Flushed || k == arena.Placed && (!s.config.Manual || s.inbox.order.collected(t.index)))
 }
 
@@ -61,7 +54,7 @@ func (t Timer) isDue() bool {
 // For a plan, true means that no further run starts. Stop also returns true during a run if another
 // run was planned. The run that is under way continues. Stop is O(1) amortised.
 func (t Timer) Stop() bool {
-	s, i := t.shard(), t.index
+	s, i := shardAt(t.ref), t.index
 	if s == nil {
 		return false
 	}
@@ -101,7 +94,7 @@ func (t Timer) Stop() bool {
 // the timer wins. Reschedule is O(1) amortised. Moving a timer to a later deadline allocates
 // nothing, and takes no lock except in Manual mode and for a plan.
 func (t Timer) Reschedule(d time.Duration) bool {
-	s := t.shard()
+	s := shardAt(t.ref)
 	if s == nil {
 		return false
 	}
@@ -117,7 +110,7 @@ func (t Timer) Reschedule(d time.Duration) bool {
 // a monotonic reading is converted as by [TimingWheel.AtFunc]. In all other respects RescheduleAt
 // is like [Timer.Reschedule].
 func (t Timer) RescheduleAt(at time.Time) bool {
-	s := t.shard()
+	s := shardAt(t.ref)
 	if s == nil {
 		return false
 	}
@@ -136,7 +129,7 @@ func (t Timer) rescheduleTo(deadline, now int64) bool {
 // move is rescheduleTo for the handle of a slot. If wait is false and another goroutine holds
 // armMu, move does not wait for the lock and returns false although the timer may be pending.
 func (t Timer) move(deadline, now int64, wait bool) bool {
-	s := t.ref.shard
+	s := shardAt(t.ref)
 	now = max(now, s.now.Load()) // the caller may have been preempted since it read the clock
 	deadline = max(deadline, now)
 	tick := s.config.ticks.Rounded(deadline, now)
@@ -166,14 +159,14 @@ func (t Timer) move(deadline, now int64, wait bool) bool {
 // on the wheel's clock. It returns false if the timer is not pending, for example during a run of a
 // plan, if the wheel was stopped, and for the zero Timer. O(1).
 func (t Timer) Deadline() (time.Time, bool) {
-	s := t.shard()
+	s := shardAt(t.ref)
 	if s == nil {
 		return time.Time{}, false
 	}
 	if p := t.ref.plan; p != nil {
 		return p.next()
 	}
-	_, w, ok := t.pendingCell()
+	_, w, ok := pendingCell(t)
 	if !ok {
 		return time.Time{}, false
 	}
@@ -184,9 +177,18 @@ func (t Timer) Deadline() (time.Time, bool) {
 // alive when the page is given back or the wheel is stopped. A page that is opened again under the
 // same number has another pageRef, so a handle of the old page never names a timer of the new one.
 type pageRef struct {
-	shard *shard
-	page  atomic.Pointer[arena.Page] // nil if it was given back
-	plan  planHandle                 // of the handle of a plan, which has no page; else nil
+	home unsafe.Pointer             // *shard; see shardAt
+	page atomic.Pointer[arena.Page] // nil if it was given back
+	plan planHandle                 // of the handle of a plan, which has no page; else nil
+}
+
+// shardAt returns the shard of a page, or nil if r is nil. It is no method, for the reason that
+// engineOf gives.
+func shardAt(r *pageRef) *shard {
+	if r == nil {
+		return nil
+	}
+	return (*shard)(r.home)
 }
 
 // planHandle is a plan as its handle sees it.

@@ -81,7 +81,7 @@ func TestRaceEachTimerEndsOnce(t *testing.T) {
 					return
 				}
 				require.NoError(t, drainWheel(tw))
-				verifyShards(t, tw.engine)
+				verifyShards(t, engineOf(tw))
 				l.requireNoneLostAndCounted(t, tw)
 			})
 		}
@@ -148,7 +148,7 @@ func TestRaceRescheduleAgainstFireIsExact(t *testing.T) {
 			}
 		}
 		require.NoError(t, drainWheel(tw))
-		verifyShards(t, tw.engine)
+		verifyShards(t, engineOf(tw))
 		l.requireNoneLostAndCounted(t, tw)
 	})
 }
@@ -180,7 +180,7 @@ func TestRaceEachTimerOfABatchEndsOnce(t *testing.T) {
 			both.Wait()
 		}
 		require.NoError(t, drainWheel(tw))
-		verifyShards(t, tw.engine)
+		verifyShards(t, engineOf(tw))
 		l.requireNoneLostAndCounted(t, tw)
 	})
 }
@@ -237,7 +237,7 @@ func TestRaceFlushAgainstEverythingEndsEachTimerOnce(t *testing.T) {
 			after.arm(tw, rand.N(2*time.Millisecond))
 		}
 		require.NoError(t, drainWheel(tw))
-		verifyShards(t, tw.engine)
+		verifyShards(t, engineOf(tw))
 		flushed.requireNoneLost(t)
 		after.requireNoneLost(t)
 		assert.Zero(t, tw.Flush())
@@ -348,7 +348,7 @@ func racePair(t *testing.T, executor Executor, a, b func(*pairState)) {
 		s.plans[i].Load().Stop()
 	}
 	assert.NoError(t, drainWheel(tw))
-	verifyShards(t, tw.engine)
+	verifyShards(t, engineOf(tw))
 	s.l.requireNoneLost(t)
 	assert.False(t, s.overlap.Load(), "two runs of one plan overlapped")
 	tw.Stop()
@@ -432,7 +432,7 @@ func TestNoTimerIsLostOnABusyMachine(t *testing.T) {
 				return tw.Len() == 0
 			})
 			require.NoError(t, drainWheel(tw))
-			verifyShards(t, tw.engine)
+			verifyShards(t, engineOf(tw))
 			l.requireNoneLostAndCounted(t, tw)
 		})
 	}

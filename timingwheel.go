@@ -163,12 +163,17 @@ import (
 // TimingWheel is a set of timers that run functions. Make one with [New]. A TimingWheel must not be
 // copied.
 type TimingWheel struct {
-	engine *engine[func()]
+	engine any  // *engine[func()]; see engineOf
 	role   role // private, stopped or the default
 
 	sleepers sync.Pool // of *ChannelTimer; one for each wheel, because a channel belongs to its bubble
 	lasting  access.Timers[Timer]
 }
+
+// engineOf returns the engine of a wheel. No field of an exported type, no signature of a method
+// and no body that is inlined names the engine or a shard. Otherwise the compiler would instantiate
+// the engine once more in each package that imports this one, which takes most of a second.
+func engineOf(tw *TimingWheel) *engine[func()] { return tw.engine.(*engine[func()]) }
 
 func init() {
 	access.Of = func(tw any) any { return &tw.(*TimingWheel).lasting }
@@ -269,7 +274,7 @@ func SetDefault(tw *TimingWheel) {
 	if tw == nil {
 		panic("timingwheel: SetDefault of a nil wheel; it must be running")
 	}
-	if tw.engine.config.Manual {
+	if engineOf(tw).config.Manual {
 		panic("timingwheel: SetDefault of a Manual wheel; it must run by itself")
 	}
 	defaultMu.Lock()
@@ -305,48 +310,58 @@ func ScheduleFunc(s Scheduler, f func()) Timer { return Default().ScheduleFunc(s
 // On a stopped wheel AfterFunc arms nothing and returns the zero Timer. It panics if f is nil, and
 // if a shard already has 2^29 timers. It is O(1) amortised, waits for no callback, and as a rule
 // allocates nothing.
+//
+//go:noinline
 func (tw *TimingWheel) AfterFunc(d time.Duration, f func()) Timer {
 	if f == nil {
 		panic("timingwheel: AfterFunc with a nil function")
 	}
-	return tw.engine.after(d, f)
+	return engineOf(tw).after(d, f)
 }
 
 // AtFunc runs f once, at t or up to one tick later, and never earlier. A t that has passed means at
 // once, and so does the zero time. A t with a monotonic reading is used as it is. For a t without
 // one, such as a date, AtFunc reads the wall clock once: later steps of the wall clock do not move
 // the timer. In all other respects AtFunc is like [TimingWheel.AfterFunc].
+//
+//go:noinline
 func (tw *TimingWheel) AtFunc(t time.Time, f func()) Timer {
 	if f == nil {
 		panic("timingwheel: AtFunc with a nil function")
 	}
-	return tw.engine.at(t, f)
+	return engineOf(tw).at(t, f)
 }
 
 // String describes the wheel in one line, with its name, the number of pending timers and the
 // number of levels in use. It costs as much as [TimingWheel.Stats].
-func (tw *TimingWheel) String() string { return tw.engine.describe("TimingWheel") }
+//
+//go:noinline
+func (tw *TimingWheel) String() string { return engineOf(tw).describe("TimingWheel") }
 
 // Len returns the number of pending timers. Timers that are due count until their callbacks start.
 // A plan of [TimingWheel.ScheduleFunc] counts as one between its runs and not during a run. On a
 // wheel with several shards the number is exact if no timer changes during the call. On a stopped
 // wheel it is 0. Len is O(shards) amortised. It may wait for a goroutine of the wheel that is
 // moving timers.
-func (tw *TimingWheel) Len() int { return tw.engine.pending() }
+func (tw *TimingWheel) Len() int { return engineOf(tw).pending() }
 
 // Stats returns a snapshot of the wheel's figures. On a stopped wheel the counters keep their
 // values, and nothing is pending. Stats is O(shards) amortised. Like [TimingWheel.Len] it may wait
 // for a goroutine of the wheel.
-func (tw *TimingWheel) Stats() Stats { return tw.engine.stats() }
+//
+//go:noinline
+func (tw *TimingWheel) Stats() Stats { return engineOf(tw).stats() }
 
-func (tw *TimingWheel) survey() survey.Wheel { return tw.engine.survey(quantum) }
+func (tw *TimingWheel) survey() survey.Wheel { return engineOf(tw).survey(quantum) }
 
 // WriteProfile writes a profile of the pending timers to w, for go tool pprof. Counts are estimates
 // that are scaled up from a random sample. A sample has the stack that armed the timer, and the
 // timer's age and time to expiry as labels. A timer that is armed, moved or ended during the call
 // may be in the profile or not. On a stopped wheel the profile is empty. WriteProfile returns an
 // error that wraps [ErrOption] if [Options.ProfileRate] is 0, or the error of w. O(samples).
-func (tw *TimingWheel) WriteProfile(w io.Writer) error { return tw.engine.writeProfile(w) }
+//
+//go:noinline
+func (tw *TimingWheel) WriteProfile(w io.Writer) error { return engineOf(tw).writeProfile(w) }
 
 // Flush claims all timers that are pending at the call, so that their callbacks run now, and
 // returns their number. A timer that another goroutine arms during the call may be included.
@@ -357,7 +372,7 @@ func (tw *TimingWheel) WriteProfile(w io.Writer) error { return tw.engine.writeP
 // wheel of [Default]. O(memory of the wheel).
 func (tw *TimingWheel) Flush() int {
 	tw.role.mustNotBeDefault("Flush")
-	return tw.engine.flush()
+	return engineOf(tw).flush()
 }
 
 // Stop stops the wheel and discards its pending timers. Timers of the runtime keep the deadlines of
@@ -370,7 +385,7 @@ func (tw *TimingWheel) Flush() int {
 // panics on the wheel of [Default]. O(memory of the wheel).
 func (tw *TimingWheel) Stop() {
 	tw.role.mustStop("Stop")
-	tw.engine.stop()
+	engineOf(tw).stop()
 }
 
 // Shutdown stops the wheel like [TimingWheel.Stop]. It then waits until no callback and no call of
@@ -380,16 +395,18 @@ func (tw *TimingWheel) Stop() {
 func (tw *TimingWheel) Shutdown(ctx context.Context) error {
 	mustHaveContext(ctx)
 	tw.role.mustStop("Shutdown")
-	return tw.engine.shutdown(ctx)
+	return engineOf(tw).shutdown(ctx)
 }
 
 // wallNow returns the current time for contexts and channels.
-func (tw *TimingWheel) wallNow() time.Time { return tw.engine.shards[0].wallNow() }
+func (tw *TimingWheel) wallNow() time.Time { return engineOf(tw).shards[0].wallNow() }
 
 // Now returns the time on the wheel's clock: the time of [New] plus what has passed on the
 // monotonic clock. Steps of the wall clock since New do not move it. In Manual mode Now returns the
 // time of the last [TimingWheel.Advance], or [Options.Start]. Now works on a stopped wheel as well.
-func (tw *TimingWheel) Now() time.Time { return tw.engine.clockTime() }
+//
+//go:noinline
+func (tw *TimingWheel) Now() time.Time { return engineOf(tw).clockTime() }
 
 // Advance moves the clock of a Manual wheel to now and runs the callbacks that are due, in the
 // order of their ticks. If now is before the clock, the clock stays. Advance returns the number of
@@ -400,7 +417,9 @@ func (tw *TimingWheel) Now() time.Time { return tw.engine.clockTime() }
 // If a callback panics or calls runtime.Goexit, the remaining callbacks stay due for the next
 // Advance. On a stopped wheel Advance returns 0 and the clock stays. Advance panics if the wheel is
 // not Manual, and if another Advance is under way, for example if a callback calls it.
-func (tw *TimingWheel) Advance(now time.Time) int { return tw.engine.advanceTo(now) }
+//
+//go:noinline
+func (tw *TimingWheel) Advance(now time.Time) int { return engineOf(tw).advanceTo(now) }
 
 // Next returns the time at which the wheel has to look at its timers next. That time is not later
 // than the earliest deadline, rounded up to a tick. It may be earlier, because timers are moved
@@ -408,4 +427,6 @@ func (tw *TimingWheel) Advance(now time.Time) int { return tw.engine.advanceTo(n
 // or the wheel is stopped. A program that drives a Manual wheel waits until this time and then
 // calls [TimingWheel.Advance]. Next is O(shards) amortised. Like [TimingWheel.Len] it may wait for
 // a goroutine of the wheel.
-func (tw *TimingWheel) Next() (time.Time, bool) { return tw.engine.next() }
+//
+//go:noinline
+func (tw *TimingWheel) Next() (time.Time, bool) { return engineOf(tw).next() }

@@ -163,3 +163,17 @@ func TestRaisedLimitFailsAfterItWasCommitted(t *testing.T) {
 	require.Error(t, checkLimits(map[string]int{"module . lines": 5}, true), "-update takes the limit back")
 	require.NoError(t, checkLimits(map[string]int{"module . lines": 4}, false))
 }
+
+// The engine is generic, so the compiler would instantiate it once more in each package that
+// imports the library, if a type, a signature or an inlined body of the API named it.
+func TestImportersDoNotCompileTheEngine(t *testing.T) {
+	t.Parallel()
+	archive, err := exec.Command("go", "list", "-export", "-f", "{{.Export}}", "./testdata/importer").Output()
+	require.NoError(t, err)
+	symbols, err := exec.Command("go", "tool", "nm", strings.TrimSpace(string(archive))).Output()
+	require.NoError(t, err)
+	const lib = "github.com/timingwheel-go/timingwheel."
+	require.Contains(t, string(symbols), lib+"(*TimingWheel).AfterFunc")
+	require.NotContains(t, string(symbols), lib+"(*engine[")
+	require.NotContains(t, string(symbols), lib+"(*shardOf[")
+}
