@@ -70,7 +70,7 @@ func (tw *TimingWheel) ScheduleFunc(s Scheduler, f func()) Timer {
 		panic("timingwheel: ScheduleFunc with a nil Scheduler or function")
 	}
 	c := planner.For(s)
-	return tw.startPlan(&plan{planner: c, f: f, timed: !planner.Untimed(c)}, f)
+	return tw.startPlan(&plan{planner: c, f: f, timed: !planner.Untimed(c)})
 }
 
 // ScheduleRun is like [TimingWheel.ScheduleFunc] and passes a description of the run to f. The
@@ -79,7 +79,7 @@ func (tw *TimingWheel) ScheduleRun(s Scheduler, f func(r *Run)) Timer {
 	if s == nil || f == nil {
 		panic("timingwheel: ScheduleRun with a nil Scheduler or function")
 	}
-	return tw.startPlan(&plan{planner: planner.For(s), withRun: f, timed: true}, f)
+	return tw.startPlan(&plan{planner: planner.For(s), f: f, timed: true})
 }
 
 // plan is a [FuncTimer] that is armed again after each run. Its handle is a [Timer] whose pageRef
@@ -91,15 +91,13 @@ type plan struct {
 	// mu is held for a moment only: the planner and the function run without it. Calls of the
 	// planner are serial all the same, because a run arms the next one after its last call.
 	mu      sync.Mutex
-	planner planner.Planner
+	planner planner.Planner  // nil: there is no further run
+	f       any              // a func() or a func(*Run)
 	origin  *sampling.Origin // for profiles
-	f       func()
-	withRun func(*Run) // nil: f is the function
-	n       int        // runs that have begun
-	timed   bool       // the planner or the function needs the start of a run
-	over    bool       // there is no further run
-	moved   bool       // Reschedule has set movedTo, and the timer is not armed for it yet
-	movedTo int64      // a reading
+	n       int              // runs that have begun
+	timed   bool             // the planner or the function needs the start of a run
+	moved   bool             // Reschedule has set movedTo, and the timer is not armed for it yet
+	movedTo int64            // a reading
 	pending pendingRun
 }
 
@@ -123,37 +121,22 @@ const (
 	wallPeriods = 10
 )
 
-// startPlan arms the first run of p, which calls f, and returns the plan's handle, or the zero
-// Timer if there is no run.
-func (tw *TimingWheel) startPlan(p *plan, f any) Timer {
-	e := engineOf(tw)
-	p.handle.home = unsafe.Pointer(&e.shards[0].shard)
-	if e.around.hook != nil {
-		p.callAround(codeOf(f))
-	}
+// startPlan arms the first run of p and returns the plan's handle, or the zero Timer if there is no
+// run.
+func (tw *TimingWheel) startPlan(p *plan) Timer {
+	p.handle.home = unsafe.Pointer(&engineOf(tw).shards[0].shard)
 	p.timer.InitStopped(tw, p.run)
 	now := p.now()
 	first := p.planner.First(now)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.arm(first, now, now); p.over {
+	if p.arm(first, now, now); p.planner == nil {
 		return Timer{}
 	}
 	h, _ := p.timer.handle()
 	p.origin = h.origin()
 	p.handle.plan = p
 	return Timer{ref: &p.handle}
-}
-
-// callAround makes the function of the plan, whose code is at f, run within Options.Around.
-func (p *plan) callAround(f uintptr) {
-	e := engineAt(&p.handle)
-	if run := p.f; run != nil {
-		p.f = func() { e.runAround(f, []func(){run}) }
-		return
-	}
-	run := p.withRun
-	p.withRun = func(r *Run) { e.runAround(f, []func(){func() { run(r) }}) }
 }
 
 // now returns the current time by both clocks.
@@ -173,61 +156,62 @@ func callee(f []func()) uintptr {
 // run is the function of the timer.
 func (p *plan) run() {
 	p.mu.Lock()
-	over, c, f, withRun, pending := p.over, p.planner, p.f, p.withRun, p.pending
+	c, f, pending := p.planner, p.f, p.pending
 	r := planner.Run{N: max(p.n+1, p.n), Planned: pending.planned}
 	p.mu.Unlock()
-	if over {
+	if c == nil {
 		return
+	}
+	if p.timed || pending.byWall {
+		r.Started = p.now()
 	}
 	if s := shardAt(&p.handle); r.Planned.IsZero() {
 		r.Planned = s.config.DateOf(s.config.ticks.Begin(s.config.ticks.Ceil(pending.deadline)))
 	}
-	step, ok := p.ask(c, &r, pending)
+	step, ok := p.ask(c, r, pending)
 	if !ok {
 		return
 	}
 	if !step.Overlap && !step.Next.IsZero() {
 		defer p.end(c, pending, r.Planned, step.Next)
 	}
-	if withRun != nil {
-		withRun(&Run{r.N, r.Planned, r.Started, Timer{ref: &p.handle}})
+	if e := engineAt(&p.handle); e.around.hook != nil {
+		r := r // so that r is on the stack without Around
+		e.runAround(codeOf(f), []func(){func() { p.call(f, r) }})
 		return
 	}
-	f()
+	p.call(f, r)
+}
+
+func (p *plan) call(f any, r planner.Run) {
+	switch f := f.(type) {
+	case func():
+		f()
+	case func(*Run):
+		f(&Run{r.N, r.Planned, r.Started, Timer{ref: &p.handle}})
+	}
 }
 
 // ask determines whether run r takes place and whether there is a further run. It returns false if
 // r does not take place. If the planner panics, the plan ends, unless Reschedule has set a further
 // run.
-func (p *plan) ask(c planner.Planner, r *planner.Run, pending pendingRun) (step planner.Step, ok bool) {
-	answered := false
-	defer func() {
-		if !answered {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.arm(time.Time{}, r.Planned, time.Time{})
-		}
-	}()
-	waits := pending.byWall && p.wait(c, pending)
-	var now time.Time
-	if !waits {
-		if p.timed {
-			r.Started = p.now()
-		}
-		step = c.Before(*r)
-		if step.Omit || step.Overlap {
-			now = p.now()
-			step.Next = p.correct(c, pending, step.Next, r.Planned, now)
-		}
+func (p *plan) ask(c planner.Planner, r planner.Run, pending pendingRun) (step planner.Step, ok bool) {
+	waits := false
+	defer func() { ok = !waits && p.begin(r, step) }() // after a panic, step has no further run
+	if waits = pending.byWall && p.wait(c, pending, r.Started); waits {
+		return step, false
 	}
-	answered = true
-	return step, !waits && p.begin(*r, step, now)
+	answer := c.Before(r)
+	if answer.Omit || answer.Overlap {
+		answer.Next = p.correct(c, pending, answer.Next, r.Planned, r.Started)
+	}
+	return answer, true
 }
 
 // begin returns false if run r does not take place: the planner omits it, the wheel is stopped,
 // Stop has ended the plan since the timer was claimed, or Reschedule has moved this run, which was
 // the last one. If there is no further run, begin ends the plan, so Stop returns false during r.
-func (p *plan) begin(r planner.Run, step planner.Step, now time.Time) bool {
+func (p *plan) begin(r planner.Run, step planner.Step) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	last := step.Next.IsZero()
@@ -236,7 +220,7 @@ func (p *plan) begin(r planner.Run, step planner.Step, now time.Time) bool {
 		p.n, p.pending = r.N, pendingRun{}
 	}
 	if !ok || last || step.Overlap {
-		p.arm(step.Next, r.Planned, now) // the next run may begin
+		p.arm(step.Next, r.Planned, r.Started) // the next run may begin
 	}
 	return ok
 }
@@ -265,8 +249,7 @@ func (p *plan) end(c planner.Planner, ended pendingRun, before, next time.Time) 
 
 // wait looks at the wall clock at checkAt. If that clock has not reached the planned time, wait
 // arms the timer again and returns true.
-func (p *plan) wait(c planner.Planner, r pendingRun) bool {
-	now := p.now()
+func (p *plan) wait(c planner.Planner, r pendingRun, now time.Time) bool {
 	reading, _ := shardAt(&p.handle).config.Instant(now)
 	if reading < r.checkAt || r.flushes != p.flushes() {
 		return false // a Flush has claimed the timer
@@ -302,7 +285,7 @@ func (p *plan) correct(c planner.Planner, r pendingRun, next, before, now time.T
 func (p *plan) arm(next, before, now time.Time) {
 	s, first, r := shardAt(&p.handle), p.handle.plan == nil, &p.pending // startPlan sets handle.plan later
 	switch {
-	case p.over:
+	case p.planner == nil:
 		return
 	case next.IsZero() && !p.moved, s.closed.Load() && !first:
 		p.finish()
@@ -342,8 +325,7 @@ func (p *plan) flushes() uint32 { return engineAt(&p.handle).funcTimers.flushes.
 
 // finish ends the plan. mu is held.
 func (p *plan) finish() {
-	p.over, p.pending = true, pendingRun{}
-	p.planner, p.f, p.withRun = nil, nil, nil
+	p.planner, p.f, p.pending = nil, nil, pendingRun{}
 }
 
 // stop is [Timer.Stop].
@@ -388,7 +370,7 @@ func (p *plan) ended() bool {
 	if shardAt(&p.handle).closed.Load() {
 		p.finish()
 	}
-	return p.over
+	return p.planner == nil
 }
 
 // next is [Timer.Deadline].
