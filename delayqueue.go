@@ -1,6 +1,7 @@
 package timingwheel
 
 import (
+	"container/list"
 	"context"
 	"iter"
 	"math"
@@ -48,9 +49,9 @@ type DelayQueue[T any] struct {
 	// Guarded by mu.
 	timeline clock.Timeline // starts at first use, in the bubble of that use
 	heap     heap.Heap[*element[T]]
-	seq      uint64            // numbers elements and takers in the order in which they are added
-	takers   heap.Heap[*taker] // waiting takers, asleep or about to be; the front one came first
-	lookBy   int64             // D1; meaningless while there is no taker
+	seq      uint64    // numbers elements in the order in which they are added
+	takers   list.List // channels of waiting takers, with room for a token; the front one came first
+	lookBy   int64     // D1; meaningless while there is no taker
 }
 
 // Delayed is the handle of an element of a [DelayQueue]. Once the element has left the queue, calls
@@ -108,7 +109,9 @@ func (q *DelayQueue[T]) Push(v T, delay time.Duration) *Delayed[T] {
 func (q *DelayQueue[T]) PushAt(v T, t time.Time) *Delayed[T] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.pushLocked(v, q.dueAtLocked(t))
+	q.timeline.Start()
+	due, _ := q.timeline.Signed(t)
+	return q.pushLocked(v, due)
 }
 
 // Take waits until the first element is due, removes it and returns its value. If ctx ends first,
@@ -213,7 +216,21 @@ func (q *DelayQueue[T]) Channel(ctx context.Context, size int) <-chan T {
 		panic("timingwheel: DelayQueue.Channel with a nil context")
 	}
 	ch := make(chan T, size)
-	go q.feed(ctx, ch)
+	go func() {
+		defer close(ch)
+		for ctx.Err() == nil {
+			e, v, err := q.take(ctx)
+			if err != nil {
+				return
+			}
+			select {
+			case ch <- v:
+			case <-ctx.Done():
+				q.putBack(e, v)
+				return
+			}
+		}
+	}()
 	return ch
 }
 
@@ -234,27 +251,10 @@ func (q *DelayQueue[T]) All(ctx context.Context) iter.Seq[T] {
 	}
 }
 
-// feed is the goroutine of Channel.
-func (q *DelayQueue[T]) feed(ctx context.Context, ch chan<- T) {
-	defer close(ch)
-	for ctx.Err() == nil {
-		e, v, err := q.take(ctx)
-		if err != nil {
-			return
-		}
-		select {
-		case ch <- v:
-		case <-ctx.Done():
-			q.putBack(e, v)
-			return
-		}
-	}
-}
-
 // take implements Take. It also returns the element, which has left the queue, or nil with ctx's
 // error. The context is user code, so take does not call it under the lock (G7).
 func (q *DelayQueue[T]) take(ctx context.Context) (*element[T], T, error) {
-	var w *taker // nil until take has to wait
+	var w *list.Element // of takers; nil until take has to wait
 	for {
 		err := ctx.Err()
 		q.mu.Lock()
@@ -269,13 +269,11 @@ func (q *DelayQueue[T]) take(ctx context.Context) (*element[T], T, error) {
 			return e, v, err
 		}
 		if w == nil {
-			q.seq++
-			w = &taker{seq: q.seq, wake: make(chan struct{}, 1)}
-			q.takers.Push(w)
+			w = q.takers.PushBack(make(chan struct{}, 1))
 		}
 		wait := q.waitLocked(w, now)
 		q.mu.Unlock()
-		w.sleep(ctx.Done(), wait)
+		sleep(w.Value.(chan struct{}), ctx.Done(), wait)
 	}
 }
 
@@ -322,8 +320,8 @@ func (q *DelayQueue[T]) holdsLocked(e *Delayed[T]) bool {
 
 // waitLocked returns the time for which w may sleep. For the front taker, the only one with a
 // timer, it also sets lookBy (D1).
-func (q *DelayQueue[T]) waitLocked(w *taker, now int64) time.Duration {
-	if w.index != 0 {
+func (q *DelayQueue[T]) waitLocked(w *list.Element, now int64) time.Duration {
+	if w != q.takers.Front() {
 		return neverDue
 	}
 	q.lookBy = neverDue
@@ -337,23 +335,22 @@ func (q *DelayQueue[T]) waitLocked(w *taker, now int64) time.Duration {
 // headMovedLocked restores D1 after the head may have become earlier.
 func (q *DelayQueue[T]) headMovedLocked() {
 	e, ok := q.heap.Min()
-	if w, waits := q.takers.Min(); ok && waits && e.due < q.lookBy {
+	if w := q.takers.Front(); ok && w != nil && e.due < q.lookBy {
 		q.lookBy = alreadyWoken
 		select {
-		case w.wake <- struct{}{}:
+		case w.Value.(chan struct{}) <- struct{}{}:
 		default: // it has a token already
 		}
 	}
 }
 
 // leaveLocked removes w, which may be nil, from the takers and restores D1 for the next one (D3).
-func (q *DelayQueue[T]) leaveLocked(w *taker) {
+func (q *DelayQueue[T]) leaveLocked(w *list.Element) {
 	if w == nil {
 		return
 	}
-	i := w.index
-	q.takers.Remove(i)
-	if i == 0 {
+	front := w == q.takers.Front()
+	if q.takers.Remove(w); front {
 		q.lookBy = neverDue // the new front has set no timer
 		q.headMovedLocked()
 	}
@@ -365,25 +362,8 @@ func (q *DelayQueue[T]) nowLocked() int64 {
 	return q.timeline.Read()
 }
 
-// dueAtLocked converts t to a reading of the clock. It reads the clock only if t is a wall time.
-func (q *DelayQueue[T]) dueAtLocked(t time.Time) int64 {
-	q.timeline.Start()
-	due, _ := q.timeline.Signed(t)
-	return due
-}
-
-// taker is a goroutine that waits in take.
-type taker struct {
-	seq   uint64
-	index int           // in DelayQueue.takers; guarded by its mu
-	wake  chan struct{} // buffered: a token stays there until the taker sleeps
-}
-
-func (w *taker) Before(o *taker) bool { return w.seq < o.seq }
-func (w *taker) SetHeapIndex(i int)   { w.index = i }
-
 // sleep returns after wait (neverDue: no limit), when it receives a token, or when done is closed.
-func (w *taker) sleep(done <-chan struct{}, wait time.Duration) {
+func sleep(wake, done <-chan struct{}, wait time.Duration) {
 	var due <-chan time.Time
 	if wait != neverDue {
 		timer := time.NewTimer(wait)
@@ -392,7 +372,7 @@ func (w *taker) sleep(done <-chan struct{}, wait time.Duration) {
 	}
 	select {
 	case <-due:
-	case <-w.wake:
+	case <-wake:
 	case <-done:
 	}
 }

@@ -171,9 +171,6 @@ func (t *FuncTimer) touch(now int64) bool {
 // returns false if the timer has fired or was stopped, or its wheel was stopped. Stop does not wait
 // for a call that is under way; see [FuncTimer.StopWait]. A later Reset arms the timer again.
 func (t *FuncTimer) Stop() bool {
-	if t.ref.Load() == nil {
-		return false
-	}
 	stopped, _ := t.try(Timer.Stop)
 	return stopped
 }
@@ -201,11 +198,8 @@ func (t *FuncTimer) StopWait(ctx context.Context) error {
 			<-e.stopped // until then a worker that has not seen the Stop may claim the timer
 		}
 		ended := e.funcTimers.waits.wait(&t.countedFunc)
-		if ended == nil {
-			if t.changes.Load() == n {
-				return nil
-			}
-			continue // a Reset has armed the timer, perhaps in the call that has just ended
+		if ended == nil && t.changes.Load() == n { // else a Reset may have armed the timer
+			return nil
 		}
 		if err := waitFor(ctx, ended); err != nil {
 			return err
@@ -216,16 +210,13 @@ func (t *FuncTimer) StopWait(ctx context.Context) error {
 // Deadline returns the deadline, rounded up to a tick, on the wheel's clock. It returns false if
 // the timer is not armed or its wheel was stopped. O(1).
 func (t *FuncTimer) Deadline() (time.Time, bool) {
-	if t.ref.Load() == nil {
-		return time.Time{}, false
-	}
 	var at time.Time
 	ok, _ := t.try(func(h Timer) (ok bool) { at, ok = h.Deadline(); return ok })
 	return at, ok
 }
 
 // try calls do with the handle, and again if do returns false because a Reset has replaced the
-// handle since. n is the value of changes as of the last handle. t is initialised.
+// handle since. n is the value of changes as of the last handle.
 func (t *FuncTimer) try(do func(h Timer) bool) (ok bool, n uint32) {
 	for {
 		h, n := t.handle()
@@ -239,7 +230,7 @@ func (t *FuncTimer) try(do func(h Timer) bool) (ok bool, n uint32) {
 }
 
 // handle returns the handle and the value of changes as of the handle. While a Reset is between two
-// stores of the handle, handle yields to it. t is initialised.
+// stores of the handle, handle yields to it. The handle is zero before Init.
 func (t *FuncTimer) handle() (h Timer, n uint32) {
 	for {
 		n = t.changes.Load()

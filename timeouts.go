@@ -3,6 +3,7 @@ package timingwheel
 import (
 	"context"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
@@ -62,11 +63,7 @@ func (w *Timeouts[T]) AddAt(t time.Time, v T) Timer { return w.engine.at(t, v) }
 func (w *Timeouts[T]) RemoveAll() []T {
 	var all []T
 	for _, s := range w.engine.shards {
-		if all == nil {
-			all = s.removeAll()
-			continue
-		}
-		all = append(all, s.removeAll()...)
+		all = s.removeAll(all)
 	}
 	return all
 }
@@ -109,17 +106,17 @@ func (w *Timeouts[T]) Advance(now time.Time) int { return w.engine.advanceTo(now
 // pending. See [TimingWheel.Next].
 func (w *Timeouts[T]) Next() (time.Time, bool) { return w.engine.next() }
 
-// removeAll removes all pending timers and returns their payloads. O(slots). It holds wheelMu
+// removeAll removes all pending timers and appends their payloads to all. O(slots). It holds wheelMu
 // throughout.
-func (s *shardOf[T]) removeAll() []T {
+func (s *shardOf[T]) removeAll(all []T) []T {
 	s.wheelMu.Lock()
 	defer s.unlockAndDrain()
 	if s.closed.Load() {
-		return nil
+		return all
 	}
 	s.drainAll()
 	o := &s.owner
-	all := make([]T, 0, s.pending())
+	all = slices.Grow(all, s.pending())
 	for t, pg := range s.all {
 		w := pg.Load(t.index)
 		for w.Kind() == arena.Placed && !pg.Swap(t.index, w, w.With(arena.Spent)) {

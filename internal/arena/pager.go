@@ -7,15 +7,11 @@ import (
 
 const pageWords = PageSize / 64
 
-const _ = uint(8 - pageWords) // pageState.summary has a bit for each word
-
 // pageState has the free slots of one page as a bitmap.
 type pageState struct {
-	free    [pageWords]uint64
-	summary uint8 // bit w is set if free[w] is not zero
-	open    bool  // the page has memory
-	used    int32 // number of slots in use
-	room    int32 // number of free slots
+	free [pageWords]uint64
+	used int32 // number of slots in use
+	room int32 // number of free slots
 }
 
 // PageStateSize is the memory of a Pager for each page, in bytes.
@@ -26,7 +22,7 @@ const PageStateSize = unsafe.Sizeof(pageState{})
 //
 // A Pager keeps at most one page without used slots, so that a program that arms and stops one
 // timer in a loop allocates nothing. It reports every further empty page for release. All
-// operations are O(1), except for a scan of a two-level bitmap of pages.
+// operations are O(1), except for a scan of a bitmap of pages.
 type Pager struct {
 	state         []pageState
 	withFree      bitset // pages with memory and a free slot
@@ -43,11 +39,12 @@ func (p *Pager) Take() (page int, slot uint32, ok bool) {
 	}
 	page = p.low - 1
 	st := &p.state[page]
-	w := bits.TrailingZeros8(st.summary) & (pageWords - 1)
-	slot = uint32(w<<6 | bits.TrailingZeros64(st.free[w]))
-	if st.free[w] &= st.free[w] - 1; st.free[w] == 0 {
-		st.summary &^= 1 << w
+	w := 0
+	for st.free[w] == 0 {
+		w++
 	}
+	slot = uint32(w<<6 | bits.TrailingZeros64(st.free[w]))
+	st.free[w] &= st.free[w] - 1
 	if st.used == 0 {
 		p.empties--
 	}
@@ -67,7 +64,6 @@ func (p *Pager) Put(page int, slot uint32, reuse bool) (surplus bool) {
 	st.used--
 	if reuse {
 		st.free[slot>>6] |= 1 << (slot & 63)
-		st.summary |= 1 << (slot >> 6)
 		st.room++
 		if st.room == 1 {
 			p.withFree.set(page)
@@ -112,10 +108,9 @@ func (p *Pager) Open(page, n int) {
 		p.state = append(p.state, pageState{})
 	}
 	st := &p.state[page]
-	*st = pageState{room: int32(n), open: true}
+	*st = pageState{room: int32(n)}
 	for i := 0; i < n; i += 64 {
 		st.free[i>>6] = ^uint64(0)
-		st.summary |= 1 << (i >> 6)
 	}
 	p.withoutMemory.clear(page)
 	p.withFree.set(page)
@@ -136,45 +131,27 @@ func (p *Pager) Close(page int) {
 	}
 }
 
-// bitset is a set of small integers. A summary of its words speeds up the search for the minimum.
-type bitset struct {
-	words   []uint64
-	summary []uint64 // bit w is set if words[w] is not zero
-}
+// bitset is a set of small integers.
+type bitset []uint64
 
 func (b *bitset) set(i int) {
-	w := i >> 6
-	for w >= len(b.words) {
-		b.words = append(b.words, 0)
+	for i>>6 >= len(*b) {
+		*b = append(*b, 0)
 	}
-	b.words[w] |= 1 << (i & 63)
-	for w>>6 >= len(b.summary) {
-		b.summary = append(b.summary, 0)
-	}
-	b.summary[w>>6] |= 1 << (w & 63)
+	(*b)[i>>6] |= 1 << (i & 63)
 }
 
-func (b *bitset) clear(i int) {
-	w := i >> 6
-	if w >= len(b.words) {
-		return
+func (b bitset) clear(i int) {
+	if i>>6 < len(b) {
+		b[i>>6] &^= 1 << (i & 63)
 	}
-	b.words[w] &^= 1 << (i & 63)
-	if b.words[w] == 0 {
-		b.summary[w>>6] &^= 1 << (w & 63)
-	}
-}
-
-func (b *bitset) has(i int) bool {
-	return i>>6 < len(b.words) && b.words[i>>6]>>(i&63)&1 == 1
 }
 
 // min returns the smallest member, or -1 if the set is empty.
-func (b *bitset) min() int {
-	for k, s := range b.summary {
-		if s != 0 {
-			w := k<<6 | bits.TrailingZeros64(s)
-			return w<<6 | bits.TrailingZeros64(b.words[w])
+func (b bitset) min() int {
+	for k, w := range b {
+		if w != 0 {
+			return k<<6 | bits.TrailingZeros64(w)
 		}
 	}
 	return -1
