@@ -29,7 +29,7 @@ func (e *engine[T]) at(t time.Time, v T) Timer {
 }
 
 // armAt arms a timer for a reading of the clock. now is an earlier reading, or clock.Unread. class
-// is arena.Lasting for a timer that survives the wheel's Stop, whose payload is a func(), or 0.
+// is 0, or arena.Lasting for a timer with a func() that survives the wheel's Stop.
 func (e *engine[T]) armAt(deadline, now int64, v T, class arena.Word) Timer {
 	s := e.pickAndLock()
 	return s.armAndUnlock(deadline, now, v, class)

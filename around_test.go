@@ -65,6 +65,18 @@ func onePlannedRun(at time.Time) Scheduler {
 	})
 }
 
+// firstAt returns a Scheduler without a planner that plans one run, even if at has passed.
+func firstAt(at time.Time) Scheduler {
+	asked := false
+	return nextFunc(func(time.Time) time.Time {
+		if asked {
+			return time.Time{}
+		}
+		asked = true
+		return at
+	})
+}
+
 // Timers, plans and FuncTimers are due at the same time and reuse each other's slots. Around gets
 // every callback once, with its function, with each executor and in Manual mode.
 func TestAroundGetsTheFunctionOfEachCall(t *testing.T) {
@@ -85,7 +97,7 @@ func TestAroundGetsTheFunctionOfEachCall(t *testing.T) {
 					for i := range funcTimers {
 						tw.AtFunc(at, c.ofTimer)
 						tw.ScheduleFunc(onePlannedRun(at), c.ofPlan)
-						tw.ScheduleRun(only(at), c.ofRun) // a Scheduler without a planner
+						tw.ScheduleRun(firstAt(at), c.ofRun)
 						funcTimers[i].Reset(20 * ms)
 						tw.AtFunc(at.Add(time.Hour), c.ofTimer).Stop()
 					}

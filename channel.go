@@ -92,7 +92,6 @@ type Ticker struct {
 func (tw *TimingWheel) NewTicker(d time.Duration) *Ticker {
 	mustBePositive("NewTicker", d)
 	t := new(Ticker)
-	t.periodic.period = int64(d)
 	t.emitter.periodic = &t.periodic
 	t.emitter.start(tw, d)
 	t.C = t.emitter.c
@@ -162,7 +161,7 @@ func NewTicker(d time.Duration) *Ticker { return Default().NewTicker(d) }
 //	    one critical section. Reset does the same and sets a new relay, or moves a pending timer
 //	    and keeps its relay. So no earlier value can be received after Stop or Reset.
 //	E3  The goroutine that stops the timer puts the relay back into the pool, or fire does. A relay
-//	    whose callback comes too late is garbage. So no relay serves two callbacks.
+//	    whose callback comes too late is garbage. So a relay never has two pending callbacks.
 //
 // Lock order: emitter.mu -> shard.armMu. The wheel runs callbacks without a lock, so fire may take
 // both.
@@ -196,6 +195,12 @@ func newRelay(owner *emitter) *relay {
 	}
 	r.owner = owner
 	return r
+}
+
+// recycle puts a relay into the pool. The pool keeps no emitter.
+func (r *relay) recycle() {
+	r.owner = nil
+	relays.Put(r)
 }
 
 // periodic has the period of a [Ticker] and the time of its next tick.
@@ -241,7 +246,7 @@ func (e *emitter) fire(r *relay) {
 	}
 	p := e.periodic
 	if p == nil {
-		relays.Put(r)
+		r.recycle()
 		return
 	}
 	now, _ := engineOf(e.wheel).config.Instant(date)
@@ -265,7 +270,7 @@ func (e *emitter) stopLocked() bool {
 	}
 	e.relay = nil
 	if e.timer.Stop() {
-		relays.Put(r)
+		r.recycle()
 		return true
 	}
 	return waiting || !shardAt(e.timer.ref).closed.Load() // if closed, the timer may have been discarded

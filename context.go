@@ -63,10 +63,32 @@ func (tw *TimingWheel) withDeadline(parent context.Context, t time.Time, left ti
 		c.deadline = earlier
 	} else if left <= 0 {
 		c.finish(late, true)
-	} else if parent.Err() == nil {
+	} else if !knownEnded(parent) {
 		c.arm(tw, cancel, left, late)
+		if hasAfterFunc(parent) {
+			c.Done()
+		}
 	}
 	return c, cancel
+}
+
+// knownEnded reports whether parent is known to have ended, so that a timer below it would be
+// useless. Unlike Err it does not ask the parents of a deadlineContext, which may be a long chain.
+func knownEnded(parent context.Context) bool {
+	if p, own := parent.(*deadlineContext); own {
+		return p.phase.Load().ended()
+	}
+	return parent.Err() != nil
+}
+
+// hasAfterFunc reports whether parent has the method AfterFunc and is not a deadlineContext. Such a
+// context may expect a call for each child, so the child registers immediately.
+func hasAfterFunc(parent context.Context) bool {
+	if _, own := parent.(*deadlineContext); own {
+		return false
+	}
+	_, ok := parent.(interface{ AfterFunc(f func()) func() bool })
+	return ok
 }
 
 // deadlineContext is a context with a timer of a wheel.
@@ -83,20 +105,22 @@ type deadlineContext struct {
 	parent   context.Context
 	deadline time.Time
 
-	// phase is nil until the first call of Done. It is written after signal, and under mu until the
-	// end.
-	phase  atomic.Pointer[phase]
-	signal context.Context // has the channel: a doneChan, or a context of package context below parent
+	// phase is nil until the first call of Done or the end. It is written after signal, and under
+	// mu until the end.
+	phase atomic.Pointer[phase]
+	// signal has the channel: a doneChan, a context of package context below parent or, if the
+	// context ended before the first call of Done, any context that has ended.
+	signal context.Context
 
 	mu    sync.Mutex
 	timer Timer  // zero if there is none, and after the end
 	stop  func() // unregisters the context from its parent; nil if it is not registered
 }
 
-// phase is the state of a context: whether and how it has ended. Only dependents changes.
+// phase is the state of a context: whether and how it has ended. Only dependents and once change.
 type phase struct {
 	err        error           // nil while the context is live
-	cause      context.Context // a context of package context with the cause; nil: the parent has it
+	cause      context.Context // a context of package context with the cause; nil: the parent, a deadlineContext, has it
 	dependents *dependent      // guarded by deadlineContext.mu until the end
 	once       sync.Once       // calls the dependents; a second goroutine that ends the context waits
 }
@@ -152,12 +176,12 @@ func (c *deadlineContext) end() { c.finish(&timedOut, false) }
 // another goroutine has ended the context. late is the phase after the deadline. If passed is
 // false, the timer's state shows whether the deadline has passed.
 func (c *deadlineContext) finish(late *phase, passed bool) {
-	parentErr := c.parentErr()
+	parent := c.parentEnd()
 	c.mu.Lock()
 	p := c.phase.Load()
 	var stop func()
 	if !p.ended() {
-		p, stop = c.endLocked(p, parentErr, late, passed), c.stop
+		p, stop = c.endLocked(p, parent, late, passed), c.stop
 		c.stop = nil
 	}
 	c.mu.Unlock()
@@ -176,15 +200,16 @@ func (c *deadlineContext) finish(late *phase, passed bool) {
 	})
 }
 
-// endLocked decides how the context ends and returns its last phase. mu is held.
-func (c *deadlineContext) endLocked(p *phase, parentErr error, late *phase, passed bool) *phase {
+// endLocked decides how the context ends and returns its last phase. parent is the end of the
+// parent, or nil. mu is held.
+func (c *deadlineContext) endLocked(p, parent, late *phase, passed bool) *phase {
 	had := c.timer != Timer{}
 	pending := had && c.timer.cancelLasting()
 	c.timer = Timer{} // the handle would keep the wheel alive
 	next := &cancelled
 	switch {
-	case parentErr != nil:
-		next = &phase{err: parentErr}
+	case parent != nil:
+		next = parent
 	case passed || had && !pending:
 		next = late
 	}
@@ -192,13 +217,31 @@ func (c *deadlineContext) endLocked(p *phase, parentErr error, late *phase, pass
 		next = &phase{err: next.err, cause: next.cause, dependents: p.dependents}
 	}
 	if c.signal == nil {
-		c.signal = cancelled.cause // its channel is closed
+		c.signal = cancelled.cause // only its channel matters, and it is closed
 	}
 	c.phase.Store(next)
 	if d, ok := c.signal.(doneChan); ok {
 		close(d)
 	}
 	return next
+}
+
+// parentEnd returns the phase for a context whose parent has ended, or nil if the parent is live.
+// The cause of a foreign parent is fixed now: the contexts above the parent may end later.
+func (c *deadlineContext) parentEnd() *phase {
+	err := c.parentErr()
+	if err == nil {
+		return nil
+	}
+	end := &phase{err: err}
+	if c.phase.Load() != nil {
+		if _, ok := c.signal.(doneChan); !ok {
+			end.cause = c.signal
+		}
+	} else if _, own := c.parent.(*deadlineContext); !own {
+		end.cause = causeContext(context.Cause(c.parent))
+	}
+	return end
 }
 
 // parentErr returns the error of the parent if the parent has ended. A signal of package context

@@ -3,6 +3,7 @@ package timingwheel
 import (
 	"context"
 	"errors"
+	"io"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -287,4 +288,25 @@ type hidden struct {
 type ownDoneStruct struct {
 	*ownDone
 	held any
+}
+
+// The cause of an ended context stays although a context above its foreign parent ends later.
+func TestCauseOfAForeignParentIsFixedAtTheEnd(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{})
+	for _, observed := range []bool{false, true} {
+		up, cancelUp := context.WithCancelCause(t.Context())
+		parent := newPlainContext()
+		parent.Context = up
+		own, cancel := tw.WithTimeout(parent, time.Hour)
+		defer cancel()
+		if observed {
+			own.Done()
+		}
+		parent.endWith(context.DeadlineExceeded)
+		<-own.Done()
+		require.ErrorIs(t, context.Cause(own), context.DeadlineExceeded)
+		cancelUp(io.EOF)
+		require.ErrorIs(t, context.Cause(own), context.DeadlineExceeded, observed)
+	}
 }

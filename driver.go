@@ -52,8 +52,8 @@ func (a *driverAlarm) init(s *shard, group *alarm.Group) {
 	}
 }
 
-// ring is called on a goroutine of its own when the alarm goes off. If that is before its tick, the
-// driver sets the alarm again.
+// ring is called on a goroutine of its own when the alarm goes off. If the alarm went off
+// early, the driver sets it again.
 func (a *driverAlarm) ring() {
 	a.rings.Add(1)
 	a.wake()
@@ -153,7 +153,8 @@ func (a *driverAlarm) offIfEmpty() {
 	}
 }
 
-// wake runs a driver. The alarm calls wake on a new goroutine, when it goes off or by startDriver.
+// wake runs a driver on the calling goroutine. It is called by ring and startDriver, and by a
+// driver that leaves work behind.
 func (a *driverAlarm) wake() {
 	s := a.shard
 	s.wheelMu.Lock()

@@ -176,7 +176,7 @@ func (p *plan) run() {
 		defer p.end(c, pending, r.Planned, step.Next)
 	}
 	if e := engineAt(&p.handle); e.around.hook != nil {
-		r := r // so that r is on the stack without Around
+		r := r // the closure captures this copy, so the outer r does not escape
 		e.runAround(codeOf(f), []func(){func() { p.call(f, r) }})
 		return
 	}
@@ -197,7 +197,7 @@ func (p *plan) call(f any, r planner.Run) {
 // run.
 func (p *plan) ask(c planner.Planner, r planner.Run, pending pendingRun) (step planner.Step, ok bool) {
 	waits := false
-	defer func() { ok = !waits && p.begin(r, step) }() // after a panic, step has no further run
+	defer func() { ok = !waits && p.begin(r, step) }() // also after a panic: then step has no further run
 	if waits = pending.byWall && p.wait(c, pending, r.Started); waits {
 		return step, false
 	}

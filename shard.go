@@ -165,7 +165,7 @@ type shard struct {
 	now            atomic.Int64 // ns: a time that has passed, stored by the owner; Manual: the clock
 
 	claimed  claimed
-	removals slotStack // stopped and claimed timers
+	removals slotStack // slots of stopped and of claimed timers
 
 	_ [64]byte
 
@@ -183,7 +183,7 @@ type shard struct {
 // wheelMutex has a name so that tests with the build tag invariants can redefine Unlock.
 type wheelMutex struct{ sync.Mutex }
 
-// claimed has the claims of a shard. Workers write it without a lock.
+// claimed counts the claims of a shard. Workers write it without a lock.
 type claimed struct {
 	_          [64]byte
 	fired      atomic.Uint64 // claims of timers that were not flushed

@@ -166,13 +166,14 @@ type TimingWheel struct {
 	engine any  // *engine[func()]; see engineOf
 	role   role // private, stopped or the default
 
-	sleepers sync.Pool // of *ChannelTimer; one for each wheel, because a channel belongs to its bubble
+	sleepers sync.Pool // of *ChannelTimer of this wheel
 	lasting  access.Timers[Timer]
 }
 
-// engineOf returns the engine of a wheel. No field of an exported type, no signature of a method
-// and no body that is inlined names the engine or a shard. Otherwise the compiler would instantiate
-// the engine once more in each package that imports this one, which takes most of a second.
+// engineOf returns the engine of a wheel. If an exported type, the signature of a method or an
+// inlined body named the engine or a shard, the compiler would instantiate the engine again in each
+// importing package, which takes most of a second. So the field is of type any, shardAt,
+// pendingCell and withSamples are functions, and methods that would be inlined are marked.
 func engineOf(tw *TimingWheel) *engine[func()] { return tw.engine.(*engine[func()]) }
 
 func init() {

@@ -30,7 +30,7 @@ type Kind uint8
 
 // The kinds of slots.
 const (
-	Spent   Kind = iota // never used, or claimed; in the stack of claimed slots, or about to be
+	Spent   Kind = iota // never used, or claimed: on the stack of removals, or about to be
 	Staged              // pending, in the inbox
 	Ending              // stopped while Staged; the payload is about to be cleared
 	Ended               // stopped while Staged; still in the inbox

@@ -168,7 +168,7 @@ func (l *link) cutUnlessHeld() {
 // release sends the held request.
 func (l *link) release() (reply string, err error) {
 	defer l.cut()
-	<-l.replied // or that goroutine would take the reply
+	<-l.replied // until then, forward might read the reply
 	_ = l.server.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := l.server.Write(l.held); err != nil {
 		return "", err

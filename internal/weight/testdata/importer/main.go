@@ -1,4 +1,4 @@
-// Command importer calls all that package timingwheel exports, apart from its generic types.
+// Command importer calls the functions and methods that could make the compiler instantiate the engine.
 package main
 
 import (
