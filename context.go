@@ -82,7 +82,7 @@ func knownEnded(parent context.Context) bool {
 }
 
 // hasAfterFunc reports whether parent has the method AfterFunc and is not a deadlineContext. Such a
-// context may expect a call for each child, so the child registers immediately.
+// context may count its children, so the child registers when it is made.
 func hasAfterFunc(parent context.Context) bool {
 	if _, own := parent.(*deadlineContext); own {
 		return false
@@ -120,7 +120,7 @@ type deadlineContext struct {
 // phase is the state of a context: whether and how it has ended. Only dependents and once change.
 type phase struct {
 	err        error           // nil while the context is live
-	cause      context.Context // a context of package context with the cause; nil: the parent, a deadlineContext, has it
+	cause      context.Context // a context of package context with the cause; nil: the parent has it
 	dependents *dependent      // guarded by deadlineContext.mu until the end
 	once       sync.Once       // calls the dependents; a second goroutine that ends the context waits
 }

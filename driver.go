@@ -52,8 +52,8 @@ func (a *driverAlarm) init(s *shard, group *alarm.Group) {
 	}
 }
 
-// ring is called on a goroutine of its own when the alarm goes off. If the alarm went off
-// early, the driver sets it again.
+// ring is called on a goroutine of its own when the alarm goes off. If the alarm went off early,
+// the driver sets it again.
 func (a *driverAlarm) ring() {
 	a.rings.Add(1)
 	a.wake()

@@ -1,4 +1,5 @@
-// Command importer calls the functions and methods that could make the compiler instantiate the engine.
+// Command importer calls the functions and methods of the API that could make the compiler
+// instantiate the engine.
 package main
 
 import (
