@@ -38,7 +38,7 @@ func (e *engine[T]) armAt(deadline, now int64, v T, class arena.Word) Timer {
 // armAndUnlock arms a timer and unlocks armMu, which the caller has locked. now is an earlier
 // reading of the clock, or clock.Unread.
 func (s *shardOf[T]) armAndUnlock(deadline, now int64, v T, class arena.Word) (t Timer) {
-	if s.ensureSlot() {
+	if s.ensureRecord() {
 		t = s.armFree(deadline, now, class)
 		s.setPayload(t.index, v) // under the lock, and so before a claim
 	}
@@ -46,10 +46,10 @@ func (s *shardOf[T]) armAndUnlock(deadline, now int64, v T, class arena.Word) (t
 	return t
 }
 
-// ensureSlot makes sure that the inbox has a free slot. It returns false if the wheel is stopped.
-// armMu is held. ensureSlot releases it while it allocates a page, and before it panics because the
-// shard is full.
-func (s *shardOf[T]) ensureSlot() bool {
+// ensureRecord makes sure that the inbox has a free record. It returns false if the wheel is
+// stopped. armMu is held. ensureRecord releases it while it allocates a page, and before it panics
+// because the shard is full.
+func (s *shardOf[T]) ensureRecord() bool {
 	if !s.closed.Load() && (len(s.inbox.free) > 0 || s.refill()) {
 		return true
 	}
@@ -57,7 +57,7 @@ func (s *shardOf[T]) ensureSlot() bool {
 	return false
 }
 
-// armFree arms a timer after ensureSlot. The caller sets the payload. armMu is held throughout.
+// armFree arms a timer after ensureRecord. The caller sets the payload. armMu is held throughout.
 func (s *shardOf[T]) armFree(deadline, now int64, class arena.Word) Timer {
 	ib := &s.inbox
 	i := ib.takeFree()
@@ -116,29 +116,29 @@ func (s *shard) unlockArm() {
 
 // sweepAndUnlock is the part of unlockArm for a full inbox.
 func (s *shard) sweepAndUnlock() {
-	shouldPlace := s.inbox.sweep(&s.slots)
+	shouldPlace := s.inbox.sweep(&s.records)
 	s.armMu.Unlock()
 	if shouldPlace {
 		s.tryDrain()
 	}
 }
 
-// refill adds free slots to the inbox. It returns false if the wheel is stopped. armMu is held, and
-// released while memory is allocated.
+// refill adds free records to the inbox. It returns false if the wheel is stopped. armMu is held,
+// and released while memory is allocated.
 func (s *shardOf[T]) refill() bool {
 	ib := &s.inbox
 	for !s.closed.Load() {
-		var slots [freeSlots]uint32
+		var records [freeRecords]uint32
 		n := 0
-		for ; n < freeSlots; n++ {
-			i, ok := s.slots.Take()
+		for ; n < freeRecords; n++ {
+			i, ok := s.records.Take()
 			if !ok {
 				break
 			}
-			slots[n] = i
+			records[n] = i
 		}
-		for n--; n >= 0; n-- { // the lowest slot is used first
-			ib.free = append(ib.free, slots[n])
+		for n--; n >= 0; n-- { // the lowest record is used first
+			ib.free = append(ib.free, records[n])
 		}
 		if len(ib.free) > 0 {
 			return true
@@ -148,7 +148,7 @@ func (s *shardOf[T]) refill() bool {
 	return false
 }
 
-// openPage allocates and opens a page of slots. It does nothing if, after the allocation, an open
+// openPage allocates and opens a page of records. It does nothing if, after the allocation, an open
 // page has room or the wheel is stopped.
 func (s *shardOf[T]) openPage() {
 	if s.nextPage == nil {
@@ -161,26 +161,26 @@ func (s *shardOf[T]) openPage() {
 		s.nextPage = nil
 		return
 	}
-	if s.slots.Pager.HasRoom() {
-		return // another goroutine has opened a page, or slots were freed
+	if s.records.Pager.HasRoom() {
+		return // another goroutine has opened a page, or records were freed
 	}
-	p := s.slots.Pager.Next()
+	p := s.records.Pager.Next()
 	if p >= arena.MaxPages {
 		s.armMu.Unlock()
 		panic("timingwheel: a shard is full: more than 2^29 timers; use more shards")
 	}
-	s.slots.Open(p, s.nextPage.slots)
+	s.records.Open(p, s.nextPage.records)
 	s.values.Set(p, s.nextPage.values)
-	s.nextPage.ref.page.Store(s.nextPage.slots)
+	s.nextPage.ref.page.Store(s.nextPage.records)
 	s.refs.Set(p, s.nextPage.ref)
 	s.nextPage = nil
 }
 
-// page is a page of slots, the page of their payloads, and the pageRef of their handles.
+// page is a page of records, the page of their payloads, and the pageRef of their handles.
 type page[T any] struct {
-	slots  *arena.Page
-	values *[arena.PageSize]T
-	ref    *pageRef
+	records *arena.Page
+	values  *[arena.PageSize]T
+	ref     *pageRef
 }
 
 func (s *shardOf[T]) closePage(p int) {

@@ -77,7 +77,7 @@ func firstAt(at time.Time) Scheduler {
 	})
 }
 
-// Timers, plans and FuncTimers are due at the same time and reuse each other's slots. Around gets
+// Timers, plans and FuncTimers are due at the same time and reuse each other's records. Around gets
 // every callback once, with its function, with each executor and in Manual mode.
 func TestAroundGetsTheFunctionOfEachCall(t *testing.T) {
 	t.Parallel()

@@ -83,32 +83,32 @@ type seeds struct{ last atomic.Uint64 }
 
 func (s *seeds) generator() xorshift { return xorshift(1 + s.last.Add(1)) }
 
-// slot is a place for a timer that several goroutines stop and replace. Its timer belongs to the
-// goroutine that has taken the slot.
-type slot[H any] struct {
+// place is a place for a timer that several goroutines stop and replace. Its timer belongs to the
+// goroutine that has taken the place.
+type place[H any] struct {
 	taken atomic.Bool
 	timer H
 }
 
-func slotsOf[H any](timers []H) []slot[H] {
-	slots := make([]slot[H], len(timers))
+func placesOf[H any](timers []H) []place[H] {
+	places := make([]place[H], len(timers))
 	for i, t := range timers {
-		slots[i].timer = t
+		places[i].timer = t
 	}
-	return slots
+	return places
 }
 
-// take takes a random slot that is free.
-func take[H any](slots []slot[H], rng *xorshift) *slot[H] {
+// take takes a random place that is free.
+func take[H any](places []place[H], rng *xorshift) *place[H] {
 	for {
-		s := &slots[rng.below(len(slots))]
+		s := &places[rng.below(len(places))]
 		if s.taken.CompareAndSwap(false, true) {
 			return s
 		}
 	}
 }
 
-func (s *slot[H]) giveBack() { s.taken.Store(false) }
+func (s *place[H]) giveBack() { s.taken.Store(false) }
 
 func fillWheel(tw *TimingWheel, n int) []Timer {
 	rng := xorshift(1)
@@ -245,19 +245,19 @@ func churnStd(b *testing.B, n int) {
 			timers[i] = time.AfterFunc(rng.far(), f)
 		}
 	})
-	slots := slotsOf(timers)
+	places := placesOf(timers)
 	var seeds seeds
 	onProcs(b, 2, func(pb *testing.PB) {
 		rng := seeds.generator()
 		for pb.Next() {
-			s := take(slots, &rng)
+			s := take(places, &rng)
 			s.timer.Stop()
 			s.timer = time.AfterFunc(rng.far(), f)
 			s.giveBack()
 		}
 	})
-	for i := range slots {
-		slots[i].timer.Stop()
+	for i := range places {
+		places[i].timer.Stop()
 	}
 }
 
@@ -274,12 +274,12 @@ func churnWheel(b *testing.B, n int) {
 			timers[i] = tw.AfterFunc(rng.far(), f)
 		}
 	})
-	slots := slotsOf(timers)
+	places := placesOf(timers)
 	var seeds seeds
 	onProcs(b, 2, func(pb *testing.PB) {
 		rng := seeds.generator()
 		for pb.Next() {
-			s := take(slots, &rng)
+			s := take(places, &rng)
 			s.timer.Stop()
 			s.timer = tw.AfterFunc(rng.far(), f)
 			s.giveBack()
@@ -400,9 +400,9 @@ func BenchmarkSurvey(b *testing.B) {
 			b.Fatal(err)
 		}
 		defer w.Stop()
-		slots := rand.Perm(3 * maxWheelSize) // in random order, as on a wheel that has run for long
+		order := rand.Perm(3 * maxWheelSize) // in random order, as on a wheel that has run for long
 		for _, s := range w.engine.shards {
-			for _, k := range slots {
+			for _, k := range order {
 				tick := int64(k%maxWheelSize) << (16 * (k / maxWheelSize))
 				armOn(s, max(1, tick)*int64(time.Microsecond), 0)
 			}

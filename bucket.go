@@ -22,7 +22,7 @@ const (
 	bucketCascading
 )
 
-// bucket is the list of timers of one slot: an unrolled list of slot indices, so that reading 32
+// bucket is the list of timers of one slot: an unrolled list of record numbers, so that reading 32
 // timers costs one cache miss. A bucket that expires leaves its slot as a whole, in O(1), and keeps
 // its own expiration. Timers that are armed for the same slot later go to a new bucket, so emptying
 // a bucket never adds to it.
@@ -117,7 +117,7 @@ func (m *chunkMeta) full() bool { return m.alive>>chunkMask != 0 }
 // chunkPage is a page of chunks. All of it is one object, because the garbage collector marks each
 // object separately.
 type chunkPage struct {
-	entries [chunkPageSize][chunkSize]uint32 // slot indices
+	entries [chunkPageSize][chunkSize]uint32 // record numbers
 	meta    [chunkPageSize]chunkMeta
 }
 
@@ -156,12 +156,12 @@ func (cs *chunks) both(c uint32) (*chunkMeta, *[chunkSize]uint32) {
 
 // alloc returns an empty chunk that belongs to the bucket with the given id.
 func (cs *chunks) alloc(id uint32) (uint32, *chunkMeta) {
-	page, slot, ok := cs.pager.Take()
+	page, record, ok := cs.pager.Take()
 	if !ok {
 		cs.open(cs.pager.Next())
-		page, slot, _ = cs.pager.Take()
+		page, record, _ = cs.pager.Take()
 	}
-	c := uint32(page)<<chunkPageShift | slot
+	c := uint32(page)<<chunkPageShift | record
 	m := cs.meta(c)
 	*m = chunkMeta{bucket: id}
 	return c, m
@@ -194,29 +194,29 @@ func (cs *chunks) free(c uint32) {
 }
 
 // bucketStore holds the buckets of a shard and their chunks. It writes the position of each entry
-// to the timer's slot.
+// to the timer's record.
 type bucketStore struct {
-	slots  *arena.Table[arena.Page]
-	chunks chunks
-	all    []*bucket // by id; the unused ones are in spare
-	spare  []*bucket
+	records *arena.Table[arena.Page]
+	chunks  chunks
+	all     []*bucket // by id; the unused ones are in spare
+	spare   []*bucket
 }
 
-// pos returns a pointer to the position of slot i.
+// pos returns a pointer to the position of record i.
 func (bs *bucketStore) pos(i uint32) *uint32 {
-	pg := bs.slots.At(i >> arena.PageShift)
+	pg := bs.records.At(i >> arena.PageShift)
 	if pg == nil { // never; see arena.Page.Load
 		return nil
 	}
 	return &pg.Pos[i&arena.PageMask]
 }
 
-// word returns the word of slot i.
+// word returns the word of record i.
 func (bs *bucketStore) word(i uint32) arena.Word {
-	return loadWord(bs.slots, i)
+	return loadWord(bs.records, i)
 }
 
-// loadWord returns the word of slot i, or 0 if its page is gone.
+// loadWord returns the word of record i, or 0 if its page is gone.
 func loadWord(pages *arena.Table[arena.Page], i uint32) arena.Word {
 	pg := pages.At(i >> arena.PageShift)
 	if pg == nil {
@@ -240,7 +240,7 @@ func (bs *bucketStore) newBucket() *bucket {
 // freeBucket frees a bucket without entries, which has no chunk.
 func (bs *bucketStore) freeBucket(b *bucket) { bs.spare = append(bs.spare, b) }
 
-// append puts slot i at the end of b. O(1).
+// append puts record i at the end of b. O(1).
 func (bs *bucketStore) append(b *bucket, i uint32) {
 	c := b.tail
 	m, entries := bs.chunks.both(c)
@@ -297,7 +297,7 @@ func (bs *bucketStore) unlink(b *bucket, c uint32, m *chunkMeta) {
 }
 
 // takeChunk removes up to max entries from the first chunk of b, in order, and clears the positions
-// of their slots. It returns their number. b must not be empty.
+// of their records. It returns their number. b must not be empty.
 func (bs *bucketStore) takeChunk(b *bucket, to *[chunkSize]uint32, max int) (n int) {
 	c := b.head
 	m, from := bs.chunks.both(c)

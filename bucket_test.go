@@ -21,7 +21,7 @@ func TestSizesOfBuckets(t *testing.T) {
 	require.LessOrEqual(t, unsafe.Sizeof(bucket{}), uintptr(96))
 	require.LessOrEqual(t, chunkSize, 32, "chunkMeta.alive has a bit for each entry")
 	require.Zero(t, chunkPageSize%64, "a page's bitmap is whole words")
-	require.LessOrEqual(t, chunkPageSize, arena.PageSize, "the pager has a bit for each slot")
+	require.LessOrEqual(t, chunkPageSize, arena.PageSize, "the pager has a bit for each record")
 	for _, v := range []any{chunkMeta{}, chunkPage{}} {
 		require.False(t, holdsPointers(reflect.TypeOf(v)), "%T: the garbage collector would scan each timer", v)
 	}
@@ -84,7 +84,7 @@ func TestTakeChunkTakesTheFirstEntries(t *testing.T) {
 	var store bucketStore
 	var table arena.Table[arena.Page]
 	table.Set(0, new(arena.Page))
-	store.slots = &table
+	store.records = &table
 	b := store.newBucket()
 	var want, got []uint32
 	for i := range uint32(3 * chunkSize) {

@@ -21,13 +21,13 @@ type owner struct {
 	tick int64 // the owner's clock, ahead of shard.now during an Advance
 
 	removing uint64   // link to the removals that are off the stack and not carried out yet
-	freed    []uint32 // slots without references; reclaim frees them
+	freed    []uint32 // records without references; reclaim frees them
 	ending   []uint32 // arrivals whose Stop is about to end them; reclaim stages them again
 
 	// scratch is memory for one quantum.
 	scratch struct {
-		slots [chunkSize]uint32
-		words [chunkSize]arena.Word
+		records [chunkSize]uint32
+		words   [chunkSize]arena.Word
 	}
 
 	_ [64]byte // separates these cache lines from the next object
@@ -48,8 +48,8 @@ func (c *counters) pendingOf(armed, stopped, fired uint64) int {
 // placeArrivals places the next n arrivals.
 func (o *owner) placeArrivals(n int) {
 	a := &o.arrivals
-	n = min(n, len(a.slots)-a.done)
-	part := a.slots[a.done : a.done+n]
+	n = min(n, len(a.records)-a.done)
+	part := a.records[a.done : a.done+n]
 	words := o.loadWords(part)
 	freed := len(o.freed)
 	for k, i := range part {
@@ -68,18 +68,18 @@ func (o *owner) placeArrivals(n int) {
 	a.done += n
 	if a.empty() {
 		a.first = never
-		if cap(a.slots) > 4*quantum {
-			a.slots, a.done = nil, 0
+		if cap(a.records) > 4*quantum {
+			a.records, a.done = nil, 0
 		}
 	}
 }
 
-// loadWords returns the words of up to chunkSize slots. The result is valid until the next call.
+// loadWords returns the words of up to chunkSize records. The result is valid until the next call.
 // The loop does nothing else, so that the cache misses overlap.
-func (o *owner) loadWords(slots []uint32) []arena.Word {
-	words := o.scratch.words[:len(slots)]
-	for k, i := range slots {
-		words[k] = loadWord(o.store.slots, i)
+func (o *owner) loadWords(records []uint32) []arena.Word {
+	words := o.scratch.words[:len(records)]
+	for k, i := range records {
+		words[k] = loadWord(o.store.records, i)
 	}
 	return words
 }
@@ -88,7 +88,7 @@ func (o *owner) loadWords(slots []uint32) []arena.Word {
 // was stopped. It returns the word that it found at last.
 func (o *owner) placeChanged(i uint32) arena.Word {
 	for {
-		w := loadWord(o.store.slots, i)
+		w := loadWord(o.store.records, i)
 		if w.Kind() == arena.Ended && w.Has(arena.Listed) {
 			o.leaveBucket(i)
 		}
@@ -98,10 +98,10 @@ func (o *owner) placeChanged(i uint32) arena.Word {
 	}
 }
 
-// placeArrival places the timer of slot i, whose word is w. It returns false if the word has
+// placeArrival places the timer of record i, whose word is w. It returns false if the word has
 // changed.
 func (o *owner) placeArrival(i uint32, w arena.Word) bool {
-	pg := o.store.slots.At(i >> arena.PageShift)
+	pg := o.store.records.At(i >> arena.PageShift)
 	if pg == nil || !pg.Swap(i, w, w.With(arena.Placed)&^arena.Listed) {
 		return false
 	}
@@ -121,7 +121,7 @@ func (o *owner) put(i uint32, w arena.Word) {
 	o.expired = append(o.expired, Timer{o.refs.At(i >> arena.PageShift), i, w.Gen()})
 }
 
-// leaveBucket removes a slot from its bucket, if it is in one.
+// leaveBucket removes a record from its bucket, if it is in one.
 func (o *owner) leaveBucket(i uint32) {
 	pos := o.store.pos(i)
 	if *pos == 0 {
@@ -139,14 +139,14 @@ func (o *owner) timerRemoved(b *bucket) {
 	}
 }
 
-// remove carries out up to removalsMax removals. The slot of a claimed timer is in a bucket if the
-// timer was moved away and back while it was due. remove reads all positions before the first
+// remove carries out up to removalsMax removals. The record of a claimed timer is in a bucket if
+// the timer was moved away and back while it was due. remove reads all positions before the first
 // chunk, so that the cache misses overlap.
 func (o *owner) remove() {
-	listed := o.scratch.slots[:0]
+	listed := o.scratch.records[:0]
 	for n := 0; o.removing != 0 && n < removalsMax; n++ {
 		i := uint32(o.removing - 1)
-		w := loadWord(o.store.slots, i)
+		w := loadWord(o.store.records, i)
 		if w.Kind() == arena.Dead {
 			o.counters.stopped++
 		}
@@ -187,17 +187,17 @@ func (o *owner) move(buckets *bucketList) {
 			steps++
 			continue
 		}
-		n := o.store.takeChunk(b, &o.scratch.slots, chunkSize)
-		o.relocate(o.scratch.slots[:n], b)
+		n := o.store.takeChunk(b, &o.scratch.records, chunkSize)
+		o.relocate(o.scratch.records[:n], b)
 		steps += n
 	}
 }
 
 // relocate places timers that have left bucket b, or makes them due. It skips timers that were
 // stopped or moved to an earlier deadline, which are in the removals or in the inbox.
-func (o *owner) relocate(slots []uint32, b *bucket) {
-	words := o.loadWords(slots)
-	for k, i := range slots {
+func (o *owner) relocate(records []uint32, b *bucket) {
+	words := o.loadWords(records)
+	for k, i := range records {
 		if words[k].Kind() != arena.Placed {
 			continue
 		}

@@ -19,11 +19,11 @@ type batch[T any] struct {
 	values    []T          // claimed payloads whose call has not begun
 	counted   *countedFunc // of the call, if its calls are counted; else nil
 
-	// The claimed slots of shard that are not pushed yet. Their words link them.
+	// The claimed records of shard that are not pushed yet. Their words link them.
 	shard       *shardOf[T]
 	page        *arena.Page // of first
-	first, last uint32      // slot; link
-	slots       int
+	first, last uint32      // record; link
+	records     int
 
 	// The lateness of claimed timers of one tick, which is not recorded yet.
 	lateTick int64
@@ -145,10 +145,10 @@ func (b *batch[T]) claim(t Timer) bool {
 		}
 		var zero T
 		*p = zero
-		if b.last = i + 1; b.slots == 0 {
+		if b.last = i + 1; b.records == 0 {
 			b.first, b.page = i, pg
 		}
-		b.slots++
+		b.records++
 		return true
 	}
 }
@@ -246,14 +246,14 @@ func (b *batch[T]) recordLate() {
 	}
 }
 
-// push pushes the claimed slots of the shard.
+// push pushes the claimed records of the shard.
 func (b *batch[T]) push() {
-	if b.slots == 0 {
+	if b.records == 0 {
 		return
 	}
 	s := b.shard
-	n := s.removals.pushChain(b.page, b.first, b.last, b.slots)
-	b.slots, b.last = 0, 0
+	n := s.removals.pushChain(b.page, b.first, b.last, b.records)
+	b.records, b.last = 0, 0
 	if n >= removalsMax {
 		s.tryDrain()
 	}

@@ -37,9 +37,9 @@ func serveAlone(e *engine[func()], d time.Duration) {
 	e.run(timers)
 }
 
-// A slot whose timer was stopped in a batch is reused, and the batch does not claim the next timer
-// of the slot.
-func TestStaleEntryDoesNotClaimTheNextTimerOfItsSlot(t *testing.T) {
+// A record whose timer was stopped in a batch is reused, and the batch does not claim the next
+// timer of the record.
+func TestStaleEntryDoesNotClaimTheNextTimerOfItsRecord(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
 		var timers [batchSize]Timer
@@ -61,7 +61,7 @@ func TestStaleEntryDoesNotClaimTheNextTimerOfItsSlot(t *testing.T) {
 		serveAlone(engineOf(tw), time.Second)
 		assert.Equal(t, 1, ran)
 		assert.Zero(t, late.Load())
-		assert.True(t, slices.ContainsFunc(later, func(l Timer) bool { return l.index == timers[7].index }), "the slot is reused")
+		assert.True(t, slices.ContainsFunc(later, func(l Timer) bool { return l.index == timers[7].index }), "the record is reused")
 		assert.Equal(t, len(later), tw.Len())
 		for _, timer := range timers {
 			assert.False(t, timer.Stop())
@@ -73,7 +73,7 @@ func TestStaleEntryDoesNotClaimTheNextTimerOfItsSlot(t *testing.T) {
 }
 
 // A timer of a batch is moved away and back to the same tick. It may be in a bucket as well when it
-// is claimed. It runs once, and its slot is free afterwards.
+// is claimed. It runs once, and its record is free afterwards.
 func TestBatchedTimerMovedAwayAndBackRunsOnce(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
@@ -103,7 +103,7 @@ func TestBatchedTimerMovedAwayAndBackRunsOnce(t *testing.T) {
 		s.placeAll()
 		for i := range ran {
 			assert.Equal(t, 1, ran[i], i)
-			assert.True(t, s.slotIsFree(timers[i].index), i)
+			assert.True(t, s.recordIsFree(timers[i].index), i)
 		}
 		assert.Zero(t, tw.Len())
 		verifyShard(t, &s.shard)

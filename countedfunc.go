@@ -62,10 +62,10 @@ func (c *callWaits) callEnded(f *countedFunc) {
 	}
 }
 
-// countedFuncs holds the functions of a shard's pending FuncTimers, by slot. A worker looks up the
-// function before it claims a timer, so it may read the entry of another timer. An entry is written
-// under armMu when a timer is armed, and cleared by the goroutine that has stopped or claimed the
-// timer.
+// countedFuncs holds the functions of a shard's pending FuncTimers, by record. A worker looks up
+// the function before it claims a timer, so it may read the entry of another timer. An entry is
+// written under armMu when a timer is armed, and cleared by the goroutine that has stopped or
+// claimed the timer.
 type countedFuncs struct {
 	waits *callWaits // of the wheel
 	pages arena.Table[countedPage]
@@ -74,7 +74,7 @@ type countedFuncs struct {
 
 type countedPage [arena.PageSize]atomic.Pointer[countedFunc]
 
-// at returns the function of slot i, or nil if the slot has none.
+// at returns the function of record i, or nil if the record has none.
 func (c *countedFuncs) at(i uint32) *countedFunc {
 	page := c.pages.At(i >> arena.PageShift)
 	if page == nil {
@@ -83,7 +83,7 @@ func (c *countedFuncs) at(i uint32) *countedFunc {
 	return page[i&arena.PageMask].Load()
 }
 
-// set makes f the function of slot i. armMu is held.
+// set makes f the function of record i. armMu is held.
 func (c *countedFuncs) set(i uint32, f *countedFunc) {
 	p := i >> arena.PageShift
 	page := c.pages.At(p)
@@ -95,14 +95,14 @@ func (c *countedFuncs) set(i uint32, f *countedFunc) {
 	page[i&arena.PageMask].Store(f)
 }
 
-// clear removes the function of slot i.
+// clear removes the function of record i.
 func (c *countedFuncs) clear(i uint32) {
 	if page := c.pages.At(i >> arena.PageShift); page != nil { // nil if the wheel is stopped
 		page[i&arena.PageMask].Store(nil)
 	}
 }
 
-// closePage drops a page of entries, whose slots are free. armMu is held.
+// closePage drops a page of entries, whose records are free. armMu is held.
 func (c *countedFuncs) closePage(p int) {
 	if c.pages.At(uint32(p)) != nil {
 		c.pages.Set(p, nil)
@@ -121,7 +121,7 @@ func (c *countedFuncs) bytes() uintptr {
 	return uintptr(c.open)*unsafe.Sizeof(countedPage{}) + uintptr(c.pages.Cap())*unsafe.Sizeof(uintptr(0))
 }
 
-// countCall returns the function of a slot whose calls are counted, or nil. It counts the call
+// countCall returns the function of a record whose calls are counted, or nil. It counts the call
 // unless Flush has counted it.
 func (s *shard) countCall(i uint32, w arena.Word) *countedFunc {
 	if !w.Is(arena.Counted) {

@@ -83,7 +83,7 @@ func TestRoutesReachEveryShard(t *testing.T) {
 	}
 }
 
-// age uses up the generations of a slot and returns the handle of the last one.
+// age uses up the generations of a record and returns the handle of the last one.
 func age(timer Timer) Timer {
 	timer.swapWord(func(w arena.Word) arena.Word {
 		for !w.Exhausted() { // all bits of the generation
@@ -95,9 +95,9 @@ func age(timer Timer) Timer {
 	return timer
 }
 
-// A slot without further generations is never used again, whether its timer was stopped or has
+// A record without further generations is never used again, whether its timer was stopped or has
 // fired.
-func TestSlotWithItsLastGenerationIsRetired(t *testing.T) {
+func TestRecordWithItsLastGenerationIsRetired(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(s *recordingWheel, timer Timer){
 		"stopped": func(s *recordingWheel, timer Timer) { require.True(s.t, timer.Stop()) },
@@ -129,7 +129,7 @@ func TestSlotWithItsLastGenerationIsRetired(t *testing.T) {
 	}
 }
 
-// Timers of every kind that have the last generations of their slots fire, are flushed and are
+// Timers of every kind that have the last generations of their records fire, are flushed and are
 // stopped like others.
 func TestLastGenerationOfEveryKindOfTimer(t *testing.T) {
 	t.Parallel()
@@ -182,13 +182,13 @@ func TestLastGenerationOfEveryKindOfTimer(t *testing.T) {
 	}
 }
 
-// lastButOne uses up the generations of all slots of the open pages but one. The slots are free.
+// lastButOne uses up the generations of the records of all open pages, which are free, but one.
 func lastButOne(s *shard) {
 	s.armMu.Lock()
 	defer s.armMu.Unlock()
-	for p := range uint32(s.slots.Pager.Len()) {
+	for p := range uint32(s.records.Pager.Len()) {
 		for k := range uint32(arena.PageSize) {
-			pg := s.slots.Pages.At(p)
+			pg := s.records.Pages.At(p)
 			pg.Store(k, pg.Load(k)|(1<<20-1<<7))
 		}
 	}
@@ -202,10 +202,10 @@ func TestHandlesStayInertWhenPagesAreOpenedAgain(t *testing.T) {
 	var stale []Timer
 	for round := range 5 {
 		timers := s.fill(10*arena.PageSize, time.Hour)
-		require.GreaterOrEqual(t, sh.slots.OpenPages, 10)
+		require.GreaterOrEqual(t, sh.records.OpenPages, 10)
 		s.requireInert(stale)
-		for range rng.IntN(2000) { // some slots have many generations
-			k := rng.IntN(arena.PageSize) // free slots in many pages would hold these
+		for range rng.IntN(2000) { // some records have many generations
+			k := rng.IntN(arena.PageSize) // free records in many pages would hold these
 			require.True(t, timers[k].Stop())
 			stale = append(stale, timers[k])
 			timers[k] = s.after(time.Hour, "")
@@ -216,13 +216,13 @@ func TestHandlesStayInertWhenPagesAreOpenedAgain(t *testing.T) {
 			require.Equal(t, len(timers), s.Flush())
 		}
 		require.Zero(t, s.Len())
-		require.LessOrEqual(t, sh.slots.OpenPages, 5, "an empty page, and the pages of the free slots of the inbox")
+		require.LessOrEqual(t, sh.records.OpenPages, 5, "an empty page, and the pages of the free records of the inbox")
 		stale = append(stale, timers...)
 		s.requireInert(stale)
 	}
 }
 
-// After a spike the memory of slots, payloads and lists is freed, except for a page of each.
+// After a spike the memory of records, payloads and lists is freed, except for a page of each.
 func TestPagesAreGivenBackAfterASpike(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(s *recordingWheel, timers []Timer){
@@ -236,15 +236,15 @@ func TestPagesAreGivenBackAfterASpike(t *testing.T) {
 			s.stopAll(s.fill(1, time.Hour))
 			before := s.Stats().Bytes
 			timers := s.fill(40*arena.PageSize, time.Minute)
-			require.Equal(t, 40, sh.slots.OpenPages)
+			require.Equal(t, 40, sh.records.OpenPages)
 			require.Greater(t, s.Stats().Bytes, before+40*arena.PageSize*16)
 			end(s, timers)
 			require.Zero(t, s.Len())
-			require.LessOrEqual(t, sh.slots.OpenPages, 2, "an empty page, and the page of the free slots of the inbox")
+			require.LessOrEqual(t, sh.records.OpenPages, 2, "an empty page, and the page of the free records of the inbox")
 			require.LessOrEqual(t, sh.owner.store.chunks.used(), 2)
 			require.LessOrEqual(t, sh.owner.store.chunks.openPages, 2)
 			for p := range uint32(40) {
-				require.Equal(t, sh.slots.Pages.At(p) == nil, engineOf(s.TimingWheel).shards[0].values.At(p) == nil, "payloads of page %d", p)
+				require.Equal(t, sh.records.Pages.At(p) == nil, engineOf(s.TimingWheel).shards[0].values.At(p) == nil, "payloads of page %d", p)
 			}
 		})
 	}
@@ -266,7 +266,7 @@ func TestLowestPagesAreFilledFirst(t *testing.T) {
 		require.True(t, e.Stop())
 	}
 	require.Equal(t, pages, s.Len())
-	require.Equal(t, pages, sh.slots.OpenPages, "the worst case: one page for each survivor")
+	require.Equal(t, pages, sh.records.OpenPages, "the worst case: one page for each survivor")
 	more := s.fill(4*(arena.PageSize-1)-inboxSize, time.Hour)
 	low := 0
 	for _, e := range more {
@@ -274,11 +274,11 @@ func TestLowestPagesAreFilledFirst(t *testing.T) {
 			low++
 		}
 	}
-	require.GreaterOrEqual(t, low, len(more)-inboxSize-freeSlots, "except for the free slots of the inbox")
-	require.Equal(t, pages, sh.slots.OpenPages)
+	require.GreaterOrEqual(t, low, len(more)-inboxSize-freeRecords, "except for the free records of the inbox")
+	require.Equal(t, pages, sh.records.OpenPages)
 	s.stopAll(survivors)
 	s.Len()
-	require.LessOrEqual(t, sh.slots.OpenPages, 8)
+	require.LessOrEqual(t, sh.records.OpenPages, 8)
 	s.stopAll(more)
 }
 
@@ -290,7 +290,7 @@ func refsOf(s *shard) (refs []*pageRef) {
 	return refs
 }
 
-// The successor of a page that was given back uses the same slots and generations. Handles of the
+// The successor of a page that was given back uses the same records and generations. Handles of the
 // old page must not name its timers.
 func TestHandleOfAReturnedPageIsInert(t *testing.T) {
 	t.Parallel()
@@ -299,7 +299,7 @@ func TestHandleOfAReturnedPageIsInert(t *testing.T) {
 	refs := refsOf(sh)
 	s.stopAll(old)
 	sh.placeAll()
-	require.Less(t, sh.slots.OpenPages, 4)
+	require.Less(t, sh.records.OpenPages, 4)
 	timers := s.fill(4*arena.PageSize, time.Hour)
 	armed, named := map[Timer]bool{}, map[[2]uint32]bool{}
 	for _, e := range timers {
@@ -313,7 +313,7 @@ func TestHandleOfAReturnedPageIsInert(t *testing.T) {
 			require.False(t, armed[e], "an equal handle")
 		}
 	}
-	require.Greater(t, reused, arena.PageSize/2, "slots with the same index and generation")
+	require.Greater(t, reused, arena.PageSize/2, "records with the same index and generation")
 	require.NotEqual(t, refs, refsOf(sh))
 	s.requireInert(old)
 	s.stopAll(timers)

@@ -122,15 +122,15 @@ func (h *poolHost[T]) More() {
 // timers that were stopped or moved, and all but one of the entries of a timer that was moved away
 // and back.
 func (e *engine[T]) liveFilter() func(Timer) bool {
-	type slots [arena.PageSize / 64]uint64
-	seen := make(map[*pageRef]*slots)
+	type marks [arena.PageSize / 64]uint64
+	seen := make(map[*pageRef]*marks)
 	return func(t Timer) bool {
 		if !t.isDue() {
 			return false
 		}
 		p := seen[t.ref]
 		if p == nil {
-			p = new(slots)
+			p = new(marks)
 			seen[t.ref] = p
 		}
 		word, bit := &p[t.index&arena.PageMask/64], uint64(1)<<(t.index%64)

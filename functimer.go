@@ -35,7 +35,7 @@ type FuncTimer struct {
 	// timer. If that timer is not pending, and changes still is the same, the FuncTimer is unarmed.
 	countedFunc                         // first, because Touch reads changes and the fields below
 	ref         atomic.Pointer[pageRef] // nil before Init
-	slot        atomic.Uint64           // index<<32 | generation
+	record      atomic.Uint64           // index<<32 | generation
 	timeout     atomic.Int64            // ns: of the last Reset or Init
 }
 
@@ -145,7 +145,7 @@ func (t *FuncTimer) TouchFrom(now time.Time) bool {
 func (t *FuncTimer) touch(now int64) bool {
 	for {
 		h, n := t.handle()
-		c, w, ok := pendingCell(h)
+		c, w, ok := pendingRecord(h)
 		if !ok {
 			if t.changes.Load() == n {
 				return false
@@ -235,8 +235,8 @@ func (t *FuncTimer) handle() (h Timer, n uint32) {
 	for {
 		n = t.changes.Load()
 		h.ref = t.ref.Load()
-		slot := t.slot.Load()
-		h.index, h.gen = uint32(slot>>32), uint32(slot)
+		record := t.record.Load()
+		h.index, h.gen = uint32(record>>32), uint32(record)
 		if n&1 == 0 && t.changes.Load() == n {
 			return h, n
 		}
@@ -252,7 +252,7 @@ func (t *FuncTimer) handle() (h Timer, n uint32) {
 func (t *FuncTimer) rearm(h Timer, n uint32, deadline, now int64) (was, ok bool) {
 	e := engineAt(h.ref)
 	s := e.pickAndLock()
-	if !s.ensureSlot() {
+	if !s.ensureRecord() {
 		s.armMu.Unlock()
 		return false, true
 	}
@@ -260,20 +260,20 @@ func (t *FuncTimer) rearm(h Timer, n uint32, deadline, now int64) (was, ok bool)
 		s.armMu.Unlock()
 		return false, false
 	}
-	c, w, was := pendingCell(h)
+	c, w, was := pendingRecord(h)
 	var to arena.Word
 	for was {
 		if to, _ = c.stopWord(w); c.page.Swap(c.index, w, to) {
 			break
 		}
-		c, w, was = pendingCell(h)
+		c, w, was = pendingRecord(h)
 	}
 	next := s.armFree(deadline, now, arena.Counted)
 	s.countedFuncs.set(next.index, &t.countedFunc)
 	if t.ref.Load() != next.ref {
 		t.ref.Store(next.ref)
 	}
-	t.slot.Store(uint64(next.index)<<32 | uint64(next.gen))
+	t.record.Store(uint64(next.index)<<32 | uint64(next.gen))
 	t.changes.Store(n + 2)
 	s.unlockArm()
 	if was {

@@ -392,9 +392,9 @@ func drainWheel(tw *TimingWheel) error {
 	return nil
 }
 
-// record is a timer of a race test and its events. Only the goroutine that armed the timer
+// tracked is a timer of a race test and its events. Only the goroutine that armed the timer
 // reschedules it. Any goroutine may stop it.
-type record struct {
+type tracked struct {
 	timer     Timer
 	notBefore time.Duration // since ledger.start; written by the goroutine that armed the timer
 	ranAt     atomic.Int64  // since ledger.start
@@ -402,7 +402,7 @@ type record struct {
 	stops     atomic.Int32
 }
 
-func (r *record) stop() bool {
+func (r *tracked) stop() bool {
 	if !r.timer.Stop() {
 		return false
 	}
@@ -415,38 +415,38 @@ type ledger struct {
 	start      time.Time
 	mayBeEarly bool // notBefore is not checked: timers are flushed, or rescheduled by several goroutines
 	mu         sync.Mutex
-	records    []*record
+	records    []*tracked
 }
 
 func newLedger() *ledger { return &ledger{start: time.Now()} }
 
-func (l *ledger) add(r *record) *record {
+func (l *ledger) add(r *tracked) *tracked {
 	l.mu.Lock()
 	l.records = append(l.records, r)
 	l.mu.Unlock()
 	return r
 }
 
-func (l *ledger) callback(r *record) func() {
+func (l *ledger) callback(r *tracked) func() {
 	return func() {
 		r.ranAt.Store(int64(time.Since(l.start)))
 		r.runs.Add(1)
 	}
 }
 
-func (l *ledger) arm(tw *TimingWheel, d time.Duration) *record {
-	r := &record{notBefore: time.Since(l.start) + max(d, 0)}
+func (l *ledger) arm(tw *TimingWheel, d time.Duration) *tracked {
+	r := &tracked{notBefore: time.Since(l.start) + max(d, 0)}
 	r.timer = tw.AfterFunc(d, l.callback(r))
 	return l.add(r)
 }
 
-func (l *ledger) armAt(tw *TimingWheel, at time.Time) *record {
-	r := &record{notBefore: at.Sub(l.start)}
+func (l *ledger) armAt(tw *TimingWheel, at time.Time) *tracked {
+	r := &tracked{notBefore: at.Sub(l.start)}
 	r.timer = tw.AtFunc(at, l.callback(r))
 	return l.add(r)
 }
 
-func (l *ledger) reset(r *record, d time.Duration) bool {
+func (l *ledger) reset(r *tracked, d time.Duration) bool {
 	at := time.Since(l.start) + max(d, 0)
 	if !r.timer.Reschedule(d) {
 		return false
@@ -614,7 +614,7 @@ func verifyShard(t *testing.T, s *shard) {
 	require.NoError(t, err)
 }
 
-// staged returns the number of slots in the inbox.
+// staged returns the number of records in the inbox.
 func (s *shard) staged() int {
 	s.armMu.Lock()
 	defer s.armMu.Unlock()
@@ -665,7 +665,7 @@ func requireAllStop(t *testing.T, timers []Timer) {
 	}
 }
 
-// requireInert requires that stale handles have no effect, even if their slots are in use again.
+// requireInert requires that stale handles have no effect, even if their records are in use again.
 func (s *recordingWheel) requireInert(stale []Timer) {
 	s.t.Helper()
 	pending := s.Len()
@@ -692,18 +692,18 @@ func (s *shard) startDriver() {
 	s.alarm.startDriver()
 }
 
-// word returns the word of the slot of a handle.
-func (t Timer) word() arena.Word { return loadWord(&shardAt(t.ref).slots.Pages, t.index) }
+// word returns the word of the record of a handle.
+func (t Timer) word() arena.Word { return loadWord(&shardAt(t.ref).records.Pages, t.index) }
 
 // swapWord changes the word of a timer as another goroutine would.
 func (t Timer) swapWord(change func(w arena.Word) arena.Word) {
-	pg := shardAt(t.ref).slots.Pages.At(t.index >> arena.PageShift)
+	pg := shardAt(t.ref).records.Pages.At(t.index >> arena.PageShift)
 	pg.Store(t.index, change(pg.Load(t.index)))
 }
 
-// slotIsFree reports whether a slot is free, that is no timer, list or batch refers to it. It first
-// reclaims the slots of claimed timers.
-func (s *shard) slotIsFree(i uint32) bool {
+// recordIsFree reports whether a record is free, that is no timer, list or batch refers to it. It
+// first reclaims the records of claimed timers.
+func (s *shard) recordIsFree(i uint32) bool {
 	s.wheelMu.Lock()
 	defer s.wheelMu.Unlock()
 	s.reclaim()
@@ -714,7 +714,7 @@ func (s *shard) slotIsFree(i uint32) bool {
 			return true
 		}
 	}
-	return s.slots.Pages.At(i>>arena.PageShift) == nil || s.slots.Pager.IsFree(int(i>>arena.PageShift), i&arena.PageMask)
+	return s.records.Pages.At(i>>arena.PageShift) == nil || s.records.Pager.IsFree(int(i>>arena.PageShift), i&arena.PageMask)
 }
 
 type resource struct{ bytes [1 << 10]byte }

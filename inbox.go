@@ -8,11 +8,11 @@ import (
 
 const (
 	// inboxSize is the number of timers that are armed before the inbox is swept. It is small
-	// enough that the slots of a loop of arm and stop stay in the first-level cache.
+	// enough that the records of a loop of arm and stop stay in the first-level cache.
 	inboxSize = 64
 
-	// freeSlots is the number of free slots that refill takes from the pager in one call.
-	freeSlots = 32
+	// freeRecords is the number of free records that refill takes from the pager in one call.
+	freeRecords = 32
 )
 
 // inbox holds the timers that callers have armed, or moved to an earlier deadline, and that the
@@ -20,10 +20,10 @@ const (
 // timer that is stopped in the inbox never reaches a bucket or the queue, and causes none of their
 // cache misses. The inbox is a plain data structure, guarded by armMu.
 //
-//	B1  A slot of kind Staged or Ending, and a slot of kind Ended until it is free, is exactly
+//	B1  A record of kind Staged or Ending, and a record of kind Ended until it is free, is exactly
 //	    once in staged or in the arrivals that the owner has taken out.
 //	B2  No timer of staged is due before first.
-//	B3  free holds no slot that a bucket, a list or a handle of a pending timer names.
+//	B3  free holds no record that a bucket, a list or a handle of a pending timer names.
 type inbox struct {
 	order  *armOrder // Manual mode; else nil
 	staged []uint32  // in the order of arming
@@ -35,14 +35,14 @@ type inbox struct {
 	untilSample int64 // timers up to the next one that is sampled; not positive without ProfileRate
 
 	armed       uint64 // timers
-	stopped     uint64 // timers that were stopped while staged and whose slots are free again
+	stopped     uint64 // timers that were stopped while staged and whose records are free again
 	rescheduled uint64 // Reschedules that took armMu
 	rejected    uint64 // arms on a stopped wheel
 }
 
 func (ib *inbox) init() { ib.first, ib.sweepAt = never, inboxSize }
 
-// takeFree removes and returns a free slot. free must not be empty.
+// takeFree removes and returns a free record. free must not be empty.
 func (ib *inbox) takeFree() uint32 {
 	last := len(ib.free) - 1
 	i := ib.free[last]
@@ -65,13 +65,13 @@ func (ib *inbox) lowerFirst(tick int64) (first bool) {
 	return true
 }
 
-// sweep removes the stopped timers from staged, so that their slots are reused. It reports whether
-// so many timers are left that the owner should place them. O(len(staged)), and amortised O(1) for
-// each arm: if many timers are left, staged is swept next at twice its length.
-func (ib *inbox) sweep(slots *arena.Slots) (shouldPlace bool) {
+// sweep removes the stopped timers from staged, so that their records are reused. It reports
+// whether so many timers are left that the owner should place them. O(len(staged)), and amortised
+// O(1) for each arm: if many timers are left, staged is swept next at twice its length.
+func (ib *inbox) sweep(records *arena.Records) (shouldPlace bool) {
 	kept := ib.staged[:0]
 	for _, i := range ib.staged {
-		w := loadWord(&slots.Pages, i)
+		w := loadWord(&records.Pages, i)
 		// The owner may have to remove a timer that has the Listed flag from a bucket first.
 		if w.Kind() != arena.Ended || w.Has(arena.Listed) {
 			kept = append(kept, i)
@@ -79,7 +79,7 @@ func (ib *inbox) sweep(slots *arena.Slots) (shouldPlace bool) {
 		}
 		ib.stopped++
 		if w.Exhausted() || len(ib.free) >= inboxSize {
-			slots.Put(i)
+			records.Put(i)
 			continue
 		}
 		ib.free = append(ib.free, i)
@@ -92,9 +92,9 @@ func (ib *inbox) sweep(slots *arena.Slots) (shouldPlace bool) {
 }
 
 // countEnded returns the number of stopped timers in staged, which are not counted in stopped yet.
-func (ib *inbox) countEnded(slots *arena.Slots) (n uint64) {
+func (ib *inbox) countEnded(records *arena.Records) (n uint64) {
 	for _, i := range ib.staged {
-		if w := loadWord(&slots.Pages, i); w.Kind() == arena.Ended {
+		if w := loadWord(&records.Pages, i); w.Kind() == arena.Ended {
 			n++
 		}
 	}
@@ -110,20 +110,20 @@ func (ib *inbox) take(empty []uint32) (staged []uint32, first int64) {
 
 // arrivals holds the timers that the owner has taken out of the inbox and has not placed yet.
 type arrivals struct {
-	slots []uint32
-	done  int // slots[:done] are placed
-	// first is a tick before which no timer of slots[done:] was due when the owner took it out, or
-	// never. A later move to an earlier tick lowers inbox.first instead.
+	records []uint32
+	done    int // records[:done] are placed
+	// first is a tick before which no timer of records[done:] was due when the owner took it out,
+	// or never. A later move to an earlier tick lowers inbox.first instead.
 	first int64
 }
 
-func (a *arrivals) empty() bool { return a.done == len(a.slots) }
+func (a *arrivals) empty() bool { return a.done == len(a.records) }
 
-// slotStack is a lock-free stack of slots that the owner has to free: those of timers that were
-// stopped while they were Placed, or of claimed timers. The owner takes the whole stack with one
-// swap, so there is no ABA problem. The upper half of head is the number of slots, and the lower
-// half is the index of the first slot plus 1. The words of the slots hold the links.
-type slotStack struct {
+// removalStack is a lock-free stack of records that the owner has to free: those of timers that
+// were stopped while they were Placed, or of claimed timers. The owner takes the whole stack with
+// one swap, so there is no ABA problem. The upper half of head is the number of records, and the
+// lower half is the index of the first record plus 1. The words of the records hold the links.
+type removalStack struct {
 	_    [64]byte
 	head atomic.Uint64
 }
@@ -134,12 +134,12 @@ const removalsMax = 32
 
 const linkMask = 1<<32 - 1
 
-// link returns the link for the word of the next slot to push.
-func (s *slotStack) link() uint64 { return s.head.Load() & linkMask }
+// link returns the link for the word of the next record to push.
+func (s *removalStack) link() uint64 { return s.head.Load() & linkMask }
 
-// push adds slot i, whose word w is Dead, and returns the number of slots. It stores the link in
-// the word unless w holds it already. O(1) without contention.
-func (s *slotStack) push(pg *arena.Page, i uint32, w arena.Word) int {
+// push adds record i, whose word w is Dead, and returns the number of records. It stores the link
+// in the word unless w holds it already. O(1) without contention.
+func (s *removalStack) push(pg *arena.Page, i uint32, w arena.Word) int {
 	for {
 		head := s.head.Load()
 		if head&linkMask != w.Bits() {
@@ -153,9 +153,9 @@ func (s *slotStack) push(pg *arena.Page, i uint32, w arena.Word) int {
 	}
 }
 
-// pushChain adds n slots whose words are final and hold links, from last, a link, to first. It
-// returns the number of slots.
-func (s *slotStack) pushChain(pg *arena.Page, first, last uint32, n int) int {
+// pushChain adds n records whose words are final and hold links, from last, a link, to first. It
+// returns the number of records.
+func (s *removalStack) pushChain(pg *arena.Page, first, last uint32, n int) int {
 	w := pg.Load(first)
 	for {
 		head := s.head.Load()
@@ -167,16 +167,16 @@ func (s *slotStack) pushChain(pg *arena.Page, first, last uint32, n int) int {
 	}
 }
 
-// take empties the stack and returns the link to its first slot, or 0 if the stack was empty.
-func (s *slotStack) take() uint64 {
+// take empties the stack and returns the link to its first record, or 0 if the stack was empty.
+func (s *removalStack) take() uint64 {
 	if s.head.Load() == 0 {
 		return 0
 	}
 	return s.head.Swap(0) & linkMask
 }
 
-// len returns the number of slots.
-func (s *slotStack) len() int { return int(s.head.Load() >> 32) }
+// len returns the number of records.
+func (s *removalStack) len() int { return int(s.head.Load() >> 32) }
 
 // armOrder records the order in which the timers of a Manual shard were armed. Timers of one tick
 // run in that order. armMu guards last, and is held while a timer gets its stamp.
@@ -189,8 +189,8 @@ type armOrder struct {
 // moved it since.
 const isCollected = 1 << 63
 
-// collect marks slot i as collected and returns its stamp. It returns false if the slot is marked
-// already.
+// collect marks record i as collected and returns its stamp. It returns false if the record is
+// marked already.
 func (a *armOrder) collect(i uint32) (stamp uint64, ok bool) {
 	page := a.stamps.At(i >> arena.PageShift)
 	if page == nil { // the wheel was stopped
@@ -200,17 +200,17 @@ func (a *armOrder) collect(i uint32) (stamp uint64, ok bool) {
 	return stamp, stamp&isCollected == 0
 }
 
-// uncollect removes the mark of slot i.
+// uncollect removes the mark of record i.
 func (a *armOrder) uncollect(i uint32) {
 	if page := a.stamps.At(i >> arena.PageShift); page != nil {
 		page[i&arena.PageMask].And(^uint64(isCollected))
 	}
 }
 
-// collected reports whether slot i is marked.
+// collected reports whether record i is marked.
 func (a *armOrder) collected(i uint32) bool { return a.read(i)&isCollected != 0 }
 
-// stamp gives slot i the next number.
+// stamp gives record i the next number.
 func (a *armOrder) stamp(i uint32) {
 	p := i >> arena.PageShift
 	page := a.stamps.At(p)

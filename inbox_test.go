@@ -11,50 +11,50 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// newInbox returns an inbox and its slots.
-func newInbox() (*inbox, *arena.Slots) {
-	ib, slots := &inbox{}, &arena.Slots{Closed: func(int) {}}
+// newInbox returns an inbox and its records.
+func newInbox() (*inbox, *arena.Records) {
+	ib, records := &inbox{}, &arena.Records{Closed: func(int) {}}
 	ib.init()
-	return ib, slots
+	return ib, records
 }
 
-// armInbox arms a timer in a free slot.
-func armInbox(ib *inbox, slots *arena.Slots, tick int64) uint32 {
+// armInbox arms a timer in a free record.
+func armInbox(ib *inbox, records *arena.Records, tick int64) uint32 {
 	var i uint32
 	if n := len(ib.free); n > 0 {
 		i, ib.free = ib.free[n-1], ib.free[:n-1]
 	} else {
 		var ok bool
-		if i, ok = slots.Take(); !ok {
-			slots.Open(slots.Pager.Next(), new(arena.Page))
-			i, _ = slots.Take()
+		if i, ok = records.Take(); !ok {
+			records.Open(records.Pager.Next(), new(arena.Page))
+			i, _ = records.Take()
 		}
 	}
-	slots.Pages.At(i>>arena.PageShift).Arm(i, 0, uint64(tick))
+	records.Pages.At(i>>arena.PageShift).Arm(i, 0, uint64(tick))
 	ib.add(i, tick)
 	return i
 }
 
-func setKind(slots *arena.Slots, i uint32, k arena.Kind, flags arena.Word) {
-	pg := slots.Pages.At(i >> arena.PageShift)
+func setKind(records *arena.Records, i uint32, k arena.Kind, flags arena.Word) {
+	pg := records.Pages.At(i >> arena.PageShift)
 	pg.Store(i, pg.Load(i).With(k)|flags)
 }
 
-// A slot without further generations leaves the inbox and is not free.
-func TestSweepRetiresExhaustedSlot(t *testing.T) {
+// A record without further generations leaves the inbox and is not free.
+func TestSweepRetiresExhaustedRecord(t *testing.T) {
 	t.Parallel()
-	ib, slots := newInbox()
-	i, other := armInbox(ib, slots, 5), armInbox(ib, slots, 5)
-	pg := slots.Pages.At(0)
+	ib, records := newInbox()
+	i, other := armInbox(ib, records, 5), armInbox(ib, records, 5)
+	pg := records.Pages.At(0)
 	for _, k := range []uint32{i, other} {
-		setKind(slots, k, arena.Ended, 0)
+		setKind(records, k, arena.Ended, 0)
 	}
 	for !pg.Load(i).Exhausted() { // all bits of the generation
 		pg.Store(i, pg.Load(i)|(1<<20-1<<6))
 	}
-	ib.sweep(slots)
+	ib.sweep(records)
 	require.Equal(t, []uint32{other}, ib.free)
-	require.False(t, slots.Pager.IsFree(0, i))
+	require.False(t, records.Pager.IsFree(0, i))
 	require.EqualValues(t, 2, ib.stopped)
 }
 
@@ -62,13 +62,13 @@ func TestSweepRetiresExhaustedSlot(t *testing.T) {
 // arming stays O(1).
 func TestInboxOfPendingTimersIsSweptLessOften(t *testing.T) {
 	t.Parallel()
-	ib, slots := newInbox()
+	ib, records := newInbox()
 	looked := 0
 	for n := 1; n <= 1<<14; n++ {
-		armInbox(ib, slots, 5)
+		armInbox(ib, records, 5)
 		if len(ib.staged) >= ib.sweepAt {
 			looked += len(ib.staged)
-			require.True(t, ib.sweep(slots))
+			require.True(t, ib.sweep(records))
 		}
 	}
 	require.Len(t, ib.staged, 1<<14)
@@ -78,12 +78,12 @@ func TestInboxOfPendingTimersIsSweptLessOften(t *testing.T) {
 	require.Equal(t, int64(never), ib.first)
 }
 
-// Each slot that a goroutine pushes is taken exactly once, although the owner takes the stack
+// Each record that a goroutine pushes is taken exactly once, although the owner takes the stack
 // concurrently.
-func TestRaceRemovalsLoseNoSlot(t *testing.T) {
+func TestRaceRemovalsLoseNoRecord(t *testing.T) {
 	t.Parallel()
 	const goroutines, each = 8, 64 * arena.PageSize / 8
-	var r slotStack
+	var r removalStack
 	pages := make([]*arena.Page, goroutines*each/arena.PageSize)
 	for p := range pages {
 		pages[p] = new(arena.Page)
@@ -124,21 +124,21 @@ func TestRaceRemovalsLoseNoSlot(t *testing.T) {
 	require.Zero(t, r.len())
 }
 
-// A timer that is stopped early never reaches the wheel, and its slot and cache lines are reused.
+// A timer that is stopped early never reaches the wheel, and its record and cache lines are reused.
 func TestStopInTheInboxDoesNotTouchTheWheel(t *testing.T) {
 	t.Parallel()
-	for others, most := range map[int]int{0: inboxSize + freeSlots, inboxSize/2 - 1: 2 * inboxSize} {
+	for others, most := range map[int]int{0: inboxSize + freeRecords, inboxSize/2 - 1: 2 * inboxSize} {
 		s, sh := newRecordingWheelAndShard(t, Options{})
 		s.fill(others, time.Hour)
-		slots := map[uint32]bool{}
+		records := map[uint32]bool{}
 		for range 100 * inboxSize {
 			timer := s.after(time.Minute, "")
-			slots[timer.index] = true
+			records[timer.index] = true
 			require.True(t, timer.Stop())
 			require.False(t, timer.Stop())
 			require.Equal(t, arena.Ended, timer.word().Kind())
 		}
-		require.LessOrEqual(t, len(slots), most)
+		require.LessOrEqual(t, len(records), most)
 		require.Less(t, sh.staged(), inboxSize)
 		require.Empty(t, sh.owner.store.all, "no bucket was created")
 		require.Zero(t, sh.removals.len())
@@ -148,8 +148,8 @@ func TestStopInTheInboxDoesNotTouchTheWheel(t *testing.T) {
 }
 
 // While a Stop has swapped the word but has not yet cleared the payload, the owner must not free
-// the slot.
-func TestSlotIsNotReusedBeforeItsStopEnds(t *testing.T) {
+// the record.
+func TestRecordIsNotReusedBeforeItsStopEnds(t *testing.T) {
 	t.Parallel()
 	s, sh := newRecordingWheelAndShard(t, Options{})
 	timer, other := s.after(time.Minute, "stopped"), s.after(time.Minute, "other")
@@ -157,14 +157,14 @@ func TestSlotIsNotReusedBeforeItsStopEnds(t *testing.T) {
 	for range 3 {
 		sh.placeAll()
 		s.verify()
-		require.False(t, sh.slotIsFree(timer.index))
+		require.False(t, sh.recordIsFree(timer.index))
 		require.False(t, timer.Stop(), "another Stop has won")
 		require.False(t, timer.Reschedule(0))
 		require.Equal(t, 1, sh.staged())
 	}
 	timer.swapWord(func(w arena.Word) arena.Word { return w.With(arena.Ended) })
 	sh.placeAll()
-	require.True(t, sh.slotIsFree(timer.index))
+	require.True(t, sh.recordIsFree(timer.index))
 	require.Zero(t, sh.staged())
 	require.EqualValues(t, 1, s.Stats().Stopped)
 	s.verify()
@@ -173,7 +173,7 @@ func TestSlotIsNotReusedBeforeItsStopEnds(t *testing.T) {
 }
 
 // Timers that are moved to an earlier deadline pass through the inbox. The inbox must not grow,
-// because stopped timers in it occupy slots.
+// because stopped timers in it occupy records.
 func TestInboxStaysSmallIfTimersAreMovedEarlier(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Shards: 1})

@@ -12,7 +12,7 @@ import (
 func init() { underInvariants = true }
 
 // Unlock verifies the shard to which the mutex belongs, and exits the program if an invariant is
-// violated. A verification is O(slots). With many open pages only some unlocks verify, at random,
+// violated. A verification is O(records). With many open pages only some unlocks verify, at random,
 // so that the cost of a change stays within a small factor.
 func (m *wheelMutex) Unlock() {
 	defer m.Mutex.Unlock()
@@ -21,7 +21,7 @@ func (m *wheelMutex) Unlock() {
 		return
 	}
 	s.armMu.Lock()
-	pages := s.slots.OpenPages
+	pages := s.records.OpenPages
 	s.armMu.Unlock()
 	if rand.IntN(max(1, 2*pages)) > 0 {
 		return

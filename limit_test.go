@@ -315,11 +315,11 @@ func TestRaceBlockingTimersWithASmallLimit(t *testing.T) {
 			var all sync.WaitGroup
 			for range 4 {
 				all.Go(func() {
-					var own []*record
+					var own []*tracked
 					for range max(scaled(3000), 300) {
 						switch k := rand.IntN(8); {
 						case k < 4:
-							r := &record{}
+							r := &tracked{}
 							note := l.callback(r)
 							kind := rand.IntN(8)
 							r.timer = tw.AfterFunc(rand.N(2*ms), func() {

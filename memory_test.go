@@ -662,8 +662,8 @@ func TestEndedContextsAreCollected(t *testing.T) {
 	}
 }
 
-// Timers that are touched each second hold their slots for ever. Other timers wear out slots by the
-// million meanwhile. The touched timers do not hold the worn pages.
+// Timers that are touched each second hold their records for ever. Other timers wear out records by
+// the million meanwhile. The touched timers do not hold the worn pages.
 func TestTouchedTimersHoldNoWornPages(t *testing.T) {
 	if underRace || underInvariants {
 		t.Skip("it would take too long")

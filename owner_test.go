@@ -61,13 +61,13 @@ func TestOldBucketOfAMovedTimerExpires(t *testing.T) {
 		})
 		pass(time.Second)
 		require.Equal(t, []int{55, 60, 60, 70}, watch.noted())
-		require.True(t, sh.slotIsFree(timers[1].index))
+		require.True(t, sh.recordIsFree(timers[1].index))
 		verifyShard(t, sh)
 	})
 }
 
 // A Stop takes effect before the entry leaves the bucket: the handle is inert, the callback is
-// released and Len is exact. The slot is reused only after the entry has left.
+// released and Len is exact. The record is reused only after the entry has left.
 func TestStoppedPlacedTimerIsInertAtOnce(t *testing.T) {
 	t.Parallel()
 	s, sh := newRecordingWheelAndShard(t, Options{})
@@ -82,7 +82,7 @@ func TestStoppedPlacedTimerIsInertAtOnce(t *testing.T) {
 		require.False(t, e.Reschedule(time.Second))
 		_, ok := e.Deadline()
 		require.False(t, ok)
-		require.False(t, sh.slotIsFree(e.index))
+		require.False(t, sh.recordIsFree(e.index))
 	}
 	s.verify()
 	require.Equal(t, 4*removalsMax, sh.placed(), "the entries are still there")
@@ -92,7 +92,7 @@ func TestStoppedPlacedTimerIsInertAtOnce(t *testing.T) {
 	require.True(t, timers[removalsMax-1].Stop())
 	require.Zero(t, sh.removals.len(), "carried out together")
 	for _, e := range timers[:removalsMax] {
-		require.True(t, sh.slotIsFree(e.index))
+		require.True(t, sh.recordIsFree(e.index))
 	}
 	s.verify()
 	s.stopAll(timers[removalsMax : removalsMax+5])

@@ -466,8 +466,8 @@ func TestRaceStopOfAFinitePlanIsExact(t *testing.T) {
 	verifyShards(t, engineOf(tw))
 }
 
-// Plans of all kinds end by Stop, after their last run, or by a panic. Each releases its slot once.
-func TestEndedPlansReleaseTheirSlots(t *testing.T) {
+// Plans end by Stop, after their last run, or by a panic. Each releases its record once.
+func TestEndedPlansReleaseTheirRecords(t *testing.T) {
 	t.Parallel()
 	for name, executor := range map[string]Executor{"default": nil, "Goroutines": Goroutines, "Inline": Inline} {
 		t.Run(name, func(t *testing.T) {
@@ -505,7 +505,7 @@ func TestEndedPlansReleaseTheirSlots(t *testing.T) {
 			all.Wait()
 			require.NoError(t, drainWheel(tw))
 			verifyShards(t, engineOf(tw))
-			await(t, "the release of all slots", func() bool {
+			await(t, "the release of all records", func() bool {
 				tw.Len()
 				s := engineOf(tw).shards[0]
 				s.wheelMu.Lock()
@@ -513,8 +513,8 @@ func TestEndedPlansReleaseTheirSlots(t *testing.T) {
 				s.armMu.Lock()
 				defer s.armMu.Unlock()
 				used := 0
-				for p := range s.slots.Pager.Len() {
-					used += s.slots.Pager.Used(p)
+				for p := range s.records.Pager.Len() {
+					used += s.records.Pager.Used(p)
 				}
 				return used == len(s.inbox.free)+len(s.owner.freed)
 			})

@@ -127,10 +127,10 @@ func (e *engine[T]) next() (at time.Time, ok bool) {
 // shard is one independent wheel with its driver. It has the locks and connects the parts. No part
 // but the alarm refers to the shard or takes its locks.
 //
-// The state of a timer is the word of its slot. Each step is one compare-and-swap of that word, so
-// callers need a lock only to arm a timer and to move it to an earlier deadline:
+// The state of a timer is the word of its record. Each step is one compare-and-swap of that word,
+// so callers need a lock only to arm a timer and to move it to an earlier deadline:
 //
-//	armMu    guards the inbox, the free slots and the alarm. It is held for tens of nanoseconds.
+//	armMu    guards the inbox, the free records and the alarm. It is held for tens of nanoseconds.
 //	         A caller that arms a timer and finds it locked tries the next shard.
 //	wheelMu  guards the wheel and the timers that have expired. Drivers and workers hold it for a
 //	         quantum at a time. Calls that arm, stop or move a timer only try to lock it, so they
@@ -141,9 +141,9 @@ func (e *engine[T]) next() (at time.Time, ok bool) {
 //
 // Invariants, whenever wheelMu and armMu are free:
 //
-//	S1  A slot of an open page is used, free or retired, and a chunk is used or free. At most one
-//	    open page of slots and one of chunks is empty.
-//	S2  An entry of a bucket names a slot whose position is that entry, and each position is such
+//	S1  A record of an open page is used, free or retired, and a chunk is used or free. At most one
+//	    open page of records and one of chunks is empty.
+//	S2  An entry of a bucket names a record whose position is that entry, and each position is such
 //	    an entry.
 //	S3  The chunks of a bucket form a doubly linked list and name the bucket as their owner. They
 //	    have as many live entries as the bucket counts.
@@ -165,14 +165,14 @@ type shard struct {
 	now            atomic.Int64 // ns: a time that has passed, stored by the owner; Manual: the clock
 
 	claimed  claimed
-	removals slotStack // slots of stopped and of claimed timers
+	removals removalStack // records of stopped and of claimed timers
 
 	_ [64]byte
 
-	armMu sync.Mutex
-	inbox inbox
-	slots arena.Slots // the pages are read without armMu
-	refs  arena.Table[pageRef]
+	armMu   sync.Mutex
+	inbox   inbox
+	records arena.Records // the pages are read without armMu
+	refs    arena.Table[pageRef]
 
 	_ [64]byte
 
@@ -192,7 +192,7 @@ type claimed struct {
 
 // typedShard is the part of a shard that knows the type of the payloads, and holds the payloads.
 type typedShard interface {
-	// drop clears the payload of slot i.
+	// drop clears the payload of record i.
 	drop(i uint32)
 	// closePage drops the payloads of a page that was given back.
 	closePage(p int)
@@ -202,7 +202,7 @@ type typedShard interface {
 	keepLasting(t Timer, w arena.Word)
 }
 
-// shardOf is a shard with its payloads, in pages parallel to the pages of slots.
+// shardOf is a shard with its payloads, in pages parallel to the pages of records.
 type shardOf[T any] struct {
 	shard
 	engine *engine[T]
@@ -214,7 +214,7 @@ type shardOf[T any] struct {
 	samples  sampling.Table[Timer] // with ProfileRate, until the wheel is stopped; else empty
 }
 
-// drop clears the payload of slot i.
+// drop clears the payload of record i.
 func (s *shardOf[T]) drop(i uint32) {
 	var zero T
 	s.setPayload(i, zero)
@@ -235,7 +235,7 @@ func (s *shardOf[T]) clear() {
 // init initializes a shard that is part of typed.
 func (s *shard) init(c config, typed typedShard) {
 	s.config, s.typed = c, typed
-	s.slots.Closed = typed.closePage
+	s.records.Closed = typed.closePage
 	s.now.Store(c.Origin)
 	s.inbox.init()
 	s.inbox.now = c.Origin
@@ -243,7 +243,7 @@ func (s *shard) init(c config, typed typedShard) {
 	o.config = &s.config
 	o.tick = c.ticks.Floor(c.Origin)
 	o.arrivals.first = never
-	o.store.slots, o.refs = &s.slots.Pages, &s.refs
+	o.store.records, o.refs = &s.records.Pages, &s.refs
 	o.wheel.init(c.geometry, &o.store, o.tick)
 	if c.Manual {
 		s.inbox.order = new(armOrder)
@@ -268,7 +268,7 @@ func (s *shard) wallNow() time.Time {
 	return clock.Now()
 }
 
-// release clears the payload of slot i, whose word is w. The caller has stopped its timer.
+// release clears the payload of record i, whose word is w. The caller has stopped its timer.
 func (s *shard) release(i uint32, w arena.Word) {
 	if w.Is(arena.Counted) {
 		s.countedFuncs.clear(i)
@@ -365,7 +365,7 @@ func (s *shard) remove(max int) {
 	}
 }
 
-// reclaim frees the slots of freed, and returns the slots of ending to the inbox.
+// reclaim frees the records of freed, and returns the records of ending to the inbox.
 func (s *shard) reclaim() {
 	o := &s.owner
 	if len(o.freed)+len(o.ending) == 0 {
@@ -374,7 +374,7 @@ func (s *shard) reclaim() {
 	s.armMu.Lock()
 	defer s.armMu.Unlock()
 	for _, i := range o.freed {
-		s.slots.Put(i)
+		s.records.Put(i)
 	}
 	for _, i := range o.ending {
 		s.inbox.add(i, never)
@@ -389,7 +389,7 @@ func (s *shard) takeArrivals() {
 		return
 	}
 	s.armMu.Lock()
-	a.slots, a.first = s.inbox.take(a.slots[:0])
+	a.records, a.first = s.inbox.take(a.records[:0])
 	now := s.inbox.now
 	s.armMu.Unlock()
 	a.done = 0
@@ -401,7 +401,7 @@ func (s *shard) takeArrivals() {
 // pending returns the number of pending timers. wheelMu is held, and drainAll was called.
 func (s *shard) pending() int {
 	s.armMu.Lock()
-	armed, stopped := s.inbox.armed, s.inbox.stopped+s.inbox.countEnded(&s.slots)
+	armed, stopped := s.inbox.armed, s.inbox.stopped+s.inbox.countEnded(&s.records)
 	s.armMu.Unlock()
 	return s.owner.counters.pendingOf(armed, stopped, s.claimed.fired.Load())
 }
@@ -417,7 +417,7 @@ func (s *shard) len() int {
 	return s.pending()
 }
 
-// all iterates over the slots of all pages, as handles without a generation.
+// all iterates over the records of all pages, as handles without a generation.
 func (s *shard) all(yield func(t Timer, pg *arena.Page) bool) {
 	for p := range uint32(s.refs.Cap()) {
 		ref := s.refs.At(p)

@@ -142,9 +142,9 @@ func TestStopDoesNotWaitForAnArmingCaller(t *testing.T) {
 func TestShardVerifyFindsDamage(t *testing.T) {
 	t.Parallel()
 	for want, damage := range map[string]func(s *recordingWheel, sh *shard, timers []Timer){
-		"S1, slots": func(_ *recordingWheel, sh *shard, timers []Timer) {
-			sh.slots.Pager.Put(0, timers[0].index, true)
-			sh.slots.Pager.Put(0, timers[0].index, true)
+		"S1, records": func(_ *recordingWheel, sh *shard, timers []Timer) {
+			sh.records.Pager.Put(0, timers[0].index, true)
+			sh.records.Pager.Put(0, timers[0].index, true)
 		},
 		"S1, chunks": func(_ *recordingWheel, sh *shard, _ []Timer) {
 			sh.owner.store.chunks.pager.Put(0, 1, true)
@@ -158,8 +158,8 @@ func TestShardVerifyFindsDamage(t *testing.T) {
 		"W1: bucket": func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.store.all[0].at++ },
 		"W2: bucket": func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.wheel.cur = sh.owner.store.all[0].at + 1 },
 		"W4":         func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.wheel.empties++ },
-		"B1: slot": func(s *recordingWheel, sh *shard, _ []Timer) {
-			setKind(&sh.slots, s.after(ms, "").index, arena.Placed, 0)
+		"B1: record": func(s *recordingWheel, sh *shard, _ []Timer) {
+			setKind(&sh.records, s.after(ms, "").index, arena.Placed, 0)
 		},
 		"B2: timer": func(s *recordingWheel, sh *shard, _ []Timer) { s.after(ms, ""); sh.inbox.first = never },
 		"B3: free": func(_ *recordingWheel, sh *shard, timers []Timer) {

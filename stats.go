@@ -104,7 +104,7 @@ func (s *shardOf[T]) addStats(st *Stats, now int64) {
 	}
 	s.armMu.Lock()
 	ib := s.inbox
-	ib.stopped += ib.countEnded(&s.slots)
+	ib.stopped += ib.countEnded(&s.records)
 	s.armMu.Unlock()
 	fired := s.claimed.fired.Load()
 	if !closed {
@@ -164,7 +164,7 @@ func (o *owner) overdue(now int64) time.Duration {
 func earliestOf(timers []Timer) int64 {
 	first := int64(never)
 	for _, t := range timers {
-		if _, w, ok := pendingCell(t); ok {
+		if _, w, ok := pendingRecord(t); ok {
 			first = min(first, w.Tick())
 		}
 	}
@@ -191,9 +191,9 @@ func (o *owner) earliest(b *bucket) int64 {
 func (s *shardOf[T]) bytes() uint64 {
 	o := &s.owner
 	s.armMu.Lock()
-	pages, table := uintptr(s.slots.OpenPages), uintptr(s.slots.Pages.Cap()+s.values.Cap())
+	pages, table := uintptr(s.records.OpenPages), uintptr(s.records.Pages.Cap()+s.values.Cap())
 	word := unsafe.Sizeof(uintptr(0))
-	states := uintptr(s.slots.Pager.Len()) * (arena.PageStateSize + word + unsafe.Sizeof(pageRef{}))
+	states := uintptr(s.records.Pager.Len()) * (arena.PageStateSize + word + unsafe.Sizeof(pageRef{}))
 	n := s.countedFuncs.bytes()
 	if s.inbox.order != nil {
 		n += pages * unsafe.Sizeof([arena.PageSize]uint64{})
@@ -417,7 +417,7 @@ func (e *engine[T]) eachSample(yield func(o *sampling.Origin, age, expires int64
 		s.armMu.Unlock()
 		now := s.reading()
 		for _, x := range samples {
-			if _, w, ok := pendingCell(x.Timer); ok {
+			if _, w, ok := pendingRecord(x.Timer); ok {
 				yield(x.Origin, now-x.Origin.Armed, s.config.ticks.Begin(w.Tick())-now)
 			}
 		}
@@ -432,7 +432,7 @@ func (s *shardOf[T]) sample(t Timer) {
 
 // isOver reports whether the timer has ended.
 func (t Timer) isOver() bool {
-	_, _, pending := pendingCell(t)
+	_, _, pending := pendingRecord(t)
 	return !pending
 }
 

@@ -59,7 +59,7 @@ func mustHaveContext(ctx context.Context) {
 //     drops the call. halt waits until it is counted, and engine.stop for the claims of a batch of
 //     Timeouts.
 //   - A Stop of a timer in the inbox ends the timer within a few instructions. halt waits for it.
-//   - A Stop of any other timer pushes its slot. halt waits for that too, and counts it.
+//   - A Stop of any other timer pushes its record. halt waits for that too, and counts it.
 func (s *shard) halt() {
 	s.closed.Store(true)
 	s.wheelMu.Lock()
@@ -85,8 +85,8 @@ func (s *shard) halt() {
 	}
 	s.armMu.Lock()
 	s.alarm.close()
-	s.inbox.stopped += s.inbox.countEnded(&s.slots)
-	s.slots.Clear()
+	s.inbox.stopped += s.inbox.countEnded(&s.records)
+	s.records.Clear()
 	s.inbox.staged, s.inbox.free = nil, nil
 	if s.inbox.order != nil {
 		s.inbox.order.stamps.Clear()
@@ -101,12 +101,12 @@ func (s *shard) halt() {
 	s.armMu.Unlock()
 	o.arrivals = arrivals{first: never}
 	o.removing, o.freed, o.ending, o.expired = 0, nil, nil, nil
-	o.store = bucketStore{slots: o.store.slots}
+	o.store = bucketStore{records: o.store.records}
 	o.wheel = wheel{geometry: o.wheel.geometry, store: o.wheel.store, cur: o.wheel.cur}
 }
 
 // discardAll sets the words of all timers to Dead, unless their callbacks have begun. It hands the
-// timers that survive the wheel's Stop to the runtime. O(slots).
+// timers that survive the wheel's Stop to the runtime. O(records).
 func (s *shard) discardAll() {
 	for t, pg := range s.all {
 		for {

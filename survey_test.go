@@ -282,8 +282,8 @@ func (e *engine[T]) verifySurvey(o survey.Wheel) error {
 // tallyNodes counts the timers of all used nodes.
 func (s *shardOf[T]) tallyNodes(o *survey.Wheel) {
 	own := &s.owner
-	for p := range s.slots.Pager.Len() {
-		pg := s.slots.Pages.At(uint32(p))
+	for p := range s.records.Pager.Len() {
+		pg := s.records.Pages.At(uint32(p))
 		for k := 0; pg != nil && k < arena.PageSize; k++ {
 			if pg.Pos[k] == 0 {
 				if k := arena.Word(pg.Words[k].Load()).Kind(); k == arena.Placed {

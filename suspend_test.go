@@ -90,7 +90,7 @@ func suspendedChild(t *testing.T) {
 		start = time.Now()
 		for range 1000 {
 			l.arm(tw, rand.N(length+time.Second))
-			r := l.add(&record{notBefore: time.Since(l.start)})
+			r := l.add(&tracked{notBefore: time.Since(l.start)})
 			r.timer = w.Add(0, l.callback(r))
 			l.reset(r, rand.N(length+time.Second))
 		}

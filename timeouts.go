@@ -106,7 +106,7 @@ func (w *Timeouts[T]) Advance(now time.Time) int { return w.engine.advanceTo(now
 // pending. See [TimingWheel.Next].
 func (w *Timeouts[T]) Next() (time.Time, bool) { return w.engine.next() }
 
-// removeAll removes all pending timers and appends their payloads to all. O(slots). It holds
+// removeAll removes all pending timers and appends their payloads to all. O(records). It holds
 // wheelMu throughout.
 func (s *shardOf[T]) removeAll(all []T) []T {
 	s.wheelMu.Lock()

@@ -19,7 +19,7 @@ type Timer struct {
 	gen   uint32
 }
 
-// load returns the timer's page and word. It returns false if the slot may be free or may have
+// load returns the timer's page and word. It returns false if the record may be free or may have
 // another timer, or if the wheel is stopped. t is not the zero Timer.
 func (t Timer) load() (pg *arena.Page, w arena.Word, ok bool) {
 	if pg = t.ref.page.Load(); pg == nil {
@@ -29,14 +29,14 @@ func (t Timer) load() (pg *arena.Page, w arena.Word, ok bool) {
 	return pg, w, w.Gen() == t.gen && !shardAt(t.ref).closed.Load()
 }
 
-// pendingCell returns the slot of the timer and its word. It returns false if the timer is not
+// pendingRecord returns the record of the timer and its word. It returns false if the timer is not
 // pending. t is not the zero Timer.
-func pendingCell(t Timer) (c cell, w arena.Word, ok bool) {
+func pendingRecord(t Timer) (c record, w arena.Word, ok bool) {
 	pg, w, ok := t.load()
 	if k := w.Kind(); !ok || k != arena.Staged && k != arena.Placed {
-		return cell{}, 0, false
+		return record{}, 0, false
 	}
-	return cell{shardAt(t.ref), pg, t.index}, w, true
+	return record{shardAt(t.ref), pg, t.index}, w, true
 }
 
 // isDue reports whether an entry of a queue of due timers may still be claimed.
@@ -66,7 +66,7 @@ func (t Timer) Stop() bool {
 		if !ok {
 			return false
 		}
-		c := cell{s, pg, i}
+		c := record{s, pg, i}
 		to, ok := c.stopWord(w)
 		if !ok {
 			return false
@@ -126,7 +126,7 @@ func (t Timer) rescheduleTo(deadline, now int64) bool {
 	return t.move(deadline, now, true)
 }
 
-// move is rescheduleTo for the handle of a slot. If wait is false and another goroutine holds
+// move is rescheduleTo for the handle of a record. If wait is false and another goroutine holds
 // armMu, move does not wait for the lock and returns false although the timer may be pending.
 func (t Timer) move(deadline, now int64, wait bool) bool {
 	s := shardAt(t.ref)
@@ -149,7 +149,7 @@ func (t Timer) move(deadline, now int64, wait bool) bool {
 		default:
 			return false
 		}
-		if moved, busy := (cell{s, pg, t.index}).lockAndMove(w, tick, wait); moved || busy {
+		if moved, busy := (record{s, pg, t.index}).lockAndMove(w, tick, wait); moved || busy {
 			return moved
 		}
 	}
@@ -166,14 +166,14 @@ func (t Timer) Deadline() (time.Time, bool) {
 	if p := t.ref.plan; p != nil {
 		return p.next()
 	}
-	_, w, ok := pendingCell(t)
+	_, w, ok := pendingRecord(t)
 	if !ok {
 		return time.Time{}, false
 	}
 	return s.config.TimeAt(s.config.ticks.Begin(w.Tick())), true
 }
 
-// pageRef connects handles with the page of their slots. A pageRef is small, and handles keep it
+// pageRef connects handles with the page of their records. A pageRef is small, and handles keep it
 // alive when the page is given back or the wheel is stopped. A page that is opened again under the
 // same number has another pageRef, so a handle of the old page never names a timer of the new one.
 type pageRef struct {
@@ -198,9 +198,9 @@ type planHandle interface {
 	next() (time.Time, bool)
 }
 
-// cell is a slot with its page and its shard. Its methods change the timer's word on behalf of
-// callers, and do the work that follows from the change.
-type cell struct {
+// record is the memory of a timer, with its page and its shard. Its methods change the timer's word
+// on behalf of callers, and do the work that follows from the change.
+type record struct {
 	shard *shard
 	page  *arena.Page
 	index uint32
@@ -208,42 +208,42 @@ type cell struct {
 
 // stopWord returns the word that replaces w when the timer is stopped. It returns false if the
 // timer is not pending.
-func (c cell) stopWord(w arena.Word) (to arena.Word, ok bool) {
+func (r record) stopWord(w arena.Word) (to arena.Word, ok bool) {
 	switch w.Kind() {
 	case arena.Staged:
 		return w.With(arena.Ending), true
 	case arena.Placed:
-		return w.With(arena.Dead).WithBits(c.shard.removals.link()) &^ arena.Listed, true
+		return w.With(arena.Dead).WithBits(r.shard.removals.link()) &^ arena.Listed, true
 	}
 	return 0, false
 }
 
 // finishStop completes a Stop that has replaced the word w by to, which stopWord returned.
-func (c cell) finishStop(w, to arena.Word) {
-	s := c.shard
+func (r record) finishStop(w, to arena.Word) {
+	s := r.shard
 	switch w.Kind() {
 	case arena.Staged:
-		s.release(c.index, w)
-		c.page.Store(c.index, to.With(arena.Ended))
+		s.release(r.index, w)
+		r.page.Store(r.index, to.With(arena.Ended))
 	case arena.Placed:
-		c.remove(to)
+		r.remove(to)
 	}
 }
 
-// remove releases the payload of a slot whose word is Dead and pushes the slot onto the removals.
-// If there are enough removals, it tries to become the owner and carries them out.
-func (c cell) remove(dead arena.Word) {
-	s := c.shard
-	s.release(c.index, dead)
-	if s.removals.push(c.page, c.index, dead) >= removalsMax {
+// remove releases the payload of a record whose word is Dead and pushes the record onto the
+// removals. If there are enough removals, it tries to become the owner and carries them out.
+func (r record) remove(dead arena.Word) {
+	s := r.shard
+	s.release(r.index, dead)
+	if s.removals.push(r.page, r.index, dead) >= removalsMax {
 		s.tryDrain()
 	}
 }
 
 // lockAndMove handles the cases of Timer.move that need armMu. It returns false if the word has
 // changed or the wheel is stopped. busy is true if armMu is locked and wait is false.
-func (c cell) lockAndMove(w arena.Word, tick int64, wait bool) (moved, busy bool) {
-	s := c.shard
+func (r record) lockAndMove(w arena.Word, tick int64, wait bool) (moved, busy bool) {
+	s := r.shard
 	if wait || s.config.Manual { // in Manual mode the order of the calls counts
 		s.armMu.Lock()
 	} else if !s.armMu.TryLock() {
@@ -253,15 +253,15 @@ func (c cell) lockAndMove(w arena.Word, tick int64, wait bool) (moved, busy bool
 		s.armMu.Unlock()
 		return false, false
 	}
-	moved = c.moveLocked(w, tick)
+	moved = r.moveLocked(w, tick)
 	s.unlockArm()
 	return moved, false
 }
 
 // moveLocked moves a pending timer to another deadline, through the inbox if necessary. It returns
 // false if the word has changed. armMu is held.
-func (c cell) moveLocked(w arena.Word, tick int64) bool {
-	s := c.shard
+func (r record) moveLocked(w arena.Word, tick int64) bool {
+	s := r.shard
 	old, now := w.Tick(), s.config.ticks.Floor(s.now.Load())
 	tick = max(tick, now) // an Advance may have come after the caller's reading
 	moved := w.WithBits(uint64(tick))
@@ -271,12 +271,12 @@ func (c cell) moveLocked(w arena.Word, tick int64) bool {
 	if !staged && !stays {
 		moved = moved.With(arena.Staged) | arena.Listed
 	}
-	if !c.page.Swap(c.index, w, moved) {
+	if !r.page.Swap(r.index, w, moved) {
 		return false
 	}
 	s.inbox.rescheduled++
 	if s.config.Manual {
-		s.inbox.order.stamp(c.index)
+		s.inbox.order.stamp(r.index)
 	}
 	switch {
 	case stays:
@@ -285,7 +285,7 @@ func (c cell) moveLocked(w arena.Word, tick int64) bool {
 			s.alarm.setEarlier(tick)
 		}
 	default:
-		s.stage(c.index, tick)
+		s.stage(r.index, tick)
 	}
 	return true
 }

@@ -61,7 +61,7 @@ func TestRaceEachTimerEndsOnce(t *testing.T) {
 				tw := startWheel(t, opts)
 				l := newLedger()
 				steps := max(scaled(2000), 200)
-				var board [32]atomic.Pointer[record] // timers that any goroutine may stop
+				var board [32]atomic.Pointer[tracked] // timers that any goroutine may stop
 				var done atomic.Int32
 				var all sync.WaitGroup
 				for g := range 64 {
@@ -90,8 +90,8 @@ func TestRaceEachTimerEndsOnce(t *testing.T) {
 
 // raceSteps arms, stops and reschedules timers at random. A timer on the board may be stopped by
 // any goroutine. A timer is rescheduled only by the goroutine that armed it.
-func raceSteps(l *ledger, tw *TimingWheel, rng *rand.Rand, board *[32]atomic.Pointer[record], steps int) {
-	var own []*record
+func raceSteps(l *ledger, tw *TimingWheel, rng *rand.Rand, board *[32]atomic.Pointer[tracked], steps int) {
+	var own []*tracked
 	for range steps {
 		d := time.Duration(rng.IntN(3000)-100) * time.Microsecond
 		switch rng.IntN(8) {
@@ -160,7 +160,7 @@ func TestRaceEachTimerOfABatchEndsOnce(t *testing.T) {
 		l := newLedger()
 		for range max(scaled(40), 4) {
 			at := time.Now().Add(300 * time.Microsecond)
-			var batch [200]*record
+			var batch [200]*tracked
 			for i := range batch {
 				batch[i] = l.arm(tw, time.Until(at))
 			}
@@ -225,7 +225,7 @@ func TestRaceFlushAgainstEverythingEndsEachTimerOnce(t *testing.T) {
 		for g := range 8 {
 			all.Go(func() {
 				rng := rand.New(rand.NewPCG(uint64(g), 7))
-				var board [32]atomic.Pointer[record]
+				var board [32]atomic.Pointer[tracked]
 				for range max(scaled(10), 1) {
 					raceSteps(flushed, tw, rng, &board, 50)
 					tw.Flush()
@@ -248,15 +248,15 @@ func TestRaceFlushAgainstEverythingEndsEachTimerOnce(t *testing.T) {
 type pairState struct {
 	tw      *TimingWheel
 	l       *ledger
-	board   [8]atomic.Pointer[record]
+	board   [8]atomic.Pointer[tracked]
 	plans   [2]atomic.Pointer[Timer]
 	runs    atomic.Int64 // of plans
 	overlap atomic.Bool  // two runs of one plan overlapped
 }
 
-func (s *pairState) any() *record { return s.board[rand.IntN(len(s.board))].Load() }
+func (s *pairState) any() *tracked { return s.board[rand.IntN(len(s.board))].Load() }
 
-func (s *pairState) put(r *record) { s.board[rand.IntN(len(s.board))].Store(r) }
+func (s *pairState) put(r *tracked) { s.board[rand.IntN(len(s.board))].Store(r) }
 
 func (s *pairState) delay() time.Duration { return rand.N(500 * time.Microsecond) }
 
@@ -370,9 +370,9 @@ func TestNoTimerIsLostOnABusyMachine(t *testing.T) {
 		t.Run(optionName(opts), func(t *testing.T) {
 			tw := startWheel(t, opts)
 			l := newLedger()
-			var board [64]atomic.Pointer[record]
-			arm := func(d time.Duration, extra func()) *record {
-				r := &record{notBefore: time.Since(l.start) + max(d, 0)}
+			var board [64]atomic.Pointer[tracked]
+			arm := func(d time.Duration, extra func()) *tracked {
+				r := &tracked{notBefore: time.Since(l.start) + max(d, 0)}
 				run := l.callback(r)
 				r.timer = tw.AfterFunc(d, func() { run(); extra() })
 				return l.add(r)
@@ -395,7 +395,7 @@ func TestNoTimerIsLostOnABusyMachine(t *testing.T) {
 			for g := range 8 {
 				all.Go(func() {
 					rng := rand.New(rand.NewPCG(1, uint64(g)))
-					var own []*record
+					var own []*tracked
 					for range max(scaled(3000), 300) {
 						d := time.Duration(rng.IntN(4000)-100) * time.Microsecond
 						if rng.IntN(8) == 0 {
@@ -439,7 +439,7 @@ func TestNoTimerIsLostOnABusyMachine(t *testing.T) {
 }
 
 // stopIfFar stops a timer whose deadline is more than a minute away.
-func (r *record) stopIfFar() {
+func (r *tracked) stopIfFar() {
 	if at, ok := r.timer.Deadline(); ok && time.Until(at) > time.Minute {
 		r.stop()
 	}

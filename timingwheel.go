@@ -173,7 +173,7 @@ type TimingWheel struct {
 // engineOf returns the engine of a wheel. If an exported type, the signature of a method or an
 // inlined body named the engine or a shard, the compiler would instantiate the engine again in each
 // importing package, which takes most of a second. So the field is of type any, shardAt,
-// pendingCell and withSamples are functions, and methods that would be inlined are marked.
+// pendingRecord and withSamples are functions, and methods that would be inlined are marked.
 func engineOf(tw *TimingWheel) *engine[func()] { return tw.engine.(*engine[func()]) }
 
 func init() {

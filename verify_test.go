@@ -13,7 +13,7 @@ import (
 
 // verify walks the shard and returns an error if an invariant of the shard (S), of the wheel (W) or
 // of the inbox (B) does not hold. wheelMu is held. Stop and Reschedule may run concurrently, so
-// verify checks only what holds between any two of their steps. O(slots).
+// verify checks only what holds between any two of their steps. O(records).
 func (s *shard) verify() error {
 	if s.closed.Load() {
 		return nil
@@ -21,7 +21,7 @@ func (s *shard) verify() error {
 	s.armMu.Lock()
 	defer s.armMu.Unlock()
 	o := &s.owner
-	if err := cmp.Or(o.wheel.verify(), verifySlots(&s.slots), o.store.chunks.verify()); err != nil {
+	if err := cmp.Or(o.wheel.verify(), verifyRecords(&s.records), o.store.chunks.verify()); err != nil {
 		return err
 	}
 	for _, check := range []func(*shard) error{verifyBuckets, verifyInbox, verifyDue, verifyAlarm} {
@@ -32,12 +32,12 @@ func (s *shard) verify() error {
 	return nil
 }
 
-// verifySlots checks S1 of the slots.
-func verifySlots(slots *arena.Slots) error {
-	open := func(p int) bool { return slots.Pages.At(uint32(p)) != nil }
-	mayBeRetired := func(p int, k uint32) bool { return slots.Pages.At(uint32(p)).Load(k).Exhausted() }
-	if err := verifyPager(&slots.Pager, arena.PageSize, open, mayBeRetired); err != nil {
-		return fmt.Errorf("S1, slots: %w", err)
+// verifyRecords checks S1 of the records.
+func verifyRecords(records *arena.Records) error {
+	open := func(p int) bool { return records.Pages.At(uint32(p)) != nil }
+	mayBeRetired := func(p int, k uint32) bool { return records.Pages.At(uint32(p)).Load(k).Exhausted() }
+	if err := verifyPager(&records.Pager, arena.PageSize, open, mayBeRetired); err != nil {
+		return fmt.Errorf("S1, records: %w", err)
 	}
 	return nil
 }
@@ -51,9 +51,9 @@ func (cs *chunks) verify() error {
 	return nil
 }
 
-// verifyPager checks that each of the size slots of an open page is used or free, except those that
-// may be retired, and that at most one open page is empty.
-func verifyPager(p *arena.Pager, size int, open func(page int) bool, mayBeRetired func(page int, slot uint32) bool) error {
+// verifyPager checks that each of the size records of an open page is used or free, except those
+// that may be retired, and that at most one open page is empty.
+func verifyPager(p *arena.Pager, size int, open func(page int) bool, mayBeRetired func(page int, record uint32) bool) error {
 	empty := 0
 	for page := range p.Len() {
 		if !open(page) {
@@ -69,7 +69,7 @@ func verifyPager(p *arena.Pager, size int, open func(page int) bool, mayBeRetire
 			}
 		}
 		if used < 0 || used+free > size || used+free+retired < size {
-			return fmt.Errorf("page %d of %d slots: %d used, %d free, %d retired", page, size, used, free, retired)
+			return fmt.Errorf("page %d of %d records: %d used, %d free, %d retired", page, size, used, free, retired)
 		}
 		if used == 0 {
 			empty++
@@ -114,7 +114,7 @@ func verifyBuckets(s *shard) (err error) {
 		o.store.each(b, func(pos, i uint32) {
 			w := o.store.word(i)
 			if *o.store.pos(i) != pos {
-				err = fmt.Errorf("S2: entry %d of bucket %d names slot %d, whose position is %d", pos, b.id, i, *o.store.pos(i))
+				err = fmt.Errorf("S2: entry %d of bucket %d names record %d, whose position is %d", pos, b.id, i, *o.store.pos(i))
 			}
 			if b.state != bucketQueued || w.Kind() != arena.Placed {
 				return
@@ -128,8 +128,8 @@ func verifyBuckets(s *shard) (err error) {
 		}
 	}
 	listed := 0
-	for p := range s.slots.Pager.Len() {
-		if pg := s.slots.Pages.At(uint32(p)); pg != nil {
+	for p := range s.records.Pager.Len() {
+		if pg := s.records.Pages.At(uint32(p)); pg != nil {
 			for _, pos := range pg.Pos {
 				if pos != 0 {
 					listed++
@@ -138,23 +138,23 @@ func verifyBuckets(s *shard) (err error) {
 		}
 	}
 	if listed != entries {
-		return fmt.Errorf("S2: %d slots have a position, the buckets have %d entries", listed, entries)
+		return fmt.Errorf("S2: %d records have a position, the buckets have %d entries", listed, entries)
 	}
 	return nil
 }
 
 func verifyInbox(s *shard) error {
-	seen := make([]bool, s.slots.Pager.Len()<<arena.PageShift)
+	seen := make([]bool, s.records.Pager.Len()<<arena.PageShift)
 	first := s.inbox.first
-	for list, slots := range [][]uint32{s.inbox.staged, s.owner.arrivals.slots[s.owner.arrivals.done:]} {
+	for list, records := range [][]uint32{s.inbox.staged, s.owner.arrivals.records[s.owner.arrivals.done:]} {
 		if list == 1 {
 			// An arrival may have been moved to an earlier tick.
 			first = min(s.inbox.first, s.owner.arrivals.first)
 		}
-		for _, i := range slots {
-			w := loadWord(&s.slots.Pages, i)
+		for _, i := range records {
+			w := loadWord(&s.records.Pages, i)
 			if k := w.Kind(); seen[i] || k != arena.Staged && k != arena.Ending && k != arena.Ended {
-				return fmt.Errorf("B1: slot %d of the inbox has kind %d or is there twice", i, k)
+				return fmt.Errorf("B1: record %d of the inbox has kind %d or is there twice", i, k)
 			}
 			seen[i] = true
 			if w.Kind() != arena.Staged {
@@ -165,27 +165,27 @@ func verifyInbox(s *shard) error {
 			}
 		}
 	}
-	for p := range s.slots.Pager.Len() {
-		pg := s.slots.Pages.At(uint32(p))
+	for p := range s.records.Pager.Len() {
+		pg := s.records.Pages.At(uint32(p))
 		for k := range uint32(arena.PageSize) {
 			if pg == nil {
 				break
 			}
 			i := uint32(p)<<arena.PageShift | k
 			if kind := pg.Load(i).Kind(); (kind == arena.Staged || kind == arena.Ending) && !seen[i] && !slices.Contains(s.owner.ending, i) {
-				return fmt.Errorf("B1: slot %d of kind %d is not in the inbox", i, kind)
+				return fmt.Errorf("B1: record %d of kind %d is not in the inbox", i, kind)
 			}
 		}
 	}
 	for _, i := range s.inbox.free {
-		w := loadWord(&s.slots.Pages, i)
+		w := loadWord(&s.records.Pages, i)
 		k := w.Kind()
 		pending := k == arena.Staged || k == arena.Placed || k == arena.Ending || k == arena.Flushed
-		if seen[i] || pending || *s.owner.store.pos(i) != 0 || s.slots.Pager.IsFree(int(i>>arena.PageShift), i&arena.PageMask) {
-			return fmt.Errorf("B3: free slot %d has kind %d and position %d", i, k, *s.owner.store.pos(i))
+		if seen[i] || pending || *s.owner.store.pos(i) != 0 || s.records.Pager.IsFree(int(i>>arena.PageShift), i&arena.PageMask) {
+			return fmt.Errorf("B3: free record %d has kind %d and position %d", i, k, *s.owner.store.pos(i))
 		}
 		if s.countedFuncs.at(i) != nil {
-			return fmt.Errorf("B3: free slot %d has a function", i)
+			return fmt.Errorf("B3: free record %d has a function", i)
 		}
 		seen[i] = true
 	}

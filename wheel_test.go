@@ -29,7 +29,7 @@ type clockwork struct {
 
 func newClockwork(t testing.TB, size, levels int, now int64) *clockwork {
 	c := &clockwork{t: t, now: now, ticks: map[uint32]int64{}, moves: map[uint32]int{}}
-	c.store.slots = &c.table
+	c.store.records = &c.table
 	c.init(geometry{size: int64(size), bits: uint(bits.TrailingZeros(uint(size))), last: levels - 1}, &c.store, now)
 	return c
 }

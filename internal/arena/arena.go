@@ -1,48 +1,48 @@
-// Package arena stores the slots of timers in pages of words and positions. The pages contain no
-// pointers, so the garbage collector does not scan timers.
+// Package arena stores records, the memory of timers, in pages of words and positions. The pages
+// contain no pointers, so the garbage collector does not scan timers.
 //
-// A page and an index identify a slot. Each timer of a slot has its own generation of 14 bits. A
-// slot that has used all generations is retired, and a page of retired slots is released. If a page
-// is opened again under the same number, it is a new page whose generations start again. A
-// reference to a slot must therefore identify the page itself, and not only its number.
+// A page and an index identify a record. Each timer of a record has a generation of 14 bits. A
+// record that has used all generations is retired, and a page of retired records is released. If a
+// page is opened again under the same number, it is a new page whose generations start again, so a
+// reference to a record must identify the page itself.
 package arena
 
 import "sync/atomic"
 
 const (
 	PageShift = 9
-	PageSize  = 1 << PageShift // slots in a page
+	PageSize  = 1 << PageShift // records in a page
 	PageMask  = PageSize - 1
 
-	// MaxPages limits a Slots to 2^29 slots.
+	// MaxPages limits a Records to 2^29 records.
 	MaxPages = 1 << (29 - PageShift)
 )
 
-// Page is one page of slots.
+// Page is one page of records.
 type Page struct {
 	Words [PageSize]atomic.Uint64
-	Pos   [PageSize]uint32 // the position of the slot in a bucket, or 0; only the owner uses it
+	Pos   [PageSize]uint32 // the position of the record in a bucket, or 0; only the owner uses it
 }
 
-// Load returns the word of a slot.
+// Load returns the word of a record.
 //
 // Callers compare a page with nil before they index it. Otherwise the compiler checks the pointer
-// by a read of the page's first cache line, which costs another cache miss for a random slot.
-func (pg *Page) Load(slot uint32) Word { return Word(pg.Words[slot&PageMask].Load()) }
+// by a read of the page's first cache line, which costs another cache miss for a random record.
+func (pg *Page) Load(record uint32) Word { return Word(pg.Words[record&PageMask].Load()) }
 
-// Store sets the word of a slot. No other goroutine may change the slot at the same time.
-func (pg *Page) Store(slot uint32, w Word) { pg.Words[slot&PageMask].Store(uint64(w)) }
+// Store sets the word of a record. No other goroutine may change the record at the same time.
+func (pg *Page) Store(record uint32, w Word) { pg.Words[record&PageMask].Store(uint64(w)) }
 
-// Swap replaces the word of a slot if it is old, and reports whether it did. It is a
+// Swap replaces the word of a record if it is old, and reports whether it did. It is a
 // compare-and-swap.
-func (pg *Page) Swap(slot uint32, old, w Word) bool {
-	return pg.Words[slot&PageMask].CompareAndSwap(uint64(old), uint64(w))
+func (pg *Page) Swap(record uint32, old, w Word) bool {
+	return pg.Words[record&PageMask].CompareAndSwap(uint64(old), uint64(w))
 }
 
-// Arm sets the word of a free slot for its next timer and returns the word. x is the deadline bits.
-func (pg *Page) Arm(slot uint32, class Word, x uint64) Word {
-	w := pg.Load(slot).next(class, x)
-	pg.Store(slot, w)
+// Arm sets the word of a free record for its next timer and returns it. x is the deadline bits.
+func (pg *Page) Arm(record uint32, class Word, x uint64) Word {
+	w := pg.Load(record).next(class, x)
+	pg.Store(record, w)
 	return w
 }
 
@@ -88,9 +88,9 @@ func (t *Table[P]) Cap() int {
 	return 0
 }
 
-// Slots allocates slots. Any goroutine may read Pages. Only one goroutine at a time may use the
+// Records allocates records. Any goroutine may read Pages. Only one goroutine at a time may use the
 // other fields and the methods.
-type Slots struct {
+type Records struct {
 	Pages     Table[Page]
 	Pager     Pager
 	OpenPages int // number of pages with memory
@@ -99,22 +99,22 @@ type Slots struct {
 	Closed func(p int)
 }
 
-// Take allocates a slot. It returns false if a page must be opened first.
-func (s *Slots) Take() (uint32, bool) {
-	page, slot, ok := s.Pager.Take()
-	return uint32(page)<<PageShift | slot, ok
+// Take allocates a record. It returns false if a page must be opened first.
+func (s *Records) Take() (uint32, bool) {
+	page, record, ok := s.Pager.Take()
+	return uint32(page)<<PageShift | record, ok
 }
 
 // Open adds the new page pg under the number p, which is the result of Pager.Next.
-func (s *Slots) Open(p int, pg *Page) {
+func (s *Records) Open(p int, pg *Page) {
 	s.Pages.Set(p, pg)
 	s.Pager.Open(p, PageSize)
 	s.OpenPages++
 }
 
-// Put frees a slot whose timer has ended. An exhausted slot is not allocated again. If two pages
-// are empty, Put releases one of them to the garbage collector.
-func (s *Slots) Put(i uint32) {
+// Put frees a record whose timer has ended. An exhausted record is not allocated again. Of two
+// empty pages, Put releases one.
+func (s *Records) Put(i uint32) {
 	p := i >> PageShift
 	pg := s.Pages.At(p)
 	if pg == nil {
@@ -126,13 +126,13 @@ func (s *Slots) Put(i uint32) {
 }
 
 // Clear releases all pages.
-func (s *Slots) Clear() {
+func (s *Records) Clear() {
 	s.Pages.Clear()
 	s.Pager, s.OpenPages = Pager{}, 0
 }
 
 // close releases page p.
-func (s *Slots) close(p int) {
+func (s *Records) close(p int) {
 	s.Pages.Set(p, nil)
 	s.Pager.Close(p)
 	s.OpenPages--

@@ -30,7 +30,7 @@ func TestSizesAreThoseOfTheDocumentation(t *testing.T) {
 	require.EqualValues(t, 8, unsafe.Sizeof(Word(0)))
 	require.EqualValues(t, PageSize*(8+4), unsafe.Sizeof(Page{}), "12 bytes for each timer, and a size class of the runtime")
 	require.Zero(t, unsafe.Offsetof(Page{}.Words), "aligned like the page, also on 32-bit systems")
-	require.LessOrEqual(t, PageStateSize, uintptr(PageSize/8+16), "a bit for each slot and a few bytes")
+	require.LessOrEqual(t, PageStateSize, uintptr(PageSize/8+16), "a bit for each record and a few bytes")
 	require.LessOrEqual(t, uint64(MaxPages)<<PageShift, uint64(1)<<29)
 	require.Equal(t, Word(math.MaxUint64), kindMask|classMask|Listed|genMask<<genShift|(1<<tickBits-1)<<tickShift,
 		"kind, flags, generation and deadline fill the word")
@@ -97,7 +97,7 @@ func FuzzTick(f *testing.F) {
 	})
 }
 
-func TestNextTimerOfASlotHasTheNextGeneration(t *testing.T) {
+func TestNextTimerOfARecordHasTheNextGeneration(t *testing.T) {
 	t.Parallel()
 	for _, kind := range kinds {
 		for _, flags := range flagSets() {
@@ -116,7 +116,7 @@ func TestNextTimerOfASlotHasTheNextGeneration(t *testing.T) {
 func TestSwapOfAChangedWordFails(t *testing.T) {
 	t.Parallel()
 	pg := new(Page)
-	w := pg.Arm(PageSize+3, Lasting, 9) // the page uses the low bits of the slot
+	w := pg.Arm(PageSize+3, Lasting, 9) // the page uses the low bits of the record
 	requireParts(t, w, Staged, Lasting, 1, 9)
 	require.Equal(t, w, pg.Load(3))
 	require.False(t, pg.Swap(3, w.WithBits(8), w))
@@ -188,22 +188,22 @@ func TestTableIsReadableWhileItGrows(t *testing.T) {
 	readers.Wait()
 }
 
-// slab is a Slots with a reference model.
+// slab is a Records with a reference model.
 type slab struct {
-	Slots
+	Records
 	t       *testing.T
-	inUse   []uint32          // slots
-	gens    map[uint32]uint32 // by slot: the generation of its last timer
-	retired map[uint32]bool   // slots of pages that have memory
+	inUse   []uint32          // records
+	gens    map[uint32]uint32 // by record: the generation of its last timer
+	retired map[uint32]bool   // records of pages that have memory
 	closed  []int
 }
 
 func newSlab(t *testing.T) *slab {
 	s := &slab{t: t, gens: map[uint32]uint32{}, retired: map[uint32]bool{}}
-	s.Slots.Closed = func(p int) {
+	s.Records.Closed = func(p int) {
 		for _, i := range s.inUse {
 			if int(i>>PageShift) == p {
-				t.Fatalf("page %d was closed although slot %d is in use", p, i)
+				t.Fatalf("page %d was closed although record %d is in use", p, i)
 			}
 		}
 		for i := range uint32(PageSize) {
@@ -215,7 +215,7 @@ func newSlab(t *testing.T) *slab {
 	return s
 }
 
-// arm takes a slot and arms a timer in it.
+// arm takes a record and arms a timer in it.
 func (s *slab) arm() uint32 {
 	s.t.Helper()
 	i, ok := s.Take()
@@ -225,18 +225,18 @@ func (s *slab) arm() uint32 {
 		require.True(s.t, ok)
 	}
 	if slices.Contains(s.inUse, i) || s.retired[i] {
-		s.t.Fatalf("slot %d is in use or retired", i)
+		s.t.Fatalf("record %d is in use or retired", i)
 	}
 	gen := s.Pages.At(i>>PageShift).Arm(i, 0, uint64(i)).Gen()
 	if last, again := s.gens[i]; again && gen <= last {
-		s.t.Fatalf("slot %d: generation %d after %d", i, gen, last)
+		s.t.Fatalf("record %d: generation %d after %d", i, gen, last)
 	}
 	s.gens[i] = gen
 	s.inUse = append(s.inUse, i)
 	return i
 }
 
-// end frees the k-th slot in use.
+// end frees the k-th record in use.
 func (s *slab) end(k int) {
 	i := s.inUse[k]
 	s.inUse = slices.Delete(s.inUse, k, k+1)
@@ -248,7 +248,7 @@ func (s *slab) end(k int) {
 
 func (s *slab) word(i uint32) Word { return s.Pages.At(i >> PageShift).Load(i) }
 
-// age sets the generation of a slot in use to gen.
+// age sets the generation of a record in use to gen.
 func (s *slab) age(i uint32, gen Word) {
 	pg := s.Pages.At(i >> PageShift)
 	w := pg.Load(i)&^(genMask<<genShift) | gen<<genShift
@@ -272,7 +272,7 @@ func (s *slab) verify() {
 	}
 }
 
-// No two timers of a slot of one page have the same generation, and an exhausted slot is not
+// No two timers of a record of one page have the same generation, and an exhausted record is not
 // allocated again.
 func TestNoGenerationOfAPageIsUsedTwice(t *testing.T) {
 	t.Parallel()
@@ -302,7 +302,7 @@ func TestNoGenerationOfAPageIsUsedTwice(t *testing.T) {
 	}
 }
 
-func FuzzSlots(f *testing.F) {
+func FuzzRecords(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 200, 3, 255, 255, 9})
 	f.Fuzz(func(t *testing.T, script []byte) {
 		s := newSlab(t)
@@ -333,7 +333,7 @@ func FuzzSlots(f *testing.F) {
 	})
 }
 
-func TestExhaustedSlotIsRetired(t *testing.T) {
+func TestExhaustedRecordIsRetired(t *testing.T) {
 	t.Parallel()
 	s := newSlab(t)
 	other := s.arm()
@@ -348,8 +348,8 @@ func TestExhaustedSlotIsRetired(t *testing.T) {
 	s.verify()
 }
 
-// A page whose slots are all exhausted is released even if it is the only page.
-func TestPageOfExhaustedSlotsIsClosed(t *testing.T) {
+// A page whose records are all exhausted is released even if it is the only page.
+func TestPageOfExhaustedRecordsIsClosed(t *testing.T) {
 	t.Parallel()
 	s := newSlab(t)
 	for range PageSize {
@@ -378,7 +378,7 @@ func closePage0(s *slab, gen Word) {
 	}
 }
 
-// A closed page is opened again with new memory. Its generations start again, and slots that were
+// A closed page is opened again with new memory. Its generations start again, and records that were
 // retired can be used.
 func TestClosedPageIsReopenedWithNewMemory(t *testing.T) {
 	t.Parallel()
@@ -390,11 +390,11 @@ func TestClosedPageIsReopenedWithNewMemory(t *testing.T) {
 		closePage0(s, gen)
 		require.Equal(t, []int{0}, s.closed)
 		require.Nil(t, s.Pages.At(0))
-		slots := map[uint32]bool{}
+		records := map[uint32]bool{}
 		for range 2 * PageSize {
-			slots[s.arm()] = true
+			records[s.arm()] = true
 		}
-		require.Len(t, slots, 2*PageSize)
+		require.Len(t, records, 2*PageSize)
 		require.NotSame(t, before, s.Pages.At(0))
 		s.verify()
 	}
@@ -411,5 +411,5 @@ func TestClearReleasesAllPages(t *testing.T) {
 	require.Nil(t, s.Pages.At(1))
 	_, ok := s.Take()
 	require.False(t, ok)
-	require.NotPanics(t, func() { s.Put(700) }, "Put of a slot of a released page")
+	require.NotPanics(t, func() { s.Put(700) }, "Put of a record of a released page")
 }

@@ -7,33 +7,33 @@ import (
 
 const pageWords = PageSize / 64
 
-// pageState has the free slots of one page as a bitmap.
+// pageState has the free items of one page as a bitmap.
 type pageState struct {
 	free [pageWords]uint64
-	used int32 // number of slots in use
-	room int32 // number of free slots
+	used int32 // number of items in use
+	room int32 // number of free items
 }
 
 // PageStateSize is the memory of a Pager for each page, in bytes.
 const PageStateSize = unsafe.Sizeof(pageState{})
 
-// Pager decides which slot is allocated next: the lowest free slot of the lowest page with a free
-// slot. Timers that survive a spike are therefore concentrated in few pages.
+// Pager decides which item is allocated next: the lowest free item of the lowest page with a free
+// item. Timers that survive a spike are therefore concentrated in few pages.
 //
-// A Pager keeps at most one page without used slots, so that a program that arms and stops one
+// A Pager keeps at most one page without used items, so that a program that arms and stops one
 // timer in a loop allocates nothing. It reports every further empty page for release. All
 // operations are O(1), except for a scan of a bitmap of pages.
 type Pager struct {
 	state         []pageState
-	withFree      bitset // pages with memory and a free slot
+	withFree      bitset // pages with memory and a free item
 	withoutMemory bitset // pages without memory
 	low           int    // the lowest page of withFree plus 1; 0 if there is none
-	empties       int    // number of pages with memory and no used slot
+	empties       int    // number of pages with memory and no used item
 }
 
-// Take allocates a slot and returns its page and offset. It returns false if no page has a free
-// slot.
-func (p *Pager) Take() (page int, slot uint32, ok bool) {
+// Take allocates a item and returns its page and offset. It returns false if no page has a free
+// item.
+func (p *Pager) Take() (page int, item uint32, ok bool) {
 	if p.low == 0 {
 		return 0, 0, false
 	}
@@ -43,7 +43,7 @@ func (p *Pager) Take() (page int, slot uint32, ok bool) {
 	for st.free[w] == 0 {
 		w++
 	}
-	slot = uint32(w<<6 | bits.TrailingZeros64(st.free[w]))
+	item = uint32(w<<6 | bits.TrailingZeros64(st.free[w]))
 	st.free[w] &= st.free[w] - 1
 	if st.used == 0 {
 		p.empties--
@@ -54,16 +54,16 @@ func (p *Pager) Take() (page int, slot uint32, ok bool) {
 		p.withFree.clear(page)
 		p.low = p.withFree.min() + 1
 	}
-	return page, slot, true
+	return page, item, true
 }
 
-// Put frees a slot. If reuse is false, the slot is not allocated again. Put reports whether the
+// Put frees a item. If reuse is false, the item is not allocated again. Put reports whether the
 // page is empty and should be closed.
-func (p *Pager) Put(page int, slot uint32, reuse bool) (surplus bool) {
+func (p *Pager) Put(page int, item uint32, reuse bool) (surplus bool) {
 	st := &p.state[page]
 	st.used--
 	if reuse {
-		st.free[slot>>6] |= 1 << (slot & 63)
+		st.free[item>>6] |= 1 << (item & 63)
 		st.room++
 		if st.room == 1 {
 			p.withFree.set(page)
@@ -79,7 +79,7 @@ func (p *Pager) Put(page int, slot uint32, reuse bool) (surplus bool) {
 	return p.empties > 1 || st.room == 0
 }
 
-// Next returns the number of the page to open if no page has a free slot: the lowest closed page,
+// Next returns the number of the page to open if no page has a free item: the lowest closed page,
 // or a new number.
 func (p *Pager) Next() int {
 	if i := p.withoutMemory.min(); i >= 0 {
@@ -94,15 +94,15 @@ func (p *Pager) HasRoom() bool { return p.low > 0 }
 // Len returns the number of pages, including those without memory.
 func (p *Pager) Len() int { return len(p.state) }
 
-// Used returns the number of used slots of a page.
+// Used returns the number of used items of a page.
 func (p *Pager) Used(page int) int { return int(p.state[page].used) }
 
-// IsFree reports whether a slot of a page that has memory is free.
-func (p *Pager) IsFree(page int, slot uint32) bool {
-	return p.state[page].free[slot>>6]>>(slot&63)&1 == 1
+// IsFree reports whether a item of a page that has memory is free.
+func (p *Pager) IsFree(page int, item uint32) bool {
+	return p.state[page].free[item>>6]>>(item&63)&1 == 1
 }
 
-// Open records that page now has memory and n free slots.
+// Open records that page now has memory and n free items.
 func (p *Pager) Open(page, n int) {
 	if page == len(p.state) {
 		p.state = append(p.state, pageState{})

@@ -40,12 +40,12 @@ func TestBitsetModel(t *testing.T) {
 
 func (b bitset) has(i int) bool { return i>>6 < len(b) && b[i>>6]>>(i&63)&1 == 1 }
 
-// pagerModel is a Pager with pages of n slots and a reference model.
+// pagerModel is a Pager with pages of n items and a reference model.
 type pagerModel struct {
 	Pager
 	t       *testing.T
 	n       int
-	used    [][2]int // page and slot
+	used    [][2]int // page and item
 	held    map[[2]int]bool
 	retired map[[2]int]bool
 	open    []bool // by page: whether it has memory
@@ -55,10 +55,10 @@ func newPagerModel(t *testing.T, n int) *pagerModel {
 	return &pagerModel{t: t, n: n, held: map[[2]int]bool{}, retired: map[[2]int]bool{}}
 }
 
-// take allocates a slot and checks that it is the lowest free slot of the lowest page. If no slot
+// take allocates a item and checks that it is the lowest free item of the lowest page. If no item
 // is free, take first opens a page and checks that it is the lowest one without memory.
 func (p *pagerModel) take() {
-	page, slot, ok := p.Take()
+	page, item, ok := p.Take()
 	if ok != p.hasRoom() {
 		p.t.Fatalf("Take: %v", ok)
 	}
@@ -75,18 +75,18 @@ func (p *pagerModel) take() {
 		}
 		p.Open(want, p.n)
 		p.open[want] = true
-		page, slot, _ = p.Take()
+		page, item, _ = p.Take()
 	}
 	for pg := range page + 1 {
-		for k := 0; p.open[pg] && k < p.n && (pg < page || k < int(slot)); k++ {
+		for k := 0; p.open[pg] && k < p.n && (pg < page || k < int(item)); k++ {
 			if at := [2]int{pg, k}; !p.held[at] && !p.retired[at] {
-				p.t.Fatalf("took slot %d of page %d while slot %d of page %d is free", slot, page, k, pg)
+				p.t.Fatalf("took item %d of page %d while item %d of page %d is free", item, page, k, pg)
 			}
 		}
 	}
-	at := [2]int{page, int(slot)}
-	if p.held[at] || p.retired[at] || int(slot) >= p.n {
-		p.t.Fatalf("took slot %d of page %d, which is not free", slot, page)
+	at := [2]int{page, int(item)}
+	if p.held[at] || p.retired[at] || int(item) >= p.n {
+		p.t.Fatalf("took item %d of page %d, which is not free", item, page)
 	}
 	p.used = append(p.used, at)
 	p.held[at] = true
@@ -103,7 +103,7 @@ func (p *pagerModel) hasRoom() bool {
 	return false
 }
 
-// put frees the k-th slot in use, and closes its page if the Pager says so.
+// put frees the k-th item in use, and closes its page if the Pager says so.
 func (p *pagerModel) put(k int, reuse bool) {
 	at := p.used[k]
 	p.used = slices.Delete(p.used, k, k+1)
@@ -139,7 +139,7 @@ func (p *pagerModel) verify() {
 		}
 		for k := 0; p.open[pg] && k < p.n; k++ {
 			if at := [2]int{pg, k}; p.IsFree(pg, uint32(k)) != (!p.held[at] && !p.retired[at]) {
-				p.t.Fatalf("slot %d of page %d: free is %v", k, pg, p.IsFree(pg, uint32(k)))
+				p.t.Fatalf("item %d of page %d: free is %v", k, pg, p.IsFree(pg, uint32(k)))
 			}
 		}
 	}
@@ -152,7 +152,7 @@ func TestPagerModel(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{64, 128, PageSize} {
 		for seed := range uint64(5) {
-			t.Run(fmt.Sprintf("slots=%d/seed=%d", n, seed), func(t *testing.T) {
+			t.Run(fmt.Sprintf("items=%d/seed=%d", n, seed), func(t *testing.T) {
 				t.Parallel()
 				rng := rand.New(rand.NewPCG(seed, uint64(n)))
 				p := newPagerModel(t, n)
@@ -173,7 +173,7 @@ func TestPagerModel(t *testing.T) {
 func FuzzPager(f *testing.F) {
 	f.Add([]byte{60, 60, 60, 61, 62, 63, 255, 255, 254})
 	f.Fuzz(func(t *testing.T, script []byte) {
-		const most = 32 * 64 // slots; the time of verify is proportional
+		const most = 32 * 64 // items; the time of verify is proportional
 		p := newPagerModel(t, 64)
 		for _, op := range script[:min(len(script), 256)] {
 			switch n := int(op >> 2); op & 3 {
@@ -209,7 +209,7 @@ func TestOneEmptyPageIsKept(t *testing.T) {
 			pages := slices.Clone(p.open)
 			p.take()
 			p.put(fill, true)
-			require.Equal(t, pages, p.open, "%d slots in use", fill)
+			require.Equal(t, pages, p.open, "%d items in use", fill)
 		}
 	}
 }
@@ -231,9 +231,9 @@ func (p *Pager) verify() error {
 		case p.withFree.has(i) != (room > 0):
 			return fmt.Errorf("page %d: room is %d, withFree has it: %v", i, room, p.withFree.has(i))
 		case !open && room != 0:
-			return fmt.Errorf("page %d has %d free slots and is in withoutMemory", i, room)
+			return fmt.Errorf("page %d has %d free items and is in withoutMemory", i, room)
 		case !open && st.used != 0:
-			return fmt.Errorf("page %d has %d slots in use but no memory", i, st.used)
+			return fmt.Errorf("page %d has %d items in use but no memory", i, st.used)
 		}
 		if open && st.used == 0 {
 			empties++
@@ -243,7 +243,7 @@ func (p *Pager) verify() error {
 		return fmt.Errorf("%d empty pages, empties is %d", empties, p.empties)
 	}
 	if p.low != p.withFree.min()+1 {
-		return fmt.Errorf("low is %d, lowest page with a free slot is %d", p.low-1, p.withFree.min())
+		return fmt.Errorf("low is %d, lowest page with a free item is %d", p.low-1, p.withFree.min())
 	}
 	return nil
 }

@@ -2,10 +2,10 @@ package arena
 
 import "github.com/timingwheel-go/timingwheel/internal/clock"
 
-// Kind is the state of a slot.
+// Kind is the state of a record.
 //
 //	from     to        by                when
-//	any *    Staged    arming caller     a timer is armed in the slot
+//	any *    Staged    arming caller     a timer is armed in the record
 //	Staged   Placed    owner             the timer moves from the inbox to a bucket
 //	Staged   Ending    Stop              this call stops the timer; it clears the payload next
 //	Ending   Ended *   the same Stop     the payload is cleared
@@ -13,14 +13,14 @@ import "github.com/timingwheel-go/timingwheel/internal/clock"
 //	Placed   Staged    worker            the timer was postponed while it was due
 //	Placed   Flushed   Flush             the timer is claimed; its callback begins later
 //	Placed   Dead *    Stop              this call stops the timer; it clears the payload and
-//	                                     pushes the slot on the stack of removals
+//	                                     pushes the record on the stack of removals
 //	Placed   Dead *    wheel's Stop      the timer is discarded, so later claims fail
 //	Placed   Spent *   worker            the timer is claimed, and its callback begins
 //	Placed   Spent *   RemoveAll         the payload is returned
 //	Flushed  Spent *   worker            as Placed
 //	Flushed  Dead *    wheel's Stop      as Placed
 //
-// A star marks a final kind. The slot is allocated again once no inbox, bucket or stack refers to
+// A star marks a final kind. The record is allocated again once no inbox, bucket or stack refers to
 // it. A queue of due timers may still do so, with the old generation.
 //
 // Every transition is one compare-and-swap of the whole word, so it fails if the generation or the
@@ -28,7 +28,7 @@ import "github.com/timingwheel-go/timingwheel/internal/clock"
 // and keeps its kind. The owner is the goroutine that holds the wheel's lock.
 type Kind uint8
 
-// The kinds of slots.
+// The kinds of records.
 const (
 	Spent   Kind = iota // never used, or claimed: on the stack of removals, or about to be
 	Staged              // pending, in the inbox
@@ -45,7 +45,7 @@ const (
 	Counted Word = 2 << 3 // the calls of the timer's function are counted
 )
 
-// Listed is a flag. Staged, Ending, Ended: a bucket may also refer to the slot.
+// Listed is a flag. Staged, Ending, Ended: a bucket may also refer to the record.
 const Listed Word = 1 << 5
 
 const (
@@ -63,16 +63,16 @@ const (
 
 const _ = uint(1<<tickBits - 1 - clock.LastTick) // a word has room for every tick
 
-// Word is the whole state of a slot: kind, flags, generation, and the tick of the deadline.
+// Word is the whole state of a record: kind, flags, generation, and the tick of the deadline.
 //
 //	bits   0..2   kind
 //	       3..4   class
 //	       5      Listed
 //	       6..19  generation
-//	      20..63  tick of the deadline; Dead, Spent: next slot of the stack
+//	      20..63  tick of the deadline; Dead, Spent: next record of the stack
 type Word uint64
 
-// Kind returns the kind of the slot.
+// Kind returns the kind of the record.
 func (w Word) Kind() Kind { return Kind(w & kindMask) }
 
 // Has reports whether a flag is set.
@@ -93,14 +93,14 @@ func (w Word) Bits() uint64 { return uint64(w >> tickShift) }
 // Tick returns the tick of the deadline.
 func (w Word) Tick() int64 { return int64(w >> tickShift) }
 
-// Gen returns the generation of the slot, which handles contain.
+// Gen returns the generation of the record, which handles contain.
 func (w Word) Gen() uint32 { return uint32(w>>genShift) & genMask }
 
-// next returns the word for the slot's next timer. The slot must not be exhausted.
+// next returns the word for the record's next timer. The record must not be exhausted.
 func (w Word) next(class Word, x uint64) Word {
 	gen := (w>>genShift + 1) & genMask
 	return Word(x)<<tickShift | gen<<genShift | class | Word(Staged)
 }
 
-// Exhausted reports whether the slot has used all generations, so that it must be retired.
+// Exhausted reports whether the record has used all generations, so that it must be retired.
 func (w Word) Exhausted() bool { return w>>genShift&genMask == genMask }

@@ -208,22 +208,22 @@ func run[H any](b *testing.B, impl string, c bench.Config, open bench.Open[H], f
 	})
 }
 
-// slotHost runs items that are indices of words, as the records of timers are.
-type slotHost struct {
+// recordHost runs items that are indices of words, as the records of timers are.
+type recordHost struct {
 	words []atomic.Uint64
 	f     func()
 }
 
-func (h *slotHost) Run(items []uint64) {
+func (h *recordHost) Run(items []uint64) {
 	for _, i := range items {
 		if h.words[i].CompareAndSwap(1, 2) {
 			h.f()
 		}
 	}
 }
-func (h *slotHost) Live() func(uint64) bool { return func(uint64) bool { return true } }
+func (h *recordHost) Live() func(uint64) bool { return func(uint64) bool { return true } }
 
-func (h *slotHost) More() {}
+func (h *recordHost) More() {}
 
 // BenchmarkBurst measures a million quick callbacks: the time from the first Put until the last one
 // has run.
@@ -261,7 +261,7 @@ func burst(b *testing.B, n int, work func()) {
 }
 
 func burstPool(n int, f func()) {
-	h := &slotHost{words: make([]atomic.Uint64, n), f: f}
+	h := &recordHost{words: make([]atomic.Uint64, n), f: f}
 	for i := range h.words {
 		h.words[i].Store(1)
 	}
