@@ -185,7 +185,6 @@ type page[T any] struct {
 
 func (s *shardOf[T]) closePage(p int) {
 	s.values.Set(p, nil)
-	s.countedFuncs.closePage(p)
 	s.refs.At(uint32(p)).page.Store(nil)
 	s.refs.Set(p, nil)
 	if s.inbox.order != nil {

@@ -16,8 +16,8 @@ type batch[T any] struct {
 	now, tick int64 // the clock at the beginning of the batch
 	n         int
 	buffer    *valueBuffer[T]
-	values    []T          // claimed payloads whose call has not begun
-	counted   *countedFunc // of the call, if its calls are counted; else nil
+	values    []T        // claimed payloads whose call has not begun
+	counted   *rearmable // of the call, if its timer is of class Counted
 
 	// The claimed records of shard that are not pushed yet. Their words link them.
 	shard       *shardOf[T]
@@ -35,7 +35,7 @@ type batches[T any] struct {
 	values   atomic.Pointer[valueBuffer[T]] // for reuse; may be nil
 	lateness latenessCount
 	panics   atomic.Uint64 // calls of OnPanic
-	claiming atomic.Int32  // batches with claims for one call that has not begun
+	claiming atomic.Int32  // claims whose call has not begun: of batches and of FuncTimers
 }
 
 // run claims the timers of a batch and calls their callbacks, or one callback for all payloads. It
@@ -116,10 +116,12 @@ func (b *batch[T]) claim(t Timer) bool {
 		if values == nil {
 			return false
 		}
-		counted := s.countCall(i, w)
+		if w.Is(arena.Counted) {
+			b.engine.batches.claiming.Add(1) // until call
+		}
 		if !pg.Swap(i, w, w.With(arena.Spent).WithBits(uint64(b.last))) {
-			if counted != nil && w.Kind() == arena.Placed {
-				s.countedFuncs.waits.callEnded(counted)
+			if w.Is(arena.Counted) {
+				b.engine.batches.claiming.Add(-1)
 			}
 			continue
 		}
@@ -135,14 +137,13 @@ func (b *batch[T]) claim(t Timer) bool {
 		} else {
 			s.claimed.fired.Add(1)
 		}
-		b.counted = counted
 		p := &values[i&arena.PageMask]
-		if counted != nil {
-			s.countedFuncs.clear(i)
-			b.values = append(b.values, any(counted.f).(T))
-		} else {
-			b.values = append(b.values, *p)
+		v := *p
+		if b.counted = nil; w.Is(arena.Counted) {
+			b.counted = rearmableOf(any(v).(func()))
+			v = any(b.counted.f).(T)
 		}
+		b.values = append(b.values, v)
 		var zero T
 		*p = zero
 		if b.last = i + 1; b.records == 0 {
@@ -158,8 +159,10 @@ func (b *batch[T]) claim(t Timer) bool {
 // itself, because it knows the user's function.
 func (b *batch[T]) call() {
 	e := b.engine
-	if b.counted != nil {
-		defer e.funcTimers.waits.callEnded(b.counted)
+	if c := b.counted; c != nil {
+		c.begun.Add(1)
+		e.batches.claiming.Add(-1)
+		defer c.end(&e.funcTimers.waits)
 	}
 	f := uintptr(0)
 	if e.around.hook != nil {

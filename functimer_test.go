@@ -237,8 +237,8 @@ func TestRaceCallIsNotEarlyAfterATouch(t *testing.T) {
 	}
 }
 
-// A timer takes at most 77 bytes in all, not counting the program's closure.
-func TestFuncTimerTakesAtMost77Bytes(t *testing.T) {
+// A timer takes at most 75 bytes in all, not counting the program's closure.
+func TestFuncTimerTakesAtMost75Bytes(t *testing.T) {
 	if underRace || underInvariants || unsafe.Sizeof(uintptr(0)) < 8 {
 		t.Skip("the sizes are those of an ordinary 64-bit build")
 	}
@@ -253,6 +253,6 @@ func TestFuncTimerTakesAtMost77Bytes(t *testing.T) {
 	tw.Len() // places all timers
 	each := float64(heapNow()-before) / n
 	t.Logf("%.1f bytes a timer", each)
-	assert.LessOrEqual(t, each, 77+float64(slack)/n)
+	assert.LessOrEqual(t, each, 75+float64(slack)/n)
 	runtime.KeepAlive(timers)
 }

@@ -82,10 +82,10 @@ func (tw *TimingWheel) ScheduleRun(s Scheduler, f func(r *Run)) Timer {
 	return tw.startPlan(&plan{planner: planner.For(s), f: f, timed: true})
 }
 
-// plan is a [FuncTimer] that is armed again after each run. Its handle is a [Timer] whose pageRef
+// plan is a timer that is armed again after each run. Its handle is a [Timer] whose pageRef
 // has no page and refers to the plan.
 type plan struct {
-	timer  FuncTimer
+	timer  rearmable
 	handle pageRef
 
 	// mu is held for a moment only: the planner and the function run without it. Calls of the
@@ -125,7 +125,7 @@ const (
 // run.
 func (tw *TimingWheel) startPlan(p *plan) Timer {
 	p.handle.home = unsafe.Pointer(&engineOf(tw).shards[0].shard)
-	p.timer.InitStopped(tw, p.run)
+	p.timer.init(engineOf(tw), p.run)
 	now := p.now()
 	first := p.planner.First(now)
 	p.mu.Lock()
@@ -142,10 +142,10 @@ func (tw *TimingWheel) startPlan(p *plan) Timer {
 // now returns the current time by both clocks.
 func (p *plan) now() time.Time { return shardAt(&p.handle).wallNow() }
 
-// runPlan is the code address of the function of every plan's timer.
+// runPlan is the code address of the callback of every plan.
 var runPlan = codeOf(new(plan).run)
 
-// callee returns the code address of a function, or 0 for the function of a plan's timer.
+// callee returns the code address of a callback, or 0 for that of a plan.
 func callee(f []func()) uintptr {
 	if code := codeOf(f[0]); code != runPlan {
 		return code
@@ -175,7 +175,7 @@ func (p *plan) run() {
 	if !step.Overlap && !step.Next.IsZero() {
 		defer p.end(c, pending, r.Planned, step.Next)
 	}
-	if e := engineAt(&p.handle); e.around.hook != nil {
+	if e := p.timer.engine(); e.around.hook != nil {
 		r := r // the closure captures this copy, so the outer r does not escape
 		e.runAround(codeOf(f), []func(){func() { p.call(f, r) }})
 		return
@@ -261,7 +261,7 @@ func (p *plan) wait(c planner.Planner, r pendingRun, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.arm(next, now, now)
-	engineAt(&p.handle).funcTimers.planWaits.Add(1)
+	p.timer.engine().funcTimers.planWaits.Add(1)
 	return true
 }
 
@@ -310,7 +310,7 @@ func (p *plan) arm(next, before, now time.Time) {
 	if r.byWall {
 		r.checkAt = min(r.deadline, clock.Later(reading, int64(clock.Compare)))
 	}
-	p.timer.resetTo(r.checkAt, reading)
+	p.timer.resetTo(r.checkAt, reading, 0)
 	if r.flushes = p.flushes(); s.closed.Load() {
 		p.finish()
 	}
@@ -321,7 +321,7 @@ func (p *plan) arm(next, before, now time.Time) {
 }
 
 // flushes returns the number of Flushes that have begun.
-func (p *plan) flushes() uint32 { return engineAt(&p.handle).funcTimers.flushes.Load() }
+func (p *plan) flushes() uint32 { return p.timer.engine().funcTimers.flushes.Load() }
 
 // finish ends the plan. mu is held.
 func (p *plan) finish() {
@@ -336,7 +336,7 @@ func (p *plan) stop() bool {
 		return false
 	}
 	p.finish()
-	p.timer.Stop()
+	p.timer.stop()
 	return true
 }
 
@@ -380,5 +380,6 @@ func (p *plan) next() (time.Time, bool) {
 	if s := shardAt(&p.handle); !p.ended() && p.pending.byWall {
 		return s.config.TimeAt(s.config.ticks.Begin(s.config.ticks.Ceil(p.pending.deadline))), true
 	}
-	return p.timer.Deadline()
+	h, _ := p.timer.handle()
+	return h.Deadline()
 }

@@ -315,8 +315,8 @@ func TestPlanStoppedOrMovedRightAfterAClaim(t *testing.T) {
 				}), func() { runs = append(runs, int(tw.Now().Sub(start)/ms)) })
 				timer := &asPlan(plan).timer
 				run := timer.f
-				timer.f = func() {
-					if claims++; claims == 2 && when == "claimed" {
+				timer.f = func() { // from the second run on
+					if claims++; claims == 1 && when == "claimed" {
 						row.act(tw, plan)
 					}
 					run()

@@ -68,7 +68,7 @@ func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) 
 			e.dues = append(e.dues, e.newDue(opts.Executor, limited))
 		}
 		s.alarm.workersDrive = opts.Executor == nil && !opts.Manual
-		s.alarm.due, s.countedFuncs.waits = e.dues[len(e.dues)-1], &e.funcTimers.waits
+		s.alarm.due = e.dues[len(e.dues)-1]
 		s.init(e.config, s)
 		s.noPage.home = unsafe.Pointer(&s.shard)
 		if e.config.profileRate > 0 {
@@ -158,9 +158,8 @@ type shard struct {
 	config config // immutable
 	typed  typedShard
 
-	countedFuncs   countedFuncs // the payloads of FuncTimers
-	closed         atomic.Bool  // no arm, Stop, Reschedule or claim succeeds any more
-	drainRequested atomic.Bool  // a caller asks the owner to drain the inbox and the removals
+	closed         atomic.Bool // no arm, Stop, Reschedule or claim succeeds any more
+	drainRequested atomic.Bool // a caller asks the owner to drain the inbox and the removals
 	alarm          driverAlarm
 	now            atomic.Int64 // ns: a time that has passed, stored by the owner; Manual: the clock
 
@@ -228,7 +227,6 @@ func (s *shardOf[T]) setPayload(i uint32, v T) {
 
 func (s *shardOf[T]) clear() {
 	s.values.Clear()
-	s.countedFuncs.closeAll()
 	s.nextPage, s.samples = nil, sampling.Table[Timer]{}
 }
 
@@ -266,15 +264,6 @@ func (s *shard) wallNow() time.Time {
 		return s.config.TimeAt(s.now.Load())
 	}
 	return clock.Now()
-}
-
-// release clears the payload of record i, whose word is w. The caller has stopped its timer.
-func (s *shard) release(i uint32, w arena.Word) {
-	if w.Is(arena.Counted) {
-		s.countedFuncs.clear(i)
-		return
-	}
-	s.typed.drop(i)
 }
 
 // callerQuantum is the largest number of timers that a caller places, and the largest number that

@@ -18,7 +18,7 @@ func TestSizesOfHandles(t *testing.T) {
 	const word = unsafe.Sizeof(uintptr(0))
 	require.EqualValues(t, 8+word, unsafe.Sizeof(Timer{}))
 	require.LessOrEqual(t, unsafe.Sizeof(Timer{}), uintptr(16))
-	require.LessOrEqual(t, unsafe.Sizeof(FuncTimer{}), uintptr(40))
+	require.LessOrEqual(t, unsafe.Sizeof(FuncTimer{}), uintptr(48))
 	if word == 8 {
 		require.LessOrEqual(t, unsafe.Sizeof(deadlineContext{}), uintptr(96), "a size class of the allocator")
 	}

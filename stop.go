@@ -119,9 +119,6 @@ func (s *shard) discardAll() {
 				continue
 			}
 			s.owner.counters.discarded++
-			if k == arena.Flushed && w.Is(arena.Counted) {
-				s.countedFuncs.waits.callEnded(s.countedFuncs.at(t.index))
-			}
 			if w.Is(arena.Lasting) {
 				t.gen = w.Gen()
 				s.typed.keepLasting(t, w)
@@ -189,12 +186,8 @@ func (s *shard) flushOne(pg *arena.Page, i uint32) (w arena.Word, ok bool) {
 		if w.Kind() != arena.Placed {
 			return w, false
 		}
-		counted := s.countCall(i, w)
 		if pg.Swap(i, w, w.With(arena.Flushed)) {
 			return w, true
-		}
-		if counted != nil {
-			s.countedFuncs.waits.callEnded(counted)
 		}
 	}
 }

@@ -27,7 +27,9 @@ func requireNoneInFlight(t *testing.T, tw *TimingWheel) {
 	waits := &engineOf(tw).funcTimers.waits
 	waits.mu.Lock()
 	defer waits.mu.Unlock()
-	require.Empty(t, waits.ended)
+	require.Empty(t, waits.channels)
+	require.Zero(t, waits.waiting.Load())
+	require.Zero(t, engineOf(tw).batches.claiming.Load())
 }
 
 // If the function is not running, StopWait stops the timer and returns nil at once, even if the

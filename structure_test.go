@@ -26,7 +26,7 @@ var layers = [][]string{
 	{"wheel.go"},
 	{
 		"options.go", "shard.go", "arm.go", "timer.go", "driver.go", "cascade.go", "executor.go",
-		"claim.go", "countedfunc.go", "stop.go", "manual.go", "stats.go",
+		"claim.go", "rearmable.go", "stop.go", "manual.go", "stats.go",
 	},
 	{"timeouts.go"},
 	{"timingwheel.go", "scheduler.go", "functimer.go", "context.go"},

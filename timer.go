@@ -223,7 +223,7 @@ func (r record) finishStop(w, to arena.Word) {
 	s := r.shard
 	switch w.Kind() {
 	case arena.Staged:
-		s.release(r.index, w)
+		s.typed.drop(r.index)
 		r.page.Store(r.index, to.With(arena.Ended))
 	case arena.Placed:
 		r.remove(to)
@@ -234,7 +234,7 @@ func (r record) finishStop(w, to arena.Word) {
 // removals. If there are enough removals, it tries to become the owner and carries them out.
 func (r record) remove(dead arena.Word) {
 	s := r.shard
-	s.release(r.index, dead)
+	s.typed.drop(r.index)
 	if s.removals.push(r.page, r.index, dead) >= removalsMax {
 		s.tryDrain()
 	}
