@@ -152,16 +152,13 @@ func mustBePositive(function string, d time.Duration) {
 func NewTicker(d time.Duration) *Ticker { return Default().NewTicker(d) }
 
 // emitter is the common part of [ChannelTimer] and [Ticker]: it sends times on a channel with a
-// buffer of one. While relay is set, timer is pending, or its callback is claimed and about to lock
-// mu, or a stopped wheel has discarded it.
+// buffer of one.
 //
 //	E1  Only fire sends, under mu, and it never blocks. A ChannelTimer has a value in its channel
-//	    only while relay is nil. A tick that finds the buffer full is dropped.
-//	E2  fire sends only for the relay that is set. Stop unsets the relay and empties the channel in
-//	    one critical section. Reset does the same and sets a new relay, or moves a pending timer
-//	    and keeps its relay. So no earlier value can be received after Stop or Reset.
-//	E3  The goroutine that stops the timer puts the relay back into the pool, or fire does. A relay
-//	    whose callback comes too late is garbage. So a relay never has two pending callbacks.
+//	    only while it is not armed. A tick that finds the buffer full is dropped.
+//	E2  Stop and Reset empty the channel. If they come after a claim of the timer, they count its
+//	    call in late, in the same critical section, and fire sends nothing for a late call. So no
+//	    earlier value can be received after Stop or Reset.
 //
 // Lock order: emitter.mu -> shard.armMu. The wheel runs callbacks without a lock, so fire may take
 // both.
@@ -171,36 +168,12 @@ func NewTicker(d time.Duration) *Ticker { return Default().NewTicker(d) }
 type emitter struct {
 	wheel *TimingWheel // nil: not made by a constructor
 	c     chan time.Time
+	timer rearmable
 
 	mu       sync.Mutex
-	relay    *relay // the one that may send; nil if there is none
-	timer    Timer  // of relay
+	armed    bool // timer is pending or claimed, or was discarded by the wheel's Stop
+	late     int  // calls to fire that are to come and have to send nothing
 	periodic *periodic
-}
-
-// relay is a callback that refers to its emitter and can be reused for another one. A closure for
-// each timer would be one more allocation.
-type relay struct {
-	owner *emitter
-	run   func() // calls fire of the owner
-}
-
-var relays sync.Pool // shared by all wheels
-
-func newRelay(owner *emitter) *relay {
-	r, ok := relays.Get().(*relay)
-	if !ok {
-		r = new(relay)
-		r.run = func() { r.owner.fire(r) }
-	}
-	r.owner = owner
-	return r
-}
-
-// recycle puts a relay into the pool. The pool keeps no emitter.
-func (r *relay) recycle() {
-	r.owner = nil
-	relays.Put(r)
 }
 
 // periodic has the period of a [Ticker] and the time of its next tick.
@@ -221,41 +194,34 @@ func (r *periodic) skipTo(now int64) {
 // start arms a new emitter, d from now.
 func (e *emitter) start(tw *TimingWheel, d time.Duration) {
 	e.wheel, e.c = tw, make(chan time.Time, 1)
+	e.timer.init(engineOf(tw), e.fire)
 	e.reset(d)
 }
 
-// arm sets r and arms its timer, unless the wheel is stopped. mu is held, and no relay is set.
-func (e *emitter) arm(r *relay, deadline, now int64) {
-	if e.timer = engineOf(e.wheel).armAt(deadline, now, r.run, 0); e.timer != (Timer{}) {
-		e.relay = r
-	}
-}
-
-// fire is the callback of a relay's timer.
-func (e *emitter) fire(r *relay) {
+// fire is the callback of the timer.
+func (e *emitter) fire() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.relay != r {
+	if e.late > 0 {
+		e.late--
 		return
 	}
-	e.relay = nil
+	e.armed = e.periodic != nil
 	date := e.wheel.wallNow()
 	select {
 	case e.c <- date:
 	default: // the receiver is slow, and the tick is dropped
 	}
-	p := e.periodic
-	if p == nil {
-		r.recycle()
-		return
+	if p := e.periodic; p != nil {
+		now, _ := engineOf(e.wheel).config.Instant(date)
+		p.skipTo(now)
+		e.timer.resetTo(p.next, now, 0)
+		h, _ := e.timer.handle()
+		h.sampleAs(p.origin)
 	}
-	now, _ := engineOf(e.wheel).config.Instant(date)
-	p.skipTo(now)
-	e.arm(r, p.next, now)
-	e.timer.sampleAs(p.origin)
 }
 
-// stop unsets the relay and empties the channel. It returns true if a value could still have been
+// stop stops the timer and empties the channel. It reports whether a value could still have been
 // received.
 func (e *emitter) stop() bool {
 	e.mu.Lock()
@@ -264,20 +230,12 @@ func (e *emitter) stop() bool {
 }
 
 func (e *emitter) stopLocked() bool {
-	waiting, r := e.empty(), e.relay
-	if r == nil {
-		return waiting
-	}
-	e.relay = nil
-	if e.timer.Stop() {
-		r.recycle()
-		return true
-	}
-	return waiting || !shardAt(e.timer.ref).closed.Load() // if closed, the timer may have been discarded
+	stopped, _ := e.timer.stop()
+	return e.disarmed(stopped)
 }
 
 // reset makes the emitter fire d from now. If the emitter is periodic, d is its new period as well.
-// reset returns true if a value could still have been received.
+// reset reports whether a value could still have been received.
 func (e *emitter) reset(d time.Duration) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -287,21 +245,25 @@ func (e *emitter) reset(d time.Duration) bool {
 func (e *emitter) resetLocked(d time.Duration) bool {
 	now := engineOf(e.wheel).reading()
 	deadline := clock.Later(now, int64(d))
-	p := e.periodic
-	if p != nil {
-		p.period, p.next = int64(d), deadline
+	active := e.disarmed(e.timer.resetTo(deadline, now, 0))
+	e.armed = true
+	if p := e.periodic; p != nil {
+		h, _ := e.timer.handle()
+		p.period, p.next, p.origin = int64(d), deadline, h.origin()
 	}
-	if e.relay != nil && e.timer.rescheduleTo(deadline, now) {
-		if p != nil {
-			e.empty()
-		}
-		return true
+	return active
+}
+
+// disarmed empties the channel after the timer was stopped or armed again. pending says that the
+// timer was pending before. Otherwise, if it was armed, its call is to come, or the wheel's Stop has
+// discarded it. disarmed reports whether a value could still have been received.
+func (e *emitter) disarmed(pending bool) bool {
+	active := e.empty() || pending
+	if e.armed && !pending {
+		e.late++
+		active = active || !engineOf(e.wheel).shards[0].closed.Load()
 	}
-	active := e.stopLocked()
-	e.arm(newRelay(e), deadline, now)
-	if p != nil {
-		p.origin = e.timer.origin()
-	}
+	e.armed = false
 	return active
 }
 

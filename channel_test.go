@@ -371,7 +371,7 @@ func TestWheelKeepsUnreferencedTimers(t *testing.T) {
 	tw := startWheel(t, Options{})
 	long, short := unreferenced(tw)
 	stopped := unreferencedStopped(tw)
-	reuse := tw.NewChannelTimer(time.Hour) // has the relay of the stopped timer
+	reuse := tw.NewChannelTimer(time.Hour)
 	for range 3 {
 		runtime.GC()
 	}
