@@ -94,6 +94,25 @@ func allBuckets(o *owner) iter.Seq[*bucket] {
 	}
 }
 
+// buckets iterates over the queued buckets in no particular order.
+func (w *wheel) buckets(yield func(*bucket) bool) {
+	for i := range w.queue.Len() {
+		if !yield(w.queue.At(i)) {
+			return
+		}
+	}
+}
+
+// each calls yield for every entry of b, in order.
+func (bs *bucketStore) each(b *bucket, yield func(pos, i uint32)) {
+	for c := b.head; c != 0; c = bs.chunks.meta(c).next {
+		for alive := bs.chunks.meta(c).alive; alive != 0; alive &= alive - 1 {
+			off := uint32(bits.TrailingZeros32(alive))
+			yield(c<<chunkShift|off, bs.chunks.entries(c)[off])
+		}
+	}
+}
+
 func verifyBuckets(s *shard) (err error) {
 	o := &s.owner
 	entries := 0

@@ -213,15 +213,6 @@ func (w *wheel) sweep() {
 	}
 }
 
-// buckets iterates over the queued buckets in no particular order.
-func (w *wheel) buckets(yield func(*bucket) bool) {
-	for i := range w.queue.Len() {
-		if !yield(w.queue.At(i)) {
-			return
-		}
-	}
-}
-
 // cascade holds the expired buckets whose timers have to be moved: to finer levels, or to the due
 // timers. Those of the finest level are a list of their own, so that a large bucket of a coarse
 // level, which may take seconds, delays none of them.
