@@ -15,13 +15,11 @@ import (
 
 // Tests with parents of third packages.
 
-// watchable is a context of a third package with a method AfterFunc. It counts the registrations.
+// watchable is a context of a third package with a method AfterFunc.
 type watchable struct {
 	plainContext
 	mu       sync.Mutex
 	watchers map[*int]func()
-	added    int
-	removed  int
 }
 
 func newWatchable() *watchable {
@@ -33,15 +31,11 @@ func (w *watchable) AfterFunc(f func()) (stop func() bool) {
 	defer w.mu.Unlock()
 	key := new(int)
 	w.watchers[key] = f
-	w.added++
 	return func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		_, ok := w.watchers[key]
 		delete(w.watchers, key)
-		if ok {
-			w.removed++
-		}
 		return ok
 	}
 }

@@ -59,7 +59,7 @@ func TestDeadlinesOutliveTheWheel(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					tw, other := startWheel(t, opts), startWheel(t, Options{})
-					parent, end, _ := newParent(other)
+					parent, end := newParent(other)
 					defer end()
 					before := newStoppedFamily(tw, parent, 10*time.Minute)
 					left := newStoppedFamily(tw, parent, 10*time.Minute)

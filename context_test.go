@@ -172,7 +172,7 @@ func TestCancelEndsTheContextAndReleasesItsTimer(t *testing.T) {
 	})
 }
 
-func TestContextWithAPastDeadlineOrAnEndedParentHasEnded(t *testing.T) {
+func TestContextWithAPastDeadlineHasEnded(t *testing.T) {
 	t.Parallel()
 	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
 		for _, d := range []time.Duration{0, -1, math.MinInt64} {
@@ -184,14 +184,6 @@ func TestContextWithAPastDeadlineOrAnEndedParentHasEnded(t *testing.T) {
 		ctx, cancel := tw.WithDeadline(t.Context(), time.Time{})
 		defer cancel()
 		assertEnded(t, ctx, context.DeadlineExceeded, context.DeadlineExceeded)
-
-		parent, end := context.WithCancelCause(t.Context())
-		end(errCause)
-		for _, d := range []time.Duration{-1, time.Hour} {
-			ctx, cancel := tw.WithTimeout(parent, d)
-			assertEnded(t, ctx, context.Canceled, errCause)
-			cancel()
-		}
 	})
 }
 

@@ -53,32 +53,30 @@ func (c *plainContext) endWith(err error) {
 	}
 }
 
-// parents are contexts that a test can end. cause is the cause that the children then have.
-var parents = map[string]func(tw *TimingWheel) (parent context.Context, end func(), cause error){
-	"of the wheel": func(tw *TimingWheel) (context.Context, func(), error) {
-		parent, end := tw.WithTimeout(context.Background(), time.Hour)
-		return parent, end, context.Canceled
+// parents are contexts that a test can end.
+var parents = map[string]func(tw *TimingWheel) (parent context.Context, end func()){
+	"of the wheel": func(tw *TimingWheel) (context.Context, func()) {
+		return tw.WithTimeout(context.Background(), time.Hour)
 	},
-	"of package context": func(*TimingWheel) (context.Context, func(), error) {
-		parent, end := context.WithCancelCause(context.Background())
-		return parent, func() { end(errCause) }, errCause
+	"of package context": func(*TimingWheel) (context.Context, func()) {
+		return context.WithCancel(context.Background())
 	},
-	"below one of the wheel": func(tw *TimingWheel) (context.Context, func(), error) {
+	"below one of the wheel": func(tw *TimingWheel) (context.Context, func()) {
 		top, end := tw.WithTimeout(context.Background(), time.Hour)
 		parent, cancel := context.WithCancel(top)
-		return parent, func() { end(); cancel() }, context.Canceled
+		return parent, func() { end(); cancel() }
 	},
-	"with values": func(tw *TimingWheel) (context.Context, func(), error) {
+	"with values": func(tw *TimingWheel) (context.Context, func()) {
 		top, end := tw.WithTimeout(context.Background(), time.Hour)
-		return context.WithValue(context.WithValue(top, testKey(1), 1), errCause, 2), end, context.Canceled
+		return context.WithValue(context.WithValue(top, testKey(1), 1), errCause, 2), end
 	},
-	"of neither": func(*TimingWheel) (context.Context, func(), error) {
+	"of neither": func(*TimingWheel) (context.Context, func()) {
 		c := newPlainContext()
-		return c, func() { c.end(); synctest.Wait() }, context.Canceled // a goroutine ends its children
+		return c, func() { c.end(); synctest.Wait() } // a goroutine ends its children
 	},
 }
 
-// children make a context or register a function below parent. child ends with parent.
+// children make a context below parent. child ends with parent.
 var children = map[string]func(tw *TimingWheel, parent context.Context) (child context.Context, cancel func()){
 	"of the wheel": func(tw *TimingWheel, parent context.Context) (context.Context, func()) {
 		return tw.WithTimeout(parent, time.Minute)
@@ -89,30 +87,16 @@ var children = map[string]func(tw *TimingWheel, parent context.Context) (child c
 	"with a deadline of package context": func(_ *TimingWheel, parent context.Context) (context.Context, func()) {
 		return context.WithTimeout(parent, time.Minute)
 	},
-	"a function": func(_ *TimingWheel, parent context.Context) (context.Context, func()) {
-		child, cancel := context.WithCancelCause(context.Background())
-		stop := context.AfterFunc(parent, func() { cancel(context.Cause(parent)) })
-		return child, func() { stop(); cancel(nil) }
-	},
-}
-
-func init() {
-	for _, name := range []string{"of the wheel", "of package context"} {
-		child := children[name]
-		children["with values, "+name] = func(tw *TimingWheel, parent context.Context) (context.Context, func()) {
-			return child(tw, context.WithValue(parent, errCause, 1))
-		}
-	}
 }
 
 // When cancel of a context of the wheel returns, its children have ended, also if contexts of both
 // packages alternate.
 func TestCancelEndsTheChildrenAtOnce(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"of the wheel", "of package context", "with a deadline of package context"} {
+	for _, newChild := range children {
 		contextBubble(t, func(t *testing.T, tw *TimingWheel) {
 			parent, cancel := tw.WithTimeout(t.Context(), time.Hour)
-			child, cancelChild := children[name](tw, parent)
+			child, cancelChild := newChild(tw, parent)
 			defer cancelChild()
 			grandchild, cancelGrandchild := tw.WithTimeout(child, time.Second)
 			defer cancelGrandchild()
@@ -136,7 +120,7 @@ func TestCancelledContextsLeaveNothingBehind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			contextBubble(t, func(t *testing.T, tw *TimingWheel) {
-				parent, end, _ := newParent(tw)
+				parent, end := newParent(tw)
 				defer end()
 				before := goroutinesInBubble(t, "") // those of other tests come and go
 				var cancels []func()
