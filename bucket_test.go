@@ -45,18 +45,6 @@ var removal = map[string]func(n int) []int{
 	"oldest first": sequence,
 	"newest first": func(n int) []int { s := sequence(n); slices.Reverse(s); return s },
 	"at random":    func(n int) []int { return rand.New(rand.NewPCG(uint64(n), 1)).Perm(n) },
-	"every other first": func(n int) []int {
-		s := sequence(n)
-		slices.SortStableFunc(s, func(a, b int) int { return a&1 - b&1 })
-		return s
-	},
-	"all but one of each chunk first": func(n int) []int {
-		s := sequence(n)
-		slices.SortStableFunc(s, func(a, b int) int {
-			return 2*(1-min(a%chunkSize, 1)) - 2*(1-min(b%chunkSize, 1))
-		})
-		return s
-	},
 }
 
 func sequence(n int) []int {

@@ -297,19 +297,6 @@ func TestTimersOfAllEdgesFireAtTheirTicks(t *testing.T) {
 	})
 }
 
-// A timer for a tick in the past goes to the clock's tick.
-func TestPastTickIsPlacedAtTheClock(t *testing.T) {
-	t.Parallel()
-	c := newClockwork(t, 8, 3, 1000)
-	for _, tick := range []int64{0, -5, math.MinInt64, 999, 1000} {
-		i := c.arm(tick)
-		require.EqualValues(t, 1000, c.bucketOf(i).at)
-		require.Zero(t, c.bucketOf(i).level)
-	}
-	require.Equal(t, 1, c.queue.Len())
-	require.Len(t, c.pass(1000), 5)
-}
-
 // A tick at the end of the range does not overflow, whether the clock is near 0 or near the end.
 func TestLastTicksDoNotOverflow(t *testing.T) {
 	t.Parallel()
@@ -356,19 +343,12 @@ func TestSweepFreesEmptyBucketsInAnyOrder(t *testing.T) {
 	}
 }
 
-// newEarlyClockwork returns a clockwork whose large buckets begin to cascade early: one tick
-// earlier for every 16 timers.
-func newEarlyClockwork(t testing.TB, size, levels int, now int64) *clockwork {
-	c := newClockwork(t, size, levels, now)
-	c.cascadeTicks, c.cascadeTimers = 1, 16
-	return c
-}
-
 // A large bucket of a coarse level is taken before it expires: by the time that its cascade takes,
 // and by at most a quarter of its interval. Small buckets and those of the finest level are not.
 func TestLargeCoarseBucketBeginsEarly(t *testing.T) {
 	t.Parallel()
-	c := newEarlyClockwork(t, 1024, 2, 0)
+	c := newClockwork(t, 1024, 2, 0)
+	c.cascadeTicks, c.cascadeTimers = 1, 16 // one tick earlier for every 16 timers
 	fill := func(tick int64, n int) *bucket {
 		var i uint32
 		for range n {
@@ -434,7 +414,7 @@ func (c *clockwork) armSome(pick choices, span int64) {
 	case 2: // an edge
 		interval := int64(1) << min(56, uint(pick.below(c.last+1))*c.bits)
 		off = interval*int64(1+pick.below(int(c.size)+2)) + int64(pick.below(3)) - 1 - c.cur%interval
-	case 3:
+	case 3: // at the clock, or in the past
 		off = -int64(pick.below(5))
 	}
 	n := 1
@@ -442,7 +422,7 @@ func (c *clockwork) armSome(pick choices, span int64) {
 		n = pick.below(8) * earlyMin / 2
 	}
 	for range n {
-		c.arm(min(clock.Saturated(c.now, max(off, 0)), 1<<62+1<<61+1<<60))
+		c.arm(min(clock.Saturated(c.now, off), 1<<62+1<<61+1<<60))
 	}
 }
 
