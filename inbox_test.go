@@ -11,71 +11,26 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// newInbox returns an inbox and its records.
-func newInbox() (*inbox, *arena.Records) {
-	ib, records := &inbox{}, &arena.Records{Closed: func(int) {}}
-	ib.init()
-	return ib, records
-}
-
-// armInbox arms a timer in a free record.
-func armInbox(ib *inbox, records *arena.Records, tick int64) uint32 {
-	var i uint32
-	if n := len(ib.free); n > 0 {
-		i, ib.free = ib.free[n-1], ib.free[:n-1]
-	} else {
-		var ok bool
-		if i, ok = records.Take(); !ok {
-			records.Open(records.Pager.Next(), new(arena.Page))
-			i, _ = records.Take()
-		}
-	}
-	records.Pages.At(i>>arena.PageShift).Arm(i, 0, uint64(tick))
-	ib.add(i, tick)
-	return i
-}
-
-func setKind(records *arena.Records, i uint32, k arena.Kind, flags arena.Word) {
-	pg := records.Pages.At(i >> arena.PageShift)
-	pg.Store(i, pg.Load(i).With(k)|flags)
-}
-
-// A record without further generations leaves the inbox and is not free.
-func TestSweepRetiresExhaustedRecord(t *testing.T) {
-	t.Parallel()
-	ib, records := newInbox()
-	i, other := armInbox(ib, records, 5), armInbox(ib, records, 5)
-	pg := records.Pages.At(0)
-	for _, k := range []uint32{i, other} {
-		setKind(records, k, arena.Ended, 0)
-	}
-	for !pg.Load(i).Exhausted() { // all bits of the generation
-		pg.Store(i, pg.Load(i)|(1<<20-1<<6))
-	}
-	ib.sweep(records)
-	require.Equal(t, []uint32{other}, ib.free)
-	require.False(t, records.Pager.IsFree(0, i))
-	require.EqualValues(t, 2, ib.stopped)
-}
-
 // While no owner places timers, an inbox of pending timers is swept at growing intervals, so that
 // arming stays O(1).
 func TestInboxOfPendingTimersIsSweptLessOften(t *testing.T) {
 	t.Parallel()
-	ib, records := newInbox()
+	s, sh := newRecordingWheelAndShard(t, Options{})
 	looked := 0
-	for n := 1; n <= 1<<14; n++ {
-		armInbox(ib, records, 5)
-		if len(ib.staged) >= ib.sweepAt {
-			looked += len(ib.staged)
-			require.True(t, ib.sweep(records))
+	sh.wheelMu.Lock()
+	for range 1 << 14 {
+		at := sh.inbox.sweepAt
+		if s.after(time.Hour, ""); sh.inbox.sweepAt != at {
+			looked += at
 		}
 	}
-	require.Len(t, ib.staged, 1<<14)
+	require.Len(t, sh.inbox.staged, 1<<14)
 	require.Less(t, looked, 2<<14)
-	ib.take(nil)
-	require.Equal(t, inboxSize, ib.sweepAt)
-	require.Equal(t, int64(never), ib.first)
+	require.Greater(t, looked, 1<<13)
+	sh.drainAll()
+	sh.unlock()
+	require.Equal(t, inboxSize, sh.inbox.sweepAt)
+	require.Equal(t, int64(never), sh.inbox.first)
 }
 
 // Each record that a goroutine pushes is taken exactly once, although the owner takes the stack

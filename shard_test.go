@@ -158,8 +158,8 @@ func TestShardVerifyFindsDamage(t *testing.T) {
 		"W1: bucket": func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.store.all[0].at++ },
 		"W2: bucket": func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.wheel.cur = sh.owner.store.all[0].at + 1 },
 		"W4":         func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.wheel.empties++ },
-		"B1: record": func(s *recordingWheel, sh *shard, _ []Timer) {
-			setKind(&sh.records, s.after(ms, "").index, arena.Placed, 0)
+		"B1: record": func(s *recordingWheel, _ *shard, _ []Timer) {
+			s.after(ms, "").swapWord(func(w arena.Word) arena.Word { return w.With(arena.Placed) })
 		},
 		"B2: timer": func(s *recordingWheel, sh *shard, _ []Timer) { s.after(ms, ""); sh.inbox.first = never },
 		"B3: free": func(_ *recordingWheel, sh *shard, timers []Timer) {
