@@ -106,45 +106,6 @@ func TestStoppedTimersCostOneWakeup(t *testing.T) {
 	})
 }
 
-// A timer beyond the last level waits there by its round. Waiting costs no wake-up, and cascading
-// costs one for each level below.
-func TestRoundsCostNoWakeups(t *testing.T) {
-	t.Parallel()
-	forEachWheel(t, func(t *testing.T, opts Options) {
-		for _, rounds := range []int64{1, 2, 1000} {
-			for _, origin := range []int64{0, 1<<55 + 1} {
-				origin = within(opts.Tick, origin)
-				s := newRecordingWheel(t, opts, origin)
-				d := satMul(spans(opts)[len(spans(opts))-1], rounds)
-				s.after(time.Duration(min(d, (endOf(opts.Tick)-origin)/2)+1), "far")
-				require.LessOrEqual(t, s.wakeups(), opts.Levels)
-			}
-		}
-	})
-}
-
-// A Stop does not move the alarm. The alarm goes off once for nothing, and the other timers fire at
-// their ticks.
-func TestAlarmOfAStoppedTimerGoesOffOnce(t *testing.T) {
-	t.Parallel()
-	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		sh := &engineOf(tw).shards[0].shard
-		watch := newStopwatch()
-		first := tw.AfterFunc(200*ms, func() {})
-		tw.AfterFunc(time.Hour, watch.note)
-		sh.placeAll()
-		tw.AfterFunc(time.Minute, watch.note)
-		require.True(t, first.Stop())
-		verifyShard(t, sh)
-		pass(time.Second)
-		require.EqualValues(t, 1, tw.Stats().Wakeups)
-		pass(30 * time.Second)
-		require.EqualValues(t, 1, tw.Stats().Wakeups)
-		pass(2 * time.Hour)
-		require.Equal(t, []int{60_000, 3600_000}, watch.noted())
-	})
-}
-
 // A wheel whose last timers were stopped is woken at most once, and its alarm is off then. So it
 // can be collected.
 func TestIdleWheelTurnsItsAlarmOff(t *testing.T) {

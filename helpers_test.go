@@ -563,22 +563,6 @@ func (s *recordingWheel) verify() {
 	verifyShards(s.t, engineOf(s.TimingWheel))
 }
 
-// wakeups advances the clock to each result of Next until no timer is pending. It returns the
-// number of steps.
-func (s *recordingWheel) wakeups() int {
-	s.t.Helper()
-	for n := 0; ; n++ {
-		at, ok := s.Next()
-		if !ok {
-			return n
-		}
-		if n > 1000 {
-			s.t.Fatalf("still %d pending, next %v", s.Len(), at)
-		}
-		s.to(at.Sub(modelStart))
-	}
-}
-
 // armOn arms a timer on the given shard.
 func armOn[T any](s *shardOf[T], deadline int64, v T) Timer {
 	s.armMu.Lock()
