@@ -413,7 +413,8 @@ func (r *tracked) stop() bool {
 // ledger holds the records of all timers of a test.
 type ledger struct {
 	start      time.Time
-	mayBeEarly bool // notBefore is not checked: timers are flushed, or rescheduled by several goroutines
+	mayBeEarly bool   // notBefore is not checked: timers are flushed, or rescheduled by several goroutines
+	after      func() // callbacks call it at their end; nil: none
 	mu         sync.Mutex
 	records    []*tracked
 }
@@ -430,7 +431,9 @@ func (l *ledger) add(r *tracked) *tracked {
 func (l *ledger) callback(r *tracked) func() {
 	return func() {
 		r.ranAt.Store(int64(time.Since(l.start)))
-		r.runs.Add(1)
+		if r.runs.Add(1); l.after != nil {
+			l.after()
+		}
 	}
 }
 

@@ -370,77 +370,31 @@ func TestNoTimerIsLostOnABusyMachine(t *testing.T) {
 		t.Run(optionName(opts), func(t *testing.T) {
 			tw := startWheel(t, opts)
 			l := newLedger()
-			var board [64]atomic.Pointer[tracked]
-			arm := func(d time.Duration, extra func()) *tracked {
-				r := &tracked{notBefore: time.Since(l.start) + max(d, 0)}
-				run := l.callback(r)
-				r.timer = tw.AfterFunc(d, func() { run(); extra() })
-				return l.add(r)
-			}
-			extras := []func(){
-				func() {}, func() {}, func() {}, runtime.Goexit,
-				func() {
+			var board [32]atomic.Pointer[tracked]
+			l.after = func() {
+				switch rand.IntN(7) {
+				case 0:
+					runtime.Goexit()
+				case 1:
 					if opts.Executor != Inline { // there it would delay all other callbacks
 						time.Sleep(rand.N(500 * time.Microsecond))
 					}
-				},
-				func() { arm(rand.N(time.Millisecond), func() {}) },
-				func() {
+				case 2:
+					l.arm(tw, rand.N(time.Millisecond))
+				case 3:
 					if r := board[rand.N(len(board))].Load(); r != nil {
 						r.stop()
 					}
-				},
+				}
 			}
 			var all sync.WaitGroup
 			for g := range 8 {
-				all.Go(func() {
-					rng := rand.New(rand.NewPCG(1, uint64(g)))
-					var own []*tracked
-					for range max(scaled(3000), 300) {
-						d := time.Duration(rng.IntN(4000)-100) * time.Microsecond
-						if rng.IntN(8) == 0 {
-							d = time.Hour
-						}
-						switch k := rng.IntN(10); {
-						case k < 4 || len(own) == 0:
-							r := arm(d, extras[rng.IntN(len(extras))])
-							own = append(own, r)
-							board[rng.IntN(len(board))].Store(r)
-						case k < 6:
-							j := rng.IntN(len(own))
-							own[j].stop()
-							own[j] = own[len(own)-1]
-							own = own[:len(own)-1]
-						default:
-							l.reset(own[rng.IntN(len(own))], d)
-						}
-					}
-					for _, r := range own { // otherwise the test would wait for an hour
-						if rng.IntN(2) == 0 || !l.reset(r, 0) {
-							r.stop()
-						}
-					}
-				})
+				all.Go(func() { raceSteps(l, tw, rand.New(rand.NewPCG(1, uint64(g))), &board, max(scaled(3000), 300)) })
 			}
 			all.Wait()
-			await(t, "no timer is pending", func() bool {
-				l.mu.Lock()
-				defer l.mu.Unlock()
-				for _, r := range l.records {
-					r.stopIfFar()
-				}
-				return tw.Len() == 0
-			})
 			require.NoError(t, drainWheel(tw))
 			verifyShards(t, engineOf(tw))
 			l.requireNoneLostAndCounted(t, tw)
 		})
-	}
-}
-
-// stopIfFar stops a timer whose deadline is more than a minute away.
-func (r *tracked) stopIfFar() {
-	if at, ok := r.timer.Deadline(); ok && time.Until(at) > time.Minute {
-		r.stop()
 	}
 }

@@ -1,7 +1,6 @@
 package timingwheel
 
 import (
-	"math"
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
@@ -11,37 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-// The wheel runs as in a program: with the defaults and on the machine's clock.
-func TestTimersFireOnceAndNotEarlyOnTheRealClock(t *testing.T) {
-	t.Parallel()
-	tw := startWheel(t, Options{})
-	delays := []time.Duration{
-		math.MinInt64, -time.Second, 0, 1, 999 * time.Microsecond, time.Millisecond, 1500 * time.Microsecond,
-		10 * time.Millisecond, 255 * time.Millisecond, 256 * time.Millisecond, 257 * time.Millisecond,
-	}
-	type run struct {
-		d, after time.Duration
-	}
-	runs := make(chan run, 2*len(delays))
-	for _, d := range delays {
-		armed := time.Now()
-		tw.AfterFunc(d, func() { runs <- run{d, time.Since(armed)} })
-	}
-	got := map[time.Duration]bool{}
-	for range delays {
-		r := receive(t, runs, "a timer")
-		assert.GreaterOrEqual(t, r.after, r.d, "fired early")
-		assert.False(t, got[r.d], "%v fired twice", r.d)
-		got[r.d] = true
-	}
-	assert.Zero(t, tw.Len())
-	st := tw.Stats()
-	assert.EqualValues(t, len(delays), st.Armed)
-	assert.EqualValues(t, len(delays), st.Fired)
-	assert.Zero(t, st.Stopped)
-	assert.Empty(t, runs)
-}
 
 // A nil callback panics at the call, where the mistake is, and not at the deadline.
 func TestNilFunctionsPanicAtTheCall(t *testing.T) {
