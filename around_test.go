@@ -155,7 +155,8 @@ func TestAroundEnclosesThePackagesOwnTimers(t *testing.T) {
 	})
 }
 
-// A batch is one call of the function that gets the batches, even if the payloads are functions.
+// A batch is one call of the function that gets the batches, even if the payloads are functions. In
+// an earlier version, all batches that followed a batch of one payload had one payload as well.
 func TestAroundGetsTheSizeOfABatch(t *testing.T) {
 	t.Parallel()
 	var calls []Call
@@ -163,12 +164,14 @@ func TestAroundGetsTheSizeOfABatch(t *testing.T) {
 	w, err := NewTimeouts(Options{Manual: true, Name: "w", Around: func(c Call, run func()) { calls = append(calls, c); run() }}, funcs)
 	require.NoError(t, err)
 	defer w.Stop()
-	for range perCallMax + 10 {
-		w.Add(time.Second, func() {})
+	for _, n := range []int{1, perCallMax + 10} {
+		for range n {
+			w.Add(time.Second, func() {})
+		}
+		require.Equal(t, n, w.Advance(w.Now().Add(time.Second)))
 	}
-	w.Advance(w.Now().Add(time.Second))
 	code := reflect.ValueOf(funcs).Pointer()
-	require.Equal(t, []Call{{"w", code, perCallMax}, {"w", code, 10}}, calls)
+	require.Equal(t, []Call{{"w", code, 1}, {"w", code, perCallMax}, {"w", code, 10}}, calls)
 }
 
 // eachFaceOnce arms f for a second from now as a timer, a FuncTimer, and two kinds of plans.
@@ -179,7 +182,8 @@ var eachFaceOnce = map[string]func(tw *TimingWheel, f func()){
 	"run":       func(tw *TimingWheel, f func()) { tw.ScheduleRun(Every(time.Second), func(*Run) { f() }) },
 }
 
-// OnPanic is called within Around, so Around sees neither the panic nor an end of its goroutine.
+// OnPanic is called within Around, so Around sees neither the panic nor an end of its goroutine. An
+// Advance goes on.
 func TestAroundRunsOutsideOnPanic(t *testing.T) {
 	t.Parallel()
 	for name, arm := range eachFaceOnce {
@@ -187,8 +191,11 @@ func TestAroundRunsOutsideOnPanic(t *testing.T) {
 			t.Parallel()
 			var order []string
 			tw := startWheel(t, Options{
-				Manual:  true,
-				OnPanic: func(value any, _ []byte) { order = append(order, value.(string)) },
+				Manual: true,
+				OnPanic: func(value any, stack []byte) {
+					require.Contains(t, string(stack), "TestAroundRunsOutsideOnPanic")
+					order = append(order, value.(string))
+				},
 				Around: func(_ Call, run func()) {
 					order = append(order, "before")
 					run()
@@ -196,8 +203,9 @@ func TestAroundRunsOutsideOnPanic(t *testing.T) {
 				},
 			})
 			arm(tw, func() { panic("panic") })
-			tw.Advance(tw.Now().Add(time.Second))
-			require.Equal(t, []string{"before", "panic", "after"}, order)
+			tw.AfterFunc(time.Second, func() { order = append(order, "next") })
+			require.Equal(t, 2, tw.Advance(tw.Now().Add(time.Second)))
+			require.Equal(t, []string{"before", "panic", "after", "before", "next", "after"}, order)
 			require.EqualValues(t, 1, tw.Stats().Panics)
 			require.Zero(t, tw.Stats().Running)
 		})

@@ -110,7 +110,8 @@ func TestBatchedTimerMovedAwayAndBackRunsOnce(t *testing.T) {
 	})
 }
 
-// While the callbacks of a batch block, Len and Flush count the other timers only.
+// While the callbacks of a batch block, Len, Flush and Stats count the other timers only. None is
+// overdue, because each blocked callback has its own worker.
 func TestFlushAndLenExcludeBlockedCallbacksOfABatch(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
@@ -122,15 +123,19 @@ func TestFlushAndLenExcludeBlockedCallbacksOfABatch(t *testing.T) {
 		for range 100 {
 			tw.AfterFunc(time.Hour, func() { ran.Add(1) })
 		}
-		pass(time.Second)
+		pass(time.Minute)
 		assert.EqualValues(t, batchSize, ran.Load())
 		assert.Equal(t, 100, tw.Len())
+		st := tw.Stats()
+		assert.Equal(t, []int{batchSize, 0, 0}, []int{st.Running, st.Due, int(st.Overdue)})
 		assert.Equal(t, 100, tw.Flush())
 		synctest.Wait()
 		assert.EqualValues(t, batchSize+100, ran.Load())
 		assert.Zero(t, tw.Len())
 		verifyShard(t, &s.shard)
 		close(release)
+		synctest.Wait()
+		assert.Zero(t, tw.Stats().Running)
 	})
 }
 

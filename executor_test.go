@@ -175,35 +175,6 @@ func TestCallbackMayCallEverything(t *testing.T) {
 	}
 }
 
-// A timer is pending until the executor begins its call, which claims the timer. A call whose timer
-// was stopped does nothing.
-func TestTimerOfAQueuedCallIsPending(t *testing.T) {
-	t.Parallel()
-	h := &held{}
-	tw := startWheel(t, Options{Executor: h, Shards: 1})
-	ran := 0
-	timers := make([]Timer, 10)
-	at := time.Now().Add(time.Millisecond)
-	for i := range timers {
-		timers[i] = tw.AtFunc(at, func() { ran++ })
-	}
-	await(t, "all calls are submitted", func() bool { return h.len() == len(timers) })
-	assert.Equal(t, 10, tw.Len())
-	for _, timer := range timers[:4] {
-		_, pending := timer.Deadline()
-		assert.True(t, pending)
-		assert.True(t, timer.Stop())
-	}
-	assert.Equal(t, 6, tw.Len())
-	assert.Equal(t, 10, h.release())
-	assert.Equal(t, 6, ran)
-	assert.Zero(t, tw.Len())
-	for _, timer := range timers {
-		assert.False(t, timer.Stop())
-	}
-	verifyShards(t, engineOf(tw))
-}
-
 // A timer that is postponed while its call waits in the executor's queue runs at the new time, by
 // another call.
 func TestTimerPostponedWhileItsCallWaitsRunsLater(t *testing.T) {

@@ -40,22 +40,6 @@ func TestRaceRescheduleDuringAdvance(t *testing.T) {
 	}
 }
 
-func TestAdvanceContinuesAfterAReportedPanic(t *testing.T) {
-	t.Parallel()
-	var reported []any
-	s := newRecordingWheel(t, Options{OnPanic: func(v any, stack []byte) {
-		require.Contains(t, string(stack), "TestAdvanceContinuesAfterAReportedPanic")
-		reported = append(reported, v)
-	}}, 0)
-	s.AfterFunc(ms, func() {
-		s.note("panics")()
-		panic("here")
-	})
-	s.after(ms, "next")
-	require.Equal(t, "panics next", s.to(ms))
-	require.Equal(t, []any{"here"}, reported)
-}
-
 // Advance panics on a wheel that is not Manual and while another Advance is running.
 func TestAdvancePanicsIfNestedOrNotManual(t *testing.T) {
 	t.Parallel()

@@ -227,31 +227,6 @@ func TestWheelWakesOncePerExpiringBucket(t *testing.T) {
 	}
 }
 
-// In an earlier version, all batches that followed a batch of one payload had one payload as well.
-// An executor, which gets one call for each 256 payloads, then never ran the others.
-func TestBatchesGrowAfterASingleExpiry(t *testing.T) {
-	t.Parallel()
-	for _, executor := range []Executor{Inline, &held{}} {
-		var batches []int
-		w, err := NewTimeouts(Options{Manual: true, Executor: executor}, func(expired []int) {
-			batches = append(batches, len(expired))
-		})
-		require.NoError(t, err)
-		for _, n := range []int{1, 1000, 1, 300} {
-			batches = nil
-			for range n {
-				w.Add(ms, n)
-			}
-			require.Equal(t, n, w.Advance(w.Now().Add(time.Second)))
-			if h, ok := executor.(*held); ok {
-				require.Equal(t, (n+perCallMax-1)/perCallMax, h.release())
-			}
-			require.Zero(t, w.Len())
-			require.Len(t, batches, (n+perCallMax-1)/perCallMax)
-		}
-	}
-}
-
 func TestStringTellsNamePendingAndLevels(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Name: "sessions", Manual: true})
@@ -383,29 +358,6 @@ func TestStatsShowTimersThatWaitForAWorker(t *testing.T) {
 			})
 		})
 	}
-}
-
-// With the default executor each blocked callback has its own worker, and no timer is overdue.
-func TestBlockedCallbacksMakeNoTimerOverdue(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		tw := startWheel(t, Options{Shards: 1})
-		release := make(chan struct{})
-		at := time.Now().Add(time.Second)
-		for range 50 {
-			tw.AtFunc(at, func() { <-release })
-		}
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		st := tw.Stats()
-		require.Equal(t, 50, st.Running)
-		require.Zero(t, st.Due)
-		require.Zero(t, st.Overdue)
-		close(release)
-		synctest.Wait()
-		st = tw.Stats()
-		require.Zero(t, st.Running)
-	})
 }
 
 // In Manual mode a panic leaves timers that are due.
