@@ -168,7 +168,7 @@ func (w *wheel) first() (int64, bool) {
 		if top.live > 0 {
 			return top.key, true
 		}
-		w.unslot(w.queue.PopMin())
+		w.unslot(w.queue.Remove(0))
 	}
 }
 
@@ -180,7 +180,7 @@ func (w *wheel) pop(tick int64) *bucket {
 		w.cur = max(w.cur, tick)
 		return nil
 	}
-	b := w.queue.PopMin()
+	b := w.queue.Remove(0)
 	w.cur = max(w.cur, b.key)
 	w.unslot(b)
 	return b

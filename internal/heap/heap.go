@@ -1,5 +1,7 @@
-// Package heap implements a binary min-heap whose elements know their index.
+// Package heap is a binary min-heap of container/heap whose elements know their index.
 package heap
+
+import "container/heap"
 
 // Item is an element of a Heap.
 type Item[E any] interface {
@@ -10,11 +12,8 @@ type Item[E any] interface {
 	SetHeapIndex(i int)
 }
 
-// minCap is the capacity below which a Heap does not shrink its backing array.
-const minCap = 64
-
-// Heap is a binary min-heap whose elements know their index, so that any of them can be moved or
-// removed in O(log n). The zero value is an empty heap.
+// Heap is a binary min-heap. The zero value is an empty heap. Any element can be moved or removed
+// in O(log n).
 //
 // Invariants, while no method is running:
 //
@@ -22,11 +21,7 @@ const minCap = 64
 //	H2  the last SetHeapIndex of items[i] was i, and that of any removed element was -1
 //	H3  items[len(items):cap(items)] are zero values, so removed elements are not kept alive
 //	H4  cap(items) <= max(minCap, 4*len(items)+3) after a removal, so a Heap shrinks after a spike
-//
-// container/heap is not used, because it passes each element through an interface value and cannot
-// maintain H3 and H4. Sifting moves a hole instead of swapping pairs, so that SetHeapIndex is
-// called once for each displaced element.
-type Heap[E Item[E]] struct{ items []E }
+type Heap[E Item[E]] struct{ items items[E] }
 
 // Len returns the number of elements. O(1).
 func (h *Heap[E]) Len() int { return len(h.items) }
@@ -43,91 +38,44 @@ func (h *Heap[E]) Min() (e E, ok bool) {
 func (h *Heap[E]) At(i int) E { return h.items[i] }
 
 // Push adds e, which must not be in a heap. O(log n).
-func (h *Heap[E]) Push(e E) {
-	h.items = append(h.items, e)
-	h.up(len(h.items)-1, e)
-}
+func (h *Heap[E]) Push(e E) { heap.Push(&h.items, e) }
 
-// PopMin removes and returns the element that leaves the heap next. It panics if the heap is empty.
-// O(log n).
-func (h *Heap[E]) PopMin() E { return h.Remove(0) }
-
-// Remove removes and returns the element at index i. It panics if there is none. O(log n).
-func (h *Heap[E]) Remove(i int) E {
-	e := h.items[i]
-	last := len(h.items) - 1
-	filler := h.items[last]
-	var zero E
-	h.items[last] = zero
-	h.items = h.items[:last]
-	if i < last {
-		h.sift(i, filler)
-	}
-	e.SetHeapIndex(-1)
-	h.shrink()
-	return e
-}
+// Remove removes and returns the element at index i, of which 0 is the next one. It panics if there
+// is none. O(log n).
+func (h *Heap[E]) Remove(i int) E { return heap.Remove(&h.items, i).(E) }
 
 // Fix restores the order after the key of the element at index i has changed. O(log n).
-func (h *Heap[E]) Fix(i int) { h.sift(i, h.items[i]) }
+func (h *Heap[E]) Fix(i int) { heap.Fix(&h.items, i) }
 
-// sift fills the hole at index i with e and restores the order. O(log n).
-func (h *Heap[E]) sift(i int, e E) {
-	if i > 0 && e.Before(h.items[(i-1)/2]) {
-		h.up(i, e)
-	} else {
-		h.down(i, e)
-	}
+// minCap is the capacity up to which items do not shrink.
+const minCap = 64
+
+// items implements heap.Interface.
+type items[E Item[E]] []E
+
+func (s items[E]) Len() int           { return len(s) }
+func (s items[E]) Less(i, j int) bool { return s[i].Before(s[j]) }
+
+func (s items[E]) Swap(i, j int) {
+	s[i], s[j] = s[j], s[i]
+	s[i].SetHeapIndex(i)
+	s[j].SetHeapIndex(j)
 }
 
-// up moves the hole at index i towards the root until e fits.
-func (h *Heap[E]) up(i int, e E) {
-	items := h.items
-	for i > 0 {
-		parent := (i - 1) / 2
-		p := items[parent]
-		if !e.Before(p) {
-			break
-		}
-		items[i] = p
-		p.SetHeapIndex(i)
-		i = parent
-	}
-	items[i] = e
-	e.SetHeapIndex(i)
+func (s *items[E]) Push(e any) {
+	*s = append(*s, e.(E))
+	e.(E).SetHeapIndex(len(*s) - 1)
 }
 
-// down moves the hole at index i towards the leaves until e fits.
-func (h *Heap[E]) down(i int, e E) {
-	items := h.items
-	for {
-		child := 2*i + 1
-		if child >= len(items) {
-			break
-		}
-		if right := child + 1; right < len(items) && items[right].Before(items[child]) {
-			child = right
-		}
-		c := items[child]
-		if !c.Before(e) {
-			break
-		}
-		items[i] = c
-		c.SetHeapIndex(i)
-		i = child
+// Pop halves the array if less than a quarter of it is used. The next halving is then at least
+// cap/8 removals away, and the next growth cap/4 insertions, so the cost is O(1) amortised.
+func (s *items[E]) Pop() any {
+	last, c := len(*s)-1, cap(*s)
+	e := (*s)[last]
+	clear((*s)[last:])
+	if *s = (*s)[:last]; c > minCap && last < c/4 {
+		*s = append(make([]E, 0, c/2), *s...)
 	}
-	items[i] = e
-	e.SetHeapIndex(i)
-}
-
-// shrink halves the backing array if less than a quarter of it is used. The next halving is then at
-// least cap/8 removals away, and the next growth cap/4 insertions, so the cost is O(1) amortised.
-func (h *Heap[E]) shrink() {
-	c := cap(h.items)
-	if c <= minCap || len(h.items) >= c/4 {
-		return
-	}
-	items := make([]E, len(h.items), c/2)
-	copy(items, h.items)
-	h.items = items
+	e.SetHeapIndex(-1)
+	return e
 }

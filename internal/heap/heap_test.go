@@ -32,7 +32,7 @@ func TestEmptyHeapHasNoMin(t *testing.T) {
 	require.False(t, ok)
 	require.Zero(t, h.Len())
 	require.NoError(t, h.verify(testIndex))
-	require.Panics(t, func() { h.PopMin() })
+	require.Panics(t, func() { h.Remove(0) })
 	require.Panics(t, func() { h.Remove(0) })
 }
 
@@ -58,7 +58,7 @@ func TestHeapPopsInOrder(t *testing.T) {
 			for h.Len() > 0 {
 				first, ok := h.Min()
 				require.True(t, ok)
-				e := h.PopMin()
+				e := h.Remove(0)
 				require.Same(t, first, e)
 				require.Equal(t, -1, e.index)
 				requireHeap(t, &h)
@@ -96,7 +96,7 @@ func TestHeapModel(t *testing.T) {
 				h.Push(e)
 				model = append(model, e)
 			case op == 3:
-				e := h.PopMin()
+				e := h.Remove(0)
 				smallest := slices.MinFunc(model, func(a, b *testItem) int { return a.key - b.key })
 				require.Equal(t, smallest.key, e.key, "seed %d", seed)
 				model = slices.Delete(model, slices.Index(model, e), slices.Index(model, e)+1)
@@ -128,7 +128,7 @@ func TestHeapShrinksAfterSpike(t *testing.T) {
 		moves := 0
 		for h.Len() > 0 {
 			before := cap(h.items)
-			h.PopMin()
+			h.Remove(0)
 			if cap(h.items) != before {
 				moves++
 			}

@@ -79,7 +79,7 @@ func (w *toyWheel) expire() {
 			w.set(b.at)
 			return
 		}
-		w.heap.PopMin()
+		w.heap.Remove(0)
 		delete(w.ticks, b.at)
 		w.pool.Put(b.timers, false)
 	}
