@@ -255,8 +255,8 @@ func (e *emitter) resetLocked(d time.Duration) bool {
 }
 
 // disarmed empties the channel after the timer was stopped or armed again. pending says that the
-// timer was pending before. Otherwise, if it was armed, its call is to come, or the wheel's Stop has
-// discarded it. disarmed reports whether a value could still have been received.
+// timer was pending before. Otherwise, if it was armed, its call is to come, or the wheel's Stop
+// has discarded it. disarmed reports whether a value could still have been received.
 func (e *emitter) disarmed(pending bool) bool {
 	active := e.empty() || pending
 	if e.armed && !pending {

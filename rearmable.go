@@ -31,8 +31,9 @@ type rearmable struct {
 	changes atomic.Uint32           // 2 for each timer that was made
 
 	// The timers that were made and are not over are pending, or their calls are under way. If the
-	// wheel is stopped, they may have been discarded instead. Then those that have begun and are not
-	// over count: all claimed calls begin before the wheel's Stop returns. For class Counted only.
+	// wheel is stopped, some may have been discarded instead. Then those that have begun and are
+	// not over count: all claimed calls begin before the wheel's Stop returns. For class Counted
+	// only.
 	over  atomic.Uint32 // timers that a call has stopped or replaced, and those whose call has ended
 	begun atomic.Uint32 // the same, and those whose call has begun
 }

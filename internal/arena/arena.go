@@ -112,8 +112,8 @@ func (s *Records) Open(p int, pg *Page) {
 	s.OpenPages++
 }
 
-// Put frees a record whose timer has ended. An exhausted record is not allocated again. Of two
-// empty pages, Put releases one.
+// Put frees a record whose timer has ended. An exhausted record is not allocated again. Put
+// releases one of two empty pages.
 func (s *Records) Put(i uint32) {
 	p := i >> PageShift
 	pg := s.Pages.At(p)
