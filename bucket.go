@@ -296,20 +296,18 @@ func (bs *bucketStore) unlink(b *bucket, c uint32, m *chunkMeta) {
 	bs.chunks.free(c)
 }
 
-// takeChunk removes up to max entries from the first chunk of b, in order, and clears the positions
-// of their records. It returns their number. b must not be empty.
-func (bs *bucketStore) takeChunk(b *bucket, to *[chunkSize]uint32, max int) (n int) {
+// takeChunk removes the entries of the first chunk of b, in order, and clears the positions of their
+// records. It returns their number. b must not be empty.
+func (bs *bucketStore) takeChunk(b *bucket, to *[chunkSize]uint32) (n int) {
 	c := b.head
 	m, from := bs.chunks.both(c)
-	for ; m.alive != 0 && n < max; m.alive &= m.alive - 1 {
+	for ; m.alive != 0; m.alive &= m.alive - 1 {
 		i := from[bits.TrailingZeros32(m.alive)]
 		*bs.pos(i) = 0
 		to[n] = i
 		n++
 	}
 	b.live -= n
-	if m.alive == 0 {
-		bs.unlink(b, c, m)
-	}
+	bs.unlink(b, c, m)
 	return n
 }

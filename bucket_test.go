@@ -2,7 +2,6 @@ package timingwheel
 
 import (
 	"math/rand/v2"
-	"reflect"
 	"slices"
 	"testing"
 	"unsafe"
@@ -22,9 +21,6 @@ func TestSizesOfBuckets(t *testing.T) {
 	require.LessOrEqual(t, chunkSize, 32, "chunkMeta.alive has a bit for each entry")
 	require.Zero(t, chunkPageSize%64, "a page's bitmap is whole words")
 	require.LessOrEqual(t, chunkPageSize, arena.PageSize, "the pager has a bit for each record")
-	for _, v := range []any{chunkMeta{}, chunkPage{}} {
-		require.False(t, holdsPointers(reflect.TypeOf(v)), "%T: the garbage collector would scan each timer", v)
-	}
 }
 
 // chunksUsed returns the number of chunks in lists.
@@ -64,27 +60,4 @@ func TestCoarsestBucketOfATickGoesFirst(t *testing.T) {
 	require.True(t, fine.Before(coarse))
 	require.False(t, coarse.Before(fine))
 	require.False(t, fine.Before(fine))
-}
-
-// takeChunk takes the first entries of a list, at most as many as it may.
-func TestTakeChunkTakesTheFirstEntries(t *testing.T) {
-	t.Parallel()
-	var store bucketStore
-	var table arena.Table[arena.Page]
-	table.Set(0, new(arena.Page))
-	store.records = &table
-	b := store.newBucket()
-	var want, got []uint32
-	for i := range uint32(3 * chunkSize) {
-		store.append(b, i)
-		want = append(want, i)
-	}
-	for b.live > 0 {
-		var to [chunkSize]uint32
-		n := store.takeChunk(b, &to, 5)
-		require.Contains(t, []int{1, 2, 3, 4, 5}, n)
-		got = append(got, to[:n]...)
-	}
-	require.Equal(t, want, got)
-	require.Zero(t, store.chunks.used())
 }

@@ -187,7 +187,7 @@ func (o *owner) move(buckets *bucketList) {
 			steps++
 			continue
 		}
-		n := o.store.takeChunk(b, &o.scratch.records, chunkSize)
+		n := o.store.takeChunk(b, &o.scratch.records)
 		o.relocate(o.scratch.records[:n], b)
 		steps += n
 	}

@@ -48,10 +48,23 @@ func (c *clockwork) slot() uint32 {
 	return uint32(c.slots - 1)
 }
 
+// arm places a timer. It goes to the first level that has a slot for its interval within one lap, or
+// else to the last level, whose bucket may have timers of earlier rounds.
 func (c *clockwork) arm(tick int64) uint32 {
 	i := c.slot()
 	c.place(i, tick)
-	c.ticks[i] = max(tick, c.cur)
+	tick = max(tick, c.cur)
+	c.ticks[i] = tick
+	b, level, interval := c.bucketOf(i), 0, int64(1)
+	for level < c.last && tick/interval-c.cur/interval >= c.size {
+		level++
+		interval *= c.size
+	}
+	begin := tick / interval * interval
+	if int(b.level) != level || int64(b.slot) != tick/interval%c.size || b.at != begin && (level < c.last || b.at > begin) {
+		c.t.Fatalf("clock %d, tick %d: level %d, slot %d, from tick %d on; want level %d, intervals of %d",
+			c.cur, tick, b.level, b.slot, b.at, level, interval)
+	}
 	return i
 }
 
@@ -102,7 +115,7 @@ func (c *clockwork) pass(to int64) (fired []int64) {
 func (c *clockwork) drainChunk(b *bucket, exact bool) {
 	c.t.Helper()
 	var slots [chunkSize]uint32
-	for _, i := range slots[:c.store.takeChunk(b, &slots, chunkSize)] {
+	for _, i := range slots[:c.store.takeChunk(b, &slots)] {
 		tick := c.ticks[i]
 		if tick > c.cur {
 			c.moves[i]++
@@ -235,31 +248,6 @@ func edges(size, levels int, now int64) (ticks []int64) {
 		}
 	}
 	return slices.DeleteFunc(ticks, func(tick int64) bool { return tick < now })
-}
-
-// A timer goes to the first level that has a slot for its interval within one lap, or else to the
-// last level. Its bucket expires at the start of the interval.
-func TestTimerGoesToTheFirstLevelWithRoom(t *testing.T) {
-	t.Parallel()
-	forEachClockwork(t, func(t *testing.T, size, levels int, now int64) {
-		c := newClockwork(t, size, levels, now)
-		for _, tick := range edges(size, levels, now) {
-			i := c.arm(tick)
-			b := c.bucketOf(i)
-			level, interval := 0, int64(1)
-			for level < levels-1 && tick/interval-now/interval >= int64(size) {
-				level++
-				interval *= int64(size)
-			}
-			if int(b.level) != level || b.at != tick/interval*interval || int64(b.slot) != tick/interval%int64(size) {
-				t.Fatalf("clock %d, tick %d: level %d, slot %d, from tick %d on; want level %d, intervals of %d",
-					now, tick, b.level, b.slot, b.at, level, interval)
-			}
-			c.check()
-			c.stop(i)
-			c.check()
-		}
-	})
 }
 
 // Each timer fires when the wheel's clock is exactly at its tick, and cascades at most once for
