@@ -158,6 +158,15 @@ func TestShardVerifyFindsDamage(t *testing.T) {
 		"W1: bucket": func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.store.all[0].at++ },
 		"W2: bucket": func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.wheel.cur = sh.owner.store.all[0].at + 1 },
 		"W4":         func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.wheel.empties++ },
+		"W5: a bucket of the cascade": func(_ *recordingWheel, sh *shard, _ []Timer) {
+			sh.owner.wheel.cascade.coarse.push(&bucket{level: 1})
+		},
+		"W5: a bucket of level 1": func(_ *recordingWheel, sh *shard, _ []Timer) {
+			sh.owner.wheel.cascade.fine.push(&bucket{level: 1, state: bucketCascading})
+		},
+		"W5: a bucket of level 0": func(_ *recordingWheel, sh *shard, _ []Timer) {
+			sh.owner.wheel.cascade.coarse.push(&bucket{state: bucketCascading})
+		},
 		"B1: record": func(s *recordingWheel, _ *shard, _ []Timer) {
 			s.after(ms, "").swapWord(func(w arena.Word) arena.Word { return w.With(arena.Placed) })
 		},

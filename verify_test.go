@@ -2,6 +2,7 @@ package timingwheel
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"iter"
 	"math/bits"
@@ -279,6 +280,11 @@ func (c *cascade) verify() error {
 	for b := range c.fine.all {
 		if b.level != 0 {
 			return fmt.Errorf("W5: a bucket of level %d is among those of level 0", b.level)
+		}
+	}
+	for b := range c.coarse.all {
+		if b.level == 0 {
+			return errors.New("W5: a bucket of level 0 is among those of coarser levels")
 		}
 	}
 	return nil
