@@ -15,8 +15,7 @@ import (
 )
 
 // Timers run at their deadline, rounded up to a tick: at the edges of levels, at wraps, after days,
-// at large readings of the clock. range_test.go has the end
-// of the range.
+// at large readings of the clock. range_test.go has the end of the range.
 
 // checkDelay arms timers in four ways that are due d from the origin. It checks that they run at
 // their deadline, rounded up to a tick, and not 1ns earlier.

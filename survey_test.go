@@ -237,8 +237,8 @@ func checkSums(t require.TestingT, o survey.Wheel) {
 }
 
 // checkSurvey compares a survey, which goes from buckets to slots, with a count that goes from the
-// nodes of timers to their buckets and slots. It makes two surveys: once
-// with the lock released at each step, and once with the lock held throughout.
+// records of timers to their buckets and slots. It makes two surveys: once with the lock released at
+// each step, and once with the lock held throughout.
 func (m *model) checkSurvey() {
 	for _, step := range []int{1 + m.step%3, math.MaxInt} {
 		o := m.sut.survey(step)
@@ -265,7 +265,7 @@ func (e *engine[T]) verifySurvey(o survey.Wheel) error {
 	}
 	for _, s := range e.shards {
 		s.wheelMu.Lock()
-		s.tallyNodes(&want)
+		s.tallyRecords(&want)
 		s.wheelMu.Unlock()
 	}
 	if o.Due != want.Due || o.Moving != want.Moving {
@@ -279,8 +279,8 @@ func (e *engine[T]) verifySurvey(o survey.Wheel) error {
 	return nil
 }
 
-// tallyNodes counts the timers of all used nodes.
-func (s *shardOf[T]) tallyNodes(o *survey.Wheel) {
+// tallyRecords counts the timers of all used records.
+func (s *shardOf[T]) tallyRecords(o *survey.Wheel) {
 	own := &s.owner
 	for p := range s.records.Pager.Len() {
 		pg := s.records.Pages.At(uint32(p))
