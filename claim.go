@@ -15,8 +15,8 @@ type batch[T any] struct {
 	engine    *engine[T]
 	now, tick int64 // the clock at the beginning of the batch
 	n         int
-	buffer    *valueBuffer[T]
 	values    []T        // claimed payloads whose call has not begun
+	one       [1]T       // memory of values for callbacks
 	counted   *rearmable // of the call, if its timer is of class Counted
 
 	// The claimed records of shard that are not pushed yet. Their words link them.
@@ -32,7 +32,7 @@ type batch[T any] struct {
 
 // batches is what all batches of a wheel share.
 type batches[T any] struct {
-	values   atomic.Pointer[valueBuffer[T]] // for reuse; may be nil
+	free     atomic.Pointer[batch[T]] // for reuse; may be nil
 	lateness latenessCount
 	panics   atomic.Uint64 // calls of OnPanic
 	claiming atomic.Int32  // claims whose call has not begun: of batches and of FuncTimers
@@ -41,8 +41,14 @@ type batches[T any] struct {
 // run claims the timers of a batch and calls their callbacks, or one callback for all payloads. It
 // returns the number of claims. It reads the clock once, at the beginning.
 func (e *engine[T]) run(timers []Timer) int {
-	b := batch[T]{engine: e, now: e.reading(), buffer: e.takeValues()}
-	b.values = b.buffer.values
+	b := e.batches.free.Swap(nil)
+	if b == nil {
+		b = &batch[T]{engine: e}
+		if e.job.perCall == 1 { // otherwise one would keep the first payload when values grows
+			b.values = b.one[:0]
+		}
+	}
+	b.now = e.reading()
 	b.tick = e.config.ticks.Floor(b.now)
 	defer b.end()
 	prefetch(timers)
@@ -267,27 +273,9 @@ func (b *batch[T]) end() {
 	b.push()
 	b.recordLate()
 	if len(b.values) == 0 { // else a callback has exited, which may have kept the memory
-		b.buffer.values = b.values
-		b.engine.batches.values.Store(b.buffer)
+		*b = batch[T]{engine: b.engine, values: b.values}
+		b.engine.batches.free.Store(b)
 	}
-}
-
-// valueBuffer is memory for the payloads of a batch.
-type valueBuffer[T any] struct {
-	values []T
-	one    [1]T // memory of values for callbacks
-}
-
-// takeValues returns memory for the payloads of a batch.
-func (e *engine[T]) takeValues() *valueBuffer[T] {
-	buffer := e.batches.values.Swap(nil)
-	if buffer == nil {
-		buffer = new(valueBuffer[T])
-		if e.job.perCall == 1 { // otherwise one would keep the first payload when values grows
-			buffer.values = buffer.one[:0]
-		}
-	}
-	return buffer
 }
 
 // stagePostponed stages a timer that was postponed while it was due. The Listed flag makes the

@@ -28,7 +28,7 @@ type Stats struct {
 
 	Pending   int           // timers that are armed and neither claimed nor stopped
 	Due       int           // timers that have expired, or were flushed, and whose callbacks have not begun
-	Overdue   time.Duration // time since the earliest deadline of the expired timers that are not claimed
+	Overdue   time.Duration // time since the first expired timer, or bucket of timers, was due that is not claimed
 	Armed     uint64        // timers that were added; each run of a plan counts
 	Fired     uint64        // callbacks and payloads that were claimed
 	Stopped   uint64        // calls of Stop that returned true, and timers of RemoveAll
@@ -146,16 +146,15 @@ func (s *shardOf[T]) addPending(st *Stats, pending int, now int64) {
 	st.Overdue = max(st.Overdue, o.overdue(max(now, s.now.Load())))
 }
 
-// overdue returns how long, at now, the earliest expired timer has waited that is in a bucket, or
-// is about to be queued. It looks at the first chunk of a bucket, and so misses the earliest timer
-// only if a whole chunk of postponed timers precedes it.
+// overdue returns how long, at now, the first expired timer has waited that is in a bucket, or is
+// about to be queued. All timers of a bucket count as if they were due at its expiration.
 func (o *owner) overdue(now int64) time.Duration {
-	tick := o.config.ticks.Floor(now)
-	first := min(o.earliest(o.wheel.cascade.fine.head), earliestOf(o.expired))
-	if at, ok := o.wheel.first(); ok && at <= tick {
-		if top, _ := o.wheel.queue.Min(); top.at <= tick { // before top.at none of its timers has expired
-			first = min(first, o.earliest(top))
-		}
+	first := earliestOf(o.expired)
+	if b := o.wheel.cascade.fine.head; b != nil {
+		first = min(first, b.at)
+	}
+	if b, ok := o.wheel.queue.Min(); ok && b.live > 0 && b.at <= o.config.ticks.Floor(now) {
+		first = min(first, b.at)
 	}
 	return time.Duration(max(0, now-o.config.ticks.Begin(first)))
 }
@@ -165,21 +164,6 @@ func earliestOf(timers []Timer) int64 {
 	first := int64(never)
 	for _, t := range timers {
 		if _, w, ok := pendingRecord(t); ok {
-			first = min(first, w.Tick())
-		}
-	}
-	return first
-}
-
-// earliest returns the first tick in the first chunk of a bucket, or never.
-func (o *owner) earliest(b *bucket) int64 {
-	first := int64(never)
-	if b == nil || b.live == 0 {
-		return first
-	}
-	m, entries := o.store.chunks.both(b.head)
-	for alive := m.alive; alive != 0; alive &= alive - 1 {
-		if w := o.store.word(entries[bits.TrailingZeros32(alive)]); w.Kind() == arena.Placed {
 			first = min(first, w.Tick())
 		}
 	}

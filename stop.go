@@ -36,8 +36,13 @@ func (e *engine[T]) stop() {
 func (e *engine[T]) shutdown(ctx context.Context) error {
 	e.stop()
 	for _, d := range e.dues {
-		if err := waitFor(ctx, d.Idle()); err != nil {
-			return err
+		idle := d.Idle()
+		select {
+		case <-idle:
+		case <-ctx.Done():
+			if !isClosed(idle) {
+				return ctx.Err()
+			}
 		}
 	}
 	return nil
@@ -233,21 +238,7 @@ func (t Timer) cancelLasting() bool {
 	return ok && s.closed.Load() && s.engine.lasting.stop(t)
 }
 
-// waitFor waits until done is closed and returns nil, or returns ctx's error if ctx ends first. A
-// nil done counts as closed.
-func waitFor(ctx context.Context, done <-chan struct{}) error {
-	if done == nil || isClosed(done) {
-		return nil
-	}
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// isClosed reports whether c is closed. A nil c is not. There must be no sends on c.
+// isClosed reports whether c is closed. There must be no sends on c.
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:

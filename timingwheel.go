@@ -164,7 +164,7 @@ import (
 // copied.
 type TimingWheel struct {
 	engine any  // *engine[func()]; see engineOf
-	role   role // private, stopped or the default
+	closed bool // Stop or Shutdown was called; defaultMu guards it
 
 	sleepers sync.Pool // of *ChannelTimer of this wheel
 	lasting  access.Timers[Timer]
@@ -208,38 +208,25 @@ func newWheelAt(opts Options, origin int64) (*TimingWheel, error) {
 	return &TimingWheel{engine: e, lasting: l}, nil
 }
 
-// role is the state of a wheel in the process. A wheel is private until it is stopped or becomes
-// the default. Both states are final. If Stop and SetDefault race, a compare-and-swap decides.
-type role struct{ state atomic.Uint32 }
-
-const (
-	rolePrivate uint32 = iota
-	roleStopped
-	roleDefault
+var (
+	defaultWheel atomic.Pointer[TimingWheel] // nil before the first use
+	defaultMu    sync.Mutex                  // serializes writes of defaultWheel with Stop
 )
 
-func (r *role) isDefault() bool { return r.state.Load() == roleDefault }
-
-// become changes the state of a private wheel. It returns false if the wheel is not private.
-func (r *role) become(state uint32) bool { return r.state.CompareAndSwap(rolePrivate, state) }
-
-// mustStop marks the wheel as stopped. It panics if the wheel is the default.
-func (r *role) mustStop(method string) {
-	r.become(roleStopped)
-	r.mustNotBeDefault(method)
-}
-
-// mustNotBeDefault panics if the wheel is the default.
-func (r *role) mustNotBeDefault(method string) {
-	if r.isDefault() {
+// mustNotBeDefault panics if tw is the wheel of Default.
+func (tw *TimingWheel) mustNotBeDefault(method string) {
+	if defaultWheel.Load() == tw {
 		panic("timingwheel: " + method + " of the default wheel, which the whole process shares")
 	}
 }
 
-var (
-	defaultWheel atomic.Pointer[TimingWheel] // nil before the first use
-	defaultMu    sync.Mutex                  // serializes writes of defaultWheel
-)
+// close makes sure that tw does not become the wheel of Default. It panics if tw is that wheel.
+func (tw *TimingWheel) close(method string) {
+	defaultMu.Lock()
+	defer defaultMu.Unlock()
+	tw.mustNotBeDefault(method)
+	tw.closed = true
+}
 
 // Default returns the wheel that the whole process shares. The first call of Default, or of a
 // package-level function such as [AfterFunc], makes the wheel with the zero [Options], unless
@@ -262,7 +249,6 @@ func makeDefault() *TimingWheel {
 	if err != nil {
 		panic(err) // the zero Options are valid
 	}
-	tw.role.become(roleDefault)
 	defaultWheel.Store(tw)
 	return tw
 }
@@ -284,7 +270,7 @@ func SetDefault(tw *TimingWheel) {
 		panic("timingwheel: SetDefault after Default was used or set: call it once, at the start of main, " +
 			"before any use of Default and of package-level functions")
 	}
-	if !tw.role.become(roleDefault) {
+	if tw.closed {
 		panic("timingwheel: SetDefault of a stopped wheel; it must be running")
 	}
 	defaultWheel.Store(tw)
@@ -372,7 +358,7 @@ func (tw *TimingWheel) WriteProfile(w io.Writer) error { return engineOf(tw).wri
 // started. A plan runs once and continues. On a stopped wheel Flush returns 0. It panics on the
 // wheel of [Default]. O(memory of the wheel).
 func (tw *TimingWheel) Flush() int {
-	tw.role.mustNotBeDefault("Flush")
+	tw.mustNotBeDefault("Flush")
 	return engineOf(tw).flush()
 }
 
@@ -385,7 +371,7 @@ func (tw *TimingWheel) Flush() int {
 // Stop may be called by a callback, more than once, and concurrently with all other calls. It
 // panics on the wheel of [Default]. O(memory of the wheel).
 func (tw *TimingWheel) Stop() {
-	tw.role.mustStop("Stop")
+	tw.close("Stop")
 	engineOf(tw).stop()
 }
 
@@ -395,7 +381,7 @@ func (tw *TimingWheel) Stop() {
 // Shutdown may be called more than once. It panics on the wheel of [Default], and if ctx is nil.
 func (tw *TimingWheel) Shutdown(ctx context.Context) error {
 	mustHaveContext(ctx)
-	tw.role.mustStop("Shutdown")
+	tw.close("Shutdown")
 	return engineOf(tw).shutdown(ctx)
 }
 
