@@ -22,7 +22,6 @@ type owner struct {
 
 	removing uint64   // link to the removals that are off the stack and not carried out yet
 	freed    []uint32 // records without references; reclaim frees them
-	ending   []uint32 // arrivals whose Stop is about to end them; reclaim stages them again
 
 	// scratch is memory for one quantum.
 	scratch struct {
@@ -51,20 +50,9 @@ func (o *owner) placeArrivals(n int) {
 	n = min(n, len(a.records)-a.done)
 	part := a.records[a.done : a.done+n]
 	words := o.loadWords(part)
-	freed := len(o.freed)
 	for k, i := range part {
-		w := words[k]
-		if w.Kind() == arena.Staged && o.placeArrival(i, w) {
-			continue
-		}
-		switch o.placeChanged(i).Kind() {
-		case arena.Ending:
-			o.ending = append(o.ending, i)
-		case arena.Ended:
-			o.freed = append(o.freed, i)
-		}
+		o.placeArrival(i, words[k])
 	}
-	o.counters.stopped += uint64(len(o.freed) - freed)
 	a.done += n
 	if a.empty() {
 		a.first = never
@@ -84,32 +72,33 @@ func (o *owner) loadWords(records []uint32) []arena.Word {
 	return words
 }
 
-// placeChanged places an arrival whose word has changed since the owner read it, unless the timer
-// was stopped. It returns the word that it found at last.
-func (o *owner) placeChanged(i uint32) arena.Word {
-	for {
-		w := loadWord(o.store.records, i)
-		if w.Kind() == arena.Ended && w.Has(arena.Listed) {
-			o.leaveBucket(i)
-		}
-		if w.Kind() != arena.Staged || o.placeArrival(i, w) {
-			return w
-		}
-	}
-}
-
-// placeArrival places the timer of record i, whose word is w. It returns false if the word has
-// changed.
-func (o *owner) placeArrival(i uint32, w arena.Word) bool {
+// placeArrival places the timer of record i, or frees the record if the timer was stopped. w was its
+// word. If the Stop is about to end, it pushes the record onto the removals.
+func (o *owner) placeArrival(i uint32, w arena.Word) {
 	pg := o.store.records.At(i >> arena.PageShift)
-	if pg == nil || !pg.Swap(i, w, w.With(arena.Placed)&^arena.Listed) {
-		return false
+	for ; pg != nil; w = pg.Load(i) {
+		switch w.Kind() {
+		case arena.Staged:
+			if !pg.Swap(i, w, w.With(arena.Placed)&^arena.Listed) {
+				continue
+			}
+			if w.Has(arena.Listed) {
+				o.leaveBucket(i)
+			}
+			o.put(i, w)
+		case arena.Ending:
+			if !pg.Swap(i, w, w.With(arena.Dead)&^arena.Listed) {
+				continue
+			}
+		case arena.Ended:
+			if w.Has(arena.Listed) {
+				o.leaveBucket(i)
+			}
+			o.counters.stopped++
+			o.freed = append(o.freed, i)
+		}
+		return
 	}
-	if w.Has(arena.Listed) {
-		o.leaveBucket(i)
-	}
-	o.put(i, w)
-	return true
 }
 
 // put adds a placed timer to expired if its tick has come, and to the wheel otherwise.

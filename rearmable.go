@@ -171,7 +171,7 @@ func (r *rearmable) rearm(h Timer, n uint32, deadline, now int64, class arena.Wo
 	r.changes.Store(n + 2)
 	s.unlockArm()
 	if was {
-		c.finishStop(w, to) // without armMu, which a drain takes
+		c.finishStop(to) // without armMu, which a drain takes
 		e.funcTimers.replaced.Add(1)
 	}
 	return was, true

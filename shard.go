@@ -354,10 +354,10 @@ func (s *shard) remove(max int) {
 	}
 }
 
-// reclaim frees the records of freed, and returns the records of ending to the inbox.
+// reclaim frees the records of freed.
 func (s *shard) reclaim() {
 	o := &s.owner
-	if len(o.freed)+len(o.ending) == 0 {
+	if len(o.freed) == 0 {
 		return
 	}
 	s.armMu.Lock()
@@ -365,10 +365,7 @@ func (s *shard) reclaim() {
 	for _, i := range o.freed {
 		s.records.Put(i)
 	}
-	for _, i := range o.ending {
-		s.inbox.add(i, never)
-	}
-	o.freed, o.ending = o.freed[:0], o.ending[:0]
+	o.freed = o.freed[:0]
 }
 
 // takeArrivals takes the timers of the inbox, if all earlier arrivals are placed.

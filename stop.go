@@ -63,8 +63,8 @@ func mustHaveContext(ctx context.Context) {
 //     callback has begun: only a few instructions lie between the claim and the call, and nothing
 //     drops the call. halt waits until it is counted, and engine.stop for the claims of a batch of
 //     Timeouts.
-//   - A Stop of a timer in the inbox ends the timer within a few instructions. halt waits for it.
-//   - A Stop of any other timer pushes its record. halt waits for that too, and counts it.
+//   - A Stop of a timer that has left the inbox pushes its record within a few instructions. halt
+//     waits for that, and counts it.
 func (s *shard) halt() {
 	s.closed.Store(true)
 	s.wheelMu.Lock()
@@ -73,16 +73,7 @@ func (s *shard) halt() {
 	if o.wheel.levels == nil {
 		return // stopped before
 	}
-	for {
-		s.drainAll()
-		s.armMu.Lock()
-		ending := len(s.inbox.staged) // timers whose Stop is about to end them
-		s.armMu.Unlock()
-		if ending == 0 {
-			break
-		}
-		runtime.Gosched()
-	}
+	s.drainAll()
 	s.discardAll()
 	for s.pending()+int(o.counters.flushed-s.claimed.flushBegun.Load()-o.counters.discarded) > 0 {
 		runtime.Gosched()
@@ -105,7 +96,7 @@ func (s *shard) halt() {
 	s.refs.Clear()
 	s.armMu.Unlock()
 	o.arrivals = arrivals{first: never}
-	o.removing, o.freed, o.ending, o.expired = 0, nil, nil, nil
+	o.removing, o.freed, o.expired = 0, nil, nil
 	o.store = bucketStore{records: o.store.records}
 	o.wheel = wheel{geometry: o.wheel.geometry, store: o.wheel.store, cur: o.wheel.cur}
 }

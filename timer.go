@@ -72,7 +72,7 @@ func (t Timer) Stop() bool {
 			return false
 		}
 		if pg.Swap(i, w, to) {
-			c.finishStop(w, to)
+			c.finishStop(to)
 			return true
 		}
 	}
@@ -218,24 +218,16 @@ func (r record) stopWord(w arena.Word) (to arena.Word, ok bool) {
 	return 0, false
 }
 
-// finishStop completes a Stop that has replaced the word w by to, which stopWord returned.
-func (r record) finishStop(w, to arena.Word) {
-	s := r.shard
-	switch w.Kind() {
-	case arena.Staged:
-		s.typed.drop(r.index)
-		r.page.Store(r.index, to.With(arena.Ended))
-	case arena.Placed:
-		r.remove(to)
-	}
-}
-
-// remove releases the payload of a record whose word is Dead and pushes the record onto the
-// removals. If there are enough removals, it tries to become the owner and carries them out.
-func (r record) remove(dead arena.Word) {
+// finishStop completes a Stop that has set the word to, which stopWord returned. It clears the
+// payload, and pushes the record onto the removals unless the record is still in the inbox. If
+// there are enough removals, it tries to become the owner and carries them out.
+func (r record) finishStop(to arena.Word) {
 	s := r.shard
 	s.typed.drop(r.index)
-	if s.removals.push(r.page, r.index, dead) >= removalsMax {
+	if to.Kind() == arena.Ending && r.page.Swap(r.index, to, to.With(arena.Ended)) {
+		return
+	}
+	if s.removals.push(r.page, r.index, to.With(arena.Dead)&^arena.Listed) >= removalsMax {
 		s.tryDrain()
 	}
 }

@@ -9,6 +9,8 @@ import "github.com/timingwheel-go/timingwheel/internal/clock"
 //	Staged   Placed    owner             the timer moves from the inbox to a bucket
 //	Staged   Ending    Stop              this call stops the timer; it clears the payload next
 //	Ending   Ended *   the same Stop     the payload is cleared
+//	Ending   Dead *    owner             the record leaves the inbox; the same Stop clears the payload
+//	                                     and pushes the record on the stack of removals
 //	Placed   Staged    Reschedule        to an earlier deadline; the Listed flag is set
 //	Placed   Staged    worker            the timer was postponed while it was due
 //	Placed   Flushed   Flush             the timer is claimed; its callback begins later
