@@ -124,14 +124,10 @@ func TestTimersAreExactAtTheEdgesOfEachLevel(t *testing.T) {
 // places a short timer on the finest level.
 func TestAtFuncAfterIdleDaysUsesTheFinestLevel(t *testing.T) {
 	t.Parallel()
-	tw, err := New(Options{Tick: time.Hour, Shards: 1})
-	require.NoError(t, err)
-	defer tw.Stop()
-	s := engineOf(tw).shards[0]
-	engineOf(tw).config.Base = engineOf(tw).config.Base.Add(-30_000 * day) // as if the wheel had been made then
-	s.config.Base = engineOf(tw).config.Base
+	tw := startWheel(t, Options{Tick: time.Hour, Shards: 1})
+	stall(engineOf(tw), 30_000*day) // as if the wheel had been made then
 	tw.AtFunc(time.Now().Add(10*time.Hour), func() {})
-	require.Zero(t, firstLevel(s))
+	require.Zero(t, firstLevel(engineOf(tw).shards[0]))
 }
 
 // After a run that has taken days, a plan places its next run on the finest level.

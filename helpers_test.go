@@ -494,9 +494,12 @@ func (l *ledger) requireCounted(t *testing.T, tw *TimingWheel) {
 	assert.Zero(t, st.Running)
 }
 
-// requireNoneLostAndCounted is like requireCounted, but no timer may have been discarded.
+// requireNoneLostAndCounted waits until all timers have ended and verifies the wheel. It is like
+// requireCounted, but no timer may have been discarded.
 func (l *ledger) requireNoneLostAndCounted(t *testing.T, tw *TimingWheel) {
 	t.Helper()
+	require.NoError(t, drainWheel(tw))
+	verifyShards(t, engineOf(tw))
 	l.requireNoneLost(t)
 	l.requireCounted(t, tw)
 }
