@@ -296,8 +296,8 @@ func (bs *bucketStore) unlink(b *bucket, c uint32, m *chunkMeta) {
 	bs.chunks.free(c)
 }
 
-// takeChunk removes the entries of the first chunk of b, in order, and clears the positions of their
-// records. It returns their number. b must not be empty.
+// takeChunk removes the entries of the first chunk of b, in order, and clears the positions of
+// their records. It returns their number. b must not be empty.
 func (bs *bucketStore) takeChunk(b *bucket, to *[chunkSize]uint32) (n int) {
 	c := b.head
 	m, from := bs.chunks.both(c)

@@ -72,8 +72,8 @@ func (o *owner) loadWords(records []uint32) []arena.Word {
 	return words
 }
 
-// placeArrival places the timer of record i, or frees the record if the timer was stopped. w was its
-// word. If the Stop is about to end, it pushes the record onto the removals.
+// placeArrival places the timer of record i, or frees the record if the timer was stopped. w was
+// its word. If the Stop is about to end, it pushes the record onto the removals.
 func (o *owner) placeArrival(i uint32, w arena.Word) {
 	pg := o.store.records.At(i >> arena.PageShift)
 	for ; pg != nil; w = pg.Load(i) {

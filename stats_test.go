@@ -102,8 +102,8 @@ func TestHistogramQuantileIsAtMostAQuarterTooHigh(t *testing.T) {
 	}
 }
 
-// Histograms are added field by field. The sum saturates, because the clock of a simulation may jump
-// over centuries.
+// Histograms are added field by field. The sum saturates, because the clock of a simulation may
+// jump over centuries.
 func TestHistogramsAreAdded(t *testing.T) {
 	t.Parallel()
 	var a, b, both Histogram

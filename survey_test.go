@@ -237,8 +237,8 @@ func checkSums(t require.TestingT, o survey.Wheel) {
 }
 
 // checkSurvey compares a survey, which goes from buckets to slots, with a count that goes from the
-// records of timers to their buckets and slots. It makes two surveys: once with the lock released at
-// each step, and once with the lock held throughout.
+// records of timers to their buckets and slots. It makes two surveys: once with the lock released
+// at each step, and once with the lock held throughout.
 func (m *model) checkSurvey() {
 	for _, step := range []int{1 + m.step%3, math.MaxInt} {
 		o := m.sut.survey(step)

@@ -48,8 +48,8 @@ func (c *clockwork) slot() uint32 {
 	return uint32(c.slots - 1)
 }
 
-// arm places a timer. It goes to the first level that has a slot for its interval within one lap, or
-// else to the last level, whose bucket may have timers of earlier rounds.
+// arm places a timer. It goes to the first level that has a slot for its interval within one lap,
+// or else to the last level, whose bucket may have timers of earlier rounds.
 func (c *clockwork) arm(tick int64) uint32 {
 	i := c.slot()
 	c.place(i, tick)
