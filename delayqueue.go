@@ -13,10 +13,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/heap"
 )
 
-const (
-	neverDue     = math.MaxInt64 // 292 years: no timer is set for it
-	alreadyWoken = math.MinInt64 // DelayQueue.lookBy once the front taker was woken
-)
+const neverDue = math.MaxInt64 // 292 years: no timer is set for it
 
 // DelayQueue has the outline of Doug Lea's java.util.concurrent.DelayQueue (JSR-166): a binary heap
 // under one lock, and the leader-follower pattern, in which only one of many waiting takers has a
@@ -25,13 +22,13 @@ const (
 // leader, and only the leader is ever woken:
 //
 //	D1  If there are a waiting taker and an element, the front taker looks at the queue no later
-//	    than the head is due: lookBy <= head.due. Either its timer is set to lookBy, or lookBy is
-//	    alreadyWoken and its channel has a token, which it receives even if it is not asleep yet.
-//	D2  A taker looks at the queue, and enqueues itself or sets lookBy, in one critical section. A
-//	    goroutine that makes the head earlier restores D1 before it unlocks. So no change of the
-//	    head is missed between a look and the sleep.
-//	D3  A taker that leaves the front, with an element or with its context's error, restores D1
-//	    for the next taker. So no wake-up is lost with a taker that did not need it.
+//	    than the head is due: its timer is set for the head or for an earlier time, or its channel
+//	    has a token, which it receives even if it is not asleep yet.
+//	D2  A taker looks at the queue and enqueues itself in one critical section. A goroutine that
+//	    makes the head earlier, or a taker that leaves the front, with an element or with its
+//	    context's error, gives the front taker a token before it unlocks. So no change of the head
+//	    is missed between a look and the sleep, and no wake-up is lost with a taker that did not
+//	    need it.
 //
 // Rejected: one channel of tokens for all takers. A taker that needs no token could receive the
 // token of another one.
@@ -51,7 +48,6 @@ type DelayQueue[T any] struct {
 	heap     heap.Heap[*element[T]]
 	seq      uint64    // numbers elements in the order in which they are added
 	takers   list.List // channels of waiting takers, with room for a token; the front one came first
-	lookBy   int64     // D1; meaningless while there is no taker
 }
 
 // Delayed is the handle of an element of a [DelayQueue]. Once the element has left the queue, calls
@@ -188,8 +184,9 @@ func (q *DelayQueue[T]) Reset(e *Delayed[T], delay time.Duration) bool {
 	e.due = clock.Saturated(q.nowLocked(), int64(delay))
 	q.seq++
 	e.seq = q.seq
-	q.heap.Fix(e.index)
-	q.headMovedLocked()
+	if q.heap.Fix(e.index); e.index == 0 {
+		q.wakeLocked()
+	}
 	return true
 }
 
@@ -226,7 +223,10 @@ func (q *DelayQueue[T]) Channel(ctx context.Context, size int) <-chan T {
 			select {
 			case ch <- v:
 			case <-ctx.Done():
-				q.putBack(e, v)
+				q.mu.Lock()
+				defer q.mu.Unlock()
+				e.value = v
+				q.insertLocked(e) // at its old position
 				return
 			}
 		}
@@ -261,7 +261,10 @@ func (q *DelayQueue[T]) take(ctx context.Context) (*element[T], T, error) {
 		now := q.nowLocked()
 		e, v := q.popLocked(now)
 		if e != nil || err != nil {
-			q.leaveLocked(w)
+			if w != nil {
+				q.takers.Remove(w)
+				q.wakeLocked() // the new front taker has set no timer
+			}
 			q.mu.Unlock()
 			if e != nil {
 				err = nil
@@ -271,18 +274,13 @@ func (q *DelayQueue[T]) take(ctx context.Context) (*element[T], T, error) {
 		if w == nil {
 			w = q.takers.PushBack(make(chan struct{}, 1))
 		}
-		wait := q.waitLocked(w, now)
+		wait := time.Duration(neverDue) // only the front taker has a timer
+		if head, ok := q.heap.Min(); ok && head.due != neverDue && w == q.takers.Front() {
+			wait = time.Duration(head.due - now)
+		}
 		q.mu.Unlock()
 		sleep(w.Value.(chan struct{}), ctx.Done(), wait)
 	}
-}
-
-// putBack returns a taken element and its value to the queue, at the old position.
-func (q *DelayQueue[T]) putBack(e *element[T], v T) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	e.value = v
-	q.insertLocked(e)
 }
 
 func (q *DelayQueue[T]) pushLocked(v T, due int64) *Delayed[T] {
@@ -293,8 +291,9 @@ func (q *DelayQueue[T]) pushLocked(v T, due int64) *Delayed[T] {
 }
 
 func (q *DelayQueue[T]) insertLocked(e *element[T]) {
-	q.heap.Push(e)
-	q.headMovedLocked()
+	if q.heap.Push(e); e.index == 0 {
+		q.wakeLocked()
+	}
 }
 
 // popLocked removes the head if it is due, and otherwise returns nil. D1 still holds, because the
@@ -318,41 +317,14 @@ func (q *DelayQueue[T]) holdsLocked(e *Delayed[T]) bool {
 	return e != nil && e.queue == q && uint(e.index) < uint(q.heap.Len()) && q.heap.At(e.index) == (*element[T])(e)
 }
 
-// waitLocked returns the time for which w may sleep. For the front taker, the only one with a
-// timer, it also sets lookBy (D1).
-func (q *DelayQueue[T]) waitLocked(w *list.Element, now int64) time.Duration {
-	if w != q.takers.Front() {
-		return neverDue
-	}
-	q.lookBy = neverDue
-	if e, ok := q.heap.Min(); ok && e.due != neverDue {
-		q.lookBy = e.due
-		return time.Duration(e.due - now)
-	}
-	return neverDue
-}
-
-// headMovedLocked restores D1 after the head may have become earlier.
-func (q *DelayQueue[T]) headMovedLocked() {
+// wakeLocked gives the front taker a token, if there are a taker and an element that will be due.
+func (q *DelayQueue[T]) wakeLocked() {
 	e, ok := q.heap.Min()
-	if w := q.takers.Front(); ok && w != nil && e.due < q.lookBy {
-		q.lookBy = alreadyWoken
+	if w := q.takers.Front(); w != nil && ok && e.due != neverDue {
 		select {
 		case w.Value.(chan struct{}) <- struct{}{}:
 		default: // it has a token already
 		}
-	}
-}
-
-// leaveLocked removes w, which may be nil, from the takers and restores D1 for the next one (D3).
-func (q *DelayQueue[T]) leaveLocked(w *list.Element) {
-	if w == nil {
-		return
-	}
-	front := w == q.takers.Front()
-	if q.takers.Remove(w); front {
-		q.lookBy = neverDue // the new front has set no timer
-		q.headMovedLocked()
 	}
 }
 

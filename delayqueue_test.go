@@ -17,15 +17,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// requireDelayQueue checks the heap (H1 to H3) and D1.
+// requireDelayQueue checks the heap (H1 to H3).
 func requireDelayQueue[T any](t *testing.T, q *DelayQueue[T]) {
 	t.Helper()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	require.NoError(t, verifyHeap(&q.heap, func(e *element[T]) int { return e.index }))
-	if head, ok := q.heap.Min(); ok && q.takers.Len() > 0 {
-		require.LessOrEqual(t, q.lookBy, head.due, "D1: no taker wakes when the head is due")
-	}
 }
 
 // After a step of the wall clock by an hour, wall times and monotonic times are due correctly.
