@@ -3,7 +3,6 @@ package timingwheel
 import (
 	"reflect"
 	"runtime/debug"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,8 +14,9 @@ type batch[T any] struct {
 	engine    *engine[T]
 	now, tick int64 // the clock at the beginning of the batch
 	n         int
-	values    []T        // claimed payloads whose call has not begun
-	one       [1]T       // memory of values for callbacks
+	values    []T  // claimed payloads whose call has not begun
+	one       [1]T // memory of values for callbacks
+	around    aroundCall[T]
 	counted   *rearmable // of the call, if its timer is of class Counted
 
 	// The claimed records of shard that are not pushed yet. Their words link them.
@@ -171,11 +171,11 @@ func (b *batch[T]) call() {
 		defer c.end(&e.funcTimers.waits)
 	}
 	f := uintptr(0)
-	if e.around.hook != nil {
+	if e.around != nil {
 		f = e.job.callee(b.values)
 	}
 	if f != 0 {
-		e.runAround(f, b.values)
+		b.around.do(e, f, b.values)
 	} else {
 		e.job.guarded(b.values)
 	}
@@ -195,25 +195,17 @@ func (e *engine[T]) guardedRun(onPanic func(any, []byte)) func([]T) {
 	return func(items []T) { guard(func() { e.job.run(items) }, report) }
 }
 
-// around calls Options.Around. It reuses its calls, so that a call allocates nothing.
-type around[T any] struct {
-	hook  func(Call, func()) // Options.Around; nil: there is none
-	calls sync.Pool          // of *aroundCall[T]
-}
-
-// aroundCall is a call of the hook.
+// aroundCall is a call to Options.Around. It can be reused, and then allocates nothing.
 type aroundCall[T any] struct {
 	items []T
 	runs  int
-	run   func() // the argument of the hook
+	run   func() // the argument of Around
 }
 
-// runAround runs a batch within OnPanic, and that within Options.Around. f is the code address of
-// the user's function.
-func (e *engine[T]) runAround(f uintptr, items []T) {
-	c, _ := e.around.calls.Get().(*aroundCall[T])
-	if c == nil {
-		c = new(aroundCall[T])
+// do runs items within OnPanic, and that within Around. f is the code address of the user's
+// function.
+func (c *aroundCall[T]) do(e *engine[T], f uintptr, items []T) {
+	if c.run == nil {
 		c.run = func() {
 			if c.runs++; c.runs > 1 {
 				panic("timingwheel: Options.Around called run twice")
@@ -222,12 +214,10 @@ func (e *engine[T]) runAround(f uintptr, items []T) {
 		}
 	}
 	c.items, c.runs = items, 0
-	e.around.hook(Call{Wheel: e.name, Func: f, Payloads: len(items)}, c.run)
-	if c.runs == 0 {
+	e.around(Call{Wheel: e.name, Func: f, Payloads: len(items)}, c.run)
+	if c.items = nil; c.runs == 0 {
 		panic("timingwheel: Options.Around returned without calling run")
 	}
-	c.items = nil
-	e.around.calls.Put(c)
 }
 
 // codeOf returns the address of a function's code.
@@ -273,7 +263,7 @@ func (b *batch[T]) end() {
 	b.push()
 	b.recordLate()
 	if len(b.values) == 0 { // else a callback has exited, which may have kept the memory
-		*b = batch[T]{engine: b.engine, values: b.values}
+		*b = batch[T]{engine: b.engine, values: b.values, around: b.around}
 		b.engine.batches.free.Store(b)
 	}
 }

@@ -175,9 +175,9 @@ func (p *plan) run() {
 	if !step.Overlap && !step.Next.IsZero() {
 		defer p.end(c, pending, r.Planned, step.Next)
 	}
-	if e := p.timer.engine(); e.around.hook != nil {
+	if e := p.timer.engine(); e.around != nil {
 		r := r // the closure captures this copy, so the outer r does not escape
-		e.runAround(codeOf(f), []func(){func() { p.call(f, r) }})
+		new(aroundCall[func()]).do(e, codeOf(f), []func(){func() { p.call(f, r) }})
 		return
 	}
 	p.call(f, r)

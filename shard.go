@@ -20,8 +20,8 @@ type engine[T any] struct {
 	shards     []*shardOf[T]
 	routes     *routes // nil if there is one shard
 	job        job[T]
-	around     around[T]
-	name       string // Options.Name
+	around     func(Call, func()) // Options.Around; nil: there is none
+	name       string             // Options.Name
 	lasting    lastingTimers
 	stopped    chan struct{} // closed when the wheel is stopped
 	funcTimers funcTimerState
@@ -49,7 +49,7 @@ func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) 
 	if limited != nil && limited.used.Swap(true) {
 		return nil, badOption("Executor", "a Limit that another wheel has", "a Limit of its own")
 	}
-	e := &engine[T]{config: opts.config(), job: j, around: around[T]{hook: opts.Around}, name: opts.Name}
+	e := &engine[T]{config: opts.config(), job: j, around: opts.Around, name: opts.Name}
 	e.stopped = make(chan struct{})
 	e.config.Timeline = clock.Timeline{Base: opts.Start, Origin: origin, Manual: opts.Manual}
 	e.config.Start()
