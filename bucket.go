@@ -136,15 +136,7 @@ func (cs *chunks) meta(c uint32) *chunkMeta {
 	return &pg.meta[c&chunkPageMask]
 }
 
-func (cs *chunks) entries(c uint32) *[chunkSize]uint32 {
-	pg := cs.pages[c>>chunkPageShift]
-	if pg == nil {
-		return nil
-	}
-	return &pg.entries[c&chunkPageMask]
-}
-
-// both returns the results of meta and entries with one read of the page. c may be 0.
+// both returns the chunkMeta and the entries of a chunk. c may be 0.
 func (cs *chunks) both(c uint32) (*chunkMeta, *[chunkSize]uint32) {
 	p := c >> chunkPageShift
 	if int(p) >= len(cs.pages) || cs.pages[p] == nil {

@@ -19,7 +19,7 @@ const driverActive = -1
 //	at            meaning                        changes to
 //	never         off                            a tick: the first timer was armed
 //	a tick        the alarm is set for the tick  an earlier tick: set by an arm or by unlock;
-//	                                             never: set by offIfEmpty
+//	                                             never: set by drain
 //	driverActive  a driver starts or runs        a tick or never: set by reset, once all expired
 //	                                             buckets are taken
 //
@@ -131,25 +131,6 @@ func (a *driverAlarm) reset() {
 		a.off()
 	} else {
 		a.set(first)
-	}
-}
-
-// offIfEmpty turns the alarm off if the shard has no timers. A running driver does that at its end.
-// wheelMu is held, armMu is not.
-func (a *driverAlarm) offIfEmpty() {
-	s := a.shard
-	o := &s.owner
-	if at := a.at.Load(); at == never || at == driverActive {
-		return
-	}
-	// A late alarm may be set for a timer that is due.
-	if o.wheel.live > 0 || len(o.expired) > 0 || o.wheel.cascade.any() {
-		return
-	}
-	s.armMu.Lock()
-	defer s.armMu.Unlock()
-	if s.inbox.first == never {
-		a.off()
 	}
 }
 

@@ -334,7 +334,10 @@ func (s *shard) drain(max int) bool {
 	if !o.arrivals.empty() || o.removing != 0 || s.removals.len() != 0 {
 		return false
 	}
-	s.alarm.offIfEmpty()
+	idle := o.wheel.live+len(o.expired) == 0 && !o.wheel.cascade.any()
+	if at := s.alarm.at.Load(); idle && at != never && at != driverActive {
+		s.alarm.reset() // a running driver does that at its end
+	}
 	return true
 }
 

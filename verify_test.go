@@ -106,9 +106,10 @@ func (w *wheel) buckets(yield func(*bucket) bool) {
 // each calls yield for every entry of b, in order.
 func (bs *bucketStore) each(b *bucket, yield func(pos, i uint32)) {
 	for c := b.head; c != 0; c = bs.chunks.meta(c).next {
-		for alive := bs.chunks.meta(c).alive; alive != 0; alive &= alive - 1 {
+		m, entries := bs.chunks.both(c)
+		for alive := m.alive; alive != 0; alive &= alive - 1 {
 			off := uint32(bits.TrailingZeros32(alive))
-			yield(c<<chunkShift|off, bs.chunks.entries(c)[off])
+			yield(c<<chunkShift|off, entries[off])
 		}
 	}
 }
