@@ -3,31 +3,28 @@ package pool
 import "slices"
 
 const (
-	chunkSize = 128
-	sparesMax = 8 // chunks that an empty queue keeps
+	chunkSize = 126 // a chunk of items of 16 bytes has 2 KB
 	sweepMin  = 4096
 )
 
 // Queue is a first-in, first-out queue of small values, and a plain data structure. Chunks whose
-// items have left go back to the runtime, except for a few. The zero value is an empty queue.
+// items have left go back to the runtime, except for one. The zero value is an empty queue.
 //
 // Invariants, while no method is running:
 //
-//	Q1  the chunks from head to tail hold n items: places first and on of head, places before end
-//	    of tail, and all places of the chunks between them; an empty queue has no chunk
+//	Q1  the chunks from head to tail have n items, and each of them has some
 //	Q2  places without an item are zero, so that items that have left are not kept alive
 type Queue[E any] struct {
 	head, tail *chunk[E]
-	spare      *chunk[E] // a list of empty chunks for reuse
-	spares     int       // their number
-	first, end int
+	spare      *chunk[E] // an empty chunk for reuse, or nil
 	n          int
 	kept       int // items after the last Sweep
 }
 
 type chunk[E any] struct {
-	items [chunkSize]E
-	next  *chunk[E]
+	items  []E // usually in memory
+	next   *chunk[E]
+	memory [chunkSize]E
 }
 
 // Len returns the number of items. O(1).
@@ -37,31 +34,72 @@ func (q *Queue[E]) Len() int { return q.n }
 func (q *Queue[E]) Push(items []E) {
 	q.n += len(items)
 	for len(items) > 0 {
-		if q.tail == nil || q.end == chunkSize {
-			q.grow()
+		c := q.tail
+		if c == nil || len(c.items) == cap(c.items) {
+			c = q.newChunk()
+			if q.tail == nil {
+				q.head = c
+			} else {
+				q.tail.next = c
+			}
+			q.tail = c
 		}
-		n := copy(q.tail.items[q.end:], items)
-		q.end += n
+		n := min(len(items), cap(c.items)-len(c.items))
+		c.items = append(c.items, items[:n]...)
 		items = items[n:]
 	}
 }
 
 // Return puts items back at the head. O(len(items)).
 func (q *Queue[E]) Return(items []E) {
-	q.n += len(items)
-	for len(items) > 0 {
-		if q.first == 0 || q.head == nil {
-			c := q.newChunk()
-			if q.tail == nil {
-				q.tail, q.end = c, chunkSize
-			}
-			c.next, q.head, q.first = q.head, c, chunkSize
-		}
-		n := min(q.first, len(items))
-		q.first -= n
-		copy(q.head.items[q.first:], items[len(items)-n:])
-		items = items[:len(items)-n]
+	if len(items) == 0 {
+		return
 	}
+	q.n += len(items)
+	c := q.newChunk()
+	c.items = append(c.items, items...)
+	if c.next = q.head; q.tail == nil {
+		q.tail = c
+	}
+	q.head = c
+}
+
+// newChunk returns an empty chunk.
+func (q *Queue[E]) newChunk() *chunk[E] {
+	c := q.spare
+	if q.spare = nil; c == nil {
+		c = new(chunk[E])
+		c.items = c.memory[:0]
+	}
+	return c
+}
+
+// Peek returns up to most items at the head, which stay in the queue. O(most).
+func (q *Queue[E]) Peek(most int) (items []E) {
+	for c := q.head; c != nil && len(items) < most; c = c.next {
+		items = append(items, c.items[:min(most-len(items), len(c.items))]...)
+	}
+	return items
+}
+
+// Pop removes up to most items, appends them to items and returns the result. O(most).
+func (q *Queue[E]) Pop(items []E, most int) []E {
+	for most = min(most, q.n); most > 0; {
+		c := q.head
+		popped := c.items[:min(most, len(c.items))]
+		items = append(items, popped...)
+		clear(popped)
+		c.items = c.items[len(popped):]
+		q.n -= len(popped)
+		most -= len(popped)
+		if len(c.items) == 0 {
+			if q.head = c.next; q.head == nil {
+				q.tail = nil
+			}
+			c.items, c.next, q.spare = c.memory[:0], nil, c
+		}
+	}
+	return items
 }
 
 // Sweep removes the items that are not live, if the queue is much longer than after the last Sweep.
@@ -71,80 +109,12 @@ func (q *Queue[E]) Sweep(live func() func(E) bool) {
 	if q.n < max(sweepMin, 4*q.kept) {
 		return
 	}
-	var chunk [chunkSize]E
 	isLive := live()
+	var items []E
 	for left := q.n; left > 0; {
-		items := q.Pop(chunk[:0], min(left, chunkSize))
+		items = q.Pop(items[:0], min(left, chunkSize))
 		left -= len(items)
 		q.Push(slices.DeleteFunc(items, func(e E) bool { return !isLive(e) }))
 	}
 	q.kept = q.n
-}
-
-// newChunk returns an empty chunk.
-func (q *Queue[E]) newChunk() *chunk[E] {
-	c := q.spare
-	if c == nil {
-		return new(chunk[E])
-	}
-	q.spare, c.next = c.next, nil
-	q.spares--
-	return c
-}
-
-// grow appends an empty chunk.
-func (q *Queue[E]) grow() {
-	c := q.newChunk()
-	if q.tail == nil {
-		q.head, q.first = c, 0
-	} else {
-		q.tail.next = c
-	}
-	q.tail, q.end = c, 0
-}
-
-// Peek returns up to most items at the head, which stay in the queue. O(most).
-func (q *Queue[E]) Peek(most int) (items []E) {
-	first := q.first
-	most = min(most, q.n)
-	for c := q.head; c != nil && len(items) < most; c, first = c.next, 0 {
-		end := chunkSize
-		if c == q.tail {
-			end = q.end
-		}
-		items = append(items, c.items[first:min(end, first+most-len(items))]...)
-	}
-	return items
-}
-
-// Pop removes up to most items, appends them to items and returns the result. O(most).
-func (q *Queue[E]) Pop(items []E, most int) []E {
-	for most = min(most, q.n); most > 0; {
-		end := chunkSize
-		if q.head == q.tail {
-			end = q.end
-		}
-		popped := q.head.items[q.first:min(end, q.first+most)]
-		items = append(items, popped...)
-		clear(popped)
-		q.first += len(popped)
-		q.n -= len(popped)
-		most -= len(popped)
-		if q.first == end {
-			q.shrink()
-		}
-	}
-	return items
-}
-
-// shrink removes the first chunk, which is empty.
-func (q *Queue[E]) shrink() {
-	c := q.head
-	if q.head, q.first = c.next, 0; q.head == nil {
-		q.tail = nil
-	}
-	if q.spares < sparesMax {
-		c.next, q.spare = q.spare, c
-		q.spares++
-	}
 }
