@@ -130,7 +130,6 @@ func (p *Pool[E]) Put(items []E, more bool) {
 // callback may call runtime.Goexit, so Wake may not return.
 func (p *Pool[E]) Wake() {
 	p.mu.Lock()
-	p.stats.Workers++
 	p.beginEpoch()
 	p.newWorker().serve()
 }
@@ -180,7 +179,6 @@ func (i *Idle) Ended(running int) {
 type Stats struct {
 	Queued  int // items that no worker has taken
 	Running int // workers that run a batch
-	Workers int // goroutines
 }
 
 // Stats returns the present figures. O(1).
@@ -241,7 +239,6 @@ func (p *Pool[E]) setTimer() {
 func (p *Pool[E]) stall() {
 	p.mu.Lock()
 	p.stalls.set = false
-	p.stats.Workers++
 	p.beginEpoch()
 	n := p.returnBatches()
 	switch {
@@ -252,7 +249,6 @@ func (p *Pool[E]) stall() {
 		n += spread
 	}
 	n = min(n, p.room(), (p.queue.Len()+p.config.PerCall-1)/p.config.PerCall)
-	p.stats.Workers += n
 	p.stalls.extra += n
 	for range n {
 		go p.runExtra()
@@ -289,7 +285,6 @@ func (p *Pool[E]) runSpare(of *worker[E]) {
 	p.mu.Lock()
 	of.spare = false
 	if of.back.Load() { // it continues itself
-		p.stats.Workers--
 		p.mu.Unlock()
 		return
 	}

@@ -60,7 +60,6 @@ func (w *worker[E]) end() {
 			go p.Wake()
 		}
 	}
-	p.stats.Workers--
 	if w.batch != nil { // the pool was closed
 		w.batch.users--
 	}
@@ -158,10 +157,7 @@ func (w *worker[E]) activate() (start bool) {
 	}
 	p.active++
 	w.epoch = p.epoch
-	if start {
-		w.spare = true
-		p.stats.Workers++
-	}
+	w.spare = w.spare || start
 	return start
 }
 
