@@ -10,22 +10,15 @@ import (
 // never is a tick that no clock reaches.
 const never = math.MaxInt64
 
-// bucketState is the state of a bucket. The owner of the wheel makes all transitions:
-//
-//	state      the bucket is in            leaves to
-//	Queued     its slot and the queue      Cascading; free if empty
-//	Cascading  wheel.cascade               free, once its timers have moved
 type bucketState uint8
 
 const (
-	bucketQueued bucketState = iota
-	bucketCascading
+	bucketQueued    bucketState = iota // in its slot and the queue; freed if it is empty
+	bucketCascading                    // in wheel.cascade; freed once its timers have moved
 )
 
 // bucket is the list of timers of one slot: an unrolled list of record numbers, so that reading 32
-// timers costs one cache miss. A bucket that expires leaves its slot as a whole, in O(1), and keeps
-// its own expiration. Timers that are armed for the same slot later go to a new bucket, so emptying
-// a bucket never adds to it.
+// timers costs one cache miss. It leaves its slot as a whole (docs/internals/design.md).
 type bucket struct {
 	at         int64 // expiration in ticks
 	key        int64 // orders the queue: at, or earlier if the bucket begins to cascade early
@@ -45,7 +38,6 @@ func (b *bucket) Before(o *bucket) bool {
 	return b.key < o.key || b.key == o.key && b.level > o.level
 }
 
-// SetHeapIndex notes the bucket's place in the queue.
 func (b *bucket) SetHeapIndex(i int) { b.heapIndex = int32(i) }
 
 // bucketList is a first-in, first-out list of expired buckets.
@@ -82,7 +74,6 @@ func (l *bucketList) pop() *bucket {
 	return b
 }
 
-// all iterates over the buckets.
 func (l *bucketList) all(yield func(*bucket) bool) {
 	for b := l.head; b != nil; b = b.next {
 		if !yield(b) {
@@ -114,8 +105,7 @@ type chunkMeta struct {
 // full reports whether there is no room behind the last entry.
 func (m *chunkMeta) full() bool { return m.alive>>chunkMask != 0 }
 
-// chunkPage is a page of chunks. All of it is one object, because the garbage collector marks each
-// object separately.
+// chunkPage is one object, because the garbage collector marks each object separately.
 type chunkPage struct {
 	entries [chunkPageSize][chunkSize]uint32 // record numbers
 	meta    [chunkPageSize]chunkMeta
@@ -136,7 +126,7 @@ func (cs *chunks) meta(c uint32) *chunkMeta {
 	return &pg.meta[c&chunkPageMask]
 }
 
-// both returns the chunkMeta and the entries of a chunk. c may be 0.
+// both also returns the entries. c may be 0.
 func (cs *chunks) both(c uint32) (*chunkMeta, *[chunkSize]uint32) {
 	p := c >> chunkPageShift
 	if int(p) >= len(cs.pages) || cs.pages[p] == nil {
@@ -185,8 +175,7 @@ func (cs *chunks) free(c uint32) {
 	}
 }
 
-// bucketStore holds the buckets of a shard and their chunks. It writes the position of each entry
-// to the timer's record.
+// bucketStore holds the buckets of a shard and writes the position of each entry to its record.
 type bucketStore struct {
 	records *arena.Table[arena.Page]
 	chunks  chunks
@@ -194,7 +183,6 @@ type bucketStore struct {
 	spare   []*bucket
 }
 
-// pos returns a pointer to the position of record i.
 func (bs *bucketStore) pos(i uint32) *uint32 {
 	pg := bs.records.At(i >> arena.PageShift)
 	if pg == nil { // never; see arena.Page.Load
@@ -203,7 +191,6 @@ func (bs *bucketStore) pos(i uint32) *uint32 {
 	return &pg.Pos[i&arena.PageMask]
 }
 
-// word returns the word of record i.
 func (bs *bucketStore) word(i uint32) arena.Word {
 	return loadWord(bs.records, i)
 }
@@ -232,7 +219,6 @@ func (bs *bucketStore) newBucket() *bucket {
 // freeBucket frees a bucket without entries, which has no chunk.
 func (bs *bucketStore) freeBucket(b *bucket) { bs.spare = append(bs.spare, b) }
 
-// append puts record i at the end of b. O(1).
 func (bs *bucketStore) append(b *bucket, i uint32) {
 	c := b.tail
 	m, entries := bs.chunks.both(c)
@@ -247,7 +233,6 @@ func (bs *bucketStore) append(b *bucket, i uint32) {
 	b.live++
 }
 
-// addChunk adds a chunk at the end of b.
 func (bs *bucketStore) addChunk(b *bucket) uint32 {
 	c, m := bs.chunks.alloc(b.id)
 	m.prev = b.tail
@@ -273,7 +258,7 @@ func (bs *bucketStore) remove(pos uint32) *bucket {
 	return b
 }
 
-// unlink takes chunk c out of b's list and frees it.
+// unlink also frees the chunk.
 func (bs *bucketStore) unlink(b *bucket, c uint32, m *chunkMeta) {
 	if m.prev == 0 {
 		b.head = m.next
@@ -288,8 +273,7 @@ func (bs *bucketStore) unlink(b *bucket, c uint32, m *chunkMeta) {
 	bs.chunks.free(c)
 }
 
-// takeChunk removes the entries of the first chunk of b, in order, and clears the positions of
-// their records. It returns their number. b must not be empty.
+// takeChunk removes the entries of the first chunk of b, in order. b must not be empty.
 func (bs *bucketStore) takeChunk(b *bucket, to *[chunkSize]uint32) (n int) {
 	c := b.head
 	m, from := bs.chunks.both(c)

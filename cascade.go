@@ -6,9 +6,7 @@ import "github.com/timingwheel-go/timingwheel/internal/arena"
 // to 60 ns each it holds the lock for about 10 µs.
 const quantum = 256
 
-// owner is the state that belongs to the goroutine that holds wheelMu. Its methods place the timers
-// that have arrived, remove stopped ones, and move expired ones to finer levels or to the due
-// timers. They take no lock of the shard and run no callback.
+// owner is the state that belongs to the goroutine that holds wheelMu.
 type owner struct {
 	config   *config
 	refs     *arena.Table[pageRef]
@@ -23,8 +21,7 @@ type owner struct {
 	removing uint64   // link to the removals that are off the stack and not carried out yet
 	freed    []uint32 // records without references; reclaim frees them
 
-	// scratch is memory for one quantum.
-	scratch struct {
+	scratch struct { // memory for one quantum
 		records [chunkSize]uint32
 		words   [chunkSize]arena.Word
 	}
@@ -32,19 +29,16 @@ type owner struct {
 	_ [64]byte // separates these cache lines from the next object
 }
 
-// counters are the counters of a shard that its owner writes.
+// counters are written by the owner.
 type counters struct {
 	stopped, postponed, cascaded uint64
 	discarded, flushed           uint64
 }
 
-// pendingOf returns the number of pending timers: the armed ones less those that were stopped,
-// claimed or flushed.
 func (c *counters) pendingOf(armed, stopped, fired uint64) int {
 	return int(armed - stopped - c.stopped - fired - c.flushed)
 }
 
-// placeArrivals places the next n arrivals.
 func (o *owner) placeArrivals(n int) {
 	a := &o.arrivals
 	n = min(n, len(a.records)-a.done)
@@ -72,8 +66,8 @@ func (o *owner) loadWords(records []uint32) []arena.Word {
 	return words
 }
 
-// placeArrival places the timer of record i, or frees the record if the timer was stopped. w was
-// its word. If the Stop is about to end, it pushes the record onto the removals.
+// placeArrival places the timer of record i, whose word was w, or frees the record if the timer was
+// stopped. If that Stop has not cleared the payload yet, it pushes the record onto the removals.
 func (o *owner) placeArrival(i uint32, w arena.Word) {
 	pg := o.store.records.At(i >> arena.PageShift)
 	for ; pg != nil; w = pg.Load(i) {
@@ -110,7 +104,7 @@ func (o *owner) put(i uint32, w arena.Word) {
 	o.expired = append(o.expired, Timer{o.refs.At(i >> arena.PageShift), i, w.Gen()})
 }
 
-// leaveBucket removes a record from its bucket, if it is in one.
+// leaveBucket does nothing if the record is in no bucket.
 func (o *owner) leaveBucket(i uint32) {
 	pos := o.store.pos(i)
 	if *pos == 0 {
@@ -121,7 +115,6 @@ func (o *owner) leaveBucket(i uint32) {
 	o.timerRemoved(b)
 }
 
-// timerRemoved counts a timer that was removed from bucket b before its bucket was emptied.
 func (o *owner) timerRemoved(b *bucket) {
 	if b.state == bucketQueued {
 		o.wheel.timerRemoved(b)
@@ -167,7 +160,6 @@ func (o *owner) expire() bool {
 	return first > o.tick && !o.wheel.cascade.any()
 }
 
-// move moves a quantum of the timers of buckets.
 func (o *owner) move(buckets *bucketList) {
 	for steps := 0; steps < quantum && buckets.head != nil; {
 		b := buckets.head
@@ -200,10 +192,9 @@ func (o *owner) relocate(records []uint32, b *bucket) {
 	}
 }
 
-// live returns the number of timers in buckets. O(buckets of the cascade).
+// live returns the number of timers in buckets.
 func (o *owner) live() int { return o.wheel.live + o.wheel.cascade.live() }
 
-// clearExpired empties expired.
 func (o *owner) clearExpired() {
 	clear(o.expired)
 	if o.expired = o.expired[:0]; cap(o.expired) > 4*quantum {

@@ -11,8 +11,8 @@ import (
 // driverActive is the alarm's tick while a driver is starting or running. It is before every tick.
 const driverActive = -1
 
-// driverAlarm starts the driver of a shard, so no goroutine has to wait for the next timer. If the
-// alarm is off, the garbage collector can free the wheel. Manual mode has no alarm.
+// driverAlarm starts the driver of a shard. If the alarm is off, the garbage collector can free the
+// wheel. Manual mode has no alarm.
 //
 // The state of the alarm is in at:
 //
@@ -24,11 +24,9 @@ const driverActive = -1
 //	                                             buckets are taken
 //
 // Each state changes to driverActive when the alarm goes off, and when it is set to a tick that has
-// begun. The wheel's Stop turns the alarm off in each state. All changes are made under armMu, and
-// those to a later tick or never under wheelMu as well.
-//
-// A Stop does not move the alarm, because that costs as much as an arm and a stop together. If the
-// timer for which the alarm is set was stopped, the driver wakes once for nothing.
+// begun. The wheel's Stop turns the alarm off in each state. Changes to a later tick or never are
+// made under wheelMu as well as armMu. A Stop of a timer does not move the alarm, because that
+// costs as much as an arm and a stop together.
 type driverAlarm struct {
 	at atomic.Int64 // written under armMu
 
@@ -43,7 +41,7 @@ type driverAlarm struct {
 	rings atomic.Uint64 // times that the alarm went off
 }
 
-// init initializes the alarm of a shard. group is nil in Manual mode.
+// group is nil in Manual mode.
 func (a *driverAlarm) init(s *shard, group *alarm.Group) {
 	a.shard = s
 	a.at.Store(never)
@@ -59,7 +57,7 @@ func (a *driverAlarm) ring() {
 	a.wake()
 }
 
-// set sets the alarm to a tick, or starts a driver if the tick has begun. armMu is held.
+// set starts a driver if the tick has begun. armMu is held.
 func (a *driverAlarm) set(tick int64) {
 	s := a.shard
 	if s.config.Manual {
@@ -74,7 +72,6 @@ func (a *driverAlarm) set(tick int64) {
 	a.timer.Set(at, now)
 }
 
-// begin returns the reading at which a tick begins.
 func (a *driverAlarm) begin(tick int64) int64 {
 	if tick == clock.LastTick {
 		return math.MaxInt64 // the clock never reaches it
@@ -134,8 +131,7 @@ func (a *driverAlarm) reset() {
 	}
 }
 
-// wake runs a driver on the calling goroutine. It is called by ring and startDriver, and by a
-// driver that leaves work behind.
+// wake runs a driver on the calling goroutine.
 func (a *driverAlarm) wake() {
 	s := a.shard
 	s.wheelMu.Lock()
@@ -153,10 +149,10 @@ func (a *driverAlarm) wake() {
 // driverQuanta is the number of quanta that a driver works before what it has queued may run.
 const driverQuanta = 8
 
-// driveAndUnlock queues the timers that are due, a quantum at a time, and sets the alarm. Then this
-// goroutine runs what is queued, unless another one does. If work is left after driverQuanta, the
-// workers of the pool continue it. If there is no pool, or a pool with a limit, another goroutine
-// does: a full pool does not call More. wheelMu is held before and not after.
+// driveAndUnlock queues the timers that are due and sets the alarm. Then this goroutine runs what
+// is queued, unless another one does. If work is left after driverQuanta, the workers of the pool
+// continue it. If there is no pool, or a pool with a limit, another goroutine does: a full pool
+// does not call More.
 func (a *driverAlarm) driveAndUnlock() {
 	queued, done := a.queueDueAndUnlock(false)
 	if !done && !a.workersDrive {
@@ -168,7 +164,7 @@ func (a *driverAlarm) driveAndUnlock() {
 }
 
 // queueDueAndUnlock works for driverQuanta, or until no work is left. If it has queued no timer by
-// then, it continues, unless brief is true. wheelMu is held before and not after.
+// then, it continues, unless brief is true.
 func (a *driverAlarm) queueDueAndUnlock(brief bool) (queued, done bool) {
 	s := a.shard
 	o := &s.owner
@@ -201,7 +197,7 @@ func (a *driverAlarm) step() bool {
 	return s.owner.expire() && drained
 }
 
-// advanceClock advances the owner's clock to a reading. wheelMu is held.
+// wheelMu is held.
 func (s *shard) advanceClock(now int64) {
 	if now > s.now.Load() {
 		s.now.Store(now)
@@ -209,10 +205,9 @@ func (s *shard) advanceClock(now int64) {
 	}
 }
 
-// driveIfLate does the driver's work if the alarm should have gone off at the tick or before: on a
-// busy machine the driver waits for a processor. It reports whether it has queued timers. It does
-// nothing if another goroutine holds wheelMu, unless own is true and a driver is active: that
-// driver may have left its work to the caller.
+// driveIfLate does the driver's work if the alarm should have gone off by the tick: on a busy
+// machine the driver waits for a processor. It does nothing if another goroutine holds wheelMu,
+// unless own is true and a driver is active: that driver may have left its work to the caller.
 func (a *driverAlarm) driveIfLate(tick int64, own bool) (queued bool) {
 	s := a.shard
 	at := a.at.Load()

@@ -16,9 +16,8 @@ const (
 )
 
 // inbox holds the timers that callers have armed, or moved to an earlier deadline, and that the
-// owner of the wheel has not placed yet. Most timeouts are stopped soon after they are armed. A
-// timer that is stopped in the inbox never reaches a bucket or the queue, and causes none of their
-// cache misses. The inbox is a plain data structure, guarded by armMu.
+// owner has not placed yet. armMu guards it. Most timeouts are stopped soon after they are armed. A
+// timer that is stopped in the inbox causes no cache miss of a bucket or of the queue.
 //
 //	B1  A record of kind Staged or Ending, and a record of kind Ended until it is free, is exactly
 //	    once in staged or in the arrivals that the owner has taken out.
@@ -42,7 +41,7 @@ type inbox struct {
 
 func (ib *inbox) init() { ib.first, ib.sweepAt = never, inboxSize }
 
-// takeFree removes and returns a free record. free must not be empty.
+// free must not be empty.
 func (ib *inbox) takeFree() uint32 {
 	last := len(ib.free) - 1
 	i := ib.free[last]
@@ -56,7 +55,6 @@ func (ib *inbox) add(i uint32, tick int64) (first bool) {
 	return ib.lowerFirst(tick)
 }
 
-// lowerFirst lowers first to the tick of a staged timer. It reports whether first has changed.
 func (ib *inbox) lowerFirst(tick int64) (first bool) {
 	if tick >= ib.first {
 		return false
@@ -66,8 +64,8 @@ func (ib *inbox) lowerFirst(tick int64) (first bool) {
 }
 
 // sweep removes the stopped timers from staged, so that their records are reused. It reports
-// whether so many timers are left that the owner should place them. O(len(staged)), and amortised
-// O(1) for each arm: if many timers are left, staged is swept next at twice its length.
+// whether so many timers are left that the owner should place them. Then staged is swept next at
+// twice its length, so a sweep is O(1) amortised for each arm.
 func (ib *inbox) sweep(records *arena.Records) (shouldPlace bool) {
 	kept := ib.staged[:0]
 	for _, i := range ib.staged {
@@ -108,7 +106,7 @@ func (ib *inbox) take(empty []uint32) (staged []uint32, first int64) {
 	return staged, first
 }
 
-// arrivals holds the timers that the owner has taken out of the inbox and has not placed yet.
+// arrivals are the timers that the owner has taken out of the inbox and not placed yet.
 type arrivals struct {
 	records []uint32
 	done    int // records[:done] are placed
@@ -120,12 +118,11 @@ type arrivals struct {
 func (a *arrivals) empty() bool { return a.done == len(a.records) }
 
 // removalStack is a lock-free stack of records that the owner has to free: those of timers that
-// were stopped while they were Placed, or of claimed timers. The owner takes the whole stack with
-// one swap, so there is no ABA problem. The upper half of head is the number of records, and the
-// lower half is the index of the first record plus 1. The words of the records hold the links.
+// were stopped while they were Placed, or of claimed timers. The words of the records hold the
+// links. docs/internals/locking.md says why there is no ABA problem.
 type removalStack struct {
 	_    [64]byte
-	head atomic.Uint64
+	head atomic.Uint64 // upper half: the number of records; lower half: the first record plus 1
 }
 
 // removalsMax is the number of removals from which on a Stop offers to carry them out. The owner
@@ -134,11 +131,10 @@ const removalsMax = 32
 
 const linkMask = 1<<32 - 1
 
-// link returns the link for the word of the next record to push.
 func (s *removalStack) link() uint64 { return s.head.Load() & linkMask }
 
 // push adds record i, whose word w is Dead, and returns the number of records. It stores the link
-// in the word unless w holds it already. O(1) without contention.
+// in the word unless w holds it already.
 func (s *removalStack) push(pg *arena.Page, i uint32, w arena.Word) int {
 	for {
 		head := s.head.Load()
@@ -154,7 +150,7 @@ func (s *removalStack) push(pg *arena.Page, i uint32, w arena.Word) int {
 }
 
 // pushChain adds n records whose words are final and hold links, from last, a link, to first. It
-// returns the number of records.
+// returns the number of all records.
 func (s *removalStack) pushChain(pg *arena.Page, first, last uint32, n int) int {
 	w := pg.Load(first)
 	for {
@@ -167,7 +163,7 @@ func (s *removalStack) pushChain(pg *arena.Page, first, last uint32, n int) int 
 	}
 }
 
-// take empties the stack and returns the link to its first record, or 0 if the stack was empty.
+// take empties the stack and returns the link to its first record, or 0.
 func (s *removalStack) take() uint64 {
 	if s.head.Load() == 0 {
 		return 0
@@ -175,7 +171,6 @@ func (s *removalStack) take() uint64 {
 	return s.head.Swap(0) & linkMask
 }
 
-// len returns the number of records.
 func (s *removalStack) len() int { return int(s.head.Load() >> 32) }
 
 // armOrder records the order in which the timers of a Manual shard were armed. Timers of one tick
@@ -189,8 +184,7 @@ type armOrder struct {
 // moved it since.
 const isCollected = 1 << 63
 
-// collect marks record i as collected and returns its stamp. It returns false if the record is
-// marked already.
+// collect marks record i and returns its stamp. It returns false if the record is marked already.
 func (a *armOrder) collect(i uint32) (stamp uint64, ok bool) {
 	page := a.stamps.At(i >> arena.PageShift)
 	if page == nil { // the wheel was stopped
@@ -200,14 +194,12 @@ func (a *armOrder) collect(i uint32) (stamp uint64, ok bool) {
 	return stamp, stamp&isCollected == 0
 }
 
-// uncollect removes the mark of record i.
 func (a *armOrder) uncollect(i uint32) {
 	if page := a.stamps.At(i >> arena.PageShift); page != nil {
 		page[i&arena.PageMask].And(^uint64(isCollected))
 	}
 }
 
-// collected reports whether record i is marked.
 func (a *armOrder) collected(i uint32) bool { return a.read(i)&isCollected != 0 }
 
 // stamp gives record i the next number.

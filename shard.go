@@ -14,7 +14,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/sampling"
 )
 
-// engine is the part that [TimingWheel] and [Timeouts] have in common: the shards of one wheel.
+// engine is what [TimingWheel] and [Timeouts] have in common.
 type engine[T any] struct {
 	config     config
 	shards     []*shardOf[T]
@@ -38,8 +38,7 @@ type job[T any] struct {
 	callee  func([]T) uintptr // returns the code address of the user's function; 0: a plan's
 }
 
-// newEngine validates the options and creates the shards. origin is the first reading of the clock,
-// which is 0 except in tests.
+// newEngine's origin is the first reading of the clock, which is 0 except in tests.
 func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) {
 	opts, err := opts.validate()
 	if err != nil {
@@ -104,10 +103,8 @@ func (e *engine[T]) pending() int {
 	return n
 }
 
-// clockTime returns the time on the wheel's clock.
 func (e *engine[T]) clockTime() time.Time { return e.config.TimeAt(e.reading()) }
 
-// reading reads the wheel's clock.
 func (e *engine[T]) reading() int64 { return e.shards[0].reading() }
 
 // next returns the earliest time at which a shard has work to do, and false if no timer is pending.
@@ -124,20 +121,14 @@ func (e *engine[T]) next() (at time.Time, ok bool) {
 	return e.config.TimeAt(first), true
 }
 
-// shard is one independent wheel with its driver. It has the locks and connects the parts. No part
-// but the alarm refers to the shard or takes its locks.
-//
-// The state of a timer is the word of its record. Each step is one compare-and-swap of that word,
-// so callers need a lock only to arm a timer and to move it to an earlier deadline:
+// shard is one independent wheel with its driver. It has the locks and connects the parts:
 //
 //	armMu    guards the inbox, the free records and the alarm. It is held for tens of nanoseconds.
-//	         A caller that arms a timer and finds it locked tries the next shard.
-//	wheelMu  guards the wheel and the timers that have expired. Drivers and workers hold it for a
-//	         quantum at a time. Calls that arm, stop or move a timer only try to lock it, so they
-//	         do not wait for drivers and workers.
+//	wheelMu  guards the owner. Drivers and workers hold it for a quantum at a time. Calls that arm,
+//	         stop or move a timer only try to lock it.
 //
-// The goroutine that holds wheelMu is the owner. Lock order: wheelMu, then armMu or the lock of
-// due. No goroutine holds the locks of two shards.
+// docs/internals/locking.md has the order of the locks and the proofs. No goroutine holds the locks
+// of two shards.
 //
 // Invariants, whenever wheelMu and armMu are free:
 //
@@ -191,13 +182,9 @@ type claimed struct {
 
 // typedShard is the part of a shard that knows the type of the payloads, and holds the payloads.
 type typedShard interface {
-	// drop clears the payload of record i.
-	drop(i uint32)
-	// closePage drops the payloads of a page that was given back.
-	closePage(p int)
-	// clear drops all payloads and all pages.
-	clear()
-	// keepLasting hands a timer that survives the wheel's Stop to the runtime. w was its word.
+	drop(i uint32)   // clears the payload of record i
+	closePage(p int) // drops the payloads of a page that was given back
+	clear()          // drops all payloads and all pages
 	keepLasting(t Timer, w arena.Word)
 }
 
@@ -213,7 +200,6 @@ type shardOf[T any] struct {
 	samples  sampling.Table[Timer] // with ProfileRate, until the wheel is stopped; else empty
 }
 
-// drop clears the payload of record i.
 func (s *shardOf[T]) drop(i uint32) {
 	var zero T
 	s.setPayload(i, zero)
@@ -230,7 +216,6 @@ func (s *shardOf[T]) clear() {
 	s.nextPage, s.samples = nil, sampling.Table[Timer]{}
 }
 
-// init initializes a shard that is part of typed.
 func (s *shard) init(c config, typed typedShard) {
 	s.config, s.typed = c, typed
 	s.records.Closed = typed.closePage
@@ -248,7 +233,6 @@ func (s *shard) init(c config, typed typedShard) {
 	}
 }
 
-// reading reads the wheel's clock.
 func (s *shard) reading() int64 {
 	if s.config.Manual {
 		return s.now.Load()
@@ -256,9 +240,8 @@ func (s *shard) reading() int64 {
 	return s.config.Read()
 }
 
-// wallNow returns the current time for plans, contexts and channels. Outside Manual mode it reads
-// the wall clock as well as the monotonic one, because a plan may follow dates and the wall clock
-// may have been set since New.
+// wallNow returns the current time for plans, contexts and channels. It reads the wall clock too,
+// because a plan may follow dates and the wall clock may have been set since New.
 func (s *shard) wallNow() time.Time {
 	if s.config.Manual {
 		return s.config.TimeAt(s.now.Load())
@@ -270,8 +253,8 @@ func (s *shard) wallNow() time.Time {
 // it removes, in one call. Callers add fewer than that between two calls, so a backlog shrinks.
 const callerQuantum = 4 * inboxSize
 
-// tryDrain places arrivals and carries out removals, up to callerQuantum of each, if no other
-// goroutine holds wheelMu. Otherwise the holder of the lock, or the next caller, does this work.
+// tryDrain places arrivals and carries out removals, up to callerQuantum of each, unless another
+// goroutine holds wheelMu. That goroutine, or the next caller, then does this work.
 func (s *shard) tryDrain() {
 	s.drainRequested.Store(true)
 	for range 2 {
@@ -289,8 +272,7 @@ func (s *shard) tryDrain() {
 	}
 }
 
-// unlock unlocks wheelMu. Before that, it moves the alarm to an earlier tick if a bucket has to be
-// taken earlier.
+// unlock unlocks wheelMu, after it has moved the alarm if a bucket has to be taken earlier.
 func (s *shard) unlock() {
 	if first, ok := s.owner.wheel.first(); ok && first < s.alarm.at.Load() {
 		s.alarm.reset()
@@ -298,7 +280,6 @@ func (s *shard) unlock() {
 	s.wheelMu.Unlock()
 }
 
-// unlockAndDrain calls unlock, and then tryDrain if a caller has requested it meanwhile.
 func (s *shard) unlockAndDrain() {
 	s.unlock()
 	if s.drainRequested.Load() {
@@ -312,8 +293,7 @@ func (s *shard) yield() {
 	s.wheelMu.Lock()
 }
 
-// drainAll is drain without a limit. It places and removes all timers that were armed and stopped
-// before the call.
+// drainAll places and removes all timers that were armed and stopped before the call.
 func (s *shard) drainAll() {
 	s.drain(math.MaxInt) // places what was taken out of the inbox before the call
 	s.drain(math.MaxInt)
@@ -341,8 +321,7 @@ func (s *shard) drain(max int) bool {
 	return true
 }
 
-// remove carries out up to max removals, first those that were taken off the stack before. wheelMu
-// is held.
+// remove carries out up to max removals, those taken off the stack before first. wheelMu is held.
 func (s *shard) remove(max int) {
 	o := &s.owner
 	for n := 0; n < max; n += removalsMax {
@@ -357,7 +336,6 @@ func (s *shard) remove(max int) {
 	}
 }
 
-// reclaim frees the records of freed.
 func (s *shard) reclaim() {
 	o := &s.owner
 	if len(o.freed) == 0 {
@@ -371,7 +349,6 @@ func (s *shard) reclaim() {
 	o.freed = o.freed[:0]
 }
 
-// takeArrivals takes the timers of the inbox, if all earlier arrivals are placed.
 func (s *shard) takeArrivals() {
 	a := &s.owner.arrivals
 	if !a.empty() {
@@ -387,7 +364,7 @@ func (s *shard) takeArrivals() {
 	}
 }
 
-// pending returns the number of pending timers. wheelMu is held, and drainAll was called.
+// pending is called with wheelMu held, after drainAll.
 func (s *shard) pending() int {
 	s.armMu.Lock()
 	armed, stopped := s.inbox.armed, s.inbox.stopped+s.inbox.countEnded(&s.records)
@@ -395,7 +372,6 @@ func (s *shard) pending() int {
 	return s.owner.counters.pendingOf(armed, stopped, s.claimed.fired.Load())
 }
 
-// len returns the number of pending timers.
 func (s *shard) len() int {
 	s.wheelMu.Lock()
 	defer s.unlockAndDrain()
@@ -422,8 +398,8 @@ func (s *shard) all(yield func(t Timer, pg *arena.Page) bool) {
 	}
 }
 
-// nextDue returns the clock reading, in ns, at which the shard has work to do next, and false if no
-// timer is pending.
+// nextDue returns the clock reading at which the shard has work to do, and false if no timer is
+// pending.
 func (s *shard) nextDue() (int64, bool) {
 	s.wheelMu.Lock()
 	defer s.unlockAndDrain()

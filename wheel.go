@@ -2,9 +2,7 @@ package timingwheel
 
 import "github.com/timingwheel-go/timingwheel/internal/heap"
 
-// wheel is the levels and the queue of their buckets. It is a plain data structure: it has no lock,
-// reads no clock and runs no callback. Its clock moves when a bucket is taken off the queue. Calls
-// must not be concurrent.
+// wheel is the levels and the queue of their buckets. Its clock moves when a bucket is taken.
 //
 // Invariants, whenever no method is running:
 //
@@ -34,12 +32,10 @@ type geometry struct {
 	bits uint  // log2(size)
 	last int   // index of the last level
 
-	// Cascading cascadeTimers timers takes at most cascadeTicks ticks. If cascadeTicks is 0, no
-	// bucket begins to cascade before it expires.
+	// Cascading cascadeTimers timers takes at most cascadeTicks ticks. 0: no bucket begins early.
 	cascadeTicks, cascadeTimers int64
 }
 
-// level is one wheel of the hierarchy: a ring of slots, each for one interval.
 type level struct {
 	slots []*bucket // made when the level is first needed
 }
@@ -51,7 +47,7 @@ func (w *wheel) init(g geometry, store *bucketStore, tick int64) {
 
 // place adds a timer to the bucket that the clock reaches at the timer's tick or, on a coarser
 // level, at the start of the interval that contains the tick. A tick before the clock is treated as
-// the clock's tick. O(levels), and O(log buckets) for the first timer of a bucket.
+// the clock's tick.
 //
 // Level l divides time into intervals of size^l ticks. It has slots for size intervals, beginning
 // with the current one. The timer goes to the first level that has a slot for its interval. The
@@ -102,11 +98,8 @@ const earlyMin = 1024
 
 // beginEarly makes the driver begin to cascade a large coarse bucket before it expires, so that the
 // first timers of its interval do not wait for the others. A timer for which the finer level has no
-// slot yet goes back to its slot. Such a timer is due much later, and cascades at the expiration.
-//
-// The cascade begins at most a quarter of an interval early. Within that quarter, beginEarly does
-// nothing: a timer that joins the bucket then is due in the last part of the interval. Without this
-// rule a timer that has gone back to its slot would cascade early repeatedly.
+// slot yet goes back to its slot. It is due in the last part of the interval. So that it does not
+// cascade early repeatedly, beginEarly does nothing in the last quarter before the expiration.
 func (w *wheel) beginEarly(b *bucket) {
 	quarter := int64(1) << (uint(b.level) * w.bits & 63) / 4
 	if w.cascadeTicks == 0 || w.cur >= b.at-quarter {
@@ -118,7 +111,6 @@ func (w *wheel) beginEarly(b *bucket) {
 	}
 }
 
-// open creates and queues the bucket of an empty slot.
 func (w *wheel) open(l int, slot uint32, at int64) *bucket {
 	b := w.store.newBucket()
 	b.at, b.key, b.level, b.slot = at, at, int32(l), slot
@@ -127,15 +119,14 @@ func (w *wheel) open(l int, slot uint32, at int64) *bucket {
 	return b
 }
 
-// retime changes the expiration of a queued bucket. It is needed when a timer joins an empty bucket
-// and, on the last level, when a timer of an earlier round joins a bucket.
+// retime changes the expiration of a queued bucket: when a timer joins an empty bucket and, on the
+// last level, when a timer of an earlier round joins.
 func (w *wheel) retime(b *bucket, at int64) {
 	b.at, b.key = at, at
 	w.queue.Fix(int(b.heapIndex))
 }
 
-// unslot removes a bucket that has left the queue from its slot. It frees the bucket if it is
-// empty.
+// unslot empties the slot of a bucket that has left the queue, and frees the bucket if it is empty.
 func (w *wheel) unslot(b *bucket) {
 	w.levels[b.level].slots[b.slot] = nil
 	w.live -= b.live
@@ -157,8 +148,8 @@ func (w *wheel) catchUp(tick int64) {
 	w.cur = tick
 }
 
-// first returns the key of the first bucket with timers, the tick at which it has to be taken. It
-// returns never and false if there is none, and frees the empty buckets before it.
+// first returns the key of the first bucket with timers, or never and false. It frees the empty
+// buckets before it.
 func (w *wheel) first() (int64, bool) {
 	for {
 		top, ok := w.queue.Min()
@@ -172,8 +163,8 @@ func (w *wheel) first() (int64, bool) {
 	}
 }
 
-// pop removes the next bucket that has to be taken at the tick or before, and advances the clock to
-// it. If there is none, pop advances the clock to the tick and returns nil.
+// pop removes the next bucket with a key up to the tick and advances the clock to it. If there is
+// none, it advances the clock to the tick and returns nil.
 func (w *wheel) pop(tick int64) *bucket {
 	first, ok := w.first()
 	if !ok || first > tick {
@@ -213,14 +204,12 @@ func (w *wheel) sweep() {
 	}
 }
 
-// cascade holds the expired buckets whose timers have to be moved: to finer levels, or to the due
-// timers. Those of the finest level are a list of their own, so that a large bucket of a coarse
-// level, which may take seconds, delays none of them.
+// cascade holds the expired buckets whose timers have to be moved. Those of the finest level have
+// their own list, so that a large coarse bucket, which may take seconds, delays none of them.
 type cascade struct{ fine, coarse bucketList }
 
 func (c *cascade) any() bool { return c.fine.head != nil || c.coarse.head != nil }
 
-// live returns the number of timers. O(buckets).
 func (c *cascade) live() (n int) {
 	for b := range c.all {
 		n += b.live
@@ -237,7 +226,6 @@ func (c *cascade) push(b *bucket) {
 	}
 }
 
-// all iterates over the buckets.
 func (c *cascade) all(yield func(*bucket) bool) {
 	for _, l := range []*bucketList{&c.fine, &c.coarse} {
 		for b := range l.all {
