@@ -9,7 +9,6 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
-// after arms a timer d from now.
 func (e *engine[T]) after(d time.Duration, v T) Timer {
 	now := int64(0)
 	if !e.config.Manual {
@@ -22,7 +21,6 @@ func (e *engine[T]) after(d time.Duration, v T) Timer {
 	return s.armAndUnlock(clock.Later(now, int64(d)), now, v, 0)
 }
 
-// at arms a timer for t.
 func (e *engine[T]) at(t time.Time, v T) Timer {
 	deadline, now := e.config.Instant(t)
 	return e.armAt(deadline, now, v, 0)
@@ -31,12 +29,9 @@ func (e *engine[T]) at(t time.Time, v T) Timer {
 // armAt arms a timer for a reading of the clock. now is an earlier reading, or clock.Unread. class
 // is 0, or arena.Lasting for a timer with a func() that survives the wheel's Stop.
 func (e *engine[T]) armAt(deadline, now int64, v T, class arena.Word) Timer {
-	s := e.pickAndLock()
-	return s.armAndUnlock(deadline, now, v, class)
+	return e.pickAndLock().armAndUnlock(deadline, now, v, class)
 }
 
-// armAndUnlock arms a timer and unlocks armMu, which the caller has locked. now is an earlier
-// reading of the clock, or clock.Unread.
 func (s *shardOf[T]) armAndUnlock(deadline, now int64, v T, class arena.Word) (t Timer) {
 	if s.ensureRecord() {
 		t = s.armFree(deadline, now, class)
@@ -47,8 +42,7 @@ func (s *shardOf[T]) armAndUnlock(deadline, now int64, v T, class arena.Word) (t
 }
 
 // ensureRecord makes sure that the inbox has a free record. It returns false if the wheel is
-// stopped. armMu is held. ensureRecord releases it while it allocates a page, and before it panics
-// because the shard is full.
+// stopped. armMu is held, but not while a page is allocated, nor after a panic for a full shard.
 func (s *shardOf[T]) ensureRecord() bool {
 	if !s.closed.Load() && (len(s.inbox.free) > 0 || s.refill()) {
 		return true
@@ -104,8 +98,7 @@ func (s *shard) stage(i uint32, tick int64) {
 	}
 }
 
-// unlockArm unlocks armMu after a timer was added to the inbox. If the inbox is full, it sweeps the
-// inbox first, and then tries to place the remaining timers.
+// unlockArm is called after a timer was added to the inbox. It sweeps a full inbox first.
 func (s *shard) unlockArm() {
 	if len(s.inbox.staged) < s.inbox.sweepAt {
 		s.armMu.Unlock()
@@ -123,8 +116,7 @@ func (s *shard) sweepAndUnlock() {
 	}
 }
 
-// refill adds free records to the inbox. It returns false if the wheel is stopped. armMu is held,
-// and released while memory is allocated.
+// refill adds free records to the inbox. It returns false if the wheel is stopped.
 func (s *shardOf[T]) refill() bool {
 	ib := &s.inbox
 	for !s.closed.Load() {
@@ -148,8 +140,7 @@ func (s *shardOf[T]) refill() bool {
 	return false
 }
 
-// openPage allocates and opens a page of records. It does nothing if, after the allocation, an open
-// page has room or the wheel is stopped.
+// openPage opens a page, unless an open page has room by then or the wheel is stopped.
 func (s *shardOf[T]) openPage() {
 	if s.nextPage == nil {
 		s.armMu.Unlock()
@@ -194,14 +185,8 @@ func (s *shardOf[T]) closePage(p int) {
 
 const routeBits = 10
 
-// routes maps goroutines to the shards on which they arm timers. The key is a hash of the address
-// of the goroutine's stack. A goroutine stays on one shard, whose cache lines stay in the cache of
-// its processor. It moves to the next shard when another goroutine holds armMu, so two goroutines
-// that collide once rarely collide again.
-//
-// Rejected designs (docs/internals/experiments.md): a random shard, because all processors share
-// all cache lines and two processors are no faster than one; a hint from a sync.Pool, because it
-// costs a fifth of an arm and a stop.
+// routes maps goroutines, by a hash of the address of their stack, to the shards on which they arm
+// timers. docs/internals/design.md, "Choosing a shard", has the reasons.
 type routes [1 << routeBits]atomic.Uint32
 
 func newRoutes(shards int) *routes {
@@ -212,8 +197,8 @@ func newRoutes(shards int) *routes {
 	return r
 }
 
-// pickAndLock chooses the shard for a new timer and locks its armMu. If another goroutine holds the
-// lock, it tries the next shard, so that the caller does not wait for a preempted goroutine.
+// pickAndLock chooses the shard for a new timer and locks its armMu. If another goroutine, perhaps
+// a preempted one, holds the lock, it tries the next shards.
 func (e *engine[T]) pickAndLock() *shardOf[T] {
 	if len(e.shards) == 1 {
 		s := e.shards[0]

@@ -9,7 +9,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// batch is a batch of timers that are claimed and run.
+// batch is a batch of due timers.
 type batch[T any] struct {
 	engine    *engine[T]
 	now, tick int64 // the clock at the beginning of the batch
@@ -38,8 +38,8 @@ type batches[T any] struct {
 	claiming atomic.Int32  // claims whose call has not begun: of batches and of FuncTimers
 }
 
-// run claims the timers of a batch and calls their callbacks, or one callback for all payloads. It
-// returns the number of claims. It reads the clock once, at the beginning.
+// run claims timers and calls their callbacks, or one callback for all payloads. It returns the
+// number of claims. It reads the clock once, at the beginning.
 func (e *engine[T]) run(timers []Timer) int {
 	b := e.batches.free.Swap(nil)
 	if b == nil {
@@ -64,8 +64,8 @@ func (e *engine[T]) run(timers []Timer) int {
 	return b.n
 }
 
-// claimAll claims timers and makes one call for all payloads. The wheel's Stop waits for the
-// claims: only a few instructions lie between the last one and the call.
+// claimAll claims timers and makes one call for all payloads. The wheel's Stop waits
+// for the call to begin: only a few instructions lie between the last claim and the call.
 func (b *batch[T]) claimAll(timers []Timer) {
 	e := b.engine
 	e.batches.claiming.Add(1)
@@ -78,8 +78,7 @@ func (b *batch[T]) claimAll(timers []Timer) {
 	}
 }
 
-// prefetch reads the words of timers in a loop that does nothing else, so that the cache misses
-// overlap.
+// prefetch reads the words in a loop that does nothing else, so that the cache misses overlap.
 func prefetch(timers []Timer) (all arena.Word) {
 	for _, t := range timers {
 		if pg := t.ref.page.Load(); pg != nil {
@@ -89,8 +88,7 @@ func prefetch(timers []Timer) (all arena.Word) {
 	return all
 }
 
-// claim claims a timer, appends its payload to values, and reports whether it did. It fails if the
-// timer has been stopped, moved, claimed before, or discarded by the wheel's Stop. A timer that was
+// claim claims a timer, appends its payload to values, and reports whether it did. A timer that was
 // postponed goes back to the inbox.
 func (b *batch[T]) claim(t Timer) bool {
 	s, _ := shardAt(t.ref).typed.(*shardOf[T])
@@ -160,9 +158,8 @@ func (b *batch[T]) claim(t Timer) bool {
 	}
 }
 
-// call runs values, a callback or the payloads of one call, by job.run within OnPanic and Around.
-// It is the only place from which the engine calls a function of the user. A plan calls Around
-// itself, because it knows the user's function.
+// call runs values, a callback or the payloads of one call, by job.run within OnPanic and Around. A
+// plan calls Around itself, because it knows the user's function.
 func (b *batch[T]) call() {
 	e := b.engine
 	if c := b.counted; c != nil {
@@ -183,7 +180,6 @@ func (b *batch[T]) call() {
 	b.values = b.values[:0]
 }
 
-// guardedRun returns job.run, within onPanic if that is not nil.
 func (e *engine[T]) guardedRun(onPanic func(any, []byte)) func([]T) {
 	if onPanic == nil {
 		return e.job.run
@@ -202,8 +198,7 @@ type aroundCall[T any] struct {
 	run   func() // the argument of Around
 }
 
-// do runs items within OnPanic, and that within Around. f is the code address of the user's
-// function.
+// do runs items within OnPanic, and that within Around, for the function with code address f.
 func (c *aroundCall[T]) do(e *engine[T], f uintptr, items []T) {
 	if c.run == nil {
 		c.run = func() {
@@ -220,7 +215,6 @@ func (c *aroundCall[T]) do(e *engine[T], f uintptr, items []T) {
 	}
 }
 
-// codeOf returns the address of a function's code.
 func codeOf(f any) uintptr { return reflect.ValueOf(f).Pointer() }
 
 // guard calls f and reports a panic. runtime.Goexit passes through.
@@ -245,7 +239,6 @@ func (b *batch[T]) recordLate() {
 	}
 }
 
-// push pushes the claimed records of the shard.
 func (b *batch[T]) push() {
 	if b.records == 0 {
 		return
@@ -268,9 +261,8 @@ func (b *batch[T]) end() {
 	}
 }
 
-// stagePostponed stages a timer that was postponed while it was due. The Listed flag makes the
-// owner remove the timer from a bucket that may contain it again. stagePostponed returns false if
-// the word has changed or the wheel is stopped.
+// stagePostponed stages a timer that was postponed while it was due. A bucket may contain it again,
+// hence Listed. It returns false if the word has changed or the wheel is stopped.
 func (s *shard) stagePostponed(pg *arena.Page, i uint32, w arena.Word) bool {
 	s.armMu.Lock()
 	defer s.armMu.Unlock()

@@ -64,8 +64,7 @@ func Limit(n int) Executor {
 	return &limit{n: n, running: make(chan struct{}, n)}
 }
 
-// limit is the Executor that [Limit] returns. A wheel makes a pool with the limit and does not call
-// Go.
+// limit is for a wheel, which makes a pool and does not call Go.
 type limit struct {
 	n       int
 	used    atomic.Bool   // by a wheel
@@ -81,22 +80,19 @@ func (l *limit) Go(f func()) {
 	}()
 }
 
-// due is the room behind the wheel: a queue of timers that have expired, and the goroutines that
-// run them. It is a [pool.Pool], or [dueCalls] for an executor and in Manual mode.
-//
-// An entry of the queue is a handle. It claims nothing: until the claim, which is a
-// compare-and-swap of the timer's word right before the callback, the timer is pending and can be
-// stopped or moved. The handle then finds another kind or generation, or a later deadline.
+// due is the room behind the wheel: a queue of handles of timers that have expired, and the
+// goroutines that claim and run them. It is a [pool.Pool], or [dueCalls] for an executor and in
+// Manual mode.
 type due interface {
 	Put(timers []Timer, more bool) // appends timers; more: a shard has more; Wake follows, except in More
-	Wake()                         // runs or hands over what is queued, on the calling goroutine or on others
+	Wake()                         // runs or hands over what is queued
 	Close()                        // discards what has not begun
 	Idle() <-chan struct{}
 	Stats() pool.Stats
 	Waiting(n int) []Timer // timers that were handed over, and up to n at the head of the queue
 }
 
-// poolHost runs the timers of a pool. It implements [pool.Host].
+// poolHost is the [pool.Host] of a pool.
 type poolHost[T any] struct {
 	engine *engine[T]
 	due    due
@@ -106,8 +102,7 @@ func (h *poolHost[T]) Run(timers []Timer) { h.engine.run(timers) }
 
 func (h *poolHost[T]) Live() func(Timer) bool { return h.engine.liveFilter() }
 
-// More does the work of drivers that are late. It queues timers for its own pool, and for others,
-// which it wakes.
+// More does the work of drivers that are late, also of other pools, which it wakes.
 func (h *poolHost[T]) More() {
 	c := &h.engine.config
 	tick := c.ticks.Floor(c.Read())
@@ -118,9 +113,8 @@ func (h *poolHost[T]) More() {
 	}
 }
 
-// liveFilter returns a filter for a queue that has become long. The filter drops the entries of
-// timers that were stopped or moved, and all but one of the entries of a timer that was moved away
-// and back.
+// liveFilter returns a filter that drops the entries of timers that were stopped or moved, and all
+// but one of the entries of a timer that was moved away and back.
 func (e *engine[T]) liveFilter() func(Timer) bool {
 	type marks [arena.PageSize / 64]uint64
 	seen := make(map[*pageRef]*marks)
@@ -140,9 +134,8 @@ func (e *engine[T]) liveFilter() func(Timer) bool {
 	}
 }
 
-// dueCalls is the due of an executor and of Manual mode: a queue whose timers are run, or handed
-// over, on the goroutine that calls Wake. Outside Manual mode each shard has its own, so that the
-// callbacks of [Inline] do not overlap within a shard. In Manual mode all shards have the same one.
+// dueCalls runs timers, or hands them over, on the goroutine that calls Wake. Outside Manual mode
+// each shard has its own, so that the callbacks of [Inline] do not overlap within a shard.
 type dueCalls[T any] struct {
 	engine   *engine[T]
 	executor Executor
@@ -186,9 +179,8 @@ func (c *dueCalls[T]) Wake() {
 	c.serve(math.MaxInt)
 }
 
-// serve hands over up to most timers of the queue and returns their number, or the number of those
-// that it has run. mu is held before and after, also if a callback or Executor.Go unwinds. Timers
-// that have been stopped or moved are not handed over.
+// serve takes up to most timers off the queue and returns how many it has run or handed over. mu is
+// held before and after, also if a callback or Executor.Go unwinds.
 func (c *dueCalls[T]) serve(most int) (n int) {
 	for most > 0 && c.queue.Len() > 0 {
 		b := c.queue.Pop(c.free, c.engine.job.perCall)
@@ -217,9 +209,9 @@ func (c *dueCalls[T]) inline(b []Timer) int {
 	return c.engine.run(b)
 }
 
-// hand gives the executor a function that runs the batch. mu is held before and after. If Go
-// unwinds, the function may be lost, so the batch returns to the queue. If the function is not
-// lost, the claims decide.
+// hand gives the executor a function that runs the batch, unless all its timers were stopped or
+// moved. mu is held before and after. If Go unwinds, the function may be lost, so the batch returns
+// to the queue. If the function is not lost, the claims decide.
 func (c *dueCalls[T]) hand(b []Timer) (n int) {
 	for _, t := range b {
 		if t.isDue() {

@@ -10,14 +10,13 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
-// advance is memory that the calls of Advance use one after the other.
+// advance is memory that one Advance after the other uses.
 type advance struct {
 	running atomic.Bool
 	timers  []Timer
 	all     []collected
 }
 
-// collected is a timer that an Advance has found due.
 type collected struct {
 	tick  int64
 	shard int
@@ -25,7 +24,6 @@ type collected struct {
 	timer Timer
 }
 
-// compare orders timers by tick, and those of one tick and one shard by the order of arming.
 func (c collected) compare(o collected) int {
 	return cmp.Or(cmp.Compare(c.tick, o.tick), cmp.Compare(c.shard, o.shard), cmp.Compare(c.stamp, o.stamp))
 }
@@ -82,9 +80,9 @@ func (e *engine[T]) takeLeft(flushed []Timer) []Timer {
 	return flushed
 }
 
-// serveDue runs or hands over the due timers of a Manual wheel and returns their number. If a
-// callback has recovered from a Flush that has unwound, timers are left in the queue, so serveDue
-// makes a second pass. It makes no third one, because callbacks may do the same again.
+// serveDue runs or hands over the due timers of a Manual wheel. If a callback has recovered from a
+// Flush that has unwound, timers are left in the queue, so serveDue makes a second pass. It makes
+// no third one, because callbacks may do the same again.
 func (e *engine[T]) serveDue() int {
 	c := e.dues[0].(*dueCalls[T])
 	c.mu.Lock()

@@ -149,9 +149,8 @@ func (o Options) validate() (Options, error) {
 	return o, nil
 }
 
-// defaultShards returns a number of shards with which two goroutines rarely use the same shard at
-// once (docs/internals/design.md). More shards would cost wake-ups, because each shard with due
-// timers wakes once per tick.
+// defaultShards returns a number with which two goroutines rarely use the same shard at the same
+// time. More shards would cost wake-ups, because each shard with due timers wakes once per tick.
 func defaultShards(manual bool) int {
 	if manual {
 		return 1
@@ -174,7 +173,7 @@ func badOption(field string, value any, want string) error {
 	return fmt.Errorf("%w: Options.%s is %v; it must be %s", ErrOption, field, value, want)
 }
 
-// config derives the engine's settings from valid options.
+// config is called for valid options.
 func (o Options) config() config {
 	w := uint(bits.TrailingZeros(uint(o.WheelSize)))
 	reach := int(63+w-1) / int(w) // this many levels span all ticks that an int64 can count
@@ -191,8 +190,8 @@ func (o Options) config() config {
 	return c
 }
 
-// cascadeCost is twice an upper bound of the time to move one timer to a finer level. It is twice
-// the bound because the number of timers in a bucket may double before the owner looks again.
+// cascadeCost is twice an upper bound of the time to move one timer to a finer level, because the
+// number of timers in a bucket may double before the owner looks again.
 const cascadeCost = 256 * time.Nanosecond
 
 // held returns the name of the option through which the program can hold back callbacks for any

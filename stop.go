@@ -32,7 +32,6 @@ func (e *engine[T]) stop() {
 	}
 }
 
-// shutdown stops the wheel and waits until no callback and no call of Executor.Go is running.
 func (e *engine[T]) shutdown(ctx context.Context) error {
 	e.stop()
 	for _, d := range e.dues {
@@ -54,15 +53,12 @@ func mustHaveContext(ctx context.Context) {
 	}
 }
 
-// halt discards all pending timers, and those that Flush has claimed and that have not begun. Arms,
-// Stops, Reschedules and claims that begin later read closed and fail. For a call that read closed
-// before it was set, the word of its timer decides, so that exactly one thing happens to each timer
-// and is counted:
+// halt discards all pending timers, and those that Flush has claimed and that have not begun. For a
+// call that read closed before it was set, the word of its timer decides:
 //
-//   - halt makes the words of all these timers Dead. A claim that is earlier counts, and its
-//     callback has begun: only a few instructions lie between the claim and the call, and nothing
-//     drops the call. halt waits until it is counted, and engine.stop for the claims of a batch of
-//     Timeouts.
+//   - halt makes the words of all these timers Dead. A claim that is earlier counts, and nothing
+//     drops its call. halt waits until the claim is counted, and engine.stop until the call of a
+//     batch of Timeouts begins.
 //   - A Stop of a timer that has left the inbox pushes its record within a few instructions. halt
 //     waits for that, and counts it.
 func (s *shard) halt() {
@@ -101,8 +97,8 @@ func (s *shard) halt() {
 	o.wheel = wheel{geometry: o.wheel.geometry, store: o.wheel.store, cur: o.wheel.cur}
 }
 
-// discardAll sets the words of all timers to Dead, unless their callbacks have begun. It hands the
-// timers that survive the wheel's Stop to the runtime. O(records).
+// discardAll makes the words of all timers Dead, unless their callbacks have begun. It hands the
+// timers that survive the wheel's Stop to the runtime.
 func (s *shard) discardAll() {
 	for t, pg := range s.all {
 		for {
@@ -175,7 +171,7 @@ func (s *shard) flush() (timers []Timer, n int) {
 	return timers, n
 }
 
-// flushOne claims a timer, and returns its word. It returns false if the timer is not Placed.
+// flushOne claims a timer if it is Placed, and returns the word that it had.
 func (s *shard) flushOne(pg *arena.Page, i uint32) (w arena.Word, ok bool) {
 	for {
 		w := pg.Load(i)
@@ -188,14 +184,13 @@ func (s *shard) flushOne(pg *arena.Page, i uint32) (w arena.Word, ok bool) {
 	}
 }
 
-// lastingTimers are the timers that survive the Stop of the wheel. The runtime takes them over.
+// lastingTimers are those that the runtime has taken over from a stopped wheel.
 type lastingTimers struct {
 	mu     sync.Mutex            // also held throughout the wheel's Stop
 	timers map[Timer]*time.Timer // guarded by mu
 }
 
-// keepLasting hands a timer that survives the wheel's Stop to the runtime. Its word was w.
-// lasting.mu is held.
+// keepLasting hands a timer with word w to the runtime. lasting.mu is held.
 func (s *shardOf[T]) keepLasting(t Timer, w arena.Word) {
 	all := &s.engine.lasting
 	if all.timers == nil {
