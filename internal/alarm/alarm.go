@@ -16,10 +16,8 @@ type Alarm struct {
 	group *Group
 	ring  func()
 	timer *time.Timer
-	// owner is what timer refers to. The runtime may keep a stopped timer, which would keep the
-	// owner of the alarm in memory, so owner is nil while timer is stopped.
-	owner *atomic.Pointer[Alarm]
-	near  atomic.Int64 // the reading for the descriptor, or none
+	owner *atomic.Pointer[Alarm] // nil while timer is stopped: the runtime may keep the timer
+	near  atomic.Int64           // the reading for the descriptor, or none
 }
 
 // none is a reading that the clock never reaches.
@@ -27,9 +25,9 @@ const none = 1<<63 - 1
 
 // Init initializes an alarm. No alarm of the group may have been set before.
 //
-// The alarm calls ring on a goroutine of its own. It may ring before the time for which it is set,
-// and then has to be set again. In particular, a distant alarm rings once when it has come near. An
-// alarm that was set to another time or turned off may still ring for the old time.
+// The alarm calls ring on a goroutine of its own. It may ring early, and then has to be set again:
+// a distant alarm rings once when it has come near. It may still ring for a time for which it is no
+// longer set.
 func (a *Alarm) Init(g *Group, ring func()) {
 	a.group, a.ring = g, ring
 	a.near.Store(none)
@@ -54,7 +52,6 @@ func (a *Alarm) Set(at, now int64) {
 	a.timer.Reset(d)
 }
 
-// Off turns the alarm off.
 func (a *Alarm) Off() {
 	a.stopTimer()
 	a.near.Store(none)

@@ -13,19 +13,17 @@ import (
 )
 
 const (
-	// near is how far ahead an alarm for the descriptor may be. An alarm that is further ahead only
-	// sets the runtime's timer.
+	// near is how far ahead an alarm for the descriptor may be.
 	near = 100 * time.Millisecond
 
-	// lead is how long before its time a distant alarm rings. By then it is near, because on an
-	// idle machine the runtime's timer is about a millisecond late.
+	// lead is how long before its time a distant alarm rings. The runtime's timer may be late.
 	lead = 10 * time.Millisecond
 
 	// linger is how long the descriptor stays open after the last of a stream of near alarms.
 	linger = near
 
-	// behind is how long after a near alarm the runtime's timer goes off. On an idle machine the
-	// alarm has been set to another time by then, so that the timer does not go off for nothing.
+	// behind is how long after a near alarm the runtime's timer goes off. Usually the alarm has
+	// been set to another time by then.
 	behind = time.Millisecond
 )
 
@@ -52,7 +50,7 @@ type Group struct {
 	close int64 // the descriptor stays open until this time
 }
 
-// NewGroup returns a group without alarms. read reads the clock, in nanoseconds.
+// NewGroup takes a function that reads the clock, in nanoseconds.
 func NewGroup(read func() int64) *Group {
 	g := &Group{read: read, fake: !clock.IsMonotonic(time.Now()), rang: -int64(linger)}
 	g.next.Store(none)
@@ -94,7 +92,6 @@ func (g *Group) update() {
 	}
 }
 
-// first returns the reading of the first near alarm, or none.
 func (g *Group) first() int64 {
 	first := int64(none)
 	for _, a := range g.alarms {
@@ -114,7 +111,7 @@ func (g *Group) setTo(at int64) {
 	_ = unix.TimerfdSettime(g.fd, 0, &unix.ItimerSpec{Value: in}, nil)
 }
 
-// open opens the descriptor and reports whether it did. mu is held.
+// mu is held.
 func (g *Group) open() bool {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
@@ -155,8 +152,7 @@ func (g *Group) wait(file *os.File, conn syscall.RawConn) {
 	}
 }
 
-// goOff lets the alarms ring that are due, and then sets the descriptor again or closes it. mu is
-// held.
+// goOff lets alarms ring, and then sets the descriptor again or closes it. mu is held.
 func (g *Group) goOff() {
 	now := g.read()
 	g.next.Store(none) // from now on an alarm that is set calls update
@@ -177,15 +173,14 @@ func (g *Group) goOff() {
 	g.setTo(at)
 }
 
-// closeFile closes the descriptor. An alarm that is set opens it again. mu is held.
+// mu is held.
 func (g *Group) closeFile() {
 	g.next.Store(none)
 	_ = g.file.Close()
 	g.file = nil
 }
 
-// ringDue lets the near alarms ring whose time has come. It reports whether there were any. mu is
-// held.
+// ringDue lets the near alarms ring that are due. It reports whether there were any. mu is held.
 func (g *Group) ringDue(now int64) (any bool) {
 	for _, a := range g.alarms {
 		if at := a.near.Load(); at <= now && a.near.CompareAndSwap(at, none) {

@@ -1,10 +1,9 @@
 // Package arena stores records, the memory of timers, in pages of words and positions. The pages
 // contain no pointers, so the garbage collector does not scan timers.
 //
-// A page and an index identify a record. Each timer of a record has a generation of 14 bits. A
-// record that has used all generations is retired, and a page of retired records is released. If a
-// page is opened again under the same number, it is a new page whose generations start again, so a
-// reference to a record must identify the page itself.
+// Each timer of a record has a generation. A record that has used all generations is retired, and a
+// page of retired records is released. A page that is opened again under the same number starts the
+// generations again, so a reference to a record must identify the page itself.
 package arena
 
 import "sync/atomic"
@@ -18,7 +17,6 @@ const (
 	MaxPages = 1 << (29 - PageShift)
 )
 
-// Page is one page of records.
 type Page struct {
 	Words [PageSize]atomic.Uint64
 	Pos   [PageSize]uint32 // the position of the record in a bucket, or 0; only the owner uses it
@@ -33,8 +31,7 @@ func (pg *Page) Load(record uint32) Word { return Word(pg.Words[record&PageMask]
 // Store sets the word of a record. No other goroutine may change the record at the same time.
 func (pg *Page) Store(record uint32, w Word) { pg.Words[record&PageMask].Store(uint64(w)) }
 
-// Swap replaces the word of a record if it is old, and reports whether it did. It is a
-// compare-and-swap.
+// Swap is a compare-and-swap of the word of a record.
 func (pg *Page) Swap(record uint32, old, w Word) bool {
 	return pg.Words[record&PageMask].CompareAndSwap(uint64(old), uint64(w))
 }
@@ -46,8 +43,8 @@ func (pg *Page) Arm(record uint32, class Word, x uint64) Word {
 	return w
 }
 
-// Table is a growing table of pages. Any goroutine may read it without a lock, but only one
-// goroutine at a time may write it.
+// Table is a growing table of pages. Any goroutine may read it, but only one at a time may write
+// it.
 type Table[P any] struct {
 	pages atomic.Pointer[[]atomic.Pointer[P]]
 }
@@ -112,8 +109,7 @@ func (s *Records) Open(p int, pg *Page) {
 	s.OpenPages++
 }
 
-// Put frees a record whose timer has ended. An exhausted record is not allocated again. Put
-// releases one of two empty pages.
+// Put frees a record whose timer has ended. It releases one of two empty pages.
 func (s *Records) Put(i uint32) {
 	p := i >> PageShift
 	pg := s.Pages.At(p)
@@ -131,7 +127,6 @@ func (s *Records) Clear() {
 	s.Pager, s.OpenPages = Pager{}, 0
 }
 
-// close releases page p.
 func (s *Records) close(p int) {
 	s.Pages.Set(p, nil)
 	s.Pager.Close(p)

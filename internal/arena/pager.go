@@ -17,12 +17,9 @@ type pageState struct {
 // PageStateSize is the memory of a Pager for each page, in bytes.
 const PageStateSize = unsafe.Sizeof(pageState{})
 
-// Pager decides which item is allocated next: the lowest free item of the lowest page with a free
-// item. Timers that survive a spike are therefore concentrated in few pages.
-//
-// A Pager keeps at most one page without used items, so that a program that arms and stops one
-// timer in a loop allocates nothing. It reports every further empty page for release. All
-// operations are O(1), except for a scan of a bitmap of pages.
+// Pager allocates the lowest free item of the lowest page with one, so that timers that survive a
+// spike are in few pages. It keeps one empty page, so that a program that arms and stops one timer
+// in a loop allocates nothing. All operations are O(1), except for a scan of a bitmap of pages.
 type Pager struct {
 	state         []pageState
 	withFree      bitset // pages with memory and a free item
@@ -31,8 +28,7 @@ type Pager struct {
 	empties       int    // number of pages with memory and no used item
 }
 
-// Take allocates a item and returns its page and offset. It returns false if no page has a free
-// item.
+// Take allocates an item. It returns false if no page has a free item.
 func (p *Pager) Take() (page int, item uint32, ok bool) {
 	if p.low == 0 {
 		return 0, 0, false
@@ -57,8 +53,8 @@ func (p *Pager) Take() (page int, item uint32, ok bool) {
 	return page, item, true
 }
 
-// Put frees a item. If reuse is false, the item is not allocated again. Put reports whether the
-// page is empty and should be closed.
+// Put frees an item, which is allocated again only if reuse is true. Put reports whether the page
+// is empty and should be closed.
 func (p *Pager) Put(page int, item uint32, reuse bool) (surplus bool) {
 	st := &p.state[page]
 	st.used--
@@ -97,7 +93,7 @@ func (p *Pager) Len() int { return len(p.state) }
 // Used returns the number of used items of a page.
 func (p *Pager) Used(page int) int { return int(p.state[page].used) }
 
-// IsFree reports whether a item of a page that has memory is free.
+// IsFree reports whether an item of a page that has memory is free.
 func (p *Pager) IsFree(page int, item uint32) bool {
 	return p.state[page].free[item>>6]>>(item&63)&1 == 1
 }
@@ -131,7 +127,6 @@ func (p *Pager) Close(page int) {
 	}
 }
 
-// bitset is a set of small integers.
 type bitset []uint64
 
 func (b *bitset) set(i int) {

@@ -26,8 +26,7 @@ import "github.com/timingwheel-go/timingwheel/internal/clock"
 // it. A queue of due timers may still do so, with the old generation.
 //
 // Every transition is one compare-and-swap of the whole word, so it fails if the generation or the
-// deadline has changed. Reschedule to a later time changes the deadline of a Staged or Placed word
-// and keeps its kind. The owner is the goroutine that holds the wheel's lock.
+// deadline has changed. Reschedule to a later time keeps the kind. The owner holds wheelMu.
 type Kind uint8
 
 // The kinds of records.
@@ -74,16 +73,12 @@ const _ = uint(1<<tickBits - 1 - clock.LastTick) // a word has room for every ti
 //	      20..63  tick of the deadline; Dead, Spent: next record of the stack
 type Word uint64
 
-// Kind returns the kind of the record.
 func (w Word) Kind() Kind { return Kind(w & kindMask) }
 
-// Has reports whether a flag is set.
 func (w Word) Has(flag Word) bool { return w&flag != 0 }
 
-// Is reports whether the timer has the class.
 func (w Word) Is(class Word) bool { return w&classMask == class }
 
-// With returns the word with another kind.
 func (w Word) With(k Kind) Word { return w&^kindMask | Word(k) }
 
 // WithBits returns the word with other deadline bits. Bits of x that do not fit are dropped.
@@ -92,7 +87,6 @@ func (w Word) WithBits(x uint64) Word { return w&(1<<tickShift-1) | Word(x)<<tic
 // Bits returns the deadline bits.
 func (w Word) Bits() uint64 { return uint64(w >> tickShift) }
 
-// Tick returns the tick of the deadline.
 func (w Word) Tick() int64 { return int64(w >> tickShift) }
 
 // Gen returns the generation of the record, which handles contain.

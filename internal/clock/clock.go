@@ -1,8 +1,5 @@
-// Package clock reads the monotonic clock, converts times to readings, and divides readings into
-// ticks.
-//
-// A reading is a number of nanoseconds since a base, as an int64. Readings follow the monotonic
-// clock, so steps of the wall clock do not show in them.
+// Package clock converts times to readings of the monotonic clock, and divides readings into ticks.
+// A reading is a number of nanoseconds since a base.
 package clock
 
 import (
@@ -13,8 +10,7 @@ import (
 // Unread is the value of a reading that was not taken. It is less than every reading.
 const Unread = -1
 
-// Timeline is the clock of a wheel or of a delay queue. The wheel uses readings from 0 to
-// math.MaxInt64.
+// Timeline is the clock of a wheel or of a delay queue. The wheel uses readings from 0 on.
 type Timeline struct {
 	Base   time.Time
 	Origin int64 // the reading at Base; 0 except in tests
@@ -37,11 +33,10 @@ func (c *Timeline) Start() {
 // Read reads the clock. It must not be called for a Manual clock.
 func (c *Timeline) Read() int64 { return int64(time.Since(c.Base)) + c.Origin }
 
-// TimeAt converts a reading to a time.
 func (c *Timeline) TimeAt(ns int64) time.Time { return c.Base.Add(time.Duration(ns - c.Origin)) }
 
-// DateOf converts a reading to a time with a reading of the wall clock, as it is set now. DateOf
-// reads the clock once, because the wall clock could be stepped between two readings.
+// DateOf converts a reading to a time of the wall clock as it is set now. It reads the clock once,
+// because the wall clock could be stepped between two readings.
 func (c *Timeline) DateOf(ns int64) time.Time {
 	if c.Manual {
 		return c.TimeAt(ns)
@@ -50,11 +45,9 @@ func (c *Timeline) DateOf(ns int64) time.Time {
 	return now.Add(time.Duration(ns - int64(now.Sub(c.Base)) - c.Origin))
 }
 
-// Instant converts t to a reading. Times before the first reading become 0. The second result is a
-// reading of the clock, or Unread if the conversion needed none.
-//
-// A time with a monotonic reading is converted without the clock. A time without one is a time of
-// the wall clock, and later steps of the wall clock do not move the result.
+// Instant converts t to a reading. Times before the first reading become 0. A time without a
+// monotonic reading is a time of the wall clock, and later steps of that clock do not move the
+// result. now is a reading of the clock, or Unread if the conversion needed none.
 func (c *Timeline) Instant(t time.Time) (deadline, now int64) {
 	at, now := c.Signed(t)
 	return max(at, 0), now

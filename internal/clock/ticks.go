@@ -8,11 +8,9 @@ import (
 // LastTick is the tick of all deadlines beyond the range of the clock. The clock never reaches it.
 const LastTick = 1<<44 - 1
 
-// Ticks converts non-negative readings to ticks, from 0 to LastTick. It divides by the length of a
-// tick with one multiplication.
-//
-// Source: Granlund and Montgomery, "Division by invariant integers using multiplication", 1994, for
-// 63-bit dividends: with l = ceil(log2 d) and m = ceil(2^(63+l) / d), x/d = x*m >> (63+l).
+// Ticks converts non-negative readings to ticks, from 0 to LastTick, by one multiplication. Source:
+// Granlund and Montgomery, "Division by invariant integers using multiplication", 1994, for 63-bit
+// dividends: with l = ceil(log2 d) and m = ceil(2^(63+l) / d), x/d = x*m >> (63+l).
 type Ticks struct {
 	length int64
 	m      uint64
@@ -30,7 +28,7 @@ func NewTicks(length int64) Ticks {
 	return Ticks{length: length, m: q, shift: uint8(l - 1)}
 }
 
-// Length returns the length of a tick in nanoseconds.
+// Length is in nanoseconds.
 func (t *Ticks) Length() int64 { return t.length }
 
 // Floor returns the tick that contains the reading x, which is before LastTick: at the end of its

@@ -1,9 +1,5 @@
 // Package planner defines the interface through which a plan of the wheel determines its runs, and
-// implements it for Schedulers that have only the method Next.
-//
-// The wheel keeps one plan for each ScheduleFunc and calls the plan's Planner. Package schedule has
-// other Planners. Other modules cannot implement a Planner, because they cannot name the types of
-// this package.
+// implements it for Schedulers that have only the method Next. Package schedule has other Planners.
 package planner
 
 import "time"
@@ -13,8 +9,7 @@ type Scheduler interface{ Next(t time.Time) time.Time }
 
 // Planner determines the runs of one plan. A zero time means that there is no further run.
 //
-// The plan calls the methods one after the other and without a lock, so a Planner needs no lock for
-// its state:
+// The plan calls the methods one after the other, so a Planner needs no lock:
 //
 //	First                   when the plan begins, and when the wall clock was set back far
 //	Before                  when a run is about to start
@@ -36,10 +31,8 @@ type Planner interface {
 	// and finished is the time at which the run has ended.
 	After(next, finished time.Time) time.Time
 
-	// Missed returns the time of the first run after now, given that the run at the time missed is
-	// in the past. A plan calls Missed if After has returned a time in the past, and uses the
-	// result as it is. Missed does not search, so its cost does not depend on the number of missed
-	// runs.
+	// Missed returns the time of the first run after now. A plan calls Missed if After has returned
+	// missed, a time in the past. The cost does not depend on the number of missed runs.
 	Missed(missed, now time.Time) time.Time
 }
 

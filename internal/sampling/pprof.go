@@ -10,9 +10,8 @@ import (
 )
 
 // Profile collects the samples of pending timers and encodes them in the format of pprof
-// (profile.proto of github.com/google/pprof). Package runtime/pprof does not fit: a profile of
-// pprof.NewProfile has the stack of the call of Add and no labels, and each value must be removed
-// when it ends.
+// (profile.proto of github.com/google/pprof). A profile of package runtime/pprof would have the
+// stack of the caller of Add and no labels.
 type Profile struct {
 	library string // package path
 	wheel   string // the label of each sample; may be empty
@@ -62,9 +61,8 @@ func twoDigits(ns int64) int64 {
 	return ns / unit * unit
 }
 
-// locate returns the locations of a stack. The first one is that of the function that called the
-// library, unless the stack has no such function, for example after a go statement with a method of
-// the library.
+// locate returns the locations of a stack, beginning with the function that called the library. A
+// stack has no such function after a go statement with a method of the library.
 func (p *Profile) locate(pcs []uintptr) (all message) {
 	outside := -1
 	frames := runtime.CallersFrames(pcs)
@@ -107,7 +105,6 @@ func (p *Profile) location(f *runtime.Frame) uint64 {
 	return n
 }
 
-// text returns the number of a string.
 func (p *Profile) text(s string) uint64 {
 	n, known := p.texts[s]
 	if !known {
@@ -118,7 +115,6 @@ func (p *Profile) text(s string) uint64 {
 	return n
 }
 
-// Write writes the compressed profile to w.
 func (p *Profile) Write(w io.Writer) error {
 	valueType := message{}.number(1, p.text("timers")).number(2, p.text("count"))
 	out := message{}.bytes(1, valueType)

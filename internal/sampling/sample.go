@@ -8,8 +8,7 @@ import (
 	"runtime"
 )
 
-// maxDepth is the maximum number of return addresses in a stack.
-const maxDepth = 64
+const maxDepth = 64 // return addresses of a stack
 
 // Origin is the place and the time at which a timer was armed.
 type Origin struct {
@@ -24,18 +23,16 @@ func Here(now int64) *Origin {
 	return &Origin{append([]uintptr(nil), pcs[:n]...), now}
 }
 
-// Sample is a timer and its origin.
 type Sample[T comparable] struct {
 	Timer  T
 	Origin *Origin
 }
 
-// Table holds samples of timers. T is the type of their handles. A Table has no lock. The zero
-// Table is empty.
+// Table holds samples of timers. T is the type of their handles. The zero Table is empty.
 //
-// Calls that end a timer do not touch its sample. Instead, each Set checks the next two samples and
-// drops those whose timers have ended. n/2 Sets check n samples and add at most n/2 samples. The
-// table therefore has at most about twice as many samples as there were samples of pending timers.
+// Calls that end a timer do not touch its sample. Instead, each Set checks the next two samples:
+// n/2 Sets check n samples and add at most n/2. The table therefore has at most about twice as many
+// samples as there were samples of pending timers.
 type Table[T comparable] struct {
 	All []Sample[T] // in no particular order
 
@@ -50,9 +47,8 @@ func New[T comparable](rate int, ended func(T) bool) Table[T] {
 	return Table[T]{lambda: -math.Log1p(-1 / float64(rate)), ended: ended, places: map[T]int{}}
 }
 
-// Distance returns a random number of armed timers from one sample to the next, which is at least
-// 1. The number is geometrically distributed, so every timer is sampled with the same probability,
-// even if the program arms timers in a pattern.
+// Distance returns a random number of armed timers from one sample to the next, at least 1. It is
+// geometrically distributed, so every timer is sampled with the same probability.
 func (t *Table[T]) Distance() int64 { return 1 + int64(rand.ExpFloat64()/t.lambda) }
 
 // Set sets the origin of a timer. A nil origin drops its sample. O(1).
