@@ -194,7 +194,7 @@ func (r *periodic) skipTo(now int64) {
 // start arms a new emitter, d from now.
 func (e *emitter) start(tw *TimingWheel, d time.Duration) {
 	e.wheel, e.c = tw, make(chan time.Time, 1)
-	e.timer.init(engineOf(tw), e.fire)
+	initTimer(&e.timer, engineOf(tw), e.fire)
 	e.reset(d)
 }
 

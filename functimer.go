@@ -54,7 +54,7 @@ func (t *FuncTimer) InitStopped(tw *TimingWheel, f func()) {
 	if t.timer.ref.Load() != nil {
 		panic("timingwheel: Init of a FuncTimer that was initialised before")
 	}
-	t.timer.init(engineOf(tw), f)
+	initTimer(&t.timer, engineOf(tw), f)
 }
 
 // Reset arms the timer to call its function once, d from now or up to one tick later. A zero or
@@ -152,7 +152,7 @@ func (t *FuncTimer) StopWait(ctx context.Context) error {
 	if t.timer.ref.Load() == nil {
 		return nil
 	}
-	e := t.timer.engine()
+	e := engineOfTimer(&t.timer)
 	for {
 		_, n := t.timer.stop()
 		stopped := e.stopped

@@ -63,13 +63,13 @@ func (r *rearmable) end(waits *callWaits) {
 	waits.wake(r)
 }
 
-func (r *rearmable) init(e *engine[func()], f func()) {
+// initTimer and engineOfTimer are no methods, for the reason that engineOf gives.
+func initTimer(r *rearmable, e *engine[func()], f func()) {
 	r.f = f
 	r.ref.Store(&e.shards[0].noPage)
 }
 
-// engine returns the engine of the timer's wheel.
-func (r *rearmable) engine() *engine[func()] {
+func engineOfTimer(r *rearmable) *engine[func()] {
 	return shardAt(r.ref.Load()).typed.(*shardOf[func()]).engine
 }
 
@@ -98,7 +98,7 @@ func (r *rearmable) moveTo(deadline, now int64) bool {
 func (r *rearmable) stop() (stopped bool, n uint32) {
 	if stopped, n = r.try(Timer.Stop); stopped {
 		r.begun.Add(1)
-		r.end(&r.engine().funcTimers.waits)
+		r.end(&engineOfTimer(r).funcTimers.waits)
 	}
 	return stopped, n
 }
@@ -138,7 +138,7 @@ func (r *rearmable) handle() (h Timer, n uint32) {
 // for the armMu of its shard, the new timer replaces it, and was is true. h and n are from handle.
 // ok is false if the handle was replaced since then.
 func (r *rearmable) rearm(h Timer, n uint32, deadline, now int64, class arena.Word) (was, ok bool) {
-	e := r.engine()
+	e := engineOfTimer(r)
 	s := e.pickAndLock()
 	if !s.ensureRecord() {
 		s.armMu.Unlock()

@@ -125,7 +125,7 @@ const (
 // run.
 func (tw *TimingWheel) startPlan(p *plan) Timer {
 	p.handle.home = unsafe.Pointer(&engineOf(tw).shards[0].shard)
-	p.timer.init(engineOf(tw), p.run)
+	initTimer(&p.timer, engineOf(tw), p.run)
 	now := p.now()
 	first := p.planner.First(now)
 	p.mu.Lock()
@@ -175,7 +175,7 @@ func (p *plan) run() {
 	if !step.Overlap && !step.Next.IsZero() {
 		defer p.end(c, pending, r.Planned, step.Next)
 	}
-	if e := p.timer.engine(); e.around != nil {
+	if e := engineOfTimer(&p.timer); e.around != nil {
 		r := r // the closure captures this copy, so the outer r does not escape
 		new(aroundCall[func()]).do(e, codeOf(f), []func(){func() { p.call(f, r) }})
 		return
@@ -261,7 +261,7 @@ func (p *plan) wait(c planner.Planner, r pendingRun, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.arm(next, now, now)
-	p.timer.engine().funcTimers.planWaits.Add(1)
+	engineOfTimer(&p.timer).funcTimers.planWaits.Add(1)
 	return true
 }
 
@@ -321,7 +321,7 @@ func (p *plan) arm(next, before, now time.Time) {
 }
 
 // flushes returns the number of Flushes that have begun.
-func (p *plan) flushes() uint32 { return p.timer.engine().funcTimers.flushes.Load() }
+func (p *plan) flushes() uint32 { return engineOfTimer(&p.timer).funcTimers.flushes.Load() }
 
 // finish ends the plan. mu is held.
 func (p *plan) finish() {
