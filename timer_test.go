@@ -66,7 +66,7 @@ func TestRaceEachTimerEndsOnce(t *testing.T) {
 				var all sync.WaitGroup
 				for g := range 64 {
 					all.Go(func() {
-						raceSteps(l, tw, rand.New(rand.NewPCG(uint64(i), uint64(g))), &board, steps)
+						raceSteps(l, tw, rand.New(rand.NewPCG(uint64(i), uint64(g))), &board, steps, runtime.Gosched)
 						done.Add(1)
 					})
 				}
@@ -88,7 +88,7 @@ func TestRaceEachTimerEndsOnce(t *testing.T) {
 
 // raceSteps arms, stops and reschedules timers at random. A timer on the board may be stopped by
 // any goroutine. A timer is rescheduled only by the goroutine that armed it.
-func raceSteps(l *ledger, tw *TimingWheel, rng *rand.Rand, board *[32]atomic.Pointer[tracked], steps int) {
+func raceSteps(l *ledger, tw *TimingWheel, rng *rand.Rand, board *[32]atomic.Pointer[tracked], steps int, yield func()) {
 	var own []*tracked
 	for range steps {
 		d := time.Duration(rng.IntN(3000)-100) * time.Microsecond
@@ -113,7 +113,7 @@ func raceSteps(l *ledger, tw *TimingWheel, rng *rand.Rand, board *[32]atomic.Poi
 				l.reset(own[rng.IntN(len(own))], d)
 			}
 		case 7:
-			runtime.Gosched()
+			yield()
 		}
 	}
 }
@@ -221,7 +221,7 @@ func TestRaceFlushAgainstEverythingEndsEachTimerOnce(t *testing.T) {
 				rng := rand.New(rand.NewPCG(uint64(g), 7))
 				var board [32]atomic.Pointer[tracked]
 				for range max(scaled(10), 1) {
-					raceSteps(flushed, tw, rng, &board, 50)
+					raceSteps(flushed, tw, rng, &board, 50, runtime.Gosched)
 					tw.Flush()
 				}
 			})
@@ -383,7 +383,7 @@ func TestNoTimerIsLostOnABusyMachine(t *testing.T) {
 			}
 			var all sync.WaitGroup
 			for g := range 8 {
-				all.Go(func() { raceSteps(l, tw, rand.New(rand.NewPCG(1, uint64(g))), &board, max(scaled(3000), 300)) })
+				all.Go(func() { raceSteps(l, tw, rand.New(rand.NewPCG(1, uint64(g))), &board, max(scaled(3000), 300), func() {}) })
 			}
 			all.Wait()
 			l.requireNoneLostAndCounted(t, tw)
