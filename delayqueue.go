@@ -328,7 +328,6 @@ func (q *DelayQueue[T]) wakeLocked() {
 	}
 }
 
-// nowLocked returns a reading of the clock.
 func (q *DelayQueue[T]) nowLocked() int64 {
 	q.timeline.Start()
 	return q.timeline.Read()

@@ -64,14 +64,12 @@ func Limit(n int) Executor {
 	return &limit{n: n, running: make(chan struct{}, n)}
 }
 
-// limit is for a wheel, which makes a pool and does not call Go.
-type limit struct {
+type limit struct { // a wheel makes a pool of it and does not call Go
 	n       int
 	used    atomic.Bool   // by a wheel
 	running chan struct{} // functions of Go
 }
 
-// Go runs f as soon as fewer than n functions are running.
 func (l *limit) Go(f func()) {
 	go func() {
 		l.running <- struct{}{}
@@ -92,8 +90,7 @@ type due interface {
 	Waiting(n int) []Timer // timers that were handed over, and up to n at the head of the queue
 }
 
-// poolHost is the [pool.Host] of a pool.
-type poolHost[T any] struct {
+type poolHost[T any] struct { // a pool.Host
 	engine *engine[T]
 	due    due
 }
@@ -244,6 +241,10 @@ func (c *dueCalls[T]) hand(b []Timer) (n int) {
 // call is the function that an executor gets.
 func (c *dueCalls[T]) call(handed *list.Element) {
 	c.mu.Lock()
+	if isClosed(c.engine.stopped) {
+		c.mu.Unlock()
+		return
+	}
 	c.handed.Remove(handed) // no effect if it is called again
 	c.running++
 	c.mu.Unlock()

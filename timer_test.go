@@ -383,7 +383,7 @@ func TestNoTimerIsLostOnABusyMachine(t *testing.T) {
 			}
 			var all sync.WaitGroup
 			for g := range 8 {
-				all.Go(func() { raceSteps(l, tw, rand.New(rand.NewPCG(1, uint64(g))), &board, max(scaled(3000), 300), func() {}) })
+				all.Go(func() { raceSteps(l, tw, rand.New(rand.NewPCG(1, uint64(g))), &board, scaled(3000), func() {}) })
 			}
 			all.Wait()
 			l.requireNoneLostAndCounted(t, tw)
