@@ -317,7 +317,6 @@ func (q *DelayQueue[T]) holdsLocked(e *Delayed[T]) bool {
 	return e != nil && e.queue == q && uint(e.index) < uint(q.heap.Len()) && q.heap.At(e.index) == (*element[T])(e)
 }
 
-// wakeLocked gives the front taker a token, if there are a taker and an element that will be due.
 func (q *DelayQueue[T]) wakeLocked() {
 	e, ok := q.heap.Min()
 	if w := q.takers.Front(); w != nil && ok && e.due != neverDue {

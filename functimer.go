@@ -168,7 +168,7 @@ func (t *FuncTimer) StopWait(ctx context.Context) error {
 		}
 		ended := e.funcTimers.waits.channel(&t.timer)
 		var err error
-		if t.timer.isCalled(n, stopped == nil) { // else the channel may have come too late
+		if t.timer.changes.Load() == n && t.timer.isCalled(n, stopped == nil) { // else look again
 			select {
 			case <-ended:
 			case <-stopped:

@@ -52,7 +52,8 @@ func rearmableOf(p func()) *rearmable { return *(**rearmable)(unsafe.Pointer(&p)
 // is the value of changes at a time when the timer was not armed. The numbers may wrap.
 func (r *rearmable) isCalled(n uint32, wheelStopped bool) bool {
 	if wheelStopped {
-		return r.begun.Load() != r.over.Load()
+		over := r.over.Load() // first: begun is never less
+		return r.begun.Load() != over
 	}
 	return n != 2*r.over.Load()
 }

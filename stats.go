@@ -153,7 +153,8 @@ func (o *owner) overdue(now int64) time.Duration {
 	if b := o.wheel.cascade.fine.head; b != nil {
 		first = min(first, b.at)
 	}
-	if b, ok := o.wheel.queue.Min(); ok && b.live > 0 && b.at <= o.config.ticks.Floor(now) {
+	o.wheel.first() // frees empty buckets
+	if b, ok := o.wheel.queue.Min(); ok && b.at <= o.config.ticks.Floor(now) {
 		first = min(first, b.at)
 	}
 	return time.Duration(max(0, now-o.config.ticks.Begin(first)))
@@ -170,8 +171,7 @@ func earliestOf(timers []Timer) int64 {
 	return first
 }
 
-// bytes returns the memory held for the timers of the shard, apart from the shard itself. wheelMu
-// is held.
+// bytes returns the memory held for the timers of the shard. wheelMu is held.
 func (s *shardOf[T]) bytes() uint64 {
 	o := &s.owner
 	s.armMu.Lock()
