@@ -181,10 +181,11 @@ func (q *DelayQueue[T]) Reset(e *Delayed[T], delay time.Duration) bool {
 	if !q.holdsLocked(e) {
 		return false
 	}
+	old := e.due
 	e.due = clock.Saturated(q.nowLocked(), int64(delay))
 	q.seq++
 	e.seq = q.seq
-	if q.heap.Fix(e.index); e.index == 0 {
+	if q.heap.Fix(e.index); e.index == 0 && e.due < old {
 		q.wakeLocked()
 	}
 	return true
@@ -262,8 +263,10 @@ func (q *DelayQueue[T]) take(ctx context.Context) (*element[T], T, error) {
 		e, v := q.popLocked(now)
 		if e != nil || err != nil {
 			if w != nil {
-				q.takers.Remove(w)
-				q.wakeLocked() // the new front taker has set no timer
+				front := w == q.takers.Front()
+				if q.takers.Remove(w); front {
+					q.wakeLocked() // the new front taker has set no timer
+				}
 			}
 			q.mu.Unlock()
 			if e != nil {
