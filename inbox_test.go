@@ -108,9 +108,8 @@ func TestRecordIsNotReusedBeforeItsStopEnds(t *testing.T) {
 	t.Parallel()
 	s, sh := newRecordingWheelAndShard(t, Options{})
 	timer, other := s.after(time.Minute, "stopped"), s.after(time.Minute, "other")
-	rec, w, _ := pendingRecord(timer)
-	to, _ := rec.stopWord(w)
-	require.True(t, rec.page.Swap(rec.index, w, to))
+	rec, to, ended := timer.end()
+	require.True(t, ended)
 	for range 3 {
 		require.False(t, sh.recordIsFree(timer.index))
 		require.False(t, timer.Stop(), "another Stop has won")

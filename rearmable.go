@@ -149,15 +149,10 @@ func (r *rearmable) rearm(h Timer, n uint32, deadline, now int64, class arena.Wo
 		s.armMu.Unlock()
 		return false, false
 	}
-	c, w, was := pendingRecord(h)
-	var to arena.Word
-	for was {
-		if to, _ = c.stopWord(w); c.page.Swap(c.index, w, to) {
-			r.begun.Add(1)
-			r.over.Add(1)
-			break
-		}
-		c, w, was = pendingRecord(h)
+	old, to, was := h.end()
+	if was {
+		r.begun.Add(1)
+		r.over.Add(1)
 	}
 	next := s.armFree(deadline, now, class)
 	if class == arena.Counted {
@@ -172,7 +167,7 @@ func (r *rearmable) rearm(h Timer, n uint32, deadline, now int64, class arena.Wo
 	r.changes.Store(n + 2)
 	s.unlockArm()
 	if was {
-		c.finishStop(to) // without armMu, which a drain takes
+		old.finishStop(to) // without armMu, which a drain takes
 		e.funcTimers.replaced.Add(1)
 	}
 	return was, true

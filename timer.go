@@ -31,7 +31,7 @@ func (t Timer) load() (pg *arena.Page, w arena.Word, ok bool) {
 
 // pendingRecord returns the record of the timer and its word. It returns false if the timer is not
 // pending. t is not the zero Timer.
-func pendingRecord(t Timer) (c record, w arena.Word, ok bool) {
+func pendingRecord(t Timer) (r record, w arena.Word, ok bool) {
 	pg, w, ok := t.load()
 	if k := w.Kind(); !ok || k != arena.Staged && k != arena.Placed {
 		return record{}, 0, false
@@ -54,26 +54,29 @@ func (t Timer) isDue() bool {
 // For a plan, true means that no further run starts. Stop also returns true during a run if another
 // run was planned. The run that is under way continues. Stop is O(1) amortised.
 func (t Timer) Stop() bool {
-	s, i := shardAt(t.ref), t.index
-	if s == nil {
+	if t.ref == nil {
 		return false
 	}
 	if p := t.ref.plan; p != nil {
 		return p.stop()
 	}
+	r, to, ok := t.end()
+	if ok {
+		r.finishStop(to)
+	}
+	return ok
+}
+
+// end ends a pending timer by its word, and returns its record and the new word. The caller then
+// calls finishStop. t is not the zero Timer.
+func (t Timer) end() (r record, to arena.Word, ok bool) {
 	for {
-		pg, w, ok := t.load()
+		r, w, ok := pendingRecord(t)
 		if !ok {
-			return false
+			return r, 0, false
 		}
-		c := record{s, pg, i}
-		to, ok := c.stopWord(w)
-		if !ok {
-			return false
-		}
-		if pg.Swap(i, w, to) {
-			c.finishStop(to)
-			return true
+		if to := r.stopWord(w); r.page.Swap(r.index, w, to) {
+			return r, to, true
 		}
 	}
 }
@@ -206,16 +209,12 @@ type record struct {
 	index uint32
 }
 
-// stopWord returns the word that replaces w when the timer is stopped. It returns false if the
-// timer is not pending.
-func (r record) stopWord(w arena.Word) (to arena.Word, ok bool) {
-	switch w.Kind() {
-	case arena.Staged:
-		return w.With(arena.Ending), true
-	case arena.Placed:
-		return w.With(arena.Dead).WithBits(r.shard.removals.link()) &^ arena.Listed, true
+// stopWord returns the word of the timer after a Stop. w is its word, and the timer is pending.
+func (r record) stopWord(w arena.Word) arena.Word {
+	if w.Kind() == arena.Staged {
+		return w.With(arena.Ending)
 	}
-	return 0, false
+	return w.With(arena.Dead).WithBits(r.shard.removals.link()) &^ arena.Listed
 }
 
 // finishStop completes a Stop that has set the word to, which stopWord returned. It clears the

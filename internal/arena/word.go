@@ -37,7 +37,7 @@ const (
 	Ended               // stopped while Staged; still in the inbox
 	Placed              // pending, in a bucket or due
 	Flushed             // due and claimed by Flush; the callback has not begun
-	Dead                // stopped while Placed; in the stack of removals, or about to be
+	Dead                // stopped outside the inbox, or discarded; in the stack of removals, or about to be
 )
 
 // Classes of timers. An ordinary timer has class 0.
