@@ -22,10 +22,6 @@ type watchable struct {
 	watchers map[*int]func()
 }
 
-func newWatchable() *watchable {
-	return &watchable{plainContext: plainContext{Context: context.Background(), done: make(chan struct{})}, watchers: map[*int]func(){}}
-}
-
 func (w *watchable) AfterFunc(f func()) (stop func() bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -177,8 +173,6 @@ type lockedContext struct {
 	err  error
 }
 
-func newLockedContext() *lockedContext { return &lockedContext{done: make(chan struct{})} }
-
 func (c *lockedContext) Deadline() (time.Time, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -218,7 +212,7 @@ func TestMethodsDoNotTakeTheParentsLock(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})
 	for _, children := range []int{1, 3} { // without and with siblings
-		parent := newLockedContext()
+		parent := &lockedContext{done: make(chan struct{})}
 		var all []context.Context
 		for range children {
 			ctx, cancel := tw.WithTimeout(parent, time.Hour)

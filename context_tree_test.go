@@ -389,7 +389,7 @@ func (f *forest) grow() {
 			n.ctx[i] = &struct{ context.Context }{parent}
 		case 5, 6:
 			n.kind = "watchable"
-			w := newWatchable()
+			w := &watchable{plainContext: plainContext{Context: context.Background(), done: make(chan struct{})}, watchers: map[*int]func(){}}
 			stop := context.AfterFunc(parent, w.end)
 			n.ctx[i] = w
 			n.cancel[i] = func(error) {

@@ -36,9 +36,6 @@ func contended(t *testing.T, tw *TimingWheel, f func()) {
 	s.armMu.Unlock()
 }
 
-// shardOfTimer returns the shard on which a FuncTimer was armed last.
-func shardOfTimer(ft *FuncTimer) *shard { return shardAt(ft.timer.ref.Load()) }
-
 // An owner that is preempted while it holds armMu delays no call (G15), and results are exact. A
 // Reset to a later deadline, a Touch and a Stop need no lock. Other Resets arm on another shard.
 func TestFuncTimersDoNotWaitForArmMu(t *testing.T) {
@@ -52,7 +49,7 @@ func TestFuncTimersDoNotWaitForArmMu(t *testing.T) {
 			t.Helper()
 			sendTo(tw, 0)
 			contended(t, tw, calls)
-			assert.Same(t, &engineOf(tw).shards[shard].shard, shardOfTimer(ft), name)
+			assert.Same(t, &engineOf(tw).shards[shard].shard, shardAt(ft.timer.ref.Load()), name)
 			synctest.Wait()
 			st := tw.Stats()
 			got := Stats{Armed: st.Armed, Fired: st.Fired, Stopped: st.Stopped, Postponed: st.Postponed, Pending: st.Pending}

@@ -699,12 +699,8 @@ func (s *shard) recordIsFree(i uint32) bool {
 	s.reclaim()
 	s.armMu.Lock()
 	defer s.armMu.Unlock()
-	for _, f := range s.inbox.free {
-		if f == i {
-			return true
-		}
-	}
-	return s.records.Pages.At(i>>arena.PageShift) == nil || s.records.Pager.IsFree(int(i>>arena.PageShift), i&arena.PageMask)
+	return slices.Contains(s.inbox.free, i) || s.records.Pages.At(i>>arena.PageShift) == nil ||
+		s.records.Pager.IsFree(int(i>>arena.PageShift), i&arena.PageMask)
 }
 
 type resource struct{ bytes [1 << 10]byte }

@@ -230,6 +230,24 @@ func TestStopWaitWaitsForACallInsideAdvance(t *testing.T) {
 	})
 }
 
+// A Reset and its call come between the Stop and the wait of a StopWait.
+func TestStopWaitSeesACallThatEndsBeforeItWaits(t *testing.T) {
+	t.Parallel()
+	tw, begun, gate := startWheel(t, Options{}), make(chan bool), make(chan bool)
+	ft := tw.NewFuncTimer(0, func() { begun <- true; <-gate })
+	<-begun
+	waits, done := &engineOf(tw).funcTimers.waits, make(chan error, 1)
+	waits.mu.Lock()
+	go func() { done <- ft.StopWait(context.Background()) }()
+	time.Sleep(20 * ms) // StopWait waits for the lock
+	ft.Reset(0)
+	<-begun
+	close(gate)
+	await(t, "the end of both calls", func() bool { return ft.timer.over.Load() == 2 })
+	waits.mu.Unlock()
+	require.NoError(t, receive(t, done, "StopWait"))
+}
+
 // Several goroutines call StopWait of the same timers, with contexts that end, while the wheel is
 // stopped.
 func TestRaceStopWaitAgainstTheWheelsStop(t *testing.T) {
