@@ -29,7 +29,6 @@ type bucket struct {
 	level      int32
 	heapIndex  int32
 	state      bucketState
-	next       *bucket // in a bucketList
 }
 
 // Before orders the queue of buckets. If two buckets expire together, the coarser one goes first,
@@ -39,48 +38,6 @@ func (b *bucket) Before(o *bucket) bool {
 }
 
 func (b *bucket) SetHeapIndex(i int) { b.heapIndex = int32(i) }
-
-// bucketList is a first-in, first-out list of expired buckets.
-type bucketList struct{ head, tail *bucket }
-
-func (l *bucketList) push(b *bucket) {
-	b.next = nil
-	if l.tail == nil {
-		l.head = b
-	} else {
-		l.tail.next = b
-	}
-	l.tail = b
-}
-
-// pushByLevel inserts b behind the buckets of its own level and of finer ones. O(buckets).
-func (l *bucketList) pushByLevel(b *bucket) {
-	p := &l.head
-	for *p != nil && (*p).level <= b.level {
-		p = &(*p).next
-	}
-	if b.next, *p = *p, b; b.next == nil {
-		l.tail = b
-	}
-}
-
-func (l *bucketList) pop() *bucket {
-	b := l.head
-	l.head = b.next
-	if l.head == nil {
-		l.tail = nil
-	}
-	b.next = nil
-	return b
-}
-
-func (l *bucketList) all(yield func(*bucket) bool) {
-	for b := l.head; b != nil; b = b.next {
-		if !yield(b) {
-			return
-		}
-	}
-}
 
 const (
 	chunkShift     = 5

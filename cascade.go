@@ -1,6 +1,10 @@
 package timingwheel
 
-import "github.com/timingwheel-go/timingwheel/internal/arena"
+import (
+	"slices"
+
+	"github.com/timingwheel-go/timingwheel/internal/arena"
+)
 
 // quantum is the number of timers that a driver or worker handles before it releases wheelMu. At 20
 // to 60 ns each it holds the lock for about 10 µs.
@@ -160,11 +164,12 @@ func (o *owner) expire() bool {
 	return first > o.tick && !o.wheel.cascade.any()
 }
 
-func (o *owner) move(buckets *bucketList) {
-	for steps := 0; steps < quantum && buckets.head != nil; {
-		b := buckets.head
+func (o *owner) move(buckets *[]*bucket) {
+	for steps := 0; steps < quantum && len(*buckets) > 0; {
+		b := (*buckets)[0]
 		if b.live == 0 {
-			o.store.freeBucket(buckets.pop())
+			*buckets = slices.Delete(*buckets, 0, 1)
+			o.store.freeBucket(b)
 			steps++
 			continue
 		}

@@ -51,7 +51,7 @@ func TestTimersHoldNoPointers(t *testing.T) {
 	for _, v := range []any{arena.Page{}, [arena.PageSize]uint64{}, chunkMeta{}, chunkPage{}} {
 		require.False(t, holdsPointers(reflect.TypeOf(v)), "%T", v)
 	}
-	require.True(t, holdsPointers(reflect.TypeOf(bucket{})), "a bucket may, because it is for many timers")
+	require.True(t, holdsPointers(reflect.TypeOf(owner{})), "the check works")
 }
 
 // Timers can be compared and used as map keys.
@@ -159,13 +159,16 @@ func TestShardVerifyFindsDamage(t *testing.T) {
 		"W2: bucket": func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.wheel.cur = sh.owner.store.all[0].at + 1 },
 		"W4":         func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.wheel.empties++ },
 		"W5: a bucket of the cascade": func(_ *recordingWheel, sh *shard, _ []Timer) {
-			sh.owner.wheel.cascade.coarse.push(&bucket{level: 1})
+			sh.owner.wheel.cascade.coarse = []*bucket{{level: 1}}
 		},
 		"W5: a bucket of level 1": func(_ *recordingWheel, sh *shard, _ []Timer) {
-			sh.owner.wheel.cascade.fine.push(&bucket{level: 1, state: bucketCascading})
+			sh.owner.wheel.cascade.fine = []*bucket{{level: 1, state: bucketCascading}}
 		},
 		"W5: a bucket of level 0": func(_ *recordingWheel, sh *shard, _ []Timer) {
-			sh.owner.wheel.cascade.coarse.push(&bucket{state: bucketCascading})
+			sh.owner.wheel.cascade.coarse = []*bucket{{state: bucketCascading}}
+		},
+		"W5: the coarse buckets": func(_ *recordingWheel, sh *shard, _ []Timer) {
+			sh.owner.wheel.cascade.coarse = []*bucket{{level: 2, state: bucketCascading}, {level: 1, state: bucketCascading}}
 		},
 		"B1: record": func(s *recordingWheel, _ *shard, _ []Timer) {
 			s.after(ms, "").swapWord(func(w arena.Word) arena.Word { return w.With(arena.Placed) })

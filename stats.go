@@ -150,8 +150,8 @@ func (s *shardOf[T]) addPending(st *Stats, pending int, now int64) {
 // about to be queued. All timers of a bucket count as if they were due at its expiration.
 func (o *owner) overdue(now int64) time.Duration {
 	first := earliestOf(o.expired)
-	if b := o.wheel.cascade.fine.head; b != nil {
-		first = min(first, b.at)
+	if fine := o.wheel.cascade.fine; len(fine) > 0 {
+		first = min(first, fine[0].at)
 	}
 	o.wheel.first() // frees empty buckets
 	if b, ok := o.wheel.queue.Min(); ok && b.at <= o.config.ticks.Floor(now) {

@@ -144,7 +144,7 @@ func TestDueTimersDoNotWaitForTheEndOfACascade(t *testing.T) {
 			s.armMu.Lock()
 			s.armAndUnlock(at, at, func() {
 				s.own(func() {
-					for b := range s.owner.wheel.cascade.all {
+					for _, b := range s.owner.wheel.cascade.all() {
 						left.Store(int32(b.live))
 					}
 				})

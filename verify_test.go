@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math/bits"
+	"slices"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/heap"
@@ -84,7 +85,7 @@ func verifyPager(p *arena.Pager, size int, open func(page int) bool, mayBeRetire
 // allBuckets iterates over the buckets of the wheel and of the cascade.
 func allBuckets(o *owner) iter.Seq[*bucket] {
 	return func(yield func(*bucket) bool) {
-		for _, list := range []iter.Seq[*bucket]{o.wheel.buckets, o.wheel.cascade.all} {
+		for _, list := range []iter.Seq[*bucket]{o.wheel.buckets, slices.Values(o.wheel.cascade.all())} {
 			for b := range list {
 				if !yield(b) {
 					return
@@ -272,20 +273,16 @@ func (w *wheel) verify() error {
 }
 
 func (c *cascade) verify() error {
-	for b := range c.all {
-		if b.state != bucketCascading {
+	for k, b := range c.all() {
+		switch fine := k < len(c.fine); {
+		case b.state != bucketCascading:
 			return fmt.Errorf("W5: a bucket of the cascade is in state %d", b.state)
+		case fine != (b.level == 0):
+			return fmt.Errorf("W5: a bucket of level %d is in the list of others", b.level)
 		}
 	}
-	for b := range c.fine.all {
-		if b.level != 0 {
-			return fmt.Errorf("W5: a bucket of level %d is among those of level 0", b.level)
-		}
-	}
-	for b := range c.coarse.all {
-		if b.level == 0 {
-			return errors.New("W5: a bucket of level 0 is among those of coarser levels")
-		}
+	if !slices.IsSortedFunc(c.coarse, func(a, b *bucket) int { return int(a.level - b.level) }) {
+		return errors.New("W5: the coarse buckets are not in the order of their levels")
 	}
 	return nil
 }

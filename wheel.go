@@ -1,6 +1,10 @@
 package timingwheel
 
-import "github.com/timingwheel-go/timingwheel/internal/heap"
+import (
+	"slices"
+
+	"github.com/timingwheel-go/timingwheel/internal/heap"
+)
 
 // wheel is the levels and the queue of their buckets. Its clock moves when a bucket is taken.
 //
@@ -12,7 +16,8 @@ import "github.com/timingwheel-go/timingwheel/internal/heap"
 //	    earlier deadline. Such a timer is in the inbox as well.
 //	W4  empties is the number of queued buckets without entries, and live is the number of entries
 //	    of all queued buckets.
-//	W5  cascade.fine has buckets of level 0, and cascade.coarse those of other levels.
+//	W5  cascade.fine has buckets of level 0, and cascade.coarse those of other levels, in the order of
+//	    their levels.
 type wheel struct {
 	geometry
 	store   *bucketStore
@@ -205,13 +210,16 @@ func (w *wheel) sweep() {
 }
 
 // cascade holds the expired buckets whose timers have to be moved. Those of the finest level have
-// their own list, so that a large coarse bucket, which may take seconds, delays none of them.
-type cascade struct{ fine, coarse bucketList }
+// their own list, so that a large coarse bucket, which may take seconds, delays none of them. The
+// finer ones of the others come first.
+type cascade struct{ fine, coarse []*bucket }
 
-func (c *cascade) any() bool { return c.fine.head != nil || c.coarse.head != nil }
+func (c *cascade) any() bool { return len(c.fine)+len(c.coarse) > 0 }
+
+func (c *cascade) all() []*bucket { return slices.Concat(c.fine, c.coarse) }
 
 func (c *cascade) live() (n int) {
-	for b := range c.all {
+	for _, b := range c.all() {
 		n += b.live
 	}
 	return n
@@ -220,18 +228,9 @@ func (c *cascade) live() (n int) {
 func (c *cascade) push(b *bucket) {
 	b.state = bucketCascading
 	if b.level == 0 {
-		c.fine.push(b)
-	} else {
-		c.coarse.pushByLevel(b)
+		c.fine = append(c.fine, b)
+		return
 	}
-}
-
-func (c *cascade) all(yield func(*bucket) bool) {
-	for _, l := range []*bucketList{&c.fine, &c.coarse} {
-		for b := range l.all {
-			if !yield(b) {
-				return
-			}
-		}
-	}
+	k, _ := slices.BinarySearchFunc(c.coarse, b.level+1, func(b *bucket, level int32) int { return int(b.level - level) })
+	c.coarse = slices.Insert(c.coarse, k, b)
 }

@@ -2,6 +2,7 @@ package timingwheel
 
 import (
 	"fmt"
+	"iter"
 	"math"
 	"math/bits"
 	"slices"
@@ -147,20 +148,18 @@ func (c *clockwork) expire(n int) {
 // move moves the timers of up to n chunks of the cascade.
 func (c *clockwork) move(n int) {
 	c.t.Helper()
-	for ; n > 0; n-- {
+	for ; n > 0 && c.cascade.any(); n-- {
 		list := &c.cascade.fine
-		if list.head == nil {
+		if len(*list) == 0 {
 			list = &c.cascade.coarse
 		}
-		b := list.head
-		if b == nil {
-			return
-		}
+		b := (*list)[0]
 		if b.live > 0 {
 			c.drainChunk(b, false)
 			continue
 		}
-		c.store.freeBucket(list.pop())
+		*list = slices.Delete(*list, 0, 1)
+		c.store.freeBucket(b)
 	}
 }
 
@@ -171,7 +170,7 @@ func (c *clockwork) check() {
 		c.t.Fatal(err)
 	}
 	entries := 0
-	for _, list := range []func(func(*bucket) bool){c.buckets, c.cascade.all} {
+	for _, list := range []iter.Seq[*bucket]{c.buckets, slices.Values(c.cascade.all())} {
 		for b := range list {
 			entries += c.checkBucket(b)
 		}
