@@ -9,7 +9,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
-func (e *engine[T]) after(d time.Duration, v T) Timer {
+func armAfter[T any](e *engine, d time.Duration, v T) Timer {
 	now := int64(0)
 	if !e.config.Manual {
 		now = e.config.Read()
@@ -18,24 +18,24 @@ func (e *engine[T]) after(d time.Duration, v T) Timer {
 	if e.config.Manual {
 		now = s.inbox.now
 	}
-	return s.armAndUnlock(clock.Later(now, int64(d)), now, v, 0)
+	return armAndUnlock(s, clock.Later(now, int64(d)), now, v, 0)
 }
 
-func (e *engine[T]) at(t time.Time, v T) Timer {
+func armAtTime[T any](e *engine, t time.Time, v T) Timer {
 	deadline, now := e.config.Instant(t)
-	return e.armAt(deadline, now, v, 0)
+	return armAt(e, deadline, now, v, 0)
 }
 
 // armAt arms a timer for a reading of the clock. now is an earlier reading, or clock.Unread. class
 // is 0, or arena.Lasting for a timer with a func() that survives the wheel's Stop.
-func (e *engine[T]) armAt(deadline, now int64, v T, class arena.Word) Timer {
-	return e.pickAndLock().armAndUnlock(deadline, now, v, class)
+func armAt[T any](e *engine, deadline, now int64, v T, class arena.Word) Timer {
+	return armAndUnlock(e.pickAndLock(), deadline, now, v, class)
 }
 
-func (s *shardOf[T]) armAndUnlock(deadline, now int64, v T, class arena.Word) (t Timer) {
+func armAndUnlock[T any](s *shard, deadline, now int64, v T, class arena.Word) (t Timer) {
 	if s.ensureRecord() {
 		t = s.armFree(deadline, now, class)
-		s.setPayload(t.index, v) // under the lock, and so before a claim
+		payloadsIn[T](s).set(t.index, v) // under the lock, and so before a claim
 	}
 	s.unlockArm()
 	return t
@@ -43,7 +43,7 @@ func (s *shardOf[T]) armAndUnlock(deadline, now int64, v T, class arena.Word) (t
 
 // ensureRecord makes sure that the inbox has a free record. It returns false if the wheel is
 // stopped. armMu is held, but not while a page is allocated, nor after a panic for a full shard.
-func (s *shardOf[T]) ensureRecord() bool {
+func (s *shard) ensureRecord() bool {
 	if !s.closed.Load() && (len(s.inbox.free) > 0 || s.refill()) {
 		return true
 	}
@@ -52,7 +52,7 @@ func (s *shardOf[T]) ensureRecord() bool {
 }
 
 // armFree arms a timer after ensureRecord. The caller sets the payload. armMu is held throughout.
-func (s *shardOf[T]) armFree(deadline, now int64, class arena.Word) Timer {
+func (s *shard) armFree(deadline, now int64, class arena.Word) Timer {
 	ib := &s.inbox
 	i := ib.takeFree()
 	now = s.noteReading(now)
@@ -117,7 +117,7 @@ func (s *shard) sweepAndUnlock() {
 }
 
 // refill adds free records to the inbox. It returns false if the wheel is stopped.
-func (s *shardOf[T]) refill() bool {
+func (s *shard) refill() bool {
 	ib := &s.inbox
 	for !s.closed.Load() {
 		var records [freeRecords]uint32
@@ -141,10 +141,10 @@ func (s *shardOf[T]) refill() bool {
 }
 
 // openPage opens a page, unless an open page has room by then or the wheel is stopped.
-func (s *shardOf[T]) openPage() {
+func (s *shard) openPage() {
 	if s.nextPage == nil {
 		s.armMu.Unlock()
-		pg := &page[T]{new(arena.Page), new([arena.PageSize]T), &pageRef{home: unsafe.Pointer(&s.shard)}}
+		pg := &page{new(arena.Page), s.payloads.newPage(), &pageRef{home: unsafe.Pointer(s)}}
 		s.armMu.Lock()
 		s.nextPage = pg
 	}
@@ -161,21 +161,21 @@ func (s *shardOf[T]) openPage() {
 		panic("timingwheel: a shard is full: more than 2^29 timers; use more shards")
 	}
 	s.records.Open(p, s.nextPage.records)
-	s.values.Set(p, s.nextPage.values)
+	s.payloads.setPage(p, s.nextPage.payloads)
 	s.nextPage.ref.page.Store(s.nextPage.records)
 	s.refs.Set(p, s.nextPage.ref)
 	s.nextPage = nil
 }
 
 // page is a page of records, the page of their payloads, and the pageRef of their handles.
-type page[T any] struct {
-	records *arena.Page
-	values  *[arena.PageSize]T
-	ref     *pageRef
+type page struct {
+	records  *arena.Page
+	payloads any
+	ref      *pageRef
 }
 
-func (s *shardOf[T]) closePage(p int) {
-	s.values.Set(p, nil)
+func (s *shard) closePage(p int) {
+	s.payloads.setPage(p, nil)
 	s.refs.At(uint32(p)).page.Store(nil)
 	s.refs.Set(p, nil)
 	if s.inbox.order != nil {
@@ -199,7 +199,7 @@ func newRoutes(shards int) *routes {
 
 // pickAndLock chooses the shard for a new timer and locks its armMu. If another goroutine, perhaps
 // a preempted one, holds the lock, it tries the next shards.
-func (e *engine[T]) pickAndLock() *shardOf[T] {
+func (e *engine) pickAndLock() *shard {
 	if len(e.shards) == 1 {
 		s := e.shards[0]
 		s.armMu.Lock()
@@ -217,7 +217,7 @@ func (e *engine[T]) pickAndLock() *shardOf[T] {
 }
 
 // pickNext is the part of pickAndLock for a locked shard i.
-func (e *engine[T]) pickNext(r *atomic.Uint32, i uint32) *shardOf[T] {
+func (e *engine) pickNext(r *atomic.Uint32, i uint32) *shard {
 	for range e.shards {
 		if i++; i == uint32(len(e.shards)) {
 			i = 0

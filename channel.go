@@ -27,7 +27,7 @@ type ChannelTimer struct {
 // may not be needed, use [TimingWheel.NewChannelTimer]. On a stopped wheel nothing is sent.
 func (tw *TimingWheel) After(d time.Duration) <-chan time.Time {
 	c := make(chan time.Time, 1)
-	engineOf(tw).after(d, func() { c <- tw.wallNow() }) // there is room
+	armAfter(engineOf(tw), d, func() { c <- tw.wallNow() }) // there is room
 	return c
 }
 

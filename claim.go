@@ -9,20 +9,42 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
+// job is the part of an engine that knows the type of the payloads: it claims due timers and runs
+// them.
+type job[T any] struct {
+	perCall int               // largest number of payloads in one call of run
+	run     func([]T)         // runs one batch
+	callee  func([]T) uintptr // returns the code address of the user's function; 0: a plan's
+
+	engine *engine                  // set by newEngine
+	free   atomic.Pointer[batch[T]] // for reuse; may be nil
+}
+
+func (j *job[T]) newEngine(opts Options, origin int64) (*engine, error) {
+	e, err := newEngine(opts, origin, j.perCall, func() payloads { return new(payloadsOf[T]) })
+	if err != nil {
+		return nil, err
+	}
+	j.engine, e.run = e, j.serve
+	return e, nil
+}
+
 // batch is a batch of due timers.
 type batch[T any] struct {
-	engine    *engine[T]
+	job       *job[T]
 	now, tick int64 // the clock at the beginning of the batch
 	n         int
-	values    []T  // claimed payloads whose call has not begun
-	one       [1]T // memory of values for callbacks
-	around    aroundCall[T]
+	values    []T    // claimed payloads whose call has not begun
+	one       [1]T   // memory of values for callbacks
+	run       func() // runs values
+	around    aroundCall
 	counted   *rearmable // of the call, if its timer is of class Counted
 
 	// The claimed records of shard that are not pushed yet. Their words link them.
-	shard       *shardOf[T]
-	page        *arena.Page // of first
-	first, last uint32      // record; link
+	shard       *shard
+	payloads    *payloadsOf[T] // of shard
+	page        *arena.Page    // of first
+	first, last uint32         // record; link
 	records     int
 
 	// The lateness of claimed timers of one tick, which is not recorded yet.
@@ -30,29 +52,27 @@ type batch[T any] struct {
 	late     uint64
 }
 
-// batches is what all batches of a wheel share.
-type batches[T any] struct {
-	free     atomic.Pointer[batch[T]] // for reuse; may be nil
-	lateness latenessCount
-	panics   atomic.Uint64 // calls of OnPanic
-	claiming atomic.Int32  // claims whose call has not begun: of batches and of FuncTimers
+func (j *job[T]) newBatch() *batch[T] {
+	if b := j.free.Swap(nil); b != nil {
+		return b
+	}
+	b := &batch[T]{job: j}
+	b.run = func() { j.run(b.values) }
+	if j.perCall == 1 { // otherwise one would keep the first payload when values grows
+		b.values = b.one[:0]
+	}
+	return b
 }
 
-// run claims timers and calls their callbacks, or one callback for all payloads. It returns the
+// serve claims timers and calls their callbacks, or one callback for all payloads. It returns the
 // number of claims. It reads the clock once, at the beginning.
-func (e *engine[T]) run(timers []Timer) int {
-	b := e.batches.free.Swap(nil)
-	if b == nil {
-		b = &batch[T]{engine: e}
-		if e.job.perCall == 1 { // otherwise one would keep the first payload when values grows
-			b.values = b.one[:0]
-		}
-	}
-	b.now = e.reading()
-	b.tick = e.config.ticks.Floor(b.now)
+func (j *job[T]) serve(timers []Timer) int {
+	b := j.newBatch()
+	b.now = j.engine.reading()
+	b.tick = j.engine.config.ticks.Floor(b.now)
 	defer b.end()
 	prefetch(timers)
-	if e.job.perCall > 1 {
+	if j.perCall > 1 {
 		b.claimAll(timers)
 		return b.n
 	}
@@ -67,12 +87,12 @@ func (e *engine[T]) run(timers []Timer) int {
 // claimAll claims timers and makes one call for all payloads. The wheel's Stop waits
 // for the call to begin: only a few instructions lie between the last claim and the call.
 func (b *batch[T]) claimAll(timers []Timer) {
-	e := b.engine
-	e.batches.claiming.Add(1)
+	e := b.job.engine
+	e.claiming.Add(1)
 	for _, t := range timers {
 		b.claim(t)
 	}
-	e.batches.claiming.Add(-1)
+	e.claiming.Add(-1)
 	if len(b.values) > 0 {
 		b.call()
 	}
@@ -91,7 +111,7 @@ func prefetch(timers []Timer) (all arena.Word) {
 // claim claims a timer, appends its payload to values, and reports whether it did. A timer that was
 // postponed goes back to the inbox.
 func (b *batch[T]) claim(t Timer) bool {
-	s, _ := shardAt(t.ref).typed.(*shardOf[T])
+	s := shardAt(t.ref)
 	pg := t.ref.page.Load()
 	if pg == nil {
 		return false
@@ -114,18 +134,18 @@ func (b *batch[T]) claim(t Timer) bool {
 		}
 		if b.shard != s {
 			b.push()
-			b.shard = s
+			b.shard, b.payloads = s, payloadsIn[T](s)
 		}
-		values := s.values.At(i >> arena.PageShift) // before the claim: the wheel's Stop drops the table
+		values := b.payloads.pages.At(i >> arena.PageShift) // before the claim: the wheel's Stop drops the table
 		if values == nil {
 			return false
 		}
 		if w.Is(arena.Counted) {
-			b.engine.batches.claiming.Add(1) // until call
+			b.job.engine.claiming.Add(1) // until call
 		}
 		if !pg.Swap(i, w, w.With(arena.Spent).WithBits(uint64(b.last))) {
 			if w.Is(arena.Counted) {
-				b.engine.batches.claiming.Add(-1)
+				b.job.engine.claiming.Add(-1)
 			}
 			continue
 		}
@@ -158,59 +178,61 @@ func (b *batch[T]) claim(t Timer) bool {
 	}
 }
 
-// call runs values, a callback or the payloads of one call, by job.run within OnPanic and Around. A
-// plan calls Around itself, because it knows the user's function.
+// call runs values, a callback or the payloads of one call, within OnPanic and Around. A plan calls
+// Around itself, because it knows the user's function.
 func (b *batch[T]) call() {
-	e := b.engine
+	e := b.job.engine
 	if c := b.counted; c != nil {
 		c.begun.Add(1)
-		e.batches.claiming.Add(-1)
+		e.claiming.Add(-1)
 		defer c.end(&e.funcTimers.waits)
 	}
 	f := uintptr(0)
-	if e.around != nil {
-		f = e.job.callee(b.values)
+	if e.opts.Around != nil {
+		f = b.job.callee(b.values)
 	}
 	if f != 0 {
-		b.around.do(e, f, b.values)
+		b.around.do(e, f, len(b.values), b.run)
 	} else {
-		e.job.guarded(b.values)
+		e.guarded(b.run)
 	}
 	clear(b.values)
 	b.values = b.values[:0]
 }
 
-func (e *engine[T]) guardedRun(onPanic func(any, []byte)) func([]T) {
-	if onPanic == nil {
-		return e.job.run
+// guarded runs f within OnPanic.
+func (e *engine) guarded(f func()) {
+	if e.opts.OnPanic == nil {
+		f()
+		return
 	}
-	report := func(value any, stack []byte) {
-		e.batches.panics.Add(1)
-		onPanic(value, stack)
-	}
-	return func(items []T) { guard(func() { e.job.run(items) }, report) }
+	guard(f, func(value any, stack []byte) {
+		e.panics.Add(1)
+		e.opts.OnPanic(value, stack)
+	})
 }
 
 // aroundCall is a call to Options.Around. It can be reused, and then allocates nothing.
-type aroundCall[T any] struct {
-	items []T
-	runs  int
-	run   func() // the argument of Around
+type aroundCall struct {
+	f    func()
+	runs int
+	run  func() // the argument of Around
 }
 
-// do runs items within OnPanic, and that within Around, for the function with code address f.
-func (c *aroundCall[T]) do(e *engine[T], f uintptr, items []T) {
+// do runs f within OnPanic, and that within Around. code is the address of the user's function, and
+// n the number of payloads.
+func (c *aroundCall) do(e *engine, code uintptr, n int, f func()) {
 	if c.run == nil {
 		c.run = func() {
 			if c.runs++; c.runs > 1 {
 				panic("timingwheel: Options.Around called run twice")
 			}
-			e.job.guarded(c.items)
+			e.guarded(c.f)
 		}
 	}
-	c.items, c.runs = items, 0
-	e.around(Call{Wheel: e.name, Func: f, Payloads: len(items)}, c.run)
-	if c.items = nil; c.runs == 0 {
+	c.f, c.runs = f, 0
+	e.opts.Around(Call{Wheel: e.opts.Name, Func: code, Payloads: n}, c.run)
+	if c.f = nil; c.runs == 0 {
 		panic("timingwheel: Options.Around returned without calling run")
 	}
 }
@@ -234,7 +256,7 @@ func guard(f func(), report func(any, []byte)) {
 
 func (b *batch[T]) recordLate() {
 	if b.late > 0 {
-		b.engine.batches.lateness.record(time.Duration(b.now-b.engine.config.ticks.Begin(b.lateTick)), b.late)
+		b.job.engine.lateness.record(time.Duration(b.now-b.job.engine.config.ticks.Begin(b.lateTick)), b.late)
 		b.late = 0
 	}
 }
@@ -256,8 +278,8 @@ func (b *batch[T]) end() {
 	b.push()
 	b.recordLate()
 	if len(b.values) == 0 { // else a callback has exited, which may have kept the memory
-		*b = batch[T]{engine: b.engine, values: b.values, around: b.around}
-		b.engine.batches.free.Store(b)
+		*b = batch[T]{job: b.job, values: b.values, run: b.run, around: b.around}
+		b.job.free.Store(b)
 	}
 }
 

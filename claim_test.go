@@ -14,14 +14,14 @@ import (
 const batchSize = 32
 
 // batchBubble runs a test on a wheel of one shard.
-func batchBubble(t *testing.T, opts Options, test func(t *testing.T, tw *TimingWheel, s *shardOf[func()])) {
+func batchBubble(t *testing.T, opts Options, test func(t *testing.T, tw *TimingWheel, s *shard)) {
 	t.Helper()
 	bubble(t, opts, func(t *testing.T, tw *TimingWheel) { test(t, tw, engineOf(tw).shards[0]) })
 }
 
 // serveAlone runs the timers that are due d later as one batch on this goroutine. So a callback
 // sees a known state of the other timers of its batch.
-func serveAlone(e *engine[func()], d time.Duration) {
+func serveAlone(e *engine, d time.Duration) {
 	s := e.shards[0]
 	e.config.Base = e.config.Base.Add(-d)
 	var timers []Timer
@@ -41,7 +41,7 @@ func serveAlone(e *engine[func()], d time.Duration) {
 // timer of the record.
 func TestStaleEntryDoesNotClaimTheNextTimerOfItsRecord(t *testing.T) {
 	t.Parallel()
-	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
+	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shard) {
 		var timers [batchSize]Timer
 		var later []Timer
 		var late atomic.Int32 // runs of later
@@ -66,7 +66,7 @@ func TestStaleEntryDoesNotClaimTheNextTimerOfItsRecord(t *testing.T) {
 		for _, timer := range timers {
 			assert.False(t, timer.Stop())
 		}
-		verifyShard(t, &s.shard)
+		verifyShard(t, s)
 		pass(time.Hour)
 		assert.EqualValues(t, len(later), late.Load())
 	})
@@ -76,7 +76,7 @@ func TestStaleEntryDoesNotClaimTheNextTimerOfItsRecord(t *testing.T) {
 // is claimed. It runs once, and its record is free afterwards.
 func TestBatchedTimerMovedAwayAndBackRunsOnce(t *testing.T) {
 	t.Parallel()
-	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
+	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shard) {
 		var timers [batchSize]Timer
 		var ran [batchSize]int
 		for i := range timers {
@@ -95,7 +95,7 @@ func TestBatchedTimerMovedAwayAndBackRunsOnce(t *testing.T) {
 						s.placeAll()
 					}
 				}
-				verifyShard(t, &s.shard)
+				verifyShard(t, s)
 			})
 		}
 		serveAlone(engineOf(tw), time.Second)
@@ -106,7 +106,7 @@ func TestBatchedTimerMovedAwayAndBackRunsOnce(t *testing.T) {
 			assert.True(t, s.recordIsFree(timers[i].index), i)
 		}
 		assert.Zero(t, tw.Len())
-		verifyShard(t, &s.shard)
+		verifyShard(t, s)
 	})
 }
 
@@ -114,7 +114,7 @@ func TestBatchedTimerMovedAwayAndBackRunsOnce(t *testing.T) {
 // overdue, because each blocked callback has its own worker.
 func TestFlushAndLenExcludeBlockedCallbacksOfABatch(t *testing.T) {
 	t.Parallel()
-	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
+	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shard) {
 		var ran atomic.Int32
 		release := make(chan struct{})
 		for range batchSize {
@@ -132,7 +132,7 @@ func TestFlushAndLenExcludeBlockedCallbacksOfABatch(t *testing.T) {
 		synctest.Wait()
 		assert.EqualValues(t, batchSize+100, ran.Load())
 		assert.Zero(t, tw.Len())
-		verifyShard(t, &s.shard)
+		verifyShard(t, s)
 		close(release)
 		synctest.Wait()
 		assert.Zero(t, tw.Stats().Running)
@@ -142,14 +142,14 @@ func TestFlushAndLenExcludeBlockedCallbacksOfABatch(t *testing.T) {
 // A callback stops or reschedules a plan of its batch. The plan then does not run, or runs later.
 func TestStopAndRescheduleOfABatchedPlan(t *testing.T) {
 	t.Parallel()
-	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
+	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shard) {
 		var plans [3]Timer
 		var runs [3]atomic.Int32
 		counts := func() [3]int32 { return [3]int32{runs[0].Load(), runs[1].Load(), runs[2].Load()} }
 		tw.AfterFunc(time.Second, func() {
 			assert.True(t, plans[0].Stop())
 			assert.True(t, plans[1].Reschedule(500*ms))
-			verifyShard(t, &s.shard)
+			verifyShard(t, s)
 		})
 		for k := range plans {
 			plans[k] = tw.ScheduleFunc(Every(time.Second), func() { runs[k].Add(1) })
@@ -159,7 +159,7 @@ func TestStopAndRescheduleOfABatchedPlan(t *testing.T) {
 		pass(600 * ms)
 		assert.Equal(t, [3]int32{0, 1, 1}, counts())
 		assert.Equal(t, 2, tw.Len())
-		verifyShard(t, &s.shard)
+		verifyShard(t, s)
 	})
 }
 
@@ -170,7 +170,7 @@ func TestChainOfFlushesStarvesNoTimer(t *testing.T) {
 	for name, executor := range map[string]Executor{"default": nil, "Inline": Inline} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			batchBubble(t, Options{Executor: executor}, func(t *testing.T, tw *TimingWheel, _ *shardOf[func()]) {
+			batchBubble(t, Options{Executor: executor}, func(t *testing.T, tw *TimingWheel, _ *shard) {
 				var links, others, before atomic.Int32
 				var chain func()
 				chain = func() {
@@ -204,7 +204,7 @@ func TestTimersCascadeWhileCallbacksBlock(t *testing.T) {
 		t.Skip("the first batch is larger")
 	}
 	bubble(t, Options{WheelSize: 256}, func(t *testing.T, tw *TimingWheel) {
-		s := &engineOf(tw).shards[0].shard
+		s := engineOf(tw).shards[0]
 		const chains, total = 500, 5000
 		release := make(chan struct{})
 		var begun, before atomic.Int64
@@ -307,7 +307,7 @@ func TestRemoveAllTakesEverything(t *testing.T) {
 		require.Empty(t, w.RemoveAll())
 		require.Zero(t, w.Len())
 		require.EqualValues(t, len(want), w.Stats().Stopped)
-		verifyShard(t, &s.shard)
+		verifyShard(t, s)
 		h.release()
 		for _, timer := range timers {
 			require.False(t, timer.Stop())

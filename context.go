@@ -155,7 +155,7 @@ func (doneChan) Deadline() (_ time.Time, _ bool) { return }
 func (c *deadlineContext) arm(tw *TimingWheel, end func(), left time.Duration, late *phase) {
 	c.mu.Lock() // the timer may fire at once
 	deadline, now := engineOf(tw).config.Instant(c.deadline)
-	c.timer = engineOf(tw).armAt(deadline, now, end, arena.Lasting)
+	c.timer = armAt(engineOf(tw), deadline, now, end, arena.Lasting)
 	stopped := c.timer == Timer{}
 	c.mu.Unlock()
 	if !stopped {

@@ -163,7 +163,7 @@ func TestIdleWheelTurnsItsAlarmOff(t *testing.T) {
 				synctest.Wait()
 				woken := engineOf(tw).shards[0].alarm.rings.Load()
 				pass(5000 * time.Hour)
-				sh := &engineOf(tw).shards[0].shard
+				sh := engineOf(tw).shards[0]
 				assert.LessOrEqual(t, sh.alarm.rings.Load(), woken+1)
 				assert.Equal(t, int64(never), sh.alarm.at.Load())
 				verifyShard(t, sh)
@@ -184,7 +184,7 @@ func TestDrainOfAnEmptyWheelTurnsItsAlarmOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, placed := range []int{0, 1, removalsMax + 1} {
 				bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-					sh := &engineOf(tw).shards[0].shard
+					sh := engineOf(tw).shards[0]
 					timers := make([]Timer, placed+1)
 					for k := range placed {
 						timers[k] = tw.AfterFunc(time.Hour, boom)
@@ -207,7 +207,7 @@ func TestDrainOfAnEmptyWheelTurnsItsAlarmOff(t *testing.T) {
 func TestDrainDoesNotTurnTheAlarmOffBeforeArrivals(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		sh := &engineOf(tw).shards[0].shard
+		sh := engineOf(tw).shards[0]
 		watch := newStopwatch()
 		sh.own(func() { // no caller places what it arms
 			timers := make([]Timer, 2*callerQuantum)

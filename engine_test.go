@@ -43,13 +43,13 @@ func TestArmingMovesOnIfItsShardIsLocked(t *testing.T) {
 		sendTo(tw, at)
 		s, next := engineOf(tw).shards[at], (at+1)%shards
 		for range 1000 {
-			require.Same(t, &s.shard, shardAt(tw.AfterFunc(time.Hour, func() {}).ref))
+			require.Same(t, s, shardAt(tw.AfterFunc(time.Hour, func() {}).ref))
 		}
 		require.Equal(t, len(engineOf(tw).routes), goingTo(tw, at))
 		s.armMu.Lock()
 		timer := tw.AfterFunc(time.Hour, func() {})
 		s.armMu.Unlock()
-		require.Same(t, &engineOf(tw).shards[next].shard, shardAt(timer.ref))
+		require.Same(t, engineOf(tw).shards[next], shardAt(timer.ref))
 		require.Equal(t, len(engineOf(tw).routes)-1, goingTo(tw, at))
 		require.Equal(t, 1, goingTo(tw, next))
 	}
@@ -156,7 +156,7 @@ func TestLastGenerationOfEveryKindOfTimer(t *testing.T) {
 			"stop":  nil,
 		} {
 			bubble(t, Options{Shards: 1}, func(t *testing.T, tw *TimingWheel) {
-				s := &engineOf(tw).shards[0].shard
+				s := engineOf(tw).shards[0]
 				for range 2 * arena.PageSize {
 					tw.AfterFunc(time.Hour, boom).Stop()
 				}
@@ -254,7 +254,7 @@ func TestPagesAreGivenBackAfterASpike(t *testing.T) {
 			require.LessOrEqual(t, sh.owner.store.chunks.used(), 2)
 			require.LessOrEqual(t, sh.owner.store.chunks.openPages, 2)
 			for p := range uint32(40) {
-				require.Equal(t, sh.records.Pages.At(p) == nil, engineOf(s.TimingWheel).shards[0].values.At(p) == nil, "payloads of page %d", p)
+				require.Equal(t, sh.records.Pages.At(p) == nil, payloadsIn[func()](sh).pages.At(p) == nil, "payloads of page %d", p)
 			}
 		})
 	}

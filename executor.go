@@ -90,17 +90,17 @@ type due interface {
 	Waiting(n int) []Timer // timers that were handed over, and up to n at the head of the queue
 }
 
-type poolHost[T any] struct { // a pool.Host
-	engine *engine[T]
+type poolHost struct { // a pool.Host
+	engine *engine
 	due    due
 }
 
-func (h *poolHost[T]) Run(timers []Timer) { h.engine.run(timers) }
+func (h *poolHost) Run(timers []Timer) { h.engine.run(timers) }
 
-func (h *poolHost[T]) Live() func(Timer) bool { return h.engine.liveFilter() }
+func (h *poolHost) Live() func(Timer) bool { return h.engine.liveFilter() }
 
 // More does the work of drivers that are late, also of other pools, which it wakes.
-func (h *poolHost[T]) More() {
+func (h *poolHost) More() {
 	c := &h.engine.config
 	tick := c.ticks.Floor(c.Read())
 	for _, s := range h.engine.shards {
@@ -112,7 +112,7 @@ func (h *poolHost[T]) More() {
 
 // liveFilter returns a filter that drops the entries of timers that were stopped or moved, and all
 // but one of the entries of a timer that was moved away and back.
-func (e *engine[T]) liveFilter() func(Timer) bool {
+func (e *engine) liveFilter() func(Timer) bool {
 	type marks [arena.PageSize / 64]uint64
 	seen := make(map[*pageRef]*marks)
 	return func(t Timer) bool {
@@ -133,8 +133,8 @@ func (e *engine[T]) liveFilter() func(Timer) bool {
 
 // dueCalls runs timers, or hands them over, on the goroutine that calls Wake. Outside Manual mode
 // each shard has its own, so that the callbacks of [Inline] do not overlap within a shard.
-type dueCalls[T any] struct {
-	engine   *engine[T]
+type dueCalls struct {
+	engine   *engine
 	executor Executor
 
 	mu      sync.Mutex
@@ -147,7 +147,7 @@ type dueCalls[T any] struct {
 	idle    pool.Idle
 }
 
-func (c *dueCalls[T]) Put(timers []Timer, _ bool) {
+func (c *dueCalls) Put(timers []Timer, _ bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.queue.Push(timers)
@@ -158,7 +158,7 @@ func (c *dueCalls[T]) Put(timers []Timer, _ bool) {
 
 // Wake runs or hands over all timers of the queue, unless another goroutine does. If a callback or
 // Executor.Go exits the goroutine, another one continues.
-func (c *dueCalls[T]) Wake() {
+func (c *dueCalls) Wake() {
 	c.mu.Lock()
 	if c.serving {
 		c.mu.Unlock()
@@ -178,9 +178,9 @@ func (c *dueCalls[T]) Wake() {
 
 // serve takes up to most timers off the queue and returns how many it has run or handed over. mu is
 // held before and after, also if a callback or Executor.Go unwinds.
-func (c *dueCalls[T]) serve(most int) (n int) {
+func (c *dueCalls) serve(most int) (n int) {
 	for most > 0 && c.queue.Len() > 0 {
-		b := c.queue.Pop(c.free, c.engine.job.perCall)
+		b := c.queue.Pop(c.free, c.engine.perCall)
 		c.free = nil
 		most -= len(b)
 		if c.executor == Inline {
@@ -193,7 +193,7 @@ func (c *dueCalls[T]) serve(most int) (n int) {
 }
 
 // inline runs a batch on this goroutine. mu is held before and after.
-func (c *dueCalls[T]) inline(b []Timer) int {
+func (c *dueCalls) inline(b []Timer) int {
 	c.running++
 	c.mu.Unlock()
 	defer func() {
@@ -209,7 +209,7 @@ func (c *dueCalls[T]) inline(b []Timer) int {
 // hand gives the executor a function that runs the batch, unless all its timers were stopped or
 // moved. mu is held before and after. If Go unwinds, the function may be lost, so the batch returns
 // to the queue. If the function is not lost, the claims decide.
-func (c *dueCalls[T]) hand(b []Timer) (n int) {
+func (c *dueCalls) hand(b []Timer) (n int) {
 	for _, t := range b {
 		if t.isDue() {
 			n++
@@ -239,7 +239,7 @@ func (c *dueCalls[T]) hand(b []Timer) (n int) {
 }
 
 // call is the function that an executor gets.
-func (c *dueCalls[T]) call(handed *list.Element) {
+func (c *dueCalls) call(handed *list.Element) {
 	c.mu.Lock()
 	if isClosed(c.engine.stopped) {
 		c.mu.Unlock()
@@ -258,7 +258,7 @@ func (c *dueCalls[T]) call(handed *list.Element) {
 	c.engine.run(timers)
 }
 
-func (c *dueCalls[T]) Close() {
+func (c *dueCalls) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.queue = pool.Queue[Timer]{}
@@ -267,19 +267,19 @@ func (c *dueCalls[T]) Close() {
 	}
 }
 
-func (c *dueCalls[T]) Idle() <-chan struct{} {
+func (c *dueCalls) Idle() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.idle.Channel(c.running + c.going)
 }
 
-func (c *dueCalls[T]) Stats() pool.Stats {
+func (c *dueCalls) Stats() pool.Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return pool.Stats{Queued: c.queue.Len(), Running: c.running}
 }
 
-func (c *dueCalls[T]) Waiting(n int) (timers []Timer) {
+func (c *dueCalls) Waiting(n int) (timers []Timer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for e := c.handed.Front(); e != nil && len(timers) < n; e = e.Next() {

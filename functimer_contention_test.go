@@ -49,7 +49,7 @@ func TestFuncTimersDoNotWaitForArmMu(t *testing.T) {
 			t.Helper()
 			sendTo(tw, 0)
 			contended(t, tw, calls)
-			assert.Same(t, &engineOf(tw).shards[shard].shard, shardAt(ft.timer.ref.Load()), name)
+			assert.Same(t, engineOf(tw).shards[shard], shardAt(ft.timer.ref.Load()), name)
 			synctest.Wait()
 			st := tw.Stats()
 			got := Stats{Armed: st.Armed, Fired: st.Fired, Stopped: st.Stopped, Postponed: st.Postponed, Pending: st.Pending}

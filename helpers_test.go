@@ -92,10 +92,10 @@ func goroutinesReturnTo(t *testing.T, before int) {
 }
 
 // verifyShards checks the invariants of all shards. The wheel may be running.
-func verifyShards[T any](t *testing.T, e *engine[T]) {
+func verifyShards(t *testing.T, e *engine) {
 	t.Helper()
 	for _, s := range e.shards {
-		verifyShard(t, &s.shard)
+		verifyShard(t, s)
 	}
 }
 
@@ -570,13 +570,13 @@ func (s *recordingWheel) verify() {
 }
 
 // armOn arms a timer on the given shard.
-func armOn[T any](s *shardOf[T], deadline int64, v T) Timer {
+func armOn[T any](s *shard, deadline int64, v T) Timer {
 	s.armMu.Lock()
-	return s.armAndUnlock(deadline, clock.Unread, v, 0)
+	return armAndUnlock(s, deadline, clock.Unread, v, 0)
 }
 
 // firstLevel returns the level of the bucket that expires first.
-func firstLevel[T any](s *shardOf[T]) int {
+func firstLevel(s *shard) int {
 	s.wheelMu.Lock()
 	defer s.wheelMu.Unlock()
 	s.drainAll()
@@ -621,7 +621,7 @@ func (s *shard) placed() (n int) {
 func newRecordingWheelAndShard(t *testing.T, opts Options) (*recordingWheel, *shard) {
 	t.Helper()
 	s := newRecordingWheel(t, opts, 0)
-	return s, &engineOf(s.TimingWheel).shards[0].shard
+	return s, engineOf(s.TimingWheel).shards[0]
 }
 
 // fill arms n timers with the same delay.

@@ -33,7 +33,7 @@ func armer(o *sampling.Origin) string {
 }
 
 // holdersOf returns the number of samples of a wheel by the function that armed the timers.
-func holdersOf[T any](e *engine[T]) map[string]int {
+func holdersOf(e *engine) map[string]int {
 	by := map[string]int{}
 	e.eachSample(func(o *sampling.Origin, _, _ int64) { by[armer(o)]++ })
 	return by

@@ -30,7 +30,7 @@ func (c collected) compare(o collected) int {
 
 // advanceTo moves the clock of a Manual wheel, never back, and runs or hands over the due timers.
 // It returns the number of timers that it has claimed or handed over.
-func (e *engine[T]) advanceTo(t time.Time) int {
+func (e *engine) advanceTo(t time.Time) int {
 	if !e.config.Manual {
 		panic("timingwheel: Advance of a wheel that is not Manual")
 	}
@@ -59,8 +59,8 @@ func (e *engine[T]) advanceTo(t time.Time) int {
 
 // takeLeft takes the timers that are left in the queue because a callback panicked or exited. It
 // appends the flushed timers to flushed, and gives the others back to their shards.
-func (e *engine[T]) takeLeft(flushed []Timer) []Timer {
-	c := e.dues[0].(*dueCalls[T])
+func (e *engine) takeLeft(flushed []Timer) []Timer {
+	c := e.dues[0].(*dueCalls)
 	c.mu.Lock()
 	left := c.queue.Pop(nil, c.queue.Len())
 	c.mu.Unlock()
@@ -83,8 +83,8 @@ func (e *engine[T]) takeLeft(flushed []Timer) []Timer {
 // serveDue runs or hands over the due timers of a Manual wheel. If a callback has recovered from a
 // Flush that has unwound, timers are left in the queue, so serveDue makes a second pass. It makes
 // no third one, because callbacks may do the same again.
-func (e *engine[T]) serveDue() int {
-	c := e.dues[0].(*dueCalls[T])
+func (e *engine) serveDue() int {
+	c := e.dues[0].(*dueCalls)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := c.serve(c.queue.Len())

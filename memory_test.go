@@ -472,7 +472,7 @@ func TestPayloadIsReleased(t *testing.T) {
 // alive.
 //
 //go:noinline
-func forgotten(t *testing.T, opts Options, use func(tw *TimingWheel)) weak.Pointer[shardOf[func()]] {
+func forgotten(t *testing.T, opts Options, use func(tw *TimingWheel)) weak.Pointer[shard] {
 	t.Helper()
 	opts.Shards = 1
 	tw, err := New(withLimit(opts))

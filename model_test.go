@@ -601,20 +601,20 @@ func (m *model) options() Options {
 }
 
 // subjectOf returns the common part of both subjects.
-func subjectOf[T any](e *engine[T], payload func(id int) T) subject {
+func subjectOf[T any](e *engine, payload func(id int) T) subject {
 	on := func(k int, deadline int64, v T) Timer {
 		return armOn(e.shards[k], deadline, v)
 	}
 	return subject{
 		add: func(k int, d time.Duration, id int) Timer {
 			if len(e.shards) == 1 {
-				return e.after(d, payload(id))
+				return armAfter(e, d, payload(id))
 			}
 			return on(k, clock.Later(e.shards[k].now.Load(), int64(d)), payload(id)) // not by pick
 		},
 		addAt: func(k int, at time.Time, id int) Timer {
 			if len(e.shards) == 1 {
-				return e.at(at, payload(id))
+				return armAtTime(e, at, payload(id))
 			}
 			deadline, _ := e.config.Instant(at)
 			return on(k, deadline, payload(id))

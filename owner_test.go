@@ -18,7 +18,7 @@ import (
 func TestRescheduleBetweenInboxAndWheelFiresOnTime(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		sh := &engineOf(tw).shards[0].shard
+		sh := engineOf(tw).shards[0]
 		w := newStopwatch()
 		timers := make([]Timer, 5)
 		for k := range timers {
@@ -40,7 +40,7 @@ func TestRescheduleBetweenInboxAndWheelFiresOnTime(t *testing.T) {
 func TestOldBucketOfAMovedTimerExpires(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{WheelSize: 4, Levels: 3}, func(t *testing.T, tw *TimingWheel) {
-		sh := &engineOf(tw).shards[0].shard
+		sh := engineOf(tw).shards[0]
 		watch := newStopwatch()
 		timers := make([]Timer, 5)
 		for k := range timers {
@@ -71,12 +71,11 @@ func TestOldBucketOfAMovedTimerExpires(t *testing.T) {
 func TestStoppedPlacedTimerIsInertAtOnce(t *testing.T) {
 	t.Parallel()
 	s, sh := newRecordingWheelAndShard(t, Options{})
-	typed := engineOf(s.TimingWheel).shards[0]
 	timers := s.fillPlaced(4*removalsMax, time.Minute)
 	for k, e := range timers[:removalsMax-1] {
 		require.True(t, e.Stop())
 		require.Equal(t, k+1, sh.removals.len())
-		require.Nil(t, typed.values.At(e.index >> arena.PageShift)[e.index&arena.PageMask])
+		require.Nil(t, payloadsIn[func()](sh).at(e.index))
 		require.Equal(t, arena.Dead, e.word().Kind())
 		require.False(t, e.Stop())
 		require.False(t, e.Reschedule(time.Second))
@@ -170,7 +169,7 @@ func TestDueTimersDoNotWaitForABacklogOfArrivals(t *testing.T) {
 		assert.Less(t, ran, backlog, "placed before the first callback, which competes with the driver for the wheel")
 		assert.True(t, last)
 		assert.Equal(t, backlog, tw.Len())
-		verifyShard(t, &s.shard)
+		verifyShard(t, s)
 		close(release)
 		pass(time.Hour)
 		assert.Zero(t, tw.Len())

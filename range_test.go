@@ -52,7 +52,7 @@ func TestDeadlineBeyondTheRangeOfTheClockNeverPasses(t *testing.T) {
 
 // stall moves a wheel's clock by d without the clock of the bubble, as if the process had been
 // stopped. The driver is requested if the alarm is due now.
-func stall[T any](e *engine[T], d time.Duration) {
+func stall(e *engine, d time.Duration) {
 	e.config.Base = e.config.Base.Add(-d)
 	for _, s := range e.shards {
 		s.own(func() {
@@ -79,7 +79,7 @@ func TestTimersFireOnceAndInTheirTicksAfterALongStall(t *testing.T) {
 
 func testLongStall(t *testing.T, tw *TimingWheel, length time.Duration) {
 	t.Helper()
-	sh := &engineOf(tw).shards[0].shard
+	sh := engineOf(tw).shards[0]
 	start := time.Now()
 	delays := []time.Duration{length - 1, length, length + rangeTick, length + time.Second}
 	for _, d := range []time.Duration{time.Second, 10 * time.Hour, 1000 * time.Hour, 10 * 365 * 24 * time.Hour} {
@@ -130,7 +130,7 @@ func TestTimersArmedWithAnOldReadingAreDueAtOnce(t *testing.T) {
 		pass(17 * time.Hour)
 		ran := false
 		s.armMu.Lock()
-		s.armAndUnlock(now+int64(time.Second), now, func() { ran = true }, 0)
+		armAndUnlock(s, now+int64(time.Second), now, func() { ran = true }, 0)
 		require.True(t, moved.rescheduleTo(now+int64(time.Second), clock.Unread))
 		pass(time.Second)
 		require.True(t, ran)

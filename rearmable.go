@@ -65,13 +65,13 @@ func (r *rearmable) end(waits *callWaits) {
 }
 
 // initTimer and engineOfTimer are no methods, for the reason that engineOf gives.
-func initTimer(r *rearmable, e *engine[func()], f func()) {
+func initTimer(r *rearmable, e *engine, f func()) {
 	r.f = f
 	r.ref.Store(&e.shards[0].noPage)
 }
 
-func engineOfTimer(r *rearmable) *engine[func()] {
-	return shardAt(r.ref.Load()).typed.(*shardOf[func()]).engine
+func engineOfTimer(r *rearmable) *engine {
+	return shardAt(r.ref.Load()).engine
 }
 
 // resetTo arms the timer for a reading of the clock and reports whether it was armed before. now is
@@ -155,11 +155,11 @@ func (r *rearmable) rearm(h Timer, n uint32, deadline, now int64, class arena.Wo
 		r.over.Add(1)
 	}
 	next := s.armFree(deadline, now, class)
+	payload := r.f
 	if class == arena.Counted {
-		s.setPayload(next.index, r.payload())
-	} else {
-		s.setPayload(next.index, r.f)
+		payload = r.payload()
 	}
+	payloadsIn[func()](s).set(next.index, payload)
 	if r.ref.Load() != next.ref {
 		r.ref.Store(next.ref)
 	}

@@ -124,7 +124,7 @@ const (
 // startPlan arms the first run of p and returns the plan's handle, or the zero Timer if there is no
 // run.
 func (tw *TimingWheel) startPlan(p *plan) Timer {
-	p.handle.home = unsafe.Pointer(&engineOf(tw).shards[0].shard)
+	p.handle.home = unsafe.Pointer(engineOf(tw).shards[0])
 	initTimer(&p.timer, engineOf(tw), p.run)
 	now := p.now()
 	first := p.planner.First(now)
@@ -175,9 +175,9 @@ func (p *plan) run() {
 	if !step.Overlap && !step.Next.IsZero() {
 		defer p.end(c, pending, r.Planned, step.Next)
 	}
-	if e := engineOfTimer(&p.timer); e.around != nil {
+	if e := engineOfTimer(&p.timer); e.opts.Around != nil {
 		r := r // the closure captures this copy, so the outer r does not escape
-		new(aroundCall[func()]).do(e, codeOf(f), []func(){func() { p.call(f, r) }})
+		new(aroundCall).do(e, codeOf(f), 1, func() { p.call(f, r) })
 		return
 	}
 	p.call(f, r)

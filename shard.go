@@ -14,32 +14,28 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/sampling"
 )
 
-// engine is what [TimingWheel] and [Timeouts] have in common.
-type engine[T any] struct {
+// engine is what [TimingWheel] and [Timeouts] have in common. It does not know the type of the
+// payloads.
+type engine struct {
+	opts       Options // with the defaults
 	config     config
-	shards     []*shardOf[T]
+	shards     []*shard
 	routes     *routes // nil if there is one shard
-	job        job[T]
-	around     func(Call, func()) // Options.Around; nil: there is none
-	name       string             // Options.Name
+	perCall    int     // largest number of payloads of one call
+	run        func(timers []Timer) int
 	lasting    lastingTimers
 	stopped    chan struct{} // closed when the wheel is stopped
 	funcTimers funcTimerState
 	dues       []due   // one for each shard, or one for all
 	advance    advance // Manual mode
-	batches    batches[T]
+	lateness   latenessCount
+	panics     atomic.Uint64 // calls of OnPanic
+	claiming   atomic.Int32  // claims whose call has not begun: of batches and of FuncTimers
 }
 
-// job is what an engine does with due payloads.
-type job[T any] struct {
-	perCall int               // largest number of payloads in one call of run
-	run     func([]T)         // runs one batch
-	guarded func([]T)         // run within OnPanic; set by newEngine
-	callee  func([]T) uintptr // returns the code address of the user's function; 0: a plan's
-}
-
-// newEngine's origin is the first reading of the clock, which is 0 except in tests.
-func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) {
+// newEngine returns an engine that runs due timers by run, which gets up to perCall timers. origin
+// is the first reading of the clock, which is 0 except in tests.
+func newEngine(opts Options, origin int64, perCall int, newPayloads func() payloads) (*engine, error) {
 	opts, err := opts.validate()
 	if err != nil {
 		return nil, err
@@ -48,12 +44,10 @@ func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) 
 	if limited != nil && limited.used.Swap(true) {
 		return nil, badOption("Executor", "a Limit that another wheel has", "a Limit of its own")
 	}
-	e := &engine[T]{config: opts.config(), job: j, around: opts.Around, name: opts.Name}
-	e.stopped = make(chan struct{})
+	e := &engine{opts: opts, config: opts.config(), perCall: perCall, stopped: make(chan struct{})}
 	e.config.Timeline = clock.Timeline{Base: opts.Start, Origin: origin, Manual: opts.Manual}
 	e.config.Start()
-	e.job.guarded = e.guardedRun(opts.OnPanic)
-	e.shards = make([]*shardOf[T], opts.Shards)
+	e.shards = make([]*shard, opts.Shards)
 	if opts.Shards > 1 {
 		e.routes = newRoutes(opts.Shards)
 	}
@@ -62,40 +56,35 @@ func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) 
 		alarms = alarm.NewGroup(e.config.Read)
 	}
 	for i := range e.shards {
-		s := &shardOf[T]{engine: e}
+		s := &shard{engine: e, payloads: newPayloads()}
 		if i == 0 || limited == nil && !opts.Manual {
 			e.dues = append(e.dues, e.newDue(opts.Executor, limited))
 		}
 		s.alarm.workersDrive = opts.Executor == nil && !opts.Manual
 		s.alarm.due = e.dues[len(e.dues)-1]
-		s.init(e.config, s)
-		s.noPage.home = unsafe.Pointer(&s.shard)
-		if e.config.profileRate > 0 {
-			s.samples = sampling.New(e.config.profileRate, Timer.isOver)
-			s.inbox.untilSample = s.samples.Distance()
-		}
-		s.alarm.init(&s.shard, alarms)
+		s.init(e.config)
+		s.alarm.init(s, alarms)
 		e.shards[i] = s
 	}
 	return e, nil
 }
 
 // newDue returns the room for what is due: a pool, or calls for an executor and in Manual mode.
-func (e *engine[T]) newDue(executor Executor, limited *limit) due {
+func (e *engine) newDue(executor Executor, limited *limit) due {
 	if e.config.Manual || executor != nil && limited == nil {
-		return &dueCalls[T]{engine: e, executor: executor}
+		return &dueCalls{engine: e, executor: executor}
 	}
 	// Workers of one shard would compete for its words and counters.
-	c := pool.Config{Active: 1, PerCall: e.job.perCall}
+	c := pool.Config{Active: 1, PerCall: e.perCall}
 	if limited != nil {
 		c.Active, c.Limit = e.config.procs, limited.n
 	}
-	h := &poolHost[T]{engine: e}
+	h := &poolHost{engine: e}
 	h.due = pool.New[Timer](h, c)
 	return h.due
 }
 
-func (e *engine[T]) pending() int {
+func (e *engine) pending() int {
 	n := 0
 	for _, s := range e.shards {
 		n += s.len()
@@ -103,12 +92,12 @@ func (e *engine[T]) pending() int {
 	return n
 }
 
-func (e *engine[T]) clockTime() time.Time { return e.config.TimeAt(e.reading()) }
+func (e *engine) clockTime() time.Time { return e.config.TimeAt(e.reading()) }
 
-func (e *engine[T]) reading() int64 { return e.shards[0].reading() }
+func (e *engine) reading() int64 { return e.shards[0].reading() }
 
 // next returns the earliest time at which a shard has work to do, and false if no timer is pending.
-func (e *engine[T]) next() (at time.Time, ok bool) {
+func (e *engine) next() (at time.Time, ok bool) {
 	first := int64(math.MaxInt64)
 	for _, s := range e.shards {
 		if t, some := s.nextDue(); some {
@@ -146,8 +135,9 @@ func (e *engine[T]) next() (at time.Time, ok bool) {
 type shard struct {
 	_ [64]byte // separates the cache lines that are written here from the object before
 
-	config config // immutable
-	typed  typedShard
+	engine   *engine
+	config   config // immutable
+	payloads payloads
 
 	closed         atomic.Bool // no arm, Stop, Reschedule or claim succeeds any more
 	drainRequested atomic.Bool // a caller asks the owner to drain the inbox and the removals
@@ -159,10 +149,13 @@ type shard struct {
 
 	_ [64]byte
 
-	armMu   sync.Mutex
-	inbox   inbox
-	records arena.Records // the pages are read without armMu
-	refs    arena.Table[pageRef]
+	armMu    sync.Mutex
+	inbox    inbox
+	records  arena.Records // the pages are read without armMu
+	refs     arena.Table[pageRef]
+	noPage   pageRef               // the ref of a handle without a timer
+	nextPage *page                 // allocated and not opened yet
+	samples  sampling.Table[Timer] // with ProfileRate, until the wheel is stopped; else empty
 
 	_ [64]byte
 
@@ -180,48 +173,68 @@ type claimed struct {
 	flushBegun atomic.Uint64 // claims of timers that were flushed
 }
 
-// typedShard is the part of a shard that knows the type of the payloads, and holds the payloads.
-type typedShard interface {
-	drop(i uint32)   // clears the payload of record i
-	closePage(p int) // drops the payloads of a page that was given back
-	clear()          // drops all payloads and all pages
-	keepLasting(t Timer, w arena.Word)
+// payloads holds the payloads of a shard, in pages parallel to the pages of records. It is the part
+// of a shard that knows their type: a [payloadsOf]. Changes are made under armMu, or by the call
+// that ends the timer.
+type payloads interface {
+	newPage() any
+	setPage(p int, page any)  // page is a result of newPage, or nil
+	drop(i uint32)            // clears the payload of record i
+	callback(i uint32) func() // returns the payload of record i of a TimingWheel
+	clear()                   // drops all pages
+	pageSize() uintptr        // in bytes
 }
 
-// shardOf is a shard with its payloads, in pages parallel to the pages of records.
-type shardOf[T any] struct {
-	shard
-	engine *engine[T]
-	noPage pageRef // the ref of a handle without a timer
-
-	// Guarded by armMu. A worker reads values without it.
-	values   arena.Table[[arena.PageSize]T]
-	nextPage *page[T]              // allocated and not opened yet
-	samples  sampling.Table[Timer] // with ProfileRate, until the wheel is stopped; else empty
+type payloadsOf[T any] struct {
+	pages arena.Table[[arena.PageSize]T] // a worker reads it without armMu
 }
 
-func (s *shardOf[T]) drop(i uint32) {
-	var zero T
-	s.setPayload(i, zero)
+// payloadsIn returns the payloads of a shard.
+func payloadsIn[T any](s *shard) *payloadsOf[T] {
+	p, _ := s.payloads.(*payloadsOf[T])
+	return p
 }
 
-func (s *shardOf[T]) setPayload(i uint32, v T) {
-	if values := s.values.At(i >> arena.PageShift); values != nil { // nil if the wheel is stopped
-		values[i&arena.PageMask] = v
+func (p *payloadsOf[T]) newPage() any { return new([arena.PageSize]T) }
+
+func (p *payloadsOf[T]) setPage(n int, page any) {
+	values, _ := page.(*[arena.PageSize]T)
+	p.pages.Set(n, values)
+}
+
+func (p *payloadsOf[T]) set(i uint32, v T) {
+	if page := p.pages.At(i >> arena.PageShift); page != nil { // nil if the wheel is stopped
+		page[i&arena.PageMask] = v
 	}
 }
 
-func (s *shardOf[T]) clear() {
-	s.values.Clear()
-	s.nextPage, s.samples = nil, sampling.Table[Timer]{}
+func (p *payloadsOf[T]) drop(i uint32) {
+	var zero T
+	p.set(i, zero)
 }
 
-func (s *shard) init(c config, typed typedShard) {
-	s.config, s.typed = c, typed
-	s.records.Closed = typed.closePage
+func (p *payloadsOf[T]) at(i uint32) T { return p.pages.At(i >> arena.PageShift)[i&arena.PageMask] }
+
+func (p *payloadsOf[T]) callback(i uint32) func() {
+	f, _ := any(p.at(i)).(func())
+	return f
+}
+
+func (p *payloadsOf[T]) clear() { p.pages.Clear() }
+
+func (p *payloadsOf[T]) pageSize() uintptr { return unsafe.Sizeof([arena.PageSize]T{}) }
+
+func (s *shard) init(c config) {
+	s.config = c
+	s.noPage.home = unsafe.Pointer(s)
+	s.records.Closed = s.closePage
 	s.now.Store(c.Origin)
 	s.inbox.init()
 	s.inbox.now = c.Origin
+	if c.profileRate > 0 {
+		s.samples = sampling.New(c.profileRate, Timer.isOver)
+		s.inbox.untilSample = s.samples.Distance()
+	}
 	o := &s.owner
 	o.config = &s.config
 	o.tick = c.ticks.Floor(c.Origin)

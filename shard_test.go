@@ -121,7 +121,7 @@ func TestCallersDoNotWaitForTheWheel(t *testing.T) {
 func TestStopDoesNotWaitForAnArmingCaller(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Shards: 1})
-	sh := &engineOf(tw).shards[0].shard
+	sh := engineOf(tw).shards[0]
 	timers := make([]Timer, removalsMax-1) // one more would lock wheelMu and armMu
 	for k := range timers {
 		timers[k] = tw.AfterFunc(time.Hour, func() {})
@@ -189,7 +189,7 @@ func TestShardVerifyFindsDamage(t *testing.T) {
 		require.ErrorContains(t, sh.verify(), want)
 	}
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		sh := &engineOf(tw).shards[0].shard
+		sh := engineOf(tw).shards[0]
 		tw.AfterFunc(time.Minute, func() {})
 		at := sh.alarm.at.Load()
 		sh.alarm.at.Store(never)

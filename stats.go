@@ -53,8 +53,8 @@ type Stats struct {
 	Lateness Histogram
 }
 
-func (e *engine[T]) stats() Stats {
-	st := Stats{Name: e.name, Tick: time.Duration(e.config.ticks.Length()), Shards: len(e.shards), Panics: e.batches.panics.Load()}
+func (e *engine) stats() Stats {
+	st := Stats{Name: e.opts.Name, Tick: time.Duration(e.config.ticks.Length()), Shards: len(e.shards), Panics: e.panics.Load()}
 	now := e.reading()
 	waits := e.funcTimers.planWaits.Load()
 	replaced := e.funcTimers.replaced.Load() // before the shards, so that the arms and the Stops are counted
@@ -72,7 +72,7 @@ func (e *engine[T]) stats() Stats {
 			st.Overdue = max(st.Overdue, time.Duration(e.reading()-e.config.ticks.Begin(first)))
 		}
 	}
-	st.Lateness = e.batches.lateness.snapshot()
+	st.Lateness = e.lateness.snapshot()
 	st.Armed -= replaced + waits
 	st.Stopped -= replaced
 	st.Postponed += replaced
@@ -81,7 +81,7 @@ func (e *engine[T]) stats() Stats {
 }
 
 // describe returns a line about the wheel for String. kind is the name of the wheel's type.
-func (e *engine[T]) describe(kind string) string {
+func (e *engine) describe(kind string) string {
 	st := e.stats()
 	if st.Name != "" {
 		kind += fmt.Sprintf(" %q", st.Name)
@@ -95,7 +95,7 @@ func (e *engine[T]) describe(kind string) string {
 
 // addStats adds the figures of the shard. It holds wheelMu throughout. Apart from draining the
 // backlog, it takes a short time that does not depend on the number of timers.
-func (s *shardOf[T]) addStats(st *Stats, now int64) {
+func (s *shard) addStats(st *Stats, now int64) {
 	s.wheelMu.Lock()
 	defer s.unlockAndDrain()
 	closed := s.closed.Load()
@@ -117,7 +117,7 @@ func (s *shardOf[T]) addStats(st *Stats, now int64) {
 
 // addCounters adds the other counters, which count from the making of the wheel. ib is the copy by
 // which pending timers were counted, so that the sums agree. wheelMu is held.
-func (s *shardOf[T]) addCounters(st *Stats, ib *inbox) {
+func (s *shard) addCounters(st *Stats, ib *inbox) {
 	c := &s.owner.counters
 	st.Armed += ib.armed
 	st.Rejected += ib.rejected
@@ -130,7 +130,7 @@ func (s *shardOf[T]) addCounters(st *Stats, ib *inbox) {
 }
 
 // addPending adds the present state of the shard. wheelMu is held and everything is drained.
-func (s *shardOf[T]) addPending(st *Stats, pending int, now int64) {
+func (s *shard) addPending(st *Stats, pending int, now int64) {
 	o := &s.owner
 	pending = max(pending, 0)
 	st.Pending += pending
@@ -172,10 +172,10 @@ func earliestOf(timers []Timer) int64 {
 }
 
 // bytes returns the memory held for the timers of the shard. wheelMu is held.
-func (s *shardOf[T]) bytes() uint64 {
+func (s *shard) bytes() uint64 {
 	o := &s.owner
 	s.armMu.Lock()
-	pages, table := uintptr(s.records.OpenPages), uintptr(s.records.Pages.Cap()+s.values.Cap())
+	pages, table := uintptr(s.records.OpenPages), 2*uintptr(s.records.Pages.Cap())
 	word := unsafe.Sizeof(uintptr(0))
 	states := uintptr(s.records.Pager.Len()) * (arena.PageStateSize + word + unsafe.Sizeof(pageRef{}))
 	n := uintptr(0)
@@ -183,7 +183,7 @@ func (s *shardOf[T]) bytes() uint64 {
 		n += pages * unsafe.Sizeof([arena.PageSize]uint64{})
 	}
 	s.armMu.Unlock()
-	n += pages*(unsafe.Sizeof(arena.Page{})+unsafe.Sizeof([arena.PageSize]T{})) + table*word + states
+	n += pages*(unsafe.Sizeof(arena.Page{})+s.payloads.pageSize()) + table*word + states
 	n += uintptr(o.store.chunks.openPages)*unsafe.Sizeof(chunkPage{}) + uintptr(cap(o.store.chunks.pages))*word
 	n += uintptr(o.store.chunks.pager.Len()) * arena.PageStateSize
 	n += uintptr(len(o.store.all)) * (unsafe.Sizeof(bucket{}) + 2*word)
@@ -225,7 +225,7 @@ func (st Stats) LogValue() slog.Value {
 }
 
 // survey is [survey.Take]. It holds the wheelMu of a shard for step buckets at a time.
-func (e *engine[T]) survey(step int) survey.Wheel {
+func (e *engine) survey(step int) survey.Wheel {
 	now := e.reading()
 	tick := e.config.ticks.Floor(now)
 	v := survey.Wheel{Now: e.config.TimeAt(now), WheelSize: int(e.config.size), Stopped: isClosed(e.stopped)}
@@ -247,7 +247,7 @@ func (e *engine[T]) survey(step int) survey.Wheel {
 }
 
 // survey adds the timers of the shard, whose clock may be ahead of tick.
-func (s *shardOf[T]) survey(v *survey.Wheel, tick int64, step int) {
+func (s *shard) survey(v *survey.Wheel, tick int64, step int) {
 	s.wheelMu.Lock()
 	defer s.unlockAndDrain()
 	o := &s.owner
@@ -383,18 +383,18 @@ func (l *latenessCount) snapshot() (h Histogram) {
 }
 
 // writeProfile is [TimingWheel.WriteProfile].
-func (e *engine[T]) writeProfile(w io.Writer) error {
+func (e *engine) writeProfile(w io.Writer) error {
 	if e.config.profileRate == 0 {
 		return fmt.Errorf("%w: Options.ProfileRate is 0, so there is no profile; it must be from 1 to 2^30", ErrOption)
 	}
-	p := sampling.NewProfile(reflect.TypeFor[Timer]().PkgPath(), e.name, e.config.profileRate)
+	p := sampling.NewProfile(reflect.TypeFor[Timer]().PkgPath(), e.opts.Name, e.config.profileRate)
 	e.eachSample(p.Add)
 	return p.Write(w)
 }
 
 // eachSample calls yield for each sampled timer that is pending. age is the time since the timer
 // was armed, and expires the time until its deadline, in ns.
-func (e *engine[T]) eachSample(yield func(o *sampling.Origin, age, expires int64)) {
+func (e *engine) eachSample(yield func(o *sampling.Origin, age, expires int64)) {
 	for _, s := range e.shards {
 		s.armMu.Lock()
 		samples := slices.Clone(s.samples.All)
@@ -409,7 +409,7 @@ func (e *engine[T]) eachSample(yield func(o *sampling.Origin, age, expires int64
 }
 
 // sample samples a timer that is being armed. armMu is held.
-func (s *shardOf[T]) sample(t Timer) {
+func (s *shard) sample(t Timer) {
 	s.inbox.untilSample = s.samples.Distance()
 	s.samples.Set(t, sampling.Here(s.reading()))
 }
@@ -439,7 +439,7 @@ func withSamples(t Timer, f func(all *sampling.Table[Timer])) {
 	if t.ref == nil || shardAt(t.ref).config.profileRate == 0 {
 		return
 	}
-	s := shardAt(t.ref).typed.(*shardOf[func()])
+	s := shardAt(t.ref)
 	s.armMu.Lock()
 	defer s.armMu.Unlock()
 	if !s.closed.Load() {

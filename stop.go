@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
+	"github.com/timingwheel-go/timingwheel/internal/sampling"
 )
 
 // ErrStopped is returned by [TimingWheel.Sleep] if the wheel is stopped.
 var ErrStopped = errors.New("timingwheel: the wheel is stopped")
 
 // stop is [TimingWheel.Stop]. It returns after the last callback has begun.
-func (e *engine[T]) stop() {
+func (e *engine) stop() {
 	e.lasting.mu.Lock()
 	defer e.lasting.mu.Unlock()
 	for _, s := range e.shards {
@@ -24,7 +25,7 @@ func (e *engine[T]) stop() {
 	for _, d := range e.dues {
 		d.Close()
 	}
-	for e.batches.claiming.Load() > 0 {
+	for e.claiming.Load() > 0 {
 		runtime.Gosched()
 	}
 	if !isClosed(e.stopped) {
@@ -32,7 +33,7 @@ func (e *engine[T]) stop() {
 	}
 }
 
-func (e *engine[T]) shutdown(ctx context.Context) error {
+func (e *engine) shutdown(ctx context.Context) error {
 	e.stop()
 	for _, d := range e.dues {
 		idle := d.Idle()
@@ -83,7 +84,8 @@ func (s *shard) halt() {
 	if s.inbox.order != nil {
 		s.inbox.order.stamps.Clear()
 	}
-	s.typed.clear()
+	s.payloads.clear()
+	s.nextPage, s.samples = nil, sampling.Table[Timer]{}
 	for p := range uint32(s.refs.Cap()) {
 		if ref := s.refs.At(p); ref != nil {
 			ref.page.Store(nil)
@@ -113,7 +115,7 @@ func (s *shard) discardAll() {
 			s.owner.counters.discarded++
 			if w.Is(arena.Lasting) {
 				t.gen = w.Gen()
-				s.typed.keepLasting(t, w)
+				s.keepLasting(t, w)
 			}
 			break
 		}
@@ -122,7 +124,7 @@ func (s *shard) discardAll() {
 
 // flush is [TimingWheel.Flush]. It claims the timers of all shards before it queues the first one:
 // a callback may arm a timer on another shard, and that timer must not be flushed as well.
-func (e *engine[T]) flush() (n int) {
+func (e *engine) flush() (n int) {
 	e.funcTimers.flushes.Add(1) // before the claims: a plan whose timer is due may run immediately
 	timers := make([][]Timer, len(e.shards))
 	for k, s := range e.shards {
@@ -191,17 +193,16 @@ type lastingTimers struct {
 }
 
 // keepLasting hands a timer with word w to the runtime. lasting.mu is held.
-func (s *shardOf[T]) keepLasting(t Timer, w arena.Word) {
+func (s *shard) keepLasting(t Timer, w arena.Word) {
 	all := &s.engine.lasting
 	if all.timers == nil {
 		all.timers = make(map[Timer]*time.Timer)
 	}
-	f := any(s.values.At(t.index >> arena.PageShift)[t.index&arena.PageMask]).(func())
 	d := time.Duration(s.config.ticks.Begin(w.Tick()) - s.reading())
 	if w.Kind() == arena.Flushed {
 		d = 0
 	}
-	all.timers[t] = time.AfterFunc(d, f)
+	all.timers[t] = time.AfterFunc(d, s.payloads.callback(t.index))
 }
 
 // stop stops t. It returns false if t has fired or the runtime has not taken it over.
@@ -220,8 +221,8 @@ func (t Timer) cancelLasting() bool {
 	if t.Stop() {
 		return true
 	}
-	s, ok := shardAt(t.ref).typed.(*shardOf[func()])
-	return ok && s.closed.Load() && s.engine.lasting.stop(t)
+	s := shardAt(t.ref)
+	return s.closed.Load() && s.engine.lasting.stop(t)
 }
 
 // isClosed reports whether c is closed. There must be no sends on c.

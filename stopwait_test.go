@@ -29,7 +29,7 @@ func requireNoneInFlight(t *testing.T, tw *TimingWheel) {
 	defer waits.mu.Unlock()
 	require.Empty(t, waits.channels)
 	require.Zero(t, waits.waiting.Load())
-	require.Zero(t, engineOf(tw).batches.claiming.Load())
+	require.Zero(t, engineOf(tw).claiming.Load())
 }
 
 // If the function is not running, StopWait stops the timer and returns nil at once, even if the

@@ -130,7 +130,7 @@ func TestSurveyFoldsLargeWheels(t *testing.T) {
 // Next lists the earliest 16 expirations, each with the timers of all shards.
 func TestSurveyNextOverShards(t *testing.T) {
 	t.Parallel()
-	e, err := newEngine(Options{Manual: true, Shards: 3, Start: modelStart}, 0, job[func()]{perCall: 1, run: func([]func()) {}})
+	e, err := (&job[func()]{perCall: 1}).newEngine(Options{Manual: true, Shards: 3, Start: modelStart}, 0)
 	require.NoError(t, err)
 	defer e.stop()
 	for k := range 20 {
@@ -257,7 +257,7 @@ func (m *model) checkSurvey() {
 	}
 }
 
-func (e *engine[T]) verifySurvey(o survey.Wheel) error {
+func (e *engine) verifySurvey(o survey.Wheel) error {
 	want := survey.Wheel{Levels: make([]survey.Level, len(o.Levels))}
 	for l := range want.Levels {
 		want.Levels[l] = o.Levels[l]
@@ -280,7 +280,7 @@ func (e *engine[T]) verifySurvey(o survey.Wheel) error {
 }
 
 // tallyRecords counts the timers of all used records.
-func (s *shardOf[T]) tallyRecords(o *survey.Wheel) {
+func (s *shard) tallyRecords(o *survey.Wheel) {
 	own := &s.owner
 	for p := range s.records.Pager.Len() {
 		pg := s.records.Pages.At(uint32(p))

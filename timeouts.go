@@ -16,7 +16,7 @@ const perCallMax = 256
 // Timeouts is a wheel whose timers hold a payload of type T instead of a function. Payloads that
 // have expired are passed to one function, in batches. If T contains no pointers, the timers hold
 // nothing that the garbage collector has to scan. Make one with [NewTimeouts].
-type Timeouts[T any] struct{ engine *engine[T] }
+type Timeouts[T any] struct{ engine *engine }
 
 // NewTimeouts returns a running wheel that passes expired payloads to expire, or an error like
 // [New]. A batch has 1 to 256 payloads; the wheel never delays one to fill it. [Options.Executor]
@@ -35,11 +35,8 @@ func NewTimeouts[T any](opts Options, expire func(expired []T)) (*Timeouts[T], e
 
 func newTimeoutsAt[T any](opts Options, origin int64, expire func([]T)) (*Timeouts[T], error) {
 	code := codeOf(expire)
-	e, err := newEngine(opts, origin, job[T]{
-		perCall: perCallMax,
-		run:     expire,
-		callee:  func([]T) uintptr { return code },
-	})
+	j := &job[T]{perCall: perCallMax, run: expire, callee: func([]T) uintptr { return code }}
+	e, err := j.newEngine(opts, origin)
 	if err != nil {
 		return nil, err
 	}
@@ -49,12 +46,12 @@ func newTimeoutsAt[T any](opts Options, origin int64, expire func([]T)) (*Timeou
 // Add passes v to the expire function d from now or up to one tick later, and never earlier. A zero
 // or negative d means at once. Add returns a handle that can stop or reschedule the timer, or the
 // zero Timer if the wheel is stopped. In all other respects Add is like [TimingWheel.AfterFunc].
-func (w *Timeouts[T]) Add(d time.Duration, v T) Timer { return w.engine.after(d, v) }
+func (w *Timeouts[T]) Add(d time.Duration, v T) Timer { return armAfter(w.engine, d, v) }
 
 // AddAt passes v to the expire function at t or up to one tick later, and never earlier. A t that
 // has passed means at once. A t without a monotonic reading is converted as by
 // [TimingWheel.AtFunc]. In all other respects AddAt is like [Timeouts.Add].
-func (w *Timeouts[T]) AddAt(t time.Time, v T) Timer { return w.engine.at(t, v) }
+func (w *Timeouts[T]) AddAt(t time.Time, v T) Timer { return armAtTime(w.engine, t, v) }
 
 // RemoveAll removes all pending timers and returns their payloads, in no particular order. The
 // timers count as stopped, and the wheel continues to work. If nothing is pending or the wheel is
@@ -63,7 +60,7 @@ func (w *Timeouts[T]) AddAt(t time.Time, v T) Timer { return w.engine.at(t, v) }
 func (w *Timeouts[T]) RemoveAll() []T {
 	var all []T
 	for _, s := range w.engine.shards {
-		all = s.removeAll(all)
+		all = removeAll(s, all)
 	}
 	return all
 }
@@ -108,7 +105,7 @@ func (w *Timeouts[T]) Next() (time.Time, bool) { return w.engine.next() }
 
 // removeAll removes all pending timers and appends their payloads to all. O(records). It holds
 // wheelMu throughout.
-func (s *shardOf[T]) removeAll(all []T) []T {
+func removeAll[T any](s *shard, all []T) []T {
 	s.wheelMu.Lock()
 	defer s.unlockAndDrain()
 	if s.closed.Load() {
@@ -125,8 +122,8 @@ func (s *shardOf[T]) removeAll(all []T) []T {
 		if w.Kind() != arena.Placed {
 			continue
 		}
-		all = append(all, s.values.At(t.index >> arena.PageShift)[t.index&arena.PageMask])
-		s.drop(t.index)
+		all = append(all, payloadsIn[T](s).at(t.index))
+		s.payloads.drop(t.index)
 		o.counters.stopped++
 		o.leaveBucket(t.index)
 		if o.freed = append(o.freed, t.index); len(o.freed) >= removalsMax {

@@ -191,7 +191,7 @@ func TestTimeoutsBlockedBatchDelaysNoOther(t *testing.T) {
 func TestStopWaitsForTheClaimsOfABatch(t *testing.T) {
 	t.Parallel()
 	w := startTimeouts(t, Options{}, func([]int) {})
-	w.engine.batches.claiming.Add(1)
+	w.engine.claiming.Add(1)
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -201,6 +201,6 @@ func TestStopWaitsForTheClaimsOfABatch(t *testing.T) {
 		runtime.Gosched()
 		require.False(t, isClosed(stopped))
 	}
-	w.engine.batches.claiming.Add(-1)
+	w.engine.claiming.Add(-1)
 	<-stopped
 }

@@ -222,7 +222,7 @@ func (r record) stopWord(w arena.Word) arena.Word {
 // there are enough removals, it tries to become the owner and carries them out.
 func (r record) finishStop(to arena.Word) {
 	s := r.shard
-	s.typed.drop(r.index)
+	s.payloads.drop(r.index)
 	if to.Kind() == arena.Ending && r.page.Swap(r.index, to, to.With(arena.Ended)) {
 		return
 	}

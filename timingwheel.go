@@ -163,7 +163,7 @@ import (
 // TimingWheel is a set of timers that run functions. Make one with [New]. A TimingWheel must not be
 // copied.
 type TimingWheel struct {
-	engine any  // *engine[func()]; see engineOf
+	engine any  // *engine; see engineOf
 	closed bool // Stop or Shutdown was called; defaultMu guards it
 
 	sleepers sync.Pool // of *ChannelTimer of this wheel
@@ -174,7 +174,7 @@ type TimingWheel struct {
 // inlined body named the engine or a shard, the compiler would instantiate the engine again in each
 // importing package, which takes most of a second. So the field is of type any, shardAt,
 // pendingRecord and withSamples are functions, and methods that would be inlined are marked.
-func engineOf(tw *TimingWheel) *engine[func()] { return tw.engine.(*engine[func()]) }
+func engineOf(tw *TimingWheel) *engine { return tw.engine.(*engine) }
 
 func init() {
 	access.Of = func(tw any) any { return &tw.(*TimingWheel).lasting }
@@ -195,15 +195,12 @@ func New(opts Options) (*TimingWheel, error) {
 }
 
 func newWheelAt(opts Options, origin int64) (*TimingWheel, error) {
-	e, err := newEngine(opts, origin, job[func()]{
-		perCall: 1,
-		run:     func(f []func()) { f[0]() },
-		callee:  callee,
-	})
+	j := &job[func()]{perCall: 1, run: func(f []func()) { f[0]() }, callee: callee}
+	e, err := j.newEngine(opts, origin)
 	if err != nil {
 		return nil, err
 	}
-	arm := func(at int64, f func()) Timer { return e.armAt(at, clock.Unread, f, arena.Lasting) }
+	arm := func(at int64, f func()) Timer { return armAt(e, at, clock.Unread, f, arena.Lasting) }
 	l := access.Timers[Timer]{Clock: &e.config.Timeline, Arm: arm, Cancel: Timer.cancelLasting, Held: opts.held()}
 	return &TimingWheel{engine: e, lasting: l}, nil
 }
@@ -303,7 +300,7 @@ func (tw *TimingWheel) AfterFunc(d time.Duration, f func()) Timer {
 	if f == nil {
 		panic("timingwheel: AfterFunc with a nil function")
 	}
-	return engineOf(tw).after(d, f)
+	return armAfter(engineOf(tw), d, f)
 }
 
 // AtFunc runs f once, at t or up to one tick later, and never earlier. A t that has passed means at
@@ -316,7 +313,7 @@ func (tw *TimingWheel) AtFunc(t time.Time, f func()) Timer {
 	if f == nil {
 		panic("timingwheel: AtFunc with a nil function")
 	}
-	return engineOf(tw).at(t, f)
+	return armAtTime(engineOf(tw), t, f)
 }
 
 // String describes the wheel in one line, with its name, the number of pending timers and the

@@ -142,7 +142,7 @@ func TestDueTimersDoNotWaitForTheEndOfACascade(t *testing.T) {
 			require.True(t, timers[n-1].Stop())
 			at := s.config.Read()
 			s.armMu.Lock()
-			s.armAndUnlock(at, at, func() {
+			armAndUnlock(s, at, at, func() {
 				s.own(func() {
 					for _, b := range s.owner.wheel.cascade.all() {
 						left.Store(int32(b.live))
