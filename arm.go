@@ -1,6 +1,7 @@
 package timingwheel
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -33,138 +34,96 @@ func armAt[T any](e *engine, deadline, now int64, v T, class arena.Word) Timer {
 }
 
 func armAndUnlock[T any](s *shard, deadline, now int64, v T, class arena.Word) (t Timer) {
-	if s.ensureRecord() {
-		t = s.armFree(deadline, now, class)
+	ib := &s.inbox
+	if ib.ensureRecord() {
+		t = ib.armFree(deadline, now, class)
 		payloadsIn[T](s).set(t.index, v) // under the lock, and so before a claim
 	}
-	s.unlockArm()
+	ib.unlock()
 	return t
 }
 
 // ensureRecord makes sure that the inbox has a free record. It returns false if the wheel is
-// stopped. armMu is held, but not while a page is allocated, nor after a panic for a full shard.
-func (s *shard) ensureRecord() bool {
-	if !s.closed.Load() && (len(s.inbox.free) > 0 || s.refill()) {
+// stopped. mu is held, but not while a page is allocated, nor after a panic for a full shard.
+func (ib *inbox) ensureRecord() bool {
+	if !ib.shard.closed.Load() && (len(ib.free) > 0 || ib.refill()) {
 		return true
 	}
-	s.inbox.rejected++
+	ib.counts.rejected++
 	return false
 }
 
-// armFree arms a timer after ensureRecord. The caller sets the payload. armMu is held throughout.
-func (s *shard) armFree(deadline, now int64, class arena.Word) Timer {
-	ib := &s.inbox
-	i := ib.takeFree()
-	now = s.noteReading(now)
+// armFree arms a timer after ensureRecord. The caller sets the payload. mu is held throughout.
+func (ib *inbox) armFree(deadline, now int64, class arena.Word) Timer {
+	last := len(ib.free) - 1
+	i := ib.free[last]
+	ib.free = ib.free[:last]
+	now = ib.noteReading(now)
 	deadline = max(deadline, now)
-	tick := s.config.ticks.Rounded(deadline, now)
-	ref := s.refs.At(i >> arena.PageShift)
+	tick := ib.shard.config.ticks.Rounded(deadline, now)
+	ref := ib.refs.At(i >> arena.PageShift)
 	pg := ref.page.Load()
 	if pg == nil { // never; see arena.Page.Load
 		return Timer{}
 	}
 	w := pg.Arm(i, class, uint64(tick))
-	ib.armed++
-	if s.config.Manual {
-		s.inbox.order.stamp(i)
+	ib.counts.armed++
+	if ib.order != nil {
+		ib.order.stamp(i)
 	}
-	s.stage(i, tick)
+	ib.stage(i, tick)
 	t := Timer{ref, i, w.Gen()}
 	if ib.untilSample--; ib.untilSample == 0 {
-		s.sample(t)
+		ib.sample(t)
 	}
 	return t
 }
 
-// noteReading returns the clock reading for a caller that arms a timer, and stores it in the inbox.
-// now is the caller's reading, or clock.Unread. For clock.Unread the latest reading of the shard
-// suffices, unless the shard is idle.
-func (s *shard) noteReading(now int64) int64 {
-	ib := &s.inbox
-	switch {
-	case now == clock.Unread && (s.config.Manual || s.alarm.at.Load() != never):
-		return max(ib.now, s.now.Load())
-	case now == clock.Unread: // the shard is idle, so its latest reading may be old
-		now = s.config.Read()
-	}
-	ib.now = max(ib.now, now)
-	return max(now, s.now.Load()) // the caller may have been preempted since it read the clock
-}
-
-// stage adds a timer to the inbox and moves the alarm if the timer is due first. armMu is held.
-func (s *shard) stage(i uint32, tick int64) {
-	if s.inbox.add(i, tick) {
-		s.alarm.setEarlier(tick)
-	}
-}
-
-// unlockArm is called after a timer was added to the inbox. It sweeps a full inbox first.
-func (s *shard) unlockArm() {
-	if len(s.inbox.staged) < s.inbox.sweepAt {
-		s.armMu.Unlock()
-		return
-	}
-	s.sweepAndUnlock()
-}
-
-// sweepAndUnlock is the part of unlockArm for a full inbox.
-func (s *shard) sweepAndUnlock() {
-	shouldPlace := s.inbox.sweep(&s.records)
-	s.armMu.Unlock()
-	if shouldPlace {
-		s.tryDrain()
-	}
-}
-
-// refill adds free records to the inbox. It returns false if the wheel is stopped.
-func (s *shard) refill() bool {
-	ib := &s.inbox
-	for !s.closed.Load() {
-		var records [freeRecords]uint32
-		n := 0
-		for ; n < freeRecords; n++ {
-			i, ok := s.records.Take()
+// refill adds free records. It returns false if the wheel is stopped.
+func (ib *inbox) refill() bool {
+	for !ib.shard.closed.Load() {
+		for len(ib.free) < freeRecords {
+			i, ok := ib.records.Take()
 			if !ok {
 				break
 			}
-			records[n] = i
-		}
-		for n--; n >= 0; n-- { // the lowest record is used first
-			ib.free = append(ib.free, records[n])
+			ib.free = append(ib.free, i)
 		}
 		if len(ib.free) > 0 {
+			slices.Reverse(ib.free) // the lowest record is used first
 			return true
 		}
-		s.openPage()
+		ib.openPage()
 	}
 	return false
 }
 
 // openPage opens a page, unless an open page has room by then or the wheel is stopped.
-func (s *shard) openPage() {
-	if s.nextPage == nil {
-		s.armMu.Unlock()
+func (ib *inbox) openPage() {
+	s := ib.shard
+	if ib.next == nil {
+		ib.mu.Unlock()
 		pg := &page{new(arena.Page), s.payloads.newPage(), &pageRef{home: unsafe.Pointer(s)}}
-		s.armMu.Lock()
-		s.nextPage = pg
+		ib.mu.Lock()
+		ib.next = pg
 	}
 	if s.closed.Load() {
-		s.nextPage = nil
+		ib.next = nil
 		return
 	}
-	if s.records.Pager.HasRoom() {
+	if ib.records.Pager.HasRoom() {
 		return // another goroutine has opened a page, or records were freed
 	}
-	p := s.records.Pager.Next()
+	p := ib.records.Pager.Next()
 	if p >= arena.MaxPages {
-		s.armMu.Unlock()
+		ib.mu.Unlock()
 		panic("timingwheel: a shard is full: more than 2^29 timers; use more shards")
 	}
-	s.records.Open(p, s.nextPage.records)
-	s.payloads.setPage(p, s.nextPage.payloads)
-	s.nextPage.ref.page.Store(s.nextPage.records)
-	s.refs.Set(p, s.nextPage.ref)
-	s.nextPage = nil
+	ib.records.Open(p, ib.next.records)
+	s.payloads.setPage(p, ib.next.payloads)
+	ib.next.ref.page.Store(ib.next.records)
+	ib.refs.Set(p, ib.next.ref)
+	ib.next = nil
 }
 
 // page is a page of records, the page of their payloads, and the pageRef of their handles.
@@ -174,12 +133,12 @@ type page struct {
 	ref      *pageRef
 }
 
-func (s *shard) closePage(p int) {
-	s.payloads.setPage(p, nil)
-	s.refs.At(uint32(p)).page.Store(nil)
-	s.refs.Set(p, nil)
-	if s.inbox.order != nil {
-		s.inbox.order.stamps.Set(p, nil)
+func (ib *inbox) closePage(p int) {
+	ib.shard.payloads.setPage(p, nil)
+	ib.refs.At(uint32(p)).page.Store(nil)
+	ib.refs.Set(p, nil)
+	if ib.order != nil {
+		ib.order.stamps.Set(p, nil)
 	}
 }
 
@@ -197,12 +156,12 @@ func newRoutes(shards int) *routes {
 	return r
 }
 
-// pickAndLock chooses the shard for a new timer and locks its armMu. If another goroutine, perhaps
+// pickAndLock chooses the shard for a new timer and locks its inbox.mu. If another goroutine, perhaps
 // a preempted one, holds the lock, it tries the next shards.
 func (e *engine) pickAndLock() *shard {
 	if len(e.shards) == 1 {
 		s := e.shards[0]
-		s.armMu.Lock()
+		s.inbox.mu.Lock()
 		return s
 	}
 	var mark byte
@@ -210,7 +169,7 @@ func (e *engine) pickAndLock() *shard {
 	r := &e.routes[h>>(64-routeBits)]
 	i := r.Load()
 	s := e.shards[i]
-	if s.armMu.TryLock() {
+	if s.inbox.mu.TryLock() {
 		return s
 	}
 	return e.pickNext(r, i)
@@ -222,12 +181,12 @@ func (e *engine) pickNext(r *atomic.Uint32, i uint32) *shard {
 		if i++; i == uint32(len(e.shards)) {
 			i = 0
 		}
-		if s := e.shards[i]; s.armMu.TryLock() {
+		if s := e.shards[i]; s.inbox.mu.TryLock() {
 			r.Store(i)
 			return s
 		}
 	}
 	s := e.shards[i]
-	s.armMu.Lock()
+	s.inbox.mu.Lock()
 	return s
 }

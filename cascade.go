@@ -1,19 +1,21 @@
 package timingwheel
 
 import (
+	"math"
 	"slices"
+	"sync"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// quantum is the number of timers that a driver or worker handles before it releases wheelMu. At 20
+// quantum is the number of timers that a driver or worker handles before it releases owner.mu. At 20
 // to 60 ns each it holds the lock for about 10 µs.
 const quantum = 256
 
-// owner is the state that belongs to the goroutine that holds wheelMu.
+// owner is the state that belongs to the goroutine that holds mu, and what it does.
 type owner struct {
-	config   *config
-	refs     *arena.Table[pageRef]
+	shard    *shard
+	mu       wheelMutex
 	arrivals arrivals
 	store    bucketStore
 	wheel    wheel
@@ -31,6 +33,74 @@ type owner struct {
 	}
 
 	_ [64]byte // separates these cache lines from the next object
+}
+
+// wheelMutex has a name so that tests with the build tag invariants can redefine Unlock.
+type wheelMutex struct{ sync.Mutex }
+
+func (o *owner) init(s *shard) {
+	o.shard = s
+	o.tick = s.config.ticks.Floor(s.config.Origin)
+	o.arrivals.first = never
+	o.store.records = &s.inbox.records.Pages
+	o.wheel.init(s.config.geometry, &o.store, o.tick)
+}
+
+// drainAll places and removes all timers that were armed and stopped before the call.
+func (o *owner) drainAll() {
+	o.drain(math.MaxInt) // places what was taken out of the inbox before the call
+	o.drain(math.MaxInt)
+}
+
+// drain places up to max timers from the inbox and carries out up to max removals. It reports
+// whether none are left. If it finds the shard empty, it turns the alarm off.
+func (o *owner) drain(max int) bool {
+	s := o.shard
+	o.reclaim()
+	o.takeArrivals()
+	o.wheel.catchUp(o.tick)
+	for n := 0; n < max && !o.arrivals.empty(); n += chunkSize {
+		o.placeArrivals(min(chunkSize, max-n))
+		o.reclaim()
+	}
+	o.remove(max)
+	if !o.arrivals.empty() || o.removing != 0 || s.removals.len() != 0 {
+		return false
+	}
+	idle := o.wheel.live+len(o.expired) == 0 && !o.wheel.cascade.any()
+	if at := s.alarm.at.Load(); idle && at != never && at != driverActive {
+		s.alarm.reset() // a running driver does that at its end
+	}
+	return true
+}
+
+// reclaim frees the records of freed.
+func (o *owner) reclaim() {
+	if len(o.freed) == 0 {
+		return
+	}
+	ib := &o.shard.inbox
+	ib.mu.Lock()
+	defer ib.mu.Unlock()
+	for _, i := range o.freed {
+		ib.records.Put(i)
+	}
+	o.freed = o.freed[:0]
+}
+
+func (o *owner) takeArrivals() {
+	a, ib := &o.arrivals, &o.shard.inbox
+	if !a.empty() {
+		return
+	}
+	ib.mu.Lock()
+	a.records, a.first = ib.take(a.records[:0])
+	now := ib.now
+	ib.mu.Unlock()
+	a.done = 0
+	if !o.shard.config.Manual {
+		o.shard.advanceClock(now)
+	}
 }
 
 // counters are written by the owner.
@@ -105,7 +175,7 @@ func (o *owner) put(i uint32, w arena.Word) {
 		o.wheel.place(i, tick)
 		return
 	}
-	o.expired = append(o.expired, Timer{o.refs.At(i >> arena.PageShift), i, w.Gen()})
+	o.expired = append(o.expired, Timer{o.shard.inbox.refs.At(i >> arena.PageShift), i, w.Gen()})
 }
 
 // leaveBucket does nothing if the record is in no bucket.
@@ -125,10 +195,24 @@ func (o *owner) timerRemoved(b *bucket) {
 	}
 }
 
-// remove carries out up to removalsMax removals. The record of a claimed timer is in a bucket if
-// the timer was moved away and back while it was due. remove reads all positions before the first
-// chunk, so that the cache misses overlap.
-func (o *owner) remove() {
+// remove carries out up to max removals, those taken off the stack before first.
+func (o *owner) remove(max int) {
+	for n := 0; n < max; n += removalsMax {
+		if o.removing == 0 {
+			o.removing = o.shard.removals.take()
+		}
+		if o.removing == 0 {
+			return
+		}
+		o.removeSome()
+		o.reclaim()
+	}
+}
+
+// removeSome carries out up to removalsMax removals. The record of a claimed timer is in a bucket
+// if the timer was moved away and back while it was due. removeSome reads all positions before the
+// first chunk, so that the cache misses overlap.
+func (o *owner) removeSome() {
 	listed := o.scratch.records[:0]
 	for n := 0; o.removing != 0 && n < removalsMax; n++ {
 		i := uint32(o.removing - 1)
@@ -190,7 +274,7 @@ func (o *owner) relocate(records []uint32, b *bucket) {
 		if b.level > 0 {
 			o.counters.cascaded++
 		}
-		if !o.config.Manual && !o.wheel.belongs(b, words[k].Tick()) { // Manual: counted by Reschedule
+		if !o.shard.config.Manual && !o.wheel.belongs(b, words[k].Tick()) { // Manual: counted by Reschedule
 			o.counters.postponed++
 		}
 		o.put(i, words[k])

@@ -160,7 +160,7 @@ func NewTicker(d time.Duration) *Ticker { return Default().NewTicker(d) }
 //	    call in late, in the same critical section, and fire sends nothing for a late call. So no
 //	    earlier value can be received after Stop or Reset.
 //
-// Lock order: emitter.mu -> shard.armMu. The wheel runs callbacks without a lock, so fire may take
+// Lock order: emitter.mu -> shard.inbox.mu. The wheel runs callbacks without a lock, so fire may take
 // both.
 //
 // Rejected: a Ticker as a plan of [TimingWheel.ScheduleFunc]. A plan asks its Scheduler before each

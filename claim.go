@@ -40,12 +40,9 @@ type batch[T any] struct {
 	around    aroundCall
 	counted   *rearmable // of the call, if its timer is of class Counted
 
-	// The claimed records of shard that are not pushed yet. Their words link them.
-	shard       *shard
-	payloads    *payloadsOf[T] // of shard
-	page        *arena.Page    // of first
-	first, last uint32         // record; link
-	records     int
+	shard    *shard
+	payloads *payloadsOf[T] // of shard
+	claimed  chain          // records of shard that are not pushed yet
 
 	// The lateness of claimed timers of one tick, which is not recorded yet.
 	lateTick int64
@@ -125,7 +122,7 @@ func (b *batch[T]) claim(t Timer) bool {
 		case k == arena.Placed && s.config.Manual && !s.inbox.order.collected(i):
 			return false // it was moved, and this entry is an old one
 		case k == arena.Placed && w.Tick() > b.tick:
-			if s.stagePostponed(pg, i, w) || s.closed.Load() {
+			if s.inbox.stagePostponed(pg, i, w) || s.closed.Load() {
 				return false
 			}
 			continue
@@ -143,7 +140,7 @@ func (b *batch[T]) claim(t Timer) bool {
 		if w.Is(arena.Counted) {
 			b.job.engine.claiming.Add(1) // until call
 		}
-		if !pg.Swap(i, w, w.With(arena.Spent).WithBits(uint64(b.last))) {
+		if !pg.Swap(i, w, w.With(arena.Spent).WithBits(uint64(b.claimed.last))) {
 			if w.Is(arena.Counted) {
 				b.job.engine.claiming.Add(-1)
 			}
@@ -170,10 +167,11 @@ func (b *batch[T]) claim(t Timer) bool {
 		b.values = append(b.values, v)
 		var zero T
 		*p = zero
-		if b.last = i + 1; b.records == 0 {
-			b.first, b.page = i, pg
+		c := &b.claimed
+		if c.last = i + 1; c.n == 0 {
+			c.first, c.page = i, pg
 		}
-		b.records++
+		c.n++
 		return true
 	}
 }
@@ -262,14 +260,12 @@ func (b *batch[T]) recordLate() {
 }
 
 func (b *batch[T]) push() {
-	if b.records == 0 {
+	if b.claimed.n == 0 {
 		return
 	}
-	s := b.shard
-	n := s.removals.pushChain(b.page, b.first, b.last, b.records)
-	b.records, b.last = 0, 0
-	if n >= removalsMax {
-		s.tryDrain()
+	n := b.shard.removals.pushChain(b.claimed)
+	if b.claimed = (chain{}); n >= removalsMax {
+		b.shard.tryDrain()
 	}
 }
 
@@ -281,16 +277,4 @@ func (b *batch[T]) end() {
 		*b = batch[T]{job: b.job, values: b.values, run: b.run, around: b.around}
 		b.job.free.Store(b)
 	}
-}
-
-// stagePostponed stages a timer that was postponed while it was due. A bucket may contain it again,
-// hence Listed. It returns false if the word has changed or the wheel is stopped.
-func (s *shard) stagePostponed(pg *arena.Page, i uint32, w arena.Word) bool {
-	s.armMu.Lock()
-	defer s.armMu.Unlock()
-	if s.closed.Load() || !pg.Swap(i, w, w.With(arena.Staged)|arena.Listed) {
-		return false
-	}
-	s.stage(i, w.Tick())
-	return true
 }

@@ -25,16 +25,16 @@ const driverActive = -1
 //
 // Each state changes to driverActive when the alarm goes off, and when it is set to a tick that has
 // begun. The wheel's Stop turns the alarm off in each state. Changes to a later tick or never are
-// made under wheelMu as well as armMu. A Stop of a timer does not move the alarm, because that
+// made under owner.mu as well as inbox.mu. A Stop of a timer does not move the alarm, because that
 // costs as much as an arm and a stop together.
 type driverAlarm struct {
-	at atomic.Int64 // written under armMu
+	at atomic.Int64 // written under inbox.mu
 
 	shard        *shard
 	due          due  // its own, or shared by the shards of the wheel
 	workersDrive bool // the workers of due continue the work of a driver
 
-	// Guarded by armMu.
+	// Guarded by inbox.mu.
 	timer    alarm.Alarm
 	starting bool // startDriver has started a driver that has not begun
 
@@ -57,7 +57,7 @@ func (a *driverAlarm) ring() {
 	a.wake()
 }
 
-// set starts a driver if the tick has begun. armMu is held.
+// set starts a driver if the tick has begun. inbox.mu is held.
 func (a *driverAlarm) set(tick int64) {
 	s := a.shard
 	if s.config.Manual {
@@ -79,7 +79,7 @@ func (a *driverAlarm) begin(tick int64) int64 {
 	return a.shard.config.ticks.Begin(tick)
 }
 
-// startDriver starts a driver, unless a driver that it started before has not begun. armMu is held.
+// startDriver starts a driver, unless a driver that it started before has not begun. inbox.mu is held.
 func (a *driverAlarm) startDriver() {
 	a.at.Store(driverActive)
 	if !a.starting {
@@ -88,14 +88,14 @@ func (a *driverAlarm) startDriver() {
 	}
 }
 
-// off turns the alarm off. armMu is held.
+// off turns the alarm off. inbox.mu is held.
 func (a *driverAlarm) off() {
 	if a.at.Swap(never) != never {
 		a.timer.Off()
 	}
 }
 
-// close turns the alarm off for ever. armMu is held.
+// close turns the alarm off for ever. inbox.mu is held.
 func (a *driverAlarm) close() {
 	a.at.Store(never)
 	if !a.shard.config.Manual {
@@ -103,7 +103,7 @@ func (a *driverAlarm) close() {
 	}
 }
 
-// setEarlier sets the alarm to a tick if that is earlier. armMu is held.
+// setEarlier sets the alarm to a tick if that is earlier. inbox.mu is held.
 func (a *driverAlarm) setEarlier(tick int64) {
 	if tick < a.at.Load() {
 		a.set(tick)
@@ -111,7 +111,7 @@ func (a *driverAlarm) setEarlier(tick int64) {
 }
 
 // reset sets the alarm to the first tick at which the shard has work to do, or turns it off.
-// wheelMu is held, armMu is not.
+// owner.mu is held, inbox.mu is not.
 func (a *driverAlarm) reset() {
 	s := a.shard
 	o := &s.owner
@@ -122,8 +122,8 @@ func (a *driverAlarm) reset() {
 	if len(o.expired) > 0 || o.wheel.cascade.any() {
 		first = o.tick
 	}
-	s.armMu.Lock()
-	defer s.armMu.Unlock()
+	s.inbox.mu.Lock()
+	defer s.inbox.mu.Unlock()
 	if first = min(first, o.arrivals.first, s.inbox.first); first == never {
 		a.off()
 	} else {
@@ -134,15 +134,15 @@ func (a *driverAlarm) reset() {
 // wake runs a driver on the calling goroutine.
 func (a *driverAlarm) wake() {
 	s := a.shard
-	s.wheelMu.Lock()
+	s.owner.mu.Lock()
 	if s.closed.Load() {
 		s.unlock()
 		return
 	}
-	s.armMu.Lock()
+	s.inbox.mu.Lock()
 	a.at.Store(driverActive)
 	a.starting = false
-	s.armMu.Unlock()
+	s.inbox.mu.Unlock()
 	a.driveAndUnlock()
 }
 
@@ -192,12 +192,12 @@ func (a *driverAlarm) step() bool {
 	if s.closed.Load() {
 		return true
 	}
-	drained := s.drain(quantum)
+	drained := s.owner.drain(quantum)
 	s.advanceClock(s.config.Read())
 	return s.owner.expire() && drained
 }
 
-// wheelMu is held.
+// owner.mu is held.
 func (s *shard) advanceClock(now int64) {
 	if now > s.now.Load() {
 		s.now.Store(now)
@@ -206,7 +206,7 @@ func (s *shard) advanceClock(now int64) {
 }
 
 // driveIfLate does the driver's work if the alarm should have gone off by the tick: on a busy
-// machine the driver waits for a processor. It does nothing if another goroutine holds wheelMu,
+// machine the driver waits for a processor. It does nothing if another goroutine holds owner.mu,
 // unless own is true and a driver is active: that driver may have left its work to the caller.
 func (a *driverAlarm) driveIfLate(tick int64, own bool) (queued bool) {
 	s := a.shard
@@ -214,11 +214,11 @@ func (a *driverAlarm) driveIfLate(tick int64, own bool) (queued bool) {
 	if tick < at {
 		return false
 	}
-	if !s.wheelMu.TryLock() {
+	if !s.owner.mu.TryLock() {
 		if at != driverActive || !own {
 			return false
 		}
-		s.wheelMu.Lock()
+		s.owner.mu.Lock()
 	}
 	queued, done := a.queueDueAndUnlock(true)
 	if own && !done {

@@ -215,7 +215,7 @@ func TestDrainDoesNotTurnTheAlarmOffBeforeArrivals(t *testing.T) {
 				timers[k] = tw.AfterFunc(2*time.Hour, boom)
 			}
 			tw.AfterFunc(time.Hour, watch.note)
-			sh.takeArrivals()
+			sh.owner.takeArrivals()
 			requireAllStop(t, timers)
 		})
 		sh.tryDrain()
@@ -240,9 +240,9 @@ func TestDrainStrandsNoDueTimer(t *testing.T) {
 			s := engineOf(tw).shards[0]
 			fired := make(chan struct{})
 			tw.AfterFunc(5*ms, func() { close(fired) })
-			s.armMu.Lock()
+			s.inbox.mu.Lock()
 			s.alarm.timer.Set(s.config.Read()+int64(50*ms), s.config.Read()) // late
-			s.armMu.Unlock()
+			s.inbox.mu.Unlock()
 			time.Sleep(10 * ms)
 			tw.AfterFunc(time.Hour, func() {}).Stop() // brings a reading of the clock
 			s.tryDrain()

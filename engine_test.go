@@ -33,7 +33,7 @@ func goingTo(tw *TimingWheel, i uint32) (n int) {
 	return n
 }
 
-// A goroutine stays on one shard until it finds armMu locked there, and then moves to the next
+// A goroutine stays on one shard until it finds inbox.mu locked there, and then moves to the next
 // shard.
 func TestArmingMovesOnIfItsShardIsLocked(t *testing.T) {
 	t.Parallel()
@@ -46,26 +46,26 @@ func TestArmingMovesOnIfItsShardIsLocked(t *testing.T) {
 			require.Same(t, s, shardAt(tw.AfterFunc(time.Hour, func() {}).ref))
 		}
 		require.Equal(t, len(engineOf(tw).routes), goingTo(tw, at))
-		s.armMu.Lock()
+		s.inbox.mu.Lock()
 		timer := tw.AfterFunc(time.Hour, func() {})
-		s.armMu.Unlock()
+		s.inbox.mu.Unlock()
 		require.Same(t, engineOf(tw).shards[next], shardAt(timer.ref))
 		require.Equal(t, len(engineOf(tw).routes)-1, goingTo(tw, at))
 		require.Equal(t, 1, goingTo(tw, next))
 	}
 }
 
-// If armMu of all shards is locked, a caller waits for one of them and then arms its timer.
+// If inbox.mu of all shards is locked, a caller waits for one of them and then arms its timer.
 func TestArmingWaitsIfAllShardsAreLocked(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Shards: 3})
 	for _, s := range engineOf(tw).shards {
-		s.armMu.Lock()
+		s.inbox.mu.Lock()
 	}
 	armed := make(chan Timer)
 	go func() { armed <- tw.AfterFunc(time.Hour, func() {}) }()
 	for _, s := range engineOf(tw).shards {
-		s.armMu.Unlock()
+		s.inbox.mu.Unlock()
 	}
 	timer := receive(t, armed, "AfterFunc")
 	require.True(t, timer.Stop())
@@ -160,7 +160,7 @@ func TestLastGenerationOfEveryKindOfTimer(t *testing.T) {
 				for range 2 * arena.PageSize {
 					tw.AfterFunc(time.Hour, boom).Stop()
 				}
-				s.own(s.drainAll)
+				s.own(s.owner.drainAll)
 				lastButOne(s)
 				called := make([]bool, 12)
 				stops := make([]func() bool, len(called))
@@ -184,11 +184,11 @@ func TestLastGenerationOfEveryKindOfTimer(t *testing.T) {
 
 // lastButOne uses up the generations of the records of all open pages, which are free, but one.
 func lastButOne(s *shard) {
-	s.armMu.Lock()
-	defer s.armMu.Unlock()
-	for p := range uint32(s.records.Pager.Len()) {
+	s.inbox.mu.Lock()
+	defer s.inbox.mu.Unlock()
+	for p := range uint32(s.inbox.records.Pager.Len()) {
 		for k := range uint32(arena.PageSize) {
-			pg := s.records.Pages.At(p)
+			pg := s.inbox.records.Pages.At(p)
 			pg.Store(k, pg.Load(k)|(1<<20-1<<7))
 		}
 	}
@@ -205,7 +205,7 @@ func TestHandlesStayInertWhenPagesAreOpenedAgain(t *testing.T) {
 	old, reused := map[name]bool{}, 0
 	for round := range 5 {
 		timers := s.fill(10*arena.PageSize, time.Hour)
-		require.GreaterOrEqual(t, sh.records.OpenPages, 10)
+		require.GreaterOrEqual(t, sh.inbox.records.OpenPages, 10)
 		for _, e := range timers {
 			if old[name{e.index, e.gen}] {
 				reused++
@@ -225,7 +225,7 @@ func TestHandlesStayInertWhenPagesAreOpenedAgain(t *testing.T) {
 			require.Equal(t, len(timers), s.Flush())
 		}
 		require.Zero(t, s.Len())
-		require.LessOrEqual(t, sh.records.OpenPages, 5, "an empty page, and the pages of the free records of the inbox")
+		require.LessOrEqual(t, sh.inbox.records.OpenPages, 5, "an empty page, and the pages of the free records of the inbox")
 		stale = append(stale, timers...)
 		s.requireInert(stale)
 	}
@@ -246,15 +246,15 @@ func TestPagesAreGivenBackAfterASpike(t *testing.T) {
 			s.stopAll(s.fill(1, time.Hour))
 			before := s.Stats().Bytes
 			timers := s.fill(40*arena.PageSize, time.Minute)
-			require.Equal(t, 40, sh.records.OpenPages)
+			require.Equal(t, 40, sh.inbox.records.OpenPages)
 			require.Greater(t, s.Stats().Bytes, before+40*arena.PageSize*16)
 			end(s, timers)
 			require.Zero(t, s.Len())
-			require.LessOrEqual(t, sh.records.OpenPages, 2, "an empty page, and the page of the free records of the inbox")
+			require.LessOrEqual(t, sh.inbox.records.OpenPages, 2, "an empty page, and the page of the free records of the inbox")
 			require.LessOrEqual(t, sh.owner.store.chunks.used(), 2)
 			require.LessOrEqual(t, sh.owner.store.chunks.openPages, 2)
 			for p := range uint32(40) {
-				require.Equal(t, sh.records.Pages.At(p) == nil, payloadsIn[func()](sh).pages.At(p) == nil, "payloads of page %d", p)
+				require.Equal(t, sh.inbox.records.Pages.At(p) == nil, payloadsIn[func()](sh).pages.At(p) == nil, "payloads of page %d", p)
 			}
 		})
 	}
@@ -276,7 +276,7 @@ func TestLowestPagesAreFilledFirst(t *testing.T) {
 		require.True(t, e.Stop())
 	}
 	require.Equal(t, pages, s.Len())
-	require.Equal(t, pages, sh.records.OpenPages, "the worst case: one page for each survivor")
+	require.Equal(t, pages, sh.inbox.records.OpenPages, "the worst case: one page for each survivor")
 	more := s.fill(4*(arena.PageSize-1)-inboxSize, time.Hour)
 	low := 0
 	for _, e := range more {
@@ -285,10 +285,10 @@ func TestLowestPagesAreFilledFirst(t *testing.T) {
 		}
 	}
 	require.GreaterOrEqual(t, low, len(more)-inboxSize-freeRecords, "except for the free records of the inbox")
-	require.Equal(t, pages, sh.records.OpenPages)
+	require.Equal(t, pages, sh.inbox.records.OpenPages)
 	s.stopAll(survivors)
 	s.Len()
-	require.LessOrEqual(t, sh.records.OpenPages, 8)
+	require.LessOrEqual(t, sh.inbox.records.OpenPages, 8)
 	s.stopAll(more)
 }
 

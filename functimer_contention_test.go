@@ -22,21 +22,21 @@ import (
 func contended(t *testing.T, tw *TimingWheel, f func()) {
 	t.Helper()
 	s := engineOf(tw).shards[0]
-	s.wheelMu.Lock()
+	s.owner.mu.Lock()
 	defer s.unlockAndDrain()
-	s.armMu.Lock()
+	s.inbox.mu.Lock()
 	done := make(chan struct{})
 	go func() { defer close(done); f() }()
 	select {
 	case <-done:
 	case <-time.After(hangTimeout):
-		s.armMu.Unlock()
-		require.FailNow(t, "the call waits for armMu")
+		s.inbox.mu.Unlock()
+		require.FailNow(t, "the call waits for inbox.mu")
 	}
-	s.armMu.Unlock()
+	s.inbox.mu.Unlock()
 }
 
-// An owner that is preempted while it holds armMu delays no call (G15), and results are exact. A
+// An owner that is preempted while it holds inbox.mu delays no call (G15), and results are exact. A
 // Reset to a later deadline, a Touch and a Stop need no lock. Other Resets arm on another shard.
 func TestFuncTimersDoNotWaitForArmMu(t *testing.T) {
 	t.Parallel()
@@ -100,16 +100,16 @@ func TestFuncTimersDoNotWaitForArmMu(t *testing.T) {
 	})
 }
 
-// holdArmMu holds armMu for some time, as a preempted goroutine would.
+// holdArmMu holds inbox.mu for some time, as a preempted goroutine would.
 func holdArmMu(tw *TimingWheel) {
 	s := engineOf(tw).shards[0]
-	s.armMu.Lock()
+	s.inbox.mu.Lock()
 	spin(2 * time.Microsecond)
-	s.armMu.Unlock()
+	s.inbox.mu.Unlock()
 	runtime.Gosched()
 }
 
-// No call is early or missing while armMu is held much of the time. Each goroutine resets one timer
+// No call is early or missing while inbox.mu is held much of the time. Each goroutine resets one timer
 // twice, and the results show which calls must come.
 func TestRaceResetsAreNeverEarlyWhileArmMuIsHeld(t *testing.T) {
 	t.Parallel()
@@ -191,7 +191,7 @@ func (r *raced) call(g *gauge) {
 }
 
 // FuncTimers are armed, touched, flushed, and stopped with and without waiting. Goroutines share
-// some timers, and others are their own. armMu is held at times, and samples and Around are on.
+// some timers, and others are their own. inbox.mu is held at times, and samples and Around are on.
 // Every arming ends in one call or one Stop, and no call runs or begins after its StopWait. The
 // same holds if the wheel is stopped meanwhile.
 func TestRaceFuncTimersAreExact(t *testing.T) {

@@ -571,15 +571,15 @@ func (s *recordingWheel) verify() {
 
 // armOn arms a timer on the given shard.
 func armOn[T any](s *shard, deadline int64, v T) Timer {
-	s.armMu.Lock()
+	s.inbox.mu.Lock()
 	return armAndUnlock(s, deadline, clock.Unread, v, 0)
 }
 
 // firstLevel returns the level of the bucket that expires first.
 func firstLevel(s *shard) int {
-	s.wheelMu.Lock()
-	defer s.wheelMu.Unlock()
-	s.drainAll()
+	s.owner.mu.Lock()
+	defer s.owner.mu.Unlock()
+	s.owner.drainAll()
 	top, _ := s.owner.wheel.queue.Min()
 	return int(top.level)
 }
@@ -587,27 +587,27 @@ func firstLevel(s *shard) int {
 // own calls f while the caller owns the wheel. It then unlocks the wheel without handling the
 // requests that were made meanwhile.
 func (s *shard) own(f func()) {
-	s.wheelMu.Lock()
+	s.owner.mu.Lock()
 	defer s.unlock()
 	f()
 }
 
 // placeAll places all timers of the inbox and carries out all removals.
-func (s *shard) placeAll() { s.own(s.drainAll) }
+func (s *shard) placeAll() { s.own(s.owner.drainAll) }
 
 // verifyShard checks the invariants of a shard. Its driver may be running.
 func verifyShard(t *testing.T, s *shard) {
 	t.Helper()
-	s.wheelMu.Lock()
+	s.owner.mu.Lock()
 	err := s.verify()
-	s.wheelMu.Unlock()
+	s.owner.mu.Unlock()
 	require.NoError(t, err)
 }
 
 // staged returns the number of records in the inbox.
 func (s *shard) staged() int {
-	s.armMu.Lock()
-	defer s.armMu.Unlock()
+	s.inbox.mu.Lock()
+	defer s.inbox.mu.Unlock()
 	return len(s.inbox.staged)
 }
 
@@ -668,39 +668,39 @@ func (s *recordingWheel) requireInert(stale []Timer) {
 	require.Equal(s.t, pending, s.Len())
 }
 
-// skip moves the clock of one shard ahead by d and does not change the alarm. wheelMu is held.
+// skip moves the clock of one shard ahead by d and does not change the alarm. owner.mu is held.
 func (s *shard) skip(d time.Duration) {
-	s.armMu.Lock()
-	defer s.armMu.Unlock()
+	s.inbox.mu.Lock()
+	defer s.inbox.mu.Unlock()
 	s.config.Base = s.config.Base.Add(-d)
 }
 
-// startDriver starts a driver. wheelMu is held.
+// startDriver starts a driver. owner.mu is held.
 func (s *shard) startDriver() {
-	s.armMu.Lock()
-	defer s.armMu.Unlock()
+	s.inbox.mu.Lock()
+	defer s.inbox.mu.Unlock()
 	s.alarm.startDriver()
 }
 
 // word returns the word of the record of a handle.
-func (t Timer) word() arena.Word { return loadWord(&shardAt(t.ref).records.Pages, t.index) }
+func (t Timer) word() arena.Word { return loadWord(&shardAt(t.ref).inbox.records.Pages, t.index) }
 
 // swapWord changes the word of a timer as another goroutine would.
 func (t Timer) swapWord(change func(w arena.Word) arena.Word) {
-	pg := shardAt(t.ref).records.Pages.At(t.index >> arena.PageShift)
+	pg := shardAt(t.ref).inbox.records.Pages.At(t.index >> arena.PageShift)
 	pg.Store(t.index, change(pg.Load(t.index)))
 }
 
 // recordIsFree reports whether a record is free, that is no timer, list or batch refers to it. It
 // first reclaims the records of claimed timers.
 func (s *shard) recordIsFree(i uint32) bool {
-	s.wheelMu.Lock()
-	defer s.wheelMu.Unlock()
-	s.reclaim()
-	s.armMu.Lock()
-	defer s.armMu.Unlock()
-	return slices.Contains(s.inbox.free, i) || s.records.Pages.At(i>>arena.PageShift) == nil ||
-		s.records.Pager.IsFree(int(i>>arena.PageShift), i&arena.PageMask)
+	s.owner.mu.Lock()
+	defer s.owner.mu.Unlock()
+	s.owner.reclaim()
+	s.inbox.mu.Lock()
+	defer s.inbox.mu.Unlock()
+	return slices.Contains(s.inbox.free, i) || s.inbox.records.Pages.At(i>>arena.PageShift) == nil ||
+		s.inbox.records.Pager.IsFree(int(i>>arena.PageShift), i&arena.PageMask)
 }
 
 type resource struct{ bytes [1 << 10]byte }

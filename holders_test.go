@@ -179,7 +179,7 @@ func TestProfileFollowsTimers(t *testing.T) {
 	armsOne(tw, time.Hour)
 	tw.Stop()
 	requireHeld(map[string]int{})
-	require.Nil(t, engineOf(tw).shards[0].samples.All, "Stop must release the samples")
+	require.Nil(t, engineOf(tw).shards[0].inbox.samples.All, "Stop must release the samples")
 	require.NoError(t, tw.WriteProfile(new(bytes.Buffer)))
 }
 
@@ -306,7 +306,7 @@ func TestProfileForgetsEndedTimers(t *testing.T) {
 	before := heapNow()
 	loop(scaled(200_000))
 	assert.Less(t, heapNow()-before, int64(slack))
-	assert.Less(t, len(engineOf(tw).shards[0].samples.All), 500)
+	assert.Less(t, len(engineOf(tw).shards[0].inbox.samples.All), 500)
 	assert.Equal(t, map[string]int{"armsOne": 100}, holdersOf(engineOf(tw)))
 	runtime.KeepAlive(tw)
 }

@@ -1,9 +1,12 @@
 package timingwheel
 
 import (
+	"sync"
 	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
+	"github.com/timingwheel-go/timingwheel/internal/clock"
+	"github.com/timingwheel-go/timingwheel/internal/sampling"
 )
 
 const (
@@ -16,7 +19,7 @@ const (
 )
 
 // inbox holds the timers that callers have armed, or moved to an earlier deadline, and that the
-// owner has not placed yet. armMu guards it. Most timeouts are stopped soon after they are armed. A
+// owner has not placed yet, and the free records. mu guards it. Most timeouts are stopped soon after they are armed. A
 // timer that is stopped in the inbox causes no cache miss of a bucket or of the queue.
 //
 //	B1  A record of kind Staged or Ending, and a record of kind Ended until it is free, is exactly
@@ -24,60 +27,116 @@ const (
 //	B2  No timer of staged is due before first.
 //	B3  free holds no record that a bucket, a list or a handle of a pending timer names.
 type inbox struct {
-	order  *armOrder // Manual mode; else nil
-	staged []uint32  // in the order of arming
-	free   []uint32  // for the next timers; the last one is used first
-	first  int64     // no staged timer is due before this tick
-	now    int64     // ns: the latest reading of the clock that an arming caller has passed
+	shard   *shard
+	mu      sync.Mutex
+	records arena.Records // the pages are read without mu
+	refs    arena.Table[pageRef]
+	next    *page     // allocated and not opened yet
+	order   *armOrder // Manual mode; else nil
+	staged  []uint32  // in the order of arming
+	free    []uint32  // for the next timers; the last one is used first
+	first   int64     // no staged timer is due before this tick
+	now     int64     // ns: the latest reading of the clock that an arming caller has passed
+	sweepAt int       // length of staged at which it is swept
+	counts  inboxCounts
 
-	sweepAt     int   // length of staged at which it is swept
-	untilSample int64 // timers up to the next one that is sampled; not positive without ProfileRate
+	samples     sampling.Table[Timer] // with ProfileRate, until the wheel is stopped; else empty
+	untilSample int64                 // timers up to the next one that is sampled; not positive without ProfileRate
+}
 
+type inboxCounts struct {
 	armed       uint64 // timers
 	stopped     uint64 // timers that were stopped while staged and whose records are free again
-	rescheduled uint64 // Reschedules that took armMu
+	rescheduled uint64 // Reschedules that took mu
 	rejected    uint64 // arms on a stopped wheel
 }
 
-func (ib *inbox) init() { ib.first, ib.sweepAt = never, inboxSize }
-
-// free must not be empty.
-func (ib *inbox) takeFree() uint32 {
-	last := len(ib.free) - 1
-	i := ib.free[last]
-	ib.free = ib.free[:last]
-	return i
+func (ib *inbox) init(s *shard) {
+	ib.shard, ib.first, ib.sweepAt, ib.now = s, never, inboxSize, s.config.Origin
+	ib.records.Closed = ib.closePage
+	if s.config.Manual {
+		ib.order = new(armOrder)
+	}
+	if rate := s.config.profileRate; rate > 0 {
+		ib.samples = sampling.New(rate, Timer.isOver)
+		ib.untilSample = ib.samples.Distance()
+	}
 }
 
-// add appends a timer that is due at tick and reports whether no other timer is due before it.
-func (ib *inbox) add(i uint32, tick int64) (first bool) {
+// noteReading returns the clock reading for a caller that arms a timer, and stores it in the inbox.
+// now is the caller's reading, or clock.Unread. For clock.Unread the latest reading of the shard
+// suffices, unless the shard is idle.
+func (ib *inbox) noteReading(now int64) int64 {
+	s := ib.shard
+	switch {
+	case now == clock.Unread && (s.config.Manual || s.alarm.at.Load() != never):
+		return max(ib.now, s.now.Load())
+	case now == clock.Unread: // the shard is idle, so its latest reading may be old
+		now = s.config.Read()
+	}
+	ib.now = max(ib.now, now)
+	return max(now, s.now.Load()) // the caller may have been preempted since it read the clock
+}
+
+// stage adds a timer that is due at tick, and moves the alarm if the timer is due first.
+func (ib *inbox) stage(i uint32, tick int64) {
 	ib.staged = append(ib.staged, i)
-	return ib.lowerFirst(tick)
+	ib.lowerFirst(tick)
 }
 
-func (ib *inbox) lowerFirst(tick int64) (first bool) {
-	if tick >= ib.first {
+// stagePostponed stages a timer that was postponed while it was due. A bucket may contain it again,
+// hence Listed. It returns false if the word has changed or the wheel is stopped.
+func (ib *inbox) stagePostponed(pg *arena.Page, i uint32, w arena.Word) bool {
+	ib.mu.Lock()
+	defer ib.mu.Unlock()
+	if ib.shard.closed.Load() || !pg.Swap(i, w, w.With(arena.Staged)|arena.Listed) {
 		return false
 	}
-	ib.first = tick
+	ib.stage(i, w.Tick())
 	return true
+}
+
+// lowerFirst is called for a staged timer that is due at tick.
+func (ib *inbox) lowerFirst(tick int64) {
+	if tick < ib.first {
+		ib.first = tick
+		ib.shard.alarm.setEarlier(tick)
+	}
+}
+
+// unlock unlocks mu after a timer was added. It sweeps a full inbox first.
+func (ib *inbox) unlock() {
+	if len(ib.staged) < ib.sweepAt {
+		ib.mu.Unlock()
+		return
+	}
+	ib.sweepAndUnlock()
+}
+
+// sweepAndUnlock is the part of unlock for a full inbox.
+func (ib *inbox) sweepAndUnlock() {
+	shouldPlace := ib.sweep()
+	ib.mu.Unlock()
+	if shouldPlace {
+		ib.shard.tryDrain()
+	}
 }
 
 // sweep removes the stopped timers from staged, so that their records are reused. It reports
 // whether so many timers are left that the owner should place them. Then staged is swept next at
 // twice its length, so a sweep is O(1) amortised for each arm.
-func (ib *inbox) sweep(records *arena.Records) (shouldPlace bool) {
+func (ib *inbox) sweep() (shouldPlace bool) {
 	kept := ib.staged[:0]
 	for _, i := range ib.staged {
-		w := loadWord(&records.Pages, i)
+		w := loadWord(&ib.records.Pages, i)
 		// The owner may have to remove a timer that has the Listed flag from a bucket first.
 		if w.Kind() != arena.Ended || w.Has(arena.Listed) {
 			kept = append(kept, i)
 			continue
 		}
-		ib.stopped++
+		ib.counts.stopped++
 		if w.Exhausted() || len(ib.free) >= inboxSize {
-			records.Put(i)
+			ib.records.Put(i)
 			continue
 		}
 		ib.free = append(ib.free, i)
@@ -89,14 +148,15 @@ func (ib *inbox) sweep(records *arena.Records) (shouldPlace bool) {
 	return shouldPlace
 }
 
-// countEnded returns the number of stopped timers in staged, which are not counted in stopped yet.
-func (ib *inbox) countEnded(records *arena.Records) (n uint64) {
+// count returns the counts. Timers of staged that were stopped count as stopped.
+func (ib *inbox) count() inboxCounts {
+	c := ib.counts
 	for _, i := range ib.staged {
-		if w := loadWord(&records.Pages, i); w.Kind() == arena.Ended {
-			n++
+		if w := loadWord(&ib.records.Pages, i); w.Kind() == arena.Ended {
+			c.stopped++
 		}
 	}
-	return n
+	return c
 }
 
 // take returns the staged timers and their first tick. The empty slice replaces staged.
@@ -149,16 +209,23 @@ func (s *removalStack) push(pg *arena.Page, i uint32, w arena.Word) int {
 	}
 }
 
-// pushChain adds n records whose words are final and hold links, from last, a link, to first. It
-// returns the number of all records.
-func (s *removalStack) pushChain(pg *arena.Page, first, last uint32, n int) int {
-	w := pg.Load(first)
+// chain is records whose words are final and link them.
+type chain struct {
+	page  *arena.Page // of first
+	first uint32      // the record with the link 0
+	last  uint32      // a link, from which the links lead to first; 0: the chain is empty
+	n     int
+}
+
+// pushChain adds a chain and returns the number of all records.
+func (s *removalStack) pushChain(c chain) int {
+	w := c.page.Load(c.first)
 	for {
 		head := s.head.Load()
-		pg.Store(first, w.WithBits(head&linkMask))
-		all := head>>32 + uint64(n)
-		if s.head.CompareAndSwap(head, all<<32|uint64(last)) {
-			return int(all)
+		c.page.Store(c.first, w.WithBits(head&linkMask))
+		n := head>>32 + uint64(c.n)
+		if s.head.CompareAndSwap(head, n<<32|uint64(c.last)) {
+			return int(n)
 		}
 	}
 }
@@ -174,7 +241,7 @@ func (s *removalStack) take() uint64 {
 func (s *removalStack) len() int { return int(s.head.Load() >> 32) }
 
 // armOrder records the order in which the timers of a Manual shard were armed. Timers of one tick
-// run in that order. armMu guards last, and is held while a timer gets its stamp.
+// run in that order. inbox.mu guards last, and is held while a timer gets its stamp.
 type armOrder struct {
 	stamps arena.Table[[arena.PageSize]atomic.Uint64]
 	last   uint64

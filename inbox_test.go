@@ -17,7 +17,7 @@ func TestInboxOfPendingTimersIsSweptLessOften(t *testing.T) {
 	t.Parallel()
 	s, sh := newRecordingWheelAndShard(t, Options{})
 	looked := 0
-	sh.wheelMu.Lock()
+	sh.owner.mu.Lock()
 	for range 1 << 14 {
 		at := sh.inbox.sweepAt
 		if s.after(time.Hour, ""); sh.inbox.sweepAt != at {
@@ -27,7 +27,7 @@ func TestInboxOfPendingTimersIsSweptLessOften(t *testing.T) {
 	require.Len(t, sh.inbox.staged, 1<<14)
 	require.Less(t, looked, 2<<14)
 	require.Greater(t, looked, 1<<13)
-	sh.drainAll()
+	sh.owner.drainAll()
 	sh.unlock()
 	require.Equal(t, inboxSize, sh.inbox.sweepAt)
 	require.Equal(t, int64(never), sh.inbox.first)

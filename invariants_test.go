@@ -16,18 +16,18 @@ func init() { underInvariants = true }
 // so that the cost of a change stays within a small factor.
 func (m *wheelMutex) Unlock() {
 	defer m.Mutex.Unlock()
-	s := (*shard)(unsafe.Add(unsafe.Pointer(m), -int(unsafe.Offsetof(shard{}.wheelMu))))
+	s := (*shard)(unsafe.Add(unsafe.Pointer(m), -int(unsafe.Offsetof(shard{}.owner)+unsafe.Offsetof(owner{}.mu))))
 	if s.closed.Load() {
 		return
 	}
-	s.armMu.Lock()
-	pages := s.records.OpenPages
-	s.armMu.Unlock()
+	s.inbox.mu.Lock()
+	pages := s.inbox.records.OpenPages
+	s.inbox.mu.Unlock()
 	if rand.IntN(max(1, 2*pages)) > 0 {
 		return
 	}
 	if err := s.verify(); err != nil {
-		// A panic would run deferred calls that lock wheelMu, which is held. They would hang before
+		// A panic would run deferred calls that lock owner.mu, which is held. They would hang before
 		// the message is printed.
 		println("timingwheel: invariant " + err.Error())
 		debug.PrintStack()

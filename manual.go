@@ -70,7 +70,7 @@ func (e *engine) takeLeft(flushed []Timer) []Timer {
 			continue
 		}
 		s := shardAt(t.ref)
-		s.wheelMu.Lock()
+		s.owner.mu.Lock()
 		if t.isDue() {
 			s.inbox.order.uncollect(t.index)
 			s.owner.expired = append(s.owner.expired, t)
@@ -95,12 +95,12 @@ func (e *engine) serveDue() int {
 // due to all. Callers arm timers relative to the old clock until the new one is stored. A
 // Reschedule that comes before that leaves the timer where it is, perhaps in expired.
 func (s *shard) collectDue(all []collected, k int, now int64) []collected {
-	s.wheelMu.Lock()
+	s.owner.mu.Lock()
 	defer s.unlockAndDrain()
 	if s.closed.Load() {
 		return all
 	}
-	s.drainAll()
+	s.owner.drainAll()
 	o := &s.owner
 	now = max(now, s.now.Load())
 	o.tick = s.config.ticks.Floor(now)
@@ -110,8 +110,8 @@ func (s *shard) collectDue(all []collected, k int, now int64) []collected {
 			o.move(&o.wheel.cascade.coarse)
 		}
 	}
-	s.armMu.Lock()
-	defer s.armMu.Unlock()
+	s.inbox.mu.Lock()
+	defer s.inbox.mu.Unlock()
 	s.inbox.now = now
 	s.now.Store(now)
 	for _, t := range o.expired {

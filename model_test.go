@@ -623,9 +623,9 @@ func subjectOf[T any](e *engine, payload func(id int) T) subject {
 		advance: e.advanceTo, next: e.next, len: e.pending, stats: e.stats, stop: e.stop, now: e.clockTime,
 		verify: func() error {
 			for _, s := range e.shards {
-				s.wheelMu.Lock()
+				s.owner.mu.Lock()
 				err := s.verify()
-				s.wheelMu.Unlock()
+				s.owner.mu.Unlock()
 				if err != nil {
 					return err
 				}
@@ -1081,11 +1081,11 @@ func (m *bubbleModel) check() {
 		m.failf("Len: %d, want %d", n, len(m.pending))
 	}
 	for _, s := range engineOf(m.tw).shards {
-		s.wheelMu.Lock()
+		s.owner.mu.Lock()
 		if err := s.verify(); err != nil {
 			m.failf("verify: %v", err)
 		}
-		s.wheelMu.Unlock()
+		s.owner.mu.Unlock()
 	}
 }
 

@@ -24,7 +24,7 @@ func TestRescheduleBetweenInboxAndWheelFiresOnTime(t *testing.T) {
 		for k := range timers {
 			timers[k] = tw.AfterFunc(time.Second, w.note)
 		}
-		sh.own(sh.takeArrivals)
+		sh.own(sh.owner.takeArrivals)
 		require.True(t, timers[1].Reschedule(500*ms))
 		require.True(t, timers[2].Reschedule(3*time.Second))
 		require.True(t, timers[3].Stop())
@@ -127,13 +127,13 @@ func TestDeadEntriesAreBounded(t *testing.T) {
 	}
 }
 
-// A backlog of removals has grown while wheelMu was held. Further Stops carry out more removals
+// A backlog of removals has grown while owner.mu was held. Further Stops carry out more removals
 // than they add.
 func TestBacklogOfRemovalsShrinks(t *testing.T) {
 	t.Parallel()
 	s, sh := newRecordingWheelAndShard(t, Options{})
 	timers := s.fillPlaced(5000, time.Minute)
-	sh.wheelMu.Lock()
+	sh.owner.mu.Lock()
 	requireAllStop(t, timers[:4000])
 	sh.unlockAndDrain()
 	require.Equal(t, 5000-callerQuantum, sh.placed())

@@ -129,7 +129,7 @@ func TestTimersArmedWithAnOldReadingAreDueAtOnce(t *testing.T) {
 		now := s.config.Read()
 		pass(17 * time.Hour)
 		ran := false
-		s.armMu.Lock()
+		s.inbox.mu.Lock()
 		armAndUnlock(s, now+int64(time.Second), now, func() { ran = true }, 0)
 		require.True(t, moved.rescheduleTo(now+int64(time.Second), clock.Unread))
 		pass(time.Second)

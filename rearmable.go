@@ -21,7 +21,7 @@ import (
 //	F1  While changes is even, no timer of f but the handle's may be pending.
 //
 // rearm has a timer ready before it makes changes odd, replaces the handle, and makes changes even.
-// It holds the armMu of the new timer's shard, so no worker claims the timer before that. A reader
+// It holds the inbox.mu of the new timer's shard, so no worker claims the timer before that. A reader
 // that has read the same even number before and after the handle has a handle of one timer. If that
 // timer is not pending, and changes still is the same, the rearmable is unarmed.
 type rearmable struct {
@@ -136,17 +136,17 @@ func (r *rearmable) handle() (h Timer, n uint32) {
 }
 
 // rearm makes a new timer. If the timer of the handle is still pending, because move does not wait
-// for the armMu of its shard, the new timer replaces it, and was is true. h and n are from handle.
+// for the inbox.mu of its shard, the new timer replaces it, and was is true. h and n are from handle.
 // ok is false if the handle was replaced since then.
 func (r *rearmable) rearm(h Timer, n uint32, deadline, now int64, class arena.Word) (was, ok bool) {
 	e := engineOfTimer(r)
 	s := e.pickAndLock()
-	if !s.ensureRecord() {
-		s.armMu.Unlock()
+	if !s.inbox.ensureRecord() {
+		s.inbox.mu.Unlock()
 		return false, true
 	}
 	if !r.changes.CompareAndSwap(n, n+1) {
-		s.armMu.Unlock()
+		s.inbox.mu.Unlock()
 		return false, false
 	}
 	old, to, was := h.end()
@@ -154,7 +154,7 @@ func (r *rearmable) rearm(h Timer, n uint32, deadline, now int64, class arena.Wo
 		r.begun.Add(1)
 		r.over.Add(1)
 	}
-	next := s.armFree(deadline, now, class)
+	next := s.inbox.armFree(deadline, now, class)
 	payload := r.f
 	if class == arena.Counted {
 		payload = r.payload()
@@ -165,9 +165,9 @@ func (r *rearmable) rearm(h Timer, n uint32, deadline, now int64, class arena.Wo
 	}
 	r.record.Store(uint64(next.index)<<32 | uint64(next.gen))
 	r.changes.Store(n + 2)
-	s.unlockArm()
+	s.inbox.unlock()
 	if was {
-		old.finishStop(to) // without armMu, which a drain takes
+		old.finishStop(to) // without inbox.mu, which a drain takes
 		e.funcTimers.replaced.Add(1)
 	}
 	return was, true

@@ -508,13 +508,13 @@ func TestEndedPlansReleaseTheirRecords(t *testing.T) {
 			await(t, "the release of all records", func() bool {
 				tw.Len()
 				s := engineOf(tw).shards[0]
-				s.wheelMu.Lock()
-				defer s.wheelMu.Unlock()
-				s.armMu.Lock()
-				defer s.armMu.Unlock()
+				s.owner.mu.Lock()
+				defer s.owner.mu.Unlock()
+				s.inbox.mu.Lock()
+				defer s.inbox.mu.Unlock()
 				used := 0
-				for p := range s.records.Pager.Len() {
-					used += s.records.Pager.Used(p)
+				for p := range s.inbox.records.Pager.Len() {
+					used += s.inbox.records.Pager.Used(p)
 				}
 				return used == len(s.inbox.free)+len(s.owner.freed)
 			})
@@ -999,15 +999,15 @@ func TestPlanArmedDuringAFlushIsNotEarly(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, tw.Shutdown(t.Context())) }()
 	first, second := engineOf(tw).shards[0], engineOf(tw).shards[1]
-	second.wheelMu.Lock()
+	second.owner.mu.Lock()
 	flushed := make(chan int)
 	go func() { flushed <- tw.Flush() }() // walks over the first shard, and waits for the second one
 	time.Sleep(50 * time.Millisecond)
-	second.armMu.Lock()
+	second.inbox.mu.Lock()
 	at := time.Now().Add(time.Hour).Round(0)
 	ran := make(chan struct{})
 	plan := tw.ScheduleRun(only(at), func(*Run) { close(ran) }) // armed on the first shard
-	second.armMu.Unlock()
+	second.inbox.mu.Unlock()
 	second.unlock()
 
 	require.Zero(t, receive(t, flushed, "Flush"), "Flush has not claimed the timer of the plan")
@@ -1045,12 +1045,12 @@ func TestFlushRunsAPlanWhoseTimerIsDue(t *testing.T) {
 	receive(t, began, "the callback")
 	second := engineOf(tw).shards[1]
 
-	second.armMu.Lock()
+	second.inbox.mu.Lock()
 	ran := make(chan struct{})
 	plan := tw.ScheduleRun(only(time.Now().Add(time.Hour).Round(0)), func(*Run) { close(ran) })
-	second.armMu.Unlock()
+	second.inbox.mu.Unlock()
 	await(t, "the timer of the plan is queued", func() bool { return engineOf(tw).dues[0].Stats().Queued == 1 })
-	second.wheelMu.Lock()
+	second.owner.mu.Lock()
 	flushed := make(chan int)
 	go func() { flushed <- tw.Flush() }()
 	time.Sleep(50 * time.Millisecond) // it has claimed the timer of the plan

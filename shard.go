@@ -2,7 +2,6 @@ package timingwheel
 
 import (
 	"math"
-	"sync"
 	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
 	"time"
 	"unsafe"
@@ -11,7 +10,6 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 	"github.com/timingwheel-go/timingwheel/internal/pool"
-	"github.com/timingwheel-go/timingwheel/internal/sampling"
 )
 
 // engine is what [TimingWheel] and [Timeouts] have in common. It does not know the type of the
@@ -56,13 +54,16 @@ func newEngine(opts Options, origin int64, perCall int, newPayloads func() paylo
 		alarms = alarm.NewGroup(e.config.Read)
 	}
 	for i := range e.shards {
-		s := &shard{engine: e, payloads: newPayloads()}
+		s := &shard{engine: e, config: e.config, payloads: newPayloads()}
 		if i == 0 || limited == nil && !opts.Manual {
 			e.dues = append(e.dues, e.newDue(opts.Executor, limited))
 		}
 		s.alarm.workersDrive = opts.Executor == nil && !opts.Manual
 		s.alarm.due = e.dues[len(e.dues)-1]
-		s.init(e.config)
+		s.noPage.home = unsafe.Pointer(s)
+		s.now.Store(origin)
+		s.inbox.init(s)
+		s.owner.init(s)
 		s.alarm.init(s, alarms)
 		e.shards[i] = s
 	}
@@ -110,16 +111,16 @@ func (e *engine) next() (at time.Time, ok bool) {
 	return e.config.TimeAt(first), true
 }
 
-// shard is one independent wheel with its driver. It has the locks and connects the parts:
+// shard is one independent wheel with its driver. It connects the parts, two of which have a lock:
 //
-//	armMu    guards the inbox, the free records and the alarm. It is held for tens of nanoseconds.
-//	wheelMu  guards the owner. Drivers and workers hold it for a quantum at a time. Calls that arm,
-//	         stop or move a timer only try to lock it.
+//	inbox.mu  also guards the alarm. It is held for tens of nanoseconds.
+//	owner.mu  is held by drivers and workers for a quantum at a time. Calls that arm, stop or move a
+//	          timer only try to lock it.
 //
 // docs/internals/locking.md has the order of the locks and the proofs. No goroutine holds the locks
 // of two shards.
 //
-// Invariants, whenever wheelMu and armMu are free:
+// Invariants, whenever owner.mu and inbox.mu are free:
 //
 //	S1  A record of an open page is used, free or retired, and a chunk is used or free. At most one
 //	    open page of records and one of chunks is empty.
@@ -146,25 +147,16 @@ type shard struct {
 
 	claimed  claimed
 	removals removalStack // records of stopped and of claimed timers
+	noPage   pageRef      // the ref of a handle without a timer
 
 	_ [64]byte
 
-	armMu    sync.Mutex
-	inbox    inbox
-	records  arena.Records // the pages are read without armMu
-	refs     arena.Table[pageRef]
-	noPage   pageRef               // the ref of a handle without a timer
-	nextPage *page                 // allocated and not opened yet
-	samples  sampling.Table[Timer] // with ProfileRate, until the wheel is stopped; else empty
+	inbox inbox
 
 	_ [64]byte
 
-	wheelMu wheelMutex
-	owner   owner
+	owner owner
 }
-
-// wheelMutex has a name so that tests with the build tag invariants can redefine Unlock.
-type wheelMutex struct{ sync.Mutex }
 
 // claimed counts the claims of a shard. Workers write it without a lock.
 type claimed struct {
@@ -174,7 +166,7 @@ type claimed struct {
 }
 
 // payloads holds the payloads of a shard, in pages parallel to the pages of records. It is the part
-// of a shard that knows their type: a [payloadsOf]. Changes are made under armMu, or by the call
+// of a shard that knows their type: a [payloadsOf]. Changes are made under inbox.mu, or by the call
 // that ends the timer.
 type payloads interface {
 	newPage() any
@@ -186,7 +178,7 @@ type payloads interface {
 }
 
 type payloadsOf[T any] struct {
-	pages arena.Table[[arena.PageSize]T] // a worker reads it without armMu
+	pages arena.Table[[arena.PageSize]T] // a worker reads it without inbox.mu
 }
 
 // payloadsIn returns the payloads of a shard.
@@ -224,28 +216,6 @@ func (p *payloadsOf[T]) clear() { p.pages.Clear() }
 
 func (p *payloadsOf[T]) pageSize() uintptr { return unsafe.Sizeof([arena.PageSize]T{}) }
 
-func (s *shard) init(c config) {
-	s.config = c
-	s.noPage.home = unsafe.Pointer(s)
-	s.records.Closed = s.closePage
-	s.now.Store(c.Origin)
-	s.inbox.init()
-	s.inbox.now = c.Origin
-	if c.profileRate > 0 {
-		s.samples = sampling.New(c.profileRate, Timer.isOver)
-		s.inbox.untilSample = s.samples.Distance()
-	}
-	o := &s.owner
-	o.config = &s.config
-	o.tick = c.ticks.Floor(c.Origin)
-	o.arrivals.first = never
-	o.store.records, o.refs = &s.records.Pages, &s.refs
-	o.wheel.init(c.geometry, &o.store, o.tick)
-	if c.Manual {
-		s.inbox.order = new(armOrder)
-	}
-}
-
 func (s *shard) reading() int64 {
 	if s.config.Manual {
 		return s.now.Load()
@@ -267,16 +237,16 @@ func (s *shard) wallNow() time.Time {
 const callerQuantum = 4 * inboxSize
 
 // tryDrain places arrivals and carries out removals, up to callerQuantum of each, unless another
-// goroutine holds wheelMu. That goroutine, or the next caller, then does this work.
+// goroutine holds owner.mu. That goroutine, or the next caller, then does this work.
 func (s *shard) tryDrain() {
 	s.drainRequested.Store(true)
 	for range 2 {
-		if !s.wheelMu.TryLock() {
+		if !s.owner.mu.TryLock() {
 			return
 		}
 		s.drainRequested.Store(false)
 		if !s.closed.Load() {
-			s.drain(callerQuantum)
+			s.owner.drain(callerQuantum)
 		}
 		s.unlock()
 		if !s.drainRequested.Load() {
@@ -285,12 +255,12 @@ func (s *shard) tryDrain() {
 	}
 }
 
-// unlock unlocks wheelMu, after it has moved the alarm if a bucket has to be taken earlier.
+// unlock unlocks owner.mu, after it has moved the alarm if a bucket has to be taken earlier.
 func (s *shard) unlock() {
 	if first, ok := s.owner.wheel.first(); ok && first < s.alarm.at.Load() {
 		s.alarm.reset()
 	}
-	s.wheelMu.Unlock()
+	s.owner.mu.Unlock()
 }
 
 func (s *shard) unlockAndDrain() {
@@ -300,105 +270,34 @@ func (s *shard) unlockAndDrain() {
 	}
 }
 
-// yield unlocks wheelMu and locks it again, so that other goroutines can lock it.
+// yield unlocks owner.mu and locks it again, so that other goroutines can lock it.
 func (s *shard) yield() {
 	s.unlock()
-	s.wheelMu.Lock()
+	s.owner.mu.Lock()
 }
 
-// drainAll places and removes all timers that were armed and stopped before the call.
-func (s *shard) drainAll() {
-	s.drain(math.MaxInt) // places what was taken out of the inbox before the call
-	s.drain(math.MaxInt)
-}
-
-// drain places up to max timers from the inbox and carries out up to max removals. It reports
-// whether none are left. If it finds the shard empty, it turns the alarm off.
-func (s *shard) drain(max int) bool {
-	o := &s.owner
-	s.reclaim()
-	s.takeArrivals()
-	o.wheel.catchUp(o.tick)
-	for n := 0; n < max && !o.arrivals.empty(); n += chunkSize {
-		o.placeArrivals(min(chunkSize, max-n))
-		s.reclaim()
-	}
-	s.remove(max)
-	if !o.arrivals.empty() || o.removing != 0 || s.removals.len() != 0 {
-		return false
-	}
-	idle := o.wheel.live+len(o.expired) == 0 && !o.wheel.cascade.any()
-	if at := s.alarm.at.Load(); idle && at != never && at != driverActive {
-		s.alarm.reset() // a running driver does that at its end
-	}
-	return true
-}
-
-// remove carries out up to max removals, those taken off the stack before first. wheelMu is held.
-func (s *shard) remove(max int) {
-	o := &s.owner
-	for n := 0; n < max; n += removalsMax {
-		if o.removing == 0 {
-			o.removing = s.removals.take()
-		}
-		if o.removing == 0 {
-			return
-		}
-		o.remove()
-		s.reclaim()
-	}
-}
-
-func (s *shard) reclaim() {
-	o := &s.owner
-	if len(o.freed) == 0 {
-		return
-	}
-	s.armMu.Lock()
-	defer s.armMu.Unlock()
-	for _, i := range o.freed {
-		s.records.Put(i)
-	}
-	o.freed = o.freed[:0]
-}
-
-func (s *shard) takeArrivals() {
-	a := &s.owner.arrivals
-	if !a.empty() {
-		return
-	}
-	s.armMu.Lock()
-	a.records, a.first = s.inbox.take(a.records[:0])
-	now := s.inbox.now
-	s.armMu.Unlock()
-	a.done = 0
-	if !s.config.Manual {
-		s.advanceClock(now)
-	}
-}
-
-// pending is called with wheelMu held, after drainAll.
+// pending is called with owner.mu held, after drainAll.
 func (s *shard) pending() int {
-	s.armMu.Lock()
-	armed, stopped := s.inbox.armed, s.inbox.stopped+s.inbox.countEnded(&s.records)
-	s.armMu.Unlock()
-	return s.owner.counters.pendingOf(armed, stopped, s.claimed.fired.Load())
+	s.inbox.mu.Lock()
+	counts := s.inbox.count()
+	s.inbox.mu.Unlock()
+	return s.owner.counters.pendingOf(counts.armed, counts.stopped, s.claimed.fired.Load())
 }
 
 func (s *shard) len() int {
-	s.wheelMu.Lock()
+	s.owner.mu.Lock()
 	defer s.unlockAndDrain()
 	if s.closed.Load() {
 		return 0
 	}
-	s.drainAll()
+	s.owner.drainAll()
 	return s.pending()
 }
 
 // all iterates over the records of all pages, as handles without a generation.
 func (s *shard) all(yield func(t Timer, pg *arena.Page) bool) {
-	for p := range uint32(s.refs.Cap()) {
-		ref := s.refs.At(p)
+	for p := range uint32(s.inbox.refs.Cap()) {
+		ref := s.inbox.refs.At(p)
 		if ref == nil {
 			continue
 		}
@@ -414,12 +313,12 @@ func (s *shard) all(yield func(t Timer, pg *arena.Page) bool) {
 // nextDue returns the clock reading at which the shard has work to do, and false if no timer is
 // pending.
 func (s *shard) nextDue() (int64, bool) {
-	s.wheelMu.Lock()
+	s.owner.mu.Lock()
 	defer s.unlockAndDrain()
 	if s.closed.Load() {
 		return 0, false
 	}
-	s.drainAll()
+	s.owner.drainAll()
 	if s.pending() == 0 {
 		return 0, false
 	}

@@ -81,21 +81,21 @@ func TestShardIsPadded(t *testing.T) {
 		{"the object before", 0, unsafe.Offsetof(s.config)},
 		{"claims", unsafe.Offsetof(s.now) + unsafe.Sizeof(s.now), unsafe.Offsetof(s.claimed) + unsafe.Offsetof(s.claimed.fired)},
 		{"removals", unsafe.Offsetof(s.claimed) + unsafe.Sizeof(s.claimed), unsafe.Offsetof(s.removals) + unsafe.Offsetof(s.removals.head)},
-		{"armMu", unsafe.Offsetof(s.removals) + unsafe.Sizeof(s.removals), unsafe.Offsetof(s.armMu)},
-		{"wheelMu", unsafe.Offsetof(s.refs) + unsafe.Sizeof(s.refs), unsafe.Offsetof(s.wheelMu)},
+		{"the inbox", unsafe.Offsetof(s.removals) + unsafe.Sizeof(s.removals), unsafe.Offsetof(s.inbox)},
+		{"the owner", unsafe.Offsetof(s.inbox) + unsafe.Sizeof(s.inbox), unsafe.Offsetof(s.owner)},
 	} {
 		require.Greater(t, part.from, part.before, part.name)
 		require.GreaterOrEqual(t, part.from-part.before, uintptr(line), part.name)
 	}
 }
 
-// While a preempted driver holds wheelMu, callers arm, stop and reschedule timers without waiting.
+// While a preempted driver holds owner.mu, callers arm, stop and reschedule timers without waiting.
 // The remaining work is done when the driver unlocks.
 func TestCallersDoNotWaitForTheWheel(t *testing.T) {
 	t.Parallel()
 	s, sh := newRecordingWheelAndShard(t, Options{})
 	placed := s.fillPlaced(500, time.Minute)
-	sh.wheelMu.Lock() // this goroutine would wait for itself
+	sh.owner.mu.Lock() // this goroutine would wait for itself
 	timers := s.fill(1000, time.Minute)
 	require.True(t, timers[999].Reschedule(time.Second))
 	require.True(t, placed[499].Reschedule(time.Second))
@@ -117,24 +117,24 @@ func TestCallersDoNotWaitForTheWheel(t *testing.T) {
 	require.Len(t, s.ran, 797)
 }
 
-// While a preempted caller holds armMu, Stop, Reschedule to a later time and Deadline do not wait.
+// While a preempted caller holds inbox.mu, Stop, Reschedule to a later time and Deadline do not wait.
 func TestStopDoesNotWaitForAnArmingCaller(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Shards: 1})
 	sh := engineOf(tw).shards[0]
-	timers := make([]Timer, removalsMax-1) // one more would lock wheelMu and armMu
+	timers := make([]Timer, removalsMax-1) // one more would lock owner.mu and inbox.mu
 	for k := range timers {
 		timers[k] = tw.AfterFunc(time.Hour, func() {})
 	}
 	sh.placeAll()
 	staged := tw.AfterFunc(time.Hour, func() {})
-	sh.armMu.Lock()
+	sh.inbox.mu.Lock()
 	require.True(t, staged.Reschedule(2*time.Hour))
 	require.True(t, timers[0].Reschedule(2*time.Hour))
 	_, ok := timers[0].Deadline()
 	require.True(t, ok)
 	requireAllStop(t, timers)
-	sh.armMu.Unlock()
+	sh.inbox.mu.Unlock()
 	require.Equal(t, 1, tw.Len())
 	require.True(t, staged.Stop())
 }
@@ -143,8 +143,8 @@ func TestShardVerifyFindsDamage(t *testing.T) {
 	t.Parallel()
 	for want, damage := range map[string]func(s *recordingWheel, sh *shard, timers []Timer){
 		"S1, records": func(_ *recordingWheel, sh *shard, timers []Timer) {
-			sh.records.Pager.Put(0, timers[0].index, true)
-			sh.records.Pager.Put(0, timers[0].index, true)
+			sh.inbox.records.Pager.Put(0, timers[0].index, true)
+			sh.inbox.records.Pager.Put(0, timers[0].index, true)
 		},
 		"S1, chunks": func(_ *recordingWheel, sh *shard, _ []Timer) {
 			sh.owner.store.chunks.pager.Put(0, 1, true)

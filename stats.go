@@ -93,43 +93,36 @@ func (e *engine) describe(kind string) string {
 	return fmt.Sprintf("%s: %d pending, %d %s", kind, st.Pending, st.Levels, levels)
 }
 
-// addStats adds the figures of the shard. It holds wheelMu throughout. Apart from draining the
+// addStats adds the figures of the shard. It holds owner.mu throughout. Apart from draining the
 // backlog, it takes a short time that does not depend on the number of timers.
 func (s *shard) addStats(st *Stats, now int64) {
-	s.wheelMu.Lock()
+	s.owner.mu.Lock()
 	defer s.unlockAndDrain()
 	closed := s.closed.Load()
 	if !closed {
-		s.drainAll()
+		s.owner.drainAll()
 	}
-	s.armMu.Lock()
-	ib := s.inbox
-	ib.stopped += ib.countEnded(&s.records)
-	s.armMu.Unlock()
+	s.inbox.mu.Lock()
+	counts := s.inbox.count()
+	s.inbox.mu.Unlock()
 	fired := s.claimed.fired.Load()
 	if !closed {
-		s.addPending(st, s.owner.counters.pendingOf(ib.armed, ib.stopped, fired), now)
+		s.addPending(st, s.owner.counters.pendingOf(counts.armed, counts.stopped, fired), now)
 	}
-	st.Fired += fired + s.claimed.flushBegun.Load()
-	s.addCounters(st, &ib)
-	st.Bytes += s.bytes()
-}
-
-// addCounters adds the other counters, which count from the making of the wheel. ib is the copy by
-// which pending timers were counted, so that the sums agree. wheelMu is held.
-func (s *shard) addCounters(st *Stats, ib *inbox) {
 	c := &s.owner.counters
-	st.Armed += ib.armed
-	st.Rejected += ib.rejected
-	st.Stopped += c.stopped + ib.stopped
-	st.Postponed += c.postponed + ib.rescheduled
+	st.Armed += counts.armed
+	st.Rejected += counts.rejected
+	st.Fired += fired + s.claimed.flushBegun.Load()
+	st.Stopped += c.stopped + counts.stopped
+	st.Postponed += c.postponed + counts.rescheduled
 	st.Discarded += c.discarded
 	st.Flushed += c.flushed
 	st.Moved += c.cascaded
 	st.Wakeups += s.alarm.rings.Load()
+	st.Bytes += s.bytes()
 }
 
-// addPending adds the present state of the shard. wheelMu is held and everything is drained.
+// addPending adds the present state of the shard. owner.mu is held and everything is drained.
 func (s *shard) addPending(st *Stats, pending int, now int64) {
 	o := &s.owner
 	pending = max(pending, 0)
@@ -154,10 +147,10 @@ func (o *owner) overdue(now int64) time.Duration {
 		first = min(first, fine[0].at)
 	}
 	o.wheel.first() // frees empty buckets
-	if b, ok := o.wheel.queue.Min(); ok && b.at <= o.config.ticks.Floor(now) {
+	if b, ok := o.wheel.queue.Min(); ok && b.at <= o.shard.config.ticks.Floor(now) {
 		first = min(first, b.at)
 	}
-	return time.Duration(max(0, now-o.config.ticks.Begin(first)))
+	return time.Duration(max(0, now-o.shard.config.ticks.Begin(first)))
 }
 
 // earliestOf returns the first tick of pending timers, or never.
@@ -171,18 +164,18 @@ func earliestOf(timers []Timer) int64 {
 	return first
 }
 
-// bytes returns the memory held for the timers of the shard. wheelMu is held.
+// bytes returns the memory held for the timers of the shard. owner.mu is held.
 func (s *shard) bytes() uint64 {
 	o := &s.owner
-	s.armMu.Lock()
-	pages, table := uintptr(s.records.OpenPages), 2*uintptr(s.records.Pages.Cap())
+	s.inbox.mu.Lock()
+	pages, table := uintptr(s.inbox.records.OpenPages), 2*uintptr(s.inbox.records.Pages.Cap())
 	word := unsafe.Sizeof(uintptr(0))
-	states := uintptr(s.records.Pager.Len()) * (arena.PageStateSize + word + unsafe.Sizeof(pageRef{}))
+	states := uintptr(s.inbox.records.Pager.Len()) * (arena.PageStateSize + word + unsafe.Sizeof(pageRef{}))
 	n := uintptr(0)
 	if s.inbox.order != nil {
 		n += pages * unsafe.Sizeof([arena.PageSize]uint64{})
 	}
-	s.armMu.Unlock()
+	s.inbox.mu.Unlock()
 	n += pages*(unsafe.Sizeof(arena.Page{})+s.payloads.pageSize()) + table*word + states
 	n += uintptr(o.store.chunks.openPages)*unsafe.Sizeof(chunkPage{}) + uintptr(cap(o.store.chunks.pages))*word
 	n += uintptr(o.store.chunks.pager.Len()) * arena.PageStateSize
@@ -224,7 +217,7 @@ func (st Stats) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// survey is [survey.Take]. It holds the wheelMu of a shard for step buckets at a time.
+// survey is [survey.Take]. It holds the owner.mu of a shard for step buckets at a time.
 func (e *engine) survey(step int) survey.Wheel {
 	now := e.reading()
 	tick := e.config.ticks.Floor(now)
@@ -248,14 +241,14 @@ func (e *engine) survey(step int) survey.Wheel {
 
 // survey adds the timers of the shard, whose clock may be ahead of tick.
 func (s *shard) survey(v *survey.Wheel, tick int64, step int) {
-	s.wheelMu.Lock()
+	s.owner.mu.Lock()
 	defer s.unlockAndDrain()
 	o := &s.owner
 	for k := 0; k == 0 || k < len(o.store.all); k += step {
 		if s.yield(); s.closed.Load() {
 			return
 		}
-		s.drainAll()
+		s.owner.drainAll()
 		for _, b := range o.store.all[k:min(k+step, len(o.store.all))] {
 			switch {
 			case b.state == bucketCascading:
@@ -396,9 +389,9 @@ func (e *engine) writeProfile(w io.Writer) error {
 // was armed, and expires the time until its deadline, in ns.
 func (e *engine) eachSample(yield func(o *sampling.Origin, age, expires int64)) {
 	for _, s := range e.shards {
-		s.armMu.Lock()
-		samples := slices.Clone(s.samples.All)
-		s.armMu.Unlock()
+		s.inbox.mu.Lock()
+		samples := slices.Clone(s.inbox.samples.All)
+		s.inbox.mu.Unlock()
 		now := s.reading()
 		for _, x := range samples {
 			if _, w, ok := pendingRecord(x.Timer); ok {
@@ -408,10 +401,10 @@ func (e *engine) eachSample(yield func(o *sampling.Origin, age, expires int64)) 
 	}
 }
 
-// sample samples a timer that is being armed. armMu is held.
-func (s *shard) sample(t Timer) {
-	s.inbox.untilSample = s.samples.Distance()
-	s.samples.Set(t, sampling.Here(s.reading()))
+// sample samples a timer that is being armed. inbox.mu is held.
+func (ib *inbox) sample(t Timer) {
+	ib.untilSample = ib.samples.Distance()
+	ib.samples.Set(t, sampling.Here(ib.shard.reading()))
 }
 
 // isOver reports whether the timer has ended.
@@ -433,16 +426,16 @@ func (t Timer) sampleAs(o *sampling.Origin) {
 	withSamples(t, func(all *sampling.Table[Timer]) { all.Set(t, o) })
 }
 
-// withSamples calls f with the samples of the timer's shard, unless the wheel takes none. armMu
+// withSamples calls f with the samples of the timer's shard, unless the wheel takes none. inbox.mu
 // is held during the call.
 func withSamples(t Timer, f func(all *sampling.Table[Timer])) {
 	if t.ref == nil || shardAt(t.ref).config.profileRate == 0 {
 		return
 	}
 	s := shardAt(t.ref)
-	s.armMu.Lock()
-	defer s.armMu.Unlock()
+	s.inbox.mu.Lock()
+	defer s.inbox.mu.Unlock()
 	if !s.closed.Load() {
-		f(&s.samples)
+		f(&s.inbox.samples)
 	}
 }

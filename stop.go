@@ -64,35 +64,35 @@ func mustHaveContext(ctx context.Context) {
 //     waits for that, and counts it.
 func (s *shard) halt() {
 	s.closed.Store(true)
-	s.wheelMu.Lock()
-	defer s.wheelMu.Unlock()
+	s.owner.mu.Lock()
+	defer s.owner.mu.Unlock()
 	o := &s.owner
 	if o.wheel.levels == nil {
 		return // stopped before
 	}
-	s.drainAll()
+	o.drainAll()
 	s.discardAll()
 	for s.pending()+int(o.counters.flushed-s.claimed.flushBegun.Load()-o.counters.discarded) > 0 {
 		runtime.Gosched()
-		s.remove(math.MaxInt)
+		o.remove(math.MaxInt)
 	}
-	s.armMu.Lock()
+	s.inbox.mu.Lock()
 	s.alarm.close()
-	s.inbox.stopped += s.inbox.countEnded(&s.records)
-	s.records.Clear()
+	s.inbox.counts = s.inbox.count()
+	s.inbox.records.Clear()
 	s.inbox.staged, s.inbox.free = nil, nil
 	if s.inbox.order != nil {
 		s.inbox.order.stamps.Clear()
 	}
 	s.payloads.clear()
-	s.nextPage, s.samples = nil, sampling.Table[Timer]{}
-	for p := range uint32(s.refs.Cap()) {
-		if ref := s.refs.At(p); ref != nil {
+	s.inbox.next, s.inbox.samples = nil, sampling.Table[Timer]{}
+	for p := range uint32(s.inbox.refs.Cap()) {
+		if ref := s.inbox.refs.At(p); ref != nil {
 			ref.page.Store(nil)
 		}
 	}
-	s.refs.Clear()
-	s.armMu.Unlock()
+	s.inbox.refs.Clear()
+	s.inbox.mu.Unlock()
 	o.arrivals = arrivals{first: never}
 	o.removing, o.freed, o.expired = 0, nil, nil
 	o.store = bucketStore{records: o.store.records}
@@ -103,21 +103,13 @@ func (s *shard) halt() {
 // timers that survive the wheel's Stop to the runtime.
 func (s *shard) discardAll() {
 	for t, pg := range s.all {
-		for {
-			w := pg.Load(t.index)
-			k := w.Kind()
-			if k != arena.Placed && k != arena.Flushed {
-				break
-			}
-			if !pg.Swap(t.index, w, w.With(arena.Dead)) {
-				continue
-			}
-			s.owner.counters.discarded++
-			if w.Is(arena.Lasting) {
-				t.gen = w.Gen()
-				s.keepLasting(t, w)
-			}
-			break
+		w, ok := pg.Change(t.index, arena.Dead, arena.Placed, arena.Flushed)
+		if !ok {
+			continue
+		}
+		s.owner.counters.discarded++
+		if t.gen = w.Gen(); w.Is(arena.Lasting) {
+			s.engine.lasting.keep(s, t, w)
 		}
 	}
 }
@@ -128,7 +120,7 @@ func (e *engine) flush() (n int) {
 	e.funcTimers.flushes.Add(1) // before the claims: a plan whose timer is due may run immediately
 	timers := make([][]Timer, len(e.shards))
 	for k, s := range e.shards {
-		s.wheelMu.Lock()
+		s.owner.mu.Lock()
 		claimed, count := s.flush()
 		s.unlockAndDrain()
 		timers[k] = claimed
@@ -148,16 +140,16 @@ func (e *engine) flush() (n int) {
 }
 
 // flush claims all pending timers. It returns their number, and the timers that have to be queued:
-// outside Manual mode, those that are due have an entry already (S6). wheelMu is held.
+// outside Manual mode, those that are due have an entry already (S6). owner.mu is held.
 func (s *shard) flush() (timers []Timer, n int) {
 	o := &s.owner
 	for range 2 { // meanwhile a Reschedule may have moved a timer to the inbox
 		if s.closed.Load() {
 			return nil, 0
 		}
-		s.drainAll()
+		o.drainAll()
 		for t, pg := range s.all {
-			w, ok := s.flushOne(pg, t.index)
+			w, ok := pg.Change(t.index, arena.Flushed, arena.Placed)
 			if !ok {
 				continue
 			}
@@ -173,36 +165,22 @@ func (s *shard) flush() (timers []Timer, n int) {
 	return timers, n
 }
 
-// flushOne claims a timer if it is Placed, and returns the word that it had.
-func (s *shard) flushOne(pg *arena.Page, i uint32) (w arena.Word, ok bool) {
-	for {
-		w := pg.Load(i)
-		if w.Kind() != arena.Placed {
-			return w, false
-		}
-		if pg.Swap(i, w, w.With(arena.Flushed)) {
-			return w, true
-		}
-	}
-}
-
 // lastingTimers are those that the runtime has taken over from a stopped wheel.
 type lastingTimers struct {
 	mu     sync.Mutex            // also held throughout the wheel's Stop
 	timers map[Timer]*time.Timer // guarded by mu
 }
 
-// keepLasting hands a timer with word w to the runtime. lasting.mu is held.
-func (s *shard) keepLasting(t Timer, w arena.Word) {
-	all := &s.engine.lasting
-	if all.timers == nil {
-		all.timers = make(map[Timer]*time.Timer)
+// keep hands a timer of shard s with word w to the runtime. mu is held.
+func (l *lastingTimers) keep(s *shard, t Timer, w arena.Word) {
+	if l.timers == nil {
+		l.timers = make(map[Timer]*time.Timer)
 	}
 	d := time.Duration(s.config.ticks.Begin(w.Tick()) - s.reading())
 	if w.Kind() == arena.Flushed {
 		d = 0
 	}
-	all.timers[t] = time.AfterFunc(d, s.payloads.callback(t.index))
+	l.timers[t] = time.AfterFunc(d, s.payloads.callback(t.index))
 }
 
 // stop stops t. It returns false if t has fired or the runtime has not taken it over.

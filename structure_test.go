@@ -22,10 +22,9 @@ import (
 // its own layer and of lower layers.
 var layers = [][]string{
 	{"bucket.go"},
-	{"inbox.go"},
 	{"wheel.go"},
 	{
-		"options.go", "shard.go", "arm.go", "timer.go", "driver.go", "cascade.go", "executor.go",
+		"options.go", "shard.go", "inbox.go", "arm.go", "timer.go", "driver.go", "cascade.go", "executor.go",
 		"claim.go", "rearmable.go", "stop.go", "manual.go", "stats.go",
 	},
 	{"timeouts.go"},

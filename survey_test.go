@@ -94,17 +94,17 @@ func TestSurveyCountsCascadingTimers(t *testing.T) {
 			tw.AfterFunc(time.Second, nothing)
 		}
 		s := engineOf(tw).shards[0]
-		s.wheelMu.Lock()
-		s.drainAll()
+		s.owner.mu.Lock()
+		s.owner.drainAll()
 		s.owner.wheel.cascade.push(s.owner.wheel.pop(never)) // as in the middle of a driver's work
-		s.wheelMu.Unlock()
+		s.owner.mu.Unlock()
 		o := tw.survey()
 		assert.Equal(t, 3, o.Moving)
 		assert.Equal(t, 3, o.Pending)
 		assert.Zero(t, o.Unseen+o.Levels[1].Timers)
-		s.wheelMu.Lock()
+		s.owner.mu.Lock()
 		s.startDriver()
-		s.wheelMu.Unlock()
+		s.owner.mu.Unlock()
 		synctest.Wait()
 		o = tw.survey()
 		assert.Zero(t, o.Moving)
@@ -264,9 +264,9 @@ func (e *engine) verifySurvey(o survey.Wheel) error {
 		want.Levels[l].Timers, want.Levels[l].Later, want.Levels[l].Cells = 0, 0, make([]int, e.config.size)
 	}
 	for _, s := range e.shards {
-		s.wheelMu.Lock()
+		s.owner.mu.Lock()
 		s.tallyRecords(&want)
-		s.wheelMu.Unlock()
+		s.owner.mu.Unlock()
 	}
 	if o.Due != want.Due || o.Moving != want.Moving {
 		return fmt.Errorf("%d due and %d moving, want %d and %d", o.Due, o.Moving, want.Due, want.Moving)
@@ -282,8 +282,8 @@ func (e *engine) verifySurvey(o survey.Wheel) error {
 // tallyRecords counts the timers of all used records.
 func (s *shard) tallyRecords(o *survey.Wheel) {
 	own := &s.owner
-	for p := range s.records.Pager.Len() {
-		pg := s.records.Pages.At(uint32(p))
+	for p := range s.inbox.records.Pager.Len() {
+		pg := s.inbox.records.Pages.At(uint32(p))
 		for k := 0; pg != nil && k < arena.PageSize; k++ {
 			if pg.Pos[k] == 0 {
 				if k := arena.Word(pg.Words[k].Load()).Kind(); k == arena.Placed {

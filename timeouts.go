@@ -104,22 +104,18 @@ func (w *Timeouts[T]) Advance(now time.Time) int { return w.engine.advanceTo(now
 func (w *Timeouts[T]) Next() (time.Time, bool) { return w.engine.next() }
 
 // removeAll removes all pending timers and appends their payloads to all. O(records). It holds
-// wheelMu throughout.
+// owner.mu throughout.
 func removeAll[T any](s *shard, all []T) []T {
-	s.wheelMu.Lock()
+	s.owner.mu.Lock()
 	defer s.unlockAndDrain()
 	if s.closed.Load() {
 		return all
 	}
-	s.drainAll()
+	s.owner.drainAll()
 	o := &s.owner
 	all = slices.Grow(all, s.pending())
 	for t, pg := range s.all {
-		w := pg.Load(t.index)
-		for w.Kind() == arena.Placed && !pg.Swap(t.index, w, w.With(arena.Spent)) {
-			w = pg.Load(t.index)
-		}
-		if w.Kind() != arena.Placed {
+		if _, ok := pg.Change(t.index, arena.Spent, arena.Placed); !ok {
 			continue
 		}
 		all = append(all, payloadsIn[T](s).at(t.index))
@@ -127,9 +123,9 @@ func removeAll[T any](s *shard, all []T) []T {
 		o.counters.stopped++
 		o.leaveBucket(t.index)
 		if o.freed = append(o.freed, t.index); len(o.freed) >= removalsMax {
-			s.reclaim()
+			o.reclaim()
 		}
 	}
-	s.reclaim()
+	o.reclaim()
 	return all
 }

@@ -130,7 +130,7 @@ func (t Timer) rescheduleTo(deadline, now int64) bool {
 }
 
 // move is rescheduleTo for the handle of a record. If wait is false and another goroutine holds
-// armMu, move does not wait for the lock and returns false although the timer may be pending.
+// inbox.mu, move does not wait for the lock and returns false although the timer may be pending.
 func (t Timer) move(deadline, now int64, wait bool) bool {
 	s := shardAt(t.ref)
 	now = max(now, s.now.Load()) // the caller may have been preempted since it read the clock
@@ -231,26 +231,26 @@ func (r record) finishStop(to arena.Word) {
 	}
 }
 
-// lockAndMove handles the cases of Timer.move that need armMu. It returns false if the word has
-// changed or the wheel is stopped. busy is true if armMu is locked and wait is false.
+// lockAndMove handles the cases of Timer.move that need inbox.mu. It returns false if the word has
+// changed or the wheel is stopped. busy is true if inbox.mu is locked and wait is false.
 func (r record) lockAndMove(w arena.Word, tick int64, wait bool) (moved, busy bool) {
 	s := r.shard
 	if wait || s.config.Manual { // in Manual mode the order of the calls counts
-		s.armMu.Lock()
-	} else if !s.armMu.TryLock() {
+		s.inbox.mu.Lock()
+	} else if !s.inbox.mu.TryLock() {
 		return false, true
 	}
 	if s.closed.Load() {
-		s.armMu.Unlock()
+		s.inbox.mu.Unlock()
 		return false, false
 	}
 	moved = r.moveLocked(w, tick)
-	s.unlockArm()
+	s.inbox.unlock()
 	return moved, false
 }
 
 // moveLocked moves a pending timer to another deadline, through the inbox if necessary. It returns
-// false if the word has changed. armMu is held.
+// false if the word has changed. inbox.mu is held.
 func (r record) moveLocked(w arena.Word, tick int64) bool {
 	s := r.shard
 	old, now := w.Tick(), s.config.ticks.Floor(s.now.Load())
@@ -265,18 +265,16 @@ func (r record) moveLocked(w arena.Word, tick int64) bool {
 	if !r.page.Swap(r.index, w, moved) {
 		return false
 	}
-	s.inbox.rescheduled++
+	s.inbox.counts.rescheduled++
 	if s.config.Manual {
 		s.inbox.order.stamp(r.index)
 	}
 	switch {
 	case stays:
 	case staged:
-		if s.inbox.lowerFirst(tick) {
-			s.alarm.setEarlier(tick)
-		}
+		s.inbox.lowerFirst(tick)
 	default:
-		s.stage(r.index, tick)
+		s.inbox.stage(r.index, tick)
 	}
 	return true
 }

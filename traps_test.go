@@ -141,7 +141,7 @@ func TestDueTimersDoNotWaitForTheEndOfACascade(t *testing.T) {
 		s.own(func() { // the driver cannot run until both timers are due
 			require.True(t, timers[n-1].Stop())
 			at := s.config.Read()
-			s.armMu.Lock()
+			s.inbox.mu.Lock()
 			armAndUnlock(s, at, at, func() {
 				s.own(func() {
 					for _, b := range s.owner.wheel.cascade.all() {

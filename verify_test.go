@@ -13,16 +13,16 @@ import (
 )
 
 // verify walks the shard and returns an error if an invariant of the shard (S), of the wheel (W) or
-// of the inbox (B) does not hold. wheelMu is held. Stop and Reschedule may run concurrently, so
+// of the inbox (B) does not hold. owner.mu is held. Stop and Reschedule may run concurrently, so
 // verify checks only what holds between any two of their steps. O(records).
 func (s *shard) verify() error {
 	if s.closed.Load() {
 		return nil
 	}
-	s.armMu.Lock()
-	defer s.armMu.Unlock()
+	s.inbox.mu.Lock()
+	defer s.inbox.mu.Unlock()
 	o := &s.owner
-	if err := cmp.Or(o.wheel.verify(), verifyRecords(&s.records), o.store.chunks.verify()); err != nil {
+	if err := cmp.Or(o.wheel.verify(), verifyRecords(&s.inbox.records), o.store.chunks.verify()); err != nil {
 		return err
 	}
 	for _, check := range []func(*shard) error{verifyBuckets, verifyInbox, verifyDue, verifyAlarm} {
@@ -149,8 +149,8 @@ func verifyBuckets(s *shard) (err error) {
 		}
 	}
 	listed := 0
-	for p := range s.records.Pager.Len() {
-		if pg := s.records.Pages.At(uint32(p)); pg != nil {
+	for p := range s.inbox.records.Pager.Len() {
+		if pg := s.inbox.records.Pages.At(uint32(p)); pg != nil {
 			for _, pos := range pg.Pos {
 				if pos != 0 {
 					listed++
@@ -165,7 +165,7 @@ func verifyBuckets(s *shard) (err error) {
 }
 
 func verifyInbox(s *shard) error {
-	seen := make([]bool, s.records.Pager.Len()<<arena.PageShift)
+	seen := make([]bool, s.inbox.records.Pager.Len()<<arena.PageShift)
 	first := s.inbox.first
 	for list, records := range [][]uint32{s.inbox.staged, s.owner.arrivals.records[s.owner.arrivals.done:]} {
 		if list == 1 {
@@ -173,7 +173,7 @@ func verifyInbox(s *shard) error {
 			first = min(s.inbox.first, s.owner.arrivals.first)
 		}
 		for _, i := range records {
-			w := loadWord(&s.records.Pages, i)
+			w := loadWord(&s.inbox.records.Pages, i)
 			if k := w.Kind(); seen[i] || k != arena.Staged && k != arena.Ending && k != arena.Ended {
 				return fmt.Errorf("B1: record %d of the inbox has kind %d or is there twice", i, k)
 			}
@@ -186,8 +186,8 @@ func verifyInbox(s *shard) error {
 			}
 		}
 	}
-	for p := range s.records.Pager.Len() {
-		pg := s.records.Pages.At(uint32(p))
+	for p := range s.inbox.records.Pager.Len() {
+		pg := s.inbox.records.Pages.At(uint32(p))
 		for k := range uint32(arena.PageSize) {
 			if pg == nil {
 				break
@@ -199,10 +199,10 @@ func verifyInbox(s *shard) error {
 		}
 	}
 	for _, i := range s.inbox.free {
-		w := loadWord(&s.records.Pages, i)
+		w := loadWord(&s.inbox.records.Pages, i)
 		k := w.Kind()
 		pending := k == arena.Staged || k == arena.Placed || k == arena.Ending || k == arena.Flushed
-		if seen[i] || pending || *s.owner.store.pos(i) != 0 || s.records.Pager.IsFree(int(i>>arena.PageShift), i&arena.PageMask) {
+		if seen[i] || pending || *s.owner.store.pos(i) != 0 || s.inbox.records.Pager.IsFree(int(i>>arena.PageShift), i&arena.PageMask) {
 			return fmt.Errorf("B3: free record %d has kind %d and position %d", i, k, *s.owner.store.pos(i))
 		}
 		seen[i] = true

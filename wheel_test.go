@@ -506,9 +506,9 @@ func TestLargeCoarseBucketDelaysNoFinerOne(t *testing.T) {
 	w.Add((size*size/2+2*size)*ms, 1) // of tick first + 2*size
 
 	s := w.engine.shards[0]
-	s.wheelMu.Lock()
-	defer s.wheelMu.Unlock()
-	s.drainAll()
+	s.owner.mu.Lock()
+	defer s.owner.mu.Unlock()
+	s.owner.drainAll()
 	o := &s.owner
 	o.tick = first
 	require.False(t, o.expire(), "the large bucket has begun to move")

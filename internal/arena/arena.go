@@ -6,7 +6,10 @@
 // generations again, so a reference to a record must identify the page itself.
 package arena
 
-import "sync/atomic"
+import (
+	"slices"
+	"sync/atomic"
+)
 
 const (
 	PageShift = 9
@@ -34,6 +37,20 @@ func (pg *Page) Store(record uint32, w Word) { pg.Words[record&PageMask].Store(u
 // Swap is a compare-and-swap of the word of a record.
 func (pg *Page) Swap(record uint32, old, w Word) bool {
 	return pg.Words[record&PageMask].CompareAndSwap(uint64(old), uint64(w))
+}
+
+// Change sets the kind of a record that is of one of the kinds from, and returns the word before. It
+// returns false if the record is of another kind.
+func (pg *Page) Change(record uint32, to Kind, from ...Kind) (w Word, ok bool) {
+	for {
+		w = pg.Load(record)
+		if !slices.Contains(from, w.Kind()) {
+			return w, false
+		}
+		if pg.Swap(record, w, w.With(to)) {
+			return w, true
+		}
+	}
 }
 
 // Arm sets the word of a free record for its next timer and returns it. x is the deadline bits.

@@ -26,7 +26,7 @@ import "github.com/timingwheel-go/timingwheel/internal/clock"
 // it. A queue of due timers may still do so, with the old generation.
 //
 // Every transition is one compare-and-swap of the whole word, so it fails if the generation or the
-// deadline has changed. Reschedule to a later time keeps the kind. The owner holds wheelMu.
+// deadline has changed. Reschedule to a later time keeps the kind. The owner holds owner.mu.
 type Kind uint8
 
 // The kinds of records.
