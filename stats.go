@@ -340,14 +340,6 @@ func (h Histogram) Quantile(q float64) time.Duration {
 	return 0
 }
 
-func (h *Histogram) add(o *Histogram) {
-	for i, c := range o.Counts {
-		h.Counts[i] += c
-	}
-	h.Sum = time.Duration(clock.Later(int64(h.Sum), int64(o.Sum)))
-	h.Max = max(h.Max, o.Max)
-}
-
 // latenessCount is a histogram that is written without a lock: on a busy machine, a goroutine that
 // is preempted while it holds a lock stops all workers.
 type latenessCount struct {

@@ -102,26 +102,13 @@ func TestHistogramQuantileIsAtMostAQuarterTooHigh(t *testing.T) {
 	}
 }
 
-// Histograms are added field by field. The sum saturates, because the clock of a simulation may
-// jump over centuries.
-func TestHistogramsAreAdded(t *testing.T) {
+// The clock of a simulation may jump over centuries.
+func TestSumOfAHistogramSaturates(t *testing.T) {
 	t.Parallel()
-	var a, b, both Histogram
-	for i := range 1000 {
-		d := time.Duration(i*i*i) * time.Microsecond
-		if i%3 == 0 {
-			a.Record(d)
-		} else {
-			b.Record(d)
-		}
-		both.Record(d)
-	}
-	a.add(&b)
-	require.Equal(t, both, a)
-	b.Record(math.MaxInt64)
-	require.Equal(t, time.Duration(math.MaxInt64), b.Sum)
-	a.add(&b)
-	require.Equal(t, time.Duration(math.MaxInt64), a.Sum)
+	var h Histogram
+	h.Record(time.Second)
+	h.Record(math.MaxInt64)
+	require.Equal(t, time.Duration(math.MaxInt64), h.Sum)
 }
 
 // The model compares the other counters.
