@@ -63,32 +63,17 @@ func (tw *TimingWheel) withDeadline(parent context.Context, t time.Time, left ti
 		c.deadline = earlier
 	} else if left <= 0 {
 		c.finish(late, true)
-	} else if !knownEnded(parent) {
+	} else if p, own := parent.(*deadlineContext); own {
+		if !p.phase.Load().ended() { // p.Err would ask the parents of p, which may be a long chain
+			c.arm(tw, cancel, left, late)
+		}
+	} else if parent.Err() == nil {
 		c.arm(tw, cancel, left, late)
-		if hasAfterFunc(parent) {
-			c.Done()
+		if _, ok := parent.(interface{ AfterFunc(f func()) func() bool }); ok {
+			c.Done() // such a parent may count its children, so c registers now
 		}
 	}
 	return c, cancel
-}
-
-// knownEnded reports whether parent is known to have ended, so that a timer below it would be
-// useless. Unlike Err it does not ask the parents of a deadlineContext, which may be a long chain.
-func knownEnded(parent context.Context) bool {
-	if p, own := parent.(*deadlineContext); own {
-		return p.phase.Load().ended()
-	}
-	return parent.Err() != nil
-}
-
-// hasAfterFunc reports whether parent has the method AfterFunc and is not a deadlineContext. Such a
-// context may count its children, so the child registers when it is made.
-func hasAfterFunc(parent context.Context) bool {
-	if _, own := parent.(*deadlineContext); own {
-		return false
-	}
-	_, ok := parent.(interface{ AfterFunc(f func()) func() bool })
-	return ok
 }
 
 // deadlineContext is a context with a timer of a wheel.
