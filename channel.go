@@ -226,10 +226,6 @@ func (e *emitter) fire() {
 func (e *emitter) stop() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.stopLocked()
-}
-
-func (e *emitter) stopLocked() bool {
 	stopped, _ := e.timer.stop()
 	return e.disarmed(stopped)
 }
@@ -239,10 +235,6 @@ func (e *emitter) stopLocked() bool {
 func (e *emitter) reset(d time.Duration) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.resetLocked(d)
-}
-
-func (e *emitter) resetLocked(d time.Duration) bool {
 	now := engineOf(e.wheel).reading()
 	deadline := clock.Later(now, int64(d))
 	active := e.disarmed(e.timer.resetTo(deadline, now, 0))

@@ -210,16 +210,18 @@ func TestChannelTimerNotMadeByNewTimerPanics(t *testing.T) {
 func TestNothingIsSentAfterAClaimThatComesTooLate(t *testing.T) {
 	t.Parallel()
 	for name, act := range map[string]func(tw *TimingWheel, e *emitter) (pending bool){
-		"Stop":              func(_ *TimingWheel, e *emitter) bool { return e.stopLocked() },
-		"Reset":             func(_ *TimingWheel, e *emitter) bool { return e.resetLocked(time.Hour) },
-		"Stop of the wheel": func(tw *TimingWheel, e *emitter) bool { tw.Stop(); return !e.stopLocked() },
+		"Stop":              func(_ *TimingWheel, e *emitter) bool { return e.stop() },
+		"Reset":             func(_ *TimingWheel, e *emitter) bool { return e.reset(time.Hour) },
+		"Stop of the wheel": func(tw *TimingWheel, e *emitter) bool { tw.Stop(); return !e.stop() },
 	} {
 		for _, claimed := range []bool{true, false} {
 			for _, periodic := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/claimed=%v/periodic=%v", name, claimed, periodic), func(t *testing.T) {
 					t.Parallel()
-					opts, calls := Options{Shards: 1}, &held{}
-					if !claimed {
+					opts, calls, proceed := Options{Shards: 1}, &held{}, make(chan struct{})
+					if claimed {
+						opts.Around = func(_ Call, run func()) { <-proceed; run() }
+					} else {
 						opts.Executor = calls
 					}
 					tw := startWheel(t, opts)
@@ -228,19 +230,16 @@ func TestNothingIsSentAfterAClaimThatComesTooLate(t *testing.T) {
 					if periodic {
 						c, e = ticker.C, &ticker.emitter
 					}
-					e.mu.Lock()
-					e.resetLocked(5 * ms)
+					e.reset(5 * ms)
 					await(t, "a claim", func() bool { return engineOf(tw).shards[0].claimed.fired.Load() > 0 || calls.len() > 0 })
 					assert.True(t, act(tw, e))
-					e.mu.Unlock()
+					close(proceed)
 					calls.release()
 					await(t, "the end of the callback", func() bool { return tw.Stats().Running == 0 })
 					assertEmpty(t, c, "stale value")
 					assert.Equal(t, map[string]int{"Stop": 1, "Reset": 2}[name], tw.Len())
 					if name == "Reset" && claimed {
-						e.mu.Lock()
-						e.resetLocked(ms)
-						e.mu.Unlock()
+						e.reset(ms)
 						receive(t, c, "a new value")
 					}
 				})
