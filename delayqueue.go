@@ -277,12 +277,16 @@ func (q *DelayQueue[T]) take(ctx context.Context) (*element[T], T, error) {
 		if w == nil {
 			w = q.takers.PushBack(make(chan struct{}, 1))
 		}
-		wait := time.Duration(neverDue) // only the front taker has a timer
+		var due <-chan time.Time // only the front taker has a timer
 		if head, ok := q.heap.Min(); ok && head.due != neverDue && w == q.takers.Front() {
-			wait = time.Duration(head.due - now)
+			due = time.After(time.Duration(head.due - now))
 		}
 		q.mu.Unlock()
-		sleep(w.Value.(chan struct{}), ctx.Done(), wait)
+		select {
+		case <-due:
+		case <-w.Value.(chan struct{}):
+		case <-ctx.Done():
+		}
 	}
 }
 
@@ -333,19 +337,4 @@ func (q *DelayQueue[T]) wakeLocked() {
 func (q *DelayQueue[T]) nowLocked() int64 {
 	q.timeline.Start()
 	return q.timeline.Read()
-}
-
-// sleep returns after wait (neverDue: no limit), when it receives a token, or when done is closed.
-func sleep(wake, done <-chan struct{}, wait time.Duration) {
-	var due <-chan time.Time
-	if wait != neverDue {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		due = timer.C
-	}
-	select {
-	case <-due:
-	case <-wake:
-	case <-done:
-	}
 }
