@@ -277,9 +277,7 @@ func (e *emitter) empty() bool {
 // Do not call Sleep in a callback of a wheel that is Manual or has the [Inline] executor, because
 // the callback would block the wheel that is to wake it.
 func (tw *TimingWheel) Sleep(ctx context.Context, d time.Duration) error {
-	if ctx == nil {
-		panic("timingwheel: Sleep with a nil context")
-	}
+	mustHaveContext(ctx, "Sleep")
 	if err := ctx.Err(); err != nil || d <= 0 {
 		return err
 	}

@@ -115,9 +115,7 @@ func (q *DelayQueue[T]) PushAt(v T, t time.Time) *Delayed[T] {
 // are served in the order in which they began. Take panics if ctx is nil. Take is O(log n), apart
 // from the wait.
 func (q *DelayQueue[T]) Take(ctx context.Context) (T, error) {
-	if ctx == nil {
-		panic("timingwheel: DelayQueue.Take with a nil context")
-	}
+	mustHaveContext(ctx, "DelayQueue.Take")
 	_, v, err := q.take(ctx)
 	return v, err
 }
@@ -210,9 +208,7 @@ func (q *DelayQueue[T]) Channel(ctx context.Context, size int) <-chan T {
 	if size < 0 {
 		panic("timingwheel: DelayQueue.Channel: size is " + strconv.Itoa(size) + "; it must not be negative")
 	}
-	if ctx == nil {
-		panic("timingwheel: DelayQueue.Channel with a nil context")
-	}
+	mustHaveContext(ctx, "DelayQueue.Channel")
 	ch := make(chan T, size)
 	go func() {
 		defer close(ch)
@@ -239,9 +235,7 @@ func (q *DelayQueue[T]) Channel(ctx context.Context, size int) <-chan T {
 // leaves the queue immediately before it is yielded, so no element is lost when the loop is left.
 // The iterator may be used several times and concurrently. All panics if ctx is nil.
 func (q *DelayQueue[T]) All(ctx context.Context) iter.Seq[T] {
-	if ctx == nil {
-		panic("timingwheel: DelayQueue.All with a nil context")
-	}
+	mustHaveContext(ctx, "DelayQueue.All")
 	return func(yield func(T) bool) {
 		for ctx.Err() == nil {
 			v, err := q.Take(ctx)

@@ -146,9 +146,7 @@ func (t *FuncTimer) Stop() bool {
 // may have armed the timer. If the function itself calls StopWait, it waits for itself until ctx
 // ends. StopWait panics if ctx is nil.
 func (t *FuncTimer) StopWait(ctx context.Context) error {
-	if ctx == nil {
-		panic("timingwheel: StopWait with a nil context")
-	}
+	mustHaveContext(ctx, "StopWait")
 	if t.timer.ref.Load() == nil {
 		return nil
 	}

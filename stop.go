@@ -48,9 +48,9 @@ func (e *engine) shutdown(ctx context.Context) error {
 	return nil
 }
 
-func mustHaveContext(ctx context.Context) {
+func mustHaveContext(ctx context.Context, method string) {
 	if ctx == nil {
-		panic("timingwheel: Shutdown with a nil context")
+		panic("timingwheel: " + method + " with a nil context")
 	}
 }
 

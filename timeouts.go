@@ -87,7 +87,7 @@ func (w *Timeouts[T]) Stop() { w.engine.stop() }
 // Shutdown stops the wheel and waits until no call of the expire function is under way, or returns
 // ctx.Err() if ctx ends first. See [TimingWheel.Shutdown].
 func (w *Timeouts[T]) Shutdown(ctx context.Context) error {
-	mustHaveContext(ctx)
+	mustHaveContext(ctx, "Shutdown")
 	return w.engine.shutdown(ctx)
 }
 

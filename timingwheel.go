@@ -377,7 +377,7 @@ func (tw *TimingWheel) Stop() {
 // callbacks may still be running. A callback that calls Shutdown waits for itself until ctx ends.
 // Shutdown may be called more than once. It panics on the wheel of [Default], and if ctx is nil.
 func (tw *TimingWheel) Shutdown(ctx context.Context) error {
-	mustHaveContext(ctx)
+	mustHaveContext(ctx, "Shutdown")
 	tw.close("Shutdown")
 	return engineOf(tw).shutdown(ctx)
 }
