@@ -1,6 +1,7 @@
 package timingwheel
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -110,25 +111,14 @@ type config struct {
 
 // validate returns the options with their defaults, or an error that names the first bad field.
 func (o Options) validate() (Options, error) {
-	if o.Tick == 0 {
-		o.Tick = defaultTick
-	}
-	if o.WheelSize == 0 {
-		o.WheelSize = defaultWheelSize
-	}
-	if o.Levels == 0 {
-		o.Levels = defaultLevels
-	}
-	if o.Shards == 0 {
-		o.Shards = defaultShards(o.Manual)
-	}
-	if o.Manual && o.Executor == nil {
-		o.Executor = Inline
-	}
-	shortest := minTick
+	shortest, shards := minTick, defaultShards()
 	if o.Manual {
-		shortest = minManualTick
+		shortest, shards, o.Executor = minManualTick, 1, cmp.Or(o.Executor, Inline)
 	}
+	o.Tick = cmp.Or(o.Tick, defaultTick)
+	o.WheelSize = cmp.Or(o.WheelSize, defaultWheelSize)
+	o.Levels = cmp.Or(o.Levels, defaultLevels)
+	o.Shards = cmp.Or(o.Shards, shards)
 	f, isFunc := o.Executor.(ExecutorFunc)
 	switch {
 	case isFunc && f == nil:
@@ -151,18 +141,12 @@ func (o Options) validate() (Options, error) {
 
 // defaultShards returns a number with which two goroutines rarely use the same shard at the same
 // time. More shards would cost wake-ups, because each shard with due timers wakes once per tick.
-func defaultShards(manual bool) int {
-	if manual {
+func defaultShards() int {
+	procs := runtime.GOMAXPROCS(0)
+	if procs == 1 {
 		return 1
 	}
-	switch procs := runtime.GOMAXPROCS(0); {
-	case procs == 1:
-		return 1
-	case procs < 16:
-		return 4 * procs
-	default:
-		return min(max(procs, 64), maxShards)
-	}
+	return min(max(min(4*procs, 64), procs), maxShards)
 }
 
 // ErrOption is wrapped by the errors of [New], [NewTimeouts] and [TimingWheel.WriteProfile] for a
