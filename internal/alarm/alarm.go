@@ -53,7 +53,10 @@ func (a *Alarm) Set(at, now int64) {
 }
 
 func (a *Alarm) Off() {
-	a.stopTimer()
+	if a.timer != nil {
+		a.timer.Stop()
+		a.owner.Store(nil)
+	}
 	a.near.Store(none)
 }
 
@@ -62,11 +65,4 @@ func (a *Alarm) Off() {
 func (a *Alarm) Close() {
 	a.Off()
 	a.group.closeIfUnused()
-}
-
-func (a *Alarm) stopTimer() {
-	if a.timer != nil {
-		a.timer.Stop()
-		a.owner.Store(nil)
-	}
 }

@@ -43,11 +43,10 @@ type Group struct {
 	next    atomic.Int64 // when the descriptor goes off, or none; an earlier alarm calls update
 	changed atomic.Bool  // an alarm was set to an earlier time; see update
 
-	mu    sync.Mutex
-	file  *os.File // nil: closed. The goroutine that waits for it closes it
-	fd    int
-	rang  int64 // when an alarm rang last
-	close int64 // the descriptor stays open until this time
+	mu   sync.Mutex
+	file *os.File // nil: closed. The goroutine that waits for it closes it
+	fd   int
+	rang int64 // when an alarm rang last
 }
 
 // NewGroup takes a function that reads the clock, in nanoseconds.
@@ -154,17 +153,17 @@ func (g *Group) wait(file *os.File, conn syscall.RawConn) {
 
 // goOff lets alarms ring, and then sets the descriptor again or closes it. mu is held.
 func (g *Group) goOff() {
-	now := g.read()
+	now, last := g.read(), g.rang
 	g.next.Store(none) // from now on an alarm that is set calls update
-	if g.ringDue(now) {
-		if now-g.rang < int64(linger) {
-			g.close = now + int64(linger)
+	for _, a := range g.alarms {
+		if at := a.near.Load(); at <= now && a.near.CompareAndSwap(at, none) {
+			g.rang = now
+			go a.ring()
 		}
-		g.rang = now
 	}
 	at := g.first()
-	if g.close > now {
-		at = min(at, g.close)
+	if now-last < int64(linger) {
+		at = min(at, g.rang+int64(linger))
 	}
 	if at == none {
 		g.closeFile()
@@ -178,17 +177,6 @@ func (g *Group) closeFile() {
 	g.next.Store(none)
 	_ = g.file.Close()
 	g.file = nil
-}
-
-// ringDue lets the near alarms ring that are due. It reports whether there were any. mu is held.
-func (g *Group) ringDue(now int64) (any bool) {
-	for _, a := range g.alarms {
-		if at := a.near.Load(); at <= now && a.near.CompareAndSwap(at, none) {
-			any = true
-			go a.ring()
-		}
-	}
-	return any
 }
 
 // closeIfUnused ends the wait for the descriptor if no alarm is near.
