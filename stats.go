@@ -8,6 +8,7 @@ import (
 	"math/bits"
 	"reflect"
 	"slices"
+	"strings"
 	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
 	"time"
 	"unsafe"
@@ -189,30 +190,22 @@ func (s *shard) bytes() uint64 {
 // LogValue returns the figures as a group of attributes, for [slog]. It leaves out options and most
 // figures that are zero. It implements [slog.LogValuer].
 func (st Stats) LogValue() slog.Value {
-	attrs := make([]slog.Attr, 0, 24)
-	if st.Name != "" {
-		attrs = append(attrs, slog.String("name", st.Name))
-	}
-	attrs = append(attrs, slog.Int("pending", st.Pending), slog.Uint64("armed", st.Armed),
-		slog.Uint64("fired", st.Fired), slog.Uint64("stopped", st.Stopped), slog.Int("running", st.Running))
-	for _, a := range []slog.Attr{
-		slog.Int("due", st.Due), slog.Duration("overdue", st.Overdue),
-		slog.Uint64("discarded", st.Discarded), slog.Uint64("postponed", st.Postponed),
-		slog.Uint64("rejected", st.Rejected), slog.Uint64("flushed", st.Flushed),
-		slog.Uint64("panics", st.Panics), slog.Int("expired", st.Expired),
-		slog.Uint64("moved", st.Moved), slog.Uint64("wakeups", st.Wakeups), slog.Int("buckets", st.Buckets),
-		slog.Int("levels", st.Levels), slog.Uint64("bytes", st.Bytes),
-	} {
-		if !reflect.ValueOf(a.Value.Any()).IsZero() {
-			attrs = append(attrs, a)
+	const (
+		always  = "Pending Armed Fired Stopped Running"
+		nonzero = "Due Overdue Discarded Postponed Rejected Flushed Panics Expired Moved Wakeups Buckets Levels Bytes"
+	)
+	var attrs []slog.Attr
+	fields := reflect.ValueOf(st)
+	for _, name := range strings.Fields("Name " + always + " " + nonzero) {
+		if v := fields.FieldByName(name); !v.IsZero() || strings.Contains(always, name) {
+			attrs = append(attrs, slog.Any(strings.ToLower(name), v.Interface()))
 		}
 	}
 	if h := &st.Lateness; h.Count() > 0 {
 		attrs = append(attrs, slog.Group("lateness",
 			slog.Duration("p50", h.Quantile(0.5)),
 			slog.Duration("p99", h.Quantile(0.99)),
-			slog.Duration("max", h.Max),
-		))
+			slog.Duration("max", h.Max)))
 	}
 	return slog.GroupValue(attrs...)
 }
