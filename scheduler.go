@@ -69,8 +69,7 @@ func (tw *TimingWheel) ScheduleFunc(s Scheduler, f func()) Timer {
 	if s == nil || f == nil {
 		panic("timingwheel: ScheduleFunc with a nil Scheduler or function")
 	}
-	c := planner.For(s)
-	return tw.startPlan(&plan{planner: c, f: f, timed: !planner.Untimed(c)})
+	return tw.startPlan(&plan{planner: planner.For(s), f: f})
 }
 
 // ScheduleRun is like [TimingWheel.ScheduleFunc] and passes a description of the run to f. The
@@ -79,7 +78,7 @@ func (tw *TimingWheel) ScheduleRun(s Scheduler, f func(r *Run)) Timer {
 	if s == nil || f == nil {
 		panic("timingwheel: ScheduleRun with a nil Scheduler or function")
 	}
-	return tw.startPlan(&plan{planner: planner.For(s), f: f, timed: true})
+	return tw.startPlan(&plan{planner: planner.For(s), f: f})
 }
 
 // plan is a timer that is armed again after each run. Its handle is a [Timer] whose pageRef
@@ -95,7 +94,6 @@ type plan struct {
 	f       any              // a func() or a func(*Run)
 	origin  *sampling.Origin // for profiles
 	n       int              // runs that have begun
-	timed   bool             // the planner or the function needs the start of a run
 	moved   bool             // Reschedule has set movedTo, and the timer is not armed for it yet
 	movedTo int64            // a reading
 	pending pendingRun
@@ -157,16 +155,15 @@ func callee(f []func()) uintptr {
 func (p *plan) run() {
 	p.mu.Lock()
 	c, f, pending := p.planner, p.f, p.pending
-	r := planner.Run{N: max(p.n+1, p.n), Planned: pending.planned}
+	r := planner.Run{N: max(p.n+1, p.n), Planned: pending.planned, Started: p.now()}
 	p.mu.Unlock()
 	if c == nil {
 		return
 	}
-	if p.timed || pending.byWall {
-		r.Started = p.now()
-	}
-	if s := shardAt(&p.handle); r.Planned.IsZero() {
-		r.Planned = s.config.DateOf(s.config.ticks.Begin(s.config.ticks.Ceil(pending.deadline)))
+	if s := shardAt(&p.handle); r.Planned.IsZero() { // Reschedule has set the deadline
+		begin := s.config.ticks.Begin(s.config.ticks.Ceil(pending.deadline))
+		reading, _ := s.config.Instant(r.Started)
+		r.Planned = r.Started.Add(time.Duration(begin - reading))
 	}
 	step, ok := p.ask(c, r, pending)
 	if !ok {
@@ -227,7 +224,8 @@ func (p *plan) begin(r planner.Run, step planner.Step) bool {
 
 // end arms the next run when the run for the time before has ended. next is the answer of ask.
 func (p *plan) end(c planner.Planner, ended pendingRun, before, next time.Time) {
-	var planned, now time.Time
+	now := p.now()
+	var planned time.Time
 	defer func() { // even if the planner panics
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -236,7 +234,6 @@ func (p *plan) end(c planner.Planner, ended pendingRun, before, next time.Time) 
 	p.mu.Lock()
 	settled := p.ended() || p.moved
 	p.mu.Unlock()
-	now = p.now()
 	if settled {
 		return
 	}
@@ -281,7 +278,7 @@ func (p *plan) correct(c planner.Planner, r pendingRun, next, before, now time.T
 
 // arm arms the timer for next, which follows the run planned for before, or for the time that
 // Reschedule has set. If there is neither, or if the wheel is stopped, arm ends the plan. now is a
-// reading of both clocks, or the zero time. mu is held.
+// reading of both clocks. mu is held.
 func (p *plan) arm(next, before, now time.Time) {
 	s, first, r := shardAt(&p.handle), p.handle.plan == nil, &p.pending // startPlan sets handle.plan later
 	switch {
@@ -301,9 +298,6 @@ func (p *plan) arm(next, before, now time.Time) {
 			r.byWall = !clock.IsMonotonic(next) && !s.config.Manual && clock.IsMonotonic(s.config.Base)
 		}
 		r.deadline = min(deadline, r.latest)
-	}
-	if now.IsZero() {
-		now = p.now()
 	}
 	reading, _ := s.config.Instant(now)
 	r.checkAt = r.deadline

@@ -30,7 +30,7 @@ func TestRunNumberStaysAtMaxInt(t *testing.T) {
 	defer tw.Stop()
 	var numbers []int
 	f := func(r *Run) { numbers = append(numbers, r.N) }
-	tw.startPlan(&plan{planner: planner.Every(ms), n: math.MaxInt - 1, f: f, timed: true})
+	tw.startPlan(&plan{planner: planner.Every(ms), n: math.MaxInt - 1, f: f})
 	for range 3 {
 		tw.Advance(tw.Now().Add(ms))
 	}

@@ -35,16 +35,6 @@ func (c *Timeline) Read() int64 { return int64(time.Since(c.Base)) + c.Origin }
 
 func (c *Timeline) TimeAt(ns int64) time.Time { return c.Base.Add(time.Duration(ns - c.Origin)) }
 
-// DateOf converts a reading to a time of the wall clock as it is set now. It reads the clock once,
-// because the wall clock could be stepped between two readings.
-func (c *Timeline) DateOf(ns int64) time.Time {
-	if c.Manual {
-		return c.TimeAt(ns)
-	}
-	now := Now()
-	return now.Add(time.Duration(ns - int64(now.Sub(c.Base)) - c.Origin))
-}
-
 // Instant converts t to a reading. Times before the first reading become 0. A time without a
 // monotonic reading is a time of the wall clock, and later steps of that clock do not move the
 // result. now is a reading of the clock, or Unread if the conversion needed none.

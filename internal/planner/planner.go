@@ -40,7 +40,7 @@ type Planner interface {
 type Run struct {
 	N       int       // 1 for the first run, up to math.MaxInt
 	Planned time.Time // the time for which the run was planned, or to which Reschedule moved it
-	Started time.Time // the zero time if the Planner is Untimed
+	Started time.Time
 }
 
 // Step is the decision about a run that is about to start.
@@ -62,15 +62,6 @@ func For(s Scheduler) Planner {
 		return s
 	}
 	return Plain{s}
-}
-
-// Untimed reports whether c ignores Run.Started, so that the plan need not read the clock for it.
-func Untimed(c Planner) bool {
-	switch c.(type) {
-	case Every, Plain:
-		return true
-	}
-	return false
 }
 
 // Plain is the Planner of a Scheduler that has only the method Next.

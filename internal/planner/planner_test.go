@@ -54,12 +54,6 @@ func TestForReturnsThePlannerOfAScheduler(t *testing.T) {
 	assert.IsType(t, Plain{}, For(hourly))
 	s := factory{hourly}
 	assert.NotSame(t, For(s), For(s))
-	for _, c := range []struct {
-		s       Scheduler
-		untimed bool
-	}{{every, true}, {hourly, true}, {s, false}} {
-		assert.Equal(t, c.untimed, Untimed(For(c.s)), "%T", c.s)
-	}
 }
 
 // Each method of Plain calls Next at most once, with the documented time.
