@@ -2,7 +2,6 @@ package timingwheel
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"sync"
 	"time"
@@ -47,7 +46,7 @@ func (tw *TimingWheel) NewChannelTimer(d time.Duration) *ChannelTimer {
 // was stopped. A receive from C then blocks until a Reset. If the wheel was stopped, Stop returns
 // true only if it removed a value.
 func (t *ChannelTimer) Stop() bool {
-	t.must("Stop")
+	t.emitter.mustBeMade("Stop", "ChannelTimer")
 	return t.emitter.stop()
 }
 
@@ -56,14 +55,8 @@ func (t *ChannelTimer) Stop() bool {
 // removed. Reset returns what [ChannelTimer.Stop] would have returned. If the wheel was stopped,
 // Reset arms nothing. Moving a pending timer later allocates nothing.
 func (t *ChannelTimer) Reset(d time.Duration) bool {
-	t.must("Reset")
+	t.emitter.mustBeMade("Reset", "ChannelTimer")
 	return t.emitter.reset(d)
-}
-
-func (t *ChannelTimer) must(method string) {
-	if t.emitter.wheel == nil {
-		panic("timingwheel: " + method + " of a ChannelTimer that was not made by NewChannelTimer")
-	}
 }
 
 // After returns a channel on which the current time is sent once, d from now or up to one tick
@@ -112,9 +105,7 @@ func (t *Ticker) Stop() {
 // It panics if d is not positive, and if the Ticker was not made by NewTicker.
 func (t *Ticker) Reset(d time.Duration) {
 	mustBePositive("Ticker.Reset", d)
-	if t.emitter.wheel == nil {
-		panic("timingwheel: Reset of a Ticker that was not made by NewTicker")
-	}
+	t.emitter.mustBeMade("Reset", "Ticker")
 	t.emitter.reset(d)
 }
 
@@ -138,12 +129,6 @@ func (tw *TimingWheel) Ticks(d time.Duration) iter.Seq[time.Time] {
 				return
 			}
 		}
-	}
-}
-
-func mustBePositive(function string, d time.Duration) {
-	if d <= 0 {
-		panic(fmt.Sprintf("timingwheel: %s: d is %v; it must be positive", function, d))
 	}
 }
 
@@ -189,6 +174,12 @@ type periodic struct {
 func (r *periodic) skipTo(now int64) {
 	missed := max(now-r.next, 0) / r.period
 	r.next = clock.Saturated(r.next+missed*r.period, r.period)
+}
+
+func (e *emitter) mustBeMade(method, kind string) {
+	if e.wheel == nil {
+		panic("timingwheel: " + method + " of a " + kind + " that was not made by New" + kind)
+	}
 }
 
 // start arms a new emitter, d from now.

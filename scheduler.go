@@ -35,10 +35,14 @@ type Scheduler interface{ Next(t time.Time) time.Time }
 // first one, even if runs were late or missed. The first run is d after the plan was made. Every
 // panics if d is not positive.
 func Every(d time.Duration) Scheduler {
-	if d <= 0 {
-		panic(fmt.Sprintf("timingwheel: Every: d is %v; it must be positive", d))
-	}
+	mustBePositive("Every", d)
 	return planner.Every(d)
+}
+
+func mustBePositive(function string, d time.Duration) {
+	if d <= 0 {
+		panic(fmt.Sprintf("timingwheel: %s: d is %v; it must be positive", function, d))
+	}
 }
 
 // Run describes one run of a plan, see [TimingWheel.ScheduleRun]. It stays valid when the run has
