@@ -4,7 +4,9 @@ import (
 	"compress/gzip"
 	"encoding/binary"
 	"io"
+	"maps"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -18,7 +20,6 @@ type Profile struct {
 	rate    uint64
 
 	counts map[string]uint64 // timers by their common sample, which is encoded without its value
-	order  []string          // the keys of counts, in the order of the first timers
 
 	locations map[uintptr]uint64 // numbers
 	texts     map[string]uint64  // numbers
@@ -40,9 +41,6 @@ func (p *Profile) Add(o *Origin, age, expires int64) {
 	sample := message{}.bytes(1, p.locate(o.PCs)).bytes(3, p.duration("age", age)).bytes(3, p.duration("expires", expires))
 	if p.wheel != "" {
 		sample = sample.bytes(3, message{}.number(1, p.text("wheel")).number(2, p.text(p.wheel)))
-	}
-	if p.counts[string(sample)] == 0 {
-		p.order = append(p.order, string(sample))
 	}
 	p.counts[string(sample)] += p.rate
 }
@@ -118,7 +116,7 @@ func (p *Profile) text(s string) uint64 {
 func (p *Profile) Write(w io.Writer) error {
 	valueType := message{}.number(1, p.text("timers")).number(2, p.text("count"))
 	out := message{}.bytes(1, valueType)
-	for _, sample := range p.order {
+	for _, sample := range slices.Sorted(maps.Keys(p.counts)) { // always in the same order
 		out = out.bytes(2, message(sample).number(2, p.counts[sample]))
 	}
 	// The flags say that functions, files and lines are known, so pprof does not look for a binary.
