@@ -177,15 +177,3 @@ func (o Options) config() config {
 // cascadeCost is twice an upper bound of the time to move one timer to a finer level, because the
 // number of timers in a bucket may double before the owner looks again.
 const cascadeCost = 256 * time.Nanosecond
-
-// held returns the name of the option through which the program can hold back callbacks for any
-// time, or "".
-func (o Options) held() string {
-	switch {
-	case o.Manual:
-		return "Manual"
-	case o.Executor != nil:
-		return "Executor"
-	}
-	return ""
-}

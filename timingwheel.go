@@ -201,7 +201,12 @@ func newWheelAt(opts Options, origin int64) (*TimingWheel, error) {
 		return nil, err
 	}
 	arm := func(at int64, f func()) Timer { return armAt(e, at, clock.Unread, f, arena.Lasting) }
-	l := access.Timers[Timer]{Clock: &e.config.Timeline, Arm: arm, Cancel: Timer.cancelLasting, Held: opts.held()}
+	l := access.Timers[Timer]{Clock: &e.config.Timeline, Arm: arm, Cancel: Timer.cancelLasting}
+	if opts.Manual {
+		l.Held = "Manual"
+	} else if opts.Executor != nil {
+		l.Held = "Executor"
+	}
 	return &TimingWheel{engine: e, lasting: l}, nil
 }
 
