@@ -15,7 +15,7 @@ import (
 //
 //	state    the handle's timer      changes to
 //	unarmed  none, or it has ended   armed: resetTo makes a new timer, in rearm
-//	armed    it is pending           armed: resetTo and moveTo move it, or resetTo replaces it in rearm;
+//	armed    it is pending           armed: resetTo and plan.reschedule move it, or rearm replaces it;
 //	                                 unarmed: stop, the claim of a worker, or the wheel's Stop
 //
 //	F1  While changes is even, no timer of f but the handle's may be pending.
@@ -86,13 +86,6 @@ func (r *rearmable) resetTo(deadline, now int64, class arena.Word) bool {
 			return was
 		}
 	}
-}
-
-// moveTo is resetTo for an armed timer. If the timer is not armed, moveTo returns false and arms
-// nothing.
-func (r *rearmable) moveTo(deadline, now int64) bool {
-	moved, _ := r.try(func(h Timer) bool { return h.move(deadline, now, true) })
-	return moved
 }
 
 // stop stops the timer and reports whether it was armed. n is the value of changes.

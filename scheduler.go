@@ -353,7 +353,7 @@ func (p *plan) reschedule(deadline, now int64) bool {
 	if s.config.ticks.Ceil(deadline) != s.config.ticks.Ceil(next.deadline) { // else only a Flush is undone
 		next = pendingRun{deadline: deadline, checkAt: deadline}
 	}
-	if !p.timer.moveTo(next.checkAt, now) {
+	if moved, _ := p.timer.try(func(h Timer) bool { return h.move(next.checkAt, now, true) }); !moved {
 		p.moved, p.movedTo = true, deadline
 		return true
 	}
