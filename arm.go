@@ -103,7 +103,7 @@ func (ib *inbox) openPage() {
 	s := ib.shard
 	if ib.next == nil {
 		ib.mu.Unlock()
-		pg := &page{new(arena.Page), s.payloads.newPage(), &pageRef{home: unsafe.Pointer(s)}}
+		pg := &page{new(arena.Page), s.payloads.newPage(), &pageRef{shard: s}}
 		ib.mu.Lock()
 		ib.next = pg
 	}
@@ -156,8 +156,8 @@ func newRoutes(shards int) *routes {
 	return r
 }
 
-// pickAndLock chooses the shard for a new timer and locks its inbox.mu. If another goroutine, perhaps
-// a preempted one, holds the lock, it tries the next shards.
+// pickAndLock chooses the shard for a new timer and locks its inbox.mu. If another goroutine,
+// perhaps a preempted one, holds the lock, it tries the next shards.
 func (e *engine) pickAndLock() *shard {
 	if len(e.shards) == 1 {
 		s := e.shards[0]

@@ -8,8 +8,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// quantum is the number of timers that a driver or worker handles before it releases owner.mu. At 20
-// to 60 ns each it holds the lock for about 10 µs.
+// quantum is the number of timers that a driver or worker handles before it releases owner.mu. At
+// 20 to 60 ns each it holds the lock for about 10 µs.
 const quantum = 256
 
 // owner is the state that belongs to the goroutine that holds mu, and what it does.

@@ -26,7 +26,7 @@ type ChannelTimer struct {
 // may not be needed, use [TimingWheel.NewChannelTimer]. On a stopped wheel nothing is sent.
 func (tw *TimingWheel) After(d time.Duration) <-chan time.Time {
 	c := make(chan time.Time, 1)
-	armAfter(engineOf(tw), d, func() { c <- tw.wallNow() }) // there is room
+	armAfter(tw.engine, d, func() { c <- tw.wallNow() }) // there is room
 	return c
 }
 
@@ -122,10 +122,10 @@ func (tw *TimingWheel) Ticks(d time.Duration) iter.Seq[time.Time] {
 			select {
 			case now := <-t.C:
 				// If a tick waits, select may choose it although the wheel is stopped.
-				if isClosed(engineOf(tw).stopped) || !yield(now) {
+				if isClosed(tw.engine.stopped) || !yield(now) {
 					return
 				}
-			case <-engineOf(tw).stopped:
+			case <-tw.engine.stopped:
 				return
 			}
 		}
@@ -145,8 +145,8 @@ func NewTicker(d time.Duration) *Ticker { return Default().NewTicker(d) }
 //	    call in late, in the same critical section, and fire sends nothing for a late call. So no
 //	    earlier value can be received after Stop or Reset.
 //
-// Lock order: emitter.mu -> shard.inbox.mu. The wheel runs callbacks without a lock, so fire may take
-// both.
+// Lock order: emitter.mu -> shard.inbox.mu. The wheel runs callbacks without a lock, so fire may
+// take both.
 //
 // Rejected: a Ticker as a plan of [TimingWheel.ScheduleFunc]. A plan asks its Scheduler before each
 // run and keeps its handle, which took 12% more CPU time, the receivers included.
@@ -185,7 +185,7 @@ func (e *emitter) mustBeMade(method, kind string) {
 // start arms a new emitter, d from now.
 func (e *emitter) start(tw *TimingWheel, d time.Duration) {
 	e.wheel, e.c = tw, make(chan time.Time, 1)
-	initTimer(&e.timer, engineOf(tw), e.fire)
+	e.timer.init(tw.engine, e.fire)
 	e.reset(d)
 }
 
@@ -204,7 +204,7 @@ func (e *emitter) fire() {
 	default: // the receiver is slow, and the tick is dropped
 	}
 	if p := e.periodic; p != nil {
-		now, _ := engineOf(e.wheel).config.Instant(date)
+		now, _ := e.wheel.engine.config.Instant(date)
 		p.skipTo(now)
 		e.timer.resetTo(p.next, now, 0)
 		h, _ := e.timer.handle()
@@ -226,7 +226,7 @@ func (e *emitter) stop() bool {
 func (e *emitter) reset(d time.Duration) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	now := engineOf(e.wheel).reading()
+	now := e.wheel.engine.reading()
 	deadline := clock.Later(now, int64(d))
 	active := e.disarmed(e.timer.resetTo(deadline, now, 0))
 	e.armed = true
@@ -244,7 +244,7 @@ func (e *emitter) disarmed(pending bool) bool {
 	active := e.empty() || pending
 	if e.armed && !pending {
 		e.late++
-		active = active || !engineOf(e.wheel).shards[0].closed.Load()
+		active = active || !e.wheel.engine.shards[0].closed.Load()
 	}
 	e.armed = false
 	return active
@@ -282,7 +282,7 @@ func (tw *TimingWheel) Sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-t.C:
 		return nil
-	case <-engineOf(tw).stopped:
+	case <-tw.engine.stopped:
 	case <-ctx.Done():
 	}
 	if t.emitter.empty() {

@@ -40,7 +40,7 @@ func eachChannelShape(t *testing.T, test func(t *testing.T, tw *TimingWheel)) {
 // roundUp returns when a timer with delay d fires on fake time. The wheel was made when the bubble
 // began.
 func roundUp(tw *TimingWheel, d time.Duration) time.Duration {
-	tick := time.Duration(engineOf(tw).config.ticks.Length())
+	tick := time.Duration(tw.engine.config.ticks.Length())
 	return (d + tick - 1) / tick * tick
 }
 
@@ -138,7 +138,7 @@ func TestChannelsAcceptAnyDuration(t *testing.T) {
 		assertEmpty(t, never, "MaxInt64")
 		for _, d := range []time.Duration{0, -1, -time.Hour, math.MinInt64} {
 			before := time.Now()
-			assert.False(t, (<-face(tw, d)).After(before.Add(time.Duration(engineOf(tw).config.ticks.Length()))), d)
+			assert.False(t, (<-face(tw, d)).After(before.Add(time.Duration(tw.engine.config.ticks.Length()))), d)
 		}
 		tw.Stop() // of tickers
 	})
@@ -231,7 +231,7 @@ func TestNothingIsSentAfterAClaimThatComesTooLate(t *testing.T) {
 						c, e = ticker.C, &ticker.emitter
 					}
 					e.reset(5 * ms)
-					await(t, "a claim", func() bool { return engineOf(tw).shards[0].claimed.fired.Load() > 0 || calls.len() > 0 })
+					await(t, "a claim", func() bool { return tw.engine.shards[0].claimed.fired.Load() > 0 || calls.len() > 0 })
 					assert.True(t, act(tw, e))
 					close(proceed)
 					calls.release()
@@ -465,7 +465,7 @@ func TestRaceChannelTimerEndsEachSettingOnce(t *testing.T) {
 			assertEmpty(t, timer.C, "a value after the last Stop")
 		}
 		assert.Zero(t, tw.Len())
-		verifyShards(t, engineOf(tw))
+		verifyShards(t, tw.engine)
 	})
 }
 

@@ -108,7 +108,7 @@ func prefetch(timers []Timer) (all arena.Word) {
 // claim claims a timer, appends its payload to values, and reports whether it did. A timer that was
 // postponed goes back to the inbox.
 func (b *batch[T]) claim(t Timer) bool {
-	s := shardAt(t.ref)
+	s := t.ref.shard
 	pg := t.ref.page.Load()
 	if pg == nil {
 		return false

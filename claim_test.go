@@ -16,7 +16,7 @@ const batchSize = 32
 // batchBubble runs a test on a wheel of one shard.
 func batchBubble(t *testing.T, opts Options, test func(t *testing.T, tw *TimingWheel, s *shard)) {
 	t.Helper()
-	bubble(t, opts, func(t *testing.T, tw *TimingWheel) { test(t, tw, engineOf(tw).shards[0]) })
+	bubble(t, opts, func(t *testing.T, tw *TimingWheel) { test(t, tw, tw.engine.shards[0]) })
 }
 
 // serveAlone runs the timers that are due d later as one batch on this goroutine. So a callback
@@ -58,7 +58,7 @@ func TestStaleEntryDoesNotClaimTheNextTimerOfItsRecord(t *testing.T) {
 				}
 			})
 		}
-		serveAlone(engineOf(tw), time.Second)
+		serveAlone(tw.engine, time.Second)
 		assert.Equal(t, 1, ran)
 		assert.Zero(t, late.Load())
 		assert.True(t, slices.ContainsFunc(later, func(l Timer) bool { return l.index == timers[7].index }), "the record is reused")
@@ -98,7 +98,7 @@ func TestBatchedTimerMovedAwayAndBackRunsOnce(t *testing.T) {
 				verifyShard(t, s)
 			})
 		}
-		serveAlone(engineOf(tw), time.Second)
+		serveAlone(tw.engine, time.Second)
 		pass(2 * time.Hour)
 		s.placeAll()
 		for i := range ran {
@@ -154,7 +154,7 @@ func TestStopAndRescheduleOfABatchedPlan(t *testing.T) {
 		for k := range plans {
 			plans[k] = tw.ScheduleFunc(Every(time.Second), func() { runs[k].Add(1) })
 		}
-		serveAlone(engineOf(tw), time.Second)
+		serveAlone(tw.engine, time.Second)
 		assert.Equal(t, [3]int32{0, 0, 1}, counts())
 		pass(600 * ms)
 		assert.Equal(t, [3]int32{0, 1, 1}, counts())
@@ -204,7 +204,7 @@ func TestTimersCascadeWhileCallbacksBlock(t *testing.T) {
 		t.Skip("the first batch is larger")
 	}
 	bubble(t, Options{WheelSize: 256}, func(t *testing.T, tw *TimingWheel) {
-		s := engineOf(tw).shards[0]
+		s := tw.engine.shards[0]
 		const chains, total = 500, 5000
 		release := make(chan struct{})
 		var begun, before atomic.Int64
@@ -236,14 +236,14 @@ func TestTimersCascadeWhileCallbacksBlock(t *testing.T) {
 func TestWorkerDoesTheWorkOfALateDriver(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		s := engineOf(tw).shards[0]
+		s := tw.engine.shards[0]
 		ran := false
 		tw.AfterFunc(time.Second, func() { ran = true })
 		s.own(func() {
 			s.skip(time.Second)
 			s.alarm.starting = true // no driver begins
 		})
-		engineOf(tw).config.Base = engineOf(tw).config.Base.Add(-time.Second)
+		tw.engine.config.Base = tw.engine.config.Base.Add(-time.Second)
 		s.alarm.due.Wake()
 		assert.True(t, ran)
 	})
@@ -339,7 +339,7 @@ func TestStoppedDueTimersLeaveFewEntries(t *testing.T) {
 				last := tw.AfterFunc(0, func() {})
 				pass(10 * ms)
 				require.Equal(t, 1, tw.Len())
-				require.Less(t, engineOf(tw).dues[0].Stats().Queued, 6000)
+				require.Less(t, tw.engine.dues[0].Stats().Queued, 6000)
 				require.Equal(t, 1, tw.Stats().Due)
 				require.GreaterOrEqual(t, tw.Stats().Overdue, 8*ms)
 				require.True(t, last.Stop())
@@ -357,11 +357,11 @@ func TestLiveEntriesAreThoseOfDueTimersOnce(t *testing.T) {
 	for i := range timers {
 		timers[i] = tw.AfterFunc(time.Hour, func() {})
 	}
-	for _, s := range engineOf(tw).shards {
+	for _, s := range tw.engine.shards {
 		s.placeAll()
 	}
 	require.True(t, timers[7].Stop())
-	live := engineOf(tw).liveFilter()
+	live := tw.engine.liveFilter()
 	for round := range 2 {
 		for i, timer := range timers {
 			require.Equal(t, round == 0 && i != 7, live(timer), i)

@@ -139,8 +139,8 @@ func (doneChan) Deadline() (_ time.Time, _ bool) { return }
 // arm sets the timer. On a stopped wheel it sets a timer of the runtime instead.
 func (c *deadlineContext) arm(tw *TimingWheel, end func(), left time.Duration, late *phase) {
 	c.mu.Lock() // the timer may fire at once
-	deadline, now := engineOf(tw).config.Instant(c.deadline)
-	c.timer = armAt(engineOf(tw), deadline, now, end, arena.Lasting)
+	deadline, now := tw.engine.config.Instant(c.deadline)
+	c.timer = armAt(tw.engine, deadline, now, end, arena.Lasting)
 	stopped := c.timer == Timer{}
 	c.mu.Unlock()
 	if !stopped {

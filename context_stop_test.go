@@ -79,7 +79,7 @@ func TestDeadlinesOutliveTheWheel(t *testing.T) {
 					passDeadline(10 * time.Minute)
 					assertAllEnded(t, after.all, context.DeadlineExceeded, errCause)
 					assertAllEnded(t, left.all, context.Canceled, context.Canceled)
-					assert.Nil(t, engineOf(tw).lasting.timers, "the map must be released, because it does not shrink")
+					assert.Nil(t, tw.engine.lasting.timers, "the map must be released, because it does not shrink")
 					before.cancel()
 					after.cancel()
 					assertAllEnded(t, before.all, context.DeadlineExceeded, errCause)
@@ -172,9 +172,9 @@ func TestRaceStopWithDeadlinesAndCancels(t *testing.T) {
 			for _, ctx := range early {
 				require.Equal(t, context.Canceled, ctx.Err())
 			}
-			engineOf(tw).lasting.mu.Lock()
-			require.Empty(t, engineOf(tw).lasting.timers)
-			engineOf(tw).lasting.mu.Unlock()
+			tw.engine.lasting.mu.Lock()
+			require.Empty(t, tw.engine.lasting.timers)
+			tw.engine.lasting.mu.Unlock()
 		}
 	}
 }
@@ -223,7 +223,7 @@ func TestContextLimitsShutdownWithABlockedCallback(t *testing.T) {
 			assert.Equal(t, context.DeadlineExceeded, tw.Shutdown(ctx))
 			synctest.Wait()
 			assert.Equal(t, context.DeadlineExceeded, due.Err())
-			assert.Empty(t, engineOf(tw).lasting.timers)
+			assert.Empty(t, tw.engine.lasting.timers)
 			cancel()
 			cancelDue()
 			close(blocked)

@@ -125,9 +125,9 @@ func TestTimersAreExactAtTheEdgesOfEachLevel(t *testing.T) {
 func TestAtFuncAfterIdleDaysUsesTheFinestLevel(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Tick: time.Hour, Shards: 1})
-	stall(engineOf(tw), 30_000*day) // as if the wheel had been made then
+	stall(tw.engine, 30_000*day) // as if the wheel had been made then
 	tw.AtFunc(time.Now().Add(10*time.Hour), func() {})
-	require.Zero(t, firstLevel(engineOf(tw).shards[0]))
+	require.Zero(t, firstLevel(tw.engine.shards[0]))
 }
 
 // After a run that has taken days, a plan places its next run on the finest level.
@@ -135,11 +135,11 @@ func TestPlanAfterARunOfDaysUsesTheFinestLevel(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]Scheduler{"Every": Every(10 * time.Hour), "planner": asPlanner{Every(10 * time.Hour)}} {
 		tw := startWheel(t, Options{Tick: time.Hour, Shards: 1})
-		sh := engineOf(tw).shards[0]
+		sh := tw.engine.shards[0]
 		var ran atomic.Bool
 		tw.ScheduleFunc(s, func() {
-			engineOf(tw).config.Base = engineOf(tw).config.Base.Add(-30_000 * day) // as if the run had begun then
-			sh.config.Base = engineOf(tw).config.Base
+			tw.engine.config.Base = tw.engine.config.Base.Add(-30_000 * day) // as if the run had begun then
+			sh.config.Base = tw.engine.config.Base
 			ran.Store(true)
 		})
 		tw.Flush()
@@ -171,7 +171,7 @@ func TestDistantTimersFireInTheirTick(t *testing.T) {
 				pass(101 * oneYear)
 				assert.EqualValues(t, n, ran.Load())
 				assert.Zero(t, tw.Len())
-				verifyShards(t, engineOf(tw))
+				verifyShards(t, tw.engine)
 				st := tw.Stats()
 				assert.LessOrEqual(t, st.Lateness.Max, tick)
 			})

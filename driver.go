@@ -79,7 +79,8 @@ func (a *driverAlarm) begin(tick int64) int64 {
 	return a.shard.config.ticks.Begin(tick)
 }
 
-// startDriver starts a driver, unless a driver that it started before has not begun. inbox.mu is held.
+// startDriver starts a driver, unless a driver that it started before has not begun. inbox.mu is
+// held.
 func (a *driverAlarm) startDriver() {
 	a.at.Store(driverActive)
 	if !a.starting {

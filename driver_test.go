@@ -41,7 +41,7 @@ func TestWakeupsOfOneFarTimer(t *testing.T) {
 				tw.AfterFunc(d, func() { ran = true })
 				pass(d + tickOf(opts))
 				assert.True(t, ran)
-				levels := int(engineOf(tw).config.last) + 1
+				levels := int(tw.engine.config.last) + 1
 				assert.LessOrEqual(t, tw.Stats().Wakeups-before, uint64(levels), "%v on %d levels", d, levels)
 			}
 		})
@@ -125,12 +125,12 @@ func TestIdleWheelTurnsItsAlarmOff(t *testing.T) {
 		"moved earlier before it was stopped": func(tw *TimingWheel) { a := far(tw, 2); a.Reschedule(time.Hour); stop(a) },
 		"one in a bucket, one in the inbox": func(tw *TimingWheel) {
 			a := far(tw, 2)
-			engineOf(tw).shards[0].placeAll()
+			tw.engine.shards[0].placeAll()
 			stop(a, far(tw, 1))
 		},
 		"moved from a bucket to the inbox": func(tw *TimingWheel) {
 			a, b := far(tw, 1000), far(tw, 3000)
-			engineOf(tw).shards[0].placeAll()
+			tw.engine.shards[0].placeAll()
 			b.Reschedule(50 * time.Hour)
 			stop(a, b)
 		},
@@ -139,7 +139,7 @@ func TestIdleWheelTurnsItsAlarmOff(t *testing.T) {
 			for k := range timers {
 				timers[k] = far(tw, 1+time.Duration(k%50))
 			}
-			engineOf(tw).shards[0].placeAll()
+			tw.engine.shards[0].placeAll()
 			stop(timers...)
 		},
 		"the last one fires": func(tw *TimingWheel) {
@@ -161,9 +161,9 @@ func TestIdleWheelTurnsItsAlarmOff(t *testing.T) {
 			bubble(t, Options{Executor: h}, func(t *testing.T, tw *TimingWheel) {
 				use(tw)
 				synctest.Wait()
-				woken := engineOf(tw).shards[0].alarm.rings.Load()
+				woken := tw.engine.shards[0].alarm.rings.Load()
 				pass(5000 * time.Hour)
-				sh := engineOf(tw).shards[0]
+				sh := tw.engine.shards[0]
 				assert.LessOrEqual(t, sh.alarm.rings.Load(), woken+1)
 				assert.Equal(t, int64(never), sh.alarm.at.Load())
 				verifyShard(t, sh)
@@ -179,12 +179,12 @@ func TestDrainOfAnEmptyWheelTurnsItsAlarmOff(t *testing.T) {
 		"Len":   func(tw *TimingWheel) { tw.Len() },
 		"Stats": func(tw *TimingWheel) { tw.Stats() },
 		"Next":  func(tw *TimingWheel) { tw.Next() },
-		"Stop":  func(tw *TimingWheel) { engineOf(tw).shards[0].tryDrain() },
+		"Stop":  func(tw *TimingWheel) { tw.engine.shards[0].tryDrain() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, placed := range []int{0, 1, removalsMax + 1} {
 				bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-					sh := engineOf(tw).shards[0]
+					sh := tw.engine.shards[0]
 					timers := make([]Timer, placed+1)
 					for k := range placed {
 						timers[k] = tw.AfterFunc(time.Hour, boom)
@@ -207,7 +207,7 @@ func TestDrainOfAnEmptyWheelTurnsItsAlarmOff(t *testing.T) {
 func TestDrainDoesNotTurnTheAlarmOffBeforeArrivals(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		sh := engineOf(tw).shards[0]
+		sh := tw.engine.shards[0]
 		watch := newStopwatch()
 		sh.own(func() { // no caller places what it arms
 			timers := make([]Timer, 2*callerQuantum)
@@ -237,7 +237,7 @@ func TestDrainStrandsNoDueTimer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tw := startWheel(t, Options{Executor: executor, Shards: 1})
-			s := engineOf(tw).shards[0]
+			s := tw.engine.shards[0]
 			fired := make(chan struct{})
 			tw.AfterFunc(5*ms, func() { close(fired) })
 			s.inbox.mu.Lock()

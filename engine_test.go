@@ -14,19 +14,19 @@ import (
 
 // sendTo makes each goroutine arm its timers on shard i.
 func sendTo(tw *TimingWheel, i uint32) {
-	if engineOf(tw).routes == nil { // one shard
+	if tw.engine.routes == nil { // one shard
 		return
 	}
-	for k := range engineOf(tw).routes {
-		engineOf(tw).routes[k].Store(i)
+	for k := range tw.engine.routes {
+		tw.engine.routes[k].Store(i)
 	}
 }
 
 // goingTo returns the number of routes to shard i. The route of this goroutine changes when its
 // stack moves.
 func goingTo(tw *TimingWheel, i uint32) (n int) {
-	for k := range engineOf(tw).routes {
-		if engineOf(tw).routes[k].Load() == i {
+	for k := range tw.engine.routes {
+		if tw.engine.routes[k].Load() == i {
 			n++
 		}
 	}
@@ -41,16 +41,16 @@ func TestArmingMovesOnIfItsShardIsLocked(t *testing.T) {
 	tw := startWheel(t, Options{Shards: shards})
 	for at := range uint32(shards) {
 		sendTo(tw, at)
-		s, next := engineOf(tw).shards[at], (at+1)%shards
+		s, next := tw.engine.shards[at], (at+1)%shards
 		for range 1000 {
-			require.Same(t, s, shardAt(tw.AfterFunc(time.Hour, func() {}).ref))
+			require.Same(t, s, tw.AfterFunc(time.Hour, func() {}).ref.shard)
 		}
-		require.Equal(t, len(engineOf(tw).routes), goingTo(tw, at))
+		require.Equal(t, len(tw.engine.routes), goingTo(tw, at))
 		s.inbox.mu.Lock()
 		timer := tw.AfterFunc(time.Hour, func() {})
 		s.inbox.mu.Unlock()
-		require.Same(t, engineOf(tw).shards[next], shardAt(timer.ref))
-		require.Equal(t, len(engineOf(tw).routes)-1, goingTo(tw, at))
+		require.Same(t, tw.engine.shards[next], timer.ref.shard)
+		require.Equal(t, len(tw.engine.routes)-1, goingTo(tw, at))
 		require.Equal(t, 1, goingTo(tw, next))
 	}
 }
@@ -59,12 +59,12 @@ func TestArmingMovesOnIfItsShardIsLocked(t *testing.T) {
 func TestArmingWaitsIfAllShardsAreLocked(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Shards: 3})
-	for _, s := range engineOf(tw).shards {
+	for _, s := range tw.engine.shards {
 		s.inbox.mu.Lock()
 	}
 	armed := make(chan Timer)
 	go func() { armed <- tw.AfterFunc(time.Hour, func() {}) }()
-	for _, s := range engineOf(tw).shards {
+	for _, s := range tw.engine.shards {
 		s.inbox.mu.Unlock()
 	}
 	timer := receive(t, armed, "AfterFunc")
@@ -102,7 +102,7 @@ func TestRecordWithItsLastGenerationIsRetired(t *testing.T) {
 	for name, end := range map[string]func(s *recordingWheel, timer Timer){
 		"stopped": func(s *recordingWheel, timer Timer) { require.True(s.t, timer.Stop()) },
 		"stopped on the wheel": func(s *recordingWheel, timer Timer) {
-			engineOf(s.TimingWheel).shards[0].placeAll()
+			s.TimingWheel.engine.shards[0].placeAll()
 			require.True(s.t, timer.Stop())
 		},
 		"fired": func(s *recordingWheel, _ Timer) { s.to(ms) },
@@ -156,7 +156,7 @@ func TestLastGenerationOfEveryKindOfTimer(t *testing.T) {
 			"stop":  nil,
 		} {
 			bubble(t, Options{Shards: 1}, func(t *testing.T, tw *TimingWheel) {
-				s := engineOf(tw).shards[0]
+				s := tw.engine.shards[0]
 				for range 2 * arena.PageSize {
 					tw.AfterFunc(time.Hour, boom).Stop()
 				}

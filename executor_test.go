@@ -41,7 +41,7 @@ func TestEveryExecutorRunsEachCallbackOnceAndNeverEarly(t *testing.T) {
 				require.EqualValues(t, 1, runs[i].Load(), "timer %d", i)
 			}
 			assert.Zero(t, early.Load())
-			verifyShards(t, engineOf(tw))
+			verifyShards(t, tw.engine)
 		})
 	}
 }
@@ -129,7 +129,7 @@ func TestCallbackStopsSiblingsOfItsOwnBucket(t *testing.T) {
 					require.EqualValues(t, 1, fates[i].Load(), "timer %d", i)
 				}
 			}
-			verifyShards(t, engineOf(tw))
+			verifyShards(t, tw.engine)
 		})
 	}
 }
@@ -198,7 +198,7 @@ func TestTimerPostponedWhileItsCallWaitsRunsLater(t *testing.T) {
 	}
 	await(t, "all run", func() bool { h.release(); return ran == n })
 	assert.Zero(t, tw.Len())
-	verifyShards(t, engineOf(tw))
+	verifyShards(t, tw.engine)
 }
 
 // Flush claims the timers that are pending at the call. They count as due until their callbacks
@@ -212,7 +212,7 @@ func TestFlushClaimsPendingTimers(t *testing.T) {
 	due := tw.AfterFunc(0, note("due"))
 	await(t, "a call", func() bool { return h.len() == 1 })
 	timers := []Timer{due, tw.AfterFunc(time.Hour, note("placed"))}
-	engineOf(tw).shards[0].placeAll()
+	tw.engine.shards[0].placeAll()
 	timers = append(timers, tw.AfterFunc(2*time.Hour, note("staged")))
 	require.Equal(t, 3, tw.Flush())
 	later := tw.AfterFunc(time.Hour, note("armed after the flush"))
@@ -225,14 +225,14 @@ func TestFlushClaimsPendingTimers(t *testing.T) {
 	assert.Equal(t, 1, tw.Len())
 	st := tw.Stats()
 	assert.Equal(t, []uint64{3, 3, 0, 1}, []uint64{uint64(st.Due), st.Flushed, st.Fired, uint64(st.Pending)})
-	verifyShards(t, engineOf(tw))
+	verifyShards(t, tw.engine)
 	assert.Equal(t, 1, tw.Flush(), "a timer is flushed once")
 	await(t, "the callbacks", func() bool { h.release(); return len(ran) == 4 })
 	assert.ElementsMatch(t, []string{"due", "placed", "staged", "armed after the flush"}, ran)
 	assert.False(t, later.Stop())
 	st = tw.Stats()
 	assert.Equal(t, []uint64{0, 4, 4, 0}, []uint64{uint64(st.Due), st.Flushed, st.Fired, uint64(st.Pending)})
-	verifyShards(t, engineOf(tw))
+	verifyShards(t, tw.engine)
 }
 
 // The wheel's Stop discards flushed timers whose callbacks have not begun. A flushed context keeps
@@ -295,7 +295,7 @@ func TestFlushedPlanRunsOnceAndGoesOn(t *testing.T) {
 		require.True(t, plan.Stop())
 		st := tw.Stats()
 		require.Equal(t, st.Armed, st.Fired+st.Stopped)
-		verifyShards(t, engineOf(tw))
+		verifyShards(t, tw.engine)
 	})
 }
 
@@ -392,7 +392,7 @@ func TestOnPanicGetsValueAndStack(t *testing.T) {
 			tw.AfterFunc(0, func() { panic(nil) }) //nolint:govet // it is the case that is tested
 			r := receive(t, reports, "panic(nil)")
 			assert.IsType(t, new(runtime.PanicNilError), r.value)
-			verifyShards(t, engineOf(tw))
+			verifyShards(t, tw.engine)
 			require.NoError(t, tw.Shutdown(t.Context()))
 		})
 	}
@@ -453,7 +453,7 @@ func TestGoexitLosesNothingButItsCallback(t *testing.T) {
 				assert.EqualValues(t, 3*(100+66), ran.Load())
 				_, ended := log.counts()
 				assert.EqualValues(t, 300, ended, "calls of which Around has seen the end")
-				verifyShards(t, engineOf(tw))
+				verifyShards(t, tw.engine)
 				require.NoError(t, tw.Shutdown(t.Context()))
 			})
 		}
@@ -529,14 +529,14 @@ func TestPostponedTimerKeepsNoLaterCalls(t *testing.T) {
 		postponed, second := hand()
 		require.True(t, postponed.Reschedule(time.Hour))
 		second()
-		verifyShards(t, engineOf(tw))
+		verifyShards(t, tw.engine)
 		first()
 		for range 1000 {
 			_, f := hand()
 			f()
 		}
 		assert.EqualValues(t, 1001, ran.Load())
-		assert.Empty(t, engineOf(tw).dues[0].Waiting(10))
+		assert.Empty(t, tw.engine.dues[0].Waiting(10))
 		go func() { (<-functions)() }()
 		pass(time.Hour)
 		assert.EqualValues(t, 1002, ran.Load())
@@ -552,11 +552,11 @@ func TestFunctionsCalledAfterStopFindNothing(t *testing.T) {
 		tw.AfterFunc(0, boom)
 	}
 	fs := []func(){<-functions, <-functions, <-functions}
-	require.Len(t, engineOf(tw).dues[0].Waiting(10), 3)
+	require.Len(t, tw.engine.dues[0].Waiting(10), 3)
 	tw.Stop()
 	for _, f := range fs {
 		f()
-		require.Empty(t, engineOf(tw).dues[0].Waiting(10))
+		require.Empty(t, tw.engine.dues[0].Waiting(10))
 	}
 	require.NoError(t, tw.Shutdown(t.Context()))
 }

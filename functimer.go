@@ -54,7 +54,7 @@ func (t *FuncTimer) InitStopped(tw *TimingWheel, f func()) {
 	if t.timer.ref.Load() != nil {
 		panic("timingwheel: Init of a FuncTimer that was initialised before")
 	}
-	initTimer(&t.timer, engineOf(tw), f)
+	t.timer.init(tw.engine, f)
 }
 
 // Reset arms the timer to call its function once, d from now or up to one tick later. A zero or
@@ -70,7 +70,7 @@ func (t *FuncTimer) Reset(d time.Duration) bool {
 	if ref == nil {
 		panic("timingwheel: Reset of a FuncTimer that was not initialised")
 	}
-	now := shardAt(ref).reading()
+	now := ref.shard.reading()
 	if t.timeout.Load() != int64(d) { // a load costs less than a store
 		t.timeout.Store(int64(d))
 	}
@@ -89,7 +89,7 @@ func (t *FuncTimer) Touch() bool {
 	if ref == nil {
 		return false
 	}
-	return t.touch(shardAt(ref).reading())
+	return t.touch(ref.shard.reading())
 }
 
 // TouchFrom is like [FuncTimer.Touch] with now instead of the current time, and reads no clock if
@@ -100,14 +100,14 @@ func (t *FuncTimer) TouchFrom(now time.Time) bool {
 	if ref == nil {
 		return false
 	}
-	reading, _ := shardAt(ref).config.Instant(now)
+	reading, _ := ref.shard.config.Instant(now)
 	return t.touch(reading)
 }
 
 func (t *FuncTimer) touch(now int64) bool {
 	for {
 		h, n := t.timer.handle()
-		c, w, ok := pendingRecord(h)
+		c, w, ok := h.pendingRecord()
 		if !ok {
 			if t.timer.changes.Load() == n {
 				return false
@@ -150,7 +150,7 @@ func (t *FuncTimer) StopWait(ctx context.Context) error {
 	if t.timer.ref.Load() == nil {
 		return nil
 	}
-	e := engineOfTimer(&t.timer)
+	e := t.timer.engine()
 	for {
 		_, n := t.timer.stop()
 		stopped := e.stopped

@@ -21,7 +21,7 @@ import (
 // must not wait for them.
 func contended(t *testing.T, tw *TimingWheel, f func()) {
 	t.Helper()
-	s := engineOf(tw).shards[0]
+	s := tw.engine.shards[0]
 	s.owner.mu.Lock()
 	defer s.unlockAndDrain()
 	s.inbox.mu.Lock()
@@ -49,13 +49,13 @@ func TestFuncTimersDoNotWaitForArmMu(t *testing.T) {
 			t.Helper()
 			sendTo(tw, 0)
 			contended(t, tw, calls)
-			assert.Same(t, engineOf(tw).shards[shard], shardAt(ft.timer.ref.Load()), name)
+			assert.Same(t, tw.engine.shards[shard], ft.timer.ref.Load().shard, name)
 			synctest.Wait()
 			st := tw.Stats()
 			got := Stats{Armed: st.Armed, Fired: st.Fired, Stopped: st.Stopped, Postponed: st.Postponed, Pending: st.Pending}
 			assert.Equal(t, want, got, name)
 			assert.Equal(t, want.Pending, tw.Len(), name)
-			verifyShards(t, engineOf(tw))
+			verifyShards(t, tw.engine)
 		}
 		armOnFirst := func() {
 			sendTo(tw, 0)
@@ -69,7 +69,7 @@ func TestFuncTimersDoNotWaitForArmMu(t *testing.T) {
 			want.Stopped++
 			want.Pending--
 		}
-		for _, place := range []func(){func() {}, engineOf(tw).shards[0].placeAll} { // in the inbox, on the wheel
+		for _, place := range []func(){func() {}, tw.engine.shards[0].placeAll} { // in the inbox, on the wheel
 			armOnFirst()
 			place()
 			step("Touch", 0, func() { assert.True(t, ft.Touch()) })
@@ -102,15 +102,15 @@ func TestFuncTimersDoNotWaitForArmMu(t *testing.T) {
 
 // holdArmMu holds inbox.mu for some time, as a preempted goroutine would.
 func holdArmMu(tw *TimingWheel) {
-	s := engineOf(tw).shards[0]
+	s := tw.engine.shards[0]
 	s.inbox.mu.Lock()
 	spin(2 * time.Microsecond)
 	s.inbox.mu.Unlock()
 	runtime.Gosched()
 }
 
-// No call is early or missing while inbox.mu is held much of the time. Each goroutine resets one timer
-// twice, and the results show which calls must come.
+// No call is early or missing while inbox.mu is held much of the time. Each goroutine resets one
+// timer twice, and the results show which calls must come.
 func TestRaceResetsAreNeverEarlyWhileArmMuIsHeld(t *testing.T) {
 	t.Parallel()
 	for _, opts := range tiny {
@@ -153,7 +153,7 @@ func TestRaceResetsAreNeverEarlyWhileArmMuIsHeld(t *testing.T) {
 		}
 		concurrently(func() { holdArmMu(tw) }, all.Wait)
 		assert.Zero(t, tw.Len())
-		verifyShards(t, engineOf(tw))
+		verifyShards(t, tw.engine)
 	}
 }
 
@@ -273,7 +273,7 @@ func raceFuncTimers(t *testing.T, opts Options, stops bool) {
 	concurrently(func() {
 		holdArmMu(tw)
 		if rounds++; rounds%32 == 0 {
-			verifyShards(t, engineOf(tw))
+			verifyShards(t, tw.engine)
 			assert.GreaterOrEqual(t, tw.Len(), 0)
 			if limited {
 				assert.NoError(t, tw.WriteProfile(io.Discard))
@@ -310,7 +310,7 @@ func raceFuncTimers(t *testing.T, opts Options, stops bool) {
 		assert.LessOrEqual(t, int(g.most.Load()), int(limit))
 	}
 	if !stops {
-		assert.Empty(t, holdersOf(engineOf(tw)))
+		assert.Empty(t, holdersOf(tw.engine))
 	}
-	verifyShards(t, engineOf(tw))
+	verifyShards(t, tw.engine)
 }

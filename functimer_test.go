@@ -77,7 +77,7 @@ func TestModelFuncTimerBehavesLikePackageTime(t *testing.T) {
 				}
 				pass(0)
 				require.Equal(t, ran[1].noted(), ran[0].noted(), what)
-				verifyShards(t, engineOf(tw))
+				verifyShards(t, tw.engine)
 			}
 			std.Stop()
 			ft.Stop()
@@ -233,7 +233,7 @@ func TestRaceCallIsNotEarlyAfterATouch(t *testing.T) {
 			}
 			require.False(t, ft.Touch())
 		}
-		verifyShards(t, engineOf(tw))
+		verifyShards(t, tw.engine)
 	}
 }
 

@@ -499,7 +499,7 @@ func (l *ledger) requireCounted(t *testing.T, tw *TimingWheel) {
 func (l *ledger) requireNoneLostAndCounted(t *testing.T, tw *TimingWheel) {
 	t.Helper()
 	require.NoError(t, drainWheel(tw))
-	verifyShards(t, engineOf(tw))
+	verifyShards(t, tw.engine)
 	l.requireNoneLost(t)
 	l.requireCounted(t, tw)
 }
@@ -566,7 +566,7 @@ func (s *recordingWheel) to(d time.Duration) string {
 
 func (s *recordingWheel) verify() {
 	s.t.Helper()
-	verifyShards(s.t, engineOf(s.TimingWheel))
+	verifyShards(s.t, s.TimingWheel.engine)
 }
 
 // armOn arms a timer on the given shard.
@@ -621,7 +621,7 @@ func (s *shard) placed() (n int) {
 func newRecordingWheelAndShard(t *testing.T, opts Options) (*recordingWheel, *shard) {
 	t.Helper()
 	s := newRecordingWheel(t, opts, 0)
-	return s, engineOf(s.TimingWheel).shards[0]
+	return s, s.TimingWheel.engine.shards[0]
 }
 
 // fill arms n timers with the same delay.
@@ -636,7 +636,7 @@ func (s *recordingWheel) fill(n int, d time.Duration) []Timer {
 // fillPlaced is like fill, and places the timers.
 func (s *recordingWheel) fillPlaced(n int, d time.Duration) []Timer {
 	timers := s.fill(n, d)
-	engineOf(s.TimingWheel).shards[0].placeAll()
+	s.TimingWheel.engine.shards[0].placeAll()
 	return timers
 }
 
@@ -683,11 +683,11 @@ func (s *shard) startDriver() {
 }
 
 // word returns the word of the record of a handle.
-func (t Timer) word() arena.Word { return loadWord(&shardAt(t.ref).inbox.records.Pages, t.index) }
+func (t Timer) word() arena.Word { return loadWord(&t.ref.shard.inbox.records.Pages, t.index) }
 
 // swapWord changes the word of a timer as another goroutine would.
 func (t Timer) swapWord(change func(w arena.Word) arena.Word) {
-	pg := shardAt(t.ref).inbox.records.Pages.At(t.index >> arena.PageShift)
+	pg := t.ref.shard.inbox.records.Pages.At(t.index >> arena.PageShift)
 	pg.Store(t.index, change(pg.Load(t.index)))
 }
 

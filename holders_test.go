@@ -87,7 +87,7 @@ func TestProfileHasEachCallThatArms(t *testing.T) {
 		},
 		"Sleep": func() func() bool {
 			go sleep()
-			for len(holdersOf(engineOf(tw))) == 0 {
+			for len(holdersOf(tw.engine)) == 0 {
 				time.Sleep(time.Millisecond)
 			}
 			return func() bool { cancel(); return assert.ErrorIs(t, <-slept, context.Canceled) }
@@ -99,12 +99,12 @@ func TestProfileHasEachCallThatArms(t *testing.T) {
 			armed = reflect.ValueOf(sleep).Pointer()
 		}
 		function := runtime.FuncForPC(armed).Name()
-		require.Equal(t, map[string]int{function[strings.LastIndexByte(function, '.')+1:]: 1}, holdersOf(engineOf(tw)), name)
+		require.Equal(t, map[string]int{function[strings.LastIndexByte(function, '.')+1:]: 1}, holdersOf(tw.engine), name)
 		require.True(t, stop(), name)
-		require.Empty(t, holdersOf(engineOf(tw)), name)
+		require.Empty(t, holdersOf(tw.engine), name)
 	}
 	require.False(t, embedded.Reset(time.Hour))
-	require.Equal(t, map[string]int{"TestProfileHasEachCallThatArms": 1}, holdersOf(engineOf(tw)), "Reset")
+	require.Equal(t, map[string]int{"TestProfileHasEachCallThatArms": 1}, holdersOf(tw.engine), "Reset")
 }
 
 func TestProfileHasTimeouts(t *testing.T) {
@@ -127,7 +127,7 @@ func TestProfileFollowsTimers(t *testing.T) {
 	advance := func(d time.Duration) { tw.Advance(tw.Now().Add(d)) }
 	requireHeld := func(want map[string]int) {
 		t.Helper()
-		require.Equal(t, want, holdersOf(engineOf(tw)))
+		require.Equal(t, want, holdersOf(tw.engine))
 	}
 
 	timer := armsOne(tw, time.Second)
@@ -179,7 +179,7 @@ func TestProfileFollowsTimers(t *testing.T) {
 	armsOne(tw, time.Hour)
 	tw.Stop()
 	requireHeld(map[string]int{})
-	require.Nil(t, engineOf(tw).shards[0].inbox.samples.All, "Stop must release the samples")
+	require.Nil(t, tw.engine.shards[0].inbox.samples.All, "Stop must release the samples")
 	require.NoError(t, tw.WriteProfile(new(bytes.Buffer)))
 }
 
@@ -190,11 +190,11 @@ func TestTicksDoNotChangeTheSample(t *testing.T) {
 	for range 100 {
 		makesTicker(tw, time.Second)
 	}
-	before := holdersOf(engineOf(tw))
+	before := holdersOf(tw.engine)
 	require.InDelta(t, 50, before["makesTicker"], 30) // 6 standard deviations
 	for range 10 {
 		tw.Advance(tw.Now().Add(time.Second))
-		require.Equal(t, before, holdersOf(engineOf(tw)))
+		require.Equal(t, before, holdersOf(tw.engine))
 	}
 }
 
@@ -217,9 +217,9 @@ func TestProfileFollowsTouchedTimers(t *testing.T) {
 	for end := time.Now().Add(hangTimeout); !touched(); timer.Stop() {
 		require.True(t, time.Now().Before(end), "the machine is too slow")
 	}
-	require.Equal(t, map[string]int{"resetsTimer": 1}, holdersOf(engineOf(tw)))
+	require.Equal(t, map[string]int{"resetsTimer": 1}, holdersOf(tw.engine))
 	timer.Stop()
-	require.Empty(t, holdersOf(engineOf(tw)))
+	require.Empty(t, holdersOf(tw.engine))
 }
 
 // A FuncTimer that is armed again has the caller of the last Reset, even if that Reset moves it to
@@ -231,12 +231,12 @@ func TestProfileHasTheCallerThatArmedAFuncTimerLast(t *testing.T) {
 	ft := new(FuncTimer)
 	ft.InitStopped(tw, func() {})
 	resetsTimer(ft, time.Hour)
-	require.Equal(t, map[string]int{"resetsTimer": 1}, holdersOf(engineOf(tw)))
+	require.Equal(t, map[string]int{"resetsTimer": 1}, holdersOf(tw.engine))
 	ft.Stop()
 	resetsAgain(ft, time.Hour)
-	require.Equal(t, map[string]int{"resetsAgain": 1}, holdersOf(engineOf(tw)))
+	require.Equal(t, map[string]int{"resetsAgain": 1}, holdersOf(tw.engine))
 	contended(t, tw, func() { resetsTimer(ft, time.Minute) })
-	require.Equal(t, map[string]int{"resetsTimer": 1}, holdersOf(engineOf(tw)))
+	require.Equal(t, map[string]int{"resetsTimer": 1}, holdersOf(tw.engine))
 }
 
 func TestProfileTellsAgeAndExpiry(t *testing.T) {
@@ -247,7 +247,7 @@ func TestProfileTellsAgeAndExpiry(t *testing.T) {
 	check := func(age time.Duration, want map[string]time.Duration) {
 		t.Helper()
 		got := map[string]time.Duration{}
-		engineOf(tw).eachSample(func(o *sampling.Origin, a, expires int64) {
+		tw.engine.eachSample(func(o *sampling.Origin, a, expires int64) {
 			require.Equal(t, age, time.Duration(a))
 			got[armer(o)] = time.Duration(expires)
 		})
@@ -283,7 +283,7 @@ func TestProfileIsUnbiased(t *testing.T) {
 		}
 		plan.Stop()
 		moved.Stop()
-		by := holdersOf(engineOf(tw))
+		by := holdersOf(tw.engine)
 		for function, armed := range map[string]int{"armsOne": n / rate, "armsAnother": n - n/rate} {
 			most := 6 * math.Sqrt(float64(armed*rate)) // standard deviations of the estimate
 			assert.InDelta(t, armed, by[function]*rate, most, "%s, %s", function, name)
@@ -306,8 +306,8 @@ func TestProfileForgetsEndedTimers(t *testing.T) {
 	before := heapNow()
 	loop(scaled(200_000))
 	assert.Less(t, heapNow()-before, int64(slack))
-	assert.Less(t, len(engineOf(tw).shards[0].inbox.samples.All), 500)
-	assert.Equal(t, map[string]int{"armsOne": 100}, holdersOf(engineOf(tw)))
+	assert.Less(t, len(tw.engine.shards[0].inbox.samples.All), 500)
+	assert.Equal(t, map[string]int{"armsOne": 100}, holdersOf(tw.engine))
 	runtime.KeepAlive(tw)
 }
 
@@ -365,5 +365,5 @@ func TestRaceProfileAndAllOperations(t *testing.T) {
 	time.Sleep(10 * time.Millisecond)
 	over.Store(true)
 	work.Wait()
-	assert.Empty(t, holdersOf(engineOf(tw)))
+	assert.Empty(t, holdersOf(tw.engine))
 }

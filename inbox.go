@@ -19,8 +19,9 @@ const (
 )
 
 // inbox holds the timers that callers have armed, or moved to an earlier deadline, and that the
-// owner has not placed yet, and the free records. mu guards it. Most timeouts are stopped soon after they are armed. A
-// timer that is stopped in the inbox causes no cache miss of a bucket or of the queue.
+// owner has not placed yet, and the free records. mu guards it. Most timeouts are stopped soon
+// after they are armed. A timer that is stopped in the inbox causes no cache miss of a bucket or of
+// the queue.
 //
 //	B1  A record of kind Staged or Ending, and a record of kind Ended until it is free, is exactly
 //	    once in staged or in the arrivals that the owner has taken out.
@@ -41,7 +42,7 @@ type inbox struct {
 	counts  inboxCounts
 
 	samples     sampling.Table[Timer] // with ProfileRate, until the wheel is stopped; else empty
-	untilSample int64                 // timers up to the next one that is sampled; not positive without ProfileRate
+	untilSample int64                 // timers up to the next one that is sampled; <= 0: none is
 }
 
 type inboxCounts struct {

@@ -133,7 +133,7 @@ func TestRecordIsNotReusedBeforeItsStopEnds(t *testing.T) {
 func TestInboxStaysSmallIfTimersAreMovedEarlier(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Shards: 1})
-	s := engineOf(tw).shards[0]
+	s := tw.engine.shards[0]
 	timers := make([]Timer, max(scaled(50_000), 5000))
 	for i := range timers {
 		timers[i] = tw.AfterFunc(10*time.Hour, func() {})
@@ -150,5 +150,5 @@ func TestInboxStaysSmallIfTimersAreMovedEarlier(t *testing.T) {
 		require.True(t, timer.Stop())
 	}
 	assert.LessOrEqual(t, s.staged()+s.removals.len(), 2*inboxSize+removalsMax)
-	verifyShards(t, engineOf(tw))
+	verifyShards(t, tw.engine)
 }

@@ -27,8 +27,8 @@ func (m *wheelMutex) Unlock() {
 		return
 	}
 	if err := s.verify(); err != nil {
-		// A panic would run deferred calls that lock owner.mu, which is held. They would hang before
-		// the message is printed.
+		// A panic would run deferred calls that lock owner.mu, which is held. They would hang
+		// before the message is printed.
 		println("timingwheel: invariant " + err.Error())
 		debug.PrintStack()
 		os.Exit(2)

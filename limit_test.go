@@ -31,7 +31,7 @@ func (g *gauge) leave() { g.now.Add(-1) }
 func armSpread(tw *TimingWheel, n int, d time.Duration, f func()) []Timer {
 	timers := make([]Timer, n)
 	for i := range timers {
-		s := engineOf(tw).shards[i%len(engineOf(tw).shards)]
+		s := tw.engine.shards[i%len(tw.engine.shards)]
 		timers[i] = armOn(s, s.reading()+int64(d), f)
 	}
 	return timers
@@ -56,7 +56,7 @@ func TestAtMostLimitCallbacksRunAtOnce(t *testing.T) {
 				await(t, "the limit is reached", func() bool { return int(g.now.Load()) == n })
 				await(t, "all are due", func() bool { return tw.Stats().Due == 19*n })
 				assert.Equal(t, 19*n, tw.Len())
-				verifyShards(t, engineOf(tw))
+				verifyShards(t, tw.engine)
 				close(gate)
 				require.NoError(t, drainWheel(tw))
 				assert.EqualValues(t, 20*n, ran.Load())
@@ -136,13 +136,13 @@ func TestDueTimersAtTheLimitCanBeStoppedMovedAndFlushed(t *testing.T) {
 			require.Zero(t, tw.Len())
 			require.Equal(t, 40, tw.Stats().Due)
 			require.Empty(t, at.noted())
-			verifyShards(t, engineOf(tw))
+			verifyShards(t, tw.engine)
 
 			close(gate)
 			synctest.Wait()
 			require.Len(t, at.noted(), 40)
 			require.Zero(t, tw.Stats().Due)
-			verifyShards(t, engineOf(tw))
+			verifyShards(t, tw.engine)
 		})
 	}
 }
@@ -190,7 +190,7 @@ func TestWheelAdvancesWhileTheLimitIsReached(t *testing.T) {
 			synctest.Wait()
 			st := tw.Stats()
 			require.Equal(t, []int{n, (k + 1) * quantum, 1}, []int{st.Pending, st.Due, st.Running})
-			verifyShards(t, engineOf(tw))
+			verifyShards(t, tw.engine)
 		}
 		close(gate)
 		synctest.Wait()
@@ -206,7 +206,7 @@ func TestShardsTakeTurnsAtALimitOfOne(t *testing.T) {
 	var link func()
 	link = func() {
 		if !end.Load() {
-			armOn(engineOf(tw).shards[0], 0, link)
+			armOn(tw.engine.shards[0], 0, link)
 		}
 	}
 	for range 100 {
@@ -214,7 +214,7 @@ func TestShardsTakeTurnsAtALimitOfOne(t *testing.T) {
 	}
 	for range scaled(100) {
 		ran := make(chan struct{}, 3)
-		for _, s := range engineOf(tw).shards[1:] {
+		for _, s := range tw.engine.shards[1:] {
 			armOn(s, s.reading(), func() { ran <- struct{}{} })
 		}
 		for range 3 {
@@ -270,7 +270,7 @@ func TestMillionBlockedCallbacksHoldNoMoreGoroutinesThanTheLimit(t *testing.T) {
 	assert.EqualValues(t, n, g.now.Load())
 	assert.LessOrEqual(t, runtime.NumGoroutine(), before+n+5)
 	// The spares of workers, and drivers, come and go.
-	assert.LessOrEqual(t, most, before+2*n+4*len(engineOf(tw).shards)*runtime.GOMAXPROCS(0))
+	assert.LessOrEqual(t, most, before+2*n+4*len(tw.engine.shards)*runtime.GOMAXPROCS(0))
 	t.Logf("%d goroutines at rest, at most %d seen, %d before", runtime.NumGoroutine(), most, before)
 	close(gate)
 	require.NoError(t, drainWheel(tw))
@@ -350,7 +350,7 @@ func TestRaceBlockingTimersWithASmallLimit(t *testing.T) {
 				})
 			}
 			concurrently(func() {
-				verifyShards(t, engineOf(tw))
+				verifyShards(t, tw.engine)
 				tw.Len()
 				time.Sleep(ms)
 			}, all.Wait)

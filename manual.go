@@ -69,7 +69,7 @@ func (e *engine) takeLeft(flushed []Timer) []Timer {
 			flushed = append(flushed, t)
 			continue
 		}
-		s := shardAt(t.ref)
+		s := t.ref.shard
 		s.owner.mu.Lock()
 		if t.isDue() {
 			s.inbox.order.uncollect(t.index)

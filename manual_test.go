@@ -90,7 +90,7 @@ func TestManualPanicUnwindsToAdvanceAndLosesNothing(t *testing.T) {
 				} else {
 					assert.Nil(t, value)
 				}
-				verifyShards(t, engineOf(tw))
+				verifyShards(t, tw.engine)
 			}
 			for i := range 300 {
 				require.Equal(t, i, order[i])
@@ -107,7 +107,7 @@ func TestManualSubmitsInOrderOfTicks(t *testing.T) {
 	var order []time.Duration
 	opts := Options{Manual: true, Shards: 3, WheelSize: 4, Executor: ExecutorFunc(func(f func()) { f() })}
 	tw := startWheel(t, opts)
-	sut := subjectOf(engineOf(tw), func(id int) func() {
+	sut := subjectOf(tw.engine, func(id int) func() {
 		return func() { order = append(order, time.Duration(id)*time.Millisecond) }
 	})
 	for id := 90; id > 0; id-- {
@@ -156,7 +156,7 @@ func TestEachTimerHasACallAfterTheExecutorPanics(t *testing.T) {
 			assert.Equal(t, 1, tw.Advance(now.Add(time.Millisecond)))
 			h.release()
 			assert.Equal(t, 11, ran)
-			verifyShards(t, engineOf(tw))
+			verifyShards(t, tw.engine)
 		})
 	}
 }

@@ -65,8 +65,8 @@ func TestArmAndStopInALoopGrowsNothing(t *testing.T) {
 					assert.Equal(t, population, after.Pending)
 					assert.EqualValues(t, after.Armed-uint64(population), after.Stopped)
 					assert.LessOrEqual(t, after.Bytes, st.Bytes+4096)
-					assert.LessOrEqual(t, len(engineOf(tw).shards[0].owner.store.all), st.Buckets+2*emptyMax+4)
-					verifyShards(t, engineOf(tw))
+					assert.LessOrEqual(t, len(tw.engine.shards[0].owner.store.all), st.Buckets+2*emptyMax+4)
+					verifyShards(t, tw.engine)
 					runtime.KeepAlive(tw)
 				})
 			}
@@ -98,7 +98,7 @@ func TestStopAndRearmAmongAThousandGrowsNothing(t *testing.T) {
 			loop(scaled(3_000_000))
 			assert.Less(t, heapNow()-before, int64(slack))
 			assert.Equal(t, len(timers), tw.Len())
-			verifyShards(t, engineOf(tw))
+			verifyShards(t, tw.engine)
 		})
 	}
 }
@@ -133,7 +133,7 @@ func TestPostponingInALoopGrowsNothing(t *testing.T) {
 	}
 	assert.Less(t, heapNow()-before, int64(slack))
 	assert.Equal(t, len(timers), tw.Len())
-	verifyShards(t, engineOf(tw))
+	verifyShards(t, tw.engine)
 }
 
 // capture returns a callback that refers to 1 KB.
@@ -227,7 +227,7 @@ func TestMemoryIsFreedAfterASpike(t *testing.T) {
 			require.Zero(t, tw.Len())
 			left := heapNow() - before
 			assert.Less(t, float64(left), 0.2*float64(full-before), "%d of %d bytes are still held", left, full-before)
-			verifyShards(t, engineOf(tw))
+			verifyShards(t, tw.engine)
 			runtime.KeepAlive(timers)
 		})
 	}
@@ -478,7 +478,7 @@ func forgotten(t *testing.T, opts Options, use func(tw *TimingWheel)) weak.Point
 	tw, err := New(withLimit(opts))
 	require.NoError(t, err)
 	use(tw)
-	return weak.Make(engineOf(tw).shards[0])
+	return weak.Make(tw.engine.shards[0])
 }
 
 // A wheel without pending timers is collected without Stop, whatever it was used for. If its

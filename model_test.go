@@ -642,7 +642,7 @@ func newWheelModel(tb testing.TB, cfg modelConfig, pick choices) *model {
 	if err != nil {
 		m.failf("%v", err)
 	}
-	m.sut = subjectOf(engineOf(tw), func(id int) func() { return func() { m.callback([]int{id}) } })
+	m.sut = subjectOf(tw.engine, func(id int) func() { return func() { m.callback([]int{id}) } })
 	m.sut.flush = tw.Flush
 	m.sut.initFunc = func(ft *FuncTimer, f func()) { ft.InitStopped(tw, f) }
 	m.sut.sendTo = func(shard int) { sendTo(tw, uint32(shard)) }
@@ -1080,7 +1080,7 @@ func (m *bubbleModel) check() {
 	if n := m.tw.Len(); n != len(m.pending) {
 		m.failf("Len: %d, want %d", n, len(m.pending))
 	}
-	for _, s := range engineOf(m.tw).shards {
+	for _, s := range m.tw.engine.shards {
 		s.owner.mu.Lock()
 		if err := s.verify(); err != nil {
 			m.failf("verify: %v", err)

@@ -18,7 +18,7 @@ import (
 func TestRescheduleBetweenInboxAndWheelFiresOnTime(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		sh := engineOf(tw).shards[0]
+		sh := tw.engine.shards[0]
 		w := newStopwatch()
 		timers := make([]Timer, 5)
 		for k := range timers {
@@ -40,7 +40,7 @@ func TestRescheduleBetweenInboxAndWheelFiresOnTime(t *testing.T) {
 func TestOldBucketOfAMovedTimerExpires(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{WheelSize: 4, Levels: 3}, func(t *testing.T, tw *TimingWheel) {
-		sh := engineOf(tw).shards[0]
+		sh := tw.engine.shards[0]
 		watch := newStopwatch()
 		timers := make([]Timer, 5)
 		for k := range timers {
@@ -150,7 +150,7 @@ func TestBacklogOfRemovalsShrinks(t *testing.T) {
 func TestDueTimersDoNotWaitForABacklogOfArrivals(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		s := engineOf(tw).shards[0]
+		s := tw.engine.shards[0]
 		const backlog = 100 * quantum
 		ran, last := 0, false
 		release := make(chan struct{})

@@ -79,7 +79,7 @@ func TestTimersFireOnceAndInTheirTicksAfterALongStall(t *testing.T) {
 
 func testLongStall(t *testing.T, tw *TimingWheel, length time.Duration) {
 	t.Helper()
-	sh := engineOf(tw).shards[0]
+	sh := tw.engine.shards[0]
 	start := time.Now()
 	delays := []time.Duration{length - 1, length, length + rangeTick, length + time.Second}
 	for _, d := range []time.Duration{time.Second, 10 * time.Hour, 1000 * time.Hour, 10 * 365 * 24 * time.Hour} {
@@ -99,7 +99,7 @@ func testLongStall(t *testing.T, tw *TimingWheel, length time.Duration) {
 			sh.placeAll()
 		}
 	}
-	stall(engineOf(tw), length)
+	stall(tw.engine, length)
 	tw.AfterFunc(0, func() {})
 	pass(time.Hour)
 	verifyShard(t, sh)
@@ -124,7 +124,7 @@ func testLongStall(t *testing.T, tw *TimingWheel, length time.Duration) {
 func TestTimersArmedWithAnOldReadingAreDueAtOnce(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{Tick: rangeTick}, func(t *testing.T, tw *TimingWheel) {
-		s := engineOf(tw).shards[0]
+		s := tw.engine.shards[0]
 		moved := tw.AfterFunc(100*time.Hour, func() {})
 		now := s.config.Read()
 		pass(17 * time.Hour)

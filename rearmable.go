@@ -21,9 +21,9 @@ import (
 //	F1  While changes is even, no timer of f but the handle's may be pending.
 //
 // rearm has a timer ready before it makes changes odd, replaces the handle, and makes changes even.
-// It holds the inbox.mu of the new timer's shard, so no worker claims the timer before that. A reader
-// that has read the same even number before and after the handle has a handle of one timer. If that
-// timer is not pending, and changes still is the same, the rearmable is unarmed.
+// It holds the inbox.mu of the new timer's shard, so no worker claims the timer before that. A
+// reader that has read the same even number before and after the handle has a handle of one timer.
+// If that timer is not pending, and changes still is the same, the rearmable is unarmed.
 type rearmable struct {
 	f       func()
 	ref     atomic.Pointer[pageRef] // nil before init
@@ -64,14 +64,13 @@ func (r *rearmable) end(waits *callWaits) {
 	waits.wake(r)
 }
 
-// initTimer and engineOfTimer are no methods, for the reason that engineOf gives.
-func initTimer(r *rearmable, e *engine, f func()) {
+func (r *rearmable) init(e *engine, f func()) {
 	r.f = f
 	r.ref.Store(&e.shards[0].noPage)
 }
 
-func engineOfTimer(r *rearmable) *engine {
-	return shardAt(r.ref.Load()).engine
+func (r *rearmable) engine() *engine {
+	return r.ref.Load().shard.engine
 }
 
 // resetTo arms the timer for a reading of the clock and reports whether it was armed before. now is
@@ -92,7 +91,7 @@ func (r *rearmable) resetTo(deadline, now int64, class arena.Word) bool {
 func (r *rearmable) stop() (stopped bool, n uint32) {
 	if stopped, n = r.try(Timer.Stop); stopped {
 		r.begun.Add(1)
-		r.end(&engineOfTimer(r).funcTimers.waits)
+		r.end(&r.engine().funcTimers.waits)
 	}
 	return stopped, n
 }
@@ -129,10 +128,10 @@ func (r *rearmable) handle() (h Timer, n uint32) {
 }
 
 // rearm makes a new timer. If the timer of the handle is still pending, because move does not wait
-// for the inbox.mu of its shard, the new timer replaces it, and was is true. h and n are from handle.
-// ok is false if the handle was replaced since then.
+// for the inbox.mu of its shard, the new timer replaces it, and was is true. h and n are from
+// handle. ok is false if the handle was replaced since then.
 func (r *rearmable) rearm(h Timer, n uint32, deadline, now int64, class arena.Word) (was, ok bool) {
-	e := engineOfTimer(r)
+	e := r.engine()
 	s := e.pickAndLock()
 	if !s.inbox.ensureRecord() {
 		s.inbox.mu.Unlock()

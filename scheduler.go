@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-	"unsafe"
 
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 	"github.com/timingwheel-go/timingwheel/internal/planner"
@@ -126,8 +125,8 @@ const (
 // startPlan arms the first run of p and returns the plan's handle, or the zero Timer if there is no
 // run.
 func (tw *TimingWheel) startPlan(p *plan) Timer {
-	p.handle.home = unsafe.Pointer(engineOf(tw).shards[0])
-	initTimer(&p.timer, engineOf(tw), p.run)
+	p.handle.shard = tw.engine.shards[0]
+	p.timer.init(tw.engine, p.run)
 	now := p.now()
 	first := p.planner.First(now)
 	p.mu.Lock()
@@ -142,7 +141,7 @@ func (tw *TimingWheel) startPlan(p *plan) Timer {
 }
 
 // now returns the current time by both clocks.
-func (p *plan) now() time.Time { return shardAt(&p.handle).wallNow() }
+func (p *plan) now() time.Time { return p.handle.shard.wallNow() }
 
 // runPlan is the code address of the callback of every plan.
 var runPlan = codeOf(new(plan).run)
@@ -164,7 +163,7 @@ func (p *plan) run() {
 	if c == nil {
 		return
 	}
-	if s := shardAt(&p.handle); r.Planned.IsZero() { // Reschedule has set the deadline
+	if s := p.handle.shard; r.Planned.IsZero() { // Reschedule has set the deadline
 		begin := s.config.ticks.Begin(s.config.ticks.Ceil(pending.deadline))
 		reading, _ := s.config.Instant(r.Started)
 		r.Planned = r.Started.Add(time.Duration(begin - reading))
@@ -176,7 +175,7 @@ func (p *plan) run() {
 	if !step.Overlap && !step.Next.IsZero() {
 		defer p.end(c, pending, r.Planned, step.Next)
 	}
-	if e := engineOfTimer(&p.timer); e.opts.Around != nil {
+	if e := p.timer.engine(); e.opts.Around != nil {
 		r := r // the closure captures this copy, so the outer r does not escape
 		new(aroundCall).do(e, codeOf(f), 1, func() { p.call(f, r) })
 		return
@@ -251,7 +250,7 @@ func (p *plan) end(c planner.Planner, ended pendingRun, before, next time.Time) 
 // wait looks at the wall clock at checkAt. If that clock has not reached the planned time, wait
 // arms the timer again and returns true.
 func (p *plan) wait(c planner.Planner, r pendingRun, now time.Time) bool {
-	reading, _ := shardAt(&p.handle).config.Instant(now)
+	reading, _ := p.handle.shard.config.Instant(now)
 	if reading < r.checkAt || r.flushes != p.flushes() {
 		return false // a Flush has claimed the timer
 	}
@@ -262,7 +261,7 @@ func (p *plan) wait(c planner.Planner, r pendingRun, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.arm(next, now, now)
-	engineOfTimer(&p.timer).funcTimers.planWaits.Add(1)
+	p.timer.engine().funcTimers.planWaits.Add(1)
 	return true
 }
 
@@ -272,7 +271,7 @@ func (p *plan) correct(c planner.Planner, r pendingRun, next, before, now time.T
 	if next.IsZero() || !r.byWall {
 		return next
 	}
-	reading, _ := shardAt(&p.handle).config.Instant(now)
+	reading, _ := p.handle.shard.config.Instant(now)
 	back := r.planned.Sub(now) - time.Duration(r.latest-reading)
 	if back <= wallStep || back/wallPeriods <= next.Sub(before) {
 		return next
@@ -284,7 +283,7 @@ func (p *plan) correct(c planner.Planner, r pendingRun, next, before, now time.T
 // Reschedule has set. If there is neither, or if the wheel is stopped, arm ends the plan. now is a
 // reading of both clocks. mu is held.
 func (p *plan) arm(next, before, now time.Time) {
-	s, first, r := shardAt(&p.handle), p.handle.plan == nil, &p.pending // startPlan sets handle.plan later
+	s, first, r := p.handle.shard, p.handle.plan == nil, &p.pending // startPlan sets handle.plan later
 	switch {
 	case p.planner == nil:
 		return
@@ -319,7 +318,7 @@ func (p *plan) arm(next, before, now time.Time) {
 }
 
 // flushes returns the number of Flushes that have begun.
-func (p *plan) flushes() uint32 { return engineOfTimer(&p.timer).funcTimers.flushes.Load() }
+func (p *plan) flushes() uint32 { return p.timer.engine().funcTimers.flushes.Load() }
 
 // finish ends the plan. mu is held.
 func (p *plan) finish() {
@@ -345,7 +344,7 @@ func (p *plan) reschedule(deadline, now int64) bool {
 	if p.ended() {
 		return false
 	}
-	s, next := shardAt(&p.handle), p.pending
+	s, next := p.handle.shard, p.pending
 	if now == clock.Unread {
 		now = s.reading()
 	}
@@ -365,7 +364,7 @@ func (p *plan) reschedule(deadline, now int64) bool {
 // ended reports whether there is no further run, because the plan has ended or the wheel was
 // stopped. In both cases the plan no longer refers to its function. mu is held.
 func (p *plan) ended() bool {
-	if shardAt(&p.handle).closed.Load() {
+	if p.handle.shard.closed.Load() {
 		p.finish()
 	}
 	return p.planner == nil
@@ -375,7 +374,7 @@ func (p *plan) ended() bool {
 func (p *plan) next() (time.Time, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s := shardAt(&p.handle); !p.ended() && p.pending.byWall {
+	if s := p.handle.shard; !p.ended() && p.pending.byWall {
 		return s.config.TimeAt(s.config.ticks.Begin(s.config.ticks.Ceil(p.pending.deadline))), true
 	}
 	h, _ := p.timer.handle()

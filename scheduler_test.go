@@ -270,7 +270,7 @@ func requireEnded(t *testing.T, tw *TimingWheel, plan Timer) {
 	assert.Zero(t, tw.Stats().Running)
 	assert.False(t, plan.Reschedule(0), "Reschedule of an ended plan")
 	assert.False(t, plan.Stop(), "Stop of an ended plan")
-	verifyShards(t, engineOf(tw))
+	verifyShards(t, tw.engine)
 }
 
 // Stop, Reschedule and the Stop of the wheel come between the claim of a run and the question to
@@ -398,7 +398,7 @@ func TestRaceStopEndsAPlanInEachState(t *testing.T) {
 				}
 			})
 			require.NoError(t, drainWheel(tw))
-			verifyShards(t, engineOf(tw))
+			verifyShards(t, tw.engine)
 			ends := make([]int64, len(trials))
 			during := 0
 			for i := range trials {
@@ -463,7 +463,7 @@ func TestRaceStopOfAFinitePlanIsExact(t *testing.T) {
 		require.False(t, plan.Reschedule(0))
 	}
 	require.NoError(t, drainWheel(tw))
-	verifyShards(t, engineOf(tw))
+	verifyShards(t, tw.engine)
 }
 
 // Plans end by Stop, after their last run, or by a panic. Each releases its record once.
@@ -504,10 +504,10 @@ func TestEndedPlansReleaseTheirRecords(t *testing.T) {
 			}
 			all.Wait()
 			require.NoError(t, drainWheel(tw))
-			verifyShards(t, engineOf(tw))
+			verifyShards(t, tw.engine)
 			await(t, "the release of all records", func() bool {
 				tw.Len()
-				s := engineOf(tw).shards[0]
+				s := tw.engine.shards[0]
 				s.owner.mu.Lock()
 				defer s.owner.mu.Unlock()
 				s.inbox.mu.Lock()
@@ -626,7 +626,7 @@ func TestRaceRunStopsItsPlanFromTheFirstRunOn(t *testing.T) {
 			}
 			all.Wait()
 			require.NoError(t, drainWheel(tw))
-			verifyShards(t, engineOf(tw))
+			verifyShards(t, tw.engine)
 		})
 	}
 }
@@ -710,7 +710,7 @@ func TestOmittedRunsDoNotCount(t *testing.T) {
 		assert.Equal(t, []int{1, 2, 3, 4}, numbers)
 		assert.Equal(t, 1+4*2+4, asked, "one question for an omitted run")
 		assert.Zero(t, tw.Len())
-		verifyShards(t, engineOf(tw))
+		verifyShards(t, tw.engine)
 	})
 }
 
@@ -977,7 +977,7 @@ func TestRaceQuestionsToAPlannerAreSerial(t *testing.T) {
 				if !overlap {
 					assert.Equal(t, 1, n.most, "runs overlapped")
 				}
-				verifyShards(t, engineOf(tw))
+				verifyShards(t, tw.engine)
 			})
 		}
 	}
@@ -998,7 +998,7 @@ func TestPlanArmedDuringAFlushIsNotEarly(t *testing.T) {
 	tw, err := New(Options{Shards: 2})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, tw.Shutdown(t.Context())) }()
-	first, second := engineOf(tw).shards[0], engineOf(tw).shards[1]
+	first, second := tw.engine.shards[0], tw.engine.shards[1]
 	second.owner.mu.Lock()
 	flushed := make(chan int)
 	go func() { flushed <- tw.Flush() }() // walks over the first shard, and waits for the second one
@@ -1043,13 +1043,13 @@ func TestFlushRunsAPlanWhoseTimerIsDue(t *testing.T) {
 	block, began := make(chan struct{}), make(chan struct{})
 	tw.AfterFunc(0, func() { close(began); <-block })
 	receive(t, began, "the callback")
-	second := engineOf(tw).shards[1]
+	second := tw.engine.shards[1]
 
 	second.inbox.mu.Lock()
 	ran := make(chan struct{})
 	plan := tw.ScheduleRun(only(time.Now().Add(time.Hour).Round(0)), func(*Run) { close(ran) })
 	second.inbox.mu.Unlock()
-	await(t, "the timer of the plan is queued", func() bool { return engineOf(tw).dues[0].Stats().Queued == 1 })
+	await(t, "the timer of the plan is queued", func() bool { return tw.engine.dues[0].Stats().Queued == 1 })
 	second.owner.mu.Lock()
 	flushed := make(chan int)
 	go func() { flushed <- tw.Flush() }()

@@ -60,7 +60,7 @@ func newEngine(opts Options, origin int64, perCall int, newPayloads func() paylo
 		}
 		s.alarm.workersDrive = opts.Executor == nil && !opts.Manual
 		s.alarm.due = e.dues[len(e.dues)-1]
-		s.noPage.home = unsafe.Pointer(s)
+		s.noPage.shard = s
 		s.now.Store(origin)
 		s.inbox.init(s)
 		s.owner.init(s)

@@ -117,11 +117,12 @@ func TestCallersDoNotWaitForTheWheel(t *testing.T) {
 	require.Len(t, s.ran, 797)
 }
 
-// While a preempted caller holds inbox.mu, Stop, Reschedule to a later time and Deadline do not wait.
+// While a preempted caller holds inbox.mu, Stop, Reschedule to a later time and Deadline do not
+// wait.
 func TestStopDoesNotWaitForAnArmingCaller(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Shards: 1})
-	sh := engineOf(tw).shards[0]
+	sh := tw.engine.shards[0]
 	timers := make([]Timer, removalsMax-1) // one more would lock owner.mu and inbox.mu
 	for k := range timers {
 		timers[k] = tw.AfterFunc(time.Hour, func() {})
@@ -189,7 +190,7 @@ func TestShardVerifyFindsDamage(t *testing.T) {
 		require.ErrorContains(t, sh.verify(), want)
 	}
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		sh := engineOf(tw).shards[0]
+		sh := tw.engine.shards[0]
 		tw.AfterFunc(time.Minute, func() {})
 		at := sh.alarm.at.Load()
 		sh.alarm.at.Store(never)

@@ -60,7 +60,7 @@ func TestSleepEndsWithItsContext(t *testing.T) {
 				assert.GreaterOrEqual(t, time.Since(begin), d)
 			} else {
 				assert.Error(t, ctx.Err())
-				assert.Less(t, time.Since(begin), d+time.Duration(engineOf(tw).config.ticks.Length()))
+				assert.Less(t, time.Since(begin), d+time.Duration(tw.engine.config.ticks.Length()))
 			}
 			cancel()
 		}

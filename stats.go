@@ -158,7 +158,7 @@ func (o *owner) overdue(now int64) time.Duration {
 func earliestOf(timers []Timer) int64 {
 	first := int64(never)
 	for _, t := range timers {
-		if _, w, ok := pendingRecord(t); ok {
+		if _, w, ok := t.pendingRecord(); ok {
 			first = min(first, w.Tick())
 		}
 	}
@@ -379,7 +379,7 @@ func (e *engine) eachSample(yield func(o *sampling.Origin, age, expires int64)) 
 		s.inbox.mu.Unlock()
 		now := s.reading()
 		for _, x := range samples {
-			if _, w, ok := pendingRecord(x.Timer); ok {
+			if _, w, ok := x.Timer.pendingRecord(); ok {
 				yield(x.Origin, now-x.Origin.Armed, s.config.ticks.Begin(w.Tick())-now)
 			}
 		}
@@ -394,13 +394,13 @@ func (ib *inbox) sample(t Timer) {
 
 // isOver reports whether the timer has ended.
 func (t Timer) isOver() bool {
-	_, _, pending := pendingRecord(t)
+	_, _, pending := t.pendingRecord()
 	return !pending
 }
 
 // origin returns the origin of the timer if it was sampled, or else nil.
 func (t Timer) origin() (o *sampling.Origin) {
-	withSamples(t, func(all *sampling.Table[Timer]) { o = all.Origin(t) })
+	t.withSamples(func(all *sampling.Table[Timer]) { o = all.Origin(t) })
 	return o
 }
 
@@ -408,16 +408,16 @@ func (t Timer) origin() (o *sampling.Origin) {
 // arms a timer for each tick, and a plan for each run. sampleAs passes the origin of the first one
 // on to the others.
 func (t Timer) sampleAs(o *sampling.Origin) {
-	withSamples(t, func(all *sampling.Table[Timer]) { all.Set(t, o) })
+	t.withSamples(func(all *sampling.Table[Timer]) { all.Set(t, o) })
 }
 
 // withSamples calls f with the samples of the timer's shard, unless the wheel takes none. inbox.mu
 // is held during the call.
-func withSamples(t Timer, f func(all *sampling.Table[Timer])) {
-	if t.ref == nil || shardAt(t.ref).config.profileRate == 0 {
+func (t Timer) withSamples(f func(all *sampling.Table[Timer])) {
+	if t.ref == nil || t.ref.shard.config.profileRate == 0 {
 		return
 	}
-	s := shardAt(t.ref)
+	s := t.ref.shard
 	s.inbox.mu.Lock()
 	defer s.inbox.mu.Unlock()
 	if !s.closed.Load() {

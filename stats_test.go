@@ -134,7 +134,7 @@ func TestStatsCountMovesBucketsAndLevels(t *testing.T) {
 func TestStatsAddUpOverShards(t *testing.T) {
 	t.Parallel()
 	s := newRecordingWheel(t, Options{Shards: 3, WheelSize: 4, Levels: 3}, 0)
-	for k, sh := range engineOf(s.TimingWheel).shards {
+	for k, sh := range s.TimingWheel.engine.shards {
 		for range k + 1 {
 			armOn(sh, int64(time.Duration(1<<(2*k))*ms), func() {})
 		}

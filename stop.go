@@ -199,7 +199,7 @@ func (t Timer) cancelLasting() bool {
 	if t.Stop() {
 		return true
 	}
-	s := shardAt(t.ref)
+	s := t.ref.shard
 	return s.closed.Load() && s.engine.lasting.stop(t)
 }
 

@@ -24,12 +24,12 @@ func stopWait(t *testing.T, ft *FuncTimer) {
 // requireNoneInFlight checks that the wheel knows of no call in flight.
 func requireNoneInFlight(t *testing.T, tw *TimingWheel) {
 	t.Helper()
-	waits := &engineOf(tw).funcTimers.waits
+	waits := &tw.engine.funcTimers.waits
 	waits.mu.Lock()
 	defer waits.mu.Unlock()
 	require.Empty(t, waits.channels)
 	require.Zero(t, waits.waiting.Load())
-	require.Zero(t, engineOf(tw).claiming.Load())
+	require.Zero(t, tw.engine.claiming.Load())
 }
 
 // If the function is not running, StopWait stops the timer and returns nil at once, even if the
@@ -236,7 +236,7 @@ func TestStopWaitSeesACallThatEndsBeforeItWaits(t *testing.T) {
 	tw, begun, gate := startWheel(t, Options{}), make(chan bool), make(chan bool)
 	ft := tw.NewFuncTimer(0, func() { begun <- true; <-gate })
 	<-begun
-	waits, done := &engineOf(tw).funcTimers.waits, make(chan error, 1)
+	waits, done := &tw.engine.funcTimers.waits, make(chan error, 1)
 	waits.mu.Lock()
 	go func() { done <- ft.StopWait(context.Background()) }()
 	time.Sleep(20 * ms) // StopWait waits for the lock

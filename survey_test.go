@@ -93,7 +93,7 @@ func TestSurveyCountsCascadingTimers(t *testing.T) {
 		for range 3 {
 			tw.AfterFunc(time.Second, nothing)
 		}
-		s := engineOf(tw).shards[0]
+		s := tw.engine.shards[0]
 		s.owner.mu.Lock()
 		s.owner.drainAll()
 		s.owner.wheel.cascade.push(s.owner.wheel.pop(never)) // as in the middle of a driver's work

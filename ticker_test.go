@@ -17,7 +17,7 @@ import (
 func TestTickerKeepsItsPhase(t *testing.T) {
 	t.Parallel()
 	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
-		tick := time.Duration(engineOf(tw).config.ticks.Length())
+		tick := time.Duration(tw.engine.config.ticks.Length())
 		for _, d := range []time.Duration{1, 1500 * time.Microsecond, 10 * ms, 10*ms + 1, time.Second, time.Hour} {
 			begin := time.Now()
 			ticker := tw.NewTicker(d)

@@ -3,7 +3,6 @@ package timingwheel
 import (
 	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
 	"time"
-	"unsafe"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/clock"
@@ -26,23 +25,23 @@ func (t Timer) load() (pg *arena.Page, w arena.Word, ok bool) {
 		return nil, 0, false
 	}
 	w = pg.Load(t.index)
-	return pg, w, w.Gen() == t.gen && !shardAt(t.ref).closed.Load()
+	return pg, w, w.Gen() == t.gen && !t.ref.shard.closed.Load()
 }
 
 // pendingRecord returns the record of the timer and its word. It returns false if the timer is not
 // pending. t is not the zero Timer.
-func pendingRecord(t Timer) (r record, w arena.Word, ok bool) {
+func (t Timer) pendingRecord() (r record, w arena.Word, ok bool) {
 	pg, w, ok := t.load()
 	if k := w.Kind(); !ok || k != arena.Staged && k != arena.Placed {
 		return record{}, 0, false
 	}
-	return record{shardAt(t.ref), pg, t.index}, w, true
+	return record{t.ref.shard, pg, t.index}, w, true
 }
 
 // isDue reports whether an entry of a queue of due timers may still be claimed.
 func (t Timer) isDue() bool {
 	_, w, ok := t.load()
-	s, k := shardAt(t.ref), w.Kind()
+	s, k := t.ref.shard, w.Kind()
 	return ok && (k == arena.Flushed || k == arena.Placed && (!s.config.Manual || s.inbox.order.collected(t.index)))
 }
 
@@ -71,7 +70,7 @@ func (t Timer) Stop() bool {
 // calls finishStop. t is not the zero Timer.
 func (t Timer) end() (r record, to arena.Word, ok bool) {
 	for {
-		r, w, ok := pendingRecord(t)
+		r, w, ok := t.pendingRecord()
 		if !ok {
 			return r, 0, false
 		}
@@ -97,10 +96,10 @@ func (t Timer) end() (r record, to arena.Word, ok bool) {
 // the timer wins. Reschedule is O(1) amortised. Moving a timer to a later deadline allocates
 // nothing, and takes no lock except in Manual mode and for a plan.
 func (t Timer) Reschedule(d time.Duration) bool {
-	s := shardAt(t.ref)
-	if s == nil {
+	if t.ref == nil {
 		return false
 	}
+	s := t.ref.shard
 	now := s.now.Load()
 	if !s.config.Manual {
 		now = s.config.Read()
@@ -113,10 +112,10 @@ func (t Timer) Reschedule(d time.Duration) bool {
 // a monotonic reading is converted as by [TimingWheel.AtFunc]. In all other respects RescheduleAt
 // is like [Timer.Reschedule].
 func (t Timer) RescheduleAt(at time.Time) bool {
-	s := shardAt(t.ref)
-	if s == nil {
+	if t.ref == nil {
 		return false
 	}
+	s := t.ref.shard
 	return t.rescheduleTo(s.config.Instant(at))
 }
 
@@ -132,7 +131,7 @@ func (t Timer) rescheduleTo(deadline, now int64) bool {
 // move is rescheduleTo for the handle of a record. If wait is false and another goroutine holds
 // inbox.mu, move does not wait for the lock and returns false although the timer may be pending.
 func (t Timer) move(deadline, now int64, wait bool) bool {
-	s := shardAt(t.ref)
+	s := t.ref.shard
 	now = max(now, s.now.Load()) // the caller may have been preempted since it read the clock
 	deadline = max(deadline, now)
 	tick := s.config.ticks.Rounded(deadline, now)
@@ -162,36 +161,27 @@ func (t Timer) move(deadline, now int64, wait bool) bool {
 // on the wheel's clock. It returns false if the timer is not pending, for example during a run of a
 // plan, if the wheel was stopped, and for the zero Timer. O(1).
 func (t Timer) Deadline() (time.Time, bool) {
-	s := shardAt(t.ref)
-	if s == nil {
+	if t.ref == nil {
 		return time.Time{}, false
 	}
 	if p := t.ref.plan; p != nil {
 		return p.next()
 	}
-	_, w, ok := pendingRecord(t)
+	_, w, ok := t.pendingRecord()
 	if !ok {
 		return time.Time{}, false
 	}
-	return s.config.TimeAt(s.config.ticks.Begin(w.Tick())), true
+	c := &t.ref.shard.config
+	return c.TimeAt(c.ticks.Begin(w.Tick())), true
 }
 
 // pageRef connects handles with the page of their records. A pageRef is small, and handles keep it
 // alive when the page is given back or the wheel is stopped. A page that is opened again under the
 // same number has another pageRef, so a handle of the old page never names a timer of the new one.
 type pageRef struct {
-	home unsafe.Pointer             // *shard; see shardAt
-	page atomic.Pointer[arena.Page] // nil if it was given back
-	plan planHandle                 // of the handle of a plan, which has no page; else nil
-}
-
-// shardAt returns the shard of a page, or nil if r is nil. It is no method, for the reason that
-// engineOf gives.
-func shardAt(r *pageRef) *shard {
-	if r == nil {
-		return nil
-	}
-	return (*shard)(r.home)
+	shard *shard
+	page  atomic.Pointer[arena.Page] // nil if it was given back
+	plan  planHandle                 // of the handle of a plan, which has no page; else nil
 }
 
 // planHandle is a plan as its handle sees it.

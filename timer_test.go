@@ -231,7 +231,7 @@ func TestRaceFlushAgainstEverythingEndsEachTimerOnce(t *testing.T) {
 			after.arm(tw, rand.N(2*time.Millisecond))
 		}
 		require.NoError(t, drainWheel(tw))
-		verifyShards(t, engineOf(tw))
+		verifyShards(t, tw.engine)
 		flushed.requireNoneLost(t)
 		after.requireNoneLost(t)
 		assert.Zero(t, tw.Flush())
@@ -342,7 +342,7 @@ func racePair(t *testing.T, executor Executor, a, b func(*pairState)) {
 		s.plans[i].Load().Stop()
 	}
 	assert.NoError(t, drainWheel(tw))
-	verifyShards(t, engineOf(tw))
+	verifyShards(t, tw.engine)
 	s.l.requireNoneLost(t)
 	assert.False(t, s.overlap.Load(), "two runs of one plan overlapped")
 	tw.Stop()

@@ -163,18 +163,12 @@ import (
 // TimingWheel is a set of timers that run functions. Make one with [New]. A TimingWheel must not be
 // copied.
 type TimingWheel struct {
-	engine any  // *engine; see engineOf
+	engine *engine
 	closed bool // Stop or Shutdown was called; defaultMu guards it
 
 	sleepers sync.Pool // of *ChannelTimer of this wheel
 	lasting  access.Timers[Timer]
 }
-
-// engineOf returns the engine of a wheel. If an exported type, the signature of a method or an
-// inlined body named the engine or a shard, the compiler would instantiate the engine again in each
-// importing package, which takes most of a second. So the field is of type any, shardAt,
-// pendingRecord and withSamples are functions, and methods that would be inlined are marked.
-func engineOf(tw *TimingWheel) *engine { return tw.engine.(*engine) }
 
 func init() {
 	access.Of = func(tw any) any { return &tw.(*TimingWheel).lasting }
@@ -263,7 +257,7 @@ func SetDefault(tw *TimingWheel) {
 	if tw == nil {
 		panic("timingwheel: SetDefault of a nil wheel; it must be running")
 	}
-	if engineOf(tw).config.Manual {
+	if tw.engine.config.Manual {
 		panic("timingwheel: SetDefault of a Manual wheel; it must run by itself")
 	}
 	defaultMu.Lock()
@@ -299,58 +293,48 @@ func ScheduleFunc(s Scheduler, f func()) Timer { return Default().ScheduleFunc(s
 // On a stopped wheel AfterFunc arms nothing and returns the zero Timer. It panics if f is nil, and
 // if a shard already has 2^29 timers. It is O(1) amortised, waits for no callback, and as a rule
 // allocates nothing.
-//
-//go:noinline
 func (tw *TimingWheel) AfterFunc(d time.Duration, f func()) Timer {
 	if f == nil {
 		panic("timingwheel: AfterFunc with a nil function")
 	}
-	return armAfter(engineOf(tw), d, f)
+	return armAfter(tw.engine, d, f)
 }
 
 // AtFunc runs f once, at t or up to one tick later, and never earlier. A t that has passed means at
 // once, and so does the zero time. A t with a monotonic reading is used as it is. For a t without
 // one, such as a date, AtFunc reads the wall clock once: later steps of the wall clock do not move
 // the timer. In all other respects AtFunc is like [TimingWheel.AfterFunc].
-//
-//go:noinline
 func (tw *TimingWheel) AtFunc(t time.Time, f func()) Timer {
 	if f == nil {
 		panic("timingwheel: AtFunc with a nil function")
 	}
-	return armAtTime(engineOf(tw), t, f)
+	return armAtTime(tw.engine, t, f)
 }
 
 // String describes the wheel in one line, with its name, the number of pending timers and the
 // number of levels in use. It costs as much as [TimingWheel.Stats].
-//
-//go:noinline
-func (tw *TimingWheel) String() string { return engineOf(tw).describe("TimingWheel") }
+func (tw *TimingWheel) String() string { return tw.engine.describe("TimingWheel") }
 
 // Len returns the number of pending timers. Timers that are due count until their callbacks start.
 // A plan of [TimingWheel.ScheduleFunc] counts as one between its runs and not during a run. On a
 // wheel with several shards the number is exact if no timer changes during the call. On a stopped
 // wheel it is 0. Len is O(shards) amortised. It may wait for a goroutine of the wheel that is
 // moving timers.
-func (tw *TimingWheel) Len() int { return engineOf(tw).pending() }
+func (tw *TimingWheel) Len() int { return tw.engine.pending() }
 
 // Stats returns a snapshot of the wheel's figures. On a stopped wheel the counters keep their
 // values, and nothing is pending. Stats is O(shards) amortised. Like [TimingWheel.Len] it may wait
 // for a goroutine of the wheel.
-//
-//go:noinline
-func (tw *TimingWheel) Stats() Stats { return engineOf(tw).stats() }
+func (tw *TimingWheel) Stats() Stats { return tw.engine.stats() }
 
-func (tw *TimingWheel) survey() survey.Wheel { return engineOf(tw).survey(quantum) }
+func (tw *TimingWheel) survey() survey.Wheel { return tw.engine.survey(quantum) }
 
 // WriteProfile writes a profile of the pending timers to w, for go tool pprof. Counts are estimates
 // that are scaled up from a random sample. A sample has the stack that armed the timer, and the
 // timer's age and time to expiry as labels. A timer that is armed, moved or ended during the call
 // may be in the profile or not. On a stopped wheel the profile is empty. WriteProfile returns an
 // error that wraps [ErrOption] if [Options.ProfileRate] is 0, or the error of w. O(samples).
-//
-//go:noinline
-func (tw *TimingWheel) WriteProfile(w io.Writer) error { return engineOf(tw).writeProfile(w) }
+func (tw *TimingWheel) WriteProfile(w io.Writer) error { return tw.engine.writeProfile(w) }
 
 // Flush claims all timers that are pending at the call, so that their callbacks run now, and
 // returns their number. A timer that another goroutine arms during the call may be included.
@@ -361,7 +345,7 @@ func (tw *TimingWheel) WriteProfile(w io.Writer) error { return engineOf(tw).wri
 // wheel of [Default]. O(memory of the wheel).
 func (tw *TimingWheel) Flush() int {
 	tw.mustNotBeDefault("Flush")
-	return engineOf(tw).flush()
+	return tw.engine.flush()
 }
 
 // Stop stops the wheel and discards its pending timers. Timers of the runtime keep the deadlines of
@@ -374,7 +358,7 @@ func (tw *TimingWheel) Flush() int {
 // panics on the wheel of [Default]. O(memory of the wheel).
 func (tw *TimingWheel) Stop() {
 	tw.close("Stop")
-	engineOf(tw).stop()
+	tw.engine.stop()
 }
 
 // Shutdown stops the wheel like [TimingWheel.Stop]. It then waits until no callback and no call of
@@ -384,18 +368,16 @@ func (tw *TimingWheel) Stop() {
 func (tw *TimingWheel) Shutdown(ctx context.Context) error {
 	mustHaveContext(ctx, "Shutdown")
 	tw.close("Shutdown")
-	return engineOf(tw).shutdown(ctx)
+	return tw.engine.shutdown(ctx)
 }
 
 // wallNow returns the current time for contexts and channels.
-func (tw *TimingWheel) wallNow() time.Time { return engineOf(tw).shards[0].wallNow() }
+func (tw *TimingWheel) wallNow() time.Time { return tw.engine.shards[0].wallNow() }
 
 // Now returns the time on the wheel's clock: the time of [New] plus what has passed on the
 // monotonic clock. Steps of the wall clock since New do not move it. In Manual mode Now returns the
 // time of the last [TimingWheel.Advance], or [Options.Start]. Now works on a stopped wheel as well.
-//
-//go:noinline
-func (tw *TimingWheel) Now() time.Time { return engineOf(tw).clockTime() }
+func (tw *TimingWheel) Now() time.Time { return tw.engine.clockTime() }
 
 // Advance moves the clock of a Manual wheel to now and runs the callbacks that are due, in the
 // order of their ticks. If now is before the clock, the clock stays. Advance returns the number of
@@ -406,9 +388,7 @@ func (tw *TimingWheel) Now() time.Time { return engineOf(tw).clockTime() }
 // If a callback panics or calls runtime.Goexit, the remaining callbacks stay due for the next
 // Advance. On a stopped wheel Advance returns 0 and the clock stays. Advance panics if the wheel is
 // not Manual, and if another Advance is under way, for example if a callback calls it.
-//
-//go:noinline
-func (tw *TimingWheel) Advance(now time.Time) int { return engineOf(tw).advanceTo(now) }
+func (tw *TimingWheel) Advance(now time.Time) int { return tw.engine.advanceTo(now) }
 
 // Next returns the time at which the wheel has to look at its timers next. That time is not later
 // than the earliest deadline, rounded up to a tick. It may be earlier, because timers are moved
@@ -416,6 +396,4 @@ func (tw *TimingWheel) Advance(now time.Time) int { return engineOf(tw).advanceT
 // or the wheel is stopped. A program that drives a Manual wheel waits until this time and then
 // calls [TimingWheel.Advance]. Next is O(shards) amortised. Like [TimingWheel.Len] it may wait for
 // a goroutine of the wheel.
-//
-//go:noinline
-func (tw *TimingWheel) Next() (time.Time, bool) { return engineOf(tw).next() }
+func (tw *TimingWheel) Next() (time.Time, bool) { return tw.engine.next() }

@@ -75,7 +75,7 @@ func TestTrapFlushOfABucketThatAddsToIt(t *testing.T) {
 func halfway(t *testing.T, executor Executor, n int, test func(t *testing.T, tw *TimingWheel, timers []Timer, runs func(i int) int32)) {
 	t.Helper()
 	bubble(t, Options{WheelSize: 4, Levels: 3, Tick: ms, Executor: executor}, func(t *testing.T, tw *TimingWheel) {
-		s := engineOf(tw).shards[0]
+		s := tw.engine.shards[0]
 		timers, runs := make([]Timer, n), make([]atomic.Int32, n)
 		for i := range timers {
 			timers[i] = tw.AfterFunc(60*ms, func() { runs[i].Add(1) })
@@ -111,7 +111,7 @@ func TestTrapStopDuringACascade(t *testing.T) {
 				require.True(t, timers[i].Reschedule(5*ms), "timer %d was not found", i)
 			}
 		}
-		verifyShards(t, engineOf(tw))
+		verifyShards(t, tw.engine)
 		for _, step := range []struct {
 			at   time.Duration
 			runs [4]int32
@@ -122,7 +122,7 @@ func TestTrapStopDuringACascade(t *testing.T) {
 					t.Fatalf("at %v timer %d has run %d times", step.at, i, runs(i))
 				}
 			}
-			verifyShards(t, engineOf(tw))
+			verifyShards(t, tw.engine)
 		}
 		require.Zero(t, tw.Len())
 	})
@@ -135,7 +135,7 @@ func TestDueTimersDoNotWaitForTheEndOfACascade(t *testing.T) {
 	t.Parallel()
 	const n = 200 * quantum
 	halfway(t, Inline, n, func(t *testing.T, tw *TimingWheel, timers []Timer, runs func(int) int32) {
-		s := engineOf(tw).shards[0]
+		s := tw.engine.shards[0]
 		var left atomic.Int32
 		left.Store(-1)
 		s.own(func() { // the driver cannot run until both timers are due
@@ -171,7 +171,7 @@ func TestFlushDuringACascadeRunsAllTimers(t *testing.T) {
 			require.EqualValues(t, 1, runs(i))
 		}
 		require.Zero(t, tw.Len())
-		verifyShards(t, engineOf(tw))
+		verifyShards(t, tw.engine)
 	})
 }
 
@@ -236,10 +236,10 @@ func TestTrapWallClockSteps(t *testing.T) {
 	for _, step := range []time.Duration{-time.Hour, time.Hour} {
 		// The wheel was created before the step.
 		tw := startWheel(t, Options{Shards: 1})
-		for _, s := range engineOf(tw).shards {
+		for _, s := range tw.engine.shards {
 			s.config.Base = stepped(t, s.config.Base, -step)
 		}
-		engineOf(tw).config.Base = stepped(t, engineOf(tw).config.Base, -step)
+		tw.engine.config.Base = stepped(t, tw.engine.config.Base, -step)
 		ran := make(chan time.Duration, 1)
 		for name, arm := range map[string]func(d time.Duration, f func()) Timer{
 			"AfterFunc":                tw.AfterFunc,
@@ -547,7 +547,7 @@ func TestTrapLargeClockReadings(t *testing.T) {
 			require.True(t, ok)
 			require.True(t, next.After(tw.Now()), "epoch %d: Next is %v before the clock: the loop would not end", origin, tw.Now().Sub(next))
 			tw.Advance(next)
-			verifyShards(t, engineOf(tw))
+			verifyShards(t, tw.engine)
 		}
 		assert.EqualValues(t, 10, ran.Load())
 	}

@@ -39,8 +39,8 @@ func (pg *Page) Swap(record uint32, old, w Word) bool {
 	return pg.Words[record&PageMask].CompareAndSwap(uint64(old), uint64(w))
 }
 
-// Change sets the kind of a record that is of one of the kinds from, and returns the word before. It
-// returns false if the record is of another kind.
+// Change sets the kind of a record that is of one of the kinds from, and returns the word before.
+// It returns false if the record is of another kind.
 func (pg *Page) Change(record uint32, to Kind, from ...Kind) (w Word, ok bool) {
 	for {
 		w = pg.Load(record)
