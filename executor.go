@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -206,18 +207,13 @@ func (c *dueCalls) inline(b []Timer) int {
 	return c.engine.run(b)
 }
 
-// hand gives the executor a function that runs the batch, unless all its timers were stopped or
+// hand gives the executor a function that runs the batch without the timers that were stopped or
 // moved. mu is held before and after. If Go unwinds, the function may be lost, so the batch returns
 // to the queue. If the function is not lost, the claims decide.
-func (c *dueCalls) hand(b []Timer) (n int) {
-	for _, t := range b {
-		if t.isDue() {
-			n++
-		}
-	}
-	if n == 0 {
-		clear(b)
-		c.free = b[:0]
+func (c *dueCalls) hand(b []Timer) int {
+	b = slices.DeleteFunc(b, func(t Timer) bool { return !t.isDue() })
+	if len(b) == 0 {
+		c.free = b
 		return 0
 	}
 	c.going++
@@ -235,7 +231,7 @@ func (c *dueCalls) hand(b []Timer) (n int) {
 	}()
 	c.executor.Go(func() { c.call(handed) })
 	returned = true
-	return n
+	return len(b)
 }
 
 // call is the function that an executor gets.
@@ -254,8 +250,7 @@ func (c *dueCalls) call(handed *list.Element) {
 		c.running--
 		c.idle.Ended(c.running + c.going)
 	}()
-	timers, _ := handed.Value.([]Timer)
-	c.engine.run(timers)
+	c.engine.run(handed.Value.([]Timer))
 }
 
 func (c *dueCalls) Close() {
@@ -283,8 +278,7 @@ func (c *dueCalls) Waiting(n int) (timers []Timer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for e := c.handed.Front(); e != nil && len(timers) < n; e = e.Next() {
-		b, _ := e.Value.([]Timer)
-		timers = append(timers, b...)
+		timers = append(timers, e.Value.([]Timer)...)
 	}
 	return append(timers, c.queue.Peek(n)...)
 }
