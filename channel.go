@@ -74,8 +74,7 @@ func NewChannelTimer(d time.Duration) *ChannelTimer { return Default().NewChanne
 type Ticker struct {
 	C <-chan time.Time // has a buffer of one tick, is never replaced and never closed
 
-	emitter  emitter
-	periodic periodic
+	emitter emitter
 }
 
 // NewTicker returns a ticker that sends the current time at multiples of d from now, each up to one
@@ -85,7 +84,7 @@ type Ticker struct {
 func (tw *TimingWheel) NewTicker(d time.Duration) *Ticker {
 	mustBePositive("NewTicker", d)
 	t := new(Ticker)
-	t.emitter.periodic = &t.periodic
+	t.emitter.ticks = true
 	t.emitter.start(tw, d)
 	t.C = t.emitter.c
 	return t
@@ -95,7 +94,7 @@ func (tw *TimingWheel) NewTicker(d time.Duration) *Ticker {
 // blocks until a Reset. Stop does not close C. Stopping a stopped ticker or a zero Ticker has no
 // effect.
 func (t *Ticker) Stop() {
-	if t.emitter.wheel != nil {
+	if t.emitter.c != nil {
 		t.emitter.stop()
 	}
 }
@@ -151,40 +150,36 @@ func NewTicker(d time.Duration) *Ticker { return Default().NewTicker(d) }
 // Rejected: a Ticker as a plan of [TimingWheel.ScheduleFunc]. A plan asks its Scheduler before each
 // run and keeps its handle, which took 12% more CPU time, the receivers included.
 type emitter struct {
-	wheel *TimingWheel // nil: not made by a constructor
-	c     chan time.Time
+	c     chan time.Time // nil: not made by a constructor
 	timer rearmable
 
-	mu       sync.Mutex
-	armed    bool // timer is pending or claimed, or was discarded by the wheel's Stop
-	late     int  // calls to fire that are to come and have to send nothing
-	periodic *periodic
-}
+	mu    sync.Mutex
+	late  int32 // calls to fire that are to come and have to send nothing
+	armed bool  // timer is pending or claimed, or was discarded by the wheel's Stop
 
-// periodic has the period of a [Ticker] and the time of its next tick.
-type periodic struct {
-	period int64 // ns, positive
-	next   int64 // ns on the wheel's clock: the tick that is armed
-
+	// For a Ticker.
+	ticks  bool             // it is one
+	period int64            // ns, positive
+	next   int64            // ns on the wheel's clock: the tick that is armed
 	origin *sampling.Origin // of the call that armed the ticker, if that was sampled
 }
 
 // skipTo sets next to the first tick after now. If a Flush has fired the timer early, skipTo
 // advances next by one period.
-func (r *periodic) skipTo(now int64) {
-	missed := max(now-r.next, 0) / r.period
-	r.next = clock.Saturated(r.next+missed*r.period, r.period)
+func (e *emitter) skipTo(now int64) {
+	missed := max(now-e.next, 0) / e.period
+	e.next = clock.Saturated(e.next+missed*e.period, e.period)
 }
 
 func (e *emitter) mustBeMade(method, kind string) {
-	if e.wheel == nil {
+	if e.c == nil {
 		panic("timingwheel: " + method + " of a " + kind + " that was not made by New" + kind)
 	}
 }
 
 // start arms a new emitter, d from now.
 func (e *emitter) start(tw *TimingWheel, d time.Duration) {
-	e.wheel, e.c = tw, make(chan time.Time, 1)
+	e.c = make(chan time.Time, 1)
 	e.timer.init(tw.engine, e.fire)
 	e.reset(d)
 }
@@ -197,18 +192,18 @@ func (e *emitter) fire() {
 		e.late--
 		return
 	}
-	e.armed = e.periodic != nil
-	date := e.wheel.wallNow()
+	e.armed = e.ticks
+	date := e.timer.engine().shards[0].wallNow()
 	select {
 	case e.c <- date:
 	default: // the receiver is slow, and the tick is dropped
 	}
-	if p := e.periodic; p != nil {
-		now, _ := e.wheel.engine.config.Instant(date)
-		p.skipTo(now)
-		e.timer.resetTo(p.next, now, 0)
+	if e.ticks {
+		now, _ := e.timer.engine().config.Instant(date)
+		e.skipTo(now)
+		e.timer.resetTo(e.next, now, 0)
 		h, _ := e.timer.handle()
-		h.sampleAs(p.origin)
+		h.sampleAs(e.origin)
 	}
 }
 
@@ -221,18 +216,18 @@ func (e *emitter) stop() bool {
 	return e.disarmed(stopped)
 }
 
-// reset makes the emitter fire d from now. If the emitter is periodic, d is its new period as well.
+// reset makes the emitter fire d from now. The period of a Ticker becomes d.
 // reset reports whether a value could still have been received.
 func (e *emitter) reset(d time.Duration) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	now := e.wheel.engine.reading()
+	now := e.timer.engine().reading()
 	deadline := clock.Later(now, int64(d))
 	active := e.disarmed(e.timer.resetTo(deadline, now, 0))
 	e.armed = true
-	if p := e.periodic; p != nil {
+	if e.ticks {
 		h, _ := e.timer.handle()
-		p.period, p.next, p.origin = int64(d), deadline, h.origin()
+		e.period, e.next, e.origin = int64(d), deadline, h.origin()
 	}
 	return active
 }
@@ -244,7 +239,7 @@ func (e *emitter) disarmed(pending bool) bool {
 	active := e.empty() || pending
 	if e.armed && !pending {
 		e.late++
-		active = active || !e.wheel.engine.shards[0].closed.Load()
+		active = active || !e.timer.engine().shards[0].closed.Load()
 	}
 	e.armed = false
 	return active

@@ -112,9 +112,9 @@ func TestPeriodicSkipsMissedTicks(t *testing.T) {
 		{end - 5, 10, end - 5, end},
 		{5, end - 5, end - 1, end},
 	} {
-		r := periodic{period: c.period, next: c.next}
-		r.skipTo(c.now)
-		assert.Equal(t, c.want, r.next, "%+v", c)
+		e := emitter{period: c.period, next: c.next}
+		e.skipTo(c.now)
+		assert.Equal(t, c.want, e.next, "%+v", c)
 	}
 }
 
