@@ -188,14 +188,13 @@ func (c *deadlineContext) finish(late *phase, passed bool) {
 // endLocked decides how the context ends and returns its last phase. parent is the end of the
 // parent, or nil. mu is held.
 func (c *deadlineContext) endLocked(p, parent, late *phase, passed bool) *phase {
-	had := c.timer != Timer{}
-	pending := had && c.timer.cancelLasting()
+	fired := c.timer != Timer{} && !c.timer.cancelLasting()
 	c.timer = Timer{} // the handle would keep the wheel alive
 	next := &cancelled
 	switch {
 	case parent != nil:
 		next = parent
-	case passed || had && !pending:
+	case passed || fired:
 		next = late
 	}
 	if p != nil && p.dependents != nil {

@@ -39,14 +39,12 @@ func (a *Alarm) Set(at, now int64) {
 	d := a.group.set(a, at, now)
 	if a.timer == nil {
 		owner := new(atomic.Pointer[Alarm])
-		owner.Store(a)
 		a.owner = owner
-		a.timer = time.AfterFunc(d, func() {
+		a.timer = time.AfterFunc(none, func() {
 			if a := owner.Load(); a != nil {
 				a.ring()
 			}
 		})
-		return
 	}
 	a.owner.Store(a)
 	a.timer.Reset(d)

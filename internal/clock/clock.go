@@ -58,12 +58,7 @@ func (c *Timeline) Signed(t time.Time) (at, now int64) {
 func IsMonotonic(t time.Time) bool { return t != t.Round(0) }
 
 // Later adds a delay to a reading. A negative delay counts as 0. The sum saturates.
-func Later(now, d int64) int64 {
-	if d <= 0 {
-		return now
-	}
-	return Saturated(now, d)
-}
+func Later(now, d int64) int64 { return Saturated(now, max(d, 0)) }
 
 // Saturated returns now+d, or the bound of int64 that the sum would exceed.
 func Saturated(now, d int64) int64 {
