@@ -70,9 +70,8 @@ type chunkPage struct {
 
 // chunks is the store of all chunks of a shard. Chunk 0 does not exist.
 type chunks struct {
-	pages     []*chunkPage
-	pager     arena.Pager
-	openPages int // pages with memory
+	pages []*chunkPage
+	pager arena.Pager
 }
 
 func (cs *chunks) meta(c uint32) *chunkMeta {
@@ -117,7 +116,6 @@ func (cs *chunks) open(p int) {
 		cs.pages[p] = pg
 	}
 	cs.pager.Open(p, chunkPageSize)
-	cs.openPages++
 	if p == 0 {
 		cs.pager.Take() // chunk 0: a position of 0 means none
 	}
@@ -128,7 +126,6 @@ func (cs *chunks) free(c uint32) {
 	if cs.pager.Put(p, c&chunkPageMask, true) {
 		cs.pages[p] = nil
 		cs.pager.Close(p)
-		cs.openPages--
 	}
 }
 

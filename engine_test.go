@@ -252,7 +252,7 @@ func TestPagesAreGivenBackAfterASpike(t *testing.T) {
 			require.Zero(t, s.Len())
 			require.LessOrEqual(t, sh.inbox.records.OpenPages, 2, "an empty page, and the page of the free records of the inbox")
 			require.LessOrEqual(t, sh.owner.store.chunks.used(), 2)
-			require.LessOrEqual(t, sh.owner.store.chunks.openPages, 2)
+			require.LessOrEqual(t, sh.owner.store.chunks.pager.OpenPages, 2)
 			for p := range uint32(40) {
 				require.Equal(t, sh.inbox.records.Pages.At(p) == nil, payloadsIn[func()](sh).pages.At(p) == nil, "payloads of page %d", p)
 			}

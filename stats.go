@@ -178,7 +178,7 @@ func (s *shard) bytes() uint64 {
 	}
 	s.inbox.mu.Unlock()
 	n += pages*(unsafe.Sizeof(arena.Page{})+s.payloads.pageSize()) + table*word + states
-	n += uintptr(o.store.chunks.openPages)*unsafe.Sizeof(chunkPage{}) + uintptr(cap(o.store.chunks.pages))*word
+	n += uintptr(o.store.chunks.pager.OpenPages)*unsafe.Sizeof(chunkPage{}) + uintptr(cap(o.store.chunks.pages))*word
 	n += uintptr(o.store.chunks.pager.Len()) * arena.PageStateSize
 	n += uintptr(len(o.store.all)) * (unsafe.Sizeof(bucket{}) + 2*word)
 	for _, l := range o.wheel.levels {

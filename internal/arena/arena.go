@@ -105,9 +105,8 @@ func (t *Table[P]) Cap() int {
 // Records allocates records. Any goroutine may read Pages. Only one goroutine at a time may use the
 // other fields and the methods.
 type Records struct {
-	Pages     Table[Page]
-	Pager     Pager
-	OpenPages int // number of pages with memory
+	Pages Table[Page]
+	Pager
 
 	// Closed is called for each page that is released.
 	Closed func(p int)
@@ -123,7 +122,6 @@ func (s *Records) Take() (uint32, bool) {
 func (s *Records) Open(p int, pg *Page) {
 	s.Pages.Set(p, pg)
 	s.Pager.Open(p, PageSize)
-	s.OpenPages++
 }
 
 // Put frees a record whose timer has ended. It releases one of two empty pages.
@@ -134,19 +132,14 @@ func (s *Records) Put(i uint32) {
 		return // cannot happen; for the comparison see Load
 	}
 	if s.Pager.Put(int(p), i&PageMask, !pg.Load(i).Exhausted()) {
-		s.close(int(p))
+		s.Pages.Set(int(p), nil)
+		s.Pager.Close(int(p))
+		s.Closed(int(p))
 	}
 }
 
 // Clear releases all pages.
 func (s *Records) Clear() {
 	s.Pages.Clear()
-	s.Pager, s.OpenPages = Pager{}, 0
-}
-
-func (s *Records) close(p int) {
-	s.Pages.Set(p, nil)
-	s.Pager.Close(p)
-	s.OpenPages--
-	s.Closed(p)
+	s.Pager = Pager{}
 }

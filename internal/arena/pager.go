@@ -21,6 +21,8 @@ const PageStateSize = unsafe.Sizeof(pageState{})
 // spike are in few pages. It keeps one empty page, so that a program that arms and stops one timer
 // in a loop allocates nothing. All operations are O(1), except for a scan of a bitmap of pages.
 type Pager struct {
+	OpenPages int // number of pages with memory
+
 	state         []pageState
 	withFree      bitset // pages with memory and a free item
 	withoutMemory bitset // pages without memory
@@ -110,6 +112,7 @@ func (p *Pager) Open(page, n int) {
 	}
 	p.withoutMemory.clear(page)
 	p.withFree.set(page)
+	p.OpenPages++
 	p.empties++
 	if p.low == 0 || page < p.low-1 {
 		p.low = page + 1
@@ -119,6 +122,7 @@ func (p *Pager) Open(page, n int) {
 // Close records that page no longer has memory.
 func (p *Pager) Close(page int) {
 	p.state[page] = pageState{}
+	p.OpenPages--
 	p.empties--
 	p.withFree.clear(page)
 	p.withoutMemory.set(page)
