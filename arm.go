@@ -111,10 +111,10 @@ func (ib *inbox) openPage() {
 		ib.next = nil
 		return
 	}
-	if ib.records.Pager.HasRoom() {
+	if ib.records.HasRoom() {
 		return // another goroutine has opened a page, or records were freed
 	}
-	p := ib.records.Pager.Next()
+	p := ib.records.Next()
 	if p >= arena.MaxPages {
 		ib.mu.Unlock()
 		panic("timingwheel: a shard is full: more than 2^29 timers; use more shards")

@@ -249,11 +249,12 @@ func (o *owner) expire() bool {
 }
 
 func (o *owner) move(buckets *[]*bucket) {
-	for steps := 0; steps < quantum && len(*buckets) > 0; {
-		b := (*buckets)[0]
+	done := 0
+	for steps := 0; steps < quantum && done < len(*buckets); {
+		b := (*buckets)[done]
 		if b.live == 0 {
-			*buckets = slices.Delete(*buckets, 0, 1)
 			o.store.freeBucket(b)
+			done++
 			steps++
 			continue
 		}
@@ -261,6 +262,7 @@ func (o *owner) move(buckets *[]*bucket) {
 		o.relocate(o.scratch.records[:n], b)
 		steps += n
 	}
+	*buckets = slices.Delete(*buckets, 0, done)
 }
 
 // relocate places timers that have left bucket b, or makes them due. It skips timers that were

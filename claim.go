@@ -81,8 +81,8 @@ func (j *job[T]) serve(timers []Timer) int {
 	return b.n
 }
 
-// claimAll claims timers and makes one call for all payloads. The wheel's Stop waits
-// for the call to begin: only a few instructions lie between the last claim and the call.
+// claimAll claims timers and makes one call for all payloads. The wheel's Stop waits for the call to
+// begin: only a few instructions lie between the last claim and the call.
 func (b *batch[T]) claimAll(timers []Timer) {
 	e := b.job.engine
 	e.claiming.Add(1)
@@ -189,10 +189,13 @@ func (b *batch[T]) call() {
 	if e.opts.Around != nil {
 		f = b.job.callee(b.values)
 	}
-	if f != 0 {
+	switch {
+	case f != 0:
 		b.around.do(e, f, len(b.values), b.run)
-	} else {
+	case e.opts.OnPanic != nil:
 		e.guarded(b.run)
+	default: // so that a blocked callback has a small stack
+		b.job.run(b.values)
 	}
 	clear(b.values)
 	b.values = b.values[:0]

@@ -186,7 +186,7 @@ func TestLastGenerationOfEveryKindOfTimer(t *testing.T) {
 func lastButOne(s *shard) {
 	s.inbox.mu.Lock()
 	defer s.inbox.mu.Unlock()
-	for p := range uint32(s.inbox.records.Pager.Len()) {
+	for p := range uint32(s.inbox.records.Len()) {
 		for k := range uint32(arena.PageSize) {
 			pg := s.inbox.records.Pages.At(p)
 			pg.Store(k, pg.Load(k)|(1<<20-1<<7))

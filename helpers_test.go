@@ -700,7 +700,7 @@ func (s *shard) recordIsFree(i uint32) bool {
 	s.inbox.mu.Lock()
 	defer s.inbox.mu.Unlock()
 	return slices.Contains(s.inbox.free, i) || s.inbox.records.Pages.At(i>>arena.PageShift) == nil ||
-		s.inbox.records.Pager.IsFree(int(i>>arena.PageShift), i&arena.PageMask)
+		s.inbox.records.IsFree(int(i>>arena.PageShift), i&arena.PageMask)
 }
 
 type resource struct{ bytes [1 << 10]byte }

@@ -513,8 +513,8 @@ func TestEndedPlansReleaseTheirRecords(t *testing.T) {
 				s.inbox.mu.Lock()
 				defer s.inbox.mu.Unlock()
 				used := 0
-				for p := range s.inbox.records.Pager.Len() {
-					used += s.inbox.records.Pager.Used(p)
+				for p := range s.inbox.records.Len() {
+					used += s.inbox.records.Used(p)
 				}
 				return used == len(s.inbox.free)+len(s.owner.freed)
 			})

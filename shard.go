@@ -18,9 +18,9 @@ type engine struct {
 	opts       Options // with the defaults
 	config     config
 	shards     []*shard
-	routes     *routes // nil if there is one shard
-	perCall    int     // largest number of payloads of one call
-	run        func(timers []Timer) int
+	routes     *routes                  // nil if there is one shard
+	perCall    int                      // largest number of payloads of one call
+	run        func(timers []Timer) int // claims and runs due timers
 	lasting    lastingTimers
 	stopped    chan struct{} // closed when the wheel is stopped
 	funcTimers funcTimerState
@@ -31,8 +31,8 @@ type engine struct {
 	claiming   atomic.Int32  // claims whose call has not begun: of batches and of FuncTimers
 }
 
-// newEngine returns an engine that runs due timers by run, which gets up to perCall timers. origin
-// is the first reading of the clock, which is 0 except in tests.
+// newEngine returns an engine for calls with up to perCall payloads. The caller sets run. origin is
+// the first reading of the clock, which is 0 except in tests.
 func newEngine(opts Options, origin int64, perCall int, newPayloads func() payloads) (*engine, error) {
 	opts, err := opts.validate()
 	if err != nil {
@@ -170,11 +170,10 @@ type claimed struct {
 // that ends the timer.
 type payloads interface {
 	newPage() any
-	setPage(p int, page any)  // page is a result of newPage, or nil
-	drop(i uint32)            // clears the payload of record i
-	callback(i uint32) func() // returns the payload of record i of a TimingWheel
-	clear()                   // drops all pages
-	pageSize() uintptr        // in bytes
+	setPage(p int, page any) // page is a result of newPage, or nil
+	drop(i uint32)           // clears the payload of record i
+	clear()                  // drops all pages
+	pageSize() uintptr       // in bytes
 }
 
 type payloadsOf[T any] struct {
@@ -206,11 +205,6 @@ func (p *payloadsOf[T]) drop(i uint32) {
 }
 
 func (p *payloadsOf[T]) at(i uint32) T { return p.pages.At(i >> arena.PageShift)[i&arena.PageMask] }
-
-func (p *payloadsOf[T]) callback(i uint32) func() {
-	f, _ := any(p.at(i)).(func())
-	return f
-}
 
 func (p *payloadsOf[T]) clear() { p.pages.Clear() }
 

@@ -171,7 +171,7 @@ func (s *shard) bytes() uint64 {
 	s.inbox.mu.Lock()
 	pages, table := uintptr(s.inbox.records.OpenPages), 2*uintptr(s.inbox.records.Pages.Cap())
 	word := unsafe.Sizeof(uintptr(0))
-	states := uintptr(s.inbox.records.Pager.Len()) * (arena.PageStateSize + word + unsafe.Sizeof(pageRef{}))
+	states := uintptr(s.inbox.records.Len()) * (arena.PageStateSize + word + unsafe.Sizeof(pageRef{}))
 	n := uintptr(0)
 	if s.inbox.order != nil {
 		n += pages * unsafe.Sizeof([arena.PageSize]uint64{})

@@ -180,7 +180,7 @@ func (l *lastingTimers) keep(s *shard, t Timer, w arena.Word) {
 	if w.Kind() == arena.Flushed {
 		d = 0
 	}
-	l.timers[t] = time.AfterFunc(d, s.payloads.callback(t.index))
+	l.timers[t] = time.AfterFunc(d, payloadsIn[func()](s).at(t.index))
 }
 
 // stop stops t. It returns false if t has fired or the runtime has not taken it over.

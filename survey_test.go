@@ -282,7 +282,7 @@ func (e *engine) verifySurvey(o survey.Wheel) error {
 // tallyRecords counts the timers of all used records.
 func (s *shard) tallyRecords(o *survey.Wheel) {
 	own := &s.owner
-	for p := range s.inbox.records.Pager.Len() {
+	for p := range s.inbox.records.Len() {
 		pg := s.inbox.records.Pages.At(uint32(p))
 		for k := 0; pg != nil && k < arena.PageSize; k++ {
 			if pg.Pos[k] == 0 {

@@ -129,36 +129,31 @@ func TestTrapStopDuringACascade(t *testing.T) {
 }
 
 // During a cascade a timer is rescheduled to now, and another one is armed for now. Neither waits
-// for the end of the cascade. Callbacks run on the driver, because a worker may be so late that
-// another one has ended the cascade.
+// for the end of the cascade. Callbacks run on the driver. It may be preempted so long that another
+// goroutine ends the cascade, so one of 20 attempts suffices.
 func TestDueTimersDoNotWaitForTheEndOfACascade(t *testing.T) {
 	t.Parallel()
 	const n = 200 * quantum
-	halfway(t, Inline, n, func(t *testing.T, tw *TimingWheel, timers []Timer, runs func(int) int32) {
-		s := tw.engine.shards[0]
-		var left atomic.Int32
-		left.Store(-1)
-		s.own(func() { // the driver cannot run until both timers are due
-			require.True(t, timers[n-1].Stop())
-			at := s.config.Read()
-			s.inbox.mu.Lock()
-			armAndUnlock(s, at, at, func() {
-				s.own(func() {
-					for _, b := range s.owner.wheel.cascade.all() {
-						left.Store(int32(b.live))
-					}
-				})
-			}, 0)
-			require.True(t, timers[n-2].Reschedule(0))
+	left := 0 // timers of the cascade
+	for attempt := 0; left == 0 && attempt < 20; attempt++ {
+		halfway(t, Inline, n, func(t *testing.T, tw *TimingWheel, timers []Timer, runs func(int) int32) {
+			s := tw.engine.shards[0]
+			s.own(func() { // the driver cannot run until both timers are due
+				require.True(t, timers[n-1].Stop())
+				at := s.config.Read()
+				s.inbox.mu.Lock()
+				armAndUnlock(s, at, at, func() { s.own(func() { left = s.owner.wheel.cascade.live() }) }, 0)
+				require.True(t, timers[n-2].Reschedule(0))
+			})
+			synctest.Wait()
+			require.EqualValues(t, 1, runs(n-2))
+			require.Zero(t, runs(0))
+			pass(time.Second)
+			require.Zero(t, tw.Len())
+			require.EqualValues(t, 1, runs(0))
 		})
-		synctest.Wait()
-		require.EqualValues(t, 1, runs(n-2))
-		require.Positive(t, left.Load(), "both timers waited for the end of the cascade")
-		require.Zero(t, runs(0))
-		pass(time.Second)
-		require.Zero(t, tw.Len())
-		require.EqualValues(t, 1, runs(0))
-	})
+	}
+	require.Positive(t, left, "both timers waited for the end of the cascade")
 }
 
 func TestFlushDuringACascadeRunsAllTimers(t *testing.T) {

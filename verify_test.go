@@ -149,7 +149,7 @@ func verifyBuckets(s *shard) (err error) {
 		}
 	}
 	listed := 0
-	for p := range s.inbox.records.Pager.Len() {
+	for p := range s.inbox.records.Len() {
 		if pg := s.inbox.records.Pages.At(uint32(p)); pg != nil {
 			for _, pos := range pg.Pos {
 				if pos != 0 {
@@ -165,7 +165,7 @@ func verifyBuckets(s *shard) (err error) {
 }
 
 func verifyInbox(s *shard) error {
-	seen := make([]bool, s.inbox.records.Pager.Len()<<arena.PageShift)
+	seen := make([]bool, s.inbox.records.Len()<<arena.PageShift)
 	first := s.inbox.first
 	for list, records := range [][]uint32{s.inbox.staged, s.owner.arrivals.records[s.owner.arrivals.done:]} {
 		if list == 1 {
@@ -186,7 +186,7 @@ func verifyInbox(s *shard) error {
 			}
 		}
 	}
-	for p := range s.inbox.records.Pager.Len() {
+	for p := range s.inbox.records.Len() {
 		pg := s.inbox.records.Pages.At(uint32(p))
 		for k := range uint32(arena.PageSize) {
 			if pg == nil {
@@ -202,7 +202,7 @@ func verifyInbox(s *shard) error {
 		w := loadWord(&s.inbox.records.Pages, i)
 		k := w.Kind()
 		pending := k == arena.Staged || k == arena.Placed || k == arena.Ending || k == arena.Flushed
-		if seen[i] || pending || *s.owner.store.pos(i) != 0 || s.inbox.records.Pager.IsFree(int(i>>arena.PageShift), i&arena.PageMask) {
+		if seen[i] || pending || *s.owner.store.pos(i) != 0 || s.inbox.records.IsFree(int(i>>arena.PageShift), i&arena.PageMask) {
 			return fmt.Errorf("B3: free record %d has kind %d and position %d", i, k, *s.owner.store.pos(i))
 		}
 		seen[i] = true

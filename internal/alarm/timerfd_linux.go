@@ -43,10 +43,11 @@ type Group struct {
 	next    atomic.Int64 // when the descriptor goes off, or none; an earlier alarm calls update
 	changed atomic.Bool  // an alarm was set to an earlier time; see update
 
-	mu   sync.Mutex
-	file *os.File // nil: closed. The goroutine that waits for it closes it
-	fd   int
-	rang int64 // when an alarm rang last
+	mu    sync.Mutex
+	file  *os.File // nil: closed. The goroutine that waits for it closes it
+	fd    int
+	rang  int64 // when an alarm rang last
+	close int64 // the descriptor stays open until this time
 }
 
 // NewGroup takes a function that reads the clock, in nanoseconds.
@@ -157,13 +158,15 @@ func (g *Group) goOff() {
 	g.next.Store(none) // from now on an alarm that is set calls update
 	for _, a := range g.alarms {
 		if at := a.near.Load(); at <= now && a.near.CompareAndSwap(at, none) {
-			g.rang = now
+			if g.rang = now; now-last < int64(linger) {
+				g.close = now + int64(linger)
+			}
 			go a.ring()
 		}
 	}
 	at := g.first()
-	if now-last < int64(linger) {
-		at = min(at, g.rang+int64(linger))
+	if g.close > now {
+		at = min(at, g.close)
 	}
 	if at == none {
 		g.closeFile()

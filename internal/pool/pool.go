@@ -4,15 +4,15 @@
 //
 // A goroutine of the pool is a worker. A worker takes a batch of items from the queue and, before
 // it runs them, starts its spare, which is another goroutine. If a callback blocks, the scheduler
-// runs the spare next, because the spare was started last. The spare continues the batch, with a
-// spare of its own: the host skips the items that it has claimed. If no callback blocks, the worker
-// runs several batches before the spare begins and finds nothing to do. No goroutine waits for
-// work: a worker without work ends.
+// runs the spare next, because the spare was started last. The spare becomes a worker and takes the
+// batch over: the host skips the items that it has claimed. If no callback blocks, the worker runs
+// several batches before the spare begins and finds nothing to do. No goroutine waits for work: a
+// worker without work ends.
 //
 // The rules, each with a benchmark that needs it:
 //
-//	R1  Wake makes the calling goroutine a worker and begins an epoch: the pool no longer expects
-//	    running workers to come back for what is in the queue. (BusyStream/busy=0)
+//	R1  Wake makes the calling goroutine a worker, and running workers no longer count as active:
+//	    the pool does not expect them to come back for what is in the queue. (BusyStream/busy=0)
 //	R2  A batch has up to 32 callbacks. The number doubles when a batch ends before the spare of its
 //	    worker begins, and halves when the spare begins first. (Burst)
 //	R3  A worker starts its spare last, right before it runs a batch, unless its earlier spare has
@@ -22,26 +22,25 @@
 //	    On a busy machine, workers that return from callbacks do the work of a host whose goroutine
 //	    waits for a processor. (BusySpread)
 //	R5  While work waits, a timer of 1 ms runs. When it goes off, batches that were there when it
-//	    last went off return to the queue, and get a goroutine for each callback.
-//	    If fewer than 10 batches have begun since the timer was set, the next ones have one
-//	    callback each. If they have one already, 256 goroutines take a callback each. A callback
-//	    may wake another goroutine before it blocks. The scheduler then runs that goroutine next,
-//	    and the spare waits behind all busy goroutines. (BusyBlockedWaking)
+//	    last went off return to the queue, and get a goroutine for each callback. If fewer than 10
+//	    batches have begun since the timer was set, the next ones have one callback each. If they
+//	    have one already, 256 goroutines take a callback each. A callback may wake another goroutine
+//	    before it blocks. The scheduler then runs that goroutine next, and the spare waits behind all
+//	    busy goroutines. (BusyBlockedWaking)
 //
 // Invariants, whenever mu is free:
 //
 //	P1  Until Run has returned for a batch with an item, the item is in the queue or in a batch.
 //	P2  If work waits and no Wake is owed (see Put), then a worker is starting or serving, or an
 //	    active worker has a spare that has not begun, or the pool is full.
-//	P3  A batch of several callbacks is in batches until Run returns for it, or R5 returns it to
-//	    the queue. Until then, the last worker that runs it has a spare that has not begun.
-//	P4  active is the number of active workers.
+//	P3  A batch of several callbacks that is running has returned to the queue or was taken over, or
+//	    its worker is in batched and has a spare that has not begun.
+//	P4  An active worker is running.
 //	P5  After Close the queue is empty, and no batch begins.
 package pool
 
 import (
 	"math"
-	"slices"
 	"sync"
 	"time"
 )
@@ -84,19 +83,18 @@ type Pool[E any] struct {
 	host   Host[E]
 	config Config
 
-	mu         sync.Mutex
-	closed     bool
-	queue      Queue[E]
-	more       bool // the host has more
-	asking     bool // a worker calls More
-	size       int  // callbacks of the next batch; 1: callbacks block
-	epoch      uint64
-	active     int
-	batches    []*batch[E] // of several callbacks, until Run returns for the first time
-	freeWorker *worker[E]  // for reuse; may be nil
-	stats      Stats       // without Queued
-	stalls     stalls
-	idle       Idle
+	mu      sync.Mutex
+	closed  bool
+	queue   Queue[E]
+	more    bool                // the host has more
+	asking  bool                // a worker calls More
+	size    int                 // callbacks of the next batch; 1: callbacks block
+	active  map[*worker[E]]bool // see R4
+	batched map[*worker[E]]bool // see P3
+	free    *worker[E]          // for reuse; may be nil
+	running int                 // workers that run a batch
+	stalls  stalls
+	idle    Idle
 }
 
 // stalls is the state of R5.
@@ -110,7 +108,9 @@ type stalls struct {
 // New returns an empty pool.
 func New[E any](host Host[E], c Config) *Pool[E] {
 	c.PerCall = max(1, c.PerCall)
-	return &Pool[E]{host: host, config: c, size: 1, epoch: 1}
+	p := &Pool[E]{host: host, config: c, size: 1}
+	p.active, p.batched = map[*worker[E]]bool{}, map[*worker[E]]bool{}
+	return p
 }
 
 // Put appends items to the queue. more reports whether the host has more items, for which it waits
@@ -130,8 +130,8 @@ func (p *Pool[E]) Put(items []E, more bool) {
 // callback may call runtime.Goexit, so Wake may not return.
 func (p *Pool[E]) Wake() {
 	p.mu.Lock()
-	p.beginEpoch()
-	p.newWorker().serve()
+	clear(p.active)
+	p.newWorker().serveAndUnlock()
 }
 
 // Close discards the queue. Afterwards no batch begins. A batch that has begun continues: the
@@ -141,7 +141,9 @@ func (p *Pool[E]) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
-	p.queue, p.more, p.batches = Queue[E]{}, false, nil
+	p.queue, p.more = Queue[E]{}, false
+	clear(p.active)
+	clear(p.batched)
 	p.setTimer()
 }
 
@@ -150,7 +152,7 @@ func (p *Pool[E]) Close() {
 func (p *Pool[E]) Idle() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.idle.Channel(p.stats.Running)
+	return p.idle.Channel(p.running)
 }
 
 // Idle has the channel on which callers wait until nothing is running. It takes no lock. The zero
@@ -185,9 +187,7 @@ type Stats struct {
 func (p *Pool[E]) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	st := p.stats
-	st.Queued = p.queue.Len()
-	return st
+	return Stats{Queued: p.queue.Len(), Running: p.running}
 }
 
 // Waiting returns the items of batches of several callbacks, some of which may have begun, and up
@@ -195,16 +195,10 @@ func (p *Pool[E]) Stats() Stats {
 func (p *Pool[E]) Waiting(n int) (items []E) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, b := range p.batches {
-		items = append(items, b.items...)
+	for w := range p.batched {
+		items = append(items, w.items...)
 	}
 	return append(items, p.queue.Peek(n)...)
-}
-
-// beginEpoch is called when work was queued that running workers do not know of. mu is held.
-func (p *Pool[E]) beginEpoch() {
-	p.epoch++
-	p.active = 0
 }
 
 // room returns the number of batches that Limit allows to run in addition. mu is held.
@@ -212,11 +206,11 @@ func (p *Pool[E]) room() int {
 	if p.config.Limit == 0 {
 		return math.MaxInt
 	}
-	return p.config.Limit - p.stats.Running
+	return p.config.Limit - p.running
 }
 
 // hasWork reports whether there is work for a further worker. mu is held.
-func (p *Pool[E]) hasWork() bool { return p.queue.Len() > 0 || p.more || len(p.batches) > 0 }
+func (p *Pool[E]) hasWork() bool { return p.queue.Len() > 0 || p.more || len(p.batched) > 0 }
 
 // setTimer sets or stops the timer of R5. While the pool is full, the timer could do nothing. mu is
 // held.
@@ -239,8 +233,15 @@ func (p *Pool[E]) setTimer() {
 func (p *Pool[E]) stall() {
 	p.mu.Lock()
 	p.stalls.set = false
-	p.beginEpoch()
-	n := p.returnBatches()
+	clear(p.active)
+	n := 0
+	for w := range p.batched {
+		if w.seen {
+			n += len(w.items)
+			w.recall()
+		}
+		w.seen = true
+	}
 	switch {
 	case p.stalls.begun >= stallMax:
 	case p.size > 1:
@@ -253,22 +254,7 @@ func (p *Pool[E]) stall() {
 	for range n {
 		go p.runExtra()
 	}
-	p.newWorker().serve()
-}
-
-// returnBatches returns the batches to the queue that were there at the last stall, and returns the
-// number of their items. mu is held.
-func (p *Pool[E]) returnBatches() (n int) {
-	p.batches = slices.DeleteFunc(p.batches, func(b *batch[E]) bool {
-		if !b.seen {
-			b.seen = true
-			return false
-		}
-		p.queue.Return(b.items)
-		n += len(b.items)
-		return true
-	})
-	return n
+	p.newWorker().serveAndUnlock()
 }
 
 // runExtra runs an extra goroutine of R5.
@@ -277,33 +263,20 @@ func (p *Pool[E]) runExtra() {
 	p.stalls.extra--
 	w := p.newWorker()
 	w.extra = true
-	w.serve()
+	w.serveAndUnlock()
 }
 
-// runSpare runs the spare of a worker.
+// runSpare runs the spare of a worker. It takes over a batch that the worker is running.
 func (p *Pool[E]) runSpare(of *worker[E]) {
 	p.mu.Lock()
-	of.spare = false
-	if of.back.Load() { // it continues itself
-		p.mu.Unlock()
-		return
-	}
-	if of.deactivate() {
+	if of.spare = false; p.active[of] {
 		p.size = max(1, p.size/2)
+		delete(p.active, of)
 	}
 	w := p.newWorker()
-	if b := of.batch; slices.Contains(p.batches, b) {
-		b.users++
-		w.batch = b
+	if p.batched[of] {
+		delete(p.batched, of)
+		w.items, w.seen, w.shared, of.shared = of.items, of.seen, true, true
 	}
-	w.serve()
-}
-
-// newWorker returns a worker, which serves. mu is held.
-func (p *Pool[E]) newWorker() *worker[E] {
-	w := p.freeWorker
-	if p.freeWorker = nil; w == nil {
-		w = &worker[E]{pool: p}
-	}
-	return w
+	w.serveAndUnlock()
 }

@@ -62,11 +62,19 @@ func (h *funcs) More() {
 func (p *Pool[E]) verify(isZero func(E) bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for w := range p.batched {
+		if len(w.items) < 2 || !w.spare {
+			return fmt.Errorf("P3: %+v", *w)
+		}
+	}
+	for w := range p.active {
+		if len(w.items) == 0 {
+			return fmt.Errorf("P4: %+v", *w)
+		}
+	}
 	switch {
-	case p.active < 0 || p.active > p.stats.Running:
-		return fmt.Errorf("P4: %d active, %+v", p.active, p.stats)
 	case p.room() < 0:
-		return fmt.Errorf("limit %d, %+v", p.config.Limit, p.stats)
+		return fmt.Errorf("limit %d, %d running", p.config.Limit, p.running)
 	case p.size < 1 || p.size > batchMax:
 		return fmt.Errorf("R2: size %d", p.size)
 	case p.closed && p.queue.Len() > 0:
@@ -93,6 +101,14 @@ func bubble(t *testing.T, h *funcs, c Config, test func(t *testing.T, p *Pool[*c
 		require.Zero(t, p.Stats())
 		require.False(t, p.timerIsSet())
 	})
+}
+
+// fill makes a pool with an Active of 2 believe that enough workers are active.
+func (p *Pool[E]) fill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.active[&worker[E]{pool: p}] = true
+	p.active[&worker[E]{pool: p}] = true
 }
 
 // post puts items into the pool.
@@ -319,8 +335,8 @@ func TestTimerStartsAWorkerWhileSparesAreLate(t *testing.T) {
 	bubble(t, &funcs{}, Config{Active: 2}, func(t *testing.T, p *Pool[*call]) {
 		var ran atomic.Bool
 		p.Put(calls(func() { ran.Store(true) }), false)
+		p.fill()
 		p.mu.Lock()
-		p.active = 2
 		p.setTimer()
 		p.mu.Unlock()
 		time.Sleep(stallAfter - 1)
@@ -341,11 +357,9 @@ func TestTimerFreesTheRestOfABatch(t *testing.T) {
 		p.Put(append(calls(func() { <-release }), repeat(3, func() { ran.Add(1) })...), false)
 		p.setSize(batchMax)
 		p.mu.Lock()
-		go func() {
-			p.mu.Lock()
-			w.serve()
-		}()
+		p.free = w
 		p.mu.Unlock()
+		go p.Wake()
 		synctest.Wait()
 		assert.Zero(t, ran.Load())
 		time.Sleep(stallAfter)
@@ -403,8 +417,9 @@ func TestTimerIsSetWhenAFullPoolHasRoomAgain(t *testing.T) {
 		p.Put(calls(func() { <-second }, func() { ran.Store(true) }), false)
 		w := &worker[*call]{pool: p, spare: true} // its earlier spare is late
 		p.mu.Lock()
-		p.beginEpoch()
-		go w.serve()
+		p.free = w
+		p.mu.Unlock()
+		go p.Wake()
 		synctest.Wait()
 		close(first)
 		synctest.Wait()
@@ -443,8 +458,8 @@ func TestStallGivesQueuedItemsGoroutines(t *testing.T) {
 				p.Put(repeat(n, func() { <-release; ran.Add(1) }), false)
 				p.mu.Lock()
 				test.set(p)
-				p.active = 2 // the timer's worker ends at once, if beginEpoch does not help it
 				p.mu.Unlock()
+				p.fill() // the timer's worker ends at once, if stall does not help it
 				extra := p.stalls.extra
 				close(release)
 				before := p.Stats()

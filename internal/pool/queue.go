@@ -22,7 +22,7 @@ type Queue[E any] struct {
 }
 
 type chunk[E any] struct {
-	items  []E // usually in memory
+	items  []E // in memory
 	next   *chunk[E]
 	memory [chunkSize]E
 }

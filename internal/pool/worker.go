@@ -1,194 +1,154 @@
 package pool
 
-import (
-	"slices"
-	"sync/atomic"
-)
-
-// worker is the state of a goroutine of the pool.
+// worker is the state of a goroutine of the pool, guarded by mu.
 //
-//	state     mu        transition                                        to
-//	starting  not held  Wake, stall, runSpare, runExtra                   serving
-//	serving   held      run                                               running
-//	                    serve, if there is no work or enough workers      ended
-//	running   not held  run, when Host.Run returns                        serving
-//	                    end, after Goexit or a panic                      ended
+//	state     mu        transition                           to
+//	starting  not held  Wake, stall, runSpare, runExtra      serving
+//	serving   held      run                                  running
+//	                    endAndUnlock                         ended
+//	running   not held  run, when Host.Run returns           serving
+//	                    endAndUnlock, after Goexit or panic  ended
 //
 // A serving worker releases mu while it calls Host.More. A running worker is active from run until
-// its batch ends, a new epoch begins, or its spare begins. It is not active at all during the first
-// batch of an extra goroutine, and if it got no spare because the pool is full. The fields are
-// guarded by mu.
+// its batch ends, its spare begins, or active is cleared, after work was queued or by R5. It is not
+// active at all during the first batch of an extra goroutine, and if it got no spare because the
+// pool is full.
 type worker[E any] struct {
-	pool    *Pool[E]
-	batch   *batch[E] // what it runs next, or runs; nil: none
-	own     *batch[E] // for reuse, unless another worker has it
-	epoch   uint64    // the epoch in which it is active; 0: none
-	spare   bool      // its spare has not begun
-	extra   bool      // it is an extra goroutine of R5 that has not run a batch
-	running bool
-
-	back atomic.Bool // it has run its batch and waits for mu
+	pool   *Pool[E]
+	items  []E  // the batch that it runs next, or runs
+	spare  bool // its spare has not begun
+	seen   bool // its batch was there at the last stall
+	shared bool // other workers have the same items
+	extra  bool // it is an extra goroutine of R5 that has not run a batch
 }
 
-// batch is a sequence of items that a worker has taken from the queue.
-type batch[E any] struct {
-	items []E
-	seen  bool // it was there at the last stall
-	users int  // workers that have it
-	first [1]E // memory of items
+// newWorker returns a worker, which serves. mu is held.
+func (p *Pool[E]) newWorker() *worker[E] {
+	w := p.free
+	if p.free = nil; w == nil {
+		w = &worker[E]{pool: p}
+	}
+	return w
 }
 
-// serve runs batches until there is no work or there are enough workers. It is called with mu held
-// and returns without it.
-func (w *worker[E]) serve() {
-	defer w.end()
+// serveAndUnlock runs batches until there is no work or there are enough workers. mu is held before.
+func (w *worker[E]) serveAndUnlock() {
+	defer w.endAndUnlock()
 	for w.ready() {
 		w.run()
 	}
 }
 
-// end ends a worker. It releases mu. If a callback has called runtime.Goexit, or panics and is
-// about to crash the program, mu is not held before, and another worker continues.
-func (w *worker[E]) end() {
+// endAndUnlock ends a worker. mu is held before, unless a callback has called runtime.Goexit, or
+// panics and is about to crash the program. Then another worker continues.
+func (w *worker[E]) endAndUnlock() {
 	p := w.pool
-	if w.running {
+	if len(w.items) > 0 {
 		p.mu.Lock()
-		if slices.Contains(p.batches, w.batch) {
-			p.queue.Return(w.batch.items)
-		}
+		w.recall()
 		if w.endBatch(); p.hasWork() {
 			go p.Wake()
 		}
 	}
-	if w.batch != nil { // the pool was closed
-		w.batch.users--
-	}
-	if w.batch, w.extra = nil, false; !w.spare { // else its spare will look at it
-		p.freeWorker = w
+	if w.extra = false; !w.spare { // else its spare will look at it
+		p.free = w
 	}
 	p.setTimer() // there may be room now
 	p.mu.Unlock()
 }
 
-// ready reports whether the worker has a batch to run. Otherwise the worker ends. mu is held, and
+// ready reports whether there is a batch for the worker. Otherwise the worker ends. mu is held, and
 // released in between.
 func (w *worker[E]) ready() bool {
 	p := w.pool
-	for asked := false; !p.closed; {
+	if len(w.items) > 0 {
+		return true
+	}
+	for asked := false; !p.closed && p.room() > 0; asked = true {
 		switch n := p.queue.Len(); {
-		case w.batch != nil:
-			return true
-		case p.room() <= 0:
+		case n > 0 && (n > few || !p.more || p.asking || asked):
+			return w.extra || len(p.active) < p.config.Active
+		case p.asking || asked && !p.more:
 			return false
-		case n == 0 && p.asking:
-			return false
-		case n == 0 || n <= few && p.more && !p.asking && !asked:
-			p.more, p.asking = false, true
-			p.setTimer()
-			p.mu.Unlock()
-			p.host.More()
-			p.mu.Lock()
-			p.asking, asked = false, true
-			if p.queue.Len() == 0 && !p.more {
-				return false
-			}
-			p.beginEpoch()
-		case p.active >= p.config.Active && !w.extra:
-			return false
-		default:
-			w.take()
+		}
+		p.more, p.asking = false, true
+		p.setTimer()
+		p.mu.Unlock()
+		p.host.More()
+		p.mu.Lock()
+		if p.asking = false; p.queue.Len() > 0 || p.more {
+			clear(p.active)
 		}
 	}
 	return false
 }
 
-// take takes a batch from the queue. mu is held.
-func (w *worker[E]) take() {
-	p := w.pool
-	n := p.config.PerCall
-	if p.batched() && !w.extra {
-		n = p.size
-	}
-	b := w.own
-	if b == nil || b.users > 0 {
-		b = new(batch[E])
-		b.items = b.first[:0]
-		w.own = b
-	}
-	b.items = p.queue.Pop(b.items, n)
-	b.users, b.seen = 1, false
-	if w.batch = b; p.batched() && len(b.items) > 1 {
-		p.batches = append(p.batches, b)
-	}
-}
-
-// batched reports whether a batch may have several callbacks.
-func (p *Pool[E]) batched() bool { return p.config.PerCall == 1 && p.config.Limit == 0 }
-
-// run runs the batch. mu is held before and after, except if a callback exits the goroutine.
+// run takes a batch from the queue and runs it. mu is held before and after, except if a callback
+// exits the goroutine.
 func (w *worker[E]) run() {
 	p := w.pool
-	start := w.activate()
-	p.stats.Running++
+	start := w.take()
 	p.setTimer()
-	w.running = true
 	p.mu.Unlock()
 	if start {
 		go p.runSpare(w)
 	}
-	p.host.Run(w.batch.items)
-	w.back.Store(true)
+	p.host.Run(w.items)
 	p.mu.Lock()
-	w.back.Store(false)
 	w.endBatch()
 }
 
-// activate makes the worker active, unless it is extra, and reports whether it has to start a
-// spare. mu is held.
-func (w *worker[E]) activate() (start bool) {
+// take takes a batch, and reports whether the worker has to start a spare. mu is held.
+func (w *worker[E]) take() (start bool) {
 	p := w.pool
+	p.running++
+	n := p.config.PerCall
+	if n == 1 && p.config.Limit == 0 && !w.extra {
+		n = p.size
+	}
+	if len(w.items) == 0 {
+		w.items, w.seen = p.queue.Pop(w.items, n), false
+	}
 	if w.extra {
 		return false
 	}
 	p.stalls.begun++
+	if len(w.items) > p.config.PerCall {
+		p.batched[w] = true
+	}
 	start = p.hasWork() && !w.spare
-	if start && p.room() <= 1 { // for the worker itself
+	if start && p.room() == 0 {
 		return false
 	}
-	p.active++
-	w.epoch = p.epoch
+	p.active[w] = true
 	w.spare = w.spare || start
 	return start
 }
 
-// endBatch counts the end of the batch. mu is held.
+// endBatch is called when the batch has ended. mu is held.
 func (w *worker[E]) endBatch() {
 	p := w.pool
-	if w.deactivate(); w.spare {
+	if w.spare {
 		p.size = min(2*p.size, batchMax)
 	}
 	if w.extra {
 		p.stalls.begun++
 	}
-	b := w.batch
-	if i := slices.Index(p.batches, b); i >= 0 {
-		p.batches = slices.Delete(p.batches, i, i+1)
+	delete(p.active, w)
+	delete(p.batched, w)
+	if w.shared {
+		w.items = nil
 	}
-	if b.users--; b.users == 0 {
-		clear(b.items)
-		b.items = b.items[:0]
-	}
-	w.batch, w.extra, w.running = nil, false, false
-	p.stats.Running--
-	p.idle.Ended(p.stats.Running)
+	clear(w.items)
+	w.items, w.shared, w.extra = w.items[:0], false, false
+	p.running--
+	p.idle.Ended(p.running)
 }
 
-// deactivate makes the worker no longer active, and reports whether it was. mu is held.
-func (w *worker[E]) deactivate() bool {
-	was := w.epoch == w.pool.epoch
-	if was {
-		w.pool.active--
+// recall returns the batch to the queue if it has several callbacks. mu is held.
+func (w *worker[E]) recall() {
+	if p := w.pool; p.batched[w] {
+		p.queue.Return(w.items)
+		delete(p.batched, w)
 	}
-	w.epoch = 0
-	return was
 }
