@@ -31,7 +31,7 @@ func (p *Pool[E]) newWorker() *worker[E] {
 	return w
 }
 
-// serveAndUnlock runs batches until there is no work or there are enough workers. mu is held before.
+// serveAndUnlock runs batches while there is work and workers are needed. mu is held before.
 func (w *worker[E]) serveAndUnlock() {
 	defer w.endAndUnlock()
 	for w.ready() {
