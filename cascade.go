@@ -15,7 +15,7 @@ const quantum = 256
 // owner is the state that belongs to the goroutine that holds mu, and what it does.
 type owner struct {
 	shard    *shard
-	mu       wheelMutex
+	mu       ownerMutex
 	arrivals arrivals
 	store    bucketStore
 	wheel    wheel
@@ -35,8 +35,8 @@ type owner struct {
 	_ [64]byte // separates these cache lines from the next object
 }
 
-// wheelMutex has a name so that tests with the build tag invariants can redefine Unlock.
-type wheelMutex struct{ sync.Mutex }
+// ownerMutex has a name so that tests with the build tag invariants can redefine Unlock.
+type ownerMutex struct{ sync.Mutex }
 
 func (o *owner) init(s *shard) {
 	o.shard = s

@@ -14,7 +14,7 @@ func init() { underInvariants = true }
 // Unlock verifies the shard to which the mutex belongs, and exits the program if an invariant is
 // violated. A verification is O(records). With many open pages only some unlocks verify, at random,
 // so that the cost of a change stays within a small factor.
-func (m *wheelMutex) Unlock() {
+func (m *ownerMutex) Unlock() {
 	defer m.Mutex.Unlock()
 	s := (*shard)(unsafe.Add(unsafe.Pointer(m), -int(unsafe.Offsetof(shard{}.owner)+unsafe.Offsetof(owner{}.mu))))
 	if s.closed.Load() {

@@ -22,7 +22,7 @@
 //	    On a busy machine, workers that return from callbacks do the work of a host whose goroutine
 //	    waits for a processor. (BusySpread)
 //	R5  While work waits, a timer of 1 ms runs. When it goes off, batches that were there when it
-//	    last went off return to the queue, and get a goroutine for each callback. If fewer than 10
+//	    last went off return to the queue, and get one goroutine per callback. If fewer than 10
 //	    batches have begun since the timer was set, the next ones have one callback each. If they
 //	    have one already, 256 goroutines take a callback each. A callback may wake another goroutine
 //	    before it blocks. The scheduler then runs that goroutine next, and the spare waits behind all

@@ -459,7 +459,7 @@ func TestStallGivesQueuedItemsGoroutines(t *testing.T) {
 				p.mu.Lock()
 				test.set(p)
 				p.mu.Unlock()
-				p.fill() // the timer's worker ends at once, if stall does not help it
+				p.fill() // the timer's worker ends immediately, if stall does not help it
 				extra := p.stalls.extra
 				close(release)
 				before := p.Stats()
