@@ -27,9 +27,8 @@ var layers = [][]string{
 		"options.go", "shard.go", "inbox.go", "arm.go", "timer.go", "driver.go", "cascade.go", "executor.go",
 		"claim.go", "rearmable.go", "stop.go", "manual.go", "stats.go",
 	},
-	{"timeouts.go"},
 	{"timingwheel.go", "scheduler.go", "functimer.go", "context.go"},
-	{"channel.go"},
+	{"channel.go", "timeouts.go"},
 	{"delayqueue.go"},
 }
 

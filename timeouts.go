@@ -1,13 +1,10 @@
 package timingwheel
 
 import (
-	"context"
-	"io"
 	"slices"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
-	"github.com/timingwheel-go/timingwheel/internal/survey"
 )
 
 // perCallMax is the largest number of payloads for one call of the expire function of [Timeouts].
@@ -16,7 +13,7 @@ const perCallMax = 256
 // Timeouts is a wheel whose timers hold a payload of type T instead of a function. Payloads that
 // have expired are passed to one function, in batches. If T contains no pointers, the timers hold
 // nothing that the garbage collector has to scan. Make one with [NewTimeouts].
-type Timeouts[T any] struct{ engine *engine }
+type Timeouts[T any] struct{ common }
 
 // NewTimeouts returns a running wheel that passes expired payloads to expire, or an error like
 // [New]. A batch has 1 to 256 payloads; the wheel never delays one to fill it. [Options.Executor]
@@ -40,7 +37,7 @@ func newTimeoutsAt[T any](opts Options, origin int64, expire func([]T)) (*Timeou
 	if err != nil {
 		return nil, err
 	}
-	return &Timeouts[T]{engine: e}, nil
+	return &Timeouts[T]{common{engine: e}}, nil
 }
 
 // Add passes v to the expire function d from now or up to one tick later, and never earlier. A zero
@@ -55,8 +52,8 @@ func (w *Timeouts[T]) AddAt(t time.Time, v T) Timer { return armAtTime(w.engine,
 
 // RemoveAll removes all pending timers and returns their payloads, in no particular order. The
 // timers count as stopped, and the wheel continues to work. If nothing is pending or the wheel is
-// stopped, the result is empty. RemoveAll may wait for a goroutine of the wheel that is moving
-// timers. O(memory of the wheel).
+// stopped, the result is empty. So call RemoveAll before Stop if the payloads are still needed.
+// RemoveAll may wait for a goroutine of the wheel that is moving timers. O(memory of the wheel).
 func (w *Timeouts[T]) RemoveAll() []T {
 	var all []T
 	for _, s := range w.engine.shards {
@@ -67,41 +64,6 @@ func (w *Timeouts[T]) RemoveAll() []T {
 
 // String describes the wheel in one line. See [TimingWheel.String].
 func (w *Timeouts[T]) String() string { return w.engine.describe("Timeouts") }
-
-// Len returns the number of pending payloads. See [TimingWheel.Len].
-func (w *Timeouts[T]) Len() int { return w.engine.pending() }
-
-// Stats returns a snapshot of the wheel's figures. See [TimingWheel.Stats].
-func (w *Timeouts[T]) Stats() Stats { return w.engine.stats() }
-
-func (w *Timeouts[T]) survey() survey.Wheel { return w.engine.survey(quantum) }
-
-// WriteProfile writes a sampled profile of the pending timers, for go tool pprof. See
-// [TimingWheel.WriteProfile].
-func (w *Timeouts[T]) WriteProfile(to io.Writer) error { return w.engine.writeProfile(to) }
-
-// Stop stops the wheel and discards what is pending. To get the pending payloads back, call
-// [Timeouts.RemoveAll] before. See [TimingWheel.Stop].
-func (w *Timeouts[T]) Stop() { w.engine.stop() }
-
-// Shutdown stops the wheel and waits until no call of the expire function is under way, or returns
-// ctx.Err() if ctx ends first. See [TimingWheel.Shutdown].
-func (w *Timeouts[T]) Shutdown(ctx context.Context) error {
-	mustHaveContext(ctx, "Shutdown")
-	return w.engine.shutdown(ctx)
-}
-
-// Now returns the time on the wheel's clock. See [TimingWheel.Now].
-func (w *Timeouts[T]) Now() time.Time { return w.engine.clockTime() }
-
-// Advance moves the clock of a Manual wheel to now and passes the payloads that are due to the
-// expire function, in the order of their ticks. It returns the number of payloads. See
-// [TimingWheel.Advance].
-func (w *Timeouts[T]) Advance(now time.Time) int { return w.engine.advanceTo(now) }
-
-// Next returns the time at which the wheel has to look at its timers next, or false if nothing is
-// pending. See [TimingWheel.Next].
-func (w *Timeouts[T]) Next() (time.Time, bool) { return w.engine.next() }
 
 // removeAll removes all pending timers and appends their payloads to all. O(records). It holds
 // owner.mu throughout.

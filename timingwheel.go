@@ -163,11 +163,17 @@ import (
 // TimingWheel is a set of timers that run functions. Make one with [New]. A TimingWheel must not be
 // copied.
 type TimingWheel struct {
-	engine *engine
-	closed bool // Stop or Shutdown was called; defaultMu guards it
+	common
 
 	sleepers sync.Pool // of *ChannelTimer of this wheel
 	lasting  access.Timers[Timer]
+}
+
+// common has the methods that [TimingWheel] and [Timeouts] have in common. The callbacks that they
+// speak of are, with Timeouts, the batches.
+type common struct {
+	engine *engine
+	closed bool // Stop or Shutdown was called; defaultMu guards it
 }
 
 func init() {
@@ -201,7 +207,7 @@ func newWheelAt(opts Options, origin int64) (*TimingWheel, error) {
 	} else if opts.Executor != nil {
 		l.Held = "Executor"
 	}
-	return &TimingWheel{engine: e, lasting: l}, nil
+	return &TimingWheel{common: common{engine: e}, lasting: l}, nil
 }
 
 var (
@@ -209,19 +215,19 @@ var (
 	defaultMu    sync.Mutex                  // serializes writes of defaultWheel with Stop
 )
 
-// mustNotBeDefault panics if tw is the wheel of Default.
-func (tw *TimingWheel) mustNotBeDefault(method string) {
-	if defaultWheel.Load() == tw {
+// mustNotBeDefault panics if w is of the wheel of Default.
+func (w *common) mustNotBeDefault(method string) {
+	if tw := defaultWheel.Load(); tw != nil && w == &tw.common {
 		panic("timingwheel: " + method + " of the default wheel, which the whole process shares")
 	}
 }
 
-// close makes sure that tw does not become the wheel of Default. It panics if tw is that wheel.
-func (tw *TimingWheel) close(method string) {
+// close makes sure that w does not become the wheel of Default. It panics if w is that wheel.
+func (w *common) close(method string) {
 	defaultMu.Lock()
 	defer defaultMu.Unlock()
-	tw.mustNotBeDefault(method)
-	tw.closed = true
+	w.mustNotBeDefault(method)
+	w.closed = true
 }
 
 // Default returns the wheel that the whole process shares. The first call of Default, or of a
@@ -320,21 +326,21 @@ func (tw *TimingWheel) String() string { return tw.engine.describe("TimingWheel"
 // wheel with several shards the number is exact if no timer changes during the call. On a stopped
 // wheel it is 0. Len is O(shards) amortised. It may wait for a goroutine of the wheel that is
 // moving timers.
-func (tw *TimingWheel) Len() int { return tw.engine.pending() }
+func (w *common) Len() int { return w.engine.pending() }
 
 // Stats returns a snapshot of the wheel's figures. On a stopped wheel the counters keep their
 // values, and nothing is pending. Stats is O(shards) amortised. Like [TimingWheel.Len] it may wait
 // for a goroutine of the wheel.
-func (tw *TimingWheel) Stats() Stats { return tw.engine.stats() }
+func (w *common) Stats() Stats { return w.engine.stats() }
 
-func (tw *TimingWheel) survey() survey.Wheel { return tw.engine.survey(quantum) }
+func (w *common) survey() survey.Wheel { return w.engine.survey(quantum) }
 
-// WriteProfile writes a profile of the pending timers to w, for go tool pprof. Counts are estimates
-// that are scaled up from a random sample. A sample has the stack that armed the timer, and the
-// timer's age and time to expiry as labels. A timer that is armed, moved or ended during the call
-// may be in the profile or not. On a stopped wheel the profile is empty. WriteProfile returns an
-// error that wraps [ErrOption] if [Options.ProfileRate] is 0, or the error of w. O(samples).
-func (tw *TimingWheel) WriteProfile(w io.Writer) error { return tw.engine.writeProfile(w) }
+// WriteProfile writes a profile of the pending timers, for go tool pprof. Counts are estimates that
+// are scaled up from a random sample. A sample has the stack that armed the timer, and the timer's
+// age and time to expiry as labels. A timer that is armed, moved or ended during the call may be in
+// the profile or not. On a stopped wheel the profile is empty. WriteProfile returns an error that
+// wraps [ErrOption] if [Options.ProfileRate] is 0, or the error of the writer. O(samples).
+func (w *common) WriteProfile(to io.Writer) error { return w.engine.writeProfile(to) }
 
 // Flush claims all timers that are pending at the call, so that their callbacks run now, and
 // returns their number. A timer that another goroutine arms during the call may be included.
@@ -356,19 +362,19 @@ func (tw *TimingWheel) Flush() int {
 //
 // Stop may be called by a callback, more than once, and concurrently with all other calls. It
 // panics on the wheel of [Default]. O(memory of the wheel).
-func (tw *TimingWheel) Stop() {
-	tw.close("Stop")
-	tw.engine.stop()
+func (w *common) Stop() {
+	w.close("Stop")
+	w.engine.stop()
 }
 
 // Shutdown stops the wheel like [TimingWheel.Stop]. It then waits until no callback and no call of
 // Executor.Go is under way, and returns nil. If ctx ends first, Shutdown returns ctx.Err(), and
 // callbacks may still be running. A callback that calls Shutdown waits for itself until ctx ends.
 // Shutdown may be called more than once. It panics on the wheel of [Default], and if ctx is nil.
-func (tw *TimingWheel) Shutdown(ctx context.Context) error {
+func (w *common) Shutdown(ctx context.Context) error {
 	mustHaveContext(ctx, "Shutdown")
-	tw.close("Shutdown")
-	return tw.engine.shutdown(ctx)
+	w.close("Shutdown")
+	return w.engine.shutdown(ctx)
 }
 
 // wallNow returns the current time for contexts and channels.
@@ -377,18 +383,18 @@ func (tw *TimingWheel) wallNow() time.Time { return tw.engine.shards[0].wallNow(
 // Now returns the time on the wheel's clock: the time of [New] plus what has passed on the
 // monotonic clock. Steps of the wall clock since New do not move it. In Manual mode Now returns the
 // time of the last [TimingWheel.Advance], or [Options.Start]. Now works on a stopped wheel as well.
-func (tw *TimingWheel) Now() time.Time { return tw.engine.clockTime() }
+func (w *common) Now() time.Time { return w.engine.clockTime() }
 
 // Advance moves the clock of a Manual wheel to now and runs the callbacks that are due, in the
 // order of their ticks. If now is before the clock, the clock stays. Advance returns the number of
-// callbacks that it ran, or that it handed to an [Executor] other than [Inline]. Timers that these
-// callbacks arm run in a later Advance, even if they are due at once. A plan runs at most once in
-// an Advance.
+// callbacks, or of payloads of [Timeouts], that it ran, or that it handed to an [Executor] other
+// than [Inline]. Timers that these callbacks arm run in a later Advance, even if they are due at
+// once. A plan runs at most once in an Advance.
 //
 // If a callback panics or calls runtime.Goexit, the remaining callbacks stay due for the next
 // Advance. On a stopped wheel Advance returns 0 and the clock stays. Advance panics if the wheel is
 // not Manual, and if another Advance is under way, for example if a callback calls it.
-func (tw *TimingWheel) Advance(now time.Time) int { return tw.engine.advanceTo(now) }
+func (w *common) Advance(now time.Time) int { return w.engine.advanceTo(now) }
 
 // Next returns the time at which the wheel has to look at its timers next. That time is not later
 // than the earliest deadline, rounded up to a tick. It may be earlier, because timers are moved
@@ -396,4 +402,4 @@ func (tw *TimingWheel) Advance(now time.Time) int { return tw.engine.advanceTo(n
 // or the wheel is stopped. A program that drives a Manual wheel waits until this time and then
 // calls [TimingWheel.Advance]. Next is O(shards) amortised. Like [TimingWheel.Len] it may wait for
 // a goroutine of the wheel.
-func (tw *TimingWheel) Next() (time.Time, bool) { return tw.engine.next() }
+func (w *common) Next() (time.Time, bool) { return w.engine.next() }
