@@ -11,15 +11,8 @@ import (
 )
 
 func armAfter[T any](e *engine, d time.Duration, v T) Timer {
-	now := int64(0)
-	if !e.config.Manual {
-		now = e.config.Read()
-	}
-	s := e.pickAndLock()
-	if e.config.Manual {
-		now = s.inbox.now
-	}
-	return armAndUnlock(s, clock.Later(now, int64(d)), now, v, 0)
+	now := e.config.Read()
+	return armAt(e, clock.Later(now, int64(d)), now, v, 0)
 }
 
 func armAtTime[T any](e *engine, t time.Time, v T) Timer {
@@ -68,9 +61,7 @@ func (ib *inbox) armFree(deadline, now int64, class arena.Word) Timer {
 	}
 	w := pg.Arm(i, class, uint64(tick))
 	ib.counts.armed++
-	if ib.order != nil {
-		ib.order.stamp(i)
-	}
+	ib.order.stamp(i)
 	ib.stage(i, tick)
 	t := Timer{ref, i, w.Gen()}
 	if ib.untilSample--; ib.untilSample == 0 {

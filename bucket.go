@@ -31,11 +31,8 @@ type bucket struct {
 	state      bucketState
 }
 
-// Before orders the queue of buckets. If two buckets expire together, the coarser one goes first,
-// so that in Manual mode its timers reach the finer bucket before the finer bucket is taken.
-func (b *bucket) Before(o *bucket) bool {
-	return b.key < o.key || b.key == o.key && b.level > o.level
-}
+// Before orders the queue of buckets.
+func (b *bucket) Before(o *bucket) bool { return b.key < o.key }
 
 func (b *bucket) SetHeapIndex(i int) { b.heapIndex = int32(i) }
 

@@ -50,14 +50,3 @@ func sequence(n int) []int {
 	}
 	return s
 }
-
-func TestCoarsestBucketOfATickGoesFirst(t *testing.T) {
-	t.Parallel()
-	fine, coarse := &bucket{key: 5, level: 0}, &bucket{key: 5, level: 2}
-	require.True(t, coarse.Before(fine))
-	require.False(t, fine.Before(coarse))
-	fine.key = 4
-	require.True(t, fine.Before(coarse))
-	require.False(t, coarse.Before(fine))
-	require.False(t, fine.Before(fine))
-}

@@ -98,9 +98,7 @@ func (o *owner) takeArrivals() {
 	now := ib.now
 	ib.mu.Unlock()
 	a.done = 0
-	if !o.shard.config.Manual {
-		o.shard.advanceClock(now)
-	}
+	o.shard.advanceClock(now)
 }
 
 // counters are written by the owner.
@@ -276,7 +274,7 @@ func (o *owner) relocate(records []uint32, b *bucket) {
 		if b.level > 0 {
 			o.counters.cascaded++
 		}
-		if !o.shard.config.Manual && !o.wheel.belongs(b, words[k].Tick()) { // Manual: counted by Reschedule
+		if o.shard.config.Manual == nil && !o.wheel.belongs(b, words[k].Tick()) { // Manual: counted by Reschedule
 			o.counters.postponed++
 		}
 		o.put(i, words[k])

@@ -26,7 +26,7 @@ type ChannelTimer struct {
 // may not be needed, use [TimingWheel.NewChannelTimer]. On a stopped wheel nothing is sent.
 func (tw *TimingWheel) After(d time.Duration) <-chan time.Time {
 	c := make(chan time.Time, 1)
-	armAfter(tw.engine, d, func() { c <- tw.wallNow() }) // there is room
+	armAfter(tw.engine, d, func() { c <- tw.engine.config.Now() }) // there is room
 	return c
 }
 
@@ -193,7 +193,7 @@ func (e *emitter) fire() {
 		return
 	}
 	e.armed = e.ticks
-	date := e.timer.engine().shards[0].wallNow()
+	date := e.timer.engine().config.Now()
 	select {
 	case e.c <- date:
 	default: // the receiver is slow, and the tick is dropped
@@ -221,7 +221,7 @@ func (e *emitter) stop() bool {
 func (e *emitter) reset(d time.Duration) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	now := e.timer.engine().reading()
+	now := e.timer.engine().config.Read()
 	deadline := clock.Later(now, int64(d))
 	active := e.disarmed(e.timer.resetTo(deadline, now, 0))
 	e.armed = true

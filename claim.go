@@ -65,7 +65,7 @@ func (j *job[T]) newBatch() *batch[T] {
 // number of claims. It reads the clock once, at the beginning.
 func (j *job[T]) serve(timers []Timer) int {
 	b := j.newBatch()
-	b.now = j.engine.reading()
+	b.now = j.engine.config.Read()
 	b.tick = j.engine.config.ticks.Floor(b.now)
 	defer b.end()
 	prefetch(timers)
@@ -119,7 +119,7 @@ func (b *batch[T]) claim(t Timer) bool {
 		switch k := w.Kind(); {
 		case w.Gen() != t.gen:
 			return false
-		case k == arena.Placed && s.config.Manual && !s.inbox.order.collected(i):
+		case k == arena.Placed && !s.inbox.order.collected(i):
 			return false // it was moved, and this entry is an old one
 		case k == arena.Placed && w.Tick() > b.tick:
 			if s.inbox.stagePostponed(pg, i, w) || s.closed.Load() {

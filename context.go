@@ -24,25 +24,25 @@ import (
 // Manual mode the deadline is on the wheel's clock. If a Manual wheel is stopped, the time that
 // remains passes in real time. WithTimeout panics if parent is nil.
 func (tw *TimingWheel) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	return tw.withDeadline(parent, tw.wallNow().Add(d), d, nil)
+	return tw.withDeadline(parent, tw.engine.config.Now().Add(d), d, nil)
 }
 
 // WithTimeoutCause is like [TimingWheel.WithTimeout] and sets the cause that [context.Cause]
 // returns if the context ends because d has passed. The cancel function does not set the cause.
 func (tw *TimingWheel) WithTimeoutCause(parent context.Context, d time.Duration, cause error) (context.Context, context.CancelFunc) {
-	return tw.withDeadline(parent, tw.wallNow().Add(d), d, cause)
+	return tw.withDeadline(parent, tw.engine.config.Now().Add(d), d, cause)
 }
 
 // WithDeadline is like [TimingWheel.WithTimeout] and ends the context at t or up to one tick later.
 // If t has passed, the context has ended already.
 func (tw *TimingWheel) WithDeadline(parent context.Context, t time.Time) (context.Context, context.CancelFunc) {
-	return tw.withDeadline(parent, t, t.Sub(tw.wallNow()), nil)
+	return tw.withDeadline(parent, t, t.Sub(tw.engine.config.Now()), nil)
 }
 
 // WithDeadlineCause is like [TimingWheel.WithDeadline] and sets the cause that [context.Cause]
 // returns if the context ends because t has passed. The cancel function does not set the cause.
 func (tw *TimingWheel) WithDeadlineCause(parent context.Context, t time.Time, cause error) (context.Context, context.CancelFunc) {
-	return tw.withDeadline(parent, t, t.Sub(tw.wallNow()), cause)
+	return tw.withDeadline(parent, t, t.Sub(tw.engine.config.Now()), cause)
 }
 
 // withDeadline makes a context. left is the time until t.

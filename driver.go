@@ -12,7 +12,8 @@ import (
 const driverActive = -1
 
 // driverAlarm starts the driver of a shard. If the alarm is off, the garbage collector can free the
-// wheel. Manual mode has no alarm.
+// wheel. In Manual mode the caller of Advance is the driver, which counts as active at all times, so
+// the alarm is never set.
 //
 // The state of the alarm is in at:
 //
@@ -41,13 +42,13 @@ type driverAlarm struct {
 	rings atomic.Uint64 // times that the alarm went off
 }
 
-// group is nil in Manual mode.
 func (a *driverAlarm) init(s *shard, group *alarm.Group) {
 	a.shard = s
 	a.at.Store(never)
-	if group != nil {
-		a.timer.Init(group, a.ring)
+	if s.engine.opts.Manual {
+		a.at.Store(driverActive)
 	}
+	a.timer.Init(group, a.ring)
 }
 
 // ring is called on a goroutine of its own when the alarm goes off. If the alarm went off early,
@@ -59,11 +60,7 @@ func (a *driverAlarm) ring() {
 
 // set starts a driver if the tick has begun. inbox.mu is held.
 func (a *driverAlarm) set(tick int64) {
-	s := a.shard
-	if s.config.Manual {
-		return
-	}
-	at, now := a.begin(tick), s.config.Read()
+	at, now := a.begin(tick), a.shard.config.Read()
 	if at <= now {
 		a.startDriver()
 		return
@@ -99,9 +96,7 @@ func (a *driverAlarm) off() {
 // close turns the alarm off for ever. inbox.mu is held.
 func (a *driverAlarm) close() {
 	a.at.Store(never)
-	if !a.shard.config.Manual {
-		a.timer.Close()
-	}
+	a.timer.Close()
 }
 
 // setEarlier sets the alarm to a tick if that is earlier. inbox.mu is held.
@@ -116,7 +111,7 @@ func (a *driverAlarm) setEarlier(tick int64) {
 func (a *driverAlarm) reset() {
 	s := a.shard
 	o := &s.owner
-	if s.config.Manual || s.closed.Load() {
+	if s.closed.Load() {
 		return
 	}
 	first, _ := o.wheel.first()

@@ -152,7 +152,7 @@ func (c *dueCalls) Put(timers []Timer, _ bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.queue.Push(timers)
-	if !c.engine.config.Manual { // Advance empties the queue
+	if !c.engine.opts.Manual { // Advance empties the queue
 		c.queue.Sweep(c.engine.liveFilter)
 	}
 }
@@ -225,7 +225,7 @@ func (c *dueCalls) hand(b []Timer) int {
 		c.going--
 		if !returned {
 			c.handed.Remove(handed)
-			c.queue.Push(b)
+			c.queue.Return(b)
 		}
 		c.idle.Ended(c.running + c.going)
 	}()

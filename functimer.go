@@ -70,7 +70,7 @@ func (t *FuncTimer) Reset(d time.Duration) bool {
 	if ref == nil {
 		panic("timingwheel: Reset of a FuncTimer that was not initialised")
 	}
-	now := ref.shard.reading()
+	now := ref.shard.config.Read()
 	if t.timeout.Load() != int64(d) { // a load costs less than a store
 		t.timeout.Store(int64(d))
 	}
@@ -89,7 +89,7 @@ func (t *FuncTimer) Touch() bool {
 	if ref == nil {
 		return false
 	}
-	return t.touch(ref.shard.reading())
+	return t.touch(ref.shard.config.Read())
 }
 
 // TouchFrom is like [FuncTimer.Touch] with now instead of the current time, and reads no clock if
@@ -119,7 +119,7 @@ func (t *FuncTimer) touch(now int64) bool {
 		switch {
 		case tick <= w.Tick() || tick <= s.config.ticks.Floor(s.now.Load()):
 			return true // further calls within the tick change nothing
-		case s.config.Manual:
+		case s.config.Manual != nil:
 			if moved, _ := c.lockAndMove(w, tick, true); moved {
 				return true
 			}

@@ -668,11 +668,13 @@ func (s *recordingWheel) requireInert(stale []Timer) {
 	require.Equal(s.t, pending, s.Len())
 }
 
-// skip moves the clock of one shard ahead by d and does not change the alarm. owner.mu is held.
+// skip moves the clock of a shard and of its wheel ahead by d and does not change the alarm. owner.mu
+// is held.
 func (s *shard) skip(d time.Duration) {
 	s.inbox.mu.Lock()
 	defer s.inbox.mu.Unlock()
 	s.config.Base = s.config.Base.Add(-d)
+	s.engine.config.Base = s.config.Base
 }
 
 // startDriver starts a driver. owner.mu is held.

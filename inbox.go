@@ -55,7 +55,7 @@ type inboxCounts struct {
 func (ib *inbox) init(s *shard) {
 	ib.shard, ib.first, ib.sweepAt, ib.now = s, never, inboxSize, s.config.Origin
 	ib.records.Closed = ib.closePage
-	if s.config.Manual {
+	if s.engine.opts.Manual {
 		ib.order = new(armOrder)
 	}
 	if rate := s.config.profileRate; rate > 0 {
@@ -70,7 +70,7 @@ func (ib *inbox) init(s *shard) {
 func (ib *inbox) noteReading(now int64) int64 {
 	s := ib.shard
 	switch {
-	case now == clock.Unread && (s.config.Manual || s.alarm.at.Load() != never):
+	case now == clock.Unread && s.alarm.at.Load() != never:
 		return max(ib.now, s.now.Load())
 	case now == clock.Unread: // the shard is idle, so its latest reading may be old
 		now = s.config.Read()
@@ -242,7 +242,8 @@ func (s *removalStack) take() uint64 {
 func (s *removalStack) len() int { return int(s.head.Load() >> 32) }
 
 // armOrder records the order in which the timers of a Manual shard were armed. Timers of one tick
-// run in that order. inbox.mu guards last, and is held while a timer gets its stamp.
+// run in that order. inbox.mu guards last, and is held while a timer gets its stamp. A nil armOrder
+// records nothing, and all timers count as collected.
 type armOrder struct {
 	stamps arena.Table[[arena.PageSize]atomic.Uint64]
 	last   uint64
@@ -262,16 +263,13 @@ func (a *armOrder) collect(i uint32) (stamp uint64, ok bool) {
 	return stamp, stamp&isCollected == 0
 }
 
-func (a *armOrder) uncollect(i uint32) {
-	if page := a.stamps.At(i >> arena.PageShift); page != nil {
-		page[i&arena.PageMask].And(^uint64(isCollected))
-	}
-}
-
-func (a *armOrder) collected(i uint32) bool { return a.read(i)&isCollected != 0 }
+func (a *armOrder) collected(i uint32) bool { return a == nil || a.read(i)&isCollected != 0 }
 
 // stamp gives record i the next number.
 func (a *armOrder) stamp(i uint32) {
+	if a == nil {
+		return
+	}
 	p := i >> arena.PageShift
 	page := a.stamps.At(p)
 	if page == nil {

@@ -32,7 +32,7 @@ func armSpread(tw *TimingWheel, n int, d time.Duration, f func()) []Timer {
 	timers := make([]Timer, n)
 	for i := range timers {
 		s := tw.engine.shards[i%len(tw.engine.shards)]
-		timers[i] = armOn(s, s.reading()+int64(d), f)
+		timers[i] = armOn(s, s.config.Read()+int64(d), f)
 	}
 	return timers
 }
@@ -80,7 +80,7 @@ func TestAtMostLimitBatchesRunAtOnce(t *testing.T) {
 	})
 	const n = 20 * perCallMax
 	for id := range n {
-		armOn(w.engine.shards[id%2], w.engine.reading()+int64(ms), id)
+		armOn(w.engine.shards[id%2], w.engine.config.Read()+int64(ms), id)
 	}
 	await(t, "the limit is reached", func() bool { return g.now.Load() == 3 })
 	await(t, "all others are due", func() bool { st := w.Stats(); return st.Due == st.Pending })
@@ -215,7 +215,7 @@ func TestShardsTakeTurnsAtALimitOfOne(t *testing.T) {
 	for range scaled(100) {
 		ran := make(chan struct{}, 3)
 		for _, s := range tw.engine.shards[1:] {
-			armOn(s, s.reading(), func() { ran <- struct{}{} })
+			armOn(s, s.config.Read(), func() { ran <- struct{}{} })
 		}
 		for range 3 {
 			receive(t, ran, "a callback of another shard")

@@ -31,7 +31,7 @@ func (c collected) compare(o collected) int {
 // advanceTo moves the clock of a Manual wheel, never back, and runs or hands over the due timers.
 // It returns the number of timers that it has claimed or handed over.
 func (e *engine) advanceTo(t time.Time) int {
-	if !e.config.Manual {
+	if !e.opts.Manual {
 		panic("timingwheel: Advance of a wheel that is not Manual")
 	}
 	if !e.advance.running.CompareAndSwap(false, true) {
@@ -40,7 +40,8 @@ func (e *engine) advanceTo(t time.Time) int {
 	defer e.advance.running.Store(false)
 	now, _ := e.config.Instant(t)
 	now = min(now, e.config.ticks.Begin(clock.LastTick)-1)
-	timers, all := e.takeLeft(e.advance.timers[:0]), e.advance.all[:0]
+	e.dropEnded()
+	timers, all := e.advance.timers[:0], e.advance.all[:0]
 	for k, s := range e.shards {
 		all = s.collectDue(all, k, now)
 	}
@@ -57,27 +58,14 @@ func (e *engine) advanceTo(t time.Time) int {
 	return e.serveDue()
 }
 
-// takeLeft takes the timers that are left in the queue because a callback panicked or exited. It
-// appends the flushed timers to flushed, and gives the others back to their shards.
-func (e *engine) takeLeft(flushed []Timer) []Timer {
+// dropEnded drops the entries of timers that were stopped or moved. Entries are left in the queue if
+// a callback has panicked or exited. Their timers are due before those that this Advance collects.
+func (e *engine) dropEnded() {
 	c := e.dues[0].(*dueCalls)
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	left := c.queue.Pop(nil, c.queue.Len())
-	c.mu.Unlock()
-	for _, t := range left {
-		if _, w, ok := t.load(); ok && w.Kind() == arena.Flushed {
-			flushed = append(flushed, t)
-			continue
-		}
-		s := t.ref.shard
-		s.owner.mu.Lock()
-		if t.isDue() {
-			s.inbox.order.uncollect(t.index)
-			s.owner.expired = append(s.owner.expired, t)
-		}
-		s.unlockAndDrain()
-	}
-	return flushed
+	c.queue.Push(slices.DeleteFunc(left, func(t Timer) bool { return !t.isDue() }))
 }
 
 // serveDue runs or hands over the due timers of a Manual wheel. If a callback has recovered from a
@@ -104,16 +92,12 @@ func (s *shard) collectDue(all []collected, k int, now int64) []collected {
 	o := &s.owner
 	now = max(now, s.now.Load())
 	o.tick = s.config.ticks.Floor(now)
-	for b := o.wheel.pop(o.tick); b != nil; b = o.wheel.pop(o.tick) {
-		for o.wheel.cascade.push(b); o.wheel.cascade.any(); {
-			o.move(&o.wheel.cascade.fine)
-			o.move(&o.wheel.cascade.coarse)
-		}
+	for !o.expire() {
 	}
 	s.inbox.mu.Lock()
 	defer s.inbox.mu.Unlock()
-	s.inbox.now = now
 	s.now.Store(now)
+	s.config.Manual.Store(now)
 	for _, t := range o.expired {
 		_, w, ok := t.load()
 		switch {

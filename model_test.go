@@ -620,7 +620,7 @@ func subjectOf[T any](e *engine, payload func(id int) T) subject {
 			return on(k, deadline, payload(id))
 		},
 		survey: e.survey, verifySurvey: e.verifySurvey,
-		advance: e.advanceTo, next: e.next, len: e.pending, stats: e.stats, stop: e.stop, now: e.clockTime,
+		advance: e.advanceTo, next: e.next, len: e.pending, stats: e.stats, stop: e.stop, now: e.config.Now,
 		verify: func() error {
 			for _, s := range e.shards {
 				s.owner.mu.Lock()

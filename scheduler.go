@@ -141,7 +141,7 @@ func (tw *TimingWheel) startPlan(p *plan) Timer {
 }
 
 // now returns the current time by both clocks.
-func (p *plan) now() time.Time { return p.handle.shard.wallNow() }
+func (p *plan) now() time.Time { return p.handle.shard.config.Now() }
 
 // runPlan is the code address of the callback of every plan.
 var runPlan = codeOf(new(plan).run)
@@ -298,7 +298,7 @@ func (p *plan) arm(next, before, now time.Time) {
 		if !next.Equal(r.planned) {
 			*r = pendingRun{planned: next, period: next.Sub(before), latest: deadline}
 			// In Manual mode and in a bubble there is only one clock.
-			r.byWall = !clock.IsMonotonic(next) && !s.config.Manual && clock.IsMonotonic(s.config.Base)
+			r.byWall = !clock.IsMonotonic(next) && s.config.Manual == nil && clock.IsMonotonic(s.config.Base)
 		}
 		r.deadline = min(deadline, r.latest)
 	}
@@ -346,7 +346,7 @@ func (p *plan) reschedule(deadline, now int64) bool {
 	}
 	s, next := p.handle.shard, p.pending
 	if now == clock.Unread {
-		now = s.reading()
+		now = s.config.Read()
 	}
 	deadline = max(deadline, now)
 	if s.config.ticks.Ceil(deadline) != s.config.ticks.Ceil(next.deadline) { // else only a Flush is undone

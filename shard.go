@@ -43,22 +43,24 @@ func newEngine(opts Options, origin int64, perCall int, newPayloads func() paylo
 		return nil, badOption("Executor", "a Limit that another wheel has", "a Limit of its own")
 	}
 	e := &engine{opts: opts, config: opts.config(), perCall: perCall, stopped: make(chan struct{})}
-	e.config.Timeline = clock.Timeline{Base: opts.Start, Origin: origin, Manual: opts.Manual}
+	e.config.Timeline = clock.Timeline{Base: opts.Start, Origin: origin}
 	e.config.Start()
+	if opts.Manual {
+		e.config.Timeline.Manual = new(atomic.Int64)
+		e.config.Timeline.Manual.Store(origin)
+		limited = nil
+	}
 	e.shards = make([]*shard, opts.Shards)
 	if opts.Shards > 1 {
 		e.routes = newRoutes(opts.Shards)
 	}
-	var alarms *alarm.Group
-	if !opts.Manual {
-		alarms = alarm.NewGroup(e.config.Read)
-	}
+	alarms := alarm.NewGroup(e.config.Read)
 	for i := range e.shards {
 		s := &shard{engine: e, config: e.config, payloads: newPayloads()}
 		if i == 0 || limited == nil && !opts.Manual {
 			e.dues = append(e.dues, e.newDue(opts.Executor, limited))
 		}
-		s.alarm.workersDrive = opts.Executor == nil && !opts.Manual
+		s.alarm.workersDrive = opts.Executor == nil
 		s.alarm.due = e.dues[len(e.dues)-1]
 		s.noPage.shard = s
 		s.now.Store(origin)
@@ -72,7 +74,7 @@ func newEngine(opts Options, origin int64, perCall int, newPayloads func() paylo
 
 // newDue returns the room for what is due: a pool, or calls for an executor and in Manual mode.
 func (e *engine) newDue(executor Executor, limited *limit) due {
-	if e.config.Manual || executor != nil && limited == nil {
+	if executor != nil && limited == nil {
 		return &dueCalls{engine: e, executor: executor}
 	}
 	// Workers of one shard would compete for its words and counters.
@@ -92,10 +94,6 @@ func (e *engine) pending() int {
 	}
 	return n
 }
-
-func (e *engine) clockTime() time.Time { return e.config.TimeAt(e.reading()) }
-
-func (e *engine) reading() int64 { return e.shards[0].reading() }
 
 // next returns the earliest time at which a shard has work to do, and false if no timer is pending.
 func (e *engine) next() (at time.Time, ok bool) {
@@ -143,7 +141,7 @@ type shard struct {
 	closed         atomic.Bool // no arm, Stop, Reschedule or claim succeeds any more
 	drainRequested atomic.Bool // a caller asks the owner to drain the inbox and the removals
 	alarm          driverAlarm
-	now            atomic.Int64 // ns: a time that has passed, stored by the owner; Manual: the clock
+	now            atomic.Int64 // ns: a time that has passed, stored by the owner
 
 	claimed  claimed
 	removals removalStack // records of stopped and of claimed timers
@@ -209,22 +207,6 @@ func (p *payloadsOf[T]) at(i uint32) T { return p.pages.At(i >> arena.PageShift)
 func (p *payloadsOf[T]) clear() { p.pages.Clear() }
 
 func (p *payloadsOf[T]) pageSize() uintptr { return unsafe.Sizeof([arena.PageSize]T{}) }
-
-func (s *shard) reading() int64 {
-	if s.config.Manual {
-		return s.now.Load()
-	}
-	return s.config.Read()
-}
-
-// wallNow returns the current time for plans, contexts and channels. It reads the wall clock too,
-// because a plan may follow dates and the wall clock may have been set since New.
-func (s *shard) wallNow() time.Time {
-	if s.config.Manual {
-		return s.config.TimeAt(s.now.Load())
-	}
-	return clock.Now()
-}
 
 // callerQuantum is the largest number of timers that a caller places, and the largest number that
 // it removes, in one call. Callers add fewer than that between two calls, so a backlog shrinks.

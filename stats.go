@@ -56,7 +56,7 @@ type Stats struct {
 
 func (e *engine) stats() Stats {
 	st := Stats{Name: e.opts.Name, Tick: time.Duration(e.config.ticks.Length()), Shards: len(e.shards), Panics: e.panics.Load()}
-	now := e.reading()
+	now := e.config.Read()
 	waits := e.funcTimers.planWaits.Load()
 	replaced := e.funcTimers.replaced.Load() // before the shards, so that the arms and the Stops are counted
 	for _, s := range e.shards {
@@ -70,7 +70,7 @@ func (e *engine) stats() Stats {
 			first = earliestOf(d.Waiting(math.MaxInt))
 		}
 		if first != never {
-			st.Overdue = max(st.Overdue, time.Duration(e.reading()-e.config.ticks.Begin(first)))
+			st.Overdue = max(st.Overdue, time.Duration(e.config.Read()-e.config.ticks.Begin(first)))
 		}
 	}
 	st.Lateness = e.lateness.snapshot()
@@ -212,7 +212,7 @@ func (st Stats) LogValue() slog.Value {
 
 // survey is [survey.Take]. It holds the owner.mu of a shard for step buckets at a time.
 func (e *engine) survey(step int) survey.Wheel {
-	now := e.reading()
+	now := e.config.Read()
 	tick := e.config.ticks.Floor(now)
 	v := survey.Wheel{Now: e.config.TimeAt(now), WheelSize: int(e.config.size), Stopped: isClosed(e.stopped)}
 	for l := range uint(e.config.last + 1) {
@@ -377,7 +377,7 @@ func (e *engine) eachSample(yield func(o *sampling.Origin, age, expires int64)) 
 		s.inbox.mu.Lock()
 		samples := slices.Clone(s.inbox.samples.All)
 		s.inbox.mu.Unlock()
-		now := s.reading()
+		now := s.config.Read()
 		for _, x := range samples {
 			if _, w, ok := x.Timer.pendingRecord(); ok {
 				yield(x.Origin, now-x.Origin.Armed, s.config.ticks.Begin(w.Tick())-now)
@@ -389,7 +389,7 @@ func (e *engine) eachSample(yield func(o *sampling.Origin, age, expires int64)) 
 // sample samples a timer that is being armed. inbox.mu is held.
 func (ib *inbox) sample(t Timer) {
 	ib.untilSample = ib.samples.Distance()
-	ib.samples.Set(t, sampling.Here(ib.shard.reading()))
+	ib.samples.Set(t, sampling.Here(ib.shard.config.Read()))
 }
 
 // isOver reports whether the timer has ended.

@@ -129,7 +129,7 @@ func (e *engine) flush() (n int) {
 	for k, s := range e.shards {
 		s.alarm.due.Put(timers[k], false)
 	}
-	if e.config.Manual {
+	if e.opts.Manual {
 		e.serveDue()
 		return n
 	}
@@ -155,7 +155,7 @@ func (s *shard) flush() (timers []Timer, n int) {
 			}
 			n++
 			o.counters.flushed++
-			if s.config.Manual || *o.store.pos(t.index) != 0 {
+			if s.config.Manual != nil || *o.store.pos(t.index) != 0 {
 				t.gen = w.Gen()
 				timers = append(timers, t)
 			}
@@ -176,7 +176,7 @@ func (l *lastingTimers) keep(s *shard, t Timer, w arena.Word) {
 	if l.timers == nil {
 		l.timers = make(map[Timer]*time.Timer)
 	}
-	d := time.Duration(s.config.ticks.Begin(w.Tick()) - s.reading())
+	d := time.Duration(s.config.ticks.Begin(w.Tick()) - s.config.Read())
 	if w.Kind() == arena.Flushed {
 		d = 0
 	}

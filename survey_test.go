@@ -80,8 +80,8 @@ func TestSurveyOfTheWorkedExample(t *testing.T) {
 	check([3]int{0, 0, 3}, [3]map[int]int{none, {2: 1}, {0: 1}}, 1, survey.Expiration{At: at(208), Level: 1, Timers: 1}, survey.Expiration{At: at(1216), Level: 2, Timers: 1})
 	tw.Advance(at(208))
 	check([3]int{0, 2, 3}, [3]map[int]int{{5: 1}, none, {0: 1}}, 1, survey.Expiration{At: at(213), Level: 0, Timers: 1}, survey.Expiration{At: at(1216), Level: 2, Timers: 1})
-	tw.Advance(at(1231)) // its bucket of level 1 expires at 1232
-	check([3]int{7, 1, 3}, [3]map[int]int{none, {1: 1}, none}, 0, survey.Expiration{At: at(1232), Level: 1, Timers: 1})
+	tw.Advance(at(1216)) // its bucket of level 1 expires at 1232
+	check([3]int{0, 0, 3}, [3]map[int]int{none, {2: 1}, none}, 0, survey.Expiration{At: at(1232), Level: 1, Timers: 1})
 	tw.Advance(at(1237))
 	check([3]int{5, 2, 3}, [3]map[int]int{none, none, none}, 0, []survey.Expiration(nil)...)
 }

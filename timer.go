@@ -41,8 +41,8 @@ func (t Timer) pendingRecord() (r record, w arena.Word, ok bool) {
 // isDue reports whether an entry of a queue of due timers may still be claimed.
 func (t Timer) isDue() bool {
 	_, w, ok := t.load()
-	s, k := t.ref.shard, w.Kind()
-	return ok && (k == arena.Flushed || k == arena.Placed && (!s.config.Manual || s.inbox.order.collected(t.index)))
+	k := w.Kind()
+	return ok && (k == arena.Flushed || k == arena.Placed && t.ref.shard.inbox.order.collected(t.index))
 }
 
 // Stop stops a pending timer and returns true. The callback then never starts, and what it refers
@@ -100,10 +100,7 @@ func (t Timer) Reschedule(d time.Duration) bool {
 		return false
 	}
 	s := t.ref.shard
-	now := s.now.Load()
-	if !s.config.Manual {
-		now = s.config.Read()
-	}
+	now := s.config.Read()
 	return t.rescheduleTo(clock.Later(now, int64(d)), now)
 }
 
@@ -142,7 +139,7 @@ func (t Timer) move(deadline, now int64, wait bool) bool {
 		}
 		switch w.Kind() {
 		case arena.Placed, arena.Staged:
-			if !s.config.Manual && w.Tick() <= tick {
+			if s.config.Manual == nil && w.Tick() <= tick {
 				if pg.Swap(t.index, w, w.WithBits(uint64(tick))) {
 					return true
 				}
@@ -225,7 +222,7 @@ func (r record) finishStop(to arena.Word) {
 // changed or the wheel is stopped. busy is true if inbox.mu is locked and wait is false.
 func (r record) lockAndMove(w arena.Word, tick int64, wait bool) (moved, busy bool) {
 	s := r.shard
-	if wait || s.config.Manual { // in Manual mode the order of the calls counts
+	if wait || s.config.Manual != nil { // in Manual mode the order of the calls counts
 		s.inbox.mu.Lock()
 	} else if !s.inbox.mu.TryLock() {
 		return false, true
@@ -248,7 +245,7 @@ func (r record) moveLocked(w arena.Word, tick int64) bool {
 	moved := w.WithBits(uint64(tick))
 	staged := w.Kind() == arena.Staged
 	// A timer that is moved later stays in its bucket, as in other modes, unless it is due.
-	stays := s.config.Manual && !staged && tick > old && old > now
+	stays := s.config.Manual != nil && !staged && tick > old && old > now
 	if !staged && !stays {
 		moved = moved.With(arena.Staged) | arena.Listed
 	}
@@ -256,9 +253,7 @@ func (r record) moveLocked(w arena.Word, tick int64) bool {
 		return false
 	}
 	s.inbox.counts.rescheduled++
-	if s.config.Manual {
-		s.inbox.order.stamp(r.index)
-	}
+	s.inbox.order.stamp(r.index)
 	switch {
 	case stays:
 	case staged:

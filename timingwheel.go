@@ -263,7 +263,7 @@ func SetDefault(tw *TimingWheel) {
 	if tw == nil {
 		panic("timingwheel: SetDefault of a nil wheel; it must be running")
 	}
-	if tw.engine.config.Manual {
+	if tw.engine.opts.Manual {
 		panic("timingwheel: SetDefault of a Manual wheel; it must run by itself")
 	}
 	defaultMu.Lock()
@@ -377,13 +377,10 @@ func (w *common) Shutdown(ctx context.Context) error {
 	return w.engine.shutdown(ctx)
 }
 
-// wallNow returns the current time for contexts and channels.
-func (tw *TimingWheel) wallNow() time.Time { return tw.engine.shards[0].wallNow() }
-
 // Now returns the time on the wheel's clock: the time of [New] plus what has passed on the
 // monotonic clock. Steps of the wall clock since New do not move it. In Manual mode Now returns the
 // time of the last [TimingWheel.Advance], or [Options.Start]. Now works on a stopped wheel as well.
-func (w *common) Now() time.Time { return w.engine.clockTime() }
+func (w *common) Now() time.Time { return w.engine.config.TimeAt(w.engine.config.Read()) }
 
 // Advance moves the clock of a Manual wheel to now and runs the callbacks that are due, in the
 // order of their ticks. If now is before the clock, the clock stays. Advance returns the number of

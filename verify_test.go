@@ -216,14 +216,14 @@ func verifyDue(s *shard) error {
 	if begun := s.claimed.flushBegun.Load(); begun > o.counters.flushed {
 		return fmt.Errorf("flushed: %d timers, and %d have begun", o.counters.flushed, begun)
 	}
-	if len(o.expired) > 0 && !s.config.Manual && s.alarm.at.Load() > o.tick {
+	if len(o.expired) > 0 && s.config.Manual == nil && s.alarm.at.Load() > o.tick {
 		return fmt.Errorf("S4: %d timers are due at tick %d and not queued, alarm at %d", len(o.expired), o.tick, s.alarm.at.Load())
 	}
 	return nil
 }
 
 func verifyAlarm(s *shard) error {
-	if s.config.Manual {
+	if s.config.Manual != nil {
 		return nil
 	}
 	at := s.alarm.at.Load()

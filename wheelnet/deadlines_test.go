@@ -552,7 +552,7 @@ func TestDeadlineIsAheadIfClockStartsIn1970(t *testing.T) {
 	tw := newWheel(t, timingwheel.Options{})
 	c, _ := newRecorded(tw)
 	timers := *c.timers
-	timers.Clock = &clock.Timeline{Base: time.Unix(20, 0), Manual: true} // Manual converts times without the wall clock
+	timers.Clock = &clock.Timeline{Base: time.Unix(20, 0), Manual: new(atomic.Int64)} // Manual converts times without the wall clock
 	c.timers = &timers
 	assert.EqualValues(t, time.Minute, c.readingOf(time.Unix(80, 0)))
 	for _, past := range []time.Time{time.Unix(1, 0), time.Unix(0, 1), time.Unix(-1, 0), time.Time{}.Add(1)} {

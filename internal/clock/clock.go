@@ -4,6 +4,7 @@ package clock
 
 import (
 	"math"
+	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
 	"time"
 )
 
@@ -14,7 +15,9 @@ const Unread = -1
 type Timeline struct {
 	Base   time.Time
 	Origin int64 // the reading at Base; 0 except in tests
-	Manual bool  // the clock does not run by itself
+
+	// Manual holds the reading of a clock that does not run by itself. Otherwise it is nil.
+	Manual *atomic.Int64
 }
 
 // Tests change these variables.
@@ -30,8 +33,22 @@ func (c *Timeline) Start() {
 	}
 }
 
-// Read reads the clock. It must not be called for a Manual clock.
-func (c *Timeline) Read() int64 { return int64(time.Since(c.Base)) + c.Origin }
+// Read reads the clock.
+func (c *Timeline) Read() int64 {
+	if c.Manual != nil {
+		return c.Manual.Load()
+	}
+	return int64(time.Since(c.Base)) + c.Origin
+}
+
+// Now returns the current time. If the clock is not Manual, it reads the wall clock too, because the
+// wall clock may have been set since Base.
+func (c *Timeline) Now() time.Time {
+	if c.Manual != nil {
+		return c.TimeAt(c.Read())
+	}
+	return Now()
+}
 
 func (c *Timeline) TimeAt(ns int64) time.Time { return c.Base.Add(time.Duration(ns - c.Origin)) }
 
@@ -45,7 +62,7 @@ func (c *Timeline) Instant(t time.Time) (deadline, now int64) {
 
 // Signed is Instant, but returns a negative result for a time before the first reading.
 func (c *Timeline) Signed(t time.Time) (at, now int64) {
-	if c.Manual || IsMonotonic(t) {
+	if c.Manual != nil || IsMonotonic(t) {
 		return Saturated(c.Origin, int64(t.Sub(c.Base))), Unread
 	}
 	date := Now()

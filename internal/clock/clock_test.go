@@ -3,6 +3,7 @@ package clock
 import (
 	"math"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -107,7 +108,7 @@ func TestLaterSaturates(t *testing.T) {
 func TestManualTimelineConvertsExactly(t *testing.T) {
 	t.Parallel()
 	for _, origin := range []int64{0, 1, 1 << 61} {
-		c := Timeline{Base: start, Origin: origin, Manual: true}
+		c := Timeline{Base: start, Origin: origin, Manual: new(atomic.Int64)}
 		for _, r := range []int64{origin, origin + 1, 0, 1, 1 << 62, math.MaxInt64} {
 			got, now := c.Instant(c.TimeAt(r))
 			require.Equal(t, r, got)
