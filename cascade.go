@@ -242,8 +242,7 @@ func (o *owner) expire() bool {
 	}
 	o.move(&o.wheel.cascade.fine)
 	o.move(&o.wheel.cascade.coarse)
-	first, _ := o.wheel.first()
-	return first > o.tick && !o.wheel.cascade.any()
+	return o.wheel.first() > o.tick && !o.wheel.cascade.any()
 }
 
 func (o *owner) move(buckets *[]*bucket) {

@@ -12,8 +12,8 @@ import (
 const driverActive = -1
 
 // driverAlarm starts the driver of a shard. If the alarm is off, the garbage collector can free the
-// wheel. In Manual mode the caller of Advance is the driver, which counts as active at all times, so
-// the alarm is never set.
+// wheel. In Manual mode the caller of Advance is the driver, which counts as active at all times,
+// so the alarm is never set.
 //
 // The state of the alarm is in at:
 //
@@ -114,7 +114,7 @@ func (a *driverAlarm) reset() {
 	if s.closed.Load() {
 		return
 	}
-	first, _ := o.wheel.first()
+	first := o.wheel.first()
 	if len(o.expired) > 0 || o.wheel.cascade.any() {
 		first = o.tick
 	}

@@ -668,8 +668,8 @@ func (s *recordingWheel) requireInert(stale []Timer) {
 	require.Equal(s.t, pending, s.Len())
 }
 
-// skip moves the clock of a shard and of its wheel ahead by d and does not change the alarm. owner.mu
-// is held.
+// skip moves the clock of a shard and of its wheel ahead by d and does not change the alarm.
+// owner.mu is held.
 func (s *shard) skip(d time.Duration) {
 	s.inbox.mu.Lock()
 	defer s.inbox.mu.Unlock()

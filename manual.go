@@ -58,8 +58,9 @@ func (e *engine) advanceTo(t time.Time) int {
 	return e.serveDue()
 }
 
-// dropEnded drops the entries of timers that were stopped or moved. Entries are left in the queue if
-// a callback has panicked or exited. Their timers are due before those that this Advance collects.
+// dropEnded drops the entries of timers that were stopped or moved. Entries are left in the queue
+// if a callback has panicked or exited. Their timers are due before those that this Advance
+// collects.
 func (e *engine) dropEnded() {
 	c := e.dues[0].(*dueCalls)
 	c.mu.Lock()

@@ -233,7 +233,7 @@ func (s *shard) tryDrain() {
 
 // unlock unlocks owner.mu, after it has moved the alarm if a bucket has to be taken earlier.
 func (s *shard) unlock() {
-	if first, ok := s.owner.wheel.first(); ok && first < s.alarm.at.Load() {
+	if s.owner.wheel.first() < s.alarm.at.Load() {
 		s.alarm.reset()
 	}
 	s.owner.mu.Unlock()
@@ -301,9 +301,7 @@ func (s *shard) nextDue() (int64, bool) {
 	o := &s.owner
 	tick := o.wheel.cur // for timers that have expired and are not moved or claimed yet
 	if s.pending() <= o.live() && o.wheel.cascade.live() == 0 {
-		if first, ok := o.wheel.first(); ok {
-			tick = first
-		}
+		tick = o.wheel.first()
 	}
 	return s.config.ticks.Begin(tick), true
 }

@@ -158,7 +158,7 @@ func TestShardVerifyFindsDamage(t *testing.T) {
 		"W1: H":      func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.store.all[0].heapIndex++ },
 		"W1: bucket": func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.store.all[0].at++ },
 		"W2: bucket": func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.wheel.cur = sh.owner.store.all[0].at + 1 },
-		"W4":         func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.wheel.empties++ },
+		"W4":         func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.wheel.live++ },
 		"W5: a bucket of the cascade": func(_ *recordingWheel, sh *shard, _ []Timer) {
 			sh.owner.wheel.cascade.coarse = []*bucket{{level: 1}}
 		},

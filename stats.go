@@ -129,7 +129,7 @@ func (s *shard) addPending(st *Stats, pending int, now int64) {
 	pending = max(pending, 0)
 	st.Pending += pending
 	st.Due += max(0, pending-o.live()) + int(o.counters.flushed-s.claimed.flushBegun.Load())
-	st.Buckets += len(o.store.all) - len(o.store.spare) - o.wheel.empties
+	st.Buckets += len(o.store.all) - len(o.store.spare)
 	levels := 0
 	for _, l := range o.wheel.levels {
 		if l.slots != nil {
@@ -147,7 +147,6 @@ func (o *owner) overdue(now int64) time.Duration {
 	if fine := o.wheel.cascade.fine; len(fine) > 0 {
 		first = min(first, fine[0].at)
 	}
-	o.wheel.first() // frees empty buckets
 	if b, ok := o.wheel.queue.Min(); ok && b.at <= o.shard.config.ticks.Floor(now) {
 		first = min(first, b.at)
 	}

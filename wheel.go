@@ -11,11 +11,10 @@ import (
 // Invariants, whenever no method is running:
 //
 //	W1  A bucket in a slot is queued and expires at the start of an interval of that slot.
-//	W2  No bucket with timers expires before the clock.
+//	W2  No bucket expires before the clock.
 //	W3  No timer has a tick before its bucket's expiration, except a timer that was moved to an
 //	    earlier deadline. Such a timer is in the inbox as well.
-//	W4  empties is the number of queued buckets without entries, and live is the number of entries
-//	    of all queued buckets.
+//	W4  A queued bucket has entries, and live is the number of entries of all queued buckets.
 //	W5  cascade.fine has buckets of level 0, and cascade.coarse those of other levels, in the order of
 //	    their levels.
 type wheel struct {
@@ -23,7 +22,6 @@ type wheel struct {
 	store   *bucketStore
 	levels  []level
 	queue   heap.Heap[*bucket]
-	empties int
 	live    int
 	cascade cascade
 	cur     int64 // the clock in ticks: every bucket with an earlier key has been taken
@@ -74,13 +72,9 @@ func (w *wheel) place(i uint32, tick int64) {
 	switch at := v << shift; {
 	case b == nil:
 		b = w.open(l, uint32(slot), at)
-	case b.live == 0:
-		w.empties--
-		if at != b.at {
-			w.retime(b, at)
-		}
-	case at < b.at:
-		w.retime(b, at)
+	case at < b.at: // on the last level, for a timer of an earlier round
+		b.at, b.key = at, at
+		w.queue.Fix(int(b.heapIndex))
 	}
 	w.store.append(b, i)
 	w.live++
@@ -124,88 +118,44 @@ func (w *wheel) open(l int, slot uint32, at int64) *bucket {
 	return b
 }
 
-// retime changes the expiration of a queued bucket: when a timer joins an empty bucket and, on the
-// last level, when a timer of an earlier round joins.
-func (w *wheel) retime(b *bucket, at int64) {
-	b.at, b.key = at, at
-	w.queue.Fix(int(b.heapIndex))
-}
-
-// unslot empties the slot of a bucket that has left the queue, and frees the bucket if it is empty.
-func (w *wheel) unslot(b *bucket) {
-	w.levels[b.level].slots[b.slot] = nil
-	w.live -= b.live
-	if b.live == 0 {
-		w.empties--
-		w.store.freeBucket(b)
-	}
-}
-
 // catchUp advances the clock of an idle wheel to a tick, but never past a bucket with timers. With
 // a clock that lags behind, place would choose a coarse bucket for a short timer.
 func (w *wheel) catchUp(tick int64) {
 	if tick <= w.cur {
 		return
 	}
-	if first, ok := w.first(); ok {
-		tick = max(w.cur, min(tick, first))
-	}
-	w.cur = tick
+	w.cur = max(w.cur, min(tick, w.first()))
 }
 
-// first returns the key of the first bucket with timers, or never and false. It frees the empty
-// buckets before it.
-func (w *wheel) first() (int64, bool) {
-	for {
-		top, ok := w.queue.Min()
-		if !ok {
-			return never, false
-		}
-		if top.live > 0 {
-			return top.key, true
-		}
-		w.unslot(w.queue.Remove(0))
+// first returns the key of the first bucket, or never.
+func (w *wheel) first() int64 {
+	if b, ok := w.queue.Min(); ok {
+		return b.key
 	}
+	return never
 }
 
 // pop removes the next bucket with a key up to the tick and advances the clock to it. If there is
 // none, it advances the clock to the tick and returns nil.
 func (w *wheel) pop(tick int64) *bucket {
-	first, ok := w.first()
-	if !ok || first > tick {
+	if w.first() > tick {
 		w.cur = max(w.cur, tick)
 		return nil
 	}
 	b := w.queue.Remove(0)
 	w.cur = max(w.cur, b.key)
-	w.unslot(b)
+	w.levels[b.level].slots[b.slot] = nil
+	w.live -= b.live
 	return b
 }
 
-// emptyMax is the number of empty buckets that may stay queued however few other buckets there are.
-const emptyMax = 64
-
-// timerRemoved counts a timer that was removed from queued bucket b. An empty bucket stays queued,
-// because in a loop of arm and stop the next timer joins it at once. It is freed when it reaches
-// the head of the queue or when empty buckets outnumber the others.
+// timerRemoved counts a timer that was removed from queued bucket b, and frees an empty bucket.
 func (w *wheel) timerRemoved(b *bucket) {
 	w.live--
-	if b.live > 0 {
-		return
-	}
-	w.empties++
-	if w.empties > emptyMax && w.empties > w.queue.Len()/2 {
-		w.sweep()
-	}
-}
-
-// sweep frees all empty queued buckets. O(buckets), and O(1) amortised for each bucket that became
-// empty, because at least half of them are empty.
-func (w *wheel) sweep() {
-	for i := w.queue.Len() - 1; i >= 0; i-- {
-		for i < w.queue.Len() && w.queue.At(i).live == 0 {
-			w.unslot(w.queue.Remove(i)) // index i now has another bucket, which may be empty too
-		}
+	if b.live == 0 {
+		w.queue.Remove(int(b.heapIndex))
+		w.levels[b.level].slots[b.slot] = nil
+		w.store.freeBucket(b)
 	}
 }
 

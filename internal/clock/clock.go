@@ -41,8 +41,8 @@ func (c *Timeline) Read() int64 {
 	return int64(time.Since(c.Base)) + c.Origin
 }
 
-// Now returns the current time. If the clock is not Manual, it reads the wall clock too, because the
-// wall clock may have been set since Base.
+// Now returns the current time. If the clock is not Manual, it reads the wall clock too, because
+// the wall clock may have been set since Base.
 func (c *Timeline) Now() time.Time {
 	if c.Manual != nil {
 		return c.TimeAt(c.Read())
