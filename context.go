@@ -1,6 +1,7 @@
 package timingwheel
 
 import (
+	"container/list"
 	"context"
 	"fmt"
 	"sync"
@@ -63,13 +64,10 @@ func (tw *TimingWheel) withDeadline(parent context.Context, t time.Time, left ti
 		c.deadline = earlier
 	} else if left <= 0 {
 		c.finish(late, true)
-	} else if p, own := parent.(*deadlineContext); own {
-		if !p.phase.Load().ended() { // p.Err would ask the parents of p, which may be a long chain
-			c.arm(tw, cancel, left, late)
-		}
-	} else if parent.Err() == nil {
+	} else {
 		c.arm(tw, cancel, left, late)
-		if _, ok := parent.(interface{ AfterFunc(f func()) func() bool }); ok {
+		_, own := parent.(*deadlineContext)
+		if _, ok := parent.(interface{ AfterFunc(f func()) func() bool }); ok && !own {
 			c.Done() // such a parent may count its children, so c registers now
 		}
 	}
@@ -85,13 +83,13 @@ func (tw *TimingWheel) withDeadline(parent context.Context, t time.Time, left ti
 // cause from a context of its own, which Value returns after the end.
 //
 // While package context cancels its contexts, it calls no foreign code, so this context may not
-// have been notified when its parent has ended. parentErr therefore asks the parent.
+// have been notified when its parent has ended. Err and Done therefore ask the parent.
 type deadlineContext struct {
 	parent   context.Context
 	deadline time.Time
 
-	// phase is nil until the first call of Done or the end. It is written after signal, and under
-	// mu until the end.
+	// phase is nil until the first call of Done or the end. It is written under mu, after
+	// signal.
 	phase atomic.Pointer[phase]
 	// signal has the channel: a doneChan, a context of package context below parent or, if the
 	// context ended before the first call of Done, any context that has ended.
@@ -106,7 +104,7 @@ type deadlineContext struct {
 type phase struct {
 	err        error           // nil while the context is live
 	cause      context.Context // a context of package context with the cause; nil: the parent has it
-	dependents *dependent      // guarded by deadlineContext.mu until the end
+	dependents *list.List      // of func(), or nil; guarded by deadlineContext.mu until the end
 	once       sync.Once       // calls the dependents; a second goroutine that ends the context waits
 }
 
@@ -163,25 +161,23 @@ func (c *deadlineContext) end() { c.finish(&timedOut, false) }
 func (c *deadlineContext) finish(late *phase, passed bool) {
 	parent := c.parentEnd()
 	c.mu.Lock()
-	p := c.phase.Load()
-	var stop func()
-	if !p.ended() {
-		p, stop = c.endLocked(p, parent, late, passed), c.stop
-		c.stop = nil
+	p, stop := c.phase.Load(), c.stop
+	if c.stop = nil; !p.ended() {
+		p = c.endLocked(p, parent, late, passed)
 	}
 	c.mu.Unlock()
 	if stop != nil {
 		stop()
 	}
 	<-c.signal.Done() // another goroutine may still be about to close the channel
-	if p.dependents == nil {
-		return
-	}
 	p.once.Do(func() {
-		for d := p.dependents; d != nil; d = d.next {
-			d.f()
+		if p.dependents == nil {
+			return
 		}
-		c.phase.Store(&phase{err: p.err, cause: p.cause})
+		for d := p.dependents.Front(); d != nil; d = d.Next() {
+			d.Value.(func())()
+		}
+		p.dependents = nil
 	})
 }
 
@@ -210,33 +206,30 @@ func (c *deadlineContext) endLocked(p, parent, late *phase, passed bool) *phase 
 	return next
 }
 
+// above returns the context that shows the end of the parent. A signal of package context ends
+// together with the parent, and its Err calls no method of the parent.
+func (c *deadlineContext) above() context.Context {
+	if c.phase.Load() != nil {
+		if _, ok := c.signal.(doneChan); !ok {
+			return c.signal
+		}
+	}
+	return c.parent
+}
+
 // parentEnd returns the phase for a context whose parent has ended, or nil if the parent is live.
 // The cause of a foreign parent is fixed now: the contexts above the parent may end later.
 func (c *deadlineContext) parentEnd() *phase {
-	err := c.parentErr()
+	above := c.above()
+	err := above.Err()
 	if err == nil {
 		return nil
 	}
 	end := &phase{err: err}
-	if c.phase.Load() != nil {
-		if _, ok := c.signal.(doneChan); !ok {
-			end.cause = c.signal
-		}
-	} else if _, own := c.parent.(*deadlineContext); !own {
-		end.cause = causeContext(context.Cause(c.parent))
+	if _, own := c.parent.(*deadlineContext); !own {
+		end.cause = causeContext(context.Cause(above))
 	}
 	return end
-}
-
-// parentErr returns the error of the parent if the parent has ended. A signal of package context
-// ends together with the parent, and its Err calls no method of the parent.
-func (c *deadlineContext) parentErr() error {
-	if c.phase.Load() != nil {
-		if _, ok := c.signal.(doneChan); !ok {
-			return c.signal.Err()
-		}
-	}
-	return c.parent.Err()
 }
 
 // Deadline implements context.Context.
@@ -246,7 +239,7 @@ func (c *deadlineContext) Deadline() (time.Time, bool) { return c.deadline, true
 func (c *deadlineContext) Done() <-chan struct{} {
 	if p := c.phase.Load(); p == nil {
 		c.watch()
-	} else if p.err == nil && c.parentErr() != nil { // the context may not have been notified yet
+	} else if p.err == nil && c.above().Err() != nil { // the context may not have been notified yet
 		c.end()
 	}
 	return c.signal.Done()
@@ -256,7 +249,7 @@ func (c *deadlineContext) Done() <-chan struct{} {
 func (c *deadlineContext) Err() error {
 	p := c.phase.Load()
 	if !p.ended() {
-		if c.parentErr() == nil {
+		if c.above().Err() == nil {
 			return nil
 		}
 		c.end()
@@ -305,52 +298,31 @@ func (c *deadlineContext) watch() {
 			own = p
 		}
 	}
-	if done == nil || own != nil {
+	switch {
+	case done == nil:
 		signal = make(doneChan)
-	} else {
+	case own == nil:
 		signal, stop = context.WithCancel(c.parent)
+	default:
+		d := own.addDependent(c.end)
+		if d == nil {
+			c.end()
+			return
+		}
+		signal, stop = make(doneChan), func() { own.drop(d) }
 	}
 	c.mu.Lock()
-	if c.phase.Load() != nil { // another goroutine was first, or the context has ended
-		c.mu.Unlock()
-		if stop != nil {
-			stop()
-		}
-		return
+	first := c.phase.Load() == nil // otherwise another goroutine was first, or the context has ended
+	if first {
+		c.signal, c.stop = signal, stop
+		c.phase.Store(&open)
 	}
-	c.signal, c.stop = signal, stop
-	c.phase.Store(&open)
 	c.mu.Unlock()
-	if own != nil {
-		if d := own.addDependent(c.end); d != nil {
-			c.watched(func() { d.drop() })
-		} else {
-			c.end()
-		}
+	if !first && stop != nil {
+		stop()
 	} else if signal.Err() != nil {
 		c.end()
 	}
-}
-
-// watched stores stop, which unregisters the context from its parent. If the context has ended,
-// watched calls stop instead.
-func (c *deadlineContext) watched(stop func()) {
-	c.mu.Lock()
-	over := c.phase.Load().ended()
-	if !over {
-		c.stop = stop
-	}
-	c.mu.Unlock()
-	if over {
-		stop()
-	}
-}
-
-// dependent is a function that is called at the end of a context.
-type dependent struct {
-	of         *deadlineContext
-	f          func()     // guarded by of.mu; nil after drop
-	prev, next *dependent // guarded by of.mu until the end
 }
 
 // AfterFunc is the method by which package context registers its contexts with this one. The
@@ -358,57 +330,43 @@ type dependent struct {
 // that package context passes never block. If f called cancel, f would wait for itself.
 func (c *deadlineContext) AfterFunc(f func()) (stop func() bool) {
 	if d := c.addDependent(f); d != nil {
-		return d.drop
+		return func() bool { return c.drop(d) }
 	}
 	go f() // the caller may hold a lock that f takes
 	return func() bool { return false }
 }
 
-// addDependent adds a dependent and returns it. It returns nil if the context has ended.
-func (c *deadlineContext) addDependent(f func()) *dependent {
+// addDependent adds a function that is called at the end of the context. It returns nil if the
+// context has ended.
+func (c *deadlineContext) addDependent(f func()) *list.Element {
 	c.watch()
-	c.mu.Lock()
-	p := c.phase.Load()
-	if p.ended() {
-		c.mu.Unlock()
-		return nil
-	}
-	first := p == &open
-	if first {
-		p = new(phase)
-		c.phase.Store(p)
-	}
-	d := &dependent{of: c, f: f, next: p.dependents}
-	if d.next != nil {
-		d.next.prev = d
-	}
-	p.dependents = d
-	stop := c.stop
-	c.mu.Unlock()
-	if _, own := c.signal.(doneChan); first && !own {
-		forget := context.AfterFunc(c.signal, c.end)
-		c.watched(func() { forget(); stop() })
-	}
-	return d
-}
-
-// drop removes the dependent. It returns false if the dependent was removed before or the context
-// has ended.
-func (d *dependent) drop() bool {
-	c := d.of
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.phase.Load()
-	if p.ended() || d.f == nil {
+	if p.ended() {
+		return nil
+	}
+	if p == &open {
+		p = &phase{dependents: list.New()}
+		c.phase.Store(p)
+		if _, own := c.signal.(doneChan); !own {
+			forget, stop := context.AfterFunc(c.signal, c.end), c.stop
+			c.stop = func() { forget(); stop() }
+		}
+	}
+	return p.dependents.PushBack(f)
+}
+
+// drop removes a dependent. It returns false if the dependent was removed before or the context has
+// ended.
+func (c *deadlineContext) drop(d *list.Element) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.phase.Load()
+	if p.ended() || d.Value == nil {
 		return false
 	}
-	if d.f = nil; d.prev != nil {
-		d.prev.next = d.next
-	} else {
-		p.dependents = d.next
-	}
-	if d.next != nil {
-		d.next.prev = d.prev
-	}
+	p.dependents.Remove(d)
+	d.Value = nil
 	return true
 }

@@ -568,10 +568,8 @@ func dependents(ctx context.Context) (n int) {
 	c := ctx.(*deadlineContext)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p := c.phase.Load(); p != nil {
-		for d := p.dependents; d != nil; d = d.next {
-			n++
-		}
+	if p := c.phase.Load(); p != nil && p.dependents != nil {
+		n = p.dependents.Len()
 	}
 	return n
 }
