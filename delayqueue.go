@@ -77,17 +77,17 @@ func (e *element[T]) SetHeapIndex(i int) { e.index = i }
 
 // Due returns the time at which the element is due. It returns false if the element has left the
 // queue.
-func (e *Delayed[T]) Due() (time.Time, bool) {
+func (e *Delayed[T]) Due() (due time.Time, ok bool) {
 	if e == nil || e.queue == nil {
-		return time.Time{}, false
+		return due, false
 	}
 	q := e.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.holdsLocked(e) {
-		return time.Time{}, false
+	if ok = q.holdsLocked(e); ok {
+		due = q.timeline.TimeAt(e.due)
 	}
-	return q.timeline.TimeAt(e.due), true
+	return due, ok
 }
 
 // Push adds v, which is due once delay has passed, and returns its handle. If delay is zero, v is
@@ -96,7 +96,7 @@ func (e *Delayed[T]) Due() (time.Time, bool) {
 func (q *DelayQueue[T]) Push(v T, delay time.Duration) *Delayed[T] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.pushLocked(v, clock.Saturated(q.nowLocked(), int64(delay)))
+	return q.addLocked(&element[T]{queue: q, value: v}, clock.Saturated(q.nowLocked(), int64(delay)))
 }
 
 // PushAt adds v, which is due at t, and returns its handle. A t that has passed is due at once. For
@@ -107,7 +107,7 @@ func (q *DelayQueue[T]) PushAt(v T, t time.Time) *Delayed[T] {
 	defer q.mu.Unlock()
 	q.timeline.Start()
 	due, _ := q.timeline.Signed(t)
-	return q.pushLocked(v, due)
+	return q.addLocked(&element[T]{queue: q, value: v}, due)
 }
 
 // Take waits until the first element is due, removes it and returns its value. If ctx ends first,
@@ -179,13 +179,8 @@ func (q *DelayQueue[T]) Reset(e *Delayed[T], delay time.Duration) bool {
 	if !q.holdsLocked(e) {
 		return false
 	}
-	old := e.due
-	e.due = clock.Saturated(q.nowLocked(), int64(delay))
-	q.seq++
-	e.seq = q.seq
-	if q.heap.Fix(e.index); e.index == 0 && e.due < old {
-		q.wakeLocked()
-	}
+	q.heap.Remove(e.index)
+	q.addLocked((*element[T])(e), clock.Saturated(q.nowLocked(), int64(delay)))
 	return true
 }
 
@@ -284,9 +279,9 @@ func (q *DelayQueue[T]) take(ctx context.Context) (*element[T], T, error) {
 	}
 }
 
-func (q *DelayQueue[T]) pushLocked(v T, due int64) *Delayed[T] {
+func (q *DelayQueue[T]) addLocked(e *element[T], due int64) *Delayed[T] {
 	q.seq++
-	e := &element[T]{queue: q, due: due, seq: q.seq, value: v}
+	e.due, e.seq = due, q.seq
 	q.insertLocked(e)
 	return (*Delayed[T])(e)
 }
