@@ -1,6 +1,7 @@
 package timingwheel
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"sync"
@@ -36,8 +37,7 @@ func (tw *TimingWheel) After(d time.Duration) <-chan time.Time {
 // wheel nothing is sent.
 func (tw *TimingWheel) NewChannelTimer(d time.Duration) *ChannelTimer {
 	t := new(ChannelTimer)
-	t.emitter.start(tw, d)
-	t.C = t.emitter.c
+	t.C = t.emitter.start(tw, d)
 	return t
 }
 
@@ -85,8 +85,7 @@ func (tw *TimingWheel) NewTicker(d time.Duration) *Ticker {
 	mustBePositive("NewTicker", d)
 	t := new(Ticker)
 	t.emitter.ticks = true
-	t.emitter.start(tw, d)
-	t.C = t.emitter.c
+	t.C = t.emitter.start(tw, d)
 	return t
 }
 
@@ -177,11 +176,12 @@ func (e *emitter) mustBeMade(method, kind string) {
 	}
 }
 
-// start arms a new emitter, d from now.
-func (e *emitter) start(tw *TimingWheel, d time.Duration) {
+// start arms a new emitter, d from now, and returns its channel.
+func (e *emitter) start(tw *TimingWheel, d time.Duration) <-chan time.Time {
 	e.c = make(chan time.Time, 1)
 	e.timer.init(tw.engine, e.fire)
 	e.reset(d)
+	return e.c
 }
 
 // fire is the callback of the timer.
@@ -236,10 +236,9 @@ func (e *emitter) reset(d time.Duration) bool {
 // timer was pending before. Otherwise, if it was armed, its call is to come, or the wheel's Stop
 // has discarded it. disarmed reports whether a value could still have been received.
 func (e *emitter) disarmed(pending bool) bool {
-	active := e.empty() || pending
+	active := e.empty() || e.armed && !e.timer.engine().shards[0].closed.Load()
 	if e.armed && !pending {
 		e.late++
-		active = active || !e.timer.engine().shards[0].closed.Load()
 	}
 	e.armed = false
 	return active
@@ -284,10 +283,7 @@ func (tw *TimingWheel) Sleep(ctx context.Context, d time.Duration) error {
 		return nil
 	}
 	t.Stop()
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return ErrStopped
+	return cmp.Or(ctx.Err(), ErrStopped)
 }
 
 // Sleep blocks until d has passed on the wheel of [Default], or returns ctx.Err() if ctx ends

@@ -134,8 +134,6 @@ func (tw *TimingWheel) startPlan(p *plan) Timer {
 	if p.arm(first, now, now); p.planner == nil {
 		return Timer{}
 	}
-	h, _ := p.timer.handle()
-	p.origin = h.origin()
 	p.handle.plan = p
 	return Timer{ref: &p.handle}
 }
@@ -285,14 +283,14 @@ func (p *plan) correct(c planner.Planner, r pendingRun, next, before, now time.T
 func (p *plan) arm(next, before, now time.Time) {
 	s, first, r := p.handle.shard, p.handle.plan == nil, &p.pending // startPlan sets handle.plan later
 	switch {
-	case p.planner == nil:
-		return
-	case next.IsZero() && !p.moved, s.closed.Load() && !first:
-		p.finish()
+	case !first && p.ended(): // if the wheel is stopped, the first run counts in Stats.Rejected
 		return
 	case p.moved:
 		*r = pendingRun{deadline: p.movedTo}
 		p.moved = false
+	case next.IsZero():
+		p.finish()
+		return
 	default:
 		deadline, _ := s.config.Instant(next)
 		if !next.Equal(r.planned) {
@@ -308,13 +306,13 @@ func (p *plan) arm(next, before, now time.Time) {
 		r.checkAt = min(r.deadline, clock.Later(reading, int64(clock.Compare)))
 	}
 	p.timer.resetTo(r.checkAt, reading, 0)
-	if r.flushes = p.flushes(); s.closed.Load() {
-		p.finish()
-	}
-	if !first {
-		h, _ := p.timer.handle()
+	r.flushes = p.flushes()
+	if h, _ := p.timer.handle(); first {
+		p.origin = h.origin()
+	} else {
 		h.sampleAs(p.origin)
 	}
+	p.ended() // if the wheel was stopped meanwhile
 }
 
 // flushes returns the number of Flushes that have begun.

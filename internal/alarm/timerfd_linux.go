@@ -133,9 +133,9 @@ func (g *Group) open() bool {
 func (g *Group) wait(file *os.File, conn syscall.RawConn) {
 	waited := false
 	wentOff := func(uintptr) bool { // is called before and after the wait
-		before := !waited && g.read() < g.next.Load()
+		past := waited || g.read() >= g.next.Load()
 		waited = true
-		return !before
+		return past
 	}
 	for open := true; open; {
 		waited = false
