@@ -236,7 +236,7 @@ func (e *emitter) reset(d time.Duration) bool {
 // timer was pending before. Otherwise, if it was armed, its call is to come, or the wheel's Stop
 // has discarded it. disarmed reports whether a value could still have been received.
 func (e *emitter) disarmed(pending bool) bool {
-	active := e.empty() || e.armed && !e.timer.engine().shards[0].closed.Load()
+	active := e.empty() || pending || e.armed && !e.timer.engine().shards[0].closed.Load()
 	if e.armed && !pending {
 		e.late++
 	}

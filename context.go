@@ -64,10 +64,13 @@ func (tw *TimingWheel) withDeadline(parent context.Context, t time.Time, left ti
 		c.deadline = earlier
 	} else if left <= 0 {
 		c.finish(late, true)
-	} else {
+	} else if p, own := parent.(*deadlineContext); own {
+		if !p.phase.Load().ended() { // p.Err would ask the parents of p, which may be a long chain
+			c.arm(tw, cancel, left, late)
+		}
+	} else if parent.Err() == nil {
 		c.arm(tw, cancel, left, late)
-		_, own := parent.(*deadlineContext)
-		if _, ok := parent.(interface{ AfterFunc(f func()) func() bool }); ok && !own {
+		if _, ok := parent.(interface{ AfterFunc(f func()) func() bool }); ok {
 			c.Done() // such a parent may count its children, so c registers now
 		}
 	}
@@ -88,8 +91,7 @@ type deadlineContext struct {
 	parent   context.Context
 	deadline time.Time
 
-	// phase is nil until the first call of Done or the end. It is written under mu, after
-	// signal.
+	// phase is nil until the first call of Done or the end. It is written under mu, after signal.
 	phase atomic.Pointer[phase]
 	// signal has the channel: a doneChan, a context of package context below parent or, if the
 	// context ended before the first call of Done, any context that has ended.
