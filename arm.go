@@ -110,7 +110,7 @@ func (ib *inbox) openPage() {
 		ib.mu.Unlock()
 		panic("timingwheel: a shard is full: more than 2^29 timers; use more shards")
 	}
-	ib.records.Open(p, ib.next.records)
+	ib.records.Open(ib.next.records)
 	s.payloads.setPage(p, ib.next.payloads)
 	ib.next.ref.page.Store(ib.next.records)
 	ib.refs.Set(p, ib.next.ref)
@@ -124,9 +124,14 @@ type page struct {
 	ref      *pageRef
 }
 
-func (ib *inbox) closePage(p int) {
+// putRecord frees a record whose timer has ended, unless it is exhausted, and perhaps its page.
+func (ib *inbox) putRecord(i uint32) {
+	if !ib.records.Put(i, !loadWord(&ib.records.Pages, i).Exhausted()) {
+		return
+	}
+	p := int(i >> arena.PageShift)
 	ib.shard.payloads.setPage(p, nil)
-	ib.refs.At(uint32(p)).page.Store(nil)
+	ib.refs.At(i >> arena.PageShift).page.Store(nil)
 	ib.refs.Set(p, nil)
 	if ib.order != nil {
 		ib.order.stamps.Set(p, nil)

@@ -65,73 +65,30 @@ type chunkPage struct {
 	meta    [chunkPageSize]chunkMeta
 }
 
-// chunks is the store of all chunks of a shard. Chunk 0 does not exist.
-type chunks struct {
-	pages []*chunkPage
-	pager arena.Pager
-}
-
-func (cs *chunks) meta(c uint32) *chunkMeta {
-	pg := cs.pages[c>>chunkPageShift]
-	if pg == nil { // never; see arena.Page.Load
-		return nil
-	}
-	return &pg.meta[c&chunkPageMask]
-}
-
-// both also returns the entries. c may be 0.
-func (cs *chunks) both(c uint32) (*chunkMeta, *[chunkSize]uint32) {
-	p := c >> chunkPageShift
-	if int(p) >= len(cs.pages) || cs.pages[p] == nil {
-		return nil, nil
-	}
-	pg := cs.pages[p]
-	return &pg.meta[c&chunkPageMask], &pg.entries[c&chunkPageMask]
-}
-
-// alloc returns an empty chunk that belongs to the bucket with the given id.
-func (cs *chunks) alloc(id uint32) (uint32, *chunkMeta) {
-	page, record, ok := cs.pager.Take()
-	if !ok {
-		cs.open(cs.pager.Next())
-		page, record, _ = cs.pager.Take()
-	}
-	c := uint32(page)<<chunkPageShift | record
-	m := cs.meta(c)
-	*m = chunkMeta{bucket: id}
-	return c, m
-}
-
-func (cs *chunks) open(p int) {
-	if p >= chunkPagesMax {
-		panic("timingwheel: a shard is full: more than 2^27 chunks of timers; use more shards")
-	}
-	pg := new(chunkPage)
-	if p == len(cs.pages) {
-		cs.pages = append(cs.pages, pg)
-	} else {
-		cs.pages[p] = pg
-	}
-	cs.pager.Open(p, chunkPageSize)
-	if p == 0 {
-		cs.pager.Take() // chunk 0: a position of 0 means none
-	}
-}
-
-func (cs *chunks) free(c uint32) {
-	p := int(c >> chunkPageShift)
-	if cs.pager.Put(p, c&chunkPageMask, true) {
-		cs.pages[p] = nil
-		cs.pager.Close(p)
-	}
-}
-
 // bucketStore holds the buckets of a shard and writes the position of each entry to its record.
 type bucketStore struct {
 	records *arena.Table[arena.Page]
-	chunks  chunks
-	all     []*bucket // by id; the unused ones are in spare
+	chunks  arena.Slab[chunkPage] // chunk 0 is in no list
+	all     []*bucket             // by id; the unused ones are in spare
 	spare   []*bucket
+}
+
+func (bs *bucketStore) init(records *arena.Table[arena.Page]) {
+	bs.records, bs.chunks.Shift = records, chunkPageShift
+}
+
+func (bs *bucketStore) meta(c uint32) *chunkMeta {
+	m, _ := bs.chunk(c)
+	return m
+}
+
+// chunk returns a chunk and its entries. c may be 0.
+func (bs *bucketStore) chunk(c uint32) (*chunkMeta, *[chunkSize]uint32) {
+	pg := bs.chunks.Pages.At(c >> chunkPageShift)
+	if pg == nil { // see arena.Page.Load
+		return nil, nil
+	}
+	return &pg.meta[c&chunkPageMask], &pg.entries[c&chunkPageMask]
 }
 
 func (bs *bucketStore) pos(i uint32) *uint32 {
@@ -140,10 +97,6 @@ func (bs *bucketStore) pos(i uint32) *uint32 {
 		return nil
 	}
 	return &pg.Pos[i&arena.PageMask]
-}
-
-func (bs *bucketStore) word(i uint32) arena.Word {
-	return loadWord(bs.records, i)
 }
 
 // loadWord returns the word of record i, or 0 if its page is gone.
@@ -172,10 +125,10 @@ func (bs *bucketStore) freeBucket(b *bucket) { bs.spare = append(bs.spare, b) }
 
 func (bs *bucketStore) append(b *bucket, i uint32) {
 	c := b.tail
-	m, entries := bs.chunks.both(c)
+	m, entries := bs.chunk(c)
 	if c == 0 || m.full() {
 		c = bs.addChunk(b)
-		m, entries = bs.chunks.both(c)
+		m, entries = bs.chunk(c)
 	}
 	off := uint32(bits.Len32(m.alive)) & chunkMask
 	m.alive |= 1 << off
@@ -185,21 +138,36 @@ func (bs *bucketStore) append(b *bucket, i uint32) {
 }
 
 func (bs *bucketStore) addChunk(b *bucket) uint32 {
-	c, m := bs.chunks.alloc(b.id)
-	m.prev = b.tail
+	c, ok := bs.chunks.Take()
+	if !ok {
+		bs.openPage()
+		c, _ = bs.chunks.Take()
+	}
+	*bs.meta(c) = chunkMeta{prev: b.tail, bucket: b.id}
 	if b.tail == 0 {
 		b.head = c
 	} else {
-		bs.chunks.meta(b.tail).next = c
+		bs.meta(b.tail).next = c
 	}
 	b.tail = c
 	return c
 }
 
+func (bs *bucketStore) openPage() {
+	p := bs.chunks.Next()
+	if p >= chunkPagesMax {
+		panic("timingwheel: a shard is full: more than 2^27 chunks of timers; use more shards")
+	}
+	bs.chunks.Open(new(chunkPage))
+	if p == 0 {
+		bs.chunks.Take() // chunk 0: a position of 0 means none
+	}
+}
+
 // remove removes the entry at pos and returns its bucket. It frees a chunk without entries. O(1).
 func (bs *bucketStore) remove(pos uint32) *bucket {
 	c := pos >> chunkShift
-	m := bs.chunks.meta(c)
+	m := bs.meta(c)
 	m.alive &^= 1 << (pos & chunkMask)
 	b := bs.all[m.bucket]
 	b.live--
@@ -214,20 +182,20 @@ func (bs *bucketStore) unlink(b *bucket, c uint32, m *chunkMeta) {
 	if m.prev == 0 {
 		b.head = m.next
 	} else {
-		bs.chunks.meta(m.prev).next = m.next
+		bs.meta(m.prev).next = m.next
 	}
 	if m.next == 0 {
 		b.tail = m.prev
 	} else {
-		bs.chunks.meta(m.next).prev = m.prev
+		bs.meta(m.next).prev = m.prev
 	}
-	bs.chunks.free(c)
+	bs.chunks.Put(c, true)
 }
 
 // takeChunk removes the entries of the first chunk of b, in order. b must not be empty.
 func (bs *bucketStore) takeChunk(b *bucket, to *[chunkSize]uint32) (n int) {
 	c := b.head
-	m, from := bs.chunks.both(c)
+	m, from := bs.chunk(c)
 	for ; m.alive != 0; m.alive &= m.alive - 1 {
 		i := from[bits.TrailingZeros32(m.alive)]
 		*bs.pos(i) = 0

@@ -24,16 +24,11 @@ func TestSizesOfBuckets(t *testing.T) {
 }
 
 // chunksUsed returns the number of chunks in lists.
-func (cs *chunks) used() (n int) {
-	for p, pg := range cs.pages {
-		if pg != nil {
-			n += cs.pager.Used(p)
-		}
+func (bs *bucketStore) chunksUsed() (n int) {
+	for p := range bs.chunks.Len() {
+		n += bs.chunks.Used(p)
 	}
-	if len(cs.pages) > 0 && cs.pages[0] != nil {
-		n-- // chunk 0 is in no list
-	}
-	return n
+	return max(0, n-1) // chunk 0 is in no list
 }
 
 // removal is an order in which timers are stopped.

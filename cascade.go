@@ -42,7 +42,7 @@ func (o *owner) init(s *shard) {
 	o.shard = s
 	o.tick = s.config.ticks.Floor(s.config.Origin)
 	o.arrivals.first = never
-	o.store.records = &s.inbox.records.Pages
+	o.store.init(&s.inbox.records.Pages)
 	o.wheel.init(s.config.geometry, &o.store, o.tick)
 }
 
@@ -83,7 +83,7 @@ func (o *owner) reclaim() {
 	ib.mu.Lock()
 	defer ib.mu.Unlock()
 	for _, i := range o.freed {
-		ib.records.Put(i)
+		ib.putRecord(i)
 	}
 	o.freed = o.freed[:0]
 }

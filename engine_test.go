@@ -186,9 +186,8 @@ func TestLastGenerationOfEveryKindOfTimer(t *testing.T) {
 func lastButOne(s *shard) {
 	s.inbox.mu.Lock()
 	defer s.inbox.mu.Unlock()
-	for p := range uint32(s.inbox.records.Len()) {
+	for _, pg := range s.inbox.records.Pages.All {
 		for k := range uint32(arena.PageSize) {
-			pg := s.inbox.records.Pages.At(p)
 			pg.Store(k, pg.Load(k)|(1<<20-1<<7))
 		}
 	}
@@ -251,8 +250,8 @@ func TestPagesAreGivenBackAfterASpike(t *testing.T) {
 			end(s, timers)
 			require.Zero(t, s.Len())
 			require.LessOrEqual(t, sh.inbox.records.OpenPages, 2, "an empty page, and the page of the free records of the inbox")
-			require.LessOrEqual(t, sh.owner.store.chunks.used(), 2)
-			require.LessOrEqual(t, sh.owner.store.chunks.pager.OpenPages, 2)
+			require.LessOrEqual(t, sh.owner.store.chunksUsed(), 2)
+			require.LessOrEqual(t, sh.owner.store.chunks.OpenPages, 2)
 			for p := range uint32(40) {
 				require.Equal(t, sh.inbox.records.Pages.At(p) == nil, payloadsIn[func()](sh).pages.At(p) == nil, "payloads of page %d", p)
 			}

@@ -30,7 +30,7 @@ const (
 type inbox struct {
 	shard   *shard
 	mu      sync.Mutex
-	records arena.Records // the pages are read without mu
+	records arena.Slab[arena.Page] // the pages are read without mu
 	refs    arena.Table[pageRef]
 	next    *page     // allocated and not opened yet
 	order   *armOrder // Manual mode; else nil
@@ -54,7 +54,7 @@ type inboxCounts struct {
 
 func (ib *inbox) init(s *shard) {
 	ib.shard, ib.first, ib.sweepAt, ib.now = s, never, inboxSize, s.config.Origin
-	ib.records.Closed = ib.closePage
+	ib.records.Shift = arena.PageShift
 	if s.engine.opts.Manual {
 		ib.order = new(armOrder)
 	}
@@ -137,7 +137,7 @@ func (ib *inbox) sweep() (shouldPlace bool) {
 		}
 		ib.counts.stopped++
 		if w.Exhausted() || len(ib.free) >= inboxSize {
-			ib.records.Put(i)
+			ib.putRecord(i)
 			continue
 		}
 		ib.free = append(ib.free, i)

@@ -272,15 +272,11 @@ func (s *shard) len() int {
 
 // all iterates over the records of all pages, as handles without a generation.
 func (s *shard) all(yield func(t Timer, pg *arena.Page) bool) {
-	for p := range uint32(s.inbox.refs.Cap()) {
-		ref := s.inbox.refs.At(p)
-		if ref == nil {
-			continue
-		}
+	for p, ref := range s.inbox.refs.All {
 		pg := ref.page.Load()
-		for k := range uint32(arena.PageSize) {
-			if pg == nil || !yield(Timer{ref: ref, index: p<<arena.PageShift | k}, pg) {
-				break
+		for k := uint32(0); pg != nil && k < arena.PageSize; k++ {
+			if !yield(Timer{ref: ref, index: p<<arena.PageShift | k}, pg) {
+				return
 			}
 		}
 	}

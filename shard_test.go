@@ -144,12 +144,12 @@ func TestShardVerifyFindsDamage(t *testing.T) {
 	t.Parallel()
 	for want, damage := range map[string]func(s *recordingWheel, sh *shard, timers []Timer){
 		"S1, records": func(_ *recordingWheel, sh *shard, timers []Timer) {
-			sh.inbox.records.Pager.Put(0, timers[0].index, true)
-			sh.inbox.records.Pager.Put(0, timers[0].index, true)
+			sh.inbox.records.Put(timers[0].index, true)
+			sh.inbox.records.Put(timers[0].index, true)
 		},
 		"S1, chunks": func(_ *recordingWheel, sh *shard, _ []Timer) {
-			sh.owner.store.chunks.pager.Put(0, 1, true)
-			sh.owner.store.chunks.pager.Put(0, 1, true)
+			sh.owner.store.chunks.Put(1, true)
+			sh.owner.store.chunks.Put(1, true)
 		},
 		"S2":         func(_ *recordingWheel, sh *shard, timers []Timer) { *sh.owner.store.pos(timers[3].index)++ },
 		"position":   func(_ *recordingWheel, sh *shard, timers []Timer) { *sh.owner.store.pos(timers[4].index) = 0 },

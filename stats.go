@@ -168,17 +168,16 @@ func earliestOf(timers []Timer) int64 {
 func (s *shard) bytes() uint64 {
 	o := &s.owner
 	s.inbox.mu.Lock()
-	pages, table := uintptr(s.inbox.records.OpenPages), 2*uintptr(s.inbox.records.Pages.Cap())
-	word := unsafe.Sizeof(uintptr(0))
-	states := uintptr(s.inbox.records.Len()) * (arena.PageStateSize + word + unsafe.Sizeof(pageRef{}))
-	n := uintptr(0)
+	records := &s.inbox.records
+	n := records.Bytes() + records.Pages.Bytes() + uintptr(records.Len())*unsafe.Sizeof(pageRef{})
+	perPage := s.payloads.pageSize()
 	if s.inbox.order != nil {
-		n += pages * unsafe.Sizeof([arena.PageSize]uint64{})
+		perPage += unsafe.Sizeof([arena.PageSize]uint64{})
 	}
+	n += uintptr(records.OpenPages) * perPage
 	s.inbox.mu.Unlock()
-	n += pages*(unsafe.Sizeof(arena.Page{})+s.payloads.pageSize()) + table*word + states
-	n += uintptr(o.store.chunks.pager.OpenPages)*unsafe.Sizeof(chunkPage{}) + uintptr(cap(o.store.chunks.pages))*word
-	n += uintptr(o.store.chunks.pager.Len()) * arena.PageStateSize
+	word := unsafe.Sizeof(uintptr(0))
+	n += o.store.chunks.Bytes()
 	n += uintptr(len(o.store.all)) * (unsafe.Sizeof(bucket{}) + 2*word)
 	for _, l := range o.wheel.levels {
 		n += uintptr(len(l.slots)) * word

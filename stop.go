@@ -86,10 +86,8 @@ func (s *shard) halt() {
 	}
 	s.payloads.clear()
 	s.inbox.next, s.inbox.samples = nil, sampling.Table[Timer]{}
-	for p := range uint32(s.inbox.refs.Cap()) {
-		if ref := s.inbox.refs.At(p); ref != nil {
-			ref.page.Store(nil)
-		}
+	for _, ref := range s.inbox.refs.All {
+		ref.page.Store(nil)
 	}
 	s.inbox.refs.Clear()
 	s.inbox.mu.Unlock()

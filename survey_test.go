@@ -282,16 +282,15 @@ func (e *engine) verifySurvey(o survey.Wheel) error {
 // tallyRecords counts the timers of all used records.
 func (s *shard) tallyRecords(o *survey.Wheel) {
 	own := &s.owner
-	for p := range s.inbox.records.Len() {
-		pg := s.inbox.records.Pages.At(uint32(p))
-		for k := 0; pg != nil && k < arena.PageSize; k++ {
+	for _, pg := range s.inbox.records.Pages.All {
+		for k := range arena.PageSize {
 			if pg.Pos[k] == 0 {
 				if k := arena.Word(pg.Words[k].Load()).Kind(); k == arena.Placed {
 					o.Due++
 				}
 				continue // free, or a plan in a run; nothing is left in the inbox
 			}
-			b := own.store.all[own.store.chunks.meta(pg.Pos[k]>>chunkShift).bucket]
+			b := own.store.all[own.store.meta(pg.Pos[k]>>chunkShift).bucket]
 			switch b.state {
 			case bucketCascading:
 				o.Moving++

@@ -22,7 +22,9 @@ func (s *shard) verify() error {
 	s.inbox.mu.Lock()
 	defer s.inbox.mu.Unlock()
 	o := &s.owner
-	if err := cmp.Or(o.wheel.verify(), verifyRecords(&s.inbox.records), o.store.chunks.verify()); err != nil {
+	records := verifySlab(&s.inbox.records, "records", func(pg *arena.Page, k uint32) bool { return pg.Load(k).Exhausted() })
+	chunks := verifySlab(&o.store.chunks, "chunks", func(*chunkPage, uint32) bool { return false })
+	if err := cmp.Or(o.wheel.verify(), records, chunks); err != nil {
 		return err
 	}
 	for _, check := range []func(*shard) error{verifyBuckets, verifyInbox, verifyDue, verifyAlarm} {
@@ -33,51 +35,29 @@ func (s *shard) verify() error {
 	return nil
 }
 
-// verifyRecords checks S1 of the records.
-func verifyRecords(records *arena.Records) error {
-	open := func(p int) bool { return records.Pages.At(uint32(p)) != nil }
-	mayBeRetired := func(p int, k uint32) bool { return records.Pages.At(uint32(p)).Load(k).Exhausted() }
-	if err := verifyPager(&records.Pager, arena.PageSize, open, mayBeRetired); err != nil {
-		return fmt.Errorf("S1, records: %w", err)
-	}
-	return nil
-}
-
-// verify checks S1 of the chunks.
-func (cs *chunks) verify() error {
-	open := func(p int) bool { return cs.pages[p] != nil }
-	if err := verifyPager(&cs.pager, chunkPageSize, open, func(int, uint32) bool { return false }); err != nil {
-		return fmt.Errorf("S1, chunks: %w", err)
-	}
-	return nil
-}
-
-// verifyPager checks that each of the size records of an open page is used or free, except those
-// that may be retired, and that at most one open page is empty.
-func verifyPager(p *arena.Pager, size int, open func(page int) bool, mayBeRetired func(page int, record uint32) bool) error {
-	empty := 0
-	for page := range p.Len() {
-		if !open(page) {
-			continue
-		}
-		used, free, retired := p.Used(page), 0, 0
+// verifySlab checks S1: each item of an open page is used or free, except those that may be
+// retired, and at most one open page is empty.
+func verifySlab[P any](s *arena.Slab[P], what string, mayBeRetired func(pg *P, item uint32) bool) error {
+	size, empty := 1<<s.Shift, 0
+	for page, pg := range s.Pages.All {
+		used, free, retired := s.Used(int(page)), 0, 0
 		for k := range uint32(size) {
 			switch {
-			case p.IsFree(page, k):
+			case s.IsFree(int(page), k):
 				free++
-			case mayBeRetired(page, k):
+			case mayBeRetired(pg, k):
 				retired++
 			}
 		}
 		if used < 0 || used+free > size || used+free+retired < size {
-			return fmt.Errorf("page %d of %d records: %d used, %d free, %d retired", page, size, used, free, retired)
+			return fmt.Errorf("S1, %s: page %d of %d: %d used, %d free, %d retired", what, page, size, used, free, retired)
 		}
 		if used == 0 {
 			empty++
 		}
 	}
 	if empty > 1 {
-		return fmt.Errorf("%d pages are empty", empty)
+		return fmt.Errorf("S1, %s: %d pages are empty", what, empty)
 	}
 	return nil
 }
@@ -106,8 +86,8 @@ func (w *wheel) buckets(yield func(*bucket) bool) {
 
 // each calls yield for every entry of b, in order.
 func (bs *bucketStore) each(b *bucket, yield func(pos, i uint32)) {
-	for c := b.head; c != 0; c = bs.chunks.meta(c).next {
-		m, entries := bs.chunks.both(c)
+	for c := b.head; c != 0; c = bs.meta(c).next {
+		m, entries := bs.chunk(c)
 		for alive := m.alive; alive != 0; alive &= alive - 1 {
 			off := uint32(bits.TrailingZeros32(alive))
 			yield(c<<chunkShift|off, entries[off])
@@ -120,8 +100,8 @@ func verifyBuckets(s *shard) (err error) {
 	entries := 0
 	for b := range allBuckets(o) {
 		live, last := 0, uint32(0)
-		for c := b.head; c != 0; c = o.store.chunks.meta(c).next {
-			m := o.store.chunks.meta(c)
+		for c := b.head; c != 0; c = o.store.meta(c).next {
+			m := o.store.meta(c)
 			if m.prev != last || m.bucket != b.id || o.store.all[b.id] != b {
 				return fmt.Errorf("S3: bucket %d: chunk %d has previous %d and owner %d", b.id, c, m.prev, m.bucket)
 			}
@@ -133,7 +113,7 @@ func verifyBuckets(s *shard) (err error) {
 		}
 		entries += live
 		o.store.each(b, func(pos, i uint32) {
-			w := o.store.word(i)
+			w := loadWord(o.store.records, i)
 			if *o.store.pos(i) != pos {
 				err = fmt.Errorf("S2: entry %d of bucket %d names record %d, whose position is %d", pos, b.id, i, *o.store.pos(i))
 			}
@@ -149,12 +129,10 @@ func verifyBuckets(s *shard) (err error) {
 		}
 	}
 	listed := 0
-	for p := range s.inbox.records.Len() {
-		if pg := s.inbox.records.Pages.At(uint32(p)); pg != nil {
-			for _, pos := range pg.Pos {
-				if pos != 0 {
-					listed++
-				}
+	for _, pg := range s.inbox.records.Pages.All {
+		for _, pos := range pg.Pos {
+			if pos != 0 {
+				listed++
 			}
 		}
 	}
@@ -186,13 +164,9 @@ func verifyInbox(s *shard) error {
 			}
 		}
 	}
-	for p := range s.inbox.records.Len() {
-		pg := s.inbox.records.Pages.At(uint32(p))
+	for p, pg := range s.inbox.records.Pages.All {
 		for k := range uint32(arena.PageSize) {
-			if pg == nil {
-				break
-			}
-			i := uint32(p)<<arena.PageShift | k
+			i := p<<arena.PageShift | k
 			if kind := pg.Load(i).Kind(); (kind == arena.Staged || kind == arena.Ending) && !seen[i] {
 				return fmt.Errorf("B1: record %d of kind %d is not in the inbox", i, kind)
 			}

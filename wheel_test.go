@@ -30,7 +30,7 @@ type clockwork struct {
 
 func newClockwork(t testing.TB, size, levels int, now int64) *clockwork {
 	c := &clockwork{t: t, now: now, ticks: map[uint32]int64{}, moves: map[uint32]int{}}
-	c.store.records = &c.table
+	c.store.init(&c.table)
 	c.init(geometry{size: int64(size), bits: uint(bits.TrailingZeros(uint(size))), last: levels - 1}, &c.store, now)
 	return c
 }
@@ -71,7 +71,7 @@ func (c *clockwork) arm(tick int64) uint32 {
 
 // bucketOf returns the bucket of a timer.
 func (c *clockwork) bucketOf(i uint32) *bucket {
-	return c.store.all[c.store.chunks.meta(*c.store.pos(i)>>chunkShift).bucket]
+	return c.store.all[c.store.meta(*c.store.pos(i)>>chunkShift).bucket]
 }
 
 // stop removes a timer from its bucket.

@@ -9,6 +9,7 @@ package arena
 import (
 	"slices"
 	"sync/atomic"
+	"unsafe"
 )
 
 const (
@@ -16,7 +17,7 @@ const (
 	PageSize  = 1 << PageShift // records in a page
 	PageMask  = PageSize - 1
 
-	// MaxPages limits a Records to 2^29 records.
+	// MaxPages limits a slab to 2^29 records.
 	MaxPages = 1 << (29 - PageShift)
 )
 
@@ -78,8 +79,8 @@ func (t *Table[P]) At(p uint32) *P {
 // Set sets page p, or removes it if pg is nil. A concurrent reader may still see the old page.
 func (t *Table[P]) Set(p int, pg *P) {
 	old := t.pages.Load()
-	if p >= t.Cap() {
-		pages := make([]atomic.Pointer[P], max(4, 2*t.Cap(), p+1))
+	if p >= t.cap() {
+		pages := make([]atomic.Pointer[P], max(4, 2*t.cap(), p+1))
 		if old != nil {
 			for i := range *old {
 				pages[i].Store((*old)[i].Load())
@@ -94,52 +95,65 @@ func (t *Table[P]) Set(p int, pg *P) {
 // Clear removes all pages.
 func (t *Table[P]) Clear() { t.pages.Store(nil) }
 
-// Cap returns the number of pages that the table has room for.
-func (t *Table[P]) Cap() int {
+// All iterates over the pages and their numbers.
+func (t *Table[P]) All(yield func(p uint32, pg *P) bool) {
+	for p := range uint32(t.cap()) {
+		if pg := t.At(p); pg != nil && !yield(p, pg) {
+			return
+		}
+	}
+}
+
+// Bytes returns the memory of the table without the pages.
+func (t *Table[P]) Bytes() uintptr { return uintptr(t.cap()) * unsafe.Sizeof(t.pages) }
+
+// cap returns the number of pages that the table has room for.
+func (t *Table[P]) cap() int {
 	if pages := t.pages.Load(); pages != nil {
 		return len(*pages)
 	}
 	return 0
 }
 
-// Records allocates records. Any goroutine may read Pages. Only one goroutine at a time may use the
-// other fields and the methods.
-type Records struct {
-	Pages Table[Page]
+// Slab allocates items, which are numbered, in pages of 1<<Shift. Any goroutine may read Pages. Only
+// one goroutine at a time may use the other fields and the methods.
+type Slab[P any] struct {
+	Pages Table[P]
 	Pager
-
-	// Closed is called for each page that is released.
-	Closed func(p int)
+	Shift uint
 }
 
-// Take allocates a record. It returns false if a page must be opened first.
-func (s *Records) Take() (uint32, bool) {
-	page, record, ok := s.Pager.Take()
-	return uint32(page)<<PageShift | record, ok
+// Take allocates an item. It returns false if a page must be opened first.
+func (s *Slab[P]) Take() (i uint32, ok bool) {
+	page, item, ok := s.Pager.Take()
+	return uint32(page)<<s.Shift | item, ok
 }
 
-// Open adds the new page pg under the number p, which is the result of Pager.Next.
-func (s *Records) Open(p int, pg *Page) {
+// Open adds the new page pg under the number Next().
+func (s *Slab[P]) Open(pg *P) {
+	p := s.Next()
 	s.Pages.Set(p, pg)
-	s.Pager.Open(p, PageSize)
+	s.Pager.Open(p, 1<<s.Shift)
 }
 
-// Put frees a record whose timer has ended. It releases one of two empty pages.
-func (s *Records) Put(i uint32) {
-	p := i >> PageShift
-	pg := s.Pages.At(p)
-	if pg == nil {
-		return // cannot happen; for the comparison see Load
+// Put frees an item, which is allocated again only if reuse is true. Put releases one of two empty
+// pages, and a page that is empty for good, and reports whether it did.
+func (s *Slab[P]) Put(i uint32, reuse bool) (released bool) {
+	p := int(i >> s.Shift)
+	if released = s.Pager.Put(p, i&(1<<s.Shift-1), reuse); released {
+		s.Pages.Set(p, nil)
 	}
-	if s.Pager.Put(int(p), i&PageMask, !pg.Load(i).Exhausted()) {
-		s.Pages.Set(int(p), nil)
-		s.Pager.Close(int(p))
-		s.Closed(int(p))
-	}
+	return released
 }
 
 // Clear releases all pages.
-func (s *Records) Clear() {
+func (s *Slab[P]) Clear() {
 	s.Pages.Clear()
 	s.Pager = Pager{}
+}
+
+// Bytes returns the memory of the slab.
+func (s *Slab[P]) Bytes() uintptr {
+	var pg P
+	return uintptr(s.OpenPages)*unsafe.Sizeof(pg) + s.Pages.Bytes() + uintptr(len(s.state))*unsafe.Sizeof(pageState{})
 }

@@ -30,7 +30,7 @@ func TestSizesAreThoseOfTheDocumentation(t *testing.T) {
 	require.EqualValues(t, 8, unsafe.Sizeof(Word(0)))
 	require.EqualValues(t, PageSize*(8+4), unsafe.Sizeof(Page{}), "12 bytes for each timer, and a size class of the runtime")
 	require.Zero(t, unsafe.Offsetof(Page{}.Words), "aligned like the page, also on 32-bit systems")
-	require.LessOrEqual(t, PageStateSize, uintptr(PageSize/8+16), "a bit for each record and a few bytes")
+	require.LessOrEqual(t, unsafe.Sizeof(pageState{}), uintptr(PageSize/8+16), "a bit for each record and a few bytes")
 	require.LessOrEqual(t, uint64(MaxPages)<<PageShift, uint64(1)<<29)
 	require.Equal(t, Word(math.MaxUint64), kindMask|classMask|Listed|genMask<<genShift|(1<<tickBits-1)<<tickShift,
 		"kind, flags, generation and deadline fill the word")
@@ -133,7 +133,7 @@ func TestTableGrowsAndClears(t *testing.T) {
 		var table Table[int]
 		require.Nil(t, table.At(0))
 		require.Nil(t, table.At(math.MaxUint32))
-		require.Zero(t, table.Cap())
+		require.Zero(t, table.cap())
 		pages := map[int]*int{}
 		for _, p := range order {
 			pages[p] = new(int)
@@ -141,7 +141,7 @@ func TestTableGrowsAndClears(t *testing.T) {
 			for i := range 2000 {
 				require.Same(t, pages[i], table.At(uint32(i)), "page %d after page %d", i, p)
 			}
-			require.Greater(t, table.Cap(), p)
+			require.Greater(t, table.cap(), p)
 		}
 		first, second := order[0], order[1]
 		table.Set(second, nil)
@@ -149,7 +149,7 @@ func TestTableGrowsAndClears(t *testing.T) {
 		require.Same(t, pages[first], table.At(uint32(first)))
 		table.Clear()
 		require.Nil(t, table.At(uint32(first)))
-		require.Zero(t, table.Cap())
+		require.Zero(t, table.cap())
 	}
 }
 
@@ -188,9 +188,9 @@ func TestTableIsReadableWhileItGrows(t *testing.T) {
 	readers.Wait()
 }
 
-// slab is a Records with a reference model.
+// slab is a Slab of records with a reference model.
 type slab struct {
-	Records
+	Slab[Page]
 	t       *testing.T
 	inUse   []uint32          // records
 	gens    map[uint32]uint32 // by record: the generation of its last timer
@@ -200,18 +200,7 @@ type slab struct {
 
 func newSlab(t *testing.T) *slab {
 	s := &slab{t: t, gens: map[uint32]uint32{}, retired: map[uint32]bool{}}
-	s.Records.Closed = func(p int) {
-		for _, i := range s.inUse {
-			if int(i>>PageShift) == p {
-				t.Fatalf("page %d was closed although record %d is in use", p, i)
-			}
-		}
-		for i := range uint32(PageSize) {
-			delete(s.retired, uint32(p)<<PageShift|i)
-			delete(s.gens, uint32(p)<<PageShift|i)
-		}
-		s.closed = append(s.closed, p)
-	}
+	s.Shift = PageShift
 	return s
 }
 
@@ -220,7 +209,7 @@ func (s *slab) arm() uint32 {
 	s.t.Helper()
 	i, ok := s.Take()
 	if !ok {
-		s.Open(s.Pager.Next(), new(Page))
+		s.Open(new(Page))
 		i, ok = s.Take()
 		require.True(s.t, ok)
 	}
@@ -240,10 +229,27 @@ func (s *slab) arm() uint32 {
 func (s *slab) end(k int) {
 	i := s.inUse[k]
 	s.inUse = slices.Delete(s.inUse, k, k+1)
-	if w := s.word(i); w.Exhausted() {
+	exhausted := s.word(i).Exhausted()
+	if exhausted {
 		s.retired[i] = true
 	}
-	s.Put(i)
+	if s.Put(i, !exhausted) {
+		s.wasClosed(i >> PageShift)
+	}
+}
+
+// wasClosed notes that page p was closed.
+func (s *slab) wasClosed(p uint32) {
+	for _, i := range s.inUse {
+		if i>>PageShift == p {
+			s.t.Fatalf("page %d was closed although record %d is in use", p, i)
+		}
+	}
+	for i := range uint32(PageSize) {
+		delete(s.retired, p<<PageShift|i)
+		delete(s.gens, p<<PageShift|i)
+	}
+	s.closed = append(s.closed, int(p))
 }
 
 func (s *slab) word(i uint32) Word { return s.Pages.At(i >> PageShift).Load(i) }
@@ -262,10 +268,9 @@ func (s *slab) verify() {
 		s.t.Fatal(err)
 	}
 	here := 0
-	for p := range s.Pager.Len() {
-		if s.Pages.At(uint32(p)) != nil {
-			here++
-		}
+	for p, pg := range s.Pages.All {
+		require.Same(s.t, pg, s.Pages.At(p))
+		here++
 	}
 	if here != s.OpenPages {
 		s.t.Fatalf("%d pages have memory, OpenPages is %d", here, s.OpenPages)
@@ -302,7 +307,7 @@ func TestNoGenerationOfAPageIsUsedTwice(t *testing.T) {
 	}
 }
 
-func FuzzRecords(f *testing.F) {
+func FuzzSlab(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 200, 3, 255, 255, 9})
 	f.Fuzz(func(t *testing.T, script []byte) {
 		s := newSlab(t)
@@ -411,5 +416,5 @@ func TestClearReleasesAllPages(t *testing.T) {
 	require.Nil(t, s.Pages.At(1))
 	_, ok := s.Take()
 	require.False(t, ok)
-	require.NotPanics(t, func() { s.Put(700) }, "Put of a record of a released page")
+	require.LessOrEqual(t, s.Bytes(), unsafe.Sizeof(pageState{}))
 }

@@ -1,9 +1,6 @@
 package arena
 
-import (
-	"math/bits"
-	"unsafe"
-)
+import "math/bits"
 
 const pageWords = PageSize / 64
 
@@ -13,9 +10,6 @@ type pageState struct {
 	used int32 // number of items in use
 	room int32 // number of free items
 }
-
-// PageStateSize is the memory of a Pager for each page, in bytes.
-const PageStateSize = unsafe.Sizeof(pageState{})
 
 // Pager allocates the lowest free item of the lowest page with one, so that timers that survive a
 // spike are in few pages. It keeps one empty page, so that a program that arms and stops one timer
@@ -55,9 +49,9 @@ func (p *Pager) Take() (page int, item uint32, ok bool) {
 	return page, item, true
 }
 
-// Put frees an item, which is allocated again only if reuse is true. Put reports whether the page
-// is empty and should be closed.
-func (p *Pager) Put(page int, item uint32, reuse bool) (surplus bool) {
+// Put frees an item, which is allocated again only if reuse is true. If the page is then empty and
+// no longer needed, Put records that it has no memory, and returns true.
+func (p *Pager) Put(page int, item uint32, reuse bool) (closed bool) {
 	st := &p.state[page]
 	st.used--
 	if reuse {
@@ -74,7 +68,18 @@ func (p *Pager) Put(page int, item uint32, reuse bool) (surplus bool) {
 		return false
 	}
 	p.empties++
-	return p.empties > 1 || st.room == 0
+	if p.empties == 1 && st.room > 0 {
+		return false
+	}
+	*st = pageState{}
+	p.OpenPages--
+	p.empties--
+	p.withFree.clear(page)
+	p.withoutMemory.set(page)
+	if page == p.low-1 {
+		p.low = p.withFree.min() + 1
+	}
+	return true
 }
 
 // Next returns the number of the page to open if no page has a free item: the lowest closed page,
@@ -116,18 +121,6 @@ func (p *Pager) Open(page, n int) {
 	p.empties++
 	if p.low == 0 || page < p.low-1 {
 		p.low = page + 1
-	}
-}
-
-// Close records that page no longer has memory.
-func (p *Pager) Close(page int) {
-	p.state[page] = pageState{}
-	p.OpenPages--
-	p.empties--
-	p.withFree.clear(page)
-	p.withoutMemory.set(page)
-	if page == p.low-1 {
-		p.low = p.withFree.min() + 1
 	}
 }
 
