@@ -30,7 +30,7 @@ func armAndUnlock[T any](s *shard, deadline, now int64, v T, class arena.Word) (
 	ib := &s.inbox
 	if ib.ensureRecord() {
 		t = ib.armFree(deadline, now, class)
-		payloadsIn[T](s).set(t.index, v) // under the lock, and so before a claim
+		*payloadOf[T](s, t.index) = v // under the lock, and so before a claim
 	}
 	ib.unlock()
 	return t
@@ -54,14 +54,16 @@ func (ib *inbox) armFree(deadline, now int64, class arena.Word) Timer {
 	now = ib.noteReading(now)
 	deadline = max(deadline, now)
 	tick := ib.shard.config.ticks.Rounded(deadline, now)
-	ref := ib.refs.At(i >> arena.PageShift)
+	ref := ib.shard.page(i).ref
 	pg := ref.page.Load()
 	if pg == nil { // never; see arena.Page.Load
 		return Timer{}
 	}
 	w := pg.Arm(i, class, uint64(tick))
 	ib.counts.armed++
-	ib.order.stamp(i)
+	if ib.shard.config.Manual != nil {
+		ib.setStamp(i)
+	}
 	ib.stage(i, tick)
 	t := Timer{ref, i, w.Gen()}
 	if ib.untilSample--; ib.untilSample == 0 {
@@ -89,53 +91,74 @@ func (ib *inbox) refill() bool {
 	return false
 }
 
-// openPage opens a page, unless an open page has room by then or the wheel is stopped.
+// openPage opens a page, unless meanwhile the wheel is stopped, another goroutine opens a page, or
+// records are freed.
 func (ib *inbox) openPage() {
-	s := ib.shard
-	if ib.next == nil {
-		ib.mu.Unlock()
-		pg := &page{new(arena.Page), s.payloads.newPage(), &pageRef{shard: s}}
-		ib.mu.Lock()
-		ib.next = pg
-	}
-	if s.closed.Load() {
-		ib.next = nil
+	ib.mu.Unlock()
+	pg := newPage(ib.shard)
+	ib.mu.Lock()
+	if ib.shard.closed.Load() || ib.records.HasRoom() {
 		return
-	}
-	if ib.records.HasRoom() {
-		return // another goroutine has opened a page, or records were freed
 	}
 	p := ib.records.Next()
 	if p >= arena.MaxPages {
 		ib.mu.Unlock()
 		panic("timingwheel: a shard is full: more than 2^29 timers; use more shards")
 	}
-	ib.records.Open(ib.next.records)
-	s.payloads.setPage(p, ib.next.payloads)
-	ib.next.ref.page.Store(ib.next.records)
-	ib.refs.Set(p, ib.next.ref)
-	ib.next = nil
-}
-
-// page is a page of records, the page of their payloads, and the pageRef of their handles.
-type page struct {
-	records  *arena.Page
-	payloads any
-	ref      *pageRef
+	ib.shard.pages.Set(p, pg)
+	ib.records.Open(pg.ref.page.Load())
 }
 
 // putRecord frees a record whose timer has ended, unless it is exhausted, and perhaps its page.
 func (ib *inbox) putRecord(i uint32) {
-	if !ib.records.Put(i, !loadWord(&ib.records.Pages, i).Exhausted()) {
-		return
+	if ib.records.Put(i, !loadWord(&ib.records.Pages, i).Exhausted()) {
+		ib.shard.page(i).ref.page.Store(nil)
+		ib.shard.pages.Set(int(i>>arena.PageShift), nil)
 	}
-	p := int(i >> arena.PageShift)
-	ib.shard.payloads.setPage(p, nil)
-	ib.refs.At(i >> arena.PageShift).page.Store(nil)
-	ib.refs.Set(p, nil)
-	if ib.order != nil {
-		ib.order.stamps.Set(p, nil)
+}
+
+// page is what belongs to a page of records. It does not change.
+type page struct {
+	ref      *pageRef // of the handles
+	payloads payloads
+	stamps   *[arena.PageSize]atomic.Uint64 // Manual mode; else nil
+}
+
+func newPage(s *shard) *page {
+	p := &page{ref: &pageRef{shard: s}, payloads: s.engine.job.newPayloads()}
+	p.ref.page.Store(new(arena.Page))
+	if s.config.Manual != nil {
+		p.stamps = new([arena.PageSize]atomic.Uint64)
 	}
+	return p
+}
+
+// page returns the page of record i, or nil if the wheel is stopped.
+func (s *shard) page(i uint32) *page { return s.pages.At(i >> arena.PageShift) }
+
+// payloads is a page of payloads, a [payloadsOf]. Changes are made under inbox.mu, or by the call
+// that ends the timer.
+type payloads interface {
+	drop(i uint32) // clears the payload of record i
+}
+
+type payloadsOf[T any] [arena.PageSize]T
+
+func (p *payloadsOf[T]) drop(i uint32) {
+	if p != nil { // always; see arena.Page.Load
+		var zero T
+		p[i&arena.PageMask] = zero
+	}
+}
+
+// payloadOf returns the payload of record i, or nil if the wheel is stopped.
+func payloadOf[T any](s *shard, i uint32) *T {
+	if p := s.page(i); p != nil {
+		if values, _ := p.payloads.(*payloadsOf[T]); values != nil { // always; see arena.Page.Load
+			return &values[i&arena.PageMask]
+		}
+	}
+	return nil
 }
 
 const routeBits = 10

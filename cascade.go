@@ -173,7 +173,7 @@ func (o *owner) put(i uint32, w arena.Word) {
 		o.wheel.place(i, tick)
 		return
 	}
-	o.expired = append(o.expired, Timer{o.shard.inbox.refs.At(i >> arena.PageShift), i, w.Gen()})
+	o.expired = append(o.expired, Timer{o.shard.page(i).ref, i, w.Gen()})
 }
 
 // leaveBucket does nothing if the record is in no bucket.

@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
@@ -21,13 +22,17 @@ type job[T any] struct {
 }
 
 func (j *job[T]) newEngine(opts Options, origin int64) (*engine, error) {
-	e, err := newEngine(opts, origin, j.perCall, func() payloads { return new(payloadsOf[T]) })
+	e, err := newEngine(opts, origin, j.perCall)
 	if err != nil {
 		return nil, err
 	}
-	j.engine, e.run = e, j.serve
+	j.engine, e.job = e, j
 	return e, nil
 }
+
+func (j *job[T]) newPayloads() payloads { return new(payloadsOf[T]) }
+
+func (j *job[T]) payloadSize() uintptr { return unsafe.Sizeof(*new(T)) }
 
 // batch is a batch of due timers.
 type batch[T any] struct {
@@ -40,9 +45,8 @@ type batch[T any] struct {
 	around    aroundCall
 	counted   *rearmable // of the call, if its timer is of class Counted
 
-	shard    *shard
-	payloads *payloadsOf[T] // of shard
-	claimed  chain          // records of shard that are not pushed yet
+	shard   *shard
+	claimed chain // records of shard that are not pushed yet
 
 	// The lateness of claimed timers of one tick, which is not recorded yet.
 	lateTick int64
@@ -119,7 +123,7 @@ func (b *batch[T]) claim(t Timer) bool {
 		switch k := w.Kind(); {
 		case w.Gen() != t.gen:
 			return false
-		case k == arena.Placed && !s.inbox.order.collected(i):
+		case k == arena.Placed && s.config.Manual != nil && !t.isCollected():
 			return false // it was moved, and this entry is an old one
 		case k == arena.Placed && w.Tick() > b.tick:
 			if s.inbox.stagePostponed(pg, i, w) || s.closed.Load() {
@@ -131,10 +135,10 @@ func (b *batch[T]) claim(t Timer) bool {
 		}
 		if b.shard != s {
 			b.push()
-			b.shard, b.payloads = s, payloadsIn[T](s)
+			b.shard = s
 		}
-		values := b.payloads.pages.At(i >> arena.PageShift) // before the claim: the wheel's Stop drops the table
-		if values == nil {
+		p := payloadOf[T](s, i) // before the claim: the wheel's Stop drops the pages
+		if p == nil {
 			return false
 		}
 		if w.Is(arena.Counted) {
@@ -158,7 +162,6 @@ func (b *batch[T]) claim(t Timer) bool {
 		} else {
 			s.claimed.fired.Add(1)
 		}
-		p := &values[i&arena.PageMask]
 		v := *p
 		if b.counted = nil; w.Is(arena.Counted) {
 			b.counted = rearmableOf(any(v).(func()))

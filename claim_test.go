@@ -33,7 +33,7 @@ func serveAlone(e *engine, d time.Duration) {
 		s.owner.clearExpired()
 		s.alarm.reset()
 	})
-	e.run(timers)
+	e.job.serve(timers)
 }
 
 // A record whose timer was stopped in a batch is reused, and the batch does not claim the next

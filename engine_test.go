@@ -253,7 +253,7 @@ func TestPagesAreGivenBackAfterASpike(t *testing.T) {
 			require.LessOrEqual(t, sh.owner.store.chunksUsed(), 2)
 			require.LessOrEqual(t, sh.owner.store.chunks.OpenPages, 2)
 			for p := range uint32(40) {
-				require.Equal(t, sh.inbox.records.Pages.At(p) == nil, payloadsIn[func()](sh).pages.At(p) == nil, "payloads of page %d", p)
+				require.Equal(t, sh.inbox.records.Pages.At(p) == nil, sh.pages.At(p) == nil, "payloads of page %d", p)
 			}
 		})
 	}

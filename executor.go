@@ -96,7 +96,7 @@ type poolHost struct { // a pool.Host
 	due    due
 }
 
-func (h *poolHost) Run(timers []Timer) { h.engine.run(timers) }
+func (h *poolHost) Run(timers []Timer) { h.engine.job.serve(timers) }
 
 func (h *poolHost) Live() func(Timer) bool { return h.engine.liveFilter() }
 
@@ -204,7 +204,7 @@ func (c *dueCalls) inline(b []Timer) int {
 		c.running--
 		c.idle.Ended(c.running + c.going)
 	}()
-	return c.engine.run(b)
+	return c.engine.job.serve(b)
 }
 
 // hand gives the executor a function that runs the batch without the timers that were stopped or
@@ -250,7 +250,7 @@ func (c *dueCalls) call(handed *list.Element) {
 		c.running--
 		c.idle.Ended(c.running + c.going)
 	}()
-	c.engine.run(handed.Value.([]Timer))
+	c.engine.job.serve(handed.Value.([]Timer))
 }
 
 func (c *dueCalls) Close() {

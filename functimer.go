@@ -107,23 +107,23 @@ func (t *FuncTimer) TouchFrom(now time.Time) bool {
 func (t *FuncTimer) touch(now int64) bool {
 	for {
 		h, n := t.timer.handle()
-		c, w, ok := h.pendingRecord()
-		if !ok {
+		pg, w := h.pending()
+		if pg == nil {
 			if t.timer.changes.Load() == n {
 				return false
 			}
 			continue
 		}
-		s := c.shard
+		s := h.ref.shard
 		tick := s.config.ticks.Ceil(clock.Later(now, t.timeout.Load())) // read after w, which a Reset writes last
 		switch {
 		case tick <= w.Tick() || tick <= s.config.ticks.Floor(s.now.Load()):
 			return true // further calls within the tick change nothing
 		case s.config.Manual != nil:
-			if moved, _ := c.lockAndMove(w, tick, true); moved {
+			if moved, _ := h.lockAndMove(pg, w, tick, true); moved {
 				return true
 			}
-		case c.page.Swap(c.index, w, w.WithBits(uint64(tick))):
+		case pg.Swap(h.index, w, w.WithBits(uint64(tick))):
 			return true
 		}
 	}

@@ -31,14 +31,12 @@ type inbox struct {
 	shard   *shard
 	mu      sync.Mutex
 	records arena.Slab[arena.Page] // the pages are read without mu
-	refs    arena.Table[pageRef]
-	next    *page     // allocated and not opened yet
-	order   *armOrder // Manual mode; else nil
-	staged  []uint32  // in the order of arming
-	free    []uint32  // for the next timers; the last one is used first
-	first   int64     // no staged timer is due before this tick
-	now     int64     // ns: the latest reading of the clock that an arming caller has passed
-	sweepAt int       // length of staged at which it is swept
+	stamp   uint64                 // Manual mode: the last stamp
+	staged  []uint32               // in the order of arming
+	free    []uint32               // for the next timers; the last one is used first
+	first   int64                  // no staged timer is due before this tick
+	now     int64                  // ns: the latest reading of the clock that an arming caller has passed
+	sweepAt int                    // length of staged at which it is swept
 	counts  inboxCounts
 
 	samples     sampling.Table[Timer] // with ProfileRate, until the wheel is stopped; else empty
@@ -55,9 +53,6 @@ type inboxCounts struct {
 func (ib *inbox) init(s *shard) {
 	ib.shard, ib.first, ib.sweepAt, ib.now = s, never, inboxSize, s.config.Origin
 	ib.records.Shift = arena.PageShift
-	if s.engine.opts.Manual {
-		ib.order = new(armOrder)
-	}
 	if rate := s.config.profileRate; rate > 0 {
 		ib.samples = sampling.New(rate, Timer.isOver)
 		ib.untilSample = ib.samples.Distance()
@@ -240,50 +235,3 @@ func (s *removalStack) take() uint64 {
 }
 
 func (s *removalStack) len() int { return int(s.head.Load() >> 32) }
-
-// armOrder records the order in which the timers of a Manual shard were armed. Timers of one tick
-// run in that order. inbox.mu guards last, and is held while a timer gets its stamp. A nil armOrder
-// records nothing, and all timers count as collected.
-type armOrder struct {
-	stamps arena.Table[[arena.PageSize]atomic.Uint64]
-	last   uint64
-}
-
-// isCollected is a flag of a stamp: an Advance has collected the timer, and a Reschedule has not
-// moved it since.
-const isCollected = 1 << 63
-
-// collect marks record i and returns its stamp. It returns false if the record is marked already.
-func (a *armOrder) collect(i uint32) (stamp uint64, ok bool) {
-	page := a.stamps.At(i >> arena.PageShift)
-	if page == nil { // the wheel was stopped
-		return 0, false
-	}
-	stamp = page[i&arena.PageMask].Or(isCollected)
-	return stamp, stamp&isCollected == 0
-}
-
-func (a *armOrder) collected(i uint32) bool { return a == nil || a.read(i)&isCollected != 0 }
-
-// stamp gives record i the next number.
-func (a *armOrder) stamp(i uint32) {
-	if a == nil {
-		return
-	}
-	p := i >> arena.PageShift
-	page := a.stamps.At(p)
-	if page == nil {
-		page = new([arena.PageSize]atomic.Uint64)
-		a.stamps.Set(int(p), page)
-	}
-	a.last++
-	page[i&arena.PageMask].Store(a.last)
-}
-
-func (a *armOrder) read(i uint32) uint64 {
-	page := a.stamps.At(i >> arena.PageShift)
-	if page == nil { // never; see arena.Page.Load
-		return 0
-	}
-	return page[i&arena.PageMask].Load()
-}

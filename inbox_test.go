@@ -108,8 +108,8 @@ func TestRecordIsNotReusedBeforeItsStopEnds(t *testing.T) {
 	t.Parallel()
 	s, sh := newRecordingWheelAndShard(t, Options{})
 	timer, other := s.after(time.Minute, "stopped"), s.after(time.Minute, "other")
-	rec, to, ended := timer.end()
-	require.True(t, ended)
+	pg, to := timer.end()
+	require.NotNil(t, pg)
 	for range 3 {
 		require.False(t, sh.recordIsFree(timer.index))
 		require.False(t, timer.Stop(), "another Stop has won")
@@ -118,7 +118,7 @@ func TestRecordIsNotReusedBeforeItsStopEnds(t *testing.T) {
 		s.verify()
 	}
 	require.Equal(t, 2, s.Len(), "the Stop has not returned")
-	rec.finishStop(to)
+	timer.finishStop(pg, to)
 	require.False(t, sh.recordIsFree(timer.index))
 	sh.placeAll()
 	require.True(t, sh.recordIsFree(timer.index))

@@ -28,6 +28,31 @@ func (c collected) compare(o collected) int {
 	return cmp.Or(cmp.Compare(c.tick, o.tick), cmp.Compare(c.shard, o.shard), cmp.Compare(c.stamp, o.stamp))
 }
 
+// isCollected is a flag of a stamp: an Advance has collected the timer, and a Reschedule has not
+// moved it since.
+const isCollected = 1 << 63
+
+// setStamp gives record i of a Manual shard the next stamp when its timer is armed or moved. Timers
+// of one tick run in the order of their stamps. mu is held.
+func (ib *inbox) setStamp(i uint32) {
+	ib.stamp++
+	ib.shard.page(i).stamps[i&arena.PageMask].Store(ib.stamp)
+}
+
+// stamp returns the stamp of a timer of a Manual wheel, or nil if the wheel is stopped.
+func (t Timer) stamp() *atomic.Uint64 {
+	p := t.ref.shard.page(t.index)
+	if p == nil {
+		return nil
+	}
+	return &p.stamps[t.index&arena.PageMask]
+}
+
+func (t Timer) isCollected() bool {
+	stamp := t.stamp()
+	return stamp != nil && stamp.Load()&isCollected != 0
+}
+
 // advanceTo moves the clock of a Manual wheel, never back, and runs or hands over the due timers.
 // It returns the number of timers that it has claimed or handed over.
 func (e *engine) advanceTo(t time.Time) int {
@@ -100,11 +125,11 @@ func (s *shard) collectDue(all []collected, k int, now int64) []collected {
 	s.now.Store(now)
 	s.config.Manual.Store(now)
 	for _, t := range o.expired {
-		_, w, ok := t.load()
+		_, w := t.load()
 		switch {
-		case !ok || w.Kind() != arena.Placed: // stopped, or moved to the inbox
+		case w.Kind() != arena.Placed: // stopped, or moved to the inbox
 		case w.Tick() <= o.tick:
-			if stamp, ok := s.inbox.order.collect(t.index); ok {
+			if stamp := t.stamp().Or(isCollected); stamp&isCollected == 0 {
 				all = append(all, collected{w.Tick(), k, stamp, t})
 			}
 		case *o.store.pos(t.index) == 0:

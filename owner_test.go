@@ -75,7 +75,7 @@ func TestStoppedPlacedTimerIsInertAtOnce(t *testing.T) {
 	for k, e := range timers[:removalsMax-1] {
 		require.True(t, e.Stop())
 		require.Equal(t, k+1, sh.removals.len())
-		require.Nil(t, payloadsIn[func()](sh).at(e.index))
+		require.Nil(t, *payloadOf[func()](sh, e.index))
 		require.Equal(t, arena.Dead, e.word().Kind())
 		require.False(t, e.Stop())
 		require.False(t, e.Reschedule(time.Second))

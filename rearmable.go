@@ -141,8 +141,8 @@ func (r *rearmable) rearm(h Timer, n uint32, deadline, now int64, class arena.Wo
 		s.inbox.mu.Unlock()
 		return false, false
 	}
-	old, to, was := h.end()
-	if was {
+	pg, to := h.end()
+	if was = pg != nil; was {
 		r.begun.Add(1)
 		r.over.Add(1)
 	}
@@ -151,7 +151,7 @@ func (r *rearmable) rearm(h Timer, n uint32, deadline, now int64, class arena.Wo
 	if class == arena.Counted {
 		payload = r.payload()
 	}
-	payloadsIn[func()](s).set(next.index, payload)
+	*payloadOf[func()](s, next.index) = payload
 	if r.ref.Load() != next.ref {
 		r.ref.Store(next.ref)
 	}
@@ -159,7 +159,7 @@ func (r *rearmable) rearm(h Timer, n uint32, deadline, now int64, class arena.Wo
 	r.changes.Store(n + 2)
 	s.inbox.unlock()
 	if was {
-		old.finishStop(to) // without inbox.mu, which a drain takes
+		h.finishStop(pg, to) // without inbox.mu, which a drain takes
 		e.funcTimers.replaced.Add(1)
 	}
 	return was, true

@@ -4,7 +4,6 @@ import (
 	"math"
 	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
 	"time"
-	"unsafe"
 
 	"github.com/timingwheel-go/timingwheel/internal/alarm"
 	"github.com/timingwheel-go/timingwheel/internal/arena"
@@ -18,9 +17,9 @@ type engine struct {
 	opts       Options // with the defaults
 	config     config
 	shards     []*shard
-	routes     *routes                  // nil if there is one shard
-	perCall    int                      // largest number of payloads of one call
-	run        func(timers []Timer) int // claims and runs due timers
+	routes     *routes // nil if there is one shard
+	job        payloadJob
+	perCall    int // largest number of payloads of one call
 	lasting    lastingTimers
 	stopped    chan struct{} // closed when the wheel is stopped
 	funcTimers funcTimerState
@@ -31,9 +30,16 @@ type engine struct {
 	claiming   atomic.Int32  // claims whose call has not begun: of batches and of FuncTimers
 }
 
-// newEngine returns an engine for calls with up to perCall payloads. The caller sets run. origin is
+// payloadJob is the part of an engine that knows the type of the payloads: a [job].
+type payloadJob interface {
+	serve(timers []Timer) int // claims and runs due timers, and returns the number of claims
+	newPayloads() payloads    // for a new page
+	payloadSize() uintptr
+}
+
+// newEngine returns an engine for calls with up to perCall payloads. The caller sets job. origin is
 // the first reading of the clock, which is 0 except in tests.
-func newEngine(opts Options, origin int64, perCall int, newPayloads func() payloads) (*engine, error) {
+func newEngine(opts Options, origin int64, perCall int) (*engine, error) {
 	opts, err := opts.validate()
 	if err != nil {
 		return nil, err
@@ -56,7 +62,7 @@ func newEngine(opts Options, origin int64, perCall int, newPayloads func() paylo
 	}
 	alarms := alarm.NewGroup(e.config.Read)
 	for i := range e.shards {
-		s := &shard{engine: e, config: e.config, payloads: newPayloads()}
+		s := &shard{engine: e, config: e.config}
 		if i == 0 || limited == nil && !opts.Manual {
 			e.dues = append(e.dues, e.newDue(opts.Executor, limited))
 		}
@@ -134,9 +140,9 @@ func (e *engine) next() (at time.Time, ok bool) {
 type shard struct {
 	_ [64]byte // separates the cache lines that are written here from the object before
 
-	engine   *engine
-	config   config // immutable
-	payloads payloads
+	engine *engine
+	config config            // immutable
+	pages  arena.Table[page] // those of inbox.records; written under inbox.mu and read without
 
 	closed         atomic.Bool // no arm, Stop, Reschedule or claim succeeds any more
 	drainRequested atomic.Bool // a caller asks the owner to drain the inbox and the removals
@@ -162,51 +168,6 @@ type claimed struct {
 	fired      atomic.Uint64 // claims of timers that were not flushed
 	flushBegun atomic.Uint64 // claims of timers that were flushed
 }
-
-// payloads holds the payloads of a shard, in pages parallel to the pages of records. It is the part
-// of a shard that knows their type: a [payloadsOf]. Changes are made under inbox.mu, or by the call
-// that ends the timer.
-type payloads interface {
-	newPage() any
-	setPage(p int, page any) // page is a result of newPage, or nil
-	drop(i uint32)           // clears the payload of record i
-	clear()                  // drops all pages
-	pageSize() uintptr       // in bytes
-}
-
-type payloadsOf[T any] struct {
-	pages arena.Table[[arena.PageSize]T] // a worker reads it without inbox.mu
-}
-
-// payloadsIn returns the payloads of a shard.
-func payloadsIn[T any](s *shard) *payloadsOf[T] {
-	p, _ := s.payloads.(*payloadsOf[T])
-	return p
-}
-
-func (p *payloadsOf[T]) newPage() any { return new([arena.PageSize]T) }
-
-func (p *payloadsOf[T]) setPage(n int, page any) {
-	values, _ := page.(*[arena.PageSize]T)
-	p.pages.Set(n, values)
-}
-
-func (p *payloadsOf[T]) set(i uint32, v T) {
-	if page := p.pages.At(i >> arena.PageShift); page != nil { // nil if the wheel is stopped
-		page[i&arena.PageMask] = v
-	}
-}
-
-func (p *payloadsOf[T]) drop(i uint32) {
-	var zero T
-	p.set(i, zero)
-}
-
-func (p *payloadsOf[T]) at(i uint32) T { return p.pages.At(i >> arena.PageShift)[i&arena.PageMask] }
-
-func (p *payloadsOf[T]) clear() { p.pages.Clear() }
-
-func (p *payloadsOf[T]) pageSize() uintptr { return unsafe.Sizeof([arena.PageSize]T{}) }
 
 // callerQuantum is the largest number of timers that a caller places, and the largest number that
 // it removes, in one call. Callers add fewer than that between two calls, so a backlog shrinks.
@@ -272,10 +233,10 @@ func (s *shard) len() int {
 
 // all iterates over the records of all pages, as handles without a generation.
 func (s *shard) all(yield func(t Timer, pg *arena.Page) bool) {
-	for p, ref := range s.inbox.refs.All {
-		pg := ref.page.Load()
+	for p, page := range s.pages.All {
+		pg := page.ref.page.Load()
 		for k := uint32(0); pg != nil && k < arena.PageSize; k++ {
-			if !yield(Timer{ref: ref, index: p<<arena.PageShift | k}, pg) {
+			if !yield(Timer{ref: page.ref, index: p<<arena.PageShift | k}, pg) {
 				return
 			}
 		}

@@ -157,7 +157,7 @@ func (o *owner) overdue(now int64) time.Duration {
 func earliestOf(timers []Timer) int64 {
 	first := int64(never)
 	for _, t := range timers {
-		if _, w, ok := t.pendingRecord(); ok {
+		if pg, w := t.pending(); pg != nil {
 			first = min(first, w.Tick())
 		}
 	}
@@ -169,12 +169,12 @@ func (s *shard) bytes() uint64 {
 	o := &s.owner
 	s.inbox.mu.Lock()
 	records := &s.inbox.records
-	n := records.Bytes() + records.Pages.Bytes() + uintptr(records.Len())*unsafe.Sizeof(pageRef{})
-	perPage := s.payloads.pageSize()
-	if s.inbox.order != nil {
-		perPage += unsafe.Sizeof([arena.PageSize]uint64{})
+	n := records.Bytes() + s.pages.Bytes()
+	perRecord := s.engine.job.payloadSize()
+	if s.config.Manual != nil {
+		perRecord += unsafe.Sizeof(s.inbox.stamp)
 	}
-	n += uintptr(records.OpenPages) * perPage
+	n += uintptr(records.OpenPages) * (arena.PageSize*perRecord + unsafe.Sizeof(page{}) + unsafe.Sizeof(pageRef{}))
 	s.inbox.mu.Unlock()
 	word := unsafe.Sizeof(uintptr(0))
 	n += o.store.chunks.Bytes()
@@ -377,7 +377,7 @@ func (e *engine) eachSample(yield func(o *sampling.Origin, age, expires int64)) 
 		s.inbox.mu.Unlock()
 		now := s.config.Read()
 		for _, x := range samples {
-			if _, w, ok := x.Timer.pendingRecord(); ok {
+			if pg, w := x.Timer.pending(); pg != nil {
 				yield(x.Origin, now-x.Origin.Armed, s.config.ticks.Begin(w.Tick())-now)
 			}
 		}
@@ -392,8 +392,8 @@ func (ib *inbox) sample(t Timer) {
 
 // isOver reports whether the timer has ended.
 func (t Timer) isOver() bool {
-	_, _, pending := t.pendingRecord()
-	return !pending
+	pg, _ := t.pending()
+	return pg == nil
 }
 
 // origin returns the origin of the timer if it was sampled, or else nil.

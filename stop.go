@@ -79,17 +79,13 @@ func (s *shard) halt() {
 	s.inbox.mu.Lock()
 	s.alarm.close()
 	s.inbox.counts = s.inbox.count()
-	s.inbox.records.Clear()
+	s.inbox.records = arena.Slab[arena.Page]{}
 	s.inbox.staged, s.inbox.free = nil, nil
-	if s.inbox.order != nil {
-		s.inbox.order.stamps.Clear()
+	s.inbox.samples = sampling.Table[Timer]{}
+	for _, p := range s.pages.All {
+		p.ref.page.Store(nil)
 	}
-	s.payloads.clear()
-	s.inbox.next, s.inbox.samples = nil, sampling.Table[Timer]{}
-	for _, ref := range s.inbox.refs.All {
-		ref.page.Store(nil)
-	}
-	s.inbox.refs.Clear()
+	s.pages.Clear()
 	s.inbox.mu.Unlock()
 	o.arrivals = arrivals{first: never}
 	o.removing, o.freed, o.expired = 0, nil, nil
@@ -178,7 +174,7 @@ func (l *lastingTimers) keep(s *shard, t Timer, w arena.Word) {
 	if w.Kind() == arena.Flushed {
 		d = 0
 	}
-	l.timers[t] = time.AfterFunc(d, payloadsIn[func()](s).at(t.index))
+	l.timers[t] = time.AfterFunc(d, *payloadOf[func()](s, t.index))
 }
 
 // stop stops t. It returns false if t has fired or the runtime has not taken it over.

@@ -75,13 +75,15 @@ func removeAll[T any](s *shard, all []T) []T {
 	}
 	s.owner.drainAll()
 	o := &s.owner
+	var zero T
 	all = slices.Grow(all, s.pending())
 	for t, pg := range s.all {
 		if _, ok := pg.Change(t.index, arena.Spent, arena.Placed); !ok {
 			continue
 		}
-		all = append(all, payloadsIn[T](s).at(t.index))
-		s.payloads.drop(t.index)
+		p := payloadOf[T](s, t.index)
+		all = append(all, *p)
+		*p = zero
 		o.counters.stopped++
 		o.leaveBucket(t.index)
 		if o.freed = append(o.freed, t.index); len(o.freed) >= removalsMax {

@@ -18,31 +18,32 @@ type Timer struct {
 	gen   uint32
 }
 
-// load returns the timer's page and word. It returns false if the record may be free or may have
-// another timer, or if the wheel is stopped. t is not the zero Timer.
-func (t Timer) load() (pg *arena.Page, w arena.Word, ok bool) {
+// load returns the timer's page and word. It returns nil and 0 if the record may be free or may
+// have another timer, or if the wheel is stopped. t is not the zero Timer.
+func (t Timer) load() (pg *arena.Page, w arena.Word) {
 	if pg = t.ref.page.Load(); pg == nil {
-		return nil, 0, false
+		return nil, 0
 	}
-	w = pg.Load(t.index)
-	return pg, w, w.Gen() == t.gen && !t.ref.shard.closed.Load()
+	if w = pg.Load(t.index); w.Gen() != t.gen || t.ref.shard.closed.Load() {
+		return nil, 0
+	}
+	return pg, w
 }
 
-// pendingRecord returns the record of the timer and its word. It returns false if the timer is not
-// pending. t is not the zero Timer.
-func (t Timer) pendingRecord() (r record, w arena.Word, ok bool) {
-	pg, w, ok := t.load()
-	if k := w.Kind(); !ok || k != arena.Staged && k != arena.Placed {
-		return record{}, 0, false
+// pending is load for a timer that is pending, and returns nil and 0 for others.
+func (t Timer) pending() (pg *arena.Page, w arena.Word) {
+	pg, w = t.load()
+	if k := w.Kind(); k != arena.Staged && k != arena.Placed {
+		return nil, 0
 	}
-	return record{t.ref.shard, pg, t.index}, w, true
+	return pg, w
 }
 
 // isDue reports whether an entry of a queue of due timers may still be claimed.
 func (t Timer) isDue() bool {
-	_, w, ok := t.load()
-	k := w.Kind()
-	return ok && (k == arena.Flushed || k == arena.Placed && t.ref.shard.inbox.order.collected(t.index))
+	_, w := t.load()
+	s, k := t.ref.shard, w.Kind()
+	return k == arena.Flushed || k == arena.Placed && (s.config.Manual == nil || t.isCollected())
 }
 
 // Stop stops a pending timer and returns true. The callback then never starts, and what it refers
@@ -59,24 +60,44 @@ func (t Timer) Stop() bool {
 	if p := t.ref.plan; p != nil {
 		return p.stop()
 	}
-	r, to, ok := t.end()
-	if ok {
-		r.finishStop(to)
+	pg, to := t.end()
+	if pg == nil {
+		return false
 	}
-	return ok
+	t.finishStop(pg, to)
+	return true
 }
 
-// end ends a pending timer by its word, and returns its record and the new word. The caller then
-// calls finishStop. t is not the zero Timer.
-func (t Timer) end() (r record, to arena.Word, ok bool) {
+// end ends a pending timer by its word, and returns its page and the new word. The caller then
+// calls finishStop. If the timer is not pending, end returns nil. t is not the zero Timer.
+func (t Timer) end() (pg *arena.Page, to arena.Word) {
 	for {
-		r, w, ok := t.pendingRecord()
-		if !ok {
-			return r, 0, false
+		pg, w := t.pending()
+		if pg == nil {
+			return nil, 0
 		}
-		if to := r.stopWord(w); r.page.Swap(r.index, w, to) {
-			return r, to, true
+		if w.Kind() == arena.Staged {
+			to = w.With(arena.Ending)
+		} else {
+			to = w.With(arena.Dead).WithBits(t.ref.shard.removals.link()) &^ arena.Listed
 		}
+		if pg.Swap(t.index, w, to) {
+			return pg, to
+		}
+	}
+}
+
+// finishStop completes a Stop that has set the word to, as end returned it. It clears the payload,
+// and pushes the record onto the removals unless the record is still in the inbox. If there are
+// enough removals, it tries to become the owner and carries them out.
+func (t Timer) finishStop(pg *arena.Page, to arena.Word) {
+	s := t.ref.shard
+	s.page(t.index).payloads.drop(t.index)
+	if to.Kind() == arena.Ending && pg.Swap(t.index, to, to.With(arena.Ended)) {
+		return
+	}
+	if s.removals.push(pg, t.index, to.With(arena.Dead)&^arena.Listed) >= removalsMax {
+		s.tryDrain()
 	}
 }
 
@@ -133,25 +154,68 @@ func (t Timer) move(deadline, now int64, wait bool) bool {
 	deadline = max(deadline, now)
 	tick := s.config.ticks.Rounded(deadline, now)
 	for {
-		pg, w, ok := t.load()
-		if !ok {
+		pg, w := t.pending()
+		switch {
+		case pg == nil:
 			return false
-		}
-		switch w.Kind() {
-		case arena.Placed, arena.Staged:
-			if s.config.Manual == nil && w.Tick() <= tick {
-				if pg.Swap(t.index, w, w.WithBits(uint64(tick))) {
-					return true
-				}
-				continue
+		case s.config.Manual == nil && w.Tick() <= tick:
+			if pg.Swap(t.index, w, w.WithBits(uint64(tick))) {
+				return true
 			}
 		default:
-			return false
-		}
-		if moved, busy := (record{s, pg, t.index}).lockAndMove(w, tick, wait); moved || busy {
-			return moved
+			if moved, busy := t.lockAndMove(pg, w, tick, wait); moved || busy {
+				return moved
+			}
 		}
 	}
+}
+
+// lockAndMove handles the cases of Timer.move that need inbox.mu. It returns false if the word has
+// changed or the wheel is stopped. busy is true if inbox.mu is locked and wait is false.
+func (t Timer) lockAndMove(pg *arena.Page, w arena.Word, tick int64, wait bool) (moved, busy bool) {
+	s := t.ref.shard
+	if wait || s.config.Manual != nil { // in Manual mode the order of the calls counts
+		s.inbox.mu.Lock()
+	} else if !s.inbox.mu.TryLock() {
+		return false, true
+	}
+	if s.closed.Load() {
+		s.inbox.mu.Unlock()
+		return false, false
+	}
+	moved = t.moveLocked(pg, w, tick)
+	s.inbox.unlock()
+	return moved, false
+}
+
+// moveLocked moves a pending timer to another deadline, through the inbox if necessary. It returns
+// false if the word has changed. inbox.mu is held.
+func (t Timer) moveLocked(pg *arena.Page, w arena.Word, tick int64) bool {
+	s := t.ref.shard
+	old, now := w.Tick(), s.config.ticks.Floor(s.now.Load())
+	tick = max(tick, now) // an Advance may have come after the caller's reading
+	moved := w.WithBits(uint64(tick))
+	staged := w.Kind() == arena.Staged
+	// A timer that is moved later stays in its bucket, as in other modes, unless it is due.
+	stays := s.config.Manual != nil && !staged && tick > old && old > now
+	if !staged && !stays {
+		moved = moved.With(arena.Staged) | arena.Listed
+	}
+	if !pg.Swap(t.index, w, moved) {
+		return false
+	}
+	s.inbox.counts.rescheduled++
+	if s.config.Manual != nil {
+		s.inbox.setStamp(t.index)
+	}
+	switch {
+	case stays:
+	case staged:
+		s.inbox.lowerFirst(tick)
+	default:
+		s.inbox.stage(t.index, tick)
+	}
+	return true
 }
 
 // Deadline returns the deadline of a pending timer or of a plan's next run, rounded up to a tick,
@@ -164,8 +228,8 @@ func (t Timer) Deadline() (time.Time, bool) {
 	if p := t.ref.plan; p != nil {
 		return p.next()
 	}
-	_, w, ok := t.pendingRecord()
-	if !ok {
+	pg, w := t.pending()
+	if pg == nil {
 		return time.Time{}, false
 	}
 	c := &t.ref.shard.config
@@ -186,80 +250,4 @@ type planHandle interface {
 	stop() bool
 	reschedule(deadline, now int64) bool
 	next() (time.Time, bool)
-}
-
-// record is the memory of a timer, with its page and its shard. Its methods change the timer's word
-// on behalf of callers, and do the work that follows from the change.
-type record struct {
-	shard *shard
-	page  *arena.Page
-	index uint32
-}
-
-// stopWord returns the word of the timer after a Stop. w is its word, and the timer is pending.
-func (r record) stopWord(w arena.Word) arena.Word {
-	if w.Kind() == arena.Staged {
-		return w.With(arena.Ending)
-	}
-	return w.With(arena.Dead).WithBits(r.shard.removals.link()) &^ arena.Listed
-}
-
-// finishStop completes a Stop that has set the word to, which stopWord returned. It clears the
-// payload, and pushes the record onto the removals unless the record is still in the inbox. If
-// there are enough removals, it tries to become the owner and carries them out.
-func (r record) finishStop(to arena.Word) {
-	s := r.shard
-	s.payloads.drop(r.index)
-	if to.Kind() == arena.Ending && r.page.Swap(r.index, to, to.With(arena.Ended)) {
-		return
-	}
-	if s.removals.push(r.page, r.index, to.With(arena.Dead)&^arena.Listed) >= removalsMax {
-		s.tryDrain()
-	}
-}
-
-// lockAndMove handles the cases of Timer.move that need inbox.mu. It returns false if the word has
-// changed or the wheel is stopped. busy is true if inbox.mu is locked and wait is false.
-func (r record) lockAndMove(w arena.Word, tick int64, wait bool) (moved, busy bool) {
-	s := r.shard
-	if wait || s.config.Manual != nil { // in Manual mode the order of the calls counts
-		s.inbox.mu.Lock()
-	} else if !s.inbox.mu.TryLock() {
-		return false, true
-	}
-	if s.closed.Load() {
-		s.inbox.mu.Unlock()
-		return false, false
-	}
-	moved = r.moveLocked(w, tick)
-	s.inbox.unlock()
-	return moved, false
-}
-
-// moveLocked moves a pending timer to another deadline, through the inbox if necessary. It returns
-// false if the word has changed. inbox.mu is held.
-func (r record) moveLocked(w arena.Word, tick int64) bool {
-	s := r.shard
-	old, now := w.Tick(), s.config.ticks.Floor(s.now.Load())
-	tick = max(tick, now) // an Advance may have come after the caller's reading
-	moved := w.WithBits(uint64(tick))
-	staged := w.Kind() == arena.Staged
-	// A timer that is moved later stays in its bucket, as in other modes, unless it is due.
-	stays := s.config.Manual != nil && !staged && tick > old && old > now
-	if !staged && !stays {
-		moved = moved.With(arena.Staged) | arena.Listed
-	}
-	if !r.page.Swap(r.index, w, moved) {
-		return false
-	}
-	s.inbox.counts.rescheduled++
-	s.inbox.order.stamp(r.index)
-	switch {
-	case stays:
-	case staged:
-		s.inbox.lowerFirst(tick)
-	default:
-		s.inbox.stage(r.index, tick)
-	}
-	return true
 }

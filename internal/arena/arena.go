@@ -115,8 +115,8 @@ func (t *Table[P]) cap() int {
 	return 0
 }
 
-// Slab allocates items, which are numbered, in pages of 1<<Shift. Any goroutine may read Pages. Only
-// one goroutine at a time may use the other fields and the methods.
+// Slab allocates items, which are numbered, in pages of 1<<Shift. Any goroutine may read Pages.
+// Only one goroutine at a time may use the other fields and the methods.
 type Slab[P any] struct {
 	Pages Table[P]
 	Pager
@@ -146,14 +146,9 @@ func (s *Slab[P]) Put(i uint32, reuse bool) (released bool) {
 	return released
 }
 
-// Clear releases all pages.
-func (s *Slab[P]) Clear() {
-	s.Pages.Clear()
-	s.Pager = Pager{}
-}
-
 // Bytes returns the memory of the slab.
 func (s *Slab[P]) Bytes() uintptr {
 	var pg P
-	return uintptr(s.OpenPages)*unsafe.Sizeof(pg) + s.Pages.Bytes() + uintptr(len(s.state))*unsafe.Sizeof(pageState{})
+	states := uintptr(len(s.state)) * unsafe.Sizeof(pageState{})
+	return uintptr(s.OpenPages)*unsafe.Sizeof(pg) + s.Pages.Bytes() + states
 }

@@ -405,16 +405,17 @@ func TestClosedPageIsReopenedWithNewMemory(t *testing.T) {
 	}
 }
 
-func TestClearReleasesAllPages(t *testing.T) {
+func TestBytesOfASlab(t *testing.T) {
 	t.Parallel()
 	s := newSlab(t)
-	for range 3 * PageSize {
+	require.Zero(t, s.Bytes())
+	for range 2 * PageSize {
 		s.arm()
 	}
-	s.Clear()
-	require.Zero(t, s.OpenPages)
-	require.Nil(t, s.Pages.At(1))
-	_, ok := s.Take()
-	require.False(t, ok)
-	require.LessOrEqual(t, s.Bytes(), unsafe.Sizeof(pageState{}))
+	pages, rest := 2*unsafe.Sizeof(Page{}), 2*unsafe.Sizeof(pageState{})+4*unsafe.Sizeof(uintptr(0))
+	require.Equal(t, pages+rest, s.Bytes())
+	for len(s.inUse) > 0 {
+		s.end(0)
+	}
+	require.Equal(t, pages/2+rest, s.Bytes(), "a page is released")
 }

@@ -49,8 +49,8 @@ func (p *Pager) Take() (page int, item uint32, ok bool) {
 	return page, item, true
 }
 
-// Put frees an item, which is allocated again only if reuse is true. If the page is then empty and
-// no longer needed, Put records that it has no memory, and returns true.
+// Put frees an item, which is allocated again only if reuse is true. Put reports whether the page
+// is then empty and no longer needed, and so closed: it has no memory any more.
 func (p *Pager) Put(page int, item uint32, reuse bool) (closed bool) {
 	st := &p.state[page]
 	st.used--
