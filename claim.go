@@ -13,21 +13,17 @@ import (
 // job is the part of an engine that knows the type of the payloads: it claims due timers and runs
 // them.
 type job[T any] struct {
-	perCall int               // largest number of payloads in one call of run
-	run     func([]T)         // runs one batch
-	callee  func([]T) uintptr // returns the code address of the user's function; 0: a plan's
+	run    func([]T)         // runs one batch
+	callee func([]T) uintptr // returns the code address of the user's function; 0: a plan's
 
 	engine *engine                  // set by newEngine
 	free   atomic.Pointer[batch[T]] // for reuse; may be nil
 }
 
-func (j *job[T]) newEngine(opts Options, origin int64) (*engine, error) {
-	e, err := newEngine(opts, origin, j.perCall)
-	if err != nil {
-		return nil, err
-	}
-	j.engine, e.job = e, j
-	return e, nil
+func (j *job[T]) newEngine(opts Options, origin int64, perCall int) (e *engine, err error) {
+	e, err = newEngine(opts, origin, j, perCall)
+	j.engine = e
+	return e, err
 }
 
 func (j *job[T]) newPayloads() payloads { return new(payloadsOf[T]) }
@@ -59,7 +55,7 @@ func (j *job[T]) newBatch() *batch[T] {
 	}
 	b := &batch[T]{job: j}
 	b.run = func() { j.run(b.values) }
-	if j.perCall == 1 { // otherwise one would keep the first payload when values grows
+	if j.engine.perCall == 1 { // otherwise one would keep the first payload when values grows
 		b.values = b.one[:0]
 	}
 	return b
@@ -73,7 +69,7 @@ func (j *job[T]) serve(timers []Timer) int {
 	b.tick = j.engine.config.ticks.Floor(b.now)
 	defer b.end()
 	prefetch(timers)
-	if j.perCall > 1 {
+	if j.engine.perCall > 1 {
 		b.claimAll(timers)
 		return b.n
 	}
@@ -269,7 +265,7 @@ func (b *batch[T]) push() {
 	if b.claimed.n == 0 {
 		return
 	}
-	n := b.shard.removals.pushChain(b.claimed)
+	n := b.shard.removals.push(b.claimed)
 	if b.claimed = (chain{}); n >= removalsMax {
 		b.shard.tryDrain()
 	}

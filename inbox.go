@@ -53,7 +53,7 @@ type inboxCounts struct {
 func (ib *inbox) init(s *shard) {
 	ib.shard, ib.first, ib.sweepAt, ib.now = s, never, inboxSize, s.config.Origin
 	ib.records.Shift = arena.PageShift
-	if rate := s.config.profileRate; rate > 0 {
+	if rate := s.engine.opts.ProfileRate; rate > 0 {
 		ib.samples = sampling.New(rate, Timer.isOver)
 		ib.untilSample = ib.samples.Distance()
 	}
@@ -189,36 +189,23 @@ const linkMask = 1<<32 - 1
 
 func (s *removalStack) link() uint64 { return s.head.Load() & linkMask }
 
-// push adds record i, whose word w is Dead, and returns the number of records. It stores the link
-// in the word unless w holds it already.
-func (s *removalStack) push(pg *arena.Page, i uint32, w arena.Word) int {
-	for {
-		head := s.head.Load()
-		if head&linkMask != w.Bits() {
-			w = w.WithBits(head & linkMask)
-			pg.Store(i, w)
-		}
-		n := head>>32 + 1
-		if s.head.CompareAndSwap(head, n<<32|uint64(i+1)) {
-			return int(n)
-		}
-	}
-}
-
 // chain is records whose words are final and link them.
 type chain struct {
 	page  *arena.Page // of first
-	first uint32      // the record with the link 0
+	first uint32      // its link is not final
 	last  uint32      // a link, from which the links lead to first; 0: the chain is empty
 	n     int
 }
 
-// pushChain adds a chain and returns the number of all records.
-func (s *removalStack) pushChain(c chain) int {
+// push adds a chain and returns the number of all records.
+func (s *removalStack) push(c chain) int {
 	w := c.page.Load(c.first)
 	for {
 		head := s.head.Load()
-		c.page.Store(c.first, w.WithBits(head&linkMask))
+		if head&linkMask != w.Bits() {
+			w = w.WithBits(head & linkMask)
+			c.page.Store(c.first, w)
+		}
 		n := head>>32 + uint64(c.n)
 		if s.head.CompareAndSwap(head, n<<32|uint64(c.last)) {
 			return int(n)

@@ -49,9 +49,8 @@ func TestRaceRemovalsLoseNoRecord(t *testing.T) {
 			for k := range uint32(each) {
 				i := k*goroutines + g
 				pg := pages[i>>arena.PageShift]
-				w := pg.Arm(i, 0, 0).With(arena.Dead).WithBits(r.link())
-				pg.Store(i, w)
-				if n := r.push(pg, i, w); n < 1 {
+				pg.Store(i, pg.Arm(i, 0, 0).With(arena.Dead).WithBits(r.link()))
+				if n := r.push(chain{pg, i, i + 1, 1}); n < 1 {
 					t.Errorf("push: %d", n)
 				}
 			}

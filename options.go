@@ -104,9 +104,6 @@ type config struct {
 	clock.Timeline
 	geometry
 	ticks clock.Ticks
-	procs int // GOMAXPROCS
-
-	profileRate int // one of this many timers is sampled; 0: none
 }
 
 // validate returns the options with their defaults, or an error that names the first bad field.
@@ -164,9 +161,6 @@ func (o Options) config() config {
 	c := config{
 		ticks:    clock.NewTicks(int64(o.Tick)),
 		geometry: geometry{size: int64(o.WheelSize), bits: w, last: min(o.Levels, reach) - 1},
-		procs:    runtime.GOMAXPROCS(0),
-
-		profileRate: o.ProfileRate,
 	}
 	if !o.Manual {
 		c.cascadeTicks, c.cascadeTimers = int64(cascadeCost), int64(o.Tick)

@@ -2,6 +2,7 @@ package timingwheel
 
 import (
 	"math"
+	"runtime"
 	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
 	"time"
 
@@ -37,9 +38,9 @@ type payloadJob interface {
 	payloadSize() uintptr
 }
 
-// newEngine returns an engine for calls with up to perCall payloads. The caller sets job. origin is
-// the first reading of the clock, which is 0 except in tests.
-func newEngine(opts Options, origin int64, perCall int) (*engine, error) {
+// newEngine returns an engine for calls with up to perCall payloads. origin is the first reading of
+// the clock, which is 0 except in tests.
+func newEngine(opts Options, origin int64, job payloadJob, perCall int) (*engine, error) {
 	opts, err := opts.validate()
 	if err != nil {
 		return nil, err
@@ -48,7 +49,7 @@ func newEngine(opts Options, origin int64, perCall int) (*engine, error) {
 	if limited != nil && limited.used.Swap(true) {
 		return nil, badOption("Executor", "a Limit that another wheel has", "a Limit of its own")
 	}
-	e := &engine{opts: opts, config: opts.config(), perCall: perCall, stopped: make(chan struct{})}
+	e := &engine{opts: opts, config: opts.config(), job: job, perCall: perCall, stopped: make(chan struct{})}
 	e.config.Timeline = clock.Timeline{Base: opts.Start, Origin: origin}
 	e.config.Start()
 	if opts.Manual {
@@ -86,7 +87,7 @@ func (e *engine) newDue(executor Executor, limited *limit) due {
 	// Workers of one shard would compete for its words and counters.
 	c := pool.Config{Active: 1, PerCall: e.perCall}
 	if limited != nil {
-		c.Active, c.Limit = e.config.procs, limited.n
+		c.Active, c.Limit = runtime.GOMAXPROCS(0), limited.n
 	}
 	h := &poolHost{engine: e}
 	h.due = pool.New[Timer](h, c)

@@ -132,7 +132,7 @@ func (s *shard) addPending(st *Stats, pending int, now int64) {
 	st.Buckets += len(o.store.all) - len(o.store.spare)
 	levels := 0
 	for _, l := range o.wheel.levels {
-		if l.slots != nil {
+		if l != nil {
 			levels++
 		}
 	}
@@ -180,7 +180,7 @@ func (s *shard) bytes() uint64 {
 	n += o.store.chunks.Bytes()
 	n += uintptr(len(o.store.all)) * (unsafe.Sizeof(bucket{}) + 2*word)
 	for _, l := range o.wheel.levels {
-		n += uintptr(len(l.slots)) * word
+		n += uintptr(len(l)) * word
 	}
 	return uint64(n)
 }
@@ -360,10 +360,10 @@ func (l *latenessCount) snapshot() (h Histogram) {
 
 // writeProfile is [TimingWheel.WriteProfile].
 func (e *engine) writeProfile(w io.Writer) error {
-	if e.config.profileRate == 0 {
+	if e.opts.ProfileRate == 0 {
 		return fmt.Errorf("%w: Options.ProfileRate is 0, so there is no profile; it must be from 1 to 2^30", ErrOption)
 	}
-	p := sampling.NewProfile(reflect.TypeFor[Timer]().PkgPath(), e.opts.Name, e.config.profileRate)
+	p := sampling.NewProfile(reflect.TypeFor[Timer]().PkgPath(), e.opts.Name, e.opts.ProfileRate)
 	e.eachSample(p.Add)
 	return p.Write(w)
 }
@@ -412,7 +412,7 @@ func (t Timer) sampleAs(o *sampling.Origin) {
 // withSamples calls f with the samples of the timer's shard, unless the wheel takes none. inbox.mu
 // is held during the call.
 func (t Timer) withSamples(f func(all *sampling.Table[Timer])) {
-	if t.ref == nil || t.ref.shard.config.profileRate == 0 {
+	if t.ref == nil || t.ref.shard.engine.opts.ProfileRate == 0 {
 		return
 	}
 	s := t.ref.shard

@@ -130,7 +130,7 @@ func TestSurveyFoldsLargeWheels(t *testing.T) {
 // Next lists the earliest 16 expirations, each with the timers of all shards.
 func TestSurveyNextOverShards(t *testing.T) {
 	t.Parallel()
-	e, err := (&job[func()]{perCall: 1}).newEngine(Options{Manual: true, Shards: 3, Start: modelStart}, 0)
+	e, err := new(job[func()]).newEngine(Options{Manual: true, Shards: 3, Start: modelStart}, 0, 1)
 	require.NoError(t, err)
 	defer e.stop()
 	for k := range 20 {

@@ -32,8 +32,8 @@ func NewTimeouts[T any](opts Options, expire func(expired []T)) (*Timeouts[T], e
 
 func newTimeoutsAt[T any](opts Options, origin int64, expire func([]T)) (*Timeouts[T], error) {
 	code := codeOf(expire)
-	j := &job[T]{perCall: perCallMax, run: expire, callee: func([]T) uintptr { return code }}
-	e, err := j.newEngine(opts, origin)
+	j := &job[T]{run: expire, callee: func([]T) uintptr { return code }}
+	e, err := j.newEngine(opts, origin, perCallMax)
 	if err != nil {
 		return nil, err
 	}

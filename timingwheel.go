@@ -195,8 +195,8 @@ func New(opts Options) (*TimingWheel, error) {
 }
 
 func newWheelAt(opts Options, origin int64) (*TimingWheel, error) {
-	j := &job[func()]{perCall: 1, run: func(f []func()) { f[0]() }, callee: callee}
-	e, err := j.newEngine(opts, origin)
+	j := &job[func()]{run: func(f []func()) { f[0]() }, callee: callee}
+	e, err := j.newEngine(opts, origin, 1)
 	if err != nil {
 		return nil, err
 	}

@@ -219,7 +219,7 @@ func (w *wheel) verify() error {
 	}
 	slots, live := 0, 0
 	for l, lv := range w.levels {
-		for k, b := range lv.slots {
+		for k, b := range lv {
 			if b == nil {
 				continue
 			}

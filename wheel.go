@@ -20,7 +20,7 @@ import (
 type wheel struct {
 	geometry
 	store   *bucketStore
-	levels  []level
+	levels  [][]*bucket // the slots of each level, made when it is first needed
 	queue   heap.Heap[*bucket]
 	live    int
 	cascade cascade
@@ -39,13 +39,9 @@ type geometry struct {
 	cascadeTicks, cascadeTimers int64
 }
 
-type level struct {
-	slots []*bucket // made when the level is first needed
-}
-
 func (w *wheel) init(g geometry, store *bucketStore, tick int64) {
 	w.geometry, w.store, w.cur = g, store, tick
-	w.levels = make([]level, g.last+1)
+	w.levels = make([][]*bucket, g.last+1)
 }
 
 // place adds a timer to the bucket that the clock reaches at the timer's tick or, on a coarser
@@ -63,12 +59,12 @@ func (w *wheel) place(i uint32, tick int64) {
 		shift += width
 	}
 	shift &= 63
-	if w.levels[l].slots == nil {
-		w.levels[l].slots = make([]*bucket, w.size)
+	if w.levels[l] == nil {
+		w.levels[l] = make([]*bucket, w.size)
 	}
 	v := tick >> shift
 	slot := v & (w.size - 1)
-	b := w.levels[l].slots[slot]
+	b := w.levels[l][slot]
 	switch at := v << shift; {
 	case b == nil:
 		b = w.open(l, uint32(slot), at)
@@ -113,7 +109,7 @@ func (w *wheel) beginEarly(b *bucket) {
 func (w *wheel) open(l int, slot uint32, at int64) *bucket {
 	b := w.store.newBucket()
 	b.at, b.key, b.level, b.slot = at, at, int32(l), slot
-	w.levels[l].slots[slot] = b
+	w.levels[l][slot] = b
 	w.queue.Push(b)
 	return b
 }
@@ -144,7 +140,7 @@ func (w *wheel) pop(tick int64) *bucket {
 	}
 	b := w.queue.Remove(0)
 	w.cur = max(w.cur, b.key)
-	w.levels[b.level].slots[b.slot] = nil
+	w.levels[b.level][b.slot] = nil
 	w.live -= b.live
 	return b
 }
@@ -154,7 +150,7 @@ func (w *wheel) timerRemoved(b *bucket) {
 	w.live--
 	if b.live == 0 {
 		w.queue.Remove(int(b.heapIndex))
-		w.levels[b.level].slots[b.slot] = nil
+		w.levels[b.level][b.slot] = nil
 		w.store.freeBucket(b)
 	}
 }
