@@ -183,50 +183,31 @@ func (o *owner) leaveBucket(i uint32) {
 		return
 	}
 	b := o.store.remove(*pos)
-	*pos = 0
-	o.timerRemoved(b)
-}
-
-func (o *owner) timerRemoved(b *bucket) {
-	if b.state == bucketQueued {
+	if *pos = 0; b.state == bucketQueued {
 		o.wheel.timerRemoved(b)
 	}
 }
 
-// remove carries out up to max removals, those taken off the stack before first.
+// remove carries out up to max removals, those taken off the stack before first. The record of a
+// claimed timer is in a bucket if the timer was moved away and back while it was due.
 func (o *owner) remove(max int) {
-	for n := 0; n < max; n += removalsMax {
+	defer o.reclaim()
+	for range max {
 		if o.removing == 0 {
 			o.removing = o.shard.removals.take()
 		}
 		if o.removing == 0 {
 			return
 		}
-		o.removeSome()
-		o.reclaim()
-	}
-}
-
-// removeSome carries out up to removalsMax removals. The record of a claimed timer is in a bucket
-// if the timer was moved away and back while it was due. removeSome reads all positions before the
-// first chunk, so that the cache misses overlap.
-func (o *owner) removeSome() {
-	listed := o.scratch.records[:0]
-	for n := 0; o.removing != 0 && n < removalsMax; n++ {
 		i := uint32(o.removing - 1)
 		w := loadWord(o.store.records, i)
-		if w.Kind() == arena.Dead {
+		if o.removing = w.Bits(); w.Kind() == arena.Dead {
 			o.counters.stopped++
 		}
-		o.removing = w.Bits()
-		o.freed = append(o.freed, i)
-		if pos := o.store.pos(i); *pos != 0 {
-			listed = append(listed, *pos)
-			*pos = 0
+		o.leaveBucket(i)
+		if o.freed = append(o.freed, i); len(o.freed) >= removalsMax {
+			o.reclaim()
 		}
-	}
-	for _, pos := range listed {
-		o.timerRemoved(o.store.remove(pos))
 	}
 }
 

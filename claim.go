@@ -68,7 +68,6 @@ func (j *job[T]) serve(timers []Timer) int {
 	b.now = j.engine.config.Read()
 	b.tick = j.engine.config.ticks.Floor(b.now)
 	defer b.end()
-	prefetch(timers)
 	if j.engine.perCall > 1 {
 		b.claimAll(timers)
 		return b.n
@@ -93,16 +92,6 @@ func (b *batch[T]) claimAll(timers []Timer) {
 	if len(b.values) > 0 {
 		b.call()
 	}
-}
-
-// prefetch reads the words in a loop that does nothing else, so that the cache misses overlap.
-func prefetch(timers []Timer) (all arena.Word) {
-	for _, t := range timers {
-		if pg := t.ref.page.Load(); pg != nil {
-			all |= pg.Load(t.index)
-		}
-	}
-	return all
 }
 
 // claim claims a timer, appends its payload to values, and reports whether it did. A timer that was
