@@ -12,20 +12,17 @@ import (
 
 func armAfter[T any](e *engine, d time.Duration, v T) Timer {
 	now := e.config.Read()
-	return armAt(e, clock.Later(now, int64(d)), now, v, 0)
+	return armAndUnlock(e.pickAndLock(), clock.Later(now, int64(d)), now, v, 0)
 }
 
 func armAtTime[T any](e *engine, t time.Time, v T) Timer {
 	deadline, now := e.config.Instant(t)
-	return armAt(e, deadline, now, v, 0)
+	return armAndUnlock(e.pickAndLock(), deadline, now, v, 0)
 }
 
-// armAt arms a timer for a reading of the clock. now is an earlier reading, or clock.Unread. class
-// is 0, or arena.Lasting for a timer with a func() that survives the wheel's Stop.
-func armAt[T any](e *engine, deadline, now int64, v T, class arena.Word) Timer {
-	return armAndUnlock(e.pickAndLock(), deadline, now, v, class)
-}
-
+// armAndUnlock arms a timer on a shard of pickAndLock for a reading of the clock. now is an earlier
+// reading, or clock.Unread. class is 0, or arena.Lasting for a timer with a func() that survives
+// the wheel's Stop.
 func armAndUnlock[T any](s *shard, deadline, now int64, v T, class arena.Word) (t Timer) {
 	ib := &s.inbox
 	if ib.ensureRecord() {
@@ -91,8 +88,8 @@ func (ib *inbox) refill() bool {
 	return false
 }
 
-// openPage opens a page, unless meanwhile the wheel is stopped, another goroutine opens a page, or
-// records are freed.
+// openPage allocates a page, for which it unlocks mu. It opens the page unless meanwhile the wheel
+// was stopped or a record became free.
 func (ib *inbox) openPage() {
 	ib.mu.Unlock()
 	pg := newPage(ib.shard)
@@ -109,7 +106,8 @@ func (ib *inbox) openPage() {
 	ib.records.Open(pg.ref.page.Load())
 }
 
-// putRecord frees a record whose timer has ended, unless it is exhausted, and perhaps its page.
+// putRecord frees a record whose timer has ended, or retires it if it is exhausted. It drops the
+// page if the slab releases it. mu is held.
 func (ib *inbox) putRecord(i uint32) {
 	if ib.records.Put(i, !loadWord(&ib.records.Pages, i).Exhausted()) {
 		ib.shard.page(i).ref.page.Store(nil)
@@ -117,7 +115,7 @@ func (ib *inbox) putRecord(i uint32) {
 	}
 }
 
-// page is what belongs to a page of records. It does not change.
+// page is the engine's part of a page of records. Its fields do not change.
 type page struct {
 	ref      *pageRef // of the handles
 	payloads payloads
@@ -136,8 +134,8 @@ func newPage(s *shard) *page {
 // page returns the page of record i, or nil if the wheel is stopped.
 func (s *shard) page(i uint32) *page { return s.pages.At(i >> arena.PageShift) }
 
-// payloads is a page of payloads, a [payloadsOf]. Changes are made under inbox.mu, or by the call
-// that ends the timer.
+// payloads is a page of payloads, a [payloadsOf]. Changes are made under inbox.mu, or by the
+// goroutine that ends the timer.
 type payloads interface {
 	drop(i uint32) // clears the payload of record i
 }
@@ -151,7 +149,7 @@ func (p *payloadsOf[T]) drop(i uint32) {
 	}
 }
 
-// payloadOf returns the payload of record i, or nil if the wheel is stopped.
+// payloadOf returns the address of the payload of record i, or nil if the wheel is stopped.
 func payloadOf[T any](s *shard, i uint32) *T {
 	if p := s.page(i); p != nil {
 		if values, _ := p.payloads.(*payloadsOf[T]); values != nil { // always; see arena.Page.Load

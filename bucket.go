@@ -13,7 +13,7 @@ const never = math.MaxInt64
 type bucketState uint8
 
 const (
-	bucketQueued    bucketState = iota // in its slot and the queue; freed if it is empty
+	bucketQueued    bucketState = iota // in its slot and the queue; freed when it becomes empty
 	bucketCascading                    // in wheel.cascade; freed once its timers have moved
 )
 

@@ -188,8 +188,9 @@ func (o *owner) leaveBucket(i uint32) {
 	}
 }
 
-// remove carries out up to max removals, those taken off the stack before first. The record of a
-// claimed timer is in a bucket if the timer was moved away and back while it was due.
+// remove carries out up to max removals. Those that are already off the stack come first. The
+// record of a claimed timer may be in a bucket, if the timer was moved away and back while it was
+// due.
 func (o *owner) remove(max int) {
 	defer o.reclaim()
 	for range max {
@@ -215,11 +216,9 @@ func (o *owner) remove(max int) {
 // of the finest level and a quantum of the others. It reports whether no expired bucket is left.
 func (o *owner) expire() bool {
 	for range quantum {
-		b := o.wheel.pop(o.tick)
-		if b == nil {
+		if o.wheel.pop(o.tick) == nil {
 			break
 		}
-		o.wheel.cascade.push(b)
 	}
 	o.move(&o.wheel.cascade.fine)
 	o.move(&o.wheel.cascade.coarse)
@@ -254,7 +253,7 @@ func (o *owner) relocate(records []uint32, b *bucket) {
 		if b.level > 0 {
 			o.counters.cascaded++
 		}
-		if o.shard.config.Manual == nil && !o.wheel.belongs(b, words[k].Tick()) { // Manual: counted by Reschedule
+		if o.shard.config.Manual == nil && !o.wheel.belongs(b, words[k].Tick()) { // in Manual mode Reschedule counts it
 			o.counters.postponed++
 		}
 		o.put(i, words[k])

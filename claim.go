@@ -10,8 +10,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// job is the part of an engine that knows the type of the payloads: it claims due timers and runs
-// them.
+// job claims due timers with payloads of type T and runs them.
 type job[T any] struct {
 	run    func([]T)         // runs one batch
 	callee func([]T) uintptr // returns the code address of the user's function; 0: a plan's
@@ -55,7 +54,7 @@ func (j *job[T]) newBatch() *batch[T] {
 	}
 	b := &batch[T]{job: j}
 	b.run = func() { j.run(b.values) }
-	if j.engine.perCall == 1 { // otherwise one would keep the first payload when values grows
+	if j.engine.perCall == 1 { // with more payloads, values outgrows one, which would keep the first alive
 		b.values = b.one[:0]
 	}
 	return b

@@ -293,7 +293,7 @@ func TestRemoveAllTakesEverything(t *testing.T) {
 		s.own(func() {
 			s.owner.drainAll()
 			s.owner.tick += 45 // the bucket of those of 50 ms expires and begins to move
-			s.owner.wheel.cascade.push(s.owner.wheel.pop(s.owner.tick))
+			s.owner.wheel.pop(s.owner.tick)
 			require.NotZero(t, s.owner.wheel.cascade.live())
 			require.NoError(t, s.verify())
 		})

@@ -140,7 +140,7 @@ func (doneChan) Deadline() (_ time.Time, _ bool) { return }
 func (c *deadlineContext) arm(tw *TimingWheel, end func(), left time.Duration, late *phase) {
 	c.mu.Lock() // the timer may fire at once
 	deadline, now := tw.engine.config.Instant(c.deadline)
-	c.timer = armAt(tw.engine, deadline, now, end, arena.Lasting)
+	c.timer = armAndUnlock(tw.engine.pickAndLock(), deadline, now, end, arena.Lasting)
 	stopped := c.timer == Timer{}
 	c.mu.Unlock()
 	if !stopped {
@@ -161,7 +161,10 @@ func (c *deadlineContext) end() { c.finish(&timedOut, false) }
 // another goroutine has ended the context. late is the phase after the deadline. If passed is
 // false, the timer's state shows whether the deadline has passed.
 func (c *deadlineContext) finish(late *phase, passed bool) {
-	parent := c.parentEnd()
+	var parent *phase
+	if !c.phase.Load().ended() {
+		parent = c.parentEnd()
+	}
 	c.mu.Lock()
 	p, stop := c.phase.Load(), c.stop
 	if c.stop = nil; !p.ended() {

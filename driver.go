@@ -12,8 +12,7 @@ import (
 const driverActive = -1
 
 // driverAlarm starts the driver of a shard. If the alarm is off, the garbage collector can free the
-// wheel. In Manual mode the caller of Advance is the driver, which counts as active at all times,
-// so the alarm is never set.
+// wheel. In Manual mode at stays driverActive until the wheel's Stop, so nothing sets the alarm.
 //
 // The state of the alarm is in at:
 //
@@ -127,7 +126,13 @@ func (a *driverAlarm) reset() {
 	}
 }
 
-// wake runs a driver on the calling goroutine.
+// driverQuanta is the number of quanta that a driver works before what it has queued may run.
+const driverQuanta = 8
+
+// wake runs a driver on the calling goroutine, which queues the timers that are due and sets the
+// alarm. Then this goroutine runs what is queued, unless another one does. If work is left after
+// driverQuanta, the workers of the pool continue it. If there is no pool, or a pool with a limit,
+// another goroutine does: a full pool does not call More.
 func (a *driverAlarm) wake() {
 	s := a.shard
 	s.owner.mu.Lock()
@@ -139,17 +144,6 @@ func (a *driverAlarm) wake() {
 	a.at.Store(driverActive)
 	a.starting = false
 	s.inbox.mu.Unlock()
-	a.driveAndUnlock()
-}
-
-// driverQuanta is the number of quanta that a driver works before what it has queued may run.
-const driverQuanta = 8
-
-// driveAndUnlock queues the timers that are due and sets the alarm. Then this goroutine runs what
-// is queued, unless another one does. If work is left after driverQuanta, the workers of the pool
-// continue it. If there is no pool, or a pool with a limit, another goroutine does: a full pool
-// does not call More.
-func (a *driverAlarm) driveAndUnlock() {
 	queued, done := a.queueDueAndUnlock(false)
 	if !done && !a.workersDrive {
 		go a.wake()

@@ -65,7 +65,7 @@ func Limit(n int) Executor {
 	return &limit{n: n, running: make(chan struct{}, n)}
 }
 
-type limit struct { // a wheel makes a pool of it and does not call Go
+type limit struct { // a wheel makes a pool of it; only a Manual one calls Go
 	n       int
 	used    atomic.Bool   // by a wheel
 	running chan struct{} // functions of Go

@@ -189,15 +189,16 @@ const linkMask = 1<<32 - 1
 
 func (s *removalStack) link() uint64 { return s.head.Load() & linkMask }
 
-// chain is records whose words are final and link them.
+// chain is a list of records that their words link, from last to first. Every word is final except
+// the link of first, which push sets.
 type chain struct {
 	page  *arena.Page // of first
-	first uint32      // its link is not final
-	last  uint32      // a link, from which the links lead to first; 0: the chain is empty
+	first uint32
+	last  uint32 // a link, from which the links lead to first; 0: the chain is empty
 	n     int
 }
 
-// push adds a chain and returns the number of all records.
+// push adds a chain and returns the number of records on the stack.
 func (s *removalStack) push(c chain) int {
 	w := c.page.Load(c.first)
 	for {

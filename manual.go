@@ -10,7 +10,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
-// advance is memory that one Advance after the other uses.
+// advance is memory that calls to Advance reuse, and the flag that one is running.
 type advance struct {
 	running atomic.Bool
 	timers  []Timer
@@ -28,9 +28,9 @@ func (c collected) compare(o collected) int {
 	return cmp.Or(cmp.Compare(c.tick, o.tick), cmp.Compare(c.shard, o.shard), cmp.Compare(c.stamp, o.stamp))
 }
 
-// isCollected is a flag of a stamp: an Advance has collected the timer, and a Reschedule has not
+// collectedFlag is a flag of a stamp: an Advance has collected the timer, and a Reschedule has not
 // moved it since.
-const isCollected = 1 << 63
+const collectedFlag = 1 << 63
 
 // setStamp gives record i of a Manual shard the next stamp when its timer is armed or moved. Timers
 // of one tick run in the order of their stamps. mu is held.
@@ -50,7 +50,7 @@ func (t Timer) stamp() *atomic.Uint64 {
 
 func (t Timer) isCollected() bool {
 	stamp := t.stamp()
-	return stamp != nil && stamp.Load()&isCollected != 0
+	return stamp != nil && stamp.Load()&collectedFlag != 0
 }
 
 // advanceTo moves the clock of a Manual wheel, never back, and runs or hands over the due timers.
@@ -65,7 +65,7 @@ func (e *engine) advanceTo(t time.Time) int {
 	defer e.advance.running.Store(false)
 	now, _ := e.config.Instant(t)
 	now = min(now, e.config.ticks.Begin(clock.LastTick)-1)
-	e.dropEnded()
+	e.dropStale()
 	timers, all := e.advance.timers[:0], e.advance.all[:0]
 	for k, s := range e.shards {
 		all = s.collectDue(all, k, now)
@@ -83,10 +83,10 @@ func (e *engine) advanceTo(t time.Time) int {
 	return e.serveDue()
 }
 
-// dropEnded drops the entries of timers that were stopped or moved. Entries are left in the queue
-// if a callback has panicked or exited. Their timers are due before those that this Advance
-// collects.
-func (e *engine) dropEnded() {
+// dropStale drops the entries of timers that were stopped or moved. Entries are left in the queue
+// if a callback has panicked or exited. Their timers are due no later than those that this
+// Advance collects.
+func (e *engine) dropStale() {
 	c := e.dues[0].(*dueCalls)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,7 +129,7 @@ func (s *shard) collectDue(all []collected, k int, now int64) []collected {
 		switch {
 		case w.Kind() != arena.Placed: // stopped, or moved to the inbox
 		case w.Tick() <= o.tick:
-			if stamp := t.stamp().Or(isCollected); stamp&isCollected == 0 {
+			if stamp := t.stamp().Or(collectedFlag); stamp&collectedFlag == 0 {
 				all = append(all, collected{w.Tick(), k, stamp, t})
 			}
 		case *o.store.pos(t.index) == 0:

@@ -121,7 +121,7 @@ func TestManualSubmitsInOrderOfTicks(t *testing.T) {
 }
 
 // An executor that panics may have kept the call or not. In both cases every timer has a call after
-// the next Advance, and a call too many does nothing.
+// the next Advance, in the order of arming, and a call too many does nothing.
 func TestEachTimerHasACallAfterTheExecutorPanics(t *testing.T) {
 	t.Parallel()
 	for name, keeps := range map[string]bool{"having kept the call": true, "having dropped the call": false} {
@@ -138,8 +138,8 @@ func TestEachTimerHasACallAfterTheExecutorPanics(t *testing.T) {
 				}
 			})})
 			ran := 0
-			for range 10 {
-				tw.AfterFunc(time.Millisecond, func() { ran++ })
+			for i := range 10 {
+				tw.AfterFunc(time.Millisecond, func() { assert.Equal(t, i, ran); ran++ })
 			}
 			now := tw.Now().Add(time.Millisecond)
 			unwound := 0
@@ -322,4 +322,17 @@ func TestManualAdvanceReturnsIfEveryFlushUnwinds(t *testing.T) {
 	tw.Advance(tw.Now().Add(time.Millisecond))
 	assert.Equal(t, 2, runs)
 	assert.Zero(t, tw.Len())
+}
+
+// Next never returns a time after the deadline of a timer that is being claimed meanwhile.
+func TestRaceNextOfTheLastTimer(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{Manual: true, Executor: Goroutines})
+	for range scaled(20_000) {
+		tw.AfterFunc(0, nothing)
+		tw.Advance(tw.Now())
+		for at, ok := tw.Next(); ok; at, ok = tw.Next() {
+			require.False(t, at.After(tw.Now()))
+		}
+	}
 }

@@ -143,7 +143,7 @@ type shard struct {
 
 	engine *engine
 	config config            // immutable
-	pages  arena.Table[page] // those of inbox.records; written under inbox.mu and read without
+	pages  arena.Table[page] // one for each page of inbox.records; written under inbox.mu and read without
 
 	closed         atomic.Bool // no arm, Stop, Reschedule or claim succeeds any more
 	drainRequested atomic.Bool // a caller asks the owner to drain the inbox and the removals
@@ -253,12 +253,13 @@ func (s *shard) nextDue() (int64, bool) {
 		return 0, false
 	}
 	s.owner.drainAll()
-	if s.pending() == 0 {
+	pending := s.pending() // once, because claims and Stops change it
+	if pending == 0 {
 		return 0, false
 	}
 	o := &s.owner
 	tick := o.wheel.cur // for timers that have expired and are not moved or claimed yet
-	if s.pending() <= o.live() && o.wheel.cascade.live() == 0 {
+	if pending <= o.live() && o.wheel.cascade.live() == 0 {
 		tick = o.wheel.first()
 	}
 	return s.config.ticks.Begin(tick), true

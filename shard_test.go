@@ -151,6 +151,7 @@ func TestShardVerifyFindsDamage(t *testing.T) {
 			sh.owner.store.chunks.Put(1, true)
 			sh.owner.store.chunks.Put(1, true)
 		},
+		"S1: page 0": func(_ *recordingWheel, sh *shard, _ []Timer) { sh.pages.Set(0, nil) },
 		"S2":         func(_ *recordingWheel, sh *shard, timers []Timer) { *sh.owner.store.pos(timers[3].index)++ },
 		"position":   func(_ *recordingWheel, sh *shard, timers []Timer) { *sh.owner.store.pos(timers[4].index) = 0 },
 		"S3":         func(_ *recordingWheel, sh *shard, _ []Timer) { sh.owner.store.all[0].tail += 3 },

@@ -52,7 +52,7 @@ func (w *Timeouts[T]) AddAt(t time.Time, v T) Timer { return armAtTime(w.engine,
 
 // RemoveAll removes all pending timers and returns their payloads, in no particular order. The
 // timers count as stopped, and the wheel continues to work. If nothing is pending or the wheel is
-// stopped, the result is empty. So call RemoveAll before Stop if the payloads are still needed.
+// stopped, the result is empty. To keep the payloads, call RemoveAll before Stop.
 // RemoveAll may wait for a goroutine of the wheel that is moving timers. O(memory of the wheel).
 func (w *Timeouts[T]) RemoveAll() []T {
 	var all []T

@@ -30,7 +30,7 @@ func (t Timer) load() (pg *arena.Page, w arena.Word) {
 	return pg, w
 }
 
-// pending is load for a timer that is pending, and returns nil and 0 for others.
+// pending is like load, but returns nil and 0 unless the timer is pending.
 func (t Timer) pending() (pg *arena.Page, w arena.Word) {
 	pg, w = t.load()
 	if k := w.Kind(); k != arena.Staged && k != arena.Placed {
@@ -237,11 +237,11 @@ func (t Timer) Deadline() (time.Time, bool) {
 }
 
 // pageRef connects handles with the page of their records. A pageRef is small, and handles keep it
-// alive when the page is given back or the wheel is stopped. A page that is opened again under the
+// alive when the page is released or the wheel is stopped. A page that is opened again under the
 // same number has another pageRef, so a handle of the old page never names a timer of the new one.
 type pageRef struct {
 	shard *shard
-	page  atomic.Pointer[arena.Page] // nil if it was given back
+	page  atomic.Pointer[arena.Page] // nil once the page is released or the wheel is stopped
 	plan  planHandle                 // of the handle of a plan, which has no page; else nil
 }
 

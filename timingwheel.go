@@ -169,8 +169,8 @@ type TimingWheel struct {
 	lasting  access.Timers[Timer]
 }
 
-// common has the methods that [TimingWheel] and [Timeouts] have in common. The callbacks that they
-// speak of are, with Timeouts, the batches.
+// common has the methods of [TimingWheel] and [Timeouts]. In their documentation a callback of a
+// Timeouts is a batch.
 type common struct {
 	engine *engine
 	closed bool // Stop or Shutdown was called; defaultMu guards it
@@ -200,7 +200,9 @@ func newWheelAt(opts Options, origin int64) (*TimingWheel, error) {
 	if err != nil {
 		return nil, err
 	}
-	arm := func(at int64, f func()) Timer { return armAt(e, at, clock.Unread, f, arena.Lasting) }
+	arm := func(at int64, f func()) Timer {
+		return armAndUnlock(e.pickAndLock(), at, clock.Unread, f, arena.Lasting)
+	}
 	l := access.Timers[Timer]{Clock: &e.config.Timeline, Arm: arm, Cancel: Timer.cancelLasting}
 	if opts.Manual {
 		l.Held = "Manual"
@@ -215,14 +217,15 @@ var (
 	defaultMu    sync.Mutex                  // serializes writes of defaultWheel with Stop
 )
 
-// mustNotBeDefault panics if w is of the wheel of Default.
+// mustNotBeDefault panics if w belongs to the wheel of Default.
 func (w *common) mustNotBeDefault(method string) {
 	if tw := defaultWheel.Load(); tw != nil && w == &tw.common {
 		panic("timingwheel: " + method + " of the default wheel, which the whole process shares")
 	}
 }
 
-// close makes sure that w does not become the wheel of Default. It panics if w is that wheel.
+// close marks w as stopped, so that SetDefault refuses it. It panics if w belongs to the wheel of
+// Default.
 func (w *common) close(method string) {
 	defaultMu.Lock()
 	defer defaultMu.Unlock()
@@ -357,7 +360,7 @@ func (tw *TimingWheel) Flush() int {
 // Stop stops the wheel and discards its pending timers. Timers of the runtime keep the deadlines of
 // contexts and of connections of package wheelnet. No callback starts once Stop has returned. Stop
 // does not wait for callbacks that have started; see [TimingWheel.Shutdown]. Afterwards nothing can
-// be armed: AfterFunc returns the zero Timer, the methods of handles return false, and Len returns
+// be armed: the calls return the zero Timer, the methods of handles return false, and Len returns
 // 0.
 //
 // Stop may be called by a callback, more than once, and concurrently with all other calls. It

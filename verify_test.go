@@ -165,6 +165,9 @@ func verifyInbox(s *shard) error {
 		}
 	}
 	for p, pg := range s.inbox.records.Pages.All {
+		if own := s.pages.At(p); own == nil || own.ref.page.Load() != pg || own.ref.shard != s {
+			return fmt.Errorf("S1: page %d has no payloads or another reference", p)
+		}
 		for k := range uint32(arena.PageSize) {
 			i := p<<arena.PageShift | k
 			if kind := pg.Load(i).Kind(); (kind == arena.Staged || kind == arena.Ending) && !seen[i] {
@@ -190,19 +193,16 @@ func verifyDue(s *shard) error {
 	if begun := s.claimed.flushBegun.Load(); begun > o.counters.flushed {
 		return fmt.Errorf("flushed: %d timers, and %d have begun", o.counters.flushed, begun)
 	}
-	if len(o.expired) > 0 && s.config.Manual == nil && s.alarm.at.Load() > o.tick {
+	if len(o.expired) > 0 && s.alarm.at.Load() > o.tick {
 		return fmt.Errorf("S4: %d timers are due at tick %d and not queued, alarm at %d", len(o.expired), o.tick, s.alarm.at.Load())
 	}
 	return nil
 }
 
 func verifyAlarm(s *shard) error {
-	if s.config.Manual != nil {
-		return nil
-	}
 	at := s.alarm.at.Load()
 	for b := range s.owner.wheel.buckets {
-		if b.live > 0 && b.key < at {
+		if b.key < at {
 			return fmt.Errorf("S5: bucket of tick %d, alarm at %d", b.key, at)
 		}
 	}

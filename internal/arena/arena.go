@@ -17,7 +17,7 @@ const (
 	PageSize  = 1 << PageShift // records in a page
 	PageMask  = PageSize - 1
 
-	// MaxPages limits a slab to 2^29 records.
+	// MaxPages limits a slab of records to 2^29 records.
 	MaxPages = 1 << (29 - PageShift)
 )
 
@@ -115,8 +115,9 @@ func (t *Table[P]) cap() int {
 	return 0
 }
 
-// Slab allocates items, which are numbered, in pages of 1<<Shift. Any goroutine may read Pages.
-// Only one goroutine at a time may use the other fields and the methods.
+// Slab allocates items, which are numbered, in pages of 1<<Shift. Shift is set before the first
+// use. Any goroutine may read Pages. Only one goroutine at a time may use the other fields and the
+// methods.
 type Slab[P any] struct {
 	Pages Table[P]
 	Pager
@@ -136,8 +137,8 @@ func (s *Slab[P]) Open(pg *P) {
 	s.Pager.Open(p, 1<<s.Shift)
 }
 
-// Put frees an item, which is allocated again only if reuse is true. Put releases one of two empty
-// pages, and a page that is empty for good, and reports whether it did.
+// Put frees an item, which is allocated again only if reuse is true. If the page is now empty, and
+// another page is too or no item of it is free, Put releases the page. It reports whether it did.
 func (s *Slab[P]) Put(i uint32, reuse bool) (released bool) {
 	p := int(i >> s.Shift)
 	if released = s.Pager.Put(p, i&(1<<s.Shift-1), reuse); released {

@@ -16,7 +16,7 @@ type Timeline struct {
 	Base   time.Time
 	Origin int64 // the reading at Base; 0 except in tests
 
-	// Manual holds the reading of a clock that does not run by itself. Otherwise it is nil.
+	// Manual is the reading of a clock that does not run by itself, or nil if the clock runs.
 	Manual *atomic.Int64
 }
 
@@ -41,8 +41,8 @@ func (c *Timeline) Read() int64 {
 	return int64(time.Since(c.Base)) + c.Origin
 }
 
-// Now returns the current time. If the clock is not Manual, it reads the wall clock too, because
-// the wall clock may have been set since Base.
+// Now returns the current time. Unless the clock is Manual, Now reads the wall clock, which may
+// have been set since Base.
 func (c *Timeline) Now() time.Time {
 	if c.Manual != nil {
 		return c.TimeAt(c.Read())

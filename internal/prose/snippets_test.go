@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/timingwheel-go/timingwheel/internal/docsnippet"
 	"github.com/timingwheel-go/timingwheel/internal/exportdata"
-	"github.com/timingwheel-go/timingwheel/internal/page"
 )
 
 // packages are the imports that fragments of code may use without importing them.
@@ -149,7 +149,7 @@ func (s snippet) isShownFrom(t *testing.T, patterns []string) bool {
 			files = append(files, string(code))
 		}
 	}
-	return page.InOneOf(files, s.code)
+	return docsnippet.InOneOf(files, s.code)
 }
 
 // compiler checks snippets.

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/internal/page"
+	"github.com/timingwheel-go/timingwheel/internal/docsnippet"
 )
 
 // document is the page with the code of this package.
@@ -30,10 +30,10 @@ func TestPageShowsThisCode(t *testing.T) {
 		require.NoError(t, err)
 		files = append(files, string(code))
 	}
-	all := page.Snippets(string(text))
+	all := docsnippet.All(string(text))
 	assert.GreaterOrEqual(t, len(all), 10, "the number of Go blocks on the page")
 	for _, s := range all {
-		assert.True(t, page.InOneOf(files, s), "docs/testing.md has code that is neither in this package nor in an example of clocks:\n%s", s)
+		assert.True(t, docsnippet.InOneOf(files, s), "docs/testing.md has code that is neither in this package nor in an example of clocks:\n%s", s)
 	}
 }
 

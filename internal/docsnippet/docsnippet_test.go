@@ -1,4 +1,4 @@
-package page
+package docsnippet
 
 import (
 	"testing"
@@ -19,5 +19,5 @@ func TestSnippetIsFoundWithAnyIndentation(t *testing.T) {
 	} {
 		assert.False(t, InOneOf(files, s), "%q", s)
 	}
-	assert.Equal(t, []string{"a\n", "b\n"}, Snippets("x\n```go\na\n```\n```\nno\n```\n```go\nb\n```\n"))
+	assert.Equal(t, []string{"a\n", "b\n"}, All("x\n```go\na\n```\n```\nno\n```\n```go\nb\n```\n"))
 }

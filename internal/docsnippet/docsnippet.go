@@ -1,6 +1,6 @@
-// Package page compares the code in a document with the code of files, so that the document stays
-// up to date.
-package page
+// Package docsnippet compares the code in a document with the code of files, so that the document
+// stays up to date.
+package docsnippet
 
 import (
 	"regexp"
@@ -10,8 +10,8 @@ import (
 
 var block = regexp.MustCompile("(?s)```go\n(.*?)```")
 
-// Snippets returns the Go code blocks of a document.
-func Snippets(text string) (code []string) {
+// All returns the Go code blocks of a document.
+func All(text string) (code []string) {
 	for _, m := range block.FindAllStringSubmatch(text, -1) {
 		code = append(code, m[1])
 	}
