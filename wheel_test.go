@@ -138,7 +138,6 @@ func (c *clockwork) drainChunk(b *bucket, exact bool) {
 // expire moves up to n expired buckets to the cascade, as a driver does.
 func (c *clockwork) expire(n int) {
 	for ; n > 0 && c.pop(c.now) != nil; n-- {
-		continue
 	}
 }
 
