@@ -79,8 +79,8 @@ func (j *job[T]) serve(timers []Timer) int {
 	return b.n
 }
 
-// claimAll claims timers and makes one call for all payloads. The wheel's Stop waits for the call
-// to begin: only a few instructions lie between the last claim and the call.
+// claimAll claims timers and makes one call for all payloads. The wheel's Stop waits for the last
+// claim. Only a few instructions lie between it and the call.
 func (b *batch[T]) claimAll(timers []Timer) {
 	e := b.job.engine
 	e.claiming.Add(1)

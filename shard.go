@@ -143,7 +143,7 @@ type shard struct {
 
 	engine *engine
 	config config            // immutable
-	pages  arena.Table[page] // one for each page of inbox.records; written under inbox.mu and read without
+	pages  arena.Table[page] // one per page of inbox.records; inbox.mu guards writes
 
 	closed         atomic.Bool // no arm, Stop, Reschedule or claim succeeds any more
 	drainRequested atomic.Bool // a caller asks the owner to drain the inbox and the removals

@@ -58,8 +58,8 @@ func mustHaveContext(ctx context.Context, method string) {
 // call that read closed before it was set, the word of its timer decides:
 //
 //   - halt makes the words of all these timers Dead. A claim that is earlier counts, and nothing
-//     drops its call. halt waits until the claim is counted, and engine.stop until the call of a
-//     batch of Timeouts begins.
+//     drops its call. halt waits until the claim is counted, and engine.stop until no batch of
+//     Timeouts and no FuncTimer is between claim and call.
 //   - A Stop of a timer that has left the inbox pushes its record within a few instructions. halt
 //     waits for that, and counts it.
 func (s *shard) halt() {
