@@ -36,7 +36,7 @@ type batch[T any] struct {
 	n         int
 	values    []T    // claimed payloads whose call has not begun
 	one       [1]T   // memory of values for callbacks
-	run       func() // runs values
+	run       func() // runs values; nil without Around and OnPanic
 	around    aroundCall
 	counted   *rearmable // of the call, if its timer is of class Counted
 
@@ -53,7 +53,9 @@ func (j *job[T]) newBatch() *batch[T] {
 		return b
 	}
 	b := &batch[T]{job: j}
-	b.run = func() { j.run(b.values) }
+	if o := &j.engine.opts; o.Around != nil || o.OnPanic != nil {
+		b.run = func() { j.run(b.values) }
+	}
 	if j.engine.perCall == 1 { // with more payloads, values outgrows one, which would keep the first alive
 		b.values = b.one[:0]
 	}

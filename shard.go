@@ -84,10 +84,9 @@ func (e *engine) newDue(executor Executor, limited *limit) due {
 	if executor != nil && limited == nil {
 		return &dueCalls{engine: e, executor: executor}
 	}
-	// Workers of one shard would compete for its words and counters.
-	c := pool.Config{Active: 1, PerCall: e.perCall}
+	c := pool.Config{Active: runtime.GOMAXPROCS(0), PerCall: e.perCall}
 	if limited != nil {
-		c.Active, c.Limit = runtime.GOMAXPROCS(0), limited.n
+		c.Limit = limited.n
 	}
 	h := &poolHost{engine: e}
 	h.due = pool.New[Timer](h, c)

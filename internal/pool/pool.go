@@ -17,16 +17,17 @@
 //	    worker begins, and halves when the spare begins first. (Burst)
 //	R3  A worker starts its spare last, right before it runs a batch, unless its earlier spare has
 //	    not begun. Once the spare begins, the worker does not count as active. (BusyBlocked)
-//	R4  A worker ends if Config.Active workers are active. Before it ends because the queue is empty,
-//	    and when few items are left and the host is known to have more, it asks the host for more.
-//	    On a busy machine, workers that return from callbacks do the work of a host whose goroutine
-//	    waits for a processor. (BusySpread)
-//	R5  While work waits, a timer of 1 ms runs. When it goes off, batches that were there when it
-//	    last went off return to the queue, and get one goroutine per callback. If fewer than 10
-//	    batches have begun since the timer was set, the next ones have one callback each. If they
-//	    have one already, 256 goroutines take a callback each. A callback may wake another goroutine
-//	    before it blocks. The scheduler then runs that goroutine next, and the spare waits behind all
-//	    busy goroutines. (BusyBlockedWaking)
+//	R4  A worker ends if enough are active: one while callbacks are quick, because several would
+//	    compete for the words and counters of the host (Burst), and otherwise Config.Active
+//	    (BurstBlocking). Before it ends because the queue is empty, and when few items are left and
+//	    the host is known to have more, it asks the host for more. On a busy machine, workers that
+//	    return from callbacks do the work of a host that waits for a processor. (BusySpread)
+//	R5  While work waits, a timer of 1 ms runs. When it goes off, its goroutine becomes a worker, and
+//	    batches that were there when it last went off return to the queue. If fewer than 100 batches
+//	    have begun since the timer was set, the next ones have one callback each. If they have one
+//	    already, the callbacks may wake other goroutines before they block. The scheduler then runs
+//	    those next, and a spare waits behind all busy goroutines. So each spare is a timer that is
+//	    due, which the scheduler starts first, until callbacks are quick. (BusyBlockedWaking)
 //
 // Invariants, whenever mu is free:
 //
@@ -48,8 +49,7 @@ import (
 const (
 	batchMax   = 32               // R2
 	stallAfter = time.Millisecond // R5
-	stallMax   = 10               // R5
-	spread     = 256              // R5
+	stallMax   = 100              // R5
 	few        = 512              // R4
 )
 
@@ -72,7 +72,7 @@ type Host[E any] interface {
 
 // Config is the configuration of a pool.
 type Config struct {
-	Active  int // a worker ends if this many others are active
+	Active  int // largest number of workers that are active: see R4
 	Limit   int // largest number of batches that run concurrently, each of one callback; 0: no limit
 	PerCall int // largest number of items that one callback gets; 0 means 1
 }
@@ -89,7 +89,8 @@ type Pool[E any] struct {
 	more    bool                // the host has more
 	asking  bool                // a worker calls More
 	size    int                 // callbacks of the next batch; 1: callbacks block
-	active  map[*worker[E]]bool // see R4
+	active  int                 // see R4
+	epoch   int                 // of the active workers; from 1
 	batched map[*worker[E]]bool // see P3
 	free    *worker[E]          // for reuse; may be nil
 	running int                 // workers that run a batch
@@ -99,18 +100,16 @@ type Pool[E any] struct {
 
 // stalls is the state of R5.
 type stalls struct {
-	timer *time.Timer // nil until it is set for the first time
-	set   bool        // the timer is set, or its goroutine has not begun
-	begun int         // batches that have begun since the timer was set; of extra goroutines: ended
-	extra int         // extra goroutines that have not begun
+	timer  *time.Timer // nil until it is set for the first time
+	set    bool        // the timer is set, or its goroutine has not begun
+	begun  int         // batches that have begun since the timer was set
+	waking bool        // callbacks block, and may wake other goroutines before
 }
 
 // New returns an empty pool.
 func New[E any](host Host[E], c Config) *Pool[E] {
 	c.PerCall = max(1, c.PerCall)
-	p := &Pool[E]{host: host, config: c, size: 1}
-	p.active, p.batched = map[*worker[E]]bool{}, map[*worker[E]]bool{}
-	return p
+	return &Pool[E]{host: host, config: c, size: 1, epoch: 1, batched: map[*worker[E]]bool{}}
 }
 
 // Put appends items to the queue. more reports whether the host has more items, for which it waits
@@ -130,7 +129,7 @@ func (p *Pool[E]) Put(items []E, more bool) {
 // callback may call runtime.Goexit, so Wake may not return.
 func (p *Pool[E]) Wake() {
 	p.mu.Lock()
-	clear(p.active)
+	p.deactivateAll()
 	p.newWorker().serveAndUnlock()
 }
 
@@ -142,7 +141,7 @@ func (p *Pool[E]) Close() {
 	defer p.mu.Unlock()
 	p.closed = true
 	p.queue, p.more = Queue[E]{}, false
-	clear(p.active)
+	p.deactivateAll()
 	clear(p.batched)
 	p.setTimer()
 }
@@ -201,6 +200,12 @@ func (p *Pool[E]) Waiting(n int) (items []E) {
 	return append(items, p.queue.Peek(n)...)
 }
 
+// enough reports whether enough workers are active: see R4. mu is held.
+func (p *Pool[E]) enough() bool {
+	quick := p.size > 1 && p.config.Limit == 0
+	return p.active >= p.config.Active || quick && p.active > 0
+}
+
 // room returns the number of batches that Limit allows to run in addition. mu is held.
 func (p *Pool[E]) room() int {
 	if p.config.Limit == 0 {
@@ -228,50 +233,28 @@ func (p *Pool[E]) setTimer() {
 	}
 }
 
-// stall is called by the timer of R5. It does not start further goroutines before the earlier ones
-// have begun.
+// stall is called by the timer of R5.
 func (p *Pool[E]) stall() {
 	p.mu.Lock()
 	p.stalls.set = false
-	clear(p.active)
-	n := 0
+	p.deactivateAll()
 	for w := range p.batched {
 		if w.seen {
-			n += len(w.items)
 			w.recall()
 		}
 		w.seen = true
 	}
-	switch {
-	case p.stalls.begun >= stallMax:
-	case p.size > 1:
-		p.size = 1
-	case p.stalls.extra == 0:
-		n += spread
-	}
-	n = min(n, p.room(), (p.queue.Len()+p.config.PerCall-1)/p.config.PerCall)
-	p.stalls.extra += n
-	for range n {
-		go p.runExtra()
+	if p.stalls.begun < stallMax {
+		p.stalls.waking, p.size = p.size == 1, 1
 	}
 	p.newWorker().serveAndUnlock()
-}
-
-// runExtra runs an extra goroutine of R5.
-func (p *Pool[E]) runExtra() {
-	p.mu.Lock()
-	p.stalls.extra--
-	w := p.newWorker()
-	w.extra = true
-	w.serveAndUnlock()
 }
 
 // runSpare runs the spare of a worker. It takes over a batch that the worker is running.
 func (p *Pool[E]) runSpare(of *worker[E]) {
 	p.mu.Lock()
-	if of.spare = false; p.active[of] {
+	if of.spare = false; of.deactivate() {
 		p.size = max(1, p.size/2)
-		delete(p.active, of)
 	}
 	w := p.newWorker()
 	if p.batched[of] {

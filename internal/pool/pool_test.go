@@ -67,12 +67,9 @@ func (p *Pool[E]) verify(isZero func(E) bool) error {
 			return fmt.Errorf("P3: %+v", *w)
 		}
 	}
-	for w := range p.active {
-		if len(w.items) == 0 {
-			return fmt.Errorf("P4: %+v", *w)
-		}
-	}
 	switch {
+	case p.active < 0 || p.active > p.running:
+		return fmt.Errorf("P4: %d active, %d running", p.active, p.running)
 	case p.room() < 0:
 		return fmt.Errorf("limit %d, %d running", p.config.Limit, p.running)
 	case p.size < 1 || p.size > batchMax:
@@ -107,8 +104,7 @@ func bubble(t *testing.T, h *funcs, c Config, test func(t *testing.T, p *Pool[*c
 func (p *Pool[E]) fill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.active[&worker[E]{pool: p}] = true
-	p.active[&worker[E]{pool: p}] = true
+	p.active += 2
 }
 
 // post puts items into the pool.
@@ -433,21 +429,21 @@ func TestTimerIsSetWhenAFullPoolHasRoomAgain(t *testing.T) {
 	})
 }
 
-func TestStallGivesQueuedItemsGoroutines(t *testing.T) {
+func TestStall(t *testing.T) {
 	t.Parallel()
-	const n = spread + 1000
+	const n = 1000
 	tests := []struct {
-		name  string
-		c     Config
-		set   func(p *Pool[*call])
-		wants int // goroutines of their own
+		name   string
+		c      Config
+		set    func(p *Pool[*call])
+		size   int
+		waking bool
 	}{
-		{"blocked", Config{Active: 2}, func(*Pool[*call]) {}, spread},
-		{"quick callbacks", Config{Active: 2}, func(p *Pool[*call]) { p.size = 2 }, 0},
-		{"progress", Config{Active: 2}, func(p *Pool[*call]) { p.stalls.begun = stallMax }, 0},
-		{"earlier ones have not begun", Config{Active: 2}, func(p *Pool[*call]) { p.stalls.extra++ }, 0},
-		{"limit", Config{Active: 2, Limit: 100}, func(*Pool[*call]) {}, 100},
-		{"batches", Config{Active: 2, PerCall: 100}, func(*Pool[*call]) {}, n/100 + 1},
+		{"blocked", Config{Active: 2}, func(*Pool[*call]) {}, 1, true},
+		{"quick callbacks", Config{Active: 2}, func(p *Pool[*call]) { p.size = 2 }, 1, false},
+		{"progress", Config{Active: 2}, func(p *Pool[*call]) { p.size, p.stalls.begun = 2, stallMax }, 2, false},
+		{"limit", Config{Active: 2, Limit: 100}, func(*Pool[*call]) {}, 1, true},
+		{"batches", Config{Active: 2, PerCall: 100}, func(*Pool[*call]) {}, 1, true},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -455,20 +451,28 @@ func TestStallGivesQueuedItemsGoroutines(t *testing.T) {
 			bubble(t, &funcs{}, test.c, func(t *testing.T, p *Pool[*call]) {
 				var ran atomic.Int32
 				release := make(chan struct{})
-				p.Put(repeat(n, func() { <-release; ran.Add(1) }), false)
+				p.Put(repeat(n, func() {
+					if ran.Add(1) == 1 {
+						p.mu.Lock()
+						assert.Equal(t, test.size, p.size)
+						assert.Equal(t, test.waking, p.stalls.waking)
+						p.mu.Unlock()
+					}
+					<-release
+				}), false)
+				p.fill() // so that only the timer's worker can help
 				p.mu.Lock()
+				p.setTimer()
 				test.set(p)
 				p.mu.Unlock()
-				p.fill() // the timer's worker ends immediately, if stall does not help it
-				extra := p.stalls.extra
+				synctest.Wait()
+				assert.Zero(t, ran.Load())
+				time.Sleep(stallAfter)
+				synctest.Wait()
+				assert.Positive(t, ran.Load())
 				close(release)
-				before := p.Stats()
-				assert.Equal(t, n, before.Queued)
-				p.stall()
 				synctest.Wait()
 				assert.EqualValues(t, n, ran.Load())
-				assert.Equal(t, extra, p.stalls.extra)
-				p.stalls.extra = 0
 			})
 		})
 	}

@@ -1,25 +1,27 @@
 package pool
 
+import "time"
+
 // worker is the state of a goroutine of the pool, guarded by mu.
 //
 //	state     mu        transition                           to
-//	starting  not held  Wake, stall, runSpare, runExtra      serving
+//	starting  not held  Wake, stall, runSpare                serving
 //	serving   held      run                                  running
 //	                    endAndUnlock                         ended
 //	running   not held  run, when Host.Run returns           serving
 //	                    endAndUnlock, after Goexit or panic  ended
 //
 // A serving worker releases mu while it calls Host.More. A running worker is active from run until
-// its batch ends, its spare begins, or active is cleared, after work was queued or by R5. It is not
-// active at all during the first batch of an extra goroutine, and if it got no spare because the
-// pool is full.
+// its batch ends, its spare begins, or deactivateAll, after work was queued or by R5. It is not
+// active at all if it got no spare because the pool is full.
 type worker[E any] struct {
 	pool   *Pool[E]
 	items  []E  // the batch that it runs next, or runs
 	spare  bool // its spare has not begun
 	seen   bool // its batch was there at the last stall
 	shared bool // other workers have the same items
-	extra  bool // it is an extra goroutine of R5 that has not run a batch
+	epoch  int  // if this is the pool's, the worker is active
+	one    [1]E // memory of items for a single callback
 }
 
 // newWorker returns a worker, which serves. mu is held.
@@ -27,8 +29,24 @@ func (p *Pool[E]) newWorker() *worker[E] {
 	w := p.free
 	if p.free = nil; w == nil {
 		w = &worker[E]{pool: p}
+		w.items = w.one[:0]
 	}
 	return w
+}
+
+// deactivateAll no longer counts running workers as active. mu is held.
+func (p *Pool[E]) deactivateAll() {
+	p.epoch, p.active = p.epoch+1, 0
+}
+
+// deactivate no longer counts the worker as active, and reports whether it was. mu is held.
+func (w *worker[E]) deactivate() bool {
+	if w.epoch != w.pool.epoch {
+		return false
+	}
+	w.epoch = 0
+	w.pool.active--
+	return true
 }
 
 // serveAndUnlock runs batches while there is work and workers are needed. mu is held before.
@@ -50,7 +68,7 @@ func (w *worker[E]) endAndUnlock() {
 			go p.Wake()
 		}
 	}
-	if w.extra = false; !w.spare { // else its spare will look at it
+	if !w.spare { // else its spare will look at it
 		p.free = w
 	}
 	p.setTimer() // there may be room now
@@ -67,7 +85,7 @@ func (w *worker[E]) ready() bool {
 	for asked := false; !p.closed && p.room() > 0; asked = true {
 		switch n := p.queue.Len(); {
 		case n > 0 && (n > few || !p.more || p.asking || asked):
-			return w.extra || len(p.active) < p.config.Active
+			return !p.enough()
 		case p.asking || asked && !p.more:
 			return false
 		}
@@ -77,7 +95,7 @@ func (w *worker[E]) ready() bool {
 		p.host.More()
 		p.mu.Lock()
 		if p.asking = false; p.queue.Len() > 0 || p.more {
-			clear(p.active)
+			p.deactivateAll()
 		}
 	}
 	return false
@@ -89,8 +107,12 @@ func (w *worker[E]) run() {
 	p := w.pool
 	start := w.take()
 	p.setTimer()
+	waking := p.stalls.waking
 	p.mu.Unlock()
-	if start {
+	switch {
+	case start && waking:
+		time.AfterFunc(0, func() { p.runSpare(w) })
+	case start:
 		go p.runSpare(w)
 	}
 	p.host.Run(w.items)
@@ -103,14 +125,11 @@ func (w *worker[E]) take() (start bool) {
 	p := w.pool
 	p.running++
 	n := p.config.PerCall
-	if n == 1 && p.config.Limit == 0 && !w.extra {
+	if n == 1 && p.config.Limit == 0 {
 		n = p.size
 	}
 	if len(w.items) == 0 {
 		w.items, w.seen = p.queue.Pop(w.items, n), false
-	}
-	if w.extra {
-		return false
 	}
 	p.stalls.begun++
 	if len(w.items) > p.config.PerCall {
@@ -120,7 +139,8 @@ func (w *worker[E]) take() (start bool) {
 	if start && p.room() == 0 {
 		return false
 	}
-	p.active[w] = true
+	w.epoch = p.epoch
+	p.active++
 	w.spare = w.spare || start
 	return start
 }
@@ -128,19 +148,15 @@ func (w *worker[E]) take() (start bool) {
 // endBatch is called when the batch has ended. mu is held.
 func (w *worker[E]) endBatch() {
 	p := w.pool
-	if w.spare {
-		p.size = min(2*p.size, batchMax)
+	if w.deactivate() && w.spare {
+		p.size, p.stalls.waking = min(2*p.size, batchMax), false
 	}
-	if w.extra {
-		p.stalls.begun++
-	}
-	delete(p.active, w)
 	delete(p.batched, w)
 	if w.shared {
-		w.items = nil
+		w.items = w.one[:0]
 	}
 	clear(w.items)
-	w.items, w.shared, w.extra = w.items[:0], false, false
+	w.items, w.shared = w.items[:0], false
 	p.running--
 	p.idle.Ended(p.running)
 }
