@@ -25,7 +25,7 @@ var layers = [][]string{
 	{"wheel.go"},
 	{
 		"options.go", "shard.go", "inbox.go", "arm.go", "timer.go", "driver.go", "cascade.go", "executor.go",
-		"claim.go", "rearmable.go", "stop.go", "manual.go", "stats.go",
+		"claim.go", "rearmable.go", "shutdown.go", "manual.go", "stats.go",
 	},
 	{"timingwheel.go", "scheduler.go", "functimer.go", "context.go"},
 	{"channel.go", "timeouts.go"},

@@ -357,6 +357,57 @@ func (tw *TimingWheel) Flush() int {
 	return tw.engine.flush()
 }
 
+// flush is [TimingWheel.Flush]. It claims the timers of all shards before it queues the first one:
+// a callback may arm a timer on another shard, and that timer must not be flushed as well.
+func (e *engine) flush() (n int) {
+	e.funcTimers.flushes.Add(1) // before the claims: a plan whose timer is due may run immediately
+	timers := make([][]Timer, len(e.shards))
+	for k, s := range e.shards {
+		s.owner.mu.Lock()
+		claimed, count := s.flush()
+		s.unlockAndDrain()
+		timers[k] = claimed
+		n += count
+	}
+	for k, s := range e.shards {
+		s.alarm.due.Put(timers[k], false)
+	}
+	if e.opts.Manual {
+		e.serveDue()
+		return n
+	}
+	for _, d := range e.dues {
+		go d.Wake()
+	}
+	return n
+}
+
+// flush claims all pending timers. It returns their number, and the timers that have to be queued:
+// outside Manual mode, those that are due have an entry already (S6). owner.mu is held.
+func (s *shard) flush() (timers []Timer, n int) {
+	o := &s.owner
+	for range 2 { // meanwhile a Reschedule may have moved a timer to the inbox
+		if s.closed.Load() {
+			return nil, 0
+		}
+		o.drainAll()
+		for t, pg := range s.all {
+			w, ok := pg.Change(t.index, arena.Flushed, arena.Placed)
+			if !ok {
+				continue
+			}
+			n++
+			o.counters.flushed++
+			if s.config.Manual != nil || *o.store.pos(t.index) != 0 {
+				t.gen = w.Gen()
+				timers = append(timers, t)
+			}
+			o.leaveBucket(t.index)
+		}
+	}
+	return timers, n
+}
+
 // Stop stops the wheel and discards its pending timers. Timers of the runtime keep the deadlines of
 // contexts and of connections of package wheelnet. No callback starts once Stop has returned. Stop
 // does not wait for callbacks that have started; see [TimingWheel.Shutdown]. Afterwards nothing can

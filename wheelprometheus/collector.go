@@ -12,7 +12,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel"
 	"github.com/timingwheel-go/timingwheel/internal/nilcheck"
-	"github.com/timingwheel-go/timingwheel/internal/promhist"
+	"github.com/timingwheel-go/timingwheel/internal/prommetric"
 )
 
 // Source is a wheel that a collector reads: a *[timingwheel.TimingWheel], a
@@ -115,6 +115,6 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 		for _, m := range c.numbers {
 			out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.Float(&st), name)
 		}
-		out <- promhist.Metric(c.lateness, &st.Lateness, c.classicOnly, name)
+		out <- prommetric.Histogram(c.lateness, &st.Lateness, c.classicOnly, name)
 	}
 }

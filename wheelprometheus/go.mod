@@ -8,7 +8,7 @@ require (
 	github.com/prometheus/common v0.70.1
 	github.com/stretchr/testify v1.12.1
 	github.com/timingwheel-go/timingwheel v0.0.0
-	github.com/timingwheel-go/timingwheel/internal/promhist v0.0.0
+	github.com/timingwheel-go/timingwheel/internal/prommetric v0.0.0
 )
 
 require (
@@ -25,5 +25,5 @@ require (
 
 replace (
 	github.com/timingwheel-go/timingwheel => ../
-	github.com/timingwheel-go/timingwheel/internal/promhist => ../internal/promhist
+	github.com/timingwheel-go/timingwheel/internal/prommetric => ../internal/prommetric
 )

@@ -10,7 +10,7 @@ replace (
 	github.com/timingwheel-go/timingwheel/durable/durableprometheus => ../durableprometheus
 	github.com/timingwheel-go/timingwheel/durable/internal/redistest => ../internal/redistest
 	github.com/timingwheel-go/timingwheel/durable/redisstore => ../redisstore
-	github.com/timingwheel-go/timingwheel/internal/promhist => ../../internal/promhist
+	github.com/timingwheel-go/timingwheel/internal/prommetric => ../../internal/prommetric
 )
 
 require (
@@ -39,7 +39,7 @@ require (
 	github.com/prometheus/common v0.70.1 // indirect
 	github.com/prometheus/procfs v0.21.1 // indirect
 	github.com/timingwheel-go/timingwheel v0.0.0 // indirect
-	github.com/timingwheel-go/timingwheel/internal/promhist v0.0.0 // indirect
+	github.com/timingwheel-go/timingwheel/internal/prommetric v0.0.0 // indirect
 	go.etcd.io/bbolt v1.5.0 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel/metric v1.46.0 // indirect

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/timingwheel-go/timingwheel/durable"
-	"github.com/timingwheel-go/timingwheel/internal/promhist"
+	"github.com/timingwheel-go/timingwheel/internal/prommetric"
 )
 
 // Source provides the statistics of a queue. *[durable.Queue] implements Source.
@@ -173,7 +173,7 @@ func (c *Collector) send(out chan<- prometheus.Metric, name string, stats *durab
 			m.send(out, &stats.Partitions[i], name, strconv.Itoa(i))
 		}
 	}
-	out <- promhist.Metric(c.lateness, &stats.Lateness.Histogram, c.opts.ClassicOnly, name)
+	out <- prommetric.Histogram(c.lateness, &stats.Lateness.Histogram, c.opts.ClassicOnly, name)
 }
 
 var errBusy = errors.New("durableprometheus: the call of the last scrape is still under way")

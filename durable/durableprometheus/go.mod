@@ -5,7 +5,7 @@ go 1.25.0
 replace (
 	github.com/timingwheel-go/timingwheel => ../../
 	github.com/timingwheel-go/timingwheel/durable => ../
-	github.com/timingwheel-go/timingwheel/internal/promhist => ../../internal/promhist
+	github.com/timingwheel-go/timingwheel/internal/prommetric => ../../internal/prommetric
 )
 
 require (
@@ -14,7 +14,7 @@ require (
 	github.com/prometheus/common v0.70.1
 	github.com/stretchr/testify v1.12.1
 	github.com/timingwheel-go/timingwheel/durable v0.0.0
-	github.com/timingwheel-go/timingwheel/internal/promhist v0.0.0
+	github.com/timingwheel-go/timingwheel/internal/prommetric v0.0.0
 )
 
 require (

@@ -1,4 +1,4 @@
-package promhist
+package prommetric
 
 import (
 	"math"

@@ -1,4 +1,4 @@
-module github.com/timingwheel-go/timingwheel/internal/promhist
+module github.com/timingwheel-go/timingwheel/internal/prommetric
 
 go 1.25.0
 

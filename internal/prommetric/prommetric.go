@@ -1,7 +1,7 @@
-// Package promhist makes metrics of Prometheus from timingwheel.Histograms, for the collectors of
+// Package prommetric makes metrics of Prometheus from timingwheel.Histograms, for the collectors of
 // wheels and of queues. It is a module of its own, because the root module depends on no package of
 // Prometheus.
-package promhist
+package prommetric
 
 import (
 	"math"
@@ -19,10 +19,10 @@ const (
 	classicLast  = 36 // the classic bounds are 2^14 to 2^36 ns, from 16 µs to 69 s
 )
 
-// Metric returns a metric with the current counts of h: a native histogram with classic buckets, or
-// only a classic one. label is the value of the variable label. Metric panics if desc has not
+// Histogram returns a metric with the current counts of h: a native histogram with classic buckets,
+// or only a classic one. label is the value of the variable label. Histogram panics if desc has not
 // exactly one.
-func Metric(desc *prometheus.Desc, h *timingwheel.Histogram, classicOnly bool, label string) prometheus.Metric {
+func Histogram(desc *prometheus.Desc, h *timingwheel.Histogram, classicOnly bool, label string) prometheus.Metric {
 	count, sum := h.Count(), h.Sum.Seconds()
 	classic := prometheus.MustNewConstHistogram(desc, count, sum, cumulative(h), label)
 	if classicOnly {
