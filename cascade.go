@@ -206,7 +206,7 @@ func (o *owner) remove(max int) {
 			o.counters.stopped++
 		}
 		o.leaveBucket(i)
-		if o.freed = append(o.freed, i); len(o.freed) >= removalsMax {
+		if o.freed = append(o.freed, i); len(o.freed) >= removalGroup {
 			o.reclaim()
 		}
 	}

@@ -256,7 +256,7 @@ func (b *batch[T]) push() {
 		return
 	}
 	n := b.shard.removals.push(b.claimed)
-	if b.claimed = (chain{}); n >= removalsMax {
+	if b.claimed = (chain{}); n >= removalGroup {
 		b.shard.tryDrain()
 	}
 }

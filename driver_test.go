@@ -135,7 +135,7 @@ func TestIdleWheelTurnsItsAlarmOff(t *testing.T) {
 			stop(a, b)
 		},
 		"more than a drain removes": func(tw *TimingWheel) {
-			timers := make([]Timer, callerQuantum+removalsMax+1)
+			timers := make([]Timer, callerQuantum+removalGroup+1)
 			for k := range timers {
 				timers[k] = far(tw, 1+time.Duration(k%50))
 			}
@@ -182,7 +182,7 @@ func TestDrainOfAnEmptyWheelTurnsItsAlarmOff(t *testing.T) {
 		"Stop":  func(tw *TimingWheel) { tw.engine.shards[0].tryDrain() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, placed := range []int{0, 1, removalsMax + 1} {
+			for _, placed := range []int{0, 1, removalGroup + 1} {
 				bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 					sh := tw.engine.shards[0]
 					timers := make([]Timer, placed+1)

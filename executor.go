@@ -87,7 +87,7 @@ type due interface {
 	Wake()                         // runs or hands over what is queued
 	Close()                        // discards what has not begun
 	Idle() <-chan struct{}
-	Stats() pool.Stats
+	Running() int          // callbacks, or batches, that have begun and not returned
 	Waiting(n int) []Timer // timers that were handed over, and up to n at the head of the queue
 }
 
@@ -152,9 +152,7 @@ func (c *dueCalls) Put(timers []Timer, _ bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.queue.Push(timers)
-	if !c.engine.opts.Manual { // Advance empties the queue
-		c.queue.Sweep(c.engine.liveFilter)
-	}
+	c.queue.Sweep(c.engine.liveFilter)
 }
 
 // Wake runs or hands over all timers of the queue, unless another goroutine does. If a callback or
@@ -268,10 +266,10 @@ func (c *dueCalls) Idle() <-chan struct{} {
 	return c.idle.Channel(c.running + c.going)
 }
 
-func (c *dueCalls) Stats() pool.Stats {
+func (c *dueCalls) Running() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return pool.Stats{Queued: c.queue.Len(), Running: c.running}
+	return c.running
 }
 
 func (c *dueCalls) Waiting(n int) (timers []Timer) {

@@ -181,9 +181,9 @@ type removalStack struct {
 	head atomic.Uint64 // upper half: the number of records; lower half: the first record plus 1
 }
 
-// removalsMax is the number of removals from which on a Stop offers to carry them out, and the
+// removalGroup is the number of removals from which on a Stop offers to carry them out, and the
 // number of records that the owner frees at a time.
-const removalsMax = 32
+const removalGroup = 32
 
 const linkMask = 1<<32 - 1
 

@@ -148,6 +148,6 @@ func TestInboxStaysSmallIfTimersAreMovedEarlier(t *testing.T) {
 	for _, timer := range timers {
 		require.True(t, timer.Stop())
 	}
-	assert.LessOrEqual(t, s.staged()+s.removals.len(), 2*inboxSize+removalsMax)
+	assert.LessOrEqual(t, s.staged()+s.removals.len(), 2*inboxSize+removalGroup)
 	verifyShards(t, tw.engine)
 }

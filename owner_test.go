@@ -71,8 +71,8 @@ func TestOldBucketOfAMovedTimerExpires(t *testing.T) {
 func TestStoppedPlacedTimerIsInertAtOnce(t *testing.T) {
 	t.Parallel()
 	s, sh := newRecordingWheelAndShard(t, Options{})
-	timers := s.fillPlaced(4*removalsMax, time.Minute)
-	for k, e := range timers[:removalsMax-1] {
+	timers := s.fillPlaced(4*removalGroup, time.Minute)
+	for k, e := range timers[:removalGroup-1] {
 		require.True(t, e.Stop())
 		require.Equal(t, k+1, sh.removals.len())
 		require.Nil(t, *payloadOf[func()](sh, e.index))
@@ -84,22 +84,22 @@ func TestStoppedPlacedTimerIsInertAtOnce(t *testing.T) {
 		require.False(t, sh.recordIsFree(e.index))
 	}
 	s.verify()
-	require.Equal(t, 4*removalsMax, sh.placed(), "the entries are still there")
+	require.Equal(t, 4*removalGroup, sh.placed(), "the entries are still there")
 	for range 3 {
 		require.NotEqual(t, timers[0].index, s.after(time.Hour, "").index)
 	}
-	require.True(t, timers[removalsMax-1].Stop())
+	require.True(t, timers[removalGroup-1].Stop())
 	require.Zero(t, sh.removals.len(), "carried out together")
-	for _, e := range timers[:removalsMax] {
+	for _, e := range timers[:removalGroup] {
 		require.True(t, sh.recordIsFree(e.index))
 	}
 	s.verify()
-	s.stopAll(timers[removalsMax : removalsMax+5])
+	s.stopAll(timers[removalGroup : removalGroup+5])
 	require.Equal(t, 5, sh.removals.len())
-	require.Equal(t, 3*removalsMax-5+3, s.Len(), "Len is exact and carries the removals out")
+	require.Equal(t, 3*removalGroup-5+3, s.Len(), "Len is exact and carries the removals out")
 	require.Zero(t, sh.removals.len())
 	s.verify()
-	s.requireInert(timers[:removalsMax+5])
+	s.requireInert(timers[:removalGroup+5])
 }
 
 // Few entries are dead at any time, whatever the number of stopped timers and their order.
@@ -117,11 +117,11 @@ func TestDeadEntriesAreBounded(t *testing.T) {
 			sh.placeAll()
 			for stopped, k := range order(n) {
 				require.True(t, timers[k].Stop())
-				if dead := sh.placed() - (n - stopped - 1); dead >= removalsMax {
+				if dead := sh.placed() - (n - stopped - 1); dead >= removalGroup {
 					t.Fatalf("%d dead entries", dead)
 				}
 			}
-			require.Less(t, sh.placed(), removalsMax, "the rest waits for the next removals")
+			require.Less(t, sh.placed(), removalGroup, "the rest waits for the next removals")
 			s.verify()
 		})
 	}
@@ -137,11 +137,11 @@ func TestBacklogOfRemovalsShrinks(t *testing.T) {
 	requireAllStop(t, timers[:4000])
 	sh.unlockAndDrain()
 	require.Equal(t, 5000-callerQuantum, sh.placed())
-	for k := 4000; sh.owner.removing != 0; k += removalsMax {
+	for k := 4000; sh.owner.removing != 0; k += removalGroup {
 		before := sh.placed()
-		require.Less(t, k+removalsMax, len(timers))
-		s.stopAll(timers[k : k+removalsMax])
-		require.LessOrEqual(t, sh.placed(), max(before-callerQuantum, len(timers)-k-removalsMax))
+		require.Less(t, k+removalGroup, len(timers))
+		s.stopAll(timers[k : k+removalGroup])
+		require.LessOrEqual(t, sh.placed(), max(before-callerQuantum, len(timers)-k-removalGroup))
 	}
 }
 

@@ -1049,7 +1049,7 @@ func TestFlushRunsAPlanWhoseTimerIsDue(t *testing.T) {
 	ran := make(chan struct{})
 	plan := tw.ScheduleRun(only(time.Now().Add(time.Hour).Round(0)), func(*Run) { close(ran) })
 	second.inbox.mu.Unlock()
-	await(t, "the timer of the plan is queued", func() bool { return tw.engine.dues[0].Stats().Queued == 1 })
+	await(t, "the timer of the plan is queued", func() bool { return len(tw.engine.dues[0].Waiting(math.MaxInt)) == 1 })
 	second.owner.mu.Lock()
 	flushed := make(chan int)
 	go func() { flushed <- tw.Flush() }()

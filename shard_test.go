@@ -123,7 +123,7 @@ func TestStopDoesNotWaitForAnArmingCaller(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Shards: 1})
 	sh := tw.engine.shards[0]
-	timers := make([]Timer, removalsMax-1) // one more would lock owner.mu and inbox.mu
+	timers := make([]Timer, removalGroup-1) // one more would lock owner.mu and inbox.mu
 	for k := range timers {
 		timers[k] = tw.AfterFunc(time.Hour, func() {})
 	}

@@ -63,8 +63,7 @@ func (e *engine) stats() Stats {
 		s.addStats(&st, now)
 	}
 	for _, d := range e.dues {
-		of := d.Stats()
-		st.Running += of.Running
+		st.Running += d.Running()
 		first := earliestOf(d.Waiting(chunkSize))
 		if first == never { // these were stopped
 			first = earliestOf(d.Waiting(math.MaxInt))

@@ -86,7 +86,7 @@ func removeAll[T any](s *shard, all []T) []T {
 		*p = zero
 		o.counters.stopped++
 		o.leaveBucket(t.index)
-		if o.freed = append(o.freed, t.index); len(o.freed) >= removalsMax {
+		if o.freed = append(o.freed, t.index); len(o.freed) >= removalGroup {
 			o.reclaim()
 		}
 	}

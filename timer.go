@@ -96,7 +96,7 @@ func (t Timer) finishStop(pg *arena.Page, to arena.Word) {
 	if to.Kind() == arena.Ending && pg.Swap(t.index, to, to.With(arena.Ended)) {
 		return
 	}
-	if s.removals.push(chain{pg, t.index, t.index + 1, 1}) >= removalsMax {
+	if s.removals.push(chain{pg, t.index, t.index + 1, 1}) >= removalGroup {
 		s.tryDrain()
 	}
 }

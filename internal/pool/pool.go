@@ -14,26 +14,29 @@
 //	R1  Wake makes the calling goroutine a worker, and running workers no longer count as active:
 //	    the pool does not expect them to come back for what is in the queue. (BusyStream/busy=0)
 //	R2  A batch has up to 32 callbacks. The number doubles when a batch ends before the spare of its
-//	    worker begins, and halves when the spare begins first. (Burst)
-//	R3  A worker starts its spare last, right before it runs a batch, unless its earlier spare has
-//	    not begun. Once the spare begins, the worker does not count as active. (BusyBlocked)
-//	R4  A worker ends if enough are active: one while callbacks are quick, because several would
-//	    compete for the words and counters of the host (Burst), and otherwise Config.Active
-//	    (BurstBlocking). Before it ends because the queue is empty, and when few items are left and
-//	    the host is known to have more, it asks the host for more. On a busy machine, workers that
-//	    return from callbacks do the work of a host that waits for a processor. (BusySpread)
+//	    worker begins, and halves when the spare begins first, unless R1 or R5 came between. (Burst)
+//	R3  A worker starts its spare last, right before it runs a batch, if work waits, the pool is not
+//	    full and its earlier spare has begun. Once the spare begins, the worker does not count as
+//	    active. (BusyBlocked)
+//	R4  A worker ends if enough are active: Config.Active, but one while callbacks are quick and
+//	    Limit is not set, because several would compete for the words and counters of the host
+//	    (Burst). While callbacks block, a worker that returns from one runs the next one too,
+//	    without a spare, because its goroutine has memory already (BurstBlocking). Before it ends
+//	    because the queue is empty, and when few items are left and the host is known to have more,
+//	    it asks the host for more. On a busy machine, workers that return from callbacks do the work
+//	    of a host that waits for a processor. (BusySpread)
 //	R5  While work waits, a timer of 1 ms runs. When it goes off, its goroutine becomes a worker, and
-//	    batches that were there when it last went off return to the queue. If fewer than 100 batches
-//	    have begun since the timer was set, the next ones have one callback each. If they have one
-//	    already, the callbacks may wake other goroutines before they block. The scheduler then runs
-//	    those next, and a spare waits behind all busy goroutines. So each spare is a timer that is
-//	    due, which the scheduler starts first, until callbacks are quick. (BusyBlockedWaking)
+//	    batches that were there when it last went off return to the queue. If fewer than 100
+//	    callbacks have begun since the timer was set, the next batches have one callback each. If
+//	    they have one already, callbacks may wake other goroutines before they block. The scheduler
+//	    then runs those next, and a spare waits behind all busy goroutines. So spares are timers that
+//	    are due, which the scheduler looks at first, until batches are large. (BusyBlockedWaking)
 //
 // Invariants, whenever mu is free:
 //
 //	P1  Until Run has returned for a batch with an item, the item is in the queue or in a batch.
-//	P2  If work waits and no Wake is owed (see Put), then a worker is starting or serving, or an
-//	    active worker has a spare that has not begun, or the pool is full.
+//	P2  If the queue has items or the host has more, and no Wake is owed (see Put), then a worker is
+//	    starting or serving, or an active worker has a spare that has not begun, or the pool is full.
 //	P3  A batch of several callbacks that is running has returned to the queue or was taken over, or
 //	    its worker is in batched and has a spare that has not begun.
 //	P4  An active worker is running.
@@ -72,7 +75,7 @@ type Host[E any] interface {
 
 // Config is the configuration of a pool.
 type Config struct {
-	Active  int // largest number of workers that are active: see R4
+	Active  int // a worker ends if this many others are active: see R4
 	Limit   int // largest number of batches that run concurrently, each of one callback; 0: no limit
 	PerCall int // largest number of items that one callback gets; 0 means 1
 }
@@ -88,9 +91,9 @@ type Pool[E any] struct {
 	queue   Queue[E]
 	more    bool                // the host has more
 	asking  bool                // a worker calls More
-	size    int                 // callbacks of the next batch; 1: callbacks block
+	size    int                 // callbacks of the next batch without Limit and PerCall; 1: they block
 	active  int                 // see R4
-	epoch   int                 // of the active workers; from 1
+	epoch   uint64              // of the active workers; not 0, which a worker has that is not active
 	batched map[*worker[E]]bool // see P3
 	free    *worker[E]          // for reuse; may be nil
 	running int                 // workers that run a batch
@@ -102,7 +105,7 @@ type Pool[E any] struct {
 type stalls struct {
 	timer  *time.Timer // nil until it is set for the first time
 	set    bool        // the timer is set, or its goroutine has not begun
-	begun  int         // batches that have begun since the timer was set
+	begun  int         // callbacks that have begun since the timer was set
 	waking bool        // callbacks block, and may wake other goroutines before
 }
 
@@ -176,17 +179,11 @@ func (i *Idle) Ended(running int) {
 	}
 }
 
-// Stats are figures of a pool.
-type Stats struct {
-	Queued  int // items that no worker has taken
-	Running int // workers that run a batch
-}
-
-// Stats returns the present figures. O(1).
-func (p *Pool[E]) Stats() Stats {
+// Running returns the number of batches that are running.
+func (p *Pool[E]) Running() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return Stats{Queued: p.queue.Len(), Running: p.running}
+	return p.running
 }
 
 // Waiting returns the items of batches of several callbacks, some of which may have begun, and up
@@ -245,7 +242,8 @@ func (p *Pool[E]) stall() {
 		w.seen = true
 	}
 	if p.stalls.begun < stallMax {
-		p.stalls.waking, p.size = p.size == 1, 1
+		p.stalls.waking = p.stalls.waking || p.size == 1
+		p.size = 1
 	}
 	p.newWorker().serveAndUnlock()
 }

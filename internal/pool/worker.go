@@ -13,15 +13,16 @@ import "time"
 //
 // A serving worker releases mu while it calls Host.More. A running worker is active from run until
 // its batch ends, its spare begins, or deactivateAll, after work was queued or by R5. It is not
-// active at all if it got no spare because the pool is full.
+// active at all if it is extra, or got no spare because the pool is full.
 type worker[E any] struct {
 	pool   *Pool[E]
-	items  []E  // the batch that it runs next, or runs
-	spare  bool // its spare has not begun
-	seen   bool // its batch was there at the last stall
-	shared bool // other workers have the same items
-	epoch  int  // if this is the pool's, the worker is active
-	one    [1]E // memory of items for a single callback
+	items  []E    // the batch that it runs next, or runs
+	spare  bool   // its spare has not begun
+	seen   bool   // its batch was there at the last stall
+	shared bool   // other workers have the same items
+	extra  bool   // it runs a callback though enough workers are active: see R4
+	epoch  uint64 // if this is the pool's, the worker is active
+	one    [1]E   // memory of items for a single callback
 }
 
 // newWorker returns a worker, which serves. mu is held.
@@ -52,7 +53,7 @@ func (w *worker[E]) deactivate() bool {
 // serveAndUnlock runs batches while there is work and workers are needed. mu is held before.
 func (w *worker[E]) serveAndUnlock() {
 	defer w.endAndUnlock()
-	for w.ready() {
+	for returned := false; w.ready(returned); returned = true {
 		w.run()
 	}
 }
@@ -75,9 +76,9 @@ func (w *worker[E]) endAndUnlock() {
 	p.mu.Unlock()
 }
 
-// ready reports whether there is a batch for the worker. Otherwise the worker ends. mu is held, and
-// released in between.
-func (w *worker[E]) ready() bool {
+// ready reports whether there is a batch for the worker, which may have returned from an earlier
+// one. Otherwise the worker ends. mu is held, and released in between.
+func (w *worker[E]) ready(returned bool) bool {
 	p := w.pool
 	if len(w.items) > 0 {
 		return true
@@ -85,7 +86,8 @@ func (w *worker[E]) ready() bool {
 	for asked := false; !p.closed && p.room() > 0; asked = true {
 		switch n := p.queue.Len(); {
 		case n > 0 && (n > few || !p.more || p.asking || asked):
-			return !p.enough()
+			w.extra = returned && p.size == 1 && p.enough()
+			return w.extra || !p.enough()
 		case p.asking || asked && !p.more:
 			return false
 		}
@@ -131,12 +133,12 @@ func (w *worker[E]) take() (start bool) {
 	if len(w.items) == 0 {
 		w.items, w.seen = p.queue.Pop(w.items, n), false
 	}
-	p.stalls.begun++
+	p.stalls.begun += (len(w.items) + p.config.PerCall - 1) / p.config.PerCall
 	if len(w.items) > p.config.PerCall {
 		p.batched[w] = true
 	}
 	start = p.hasWork() && !w.spare
-	if start && p.room() == 0 {
+	if w.extra || start && p.room() == 0 {
 		return false
 	}
 	w.epoch = p.epoch
@@ -149,14 +151,16 @@ func (w *worker[E]) take() (start bool) {
 func (w *worker[E]) endBatch() {
 	p := w.pool
 	if w.deactivate() && w.spare {
-		p.size, p.stalls.waking = min(2*p.size, batchMax), false
+		p.size = min(2*p.size, batchMax)
+		p.stalls.waking = p.stalls.waking && p.size < batchMax
 	}
 	delete(p.batched, w)
 	if w.shared {
 		w.items = w.one[:0]
 	}
 	clear(w.items)
-	w.items, w.shared = w.items[:0], false
+	clear(w.one[:])
+	w.items, w.shared, w.extra = w.items[:0], false, false
 	p.running--
 	p.idle.Ended(p.running)
 }
