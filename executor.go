@@ -112,7 +112,7 @@ func (h *poolHost) More() {
 }
 
 // liveFilter returns a filter that drops the entries of timers that were stopped or moved, and all
-// but one of the entries of a timer that was moved away and back.
+// but the first entry of each other timer.
 func (e *engine) liveFilter() func(Timer) bool {
 	type marks [arena.PageSize / 64]uint64
 	seen := make(map[*pageRef]*marks)

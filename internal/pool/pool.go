@@ -6,39 +6,39 @@
 // it runs them, starts its spare, which is another goroutine. If a callback blocks, the scheduler
 // runs the spare next, because the spare was started last. The spare becomes a worker and takes the
 // batch over: the host skips the items that it has claimed. If no callback blocks, the worker runs
-// several batches before the spare begins and finds nothing to do. No goroutine waits for work: a
-// worker without work ends.
+// several batches, and the spare then finds nothing to do. No goroutine waits for work: a worker
+// that has none ends.
 //
 // The rules, each with a benchmark that needs it:
 //
-//	R1  Wake makes the calling goroutine a worker, and running workers no longer count as active:
-//	    the pool does not expect them to come back for what is in the queue. (BusyStream/busy=0)
-//	R2  A batch has up to 32 callbacks. The number doubles when a batch ends before the spare of its
-//	    worker begins, and halves when the spare begins first, unless R1 or R5 came between. (Burst)
-//	R3  A worker starts its spare last, right before it runs a batch, if work waits, the pool is not
-//	    full and its earlier spare has begun. Once the spare begins, the worker does not count as
-//	    active. (BusyBlocked)
-//	R4  A worker ends if enough are active: Config.Active, but one while callbacks are quick and
-//	    Limit is not set, because several would compete for the words and counters of the host
-//	    (Burst). While callbacks block, a worker that returns from one runs the next one too,
-//	    without a spare, because its goroutine has memory already (BurstBlocking). Before it ends
-//	    because the queue is empty, and when few items are left and the host is known to have more,
-//	    it asks the host for more. On a busy machine, workers that return from callbacks do the work
-//	    of a host that waits for a processor. (BusySpread)
-//	R5  While work waits, a timer of 1 ms runs. When it goes off, its goroutine becomes a worker, and
-//	    batches that were there when it last went off return to the queue. If fewer than 100
-//	    callbacks have begun since the timer was set, the next batches have one callback each. If
-//	    they have one already, callbacks may wake other goroutines before they block. The scheduler
-//	    then runs those next, and a spare waits behind all busy goroutines. So spares are timers that
-//	    are due, which the scheduler looks at first, until batches are large. (BusyBlockedWaking)
+//	R1  Wake makes the calling goroutine a worker, and running workers are no longer active: the pool
+//	    does not expect them to come back for what is in the queue. (BusyStream/busy=0)
+//	R2  Without Limit and PerCall, a batch has up to 32 callbacks. The number doubles when a batch
+//	    ends before the spare of its worker begins, and halves when the spare begins first, unless
+//	    R1 or R5 came between. (Burst)
+//	R3  A worker starts its spare last, right before it runs a batch, if there is other work, the
+//	    pool is not full and its earlier spare has begun. Once the spare begins, the worker is no
+//	    longer active. (BusyBlocked)
+//	R4  A worker ends if Config.Active workers are active. While callbacks are quick and Limit is 0,
+//	    one is enough: several would contend for the memory of the host (Burst). While callbacks
+//	    block, a worker that returns from one runs the next one too, without a spare, because its
+//	    stack has grown already (BurstBlocking). A worker asks the host for more before it ends on
+//	    an empty queue, and if few items are left and the host has more. On a busy machine, workers
+//	    thus do the work of a host that waits for a processor. (BusySpread)
+//	R5  While work waits and the pool is not full, a timer of 1 ms runs. When it goes off, its
+//	    goroutine becomes a worker, and batches that ran already when it last went off return to the
+//	    queue. If fewer than 100 callbacks were taken since, the next batches have one callback each.
+//	    If they had one already, callbacks may wake other goroutines before they block, which the
+//	    scheduler runs next, and spares then wait behind all busy goroutines. So, until batches are
+//	    large, due timers start the spares: the scheduler looks at timers first. (BusyBlockedWaking)
 //
 // Invariants, whenever mu is free:
 //
-//	P1  Until Run has returned for a batch with an item, the item is in the queue or in a batch.
+//	P1  Until Run returns for a live item, or Close, the item is in the queue or in a batch.
 //	P2  If the queue has items or the host has more, and no Wake is owed (see Put), then a worker is
 //	    starting or serving, or an active worker has a spare that has not begun, or the pool is full.
-//	P3  A batch of several callbacks that is running has returned to the queue or was taken over, or
-//	    its worker is in batched and has a spare that has not begun.
+//	P3  A running batch of several callbacks is in batched and its worker has a spare that has not
+//	    begun, unless the batch was taken over or returned to the queue.
 //	P4  An active worker is running.
 //	P5  After Close the queue is empty, and no batch begins.
 package pool
@@ -105,7 +105,7 @@ type Pool[E any] struct {
 type stalls struct {
 	timer  *time.Timer // nil until it is set for the first time
 	set    bool        // the timer is set, or its goroutine has not begun
-	begun  int         // callbacks that have begun since the timer was set
+	begun  int         // callbacks that were taken since the timer was set
 	waking bool        // callbacks block, and may wake other goroutines before
 }
 

@@ -12,15 +12,15 @@ import "time"
 //	                    endAndUnlock, after Goexit or panic  ended
 //
 // A serving worker releases mu while it calls Host.More. A running worker is active from run until
-// its batch ends, its spare begins, or deactivateAll, after work was queued or by R5. It is not
-// active at all if it is extra, or got no spare because the pool is full.
+// its batch ends, its spare begins, or Wake, More or the timer of R5 calls deactivateAll. A worker
+// that is extra, or has no spare because the pool is full, is not active.
 type worker[E any] struct {
 	pool   *Pool[E]
 	items  []E    // the batch that it runs next, or runs
 	spare  bool   // its spare has not begun
 	seen   bool   // its batch was there at the last stall
 	shared bool   // other workers have the same items
-	extra  bool   // it runs a callback though enough workers are active: see R4
+	extra  bool   // it runs one callback without being active: see R4
 	epoch  uint64 // if this is the pool's, the worker is active
 	one    [1]E   // memory of items for a single callback
 }
@@ -35,12 +35,12 @@ func (p *Pool[E]) newWorker() *worker[E] {
 	return w
 }
 
-// deactivateAll no longer counts running workers as active. mu is held.
+// deactivateAll stops counting the running workers as active. mu is held.
 func (p *Pool[E]) deactivateAll() {
 	p.epoch, p.active = p.epoch+1, 0
 }
 
-// deactivate no longer counts the worker as active, and reports whether it was. mu is held.
+// deactivate stops counting the worker as active, and reports whether it was. mu is held.
 func (w *worker[E]) deactivate() bool {
 	if w.epoch != w.pool.epoch {
 		return false
@@ -132,8 +132,8 @@ func (w *worker[E]) take() (start bool) {
 	}
 	if len(w.items) == 0 {
 		w.items, w.seen = p.queue.Pop(w.items, n), false
+		p.stalls.begun += (len(w.items) + p.config.PerCall - 1) / p.config.PerCall
 	}
-	p.stalls.begun += (len(w.items) + p.config.PerCall - 1) / p.config.PerCall
 	if len(w.items) > p.config.PerCall {
 		p.batched[w] = true
 	}
