@@ -62,13 +62,17 @@ func (h *funcs) More() {
 func (p *Pool[E]) verify(isZero func(E) bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	active := 0 // of those with a batch of several items
 	for w := range p.batched {
 		if len(w.items) < 2 || !w.spare {
 			return fmt.Errorf("P3: %+v", *w)
 		}
+		if w.epoch == p.epoch {
+			active++
+		}
 	}
 	switch {
-	case p.active < 0 || p.active > p.running:
+	case p.active < active || p.active > p.running:
 		return fmt.Errorf("P4: %d active, %d running", p.active, p.running)
 	case p.room() < 0:
 		return fmt.Errorf("limit %d, %d running", p.config.Limit, p.running)
