@@ -129,8 +129,8 @@ func TestNoEventFollowsTheEndOfItsConsumer(t *testing.T) {
 		}},
 		"not released": {durable.EventError, func(t *testing.T, q *durable.Queue, f *faulty, _ <-chan struct{}) {
 			f.set(failing("Release", errBroken))
+			enqueue(t, q, "m", time.Hour) // before the first claim: the next one is in 12 minutes
 			stop := consume(t, q, nothing, durable.ConsumerOptions{Horizon: 2 * time.Hour})
-			enqueue(t, q, "m", time.Hour)
 			time.Sleep(time.Second)
 			stop()
 		}},
