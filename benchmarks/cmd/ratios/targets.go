@@ -64,16 +64,16 @@ var targets = []target{
 	{"Churn/pending=1M/procs=2", "sec/op", ratio, std, 0.72},
 
 	{"Fill/pending=10M", "sec/op", ratio, std, 0.30},
-	{"Fill/pending=10M", "B/timer", absolute, std, 36},
+	{"Fill/pending=10M", "B/timer", absolute, std, 26.5},
 	{"Fill/pending=10M", "allocs/op", absolute, std, 0},
-	{"Fill/impl=timeouts/pending=10M", "B/timer", absolute, std, 34},
+	{"Fill/impl=timeouts/pending=10M", "B/timer", absolute, std, 25},
 	{"Fill/impl=timeouts/pending=100M", "sec/op", ratio, "pending=1M", 2},
 
 	{"GC/pending=10M", "gc-sec", ratio, std, 0.30},
 	{"GC/impl=timeouts/pending=10M", "gc-sec", ratio, std, 0.03},
 
-	{"Burst/pending=1M", "drain-sec", ratio, std, 0.15},
-	{"BurstBlocking/pending=10k", "drain-sec", ratio, std, 1.5},
+	{"Burst/pending=1M", "drain-sec", ratio, std, 0.08},
+	{"BurstBlocking/pending=10k", "drain-sec", ratio, std, 1},
 	{"Blocked", "late-sec", absolute, std, 5e-3},
 	{"ArmDuringBurst", "p99.9-sec", absolute, std, 100e-6},
 	{"ArmDuringBurst", "p99.9-sec", ratio, std, 1},
