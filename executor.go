@@ -87,7 +87,7 @@ type due interface {
 	Wake()                         // runs or hands over what is queued
 	Close()                        // discards what has not begun
 	Idle() <-chan struct{}
-	Running() int          // callbacks, or batches, that have begun and not returned
+	Running() int          // running callbacks, or running batches
 	Waiting(n int) []Timer // timers that were handed over, and up to n at the head of the queue
 }
 
@@ -111,8 +111,8 @@ func (h *poolHost) More() {
 	}
 }
 
-// liveFilter returns a filter that drops the entries of timers that were stopped or moved, and all
-// but the first entry of each other timer.
+// liveFilter returns a filter that drops the entries of timers that were stopped or moved. It keeps
+// the first entry of every other timer.
 func (e *engine) liveFilter() func(Timer) bool {
 	type marks [arena.PageSize / 64]uint64
 	seen := make(map[*pageRef]*marks)

@@ -181,8 +181,8 @@ type removalStack struct {
 	head atomic.Uint64 // upper half: the number of records; lower half: the first record plus 1
 }
 
-// removalGroup is the number of removals from which on a Stop offers to carry them out, and the
-// number of records that the owner frees at a time.
+// removalGroup is the number of removals at which a Stop or the end of a batch calls tryDrain, and
+// the number of records that the owner frees at a time.
 const removalGroup = 32
 
 const linkMask = 1<<32 - 1

@@ -6,39 +6,39 @@
 // it runs them, starts its spare, which is another goroutine. If a callback blocks, the scheduler
 // runs the spare next, because the spare was started last. The spare becomes a worker and takes the
 // batch over: the host skips the items that it has claimed. If no callback blocks, the worker runs
-// several batches, and the spare then finds nothing to do. No goroutine waits for work: a worker
-// that has none ends.
+// several batches before its spare begins, and the spare finds nothing to do. A worker without work
+// ends. The pool starts no others while enough are active: expected to return to the queue soon.
 //
 // The rules, each with a benchmark that needs it:
 //
-//	R1  Wake makes the calling goroutine a worker, and running workers are no longer active: the pool
-//	    does not expect them to come back for what is in the queue. (BusyStream/busy=0)
-//	R2  Without Limit and PerCall, a batch has up to 32 callbacks. The number doubles when a batch
-//	    ends before the spare of its worker begins, and halves when the spare begins first, unless
-//	    R1 or R5 came between. (Burst)
-//	R3  A worker starts its spare last, right before it runs a batch, if there is other work, the
-//	    pool is not full and its earlier spare has begun. Once the spare begins, the worker is no
-//	    longer active. (BusyBlocked)
-//	R4  A worker ends if Config.Active workers are active. While callbacks are quick and Limit is 0,
-//	    one is enough: several would contend for the memory of the host (Burst). While callbacks
-//	    block, a worker that returns from one runs the next one too, without a spare, because its
-//	    stack has grown already (BurstBlocking). A worker asks the host for more before it ends on
-//	    an empty queue, and if few items are left and the host has more. On a busy machine, workers
-//	    thus do the work of a host that waits for a processor. (BusySpread)
+//	R1  Wake makes the calling goroutine a worker. Running workers are no longer active, so the new
+//	    worker runs what is in the queue. (BusyStream/busy=0)
+//	R2  The batch size is 1 to 32. It doubles if a batch ends before the spare of its worker begins,
+//	    and halves if the spare begins first, unless the worker is no longer active. With Limit or
+//	    PerCall it only tells whether callbacks block. (Burst)
+//	R3  A worker starts its spare last, right before it runs a batch. It starts none if this is the
+//	    last work and one call, if the pool is full, or if its earlier spare has not begun. Once the
+//	    spare begins, the worker is no longer active. (BusyBlocked)
+//	R4  A worker without a batch ends if Config.Active workers are active. While callbacks are quick
+//	    and Limit is 0, one is enough: several would contend for the memory of timers (Burst). While
+//	    callbacks block, a worker that returns from one does not end, and runs the next one without a
+//	    spare and without being active: its stack has grown (BurstBlocking). A worker asks the host
+//	    for more before it ends on an empty queue, and if few items are left and the host has more.
+//	    On a busy machine, workers thus do the work of a host that gets no processor. (BusySpread)
 //	R5  While work waits and the pool is not full, a timer of 1 ms runs. When it goes off, its
 //	    goroutine becomes a worker, and batches that ran already when it last went off return to the
-//	    queue. If fewer than 100 callbacks were taken since, the next batches have one callback each.
-//	    If they had one already, callbacks may wake other goroutines before they block, which the
-//	    scheduler runs next, and spares then wait behind all busy goroutines. So, until batches are
-//	    large, due timers start the spares: the scheduler looks at timers first. (BusyBlockedWaking)
+//	    queue. If workers took fewer than 100 callbacks since it was set, the batch size is 1. If it
+//	    was 1 already, callbacks may wake goroutines before they block. The scheduler runs a woken
+//	    goroutine next, and a spare behind all busy goroutines. So, until the size is 32, expired
+//	    timers start the spares: the scheduler looks at timers first. (BusyBlockedWaking)
 //
 // Invariants, whenever mu is free:
 //
-//	P1  Until Run returns for a live item, or Close, the item is in the queue or in a batch.
+//	P1  A live item is in the queue or in a batch until Run has returned for it, or until Close.
 //	P2  If the queue has items or the host has more, and no Wake is owed (see Put), then a worker is
 //	    starting or serving, or an active worker has a spare that has not begun, or the pool is full.
-//	P3  A running batch of several callbacks is in batched and its worker has a spare that has not
-//	    begun, unless the batch was taken over or returned to the queue.
+//	P3  Until Close, a running batch of several callbacks is in batched and its worker has a spare
+//	    that has not begun, unless the batch was taken over or returned to the queue.
 //	P4  An active worker is running.
 //	P5  After Close the queue is empty, and no batch begins.
 package pool
@@ -50,10 +50,10 @@ import (
 )
 
 const (
-	batchMax   = 32               // R2
-	stallAfter = time.Millisecond // R5
-	stallMax   = 100              // R5
-	few        = 512              // R4
+	batchMax    = 32               // R2
+	stallAfter  = time.Millisecond // R5
+	progressMin = 100              // R5
+	few         = 512              // R4
 )
 
 // Host is the owner of the items. Its methods are called without a lock, unless stated.
@@ -91,9 +91,9 @@ type Pool[E any] struct {
 	queue   Queue[E]
 	more    bool                // the host has more
 	asking  bool                // a worker calls More
-	size    int                 // callbacks of the next batch without Limit and PerCall; 1: they block
+	size    int                 // see R2; 1: callbacks block, or none has run
 	active  int                 // see R4
-	epoch   uint64              // of the active workers; not 0, which a worker has that is not active
+	epoch   uint64              // that of the active workers; not 0, which new workers have
 	batched map[*worker[E]]bool // see P3
 	free    *worker[E]          // for reuse; may be nil
 	running int                 // workers that run a batch
@@ -103,10 +103,10 @@ type Pool[E any] struct {
 
 // stalls is the state of R5.
 type stalls struct {
-	timer  *time.Timer // nil until it is set for the first time
-	set    bool        // the timer is set, or its goroutine has not begun
-	begun  int         // callbacks that were taken since the timer was set
-	waking bool        // callbacks block, and may wake other goroutines before
+	timer       *time.Timer // nil until it is set for the first time
+	set         bool        // the timer is set, or its goroutine has not begun
+	taken       int         // callbacks that workers took since the timer was set
+	timedSpares bool        // expired timers start the spares
 }
 
 // New returns an empty pool.
@@ -179,7 +179,7 @@ func (i *Idle) Ended(running int) {
 	}
 }
 
-// Running returns the number of batches that are running.
+// Running returns the number of workers that run a batch.
 func (p *Pool[E]) Running() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -222,10 +222,10 @@ func (p *Pool[E]) setTimer() {
 	case !wait:
 		p.stalls.set = !p.stalls.timer.Stop()
 	case p.stalls.timer == nil:
-		p.stalls.set, p.stalls.begun = true, 0
+		p.stalls.set, p.stalls.taken = true, 0
 		p.stalls.timer = time.AfterFunc(stallAfter, p.stall)
 	default:
-		p.stalls.set, p.stalls.begun = true, 0
+		p.stalls.set, p.stalls.taken = true, 0
 		p.stalls.timer.Reset(stallAfter)
 	}
 }
@@ -241,8 +241,8 @@ func (p *Pool[E]) stall() {
 		}
 		w.seen = true
 	}
-	if p.stalls.begun < stallMax {
-		p.stalls.waking = p.stalls.waking || p.size == 1
+	if p.stalls.taken < progressMin {
+		p.stalls.timedSpares = p.stalls.timedSpares || p.size == 1
 		p.size = 1
 	}
 	p.newWorker().serveAndUnlock()

@@ -62,17 +62,17 @@ func (h *funcs) More() {
 func (p *Pool[E]) verify(isZero func(E) bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	active := 0 // of those with a batch of several items
+	batched := 0 // active workers with a batch of several items
 	for w := range p.batched {
 		if len(w.items) < 2 || !w.spare {
 			return fmt.Errorf("P3: %+v", *w)
 		}
 		if w.epoch == p.epoch {
-			active++
+			batched++
 		}
 	}
 	switch {
-	case p.active < active || p.active > p.running:
+	case p.active < batched || p.active > p.running:
 		return fmt.Errorf("P4: %d active, %d running", p.active, p.running)
 	case p.room() < 0:
 		return fmt.Errorf("limit %d, %d running", p.config.Limit, p.running)
@@ -127,7 +127,7 @@ func (p *Pool[E]) setSize(n int) {
 	p.size = n
 }
 
-// counts are the items of the queue, and the batches that are running.
+// counts has the numbers of queued items and of workers that run a batch.
 type counts struct{ Queued, Running int }
 
 func (p *Pool[E]) counts() counts {
@@ -443,19 +443,19 @@ func TestTimerIsSetWhenAFullPoolHasRoomAgain(t *testing.T) {
 	})
 }
 
-func TestStall(t *testing.T) {
+func TestStallRunsWhatWaitsWhileEnoughWorkersAreActive(t *testing.T) {
 	t.Parallel()
 	const n = 1000
 	tests := []struct {
-		name   string
-		c      Config
-		set    func(p *Pool[*call])
-		waking bool
-		begun  int // before the first callback has returned
+		name  string
+		c     Config
+		set   func(p *Pool[*call])
+		timed bool
+		begun int // callbacks that begin while none returns
 	}{
 		{"blocked", Config{Active: 2}, func(*Pool[*call]) {}, true, n},
 		{"quick callbacks", Config{Active: 2}, func(p *Pool[*call]) { p.size = 2 }, false, n},
-		{"progress", Config{Active: 2}, func(p *Pool[*call]) { p.stalls.begun = stallMax }, false, n},
+		{"progress", Config{Active: 2}, func(p *Pool[*call]) { p.stalls.taken = progressMin }, false, n},
 		{"limit", Config{Active: 2, Limit: 100}, func(*Pool[*call]) {}, true, 100},
 		{"batches", Config{Active: 2, PerCall: 100}, func(*Pool[*call]) {}, true, n / 100},
 	}
@@ -468,19 +468,19 @@ func TestStall(t *testing.T) {
 				p.Put(repeat(n, func() {
 					if ran.Add(1) == 1 {
 						p.mu.Lock()
-						assert.Equal(t, test.waking, p.stalls.waking)
+						assert.Equal(t, test.timed, p.stalls.timedSpares)
 						p.mu.Unlock()
 					}
 					<-release
 				}), false)
-				p.fill() // so that the timer's worker ends immediately if stall does not help it
+				p.fill() // without deactivateAll in stall, the timer's worker would end immediately
 				p.mu.Lock()
 				p.setTimer()
 				test.set(p)
 				p.mu.Unlock()
 				synctest.Wait()
 				assert.Zero(t, ran.Load())
-				time.Sleep(stallAfter + 1) // and the spares that are timers
+				time.Sleep(stallAfter + 1) // the nanosecond is for the spares that timers start
 				synctest.Wait()
 				assert.EqualValues(t, test.begun, ran.Load())
 				close(release)
@@ -491,27 +491,27 @@ func TestStall(t *testing.T) {
 	}
 }
 
-// Quick callbacks in between do not end the use of timers for spares, and large batches do.
-func TestSparesAreTimersUntilBatchesAreLarge(t *testing.T) {
+// A few quick callbacks do not end timedSpares. A batch size of 32 does.
+func TestTimedSparesEndWithLargeBatches(t *testing.T) {
 	t.Parallel()
 	bubble(t, &funcs{}, Config{Active: 1}, func(t *testing.T, p *Pool[*call]) {
-		waking := func() bool {
+		timed := func() bool {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			return p.stalls.waking
+			return p.stalls.timedSpares
 		}
-		p.stalls.waking = true
+		p.stalls.timedSpares = true
 		release := make(chan struct{})
 		for range 10 {
 			post(p, append(repeat(3, func() {}), repeat(3, func() { <-release })...)...)
 			time.Sleep(time.Nanosecond)
 			synctest.Wait()
-			assert.True(t, waking())
+			assert.True(t, timed())
 		}
 		close(release)
 		p.Put(repeat(10*batchMax, func() {}), false)
 		p.Wake()
-		assert.False(t, waking())
+		assert.False(t, timed())
 	})
 }
 

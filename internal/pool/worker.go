@@ -11,18 +11,18 @@ import "time"
 //	running   not held  run, when Host.Run returns           serving
 //	                    endAndUnlock, after Goexit or panic  ended
 //
-// A serving worker releases mu while it calls Host.More. A running worker is active from run until
-// its batch ends, its spare begins, or Wake, More or the timer of R5 calls deactivateAll. A worker
+// A serving worker releases mu while it calls Host.More. A running worker is active from take until
+// its batch ends, its spare begins, or Wake, ready, stall or Close calls deactivateAll. A worker
 // that is extra, or has no spare because the pool is full, is not active.
 type worker[E any] struct {
 	pool   *Pool[E]
 	items  []E    // the batch that it runs next, or runs
 	spare  bool   // its spare has not begun
-	seen   bool   // its batch was there at the last stall
+	seen   bool   // its batch was running at the last stall
 	shared bool   // other workers have the same items
-	extra  bool   // it runs one callback without being active: see R4
-	epoch  uint64 // if this is the pool's, the worker is active
-	one    [1]E   // memory of items for a single callback
+	extra  bool   // it runs one call without being active: see R4
+	epoch  uint64 // the worker is active if it equals pool.epoch
+	one    [1]E   // initial array of items
 }
 
 // newWorker returns a worker, which serves. mu is held.
@@ -50,7 +50,7 @@ func (w *worker[E]) deactivate() bool {
 	return true
 }
 
-// serveAndUnlock runs batches while there is work and workers are needed. mu is held before.
+// serveAndUnlock runs batches until ready returns false. mu is held before.
 func (w *worker[E]) serveAndUnlock() {
 	defer w.endAndUnlock()
 	for returned := false; w.ready(returned); returned = true {
@@ -76,8 +76,8 @@ func (w *worker[E]) endAndUnlock() {
 	p.mu.Unlock()
 }
 
-// ready reports whether there is a batch for the worker, which may have returned from an earlier
-// one. Otherwise the worker ends. mu is held, and released in between.
+// ready reports whether the worker has to run a batch; if not, it ends. returned means that it has
+// run one before. mu is held before and after, and released during Host.More.
 func (w *worker[E]) ready(returned bool) bool {
 	p := w.pool
 	if len(w.items) > 0 {
@@ -109,10 +109,10 @@ func (w *worker[E]) run() {
 	p := w.pool
 	start := w.take()
 	p.setTimer()
-	waking := p.stalls.waking
+	timed := p.stalls.timedSpares
 	p.mu.Unlock()
 	switch {
-	case start && waking:
+	case start && timed:
 		time.AfterFunc(0, func() { p.runSpare(w) })
 	case start:
 		go p.runSpare(w)
@@ -132,7 +132,7 @@ func (w *worker[E]) take() (start bool) {
 	}
 	if len(w.items) == 0 {
 		w.items, w.seen = p.queue.Pop(w.items, n), false
-		p.stalls.begun += (len(w.items) + p.config.PerCall - 1) / p.config.PerCall
+		p.stalls.taken += (len(w.items) + p.config.PerCall - 1) / p.config.PerCall
 	}
 	if len(w.items) > p.config.PerCall {
 		p.batched[w] = true
@@ -152,7 +152,7 @@ func (w *worker[E]) endBatch() {
 	p := w.pool
 	if w.deactivate() && w.spare {
 		p.size = min(2*p.size, batchMax)
-		p.stalls.waking = p.stalls.waking && p.size < batchMax
+		p.stalls.timedSpares = p.stalls.timedSpares && p.size < batchMax
 	}
 	delete(p.batched, w)
 	if w.shared {

@@ -1,5 +1,5 @@
-// Package prommetric makes metrics of Prometheus from timingwheel.Histograms, for the collectors of
-// wheels and of queues. It is a module of its own, because the root module depends on no package of
+// Package prommetric converts a timingwheel.Histogram to a Prometheus metric, for the collectors of
+// wheels and of queues. It is a module of its own, because the root module does not depend on
 // Prometheus.
 package prommetric
 
@@ -19,9 +19,9 @@ const (
 	classicLast  = 36 // the classic bounds are 2^14 to 2^36 ns, from 16 µs to 69 s
 )
 
-// Histogram returns a metric with the current counts of h: a native histogram with classic buckets,
-// or only a classic one. label is the value of the variable label. Histogram panics if desc has not
-// exactly one.
+// Histogram returns h as a metric: a native histogram with classic buckets, or only a classic one.
+// label is the value of the only variable label of desc. Histogram panics if desc has none, or
+// several.
 func Histogram(desc *prometheus.Desc, h *timingwheel.Histogram, classicOnly bool, label string) prometheus.Metric {
 	count, sum := h.Count(), h.Sum.Seconds()
 	classic := prometheus.MustNewConstHistogram(desc, count, sum, cumulative(h), label)
