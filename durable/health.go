@@ -52,8 +52,8 @@ func (q *Queue) Healthy(ctx context.Context) error {
 	return nil
 }
 
-// probeID is an id that no message has: ids of messages are valid UTF-8.
-const probeID = "\xffhealthy"
+// probeID is a valid id, as some stores need, that no message has: see checkID.
+const probeID = "timingwheel.probe"
 
 // checkInterval is the time between two checks of a server's settings, which may change at any
 // time.

@@ -11,9 +11,9 @@ import (
 
 // Message is a message to enqueue. It is due after Delay on the store's clock, or at the time At.
 type Message struct {
-	// ID identifies the message. It has 1 to 255 bytes of UTF-8 without ASCII control characters.
-	// If ID is empty, the message gets a ULID. While a message with this id is queued or dead,
-	// enqueuing another one returns [ErrDuplicate].
+	// ID identifies the message. It has 1 to 255 bytes of UTF-8 without ASCII control characters,
+	// and is not "timingwheel.probe", which is reserved. If ID is empty, the message gets a ULID.
+	// While a message with this id is queued or dead, enqueuing another one returns [ErrDuplicate].
 	ID string
 
 	// Body is copied. It may be empty, and has at most Options.MaxBody bytes.
@@ -64,10 +64,11 @@ func checkID(id string) error {
 	case id == "":
 		return fmt.Errorf("%w id: empty; it must have 1 to %d bytes", ErrInvalid, MaxID)
 	case len(id) > MaxID:
-		return fmt.Errorf("%w id %.40q…: %d bytes; it must have 1 to %d",
-			ErrInvalid, id, len(id), MaxID)
+		return fmt.Errorf("%w id %.40q…: %d bytes; it must have 1 to %d", ErrInvalid, id, len(id), MaxID)
 	case !utf8.ValidString(id):
 		return fmt.Errorf("%w id %.40q; it must be UTF-8", ErrInvalid, id)
+	case id == probeID:
+		return fmt.Errorf("%w id %q; it is reserved for health probes", ErrInvalid, id)
 	}
 	for _, r := range id {
 		if r < ' ' || r == 0x7f {
@@ -88,8 +89,7 @@ func (q *Queue) item(m *Message) (driver.PutItem, error) {
 		return item, fmt.Errorf("%w MaxAttempts %d of message %q; it must be from 1 to %d, or 0 for the queue's default",
 			ErrInvalid, m.MaxAttempts, m.ID, math.MaxInt32)
 	case !m.At.IsZero() && m.Delay != 0:
-		return item, fmt.Errorf("%w message %q: both Delay (%v) and At (%v) are set",
-			ErrInvalid, m.ID, m.Delay, m.At)
+		return item, fmt.Errorf("%w message %q: both Delay (%v) and At (%v) are set", ErrInvalid, m.ID, m.Delay, m.At)
 	}
 	if m.MaxAttempts == 0 {
 		item.MaxAttempts = q.options.MaxAttempts

@@ -24,6 +24,7 @@ func TestBadMessagesAreRefused(t *testing.T) {
 		{"long id", durable.Message{ID: strings.Repeat("x", 256)}, []string{"256 bytes", "1 to 255"}},
 		{"not UTF-8", durable.Message{ID: "a\xffb"}, []string{`"a\xffb"`, "UTF-8"}},
 		{"control character", durable.Message{ID: "a\nb"}, []string{`"a\nb"`, "control"}},
+		{"reserved", durable.Message{ID: "timingwheel.probe"}, []string{`"timingwheel.probe"`, "reserved"}},
 		{"large body", durable.Message{ID: "m", Body: make([]byte, 101)}, []string{`"m"`, "101 bytes", "at most 100", "MaxBody"}},
 		{"negative attempts", durable.Message{ID: "m", MaxAttempts: -1}, []string{"-1", "MaxAttempts"}},
 		{"two times", durable.Message{ID: "m", Delay: time.Second, At: time.Now()}, []string{"both", "1s"}},
