@@ -385,6 +385,9 @@ func TestRaceStopEndsAPlanInEachState(t *testing.T) {
 				for i := int(next.Add(1)) - 1; i < len(trials); i = int(next.Add(1)) - 1 {
 					p := &trials[i]
 					p.timer = tw.ScheduleFunc(every(time.Microsecond+rand.N(20*time.Microsecond)), p.run)
+					for i == 0 && p.runs.Load() == 0 { // one plan at least runs before its Stop
+						time.Sleep(minTick)
+					}
 					var stopped atomic.Int32
 					together(2, func(int) {
 						if spin(rand.N(40 * time.Microsecond)); p.timer.Stop() {
@@ -400,10 +403,8 @@ func TestRaceStopEndsAPlanInEachState(t *testing.T) {
 			require.NoError(t, drainWheel(tw))
 			verifyShards(t, tw.engine)
 			ends := make([]int64, len(trials))
-			during := 0
 			for i := range trials {
 				ends[i] = trials[i].runs.Load()
-				during += int(min(stoppedAt[i], 1))
 				if name == "overlapping" {
 					continue
 				}
@@ -414,7 +415,6 @@ func TestRaceStopEndsAPlanInEachState(t *testing.T) {
 					t.Fatal("runs overlapped")
 				}
 			}
-			assert.NotZero(t, during, "no plan ran before its Stop, so the test has tested nothing")
 			time.Sleep(20 * time.Millisecond)
 			for i := range trials {
 				if trials[i].runs.Load() != ends[i] || trials[i].timer.Stop() {
