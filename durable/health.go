@@ -52,7 +52,7 @@ func (q *Queue) Healthy(ctx context.Context) error {
 	return nil
 }
 
-// probeID is a valid id, as some stores need, that no message has: see checkID.
+// probeID is the id that Healthy looks up. It is well-formed for stores, and checkID refuses it.
 const probeID = "timingwheel.probe"
 
 // checkInterval is the time between two checks of a server's settings, which may change at any

@@ -7,20 +7,20 @@
 // runs the spare next, because the spare was started last. The spare becomes a worker and takes the
 // batch over: the host skips the items that it has claimed. If no callback blocks, the worker runs
 // several batches before its spare begins, and the spare finds nothing to do. A worker without work
-// ends. The pool starts no others while enough are active: expected to return to the queue soon.
+// ends. A running worker is active while the pool expects it back at the queue soon.
 //
 // The rules, each with a benchmark that needs it:
 //
 //	R1  Wake makes the calling goroutine a worker. Running workers are no longer active, so the new
 //	    worker runs what is in the queue. (BusyStream/busy=0)
-//	R2  The batch size is 1 to 32. It doubles if a batch ends before the spare of its worker begins,
-//	    and halves if the spare begins first, unless the worker is no longer active. With Limit or
-//	    PerCall it only tells whether callbacks block. (Burst)
-//	R3  A worker starts its spare last, right before it runs a batch. It starts none if this is the
-//	    last work and one call, if the pool is full, or if its earlier spare has not begun. Once the
-//	    spare begins, the worker is no longer active. (BusyBlocked)
+//	R2  A batch has at most size callbacks, 1 to 32. The size doubles if a batch ends before the spare
+//	    of its worker begins, and halves if the spare begins first, unless the worker is no longer
+//	    active. With Limit, or PerCall above 1, it only tells whether callbacks block. (Burst)
+//	R3  A worker starts its spare last, right before it runs a batch, unless the pool is full, its
+//	    earlier spare has not begun, or no other work waits: a batch of several calls is work. Once
+//	    the spare begins, the worker is no longer active. (BusyBlocked)
 //	R4  A worker without a batch ends if Config.Active workers are active. While callbacks are quick
-//	    and Limit is 0, one is enough: several would contend for the memory of timers (Burst). While
+//	    and Limit is 0, one is enough: several would contend for the host's memory (Burst). While
 //	    callbacks block, a worker that returns from one does not end, and runs the next one without a
 //	    spare and without being active: its stack has grown (BurstBlocking). A worker asks the host
 //	    for more before it ends on an empty queue, and if few items are left and the host has more.
@@ -91,9 +91,9 @@ type Pool[E any] struct {
 	queue   Queue[E]
 	more    bool                // the host has more
 	asking  bool                // a worker calls More
-	size    int                 // see R2; 1: callbacks block, or none has run
+	size    int                 // see R2; 1 until callbacks have proved quick
 	active  int                 // see R4
-	epoch   uint64              // that of the active workers; not 0, which new workers have
+	epoch   uint64              // active workers have this one; inactive ones have another
 	batched map[*worker[E]]bool // see P3
 	free    *worker[E]          // for reuse; may be nil
 	running int                 // workers that run a batch
