@@ -51,8 +51,9 @@ func raceAgainstFire(t *testing.T, tg target) {
 	const racing = 32
 	for g := range racing {
 		racers.Go(func() {
+			r := racer{q: q, history: h}
 			for i := range scaled(40, 100_000/racing) {
-				if err := race(t.Context(), q, h, fmt.Sprintf("m-%d-%d", g, i)); !assert.NoError(t, err) {
+				if err := r.race(t.Context(), fmt.Sprintf("m-%d-%d", g, i)); !assert.NoError(t, err) {
 					return
 				}
 			}
@@ -70,30 +71,44 @@ func raceAgainstFire(t *testing.T, tg target) {
 	assert.Equal(t, report.Enqueued, report.Cancelled+report.Handled)
 }
 
+// racer cancels and reschedules messages at about the times when they are due.
+type racer struct {
+	q       *durable.Queue
+	history *checker.History
+	// enqueueTook is how long the last Enqueue took. Messages are due after twice as long,
+	// so that a call on a slow disk returns before its message is due.
+	enqueueTook time.Duration
+}
+
 // race enqueues a message, and reschedules or cancels it at about its due time.
-func race(ctx context.Context, q *durable.Queue, h *checker.History, id string) error {
-	delay := time.Duration(rand.IntN(20)) * time.Millisecond
+func (r *racer) race(ctx context.Context, id string) error {
 	due := func(d time.Duration) int64 { return int64(driver.InstantOf(time.Now()).Add(d)) - 1 }
+	delay := 2*r.enqueueTook + time.Duration(rand.IntN(20))*time.Millisecond
+	start := time.Now()
 	enqueued := checker.Event{Kind: checker.Enqueued, ID: id, Due: due(delay)}
-	if _, err := q.Enqueue(ctx, durable.Message{ID: id, Delay: delay}); err != nil {
+	if _, err := r.q.Enqueue(ctx, durable.Message{ID: id, Delay: delay}); err != nil {
 		return err
 	}
-	if err := h.Record(enqueued); err != nil {
+	r.enqueueTook = time.Since(start)
+	if err := r.history.Record(enqueued); err != nil {
 		return err
 	}
-	time.Sleep(delay - 2*time.Millisecond + time.Duration(rand.IntN(4000))*time.Microsecond)
+	// The next call takes about as long: it starts at any time from that much before the message
+	// is due.
+	early := 2*time.Millisecond + rand.N(r.enqueueTook+1)
+	time.Sleep(time.Until(start.Add(delay - early + rand.N(4*time.Millisecond))))
 	if rand.IntN(2) == 0 {
 		again := time.Duration(rand.IntN(20)) * time.Millisecond
 		moved := checker.Event{Kind: checker.Rescheduled, ID: id, Due: due(again)}
-		result, err := q.Reschedule(ctx, id, again)
+		result, err := r.q.Reschedule(ctx, id, again)
 		if err != nil || result != durable.Rescheduled {
 			return err
 		}
-		return h.Record(moved)
+		return r.history.Record(moved)
 	}
-	result, err := q.Cancel(ctx, id)
+	result, err := r.q.Cancel(ctx, id)
 	if err != nil || result != durable.Cancelled {
 		return err
 	}
-	return h.Record(checker.Event{Kind: checker.Cancelled, ID: id})
+	return r.history.Record(checker.Event{Kind: checker.Cancelled, ID: id})
 }
