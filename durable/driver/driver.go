@@ -16,11 +16,13 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Store holds queues: in memory ([memstore]), in a file ([boltstore]) or on Redis ([redisstore]).
+// Store holds queues: in memory ([memstore]), in a directory ([pebblestore]), in a file
+// ([boltstore]) or on Redis ([redisstore]).
 // One of these packages creates the store, and the caller passes it to durable.Open. A
 // store may hold several queues.
 //
 // [memstore]: https://pkg.go.dev/github.com/timingwheel-go/timingwheel/durable/memstore
+// [pebblestore]: https://pkg.go.dev/github.com/timingwheel-go/timingwheel/durable/pebblestore
 // [boltstore]: https://pkg.go.dev/github.com/timingwheel-go/timingwheel/durable/boltstore
 // [redisstore]: https://pkg.go.dev/github.com/timingwheel-go/timingwheel/durable/redisstore
 type Store interface {
@@ -72,8 +74,7 @@ type Store interface {
 // An error wraps [ErrUnavailable] if the same call may succeed later. A store behind a network
 // cannot know whether such a call has taken effect, so each call may be repeated. Transitions with
 // a token are idempotent: see [OpBegin]. Calls without a token have a [Call], which makes them take
-// effect once. If an ErrUnavailable of the store means that the call has not taken effect, as with
-// a file or memory, the store ignores Call.
+// effect once. A [Grouper] ignores Call, and so does a store in memory.
 type Backend interface {
 	// Partitions returns the number of partitions, which is fixed when the queue is created.
 	Partitions() int
@@ -150,7 +151,8 @@ type Backend interface {
 // Grouper is implemented by a [Backend] that combines concurrent calls into one commit itself. The
 // queue then makes a separate call for each waiting caller, because half of the callers would miss
 // each commit if the queue combined calls as well. Answers of a Grouper cannot be lost, so its
-// errors never wrap [ErrUnavailable] and its calls are not repeated.
+// calls are not repeated. If the error of a call wraps [ErrUnavailable], the call may have taken
+// effect.
 //
 // If the context of a call ends before the commit with the call has begun, the call has no effect
 // and leaves nothing in memory. If the context ends later, the error is an [*UnderWayError].

@@ -1,4 +1,4 @@
-package memstore
+package memstore_test
 
 import (
 	"context"
@@ -11,15 +11,34 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
+	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
+
+func openOne(t *testing.T, now func() time.Time) (*memstore.Store, driver.Backend) {
+	t.Helper()
+	s := memstore.New(memstore.Options{Now: now})
+	t.Cleanup(func() { _ = s.Close() })
+	b, err := s.Open(t.Context(), oneConfig())
+	require.NoError(t, err)
+	return s, b
+}
+
+func oneConfig() driver.Config {
+	return driver.Config{Queue: "q", Partitions: 1, DeadLimit: 5000, DeadBytes: 1 << 30, DeadAge: time.Hour}
+}
+
+func deadLetters(t *testing.T, b driver.Backend) int {
+	t.Helper()
+	c, err := b.Count(t.Context(), 0)
+	require.NoError(t, err)
+	return int(c.Dead)
+}
 
 // A queue is reopened with a lower limit of dead letters. The next claims drop the excess dead
 // letters, a bounded number at a time.
 func TestSmallerDeadLimitDropsABoundedNumberPerClaim(t *testing.T) {
 	t.Parallel()
-	config := oneConfig()
-	config.DeadLimit = 5000
-	b, p := openOne(t, nil, config)
+	s, b := openOne(t, nil)
 	for batch := range 8 {
 		put := driver.Put{}
 		for i := range driver.MaxBatch {
@@ -41,14 +60,15 @@ func TestSmallerDeadLimitDropsABoundedNumberPerClaim(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	require.Equal(t, 2048, p.dead.Len())
+	require.Equal(t, 2048, deadLetters(t, b))
+	config := oneConfig()
 	config.DeadLimit = 10
-	smaller, err := b.store.Open(t.Context(), config)
+	smaller, err := s.Open(t.Context(), config)
 	require.NoError(t, err)
 	for _, want := range []int{1536, 1024, 512, 10, 10} {
 		_, err = smaller.Claim(t.Context(), driver.Claim{})
 		require.NoError(t, err)
-		assert.Equal(t, want, p.dead.Len())
+		assert.Equal(t, want, deadLetters(t, b))
 	}
 }
 
@@ -56,7 +76,7 @@ func TestSmallerDeadLimitDropsABoundedNumberPerClaim(t *testing.T) {
 func TestClockSetBackMakesNoMessageEarly(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	b, _ := openOne(t, func() time.Time { return now }, oneConfig())
+	_, b := openOne(t, func() time.Time { return now })
 	_, err := b.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: "a"}}})
 	require.NoError(t, err)
 	claim := driver.Claim{Max: 1, MaxBytes: 1, Visibility: time.Minute}
@@ -82,7 +102,7 @@ func TestClockSetBackMakesNoMessageEarly(t *testing.T) {
 // context ends, not when the store is closed.
 func TestFullHintBufferDropsHints(t *testing.T) {
 	t.Parallel()
-	b, p := openOne(t, nil, oneConfig())
+	s, b := openOne(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	hints, err := b.Watch(ctx)
@@ -93,12 +113,14 @@ func TestFullHintBufferDropsHints(t *testing.T) {
 		require.NoError(t, err)
 	}
 	assert.Len(t, hints, local.HintBuffer)
-	assert.Equal(t, p.entries["0"].Due, (<-hints).Due)
+	first, err := b.Get(t.Context(), 0, "0")
+	require.NoError(t, err)
+	assert.Equal(t, first.Due, (<-hints).Due)
 	_, err = b.Put(t.Context(),
 		driver.Put{Items: []driver.PutItem{{ID: "later", Delay: 2000 * time.Hour}}})
 	require.NoError(t, err)
 	assert.Len(t, hints, local.HintBuffer-1, "the message is not the earliest")
-	require.NoError(t, b.store.Close())
+	require.NoError(t, s.Close())
 	select {
 	case _, open := <-hints:
 		require.True(t, open)
@@ -115,7 +137,7 @@ func TestFullHintBufferDropsHints(t *testing.T) {
 // Errors name the rejected value.
 func TestErrorsNameTheRejectedValue(t *testing.T) {
 	t.Parallel()
-	b, _ := openOne(t, nil, oneConfig())
+	s, b := openOne(t, nil)
 	for _, cursor := range []string{"x", "12", ":a", "9999999999999999999999:a"} {
 		_, _, err := b.List(t.Context(), 0, driver.StateScheduled, cursor, 1)
 		require.ErrorIs(t, err, driver.ErrInvalid)
@@ -127,6 +149,6 @@ func TestErrorsNameTheRejectedValue(t *testing.T) {
 	require.ErrorIs(t, err, assert.AnError)
 	_, err = b.Get(t.Context(), 0, "a")
 	require.ErrorIs(t, err, driver.ErrNotFound)
-	require.NoError(t, b.store.Close())
-	require.NoError(t, b.store.Close(), "again")
+	require.NoError(t, s.Close())
+	require.NoError(t, s.Close(), "again")
 }

@@ -1,12 +1,11 @@
-// Package memstore keeps durable queues in memory. It is meant for tests and examples, and is the
-// reference implementation of a store. The queues are lost with the process.
+// Package memstore keeps durable queues in memory. It is meant for tests and examples. The queues
+// are lost with the process.
 package memstore
 
 import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -25,10 +24,10 @@ type Options struct {
 // share a queue on a server.
 type Store struct {
 	now    func() time.Time
-	closed atomic.Bool
+	shared local.Shared
 
-	mu     sync.Mutex
-	queues map[string]*queue
+	mu    sync.Mutex
+	state *local.State // nil after Close
 }
 
 var _ driver.Store = (*Store)(nil)
@@ -38,7 +37,9 @@ func New(options Options) *Store {
 	if options.Now == nil {
 		options.Now = time.Now
 	}
-	return &Store{now: options.Now, queues: make(map[string]*queue)}
+	s := &Store{now: options.Now}
+	s.state, _ = local.Load(local.NewMap(), "memstore", s.now, &s.shared) // an empty map has no errors
+	return s
 }
 
 // Open opens a queue and creates it if it does not exist: see [driver.Store]. The limits of dead
@@ -47,68 +48,43 @@ func New(options Options) *Store {
 // [driver.ErrNoQueue] if config.Existing is set and the queue does not exist, and
 // [driver.ErrClosed] after Close.
 func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend, error) {
-	if err := s.checkOpen(ctx); err != nil {
-		return nil, err
-	}
-	if err := config.Check(); err != nil {
-		return nil, fmt.Errorf("memstore: %w", err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	q := s.queues[config.Queue]
-	switch {
-	case s.closed.Load():
-		return nil, errClosed()
-	case q == nil && config.Existing:
-		return nil, fmt.Errorf("memstore: %w: %q", driver.ErrNoQueue, config.Queue)
-	case q == nil:
-		n := config.Partitions
-		if n == 0 {
-			n = driver.DefaultPartitions
-		}
-		q = newQueue(n)
-		s.queues[config.Queue] = q
-	case config.Partitions != 0 && config.Partitions != len(q.partitions):
-		return nil, fmt.Errorf("memstore: %w: queue %q has %d, %d were requested", driver.ErrPartitions,
-			config.Queue, len(q.partitions), config.Partitions)
-	}
-	return &backend{store: s, queue: q, limits: local.NewDeadLimits(&config)}, nil
+	return local.Open(ctx, runner{s}, "memstore", s.now, &s.shared, config)
 }
 
 // Close discards all queues. Later calls to the store and its backends return [driver.ErrClosed].
 // Closing a store again has no effect. The error is always nil.
 func (s *Store) Close() error {
-	s.closed.Store(true)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, q := range s.queues {
-		q.hints.Stop()
-	}
-	s.queues = nil
+	s.state = nil
+	s.shared.Stop()
 	return nil
 }
 
-// checkOpen returns an error if the store is closed or ctx has ended.
-func (s *Store) checkOpen(ctx context.Context) error {
-	if s.closed.Load() {
-		return errClosed()
+// runner runs the calls to a store one at a time, under its lock.
+type runner struct{ s *Store }
+
+// Check implements local.Runner.
+func (r runner) Check(ctx context.Context) error {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	return r.s.check(ctx)
+}
+
+// check is Check for a caller that holds mu.
+func (s *Store) check(ctx context.Context) error {
+	if s.state == nil {
+		return fmt.Errorf("memstore: the store is %w", driver.ErrClosed)
 	}
 	return context.Cause(ctx)
 }
 
-func errClosed() error { return fmt.Errorf("memstore: the store is %w", driver.ErrClosed) }
-
-// queue is shared by all backends of one queue.
-type queue struct {
-	partitions []*partition
-	members    local.Members
-	hints      local.Hints
-}
-
-func newQueue(n int) *queue {
-	q := &queue{partitions: make([]*partition, n)}
-	for i := range q.partitions {
-		q.partitions[i] = newPartition(i, &q.hints)
+// Run implements local.Runner.
+func (r runner) Run(ctx context.Context, call *local.Call) error {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	if err := r.s.check(ctx); err != nil {
+		return err
 	}
-	return q
+	return call.Do(r.s.state)
 }

@@ -17,10 +17,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/prose"
 )
 
-const (
-	mostFields  = 15
-	mostMethods = 20
-)
+const mostFields, mostMethods = 15, 20
 
 // repository has the packages by import path.
 type repository map[string]*pkg
@@ -71,6 +68,9 @@ func load(root string) (repository, error) {
 			p.module = path.Dir(p.module)
 		}
 		r[path.Join(modules[p.module], strings.TrimPrefix(folder, p.module))] = p
+		if folder == "durable/memstore" || folder == "durable/internal/local" { // the embedded stores have one limit
+			p.module = "durable/pebblestore"
+		}
 	}
 	return r, err
 }

@@ -1,5 +1,6 @@
-// Package local is shared by the stores whose consumers all run in one process. It contains
-// members, hints, conversions of clock readings to instants, and a heap.
+// Package local is shared by the stores whose consumers all run in one process. [State] is the
+// state machine of memstore and pebblestore, over a sorted map. The package also contains members,
+// hints, conversions of clock readings to instants, and a heap.
 package local
 
 import (

@@ -1,0 +1,247 @@
+package local
+
+import (
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+)
+
+// transition makes the transitions of one call in a partition.
+type transition struct {
+	p      *partition
+	now    time.Time
+	limits DeadLimits
+}
+
+// put stores messages.
+func (t *transition) put(put *driver.Put) ([]driver.Status, error) {
+	head := t.p.frontier.head
+	statuses := make([]driver.Status, len(put.Items))
+	for i := range put.Items {
+		var err error
+		if statuses[i], err = t.putOne(&put.Items[i], put.Replace); err != nil {
+			return nil, err
+		}
+	}
+	return statuses, t.p.hint(head)
+}
+
+func (t *transition) putOne(item *driver.PutItem, replace bool) (driver.Status, error) {
+	p := t.p
+	var at place
+	var err error
+	if item.ID > p.counters.maxID { // as are most of the ids that a queue generates
+		p.counters.maxID = item.ID
+	} else {
+		at, err = p.table.find(item.ID)
+	}
+	switch {
+	case err != nil:
+		return 0, err
+	case at.kind == 0:
+	case !replace:
+		return driver.StatusDuplicate, nil
+	default:
+		if l := p.leases.byID[item.ID]; l != nil && l.firing {
+			return driver.StatusFiring, nil
+		}
+		old, err := p.table.read(at)
+		if err != nil {
+			return 0, err
+		}
+		p.remove(at, len(old.Body))
+	}
+	p.counters.Enqueued++
+	p.add(&record{Record: driver.Record{
+		ID:          item.ID,
+		Body:        item.Body,
+		Enqueued:    Floor(t.now),
+		Due:         DueAt(t.now, item.At, item.Delay),
+		MaxAttempts: item.MaxAttempts,
+		State:       driver.StateScheduled,
+	}})
+	return driver.StatusDone, nil
+}
+
+// apply makes a transition of each message.
+func (t *transition) apply(b *driver.Batch) ([]driver.Outcome, error) {
+	head := t.p.frontier.head
+	outcomes := make([]driver.Outcome, len(b.Changes))
+	for i := range b.Changes {
+		c, o := &b.Changes[i], &outcomes[i]
+		o.Now = t.now
+		var err error
+		switch b.Op {
+		case driver.OpBegin:
+			t.begin(b, c, o)
+		case driver.OpExtend:
+			t.extend(c, o)
+		case driver.OpCancel, driver.OpReschedule:
+			o.Status, err = t.cancelOrReschedule(b.Op, c)
+		case driver.OpReplay, driver.OpPurge:
+			o.Status, err = t.replayOrPurge(b.Op, c)
+		default:
+			o.Status, err = t.end(b.Op, c)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err := t.p.trimDead(t.now, t.limits); err != nil {
+		return nil, err
+	}
+	return outcomes, t.p.hint(head)
+}
+
+func (t *transition) begin(b *driver.Batch, c *driver.Change, o *driver.Outcome) {
+	l := t.p.leases.held(c)
+	if l == nil {
+		o.Status = driver.StatusLeaseLost
+		return
+	}
+	o.Due = l.at
+	switch {
+	case l.firing:
+	case t.p.counters.Paused:
+		o.Status = driver.StatusPaused
+		return
+	case l.at > Floor(t.now).Add(b.Lead):
+		o.Status = driver.StatusEarly
+		return
+	default:
+		l.firing = true
+		t.p.table.setBegun(l.id)
+	}
+	o.Status = driver.StatusDone
+	if b.Visibility > 0 {
+		t.p.leases.renew(l, After(t.now, b.Visibility))
+		o.Lease = l.end
+	}
+}
+
+func (t *transition) extend(c *driver.Change, o *driver.Outcome) {
+	l := t.p.leases.held(c)
+	if l == nil {
+		o.Status = driver.StatusLeaseLost
+		return
+	}
+	t.p.leases.renew(l, LeaseEnd(t.now, l.at, Extension(c, l.state())))
+	o.Status, o.Lease = driver.StatusDone, l.end
+}
+
+// end ends a lease by a transition of its holder. A message that has not begun can only be
+// released.
+func (t *transition) end(op driver.Op, c *driver.Change) (driver.Status, error) {
+	p := t.p
+	l := p.leases.held(c)
+	switch {
+	case l == nil:
+		return t.repeat(op, c)
+	case op == driver.OpRelease:
+		p.endLease(l, op)
+		return driver.StatusDone, nil
+	case !l.firing:
+		return driver.StatusLeaseLost, nil
+	case op == driver.OpAck:
+		p.counters.Acked++
+		p.drop(l.place(), l.size)
+		return driver.StatusDone, nil
+	case op == driver.OpExpire:
+		p.counters.Expired++
+		p.drop(l.place(), l.size)
+		return driver.StatusDone, nil
+	}
+	at := l.place()
+	r, err := p.table.read(at)
+	if err != nil {
+		return 0, err
+	}
+	r.Token, r.last, r.suspect, r.Reason = c.Token, op, false, driver.CutReason(c.Reason)
+	if op == driver.OpBury || !c.Uncounted {
+		r.Attempts = increment(r.Attempts)
+	}
+	if op == driver.OpBury {
+		t.bury(r)
+	} else {
+		p.counters.Retried++
+		r.Due = After(t.now, c.Delay)
+	}
+	p.move(at, r)
+	return driver.StatusDone, nil
+}
+
+// repeat returns the status of a transition whose lease has ended. It is StatusDone if the
+// transition has taken place and is the last one of its message.
+func (t *transition) repeat(op driver.Op, c *driver.Change) (driver.Status, error) {
+	r, err := t.p.table.load(c.ID)
+	switch {
+	case err != nil:
+		return 0, err
+	case (op == driver.OpAck || op == driver.OpExpire) && (r == nil || r.State != driver.StateScheduled):
+		return driver.StatusNotFound, nil
+	case r == nil || c.Token == 0 || t.p.leases.byID[c.ID] != nil:
+		return driver.StatusLeaseLost, nil
+	}
+	last, ok := t.p.leases.ended[c.ID]
+	if !ok {
+		last = endedLease{r.Token, r.last}
+	}
+	if last != (endedLease{c.Token, op}) {
+		return driver.StatusLeaseLost, nil
+	}
+	return driver.StatusDone, nil
+}
+
+// bury makes a record that of a dead letter.
+func (t *transition) bury(r *record) {
+	r.State, r.Died, r.suspect = driver.StateDead, Floor(t.now), false
+	t.p.counters.Buried++
+}
+
+// cancelOrReschedule cancels or reschedules a message that has not begun, and ends its lease if it
+// has one.
+func (t *transition) cancelOrReschedule(op driver.Op, c *driver.Change) (driver.Status, error) {
+	r, err := t.p.table.load(c.ID)
+	if err != nil {
+		return 0, err
+	}
+	l := t.p.leases.byID[c.ID]
+	switch {
+	case r == nil || r.State != driver.StateScheduled || op == driver.OpCancel && !c.Meant(r.Enqueued):
+		return driver.StatusNotFound, nil
+	case l != nil && l.firing:
+		return driver.StatusFiring, nil
+	case op == driver.OpCancel:
+		t.p.counters.Cancelled++
+		t.p.drop(r.place(), len(r.Body))
+		return driver.StatusDone, nil
+	}
+	from := r.place()
+	r.last, r.Due = 0, DueAt(t.now, c.At, c.Delay)
+	if l != nil {
+		r.Token = l.token
+	} else if e, ok := t.p.leases.ended[c.ID]; ok {
+		r.Token, r.last = e.token, e.op
+	}
+	t.p.move(from, r)
+	return driver.StatusDone, nil
+}
+
+// replayOrPurge replays or purges a dead letter.
+func (t *transition) replayOrPurge(op driver.Op, c *driver.Change) (driver.Status, error) {
+	r, err := t.p.table.load(c.ID)
+	switch {
+	case err != nil:
+		return 0, err
+	case r == nil || r.State != driver.StateDead || !c.Meant(r.Died):
+		return driver.StatusNotFound, nil
+	case op == driver.OpPurge:
+		t.p.drop(r.place(), len(r.Body))
+		return driver.StatusDone, nil
+	}
+	from := r.place()
+	r.State, r.Due, r.Died = driver.StateScheduled, After(t.now, c.Delay), 0
+	r.Attempts, r.Crashes, r.last = 0, 0, 0
+	t.p.move(from, r)
+	return driver.StatusDone, nil
+}

@@ -1,0 +1,166 @@
+package local
+
+import "github.com/timingwheel-go/timingwheel/durable/driver"
+
+// claim is a claim in a partition.
+type claim struct {
+	transition
+	request *driver.Claim
+	records []driver.Record
+	size    int  // of the bodies of records
+	buried  int  // messages that ended the process too often
+	waits   bool // the reservation of a token is not durable yet
+}
+
+// run ends expired leases and grants new ones, or returns again the messages that the consumer has
+// not seen.
+func (c *claim) run() (driver.Claimed, error) {
+	p := c.p
+	claimed := driver.Claimed{Now: c.now, Paused: p.counters.Paused}
+	if !p.grants.Admit(c.request) {
+		return claimed, nil
+	}
+	head := p.frontier.head
+	if err := c.takeUnseen(); err != nil {
+		return claimed, err
+	}
+	if err := c.endLeases(); err != nil {
+		return claimed, err
+	}
+	if err := p.trimDead(c.now, c.limits); err != nil {
+		return claimed, err
+	}
+	if len(c.records) == 0 && !p.counters.Paused {
+		err := c.takeNew()
+		c.note()
+		if err != nil && len(c.records) == 0 {
+			return claimed, err // otherwise the next claim returns it
+		}
+	}
+	if err := p.hint(head); err != nil && len(c.records) == 0 {
+		return claimed, err
+	}
+	claimed.Records, claimed.Next = c.records, p.frontier.head
+	claimed.Lease, claimed.Unreadable = p.leases.firstEnd(), len(p.frontier.unreadable)
+	return claimed, nil
+}
+
+// takeUnseen renews the leases of the messages of the consumer's last claim that the consumer has
+// not seen.
+func (c *claim) takeUnseen() error {
+	p := c.p
+	for _, unseen := range p.grants.Unseen(c.request) {
+		l := p.leases.held(&unseen)
+		if l == nil {
+			continue
+		}
+		r, err := p.table.read(l.place())
+		if err != nil {
+			return err
+		}
+		p.leases.renew(l, ClaimedUntil(c.now, c.request, l.state(), l.at))
+		c.records = append(c.records, p.export(r))
+	}
+	return nil
+}
+
+// endLeases ends expired leases, at most [driver.MaxBatch].
+func (c *claim) endLeases() error {
+	p := c.p
+	for range driver.MaxBatch {
+		l := p.leases.expired(c.now)
+		switch {
+		case l == nil:
+			return nil
+		case !l.firing:
+			p.endLease(l, 0)
+			continue
+		}
+		at := l.place()
+		r, err := p.table.read(at)
+		if err != nil {
+			return err
+		}
+		r.Crashes, r.last, r.Token, r.suspect = increment(r.Crashes), 0, l.token, false
+		p.counters.Crashed++
+		if c.request.MaxCrashes > 0 && r.Crashes >= c.request.MaxCrashes {
+			c.bury(r)
+		}
+		p.move(at, r)
+	}
+	return nil
+}
+
+// takeNew leases messages in the order of their due times.
+func (c *claim) takeNew() error {
+	p := c.p
+	for more := true; more; {
+		k, ok := p.frontier.firstFree()
+		if !ok {
+			break
+		}
+		r, err := p.table.read(place{kindDue, k})
+		if err != nil {
+			return err
+		}
+		more = c.take(k, r)
+	}
+	if k, ok := p.frontier.firstFree(); ok {
+		p.frontier.found(k.at)
+		return nil
+	}
+	p.frontier.known = false
+	head := driver.Instant(0)
+	err := p.scan(func(k key, value []byte) (passed bool) {
+		if !p.frontier.readable(k, value) {
+			return true
+		}
+		r := decode(place{kindDue, k}, value)
+		if !c.take(k, &r) {
+			head = k.at
+			return false
+		}
+		return true
+	})
+	if err == nil {
+		p.frontier.found(head)
+	}
+	return err
+}
+
+// take leases a message, or buries it if it has ended the process too often. It reports false if
+// the claim has no room for the message.
+func (c *claim) take(k key, r *record) bool {
+	p := c.p
+	switch {
+	case len(c.records)+c.buried >= c.request.Max || k.at > Floor(c.now).Add(c.request.Horizon) ||
+		len(c.records) > 0 && c.size+len(r.Body) > c.request.MaxBytes:
+		return false
+	case r.suspect && c.request.MaxCrashes > 0 && r.Crashes >= c.request.MaxCrashes:
+		c.buried++
+		c.bury(r)
+		p.move(place{kindDue, k}, r)
+		return true
+	}
+	token, reserved := p.nextToken(c.now)
+	c.waits = c.waits || !reserved
+	c.size += len(r.Body)
+	l := &lease{key: k, token: token, size: len(r.Body)}
+	l.firing = len(c.records) < c.request.Begin && k.at <= Floor(c.now)
+	l.end = ClaimedUntil(c.now, c.request, l.state(), k.at)
+	p.lease(l)
+	c.records = append(c.records, p.export(r))
+	return true
+}
+
+// note remembers the new messages of the claim.
+func (c *claim) note() {
+	if len(c.records) == 0 {
+		return
+	}
+	ids := make([]string, len(c.records))
+	for i := range c.records {
+		ids[i] = c.records[i].ID
+	}
+	c.p.grants.Note(c.request, c.records[0].Token, ids)
+}

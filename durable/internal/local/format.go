@@ -1,0 +1,204 @@
+package local
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+)
+
+// ErrCorrupt means that the data of a store is damaged.
+var ErrCorrupt = errors.New("the data is damaged")
+
+// The keys of a store. All numbers are big-endian, and times are milliseconds in 8 bytes, so that
+// keys are ordered by time and then by id. queue is the number of a queue (4 bytes), and partition
+// an index (2).
+//
+//	0 ‖ "version"                                → FormatVersion (8)
+//	0 ‖ "next"                                   → number of the next queue (4)
+//	0 ‖ "queue" ‖ name                           → number (4) ‖ partitions (2)
+//	1 ‖ queue ‖ 'b' ‖ partition ‖ id             → nothing. The message has begun
+//	1 ‖ queue ‖ 'c' ‖ partition                  → counters: see state
+//	1 ‖ queue ‖ 'd' ‖ partition ‖ died ‖ id      → a dead letter: see record
+//	1 ‖ queue ‖ 'i' ‖ id ‖ partition             → 's' or 'd' ‖ time. Where the message is
+//	1 ‖ queue ‖ 's' ‖ partition ‖ due ‖ id       → a scheduled message, leased ones included
+//	1 ‖ queue ‖ 't' ‖ partition ‖ span           → number of scheduled messages of a span
+//
+// Ids that rise, such as those that a queue generates, are added at the end of 'i', which makes
+// the search for a duplicate and the compaction of the index cheap.
+//
+// The cost of each transition of a message, in keys read and keys written ('c' is written once for
+// each commit, and 't' once for each commit and span):
+//
+//	Put                   1 read ('i')           3 writes ('i', 's', 't')
+//	Claim                 1 of a scan of 's'     none, or 1 if it begins ('b')
+//	Begin                 none                   1 ('b')
+//	Ack, Expire           none                   4 ('b', 'i', 's', 't')
+//	Retry, Bury           1 ('s')                4 to 5 ('b', 'i', 's' or 'd' twice, 't')
+//	Release               none                   1 if it had begun ('b')
+//	Cancel                2 ('i', 's')           3 ('i', 's', 't')
+//	Reschedule            2 ('i', 's')           4 ('i', 's' twice, 't')
+//	Replay, Purge         2 ('i', 'd')           4, 2
+const (
+	kindBegun    = 'b'
+	kindCounters = 'c'
+	kindDead     = 'd'
+	kindIndex    = 'i'
+	kindDue      = 's'
+	kindSpan     = 't'
+)
+
+// recordSize is about the size of a message without its body.
+const recordSize = 100
+
+// FormatVersion is the version of the keys and values.
+const FormatVersion = 1
+
+var (
+	keyVersion = []byte("\x00version")
+	keyNext    = []byte("\x00next")
+	queueNames = []byte("\x00queue")
+)
+
+// spanBits determines the size of the spans of kindSpan: 2^24 ms, about 4.7 hours. A smaller span
+// makes almost every message of a commit write a counter of its own.
+const spanBits = 24
+
+// key is a position in the order by time and then by id.
+type key struct {
+	at driver.Instant
+	id string
+}
+
+func (k key) before(o key) bool { return k.at < o.at || k.at == o.at && k.id < o.id }
+
+// next returns the first key after k.
+func (k key) next() key { return key{k.at, k.id + "\x00"} }
+
+// place is where a message is: among the scheduled ones or the dead letters of a partition.
+type place struct {
+	kind byte
+	key
+}
+
+// state holds the counters of a partition.
+type state struct {
+	numbers
+	maxID string // no greater id was ever in the partition
+}
+
+// numbers are the parts of a state with a fixed size. They are exported for encoding/binary.
+type numbers struct {
+	Tokens    uint64 // tokens below this one may have been given out
+	Records   int64
+	Dead      int64
+	DeadBytes int64 // size of the bodies of dead letters
+	Paused    bool
+
+	Enqueued, Acked, Retried, Buried, Cancelled, Crashed, Trimmed, Expired uint64
+}
+
+func (s *state) encode() []byte {
+	b, err := binary.Append(nil, binary.BigEndian, &s.numbers)
+	if err != nil {
+		panic(err) // the size of numbers is fixed
+	}
+	return append(b, s.maxID...)
+}
+
+func decodeState(b []byte) (s state, err error) {
+	if b == nil {
+		return s, nil // a new partition
+	}
+	n, err := binary.Decode(b, binary.BigEndian, &s.numbers)
+	if err != nil {
+		return s, fmt.Errorf("%w: the counters have %d bytes", ErrCorrupt, len(b))
+	}
+	s.maxID = string(b[n:])
+	return s, nil
+}
+
+// record is a stored message. It is scheduled or dead. A record that this version cannot read has
+// no state.
+type record struct {
+	driver.Record
+	last    driver.Op // the transition that wrote it, if a repetition of it is recognized; otherwise 0
+	suspect bool      // the message had begun when the process ended, so the next claim checks its crashes
+}
+
+const (
+	recordVersion = 1
+	flagSuspect   = 1
+)
+
+// encode returns the version, the last transition and the flags in one byte each, then as varints
+// the numbers and the length of the reason, then the reason and the body. The key has the id, the
+// state and its time.
+func (r *record) encode(b []byte) []byte {
+	flags := byte(0)
+	if r.suspect {
+		flags |= flagSuspect
+	}
+	b = append(b[:0], recordVersion, byte(r.last), flags)
+	for _, v := range r.numbers() {
+		b = binary.AppendUvarint(b, v)
+	}
+	b = append(b, r.Reason...)
+	return append(b, r.Body...)
+}
+
+//nolint:gosec // none is negative
+func (r *record) numbers() [7]uint64 {
+	due := uint64(0) // the key has that of a scheduled message
+	if r.State == driver.StateDead {
+		due = uint64(r.Due)
+	}
+	return [...]uint64{
+		uint64(r.Enqueued), due, uint64(r.MaxAttempts), uint64(r.Attempts), uint64(r.Crashes),
+		r.Token, uint64(len(r.Reason)),
+	}
+}
+
+// decode decodes the record at a place. Its body is a part of b.
+func decode(at place, b []byte) (r record) {
+	unreadable := record{Record: driver.Record{ID: at.id}}
+	if len(b) < 3 || b[0] != recordVersion {
+		return unreadable
+	}
+	r.ID, r.last, r.suspect = at.id, driver.Op(b[1]), b[2]&flagSuspect != 0
+	b = b[3:]
+	v := r.numbers()
+	for i := range v {
+		n := 0
+		if v[i], n = binary.Uvarint(b); n <= 0 {
+			return unreadable
+		}
+		b = b[n:]
+	}
+	if max(v[0], v[1]) > uint64(driver.Never) || max(v[2], v[3], v[4]) > math.MaxInt32 || v[6] > uint64(len(b)) {
+		return unreadable
+	}
+	//nolint:gosec // checked above
+	r.Enqueued, r.Due, r.MaxAttempts, r.Attempts, r.Crashes =
+		driver.Instant(v[0]), driver.Instant(v[1]), int(v[2]), int(v[3]), int(v[4])
+	r.Token, r.Reason, r.Body = v[5], string(b[:v[6]]), b[v[6]:]
+	if at.kind == kindDead {
+		r.State, r.Died = driver.StateDead, at.at
+	} else {
+		r.State, r.Due = driver.StateScheduled, at.at
+	}
+	return r
+}
+
+// place returns where a readable record belongs.
+func (r *record) place() place {
+	if r.State == driver.StateDead {
+		return place{kindDead, key{r.Died, r.ID}}
+	}
+	return place{kindDue, key{r.Due, r.ID}}
+}
+
+// increment returns n+1, or the largest number that a record can hold.
+func increment(n int) int { return min(n+1, math.MaxInt32) }

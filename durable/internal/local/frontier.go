@@ -1,0 +1,94 @@
+package local
+
+import "github.com/timingwheel-go/timingwheel/durable/driver"
+
+// frontier is the position of claims among the scheduled messages of a partition. Leased messages
+// stay in the map. A claim does not walk over them, because each key before front is either leased,
+// in free, or unreadable:
+//
+//	[ leased, leased, free, leased | front → scheduled, scheduled, … ]
+//
+// A scheduled message before front is in free. Either its lease has ended, or it was stored later
+// with an earlier time.
+type frontier struct {
+	front key
+	free  Heap[*freeKey]
+	freed map[string]*freeKey // of free, by id
+
+	head  driver.Instant // earliest due time of a readable scheduled message; 0: none
+	known bool           // whether head is right: always, but within a call
+
+	unreadable map[key]struct{} // scheduled messages that scans could not read
+}
+
+func newFrontier() frontier {
+	return frontier{freed: make(map[string]*freeKey), unreadable: make(map[key]struct{})}
+}
+
+// maxFree limits the length of free if many messages are put and not claimed. A longer free is
+// cleared, and front goes back to its first key.
+const maxFree = 1 << 16
+
+// freeKey is a scheduled message before the front.
+type freeKey struct {
+	key
+	index int
+}
+
+// Before and Place implement Item.
+func (f *freeKey) Before(o *freeKey) bool { return f.before(o.key) }
+func (f *freeKey) Place() *int            { return &f.index }
+
+// firstFree returns the earliest message before the front.
+func (f *frontier) firstFree() (key, bool) {
+	if f.free.Len() == 0 {
+		return key{}, false
+	}
+	return f.free.First().key, true
+}
+
+// add notes a message that may be claimed.
+func (f *frontier) add(k key) {
+	if f.known && (f.head == 0 || k.at < f.head) {
+		f.head = k.at
+	}
+	if !k.before(f.front) {
+		return
+	}
+	free := &freeKey{key: k}
+	f.freed[k.id] = free
+	f.free.Add(free)
+	if f.free.Len() > maxFree {
+		f.front = f.free.First().key
+		f.free.Clear()
+		clear(f.freed)
+	}
+}
+
+// remove notes that a message that is not leased has left the map.
+func (f *frontier) remove(k key) {
+	f.dropFree(k.id)
+	delete(f.unreadable, k)
+	if k.at <= f.head {
+		f.known = false
+	}
+}
+
+func (f *frontier) dropFree(id string) {
+	if free := f.freed[id]; free != nil {
+		f.free.Remove(free)
+		delete(f.freed, id)
+	}
+}
+
+// found notes the earliest due time of a scheduled message, or 0.
+func (f *frontier) found(head driver.Instant) { f.head, f.known = head, true }
+
+// readable reports whether a scheduled message can be read, and notes one that cannot.
+func (f *frontier) readable(k key, value []byte) bool {
+	if r := decode(place{kindDue, k}, value); r.State == driver.StateScheduled {
+		return true
+	}
+	f.unreadable[k] = struct{}{}
+	return false
+}

@@ -1,0 +1,107 @@
+package local
+
+import (
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+)
+
+// lease is a claimed message.
+type lease struct {
+	key    // due time and id
+	end    driver.Instant
+	token  uint64
+	firing bool
+	size   int // of the body
+	index  int
+}
+
+func (l *lease) place() place { return place{kindDue, l.key} }
+
+func (l *lease) state() driver.State {
+	if l.firing {
+		return driver.StateFiring
+	}
+	return driver.StateLeased
+}
+
+// Before and Place implement Item.
+func (l *lease) Before(o *lease) bool { return l.end < o.end || l.end == o.end && l.id < o.id }
+func (l *lease) Place() *int          { return &l.index }
+
+// endedLease is a lease that has ended in memory only, with the transition by which its holder
+// ended it, or 0.
+type endedLease struct {
+	token uint64
+	op    driver.Op
+}
+
+// leases are the leases of a partition.
+type leases struct {
+	byID  map[string]*lease
+	ends  Heap[*lease] // all leases, by their ends
+	ended map[string]endedLease
+	token uint64 // the last token given out
+}
+
+func newLeases(token uint64) leases {
+	return leases{byID: make(map[string]*lease), ended: make(map[string]endedLease), token: token}
+}
+
+// maxEnded is the largest number of ended leases that are kept. If a lease is no longer kept, a
+// repeated Release returns StatusLeaseLost.
+const maxEnded = 1 << 16
+
+// held returns the lease that a change names, or nil if it has ended.
+func (s *leases) held(c *driver.Change) *lease {
+	if l := s.byID[c.ID]; l != nil && l.token == c.Token {
+		return l
+	}
+	return nil
+}
+
+func (s *leases) add(l *lease) {
+	delete(s.ended, l.id)
+	s.byID[l.id] = l
+	s.ends.Add(l)
+}
+
+func (s *leases) drop(l *lease) {
+	s.ends.Remove(l)
+	delete(s.byID, l.id)
+}
+
+func (s *leases) renew(l *lease, end driver.Instant) {
+	l.end = end
+	s.ends.Fix(l)
+}
+
+// keep remembers a lease that was dropped, with the transition that ended it.
+func (s *leases) keep(l *lease, op driver.Op) {
+	if len(s.ended) >= maxEnded {
+		clear(s.ended)
+	}
+	s.ended[l.id] = endedLease{l.token, op}
+}
+
+// firstEnd returns the end of the first lease to expire, or 0.
+func (s *leases) firstEnd() driver.Instant {
+	if s.ends.Len() == 0 {
+		return 0
+	}
+	return s.ends.First().end
+}
+
+// expired returns a lease that has expired, or nil.
+func (s *leases) expired(now time.Time) *lease {
+	if end := s.firstEnd(); end == 0 || end > Floor(now) {
+		return nil
+	}
+	return s.ends.First()
+}
+
+// next returns a token above all others.
+func (s *leases) next(now time.Time) uint64 {
+	s.token = max(s.token+1, uint64(max(0, now.UnixMicro()))) //nolint:gosec // not negative
+	return s.token
+}

@@ -1,0 +1,257 @@
+package local
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+)
+
+// partition is a partition of a queue: its messages in the map, and its leases in memory.
+type partition struct {
+	s          *State
+	table      table
+	counters   counters
+	due        dueCount
+	leases     leases
+	grants     Grants
+	dirty      bool // the counters are to be written
+	frontier   frontier
+	hints      *Hints
+	reservedIn uint64         // the changes with the last reservation of tokens
+	oldestDead driver.Instant // no dead letter died before it; 0: there is none
+}
+
+// tokenBlock is the number of tokens that are reserved at a time. Tokens are microseconds of the
+// clock or above, so a block lasts an hour.
+const tokenBlock = uint64(time.Hour / time.Microsecond)
+
+// loadPartition loads a partition, and counts a crash of each message that had begun.
+func (s *State) loadPartition(hints *Hints, number uint32, index int) (*partition, error) {
+	p := &partition{
+		s: s, table: table{db: s.db, queue: number, index: uint16(index)}, frontier: newFrontier(), hints: hints,
+		counters: counters{spans: make(map[uint64]int64)},
+	}
+	b, err := s.db.Get(p.table.kindKey(kindCounters))
+	if err != nil {
+		return nil, err
+	}
+	if p.counters.state, err = decodeState(b); err != nil {
+		return nil, fmt.Errorf("partition %d: %w", index, err)
+	}
+	p.leases = newLeases(p.counters.Tokens)
+	if _, _, err := p.firstDead(); err != nil {
+		return nil, err
+	}
+	if err := p.countCrashes(); err != nil {
+		return nil, err
+	}
+	return p, p.findHead()
+}
+
+// countCrashes counts a crash of each message that had begun when the last State ended.
+func (p *partition) countCrashes() error {
+	var ids []string
+	err := p.table.scan(kindBegun, p.table.kindKey(kindBegun), func(k, _ []byte) bool {
+		ids = append(ids, string(k[prefixSize:]))
+		return true
+	})
+	for _, id := range ids {
+		if err != nil {
+			return err
+		}
+		var r *record
+		if r, err = p.table.load(id); errors.Is(err, ErrCorrupt) {
+			err = nil // only this message is damaged
+		} else if r != nil && r.State == driver.StateScheduled {
+			r.Crashes, r.last, r.suspect = increment(r.Crashes), 0, true
+			p.counters.Crashed++
+			p.table.set(r)
+		}
+		p.table.deleteBegun(id)
+		p.change()
+	}
+	return err
+}
+
+// change notes that the counters are to be written.
+func (p *partition) change() {
+	if !p.dirty {
+		p.dirty = true
+		p.s.dirty = append(p.s.dirty, p)
+	}
+}
+
+// add stores a record that is in no place.
+func (p *partition) add(r *record) {
+	p.change()
+	at := r.place()
+	p.table.set(r)
+	p.table.setIndex(at)
+	if at.kind == kindDue {
+		p.counters.scheduled(at.at, 1)
+		p.due.add(at.at, 1)
+		p.frontier.add(at.key)
+		return
+	}
+	p.counters.died(len(r.Body), 1)
+	if p.oldestDead == 0 || at.at < p.oldestDead {
+		p.oldestDead = at.at
+	}
+}
+
+// remove removes a record from its place, and not from the index. size is the size of its body.
+func (p *partition) remove(at place, size int) {
+	p.change()
+	p.table.deletePlace(at)
+	if at.kind == kindDead {
+		p.counters.died(size, -1)
+		return
+	}
+	p.counters.scheduled(at.at, -1)
+	p.due.add(at.at, -1)
+	if l := p.leases.byID[at.id]; l != nil {
+		p.dropLease(l)
+	} else {
+		p.frontier.remove(at.key)
+	}
+	delete(p.leases.ended, at.id)
+}
+
+// move replaces the record at a place by another one of the same message. The records share a body,
+// which may belong to the DB.
+func (p *partition) move(from place, r *record) {
+	p.remove(from, len(r.Body))
+	p.add(r)
+}
+
+// drop removes a message.
+func (p *partition) drop(at place, size int) {
+	p.remove(at, size)
+	p.table.deleteIndex(at.id)
+}
+
+// lease adds the lease of a scheduled message.
+func (p *partition) lease(l *lease) {
+	p.frontier.dropFree(l.id)
+	p.leases.add(l)
+	if l.firing {
+		p.table.setBegun(l.id)
+	}
+}
+
+func (p *partition) dropLease(l *lease) {
+	p.leases.drop(l)
+	if l.firing {
+		p.table.deleteBegun(l.id)
+	}
+}
+
+// endLease makes a leased message scheduled again, unchanged.
+func (p *partition) endLease(l *lease, op driver.Op) {
+	p.dropLease(l)
+	p.leases.keep(l, op)
+	p.frontier.add(l.key)
+}
+
+// scan visits the messages from the front on that are not leased, in the order of due times. visit
+// reports whether the scan passes the message, which visit has leased, removed or noted as
+// unreadable then. The scan ends at a message that it does not pass.
+func (p *partition) scan(visit func(k key, value []byte) (passed bool)) error {
+	return p.table.walk(kindDue, p.frontier.front, func(k key, value []byte) bool {
+		if l := p.leases.byID[k.id]; (l == nil || l.at != k.at) && !visit(k, value) {
+			return false
+		}
+		p.frontier.front = k.next()
+		return true
+	})
+}
+
+// findHead finds the earliest due time of a scheduled message.
+func (p *partition) findHead() error {
+	if k, ok := p.frontier.firstFree(); ok {
+		p.frontier.found(k.at)
+		return nil
+	}
+	head := driver.Instant(0)
+	err := p.scan(func(k key, value []byte) (passed bool) {
+		if p.frontier.readable(k, value) {
+			head = k.at
+		}
+		return head == 0
+	})
+	if err == nil {
+		p.frontier.found(head)
+	}
+	return err
+}
+
+// hint sends a hint if the head is earlier than before, and finds the head if it is not known.
+func (p *partition) hint(before driver.Instant) error {
+	if !p.frontier.known {
+		if err := p.findHead(); err != nil {
+			return err
+		}
+	}
+	if head := p.frontier.head; head != 0 && (before == 0 || head < before) {
+		p.hints.Send(driver.Hint{Partition: int(p.table.index), Due: head})
+	}
+	return nil
+}
+
+// firstDead returns the oldest dead letter and the size of its body, or a zero place.
+func (p *partition) firstDead() (at place, size int, err error) {
+	err = p.table.walk(kindDead, key{}, func(k key, value []byte) bool {
+		at = place{kindDead, k}
+		size = len(decode(at, value).Body)
+		return false
+	})
+	p.oldestDead = at.at
+	return at, size, err
+}
+
+// trimDead drops dead letters while they exceed a limit, the oldest first and at most two batches.
+// A call adds at most one batch, so each call shrinks a backlog.
+func (p *partition) trimDead(now time.Time, limits DeadLimits) error {
+	exceeded := func() bool {
+		return limits.Exceeded(p.counters.Dead, p.counters.DeadBytes, p.oldestDead, Floor(now))
+	}
+	for range 2 * driver.MaxBatch {
+		if !exceeded() {
+			return nil
+		}
+		at, size, err := p.firstDead()
+		if err != nil || at.kind == 0 || !exceeded() {
+			return err
+		}
+		p.counters.Trimmed++
+		p.drop(at, size)
+	}
+	return nil
+}
+
+// nextToken returns the next token, and whether its reservation is durable.
+func (p *partition) nextToken(now time.Time) (token uint64, reserved bool) {
+	token = p.leases.next(now)
+	if token >= p.counters.Tokens {
+		p.counters.Tokens = token + tokenBlock
+		p.reservedIn = p.s.group
+		p.change()
+	}
+	return token, p.s.synced.Load() >= p.reservedIn
+}
+
+// export returns a record with the state of the memory, and with a body of its own.
+func (p *partition) export(r *record) driver.Record {
+	out := r.Record
+	out.Body = bytes.Clone(r.Body)
+	if e, ok := p.leases.ended[r.ID]; ok {
+		out.Token = e.token
+	}
+	if l := p.leases.byID[r.ID]; l != nil {
+		out.State, out.Token, out.LeaseEnd = l.state(), l.token, l.end
+	}
+	return out
+}

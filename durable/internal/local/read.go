@@ -1,0 +1,183 @@
+package local
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+)
+
+// countStep is the largest number of messages that a step visits to count them. Other calls run
+// between the steps.
+const countStep = 1 << 13
+
+// countSteps is the largest number of steps of Count and CountDue. It makes Counts.Due exact up to
+// a million messages that have become due since the last Count.
+const countSteps = 1 << 7
+
+// reader reads a partition for Count, CountDue and List.
+type reader struct{ p *partition }
+
+// advance counts the messages up to an instant, or as many as a step allows. If the clock was set
+// back, it begins again.
+func (r reader) advance(to driver.Instant) error {
+	due := &r.p.due
+	if to < due.until {
+		*due = dueCount{}
+	}
+	n := int64(0)
+	reached, err := r.visit(due.until+1, to, func(key) { n++ })
+	if err == nil {
+		*due = dueCount{reached, due.n + n}
+	}
+	return err
+}
+
+// visit visits the scheduled messages of the map, leased ones included, that are due at from or
+// later and at most at to. It returns the instant up to which it has visited all.
+func (r reader) visit(from, to driver.Instant, visit func(key)) (reached driver.Instant, err error) {
+	reached = to
+	n, last := 0, driver.Instant(0)
+	err = r.p.table.walk(kindDue, key{at: from}, func(k key, _ []byte) bool {
+		if k.at > to {
+			return false
+		}
+		if n >= countStep && k.at != last { // stop between two times, so that reached is exact
+			reached = last
+			return false
+		}
+		n++
+		last = k.at
+		visit(k)
+		return true
+	})
+	return reached, err
+}
+
+// countDue returns, for each of the ascending bounds, the number of scheduled messages that are due
+// at most then. The first bound is now. It counts the messages that are due, or reports false if
+// another step is needed, and then as many of the others as a step allows. It estimates the rest.
+func (r reader) countDue(bounds DueBounds) (counts []int64, counted bool, err error) {
+	p, now, last := r.p, bounds[0], bounds[len(bounds)-1]
+	if err := r.advance(now); err != nil {
+		return nil, false, err
+	}
+	counts = make([]int64, len(bounds))
+	add := func(k key, n int64) {
+		if i := bounds.Find(k.at); i < len(bounds) {
+			counts[i] += n
+		}
+	}
+	for _, l := range p.leases.byID {
+		add(l.key, -1)
+	}
+	for k := range p.frontier.unreadable {
+		add(k, -1)
+	}
+	counts[0] += p.due.n
+	reached := p.due.until
+	if reached == now {
+		if reached, err = r.visit(now+1, last, func(k key) { add(k, 1) }); err != nil {
+			return nil, false, err
+		}
+	}
+	from := reached
+	for i, bound := range bounds {
+		more, err := p.counters.estimate(&p.table, from, bound)
+		if err != nil {
+			return nil, false, err
+		}
+		counts[i] += more
+		from = max(from, bound)
+	}
+	for i, n := range Sums(counts) {
+		counts[i] = max(0, n)
+	}
+	return counts, reached >= now, nil
+}
+
+func (r reader) counts(now driver.Instant) (c driver.Counts, counted bool, err error) {
+	due, counted, err := r.countDue(DueBounds{now})
+	if err != nil {
+		return c, false, err
+	}
+	p, s := r.p, &r.p.counters.state
+	leased, unreadable := int64(len(p.leases.byID)), int64(len(p.frontier.unreadable))
+	return driver.Counts{
+		Now: now, Due: due[0], InFlight: leased, Dead: s.Dead, DeadBytes: s.DeadBytes,
+		Unreadable: unreadable, NextDue: p.frontier.head, Paused: s.Paused,
+		Scheduled: s.Records - s.Dead - leased - unreadable,
+		Enqueued:  s.Enqueued, Acked: s.Acked, Retried: s.Retried, Buried: s.Buried,
+		Cancelled: s.Cancelled, Crashed: s.Crashed, Trimmed: s.Trimmed, Expired: s.Expired,
+	}, counted, nil
+}
+
+// list returns a page of the messages in a state after the message of a cursor.
+func (r reader) list(state driver.State, after key, limit int) (records []driver.Record, next string, err error) {
+	g := page{p: r.p, limit: limit, left: driver.PageBytes, records: []driver.Record{}}
+	switch state {
+	case driver.StateLeased:
+		err = g.walkLeases(after)
+	case driver.StateDead:
+		err = g.walk(kindDead, after)
+	default:
+		err = g.walk(kindDue, after)
+	}
+	return g.records, g.next, err
+}
+
+// page is a page of a list.
+type page struct {
+	p       *partition
+	limit   int
+	left    int // bytes for bodies
+	records []driver.Record
+	last    key
+	next    string // the cursor after last, if a message follows it
+}
+
+// add adds the message of a key of the list, and reports whether the page had room.
+func (g *page) add(k key, r *record) bool {
+	if r.State == 0 {
+		return true
+	}
+	if len(g.records) == g.limit || g.left <= 0 {
+		g.next = driver.FormatCursor(g.last.at, g.last.id)
+		return false
+	}
+	g.last = k
+	g.left -= len(r.Body)
+	g.records = append(g.records, g.p.export(r))
+	return true
+}
+
+func (g *page) walk(kind byte, after key) error {
+	return g.p.table.walk(kind, after.next(), func(k key, value []byte) bool {
+		if kind == kindDue && g.p.leases.byID[k.id] != nil {
+			return true
+		}
+		r := decode(place{kind, k}, value)
+		return g.add(k, &r)
+	})
+}
+
+func (g *page) walkLeases(after key) error {
+	var leases []*lease
+	for _, l := range g.p.leases.byID {
+		if after.before(key{l.end, l.id}) {
+			leases = append(leases, l)
+		}
+	}
+	slices.SortFunc(leases, func(a, b *lease) int { return cmp.Or(cmp.Compare(a.end, b.end), strings.Compare(a.id, b.id)) })
+	for _, l := range leases {
+		r, err := g.p.table.read(l.place())
+		if err != nil {
+			return err
+		}
+		if !g.add(key{l.end, l.id}, r) {
+			return nil
+		}
+	}
+	return nil
+}

@@ -1,0 +1,215 @@
+package local
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+)
+
+// State is the queues of a store: their messages in a [DB], and in memory what matters only while
+// the store is open, which is leases, tokens in use and the position of claims. Its memory grows
+// with the messages in flight, not with the messages stored. No lease outlives a State: a message
+// that was claimed is scheduled at its original due time in the next one, and a message that had
+// begun counts one more crash.
+//
+// A State is used by one goroutine at a time, except for Synced.
+type State struct {
+	db     DB
+	name   string // package of the store, for errors
+	now    func() time.Time
+	shared *Shared
+	queues map[string]*queue
+	dirty  []*partition // their counters are to be written
+
+	group  uint64        // number of the changes since the last Flush
+	synced atomic.Uint64 // the changes up to this number are durable
+}
+
+type queue struct {
+	number     uint32
+	partitions []*partition
+}
+
+// Shared holds what outlives a [State]: the members of queues, and the watchers of hints. The
+// zero value is ready to use.
+type Shared struct {
+	mu     sync.Mutex
+	queues map[string]*presence
+}
+
+type presence struct {
+	Members
+	Hints
+}
+
+func (s *Shared) of(name string) *presence {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.queues == nil {
+		s.queues = make(map[string]*presence)
+	}
+	if s.queues[name] == nil {
+		s.queues[name] = new(presence)
+	}
+	return s.queues[name]
+}
+
+// Stop ends all hints when the store is closed.
+func (s *Shared) Stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, q := range s.queues {
+		q.Stop()
+	}
+}
+
+// Load returns the queues that a map holds. name is the package of the store, for errors. Load
+// returns [driver.ErrVersion] for a map of another format.
+func Load(db DB, name string, now func() time.Time, shared *Shared) (*State, error) {
+	s := &State{db: db, name: name, now: now, shared: shared, queues: make(map[string]*queue), group: 1}
+	b, err := db.Get(keyVersion)
+	if err != nil {
+		return nil, err
+	}
+	if b == nil {
+		db.Set(keyVersion, binary.BigEndian.AppendUint64(nil, FormatVersion))
+		return s, nil
+	}
+	if len(b) != 8 {
+		return nil, fmt.Errorf("%w: the version has %d bytes", ErrCorrupt, len(b))
+	}
+	if v := binary.BigEndian.Uint64(b); v != FormatVersion {
+		return nil, fmt.Errorf("%w: it has format version %d; this program reads and writes version %d",
+			driver.ErrVersion, v, FormatVersion)
+	}
+	return s, nil
+}
+
+// Flush passes the counters that have changed since the last Flush to the [DB]. Call it before the
+// changes of the DB are committed. It returns a number for Synced.
+func (s *State) Flush() (group uint64) {
+	for _, p := range s.dirty {
+		p.dirty = false
+		p.counters.flush(&p.table)
+	}
+	s.dirty = s.dirty[:0]
+	s.group++
+	return s.group - 1
+}
+
+// Synced notes that all changes up to those of a Flush are durable.
+func (s *State) Synced(group uint64) { s.synced.Store(group) }
+
+// open loads a queue, and creates it if config allows that.
+func (s *State) open(config *driver.Config) (*queue, error) {
+	q, err := s.find(config.Queue)
+	switch {
+	case err != nil:
+		return nil, err
+	case q == nil && config.Existing:
+		return nil, fmt.Errorf("%s: %w: %q", s.name, driver.ErrNoQueue, config.Queue)
+	case q == nil:
+		n := config.Partitions
+		if n == 0 {
+			n = driver.DefaultPartitions
+		}
+		return s.create(config.Queue, n)
+	case config.Partitions != 0 && config.Partitions != len(q.partitions):
+		return nil, fmt.Errorf("%s: %w: queue %q has %d, %d were requested", s.name, driver.ErrPartitions,
+			config.Queue, len(q.partitions), config.Partitions)
+	}
+	return q, nil
+}
+
+// find returns a queue, or nil if it does not exist.
+func (s *State) find(name string) (*queue, error) {
+	if q := s.queues[name]; q != nil {
+		return q, nil
+	}
+	b, err := s.db.Get(append(queueNames[:len(queueNames):len(queueNames)], name...))
+	if b == nil || err != nil {
+		return nil, err
+	}
+	if len(b) != 6 {
+		return nil, fmt.Errorf("%s: %w: the entry of queue %q has %d bytes", s.name, ErrCorrupt, name, len(b))
+	}
+	return s.load(name, binary.BigEndian.Uint32(b), int(binary.BigEndian.Uint16(b[4:])))
+}
+
+func (s *State) create(name string, partitions int) (*queue, error) {
+	b, err := s.db.Get(keyNext)
+	if err != nil {
+		return nil, err
+	}
+	number := uint32(0)
+	if len(b) == 4 {
+		number = binary.BigEndian.Uint32(b)
+	}
+	s.db.Set(keyNext, binary.BigEndian.AppendUint32(nil, number+1))
+	value := binary.BigEndian.AppendUint32(nil, number)
+	value = binary.BigEndian.AppendUint16(value, uint16(partitions)) //nolint:gosec // at most MaxPartitions
+	s.db.Set(append(queueNames[:len(queueNames):len(queueNames)], name...), value)
+	return s.load(name, number, partitions)
+}
+
+func (s *State) load(name string, number uint32, partitions int) (*queue, error) {
+	q := &queue{number, make([]*partition, partitions)}
+	for i := range q.partitions {
+		p, err := s.loadPartition(&s.shared.of(name).Hints, number, i)
+		if err != nil {
+			return nil, fmt.Errorf("%s: queue %q: %w", s.name, name, err)
+		}
+		q.partitions[i] = p
+	}
+	s.queues[name] = q
+	return q, nil
+}
+
+// Runner runs the calls to a store.
+type Runner interface {
+	// Check returns an error if the store is closed or ctx has ended.
+	Check(ctx context.Context) error
+
+	// Run runs a call. It commits the changes of a call without an error, and the changes of a call
+	// take effect together.
+	Run(ctx context.Context, call *Call) error
+}
+
+// Call is a call that a [driver.Backend] makes to its store.
+type Call struct {
+	Do    func(*State) error
+	Warm  func(Getter) // reads what Do will read; nil: nothing worth reading ahead
+	Bytes int          // size of the messages that the call stores; 0: it stores none
+	Waits bool         // the call returns after all changes that it may have seen are durable; Do may set it
+}
+
+// Getter reads a key of a [DB], concurrently with the methods of the DB.
+type Getter func(key []byte) (value []byte, err error)
+
+// Open opens a queue: see [driver.Store].
+func Open(ctx context.Context, r Runner, name string, now func() time.Time, shared *Shared, config driver.Config) (
+	driver.Backend, error,
+) {
+	if err := config.Check(); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	b := &backend{runner: r, name: name, now: now, limits: NewDeadLimits(&config)}
+	err := r.Run(ctx, &Call{Waits: true, Do: func(s *State) error {
+		q, err := s.open(&config)
+		if err == nil {
+			b.number, b.partitions = q.number, len(q.partitions)
+		}
+		return err
+	}})
+	if err != nil {
+		return nil, err
+	}
+	config.Existing = true
+	b.config, b.presence = config, shared.of(config.Queue)
+	return b, nil
+}

@@ -1,0 +1,142 @@
+package local
+
+import (
+	"encoding/binary"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+)
+
+// verify compares the keys of a partition with each other, with the counters and with the memory.
+func (p *partition) verify() (r driver.AuditReport, err error) {
+	v := verifier{p: p, spans: make(map[uint64]int64)}
+	p.counters.flush(&p.table)
+	if err := v.walkIndex(); err != nil {
+		return r, err
+	}
+	for _, walk := range []struct {
+		kind  byte
+		visit func(k, value []byte)
+	}{
+		{kindDue, v.message}, {kindDead, v.message}, {kindSpan, v.span}, {kindBegun, v.begun},
+	} {
+		var keys, values [][]byte // because a visit reads
+		err := p.table.scan(walk.kind, p.table.kindKey(walk.kind), func(k, value []byte) bool {
+			keys = append(keys, append([]byte(nil), k...))
+			values = append(values, append([]byte(nil), value...))
+			return true
+		})
+		if err != nil {
+			return r, err
+		}
+		for i := range keys {
+			walk.visit(keys[i], values[i])
+		}
+	}
+	for _, n := range v.spans {
+		v.wrong(n != 0)
+	}
+	s := &p.counters
+	v.wrong(v.report.Records != s.Records)
+	v.wrong(v.dead != s.Dead)
+	v.wrong(v.deadBytes != s.DeadBytes)
+	v.wrong(v.due != p.due.n)
+	v.wrong(v.leased != len(p.leases.byID))
+	v.wrong(v.notes != v.firing)
+	v.wrong(p.frontier.head != v.head)
+	return v.report, nil
+}
+
+type verifier struct {
+	p         *partition
+	report    driver.AuditReport
+	dead      int64
+	deadBytes int64
+	due       int64
+	leased    int // scheduled messages of the map that are leased
+	firing    int
+	notes     int            // keys of kindBegun
+	head      driver.Instant // of the messages that are not leased
+	spans     map[uint64]int64
+}
+
+func (v *verifier) wrong(is bool) {
+	if is {
+		v.report.Wrong++
+	}
+}
+
+// walkIndex checks that each message of the index is at its place.
+func (v *verifier) walkIndex() error {
+	t := &v.p.table
+	var ids []string // because load reads
+	err := t.db.Scan(append([]byte(nil), t.begin(kindIndex)...), append([]byte(nil), t.begin(kindIndex+1)...),
+		func(k, _ []byte) bool {
+			if end := len(k) - 2; binary.BigEndian.Uint16(k[end:]) == t.index {
+				ids = append(ids, string(k[prefixSize-2:end]))
+			}
+			return true
+		})
+	for _, id := range ids {
+		v.report.Records++
+		v.wrong(id > v.p.counters.maxID)
+		switch r, err := t.load(id); {
+		case err != nil:
+			v.report.Orphans++
+		case r.State == 0:
+			v.report.Unreadable++
+		}
+	}
+	return err
+}
+
+// message checks that a place is that of its message.
+func (v *verifier) message(b, value []byte) {
+	p := v.p
+	kind := b[prefixSize-3]
+	k, ok := p.table.parse(b)
+	if !ok {
+		v.report.Wrong++
+		return
+	}
+	at := place{kind, k}
+	found, err := p.table.find(k.id)
+	v.wrong(err != nil)
+	if found != at {
+		v.report.Strays++
+	}
+	r := decode(at, value)
+	v.wrong(r.State != 0 && r.place() != at)
+	if kind == kindDead {
+		v.dead++
+		v.deadBytes += int64(len(r.Body))
+		v.wrong(p.oldestDead == 0 || k.at < p.oldestDead)
+		return
+	}
+	v.spans[spanOf(k.at)]++
+	if k.at <= p.due.until {
+		v.due++
+	}
+	l, free := p.leases.byID[k.id], p.frontier.freed[k.id]
+	_, unreadable := p.frontier.unreadable[k]
+	if l != nil {
+		v.leased++
+		v.wrong(l.key != k || l.size != len(r.Body))
+		if l.firing {
+			v.firing++
+		}
+	} else if v.head == 0 && !unreadable {
+		v.head = k.at
+	}
+	v.wrong(k.before(p.frontier.front) && l == nil && !unreadable && (free == nil || free.key != k))
+}
+
+func (v *verifier) span(k, value []byte) {
+	v.spans[binary.BigEndian.Uint64(k[prefixSize:])] -= Number(value)
+}
+
+// begun checks that a message that is noted as begun is firing.
+func (v *verifier) begun(k, _ []byte) {
+	v.notes++
+	l := v.p.leases.byID[string(k[prefixSize:])]
+	v.wrong(l == nil || !l.firing)
+}

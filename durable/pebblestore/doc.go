@@ -1,0 +1,42 @@
+// Package pebblestore keeps durable queues in a directory, through github.com/cockroachdb/pebble.
+// The package is for a process that needs delayed messages to survive a crash and has no server. A
+// program opens the directory with [Open] and passes the [Store] to durable.Open.
+//
+// # One process
+//
+// The process that has the directory open locks it. State that matters only while the process runs
+// is in memory only: leases, tokens in use, and members. The directory holds the state that must
+// survive: messages with their attempts and crashes, dead letters, and counters. No lease survives
+// a crash or a restart: when the queue is opened again, every message that was claimed is scheduled
+// at its original due time.
+//
+// # Durability of a call that has returned
+//
+// Put returns after its messages are synced to the disk, and so does each transition that changes
+// them. Calls that arrive together share a sync. Each call takes effect as a whole or not at all.
+// The status of such a call also waits for the sync of earlier calls, because it may depend on
+// them. Reads and claims do not wait: they may see a change that a power failure can still undo.
+//
+// Claim and Extend write nothing, and neither does a Release of a message that has not begun. A
+// claim waits for a sync about once an hour, when it reserves tokens. Begin does not wait for its
+// sync. When the queue is opened again after a crash or [Store.Close], each message that had begun
+// counts one more crash. The next claim makes a message with Claim.MaxCrashes crashes a dead
+// letter. A crash may go uncounted if the message began within the last sync, which is some
+// milliseconds.
+//
+// # The clock
+//
+// The clock is the wall clock of the process, [Options].Now, in whole milliseconds. Due times are
+// instants on this clock, so a message never begins before the clock shows its due time, even if
+// the clock has been set since. A step forwards makes every message due whose due time it skips,
+// and ends every lease whose end it skips: a message that was firing may run twice. A step
+// backwards delays messages enqueued before the step, and prolongs leases, both by the size of the
+// step.
+//
+// # Faults
+//
+// If a write or a sync fails, the store closes the directory and opens it again in the background
+// until that succeeds. Meanwhile all calls return [driver.ErrUnavailable], and the calls that were
+// in progress may have taken effect. Enqueue returns [driver.ErrFull] while little space is free,
+// before the disk is full, so that queued messages can still be delivered and acknowledged.
+package pebblestore

@@ -1,0 +1,363 @@
+package pebblestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/local"
+)
+
+// engine runs the calls to a store on an open directory. All calls run on one goroutine, run, in
+// groups. A group makes one batch of changes with one sync. Another goroutine, answer, waits for
+// the syncs in order, while run makes the next group. While two groups are being synced, run only
+// runs calls that do not wait for a sync, so a slow disk does not delay claims.
+//
+//	do → prompt  → run: each call, answered immediately
+//	do → waiting → run: each call, then their batch → syncing → answer
+//
+// An engine ends with close, or fails: a failed engine runs no call, and is never used again.
+type engine struct {
+	store *Store
+	table *table
+	ahead readers
+	state *local.State
+
+	mu      sync.Mutex
+	prompt  []*pending
+	waiting []*pending
+	wake    chan struct{} // capacity 1
+	closing bool
+
+	space   space
+	syncing chan group
+	damaged atomic.Pointer[string] // the file in which Pebble has last found damage
+	failed  chan struct{}          // closed by fail
+	failure error                  // why; set under mu before failed is closed
+	ended   chan struct{}          // closed when both goroutines have ended
+}
+
+// pending is a call that waits for its answer.
+type pending struct {
+	call    *local.Call
+	err     error
+	done    chan struct{} // closed after err is set
+	started bool          // guarded by engine.mu
+}
+
+// group is a batch that is being synced, with the calls that wait for it.
+type group struct {
+	batch  *pebble.Batch // nil if the calls changed nothing
+	calls  []*pending
+	number uint64 // see local.State
+}
+
+// maxGroup limits the bytes of bodies in a group. A call with more bytes is a group of its own.
+const maxGroup = 1 << 20
+
+func (e *engine) start() {
+	e.wake, e.syncing = make(chan struct{}, 1), make(chan group, 1)
+	e.ended = make(chan struct{})
+	var both sync.WaitGroup
+	both.Go(e.run)
+	both.Go(e.answer)
+	go func() {
+		both.Wait()
+		close(e.ended)
+	}()
+}
+
+// do runs a call, and returns its error or that of the engine.
+func (e *engine) do(ctx context.Context, call *local.Call) error {
+	p := &pending{call: call, done: make(chan struct{})}
+	e.mu.Lock()
+	if failure, closing := e.failure, e.closing; failure != nil || closing {
+		e.mu.Unlock()
+		if failure != nil {
+			return unavailable(failure)
+		}
+		return errClosed()
+	}
+	if call.Waits {
+		e.waiting = append(e.waiting, p)
+	} else {
+		e.prompt = append(e.prompt, p)
+	}
+	e.mu.Unlock()
+	e.wakeUp()
+	var err error
+	select {
+	case <-p.done:
+		return p.err
+	case <-e.failed:
+		err = unavailable(e.failure)
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if p.started {
+		return &driver.UnderWayError{Cause: err, Done: p.done}
+	}
+	isCall := func(o *pending) bool { return o == p }
+	e.prompt, e.waiting = slices.DeleteFunc(e.prompt, isCall), slices.DeleteFunc(e.waiting, isCall)
+	return err
+}
+
+// readers are the calls that read ahead on the goroutines of their callers.
+type readers struct {
+	mu sync.RWMutex
+	db *pebble.DB // nil after close
+}
+
+// get implements local.Getter.
+func (r *readers) get(key []byte) ([]byte, error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if r.db == nil {
+		return nil, errClosed()
+	}
+	value, closer, err := r.db.Get(key)
+	if err != nil {
+		return nil, err
+	}
+	defer closer.Close() //nolint:errcheck // it releases a block
+	return append([]byte{}, value...), nil
+}
+
+// close waits for the reads in progress, and refuses later ones.
+func (r *readers) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.db = nil
+}
+
+func (e *engine) wakeUp() {
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run runs groups until the engine closes or fails.
+func (e *engine) run() {
+	defer close(e.syncing)
+	for {
+		select {
+		case <-e.failed:
+			return
+		default:
+		}
+		room := len(e.syncing) < cap(e.syncing) // run is the only sender
+		calls, closing := e.next(room)
+		if len(calls) > 0 || room && e.table.visible {
+			if err := e.runGroup(calls, room); err != nil {
+				e.fail(err)
+				e.abandon(calls)
+				return
+			}
+			continue
+		}
+		if closing {
+			return
+		}
+		select {
+		case <-e.wake:
+		case <-e.failed:
+			return
+		}
+	}
+}
+
+// next takes the calls for a group. Calls that wait for a sync need room in syncing. closing is
+// true if the engine closes and no call is left.
+func (e *engine) next(room bool) (calls []*pending, closing bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n := 0
+	for size := 0; room && n < len(e.waiting) && (n == 0 || size < maxGroup); n++ {
+		size += e.waiting[n].call.Bytes
+	}
+	calls = append(e.prompt, e.waiting[:n]...)
+	for _, p := range calls {
+		p.started = true
+	}
+	e.prompt, e.waiting = nil, append([]*pending(nil), e.waiting[n:]...)
+	return calls, e.closing && len(e.waiting) == 0
+}
+
+// errFatal is what a fatal error of Pebble becomes on a goroutine of this package.
+type errFatal struct{ error }
+
+// runGroup runs calls, and passes those that wait for a sync to answer if there is room. It fails
+// if the engine can no longer be used.
+func (e *engine) runGroup(calls []*pending, room bool) (err error) {
+	defer recoverError(&err)
+	var g group
+	for _, p := range calls {
+		if p.call.Bytes > 0 && e.lowOnSpace() {
+			p.err = fmt.Errorf("pebblestore: %w: less than %d MiB is free in %q",
+				driver.ErrFull, e.store.reserve()>>20, e.store.dir)
+		} else if err := e.runCall(p); err != nil {
+			return err
+		}
+		if p.call.Waits {
+			g.calls = append(g.calls, p)
+		} else {
+			close(p.done)
+		}
+	}
+	g.number = e.state.Flush()
+	if !room && len(g.calls) == 0 {
+		return e.table.flush() // a later group syncs the changes
+	}
+	if g.batch, err = e.table.take(); err != nil {
+		return err
+	}
+	if g.batch != nil {
+		if err := e.apply(g.batch); err != nil {
+			return err
+		}
+	}
+	if g.batch != nil || len(g.calls) > 0 {
+		e.syncing <- g
+	}
+	return nil
+}
+
+// abandon answers the calls in a group that has failed before answer received it.
+func (e *engine) abandon(calls []*pending) {
+	for _, p := range calls {
+		select {
+		case <-p.done:
+		default:
+			p.err = unavailable(e.failure)
+			close(p.done)
+		}
+	}
+}
+
+// runCall runs a call. It returns an error if the call has failed after its first change.
+func (e *engine) runCall(p *pending) error {
+	before := e.table.n
+	e.table.err = nil
+	p.err = p.call.Do(e.state)
+	switch {
+	case p.err == nil:
+	case e.table.err != nil:
+		p.err = fmt.Errorf("pebblestore: %q: %w", e.store.dir, e.readError(p.err))
+	}
+	if p.err != nil && e.table.n != before {
+		return p.err
+	}
+	return nil
+}
+
+// readError gives an error of a read its kind.
+func (e *engine) readError(err error) error {
+	switch file := e.damaged.Load(); {
+	case !pebble.IsCorruptionError(err):
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	case file != nil:
+		return fmt.Errorf("%w: file %q: %w", ErrCorrupt, *file, err)
+	}
+	return fmt.Errorf("%w: %w", ErrCorrupt, err)
+}
+
+// apply makes the changes of a batch visible, and begins its sync.
+func (e *engine) apply(batch *pebble.Batch) error {
+	if e.store.options.NoSync {
+		return e.table.db.Apply(batch, pebble.NoSync)
+	}
+	return e.table.db.ApplyNoSyncWait(batch, pebble.Sync)
+}
+
+// answer waits for syncs, and answers the calls that wait for them.
+func (e *engine) answer() {
+	for g := range e.syncing {
+		e.wakeUp() // there is room
+		if g.batch != nil && !e.store.options.NoSync {
+			if err := g.batch.SyncWait(); err != nil {
+				e.fail(err)
+			}
+		}
+		select {
+		case <-e.failed:
+			e.abandon(g.calls)
+		default:
+			e.state.Synced(g.number)
+			for _, p := range g.calls {
+				close(p.done)
+			}
+		}
+		if g.batch != nil {
+			_ = g.batch.Close()
+		}
+	}
+}
+
+// fail ends the engine because of an error, after which its memory may not match the disk.
+func (e *engine) fail(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.failure == nil {
+		e.failure = err
+		close(e.failed)
+	}
+}
+
+// unavailable returns the error of calls while the store is being opened again. Only damage keeps
+// its kind, because other errors pass.
+func unavailable(failure error) error {
+	if errors.Is(failure, ErrCorrupt) {
+		return fmt.Errorf("pebblestore: %w: the store is being opened again: %w", driver.ErrUnavailable, failure)
+	}
+	return fmt.Errorf("pebblestore: %w: the store has failed and is being opened again: %v", //nolint:errorlint // see above
+		driver.ErrUnavailable, failure)
+}
+
+// close answers the waiting calls and closes the directory.
+func (e *engine) close() error {
+	e.mu.Lock()
+	e.closing = true
+	e.mu.Unlock()
+	e.wakeUp()
+	closed := make(chan error, 1)
+	go func() {
+		<-e.ended
+		closed <- e.closeDB()
+	}()
+	select {
+	case err := <-closed:
+		select {
+		case <-e.failed:
+			return errors.Join(e.failure, err)
+		default:
+			return err
+		}
+	case <-e.failed:
+	}
+	select {
+	case <-closed:
+	case <-time.After(closeTimeout):
+	}
+	return e.failure
+}
+
+func (e *engine) closeDB() error {
+	e.ahead.close()
+	e.table.closeIter()
+	return e.table.db.Close()
+}
+
+// closeTimeout is how long a failed store waits until Pebble has closed the directory. After a
+// fatal error Pebble may hold locks forever. Its goroutines and files then stay until the process
+// ends, and its file system refuses all operations.
+const closeTimeout = 10 * time.Second

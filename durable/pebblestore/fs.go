@@ -1,0 +1,179 @@
+package pebblestore
+
+import (
+	"io"
+	"os"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// engineFS is the file system of an engine. The engine fails if a write, a sync or a new file of
+// its directory fails. From then on engineFS drops all changes and reports success. There are two
+// reasons: Pebble panics with a mutex unlocked, which ends the process, if it cannot begin a WAL,
+// and a failed engine must not change the directory while the next one has it open. No call is
+// answered with a change that was dropped, because engine.failed was closed before.
+//
+// Other users cannot read the files. The directory is not locked here: see Store.acquire.
+type engineFS struct {
+	vfs.FS
+	engine *engine
+}
+
+// dead reports whether the engine has failed.
+func (f engineFS) dead() bool {
+	select {
+	case <-f.engine.failed:
+		return true
+	default:
+		return false
+	}
+}
+
+// change makes a change of the directory, and fails the engine if that fails.
+func (f engineFS) change(do func() error) {
+	if f.dead() {
+		return
+	}
+	if err := do(); err != nil {
+		f.engine.fail(err)
+	}
+}
+
+// owns reports whether a path is a file of the engine, and not of a backup.
+func (f engineFS) owns(name string) bool {
+	return f.PathDir(name) == f.PathDir(f.PathJoin(f.engine.store.dir, "x"))
+}
+
+// create returns the file that open creates.
+func (f engineFS) create(name string, open func() (vfs.File, error)) (file vfs.File, err error) {
+	private := func() (vfs.File, error) {
+		file, err := open()
+		if err == nil && f.FS == vfs.Default {
+			err = os.Chmod(name, 0o600)
+		}
+		return file, err
+	}
+	if !f.owns(name) {
+		return private()
+	}
+	f.change(func() error {
+		file, err = private()
+		return err
+	})
+	if file == nil || err != nil {
+		file, err = vfs.NewMem().Create("dropped", vfs.WriteCategoryUnspecified)
+	}
+	return engineFile{file, f}, err
+}
+
+// Create implements vfs.FS.
+func (f engineFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	return f.create(name, func() (vfs.File, error) { return f.FS.Create(name, category) })
+}
+
+// ReuseForWrite implements vfs.FS.
+func (f engineFS) ReuseForWrite(from, to string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	return f.create(to, func() (vfs.File, error) { return f.FS.ReuseForWrite(from, to, category) })
+}
+
+// OpenDir implements vfs.FS.
+func (f engineFS) OpenDir(name string) (vfs.File, error) {
+	dir, err := f.FS.OpenDir(name)
+	if err != nil || !f.owns(f.PathJoin(name, "x")) {
+		return dir, err
+	}
+	return engineFile{dir, f}, nil
+}
+
+// Rename implements vfs.FS.
+func (f engineFS) Rename(from, to string) error {
+	if !f.owns(to) {
+		return f.FS.Rename(from, to)
+	}
+	f.change(func() error { return f.FS.Rename(from, to) })
+	return nil
+}
+
+// Remove implements vfs.FS. A file that cannot be removed does no harm.
+func (f engineFS) Remove(name string) error {
+	if f.owns(name) && f.dead() {
+		return nil
+	}
+	return f.FS.Remove(name)
+}
+
+// MkdirAll implements vfs.FS.
+func (f engineFS) MkdirAll(dir string, perm os.FileMode) error {
+	return f.FS.MkdirAll(dir, perm&0o700)
+}
+
+type nothing struct{}
+
+func (nothing) Close() error { return nil }
+
+// Lock implements vfs.FS.
+func (engineFS) Lock(string) (io.Closer, error) { return nothing{}, nil }
+
+// Unwrap implements vfs.FS.
+func (f engineFS) Unwrap() vfs.FS { return f.FS }
+
+// engineFile is a file or the directory of an engine.
+type engineFile struct {
+	vfs.File
+	fs engineFS
+}
+
+// Write implements vfs.File.
+func (f engineFile) Write(b []byte) (int, error) {
+	f.fs.change(func() error {
+		_, err := f.File.Write(b)
+		return err
+	})
+	return len(b), nil
+}
+
+// WriteAt implements vfs.File.
+func (f engineFile) WriteAt(b []byte, offset int64) (int, error) {
+	f.fs.change(func() error {
+		_, err := f.File.WriteAt(b, offset)
+		return err
+	})
+	return len(b), nil
+}
+
+// Preallocate implements vfs.File. A write finds out whether there is space.
+func (f engineFile) Preallocate(offset, length int64) error {
+	if !f.fs.dead() {
+		_ = f.File.Preallocate(offset, length)
+	}
+	return nil
+}
+
+// Sync implements vfs.File.
+func (f engineFile) Sync() error {
+	f.fs.change(f.File.Sync)
+	return nil
+}
+
+// SyncData implements vfs.File.
+func (f engineFile) SyncData() error {
+	f.fs.change(f.File.SyncData)
+	return nil
+}
+
+// SyncTo implements vfs.File.
+func (f engineFile) SyncTo(length int64) (full bool, err error) {
+	f.fs.change(func() (err error) {
+		full, err = f.File.SyncTo(length)
+		return err
+	})
+	return full, nil
+}
+
+// Close implements vfs.File.
+func (f engineFile) Close() error {
+	if err := f.File.Close(); err != nil {
+		f.fs.engine.fail(err)
+	}
+	return nil
+}

@@ -1,0 +1,544 @@
+package pebblestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/local"
+)
+
+// ErrCorrupt means that the directory is damaged. The error names the file.
+var ErrCorrupt = local.ErrCorrupt
+
+// DefaultMemory is the Options.Memory of the zero value, in bytes.
+const DefaultMemory = 128 << 20
+
+// MinMemory is the minimum Options.Memory.
+const MinMemory = 8 << 20
+
+// Options configures [Open]. The zero value is ready to use.
+type Options struct {
+	// Memory is the size of the block cache and the memtables together, in bytes: at least
+	// [MinMemory]. 0 means [DefaultMemory]. The process needs some more, mostly for the messages
+	// in flight.
+	Memory int64
+
+	// Logger receives the messages of the store. Nil means slog.Default().
+	Logger *slog.Logger
+
+	// NoSync leaves it to the system when changes are written to the disk. A crash of the process
+	// then loses up to some seconds of changes, and a power failure too.
+	NoSync bool
+
+	// Now is the store's clock. It must be safe for concurrent use. Nil means time.Now, the wall
+	// clock of the process.
+	Now func() time.Time
+
+	fs vfs.FS // for tests; nil: that of the system
+}
+
+// Store is a directory of queues that is open in this process. It is safe for concurrent use.
+type Store struct {
+	dir     string
+	options Options
+	shared  local.Shared
+	lock    io.Closer
+
+	mu      sync.Mutex
+	current *engine // nil while the directory is being opened again
+	failure error   // why it is nil
+	closed  chan struct{}
+
+	ended    chan struct{} // closed when supervise has ended
+	closeErr error         // of the last engine; set before ended is closed
+}
+
+var _ driver.Store = (*Store)(nil)
+
+// Open opens the directory dir, and creates it if it does not exist. The errors are
+// [driver.ErrInvalid] for options out of range and for a path that cannot be such a directory,
+// [driver.ErrLocked] if another process has it open, [driver.ErrVersion] if it has another format,
+// and [ErrCorrupt] if it is damaged. Open takes a time that depends on the changes since the last
+// memtable was written, not on the number of messages.
+func Open(dir string, options Options) (*Store, error) {
+	switch {
+	case options.Memory == 0:
+		options.Memory = DefaultMemory
+	case options.Memory < MinMemory:
+		return nil, fmt.Errorf("pebblestore: %w Memory %d; it must be at least %d bytes, or 0 for %d",
+			driver.ErrInvalid, options.Memory, MinMemory, DefaultMemory)
+	}
+	if options.Logger == nil {
+		options.Logger = slog.Default()
+	}
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	if options.fs == nil {
+		options.fs = vfs.Default
+	}
+	s := &Store{dir: dir, options: options, closed: make(chan struct{}), ended: make(chan struct{})}
+	if err := s.makeDir(); err != nil {
+		return nil, err
+	}
+	if err := s.inspect(); err != nil {
+		return nil, err
+	}
+	if err := s.acquire(); err != nil {
+		return nil, err
+	}
+	e, err := s.open()
+	if err != nil {
+		return nil, errors.Join(err, s.lock.Close())
+	}
+	s.current = e
+	go s.supervise(e)
+	return s, nil
+}
+
+// makeDir creates the directory, or checks that it is one.
+func (s *Store) makeDir() error {
+	info, err := s.options.fs.Stat(s.dir)
+	switch {
+	case err == nil && !info.IsDir():
+		return fmt.Errorf("pebblestore: %w path: %q is a file; it must be a directory, or not exist",
+			driver.ErrInvalid, s.dir)
+	case errors.Is(err, fs.ErrNotExist):
+		err = s.options.fs.MkdirAll(s.dir, 0o700)
+	}
+	if err != nil {
+		return fmt.Errorf("pebblestore: %w path: %w; it must be a directory that this user may read and write",
+			driver.ErrInvalid, err)
+	}
+	return nil
+}
+
+// inspect returns [driver.ErrVersion] for a directory with files of other programs.
+func (s *Store) inspect() error {
+	found, err := pebble.Peek(s.dir, s.options.fs)
+	if err != nil {
+		return s.openError(err)
+	}
+	if !found.Exists {
+		names, err := s.options.fs.List(s.dir)
+		if err != nil {
+			return s.openError(err)
+		}
+		for _, name := range names {
+			if !ownNames.MatchString(name) {
+				return fmt.Errorf("pebblestore: %q: %w: it has the file %q, and must be empty or the directory of a store",
+					s.dir, driver.ErrVersion, name)
+			}
+		}
+	}
+	if found.OptionsFilename == "" {
+		return nil
+	}
+	b, err := s.read(found.OptionsFilename)
+	if err != nil {
+		return s.openError(err)
+	}
+	_, merger, ok := strings.Cut(string(b), "\n  merger=")
+	if ok && !strings.HasPrefix(merger, numbers.Name+"\n") {
+		return fmt.Errorf("pebblestore: %q: %w: it is the database of another program", s.dir, driver.ErrVersion)
+	}
+	return nil
+}
+
+// read returns the content of a file.
+func (s *Store) read(name string) ([]byte, error) {
+	f, err := s.options.fs.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	b, err := io.ReadAll(f)
+	return b, errors.Join(err, f.Close())
+}
+
+// ownNames matches the names of the files of a store, which may be there without the store if its
+// creation was interrupted.
+var ownNames = regexp.MustCompile(`^(timingwheel\.(lock|owner)|LOCK|lost\+found|marker\..*|` +
+	`(MANIFEST|OPTIONS)-\d+.*|temporary\..*|\d+(-\d+)?\.(log|sst|blob|dbtmp))$`)
+
+// The lock of the directory, and the file with the name of the process that holds it.
+const (
+	lockName  = "timingwheel.lock"
+	ownerName = "timingwheel.owner"
+)
+
+// acquire locks the directory. The lock is not that of Pebble, which a failed engine may keep.
+func (s *Store) acquire() error {
+	dir := s.dir
+	if s.options.fs == vfs.Default { // which knows by name what this process has locked
+		absolute, err := filepath.Abs(dir)
+		if err == nil {
+			dir, err = filepath.EvalSymlinks(absolute)
+		}
+		if err != nil {
+			return s.openError(err)
+		}
+	}
+	lock, err := s.options.fs.Lock(s.options.fs.PathJoin(dir, lockName))
+	switch {
+	case err == nil:
+		s.lock = lock
+		s.writeOwner()
+		return nil
+	case errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("pebblestore: %w path: %w; it must be a directory that this user may read and write",
+			driver.ErrInvalid, err)
+	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EIO):
+		return s.openError(err)
+	}
+	owner := "another process"
+	if b, failed := s.read(s.options.fs.PathJoin(s.dir, ownerName)); failed == nil && len(b) > 0 {
+		owner = strings.TrimSpace(string(b))
+	}
+	return fmt.Errorf("pebblestore: %q: %w: %s: %w", s.dir, driver.ErrLocked, owner, err)
+}
+
+// writeOwner writes which process has locked the directory. Only the text of an error depends on
+// it, so a full disk does no harm.
+func (s *Store) writeOwner() {
+	name := s.options.fs.PathJoin(s.dir, ownerName)
+	f, err := s.options.fs.Create(name, vfs.WriteCategoryUnspecified)
+	if err == nil {
+		_, err = fmt.Fprintf(f, "process %d (%s)\n", os.Getpid(), filepath.Base(os.Args[0]))
+		err = errors.Join(err, f.Close())
+	}
+	if s.options.fs == vfs.Default {
+		err = errors.Join(err, os.Chmod(name, 0o600), os.Chmod(filepath.Join(s.dir, lockName), 0o600))
+	}
+	if err != nil {
+		s.options.Logger.Warn("pebblestore: cannot write the owner of the directory", "error", err)
+	}
+}
+
+// errEnded is the error of guard if Pebble has ended the goroutine.
+var errEnded = errors.New("a fatal error of Pebble")
+
+// guard runs f on a goroutine of its own, because a fatal error of Pebble ends the goroutine. It
+// returns the error of f or of a panic of Pebble.
+func guard(f func() error) error {
+	err, done := errEnded, make(chan struct{})
+	go func() {
+		defer close(done)
+		defer recoverError(&err)
+		err = f()
+	}()
+	<-done
+	return err
+}
+
+// recoverError sets err to the error with which Pebble has panicked. Some of its functions do so
+// instead of returning the error.
+func recoverError(err *error) {
+	switch r := recover().(type) {
+	case nil:
+	case runtime.Error:
+		panic(r)
+	case error:
+		*err = r
+	default:
+		panic(r)
+	}
+}
+
+// open opens the directory with Pebble.
+func (s *Store) open() (e *engine, err error) {
+	err = guard(func() (err error) {
+		e, err = s.openEngine()
+		return err
+	})
+	return e, err
+}
+
+// openAgain opens the directory, and does not create it if the disk is no longer mounted.
+func (s *Store) openAgain() (*engine, error) {
+	found, err := pebble.Peek(s.dir, s.options.fs)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || err == nil && !found.Exists:
+		return nil, fmt.Errorf("pebblestore: %q: %w: the files are gone", s.dir, driver.ErrBroken)
+	case err != nil:
+		return nil, s.openError(err)
+	}
+	return s.open()
+}
+
+// pebbleOptions returns the options with which Pebble opens the directory for an engine.
+func (s *Store) pebbleOptions(e *engine, cache *pebble.Cache) *pebble.Options {
+	o := &pebble.Options{
+		FS:     engineFS{s.options.fs, e},
+		Cache:  cache,
+		Logger: &logger{s.options.Logger, e.fail},
+		Merger: numbers,
+
+		MemTableSize: uint64(s.options.Memory / 8), MemTableStopWritesThreshold: 4, //nolint:gosec // positive
+		L0CompactionThreshold: 8, L0StopWritesThreshold: 24, LBaseMaxBytes: 64 << 20,
+		CompactionConcurrencyRange: func() (int, int) { return 1, 2 }, // 2 if the first is behind
+		FormatMajorVersion:         pebble.FormatNewest,
+	}
+	for i := range o.Levels {
+		if i < len(o.Levels)-1 { // the filters of most keys would not fit into the cache
+			o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+		}
+		o.Levels[i].BlockSize = 8 << 10
+		o.TargetFileSizes[i] = 4 << 20 << (i / 3) // a compaction of large files delays that of level 0
+	}
+	o.EventListener = &pebble.EventListener{DataCorruption: func(info pebble.DataCorruptionInfo) {
+		s.options.Logger.Error("pebblestore: a file is damaged", "file", info.Path, "error", info.Details)
+		e.damaged.Store(&info.Path)
+	}}
+	return o
+}
+
+func (s *Store) openEngine() (*engine, error) {
+	e := &engine{store: s, failed: make(chan struct{})}
+	cache := pebble.NewCache(s.options.Memory)
+	defer cache.Unref() // the DB has a reference
+	db, err := pebble.Open(s.dir, s.pebbleOptions(e, cache))
+	if err != nil {
+		select {
+		case <-e.failed: // err may be a consequence
+			err = e.failure
+		default:
+		}
+		return nil, s.openError(err)
+	}
+	e.table, e.ahead.db = newTable(db), db
+	if e.state, err = local.Load(e.table, "pebblestore", s.options.Now, &s.shared); err != nil {
+		if e.table.err != nil {
+			err = e.readError(err)
+		}
+		return nil, errors.Join(fmt.Errorf("pebblestore: %q: %w", s.dir, err), e.closeDB())
+	}
+	select {
+	case <-e.failed:
+		return nil, errors.Join(s.openError(e.failure), e.closeDB())
+	default:
+	}
+	e.start()
+	return e, nil
+}
+
+// openError gives an error of Pebble its kind.
+func (s *Store) openError(err error) error {
+	kind := driver.ErrBroken
+	switch {
+	case pebble.IsCorruptionError(err) || errors.Is(err, fs.ErrNotExist) ||
+		strings.Contains(err.Error(), "size mismatch"):
+		kind = ErrCorrupt
+	case errors.Is(err, fs.ErrPermission):
+		kind = driver.ErrInvalid
+	case strings.Contains(err.Error(), "unknown format major version"):
+		kind = driver.ErrVersion
+	}
+	return fmt.Errorf("pebblestore: %q: %w: %w", s.dir, kind, err)
+}
+
+// supervise closes each engine that fails and opens the next one, until the store is closed.
+func (s *Store) supervise(e *engine) {
+	defer close(s.ended)
+	for e != nil {
+		select {
+		case <-s.closed:
+			s.closeErr = e.close()
+			return
+		case <-e.failed:
+			e = s.reopen(e)
+		}
+	}
+}
+
+// reopen closes a failed engine and opens the directory again until that succeeds. It returns nil
+// if the store is closed.
+func (s *Store) reopen(e *engine) *engine {
+	s.mu.Lock()
+	s.current, s.failure = nil, e.failure
+	s.mu.Unlock()
+	s.options.Logger.Error("the store has failed and is being opened again", "directory", s.dir, "error", e.failure)
+	_ = e.close()
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		next, err := s.openAgain()
+		s.mu.Lock()
+		if err == nil {
+			s.current, s.failure = next, nil
+		} else {
+			s.failure = err
+		}
+		s.mu.Unlock()
+		if err == nil {
+			s.options.Logger.Info("the store is open again", "directory", s.dir)
+			return next
+		}
+		select {
+		case <-time.After(wait):
+		case <-s.closed:
+			return nil
+		}
+	}
+}
+
+// reserve returns the space that must be free for new messages: a flush and a compaction need it.
+func (s *Store) reserve() uint64 {
+	return uint64(max(64<<20, s.options.Memory/2)) //nolint:gosec // positive
+}
+
+// space is a measurement of the free space of the disk.
+type space struct {
+	measured time.Time
+	low      bool
+}
+
+// lowOnSpace reports whether new messages are refused.
+func (e *engine) lowOnSpace() bool {
+	if now := time.Now(); now.Sub(e.space.measured) >= measureEvery {
+		usage, err := e.store.options.fs.GetDiskUsage(e.store.dir)
+		e.space = space{now, err == nil && usage.AvailBytes < e.store.reserve()}
+	}
+	return e.space.low
+}
+
+// measureEvery is how long a measurement of the free space is used. Within this time a disk cannot
+// take as many bytes as the reserve has.
+const measureEvery = 50 * time.Millisecond
+
+// Open opens a queue and creates it if it does not exist: see [driver.Store]. The limits of dead
+// letters in config apply to calls to this backend. Open returns [driver.ErrInvalid] for a config
+// that is out of range, [driver.ErrPartitions] for a different number of partitions,
+// [driver.ErrNoQueue] if config.Existing is set and the queue does not exist, and
+// [driver.ErrClosed] after Close.
+func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend, error) {
+	b, err := local.Open(ctx, runner{s}, "pebblestore", s.options.Now, &s.shared, config)
+	if err != nil {
+		return nil, err
+	}
+	return backend{b}, nil
+}
+
+// backend is a [driver.Grouper].
+type backend struct{ driver.Backend }
+
+// GroupsCalls implements driver.Grouper.
+func (backend) GroupsCalls() {}
+
+// Close closes the directory. Calls in progress are completed. Later calls to the store and its
+// backends return [driver.ErrClosed]. Closing a store again has no effect.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	select {
+	case <-s.closed:
+		s.mu.Unlock()
+		<-s.ended
+		return nil
+	default:
+		close(s.closed)
+	}
+	s.mu.Unlock()
+	s.shared.Stop()
+	<-s.ended
+	_ = s.options.fs.Remove(s.options.fs.PathJoin(s.dir, ownerName))
+	if err := errors.Join(s.closeErr, s.lock.Close()); err != nil {
+		return fmt.Errorf("pebblestore: close %q: %w", s.dir, err)
+	}
+	return nil
+}
+
+func errClosed() error { return fmt.Errorf("pebblestore: the store is %w", driver.ErrClosed) }
+
+// runner runs the calls to a store on its current engine.
+type runner struct{ s *Store }
+
+// Check implements local.Runner.
+func (r runner) Check(ctx context.Context) error {
+	_, err := r.engine(ctx)
+	return err
+}
+
+func (r runner) engine(ctx context.Context) (*engine, error) {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	select {
+	case <-r.s.closed:
+		return nil, errClosed()
+	default:
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	if r.s.current == nil {
+		return nil, unavailable(r.s.failure)
+	}
+	return r.s.current, nil
+}
+
+// Run implements local.Runner.
+func (r runner) Run(ctx context.Context, call *local.Call) error {
+	e, err := r.engine(ctx)
+	if err != nil {
+		return err
+	}
+	if call.Warm != nil {
+		call.Warm(e.ahead.get)
+	}
+	return e.do(ctx, call)
+}
+
+// logger passes the messages of Pebble on.
+type logger struct {
+	to   *slog.Logger
+	fail func(error)
+}
+
+// Infof implements pebble.Logger.
+func (l *logger) Infof(format string, args ...any) {
+	l.to.Debug("pebble: " + fmt.Sprintf(format, args...))
+}
+
+// Errorf implements pebble.Logger.
+func (l *logger) Errorf(format string, args ...any) {
+	l.to.Error("pebble: " + fmt.Sprintf(format, args...))
+}
+
+// Fatalf implements pebble.Logger. It must not return, because Pebble would go on as if nothing had
+// happened. It ends the goroutine, or panics if it is that of engine.run.
+func (l *logger) Fatalf(format string, args ...any) {
+	err := fmt.Errorf(format, args...)
+	l.fail(err)
+	if onEngine() {
+		panic(errFatal{err})
+	}
+	runtime.Goexit()
+}
+
+// onEngine reports whether the current goroutine is that of engine.run.
+func onEngine() bool {
+	pcs := make([]uintptr, 64)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
+	for {
+		frame, more := frames.Next()
+		if strings.HasSuffix(frame.Function, "(*engine).runGroup") {
+			return true
+		}
+		if !more {
+			return false
+		}
+	}
+}
