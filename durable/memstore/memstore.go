@@ -66,24 +66,17 @@ type runner struct{ s *Store }
 
 // Check implements local.Runner.
 func (r runner) Check(ctx context.Context) error {
-	r.s.mu.Lock()
-	defer r.s.mu.Unlock()
-	return r.s.check(ctx)
-}
-
-// check is Check for a caller that holds mu.
-func (s *Store) check(ctx context.Context) error {
-	if s.state == nil {
-		return fmt.Errorf("memstore: the store is %w", driver.ErrClosed)
-	}
-	return context.Cause(ctx)
+	return r.Run(ctx, &local.Call{Do: func(*local.State) error { return nil }})
 }
 
 // Run implements local.Runner.
 func (r runner) Run(ctx context.Context, call *local.Call) error {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
-	if err := r.s.check(ctx); err != nil {
+	if r.s.state == nil {
+		return fmt.Errorf("memstore: the store is %w", driver.ErrClosed)
+	}
+	if err := context.Cause(ctx); err != nil {
 		return err
 	}
 	return call.Do(r.s.state)

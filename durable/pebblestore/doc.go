@@ -12,17 +12,17 @@
 //
 // # Durability of a call that has returned
 //
-// Put returns after its messages are synced to the disk, and so does each transition that changes
-// them. Calls that arrive together share a sync. Each call takes effect as a whole or not at all.
-// The status of such a call also waits for the sync of earlier calls, because it may depend on
-// them. Reads and claims do not wait: they may see a change that a power failure can still undo.
+// Put returns after its messages are synced to the disk, and so does each transition except Begin,
+// Release and Extend. Calls that arrive together share a sync. Each call takes effect as a whole or
+// not at all. The status of such a call also waits for the sync of earlier calls, because it may
+// depend on them. Reads and claims do not wait: they may see a change that a power failure can
+// still undo.
 //
-// Claim and Extend write nothing, and neither does a Release of a message that has not begun. A
+// Extend writes nothing, and neither does a Claim that begins no message and finds no crash. A
 // claim waits for a sync about once an hour, when it reserves tokens. Begin does not wait for its
 // sync. When the queue is opened again after a crash or [Store.Close], each message that had begun
 // counts one more crash. The next claim makes a message with Claim.MaxCrashes crashes a dead
-// letter. A crash may go uncounted if the message began within the last sync, which is some
-// milliseconds.
+// letter. A crash may go uncounted if the message began within the last sync, some milliseconds.
 //
 // # The clock
 //

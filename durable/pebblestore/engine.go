@@ -41,7 +41,7 @@ type engine struct {
 	damaged atomic.Pointer[string] // the file in which Pebble has last found damage
 	failed  chan struct{}          // closed by fail
 	failure error                  // why; set under mu before failed is closed
-	ended   chan struct{}          // closed when both goroutines have ended
+	both    sync.WaitGroup         // run and answer
 }
 
 // pending is a call that waits for its answer.
@@ -59,22 +59,17 @@ type group struct {
 	number uint64 // see local.State
 }
 
-// maxGroup limits the bytes of bodies in a group. A call with more bytes is a group of its own.
+// maxGroup is the size in bytes at which a group takes no more waiting calls.
 const maxGroup = 1 << 20
 
 func (e *engine) start() {
 	e.wake, e.syncing = make(chan struct{}, 1), make(chan group, 1)
-	e.ended = make(chan struct{})
-	var both sync.WaitGroup
-	both.Go(e.run)
-	both.Go(e.answer)
-	go func() {
-		both.Wait()
-		close(e.ended)
-	}()
+	e.both.Go(e.run)
+	e.both.Go(e.answer)
 }
 
-// do runs a call, and returns its error or that of the engine.
+// do runs a call and returns its error or the failure of the engine. If the call has started when
+// ctx ends or the engine fails, the error is a [*driver.UnderWayError].
 func (e *engine) do(ctx context.Context, call *local.Call) error {
 	p := &pending{call: call, done: make(chan struct{})}
 	e.mu.Lock()
@@ -149,12 +144,7 @@ func (e *engine) wakeUp() {
 // run runs groups until the engine closes or fails.
 func (e *engine) run() {
 	defer close(e.syncing)
-	for {
-		select {
-		case <-e.failed:
-			return
-		default:
-		}
+	for e.failedWith() == nil {
 		room := len(e.syncing) < cap(e.syncing) // run is the only sender
 		calls, closing := e.next(room)
 		if len(calls) > 0 || room && e.table.visible {
@@ -227,12 +217,12 @@ func (e *engine) runGroup(calls []*pending, room bool) (err error) {
 		}
 	}
 	if g.batch != nil || len(g.calls) > 0 {
-		e.syncing <- g
+		e.syncing <- g // blocks without room: a claim has reserved tokens, about once an hour
 	}
 	return nil
 }
 
-// abandon answers the calls in a group that has failed before answer received it.
+// abandon answers the calls that have no answer yet with the failure of the engine.
 func (e *engine) abandon(calls []*pending) {
 	for _, p := range calls {
 		select {
@@ -249,15 +239,13 @@ func (e *engine) runCall(p *pending) error {
 	before := e.table.n
 	e.table.err = nil
 	p.err = p.call.Do(e.state)
-	switch {
-	case p.err == nil:
-	case e.table.err != nil:
+	if p.err != nil && e.table.err != nil {
 		p.err = fmt.Errorf("pebblestore: %q: %w", e.store.dir, e.readError(p.err))
 	}
-	if p.err != nil && e.table.n != before {
-		return p.err
+	if e.table.n == before {
+		return nil
 	}
-	return nil
+	return p.err
 }
 
 // readError gives an error of a read its kind.
@@ -288,10 +276,9 @@ func (e *engine) answer() {
 				e.fail(err)
 			}
 		}
-		select {
-		case <-e.failed:
+		if e.failedWith() != nil {
 			e.abandon(g.calls)
-		default:
+		} else {
 			e.state.Synced(g.number)
 			for _, p := range g.calls {
 				close(p.done)
@@ -313,8 +300,18 @@ func (e *engine) fail(err error) {
 	}
 }
 
-// unavailable returns the error of calls while the store is being opened again. Only damage keeps
-// its kind, because other errors pass.
+// failedWith returns why the engine has failed, or nil.
+func (e *engine) failedWith() error {
+	select {
+	case <-e.failed:
+		return e.failure
+	default:
+		return nil
+	}
+}
+
+// unavailable returns the error of calls while the store is being opened again. It wraps a failure
+// only if that is [ErrCorrupt]. Other failures are temporary.
 func unavailable(failure error) error {
 	if errors.Is(failure, ErrCorrupt) {
 		return fmt.Errorf("pebblestore: %w: the store is being opened again: %w", driver.ErrUnavailable, failure)
@@ -331,24 +328,19 @@ func (e *engine) close() error {
 	e.wakeUp()
 	closed := make(chan error, 1)
 	go func() {
-		<-e.ended
+		e.both.Wait()
 		closed <- e.closeDB()
 	}()
+	var err error
 	select {
-	case err := <-closed:
-		select {
-		case <-e.failed:
-			return errors.Join(e.failure, err)
-		default:
-			return err
-		}
+	case err = <-closed:
 	case <-e.failed:
+		select {
+		case err = <-closed:
+		case <-time.After(closeTimeout):
+		}
 	}
-	select {
-	case <-closed:
-	case <-time.After(closeTimeout):
-	}
-	return e.failure
+	return errors.Join(e.failedWith(), err)
 }
 
 func (e *engine) closeDB() error {
@@ -359,5 +351,5 @@ func (e *engine) closeDB() error {
 
 // closeTimeout is how long a failed store waits until Pebble has closed the directory. After a
 // fatal error Pebble may hold locks forever. Its goroutines and files then stay until the process
-// ends, and its file system refuses all operations.
+// ends, and engineFS drops its changes.
 const closeTimeout = 10 * time.Second

@@ -368,7 +368,7 @@ func assertNoDamage(t *testing.T, err error) {
 	}
 }
 
-// Each operation of the file system fails once.
+// Every fifth operation of the file system fails once, and every operation in the full test.
 func TestStoreComesBackAfterAnyFault(t *testing.T) {
 	t.Parallel()
 	step := int64(5)

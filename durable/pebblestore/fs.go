@@ -19,19 +19,9 @@ type engineFS struct {
 	engine *engine
 }
 
-// dead reports whether the engine has failed.
-func (f engineFS) dead() bool {
-	select {
-	case <-f.engine.failed:
-		return true
-	default:
-		return false
-	}
-}
-
 // change makes a change of the directory, and fails the engine if that fails.
 func (f engineFS) change(do func() error) {
-	if f.dead() {
+	if f.engine.failedWith() != nil {
 		return
 	}
 	if err := do(); err != nil {
@@ -96,7 +86,7 @@ func (f engineFS) Rename(from, to string) error {
 
 // Remove implements vfs.FS. A file that cannot be removed does no harm.
 func (f engineFS) Remove(name string) error {
-	if f.owns(name) && f.dead() {
+	if f.owns(name) && f.engine.failedWith() != nil {
 		return nil
 	}
 	return f.FS.Remove(name)
@@ -107,12 +97,8 @@ func (f engineFS) MkdirAll(dir string, perm os.FileMode) error {
 	return f.FS.MkdirAll(dir, perm&0o700)
 }
 
-type nothing struct{}
-
-func (nothing) Close() error { return nil }
-
 // Lock implements vfs.FS.
-func (engineFS) Lock(string) (io.Closer, error) { return nothing{}, nil }
+func (engineFS) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
 
 // Unwrap implements vfs.FS.
 func (f engineFS) Unwrap() vfs.FS { return f.FS }
@@ -143,7 +129,7 @@ func (f engineFile) WriteAt(b []byte, offset int64) (int, error) {
 
 // Preallocate implements vfs.File. A write finds out whether there is space.
 func (f engineFile) Preallocate(offset, length int64) error {
-	if !f.fs.dead() {
+	if f.fs.engine.failedWith() == nil {
 		_ = f.File.Preallocate(offset, length)
 	}
 	return nil

@@ -230,7 +230,7 @@ func TestFailedStoreIsNotCreatedAgain(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestOpenFindsMissingFiles(t *testing.T) {
+func TestMissingFileIsErrCorrupt(t *testing.T) {
 	t.Parallel()
 	for _, pattern := range []string{"MANIFEST-*", "*.sst"} {
 		dir := damaged(t, pattern, func(b []byte) []byte { return b })
@@ -396,7 +396,7 @@ func TestCloseDuringCallsKeepsWhatWasAnswered(t *testing.T) {
 }
 
 // A call whose context ends before it runs has no effect. A call that runs has an UnderWayError.
-func TestEndOfContextWhileACallWaits(t *testing.T) {
+func TestCallHasNoEffectIfItsContextEndsBeforeItRuns(t *testing.T) {
 	t.Parallel()
 	s, q := openStore(t, t.TempDir(), faultOptions(nil))
 	ended, cancel := context.WithCancelCause(t.Context())

@@ -1,6 +1,7 @@
 package pebblestore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,8 +44,9 @@ type Options struct {
 	// Logger receives the messages of the store. Nil means slog.Default().
 	Logger *slog.Logger
 
-	// NoSync leaves it to the system when changes are written to the disk. A crash of the process
-	// then loses up to some seconds of changes, and a power failure too.
+	// NoSync makes no call wait for a sync. A crash of the process then loses the changes that are
+	// still buffered, up to 32 KiB of any age. A power failure may also lose what the system has
+	// not written yet.
 	NoSync bool
 
 	// Now is the store's clock. It must be safe for concurrent use. Nil means time.Now, the wall
@@ -315,12 +317,7 @@ func (s *Store) openEngine() (*engine, error) {
 	defer cache.Unref() // the DB has a reference
 	db, err := pebble.Open(s.dir, s.pebbleOptions(e, cache))
 	if err != nil {
-		select {
-		case <-e.failed: // err may be a consequence
-			err = e.failure
-		default:
-		}
-		return nil, s.openError(err)
+		return nil, s.openError(cmp.Or(e.failedWith(), err)) // err may be a consequence
 	}
 	e.table, e.ahead.db = newTable(db), db
 	if e.state, err = local.Load(e.table, "pebblestore", s.options.Now, &s.shared); err != nil {
@@ -329,10 +326,8 @@ func (s *Store) openEngine() (*engine, error) {
 		}
 		return nil, errors.Join(fmt.Errorf("pebblestore: %q: %w", s.dir, err), e.closeDB())
 	}
-	select {
-	case <-e.failed:
-		return nil, errors.Join(s.openError(e.failure), e.closeDB())
-	default:
+	if err := e.failedWith(); err != nil {
+		return nil, errors.Join(s.openError(err), e.closeDB())
 	}
 	e.start()
 	return e, nil
@@ -438,6 +433,47 @@ type backend struct{ driver.Backend }
 
 // GroupsCalls implements driver.Grouper.
 func (backend) GroupsCalls() {}
+
+// Backup writes a copy of the store to a new directory, which [Open] opens. The copy includes every
+// call that returned before Backup was called, and each later call as a whole or not at all.
+// Claimed messages are scheduled in the copy. A message that is firing during the backup counts one
+// more crash when the copy is opened.
+//
+// The store stays in use. If dir is on the same file system, Backup links most files and copies
+// some megabytes. The linked files keep their space until both directories have removed them.
+//
+// Backup returns the cause of ctx if ctx has ended at the start, [driver.ErrInvalid] if dir exists,
+// and [driver.ErrClosed] or [driver.ErrUnavailable] as other calls do. After any error but
+// ErrInvalid, dir does not exist.
+func (s *Store) Backup(ctx context.Context, dir string) error {
+	e, err := runner{s}.engine(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := s.options.fs.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("pebblestore: backup: %w path %q; it must not exist", driver.ErrInvalid, dir)
+	}
+	// After this call, the calls that have returned are in the DB.
+	if err := e.do(ctx, &local.Call{Waits: true, Do: func(*local.State) error { return nil }}); err != nil {
+		return err
+	}
+	e.ahead.mu.RLock() // the DB is closed later
+	defer e.ahead.mu.RUnlock()
+	if e.ahead.db == nil {
+		return fmt.Errorf("pebblestore: backup: %w: the store was closed meanwhile", driver.ErrUnavailable)
+	}
+	err = guard(func() error { return e.ahead.db.Checkpoint(dir, pebble.WithFlushedWAL()) })
+	if errors.Is(err, fs.ErrExist) { // since the check
+		return fmt.Errorf("pebblestore: backup: %w path: %w; it must not exist", driver.ErrInvalid, err)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("pebblestore: backup of %q to %q: %w", s.dir, dir, err), s.options.fs.RemoveAll(dir))
+	}
+	if err := e.failedWith(); err != nil { // some files may lack changes
+		return errors.Join(unavailable(err), s.options.fs.RemoveAll(dir))
+	}
+	return nil
+}
 
 // Close closes the directory. Calls in progress are completed. Later calls to the store and its
 // backends return [driver.ErrClosed]. Closing a store again has no effect.

@@ -30,7 +30,7 @@ func (t *transition) putOne(item *driver.PutItem, replace bool) (driver.Status, 
 	p := t.p
 	var at place
 	var err error
-	if item.ID > p.counters.maxID { // as are most of the ids that a queue generates
+	if item.ID > p.counters.maxID { // most generated ids are new and rise
 		p.counters.maxID = item.ID
 	} else {
 		at, err = p.table.find(item.ID)

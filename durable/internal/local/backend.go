@@ -25,54 +25,46 @@ var _ driver.Backend = (*backend)(nil)
 // Partitions implements driver.Backend.
 func (b *backend) Partitions() int { return b.partitions }
 
-// run runs a call in a partition. do may set call.Waits.
-func (b *backend) run(ctx context.Context, index int, call *Call, do func(t transition) error) error {
+// run runs a call in a partition and returns the result of do, which may set call.Waits. If
+// Runner.Run returns an error, do may still run and write result, so run returns a zero value.
+func run[T any](ctx context.Context, b *backend, index int, call *Call, do func(t transition) (T, error)) (T, error) {
+	var result, none T
 	call.Do = func(s *State) error {
 		q, err := s.open(&b.config)
 		if err == nil {
-			err = do(transition{q.partitions[index], s.now(), b.limits})
+			result, err = do(transition{q.partitions[index], s.now(), b.limits})
 		}
 		if err != nil {
 			return fmt.Errorf("%s: queue %q, partition %d: %w", b.name, b.config.Queue, index, err)
 		}
 		return nil
 	}
-	return b.runner.Run(ctx, call)
+	if err := b.runner.Run(ctx, call); err != nil {
+		return none, err
+	}
+	return result, nil
 }
 
 // Put is O(log n) for each message.
 func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, error) {
-	var statuses []driver.Status
 	call := Call{Waits: true}
 	for i := range put.Items {
 		call.Bytes += recordSize + len(put.Items[i].Body)
 	}
-	err := b.run(ctx, put.Partition, &call, func(t transition) (err error) {
-		statuses, err = t.put(&put)
-		return err
-	})
-	if err != nil {
-		return nil, err // the call may still run
-	}
-	return statuses, nil
+	return run(ctx, b, put.Partition, &call, func(t transition) ([]driver.Status, error) { return t.put(&put) })
 }
 
-// Claim is O(log n) for each lease that it ends, at most 256, and for each message that it claims.
-// If more leases have expired, Claimed.Lease is not later than Claimed.Now, and the next call ends
-// them.
+// Claim is O(log n) for each lease that it ends, at most [driver.MaxBatch], and for each message
+// that it claims. If more leases have expired, Claimed.Lease is not later than Claimed.Now, and the
+// next call ends them.
 func (b *backend) Claim(ctx context.Context, request driver.Claim) (driver.Claimed, error) {
-	var claimed driver.Claimed
 	var call Call
-	err := b.run(ctx, request.Partition, &call, func(t transition) (err error) {
+	return run(ctx, b, request.Partition, &call, func(t transition) (driver.Claimed, error) {
 		c := claim{transition: t, request: &request}
-		claimed, err = c.run()
+		claimed, err := c.run()
 		call.Waits = c.waits
-		return err
+		return claimed, err
 	})
-	if err != nil {
-		return driver.Claimed{}, err // the call may still run
-	}
-	return claimed, nil
 }
 
 // Apply is O(log n) for each change.
@@ -84,15 +76,7 @@ func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outco
 	if batch.Op == driver.OpCancel || batch.Op == driver.OpReschedule {
 		call.Warm = func(get Getter) { b.warm(&batch, get) }
 	}
-	var outcomes []driver.Outcome
-	err := b.run(ctx, batch.Partition, &call, func(t transition) (err error) {
-		outcomes, err = t.apply(&batch)
-		return err
-	})
-	if err != nil {
-		return nil, err // the call may still run
-	}
-	return outcomes, nil
+	return run(ctx, b, batch.Partition, &call, func(t transition) ([]driver.Outcome, error) { return t.apply(&batch) })
 }
 
 // warm reads the messages of a batch. Unlike claimed messages, these may be anywhere, and a call
@@ -112,36 +96,31 @@ func (b *backend) warm(batch *driver.Batch, get Getter) {
 
 // Pause is O(1).
 func (b *backend) Pause(ctx context.Context, pause driver.Pause) error {
-	return b.run(ctx, pause.Partition, &Call{Waits: true}, func(t transition) error {
+	_, err := run(ctx, b, pause.Partition, &Call{Waits: true}, func(t transition) (struct{}, error) {
 		if t.p.counters.Paused != pause.Paused {
 			t.p.counters.Paused = pause.Paused
 			t.p.change()
 		}
 		t.p.hints.Send(driver.Hint{Partition: pause.Partition})
-		return nil
+		return struct{}{}, nil
 	})
+	return err
 }
 
 // Get is O(log n).
 func (b *backend) Get(ctx context.Context, index int, id string) (driver.Record, error) {
-	var r driver.Record
-	err := b.run(ctx, index, new(Call), func(t transition) error {
+	return run(ctx, b, index, new(Call), func(t transition) (driver.Record, error) {
 		stored, err := t.p.table.load(id)
 		switch {
 		case err != nil:
-			return err
+			return driver.Record{}, err
 		case stored == nil:
-			return fmt.Errorf("%w with id %q", driver.ErrNotFound, id)
+			return driver.Record{}, fmt.Errorf("%w with id %q", driver.ErrNotFound, id)
 		case stored.State == 0:
-			return fmt.Errorf("%w: the record of message %q cannot be read", ErrCorrupt, id)
+			return driver.Record{}, fmt.Errorf("%w: the record of message %q cannot be read", ErrCorrupt, id)
 		}
-		r = t.p.export(stored)
-		return nil
+		return t.p.export(stored), nil
 	})
-	if err != nil {
-		return driver.Record{}, err // the call may still run
-	}
-	return r, nil
 }
 
 // Count visits the messages in flight and the messages that have become due since the last Count.
@@ -169,19 +148,14 @@ func (b *backend) CountDue(ctx context.Context, index int, within []time.Duratio
 func count[T any](ctx context.Context, b *backend, index int, step func(transition) (result T, counted bool, err error)) (
 	T, error,
 ) {
-	var none T
-	for n := 0; ; n++ {
-		var result T
+	for n := 1; ; n++ {
 		counted := false
-		err := b.run(ctx, index, new(Call), func(t transition) (err error) {
+		result, err := run(ctx, b, index, new(Call), func(t transition) (result T, err error) {
 			result, counted, err = step(t)
-			return err
+			return result, err
 		})
-		if err != nil {
-			return none, err // the call may still run
-		}
-		if counted || n == countSteps {
-			return result, nil
+		if err != nil || counted || n == countSteps {
+			return result, err
 		}
 	}
 }
@@ -195,29 +169,16 @@ func (b *backend) List(ctx context.Context, index int, state driver.State, curso
 	if err != nil {
 		return nil, "", fmt.Errorf("%s: list: %w", b.name, err)
 	}
-	var records []driver.Record
-	var next string
-	err = b.run(ctx, index, new(Call), func(t transition) (err error) {
-		records, next, err = reader{t.p}.list(state, key{at, id}, limit)
-		return err
+	g, err := run(ctx, b, index, new(Call), func(t transition) (page, error) {
+		return reader{t.p}.list(state, key{at, id}, limit)
 	})
-	if err != nil {
-		return nil, "", err // the call may still run
-	}
-	return records, next, nil
+	return g.records, g.next, err
 }
 
-// Audit finds faults, and repairs none: only damage or a bug can cause one.
+// Audit finds faults, and repairs none: only damage or a bug can cause one. It is O(n log n), and
+// other calls wait for it.
 func (b *backend) Audit(ctx context.Context, index int, _ bool) (driver.AuditReport, error) {
-	var r driver.AuditReport
-	err := b.run(ctx, index, new(Call), func(t transition) (err error) {
-		r, err = t.p.verify()
-		return err
-	})
-	if err != nil {
-		return driver.AuditReport{}, err // the call may still run
-	}
-	return r, nil
+	return run(ctx, b, index, new(Call), func(t transition) (driver.AuditReport, error) { return t.p.verify() })
 }
 
 // Heartbeat is O(m log m) for m members.
@@ -236,7 +197,7 @@ func (b *backend) Members(ctx context.Context) ([]driver.Member, error) {
 	return b.presence.List(b.now()), nil
 }
 
-// Watch buffers 256 hints. Further hints are lost.
+// Watch buffers [HintBuffer] hints. Further hints are lost.
 func (b *backend) Watch(ctx context.Context) (<-chan driver.Hint, error) {
 	if err := b.runner.Check(ctx); err != nil {
 		return nil, err

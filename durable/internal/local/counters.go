@@ -29,7 +29,9 @@ func (d *dueCount) add(due driver.Instant, delta int64) {
 // scheduled counts a scheduled message that has entered the map (1) or left it (-1).
 func (c *counters) scheduled(due driver.Instant, delta int64) {
 	c.Records += delta
-	c.spans[spanOf(due)] += delta
+	if c.spans[spanOf(due)] += delta; c.spans[spanOf(due)] == 0 {
+		delete(c.spans, spanOf(due))
+	}
 }
 
 // died counts a dead letter that has entered the map (1) or left it (-1).
@@ -45,9 +47,7 @@ func spanOf(due driver.Instant) uint64 { return uint64(due) >> spanBits } //noli
 func (c *counters) flush(t *table) {
 	t.db.Set(t.kindKey(kindCounters), c.encode())
 	for span, delta := range c.spans {
-		if delta != 0 {
-			t.db.Add(t.spanKey(span), delta)
-		}
+		t.db.Add(t.spanKey(span), delta)
 	}
 	clear(c.spans)
 }

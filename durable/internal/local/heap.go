@@ -49,39 +49,6 @@ func (h *Heap[T]) Fix(item T) {
 // Clear removes all items. Their positions are unchanged.
 func (h *Heap[T]) Clear() { h.items = nil }
 
-// Has reports whether the heap holds the item at the item's position.
-func (h *Heap[T]) Has(item T) bool {
-	i := *item.Place()
-	return i >= 0 && i < len(h.items) && h.items[i].Place() == item.Place()
-}
-
-// InOrder reports whether an item of this heap is not before its parent.
-func (h *Heap[T]) InOrder(item T) bool {
-	i := *item.Place()
-	return i == 0 || !item.Before(h.items[(i-1)/2])
-}
-
-// All returns the items in an unspecified order. The slice is valid until the heap changes.
-func (h *Heap[T]) All() []T { return h.items }
-
-// Walk calls visit for the smallest item, and for both children of each item for which visit
-// returns true.
-func (h *Heap[T]) Walk(visit func(T) bool) {
-	if len(h.items) == 0 {
-		return
-	}
-	for stack := []int{0}; len(stack) > 0; {
-		i := stack[len(stack)-1]
-		stack = stack[:len(stack)-1]
-		if !visit(h.items[i]) {
-			continue
-		}
-		for child := 2*i + 1; child <= 2*i+2 && child < len(h.items); child++ {
-			stack = append(stack, child)
-		}
-	}
-}
-
 // shrink releases memory after a peak: it moves the items to a smaller array when they use less
 // than a quarter of the current one.
 func (h *Heap[T]) shrink() {

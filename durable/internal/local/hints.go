@@ -10,8 +10,8 @@ import (
 // HintBuffer is the number of hints that are buffered for each watcher.
 const HintBuffer = 256
 
-// Hints sends hints to all watchers of a queue. Its lock may be acquired while the lock of a
-// partition is held. The zero value is ready to use.
+// Hints sends hints to all watchers of a queue. Callers may hold their own locks. The zero value is
+// ready to use.
 type Hints struct {
 	mu       sync.Mutex
 	watchers map[chan driver.Hint]struct{}

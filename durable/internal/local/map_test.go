@@ -12,7 +12,7 @@ import (
 )
 
 // A Map holds what a Go map holds after the same random changes, in the order of the keys.
-func TestMapHoldsWhatAMapHolds(t *testing.T) {
+func TestMapAgreesWithGoMap(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // repeatable
 	l, model := NewMap(), make(map[string]string)
@@ -78,7 +78,7 @@ func (l *Map) verify(t *testing.T) {
 }
 
 // A visit may delete the key that it visits, and the scan goes on.
-func TestVisitDeletesItsKey(t *testing.T) {
+func TestScanContinuesAfterVisitDeletesItsKey(t *testing.T) {
 	t.Parallel()
 	l := NewMap()
 	for i := range 100 {

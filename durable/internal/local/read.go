@@ -4,12 +4,13 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// countStep is the largest number of messages that a step visits to count them. Other calls run
-// between the steps.
+// countStep is the number of messages after which a step that counts stops at the next due time.
+// Other calls run between the steps.
 const countStep = 1 << 13
 
 // countSteps is the largest number of steps of Count and CountDue. It makes Counts.Due exact up to
@@ -114,8 +115,8 @@ func (r reader) counts(now driver.Instant) (c driver.Counts, counted bool, err e
 }
 
 // list returns a page of the messages in a state after the message of a cursor.
-func (r reader) list(state driver.State, after key, limit int) (records []driver.Record, next string, err error) {
-	g := page{p: r.p, limit: limit, left: driver.PageBytes, records: []driver.Record{}}
+func (r reader) list(state driver.State, after key, limit int) (g page, err error) {
+	g = page{p: r.p, limit: limit, left: driver.PageBytes, records: []driver.Record{}}
 	switch state {
 	case driver.StateLeased:
 		err = g.walkLeases(after)
@@ -124,7 +125,7 @@ func (r reader) list(state driver.State, after key, limit int) (records []driver
 	default:
 		err = g.walk(kindDue, after)
 	}
-	return g.records, g.next, err
+	return g, err
 }
 
 // page is a page of a list.
@@ -180,4 +181,32 @@ func (g *page) walkLeases(after key) error {
 		}
 	}
 	return nil
+}
+
+// DueBounds are ascending instants. A message counts for the first bound that is not before its due
+// time.
+type DueBounds []driver.Instant
+
+// Bounds returns now plus each of the given durations, which must be ascending.
+func Bounds(now driver.Instant, within []time.Duration) DueBounds {
+	bounds := make(DueBounds, len(within))
+	for i, d := range within {
+		bounds[i] = now.Add(d)
+	}
+	return bounds
+}
+
+// Find returns the index of the first bound that is not before due, or len(b). It is O(log n) for n
+// bounds.
+func (b DueBounds) Find(due driver.Instant) int {
+	i, _ := slices.BinarySearch(b, due)
+	return i
+}
+
+// Sums replaces each count with the sum of the counts up to it.
+func Sums(counts []int64) []int64 {
+	for i := 1; i < len(counts); i++ {
+		counts[i] += counts[i-1]
+	}
+	return counts
 }

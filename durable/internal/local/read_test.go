@@ -37,7 +37,7 @@ func putSpread(t *testing.T, b driver.Backend, n int, from, to time.Duration) {
 	}
 }
 
-// The number of due messages is exact, also if it takes many steps and the clock moves.
+// Counts.Due is exact even if the count takes many steps and the clock moves.
 func TestDueIsExactBeyondAStep(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1_800_000_000_000)

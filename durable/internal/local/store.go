@@ -26,7 +26,7 @@ type State struct {
 	queues map[string]*queue
 	dirty  []*partition // their counters are to be written
 
-	group  uint64        // number of the changes since the last Flush
+	group  uint64        // identifies the changes since the last Flush
 	synced atomic.Uint64 // the changes up to this number are durable
 }
 
@@ -91,7 +91,8 @@ func Load(db DB, name string, now func() time.Time, shared *Shared) (*State, err
 }
 
 // Flush passes the counters that have changed since the last Flush to the [DB]. Call it before the
-// changes of the DB are committed. It returns a number for Synced.
+// changes of the DB are committed. It returns a number for Synced. A store whose DB is lost with
+// the process need not call it.
 func (s *State) Flush() (group uint64) {
 	for _, p := range s.dirty {
 		p.dirty = false
@@ -175,8 +176,8 @@ type Runner interface {
 	// Check returns an error if the store is closed or ctx has ended.
 	Check(ctx context.Context) error
 
-	// Run runs a call. It commits the changes of a call without an error, and the changes of a call
-	// take effect together.
+	// Run calls call.Do once and commits its changes together. If Do returns an error after a
+	// change, the State must not be used again.
 	Run(ctx context.Context, call *Call) error
 }
 

@@ -19,17 +19,12 @@ func (p *partition) verify() (r driver.AuditReport, err error) {
 	}{
 		{kindDue, v.message}, {kindDead, v.message}, {kindSpan, v.span}, {kindBegun, v.begun},
 	} {
-		var keys, values [][]byte // because a visit reads
 		err := p.table.scan(walk.kind, p.table.kindKey(walk.kind), func(k, value []byte) bool {
-			keys = append(keys, append([]byte(nil), k...))
-			values = append(values, append([]byte(nil), value...))
+			walk.visit(k, value)
 			return true
 		})
 		if err != nil {
 			return r, err
-		}
-		for i := range keys {
-			walk.visit(keys[i], values[i])
 		}
 	}
 	for _, n := range v.spans {
@@ -68,25 +63,23 @@ func (v *verifier) wrong(is bool) {
 // walkIndex checks that each message of the index is at its place.
 func (v *verifier) walkIndex() error {
 	t := &v.p.table
-	var ids []string // because load reads
-	err := t.db.Scan(append([]byte(nil), t.begin(kindIndex)...), append([]byte(nil), t.begin(kindIndex+1)...),
+	return t.db.Scan(append([]byte(nil), t.begin(kindIndex)...), append([]byte(nil), t.begin(kindIndex+1)...),
 		func(k, _ []byte) bool {
-			if end := len(k) - 2; binary.BigEndian.Uint16(k[end:]) == t.index {
-				ids = append(ids, string(k[prefixSize-2:end]))
+			end := len(k) - 2
+			if binary.BigEndian.Uint16(k[end:]) != t.index {
+				return true
+			}
+			id := string(k[prefixSize-2 : end])
+			v.report.Records++
+			v.wrong(id > v.p.counters.maxID)
+			switch r, err := t.load(id); {
+			case err != nil:
+				v.report.Orphans++
+			case r.State == 0:
+				v.report.Unreadable++
 			}
 			return true
 		})
-	for _, id := range ids {
-		v.report.Records++
-		v.wrong(id > v.p.counters.maxID)
-		switch r, err := t.load(id); {
-		case err != nil:
-			v.report.Orphans++
-		case r.State == 0:
-			v.report.Unreadable++
-		}
-	}
-	return err
 }
 
 // message checks that a place is that of its message.
