@@ -292,7 +292,7 @@ func (s *Store) pebbleOptions(e *engine, cache *pebble.Cache) *pebble.Options {
 		Logger: &logger{s.options.Logger, e.fail},
 		Merger: numbers,
 
-		MemTableSize: uint64(s.options.Memory / 8), MemTableStopWritesThreshold: 4, //nolint:gosec // positive
+		MemTableSize:          uint64(s.options.Memory / 8), //nolint:gosec // positive
 		L0CompactionThreshold: 8, L0StopWritesThreshold: 24, LBaseMaxBytes: 64 << 20,
 		CompactionConcurrencyRange: func() (int, int) { return 1, 2 }, // 2 if the first is behind
 		FormatMajorVersion:         pebble.FormatNewest,
