@@ -148,9 +148,7 @@ func (e *engine) run() {
 		room := len(e.syncing) < cap(e.syncing) // run is the only sender
 		calls, closing := e.next(room)
 		if len(calls) > 0 || room && e.table.visible {
-			if err := e.runGroup(calls, room); err != nil {
-				e.fail(err)
-				e.abandon(calls)
+			if !e.runGroup(calls, room) {
 				return
 			}
 			continue
@@ -183,13 +181,23 @@ func (e *engine) next(room bool) (calls []*pending, closing bool) {
 	return calls, e.closing && len(e.waiting) == 0
 }
 
-// errFatal is what a fatal error of Pebble becomes on a goroutine of this package.
-type errFatal struct{ error }
-
-// runGroup runs calls, and passes those that wait for a sync to answer if there is room. It fails
-// if the engine can no longer be used.
-func (e *engine) runGroup(calls []*pending, room bool) (err error) {
+// runGroup runs a group, and reports whether the engine can still be used. A fatal error of Pebble
+// ends the goroutine, which runs the deferred calls.
+func (e *engine) runGroup(calls []*pending, room bool) (ok bool) {
+	err := errEnded
+	defer func() {
+		if !ok {
+			e.fail(err)
+			e.abandon(calls)
+		}
+	}()
 	defer recoverError(&err)
+	err = e.commit(calls, room)
+	return err == nil
+}
+
+// commit runs calls, and passes those that wait for a sync to answer if there is room.
+func (e *engine) commit(calls []*pending, room bool) (err error) {
 	var g group
 	for _, p := range calls {
 		if p.call.Bytes > 0 && e.lowOnSpace() {

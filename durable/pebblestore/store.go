@@ -233,7 +233,7 @@ func (s *Store) writeOwner() {
 	}
 }
 
-// errEnded is the error of guard if Pebble has ended the goroutine.
+// errEnded is the error of a function if Pebble has ended its goroutine.
 var errEnded = errors.New("a fatal error of Pebble")
 
 // guard runs f on a goroutine of its own, because a fatal error of Pebble ends the goroutine. It
@@ -553,28 +553,8 @@ func (l *logger) Errorf(format string, args ...any) {
 	l.to.Error("pebble: " + fmt.Sprintf(format, args...))
 }
 
-// Fatalf implements pebble.Logger. It must not return, because Pebble would go on as if nothing had
-// happened. It ends the goroutine, or panics if it is that of engine.run.
+// Fatalf implements pebble.Logger. Pebble does not expect it to return, so it ends the goroutine.
 func (l *logger) Fatalf(format string, args ...any) {
-	err := fmt.Errorf(format, args...)
-	l.fail(err)
-	if onEngine() {
-		panic(errFatal{err})
-	}
+	l.fail(fmt.Errorf(format, args...))
 	runtime.Goexit()
-}
-
-// onEngine reports whether the current goroutine is that of engine.run.
-func onEngine() bool {
-	pcs := make([]uintptr, 64)
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
-	for {
-		frame, more := frames.Next()
-		if strings.HasSuffix(frame.Function, "(*engine).runGroup") {
-			return true
-		}
-		if !more {
-			return false
-		}
-	}
 }
