@@ -282,6 +282,34 @@ func TestCompactionKeepsNumbers(t *testing.T) {
 	assert.Equal(t, map[string]int64{"a1": 0, "b1": 1, "c1": 1, "d1": 1}, sums)
 }
 
+// Changes leave nothing in memory when they are committed, whether a Get has followed them or not.
+func TestCommittedChangesLeaveNothingInMemory(t *testing.T) {
+	t.Parallel()
+	db, err := pebble.Open("db", &pebble.Options{FS: vfs.NewMem(), Merger: numbers, Logger: &logger{faultOptions(nil).Logger, nil}})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, db.Close()) })
+	table := newTable(db)
+	for round := range 4 {
+		if round%2 == 1 {
+			_, err := table.Get([]byte("key"))
+			require.NoError(t, err)
+		}
+		for i := range 100 {
+			table.Set(fmt.Appendf(nil, "%d-%d", round, i), []byte("value"))
+		}
+		require.NoError(t, table.flush())
+		assert.Empty(t, table.changed, "round %d", round)
+		value, err := table.Get(fmt.Appendf(nil, "%d-99", round))
+		require.NoError(t, err)
+		assert.Equal(t, "value", string(value))
+		table.Set([]byte("key"), fmt.Append(nil, round))
+		value, err = table.Get([]byte("key"))
+		require.NoError(t, err)
+		assert.Equal(t, fmt.Sprint(round), string(value))
+		require.NoError(t, table.flush())
+	}
+}
+
 func TestOpenNamesFormatVersions(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

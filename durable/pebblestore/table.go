@@ -17,7 +17,7 @@ type table struct {
 	batch   *pebble.Batch       // nil if there are no changes
 	changed map[uint64]struct{} // hashes of the keys that changed after iter was made
 	seed    maphash.Seed
-	iter    *pebble.Iterator // nil before the first Get
+	iter    *pebble.Iterator // nil before the first Get; changed is empty then
 	n       int              // number of changes
 	visible bool             // changes since the last take are visible, and not synced
 	err     error            // the last error of Get or Scan
@@ -40,7 +40,6 @@ func (t *table) Get(key []byte) (value []byte, err error) {
 		if t.iter, err = t.newIter(nil); err != nil {
 			return nil, err
 		}
-		clear(t.changed)
 	}
 	if !t.iter.SeekPrefixGE(key) {
 		return nil, t.iter.Error()
@@ -92,6 +91,7 @@ func (t *table) closeIter() {
 	if t.iter != nil {
 		_ = t.iter.Close()
 		t.iter = nil
+		clear(t.changed)
 	}
 }
 
@@ -121,7 +121,9 @@ func (t *table) Add(key []byte, delta int64) {
 // change returns the batch for a change of a key.
 func (t *table) change(key []byte) *pebble.Batch {
 	t.n++
-	t.changed[maphash.Bytes(t.seed, key)] = struct{}{}
+	if t.iter != nil {
+		t.changed[maphash.Bytes(t.seed, key)] = struct{}{}
+	}
 	if t.batch == nil {
 		t.batch = t.db.NewBatch()
 	}
