@@ -17,9 +17,8 @@ import (
 )
 
 // Store holds queues: in memory ([memstore]), in a directory ([pebblestore]), in a file
-// ([boltstore]) or on Redis ([redisstore]).
-// One of these packages creates the store, and the caller passes it to durable.Open. A
-// store may hold several queues.
+// ([boltstore]) or on Redis ([redisstore]). One of these packages creates the store, and the caller
+// passes it to durable.Open. A store may hold several queues.
 //
 // [memstore]: https://pkg.go.dev/github.com/timingwheel-go/timingwheel/durable/memstore
 // [pebblestore]: https://pkg.go.dev/github.com/timingwheel-go/timingwheel/durable/pebblestore

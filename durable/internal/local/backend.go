@@ -45,7 +45,7 @@ func run[T any](ctx context.Context, b *backend, index int, call *Call, do func(
 	return result, nil
 }
 
-// Put is O(log n) for each message.
+// Put is O(log n) per message.
 func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, error) {
 	call := Call{Waits: true}
 	for i := range put.Items {
@@ -54,8 +54,8 @@ func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, err
 	return run(ctx, b, put.Partition, &call, func(t transition) ([]driver.Status, error) { return t.put(&put) })
 }
 
-// Claim is O(log n) for each lease that it ends, at most [driver.MaxBatch], and for each message
-// that it claims. If more leases have expired, Claimed.Lease is not later than Claimed.Now, and the
+// Claim is O(log n) per lease that it ends, at most [driver.MaxBatch], and per message that it
+// claims. If more leases have expired, Claimed.Lease is not later than Claimed.Now, and the
 // next call ends them.
 func (b *backend) Claim(ctx context.Context, request driver.Claim) (driver.Claimed, error) {
 	var call Call
@@ -67,7 +67,7 @@ func (b *backend) Claim(ctx context.Context, request driver.Claim) (driver.Claim
 	})
 }
 
-// Apply is O(log n) for each change.
+// Apply is O(log n) per change.
 func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outcome, error) {
 	if err := batch.Op.Check(); err != nil {
 		return nil, fmt.Errorf("%s: %w", b.name, err)

@@ -112,11 +112,8 @@ func (c *claim) takeNew() error {
 	p.frontier.known = false
 	head := driver.Instant(0)
 	err := p.scan(func(k key, value []byte) (passed bool) {
-		if !p.frontier.readable(k, value) {
-			return true
-		}
-		r := decode(place{kindDue, k}, value)
-		if !c.take(k, &r) {
+		r, ok := p.frontier.read(k, value)
+		if ok && !c.take(k, &r) {
 			head = k.at
 			return false
 		}

@@ -29,8 +29,11 @@ func (d *dueCount) add(due driver.Instant, delta int64) {
 // scheduled counts a scheduled message that has entered the map (1) or left it (-1).
 func (c *counters) scheduled(due driver.Instant, delta int64) {
 	c.Records += delta
-	if c.spans[spanOf(due)] += delta; c.spans[spanOf(due)] == 0 {
-		delete(c.spans, spanOf(due))
+	span := spanOf(due)
+	if sum := c.spans[span] + delta; sum != 0 {
+		c.spans[span] = sum
+	} else {
+		delete(c.spans, span)
 	}
 }
 

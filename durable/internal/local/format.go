@@ -29,8 +29,8 @@ var ErrCorrupt = errors.New("the data is damaged")
 // Ids that rise, such as those that a queue generates, are added at the end of 'i', which makes
 // the search for a duplicate and the compaction of the index cheap.
 //
-// The cost of each transition of a message, in keys read and keys written ('c' is written once for
-// each commit, and 't' once for each commit and span):
+// The cost of each transition of a message, in keys read and keys written ('c' is written once
+// per commit, and 't' once per commit and span):
 //
 //	Put                   1 read ('i')           3 writes ('i', 's', 't')
 //	Claim                 1 of a scan of 's'     none, or 1 if it begins ('b')
@@ -59,8 +59,9 @@ const FormatVersion = 1
 var (
 	keyVersion = []byte("\x00version")
 	keyNext    = []byte("\x00next")
-	queueNames = []byte("\x00queue")
 )
+
+func queueKey(name string) []byte { return []byte("\x00queue" + name) }
 
 // spanBits determines the size of the spans of kindSpan: 2^24 ms, about 4.7 hours. A smaller span
 // makes almost every message of a commit write a counter of its own.

@@ -84,11 +84,10 @@ func (f *frontier) dropFree(id string) {
 // found notes the earliest due time of a scheduled message, or 0.
 func (f *frontier) found(head driver.Instant) { f.head, f.known = head, true }
 
-// readable reports whether a scheduled message can be read, and notes one that cannot.
-func (f *frontier) readable(k key, value []byte) bool {
-	if r := decode(place{kindDue, k}, value); r.State == driver.StateScheduled {
-		return true
+// read decodes a scheduled message, and notes one that cannot be read.
+func (f *frontier) read(k key, value []byte) (r record, ok bool) {
+	if r = decode(place{kindDue, k}, value); r.State == 0 {
+		f.unreadable[k] = struct{}{}
 	}
-	f.unreadable[k] = struct{}{}
-	return false
+	return r, r.State != 0
 }

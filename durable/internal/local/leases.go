@@ -16,6 +16,7 @@ type lease struct {
 	index  int
 }
 
+func (l *lease) endKey() key  { return key{l.end, l.id} }
 func (l *lease) place() place { return place{kindDue, l.key} }
 
 func (l *lease) state() driver.State {
@@ -26,7 +27,7 @@ func (l *lease) state() driver.State {
 }
 
 // Before and Place implement Item.
-func (l *lease) Before(o *lease) bool { return l.end < o.end || l.end == o.end && l.id < o.id }
+func (l *lease) Before(o *lease) bool { return l.endKey().before(o.endKey()) }
 func (l *lease) Place() *int          { return &l.index }
 
 // endedLease is a lease that has ended in memory only, with the transition by which its holder

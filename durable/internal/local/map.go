@@ -21,7 +21,7 @@ const maxLinks = 24
 type node struct {
 	key   string
 	value []byte
-	next  []*node // one for each level, the lowest first
+	next  []*node // one per level, the lowest first
 }
 
 // NewMap returns an empty Map.
@@ -61,7 +61,7 @@ func (l *Map) Scan(from, to []byte, visit func(key, value []byte) bool) error {
 
 // Set implements DB.
 func (l *Map) Set(key, value []byte) {
-	value = append(make([]byte, 0, len(value)), value...)
+	value = append([]byte{}, value...) // not nil
 	var before [maxLinks]*node
 	if n := l.seek(string(key), &before); n != nil && n.key == string(key) {
 		n.value = value

@@ -42,8 +42,8 @@ func (s *State) loadPartition(hints *Hints, number uint32, index int) (*partitio
 		return nil, fmt.Errorf("partition %d: %w", index, err)
 	}
 	p.leases = newLeases(p.counters.Tokens)
-	if _, _, err := p.firstDead(); err != nil {
-		return nil, err
+	if p.counters.Dead > 0 {
+		p.oldestDead = 1
 	}
 	if err := p.countCrashes(); err != nil {
 		return nil, err
@@ -177,7 +177,7 @@ func (p *partition) findHead() error {
 	}
 	head := driver.Instant(0)
 	err := p.scan(func(k key, value []byte) (passed bool) {
-		if p.frontier.readable(k, value) {
+		if _, ok := p.frontier.read(k, value); ok {
 			head = k.at
 		}
 		return head == 0
@@ -201,35 +201,33 @@ func (p *partition) hint(before driver.Instant) error {
 	return nil
 }
 
-// firstDead returns the oldest dead letter and the size of its body, or a zero place.
-func (p *partition) firstDead() (at place, size int, err error) {
-	err = p.table.walk(kindDead, key{}, func(k key, value []byte) bool {
-		at = place{kindDead, k}
-		size = len(decode(at, value).Body)
-		return false
-	})
-	p.oldestDead = at.at
-	return at, size, err
-}
-
 // trimDead drops dead letters while they exceed a limit, the oldest first and at most two batches.
 // A call adds at most one batch, so each call shrinks a backlog.
 func (p *partition) trimDead(now time.Time, limits DeadLimits) error {
 	exceeded := func() bool {
 		return limits.Exceeded(p.counters.Dead, p.counters.DeadBytes, p.oldestDead, Floor(now))
 	}
-	for range 2 * driver.MaxBatch {
-		if !exceeded() {
-			return nil
-		}
-		at, size, err := p.firstDead()
-		if err != nil || at.kind == 0 || !exceeded() {
-			return err
-		}
-		p.counters.Trimmed++
-		p.drop(at, size)
+	if !exceeded() {
+		return nil
 	}
-	return nil
+	n, before := 0, p.oldestDead
+	p.oldestDead = 0
+	err := p.table.walk(kindDead, key{}, func(k key, value []byte) bool {
+		p.oldestDead = k.at
+		if n == 2*driver.MaxBatch || !exceeded() {
+			return false
+		}
+		n++
+		at := place{kindDead, k}
+		p.counters.Trimmed++
+		p.drop(at, len(decode(at, value).Body))
+		p.oldestDead = 0
+		return true
+	})
+	if err != nil {
+		p.oldestDead = before
+	}
+	return err
 }
 
 // nextToken returns the next token, and whether its reservation is durable.

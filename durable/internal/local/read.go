@@ -1,9 +1,8 @@
 package local
 
 import (
-	"cmp"
 	"slices"
-	"strings"
+	"sort"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -166,17 +165,17 @@ func (g *page) walk(kind byte, after key) error {
 func (g *page) walkLeases(after key) error {
 	var leases []*lease
 	for _, l := range g.p.leases.byID {
-		if after.before(key{l.end, l.id}) {
+		if after.before(l.endKey()) {
 			leases = append(leases, l)
 		}
 	}
-	slices.SortFunc(leases, func(a, b *lease) int { return cmp.Or(cmp.Compare(a.end, b.end), strings.Compare(a.id, b.id)) })
+	sort.Slice(leases, func(i, j int) bool { return leases[i].Before(leases[j]) })
 	for _, l := range leases {
 		r, err := g.p.table.read(l.place())
 		if err != nil {
 			return err
 		}
-		if !g.add(key{l.end, l.id}, r) {
+		if !g.add(l.endKey(), r) {
 			return nil
 		}
 	}

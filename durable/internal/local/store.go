@@ -132,7 +132,7 @@ func (s *State) find(name string) (*queue, error) {
 	if q := s.queues[name]; q != nil {
 		return q, nil
 	}
-	b, err := s.db.Get(append(queueNames[:len(queueNames):len(queueNames)], name...))
+	b, err := s.db.Get(queueKey(name))
 	if b == nil || err != nil {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ func (s *State) create(name string, partitions int) (*queue, error) {
 	s.db.Set(keyNext, binary.BigEndian.AppendUint32(nil, number+1))
 	value := binary.BigEndian.AppendUint32(nil, number)
 	value = binary.BigEndian.AppendUint16(value, uint16(partitions)) //nolint:gosec // at most MaxPartitions
-	s.db.Set(append(queueNames[:len(queueNames):len(queueNames)], name...), value)
+	s.db.Set(queueKey(name), value)
 	return s.load(name, number, partitions)
 }
 

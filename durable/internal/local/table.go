@@ -1,6 +1,7 @@
 package local
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 
@@ -60,8 +61,8 @@ func (t *table) spanKey(span uint64) []byte {
 
 // scan visits the keys of a kind from from on.
 func (t *table) scan(kind byte, from []byte, visit func(key, value []byte) (more bool)) error {
-	from = append([]byte(nil), from...) // visit may use t.key
-	to := append([]byte(nil), t.kindKey(kind)...)
+	from = bytes.Clone(from) // visit may use t.key
+	to := bytes.Clone(t.kindKey(kind))
 	binary.BigEndian.PutUint16(to[prefixSize-2:], t.index+1)
 	return t.db.Scan(from, to, visit)
 }

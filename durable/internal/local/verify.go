@@ -1,6 +1,7 @@
 package local
 
 import (
+	"bytes"
 	"encoding/binary"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -63,7 +64,7 @@ func (v *verifier) wrong(is bool) {
 // walkIndex checks that each message of the index is at its place.
 func (v *verifier) walkIndex() error {
 	t := &v.p.table
-	return t.db.Scan(append([]byte(nil), t.begin(kindIndex)...), append([]byte(nil), t.begin(kindIndex+1)...),
+	return t.db.Scan(bytes.Clone(t.begin(kindIndex)), bytes.Clone(t.begin(kindIndex+1)),
 		func(k, _ []byte) bool {
 			end := len(k) - 2
 			if binary.BigEndian.Uint16(k[end:]) != t.index {
