@@ -109,7 +109,7 @@ func (k *killer) record(t *testing.T, line string) {
 // check opens the directory and compares it with the reports.
 func (k *killer) check(t *testing.T) {
 	t.Helper()
-	s, err := Open(k.dir, Options{Memory: MinMemory, Logger: slog.New(slog.DiscardHandler)})
+	s, err := Open(k.dir, Options{Memory: minMemory, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	q, err := s.Open(t.Context(), faultConfig)
@@ -134,7 +134,7 @@ func (k *killer) check(t *testing.T) {
 
 // childMain does the task of a child.
 func childMain(task, dir, name string) error {
-	s, err := Open(dir, Options{Memory: MinMemory, Logger: slog.New(slog.DiscardHandler)})
+	s, err := Open(dir, Options{Memory: minMemory, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil || task == "open" {
 		return err
 	}

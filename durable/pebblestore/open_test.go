@@ -44,11 +44,11 @@ func putOne(t *testing.T, q driver.Backend, id string) {
 
 func TestOpenRejectsMemoryOutOfRange(t *testing.T) {
 	t.Parallel()
-	for _, memory := range []int64{-1, 1, MinMemory - 1} {
+	for _, memory := range []int64{-1, 1, minMemory - 1} {
 		dir := filepath.Join(t.TempDir(), "store")
 		_, err := Open(dir, Options{Memory: memory})
 		require.ErrorIs(t, err, driver.ErrInvalid)
-		assert.ErrorContains(t, err, fmt.Sprintf("Memory %d; it must be at least %d", memory, MinMemory))
+		assert.ErrorContains(t, err, fmt.Sprintf("Memory %d; it must be at least %d", memory, minMemory))
 		assert.NoDirExists(t, dir)
 	}
 }

@@ -9,12 +9,10 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -23,23 +21,27 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
+	"github.com/timingwheel-go/timingwheel/durable/internal/remote"
 )
 
 // ErrCorrupt means that the directory is damaged. The error names the file.
 var ErrCorrupt = local.ErrCorrupt
 
-// DefaultMemory is the Options.Memory of the zero value, in bytes.
-const DefaultMemory = 128 << 20
-
-// MinMemory is the minimum Options.Memory.
-const MinMemory = 8 << 20
+const (
+	defaultMemory = 128 << 20
+	minMemory     = 8 << 20
+)
 
 // Options configures [Open]. The zero value is ready to use.
 type Options struct {
-	// Memory is the size of the block cache and the memtables together, in bytes: at least
-	// [MinMemory]. 0 means [DefaultMemory]. The process needs some more, mostly for the messages
-	// in flight.
+	// Memory is the size of the block cache and the memtables together, in bytes: at least 8 MiB. 0
+	// means 128 MiB. The process needs some more, mostly for the messages in flight.
 	Memory int64
+
+	// Socket makes the store serve other processes: see [Connect]. It creates a Unix socket in the
+	// directory, whose path may have about 80 bytes. Processes that may enter and change the
+	// directory may use the socket.
+	Socket bool
 
 	// Logger receives the messages of the store. Nil means slog.Default().
 	Logger *slog.Logger
@@ -61,7 +63,10 @@ type Store struct {
 	dir     string
 	options Options
 	shared  local.Shared
-	lock    io.Closer
+	lock    io.Closer      // nil on a read-only file system
+	server  *remote.Server // nil without Options.Socket
+	reading bool           // the store is a snapshot
+	source  string         // the directory of which dir is a copy that Close removes
 
 	mu      sync.Mutex
 	current *engine // nil while the directory is being opened again
@@ -80,12 +85,31 @@ var _ driver.Store = (*Store)(nil)
 // and [ErrCorrupt] if it is damaged. Open takes a time that depends on the changes since the last
 // memtable was written, not on the number of messages.
 func Open(dir string, options Options) (*Store, error) {
+	s, err := newStore(dir, options)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.makeDir(); err != nil {
+		return nil, err
+	}
+	if err := s.inspect(); err != nil {
+		return nil, err
+	}
+	if s.lock, err = s.acquire(); err != nil {
+		return nil, err
+	}
+	s.removeCopies()
+	return s.start()
+}
+
+// newStore checks options.
+func newStore(dir string, options Options) (*Store, error) {
 	switch {
 	case options.Memory == 0:
-		options.Memory = DefaultMemory
-	case options.Memory < MinMemory:
+		options.Memory = defaultMemory
+	case options.Memory < minMemory:
 		return nil, fmt.Errorf("pebblestore: %w Memory %d; it must be at least %d bytes, or 0 for %d",
-			driver.ErrInvalid, options.Memory, MinMemory, DefaultMemory)
+			driver.ErrInvalid, options.Memory, minMemory, defaultMemory)
 	}
 	if options.Logger == nil {
 		options.Logger = slog.Default()
@@ -96,23 +120,32 @@ func Open(dir string, options Options) (*Store, error) {
 	if options.fs == nil {
 		options.fs = vfs.Default
 	}
-	s := &Store{dir: dir, options: options, closed: make(chan struct{}), ended: make(chan struct{})}
-	if err := s.makeDir(); err != nil {
-		return nil, err
-	}
-	if err := s.inspect(); err != nil {
-		return nil, err
-	}
-	if err := s.acquire(); err != nil {
-		return nil, err
-	}
+	return &Store{dir: dir, options: options, closed: make(chan struct{}), ended: make(chan struct{})}, nil
+}
+
+// start opens the locked directory, and the socket.
+func (s *Store) start() (*Store, error) {
 	e, err := s.open()
 	if err != nil {
-		return nil, errors.Join(err, s.lock.Close())
+		return nil, errors.Join(err, s.unlock())
 	}
 	s.current = e
 	go s.supervise(e)
+	if s.options.Socket {
+		if err := s.listen(); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
 	return s, nil
+}
+
+// unlock unlocks the directory. A read-only file system has no lock.
+func (s *Store) unlock() error {
+	if s.lock == nil {
+		return nil
+	}
+	_ = s.options.fs.Remove(s.options.fs.PathJoin(s.dir, ownerName))
+	return s.lock.Close()
 }
 
 // makeDir creates the directory, or checks that it is one.
@@ -176,62 +209,8 @@ func (s *Store) read(name string) ([]byte, error) {
 
 // ownNames matches the names of the files of a store, which may be there without the store if its
 // creation was interrupted.
-var ownNames = regexp.MustCompile(`^(timingwheel\.(lock|owner)|LOCK|lost\+found|marker\..*|` +
+var ownNames = regexp.MustCompile(`^(timingwheel\.(lock|owner|sock|copy-.*)|LOCK|lost\+found|marker\..*|` +
 	`(MANIFEST|OPTIONS)-\d+.*|temporary\..*|\d+(-\d+)?\.(log|sst|blob|dbtmp))$`)
-
-// The lock of the directory, and the file with the name of the process that holds it.
-const (
-	lockName  = "timingwheel.lock"
-	ownerName = "timingwheel.owner"
-)
-
-// acquire locks the directory. The lock is not that of Pebble, which a failed engine may keep.
-func (s *Store) acquire() error {
-	dir := s.dir
-	if s.options.fs == vfs.Default { // which knows by name what this process has locked
-		absolute, err := filepath.Abs(dir)
-		if err == nil {
-			dir, err = filepath.EvalSymlinks(absolute)
-		}
-		if err != nil {
-			return s.openError(err)
-		}
-	}
-	lock, err := s.options.fs.Lock(s.options.fs.PathJoin(dir, lockName))
-	switch {
-	case err == nil:
-		s.lock = lock
-		s.writeOwner()
-		return nil
-	case errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS):
-		return fmt.Errorf("pebblestore: %w path: %w; it must be a directory that this user may read and write",
-			driver.ErrInvalid, err)
-	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EIO):
-		return s.openError(err)
-	}
-	owner := "another process"
-	if b, failed := s.read(s.options.fs.PathJoin(s.dir, ownerName)); failed == nil && len(b) > 0 {
-		owner = strings.TrimSpace(string(b))
-	}
-	return fmt.Errorf("pebblestore: %q: %w: %s: %w", s.dir, driver.ErrLocked, owner, err)
-}
-
-// writeOwner writes which process has locked the directory. Only the text of an error depends on
-// it, so a full disk does no harm.
-func (s *Store) writeOwner() {
-	name := s.options.fs.PathJoin(s.dir, ownerName)
-	f, err := s.options.fs.Create(name, vfs.WriteCategoryUnspecified)
-	if err == nil {
-		_, err = fmt.Fprintf(f, "process %d (%s)\n", os.Getpid(), filepath.Base(os.Args[0]))
-		err = errors.Join(err, f.Close())
-	}
-	if s.options.fs == vfs.Default {
-		err = errors.Join(err, os.Chmod(name, 0o600), os.Chmod(filepath.Join(s.dir, lockName), 0o600))
-	}
-	if err != nil {
-		s.options.Logger.Warn("pebblestore: cannot write the owner of the directory", "error", err)
-	}
-}
 
 // errEnded is the error of a function if Pebble has ended its goroutine.
 var errEnded = errors.New("a fatal error of Pebble")
@@ -296,6 +275,7 @@ func (s *Store) pebbleOptions(e *engine, cache *pebble.Cache) *pebble.Options {
 		L0CompactionThreshold: 8, L0StopWritesThreshold: 24, LBaseMaxBytes: 64 << 20,
 		CompactionConcurrencyRange: func() (int, int) { return 1, 2 }, // 2 if the first is behind
 		FormatMajorVersion:         pebble.FormatNewest,
+		ReadOnly:                   s.lock == nil,
 	}
 	for i := range o.Levels {
 		if i < len(o.Levels)-1 { // the filters of most keys would not fit into the cache
@@ -320,6 +300,7 @@ func (s *Store) openEngine() (*engine, error) {
 		return nil, s.openError(cmp.Or(e.failedWith(), err)) // err may be a consequence
 	}
 	e.table, e.ahead.db = newTable(db), db
+	e.table.reading = s.lock == nil
 	if e.state, err = local.Load(e.table, "pebblestore", s.options.Now, &s.shared); err != nil {
 		if e.table.err != nil {
 			err = e.readError(err)
@@ -425,6 +406,9 @@ func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend,
 	if err != nil {
 		return nil, err
 	}
+	if s.reading {
+		return reader{b}, nil
+	}
 	return backend{b}, nil
 }
 
@@ -488,10 +472,16 @@ func (s *Store) Close() error {
 		close(s.closed)
 	}
 	s.mu.Unlock()
+	if s.server != nil {
+		s.server.Close()
+	}
 	s.shared.Stop()
 	<-s.ended
-	_ = s.options.fs.Remove(s.options.fs.PathJoin(s.dir, ownerName))
-	if err := errors.Join(s.closeErr, s.lock.Close()); err != nil {
+	err := errors.Join(s.closeErr, s.unlock())
+	if s.source != "" {
+		err = errors.Join(err, os.RemoveAll(s.dir))
+	}
+	if err != nil {
 		return fmt.Errorf("pebblestore: close %q: %w", s.dir, err)
 	}
 	return nil

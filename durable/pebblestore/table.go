@@ -20,6 +20,7 @@ type table struct {
 	iter    *pebble.Iterator // nil before the first Get; changed is empty then
 	n       int              // number of changes
 	visible bool             // changes since the last take are visible, and not synced
+	reading bool             // changes are dropped
 	err     error            // the last error of Get or Scan
 }
 
@@ -148,6 +149,10 @@ func (t *table) next() *pebble.Batch {
 	batch := t.batch
 	t.batch = nil
 	t.closeIter()
+	if t.reading && batch != nil {
+		_ = batch.Close()
+		return nil
+	}
 	return batch
 }
 

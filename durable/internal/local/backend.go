@@ -31,6 +31,9 @@ func run[T any](ctx context.Context, b *backend, index int, call *Call, do func(
 	var result, none T
 	call.Do = func(s *State) error {
 		q, err := s.open(&b.config)
+		if err == nil && (index < 0 || index >= len(q.partitions)) { // another process has asked for it
+			err = fmt.Errorf("%w number; it must be from 0 to %d", driver.ErrInvalid, len(q.partitions)-1)
+		}
 		if err == nil {
 			result, err = do(transition{q.partitions[index], s.now(), b.limits})
 		}

@@ -1,0 +1,237 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/rpc"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+)
+
+// Client is a store that another process serves. It is safe for concurrent use.
+type Client struct {
+	name string // package of the store, for errors
+	path string // of the socket
+
+	timeout time.Duration // of a call
+
+	mu     sync.Mutex
+	conn   *rpc.Client // nil if there is none
+	closed bool
+}
+
+var _ Store = (*Client)(nil)
+
+// Dial connects to the process that serves a store on the socket at path. It returns
+// [driver.ErrUnavailable] if there is none.
+func Dial(path, name string) (*Client, error) {
+	c := &Client{name: name, path: path, timeout: timeout}
+	if _, err := c.connect(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// connect returns the connection, and makes it if there is none.
+func (c *Client) connect() (*rpc.Client, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return nil, fmt.Errorf("%s: the store is %w", c.name, driver.ErrClosed)
+	case c.conn == nil:
+		conn, err := net.DialTimeout("unix", c.path, c.timeout)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w: no process serves it: %w", c.name, driver.ErrUnavailable, err)
+		}
+		c.conn = rpc.NewClient(timedConn{conn})
+	}
+	return c.conn, nil
+}
+
+// reconnectFor is how long a call waits for a process that is being restarted.
+const reconnectFor = 5 * time.Second
+
+// reconnect is like connect, and waits for a process that serves the store.
+func (c *Client) reconnect(ctx context.Context) (*rpc.Client, error) {
+	for start := time.Now(); ; {
+		conn, err := c.connect()
+		if !errors.Is(err, driver.ErrUnavailable) || time.Since(start) > reconnectFor {
+			return conn, err
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// disconnect closes a connection.
+func (c *Client) disconnect(conn *rpc.Client) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn == conn {
+		c.conn = nil
+	}
+	_ = conn.Close()
+}
+
+// Close closes the connection. Calls in progress return [driver.ErrUnavailable], and later ones
+// [driver.ErrClosed]. It returns nil.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	if c.conn != nil {
+		_ = c.conn.Close()
+		c.conn = nil
+	}
+	return nil
+}
+
+// do makes a call. A call that was sent is not sent again, because it may have taken effect.
+func do[R any](ctx context.Context, c *Client, config driver.Config, args any) (result R, err error) {
+	if ctx.Err() != nil {
+		return result, context.Cause(ctx)
+	}
+	conn, err := c.reconnect(ctx)
+	if err != nil {
+		return result, err
+	}
+	request, reply := Request{version, c.timeout, config, args}, new(Reply)
+	if end, ok := ctx.Deadline(); ok {
+		request.Timeout = min(c.timeout, time.Until(end))
+	}
+	done := make(chan struct{})
+	go func() { // a frozen process may not even read the call
+		defer close(done)
+		err = conn.Call(method, &request, reply)
+	}()
+	frozen := time.NewTimer(c.timeout)
+	defer frozen.Stop()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return result, &driver.UnderWayError{Cause: context.Cause(ctx), Done: done}
+	case <-frozen.C:
+		c.disconnect(conn)
+		<-done
+	}
+	if err != nil {
+		c.disconnect(conn)
+		return result, fmt.Errorf("%s: %w: the process that serves %q does not answer: %w", c.name, driver.ErrUnavailable, c.path, err)
+	}
+	if reply.Error != "" {
+		return result, &remoteError{reply.Error, reply.Kind}
+	}
+	result, _ = reply.Result.(R) // nil for a call without a result
+	return result, nil
+}
+
+// remoteError is an error of the other process.
+type remoteError struct {
+	text string
+	kind int
+}
+
+// Error implements error.
+func (e *remoteError) Error() string { return e.text }
+
+// Is reports whether the error has a kind.
+func (e *remoteError) Is(kind error) bool {
+	return e.kind > 0 && e.kind < len(kinds) && kinds[e.kind] == kind
+}
+
+// Backup makes the other process write a copy of the store to the new directory dir.
+func (c *Client) Backup(ctx context.Context, dir string) error {
+	dir, err := filepath.Abs(dir) // the other process may have another working directory
+	if err == nil {
+		_, err = do[any](ctx, c, driver.Config{}, backup{dir})
+	}
+	return err
+}
+
+// Open implements driver.Store.
+func (c *Client) Open(ctx context.Context, config driver.Config) (driver.Backend, error) {
+	partitions, err := do[int](ctx, c, config, config)
+	if err != nil {
+		return nil, err
+	}
+	config.Existing = true
+	return &backend{c, config, partitions}, nil
+}
+
+// backend is a queue in another process, which groups the calls to it.
+type backend struct {
+	client     *Client
+	config     driver.Config
+	partitions int
+}
+
+var (
+	_ driver.Backend = (*backend)(nil)
+	_ driver.Grouper = (*backend)(nil)
+)
+
+func (b *backend) GroupsCalls()    {}
+func (b *backend) Partitions() int { return b.partitions }
+
+func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, error) {
+	return do[[]driver.Status](ctx, b.client, b.config, put)
+}
+
+func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outcome, error) {
+	return do[[]driver.Outcome](ctx, b.client, b.config, batch)
+}
+
+func (b *backend) Pause(ctx context.Context, pause driver.Pause) error {
+	_, err := do[any](ctx, b.client, b.config, pause)
+	return err
+}
+
+func (b *backend) Get(ctx context.Context, partition int, id string) (driver.Record, error) {
+	return do[driver.Record](ctx, b.client, b.config, get{partition, id})
+}
+
+func (b *backend) List(ctx context.Context, partition int, state driver.State, cursor string, limit int) (
+	[]driver.Record, string, error,
+) {
+	g, err := do[page](ctx, b.client, b.config, list{partition, state, cursor, limit})
+	return g.Records, g.Next, err
+}
+
+func (b *backend) Count(ctx context.Context, partition int) (driver.Counts, error) {
+	return do[driver.Counts](ctx, b.client, b.config, count{partition})
+}
+
+func (b *backend) CountDue(ctx context.Context, partition int, within []time.Duration) ([]int64, error) {
+	return do[[]int64](ctx, b.client, b.config, countDue{partition, within})
+}
+
+func (b *backend) Members(ctx context.Context) ([]driver.Member, error) {
+	return do[[]driver.Member](ctx, b.client, b.config, members(false))
+}
+
+func (b *backend) Claim(context.Context, driver.Claim) (driver.Claimed, error) {
+	return driver.Claimed{}, b.errConsumer()
+}
+
+func (b *backend) Heartbeat(_ context.Context, _ driver.Member, ttl time.Duration) ([]string, error) {
+	if ttl <= 0 { // there is nothing to leave
+		return nil, nil
+	}
+	return nil, b.errConsumer()
+}
+
+func (b *backend) Watch(context.Context) (<-chan driver.Hint, error) { return nil, b.errConsumer() }
+
+// errConsumer is the error of a call that only a consumer makes.
+func (b *backend) errConsumer() error {
+	return fmt.Errorf("%s: %w: only the process that serves %q can consume messages", b.client.name, driver.ErrLocked, b.client.path)
+}

@@ -1,0 +1,252 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/memstore"
+)
+
+// memory is a store whose backups are noted.
+type memory struct {
+	*memstore.Store
+	backups []string
+	err     error
+}
+
+func (m *memory) Backup(_ context.Context, dir string) error {
+	m.backups = append(m.backups, dir)
+	return m.err
+}
+
+// socket returns a path that is short enough for a socket.
+func socket(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "r")
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(dir)) })
+	return filepath.Join(dir, "s")
+}
+
+func serve(t *testing.T, path string, store Store) *Server {
+	t.Helper()
+	v, err := Listen(path, 0o600, "teststore", store)
+	require.NoError(t, err)
+	t.Cleanup(v.Close)
+	return v
+}
+
+func connect(t *testing.T, path string) *Client {
+	t.Helper()
+	c, err := Dial(path, "teststore")
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	return c
+}
+
+func TestProducersAndOperatorsWorkOnAServedStore(t *testing.T) {
+	t.Parallel()
+	path, store := socket(t), &memory{Store: memstore.New(memstore.Options{})}
+	serve(t, path, store)
+	c := connect(t, path)
+	_, err := durable.Open(t.Context(), c, durable.Options{Existing: true})
+	require.ErrorIs(t, err, durable.ErrNoQueue)
+	q, err := durable.Open(t.Context(), c, durable.Options{Partitions: 2})
+	require.NoError(t, err)
+	_, err = durable.Open(t.Context(), c, durable.Options{Partitions: 3})
+	require.ErrorIs(t, err, durable.ErrPartitions)
+	ctx := t.Context()
+	for _, id := range []string{"a", "b", "c"} {
+		_, err = q.Enqueue(ctx, durable.Message{ID: id, Body: []byte(id), Delay: time.Hour})
+		require.NoError(t, err)
+	}
+	_, err = q.Enqueue(ctx, durable.Message{ID: "a"})
+	require.ErrorIs(t, err, durable.ErrDuplicate)
+	record, err := q.Get(ctx, "a")
+	require.NoError(t, err)
+	assert.Equal(t, []byte("a"), record.Body)
+	_, err = q.Get(ctx, "x")
+	require.ErrorIs(t, err, durable.ErrNotFound)
+	cancelled, err := q.Cancel(ctx, "b")
+	require.NoError(t, err)
+	assert.Equal(t, durable.Cancelled, cancelled)
+	moved, err := q.Reschedule(ctx, "c", 2*time.Hour)
+	require.NoError(t, err)
+	assert.Equal(t, durable.Rescheduled, moved)
+	require.NoError(t, q.Pause(ctx))
+	stats, err := q.Stats(ctx)
+	require.NoError(t, err)
+	assert.EqualValues(t, 2, stats.Scheduled)
+	assert.True(t, stats.Paused)
+	require.NoError(t, q.Healthy(ctx))
+	require.NoError(t, c.Backup(ctx, "copy"))
+	require.Len(t, store.backups, 1)
+	assert.True(t, filepath.IsAbs(store.backups[0]))
+	store.err = driver.ErrFull
+	require.ErrorIs(t, c.Backup(ctx, "copy"), driver.ErrFull)
+
+	b, err := c.Open(ctx, driver.Config{Queue: "default", DeadLimit: 1, DeadBytes: 1, DeadAge: 1})
+	require.NoError(t, err)
+	owner, err := store.Open(ctx, driver.Config{Queue: "default", DeadLimit: 1, DeadBytes: 1, DeadAge: 1})
+	require.NoError(t, err)
+	_, err = owner.Heartbeat(ctx, driver.Member{Name: "m", Partitions: []int{1}}, time.Hour)
+	require.NoError(t, err)
+	members, err := b.Members(ctx)
+	require.NoError(t, err)
+	require.Len(t, members, 1)
+	assert.Equal(t, []int{1}, members[0].Partitions)
+	partition := driver.PartitionOf("c", 2)
+	records, next, err := b.List(ctx, partition, driver.StateScheduled, "", 10)
+	require.NoError(t, err)
+	assert.Empty(t, next)
+	assert.NotEmpty(t, records)
+	due, err := b.CountDue(ctx, partition, []time.Duration{0, 3 * time.Hour})
+	require.NoError(t, err)
+	assert.EqualValues(t, 0, due[0])
+	assert.EqualValues(t, len(records), due[1])
+	for _, p := range []int{-1, 2} { // the queue was replaced by one with fewer partitions
+		_, err = b.Put(ctx, driver.Put{Partition: p, Items: []driver.PutItem{{ID: "a"}}})
+		require.ErrorIs(t, err, driver.ErrInvalid)
+		_, err = b.Get(ctx, p, "a")
+		require.ErrorIs(t, err, driver.ErrInvalid)
+	}
+}
+
+func TestConsumersOfAServedStoreEndWithErrLocked(t *testing.T) {
+	t.Parallel()
+	path := socket(t)
+	serve(t, path, &memory{Store: memstore.New(memstore.Options{})})
+	q, err := durable.Open(t.Context(), connect(t, path), durable.Options{
+		OnError: func(err error) { assert.ErrorIs(t, err, durable.ErrLocked) },
+	})
+	require.NoError(t, err)
+	err = q.Consume(t.Context(), func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{})
+	require.ErrorIs(t, err, durable.ErrLocked)
+	require.ErrorContains(t, err, path)
+	_, err = q.Take(t.Context())
+	require.ErrorIs(t, err, durable.ErrLocked)
+	require.NoError(t, q.Shutdown(t.Context()))
+}
+
+// The next process serves the store while a call waits for it.
+func TestClientConnectsToTheNextProcess(t *testing.T) {
+	t.Parallel()
+	path := socket(t)
+	_, err := Dial(path, "teststore")
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	store := &memory{Store: memstore.New(memstore.Options{})}
+	first := serve(t, path, store)
+	c := connect(t, path)
+	q, err := durable.Open(t.Context(), c, durable.Options{})
+	require.NoError(t, err)
+	first.Close()
+	_, err = os.Stat(path)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = q.Get(ctx, "a")
+	require.ErrorIs(t, err, context.Canceled)
+	next := time.AfterFunc(100*time.Millisecond, func() { serve(t, path, store) })
+	defer next.Stop()
+	for err = driver.ErrUnavailable; errors.Is(err, driver.ErrUnavailable); { // once, if the connection was not closed yet
+		_, err = q.Get(t.Context(), "a")
+	}
+	require.ErrorIs(t, err, durable.ErrNotFound)
+}
+
+// A process is stopped, or hangs: the system accepts the connection for it.
+func TestCallsToAFrozenProcessEnd(t *testing.T) {
+	t.Parallel()
+	path := socket(t)
+	l, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	defer l.Close()
+	c := connect(t, path)
+	c.timeout = 50 * time.Millisecond
+	config := driver.Config{Queue: "default"}
+	_, err = c.Open(t.Context(), config)
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	c.timeout = time.Hour
+	large := &backend{c, config, 1} // a call that does not fit into the buffers of the socket
+	_, err = large.Put(ctx, driver.Put{Items: []driver.PutItem{{ID: "a", Body: make([]byte, 16<<20)}}})
+	var underWay *driver.UnderWayError
+	require.ErrorAs(t, err, &underWay)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NoError(t, c.Close())
+	<-underWay.Done
+	_, err = large.Get(t.Context(), 0, "a")
+	require.ErrorIs(t, err, driver.ErrClosed)
+}
+
+// closing is a store that is being closed: its calls return ErrClosed, and one of them hangs.
+type closing struct{ memory }
+
+func (closing) Open(ctx context.Context, c driver.Config) (driver.Backend, error) {
+	if c.Queue == "hangs" {
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
+	return nil, driver.ErrClosed
+}
+
+func TestClosingProcessReturnsErrUnavailable(t *testing.T) {
+	t.Parallel()
+	path := socket(t)
+	v := serve(t, path, &closing{})
+	c := connect(t, path)
+	_, err := c.Open(t.Context(), driver.Config{Queue: "default"})
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.NotErrorIs(t, err, driver.ErrClosed)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.Open(t.Context(), driver.Config{Queue: "hangs"})
+		ended <- err
+	}()
+	time.Sleep(20 * time.Millisecond)
+	v.Close()
+	require.ErrorIs(t, <-ended, driver.ErrUnavailable)
+}
+
+func TestOtherVersionOfTheProtocolIsNamed(t *testing.T) {
+	t.Parallel()
+	path := socket(t)
+	v := serve(t, path, &memory{Store: memstore.New(memstore.Options{})})
+	_, err := v.answer(t.Context(), &Request{Version: version + 1, Args: driver.Config{}})
+	require.ErrorIs(t, err, driver.ErrVersion)
+	require.ErrorContains(t, err, "version 1 of the protocol, and the caller version 2")
+}
+
+func TestListenReplacesOnlySockets(t *testing.T) {
+	t.Parallel()
+	path := socket(t)
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	require.NoError(t, err)
+	l.SetUnlinkOnClose(false) // as a process that was killed
+	require.NoError(t, l.Close())
+	v, err := Listen(path, 0o640, "teststore", &memory{})
+	require.NoError(t, err)
+	info, err := os.Lstat(path)
+	require.NoError(t, err)
+	assert.Equal(t, 0o640|fs.ModeSocket, info.Mode())
+	v.Close()
+	require.NoError(t, os.WriteFile(path, []byte("notes"), 0o600))
+	_, err = Listen(path, 0o600, "teststore", &memory{})
+	require.ErrorIs(t, err, driver.ErrInvalid)
+	require.ErrorContains(t, err, path)
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, "notes", string(content))
+}

@@ -1,0 +1,217 @@
+package pebblestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/remote"
+)
+
+// The files of a directory that are not those of Pebble: its lock, the name of the process that
+// holds the lock, the socket, and the directories of snapshots.
+const (
+	lockName   = "timingwheel.lock"
+	ownerName  = "timingwheel.owner"
+	socketName = "timingwheel.sock"
+	copyPrefix = "timingwheel.copy-"
+)
+
+// lockTimeout is how long Open waits for the lock of a process that only makes a snapshot or is
+// ending.
+const lockTimeout = 2 * time.Second
+
+// acquire locks the directory. The lock is not that of Pebble, which a failed engine may keep.
+func (s *Store) acquire() (io.Closer, error) {
+	dir := s.dir
+	if s.options.fs == vfs.Default { // which knows by name what this process has locked
+		absolute, err := filepath.Abs(dir)
+		if err == nil {
+			dir, err = filepath.EvalSymlinks(absolute)
+		}
+		if err != nil {
+			return nil, s.openError(err)
+		}
+	}
+	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		lock, err := s.options.fs.Lock(s.options.fs.PathJoin(dir, lockName))
+		switch {
+		case err == nil:
+			s.writeOwner()
+			return lock, nil
+		case errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS):
+			return nil, fmt.Errorf("pebblestore: %w path: %w; it must be a directory that this user may read and write",
+				driver.ErrInvalid, err)
+		case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EIO):
+			return nil, s.openError(err)
+		case time.Since(start) < lockTimeout:
+			continue
+		}
+		owner := "another process"
+		if b, failed := s.read(s.options.fs.PathJoin(s.dir, ownerName)); failed == nil && len(b) > 0 {
+			owner = strings.TrimSpace(string(b))
+		}
+		return nil, fmt.Errorf("pebblestore: %q: %w: %s: %w", s.dir, driver.ErrLocked, owner, err)
+	}
+}
+
+// writeOwner writes which process has locked the directory. Only the text of an error depends on
+// it, so a full disk does no harm.
+func (s *Store) writeOwner() {
+	name := s.options.fs.PathJoin(s.dir, ownerName)
+	f, err := s.options.fs.Create(name, vfs.WriteCategoryUnspecified)
+	if err == nil {
+		_, err = fmt.Fprintf(f, "process %d (%s)\n", os.Getpid(), filepath.Base(os.Args[0]))
+		err = errors.Join(err, f.Close())
+	}
+	if s.options.fs == vfs.Default {
+		err = errors.Join(err, os.Chmod(name, 0o600), os.Chmod(filepath.Join(s.dir, lockName), 0o600))
+	}
+	if err != nil {
+		s.options.Logger.Warn("pebblestore: cannot write the owner of the directory", "error", err)
+	}
+}
+
+// listen serves the store to other processes. The directory protects the socket, so its mode
+// grants what that of the directory does.
+func (s *Store) listen() error {
+	info, err := os.Stat(s.dir)
+	if err != nil {
+		return s.openError(err)
+	}
+	s.server, err = remote.Listen(filepath.Join(s.dir, socketName), info.Mode().Perm()&0o666, "pebblestore", s)
+	return err
+}
+
+// Remote is a store in a directory that another process has open with Options.Socket. It carries
+// what producers and operators need: its queues accept and change messages, and return them and
+// their numbers. Consumers get [driver.ErrLocked]. A Remote is safe for concurrent use.
+//
+// If the other process ends, calls wait five seconds for the next one that opens the directory with
+// Options.Socket, and then return [driver.ErrUnavailable]. They also return ErrUnavailable if the
+// other process does not answer within 30 seconds, for example because it is stopped; a call that
+// changes something may have taken effect then.
+type Remote = remote.Client
+
+// Connect returns the store in the directory dir, which another process has open. It returns
+// [driver.ErrUnavailable] if no process has the directory open with Options.Socket.
+func Connect(dir string) (*Remote, error) {
+	return remote.Dial(filepath.Join(dir, socketName), "pebblestore")
+}
+
+// OpenSnapshot opens a copy of the directory dir for reading. The copy has every call that returned
+// before OpenSnapshot was called. Claimed messages are scheduled in it. Options.Socket is ignored.
+// Calls that change something return [driver.ErrInvalid].
+//
+// The copy is a directory in dir with links to most files, and Close removes it. If a process has
+// dir open with Options.Socket, it makes the copy. If no process has dir open, OpenSnapshot locks
+// it while it makes the copy, which takes milliseconds. Otherwise it returns [driver.ErrLocked]. On
+// a file system that is mounted for reading only, the store is opened in place.
+func OpenSnapshot(ctx context.Context, dir string, options Options) (*Store, error) {
+	s, err := newStore(dir, options)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(dir); err != nil {
+		return nil, fmt.Errorf("pebblestore: %w path: %w; it must be the directory of a store", driver.ErrInvalid, err)
+	}
+	if err := s.inspect(); err != nil {
+		return nil, err
+	}
+	s.reading, s.options.Socket = true, false
+	to := filepath.Join(dir, copyPrefix+strconv.Itoa(os.Getpid())+"-"+strconv.FormatInt(time.Now().UnixNano(), 36))
+	client, err := Connect(dir)
+	if err == nil {
+		err = errors.Join(client.Backup(ctx, to), client.Close())
+	} else {
+		err = s.copyTo(to)
+	}
+	switch {
+	case errors.Is(err, syscall.EROFS):
+		return s.start()
+	case err != nil:
+		return nil, errors.Join(err, os.RemoveAll(to))
+	}
+	s.source, s.dir = s.dir, to
+	if s.lock, err = s.acquire(); err != nil { // so that no other process removes the copy
+		return nil, errors.Join(err, os.RemoveAll(to))
+	}
+	s, err = s.start()
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(to))
+	}
+	return s, nil
+}
+
+// copyTo copies the directory, which no process has open. It links the files that never change.
+func (s *Store) copyTo(to string) error {
+	lock, err := s.acquire()
+	if err != nil {
+		return err
+	}
+	defer lock.Close() //nolint:errcheck // nothing was written under it
+	s.removeCopies()
+	names, err := s.options.fs.List(s.dir)
+	if err == nil {
+		err = os.Mkdir(to, 0o700)
+	}
+	for _, name := range names {
+		if err != nil || strings.HasPrefix(name, "timingwheel.") {
+			continue
+		}
+		from, to := filepath.Join(s.dir, name), filepath.Join(to, name)
+		if strings.HasSuffix(name, ".sst") {
+			err = vfs.LinkOrCopy(s.options.fs, from, to)
+		} else {
+			err = vfs.Copy(s.options.fs, from, to)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("pebblestore: copy %q: %w", s.dir, err)
+	}
+	return nil
+}
+
+// removeCopies removes the copies of processes that were killed. The others are locked.
+func (s *Store) removeCopies() {
+	copies, _ := filepath.Glob(filepath.Join(s.dir, copyPrefix+"*")) // the pattern is valid
+	for _, dir := range copies {
+		info, err := os.Stat(dir)
+		if err != nil || time.Since(info.ModTime()) < time.Minute { // it may not be locked yet
+			continue
+		}
+		if lock, err := s.options.fs.Lock(filepath.Join(dir, lockName)); err == nil {
+			_ = errors.Join(os.RemoveAll(dir), lock.Close()) // the next process tries again
+		}
+	}
+}
+
+// reader is a queue of a snapshot.
+type reader struct{ driver.Backend }
+
+func (reader) errReading() error {
+	return fmt.Errorf("pebblestore: %w call: the store is a snapshot, which cannot be changed", driver.ErrInvalid)
+}
+
+func (r reader) Put(context.Context, driver.Put) ([]driver.Status, error) { return nil, r.errReading() }
+
+func (r reader) Apply(context.Context, driver.Batch) ([]driver.Outcome, error) {
+	return nil, r.errReading()
+}
+
+func (r reader) Claim(context.Context, driver.Claim) (driver.Claimed, error) {
+	return driver.Claimed{}, r.errReading()
+}
+
+func (r reader) Pause(context.Context, driver.Pause) error { return r.errReading() }
