@@ -5,7 +5,7 @@ go 1.25.0
 replace (
 	github.com/timingwheel-go/timingwheel => ../../
 	github.com/timingwheel-go/timingwheel/durable => ../
-	github.com/timingwheel-go/timingwheel/durable/boltstore => ../boltstore
+	github.com/timingwheel-go/timingwheel/durable/pebblestore => ../pebblestore
 	github.com/timingwheel-go/timingwheel/durable/durableotel => ../durableotel
 	github.com/timingwheel-go/timingwheel/durable/durableprometheus => ../durableprometheus
 	github.com/timingwheel-go/timingwheel/durable/internal/redistest => ../internal/redistest
@@ -18,7 +18,7 @@ require (
 	github.com/redis/go-redis/v9 v9.22.0
 	github.com/stretchr/testify v1.12.1
 	github.com/timingwheel-go/timingwheel/durable v0.0.0
-	github.com/timingwheel-go/timingwheel/durable/boltstore v0.0.0
+	github.com/timingwheel-go/timingwheel/durable/pebblestore v0.0.0
 	github.com/timingwheel-go/timingwheel/durable/durableotel v0.0.0
 	github.com/timingwheel-go/timingwheel/durable/durableprometheus v0.0.0
 	github.com/timingwheel-go/timingwheel/durable/internal/redistest v0.0.0

@@ -31,9 +31,9 @@ func TestCancelledMessageNeverRuns(t *testing.T) {
 		// cancelled.
 		raceAgainstFire(t, target{Redis: redistest.Start(t, redistest.Options{}).Addr(), ReadTimeout: time.Minute})
 	})
-	t.Run("file", func(t *testing.T) {
+	t.Run("directory", func(t *testing.T) {
 		t.Parallel()
-		raceAgainstFire(t, target{File: filepath.Join(t.TempDir(), "queue.db")})
+		raceAgainstFire(t, target{Dir: filepath.Join(t.TempDir(), "queue")})
 	})
 }
 

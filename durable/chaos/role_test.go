@@ -20,7 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/timingwheel-go/timingwheel/durable"
-	"github.com/timingwheel-go/timingwheel/durable/boltstore"
+	"github.com/timingwheel-go/timingwheel/durable/pebblestore"
 	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
@@ -63,7 +63,7 @@ type target struct {
 	Sentinel []string // addresses of sentinels
 	Master   string   // the name of the master
 	Cluster  []string // addresses of nodes
-	File     string   // path of a file
+	Dir      string   // path of a directory
 
 	Queue       string        // its name; empty: "chaos"
 	Reload      time.Duration // how often a client of a cluster reloads slots; 0: its default
@@ -74,8 +74,8 @@ func (tg target) open() (durable.Store, error) {
 	var client redis.UniversalClient
 	timeout := cmp.Or(tg.ReadTimeout, 2*time.Second)
 	switch {
-	case tg.File != "":
-		return boltstore.Open(tg.File, boltstore.Options{LockTimeout: 10 * time.Second})
+	case tg.Dir != "":
+		return pebblestore.Open(tg.Dir, pebblestore.Options{Logger: slog.New(slog.DiscardHandler)})
 	case tg.Redis != "":
 		client = redis.NewClient(&redis.Options{Addr: tg.Redis, ReadTimeout: timeout})
 	case tg.Sentinel != nil:

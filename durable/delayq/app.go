@@ -24,10 +24,9 @@ type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	screen         screen // of stdout
-	open           func(url string) (durable.Store, func() error, error)
-	openSafe       func(url string) (durable.Store, func() error, error) // rejects servers that may lose messages
-	noticeDelay    time.Duration                                         // from Ctrl-C until the user is told what delays the end
-	commandGrace   time.Duration                                         // see defaultGrace
+	open           func(url string, use storeurl.Use) (durable.Store, func() error, error)
+	noticeDelay    time.Duration // from Ctrl-C until the user is told what delays the end
+	commandGrace   time.Duration // see defaultGrace
 	children       children
 	faults         errorPrinter
 
@@ -52,7 +51,7 @@ const (
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 	a := &app{
 		stdin: stdin, stdout: &lockedWriter{w: stdout}, stderr: &lockedWriter{w: stderr},
-		screen: screenOf(stdout), open: storeurl.Open, openSafe: storeurl.OpenSafe, noticeDelay: time.Second, commandGrace: defaultGrace,
+		screen: screenOf(stdout), open: storeurl.Open, noticeDelay: time.Second, commandGrace: defaultGrace,
 	}
 	a.faults.w = a.stderr
 	return a
@@ -86,7 +85,7 @@ func (a *app) run(ctx context.Context, args []string) error {
 func (a *app) globals() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{
-			Name: "store", Usage: "use the store with this `URL`", Value: "file:delayq.db",
+			Name: "store", Usage: "use the store with this `URL`", Value: "dir:delayq.d",
 			Destination: &a.store, Sources: cli.EnvVars("DELAYQ_STORE"),
 		},
 		&cli.StringFlag{
@@ -104,7 +103,7 @@ func (a *app) commands() []*cli.Command {
 		a.enqueueCommand(), a.takeCommand(), a.consumeCommand(), a.watchCommand(), a.inspectCommand(), a.listCommand(),
 		a.cancelCommand(), a.rescheduleCommand(), a.deadCommand(),
 		a.consumersCommand(), a.pauseCommand(), a.resumeCommand(), a.healthCommand(),
-		a.auditCommand(), a.backupCommand(), a.compactCommand(),
+		a.auditCommand(), a.backupCommand(),
 	}
 }
 
@@ -144,33 +143,34 @@ const closeTime = 10 * time.Second
 
 // with opens the queue, which must exist, calls f and closes the queue. Closing releases messages
 // that were claimed and have not begun.
-func (a *app) with(ctx context.Context, f func(s *session) error) error {
+func (a *app) with(ctx context.Context, use storeurl.Use, f func(s *session) error) error {
 	if err := a.mustExist(); err != nil {
 		return err
 	}
-	return a.use(ctx, true, f)
+	return a.use(ctx, use, true, f)
 }
 
 // withNewQueue is like with, but creates the queue if there is none. It is for commands that wait
 // for messages.
-func (a *app) withNewQueue(ctx context.Context, f func(s *session) error) error {
+func (a *app) withNewQueue(ctx context.Context, use storeurl.Use, f func(s *session) error) error {
 	if err := a.mustExist(); err != nil {
 		return err
 	}
-	return a.use(ctx, false, f)
+	return a.use(ctx, use, false, f)
 }
 
-// withNewStore is like with, but creates the queue, and the file of the store, if there is none.
+// withNewStore is like with, but creates the queue, and the directory of the store, if there is
+// none.
 func (a *app) withNewStore(ctx context.Context, f func(s *session) error) error {
-	return a.use(ctx, false, f)
+	return a.use(ctx, storeurl.Use{}, false, f)
 }
 
-func (a *app) use(ctx context.Context, existing bool, f func(s *session) error) (err error) {
+func (a *app) use(ctx context.Context, use storeurl.Use, existing bool, f func(s *session) error) (err error) {
 	if err := a.check(); err != nil {
 		return err
 	}
 	defer a.reportWaiting(ctx)()
-	store, closeStore, err := a.open(a.store)
+	store, closeStore, err := a.open(a.store, use)
 	if err != nil {
 		return withRemedy(err)
 	}
@@ -232,15 +232,15 @@ func (a *app) reportWaiting(ctx context.Context) (end func()) {
 	}
 }
 
-// mustExist returns an error if the store is a file that does not exist. Opening the store would
-// create an empty file, and a wrong path would look like an empty queue.
+// mustExist returns an error if the store is a directory that does not exist. Opening the store
+// would create it, and a wrong path would look like an empty queue.
 func (a *app) mustExist() error {
 	path, ok := storeurl.Path(a.store)
 	if !ok {
 		return nil
 	}
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("store %q: there is no such file; only delayq enqueue creates one: %w", a.store, err)
+		return fmt.Errorf("store %q: there is no such directory; only delayq enqueue creates one: %w", a.store, err)
 	}
 	return nil
 }
@@ -250,8 +250,8 @@ func withRemedy(err error) error {
 	hint := ""
 	switch {
 	case errors.Is(err, durable.ErrLocked):
-		hint = "another process has the file open without a socket. End that process, open the file there with " +
-			"boltstore.Options.Socket, or keep the queue on Redis, which many processes can share"
+		hint = "only the process that has a directory open can consume. Others can do everything else if it was opened " +
+			"with pebblestore.Options.Socket. Many processes can share a queue on Redis"
 	case errors.Is(err, durable.ErrPartitions):
 		hint = "leave out -partitions to accept the number of the queue"
 	case errors.Is(err, durable.ErrNoQueue):

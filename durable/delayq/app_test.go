@@ -18,8 +18,9 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/timingwheel-go/timingwheel/durable"
-	"github.com/timingwheel-go/timingwheel/durable/boltstore"
+	"github.com/timingwheel-go/timingwheel/durable/delayq/internal/storeurl"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
+	"github.com/timingwheel-go/timingwheel/durable/pebblestore"
 )
 
 // tester runs the program on a store.
@@ -28,10 +29,10 @@ type tester struct {
 	store string
 }
 
-// onFile returns a tester on a file that does not exist yet.
-func onFile(t *testing.T) tester {
+// onDirectory returns a tester on a directory that does not exist yet.
+func onDirectory(t *testing.T) tester {
 	t.Parallel()
-	return tester{t, "file:" + filepath.Join(t.TempDir(), "q.db")}
+	return tester{t, "dir:" + filepath.Join(t.TempDir(), "q")}
 }
 
 type result struct {
@@ -100,7 +101,7 @@ func TestHelpNamesAllOptionsAndCommands(t *testing.T) {
 			assert.Contains(t, help, "-"+f.Names()[0]+" ", path)
 		}
 		for _, sub := range c.Commands {
-			assert.Contains(t, help, "\n   "+sub.Name+" ", path)
+			assert.Contains(t, help, "\n   "+strings.Join(sub.Names(), ", ")+" ", path)
 			check(sub, append(path, sub.Name))
 		}
 		if len(path) == 1 {
@@ -161,8 +162,7 @@ var errNoStore = io.ErrNoProgress
 // withoutStore runs the program with stores that cannot be opened.
 func withoutStore(t *testing.T, args ...string) error {
 	a := newApp(strings.NewReader(""), io.Discard, io.Discard)
-	a.open = func(string) (durable.Store, func() error, error) { return nil, nil, errNoStore }
-	a.openSafe = a.open
+	a.open = func(string, storeurl.Use) (durable.Store, func() error, error) { return nil, nil, errNoStore }
 	err := a.run(t.Context(), append([]string{"delayq", "-store", "memory:"}, args...))
 	return err
 }
@@ -252,29 +252,29 @@ func TestInvalidValuesAreNamed(t *testing.T) {
 	assert.NotContains(t, err.Error(), "hush")
 }
 
-func TestOnlyEnqueueCreatesAFile(t *testing.T) {
-	d := onFile(t)
+func TestOnlyEnqueueCreatesADirectory(t *testing.T) {
+	d := onDirectory(t)
 	for _, args := range [][]string{
 		{"list"}, {"take"}, {"consume", "-exec", "true"}, {"watch"}, {"inspect", "a"}, {"cancel", "a"}, {"reschedule", "a", "-delay", "1s"},
 		{"dead", "list"}, {"dead", "replay", "-all"}, {"dead", "purge", "a"}, {"audit"},
 	} {
-		require.ErrorIs(t, d.fails(args, "no such file", "enqueue"), os.ErrNotExist)
+		require.ErrorIs(t, d.fails(args, "no such directory", "enqueue"), os.ErrNotExist)
 	}
-	assert.NoFileExists(t, strings.TrimPrefix(d.store, "file:"))
+	assert.NoDirExists(t, strings.TrimPrefix(d.store, "dir:"))
 }
 
-func TestErrorOfALockedFileNamesTheRemedies(t *testing.T) {
-	d := onFile(t)
+func TestErrorOfALockedDirectoryNamesTheRemedies(t *testing.T) {
+	d := onDirectory(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
-	store, err := boltstore.Open(strings.TrimPrefix(d.store, "file:"), boltstore.Options{})
+	store, err := pebblestore.Open(strings.TrimPrefix(d.store, "dir:"), pebblestore.Options{})
 	require.NoError(t, err)
-	require.ErrorIs(t, d.fails([]string{"list"}, "boltstore.Options.Socket", "Redis"), durable.ErrLocked)
+	require.ErrorIs(t, d.fails([]string{"list"}, "pebblestore.Options.Socket", "Redis"), durable.ErrLocked)
 	require.NoError(t, store.Close())
 	d.ok("list")
 }
 
 func TestOtherNumberOfPartitionsIsRejected(t *testing.T) {
-	d := onFile(t)
+	d := onDirectory(t)
 	d.ok("-partitions", "3", "enqueue", "-body", "x")
 	require.ErrorIs(t, d.fails([]string{"-partitions", "4", "list"}, "Leave out -partitions", "3", "4"), durable.ErrPartitions)
 	d.ok("-partitions", "3", "list")
@@ -283,7 +283,7 @@ func TestOtherNumberOfPartitionsIsRejected(t *testing.T) {
 }
 
 func TestStoreAndQueueComeFromTheEnvironment(t *testing.T) {
-	d := tester{t, "file:" + filepath.Join(t.TempDir(), "q.db")}
+	d := tester{t, "dir:" + filepath.Join(t.TempDir(), "q")}
 	t.Setenv("DELAYQ_STORE", d.store)
 	t.Setenv("DELAYQ_QUEUE", "other")
 	require.NoError(t, run(t.Context(), []string{"delayq", "enqueue", "-id", "a", "-body", "x"}, nil, io.Discard, io.Discard))
@@ -292,7 +292,7 @@ func TestStoreAndQueueComeFromTheEnvironment(t *testing.T) {
 }
 
 func TestMisspelledQueueIsNotCreated(t *testing.T) {
-	d := onFile(t)
+	d := onDirectory(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
 	for _, command := range [][]string{
 		{"pause"}, {"resume"}, {"health"}, {"consumers"}, {"list"}, {"audit"}, {"cancel", "a"}, {"cancel", "-header", "k=v"},
@@ -307,7 +307,9 @@ func TestMisspelledQueueIsNotCreated(t *testing.T) {
 // onMemory runs the program on a memory store and leaves the store open.
 func onMemory(ctx context.Context, store *memstore.Store, stdout, stderr io.Writer, args ...string) error {
 	a := newApp(strings.NewReader(""), stdout, stderr)
-	a.open = func(string) (durable.Store, func() error, error) { return store, func() error { return nil }, nil }
+	a.open = func(string, storeurl.Use) (durable.Store, func() error, error) {
+		return store, func() error { return nil }, nil
+	}
 	return a.run(ctx, append([]string{"delayq", "-store", "memory:"}, args...))
 }
 
@@ -331,7 +333,7 @@ func TestWaitForTheStoreIsReported(t *testing.T) {
 		return len(p), nil
 	})))
 	a.noticeDelay = time.Millisecond
-	a.open = func(string) (durable.Store, func() error, error) {
+	a.open = func(string, storeurl.Use) (durable.Store, func() error, error) {
 		return memstore.New(memstore.Options{}), func() error {
 			select {
 			case <-noticed:

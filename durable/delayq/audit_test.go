@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/delayq/internal/storeurl"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
@@ -37,7 +38,9 @@ func TestAuditFailsIfFaultsAreLeft(t *testing.T) {
 	audit := func(store durable.Store, args ...string) (string, error) {
 		var out bytes.Buffer
 		a := newApp(nil, &out, io.Discard)
-		a.open = func(string) (durable.Store, func() error, error) { return store, func() error { return nil }, nil }
+		a.open = func(string, storeurl.Use) (durable.Store, func() error, error) {
+			return store, func() error { return nil }, nil
+		}
 		err := a.run(t.Context(), append([]string{"delayq", "-store", "memory:", "-partitions", "2", "audit"}, args...))
 		return out.String(), err
 	}

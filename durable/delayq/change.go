@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/delayq/internal/storeurl"
 )
 
 func (a *app) cancelCommand() *cli.Command {
@@ -22,12 +23,12 @@ func (a *app) cancelCommand() *cli.Command {
 				if err := arguments(cmd, 0, 0, "the command takes ids or -header, not both"); err != nil {
 					return err
 				}
-				return a.with(ctx, func(s *session) error { return a.cancelMatching(ctx, s, headers) })
+				return a.with(ctx, storeurl.Use{}, func(s *session) error { return a.cancelMatching(ctx, s, headers) })
 			}
 			if err := arguments(cmd, 1, math.MaxInt, "the command takes ids of messages, or -header"); err != nil {
 				return err
 			}
-			return a.with(ctx, func(s *session) error {
+			return a.with(ctx, storeurl.Use{}, func(s *session) error {
 				return a.changeAll(cmd.Args().Slice(), "cancelled", func(id string) (string, bool, error) {
 					result, err := s.Cancel(ctx, id)
 					return resultName(result), result == durable.Cancelled, err
@@ -61,7 +62,7 @@ func (a *app) rescheduleCommand() *cli.Command {
 			if err := d.check(cmd, true); err != nil {
 				return err
 			}
-			return a.with(ctx, func(s *session) error {
+			return a.with(ctx, storeurl.Use{}, func(s *session) error {
 				return a.changeAll(cmd.Args().Slice(), "rescheduled", func(id string) (string, bool, error) {
 					result, err := reschedule(ctx, s, id, d)
 					if result == durable.Rescheduled && !a.json {

@@ -23,7 +23,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/delayq/internal/storeurl"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
+	"github.com/timingwheel-go/timingwheel/durable/pebblestore"
 )
 
 // outputTrigger is a writer that calls end, perhaps more than once, after some lines and words were
@@ -68,7 +70,7 @@ func (d tester) interruptAfter(lines int, onStderr bool, args ...string) result 
 }
 
 func TestConsumeRunsTheCommandForEachDueMessage(t *testing.T) {
-	d := onFile(t)
+	d := onDirectory(t)
 	d.ok("enqueue", "-id", "a", "-n", "10", "-body", "hello")
 	d.ok("enqueue", "-id", "later", "-body", "x", "-delay", "1h")
 	r := d.interruptAfter(10, false, "consume", "-exec", `printf '%s %s %s\n' "$(cat)" "$DELAYQ_ID" "$DELAYQ_ATTEMPTS"`, "-concurrency", "4")
@@ -114,7 +116,7 @@ func commandUntilNotice(t *testing.T) (line string, stderr *outputTrigger) {
 }
 
 func TestCtrlCLetsCommandsEndAndReleasesTheRest(t *testing.T) {
-	d := onFile(t)
+	d := onDirectory(t)
 	d.ok("enqueue", "-id", "a", "-n", "50", "-body", "x")
 	done := filepath.Join(t.TempDir(), "done")
 	wait, stderr := commandUntilNotice(t)
@@ -136,7 +138,7 @@ func TestCtrlCLetsCommandsEndAndReleasesTheRest(t *testing.T) {
 }
 
 func TestFailedCommandIsAFailedAttempt(t *testing.T) {
-	d := onFile(t)
+	d := onDirectory(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
 	d.ok("enqueue", "-id", "last", "-body", "x", "-max-attempts", "1")
 	r := d.interruptAfter(4, true, "consume", "-exec", `echo "$DELAYQ_ID: out of order" >&2; exit 3`)
@@ -151,7 +153,7 @@ func TestFailedCommandIsAFailedAttempt(t *testing.T) {
 }
 
 func TestMissingCommandEndsConsume(t *testing.T) {
-	d := onFile(t)
+	d := onDirectory(t)
 	d.ok("enqueue", "-id", "a", "-n", "30", "-body", "x")
 	err := d.fails([]string{"consume", "-exec", "no-such-command-anywhere"}, "cannot be run", "no-such-command-anywhere", "127")
 	require.ErrorIs(t, err, errNoCommand)
@@ -161,7 +163,7 @@ func TestMissingCommandEndsConsume(t *testing.T) {
 }
 
 func TestUnprintableOutputEndsConsume(t *testing.T) {
-	d := onFile(t)
+	d := onDirectory(t)
 	d.ok("enqueue", "-id", "a", "-n", "30", "-body", "x")
 	broken := errors.New("broken pipe")
 	err := run(t.Context(), []string{"delayq", "-store", d.store, "consume", "-exec", "cat"}, nil, failing{broken}, io.Discard)
@@ -172,7 +174,7 @@ func TestUnprintableOutputEndsConsume(t *testing.T) {
 }
 
 func TestBrokenPipeReleasesTheMessage(t *testing.T) {
-	d := onFile(t)
+	d := onDirectory(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
@@ -250,19 +252,20 @@ func (d tester) startAndWait(lines int, stderr io.Writer, args ...string) *exec.
 	return cmd
 }
 
-// afterCrash returns a tester on a copy of the file, as a crash of the process that uses it would
-// leave it.
+// afterCrash returns a tester on a copy of the directory, as a crash of the process that uses it
+// would leave it.
 func (d tester) afterCrash() tester {
 	d.t.Helper()
-	content, err := os.ReadFile(strings.TrimPrefix(d.store, "file:"))
+	r, err := pebblestore.Connect(strings.TrimPrefix(d.store, "dir:"))
 	require.NoError(d.t, err)
-	path := filepath.Join(d.t.TempDir(), "crashed.db")
-	require.NoError(d.t, os.WriteFile(path, content, 0o600))
-	return tester{d.t, "file:" + path}
+	defer r.Close()
+	dir := filepath.Join(d.t.TempDir(), "crashed")
+	require.NoError(d.t, r.Backup(d.t.Context(), dir))
+	return tester{d.t, "dir:" + dir}
 }
 
 func TestFirstCtrlCWaitsForCommandsAndSecondEndsThem(t *testing.T) {
-	d := onFile(t)
+	d := onDirectory(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
 	noticed, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -292,7 +295,7 @@ func TestFirstCtrlCWaitsForCommandsAndSecondEndsThem(t *testing.T) {
 }
 
 func TestExitCodeIs0AfterSIGTERMAnd1AfterAnError(t *testing.T) {
-	d := onFile(t)
+	d := onDirectory(t)
 	d.ok("enqueue", "-body", "x", "-delay", "1h")
 	cmd := d.startAndWait(2, nil, "watch", "-interval", "20ms")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
@@ -305,7 +308,7 @@ func TestExitCodeIs0AfterSIGTERMAnd1AfterAnError(t *testing.T) {
 
 // Writes to stderr fail, as on a full disk. The commands still succeed.
 func TestUnprintableErrorsDoNotFailCommands(t *testing.T) {
-	d := onFile(t)
+	d := onDirectory(t)
 	d.ok("enqueue", "-id", "a", "-n", "3", "-body", "x", "-max-attempts", "1")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -323,7 +326,7 @@ func TestHangupLetsCommandsEnd(t *testing.T) {
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGHUP) // a child inherits an ignored signal, as under nohup, but not a caught one
 	defer signal.Stop(caught)
-	d := onFile(t)
+	d := onDirectory(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
 	cmd := d.startAndWait(1, nil, "consume", "-exec", "echo begun; sleep 0.5")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
@@ -343,7 +346,9 @@ func TestRunningCommandsAreReportedBeforeTheStore(t *testing.T) {
 	wait, stderr := commandUntilNotice(t)
 	a := newApp(nil, out, io.MultiWriter(out, stderr))
 	a.noticeDelay = time.Millisecond
-	a.open = func(string) (durable.Store, func() error, error) { return store, func() error { return nil }, nil }
+	a.open = func(string, storeurl.Use) (durable.Store, func() error, error) {
+		return store, func() error { return nil }, nil
+	}
 	require.NoError(t, a.run(ctx, []string{"delayq", "-store", "memory:", "consume", "-exec", "echo begun; " + wait + "; sleep 0.05; echo ended"}))
 	before, _, ok := strings.Cut(out.buf.String(), "ended\n")
 	require.True(t, ok)

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/delayq/internal/storeurl"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 	"github.com/timingwheel-go/timingwheel/internal/testscale"
@@ -25,7 +26,7 @@ import (
 
 // A command holds a pipe open, so the pipe is closed when the command ends.
 func TestSecondCtrlCEndsTheCommands(t *testing.T) {
-	d := onFile(t)
+	d := onDirectory(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
@@ -52,7 +53,7 @@ func TestSecondCtrlCEndsTheCommands(t *testing.T) {
 }
 
 func TestCommandThatLeavesAProcessSucceeds(t *testing.T) {
-	d := onFile(t)
+	d := onDirectory(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
 	pid := filepath.Join(t.TempDir(), "pid")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -70,7 +71,7 @@ func TestCommandThatLeavesAProcessSucceeds(t *testing.T) {
 }
 
 func TestCommandThatIsNotExecutableEndsConsume(t *testing.T) {
-	d := onFile(t)
+	d := onDirectory(t)
 	d.ok("enqueue", "-id", "a", "-n", "3", "-body", "x")
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
@@ -79,7 +80,7 @@ func TestCommandThatIsNotExecutableEndsConsume(t *testing.T) {
 
 // A command is not found after it has succeeded once.
 func TestCommandNotFoundAfterASuccessIsAFailedAttempt(t *testing.T) {
-	d := onFile(t)
+	d := onDirectory(t)
 	for i, id := range []string{"a", "b", "c"} {
 		at := time.Now().Add(time.Duration(i-10) * time.Minute).Format(time.RFC3339)
 		d.ok("-partitions", "1", "enqueue", "-id", id, "-body", "x", "-at", at)
@@ -146,7 +147,7 @@ func TestLargeBodiesAreEnqueuedInSmallBatches(t *testing.T) {
 		return len(p), nil
 	})
 	a := newApp(strings.NewReader(strings.Repeat("x", 4<<20)), stdout, io.Discard)
-	a.open = func(string) (durable.Store, func() error, error) {
+	a.open = func(string, storeurl.Use) (durable.Store, func() error, error) {
 		return discarding{memstore.New(memstore.Options{})}, func() error { return nil }, nil
 	}
 	require.NoError(t, a.run(t.Context(), []string{"delayq", "-store", "memory:", "enqueue", "-n", "20"}))
@@ -210,7 +211,7 @@ func TestWatchContinuesAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	var stdout, stderr bytes.Buffer
 	a := newApp(nil, &stdout, &stderr)
-	a.open = func(string) (durable.Store, func() error, error) {
+	a.open = func(string, storeurl.Use) (durable.Store, func() error, error) {
 		return unreachable{memstore.New(memstore.Options{})}, func() error { return nil }, nil
 	}
 	args := []string{"delayq", "-store", "memory:", "-partitions", "1", "watch", "-n", "3", "-interval", "10ms"}

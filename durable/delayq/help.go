@@ -3,11 +3,11 @@ package main
 // The help texts of the commands: what a command does, what happens to messages, and examples.
 
 const rootHelp = `A delay queue holds messages until they are due and delivers each at least
-once. A queue in a file or on Redis survives a crash.
+once. A queue in a directory or on Redis survives a crash.
 
 The store is one of these URLs (-store, or the environment variable DELAYQ_STORE):
-   file:delayq.db                                      a file; if another process has it open, delayq uses the
-                                                       socket of that process (boltstore.Options.Socket)
+   dir:delayq.d                                        a directory; one process consumes, and others do everything
+                                                       else through its socket (pebblestore.Options.Socket)
    redis://user:password@localhost:6379/0              a Redis server; any number of processes
    redis-cluster://host:7000,host:7001                 a Redis Cluster
    redis-sentinel://host:26379,host:26380/mymaster     a Redis master behind Sentinel
@@ -172,21 +172,19 @@ Examples:
 const auditHelp = `Looks for messages in no set, which no consumer would find, for members of
 sets without a message, and for wrong sums. A deleted key leaves such faults. With -repair the
 messages are scheduled again, the members are removed, and the sums are corrected. The command
-fails if faults are left. The queue may be in use.
+fails if faults are left. The queue may be in use: of a directory, the command reads a copy. An error
+names the file that is damaged.
 
 Examples:
    delayq audit
    delayq audit -repair`
 
-const backupHelp = `Writes a consistent copy of a file store to a new file. If another process
-has the file open with a socket, that process makes the copy. An incomplete copy is removed. To
-restore a copy, end all processes that use the store and replace its file by the copy.
+const backupHelp = `Writes a consistent copy of a directory to a new tar file, or to stdout for
+the name -. If another process has the directory open with a socket, that process makes the copy. A
+backup ends after an hour. An incomplete file is removed. To restore a backup, extract it into a new
+directory, end all processes that use the store, and replace its directory.
 
 Examples:
-   delayq -store file:queue.db backup queue-2030-01-31.db`
-
-const compactHelp = `Copies the file of a store to a new file without free pages. The store must
-not be in use. A file reuses its free pages, and never shrinks by itself.
-
-Examples:
-   delayq -store file:queue.db compact small.db && mv small.db queue.db`
+   delayq -store dir:queue backup queue-2030-01-31.tar
+   delayq -store dir:queue backup - | gzip > queue.tar.gz
+   mkdir restored && tar -xf queue-2030-01-31.tar -C restored`

@@ -15,13 +15,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
-	"github.com/timingwheel-go/timingwheel/durable/boltstore"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
+	"github.com/timingwheel-go/timingwheel/durable/pebblestore"
 )
 
 func TestBodyComesFromTheOptionOrStdin(t *testing.T) {
-	d := onFile(t)
+	d := onDirectory(t)
 	assert.Equal(t, "a\n", d.ok("enqueue", "-id", "a", "-body", "from the option"))
 	r := d.runIn("from\nstdin\n", "enqueue", "-id", "b")
 	require.NoError(t, r.err)
@@ -49,7 +49,7 @@ func (f failing) Read([]byte) (int, error)  { return 0, f.err }
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
 func TestEnqueueNumbersItsIDs(t *testing.T) {
-	d := onFile(t)
+	d := onDirectory(t)
 	assert.Equal(t, "a-1\na-2\na-3\n", d.ok("enqueue", "-id", "a", "-n", "3", "-body", "x"))
 	ids := strings.Fields(d.ok("enqueue", "-n", "5000", "-body", "x"))
 	assert.Len(t, ids, 5000)
@@ -60,7 +60,7 @@ func TestEnqueueNumbersItsIDs(t *testing.T) {
 }
 
 func TestDuplicatesAreRejectedAndCounted(t *testing.T) {
-	d := onFile(t)
+	d := onDirectory(t)
 	d.ok("enqueue", "-id", "a", "-body", "first")
 	require.ErrorIs(t, d.fails([]string{"enqueue", "-id", "a", "-body", "second"}, `"a"`), durable.ErrDuplicate)
 	assert.Equal(t, "first", *d.message("a").Body)
@@ -74,7 +74,7 @@ func TestDuplicatesAreRejectedAndCounted(t *testing.T) {
 }
 
 func TestDelaysAndTimesBecomeDueTimes(t *testing.T) {
-	d := onFile(t)
+	d := onDirectory(t)
 	before := time.Now()
 	d.ok("enqueue", "-id", "days", "-body", "x", "-delay", "7d", "-max-attempts", "3")
 	d.ok("enqueue", "-id", "past", "-body", "x", "-at", "2001-01-01T00:00:00Z")
@@ -122,7 +122,7 @@ func TestTakeKeepsByDefault(t *testing.T) {
 }
 
 func TestTakeAckRemovesMessages(t *testing.T) {
-	d := onFile(t)
+	d := onDirectory(t)
 	d.ok("enqueue", "-id", "a", "-n", "20", "-body", "line\n")
 	d.ok("enqueue", "-id", "later", "-body", "x", "-delay", "1h")
 	assert.Equal(t, strings.Repeat("line\n", 20), d.ok("take", "-n", "20", "-ack", "-wait", "1m"))
@@ -149,7 +149,7 @@ func TestTakeNackCountsAnAttempt(t *testing.T) {
 }
 
 func TestUnprintableMessageIsNotLost(t *testing.T) {
-	d := onFile(t)
+	d := onDirectory(t)
 	d.ok("enqueue", "-id", "a", "-body", "precious")
 	broken := errors.New("broken pipe")
 	err := run(t.Context(), []string{"delayq", "-store", d.store, "take", "-ack", "-wait", "1m"}, nil, failing{broken}, io.Discard)
@@ -162,7 +162,7 @@ func TestUnprintableMessageIsNotLost(t *testing.T) {
 }
 
 func TestInspectPrintsNoControlCharacters(t *testing.T) {
-	d := onFile(t)
+	d := onDirectory(t)
 	d.ok("enqueue", "-id", "a", "-body", "red\x1b[31m", "-delay", "90m")
 	out := d.ok("inspect", "a")
 	for _, w := range []string{"scheduled", "0 failed of 25", `red\x1b[31m`, "8 bytes", "(in 1h"} {
@@ -173,7 +173,7 @@ func TestInspectPrintsNoControlCharacters(t *testing.T) {
 }
 
 func TestListIsLimitedAndSaysSo(t *testing.T) {
-	d := onFile(t)
+	d := onDirectory(t)
 	d.ok("enqueue", "-id", "a", "-n", "12", "-body", strings.Repeat("long ", 20), "-delay", "1h")
 	r := d.runIn("", "list", "-n", "10")
 	require.NoError(t, r.err)
@@ -189,7 +189,7 @@ func TestListIsLimitedAndSaysSo(t *testing.T) {
 }
 
 func TestCancelPrintsTheResultOfEachID(t *testing.T) {
-	d := onFile(t)
+	d := onDirectory(t)
 	d.ok("enqueue", "-id", "a", "-n", "2", "-body", "x")
 	d.ok("enqueue", "-id", "-dash", "-body", "x")
 	assert.Equal(t, "a-1: cancelled\n-dash: cancelled\n", d.ok("cancel", "a-1", "--", "-dash"))
@@ -200,7 +200,7 @@ func TestCancelPrintsTheResultOfEachID(t *testing.T) {
 }
 
 func TestRescheduleAcceptsADelayOrATime(t *testing.T) {
-	d := onFile(t)
+	d := onDirectory(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
 	assert.Equal(t, "a: due in 1h0m0s\n", d.ok("reschedule", "a", "-delay", "1h"))
 	assert.WithinDuration(t, time.Now().Add(time.Hour), d.message("a").Due, 10*time.Minute)
@@ -212,7 +212,7 @@ func TestRescheduleAcceptsADelayOrATime(t *testing.T) {
 }
 
 func TestDeadLettersAreListedReplayedAndPurged(t *testing.T) {
-	d := onFile(t)
+	d := onDirectory(t)
 	d.ok("enqueue", "-id", "a", "-n", "4", "-body", "x", "-max-attempts", "1")
 	d.ok("take", "-n", "4", "-nack", "-wait", "1m")
 	assert.Equal(t, 4, strings.Count(d.ok("dead", "list"), "dead"))
@@ -232,7 +232,7 @@ func TestDeadLettersAreListedReplayedAndPurged(t *testing.T) {
 }
 
 func TestCancelByHeadersNeedsAllOfThem(t *testing.T) {
-	d := onFile(t)
+	d := onDirectory(t)
 	d.ok("enqueue", "-id", "a", "-n", "300", "-body", "x", "-delay", "1h", "-header", "customer=7", "-header", "kind=a=b, c")
 	d.ok("enqueue", "-id", "b", "-body", "x", "-delay", "1h", "-header", "customer=7")
 	d.ok("enqueue", "-id", "c", "-body", "x", "-delay", "1h", "-header", "customer=8")
@@ -334,9 +334,9 @@ func TestTimesBeyondJSONAreCut(t *testing.T) {
 
 // A queue keeps dead letters for longer than by default.
 func TestTakeDropsNoDeadLetters(t *testing.T) {
-	d := onFile(t)
+	d := onDirectory(t)
 	clock := func() time.Time { return time.Now().Add(-60 * day) }
-	store, err := boltstore.Open(strings.TrimPrefix(d.store, "file:"), boltstore.Options{Now: clock})
+	store, err := pebblestore.Open(strings.TrimPrefix(d.store, "dir:"), pebblestore.Options{Now: clock})
 	require.NoError(t, err)
 	q, err := durable.Open(t.Context(), store, durable.Options{Partitions: 1, DeadAge: 365 * day})
 	require.NoError(t, err)
@@ -380,7 +380,7 @@ func TestTakeExtendsLeases(t *testing.T) {
 // The options are invalid, so the body must not be read.
 func TestInvalidOptionsAreRejectedBeforeTheBodyIsRead(t *testing.T) {
 	t.Parallel()
-	for _, options := range [][]string{{"-store", "redis://host:0"}, {"-store", "nonsense"}, {"-store", "file:"}, {"-queue", "a b"}} {
+	for _, options := range [][]string{{"-store", "redis://host:0"}, {"-store", "nonsense"}, {"-store", "dir:"}, {"-queue", "a b"}} {
 		stdin := readerFunc(func([]byte) (int, error) {
 			assert.Fail(t, "the body is read", options)
 			return 0, io.EOF
@@ -395,7 +395,7 @@ type readerFunc func(p []byte) (int, error)
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 func TestIDsArePrintedAsGiven(t *testing.T) {
-	d := onFile(t)
+	d := onDirectory(t)
 	const id = `C:\new "é"`
 	assert.Equal(t, id+"\n", d.ok("enqueue", "-id", id, "-body", "x"))
 	assert.Equal(t, id+": due in 1h0m0s\n", d.ok("reschedule", id, "-delay", "1h"))

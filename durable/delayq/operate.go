@@ -11,23 +11,24 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/delayq/internal/storeurl"
 )
 
 // queueCommand returns a command without arguments that operates on the queue.
-func (a *app) queueCommand(name, usage, description string, f func(ctx context.Context, s *session) error) *cli.Command {
+func (a *app) queueCommand(name, usage, description string, use storeurl.Use, f func(ctx context.Context, s *session) error) *cli.Command {
 	return &cli.Command{
 		Name: name, Usage: usage, Description: description,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := noArguments(cmd); err != nil {
 				return err
 			}
-			return a.with(ctx, func(s *session) error { return f(ctx, s) })
+			return a.with(ctx, use, func(s *session) error { return f(ctx, s) })
 		},
 	}
 }
 
 func (a *app) pauseCommand() *cli.Command {
-	return a.queueCommand("pause", "stop the delivery of messages", pauseHelp, func(ctx context.Context, s *session) error {
+	return a.queueCommand("pause", "stop the delivery of messages", pauseHelp, storeurl.Use{}, func(ctx context.Context, s *session) error {
 		if err := s.Pause(ctx); err != nil {
 			return err
 		}
@@ -36,7 +37,7 @@ func (a *app) pauseCommand() *cli.Command {
 }
 
 func (a *app) resumeCommand() *cli.Command {
-	return a.queueCommand("resume", "resume the delivery of messages", resumeHelp, func(ctx context.Context, s *session) error {
+	return a.queueCommand("resume", "resume the delivery of messages", resumeHelp, storeurl.Use{}, func(ctx context.Context, s *session) error {
 		if err := s.Resume(ctx); err != nil {
 			return err
 		}
@@ -56,8 +57,8 @@ func (a *app) printPaused(s *session, paused bool) error {
 
 // healthCommand is the only command that rejects a server that may lose messages.
 func (a *app) healthCommand() *cli.Command {
-	cmd := a.queueCommand("health", "check that the store answers and cannot lose messages", healthHelp,
-		func(ctx context.Context, s *session) error {
+	return a.queueCommand("health", "check that the store answers and cannot lose messages", healthHelp,
+		storeurl.Use{Read: true, Safe: true}, func(ctx context.Context, s *session) error {
 			if err := s.Healthy(ctx); err != nil {
 				return err
 			}
@@ -66,24 +67,18 @@ func (a *app) healthCommand() *cli.Command {
 			}
 			return a.print("queue " + s.name + " is healthy")
 		})
-	check := cmd.Action
-	cmd.Action = func(ctx context.Context, cmd *cli.Command) error {
-		a.open = a.openSafe
-		return check(ctx, cmd)
-	}
-	return cmd
 }
 
 func (a *app) auditCommand() *cli.Command {
 	var repair bool
 	return &cli.Command{
-		Name: "audit", Usage: "look for damage in the store", Description: auditHelp,
+		Name: "audit", Aliases: []string{"check"}, Usage: "look for damage in the store", Description: auditHelp,
 		Flags: []cli.Flag{flag("repair", "repair the faults", &repair)},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := noArguments(cmd); err != nil {
 				return err
 			}
-			return a.with(ctx, func(s *session) error { return a.audit(ctx, s, repair) })
+			return a.with(ctx, storeurl.Use{Read: true, All: true}, func(s *session) error { return a.audit(ctx, s, repair) })
 		},
 	}
 }
@@ -117,7 +112,7 @@ func (a *app) audit(ctx context.Context, s *session, repair bool) error {
 }
 
 func (a *app) consumersCommand() *cli.Command {
-	return a.queueCommand("consumers", "list the consumers of the queue", consumersHelp, a.consumers)
+	return a.queueCommand("consumers", "list the consumers of the queue", consumersHelp, storeurl.Use{Read: true}, a.consumers)
 }
 
 type consumerJSON struct {

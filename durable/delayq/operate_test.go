@@ -19,7 +19,7 @@ import (
 
 // One process pauses a queue. The queue stays paused for the next process, which shows the pause.
 func TestPauseOutlastsItsProcess(t *testing.T) {
-	d := onFile(t)
+	d := onDirectory(t)
 	d.ok("enqueue", "-id", "m", "-body", "x")
 	assert.NotContains(t, d.ok("watch", "-n", "1"), "paused")
 	assert.Equal(t, "queue default is paused\n", d.ok("pause"))
@@ -61,7 +61,7 @@ func TestConsumersAreListedAsTableAndJSON(t *testing.T) {
 }
 
 func TestHealthFailsWithoutAStore(t *testing.T) {
-	d := onFile(t)
+	d := onDirectory(t)
 	require.ErrorIs(t, d.runIn("", "health").err, os.ErrNotExist)
 	d.ok("enqueue", "-body", "x")
 	assert.Equal(t, "queue default is healthy\n", d.ok("health"))

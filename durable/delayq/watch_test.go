@@ -19,7 +19,7 @@ import (
 )
 
 func TestWatchPrintsALineForEachPartition(t *testing.T) {
-	d := onFile(t)
+	d := onDirectory(t)
 	d.ok("enqueue", "-n", "5", "-body", "x", "-delay", "90m")
 	out := d.ok("-partitions", "8", "watch", "-n", "3", "-interval", "20ms", "-partitions")
 	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")

@@ -18,7 +18,7 @@ func FuzzRedact(f *testing.F) {
 	f.Add("unix://", "%zz", "[::1]:6379/1#x")
 	f.Fuzz(func(t *testing.T, before, after, rest string) {
 		const password = "hush+hush"
-		if strings.Contains(before+after+"@"+rest, password) || !strings.HasSuffix(before, ":") || strings.HasPrefix(strings.ToLower(before), "file:") {
+		if strings.Contains(before+after+"@"+rest, password) || !strings.HasSuffix(before, ":") || strings.HasPrefix(strings.ToLower(before), "dir:") {
 			t.Skip("the URL has no password")
 		}
 		url := before + password + after + "@" + rest

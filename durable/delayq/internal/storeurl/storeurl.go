@@ -1,6 +1,6 @@
 // Package storeurl opens the store that a URL names, for programs whose users choose a store.
 //
-//	file:PATH                                           a file of boltstore, created if missing
+//	dir:PATH                                            a directory of pebblestore, created if missing
 //	redis://[user:password@]host:port[/db]              one Redis server; rediss:// with TLS
 //	redis-cluster://[user:password@]host:port,host:port a Redis Cluster, by some of its nodes
 //	redis-sentinel://host:port,host:port/master[/db]    a master behind Sentinel
@@ -10,48 +10,49 @@
 // parameters of the client's own URLs, such as ?dial_timeout=3s. A user and a password before the
 // addresses of Sentinels are for the Sentinels; the parameters username and password are for the
 // servers behind them. Special characters in users and passwords are percent-encoded. Paths of
-// files are not encoded.
+// directories are not encoded.
 package storeurl
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/timingwheel-go/timingwheel/durable"
-	"github.com/timingwheel-go/timingwheel/durable/boltstore"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
+	"github.com/timingwheel-go/timingwheel/durable/pebblestore"
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
 // mustBe ends the errors for a URL of an unknown form.
-const mustBe = "it must be file:PATH, redis://[user:password@]host:port[/db], redis-cluster://host:port,host:port, " +
+const mustBe = "it must be dir:PATH, redis://[user:password@]host:port[/db], redis-cluster://host:port,host:port, " +
 	"redis-sentinel://host:port,host:port/master or memory:, with rediss in place of redis for TLS"
+
+// Use is what a program does with a store.
+type Use struct {
+	Consume bool // it consumes messages, and serves a directory to other programs meanwhile
+	Read    bool // it only reads, so it keeps no directory from another program
+	All     bool // it reads all messages, so the program that has a directory open only makes a copy
+
+	// Safe makes opening a queue return [durable.ErrUnsafe] if a server may lose messages. An
+	// operator must be able to use any server.
+	Safe bool
+}
 
 // Open opens the store that a URL names. The returned function closes the store and its client. The
 // caller calls that function once, after closing the queues of the store.
 //
-// Open returns [durable.ErrInvalid] for a URL of another form. If another process serves the file
-// on a socket (boltstore.Options.Socket), Open connects to that process. Otherwise Open opens the
-// file, and returns the errors of [boltstore.Open], such as [durable.ErrLocked]. It does not
-// connect to a Redis server; opening the first queue does. No error contains a password.
-func Open(url string) (durable.Store, func() error, error) {
-	// An operator must be able to use any server, regardless of its settings.
-	return openWith(url, redisstore.Options{AllowEviction: true, AllowLossOnCrash: true})
-}
-
-// OpenSafe is like [Open], but opening a queue of the store returns [durable.ErrUnsafe] if a server
-// may lose messages.
-func OpenSafe(url string) (durable.Store, func() error, error) {
-	return openWith(url, redisstore.Options{})
-}
-
-func openWith(url string, options redisstore.Options) (durable.Store, func() error, error) {
-	open, err := opener(url, options)
+// Open returns [durable.ErrInvalid] for a URL of another form. If another program has the directory
+// open and serves it, Open connects to that program, unless use is Consume. Otherwise Open returns
+// the errors of [pebblestore.Open], such as [durable.ErrLocked]. It does not connect to a Redis
+// server; opening the first queue does. No error contains a password.
+func Open(url string, use Use) (durable.Store, func() error, error) {
+	open, err := opener(url, use)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -61,23 +62,25 @@ func openWith(url string, options redisstore.Options) (durable.Store, func() err
 // Check returns the error that [Open] returns for the form of a URL, or nil. Check opens nothing,
 // so a program can check a URL before it needs the store.
 func Check(url string) error {
-	_, err := opener(url, redisstore.Options{})
+	_, err := opener(url, Use{})
 	return err
 }
 
 // opener checks a URL and returns a function that opens its store.
-func opener(url string, options redisstore.Options) (func() (durable.Store, func() error, error), error) {
+func opener(url string, use Use) (func() (durable.Store, func() error, error), error) {
 	scheme, rest, ok := strings.Cut(url, ":")
 	if !ok {
 		return nil, urlError(url, "it has no scheme; "+mustBe)
 	}
 	switch strings.ToLower(scheme) {
 	case "file":
+		return nil, urlError(url, "a store is a directory now, and the files of earlier versions are not read; it must be dir:PATH")
+	case "dir":
 		if err := checkPath(url, rest); err != nil {
 			return nil, err
 		}
 		path, _ := Path(url)
-		return func() (durable.Store, func() error, error) { return openFile(path) }, nil
+		return func() (durable.Store, func() error, error) { return openDirectory(path, use) }, nil
 	case "memory":
 		if rest != "" {
 			return nil, urlError(url, "memory: must have nothing after the colon")
@@ -88,6 +91,7 @@ func opener(url string, options redisstore.Options) (func() (durable.Store, func
 	if err != nil {
 		return nil, err
 	}
+	options := redisstore.Options{AllowEviction: !use.Safe, AllowLossOnCrash: !use.Safe}
 	return func() (durable.Store, func() error, error) { return openRedis(client(), options) }, nil
 }
 
@@ -95,9 +99,9 @@ func checkPath(url, path string) error {
 	authority, ok := strings.CutPrefix(path, "//")
 	switch {
 	case ok && !strings.HasPrefix(authority, "/"):
-		return urlError(url, "the path after file:// must be absolute; write file:PATH for a relative path")
+		return urlError(url, "the path after dir:// must be absolute; write dir:PATH for a relative path")
 	case path == "":
-		return urlError(url, "it has no path; it must be file:PATH")
+		return urlError(url, "it has no path; it must be dir:PATH")
 	}
 	return nil
 }
@@ -107,34 +111,36 @@ func openMemory() (durable.Store, func() error, error) {
 	return store, store.Close, nil
 }
 
-// openFile opens a file, or connects to the process that serves it. The first attempt does not wait
-// for the lock, because a process that serves the file keeps the lock.
-func openFile(path string) (durable.Store, func() error, error) {
-	store, closeStore, err := openOrConnect(path, -1)
-	if errors.Is(err, durable.ErrLocked) {
-		return openOrConnect(path, 0)
-	}
-	return store, closeStore, err
-}
-
-func openOrConnect(path string, lockTimeout time.Duration) (durable.Store, func() error, error) {
-	store, err := boltstore.Open(path, boltstore.Options{
-		LockTimeout: lockTimeout,
-		Socket:      len(path) <= maxSocketPath, // so that other programs can use the file
-	})
-	if errors.Is(err, durable.ErrLocked) {
-		if remote, failed := boltstore.Connect(path); failed == nil {
-			return remote, remote.Close, nil
+// openDirectory opens a directory, or connects to the program that serves it. If that program is
+// just starting, the second attempt connects.
+func openDirectory(path string, use Use) (durable.Store, func() error, error) {
+	if !use.Consume && !use.All {
+		if r, err := pebblestore.Connect(path); err == nil {
+			return r, r.Close, nil
 		}
 	}
-	if err != nil {
-		return nil, nil, err
+	var s *pebblestore.Store
+	var err error
+	// A long-lived program receives the messages of Pebble in its log. This one has none.
+	options := pebblestore.Options{Logger: slog.New(slog.DiscardHandler), Socket: use.Consume && len(path) <= maxSocketDir}
+	if use.Read {
+		s, err = pebblestore.OpenSnapshot(context.Background(), path, options)
+	} else {
+		s, err = pebblestore.Open(path, options)
 	}
-	return store, store.Close, nil
+	if err == nil {
+		return s, s.Close, nil
+	}
+	if errors.Is(err, durable.ErrLocked) && !use.Consume && !use.All {
+		if r, failed := pebblestore.Connect(path); failed == nil {
+			return r, r.Close, nil
+		}
+	}
+	return nil, nil, err
 }
 
-// maxSocketPath is the longest path of a file for which all systems accept the path of its socket.
-const maxSocketPath = 90
+// maxSocketDir is the longest path of a directory whose socket all systems accept.
+const maxSocketDir = 80
 
 func openRedis(client redis.UniversalClient, options redisstore.Options) (durable.Store, func() error, error) {
 	store, err := redisstore.New(client, options)
@@ -151,7 +157,7 @@ func urlError(url, reason string) error {
 // Redact returns a URL without the parts that may be a user or a password.
 func Redact(url string) string {
 	scheme, rest, ok := strings.Cut(url, ":")
-	if ok && strings.EqualFold(scheme, "file") {
+	if ok && (strings.EqualFold(scheme, "dir") || strings.EqualFold(scheme, "file")) {
 		return url
 	}
 	if !ok {
@@ -199,10 +205,10 @@ func redactQuery(query string) string {
 	return passwords.ReplaceAllString(query, "${1}="+hidden)
 }
 
-// Path returns the path of a URL that names a file, and false for any other URL.
+// Path returns the path of a URL that names a directory, and false for any other URL.
 func Path(url string) (path string, ok bool) {
 	scheme, path, _ := strings.Cut(url, ":")
-	if !strings.EqualFold(scheme, "file") || path == "" {
+	if !strings.EqualFold(scheme, "dir") || path == "" {
 		return "", false
 	}
 	if absolute, ok := strings.CutPrefix(path, "//"); ok {

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
-	"github.com/timingwheel-go/timingwheel/durable/boltstore"
+	"github.com/timingwheel-go/timingwheel/durable/pebblestore"
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
@@ -22,7 +22,7 @@ func passOne(t *testing.T, url string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	store, closeStore, err := Open(url)
+	store, closeStore, err := Open(url, Use{Consume: true})
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, closeStore()) }()
 	q, err := durable.Open(ctx, store, durable.Options{Partitions: 2})
@@ -45,27 +45,45 @@ func TestOpenMemory(t *testing.T) {
 func TestOpenTakesPathsAsTheyAre(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	passOne(t, "file:"+filepath.Join(dir, "a b?c%20.db"))
-	assert.FileExists(t, filepath.Join(dir, "a b?c%20.db"), "paths are not decoded")
-	passOne(t, "file://"+filepath.ToSlash(filepath.Join(dir, "second.db")))
-	assert.FileExists(t, filepath.Join(dir, "second.db"))
+	passOne(t, "dir:"+filepath.Join(dir, "a b?c%20"))
+	assert.DirExists(t, filepath.Join(dir, "a b?c%20"), "paths are not decoded")
+	passOne(t, "dir://"+filepath.ToSlash(filepath.Join(dir, "second")))
+	assert.DirExists(t, filepath.Join(dir, "second"))
 }
 
-func TestOpenOfFileInUseUsesItsSocket(t *testing.T) {
+func TestOpenOfADirectoryInUse(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "q.db")
+	path := filepath.Join(t.TempDir(), "q")
 	for _, served := range []bool{true, false} {
-		owner, err := boltstore.Open(path, boltstore.Options{Socket: served})
+		owner, err := pebblestore.Open(path, pebblestore.Options{Socket: served})
 		require.NoError(t, err)
-		if served {
-			passOne(t, "file:"+path)
-		} else {
-			_, _, err = Open("file:" + path)
-			require.ErrorIs(t, err, durable.ErrLocked)
+		_, _, err = Open("dir:"+path, Use{Consume: true})
+		require.ErrorIs(t, err, durable.ErrLocked)
+		for name, use := range map[string]Use{"change": {}, "read": {Read: true}, "read all": {Read: true, All: true}} {
+			store, closeStore, err := Open("dir:"+path, use)
+			if !served {
+				require.ErrorIs(t, err, durable.ErrLocked, name)
+				continue
+			}
+			require.NoError(t, err, name)
+			_, err = durable.Open(t.Context(), store, durable.Options{Partitions: 2})
+			require.NoError(t, err, name)
+			require.NoError(t, closeStore(), name)
 		}
 		require.NoError(t, owner.Close())
-		passOne(t, "file:"+path)
+		passOne(t, "dir:"+path)
 	}
+}
+
+// A service starts while a program looks into its directory.
+func TestReaderKeepsNoDirectory(t *testing.T) {
+	t.Parallel()
+	url := "dir:" + filepath.Join(t.TempDir(), "q")
+	passOne(t, url)
+	_, closeStore, err := Open(url, Use{Read: true})
+	require.NoError(t, err)
+	passOne(t, url)
+	require.NoError(t, closeStore())
 }
 
 func TestOpenRedisDecodesPasswords(t *testing.T) {
@@ -132,11 +150,12 @@ func TestClientOfSentinelURL(t *testing.T) {
 func TestOpenRejectsInvalidURLs(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ url, want string }{
-		{"", "file:PATH"},
-		{"delayq.db", "file:PATH"},
-		{"file:", "no path"},
-		{"file://", "must be absolute"},
-		{"file://delayq.db", "must be absolute"},
+		{"", "dir:PATH"},
+		{"delayq.db", "dir:PATH"},
+		{"file:q.db", "a store is a directory now"},
+		{"dir:", "no path"},
+		{"dir://", "must be absolute"},
+		{"dir://delayq.db", "must be absolute"},
 		{"memory:x", "nothing after the colon"},
 		{"http://host", "redis-cluster"},
 		{"redis:host", "redis-cluster"},
@@ -166,7 +185,7 @@ func TestOpenRejectsInvalidURLs(t *testing.T) {
 		{"redis-cluster://a:1?route_randomly=true", "replicas"},
 		{"redis-sentinel://a:1/m/-1", "at least 0"},
 	} {
-		store, closeStore, err := Open(c.url)
+		store, closeStore, err := Open(c.url, Use{})
 		require.ErrorIs(t, err, durable.ErrInvalid, c.url)
 		require.ErrorContains(t, err, c.want, c.url)
 		assert.Contains(t, err.Error(), `"`+c.url+`"`, "the error names the value")
@@ -178,14 +197,14 @@ func TestOpenRejectsInvalidURLs(t *testing.T) {
 
 func TestCheckOpensNothing(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "q.db")
+	dir := filepath.Join(t.TempDir(), "q")
 	for _, url := range []string{
-		"memory:", "file:" + file, "file://" + filepath.ToSlash(file), "redis://", "redis://host:1/2", "rediss-cluster://a:1,b:2",
+		"memory:", "dir:" + dir, "dir://" + filepath.ToSlash(dir), "redis://", "redis://host:1/2", "rediss-cluster://a:1,b:2",
 		"redis-sentinel://a:1,b:2/m/3?min_idle_conns=5",
 	} {
 		require.NoError(t, Check(url))
 	}
-	assert.NoFileExists(t, file, "Check opens nothing")
+	assert.NoDirExists(t, dir, "Check opens nothing")
 }
 
 func TestErrorsContainNoPassword(t *testing.T) {
@@ -209,7 +228,7 @@ func TestErrorsContainNoPassword(t *testing.T) {
 		"//me:hush@host",
 		"http://me:hush@host",
 	} {
-		_, _, err := Open(url)
+		_, _, err := Open(url, Use{Consume: true})
 		require.ErrorIs(t, err, durable.ErrInvalid, url)
 		assert.NotContains(t, err.Error(), "hush")
 	}
@@ -240,9 +259,9 @@ func TestCloseOfRedisStoreClosesItsClient(t *testing.T) {
 	require.ErrorIs(t, client.Ping(t.Context()).Err(), redis.ErrClosed)
 }
 
-func TestPathOfFileURLs(t *testing.T) {
+func TestPathOfDirectoryURLs(t *testing.T) {
 	t.Parallel()
-	for url, want := range map[string]string{"file:a": "a", "FILE:/a": "/a", "file:///a": "/a", "file://a": "", "file:": "", "memory:": "", "redis://a": ""} {
+	for url, want := range map[string]string{"file:a": "", "dir:a": "a", "DIR:/a": "/a", "dir:///a": "/a", "dir://a": "", "dir:": "", "memory:": "", "redis://a": ""} {
 		path, ok := Path(url)
 		assert.Equal(t, want != "", ok, url)
 		if ok {

@@ -15,12 +15,12 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
 )
 
-// A process with a queue in a file is killed many times while it enqueues, delivers, cancels and
-// commits. The file always opens, no acknowledged message is lost, and no cancelled message runs.
-func TestKilledProcessWithAFileLosesNothing(t *testing.T) {
+// A process with a queue in a directory is killed many times while it enqueues, delivers, cancels and
+// commits. The directory always opens, no acknowledged message is lost, and no cancelled message runs.
+func TestKilledProcessWithADirectoryLosesNothing(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
-	r := newRun(t, target{File: filepath.Join(t.TempDir(), "queue.db")})
+	r := newRun(t, target{Dir: filepath.Join(t.TempDir(), "queue")})
 	both := role{
 		Consume: true, Visibility: time.Second, Handle: time.Millisecond,
 		Messages: 100_000, Batch: 10, MaxDelay: 300 * time.Millisecond, Pace: time.Millisecond, CancelEvery: 4,

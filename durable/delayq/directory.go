@@ -1,0 +1,118 @@
+package main
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/delayq/internal/storeurl"
+)
+
+func (a *app) backupCommand() *cli.Command {
+	return &cli.Command{
+		Name: "backup", Usage: "write a copy of a directory, which may be in use", ArgsUsage: "FILE", Description: backupHelp,
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if err := arguments(cmd, 1, 1, "the command takes the name of a new file, or - for stdout"); err != nil {
+				return err
+			}
+			path, err := a.directory()
+			if err != nil {
+				return err
+			}
+			defer a.reportWaiting(ctx)()
+			store, closeStore, err := a.open(a.store, storeurl.Use{})
+			if err != nil {
+				return withRemedy(err)
+			}
+			return errors.Join(withRemedy(a.backup(ctx, store, path, cmd.Args().First())), closeStore())
+		},
+	}
+}
+
+// directory returns the path of the store, or an error if the store is no directory or does not
+// exist.
+func (a *app) directory() (string, error) {
+	if err := a.check(); err != nil {
+		return "", err
+	}
+	path, ok := storeurl.Path(a.store)
+	if !ok {
+		return "", fmt.Errorf("store is %q; it must be dir:PATH", storeurl.Redact(a.store))
+	}
+	return path, a.mustExist()
+}
+
+// backupTime limits a backup, because its copy keeps space that the store could use.
+const backupTime = time.Hour
+
+// backup makes a copy in the directory, writes it to a new file, and removes it. The file is
+// removed as well if the backup fails.
+func (a *app) backup(ctx context.Context, store durable.Store, dir, file string) (err error) {
+	source, ok := store.(interface {
+		Backup(ctx context.Context, dir string) error
+	})
+	if !ok {
+		return fmt.Errorf("store %q does not support backups", a.store)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, backupTime, fmt.Errorf("the backup took longer than %v", backupTime))
+	defer cancel()
+	// A pebblestore removes directories with this prefix if their process was killed.
+	copied := filepath.Join(dir, "timingwheel.copy-backup-"+strconv.Itoa(os.Getpid()))
+	if err := source.Backup(ctx, copied); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(copied)) }()
+	if file == "-" {
+		_, err := writeTar(ctx, a.stdout, copied)
+		return err
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	n, err := writeTar(ctx, f, copied)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(file))
+	}
+	if a.json {
+		return a.printJSON(map[string]int64{"bytes": n})
+	}
+	return a.print(fmt.Sprintf("%d bytes written", n))
+}
+
+// writeTar writes the files of a directory as a tar archive, and returns their size.
+func writeTar(ctx context.Context, w io.Writer, dir string) (int64, error) {
+	to := &contextWriter{ctx: ctx, w: w}
+	archive := tar.NewWriter(to)
+	err := archive.AddFS(os.DirFS(dir))
+	return to.n, errors.Join(err, archive.Close())
+}
+
+// contextWriter is a writer that fails when its context has ended. It counts bytes.
+type contextWriter struct {
+	ctx context.Context //nolint:containedctx // of a single backup
+	w   io.Writer
+	n   int64
+}
+
+// Write implements io.Writer.
+func (c *contextWriter) Write(b []byte) (int, error) {
+	if c.ctx.Err() != nil {
+		return 0, context.Cause(c.ctx)
+	}
+	n, err := c.w.Write(b)
+	c.n += int64(n)
+	return n, err
+}
