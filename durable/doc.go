@@ -4,12 +4,12 @@
 // message can be cancelled or rescheduled by its id until its delivery begins. A message that keeps
 // failing becomes a dead letter.
 //
-// A [Store] holds the messages: package memstore in memory, package boltstore in a file, package
-// redisstore on Redis (a single server, Sentinel or Cluster). [Open] opens a [Queue] in a store and
-// creates the queue if it does not exist. [Queue.Enqueue] adds a message. [Queue.Consume] calls a
-// handler for each message that is due. [Queue.Take] returns one message at a time.
+// A [Store] holds the messages: package memstore in memory, package pebblestore in a directory,
+// package redisstore on Redis (a single server, Sentinel or Cluster). [Open] opens a [Queue] in a
+// store and creates the queue if it does not exist. [Queue.Enqueue] adds a message. [Queue.Consume]
+// calls a handler for each message that is due. [Queue.Take] returns one message at a time.
 //
-//	store, err := boltstore.Open("orders.db", boltstore.Options{})
+//	store, err := pebblestore.Open("orders", pebblestore.Options{})
 //	...
 //	q, err := durable.Open(ctx, store, durable.Options{Queue: "orders"})
 //	...
@@ -63,7 +63,7 @@
 // # Guarantees
 //
 //   - No lost messages. After Enqueue returns nil, the message is delivered until it is
-//     acknowledged, cancelled, dead or expired. Durability depends on the store: boltstore calls
+//     acknowledged, cancelled, dead or expired. Durability depends on the store: pebblestore calls
 //     fsync, redisstore is as durable as the server's append-only file and replication, memstore
 //     loses everything with the process.
 //   - Never early. No handler is called before the due time on the store's clock. Lateness has no

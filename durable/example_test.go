@@ -17,8 +17,8 @@ import (
 )
 
 // exampleQueue is a queue in memory. The examples set its clock, so that they need not wait for
-// half an hour. A program opens boltstore or redisstore, which survive a crash. Everything else is
-// the same.
+// half an hour. A program opens pebblestore or redisstore, which survive a crash. Everything else
+// is the same.
 type exampleQueue struct {
 	*durable.Queue
 	mu  sync.Mutex

@@ -15,14 +15,14 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Store holds queues: in memory (package memstore), in a file (package boltstore) or on Redis
-// (package redisstore). One of these packages creates the store for [Open]. A store may hold
+// Store holds queues: in memory (package memstore), in a directory (package pebblestore) or on
+// Redis (package redisstore). One of these packages creates the store for [Open]. A store may hold
 // several queues. Package driver documents the methods that a store implements.
 type Store = driver.Store
 
 // Queue is a queue of delayed messages in a store. Its methods are safe for concurrent use.
-// Concurrent calls share round trips to a server, or an fsync of a file. A process needs to open a
-// queue only once.
+// Concurrent calls share round trips to a server, or an fsync. A process needs to open a queue only
+// once.
 type Queue struct {
 	options Options
 	backend driver.Backend

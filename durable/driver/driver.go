@@ -16,13 +16,12 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Store holds queues: in memory ([memstore]), in a directory ([pebblestore]), in a file
-// ([boltstore]) or on Redis ([redisstore]). One of these packages creates the store, and the caller
-// passes it to durable.Open. A store may hold several queues.
+// Store holds queues: in memory ([memstore]), in a directory ([pebblestore]) or on Redis
+// ([redisstore]). One of these packages creates the store, and the caller passes it to
+// durable.Open. A store may hold several queues.
 //
 // [memstore]: https://pkg.go.dev/github.com/timingwheel-go/timingwheel/durable/memstore
 // [pebblestore]: https://pkg.go.dev/github.com/timingwheel-go/timingwheel/durable/pebblestore
-// [boltstore]: https://pkg.go.dev/github.com/timingwheel-go/timingwheel/durable/boltstore
 // [redisstore]: https://pkg.go.dev/github.com/timingwheel-go/timingwheel/durable/redisstore
 type Store interface {
 	// Open opens a queue and creates it if it does not exist. If Config.Partitions is 0, Open

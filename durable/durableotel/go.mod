@@ -5,13 +5,11 @@ go 1.25.0
 replace (
 	github.com/timingwheel-go/timingwheel => ../../
 	github.com/timingwheel-go/timingwheel/durable => ../
-	github.com/timingwheel-go/timingwheel/durable/boltstore => ../boltstore
 )
 
 require (
 	github.com/stretchr/testify v1.12.1
 	github.com/timingwheel-go/timingwheel/durable v0.0.0
-	github.com/timingwheel-go/timingwheel/durable/boltstore v0.0.0
 	go.opentelemetry.io/otel v1.46.0
 	go.opentelemetry.io/otel/sdk v1.46.0
 	go.opentelemetry.io/otel/trace v1.46.0
@@ -24,7 +22,6 @@ require (
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/oklog/ulid/v2 v2.1.2 // indirect
 	github.com/timingwheel-go/timingwheel v0.0.0 // indirect
-	go.etcd.io/bbolt v1.5.0 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel/metric v1.46.0 // indirect
 	go.uber.org/atomic v1.12.0 // indirect

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -19,7 +18,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/timingwheel-go/timingwheel/durable"
-	"github.com/timingwheel-go/timingwheel/durable/boltstore"
 	"github.com/timingwheel-go/timingwheel/durable/durableotel"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
@@ -82,32 +80,29 @@ func consume(t *testing.T, q *durable.Queue, h durable.Handler, done func() bool
 	require.NoError(t, <-ended)
 }
 
-// A message is enqueued within a request, the process ends, and another process opens the file and
-// handles the message. All spans belong to the trace of the request.
-func TestOneTraceAcrossARestart(t *testing.T) {
+// A message is enqueued within a request, the process closes the queue, and another process opens
+// the queue and handles the message. All spans belong to the trace of the request.
+func TestOneTraceAcrossProcesses(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "queue.db")
-	open := func(p *process) (*durable.Queue, durable.Store) {
-		store, err := boltstore.Open(path, boltstore.Options{})
-		require.NoError(t, err)
+	store := memstore.New(memstore.Options{})
+	open := func(p *process) *durable.Queue {
 		q, err := durable.Open(t.Context(), store, durable.Options{
 			Queue: "orders", Partitions: 1, OnEvent: p.OnEvent, Logger: slog.New(slog.DiscardHandler),
 		})
 		require.NoError(t, err)
-		return q, store
+		return q
 	}
 	first := start(t)
-	q, store := open(first)
+	q := open(first)
 	ctx, request := first.provider.Tracer("test").Start(t.Context(), "request")
 	id, err := first.Enqueue(ctx, q, durable.Message{ID: "m", Body: []byte("body"), Headers: map[string]string{"own": "header"}, Delay: 10 * time.Millisecond})
 	require.NoError(t, err)
 	require.Equal(t, "m", id)
 	request.End()
 	q.Close()
-	require.NoError(t, store.Close())
 
 	second := start(t)
-	q, store = open(second)
+	q = open(second)
 	consume(t, q, second.Handler(func(ctx context.Context, d *durable.Delivery) error {
 		assert.Equal(t, "header", d.Headers["own"])
 		_, inner := second.provider.Tracer("test").Start(ctx, "cancel the order")

@@ -18,7 +18,7 @@ type Order struct {
 	Items  []string
 }
 
-// exampleQueue returns a queue in memory. A program opens boltstore or redisstore.
+// exampleQueue returns a queue in memory. A program opens pebblestore or redisstore.
 func exampleQueue() *durable.Queue {
 	q, err := durable.Open(context.Background(), memstore.New(memstore.Options{}), durable.Options{Queue: "orders", Partitions: 1})
 	if err != nil {

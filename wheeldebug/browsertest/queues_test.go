@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,9 +19,9 @@ import (
 	"go.uber.org/atomic"
 
 	"github.com/timingwheel-go/timingwheel/durable"
-	"github.com/timingwheel-go/timingwheel/durable/boltstore"
 	"github.com/timingwheel-go/timingwheel/durable/durabledebug"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
+	"github.com/timingwheel-go/timingwheel/durable/pebblestore"
 )
 
 // openQueue opens a queue that is closed when the test ends.
@@ -44,8 +43,8 @@ func memory() durable.Store { return memstore.New(memstore.Options{}) }
 // stores opens a store of each kind.
 var stores = map[string]func(t *testing.T) durable.Store{
 	"memory": func(*testing.T) durable.Store { return memory() },
-	"file": func(t *testing.T) durable.Store {
-		store, err := boltstore.Open(filepath.Join(t.TempDir(), "queue.db"), boltstore.Options{})
+	"directory": func(t *testing.T) durable.Store {
+		store, err := pebblestore.Open(t.TempDir(), pebblestore.Options{})
 		require.NoError(t, err)
 		return store
 	},
