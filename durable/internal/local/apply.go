@@ -201,22 +201,27 @@ func (t *transition) bury(r *record) {
 // cancelOrReschedule cancels or reschedules a message that has not begun, and ends its lease if it
 // has one.
 func (t *transition) cancelOrReschedule(op driver.Op, c *driver.Change) (driver.Status, error) {
-	r, err := t.p.table.load(c.ID)
-	if err != nil {
-		return 0, err
+	from, err := t.p.table.find(c.ID)
+	if err != nil || from.kind != kindDue {
+		return driver.StatusNotFound, err
 	}
 	l := t.p.leases.byID[c.ID]
+	var r *record
+	if readsRecord(op, c) {
+		r, err = t.p.table.read(from)
+	}
 	switch {
-	case r == nil || r.State != driver.StateScheduled || op == driver.OpCancel && !c.Meant(r.Enqueued):
+	case err != nil:
+		return 0, err
+	case r != nil && (r.State == 0 || op == driver.OpCancel && !c.Meant(r.Enqueued)):
 		return driver.StatusNotFound, nil
 	case l != nil && l.firing:
 		return driver.StatusFiring, nil
 	case op == driver.OpCancel:
 		t.p.counters.Cancelled++
-		t.p.drop(r.place(), len(r.Body))
+		t.p.drop(from, 0) // the size of a scheduled message does not matter
 		return driver.StatusDone, nil
 	}
-	from := r.place()
 	r.last, r.Due = 0, DueAt(t.now, c.At, c.Delay)
 	if l != nil {
 		r.Token = l.token
@@ -225,6 +230,11 @@ func (t *transition) cancelOrReschedule(op driver.Op, c *driver.Change) (driver.
 	}
 	t.p.move(from, r)
 	return driver.StatusDone, nil
+}
+
+// readsRecord reports whether a transition of a scheduled message needs more than its place.
+func readsRecord(op driver.Op, c *driver.Change) bool {
+	return op == driver.OpReschedule || c.Incarnation != 0
 }
 
 // replayOrPurge replays or purges a dead letter.

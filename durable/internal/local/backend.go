@@ -91,7 +91,7 @@ func (b *backend) warm(batch *driver.Batch, get Getter) {
 		if value == nil || err != nil {
 			continue // Do returns the error
 		}
-		if at, err := t.parsePlace(batch.Changes[i].ID, value); err == nil {
+		if at, err := t.parsePlace(batch.Changes[i].ID, value); err == nil && readsRecord(batch.Op, &batch.Changes[i]) {
 			_, _ = get(t.timeKey(at.kind, at.key))
 		}
 	}

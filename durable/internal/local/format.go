@@ -38,7 +38,7 @@ var ErrCorrupt = errors.New("the data is damaged")
 //	Ack, Expire           none                   4 ('b', 'i', 's', 't')
 //	Retry, Bury           1 ('s')                4 to 5 ('b', 'i', 's' or 'd' twice, 't')
 //	Release               none                   1 if it had begun ('b')
-//	Cancel                2 ('i', 's')           3 ('i', 's', 't')
+//	Cancel                1 ('i')                3 ('i', 's', 't')
 //	Reschedule            2 ('i', 's')           4 ('i', 's' twice, 't')
 //	Replay, Purge         2 ('i', 'd')           4, 2
 const (
