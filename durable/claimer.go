@@ -36,8 +36,7 @@ type partitionClaimer struct {
 	seq        uint64    // of the last claim
 	seen       uint64    // the highest token that the consumer has received
 	unanswered bool      // the last claim was not answered, and may have taken effect
-	lost       int       // messages without a record that were not yet reported
-	reported   time.Time // last report of lost and unreadable messages
+	reported   time.Time // last report of unreadable messages
 
 	// skipGrant is set by a hint without a due time: the next claim does not wait for a grant.
 	skipGrant atomic.Bool
@@ -240,25 +239,17 @@ func (p *partitionClaimer) release(records []driver.Record) {
 	answers.Wait()
 }
 
-// reportPeriod is the minimum time between two reports of a partition's lost and unreadable
-// messages.
+// reportPeriod is the minimum time between two reports of a partition's unreadable messages.
 const reportPeriod = time.Minute
 
-// report reports lost and unreadable messages: immediately, and then at most once per reportPeriod.
+// report reports unreadable messages: immediately, and then at most once per reportPeriod.
 func (p *partitionClaimer) report(claimed driver.Claimed) {
-	p.lost += claimed.Lost
-	if p.lost == 0 && claimed.Unreadable == 0 || !p.reported.IsZero() && time.Since(p.reported) < reportPeriod {
+	if claimed.Unreadable == 0 || !p.reported.IsZero() && time.Since(p.reported) < reportPeriod {
 		return
 	}
-	if p.lost > 0 {
-		p.c.q.report("partition %d: %d messages are lost: the server has evicted their records, or another client has deleted them",
-			p.part.index, p.lost)
-	}
-	if claimed.Unreadable > 0 {
-		p.c.q.report("partition %d: %d messages cannot be read: a newer version wrote them, or they are damaged; they stay in the queue: %w",
-			p.part.index, claimed.Unreadable, ErrVersion)
-	}
-	p.lost, p.reported = 0, time.Now()
+	p.c.q.report("partition %d: %d messages cannot be read: a newer version wrote them, or they are damaged; they stay in the queue: %w",
+		p.part.index, claimed.Unreadable, ErrVersion)
+	p.reported = time.Now()
 }
 
 // claimDelay returns the time from now until the claimer should claim a message.

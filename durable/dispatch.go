@@ -550,6 +550,7 @@ func (d *dispatcher) stopRenewal(h *heldMessage) {
 type load struct {
 	unbegun int           // messages that have not begun
 	begun   int           // messages that have begun
+	waiting int           // takers that wait for a message
 	idle    time.Duration // time since a taker last waited
 }
 
@@ -560,7 +561,7 @@ func (l load) held() int { return l.unbegun + l.begun }
 func (d *dispatcher) load() load {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	l := load{idle: d.handover.idle(time.Now())}
+	l := load{waiting: d.handover.takers.len(), idle: d.handover.idle(time.Now())}
 	for _, p := range d.parts {
 		l.unbegun += p.share.unbegun
 	}

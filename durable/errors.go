@@ -44,7 +44,7 @@ var (
 	// too old.
 	ErrVersion = driver.ErrVersion
 
-	// ErrLocked means that another process has the directory open.
+	// ErrLocked means that another process has the store open.
 	ErrLocked = driver.ErrLocked
 
 	// ErrFull means that the store has no room. Nothing was stored, unless the error also wraps

@@ -55,17 +55,23 @@ func (q *Queue) Healthy(ctx context.Context) error {
 // probeID is the id that Healthy looks up. It is well-formed for stores, and checkID refuses it.
 const probeID = "timingwheel.probe"
 
-// checkInterval is the time between two checks of a server's settings, which may change at any
-// time.
+// checkInterval is the time between two checks for lost messages and of a server's settings.
 const checkInterval = time.Minute
 
 // check reports when the store is no longer configured safely, and again when the reason changes.
-// It runs until the queue is closed.
-func (q *Queue) check(checker driver.Checker) {
+// It also reports lost messages. It runs until the queue is closed. Each argument may be nil.
+func (q *Queue) check(checker driver.Checker, auditor driver.Auditor) {
+	known := make(map[int]uint64) // numbers of lost messages by partition
 	for reported := ""; ; {
+		if auditor != nil {
+			checkLost(q, auditor, known)
+		}
 		sleep(q.ctx, checkInterval)
 		if q.ctx.Err() != nil {
 			return
+		}
+		if checker == nil {
+			continue
 		}
 		err := checker.Check(q.ctx)
 		switch {
@@ -81,20 +87,41 @@ func (q *Queue) check(checker driver.Checker) {
 	}
 }
 
+// checkLost reports how many messages were lost since the last call that has read their number. If
+// a call fails, a later one reports them.
+func checkLost(q *Queue, auditor driver.Auditor, known map[int]uint64) {
+	for i := range q.parts {
+		lost, err := auditor.Lost(q.ctx, i)
+		if err != nil {
+			continue
+		}
+		if before, ok := known[i]; ok && lost > before {
+			q.reportFault(fault{partition: i, err: fmt.Errorf(
+				"%d messages are lost: the server has evicted their records, or another client has deleted them", lost-before)})
+		}
+		known[i] = max(known[i], lost)
+	}
+}
+
 // AuditReport is the result of [Queue.Audit].
 type AuditReport = driver.AuditReport
 
 // Audit checks all partitions for damage that a fault may have left, such as a deleted key, and
-// repairs it if repair is true: see [driver.Backend]. The cost is O(n) in the messages of the
+// repairs it if repair is true: see [driver.Auditor]. The cost is O(n) in the messages of the
 // queue, in small steps. The queue may be used concurrently. After an error the report contains the
-// faults that were found before it.
+// faults that were found before it. The error wraps [errors.ErrUnsupported] if the store has no
+// audit.
 func (q *Queue) Audit(ctx context.Context, repair bool) (AuditReport, error) {
 	var sum AuditReport
 	if err := q.checkOpen(ctx); err != nil {
 		return sum, err
 	}
+	auditor, ok := q.backend.(driver.Auditor)
+	if !ok {
+		return sum, fmt.Errorf("durable: audit: %w: the store of queue %q has no audit", errors.ErrUnsupported, q.options.Queue)
+	}
 	for i := range q.parts {
-		r, err := q.backend.Audit(ctx, i, repair)
+		r, err := auditor.Audit(ctx, i, repair)
 		sum.Records += r.Records
 		sum.Orphans += r.Orphans
 		sum.Strays += r.Strays

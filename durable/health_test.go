@@ -2,6 +2,7 @@ package durable_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -117,5 +118,81 @@ func TestHealthyNamesTheFaultAndTheRemedy(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		require.ErrorIs(t, q.Healthy(ctx), context.Canceled)
+	})
+}
+
+// lossyBackend is a backend that has lost messages of partition 1.
+type lossyBackend struct {
+	driver.Backend
+	lost *atomic.Int64 // negative: the store cannot be reached
+}
+
+func (b lossyBackend) Lost(_ context.Context, partition int) (uint64, error) {
+	if n := b.lost.Load(); n < 0 {
+		return 0, durable.ErrUnavailable
+	} else if partition == 1 {
+		return uint64(n), nil
+	}
+	return 0, nil
+}
+
+func (lossyBackend) Audit(context.Context, int, bool) (driver.AuditReport, error) {
+	return driver.AuditReport{Records: 1}, nil
+}
+
+// Messages that are lost while the queue is open are reported once, with their number.
+func TestLostMessagesAreReportedOnce(t *testing.T) {
+	t.Parallel()
+	var (
+		lost     atomic.Int64
+		mu       sync.Mutex
+		reported []string
+	)
+	lost.Store(3) // before the queue was opened
+	options := durable.Options{Partitions: 2, OnError: func(error) {}, OnEvent: func(e durable.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		assert.Equal(t, 1, e.Partition)
+		reported = append(reported, e.Err.Error())
+	}}
+	bubbleOf(t, func(b driver.Backend) driver.Backend { return lossyBackend{b, &lost} }, options, func(t *testing.T, q *durable.Queue) {
+		time.Sleep(time.Second)
+		var want []string
+		for _, step := range []struct {
+			lost int64
+			want string
+		}{{3, ""}, {5, "2 messages are lost"}, {5, ""}, {-1, ""}, {9, "4 messages are lost"}, {9, ""}} {
+			lost.Store(step.lost)
+			time.Sleep(time.Minute)
+			if step.want != "" {
+				want = append(want, `durable: queue "default": partition 1: `+step.want)
+			}
+			mu.Lock()
+			require.Len(t, reported, len(want), "%+v", step)
+			for i := range want {
+				require.Contains(t, reported[i], want[i])
+			}
+			mu.Unlock()
+		}
+		s, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, 9, s.Lost)
+		assert.EqualValues(t, 9, s.Partitions[1].Lost)
+		report, err := q.Audit(t.Context(), false)
+		require.NoError(t, err)
+		assert.Equal(t, durable.AuditReport{Records: 2}, report)
+	})
+}
+
+// A store need not have an audit.
+func TestAuditOfStoreWithoutOneIsUnsupported(t *testing.T) {
+	t.Parallel()
+	type plain struct{ driver.Backend }
+	bubbleOf(t, func(b driver.Backend) driver.Backend { return plain{b} }, durable.Options{}, func(t *testing.T, q *durable.Queue) {
+		_, err := q.Audit(t.Context(), true)
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+		require.ErrorContains(t, err, `"default" has no audit`)
+		_, err = q.Stats(t.Context())
+		require.NoError(t, err)
 	})
 }

@@ -75,7 +75,10 @@ var hostname = sync.OnceValue(func() string {
 
 // member returns the consumer as other members see it.
 func (c *consumer) member() driver.Member {
-	return driver.Member{Name: c.name, Host: hostname(), PID: os.Getpid(), Partitions: c.owns()}
+	return driver.Member{
+		Name: c.name, Host: hostname(), PID: os.Getpid(), Partitions: c.owns(),
+		Capacity: c.opts.Concurrency, Free: min(c.opts.Concurrency, c.dispatcher.load().waiting),
+	}
 }
 
 // membership keeps the consumer among the members of the queue, and starts and stops its claimers

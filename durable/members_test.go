@@ -321,3 +321,36 @@ func TestEndedConsumerIsNotAMember(t *testing.T) {
 		}
 	})
 }
+
+// Heartbeats carry the number of handlers of a consumer, and how many of them are free. A receiver
+// counts as one handler.
+func TestHeartbeatsCarryCapacity(t *testing.T) {
+	t.Parallel()
+	var backend driver.Backend
+	wrap := func(b driver.Backend) driver.Backend { backend = b; return b }
+	bubbleOf(t, wrap, durable.Options{}, func(t *testing.T, q *durable.Queue) {
+		member := func() [2]int {
+			time.Sleep(2 * time.Second) // more than one heartbeat
+			members, err := backend.Members(t.Context())
+			require.NoError(t, err)
+			require.Len(t, members, 1)
+			return [2]int{members[0].Capacity, members[0].Free}
+		}
+		end := make(chan struct{})
+		stop := consume(t, q, func(context.Context, *durable.Delivery) error { <-end; return nil }, durable.ConsumerOptions{Concurrency: 3})
+		enqueue(t, q, "a", 0)
+		assert.Equal(t, [2]int{3, 2}, member())
+		close(end)
+		assert.Equal(t, [2]int{3, 3}, member())
+		stop()
+		taken := make(chan error)
+		go func() {
+			_, err := q.Take(t.Context())
+			taken <- err
+		}()
+		assert.Equal(t, [2]int{1, 1}, member())
+		enqueue(t, q, "b", 0)
+		require.NoError(t, <-taken)
+		assert.Equal(t, [2]int{1, 0}, member())
+	})
+}

@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"math"
@@ -92,9 +93,6 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Queue == "" {
 		o.Queue = "default"
 	}
-	if err := driver.CheckQueueName(o.Queue); err != nil {
-		return o, err
-	}
 	for _, f := range []struct {
 		name          string
 		value         *int
@@ -114,14 +112,8 @@ func (o Options) withDefaults() (Options, error) {
 	if o.DeadBytes == 0 {
 		o.DeadBytes = 64 << 20
 	}
-	if o.DeadBytes < 0 {
-		return o, fmt.Errorf("%w DeadBytes %d; it must be at least 1, or 0 for the default",
-			ErrInvalid, o.DeadBytes)
-	}
-	if err := setDuration("DeadAge", &o.DeadAge, 30*24*time.Hour, time.Millisecond); err != nil {
-		return o, err
-	}
-	if err := setDuration("RetryFor", &o.RetryFor, time.Minute, time.Millisecond); err != nil {
+	err := setDuration("DeadAge", &o.DeadAge, 30*24*time.Hour, time.Millisecond)
+	if err = cmp.Or(err, setDuration("RetryFor", &o.RetryFor, time.Minute, time.Millisecond)); err != nil {
 		return o, err
 	}
 	if o.RetryFor > maxRetryFor {
@@ -131,7 +123,14 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	return o, nil
+	return o, o.config().Check()
+}
+
+func (o Options) config() driver.Config {
+	return driver.Config{
+		Queue: o.Queue, Partitions: o.Partitions, Existing: o.Existing,
+		DeadLimit: o.DeadLimit, DeadBytes: o.DeadBytes, DeadAge: o.DeadAge,
+	}
 }
 
 // setInt sets an option to its default if it is 0, and checks that it is from 1 to most.

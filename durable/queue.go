@@ -61,10 +61,7 @@ func Open(ctx context.Context, store Store, options Options) (*Queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("durable: open: %w", err)
 	}
-	backend, err := store.Open(ctx, driver.Config{
-		Queue: o.Queue, Partitions: o.Partitions, Existing: o.Existing,
-		DeadLimit: o.DeadLimit, DeadBytes: o.DeadBytes, DeadAge: o.DeadAge,
-	})
+	backend, err := store.Open(ctx, o.config())
 	if err != nil {
 		return nil, fmt.Errorf("durable: open queue %q: %w", o.Queue, err)
 	}
@@ -79,8 +76,10 @@ func Open(ctx context.Context, store Store, options Options) (*Queue, error) {
 	for i := range backend.Partitions() {
 		q.parts = append(q.parts, newPart(q, i, name))
 	}
-	if checker, ok := backend.(driver.Checker); ok {
-		go q.check(checker)
+	checker, _ := backend.(driver.Checker)
+	auditor, _ := backend.(driver.Auditor)
+	if checker != nil || auditor != nil {
+		go q.check(checker, auditor)
 	}
 	return q, nil
 }

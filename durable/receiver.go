@@ -29,6 +29,7 @@ func (q *Queue) Receiver(options ConsumerOptions) (*Receiver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("durable: receiver: %w", err)
 	}
+	opts.Concurrency = 1 // as the other consumers see it
 	return &Receiver{q: q, opts: opts}, nil
 }
 

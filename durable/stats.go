@@ -10,13 +10,12 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Counts has the numbers of messages in a partition or a queue, and the counters of transitions
-// since the queue was created.
+// Counts has the numbers of messages in a partition or a queue, and the counters of transitions.
 type Counts struct {
 	Now time.Time // the store's clock, in milliseconds
 
 	Scheduled int64     // scheduled messages, including those that are due
-	Due       int64     // scheduled messages that are due
+	Due       int64     // scheduled messages that are due; may be an estimate beyond a million
 	InFlight  int64     // leased or firing messages
 	Dead      int64     // dead letters
 	DeadBytes int64     // size of the bodies of dead letters with their envelopes, in bytes
@@ -29,15 +28,7 @@ type Counts struct {
 	// in Scheduled.
 	Unreadable int64
 
-	// Counters since the queue was created. They never decrease.
-	Enqueued  uint64 // stored messages
-	Acked     uint64 // messages that were acknowledged and removed
-	Retried   uint64 // deliveries that failed and were rescheduled
-	Buried    uint64 // messages that became dead letters
-	Cancelled uint64 // cancelled messages
-	Crashed   uint64 // deliveries that ended because their leases expired
-	Expired   uint64 // messages that were removed after their ExpireAt instead of being delivered
-	Trimmed   uint64 // dead letters that were dropped: see Options.DeadLimit, DeadBytes and DeadAge
+	driver.Counters // since the queue was created
 
 	// Lost is the number of messages whose records are gone, because a Redis server evicted them or
 	// their key was deleted. It counts the messages that consumers and audits have already removed
@@ -50,9 +41,7 @@ func newCounts(c driver.Counts) Counts {
 	return Counts{
 		Now: c.Now.Time(), Scheduled: c.Scheduled, Due: c.Due, InFlight: c.InFlight, Dead: c.Dead,
 		DeadBytes: c.DeadBytes, NextDue: timeOf(c.NextDue), Paused: c.Paused,
-		Enqueued: c.Enqueued, Acked: c.Acked, Retried: c.Retried, Buried: c.Buried,
-		Cancelled: c.Cancelled, Crashed: c.Crashed, Expired: c.Expired, Trimmed: c.Trimmed,
-		Unreadable: c.Unreadable, Lost: c.Lost,
+		Unreadable: c.Unreadable, Counters: c.Counters,
 	}
 }
 
@@ -127,20 +116,24 @@ type Stats struct {
 	Lateness   Lateness // of this process
 }
 
-// Stats returns the counts of all partitions. It makes one call to the store per partition, one
-// after another, and one more, so the counts are not an atomic snapshot. If any call fails, Stats
-// returns its error and no counts.
+// Stats returns the counts of all partitions. It makes one or two calls to the store per partition,
+// one after another, and one more, so the counts are not an atomic snapshot. If any call fails,
+// Stats returns its error and no counts.
 func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	if err := q.checkOpen(ctx); err != nil {
 		return Stats{}, err
 	}
 	s := Stats{Lateness: q.lateness.summary()}
+	auditor, _ := q.backend.(driver.Auditor)
 	for i := range q.parts {
 		c, err := q.backend.Count(ctx, i)
+		counts := newCounts(c)
+		if err == nil && auditor != nil {
+			counts.Lost, err = auditor.Lost(ctx, i)
+		}
 		if err != nil {
 			return Stats{}, fmt.Errorf("durable: stats of partition %d: %w", i, err)
 		}
-		counts := newCounts(c)
 		s.Partitions = append(s.Partitions, counts)
 		s.Counts.add(counts)
 	}
@@ -159,25 +152,21 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	return s, nil
 }
 
-// MaxWithin is the maximum number of durations in a call to [Queue.CountDue].
-const MaxWithin = driver.MaxWithin
-
 // CountDue returns, for each duration, the number of scheduled messages that are due at most that
 // long from now on the store's clock. 0 counts the messages that are already due. There must be 1
-// to [MaxWithin] durations, not negative and in ascending order. Otherwise the error is
+// to [driver.MaxWithin] durations, not negative and in ascending order. Otherwise the error is
 // [ErrInvalid].
 //
 // CountDue makes one call to the store per partition, one after another, so the counts are not an
-// atomic snapshot. On Redis a call is O(log n) for each duration. A file or memory store visits the
-// messages that are due within the last duration, which takes about 0.1 s for a million messages in
-// a file.
+// atomic snapshot. On Redis a call is O(log n) for each duration. Other stores visit the messages
+// that are due and some thousands more, and estimate the numbers beyond.
 func (q *Queue) CountDue(ctx context.Context, within ...time.Duration) ([]int64, error) {
 	if err := q.checkOpen(ctx); err != nil {
 		return nil, err
 	}
-	if len(within) < 1 || len(within) > MaxWithin {
+	if len(within) < 1 || len(within) > driver.MaxWithin {
 		return nil, fmt.Errorf("durable: count due: %w number of durations %d; it must be from 1 to %d",
-			ErrInvalid, len(within), MaxWithin)
+			ErrInvalid, len(within), driver.MaxWithin)
 	}
 	for i, d := range within {
 		if d < 0 || i > 0 && d <= within[i-1] {

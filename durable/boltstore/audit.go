@@ -296,3 +296,6 @@ func (a *audit) walkLeases(ctx context.Context, report *driver.AuditReport) erro
 		return nil
 	})
 }
+
+// Lost implements driver.Auditor. It does not count.
+func (b *backend) Lost(context.Context, int) (uint64, error) { return 0, nil }

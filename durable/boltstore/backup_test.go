@@ -77,7 +77,7 @@ func TestBackupUnderLoadHasAllConfirmedMessages(t *testing.T) {
 			_, err := restored.Get(ctx, 0, id)
 			require.NoError(t, err)
 		}
-		report, err := restored.Audit(ctx, 0, false)
+		report, err := restored.(driver.Auditor).Audit(ctx, 0, false)
 		require.NoError(t, err)
 		require.Zero(t, report.Orphans+report.Strays)
 	}

@@ -112,7 +112,7 @@ func (b *backend) take(
 		t.run()
 		p.hint(head)
 		claimed = driver.Claimed{
-			Records: t.records, Now: now, Next: p.head, Lost: t.lost, Unreadable: len(p.unreadable), Paused: p.isPaused(),
+			Records: t.records, Now: now, Next: p.head, Unreadable: len(p.unreadable), Paused: p.isPaused(),
 		}
 		suspects = t.suspects
 		return nil

@@ -232,7 +232,7 @@ func TestCountsAgreeAfterConcurrentCalls(t *testing.T) {
 				assert.NoError(t, err)
 				_, _, err = q.List(t.Context(), p, driver.StateScheduled, "", 10)
 				assert.NoError(t, err)
-				report, err := q.Audit(t.Context(), p, false)
+				report, err := q.(driver.Auditor).Audit(t.Context(), p, false)
 				assert.NoError(t, err)
 				assert.Zero(t, report.Orphans+report.Strays)
 			}

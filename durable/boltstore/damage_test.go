@@ -64,7 +64,7 @@ func use(t *testing.T, path string) (messages int, err error) {
 		if _, err = q.Count(t.Context(), p); err != nil {
 			return messages, err
 		}
-		if _, err = q.Audit(t.Context(), p, true); err != nil {
+		if _, err = q.(driver.Auditor).Audit(t.Context(), p, true); err != nil {
 			return messages, err
 		}
 		if _, err = q.Put(t.Context(), driver.Put{Partition: p, Items: []driver.PutItem{{ID: "new", Delay: time.Hour}}}); err != nil {
@@ -452,14 +452,14 @@ func TestAuditFindsAndRepairsAllFaults(t *testing.T) {
 	}))
 	// Without the dead orphan the sum of bytes is wrong.
 	broken := driver.AuditReport{Records: 6, Orphans: 3, Strays: 5, Unreadable: 1, Wrong: 1}
-	report, err := q.Audit(t.Context(), 0, false)
+	report, err := q.(driver.Auditor).Audit(t.Context(), 0, false)
 	require.NoError(t, err)
 	assert.Equal(t, broken, report)
-	report, err = q.Audit(t.Context(), 0, true)
+	report, err = q.(driver.Auditor).Audit(t.Context(), 0, true)
 	require.NoError(t, err)
 	broken.Wrong, broken.Repaired = 0, 8
 	assert.Equal(t, broken, report)
-	report, err = q.Audit(t.Context(), 0, true)
+	report, err = q.(driver.Auditor).Audit(t.Context(), 0, true)
 	require.NoError(t, err)
 	assert.Equal(t, driver.AuditReport{Records: 6, Unreadable: 1}, report, "the audit keeps the damaged record")
 	claimed, err := q.Claim(t.Context(), driver.Claim{Horizon: 2 * time.Hour, Max: 10, MaxBytes: 1000, Visibility: time.Hour})

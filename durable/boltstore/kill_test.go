@@ -138,7 +138,7 @@ func (k *killer) check(t *testing.T) {
 	// message that was last reported as put may be missing.
 	assert.Zero(t, lost)
 	for p := range q.Partitions() {
-		report, err := q.Audit(t.Context(), p, false)
+		report, err := q.(driver.Auditor).Audit(t.Context(), p, false)
 		require.NoError(t, err)
 		assert.Zero(t, report.Orphans+report.Strays)
 		c, err := q.Count(t.Context(), p)

@@ -170,8 +170,8 @@ func (p *partition) counts(now driver.Instant) driver.Counts {
 	c := driver.Counts{
 		Now: now, Scheduled: s.records - s.dead - int64(len(p.leases)), Due: p.due.n, InFlight: int64(len(p.leases)), Dead: s.dead,
 		DeadBytes: max(0, s.deadBytes), NextDue: p.head,
-		Enqueued: s.enqueued, Acked: s.acked, Retried: s.retried, Buried: s.buried, Cancelled: s.cancelled, Crashed: s.crashed,
-		Trimmed: s.trimmed, Expired: s.expired,
+		Counters: driver.Counters{Enqueued: s.enqueued, Acked: s.acked, Retried: s.retried, Buried: s.buried, Cancelled: s.cancelled,
+			Crashed: s.crashed, Trimmed: s.trimmed, Expired: s.expired},
 	}
 	c.Paused = p.isPaused()
 	for _, l := range p.leases {
@@ -179,7 +179,7 @@ func (p *partition) counts(now driver.Instant) driver.Counts {
 			c.Due--
 		}
 	}
-	c.Unreadable, c.Lost = int64(len(p.unreadable)), p.lost
+	c.Unreadable = int64(len(p.unreadable))
 	for _, passed := range []map[key]struct{}{p.unreadable, p.strays} {
 		c.Scheduled -= int64(len(passed))
 		for k := range passed {

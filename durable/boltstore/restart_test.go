@@ -111,7 +111,7 @@ func TestEndedDeliveryCountsNoCrash(t *testing.T) {
 	q = openQueue(t, openStore(t, crash(t, s), Options{}), 0)
 	assert.Equal(t, []string{"released", "retried"}, idsOf(claim(t, q, 10)))
 	assert.Zero(t, count(t, q).Crashed)
-	report, err := q.Audit(t.Context(), 0, false)
+	report, err := q.(driver.Auditor).Audit(t.Context(), 0, false)
 	require.NoError(t, err)
 	assert.Equal(t, driver.AuditReport{Records: 3}, report)
 }

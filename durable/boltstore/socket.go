@@ -354,7 +354,7 @@ func (v *server) answer(ctx context.Context, c *call, r *reply) (err error) {
 	case callCountDue:
 		r.Due, err = b.CountDue(ctx, c.Partition, c.Within)
 	case callAudit:
-		r.Report, err = b.Audit(ctx, c.Partition, c.Repair)
+		r.Report, err = b.(driver.Auditor).Audit(ctx, c.Partition, c.Repair)
 	case callHeartbeat:
 		r.Names, err = b.Heartbeat(ctx, c.Member, c.TTL)
 	case callPause:
@@ -611,6 +611,9 @@ func (b *remoteBackend) CountDue(ctx context.Context, partition int, within []ti
 	r, err := b.call(ctx, call{Method: callCountDue, Partition: partition, Within: within})
 	return r.Due, err
 }
+
+// Lost implements driver.Auditor.
+func (b *remoteBackend) Lost(context.Context, int) (uint64, error) { return 0, nil }
 
 func (b *remoteBackend) Audit(ctx context.Context, partition int, repair bool) (driver.AuditReport, error) {
 	r, err := b.call(ctx, call{Method: callAudit, Partition: partition, Repair: repair})

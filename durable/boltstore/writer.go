@@ -387,7 +387,7 @@ func (w *partitionWriter) bury(r *record) {
 // claimed it loses its lease.
 func (w *partitionWriter) cancelOrReschedule(op driver.Op, c *driver.Change, r *record) (driver.Status, error) {
 	switch {
-	case r == nil || r.State != driver.StateScheduled || op == driver.OpCancel && !c.Meant(r.Enqueued):
+	case r == nil || r.State != driver.StateScheduled || op == driver.OpCancel && c.Incarnation != 0 && c.Incarnation != r.Enqueued:
 		return driver.StatusNotFound, nil
 	case w.isFiring(c.ID):
 		return driver.StatusFiring, nil
@@ -406,7 +406,7 @@ func (w *partitionWriter) cancelOrReschedule(op driver.Op, c *driver.Change, r *
 // replayOrPurge replays or purges a dead letter.
 func (w *partitionWriter) replayOrPurge(op driver.Op, c *driver.Change, r *record) (driver.Status, error) {
 	switch {
-	case r == nil || r.State != driver.StateDead || !c.Meant(r.Died):
+	case r == nil || r.State != driver.StateDead || c.Incarnation != 0 && c.Incarnation != r.Died:
 		return driver.StatusNotFound, nil
 	case op == driver.OpPurge:
 		return driver.StatusDone, w.replace(r, nil, effect{})

@@ -20,8 +20,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/timingwheel-go/timingwheel/durable"
-	"github.com/timingwheel-go/timingwheel/durable/pebblestore"
 	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
+	"github.com/timingwheel-go/timingwheel/durable/pebblestore"
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 

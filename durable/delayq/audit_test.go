@@ -33,6 +33,8 @@ func (f backendWithFaults) Audit(_ context.Context, _ int, repair bool) (durable
 	return r, nil
 }
 
+func (backendWithFaults) Lost(context.Context, int) (uint64, error) { return 0, nil }
+
 func TestAuditFailsIfFaultsAreLeft(t *testing.T) {
 	t.Parallel()
 	audit := func(store durable.Store, args ...string) (string, error) {

@@ -53,9 +53,10 @@ func TestWatchEndsIfItCannotPrint(t *testing.T) {
 func sampleOf() *sample {
 	now := time.UnixMilli(1_800_000_000_000)
 	part := durable.Counts{
-		Now: now, Scheduled: 7, Due: 3, InFlight: 2, Dead: 1, NextDue: now.Add(-2500 * time.Millisecond), Enqueued: 1000, Acked: 500, Retried: 5, Buried: 1,
+		Now: now, Scheduled: 7, Due: 3, InFlight: 2, Dead: 1, NextDue: now.Add(-2500 * time.Millisecond),
+		Counters: driver.Counters{Enqueued: 1000, Acked: 500, Retried: 5, Buried: 1},
 	}
-	rest := durable.Counts{Now: now, NextDue: driver.Never.Time(), Enqueued: 10}
+	rest := durable.Counts{Now: now, NextDue: driver.Never.Time(), Counters: driver.Counters{Enqueued: 10}}
 	all := part
 	all.Enqueued += rest.Enqueued
 	before := &snapshot{at: time.Unix(0, 0), stats: durable.Stats{Partitions: make([]durable.Counts, 2)}}

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"fmt"
+	"regexp"
 	"time"
 )
 
@@ -22,10 +23,10 @@ type Config struct {
 
 // Check returns [ErrInvalid] for a value that is out of range. Stores call it in Open.
 func (c Config) Check() error {
-	if err := CheckQueueName(c.Queue); err != nil {
-		return err
-	}
 	switch {
+	case !queueName.MatchString(c.Queue):
+		return fmt.Errorf("%w queue name %.140q; it must be 1 to 128 letters, digits, '.', '_' and '-'",
+			ErrInvalid, c.Queue)
 	case c.Partitions < 0 || c.Partitions > MaxPartitions:
 		return fmt.Errorf("%w number of partitions %d; it must be from 1 to %d, or 0 for the number of the existing queue",
 			ErrInvalid, c.Partitions, MaxPartitions)
@@ -45,16 +46,4 @@ const DefaultPartitions = 8
 // MaxPartitions is the maximum number of partitions of a queue.
 const MaxPartitions = 1024
 
-// CheckQueueName returns [ErrInvalid] if no queue can have the name.
-func CheckQueueName(name string) error {
-	ok := len(name) >= 1 && len(name) <= 128
-	for _, r := range name {
-		ok = ok && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
-			r == '.' || r == '_' || r == '-')
-	}
-	if !ok {
-		return fmt.Errorf("%w queue name %.140q; it must be 1 to 128 letters, digits, '.', '_' and '-'",
-			ErrInvalid, name)
-	}
-	return nil
-}
+var queueName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)

@@ -63,8 +63,8 @@ type Store interface {
 // which counts a crash for each firing message.
 //
 // Arguments are valid, because package durable validates them once for all stores. Partitions exist
-// in the queue. Batches have at most [MaxBatch] messages with different ids of 1 to 255 bytes.
-// Transitions are declared ones.
+// in the queue. Batches have at most [MaxBatch] messages with different ids of 1 to 255 bytes, and
+// keys of at most 255 bytes. Transitions are declared ones.
 //
 // An error wraps [ErrBroken] if no call will succeed before the store is reopened or its data is
 // restored. The queue then returns the error to its callers immediately, and its consumers end.
@@ -88,9 +88,9 @@ type Backend interface {
 	// prevent it. If the consumer does not claim again, the messages return when their leases
 	// expire, and each message that began with the claim counts a crash.
 	//
-	// Every message that leaves a set is counted. A member of a set without a record is removed and
-	// counted in Counts.Lost. A message that this version cannot read stays scheduled, does not
-	// delay other messages, and is counted in Counts.Unreadable.
+	// Every message that leaves a set is counted. A member of a set without a record is removed:
+	// see Auditor.Lost. A message that this version cannot read stays scheduled, does not delay
+	// other messages, and is counted in Counts.Unreadable.
 	Claim(ctx context.Context, claim Claim) (Claimed, error)
 
 	// Apply makes one transition of each of the messages. Cancel, Reschedule, Replay and Purge take
@@ -123,13 +123,8 @@ type Backend interface {
 	// CountDue returns, for each duration, the number of scheduled messages that are due at most
 	// that long after now on the store's clock, rounded up to milliseconds. There are 1 to
 	// [MaxWithin] durations, not negative and in ascending order. The number for 0 equals
-	// Counts.Due.
+	// Counts.Due. The numbers for later times may be estimates.
 	CountDue(ctx context.Context, partition int, within []time.Duration) ([]int64, error)
-
-	// Audit finds records that are in no set, and members of sets without a record. If repair is
-	// true, it schedules the former (dead letters stay dead) and removes the latter. It also checks
-	// Counts.DeadBytes.
-	Audit(ctx context.Context, partition int, repair bool) (AuditReport, error)
 
 	// Heartbeat makes a consumer a member of the queue for another ttl and returns the sorted names
 	// of all members. A ttl of 0 removes the consumer. The store sets Seen and Until of the member
@@ -180,6 +175,20 @@ type Checker interface {
 	Check(ctx context.Context) error
 }
 
+// Auditor is implemented by a [Backend] that can check the messages of a partition for damage.
+type Auditor interface {
+	// Audit finds records that are in no set, and members of sets without a record. If repair is
+	// true, it schedules the former (dead letters stay dead) and removes the latter. It also checks
+	// Counts.DeadBytes.
+	Audit(ctx context.Context, partition int, repair bool) (AuditReport, error)
+
+	// Lost returns the number of messages whose records are gone, because a server evicted them or
+	// a user deleted them: messages that claims and audits have removed from the sets since the
+	// queue was created, and messages that are still in a set. The queue calls Lost about once a
+	// minute and reports a number that has risen.
+	Lost(ctx context.Context, partition int) (uint64, error)
+}
+
 // MaxBatch is the maximum number of messages in one transition.
 const MaxBatch = 256
 
@@ -215,6 +224,9 @@ type Record struct {
 	LeaseEnd    Instant // of leased and firing messages
 	Died        Instant // of dead letters
 	Reason      string  // the last error, at most MaxReason bytes
+	Key         string  // as in PutItem
+	NextDue     Instant // as in PutItem
+	Postponed   int     // postponements since the last other settlement; 0 in this version
 }
 
 // MaxReason is the maximum size of a reason in a record, in bytes.
@@ -294,7 +306,9 @@ type PutItem struct {
 	Body        []byte
 	Delay       time.Duration
 	At          Instant
-	MaxAttempts int // see Record.MaxAttempts
+	MaxAttempts int     // see Record.MaxAttempts
+	Key         string  // stored with the message, at most 255 bytes
+	NextDue     Instant // stored with the message, at most Never; 0: none
 }
 
 // Member is a consumer of a queue.
@@ -303,6 +317,8 @@ type Member struct {
 	Host       string  // host name, at most [MaxHost] bytes; empty: unknown
 	PID        int     // process id on the host
 	Partitions []int   // owned at the last heartbeat, ascending
+	Capacity   int     // number of messages that it handles concurrently
+	Free       int     // how many more it could have handled at the last heartbeat
 	Seen       Instant // last heartbeat; moves with a clock that is set back
 	Until      Instant // when the membership ends without another heartbeat
 }
@@ -369,7 +385,6 @@ type Claimed struct {
 	Now        time.Time // the store's clock at some time during the call, at full resolution
 	Next       Instant   // earliest due time of a readable scheduled message; 0: none
 	Lease      Instant   // end of the first lease to expire, including this claim's; 0: none
-	Lost       int       // members of sets without a record that this claim has removed
 	Unreadable int       // scheduled messages that claims could not read, as in Counts
 	Paused     bool      // the partition is paused: only messages of a lost answer are returned
 }
@@ -380,8 +395,8 @@ type Op uint8
 // The transitions of [Backend].Apply, each with the possible statuses of its outcomes. Begin, Ack,
 // Retry, Bury, Release, Extend and Expire need the token of the claim. Repeating one of these
 // returns Done again, except for Ack and Expire, which return NotFound. Cancel, Reschedule, Replay
-// and Purge have a [Call] instead. Files contain these numbers, so a new transition is added at the
-// end.
+// and Purge have a [Call] instead. Stores contain these numbers, so a new transition is added at
+// the end.
 const (
 	OpBegin      Op = iota + 1 // Done, Early, Paused, LeaseLost. A repetition renews the lease
 	OpAck                      // Done, LeaseLost, NotFound
@@ -433,10 +448,6 @@ type Change struct {
 	Incarnation Instant
 }
 
-// Meant reports whether the change applies to an incarnation of the message that began at start:
-// the Enqueued of a message to cancel, the Died of a dead letter. Stores call it.
-func (c *Change) Meant(start Instant) bool { return c.Incarnation == 0 || c.Incarnation == start }
-
 // Status is the result of a transition of one message.
 type Status uint8
 
@@ -459,8 +470,7 @@ type Outcome struct {
 	Lease  Instant   // Begin and Extend: the new end of the lease; 0: unchanged
 }
 
-// Counts has the numbers of messages in a partition, and the counters of its transitions since it
-// was created.
+// Counts has the numbers of messages in a partition, and the counters of its transitions.
 type Counts struct {
 	Now        Instant
 	Scheduled  int64   // scheduled messages, including due ones, without Unreadable ones
@@ -472,15 +482,24 @@ type Counts struct {
 	NextDue    Instant // earliest due time of a scheduled message; 0: none
 	Paused     bool    // see Backend.Pause
 
-	Enqueued, Acked, Retried, Buried, Cancelled, Crashed, Expired uint64
+	// Resolution is 0 if Due is exact. Otherwise Due is an estimate from the numbers of messages
+	// that are due within periods of this length.
+	Resolution time.Duration
 
-	// Trimmed counts dead letters that were dropped because of DeadLimit, DeadBytes or DeadAge.
-	Trimmed uint64
+	Counters
+}
 
-	// Lost counts the messages whose records are gone, because a server evicted them or a user
-	// deleted them: messages that claims and audits have removed from the sets, and messages that
-	// are still in a set.
-	Lost uint64
+// Counters count the transitions of a partition or a queue since it was created. They never
+// decrease.
+type Counters struct {
+	Enqueued  uint64 // stored messages
+	Acked     uint64 // messages that were acknowledged and removed
+	Retried   uint64 // deliveries that failed and were rescheduled
+	Buried    uint64 // messages that became dead letters
+	Cancelled uint64 // cancelled messages
+	Crashed   uint64 // deliveries that ended because their leases expired
+	Trimmed   uint64 // dead letters that were dropped because of their number, size or age
+	Expired   uint64 // messages that were removed after their ExpireAt instead of being delivered
 }
 
 // AuditReport is the result of an audit.

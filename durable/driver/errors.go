@@ -11,7 +11,7 @@ var (
 	ErrInvalid    = errors.New("invalid") // an argument or an option
 	ErrPartitions = errors.New("the queue exists with another number of partitions")
 	ErrVersion    = errors.New("not a queue of this version") // another version, or not a queue
-	ErrLocked     = errors.New("another process has the directory open")
+	ErrLocked     = errors.New("another process has the store open")
 
 	// ErrFull means that this copy of the call has stored nothing. Queued messages can still be
 	// claimed and acknowledged.

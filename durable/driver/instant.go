@@ -4,7 +4,7 @@ import "time"
 
 // Instant is a time on a store's clock in milliseconds since 1970. Only this clock determines
 // whether a message is due. It is the server's clock for Redis, and the wall clock of the process
-// for a file and for memory.
+// for other stores.
 type Instant int64
 
 // Never is later than every other instant. Sums of an instant and a delay saturate at Never.

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
@@ -108,9 +109,10 @@ func TestEveryStatisticIsExported(t *testing.T) {
 	now := time.UnixMilli(1_700_000_000_000)
 	counts := durable.Counts{
 		Now: now, Scheduled: 1, Due: 2, InFlight: 3, Dead: 4, DeadBytes: 5,
-		NextDue:  now.Add(-1500 * time.Millisecond),
-		Enqueued: 6, Acked: 7, Retried: 8, Buried: 9, Cancelled: 10, Crashed: 11, Expired: 12,
-		Trimmed: 13, Unreadable: 17, Lost: 18, Paused: true,
+		NextDue: now.Add(-1500 * time.Millisecond),
+		Counters: driver.Counters{Enqueued: 6, Acked: 7, Retried: 8, Buried: 9, Cancelled: 10, Crashed: 11,
+			Expired: 12, Trimmed: 13},
+		Unreadable: 17, Lost: 18, Paused: true,
 	}
 	st := fixed{
 		Counts: counts, Partitions: []durable.Counts{{}, counts},

@@ -102,7 +102,7 @@ func (m *model) check(t *testing.T, q driver.Backend) {
 	}
 	for p := range m.tokens {
 		m.claiming[p] = false
-		report, err := q.Audit(t.Context(), p, false)
+		report, err := q.(driver.Auditor).Audit(t.Context(), p, false)
 		require.NoError(t, err)
 		require.Zero(t, report.Orphans+report.Strays+report.Unreadable+report.Wrong, "%+v", report)
 	}

@@ -126,7 +126,7 @@ func (k *killer) check(t *testing.T) {
 		}
 	}
 	for p := range q.Partitions() {
-		report, err := q.Audit(t.Context(), p, false)
+		report, err := q.(driver.Auditor).Audit(t.Context(), p, false)
 		require.NoError(t, err)
 		require.Zero(t, report.Orphans+report.Strays+report.Unreadable+report.Wrong, "%+v", report)
 	}

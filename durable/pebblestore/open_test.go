@@ -602,7 +602,7 @@ func TestBackupUnderLoadHasEverythingAnsweredBefore(t *testing.T) {
 			require.NoError(t, err, id)
 			assert.Equal(t, "body of "+id, string(r.Body))
 		}
-		report, err := copied.Audit(t.Context(), 0, false)
+		report, err := copied.(driver.Auditor).Audit(t.Context(), 0, false)
 		require.NoError(t, err)
 		assert.GreaterOrEqual(t, report.Records, int64(len(before)))
 		assert.Zero(t, report.Wrong+report.Orphans+report.Strays)

@@ -413,7 +413,7 @@ func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend,
 }
 
 // backend is a [driver.Grouper].
-type backend struct{ driver.Backend }
+type backend struct{ local.Backend }
 
 // GroupsCalls implements driver.Grouper.
 func (backend) GroupsCalls() {}

@@ -14,7 +14,7 @@ const (
 	auditBytes = 1 << 20
 )
 
-// Audit implements [driver.Backend]. It goes through the partition in small steps, between which
+// Audit implements [driver.Auditor]. It goes through the partition in small steps, between which
 // other calls run. A message that moves at the same time may be counted twice. Each member and each
 // state without a record is counted. A dead letter without a state counts as an orphan; it stays
 // dead, without its reason and its counts. The sum of the bodies of dead letters is not compared if
@@ -34,20 +34,13 @@ func (b *backend) Audit(ctx context.Context, part int, repair bool) (driver.Audi
 
 // auditRecords looks for orphans. The size of a step depends on the sizes of the records of the
 // previous step.
-func (b *backend) auditRecords(
-	ctx context.Context, part int, repair bool, report *driver.AuditReport,
-) error {
+func (b *backend) auditRecords(ctx context.Context, part int, repair bool, report *driver.AuditReport) error {
 	cursor, step := "0", 8
 	for {
-		if err := b.store.usable(ctx); err != nil {
-			return err
-		}
-		args := append(b.hintArgs(part), cursor, step, flag(repair))
-		v, err := b.run(ctx, part, auditRecordsScript, args...)
+		r, err := ask(ctx, b, part, auditRecordsScript, append(b.hintArgs(part), cursor, step, flag(repair))...)
 		if err != nil {
 			return err
 		}
-		r := newReply(v)
 		cursor = r.text()
 		report.Records += r.number()
 		report.Orphans += r.number()
@@ -69,19 +62,13 @@ func (b *backend) auditRecords(
 }
 
 // auditStrays looks for members of a set, or for states, without a record.
-func (b *backend) auditStrays(
-	ctx context.Context, part, key int, repair bool, report *driver.AuditReport,
-) error {
+func (b *backend) auditStrays(ctx context.Context, part, key int, repair bool, report *driver.AuditReport) error {
 	cursor := "0"
 	for {
-		if err := b.store.usable(ctx); err != nil {
-			return err
-		}
-		v, err := b.run(ctx, part, auditStraysScript, key, cursor, auditIDs, flag(repair))
+		r, err := ask(ctx, b, part, auditStraysScript, key, cursor, auditIDs, flag(repair))
 		if err != nil {
 			return err
 		}
-		r := newReply(v)
 		cursor = r.text()
 		report.Strays += r.number()
 		report.Repaired += r.number()
@@ -101,7 +88,7 @@ func (b *backend) auditDead(ctx context.Context, part int, repair bool, report *
 		var sum, rank int64
 		var at string
 		for {
-			step, err := b.stepDead(ctx, part, rank, "", "")
+			step, err := stepDead(ctx, b, part, rank, "", "")
 			if err != nil {
 				return err
 			}
@@ -118,7 +105,7 @@ func (b *backend) auditDead(ctx context.Context, part int, repair bool, report *
 				report.Wrong++
 				return nil
 			}
-			if step, err = b.stepDead(ctx, part, 0, strconv.FormatInt(sum, 10), at); err != nil {
+			if step, err = stepDead(ctx, b, part, 0, strconv.FormatInt(sum, 10), at); err != nil {
 				return err
 			}
 			if step.set {
@@ -140,17 +127,11 @@ type deadStep struct {
 	set     bool
 }
 
-func (b *backend) stepDead(ctx context.Context, part int, rank int64, sum, at string) (
-	s deadStep, err error,
-) {
-	if err := b.store.usable(ctx); err != nil {
-		return s, err
-	}
-	v, err := b.run(ctx, part, auditDeadScript, rank, auditIDs, sum, at)
+func stepDead(ctx context.Context, b *backend, part int, rank int64, sum, at string) (s deadStep, err error) {
+	r, err := ask(ctx, b, part, auditDeadScript, rank, auditIDs, sum, at)
 	if err != nil {
 		return s, err
 	}
-	r := newReply(v)
 	s = deadStep{sum: r.number(), n: r.number(), at: r.text(), counter: r.number(), set: r.text() == "1"}
 	return s, b.failure(ctx, part, auditDeadScript, r.err)
 }

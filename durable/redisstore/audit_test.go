@@ -75,7 +75,7 @@ func auditAfterLoss(t *testing.T, client *redis.Client, key string, want driver.
 
 	audit := func(repair bool, what string) {
 		t.Helper()
-		report, err := q.Audit(t.Context(), 0, repair)
+		report, err := q.(driver.Auditor).Audit(t.Context(), 0, repair)
 		require.NoError(t, err)
 		assert.Equal(t, want, report, "%s, %s", key, what)
 	}

@@ -19,6 +19,7 @@ type backend struct {
 var (
 	_ driver.Backend = (*backend)(nil)
 	_ driver.Checker = (*backend)(nil)
+	_ driver.Auditor = (*backend)(nil)
 )
 
 func newBackend(s *Store, config driver.Config, sharded bool) *backend {
@@ -39,6 +40,15 @@ func (b *backend) Partitions() int { return len(b.partitions) }
 // run runs a script on the keys of a partition, and classifies errors by package driver.
 func (b *backend) run(ctx context.Context, part int, s *script, args ...any) (any, error) {
 	return b.runLine(ctx, part, s, append(b.line(part, len(args)), args...))
+}
+
+// ask runs a script of a usable store like run, and returns the reply.
+func ask(ctx context.Context, b *backend, part int, s *script, args ...any) (*reply, error) {
+	if err := b.store.usable(ctx); err != nil {
+		return nil, err
+	}
+	v, err := b.run(ctx, part, s, args...)
+	return newReply(v), err
 }
 
 // line returns the beginning of a command line for a partition, with room for arguments.

@@ -67,7 +67,7 @@ func TestDeadLettersAreTrimmedInSteps(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want*driver.MaxBatch, counts.Dead)
 	}
-	report, err := q.Audit(t.Context(), 0, false)
+	report, err := q.(driver.Auditor).Audit(t.Context(), 0, false)
 	require.NoError(t, err)
 	assert.Equal(t, driver.AuditReport{Records: driver.MaxBatch}, report)
 }

@@ -13,7 +13,8 @@ import (
 // Lengths of the fixed parts of a record and of a state: see partition.lua.
 const (
 	recordHeader = 19
-	stateHeader  = 30
+	stateHeader  = 32
+	rareHeader   = 11
 	width        = 7 // of times and tokens
 )
 
@@ -76,6 +77,16 @@ func packItem(item *driver.PutItem) []byte {
 	return append(b, item.Body...)
 }
 
+// packRare encodes the rare data of an item with its length, or returns nil if it has none.
+func packRare(item *driver.PutItem) []byte {
+	if item.Key == "" && item.NextDue == 0 {
+		return nil
+	}
+	b := binary.BigEndian.AppendUint16(nil, uint16(rareHeader+len(item.Key)))                    //nolint:gosec // at most 266
+	b = append(append(b, packToken(uint64(item.NextDue))...), make([]byte, rareHeader-width)...) //nolint:gosec // not negative
+	return append(b, item.Key...)
+}
+
 // decodeRecord decodes a message. An empty state means that the message has none and is scheduled.
 func decodeRecord(id, record, state string) (driver.Record, error) {
 	r := driver.Record{ID: id, State: driver.StateScheduled}
@@ -90,9 +101,16 @@ func decodeRecord(id, record, state string) (driver.Record, error) {
 	if state == "" {
 		return r, nil
 	}
-	if len(state) < stateHeader {
+	header := stateHeader
+	if len(state) >= header {
+		header += int(binary.BigEndian.Uint16([]byte(state[stateHeader-2:])))
+	}
+	if len(state) < header {
 		return r, fmt.Errorf("%w: the state of message %q has %d bytes; there must be at least %d",
-			driver.ErrVersion, id, len(state), stateHeader)
+			driver.ErrVersion, id, len(state), header)
+	}
+	if rare := state[stateHeader:header]; len(rare) >= rareHeader {
+		r.NextDue, r.Postponed, r.Key = unpackInstant(rare), unpack4(rare[width:]), rare[rareHeader:]
 	}
 	switch state[0] {
 	case 'L':
@@ -107,7 +125,7 @@ func decodeRecord(id, record, state string) (driver.Record, error) {
 	r.Due = unpackInstant(state[8:])
 	r.Attempts = unpack4(state[15:])
 	r.Crashes = unpack4(state[19:])
-	r.Reason = state[stateHeader:]
+	r.Reason = state[header:]
 	return r, nil
 }
 

@@ -92,15 +92,17 @@ func TestDamagedRecordReturnsErrVersion(t *testing.T) {
 		require.ErrorIs(t, err, driver.ErrVersion, "%q", record)
 		assert.Contains(t, err.Error(), `"a"`)
 	}
-	_, err = decodeRecord("a", whole, "S")
-	require.ErrorIs(t, err, driver.ErrVersion)
+	for _, state := range []string{"S", strings.Repeat("\x00", stateHeader-1) + "\x01"} {
+		_, err = decodeRecord("a", whole, state)
+		require.ErrorIs(t, err, driver.ErrVersion, "%q", state)
+	}
 }
 
 func TestReplyOfAnotherFormIsRejected(t *testing.T) {
 	t.Parallel()
 	for name, v := range map[string]any{
 		"nothing": nil, "no list": "x", "empty": []any{}, "short": []any{"1", "2", "0"}, "no number": []any{"x", "2", "0", "0", ""},
-		"a list": []any{[]any{}, "2", "0", "0", ""}, "no leases": []any{"1", "2", "0", "0", "", "a", "b", "c"},
+		"a list": []any{[]any{}, "2", "0", "0", ""}, "no leases": []any{"1", "2", "0", "0", "", "0", "0", "a", "b", "c"},
 	} {
 		_, err := readClaimed(newReply(v))
 		require.ErrorIs(t, err, errReply, name)

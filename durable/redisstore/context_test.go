@@ -47,7 +47,7 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 		},
 		"get":   func(ctx context.Context) error { _, err := q.Get(ctx, 0, id); return err },
 		"count": func(ctx context.Context) error { _, err := q.Count(ctx, 0); return err },
-		"audit": func(ctx context.Context) error { _, err := q.Audit(ctx, 0, false); return err },
+		"audit": func(ctx context.Context) error { _, err := q.(driver.Auditor).Audit(ctx, 0, false); return err },
 		"heartbeat": func(ctx context.Context) error {
 			_, err := q.Heartbeat(ctx, driver.Member{Name: "m"}, time.Minute)
 			return err

@@ -33,7 +33,7 @@ func TestDamagedRecordDoesNotBlockItsPartition(t *testing.T) {
 		apply(t, q, driver.OpBegin, changes(records)...)
 		_, err := q.Get(t.Context(), 0, batch[1].ID)
 		require.Error(t, err, name)
-		report, err := q.Audit(t.Context(), 0, true)
+		report, err := q.(driver.Auditor).Audit(t.Context(), 0, true)
 		require.NoError(t, err, name)
 		assert.Equal(t, driver.AuditReport{Records: 3, Unreadable: 1}, report, name)
 	}
@@ -55,6 +55,13 @@ func TestMessageWithDamagedStateIsClaimedAgain(t *testing.T) {
 	}
 	time.Sleep(20 * time.Millisecond) // the leases end
 	require.Len(t, claim(t, q, 10), 3, "the records are not damaged")
+}
+
+func lost(t testing.TB, b driver.Backend) uint64 {
+	t.Helper()
+	n, err := b.(driver.Auditor).Lost(t.Context(), 0)
+	require.NoError(t, err)
+	return n
 }
 
 func counts(t testing.TB, b driver.Backend) driver.Counts {
@@ -103,10 +110,11 @@ func TestUnreadableMessagesAreSetAside(t *testing.T) {
 	}
 	require.Len(t, got, 4)
 	c := counts(t, q)
-	assert.Equal(t, [5]int64{0, 0, 4, 601, 0}, [5]int64{c.Scheduled, c.Due, c.InFlight, c.Unreadable, int64(c.Lost)}) //nolint:gosec // small
+	assert.Equal(t, [4]int64{0, 0, 4, 601}, [4]int64{c.Scheduled, c.Due, c.InFlight, c.Unreadable})
+	assert.Zero(t, lost(t, q))
 	assert.Zero(t, c.NextDue)
 	for _, repair := range []bool{true, false} {
-		report, err := q.Audit(t.Context(), 0, repair)
+		report, err := q.(driver.Auditor).Audit(t.Context(), 0, repair)
 		require.NoError(t, err)
 		assert.Equal(t, driver.AuditReport{Records: 605, Unreadable: 601}, report)
 	}
@@ -170,42 +178,38 @@ func TestLostRecordsAreCounted(t *testing.T) {
 		require.NoError(t, client.HDel(t.Context(), "tw:{orders:0}:m", batch[i].ID).Err())
 	}
 	require.NoError(t, client.HDel(t.Context(), "tw:{orders:0}:s", batch[0].ID).Err())
-	assert.EqualValues(t, 4, counts(t, q).Lost)
+	assert.EqualValues(t, 4, lost(t, q))
 	time.Sleep(5 * time.Millisecond)
 	c, err = q.Claim(t.Context(), driver.Claim{Max: 10, MaxBytes: 1 << 20, Visibility: time.Hour})
 	require.NoError(t, err)
 	assert.Len(t, c.Records, 6)
-	assert.Equal(t, 4, c.Lost)
-	assert.EqualValues(t, 4, counts(t, q).Lost)
-	report, err := q.Audit(t.Context(), 0, false)
+	assert.EqualValues(t, 4, lost(t, q))
+	report, err := q.(driver.Auditor).Audit(t.Context(), 0, false)
 	require.NoError(t, err)
 	assert.Equal(t, driver.AuditReport{Records: 6}, report)
 
 	put(t, q, items("b", 5, 10, 0))
 	require.NoError(t, client.Del(t.Context(), "tw:{orders:0}:m").Err())
-	assert.EqualValues(t, 15, counts(t, q).Lost)
-	_, err = q.Audit(t.Context(), 0, true)
+	assert.EqualValues(t, 15, lost(t, q))
+	_, err = q.(driver.Auditor).Audit(t.Context(), 0, true)
 	require.NoError(t, err)
 	n := counts(t, q)
-	assert.EqualValues(t, 15, n.Lost)
+	assert.EqualValues(t, 15, lost(t, q))
 	assert.Equal(t, [2]int64{}, [2]int64{n.Scheduled, n.InFlight})
 }
 
 // A partition begins with thousands of unreadable messages and some without records. The consumer
-// delivers the other messages, reports the unreadable and the lost ones, and does not call the
-// server repeatedly without waiting.
+// delivers the other messages, reports the unreadable ones, and does not call the server repeatedly
+// without waiting.
 func TestConsumerDeliversAmongUnreadableMessages(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
-	var unreadable, lost, others atomic.Int64
+	var unreadable, others atomic.Int64
 	q, err := durable.Open(t.Context(), newStore(t, client, redisstore.Options{}), durable.Options{
 		Queue: "orders", Partitions: 1, OnError: func(err error) {
-			switch {
-			case strings.Contains(err.Error(), "lost"):
-				lost.Add(1)
-			case assert.ErrorIs(t, err, durable.ErrVersion):
+			if assert.ErrorIs(t, err, durable.ErrVersion) {
 				unreadable.Add(1)
-			default:
+			} else {
 				others.Add(1)
 			}
 		},
@@ -263,6 +267,43 @@ func TestConsumerDeliversAmongUnreadableMessages(t *testing.T) {
 	cancel()
 	require.NoError(t, <-ended)
 	assert.EqualValues(t, 1, unreadable.Load(), "reports are rate-limited")
-	assert.EqualValues(t, 1, lost.Load())
 	assert.Zero(t, others.Load())
+}
+
+// A settlement or a crash sets Postponed to 0. Other transitions keep it.
+func TestSettlementsEndPostponements(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
+	q := openQueue(t, client, redisstore.Options{})
+	const states = "tw:{orders:0}:s"
+	for op, want := range map[driver.Op]int{driver.OpRelease: 7, driver.OpRetry: 0, driver.OpBury: 0, driver.OpReplay: 0, driver.OpExtend: 0} {
+		m := items(op.String(), 1, 1, 0)
+		m[0].Key = "k"
+		put(t, q, m)
+		state := client.HGet(t.Context(), states, m[0].ID).Val()
+		require.NoError(t, client.HSet(t.Context(), states, m[0].ID, state[:len(state)-2]+"\x07k").Err())
+		c, err := q.Claim(t.Context(), driver.Claim{Max: 1, MaxBytes: 1, Visibility: time.Hour, Begin: 1})
+		require.NoError(t, err)
+		assert.Equal(t, 7, c.Records[0].Postponed)
+		change := driver.Change{ID: m[0].ID, Token: c.Records[0].Token, Delay: time.Hour, Reason: "failed"}
+		switch op {
+		case driver.OpExtend: // to a lease that ends now
+			change.Delay = 0
+		case driver.OpReplay:
+			apply(t, q, driver.OpBury, change)
+			state := client.HGet(t.Context(), states, m[0].ID).Val()
+			require.NoError(t, client.HSet(t.Context(), states, m[0].ID, state[:len(state)-8]+"\x07kfailed").Err())
+		}
+		apply(t, q, op, change)
+		time.Sleep(2 * time.Millisecond)
+		_, err = q.Claim(t.Context(), driver.Claim{})
+		require.NoError(t, err)
+		r, err := q.Get(t.Context(), 0, m[0].ID)
+		require.NoError(t, err)
+		assert.Equal(t, want, r.Postponed, m[0].ID)
+		assert.Equal(t, "k", r.Key, m[0].ID)
+		if r.State != driver.StateDead {
+			apply(t, q, driver.OpReschedule, driver.Change{ID: m[0].ID, Delay: time.Hour})
+		}
+	}
 }

@@ -17,6 +17,7 @@ func FuzzRecord(f *testing.F) {
 	f.Add(record, "")
 	f.Add(record+"body", "L"+strings.Repeat("\x01", stateHeader-1))
 	f.Add(record, "X"+strings.Repeat("\x00", stateHeader-1)+"reason")
+	f.Add(record, "F"+strings.Repeat("\x00", stateHeader-2)+"\x0e\xff\xff\xff\xff\xff\xff\xff\xff\x00\x00\x01keyreason")
 	f.Add("\x02", "?")
 	f.Fuzz(func(t *testing.T, record, state string) {
 		r, err := decodeRecord("id", record, state)
@@ -26,10 +27,10 @@ func FuzzRecord(f *testing.F) {
 			assert.ErrorContains(t, err, `"id"`)
 			return
 		}
-		for _, i := range []driver.Instant{r.Enqueued, r.Due, r.Died} {
+		for _, i := range []driver.Instant{r.Enqueued, r.Due, r.Died, r.NextDue} {
 			assert.True(t, i >= 0 && i <= driver.Never, "%d", i)
 		}
-		assert.GreaterOrEqual(t, min(r.MaxAttempts, r.Attempts, r.Crashes), 0)
+		assert.GreaterOrEqual(t, min(r.MaxAttempts, r.Attempts, r.Crashes, r.Postponed), 0)
 		assert.Equal(t, record[recordHeader:], string(r.Body))
 	})
 }
@@ -37,9 +38,9 @@ func FuzzRecord(f *testing.F) {
 // FuzzReplies decodes replies that no script returns. A reply is rejected or read as a whole.
 func FuzzReplies(f *testing.F) {
 	record := "\x01" + strings.Repeat("\x00", recordHeader-1)
-	f.Add("1\n2\n0\n0\n\n0\n0\n0", 0)
-	f.Add("1\n2\n3\n4\n1234567\n0\n0\n1\nid\n"+record+"\n", 1)
-	f.Add("1\n2\n3\n4\n12345678\n0\n0\n0\nid\n"+record+"\n", 1)
+	f.Add("1\n2\n0\n0\n\n0\n0", 0)
+	f.Add("1\n2\n3\n4\n1234567\n0\n1\nid\n"+record+"\n", 1)
+	f.Add("1\n2\n3\n4\n12345678\n0\n0\nid\n"+record+"\n", 1)
 	f.Add("1\n2\n01\n12345671234567\n", 2)
 	f.Fuzz(func(t *testing.T, text string, n int) {
 		var values []any

@@ -13,10 +13,8 @@ import (
 
 // memberInfo is the JSON in which the store keeps the data of a member.
 type memberInfo struct {
-	TTL        int64  `json:"ttl"` // of the last heartbeat, in milliseconds
-	Host       string `json:"host"`
-	PID        int    `json:"pid"`
-	Partitions []int  `json:"partitions"`
+	driver.Member
+	TTL int64 // of the last heartbeat, in milliseconds
 }
 
 // memberTypes are the types of the keys of the members, in their order.
@@ -24,7 +22,7 @@ var memberTypes = []string{"zset", "hash"}
 
 // Heartbeat implements [driver.Backend]. It is O(m) for m members.
 func (b *backend) Heartbeat(ctx context.Context, member driver.Member, ttl time.Duration) ([]string, error) {
-	info, err := json.Marshal(memberInfo{millis(ttl), member.Host, member.PID, member.Partitions})
+	info, err := json.Marshal(memberInfo{member, millis(ttl)})
 	if err != nil {
 		return nil, fmt.Errorf("redisstore: heartbeat: %w", err)
 	}
@@ -43,14 +41,12 @@ func (b *backend) Members(ctx context.Context) ([]driver.Member, error) {
 	var all []driver.Member
 	err := b.runMembers(ctx, membersScript, func(r *reply) {
 		for r.more() {
-			m := driver.Member{Name: r.text(), Until: r.instant()}
-			var info memberInfo
-			// An older version stored only the name.
+			name, until, info := r.text(), r.instant(), memberInfo{}
 			if json.Unmarshal([]byte(r.text()), &info) == nil {
-				m.Host, m.PID, m.Partitions = info.Host, info.PID, info.Partitions
-				m.Seen = m.Until - driver.Instant(info.TTL)
+				info.Seen = until - driver.Instant(info.TTL)
 			}
-			all = append(all, m)
+			info.Name, info.Until = name, until
+			all = append(all, info.Member)
 		}
 	})
 	slices.SortFunc(all, func(a, b driver.Member) int { return strings.Compare(a.Name, b.Name) })

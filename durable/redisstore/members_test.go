@@ -208,9 +208,8 @@ func TestHandlerLosesItsLeaseIfTheClockIsSetAhead(t *testing.T) {
 	require.EqualValues(t, 2, deliveries.Load())
 }
 
-// Some members have only a name, as an older version stores them, others have unreadable details,
-// and some details have no member. Members of the first two kinds are listed by their names, and
-// details without a member are removed.
+// The details of some members are lost or unreadable, and some details have no member. The former
+// members are listed by their names, and details without a member are removed.
 func TestMembersWithoutDetailsAreListedByName(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())

@@ -66,7 +66,7 @@ func TestMessagesAreDeliveredWhileTheServerIsOutOfMemory(t *testing.T) {
 	require.Equal(t, int64(stored), counts.Scheduled, "a rejected call stores nothing")
 	require.Equal(t, uint64(stored), counts.Enqueued) //nolint:gosec // not negative
 	makeAllTransitions(t, q)
-	report, err := q.Audit(t.Context(), 0, true)
+	report, err := q.(driver.Auditor).Audit(t.Context(), 0, true)
 	require.NoError(t, err)
 	assert.Equal(t, driver.AuditReport{Records: int64(stored - 25)}, report)
 

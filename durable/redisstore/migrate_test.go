@@ -49,7 +49,7 @@ func TestCallsSucceedWhileTheirSlotMoves(t *testing.T) {
 		counts, err := q.Count(t.Context(), 0)
 		require.NoError(t, err)
 		require.Zero(t, counts.Scheduled+counts.InFlight+counts.Dead)
-		_, err = q.Audit(t.Context(), 0, true)
+		_, err = q.(driver.Auditor).Audit(t.Context(), 0, true)
 		require.NoError(t, err)
 	}
 	for range 2 {

@@ -13,7 +13,7 @@ import (
 )
 
 // formatVersion is the version of the keys and their contents.
-const formatVersion = 2
+const formatVersion = 3
 
 // Open creates a queue or joins an existing one, as [driver.Store] describes. It checks the
 // servers, creates missing keys, and takes a few round trips, plus one for each server and replica.

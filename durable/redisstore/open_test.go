@@ -143,7 +143,7 @@ func TestDocumentedPermissionsSuffice(t *testing.T) {
 	require.NoError(t, err)
 	_, err = q.Members(t.Context())
 	require.NoError(t, err)
-	report, err := q.Audit(t.Context(), 0, true)
+	report, err := q.(driver.Auditor).Audit(t.Context(), 0, true)
 	require.NoError(t, err)
 	assert.Equal(t, driver.AuditReport{Records: 3}, report)
 }
@@ -161,10 +161,11 @@ func TestOpenRejectsKeysOfOtherPrograms(t *testing.T) {
 	require.ErrorIs(t, open(), driver.ErrVersion, "a string")
 	m.Del(key)
 	for version, fields := range map[string][]string{
-		"3":   {"version", "3", "partitions", "2"},
-		`""`:  {"partitions", "2"},
-		`"x"`: {"version", "2", "partitions", "x"},
-		`"0"`: {"version", "2", "partitions", "0"},
+		`version "2"; it must be 3`: {"version", "2", "partitions", "2"},
+		`version "4"; it must be 3`: {"version", "4", "partitions", "2"},
+		`""`:                        {"partitions", "2"},
+		`"x"`:                       {"version", "3", "partitions", "x"},
+		`"0"`:                       {"version", "3", "partitions", "0"},
 	} {
 		m.HSet(key, fields...)
 		err := open()

@@ -11,14 +11,10 @@ import (
 
 // Get implements [driver.Backend].
 func (b *backend) Get(ctx context.Context, part int, id string) (driver.Record, error) {
-	if err := b.store.usable(ctx); err != nil {
-		return driver.Record{}, err
-	}
-	v, err := b.run(ctx, part, getScript, id)
+	r, err := ask(ctx, b, part, getScript, id)
 	if err != nil {
 		return driver.Record{}, err
 	}
-	r := newReply(v)
 	body, state, due, lease := r.text(), r.text(), r.text(), r.text()
 	if r.err == nil && body == "" {
 		return driver.Record{}, fmt.Errorf("redisstore: get %q: %w", id, driver.ErrNotFound)
@@ -65,9 +61,6 @@ func parseInstant(text string) (driver.Instant, error) {
 func (b *backend) List(ctx context.Context, part int, state driver.State, cursor string, limit int) (
 	[]driver.Record, string, error,
 ) {
-	if err := b.store.usable(ctx); err != nil {
-		return nil, "", err
-	}
 	set := map[driver.State]int{
 		driver.StateScheduled: keyScheduled, driver.StateLeased: keyLeased, driver.StateDead: keyDead,
 	}[state]
@@ -79,11 +72,11 @@ func (b *backend) List(ctx context.Context, part int, state driver.State, cursor
 	if id != "" {
 		score = strconv.FormatInt(int64(at), 10)
 	}
-	v, err := b.run(ctx, part, listScript, set, score, id, limit, driver.PageBytes)
+	r, err := ask(ctx, b, part, listScript, set, score, id, limit, driver.PageBytes)
 	if err != nil {
 		return nil, "", err
 	}
-	records, next, err := readPage(newReply(v), set)
+	records, next, err := readPage(r, set)
 	return records, next, b.failure(ctx, part, listScript, err)
 }
 
@@ -121,45 +114,49 @@ func readPage(r *reply, set int) (records []driver.Record, next string, err erro
 
 // Count implements [driver.Backend]. It takes O(log n) in a partition of n.
 func (b *backend) Count(ctx context.Context, part int) (driver.Counts, error) {
-	if err := b.store.usable(ctx); err != nil {
-		return driver.Counts{}, err
-	}
-	v, err := b.run(ctx, part, countScript)
+	c, _, err := count(ctx, b, part)
+	return c, err
+}
+
+// Lost implements [driver.Auditor]. It takes O(log n) in a partition of n.
+func (b *backend) Lost(ctx context.Context, part int) (uint64, error) {
+	_, lost, err := count(ctx, b, part)
+	return lost, err
+}
+
+func count(ctx context.Context, b *backend, part int) (c driver.Counts, lost uint64, err error) {
+	r, err := ask(ctx, b, part, countScript)
 	if err != nil {
-		return driver.Counts{}, err
+		return c, 0, err
 	}
-	r := newReply(v)
-	c := driver.Counts{
+	c = driver.Counts{
 		Now: r.instant(), Scheduled: r.number(), Due: r.number(), InFlight: r.number(), Dead: r.number(),
 		Unreadable: r.number(), NextDue: r.instant(),
 	}
 	for _, counter := range []*uint64{
-		&c.Enqueued, &c.Acked, &c.Retried, &c.Buried, &c.Cancelled, &c.Crashed, &c.Trimmed, &c.Lost, &c.Expired,
+		&c.Enqueued, &c.Acked, &c.Retried, &c.Buried, &c.Cancelled, &c.Crashed, &c.Trimmed, &lost, &c.Expired,
 	} {
 		*counter = uint64(r.number()) //nolint:gosec // counters only rise
 	}
 	c.DeadBytes = max(0, r.number()) // negative if the counter was lost; an audit corrects it
 	c.Paused = r.text() == "1"
 	if r.err != nil {
-		return driver.Counts{}, b.failure(ctx, part, countScript, r.err)
+		return driver.Counts{}, 0, b.failure(ctx, part, countScript, r.err)
 	}
-	return c, nil
+	return c, lost, nil
 }
 
 // CountDue implements [driver.Backend]. It takes O(log n) for each duration in a partition of n.
 func (b *backend) CountDue(ctx context.Context, part int, within []time.Duration) ([]int64, error) {
-	if err := b.store.usable(ctx); err != nil {
-		return nil, err
+	args := make([]any, len(within))
+	for i, d := range within {
+		args[i] = millis(d)
 	}
-	line := b.line(part, len(within))
-	for _, d := range within {
-		line = append(line, int64(driver.Instant(0).Add(d)))
-	}
-	v, err := b.runLine(ctx, part, countDueScript, line)
+	r, err := ask(ctx, b, part, countDueScript, args...)
 	if err != nil {
 		return nil, err
 	}
-	r, counts := newReply(v), make([]int64, len(within))
+	counts := make([]int64, len(within))
 	for i := range counts {
 		counts[i] = r.number()
 	}

@@ -11,7 +11,8 @@
 // With the prefix tw, the queue orders and its partition 3:
 //
 //	tw:{orders:3}:m       hash: id → record: times, limit of attempts, body; never changes
-//	tw:{orders:3}:s       hash: id → state, of messages that were ever claimed, moved or buried
+//	tw:{orders:3}:s       hash: id → state, of messages that were ever claimed, moved or buried, or
+//	                      have a key or a next due time
 //	tw:{orders:3}:d       sorted set: scheduled messages by due time; negative if unreadable
 //	tw:{orders:3}:l       sorted set: leased and firing messages by the end of the lease
 //	tw:{orders:3}:x       sorted set: dead letters by the time of death
@@ -21,7 +22,7 @@
 //	tw:{orders}:meta      hash: version, partitions
 //	tw:{orders}:members   sorted set: consumers by the time at which they expire; '' by the time
 //	                      of the last heartbeat
-//	tw:{orders}:hosts     hash: consumer → host, process, partitions
+//	tw:{orders}:hosts     hash: consumer → host, process, partitions, capacity
 //
 // No key has a time to live. Open creates the keys of a partition, and they are never empty: each
 // hash has a field, and each set a member, that is not a message. A Cluster therefore does not

@@ -38,11 +38,11 @@ func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, err
 
 // putLine returns the command line of put.lua.
 func (b *backend) putLine(put driver.Put) []any {
-	line := b.line(put.Partition, 9+3*len(put.Items))
+	line := b.line(put.Partition, 9+4*len(put.Items))
 	line = append(append(line, b.callArgs(put.Partition, &put.Call)...), flag(put.Replace))
 	for i := range put.Items {
 		item := &put.Items[i]
-		line = append(line, item.ID, timeArg(item.At, item.Delay), packItem(item))
+		line = append(line, item.ID, timeArg(item.At, item.Delay), packItem(item), packRare(item))
 	}
 	return append(line, b.store.options.PartitionMessages, b.store.options.PartitionBytes)
 }
@@ -54,9 +54,6 @@ func (b *backend) putLine(put driver.Put) []any {
 // Claim takes O(log n) for each message in a partition of n. To find the messages of a lost answer,
 // it also reads the messages whose leases end in the same period, at most all messages in flight.
 func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
-	if err := b.store.usable(ctx); err != nil {
-		return driver.Claimed{}, err
-	}
 	hold := claim.Hold
 	if hold <= 0 {
 		hold = claim.Visibility
@@ -67,18 +64,18 @@ func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed
 	bounds := b.deadBounds()
 	args = append(args, bounds[0], bounds[1], max(0, claim.Begin), bounds[2],
 		millis(hold), claim.Consumer, claim.Seen, driver.ClaimConsumers, claim.Seq, flag(claim.Repeat))
-	v, err := b.run(ctx, claim.Partition, claimScript, args...)
+	r, err := ask(ctx, b, claim.Partition, claimScript, args...)
 	if err != nil {
 		return driver.Claimed{}, err
 	}
-	claimed, err := readClaimed(newReply(v))
+	claimed, err := readClaimed(r)
 	return claimed, b.failure(ctx, claim.Partition, claimScript, err)
 }
 
 func readClaimed(r *reply) (driver.Claimed, error) {
 	claimed := driver.Claimed{Now: r.time(), Next: r.instant(), Lease: r.instant()}
 	leases := r.text()
-	claimed.Lost, claimed.Unreadable, claimed.Paused = int(r.number()), int(r.number()), r.text() == "1"
+	claimed.Unreadable, claimed.Paused = int(r.number()), r.text() == "1"
 	n := len(leases) / width
 	if r.err == nil && (len(leases) != width*n || len(r.values) != 3*n) {
 		r.err = fmt.Errorf("%w: %d values and %d bytes of lease ends for %d messages", errReply, len(r.values),

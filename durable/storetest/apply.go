@@ -60,8 +60,7 @@ func applyMixed(t *testing.T, newStore Factory) {
 		r[2], driver.Change{ID: "later"})
 	lost, done := driver.StatusLeaseLost, driver.StatusDone
 	assert.Equal(t, []driver.Status{done, lost, lost, done, lost}, statusesOf(outcomes))
-	outcomes = q.apply(driver.OpCancel, r[0], r[1], driver.Change{ID: "absent"},
-		driver.Change{ID: "later"})
+	outcomes = q.apply(driver.OpCancel, r[0], r[1], driver.Change{ID: "absent"}, driver.Change{ID: "later"})
 	assert.Equal(t, []driver.Status{driver.StatusFiring, done, driver.StatusNotFound, done},
 		statusesOf(outcomes))
 	c := q.count()
@@ -255,8 +254,7 @@ func retry(t *testing.T, newStore Factory) {
 		require.Len(t, records, 1)
 		assert.Equal(t, attempt, records[0].Attempts)
 		assert.Equal(t, c.Reason, records[0].Reason)
-		assert.Equal(t, driver.StatusLeaseLost, q.status(driver.OpRetry, c),
-			"a later claim ended that lease")
+		assert.Equal(t, driver.StatusLeaseLost, q.status(driver.OpRetry, c), "a later claim ended that lease")
 		q.begin(records...)
 		c = changesOf(records)[0]
 	}
@@ -410,8 +408,7 @@ func deadIncarnation(t *testing.T, newStore Factory) {
 	for _, op := range []driver.Op{driver.OpReplay, driver.OpPurge} {
 		assert.Equal(t, driver.StatusNotFound,
 			q.status(op, driver.Change{ID: "a", Incarnation: died["a"]}), "it died again since then")
-		assert.Equal(t, driver.StatusNotFound,
-			q.status(op, driver.Change{ID: "b", Incarnation: died["b"] + 1}))
+		assert.Equal(t, driver.StatusNotFound, q.status(op, driver.Change{ID: "b", Incarnation: died["b"] + 1}))
 	}
 	outcomes := q.apply(driver.OpPurge, driver.Change{ID: "a", Incarnation: q.get("a").Died},
 		driver.Change{ID: "b", Incarnation: died["a"]})

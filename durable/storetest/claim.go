@@ -173,8 +173,7 @@ func claimLeaseEnd(t *testing.T, newStore Factory) {
 		q.put(item("due", 0), item("later", far))
 		q.pass()
 		before := q.now()
-		records := q.claimWith(driver.Claim{Horizon: 2 * far, Max: 2,
-			Visibility: visibility}).Records
+		records := q.claimWith(driver.Claim{Horizon: 2 * far, Max: 2, Visibility: visibility}).Records
 		after := q.now()
 		require.Len(t, records, 2)
 		assertLease(t, before, after, visibility, records[0].LeaseEnd)
@@ -230,8 +229,7 @@ func claimBegins(t *testing.T, newStore Factory) {
 		{1, 2, []driver.State{driver.StateFiring, driver.StateLeased}},
 		{9, 9, []driver.State{driver.StateLeased}},
 	} {
-		claimed := q.claimWith(driver.Claim{Horizon: 2 * far, Max: c.most, Visibility: far,
-			Begin: c.begin})
+		claimed := q.claimWith(driver.Claim{Horizon: 2 * far, Max: c.most, Visibility: far, Begin: c.begin})
 		states := []driver.State{}
 		for _, r := range claimed.Records {
 			assert.Equal(t, q.get(r.ID), r)
@@ -307,8 +305,7 @@ func claimLostAnswer(t *testing.T, newStore Factory) {
 	next := q.claimAs("a", lastToken(again), 1, 0, far)
 	require.Equal(t, []string{"m006"}, idsOf(next))
 	late := q.claimAs("a", 0, 9, 9, far)
-	assert.Equal(t, idsOf(next), idsOf(late),
-		"a claim that a dead connection delivers late claims nothing")
+	assert.Equal(t, idsOf(next), idsOf(late), "a claim that a dead connection delivers late claims nothing")
 	assert.Equal(t, next[0].Token, late[0].Token)
 	assert.Equal(t, driver.StateLeased, late[0].State)
 
@@ -404,8 +401,7 @@ func claimLate(t *testing.T, newStore Factory) {
 	assert.Equal(t, []string{"m002"}, claim(6, true), "an answer without messages was lost")
 	assert.Empty(t, claim(5, false), "its messages were seen")
 	seen = q.get("m002").Token
-	other := q.claimWith(driver.Claim{Consumer: "b", Seq: 1, Horizon: soon, Max: 1,
-		Visibility: far})
+	other := q.claimWith(driver.Claim{Consumer: "b", Seq: 1, Horizon: soon, Max: 1, Visibility: far})
 	assert.Equal(t, []string{"m003"}, idsOf(other.Records), "another consumer has its own numbers")
 	lease := q.get("m002").LeaseEnd
 	assert.Empty(t, claim(5, true))
@@ -420,8 +416,7 @@ func claimLateEndsNoLease(t *testing.T, newStore Factory) {
 	q.put(items("m", 1)...)
 	late := driver.Claim{Consumer: "a", Seq: 1, MaxCrashes: 9}
 	q.claimWith(driver.Claim{Consumer: "a", Seq: 2, Repeat: true})
-	require.Len(t,
-		q.claimWith(driver.Claim{Consumer: "b", Max: 1, Begin: 1, Visibility: q.short()}).Records, 1)
+	require.Len(t, q.claimWith(driver.Claim{Consumer: "b", Max: 1, Begin: 1, Visibility: q.short()}).Records, 1)
 	q.pass()
 	q.claimWith(late)
 	assert.Zero(t, q.count().Crashed)

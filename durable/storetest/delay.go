@@ -69,16 +69,8 @@ func delayAtOnce(t *testing.T, newStore Factory) {
 func delaySaturated(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	before := q.now()
-	longest := item("longest", math.MaxInt64)
-	never := item("never", 0)
-	never.At = driver.Never
-	later := item("later", 0)
-	later.At = driver.Never + 1
-	last := item("last", 0)
-	last.At = math.MaxInt64
-	almost := item("almost", 0)
-	almost.At = driver.Never - 1
-	q.put(longest, never, later, last, almost)
+	q.put(item("longest", math.MaxInt64), itemAt("never", driver.Never), itemAt("later", driver.Never+1),
+		itemAt("last", math.MaxInt64), itemAt("almost", driver.Never-1))
 	assertDelay(t, before, q.now(), math.MaxInt64, q.get("longest").Due)
 	for _, id := range []string{"never", "later", "last"} {
 		assert.Equal(t, driver.Never, q.get(id).Due, id)
@@ -101,13 +93,8 @@ func delayAt(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	before := q.now()
 	soonest := driver.InstantOf(before.Add(far))
-	at := func(id string, at driver.Instant) driver.PutItem {
-		m := item(id, 0)
-		m.At = at
-		return m
-	}
-	q.put(at("first", 1), at("past", soonest-driver.Instant(2*far/time.Millisecond)),
-		at("exact", soonest), at("next", soonest+1))
+	q.put(itemAt("first", 1), itemAt("past", soonest-driver.Instant(2*far/time.Millisecond)),
+		itemAt("exact", soonest), itemAt("next", soonest+1))
 	after := q.now()
 	assertDelay(t, before, after, 0, q.get("first").Due)
 	assertDelay(t, before, after, 0, q.get("past").Due)

@@ -85,6 +85,11 @@ func item(id string, delay time.Duration) driver.PutItem {
 	return driver.PutItem{ID: id, Delay: delay, MaxAttempts: 25}
 }
 
+// itemAt returns a message without a body that is due at an instant.
+func itemAt(id string, at driver.Instant) driver.PutItem {
+	return driver.PutItem{ID: id, At: at, MaxAttempts: 25}
+}
+
 // items returns n messages that are already due: prefix000, prefix001 and so on.
 func items(prefix string, n int) []driver.PutItem {
 	all := make([]driver.PutItem, n)
@@ -240,6 +245,18 @@ func (q *queue) gone(id string) {
 	q.t.Helper()
 	_, err := q.Get(q.t.Context(), 0, id)
 	require.ErrorIs(q.t, err, driver.ErrNotFound, "get %q", id)
+}
+
+// audit asserts that an audit finds n records and no fault, if the store has audits.
+func (q *queue) audit(partition int, repair bool, n int) {
+	q.t.Helper()
+	if auditor, ok := q.Backend.(driver.Auditor); ok {
+		report, err := auditor.Audit(q.t.Context(), partition, repair)
+		require.NoError(q.t, err)
+		require.Equal(q.t, driver.AuditReport{Records: int64(n)}, report)
+		lost, err := auditor.Lost(q.t.Context(), partition)
+		require.Equal(q.t, []any{uint64(0), nil}, []any{lost, err})
+	}
 }
 
 func (q *queue) count() driver.Counts {

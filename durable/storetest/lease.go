@@ -81,8 +81,7 @@ func leaseCrashes(t *testing.T, newStore Factory) {
 			MaxCrashes: most}).Records
 		require.Len(t, records, 1)
 		assert.Equal(t, crash-1, records[0].Crashes)
-		q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(),
-			Changes: changesOf(records)})
+		q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changesOf(records)})
 		before := q.now()
 		q.pass()
 		q.expire(most)
@@ -114,8 +113,7 @@ func leaseCrashesUnlimited(t *testing.T, newStore Factory) {
 		records := q.claimShort(1)
 		require.Len(t, records, 1)
 		assert.Equal(t, crash, records[0].Crashes)
-		q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(),
-			Changes: changesOf(records)})
+		q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changesOf(records)})
 		q.pass()
 	}
 	assert.Equal(t, 4, q.claim(1)[0].Crashes)
@@ -175,8 +173,7 @@ func leaseBatch(t *testing.T, newStore Factory) {
 	}
 	for i := 0; i < n; i += n / 6 {
 		batch := changes[i : i+n/6]
-		q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(),
-			Changes: batch[:len(batch)/2]})
+		q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: batch[:len(batch)/2]})
 		q.done(driver.OpExtend, batch[len(batch)/2:]...)
 	}
 	require.Equal(t, int64(n), q.count().InFlight)

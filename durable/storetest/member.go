@@ -111,8 +111,8 @@ func memberDetails(t *testing.T, newStore Factory) {
 		all[i] = i
 	}
 	want := []driver.Member{
-		{Name: "a", Host: "höst 1", PID: 17, Partitions: []int{0, 3}},
-		{Name: "b", Host: strings.Repeat("x", driver.MaxHost), PID: 1 << 30, Partitions: all},
+		{Name: "a", Host: "höst 1", PID: 17, Partitions: []int{0, 3}, Capacity: 64, Free: 3},
+		{Name: "b", Host: strings.Repeat("x", driver.MaxHost), PID: 1 << 30, Partitions: all, Capacity: 1 << 20, Free: 1 << 20},
 		{Name: strings.Repeat("c", driver.MaxConsumer)},
 	}
 	for i := range want {
@@ -138,7 +138,7 @@ func memberDetails(t *testing.T, newStore Factory) {
 	all[7] = 7
 	want[1].Partitions = all
 	check()
-	want[0].Partitions, want[0].Host, want[0].PID = []int{2}, "another", 18
+	want[0].Partitions, want[0].Host, want[0].PID, want[0].Free = []int{2}, "another", 18, 0
 	_, err := q.Heartbeat(t.Context(), want[0], far)
 	require.NoError(t, err)
 	check()

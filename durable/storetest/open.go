@@ -98,27 +98,27 @@ func closed(t *testing.T, newStore Factory) {
 	q.put(item("a", 0))
 	require.NoError(t, q.fixture.Store.Close())
 	ctx := t.Context()
-	_, err := q.fixture.Store.Open(ctx, config())
-	assert.ErrorIs(t, err, driver.ErrClosed, "Open")
-	_, err = q.Put(ctx, driver.Put{Items: items("b", 1)})
-	assert.ErrorIs(t, err, driver.ErrClosed, "Put")
-	_, err = q.Claim(ctx, driver.Claim{Max: 1, MaxBytes: 1, Visibility: far})
-	assert.ErrorIs(t, err, driver.ErrClosed, "Claim")
-	_, err = q.Apply(ctx, driver.Batch{Op: driver.OpCancel, Changes: []driver.Change{{ID: "a"}}})
-	assert.ErrorIs(t, err, driver.ErrClosed, "Apply")
-	assert.ErrorIs(t, q.Pause(ctx, driver.Pause{Paused: true}), driver.ErrClosed, "Pause")
-	_, err = q.Get(ctx, 0, "a")
-	assert.ErrorIs(t, err, driver.ErrClosed, "Get")
-	_, _, err = q.List(ctx, 0, driver.StateScheduled, "", 1)
-	assert.ErrorIs(t, err, driver.ErrClosed, "List")
-	_, err = q.Count(ctx, 0)
-	assert.ErrorIs(t, err, driver.ErrClosed, "Count")
-	_, err = q.Audit(ctx, 0, false)
-	assert.ErrorIs(t, err, driver.ErrClosed, "Audit")
-	_, err = q.Heartbeat(ctx, driver.Member{Name: "m"}, time.Second)
-	assert.ErrorIs(t, err, driver.ErrClosed, "Heartbeat")
-	_, err = q.Members(ctx)
-	assert.ErrorIs(t, err, driver.ErrClosed, "Members")
-	_, err = q.Watch(ctx)
-	assert.ErrorIs(t, err, driver.ErrClosed, "Watch")
+	calls := map[string]func() error{
+		"Open":      func() error { _, err := q.fixture.Store.Open(ctx, config()); return err },
+		"Put":       func() error { _, err := q.Put(ctx, driver.Put{Items: items("b", 1)}); return err },
+		"Claim":     func() error { _, err := q.Claim(ctx, driver.Claim{Max: 1, MaxBytes: 1, Visibility: far}); return err },
+		"Pause":     func() error { return q.Pause(ctx, driver.Pause{Paused: true}) },
+		"Get":       func() error { _, err := q.Get(ctx, 0, "a"); return err },
+		"List":      func() error { _, _, err := q.List(ctx, 0, driver.StateScheduled, "", 1); return err },
+		"Count":     func() error { _, err := q.Count(ctx, 0); return err },
+		"Heartbeat": func() error { _, err := q.Heartbeat(ctx, driver.Member{Name: "m"}, time.Second); return err },
+		"Members":   func() error { _, err := q.Members(ctx); return err },
+		"Watch":     func() error { _, err := q.Watch(ctx); return err },
+		"Apply": func() error {
+			_, err := q.Apply(ctx, driver.Batch{Op: driver.OpCancel, Changes: []driver.Change{{ID: "a"}}})
+			return err
+		},
+	}
+	if auditor, ok := q.Backend.(driver.Auditor); ok {
+		calls["Audit"] = func() error { _, err := auditor.Audit(ctx, 0, false); return err }
+		calls["Lost"] = func() error { _, err := auditor.Lost(ctx, 0); return err }
+	}
+	for name, call := range calls {
+		assert.ErrorIs(t, call(), driver.ErrClosed, name)
+	}
 }

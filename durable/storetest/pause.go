@@ -39,12 +39,10 @@ func pauseClaim(t *testing.T, newStore Factory) {
 	assert.False(t, q.claimWith(driver.Claim{}).Paused)
 	for range 2 { // a repetition changes nothing
 		q.pause(true)
-		claimed := q.claimWith(driver.Claim{Horizon: soon, Max: 10, Begin: 10, Visibility: far,
-			Consumer: "c"})
+		claimed := q.claimWith(driver.Claim{Horizon: soon, Max: 10, Begin: 10, Visibility: far, Consumer: "c"})
 		assert.True(t, claimed.Paused)
 		assert.Empty(t, claimed.Records)
-		assert.Equal(t, q.get("a").Due, claimed.Next,
-			"Next is set as usual")
+		assert.Equal(t, q.get("a").Due, claimed.Next, "Next is set as usual")
 	}
 	c := q.count()
 	assert.Equal(t, int64(3), c.Scheduled)

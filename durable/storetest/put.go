@@ -25,7 +25,8 @@ var putTests = []test{
 func putRecord(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	before := q.now()
-	q.put(driver.PutItem{ID: "a", Body: []byte("body"), Delay: far, MaxAttempts: 7})
+	key := strings.Repeat("\x00\xff\n", 85) // 255 bytes
+	q.put(driver.PutItem{ID: "a", Body: []byte("body"), Delay: far, MaxAttempts: 7, Key: key, NextDue: driver.Never})
 	after := q.now()
 	r := q.get("a")
 	assert.Equal(t, []byte("body"), r.Body)
@@ -36,6 +37,7 @@ func putRecord(t *testing.T, newStore Factory) {
 	assert.Zero(t, r.Token)
 	assert.Zero(t, r.Died)
 	assert.Empty(t, r.Reason)
+	assert.Equal(t, []any{key, driver.Never, 0}, []any{r.Key, r.NextDue, r.Postponed})
 	assertDelay(t, before, after, 0, r.Enqueued)
 	assertDelay(t, before, after, far, r.Due)
 	q.gone("b")
@@ -158,13 +160,13 @@ func putReplace(t *testing.T, newStore Factory) {
 	for _, s := range []string{absent, scheduled, leased, expired, dead} {
 		arranged := q.in(s).arrange(s, []string{s})
 		p := arranged.queue
-		other := driver.PutItem{ID: s, Body: []byte("other"), Delay: far, MaxAttempts: 3}
+		other := driver.PutItem{ID: s, Body: []byte("other"), Delay: far, MaxAttempts: 3, NextDue: 5}
 		assert.Equal(t, []driver.Status{driver.StatusDone},
 			p.statuses(driver.Put{Replace: true, Items: []driver.PutItem{other}}), s)
 		r := p.get(s)
 		assert.Equal(t, "other", string(r.Body), s)
 		assert.Equal(t, driver.StateScheduled, r.State, s)
-		assert.Equal(t, 3, r.MaxAttempts, s)
+		assert.Equal(t, []any{3, "", driver.Instant(5)}, []any{r.MaxAttempts, r.Key, r.NextDue}, s)
 		assert.Zero(t, r.Attempts, s)
 		assert.Zero(t, r.Crashes, s)
 		assert.Greater(t, r.Due, driver.InstantOf(p.now()), s)

@@ -319,14 +319,10 @@ func auditHealthy(t *testing.T, newStore Factory) {
 	q.put(item("never", 1<<63-1))
 	before := q.count()
 	for _, repair := range []bool{false, true, true} {
-		report, err := q.Audit(t.Context(), 0, repair)
-		require.NoError(t, err)
-		assert.Equal(t, driver.AuditReport{Records: 104}, report, "repair: %v", repair)
+		q.audit(0, repair, 104)
 	}
 	after := q.count()
 	before.Now, before.Due, after.Now, after.Due = 0, 0, 0, 0
 	assert.Equal(t, before, after)
-	report, err := q.Audit(t.Context(), 1, true)
-	require.NoError(t, err)
-	assert.Zero(t, report, "the other partition is empty")
+	q.audit(1, true, 0)
 }

@@ -138,14 +138,14 @@ func (r *reference) verdict(op driver.Op, c driver.Change, until driver.Instant)
 	switch op {
 	case driver.OpCancel, driver.OpReschedule:
 		switch {
-		case m == nil || isDead || op == driver.OpCancel && !c.Meant(m.record.Enqueued):
+		case m == nil || isDead || op == driver.OpCancel && c.Incarnation != 0 && c.Incarnation != m.record.Enqueued:
 			return []driver.Status{driver.StatusNotFound}
 		case m.record.State == driver.StateFiring:
 			return []driver.Status{driver.StatusFiring}
 		}
 		return []driver.Status{driver.StatusDone}
 	case driver.OpReplay, driver.OpPurge:
-		if isDead && c.Meant(m.record.Died) {
+		if isDead && (c.Incarnation == 0 || c.Incarnation == m.record.Died) {
 			return []driver.Status{driver.StatusDone}
 		}
 		return []driver.Status{driver.StatusNotFound}

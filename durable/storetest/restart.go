@@ -43,7 +43,7 @@ func restartStates(t *testing.T, newStore Factory) {
 	q.put(m)
 	q.claim(1)
 	m = item("scheduled", 2*far)
-	m.Body, m.MaxAttempts = make([]byte, 100_000), 3
+	m.Body, m.MaxAttempts, m.Key, m.NextDue = make([]byte, 100_000), 3, "key", 7
 	q.put(m, item("due", 0), item("never", 1<<63-1))
 	before := make(map[string]driver.Record)
 	for _, id := range []string{"retried", "dead", "firing", "leased", "scheduled", "due", "never"} {
@@ -76,9 +76,7 @@ func (q *queue) compareRestarted(before map[string]driver.Record, counts driver.
 		counts.Crashed = after.Crashed
 	}
 	assert.Equal(t, counts, after)
-	report, err := q.Audit(t.Context(), 0, false)
-	require.NoError(t, err)
-	assert.Equal(t, driver.AuditReport{Records: int64(len(before))}, report)
+	q.audit(0, false, len(before))
 	claimed := idsOf(q.claim(10))
 	if q.fixture.Embedded {
 		assert.ElementsMatch(t, []string{"due", "leased", "firing"}, claimed)

@@ -75,19 +75,16 @@ func expectWithoutToken(state string, op driver.Op) verdict {
 
 // expectWithToken is expect for the token of the last claim.
 func expectWithToken(state string, op driver.Op) verdict {
-	repetition := map[string]driver.Op{released: driver.OpRelease, retried: driver.OpRetry,
-		dead: driver.OpBury}
+	repetition := map[string]driver.Op{released: driver.OpRelease, retried: driver.OpRetry, dead: driver.OpBury}
 	live := state == leased || state == firing
 	switch {
 	case repetition[state] == op:
 		return doneTo(stateAfter(state))
 	case (state == released || state == retried) && (op == driver.OpRelease || op == driver.OpRetry):
 		// No holder makes both transitions. A store need not remember which one was made.
-		return verdict{[]driver.Status{driver.StatusLeaseLost, driver.StatusDone},
-			driver.StateScheduled}
+		return verdict{[]driver.Status{driver.StatusLeaseLost, driver.StatusDone}, driver.StateScheduled}
 	case state == replayed && op == driver.OpBury: // done, and moved since then: both are correct
-		return verdict{[]driver.Status{driver.StatusLeaseLost, driver.StatusDone},
-			driver.StateScheduled}
+		return verdict{[]driver.Status{driver.StatusLeaseLost, driver.StatusDone}, driver.StateScheduled}
 	case live && op == driver.OpBegin:
 		return doneTo(driver.StateFiring)
 	case live && op == driver.OpExtend:
@@ -118,9 +115,8 @@ func transitionTable(t *testing.T, newStore Factory) {
 		for op := driver.OpBegin; op <= driver.OpExpire; op++ {
 			a.checkTransition(state, op, before)
 		}
-		report, err := a.Audit(t.Context(), 0, false)
-		require.NoError(t, err)
-		assert.Zero(t, report.Orphans+report.Strays+report.Repaired, "audit of %s", state)
+		c := a.count()
+		a.audit(0, false, int(c.Scheduled+c.InFlight+c.Dead))
 	}
 }
 

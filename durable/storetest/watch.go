@@ -55,11 +55,10 @@ func (q *queue) head(partition, try int) driver.Instant {
 // headAt is head with a reading of the store's clock.
 func (q *queue) headAt(partition, try int, now time.Time) driver.Instant {
 	q.t.Helper()
-	m := item(fmt.Sprintf("head%d", try), 0)
-	m.At = driver.InstantOf(now.Add(100*far)) - driver.Instant(try)*driver.Instant(far/time.Millisecond/10)
-	assert.Equal(q.t, []driver.Status{driver.StatusDone},
-		q.statuses(driver.Put{Partition: partition, Items: []driver.PutItem{m}}))
-	return m.At
+	at := driver.InstantOf(now.Add(100*far)) - driver.Instant(try)*driver.Instant(far/time.Millisecond/10)
+	put := driver.Put{Partition: partition, Items: []driver.PutItem{itemAt(fmt.Sprintf("head%d", try), at)}}
+	assert.Equal(q.t, []driver.Status{driver.StatusDone}, q.statuses(put))
+	return at
 }
 
 // laterTries is the number of a first try whose heads differ from those of the tries from 0 on.

@@ -49,16 +49,12 @@ func (t *transition) putOne(item *driver.PutItem, replace bool) (driver.Status, 
 		if err != nil {
 			return 0, err
 		}
-		p.remove(at, len(old.Body))
+		p.remove(at, len(old.msg.Body))
 	}
 	p.counters.Enqueued++
-	p.add(&record{Record: driver.Record{
-		ID:          item.ID,
-		Body:        item.Body,
-		Enqueued:    Floor(t.now),
-		Due:         DueAt(t.now, item.At, item.Delay),
-		MaxAttempts: item.MaxAttempts,
-		State:       driver.StateScheduled,
+	p.add(&record{msg: driver.Record{
+		ID: item.ID, Body: item.Body, Enqueued: Floor(t.now), Due: DueAt(t.now, item.At, item.Delay),
+		MaxAttempts: item.MaxAttempts, Key: item.Key, NextDue: item.NextDue, State: driver.StateScheduled,
 	}})
 	return driver.StatusDone, nil
 }
@@ -156,15 +152,15 @@ func (t *transition) end(op driver.Op, c *driver.Change) (driver.Status, error) 
 	if err != nil {
 		return 0, err
 	}
-	r.Token, r.last, r.suspect, r.Reason = c.Token, op, false, driver.CutReason(c.Reason)
+	r.msg.Token, r.last, r.suspect, r.msg.Postponed, r.msg.Reason = c.Token, op, false, 0, driver.CutReason(c.Reason)
 	if op == driver.OpBury || !c.Uncounted {
-		r.Attempts = increment(r.Attempts)
+		r.msg.Attempts = increment(r.msg.Attempts)
 	}
 	if op == driver.OpBury {
 		t.bury(r)
 	} else {
 		p.counters.Retried++
-		r.Due = After(t.now, c.Delay)
+		r.msg.Due = After(t.now, c.Delay)
 	}
 	p.move(at, r)
 	return driver.StatusDone, nil
@@ -177,14 +173,14 @@ func (t *transition) repeat(op driver.Op, c *driver.Change) (driver.Status, erro
 	switch {
 	case err != nil:
 		return 0, err
-	case (op == driver.OpAck || op == driver.OpExpire) && (r == nil || r.State != driver.StateScheduled):
+	case (op == driver.OpAck || op == driver.OpExpire) && (r == nil || r.msg.State != driver.StateScheduled):
 		return driver.StatusNotFound, nil
 	case r == nil || c.Token == 0 || t.p.leases.byID[c.ID] != nil:
 		return driver.StatusLeaseLost, nil
 	}
 	last, ok := t.p.leases.ended[c.ID]
 	if !ok {
-		last = endedLease{r.Token, r.last}
+		last = endedLease{r.msg.Token, r.last}
 	}
 	if last != (endedLease{c.Token, op}) {
 		return driver.StatusLeaseLost, nil
@@ -194,7 +190,7 @@ func (t *transition) repeat(op driver.Op, c *driver.Change) (driver.Status, erro
 
 // bury makes a record that of a dead letter.
 func (t *transition) bury(r *record) {
-	r.State, r.Died, r.suspect = driver.StateDead, Floor(t.now), false
+	r.msg.State, r.msg.Died, r.suspect = driver.StateDead, Floor(t.now), false
 	t.p.counters.Buried++
 }
 
@@ -213,7 +209,7 @@ func (t *transition) cancelOrReschedule(op driver.Op, c *driver.Change) (driver.
 	switch {
 	case err != nil:
 		return 0, err
-	case r != nil && (r.State == 0 || op == driver.OpCancel && !c.Meant(r.Enqueued)):
+	case r != nil && (r.msg.State == 0 || op == driver.OpCancel && c.Incarnation != 0 && c.Incarnation != r.msg.Enqueued):
 		return driver.StatusNotFound, nil
 	case l != nil && l.firing:
 		return driver.StatusFiring, nil
@@ -222,11 +218,11 @@ func (t *transition) cancelOrReschedule(op driver.Op, c *driver.Change) (driver.
 		t.p.drop(from, 0) // the size of a scheduled message does not matter
 		return driver.StatusDone, nil
 	}
-	r.last, r.Due = 0, DueAt(t.now, c.At, c.Delay)
+	r.last, r.msg.Due = 0, DueAt(t.now, c.At, c.Delay)
 	if l != nil {
-		r.Token = l.token
+		r.msg.Token = l.token
 	} else if e, ok := t.p.leases.ended[c.ID]; ok {
-		r.Token, r.last = e.token, e.op
+		r.msg.Token, r.last = e.token, e.op
 	}
 	t.p.move(from, r)
 	return driver.StatusDone, nil
@@ -243,15 +239,15 @@ func (t *transition) replayOrPurge(op driver.Op, c *driver.Change) (driver.Statu
 	switch {
 	case err != nil:
 		return 0, err
-	case r == nil || r.State != driver.StateDead || !c.Meant(r.Died):
+	case r == nil || r.msg.State != driver.StateDead || c.Incarnation != 0 && c.Incarnation != r.msg.Died:
 		return driver.StatusNotFound, nil
 	case op == driver.OpPurge:
-		t.p.drop(r.place(), len(r.Body))
+		t.p.drop(r.place(), len(r.msg.Body))
 		return driver.StatusDone, nil
 	}
 	from := r.place()
-	r.State, r.Due, r.Died = driver.StateScheduled, After(t.now, c.Delay), 0
-	r.Attempts, r.Crashes, r.last = 0, 0, 0
+	r.msg.State, r.msg.Due, r.msg.Died = driver.StateScheduled, After(t.now, c.Delay), 0
+	r.msg.Attempts, r.msg.Crashes, r.msg.Postponed, r.last = 0, 0, 0, 0
 	t.p.move(from, r)
 	return driver.StatusDone, nil
 }

@@ -20,8 +20,6 @@ type backend struct {
 	presence   *presence
 }
 
-var _ driver.Backend = (*backend)(nil)
-
 // Partitions implements driver.Backend.
 func (b *backend) Partitions() int { return b.partitions }
 
@@ -119,7 +117,7 @@ func (b *backend) Get(ctx context.Context, index int, id string) (driver.Record,
 			return driver.Record{}, err
 		case stored == nil:
 			return driver.Record{}, fmt.Errorf("%w with id %q", driver.ErrNotFound, id)
-		case stored.State == 0:
+		case stored.msg.State == 0:
 			return driver.Record{}, fmt.Errorf("%w: the record of message %q cannot be read", ErrCorrupt, id)
 		}
 		return t.p.export(stored), nil
@@ -127,7 +125,8 @@ func (b *backend) Get(ctx context.Context, index int, id string) (driver.Record,
 }
 
 // Count visits the messages in flight and the messages that have become due since the last Count.
-// If these are more than a million, Counts.Due is an estimate. Otherwise Count is O(1).
+// If these are more than a million, Counts.Due is an estimate with a Resolution. Otherwise Count is
+// O(1).
 func (b *backend) Count(ctx context.Context, index int) (driver.Counts, error) {
 	return count(ctx, b, index, func(t transition) (driver.Counts, bool, error) {
 		return reader{t.p}.counts(Floor(t.now))
@@ -183,6 +182,9 @@ func (b *backend) List(ctx context.Context, index int, state driver.State, curso
 func (b *backend) Audit(ctx context.Context, index int, _ bool) (driver.AuditReport, error) {
 	return run(ctx, b, index, new(Call), func(t transition) (driver.AuditReport, error) { return t.p.verify() })
 }
+
+// Lost returns 0: only this package removes records.
+func (b *backend) Lost(ctx context.Context, _ int) (uint64, error) { return 0, b.runner.Check(ctx) }
 
 // Heartbeat is O(m log m) for m members.
 func (b *backend) Heartbeat(ctx context.Context, member driver.Member, ttl time.Duration) ([]string, error) {

@@ -81,9 +81,9 @@ func (c *claim) endLeases() error {
 		if err != nil {
 			return err
 		}
-		r.Crashes, r.last, r.Token, r.suspect = increment(r.Crashes), 0, l.token, false
+		r.msg.Crashes, r.msg.Postponed, r.last, r.msg.Token, r.suspect = increment(r.msg.Crashes), 0, 0, l.token, false
 		p.counters.Crashed++
-		if c.request.MaxCrashes > 0 && r.Crashes >= c.request.MaxCrashes {
+		if c.request.MaxCrashes > 0 && r.msg.Crashes >= c.request.MaxCrashes {
 			c.bury(r)
 		}
 		p.move(at, r)
@@ -105,24 +105,7 @@ func (c *claim) takeNew() error {
 		}
 		more = c.take(k, r)
 	}
-	if k, ok := p.frontier.firstFree(); ok {
-		p.frontier.found(k.at)
-		return nil
-	}
-	p.frontier.known = false
-	head := driver.Instant(0)
-	err := p.scan(func(k key, value []byte) (passed bool) {
-		r, ok := p.frontier.read(k, value)
-		if ok && !c.take(k, &r) {
-			head = k.at
-			return false
-		}
-		return true
-	})
-	if err == nil {
-		p.frontier.found(head)
-	}
-	return err
+	return p.findHead(c.take)
 }
 
 // take leases a message, or buries it if it has ended the process too often. It reports false if
@@ -131,9 +114,9 @@ func (c *claim) take(k key, r *record) bool {
 	p := c.p
 	switch {
 	case len(c.records)+c.buried >= c.request.Max || k.at > Floor(c.now).Add(c.request.Horizon) ||
-		len(c.records) > 0 && c.size+len(r.Body) > c.request.MaxBytes:
+		len(c.records) > 0 && c.size+len(r.msg.Body) > c.request.MaxBytes:
 		return false
-	case r.suspect && c.request.MaxCrashes > 0 && r.Crashes >= c.request.MaxCrashes:
+	case r.suspect && c.request.MaxCrashes > 0 && r.msg.Crashes >= c.request.MaxCrashes:
 		c.buried++
 		c.bury(r)
 		p.move(place{kindDue, k}, r)
@@ -141,8 +124,8 @@ func (c *claim) take(k key, r *record) bool {
 	}
 	token, reserved := p.nextToken(c.now)
 	c.waits = c.waits || !reserved
-	c.size += len(r.Body)
-	l := &lease{key: k, token: token, size: len(r.Body)}
+	c.size += len(r.msg.Body)
+	l := &lease{key: k, token: token, size: len(r.msg.Body)}
 	l.firing = len(c.records) < c.request.Begin && k.at <= Floor(c.now)
 	l.end = ClaimedUntil(c.now, c.request, l.state(), k.at)
 	p.lease(l)

@@ -54,7 +54,7 @@ const (
 const recordSize = 100
 
 // FormatVersion is the version of the keys and values.
-const FormatVersion = 1
+const FormatVersion = 2
 
 var (
 	keyVersion = []byte("\x00version")
@@ -90,15 +90,15 @@ type state struct {
 	maxID string // no greater id was ever in the partition
 }
 
-// numbers are the parts of a state with a fixed size. They are exported for encoding/binary.
+// numbers are the parts of a state with a fixed size. Their names are for encoding/binary. A change
+// of driver.Counters needs a new FormatVersion.
 type numbers struct {
 	Tokens    uint64 // tokens below this one may have been given out
 	Records   int64
 	Dead      int64
 	DeadBytes int64 // size of the bodies of dead letters
 	Paused    bool
-
-	Enqueued, Acked, Retried, Buried, Cancelled, Crashed, Trimmed, Expired uint64
+	driver.Counters
 }
 
 func (s *state) encode() []byte {
@@ -124,81 +124,88 @@ func decodeState(b []byte) (s state, err error) {
 // record is a stored message. It is scheduled or dead. A record that this version cannot read has
 // no state.
 type record struct {
-	driver.Record
+	msg     driver.Record
 	last    driver.Op // the transition that wrote it, if a repetition of it is recognized; otherwise 0
 	suspect bool      // the message had begun when the process ended, so the next claim checks its crashes
 }
 
 const (
-	recordVersion = 1
+	recordVersion = 2
 	flagSuspect   = 1
 )
 
-// encode returns the version, the last transition and the flags in one byte each, then as varints
-// the numbers and the length of the reason, then the reason and the body. The key has the id, the
-// state and its time.
+// encode returns the version, the last transition, and the flags with twice the number of numbers
+// in one byte each, then as varints the numbers without trailing zeros, then the reason, the key
+// and the body. The key of the map has the id, the state and its time.
 func (r *record) encode(b []byte) []byte {
-	flags := byte(0)
+	numbers := r.numbers()
+	n := len(numbers)
+	for n > 0 && numbers[n-1] == 0 {
+		n--
+	}
+	flags := byte(2 * n)
 	if r.suspect {
 		flags |= flagSuspect
 	}
 	b = append(b[:0], recordVersion, byte(r.last), flags)
-	for _, v := range r.numbers() {
+	for _, v := range numbers[:n] {
 		b = binary.AppendUvarint(b, v)
 	}
-	b = append(b, r.Reason...)
-	return append(b, r.Body...)
+	return append(append(append(b, r.msg.Reason...), r.msg.Key...), r.msg.Body...)
 }
 
 //nolint:gosec // none is negative
-func (r *record) numbers() [7]uint64 {
+func (r *record) numbers() [10]uint64 {
 	due := uint64(0) // the key has that of a scheduled message
-	if r.State == driver.StateDead {
-		due = uint64(r.Due)
+	if r.msg.State == driver.StateDead {
+		due = uint64(r.msg.Due)
 	}
 	return [...]uint64{
-		uint64(r.Enqueued), due, uint64(r.MaxAttempts), uint64(r.Attempts), uint64(r.Crashes),
-		r.Token, uint64(len(r.Reason)),
+		uint64(r.msg.Enqueued), due, uint64(r.msg.MaxAttempts), uint64(r.msg.Attempts), uint64(r.msg.Crashes),
+		r.msg.Token, uint64(len(r.msg.Reason)), uint64(r.msg.NextDue), uint64(r.msg.Postponed), uint64(len(r.msg.Key)),
 	}
 }
 
 // decode decodes the record at a place. Its body is a part of b.
 func decode(at place, b []byte) (r record) {
-	unreadable := record{Record: driver.Record{ID: at.id}}
-	if len(b) < 3 || b[0] != recordVersion {
+	unreadable := record{msg: driver.Record{ID: at.id}}
+	var v [10]uint64 // as from numbers
+	if len(b) < 3 || b[0] != recordVersion || int(b[2]/2) > len(v) {
 		return unreadable
 	}
-	r.ID, r.last, r.suspect = at.id, driver.Op(b[1]), b[2]&flagSuspect != 0
+	r.msg.ID, r.last, r.suspect = at.id, driver.Op(b[1]), b[2]&flagSuspect != 0
+	stored := v[:b[2]/2]
 	b = b[3:]
-	v := r.numbers()
-	for i := range v {
+	for i := range stored {
 		n := 0
 		if v[i], n = binary.Uvarint(b); n <= 0 {
 			return unreadable
 		}
 		b = b[n:]
 	}
-	if max(v[0], v[1]) > uint64(driver.Never) || max(v[2], v[3], v[4]) > math.MaxInt32 || v[6] > uint64(len(b)) {
+	if max(v[0], v[1], v[7]) > uint64(driver.Never) || max(v[2], v[3], v[4], v[8]) > math.MaxInt32 ||
+		v[6] > uint64(len(b)) || v[9] > uint64(len(b))-v[6] {
 		return unreadable
 	}
 	//nolint:gosec // checked above
-	r.Enqueued, r.Due, r.MaxAttempts, r.Attempts, r.Crashes =
+	r.msg.Enqueued, r.msg.Due, r.msg.MaxAttempts, r.msg.Attempts, r.msg.Crashes =
 		driver.Instant(v[0]), driver.Instant(v[1]), int(v[2]), int(v[3]), int(v[4])
-	r.Token, r.Reason, r.Body = v[5], string(b[:v[6]]), b[v[6]:]
+	r.msg.Token, r.msg.NextDue, r.msg.Postponed = v[5], driver.Instant(v[7]), int(v[8])
+	r.msg.Reason, r.msg.Key, r.msg.Body = string(b[:v[6]]), string(b[v[6]:v[6]+v[9]]), b[v[6]+v[9]:]
 	if at.kind == kindDead {
-		r.State, r.Died = driver.StateDead, at.at
+		r.msg.State, r.msg.Died = driver.StateDead, at.at
 	} else {
-		r.State, r.Due = driver.StateScheduled, at.at
+		r.msg.State, r.msg.Due = driver.StateScheduled, at.at
 	}
 	return r
 }
 
 // place returns where a readable record belongs.
 func (r *record) place() place {
-	if r.State == driver.StateDead {
-		return place{kindDead, key{r.Died, r.ID}}
+	if r.msg.State == driver.StateDead {
+		return place{kindDead, key{r.msg.Died, r.msg.ID}}
 	}
-	return place{kindDue, key{r.Due, r.ID}}
+	return place{kindDue, key{r.msg.Due, r.msg.ID}}
 }
 
 // increment returns n+1, or the largest number that a record can hold.

@@ -86,8 +86,8 @@ func (f *frontier) found(head driver.Instant) { f.head, f.known = head, true }
 
 // read decodes a scheduled message, and notes one that cannot be read.
 func (f *frontier) read(k key, value []byte) (r record, ok bool) {
-	if r = decode(place{kindDue, k}, value); r.State == 0 {
+	if r = decode(place{kindDue, k}, value); r.msg.State == 0 {
 		f.unreadable[k] = struct{}{}
 	}
-	return r, r.State != 0
+	return r, r.msg.State != 0
 }

@@ -85,3 +85,36 @@ func TestHintsNeverBlockAndEndWithContext(t *testing.T) {
 		assert.False(t, open, "the context of the watcher has ended already")
 	})
 }
+
+// A settlement or a crash sets Postponed to 0. Other transitions keep it.
+func TestSettlementsEndPostponements(t *testing.T) {
+	t.Parallel()
+	s, b := openTest(t, NewMap(), time.Now)
+	for op, want := range map[driver.Op]int{driver.OpRelease: 7, driver.OpRetry: 0, driver.OpBury: 0, driver.OpExtend: 0} {
+		id := op.String()
+		_, err := b.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: id, Key: "k"}}})
+		require.NoError(t, err)
+		p := s.queues["q"].partitions[0]
+		r, err := p.table.load(id)
+		require.NoError(t, err)
+		r.msg.Postponed = 7
+		p.table.set(r)
+		claimed, err := b.Claim(t.Context(), driver.Claim{Max: 1, Begin: 1, MaxBytes: 1, Visibility: time.Hour})
+		require.NoError(t, err)
+		assert.Equal(t, 7, claimed.Records[0].Postponed)
+		change := driver.Change{ID: id, Token: claimed.Records[0].Token, Delay: time.Hour}
+		if op == driver.OpExtend { // to a lease that ends now
+			change.Delay = 0
+		}
+		_, err = b.Apply(t.Context(), driver.Batch{Op: op, Changes: []driver.Change{change}})
+		require.NoError(t, err)
+		_, err = b.Claim(t.Context(), driver.Claim{})
+		require.NoError(t, err)
+		got, err := b.Get(t.Context(), 0, id)
+		require.NoError(t, err)
+		assert.Equal(t, want, got.Postponed, id)
+		assert.Equal(t, "k", got.Key)
+		_, err = b.Apply(t.Context(), driver.Batch{Op: driver.OpReschedule, Changes: []driver.Change{{ID: id, Delay: time.Hour}}})
+		require.NoError(t, err)
+	}
+}

@@ -48,7 +48,7 @@ func (s *State) loadPartition(hints *Hints, number uint32, index int) (*partitio
 	if err := p.countCrashes(); err != nil {
 		return nil, err
 	}
-	return p, p.findHead()
+	return p, p.findHead(takeNone)
 }
 
 // countCrashes counts a crash of each message that had begun when the last State ended.
@@ -65,8 +65,8 @@ func (p *partition) countCrashes() error {
 		var r *record
 		if r, err = p.table.load(id); errors.Is(err, ErrCorrupt) {
 			err = nil // only this message is damaged
-		} else if r != nil && r.State == driver.StateScheduled {
-			r.Crashes, r.last, r.suspect = increment(r.Crashes), 0, true
+		} else if r != nil && r.msg.State == driver.StateScheduled {
+			r.msg.Crashes, r.msg.Postponed, r.last, r.suspect = increment(r.msg.Crashes), 0, 0, true
 			p.counters.Crashed++
 			p.table.set(r)
 		}
@@ -96,7 +96,7 @@ func (p *partition) add(r *record) {
 		p.frontier.add(at.key)
 		return
 	}
-	p.counters.died(len(r.Body), 1)
+	p.counters.died(len(r.msg.Body), 1)
 	if p.oldestDead == 0 || at.at < p.oldestDead {
 		p.oldestDead = at.at
 	}
@@ -123,7 +123,7 @@ func (p *partition) remove(at place, size int) {
 // move replaces the record at a place by another one of the same message. The records share a body,
 // which may belong to the DB.
 func (p *partition) move(from place, r *record) {
-	p.remove(from, len(r.Body))
+	p.remove(from, len(r.msg.Body))
 	p.add(r)
 }
 
@@ -169,15 +169,17 @@ func (p *partition) scan(visit func(k key, value []byte) (passed bool)) error {
 	})
 }
 
-// findHead finds the earliest due time of a scheduled message.
-func (p *partition) findHead() error {
+// findHead finds the earliest due time of a scheduled message. If no message is before the front,
+// the scan passes the messages that take has taken.
+func (p *partition) findHead(take func(k key, r *record) (taken bool)) error {
 	if k, ok := p.frontier.firstFree(); ok {
 		p.frontier.found(k.at)
 		return nil
 	}
+	p.frontier.known = false
 	head := driver.Instant(0)
 	err := p.scan(func(k key, value []byte) (passed bool) {
-		if _, ok := p.frontier.read(k, value); ok {
+		if r, ok := p.frontier.read(k, value); ok && !take(k, &r) {
 			head = k.at
 		}
 		return head == 0
@@ -188,10 +190,12 @@ func (p *partition) findHead() error {
 	return err
 }
 
+func takeNone(key, *record) bool { return false }
+
 // hint sends a hint if the head is earlier than before, and finds the head if it is not known.
 func (p *partition) hint(before driver.Instant) error {
 	if !p.frontier.known {
-		if err := p.findHead(); err != nil {
+		if err := p.findHead(takeNone); err != nil {
 			return err
 		}
 	}
@@ -220,7 +224,7 @@ func (p *partition) trimDead(now time.Time, limits DeadLimits) error {
 		n++
 		at := place{kindDead, k}
 		p.counters.Trimmed++
-		p.drop(at, len(decode(at, value).Body))
+		p.drop(at, len(decode(at, value).msg.Body))
 		p.oldestDead = 0
 		return true
 	})
@@ -243,12 +247,12 @@ func (p *partition) nextToken(now time.Time) (token uint64, reserved bool) {
 
 // export returns a record with the state of the memory, and with a body of its own.
 func (p *partition) export(r *record) driver.Record {
-	out := r.Record
-	out.Body = bytes.Clone(r.Body)
-	if e, ok := p.leases.ended[r.ID]; ok {
+	out := r.msg
+	out.Body = bytes.Clone(r.msg.Body)
+	if e, ok := p.leases.ended[r.msg.ID]; ok {
 		out.Token = e.token
 	}
-	if l := p.leases.byID[r.ID]; l != nil {
+	if l := p.leases.byID[r.msg.ID]; l != nil {
 		out.State, out.Token, out.LeaseEnd = l.state(), l.token, l.end
 	}
 	return out

@@ -104,13 +104,15 @@ func (r reader) counts(now driver.Instant) (c driver.Counts, counted bool, err e
 	}
 	p, s := r.p, &r.p.counters.state
 	leased, unreadable := int64(len(p.leases.byID)), int64(len(p.frontier.unreadable))
-	return driver.Counts{
+	c = driver.Counts{
 		Now: now, Due: due[0], InFlight: leased, Dead: s.Dead, DeadBytes: s.DeadBytes,
 		Unreadable: unreadable, NextDue: p.frontier.head, Paused: s.Paused,
-		Scheduled: s.Records - s.Dead - leased - unreadable,
-		Enqueued:  s.Enqueued, Acked: s.Acked, Retried: s.Retried, Buried: s.Buried,
-		Cancelled: s.Cancelled, Crashed: s.Crashed, Trimmed: s.Trimmed, Expired: s.Expired,
-	}, counted, nil
+		Scheduled: s.Records - s.Dead - leased - unreadable, Counters: s.Counters,
+	}
+	if !counted {
+		c.Resolution = (1 << spanBits) * time.Millisecond
+	}
+	return c, counted, nil
 }
 
 // list returns a page of the messages in a state after the message of a cursor.
@@ -139,7 +141,7 @@ type page struct {
 
 // add adds the message of a key of the list, and reports whether the page had room.
 func (g *page) add(k key, r *record) bool {
-	if r.State == 0 {
+	if r.msg.State == 0 {
 		return true
 	}
 	if len(g.records) == g.limit || g.left <= 0 {
@@ -147,7 +149,7 @@ func (g *page) add(k key, r *record) bool {
 		return false
 	}
 	g.last = k
-	g.left -= len(r.Body)
+	g.left -= len(r.msg.Body)
 	g.records = append(g.records, g.p.export(r))
 	return true
 }

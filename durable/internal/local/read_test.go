@@ -48,11 +48,27 @@ func TestDueIsExactBeyondAStep(t *testing.T) {
 		now = time.UnixMilli(1_800_000_000_000).Add(time.Duration(hours) * time.Hour)
 		c, err := b.Count(t.Context(), 0)
 		require.NoError(t, err)
+		assert.Zero(t, c.Resolution)
 		assert.InDelta(t, float64(n)*float64(hours)/10, c.Due, 1)
 		counts, err := b.CountDue(t.Context(), 0, []time.Duration{0})
 		require.NoError(t, err)
 		assert.Equal(t, []int64{c.Due}, counts)
 	}
+}
+
+// A count that stops early is an estimate with a resolution.
+func TestEstimatedDueHasResolution(t *testing.T) {
+	t.Parallel()
+	now := time.UnixMilli(1_800_000_000_000)
+	s, b := openTest(t, NewMap(), func() time.Time { return now })
+	const n = 3 * countStep
+	putSpread(t, b, n, 0, 100*time.Hour)
+	now = now.Add(100 * time.Hour)
+	c, counted, err := reader{s.queues["q"].partitions[0]}.counts(Floor(now))
+	require.NoError(t, err)
+	assert.False(t, counted)
+	assert.Equal(t, 16777216*time.Millisecond, c.Resolution, "a span")
+	assert.InDelta(t, n, c.Due, n*float64(c.Resolution)/float64(100*time.Hour))
 }
 
 // The numbers of messages that are due later are exact up to a step, and estimated beyond. The

@@ -192,9 +192,15 @@ type Call struct {
 // Getter reads a key of a [DB], concurrently with the methods of the DB.
 type Getter func(key []byte) (value []byte, err error)
 
+// Backend has the methods of a queue.
+type Backend interface {
+	driver.Backend
+	driver.Auditor
+}
+
 // Open opens a queue: see [driver.Store].
 func Open(ctx context.Context, r Runner, name string, now func() time.Time, shared *Shared, config driver.Config) (
-	driver.Backend, error,
+	Backend, error,
 ) {
 	if err := config.Check(); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)

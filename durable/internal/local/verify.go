@@ -76,7 +76,7 @@ func (v *verifier) walkIndex() error {
 			switch r, err := t.load(id); {
 			case err != nil:
 				v.report.Orphans++
-			case r.State == 0:
+			case r.msg.State == 0:
 				v.report.Unreadable++
 			}
 			return true
@@ -99,10 +99,10 @@ func (v *verifier) message(b, value []byte) {
 		v.report.Strays++
 	}
 	r := decode(at, value)
-	v.wrong(r.State != 0 && r.place() != at)
+	v.wrong(r.msg.State != 0 && r.place() != at)
 	if kind == kindDead {
 		v.dead++
-		v.deadBytes += int64(len(r.Body))
+		v.deadBytes += int64(len(r.msg.Body))
 		v.wrong(p.oldestDead == 0 || k.at < p.oldestDead)
 		return
 	}
@@ -114,7 +114,7 @@ func (v *verifier) message(b, value []byte) {
 	_, unreadable := p.frontier.unreadable[k]
 	if l != nil {
 		v.leased++
-		v.wrong(l.key != k || l.size != len(r.Body))
+		v.wrong(l.key != k || l.size != len(r.msg.Body))
 		if l.firing {
 			v.firing++
 		}

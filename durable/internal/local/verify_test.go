@@ -24,7 +24,7 @@ func TestVerifyFindsEachFault(t *testing.T) {
 	faults := map[string]func(p *partition, db *Map){
 		"no place":             func(p *partition, db *Map) { db.Delete(p.table.indexKey("a")) },
 		"no record":            func(p *partition, db *Map) { db.Delete(p.table.timeKey(kindDue, p.mustFind("a").key)) },
-		"another place":        func(p *partition, db *Map) { p.table.set(&record{Record: driver.Record{ID: "a", Due: 7}}) },
+		"another place":        func(p *partition, db *Map) { p.table.set(&record{msg: driver.Record{ID: "a", Due: 7}}) },
 		"no span":              func(p *partition, db *Map) { db.Delete(p.table.spanKey(spanOf(p.mustFind("a").at))) },
 		"a note of none":       func(p *partition, db *Map) { db.Set(p.table.begunKey("a"), nil) },
 		"a lease of none":      func(p *partition, _ *Map) { p.lease(&lease{key: key{1, "none"}}) },

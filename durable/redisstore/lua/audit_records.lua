@@ -18,7 +18,7 @@ local function put_back(id, record, s, died)
   if not valid_record(record) then return end
   allow_growth()
   if died then
-    s = sub(moved(false, 'X', unpack7(record, 9)), 1, 23) .. pack7(tonumber(died))
+    s = sub(moved(false, 'X', unpack7(record, 9)), 1, 23) .. pack7(tonumber(died)) .. ZERO2
     store(STATES, { id, s })
   end
   if s and is_dead(kind(s)) then

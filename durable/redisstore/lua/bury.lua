@@ -16,7 +16,7 @@ for i, id in ipairs(ids) do
     statuses[i] = DONE
     local n = #fresh
     fresh[n + 1] = id
-    fresh[n + 2] = 'D' .. sub(s, 2, 15) .. pack4(unpack4(s, 16) + 1) .. sub(s, 20, 23) .. died .. ARGV[3 + 3 * i]
+    fresh[n + 2] = 'D' .. sub(s, 2, 15) .. pack4(unpack4(s, 16) + 1) .. sub(s, 20, 23) .. died .. settled(s) .. ARGV[3 + 3 * i]
     members[n + 1], members[n + 2] = score, id
     gone[#gone + 1] = id
   elseif k == 'D' then

@@ -10,9 +10,8 @@
 --       consumers to remember, 16 number of the claim or '0', 17 '1' if the consumer has received
 --       no answer to its previous claim.
 -- Result: sec, usec, the next due time or '0', the end of the first lease or '0', the ends of
---         leases (7 bytes each), number of removed members without a record, number of messages
---         that are set aside, '1' if the partition is paused; then for each message: id, record,
---         state.
+--         leases (7 bytes each), number of messages that are set aside, '1' if the partition is
+--         paused; then for each message: id, record, state.
 -- Runs under OOM: each part removes something before it adds something.
 --
 -- A scheduled message whose record cannot be read is set aside: the message stays in the set of
@@ -28,7 +27,7 @@ local before, aside = head()
 local max, visibility, hold = tonumber(ARGV[4]), tonumber(ARGV[6]), tonumber(ARGV[12])
 local consumer, seen = ARGV[13], tonumber(ARGV[14])
 local known = call('HMGET', COUNTERS, 'largest', 'token', 'aside', 'k:' .. consumer, 'paused')
-local result = { sec, usec, '0', '0', '', '0', '0', known[5] and '1' or '0' }
+local result = { sec, usec, '0', '0', '', '0', known[5] and '1' or '0' }
 local number, repeated = tonumber(ARGV[16]), ARGV[17] == '1'
 if known[4] and #known[4] ~= 35 then known[4] = false end -- damaged
 
@@ -116,7 +115,7 @@ local function redeliver(messages)
       leases[#leases + 1], leases[#leases + 2] = decimal(lease), id
       local n = #ends + 1
       ends[n] = pack7(lease)
-      result[3 * n + 6], result[3 * n + 7], result[3 * n + 8] = id, record, s
+      result[3 * n + 5], result[3 * n + 6], result[3 * n + 7] = id, record, s
     end
   end
   local fields = {}
@@ -165,7 +164,7 @@ if #expired > 0 then
       end
       local n = #fresh
       fresh[n + 1] = id
-      fresh[n + 2] = to .. sub(s, 2, 19) .. pack4(crashes) .. (to == 'X' and pack7(now) or ZERO7) .. sub(s, 31)
+      fresh[n + 2] = to .. sub(s, 2, 19) .. pack4(crashes) .. (to == 'X' and pack7(now) or ZERO7) .. settled(s) .. sub(s, 33 + rare_bytes(s))
       local set = to == 'X' and dead or back
       set[#set + 1] = decimal(to == 'X' and now or due(s))
       set[#set + 1] = id
@@ -242,11 +241,11 @@ if #ids > 0 then
       if s then
         state = state .. prefix .. char(digit) .. at7 .. sub(s, 16, 23) .. ZERO7 .. sub(s, 31)
       else
-        state = state .. prefix .. char(digit) .. at7 .. ZERO15
+        state = state .. prefix .. char(digit) .. at7 .. ZERO15 .. ZERO2
       end
       fresh[2 * n - 1], fresh[2 * n] = id, state
       leases[2 * n - 1], leases[2 * n] = lease, id
-      result[3 * n + 6], result[3 * n + 7], result[3 * n + 8] = id, record, state
+      result[3 * n + 5], result[3 * n + 6], result[3 * n + 7] = id, record, state
     elseif record then
       unreadable[#unreadable + 1], unreadable[#unreadable + 2] = decimal(-(dues[i] or tonumber(call('ZSCORE', SCHEDULED, id)))), id
     else
@@ -269,12 +268,11 @@ end
 if #lost > 0 then
   call_list('HDEL', STATES, lost)
   count('lost', #lost)
-  result[6] = decimal(#lost)
 end
 local after = head()
 hint(before, after)
 if after then result[3] = decimal(after) end
-if aside then result[7] = decimal(call('ZCOUNT', SCHEDULED, '-inf', '(0')) end
+if aside then result[6] = decimal(call('ZCOUNT', SCHEDULED, '-inf', '(0')) end
 local first = call('ZRANGE', LEASED, 0, 0, 'WITHSCORES')
 if first[2] and first[1] ~= '' then result[4] = decimal(tonumber(first[2])) end
 return result

@@ -2,7 +2,7 @@
 -- KEYS: those of partition.lua. ARGV: those of the script.
 
 local byte, char = string.byte, string.char
-local ZERO4, ZERO7, ZERO15 = '\0\0\0\0', '\0\0\0\0\0\0\0', '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
+local ZERO2, ZERO4, ZERO7, ZERO15 = '\0\0', '\0\0\0\0', '\0\0\0\0\0\0\0', '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
 
 -- Plain arithmetic is faster here than math.floor.
 local function pack4(n)
@@ -33,3 +33,13 @@ local function unpack7(s, i)
 end
 
 local function due(s) return unpack7(s, 9) end
+
+-- rare_bytes returns the length of the rare data of a state.
+local function rare_bytes(s) return byte(s, 31) * 256 + byte(s, 32) end
+
+-- settled returns the rare data of a state with its length, and without postponements.
+local function settled(s)
+  local n = rare_bytes(s)
+  if n == 0 then return ZERO2 end
+  return sub(s, 31, 39) .. ZERO4 .. sub(s, 44, 32 + n)
+end

@@ -5,14 +5,16 @@
 --
 -- record: version (1 byte), enqueued (7 bytes), first due time (7), largest number of attempts (4),
 --         body
--- state:  kind (1), token (7), due (7), attempts (4), crashes (4), time of death (7), reason
+-- state:  kind (1), token (7), due (7), attempts (4), crashes (4), time of death (7), length of the
+--         rare data (2), rare data, reason
+-- rare data: nothing, or next due time (7), postponements (4), key
 --
 -- Numbers are big-endian. 7 bytes hold an integer that a double holds exactly. A kind is one of
 --   S scheduled   R scheduled by Retry   B scheduled by Release   L leased   F firing
 --   X dead        D dead by Bury
 -- R, B and D name the call that has moved the message, so that a copy of that call returns the same
--- status. A message without a state has never been claimed or moved; its due time is the score in
--- the set.
+-- status. A message without a state has no rare data and has never been claimed or moved; its due
+-- time is the score in the set.
 
 local RECORDS, STATES, SCHEDULED, LEASED, DEAD, COUNTERS = unpack(KEYS)
 local sub = string.sub

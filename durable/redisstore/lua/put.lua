@@ -1,7 +1,7 @@
 -- Stores new messages.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 to 6 as in call.lua, 7 '1' to replace; then for each message: id, time (see instant),
---       attempts (4 bytes) and body.
+--       attempts (4 bytes) and body, '' or rare data with its length (2 bytes).
 -- Result: sec, usec, statuses, '', ''. If the partition is too large (size.lua), the error
 --         PARTITIONFULL.
 -- Under OOM nothing is stored: the server rejects the first write.
@@ -11,7 +11,7 @@ local largest = tonumber(counters[2])
 
 -- A record that is in no set is not overwritten either. Reading a record reads its body, so if
 -- bodies are large only their lengths are read.
-local ids, known = column(8, 3), {}
+local ids, known = column(8, 4), {}
 if not replace then
   if largest and largest * #ids <= 65536 then
     for i, record in ipairs(call('HMGET', RECORDS, unpack(ids))) do
@@ -24,7 +24,7 @@ end
 
 local states = replace and call('HMGET', STATES, unpack(ids))
 local before, earliest = head(), nil
-local records, members, replaced, most, freed = {}, {}, {}, 0, 0
+local records, members, replaced, fresh_states, most, freed = {}, {}, {}, {}, 0, 0
 local enqueued = pack7(now)
 local time, at, score, prefix -- of the last message; most messages have the same delay
 local statuses = {}
@@ -36,17 +36,22 @@ for i, id in ipairs(ids) do
     statuses[i] = DUPLICATE
   else
     statuses[i] = DONE
-    if ARGV[6 + 3 * i] ~= time then
-      time = ARGV[6 + 3 * i]
+    local body, rare = ARGV[4 * i + 6], ARGV[4 * i + 7]
+    if ARGV[4 * i + 5] ~= time then
+      time = ARGV[4 * i + 5]
       at = instant(time)
       score, prefix = decimal(at), '\1' .. enqueued .. pack7(at)
     end
     if not earliest or at < earliest then earliest = at end
     local n = #records
-    records[n + 1], records[n + 2] = id, prefix .. ARGV[7 + 3 * i]
-    most = math.max(most, #ARGV[7 + 3 * i])
+    records[n + 1], records[n + 2] = id, prefix .. body
+    most = math.max(most, #body)
     members[n + 1], members[n + 2] = score, id
     if replace then replaced[#replaced + 1] = id end -- even if the state was lost
+    if rare ~= '' then
+      local k = #fresh_states
+      fresh_states[k + 1], fresh_states[k + 2] = id, 'S' .. ZERO7 .. pack7(at) .. ZERO15 .. rare
+    end
     if state and is_dead(kind(state)) then freed = freed + math.max(0, call('HSTRLEN', RECORDS, id) - 19) end
   end
 end
@@ -57,6 +62,7 @@ local stored = #records / 2
 store(RECORDS, records)
 call_list('ZADD', SCHEDULED, members)
 call_list('HDEL', STATES, replaced)
+store(STATES, fresh_states)
 call_list('ZREM', LEASED, replaced)
 call_list('ZREM', DEAD, replaced)
 if freed > 0 then call('HINCRBY', COUNTERS, 'dead_bytes', -freed) end

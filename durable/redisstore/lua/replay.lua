@@ -14,7 +14,7 @@ for i, id in ipairs(ids) do
   if is_dead(k) and has_died_at(s, incarnations[i]) and call('HEXISTS', RECORDS, id) == 1 then
     statuses[i] = DONE
     local at = instant(ARGV[5 + 3 * i])
-    schedule(id, 'S' .. sub(s, 2, 8) .. pack7(at) .. ZERO4 .. ZERO4 .. ZERO7 .. sub(s, 31), at)
+    schedule(id, 'S' .. sub(s, 2, 8) .. pack7(at) .. ZERO15 .. settled(s) .. sub(s, 33 + rare_bytes(s)), at)
     gone[#gone + 1] = id
   else
     statuses[i] = NOT_FOUND

@@ -9,10 +9,10 @@ local VERSION = 1
 local function valid_record(r) return r and #r >= 19 and sub(r, 1, 1) == '\1' end
 
 -- valid_state returns a state if it is complete.
-local function valid_state(s) return s and #s >= 30 and s end
+local function valid_state(s) return s and #s >= 32 and #s >= 32 + rare_bytes(s) and s end
 
 -- moved returns state s, or a new one if s is false, with another kind and another due time.
 local function moved(s, k, at)
-  if not s then return k .. ZERO7 .. pack7(at) .. ZERO4 .. ZERO4 .. ZERO7 end
+  if not s then return k .. ZERO7 .. pack7(at) .. ZERO15 .. ZERO2 end
   return k .. sub(s, 2, 8) .. pack7(at) .. sub(s, 16)
 end
