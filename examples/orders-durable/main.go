@@ -1,5 +1,5 @@
 // Orders-durable cancels the orders of a shop that are not paid in time. The deadlines are in the
-// file orders.db, so each command is its own process and may be killed at any moment:
+// directory "orders", so each command is its own process and may be killed at any moment:
 //
 //	go run ./examples/orders-durable place order-1 order-2 order-3
 //	go run ./examples/orders-durable pay order-2
@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable"
-	"github.com/timingwheel-go/timingwheel/durable/boltstore"
+	"github.com/timingwheel-go/timingwheel/durable/pebblestore"
 )
 
 var timeToPay = 10 * time.Second // half an hour in a real shop
@@ -29,7 +29,7 @@ func main() {
 }
 
 func run(ctx context.Context, args ...string) error {
-	store, err := boltstore.Open("orders.db", boltstore.Options{})
+	store, err := pebblestore.Open("orders", pebblestore.Options{})
 	if err != nil {
 		return err
 	}

@@ -1,5 +1,5 @@
-// Reminder stores reminders in the file reminders.db, so that they survive a crash. It is the first
-// program of docs/durable.md:
+// Reminder stores reminders in a directory, so that they survive a crash. It is the first program
+// of docs/durable.md:
 //
 //	go run ./examples/reminder
 package main
@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable"
-	"github.com/timingwheel-go/timingwheel/durable/boltstore"
+	"github.com/timingwheel-go/timingwheel/durable/pebblestore"
 )
 
 func main() {
@@ -25,7 +25,7 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	store, err := boltstore.Open("reminders.db", boltstore.Options{})
+	store, err := pebblestore.Open("reminders", pebblestore.Options{})
 	if err != nil {
 		return err
 	}

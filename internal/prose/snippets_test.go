@@ -27,8 +27,8 @@ var packages = []string{
 	"github.com/stretchr/testify/assert",
 	"github.com/stretchr/testify/require",
 
-	module, module + "/durable", module + "/durable/boltstore", module + "/durable/durabledebug",
-	module + "/durable/memstore", module + "/durable/typed", module + "/callwatch", module + "/keyed", module + "/schedule",
+	module, module + "/durable", module + "/durable/durabledebug", module + "/durable/memstore",
+	module + "/durable/pebblestore", module + "/durable/typed", module + "/callwatch", module + "/keyed", module + "/schedule",
 	module + "/wheeldebug", module + "/wheelexpvar", module + "/wheelnet",
 }
 
