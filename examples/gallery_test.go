@@ -90,7 +90,7 @@ func TestGalleryHasTheOutputOfDeterministicExamples(t *testing.T) {
 	t.Parallel()
 	for folder, section := range sections(t) {
 		switch folder {
-		case "afterfunc", "delayqueue", "eventloop":
+		case "afterfunc", "eventloop":
 		default:
 			continue
 		}

@@ -6,8 +6,8 @@
 // hour later. The kind of a timer and its deadline are functions of its number and the seed, so the
 // program need not store them, and the final check does not depend on the wheel: each expired
 // number sets a bit and updates a count and two checksums, and a second pass over all numbers must
-// give the same result. The exit code is 1 if they differ, 2 for invalid options or too little
-// memory, and 130 after an interrupt.
+// give the same result. The exit code is 1 if they differ, 2 for invalid options, and 130 after
+// an interrupt.
 //
 //	go run ./examples/hundredmillion
 //	go run ./examples/hundredmillion -n 1000000 -window 5s
@@ -36,9 +36,6 @@ func main() { program.Main(hundredmillion) }
 // hundredmillion runs the program and returns its exit code.
 func hundredmillion(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	cfg, ok, err := parse(args, stdout)
-	if err == nil && ok {
-		err = checkMemory(cfg, memorySources(), stdout)
-	}
 	if err != nil {
 		fmt.Fprintf(stderr, "hundredmillion: %v\nSee hundredmillion -help.\n", err)
 		return exitUsage

@@ -125,7 +125,7 @@ func (r *runner) finish(ph *phase) {
 // sample reads figures that the runtime forgets, and the largest memory.
 func (r *runner) sample(ph *phase) {
 	ph.pauses.merge(r.gc.since())
-	r.out.peak, r.out.peakSampled = max(r.out.peak, memoryHeld()), true
+	r.out.peak = max(r.out.peak, memoryHeld())
 }
 
 // runPhase runs the work of a phase and shows its progress. During the work other goroutines only

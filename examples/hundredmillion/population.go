@@ -28,8 +28,6 @@ type handle struct {
 	id    uint64
 }
 
-const handleBytes = 24
-
 // population is a wheel and its timers. Each worker arms a range of numbers in order. Later it
 // beats and stops its own timers in random order.
 type population struct {

@@ -86,12 +86,8 @@ func (o *outcome) printMemory(w io.Writer) {
 			figures.Millis(o.collection), humanize.IBytes(o.heap), float64(o.heap)/float64(pending))
 	}
 	fmt.Fprintf(w, "Shutdown took %s; live heap after it %s\n", figures.Millis(o.stopTook), humanize.IBytes(o.left))
-	how := "peak"
-	if o.peakSampled {
-		how = "largest sample"
-	}
-	fmt.Fprintf(w, "memory of the process: %s (%s); CPU time of the garbage collector: %s\n",
-		humanize.IBytes(o.peak), how, seconds(o.gcTime))
+	fmt.Fprintf(w, "memory of the process: %s (largest sample); CPU time of the garbage collector: %s\n",
+		humanize.IBytes(o.peak), seconds(o.gcTime))
 }
 
 func (o *outcome) printVerdict(w io.Writer) {

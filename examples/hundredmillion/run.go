@@ -22,16 +22,15 @@ type outcome struct {
 	overran     time.Duration // from the first deadline until the last beat; 0: none
 	refused     int64         // beats and stops after the deadline
 
-	collection  time.Duration // a full garbage collection with all timers pending
-	gcTime      time.Duration // CPU time of the garbage collector
-	heap, left  uint64        // live heap with all timers pending, and after Shutdown
-	stopTook    time.Duration
-	late        []time.Duration // 50th, 99th and 99.9th percentile, maximum
-	stats       timingwheel.Stats
-	length      int
-	expired     checksum
-	peak        uint64
-	peakSampled bool
+	collection time.Duration // a full garbage collection with all timers pending
+	gcTime     time.Duration // CPU time of the garbage collector
+	heap, left uint64        // live heap with all timers pending, and after Shutdown
+	stopTook   time.Duration
+	late       []time.Duration // 50th, 99th and 99.9th percentile, maximum
+	stats      timingwheel.Stats
+	length     int
+	expired    checksum
+	peak       uint64 // largest sample of the memory of the process
 
 	faults []string
 }
@@ -214,9 +213,6 @@ func (r *runner) end() {
 	out.faults = ob.faults()
 	if err != nil {
 		out.faults = append(out.faults, fmt.Sprintf("the wheel did not shut down: %v", err))
-	}
-	if peak, err := peakMemory(); err == nil {
-		out.peak, out.peakSampled = peak, false
 	}
 }
 
