@@ -1,6 +1,6 @@
 // Command bench measures the durable queue against its targets: on Redis, with and without an
-// append-only file, and in a file. The same run measures hibiken/asynq on the same server. The
-// output is a table of the figures and their targets.
+// append-only file, and in a directory. The same run measures hibiken/asynq on the same server, and
+// River with SQLite on the same disk. The output is a table of the figures and their targets.
 //
 //	go -C durable/bench run .
 //
@@ -18,7 +18,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -40,7 +39,7 @@ type settings struct {
 	redis    string
 	messages int
 	seconds  int
-	reopen   int // messages in the reopened file
+	reopen   int // messages in the reopened directory
 	skip     map[string]bool
 	progress io.Writer
 }
@@ -52,8 +51,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f.StringVar(&s.redis, "redis", "", "use the server at this `address`, and delete all its data; by default start one")
 	f.IntVar(&s.messages, "messages", 200_000, "messages of each throughput measurement, 1,000 to 10,000,000")
 	f.IntVar(&s.seconds, "seconds", 10, "seconds of each measurement of lateness and of an idle consumer, 1 to 600")
-	f.IntVar(&s.reopen, "reopen", 1_000_000, "messages in the reopened file, 1,000 to 10,000,000")
-	f.Func("skip", "`parts` to leave out, separated by commas: redis, aof, asynq, file", func(parts string) error {
+	f.IntVar(&s.reopen, "reopen", 1_000_000, "messages in the reopened directory, 1,000 to 10,000,000")
+	f.Func("skip", "`parts` to leave out, separated by commas: redis, aof, asynq, directory, river", func(parts string) error {
 		for part := range strings.SplitSeq(parts, ",") {
 			s.skip[part] = true
 		}
@@ -84,8 +83,8 @@ func (s *settings) check() error {
 		return fmt.Errorf("-reopen is %d; it must be from 1,000 to 10,000,000", s.reopen)
 	}
 	for part := range s.skip {
-		if !slices.Contains([]string{"redis", "aof", "asynq", "file"}, part) {
-			return fmt.Errorf("-skip is %q; it must be redis, aof, asynq or file", part)
+		if !slices.Contains([]string{"redis", "aof", "asynq", "directory", "river"}, part) {
+			return fmt.Errorf("-skip is %q; it must be redis, aof, asynq, directory or river", part)
 		}
 	}
 	return nil
@@ -141,7 +140,7 @@ func measure(ctx context.Context, s settings, stdout io.Writer) error {
 	for _, part := range []struct {
 		name string
 		run  func(context.Context, settings, *results) error
-	}{{"redis", redisPart}, {"aof", aofPart}, {"file", filePart}} {
+	}{{"redis", redisPart}, {"aof", aofPart}, {"directory", directoryPart}} {
 		if s.skip[part.name] {
 			continue
 		}
@@ -153,18 +152,11 @@ func measure(ctx context.Context, s settings, stdout io.Writer) error {
 	return r.write(stdout)
 }
 
-// commit returns the commit of the program or, because go run does not record it, of the working
-// directory.
+// commit returns the commit of the working directory.
 func commit() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				return s.Value[:min(7, len(s.Value))]
-			}
-		}
+	out, err := exec.Command("git", "rev-parse", "--short=7", "HEAD").Output()
+	if err != nil {
+		return "unknown"
 	}
-	if out, err := exec.Command("git", "rev-parse", "--short=7", "HEAD").Output(); err == nil {
-		return strings.TrimSpace(string(out))
-	}
-	return "unknown"
+	return strings.TrimSpace(string(out))
 }

@@ -22,14 +22,14 @@ func TestRunRejectsInvalidArguments(t *testing.T) {
 		"-seconds 601":         "it must be from 1 to 600",
 		"-reopen 1":            "-reopen is 1; it must be from 1,000 to 10,000,000",
 		"extra":                `unexpected argument "extra"`,
-		"-skip aof,file,disk":  `-skip is "disk"`,
+		"-skip aof,river,disk": `-skip is "disk"`,
 		"-messages 10_000_001": "-messages",
 	} {
 		words := strings.Fields(args)
 		for i := range words {
 			words[i] = strings.ReplaceAll(words[i], "\x00", " ")
 		}
-		all := append([]string{"bench", "-skip=redis,aof,file"}, words...) // measures nothing
+		all := append([]string{"bench", "-skip=redis,aof,directory"}, words...) // measures nothing
 		if err := run(t.Context(), all, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", args, err, want)
 		}
@@ -39,7 +39,7 @@ func TestRunRejectsInvalidArguments(t *testing.T) {
 func TestRun_Nothing(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	if err := run(t.Context(), []string{"bench", "-skip", "redis,aof", "-skip", "file"}, &out, io.Discard); err != nil {
+	if err := run(t.Context(), []string{"bench", "-skip", "redis,aof", "-skip", "directory"}, &out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(out.String(), "commit "+commit()+", ") {
@@ -64,17 +64,21 @@ func figures(t *testing.T, skipped ...string) string {
 	return out.String()
 }
 
-func TestRunMeasuresTheFile(t *testing.T) {
+func TestRunMeasuresTheDirectoryAndRiver(t *testing.T) {
 	t.Parallel()
-	if n := strings.Count(figures(t, "redis", "aof"), "\nfile: "); n != 3 {
-		t.Errorf("%d figures of the file, want 3", n)
+	out := figures(t, "redis", "aof")
+	if n := strings.Count(out, "\ndirectory: "); n != 12 {
+		t.Errorf("%d figures of the directory, want 12", n)
+	}
+	if n := strings.Count(out, "\nRiver on SQLite, fsynced: "); n != 5 {
+		t.Errorf("%d figures of River, want 5", n)
 	}
 }
 
 func TestRunMeasuresRedisAndAsynq(t *testing.T) {
 	t.Parallel()
 	redistest.Require(t)
-	out := figures(t, "file")
+	out := figures(t, "directory")
 	if n := strings.Count(out, "\nRedis"); n != 12 {
 		t.Errorf("%d figures of Redis, want 12", n)
 	}
@@ -86,33 +90,9 @@ func TestRunMeasuresRedisAndAsynq(t *testing.T) {
 // The server of -redis does not exist.
 func TestRunReturnsErrorOfUnreachableServer(t *testing.T) {
 	t.Parallel()
-	err := run(t.Context(), []string{"bench", "-redis", "127.0.0.1:1", "-skip", "aof,file"}, io.Discard, io.Discard)
+	err := run(t.Context(), []string{"bench", "-redis", "127.0.0.1:1", "-skip", "aof,directory"}, io.Discard, io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
 		t.Error(err)
-	}
-}
-
-func TestConcurrentlyReturnsTheFirstError(t *testing.T) {
-	t.Parallel()
-	broken := errors.New("broken")
-	fails := func(context.Context) error { return broken }
-	nothing := func(context.Context) error { return nil }
-	ended := 0
-	waits := func(ctx context.Context) error {
-		<-ctx.Done()
-		ended++
-		return ctx.Err()
-	}
-	for _, c := range []struct {
-		work, f func(context.Context) error
-		want    error
-	}{{nothing, nothing, nil}, {fails, nothing, broken}, {nothing, fails, broken}, {fails, waits, broken}, {waits, fails, broken}} {
-		if err := concurrently(t.Context(), c.work, c.f); !errors.Is(err, c.want) {
-			t.Errorf("%v, want %v", err, c.want)
-		}
-	}
-	if ended != 2 {
-		t.Errorf("%d have ended, want 2", ended)
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"regexp"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -51,16 +51,19 @@ func startPrivate(ctx context.Context, path string, options ...string) (*server,
 	if err != nil {
 		return nil, err
 	}
-	port, err := freePort()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	args := append([]string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--maxmemory-policy", "noeviction"}, options...)
+	addr := l.Addr().String()
+	_, port, _ := net.SplitHostPort(addr)
+	_ = l.Close()
+	args := append([]string{"--port", port, "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--maxmemory-policy", "noeviction"}, options...)
 	cmd := exec.Command(path, args...)
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	s := &server{addr: fmt.Sprintf("127.0.0.1:%d", port)}
+	s := &server{addr: addr}
 	s.client = redis.NewClient(&redis.Options{Addr: s.addr, PoolSize: 64})
 	ended := make(chan struct{})
 	go func() {
@@ -99,56 +102,30 @@ func (s *server) await(ctx context.Context, pid int, ended <-chan struct{}) erro
 	}
 }
 
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	a, ok := l.Addr().(*net.TCPAddr)
-	if !ok {
-		return 0, errors.New("no TCP address")
-	}
-	return a.Port, nil
-}
-
 // info reads a number from a section of INFO.
 func (s *server) info(ctx context.Context, section, field string) (float64, error) {
 	text, err := s.client.Info(ctx, section).Result()
 	if err != nil {
 		return 0, err
 	}
-	for line := range strings.Lines(text) {
-		if value, ok := strings.CutPrefix(strings.TrimSpace(line), field+":"); ok {
-			return strconv.ParseFloat(value, 64)
-		}
+	found := regexp.MustCompile(`(?m)^` + field + `:([0-9.]+)`).FindStringSubmatch(text)
+	if found == nil {
+		return 0, fmt.Errorf("INFO %s has no %s", section, field)
 	}
-	return 0, fmt.Errorf("INFO %s has no %s", section, field)
+	return strconv.ParseFloat(found[1], 64)
 }
+
+var clientCalls = regexp.MustCompile(`cmdstat_(?:eval|evalsha|subscribe|ssubscribe|ping):calls=(\d+)`)
 
 // calls returns the number of commands that clients have sent. Commands within scripts do not
 // count.
-func (s *server) calls(ctx context.Context) (float64, error) {
+func (s *server) calls(ctx context.Context) (sum float64, err error) {
 	text, err := s.client.Info(ctx, "commandstats").Result()
-	if err != nil {
-		return 0, err
+	for _, found := range clientCalls.FindAllStringSubmatch(text, -1) {
+		n, _ := strconv.ParseFloat(found[1], 64) // digits
+		sum += n
 	}
-	sum := 0.0
-	for line := range strings.Lines(text) {
-		name, rest, ok := strings.Cut(strings.TrimSpace(line), ":calls=")
-		if !ok {
-			continue
-		}
-		switch strings.TrimPrefix(name, "cmdstat_") {
-		case "eval", "evalsha", "subscribe", "ssubscribe", "ping":
-			n, err := strconv.ParseFloat(rest[:strings.IndexByte(rest+",", ',')], 64)
-			if err != nil {
-				return 0, err
-			}
-			sum += n
-		}
-	}
-	return sum, nil
+	return sum, err
 }
 
 // callRate returns how many of these commands arrive per second, measured for the duration over.
