@@ -15,8 +15,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
 )
 
-// A process with a queue in a directory is killed many times while it enqueues, delivers, cancels and
-// commits. The directory always opens, no acknowledged message is lost, and no cancelled message runs.
+// A process with a queue in a directory is killed many times while it enqueues, delivers, cancels
+// and commits. The directory always opens, no acknowledged message is lost, and no cancelled
+// message runs.
 func TestKilledProcessWithADirectoryLosesNothing(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()

@@ -17,7 +17,6 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
-	"github.com/timingwheel-go/timingwheel/durable/pebblestore"
 )
 
 func TestBodyComesFromTheOptionOrStdin(t *testing.T) {
@@ -334,23 +333,25 @@ func TestTimesBeyondJSONAreCut(t *testing.T) {
 
 // A queue keeps dead letters for longer than by default.
 func TestTakeDropsNoDeadLetters(t *testing.T) {
-	d := onDirectory(t)
-	clock := func() time.Time { return time.Now().Add(-60 * day) }
-	store, err := pebblestore.Open(strings.TrimPrefix(d.store, "dir:"), pebblestore.Options{Now: clock})
-	require.NoError(t, err)
-	q, err := durable.Open(t.Context(), store, durable.Options{Partitions: 1, DeadAge: 365 * day})
-	require.NoError(t, err)
-	_, err = q.Enqueue(t.Context(), durable.Message{ID: "old"})
-	require.NoError(t, err)
-	m, err := q.Take(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, m.Bury(t.Context(), "kept for a year"))
-	require.NoError(t, q.Shutdown(t.Context()))
-	require.NoError(t, store.Close())
-	d.ok("enqueue", "-id", "new", "-body", "x")
-	assert.Equal(t, "x\n", d.ok("take", "-wait", "1m"))
-	d.ok("take", "-nack", "-wait", "1m")
-	assert.Equal(t, "dead", d.message("old").State)
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(memstore.Options{})
+		q, err := durable.Open(t.Context(), store, durable.Options{Partitions: 1, DeadAge: 365 * day})
+		require.NoError(t, err)
+		_, err = q.Enqueue(t.Context(), durable.Message{ID: "old"})
+		require.NoError(t, err)
+		m, err := q.Take(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, m.Bury(t.Context(), "kept for a year"))
+		time.Sleep(60 * day)
+		for _, args := range [][]string{{"enqueue", "-id", "new", "-body", "x"}, {"take", "-wait", "1m"}, {"take", "-nack", "-wait", "1m"}} {
+			require.NoError(t, onMemory(t.Context(), store, io.Discard, io.Discard, args...))
+		}
+		r, err := q.Get(t.Context(), "old")
+		require.NoError(t, err)
+		assert.Equal(t, durable.StateDead, r.State)
+		require.NoError(t, q.Shutdown(t.Context()))
+	})
 }
 
 func TestPreviewCutsBetweenCharacters(t *testing.T) {

@@ -26,7 +26,7 @@
 //
 // # The clock
 //
-// The clock is the wall clock of the process, [Options].Now, in whole milliseconds. Due times are
+// The clock is the wall clock of the process, in whole milliseconds. Due times are
 // instants on this clock, so a message never begins before the clock shows its due time, even if
 // the clock has been set since. A step forwards makes every message due whose due time it skips,
 // and ends every lease whose end it skips: a message that was firing may run twice. A step

@@ -263,7 +263,7 @@ func (w *worker) leased() string {
 }
 
 func faultOptions(fs vfs.FS) Options {
-	return Options{Memory: minMemory, Logger: slog.New(slog.DiscardHandler), Now: newClock().Now, fs: fs}
+	return Options{Memory: minMemory, Logger: slog.New(slog.DiscardHandler), now: newClock().Now, fs: fs}
 }
 
 // faults is a file system on which the operations from number first to last fail.

@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 	"github.com/timingwheel-go/timingwheel/durable/internal/remote"
 )
 
@@ -94,20 +95,21 @@ func (s *Store) listen() error {
 	return err
 }
 
-// Remote is a store in a directory that another process has open with Options.Socket. It carries
-// what producers and operators need: its queues accept and change messages, and return them and
-// their numbers. Consumers get [driver.ErrLocked]. A Remote is safe for concurrent use.
+// Connect returns the store in the directory dir, which another process has open with
+// Options.Socket. Otherwise it returns [driver.ErrUnavailable]. The store carries what producers
+// and operators need: its queues accept and change messages, and return them and their numbers.
+// Consumers get [driver.ErrLocked].
 //
 // If the other process ends, calls wait five seconds for the next one that opens the directory with
-// Options.Socket, and then return [driver.ErrUnavailable]. They also return ErrUnavailable if the
-// other process does not answer within 30 seconds, for example because it is stopped; a call that
-// changes something may have taken effect then.
-type Remote = remote.Client
-
-// Connect returns the store in the directory dir, which another process has open. It returns
-// [driver.ErrUnavailable] if no process has the directory open with Options.Socket.
-func Connect(dir string) (*Remote, error) {
-	return remote.Dial(filepath.Join(dir, socketName), "pebblestore")
+// Options.Socket, and then return ErrUnavailable. They also return ErrUnavailable if the other
+// process does not answer within 30 seconds, for example because it is stopped. A call that changes
+// something may have taken effect then.
+func Connect(dir string) (*Store, error) {
+	client, err := remote.Dial(filepath.Join(dir, socketName), "pebblestore")
+	if err != nil {
+		return nil, err
+	}
+	return &Store{client: client}, nil
 }
 
 // OpenSnapshot opens a copy of the directory dir for reading. The copy has every call that returned
@@ -161,7 +163,7 @@ func (s *Store) copyTo(to string) error {
 		return err
 	}
 	defer lock.Close() //nolint:errcheck // nothing was written under it
-	s.removeCopies()
+	removeCopies(s.options.fs, s.dir)
 	names, err := s.options.fs.List(s.dir)
 	if err == nil {
 		err = os.Mkdir(to, 0o700)
@@ -184,21 +186,24 @@ func (s *Store) copyTo(to string) error {
 }
 
 // removeCopies removes the copies of processes that were killed. The others are locked.
-func (s *Store) removeCopies() {
-	copies, _ := filepath.Glob(filepath.Join(s.dir, copyPrefix+"*")) // the pattern is valid
-	for _, dir := range copies {
-		info, err := os.Stat(dir)
-		if err != nil || time.Since(info.ModTime()) < time.Minute { // it may not be locked yet
+func removeCopies(disk vfs.FS, dir string) {
+	copies, _ := filepath.Glob(filepath.Join(dir, copyPrefix+"*")) // the pattern is valid
+	for _, copied := range copies {
+		info, err := os.Stat(copied)
+		if err != nil || time.Since(info.ModTime()) < copyTime {
 			continue
 		}
-		if lock, err := s.options.fs.Lock(filepath.Join(dir, lockName)); err == nil {
-			_ = errors.Join(os.RemoveAll(dir), lock.Close()) // the next process tries again
+		if lock, err := disk.Lock(filepath.Join(copied, lockName)); err == nil {
+			_ = errors.Join(os.RemoveAll(copied), lock.Close()) // the next process tries again
 		}
 	}
 }
 
+// copyTime is how long a copy may be in use without a lock: while it is made, or written elsewhere.
+const copyTime = 2 * time.Hour
+
 // reader is a queue of a snapshot.
-type reader struct{ driver.Backend }
+type reader struct{ local.Backend }
 
 func (reader) errReading() error {
 	return fmt.Errorf("pebblestore: %w call: the store is a snapshot, which cannot be changed", driver.ErrInvalid)

@@ -170,7 +170,7 @@ func TestOpenRemovesTheCopiesOfKilledProcesses(t *testing.T) {
 	defer s.Close()
 	left := filepath.Join(dir, copyPrefix+"1-2")
 	require.NoError(t, os.Mkdir(left, 0o700))
-	ago := time.Now().Add(-time.Hour)
+	ago := time.Now().Add(-2 * copyTime)
 	for _, copied := range copies(t, dir) {
 		require.NoError(t, os.Chtimes(copied, ago, ago))
 	}

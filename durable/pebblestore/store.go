@@ -51,11 +51,9 @@ type Options struct {
 	// not written yet.
 	NoSync bool
 
-	// Now is the store's clock. It must be safe for concurrent use. Nil means time.Now, the wall
-	// clock of the process.
-	Now func() time.Time
-
-	fs vfs.FS // for tests; nil: that of the system
+	// For tests. Nil means the clock and the file system of the system.
+	now func() time.Time
+	fs  vfs.FS
 }
 
 // Store is a directory of queues that is open in this process. It is safe for concurrent use.
@@ -65,6 +63,7 @@ type Store struct {
 	shared  local.Shared
 	lock    io.Closer      // nil on a read-only file system
 	server  *remote.Server // nil without Options.Socket
+	client  *remote.Client // to the process that has the directory open; otherwise nil
 	reading bool           // the store is a snapshot
 	source  string         // the directory of which dir is a copy that Close removes
 
@@ -98,7 +97,7 @@ func Open(dir string, options Options) (*Store, error) {
 	if s.lock, err = s.acquire(); err != nil {
 		return nil, err
 	}
-	s.removeCopies()
+	removeCopies(s.options.fs, dir)
 	return s.start()
 }
 
@@ -114,8 +113,8 @@ func newStore(dir string, options Options) (*Store, error) {
 	if options.Logger == nil {
 		options.Logger = slog.Default()
 	}
-	if options.Now == nil {
-		options.Now = time.Now
+	if options.now == nil {
+		options.now = time.Now
 	}
 	if options.fs == nil {
 		options.fs = vfs.Default
@@ -301,7 +300,7 @@ func (s *Store) openEngine() (*engine, error) {
 	}
 	e.table, e.ahead.db = newTable(db), db
 	e.table.reading = s.lock == nil
-	if e.state, err = local.Load(e.table, "pebblestore", s.options.Now, &s.shared); err != nil {
+	if e.state, err = local.Load(e.table, "pebblestore", s.options.now, &s.shared); err != nil {
 		if e.table.err != nil {
 			err = e.readError(err)
 		}
@@ -402,7 +401,10 @@ const measureEvery = 50 * time.Millisecond
 // [driver.ErrNoQueue] if config.Existing is set and the queue does not exist, and
 // [driver.ErrClosed] after Close.
 func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend, error) {
-	b, err := local.Open(ctx, runner{s}, "pebblestore", s.options.Now, &s.shared, config)
+	if s.client != nil {
+		return s.client.Open(ctx, config)
+	}
+	b, err := local.Open(ctx, runner{s}, "pebblestore", s.options.now, &s.shared, config)
 	if err != nil {
 		return nil, err
 	}
@@ -430,6 +432,9 @@ func (backend) GroupsCalls() {}
 // and [driver.ErrClosed] or [driver.ErrUnavailable] as other calls do. After any error but
 // ErrInvalid, dir does not exist.
 func (s *Store) Backup(ctx context.Context, dir string) error {
+	if s.client != nil {
+		return s.client.Backup(ctx, dir)
+	}
 	e, err := runner{s}.engine(ctx)
 	if err != nil {
 		return err
@@ -462,6 +467,9 @@ func (s *Store) Backup(ctx context.Context, dir string) error {
 // Close closes the directory. Calls in progress are completed. Later calls to the store and its
 // backends return [driver.ErrClosed]. Closing a store again has no effect.
 func (s *Store) Close() error {
+	if s.client != nil {
+		return s.client.Close()
+	}
 	s.mu.Lock()
 	select {
 	case <-s.closed:

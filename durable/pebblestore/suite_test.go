@@ -44,7 +44,7 @@ func newFixture(t testing.TB) storetest.Fixture {
 	t.Helper()
 	clock := newClock()
 	dir := t.TempDir()
-	options := Options{Now: clock.Now, NoSync: true, Memory: minMemory, Logger: slog.New(slog.DiscardHandler)}
+	options := Options{now: clock.Now, NoSync: true, Memory: minMemory, Logger: slog.New(slog.DiscardHandler)}
 	current, err := Open(dir, options)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, current.Close()) })

@@ -68,8 +68,11 @@ func load(root string) (repository, error) {
 			p.module = path.Dir(p.module)
 		}
 		r[path.Join(modules[p.module], strings.TrimPrefix(folder, p.module))] = p
-		if folder == "durable/memstore" || folder == "durable/internal/local" { // the embedded stores have one limit
+		switch folder {
+		case "durable/memstore", "durable/internal/local": // the embedded stores have one limit
 			p.module = "durable/pebblestore"
+		case "durable/internal/remote": // the socket of a directory
+			p.module = folder
 		}
 	}
 	return r, err
