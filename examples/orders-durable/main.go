@@ -29,7 +29,7 @@ func main() {
 }
 
 func run(ctx context.Context, args ...string) error {
-	store, err := pebblestore.Open("orders", pebblestore.Options{})
+	store, err := open(len(args) == 0)
 	if err != nil {
 		return err
 	}
@@ -57,4 +57,15 @@ func run(ctx context.Context, args ...string) error {
 		}
 	}
 	return nil
+}
+
+// open connects to the process that cancels orders. If none is running, or this is that process,
+// open opens the directory itself.
+func open(consume bool) (durable.Store, error) {
+	if !consume {
+		if store, err := pebblestore.Connect("orders"); err == nil {
+			return store, nil
+		}
+	}
+	return pebblestore.Open("orders", pebblestore.Options{Socket: consume})
 }

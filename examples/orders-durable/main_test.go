@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -72,4 +73,28 @@ func TestSecondProcessCannotPlaceTheSameOrder(t *testing.T) {
 	out, err = program(ctx, dir, "place", "a").CombinedOutput()
 	require.Error(t, err)
 	assert.Contains(t, string(out), durable.ErrDuplicate.Error())
+}
+
+func TestOrdersArePlacedAndPaidWhileAProcessConsumes(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	dir := t.TempDir()
+	consumer := program(ctx, dir)
+	out, err := consumer.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, consumer.Start())
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(filepath.Join(dir, "orders", "timingwheel.sock"))
+		return err == nil
+	}, time.Minute, 10*time.Millisecond)
+	for _, args := range []string{"place a b", "pay a"} {
+		out, err := program(ctx, dir, strings.Fields(args)...).CombinedOutput()
+		require.NoError(t, err, string(out))
+	}
+	lines := bufio.NewScanner(out)
+	require.True(t, lines.Scan())
+	assert.Equal(t, "b is cancelled", lines.Text())
+	require.NoError(t, consumer.Process.Kill())
+	require.Error(t, consumer.Wait(), "the process was not killed")
 }
