@@ -141,42 +141,42 @@ type session struct {
 // acknowledgements, for up to durable.Options.RetryFor if the store does not answer.
 const closeTime = 10 * time.Second
 
-// with opens the queue, which must exist, calls f and closes the queue. Closing releases messages
-// that were claimed and have not begun.
-func (a *app) with(ctx context.Context, use storeurl.Use, f func(s *session) error) error {
-	if err := a.mustExist(); err != nil {
-		return err
-	}
-	return a.use(ctx, use, true, f)
+// access is what a command does with the store.
+type access struct {
+	storeurl.Use
+	newQueue bool // it creates the queue if there is none
+	newStore bool // and the directory
 }
 
-// withNewQueue is like with, but creates the queue if there is none. It is for commands that wait
-// for messages.
-func (a *app) withNewQueue(ctx context.Context, use storeurl.Use, f func(s *session) error) error {
-	if err := a.mustExist(); err != nil {
-		return err
-	}
-	return a.use(ctx, use, false, f)
-}
+var (
+	changes  = access{}
+	enqueues = access{newQueue: true, newStore: true}
+	reads    = access{Use: storeurl.Use{Read: true}}
+	watches  = access{Use: storeurl.Use{Read: true}, newQueue: true}
+	consumes = access{Use: storeurl.Use{Consume: true}, newQueue: true}
+	audits   = access{Use: storeurl.Use{Read: true, All: true}}
+	checks   = access{Use: storeurl.Use{Read: true, Safe: true}}
+)
 
-// withNewStore is like with, but creates the queue, and the directory of the store, if there is
-// none.
-func (a *app) withNewStore(ctx context.Context, f func(s *session) error) error {
-	return a.use(ctx, storeurl.Use{}, false, f)
-}
-
-func (a *app) use(ctx context.Context, use storeurl.Use, existing bool, f func(s *session) error) (err error) {
+// with opens the queue, calls f and closes the queue. Closing releases messages that were claimed
+// and have not begun.
+func (a *app) with(ctx context.Context, need access, f func(s *session) error) (err error) {
 	if err := a.check(); err != nil {
 		return err
 	}
+	if !need.newStore {
+		if err := a.mustExist(); err != nil {
+			return err
+		}
+	}
 	defer a.reportWaiting(ctx)()
-	store, closeStore, err := a.open(a.store, use)
+	store, closeStore, err := a.open(a.store, need.Use)
 	if err != nil {
 		return withRemedy(err)
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
 	o := durable.Options{
-		Queue: a.queue, Partitions: a.partitions, Existing: existing, MaxBody: maxBody,
+		Queue: a.queue, Partitions: a.partitions, Existing: !need.newQueue, MaxBody: maxBody,
 		OnError: a.faults.add, Logger: slog.New(slog.DiscardHandler),
 	}
 	if !a.trimsDead {

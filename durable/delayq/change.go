@@ -9,7 +9,6 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/timingwheel-go/timingwheel/durable"
-	"github.com/timingwheel-go/timingwheel/durable/delayq/internal/storeurl"
 )
 
 func (a *app) cancelCommand() *cli.Command {
@@ -23,12 +22,12 @@ func (a *app) cancelCommand() *cli.Command {
 				if err := arguments(cmd, 0, 0, "the command takes ids or -header, not both"); err != nil {
 					return err
 				}
-				return a.with(ctx, storeurl.Use{}, func(s *session) error { return a.cancelMatching(ctx, s, headers) })
+				return a.with(ctx, changes, func(s *session) error { return a.cancelMatching(ctx, s, headers) })
 			}
 			if err := arguments(cmd, 1, math.MaxInt, "the command takes ids of messages, or -header"); err != nil {
 				return err
 			}
-			return a.with(ctx, storeurl.Use{}, func(s *session) error {
+			return a.with(ctx, changes, func(s *session) error {
 				return a.changeAll(cmd.Args().Slice(), "cancelled", func(id string) (string, bool, error) {
 					result, err := s.Cancel(ctx, id)
 					return resultName(result), result == durable.Cancelled, err
@@ -44,10 +43,8 @@ func (a *app) cancelMatching(ctx context.Context, s *session, headers map[string
 	if r.Firing > 0 {
 		err = errors.Join(err, fmt.Errorf("%d messages with these headers are being delivered, and are delivered again if that fails", r.Firing))
 	}
-	if a.json {
-		return errors.Join(a.printJSON(map[string]int{"cancelled": r.Cancelled, "delivering": r.Firing, "unreadable": r.Unreadable}), err)
-	}
-	return errors.Join(a.print(fmt.Sprintf("%d messages cancelled", r.Cancelled)), err)
+	counts := map[string]int{"cancelled": r.Cancelled, "delivering": r.Firing, "unreadable": r.Unreadable}
+	return errors.Join(a.result(counts, fmt.Sprintf("%d messages cancelled", r.Cancelled)), err)
 }
 
 func (a *app) rescheduleCommand() *cli.Command {
@@ -62,7 +59,7 @@ func (a *app) rescheduleCommand() *cli.Command {
 			if err := d.check(cmd, true); err != nil {
 				return err
 			}
-			return a.with(ctx, storeurl.Use{}, func(s *session) error {
+			return a.with(ctx, changes, func(s *session) error {
 				return a.changeAll(cmd.Args().Slice(), "rescheduled", func(id string) (string, bool, error) {
 					result, err := reschedule(ctx, s, id, d)
 					if result == durable.Rescheduled && !a.json {
@@ -118,8 +115,5 @@ func (a *app) changeAll(ids []string, done string, change func(id string) (resul
 
 // printResult prints an id, as it was given on the command line, and a result.
 func (a *app) printResult(id, result string) error {
-	if a.json {
-		return a.printJSON(map[string]string{"id": id, "result": result})
-	}
-	return a.print(id + ": " + result)
+	return a.result(map[string]string{"id": id, "result": result}, id+": "+result)
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/timingwheel-go/timingwheel/durable"
-	"github.com/timingwheel-go/timingwheel/durable/delayq/internal/storeurl"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
@@ -43,7 +42,7 @@ func (a *app) consumeCommand() *cli.Command {
 				return usage(cmd, "-exec is %q; it must be a shell command, such as -exec './deliver.sh'", o.exec)
 			}
 			a.trimsDead = true
-			return a.withNewQueue(ctx, storeurl.Use{Consume: true}, func(s *session) error { return a.consume(ctx, s, o) })
+			return a.with(ctx, consumes, func(s *session) error { return a.consume(ctx, s, o) })
 		},
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/timingwheel-go/timingwheel/durable"
-	"github.com/timingwheel-go/timingwheel/durable/delayq/internal/storeurl"
 )
 
 func (a *app) deadCommand() *cli.Command {
@@ -29,7 +28,7 @@ func (a *app) deadListCommand() *cli.Command {
 			if err := noArguments(cmd); err != nil {
 				return err
 			}
-			return a.with(ctx, storeurl.Use{Read: true}, func(s *session) error { return a.list(ctx, s, durable.StateDead, n) })
+			return a.with(ctx, reads, func(s *session) error { return a.list(ctx, s, durable.StateDead, n) })
 		},
 	}
 }
@@ -91,7 +90,7 @@ func (a *app) changeDead(ctx context.Context, cmd *cli.Command, which selection,
 		if err := arguments(cmd, 0, 0, "the command takes ids or -all, -reason, -since and -until, not both"); err != nil {
 			return err
 		}
-		return a.with(ctx, storeurl.Use{}, func(s *session) error {
+		return a.with(ctx, changes, func(s *session) error {
 			n, err := every(s)
 			return errors.Join(a.printCount(done, n), err)
 		})
@@ -99,7 +98,7 @@ func (a *app) changeDead(ctx context.Context, cmd *cli.Command, which selection,
 	if err := arguments(cmd, 1, math.MaxInt, "the command takes ids of dead letters, or -all, -reason, -since or -until"); err != nil {
 		return err
 	}
-	return a.with(ctx, storeurl.Use{}, func(s *session) error {
+	return a.with(ctx, changes, func(s *session) error {
 		return a.changeAll(cmd.Args().Slice(), done, func(id string) (string, bool, error) {
 			err := one(s, id)
 			if errors.Is(err, durable.ErrNotFound) {
@@ -111,8 +110,5 @@ func (a *app) changeDead(ctx context.Context, cmd *cli.Command, which selection,
 }
 
 func (a *app) printCount(done string, n int) error {
-	if a.json {
-		return a.printJSON(map[string]int{done: n})
-	}
-	return a.print(fmt.Sprintf("%d dead letters %s", n, done))
+	return a.result(map[string]int{done: n}, fmt.Sprintf("%d dead letters %s", n, done))
 }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/delayq/internal/storeurl"
+	"github.com/timingwheel-go/timingwheel/durable/pebblestore"
 )
 
 func (a *app) backupCommand() *cli.Command {
@@ -24,31 +24,21 @@ func (a *app) backupCommand() *cli.Command {
 			if err := arguments(cmd, 1, 1, "the command takes the name of a new file, or - for stdout"); err != nil {
 				return err
 			}
-			path, err := a.directory()
-			if err != nil {
+			dir, ok := storeurl.Path(a.store)
+			if !ok {
+				return fmt.Errorf("store is %q; it must be dir:PATH", storeurl.Redact(a.store))
+			}
+			if err := a.mustExist(); err != nil {
 				return err
 			}
 			defer a.reportWaiting(ctx)()
-			store, closeStore, err := a.open(a.store, storeurl.Use{})
+			store, err := storeurl.OpenDirectory(dir, storeurl.Use{})
 			if err != nil {
 				return withRemedy(err)
 			}
-			return errors.Join(withRemedy(a.backup(ctx, store, path, cmd.Args().First())), closeStore())
+			return errors.Join(withRemedy(a.backup(ctx, store, dir, cmd.Args().First())), store.Close())
 		},
 	}
-}
-
-// directory returns the path of the store, or an error if the store is no directory or does not
-// exist.
-func (a *app) directory() (string, error) {
-	if err := a.check(); err != nil {
-		return "", err
-	}
-	path, ok := storeurl.Path(a.store)
-	if !ok {
-		return "", fmt.Errorf("store is %q; it must be dir:PATH", storeurl.Redact(a.store))
-	}
-	return path, a.mustExist()
 }
 
 // backupTime limits a backup, because its copy keeps space that the store could use.
@@ -56,18 +46,12 @@ const backupTime = time.Hour
 
 // backup makes a copy in the directory, writes it to a new file, and removes it. The file is
 // removed as well if the backup fails.
-func (a *app) backup(ctx context.Context, store durable.Store, dir, file string) (err error) {
-	source, ok := store.(interface {
-		Backup(ctx context.Context, dir string) error
-	})
-	if !ok {
-		return fmt.Errorf("store %q does not support backups", a.store)
-	}
+func (a *app) backup(ctx context.Context, store *pebblestore.Store, dir, file string) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, backupTime, fmt.Errorf("the backup took longer than %v", backupTime))
 	defer cancel()
 	// A pebblestore removes directories with this prefix if their process was killed.
 	copied := filepath.Join(dir, "timingwheel.copy-backup-"+strconv.Itoa(os.Getpid()))
-	if err := source.Backup(ctx, copied); err != nil {
+	if err := store.Backup(ctx, copied); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(copied)) }()
@@ -80,16 +64,10 @@ func (a *app) backup(ctx context.Context, store durable.Store, dir, file string)
 		return err
 	}
 	n, err := writeTar(ctx, f, copied)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return errors.Join(err, os.Remove(file))
 	}
-	if a.json {
-		return a.printJSON(map[string]int64{"bytes": n})
-	}
-	return a.print(fmt.Sprintf("%d bytes written", n))
+	return a.result(map[string]int64{"bytes": n}, fmt.Sprintf("%d bytes written", n))
 }
 
 // writeTar writes the files of a directory as a tar archive, and returns their size.

@@ -61,8 +61,8 @@ const (
 	enqueueMemory = 64 << 20
 )
 
-// enqueue reads the body before it opens the store, so that a file is not locked while a user
-// types. Options that need no store are checked before the body is read.
+// enqueue reads the body before it opens the store, so that a directory is not locked while a
+// user types. Options that need no store are checked before the body is read.
 func (a *app) enqueue(ctx context.Context, o enqueueOptions, bodyGiven bool) error {
 	body := []byte(o.body)
 	if !bodyGiven {
@@ -74,7 +74,7 @@ func (a *app) enqueue(ctx context.Context, o enqueueOptions, bodyGiven bool) err
 			return fmt.Errorf("read the body from stdin: %w", err)
 		}
 	}
-	return a.withNewStore(ctx, func(s *session) error {
+	return a.with(ctx, enqueues, func(s *session) error {
 		step := max(1, min(enqueueAtOnce, enqueueMemory/max(1, len(body))))
 		for first := 1; first <= o.n; first += step {
 			messages := make([]durable.Message, min(step, o.n-first+1))

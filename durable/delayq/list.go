@@ -14,7 +14,6 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/timingwheel-go/timingwheel/durable"
-	"github.com/timingwheel-go/timingwheel/durable/delayq/internal/storeurl"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
@@ -28,7 +27,7 @@ func (a *app) inspectCommand() *cli.Command {
 			if err := arguments(cmd, 1, 1, "the command takes the id of one message"); err != nil {
 				return err
 			}
-			return a.with(ctx, storeurl.Use{Read: true}, func(s *session) error { return a.inspect(ctx, s, cmd.Args().First()) })
+			return a.with(ctx, reads, func(s *session) error { return a.inspect(ctx, s, cmd.Args().First()) })
 		},
 	}
 }
@@ -102,7 +101,7 @@ func (a *app) listCommand() *cli.Command {
 			if err := noArguments(cmd); err != nil {
 				return err
 			}
-			return a.with(ctx, storeurl.Use{Read: true}, func(s *session) error { return a.list(ctx, s, states[o.state], o.n) })
+			return a.with(ctx, reads, func(s *session) error { return a.list(ctx, s, states[o.state], o.n) })
 		},
 	}
 }

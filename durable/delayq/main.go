@@ -1,6 +1,6 @@
 // Delayq inspects and operates a durable delay queue from the command line: it enqueues, takes,
-// consumes, watches, lists, cancels, replays and audits messages, in a file, on Redis, or in
-// memory.
+// consumes, watches, lists, cancels, replays and audits messages, in a directory, on Redis, or
+// in memory.
 //
 //	delayq enqueue -id order-42 -body 'cancel the order' -delay 30m
 //	delayq watch -interval 2s

@@ -11,24 +11,23 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/timingwheel-go/timingwheel/durable"
-	"github.com/timingwheel-go/timingwheel/durable/delayq/internal/storeurl"
 )
 
 // queueCommand returns a command without arguments that operates on the queue.
-func (a *app) queueCommand(name, usage, description string, use storeurl.Use, f func(ctx context.Context, s *session) error) *cli.Command {
+func (a *app) queueCommand(name, usage, description string, need access, f func(ctx context.Context, s *session) error) *cli.Command {
 	return &cli.Command{
 		Name: name, Usage: usage, Description: description,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := noArguments(cmd); err != nil {
 				return err
 			}
-			return a.with(ctx, use, func(s *session) error { return f(ctx, s) })
+			return a.with(ctx, need, func(s *session) error { return f(ctx, s) })
 		},
 	}
 }
 
 func (a *app) pauseCommand() *cli.Command {
-	return a.queueCommand("pause", "stop the delivery of messages", pauseHelp, storeurl.Use{}, func(ctx context.Context, s *session) error {
+	return a.queueCommand("pause", "stop the delivery of messages", pauseHelp, changes, func(ctx context.Context, s *session) error {
 		if err := s.Pause(ctx); err != nil {
 			return err
 		}
@@ -37,7 +36,7 @@ func (a *app) pauseCommand() *cli.Command {
 }
 
 func (a *app) resumeCommand() *cli.Command {
-	return a.queueCommand("resume", "resume the delivery of messages", resumeHelp, storeurl.Use{}, func(ctx context.Context, s *session) error {
+	return a.queueCommand("resume", "resume the delivery of messages", resumeHelp, changes, func(ctx context.Context, s *session) error {
 		if err := s.Resume(ctx); err != nil {
 			return err
 		}
@@ -46,26 +45,21 @@ func (a *app) resumeCommand() *cli.Command {
 }
 
 func (a *app) printPaused(s *session, paused bool) error {
-	switch {
-	case a.json:
-		return a.printJSON(map[string]any{"queue": s.name, "paused": paused})
-	case paused:
-		return a.print("queue " + s.name + " is paused")
+	text := "queue " + s.name + " is not paused"
+	if paused {
+		text = "queue " + s.name + " is paused"
 	}
-	return a.print("queue " + s.name + " is not paused")
+	return a.result(map[string]any{"queue": s.name, "paused": paused}, text)
 }
 
 // healthCommand is the only command that rejects a server that may lose messages.
 func (a *app) healthCommand() *cli.Command {
 	return a.queueCommand("health", "check that the store answers and cannot lose messages", healthHelp,
-		storeurl.Use{Read: true, Safe: true}, func(ctx context.Context, s *session) error {
+		checks, func(ctx context.Context, s *session) error {
 			if err := s.Healthy(ctx); err != nil {
 				return err
 			}
-			if a.json {
-				return a.printJSON(map[string]any{"queue": s.name, "healthy": true})
-			}
-			return a.print("queue " + s.name + " is healthy")
+			return a.result(map[string]any{"queue": s.name, "healthy": true}, "queue "+s.name+" is healthy")
 		})
 }
 
@@ -78,7 +72,7 @@ func (a *app) auditCommand() *cli.Command {
 			if err := noArguments(cmd); err != nil {
 				return err
 			}
-			return a.with(ctx, storeurl.Use{Read: true, All: true}, func(s *session) error { return a.audit(ctx, s, repair) })
+			return a.with(ctx, audits, func(s *session) error { return a.audit(ctx, s, repair) })
 		},
 	}
 }
@@ -98,13 +92,9 @@ func (a *app) audit(ctx context.Context, s *session, repair bool) error {
 	if err != nil {
 		return err
 	}
-	if a.json {
-		err = a.printJSON(auditJSON(r))
-	} else {
-		err = a.print(propertyTable(table.Row{"messages checked", r.Records}, table.Row{"messages in no set", r.Orphans},
-			table.Row{"members of sets without a message", r.Strays}, table.Row{"messages that cannot be read", r.Unreadable},
-			table.Row{"wrong sums", r.Wrong}, table.Row{"repaired", r.Repaired}))
-	}
+	err = a.result(auditJSON(r), propertyTable(table.Row{"messages checked", r.Records}, table.Row{"messages in no set", r.Orphans},
+		table.Row{"members of sets without a message", r.Strays}, table.Row{"messages that cannot be read", r.Unreadable},
+		table.Row{"wrong sums", r.Wrong}, table.Row{"repaired", r.Repaired}))
 	if left := r.Orphans + r.Strays + r.Wrong - r.Repaired; left > 0 && err == nil {
 		err = fmt.Errorf("%d faults are left; delayq audit -repair repairs them", left)
 	}
@@ -112,7 +102,7 @@ func (a *app) audit(ctx context.Context, s *session, repair bool) error {
 }
 
 func (a *app) consumersCommand() *cli.Command {
-	return a.queueCommand("consumers", "list the consumers of the queue", consumersHelp, storeurl.Use{Read: true}, a.consumers)
+	return a.queueCommand("consumers", "list the consumers of the queue", consumersHelp, reads, a.consumers)
 }
 
 type consumerJSON struct {

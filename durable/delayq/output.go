@@ -44,6 +44,14 @@ func (a *app) print(line string) error {
 	return err
 }
 
+// result prints text, or v with -json.
+func (a *app) result(v any, text string) error {
+	if a.json {
+		return a.printJSON(v)
+	}
+	return a.print(text)
+}
+
 // printJSON writes a value as one line.
 func (a *app) printJSON(v any) error {
 	line, err := json.Marshal(v)

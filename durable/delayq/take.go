@@ -10,7 +10,6 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/timingwheel-go/timingwheel/durable"
-	"github.com/timingwheel-go/timingwheel/durable/delayq/internal/storeurl"
 )
 
 type takeOptions struct {
@@ -41,7 +40,7 @@ func (a *app) takeCommand() *cli.Command {
 			case cmd.IsSet("delay") && !o.nack:
 				return usage(cmd, "-delay is %v; it must come with -nack", o.delay)
 			}
-			return a.withNewQueue(ctx, storeurl.Use{Consume: true}, func(s *session) error { return a.take(ctx, s, o) })
+			return a.with(ctx, consumes, func(s *session) error { return a.take(ctx, s, o) })
 		},
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/timingwheel-go/timingwheel/durable"
-	"github.com/timingwheel-go/timingwheel/durable/delayq/internal/storeurl"
 )
 
 type watchOptions struct {
@@ -35,7 +34,7 @@ func (a *app) watchCommand() *cli.Command {
 			if err := noArguments(cmd); err != nil {
 				return err
 			}
-			return a.withNewQueue(ctx, storeurl.Use{Read: true}, func(s *session) error { return a.watch(ctx, s, o) })
+			return a.with(ctx, watches, func(s *session) error { return a.watch(ctx, s, o) })
 		},
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -68,12 +69,9 @@ func load(root string) (repository, error) {
 			p.module = path.Dir(p.module)
 		}
 		r[path.Join(modules[p.module], strings.TrimPrefix(folder, p.module))] = p
-		switch folder {
-		case "durable/memstore", "durable/internal/local": // the embedded stores have one limit
-			p.module = "durable/pebblestore"
-		case "durable/internal/remote": // the socket of a directory
-			p.module = folder
-		}
+		p.module = cmp.Or(map[string]string{ // the embedded stores have one limit, and their socket another
+			"durable/memstore": "durable/pebblestore", "durable/internal/local": "durable/pebblestore", "durable/internal/remote": folder,
+		}[folder], p.module)
 	}
 	return r, err
 }
@@ -241,8 +239,7 @@ func (r repository) count(words map[string]int, forms []prose.Finding) map[strin
 	return counts
 }
 
-// countTypes counts the types that are too large. Types of one name in several packages of a module
-// share a limit, so that a package can be renamed.
+// countTypes counts types that are too large. Types of one name in a module share a limit.
 func (r repository) countTypes(counts map[string]int, p *pkg) {
 	for name, t := range p.types {
 		fields, methods := r.members(p, t, true)

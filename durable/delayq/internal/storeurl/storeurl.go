@@ -80,7 +80,13 @@ func opener(url string, use Use) (func() (durable.Store, func() error, error), e
 			return nil, err
 		}
 		path, _ := Path(url)
-		return func() (durable.Store, func() error, error) { return openDirectory(path, use) }, nil
+		return func() (durable.Store, func() error, error) {
+			s, err := OpenDirectory(path, use)
+			if err != nil {
+				return nil, nil, err
+			}
+			return s, s.Close, nil
+		}, nil
 	case "memory":
 		if rest != "" {
 			return nil, urlError(url, "memory: must have nothing after the colon")
@@ -111,32 +117,28 @@ func openMemory() (durable.Store, func() error, error) {
 	return store, store.Close, nil
 }
 
-// openDirectory opens a directory, or connects to the program that serves it. If that program is
-// just starting, the second attempt connects.
-func openDirectory(path string, use Use) (durable.Store, func() error, error) {
-	if !use.Consume && !use.All {
-		if r, err := pebblestore.Connect(path); err == nil {
-			return r, r.Close, nil
+// OpenDirectory opens a directory, or connects to the program that serves it: see [Open].
+func OpenDirectory(path string, use Use) (*pebblestore.Store, error) {
+	connects := !use.Consume && !use.All
+	if connects {
+		if s, err := pebblestore.Connect(path); err == nil {
+			return s, nil
 		}
 	}
-	var s *pebblestore.Store
-	var err error
-	// A long-lived program receives the messages of Pebble in its log. This one has none.
-	options := pebblestore.Options{Logger: slog.New(slog.DiscardHandler), Socket: use.Consume && len(path) <= maxSocketDir}
-	if use.Read {
-		s, err = pebblestore.OpenSnapshot(context.Background(), path, options)
-	} else {
-		s, err = pebblestore.Open(path, options)
+	open := func() (*pebblestore.Store, error) {
+		options := pebblestore.Options{Logger: slog.New(slog.DiscardHandler), Socket: use.Consume && len(path) <= maxSocketDir}
+		if use.Read {
+			return pebblestore.OpenSnapshot(context.Background(), path, options)
+		}
+		return pebblestore.Open(path, options)
 	}
-	if err == nil {
-		return s, s.Close, nil
-	}
-	if errors.Is(err, durable.ErrLocked) && !use.Consume && !use.All {
-		if r, failed := pebblestore.Connect(path); failed == nil {
-			return r, r.Close, nil
+	s, err := open()
+	if connects && errors.Is(err, durable.ErrLocked) { // by a program that was just starting
+		if served, failed := pebblestore.Connect(path); failed == nil {
+			return served, nil
 		}
 	}
-	return nil, nil, err
+	return s, err
 }
 
 // maxSocketDir is the longest path of a directory whose socket all systems accept.
