@@ -1,6 +1,7 @@
 package durable_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -18,15 +19,17 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// faulty is a store whose calls can be made to fail before or after they take effect.
+// faulty is a store whose calls can be made to fail before or after they take effect. It remembers
+// calls and claims, like a store behind a network.
 type faulty struct {
 	durable.Store
-	fault atomic.Pointer[func(call string) (before, after error)]
-	calls sync.Map // name → *atomic.Int64
-	made  sync.Map // partition and caller → *madeCall
+	fault  atomic.Pointer[func(call string) (before, after error)]
+	calls  sync.Map // name → *atomic.Int64
+	made   sync.Map // partition and caller → *madeCall
+	claims sync.Map // partition and consumer → *madeClaim
 }
 
-// madeCall is a caller's last call. This store remembers it, like a store behind a network.
+// madeCall is a caller's last call.
 type madeCall struct {
 	seq    uint64
 	result any
@@ -43,6 +46,62 @@ func once[R any](b *faultyBackend, partition int, c driver.Call, call func() (R,
 		b.f.made.Store(key, &madeCall{c.Seq, r})
 	}
 	return r, err
+}
+
+// madeClaim is a consumer's last claim that returned messages, and the number of its last claim.
+type madeClaim struct {
+	seq     uint64
+	records []driver.Record
+}
+
+// claim makes a claim. If the consumer has not seen the messages of its last claim, it returns
+// those that are still leased, with new leases, and claims no others.
+func (b *faultyBackend) claim(ctx context.Context, c driver.Claim) (driver.Claimed, error) {
+	last, _ := b.f.claims.LoadOrStore(fmt.Sprint(c.Partition, c.Consumer), new(madeClaim))
+	made := last.(*madeClaim)
+	if c.Seq < made.seq { // the consumer does not receive the answer
+		return driver.Claimed{}, nil
+	}
+	made.seq = c.Seq
+	unseen, err := b.renewUnseen(ctx, c, made.records)
+	if err != nil {
+		return driver.Claimed{}, err
+	}
+	if len(unseen) > 0 {
+		c.Max = 0
+	}
+	claimed, err := b.Backend.Claim(ctx, c)
+	if len(unseen) > 0 {
+		claimed.Records = unseen
+	}
+	if len(claimed.Records) > 0 {
+		made.records = claimed.Records
+	}
+	return claimed, err
+}
+
+// renewUnseen renews the leases of the records that the consumer of a claim has not seen, and
+// returns those that it still holds.
+func (b *faultyBackend) renewUnseen(ctx context.Context, c driver.Claim, records []driver.Record) (unseen []driver.Record, err error) {
+	for _, r := range records {
+		if r.Token <= c.Seen {
+			continue
+		}
+		outcomes, err := b.Backend.Apply(ctx, driver.Batch{Partition: c.Partition, Op: driver.OpExtend, Changes: []driver.Change{
+			{ID: r.ID, Token: r.Token, Delay: cmp.Or(c.Hold, c.Visibility), Begun: c.Visibility},
+		}})
+		if err != nil {
+			return nil, err
+		}
+		if outcomes[0].Status != driver.StatusDone {
+			continue
+		}
+		if r, err = b.Backend.Get(ctx, c.Partition, r.ID); err != nil {
+			return nil, err
+		}
+		unseen = append(unseen, r)
+	}
+	return unseen, nil
 }
 
 func (f *faulty) Open(ctx context.Context, config driver.Config) (driver.Backend, error) {
@@ -87,7 +146,7 @@ func (b *faultyBackend) Put(ctx context.Context, put driver.Put) ([]driver.Statu
 }
 
 func (b *faultyBackend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
-	return during(b, "Claim", func() (driver.Claimed, error) { return b.Backend.Claim(ctx, claim) })
+	return during(b, "Claim", func() (driver.Claimed, error) { return b.claim(ctx, claim) })
 }
 
 func (b *faultyBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outcome, error) {

@@ -72,7 +72,8 @@ type Store interface {
 // An error wraps [ErrUnavailable] if the same call may succeed later. A store behind a network
 // cannot know whether such a call has taken effect, so each call may be repeated. Transitions with
 // a token are idempotent: see [OpBegin]. Calls without a token have a [Call], which makes them take
-// effect once. A [Grouper] ignores Call, and so does a store in memory.
+// effect once. A [Grouper] ignores Call and Claim.Seen, Seq and Repeat, and so does a store in
+// memory.
 type Backend interface {
 	// Partitions returns the number of partitions, which is fixed when the queue is created.
 	Partitions() int
@@ -148,7 +149,8 @@ type Backend interface {
 // effect.
 //
 // If the context of a call ends before the commit with the call has begun, the call has no effect
-// and leaves nothing in memory. If the context ends later, the error is an [*UnderWayError].
+// and leaves nothing in memory. If the context ends later, the error is an [*UnderWayError]. The
+// messages of such a claim return when their leases expire.
 type Grouper interface{ GroupsCalls() }
 
 // UnderWayError is the error of a call to a [Grouper] whose context ended while its commit was in

@@ -12,7 +12,6 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// callTests are for stores that honour driver.Call. Other stores skip them.
 var callTests = []test{
 	{"Call/Put", callPut},
 	{"Call/PutLater", callPutLater},
@@ -23,12 +22,12 @@ var callTests = []test{
 	{"Call/Forgotten", callForgotten},
 }
 
-// openRemote opens a queue like open. It skips the test if the store does not honour driver.Call.
+// openRemote opens a queue like open. It skips the test if no call or answer of the store is lost.
 func openRemote(t *testing.T, newStore Factory) *queue {
 	t.Helper()
 	q := open(t, newStore)
 	if !q.fixture.Remote {
-		t.Skip("this store receives no copies of calls")
+		t.Skip("this store loses no calls and answers")
 	}
 	return q
 }

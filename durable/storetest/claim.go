@@ -281,7 +281,7 @@ func lastToken(records []driver.Record) uint64 { return records[len(records)-1].
 // claimLostAnswer loses the answer to a claim. The consumer's next claim returns the same messages
 // and no others. The claim of another consumer does not return them.
 func claimLostAnswer(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+	q := openRemote(t, newStore)
 	q.put(items("m", 8)...)
 	lost := q.claimAs("a", 0, 4, 2, far)
 	require.Equal(t, []string{"m000", "m001", "m002", "m003"}, idsOf(lost))
@@ -320,7 +320,7 @@ func claimLostAnswer(t *testing.T, newStore Factory) {
 // claimLostAnswerLate repeats a claim after the leases of the first one have expired. MaxCrashes is
 // 1.
 func claimLostAnswerLate(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+	q := openRemote(t, newStore)
 	q.put(items("m", 3)...)
 	lost := q.claimAs("a", 0, 3, 2, q.short())
 	require.Len(t, lost, 3)
@@ -341,7 +341,7 @@ func claimLostAnswerLate(t *testing.T, newStore Factory) {
 
 // claimLostAnswerEmpty loses an answer whose messages are gone when the claim is repeated.
 func claimLostAnswerEmpty(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+	q := openRemote(t, newStore)
 	q.put(items("m", 4)...)
 	require.Len(t, q.claimAs("a", 0, 2, 0, far), 2)
 	q.done(driver.OpCancel, driver.Change{ID: "m000"})
@@ -355,7 +355,7 @@ func claimLostAnswerEmpty(t *testing.T, newStore Factory) {
 
 // claimLostAnswers loses the answers of more consumers than a store remembers.
 func claimLostAnswers(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+	q := openRemote(t, newStore)
 	const n = driver.ClaimConsumers + 4
 	q.put(items("m", n+1)...)
 	var lost [][]driver.Record
@@ -374,7 +374,7 @@ func claimLostAnswers(t *testing.T, newStore Factory) {
 // claimLate delivers claims after a later claim of the same consumer was answered. They change
 // nothing, because the consumer would not know of their messages.
 func claimLate(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+	q := openRemote(t, newStore)
 	var seen uint64
 	claim := func(seq uint64, repeat bool) []string {
 		claimed := q.claimWith(driver.Claim{
@@ -412,7 +412,7 @@ func claimLate(t *testing.T, newStore Factory) {
 // claimLateEndsNoLease delivers a late claim after leases have expired. It ends none of them. The
 // claims of other consumers do.
 func claimLateEndsNoLease(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+	q := openRemote(t, newStore)
 	q.put(items("m", 1)...)
 	late := driver.Claim{Consumer: "a", Seq: 1, MaxCrashes: 9}
 	q.claimWith(driver.Claim{Consumer: "a", Seq: 2, Repeat: true})

@@ -300,7 +300,7 @@ func (m *model) stepClaim() {
 		c.Hold = m.visibility()
 	}
 	c.Seen = m.seen[c.Consumer]
-	late := c.Consumer != "" && m.noted[c.Consumer] > 1 && m.random.IntN(8) == 0
+	late := m.fixture.Remote && c.Consumer != "" && m.noted[c.Consumer] > 1 && m.random.IntN(8) == 0
 	if late {
 		c.Seq = 1 + m.random.Uint64N(m.noted[c.Consumer]-1)
 	}
@@ -359,7 +359,9 @@ func (m *model) claimNew(c driver.Claim, now driver.Instant) driver.Claimed {
 		ref.record.State, ref.record.Token = r.State, r.Token
 		m.tokens[r.ID] = append(m.tokens[r.ID], r.Token)
 	}
-	m.grant(c.Consumer, claimed.Records)
+	if m.fixture.Remote {
+		m.grant(c.Consumer, claimed.Records)
+	}
 	return claimed
 }
 

@@ -144,7 +144,7 @@ func pauseLeases(t *testing.T, newStore Factory) {
 // pauseLostAnswer loses the answer of a claim before the pause. The next claim returns its
 // messages, so that the consumer can release them without a crash.
 func pauseLostAnswer(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+	q := openRemote(t, newStore)
 	q.put(item("firing", 0), item("leased", 0))
 	claim := driver.Claim{Max: 2, MaxBytes: manyBytes, Begin: 1, Visibility: far, Consumer: "c"}
 	_, err := q.Claim(t.Context(), claim)

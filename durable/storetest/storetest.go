@@ -35,8 +35,8 @@ type Fixture struct {
 	// no lease is left, and messages that were claimed are scheduled again.
 	Embedded bool
 
-	// Remote means that copies of a call may arrive late and more than once, as over a network, and
-	// that the store honours [driver.Call].
+	// Remote means that calls may be late or repeated and answers may be lost, as over a network,
+	// and that the store honours [driver.Call] and Claim.Seen, Seq and Repeat.
 	Remote bool
 
 	// Advance moves the clock of this store forward, or back for a negative duration, also after

@@ -12,56 +12,29 @@ type claim struct {
 	waits   bool // the reservation of a token is not durable yet
 }
 
-// run ends expired leases and grants new ones, or returns again the messages that the consumer has
-// not seen.
+// run ends expired leases and leases messages. If an error follows the first leased message, run
+// returns the messages and not the error, because their leases have begun. The next claim returns
+// the error.
 func (c *claim) run() (driver.Claimed, error) {
 	p := c.p
 	claimed := driver.Claimed{Now: c.now, Paused: p.counters.Paused}
-	if !p.grants.Admit(c.request) {
-		return claimed, nil
-	}
 	head := p.frontier.head
-	if err := c.takeUnseen(); err != nil {
-		return claimed, err
+	err := c.endLeases()
+	if err == nil {
+		err = p.trimDead(c.now, c.limits)
 	}
-	if err := c.endLeases(); err != nil {
-		return claimed, err
+	if err == nil && !p.counters.Paused {
+		err = c.takeNew()
 	}
-	if err := p.trimDead(c.now, c.limits); err != nil {
-		return claimed, err
+	if err == nil {
+		err = p.hint(head)
 	}
-	if len(c.records) == 0 && !p.counters.Paused {
-		err := c.takeNew()
-		c.note()
-		if err != nil && len(c.records) == 0 {
-			return claimed, err // otherwise the next claim returns it
-		}
-	}
-	if err := p.hint(head); err != nil && len(c.records) == 0 {
+	if err != nil && len(c.records) == 0 {
 		return claimed, err
 	}
 	claimed.Records, claimed.Next = c.records, p.frontier.head
 	claimed.Lease, claimed.Unreadable = p.leases.firstEnd(), len(p.frontier.unreadable)
 	return claimed, nil
-}
-
-// takeUnseen renews the leases of the messages of the consumer's last claim that the consumer has
-// not seen.
-func (c *claim) takeUnseen() error {
-	p := c.p
-	for _, unseen := range p.grants.Unseen(c.request) {
-		l := p.leases.held(&unseen)
-		if l == nil {
-			continue
-		}
-		r, err := p.table.read(l.place())
-		if err != nil {
-			return err
-		}
-		p.leases.renew(l, ClaimedUntil(c.now, c.request, l.state(), l.at))
-		c.records = append(c.records, p.export(r))
-	}
-	return nil
 }
 
 // endLeases ends expired leases, at most [driver.MaxBatch].
@@ -131,16 +104,4 @@ func (c *claim) take(k key, r *record) bool {
 	p.lease(l)
 	c.records = append(c.records, p.export(r))
 	return true
-}
-
-// note remembers the new messages of the claim.
-func (c *claim) note() {
-	if len(c.records) == 0 {
-		return
-	}
-	ids := make([]string, len(c.records))
-	for i := range c.records {
-		ids[i] = c.records[i].ID
-	}
-	c.p.grants.Note(c.request, c.records[0].Token, ids)
 }

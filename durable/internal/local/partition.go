@@ -16,7 +16,6 @@ type partition struct {
 	counters   counters
 	due        dueCount
 	leases     leases
-	grants     Grants
 	dirty      bool // the counters are to be written
 	frontier   frontier
 	hints      *Hints
