@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
-	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
@@ -107,19 +106,19 @@ func TestFullHintBufferDropsHints(t *testing.T) {
 	defer cancel()
 	hints, err := b.Watch(ctx)
 	require.NoError(t, err)
-	for i := range 2 * local.HintBuffer {
+	for i := range 2 * cap(hints) {
 		items := []driver.PutItem{{ID: fmt.Sprint(i), Delay: time.Duration(1000-i) * time.Hour}}
 		_, err := b.Put(t.Context(), driver.Put{Items: items})
 		require.NoError(t, err)
 	}
-	assert.Len(t, hints, local.HintBuffer)
+	assert.Len(t, hints, cap(hints))
 	first, err := b.Get(t.Context(), 0, "0")
 	require.NoError(t, err)
 	assert.Equal(t, first.Due, (<-hints).Due)
 	_, err = b.Put(t.Context(),
 		driver.Put{Items: []driver.PutItem{{ID: "later", Delay: 2000 * time.Hour}}})
 	require.NoError(t, err)
-	assert.Len(t, hints, local.HintBuffer-1, "the message is not the earliest")
+	assert.Len(t, hints, cap(hints)-1, "the message is not the earliest")
 	require.NoError(t, s.Close())
 	select {
 	case _, open := <-hints:

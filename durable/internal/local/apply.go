@@ -10,7 +10,7 @@ import (
 type transition struct {
 	p      *partition
 	now    time.Time
-	limits DeadLimits
+	config *driver.Config // of the opener
 }
 
 // put stores messages.
@@ -53,7 +53,7 @@ func (t *transition) putOne(item *driver.PutItem, replace bool) (driver.Status, 
 	}
 	p.counters.Enqueued++
 	p.add(&record{msg: driver.Record{
-		ID: item.ID, Body: item.Body, Enqueued: Floor(t.now), Due: DueAt(t.now, item.At, item.Delay),
+		ID: item.ID, Body: item.Body, Enqueued: Floor(t.now), Due: dueAt(t.now, item.At, item.Delay),
 		MaxAttempts: item.MaxAttempts, Key: item.Key, NextDue: item.NextDue, State: driver.StateScheduled,
 	}})
 	return driver.StatusDone, nil
@@ -83,7 +83,7 @@ func (t *transition) apply(b *driver.Batch) ([]driver.Outcome, error) {
 			return nil, err
 		}
 	}
-	if err := t.p.trimDead(t.now, t.limits); err != nil {
+	if err := t.p.trimDead(t.now, t.config); err != nil {
 		return nil, err
 	}
 	return outcomes, t.p.hint(head)
@@ -110,7 +110,7 @@ func (t *transition) begin(b *driver.Batch, c *driver.Change, o *driver.Outcome)
 	}
 	o.Status = driver.StatusDone
 	if b.Visibility > 0 {
-		t.p.leases.renew(l, After(t.now, b.Visibility))
+		t.p.leases.renew(l, after(t.now, b.Visibility))
 		o.Lease = l.end
 	}
 }
@@ -121,7 +121,11 @@ func (t *transition) extend(c *driver.Change, o *driver.Outcome) {
 		o.Status = driver.StatusLeaseLost
 		return
 	}
-	t.p.leases.renew(l, LeaseEnd(t.now, l.at, Extension(c, l.state())))
+	lease := c.Delay
+	if l.firing && c.Begun > 0 {
+		lease = c.Begun
+	}
+	t.p.leases.renew(l, leaseEnd(t.now, l.at, lease))
 	o.Status, o.Lease = driver.StatusDone, l.end
 }
 
@@ -160,7 +164,7 @@ func (t *transition) end(op driver.Op, c *driver.Change) (driver.Status, error) 
 		t.bury(r)
 	} else {
 		p.counters.Retried++
-		r.msg.Due = After(t.now, c.Delay)
+		r.msg.Due = after(t.now, c.Delay)
 	}
 	p.move(at, r)
 	return driver.StatusDone, nil
@@ -218,7 +222,7 @@ func (t *transition) cancelOrReschedule(op driver.Op, c *driver.Change) (driver.
 		t.p.drop(from, 0) // the size of a scheduled message does not matter
 		return driver.StatusDone, nil
 	}
-	r.last, r.msg.Due = 0, DueAt(t.now, c.At, c.Delay)
+	r.last, r.msg.Due = 0, dueAt(t.now, c.At, c.Delay)
 	if l != nil {
 		r.msg.Token = l.token
 	} else if e, ok := t.p.leases.ended[c.ID]; ok {
@@ -246,7 +250,7 @@ func (t *transition) replayOrPurge(op driver.Op, c *driver.Change) (driver.Statu
 		return driver.StatusDone, nil
 	}
 	from := r.place()
-	r.msg.State, r.msg.Due, r.msg.Died = driver.StateScheduled, After(t.now, c.Delay), 0
+	r.msg.State, r.msg.Due, r.msg.Died = driver.StateScheduled, after(t.now, c.Delay), 0
 	r.msg.Attempts, r.msg.Crashes, r.msg.Postponed, r.last = 0, 0, 0, 0
 	t.p.move(from, r)
 	return driver.StatusDone, nil

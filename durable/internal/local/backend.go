@@ -14,7 +14,6 @@ type backend struct {
 	name       string // package of the store
 	now        func() time.Time
 	config     driver.Config
-	limits     DeadLimits
 	number     uint32 // of the queue
 	partitions int
 	presence   *presence
@@ -33,7 +32,7 @@ func run[T any](ctx context.Context, b *backend, index int, call *Call, do func(
 			err = fmt.Errorf("%w number; it must be from 0 to %d", driver.ErrInvalid, len(q.partitions)-1)
 		}
 		if err == nil {
-			result, err = do(transition{q.partitions[index], s.now(), b.limits})
+			result, err = do(transition{q.partitions[index], s.now(), &b.config})
 		}
 		if err != nil {
 			return fmt.Errorf("%s: queue %q, partition %d: %w", b.name, b.config.Queue, index, err)
@@ -102,7 +101,7 @@ func (b *backend) Pause(ctx context.Context, pause driver.Pause) error {
 			t.p.counters.Paused = pause.Paused
 			t.p.change()
 		}
-		t.p.hints.Send(driver.Hint{Partition: pause.Partition})
+		t.p.hints.send(driver.Hint{Partition: pause.Partition})
 		return struct{}{}, nil
 	})
 	return err
@@ -137,7 +136,10 @@ func (b *backend) Count(ctx context.Context, index int) (driver.Counts, error) {
 // counters of spans of 4.7 hours, as if the messages of a span were spread evenly.
 func (b *backend) CountDue(ctx context.Context, index int, within []time.Duration) ([]int64, error) {
 	counts, err := count(ctx, b, index, func(t transition) ([]int64, bool, error) {
-		bounds := append(DueBounds{Floor(t.now)}, Bounds(Floor(t.now), within)...)
+		bounds := []driver.Instant{Floor(t.now)}
+		for _, d := range within {
+			bounds = append(bounds, Floor(t.now).Add(d))
+		}
 		return reader{t.p}.countDue(bounds)
 	})
 	if err != nil {
@@ -191,7 +193,12 @@ func (b *backend) Heartbeat(ctx context.Context, member driver.Member, ttl time.
 	if err := b.runner.Check(ctx); err != nil {
 		return nil, err
 	}
-	return b.presence.Beat(b.now(), member, ttl), nil
+	members := b.presence.beat(b.now(), member, ttl)
+	names := make([]string, len(members))
+	for i := range members {
+		names[i] = members[i].Name
+	}
+	return names, nil
 }
 
 // Members is O(m log m) for m members.
@@ -199,13 +206,13 @@ func (b *backend) Members(ctx context.Context) ([]driver.Member, error) {
 	if err := b.runner.Check(ctx); err != nil {
 		return nil, err
 	}
-	return b.presence.List(b.now()), nil
+	return b.presence.list(b.now()), nil
 }
 
-// Watch buffers [HintBuffer] hints. Further hints are lost.
+// Watch buffers [hintBuffer] hints. Further hints are lost.
 func (b *backend) Watch(ctx context.Context) (<-chan driver.Hint, error) {
 	if err := b.runner.Check(ctx); err != nil {
 		return nil, err
 	}
-	return b.presence.Watch(ctx), nil
+	return b.presence.watch(ctx), nil
 }

@@ -21,7 +21,7 @@ func (c *claim) run() (driver.Claimed, error) {
 	head := p.frontier.head
 	err := c.endLeases()
 	if err == nil {
-		err = p.trimDead(c.now, c.limits)
+		err = p.trimDead(c.now, c.config)
 	}
 	if err == nil && !p.counters.Paused {
 		err = c.takeNew()
@@ -100,7 +100,11 @@ func (c *claim) take(k key, r *record) bool {
 	c.size += len(r.msg.Body)
 	l := &lease{key: k, token: token, size: len(r.msg.Body)}
 	l.firing = len(c.records) < c.request.Begin && k.at <= Floor(c.now)
-	l.end = ClaimedUntil(c.now, c.request, l.state(), k.at)
+	visibility := c.request.Visibility
+	if !l.firing && c.request.Hold > 0 {
+		visibility = c.request.Hold
+	}
+	l.end = leaseEnd(c.now, k.at, visibility)
 	p.lease(l)
 	c.records = append(c.records, p.export(r))
 	return true

@@ -1,6 +1,10 @@
 package local
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math/bits"
+	"math/rand/v2"
+)
 
 // DB is an ordered map that holds the queues of a store. Its methods are called one at a time. A
 // method must not keep or change the slices that it is passed. The slice that Get returns is valid
@@ -30,3 +34,96 @@ func Number(value []byte) int64 {
 
 // AppendNumber encodes a value for [DB].Add.
 func AppendNumber(value []byte, n int64) []byte { return binary.AppendVarint(value, n) }
+
+// Map is a [DB] in memory. It is a skip list: see Pugh, "Skip Lists: A Probabilistic Alternative to
+// Balanced Trees", 1990. Each operation is O(log n) on average.
+//
+// Invariant: the nodes of each level are those of the level below with at least one more link, in
+// the order of their keys.
+type Map struct {
+	head node
+}
+
+var _ DB = (*Map)(nil)
+
+const maxLinks = 24
+
+type node struct {
+	key   string
+	value []byte
+	next  []*node // one per level, the lowest first
+}
+
+// NewMap returns an empty Map.
+func NewMap() *Map { return &Map{head: node{next: make([]*node, maxLinks)}} }
+
+// seek returns the first node whose key is not before a key, and the last node before it of each
+// level.
+func (l *Map) seek(key string, before *[maxLinks]*node) *node {
+	at := &l.head
+	for level := maxLinks - 1; level >= 0; level-- {
+		for n := at.next[level]; n != nil && n.key < key; n = at.next[level] {
+			at = n
+		}
+		before[level] = at
+	}
+	return at.next[0]
+}
+
+// Get implements DB.
+func (l *Map) Get(key []byte) ([]byte, error) {
+	var before [maxLinks]*node
+	if n := l.seek(string(key), &before); n != nil && n.key == string(key) {
+		return n.value, nil
+	}
+	return nil, nil //nolint:nilnil // there is no such key
+}
+
+// Scan implements DB. visit may delete the key that it visits.
+func (l *Map) Scan(from, to []byte, visit func(key, value []byte) bool) error {
+	var before [maxLinks]*node
+	n := l.seek(string(from), &before)
+	for n != nil && n.key < string(to) && visit([]byte(n.key), n.value) {
+		n = n.next[0]
+	}
+	return nil
+}
+
+// Set implements DB.
+func (l *Map) Set(key, value []byte) {
+	value = append([]byte{}, value...) // not nil
+	var before [maxLinks]*node
+	if n := l.seek(string(key), &before); n != nil && n.key == string(key) {
+		n.value = value
+		return
+	}
+	// A node has another link with a probability of 1/2.
+	links := 1 + bits.TrailingZeros32(rand.Uint32()|1<<(maxLinks-1)) //nolint:gosec // not a secret
+	n := &node{key: string(key), value: value, next: make([]*node, links)}
+	for level := range n.next {
+		n.next[level] = before[level].next[level]
+		before[level].next[level] = n
+	}
+}
+
+// Delete implements DB.
+func (l *Map) Delete(key []byte) {
+	var before [maxLinks]*node
+	n := l.seek(string(key), &before)
+	if n == nil || n.key != string(key) {
+		return
+	}
+	for level := range n.next {
+		before[level].next[level] = n.next[level]
+	}
+}
+
+// Add implements DB.
+func (l *Map) Add(key []byte, delta int64) {
+	value, _ := l.Get(key)
+	if sum := Number(value) + delta; sum != 0 {
+		l.Set(key, AppendNumber(nil, sum))
+	} else {
+		l.Delete(key)
+	}
+}

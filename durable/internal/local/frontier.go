@@ -1,6 +1,10 @@
 package local
 
-import "github.com/timingwheel-go/timingwheel/durable/driver"
+import (
+	"container/heap"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+)
 
 // frontier is the position of claims among the scheduled messages of a partition. Leased messages
 // stay in the map. A claim does not walk over them, because each key before front is either leased,
@@ -12,7 +16,7 @@ import "github.com/timingwheel-go/timingwheel/durable/driver"
 // with an earlier time.
 type frontier struct {
 	front key
-	free  Heap[*freeKey]
+	free  indexedHeap[*freeKey]
 	freed map[string]*freeKey // of free, by id
 
 	head  driver.Instant // earliest due time of a readable scheduled message; 0: none
@@ -35,16 +39,15 @@ type freeKey struct {
 	index int
 }
 
-// Before and Place implement Item.
-func (f *freeKey) Before(o *freeKey) bool { return f.before(o.key) }
-func (f *freeKey) Place() *int            { return &f.index }
+func (f *freeKey) less(o *freeKey) bool { return f.before(o.key) }
+func (f *freeKey) position() *int       { return &f.index }
 
 // firstFree returns the earliest message before the front.
 func (f *frontier) firstFree() (key, bool) {
-	if f.free.Len() == 0 {
+	if len(f.free) == 0 {
 		return key{}, false
 	}
-	return f.free.First().key, true
+	return f.free[0].key, true
 }
 
 // add notes a message that may be claimed.
@@ -57,10 +60,10 @@ func (f *frontier) add(k key) {
 	}
 	free := &freeKey{key: k}
 	f.freed[k.id] = free
-	f.free.Add(free)
-	if f.free.Len() > maxFree {
-		f.front = f.free.First().key
-		f.free.Clear()
+	heap.Push(&f.free, free)
+	if len(f.free) > maxFree {
+		f.front = f.free[0].key
+		f.free = nil
 		clear(f.freed)
 	}
 }
@@ -76,7 +79,7 @@ func (f *frontier) remove(k key) {
 
 func (f *frontier) dropFree(id string) {
 	if free := f.freed[id]; free != nil {
-		f.free.Remove(free)
+		heap.Remove(&f.free, free.index)
 		delete(f.freed, id)
 	}
 }

@@ -1,46 +1,31 @@
 package local
 
-import "container/heap"
+// indexedHeap implements heap.Interface for items that know their positions, so that heap.Fix and
+// heap.Remove work for any item. The first item is the smallest.
+type indexedHeap[T indexedItem[T]] []T
 
-// Heap is a heap whose items know their positions, so that any item can be moved or removed. First
-// is O(1), and Add, Remove and Fix are O(log n). The zero value is empty.
-type Heap[T Item[T]] struct{ items items[T] }
-
-// Item is an element of a heap.
-type Item[T any] interface {
-	Before(T) bool // a strict order
-	Place() *int   // where the heap stores the position of the item
+type indexedItem[T any] interface {
+	less(T) bool    // a strict order
+	position() *int // where the heap stores the index of the item
 }
 
-// First returns the smallest item. The heap must not be empty.
-func (h *Heap[T]) First() T { return h.items[0] }
+func (h indexedHeap[T]) Len() int           { return len(h) }
+func (h indexedHeap[T]) Less(i, j int) bool { return h[i].less(h[j]) }
 
-func (h *Heap[T]) Len() int      { return len(h.items) }
-func (h *Heap[T]) Add(item T)    { heap.Push(&h.items, item) }
-func (h *Heap[T]) Remove(item T) { heap.Remove(&h.items, *item.Place()) }
-func (h *Heap[T]) Fix(item T)    { heap.Fix(&h.items, *item.Place()) }
-func (h *Heap[T]) Clear()        { h.items = nil }
-
-// items implements heap.Interface.
-type items[T Item[T]] []T
-
-func (s items[T]) Len() int           { return len(s) }
-func (s items[T]) Less(i, j int) bool { return s[i].Before(s[j]) }
-
-func (s items[T]) Swap(i, j int) {
-	s[i], s[j] = s[j], s[i]
-	*s[i].Place(), *s[j].Place() = i, j
+func (h indexedHeap[T]) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	*h[i].position(), *h[j].position() = i, j
 }
 
-func (s *items[T]) Push(item any) {
-	*item.(T).Place() = len(*s)
-	*s = append(*s, item.(T))
+func (h *indexedHeap[T]) Push(item any) {
+	*item.(T).position() = len(*h)
+	*h = append(*h, item.(T))
 }
 
-func (s *items[T]) Pop() any {
-	last := len(*s) - 1
-	item := (*s)[last]
-	(*s)[last] = *new(T) // for the garbage collector
-	*s = (*s)[:last]
+func (h *indexedHeap[T]) Pop() any {
+	last := len(*h) - 1
+	item := (*h)[last]
+	(*h)[last] = *new(T) // for the garbage collector
+	*h = (*h)[:last]
 	return item
 }

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"container/heap"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -26,9 +27,8 @@ func (l *lease) state() driver.State {
 	return driver.StateLeased
 }
 
-// Before and Place implement Item.
-func (l *lease) Before(o *lease) bool { return l.endKey().before(o.endKey()) }
-func (l *lease) Place() *int          { return &l.index }
+func (l *lease) less(o *lease) bool { return l.endKey().before(o.endKey()) }
+func (l *lease) position() *int     { return &l.index }
 
 // endedLease is a lease that has ended in memory only, with the transition by which its holder
 // ended it, or 0.
@@ -40,7 +40,7 @@ type endedLease struct {
 // leases are the leases of a partition.
 type leases struct {
 	byID  map[string]*lease
-	ends  Heap[*lease] // all leases, by their ends
+	ends  indexedHeap[*lease] // all leases, by their ends
 	ended map[string]endedLease
 	token uint64 // the last token given out
 }
@@ -64,17 +64,17 @@ func (s *leases) held(c *driver.Change) *lease {
 func (s *leases) add(l *lease) {
 	delete(s.ended, l.id)
 	s.byID[l.id] = l
-	s.ends.Add(l)
+	heap.Push(&s.ends, l)
 }
 
 func (s *leases) drop(l *lease) {
-	s.ends.Remove(l)
+	heap.Remove(&s.ends, l.index)
 	delete(s.byID, l.id)
 }
 
 func (s *leases) renew(l *lease, end driver.Instant) {
 	l.end = end
-	s.ends.Fix(l)
+	heap.Fix(&s.ends, l.index)
 }
 
 // keep remembers a lease that was dropped, with the transition that ended it.
@@ -87,10 +87,10 @@ func (s *leases) keep(l *lease, op driver.Op) {
 
 // firstEnd returns the end of the first lease to expire, or 0.
 func (s *leases) firstEnd() driver.Instant {
-	if s.ends.Len() == 0 {
+	if len(s.ends) == 0 {
 		return 0
 	}
-	return s.ends.First().end
+	return s.ends[0].end
 }
 
 // expired returns a lease that has expired, or nil.
@@ -98,7 +98,7 @@ func (s *leases) expired(now time.Time) *lease {
 	if end := s.firstEnd(); end == 0 || end > Floor(now) {
 		return nil
 	}
-	return s.ends.First()
+	return s.ends[0]
 }
 
 // next returns a token above all others.

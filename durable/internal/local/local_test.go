@@ -32,55 +32,63 @@ func TestDueInstantsAreNeverEarly(t *testing.T) {
 		"a whole millisecond":  {time.Millisecond, floor + 2},
 		"the longest duration": {math.MaxInt64, floor + math.MaxInt64/1_000_000 + 2},
 	} {
-		got := After(now, c.d)
+		got := after(now, c.d)
 		assert.Equal(t, c.want, got, name)
-		assert.Equal(t, c.want, DueAt(now, 0, c.d), name)
+		assert.Equal(t, c.want, dueAt(now, 0, c.d), name)
 		if c.d > 0 {
 			assert.False(t, got.Time().Before(now.Add(c.d)), name)
 		}
 	}
-	assert.Equal(t, floor, DueAt(now, 5, time.Hour), "a past instant is due now")
-	assert.Equal(t, floor+5, DueAt(now, floor+5, time.Hour), "an instant and no delay")
-	assert.Equal(t, driver.Never, DueAt(now, math.MaxInt64, 0))
-	assert.Equal(t, floor+1001, LeaseEnd(now, floor-50, time.Second), "after now")
-	assert.Equal(t, floor+6000, LeaseEnd(now, floor+5000, time.Second), "after the due time")
-	assert.Equal(t, driver.Never, LeaseEnd(now, driver.Never, math.MaxInt64))
+	assert.Equal(t, floor, dueAt(now, 5, time.Hour), "a past instant is due now")
+	assert.Equal(t, floor+5, dueAt(now, floor+5, time.Hour), "an instant and no delay")
+	assert.Equal(t, driver.Never, dueAt(now, math.MaxInt64, 0))
+	assert.Equal(t, floor+1001, leaseEnd(now, floor-50, time.Second), "after now")
+	assert.Equal(t, floor+6000, leaseEnd(now, floor+5000, time.Second), "after the due time")
+	assert.Equal(t, driver.Never, leaseEnd(now, driver.Never, math.MaxInt64))
+}
+
+// names returns the names of members.
+func names(members []driver.Member) (names []string) {
+	for _, m := range members {
+		names = append(names, m.Name)
+	}
+	return names
 }
 
 func TestMembersExpireAndFollowClock(t *testing.T) {
 	t.Parallel()
-	var m Members
+	var m members
 	now := time.Unix(1_700_000_000, 0)
-	assert.Empty(t, m.Beat(now, driver.Member{Name: "gone"}, 0), "a consumer that is not a member may leave")
-	assert.Equal(t, []string{"b"}, m.Beat(now, driver.Member{Name: "b"}, time.Second))
-	assert.Equal(t, []string{"a", "b"}, m.Beat(now, driver.Member{Name: "a"}, 3*time.Second))
+	assert.Empty(t, names(m.beat(now, driver.Member{Name: "gone"}, 0)), "a consumer that is not a member may leave")
+	assert.Equal(t, []string{"b"}, names(m.beat(now, driver.Member{Name: "b"}, time.Second)))
+	assert.Equal(t, []string{"a", "b"}, names(m.beat(now, driver.Member{Name: "a"}, 3*time.Second)))
 	now = now.Add(time.Second)
-	assert.Equal(t, []string{"a", "c"}, m.Beat(now, driver.Member{Name: "c"}, time.Second), "b has not been seen for a second")
-	assert.Equal(t, []string{"c"}, m.Beat(now, driver.Member{Name: "a"}, -1))
-	assert.Equal(t, []string{"b", "c"}, m.Beat(now, driver.Member{Name: "b"}, time.Second), "a member may return")
+	assert.Equal(t, []string{"a", "c"}, names(m.beat(now, driver.Member{Name: "c"}, time.Second)), "b has not been seen for a second")
+	assert.Equal(t, []string{"c"}, names(m.beat(now, driver.Member{Name: "a"}, -1)))
+	assert.Equal(t, []string{"b", "c"}, names(m.beat(now, driver.Member{Name: "b"}, time.Second)), "a member may return")
 }
 
 func TestHintsNeverBlockAndEndWithContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var h Hints
-		h.Send(driver.Hint{Partition: 1}) // without a watcher
+		var h hints
+		h.send(driver.Hint{Partition: 1}) // without a watcher
 		first, leave := context.WithCancel(t.Context())
-		a, b := h.Watch(first), h.Watch(t.Context())
-		h.Send(driver.Hint{Partition: 2})
+		a, b := h.watch(first), h.watch(t.Context())
+		h.send(driver.Hint{Partition: 2})
 		assert.Equal(t, driver.Hint{Partition: 2}, <-a)
 		assert.Equal(t, driver.Hint{Partition: 2}, <-b)
 		leave()
 		_, open := <-a
 		assert.False(t, open)
-		for i := range HintBuffer + 10 { // more than the buffer of b, which does not receive
-			h.Send(driver.Hint{Partition: i})
+		for i := range hintBuffer + 10 { // more than the buffer of b, which does not receive
+			h.send(driver.Hint{Partition: i})
 		}
-		require.Len(t, b, HintBuffer)
-		h.Stop()
-		h.Send(driver.Hint{Partition: 3})
-		assert.Len(t, b, HintBuffer, "Stop has removed the watchers")
-		c := h.Watch(first)
+		require.Len(t, b, hintBuffer)
+		h.stop()
+		h.send(driver.Hint{Partition: 3})
+		assert.Len(t, b, hintBuffer, "stop has removed the watchers")
+		c := h.watch(first)
 		_, open = <-c
 		assert.False(t, open, "the context of the watcher has ended already")
 	})

@@ -18,7 +18,7 @@ type partition struct {
 	leases     leases
 	dirty      bool // the counters are to be written
 	frontier   frontier
-	hints      *Hints
+	hints      *hints
 	reservedIn uint64         // State.group of the last reservation of tokens
 	oldestDead driver.Instant // no dead letter died before it; 0: there is none
 }
@@ -28,7 +28,7 @@ type partition struct {
 const tokenBlock = uint64(time.Hour / time.Microsecond)
 
 // loadPartition loads a partition, and counts a crash of each message that had begun.
-func (s *State) loadPartition(hints *Hints, number uint32, index int) (*partition, error) {
+func (s *State) loadPartition(hints *hints, number uint32, index int) (*partition, error) {
 	p := &partition{
 		s: s, table: table{db: s.db, queue: number, index: uint16(index)}, frontier: newFrontier(), hints: hints,
 		counters: counters{spans: make(map[uint64]int64)},
@@ -199,16 +199,19 @@ func (p *partition) hint(before driver.Instant) error {
 		}
 	}
 	if head := p.frontier.head; head != 0 && (before == 0 || head < before) {
-		p.hints.Send(driver.Hint{Partition: int(p.table.index), Due: head})
+		p.hints.send(driver.Hint{Partition: int(p.table.index), Due: head})
 	}
 	return nil
 }
 
 // trimDead drops dead letters while they exceed a limit, the oldest first and at most two batches.
-// A call adds at most one batch, so each call shrinks a backlog.
-func (p *partition) trimDead(now time.Time, limits DeadLimits) error {
+// A call adds at most one batch, so each call shrinks a backlog. The limit of bytes never drops the
+// last dead letter.
+func (p *partition) trimDead(now time.Time, limits *driver.Config) error {
 	exceeded := func() bool {
-		return limits.Exceeded(p.counters.Dead, p.counters.DeadBytes, p.oldestDead, Floor(now))
+		n, oldest := p.counters.Dead, p.oldestDead
+		return n > int64(limits.DeadLimit) || n > 1 && p.counters.DeadBytes > limits.DeadBytes ||
+			oldest != 0 && oldest.Add(limits.DeadAge) <= Floor(now)
 	}
 	if !exceeded() {
 		return nil
@@ -255,22 +258,4 @@ func (p *partition) export(r *record) driver.Record {
 		out.State, out.Token, out.LeaseEnd = l.state(), l.token, l.end
 	}
 	return out
-}
-
-// DeadLimits are the limits of the dead letters of a partition.
-type DeadLimits struct {
-	count, bytes int64
-	age          time.Duration
-}
-
-// NewDeadLimits returns the limits of a queue.
-func NewDeadLimits(c *driver.Config) DeadLimits {
-	return DeadLimits{int64(c.DeadLimit), c.DeadBytes, c.DeadAge}
-}
-
-// Exceeded reports whether the oldest of n dead letters must be dropped. Their bodies have the
-// given total size. The oldest one died at oldest, or at an unknown time if oldest is 0. The size
-// limit never drops the last dead letter.
-func (l DeadLimits) Exceeded(n, bytes int64, oldest, now driver.Instant) bool {
-	return n > l.count || bytes > l.bytes && n > 1 || oldest != 0 && oldest.Add(l.age) <= now
 }

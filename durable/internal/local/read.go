@@ -58,14 +58,14 @@ func (r reader) visit(from, to driver.Instant, visit func(key)) (reached driver.
 // countDue returns, for each of the ascending bounds, the number of scheduled messages that are due
 // at most then. The first bound is now. It counts the messages that are due, or reports false if
 // another step is needed, and then as many of the others as a step allows. It estimates the rest.
-func (r reader) countDue(bounds DueBounds) (counts []int64, counted bool, err error) {
+func (r reader) countDue(bounds []driver.Instant) (counts []int64, counted bool, err error) {
 	p, now, last := r.p, bounds[0], bounds[len(bounds)-1]
 	if err := r.advance(now); err != nil {
 		return nil, false, err
 	}
 	counts = make([]int64, len(bounds))
 	add := func(k key, n int64) {
-		if i := bounds.Find(k.at); i < len(bounds) {
+		if i, _ := slices.BinarySearch(bounds, k.at); i < len(bounds) {
 			counts[i] += n
 		}
 	}
@@ -82,23 +82,21 @@ func (r reader) countDue(bounds DueBounds) (counts []int64, counted bool, err er
 			return nil, false, err
 		}
 	}
-	from := reached
+	from, sum := reached, int64(0)
 	for i, bound := range bounds {
 		more, err := p.counters.estimate(&p.table, from, bound)
 		if err != nil {
 			return nil, false, err
 		}
-		counts[i] += more
+		sum += counts[i] + more
+		counts[i] = max(0, sum)
 		from = max(from, bound)
-	}
-	for i, n := range Sums(counts) {
-		counts[i] = max(0, n)
 	}
 	return counts, reached >= now, nil
 }
 
 func (r reader) counts(now driver.Instant) (c driver.Counts, counted bool, err error) {
-	due, counted, err := r.countDue(DueBounds{now})
+	due, counted, err := r.countDue([]driver.Instant{now})
 	if err != nil {
 		return c, false, err
 	}
@@ -171,7 +169,7 @@ func (g *page) walkLeases(after key) error {
 			leases = append(leases, l)
 		}
 	}
-	sort.Slice(leases, func(i, j int) bool { return leases[i].Before(leases[j]) })
+	sort.Slice(leases, func(i, j int) bool { return leases[i].less(leases[j]) })
 	for _, l := range leases {
 		r, err := g.p.table.read(l.place())
 		if err != nil {
@@ -182,32 +180,4 @@ func (g *page) walkLeases(after key) error {
 		}
 	}
 	return nil
-}
-
-// DueBounds are ascending instants. A message counts for the first bound that is not before its due
-// time.
-type DueBounds []driver.Instant
-
-// Bounds returns now plus each of the given durations, which must be ascending.
-func Bounds(now driver.Instant, within []time.Duration) DueBounds {
-	bounds := make(DueBounds, len(within))
-	for i, d := range within {
-		bounds[i] = now.Add(d)
-	}
-	return bounds
-}
-
-// Find returns the index of the first bound that is not before due, or len(b). It is O(log n) for n
-// bounds.
-func (b DueBounds) Find(due driver.Instant) int {
-	i, _ := slices.BinarySearch(b, due)
-	return i
-}
-
-// Sums replaces each count with the sum of the counts up to it.
-func Sums(counts []int64) []int64 {
-	for i := 1; i < len(counts); i++ {
-		counts[i] += counts[i-1]
-	}
-	return counts
 }

@@ -1,10 +1,12 @@
+// Package local is the state machine of the stores whose consumers all run in one process, memstore
+// and pebblestore. [State] keeps queues in a sorted map, a [DB]. [Shared] has their members and
+// hints.
 package local
 
 import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,39 +35,6 @@ type State struct {
 type queue struct {
 	number     uint32
 	partitions []*partition
-}
-
-// Shared holds what outlives a [State]: the members of queues, and the watchers of hints. The
-// zero value is ready to use.
-type Shared struct {
-	mu     sync.Mutex
-	queues map[string]*presence
-}
-
-type presence struct {
-	Members
-	Hints
-}
-
-func (s *Shared) of(name string) *presence {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.queues == nil {
-		s.queues = make(map[string]*presence)
-	}
-	if s.queues[name] == nil {
-		s.queues[name] = new(presence)
-	}
-	return s.queues[name]
-}
-
-// Stop ends all hints when the store is closed.
-func (s *Shared) Stop() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, q := range s.queues {
-		q.Stop()
-	}
 }
 
 // Load returns the queues that a map holds. name is the package of the store, for errors. Load
@@ -161,7 +130,7 @@ func (s *State) create(name string, partitions int) (*queue, error) {
 func (s *State) load(name string, number uint32, partitions int) (*queue, error) {
 	q := &queue{number, make([]*partition, partitions)}
 	for i := range q.partitions {
-		p, err := s.loadPartition(&s.shared.of(name).Hints, number, i)
+		p, err := s.loadPartition(&s.shared.of(name).hints, number, i)
 		if err != nil {
 			return nil, fmt.Errorf("%s: queue %q: %w", s.name, name, err)
 		}
@@ -205,7 +174,7 @@ func Open(ctx context.Context, r Runner, name string, now func() time.Time, shar
 	if err := config.Check(); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	b := &backend{runner: r, name: name, now: now, limits: NewDeadLimits(&config)}
+	b := &backend{runner: r, name: name, now: now}
 	err := r.Run(ctx, &Call{Waits: true, Do: func(s *State) error {
 		q, err := s.open(&config)
 		if err == nil {

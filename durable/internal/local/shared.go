@@ -1,0 +1,144 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+)
+
+// Shared holds what outlives a [State]: the members of queues, and the watchers of hints. The
+// zero value is ready to use.
+type Shared struct {
+	mu     sync.Mutex
+	queues map[string]*presence
+}
+
+type presence struct {
+	members
+	hints
+}
+
+func (s *Shared) of(name string) *presence {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.queues == nil {
+		s.queues = make(map[string]*presence)
+	}
+	if s.queues[name] == nil {
+		s.queues[name] = new(presence)
+	}
+	return s.queues[name]
+}
+
+// Stop ends all hints when the store is closed.
+func (s *Shared) Stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, q := range s.queues {
+		q.stop()
+	}
+}
+
+// members are the consumers of a queue with their last heartbeats. The zero value is ready to use.
+type members struct {
+	mu   sync.Mutex
+	all  map[string]driver.Member
+	last driver.Instant // time of the last call
+}
+
+// beat adds a member for another ttl, or removes it if ttl <= 0. It returns all members, sorted by
+// name. It is O(m log m) for m members.
+func (m *members) beat(now time.Time, member driver.Member, ttl time.Duration) []driver.Member {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.advance(Floor(now))
+	delete(m.all, member.Name)
+	if ttl > 0 {
+		member.Seen, member.Until = Floor(now), after(now, ttl)
+		member.Partitions = slices.Clone(member.Partitions)
+		m.all[member.Name] = member
+	}
+	all := slices.SortedFunc(maps.Values(m.all), func(a, b driver.Member) int { return cmp.Compare(a.Name, b.Name) })
+	for i := range all {
+		all[i].Partitions = slices.Clone(all[i].Partitions)
+	}
+	return all
+}
+
+// list returns the members, sorted by name.
+func (m *members) list(now time.Time) []driver.Member {
+	return m.beat(now, driver.Member{}, 0) // no member has an empty name
+}
+
+// advance removes expired members. If the clock was set back since the last call, advance moves the
+// times of all members back by the same amount. Otherwise a member whose process is gone would
+// remain for that amount of time.
+func (m *members) advance(now driver.Instant) {
+	if m.all == nil {
+		m.all = make(map[string]driver.Member)
+	}
+	back := max(0, m.last-now)
+	m.last = now
+	for name, member := range m.all {
+		member.Seen -= back
+		member.Until -= back
+		if member.Until <= now {
+			delete(m.all, name)
+		} else if back > 0 {
+			m.all[name] = member
+		}
+	}
+}
+
+// hintBuffer is the number of hints that are buffered for each watcher.
+const hintBuffer = 256
+
+// hints sends hints to all watchers of a queue. Callers may hold their own locks. The zero value is
+// ready to use.
+type hints struct {
+	mu       sync.Mutex
+	watchers map[chan driver.Hint]struct{}
+}
+
+// watch adds a watcher. When ctx ends, it removes the watcher and closes the channel.
+func (h *hints) watch(ctx context.Context) <-chan driver.Hint {
+	c := make(chan driver.Hint, hintBuffer)
+	h.mu.Lock()
+	if h.watchers == nil {
+		h.watchers = make(map[chan driver.Hint]struct{})
+	}
+	h.watchers[c] = struct{}{}
+	h.mu.Unlock()
+	context.AfterFunc(ctx, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.watchers, c)
+		close(c) // under the lock, so that send no longer uses c
+	})
+	return c
+}
+
+// send sends a hint to each watcher. It never blocks: a watcher with a full buffer loses the hint.
+func (h *hints) send(hint driver.Hint) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for c := range h.watchers {
+		select {
+		case c <- hint:
+		default:
+		}
+	}
+}
+
+// stop removes all watchers when the store is closed. Their channels are closed when their contexts
+// end.
+func (h *hints) stop() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.watchers = nil
+}
