@@ -55,6 +55,7 @@ type caller struct {
 	p    *part
 	name string
 	seq  uint64 // of the last call
+	once bool   // the store ignores driver.Call, so a call is not repeated
 }
 
 // A call may take effect until callWindow, or RetryFor if that is longer, after it was last sent.
@@ -70,6 +71,9 @@ const (
 // [ErrFull]. If the reply to an earlier copy was lost, that copy may still arrive and take effect,
 // so the error also wraps [ErrUnavailable].
 func (c *caller) call(do func(ctx context.Context, call driver.Call) error) error {
+	if c.once {
+		return do(c.p.q.ctx, driver.Call{})
+	}
 	c.seq++
 	call := driver.Call{Caller: c.name, Seq: c.seq, NotAfter: c.p.notAfter()}
 	unanswered, unknown := false, false

@@ -91,9 +91,6 @@
 // Concurrent calls share a round trip or an fsync, up to [driver.MaxBatch] calls. A single call
 // does not wait for others.
 //
-// # Further reading
-//
-// The repository has three documents: docs/durable.md lists the guarantees and the cost of failures
-// with each store, docs/durable-operations.md explains how to operate a queue, and
-// docs/internals/durable-design.md explains how the queue is built.
+// In the repository, docs/durable.md has the cost of failures with each store,
+// docs/durable-operations.md and docs/internals/durable-design.md the operation and the design.
 package durable

@@ -99,7 +99,7 @@ func checkLost(q *Queue, auditor driver.Auditor, known map[int]uint64) {
 			q.reportFault(fault{partition: i, err: fmt.Errorf(
 				"%d messages are lost: the server has evicted their records, or another client has deleted them", lost-before)})
 		}
-		known[i] = max(known[i], lost)
+		known[i] = lost // less than before if the counter itself was lost
 	}
 }
 
@@ -108,9 +108,9 @@ type AuditReport = driver.AuditReport
 
 // Audit checks all partitions for damage that a fault may have left, such as a deleted key, and
 // repairs it if repair is true: see [driver.Auditor]. The cost is O(n) in the messages of the
-// queue, in small steps. The queue may be used concurrently. After an error the report contains the
-// faults that were found before it. The error wraps [errors.ErrUnsupported] if the store has no
-// audit.
+// queue. On Redis an audit works in small steps. In a directory, which is not repaired, other calls
+// wait while a partition is audited. After an error the report contains the faults that were found
+// before it. The error wraps [errors.ErrUnsupported] if the store has no audit.
 func (q *Queue) Audit(ctx context.Context, repair bool) (AuditReport, error) {
 	var sum AuditReport
 	if err := q.checkOpen(ctx); err != nil {

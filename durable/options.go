@@ -53,8 +53,8 @@ type Options struct {
 	DeadAge time.Duration
 
 	// RetryFor is the time for which a call that changes something is retried while the store is
-	// unreachable, unless its context ends first. Calls that only read, such as Get, List, Stats
-	// and Audit, fail immediately. Defaults to one minute, from 1 ms to one hour.
+	// unreachable, unless its context ends first. Calls that only read, and most calls to a
+	// directory, fail immediately. Defaults to one minute, from 1 ms to one hour.
 	RetryFor time.Duration
 
 	// MaxWaiting is the maximum number of calls that wait for the store or are in progress:

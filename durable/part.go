@@ -38,9 +38,9 @@ func newPart(q *Queue, index int, name string) *part {
 	p.puts.key = func(r putRequest) string { return r.item.ID }
 	p.puts.size = putRequest.size
 	p.puts.alike = func(a, b putRequest) bool { return a.replace == b.replace }
-	producer := &caller{p: p, name: name}
-	p.puts.flush = func(requests []putRequest) ([]driver.Status, error) { return p.put(producer, requests) }
 	_, groups := q.backend.(driver.Grouper)
+	producer := &caller{p: p, name: name, once: groups}
+	p.puts.flush = func(requests []putRequest) ([]driver.Status, error) { return p.put(producer, requests) }
 	if groups {
 		p.puts.direct = p.putOne
 	}
@@ -48,7 +48,7 @@ func newPart(q *Queue, index int, name string) *part {
 	for op := driver.OpAck; op <= driver.OpExpire; op++ {
 		apply := p.apply
 		if op >= driver.OpCancel && op <= driver.OpPurge {
-			once := &caller{p: p, name: name + ":" + op.String()}
+			once := &caller{p: p, name: name + ":" + op.String(), once: groups}
 			apply = func(batch driver.Batch) ([]answer, error) { return p.applyOnce(once, batch) }
 		}
 		p.initBatcher(&p.changes[op], func(changes []driver.Change) ([]answer, error) {

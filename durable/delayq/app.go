@@ -165,7 +165,7 @@ func (a *app) with(ctx context.Context, need access, f func(s *session) error) (
 		return err
 	}
 	if !need.newStore {
-		if err := a.mustExist(); err != nil {
+		if err := a.checkDirectory(); err != nil {
 			return err
 		}
 	}
@@ -232,9 +232,9 @@ func (a *app) reportWaiting(ctx context.Context) (end func()) {
 	}
 }
 
-// mustExist returns an error if the store is a directory that does not exist. Opening the store
-// would create it, and a wrong path would look like an empty queue.
-func (a *app) mustExist() error {
+// checkDirectory returns an error if the store is a directory that does not exist. Opening the
+// store would create it, and a wrong path would look like an empty queue.
+func (a *app) checkDirectory() error {
 	path, ok := storeurl.Path(a.store)
 	if !ok {
 		return nil

@@ -28,7 +28,7 @@ func (a *app) backupCommand() *cli.Command {
 			if !ok {
 				return fmt.Errorf("store is %q; it must be dir:PATH", storeurl.Redact(a.store))
 			}
-			if err := a.mustExist(); err != nil {
+			if err := a.checkDirectory(); err != nil {
 				return err
 			}
 			defer a.reportWaiting(ctx)()
@@ -36,7 +36,7 @@ func (a *app) backupCommand() *cli.Command {
 			if err != nil {
 				return withRemedy(err)
 			}
-			return errors.Join(withRemedy(a.backup(ctx, store, dir, cmd.Args().First())), store.Close())
+			return withRemedy(a.backup(ctx, store, dir, cmd.Args().First()))
 		},
 	}
 }
@@ -44,53 +44,43 @@ func (a *app) backupCommand() *cli.Command {
 // backupTime limits a backup, because its copy keeps space that the store could use.
 const backupTime = time.Hour
 
-// backup makes a copy in the directory, writes it to a new file, and removes it. The file is
-// removed as well if the backup fails.
+// backup makes a copy in the directory, closes the store, writes the copy to a new file, and
+// removes it. The file is removed as well if the backup fails.
 func (a *app) backup(ctx context.Context, store *pebblestore.Store, dir, file string) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, backupTime, fmt.Errorf("the backup took longer than %v", backupTime))
 	defer cancel()
 	// A pebblestore removes directories with this prefix if their process was killed.
-	copied := filepath.Join(dir, "timingwheel.copy-backup-"+strconv.Itoa(os.Getpid()))
-	if err := store.Backup(ctx, copied); err != nil {
+	copied := filepath.Join(dir, "timingwheel.copy-"+strconv.FormatInt(time.Now().UnixNano(), 36))
+	defer func() { err = errors.Join(err, os.RemoveAll(copied)) }()
+	if err := errors.Join(store.Backup(ctx, copied), store.Close()); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(copied)) }()
 	if file == "-" {
-		_, err := writeTar(ctx, a.stdout, copied)
-		return err
+		return writeTar(ctx, a.stdout, copied)
 	}
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	n, err := writeTar(ctx, f, copied)
+	err = writeTar(ctx, f, copied)
+	n, _ := f.Seek(0, io.SeekEnd)
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return errors.Join(err, os.Remove(file))
 	}
 	return a.result(map[string]int64{"bytes": n}, fmt.Sprintf("%d bytes written", n))
 }
 
-// writeTar writes the files of a directory as a tar archive, and returns their size.
-func writeTar(ctx context.Context, w io.Writer, dir string) (int64, error) {
-	to := &contextWriter{ctx: ctx, w: w}
-	archive := tar.NewWriter(to)
-	err := archive.AddFS(os.DirFS(dir))
-	return to.n, errors.Join(err, archive.Close())
-}
-
-// contextWriter is a writer that fails when its context has ended. It counts bytes.
-type contextWriter struct {
-	ctx context.Context //nolint:containedctx // of a single backup
-	w   io.Writer
-	n   int64
-}
-
-// Write implements io.Writer.
-func (c *contextWriter) Write(b []byte) (int, error) {
-	if c.ctx.Err() != nil {
-		return 0, context.Cause(c.ctx)
+// writeTar writes the files of a directory as a tar archive until ctx ends.
+func writeTar(ctx context.Context, w io.Writer, dir string) error {
+	written := make(chan error, 1)
+	go func() { // the reader of stdout may be slow
+		archive := tar.NewWriter(w)
+		written <- errors.Join(archive.AddFS(os.DirFS(dir)), archive.Close())
+	}()
+	select {
+	case err := <-written:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	n, err := c.w.Write(b)
-	c.n += int64(n)
-	return n, err
 }

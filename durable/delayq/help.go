@@ -85,6 +85,8 @@ const watchHelp = `The columns:
 
 On a terminal the table is redrawn. Otherwise each update is a line, or an object with -json.
 
+Of a directory that no process has open, watch shows a copy, which does not change.
+
 Examples:
    delayq watch
    delayq watch -interval 5s -partitions
@@ -172,8 +174,8 @@ Examples:
 const auditHelp = `Looks for messages in no set, which no consumer would find, for members of
 sets without a message, and for wrong sums. A deleted key leaves such faults. With -repair the
 messages are scheduled again, the members are removed, and the sums are corrected. The command
-fails if faults are left. The queue may be in use: of a directory, the command reads a copy. An error
-names the file that is damaged.
+fails if faults are left. The queue may be in use. Of a directory, the command reads a copy and repairs
+nothing; an error names the file that is damaged.
 
 Examples:
    delayq audit

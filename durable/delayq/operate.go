@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/delayq/internal/storeurl"
 )
 
 // queueCommand returns a command without arguments that operates on the queue.
@@ -71,6 +72,9 @@ func (a *app) auditCommand() *cli.Command {
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := noArguments(cmd); err != nil {
 				return err
+			}
+			if _, ok := storeurl.Path(a.store); ok && repair {
+				return usage(cmd, "-repair is set; a directory has no repair, restore a backup instead")
 			}
 			return a.with(ctx, audits, func(s *session) error { return a.audit(ctx, s, repair) })
 		},

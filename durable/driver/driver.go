@@ -26,8 +26,8 @@ import (
 type Store interface {
 	// Open opens a queue and creates it if it does not exist. If Config.Partitions is 0, Open
 	// accepts any number of partitions and creates a new queue with [DefaultPartitions]. Open
-	// returns [ErrPartitions] if the queue exists with a different number, and [ErrVersion] if it
-	// has a different format.
+	// returns [ErrPartitions] if the queue exists with a different number, [ErrVersion] if it has a
+	// different format, and the errors of Config.Check and Config.Existing.
 	Open(ctx context.Context, config Config) (Backend, error)
 
 	// Close releases the resources that the store itself has opened. Later calls to its backends
@@ -89,9 +89,9 @@ type Backend interface {
 	// prevent it. If the consumer does not claim again, the messages return when their leases
 	// expire, and each message that began with the claim counts a crash.
 	//
-	// Every message that leaves a set is counted. A member of a set without a record is removed:
-	// see Auditor.Lost. A message that this version cannot read stays scheduled, does not delay
-	// other messages, and is counted in Counts.Unreadable.
+	// Claim removes an index entry whose record is gone, which Auditor.Lost counts. A message that
+	// this version cannot read stays scheduled, does not delay other messages, and is counted in
+	// Counts.Unreadable.
 	Claim(ctx context.Context, claim Claim) (Claimed, error)
 
 	// Apply makes one transition of each of the messages. Cancel, Reschedule, Replay and Purge take
@@ -144,13 +144,11 @@ type Backend interface {
 
 // Grouper is implemented by a [Backend] that combines concurrent calls into one commit itself. The
 // queue then makes a separate call for each waiting caller, because half of the callers would miss
-// each commit if the queue combined calls as well. Answers of a Grouper cannot be lost, so its
-// calls are not repeated. If the error of a call wraps [ErrUnavailable], the call may have taken
-// effect.
+// each commit if the queue combined calls as well. The queue does not repeat these calls: after an
+// error that wraps [ErrUnavailable], a call may have taken effect.
 //
 // If the context of a call ends before the commit with the call has begun, the call has no effect
-// and leaves nothing in memory. If the context ends later, the error is an [*UnderWayError]. The
-// messages of such a claim return when their leases expire.
+// and leaves nothing in memory. If it ends later, the error is an [*UnderWayError].
 type Grouper interface{ GroupsCalls() }
 
 // UnderWayError is the error of a call to a [Grouper] whose context ended while its commit was in

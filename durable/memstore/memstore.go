@@ -23,7 +23,6 @@ type Options struct {
 // Store holds queues by name. Callers that open the same queue of one store share it, as processes
 // share a queue on a server.
 type Store struct {
-	now    func() time.Time
 	shared local.Shared
 
 	mu    sync.Mutex
@@ -37,18 +36,15 @@ func New(options Options) *Store {
 	if options.Now == nil {
 		options.Now = time.Now
 	}
-	s := &Store{now: options.Now}
-	s.state, _ = local.Load(local.NewMap(), "memstore", s.now, &s.shared) // an empty map has no errors
+	s := &Store{shared: local.Shared{Name: "memstore", Now: options.Now}}
+	s.state, _ = local.Load(local.NewMap(), &s.shared) // an empty map has no errors
 	return s
 }
 
-// Open opens a queue and creates it if it does not exist: see [driver.Store]. The limits of dead
-// letters in config apply to calls to this backend. Open returns [driver.ErrInvalid] for a config
-// that is out of range, [driver.ErrPartitions] for a different number of partitions,
-// [driver.ErrNoQueue] if config.Existing is set and the queue does not exist, and
-// [driver.ErrClosed] after Close.
+// Open opens a queue, and creates it if it does not exist: see [driver.Store]. The limits of dead
+// letters in config apply to calls to this backend.
 func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend, error) {
-	return local.Open(ctx, runner{s}, "memstore", s.now, &s.shared, config)
+	return local.Open(ctx, runner{s}, &s.shared, config)
 }
 
 // Close discards all queues. Later calls to the store and its backends return [driver.ErrClosed].

@@ -4,11 +4,13 @@
 //
 // # One process
 //
-// The process that has the directory open locks it. State that matters only while the process runs
-// is in memory only: leases, tokens in use, and members. The directory holds the state that must
-// survive: messages with their attempts and crashes, dead letters, and counters. No lease survives
-// a crash or a restart: when the queue is opened again, every message that was claimed is scheduled
-// at its original due time.
+// The process that has the directory open locks it, and only that process consumes. With
+// Options.Socket it serves others, which enqueue and operate through [Connect]. [OpenSnapshot]
+// reads a copy, and [Store.Backup] makes one. State that matters only while the process runs is in
+// memory only: leases, tokens in use, and members. The directory holds the state that must survive:
+// messages with their attempts and crashes, dead letters, and counters. No lease survives a crash
+// or a restart: when the queue is opened again, every message that was claimed is scheduled at its
+// original due time.
 //
 // # Durability of a call that has returned
 //
@@ -26,12 +28,11 @@
 //
 // # The clock
 //
-// The clock is the wall clock of the process, in whole milliseconds. Due times are
-// instants on this clock, so a message never begins before the clock shows its due time, even if
-// the clock has been set since. A step forwards makes every message due whose due time it skips,
-// and ends every lease whose end it skips: a message that was firing may run twice. A step
-// backwards delays messages enqueued before the step, and prolongs leases, both by the size of the
-// step.
+// The clock is the wall clock of the process, in whole milliseconds. Due times are instants on this
+// clock, so a message never begins before the clock shows its due time, even if the clock has been
+// set since. A step forwards makes every message due whose due time it skips, and ends every lease
+// whose end it skips: a message that was firing may run twice. A step backwards delays messages
+// enqueued before the step, and prolongs leases, both by the size of the step.
 //
 // # Faults
 //

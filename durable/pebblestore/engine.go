@@ -1,15 +1,19 @@
 package pebblestore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
@@ -25,10 +29,10 @@ import (
 //
 // An engine ends with close, or fails: a failed engine runs no call, and is never used again.
 type engine struct {
-	store *Store
-	table *table
-	ahead readers
-	state *local.State
+	store  *Store
+	db     *batchDB
+	shared sharedDB
+	state  *local.State
 
 	mu      sync.Mutex
 	prompt  []*pending
@@ -36,12 +40,12 @@ type engine struct {
 	wake    chan struct{} // capacity 1
 	closing bool
 
-	space   space
-	syncing chan group
-	damaged atomic.Pointer[string] // the file in which Pebble has last found damage
-	failed  chan struct{}          // closed by fail
-	failure error                  // why; set under mu before failed is closed
-	both    sync.WaitGroup         // run and answer
+	roomUntil time.Time // lowOnSpace has found room that lasts until then
+	syncing   chan group
+	damaged   atomic.Pointer[string] // the file in which Pebble has last found damage
+	failed    chan struct{}          // closed by fail
+	failure   error                  // why; set under mu before failed is closed
+	both      sync.WaitGroup         // run and answer
 }
 
 // pending is a call that waits for its answer.
@@ -61,6 +65,59 @@ type group struct {
 
 // maxGroup is the size in bytes at which a group takes no more waiting calls.
 const maxGroup = 1 << 20
+
+// pebbleOptions returns the options with which Pebble opens the directory.
+func (e *engine) pebbleOptions(cache *pebble.Cache) *pebble.Options {
+	s := e.store
+	o := &pebble.Options{
+		FS:     engineFS{s.options.fs, e},
+		Cache:  cache,
+		Logger: &logger{s.options.Logger, e.fail},
+		Merger: numbers,
+
+		MemTableSize:          uint64(s.options.Memory / 8), //nolint:gosec // positive
+		L0CompactionThreshold: 8, L0StopWritesThreshold: 24, LBaseMaxBytes: 64 << 20,
+		CompactionConcurrencyRange: func() (int, int) { return 1, 2 }, // 2 if the first is behind
+		FormatMajorVersion:         pebble.FormatNewest,
+		ReadOnly:                   s.lock == nil,
+	}
+	for i := range o.Levels {
+		if i < len(o.Levels)-1 { // the filters of most keys would not fit into the cache
+			o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+		}
+		o.Levels[i].BlockSize = 8 << 10
+		o.TargetFileSizes[i] = 4 << 20 << (i / 3) // a compaction of large files delays that of level 0
+	}
+	o.EventListener = &pebble.EventListener{DataCorruption: func(info pebble.DataCorruptionInfo) {
+		s.options.Logger.Error("pebblestore: a file is damaged", "file", info.Path, "error", info.Details)
+		e.damaged.Store(&info.Path)
+	}}
+	return o
+}
+
+// newEngine opens the directory of a store.
+func newEngine(s *Store) (*engine, error) {
+	e := &engine{store: s, failed: make(chan struct{})}
+	cache := pebble.NewCache(s.options.Memory)
+	defer cache.Unref() // the DB has a reference
+	db, err := pebble.Open(s.dir, e.pebbleOptions(cache))
+	if err != nil {
+		return nil, s.openError(cmp.Or(e.failedWith(), err)) // err may be a consequence
+	}
+	e.db, e.shared.db = newBatchDB(db), db
+	e.db.readOnly = s.lock == nil
+	if e.state, err = local.Load(e.db, &s.shared); err != nil {
+		if e.db.err != nil {
+			err = e.readError(err)
+		}
+		return nil, errors.Join(fmt.Errorf("pebblestore: %q: %w", s.dir, err), e.closeDB())
+	}
+	if err := e.failedWith(); err != nil {
+		return nil, errors.Join(s.openError(err), e.closeDB())
+	}
+	e.start()
+	return e, nil
+}
 
 func (e *engine) start() {
 	e.wake, e.syncing = make(chan struct{}, 1), make(chan group, 1)
@@ -106,14 +163,14 @@ func (e *engine) do(ctx context.Context, call *local.Call) error {
 	return err
 }
 
-// readers are the calls that read ahead on the goroutines of their callers.
-type readers struct {
+// sharedDB is the DB for goroutines other than run. close waits until they have used it.
+type sharedDB struct {
 	mu sync.RWMutex
 	db *pebble.DB // nil after close
 }
 
 // get implements local.Getter.
-func (r *readers) get(key []byte) ([]byte, error) {
+func (r *sharedDB) get(key []byte) ([]byte, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if r.db == nil {
@@ -128,7 +185,7 @@ func (r *readers) get(key []byte) ([]byte, error) {
 }
 
 // close waits for the reads in progress, and refuses later ones.
-func (r *readers) close() {
+func (r *sharedDB) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.db = nil
@@ -147,7 +204,7 @@ func (e *engine) run() {
 	for e.failedWith() == nil {
 		room := len(e.syncing) < cap(e.syncing) // run is the only sender
 		calls, closing := e.next(room)
-		if len(calls) > 0 || room && e.table.visible {
+		if len(calls) > 0 || room && e.db.visible {
 			if !e.runGroup(calls, room) {
 				return
 			}
@@ -214,9 +271,9 @@ func (e *engine) commit(calls []*pending, room bool) (err error) {
 	}
 	g.number = e.state.Flush()
 	if !room && len(g.calls) == 0 {
-		return e.table.flush() // a later group syncs the changes
+		return e.db.flush() // a later group syncs the changes
 	}
-	if g.batch, err = e.table.take(); err != nil {
+	if g.batch, err = e.db.take(); err != nil {
 		return err
 	}
 	if g.batch != nil {
@@ -244,13 +301,13 @@ func (e *engine) abandon(calls []*pending) {
 
 // runCall runs a call. It returns an error if the call has failed after its first change.
 func (e *engine) runCall(p *pending) error {
-	before := e.table.n
-	e.table.err = nil
+	before := e.db.n
+	e.db.err = nil
 	p.err = p.call.Do(e.state)
-	if p.err != nil && e.table.err != nil {
+	if p.err != nil && e.db.err != nil {
 		p.err = fmt.Errorf("pebblestore: %q: %w", e.store.dir, e.readError(p.err))
 	}
-	if e.table.n == before {
+	if e.db.n == before {
 		return nil
 	}
 	return p.err
@@ -270,9 +327,9 @@ func (e *engine) readError(err error) error {
 // apply makes the changes of a batch visible, and begins its sync.
 func (e *engine) apply(batch *pebble.Batch) error {
 	if e.store.options.NoSync {
-		return e.table.db.Apply(batch, pebble.NoSync)
+		return e.db.pebble.Apply(batch, pebble.NoSync)
 	}
-	return e.table.db.ApplyNoSyncWait(batch, pebble.Sync)
+	return e.db.pebble.ApplyNoSyncWait(batch, pebble.Sync)
 }
 
 // answer waits for syncs, and answers the calls that wait for them.
@@ -352,12 +409,89 @@ func (e *engine) close() error {
 }
 
 func (e *engine) closeDB() error {
-	e.ahead.close()
-	e.table.closeIter()
-	return e.table.db.Close()
+	e.shared.close()
+	e.db.closeIter()
+	return e.db.pebble.Close()
 }
 
 // closeTimeout is how long a failed store waits until Pebble has closed the directory. After a
 // fatal error Pebble may hold locks forever. Its goroutines and files then stay until the process
 // ends, and engineFS drops its changes.
 const closeTimeout = 10 * time.Second
+
+// reserve returns the space that must be free for new messages: a flush and a compaction need it.
+func (s *Store) reserve() uint64 {
+	return uint64(max(64<<20, s.options.Memory/2)) //nolint:gosec // positive
+}
+
+// lowOnSpace reports whether new messages are refused.
+func (e *engine) lowOnSpace() bool {
+	now := time.Now()
+	if now.Before(e.roomUntil) {
+		return false
+	}
+	if e.store.replaced() {
+		e.fail(fmt.Errorf("%q was removed or replaced", e.store.dir))
+	}
+	usage, err := e.store.options.fs.GetDiskUsage(e.store.dir)
+	low := err == nil && usage.AvailBytes < e.store.reserve()
+	if !low {
+		e.roomUntil = now.Add(roomTime)
+	}
+	return low
+}
+
+// roomTime is too short for a disk to take as many bytes as the reserve has.
+const roomTime = 50 * time.Millisecond
+
+// errEnded is the error of a function if Pebble has ended its goroutine.
+var errEnded = errors.New("a fatal error of Pebble")
+
+// guard runs f on a goroutine of its own, because a fatal error of Pebble ends the goroutine. It
+// returns the error of f or of a panic of Pebble.
+func guard(f func() error) error {
+	err, done := errEnded, make(chan struct{})
+	go func() {
+		defer close(done)
+		defer recoverError(&err)
+		err = f()
+	}()
+	<-done
+	return err
+}
+
+// recoverError sets err to the error with which Pebble has panicked. Some of its functions do so
+// instead of returning the error.
+func recoverError(err *error) {
+	switch r := recover().(type) {
+	case nil:
+	case runtime.Error:
+		panic(r)
+	case error:
+		*err = r
+	default:
+		panic(r)
+	}
+}
+
+// logger passes the messages of Pebble on.
+type logger struct {
+	to   *slog.Logger
+	fail func(error)
+}
+
+// Infof implements pebble.Logger.
+func (l *logger) Infof(format string, args ...any) {
+	l.to.Debug("pebble: " + fmt.Sprintf(format, args...))
+}
+
+// Errorf implements pebble.Logger.
+func (l *logger) Errorf(format string, args ...any) {
+	l.to.Error("pebble: " + fmt.Sprintf(format, args...))
+}
+
+// Fatalf implements pebble.Logger. Pebble does not expect it to return, so it ends the goroutine.
+func (l *logger) Fatalf(format string, args ...any) {
+	l.fail(fmt.Errorf(format, args...))
+	runtime.Goexit()
+}

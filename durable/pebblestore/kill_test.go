@@ -22,7 +22,7 @@ import (
 
 // These environment variables make the test binary a child process, which opens a directory.
 const (
-	childTask = "PEBBLESTORE_TEST_CHILD" // "open" or "work"
+	childTask = "PEBBLESTORE_TEST_CHILD" // "open", "work", "serve" or "descriptors"
 	childDir  = "PEBBLESTORE_TEST_DIR"
 	childName = "PEBBLESTORE_TEST_NAME" // begins the ids of its messages
 )
@@ -132,9 +132,14 @@ func (k *killer) check(t *testing.T) {
 	}
 }
 
+var childDescriptors func(dir string) error // on Unix
+
 // childMain does the task of a child.
 func childMain(task, dir, name string) error {
-	s, err := Open(dir, Options{Memory: minMemory, Logger: slog.New(slog.DiscardHandler)})
+	if task == "descriptors" {
+		return childDescriptors(dir)
+	}
+	s, err := Open(dir, Options{Memory: minMemory, Logger: slog.New(slog.DiscardHandler), Socket: task == "serve"})
 	if err != nil || task == "open" {
 		return err
 	}

@@ -69,7 +69,7 @@ func TestOpenRejectsPathThatIsNoDirectoryOfAStore(t *testing.T) {
 		path, text string
 		is         error
 	}{
-		{file, "is a file; it must be a directory", driver.ErrInvalid},
+		{file, "must be a directory", driver.ErrInvalid},
 		{filepath.Join(file, "store"), "must be a directory", driver.ErrInvalid},
 		{dir, "must be empty or the directory of a store", driver.ErrVersion},
 		{leveldb, `"CURRENT"`, driver.ErrVersion},
@@ -90,9 +90,11 @@ func TestOpenRejectsPathThatIsNoDirectoryOfAStore(t *testing.T) {
 // The creation of the store was interrupted, or the directory is the root of a file system.
 func TestOpenAcceptsDirectoryWithoutForeignFiles(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"lost+found", lockName, ownerName, "LOCK", "000002.log", "OPTIONS-000003"} {
+	for _, names := range [][]string{{"lost+found"}, {lockName}, {lockName, ownerName, "LOCK", "000002.log", "OPTIONS-000003"}} {
 		dir := t.TempDir()
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+		for _, name := range names {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+		}
 		openStore(t, dir, faultOptions(nil))
 	}
 }
@@ -162,7 +164,7 @@ func damaged(t *testing.T, pattern string, damage func([]byte) []byte) string {
 	for i := range 100 {
 		putOne(t, q, fmt.Sprint("a", i))
 	}
-	require.NoError(t, s.current.table.db.Flush())
+	require.NoError(t, s.current.db.pebble.Flush())
 	require.NoError(t, s.Close())
 	files, err := filepath.Glob(filepath.Join(dir, pattern))
 	require.NoError(t, err)
@@ -207,6 +209,25 @@ func TestDamageIsErrCorruptAndNamesTheFile(t *testing.T) {
 		require.NoError(t, err, "the directory is not locked")
 		require.NoError(t, lock.Close())
 	}
+}
+
+// The directory is moved, and another process creates one in its place.
+func TestReplacedDirectoryIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "store")
+	s, q := openStore(t, dir, faultOptions(nil))
+	putOne(t, q, "a")
+	require.NoError(t, os.Rename(dir, dir+".old"))
+	require.NoError(t, child(t.Context(), "open", dir, "").Run())
+	require.Eventually(t, func() bool {
+		_, err := q.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: fmt.Sprint(time.Now().UnixNano())}}})
+		return errors.Is(err, driver.ErrUnavailable)
+	}, time.Minute, time.Millisecond)
+	_, err := q.Get(t.Context(), 0, "a")
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	_ = s.Close()
+	assert.FileExists(t, filepath.Join(dir, ownerName), "it is that of the other process")
+	requireIDs(t, dir)
 }
 
 // The disk of a store is no longer mounted when the store is opened again.
@@ -254,7 +275,7 @@ func TestCompactionKeepsNumbers(t *testing.T) {
 		require.NoError(t, db.Flush())
 		require.NoError(t, db.Compact(t.Context(), []byte("a"), []byte("z"), false))
 	}
-	table := newTable(db)
+	table := newBatchDB(db)
 	for _, key := range []string{"a", "b", "c", "d"} {
 		table.Add([]byte(key+"1"), 1)
 		table.Set([]byte(key+"2"), []byte("value"))
@@ -288,7 +309,7 @@ func TestCommittedChangesLeaveNothingInMemory(t *testing.T) {
 	db, err := pebble.Open("db", &pebble.Options{FS: vfs.NewMem(), Merger: numbers, Logger: &logger{faultOptions(nil).Logger, nil}})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, db.Close()) })
-	table := newTable(db)
+	table := newBatchDB(db)
 	for round := range 4 {
 		if round%2 == 1 {
 			_, err := table.Get([]byte("key"))
@@ -316,7 +337,7 @@ func TestOpenNamesFormatVersions(t *testing.T) {
 	s, _ := openStore(t, dir, faultOptions(nil))
 	key := []byte("\x00version")
 	value := binary.BigEndian.AppendUint64(nil, local.FormatVersion+7)
-	require.NoError(t, s.current.table.db.Set(key, value, pebble.Sync))
+	require.NoError(t, s.current.db.pebble.Set(key, value, pebble.Sync))
 	require.NoError(t, s.Close())
 	_, err := Open(dir, faultOptions(nil))
 	require.ErrorIs(t, err, driver.ErrVersion)
@@ -334,7 +355,7 @@ func TestOtherUsersCannotReadTheFiles(t *testing.T) {
 	parent := t.TempDir()
 	s, q := openStore(t, filepath.Join(parent, "parts", "store"), faultOptions(nil))
 	putOne(t, q, "a")
-	require.NoError(t, s.current.table.db.Flush())
+	require.NoError(t, s.current.db.pebble.Flush())
 	require.NoError(t, s.Backup(t.Context(), filepath.Join(parent, "backups", "first")))
 	require.NoError(t, filepath.WalkDir(parent, func(path string, d fs.DirEntry, err error) error {
 		require.NoError(t, err)

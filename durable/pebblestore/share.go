@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -21,12 +21,11 @@ import (
 )
 
 // The files of a directory that are not those of Pebble: its lock, the name of the process that
-// holds the lock, the socket, and the directories of snapshots.
+// holds the lock, and the socket.
 const (
 	lockName   = "timingwheel.lock"
 	ownerName  = "timingwheel.owner"
 	socketName = "timingwheel.sock"
-	copyPrefix = "timingwheel.copy-"
 )
 
 // lockTimeout is how long Open waits for the lock of a process that only makes a snapshot or is
@@ -35,36 +34,45 @@ const lockTimeout = 2 * time.Second
 
 // acquire locks the directory. The lock is not that of Pebble, which a failed engine may keep.
 func (s *Store) acquire() (io.Closer, error) {
-	dir := s.dir
-	if s.options.fs == vfs.Default { // which knows by name what this process has locked
-		absolute, err := filepath.Abs(dir)
-		if err == nil {
-			dir, err = filepath.EvalSymlinks(absolute)
-		}
-		if err != nil {
-			return nil, s.openError(err)
-		}
+	path, err := lockPath(s.options.fs, s.dir)
+	if err != nil {
+		return nil, s.openError(err)
 	}
 	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		lock, err := s.options.fs.Lock(s.options.fs.PathJoin(dir, lockName))
+		lock, err := s.options.fs.Lock(path)
+		locked := errors.Is(err, syscall.EAGAIN) || runtime.GOOS == "windows" ||
+			err != nil && strings.Contains(err.Error(), "held by current process")
 		switch {
 		case err == nil:
 			s.writeOwner()
 			return lock, nil
-		case errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS):
+		case !locked && (errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)):
 			return nil, fmt.Errorf("pebblestore: %w path: %w; it must be a directory that this user may read and write",
 				driver.ErrInvalid, err)
-		case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EIO):
+		case !locked:
 			return nil, s.openError(err)
 		case time.Since(start) < lockTimeout:
 			continue
 		}
 		owner := "another process"
-		if b, failed := s.read(s.options.fs.PathJoin(s.dir, ownerName)); failed == nil && len(b) > 0 {
+		if b, failed := readFile(s.options.fs, s.options.fs.PathJoin(s.dir, ownerName)); failed == nil && len(b) > 0 {
 			owner = strings.TrimSpace(string(b))
 		}
 		return nil, fmt.Errorf("pebblestore: %q: %w: %s: %w", s.dir, driver.ErrLocked, owner, err)
 	}
+}
+
+// lockPath returns the only path of the lock, because vfs.Default finds the locks of this process
+// by path.
+func lockPath(disk vfs.FS, dir string) (string, error) {
+	if disk != vfs.Default {
+		return disk.PathJoin(dir, lockName), nil
+	}
+	dir, err := filepath.Abs(dir)
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	return filepath.Join(dir, lockName), err
 }
 
 // writeOwner writes which process has locked the directory. Only the text of an error depends on
@@ -109,7 +117,7 @@ func Connect(dir string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{client: client}, nil
+	return &Store{dir: dir, client: client}, nil
 }
 
 // OpenSnapshot opens a copy of the directory dir for reading. The copy has every call that returned
@@ -131,11 +139,11 @@ func OpenSnapshot(ctx context.Context, dir string, options Options) (*Store, err
 	if err := s.inspect(); err != nil {
 		return nil, err
 	}
-	s.reading, s.options.Socket = true, false
-	to := filepath.Join(dir, copyPrefix+strconv.Itoa(os.Getpid())+"-"+strconv.FormatInt(time.Now().UnixNano(), 36))
-	client, err := Connect(dir)
+	s.snapshot, s.options.Socket = true, false
+	to := filepath.Join(dir, remote.CopyName())
+	owner, err := Connect(dir)
 	if err == nil {
-		err = errors.Join(client.Backup(ctx, to), client.Close())
+		err = errors.Join(owner.client.Copy(ctx, filepath.Base(to)), owner.Close())
 	} else {
 		err = s.copyTo(to)
 	}
@@ -163,16 +171,17 @@ func (s *Store) copyTo(to string) error {
 		return err
 	}
 	defer lock.Close() //nolint:errcheck // nothing was written under it
-	removeCopies(s.options.fs, s.dir)
+	s.removeCopies()
 	names, err := s.options.fs.List(s.dir)
 	if err == nil {
 		err = os.Mkdir(to, 0o700)
 	}
 	for _, name := range names {
-		if err != nil || strings.HasPrefix(name, "timingwheel.") {
+		from, to := filepath.Join(s.dir, name), filepath.Join(to, name)
+		info, failed := os.Lstat(from)
+		if err != nil || strings.HasPrefix(name, "timingwheel.") || failed == nil && !info.Mode().IsRegular() {
 			continue
 		}
-		from, to := filepath.Join(s.dir, name), filepath.Join(to, name)
 		if strings.HasSuffix(name, ".sst") {
 			err = vfs.LinkOrCopy(s.options.fs, from, to)
 		} else {
@@ -185,38 +194,34 @@ func (s *Store) copyTo(to string) error {
 	return nil
 }
 
-// removeCopies removes the copies of processes that were killed. The others are locked.
-func removeCopies(disk vfs.FS, dir string) {
-	copies, _ := filepath.Glob(filepath.Join(dir, copyPrefix+"*")) // the pattern is valid
-	for _, copied := range copies {
-		info, err := os.Stat(copied)
-		if err != nil || time.Since(info.ModTime()) < copyTime {
-			continue
+// removeCopies removes the copies of processes that were killed.
+func (s *Store) removeCopies() {
+	remote.RemoveCopies(s.dir, func(dir string) (io.Closer, error) {
+		path, err := lockPath(s.options.fs, dir)
+		if err != nil {
+			return nil, err
 		}
-		if lock, err := disk.Lock(filepath.Join(copied, lockName)); err == nil {
-			_ = errors.Join(os.RemoveAll(copied), lock.Close()) // the next process tries again
-		}
-	}
+		return s.options.fs.Lock(path)
+	})
 }
 
-// copyTime is how long a copy may be in use without a lock: while it is made, or written elsewhere.
-const copyTime = 2 * time.Hour
+// snapshotQueue is a queue of a snapshot.
+type snapshotQueue struct{ local.Backend }
 
-// reader is a queue of a snapshot.
-type reader struct{ local.Backend }
-
-func (reader) errReading() error {
+func (snapshotQueue) errReading() error {
 	return fmt.Errorf("pebblestore: %w call: the store is a snapshot, which cannot be changed", driver.ErrInvalid)
 }
 
-func (r reader) Put(context.Context, driver.Put) ([]driver.Status, error) { return nil, r.errReading() }
-
-func (r reader) Apply(context.Context, driver.Batch) ([]driver.Outcome, error) {
-	return nil, r.errReading()
+func (q snapshotQueue) Put(context.Context, driver.Put) ([]driver.Status, error) {
+	return nil, q.errReading()
 }
 
-func (r reader) Claim(context.Context, driver.Claim) (driver.Claimed, error) {
-	return driver.Claimed{}, r.errReading()
+func (q snapshotQueue) Apply(context.Context, driver.Batch) ([]driver.Outcome, error) {
+	return nil, q.errReading()
 }
 
-func (r reader) Pause(context.Context, driver.Pause) error { return r.errReading() }
+func (q snapshotQueue) Claim(context.Context, driver.Claim) (driver.Claimed, error) {
+	return driver.Claimed{}, fmt.Errorf("pebblestore: %w: the store is a snapshot, which has no consumers", driver.ErrLocked)
+}
+
+func (q snapshotQueue) Pause(context.Context, driver.Pause) error { return q.errReading() }

@@ -70,6 +70,8 @@ func TestOtherProcessesWorkOnADirectoryWithASocket(t *testing.T) {
 	assert.Equal(t, durable.Cancelled, result)
 	to := filepath.Join(filepath.Dir(dir), "copy")
 	require.NoError(t, r.Backup(t.Context(), to))
+	require.ErrorIs(t, r.Backup(t.Context(), to), driver.ErrInvalid, "it exists")
+	assert.Empty(t, copies(t, dir))
 	requireIDs(t, to, "a", "c")
 	require.NoError(t, s.Close())
 	_, err = os.Stat(filepath.Join(dir, socketName))
@@ -120,7 +122,7 @@ func TestSnapshotOfAClosedDirectoryBlocksNobody(t *testing.T) {
 	s, err := OpenSnapshot(t.Context(), dir, faultOptions(nil))
 	require.NoError(t, err)
 	owner := withMessages(t, dir, faultOptions(nil), "c")
-	require.NoError(t, owner.current.table.db.Compact(t.Context(), []byte{0}, []byte{255}, false))
+	require.NoError(t, owner.current.db.pebble.Compact(t.Context(), []byte{0}, []byte{255}, false))
 	assert.ElementsMatch(t, []string{"a", "b"}, idsOf(t, s))
 	q, err := s.Open(t.Context(), faultConfig)
 	require.NoError(t, err)
@@ -129,7 +131,7 @@ func TestSnapshotOfAClosedDirectoryBlocksNobody(t *testing.T) {
 	_, err = q.Apply(t.Context(), driver.Batch{Op: driver.OpCancel, Changes: []driver.Change{{ID: "a"}}})
 	require.ErrorIs(t, err, driver.ErrInvalid)
 	_, err = q.Claim(t.Context(), driver.Claim{Max: 1})
-	require.ErrorIs(t, err, driver.ErrInvalid)
+	require.ErrorIs(t, err, driver.ErrLocked, "it ends consumers")
 	require.ErrorIs(t, q.Pause(t.Context(), driver.Pause{Paused: true}), driver.ErrInvalid)
 	require.NoError(t, s.Close())
 	assert.Empty(t, copies(t, dir))
@@ -140,7 +142,7 @@ func TestSnapshotOfAClosedDirectoryBlocksNobody(t *testing.T) {
 
 func copies(t *testing.T, dir string) []string {
 	t.Helper()
-	found, err := filepath.Glob(filepath.Join(dir, copyPrefix+"*"))
+	found, err := filepath.Glob(filepath.Join(dir, "timingwheel.copy-*"))
 	require.NoError(t, err)
 	return found
 }
@@ -168,9 +170,10 @@ func TestOpenRemovesTheCopiesOfKilledProcesses(t *testing.T) {
 	s, err := OpenSnapshot(t.Context(), dir, faultOptions(nil))
 	require.NoError(t, err)
 	defer s.Close()
-	left := filepath.Join(dir, copyPrefix+"1-2")
+	left := filepath.Join(dir, "timingwheel.copy-1-2")
 	require.NoError(t, os.Mkdir(left, 0o700))
-	ago := time.Now().Add(-2 * copyTime)
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "lost+found"), 0o700))
+	ago := time.Now().Add(-100 * time.Hour)
 	for _, copied := range copies(t, dir) {
 		require.NoError(t, os.Chtimes(copied, ago, ago))
 	}
@@ -217,6 +220,13 @@ func TestSnapshotOnAReadOnlyFileSystemIsOpenedInPlace(t *testing.T) {
 	s, err := OpenSnapshot(t.Context(), dir, options)
 	require.NoError(t, err)
 	assert.ElementsMatch(t, []string{"a", "b"}, idsOf(t, s))
+	read, err := s.Open(t.Context(), faultConfig)
+	require.NoError(t, err)
+	for p := range read.Partitions() {
+		report, err := read.(driver.Auditor).Audit(t.Context(), p, false)
+		require.NoError(t, err)
+		assert.Zero(t, report.Orphans+report.Strays+report.Unreadable+report.Wrong, "%+v", report)
+	}
 	require.NoError(t, s.Close())
 	assert.Equal(t, []string{lockName}, written, "nothing else was tried")
 	requireIDs(t, dir, "a", "b")

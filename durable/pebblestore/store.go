@@ -1,7 +1,6 @@
 package pebblestore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,14 +8,14 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"regexp"
-	"runtime"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -58,18 +57,19 @@ type Options struct {
 
 // Store is a directory of queues that is open in this process. It is safe for concurrent use.
 type Store struct {
-	dir     string
-	options Options
-	shared  local.Shared
-	lock    io.Closer      // nil on a read-only file system
-	server  *remote.Server // nil without Options.Socket
-	client  *remote.Client // to the process that has the directory open; otherwise nil
-	reading bool           // the store is a snapshot
-	source  string         // the directory of which dir is a copy that Close removes
+	dir      string
+	options  Options
+	shared   local.Shared
+	lock     io.Closer      // nil on a read-only file system
+	locked   os.FileInfo    // of the file that is locked; nil if it is not on the file system of the system
+	server   *remote.Server // nil without Options.Socket
+	client   *remote.Client // to the process that has the directory open; otherwise nil
+	snapshot bool           // changes are refused
+	source   string         // the directory of which dir is a copy that Close removes
 
 	mu      sync.Mutex
 	current *engine // nil while the directory is being opened again
-	failure error   // why it is nil
+	failure error   // of the last engine, if current is nil
 	closed  chan struct{}
 
 	ended    chan struct{} // closed when supervise has ended
@@ -88,8 +88,9 @@ func Open(dir string, options Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.makeDir(); err != nil {
-		return nil, err
+	if err := s.options.fs.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("pebblestore: %w path %q: %w; it must be a directory that this user may read and write",
+			driver.ErrInvalid, dir, err)
 	}
 	if err := s.inspect(); err != nil {
 		return nil, err
@@ -97,11 +98,11 @@ func Open(dir string, options Options) (*Store, error) {
 	if s.lock, err = s.acquire(); err != nil {
 		return nil, err
 	}
-	removeCopies(s.options.fs, dir)
+	s.removeCopies()
 	return s.start()
 }
 
-// newStore checks options.
+// newStore returns a store that is not open, with the defaults of options.
 func newStore(dir string, options Options) (*Store, error) {
 	switch {
 	case options.Memory == 0:
@@ -119,7 +120,10 @@ func newStore(dir string, options Options) (*Store, error) {
 	if options.fs == nil {
 		options.fs = vfs.Default
 	}
-	return &Store{dir: dir, options: options, closed: make(chan struct{}), ended: make(chan struct{})}, nil
+	return &Store{
+		dir: dir, options: options, shared: local.Shared{Name: "pebblestore", Now: options.now},
+		closed: make(chan struct{}), ended: make(chan struct{}),
+	}, nil
 }
 
 // start opens the locked directory, and the socket.
@@ -129,6 +133,9 @@ func (s *Store) start() (*Store, error) {
 		return nil, errors.Join(err, s.unlock())
 	}
 	s.current = e
+	if s.lock != nil && s.options.fs == vfs.Default {
+		s.locked, _ = os.Stat(filepath.Join(s.dir, lockName))
+	}
 	go s.supervise(e)
 	if s.options.Socket {
 		if err := s.listen(); err != nil {
@@ -143,25 +150,19 @@ func (s *Store) unlock() error {
 	if s.lock == nil {
 		return nil
 	}
-	_ = s.options.fs.Remove(s.options.fs.PathJoin(s.dir, ownerName))
+	if !s.replaced() {
+		_ = s.options.fs.Remove(s.options.fs.PathJoin(s.dir, ownerName))
+	}
 	return s.lock.Close()
 }
 
-// makeDir creates the directory, or checks that it is one.
-func (s *Store) makeDir() error {
-	info, err := s.options.fs.Stat(s.dir)
-	switch {
-	case err == nil && !info.IsDir():
-		return fmt.Errorf("pebblestore: %w path: %q is a file; it must be a directory, or not exist",
-			driver.ErrInvalid, s.dir)
-	case errors.Is(err, fs.ErrNotExist):
-		err = s.options.fs.MkdirAll(s.dir, 0o700)
+// replaced reports whether the directory that is open is no longer at its path.
+func (s *Store) replaced() bool {
+	if s.locked == nil {
+		return false
 	}
-	if err != nil {
-		return fmt.Errorf("pebblestore: %w path: %w; it must be a directory that this user may read and write",
-			driver.ErrInvalid, err)
-	}
-	return nil
+	info, err := os.Stat(filepath.Join(s.dir, lockName))
+	return err != nil || !os.SameFile(info, s.locked)
 }
 
 // inspect returns [driver.ErrVersion] for a directory with files of other programs.
@@ -175,17 +176,19 @@ func (s *Store) inspect() error {
 		if err != nil {
 			return s.openError(err)
 		}
-		for _, name := range names {
-			if !ownNames.MatchString(name) {
-				return fmt.Errorf("pebblestore: %q: %w: it has the file %q, and must be empty or the directory of a store",
-					s.dir, driver.ErrVersion, name)
-			}
+		names = slices.DeleteFunc(names, func(name string) bool { return name == "lost+found" })
+		if len(names) > 0 && !slices.Contains(names, lockName) { // a store creates the lock first
+			return fmt.Errorf("pebblestore: %q: %w: it has the file %q, and must be empty or the directory of a store",
+				s.dir, driver.ErrVersion, names[0])
 		}
 	}
 	if found.OptionsFilename == "" {
 		return nil
 	}
-	b, err := s.read(found.OptionsFilename)
+	b, err := readFile(s.options.fs, found.OptionsFilename)
+	if errors.Is(err, fs.ErrNotExist) { // the process that has it open has just replaced it
+		return nil
+	}
 	if err != nil {
 		return s.openError(err)
 	}
@@ -196,9 +199,9 @@ func (s *Store) inspect() error {
 	return nil
 }
 
-// read returns the content of a file.
-func (s *Store) read(name string) ([]byte, error) {
-	f, err := s.options.fs.Open(name)
+// readFile returns the content of a file.
+func readFile(disk vfs.FS, name string) ([]byte, error) {
+	f, err := disk.Open(name)
 	if err != nil {
 		return nil, err
 	}
@@ -206,111 +209,25 @@ func (s *Store) read(name string) ([]byte, error) {
 	return b, errors.Join(err, f.Close())
 }
 
-// ownNames matches the names of the files of a store, which may be there without the store if its
-// creation was interrupted.
-var ownNames = regexp.MustCompile(`^(timingwheel\.(lock|owner|sock|copy-.*)|LOCK|lost\+found|marker\..*|` +
-	`(MANIFEST|OPTIONS)-\d+.*|temporary\..*|\d+(-\d+)?\.(log|sst|blob|dbtmp))$`)
-
-// errEnded is the error of a function if Pebble has ended its goroutine.
-var errEnded = errors.New("a fatal error of Pebble")
-
-// guard runs f on a goroutine of its own, because a fatal error of Pebble ends the goroutine. It
-// returns the error of f or of a panic of Pebble.
-func guard(f func() error) error {
-	err, done := errEnded, make(chan struct{})
-	go func() {
-		defer close(done)
-		defer recoverError(&err)
-		err = f()
-	}()
-	<-done
-	return err
-}
-
-// recoverError sets err to the error with which Pebble has panicked. Some of its functions do so
-// instead of returning the error.
-func recoverError(err *error) {
-	switch r := recover().(type) {
-	case nil:
-	case runtime.Error:
-		panic(r)
-	case error:
-		*err = r
-	default:
-		panic(r)
-	}
-}
-
 // open opens the directory with Pebble.
 func (s *Store) open() (e *engine, err error) {
-	err = guard(func() (err error) {
-		e, err = s.openEngine()
+	failed := guard(func() error {
+		e, err = newEngine(s)
 		return err
 	})
-	return e, err
+	return e, failed
 }
 
 // openAgain opens the directory, and does not create it if the disk is no longer mounted.
 func (s *Store) openAgain() (*engine, error) {
 	found, err := pebble.Peek(s.dir, s.options.fs)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) || err == nil && !found.Exists:
+	case errors.Is(err, fs.ErrNotExist) || err == nil && (!found.Exists || s.replaced()):
 		return nil, fmt.Errorf("pebblestore: %q: %w: the files are gone", s.dir, driver.ErrBroken)
 	case err != nil:
 		return nil, s.openError(err)
 	}
 	return s.open()
-}
-
-// pebbleOptions returns the options with which Pebble opens the directory for an engine.
-func (s *Store) pebbleOptions(e *engine, cache *pebble.Cache) *pebble.Options {
-	o := &pebble.Options{
-		FS:     engineFS{s.options.fs, e},
-		Cache:  cache,
-		Logger: &logger{s.options.Logger, e.fail},
-		Merger: numbers,
-
-		MemTableSize:          uint64(s.options.Memory / 8), //nolint:gosec // positive
-		L0CompactionThreshold: 8, L0StopWritesThreshold: 24, LBaseMaxBytes: 64 << 20,
-		CompactionConcurrencyRange: func() (int, int) { return 1, 2 }, // 2 if the first is behind
-		FormatMajorVersion:         pebble.FormatNewest,
-		ReadOnly:                   s.lock == nil,
-	}
-	for i := range o.Levels {
-		if i < len(o.Levels)-1 { // the filters of most keys would not fit into the cache
-			o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
-		}
-		o.Levels[i].BlockSize = 8 << 10
-		o.TargetFileSizes[i] = 4 << 20 << (i / 3) // a compaction of large files delays that of level 0
-	}
-	o.EventListener = &pebble.EventListener{DataCorruption: func(info pebble.DataCorruptionInfo) {
-		s.options.Logger.Error("pebblestore: a file is damaged", "file", info.Path, "error", info.Details)
-		e.damaged.Store(&info.Path)
-	}}
-	return o
-}
-
-func (s *Store) openEngine() (*engine, error) {
-	e := &engine{store: s, failed: make(chan struct{})}
-	cache := pebble.NewCache(s.options.Memory)
-	defer cache.Unref() // the DB has a reference
-	db, err := pebble.Open(s.dir, s.pebbleOptions(e, cache))
-	if err != nil {
-		return nil, s.openError(cmp.Or(e.failedWith(), err)) // err may be a consequence
-	}
-	e.table, e.ahead.db = newTable(db), db
-	e.table.reading = s.lock == nil
-	if e.state, err = local.Load(e.table, "pebblestore", s.options.now, &s.shared); err != nil {
-		if e.table.err != nil {
-			err = e.readError(err)
-		}
-		return nil, errors.Join(fmt.Errorf("pebblestore: %q: %w", s.dir, err), e.closeDB())
-	}
-	if err := e.failedWith(); err != nil {
-		return nil, errors.Join(s.openError(err), e.closeDB())
-	}
-	e.start()
-	return e, nil
 }
 
 // openError gives an error of Pebble its kind.
@@ -322,6 +239,8 @@ func (s *Store) openError(err error) error {
 		kind = ErrCorrupt
 	case errors.Is(err, fs.ErrPermission):
 		kind = driver.ErrInvalid
+	case errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM):
+		kind = driver.ErrUnavailable
 	case strings.Contains(err.Error(), "unknown format major version"):
 		kind = driver.ErrVersion
 	}
@@ -371,45 +290,18 @@ func (s *Store) reopen(e *engine) *engine {
 	}
 }
 
-// reserve returns the space that must be free for new messages: a flush and a compaction need it.
-func (s *Store) reserve() uint64 {
-	return uint64(max(64<<20, s.options.Memory/2)) //nolint:gosec // positive
-}
-
-// space is a measurement of the free space of the disk.
-type space struct {
-	measured time.Time
-	low      bool
-}
-
-// lowOnSpace reports whether new messages are refused.
-func (e *engine) lowOnSpace() bool {
-	if now := time.Now(); now.Sub(e.space.measured) >= measureEvery {
-		usage, err := e.store.options.fs.GetDiskUsage(e.store.dir)
-		e.space = space{now, err == nil && usage.AvailBytes < e.store.reserve()}
-	}
-	return e.space.low
-}
-
-// measureEvery is how long a measurement of the free space is used. Within this time a disk cannot
-// take as many bytes as the reserve has.
-const measureEvery = 50 * time.Millisecond
-
-// Open opens a queue and creates it if it does not exist: see [driver.Store]. The limits of dead
-// letters in config apply to calls to this backend. Open returns [driver.ErrInvalid] for a config
-// that is out of range, [driver.ErrPartitions] for a different number of partitions,
-// [driver.ErrNoQueue] if config.Existing is set and the queue does not exist, and
-// [driver.ErrClosed] after Close.
+// Open opens a queue, and creates it if it does not exist: see [driver.Store]. The limits of dead
+// letters in config apply to calls to this backend.
 func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend, error) {
 	if s.client != nil {
 		return s.client.Open(ctx, config)
 	}
-	b, err := local.Open(ctx, runner{s}, "pebblestore", s.options.now, &s.shared, config)
+	b, err := local.Open(ctx, runner{s}, &s.shared, config)
 	if err != nil {
 		return nil, err
 	}
-	if s.reading {
-		return reader{b}, nil
+	if s.snapshot {
+		return snapshotQueue{b}, nil
 	}
 	return backend{b}, nil
 }
@@ -446,12 +338,12 @@ func (s *Store) Backup(ctx context.Context, dir string) error {
 	if err := e.do(ctx, &local.Call{Waits: true, Do: func(*local.State) error { return nil }}); err != nil {
 		return err
 	}
-	e.ahead.mu.RLock() // the DB is closed later
-	defer e.ahead.mu.RUnlock()
-	if e.ahead.db == nil {
+	e.shared.mu.RLock() // the DB is closed later
+	defer e.shared.mu.RUnlock()
+	if e.shared.db == nil {
 		return fmt.Errorf("pebblestore: backup: %w: the store was closed meanwhile", driver.ErrUnavailable)
 	}
-	err = guard(func() error { return e.ahead.db.Checkpoint(dir, pebble.WithFlushedWAL()) })
+	err = guard(func() error { return e.shared.db.Checkpoint(dir, pebble.WithFlushedWAL()) })
 	if errors.Is(err, fs.ErrExist) { // since the check
 		return fmt.Errorf("pebblestore: backup: %w path: %w; it must not exist", driver.ErrInvalid, err)
 	}
@@ -482,6 +374,9 @@ func (s *Store) Close() error {
 	s.mu.Unlock()
 	if s.server != nil {
 		s.server.Close()
+		if !s.replaced() {
+			_ = os.Remove(filepath.Join(s.dir, socketName))
+		}
 	}
 	s.shared.Stop()
 	<-s.ended
@@ -530,29 +425,7 @@ func (r runner) Run(ctx context.Context, call *local.Call) error {
 		return err
 	}
 	if call.Warm != nil {
-		call.Warm(e.ahead.get)
+		call.Warm(e.shared.get)
 	}
 	return e.do(ctx, call)
-}
-
-// logger passes the messages of Pebble on.
-type logger struct {
-	to   *slog.Logger
-	fail func(error)
-}
-
-// Infof implements pebble.Logger.
-func (l *logger) Infof(format string, args ...any) {
-	l.to.Debug("pebble: " + fmt.Sprintf(format, args...))
-}
-
-// Errorf implements pebble.Logger.
-func (l *logger) Errorf(format string, args ...any) {
-	l.to.Error("pebble: " + fmt.Sprintf(format, args...))
-}
-
-// Fatalf implements pebble.Logger. Pebble does not expect it to return, so it ends the goroutine.
-func (l *logger) Fatalf(format string, args ...any) {
-	l.fail(fmt.Errorf(format, args...))
-	runtime.Goexit()
 }

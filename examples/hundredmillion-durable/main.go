@@ -19,7 +19,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
-	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -67,9 +67,9 @@ func run(ctx context.Context, out io.Writer, n int, dir string) (err error) {
 	return err
 }
 
-// demo is a run of the program. The id of a message is "m" and its number, so that the program need
-// not store any ids.
+// demo is a run of the program.
 type demo struct {
+	mu        sync.Mutex // of out
 	out       io.Writer
 	n         int
 	dir       string
@@ -77,7 +77,11 @@ type demo struct {
 	cancelled atomic.Int64
 }
 
-func (d *demo) print(format string, args ...any) { fmt.Fprintf(d.out, format+"\n", args...) }
+func (d *demo) print(format string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	fmt.Fprintf(d.out, format+"\n", args...)
+}
 
 // use opens the directory, calls the steps and closes it.
 func (d *demo) use(ctx context.Context, steps ...func(context.Context) error) error {
@@ -102,21 +106,25 @@ func (d *demo) use(ctx context.Context, steps ...func(context.Context) error) er
 
 // enqueue enqueues n messages that are due between two times. It calls added after each batch.
 func (d *demo) enqueue(ctx context.Context, prefix string, n int, from, to time.Time, added func(int)) error {
+	var next atomic.Int64
 	return inParallel(ctx, producers, func(ctx context.Context, p int) error {
 		random := rand.NewChaCha8([32]byte{byte(p)})
-		for first := p * batchSize; first < n; first += producers * batchSize {
+		for {
+			first := int(next.Add(batchSize)) - batchSize
+			if first >= n {
+				return nil
+			}
 			batch := make([]durable.Message, min(batchSize, n-first))
 			for i := range batch {
 				body := make([]byte, bodySize)
 				_, _ = random.Read(body) // never fails
-				batch[i] = durable.Message{ID: prefix + strconv.Itoa(first+i), Body: body, At: between(from, to)}
+				batch[i] = durable.Message{ID: id(prefix, first+i), Body: body, At: between(from, to)}
 			}
 			if _, err := d.q.EnqueueBatch(ctx, batch); err != nil {
 				return err
 			}
 			added(len(batch))
 		}
-		return nil
 	})
 }
 
@@ -141,7 +149,7 @@ func (d *demo) change(ctx context.Context) error {
 	err := inParallel(ctx, callers, func(ctx context.Context, _ int) (err error) {
 		var result durable.Result
 		for i := 0; i < calls && err == nil; i++ {
-			id, before := "m"+strconv.Itoa(rand.IntN(d.n)), time.Now()
+			id, before := id("m", rand.IntN(d.n)), time.Now()
 			if i%2 == 0 {
 				result, err = d.q.Cancel(ctx, id)
 			} else {
@@ -185,6 +193,9 @@ func (d *demo) deliver(ctx context.Context) error {
 	})
 	d.print("delivered and acknowledged %s messages: %s; lateness p50 %s, p99 %s; %d early; %s resident", figures.Comma(late.Count()),
 		rate(late.Count(), time.Since(from)), figures.Millis(late.At(50)), figures.Millis(late.At(99)), early.Load(), resident())
+	if early.Load() > 0 {
+		err = cmp.Or(err, fmt.Errorf("%d messages were delivered before their due times", early.Load()))
+	}
 	return err
 }
 
@@ -210,6 +221,10 @@ func inParallel(ctx context.Context, n int, f func(ctx context.Context, k int) e
 	}
 	return group.Wait()
 }
+
+// id returns the id of message n, so that the program need not store the ids. Ids that rise, like
+// those that a queue generates, are found fastest.
+func id(prefix string, n int) string { return fmt.Sprintf("%s%09d", prefix, n) }
 
 func between(from, to time.Time) time.Time { return from.Add(rand.N(to.Sub(from))) }
 

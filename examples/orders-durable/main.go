@@ -8,6 +8,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -50,7 +51,12 @@ func run(ctx context.Context, args ...string) error {
 		case "place":
 			_, err = q.Enqueue(ctx, durable.Message{ID: id, Delay: timeToPay})
 		case "pay":
-			_, err = q.Cancel(ctx, id) // the deadline, not the order
+			var result durable.Result
+			if result, err = q.Cancel(ctx, id); err == nil && result != durable.Cancelled { // the deadline, not the order
+				err = fmt.Errorf("%s is not waiting for its payment: %v", id, result)
+			}
+		default:
+			err = fmt.Errorf("%q is neither place nor pay", args[0])
 		}
 		if err != nil {
 			return err
@@ -67,5 +73,9 @@ func open(consume bool) (durable.Store, error) {
 			return store, nil
 		}
 	}
-	return pebblestore.Open("orders", pebblestore.Options{Socket: consume})
+	store, err := pebblestore.Open("orders", pebblestore.Options{Socket: consume})
+	if !consume && errors.Is(err, durable.ErrLocked) { // that process has just started
+		return pebblestore.Connect("orders")
+	}
+	return store, err
 }

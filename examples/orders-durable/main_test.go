@@ -19,7 +19,7 @@ import (
 // TestMain runs the program if the environment variable is set.
 func TestMain(m *testing.M) {
 	if os.Getenv("ORDERS_DURABLE") != "" {
-		timeToPay = time.Second
+		timeToPay = 3 * time.Second
 		main()
 		return
 	}

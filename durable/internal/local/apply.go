@@ -6,15 +6,15 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// transition makes the transitions of one call in a partition.
-type transition struct {
+// tx is a call in a partition: its time, and the limits of dead letters of its caller.
+type tx struct {
 	p      *partition
 	now    time.Time
 	config *driver.Config // of the opener
 }
 
 // put stores messages.
-func (t *transition) put(put *driver.Put) ([]driver.Status, error) {
+func (t *tx) put(put *driver.Put) ([]driver.Status, error) {
 	head := t.p.frontier.head
 	statuses := make([]driver.Status, len(put.Items))
 	for i := range put.Items {
@@ -26,7 +26,7 @@ func (t *transition) put(put *driver.Put) ([]driver.Status, error) {
 	return statuses, t.p.hint(head)
 }
 
-func (t *transition) putOne(item *driver.PutItem, replace bool) (driver.Status, error) {
+func (t *tx) putOne(item *driver.PutItem, replace bool) (driver.Status, error) {
 	p := t.p
 	var at place
 	var err error
@@ -45,11 +45,15 @@ func (t *transition) putOne(item *driver.PutItem, replace bool) (driver.Status, 
 		if l := p.leases.byID[item.ID]; l != nil && l.firing {
 			return driver.StatusFiring, nil
 		}
-		old, err := p.table.read(at)
-		if err != nil {
-			return 0, err
+		size := 0
+		if at.kind == kindDead {
+			old, err := p.table.read(at)
+			if err != nil {
+				return 0, err
+			}
+			size = len(old.msg.Body)
 		}
-		p.remove(at, len(old.msg.Body))
+		p.remove(at, size)
 	}
 	p.counters.Enqueued++
 	p.add(&record{msg: driver.Record{
@@ -60,7 +64,7 @@ func (t *transition) putOne(item *driver.PutItem, replace bool) (driver.Status, 
 }
 
 // apply makes a transition of each message.
-func (t *transition) apply(b *driver.Batch) ([]driver.Outcome, error) {
+func (t *tx) apply(b *driver.Batch) ([]driver.Outcome, error) {
 	head := t.p.frontier.head
 	outcomes := make([]driver.Outcome, len(b.Changes))
 	for i := range b.Changes {
@@ -83,13 +87,15 @@ func (t *transition) apply(b *driver.Batch) ([]driver.Outcome, error) {
 			return nil, err
 		}
 	}
-	if err := t.p.trimDead(t.now, t.config); err != nil {
-		return nil, err
+	if b.Op == driver.OpBury {
+		if err := t.p.trimDead(t.now, t.config); err != nil {
+			return nil, err
+		}
 	}
 	return outcomes, t.p.hint(head)
 }
 
-func (t *transition) begin(b *driver.Batch, c *driver.Change, o *driver.Outcome) {
+func (t *tx) begin(b *driver.Batch, c *driver.Change, o *driver.Outcome) {
 	l := t.p.leases.held(c)
 	if l == nil {
 		o.Status = driver.StatusLeaseLost
@@ -115,7 +121,7 @@ func (t *transition) begin(b *driver.Batch, c *driver.Change, o *driver.Outcome)
 	}
 }
 
-func (t *transition) extend(c *driver.Change, o *driver.Outcome) {
+func (t *tx) extend(c *driver.Change, o *driver.Outcome) {
 	l := t.p.leases.held(c)
 	if l == nil {
 		o.Status = driver.StatusLeaseLost
@@ -131,7 +137,7 @@ func (t *transition) extend(c *driver.Change, o *driver.Outcome) {
 
 // end ends a lease by a transition of its holder. A message that has not begun can only be
 // released.
-func (t *transition) end(op driver.Op, c *driver.Change) (driver.Status, error) {
+func (t *tx) end(op driver.Op, c *driver.Change) (driver.Status, error) {
 	p := t.p
 	l := p.leases.held(c)
 	switch {
@@ -144,11 +150,11 @@ func (t *transition) end(op driver.Op, c *driver.Change) (driver.Status, error) 
 		return driver.StatusLeaseLost, nil
 	case op == driver.OpAck:
 		p.counters.Acked++
-		p.drop(l.place(), l.size)
+		p.drop(l.place(), 0)
 		return driver.StatusDone, nil
 	case op == driver.OpExpire:
 		p.counters.Expired++
-		p.drop(l.place(), l.size)
+		p.drop(l.place(), 0)
 		return driver.StatusDone, nil
 	}
 	at := l.place()
@@ -172,7 +178,7 @@ func (t *transition) end(op driver.Op, c *driver.Change) (driver.Status, error) 
 
 // repeat returns the status of a transition whose lease has ended. It is StatusDone if the
 // transition has taken place and is the last one of its message.
-func (t *transition) repeat(op driver.Op, c *driver.Change) (driver.Status, error) {
+func (t *tx) repeat(op driver.Op, c *driver.Change) (driver.Status, error) {
 	r, err := t.p.table.load(c.ID)
 	switch {
 	case err != nil:
@@ -193,16 +199,16 @@ func (t *transition) repeat(op driver.Op, c *driver.Change) (driver.Status, erro
 }
 
 // bury makes a record that of a dead letter.
-func (t *transition) bury(r *record) {
+func (t *tx) bury(r *record) {
 	r.msg.State, r.msg.Died, r.suspect = driver.StateDead, Floor(t.now), false
 	t.p.counters.Buried++
 }
 
 // cancelOrReschedule cancels or reschedules a message that has not begun, and ends its lease if it
 // has one.
-func (t *transition) cancelOrReschedule(op driver.Op, c *driver.Change) (driver.Status, error) {
+func (t *tx) cancelOrReschedule(op driver.Op, c *driver.Change) (driver.Status, error) {
 	from, err := t.p.table.find(c.ID)
-	if err != nil || from.kind != kindDue {
+	if err != nil || from.kind != kindScheduled {
 		return driver.StatusNotFound, err
 	}
 	l := t.p.leases.byID[c.ID]
@@ -219,7 +225,7 @@ func (t *transition) cancelOrReschedule(op driver.Op, c *driver.Change) (driver.
 		return driver.StatusFiring, nil
 	case op == driver.OpCancel:
 		t.p.counters.Cancelled++
-		t.p.drop(from, 0) // the size of a scheduled message does not matter
+		t.p.drop(from, 0)
 		return driver.StatusDone, nil
 	}
 	r.last, r.msg.Due = 0, dueAt(t.now, c.At, c.Delay)
@@ -238,7 +244,7 @@ func readsRecord(op driver.Op, c *driver.Change) bool {
 }
 
 // replayOrPurge replays or purges a dead letter.
-func (t *transition) replayOrPurge(op driver.Op, c *driver.Change) (driver.Status, error) {
+func (t *tx) replayOrPurge(op driver.Op, c *driver.Change) (driver.Status, error) {
 	r, err := t.p.table.load(c.ID)
 	switch {
 	case err != nil:

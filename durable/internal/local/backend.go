@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -11,8 +12,7 @@ import (
 // backend is one opener's view of a queue.
 type backend struct {
 	runner     Runner
-	name       string // package of the store
-	now        func() time.Time
+	shared     *Shared
 	config     driver.Config
 	number     uint32 // of the queue
 	partitions int
@@ -24,7 +24,7 @@ func (b *backend) Partitions() int { return b.partitions }
 
 // run runs a call in a partition and returns the result of do, which may set call.Waits. If
 // Runner.Run returns an error, do may still run and write result, so run returns a zero value.
-func run[T any](ctx context.Context, b *backend, index int, call *Call, do func(t transition) (T, error)) (T, error) {
+func run[T any](ctx context.Context, b *backend, index int, call *Call, do func(t tx) (T, error)) (T, error) {
 	var result, none T
 	call.Do = func(s *State) error {
 		q, err := s.open(&b.config)
@@ -32,10 +32,10 @@ func run[T any](ctx context.Context, b *backend, index int, call *Call, do func(
 			err = fmt.Errorf("%w number; it must be from 0 to %d", driver.ErrInvalid, len(q.partitions)-1)
 		}
 		if err == nil {
-			result, err = do(transition{q.partitions[index], s.now(), &b.config})
+			result, err = do(tx{q.partitions[index], b.shared.Now(), &b.config})
 		}
 		if err != nil {
-			return fmt.Errorf("%s: queue %q, partition %d: %w", b.name, b.config.Queue, index, err)
+			return fmt.Errorf("%s: queue %q, partition %d: %w", b.shared.Name, b.config.Queue, index, err)
 		}
 		return nil
 	}
@@ -51,7 +51,7 @@ func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, err
 	for i := range put.Items {
 		call.Bytes += recordSize + len(put.Items[i].Body)
 	}
-	return run(ctx, b, put.Partition, &call, func(t transition) ([]driver.Status, error) { return t.put(&put) })
+	return run(ctx, b, put.Partition, &call, func(t tx) ([]driver.Status, error) { return t.put(&put) })
 }
 
 // Claim is O(log n) per lease that it ends, at most [driver.MaxBatch], and per message that it
@@ -59,30 +59,42 @@ func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, err
 // next call ends them.
 func (b *backend) Claim(ctx context.Context, request driver.Claim) (driver.Claimed, error) {
 	var call Call
-	return run(ctx, b, request.Partition, &call, func(t transition) (driver.Claimed, error) {
-		c := claim{transition: t, request: &request}
+	var release []driver.Change
+	claimed, err := run(ctx, b, request.Partition, &call, func(t tx) (driver.Claimed, error) {
+		c := claim{tx: t, request: &request}
 		claimed, err := c.run()
+		for _, r := range claimed.Records {
+			release = append(release, driver.Change{ID: r.ID, Token: r.Token})
+		}
 		call.Waits = c.waits
 		return claimed, err
 	})
+	var underWay *driver.UnderWayError
+	if errors.As(err, &underWay) { // the caller is gone; if Apply fails, the leases expire
+		go func() {
+			<-underWay.Done
+			_, _ = b.Apply(context.WithoutCancel(ctx), driver.Batch{Partition: request.Partition, Op: driver.OpRelease, Changes: release})
+		}()
+	}
+	return claimed, err
 }
 
 // Apply is O(log n) per change.
 func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outcome, error) {
 	if err := batch.Op.Check(); err != nil {
-		return nil, fmt.Errorf("%s: %w", b.name, err)
+		return nil, fmt.Errorf("%s: %w", b.shared.Name, err)
 	}
 	call := Call{Waits: batch.Op != driver.OpBegin && batch.Op != driver.OpExtend && batch.Op != driver.OpRelease}
 	if batch.Op == driver.OpCancel || batch.Op == driver.OpReschedule {
 		call.Warm = func(get Getter) { b.warm(&batch, get) }
 	}
-	return run(ctx, b, batch.Partition, &call, func(t transition) ([]driver.Outcome, error) { return t.apply(&batch) })
+	return run(ctx, b, batch.Partition, &call, func(t tx) ([]driver.Outcome, error) { return t.apply(&batch) })
 }
 
 // warm reads the messages of a batch. Unlike claimed messages, these may be anywhere, and a call
 // that waits for the disk delays the calls behind it.
 func (b *backend) warm(batch *driver.Batch, get Getter) {
-	t := table{queue: b.number, index: uint16(batch.Partition)} //nolint:gosec // at most MaxPartitions
+	t := table{queue: b.number, partition: uint16(batch.Partition)} //nolint:gosec // at most MaxPartitions
 	for i := range batch.Changes {
 		value, err := get(t.indexKey(batch.Changes[i].ID))
 		if value == nil || err != nil {
@@ -96,7 +108,7 @@ func (b *backend) warm(batch *driver.Batch, get Getter) {
 
 // Pause is O(1).
 func (b *backend) Pause(ctx context.Context, pause driver.Pause) error {
-	_, err := run(ctx, b, pause.Partition, &Call{Waits: true}, func(t transition) (struct{}, error) {
+	_, err := run(ctx, b, pause.Partition, &Call{Waits: true}, func(t tx) (struct{}, error) {
 		if t.p.counters.Paused != pause.Paused {
 			t.p.counters.Paused = pause.Paused
 			t.p.change()
@@ -109,7 +121,7 @@ func (b *backend) Pause(ctx context.Context, pause driver.Pause) error {
 
 // Get is O(log n).
 func (b *backend) Get(ctx context.Context, index int, id string) (driver.Record, error) {
-	return run(ctx, b, index, new(Call), func(t transition) (driver.Record, error) {
+	return run(ctx, b, index, new(Call), func(t tx) (driver.Record, error) {
 		stored, err := t.p.table.load(id)
 		switch {
 		case err != nil:
@@ -127,20 +139,20 @@ func (b *backend) Get(ctx context.Context, index int, id string) (driver.Record,
 // If these are more than a million, Counts.Due is an estimate with a Resolution. Otherwise Count is
 // O(1).
 func (b *backend) Count(ctx context.Context, index int) (driver.Counts, error) {
-	return count(ctx, b, index, func(t transition) (driver.Counts, bool, error) {
-		return reader{t.p}.counts(Floor(t.now))
+	return count(ctx, b, index, func(t tx) (driver.Counts, bool, error) {
+		return t.p.counts(Floor(t.now))
 	})
 }
 
 // CountDue visits the same messages as Count and the next thousands. It estimates the rest from
 // counters of spans of 4.7 hours, as if the messages of a span were spread evenly.
 func (b *backend) CountDue(ctx context.Context, index int, within []time.Duration) ([]int64, error) {
-	counts, err := count(ctx, b, index, func(t transition) ([]int64, bool, error) {
+	counts, err := count(ctx, b, index, func(t tx) ([]int64, bool, error) {
 		bounds := []driver.Instant{Floor(t.now)}
 		for _, d := range within {
 			bounds = append(bounds, Floor(t.now).Add(d))
 		}
-		return reader{t.p}.countDue(bounds)
+		return t.p.countDue(bounds)
 	})
 	if err != nil {
 		return nil, err
@@ -149,12 +161,12 @@ func (b *backend) CountDue(ctx context.Context, index int, within []time.Duratio
 }
 
 // count runs steps until all messages that are due are counted.
-func count[T any](ctx context.Context, b *backend, index int, step func(transition) (result T, counted bool, err error)) (
+func count[T any](ctx context.Context, b *backend, index int, step func(tx) (result T, counted bool, err error)) (
 	T, error,
 ) {
 	for n := 1; ; n++ {
 		counted := false
-		result, err := run(ctx, b, index, new(Call), func(t transition) (result T, err error) {
+		result, err := run(ctx, b, index, new(Call), func(t tx) (result T, err error) {
 			result, counted, err = step(t)
 			return result, err
 		})
@@ -171,10 +183,10 @@ func (b *backend) List(ctx context.Context, index int, state driver.State, curso
 ) {
 	at, id, err := driver.ParseCursor(cursor)
 	if err != nil {
-		return nil, "", fmt.Errorf("%s: list: %w", b.name, err)
+		return nil, "", fmt.Errorf("%s: list: %w", b.shared.Name, err)
 	}
-	g, err := run(ctx, b, index, new(Call), func(t transition) (page, error) {
-		return reader{t.p}.list(state, key{at, id}, limit)
+	g, err := run(ctx, b, index, new(Call), func(t tx) (page, error) {
+		return listPage(t.p, state, key{at, id}, limit)
 	})
 	return g.records, g.next, err
 }
@@ -182,7 +194,7 @@ func (b *backend) List(ctx context.Context, index int, state driver.State, curso
 // Audit finds faults, and repairs none: only damage or a bug can cause one. It is O(n log n), and
 // other calls wait for it.
 func (b *backend) Audit(ctx context.Context, index int, _ bool) (driver.AuditReport, error) {
-	return run(ctx, b, index, new(Call), func(t transition) (driver.AuditReport, error) { return t.p.verify() })
+	return run(ctx, b, index, new(Call), func(t tx) (driver.AuditReport, error) { return t.p.verify() })
 }
 
 // Lost returns 0: only this package removes records.
@@ -193,7 +205,7 @@ func (b *backend) Heartbeat(ctx context.Context, member driver.Member, ttl time.
 	if err := b.runner.Check(ctx); err != nil {
 		return nil, err
 	}
-	members := b.presence.beat(b.now(), member, ttl)
+	members := b.presence.beat(b.shared.Now(), member, ttl)
 	names := make([]string, len(members))
 	for i := range members {
 		names[i] = members[i].Name
@@ -206,7 +218,7 @@ func (b *backend) Members(ctx context.Context) ([]driver.Member, error) {
 	if err := b.runner.Check(ctx); err != nil {
 		return nil, err
 	}
-	return b.presence.list(b.now()), nil
+	return b.presence.list(b.shared.Now()), nil
 }
 
 // Watch buffers [hintBuffer] hints. Further hints are lost.

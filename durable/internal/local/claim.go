@@ -4,7 +4,7 @@ import "github.com/timingwheel-go/timingwheel/durable/driver"
 
 // claim is a claim in a partition.
 type claim struct {
-	transition
+	tx
 	request *driver.Claim
 	records []driver.Record
 	size    int  // of the bodies of records
@@ -72,7 +72,7 @@ func (c *claim) takeNew() error {
 		if !ok {
 			break
 		}
-		r, err := p.table.read(place{kindDue, k})
+		r, err := p.table.read(place{kindScheduled, k})
 		if err != nil {
 			return err
 		}
@@ -92,13 +92,13 @@ func (c *claim) take(k key, r *record) bool {
 	case r.suspect && c.request.MaxCrashes > 0 && r.msg.Crashes >= c.request.MaxCrashes:
 		c.buried++
 		c.bury(r)
-		p.move(place{kindDue, k}, r)
+		p.move(place{kindScheduled, k}, r)
 		return true
 	}
 	token, reserved := p.nextToken(c.now)
 	c.waits = c.waits || !reserved
 	c.size += len(r.msg.Body)
-	l := &lease{key: k, token: token, size: len(r.msg.Body)}
+	l := &lease{key: k, token: token}
 	l.firing = len(c.records) < c.request.Begin && k.at <= Floor(c.now)
 	visibility := c.request.Visibility
 	if !l.firing && c.request.Hold > 0 {

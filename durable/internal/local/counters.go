@@ -6,13 +6,13 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// counters are the counters of a partition in the map, and their changes that are not yet there.
+// counters are the counters of a partition in the DB, and their changes that are not yet there.
 type counters struct {
 	state
 	spans map[uint64]int64 // changes of the counters of spans
 }
 
-// dueCount is the number of scheduled messages of the map, leased ones included, up to a time.
+// dueCount is the number of scheduled messages of the DB, leased ones included, up to a time.
 // Calls that count advance the time, and others keep the number up to date, so each message is
 // visited once.
 type dueCount struct {
@@ -26,7 +26,7 @@ func (d *dueCount) add(due driver.Instant, delta int64) {
 	}
 }
 
-// scheduled counts a scheduled message that has entered the map (1) or left it (-1).
+// scheduled counts a scheduled message that has entered the DB (1) or left it (-1).
 func (c *counters) scheduled(due driver.Instant, delta int64) {
 	c.Records += delta
 	span := spanOf(due)
@@ -37,7 +37,7 @@ func (c *counters) scheduled(due driver.Instant, delta int64) {
 	}
 }
 
-// died counts a dead letter that has entered the map (1) or left it (-1).
+// died counts a dead letter that has entered the DB (1) or left it (-1).
 func (c *counters) died(size int, delta int64) {
 	c.Records += delta
 	c.Dead += delta
@@ -46,7 +46,7 @@ func (c *counters) died(size int, delta int64) {
 
 func spanOf(due driver.Instant) uint64 { return uint64(due) >> spanBits } //nolint:gosec // not negative
 
-// flush writes the counters to the map.
+// flush writes the counters to the DB.
 func (c *counters) flush(t *table) {
 	t.db.Set(t.kindKey(kindCounters), c.encode())
 	for span, delta := range c.spans {

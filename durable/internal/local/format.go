@@ -40,14 +40,14 @@ var ErrCorrupt = errors.New("the data is damaged")
 //	Release               none                   1 if it had begun ('b')
 //	Cancel                1 ('i')                3 ('i', 's', 't')
 //	Reschedule            2 ('i', 's')           4 ('i', 's' twice, 't')
-//	Replay, Purge         2 ('i', 'd')           4, 2
+//	Replay, Purge         2 ('i', 'd')           4 ('d', 'i', 's', 't'), 2 ('d', 'i')
 const (
-	kindBegun    = 'b'
-	kindCounters = 'c'
-	kindDead     = 'd'
-	kindIndex    = 'i'
-	kindDue      = 's'
-	kindSpan     = 't'
+	kindBegun     = 'b'
+	kindCounters  = 'c'
+	kindDead      = 'd'
+	kindIndex     = 'i'
+	kindScheduled = 's'
+	kindSpan      = 't'
 )
 
 // recordSize is about the size of a message without its body.
@@ -90,8 +90,8 @@ type state struct {
 	maxID string // no greater id was ever in the partition
 }
 
-// numbers are the parts of a state with a fixed size. Their names are for encoding/binary. A change
-// of driver.Counters needs a new FormatVersion.
+// numbers are the parts of a state with a fixed size. The fields are exported for encoding/binary.
+// A change of driver.Counters needs a new FormatVersion.
 type numbers struct {
 	Tokens    uint64 // tokens below this one may have been given out
 	Records   int64
@@ -134,9 +134,9 @@ const (
 	flagSuspect   = 1
 )
 
-// encode returns the version, the last transition, and the flags with twice the number of numbers
-// in one byte each, then as varints the numbers without trailing zeros, then the reason, the key
-// and the body. The key of the map has the id, the state and its time.
+// encode appends to b[:0]: version (1) ‖ last (1) ‖ 2n + suspect (1) ‖ n uvarints ‖ reason ‖ key ‖
+// body. The n uvarints are those of numbers without trailing zeros. The key in the DB has the id,
+// the state and its time.
 func (r *record) encode(b []byte) []byte {
 	numbers := r.numbers()
 	n := len(numbers)
@@ -205,7 +205,7 @@ func (r *record) place() place {
 	if r.msg.State == driver.StateDead {
 		return place{kindDead, key{r.msg.Died, r.msg.ID}}
 	}
-	return place{kindDue, key{r.msg.Due, r.msg.ID}}
+	return place{kindScheduled, key{r.msg.Due, r.msg.ID}}
 }
 
 // increment returns n+1, or the largest number that a record can hold.

@@ -7,7 +7,7 @@ import (
 )
 
 // frontier is the position of claims among the scheduled messages of a partition. Leased messages
-// stay in the map. A claim does not walk over them, because each key before front is either leased,
+// stay in the DB. A claim does not walk over them, because each key before front is either leased,
 // in free, or unreadable:
 //
 //	[ leased, leased, free, leased | front → scheduled, scheduled, … ]
@@ -68,7 +68,7 @@ func (f *frontier) add(k key) {
 	}
 }
 
-// remove notes that a message that is not leased has left the map.
+// remove notes that a message that is not leased has left the DB.
 func (f *frontier) remove(k key) {
 	f.dropFree(k.id)
 	delete(f.unreadable, k)
@@ -89,7 +89,7 @@ func (f *frontier) found(head driver.Instant) { f.head, f.known = head, true }
 
 // read decodes a scheduled message, and notes one that cannot be read.
 func (f *frontier) read(k key, value []byte) (r record, ok bool) {
-	if r = decode(place{kindDue, k}, value); r.msg.State == 0 {
+	if r = decode(place{kindScheduled, k}, value); r.msg.State == 0 {
 		f.unreadable[k] = struct{}{}
 	}
 	return r, r.msg.State != 0

@@ -13,12 +13,11 @@ type lease struct {
 	end    driver.Instant
 	token  uint64
 	firing bool
-	size   int // of the body
 	index  int
 }
 
 func (l *lease) endKey() key  { return key{l.end, l.id} }
-func (l *lease) place() place { return place{kindDue, l.key} }
+func (l *lease) place() place { return place{kindScheduled, l.key} }
 
 func (l *lease) state() driver.State {
 	if l.firing {

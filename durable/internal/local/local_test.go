@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"math"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -125,4 +126,57 @@ func TestSettlementsEndPostponements(t *testing.T) {
 		_, err = b.Apply(t.Context(), driver.Batch{Op: driver.OpReschedule, Changes: []driver.Change{{ID: id, Delay: time.Hour}}})
 		require.NoError(t, err)
 	}
+}
+
+// lateRunner runs calls on a state. If late is set, the caller of the next one does not wait.
+type lateRunner struct {
+	mu    sync.Mutex
+	state *State
+	late  bool
+}
+
+func (*lateRunner) Check(context.Context) error { return nil }
+
+func (r *lateRunner) Run(_ context.Context, call *Call) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.late {
+		return call.Do(r.state)
+	}
+	r.late = false
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		_ = call.Do(r.state)
+	}()
+	return &driver.UnderWayError{Cause: context.Canceled, Done: done}
+}
+
+// The context of a claim ends while the claim is in progress. Its messages are scheduled again, and
+// those that began count no crash.
+func TestClaimWithoutACallerIsReleased(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		shared := Shared{Name: "local", Now: time.Now}
+		state, err := Load(NewMap(), &shared)
+		require.NoError(t, err)
+		r := &lateRunner{state: state}
+		b, err := Open(t.Context(), r, &shared, driver.Config{
+			Queue: "q", Partitions: 1, DeadLimit: 1, DeadBytes: 1, DeadAge: 1,
+		})
+		require.NoError(t, err)
+		_, err = b.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: "a"}, {ID: "b"}}})
+		require.NoError(t, err)
+		claim := driver.Claim{Max: 2, MaxBytes: 1, Begin: 1, Visibility: time.Hour, MaxCrashes: 1}
+		r.late = true
+		_, err = b.Claim(t.Context(), claim)
+		require.ErrorIs(t, err, context.Canceled)
+		synctest.Wait()
+		claimed, err := b.Claim(t.Context(), claim)
+		require.NoError(t, err)
+		require.Len(t, claimed.Records, 2)
+		assert.Zero(t, claimed.Records[0].Crashes)
+	})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// partition is a partition of a queue: its messages in the map, and its leases in memory.
+// partition is a partition of a queue: its messages in the DB, and its leases in memory.
 type partition struct {
 	s          *State
 	table      table
@@ -30,7 +30,7 @@ const tokenBlock = uint64(time.Hour / time.Microsecond)
 // loadPartition loads a partition, and counts a crash of each message that had begun.
 func (s *State) loadPartition(hints *hints, number uint32, index int) (*partition, error) {
 	p := &partition{
-		s: s, table: table{db: s.db, queue: number, index: uint16(index)}, frontier: newFrontier(), hints: hints,
+		s: s, table: table{db: s.db, queue: number, partition: uint16(index)}, frontier: newFrontier(), hints: hints,
 		counters: counters{spans: make(map[uint64]int64)},
 	}
 	b, err := s.db.Get(p.table.kindKey(kindCounters))
@@ -47,7 +47,7 @@ func (s *State) loadPartition(hints *hints, number uint32, index int) (*partitio
 	if err := p.countCrashes(); err != nil {
 		return nil, err
 	}
-	return p, p.findHead(takeNone)
+	return p, p.findHead(nil)
 }
 
 // countCrashes counts a crash of each message that had begun when the last State ended.
@@ -89,7 +89,7 @@ func (p *partition) add(r *record) {
 	at := r.place()
 	p.table.set(r)
 	p.table.setIndex(at)
-	if at.kind == kindDue {
+	if at.kind == kindScheduled {
 		p.counters.scheduled(at.at, 1)
 		p.due.add(at.at, 1)
 		p.frontier.add(at.key)
@@ -101,7 +101,8 @@ func (p *partition) add(r *record) {
 	}
 }
 
-// remove removes a record from its place, and not from the index. size is the size of its body.
+// remove removes a record from its place, and not from the index. size is the size of the body of a
+// dead letter.
 func (p *partition) remove(at place, size int) {
 	p.change()
 	p.table.deletePlace(at)
@@ -159,7 +160,7 @@ func (p *partition) endLease(l *lease, op driver.Op) {
 // reports whether the scan passes the message, which visit has leased, removed or noted as
 // unreadable then. The scan ends at a message that it does not pass.
 func (p *partition) scan(visit func(k key, value []byte) (passed bool)) error {
-	return p.table.walk(kindDue, p.frontier.front, func(k key, value []byte) bool {
+	return p.table.walk(kindScheduled, p.frontier.front, func(k key, value []byte) bool {
 		if l := p.leases.byID[k.id]; (l == nil || l.at != k.at) && !visit(k, value) {
 			return false
 		}
@@ -169,7 +170,7 @@ func (p *partition) scan(visit func(k key, value []byte) (passed bool)) error {
 }
 
 // findHead finds the earliest due time of a scheduled message. If no message is before the front,
-// the scan passes the messages that take has taken.
+// the scan passes the messages that take has taken, if it is not nil.
 func (p *partition) findHead(take func(k key, r *record) (taken bool)) error {
 	if k, ok := p.frontier.firstFree(); ok {
 		p.frontier.found(k.at)
@@ -178,7 +179,7 @@ func (p *partition) findHead(take func(k key, r *record) (taken bool)) error {
 	p.frontier.known = false
 	head := driver.Instant(0)
 	err := p.scan(func(k key, value []byte) (passed bool) {
-		if r, ok := p.frontier.read(k, value); ok && !take(k, &r) {
+		if r, ok := p.frontier.read(k, value); ok && (take == nil || !take(k, &r)) {
 			head = k.at
 		}
 		return head == 0
@@ -189,17 +190,15 @@ func (p *partition) findHead(take func(k key, r *record) (taken bool)) error {
 	return err
 }
 
-func takeNone(key, *record) bool { return false }
-
 // hint sends a hint if the head is earlier than before, and finds the head if it is not known.
 func (p *partition) hint(before driver.Instant) error {
 	if !p.frontier.known {
-		if err := p.findHead(takeNone); err != nil {
+		if err := p.findHead(nil); err != nil {
 			return err
 		}
 	}
 	if head := p.frontier.head; head != 0 && (before == 0 || head < before) {
-		p.hints.send(driver.Hint{Partition: int(p.table.index), Due: head})
+		p.hints.send(driver.Hint{Partition: int(p.table.partition), Due: head})
 	}
 	return nil
 }

@@ -16,30 +16,27 @@ const countStep = 1 << 13
 // a million messages that have become due since the last Count.
 const countSteps = 1 << 7
 
-// reader reads a partition for Count, CountDue and List.
-type reader struct{ p *partition }
-
 // advance counts the messages up to an instant, or as many as a step allows. If the clock was set
 // back, it begins again.
-func (r reader) advance(to driver.Instant) error {
-	due := &r.p.due
+func (p *partition) advance(to driver.Instant) error {
+	due := &p.due
 	if to < due.until {
 		*due = dueCount{}
 	}
 	n := int64(0)
-	reached, err := r.visit(due.until+1, to, func(key) { n++ })
+	reached, err := p.visit(due.until+1, to, func(key) { n++ })
 	if err == nil {
 		*due = dueCount{reached, due.n + n}
 	}
 	return err
 }
 
-// visit visits the scheduled messages of the map, leased ones included, that are due at from or
+// visit visits the scheduled messages of the DB, leased ones included, that are due at from or
 // later and at most at to. It returns the instant up to which it has visited all.
-func (r reader) visit(from, to driver.Instant, visit func(key)) (reached driver.Instant, err error) {
+func (p *partition) visit(from, to driver.Instant, visit func(key)) (reached driver.Instant, err error) {
 	reached = to
 	n, last := 0, driver.Instant(0)
-	err = r.p.table.walk(kindDue, key{at: from}, func(k key, _ []byte) bool {
+	err = p.table.walk(kindScheduled, key{at: from}, func(k key, _ []byte) bool {
 		if k.at > to {
 			return false
 		}
@@ -58,9 +55,9 @@ func (r reader) visit(from, to driver.Instant, visit func(key)) (reached driver.
 // countDue returns, for each of the ascending bounds, the number of scheduled messages that are due
 // at most then. The first bound is now. It counts the messages that are due, or reports false if
 // another step is needed, and then as many of the others as a step allows. It estimates the rest.
-func (r reader) countDue(bounds []driver.Instant) (counts []int64, counted bool, err error) {
-	p, now, last := r.p, bounds[0], bounds[len(bounds)-1]
-	if err := r.advance(now); err != nil {
+func (p *partition) countDue(bounds []driver.Instant) (counts []int64, counted bool, err error) {
+	now, last := bounds[0], bounds[len(bounds)-1]
+	if err := p.advance(now); err != nil {
 		return nil, false, err
 	}
 	counts = make([]int64, len(bounds))
@@ -78,7 +75,7 @@ func (r reader) countDue(bounds []driver.Instant) (counts []int64, counted bool,
 	counts[0] += p.due.n
 	reached := p.due.until
 	if reached == now {
-		if reached, err = r.visit(now+1, last, func(k key) { add(k, 1) }); err != nil {
+		if reached, err = p.visit(now+1, last, func(k key) { add(k, 1) }); err != nil {
 			return nil, false, err
 		}
 	}
@@ -95,12 +92,12 @@ func (r reader) countDue(bounds []driver.Instant) (counts []int64, counted bool,
 	return counts, reached >= now, nil
 }
 
-func (r reader) counts(now driver.Instant) (c driver.Counts, counted bool, err error) {
-	due, counted, err := r.countDue([]driver.Instant{now})
+func (p *partition) counts(now driver.Instant) (c driver.Counts, counted bool, err error) {
+	due, counted, err := p.countDue([]driver.Instant{now})
 	if err != nil {
 		return c, false, err
 	}
-	p, s := r.p, &r.p.counters.state
+	s := &p.counters.state
 	leased, unreadable := int64(len(p.leases.byID)), int64(len(p.frontier.unreadable))
 	c = driver.Counts{
 		Now: now, Due: due[0], InFlight: leased, Dead: s.Dead, DeadBytes: s.DeadBytes,
@@ -113,16 +110,16 @@ func (r reader) counts(now driver.Instant) (c driver.Counts, counted bool, err e
 	return c, counted, nil
 }
 
-// list returns a page of the messages in a state after the message of a cursor.
-func (r reader) list(state driver.State, after key, limit int) (g page, err error) {
-	g = page{p: r.p, limit: limit, left: driver.PageBytes, records: []driver.Record{}}
+// listPage returns a page of the messages in a state after the message of a cursor.
+func listPage(p *partition, state driver.State, after key, limit int) (g page, err error) {
+	g = page{p: p, limit: limit, left: driver.PageBytes, records: []driver.Record{}}
 	switch state {
 	case driver.StateLeased:
 		err = g.walkLeases(after)
 	case driver.StateDead:
 		err = g.walk(kindDead, after)
 	default:
-		err = g.walk(kindDue, after)
+		err = g.walk(kindScheduled, after)
 	}
 	return g, err
 }
@@ -154,7 +151,7 @@ func (g *page) add(k key, r *record) bool {
 
 func (g *page) walk(kind byte, after key) error {
 	return g.p.table.walk(kind, after.next(), func(k key, value []byte) bool {
-		if kind == kindDue && g.p.leases.byID[k.id] != nil {
+		if kind == kindScheduled && g.p.leases.byID[k.id] != nil {
 			return true
 		}
 		r := decode(place{kind, k}, value)

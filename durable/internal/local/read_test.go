@@ -14,9 +14,10 @@ import (
 // openTest opens a queue of one partition in memory.
 func openTest(t *testing.T, db DB, now func() time.Time) (*State, driver.Backend) {
 	t.Helper()
-	s, err := Load(db, "local", now, new(Shared))
+	shared := Shared{Name: "local", Now: now}
+	s, err := Load(db, &shared)
 	require.NoError(t, err)
-	b, err := Open(t.Context(), direct{s}, "local", now, new(Shared), driver.Config{
+	b, err := Open(t.Context(), direct{s}, &shared, driver.Config{
 		Queue: "q", Partitions: 1, DeadLimit: 10, DeadBytes: 1 << 20, DeadAge: time.Hour,
 	})
 	require.NoError(t, err)
@@ -64,7 +65,7 @@ func TestEstimatedDueHasResolution(t *testing.T) {
 	const n = 3 * countStep
 	putSpread(t, b, n, 0, 100*time.Hour)
 	now = now.Add(100 * time.Hour)
-	c, counted, err := reader{s.queues["q"].partitions[0]}.counts(Floor(now))
+	c, counted, err := s.queues["q"].partitions[0].counts(Floor(now))
 	require.NoError(t, err)
 	assert.False(t, counted)
 	assert.Equal(t, 16777216*time.Millisecond, c.Resolution, "a span")

@@ -11,36 +11,29 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Shared holds what outlives a [State]: the members of queues, and the watchers of hints. The
-// zero value is ready to use.
+// Shared holds what outlives a [State]: the members of queues, and the watchers of hints.
 type Shared struct {
-	mu     sync.Mutex
-	queues map[string]*presence
+	Name string           // package of the store, for errors
+	Now  func() time.Time // the store's clock
+
+	queues sync.Map // *presence by name
 }
 
+// presence holds the members of a queue and the watchers of its hints.
 type presence struct {
 	members
 	hints
 }
 
 func (s *Shared) of(name string) *presence {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.queues == nil {
-		s.queues = make(map[string]*presence)
-	}
-	if s.queues[name] == nil {
-		s.queues[name] = new(presence)
-	}
-	return s.queues[name]
+	p, _ := s.queues.LoadOrStore(name, new(presence))
+	return p.(*presence)
 }
 
 // Stop ends all hints when the store is closed.
 func (s *Shared) Stop() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, q := range s.queues {
-		q.stop()
+	for _, p := range s.queues.Range {
+		p.(*presence).stop()
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
@@ -22,8 +21,6 @@ import (
 // A State is used by one goroutine at a time, except for Synced.
 type State struct {
 	db     DB
-	name   string // package of the store, for errors
-	now    func() time.Time
 	shared *Shared
 	queues map[string]*queue
 	dirty  []*partition // their counters are to be written
@@ -37,10 +34,9 @@ type queue struct {
 	partitions []*partition
 }
 
-// Load returns the queues that a map holds. name is the package of the store, for errors. Load
-// returns [driver.ErrVersion] for a map of another format.
-func Load(db DB, name string, now func() time.Time, shared *Shared) (*State, error) {
-	s := &State{db: db, name: name, now: now, shared: shared, queues: make(map[string]*queue), group: 1}
+// Load returns the queues that a DB holds, and [driver.ErrVersion] for a DB of another format.
+func Load(db DB, shared *Shared) (*State, error) {
+	s := &State{db: db, shared: shared, queues: make(map[string]*queue), group: 1}
 	b, err := db.Get(keyVersion)
 	if err != nil {
 		return nil, err
@@ -82,7 +78,7 @@ func (s *State) open(config *driver.Config) (*queue, error) {
 	case err != nil:
 		return nil, err
 	case q == nil && config.Existing:
-		return nil, fmt.Errorf("%s: %w: %q", s.name, driver.ErrNoQueue, config.Queue)
+		return nil, fmt.Errorf("%s: %w: %q", s.shared.Name, driver.ErrNoQueue, config.Queue)
 	case q == nil:
 		n := config.Partitions
 		if n == 0 {
@@ -90,7 +86,7 @@ func (s *State) open(config *driver.Config) (*queue, error) {
 		}
 		return s.create(config.Queue, n)
 	case config.Partitions != 0 && config.Partitions != len(q.partitions):
-		return nil, fmt.Errorf("%s: %w: queue %q has %d, %d were requested", s.name, driver.ErrPartitions,
+		return nil, fmt.Errorf("%s: %w: queue %q has %d, %d were requested", s.shared.Name, driver.ErrPartitions,
 			config.Queue, len(q.partitions), config.Partitions)
 	}
 	return q, nil
@@ -106,7 +102,7 @@ func (s *State) find(name string) (*queue, error) {
 		return nil, err
 	}
 	if len(b) != 6 {
-		return nil, fmt.Errorf("%s: %w: the entry of queue %q has %d bytes", s.name, ErrCorrupt, name, len(b))
+		return nil, fmt.Errorf("%s: %w: the entry of queue %q has %d bytes", s.shared.Name, ErrCorrupt, name, len(b))
 	}
 	return s.load(name, binary.BigEndian.Uint32(b), int(binary.BigEndian.Uint16(b[4:])))
 }
@@ -132,7 +128,7 @@ func (s *State) load(name string, number uint32, partitions int) (*queue, error)
 	for i := range q.partitions {
 		p, err := s.loadPartition(&s.shared.of(name).hints, number, i)
 		if err != nil {
-			return nil, fmt.Errorf("%s: queue %q: %w", s.name, name, err)
+			return nil, fmt.Errorf("%s: queue %q: %w", s.shared.Name, name, err)
 		}
 		q.partitions[i] = p
 	}
@@ -168,13 +164,11 @@ type Backend interface {
 }
 
 // Open opens a queue: see [driver.Store].
-func Open(ctx context.Context, r Runner, name string, now func() time.Time, shared *Shared, config driver.Config) (
-	Backend, error,
-) {
+func Open(ctx context.Context, r Runner, shared *Shared, config driver.Config) (Backend, error) {
 	if err := config.Check(); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", shared.Name, err)
 	}
-	b := &backend{runner: r, name: name, now: now}
+	b := &backend{runner: r, shared: shared}
 	err := r.Run(ctx, &Call{Waits: true, Do: func(s *State) error {
 		q, err := s.open(&config)
 		if err == nil {

@@ -10,11 +10,11 @@ import (
 
 // table reads and writes the keys of a partition. It knows nothing of leases.
 type table struct {
-	db    DB
-	queue uint32
-	index uint16 // of the partition
-	key   []byte // the last key
-	value []byte // the last record
+	db        DB
+	queue     uint32
+	partition uint16
+	key       []byte // the last key
+	value     []byte // the last record
 }
 
 // begin begins a key of a kind. The key is valid until the next one.
@@ -26,7 +26,7 @@ func (t *table) begin(kind byte) []byte {
 
 // kindKey begins a key of a kind and this partition.
 func (t *table) kindKey(kind byte) []byte {
-	t.key = binary.BigEndian.AppendUint16(t.begin(kind), t.index)
+	t.key = binary.BigEndian.AppendUint16(t.begin(kind), t.partition)
 	return t.key
 }
 
@@ -36,7 +36,7 @@ const prefixSize = 8
 // indexKey returns the key of the index.
 func (t *table) indexKey(id string) []byte {
 	t.key = append(t.begin(kindIndex), id...)
-	t.key = binary.BigEndian.AppendUint16(t.key, t.index)
+	t.key = binary.BigEndian.AppendUint16(t.key, t.partition)
 	return t.key
 }
 
@@ -63,17 +63,17 @@ func (t *table) spanKey(span uint64) []byte {
 func (t *table) scan(kind byte, from []byte, visit func(key, value []byte) (more bool)) error {
 	from = bytes.Clone(from) // visit may use t.key
 	to := bytes.Clone(t.kindKey(kind))
-	binary.BigEndian.PutUint16(to[prefixSize-2:], t.index+1)
+	binary.BigEndian.PutUint16(to[prefixSize-2:], t.partition+1)
 	return t.db.Scan(from, to, visit)
 }
 
-// walk visits the messages of kindDue or kindDead from a key on, in the order of their keys.
+// walk visits the messages of kindScheduled or kindDead from a key on, in the order of their keys.
 func (t *table) walk(kind byte, from key, visit func(k key, value []byte) (more bool)) error {
 	var bad error
 	err := t.scan(kind, t.timeKey(kind, from), func(b, value []byte) bool {
 		k, ok := t.parse(b)
 		if !ok {
-			bad = fmt.Errorf("%w: partition %d has a key %x", ErrCorrupt, t.index, b)
+			bad = fmt.Errorf("%w: partition %d has a key %x", ErrCorrupt, t.partition, b)
 			return false
 		}
 		return visit(k, value)
@@ -113,8 +113,8 @@ func (t *table) find(id string) (place, error) {
 
 // parsePlace decodes a value of the index.
 func (t *table) parsePlace(id string, b []byte) (place, error) {
-	if len(b) != 9 || b[0] != kindDead && b[0] != kindDue {
-		return place{}, fmt.Errorf("%w: partition %d: the place of message %q is %x", ErrCorrupt, t.index, id, b)
+	if len(b) != 9 || b[0] != kindDead && b[0] != kindScheduled {
+		return place{}, fmt.Errorf("%w: partition %d: the place of message %q is %x", ErrCorrupt, t.partition, id, b)
 	}
 	return place{b[0], key{driver.Instant(binary.BigEndian.Uint64(b[1:])), id}}, nil //nolint:gosec // as written
 }
@@ -126,7 +126,7 @@ func (t *table) read(at place) (*record, error) {
 		return nil, err
 	}
 	if b == nil {
-		return nil, fmt.Errorf("%w: partition %d: message %q is not at its place", ErrCorrupt, t.index, at.id)
+		return nil, fmt.Errorf("%w: partition %d: message %q is not at its place", ErrCorrupt, t.partition, at.id)
 	}
 	r := decode(at, b)
 	return &r, nil

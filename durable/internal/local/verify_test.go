@@ -23,7 +23,7 @@ func TestVerifyFindsEachFault(t *testing.T) {
 	t.Parallel()
 	faults := map[string]func(p *partition, db *Map){
 		"no place":             func(p *partition, db *Map) { db.Delete(p.table.indexKey("a")) },
-		"no record":            func(p *partition, db *Map) { db.Delete(p.table.timeKey(kindDue, p.mustFind("a").key)) },
+		"no record":            func(p *partition, db *Map) { db.Delete(p.table.timeKey(kindScheduled, p.mustFind("a").key)) },
 		"another place":        func(p *partition, db *Map) { p.table.set(&record{msg: driver.Record{ID: "a", Due: 7}}) },
 		"no span":              func(p *partition, db *Map) { db.Delete(p.table.spanKey(spanOf(p.mustFind("a").at))) },
 		"a note of none":       func(p *partition, db *Map) { db.Set(p.table.begunKey("a"), nil) },
@@ -37,7 +37,7 @@ func TestVerifyFindsEachFault(t *testing.T) {
 		"front beyond a key":   func(p *partition, _ *Map) { p.frontier.front = key{at: driver.Never} },
 		"oldest dead too late": func(p *partition, _ *Map) { p.oldestDead = driver.Never },
 		"an unreadable record": func(p *partition, db *Map) {
-			db.Set(p.table.timeKey(kindDue, p.mustFind("a").key), []byte{recordVersion + 1})
+			db.Set(p.table.timeKey(kindScheduled, p.mustFind("a").key), []byte{recordVersion + 1})
 		},
 	}
 	for name, fault := range faults {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/rpc"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -49,7 +48,14 @@ func (c *Client) connect() (*rpc.Client, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w: no process serves it: %w", c.name, driver.ErrUnavailable, err)
 		}
-		c.conn = rpc.NewClient(timedConn{conn})
+		var client *rpc.Client
+		made := make(chan struct{})
+		client = rpc.NewClient(watchedConn{conn, func() {
+			<-made
+			c.disconnect(client)
+		}})
+		close(made)
+		c.conn = client
 	}
 	return c.conn, nil
 }
@@ -72,13 +78,13 @@ func (c *Client) reconnect(ctx context.Context) (*rpc.Client, error) {
 	}
 }
 
-// disconnect closes a connection.
+// disconnect closes a connection, and the next call makes another one.
 func (c *Client) disconnect(conn *rpc.Client) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.conn == conn {
 		c.conn = nil
 	}
+	c.mu.Unlock()
 	_ = conn.Close()
 }
 
@@ -86,11 +92,11 @@ func (c *Client) disconnect(conn *rpc.Client) {
 // [driver.ErrClosed]. It returns nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closed = true
-	if c.conn != nil {
-		_ = c.conn.Close()
-		c.conn = nil
+	conn := c.conn
+	c.conn, c.closed = nil, true
+	c.mu.Unlock()
+	if conn != nil {
+		_ = conn.Close()
 	}
 	return nil
 }
@@ -104,30 +110,40 @@ func do[R any](ctx context.Context, c *Client, config driver.Config, args any) (
 	if err != nil {
 		return result, err
 	}
-	request, reply := Request{version, c.timeout, config, args}, new(Reply)
-	if end, ok := ctx.Deadline(); ok {
-		request.Timeout = min(c.timeout, time.Until(end))
+	timeout := c.timeout
+	if _, ok := args.(backup); ok {
+		timeout = backupTimeout
 	}
-	done := make(chan struct{})
+	deadline := time.Now().Add(timeout)
+	if end, ok := ctx.Deadline(); ok && end.Before(deadline) {
+		deadline = end
+	}
+	reply, failed, done := new(Reply), error(nil), make(chan struct{})
 	go func() { // a frozen process may not even read the call
 		defer close(done)
-		err = conn.Call(method, &request, reply)
+		frozen := time.AfterFunc(timeout, func() { c.disconnect(conn) })
+		failed = conn.Call(method, &Request{deadline, config, args}, reply)
+		if !frozen.Stop() && failed != nil {
+			failed = fmt.Errorf("it was silent for %v", timeout)
+		}
 	}()
-	frozen := time.NewTimer(c.timeout)
-	defer frozen.Stop()
 	select {
 	case <-done:
 	case <-ctx.Done():
 		return result, &driver.UnderWayError{Cause: context.Cause(ctx), Done: done}
-	case <-frozen.C:
-		c.disconnect(conn)
-		<-done
 	}
-	if err != nil {
-		c.disconnect(conn)
-		return result, fmt.Errorf("%s: %w: the process that serves %q does not answer: %w", c.name, driver.ErrUnavailable, c.path, err)
-	}
-	if reply.Error != "" {
+	var refused rpc.ServerError
+	var broken *net.OpError
+	switch {
+	case errors.Is(failed, rpc.ErrShutdown) || errors.As(failed, &broken) && broken.Op != "read" && !broken.Timeout():
+		return do[R](ctx, c, config, args) // the call was not sent as a whole
+	case errors.As(failed, &refused):
+		return result, fmt.Errorf("%s: %w: the process that serves %q does not know %s: %w",
+			c.name, driver.ErrVersion, c.path, method, failed)
+	case failed != nil:
+		return result, fmt.Errorf("%s: %w: the process that serves %q does not answer: %w",
+			c.name, driver.ErrUnavailable, c.path, failed)
+	case reply.Error != "":
 		return result, &remoteError{reply.Error, reply.Kind}
 	}
 	result, _ = reply.Result.(R) // nil for a call without a result
@@ -146,15 +162,6 @@ func (e *remoteError) Error() string { return e.text }
 // Is reports whether the error has a kind.
 func (e *remoteError) Is(kind error) bool {
 	return e.kind > 0 && e.kind < len(kinds) && kinds[e.kind] == kind
-}
-
-// Backup makes the other process write a copy of the store to the new directory dir.
-func (c *Client) Backup(ctx context.Context, dir string) error {
-	dir, err := filepath.Abs(dir) // the other process may have another working directory
-	if err == nil {
-		_, err = do[any](ctx, c, driver.Config{}, backup{dir})
-	}
-	return err
 }
 
 // Open implements driver.Store.

@@ -2,11 +2,12 @@ package remote
 
 import (
 	"context"
-	"errors"
 	"io/fs"
 	"net"
+	"net/rpc"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,11 +91,12 @@ func TestProducersAndOperatorsWorkOnAServedStore(t *testing.T) {
 	assert.EqualValues(t, 2, stats.Scheduled)
 	assert.True(t, stats.Paused)
 	require.NoError(t, q.Healthy(ctx))
-	require.NoError(t, c.Backup(ctx, "copy"))
-	require.Len(t, store.backups, 1)
-	assert.True(t, filepath.IsAbs(store.backups[0]))
+	name := CopyName()
+	require.NoError(t, c.Copy(ctx, name))
+	assert.Equal(t, []string{filepath.Join(filepath.Dir(path), name)}, store.backups)
 	store.err = driver.ErrFull
-	require.ErrorIs(t, c.Backup(ctx, "copy"), driver.ErrFull)
+	require.ErrorIs(t, c.Copy(ctx, name), driver.ErrFull)
+	require.ErrorIs(t, c.Copy(ctx, "../"+name), driver.ErrInvalid)
 
 	b, err := c.Open(ctx, driver.Config{Queue: "default", DeadLimit: 1, DeadBytes: 1, DeadAge: 1})
 	require.NoError(t, err)
@@ -151,17 +153,14 @@ func TestClientConnectsToTheNextProcess(t *testing.T) {
 	q, err := durable.Open(t.Context(), c, durable.Options{})
 	require.NoError(t, err)
 	first.Close()
-	_, err = os.Stat(path)
-	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.NoError(t, os.Remove(path))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = q.Get(ctx, "a")
 	require.ErrorIs(t, err, context.Canceled)
 	next := time.AfterFunc(100*time.Millisecond, func() { serve(t, path, store) })
 	defer next.Stop()
-	for err = driver.ErrUnavailable; errors.Is(err, driver.ErrUnavailable); { // once, if the connection was not closed yet
-		_, err = q.Get(t.Context(), "a")
-	}
+	_, err = q.Get(t.Context(), "a")
 	require.ErrorIs(t, err, durable.ErrNotFound)
 }
 
@@ -177,11 +176,13 @@ func TestCallsToAFrozenProcessEnd(t *testing.T) {
 	config := driver.Config{Queue: "default"}
 	_, err = c.Open(t.Context(), config)
 	require.ErrorIs(t, err, driver.ErrUnavailable)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	require.ErrorContains(t, err, "it was silent for 50ms")
+	body := make([]byte, 16<<20)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	c.timeout = time.Hour
 	large := &backend{c, config, 1} // a call that does not fit into the buffers of the socket
-	_, err = large.Put(ctx, driver.Put{Items: []driver.PutItem{{ID: "a", Body: make([]byte, 16<<20)}}})
+	_, err = large.Put(ctx, driver.Put{Items: []driver.PutItem{{ID: "a", Body: body}}})
 	var underWay *driver.UnderWayError
 	require.ErrorAs(t, err, &underWay)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -223,10 +224,53 @@ func TestClosingProcessReturnsErrUnavailable(t *testing.T) {
 func TestOtherVersionOfTheProtocolIsNamed(t *testing.T) {
 	t.Parallel()
 	path := socket(t)
-	v := serve(t, path, &memory{Store: memstore.New(memstore.Options{})})
-	_, err := v.answer(t.Context(), &Request{Version: version + 1, Args: driver.Config{}})
+	l, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	defer l.Close()
+	go func() {
+		for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
+			go rpc.NewServer().ServeConn(conn) // it has another service
+		}
+	}()
+	_, err = connect(t, path).Open(t.Context(), driver.Config{Queue: "default"})
 	require.ErrorIs(t, err, driver.ErrVersion)
-	require.ErrorContains(t, err, "version 1 of the protocol, and the caller version 2")
+	require.ErrorContains(t, err, method)
+}
+
+// The process was stopped while a call waited, and the caller has given up.
+func TestLateCallsHaveNoEffect(t *testing.T) {
+	t.Parallel()
+	store := &memory{Store: memstore.New(memstore.Options{})}
+	v := serve(t, socket(t), store)
+	reply := new(Reply)
+	request := &Request{Deadline: time.Now().Add(-time.Millisecond), Args: backup{CopyName()}}
+	require.NoError(t, handler{v, t.Context()}.Do(request, reply))
+	assert.ErrorIs(t, &remoteError{reply.Error, reply.Kind}, driver.ErrUnavailable)
+	assert.Empty(t, store.backups)
+}
+
+// A process of another version sends what package durable would not.
+func TestInvalidArgumentsAreRejected(t *testing.T) {
+	t.Parallel()
+	path := socket(t)
+	serve(t, path, &memory{Store: memstore.New(memstore.Options{})})
+	b, err := connect(t, path).Open(t.Context(), driver.Config{Queue: "default", DeadLimit: 1, DeadBytes: 1, DeadAge: 1})
+	require.NoError(t, err)
+	for name, item := range map[string]driver.PutItem{
+		"no id": {}, "a long id": {ID: strings.Repeat("x", 256)}, "a long key": {ID: "a", Key: strings.Repeat("x", 256)},
+		"negative attempts": {ID: "a", MaxAttempts: -1}, "a late time": {ID: "a", At: driver.Never + 1}, "an early next time": {ID: "a", NextDue: -1},
+	} {
+		_, err := b.Put(t.Context(), driver.Put{Items: []driver.PutItem{item}})
+		require.ErrorIs(t, err, driver.ErrInvalid, name)
+	}
+	_, err = b.Put(t.Context(), driver.Put{Items: make([]driver.PutItem, driver.MaxBatch+1)})
+	require.ErrorIs(t, err, driver.ErrInvalid)
+	_, err = b.Apply(t.Context(), driver.Batch{Op: driver.OpCancel, Changes: make([]driver.Change, driver.MaxBatch+1)})
+	require.ErrorIs(t, err, driver.ErrInvalid)
+	_, _, err = b.List(t.Context(), 0, driver.StateScheduled, "", driver.MaxBatch+1)
+	require.ErrorIs(t, err, driver.ErrInvalid)
+	_, err = b.CountDue(t.Context(), 0, nil)
+	require.ErrorIs(t, err, driver.ErrInvalid)
 }
 
 func TestListenReplacesOnlySockets(t *testing.T) {
@@ -242,6 +286,7 @@ func TestListenReplacesOnlySockets(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 0o640|fs.ModeSocket, info.Mode())
 	v.Close()
+	require.NoError(t, os.Remove(path))
 	require.NoError(t, os.WriteFile(path, []byte("notes"), 0o600))
 	_, err = Listen(path, 0o600, "teststore", &memory{})
 	require.ErrorIs(t, err, driver.ErrInvalid)

@@ -1,6 +1,7 @@
-// Package remote serves a store to other processes of the machine, on a Unix socket, by net/rpc. It
-// carries what producers and operators need: they store, change and read messages, and make
-// backups. It carries no consumers, so no lease depends on another process.
+// Package remote shares a store in a directory with other processes of the machine. It serves them
+// on a Unix socket, by net/rpc, and carries what producers and operators need: they store, change
+// and read messages, and make copies. It carries no consumers, so no lease depends on another
+// process.
 package remote
 
 import (
@@ -8,31 +9,40 @@ import (
 	"encoding/gob"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"math"
 	"net"
 	"net/rpc"
 	"os"
+	"path/filepath"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
-// version is the version of the protocol. Both processes must have the same.
-const version = 1
+// service is the only service, with the version of the protocol, and method its only method.
+const (
+	service = "Store1"
+	method  = service + ".Do"
+)
 
-// timeout limits each call. A store that needs longer is frozen.
-const timeout = 30 * time.Second
-
-// method is the only method of the only service.
-const method = "Store.Do"
+// timeout limits each call but a backup, which copies the files if it cannot link them. A process
+// that needs longer is frozen.
+const (
+	timeout       = 30 * time.Second
+	backupTimeout = time.Hour
+)
 
 // Request is a call. Request and Reply are exported for net/rpc.
 type Request struct {
-	Version int
-	Timeout time.Duration // until the caller gives up
-	Config  driver.Config // of the queue
-	Args    any           // of a type that init registers; driver.Config opens the queue
+	Deadline time.Time     // the caller gives up; both processes have the same clock
+	Config   driver.Config // of the queue
+	Args     any           // of a type that init registers; driver.Config opens the queue
 }
 
 // Reply is the answer to a call.
@@ -60,7 +70,7 @@ type (
 		Within    []time.Duration
 	}
 	members bool // the value means nothing
-	backup  struct{ Dir string }
+	backup  struct{ Name string }
 )
 
 // page is the result of list.
@@ -81,7 +91,7 @@ func init() {
 // kinds are the errors that callers distinguish. Their order is part of the protocol.
 var kinds = []error{
 	nil, driver.ErrUnavailable, driver.ErrNotFound, driver.ErrInvalid, driver.ErrPartitions, driver.ErrVersion,
-	driver.ErrNoQueue, driver.ErrFull, driver.ErrBroken,
+	driver.ErrNoQueue, driver.ErrFull, driver.ErrBroken, local.ErrCorrupt,
 }
 
 // fail sets the error of a reply. An error of a store that is being closed is ErrUnavailable for
@@ -95,11 +105,11 @@ func (r *Reply) fail(err error) {
 		}
 	}
 	if errors.Is(err, driver.ErrClosed) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		r.Kind = 1
+		r.Kind = slices.Index(kinds, driver.ErrUnavailable)
 	}
 }
 
-// Store is what a [Server] serves, and what a [Client] is.
+// Store is what a [Server] serves.
 type Store interface {
 	driver.Store
 	Backup(ctx context.Context, dir string) error
@@ -108,25 +118,27 @@ type Store interface {
 // Server serves a store.
 type Server struct {
 	name     string // package of the store, for errors
+	dir      string // of the store and the socket
 	store    Store
 	listener *net.UnixListener
-	rpc      *rpc.Server
 	ctx      context.Context // ends with the server
 	cancel   context.CancelFunc
 	conns    sync.WaitGroup
+	calls    atomic.Int64 // in progress
 
 	mu     sync.Mutex
 	queues map[driver.Config]driver.Backend
 }
 
 // Listen creates a socket and serves the store until Close. The caller has locked the store, so an
-// existing socket was left behind by a process that has ended.
+// existing socket was left behind by a process that has ended. The caller removes the socket.
 func Listen(path string, mode fs.FileMode, name string, store Store) (*Server, error) {
 	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == fs.ModeSocket {
 		_ = os.Remove(path) // if that fails, the next call returns an error
 	}
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err == nil {
+		l.SetUnlinkOnClose(false)
 		if err = os.Chmod(path, mode); err != nil {
 			_ = l.Close()
 		}
@@ -135,19 +147,23 @@ func Listen(path string, mode fs.FileMode, name string, store Store) (*Server, e
 		return nil, fmt.Errorf("%s: %w socket: %w; it must be a path of at most about 100 bytes in a directory for sockets",
 			name, driver.ErrInvalid, err)
 	}
-	v := &Server{name: name, store: store, listener: l, rpc: rpc.NewServer(), queues: make(map[driver.Config]driver.Backend)}
+	v := &Server{name: name, dir: filepath.Dir(path), store: store, listener: l, queues: make(map[driver.Config]driver.Backend)}
 	v.ctx, v.cancel = context.WithCancel(context.Background())
-	if err := v.rpc.RegisterName("Store", service{v}); err != nil {
-		panic(err) // Do has the form that net/rpc requires
-	}
 	v.conns.Go(v.accept)
 	return v, nil
 }
 
-// Close removes the socket, ends the calls in progress and waits for them.
+// closeTimeout is how long Close waits for calls, which would not know whether they have taken
+// effect.
+const closeTimeout = time.Second
+
+// Close accepts no more connections and ends the calls in progress.
 func (v *Server) Close() {
+	_ = v.listener.Close()
+	for start := time.Now(); v.calls.Load() > 0 && time.Since(start) < closeTimeout; {
+		time.Sleep(time.Millisecond)
+	}
 	v.cancel()
-	_ = v.listener.Close() // it removes the socket
 	v.conns.Wait()
 }
 
@@ -160,46 +176,85 @@ func (v *Server) accept() {
 		case err != nil: // for example too many open files
 			time.Sleep(10 * time.Millisecond)
 		default:
-			v.conns.Go(func() {
-				defer context.AfterFunc(v.ctx, func() { _ = conn.Close() })()
-				v.rpc.ServeConn(timedConn{conn})
-			})
+			v.conns.Go(func() { v.serve(conn) })
 		}
 	}
 }
 
-// timedConn is a connection whose writes fail if the other process does not read.
-type timedConn struct{ net.Conn }
-
-// Write implements net.Conn.
-func (c timedConn) Write(b []byte) (int, error) {
-	if err := c.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
-		return 0, err
+// serve answers the calls of a connection. Their contexts end with the connection.
+func (v *Server) serve(conn net.Conn) {
+	ctx, cancel := context.WithCancel(v.ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	server := rpc.NewServer()
+	if err := server.RegisterName(service, handler{v, ctx}); err != nil {
+		panic(err) // Do has the form that net/rpc requires
 	}
-	return c.Conn.Write(b)
+	server.ServeConn(watchedConn{conn, cancel})
 }
 
-// service has the methods that net/rpc calls.
-type service struct{ *Server }
+// watchedConn is a connection that reports its first error. Its writes fail if the other process
+// does not read.
+type watchedConn struct {
+	net.Conn
+	broken func()
+}
 
-// Do answers a call.
-func (s service) Do(request *Request, reply *Reply) error {
-	ctx, cancel := context.WithTimeout(s.ctx, request.Timeout)
+// Read implements net.Conn. It never returns io.EOF, which net/rpc would turn into the error of a
+// call that was not sent.
+func (c watchedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err != nil {
+		c.broken()
+	}
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c watchedConn) Write(b []byte) (int, error) {
+	err := c.SetWriteDeadline(time.Now().Add(timeout))
+	n := 0
+	if err == nil {
+		n, err = c.Conn.Write(b)
+	}
+	if err != nil {
+		c.broken()
+	}
+	return n, err
+}
+
+// handler has the methods that net/rpc calls for a connection.
+type handler struct {
+	*Server
+	ctx context.Context //nolint:containedctx // net/rpc passes none
+}
+
+// Do answers a call. If the process was stopped, the caller may have given up.
+func (h handler) Do(request *Request, reply *Reply) error {
+	h.calls.Add(1)
+	defer h.calls.Add(-1)
+	ctx, cancel := context.WithDeadline(h.ctx, request.Deadline)
 	defer cancel()
-	result, err := s.answer(ctx, request)
-	if reply.Result = result; err != nil {
+	var err error
+	if reply.Result, err = h.answer(ctx, request); err != nil {
+		reply.Result = nil
 		reply.fail(err)
 	}
 	return nil
 }
 
 func (v *Server) answer(ctx context.Context, request *Request) (any, error) {
-	if request.Version != version {
-		return nil, fmt.Errorf("%s: %w: the process that has the store open uses version %d of the protocol, and the caller version %d",
-			v.name, driver.ErrVersion, version, request.Version)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
 	if a, ok := request.Args.(backup); ok {
-		return nil, v.store.Backup(ctx, a.Dir)
+		return nil, v.copy(ctx, a.Name)
+	}
+	if !valid(request.Args) {
+		return nil, fmt.Errorf("%s: %w call %T: a value is out of its range", v.name, driver.ErrInvalid, request.Args)
 	}
 	b, err := v.queue(ctx, request.Config)
 	if err != nil {
@@ -227,6 +282,26 @@ func (v *Server) answer(ctx context.Context, request *Request) (any, error) {
 		return b.Members(ctx)
 	}
 	return nil, fmt.Errorf("%s: %w call %T", v.name, driver.ErrInvalid, request.Args)
+}
+
+// valid reports whether arguments are those that package durable passes to a store, which relies on
+// them. The caller may have another version of package durable.
+func valid(args any) bool {
+	inRange := func(t driver.Instant) bool { return 0 <= t && t <= driver.Never }
+	switch a := args.(type) {
+	case driver.Put:
+		return len(a.Items) <= driver.MaxBatch && !slices.ContainsFunc(a.Items, func(i driver.PutItem) bool {
+			return i.ID == "" || max(len(i.ID), len(i.Key)) > 255 || i.MaxAttempts < 0 || i.MaxAttempts > math.MaxInt32 ||
+				!inRange(i.At) || !inRange(i.NextDue)
+		})
+	case driver.Batch:
+		return len(a.Changes) <= driver.MaxBatch
+	case list:
+		return 0 < a.Limit && a.Limit <= driver.MaxBatch
+	case countDue:
+		return 0 < len(a.Within) && len(a.Within) <= driver.MaxWithin
+	}
+	return true
 }
 
 // queue opens a queue. That waits for the disk, so each is opened once.

@@ -164,7 +164,7 @@ if #expired > 0 then
       end
       local n = #fresh
       fresh[n + 1] = id
-      fresh[n + 2] = to .. sub(s, 2, 19) .. pack4(crashes) .. (to == 'X' and pack7(now) or ZERO7) .. settled(s) .. sub(s, 33 + rare_bytes(s))
+      fresh[n + 2] = to .. sub(s, 2, 19) .. pack4(crashes) .. (to == 'X' and pack7(now) or ZERO7) .. (k == 'F' and settled(s) or sub(s, 31, 32 + rare_bytes(s))) .. sub(s, 33 + rare_bytes(s))
       local set = to == 'X' and dead or back
       set[#set + 1] = decimal(to == 'X' and now or due(s))
       set[#set + 1] = id

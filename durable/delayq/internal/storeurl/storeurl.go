@@ -48,9 +48,9 @@ type Use struct {
 // caller calls that function once, after closing the queues of the store.
 //
 // Open returns [durable.ErrInvalid] for a URL of another form. If another program has the directory
-// open and serves it, Open connects to that program, unless use is Consume. Otherwise Open returns
-// the errors of [pebblestore.Open], such as [durable.ErrLocked]. It does not connect to a Redis
-// server; opening the first queue does. No error contains a password.
+// open and serves it, Open connects to that program, unless use is Consume or All. Otherwise Open
+// returns the errors of [pebblestore.Open], such as [durable.ErrLocked]. It does not connect to a
+// Redis server; opening the first queue does. No error contains a password.
 func Open(url string, use Use) (durable.Store, func() error, error) {
 	open, err := opener(url, use)
 	if err != nil {
