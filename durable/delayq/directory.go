@@ -8,12 +8,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/urfave/cli/v3"
 
 	"github.com/timingwheel-go/timingwheel/durable/delayq/internal/storeurl"
+	"github.com/timingwheel-go/timingwheel/durable/internal/remote"
 	"github.com/timingwheel-go/timingwheel/durable/pebblestore"
 )
 
@@ -49,8 +49,7 @@ const backupTime = time.Hour
 func (a *app) backup(ctx context.Context, store *pebblestore.Store, dir, file string) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, backupTime, fmt.Errorf("the backup took longer than %v", backupTime))
 	defer cancel()
-	// A pebblestore removes directories with this prefix if their process was killed.
-	copied := filepath.Join(dir, "timingwheel.copy-"+strconv.FormatInt(time.Now().UnixNano(), 36))
+	copied := filepath.Join(dir, remote.CopyName()) // which the store removes if this process is killed
 	defer func() { err = errors.Join(err, os.RemoveAll(copied)) }()
 	if err := errors.Join(store.Backup(ctx, copied), store.Close()); err != nil {
 		return err

@@ -166,11 +166,11 @@ func OpenSnapshot(ctx context.Context, dir string, options Options) (*Store, err
 
 // copyTo copies the directory, which no process has open. It links the files that never change.
 func (s *Store) copyTo(to string) error {
-	lock, err := s.acquire()
-	if err != nil {
+	var err error
+	if s.lock, err = s.acquire(); err != nil {
 		return err
 	}
-	defer lock.Close() //nolint:errcheck // nothing was written under it
+	defer func() { _, s.lock = s.unlock(), nil }() // nothing of the store was written under it
 	s.removeCopies()
 	names, err := s.options.fs.List(s.dir)
 	if err == nil {

@@ -125,14 +125,14 @@ func OpenDirectory(path string, use Use) (*pebblestore.Store, error) {
 			return s, nil
 		}
 	}
-	open := func() (*pebblestore.Store, error) {
-		options := pebblestore.Options{Logger: slog.New(slog.DiscardHandler), Socket: use.Consume && len(path) <= maxSocketDir}
-		if use.Read {
-			return pebblestore.OpenSnapshot(context.Background(), path, options)
-		}
-		return pebblestore.Open(path, options)
+	var s *pebblestore.Store
+	var err error
+	options := pebblestore.Options{Logger: slog.New(slog.DiscardHandler), Socket: use.Consume && len(path) <= maxSocketDir}
+	if use.Read {
+		s, err = pebblestore.OpenSnapshot(context.Background(), path, options)
+	} else {
+		s, err = pebblestore.Open(path, options)
 	}
-	s, err := open()
 	if connects && errors.Is(err, durable.ErrLocked) { // by a program that was just starting
 		if served, failed := pebblestore.Connect(path); failed == nil {
 			return served, nil
