@@ -114,6 +114,7 @@ type worker struct {
 	q         driver.Backend
 	m         *model
 	partition int
+	now       driver.Instant    // on the store's clock, which stands still
 	size      int               // of bodies
 	ids       []string          // of all messages
 	leases    map[string]uint64 // tokens
@@ -126,7 +127,7 @@ type worker struct {
 func newWorker(t *testing.T, q driver.Backend, m *model, partition, size int) *worker {
 	t.Helper()
 	return &worker{
-		t: t, q: q, m: m, partition: partition, size: size, leases: make(map[string]uint64), begun: make(map[string]bool),
+		t: t, q: q, m: m, partition: partition, now: dueNow, size: size, leases: make(map[string]uint64), begun: make(map[string]bool),
 		failed: func(err error) { assert.NoError(t, err) },
 	}
 }
@@ -145,10 +146,10 @@ func (w *worker) put(life string) {
 	w.n++
 	w.ids = append(w.ids, id)
 	body := append([]byte(id), make([]byte, w.size)...)
-	w.change(id, view{driver.StateScheduled, dueNow, 0}, func() (driver.Status, error) {
+	w.change(id, view{driver.StateScheduled, w.now, 0}, func() (driver.Status, error) {
 		statuses, err := w.q.Put(w.t.Context(), driver.Put{
 			Partition: w.partition,
-			Items:     []driver.PutItem{{ID: id, Body: body, At: dueNow, MaxAttempts: 100}},
+			Items:     []driver.PutItem{{ID: id, Body: body, At: w.now, MaxAttempts: 100}},
 		})
 		return append(statuses, 0)[0], err
 	})
@@ -351,7 +352,7 @@ func (w *worker) script() {
 		w.end(id, op)
 	}
 	w.cancel(w.ids[4])
-	w.reschedule(w.ids[5], dueNow+1000)
+	w.reschedule(w.ids[5], w.now+1000)
 	for range 8 {
 		w.put("y")
 		w.claim(1, 1)
@@ -397,7 +398,8 @@ func TestStoreComesBackAfterFaultsOfReopening(t *testing.T) {
 	}
 }
 
-// A crash loses what was not synced, in whole or in part.
+// A crash loses what was not synced, in whole or in part. Between a crash and the next opening the
+// clock is set forward or back by hours.
 func TestCrashLosesNothingAnswered(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(3)
@@ -430,7 +432,9 @@ func crash(t *testing.T, random *rand.Rand, mem *vfs.MemFS, m *model, life strin
 		UnsyncedDataPercent: random.IntN(3) * 50,
 	}
 	at := int64(50 + random.IntN(2000))
-	s, err := Open("store", faultOptions(errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+	clock := newClock()
+	clock.Advance(time.Duration(random.IntN(11)-5) * time.Hour)
+	options := faultOptions(errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && n.Add(1) >= at {
 			once.Do(func() {
 				then = m.clone(func() { disk = mem.CrashClone(config) })
@@ -438,7 +442,9 @@ func crash(t *testing.T, random *rand.Rand, mem *vfs.MemFS, m *model, life strin
 			})
 		}
 		return nil
-	}))))
+	})))
+	options.now = clock.Now
+	s, err := Open("store", options)
 	require.NoError(t, err)
 	q, err := s.Open(t.Context(), faultConfig)
 	require.NoError(t, err)
@@ -446,6 +452,7 @@ func crash(t *testing.T, random *rand.Rand, mem *vfs.MemFS, m *model, life strin
 	var workers sync.WaitGroup
 	for p := range faultConfig.Partitions {
 		w := newWorker(t, q, m, p, random.IntN(3)*500)
+		w.now = local.Floor(clock.Now())
 		r := rand.New(rand.NewPCG(random.Uint64(), 0)) //nolint:gosec // repeatable
 		workers.Go(func() { w.random(r, life, crashed) })
 	}
@@ -472,7 +479,7 @@ func (w *worker) random(random *rand.Rand, life string, crashed <-chan struct{})
 		case n == 3:
 			w.cancel(id)
 		case n == 4:
-			w.reschedule(id, dueNow+driver.Instant(random.IntN(3)))
+			w.reschedule(id, w.now+driver.Instant(random.IntN(3)))
 		case n < 7:
 			w.claim(1+random.IntN(4), random.IntN(3))
 		case leased == "":
