@@ -37,7 +37,7 @@ func New(options Options) *Store {
 		options.Now = time.Now
 	}
 	s := &Store{shared: local.Shared{Name: "memstore", Now: options.Now}}
-	s.state, _ = local.Load(local.NewMap(), &s.shared) // an empty map has no errors
+	s.state, _ = local.Load(local.NewMap(), &s.shared, nil) // an empty map has no errors
 	return s
 }
 
@@ -53,17 +53,11 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state = nil
-	s.shared.Stop()
 	return nil
 }
 
 // runner runs the calls to a store one at a time, under its lock.
 type runner struct{ s *Store }
-
-// Check implements local.Runner.
-func (r runner) Check(ctx context.Context) error {
-	return r.Run(ctx, &local.Call{Do: func(*local.State) error { return nil }})
-}
 
 // Run implements local.Runner.
 func (r runner) Run(ctx context.Context, call *local.Call) error {

@@ -24,8 +24,6 @@ type batchDB struct {
 	err      error            // the last error of Get or Scan
 }
 
-var _ local.DB = (*batchDB)(nil)
-
 func newBatchDB(db *pebble.DB) *batchDB {
 	return &batchDB{pebble: db, changed: make(map[uint64]struct{}), seed: maphash.MakeSeed()}
 }

@@ -20,11 +20,11 @@
 // depend on them. Reads and claims do not wait: they may see a change that a power failure can
 // still undo.
 //
-// Extend writes nothing, and neither does a Claim that begins no message and finds no crash. A
-// claim waits for a sync about once an hour, when it reserves tokens. Begin does not wait for its
-// sync. When the queue is opened again after a crash or [Store.Close], each message that had begun
-// counts one more crash. The next claim makes a message with Claim.MaxCrashes crashes a dead
-// letter. A crash may go uncounted if the message began within the last sync, some milliseconds.
+// Extend writes nothing, and neither does a Claim that begins no message and finds no crash. The
+// first claim waits for a sync, which reserves tokens. Begin does not wait for its sync. When the
+// queue is opened again after a crash or [Store.Close], each message that had begun counts one more
+// crash. The next claim makes a message with Claim.MaxCrashes crashes a dead letter. A crash may go
+// uncounted if the message began within the last sync, some milliseconds.
 //
 // # The clock
 //
@@ -38,6 +38,7 @@
 //
 // If a write or a sync fails, the store closes the directory and opens it again in the background
 // until that succeeds. Meanwhile all calls return [driver.ErrUnavailable], and the calls that were
-// in progress may have taken effect. Enqueue returns [driver.ErrFull] while little space is free,
-// before the disk is full, so that queued messages can still be delivered and acknowledged.
+// in progress may have taken effect. The process keeps its leases. Enqueue returns
+// [driver.ErrFull] while little space is free, before the disk is full, so that queued messages can
+// still be delivered and acknowledged.
 package pebblestore

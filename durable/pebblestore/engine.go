@@ -75,7 +75,7 @@ func (e *engine) pebbleOptions(cache *pebble.Cache) *pebble.Options {
 		Logger: &logger{s.options.Logger, e.fail},
 		Merger: numbers,
 
-		MemTableSize:          uint64(s.options.Memory / 8), //nolint:gosec // positive
+		MemTableSize:          uint64(min(s.options.Memory/8, 1<<30)), //nolint:gosec // positive
 		L0CompactionThreshold: 8, L0StopWritesThreshold: 24, LBaseMaxBytes: 64 << 20,
 		CompactionConcurrencyRange: func() (int, int) { return 1, 2 }, // 2 if the first is behind
 		FormatMajorVersion:         pebble.FormatNewest,
@@ -95,8 +95,8 @@ func (e *engine) pebbleOptions(cache *pebble.Cache) *pebble.Options {
 	return o
 }
 
-// newEngine opens the directory of a store.
-func newEngine(s *Store) (*engine, error) {
+// newEngine opens the directory of a store. last is the State of the last engine, or nil.
+func newEngine(s *Store, last *local.State) (*engine, error) {
 	e := &engine{store: s, failed: make(chan struct{})}
 	cache := pebble.NewCache(s.options.Memory)
 	defer cache.Unref() // the DB has a reference
@@ -106,7 +106,7 @@ func newEngine(s *Store) (*engine, error) {
 	}
 	e.db, e.shared.db = newBatchDB(db), db
 	e.db.readOnly = s.lock == nil
-	if e.state, err = local.Load(e.db, &s.shared); err != nil {
+	if e.state, err = local.Load(e.db, &s.shared, last); err != nil {
 		if e.db.err != nil {
 			err = e.readError(err)
 		}
@@ -282,7 +282,7 @@ func (e *engine) commit(calls []*pending, room bool) (err error) {
 		}
 	}
 	if g.batch != nil || len(g.calls) > 0 {
-		e.syncing <- g // blocks without room: a claim has reserved tokens, about once an hour
+		e.syncing <- g // blocks without room: a claim waits for its tokens
 	}
 	return nil
 }
@@ -403,6 +403,7 @@ func (e *engine) close() error {
 		select {
 		case err = <-closed:
 		case <-time.After(closeTimeout):
+			err = errEnded
 		}
 	}
 	return errors.Join(e.failedWith(), err)
@@ -430,15 +431,21 @@ func (e *engine) lowOnSpace() bool {
 	if now.Before(e.roomUntil) {
 		return false
 	}
-	if e.store.replaced() {
-		e.fail(fmt.Errorf("%q was removed or replaced", e.store.dir))
-	}
+	e.checkPath()
 	usage, err := e.store.options.fs.GetDiskUsage(e.store.dir)
 	low := err == nil && usage.AvailBytes < e.store.reserve()
 	if !low {
 		e.roomUntil = now.Add(roomTime)
 	}
 	return low
+}
+
+// checkPath fails the engine if its directory is no longer at its path, where another process may
+// use another one.
+func (e *engine) checkPath() {
+	if e.store.replaced() {
+		e.fail(fmt.Errorf("%q was removed or replaced", e.store.dir))
+	}
 }
 
 // roomTime is too short for a disk to take as many bytes as the reserve has.

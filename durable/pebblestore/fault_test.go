@@ -135,7 +135,7 @@ func newWorker(t *testing.T, q driver.Backend, m *model, partition, size int) *w
 // partitionOf returns the partition of a message of a worker.
 func partitionOf(id string) int { return int(id[0] - 'a') }
 
-var faultConfig = driver.Config{Queue: "orders", Partitions: 3, DeadLimit: 1 << 20, DeadBytes: 1 << 40, DeadAge: time.Hour}
+var faultConfig = driver.Config{Queue: "orders", Partitions: 3, DeadLimit: 1 << 20, DeadBytes: 1 << 40, DeadAge: 1000 * time.Hour}
 
 // dueNow is the time on the clock of newClock.
 var dueNow = local.Floor(newClock().Now())

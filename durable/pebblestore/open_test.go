@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -219,12 +220,10 @@ func TestReplacedDirectoryIsLeftAlone(t *testing.T) {
 	putOne(t, q, "a")
 	require.NoError(t, os.Rename(dir, dir+".old"))
 	require.NoError(t, child(t.Context(), "open", dir, "").Run())
-	require.Eventually(t, func() bool {
-		_, err := q.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: fmt.Sprint(time.Now().UnixNano())}}})
+	require.Eventually(t, func() bool { // no message has to be stored
+		_, err := q.Get(t.Context(), 0, "a")
 		return errors.Is(err, driver.ErrUnavailable)
 	}, time.Minute, time.Millisecond)
-	_, err := q.Get(t.Context(), 0, "a")
-	require.ErrorIs(t, err, driver.ErrUnavailable)
 	_ = s.Close()
 	assert.FileExists(t, filepath.Join(dir, ownerName), "it is that of the other process")
 	requireIDs(t, dir)
@@ -520,11 +519,181 @@ func TestCallUnderWayIsOverWhenTheStoreFails(t *testing.T) {
 		require.ErrorAs(t, <-errs, &underWay)
 		close(release)
 		<-underWay.Done
-		require.Eventually(t, func() bool {
-			_, err := q.Count(t.Context(), 0)
-			return err == nil
-		}, time.Minute, time.Millisecond)
+		available(t, q)
 	}
+}
+
+// available waits until a failed store is open again.
+func available(t *testing.T, q driver.Backend) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		_, err := q.Count(t.Context(), 0)
+		return err == nil
+	}, time.Minute, time.Millisecond)
+}
+
+// The disk fails for a moment while messages are claimed and while one is being handled, and again
+// before the queue is used.
+func TestFailureOfTheDiskKeepsLeases(t *testing.T) {
+	t.Parallel()
+	s, q := openStore(t, t.TempDir(), faultOptions(nil))
+	for _, id := range []string{"a", "b", "c"} {
+		putOne(t, q, id)
+	}
+	claim := driver.Claim{Max: 3, MaxBytes: 1 << 20, Begin: 2, Visibility: time.Hour, MaxCrashes: 1}
+	claimed, err := q.Claim(t.Context(), claim)
+	require.NoError(t, err)
+	require.Len(t, claimed.Records, 3)
+	change := func(op driver.Op, i int) driver.Status {
+		r := claimed.Records[i]
+		outcomes, err := q.Apply(t.Context(), driver.Batch{Op: op, Visibility: time.Hour,
+			Changes: []driver.Change{{ID: r.ID, Token: r.Token}}})
+		require.NoError(t, err)
+		return outcomes[0].Status
+	}
+	require.Equal(t, driver.StatusDone, change(driver.OpRelease, 1))
+	for range 2 {
+		failOnce(t, s)
+	}
+	again, err := q.Claim(t.Context(), claim)
+	require.NoError(t, err)
+	require.Len(t, again.Records, 1, "the others are leased")
+	assert.Equal(t, claimed.Records[1].ID, again.Records[0].ID)
+	assert.Zero(t, again.Records[0].Crashes, "it was released")
+	assert.Greater(t, again.Records[0].Token, claimed.Records[2].Token)
+	r, err := q.Get(t.Context(), 0, claimed.Records[0].ID)
+	require.NoError(t, err)
+	assert.Equal(t, driver.StateFiring, r.State)
+	assert.Zero(t, r.Crashes)
+	assert.Equal(t, driver.StatusFiring, change(driver.OpCancel, 0))
+	assert.Equal(t, driver.StatusDone, change(driver.OpAck, 0))
+	assert.Equal(t, driver.StatusDone, change(driver.OpBegin, 2))
+	assert.Equal(t, driver.StatusDone, change(driver.OpAck, 2))
+	report, err := q.(driver.Auditor).Audit(t.Context(), 0, false)
+	require.NoError(t, err)
+	assert.Zero(t, report.Orphans+report.Strays+report.Unreadable+report.Wrong, "%+v", report)
+}
+
+// failOnce makes the disk fail once, and waits until the store is open again.
+func failOnce(t *testing.T, s *Store) {
+	t.Helper()
+	failed, err := runner{s}.engine(t.Context())
+	require.NoError(t, err)
+	failed.fail(syscall.EIO)
+	require.Eventually(t, func() bool {
+		e, err := runner{s}.engine(t.Context())
+		return err == nil && e != failed
+	}, time.Minute, time.Millisecond)
+}
+
+// Tokens were given out after a backup, also by the process that opened the directory next.
+func TestTokensRiseAfterABackupIsRestored(t *testing.T) {
+	t.Parallel()
+	clock, options := newClock(), faultOptions(nil)
+	options.now = clock.Now
+	dir, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
+	last := uint64(0)
+	claim := func(dir string, then func(*Store)) {
+		s, err := Open(dir, options)
+		require.NoError(t, err)
+		q, err := s.Open(t.Context(), faultConfig)
+		require.NoError(t, err)
+		claimed, err := q.Claim(t.Context(), driver.Claim{Max: 1, MaxBytes: 1, Visibility: time.Hour})
+		require.NoError(t, err)
+		require.Len(t, claimed.Records, 1)
+		assert.Greater(t, claimed.Records[0].Token, last)
+		last = claimed.Records[0].Token
+		then(s)
+		require.NoError(t, s.Close())
+	}
+	s, err := Open(dir, options)
+	require.NoError(t, err)
+	q, err := s.Open(t.Context(), faultConfig)
+	require.NoError(t, err)
+	putOne(t, q, "a")
+	require.NoError(t, s.Close())
+	claim(dir, func(s *Store) { require.NoError(t, s.Backup(t.Context(), backup)) })
+	for range 10 {
+		clock.Advance(2 * time.Second)
+		claim(dir, func(*Store) {})
+	}
+	clock.Advance(2 * time.Second)
+	claim(backup, func(*Store) {})
+}
+
+// ackAll claims and acknowledges messages of a partition, and returns the error that ends this.
+func ackAll(t *testing.T, q driver.Backend) error {
+	t.Helper()
+	for {
+		claimed, err := q.Claim(t.Context(), driver.Claim{Max: 1, MaxBytes: 1, Begin: 1, Visibility: time.Hour})
+		if err != nil {
+			return err
+		}
+		require.Len(t, claimed.Records, 1)
+		outcomes, err := q.Apply(t.Context(), driver.Batch{Op: driver.OpAck, Changes: []driver.Change{
+			{ID: claimed.Records[0].ID, Token: claimed.Records[0].Token},
+		}})
+		require.NoError(t, err)
+		require.Equal(t, driver.StatusDone, outcomes[0].Status)
+	}
+}
+
+// The next messages of a partition cannot be read. All else works, also when the directory is
+// opened again.
+func TestDamageOfAPartitionStopsNothingElse(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, err := Open(dir, faultOptions(nil))
+	require.NoError(t, err)
+	q, err := s.Open(t.Context(), faultConfig)
+	require.NoError(t, err)
+	for i := range 100 {
+		body := make([]byte, 1000)
+		_, _ = rand.NewChaCha8([32]byte{byte(i)}).Read(body)
+		_, err := q.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: fmt.Sprint("a", i), Body: body}}})
+		require.NoError(t, err)
+	}
+	require.NoError(t, s.current.db.pebble.Flush())
+	require.NoError(t, s.Close())
+	files, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	b, err := os.ReadFile(files[0])
+	require.NoError(t, err)
+	clear(b[len(b)*4/10 : len(b)*7/10])
+	require.NoError(t, os.WriteFile(files[0], b, 0o600))
+	for range 2 {
+		s, err := Open(dir, faultOptions(nil))
+		require.NoError(t, err)
+		engine := s.current
+		q, err := s.Open(t.Context(), faultConfig)
+		require.NoError(t, err)
+		require.ErrorIs(t, ackAll(t, q), ErrCorrupt)
+		putOne(t, q, "z")
+		r, err := q.Get(t.Context(), 0, "z")
+		require.NoError(t, err)
+		assert.Equal(t, "body of z", string(r.Body))
+		other, err := s.Open(t.Context(), driver.Config{Queue: "other", Partitions: 1, DeadLimit: 1, DeadBytes: 1, DeadAge: 1})
+		require.NoError(t, err)
+		putOne(t, other, "a")
+		claimed, err := other.Claim(t.Context(), driver.Claim{Max: 1, MaxBytes: 1, Visibility: time.Hour})
+		require.NoError(t, err)
+		require.Len(t, claimed.Records, 1)
+		assert.Same(t, engine, s.current, "the store has not failed")
+		require.NoError(t, s.Close())
+	}
+}
+
+// No other test of the package runs at the same time.
+func TestStoreOfARelativePathOutlivesAChangeOfTheWorkingDirectory(t *testing.T) { //nolint:paralleltest // see above
+	t.Chdir(t.TempDir())
+	s, q := openStore(t, "store", faultOptions(nil))
+	putOne(t, q, "a")
+	t.Chdir(t.TempDir())
+	failOnce(t, s)
+	_, err := q.Get(t.Context(), 0, "a")
+	require.NoError(t, err)
+	assert.NoDirExists(t, "store")
 }
 
 func TestReopenedStoreHasEverything(t *testing.T) {

@@ -34,12 +34,8 @@ const lockTimeout = 2 * time.Second
 
 // acquire locks the directory. The lock is not that of Pebble, which a failed engine may keep.
 func (s *Store) acquire() (io.Closer, error) {
-	path, err := lockPath(s.options.fs, s.dir)
-	if err != nil {
-		return nil, s.openError(err)
-	}
 	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		lock, err := s.options.fs.Lock(path)
+		lock, err := s.lockDir(s.dir)
 		locked := errors.Is(err, syscall.EAGAIN) || runtime.GOOS == "windows" ||
 			err != nil && strings.Contains(err.Error(), "held by current process")
 		switch {
@@ -62,17 +58,17 @@ func (s *Store) acquire() (io.Closer, error) {
 	}
 }
 
-// lockPath returns the only path of the lock, because vfs.Default finds the locks of this process
-// by path.
-func lockPath(disk vfs.FS, dir string) (string, error) {
-	if disk != vfs.Default {
-		return disk.PathJoin(dir, lockName), nil
+// lockDir locks a directory. Its lock has only one path, because vfs.Default finds the locks of
+// this process by path.
+func (s *Store) lockDir(dir string) (io.Closer, error) {
+	if s.options.fs != vfs.Default {
+		return s.options.fs.Lock(s.options.fs.PathJoin(dir, lockName))
 	}
-	dir, err := filepath.Abs(dir)
-	if err == nil {
-		dir, err = filepath.EvalSymlinks(dir)
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return nil, err
 	}
-	return filepath.Join(dir, lockName), err
+	return vfs.Default.Lock(filepath.Join(dir, lockName))
 }
 
 // writeOwner writes which process has locked the directory. Only the text of an error depends on
@@ -133,7 +129,7 @@ func OpenSnapshot(ctx context.Context, dir string, options Options) (*Store, err
 	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(dir); err != nil {
+	if _, err := os.ReadDir(dir); err != nil {
 		return nil, fmt.Errorf("pebblestore: %w path: %w; it must be the directory of a store", driver.ErrInvalid, err)
 	}
 	if err := s.inspect(); err != nil {
@@ -171,7 +167,7 @@ func (s *Store) copyTo(to string) error {
 		return err
 	}
 	defer func() { _, s.lock = s.unlock(), nil }() // nothing of the store was written under it
-	s.removeCopies()
+	remote.RemoveCopies(s.dir, s.lockDir)
 	names, err := s.options.fs.List(s.dir)
 	if err == nil {
 		err = os.Mkdir(to, 0o700)
@@ -194,34 +190,21 @@ func (s *Store) copyTo(to string) error {
 	return nil
 }
 
-// removeCopies removes the copies of processes that were killed.
-func (s *Store) removeCopies() {
-	remote.RemoveCopies(s.dir, func(dir string) (io.Closer, error) {
-		path, err := lockPath(s.options.fs, dir)
-		if err != nil {
-			return nil, err
-		}
-		return s.options.fs.Lock(path)
-	})
-}
-
 // snapshotQueue is a queue of a snapshot.
 type snapshotQueue struct{ local.Backend }
 
-func (snapshotQueue) errReading() error {
-	return fmt.Errorf("pebblestore: %w call: the store is a snapshot, which cannot be changed", driver.ErrInvalid)
+var errReading = fmt.Errorf("pebblestore: %w call: the store is a snapshot, which cannot be changed", driver.ErrInvalid)
+
+func (snapshotQueue) Put(context.Context, driver.Put) ([]driver.Status, error) {
+	return nil, errReading
 }
 
-func (q snapshotQueue) Put(context.Context, driver.Put) ([]driver.Status, error) {
-	return nil, q.errReading()
+func (snapshotQueue) Apply(context.Context, driver.Batch) ([]driver.Outcome, error) {
+	return nil, errReading
 }
 
-func (q snapshotQueue) Apply(context.Context, driver.Batch) ([]driver.Outcome, error) {
-	return nil, q.errReading()
-}
-
-func (q snapshotQueue) Claim(context.Context, driver.Claim) (driver.Claimed, error) {
+func (snapshotQueue) Claim(context.Context, driver.Claim) (driver.Claimed, error) {
 	return driver.Claimed{}, fmt.Errorf("pebblestore: %w: the store is a snapshot, which has no consumers", driver.ErrLocked)
 }
 
-func (q snapshotQueue) Pause(context.Context, driver.Pause) error { return q.errReading() }
+func (snapshotQueue) Pause(context.Context, driver.Pause) error { return errReading }

@@ -76,8 +76,6 @@ type Store struct {
 	closeErr error         // of the last engine; set before ended is closed
 }
 
-var _ driver.Store = (*Store)(nil)
-
 // Open opens the directory dir, and creates it if it does not exist. The errors are
 // [driver.ErrInvalid] for options out of range and for a path that cannot be such a directory,
 // [driver.ErrLocked] if another process has it open, [driver.ErrVersion] if it has another format,
@@ -89,7 +87,7 @@ func Open(dir string, options Options) (*Store, error) {
 		return nil, err
 	}
 	if err := s.options.fs.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("pebblestore: %w path %q: %w; it must be a directory that this user may read and write",
+		return nil, fmt.Errorf("pebblestore: %w path %q: %w; it must be a directory that this user may read and write, and not a file, as in earlier versions",
 			driver.ErrInvalid, dir, err)
 	}
 	if err := s.inspect(); err != nil {
@@ -98,7 +96,7 @@ func Open(dir string, options Options) (*Store, error) {
 	if s.lock, err = s.acquire(); err != nil {
 		return nil, err
 	}
-	s.removeCopies()
+	remote.RemoveCopies(s.dir, s.lockDir)
 	return s.start()
 }
 
@@ -119,6 +117,9 @@ func newStore(dir string, options Options) (*Store, error) {
 	}
 	if options.fs == nil {
 		options.fs = vfs.Default
+		if absolute, err := filepath.Abs(dir); err == nil { // the working directory may change
+			dir = absolute
+		}
 	}
 	return &Store{
 		dir: dir, options: options, shared: local.Shared{Name: "pebblestore", Now: options.now},
@@ -128,7 +129,7 @@ func newStore(dir string, options Options) (*Store, error) {
 
 // start opens the locked directory, and the socket.
 func (s *Store) start() (*Store, error) {
-	e, err := s.open()
+	e, err := s.open(nil)
 	if err != nil {
 		return nil, errors.Join(err, s.unlock())
 	}
@@ -209,17 +210,17 @@ func readFile(disk vfs.FS, name string) ([]byte, error) {
 	return b, errors.Join(err, f.Close())
 }
 
-// open opens the directory with Pebble.
-func (s *Store) open() (e *engine, err error) {
+// open opens the directory with Pebble. last is the State of the last engine, or nil.
+func (s *Store) open(last *local.State) (e *engine, err error) {
 	failed := guard(func() error {
-		e, err = newEngine(s)
+		e, err = newEngine(s, last)
 		return err
 	})
 	return e, failed
 }
 
 // openAgain opens the directory, and does not create it if the disk is no longer mounted.
-func (s *Store) openAgain() (*engine, error) {
+func (s *Store) openAgain(last *local.State) (*engine, error) {
 	found, err := pebble.Peek(s.dir, s.options.fs)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || err == nil && (!found.Exists || s.replaced()):
@@ -227,7 +228,7 @@ func (s *Store) openAgain() (*engine, error) {
 	case err != nil:
 		return nil, s.openError(err)
 	}
-	return s.open()
+	return s.open(last)
 }
 
 // openError gives an error of Pebble its kind.
@@ -250,8 +251,12 @@ func (s *Store) openError(err error) error {
 // supervise closes each engine that fails and opens the next one, until the store is closed.
 func (s *Store) supervise(e *engine) {
 	defer close(s.ended)
+	check := time.NewTicker(time.Second)
+	defer check.Stop()
 	for e != nil {
 		select {
+		case <-check.C:
+			e.checkPath()
 		case <-s.closed:
 			s.closeErr = e.close()
 			return
@@ -268,9 +273,12 @@ func (s *Store) reopen(e *engine) *engine {
 	s.current, s.failure = nil, e.failure
 	s.mu.Unlock()
 	s.options.Logger.Error("the store has failed and is being opened again", "directory", s.dir, "error", e.failure)
-	_ = e.close()
+	last := e.state
+	if errors.Is(e.close(), errEnded) { // its goroutines may still use the State
+		last = nil
+	}
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
-		next, err := s.openAgain()
+		next, err := s.openAgain(last)
 		s.mu.Lock()
 		if err == nil {
 			s.current, s.failure = next, nil
@@ -331,6 +339,7 @@ func (s *Store) Backup(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
+	remote.RemoveCopies(s.dir, s.lockDir)
 	if _, err := s.options.fs.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("pebblestore: backup: %w path %q; it must not exist", driver.ErrInvalid, dir)
 	}
@@ -344,16 +353,17 @@ func (s *Store) Backup(ctx context.Context, dir string) error {
 		return fmt.Errorf("pebblestore: backup: %w: the store was closed meanwhile", driver.ErrUnavailable)
 	}
 	err = guard(func() error { return e.shared.db.Checkpoint(dir, pebble.WithFlushedWAL()) })
-	if errors.Is(err, fs.ErrExist) { // since the check
+	switch failure := e.failedWith(); {
+	case errors.Is(err, fs.ErrExist): // since the check
 		return fmt.Errorf("pebblestore: backup: %w path: %w; it must not exist", driver.ErrInvalid, err)
+	case err != nil:
+		err = fmt.Errorf("pebblestore: backup of %q to %q: %w", s.dir, dir, err)
+	case failure != nil: // some files may lack changes
+		err = unavailable(failure)
+	default:
+		return nil
 	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("pebblestore: backup of %q to %q: %w", s.dir, dir, err), s.options.fs.RemoveAll(dir))
-	}
-	if err := e.failedWith(); err != nil { // some files may lack changes
-		return errors.Join(unavailable(err), s.options.fs.RemoveAll(dir))
-	}
-	return nil
+	return errors.Join(err, s.options.fs.RemoveAll(dir))
 }
 
 // Close closes the directory. Calls in progress are completed. Later calls to the store and its
@@ -378,7 +388,6 @@ func (s *Store) Close() error {
 			_ = os.Remove(filepath.Join(s.dir, socketName))
 		}
 	}
-	s.shared.Stop()
 	<-s.ended
 	err := errors.Join(s.closeErr, s.unlock())
 	if s.source != "" {
@@ -394,12 +403,6 @@ func errClosed() error { return fmt.Errorf("pebblestore: the store is %w", drive
 
 // runner runs the calls to a store on its current engine.
 type runner struct{ s *Store }
-
-// Check implements local.Runner.
-func (r runner) Check(ctx context.Context) error {
-	_, err := r.engine(ctx)
-	return err
-}
 
 func (r runner) engine(ctx context.Context) (*engine, error) {
 	r.s.mu.Lock()

@@ -23,7 +23,8 @@ func (t *tx) put(put *driver.Put) ([]driver.Status, error) {
 			return nil, err
 		}
 	}
-	return statuses, t.p.hint(head)
+	t.p.hint(head)
+	return statuses, nil
 }
 
 func (t *tx) putOne(item *driver.PutItem, replace bool) (driver.Status, error) {
@@ -92,7 +93,8 @@ func (t *tx) apply(b *driver.Batch) ([]driver.Outcome, error) {
 			return nil, err
 		}
 	}
-	return outcomes, t.p.hint(head)
+	t.p.hint(head)
+	return outcomes, nil
 }
 
 func (t *tx) begin(b *driver.Batch, c *driver.Change, o *driver.Outcome) {

@@ -45,6 +45,11 @@ func run[T any](ctx context.Context, b *backend, index int, call *Call, do func(
 	return result, nil
 }
 
+// check returns an error if the store is closed or fails, or ctx has ended.
+func (b *backend) check(ctx context.Context) error {
+	return b.runner.Run(ctx, &Call{Do: func(*State) error { return nil }})
+}
+
 // Put is O(log n) per message.
 func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, error) {
 	call := Call{Waits: true}
@@ -70,9 +75,11 @@ func (b *backend) Claim(ctx context.Context, request driver.Claim) (driver.Claim
 		return claimed, err
 	})
 	var underWay *driver.UnderWayError
-	if errors.As(err, &underWay) { // the caller is gone; if Apply fails, the leases expire
+	if errors.As(err, &underWay) || err != nil && len(release) > 0 { // if Apply fails, the leases expire
 		go func() {
-			<-underWay.Done
+			if underWay != nil { // the caller is gone
+				<-underWay.Done
+			}
 			_, _ = b.Apply(context.WithoutCancel(ctx), driver.Batch{Partition: request.Partition, Op: driver.OpRelease, Changes: release})
 		}()
 	}
@@ -191,18 +198,18 @@ func (b *backend) List(ctx context.Context, index int, state driver.State, curso
 	return g.records, g.next, err
 }
 
-// Audit finds faults, and repairs none: only damage or a bug can cause one. It is O(n log n), and
-// other calls wait for it.
+// Audit finds faults, and repairs none: only damage or a bug can cause one. It is O(n log n) for
+// the n messages of the queue, and other calls wait for it.
 func (b *backend) Audit(ctx context.Context, index int, _ bool) (driver.AuditReport, error) {
 	return run(ctx, b, index, new(Call), func(t tx) (driver.AuditReport, error) { return t.p.verify() })
 }
 
 // Lost returns 0: only this package removes records.
-func (b *backend) Lost(ctx context.Context, _ int) (uint64, error) { return 0, b.runner.Check(ctx) }
+func (b *backend) Lost(ctx context.Context, _ int) (uint64, error) { return 0, b.check(ctx) }
 
 // Heartbeat is O(m log m) for m members.
 func (b *backend) Heartbeat(ctx context.Context, member driver.Member, ttl time.Duration) ([]string, error) {
-	if err := b.runner.Check(ctx); err != nil {
+	if err := b.check(ctx); err != nil {
 		return nil, err
 	}
 	members := b.presence.beat(b.shared.Now(), member, ttl)
@@ -215,7 +222,7 @@ func (b *backend) Heartbeat(ctx context.Context, member driver.Member, ttl time.
 
 // Members is O(m log m) for m members.
 func (b *backend) Members(ctx context.Context) ([]driver.Member, error) {
-	if err := b.runner.Check(ctx); err != nil {
+	if err := b.check(ctx); err != nil {
 		return nil, err
 	}
 	return b.presence.list(b.shared.Now()), nil
@@ -223,7 +230,7 @@ func (b *backend) Members(ctx context.Context) ([]driver.Member, error) {
 
 // Watch buffers [hintBuffer] hints. Further hints are lost.
 func (b *backend) Watch(ctx context.Context) (<-chan driver.Hint, error) {
-	if err := b.runner.Check(ctx); err != nil {
+	if err := b.check(ctx); err != nil {
 		return nil, err
 	}
 	return b.presence.watch(ctx), nil

@@ -27,7 +27,7 @@ func (c *claim) run() (driver.Claimed, error) {
 		err = c.takeNew()
 	}
 	if err == nil {
-		err = p.hint(head)
+		p.hint(head)
 	}
 	if err != nil && len(c.records) == 0 {
 		return claimed, err

@@ -44,8 +44,6 @@ type Map struct {
 	head node
 }
 
-var _ DB = (*Map)(nil)
-
 const maxLinks = 24
 
 type node struct {

@@ -24,7 +24,7 @@ var ErrCorrupt = errors.New("the data is damaged")
 //	1 ‖ queue ‖ 'd' ‖ partition ‖ died ‖ id      → a dead letter: see record
 //	1 ‖ queue ‖ 'i' ‖ id ‖ partition             → 's' or 'd' ‖ time. Where the message is
 //	1 ‖ queue ‖ 's' ‖ partition ‖ due ‖ id       → a scheduled message, leased ones included
-//	1 ‖ queue ‖ 't' ‖ partition ‖ span           → number of scheduled messages of a span
+//	1 ‖ queue ‖ 't' ‖ partition ‖ span           → number of scheduled messages of a span, see [DB].Add
 //
 // Ids that rise, such as those that a queue generates, are added at the end of 'i', which makes
 // the search for a duplicate and the compaction of the index cheap.

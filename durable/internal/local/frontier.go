@@ -84,9 +84,6 @@ func (f *frontier) dropFree(id string) {
 	}
 }
 
-// found notes the earliest due time of a scheduled message, or 0.
-func (f *frontier) found(head driver.Instant) { f.head, f.known = head, true }
-
 // read decodes a scheduled message, and notes one that cannot be read.
 func (f *frontier) read(k key, value []byte) (r record, ok bool) {
 	if r = decode(place{kindScheduled, k}, value); r.msg.State == 0 {

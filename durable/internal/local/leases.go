@@ -66,6 +66,16 @@ func (s *leases) add(l *lease) {
 	heap.Push(&s.ends, l)
 }
 
+// keepFrom adds the leases of the last State whose messages are still at their places.
+func (s *leases) keepFrom(last *leases, p *partition) {
+	s.token, s.ended = max(s.token, last.token), last.ended
+	for id, l := range last.byID {
+		if at, err := p.table.find(id); err == nil && at == l.place() {
+			p.lease(l)
+		}
+	}
+}
+
 func (s *leases) drop(l *lease) {
 	heap.Remove(&s.ends, l.index)
 	delete(s.byID, l.id)

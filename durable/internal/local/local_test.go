@@ -86,9 +86,6 @@ func TestHintsNeverBlockAndEndWithContext(t *testing.T) {
 			h.send(driver.Hint{Partition: i})
 		}
 		require.Len(t, b, hintBuffer)
-		h.stop()
-		h.send(driver.Hint{Partition: 3})
-		assert.Len(t, b, hintBuffer, "stop has removed the watchers")
 		c := h.watch(first)
 		_, open = <-c
 		assert.False(t, open, "the context of the watcher has ended already")
@@ -160,7 +157,7 @@ func TestClaimWithoutACallerIsReleased(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		shared := Shared{Name: "local", Now: time.Now}
-		state, err := Load(NewMap(), &shared)
+		state, err := Load(NewMap(), &shared, nil)
 		require.NoError(t, err)
 		r := &lateRunner{state: state}
 		b, err := Open(t.Context(), r, &shared, driver.Config{

@@ -2,7 +2,6 @@ package local
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"time"
 
@@ -20,14 +19,16 @@ type partition struct {
 	frontier   frontier
 	hints      *hints
 	reservedIn uint64         // State.group of the last reservation of tokens
+	reserved   uint64         // the reservation of tokens below this one is durable
 	oldestDead driver.Instant // no dead letter died before it; 0: there is none
 }
 
 // tokenBlock is the number of tokens that are reserved at a time. Tokens are microseconds of the
-// clock or above, so a block lasts an hour.
-const tokenBlock = uint64(time.Hour / time.Microsecond)
+// clock, and each opening raises them above the last reservation. A small block keeps them near the
+// clock, so that they also rise after a backup is restored.
+const tokenBlock = uint64(time.Second / time.Microsecond)
 
-// loadPartition loads a partition, and counts a crash of each message that had begun.
+// loadPartition loads a partition without its leases.
 func (s *State) loadPartition(hints *hints, number uint32, index int) (*partition, error) {
 	p := &partition{
 		s: s, table: table{db: s.db, queue: number, partition: uint16(index)}, frontier: newFrontier(), hints: hints,
@@ -44,27 +45,23 @@ func (s *State) loadPartition(hints *hints, number uint32, index int) (*partitio
 	if p.counters.Dead > 0 {
 		p.oldestDead = 1
 	}
-	if err := p.countCrashes(); err != nil {
-		return nil, err
-	}
-	return p, p.findHead(nil)
+	return p, nil
 }
 
-// countCrashes counts a crash of each message that had begun when the last State ended.
-func (p *partition) countCrashes() error {
+// countCrashes counts a crash of each message that had begun when the last State ended, and whose
+// lease has neither ended then nor been kept.
+func (p *partition) countCrashes() {
 	var ids []string
-	err := p.table.scan(kindBegun, p.table.kindKey(kindBegun), func(k, _ []byte) bool {
+	_ = p.table.scan(kindBegun, p.table.kindKey(kindBegun), func(k, _ []byte) bool { // what is damaged counts no crash
 		ids = append(ids, string(k[prefixSize:]))
 		return true
 	})
 	for _, id := range ids {
-		if err != nil {
-			return err
+		if l := p.leases.byID[id]; l != nil && l.firing {
+			continue
 		}
-		var r *record
-		if r, err = p.table.load(id); errors.Is(err, ErrCorrupt) {
-			err = nil // only this message is damaged
-		} else if r != nil && r.msg.State == driver.StateScheduled {
+		_, ended := p.leases.ended[id]
+		if r, err := p.table.load(id); err == nil && r != nil && !ended && r.msg.State == driver.StateScheduled {
 			r.msg.Crashes, r.msg.Postponed, r.last, r.suspect = increment(r.msg.Crashes), 0, 0, true
 			p.counters.Crashed++
 			p.table.set(r)
@@ -72,7 +69,6 @@ func (p *partition) countCrashes() error {
 		p.table.deleteBegun(id)
 		p.change()
 	}
-	return err
 }
 
 // change notes that the counters are to be written.
@@ -173,7 +169,7 @@ func (p *partition) scan(visit func(k key, value []byte) (passed bool)) error {
 // the scan passes the messages that take has taken, if it is not nil.
 func (p *partition) findHead(take func(k key, r *record) (taken bool)) error {
 	if k, ok := p.frontier.firstFree(); ok {
-		p.frontier.found(k.at)
+		p.frontier.head, p.frontier.known = k.at, true
 		return nil
 	}
 	p.frontier.known = false
@@ -185,22 +181,20 @@ func (p *partition) findHead(take func(k key, r *record) (taken bool)) error {
 		return head == 0
 	})
 	if err == nil {
-		p.frontier.found(head)
+		p.frontier.head, p.frontier.known = head, true
 	}
 	return err
 }
 
-// hint sends a hint if the head is earlier than before, and finds the head if it is not known.
-func (p *partition) hint(before driver.Instant) error {
-	if !p.frontier.known {
-		if err := p.findHead(nil); err != nil {
-			return err
-		}
+// hint sends a hint if the head is earlier than before, and finds the head if it is not known. The
+// call has made its changes, so if the head cannot be read, the next claim fails instead.
+func (p *partition) hint(before driver.Instant) {
+	if !p.frontier.known && p.findHead(nil) != nil {
+		return
 	}
 	if head := p.frontier.head; head != 0 && (before == 0 || head < before) {
 		p.hints.send(driver.Hint{Partition: int(p.table.partition), Due: head})
 	}
-	return nil
 }
 
 // trimDead drops dead letters while they exceed a limit, the oldest first and at most two batches.
@@ -217,7 +211,7 @@ func (p *partition) trimDead(now time.Time, limits *driver.Config) error {
 	}
 	n, before := 0, p.oldestDead
 	p.oldestDead = 0
-	err := p.table.walk(kindDead, key{}, func(k key, value []byte) bool {
+	err := p.table.walk(kindDead, key{at: before}, func(k key, value []byte) bool {
 		p.oldestDead = k.at
 		if n == 2*driver.MaxBatch || !exceeded() {
 			return false
@@ -235,15 +229,19 @@ func (p *partition) trimDead(now time.Time, limits *driver.Config) error {
 	return err
 }
 
-// nextToken returns the next token, and whether its reservation is durable.
+// nextToken returns the next token, and whether its reservation is durable. It makes the next
+// reservation when half of the last one is used, so that claims rarely wait for it.
 func (p *partition) nextToken(now time.Time) (token uint64, reserved bool) {
 	token = p.leases.next(now)
-	if token >= p.counters.Tokens {
+	if p.s.synced.Load() >= p.reservedIn {
+		p.reserved = p.counters.Tokens
+	}
+	if token+tokenBlock/2 >= p.counters.Tokens {
 		p.counters.Tokens = token + tokenBlock
 		p.reservedIn = p.s.group
 		p.change()
 	}
-	return token, p.s.synced.Load() >= p.reservedIn
+	return token, token < p.reserved
 }
 
 // export returns a record with the state of the memory, and with a body of its own.

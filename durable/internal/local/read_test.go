@@ -15,7 +15,7 @@ import (
 func openTest(t *testing.T, db DB, now func() time.Time) (*State, driver.Backend) {
 	t.Helper()
 	shared := Shared{Name: "local", Now: now}
-	s, err := Load(db, &shared)
+	s, err := Load(db, &shared, nil)
 	require.NoError(t, err)
 	b, err := Open(t.Context(), direct{s}, &shared, driver.Config{
 		Queue: "q", Partitions: 1, DeadLimit: 10, DeadBytes: 1 << 20, DeadAge: time.Hour,

@@ -30,13 +30,6 @@ func (s *Shared) of(name string) *presence {
 	return p.(*presence)
 }
 
-// Stop ends all hints when the store is closed.
-func (s *Shared) Stop() {
-	for _, p := range s.queues.Range {
-		p.(*presence).stop()
-	}
-}
-
 // members are the consumers of a queue with their last heartbeats. The zero value is ready to use.
 type members struct {
 	mu   sync.Mutex
@@ -126,12 +119,4 @@ func (h *hints) send(hint driver.Hint) {
 		default:
 		}
 	}
-}
-
-// stop removes all watchers when the store is closed. Their channels are closed when their contexts
-// end.
-func (h *hints) stop() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.watchers = nil
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"sync/atomic"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -14,16 +15,17 @@ import (
 
 // State is the queues of a store: their messages in a [DB], and in memory what matters only while
 // the store is open, which is leases, tokens in use and the position of claims. Its memory grows
-// with the messages in flight, not with the messages stored. No lease outlives a State: a message
-// that was claimed is scheduled at its original due time in the next one, and a message that had
-// begun counts one more crash.
+// with the messages in flight, not with the messages stored. If the next State does not keep the
+// leases, a message that was claimed is scheduled there at its original due time, and a message
+// that had begun counts one more crash.
 //
 // A State is used by one goroutine at a time, except for Synced.
 type State struct {
 	db     DB
 	shared *Shared
 	queues map[string]*queue
-	dirty  []*partition // their counters are to be written
+	dirty  []*partition      // their counters are to be written
+	last   map[string]*queue // of earlier States, for their leases
 
 	group  uint64        // identifies the changes since the last Flush
 	synced atomic.Uint64 // the changes up to this number are durable
@@ -34,9 +36,14 @@ type queue struct {
 	partitions []*partition
 }
 
-// Load returns the queues that a DB holds, and [driver.ErrVersion] for a DB of another format.
-func Load(db DB, shared *Shared) (*State, error) {
-	s := &State{db: db, shared: shared, queues: make(map[string]*queue), group: 1}
+// Load returns the queues that a DB holds, and [driver.ErrVersion] for a DB of another format. It
+// keeps the leases of the process's last State, which is no longer used, if that is not nil.
+func Load(db DB, shared *Shared, last *State) (*State, error) {
+	s := &State{db: db, shared: shared, queues: make(map[string]*queue), last: make(map[string]*queue), group: 1}
+	if last != nil {
+		maps.Copy(s.last, last.last)
+		maps.Copy(s.last, last.queues)
+	}
 	b, err := db.Get(keyVersion)
 	if err != nil {
 		return nil, err
@@ -132,17 +139,21 @@ func (s *State) load(name string, number uint32, partitions int) (*queue, error)
 		}
 		q.partitions[i] = p
 	}
+	for i, p := range q.partitions { // now that nothing can fail
+		if last := s.last[name]; last != nil {
+			p.leases.keepFrom(&last.partitions[i].leases, p)
+		}
+		p.countCrashes()
+		_ = p.findHead(nil) // if it fails, claims do
+	}
+	delete(s.last, name)
 	s.queues[name] = q
 	return q, nil
 }
 
-// Runner runs the calls to a store.
+// Runner runs the calls to a store. Run calls call.Do once and commits its changes together. If Do
+// returns an error after a change, the State must not be used again.
 type Runner interface {
-	// Check returns an error if the store is closed or ctx has ended.
-	Check(ctx context.Context) error
-
-	// Run calls call.Do once and commits its changes together. If Do returns an error after a
-	// change, the State must not be used again.
 	Run(ctx context.Context, call *Call) error
 }
 

@@ -2,7 +2,9 @@ package local
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
+	"errors"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
@@ -64,7 +66,8 @@ func (v *verifier) wrong(is bool) {
 // walkIndex checks that each message of the index is at its place.
 func (v *verifier) walkIndex() error {
 	t := &v.p.table
-	return t.db.Scan(bytes.Clone(t.begin(kindIndex)), bytes.Clone(t.begin(kindIndex+1)),
+	var failed error
+	err := t.db.Scan(bytes.Clone(t.begin(kindIndex)), bytes.Clone(t.begin(kindIndex+1)),
 		func(k, _ []byte) bool {
 			end := len(k) - 2
 			if binary.BigEndian.Uint16(k[end:]) != t.partition {
@@ -74,13 +77,16 @@ func (v *verifier) walkIndex() error {
 			v.report.Records++
 			v.wrong(id > v.p.counters.maxID)
 			switch r, err := t.load(id); {
-			case err != nil:
+			case errors.Is(err, ErrCorrupt):
 				v.report.Orphans++
+			case err != nil:
+				failed = err
 			case r.msg.State == 0:
 				v.report.Unreadable++
 			}
-			return true
+			return failed == nil
 		})
+	return cmp.Or(failed, err)
 }
 
 // message checks that the index has the place of a message.

@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -13,8 +14,6 @@ import (
 
 // direct runs calls without a lock.
 type direct struct{ s *State }
-
-func (d direct) Check(ctx context.Context) error { return context.Cause(ctx) }
 
 func (d direct) Run(_ context.Context, call *Call) error { return call.Do(d.s) }
 
@@ -73,4 +72,28 @@ func (p *partition) mustFind(id string) place {
 		panic(err)
 	}
 	return at
+}
+
+// unreadableIndex is a map whose index cannot be read for a moment.
+type unreadableIndex struct{ *Map }
+
+var errRead = errors.New("too many open files")
+
+func (u unreadableIndex) Get(key []byte) ([]byte, error) {
+	if len(key) > 5 && key[0] == 1 && key[5] == kindIndex {
+		return nil, errRead
+	}
+	return u.Map.Get(key)
+}
+
+// An error of a read is no fault of the data.
+func TestAuditReturnsErrorsOfReads(t *testing.T) {
+	t.Parallel()
+	db := NewMap()
+	_, b := openTest(t, db, time.Now)
+	_, err := b.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: "a"}}})
+	require.NoError(t, err)
+	_, b = openTest(t, unreadableIndex{db}, time.Now)
+	_, err = b.(driver.Auditor).Audit(t.Context(), 0, false)
+	require.ErrorIs(t, err, errRead)
 }

@@ -110,21 +110,17 @@ func do[R any](ctx context.Context, c *Client, config driver.Config, args any) (
 	if err != nil {
 		return result, err
 	}
-	timeout := c.timeout
-	if _, ok := args.(backup); ok {
-		timeout = backupTimeout
-	}
-	deadline := time.Now().Add(timeout)
+	deadline := time.Now().Add(c.timeout)
 	if end, ok := ctx.Deadline(); ok && end.Before(deadline) {
 		deadline = end
 	}
 	reply, failed, done := new(Reply), error(nil), make(chan struct{})
 	go func() { // a frozen process may not even read the call
 		defer close(done)
-		frozen := time.AfterFunc(timeout, func() { c.disconnect(conn) })
+		frozen := time.AfterFunc(c.timeout, func() { c.disconnect(conn) })
 		failed = conn.Call(method, &Request{deadline, config, args}, reply)
 		if !frozen.Stop() && failed != nil {
-			failed = fmt.Errorf("it was silent for %v", timeout)
+			failed = fmt.Errorf("it was silent for %v", c.timeout)
 		}
 	}()
 	select {
@@ -136,6 +132,7 @@ func do[R any](ctx context.Context, c *Client, config driver.Config, args any) (
 	var broken *net.OpError
 	switch {
 	case errors.Is(failed, rpc.ErrShutdown) || errors.As(failed, &broken) && broken.Op != "read" && !broken.Timeout():
+		c.disconnect(conn)
 		return do[R](ctx, c, config, args) // the call was not sent as a whole
 	case errors.As(failed, &refused):
 		return result, fmt.Errorf("%s: %w: the process that serves %q does not know %s: %w",

@@ -72,8 +72,9 @@ func (c *Client) Backup(ctx context.Context, dir string) error {
 		return err
 	}
 	copied := filepath.Join(filepath.Dir(c.path), name)
-	if os.Rename(copied, dir) == nil {
-		return nil
+	if err := os.Rename(copied, dir); err != nil {
+		return errors.Join(fmt.Errorf("%s: backup: %w path: %w; it must be on the file system of the store",
+			c.name, driver.ErrInvalid, err), os.RemoveAll(copied))
 	}
-	return errors.Join(os.CopyFS(dir, os.DirFS(copied)), os.RemoveAll(copied)) // to another file system
+	return nil
 }

@@ -31,12 +31,8 @@ const (
 	method  = service + ".Do"
 )
 
-// timeout limits each call but a backup, which copies the files if it cannot link them. A process
-// that needs longer is frozen.
-const (
-	timeout       = 30 * time.Second
-	backupTimeout = time.Hour
-)
+// timeout limits each call. A process that needs longer is frozen. A copy consists of links.
+const timeout = 30 * time.Second
 
 // Request is a call. Request and Reply are exported for net/rpc.
 type Request struct {
