@@ -23,11 +23,7 @@ func TestNewRejectsInvalidOptions(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // New does no I/O
 	defer func() { _ = client.Close() }()
-	_, err := redisstore.New(nil, redisstore.Options{})
-	require.ErrorIs(t, err, driver.ErrInvalid)
-	_, err = redisstore.New((*redis.Client)(nil), redisstore.Options{})
-	require.ErrorIs(t, err, driver.ErrInvalid)
-	_, err = new(redisstore.Store).Open(t.Context(), config())
+	_, err := new(redisstore.Store).Open(t.Context(), config())
 	require.ErrorIs(t, err, driver.ErrInvalid, "a zero store")
 	for name, o := range map[string]redisstore.Options{
 		`"a{b"`:  {Prefix: "a{b"},
@@ -49,6 +45,49 @@ func TestNewRejectsInvalidOptions(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
 	require.NoError(t, s.Close(), "twice")
+}
+
+// The clients lose or hide messages: a Ring moves keys to other shards while one does not answer,
+// replicas have old data, and the store does not find the servers behind a client of another type.
+func TestNewRejectsUnknownClientsAndReplicas(t *testing.T) {
+	t.Parallel()
+	cluster := func(o redis.ClusterOptions) *redis.ClusterClient {
+		o.Addrs = []string{"127.0.0.1:1"}
+		return redis.NewClusterClient(&o)
+	}
+	type embedding struct{ *redis.Client }
+	single := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	sentinel := &redis.FailoverOptions{SentinelAddrs: []string{"127.0.0.1:1"}, MasterName: "m"}
+	byLatency := *sentinel
+	byLatency.RouteByLatency = true
+	for name, c := range map[string]struct {
+		client redis.UniversalClient
+		found  string // part of the error; empty: the client is accepted
+	}{
+		"single":                        {client: single},
+		"sentinel":                      {client: redis.NewFailoverClient(sentinel)},
+		"sentinel, cluster client":      {client: redis.NewFailoverClusterClient(sentinel)},
+		"cluster":                       {client: cluster(redis.ClusterOptions{})},
+		"nil":                           {nil, "client of type <nil>"},
+		"nil client":                    {(*redis.Client)(nil), "client nil"},
+		"nil cluster":                   {(*redis.ClusterClient)(nil), "client nil"},
+		"ring":                          {redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}}), "*redis.Ring"},
+		"embedded":                      {embedding{single}, "embedding"},
+		"read only":                     {cluster(redis.ClusterOptions{ReadOnly: true}), "ReadOnly"},
+		"by latency":                    {cluster(redis.ClusterOptions{RouteByLatency: true}), "RouteByLatency"},
+		"randomly":                      {cluster(redis.ClusterOptions{RouteRandomly: true}), "RouteRandomly"},
+		"sentinel, replicas by latency": {redis.NewFailoverClusterClient(&byLatency), "RouteByLatency"},
+	} {
+		store, err := redisstore.New(c.client, redisstore.Options{})
+		if c.found == "" {
+			require.NoError(t, err, name)
+			require.NoError(t, store.Close())
+			continue
+		}
+		require.ErrorIs(t, err, driver.ErrInvalid, name)
+		require.ErrorContains(t, err, c.found, name)
+		require.ErrorContains(t, err, "it must be a *redis.Client, or a *redis.ClusterClient", name)
+	}
 }
 
 // tell sets the answer of a simulated server to INFO.

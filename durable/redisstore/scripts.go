@@ -223,12 +223,8 @@ func (s *Store) checkReplicas(wait *redis.Cmd) error {
 
 // node returns the client of the server that has a key.
 func (s *Store) node(ctx context.Context, key string) (redis.Cmdable, error) {
-	switch client := s.client.(type) {
-	case *redis.ClusterClient:
-		return client.MasterForKey(ctx, key)
-	case *redis.Ring:
-		return client.GetShardClientForKey(key)
-	default:
-		return client, nil
+	if cluster, ok := s.client.(*redis.ClusterClient); ok {
+		return cluster.MasterForKey(ctx, key)
 	}
+	return s.client, nil
 }

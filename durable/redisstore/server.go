@@ -61,12 +61,8 @@ func (s *Store) checkServers(ctx context.Context, probeKey string) (sharded bool
 			err = client.ForEachSlave(ctx, checks.checkReplica)
 			sharded = err == nil && !checks.oldest.before(shardedVersion)
 		}
-	case *redis.Ring:
-		err = client.ForEachShard(ctx, checks.checkMaster)
 	case *redis.Client:
 		err = checks.checkMaster(ctx, client)
-	default:
-		_, err = checks.checkServer(ctx, "the server", client)
 	}
 	checks.mu.Lock() // the check of a replica that timed out may still be running
 	defer checks.mu.Unlock()

@@ -56,9 +56,9 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"reflect"
 	"strings"
 	"time"
 
@@ -79,7 +79,9 @@ type Store struct {
 var _ driver.Store = (*Store)(nil)
 
 // New returns a store that uses a client. The caller still owns the client, and closes it after the
-// store. New does no I/O. It returns [driver.ErrInvalid] for a nil client and for invalid options.
+// store. New does no I/O. It returns [driver.ErrInvalid] for invalid options, and unless client is
+// a *redis.Client or a *redis.ClusterClient that reads from masters. Other clients may use servers
+// without the partition: a redis.Ring uses another shard while one does not answer.
 //
 // The client may repeat commands by itself (MaxRetries), because transitions with a token are
 // idempotent. Claims, acknowledgements and calls without a token are exempt: only the queue repeats
@@ -90,17 +92,32 @@ var _ driver.Store = (*Store)(nil)
 // connection of an abandoned call stays in use until the server answers or the ReadTimeout has
 // passed.
 func New(client redis.UniversalClient, options Options) (*Store, error) {
-	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return nil, fmt.Errorf("redisstore: %w client nil; it must be a client of package redis",
-			driver.ErrInvalid)
-	}
 	o, err := options.withDefaults()
-	if err != nil {
+	if err := cmp.Or(err, checkClient(client)); err != nil {
 		return nil, fmt.Errorf("redisstore: %w", err)
 	}
 	s := &Store{client: client, options: o}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
+}
+
+// checkClient returns an error for a client that New does not accept.
+func checkClient(client redis.UniversalClient) error {
+	found := fmt.Sprintf("client of type %T", client)
+	switch c := client.(type) {
+	case *redis.Client:
+		if c != nil {
+			return nil
+		}
+		found = "client nil"
+	case *redis.ClusterClient:
+		if c != nil && !c.Options().ReadOnly { // RouteByLatency and RouteRandomly set ReadOnly
+			return nil
+		}
+		found = "client nil or with ReadOnly, RouteByLatency or RouteRandomly"
+	}
+	return fmt.Errorf("%w %s; it must be a *redis.Client, or a *redis.ClusterClient that reads from masters",
+		driver.ErrInvalid, found)
 }
 
 // Close ends the watches of the store, and all later calls return [driver.ErrClosed]. Calls under

@@ -199,20 +199,10 @@ func (w *watch) subscribed(ctx context.Context, p int) {
 }
 
 // subscriptions subscribes to the channels of hints. The subscription to a sharded channel is made
-// on the node that has its slot, by a command of its own, because a command names channels of one
-// slot only. A Ring sends hints on the shard that has the channel.
+// on the node that has its slot, by its own command: a command names channels of one slot only.
 func (b *backend) subscriptions(ctx context.Context) ([]*redis.PubSub, error) {
-	switch client := b.store.client.(type) {
-	case *redis.ClusterClient:
-		if b.publish == "SPUBLISH" {
-			return b.shardSubscriptions(ctx, client)
-		}
-	case *redis.Ring:
-		var subscriptions []*redis.PubSub
-		for _, p := range b.partitions {
-			subscriptions = append(subscriptions, client.Subscribe(ctx, p.channel))
-		}
-		return subscriptions, nil
+	if cluster, ok := b.store.client.(*redis.ClusterClient); ok && b.publish == "SPUBLISH" {
+		return b.shardSubscriptions(ctx, cluster)
 	}
 	channels := make([]string, len(b.partitions))
 	for i, p := range b.partitions {

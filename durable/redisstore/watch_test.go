@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -243,20 +242,4 @@ func TestQueueIsUsableAfterSentinelFailover(t *testing.T) {
 			assert.Zero(t, due, "partition %d: after the failover", p)
 		}
 	}
-}
-
-// The partitions are spread over two independent servers.
-func TestHintsComeFromAllShardsOfARing(t *testing.T) {
-	t.Parallel()
-	ring := redis.NewRing(&redis.RingOptions{
-		Addrs: map[string]string{
-			"a": redistest.Start(t, redistest.Options{}).Addr(), "b": redistest.Start(t, redistest.Options{}).Addr(),
-		},
-		DialTimeout: redistest.ClientTimeout, ReadTimeout: redistest.ClientTimeout, WriteTimeout: redistest.ClientTimeout,
-	})
-	t.Cleanup(func() { _ = ring.Close() })
-	q, err := newStore(t, ring, redisstore.Options{}).Open(t.Context(), clusterConfig())
-	require.NoError(t, err)
-	hints := watchInTime(t, q)
-	assert.Equal(t, nextHead(t, q, 0), hintsOf(t, hints, q.Partitions()))
 }
