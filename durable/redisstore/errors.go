@@ -65,6 +65,7 @@ var replies = []struct {
 	{"NOSCRIPT ", driver.ErrUnavailable},
 	{"UNBLOCKED ", driver.ErrUnavailable},
 	{"ERR max number of clients", driver.ErrUnavailable},
+	{"ERR WAIT cannot be used", driver.ErrUnavailable}, // the old master after a failover
 }
 
 // kindOf returns the error of package driver for an error of the client, or nil.
@@ -72,11 +73,11 @@ func kindOf(err error) error {
 	var reply redis.Error
 	switch {
 	case errors.Is(err, errReply), errors.Is(err, driver.ErrNoQueue), errors.Is(err, driver.ErrPartitions),
-		errors.Is(err, driver.ErrVersion), errors.Is(err, driver.ErrUnsafe):
+		errors.Is(err, driver.ErrVersion), errors.Is(err, driver.ErrUnsafe), errors.Is(err, driver.ErrInvalid):
 		return nil // the error already has its kind
 	case errors.Is(err, redis.ErrClosed):
 		return driver.ErrClosed
-	case !errors.As(err, &reply):
+	case errors.Is(err, driver.ErrUnavailable), !errors.As(err, &reply):
 		return driver.ErrUnavailable // of the network, or the pool
 	}
 	text := reply.Error()

@@ -62,6 +62,7 @@ func TestErrorRepliesHaveTheirKinds(t *testing.T) {
 		"MISCONF Redis is configured to save RDB snapshots":                 driver.ErrUnavailable,
 		"BUSY Redis is busy running a script.":                              driver.ErrUnavailable,
 		"ERR max number of clients reached":                                 driver.ErrUnavailable,
+		"ERR WAIT cannot be used with replica instances.":                   driver.ErrUnavailable,
 		"WRONGTYPE Operation against a key holding the wrong kind of value": driver.ErrVersion,
 		"NOPERM this user has no permissions":                               nil,
 		"ERR something else":                                                nil,

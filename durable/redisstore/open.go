@@ -17,13 +17,11 @@ const formatVersion = 3
 
 // Open creates a queue or joins an existing one, as [driver.Store] describes. It checks the
 // servers, creates missing keys, and takes a few round trips, plus one for each server and replica.
-// Open returns [driver.ErrInvalid] for a config that is not accepted, [driver.ErrVersion] for a
-// server older than Redis 6.2 or keys of another program or format, [driver.ErrNoQueue] if
-// config.Existing is true and there is no such queue, [driver.ErrPartitions] if the queue has
-// another number of partitions, and [driver.ErrUnavailable] if a server cannot be reached. It
-// returns [driver.ErrUnsafe] if a server may evict keys or loses more than two seconds in a crash;
-// the error names each such master and replica, the accepted setting, and the option that accepts
-// the server as it is.
+// Besides the errors that driver.Store lists, Open returns [driver.ErrVersion] for a server older
+// than Redis 6.2, [driver.ErrInvalid] if [Options].Wait is set and a master rejects WAIT,
+// [driver.ErrUnavailable] if a server cannot be reached, and [driver.ErrUnsafe] if a server may
+// evict keys or loses more than two seconds in a crash; the error names each such master and
+// replica, the accepted setting, and the option that accepts the server as it is.
 func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err

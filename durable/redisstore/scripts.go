@@ -187,7 +187,7 @@ func (s *Store) runAndWait(ctx context.Context, script *script, key string, line
 		pipe := node.Pipeline()
 		_ = script.process(ctx, pipe, cmd) // only queued
 		wait := pipe.Do(ctx, "wait", s.options.Wait, s.options.WaitTimeout.Milliseconds())
-		_, err := pipe.Exec(ctx)
+		_, _ = pipe.Exec(ctx) // the error is that of cmd or wait
 		switch {
 		case redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") && !whole:
 			continue
@@ -195,8 +195,6 @@ func (s *Store) runAndWait(ctx context.Context, script *script, key string, line
 			return nil, cmd.Err()
 		case !changed(cmd.Val()):
 			return cmd.Val(), nil
-		case err != nil:
-			return nil, err
 		}
 		return cmd.Val(), s.checkReplicas(wait)
 	}
@@ -211,12 +209,14 @@ func changed(v any) bool {
 	return strings.Contains(text, strconv.Itoa(int(driver.StatusDone)))
 }
 
-// checkReplicas returns an error if WAIT has returned too few replicas.
+// checkReplicas returns an error if WAIT has failed or returned too few replicas.
 func (s *Store) checkReplicas(wait *redis.Cmd) error {
 	n, err := wait.Int()
 	if err == nil && n < s.options.Wait {
-		err = fmt.Errorf("%w: %d of %d replicas have the change after %v; it has taken effect on the master",
-			driver.ErrUnavailable, n, s.options.Wait, s.options.WaitTimeout)
+		err = fmt.Errorf("%d of %d replicas have the change after %v", n, s.options.Wait, s.options.WaitTimeout)
+	}
+	if err != nil {
+		err = fmt.Errorf("%w: %w; the change has taken effect on the master", driver.ErrUnavailable, err)
 	}
 	return err
 }

@@ -1,7 +1,7 @@
 package redisstore
 
 import (
-	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -136,14 +136,27 @@ func replicaClient(master *redis.Client, addr string) *redis.Client {
 // behindSentinel reports whether a client asks Sentinel for its server.
 func behindSentinel(client *redis.Client) bool { return client.Options().Addr == "FailoverClient" }
 
-// checkServer checks the version and the settings of a server that must answer.
-func (c *serverChecks) checkServer(ctx context.Context, name string, client redis.Cmdable) (serverInfo, error) {
+// checkWait returns an error if Options.Wait is set and a master rejects WAIT.
+func (c *serverChecks) checkWait(ctx context.Context, name string, client *redis.Client) error {
+	if c.store.options.Wait == 0 {
+		return nil
+	}
+	err := client.Do(ctx, "wait", 0, 1).Err() // the server answers immediately
+	if err != nil && kindOf(err) == nil && causeOf(ctx) == nil {
+		return fmt.Errorf("%w Options.Wait %d; it must be 0, or %s must let the client's user call WAIT (ACL SETUSER name +wait): %w",
+			driver.ErrInvalid, c.store.options.Wait, name, err)
+	}
+	return err
+}
+
+// checkServer checks the version and the settings of a master, which must answer.
+func (c *serverChecks) checkServer(ctx context.Context, name string, client *redis.Client) (serverInfo, error) {
 	info, err := readInfo(ctx, client)
 	if err != nil {
 		return nil, err
 	}
 	v, err := checkVersion(ctx, client, info["redis_version"], c.probeKey)
-	if err != nil {
+	if err := cmp.Or(err, c.checkWait(ctx, name, client)); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
@@ -168,13 +181,12 @@ func readInfo(ctx context.Context, c redis.Cmdable) (serverInfo, error) {
 		return nil, err
 	}
 	info := make(serverInfo)
-	lines := bufio.NewScanner(strings.NewReader(text))
-	for lines.Scan() {
-		if name, value, ok := strings.Cut(lines.Text(), ":"); ok {
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
 			info[name] = value
 		}
 	}
-	return info, lines.Err()
+	return info, nil
 }
 
 func (i serverInfo) number(name string) int {
@@ -210,22 +222,12 @@ func checkVersion(ctx context.Context, c redis.Cmdable, text, probeKey string) (
 		}
 		return version{}, nil
 	}
-	v, ok := parseVersion(text)
-	if !ok || v.before(minVersion) {
+	var v version
+	if _, err := fmt.Sscanf(text+".", "%d.%d.", &v.major, &v.minor); err != nil || v.before(minVersion) {
 		return v, fmt.Errorf("%w: the server is Redis %.20q; it must be %d.%d or later",
 			driver.ErrVersion, text, minVersion.major, minVersion.minor)
 	}
 	return v, nil
-}
-
-func parseVersion(text string) (version, bool) {
-	parts := strings.SplitN(text, ".", 3)
-	if len(parts) < 2 {
-		return version{}, false
-	}
-	major, err1 := strconv.Atoi(parts[0])
-	minor, err2 := strconv.Atoi(parts[1])
-	return version{major, minor}, err1 == nil && err2 == nil
 }
 
 // checkSettings records how a server may lose messages, unless the options allow it. A setting that

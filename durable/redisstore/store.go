@@ -50,7 +50,7 @@
 //
 //   - EVAL, EVALSHA, EXISTS, TYPE, TIME and the commands on hashes and sorted sets;
 //   - INFO and CONFIG GET, without which the servers are not checked;
-//   - WAIT if Options.Wait is set;
+//   - WAIT if Options.Wait is set, which Open checks;
 //   - for hints, SUBSCRIBE and PUBLISH (SSUBSCRIBE and SPUBLISH on a Cluster) with the channels;
 //   - PING, without which a silent subscription is renewed every ten seconds.
 package redisstore

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -114,6 +115,57 @@ func TestCallsWithoutReplicasReturnErrUnavailable(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, paused, counts.Paused)
 	}
+}
+
+// The client's user may not call WAIT. Open says so and names the server. If the permission is
+// withdrawn later, the outcome of a call is unknown, because a failover may undo it.
+func TestOpenRejectsWaitWithoutPermission(t *testing.T) {
+	t.Parallel()
+	allow := func(s *redistest.Server, rule string) {
+		t.Helper()
+		require.NoError(t, s.Client(t).Do(t.Context(), "acl", "setuser", "queue", "on", ">secret", "~*", "&*", "+@all", rule).Err())
+	}
+	open := func(client redis.UniversalClient, wait int) (driver.Backend, error) {
+		return newStore(t, client, redisstore.Options{Wait: wait, WaitTimeout: time.Millisecond}).Open(t.Context(), config())
+	}
+	server := redistest.Start(t, redistest.Options{})
+	allow(server, "-wait")
+	o := redistest.ClientOptions(server.Addr())
+	o.Username, o.Password = "queue", "secret"
+	single := redis.NewClient(o)
+	t.Cleanup(func() { _ = single.Close() })
+	_, err := open(single, 1)
+	require.ErrorIs(t, err, driver.ErrInvalid)
+	for _, text := range []string{"Options.Wait 1", "the server " + server.Addr(), "it must be 0", "ACL SETUSER name +wait", "NOPERM"} {
+		require.ErrorContains(t, err, text)
+	}
+	require.Zero(t, single.DBSize(t.Context()).Val(), "no key was created")
+	alone, err := open(single, 0)
+	require.NoError(t, err)
+	allow(server, "+wait")
+	q, err := open(single, 1)
+	require.NoError(t, err)
+	allow(server, "-wait")
+	_, err = q.Put(t.Context(), driver.Put{Call: calling("p", 1), Items: items("a", 1, 10, 0)})
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.ErrorContains(t, err, "NOPERM")
+	require.Len(t, claim(t, alone, 2), 1, "the message is stored")
+	require.ErrorIs(t, q.(driver.Checker).Check(t.Context()), driver.ErrInvalid)
+
+	c := redistest.StartCluster(t, redistest.ClusterOptions{})
+	for _, node := range c.Nodes() {
+		allow(node, "+wait")
+	}
+	co := c.ClusterOptions()
+	co.Username, co.Password = "queue", "secret"
+	cluster := redis.NewClusterClient(co)
+	t.Cleanup(func() { _ = cluster.Close() })
+	_, err = open(cluster, 1)
+	require.NoError(t, err)
+	allow(c.Nodes()[1], "-wait")
+	_, err = open(cluster, 1)
+	require.ErrorIs(t, err, driver.ErrInvalid)
+	require.ErrorContains(t, err, "the master "+c.Nodes()[1].Addr())
 }
 
 // Messages are cancelled before each failover of Sentinel: half of them while the replica follows,
