@@ -81,14 +81,17 @@ func (b *backend) callName(s *script, part int) string {
 	return fmt.Sprintf("%s in queue %q, partition %d", s.name, b.config.Queue, part)
 }
 
-// late is the first value of the reply to a copy of a call that arrived too late: see call.lua.
-const late = "late"
+// isLate reports whether v is the reply to a copy of a call that arrived too late: see call.lua.
+func isLate(v any) bool {
+	values, ok := v.([]any)
+	return ok && len(values) > 0 && values[0] == "late"
+}
 
 // callReply returns the reply to a script without tokens, or a [driver.LateError] if the script has
 // rejected the call as late.
 func (b *backend) callReply(part int, s *script, v any) (*reply, error) {
 	r := newReply(v)
-	if len(r.values) == 0 || r.values[0] != late {
+	if !isLate(v) {
 		return r, nil
 	}
 	r.text()

@@ -6,7 +6,6 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -84,8 +83,8 @@ func (s *script) withoutRetry() *script {
 }
 
 // awaitsReplicas marks a script that [Options].Wait covers, because a failover must not undo its
-// result. Such a script writes something whenever it returns StatusDone, even if an earlier copy
-// has made the change. The client does not retry it either.
+// result, nor a change by another call that the result depends on. Such a script writes something
+// whenever it returns statuses. The client does not retry it either.
 func (s *script) awaitsReplicas() *script {
 	s.noRetry, s.awaitReplicas = true, true
 	return s
@@ -175,8 +174,7 @@ type noRetryCmd struct{ *redis.Cmd }
 func (noRetryCmd) NoRetry() bool { return true }
 
 // runAndWait runs a script and WAIT in one pipeline, because WAIT waits for the writes of its own
-// connection. For the same reason a repeated call writes too. A call that has changed nothing does
-// not wait.
+// connection and for all earlier writes. A late copy does not wait: it has no result.
 func (s *Store) runAndWait(ctx context.Context, script *script, key string, line []any) (any, error) {
 	node, err := s.node(ctx, key)
 	if err != nil {
@@ -193,30 +191,21 @@ func (s *Store) runAndWait(ctx context.Context, script *script, key string, line
 			continue
 		case cmd.Err() != nil:
 			return nil, cmd.Err()
-		case !changed(cmd.Val()):
+		case isLate(cmd.Val()):
 			return cmd.Val(), nil
 		}
 		return cmd.Val(), s.checkReplicas(wait)
 	}
 }
 
-// changed reports whether a script has returned StatusDone for a message.
-func changed(v any) bool {
-	if values, ok := v.([]any); ok && len(values) > 2 && values[0] != late {
-		v = values[2]
-	}
-	text, _ := v.(string)
-	return strings.Contains(text, strconv.Itoa(int(driver.StatusDone)))
-}
-
 // checkReplicas returns an error if WAIT has failed or returned too few replicas.
 func (s *Store) checkReplicas(wait *redis.Cmd) error {
 	n, err := wait.Int()
 	if err == nil && n < s.options.Wait {
-		err = fmt.Errorf("%d of %d replicas have the change after %v", n, s.options.Wait, s.options.WaitTimeout)
+		err = fmt.Errorf("%d of %d replicas have the result after %v", n, s.options.Wait, s.options.WaitTimeout)
 	}
 	if err != nil {
-		err = fmt.Errorf("%w: %w; the change has taken effect on the master", driver.ErrUnavailable, err)
+		err = fmt.Errorf("%w: %w; the call has taken effect on the master", driver.ErrUnavailable, err)
 	}
 	return err
 }

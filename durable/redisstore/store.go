@@ -176,7 +176,8 @@ type Options struct {
 
 	// Wait is the number of replicas that must have a change before the call returns, by WAIT on
 	// the same connection. Wait covers the calls whose result the caller relies on: Put, Cancel,
-	// Reschedule, Replay, Purge and Pause. If fewer replicas have the change within WaitTimeout,
+	// Reschedule, Replay, Purge and Pause. A result such as [driver.StatusDuplicate] waits for the
+	// earlier changes that it depends on. If fewer replicas have the changes within WaitTimeout,
 	// the call returns [driver.ErrUnavailable], although it has taken effect on the master. The
 	// queue repeats such a call, and the repetition waits again.
 	//

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,6 +21,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
+// changesSinceSave is the line of INFO that counts writes.
+var changesSinceSave = regexp.MustCompile(`rdb_changes_since_last_save:\d+`)
+
 // A Put is repeated. From Redis 7.2 on, WAIT returns immediately on a connection that has written
 // nothing. If a repetition only read, the server would count replicas that may not have the
 // messages.
@@ -27,8 +31,7 @@ func TestRepeatedPutWrites(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	q := openQueue(t, client, redisstore.Options{})
-	changed := regexp.MustCompile(`rdb_changes_since_last_save:\d+`)
-	writes := func() string { return changed.FindString(client.Info(t.Context(), "persistence").Val()) }
+	writes := func() string { return changesSinceSave.FindString(client.Info(t.Context(), "persistence").Val()) }
 	p := driver.Put{Call: calling("p", 1), Items: items("a", 2, 10, time.Hour)}
 	first, err := q.Put(t.Context(), p)
 	require.NoError(t, err)
@@ -54,8 +57,7 @@ func TestRepeatedCallsWrite(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	q := openQueue(t, client, redisstore.Options{})
-	changed := regexp.MustCompile(`rdb_changes_since_last_save:\d+`)
-	writes := func() string { return changed.FindString(client.Info(t.Context(), "persistence").Val()) }
+	writes := func() string { return changesSinceSave.FindString(client.Info(t.Context(), "persistence").Val()) }
 	put(t, q, items("a", 4, 10, 0))
 	dead := changes(claim(t, q, 2))
 	apply(t, q, driver.OpBegin, dead...)
@@ -114,6 +116,100 @@ func TestCallsWithoutReplicasReturnErrUnavailable(t *testing.T) {
 		counts, err := alone.Count(t.Context(), 0)
 		require.NoError(t, err)
 		require.Equal(t, paused, counts.Paused)
+	}
+}
+
+// uncertain are calls whose results depend on changes of other calls: a message is known, has gone
+// or is firing.
+var uncertain = map[string]struct {
+	call func(ctx context.Context, q driver.Backend, c driver.Call) (driver.Status, error)
+	want driver.Status
+}{
+	"Put of a known message": {func(ctx context.Context, q driver.Backend, c driver.Call) (driver.Status, error) {
+		return first(q.Put(ctx, driver.Put{Call: c, Items: items("known", 1, 10, time.Hour)}))
+	}, driver.StatusDuplicate},
+	"Replace of a firing message": {func(ctx context.Context, q driver.Backend, c driver.Call) (driver.Status, error) {
+		return first(q.Put(ctx, driver.Put{Call: c, Items: items("firing", 1, 10, time.Hour), Replace: true}))
+	}, driver.StatusFiring},
+	"Cancel of a firing message":     {applyTo(driver.OpCancel, items("firing", 1, 0, 0)[0].ID), driver.StatusFiring},
+	"Cancel of none":                 {applyTo(driver.OpCancel, "none"), driver.StatusNotFound},
+	"Reschedule of a firing message": {applyTo(driver.OpReschedule, items("firing", 1, 0, 0)[0].ID), driver.StatusFiring},
+	"Reschedule of none":             {applyTo(driver.OpReschedule, "none"), driver.StatusNotFound},
+	"Replay of none":                 {applyTo(driver.OpReplay, "none"), driver.StatusNotFound},
+	"Purge of none":                  {applyTo(driver.OpPurge, "none"), driver.StatusNotFound},
+	"Resume of a running partition": {func(ctx context.Context, q driver.Backend, c driver.Call) (driver.Status, error) {
+		return driver.StatusDone, q.Pause(ctx, driver.Pause{Call: c})
+	}, driver.StatusDone},
+}
+
+// first returns the status of a call for one message.
+func first(statuses []driver.Status, err error) (driver.Status, error) {
+	if err != nil {
+		return 0, err
+	}
+	return statuses[0], nil
+}
+
+// applyTo returns a call that makes a transition of one message.
+func applyTo(op driver.Op, id string) func(context.Context, driver.Backend, driver.Call) (driver.Status, error) {
+	return func(ctx context.Context, q driver.Backend, c driver.Call) (driver.Status, error) {
+		outcomes, err := q.Apply(ctx, driver.Batch{Op: op, Call: c, Changes: []driver.Change{{ID: id, Delay: time.Hour}}})
+		if err != nil {
+			return 0, err
+		}
+		return outcomes[0].Status, nil
+	}
+}
+
+// A result depends on changes that no replica has: a failover could undo them, so the call returns
+// ErrUnavailable, with and without a caller. When a replica has the changes, the results arrive.
+func TestResultsWaitForTheChangesTheyDependOn(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Options{})
+	client := newClient(t, server.Addr())
+	alone := openQueue(t, client, redisstore.Options{})
+	put(t, alone, append(items("firing", 1, 10, 0), items("known", 1, 10, time.Hour)...))
+	apply(t, alone, driver.OpBegin, changes(claim(t, alone, 1))...)
+	q := openQueue(t, client, redisstore.Options{Wait: 1, WaitTimeout: time.Millisecond})
+	writes := func() string { return changesSinceSave.FindString(client.Info(t.Context(), "persistence").Val()) }
+	for name, c := range uncertain {
+		for _, caller := range []driver.Call{{}, calling(name, 1), calling(name, 1), calling(name, 2)} {
+			before := writes()
+			_, err := c.call(t.Context(), q, caller)
+			require.ErrorIs(t, err, driver.ErrUnavailable, "%s: %+v", name, caller)
+			require.NotEqual(t, before, writes(), "WAIT waits for nothing on a connection that has written nothing: %s: %+v", name, caller)
+		}
+	}
+
+	host, port, _ := strings.Cut(server.Addr(), ":")
+	redistest.Start(t, redistest.Options{ExtraArgs: []string{"--replicaof", host + " " + port}})
+	q = openQueue(t, client, redisstore.Options{Wait: 1, WaitTimeout: 20 * time.Second})
+	for name, c := range uncertain {
+		for _, caller := range []driver.Call{{}, calling(name, 2), calling(name, 3)} {
+			status, err := c.call(t.Context(), q, caller)
+			require.NoError(t, err, name)
+			require.Equal(t, c.want, status, name)
+		}
+	}
+}
+
+// A message is enqueued twice, and cancelled twice, while no replica follows. No answer says that
+// the first call has succeeded.
+func TestSecondCallDoesNotConfirmTheFirst(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
+	store := newStore(t, client, redisstore.Options{Wait: 1, WaitTimeout: time.Millisecond})
+	q, err := durable.Open(t.Context(), store, durable.Options{RetryFor: 20 * time.Millisecond})
+	require.NoError(t, err)
+	t.Cleanup(q.Close)
+	for range 2 {
+		_, err = q.Enqueue(t.Context(), durable.Message{ID: "order-42", Delay: time.Hour})
+		require.ErrorIs(t, err, durable.ErrUnavailable)
+		require.NotErrorIs(t, err, durable.ErrDuplicate)
+	}
+	for range 2 {
+		_, err = q.Cancel(t.Context(), "order-42")
+		require.ErrorIs(t, err, durable.ErrUnavailable)
 	}
 }
 

@@ -52,11 +52,14 @@ local function forget()
   end
 end
 
--- remember stores the statuses of this call, together with other fields of the counters.
+-- remember stores the statuses of this call, together with other fields of the counters. It always
+-- writes, if necessary a counter as it is: the statuses may depend on changes of other connections,
+-- and WAIT does not wait for them unless its own connection writes later.
 local function remember(statuses, fields)
   if ARGV[3] ~= '' then
     fields[#fields + 1], fields[#fields + 2] = field, ARGV[4] .. ' ' .. ARGV[5] .. ' ' .. statuses
   end
-  if #fields > 0 then call('HSET', COUNTERS, unpack(fields)) end
+  if #fields == 0 then fields = { 'enqueued', counters[1] or '0' } end
+  call('HSET', COUNTERS, unpack(fields))
   if ARGV[3] ~= '' and (not counters[4] or tonumber(ARGV[4]) % 16 == 0) then forget() end
 end

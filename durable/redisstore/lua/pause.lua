@@ -1,7 +1,7 @@
 -- Pauses a partition, or resumes it. No message of a paused partition begins.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 to 6 as in call.lua; 7 '1' to pause, or '0' to resume.
--- Result: sec, usec, DONE, '', ''. The client waits for replicas if it sees DONE.
+-- Result: sec, usec, DONE, '', ''.
 -- Runs under OOM. The counter 'paused' exists while the partition is paused.
 
 allow_growth()
