@@ -47,11 +47,8 @@ func (b *backend) auditRecords(ctx context.Context, part int, repair bool, repor
 		report.Unreadable += r.number()
 		report.Repaired += r.number()
 		bytes := r.number()
-		if r.err != nil {
+		if r.err != nil || cursor == "0" {
 			return b.failure(ctx, part, auditRecordsScript, r.err)
-		}
-		if cursor == "0" {
-			return nil
 		}
 		if bytes > auditBytes {
 			step = max(1, step/2)
@@ -72,11 +69,8 @@ func (b *backend) auditStrays(ctx context.Context, part, key int, repair bool, r
 		cursor = r.text()
 		report.Strays += r.number()
 		report.Repaired += r.number()
-		if r.err != nil {
+		if r.err != nil || cursor == "0" {
 			return b.failure(ctx, part, auditStraysScript, r.err)
-		}
-		if cursor == "0" {
-			return nil
 		}
 	}
 }

@@ -37,17 +37,12 @@ func newBackend(s *Store, config driver.Config, sharded bool) *backend {
 // Partitions implements [driver.Backend].
 func (b *backend) Partitions() int { return len(b.partitions) }
 
-// run runs a script on the keys of a partition, and classifies errors by package driver.
-func (b *backend) run(ctx context.Context, part int, s *script, args ...any) (any, error) {
-	return b.runLine(ctx, part, s, append(b.line(part, len(args)), args...))
-}
-
-// ask runs a script of a usable store like run, and returns the reply.
+// ask runs a script of a usable store on the keys of a partition, and returns the reply.
 func ask(ctx context.Context, b *backend, part int, s *script, args ...any) (*reply, error) {
 	if err := b.store.usable(ctx); err != nil {
 		return nil, err
 	}
-	v, err := b.run(ctx, part, s, args...)
+	v, err := b.runLine(ctx, part, s, append(b.line(part, len(args)), args...))
 	return newReply(v), err
 }
 
@@ -56,7 +51,8 @@ func (b *backend) line(part, room int) []any {
 	return newLine(b.partitions[part].keys, room)
 }
 
-// runLine runs a script, and waits for replicas if Options.Wait covers the script.
+// runLine runs a script, and waits for replicas if Options.Wait covers the script. It classifies
+// errors by package driver.
 func (b *backend) runLine(ctx context.Context, part int, s *script, line []any) (any, error) {
 	v, err := within(ctx, func() (any, error) {
 		if s.awaitReplicas && b.store.options.Wait > 0 {
@@ -87,12 +83,13 @@ func isLate(v any) bool {
 	return ok && len(values) > 0 && values[0] == "late"
 }
 
-// callReply returns the reply to a script without tokens, or a [driver.LateError] if the script has
+// call runs a script like runLine, and returns the reply, or a [driver.LateError] if the script has
 // rejected the call as late.
-func (b *backend) callReply(part int, s *script, v any) (*reply, error) {
+func (b *backend) call(ctx context.Context, part int, s *script, line []any) (*reply, error) {
+	v, err := b.runLine(ctx, part, s, line)
 	r := newReply(v)
-	if !isLate(v) {
-		return r, nil
+	if err != nil || !isLate(v) {
+		return r, err
 	}
 	r.text()
 	refused := &driver.LateError{Now: r.instant(), Unknown: r.text() == "1"}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -15,11 +16,16 @@ import (
 // formatVersion is the version of the keys and their contents.
 const formatVersion = 3
 
+// loadingPoll is the time between two attempts to open a queue on a server that loads its data.
+const loadingPoll = 100 * time.Millisecond
+
 // Open creates a queue or joins an existing one, as [driver.Store] describes. It checks the
 // servers, creates missing keys, and takes a few round trips, plus one for each server and replica.
+// While a server loads its data after a restart, Open waits until ctx ends.
+//
 // Besides the errors that driver.Store lists, Open returns [driver.ErrVersion] for a server older
 // than Redis 6.2, [driver.ErrInvalid] if [Options].Wait is set and a master rejects WAIT,
-// [driver.ErrUnavailable] if a server cannot be reached, and [driver.ErrUnsafe] if a server may
+// [driver.ErrUnavailable] if a server does not answer, and [driver.ErrUnsafe] if a server may
 // evict keys or loses more than two seconds in a crash; the error names each such master and
 // replica, the accepted setting, and the option that accepts the server as it is.
 func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend, error) {
@@ -29,11 +35,26 @@ func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend,
 	if err := config.Check(); err != nil {
 		return nil, fmt.Errorf("redisstore: %w", err)
 	}
-	b, err := within(ctx, func() (*backend, error) { return s.open(ctx, config) })
+	b, err := within(ctx, func() (*backend, error) { return s.openLoaded(ctx, config) })
 	if err != nil {
 		return nil, failure(ctx, fmt.Sprintf("open queue %q", config.Queue), err)
 	}
 	return b, nil
+}
+
+// openLoaded calls open until the servers have loaded their data, or ctx ends.
+func (s *Store) openLoaded(ctx context.Context, config driver.Config) (*backend, error) {
+	for {
+		b, err := s.open(ctx, config)
+		if !errors.Is(err, errLoading) && !redis.IsLoadingError(err) {
+			return b, err
+		}
+		select {
+		case <-time.After(loadingPoll):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
 }
 
 func (s *Store) open(ctx context.Context, config driver.Config) (*backend, error) {

@@ -90,11 +90,8 @@ func (c *serverChecks) checkMaster(ctx context.Context, client *redis.Client) er
 		return err
 	}
 	var replicas sync.WaitGroup
-	for i := range info.number("connected_slaves") {
+	for i := 0; info["slave"+strconv.Itoa(i)] != ""; i++ {
 		host, port := info.replica(i)
-		if host == "" || port == "" {
-			continue
-		}
 		replicas.Go(func() {
 			client := replicaClient(client, net.JoinHostPort(host, port))
 			defer client.Close()
@@ -170,8 +167,12 @@ func (c *serverChecks) checkServer(ctx context.Context, name string, client *red
 // serverInfo is the answer to INFO, by field.
 type serverInfo map[string]string
 
-// readInfo returns the answer of a server to INFO. The result is empty if the client's user has no
-// permission.
+// errLoading is the error for a server that loads its data or receives those of its master. INFO
+// then says that the server has no append-only file.
+var errLoading = fmt.Errorf("%w: the server is loading its data", driver.ErrUnavailable)
+
+// readInfo returns the answer of a server to INFO, or errLoading. The result is empty if the
+// client's user has no permission.
 func readInfo(ctx context.Context, c redis.Cmdable) (serverInfo, error) {
 	text, err := c.Info(ctx).Result()
 	if redis.IsPermissionError(err) {
@@ -186,12 +187,10 @@ func readInfo(ctx context.Context, c redis.Cmdable) (serverInfo, error) {
 			info[name] = value
 		}
 	}
+	if info["loading"] == "1" || info["async_loading"] == "1" || info["master_sync_in_progress"] == "1" {
+		return nil, errLoading
+	}
 	return info, nil
-}
-
-func (i serverInfo) number(name string) int {
-	n, _ := strconv.Atoi(i[name]) // 0 if it is missing
-	return n
 }
 
 // replica returns the address of a replica, from a line such as

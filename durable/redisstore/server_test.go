@@ -1,11 +1,14 @@
 package redisstore_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -158,6 +161,78 @@ func TestCheckNoticesChangedSettings(t *testing.T) {
 	require.NoError(t, check(b))
 	server.Kill()
 	require.ErrorIs(t, check(b), driver.ErrUnavailable)
+}
+
+// A server loads its data, or receives those of its master. Its settings are not known yet, so it
+// is not unsafe. Open waits for the server, and returns when its context ends.
+func TestServerThatLoadsIsUnavailable(t *testing.T) {
+	t.Parallel()
+	for _, loads := range []string{"loading:1", "async_loading:1", "master_sync_in_progress:1"} {
+		m := miniredis.RunT(t)
+		client := newClient(t, m.Addr())
+		store := newSafeStore(t, client, redisstore.Options{})
+		const version = "redis_version:7.0.15\r\n"
+		tell(m, version+"aof_enabled:1\r\nloading:0\r\nasync_loading:0\r\nmaster_sync_in_progress:0\r\n")
+		q, err := store.Open(t.Context(), config())
+		require.NoError(t, err)
+		tell(m, version+"aof_enabled:0\r\n"+loads+"\r\n")
+		require.ErrorIs(t, q.(driver.Checker).Check(t.Context()), driver.ErrUnavailable, loads)
+		require.NotErrorIs(t, q.(driver.Checker).Check(t.Context()), driver.ErrUnsafe, loads)
+
+		ctx, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
+		_, err = store.Open(ctx, config())
+		require.ErrorIs(t, err, context.DeadlineExceeded, loads)
+		cancel()
+		opened := make(chan error, 1)
+		go func() {
+			_, err := store.Open(t.Context(), config())
+			opened <- err
+		}()
+		select {
+		case err := <-opened:
+			require.Fail(t, "Open does not wait", "%s: %v", loads, err)
+		case <-time.After(250 * time.Millisecond):
+		}
+		tell(m, version+"aof_enabled:1\r\n")
+		require.NoError(t, <-opened, loads)
+	}
+}
+
+// The server of a queue is restarted and takes a while to load its file. Open meanwhile fails only
+// while nothing listens, and then waits.
+func TestOpenWaitsForServerThatLoadsItsFile(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Options{AppendOnly: true, ExtraArgs: []string{
+		"--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024", "--aof-use-rdb-preamble", "no",
+	}})
+	o := redistest.ClientOptions(server.Addr())
+	o.MaxRetries, o.DialerRetries = -1, 1 // so that Open is called again as soon as the server listens
+	client := redis.NewClient(o)
+	t.Cleanup(func() { _ = client.Close() })
+	store := newSafeStore(t, client, redisstore.Options{})
+	q, err := store.Open(t.Context(), config())
+	require.NoError(t, err)
+	for i := range 500 {
+		put(t, q, items(fmt.Sprint(i, "-"), 1, 100, time.Hour))
+	}
+	server.Kill()
+	_, err = store.Open(t.Context(), config())
+	require.ErrorIs(t, err, driver.ErrUnavailable, "a server that has ended")
+	restarted := make(chan struct{})
+	go func() {
+		defer close(restarted)
+		server.Restart()
+	}()
+	for err != nil {
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		require.NotErrorIs(t, err, driver.ErrUnsafe)
+		time.Sleep(time.Millisecond)
+		_, err = store.Open(t.Context(), config())
+	}
+	counts, err := q.Count(t.Context(), 0)
+	require.NoError(t, err)
+	require.EqualValues(t, 500, counts.Scheduled)
+	<-restarted
 }
 
 // Every transition is made. Policies that evict keys with a time to live are accepted, because no

@@ -17,11 +17,7 @@ func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, err
 	if err := b.store.usable(ctx); err != nil || len(put.Items) == 0 {
 		return nil, err
 	}
-	v, err := b.runLine(ctx, put.Partition, putScript, b.putLine(put))
-	if err != nil {
-		return nil, err
-	}
-	r, err := b.callReply(put.Partition, putScript, v)
+	r, err := b.call(ctx, put.Partition, putScript, b.putLine(put))
 	if err != nil {
 		return nil, err
 	}
@@ -110,11 +106,7 @@ func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outco
 		return nil, err
 	}
 	s := opScripts[batch.Op]
-	v, err := b.runLine(ctx, batch.Partition, s, b.applyLine(batch))
-	if err != nil {
-		return nil, err
-	}
-	r, err := b.callReply(batch.Partition, s, v)
+	r, err := b.call(ctx, batch.Partition, s, b.applyLine(batch))
 	if err != nil {
 		return nil, err
 	}
@@ -213,9 +205,6 @@ func (b *backend) Pause(ctx context.Context, pause driver.Pause) error {
 		return err
 	}
 	args := append(b.callArgs(pause.Partition, &pause.Call), flag(pause.Paused))
-	v, err := b.run(ctx, pause.Partition, pauseScript, args...)
-	if err == nil {
-		_, err = b.callReply(pause.Partition, pauseScript, v)
-	}
+	_, err := b.call(ctx, pause.Partition, pauseScript, append(b.line(pause.Partition, len(args)), args...))
 	return err
 }
