@@ -1,8 +1,10 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
@@ -14,6 +16,7 @@ type backend struct {
 	partitions []partition
 	publish    string // the command by which scripts send hints: PUBLISH or SPUBLISH
 	members    []any  // the keys of the members: strings
+	limits     []any  // of a partition: messages and bytes
 }
 
 var (
@@ -22,8 +25,13 @@ var (
 	_ driver.Auditor = (*backend)(nil)
 )
 
-func newBackend(s *Store, config driver.Config, sharded bool) *backend {
+func newBackend(s *Store, config driver.Config, sharded, clustered bool) *backend {
 	b := &backend{store: s, config: config, publish: "PUBLISH"}
+	messages, bytes := math.MaxInt, int64(math.MaxInt64)
+	if clustered {
+		messages, bytes = clusterPartitionMessages, clusterPartitionBytes
+	}
+	b.limits = []any{cmp.Or(s.options.PartitionMessages, messages), cmp.Or(s.options.PartitionBytes, bytes)}
 	b.members = []any{membersKey(s.options.Prefix, config.Queue), hostsKey(s.options.Prefix, config.Queue)}
 	if sharded {
 		b.publish = "SPUBLISH"

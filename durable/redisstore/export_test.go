@@ -18,5 +18,5 @@ func OpenUnsharded(ctx context.Context, s *Store, config driver.Config) (driver.
 	if _, err := s.Open(ctx, config); err != nil {
 		return nil, err
 	}
-	return newBackend(s, config, false), nil
+	return newBackend(s, config, false, true), nil
 }

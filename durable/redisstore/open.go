@@ -58,7 +58,7 @@ func (s *Store) openLoaded(ctx context.Context, config driver.Config) (*backend,
 }
 
 func (s *Store) open(ctx context.Context, config driver.Config) (*backend, error) {
-	sharded, err := s.checkServers(ctx, membersKey(s.options.Prefix, config.Queue))
+	sharded, clustered, err := s.checkServers(ctx, membersKey(s.options.Prefix, config.Queue))
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (s *Store) open(ctx context.Context, config driver.Config) (*backend, error
 	if config.Partitions, err = s.join(ctx, config); err != nil {
 		return nil, err
 	}
-	b := newBackend(s, config, sharded)
+	b := newBackend(s, config, sharded, clustered)
 	return b, s.create(ctx, b)
 }
 

@@ -35,7 +35,8 @@ func (b *backend) Check(ctx context.Context) error {
 		return err
 	}
 	_, err := within(ctx, func() (bool, error) {
-		return b.store.checkServers(ctx, membersKey(b.store.options.Prefix, b.config.Queue))
+		_, clustered, err := b.store.checkServers(ctx, membersKey(b.store.options.Prefix, b.config.Queue))
+		return clustered, err
 	})
 	return failure(ctx, fmt.Sprintf("check the servers of queue %q", b.config.Queue), err)
 }
@@ -45,15 +46,17 @@ type serverChecks struct {
 	store    *Store
 	probeKey string
 
-	mu     sync.Mutex
-	oldest version
-	unsafe []string
+	mu      sync.Mutex
+	oldest  version
+	cluster string // "1" on a Cluster, "0" on other servers, "" if it is unknown
+	unsafe  []string
 }
 
 // checkServers checks all servers behind the client: the masters, and their replicas, which may
 // become masters. sharded reports whether hints use sharded channels. A Cluster would send messages
-// of other channels to all of its nodes.
-func (s *Store) checkServers(ctx context.Context, probeKey string) (sharded bool, err error) {
+// of other channels to all of its nodes. clustered reports whether the servers are a Cluster; a
+// client of redis.NewFailoverClusterClient has none.
+func (s *Store) checkServers(ctx context.Context, probeKey string) (sharded, clustered bool, err error) {
 	checks := &serverChecks{store: s, probeKey: probeKey, oldest: version{1 << 30, 0}}
 	switch client := s.client.(type) {
 	case *redis.ClusterClient:
@@ -61,8 +64,10 @@ func (s *Store) checkServers(ctx context.Context, probeKey string) (sharded bool
 			err = client.ForEachSlave(ctx, checks.checkReplica)
 			sharded = err == nil && !checks.oldest.before(shardedVersion)
 		}
+		clustered = checks.cluster != "0"
 	case *redis.Client:
 		err = checks.checkMaster(ctx, client)
+		clustered = checks.cluster == "1"
 	}
 	checks.mu.Lock() // the check of a replica that timed out may still be running
 	defer checks.mu.Unlock()
@@ -70,7 +75,7 @@ func (s *Store) checkServers(ctx context.Context, probeKey string) (sharded bool
 		slices.Sort(checks.unsafe)
 		err = fmt.Errorf("%w: %s", driver.ErrUnsafe, strings.Join(checks.unsafe, "; "))
 	}
-	return sharded, err
+	return sharded, clustered, err
 }
 
 // checkClusterMaster checks a master of a Cluster. The client knows its replicas.
@@ -160,6 +165,7 @@ func (c *serverChecks) checkServer(ctx context.Context, name string, client *red
 	if v.before(c.oldest) {
 		c.oldest = v
 	}
+	c.cluster = info["cluster_enabled"]
 	c.mu.Unlock()
 	return info, c.checkSettings(ctx, name, client, info)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -57,6 +58,38 @@ func TestFullPartitionRejectsMoreMessages(t *testing.T) {
 	put(t, q, one)
 	_, err = q.Put(t.Context(), driver.Put{Items: items("b", 1, 10, 0)})
 	require.ErrorIs(t, err, driver.ErrFull)
+}
+
+// Only a Cluster moves partitions. Elsewhere a partition has no limit unless the options set one.
+func TestDefaultLimitsApplyOnAClusterOnly(t *testing.T) {
+	t.Parallel()
+	const body, most = 16 << 20, 10 // together more than 128 MiB
+	fill := func(client redis.UniversalClient, o redisstore.Options) error {
+		t.Helper()
+		q := openQueue(t, client, o)
+		for i := range most {
+			if _, err := q.Put(t.Context(), driver.Put{Items: items(fmt.Sprint(o.Prefix, i, "-"), 1, body, time.Hour)}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	server := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
+	require.NoError(t, fill(server, redisstore.Options{}))
+	require.ErrorIs(t, fill(server, redisstore.Options{Prefix: "small", PartitionBytes: body}), driver.ErrFull)
+	require.NoError(t, server.FlushAll(t.Context()).Err())
+
+	sentinel := redistest.StartSentinel(t, redistest.SentinelOptions{})
+	client := redis.NewFailoverClusterClient(sentinel.FailoverOptions())
+	t.Cleanup(func() { _ = client.Close() })
+	require.NoError(t, fill(client, redisstore.Options{}), "a client with the type of a Cluster's")
+	require.NoError(t, sentinel.Client(t).FlushAll(t.Context()).Err())
+
+	cluster := redistest.StartCluster(t, redistest.ClusterOptions{}).Client(t)
+	err := fill(cluster, redisstore.Options{})
+	require.ErrorIs(t, err, driver.ErrFull)
+	require.ErrorContains(t, err, "of 134217728 that redisstore.Options.PartitionBytes accepts")
+	require.NoError(t, fill(cluster, redisstore.Options{Prefix: "large", PartitionBytes: most << 30}))
 }
 
 // Partitions are filled with bodies of different sizes in different orders.

@@ -28,8 +28,8 @@
 // hash has a field, and each set a member, that is not a message. A Cluster therefore does not
 // reject scripts for missing keys while it moves a slot.
 //
-// A Cluster moves a partition between nodes as a whole and blocks both nodes meanwhile.
-// [Options].PartitionMessages and [Options].PartitionBytes limit the size of a partition.
+// A Cluster moves a partition between nodes as a whole and blocks both nodes meanwhile. On a
+// Cluster, [Options].PartitionMessages and [Options].PartitionBytes therefore limit a partition.
 //
 // # Settings of the server
 //
@@ -165,13 +165,15 @@ type Options struct {
 	// PartitionMessages is the number of messages, dead letters included, at which a partition is
 	// full: Put then returns [driver.ErrFull]. The limit keeps the time short for which a Cluster
 	// blocks two nodes to move a partition. A queue with more messages needs more partitions. The
-	// default is 500,000. New returns [driver.ErrInvalid] for a negative number.
+	// default is 500,000 on a Cluster, and no limit on other servers. New returns
+	// [driver.ErrInvalid] for a negative number.
 	PartitionMessages int
 
 	// PartitionBytes is the size of the records, in bytes, at which a partition is full. A record
 	// is a body and 19 bytes. The sum is estimated from a sample of 128 records, unless all bodies
 	// are so small that the sum cannot reach the limit. A single message may be larger. The default
-	// is 128 MiB. New returns [driver.ErrInvalid] for a negative number.
+	// is 128 MiB on a Cluster, and no limit on other servers. New returns [driver.ErrInvalid] for a
+	// negative number.
 	PartitionBytes int64
 
 	// Wait is the number of replicas that must have a change before the call returns, by WAIT on
@@ -197,8 +199,8 @@ type Options struct {
 
 const (
 	maxPrefix                = 128
-	defaultPartitionMessages = 500_000
-	defaultPartitionBytes    = 128 << 20
+	clusterPartitionMessages = 500_000
+	clusterPartitionBytes    = 128 << 20
 )
 
 func (o Options) withDefaults() (Options, error) {
@@ -208,19 +210,13 @@ func (o Options) withDefaults() (Options, error) {
 	if o.WaitTimeout == 0 {
 		o.WaitTimeout = time.Second
 	}
-	if o.PartitionMessages == 0 {
-		o.PartitionMessages = defaultPartitionMessages
-	}
-	if o.PartitionBytes == 0 {
-		o.PartitionBytes = defaultPartitionBytes
-	}
 	switch {
 	case o.PartitionMessages < 0:
-		return o, fmt.Errorf("%w Options.PartitionMessages %d; it must be at least 1, or 0 for %d",
-			driver.ErrInvalid, o.PartitionMessages, defaultPartitionMessages)
+		return o, fmt.Errorf("%w Options.PartitionMessages %d; it must be at least 1, or 0 for the default",
+			driver.ErrInvalid, o.PartitionMessages)
 	case o.PartitionBytes < 0:
-		return o, fmt.Errorf("%w Options.PartitionBytes %d; it must be at least 1, or 0 for %d",
-			driver.ErrInvalid, o.PartitionBytes, defaultPartitionBytes)
+		return o, fmt.Errorf("%w Options.PartitionBytes %d; it must be at least 1, or 0 for the default",
+			driver.ErrInvalid, o.PartitionBytes)
 	case !validPrefix(o.Prefix):
 		return o, fmt.Errorf("%w Options.Prefix %.140q; it must be 1 to %d letters, digits, '.', '_', '-' and ':'",
 			driver.ErrInvalid, o.Prefix, maxPrefix)

@@ -1,7 +1,6 @@
 package redisstore_test
 
 import (
-	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -47,12 +46,12 @@ func TestSuiteOnCluster(t *testing.T) {
 	storetest.Run(t, func(t testing.TB) storetest.Fixture { return fixtureOn(t, client) })
 }
 
-// BenchmarkStore uses a server without a file, and partitions without a limit.
+// BenchmarkStore uses a server without a file.
 func BenchmarkStore(b *testing.B) {
 	client := newClient(b, redistest.Start(b, redistest.Options{}).Addr())
 	storetest.Bench(b, func(t testing.TB) storetest.Fixture {
 		t.Helper()
 		require.NoError(t, client.FlushAll(t.Context()).Err())
-		return storetest.Fixture{Store: newStore(t, client, redisstore.Options{PartitionMessages: math.MaxInt32, PartitionBytes: math.MaxInt32})}
+		return storetest.Fixture{Store: newStore(t, client, redisstore.Options{})}
 	})
 }

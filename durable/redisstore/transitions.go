@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -9,8 +10,7 @@ import (
 )
 
 // Put implements [driver.Backend]. It stores nothing and returns [driver.ErrFull] if the server is
-// out of memory, or the partition has reached [Options].PartitionMessages or
-// [Options].PartitionBytes.
+// out of memory, or the partition has reached Options.PartitionMessages or PartitionBytes.
 //
 // Put takes O(log n) for each message in a partition of n.
 func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, error) {
@@ -40,7 +40,7 @@ func (b *backend) putLine(put driver.Put) []any {
 		item := &put.Items[i]
 		line = append(line, item.ID, timeArg(item.At, item.Delay), packItem(item), packRare(item))
 	}
-	return append(line, b.store.options.PartitionMessages, b.store.options.PartitionBytes)
+	return append(line, b.limits...)
 }
 
 // Claim implements [driver.Backend]. A call ends at most 256 expired leases; if more have expired,
@@ -85,10 +85,7 @@ func readClaimed(r *reply) (driver.Claimed, error) {
 	}
 	for i := range claimed.Records {
 		record, err := decodeRecord(r.text(), r.text(), r.text())
-		if err == nil {
-			err = r.err
-		}
-		if err != nil {
+		if err := cmp.Or(err, r.err); err != nil {
 			return driver.Claimed{}, err
 		}
 		record.LeaseEnd = unpackInstant(leases[i*width:])
