@@ -23,6 +23,11 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/pebblestore"
 )
 
+// run runs the program in this process. args[0] is its name.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
+	return newApp(stdin, stdout, stderr).run(ctx, args)
+}
+
 // tester runs the program on a store.
 type tester struct {
 	t     *testing.T
@@ -216,7 +221,19 @@ var invalidCommandLines = []struct {
 	{"dead purge", []string{"-all"}},
 	{"dead purge a -all", []string{`"a"`, "not both"}},
 	{"dead purge a -reason x", []string{`"a"`, "not both"}},
-	{"dead replay -reason=", []string{"-reason"}},
+	{"dead replay -reason=", []string{`-reason is ""`, "-all"}},
+	{"dead purge a -reason=", []string{`-reason is ""`}},
+	{"dead purge -reason= -since 6h", []string{`-reason is ""`}},
+	{"dead purge -all -reason x", []string{"-all", "-reason", "not both"}},
+	{"dead replay -all -since 1h", []string{"not both"}},
+	{"dead purge -all -until 1h", []string{"not both"}},
+	{"dead purge -all=false", []string{"-all"}},
+	{"dead purge -until 0s", []string{`"0s"`, "90m"}},
+	{"dead purge -until 0d", []string{`"0d"`}},
+	{"dead replay -until -1h", []string{`"-1h"`}},
+	{"dead purge -since -1h", []string{`"-1h"`}},
+	{"dead replay -since 2100-01-01T00:00:00Z", []string{"2100", "has passed"}},
+	{"dead purge -until 2999-01-01T00:00:00Z", []string{"2999", "has passed"}},
 	{"dead replay a -rate 5", []string{"-rate is 5", "-since"}},
 	{"dead replay -all -rate -1", []string{`"-1"`, "0 to 100000"}},
 	{"dead replay -all -rate NaN", []string{`"NaN"`, "0 to 100000"}},

@@ -86,6 +86,12 @@ func (a *app) purgeCommand() *cli.Command {
 func (a *app) changeDead(ctx context.Context, cmd *cli.Command, which selection, done string, one func(*session, string) error,
 	every func(*session) (int, error),
 ) error {
+	switch {
+	case cmd.IsSet("reason") && which.filter.Reason == "":
+		return usage(cmd, "-reason is %q; it must not be empty, and -all selects all dead letters", "")
+	case which.all && which.filter != (durable.DeadFilter{}):
+		return usage(cmd, "the command takes -all, or -reason, -since and -until, not both")
+	}
 	if which.given() {
 		if err := arguments(cmd, 0, 0, "the command takes ids or -all, -reason, -since and -until, not both"); err != nil {
 			return err

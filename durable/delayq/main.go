@@ -20,7 +20,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -63,8 +62,3 @@ func main() {
 type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
-
-// run runs the program in this process. args[0] is its name.
-func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
-	return newApp(stdin, stdout, stderr).run(ctx, args)
-}

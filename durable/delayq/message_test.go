@@ -293,7 +293,6 @@ func TestDeadLettersAreSelectedByReasonAndTime(t *testing.T) {
 		left   int64
 	}{
 		{"dead purge -until 1h", "0 dead letters purged\n", 4},
-		{"dead replay -since 2100-01-01T00:00:00Z", "0 dead letters replayed\n", 4},
 		{"dead replay -delay 1h -reason connect -until " + died[2].Format(time.RFC3339Nano), "1 dead letters replayed\n", 3},
 		{"dead replay -delay 1h -rate 100 -reason connect -since 1h", "2 dead letters replayed\n", 1},
 		{"-json dead purge -since 1h", `{"purged":1}` + "\n", 0},

@@ -29,28 +29,21 @@ func (a *app) queueCommand(name, usage, description string, need access, f func(
 
 func (a *app) pauseCommand() *cli.Command {
 	return a.queueCommand("pause", "stop the delivery of messages", pauseHelp, changes, func(ctx context.Context, s *session) error {
-		if err := s.Pause(ctx); err != nil {
-			return err
-		}
-		return a.printPaused(s, true)
+		return a.printPaused(s, s.Pause(ctx), true, "is paused")
 	})
 }
 
 func (a *app) resumeCommand() *cli.Command {
 	return a.queueCommand("resume", "resume the delivery of messages", resumeHelp, changes, func(ctx context.Context, s *session) error {
-		if err := s.Resume(ctx); err != nil {
-			return err
-		}
-		return a.printPaused(s, false)
+		return a.printPaused(s, s.Resume(ctx), false, "is not paused")
 	})
 }
 
-func (a *app) printPaused(s *session, paused bool) error {
-	text := "queue " + s.name + " is not paused"
-	if paused {
-		text = "queue " + s.name + " is paused"
+func (a *app) printPaused(s *session, err error, paused bool, text string) error {
+	if err != nil {
+		return err
 	}
-	return a.result(map[string]any{"queue": s.name, "paused": paused}, text)
+	return a.result(map[string]any{"queue": s.name, "paused": paused}, "queue "+s.name+" "+text)
 }
 
 // healthCommand is the only command that rejects a server that may lose messages.

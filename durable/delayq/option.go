@@ -116,16 +116,17 @@ func header(to *map[string]string) *checked[map[string]string] {
 		"key=value; several may be given, with different keys"}
 }
 
-// pastTime accepts a time, or a duration, which counts back from now.
+// pastTime accepts a past time, or a duration, which counts back from now.
 func pastTime(to *time.Time) *checked[time.Time] {
 	parse := func(s string) (time.Time, error) {
 		if d, err := parseDuration(s); err == nil {
-			return time.Now().Add(-max(0, d)), nil
+			return time.Now().Add(-d), nil
 		}
 		return time.Parse(time.RFC3339, s)
 	}
-	return &checked[time.Time]{to, parse, func(t time.Time) bool { return !t.IsZero() },
-		"a time with its zone, such as 2030-12-31T23:59:00Z, or how long ago, such as 90m or 2d"}
+	begin := time.Now() // -until 0s, which would select all, is not before begin
+	return &checked[time.Time]{to, parse, func(t time.Time) bool { return !t.IsZero() && t.Before(begin) },
+		"a time that has passed, with its zone, such as 2020-12-31T23:59:00Z, or how long ago, such as 90m or 2d"}
 }
 
 // due is the due time in a command line: a delay or a time, not both.

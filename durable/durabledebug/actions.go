@@ -1,6 +1,7 @@
 package durabledebug
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,61 +28,75 @@ var crossOrigin = http.NewCrossOriginProtection()
 
 // serveAction answers a POST.
 func (h *Handler) serveAction(w http.ResponseWriter, r *http.Request) {
-	if !h.Actions {
-		sendError(w, r, http.StatusForbidden, "actions are disabled; set Handler.Actions to enable them")
-		return
-	}
-	if err := crossOrigin.Check(r); err != nil {
-		sendError(w, r, http.StatusForbidden, "cross-site request: "+err.Error())
-		return
-	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	if err := r.ParseForm(); err != nil {
-		sendError(w, r, http.StatusBadRequest, err.Error())
-		return
+	foreign, malformed := crossOrigin.Check(r), r.ParseForm()
+	malformed = cmp.Or(malformed, checkForm(r.PostForm))
+	queue, ok := h.queues.Choose(r.PostForm.Get("queue"))
+	switch {
+	case !h.Actions:
+		sendJSON(w, r, http.StatusForbidden, &Outcome{Error: "actions are disabled; set Handler.Actions to enable them"})
+	case foreign != nil:
+		sendJSON(w, r, http.StatusForbidden, &Outcome{Error: "cross-site request: " + foreign.Error()})
+	case malformed != nil:
+		sendJSON(w, r, http.StatusBadRequest, &Outcome{Error: malformed.Error()})
+	case !ok:
+		sendJSON(w, r, http.StatusNotFound, &Outcome{Error: fmt.Sprintf("no queue %q", r.PostForm.Get("queue"))})
+	default:
+		ctx, cancel := context.WithTimeout(r.Context(), h.timeout())
+		defer cancel()
+		n, err := act(ctx, queue.Value.q, r.PostForm)
+		queue.Value.forget()
+		outcome := Outcome{Done: n}
+		if err != nil {
+			outcome.Error = err.Error()
+		}
+		sendJSON(w, r, statusOf(err), &outcome)
 	}
-	name := r.PostForm.Get("queue")
-	queue, ok := h.queues.Choose(name)
-	if !ok || name == "" {
-		sendError(w, r, http.StatusNotFound, fmt.Sprintf("no queue %q", name))
-		return
-	}
-	do := actions[r.PostForm.Get("action")]
-	if do == nil {
-		sendError(w, r, http.StatusBadRequest, fmt.Sprintf("action is %q; it must be replay, purge, pause or resume", r.PostForm.Get("action")))
-		return
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), h.timeout())
-	defer cancel()
-	n, err := do(ctx, queue.Value.q, r.PostForm)
-	queue.Value.forget()
-	outcome := Outcome{Done: n}
-	if err != nil {
-		outcome.Error = err.Error()
-	}
-	sendJSON(w, r, statusOf(err), &outcome)
 }
 
-// actions maps the name of an action to its function, which takes the form of the request.
-var actions = map[string]func(ctx context.Context, q *durable.Queue, form url.Values) (int, error){
-	"replay": func(ctx context.Context, q *durable.Queue, form url.Values) (int, error) {
-		if form.Has("id") {
-			return countOne(q.Replay(ctx, form.Get("id"), 0))
+// checkForm accepts action and queue and, to replay or purge, one of id, reason and all=true. A
+// mistyped field must not select all dead letters.
+func checkForm(form url.Values) error {
+	selecting := 0
+	for name, values := range form {
+		switch {
+		case len(values) != 1 || values[0] == "":
+			return fmt.Errorf("%s is %q; it must have one value", name, values)
+		case name == "id", name == "reason", name == "all" && values[0] == "true":
+			selecting++
+		case name != "action" && name != "queue":
+			return fmt.Errorf("%s is %q; the fields are action, queue, id, reason and all=true", name, values[0])
 		}
-		return q.ReplayAll(ctx, durable.DeadFilter{Reason: form.Get("reason")}, durable.ReplayOptions{})
-	},
-	"purge": func(ctx context.Context, q *durable.Queue, form url.Values) (int, error) {
-		if form.Has("id") {
-			return countOne(q.Purge(ctx, form.Get("id")))
-		}
-		return q.PurgeAll(ctx, durable.DeadFilter{Reason: form.Get("reason")})
-	},
-	"pause":  func(ctx context.Context, q *durable.Queue, _ url.Values) (int, error) { return countOne(q.Pause(ctx)) },
-	"resume": func(ctx context.Context, q *durable.Queue, _ url.Values) (int, error) { return countOne(q.Resume(ctx)) },
+	}
+	action, queue := form.Get("action"), form.Get("queue")
+	switch needed, known := map[string]int{"replay": 1, "purge": 1, "pause": 0, "resume": 0}[action]; {
+	case !known:
+		return fmt.Errorf("action is %q; it must be replay, purge, pause or resume", action)
+	case queue == "":
+		return errors.New("queue is missing; it must be the name of a queue")
+	case selecting != needed:
+		return fmt.Errorf("%s has %d of the fields id, reason and all=true; it must have %d", action, selecting, needed)
+	}
+	return nil
 }
 
-// countOne counts one dead letter or queue.
-func countOne(err error) (int, error) {
+// act performs the action of a form that checkForm accepts, and counts dead letters or queues.
+func act(ctx context.Context, q *durable.Queue, form url.Values) (n int, err error) {
+	id, filter := form.Get("id"), durable.DeadFilter{Reason: form.Get("reason")}
+	switch action := form.Get("action"); {
+	case action == "replay" && id == "":
+		return q.ReplayAll(ctx, filter, durable.ReplayOptions{})
+	case action == "purge" && id == "":
+		return q.PurgeAll(ctx, filter)
+	case action == "replay":
+		err = q.Replay(ctx, id, 0)
+	case action == "purge":
+		err = q.Purge(ctx, id)
+	case action == "pause":
+		err = q.Pause(ctx)
+	case action == "resume":
+		err = q.Resume(ctx)
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -98,10 +113,6 @@ func statusOf(err error) int {
 		return http.StatusBadRequest
 	}
 	return http.StatusServiceUnavailable
-}
-
-func sendError(w http.ResponseWriter, r *http.Request, status int, why string) {
-	sendJSON(w, r, status, &Outcome{Error: why})
 }
 
 func sendJSON(w http.ResponseWriter, r *http.Request, status int, answer any) {

@@ -145,12 +145,10 @@ func readQueue(ctx context.Context, name string, q *durable.Queue) (*Queue, erro
 	for i, c := range consumers {
 		d.Consumers[i] = Consumer(c)
 	}
+	last := Band{}
 	for i, to := range bounds {
-		d.Bands[i] = Band{ToNs: int64(to), Messages: due[i]}
-		if i > 0 {
-			d.Bands[i].FromNs = int64(bounds[i-1])
-			d.Bands[i].Messages = due[i] - due[i-1]
-		}
+		d.Bands[i] = Band{last.ToNs, int64(to), due[i] - last.Messages}
+		last.ToNs, last.Messages = int64(to), due[i]
 	}
 	for i := range st.Partitions {
 		c := &st.Partitions[i]

@@ -1,6 +1,7 @@
 package durabledebug
 
 import (
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
@@ -33,10 +34,9 @@ var assets = sync.OnceValue(func() webpage.Assets { return webpage.NewAssets(own
 type Handler struct {
 	// Actions lets visitors replay and purge dead letters, and pause and resume queues. Defaults to
 	// false: such requests return status 403, and the page has no buttons. An action is a POST with
-	// a form: action is replay, purge, pause or resume, and queue is the name. For replay and
-	// purge, id selects one dead letter. Without an id, the action applies to all dead letters of
-	// the queue or, if reason is set, to those whose reason contains that text. The answer is an
-	// [Outcome]. Cross-site requests of a browser return 403.
+	// a form: action is replay, purge, pause or resume, and queue is the name. To replay or purge,
+	// one more field selects dead letters: id, reason (a part of it), or all=true. Any other form
+	// returns 400 and changes nothing. The answer is an [Outcome]. Cross-site requests return 403.
 	Actions bool
 
 	// Headers shows the headers of dead letters. Defaults to false.
@@ -71,12 +71,7 @@ func (h *Handler) Add(name string, q *durable.Queue) error {
 // in progress may still read it.
 func (h *Handler) Remove(name string) bool { return h.queues.Remove(name) }
 
-func (h *Handler) timeout() time.Duration {
-	if h.Timeout <= 0 {
-		return 5 * time.Second
-	}
-	return h.Timeout
-}
+func (h *Handler) timeout() time.Duration { return cmp.Or(max(h.Timeout, 0), 5*time.Second) }
 
 // ServeHTTP answers GET, HEAD and POST, and rejects other methods with status 405.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {

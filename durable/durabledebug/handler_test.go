@@ -233,15 +233,10 @@ func TestActionsChangeTheSelectedDeadLettersOnly(t *testing.T) {
 	assert.EqualValues(t, 2, dead())
 	again := act(http.StatusNotFound, "action", "purge", "queue", "orders", "id", "a")
 	assert.Contains(t, again.Error, durable.ErrNotFound.Error())
-	act(http.StatusBadRequest, "action", "purge", "queue", "orders", "id", "")
-	assert.Equal(t, `action is "drop"; it must be replay, purge, pause or resume`, act(http.StatusBadRequest, "action", "drop", "queue", "orders").Error)
-	assert.Equal(t, `no queue ""`, act(http.StatusNotFound, "action", "purge").Error)
-	act(http.StatusNotFound, "action", "purge", "queue", "none")
+	assert.Equal(t, `no queue "none"`, act(http.StatusNotFound, "action", "purge", "queue", "none", "all", "true").Error)
 	act(http.StatusBadRequest, "action", "purge", "queue", "orders", "id", strings.Repeat("x", maxForm))
 	assert.EqualValues(t, 2, dead())
-	w := request(h, http.MethodPost, "/?"+form("action", "purge", "queue", "orders"), "")
-	assert.Equal(t, http.StatusNotFound, w.Code, "the query of the URL is ignored")
-	assert.Equal(t, Outcome{Done: 2}, act(http.StatusOK, "action", "replay", "queue", "orders"))
+	assert.Equal(t, Outcome{Done: 2}, act(http.StatusOK, "action", "replay", "queue", "orders", "all", "true"))
 	assert.Zero(t, dead())
 
 	paused := func() bool { return document(t, h, "/?format=json", http.StatusOK).Queue.Paused }
@@ -260,7 +255,42 @@ func TestActionsChangeTheSelectedDeadLettersOnly(t *testing.T) {
 	assert.Equal(t, Outcome{Done: 1}, act(http.StatusOK, "action", "purge", "queue", "orders", "id", longest), "the longest id fits into a form")
 	assert.Equal(t, Outcome{Done: 1}, act(http.StatusOK, "action", "purge", "queue", "orders", "reason", "other"))
 	assert.Equal(t, Outcome{}, act(http.StatusOK, "action", "replay", "queue", "orders", "reason", "other"))
-	assert.Equal(t, Outcome{Done: 1}, act(http.StatusOK, "action", "purge", "queue", "orders"))
+	assert.Equal(t, Outcome{Done: 1}, act(http.StatusOK, "action", "purge", "queue", "orders", "all", "true"))
+}
+
+// A form that is not exactly right changes nothing. In particular, a mistyped field must not select
+// all dead letters.
+func TestMistypedParametersChangeNothing(t *testing.T) {
+	t.Parallel()
+	q, _ := openQueue(t, nil)
+	bury(t, q, durable.Message{ID: "a"}, "x")
+	bury(t, q, durable.Message{ID: "b"}, "x")
+	h := handler(t, &Handler{Actions: true}, "orders", q)
+	for _, c := range []struct{ fields, word string }{
+		{"", "id, reason and all"},
+		{"ids=", "ids is"}, {"ids=a", "ids is"}, {"Id=a", "Id is"}, {"id=", "id is"}, {"id=a&id=b", "id is"}, {"id=a&id=a", "id is"},
+		{"reason=", "reason is"}, {"reason=x&reason=y", "reason is"}, {"id=a&reason=x", "id, reason and all"},
+		{"all=", "all is"}, {"all=1", `"1"`}, {"all=True", `"True"`}, {"all=true&all=true", "all is"}, {"all", "all is"},
+		{"id=a&all=true", "id, reason and all"}, {"reason=x&all=true", "id, reason and all"}, {"all=true&=", " is"},
+		{"all=true&queue=orders", "queue is"}, {"all=true&action=purge", "action is"}, {"all=true&rate=5", "rate is"}, {"id=a;all=true", "semicolon"},
+	} {
+		for _, action := range []string{"purge", "replay"} {
+			w := request(h, http.MethodPost, "/", "action="+action+"&queue=orders&"+c.fields)
+			assert.Contains(t, decode[Outcome](t, w, http.StatusBadRequest).Error, c.word, c.fields)
+		}
+	}
+	for _, body := range []string{
+		"", "action=purge", "queue=orders", "action=purge&all=true", "action=purge&queue=&all=true", "queue=orders&all=true",
+		"action=drop&queue=orders&all=true", "action=&queue=orders&all=true", "Action=purge&queue=orders&all=true", "action=purge&Queue=orders&all=true",
+		"action=pause&queue=orders&id=a", "action=pause&queue=orders&reason=x", "action=pause&queue=orders&all=true", "action=resume&queue=orders&all=true",
+		"action=pause&queue=orders&partition=1",
+	} {
+		w := request(h, http.MethodPost, "/?action=purge&queue=orders&all=true", body)
+		assert.NotEmpty(t, decode[Outcome](t, w, http.StatusBadRequest).Error, "%s; the query of the URL is ignored", body)
+	}
+	d := document(t, h, "/?format=json", http.StatusOK).Queue
+	assert.EqualValues(t, 2, d.Dead)
+	assert.False(t, d.Paused)
 }
 
 // Only a page of the handler itself can make a browser change something, and only if actions are
@@ -371,7 +401,7 @@ func TestErrorsOfTheStoreAreShown(t *testing.T) {
 	h := handler(t, &Handler{Actions: true}, "orders", q)
 	broken.Store(true)
 	assert.Contains(t, document(t, h, "/?format=json", http.StatusServiceUnavailable).Error, "<the disk>")
-	w := request(h, http.MethodPost, "/", form("action", "purge", "queue", "orders"))
+	w := request(h, http.MethodPost, "/", form("action", "purge", "queue", "orders", "all", "true"))
 	assert.Contains(t, decode[Outcome](t, w, http.StatusServiceUnavailable).Error, "<the disk>")
 	broken.Store(false)
 	document(t, h, "/?format=json", http.StatusOK)

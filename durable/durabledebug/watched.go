@@ -10,10 +10,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable"
 )
 
-// A snapshot is valid for minSnapshotAge. This is shorter than the polling interval of a page, one
-// second, so a single viewer always gets a new snapshot. A snapshot that was slow to read is valid
-// for costFactor times as long as reading it took, but for at most maxSnapshotAge, so that reading
-// takes a small part of the store's time.
+// A snapshot is valid for minSnapshotAge, less than the polling interval of a page, one second, so
+// a single viewer always gets a new snapshot. A slow snapshot is valid for costFactor times its
+// reading time, up to maxSnapshotAge, so that reading takes a small part of the store's time.
 const (
 	minSnapshotAge = 500 * time.Millisecond
 	costFactor     = 10
@@ -35,7 +34,7 @@ type watchedQueue struct {
 // snapshot is one reading of a queue.
 type snapshot struct {
 	over  chan struct{} // closed when the other fields are set
-	queue *Queue        // nil if err is set
+	queue *Queue        // not used if err is set
 	err   error
 }
 
@@ -72,9 +71,7 @@ func (w *watchedQueue) refresh(l *snapshot, timeout time.Duration, headers bool)
 	if err == nil {
 		queue.DeadLetters, err = w.deadLetters(ctx, queue, headers)
 	}
-	if l.err = err; err == nil {
-		l.queue = queue
-	}
+	l.queue, l.err = queue, err
 	close(l.over)
 	now := time.Now()
 	w.mu.Lock()
@@ -98,13 +95,12 @@ func (w *watchedQueue) deadLetters(ctx context.Context, q *Queue, headers bool) 
 	if q.Dead > 0 {
 		found, err = readDeadLetters(ctx, w.q, headers)
 	}
-	if err != nil {
-		return nil, err
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.letters, w.dead = found, now
-	return found, nil
+	if err == nil {
+		w.letters, w.dead = found, now
+	}
+	return found, err
 }
 
 // forget makes the next caller read a new snapshot, even if another one is in progress.

@@ -66,11 +66,12 @@ class QueuePage extends Live {
 		if (this.shown && byId('partitions-details').open) drawPartitions(byId('partitions').tBodies[0], this.shown.partitions);
 	}
 
-	// act replays or purges one dead letter or, if id is null, all dead letters of the queue with
-	// the reason on the page. It also pauses and resumes the queue.
+	// act replays or purges one dead letter or, if id is null, the dead letters of the queue with
+	// the reason on the page, or all of them. It also pauses and resumes the queue.
 	async act(action, id) {
-		const form = new URLSearchParams({ action, queue: this.shown.name });
-		if (id !== null) form.set('id', id); else form.set('reason', byId('reason').value);
+		const form = new URLSearchParams({ action, queue: this.shown.name }), reason = byId('reason').value;
+		if (id !== null) form.set('id', id);
+		else if (action === 'replay' || action === 'purge') form.set(reason ? 'reason' : 'all', reason || 'true');
 		let text, failed = true;
 		try {
 			const response = await fetch('?', { method: 'POST', body: form, cache: 'no-store', signal: AbortSignal.timeout(TIMEOUT) });
