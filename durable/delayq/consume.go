@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -121,9 +123,16 @@ func (r *runner) handle(ctx context.Context, d *durable.Delivery) error {
 
 // environment returns the variables that describe the message to the command.
 func (r *runner) environment(d *durable.Delivery) []string {
+	headers, _ := json.Marshal(maps.Collect(maps.All(d.Headers))) // {} if there are none
+	expireAt := ""
+	if !d.ExpireAt.IsZero() {
+		expireAt = d.ExpireAt.Format(time.RFC3339Nano)
+	}
 	return []string{
 		"DELAYQ_ID=" + d.ID,
 		"DELAYQ_DUE=" + d.Due.Format(time.RFC3339Nano),
+		"DELAYQ_EXPIRE_AT=" + expireAt,
+		"DELAYQ_HEADERS=" + string(headers),
 		"DELAYQ_ATTEMPTS=" + strconv.Itoa(d.Attempts),
 		"DELAYQ_CRASHES=" + strconv.Itoa(d.Crashes),
 		"DELAYQ_TOKEN=" + strconv.FormatUint(d.Token, 10),

@@ -84,6 +84,16 @@ func TestConsumeRunsTheCommandForEachDueMessage(t *testing.T) {
 	assert.EqualValues(t, 1, c.Scheduled)
 }
 
+func TestCommandsGetExpireAtAndHeaders(t *testing.T) {
+	d := onDirectory(t)
+	d.ok("-partitions", "1", "enqueue", "-id", "a", "-body", "x", "-expire-at", "2130-01-31T09:00:00Z", "-header", "customer=4\"2")
+	d.ok("enqueue", "-id", "b", "-body", "x")
+	r := d.interruptAfter(2, false, "consume", "-exec", `echo "$DELAYQ_ID<$DELAYQ_EXPIRE_AT>$DELAYQ_HEADERS"`)
+	require.NoError(t, r.err)
+	assert.Regexp(t, `a<2130-01-31T.*>\{"customer":"4\\"2"\}`, r.stdout)
+	assert.Contains(t, r.stdout, "b<>{}\n")
+}
+
 // Two runs of the program use one queue concurrently.
 func TestTwoProcessesShareAQueueOnRedis(t *testing.T) {
 	t.Parallel()

@@ -3,10 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v3"
 
@@ -16,6 +18,7 @@ import (
 type enqueueOptions struct {
 	id, body    string
 	due         due
+	expireAt    time.Time
 	n           int
 	replace     bool
 	maxAttempts int
@@ -32,6 +35,7 @@ func (a *app) enqueueCommand() *cli.Command {
 		Name: "enqueue", Usage: "put messages into the queue", Description: enqueueHelp,
 		Flags: append(flags,
 			option("n", "enqueue `N` copies of the message; with -id X their ids are X-1, X-2 and so on", number(&o.n, 1, maxMessages)),
+			option("expire-at", "do not deliver the message after this `time`", futureTime(&o.expireAt)),
 			option("header", "add this `header`", header(&o.headers)),
 			flag("replace", "replace a message with the same id that has not begun, or that is a dead letter", &o.replace),
 			option("max-attempts", "make the message a dead letter after `N` failed deliveries; 0 means 25",
@@ -81,7 +85,7 @@ func (a *app) enqueue(ctx context.Context, o enqueueOptions, bodyGiven bool) err
 			for i := range messages {
 				messages[i] = durable.Message{
 					ID: o.idOf(first + i), Body: body, Delay: o.due.delay, At: o.due.at, MaxAttempts: o.maxAttempts, Replace: o.replace,
-					Headers: o.headers,
+					Headers: o.headers, ExpireAt: o.expireAt,
 				}
 			}
 			ids, err := s.EnqueueBatch(ctx, messages)
@@ -138,7 +142,7 @@ func (a *app) readBody(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// truncateErrors shows only the first of many joined errors, because similar errors would fill the
+// truncateErrors keeps only the first of many joined errors, because similar errors would fill the
 // screen.
 func truncateErrors(err error) error {
 	const most = 5
@@ -147,21 +151,6 @@ func truncateErrors(err error) error {
 		return err
 	}
 	all := joined.Unwrap()
-	var lines []string
-	for _, e := range all[:most] {
-		lines = append(lines, e.Error())
-	}
-	return fmt.Errorf("%d messages were not enqueued; the others were. %w", len(all), &truncatedErrors{strings.Join(lines, "\n"), err, len(all) - most})
+	return fmt.Errorf("%d messages were not enqueued; the others were. The first ones:\n%w\nand %d more",
+		len(all), errors.Join(all[:most]...), len(all)-most)
 }
-
-// truncatedErrors is a list of errors whose text has only the first ones.
-type truncatedErrors struct {
-	shown string
-	all   error
-	more  int
-}
-
-func (l *truncatedErrors) Error() string {
-	return fmt.Sprintf("The first ones:\n%s\nand %d more", l.shown, l.more)
-}
-func (l *truncatedErrors) Unwrap() error { return l.all }

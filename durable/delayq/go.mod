@@ -21,6 +21,7 @@ require (
 	github.com/timingwheel-go/timingwheel/durable/pebblestore v0.0.0
 	github.com/timingwheel-go/timingwheel/durable/redisstore v0.0.0
 	github.com/urfave/cli/v3 v3.14.0
+	golang.org/x/sync v0.20.0
 	golang.org/x/term v0.29.0
 )
 
@@ -59,7 +60,6 @@ require (
 	go.uber.org/atomic v1.12.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/exp v0.0.0-20230626212559-97b1e661b5df // indirect
-	golang.org/x/sync v0.20.0 // indirect
 	golang.org/x/sys v0.47.0 // indirect
 	golang.org/x/text v0.22.0 // indirect
 	google.golang.org/protobuf v1.33.0 // indirect

@@ -34,7 +34,7 @@ text of -body, or all of stdin. A message whose id is already in the queue is re
 -replace is given. A message that is being delivered is not replaced.
 
 Examples:
-   delayq enqueue -body 'remind me' -delay 10m
+   delayq enqueue -body 'remind me' -delay 10m -expire-at 2030-01-31T09:00:00Z
    delayq enqueue -id meeting-7 -at 2030-01-31T09:00:00+01:00 < invitation.json
    delayq enqueue -id meeting-7 -at 2030-01-31T10:00:00+01:00 -replace < invitation.json
    delayq enqueue -body 'remind me' -delay 10m -header customer=42 -header kind=reminder
@@ -54,6 +54,8 @@ Examples:
 const consumeHelp = `Runs the command in the shell, with the body on its stdin and these environment variables:
    DELAYQ_ID         the id
    DELAYQ_DUE        the due time
+   DELAYQ_EXPIRE_AT  the time after which the message is not delivered; empty if it does not expire
+   DELAYQ_HEADERS    the headers as a JSON object
    DELAYQ_ATTEMPTS   the number of failed deliveries
    DELAYQ_CRASHES    the number of deliveries that ended because their process crashed
    DELAYQ_TOKEN      a number that rises with each delivery of the message

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/timingwheel-go/timingwheel/durable"
 )
 
@@ -64,12 +66,12 @@ func (h *held) extend(ctx context.Context) {
 		}
 		g := newTasks()
 		for _, d := range h.list() {
-			g.run(func() error {
+			g.Go(func() error {
 				_ = d.Extend(ctx, takeVisibility) // a lost lease is reported when the message is settled
 				return nil
 			})
 		}
-		_ = g.wait()
+		_ = g.Wait()
 	}
 }
 
@@ -91,11 +93,11 @@ func (h *held) settle(ctx context.Context, d *durable.Delivery, f func(context.C
 func (h *held) settleAll(ctx context.Context, f func(context.Context, *durable.Delivery) error) error {
 	g := newTasks()
 	for _, d := range h.list() {
-		g.run(func() error {
+		g.Go(func() error {
 			return h.settle(ctx, d, func(ctx context.Context) error { return f(ctx, d) })
 		})
 	}
-	return g.wait()
+	return g.Wait()
 }
 
 func (h *held) nackAll(ctx context.Context, delay time.Duration) error {
@@ -107,29 +109,9 @@ func (h *held) releaseAll(ctx context.Context) error {
 	return h.settleAll(ctx, func(ctx context.Context, d *durable.Delivery) error { return d.Release(ctx) })
 }
 
-// tasks runs functions, up to settleAtOnce concurrently, and keeps the first error.
-type tasks struct {
-	running sync.WaitGroup
-	slots   chan struct{}
-	first   sync.Once
-	err     error
-}
-
-func newTasks() *tasks { return &tasks{slots: make(chan struct{}, settleAtOnce)} }
-
-// run waits until f can start.
-func (t *tasks) run(f func() error) {
-	t.slots <- struct{}{}
-	t.running.Go(func() {
-		if err := f(); err != nil {
-			t.first.Do(func() { t.err = err })
-		}
-		<-t.slots
-	})
-}
-
-// wait waits for all functions and returns the first error.
-func (t *tasks) wait() error {
-	t.running.Wait()
-	return t.err
+// newTasks returns a group that runs up to settleAtOnce functions concurrently.
+func newTasks() *errgroup.Group {
+	g := new(errgroup.Group)
+	g.SetLimit(settleAtOnce)
+	return g
 }

@@ -46,9 +46,7 @@ func (a *app) inspect(ctx context.Context, s *session, id string) error {
 	}
 	partition := driver.PartitionOf(id, len(stats.Partitions))
 	if a.json {
-		j := recordJSON(&r)
-		j.Partition = &partition
-		return a.printJSON(j)
+		return a.printJSON(recordJSON(&r, &partition))
 	}
 	return a.print(describe(&r, partition))
 }
@@ -56,7 +54,7 @@ func (a *app) inspect(ctx context.Context, s *session, id string) error {
 func describe(r *durable.Record, partition int) string {
 	rows := []table.Row{
 		{"id", preview(r.ID, durable.MaxID)}, {"state", stateName(r.State)}, {"partition", partition},
-		{"enqueued", formatTime(r.Enqueued)}, {"due", formatTime(r.Due)},
+		{"enqueued", formatTime(r.Enqueued)}, {"due", formatTime(r.Due)}, {"expires", formatTime(r.ExpireAt)},
 		{"attempts", fmt.Sprintf("%d failed of %d", r.Attempts, r.MaxAttempts)}, {"crashes", r.Crashes}, {"token", r.Token},
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.Headers)) {
@@ -71,8 +69,15 @@ func describe(r *durable.Record, partition int) string {
 	if r.Reason != "" {
 		rows = append(rows, table.Row{"last error", preview(r.Reason, 4*previewBytes)})
 	}
-	rows = append(rows, table.Row{"body", fmt.Sprintf("%s (%d bytes)", preview(string(r.Body), 4*previewBytes), len(r.Body))})
-	return propertyTable(rows...)
+	return propertyTable(append(rows, table.Row{"body", fmt.Sprintf("%s (%d bytes)", previewBody(r, 4*previewBytes), len(r.Body))})...)
+}
+
+// previewBody returns the first bytes of the body, or why it cannot be read.
+func previewBody(r *durable.Record, most int) string {
+	if r.Err != nil {
+		return r.Err.Error()
+	}
+	return preview(string(r.Body), most)
 }
 
 type listOptions struct {
@@ -109,15 +114,15 @@ func (a *app) listCommand() *cli.Command {
 // list prints up to n messages, or all if n is 0.
 func (a *app) list(ctx context.Context, s *session, state durable.State, n int) error {
 	last := map[durable.State]string{durable.StateScheduled: "due", durable.StateLeased: "lease ends", durable.StateDead: "died"}[state]
-	t := newTable(table.Row{"id", "state", last, "failed", "crashes", "bytes", "body", "last error"})
+	t := newTable(table.Row{"id", "state", last, "expires", "failed", "crashes", "bytes", "body", "last error"})
 	shown, more, err := each(s.List(ctx, state), n, func(r *durable.Record) error {
 		if a.json {
-			return a.printJSON(recordJSON(r))
+			return a.printJSON(recordJSON(r, nil))
 		}
 		at := map[durable.State]time.Time{durable.StateScheduled: r.Due, durable.StateLeased: r.LeaseEnd, durable.StateDead: r.Died}[state]
 		t.AppendRow(table.Row{
-			preview(r.ID, durable.MaxID), stateName(r.State), formatTime(at), fmt.Sprintf("%d of %d", r.Attempts, r.MaxAttempts), r.Crashes,
-			len(r.Body), preview(string(r.Body), previewBytes), preview(r.Reason, previewBytes),
+			preview(r.ID, durable.MaxID), stateName(r.State), formatTime(at), formatTime(r.ExpireAt), fmt.Sprintf("%d of %d", r.Attempts, r.MaxAttempts),
+			r.Crashes, len(r.Body), previewBody(r, previewBytes), preview(r.Reason, previewBytes),
 		})
 		return nil
 	})

@@ -401,3 +401,75 @@ func TestIDsArePrintedAsGiven(t *testing.T) {
 	assert.Equal(t, id+": due in 1h0m0s\n", d.ok("reschedule", id, "-delay", "1h"))
 	assert.Equal(t, id+": cancelled\n", d.ok("cancel", id))
 }
+
+// Each view of a message shows when it expires, and each command keeps that time.
+func TestExpireAtAndHeadersAreShownSettableAndKept(t *testing.T) {
+	q, run := queueAndProgram(t)
+	const at = "2130-01-31T09:00:00.5Z"
+	enqueue := []string{"enqueue", "-id", "a", "-body", "x", "-expire-at", "2130-01-31T10:00:00.5+01:00", "-header", "customer=42"}
+	_, err := run(enqueue...)
+	require.NoError(t, err)
+	want, err := time.Parse(time.RFC3339, at)
+	require.NoError(t, err)
+	shown := func(args ...string) {
+		t.Helper()
+		out, err := run(args...)
+		require.NoError(t, err)
+		assert.Contains(t, out, "2130-01-31 ", args)
+		assert.Contains(t, out, "expires", args)
+		out, err = run(append([]string{"-json"}, args...)...)
+		require.NoError(t, err)
+		var m messageJSON
+		require.NoError(t, json.Unmarshal([]byte(out), &m))
+		assert.True(t, want.Equal(m.ExpireAt), "%v: %v", args, m.ExpireAt)
+		assert.Equal(t, map[string]string{"customer": "42"}, m.Headers, args)
+	}
+	shown("inspect", "a")
+	shown("list")
+	out, err := run("-json", "take", "-wait", "1m")
+	require.NoError(t, err)
+	assert.Contains(t, out, `"expireAt":"2130-01-31T`)
+	d, err := q.Take(t.Context())
+	require.NoError(t, err)
+	assert.True(t, want.Equal(d.ExpireAt))
+	require.NoError(t, d.Bury(t.Context(), "no such user"))
+	shown("dead", "list")
+	_, err = run("dead", "replay", "a", "-delay", "1h")
+	require.NoError(t, err)
+	shown("list")
+	_, err = run("enqueue", "-id", "b", "-body", "x", "-delay", "1h")
+	require.NoError(t, err)
+	out, err = run("-json", "inspect", "b")
+	require.NoError(t, err)
+	assert.NotContains(t, out, "expireAt")
+	for args, word := range map[string]string{
+		"enqueue -body x -expire-at tomorrow":                                      `"tomorrow"`,
+		"enqueue -body x -expire-at 2130-01-01T00:00:00Z -at 2130-01-01T00:00:00Z": "ExpireAt",
+	} {
+		_, err := run(strings.Fields(args)...)
+		require.ErrorIs(t, err, durable.ErrInvalid, args)
+		require.ErrorContains(t, err, word, args)
+	}
+}
+
+// A message of a newer version is exported with its error, not with an empty body.
+func TestUnreadableMessageIsShownWithItsError(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(memstore.Options{})
+	q, err := durable.Open(t.Context(), store, durable.Options{Partitions: 1})
+	require.NoError(t, err)
+	defer q.Close()
+	b, err := store.Open(t.Context(), driver.Config{Queue: "default", Partitions: 1, DeadLimit: keepDead, DeadBytes: keepBytes, DeadAge: keepAge})
+	require.NoError(t, err)
+	_, err = b.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: "a", Body: []byte("\xff\xff\xff"), Delay: time.Hour, MaxAttempts: 1}}})
+	require.NoError(t, err)
+	for _, args := range [][]string{{"inspect", "a"}, {"list"}} {
+		var out bytes.Buffer
+		require.NoError(t, onMemory(t.Context(), store, &out, io.Discard, args...))
+		assert.Contains(t, out.String(), "version", args)
+		out.Reset()
+		require.NoError(t, onMemory(t.Context(), store, &out, io.Discard, append(args, "-json")...))
+		assert.Contains(t, out.String(), `"error":"durable: message \"a\"`, args)
+		assert.NotContains(t, out.String(), `"body"`, args)
+	}
+}

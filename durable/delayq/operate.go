@@ -103,12 +103,12 @@ func (a *app) consumersCommand() *cli.Command {
 }
 
 type consumerJSON struct {
-	ID            string     `json:"id"`
-	Host          string     `json:"host"`
-	PID           int        `json:"pid"`
-	Partitions    []int      `json:"partitions"`
-	LastHeartbeat *time.Time `json:"lastHeartbeat,omitempty"`
-	Expires       time.Time  `json:"expires"`
+	ID            string    `json:"id"`
+	Host          string    `json:"host"`
+	PID           int       `json:"pid"`
+	Partitions    []int     `json:"partitions"`
+	LastHeartbeat time.Time `json:"lastHeartbeat,omitzero"`
+	Expires       time.Time `json:"expires"`
 }
 
 func (a *app) consumers(ctx context.Context, s *session) error {
@@ -119,7 +119,7 @@ func (a *app) consumers(ctx context.Context, s *session) error {
 	t := newTable(table.Row{"host", "process", "partitions", "last heartbeat", "expires", "id"})
 	for _, c := range all {
 		if a.json {
-			j := consumerJSON{c.ID, c.Host, c.PID, append([]int{}, c.Partitions...), optionalJSON(c.LastHeartbeat), timeJSON(c.Expires)}
+			j := consumerJSON{c.ID, c.Host, c.PID, append([]int{}, c.Partitions...), timeJSON(c.LastHeartbeat), timeJSON(c.Expires)}
 			if err := a.printJSON(j); err != nil {
 				return err
 			}

@@ -129,6 +129,13 @@ func pastTime(to *time.Time) *checked[time.Time] {
 		"a time that has passed, with its zone, such as 2020-12-31T23:59:00Z, or how long ago, such as 90m or 2d"}
 }
 
+// futureTime accepts a time.
+func futureTime(to *time.Time) *checked[time.Time] {
+	return &checked[time.Time]{to, func(s string) (time.Time, error) { return time.Parse(time.RFC3339, s) },
+		func(t time.Time) bool { return !t.IsZero() },
+		"a time with its zone, such as 2030-12-31T23:59:00Z or 2030-12-31T23:59:00+01:00"}
+}
+
 // due is the due time in a command line: a delay or a time, not both.
 type due struct {
 	delay time.Duration
@@ -138,11 +145,7 @@ type due struct {
 func (d *due) flags() []cli.Flag {
 	return []cli.Flag{
 		option("delay", "make the message due after this `duration`", duration(&d.delay, 0)),
-		option("at", "make the message due at this `time`, or at once if the time has passed", &checked[time.Time]{
-			&d.at, func(s string) (time.Time, error) { return time.Parse(time.RFC3339, s) },
-			func(t time.Time) bool { return !t.IsZero() },
-			"a time with its zone, such as 2030-12-31T23:59:00Z or 2030-12-31T23:59:00+01:00",
-		}),
+		option("at", "make the message due at this `time`, or at once if the time has passed", futureTime(&d.at)),
 	}
 }
 

@@ -65,18 +65,18 @@ func (a *app) printJSON(v any) error {
 type messageJSON struct {
 	ID          string            `json:"id"`
 	State       string            `json:"state,omitempty"`
-	Partition   *int              `json:"partition,omitempty"`
 	Body        *string           `json:"body,omitempty"`
 	BodyBase64  []byte            `json:"bodyBase64,omitempty"`
 	Headers     map[string]string `json:"headers,omitempty"`
 	Enqueued    time.Time         `json:"enqueued"`
 	Due         time.Time         `json:"due"`
+	ExpireAt    time.Time         `json:"expireAt,omitzero"`
 	Attempts    int               `json:"attempts"`
 	Crashes     int               `json:"crashes"`
 	MaxAttempts int               `json:"maxAttempts"`
 	Token       uint64            `json:"token"`
-	LeaseEnd    *time.Time        `json:"leaseEnd,omitempty"`
-	Died        *time.Time        `json:"died,omitempty"`
+	LeaseEnd    time.Time         `json:"leaseEnd,omitzero"`
+	Died        time.Time         `json:"died,omitzero"`
 	Reason      string            `json:"reason,omitempty"`
 }
 
@@ -89,22 +89,25 @@ func (m *messageJSON) setBody(body []byte) {
 	m.BodyBase64 = body
 }
 
-func recordJSON(r *durable.Record) messageJSON {
+// recordJSON returns a record as JSON: with its error instead of its body if it cannot be read, and
+// with its partition unless that is nil.
+func recordJSON(r *durable.Record, partition *int) any {
 	m := messageJSON{
 		ID: r.ID, State: stateName(r.State), Headers: r.Headers, Enqueued: timeJSON(r.Enqueued), Due: timeJSON(r.Due),
 		Attempts: r.Attempts, Crashes: r.Crashes, MaxAttempts: r.MaxAttempts, Token: r.Token, Reason: r.Reason,
-		LeaseEnd: optionalJSON(r.LeaseEnd), Died: optionalJSON(r.Died),
+		LeaseEnd: timeJSON(r.LeaseEnd), Died: timeJSON(r.Died), ExpireAt: timeJSON(r.ExpireAt),
 	}
-	m.setBody(r.Body)
-	return m
-}
-
-func optionalJSON(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
+	fault := ""
+	if r.Err != nil {
+		fault = r.Err.Error()
+	} else {
+		m.setBody(r.Body)
 	}
-	t = timeJSON(t)
-	return &t
+	return struct {
+		messageJSON
+		Partition *int   `json:"partition,omitempty"`
+		Error     string `json:"error,omitempty"`
+	}{m, partition, fault}
 }
 
 // timeJSON returns a time that JSON can represent. The last year in JSON is 9999, and due times may
@@ -122,7 +125,7 @@ func timeJSON(t time.Time) time.Time {
 func deliveryJSON(d *durable.Delivery) messageJSON {
 	m := messageJSON{
 		ID: d.ID, Headers: d.Headers, Enqueued: timeJSON(d.Enqueued), Due: timeJSON(d.Due),
-		Attempts: d.Attempts, Crashes: d.Crashes, MaxAttempts: d.MaxAttempts, Token: d.Token,
+		Attempts: d.Attempts, Crashes: d.Crashes, MaxAttempts: d.MaxAttempts, Token: d.Token, ExpireAt: timeJSON(d.ExpireAt),
 	}
 	m.setBody(d.Body)
 	return m

@@ -153,20 +153,20 @@ func (s *sample) lines(partitions bool) string {
 // countsJSON has the counts of a queue or a partition. Counters start at 0 when the queue is
 // created.
 type countsJSON struct {
-	Scheduled int64      `json:"scheduled"`
-	Due       int64      `json:"due"`
-	InFlight  int64      `json:"inFlight"`
-	Dead      int64      `json:"dead"`
-	DeadBytes int64      `json:"deadBytes"`
-	NextDue   *time.Time `json:"nextDue,omitempty"`
-	OverdueMS int64      `json:"overdueMs"`
-	Enqueued  uint64     `json:"enqueued"`
-	Acked     uint64     `json:"acked"`
-	Retried   uint64     `json:"retried"`
-	Buried    uint64     `json:"buried"`
-	Cancelled uint64     `json:"cancelled"`
-	Crashed   uint64     `json:"crashed"`
-	Trimmed   uint64     `json:"trimmed"`
+	Scheduled int64     `json:"scheduled"`
+	Due       int64     `json:"due"`
+	InFlight  int64     `json:"inFlight"`
+	Dead      int64     `json:"dead"`
+	DeadBytes int64     `json:"deadBytes"`
+	NextDue   time.Time `json:"nextDue,omitzero"`
+	OverdueMS int64     `json:"overdueMs"`
+	Enqueued  uint64    `json:"enqueued"`
+	Acked     uint64    `json:"acked"`
+	Retried   uint64    `json:"retried"`
+	Buried    uint64    `json:"buried"`
+	Cancelled uint64    `json:"cancelled"`
+	Crashed   uint64    `json:"crashed"`
+	Trimmed   uint64    `json:"trimmed"`
 
 	Paused     bool   `json:"paused"`
 	Unreadable int64  `json:"unreadable"`
@@ -177,7 +177,7 @@ type countsJSON struct {
 
 func countsToJSON(c *durable.Counts, r rates) countsJSON {
 	return countsJSON{
-		c.Scheduled, c.Due, c.InFlight, c.Dead, c.DeadBytes, optionalJSON(c.NextDue), overdue(c).Milliseconds(),
+		c.Scheduled, c.Due, c.InFlight, c.Dead, c.DeadBytes, timeJSON(c.NextDue), overdue(c).Milliseconds(),
 		c.Enqueued, c.Acked, c.Retried, c.Buried, c.Cancelled, c.Crashed, c.Trimmed, c.Paused, c.Unreadable, c.Lost, r,
 	}
 }

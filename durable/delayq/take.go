@@ -77,10 +77,10 @@ func (a *app) take(ctx context.Context, s *session, o takeOptions) (err error) {
 			break
 		}
 		if o.ack {
-			acks.run(func() error { return h.settle(ctx, d, d.Ack) })
+			acks.Go(func() error { return h.settle(ctx, d, d.Ack) })
 		}
 	}
-	err = errors.Join(err, acks.wait())
+	err = errors.Join(err, acks.Wait())
 	if o.nack && err == nil {
 		return h.nackAll(ctx, o.delay)
 	}

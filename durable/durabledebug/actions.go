@@ -19,8 +19,7 @@ type Outcome struct {
 	Error string `json:"error,omitempty"` // why some were not
 }
 
-// maxForm is the maximum size of the form of an action in bytes. A name, an id and a reason fit,
-// with each byte encoded as %XX.
+// maxForm is the maximum size of a form in bytes. A name, an id and a reason fit, encoded as %XX.
 const maxForm = 4 << 10
 
 // crossOrigin rejects cross-site requests of browsers. Requests of other programs pass.

@@ -5,9 +5,8 @@
 //	err := queues.Add("orders", q)
 //	http.Handle("/debug/queues/", queues)
 //
-// All parts of the page are embedded, so the page needs no build step and loads nothing from other
-// hosts. The page shows the number of pending messages and when they are due, messages in flight
-// and dead letters, rates over time, lateness, consumers and partitions.
+// The page is embedded and loads nothing from other hosts. It shows pending messages by due time,
+// messages in flight, dead letters, rates over time, lateness, consumers and partitions.
 //
 // # Exposure
 //

@@ -20,12 +20,12 @@ type Document struct {
 	Schema  int     `json:"schema"`          // [Schema]
 	Error   string  `json:"error,omitempty"` // with status 404: no queue has this name; with 503: the store does not answer
 	Actions bool    `json:"actions"`         // [Handler.Actions]
-	Queues  []Entry `json:"queues"`          // in the order of [Handler.Add]
+	Queues  []entry `json:"queues"`          // in the order of [Handler.Add]
 	Queue   *Queue  `json:"queue"`           // the requested queue; null if there is none or its store does not answer
 }
 
-// Entry is an element of the list of queues.
-type Entry struct {
+// entry is an element of the list of queues.
+type entry struct {
 	Name string `json:"name"`
 }
 
@@ -50,8 +50,7 @@ type Queue struct {
 	Running    int `json:"running"`    // begun by this process and not settled
 	Unowned    int `json:"unowned"`    // partitions without an owner
 
-	// Counters are the fields of [durable.Counts] that never decrease, by their names in snake
-	// case.
+	// Counters are the increasing fields of [durable.Counts], by their names in snake case.
 	Counters map[string]uint64 `json:"counters"`
 
 	Bands       []Band              `json:"bands"`        // pending messages by due time
@@ -98,9 +97,10 @@ type DeadLetter struct {
 	Crashes     int               `json:"crashes"`
 	Enqueued    time.Time         `json:"enqueued"`
 	Died        time.Time         `json:"died"`
-	Bytes       int               `json:"bytes"`             // size of the body
-	Headers     map[string]string `json:"headers,omitempty"` // if [Handler.Headers] is set
-	Error       string            `json:"error,omitempty"`   // why the content cannot be read
+	ExpireAt    time.Time         `json:"expire_at,omitzero"` // at most in the year 9999
+	Bytes       int               `json:"bytes"`              // size of the body
+	Headers     map[string]string `json:"headers,omitempty"`  // if [Handler.Headers] is set
+	Error       string            `json:"error,omitempty"`    // why the content cannot be read
 }
 
 // maxDeadLetters is the maximum number of dead letters in a document.
@@ -150,9 +150,8 @@ func readQueue(ctx context.Context, name string, q *durable.Queue) (*Queue, erro
 		d.Bands[i] = Band{last.ToNs, int64(to), due[i] - last.Messages}
 		last.ToNs, last.Messages = int64(to), due[i]
 	}
-	for i := range st.Partitions {
-		c := &st.Partitions[i]
-		d.Partitions[i] = Partition{Pending: c.Scheduled, Due: c.Due, OverdueNs: overdue(c), InFlight: c.InFlight, Dead: c.Dead}
+	for i, c := range st.Partitions {
+		d.Partitions[i] = Partition{Pending: c.Scheduled, Due: c.Due, OverdueNs: overdue(&c), InFlight: c.InFlight, Dead: c.Dead}
 	}
 	return d, nil
 }
@@ -174,7 +173,10 @@ func readDeadLetters(ctx context.Context, q *durable.Queue, headers bool) ([]Dea
 		}
 		d := DeadLetter{
 			ID: r.ID, Reason: r.Reason, Attempts: r.Attempts, MaxAttempts: r.MaxAttempts, Crashes: r.Crashes,
-			Enqueued: r.Enqueued, Died: r.Died, Bytes: len(r.Body),
+			Enqueued: r.Enqueued, Died: r.Died, ExpireAt: r.ExpireAt, Bytes: len(r.Body),
+		}
+		if last := time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC); r.ExpireAt.After(last) {
+			d.ExpireAt = last // JSON has no later year
 		}
 		if headers {
 			d.Headers = r.Headers

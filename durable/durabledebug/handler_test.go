@@ -111,7 +111,8 @@ func document(t *testing.T, h http.Handler, target string, status int) Document 
 func TestDocumentAgreesWithTheQueue(t *testing.T) {
 	t.Parallel()
 	q, _ := openQueue(t, nil)
-	bury(t, q, durable.Message{ID: "dead", Body: []byte("body"), Headers: map[string]string{"k": "v"}, MaxAttempts: 3}, "why")
+	expire := time.Date(2130, 1, 31, 9, 0, 0, 0, time.UTC)
+	bury(t, q, durable.Message{ID: "dead", Body: []byte("body"), Headers: map[string]string{"k": "v"}, MaxAttempts: 3, ExpireAt: expire}, "why")
 	for i := range 10 {
 		_, err := q.Enqueue(t.Context(), durable.Message{ID: fmt.Sprint(i), Delay: time.Duration(i+1) * 50 * time.Minute})
 		require.NoError(t, err)
@@ -120,7 +121,7 @@ func TestDocumentAgreesWithTheQueue(t *testing.T) {
 	d := document(t, h, "/anywhere?format=json", http.StatusOK)
 	assert.Equal(t, Schema, d.Schema)
 	assert.False(t, d.Actions)
-	assert.Equal(t, []Entry{{"orders"}}, d.Queues)
+	assert.Equal(t, []entry{{"orders"}}, d.Queues)
 	got := d.Queue
 	assert.Equal(t, "orders", got.Name)
 	assert.WithinDuration(t, time.Now(), got.Taken, time.Minute)
@@ -147,8 +148,8 @@ func TestDocumentAgreesWithTheQueue(t *testing.T) {
 	require.Len(t, got.DeadLetters, 1)
 	l := got.DeadLetters[0]
 	assert.WithinDuration(t, time.Now(), l.Died, time.Minute)
-	l.Died, l.Enqueued = time.Time{}, time.Time{}
-	assert.Equal(t, DeadLetter{ID: "dead", Reason: "why", Attempts: 1, MaxAttempts: 3, Bytes: 4, Headers: map[string]string{"k": "v"}}, l)
+	l.Died, l.Enqueued, l.ExpireAt = time.Time{}, time.Time{}, l.ExpireAt.UTC()
+	assert.Equal(t, DeadLetter{ID: "dead", ExpireAt: expire, Reason: "why", Attempts: 1, MaxAttempts: 3, Bytes: 4, Headers: map[string]string{"k": "v"}}, l)
 
 	h = handler(t, &Handler{}, "orders", q)
 	body := request(h, http.MethodGet, "/", "", "Accept", "application/json").Body.String()
@@ -157,7 +158,7 @@ func TestDocumentAgreesWithTheQueue(t *testing.T) {
 
 	assert.Equal(t, `no queue "none"`, document(t, h, "/?format=json&queue=none", http.StatusNotFound).Error)
 	empty := document(t, &Handler{}, "/?format=json", http.StatusOK)
-	assert.Equal(t, Document{Schema: Schema, Queues: []Entry{}}, empty)
+	assert.Equal(t, Document{Schema: Schema, Queues: []entry{}}, empty)
 }
 
 // All parts that the page references exist, and the page references no other host.
@@ -411,6 +412,19 @@ func TestErrorsOfTheStoreAreShown(t *testing.T) {
 		assert.Equal(c, http.StatusServiceUnavailable, w.Code)
 		assert.Contains(c, w.Body.String(), durable.ErrClosed.Error())
 	}, time.Minute, 10*time.Millisecond)
+}
+
+// A dead letter shows when it expires, if it does. A year that JSON cannot represent is cut.
+func TestDeadLettersShowTheirExpiry(t *testing.T) {
+	t.Parallel()
+	q, _ := openQueue(t, nil)
+	bury(t, q, durable.Message{ID: "a"}, "x")
+	h := handler(t, &Handler{}, "orders", q)
+	assert.NotContains(t, request(h, http.MethodGet, "/?format=json", "").Body.String(), "expire_at")
+	require.NoError(t, q.Purge(t.Context(), "a"))
+	bury(t, q, durable.Message{ID: "b", ExpireAt: time.Date(20_000, 1, 1, 0, 0, 0, 0, time.UTC)}, "x")
+	h = handler(t, &Handler{}, "orders", q)
+	assert.Equal(t, 9999, document(t, h, "/?format=json", http.StatusOK).Queue.DeadLetters[0].ExpireAt.Year())
 }
 
 // A document has only the first dead letters.

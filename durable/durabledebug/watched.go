@@ -113,9 +113,9 @@ func (w *watchedQueue) forget() {
 // document returns the JSON document of the queue with the name, or of the first queue if the name
 // is empty.
 func (h *Handler) document(ctx context.Context, name string) (int, *Document) {
-	d := &Document{Schema: Schema, Actions: h.Actions, Queues: []Entry{}}
+	d := &Document{Schema: Schema, Actions: h.Actions, Queues: []entry{}}
 	for _, e := range h.queues.All() {
-		d.Queues = append(d.Queues, Entry{e.Name})
+		d.Queues = append(d.Queues, entry{e.Name})
 	}
 	chosen, ok := h.queues.Choose(name)
 	if !ok {

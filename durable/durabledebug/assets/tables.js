@@ -121,6 +121,7 @@ class DeadLetters {
 	row(letter, actions) {
 		const id = cell(letter.id, 'id'), reason = cell(document.createTextNode(letter.reason), 'reason'), buttons = cell('', '');
 		if (letter.error) reason.append(make('div', { class: 'headers' }, letter.error));
+		if (letter.expire_at) id.append(make('div', { class: 'headers' }, `expires ${letter.expire_at}`));
 		for (const [name, value] of Object.entries(letter.headers || {})) id.append(make('div', { class: 'headers' }, `${name}: ${value}`));
 		for (const [action, text] of actions ? [['replay', 'Replay'], ['purge', 'Purge']] : []) {
 			const button = make('button', { type: 'button', 'aria-label': `${text} ${letter.id}` }, text);
