@@ -21,14 +21,14 @@ import (
 
 // app is one run of the program.
 type app struct {
-	stdin          io.Reader
-	stdout, stderr io.Writer
-	screen         screen // of stdout
-	open           func(url string, use storeurl.Use) (durable.Store, func() error, error)
-	noticeDelay    time.Duration // from Ctrl-C until the user is told what delays the end
-	commandGrace   time.Duration // see defaultGrace
-	children       children
-	faults         errorPrinter
+	stdin                     io.Reader
+	stdout, stderr            io.Writer
+	screen                    screen // of stdout
+	open                      func(url string, use storeurl.Use) (durable.Store, func() error, error)
+	noticeDelay               time.Duration // from Ctrl-C until the user is told what delays the end
+	commandGrace, signalGrace time.Duration // see defaultGrace and defaultSignalGrace
+	children                  children
+	faults                    errorPrinter
 
 	store, queue string
 	partitions   int
@@ -52,6 +52,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 	a := &app{
 		stdin: stdin, stdout: &lockedWriter{w: stdout}, stderr: &lockedWriter{w: stderr},
 		screen: screenOf(stdout), open: storeurl.Open, noticeDelay: time.Second, commandGrace: defaultGrace,
+		signalGrace: defaultSignalGrace,
 	}
 	a.faults.w = a.stderr
 	return a

@@ -103,7 +103,7 @@ func (a *app) changeAll(ids []string, done string, change func(id string) (resul
 		if ok {
 			changed++
 		}
-		if err := a.printResult(id, result); err != nil {
+		if err := a.result(map[string]string{"id": id, "result": result}, id+": "+result); err != nil {
 			return err
 		}
 	}
@@ -111,9 +111,4 @@ func (a *app) changeAll(ids []string, done string, change func(id string) (resul
 		return fmt.Errorf("%d of %d messages %s: the others are being delivered, or were not found", changed, len(ids), done)
 	}
 	return nil
-}
-
-// printResult prints an id, as it was given on the command line, and a result.
-func (a *app) printResult(id, result string) error {
-	return a.result(map[string]string{"id": id, "result": result}, id+": "+result)
 }

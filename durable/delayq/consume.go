@@ -10,7 +10,9 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -59,7 +61,7 @@ func (a *app) consume(ctx context.Context, s *session, o consumeOptions) error {
 			fmt.Fprintf(a.stderr, "delayq: waiting for %d running commands; Ctrl-C again ends them, and their messages are delivered again\n", n)
 		}
 	})()
-	r := &runner{app: a, options: o, stop: stop}
+	r := &runner{app: a, options: o, stop: stop, ending: running.Done()}
 	err := s.Consume(running, r.handle, durable.ConsumerOptions{
 		Concurrency: o.concurrency, Visibility: o.visibility,
 		Grace: math.MaxInt64, // Consume waits for running commands, until a second Ctrl-C
@@ -76,6 +78,7 @@ type runner struct {
 	app               *app
 	options           consumeOptions
 	stop              context.CancelCauseFunc
+	ending            <-chan struct{} // closed when Consume begins to end
 	succeeded, failed atomic.Int64
 }
 
@@ -83,16 +86,21 @@ type runner struct {
 // command left in the background may hold the output open.
 const defaultGrace = 5 * time.Second
 
+// defaultSignalGrace is how long a message whose command was ended by a signal waits for the signal
+// that ends delayq: a supervisor may signal all processes, and the command may end first. After
+// another failure the wait is only 2 % of it, because commands fail often.
+const defaultSignalGrace = time.Second
+
 var errNoCommand = errors.New("the command cannot be run")
 
-// handle acknowledges the message if the command exits with 0.
+// handle acknowledges the message if the command exits with 0. It releases the message after a
+// failure that is not the message's fault: if delayq is ending, or cannot start the shell or print.
 func (r *runner) handle(ctx context.Context, d *durable.Delivery) error {
 	argv := shell(r.options.exec)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	stdout, stderr := &lineWriter{to: r.app.stdout}, &lineWriter{to: lossyWriter{r.app.stderr}}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(d.Body), stdout, stderr
-	cmd.Env = append(os.Environ(), r.environment(d)...)
-	cmd.WaitDelay = r.app.commandGrace
+	cmd.Env, cmd.WaitDelay = environment(d), r.app.commandGrace
 	err := r.app.children.run(cmd)
 	if errors.Is(err, errKilled) {
 		<-ctx.Done() // the process is about to exit; the message has not failed
@@ -100,54 +108,70 @@ func (r *runner) handle(ctx context.Context, d *durable.Delivery) error {
 	}
 	stdout.close()
 	stderr.close()
-	if errors.Is(err, exec.ErrWaitDelay) {
-		err = nil // the command has exited with 0
-	}
-	if stdout.failed != nil {
+	code := cmd.ProcessState.ExitCode()
+	switch {
+	case stdout.failed != nil:
 		err = fmt.Errorf("its output cannot be printed: %w", stdout.failed)
-		// Other outputs would fail as well.
-		r.stop(fmt.Errorf("%w: message %q is delivered again later", err, d.ID))
-	}
-	if err == nil {
+	case cmd.ProcessState == nil:
+		err = fmt.Errorf("%w: %w", errNoCommand, err)
+	case err == nil, errors.Is(err, exec.ErrWaitDelay): // the command has exited with 0
 		r.succeeded.Add(1)
 		return nil
+	case !r.ends(code):
+		return r.fail(d, code, err, stderr.last)
 	}
+	if stdout.failed != nil || cmd.ProcessState == nil && ctx.Err() == nil { // as for other messages
+		r.stop(fmt.Errorf("%w; message %q is delivered again later", err, d.ID))
+	}
+	return errors.Join(err, d.Release(ctx)) // if Release fails, the error is a failed attempt
+}
+
+// fail returns the error of a failed attempt. If the shell does not find the command and no run has
+// succeeded, fail stops the consumer, which would use up the attempts of all messages.
+func (r *runner) fail(d *durable.Delivery, code int, err error, last string) error {
 	r.failed.Add(1)
-	if stderr.last != "" {
-		err = fmt.Errorf("%w: %s", err, preview(stderr.last, driver.MaxReason/2))
+	if last != "" {
+		err = fmt.Errorf("%w: %s", err, preview(last, driver.MaxReason/2))
 	}
 	r.app.faults.add(fmt.Errorf("message %q: %w", d.ID, err))
-	r.stopIfNotFound(err)
+	const cannotRun, notFound = 126, 127 // exit codes of shells
+	if (code == cannotRun || code == notFound) && r.succeeded.Load() == 0 {
+		r.stop(fmt.Errorf("%w: -exec %q: %w; the messages are delivered again later", errNoCommand, r.options.exec, err))
+	}
 	return err
 }
 
-// environment returns the variables that describe the message to the command.
-func (r *runner) environment(d *durable.Delivery) []string {
+// ends reports whether delayq begins to end when a command has failed. The exit code is -1 after a
+// signal, and above 128 if a shell reports one.
+func (r *runner) ends(code int) bool {
+	wait := r.app.signalGrace
+	if 0 < code && code <= 128 {
+		wait /= 50
+	}
+	select {
+	case <-r.ending:
+		return true
+	case <-time.After(wait):
+		return false
+	}
+}
+
+// environment returns the environment of the command: without the store, whose URL may have a
+// password, and with the variables that describe the message.
+func environment(d *durable.Delivery) []string {
+	own := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "DELAYQ_STORE=") })
 	headers, _ := json.Marshal(maps.Collect(maps.All(d.Headers))) // {} if there are none
 	expireAt := ""
 	if !d.ExpireAt.IsZero() {
 		expireAt = d.ExpireAt.Format(time.RFC3339Nano)
 	}
-	return []string{
-		"DELAYQ_ID=" + d.ID,
-		"DELAYQ_DUE=" + d.Due.Format(time.RFC3339Nano),
-		"DELAYQ_EXPIRE_AT=" + expireAt,
-		"DELAYQ_HEADERS=" + string(headers),
-		"DELAYQ_ATTEMPTS=" + strconv.Itoa(d.Attempts),
-		"DELAYQ_CRASHES=" + strconv.Itoa(d.Crashes),
-		"DELAYQ_TOKEN=" + strconv.FormatUint(d.Token, 10),
-	}
-}
-
-// stopIfNotFound stops the consumer if the shell does not find the command and no run has
-// succeeded. Otherwise the consumer would use up the attempts of all messages.
-func (r *runner) stopIfNotFound(err error) {
-	const cannotRun, notFound = 126, 127 // exit codes of shells
-	var exit *exec.ExitError
-	found := !errors.As(err, &exit) || exit.ExitCode() != cannotRun && exit.ExitCode() != notFound
-	started := exit != nil || errors.Is(err, context.Canceled)
-	if r.succeeded.Load() > 0 || found && started {
-		return
-	}
-	r.stop(fmt.Errorf("%w: -exec %q: %w; the messages are delivered again later", errNoCommand, r.options.exec, err))
+	return append(own,
+		"DELAYQ_ID="+d.ID,
+		"DELAYQ_DUE="+d.Due.Format(time.RFC3339Nano),
+		"DELAYQ_EXPIRE_AT="+expireAt,
+		"DELAYQ_HEADERS="+string(headers),
+		"DELAYQ_ATTEMPTS="+strconv.Itoa(d.Attempts),
+		"DELAYQ_CRASHES="+strconv.Itoa(d.Crashes),
+		"DELAYQ_TOKEN="+strconv.FormatUint(d.Token, 10),
+	)
 }

@@ -7,11 +7,13 @@ import (
 	"context"
 	"errors"
 	flags "flag"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -24,6 +26,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/delayq/internal/storeurl"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 	"github.com/timingwheel-go/timingwheel/durable/pebblestore"
 )
@@ -162,6 +165,133 @@ func TestFailedCommandIsAFailedAttempt(t *testing.T) {
 	assert.Positive(t, m.Attempts)
 }
 
+// A supervisor signals all processes of a service, in any order. delayq may see that the command
+// has ended before it gets its own signal: no attempt is counted.
+func TestSIGTERMToAllProcessesCountsNothing(t *testing.T) {
+	t.Parallel()
+	for name, command := range map[string]string{
+		"signal":     `echo begun; exec sleep 600`,
+		"child":      `echo begun; sleep 600; true`,
+		"exit 128+n": `trap 'exit 143' TERM; echo begun; sleep 600 & wait`,
+		"exit 1":     `trap 'exit 1' TERM; echo begun; sleep 600 & wait`,
+	} {
+		for _, commandFirst := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, command first %v", name, commandFirst), func(t *testing.T) {
+				d := onDirectory(t)
+				d.consumeUntilSIGTERM(command, patience, func(ended <-chan struct{}, signal, end func()) {
+					if !commandFirst {
+						end()
+					}
+					signal()
+					<-ended
+					end()
+				})
+				m := d.message("a")
+				assert.Equal(t, "scheduled", m.State, m.Reason)
+				assert.Zero(t, m.Attempts)
+				assert.Zero(t, m.Crashes)
+			})
+		}
+	}
+}
+
+// A signal to the command only is a failed attempt.
+func TestSIGTERMToTheCommandIsAFailedAttempt(t *testing.T) {
+	d := onDirectory(t)
+	d.consumeUntilSIGTERM("echo begun; exec sleep 600", time.Millisecond, func(_ <-chan struct{}, signal, _ func()) { signal() })
+	m := d.message("a")
+	assert.Equal(t, "dead", m.State)
+	assert.Equal(t, "signal: terminated", m.Reason)
+}
+
+// consumeUntilSIGTERM runs a command, which prints a line, for a message with one attempt. It calls
+// do with functions that signal the process group of the command and that end delayq. ended is
+// closed when delayq has seen the end of the command. delayq also ends when it has printed a fault.
+func (d tester) consumeUntilSIGTERM(command string, grace time.Duration, do func(ended <-chan struct{}, signal, end func())) {
+	d.t.Helper()
+	d.ok("enqueue", "-id", "a", "-body", "x", "-max-attempts", "1")
+	pid := filepath.Join(d.t.TempDir(), "pid")
+	ctx, cancel := context.WithTimeout(d.t.Context(), patience)
+	defer cancel()
+	begun := make(chan struct{})
+	begin := sync.OnceFunc(func() { close(begun) })
+	a := newApp(nil, &outputTrigger{lines: 1, end: begin}, &outputTrigger{words: "message", end: cancel})
+	a.signalGrace = grace
+	done := make(chan error, 1)
+	go func() {
+		done <- a.run(ctx, []string{"delayq", "-store", d.store, "consume", "-exec", "echo $$ > '" + pid + "'; " + command})
+	}()
+	<-begun
+	text, err := os.ReadFile(pid)
+	require.NoError(d.t, err)
+	group, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	require.NoError(d.t, err)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for a.children.count() > 0 {
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	do(ended, func() { assert.NoError(d.t, syscall.Kill(-group, syscall.SIGTERM)) }, cancel)
+	require.NoError(d.t, <-done)
+}
+
+// storeWithoutRelease fails to release messages.
+type storeWithoutRelease struct{ durable.Store }
+
+type backendWithoutRelease struct{ driver.Backend }
+
+func (s storeWithoutRelease) Open(ctx context.Context, c driver.Config) (driver.Backend, error) {
+	b, err := s.Store.Open(ctx, c)
+	return backendWithoutRelease{b}, err
+}
+
+func (b backendWithoutRelease) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outcome, error) {
+	if batch.Op == driver.OpRelease {
+		return nil, errors.New("no release")
+	}
+	return b.Backend.Apply(ctx, batch)
+}
+
+func TestFailedReleaseDoesNotAcknowledge(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(memstore.Options{})
+	require.NoError(t, onMemory(t.Context(), store, io.Discard, io.Discard, "enqueue", "-id", "a", "-body", "x"))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	a := newApp(nil, &outputTrigger{lines: 1, end: cancel}, io.Discard)
+	a.open = func(string, storeurl.Use) (durable.Store, func() error, error) {
+		return storeWithoutRelease{store}, func() error { return nil }, nil
+	}
+	wait := filepath.Join(t.TempDir(), "none")
+	_ = a.run(ctx, []string{"delayq", "-store", "memory:", "consume", "-exec", "echo begun; sleep 0.2; cat '" + wait + "'"})
+	c := countsOf(t, store, "default")
+	assert.Zero(t, c.Acked)
+	assert.EqualValues(t, 1, c.Scheduled+c.InFlight)
+}
+
+// The shell cannot be started.
+func TestMessageIsReleasedIfTheShellCannotBeStarted(t *testing.T) {
+	d := tester{t, "dir:" + filepath.Join(t.TempDir(), "q")}
+	d.ok("enqueue", "-id", "a", "-body", "x", "-max-attempts", "1")
+	t.Setenv("PATH", t.TempDir())
+	require.ErrorIs(t, d.fails([]string{"consume", "-exec", "true"}, "cannot be run", `"a"`), errNoCommand)
+	assert.Equal(t, "scheduled", d.message("a").State)
+}
+
+// The URL of the store may have a password.
+func TestCommandsDoNotGetTheStore(t *testing.T) {
+	d := tester{t, "dir:" + filepath.Join(t.TempDir(), "q")}
+	d.ok("enqueue", "-id", "a", "-body", "x")
+	t.Setenv("DELAYQ_STORE", "redis://me:hush@localhost")
+	t.Setenv("DELAYQ_QUEUE", "default")
+	r := d.interruptAfter(1, false, "consume", "-exec", `env; echo "end"`)
+	require.NoError(t, r.err)
+	assert.Contains(t, r.stdout, "DELAYQ_QUEUE=default\n")
+	assert.NotContains(t, r.stdout, "hush")
+}
+
 func TestMissingCommandEndsConsume(t *testing.T) {
 	d := onDirectory(t)
 	d.ok("enqueue", "-id", "a", "-n", "30", "-body", "x")
@@ -174,13 +304,13 @@ func TestMissingCommandEndsConsume(t *testing.T) {
 
 func TestUnprintableOutputEndsConsume(t *testing.T) {
 	d := onDirectory(t)
-	d.ok("enqueue", "-id", "a", "-n", "30", "-body", "x")
+	d.ok("enqueue", "-id", "a", "-n", "30", "-body", "x", "-max-attempts", "1")
 	broken := errors.New("broken pipe")
 	err := run(t.Context(), []string{"delayq", "-store", d.store, "consume", "-exec", "cat"}, nil, failing{broken}, io.Discard)
 	require.ErrorIs(t, err, broken)
 	c := d.counts()
 	assert.EqualValues(t, 30, c.Scheduled)
-	assert.Less(t, c.Retried, uint64(30))
+	assert.Zero(t, c.Retried, "the failure is not that of a message")
 }
 
 func TestBrokenPipeReleasesTheMessage(t *testing.T) {

@@ -59,6 +59,7 @@ const consumeHelp = `Runs the command in the shell, with the body on its stdin a
    DELAYQ_ATTEMPTS   the number of failed deliveries
    DELAYQ_CRASHES    the number of deliveries that ended because their process crashed
    DELAYQ_TOKEN      a number that rises with each delivery of the message
+DELAYQ_STORE is not passed on, because it may have a password.
 
 Exit code 0 acknowledges the message. Any other exit code is a failed attempt: the message is
 delivered again after one second, then two, four and so on up to an hour. After its last attempt
@@ -67,8 +68,9 @@ the command runs. If this process crashes, another consumer gets the message aft
 message may be delivered more than once, so the command must be idempotent.
 
 After the first Ctrl-C, consume takes no more messages, releases the messages that have not begun,
-and waits for the running commands. It waits up to a minute for a store that does not answer. A
-second Ctrl-C also ends the commands.
+and waits for the running commands. If one of them fails then, for example because a supervisor
+signals all processes, no attempt is counted. A store that does not answer delays the end by up to a
+minute. A second Ctrl-C also ends the commands.
 
 Examples:
    delayq consume -exec 'cat; echo'

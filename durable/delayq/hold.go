@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -47,11 +49,7 @@ func (h *held) add(d *durable.Delivery) {
 func (h *held) list() []*durable.Delivery {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	list := make([]*durable.Delivery, 0, len(h.all))
-	for d := range h.all {
-		list = append(list, d)
-	}
-	return list
+	return slices.Collect(maps.Keys(h.all))
 }
 
 func (h *held) extend(ctx context.Context) {

@@ -24,7 +24,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 )
 
 const (
@@ -40,7 +40,7 @@ func main() {
 		signal.Notify(signals, syscall.SIGHUP)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	redis.SetLogger(silence{}) // the calls also return the logged errors
+	logging.Disable() // the calls also return the logged errors
 	a := newApp(os.Stdin, os.Stdout, os.Stderr)
 	go func() {
 		<-signals
@@ -57,8 +57,3 @@ func main() {
 		os.Exit(exitWrong)
 	}
 }
-
-// silence discards log records.
-type silence struct{}
-
-func (silence) Printf(context.Context, string, ...any) {}

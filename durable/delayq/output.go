@@ -145,8 +145,7 @@ func stateName(s durable.State) string {
 	return fmt.Sprintf("state %d", s)
 }
 
-// formatTime formats a time, followed by the time from now on the clock of this machine in
-// brackets.
+// formatTime formats a time, with the time from now on this machine's clock in brackets.
 func formatTime(t time.Time) string {
 	switch {
 	case t.IsZero():

@@ -48,8 +48,7 @@ func ratesOf(before, now durable.Counts, seconds float64) rates {
 	}
 }
 
-// rates returns the rates of the queue and of each partition. The rates of the first snapshot are
-// 0.
+// rates returns the rates of the queue and of each partition. Those of the first snapshot are 0.
 func (s *sample) rates() (rates, []rates) {
 	parts := make([]rates, len(s.stats.Partitions))
 	if s.before == nil {
