@@ -293,7 +293,7 @@ func newPanicError(v any) *PanicError {
 func (w *workers) settle(d *Delivery, err error, done func()) bool {
 	op, change := driver.OpAck, driver.Change{}
 	if err != nil {
-		op, change = w.failed(d, err)
+		op, change = d.failed(err, w.base.Err() != nil)
 	}
 	_, own := d.send(op, change, func(failure error) {
 		if failure != nil {
@@ -308,13 +308,14 @@ func (w *workers) settle(d *Delivery, err error, done func()) bool {
 	return own
 }
 
-// failed decides what happens to a message whose handler has failed.
-func (w *workers) failed(d *Delivery, err error) (op driver.Op, change driver.Change) {
+// failed decides what happens to a message whose delivery has failed. cancelled means that the
+// contexts of the handlers have ended.
+func (d *Delivery) failed(err error, cancelled bool) (op driver.Op, change driver.Change) {
 	change.Reason = reasonOf(err)
 	defer func() { // the error's methods and Backoff are user code
 		if v := recover(); v != nil {
 			op, change.Delay = driver.OpRetry, time.Second
-			change.Reason = fmt.Sprintf("panic in the handler's error or in Backoff: %v", v)
+			change.Reason = fmt.Sprintf("panic in the error of a delivery or in Backoff: %v", v)
 			if d.last() {
 				op = driver.OpBury
 			}
@@ -323,14 +324,14 @@ func (w *workers) failed(d *Delivery, err error) (op driver.Op, change driver.Ch
 	var retry *retryError
 	var panicked *PanicError
 	switch {
-	case w.base.Err() != nil && !errors.Is(err, errRejected) && !errors.As(err, &retry) && !errors.As(err, &panicked):
+	case cancelled && !errors.Is(err, errRejected) && !errors.As(err, &retry) && !errors.As(err, &panicked):
 		return driver.OpRelease, driver.Change{} // usually because its context was cancelled
 	case errors.Is(err, errRejected) || d.last():
 		return driver.OpBury, change
 	case errors.As(err, &retry):
 		change.Delay = retry.after
 	default:
-		change.Delay = max(0, w.c.opts.Backoff(d, err))
+		change.Delay = max(0, d.from.opts.Backoff(d, err))
 	}
 	return driver.OpRetry, change
 }

@@ -76,7 +76,7 @@ func TestRejectBuriesAndRetryAfterDelays(t *testing.T) {
 		stop()
 		assert.Equal(t, []string{"rejected", "later", "later"}, got.ids())
 		assert.InDelta(t, 7*60+2, got.list()[2].at.Seconds(), 0.05)
-		for r, err := range q.Dead(t.Context()) {
+		for r, err := range q.List(t.Context(), durable.StateDead) {
 			require.NoError(t, err)
 			assert.Equal(t, "rejected", r.ID)
 			assert.Contains(t, r.Reason, "no such customer")

@@ -3,19 +3,12 @@ package durable
 import (
 	"context"
 	"fmt"
-	"iter"
 	"math"
 	"strings"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
-
-// Dead returns an iterator over the dead letters. It is equivalent to [Queue.List] with
-// [StateDead].
-func (q *Queue) Dead(ctx context.Context) iter.Seq2[Record, error] {
-	return q.List(ctx, StateDead)
-}
 
 // Replay reschedules a dead letter as if it had never been delivered. The message is due after
 // delay on the store's clock, or immediately if delay <= 0. [ErrNotFound] means that no dead letter

@@ -108,16 +108,22 @@ func (d *Delivery) Ack(ctx context.Context) error {
 	return d.settle(ctx, driver.OpAck, driver.Change{})
 }
 
-// Nack marks the delivery as failed. The message is due again after delay, rounded up to
-// milliseconds, or immediately if delay <= 0. After its last attempt the message becomes a dead
-// letter. The text of cause, which may be nil, is stored with the message, up to [driver.MaxReason]
-// bytes: see [Record]. Errors are those of [Delivery.Ack].
-func (d *Delivery) Nack(ctx context.Context, delay time.Duration, cause error) error {
-	reason := reasonOf(cause)
-	if d.last() {
-		return d.settle(ctx, driver.OpBury, driver.Change{Reason: reason})
+// Nack marks the delivery as failed, as a [Handler] does that returns cause. The message is due
+// again after ConsumerOptions.Backoff. After its last attempt it becomes a dead letter. The text of
+// cause, which may be nil, is stored with the message, up to [driver.MaxReason] bytes: see
+// [Record]. Errors are those of [Delivery.Ack].
+func (d *Delivery) Nack(ctx context.Context, cause error) error {
+	if cause == nil {
+		cause = errRetry
 	}
-	return d.settle(ctx, driver.OpRetry, driver.Change{Delay: max(0, delay), Reason: reason})
+	op, change := d.failed(cause, false)
+	return d.settle(ctx, op, change)
+}
+
+// NackAfter is [Delivery.Nack] with a delay, instead of that of ConsumerOptions.Backoff. The delay
+// is rounded up to milliseconds. If delay <= 0, the message is due immediately.
+func (d *Delivery) NackAfter(ctx context.Context, delay time.Duration, cause error) error {
+	return d.Nack(ctx, RetryAfter(delay, cause))
 }
 
 // Release returns the message to the queue unchanged. The message is due immediately, and neither

@@ -57,9 +57,9 @@ func TestHeadersAreReturnedWithTheMessage(t *testing.T) {
 			assert.Equal(t, "body", string(d.Body))
 			assert.True(t, expire.Equal(d.ExpireAt))
 			d.Headers["added"] = "by the receiver"
-			require.NoError(t, d.Nack(t.Context(), 0, nil))
+			require.NoError(t, d.NackAfter(t.Context(), 0, nil))
 		}
-		for r, err := range q.Dead(t.Context()) {
+		for r, err := range q.List(t.Context(), durable.StateDead) {
 			require.NoError(t, err)
 			check(r)
 		}

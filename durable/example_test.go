@@ -130,7 +130,7 @@ func ExampleQueue_Take() {
 }
 
 // Retry a message that cannot be handled now.
-func ExampleDelivery_Nack() {
+func ExampleDelivery_NackAfter() {
 	ctx := context.Background()
 	q := newExampleQueue(durable.Options{Queue: "orders"})
 	defer q.Close()
@@ -147,7 +147,7 @@ func ExampleDelivery_Nack() {
 		}
 		fmt.Println(d.ID, "has failed", d.Attempts, "times")
 		if d.Attempts == 0 {
-			err = d.Nack(ctx, 0, errors.New("busy")) // due again immediately
+			err = d.NackAfter(ctx, 0, errors.New("busy")) // due again immediately
 		} else {
 			err = d.Ack(ctx)
 		}
@@ -229,7 +229,7 @@ func ExampleQueue_Reschedule() {
 }
 
 // A message whose attempts have all failed is kept as a dead letter until an operator replays it.
-func ExampleQueue_Dead() {
+func ExampleQueue_Replay() {
 	ctx := context.Background()
 	q := newExampleQueue(durable.Options{Queue: "orders"})
 	defer q.Close()
@@ -251,7 +251,7 @@ func ExampleQueue_Dead() {
 	}
 	deliver(func(context.Context, *durable.Delivery) error { return errors.New("no such mailbox") })
 
-	for r, err := range q.Dead(ctx) {
+	for r, err := range q.List(ctx, durable.StateDead) {
 		if err != nil {
 			fmt.Println(err)
 			return

@@ -218,7 +218,7 @@ func TestCancelMatchingCountsFiringOnce(t *testing.T) {
 
 		b.between = func() { // its delivery fails between the list and its turn
 			if d != nil {
-				require.NoError(t, d.Nack(t.Context(), time.Hour, nil))
+				require.NoError(t, d.NackAfter(t.Context(), time.Hour, nil))
 				d = nil
 			}
 		}
@@ -326,7 +326,7 @@ func TestDeadFilterSelectsByReasonAndTime(t *testing.T) {
 					require.NoError(t, err)
 					assert.Len(t, tt.want, n)
 					left := map[string]bool{}
-					for r, err := range q.Dead(t.Context()) {
+					for r, err := range q.List(t.Context(), durable.StateDead) {
 						require.NoError(t, err)
 						left[r.ID] = true
 					}

@@ -172,9 +172,10 @@ type ConsumerOptions struct {
 	HandlerTimeout time.Duration
 
 	// Backoff returns the delay before the next attempt after a failed delivery. Its arguments are
-	// the delivery and the handler's error, which is a [*PanicError] after a panic. The number of
-	// failed deliveries is d.Attempts+1. A negative delay counts as 0. Backoff is called on the
-	// handler's goroutine. Defaults to [Exponential] from one second to one hour.
+	// the delivery and the error of the handler or of [Delivery.Nack], which is a [*PanicError]
+	// after a panic. The number of failed deliveries is d.Attempts+1. A negative delay counts as 0.
+	// Backoff is called on the goroutine of the handler or of the call to Nack. If it panics, the
+	// delay is one second. Defaults to [Exponential] from one second to one hour.
 	Backoff func(d *Delivery, err error) time.Duration
 
 	// MaxCrashes is the number of crashes after which a message becomes a dead letter. A crash is a

@@ -105,8 +105,8 @@ func TestNilContextsAreRefused(t *testing.T) {
 			},
 			"Purge":    func(ctx context.Context) error { return q.Purge(ctx, "a") },
 			"PurgeAll": func(ctx context.Context) error { _, err := q.PurgeAll(ctx, durable.DeadFilter{}); return err },
-			"Dead": func(ctx context.Context) error {
-				for _, err := range q.Dead(ctx) {
+			"List": func(ctx context.Context) error {
+				for _, err := range q.List(ctx, durable.StateDead) {
 					return err
 				}
 				return nil

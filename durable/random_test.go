@@ -132,7 +132,7 @@ func (r *randomEnds) handle(ctx context.Context, d *durable.Delivery) error {
 		r.settled(d.Ack(ctx))
 		return assert.AnError // has no effect
 	case 6:
-		r.settled(d.Nack(ctx, time.Second, nil))
+		r.settled(d.NackAfter(ctx, time.Second, nil))
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ type Receiver struct {
 }
 
 // Receiver returns a receiver with its own options. The receiver claims nothing before the first
-// call to Take. It ignores Concurrency, Backoff, Grace and HandlerTimeout. The error is
+// call to Take. It ignores Concurrency, Grace and HandlerTimeout. The error is
 // [ErrInvalid] for invalid options.
 func (q *Queue) Receiver(options ConsumerOptions) (*Receiver, error) {
 	opts, err := options.withDefaults()

@@ -46,7 +46,7 @@ func TestTakeSettlesByAckNackAndBury(t *testing.T) {
 		d := take(t, q)
 		assert.Equal(t, "m", d.ID)
 		assert.InDelta(t, 1, time.Since(start).Seconds(), 0.05)
-		require.NoError(t, d.Nack(t.Context(), time.Minute, errors.New("busy")))
+		require.NoError(t, d.NackAfter(t.Context(), time.Minute, errors.New("busy")))
 		assert.ErrorIs(t, d.Ack(t.Context()), durable.ErrLeaseLost, "the delivery was already settled")
 
 		d = take(t, q)
@@ -55,7 +55,7 @@ func TestTakeSettlesByAckNackAndBury(t *testing.T) {
 		r, err := q.Get(t.Context(), "m")
 		require.NoError(t, err)
 		assert.Equal(t, "busy", r.Reason)
-		require.NoError(t, d.Nack(t.Context(), 0, errors.New("still busy")))
+		require.NoError(t, d.Nack(t.Context(), errors.New("still busy")))
 		r, err = q.Get(t.Context(), "m")
 		require.NoError(t, err)
 		assert.Equal(t, durable.StateDead, r.State, "both attempts have failed")
@@ -320,4 +320,58 @@ func TestBackoffGetsDeliveryAndError(t *testing.T) {
 		require.Len(t, got.list(), 2)
 		assert.InDelta(t, 7*60, got.list()[1].at.Seconds(), 0.1)
 	})
+}
+
+// A Nack uses the Backoff of its receiver, so a message is not dead after a moment. NackAfter has
+// its own delay. After the last attempt both make the message a dead letter.
+func TestNackOfAReceiverUsesBackoff(t *testing.T) {
+	t.Parallel()
+	panics := func(*durable.Delivery, error) time.Duration { panic("no delay") }
+	nack := func(ctx context.Context, d *durable.Delivery) error { return d.Nack(ctx, assert.AnError) }
+	for name, c := range map[string]struct {
+		backoff     func(*durable.Delivery, error) time.Duration
+		nack        func(ctx context.Context, d *durable.Delivery) error
+		attempts    int
+		least, most time.Duration // between the first and the last delivery
+		reason      string
+	}{
+		"7 minutes": {func(d *durable.Delivery, err error) time.Duration {
+			assert.Equal(t, "m", d.ID)
+			assert.ErrorIs(t, err, assert.AnError)
+			return 7 * time.Minute
+		}, nack, 2, 7 * time.Minute, 7 * time.Minute, assert.AnError.Error()},
+		"default":  {nil, nack, 25, 6 * time.Hour, 24 * time.Hour, assert.AnError.Error()},
+		"panics":   {panics, nack, 2, time.Second, time.Second, assert.AnError.Error()},
+		"no cause": {nil, func(ctx context.Context, d *durable.Delivery) error { return d.Nack(ctx, nil) }, 2, time.Second / 2, 3 * time.Second / 2, "retry requested"},
+		"own delay": {panics, func(ctx context.Context, d *durable.Delivery) error {
+			return d.NackAfter(ctx, time.Hour, assert.AnError)
+		}, 2, time.Hour, time.Hour, assert.AnError.Error()},
+		"negative delay": {panics, func(ctx context.Context, d *durable.Delivery) error { return d.NackAfter(ctx, -time.Hour, nil) }, 2, 0, 0, "retry requested"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, durable.Options{MaxAttempts: c.attempts}, func(t *testing.T, q *durable.Queue) {
+				r := receiver(t, q, durable.ConsumerOptions{Backoff: c.backoff})
+				enqueue(t, q, "m", 0)
+				var start time.Time
+				for i := range c.attempts {
+					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
+					d, err := r.Take(ctx)
+					cancel()
+					require.NoError(t, err)
+					require.Equal(t, i, d.Attempts)
+					if i == 0 {
+						start = time.Now()
+					}
+					require.NoError(t, c.nack(t.Context(), d))
+				}
+				assert.GreaterOrEqual(t, time.Since(start), c.least-10*time.Millisecond)
+				assert.LessOrEqual(t, time.Since(start), c.most+time.Second)
+				dead, err := q.Get(t.Context(), "m")
+				require.NoError(t, err)
+				assert.Equal(t, durable.StateDead, dead.State)
+				assert.Equal(t, c.reason, dead.Reason)
+			})
+		})
+	}
 }

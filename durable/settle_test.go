@@ -35,7 +35,7 @@ func TestFailedAckCanBeRepeated(t *testing.T) {
 					f.set(func(string) (error, error) { return nil, nil })
 					require.NoError(t, d.Ack(t.Context()))
 					require.ErrorIs(t, d.Ack(t.Context()), durable.ErrLeaseLost, "the delivery is settled")
-					require.ErrorIs(t, d.Nack(t.Context(), 0, nil), durable.ErrLeaseLost)
+					require.ErrorIs(t, d.Nack(t.Context(), nil), durable.ErrLeaseLost)
 					_, err := q.Get(t.Context(), "m")
 					require.ErrorIs(t, err, durable.ErrNotFound)
 				}

@@ -202,7 +202,7 @@ func (r *run) dead(q *durable.Queue) {
 	events, err := checker.OpenFile(r.events)
 	require.NoError(r.t, err)
 	defer events.Close()
-	for record, err := range q.Dead(context.Background()) {
+	for record, err := range q.List(context.Background(), durable.StateDead) {
 		require.NoError(r.t, err)
 		require.NoError(r.t, events.Record(checker.Event{Kind: checker.Dead, ID: record.ID}))
 	}

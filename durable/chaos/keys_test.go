@@ -53,7 +53,7 @@ func TestAuditRepairsQueueAfterDeletedKey(t *testing.T) {
 			}
 			waitUntilEmpty(t, q)
 			stop()
-			for record, err := range q.Dead(t.Context()) {
+			for record, err := range q.List(t.Context(), durable.StateDead) {
 				require.NoError(t, err)
 				require.NoError(t, h.Record(checker.Event{Kind: checker.Dead, ID: record.ID}))
 			}

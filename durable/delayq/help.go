@@ -42,8 +42,9 @@ Examples:
 
 const takeHelp = `Prints the body of each message, and a newline unless the body ends with one;
 with -json all fields of the message. Without -ack the messages stay in the queue: -keep, the
-default, releases them unchanged, and -nack releases them as failed. A message is acknowledged
-after it was printed. The command fails if no message is due in time.
+default, releases them unchanged, and -nack releases them as failed: they are due again after -delay
+or, without it, after the delay of consume. A message is acknowledged after it was printed. The
+command fails if no message is due in time.
 
 Examples:
    delayq take

@@ -87,24 +87,23 @@ func (h *held) settle(ctx context.Context, d *durable.Delivery, f func(context.C
 	return err
 }
 
-// settleAll settles all held messages.
-func (h *held) settleAll(ctx context.Context, f func(context.Context, *durable.Delivery) error) error {
+// releaseAll releases all held messages, unchanged or as failed.
+func (h *held) releaseAll(ctx context.Context, o takeOptions) error {
 	g := newTasks()
 	for _, d := range h.list() {
 		g.Go(func() error {
-			return h.settle(ctx, d, func(ctx context.Context) error { return f(ctx, d) })
+			return h.settle(ctx, d, func(ctx context.Context) error {
+				switch {
+				case !o.nack:
+					return d.Release(ctx)
+				case o.delay < 0:
+					return d.Nack(ctx, nil)
+				}
+				return d.NackAfter(ctx, o.delay, nil)
+			})
 		})
 	}
 	return g.Wait()
-}
-
-func (h *held) nackAll(ctx context.Context, delay time.Duration) error {
-	return h.settleAll(ctx, func(ctx context.Context, d *durable.Delivery) error { return d.Nack(ctx, delay, nil) })
-}
-
-// releaseAll releases the messages unchanged, without counting an attempt.
-func (h *held) releaseAll(ctx context.Context) error {
-	return h.settleAll(ctx, func(ctx context.Context, d *durable.Delivery) error { return d.Release(ctx) })
 }
 
 // newTasks returns a group that runs up to settleAtOnce functions concurrently.

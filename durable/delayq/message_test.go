@@ -147,6 +147,17 @@ func TestTakeNackCountsAnAttempt(t *testing.T) {
 	})
 }
 
+// Without -delay the message is due again after a backoff, which lies between 0.5 and 1.5 s.
+func TestTakeNackWithoutDelayBacksOff(t *testing.T) {
+	inBubble(t, func(t *testing.T, run func(args ...string) result, message func(id string) messageJSON) {
+		run("enqueue", "-id", "a", "-body", "one")
+		run("take", "-nack")
+		m := message("a")
+		assert.Equal(t, 1, m.Attempts)
+		assert.WithinRange(t, m.Due, time.Now().Add(400*time.Millisecond), time.Now().Add(1600*time.Millisecond))
+	})
+}
+
 func TestUnprintableMessageIsNotLost(t *testing.T) {
 	d := onDirectory(t)
 	d.ok("enqueue", "-id", "a", "-body", "precious")

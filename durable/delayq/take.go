@@ -15,7 +15,7 @@ import (
 type takeOptions struct {
 	n               int
 	ack, nack, keep bool
-	delay, wait     time.Duration
+	delay, wait     time.Duration // delay < 0: that of the backoff
 }
 
 func (a *app) takeCommand() *cli.Command {
@@ -39,6 +39,8 @@ func (a *app) takeCommand() *cli.Command {
 				return usage(cmd, "-ack, -nack and -keep exclude each other; there must be at most one of them")
 			case cmd.IsSet("delay") && !o.nack:
 				return usage(cmd, "-delay is %v; it must come with -nack", o.delay)
+			case !cmd.IsSet("delay"):
+				o.delay = -1
 			}
 			return a.with(ctx, consumes, func(s *session) error { return a.take(ctx, s, o) })
 		},
@@ -81,10 +83,8 @@ func (a *app) take(ctx context.Context, s *session, o takeOptions) (err error) {
 		}
 	}
 	err = errors.Join(err, acks.Wait())
-	if o.nack && err == nil {
-		return h.nackAll(ctx, o.delay)
-	}
-	return errors.Join(err, h.releaseAll(ctx))
+	o.nack = o.nack && err == nil
+	return errors.Join(err, h.releaseAll(ctx, o))
 }
 
 // next waits for a message, for at most wait unless wait is 0.

@@ -167,7 +167,7 @@ func overdue(c *durable.Counts) int64 {
 // readDeadLetters reads the first dead letters.
 func readDeadLetters(ctx context.Context, q *durable.Queue, headers bool) ([]DeadLetter, error) {
 	found := []DeadLetter{}
-	for r, err := range q.Dead(ctx) {
+	for r, err := range q.List(ctx, durable.StateDead) {
 		if err != nil {
 			return nil, err
 		}

@@ -287,7 +287,7 @@ func TestRepeatedCallHasFirstResult(t *testing.T) {
 				require.NoError(t, err)
 				_ = ask[call](h.late, t, "another") // the script is known from here on
 				got := loseFirst(h, id, func() outcome { return ask[call](h.late, t, id) }, func() {
-					require.NoError(t, d.Nack(t.Context(), time.Hour, nil)) // the message can be cancelled now
+					require.NoError(t, d.NackAfter(t.Context(), time.Hour, nil)) // the message can be cancelled now
 				})
 				require.NoError(t, got.err)
 				assert.Equal(t, durable.Firing, got.result, "the result of the copy that has taken effect")

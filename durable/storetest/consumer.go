@@ -63,7 +63,7 @@ func consumerLateAck(t *testing.T, newStore Factory) {
 	first, second := openQueue(t, f), openQueue(t, f)
 	for name, settle := range map[string]func(d *durable.Delivery) error{
 		"ack":  func(d *durable.Delivery) error { return d.Ack(ctx) },
-		"nack": func(d *durable.Delivery) error { return d.Nack(ctx, 0, nil) },
+		"nack": func(d *durable.Delivery) error { return d.NackAfter(ctx, 0, nil) },
 		"bury": func(d *durable.Delivery) error { return d.Bury(ctx, "late") },
 	} {
 		_, err := first.Enqueue(ctx, durable.Message{ID: name})

@@ -113,7 +113,7 @@ func ExampleCodec() {
 		return
 	}
 	fmt.Println(d.ID, d.Body, d.Ack(ctx))
-	for r, err := range q.Dead(ctx) {
+	for r, err := range q.List(ctx, durable.StateDead) {
 		fmt.Println(r.ID, r.Reason, err)
 	}
 	// Output:

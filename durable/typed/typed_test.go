@@ -147,7 +147,7 @@ func TestBodyThatCannotBeDecodedIsBuried(t *testing.T) {
 				slices.Sort(numbers)
 				require.Equal(t, []int{1, 2}, numbers)
 				reasons := map[string]string{}
-				for r, err := range q.Dead(t.Context()) {
+				for r, err := range q.List(t.Context(), durable.StateDead) {
 					require.NoError(t, err)
 					assert.Equal(t, 1, r.Attempts)
 					reasons[r.ID] = r.Reason

@@ -156,7 +156,7 @@ func TestDeadLettersAsOnThePage(t *testing.T) {
 	}, durable.ReplayOptions{Rate: 50}) // messages per second
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	for r, err := range q.Dead(ctx) {
+	for r, err := range q.List(ctx, durable.StateDead) {
 		require.NoError(t, err)
 		require.Equal(t, "a", r.ID)
 	}
