@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // randomMembers returns names like those of consumers, different for each seed.
@@ -40,7 +42,7 @@ func checkAssigned(t *testing.T, members, owners []string, partitions int) {
 func TestAssignmentIsBalanced(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
-	for _, partitions := range []int{1, 2, 3, 7, 8, 31, 32, 33, 64, 256, MaxPartitions} {
+	for _, partitions := range []int{1, 2, 3, 7, 8, 31, 32, 33, 64, 256, driver.MaxPartitions} {
 		for _, n := range []int{1, 2, 3, 5, 8, 9, 31, 32, 33, 70} {
 			members := randomMembers(random, n)
 			owners := assign(members, partitions)

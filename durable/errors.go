@@ -2,6 +2,7 @@ package durable
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
@@ -11,6 +12,10 @@ import (
 var (
 	// ErrDuplicate means that a queued or dead message has this id.
 	ErrDuplicate = errors.New("a message with this id already exists")
+
+	// ErrDead is the [ErrDuplicate] of a dead letter, which is not delivered: see [Queue.Replay]
+	// and Message.Replace.
+	ErrDead = fmt.Errorf("%w as a dead letter, which Replay delivers and Replace replaces", ErrDuplicate)
 
 	// ErrNotFound means that the message does not exist.
 	ErrNotFound = driver.ErrNotFound

@@ -13,7 +13,8 @@ import (
 type Message struct {
 	// ID identifies the message. It has 1 to 255 bytes of UTF-8 without ASCII control characters,
 	// and is not "timingwheel.probe", which is reserved. If ID is empty, the message gets a ULID.
-	// While a message with this id is queued or dead, enqueuing another one returns [ErrDuplicate].
+	// While a message with this id is queued, enqueuing another one returns [ErrDuplicate], and
+	// [ErrDead] while it is a dead letter.
 	ID string
 
 	// Body is copied. It may be empty, and has at most Options.MaxBody bytes.

@@ -101,6 +101,54 @@ func TestBadConsumerOptionsAreRefused(t *testing.T) {
 	require.ErrorIs(t, err, durable.ErrInvalid)
 }
 
+// A dead letter keeps its id. The error differs from that of a message that will be delivered.
+func TestIDOfADeadLetterIsRefusedAsDead(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
+		enqueue(t, q, "user-7", 0)
+		enqueue(t, q, "queued", time.Hour)
+		require.NoError(t, take(t, q).Bury(t.Context(), "no such user"))
+		refused := func() {
+			t.Helper()
+			_, err := q.Enqueue(t.Context(), durable.Message{ID: "user-7"})
+			require.ErrorIs(t, err, durable.ErrDead)
+			require.ErrorIs(t, err, durable.ErrDuplicate)
+			require.ErrorContains(t, err, `"user-7"`)
+		}
+		refused()
+		_, err := q.Enqueue(t.Context(), durable.Message{ID: "queued"})
+		require.ErrorIs(t, err, durable.ErrDuplicate)
+		require.NotErrorIs(t, err, durable.ErrDead)
+		_, err = q.EnqueueBatch(t.Context(), []durable.Message{{ID: "user-7"}, {ID: "queued"}, {ID: "new", Delay: time.Hour}})
+		var batch *durable.BatchError
+		require.ErrorAs(t, err, &batch)
+		require.ErrorIs(t, batch.Errors[0], durable.ErrDead)
+		require.NotErrorIs(t, batch.Errors[1], durable.ErrDead)
+		require.NoError(t, batch.Errors[2])
+		for _, call := range []func() (durable.Result, error){
+			func() (durable.Result, error) { return q.Cancel(t.Context(), "user-7") },
+			func() (durable.Result, error) { return q.Reschedule(t.Context(), "user-7", 0) },
+		} {
+			result, err := call()
+			require.NoError(t, err)
+			require.Equal(t, durable.NotFound, result)
+		}
+		r, err := q.Get(t.Context(), "user-7")
+		require.NoError(t, err)
+		require.Equal(t, durable.StateDead, r.State, "Get tells why Cancel found nothing")
+
+		require.NoError(t, q.Replay(t.Context(), "user-7", time.Hour))
+		_, err = q.Enqueue(t.Context(), durable.Message{ID: "user-7"})
+		require.NotErrorIs(t, err, durable.ErrDead, "it is queued again")
+		_, err = q.Enqueue(t.Context(), durable.Message{ID: "user-7", Replace: true})
+		require.NoError(t, err)
+		require.NoError(t, take(t, q).Bury(t.Context(), "again"))
+		refused()
+		_, err = q.Enqueue(t.Context(), durable.Message{ID: "user-7", Replace: true})
+		require.NoError(t, err)
+	})
+}
+
 func TestDuplicateIsRefusedUnlessItReplaces(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {

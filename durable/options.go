@@ -10,12 +10,6 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Numbers of partitions of a queue.
-const (
-	DefaultPartitions = driver.DefaultPartitions // used for a new queue if Options.Partitions is 0
-	MaxPartitions     = driver.MaxPartitions     // maximum of Options.Partitions
-)
-
 // Options configures [Open]. A zero field selects its default. [Open] returns [ErrInvalid] for a
 // negative value.
 type Options struct {
@@ -23,10 +17,10 @@ type Options struct {
 	// "default".
 	Queue string
 
-	// Partitions is the number of partitions, from 1 to [MaxPartitions]. It is fixed when the queue
-	// is created. One consumer at a time claims from a partition, so Partitions limits the number
-	// of consumers that share the work. On Redis Cluster each partition is on one node. 0 means the
-	// number of the existing queue, or [DefaultPartitions] for a new queue.
+	// Partitions is the number of partitions, from 1 to [driver.MaxPartitions]. It is fixed when
+	// the queue is created. One consumer at a time claims from a partition, so Partitions limits
+	// the number of consumers that share the work. On Redis Cluster each partition is on one node.
+	// 0 means the number of the existing queue, or [driver.DefaultPartitions] for a new queue.
 	Partitions int
 
 	// Existing makes Open return [ErrNoQueue] if the queue does not exist, instead of creating it.
@@ -98,7 +92,7 @@ func (o Options) withDefaults() (Options, error) {
 		value         *int
 		standard, max int
 	}{
-		{"Partitions", &o.Partitions, 0, MaxPartitions},
+		{"Partitions", &o.Partitions, 0, driver.MaxPartitions},
 		{"MaxBody", &o.MaxBody, 1 << 20, 64 << 20},
 		{"MaxAttempts", &o.MaxAttempts, 25, math.MaxInt32},
 		{"DeadLimit", &o.DeadLimit, 100_000, math.MaxInt32},

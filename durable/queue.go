@@ -105,11 +105,11 @@ func (q *Queue) checkOpen(ctx context.Context) error {
 // Enqueue stores a message. It returns the message id when the store has made the message durable.
 // The cost is one call to the store, which concurrent calls share.
 //
-// Enqueue returns [ErrDuplicate] if a queued or dead message has the same id (see Message.Replace),
-// [ErrInvalid] for an invalid message, and [ErrBusy] if too many calls are waiting for the store
-// (Options.MaxWaiting). It stores nothing in these cases. [ErrFull] means that the store has no
-// room. Nothing was stored, unless the reply to an earlier attempt of the call was lost. In that
-// case the error also wraps [ErrUnavailable].
+// Enqueue returns [ErrDuplicate] if a queued message has the same id (see Message.Replace),
+// [ErrDead] if a dead letter has it, [ErrInvalid] for an invalid message, and [ErrBusy] if too many
+// calls are waiting for the store (Options.MaxWaiting). It stores nothing in these cases. [ErrFull]
+// means that the store has no room. Nothing was stored, unless the reply to an earlier attempt of
+// the call was lost. In that case the error also wraps [ErrUnavailable].
 //
 // While the store is unreachable, Enqueue retries for Options.RetryFor. It stores the message once,
 // however often it retries. If it gives up with [ErrUnavailable], or ctx ends, the message may have
@@ -138,6 +138,8 @@ func putError(id string, status driver.Status, err error) error {
 		return nil
 	case status == driver.StatusDuplicate:
 		err = ErrDuplicate
+	case status == driver.StatusDead:
+		err = ErrDead
 	case status == driver.StatusFiring:
 		err = ErrFiring
 	default:
@@ -229,7 +231,6 @@ func (q *Queue) putAll(ctx context.Context, messages []Message, items []driver.P
 			}
 		}
 	}
-	failed := false
 	for i, c := range calls {
 		var status driver.Status
 		err := errs[i]
@@ -237,12 +238,11 @@ func (q *Queue) putAll(ctx context.Context, messages []Message, items []driver.P
 			status, err = q.part(items[i].ID).puts.wait(ctx, c)
 		}
 		errs[i] = putError(items[i].ID, status, err)
-		failed = failed || errs[i] != nil
 	}
-	if !failed {
-		return nil
+	if e := (&BatchError{errs}); len(e.Unwrap()) > 0 {
+		return e
 	}
-	return &BatchError{errs}
+	return nil
 }
 
 // Result is the result of [Queue.Cancel], [Queue.Reschedule] and [Queue.RescheduleAt].
@@ -268,10 +268,10 @@ func (r Result) String() string {
 
 // Cancel removes a message that has not begun, whether or not a consumer has prefetched it. After
 // [Cancelled] no handler is called. [Firing] means that a handler is being called or was called,
-// unless its process ends. [NotFound] means that the message does not exist or is a dead letter.
-// The result is exact, even if a reply of the store was lost and the call was repeated. A message
-// that waits for another attempt after an error or a crash can be cancelled. In that case a handler
-// was called earlier.
+// unless its process ends. [NotFound] means that the message does not exist or is a dead letter,
+// which [Queue.Get] tells apart. The result is exact, even if a reply of the store was lost and the
+// call was repeated. A message that waits for another attempt after an error or a crash can be
+// cancelled. In that case a handler was called earlier.
 //
 // If Cancel gives up with [ErrUnavailable], or ctx ends, the call may have taken effect, or may
 // take effect until Options.RetryFor (at least ten seconds) has passed on the store's clock. A call

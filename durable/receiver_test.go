@@ -350,8 +350,8 @@ func TestNackOfAReceiverUsesBackoff(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bubble(t, durable.Options{MaxAttempts: c.attempts}, func(t *testing.T, q *durable.Queue) {
-				r := receiver(t, q, durable.ConsumerOptions{Backoff: c.backoff})
+			bubble(t, durable.Options{Partitions: 1, MaxAttempts: c.attempts}, func(t *testing.T, q *durable.Queue) {
+				r := receiver(t, q, durable.ConsumerOptions{Backoff: c.backoff, Fallback: time.Minute})
 				enqueue(t, q, "m", 0)
 				var start time.Time
 				for i := range c.attempts {

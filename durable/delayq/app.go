@@ -94,7 +94,7 @@ func (a *app) globals() []cli.Flag {
 			Destination: &a.queue, Sources: cli.EnvVars("DELAYQ_QUEUE"),
 		},
 		option("partitions", "create a new queue with `N` partitions, and reject an existing queue with another number; "+
-			"0 accepts any number, and creates a new queue with 8", number(&a.partitions, 0, durable.MaxPartitions)),
+			"0 accepts any number, and creates a new queue with 8", number(&a.partitions, 0, driver.MaxPartitions)),
 		flag("json", "print JSON, one object in each line", &a.json),
 	}
 }
@@ -255,6 +255,8 @@ func withRemedy(err error) error {
 			"with pebblestore.Options.Socket. Many processes can share a queue on Redis"
 	case errors.Is(err, durable.ErrPartitions):
 		hint = "leave out -partitions to accept the number of the queue"
+	case errors.Is(err, durable.ErrDead):
+		hint = "use delayq dead replay to deliver the dead letter, or enqueue -replace to replace it"
 	case errors.Is(err, durable.ErrNoQueue):
 		hint = "check -queue and -store; only enqueue, consume, take and watch create a queue"
 	case errors.Is(err, durable.ErrUnsafe):

@@ -108,7 +108,7 @@ func (a *app) changeAll(ids []string, done string, change func(id string) (resul
 		}
 	}
 	if changed < len(ids) {
-		return fmt.Errorf("%d of %d messages %s: the others are being delivered, or were not found", changed, len(ids), done)
+		return fmt.Errorf("%d of %d messages %s: the others are being delivered, are dead letters, or were not found", changed, len(ids), done)
 	}
 	return nil
 }

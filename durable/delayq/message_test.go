@@ -158,6 +158,16 @@ func TestTakeNackWithoutDelayBacksOff(t *testing.T) {
 	})
 }
 
+// A dead letter keeps its id, and the error names the ways to use the id again.
+func TestEnqueueNamesTheRemedyForADeadLetter(t *testing.T) {
+	d := onDirectory(t)
+	d.ok("enqueue", "-id", "a", "-body", "one", "-max-attempts", "1")
+	d.ok("take", "-nack", "-wait", "1m")
+	require.ErrorIs(t, d.fails([]string{"enqueue", "-id", "a", "-body", "two"}, `"a"`, "delayq dead replay", "-replace"), durable.ErrDead)
+	d.fails([]string{"cancel", "a"}, "dead letters")
+	d.ok("enqueue", "-id", "a", "-body", "two", "-replace")
+}
+
 func TestUnprintableMessageIsNotLost(t *testing.T) {
 	d := onDirectory(t)
 	d.ok("enqueue", "-id", "a", "-body", "precious")

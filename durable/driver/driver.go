@@ -454,12 +454,13 @@ type Status uint8
 // The results of transitions. A zero Status is none of them.
 const (
 	StatusDone      Status = iota + 1
-	StatusDuplicate        // Put: a message with this id exists
+	StatusDuplicate        // Put: a message with this id exists and is not dead
 	StatusFiring           // the message has begun; also for a Put with Replace
 	StatusNotFound         // no such message, or dead (Replay and Purge: not dead)
 	StatusLeaseLost        // the token is not the current one: the lease is over
 	StatusEarly            // Begin: the message is not due yet
 	StatusPaused           // Begin: the partition is paused
+	StatusDead             // Put: a dead letter with this id exists
 )
 
 // Outcome is the result of one change.

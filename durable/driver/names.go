@@ -9,7 +9,7 @@ var (
 		"Cancel", "Reschedule", "Replay", "Purge", "Expire",
 	}
 	statusNames = []string{
-		"Done", "Duplicate", "Firing", "NotFound", "LeaseLost", "Early", "Paused",
+		"Done", "Duplicate", "Firing", "NotFound", "LeaseLost", "Early", "Paused", "Dead",
 	}
 )
 

@@ -48,6 +48,8 @@ func (r *reference) putStatus(id string, replace bool) driver.Status {
 	switch {
 	case m == nil:
 		return driver.StatusDone
+	case !replace && m.record.State == driver.StateDead:
+		return driver.StatusDead
 	case !replace:
 		return driver.StatusDuplicate
 	case m.record.State == driver.StateFiring:

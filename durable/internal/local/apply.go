@@ -41,7 +41,7 @@ func (t *tx) putOne(item *driver.PutItem, replace bool) (driver.Status, error) {
 		return 0, err
 	case at.kind == 0:
 	case !replace:
-		return driver.StatusDuplicate, nil
+		return map[byte]driver.Status{kindScheduled: driver.StatusDuplicate, kindDead: driver.StatusDead}[at.kind], nil
 	default:
 		if l := p.leases.byID[item.ID]; l != nil && l.firing {
 			return driver.StatusFiring, nil

@@ -19,7 +19,7 @@
 local RECORDS, STATES, SCHEDULED, LEASED, DEAD, COUNTERS = unpack(KEYS)
 local sub = string.sub
 
-local DONE, DUPLICATE, FIRING, NOT_FOUND, LEASE_LOST, EARLY, PAUSED = '1', '2', '3', '4', '5', '6', '7'
+local DONE, DUPLICATE, FIRING, NOT_FOUND, LEASE_LOST, EARLY, PAUSED, IS_DEAD = '1', '2', '3', '4', '5', '6', '7', '8'
 
 -- Parts of a state.
 local function kind(s) return sub(s, 1, 1) end

@@ -33,7 +33,8 @@ for i, id in ipairs(ids) do
   if state and kind(state) == 'F' then
     statuses[i] = FIRING
   elseif known[id] then
-    statuses[i] = DUPLICATE
+    state = call('HGET', STATES, id)
+    statuses[i] = state and is_dead(kind(state)) and IS_DEAD or DUPLICATE
   else
     statuses[i] = DONE
     local body, rare = ARGV[4 * i + 6], ARGV[4 * i + 7]
