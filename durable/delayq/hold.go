@@ -64,12 +64,9 @@ func (h *held) extend(ctx context.Context) {
 		}
 		g := newTasks()
 		for _, d := range h.list() {
-			g.Go(func() error {
-				_ = d.Extend(ctx, takeVisibility) // a lost lease is reported when the message is settled
-				return nil
-			})
+			g.Go(func() error { return d.Extend(ctx, takeVisibility) })
 		}
-		_ = g.Wait()
+		_ = g.Wait() // a lost lease is reported when the message is settled
 	}
 }
 
