@@ -26,7 +26,7 @@ func failure(ctx context.Context, what string, err error) error {
 		return cause
 	}
 	if kind := kindOf(err); kind != nil {
-		return fmt.Errorf("redisstore: %s: %w: %w", what, kind, err)
+		err = fmt.Errorf("%w: %w", kind, err)
 	}
 	return fmt.Errorf("redisstore: %s: %w", what, err)
 }

@@ -26,15 +26,16 @@ func otherMaster(c *redistest.Cluster, slot int) *redistest.Server {
 
 // Calls are made while the slot of their partition moves: before any of its keys has moved, which
 // may take long, and after all have moved. The Cluster rejects no call, even if the partition has
-// no leased, dead or scheduled messages.
+// no leased, dead or scheduled messages, or calls wait for a replica.
 func TestCallsSucceedWhileTheirSlotMoves(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, redistest.ClusterOptions{})
 	client := c.Client(t)
 	slot := int(client.ClusterKeySlot(t.Context(), "tw:{orders:0}:m").Val())
-	q := openQueue(t, client, redisstore.Options{})
+	plain := openQueue(t, client, redisstore.Options{})
+	waiting := openQueue(t, client, redisstore.Options{Wait: 1, WaitTimeout: 20 * time.Second})
 	looks := 0
-	calls := func() {
+	calls := func(q driver.Backend) {
 		looks++
 		fresh := items(fmt.Sprint(looks, "-"), 3, 10, 0)
 		put(t, q, fresh)
@@ -45,7 +46,9 @@ func TestCallsSucceedWhileTheirSlotMoves(t *testing.T) {
 		apply(t, q, driver.OpBegin, records...)
 		apply(t, q, driver.OpBury, records[0])
 		apply(t, q, driver.OpAck, records[1])
-		apply(t, q, driver.OpPurge, driver.Change{ID: records[0].ID})
+		apply(t, q, driver.OpReplay, driver.Change{ID: records[0].ID, Delay: time.Hour})
+		require.NoError(t, q.Pause(t.Context(), driver.Pause{}))
+		apply(t, q, driver.OpCancel, driver.Change{ID: records[0].ID})
 		counts, err := q.Count(t.Context(), 0)
 		require.NoError(t, err)
 		require.Zero(t, counts.Scheduled+counts.InFlight+counts.Dead)
@@ -53,9 +56,12 @@ func TestCallsSucceedWhileTheirSlotMoves(t *testing.T) {
 		require.NoError(t, err)
 	}
 	for range 2 {
-		c.MigrateSlot(slot, otherMaster(c, slot), redistest.MigrateOptions{Halfway: calls})
+		c.MigrateSlot(slot, otherMaster(c, slot), redistest.MigrateOptions{Halfway: func() {
+			calls(plain)
+			calls(waiting)
+		}})
 	}
-	require.Equal(t, 4, looks, "twice before the keys move, and twice after")
+	require.Equal(t, 8, looks, "twice before the keys move, and twice after, with each queue")
 }
 
 // All partitions of a queue move to other nodes, one after the other, while they are used. With

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha1" //nolint:gosec // Redis identifies scripts by this hash
 	"embed"
@@ -90,21 +91,23 @@ func (s *script) awaitsReplicas() *script {
 	return s
 }
 
-// runner is a client or a node of one.
-type runner interface {
-	Process(ctx context.Context, cmd redis.Cmder) error
-}
+// maxRedirects is how often a call follows a redirection. The client may know an old node of the
+// slot, and the present one may be moving the slot.
+const maxRedirects = 3
 
 // run runs the script by its hash. If the server does not know the hash, run sends the text of the
 // script, which makes the hash known.
-func (s *script) run(ctx context.Context, r runner, line []any) (any, error) {
-	cmd := s.command(ctx, false, line)
-	err := s.process(ctx, r, cmd)
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		cmd = s.command(ctx, true, line)
-		err = s.process(ctx, r, cmd)
+func (s *script) run(ctx context.Context, r redis.UniversalClient, line []any) (any, error) {
+	for whole := false; ; whole = true {
+		cmd := s.command(ctx, whole, line)
+		var sent redis.Cmder = cmd
+		if s.noRetry {
+			sent = noRetryCmd{cmd}
+		}
+		if err := r.Process(ctx, sent); whole || !redis.HasErrorPrefix(err, "NOSCRIPT") {
+			return cmd.Val(), err
+		}
 	}
-	return cmd.Val(), err
 }
 
 // lineKeys is the index of the first key in a command line, after command, script and number of
@@ -161,41 +164,49 @@ func within[R any](ctx context.Context, call func() (R, error)) (R, error) {
 	}
 }
 
-func (s *script) process(ctx context.Context, r runner, cmd *redis.Cmd) error {
-	if s.noRetry {
-		return r.Process(ctx, noRetryCmd{cmd})
-	}
-	return r.Process(ctx, cmd)
-}
-
 // noRetryCmd is a command that the client does not repeat by itself.
 type noRetryCmd struct{ *redis.Cmd }
 
 func (noRetryCmd) NoRetry() bool { return true }
 
 // runAndWait runs a script and WAIT in one pipeline, because WAIT waits for the writes of its own
-// connection and for all earlier writes. A late copy does not wait: it has no result.
+// connection and for all earlier writes. It follows the redirections of a Cluster, because the
+// client does not follow those of a node's pipeline.
 func (s *Store) runAndWait(ctx context.Context, script *script, key string, line []any) (any, error) {
 	node, err := s.node(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	for whole := false; ; whole = true {
-		cmd := script.command(ctx, whole, line)
-		pipe := node.Pipeline()
-		_ = script.process(ctx, pipe, cmd) // only queued
-		wait := pipe.Do(ctx, "wait", s.options.Wait, s.options.WaitTimeout.Milliseconds())
-		_, _ = pipe.Exec(ctx) // the error is that of cmd or wait
-		switch {
-		case redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") && !whole:
-			continue
-		case cmd.Err() != nil:
-			return nil, cmd.Err()
-		case isLate(cmd.Val()):
-			return cmd.Val(), nil
-		}
-		return cmd.Val(), s.checkReplicas(wait)
+	v, err := s.pipeline(ctx, node.Pipeline(), script.command(ctx, false, line))
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		v, err = s.pipeline(ctx, node.Pipeline(), script.command(ctx, true, line))
 	}
+	for range maxRedirects {
+		asked, _ := redis.IsAskError(err)
+		moved, _ := redis.IsMovedError(err)
+		addr := cmp.Or(asked, moved)
+		if addr == "" {
+			break
+		}
+		s.reloadSlots(ctx, err)
+		other := replicaClient(node, addr)
+		pipe := other.Pipeline()
+		pipe.Do(ctx, "asking") // without effect on the owner of the slot
+		v, err = s.pipeline(ctx, pipe, script.command(ctx, true, line))
+		_ = other.Close()
+	}
+	return v, err
+}
+
+// pipeline sends a script and WAIT. A late copy does not wait: it has no result.
+func (s *Store) pipeline(ctx context.Context, pipe redis.Pipeliner, cmd *redis.Cmd) (any, error) {
+	_ = pipe.Process(ctx, noRetryCmd{cmd}) // only queued
+	wait := pipe.Do(ctx, "wait", s.options.Wait, s.options.WaitTimeout.Milliseconds())
+	_, _ = pipe.Exec(ctx) // the error is that of cmd or wait
+	if cmd.Err() != nil || isLate(cmd.Val()) {
+		return cmd.Val(), cmd.Err()
+	}
+	return cmd.Val(), s.checkReplicas(wait)
 }
 
 // checkReplicas returns an error if WAIT has failed or returned too few replicas.
@@ -211,9 +222,9 @@ func (s *Store) checkReplicas(wait *redis.Cmd) error {
 }
 
 // node returns the client of the server that has a key.
-func (s *Store) node(ctx context.Context, key string) (redis.Cmdable, error) {
+func (s *Store) node(ctx context.Context, key string) (*redis.Client, error) {
 	if cluster, ok := s.client.(*redis.ClusterClient); ok {
 		return cluster.MasterForKey(ctx, key)
 	}
-	return s.client, nil
+	return s.client.(*redis.Client), nil //nolint:errcheck // New accepts no other type
 }

@@ -124,7 +124,7 @@ func (c *serverChecks) checkReplica(ctx context.Context, client *redis.Client) e
 	return nil
 }
 
-// replicaClient returns a client of a replica with the options of its master's client.
+// replicaClient returns a client of another node with the options of a master's client.
 func replicaClient(master *redis.Client, addr string) *redis.Client {
 	o := *master.Options()
 	if behindSentinel(master) {

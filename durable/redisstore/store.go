@@ -141,7 +141,8 @@ func (s *Store) usable(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Options are the options of [New]. The zero value of each field means its default.
+// Options are the options of [New]. The zero value of each field means its default. New returns
+// [driver.ErrInvalid] for values below the minimum, which is 0 unless the field names another.
 type Options struct {
 	// Prefix is the beginning of all keys and channels: 1 to 128 letters, digits, '.', '_', '-' or
 	// ':'. The default is "tw".
@@ -165,15 +166,13 @@ type Options struct {
 	// PartitionMessages is the number of messages, dead letters included, at which a partition is
 	// full: Put then returns [driver.ErrFull]. The limit keeps the time short for which a Cluster
 	// blocks two nodes to move a partition. A queue with more messages needs more partitions. The
-	// default is 500,000 on a Cluster, and no limit on other servers. New returns
-	// [driver.ErrInvalid] for a negative number.
+	// default is 500,000 on a Cluster, and no limit on other servers.
 	PartitionMessages int
 
 	// PartitionBytes is the size of the records, in bytes, at which a partition is full. A record
 	// is a body and 19 bytes. The sum is estimated from a sample of 128 records, unless all bodies
 	// are so small that the sum cannot reach the limit. A single message may be larger. The default
-	// is 128 MiB on a Cluster, and no limit on other servers. New returns [driver.ErrInvalid] for a
-	// negative number.
+	// is 128 MiB on a Cluster, and no limit on other servers.
 	PartitionBytes int64
 
 	// Wait is the number of replicas that must have a change before the call returns, by WAIT on
@@ -188,12 +187,11 @@ type Options struct {
 	//
 	// With Wait a failover is less likely to lose changes of calls that have returned. Wait is not
 	// consensus: an isolated master may still be replaced by a replica without the last writes.
-	// Zero waits for no replica. New returns [driver.ErrInvalid] for a negative number.
+	// Zero waits for no replica.
 	Wait int
 
 	// WaitTimeout is how long a change waits for replicas at most. It must be shorter than the
-	// ReadTimeout of the client. The default is one second, the minimum one millisecond; New
-	// returns [driver.ErrInvalid] for less.
+	// ReadTimeout of the client. The default is one second, the minimum one millisecond.
 	WaitTimeout time.Duration
 }
 
@@ -204,12 +202,7 @@ const (
 )
 
 func (o Options) withDefaults() (Options, error) {
-	if o.Prefix == "" {
-		o.Prefix = "tw"
-	}
-	if o.WaitTimeout == 0 {
-		o.WaitTimeout = time.Second
-	}
+	o.Prefix, o.WaitTimeout = cmp.Or(o.Prefix, "tw"), cmp.Or(o.WaitTimeout, time.Second)
 	switch {
 	case o.PartitionMessages < 0:
 		return o, fmt.Errorf("%w Options.PartitionMessages %d; it must be at least 1, or 0 for the default",

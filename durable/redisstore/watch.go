@@ -3,7 +3,9 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -150,7 +152,8 @@ func (w *watch) receive(ctx context.Context, f *redis.PubSub) {
 	for silent := false; ctx.Err() == nil; {
 		message, err := f.ReceiveTimeout(ctx, watchPingAfter)
 		if err != nil {
-			if !isTimeout(err) || silent || f.Ping(ctx) != nil {
+			var n net.Error
+			if !errors.As(err, &n) || !n.Timeout() || silent || f.Ping(ctx) != nil {
 				return
 			}
 			silent = true
@@ -204,10 +207,7 @@ func (b *backend) subscriptions(ctx context.Context) ([]*redis.PubSub, error) {
 	if cluster, ok := b.store.client.(*redis.ClusterClient); ok && b.publish == "SPUBLISH" {
 		return b.shardSubscriptions(ctx, cluster)
 	}
-	channels := make([]string, len(b.partitions))
-	for i, p := range b.partitions {
-		channels[i] = p.channel
-	}
+	channels := slices.Collect(maps.Keys(b.byChannel()))
 	return []*redis.PubSub{b.store.client.Subscribe(ctx, channels...)}, nil
 }
 
@@ -249,9 +249,4 @@ func (b *backend) byChannel() map[string]int {
 		partitions[p.channel] = i
 	}
 	return partitions
-}
-
-func isTimeout(err error) bool {
-	var n net.Error
-	return errors.As(err, &n) && n.Timeout()
 }
