@@ -1,35 +1,35 @@
 // Package durableotel traces the messages of durable queues with OpenTelemetry. One trace covers a
-// message from Enqueue to its handler, across restarts of the process and of the store.
+// message from Enqueue to its handler, across restarts of the process and of the store. The example
+// traces a typed queue through its Encode and Handler.
 //
 //	tracer := durableotel.New(durableotel.Options{})
 //	q, err := durable.Open(ctx, store, durable.Options{Queue: "orders", OnEvent: tracer.OnEvent})
-//	…
 //	id, err := tracer.Enqueue(ctx, q, durable.Message{Delay: 30 * time.Minute})
 //	err = q.Consume(ctx, tracer.Handler(handler), durable.ConsumerOptions{})
 //
-// A typed queue is traced through its Encode and Handler: see the example.
-//
 // # Spans
 //
-// The headers of the message carry the context of the trace, as the propagator writes it: W3C trace
-// context uses the header traceparent. The spans follow the semantic conventions for messaging,
-// version 1.43:
+// The headers of the message carry the context of the trace, as the propagator writes it. The spans
+// follow the semantic conventions for messaging, version 1.43:
 //
 //	send orders      PRODUCER  Enqueue; its context is the creation context of the message
 //	claim orders     CLIENT    a consumer claims the message: operation type receive
 //	process orders   CONSUMER  the handler, which gets the context of this span
-//	ack orders       CLIENT    the store ends the delivery: operation type settle; also retry, bury
-//	                           and expire
+//	ack orders       CLIENT    the store ends the delivery (settle); also retry, bury and expire
 //
 // All spans of a message belong to one trace: the send span is the parent of the others, which also
-// link to it, as the conventions require. Each delivery of the message has its own claim, process
-// and settle spans. If a message was enqueued without a tracer, each of its spans begins a trace.
+// link to it. Each delivery has its own claim, process and settle spans. If a message was enqueued
+// without a tracer, or its headers left no room for traceparent, each of its spans begins a trace.
 package durableotel
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"maps"
+	"slices"
 	"strconv"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -47,8 +47,7 @@ type Options struct {
 	TracerProvider trace.TracerProvider
 
 	// Propagator writes the context of a trace into headers and reads it. Nil means
-	// otel.GetTextMapPropagator(), called each time. If the program has not set a global
-	// propagator, no context is propagated, and each span begins a trace.
+	// otel.GetTextMapPropagator(), called each time, which does nothing until the program sets it.
 	Propagator propagation.TextMapPropagator
 }
 
@@ -59,21 +58,13 @@ type Tracer struct{ opts Options }
 // New returns a tracer.
 func New(opts Options) *Tracer { return &Tracer{opts: opts} }
 
-const scope = "github.com/timingwheel-go/timingwheel/durable/durableotel"
-
 func (t *Tracer) tracer() trace.Tracer {
-	p := t.opts.TracerProvider
-	if p == nil {
-		p = otel.GetTracerProvider()
-	}
-	return p.Tracer(scope, trace.WithSchemaURL(semconv.SchemaURL))
+	return cmp.Or(t.opts.TracerProvider, otel.GetTracerProvider()).
+		Tracer("github.com/timingwheel-go/timingwheel/durable/durableotel", trace.WithSchemaURL(semconv.SchemaURL))
 }
 
 func (t *Tracer) propagator() propagation.TextMapPropagator {
-	if t.opts.Propagator != nil {
-		return t.opts.Propagator
-	}
-	return otel.GetTextMapPropagator()
+	return cmp.Or(t.opts.Propagator, otel.GetTextMapPropagator())
 }
 
 // attributes returns the attributes of all spans, and the attributes in more.
@@ -82,16 +73,18 @@ func attributes(queue, name string, kind attribute.KeyValue, more ...attribute.K
 		semconv.MessagingOperationName(name), kind)...)
 }
 
-// recordError records an error as the status of a span.
+// recordError records an error, unless it is nil, as the status of a span.
 func recordError(span trace.Span, err error) {
-	span.RecordError(err)
-	span.SetStatus(codes.Error, err.Error())
-	span.SetAttributes(semconv.ErrorType(err))
+	if err != nil {
+		span.RecordError(err)
+		span.SetStatus(codes.Error, err.Error())
+		span.SetAttributes(semconv.ErrorType(err))
+	}
 }
 
 // Enqueue calls [durable.Queue.Enqueue] in a span, and returns its results. The message carries the
-// context of the span: Enqueue copies the headers of m and adds the headers of the propagator,
-// which count against the limits of headers. The map m.Headers does not change.
+// context of the span: a copy of m.Headers gets the headers of the propagator that are valid and
+// within the limits. The span's attribute timingwheel.headers.omitted names the others in UTF-8.
 func (t *Tracer) Enqueue(ctx context.Context, q *durable.Queue, m durable.Message) (id string, err error) {
 	ctx, span := t.tracer().Start(ctx, "send "+q.Name(), trace.WithSpanKind(trace.SpanKindProducer),
 		attributes(q.Name(), "send", semconv.MessagingOperationTypeSend, semconv.MessagingMessageBodySize(len(m.Body))))
@@ -101,9 +94,7 @@ func (t *Tracer) Enqueue(ctx context.Context, q *durable.Queue, m durable.Messag
 	if id != "" {
 		span.SetAttributes(semconv.MessagingMessageID(id))
 	}
-	if err != nil {
-		recordError(span, err)
-	}
+	recordError(span, err)
 	return id, err
 }
 
@@ -113,24 +104,39 @@ func (t *Tracer) EnqueueBatch(ctx context.Context, q *durable.Queue, messages []
 	ctx, span := t.tracer().Start(ctx, "send "+q.Name(), trace.WithSpanKind(trace.SpanKindProducer),
 		attributes(q.Name(), "send", semconv.MessagingOperationTypeSend, semconv.MessagingBatchMessageCount(len(messages))))
 	defer span.End()
-	traced := make([]durable.Message, len(messages))
-	for i, m := range messages {
-		t.inject(ctx, &m)
-		traced[i] = m
+	traced := slices.Clone(messages)
+	for i := range traced {
+		t.inject(ctx, &traced[i])
 	}
-	if ids, err = q.EnqueueBatch(ctx, traced); err != nil {
-		recordError(span, err)
-	}
+	ids, err = q.EnqueueBatch(ctx, traced)
+	recordError(span, err)
 	return ids, err
 }
 
-// inject adds the context of a trace to the headers of a message.
+// inject adds the context of a trace to the headers of a message, traceparent and small entries
+// first. It leaves out entries with which Enqueue would fail, and names them in the span.
 func (t *Tracer) inject(ctx context.Context, m *durable.Message) {
-	headers := maps.Clone(m.Headers)
-	if headers == nil {
-		headers = map[string]string{}
+	entries, headers, room := propagation.MapCarrier{}, maps.Collect(maps.All(m.Headers)), durable.MaxHeaderBytes
+	t.propagator().Inject(ctx, entries)
+	for k, v := range headers {
+		room -= len(k) + len(v)
 	}
-	t.propagator().Inject(ctx, propagation.MapCarrier(headers))
+	var omitted []string
+	first := map[string]int{"traceparent": -durable.MaxHeaderBytes}
+	rank := func(k string) int { return first[k] + len(k) + len(entries[k]) }
+	for _, k := range slices.SortedFunc(maps.Keys(entries), func(a, b string) int { return cmp.Compare(rank(a), rank(b)) }) {
+		v, size, slot := entries[k], len(k)+len(entries[k]), len(headers) < durable.MaxHeaders
+		if own, replaced := headers[k]; replaced {
+			size, slot = len(v)-len(own), true
+		}
+		if k != "" && utf8.ValidString(k) && utf8.ValidString(v) && slot && size <= room {
+			headers[k] = v
+			room -= size
+		} else if utf8.ValidString(k) {
+			omitted = append(omitted, k)
+			trace.SpanFromContext(ctx).SetAttributes(attribute.StringSlice("timingwheel.headers.omitted", omitted))
+		}
+	}
 	m.Headers = headers
 }
 
@@ -144,30 +150,24 @@ func (t *Tracer) extract(ctx context.Context, headers map[string]string) (contex
 	return trace.ContextWithSpanContext(ctx, trace.SpanContext{}), trace.WithLinks()
 }
 
-// Handler returns a handler that calls h in a span. The span is the parent of the spans that h
-// starts with its context. The span ends when h returns, and has the status error if h returns an
-// error, panics or calls [runtime.Goexit]. A panic of h continues. If h is nil, Handler returns
-// nil, and Consume returns an error.
+// Handler returns a handler that calls h in a span, the parent of the spans that h starts with its
+// context. The span has the status error if h returns an error, panics or calls [runtime.Goexit]. A
+// panic of h continues. If h is nil, Handler returns nil, and Consume returns an error.
 func (t *Tracer) Handler(h durable.Handler) durable.Handler {
 	if h == nil {
 		return nil // Consume returns the error
 	}
+	panicked := errors.New("the handler has panicked or ended its goroutine")
 	return func(ctx context.Context, d *durable.Delivery) (err error) {
 		ctx, span := t.Process(ctx, d)
-		panicked := true
 		defer func() {
-			switch {
-			case panicked:
-				span.SetStatus(codes.Error, "the handler has panicked or ended its goroutine")
+			if recordError(span, err); errors.Is(err, panicked) {
 				span.SetAttributes(semconv.ErrorTypeKey.String("panic"))
-			case err != nil:
-				recordError(span, err)
 			}
 			span.End()
 		}()
-		err = h(ctx, d)
-		panicked = false
-		return err
+		err = panicked // until h returns
+		return h(ctx, d)
 	}
 }
 

@@ -3,8 +3,10 @@ package durableotel_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -213,4 +215,85 @@ func TestSpansOfBatchesTakeAndFailures(t *testing.T) {
 	require.NotEqual(t, request.SpanContext().TraceID(), process.SpanContext.TraceID(), "the span of a message without a trace begins one")
 	require.Empty(t, process.Links)
 	require.Nil(t, p.Handler(nil))
+}
+
+// writer is a propagator that writes headers.
+type writer map[string]string
+
+func (w writer) Inject(_ context.Context, c propagation.TextMapCarrier) {
+	for k, v := range w {
+		c.Set(k, v)
+	}
+}
+func (writer) Extract(ctx context.Context, _ propagation.TextMapCarrier) context.Context { return ctx }
+func (writer) Fields() []string                                                          { return nil }
+
+// The queue accepts each message that it accepts without a tracer. Telemetry that does not fit is
+// left out, and the trace context is kept if possible.
+func TestTelemetryNeverFailsEnqueue(t *testing.T) {
+	t.Parallel()
+	many := func(n int) map[string]string {
+		headers := map[string]string{}
+		for i := range n {
+			headers[fmt.Sprint("own", i)] = "v"
+		}
+		return headers
+	}
+	w3c := propagation.TraceContext{}
+	for name, c := range map[string]struct {
+		headers    map[string]string
+		propagator propagation.TextMapPropagator
+		added      []string
+		omitted    string
+	}{
+		"most headers":         {many(64), w3c, nil, `["traceparent"]`},
+		"room for one":         {many(63), propagation.NewCompositeTextMapPropagator(writer{"baggage": "a=b"}, w3c), []string{"traceparent"}, `["baggage"]`},
+		"large baggage":        {nil, propagation.NewCompositeTextMapPropagator(writer{"baggage": strings.Repeat("b", 8188)}, w3c), []string{"traceparent"}, `["baggage"]`},
+		"both do not fit":      {map[string]string{"own": strings.Repeat("v", 8188)}, w3c, nil, `["traceparent"]`},
+		"invalid":              {many(1), writer{"": "v", "\xff": "v", "k": "\xff", "ok": "v"}, []string{"ok"}, `["","k"]`},
+		"own header is larger": {map[string]string{"traceparent": "", "own": strings.Repeat("v", 8178)}, w3c, nil, `["traceparent"]`},
+		"own header changes":   {map[string]string{"traceparent": "stale"}, w3c, nil, ""},
+		"small":                {many(62), propagation.NewCompositeTextMapPropagator(writer{"baggage": "a=b"}, w3c), []string{"baggage", "traceparent"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := start(t)
+			p.Tracer = durableotel.New(durableotel.Options{TracerProvider: p.provider, Propagator: c.propagator})
+			q, err := durable.Open(t.Context(), memstore.New(memstore.Options{}), durable.Options{Queue: "q", Partitions: 1})
+			require.NoError(t, err)
+			defer q.Close()
+			check := func(id string) {
+				t.Helper()
+				r, err := q.Get(t.Context(), id)
+				require.NoError(t, err)
+				added := []string{}
+				for k, v := range r.Headers {
+					if own, ok := c.headers[k]; !ok {
+						added = append(added, k)
+					} else if k != "traceparent" || c.omitted != "" {
+						assert.Equal(t, own, v, k)
+					}
+				}
+				for k := range c.headers {
+					assert.Contains(t, r.Headers, k)
+				}
+				assert.ElementsMatch(t, c.added, added)
+				assert.Equal(t, c.omitted, attributes(p.span(t, "send q"))["timingwheel.headers.omitted"])
+				p.exported.Reset()
+			}
+			_, err = p.Enqueue(t.Context(), q, durable.Message{ID: "one", Headers: c.headers})
+			require.NoError(t, err)
+			check("one")
+			_, err = p.EnqueueBatch(t.Context(), q, []durable.Message{{ID: "a", Headers: c.headers}, {ID: "b", Headers: c.headers}})
+			require.NoError(t, err)
+			check("b")
+		})
+	}
+	p := start(t)
+	q, err := durable.Open(t.Context(), memstore.New(memstore.Options{}), durable.Options{Queue: "q"})
+	require.NoError(t, err)
+	defer q.Close()
+	for _, own := range []map[string]string{many(65), {"": "v"}, {"k": strings.Repeat("v", 8192)}} {
+		_, err = p.Enqueue(t.Context(), q, durable.Message{Headers: own})
+		require.ErrorIs(t, err, durable.ErrInvalid, "the limits hold for the message's own headers")
+	}
 }
