@@ -291,11 +291,11 @@ func newPanicError(v any) *PanicError {
 // not wait for the store, and calls done when the store has answered. If the handler has already
 // settled the message, settle does not call done.
 func (w *workers) settle(d *Delivery, err error, done func()) bool {
-	op, change := driver.OpAck, driver.Change{}
+	op, change, cause := driver.OpAck, driver.Change{}, error(nil)
 	if err != nil {
-		op, change = d.failed(err, w.base.Err() != nil)
+		op, change, cause = d.failed(err, w.base.Err() != nil)
 	}
-	_, own := d.send(op, change, func(failure error) {
+	_, own := d.send(op, change, cause, func(failure error) {
 		if failure != nil {
 			w.c.dispatcher.stopRenewal(d.h)
 			w.c.q.reportFault(d.h.fault(failure))
@@ -309,13 +309,15 @@ func (w *workers) settle(d *Delivery, err error, done func()) bool {
 }
 
 // failed decides what happens to a message whose delivery has failed. cancelled means that the
-// contexts of the handlers have ended.
-func (d *Delivery) failed(err error, cancelled bool) (op driver.Op, change driver.Change) {
-	change.Reason = reasonOf(err)
+// contexts of the handlers have ended. The cause is err, or an error with the reason if a method of
+// err panics.
+func (d *Delivery) failed(err error, cancelled bool) (op driver.Op, change driver.Change, cause error) {
+	change.Reason, cause = reasonOf(err)
 	defer func() { // the error's methods and Backoff are user code
 		if v := recover(); v != nil {
 			op, change.Delay = driver.OpRetry, time.Second
-			change.Reason = fmt.Sprintf("panic in the error of a delivery or in Backoff: %v", v)
+			cause = fmt.Errorf("panic in the error of a delivery or in Backoff: %v; the error: %s", v, change.Reason)
+			change.Reason = cause.Error()
 			if d.last() {
 				op = driver.OpBury
 			}
@@ -325,29 +327,27 @@ func (d *Delivery) failed(err error, cancelled bool) (op driver.Op, change drive
 	var panicked *PanicError
 	switch {
 	case cancelled && !errors.Is(err, errRejected) && !errors.As(err, &retry) && !errors.As(err, &panicked):
-		return driver.OpRelease, driver.Change{} // usually because its context was cancelled
+		return driver.OpRelease, driver.Change{}, nil // usually because its context was cancelled
 	case errors.Is(err, errRejected) || d.last():
-		return driver.OpBury, change
+		return driver.OpBury, change, cause
 	case errors.As(err, &retry):
 		change.Delay = retry.after
 	default:
 		change.Delay = max(0, d.from.opts.Backoff(d, err))
 	}
-	return driver.OpRetry, change
+	return driver.OpRetry, change, cause
 }
 
-// reasonOf returns the text of an error, or "" for nil. An error may be a nil pointer whose method
-// panics.
-func reasonOf(err error) (reason string) {
+// reasonOf returns the text of an error, and the error. An error may be a nil pointer whose method
+// panics. Its cause is then an error with the text.
+func reasonOf(err error) (reason string, cause error) {
 	defer func() {
 		if v := recover(); v != nil {
-			reason = fmt.Sprintf("panic in the error's method: %v", v)
+			cause = fmt.Errorf("panic in the error's method: %v", v)
+			reason = cause.Error()
 		}
 	}()
-	if err == nil {
-		return ""
-	}
-	return err.Error()
+	return err.Error(), err
 }
 
 var errRejected = errors.New("rejected")

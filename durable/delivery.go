@@ -2,6 +2,7 @@ package durable
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -68,12 +69,12 @@ func newDelivery(d *dispatcher, h *heldMessage, renew bool) *Delivery {
 	switch {
 	case err != nil:
 		d.q.reportFault(h.fault(err))
-		m.refuse(driver.OpRetry, driver.Change{Delay: unreadablePause, Reason: err.Error(), Uncounted: true})
+		m.refuse(driver.OpRetry, driver.Change{Delay: unreadablePause, Reason: err.Error(), Uncounted: true}, err)
 	case content.expired(now):
-		m.refuse(driver.OpExpire, driver.Change{})
+		m.refuse(driver.OpExpire, driver.Change{}, nil)
 	default:
 		d.q.lateness.record(now.Sub(r.Due.Time()))
-		h.emit(EventDelivered, time.Time{})
+		h.emit(Event{Kind: EventDelivered}, time.Time{})
 		return m
 	}
 	return nil
@@ -84,8 +85,8 @@ func newDelivery(d *dispatcher, h *heldMessage, renew bool) *Delivery {
 const unreadablePause = time.Minute
 
 // refuse settles a delivery that is not passed to a handler or receiver.
-func (d *Delivery) refuse(op driver.Op, change driver.Change) {
-	d.send(op, change, func(err error) {
+func (d *Delivery) refuse(op driver.Op, change driver.Change, cause error) {
+	d.send(op, change, cause, func(err error) {
 		if err != nil {
 			d.from.stopRenewal(d.h)
 			d.from.q.reportFault(d.h.fault(err))
@@ -105,7 +106,7 @@ func (d *Delivery) refuse(op driver.Op, change driver.Change) {
 // clock, and ErrLeaseLost otherwise. The nil is wrong if, in the meantime, the store's clock was
 // set forward or this machine was suspended for longer than the lease.
 func (d *Delivery) Ack(ctx context.Context) error {
-	return d.settle(ctx, driver.OpAck, driver.Change{})
+	return d.settle(ctx, driver.OpAck, driver.Change{}, nil)
 }
 
 // Nack marks the delivery as failed, as a [Handler] does that returns cause. The message is due
@@ -116,8 +117,8 @@ func (d *Delivery) Nack(ctx context.Context, cause error) error {
 	if cause == nil {
 		cause = errRetry
 	}
-	op, change := d.failed(cause, false)
-	return d.settle(ctx, op, change)
+	op, change, cause := d.failed(cause, false)
+	return d.settle(ctx, op, change, cause)
 }
 
 // NackAfter is [Delivery.Nack] with a delay, instead of that of ConsumerOptions.Backoff. The delay
@@ -130,13 +131,17 @@ func (d *Delivery) NackAfter(ctx context.Context, delay time.Duration, cause err
 // an attempt nor a crash is counted. A program that terminates releases the messages that it has
 // not handled. Errors are those of [Delivery.Ack].
 func (d *Delivery) Release(ctx context.Context) error {
-	return d.settle(ctx, driver.OpRelease, driver.Change{})
+	return d.settle(ctx, driver.OpRelease, driver.Change{}, nil)
 }
 
 // Bury makes the message a dead letter. The reason is stored with it, up to [driver.MaxReason]
 // bytes. Errors are those of [Delivery.Ack].
 func (d *Delivery) Bury(ctx context.Context, reason string) error {
-	return d.settle(ctx, driver.OpBury, driver.Change{Reason: reason})
+	cause := errRejected
+	if reason != "" {
+		cause = errors.New(reason)
+	}
+	return d.settle(ctx, driver.OpBury, driver.Change{Reason: reason}, cause)
 }
 
 // Extend extends the lease until dur after the current time on the store's clock, or after the due
@@ -175,9 +180,9 @@ func (d *Delivery) Extend(ctx context.Context, dur time.Duration) error {
 // last reports whether this is the last attempt.
 func (d *Delivery) last() bool { return d.Attempts+1 >= d.MaxAttempts }
 
-// settle settles the delivery.
-func (d *Delivery) settle(ctx context.Context, op driver.Op, change driver.Change) error {
-	if err := d.end(ctx, op, change); err != nil {
+// settle settles the delivery. If it has failed, cause is the error.
+func (d *Delivery) settle(ctx context.Context, op driver.Op, change driver.Change, cause error) error {
+	if err := d.end(ctx, op, change, cause); err != nil {
 		return fmt.Errorf("durable: message %q: %w", d.ID, err)
 	}
 	return nil
@@ -185,9 +190,9 @@ func (d *Delivery) settle(ctx context.Context, op driver.Op, change driver.Chang
 
 // end waits for the call that settles the delivery: its own call, or an earlier one whose caller
 // did not wait for the result. If the earlier call fails, end makes its own call.
-func (d *Delivery) end(ctx context.Context, op driver.Op, change driver.Change) error {
+func (d *Delivery) end(ctx context.Context, op driver.Op, change driver.Change, cause error) error {
 	for {
-		c, own := d.send(op, change, func(error) {})
+		c, own := d.send(op, change, cause, func(error) {})
 		select {
 		case <-d.over(c):
 		case <-ctx.Done():
@@ -235,9 +240,9 @@ func await(ctx context.Context, done <-chan error) error {
 	}
 }
 
-// send asks the store to settle the delivery. If an earlier call did that and has not failed, send
-// returns that call and false.
-func (d *Delivery) send(op driver.Op, change driver.Change, then func(error)) (c *settleCall, own bool) {
+// send asks the store to settle the delivery, and logs the cause of a failure. If an earlier call
+// did that and has not failed, send returns that call and false.
+func (d *Delivery) send(op driver.Op, change driver.Change, cause error, then func(error)) (c *settleCall, own bool) {
 	d.from.mu.Lock()
 	if d.settling != nil && !d.settling.failed {
 		defer d.from.mu.Unlock()
@@ -251,6 +256,9 @@ func (d *Delivery) send(op driver.Op, change driver.Change, then func(error)) (c
 	d.h.settling = true
 	d.from.pending.add()
 	d.from.mu.Unlock()
+	if cause != nil {
+		d.logFailure(&change, cause)
+	}
 	change.ID, change.Token = d.h.record.ID, d.h.record.Token
 	var start time.Time
 	if d.from.q.options.OnEvent != nil {
@@ -259,7 +267,7 @@ func (d *Delivery) send(op driver.Op, change driver.Change, then func(error)) (c
 	d.h.part.changes[op].send(change, func(a answer, err error) {
 		defer d.from.done() // after OnEvent and OnError
 		if err = d.answered(c, a, err); err == nil {
-			d.h.emit(settlements[op], start)
+			d.h.emit(Event{Kind: settlements[op], Err: cause, Delay: change.Delay}, start)
 		}
 		then(err)
 	})

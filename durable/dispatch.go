@@ -308,7 +308,7 @@ func (d *dispatcher) begun(h *heldMessage, a answer, err error) {
 		h.part.clock.observe(a.Now, a.sent)
 	}
 	if done {
-		h.emit(EventBegun, a.sent)
+		h.emit(Event{Kind: EventBegun}, a.sent)
 	}
 	d.mu.Lock()
 	defer d.unlock()

@@ -78,8 +78,9 @@ type Event struct {
 	Attempts int    // failed deliveries before this one
 	Headers  map[string]string
 
-	Owned []int // EventRebalanced: the partitions that the consumer now owns
-	Err   error // EventError and EventLeaseLost
+	Owned []int         // EventRebalanced: the partitions that the consumer now owns
+	Delay time.Duration // EventRetried: until the message is due again
+	Err   error         // EventError, EventLeaseLost; EventRetried, EventBuried: why the delivery failed
 }
 
 // emit calls OnEvent.
@@ -88,17 +89,14 @@ func (q *Queue) emit(e Event) {
 	q.options.OnEvent(e)
 }
 
-// emit calls OnEvent for a message, if OnEvent is set. If start is not zero, the event's duration
-// is the time since start. No lock is held.
-func (h *heldMessage) emit(kind EventKind, start time.Time) {
-	q := h.part.q
-	if q.options.OnEvent == nil {
+// emit calls OnEvent for a message, if OnEvent is set and e has a kind. If start is not zero, the
+// event's duration is the time since start. No lock is held.
+func (h *heldMessage) emit(e Event, start time.Time) {
+	q, r := h.part.q, &h.record
+	if q.options.OnEvent == nil || e.Kind == 0 {
 		return
 	}
-	e := Event{
-		Kind: kind, Partition: h.part.index, Time: start, ID: h.record.ID, Token: h.record.Token,
-		Attempts: h.record.Attempts, Headers: h.headers,
-	}
+	e.Partition, e.ID, e.Token, e.Attempts, e.Headers, e.Time = h.part.index, r.ID, r.Token, r.Attempts, h.headers, start
 	if now := time.Now(); start.IsZero() {
 		e.Time = now
 	} else {
@@ -116,9 +114,9 @@ func (q *Queue) emitClaims(messages []*heldMessage, sent time.Time) {
 		if c, err := decodeEnvelope(h.record.Body); err == nil { // newDelivery reports an error
 			h.headers = c.headers
 		}
-		h.emit(EventClaimed, sent)
+		h.emit(Event{Kind: EventClaimed}, sent)
 		if h.record.State == driver.StateFiring {
-			h.emit(EventBegun, sent)
+			h.emit(Event{Kind: EventBegun}, sent)
 		}
 	}
 }
@@ -167,27 +165,38 @@ func (q *Queue) reportFault(f fault) {
 	}
 }
 
-// outages limits the log records about an unreachable store: during an outage many calls fail
-// repeatedly.
-type outages struct {
+// logLimit admits one log record per second: many calls and deliveries may fail.
+type logLimit struct {
 	mu      sync.Mutex
 	logged  time.Time
 	skipped int // records since logged
 }
 
-// outagePause is the minimum time between two log records about an unreachable store.
-const outagePause = time.Second
-
 // admit reports whether a record should be written, and how many were skipped before it.
-func (o *outages) admit(now time.Time) (skipped int, ok bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.logged.IsZero() && now.Sub(o.logged) < outagePause {
-		o.skipped++
+func (l *logLimit) admit() (skipped int, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if !l.logged.IsZero() && now.Sub(l.logged) < time.Second {
+		l.skipped++
 		return 0, false
 	}
-	skipped, o.skipped, o.logged = o.skipped, 0, now
+	skipped, l.skipped, l.logged = l.skipped, 0, now
 	return skipped, true
+}
+
+// logFailure logs the failure of a delivery, unless its cause, the panic of a handler or unreadable
+// content, was reported before.
+func (d *Delivery) logFailure(change *driver.Change, cause error) {
+	if _, panicked := cause.(*PanicError); panicked || change.Uncounted { //nolint:errorlint // As may panic
+		return
+	}
+	q := d.from.q
+	if skipped, ok := q.logLimits.failures.admit(); ok {
+		q.options.Logger.LogAttrs(context.Background(), slog.LevelWarn, "durable: delivery failed",
+			slog.String("queue", q.options.Queue), slog.Int("partition", d.h.part.index), slog.String("id", d.h.record.ID),
+			slog.Int("attempt", d.h.record.Attempts+1), slog.Duration("delay", change.Delay), slog.Any("err", cause), slog.Int("skipped", skipped))
+	}
 }
 
 func (q *Queue) log(level slog.Level, kind EventKind, f fault) {
@@ -204,7 +213,7 @@ func (q *Queue) log(level slog.Level, kind EventKind, f fault) {
 	case kind == EventLeaseLost:
 		text = "durable: lease lost"
 	case errors.Is(f.err, ErrUnavailable):
-		skipped, ok := q.outages.admit(time.Now())
+		skipped, ok := q.logLimits.outages.admit()
 		if !ok {
 			return
 		}

@@ -95,7 +95,7 @@ func TestEachDeliveryHasItsEventsInOrder(t *testing.T) {
 			assert.Equal(t, map[string]string{"of": e.ID}, e.Headers, e.Kind)
 			assert.NotZero(t, e.Token)
 			assert.False(t, e.Time.Before(start) || e.Duration < 0)
-			assert.NoError(t, e.Err)
+			assert.Equal(t, e.Kind == durable.EventRetried || e.Kind == durable.EventBuried, e.Err != nil, e.Kind)
 		}
 		rebalanced := es.of(func(e durable.Event) bool { return e.Kind == durable.EventRebalanced })
 		require.Len(t, rebalanced, 2)
@@ -308,5 +308,127 @@ func TestRebalancedEventsNameAllPartitions(t *testing.T) {
 		for _, stop := range stops {
 			stop()
 		}
+	})
+}
+
+// brokenError is an error whose method panics if it is a nil pointer.
+type brokenError struct{ text string }
+
+func (e *brokenError) Error() string { return e.text }
+
+// The error of a failed delivery reaches OnEvent and, in one record, the log. An error that was
+// reported before is not logged again. OnError is not called.
+func TestFailedDeliveriesAreLoggedWithTheirErrors(t *testing.T) {
+	t.Parallel()
+	returns := func(err error) durable.Handler {
+		return func(context.Context, *durable.Delivery) error { return err }
+	}
+	minutes := func(*durable.Delivery, error) time.Duration { return 7 * time.Minute }
+	for name, c := range map[string]struct {
+		handler durable.Handler
+		backoff func(*durable.Delivery, error) time.Duration
+		kind    durable.EventKind
+		delay   time.Duration
+		text    string // of the error, which otherwise wraps assert.AnError
+		silent  bool
+	}{
+		"error":       {returns(assert.AnError), minutes, durable.EventRetried, 7 * time.Minute, "", false},
+		"retry after": {returns(durable.RetryAfter(time.Hour, assert.AnError)), minutes, durable.EventRetried, time.Hour, "", false},
+		"reject":      {returns(durable.Reject(assert.AnError)), minutes, durable.EventBuried, 0, "", false},
+		"nack": {func(ctx context.Context, d *durable.Delivery) error {
+			return d.Nack(ctx, assert.AnError)
+		}, minutes, durable.EventRetried, 7 * time.Minute, "", false},
+		"nack after": {func(ctx context.Context, d *durable.Delivery) error {
+			return d.NackAfter(ctx, time.Minute, assert.AnError)
+		}, minutes, durable.EventRetried, time.Minute, "", false},
+		"bury": {func(ctx context.Context, d *durable.Delivery) error {
+			return d.Bury(ctx, "no such user")
+		}, minutes, durable.EventBuried, 0, "no such user", false},
+		"bury without a reason": {func(ctx context.Context, d *durable.Delivery) error {
+			return d.Bury(ctx, "")
+		}, minutes, durable.EventBuried, 0, "rejected", false},
+		"nil pointer": {returns((*brokenError)(nil)), minutes, durable.EventRetried, 7 * time.Minute, "panic in the error's method", false},
+		"panic in Backoff": {returns(assert.AnError), func(*durable.Delivery, error) time.Duration { panic("no delay") },
+			durable.EventRetried, time.Second, "no delay; the error: " + assert.AnError.Error(), false},
+		"panic": {func(context.Context, *durable.Delivery) error { panic("broken") }, minutes, durable.EventRetried, 7 * time.Minute, "broken", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var es events
+			var log logged
+			options := durable.Options{Queue: "orders", Partitions: 4, OnEvent: es.add, Logger: log.logger(), OnError: func(err error) {
+				assert.True(t, c.silent, err)
+			}}
+			bubble(t, options, func(t *testing.T, q *durable.Queue) {
+				enqueue(t, q, "m", 0)
+				stop := consume(t, q, c.handler, durable.ConsumerOptions{Backoff: c.backoff})
+				time.Sleep(time.Second / 2)
+				stop()
+			})
+			ended := es.of(func(e durable.Event) bool { return e.Kind == durable.EventRetried || e.Kind == durable.EventBuried })
+			require.Len(t, ended, 1)
+			require.Equal(t, c.kind, ended[0].Kind)
+			require.Equal(t, c.delay, ended[0].Delay)
+			if c.text == "" {
+				require.ErrorIs(t, ended[0].Err, assert.AnError)
+			}
+			require.ErrorContains(t, ended[0].Err, c.text)
+			var records []map[string]any
+			for _, r := range log.records(t) {
+				if r["msg"] == "durable: delivery failed" {
+					records = append(records, r)
+				}
+			}
+			if c.silent {
+				require.Empty(t, records)
+				return
+			}
+			require.Len(t, records, 1)
+			delete(records[0], "time")
+			require.Equal(t, map[string]any{
+				"level": "WARN", "msg": "durable: delivery failed", "queue": "orders", "partition": float64(driver.PartitionOf("m", 4)),
+				"id": "m", "attempt": 1.0, "delay": float64(c.delay), "err": ended[0].Err.Error(), "skipped": 0.0,
+			}, records[0])
+		})
+	}
+}
+
+// Many failures in a second are one or two records.
+func TestFailedDeliveriesAreLoggedOnceASecond(t *testing.T) {
+	t.Parallel()
+	var log logged
+	bubble(t, durable.Options{Logger: log.logger()}, func(t *testing.T, q *durable.Queue) {
+		messages := make([]durable.Message, 1000)
+		for i := range messages {
+			messages[i].Delay = time.Duration(i) * time.Millisecond
+		}
+		_, err := q.EnqueueBatch(t.Context(), messages)
+		require.NoError(t, err)
+		stop := consume(t, q, func(context.Context, *durable.Delivery) error { return durable.RetryAfter(time.Hour, assert.AnError) }, durable.ConsumerOptions{})
+		time.Sleep(time.Minute)
+		enqueue(t, q, "later", 0)
+		time.Sleep(time.Second)
+		stop()
+	})
+	records := log.records(t)
+	require.GreaterOrEqual(t, len(records), 2)
+	require.LessOrEqual(t, len(records), 3)
+	skipped := 0.0
+	for _, r := range records {
+		require.Equal(t, "durable: delivery failed", r["msg"])
+		skipped += r["skipped"].(float64)
+	}
+	require.EqualValues(t, 1001, int(skipped)+len(records), "each failure is logged or counted")
+}
+
+// A released message, whose delivery has neither succeeded nor failed, has no event.
+func TestReleaseHasNoEvent(t *testing.T) {
+	t.Parallel()
+	var es events
+	bubble(t, durable.Options{OnEvent: es.add}, func(t *testing.T, q *durable.Queue) {
+		enqueue(t, q, "m", 0)
+		require.NoError(t, take(t, q).Release(t.Context()))
+		time.Sleep(time.Millisecond)
+		require.Empty(t, es.of(func(e durable.Event) bool { return e.Kind == 0 }))
 	})
 }

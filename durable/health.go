@@ -103,16 +103,13 @@ func checkLost(q *Queue, auditor driver.Auditor, known map[int]uint64) {
 	}
 }
 
-// AuditReport is the result of [Queue.Audit].
-type AuditReport = driver.AuditReport
-
 // Audit checks all partitions for damage that a fault may have left, such as a deleted key, and
 // repairs it if repair is true: see [driver.Auditor]. The cost is O(n) in the messages of the
 // queue. On Redis an audit works in small steps. In a directory, which is not repaired, other calls
 // wait while a partition is audited. After an error the report contains the faults that were found
 // before it. The error wraps [errors.ErrUnsupported] if the store has no audit.
-func (q *Queue) Audit(ctx context.Context, repair bool) (AuditReport, error) {
-	var sum AuditReport
+func (q *Queue) Audit(ctx context.Context, repair bool) (driver.AuditReport, error) {
+	var sum driver.AuditReport
 	if err := q.checkOpen(ctx); err != nil {
 		return sum, err
 	}

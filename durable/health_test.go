@@ -180,7 +180,7 @@ func TestLostMessagesAreReportedOnce(t *testing.T) {
 		assert.EqualValues(t, 9, s.Partitions[1].Lost)
 		report, err := q.Audit(t.Context(), false)
 		require.NoError(t, err)
-		assert.Equal(t, durable.AuditReport{Records: 2}, report)
+		assert.Equal(t, driver.AuditReport{Records: 2}, report)
 	})
 }
 

@@ -31,11 +31,11 @@ type Queue struct {
 	cancel  context.CancelCauseFunc
 	ids     *ulid.LockedMonotonicReader
 
-	limiter  *callLimiter
-	lateness *lateness
-	unsafe   atomic.Pointer[error] // why the store may lose messages, as of the last check
-	outages  outages
-	receiver *Receiver // used by Take
+	limiter   *callLimiter
+	lateness  *lateness
+	unsafe    atomic.Pointer[error] // why the store may lose messages, as of the last check
+	receiver  *Receiver             // used by Take
+	logLimits struct{ outages, failures logLimit }
 
 	mu        sync.Mutex
 	closing   bool

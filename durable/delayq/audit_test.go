@@ -25,8 +25,8 @@ func (f storeWithFaults) Open(ctx context.Context, c driver.Config) (driver.Back
 	return backendWithFaults{b}, err
 }
 
-func (f backendWithFaults) Audit(_ context.Context, _ int, repair bool) (durable.AuditReport, error) {
-	r := durable.AuditReport{Records: 10, Orphans: 2, Strays: 1, Wrong: 1}
+func (f backendWithFaults) Audit(_ context.Context, _ int, repair bool) (driver.AuditReport, error) {
+	r := driver.AuditReport{Records: 10, Orphans: 2, Strays: 1, Wrong: 1}
 	if repair {
 		r.Repaired = 4
 	}

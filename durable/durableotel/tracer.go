@@ -198,5 +198,6 @@ func (t *Tracer) OnEvent(e durable.Event) {
 	ctx, link := t.extract(context.Background(), e.Headers)
 	_, span := t.tracer().Start(ctx, name+" "+e.Queue, trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(e.Time), link,
 		attributes(e.Queue, name, kind, semconv.MessagingMessageID(e.ID), semconv.MessagingDestinationPartitionID(strconv.Itoa(e.Partition))))
+	recordError(span, e.Err)
 	span.End(trace.WithTimestamp(e.Time.Add(e.Duration)))
 }

@@ -126,6 +126,8 @@ func TestOneTraceAcrossProcesses(t *testing.T) {
 	kinds := map[string]trace.SpanKind{
 		"claim orders": trace.SpanKindClient, "process orders": trace.SpanKindConsumer, "ack orders": trace.SpanKindClient, "retry orders": trace.SpanKindClient,
 	}
+	retry := second.span(t, "retry orders")
+	require.Equal(t, "not yet", retry.Status.Description, "the error of the handler")
 	types := map[string]string{"claim orders": "receive", "process orders": "process", "ack orders": "settle", "retry orders": "settle"}
 	processes := map[trace.SpanID]bool{}
 	for _, s := range second.exported.GetSpans() {

@@ -102,8 +102,7 @@ func applyBatch(t *testing.T, newStore Factory) {
 	q.done(driver.OpAck, changes[:128]...)
 	q.done(driver.OpBury, changes[128:]...)
 	q.done(driver.OpPurge, changes[128:]...)
-	c := q.count()
-	assert.Zero(t, c.Scheduled+c.InFlight+c.Dead)
+	has(q, 0, 0, 0)
 	assert.Empty(t, q.apply(driver.OpAck), "an empty batch")
 }
 

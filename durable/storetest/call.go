@@ -97,8 +97,7 @@ func callPutLater(t *testing.T, newStore Factory) {
 	assert.Equal(t, first, q.statuses(put), "firing")
 	q.done(driver.OpAck, changesOf(records)...)
 	assert.Equal(t, first, q.statuses(put), "acknowledged")
-	c := q.count()
-	assert.Zero(t, c.Scheduled+c.InFlight+c.Dead)
+	has(q, 0, 0, 0)
 	assert.Empty(t, q.claim(1))
 
 	put.Replace, put.Call.Seq = true, 2
@@ -209,9 +208,7 @@ func callForgotten(t *testing.T, newStore Factory) {
 		assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(put))
 		calls = append(calls, put)
 	}
-	records := q.claim(driver.MaxBatch)
-	q.begin(records...)
-	q.done(driver.OpAck, changesOf(records)...)
+	endClaimed(q, driver.OpAck, driver.MaxBatch)
 	q.fixture.Advance(2 * time.Minute)
 	last := q.newCall("", 1)
 	for i := range 100 {

@@ -33,15 +33,11 @@ func bury(t *testing.T, newStore Factory) {
 	q.done(driver.OpBury, c)
 	after := q.now()
 	r := q.get("a")
-	assert.Equal(t, driver.StateDead, r.State)
-	assert.Equal(t, 1, r.Attempts)
-	assert.Zero(t, r.Crashes)
-	assert.Equal(t, "hopeless", r.Reason)
+	assert.Equal(t, []any{driver.StateDead, 1, 0, "hopeless"}, []any{r.State, r.Attempts, r.Crashes, r.Reason})
 	assert.Zero(t, r.LeaseEnd)
 	assertDelay(t, before, after, 0, r.Died)
 	assert.Empty(t, q.claim(1))
-	counts := q.count()
-	assert.Equal(t, [3]int64{0, 0, 1}, [3]int64{counts.Scheduled, counts.InFlight, counts.Dead})
+	counts := has(q, 0, 0, 1)
 	assert.Equal(t, uint64(1), counts.Buried)
 }
 
@@ -51,26 +47,18 @@ func replay(t *testing.T, newStore Factory) {
 	m.Body, m.MaxAttempts = []byte("body"), 3
 	q.put(m)
 	for range 2 {
-		records := q.claim(1)
-		q.begin(records...)
-		q.done(driver.OpRetry, changesOf(records)...)
+		endClaimed(q, driver.OpRetry, 1)
 	}
-	records := q.claim(1)
-	q.begin(records...)
-	q.done(driver.OpBury, changesOf(records)...)
+	records := endClaimed(q, driver.OpBury, 1)
 	require.Equal(t, 3, q.get("a").Attempts)
 	before := q.now()
 	q.done(driver.OpReplay, driver.Change{ID: "a", Delay: far})
 	r := q.get("a")
 	assertDelay(t, before, q.now(), far, r.Due)
-	assert.Equal(t, driver.StateScheduled, r.State)
-	assert.Equal(t, "body", string(r.Body))
-	assert.Equal(t, 3, r.MaxAttempts)
-	assert.Zero(t, r.Attempts)
-	assert.Zero(t, r.Crashes)
-	assert.Zero(t, r.Died)
-	c := q.count()
-	assert.Equal(t, [3]int64{1, 0, 0}, [3]int64{c.Scheduled, c.InFlight, c.Dead})
+	assert.Equal(t, driver.Record{
+		ID: "a", Body: m.Body, Enqueued: r.Enqueued, Due: r.Due, MaxAttempts: 3, State: driver.StateScheduled, Token: r.Token,
+	}, r)
+	has(q, 1, 0, 0)
 	assert.Equal(t, driver.StatusNotFound, q.status(driver.OpPurge, driver.Change{ID: "a"}))
 	again := q.claimWith(driver.Claim{Horizon: 2 * far, Max: 1, Visibility: far}).Records
 	require.Len(t, again, 1)
@@ -110,9 +98,7 @@ func deadLimit(t *testing.T, newStore Factory) {
 	assert.Equal(t, uint64(5), q.count().Trimmed)
 
 	q.put(items("batch", driver.MaxBatch)...)
-	claimed := q.claim(driver.MaxBatch)
-	q.begin(claimed...)
-	q.done(driver.OpBury, changesOf(claimed)...)
+	endClaimed(q, driver.OpBury, driver.MaxBatch)
 	assert.Equal(t, int64(3), q.count().Dead, "a batch that is larger than the limit")
 	assert.Equal(t, uint64(5+driver.MaxBatch), q.count().Trimmed)
 	q.gone("m2")
@@ -127,8 +113,7 @@ func deadLimitOfCrashes(t *testing.T, newStore Factory) {
 	q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changesOf(q.claimShort(10))})
 	q.pass()
 	q.expire(1)
-	counts := q.count()
-	assert.Equal(t, [3]int64{0, 0, 2}, [3]int64{counts.Scheduled, counts.InFlight, counts.Dead})
+	counts := has(q, 0, 0, 2)
 	assert.Equal(t, uint64(10), counts.Crashed)
 	assert.Equal(t, uint64(8), counts.Trimmed)
 }
@@ -172,9 +157,7 @@ func (q *queue) buriedNow(id string, size int) {
 	m := item(id, 0)
 	m.Body = make([]byte, size)
 	q.put(m)
-	records := q.claim(1)
-	q.begin(records...)
-	q.done(driver.OpBury, changesOf(records)...)
+	endClaimed(q, driver.OpBury, 1)
 }
 
 func (q *queue) assertDead(bytes int64, trimmed uint64, ids ...string) {
@@ -234,8 +217,7 @@ func deadBytesOfCrashes(t *testing.T, newStore Factory) {
 	q.pass()
 	q.expire(1)
 	counts := q.count()
-	assert.Equal(t, [4]int64{0, 0, 3, 900},
-		[4]int64{counts.Scheduled, counts.InFlight, counts.Dead, counts.DeadBytes})
+	assert.Equal(t, [4]int64{0, 0, 3, 900}, [4]int64{counts.Scheduled, counts.InFlight, counts.Dead, counts.DeadBytes})
 	assert.Equal(t, [2]uint64{10, 7}, [2]uint64{counts.Buried, counts.Trimmed})
 }
 
@@ -269,9 +251,7 @@ func deadBytesWhileAudited(t *testing.T, newStore Factory) {
 			batch[i].Body = make([]byte, 10)
 		}
 		q.put(batch...)
-		records := q.claim(driver.MaxBatch)
-		q.begin(records...)
-		q.done(driver.OpBury, changesOf(records)...)
+		endClaimed(q, driver.OpBury, driver.MaxBatch)
 	}
 	stop, audited := make(chan struct{}), make(chan error, 1)
 	go func() {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -206,6 +207,15 @@ func (q *queue) deliver(id string) driver.Change {
 	return changesOf(records)[0]
 }
 
+// endClaimed claims, begins and ends n messages.
+func endClaimed(q *queue, op driver.Op, n int) []driver.Record {
+	q.t.Helper()
+	records := q.claim(n)
+	q.begin(records...)
+	q.done(op, changesOf(records)...)
+	return records
+}
+
 // changesOf returns changes of records with their tokens.
 func changesOf(records []driver.Record) []driver.Change {
 	changes := make([]driver.Change, len(records))
@@ -263,5 +273,13 @@ func (q *queue) count() driver.Counts {
 	q.t.Helper()
 	c, err := q.Count(q.t.Context(), 0)
 	require.NoError(q.t, err)
+	return c
+}
+
+// has asserts the numbers of messages and returns the counts.
+func has(q *queue, scheduled, inFlight, dead int64) driver.Counts {
+	q.t.Helper()
+	c := q.count()
+	assert.Equal(q.t, [3]int64{scheduled, inFlight, dead}, [3]int64{c.Scheduled, c.InFlight, c.Dead})
 	return c
 }

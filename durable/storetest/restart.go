@@ -110,8 +110,7 @@ func restartAcked(t *testing.T, newStore Factory) {
 		q.gone(c.ID)
 	}
 	assert.Empty(t, q.claimWith(driver.Claim{Horizon: far, Max: 100, Visibility: far}).Records)
-	c := q.count()
-	assert.Zero(t, c.Scheduled+c.InFlight+c.Dead)
+	has(q, 0, 0, 0)
 	assert.Equal(t, driver.StatusNotFound, q.status(driver.OpAck, changes[0]),
 		"a repeated acknowledgement")
 }

@@ -173,8 +173,7 @@ func concurrentLifecycle(t *testing.T, newStore Factory) {
 	for id, n := range acked {
 		assert.Equal(t, 1, n, id)
 	}
-	c := q.count()
-	assert.Zero(t, c.Scheduled+c.InFlight+c.Dead)
+	c := has(q, 0, 0, 0)
 	assert.Equal(t, [2]uint64{total, total}, [2]uint64{c.Enqueued, c.Acked})
 }
 
