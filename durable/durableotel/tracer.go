@@ -130,8 +130,7 @@ func (t *Tracer) inject(ctx context.Context, m *durable.Message) {
 			size, slot = len(v)-len(own), true
 		}
 		if k != "" && utf8.ValidString(k) && utf8.ValidString(v) && slot && size <= room {
-			headers[k] = v
-			room -= size
+			headers[k], room = v, room-size
 		} else if utf8.ValidString(k) {
 			omitted = append(omitted, k)
 			trace.SpanFromContext(ctx).SetAttributes(attribute.StringSlice("timingwheel.headers.omitted", omitted))
