@@ -316,7 +316,7 @@ func TestOtherSiteCannotChangeAQueue(t *testing.T) {
 	}), "")
 	target := p.server.URL + path
 	attack.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`
-		fetch(%q, { method: 'POST', mode: 'no-cors', body: new URLSearchParams({ action: 'purge', queue: 'orders' }) }).catch(() => {}).finally(() => { document.title = 'sent'; })`, target)))
+		fetch(%q, { method: 'POST', mode: 'no-cors', body: new URLSearchParams({ action: 'purge', queue: 'orders', all: 'true' }) }).catch(() => {}).finally(() => { document.title = 'sent'; })`, target)))
 	attack.wait(`document.title === 'sent'`)
 	attack.mu.Lock()
 	assert.Contains(t, attack.requests, target)
@@ -325,7 +325,7 @@ func TestOtherSiteCannotChangeAQueue(t *testing.T) {
 	st, err := q.Stats(t.Context())
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, st.Dead)
-	p.do(chromedp.Evaluate[chromedp.Void](`fetch('?', { method: 'POST', body: new URLSearchParams({ action: 'purge', queue: 'orders' }) })`))
+	p.do(chromedp.Evaluate[chromedp.Void](`fetch('?', { method: 'POST', body: new URLSearchParams({ action: 'purge', queue: 'orders', all: 'true' }) })`))
 	p.figure("dead", "0") // the same request of the page itself succeeds
 }
 
