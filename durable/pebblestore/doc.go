@@ -20,11 +20,11 @@
 // depend on them. Reads and claims do not wait: they may see a change that a power failure can
 // still undo.
 //
-// Extend writes nothing, and neither does a Claim that begins no message and finds no crash. The
-// first claim waits for a sync, which reserves tokens. Begin does not wait for its sync. When the
-// queue is opened again after a crash or [Store.Close], each message that had begun counts one more
-// crash. The next claim makes a message with Claim.MaxCrashes crashes a dead letter. A crash may go
-// uncounted if the message began within the last sync, some milliseconds.
+// Extend writes nothing, and neither does a Claim that begins no message and finds no crash. After
+// seconds without one, a claim may wait for a sync that reserves tokens. Begin does not wait. When
+// the queue is opened again after a crash or [Store.Close], each message that had begun counts one
+// more crash. The next claim makes a message with Claim.MaxCrashes crashes a dead letter. A crash
+// may go uncounted if the message began within the last sync, some milliseconds.
 //
 // # The clock
 //

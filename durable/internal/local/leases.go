@@ -66,11 +66,11 @@ func (s *leases) add(l *lease) {
 	heap.Push(&s.ends, l)
 }
 
-// keepFrom adds the leases of the last State whose messages are still at their places.
+// keepFrom adds the leases of the last State that were answered and have their messages in place.
 func (s *leases) keepFrom(last *leases, p *partition) {
 	s.token, s.ended = max(s.token, last.token), last.ended
 	for id, l := range last.byID {
-		if at, err := p.table.find(id); err == nil && at == l.place() {
+		if at, err := p.table.find(id); err == nil && at == l.place() && l.token < p.counters.Tokens {
 			p.lease(l)
 		}
 	}

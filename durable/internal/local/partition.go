@@ -23,10 +23,10 @@ type partition struct {
 	oldestDead driver.Instant // no dead letter died before it; 0: there is none
 }
 
-// tokenBlock is the number of tokens that are reserved at a time. Tokens are microseconds of the
-// clock, and each opening raises them above the last reservation. A small block keeps them near the
-// clock, so that they also rise after a backup is restored.
-const tokenBlock = uint64(time.Second / time.Microsecond)
+// tokenBlock is the number of tokens, microseconds of the clock, that are reserved at a time. Each
+// opening raises tokens by up to a block above the clock, so a large block would make them repeat
+// after a restore. A sync of more than half a block delays all calls.
+const tokenBlock = uint64(10 * time.Second / time.Microsecond)
 
 // loadPartition loads a partition without its leases.
 func (s *State) loadPartition(hints *hints, number uint32, index int) (*partition, error) {

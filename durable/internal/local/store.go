@@ -4,10 +4,10 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
-	"maps"
 	"sync/atomic"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -24,8 +24,8 @@ type State struct {
 	db     DB
 	shared *Shared
 	queues map[string]*queue
-	dirty  []*partition      // their counters are to be written
-	last   map[string]*queue // of earlier States, for their leases
+	dirty  []*partition // their counters are to be written
+	last   *State       // of the process, in Load only
 
 	group  uint64        // identifies the changes since the last Flush
 	synced atomic.Uint64 // the changes up to this number are durable
@@ -39,11 +39,7 @@ type queue struct {
 // Load returns the queues that a DB holds, and [driver.ErrVersion] for a DB of another format. It
 // keeps the leases of the process's last State, which is no longer used, if that is not nil.
 func Load(db DB, shared *Shared, last *State) (*State, error) {
-	s := &State{db: db, shared: shared, queues: make(map[string]*queue), last: make(map[string]*queue), group: 1}
-	if last != nil {
-		maps.Copy(s.last, last.last)
-		maps.Copy(s.last, last.queues)
-	}
+	s := &State{db: db, shared: shared, queues: make(map[string]*queue), last: cmp.Or(last, new(State)), group: 1}
 	b, err := db.Get(keyVersion)
 	if err != nil {
 		return nil, err
@@ -59,6 +55,10 @@ func Load(db DB, shared *Shared, last *State) (*State, error) {
 		return nil, fmt.Errorf("%w: it has format version %d; this program reads and writes version %d",
 			driver.ErrVersion, v, FormatVersion)
 	}
+	for name := range s.last.queues { // not in a call, which would fail after a change
+		_, _ = s.find(name)
+	}
+	s.last = new(State)
 	return s, nil
 }
 
@@ -140,13 +140,12 @@ func (s *State) load(name string, number uint32, partitions int) (*queue, error)
 		q.partitions[i] = p
 	}
 	for i, p := range q.partitions { // now that nothing can fail
-		if last := s.last[name]; last != nil {
+		if last := s.last.queues[name]; last != nil && len(last.partitions) == partitions {
 			p.leases.keepFrom(&last.partitions[i].leases, p)
 		}
 		p.countCrashes()
 		_ = p.findHead(nil) // if it fails, claims do
 	}
-	delete(s.last, name)
 	s.queues[name] = q
 	return q, nil
 }
