@@ -145,7 +145,7 @@ type due struct {
 func (d *due) flags() []cli.Flag {
 	return []cli.Flag{
 		option("delay", "make the message due after this `duration`", duration(&d.delay, 0)),
-		option("at", "make the message due at this `time`, or at once if the time has passed", futureTime(&d.at)),
+		option("at", "make the message due at this `time`, or now if the time has passed", futureTime(&d.at)),
 	}
 }
 

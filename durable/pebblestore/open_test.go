@@ -154,7 +154,7 @@ func TestOpenNamesReadOnlyDirectory(t *testing.T) {
 	assert.ErrorContains(t, err, "store")
 }
 
-// damaged returns a directory with tables, whose file is overwritten.
+// damaged returns a directory with the messages a0 to a99, and with files that are overwritten.
 func damaged(t *testing.T, pattern string, damage func([]byte) []byte) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -163,7 +163,10 @@ func damaged(t *testing.T, pattern string, damage func([]byte) []byte) string {
 	q, err := s.Open(t.Context(), faultConfig)
 	require.NoError(t, err)
 	for i := range 100 {
-		putOne(t, q, fmt.Sprint("a", i))
+		body := make([]byte, 1000)
+		_, _ = rand.NewChaCha8([32]byte{byte(i)}).Read(body)
+		_, err := q.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: fmt.Sprint("a", i), Body: body}}})
+		require.NoError(t, err)
 	}
 	require.NoError(t, s.current.db.pebble.Flush())
 	require.NoError(t, s.Close())
@@ -644,26 +647,10 @@ func ackAll(t *testing.T, q driver.Backend) error {
 // opened again.
 func TestDamageOfAPartitionStopsNothingElse(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	s, err := Open(dir, faultOptions(nil))
-	require.NoError(t, err)
-	q, err := s.Open(t.Context(), faultConfig)
-	require.NoError(t, err)
-	for i := range 100 {
-		body := make([]byte, 1000)
-		_, _ = rand.NewChaCha8([32]byte{byte(i)}).Read(body)
-		_, err := q.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: fmt.Sprint("a", i), Body: body}}})
-		require.NoError(t, err)
-	}
-	require.NoError(t, s.current.db.pebble.Flush())
-	require.NoError(t, s.Close())
-	files, err := filepath.Glob(filepath.Join(dir, "*.sst"))
-	require.NoError(t, err)
-	require.Len(t, files, 1)
-	b, err := os.ReadFile(files[0])
-	require.NoError(t, err)
-	clear(b[len(b)*4/10 : len(b)*7/10])
-	require.NoError(t, os.WriteFile(files[0], b, 0o600))
+	dir := damaged(t, "*.sst", func(b []byte) []byte {
+		clear(b[len(b)*4/10 : len(b)*7/10])
+		return b
+	})
 	for range 2 {
 		s, err := Open(dir, faultOptions(nil))
 		require.NoError(t, err)

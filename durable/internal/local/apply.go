@@ -40,8 +40,10 @@ func (t *tx) putOne(item *driver.PutItem, replace bool) (driver.Status, error) {
 	case err != nil:
 		return 0, err
 	case at.kind == 0:
+	case !replace && at.kind == kindDead:
+		return driver.StatusDead, nil
 	case !replace:
-		return map[byte]driver.Status{kindScheduled: driver.StatusDuplicate, kindDead: driver.StatusDead}[at.kind], nil
+		return driver.StatusDuplicate, nil
 	default:
 		if l := p.leases.byID[item.ID]; l != nil && l.firing {
 			return driver.StatusFiring, nil

@@ -64,21 +64,20 @@ func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, err
 // next call ends them.
 func (b *backend) Claim(ctx context.Context, request driver.Claim) (driver.Claimed, error) {
 	var call Call
-	var release []driver.Change
+	var leased []driver.Record
 	claimed, err := run(ctx, b, request.Partition, &call, func(t tx) (driver.Claimed, error) {
 		c := claim{tx: t, request: &request}
 		claimed, err := c.run()
-		for _, r := range claimed.Records {
-			release = append(release, driver.Change{ID: r.ID, Token: r.Token})
-		}
-		call.Waits = c.waits
+		leased, call.Waits = claimed.Records, c.waits
 		return claimed, err
 	})
 	var underWay *driver.UnderWayError
-	if errors.As(err, &underWay) || err != nil && len(release) > 0 { // if Apply fails, the leases expire
+	if errors.As(err, &underWay) { // the caller is gone; if Apply fails, the leases expire
 		go func() {
-			if underWay != nil { // the caller is gone
-				<-underWay.Done
+			<-underWay.Done
+			var release []driver.Change
+			for _, r := range leased {
+				release = append(release, driver.Change{ID: r.ID, Token: r.Token})
 			}
 			_, _ = b.Apply(context.WithoutCancel(ctx), driver.Batch{Partition: request.Partition, Op: driver.OpRelease, Changes: release})
 		}()
