@@ -123,7 +123,7 @@ func (c *consumer) leave() {
 // fail ends the consumer with err if the store will not serve it. The calls to Consume and Take
 // then return err.
 func (c *consumer) fail(err error) {
-	if errors.Is(err, ErrBroken) || errors.Is(err, ErrLocked) || errors.Is(err, ErrClosed) && c.ctx.Err() == nil {
+	if errors.Is(err, ErrBroken) || errors.Is(err, ErrLocked) || errors.Is(err, ErrInvalid) || errors.Is(err, ErrClosed) && c.ctx.Err() == nil {
 		c.cancel(err)
 		go c.retire()
 	}

@@ -112,6 +112,11 @@ func (d *batchDB) Delete(key []byte) {
 	_ = d.change(key).Delete(key, nil) // it cannot fail
 }
 
+// DeleteRange implements local.DB.
+func (d *batchDB) DeleteRange(from, to []byte) {
+	_ = d.change(from).DeleteRange(from, to, nil) // it cannot fail
+}
+
 // Add implements local.DB.
 func (d *batchDB) Add(key []byte, delta int64) {
 	_ = d.change(key).Merge(key, local.AppendNumber(nil, delta), nil) // it cannot fail

@@ -6,11 +6,9 @@
 //
 // The process that has the directory open locks it, and only that process consumes. With
 // Options.Socket it serves others, which enqueue and operate through [Connect]. [OpenSnapshot]
-// reads a copy, and [Store.Backup] makes one. State that matters only while the process runs is in
-// memory only: leases, tokens in use, and members. The directory holds the state that must survive:
-// messages with their attempts and crashes, dead letters, and counters. No lease survives a crash
-// or a restart: when the queue is opened again, every message that was claimed is scheduled at its
-// original due time.
+// reads a copy, and [Store.Backup] makes one. Leases and members are in memory only: when the queue
+// is opened by another process, every message that was claimed is scheduled at its original due
+// time.
 //
 // # Durability of a call that has returned
 //

@@ -40,8 +40,8 @@ type engine struct {
 	wake    chan struct{} // capacity 1
 	closing bool
 
-	roomUntil time.Time // lowOnSpace has found room that lasts until then
-	syncing   chan group
+	roomUntil time.Time              // lowOnSpace has found room that lasts until then
+	syncing   chan group             // capacity 1
 	damaged   atomic.Pointer[string] // the file in which Pebble has last found damage
 	failed    chan struct{}          // closed by fail
 	failure   error                  // why; set under mu before failed is closed
@@ -115,14 +115,11 @@ func newEngine(s *Store, last *local.State) (*engine, error) {
 	if err := e.failedWith(); err != nil {
 		return nil, errors.Join(s.openError(err), e.closeDB())
 	}
-	e.start()
-	return e, nil
-}
-
-func (e *engine) start() {
+	e.state.Flush()
 	e.wake, e.syncing = make(chan struct{}, 1), make(chan group, 1)
 	e.both.Go(e.run)
 	e.both.Go(e.answer)
+	return e, nil
 }
 
 // do runs a call and returns its error or the failure of the engine. If the call has started when
@@ -200,17 +197,19 @@ func (e *engine) wakeUp() {
 
 // run runs groups until the engine closes or fails.
 func (e *engine) run() {
-	defer close(e.syncing)
+	var g group // the next one; without room it keeps the claims that wait for their tokens
+	defer func() { close(e.syncing); e.abandon(g.calls) }()
 	for e.failedWith() == nil {
 		room := len(e.syncing) < cap(e.syncing) // run is the only sender
 		calls, closing := e.next(room)
-		if len(calls) > 0 || room && e.db.visible {
-			if !e.runGroup(calls, room) {
-				return
+		if len(calls) > 0 || room && (e.db.visible || len(g.calls) > 0) {
+			if err := guard(func() error { return e.commit(&g, calls, room) }); err != nil {
+				e.fail(err)
+				e.abandon(calls)
 			}
 			continue
 		}
-		if closing {
+		if closing && room {
 			return
 		}
 		select {
@@ -238,24 +237,8 @@ func (e *engine) next(room bool) (calls []*pending, closing bool) {
 	return calls, e.closing && len(e.waiting) == 0
 }
 
-// runGroup runs a group, and reports whether the engine can still be used. A fatal error of Pebble
-// ends the goroutine, which runs the deferred calls.
-func (e *engine) runGroup(calls []*pending, room bool) (ok bool) {
-	err := errEnded
-	defer func() {
-		if !ok {
-			e.fail(err)
-			e.abandon(calls)
-		}
-	}()
-	defer recoverError(&err)
-	err = e.commit(calls, room)
-	return err == nil
-}
-
-// commit runs calls, and passes those that wait for a sync to answer if there is room.
-func (e *engine) commit(calls []*pending, room bool) (err error) {
-	var g group
+// commit runs calls, and passes g and those that wait for a sync to answer if there is room.
+func (e *engine) commit(g *group, calls []*pending, room bool) (err error) {
 	for _, p := range calls {
 		if p.call.Bytes > 0 && e.lowOnSpace() {
 			p.err = fmt.Errorf("pebblestore: %w: less than %d MiB is free in %q",
@@ -270,8 +253,8 @@ func (e *engine) commit(calls []*pending, room bool) (err error) {
 		}
 	}
 	g.number = e.state.Flush()
-	if !room && len(g.calls) == 0 {
-		return e.db.flush() // a later group syncs the changes
+	if !room { // a later group syncs the changes
+		return e.db.flush()
 	}
 	if g.batch, err = e.db.take(); err != nil {
 		return err
@@ -282,7 +265,8 @@ func (e *engine) commit(calls []*pending, room bool) (err error) {
 		}
 	}
 	if g.batch != nil || len(g.calls) > 0 {
-		e.syncing <- g // blocks without room: a claim waits for its tokens
+		e.syncing <- *g
+		*g = group{}
 	}
 	return nil
 }
@@ -455,30 +439,23 @@ const roomTime = 50 * time.Millisecond
 var errEnded = errors.New("a fatal error of Pebble")
 
 // guard runs f on a goroutine of its own, because a fatal error of Pebble ends the goroutine. It
-// returns the error of f or of a panic of Pebble.
+// returns the error of f, or the one with which Pebble has panicked.
 func guard(f func() error) error {
 	err, done := errEnded, make(chan struct{})
 	go func() {
 		defer close(done)
-		defer recoverError(&err)
+		defer func() {
+			r := recover()
+			if failure, ok := r.(error); ok && !errors.As(failure, new(runtime.Error)) {
+				err = failure
+			} else if r != nil {
+				panic(r)
+			}
+		}()
 		err = f()
 	}()
 	<-done
 	return err
-}
-
-// recoverError sets err to the error with which Pebble has panicked. Some of its functions do so
-// instead of returning the error.
-func recoverError(err *error) {
-	switch r := recover().(type) {
-	case nil:
-	case runtime.Error:
-		panic(r)
-	case error:
-		*err = r
-	default:
-		panic(r)
-	}
 }
 
 // logger passes the messages of Pebble on.

@@ -127,14 +127,6 @@ func (f engineFile) WriteAt(b []byte, offset int64) (int, error) {
 	return len(b), nil
 }
 
-// Preallocate implements vfs.File. A write finds out whether there is space.
-func (f engineFile) Preallocate(offset, length int64) error {
-	if f.fs.engine.failedWith() == nil {
-		_ = f.File.Preallocate(offset, length)
-	}
-	return nil
-}
-
 // Sync implements vfs.File.
 func (f engineFile) Sync() error {
 	f.fs.change(f.File.Sync)

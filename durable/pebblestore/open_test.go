@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -577,6 +578,77 @@ func TestFailureOfTheDiskKeepsLeases(t *testing.T) {
 	report, err := q.(driver.Auditor).Audit(t.Context(), 0, false)
 	require.NoError(t, err)
 	assert.Zero(t, report.Orphans+report.Strays+report.Unreadable+report.Wrong, "%+v", report)
+}
+
+// The acknowledgement of a message is lost with the disk, and its lease is not.
+func TestFailureOfTheDiskKeepsLeasesWhoseEndIsLost(t *testing.T) {
+	t.Parallel()
+	var fail atomic.Bool
+	disk := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpFileWrite && strings.HasSuffix(op.Path, ".log") && fail.CompareAndSwap(true, false) {
+			return syscall.EIO
+		}
+		return nil
+	}))
+	_, q := openStore(t, "store", faultOptions(disk))
+	putOne(t, q, "a")
+	claimed, err := q.Claim(t.Context(), driver.Claim{Max: 1, Begin: 1, Visibility: time.Hour, MaxCrashes: 1})
+	require.NoError(t, err)
+	require.Len(t, claimed.Records, 1)
+	ack := driver.Batch{Op: driver.OpAck, Changes: []driver.Change{{ID: "a", Token: claimed.Records[0].Token}}}
+	fail.Store(true)
+	_, err = q.Apply(t.Context(), ack)
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	available(t, q)
+	r, err := q.Get(t.Context(), 0, "a")
+	require.NoError(t, err)
+	assert.Equal(t, driver.StateFiring, r.State)
+	assert.Zero(t, r.Crashes)
+	outcomes, err := q.Apply(t.Context(), ack)
+	require.NoError(t, err)
+	assert.Equal(t, driver.StatusDone, outcomes[0].Status)
+	_, err = q.Get(t.Context(), 0, "a")
+	require.ErrorIs(t, err, driver.ErrNotFound)
+}
+
+// While syncs do not end, a claim waits for its tokens, and delays no other call.
+func TestSlowDiskDelaysOnlyCallsThatWaitForIt(t *testing.T) {
+	t.Parallel()
+	var slow atomic.Bool
+	disk := make(chan struct{})
+	_, q := openStore(t, "store", faultOptions(errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if slow.Load() && strings.HasSuffix(op.Path, ".log") && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+			<-disk
+		}
+		return nil
+	}))))
+	putOne(t, q, "a")
+	slow.Store(true)
+	var callers sync.WaitGroup
+	seen := func(id string, state driver.State) {
+		require.Eventually(t, func() bool {
+			r, err := q.Get(t.Context(), 0, id)
+			return err == nil && r.State == state
+		}, time.Minute, time.Millisecond, id)
+	}
+	for _, id := range []string{"b", "c"} { // two groups are being synced
+		callers.Go(func() { putOne(t, q, id) })
+		seen(id, driver.StateScheduled)
+	}
+	var claimed atomic.Int64
+	for range 2 {
+		callers.Go(func() {
+			c, err := q.Claim(t.Context(), driver.Claim{Max: 1, Visibility: time.Hour})
+			assert.NoError(t, err)
+			claimed.Add(int64(len(c.Records)))
+		})
+	}
+	seen("a", driver.StateLeased)
+	seen("b", driver.StateLeased)
+	assert.Zero(t, claimed.Load(), "the tokens are not durable")
+	close(disk)
+	callers.Wait()
+	assert.EqualValues(t, 2, claimed.Load())
 }
 
 // failOnce makes the disk fail once, and waits until the store is open again.

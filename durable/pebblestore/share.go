@@ -16,7 +16,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
-	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 	"github.com/timingwheel-go/timingwheel/durable/internal/remote"
 )
 
@@ -189,22 +188,3 @@ func (s *Store) copyTo(to string) error {
 	}
 	return nil
 }
-
-// snapshotQueue is a queue of a snapshot.
-type snapshotQueue struct{ local.Backend }
-
-var errReading = fmt.Errorf("pebblestore: %w call: the store is a snapshot, which cannot be changed", driver.ErrInvalid)
-
-func (snapshotQueue) Put(context.Context, driver.Put) ([]driver.Status, error) {
-	return nil, errReading
-}
-
-func (snapshotQueue) Apply(context.Context, driver.Batch) ([]driver.Outcome, error) {
-	return nil, errReading
-}
-
-func (snapshotQueue) Claim(context.Context, driver.Claim) (driver.Claimed, error) {
-	return driver.Claimed{}, fmt.Errorf("pebblestore: %w: the store is a snapshot, which has no consumers", driver.ErrLocked)
-}
-
-func (snapshotQueue) Pause(context.Context, driver.Pause) error { return errReading }

@@ -308,9 +308,6 @@ func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend,
 	if err != nil {
 		return nil, err
 	}
-	if s.snapshot {
-		return snapshotQueue{b}, nil
-	}
 	return backend{b}, nil
 }
 
@@ -426,6 +423,9 @@ func (r runner) Run(ctx context.Context, call *local.Call) error {
 	e, err := r.engine(ctx)
 	if err != nil {
 		return err
+	}
+	if r.s.snapshot && call.Changes {
+		return fmt.Errorf("pebblestore: %w call: the store is a snapshot, which cannot be changed", driver.ErrInvalid)
 	}
 	if call.Warm != nil {
 		call.Warm(e.shared.get)

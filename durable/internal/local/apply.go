@@ -15,7 +15,6 @@ type tx struct {
 
 // put stores messages.
 func (t *tx) put(put *driver.Put) ([]driver.Status, error) {
-	head := t.p.frontier.head
 	statuses := make([]driver.Status, len(put.Items))
 	for i := range put.Items {
 		var err error
@@ -23,7 +22,6 @@ func (t *tx) put(put *driver.Put) ([]driver.Status, error) {
 			return nil, err
 		}
 	}
-	t.p.hint(head)
 	return statuses, nil
 }
 
@@ -68,7 +66,6 @@ func (t *tx) putOne(item *driver.PutItem, replace bool) (driver.Status, error) {
 
 // apply makes a transition of each message.
 func (t *tx) apply(b *driver.Batch) ([]driver.Outcome, error) {
-	head := t.p.frontier.head
 	outcomes := make([]driver.Outcome, len(b.Changes))
 	for i := range b.Changes {
 		c, o := &b.Changes[i], &outcomes[i]
@@ -95,7 +92,6 @@ func (t *tx) apply(b *driver.Batch) ([]driver.Outcome, error) {
 			return nil, err
 		}
 	}
-	t.p.hint(head)
 	return outcomes, nil
 }
 

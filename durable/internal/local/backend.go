@@ -32,7 +32,11 @@ func run[T any](ctx context.Context, b *backend, index int, call *Call, do func(
 			err = fmt.Errorf("%w number; it must be from 0 to %d", driver.ErrInvalid, len(q.partitions)-1)
 		}
 		if err == nil {
-			result, err = do(tx{q.partitions[index], b.shared.Now(), &b.config})
+			p := q.partitions[index]
+			head := p.frontier.head
+			if result, err = do(tx{p, b.shared.Now(), &b.config}); err == nil {
+				p.called(head)
+			}
 		}
 		if err != nil {
 			return fmt.Errorf("%s: queue %q, partition %d: %w", b.shared.Name, b.config.Queue, index, err)
@@ -52,7 +56,7 @@ func (b *backend) check(ctx context.Context) error {
 
 // Put is O(log n) per message.
 func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, error) {
-	call := Call{Waits: true}
+	call := Call{Waits: true, Changes: true}
 	for i := range put.Items {
 		call.Bytes += recordSize + len(put.Items[i].Body)
 	}
@@ -63,7 +67,7 @@ func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, err
 // claims. If more leases have expired, Claimed.Lease is not later than Claimed.Now, and the
 // next call ends them.
 func (b *backend) Claim(ctx context.Context, request driver.Claim) (driver.Claimed, error) {
-	var call Call
+	call := Call{Changes: true}
 	var leased []driver.Record
 	claimed, err := run(ctx, b, request.Partition, &call, func(t tx) (driver.Claimed, error) {
 		c := claim{tx: t, request: &request}
@@ -90,7 +94,8 @@ func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outco
 	if err := batch.Op.Check(); err != nil {
 		return nil, fmt.Errorf("%s: %w", b.shared.Name, err)
 	}
-	call := Call{Waits: batch.Op != driver.OpBegin && batch.Op != driver.OpExtend && batch.Op != driver.OpRelease}
+	waits := batch.Op != driver.OpBegin && batch.Op != driver.OpExtend && batch.Op != driver.OpRelease
+	call := Call{Waits: waits, Changes: true}
 	if batch.Op == driver.OpCancel || batch.Op == driver.OpReschedule {
 		call.Warm = func(get Getter) { b.warm(&batch, get) }
 	}
@@ -114,7 +119,7 @@ func (b *backend) warm(batch *driver.Batch, get Getter) {
 
 // Pause is O(1).
 func (b *backend) Pause(ctx context.Context, pause driver.Pause) error {
-	_, err := run(ctx, b, pause.Partition, &Call{Waits: true}, func(t tx) (struct{}, error) {
+	_, err := run(ctx, b, pause.Partition, &Call{Waits: true, Changes: true}, func(t tx) (struct{}, error) {
 		if t.p.counters.Paused != pause.Paused {
 			t.p.counters.Paused = pause.Paused
 			t.p.change()
@@ -224,7 +229,7 @@ func (b *backend) Members(ctx context.Context) ([]driver.Member, error) {
 	if err := b.check(ctx); err != nil {
 		return nil, err
 	}
-	return b.presence.list(b.shared.Now()), nil
+	return b.presence.beat(b.shared.Now(), driver.Member{}, 0), nil // no member has an empty name
 }
 
 // Watch buffers [hintBuffer] hints. Further hints are lost.

@@ -1,6 +1,10 @@
 package local
 
-import "github.com/timingwheel-go/timingwheel/durable/driver"
+import (
+	"bytes"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+)
 
 // claim is a claim in a partition.
 type claim struct {
@@ -18,16 +22,16 @@ type claim struct {
 func (c *claim) run() (driver.Claimed, error) {
 	p := c.p
 	claimed := driver.Claimed{Now: c.now, Paused: p.counters.Paused}
-	head := p.frontier.head
+	reserved := p.counters.Tokens
 	err := c.endLeases()
 	if err == nil {
 		err = p.trimDead(c.now, c.config)
 	}
-	if err == nil && !p.counters.Paused {
+	if err == nil {
 		err = c.takeNew()
 	}
-	if err == nil {
-		p.hint(head)
+	if p.counters.Tokens != reserved { // seconds have passed since the last time
+		c.forget()
 	}
 	if err != nil && len(c.records) == 0 {
 		return claimed, err
@@ -35,6 +39,27 @@ func (c *claim) run() (driver.Claimed, error) {
 	claimed.Records, claimed.Next = c.records, p.frontier.head
 	claimed.Lease, claimed.Unreadable = p.leases.firstEnd(), len(p.frontier.unreadable)
 	return claimed, nil
+}
+
+// forget deletes the range in which all messages are gone. Scans and compactions then pass the keys
+// that were deleted one by one. It is O(n) for n leases.
+func (c *claim) forget() {
+	p, f := c.p, &c.p.frontier
+	first := f.front
+	if free, ok := f.firstFree(); ok {
+		first = free
+	}
+	for _, l := range p.leases.byID {
+		if l.before(first) {
+			first = l.key
+		}
+	}
+	if len(f.unreadable) == 0 && f.behind.before(first) {
+		t := &p.table
+		t.db.DeleteRange(bytes.Clone(t.timeKey(kindScheduled, f.behind)), t.timeKey(kindScheduled, first))
+		f.behind = first
+		p.change()
+	}
 }
 
 // endLeases ends expired leases, at most [driver.MaxBatch].
@@ -86,7 +111,7 @@ func (c *claim) takeNew() error {
 func (c *claim) take(k key, r *record) bool {
 	p := c.p
 	switch {
-	case len(c.records)+c.buried >= c.request.Max || k.at > Floor(c.now).Add(c.request.Horizon) ||
+	case p.counters.Paused, len(c.records)+c.buried >= c.request.Max || k.at > Floor(c.now).Add(c.request.Horizon) ||
 		len(c.records) > 0 && c.size+len(r.msg.Body) > c.request.MaxBytes:
 		return false
 	case r.suspect && c.request.MaxCrashes > 0 && r.msg.Crashes >= c.request.MaxCrashes:

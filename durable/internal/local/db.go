@@ -21,6 +21,9 @@ type DB interface {
 	Set(key, value []byte)
 	Delete(key []byte)
 
+	// DeleteRange deletes the keys from from (inclusive) to to (exclusive).
+	DeleteRange(from, to []byte)
+
 	// Add adds to the number that is the value of a key, in the format of [Number]. A missing key
 	// has the number 0.
 	Add(key []byte, delta int64)
@@ -114,6 +117,11 @@ func (l *Map) Delete(key []byte) {
 	for level := range n.next {
 		before[level].next[level] = n.next[level]
 	}
+}
+
+// DeleteRange implements DB.
+func (l *Map) DeleteRange(from, to []byte) {
+	_ = l.Scan(from, to, func(key, _ []byte) bool { l.Delete(key); return true })
 }
 
 // Add implements DB.

@@ -41,6 +41,8 @@ var ErrCorrupt = errors.New("the data is damaged")
 //	Cancel                1 ('i')                3 ('i', 's', 't')
 //	Reschedule            2 ('i', 's')           4 ('i', 's' twice, 't')
 //	Replay, Purge         2 ('i', 'd')           4 ('d', 'i', 's', 't'), 2 ('d', 'i')
+//
+// Every few seconds, a claim deletes the range of 's' before the first message.
 const (
 	kindBegun     = 'b'
 	kindCounters  = 'c'

@@ -2,6 +2,8 @@ package local
 
 import (
 	"container/heap"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -14,6 +16,7 @@ type lease struct {
 	token  uint64
 	firing bool
 	index  int
+	group  uint64 // of the change that ended it, once it has ended: see State
 }
 
 func (l *lease) endKey() key  { return key{l.end, l.id} }
@@ -42,6 +45,8 @@ type leases struct {
 	ends  indexedHeap[*lease] // all leases, by their ends
 	ended map[string]endedLease
 	token uint64 // the last token given out
+
+	settled []*lease // of messages that had begun, ended by changes that may not be durable yet
 }
 
 func newLeases(token uint64) leases {
@@ -66,14 +71,27 @@ func (s *leases) add(l *lease) {
 	heap.Push(&s.ends, l)
 }
 
-// keepFrom adds the leases of the last State that were answered and have their messages in place.
+// keepFrom adds the leases of the last State that were answered and have their messages in place,
+// also if a change that was lost has ended them. Other changes have written their tokens.
 func (s *leases) keepFrom(last *leases, p *partition) {
 	s.token, s.ended = max(s.token, last.token), last.ended
-	for id, l := range last.byID {
-		if at, err := p.table.find(id); err == nil && at == l.place() && l.token < p.counters.Tokens {
+	for _, l := range append(slices.Collect(maps.Values(last.byID)), last.settled...) {
+		_, ended := s.ended[l.id]
+		r, err := p.table.load(l.id)
+		inPlace := err == nil && r != nil && r.place() == l.place() && r.msg.Token < l.token
+		if inPlace && l.token < p.counters.Tokens && !ended && s.byID[l.id] == nil {
 			p.lease(l)
 		}
 	}
+}
+
+// settle keeps a lease that a group of changes ends, and drops those that durable groups ended.
+func (s *leases) settle(l *lease, group, durable uint64) {
+	for len(s.settled) > 0 && s.settled[0].group <= durable {
+		s.settled = s.settled[1:]
+	}
+	l.group = group
+	s.settled = append(s.settled, l)
 }
 
 func (s *leases) drop(l *lease) {

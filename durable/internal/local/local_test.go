@@ -58,7 +58,7 @@ func names(members []driver.Member) (names []string) {
 
 func TestMembersExpireAndFollowClock(t *testing.T) {
 	t.Parallel()
-	var m members
+	m := &new(Shared).of("q").members
 	now := time.Unix(1_700_000_000, 0)
 	assert.Empty(t, names(m.beat(now, driver.Member{Name: "gone"}, 0)), "a consumer that is not a member may leave")
 	assert.Equal(t, []string{"b"}, names(m.beat(now, driver.Member{Name: "b"}, time.Second)))
@@ -72,7 +72,7 @@ func TestMembersExpireAndFollowClock(t *testing.T) {
 func TestHintsNeverBlockAndEndWithContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var h hints
+		h := &new(Shared).of("q").hints
 		h.send(driver.Hint{Partition: 1}) // without a watcher
 		first, leave := context.WithCancel(t.Context())
 		a, b := h.watch(first), h.watch(t.Context())

@@ -142,6 +142,7 @@ func (p *partition) dropLease(l *lease) {
 	p.leases.drop(l)
 	if l.firing {
 		p.table.deleteBegun(l.id)
+		p.leases.settle(l, p.s.group, p.s.synced.Load())
 	}
 }
 
@@ -186,9 +187,9 @@ func (p *partition) findHead(take func(k key, r *record) (taken bool)) error {
 	return err
 }
 
-// hint sends a hint if the head is earlier than before, and finds the head if it is not known. The
-// call has made its changes, so if the head cannot be read, the next claim fails instead.
-func (p *partition) hint(before driver.Instant) {
+// called ends a call. It sends a hint if the head is earlier than before. The call may have made
+// changes, so if the head cannot be read, the next claim fails instead.
+func (p *partition) called(before driver.Instant) {
 	if !p.frontier.known && p.findHead(nil) != nil {
 		return
 	}

@@ -26,14 +26,17 @@ type presence struct {
 }
 
 func (s *Shared) of(name string) *presence {
-	p, _ := s.queues.LoadOrStore(name, new(presence))
+	p, _ := s.queues.LoadOrStore(name, &presence{
+		members: members{all: make(map[string]driver.Member)},
+		hints:   hints{watchers: make(map[chan driver.Hint]struct{})},
+	})
 	return p.(*presence)
 }
 
-// members are the consumers of a queue with their last heartbeats. The zero value is ready to use.
+// members are the consumers of a queue with their last heartbeats.
 type members struct {
-	mu   sync.Mutex
 	all  map[string]driver.Member
+	mu   sync.Mutex
 	last driver.Instant // time of the last call
 }
 
@@ -56,18 +59,10 @@ func (m *members) beat(now time.Time, member driver.Member, ttl time.Duration) [
 	return all
 }
 
-// list returns the members, sorted by name.
-func (m *members) list(now time.Time) []driver.Member {
-	return m.beat(now, driver.Member{}, 0) // no member has an empty name
-}
-
 // advance removes expired members. If the clock was set back since the last call, advance moves the
 // times of all members back by the same amount. Otherwise a member whose process is gone would
 // remain for that amount of time.
 func (m *members) advance(now driver.Instant) {
-	if m.all == nil {
-		m.all = make(map[string]driver.Member)
-	}
 	back := max(0, m.last-now)
 	m.last = now
 	for name, member := range m.all {
@@ -84,20 +79,16 @@ func (m *members) advance(now driver.Instant) {
 // hintBuffer is the number of hints that are buffered for each watcher.
 const hintBuffer = 256
 
-// hints sends hints to all watchers of a queue. Callers may hold their own locks. The zero value is
-// ready to use.
+// hints sends hints to all watchers of a queue. Callers may hold their own locks.
 type hints struct {
-	mu       sync.Mutex
 	watchers map[chan driver.Hint]struct{}
+	mu       sync.Mutex
 }
 
 // watch adds a watcher. When ctx ends, it removes the watcher and closes the channel.
 func (h *hints) watch(ctx context.Context) <-chan driver.Hint {
 	c := make(chan driver.Hint, hintBuffer)
 	h.mu.Lock()
-	if h.watchers == nil {
-		h.watchers = make(map[chan driver.Hint]struct{})
-	}
 	h.watchers[c] = struct{}{}
 	h.mu.Unlock()
 	context.AfterFunc(ctx, func() {

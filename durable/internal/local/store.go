@@ -39,7 +39,7 @@ type queue struct {
 // Load returns the queues that a DB holds, and [driver.ErrVersion] for a DB of another format. It
 // keeps the leases of the process's last State, which is no longer used, if that is not nil.
 func Load(db DB, shared *Shared, last *State) (*State, error) {
-	s := &State{db: db, shared: shared, queues: make(map[string]*queue), last: cmp.Or(last, new(State)), group: 1}
+	s := &State{db: db, shared: shared, queues: make(map[string]*queue), last: cmp.Or(last, new(State))}
 	b, err := db.Get(keyVersion)
 	if err != nil {
 		return nil, err
@@ -63,8 +63,8 @@ func Load(db DB, shared *Shared, last *State) (*State, error) {
 }
 
 // Flush passes the counters that have changed since the last Flush to the [DB]. Call it before the
-// changes of the DB are committed. It returns a number for Synced. A store whose DB is lost with
-// the process need not call it.
+// changes of the DB are committed, and after Load. It returns a number for Synced. A store whose DB
+// is lost with the process need not call it.
 func (s *State) Flush() (group uint64) {
 	for _, p := range s.dirty {
 		p.dirty = false
@@ -158,10 +158,11 @@ type Runner interface {
 
 // Call is a call that a [driver.Backend] makes to its store.
 type Call struct {
-	Do    func(*State) error
-	Warm  func(Getter) // reads what Do will read; nil: nothing worth reading ahead
-	Bytes int          // size of the messages that the call stores; 0: it stores none
-	Waits bool         // the call returns after all changes that it may have seen are durable; Do may set it
+	Do      func(*State) error
+	Warm    func(Getter) // reads what Do will read; nil: nothing worth reading ahead
+	Bytes   int          // size of the messages that the call stores; 0: it stores none
+	Waits   bool         // the call returns after all changes that it may have seen are durable; Do may set it
+	Changes bool         // the call may change or lease messages, which a snapshot refuses
 }
 
 // Getter reads a key of a [DB], concurrently with the methods of the DB.
