@@ -115,6 +115,7 @@ func (d *batchDB) Delete(key []byte) {
 // DeleteRange implements local.DB.
 func (d *batchDB) DeleteRange(from, to []byte) {
 	_ = d.change(from).DeleteRange(from, to, nil) // it cannot fail
+	d.closeIter()                                 // changed does not have the keys of the range
 }
 
 // Add implements local.DB.

@@ -81,6 +81,7 @@ func (e *engine) pebbleOptions(cache *pebble.Cache) *pebble.Options {
 		FormatMajorVersion:         pebble.FormatNewest,
 		ReadOnly:                   s.lock == nil,
 	}
+	o.Experimental.TombstoneDenseCompactionThreshold = -1 // never: no scan meets the tombstones
 	for i := range o.Levels {
 		if i < len(o.Levels)-1 { // the filters of most keys would not fit into the cache
 			o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
@@ -198,18 +199,29 @@ func (e *engine) wakeUp() {
 // run runs groups until the engine closes or fails.
 func (e *engine) run() {
 	var g group // the next one; without room it keeps the claims that wait for their tokens
-	defer func() { close(e.syncing); e.abandon(g.calls) }()
-	for e.failedWith() == nil {
+	var calls []*pending
+	err := errEnded // a fatal error of Pebble ends the goroutine
+	defer func() {
+		if err != nil {
+			e.fail(err)
+		}
+		close(e.syncing)
+		e.abandon(append(calls, g.calls...))
+	}()
+	defer recoverError(&err)
+	for closing := false; e.failedWith() == nil; {
 		room := len(e.syncing) < cap(e.syncing) // run is the only sender
-		calls, closing := e.next(room)
+		calls, closing = e.next(room)
 		if len(calls) > 0 || room && (e.db.visible || len(g.calls) > 0) {
-			if err := guard(func() error { return e.commit(&g, calls, room) }); err != nil {
-				e.fail(err)
-				e.abandon(calls)
+			if failure := e.commit(&g, calls, room); failure != nil {
+				err = failure
+				return
 			}
+			calls = nil
 			continue
 		}
 		if closing && room {
+			err = nil
 			return
 		}
 		select {
@@ -444,18 +456,21 @@ func guard(f func() error) error {
 	err, done := errEnded, make(chan struct{})
 	go func() {
 		defer close(done)
-		defer func() {
-			r := recover()
-			if failure, ok := r.(error); ok && !errors.As(failure, new(runtime.Error)) {
-				err = failure
-			} else if r != nil {
-				panic(r)
-			}
-		}()
+		defer recoverError(&err)
 		err = f()
 	}()
 	<-done
 	return err
+}
+
+// recoverError sets err to the error with which Pebble has panicked instead of returning it.
+func recoverError(err *error) {
+	r := recover()
+	if failure, ok := r.(error); ok && !errors.As(failure, new(runtime.Error)) {
+		*err = failure
+	} else if r != nil {
+		panic(r)
+	}
 }
 
 // logger passes the messages of Pebble on.

@@ -304,6 +304,7 @@ func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend,
 	if s.client != nil {
 		return s.client.Open(ctx, config)
 	}
+	config.Existing = config.Existing || s.snapshot
 	b, err := local.Open(ctx, runner{s}, &s.shared, config)
 	if err != nil {
 		return nil, err

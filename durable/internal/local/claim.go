@@ -27,8 +27,12 @@ func (c *claim) run() (driver.Claimed, error) {
 	if err == nil {
 		err = p.trimDead(c.now, c.config)
 	}
-	if err == nil {
+	switch {
+	case err != nil:
+	case !p.counters.Paused:
 		err = c.takeNew()
+	case !p.frontier.known:
+		_ = p.findHead(nil) // if it fails, later claims do
 	}
 	if p.counters.Tokens != reserved { // seconds have passed since the last time
 		c.forget()
@@ -111,7 +115,7 @@ func (c *claim) takeNew() error {
 func (c *claim) take(k key, r *record) bool {
 	p := c.p
 	switch {
-	case p.counters.Paused, len(c.records)+c.buried >= c.request.Max || k.at > Floor(c.now).Add(c.request.Horizon) ||
+	case len(c.records)+c.buried >= c.request.Max || k.at > Floor(c.now).Add(c.request.Horizon) ||
 		len(c.records) > 0 && c.size+len(r.msg.Body) > c.request.MaxBytes:
 		return false
 	case r.suspect && c.request.MaxCrashes > 0 && r.msg.Crashes >= c.request.MaxCrashes:
@@ -123,7 +127,7 @@ func (c *claim) take(k key, r *record) bool {
 	token, reserved := p.nextToken(c.now)
 	c.waits = c.waits || !reserved
 	c.size += len(r.msg.Body)
-	l := &lease{key: k, token: token}
+	l := &lease{key: k, token: token, enqueued: r.msg.Enqueued}
 	l.firing = len(c.records) < c.request.Begin && k.at <= Floor(c.now)
 	visibility := c.request.Visibility
 	if !l.firing && c.request.Hold > 0 {

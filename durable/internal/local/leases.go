@@ -17,6 +17,8 @@ type lease struct {
 	firing bool
 	index  int
 	group  uint64 // of the change that ended it, once it has ended: see State
+
+	enqueued driver.Instant // tells messages of one id apart
 }
 
 func (l *lease) endKey() key  { return key{l.end, l.id} }
@@ -46,7 +48,7 @@ type leases struct {
 	ended map[string]endedLease
 	token uint64 // the last token given out
 
-	settled []*lease // of messages that had begun, ended by changes that may not be durable yet
+	settled []*lease // ended with their messages by changes that may not be durable yet
 }
 
 func newLeases(token uint64) leases {
@@ -73,25 +75,30 @@ func (s *leases) add(l *lease) {
 
 // keepFrom adds the leases of the last State that were answered and have their messages in place,
 // also if a change that was lost has ended them. Other changes have written their tokens.
-func (s *leases) keepFrom(last *leases, p *partition) {
+func (s *leases) keepFrom(last *leases, durable uint64, p *partition) {
+	last.settle(nil, 0, durable)
 	s.token, s.ended = max(s.token, last.token), last.ended
+	slices.Reverse(last.settled) // of several leases of a message, only the last one may be kept
 	for _, l := range append(slices.Collect(maps.Values(last.byID)), last.settled...) {
 		_, ended := s.ended[l.id]
 		r, err := p.table.load(l.id)
 		inPlace := err == nil && r != nil && r.place() == l.place() && r.msg.Token < l.token
-		if inPlace && l.token < p.counters.Tokens && !ended && s.byID[l.id] == nil {
+		if inPlace && r.msg.Enqueued == l.enqueued && l.token < p.counters.Tokens && !ended && s.byID[l.id] == nil {
 			p.lease(l)
 		}
 	}
 }
 
-// settle keeps a lease that a group of changes ends, and drops those that durable groups ended.
+// settle keeps a lease that a group of changes ends with its message, unless it is nil, and drops
+// those that durable groups have ended.
 func (s *leases) settle(l *lease, group, durable uint64) {
 	for len(s.settled) > 0 && s.settled[0].group <= durable {
 		s.settled = s.settled[1:]
 	}
-	l.group = group
-	s.settled = append(s.settled, l)
+	if l != nil {
+		l.group = group
+		s.settled = append(s.settled, l)
+	}
 }
 
 func (s *leases) drop(l *lease) {

@@ -110,6 +110,7 @@ func (p *partition) remove(at place, size int) {
 	p.due.add(at.at, -1)
 	if l := p.leases.byID[at.id]; l != nil {
 		p.dropLease(l)
+		p.leases.settle(l, p.s.group, p.s.synced.Load())
 	} else {
 		p.frontier.remove(at.key)
 	}
@@ -142,7 +143,6 @@ func (p *partition) dropLease(l *lease) {
 	p.leases.drop(l)
 	if l.firing {
 		p.table.deleteBegun(l.id)
-		p.leases.settle(l, p.s.group, p.s.synced.Load())
 	}
 }
 

@@ -141,7 +141,7 @@ func (s *State) load(name string, number uint32, partitions int) (*queue, error)
 	}
 	for i, p := range q.partitions { // now that nothing can fail
 		if last := s.last.queues[name]; last != nil && len(last.partitions) == partitions {
-			p.leases.keepFrom(&last.partitions[i].leases, p)
+			p.leases.keepFrom(&last.partitions[i].leases, s.last.synced.Load(), p)
 		}
 		p.countCrashes()
 		_ = p.findHead(nil) // if it fails, claims do

@@ -1,0 +1,144 @@
+package local
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+)
+
+// failingDisk runs calls on a Map, of which only what a sync has copied survives a failure.
+type failingDisk struct {
+	t       *testing.T
+	shared  Shared
+	now     time.Time
+	db      *Map
+	durable *Map
+	direct
+	b driver.Backend
+}
+
+func newFailingDisk(t *testing.T) *failingDisk {
+	t.Helper()
+	d := &failingDisk{t: t, db: NewMap(), now: time.Unix(1_700_000_000, 0)}
+	d.shared = Shared{Name: "test", Now: func() time.Time { return d.now }}
+	d.load(nil)
+	var err error
+	d.b, err = Open(t.Context(), d, &d.shared, driver.Config{Queue: "q", Partitions: 1, DeadLimit: 10, DeadBytes: 1 << 20, DeadAge: time.Hour})
+	require.NoError(t, err)
+	d.sync()
+	return d
+}
+
+func (d *failingDisk) load(last *State) {
+	var err error
+	d.s, err = Load(d.db, &d.shared, last)
+	require.NoError(d.t, err)
+	d.s.Flush()
+}
+
+func copyOf(m *Map) *Map {
+	c := NewMap()
+	_ = m.Scan(nil, bytes.Repeat([]byte{255}, 8), func(key, value []byte) bool {
+		c.Set(key, value)
+		return true
+	})
+	return c
+}
+
+func (d *failingDisk) sync() {
+	d.s.Synced(d.s.Flush())
+	d.durable = copyOf(d.db)
+}
+
+// fail loses the changes since the last sync.
+func (d *failingDisk) fail() {
+	d.db = copyOf(d.durable)
+	d.load(d.s)
+	d.sync()
+}
+
+func (d *failingDisk) put(id string, at driver.Instant) {
+	statuses, err := d.b.Put(d.t.Context(), driver.Put{Items: []driver.PutItem{{ID: id, At: at}}})
+	require.NoError(d.t, err)
+	require.Equal(d.t, driver.StatusDone, statuses[0])
+}
+
+// claim begins the only message.
+func (d *failingDisk) claim() driver.Record {
+	claimed, err := d.b.Claim(d.t.Context(), driver.Claim{Max: 1, Begin: 1, Visibility: time.Second, MaxCrashes: 3})
+	require.NoError(d.t, err)
+	require.Len(d.t, claimed.Records, 1)
+	return claimed.Records[0]
+}
+
+func (d *failingDisk) apply(op driver.Op, r driver.Record) driver.Status {
+	outcomes, err := d.b.Apply(d.t.Context(), driver.Batch{Op: op, Changes: []driver.Change{{ID: r.ID, Token: r.Token}}})
+	require.NoError(d.t, err)
+	return outcomes[0].Status
+}
+
+func (d *failingDisk) get(id string) driver.Record {
+	r, err := d.b.Get(d.t.Context(), 0, id)
+	require.NoError(d.t, err)
+	return r
+}
+
+func TestReleasedMessageStaysReleasedAfterAFailure(t *testing.T) {
+	t.Parallel()
+	d := newFailingDisk(t)
+	d.put("a", 0)
+	first := d.claim()
+	d.sync()
+	require.Equal(t, driver.StatusDone, d.apply(driver.OpRelease, first))
+	d.sync()
+	d.now = d.now.Add(20 * time.Second) // the next token is beyond the reservation
+	d.claim()
+	d.fail()
+	assert.Equal(t, driver.StateScheduled, d.get("a").State)
+	assert.Zero(t, d.claim().Crashes, "only the claim is lost")
+}
+
+func TestLastLeaseIsKeptAfterAFailure(t *testing.T) {
+	t.Parallel()
+	d := newFailingDisk(t)
+	d.put("a", 0)
+	d.claim()
+	d.sync()
+	d.now = d.now.Add(time.Second)
+	second := d.claim()
+	require.Equal(t, 1, second.Crashes, "the first lease has expired")
+	require.Equal(t, driver.StatusDone, d.apply(driver.OpAck, second))
+	d.fail()
+	r := d.get("a")
+	assert.Equal(t, driver.StateFiring, r.State)
+	assert.Equal(t, second.Token, r.Token)
+	assert.Equal(t, driver.StatusDone, d.apply(driver.OpAck, second))
+}
+
+// A message has the id and the due time of one that was acknowledged.
+func TestLeaseDoesNotMoveToAnotherMessage(t *testing.T) {
+	t.Parallel()
+	for _, durable := range []bool{true, false} {
+		d := newFailingDisk(t)
+		due := Floor(d.now)
+		d.put("a", due)
+		d.now = d.now.Add(time.Second)
+		first := d.claim()
+		d.sync()
+		require.Equal(t, driver.StatusDone, d.apply(driver.OpAck, first))
+		if durable {
+			d.sync()
+		}
+		d.now = d.now.Add(-2 * time.Second) // so that the new one gets the same due time
+		d.put("a", due)
+		d.durable = copyOf(d.db)
+		d.fail()
+		assert.Equal(t, driver.StateScheduled, d.get("a").State)
+		assert.Equal(t, driver.StatusLeaseLost, d.apply(driver.OpAck, first))
+	}
+}
