@@ -102,25 +102,17 @@ func (d *batchDB) note(err error) {
 	}
 }
 
-// Set implements local.DB.
-func (d *batchDB) Set(key, value []byte) {
-	_ = d.change(key).Set(key, value, nil) // it cannot fail
-}
+// A change of a batch cannot fail.
 
-// Delete implements local.DB.
-func (d *batchDB) Delete(key []byte) {
-	_ = d.change(key).Delete(key, nil) // it cannot fail
-}
-
-// DeleteRange implements local.DB.
+func (d *batchDB) Set(key, value []byte) { _ = d.change(key).Set(key, value, nil) }
+func (d *batchDB) Delete(key []byte)     { _ = d.change(key).Delete(key, nil) }
 func (d *batchDB) DeleteRange(from, to []byte) {
-	_ = d.change(from).DeleteRange(from, to, nil) // it cannot fail
-	d.closeIter()                                 // changed does not have the keys of the range
+	_ = d.change(from).DeleteRange(from, to, nil)
+	d.closeIter() // changed does not have the keys of the range
 }
 
-// Add implements local.DB.
 func (d *batchDB) Add(key []byte, delta int64) {
-	_ = d.change(key).Merge(key, local.AppendNumber(nil, delta), nil) // it cannot fail
+	_ = d.change(key).Merge(key, local.AppendNumber(nil, delta), nil)
 }
 
 // change returns the batch for a change of a key.
@@ -180,18 +172,16 @@ var numbers = &pebble.Merger{
 	},
 }
 
+// number implements pebble.ValueMerger.
 type number int64
 
-// MergeNewer implements pebble.ValueMerger.
 func (n *number) MergeNewer(value []byte) error {
 	*n += number(local.Number(value))
 	return nil
 }
 
-// MergeOlder implements pebble.ValueMerger.
 func (n *number) MergeOlder(value []byte) error { return n.MergeNewer(value) }
 
-// Finish implements pebble.ValueMerger.
 func (n *number) Finish(bool) ([]byte, io.Closer, error) {
 	return local.AppendNumber(nil, int64(*n)), nil, nil
 }

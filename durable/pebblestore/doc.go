@@ -6,17 +6,16 @@
 //
 // The process that has the directory open locks it, and only that process consumes. With
 // Options.Socket it serves others, which enqueue and operate through [Connect]. [OpenSnapshot]
-// reads a copy, and [Store.Backup] makes one. Leases and members are in memory only: when the queue
-// is opened by another process, every message that was claimed is scheduled at its original due
-// time.
+// reads a copy, and [Store.Backup] makes one. The directory holds messages with their attempts and
+// crashes, dead letters, and counters. Leases, tokens in use and members are in memory only. When
+// the queue is opened again, every claimed message is scheduled at its original due time.
 //
 // # Durability of a call that has returned
 //
 // Put returns after its messages are synced to the disk, and so does each transition except Begin,
 // Release and Extend. Calls that arrive together share a sync. Each call takes effect as a whole or
-// not at all. The status of such a call also waits for the sync of earlier calls, because it may
-// depend on them. Reads and claims do not wait: they may see a change that a power failure can
-// still undo.
+// not at all. Its status also waits for the sync of earlier calls, because it may depend on them.
+// Reads and claims do not wait: they may see a change that a power failure can still undo.
 //
 // Extend writes nothing, and neither does a Claim that begins no message and finds no crash. After
 // seconds without one, a claim may wait for a sync that reserves tokens. Begin does not wait. When
@@ -26,11 +25,11 @@
 //
 // # The clock
 //
-// The clock is the wall clock of the process, in whole milliseconds. Due times are instants on this
-// clock, so a message never begins before the clock shows its due time, even if the clock has been
-// set since. A step forwards makes every message due whose due time it skips, and ends every lease
-// whose end it skips: a message that was firing may run twice. A step backwards delays messages
-// enqueued before the step, and prolongs leases, both by the size of the step.
+// The clock is the wall clock of the process, in whole milliseconds. A message never begins before
+// the clock shows its due time, even if the clock has been set. A step forwards makes every message
+// due whose due time it skips, and ends every lease whose end it skips: a message that was firing
+// may run twice. A step backwards delays messages enqueued before the step, and prolongs leases,
+// both by the size of the step.
 //
 // # Faults
 //

@@ -473,23 +473,21 @@ func recoverError(err *error) {
 	}
 }
 
-// logger passes the messages of Pebble on.
+// logger implements pebble.Logger.
 type logger struct {
 	to   *slog.Logger
 	fail func(error)
 }
 
-// Infof implements pebble.Logger.
 func (l *logger) Infof(format string, args ...any) {
 	l.to.Debug("pebble: " + fmt.Sprintf(format, args...))
 }
 
-// Errorf implements pebble.Logger.
 func (l *logger) Errorf(format string, args ...any) {
 	l.to.Error("pebble: " + fmt.Sprintf(format, args...))
 }
 
-// Fatalf implements pebble.Logger. Pebble does not expect it to return, so it ends the goroutine.
+// Fatalf ends the goroutine, because Pebble does not expect Fatalf to return.
 func (l *logger) Fatalf(format string, args ...any) {
 	l.fail(fmt.Errorf(format, args...))
 	runtime.Goexit()

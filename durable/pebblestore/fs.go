@@ -56,17 +56,14 @@ func (f engineFS) create(name string, open func() (vfs.File, error)) (file vfs.F
 	return engineFile{file, f}, err
 }
 
-// Create implements vfs.FS.
 func (f engineFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	return f.create(name, func() (vfs.File, error) { return f.FS.Create(name, category) })
 }
 
-// ReuseForWrite implements vfs.FS.
 func (f engineFS) ReuseForWrite(from, to string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	return f.create(to, func() (vfs.File, error) { return f.FS.ReuseForWrite(from, to, category) })
 }
 
-// OpenDir implements vfs.FS.
 func (f engineFS) OpenDir(name string) (vfs.File, error) {
 	dir, err := f.FS.OpenDir(name)
 	if err != nil || !f.owns(f.PathJoin(name, "x")) {
@@ -75,7 +72,6 @@ func (f engineFS) OpenDir(name string) (vfs.File, error) {
 	return engineFile{dir, f}, nil
 }
 
-// Rename implements vfs.FS.
 func (f engineFS) Rename(from, to string) error {
 	if !f.owns(to) {
 		return f.FS.Rename(from, to)
@@ -84,7 +80,7 @@ func (f engineFS) Rename(from, to string) error {
 	return nil
 }
 
-// Remove implements vfs.FS. A file that cannot be removed does no harm.
+// Remove returns the error, because a file that cannot be removed does no harm.
 func (f engineFS) Remove(name string) error {
 	if f.owns(name) && f.engine.failedWith() != nil {
 		return nil
@@ -92,15 +88,12 @@ func (f engineFS) Remove(name string) error {
 	return f.FS.Remove(name)
 }
 
-// MkdirAll implements vfs.FS.
 func (f engineFS) MkdirAll(dir string, perm os.FileMode) error {
 	return f.FS.MkdirAll(dir, perm&0o700)
 }
 
-// Lock implements vfs.FS.
 func (engineFS) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
 
-// Unwrap implements vfs.FS.
 func (f engineFS) Unwrap() vfs.FS { return f.FS }
 
 // engineFile is a file or the directory of an engine.
@@ -109,7 +102,6 @@ type engineFile struct {
 	fs engineFS
 }
 
-// Write implements vfs.File.
 func (f engineFile) Write(b []byte) (int, error) {
 	f.fs.change(func() error {
 		_, err := f.File.Write(b)
@@ -127,19 +119,16 @@ func (f engineFile) WriteAt(b []byte, offset int64) (int, error) {
 	return len(b), nil
 }
 
-// Sync implements vfs.File.
 func (f engineFile) Sync() error {
 	f.fs.change(f.File.Sync)
 	return nil
 }
 
-// SyncData implements vfs.File.
 func (f engineFile) SyncData() error {
 	f.fs.change(f.File.SyncData)
 	return nil
 }
 
-// SyncTo implements vfs.File.
 func (f engineFile) SyncTo(length int64) (full bool, err error) {
 	f.fs.change(func() (err error) {
 		full, err = f.File.SyncTo(length)
@@ -148,7 +137,6 @@ func (f engineFile) SyncTo(length int64) (full bool, err error) {
 	return full, nil
 }
 
-// Close implements vfs.File.
 func (f engineFile) Close() error {
 	if err := f.File.Close(); err != nil {
 		f.fs.engine.fail(err)

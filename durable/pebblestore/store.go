@@ -315,7 +315,6 @@ func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend,
 // backend is a [driver.Grouper].
 type backend struct{ local.Backend }
 
-// GroupsCalls implements driver.Grouper.
 func (backend) GroupsCalls() {}
 
 // Backup writes a copy of the store to a new directory, which [Open] opens. The copy includes every
