@@ -108,11 +108,14 @@ func (s *Store) listen() error {
 // process does not answer within 30 seconds, for example because it is stopped. A call that changes
 // something may have taken effect then.
 func Connect(dir string) (*Store, error) {
-	client, err := remote.Dial(filepath.Join(dir, socketName), "pebblestore")
+	s, err := newStore(dir, Options{})
+	if err == nil {
+		s.client, err = remote.Dial(filepath.Join(s.dir, socketName), "pebblestore")
+	}
 	if err != nil {
 		return nil, err
 	}
-	return &Store{dir: dir, client: client}, nil
+	return s, nil
 }
 
 // OpenSnapshot opens a copy of the directory dir for reading. The copy has every call that returned
@@ -128,15 +131,15 @@ func OpenSnapshot(ctx context.Context, dir string, options Options) (*Store, err
 	if err != nil {
 		return nil, err
 	}
-	if _, err := os.ReadDir(dir); err != nil {
+	if _, err := os.ReadDir(s.dir); err != nil {
 		return nil, fmt.Errorf("pebblestore: %w path: %w; it must be the directory of a store", driver.ErrInvalid, err)
 	}
 	if err := s.inspect(); err != nil {
 		return nil, err
 	}
 	s.snapshot, s.options.Socket = true, false
-	to := filepath.Join(dir, remote.CopyName())
-	owner, err := Connect(dir)
+	to := filepath.Join(s.dir, remote.CopyName())
+	owner, err := Connect(s.dir)
 	if err == nil {
 		err = errors.Join(owner.client.Copy(ctx, filepath.Base(to)), owner.Close())
 	} else {

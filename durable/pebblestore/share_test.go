@@ -250,3 +250,29 @@ func TestSnapshotMayBeInterrupted(t *testing.T) {
 	require.ErrorIs(t, err, cause, fmt.Sprint(err))
 	assert.Empty(t, copies(t, dir))
 }
+
+func TestRelativePathsSurviveAChangeOfTheWorkingDirectory(t *testing.T) {
+	dir, options := socketDir(t), faultOptions(nil)
+	options.Socket = true
+	elsewhere := t.TempDir()
+	t.Chdir(filepath.Dir(dir))
+	owner := withMessages(t, filepath.Base(dir), options, "a")
+	copied, err := OpenSnapshot(t.Context(), filepath.Base(dir), options)
+	require.NoError(t, err)
+	connected, err := Connect(filepath.Base(dir))
+	require.NoError(t, err)
+	t.Chdir(elsewhere)
+	assert.Equal(t, []string{"a"}, idsOf(t, copied))
+	require.NoError(t, copied.Close())
+	assert.Empty(t, copies(t, dir))
+	assert.Equal(t, []string{"a"}, idsOf(t, connected))
+	require.NoError(t, connected.Backup(t.Context(), "backup"))
+	require.NoError(t, owner.Close())
+	withMessages(t, dir, options, "b")
+	assert.ElementsMatch(t, []string{"a", "b"}, idsOf(t, connected), "the socket is found again")
+	require.NoError(t, connected.Close())
+	requireIDs(t, "backup", "a")
+	s, err := OpenSnapshot(t.Context(), ".", options)
+	require.Error(t, err)
+	require.Nil(t, s)
+}
