@@ -56,10 +56,9 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// runner runs the calls to a store one at a time, under its lock.
+// runner is a [local.Runner]. It runs the calls to a store one at a time, under its lock.
 type runner struct{ s *Store }
 
-// Run implements local.Runner.
 func (r runner) Run(ctx context.Context, call *local.Call) error {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()

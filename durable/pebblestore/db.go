@@ -50,7 +50,6 @@ func (d *batchDB) Get(key []byte) (value []byte, err error) {
 	return value, err
 }
 
-// Scan implements local.DB.
 func (d *batchDB) Scan(from, to []byte, visit func(key, value []byte) bool) (err error) {
 	defer func() { d.note(err) }()
 	iter, err := d.newIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})

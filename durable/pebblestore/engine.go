@@ -167,7 +167,6 @@ type sharedDB struct {
 	db *pebble.DB // nil after close
 }
 
-// get implements local.Getter.
 func (r *sharedDB) get(key []byte) ([]byte, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

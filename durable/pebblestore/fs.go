@@ -1,7 +1,9 @@
 package pebblestore
 
 import (
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -96,6 +98,18 @@ func (engineFS) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil 
 
 func (f engineFS) Unwrap() vfs.FS { return f.FS }
 
+func (f engineFS) Link(from, to string) error { return linkOrCopy(f.FS, from, to) }
+
+// linkOrCopy copies a file if it cannot be linked. A file system without links may report that as a
+// lack of permission, after which vfs.LinkOrCopy does not copy.
+func linkOrCopy(disk vfs.FS, from, to string) error {
+	err := vfs.LinkOrCopy(disk, from, to)
+	if errors.Is(err, fs.ErrPermission) {
+		err = vfs.Copy(disk, from, to)
+	}
+	return err
+}
+
 // engineFile is a file or the directory of an engine.
 type engineFile struct {
 	vfs.File
@@ -110,7 +124,6 @@ func (f engineFile) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// WriteAt implements vfs.File.
 func (f engineFile) WriteAt(b []byte, offset int64) (int, error) {
 	f.fs.change(func() error {
 		_, err := f.File.WriteAt(b, offset)

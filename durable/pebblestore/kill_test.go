@@ -22,7 +22,7 @@ import (
 
 // These environment variables make the test binary a child process, which opens a directory.
 const (
-	childTask = "PEBBLESTORE_TEST_CHILD" // "open", "work", "serve" or "descriptors"
+	childTask = "PEBBLESTORE_TEST_CHILD" // "open", "work", "serve", "descriptors" or "readonly"
 	childDir  = "PEBBLESTORE_TEST_DIR"
 	childName = "PEBBLESTORE_TEST_NAME" // begins the ids of its messages
 )
@@ -132,12 +132,18 @@ func (k *killer) check(t *testing.T) {
 	}
 }
 
-var childDescriptors func(dir string) error // on Unix
+var (
+	childDescriptors func(dir string) error       // on Unix
+	childReadOnly    func(dir, name string) error // on Linux
+)
 
 // childMain does the task of a child.
 func childMain(task, dir, name string) error {
 	if task == "descriptors" {
 		return childDescriptors(dir)
+	}
+	if task == "readonly" {
+		return childReadOnly(dir, name)
 	}
 	s, err := Open(dir, Options{Memory: minMemory, Logger: slog.New(slog.DiscardHandler), Socket: task == "serve"})
 	if err != nil || task == "open" {

@@ -49,13 +49,23 @@ func (s *Store) acquire() (io.Closer, error) {
 		case time.Since(start) < lockTimeout:
 			continue
 		}
-		owner := "another process"
-		if b, failed := readFile(s.options.fs, s.options.fs.PathJoin(s.dir, ownerName)); failed == nil && len(b) > 0 {
-			owner = strings.TrimSpace(string(b))
-		}
-		return nil, fmt.Errorf("pebblestore: %q: %w: %s: %w", s.dir, driver.ErrLocked, owner, err)
+		return nil, s.errLocked(err)
 	}
 }
+
+// errLocked is the error of a lock that another process has. It names the process.
+func (s *Store) errLocked(err error) error {
+	owner := "another process"
+	if b, failed := readFile(s.options.fs, s.options.fs.PathJoin(s.dir, ownerName)); failed == nil && len(b) > 0 {
+		owner = strings.TrimSpace(string(b))
+	}
+	return fmt.Errorf("pebblestore: %q: %w: %s: %w", s.dir, driver.ErrLocked, owner, err)
+}
+
+// lockForReading locks a file that cannot be written, and returns a function that unlocks it. It
+// returns an error only if a process has locked the file for writing: the file may not exist, and
+// the file system may have no locks.
+var lockForReading = func(name string) (unlock func(), err error) { return func() {}, nil }
 
 // lockDir locks a directory. Its lock has only one path, because vfs.Default finds the locks of
 // this process by path.
@@ -124,8 +134,10 @@ func Connect(dir string) (*Store, error) {
 //
 // The copy is a directory in dir with links to most files, and Close removes it. If a process has
 // dir open with Options.Socket, it makes the copy. If no process has dir open, OpenSnapshot locks
-// it while it makes the copy, which takes milliseconds. Otherwise it returns [driver.ErrLocked]. On
-// a file system that is mounted for reading only, the store is opened in place.
+// it while it makes the copy, which takes milliseconds. Otherwise it returns [driver.ErrLocked].
+//
+// A file system that is mounted for reading only is not copied. On Linux, OpenSnapshot then returns
+// ErrLocked if any process has dir open. A process that opens dir later may remove its files.
 func OpenSnapshot(ctx context.Context, dir string, options Options) (*Store, error) {
 	s, err := newStore(dir, options)
 	if err != nil {
@@ -141,21 +153,28 @@ func OpenSnapshot(ctx context.Context, dir string, options Options) (*Store, err
 	to := filepath.Join(s.dir, remote.CopyName())
 	owner, err := Connect(s.dir)
 	if err == nil {
-		err = errors.Join(owner.client.Copy(ctx, filepath.Base(to)), owner.Close())
+		if err = os.Mkdir(to, 0o700); err == nil { // the file system can be written
+			err = errors.Join(os.Remove(to), owner.client.Copy(ctx, filepath.Base(to)))
+		}
+		err = errors.Join(err, owner.Close())
 	} else {
 		err = s.copyTo(to)
 	}
 	switch {
 	case errors.Is(err, syscall.EROFS):
+		unlock, failed := lockForReading(filepath.Join(s.dir, lockName))
+		if failed != nil {
+			return nil, s.errLocked(failed)
+		}
+		defer unlock() // a process may open the directory now, and must not do so before
 		return s.start()
-	case err != nil:
-		return nil, errors.Join(err, os.RemoveAll(to))
+	case err == nil:
+		s.source, s.dir = s.dir, to
+		s.lock, err = s.acquire() // so that no other process removes the copy
 	}
-	s.source, s.dir = s.dir, to
-	if s.lock, err = s.acquire(); err != nil { // so that no other process removes the copy
-		return nil, errors.Join(err, os.RemoveAll(to))
+	if err == nil {
+		s, err = s.start()
 	}
-	s, err = s.start()
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(to))
 	}
@@ -181,7 +200,7 @@ func (s *Store) copyTo(to string) error {
 			continue
 		}
 		if strings.HasSuffix(name, ".sst") {
-			err = vfs.LinkOrCopy(s.options.fs, from, to)
+			err = linkOrCopy(s.options.fs, from, to)
 		} else {
 			err = vfs.Copy(s.options.fs, from, to)
 		}

@@ -276,3 +276,34 @@ func TestRelativePathsSurviveAChangeOfTheWorkingDirectory(t *testing.T) {
 	require.Error(t, err)
 	require.Nil(t, s)
 }
+
+// A file system without hard links may call that a lack of permission.
+func TestCopiesNeedNoHardLinks(t *testing.T) {
+	t.Parallel()
+	dir := socketDir(t)
+	links := 0
+	options := faultOptions(errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind != errorfs.OpLink {
+			return nil
+		}
+		links++
+		return &os.LinkError{Op: "link", Old: op.Path, Err: syscall.EPERM}
+	})))
+	options.Socket = true
+	owner := withMessages(t, dir, options, "a")
+	require.NoError(t, owner.current.db.pebble.Flush())
+	r, err := Connect(dir)
+	require.NoError(t, err)
+	to := filepath.Join(filepath.Dir(dir), "copy")
+	require.NoError(t, r.Backup(t.Context(), to))
+	require.NoError(t, r.Close())
+	requireIDs(t, to, "a")
+	require.NoError(t, owner.Close())
+	copied := links
+	s, err := OpenSnapshot(t.Context(), dir, options)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a"}, idsOf(t, s))
+	require.NoError(t, s.Close())
+	assert.Positive(t, copied)
+	assert.Greater(t, links, copied)
+}

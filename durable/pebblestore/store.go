@@ -187,14 +187,13 @@ func (s *Store) inspect() error {
 		return nil
 	}
 	b, err := readFile(s.options.fs, found.OptionsFilename)
-	if errors.Is(err, fs.ErrNotExist) { // the process that has it open has just replaced it
-		return nil
-	}
-	if err != nil {
-		return s.openError(err)
-	}
 	_, merger, ok := strings.Cut(string(b), "\n  merger=")
-	if ok && !strings.HasPrefix(merger, numbers.Name+"\n") {
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // the process that has it open has just replaced it
+		return nil
+	case err != nil:
+		return s.openError(err)
+	case ok && !strings.HasPrefix(merger, numbers.Name+"\n"):
 		return fmt.Errorf("pebblestore: %q: %w: it is the database of another program", s.dir, driver.ErrVersion)
 	}
 	return nil
@@ -280,11 +279,7 @@ func (s *Store) reopen(e *engine) *engine {
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		next, err := s.openAgain(last)
 		s.mu.Lock()
-		if err == nil {
-			s.current, s.failure = next, nil
-		} else {
-			s.failure = err
-		}
+		s.current, s.failure = next, err
 		s.mu.Unlock()
 		if err == nil {
 			s.options.Logger.Info("the store is open again", "directory", s.dir)
@@ -398,7 +393,7 @@ func (s *Store) Close() error {
 
 func errClosed() error { return fmt.Errorf("pebblestore: the store is %w", driver.ErrClosed) }
 
-// runner runs the calls to a store on its current engine.
+// runner is a [local.Runner]. It runs the calls to a store on its current engine.
 type runner struct{ s *Store }
 
 func (r runner) engine(ctx context.Context) (*engine, error) {
@@ -418,7 +413,6 @@ func (r runner) engine(ctx context.Context) (*engine, error) {
 	return r.s.current, nil
 }
 
-// Run implements local.Runner.
 func (r runner) Run(ctx context.Context, call *local.Call) error {
 	e, err := r.engine(ctx)
 	if err != nil {

@@ -19,7 +19,6 @@ type backend struct {
 	presence   *presence
 }
 
-// Partitions implements driver.Backend.
 func (b *backend) Partitions() int { return b.partitions }
 
 // run runs a call in a partition and returns the result of do, which may set call.Waits. If
@@ -172,9 +171,7 @@ func (b *backend) CountDue(ctx context.Context, index int, within []time.Duratio
 }
 
 // count runs steps until all messages that are due are counted.
-func count[T any](ctx context.Context, b *backend, index int, step func(tx) (result T, counted bool, err error)) (
-	T, error,
-) {
+func count[T any](ctx context.Context, b *backend, index int, step func(tx) (result T, counted bool, err error)) (T, error) {
 	for n := 1; ; n++ {
 		counted := false
 		result, err := run(ctx, b, index, new(Call), func(t tx) (result T, err error) {
@@ -189,9 +186,7 @@ func count[T any](ctx context.Context, b *backend, index int, step func(tx) (res
 
 // List is O(log n + m) for a page of m messages and the leased ones among them. A page of leased
 // messages is O(m log m) for m messages in flight.
-func (b *backend) List(ctx context.Context, index int, state driver.State, cursor string, limit int) (
-	[]driver.Record, string, error,
-) {
+func (b *backend) List(ctx context.Context, index int, state driver.State, cursor string, limit int) ([]driver.Record, string, error) {
 	at, id, err := driver.ParseCursor(cursor)
 	if err != nil {
 		return nil, "", fmt.Errorf("%s: list: %w", b.shared.Name, err)

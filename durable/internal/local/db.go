@@ -71,7 +71,6 @@ func (l *Map) seek(key string, before *[maxLinks]*node) *node {
 	return at.next[0]
 }
 
-// Get implements DB.
 func (l *Map) Get(key []byte) ([]byte, error) {
 	var before [maxLinks]*node
 	if n := l.seek(string(key), &before); n != nil && n.key == string(key) {
@@ -80,17 +79,15 @@ func (l *Map) Get(key []byte) ([]byte, error) {
 	return nil, nil //nolint:nilnil // there is no such key
 }
 
-// Scan implements DB. visit may delete the key that it visits.
 func (l *Map) Scan(from, to []byte, visit func(key, value []byte) bool) error {
 	var before [maxLinks]*node
 	n := l.seek(string(from), &before)
 	for n != nil && n.key < string(to) && visit([]byte(n.key), n.value) {
-		n = n.next[0]
+		n = n.next[0] // of a node that visit may have deleted
 	}
 	return nil
 }
 
-// Set implements DB.
 func (l *Map) Set(key, value []byte) {
 	value = append([]byte{}, value...) // not nil
 	var before [maxLinks]*node
@@ -107,7 +104,6 @@ func (l *Map) Set(key, value []byte) {
 	}
 }
 
-// Delete implements DB.
 func (l *Map) Delete(key []byte) {
 	var before [maxLinks]*node
 	n := l.seek(string(key), &before)
@@ -119,12 +115,10 @@ func (l *Map) Delete(key []byte) {
 	}
 }
 
-// DeleteRange implements DB.
 func (l *Map) DeleteRange(from, to []byte) {
 	_ = l.Scan(from, to, func(key, _ []byte) bool { l.Delete(key); return true })
 }
 
-// Add implements DB.
 func (l *Map) Add(key []byte, delta int64) {
 	value, _ := l.Get(key)
 	if sum := Number(value) + delta; sum != 0 {

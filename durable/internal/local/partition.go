@@ -42,9 +42,7 @@ func (s *State) loadPartition(hints *hints, number uint32, index int) (*partitio
 		return nil, fmt.Errorf("partition %d: %w", index, err)
 	}
 	p.leases = newLeases(p.counters.Tokens)
-	if p.counters.Dead > 0 {
-		p.oldestDead = 1
-	}
+	p.oldestDead = driver.Instant(min(p.counters.Dead, 1))
 	return p, nil
 }
 

@@ -168,12 +168,8 @@ func (g *page) walkLeases(after key) error {
 	}
 	sort.Slice(leases, func(i, j int) bool { return leases[i].less(leases[j]) })
 	for _, l := range leases {
-		r, err := g.p.table.read(l.place())
-		if err != nil {
+		if r, err := g.p.table.read(l.place()); err != nil || !g.add(l.endKey(), r) {
 			return err
-		}
-		if !g.add(l.endKey(), r) {
-			return nil
 		}
 	}
 	return nil

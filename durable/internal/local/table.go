@@ -2,6 +2,7 @@ package local
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 
@@ -78,10 +79,7 @@ func (t *table) walk(kind byte, from key, visit func(k key, value []byte) (more 
 		}
 		return visit(k, value)
 	})
-	if bad != nil {
-		return bad
-	}
-	return err
+	return cmp.Or(bad, err)
 }
 
 // parse decodes a key that has a time.

@@ -94,8 +94,7 @@ func (v *verifier) message(b, value []byte) {
 	p := v.p
 	kind := b[prefixSize-3]
 	k, ok := p.table.parse(b)
-	if !ok {
-		v.report.Wrong++
+	if v.wrong(!ok); !ok {
 		return
 	}
 	at := place{kind, k}
