@@ -48,7 +48,8 @@ type Options struct {
 
 	// RetryFor is the time for which a call that changes something is retried while the store is
 	// unreachable, unless its context ends first. Calls that only read, and most calls to a
-	// directory, fail immediately. Defaults to one minute, from 1 ms to one hour.
+	// directory, fail immediately. If a directory is served by a frozen process, they fail after
+	// RetryFor, from one to 30 seconds. Defaults to one minute, from 1 ms to one hour.
 	RetryFor time.Duration
 
 	// MaxWaiting is the maximum number of calls that wait for the store or are in progress:
@@ -124,7 +125,7 @@ func (o Options) withDefaults() (Options, error) {
 func (o Options) config() driver.Config {
 	return driver.Config{
 		Queue: o.Queue, Partitions: o.Partitions, Existing: o.Existing,
-		DeadLimit: o.DeadLimit, DeadBytes: o.DeadBytes, DeadAge: o.DeadAge,
+		DeadLimit: o.DeadLimit, DeadBytes: o.DeadBytes, DeadAge: o.DeadAge, RetryFor: o.RetryFor,
 	}
 }
 

@@ -19,6 +19,8 @@ type Config struct {
 	DeadLimit int           // number of dead letters
 	DeadBytes int64         // size of their bodies in bytes
 	DeadAge   time.Duration // time since their deaths
+
+	RetryFor time.Duration // limits a call to another process of the machine; 0: the store decides
 }
 
 // Check returns [ErrInvalid] for a value that is out of range. Stores call it in Open.

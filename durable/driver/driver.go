@@ -313,7 +313,7 @@ type PutItem struct {
 
 // Member is a consumer of a queue.
 type Member struct {
-	Name       string  // unique among the members: 1 to [MaxConsumer] bytes
+	Name       string  // unique among the members: 1 to 64 bytes
 	Host       string  // host name, at most [MaxHost] bytes; empty: unknown
 	PID        int     // process id on the host
 	Partitions []int   // owned at the last heartbeat, ascending
@@ -345,8 +345,8 @@ type Claim struct {
 	MaxCrashes int           // number of crashes at which a message is dead; 0: no limit
 
 	// Consumer names the consumer, which has one claim of a partition in progress at a time. It has
-	// 1 to [MaxConsumer] bytes without a line break. Seen is the highest token that the consumer
-	// has received from this partition.
+	// 1 to 64 bytes without a line break. Seen is the highest token that the consumer has received
+	// from this partition.
 	//
 	// If an earlier claim of the same consumer has assigned tokens above Seen, its answer was lost.
 	// This claim then returns the messages of that claim that are still leased or firing, with the
@@ -371,9 +371,6 @@ type Claim struct {
 	Seq    uint64
 	Repeat bool
 }
-
-// MaxConsumer is the maximum size of the name of a consumer in bytes.
-const MaxConsumer = 64
 
 // ClaimConsumers is the number of consumers of a partition whose last claim a store remembers. A
 // partition has one owner, and briefly two when it moves to another consumer.

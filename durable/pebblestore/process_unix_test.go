@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
@@ -45,7 +46,14 @@ func TestStoppedProcessContinues(t *testing.T) {
 	defer r.Close()
 	q, err := r.Open(t.Context(), faultConfig)
 	require.NoError(t, err)
+	queue, err := durable.Open(t.Context(), r, durable.Options{Queue: faultConfig.Queue, RetryFor: time.Second})
+	require.NoError(t, err)
+	defer queue.Close()
 	require.NoError(t, cmd.Process.Signal(syscall.SIGSTOP))
+	stopped := time.Now()
+	_, err = queue.Enqueue(t.Context(), durable.Message{ID: "a-later"})
+	require.ErrorIs(t, err, durable.ErrUnavailable)
+	assert.Less(t, time.Since(stopped), 20*time.Second, "RetryFor, and not 30 seconds")
 	short, end := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer end()
 	_, err = q.Put(short, driver.Put{Items: []driver.PutItem{{ID: "a-late"}}})
@@ -56,6 +64,8 @@ func TestStoppedProcessContinues(t *testing.T) {
 	require.NoError(t, cmd.Process.Signal(syscall.SIGCONT))
 	work()
 	_, err = q.Get(t.Context(), 0, "a-late")
+	require.ErrorIs(t, err, driver.ErrNotFound, "its caller has given up")
+	_, err = q.Get(t.Context(), driver.PartitionOf("a-later", q.Partitions()), "a-later")
 	require.ErrorIs(t, err, driver.ErrNotFound, "its caller has given up")
 	require.NoError(t, cmd.Process.Kill())
 	for line := range lines {

@@ -115,8 +115,8 @@ func (s *Store) listen() error {
 //
 // If the other process ends, calls wait five seconds for the next one that opens the directory with
 // Options.Socket, and then return ErrUnavailable. They also return ErrUnavailable if the other
-// process does not answer within 30 seconds, for example because it is stopped. A call that changes
-// something may have taken effect then.
+// process does not answer, for example because it is stopped, within RetryFor of durable.Options,
+// from one to 30 seconds. A call that changes something may have taken effect then.
 func Connect(dir string) (*Store, error) {
 	s, err := newStore(dir, Options{})
 	if err == nil {

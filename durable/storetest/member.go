@@ -113,7 +113,7 @@ func memberDetails(t *testing.T, newStore Factory) {
 	want := []driver.Member{
 		{Name: "a", Host: "höst 1", PID: 17, Partitions: []int{0, 3}, Capacity: 64, Free: 3},
 		{Name: "b", Host: strings.Repeat("x", driver.MaxHost), PID: 1 << 30, Partitions: all, Capacity: 1 << 20, Free: 1 << 20},
-		{Name: strings.Repeat("c", driver.MaxConsumer)},
+		{Name: strings.Repeat("c", 64)},
 	}
 	for i := range want {
 		m := want[len(want)-1-i]

@@ -1,11 +1,13 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/rpc"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,8 +25,6 @@ type Client struct {
 	conn   *rpc.Client // nil if there is none
 	closed bool
 }
-
-var _ Store = (*Client)(nil)
 
 // Dial connects to the process that serves a store on the socket at path. It returns
 // [driver.ErrUnavailable] if there is none.
@@ -65,7 +65,7 @@ const reconnectFor = 5 * time.Second
 
 // reconnect is like connect, and waits for a process that serves the store.
 func (c *Client) reconnect(ctx context.Context) (*rpc.Client, error) {
-	for start := time.Now(); ; {
+	for start := time.Now(); ctx.Err() == nil; {
 		conn, err := c.connect()
 		if !errors.Is(err, driver.ErrUnavailable) || time.Since(start) > reconnectFor {
 			return conn, err
@@ -73,9 +73,9 @@ func (c *Client) reconnect(ctx context.Context) (*rpc.Client, error) {
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
 		}
 	}
+	return nil, context.Cause(ctx)
 }
 
 // disconnect closes a connection, and the next call makes another one.
@@ -101,26 +101,27 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// do makes a call. A call that was sent is not sent again, because it may have taken effect.
+// do makes a call, which config.RetryFor limits. A call that was sent is not sent again, because it
+// may have taken effect.
 func do[R any](ctx context.Context, c *Client, config driver.Config, args any) (result R, err error) {
-	if ctx.Err() != nil {
-		return result, context.Cause(ctx)
-	}
+	limit := cmp.Or(config.RetryFor, c.timeout)
+	end := max(limit, c.timeout) // until then the memory of an unanswered call is in use
+	config.RetryFor = 0          // the other process opens the queue once
+	silent := fmt.Errorf("it was silent for %v", limit)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, c.errUnavailable(silent))
+	defer cancel()
 	conn, err := c.reconnect(ctx)
 	if err != nil {
 		return result, err
 	}
-	deadline := time.Now().Add(c.timeout)
-	if end, ok := ctx.Deadline(); ok && end.Before(deadline) {
-		deadline = end
-	}
+	deadline, _ := ctx.Deadline()
 	reply, failed, done := new(Reply), error(nil), make(chan struct{})
 	go func() { // a frozen process may not even read the call
 		defer close(done)
-		frozen := time.AfterFunc(c.timeout, func() { c.disconnect(conn) })
+		frozen := time.AfterFunc(end, func() { c.disconnect(conn) })
 		failed = conn.Call(method, &Request{deadline, config, args}, reply)
 		if !frozen.Stop() && failed != nil {
-			failed = fmt.Errorf("it was silent for %v", c.timeout)
+			failed = silent
 		}
 	}()
 	select {
@@ -128,23 +129,25 @@ func do[R any](ctx context.Context, c *Client, config driver.Config, args any) (
 	case <-ctx.Done():
 		return result, &driver.UnderWayError{Cause: context.Cause(ctx), Done: done}
 	}
-	var refused rpc.ServerError
 	var broken *net.OpError
 	switch {
 	case errors.Is(failed, rpc.ErrShutdown) || errors.As(failed, &broken) && broken.Op != "read" && !broken.Timeout():
 		c.disconnect(conn)
 		return do[R](ctx, c, config, args) // the call was not sent as a whole
-	case errors.As(failed, &refused):
+	case errors.As(failed, new(rpc.ServerError)) || failed != nil && strings.Contains(failed.Error(), "gob: "):
 		return result, fmt.Errorf("%s: %w: the process that serves %q does not know %s: %w",
 			c.name, driver.ErrVersion, c.path, method, failed)
 	case failed != nil:
-		return result, fmt.Errorf("%s: %w: the process that serves %q does not answer: %w",
-			c.name, driver.ErrUnavailable, c.path, failed)
+		return result, c.errUnavailable(failed)
 	case reply.Error != "":
 		return result, &remoteError{reply.Error, reply.Kind}
 	}
 	result, _ = reply.Result.(R) // nil for a call without a result
 	return result, nil
+}
+
+func (c *Client) errUnavailable(err error) error {
+	return fmt.Errorf("%s: %w: the process that serves %q does not answer: %w", c.name, driver.ErrUnavailable, c.path, err)
 }
 
 // remoteError is an error of the other process.
@@ -153,16 +156,15 @@ type remoteError struct {
 	kind int
 }
 
-// Error implements error.
 func (e *remoteError) Error() string { return e.text }
 
-// Is reports whether the error has a kind.
 func (e *remoteError) Is(kind error) bool {
 	return e.kind > 0 && e.kind < len(kinds) && kinds[e.kind] == kind
 }
 
 // Open implements driver.Store.
 func (c *Client) Open(ctx context.Context, config driver.Config) (driver.Backend, error) {
+	config.RetryFor = min(max(cmp.Or(config.RetryFor, c.timeout), minTimeout), c.timeout)
 	partitions, err := do[int](ctx, c, config, config)
 	if err != nil {
 		return nil, err
@@ -178,10 +180,7 @@ type backend struct {
 	partitions int
 }
 
-var (
-	_ driver.Backend = (*backend)(nil)
-	_ driver.Grouper = (*backend)(nil)
-)
+var _ driver.Grouper = (*backend)(nil)
 
 func (b *backend) GroupsCalls()    {}
 func (b *backend) Partitions() int { return b.partitions }
@@ -203,9 +202,7 @@ func (b *backend) Get(ctx context.Context, partition int, id string) (driver.Rec
 	return do[driver.Record](ctx, b.client, b.config, get{partition, id})
 }
 
-func (b *backend) List(ctx context.Context, partition int, state driver.State, cursor string, limit int) (
-	[]driver.Record, string, error,
-) {
+func (b *backend) List(ctx context.Context, partition int, state driver.State, cursor string, limit int) ([]driver.Record, string, error) {
 	g, err := do[page](ctx, b.client, b.config, list{partition, state, cursor, limit})
 	return g.Records, g.Next, err
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -58,7 +59,10 @@ func (v *Server) copy(ctx context.Context, name string) error {
 
 // Copy makes the other process write a copy with a name to the directory.
 func (c *Client) Copy(ctx context.Context, name string) error {
-	_, err := do[any](ctx, c, driver.Config{}, backup{name})
+	_, err := do[any](ctx, c, driver.Config{}, backup{}) // a process that refuses it is not frozen
+	if errors.Is(err, driver.ErrInvalid) {
+		_, err = do[any](ctx, c, driver.Config{RetryFor: copyTime / 2}, backup{name})
+	}
 	return err
 }
 
@@ -72,9 +76,12 @@ func (c *Client) Backup(ctx context.Context, dir string) error {
 		return err
 	}
 	copied := filepath.Join(filepath.Dir(c.path), name)
-	if err := os.Rename(copied, dir); err != nil {
-		return errors.Join(fmt.Errorf("%s: backup: %w path: %w; it must be on the file system of the store",
-			c.name, driver.ErrInvalid, err), os.RemoveAll(copied))
+	err := os.Rename(copied, dir)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, syscall.EXDEV):
+		err = fmt.Errorf("%w path: %w; it must be on the file system of the store", driver.ErrInvalid, err)
 	}
-	return nil
+	return errors.Join(fmt.Errorf("%s: backup: %w", c.name, err), os.RemoveAll(copied))
 }

@@ -24,9 +24,11 @@ type memory struct {
 	*memstore.Store
 	backups []string
 	err     error
+	delay   time.Duration
 }
 
 func (m *memory) Backup(_ context.Context, dir string) error {
+	time.Sleep(m.delay)
 	m.backups = append(m.backups, dir)
 	return m.err
 }
@@ -192,6 +194,77 @@ func TestCallsToAFrozenProcessEnd(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrClosed)
 }
 
+// A frozen process delays calls for RetryFor, and not for the limit of other calls.
+func TestCallsToAFrozenProcessEndAfterRetryFor(t *testing.T) {
+	t.Parallel()
+	path := socket(t)
+	store := &memory{Store: memstore.New(memstore.Options{})}
+	v := serve(t, path, store)
+	c := connect(t, path)
+	c.timeout = time.Hour
+	q, err := durable.Open(t.Context(), c, durable.Options{RetryFor: time.Millisecond})
+	require.NoError(t, err)
+	v.Close()
+	require.NoError(t, os.Remove(path))
+	l, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	defer l.Close()
+	start := time.Now()
+	for _, call := range []func() error{
+		func() error { _, err := q.Enqueue(t.Context(), durable.Message{ID: "a"}); return err },
+		func() error { _, err := q.EnqueueBatch(t.Context(), []durable.Message{{ID: "a"}}); return err },
+		func() error { _, err := q.Cancel(t.Context(), "a"); return err },
+		func() error { _, err := q.Get(t.Context(), "a"); return err },
+		func() error { return q.Healthy(t.Context()) },
+		func() error {
+			_, err := durable.Open(t.Context(), c, durable.Options{RetryFor: time.Second})
+			return err
+		},
+	} {
+		err := call()
+		require.ErrorIs(t, err, durable.ErrUnavailable)
+		require.ErrorContains(t, err, "silent for 1s")
+	}
+	assert.Less(t, time.Since(start), time.Minute)
+}
+
+// A copy may take long, for example without hard links, if the process answers.
+func TestCopiesTakeLongerThanOtherCalls(t *testing.T) {
+	t.Parallel()
+	path, store := socket(t), &memory{Store: memstore.New(memstore.Options{}), delay: 3 * time.Second}
+	serve(t, path, store)
+	c := connect(t, path)
+	c.timeout = time.Second
+	require.NoError(t, c.Copy(t.Context(), CopyName()))
+	assert.Len(t, store.backups, 1)
+	frozen := socket(t)
+	l, err := net.Listen("unix", frozen)
+	require.NoError(t, err)
+	defer l.Close()
+	c = connect(t, frozen)
+	c.timeout = 50 * time.Millisecond
+	require.ErrorIs(t, c.Copy(t.Context(), CopyName()), driver.ErrUnavailable)
+}
+
+// The copy is not where it was asked for.
+func TestBackupThatCannotBeMovedNamesTheCause(t *testing.T) {
+	t.Parallel()
+	path := socket(t)
+	serve(t, path, &memory{Store: memstore.New(memstore.Options{})})
+	err := connect(t, path).Backup(t.Context(), filepath.Join(t.TempDir(), "missing", "copy"))
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.NotErrorIs(t, err, driver.ErrInvalid)
+	assert.NotContains(t, err.Error(), "on the file system of the store")
+}
+
+// other serves the method with a result of another type.
+type other struct{}
+
+func (other) Do(_ *Request, reply *struct{ Error []int }) error {
+	reply.Error = []int{1}
+	return nil
+}
+
 // closing is a store that is being closed: its calls return ErrClosed, and one of them hangs.
 type closing struct{ memory }
 
@@ -235,6 +308,16 @@ func TestOtherVersionOfTheProtocolIsNamed(t *testing.T) {
 	_, err = connect(t, path).Open(t.Context(), driver.Config{Queue: "default"})
 	require.ErrorIs(t, err, driver.ErrVersion)
 	require.ErrorContains(t, err, method)
+
+	path = socket(t)
+	another, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	defer another.Close()
+	server := rpc.NewServer()
+	require.NoError(t, server.RegisterName(service, other{}))
+	go server.Accept(another)
+	_, err = connect(t, path).Open(t.Context(), driver.Config{Queue: "default"})
+	require.ErrorIs(t, err, driver.ErrVersion)
 }
 
 // The process was stopped while a call waited, and the caller has given up.

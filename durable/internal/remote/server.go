@@ -31,8 +31,9 @@ const (
 	method  = service + ".Do"
 )
 
-// timeout limits each call. A process that needs longer is frozen. A copy consists of links.
-const timeout = 30 * time.Second
+// timeout limits a call: a process that needs longer is frozen. Config.RetryFor may lower the limit
+// to minTimeout. A copy may take longer, because the file system may have no links.
+const timeout, minTimeout = 30 * time.Second, time.Second
 
 // Request is a call. Request and Reply are exported for net/rpc.
 type Request struct {
@@ -94,13 +95,9 @@ var kinds = []error{
 // the caller, whose own store is open.
 func (r *Reply) fail(err error) {
 	r.Error = err.Error()
-	for i, kind := range kinds {
-		if kind != nil && errors.Is(err, kind) {
-			r.Kind = i
-			return
-		}
-	}
-	if errors.Is(err, driver.ErrClosed) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	r.Kind = max(0, slices.IndexFunc(kinds, func(kind error) bool { return kind != nil && errors.Is(err, kind) }))
+	ended := errors.Is(err, driver.ErrClosed) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	if r.Kind == 0 && ended {
 		r.Kind = slices.Index(kinds, driver.ErrUnavailable)
 	}
 }
@@ -149,8 +146,7 @@ func Listen(path string, mode fs.FileMode, name string, store Store) (*Server, e
 	return v, nil
 }
 
-// closeTimeout is how long Close waits for calls, which would not know whether they have taken
-// effect.
+// closeTimeout is how long Close waits for calls, whose callers would not know their results.
 const closeTimeout = time.Second
 
 // Close accepts no more connections and ends the calls in progress.
@@ -209,7 +205,6 @@ func (c watchedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write implements net.Conn.
 func (c watchedConn) Write(b []byte) (int, error) {
 	err := c.SetWriteDeadline(time.Now().Add(timeout))
 	n := 0
