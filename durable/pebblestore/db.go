@@ -101,15 +101,13 @@ func (d *batchDB) note(err error) {
 	}
 }
 
-// A change of a batch cannot fail.
-
+// Set cannot fail, like the other changes of a batch.
 func (d *batchDB) Set(key, value []byte) { _ = d.change(key).Set(key, value, nil) }
 func (d *batchDB) Delete(key []byte)     { _ = d.change(key).Delete(key, nil) }
 func (d *batchDB) DeleteRange(from, to []byte) {
 	_ = d.change(from).DeleteRange(from, to, nil)
 	d.closeIter() // changed does not have the keys of the range
 }
-
 func (d *batchDB) Add(key []byte, delta int64) {
 	_ = d.change(key).Merge(key, local.AppendNumber(nil, delta), nil)
 }

@@ -40,12 +40,11 @@ type engine struct {
 	wake    chan struct{} // capacity 1
 	closing bool
 
-	roomUntil time.Time              // lowOnSpace has found room that lasts until then
-	syncing   chan group             // capacity 1
-	damaged   atomic.Pointer[string] // the file in which Pebble has last found damage
-	failed    chan struct{}          // closed by fail
-	failure   error                  // why; set under mu before failed is closed
-	both      sync.WaitGroup         // run and answer
+	syncing chan group             // capacity 1
+	damaged atomic.Pointer[string] // the file in which Pebble has last found damage
+	failed  chan struct{}          // closed by fail
+	failure error                  // why; set under mu before failed is closed
+	both    sync.WaitGroup         // run and answer
 }
 
 // pending is a call that waits for its answer.
@@ -199,11 +198,9 @@ func (e *engine) wakeUp() {
 func (e *engine) run() {
 	var g group // the next one; without room it keeps the claims that wait for their tokens
 	var calls []*pending
-	err := errEnded // a fatal error of Pebble ends the goroutine
+	var err error
 	defer func() {
-		if err != nil {
-			e.fail(err)
-		}
+		e.fail(err)
 		close(e.syncing)
 		e.abandon(append(calls, g.calls...))
 	}()
@@ -211,22 +208,20 @@ func (e *engine) run() {
 	for closing := false; e.failedWith() == nil; {
 		room := len(e.syncing) < cap(e.syncing) // run is the only sender
 		calls, closing = e.next(room)
-		if len(calls) > 0 || room && (e.db.visible || len(g.calls) > 0) {
-			if failure := e.commit(&g, calls, room); failure != nil {
-				err = failure
+		switch {
+		case len(calls) > 0 || room && (e.db.visible || len(g.calls) > 0):
+			err = errEnded // if a fatal error of Pebble ends the goroutine
+			if err = e.commit(&g, calls, room); err != nil {
 				return
 			}
 			calls = nil
-			continue
-		}
-		if closing && room {
-			err = nil
+		case closing && room:
 			return
-		}
-		select {
-		case <-e.wake:
-		case <-e.failed:
-			return
+		default:
+			select {
+			case <-e.wake:
+			case <-e.failed:
+			}
 		}
 	}
 }
@@ -250,8 +245,9 @@ func (e *engine) next(room bool) (calls []*pending, closing bool) {
 
 // commit runs calls, and passes g and those that wait for a sync to answer if there is room.
 func (e *engine) commit(g *group, calls []*pending, room bool) (err error) {
+	low := sync.OnceValue(e.lowOnSpace)
 	for _, p := range calls {
-		if p.call.Bytes > 0 && e.lowOnSpace() {
+		if p.call.Bytes > 0 && low() {
 			p.err = fmt.Errorf("pebblestore: %w: less than %d MiB is free in %q",
 				driver.ErrFull, e.store.reserve()>>20, e.store.dir)
 		} else if err := e.runCall(p); err != nil {
@@ -267,19 +263,15 @@ func (e *engine) commit(g *group, calls []*pending, room bool) (err error) {
 	if !room { // a later group syncs the changes
 		return e.db.flush()
 	}
-	if g.batch, err = e.db.take(); err != nil {
-		return err
+	g.batch, err = e.db.take()
+	if g.batch != nil && err == nil {
+		err = e.apply(g.batch)
 	}
-	if g.batch != nil {
-		if err := e.apply(g.batch); err != nil {
-			return err
-		}
-	}
-	if g.batch != nil || len(g.calls) > 0 {
+	if err == nil && (g.batch != nil || len(g.calls) > 0) {
 		e.syncing <- *g
 		*g = group{}
 	}
-	return nil
+	return err
 }
 
 // abandon answers the calls that have no answer yet with the failure of the engine.
@@ -332,9 +324,7 @@ func (e *engine) answer() {
 	for g := range e.syncing {
 		e.wakeUp() // there is room
 		if g.batch != nil && !e.store.options.NoSync {
-			if err := g.batch.SyncWait(); err != nil {
-				e.fail(err)
-			}
+			e.fail(g.batch.SyncWait())
 		}
 		if e.failedWith() != nil {
 			e.abandon(g.calls)
@@ -350,11 +340,12 @@ func (e *engine) answer() {
 	}
 }
 
-// fail ends the engine because of an error, after which its memory may not match the disk.
+// fail ends the engine because of an error, after which its memory may not match the disk. It does
+// nothing if err is nil.
 func (e *engine) fail(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.failure == nil {
+	if err != nil && e.failure == nil {
 		e.failure = err
 		close(e.failed)
 	}
@@ -422,17 +413,9 @@ func (s *Store) reserve() uint64 {
 
 // lowOnSpace reports whether new messages are refused.
 func (e *engine) lowOnSpace() bool {
-	now := time.Now()
-	if now.Before(e.roomUntil) {
-		return false
-	}
 	e.checkPath()
 	usage, err := e.store.options.fs.GetDiskUsage(e.store.dir)
-	low := err == nil && usage.AvailBytes < e.store.reserve()
-	if !low {
-		e.roomUntil = now.Add(roomTime)
-	}
-	return low
+	return err == nil && usage.AvailBytes < e.store.reserve()
 }
 
 // checkPath fails the engine if its directory is no longer at its path, where another process may
@@ -442,9 +425,6 @@ func (e *engine) checkPath() {
 		e.fail(fmt.Errorf("%q was removed or replaced", e.store.dir))
 	}
 }
-
-// roomTime is too short for a disk to take as many bytes as the reserve has.
-const roomTime = 50 * time.Millisecond
 
 // errEnded is the error of a function if Pebble has ended its goroutine.
 var errEnded = errors.New("a fatal error of Pebble")

@@ -26,9 +26,7 @@ func (f engineFS) change(do func() error) {
 	if f.engine.failedWith() != nil {
 		return
 	}
-	if err := do(); err != nil {
-		f.engine.fail(err)
-	}
+	f.engine.fail(do())
 }
 
 // owns reports whether a path is a file of the engine, and not of a backup.
@@ -151,8 +149,6 @@ func (f engineFile) SyncTo(length int64) (full bool, err error) {
 }
 
 func (f engineFile) Close() error {
-	if err := f.File.Close(); err != nil {
-		f.fs.engine.fail(err)
-	}
+	f.fs.engine.fail(f.File.Close())
 	return nil
 }

@@ -332,9 +332,6 @@ func (s *Store) Backup(ctx context.Context, dir string) error {
 		return err
 	}
 	remote.RemoveCopies(s.dir, s.lockDir)
-	if _, err := s.options.fs.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("pebblestore: backup: %w path %q; it must not exist", driver.ErrInvalid, dir)
-	}
 	// After this call, the calls that have returned are in the DB.
 	if err := e.do(ctx, &local.Call{Waits: true, Do: func(*local.State) error { return nil }}); err != nil {
 		return err
@@ -346,7 +343,7 @@ func (s *Store) Backup(ctx context.Context, dir string) error {
 	}
 	err = guard(func() error { return e.shared.db.Checkpoint(dir, pebble.WithFlushedWAL()) })
 	switch failure := e.failedWith(); {
-	case errors.Is(err, fs.ErrExist): // since the check
+	case errors.Is(err, fs.ErrExist):
 		return fmt.Errorf("pebblestore: backup: %w path: %w; it must not exist", driver.ErrInvalid, err)
 	case err != nil:
 		err = fmt.Errorf("pebblestore: backup of %q to %q: %w", s.dir, dir, err)

@@ -59,8 +59,8 @@ func (c *claim) forget() {
 		}
 	}
 	if len(f.unreadable) == 0 && f.behind.before(first) {
-		t := &p.table
-		t.db.DeleteRange(bytes.Clone(t.timeKey(kindScheduled, f.behind)), t.timeKey(kindScheduled, first))
+		from := bytes.Clone(p.table.timeKey(kindScheduled, f.behind))
+		p.s.db.DeleteRange(from, p.table.timeKey(kindScheduled, first))
 		f.behind = first
 		p.change()
 	}

@@ -11,13 +11,12 @@ import (
 
 // lease is a claimed message.
 type lease struct {
-	key    // due time and id
-	end    driver.Instant
-	token  uint64
-	firing bool
-	index  int
-	group  uint64 // of the change that ended it, once it has ended: see State
-
+	key      // due time and id
+	end      driver.Instant
+	token    uint64
+	firing   bool
+	index    int
+	group    uint64         // of the change that ended it, once it has ended: see State
 	enqueued driver.Instant // tells messages of one id apart
 }
 
@@ -43,11 +42,10 @@ type endedLease struct {
 
 // leases are the leases of a partition.
 type leases struct {
-	byID  map[string]*lease
-	ends  indexedHeap[*lease] // all leases, by their ends
-	ended map[string]endedLease
-	token uint64 // the last token given out
-
+	byID    map[string]*lease
+	ends    indexedHeap[*lease] // all leases, by their ends
+	ended   map[string]endedLease
+	token   uint64   // the last token given out
 	settled []*lease // ended with their messages by changes that may not be durable yet
 }
 

@@ -23,9 +23,8 @@ type partition struct {
 	oldestDead driver.Instant // no dead letter died before it; 0: there is none
 }
 
-// tokenBlock is the number of tokens, microseconds of the clock, that are reserved at a time. Each
-// opening raises tokens by up to a block above the clock, so a large block would make them repeat
-// after a restore. A sync of more than half a block delays all calls.
+// tokenBlock is the number of tokens, microseconds of the clock, that are reserved at a time. Tokens
+// rise by up to a block above the clock, so a large one would make them repeat after a restore.
 const tokenBlock = uint64(10 * time.Second / time.Microsecond)
 
 // loadPartition loads a partition without its leases.
