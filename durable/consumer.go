@@ -151,18 +151,24 @@ func (c *consumer) renewal() {
 	}
 }
 
+// maxHintsPause limits the pause between two attempts to receive hints.
+const maxHintsPause = time.Minute
+
 // hints passes the store's hints to the claimers.
 func (c *consumer) hints() {
-	parts := c.dispatcher.parts
+	parts, reported, pause := c.dispatcher.parts, "", c.opts.Fallback
 	for c.ctx.Err() == nil {
 		hints, err := c.q.backend.Watch(c.ctx)
 		if err != nil {
-			if c.ctx.Err() == nil {
-				c.q.report("watch: %w", err)
+			if c.ctx.Err() == nil && err.Error() != reported {
+				reported = err.Error()
+				c.q.report("messages may be late by %v (ConsumerOptions.Fallback): watch: %w", c.opts.Fallback, err)
 			}
-			sleep(c.ctx, c.opts.Fallback)
+			sleep(c.ctx, pause)
+			pause = min(2*pause, max(pause, maxHintsPause))
 			continue
 		}
+		reported, pause = "", c.opts.Fallback
 		for _, p := range parts { // messages enqueued in the meantime sent no hint
 			p.claimer.wake()
 		}

@@ -111,8 +111,7 @@ func (q *Queue) changeAllDead(
 		}
 	}
 	for i, p := range q.parts {
-		err := p.changeDeadUntil(ctx, op, filter, ends[i], delay, &pace, &n)
-		if err != nil {
+		if err := p.changeDeadUntil(ctx, op, filter, ends[i], delay, &pace, &n); err != nil {
 			return n, err
 		}
 	}

@@ -16,8 +16,9 @@ import (
 //   - [ErrUnavailable]: the store is unreachable. The queue continues when the store is reachable
 //     again.
 //   - [ErrBroken]: the store must be closed and opened again.
-//   - [ErrUnsafe]: the settings of a server have changed, and it may lose messages. The queue
-//     checks the settings once a minute. Healthy returns the result of the last check.
+//   - [ErrUnsafe]: the settings of a server have changed, and it may lose messages, or it has too
+//     few replicas. The queue checks this when it is opened and once a minute, and every five
+//     seconds while the store is unsafe. Healthy returns the result of the last check.
 //
 // A queue that is paused or has no consumers is healthy: see [Queue.Stats].
 //
@@ -55,36 +56,49 @@ func (q *Queue) Healthy(ctx context.Context) error {
 // probeID is the id that Healthy looks up. It is well-formed for stores, and checkID refuses it.
 const probeID = "timingwheel.probe"
 
-// checkInterval is the time between two checks for lost messages and of a server's settings.
-const checkInterval = time.Minute
+// The times between two checks for lost messages and of a server's settings.
+const (
+	checkInterval   = time.Minute
+	recheckInterval = 5 * time.Second // while the store is unsafe
+)
 
-// check reports when the store is no longer configured safely, and again when the reason changes.
-// It also reports lost messages. It runs until the queue is closed. Each argument may be nil.
+// check reports when the store is not configured safely, and again when the reason changes. It also
+// reports lost messages. It runs until the queue is closed. Each argument may be nil.
 func (q *Queue) check(checker driver.Checker, auditor driver.Auditor) {
 	known := make(map[int]uint64) // numbers of lost messages by partition
-	for reported := ""; ; {
+	for reported := ""; q.ctx.Err() == nil; {
 		if auditor != nil {
 			checkLost(q, auditor, known)
 		}
-		sleep(q.ctx, checkInterval)
-		if q.ctx.Err() != nil {
-			return
+		pause := checkInterval
+		if checker != nil {
+			reported = checkStore(q, checker, reported)
+			if q.unsafe.Load() != nil {
+				pause = recheckInterval
+			}
 		}
-		if checker == nil {
-			continue
-		}
-		err := checker.Check(q.ctx)
-		switch {
-		case err == nil:
-			reported = ""
-			q.unsafe.Store(nil)
-		case errors.Is(err, ErrUnavailable) || q.ctx.Err() != nil || err.Error() == reported:
-		default:
-			reported = err.Error()
-			q.unsafe.Store(&err)
-			q.report("%w", err)
-		}
+		sleep(q.ctx, pause)
 	}
+}
+
+// checkStore checks the store, and returns the error that was reported last; "" means none.
+func checkStore(q *Queue, checker driver.Checker, reported string) string {
+	err := checker.Check(q.ctx)
+	if errors.Is(err, ErrUnavailable) || q.ctx.Err() != nil {
+		return reported
+	}
+	unsafe := &err
+	if err == nil || errors.Is(err, errors.ErrUnsupported) {
+		unsafe = nil
+	}
+	q.unsafe.Store(unsafe)
+	if err == nil {
+		return ""
+	}
+	if err.Error() != reported {
+		q.report("%w", err)
+	}
+	return err.Error()
 }
 
 // checkLost reports how many messages were lost since the last call that has read their number. If

@@ -69,6 +69,91 @@ func TestUnsafeStoreIsReportedOnce(t *testing.T) {
 	})
 }
 
+// A store rejects only hints: the queue reports it once and is healthy. The first check follows
+// Open, and the checks of an unsafe store are more frequent.
+func TestStoreWithoutHintsIsReportedAndHealthy(t *testing.T) {
+	t.Parallel()
+	var (
+		mu       sync.Mutex
+		state    = fmt.Errorf("hints: %w", errors.ErrUnsupported)
+		reported []string
+	)
+	options := durable.Options{Partitions: 1, OnError: func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		reported = append(reported, err.Error())
+	}}
+	bubbleOf(t, func(b driver.Backend) driver.Backend { return checkedBackend{b, &mu, &state} }, options, func(t *testing.T, q *durable.Queue) {
+		for _, step := range []struct {
+			err     error
+			after   time.Duration
+			want    int
+			healthy bool
+		}{
+			{state, time.Second, 1, true},
+			{state, time.Hour, 1, true},
+			{fmt.Errorf("%w: no replicas", durable.ErrUnsafe), 61 * time.Second, 2, false},
+			{nil, 6 * time.Second, 2, true},
+			{fmt.Errorf("%w: no replicas", durable.ErrUnsafe), 61 * time.Second, 3, false},
+			{state, 6 * time.Second, 4, true},
+		} {
+			mu.Lock()
+			state = step.err
+			mu.Unlock()
+			time.Sleep(step.after)
+			mu.Lock()
+			require.Len(t, reported, step.want, "%+v", step)
+			mu.Unlock()
+			require.Equal(t, step.healthy, q.Healthy(t.Context()) == nil, "%+v", step)
+		}
+	})
+}
+
+// A store rejects hints: the consumer reports each reason once and asks less and less often, works
+// without hints, and uses them when the store accepts them again.
+func TestRejectedHintsAreReportedOnce(t *testing.T) {
+	t.Parallel()
+	var (
+		mu       sync.Mutex
+		reported []string
+	)
+	options := durable.Options{Partitions: 1, OnError: func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		reported = append(reported, err.Error())
+	}}
+	faultyBubble(t, options, func(t *testing.T, q *durable.Queue, f *faulty) {
+		f.set(failing("Watch", errors.New("no permission")))
+		got := make(chan time.Time, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- q.Consume(ctx, func(context.Context, *durable.Delivery) error { got <- time.Now(); return nil }, durable.ConsumerOptions{})
+		}()
+		time.Sleep(time.Hour)
+		assert.Less(t, f.count("Watch"), int64(75))
+		sent := time.Now()
+		_, err := q.Enqueue(t.Context(), durable.Message{ID: "a"})
+		require.NoError(t, err)
+		assert.LessOrEqual(t, (<-got).Sub(sent), 2*time.Second)
+		f.set(failing("Watch", errors.New("unknown command")))
+		time.Sleep(time.Hour)
+		f.set(failing("none", nil))
+		time.Sleep(61 * time.Second)
+		sent = time.Now()
+		_, err = q.Enqueue(t.Context(), durable.Message{ID: "b"})
+		require.NoError(t, err)
+		assert.Less(t, (<-got).Sub(sent), 100*time.Millisecond, "by a hint")
+		cancel()
+		require.NoError(t, <-ended)
+		mu.Lock()
+		defer mu.Unlock()
+		require.Len(t, reported, 2, "%q", reported)
+		assert.Contains(t, reported[0], "watch: no permission")
+		assert.Contains(t, reported[1], "watch: unknown command")
+	})
+}
+
 // Healthy queries each partition, and returns the result of the last check of the store.
 func TestHealthyNamesTheFaultAndTheRemedy(t *testing.T) {
 	t.Parallel()

@@ -31,8 +31,8 @@ type Counts struct {
 	driver.Counters // since the queue was created
 
 	// Lost is the number of messages whose records are gone, because a Redis server evicted them or
-	// their key was deleted. It counts the messages that consumers and audits have already removed
-	// from the queue, and those that have not been removed yet.
+	// their key was deleted, whether or not they have already been removed from the queue. A key
+	// that was lost as a whole counts as one, because the number of its messages is unknown.
 	Lost uint64
 }
 

@@ -137,8 +137,8 @@ type Backend interface {
 	Members(ctx context.Context) ([]Member, error)
 
 	// Watch sends a hint when a message becomes the earliest of its partition. It closes the
-	// channel when ctx ends. Hints may be lost or late: they affect latency only, never
-	// correctness.
+	// channel when ctx ends, or when hints are off; the next call then returns the reason. Hints
+	// may be lost or late: they affect latency only, never correctness.
 	Watch(ctx context.Context) (<-chan Hint, error)
 }
 
@@ -166,11 +166,12 @@ func (e *UnderWayError) Error() string { return e.Cause.Error() }
 func (e *UnderWayError) Unwrap() error { return e.Cause }
 
 // Checker is implemented by a [Backend] if the safety of its messages depends on the external
-// configuration of the store. The queue calls Check about once a minute and reports an error that
-// differs from the previous one.
+// configuration of the store. The queue calls Check after Open and about once a minute, more often
+// while it returns ErrUnsafe, and reports an error that differs from the previous one.
 type Checker interface {
 	// Check returns nil if the configuration still meets the requirements of Open, and an error
-	// that wraps [ErrUnsafe] if the store may lose messages. If the store is unreachable, the error
+	// that wraps [ErrUnsafe] if the store may lose messages. If only hints are off, the error wraps
+	// [errors.ErrUnsupported], and the queue is healthy. If the store is unreachable, the error
 	// wraps [ErrUnavailable], which the queue does not report.
 	Check(ctx context.Context) error
 }
@@ -182,10 +183,10 @@ type Auditor interface {
 	// Counts.DeadBytes.
 	Audit(ctx context.Context, partition int, repair bool) (AuditReport, error)
 
-	// Lost returns the number of messages whose records are gone, because a server evicted them or
-	// a user deleted them: messages that claims and audits have removed from the sets since the
-	// queue was created, and messages that are still in a set. The queue calls Lost about once a
-	// minute and reports a number that has risen.
+	// Lost returns the number of messages whose records a server evicted or a user deleted: those
+	// that claims and audits have removed since the queue was created, and those still in a set. A
+	// lost key of unknown content counts as one. The queue calls Lost about once a minute and
+	// reports a number that has risen.
 	Lost(ctx context.Context, partition int) (uint64, error)
 }
 

@@ -98,15 +98,11 @@ func (q *queue) proceed(state string, records []driver.Record) {
 		return
 	}
 	q.begin(records...)
-	switch state {
-	case released:
-		q.done(driver.OpRelease, changes...)
-	case retried:
-		q.done(driver.OpRetry, changes...)
-	case dead:
-		q.done(driver.OpBury, changes...)
-	case replayed:
-		q.done(driver.OpBury, changes...)
+	settle := map[string]driver.Op{released: driver.OpRelease, retried: driver.OpRetry, dead: driver.OpBury, replayed: driver.OpBury}
+	if op, ok := settle[state]; ok {
+		q.done(op, changes...)
+	}
+	if state == replayed {
 		q.done(driver.OpReplay, changes...)
 	}
 }

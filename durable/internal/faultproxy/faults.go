@@ -39,20 +39,6 @@ func (p *Proxy) Dropped() int {
 	return p.dropped
 }
 
-// Accepted returns the number of client connections that were accepted.
-func (p *Proxy) Accepted() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.accepted
-}
-
-// Open returns the number of open connections.
-func (p *Proxy) Open() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.links)
-}
-
 // Stall stops forwarding in both directions until [Proxy.Resume]. Connections stay open, and new
 // ones are accepted. Stalling a stalled proxy has no effect.
 func (p *Proxy) Stall() {

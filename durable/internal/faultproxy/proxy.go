@@ -34,7 +34,6 @@ type Proxy struct {
 	dropRate float64
 	match    []byte
 	dropped  int
-	accepted int
 	resumed  chan struct{} // closed unless stalled
 	holding  []byte        // the pattern of Hold; nil: none
 	held     []*link       // links with held requests
@@ -112,7 +111,6 @@ func (p *Proxy) accept() {
 func (p *Proxy) connect(client net.Conn) {
 	defer client.Close()
 	p.mu.Lock()
-	p.accepted++
 	target, refusing := p.target, p.refusing || p.closed
 	p.mu.Unlock()
 	if refusing {
