@@ -159,6 +159,16 @@ var (
 	checks   = access{Use: storeurl.Use{Read: true, Safe: true}}
 )
 
+// limited returns a context that limits how long the store may take to answer.
+func (n access) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := time.Minute
+	if n.Safe { // a health probe needs an answer
+		limit = 5 * time.Second
+	}
+	return context.WithTimeoutCause(ctx, limit,
+		fmt.Errorf("%w within %v; a Redis server that loads its data set answers later", durable.ErrUnavailable, limit))
+}
+
 // with opens the queue, calls f and closes the queue. Closing releases messages that were claimed
 // and have not begun.
 func (a *app) with(ctx context.Context, need access, f func(s *session) error) (err error) {
@@ -183,7 +193,9 @@ func (a *app) with(ctx context.Context, need access, f func(s *session) error) (
 	if !a.trimsDead {
 		o.DeadLimit, o.DeadBytes, o.DeadAge = keepDead, keepBytes, keepAge
 	}
-	q, err := durable.Open(ctx, store, o)
+	opening, cancel := need.limited(ctx)
+	defer cancel()
+	q, err := durable.Open(opening, store, o)
 	if err != nil {
 		return withRemedy(err)
 	}

@@ -80,15 +80,7 @@ func reschedule(ctx context.Context, s *session, id string, d due) (durable.Resu
 }
 
 func resultName(r durable.Result) string {
-	switch r {
-	case durable.Cancelled:
-		return "cancelled"
-	case durable.Rescheduled:
-		return "rescheduled"
-	case durable.Firing:
-		return "being delivered"
-	}
-	return "not found"
+	return []string{durable.Cancelled: "cancelled", durable.Rescheduled: "rescheduled", durable.Firing: "being delivered", durable.NotFound: "not found"}[r]
 }
 
 // changeAll changes messages one after the other and prints the result of each. It stops at the

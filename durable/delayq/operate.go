@@ -50,6 +50,8 @@ func (a *app) printPaused(s *session, err error, paused bool, text string) error
 func (a *app) healthCommand() *cli.Command {
 	return a.queueCommand("health", "check that the store answers and cannot lose messages", healthHelp,
 		checks, func(ctx context.Context, s *session) error {
+			ctx, cancel := checks.limited(ctx)
+			defer cancel()
 			if err := s.Healthy(ctx); err != nil {
 				return err
 			}

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
+	"io"
+	"net"
 	"os"
 	"strings"
 	"testing"
@@ -86,4 +90,31 @@ func TestRangesJoinNeighbours(t *testing.T) {
 	} {
 		assert.Equal(t, want, ranges(numbers))
 	}
+}
+
+// A server loads its data set and rejects commands.
+func TestHealthGivesUpWhileAServerLoads(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	go func() {
+		for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
+			go func() {
+				for r := bufio.NewScanner(conn); r.Scan(); {
+					if strings.HasPrefix(r.Text(), "*") { // the beginning of a command
+						_, _ = conn.Write([]byte("-LOADING Redis is loading the dataset in memory\r\n"))
+					}
+				}
+			}()
+		}
+	}()
+	d := tester{t, "redis://" + l.Addr().String()}
+	begin := time.Now()
+	require.ErrorIs(t, d.fails([]string{"health"}, "loads its data set"), durable.ErrUnavailable)
+	assert.Less(t, time.Since(begin), 50*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // as Ctrl-C
+	defer cancel()
+	require.Error(t, run(ctx, []string{"delayq", "-store", d.store, "list"}, nil, io.Discard, io.Discard))
+	assert.Less(t, time.Since(begin), 55*time.Second)
 }

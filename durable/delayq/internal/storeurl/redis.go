@@ -22,15 +22,6 @@ type address struct {
 	query  string // without the question mark
 }
 
-// newClient returns a client for a URL, which is not connected.
-func newClient(raw string) (redis.UniversalClient, error) {
-	client, err := parse(raw)
-	if err != nil {
-		return nil, err
-	}
-	return client(), nil
-}
-
 // parse checks a URL and returns a function that creates its client.
 func parse(raw string) (func() redis.UniversalClient, error) {
 	a, err := split(raw)

@@ -269,3 +269,12 @@ func TestPathOfDirectoryURLs(t *testing.T) {
 		}
 	}
 }
+
+// newClient returns a client for a URL, which is not connected.
+func newClient(raw string) (redis.UniversalClient, error) {
+	client, err := parse(raw)
+	if err != nil {
+		return nil, err
+	}
+	return client(), nil
+}
