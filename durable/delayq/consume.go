@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,6 +55,9 @@ func (a *app) consumeCommand() *cli.Command {
 // consume runs the command for messages. It returns when ctx ends, if the command cannot be run, or
 // if its output cannot be printed.
 func (a *app) consume(ctx context.Context, s *session, o consumeOptions) error {
+	if err := lookUp(o.exec); err != nil {
+		return err
+	}
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer context.AfterFunc(ctx, func() {
@@ -117,27 +121,41 @@ func (r *runner) handle(ctx context.Context, d *durable.Delivery) error {
 	case err == nil, errors.Is(err, exec.ErrWaitDelay): // the command has exited with 0
 		r.succeeded.Add(1)
 		return nil
+	case (code == cannotRun || code == notFound) && (r.succeeded.Load() == 0 || lookUp(r.options.exec) != nil):
+		err = fmt.Errorf("%w: -exec %q: %w: %s", errNoCommand, r.options.exec, err, preview(stderr.last, driver.MaxReason/2))
 	case !r.ends(code):
-		return r.fail(d, code, err, stderr.last)
+		return r.fail(d, err, stderr.last)
 	}
-	if stdout.failed != nil || cmd.ProcessState == nil && ctx.Err() == nil { // as for other messages
+	if stdout.failed != nil || errors.Is(err, errNoCommand) && ctx.Err() == nil { // as for other messages
 		r.stop(fmt.Errorf("%w; message %q is delivered again later", err, d.ID))
 	}
 	return errors.Join(err, d.Release(ctx)) // if Release fails, the error is a failed attempt
 }
 
-// fail returns the error of a failed attempt. If the shell does not find the command and no run has
-// succeeded, fail stops the consumer, which would use up the attempts of all messages.
-func (r *runner) fail(d *durable.Delivery, code int, err error, last string) error {
+// lookUp returns an error if a shell command is the name of a command that cannot be started, with
+// or without arguments. Only the shell knows about other forms.
+func lookUp(line string) error {
+	name := append(strings.Fields(line), "")[0]
+	_, err := exec.LookPath(name)
+	if err == nil || strings.ContainsAny(line, ";&|<>(){}`\n") || strings.ContainsAny(name, "'\"\\$=*?[]~!#") || runtime.GOOS == "windows" {
+		return nil
+	}
+	shell := exec.Command("sh", "-c", `command -v "$0"`, name).Run()
+	if !strings.Contains(name, "/") && !errors.As(shell, new(*exec.ExitError)) { // it is built in, or there is no shell
+		return nil
+	}
+	return fmt.Errorf("%w: -exec %q: %w", errNoCommand, line, err)
+}
+
+const cannotRun, notFound = 126, 127 // exit codes of shells
+
+// fail returns the error of a failed attempt.
+func (r *runner) fail(d *durable.Delivery, err error, last string) error {
 	r.failed.Add(1)
 	if last != "" {
 		err = fmt.Errorf("%w: %s", err, preview(last, driver.MaxReason/2))
 	}
 	r.app.faults.add(fmt.Errorf("message %q: %w", d.ID, err))
-	const cannotRun, notFound = 126, 127 // exit codes of shells
-	if (code == cannotRun || code == notFound) && r.succeeded.Load() == 0 {
-		r.stop(fmt.Errorf("%w: -exec %q: %w; the messages are delivered again later", errNoCommand, r.options.exec, err))
-	}
 	return err
 }
 

@@ -295,11 +295,20 @@ func TestCommandsDoNotGetTheStore(t *testing.T) {
 func TestMissingCommandEndsConsume(t *testing.T) {
 	d := onDirectory(t)
 	d.ok("enqueue", "-id", "a", "-n", "30", "-body", "x")
-	err := d.fails([]string{"consume", "-exec", "no-such-command-anywhere"}, "cannot be run", "no-such-command-anywhere", "127")
+	err := d.fails([]string{"consume", "-exec", "no-such-command-anywhere"}, "cannot be run", "no-such-command-anywhere", "not found")
 	require.ErrorIs(t, err, errNoCommand)
 	c := d.counts()
 	assert.EqualValues(t, 30, c.Scheduled)
-	assert.Less(t, c.Retried, uint64(30), "consume ends long before all messages were tried")
+	assert.Zero(t, c.Retried, "no message was tried")
+	err = d.fails([]string{"consume", "-exec", "true && no-such-command-anywhere"}, "cannot be run", "127")
+	require.ErrorIs(t, err, errNoCommand)
+	assert.Zero(t, d.counts().Retried, "only the shell knew")
+	script := filepath.Join(t.TempDir(), "deliver.sh")
+	require.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\nrm "+script), 0o700)) //nolint:gosec // a command
+	err = d.fails([]string{"consume", "-exec", script}, "cannot be run", script)
+	require.ErrorIs(t, err, errNoCommand)
+	assert.EqualValues(t, 1, d.counts().Acked)
+	assert.Zero(t, d.counts().Retried, "the command was removed after it had run")
 }
 
 func TestUnprintableOutputEndsConsume(t *testing.T) {

@@ -75,7 +75,7 @@ func TestCommandThatIsNotExecutableEndsConsume(t *testing.T) {
 	d.ok("enqueue", "-id", "a", "-n", "3", "-body", "x")
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	require.ErrorIs(t, d.fails([]string{"consume", "-exec", file}, "126"), errNoCommand)
+	require.ErrorIs(t, d.fails([]string{"consume", "-exec", file}, "permission denied"), errNoCommand)
 }
 
 // A command is not found after it has succeeded once.

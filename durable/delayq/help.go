@@ -29,9 +29,9 @@ Examples:
 Every command has its own help: delayq enqueue -help. Arguments that begin with a dash follow
 "--".`
 
-const enqueueHelp = `Prints the id of each message once the store has accepted it. The body is the
-text of -body, or all of stdin. A message whose id is already in the queue is rejected, unless
--replace is given. A message that is being delivered is not replaced.
+const enqueueHelp = `Prints the id of each message once the store has accepted it. The body is the text of -body, or all
+of stdin. A message whose id is already in the queue is rejected, unless -replace is given. A
+message that is being delivered is not replaced.
 
 Examples:
    delayq enqueue -body 'remind me' -delay 10m -expire-at 2030-01-31T09:00:00Z
@@ -40,16 +40,15 @@ Examples:
    delayq enqueue -body 'remind me' -delay 10m -header customer=42 -header kind=reminder
    delayq enqueue -n 1000 -body test -delay 1d`
 
-const takeHelp = `Prints the body of each message, and a newline unless the body ends with one;
-with -json all fields of the message. Without -ack the messages stay in the queue: -keep, the
-default, releases them unchanged, and -nack releases them as failed: they are due again after -delay
-or, without it, after the delay of consume. A message is acknowledged after it was printed. The
-command fails if no message is due in time.
+const takeHelp = `Prints the body of each message, and a newline unless the body ends with one; with -json all fields
+of the message. Without -ack the messages stay in the queue: -keep, the default, releases them
+unchanged, and -nack releases them as failed: they are due again after -delay or, without it, after
+the delay of consume. A message is acknowledged after it was printed. The command fails if no
+message is due in time.
 
 Examples:
    delayq take
    delayq take -ack > message
-   delayq take -n 100 -ack -wait 10s
    delayq take -nack -delay 5m`
 
 const consumeHelp = `Runs the command in the shell, with the body on its stdin and these environment variables:
@@ -64,9 +63,11 @@ DELAYQ_STORE is not passed on, because it may have a password.
 
 Exit code 0 acknowledges the message. Any other exit code is a failed attempt: the message is
 delivered again after one second, then two, four and so on up to an hour. After its last attempt
-(see enqueue -max-attempts) the message is a dead letter. No other consumer gets the message while
-the command runs. If this process crashes, another consumer gets the message after -visibility. A
-message may be delivered more than once, so the command must be idempotent.
+(see enqueue -max-attempts) the message is a dead letter. A command that cannot be started ends
+consume, and counts no attempt; so do the exit codes 126 and 127 before a run has succeeded. No
+other consumer gets the message while the command runs. If this process crashes, another consumer
+gets the message after -visibility. A message may be delivered more than once, so the command must
+be idempotent.
 
 After the first Ctrl-C, consume takes no more messages, releases the messages that have not begun,
 and waits for the running commands. If one of them fails then, for example because a supervisor
@@ -94,24 +95,21 @@ Of a directory that no process has open, watch shows a copy, which does not chan
 
 Examples:
    delayq watch
-   delayq watch -interval 5s -partitions
-   delayq watch -n 1 -json`
+   delayq watch -interval 5s -partitions`
 
-const consumersHelp = `A consumer is listed until the time in the column "expires", which each heartbeat of the
-consumer moves. Its partitions are those of its last heartbeat. The durations in brackets are
-relative to the clock of this machine.
-
-Examples:
-   delayq consumers
-   delayq -json consumers`
-
-const pauseHelp = `No message of the queue begins, in any process, until delayq resume. Deliveries under way
-continue. All other commands work as before: enqueue, cancel, reschedule, list. The pause survives a
-restart of all processes.
+const consumersHelp = `A consumer is listed until the time in the column "expires", which each heartbeat of the consumer
+moves. Its partitions are those of its last heartbeat. The durations in brackets are relative to the
+clock of this machine.
 
 Examples:
-   delayq pause
-   delayq -store redis://localhost:6379/0 -queue mails pause`
+   delayq consumers`
+
+const pauseHelp = `No message of the queue begins, in any process, until delayq resume. Deliveries under way continue.
+All other commands work as before: enqueue, cancel, reschedule, list. The pause survives a restart
+of all processes.
+
+Examples:
+   delayq pause`
 
 const resumeHelp = `Consumers deliver the messages that became due during the pause, as fast as they can.
 
@@ -122,28 +120,23 @@ const healthHelp = `The exit code is 0 if the store answers for each partition, 
 messages. Otherwise the exit code is 1, and stderr has the fault and the remedy.
 
 Examples:
-   delayq health
-   delayq -store redis://localhost:6379/0 -queue mails health`
+   delayq health`
 
-const inspectHelp = `The durations in brackets are relative to the clock of this machine, which may
-differ from the clock of the store.
+const inspectHelp = `The durations in brackets are relative to the clock of this machine, which may differ from the clock
+of the store.
 
 Examples:
-   delayq inspect order-42
-   delayq -json inspect order-42`
+   delayq inspect order-42`
 
-const listHelp = `Messages are listed partition by partition, and in each partition in the order
-of their times. A message is in flight if a consumer has claimed it ahead of time or is
-delivering it.
+const listHelp = `Messages are listed partition by partition, and in each partition in the order of their times. A
+message is in flight if a consumer has claimed it ahead of time or is delivering it.
 
 Examples:
    delayq list
-   delayq list -state in-flight
    delayq -json list -state dead -n 0 > dead.json`
 
-const cancelHelp = `Prints for each message whether it was cancelled, is being delivered, or was
-not found. A cancelled message is never delivered. The command fails unless all messages were
-cancelled.
+const cancelHelp = `Prints for each message whether it was cancelled, is being delivered, or was not found. A cancelled
+message is never delivered. The command fails unless all messages were cancelled.
 
 With -header the command reads the whole queue and cancels the messages that have all the given
 headers. It may miss messages that are enqueued, or released by a consumer, while it runs. To be
@@ -154,42 +147,39 @@ Examples:
    delayq cancel -header customer=42 -header kind=reminder
    delayq cancel order-42 order-43 -- -order-with-a-dash`
 
-const rescheduleHelp = `The new delay counts from now, not from the old due time. The command fails
-if the message is being delivered or has been delivered.
+const rescheduleHelp = `The new delay counts from now, not from the old due time. The command fails if the message is being
+delivered or has been delivered.
 
 Examples:
    delayq reschedule order-42 -delay 1h
-   delayq reschedule order-42 -delay 0s
    delayq reschedule order-42 -at 2030-01-31T09:00:00Z`
 
-const deadHelp = `A message becomes a dead letter after its last attempt, or if its consumers
-have crashed too often. It stays in the queue, and its id stays in use, until it is replayed or
-purged. Consumers drop the oldest dead letters beyond their limits of age, number and size.
-delayq consume keeps dead letters for 30 days, up to 100,000 in each partition.
+const deadHelp = `A message becomes a dead letter after its last attempt, or if its consumers have crashed too often.
+It stays in the queue, and its id stays in use, until it is replayed or purged. Consumers drop the
+oldest dead letters beyond their limits of age, number and size. delayq consume keeps dead letters
+for 30 days, up to 100,000 in each partition.
 
 Examples:
    delayq dead list
    delayq dead replay order-42
-   delayq dead replay -all -delay 10m
    delayq dead replay -reason 'connection refused' -since 6h -rate 50
    delayq dead purge order-42
-   delayq dead purge -all
    delayq dead purge -until 7d -reason 'no such user'`
 
-const auditHelp = `Looks for messages in no set, which no consumer would find, for members of
-sets without a message, and for wrong sums. A deleted key leaves such faults. With -repair the
-messages are scheduled again, the members are removed, and the sums are corrected. The command
-fails if faults are left. The queue may be in use. Of a directory, the command reads a copy and repairs
-nothing; an error names the file that is damaged.
+const auditHelp = `Looks for messages in no set, which no consumer would find, for members of sets without a message,
+and for wrong sums. A deleted key leaves such faults. With -repair the messages are scheduled again,
+the members are removed, and the sums are corrected. The command fails if faults are left. The queue
+may be in use. Of a directory, the command reads a copy and repairs nothing; an error names the file
+that is damaged.
 
 Examples:
    delayq audit
    delayq audit -repair`
 
-const backupHelp = `Writes a consistent copy of a directory to a new tar file, or to stdout for
-the name -. If another process has the directory open with a socket, that process makes the copy. A
-backup ends after an hour. An incomplete file is removed. To restore a backup, extract it into a new
-directory, end all processes that use the store, and replace its directory.
+const backupHelp = `Writes a consistent copy of a directory to a new tar file, or to stdout for the name -. If another
+process has the directory open with a socket, that process makes the copy. A backup ends after an
+hour. An incomplete file is removed. To restore a backup, extract it into a new directory, end all
+processes that use the store, and replace its directory.
 
 Examples:
    delayq -store dir:queue backup queue-2030-01-31.tar

@@ -152,26 +152,24 @@ func (s *sample) lines(partitions bool) string {
 // countsJSON has the counts of a queue or a partition. Counters start at 0 when the queue is
 // created.
 type countsJSON struct {
-	Scheduled int64     `json:"scheduled"`
-	Due       int64     `json:"due"`
-	InFlight  int64     `json:"inFlight"`
-	Dead      int64     `json:"dead"`
-	DeadBytes int64     `json:"deadBytes"`
-	NextDue   time.Time `json:"nextDue,omitzero"`
-	OverdueMS int64     `json:"overdueMs"`
-	Enqueued  uint64    `json:"enqueued"`
-	Acked     uint64    `json:"acked"`
-	Retried   uint64    `json:"retried"`
-	Buried    uint64    `json:"buried"`
-	Cancelled uint64    `json:"cancelled"`
-	Crashed   uint64    `json:"crashed"`
-	Trimmed   uint64    `json:"trimmed"`
-
-	Paused     bool   `json:"paused"`
-	Unreadable int64  `json:"unreadable"`
-	Lost       uint64 `json:"lost"`
-
-	PerSecond rates `json:"perSecond"`
+	Scheduled  int64     `json:"scheduled"`
+	Due        int64     `json:"due"`
+	InFlight   int64     `json:"inFlight"`
+	Dead       int64     `json:"dead"`
+	DeadBytes  int64     `json:"deadBytes"`
+	NextDue    time.Time `json:"nextDue,omitzero"`
+	OverdueMS  int64     `json:"overdueMs"`
+	Enqueued   uint64    `json:"enqueued"`
+	Acked      uint64    `json:"acked"`
+	Retried    uint64    `json:"retried"`
+	Buried     uint64    `json:"buried"`
+	Cancelled  uint64    `json:"cancelled"`
+	Crashed    uint64    `json:"crashed"`
+	Trimmed    uint64    `json:"trimmed"`
+	Paused     bool      `json:"paused"`
+	Unreadable int64     `json:"unreadable"`
+	Lost       uint64    `json:"lost"`
+	PerSecond  rates     `json:"perSecond"`
 }
 
 func countsToJSON(c *durable.Counts, r rates) countsJSON {

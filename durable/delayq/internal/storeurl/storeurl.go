@@ -91,7 +91,8 @@ func opener(url string, use Use) (func() (durable.Store, func() error, error), e
 		if rest != "" {
 			return nil, urlError(url, "memory: must have nothing after the colon")
 		}
-		return openMemory, nil
+		store := memstore.New(memstore.Options{})
+		return func() (durable.Store, func() error, error) { return store, store.Close, nil }, nil
 	}
 	client, err := parse(url)
 	if err != nil {
@@ -110,11 +111,6 @@ func checkPath(url, path string) error {
 		return urlError(url, "it has no path; it must be dir:PATH")
 	}
 	return nil
-}
-
-func openMemory() (durable.Store, func() error, error) {
-	store := memstore.New(memstore.Options{})
-	return store, store.Close, nil
 }
 
 // OpenDirectory opens a directory, or connects to the program that serves it: see [Open].
