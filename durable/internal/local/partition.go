@@ -23,8 +23,8 @@ type partition struct {
 	oldestDead driver.Instant // no dead letter died before it; 0: there is none
 }
 
-// tokenBlock is the number of tokens, microseconds of the clock, that are reserved at a time. Tokens
-// rise by up to a block above the clock, so a large one would make them repeat after a restore.
+// tokenBlock is the number of tokens, microseconds of the clock, that are reserved at a time.
+// Tokens rise by up to a block above the clock, so a large one makes them repeat after a restore.
 const tokenBlock = uint64(10 * time.Second / time.Microsecond)
 
 // loadPartition loads a partition without its leases.
