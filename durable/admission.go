@@ -6,52 +6,69 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// admission decides how much a consumer claims and begins. It limits how many messages each
-// partition may have claimed and not begun (its share of Prefetch and PrefetchBytes), and how many
-// messages may begin, which is about the number of takers. It has no lock and no clock, and is
+// admission decides how much a consumer claims and begins. It has no lock and no clock, and is
 // guarded by the dispatcher's mutex.
 //
-// A message that is due when it is claimed may begin with the claim. This saves the call that would
-// begin it, which is about a third of the store's work, and half of the latency of a message
-// without a delay. A claim begins at most as many messages as it was granted takers. These takers
-// are reserved while the claim is in progress.
+// Messages of its own partitions are claimed ahead of their due times, up to a share of Prefetch
+// and PrefetchBytes. All other claims only take messages that are due, and no more than the
+// consumer has free takers: claims of other partitions, of partitions with overdue messages, and
+// all claims of a crowded consumer. Thus messages that this consumer cannot handle soon stay in the
+// store, where any consumer can claim them. Partitions wait for free takers in turn.
 //
-// If there are many fast takers, a partition with overdue messages claims only as many as it was
-// granted, because every other message would need a call of its own to begin. A partition without a
-// grant waits for one. Partitions are granted takers in turn.
+// A message of an own partition that is due when it is claimed begins with the claim. This saves
+// the call that would begin it, which is about a third of the store's work, and half of the latency
+// of a message without a delay.
 type admission struct {
 	opts      *ConsumerOptions
 	handover  *handover // the waiting takers, and the messages that have begun
-	owned     int       // number of owned partitions
+	owned     int       // number of own partitions
 	readAhead readAhead
-	waiting   fifo[*share] // partitions that wait for a grant
+	waiting   fifo[*share]           // partitions that wait for free takers, in turn
+	ready     lazyFIFO[*heldMessage] // messages that are due and wait for free takers
 
-	// beginning counts the messages that the store was asked to begin and has not answered, the
-	// messages that have begun and wait for their due time, and the granted takers. Stalled
-	// partitions are excluded.
-	beginning int
+	members    int // members with a capacity, at least 1
+	freeOthers int // other members that have a free taker
+
+	// crowded means that a message has waited too long for a taker, and that no taker has waited
+	// for a message since then.
+	crowded bool
+
+	checks uint // number of calls to check
+
+	// reserved counts the takers for which a call to the store is in progress or a message waits
+	// for its due time, except those of slow partitions.
+	reserved int
 }
 
 // share is the share of one partition in a consumer: what it has claimed and what it was granted.
 type share struct {
 	partition int
 	wake      func() // makes the partition's claimer plan its next claim; does not block
+	own       bool   // the consumer owns the partition
 
 	unbegun int  // messages claimed and not begun
 	bytes   int  // size of the bodies of these messages
 	full    bool // the claimer would claim more if these were fewer
 
-	paused    bool          // as of the last claim; nothing is claimed, begun or delivered
-	overdue   bool          // the store is believed to have messages that are due
-	granted   int           // takers reserved for the claim in progress
-	waiting   bool          // the share is in admission.waiting
-	claims    uint          // number of finished claims
-	roundTrip time.Duration // of the last claim, at most stallTime
-
-	unanswered int  // messages whose begin was not answered yet
-	call       uint // odd while a begin call is in progress; incremented at its start and end
-	stalled    bool // the begin call is slow
+	paused     bool          // as of the last claim; nothing is claimed, begun or delivered
+	overdue    bool          // the store may have messages that are due
+	granted    int           // takers reserved for the next claim
+	waiting    bool          // the share is in admission.waiting
+	unanswered int           // messages whose begin was not answered yet
+	reserved   int           // takers reserved for the partition
+	answered   uint          // admission.checks when the store last answered or had no call
+	slow       bool          // the store has not answered for long
+	roundTrip  time.Duration // of the last claim, at most lateTime
 }
+
+// A message that is due waits for a taker for about lateTime before other consumers get it. For
+// the same time an unanswered call keeps takers from other partitions, for example if a master of a
+// Cluster is unreachable.
+const (
+	checkPeriod = 50 * time.Millisecond
+	lateChecks  = 3 // number of checks that a wait of at least lateTime includes
+	lateTime    = (lateChecks - 1) * checkPeriod
+)
 
 // urgent returns how long before its due time a message is claimed without delay: see
 // partitionClaimer.
@@ -60,7 +77,7 @@ func (o *ConsumerOptions) urgent() time.Duration { return o.Horizon / 5 }
 // hold returns the lease of a message that has not begun.
 func (o *ConsumerOptions) hold() time.Duration { return min(o.Membership, o.Visibility) }
 
-// quota returns the number of messages that each owned partition may have claimed and not begun.
+// quota returns the number of messages that each own partition may have claimed and not begun.
 func (a *admission) quota() int { return max(1, a.opts.Prefetch/max(1, a.owned)) }
 
 // quotaBytes returns the maximum size of the bodies of these messages, in bytes.
@@ -98,170 +115,129 @@ func (a *admission) capacity(s *share) (messages, bytes int, horizon time.Durati
 	return messages, bytes, 2 * a.opts.urgent()
 }
 
-// fastReadAhead is the number of messages ahead from which takers count as fast.
-const fastReadAhead = 64
-
-// fastTakers reports whether there are many fast takers.
-func (a *admission) fastTakers() bool { return a.readAhead.messages >= fastReadAhead }
+// pushReady adds a message that has become due.
+func (a *admission) pushReady(h *heldMessage) {
+	h.state, h.since = heldReady, a.checks
+	a.ready.push(h)
+}
 
 // takers returns the number of takers that wait or are expected soon.
 func (a *admission) takers() int { return a.handover.takers.len() + a.readAhead.messages }
 
-// free returns the number of takers for which no message has begun or is beginning. It may be
+// spare returns the number of takers for which no message has begun or is beginning. It may be
 // negative.
-func (a *admission) free() int { return a.takers() - a.beginning - a.handover.begun.len() }
+func (a *admission) spare() int { return a.takers() - a.reserved - a.handover.begun.len() }
 
-// leastGrant returns the size of the smallest grant. If takers are fast, it is a quarter of them,
-// because a small claim costs nearly as much as a large one.
-func (a *admission) leastGrant() int {
-	if !a.fastTakers() {
-		return 1
+// reserve reserves n takers for a partition, or returns them if n is negative.
+func (a *admission) reserve(s *share, n int) {
+	if s.reserved == 0 {
+		s.answered = a.checks
 	}
-	return max(1, min(driver.MaxBatch/2, a.takers()/4))
+	s.reserved += n
+	if !s.slow {
+		a.reserved += n
+	}
 }
 
-// grant reserves takers for the next claim of a partition. Messages that the partition has already
-// claimed and that are about to begin take precedence.
-func (a *admission) grant(s *share) {
-	n := a.free()
-	if s.granted > 0 || !s.overdue || s.unanswered > 0 || n < a.leastGrant() {
-		return
+// grant reserves spare takers for the next claim of a partition, and reports whether it did. It
+// leaves some to other partitions, but reserves at least a quarter of the takers, because a small
+// claim costs nearly as much as a large one.
+func (a *admission) grant(s *share) bool {
+	n, least := a.spare(), max(1, min(driver.MaxBatch/2, a.takers()/4))
+	if n < least {
+		return false
 	}
-	if !a.fastTakers() {
-		n = (n + 1) / 2 // other partitions may need takers as well
-	}
-	s.granted = min(n, driver.MaxBatch)
-	a.beginning += s.granted
+	s.granted = min(driver.MaxBatch, max(least, (n+1)/2))
+	a.reserve(s, s.granted)
+	return true
 }
 
-// ungrant returns the takers of a claim that has ended or is slow.
+// ungrant returns the takers of a claim that has ended or is not made.
 func (a *admission) ungrant(s *share) {
-	a.beginning -= s.granted
+	a.reserve(s, -s.granted)
 	s.granted = 0
 }
 
 // emptyClaim returns a claim of no messages.
 func (a *admission) emptyClaim(s *share) driver.Claim {
 	return driver.Claim{
-		Partition: s.partition, Visibility: a.opts.Visibility, Hold: a.opts.hold(),
+		Partition: s.partition, MaxBytes: maxBatchBytes, Visibility: a.opts.Visibility, Hold: a.opts.hold(),
 		MaxCrashes: a.opts.MaxCrashes,
 	}
 }
 
-// plan returns the next claim of a partition, or false if the partition must wait for a grant. A
-// stale partition, whose last claim was long ago, does not wait, because claims also end expired
-// leases.
-func (a *admission) plan(s *share, stale bool) (claim driver.Claim, ok bool) {
+// plan returns the next claim of a partition. It returns false if no claim is necessary now. If the
+// partition waits for a taker or for room, its claimer is woken. If must is set, plan returns a
+// claim in any case, because claims also end expired leases.
+func (a *admission) plan(s *share, must bool) (claim driver.Claim, ok bool) {
 	claim = a.emptyClaim(s)
-	claim.Max, claim.MaxBytes, claim.Horizon = a.capacity(s)
-	if a.waiting.len() == 0 && (claim.Max > 0 || a.fastTakers()) { // else others come first
+	ahead := s.own && !a.crowded
+	if ahead && !s.overdue {
+		a.ungrant(s)
+		a.claimAhead(&claim, s, driver.MaxBatch)
+		return claim, must || claim.Max > 0
+	}
+	if s.granted == 0 && a.waiting.len() == 0 { // else others come first
 		a.grant(s)
 	}
-	claim.Begin = s.granted
-	switch {
-	case stale || !s.overdue || !a.fastTakers():
-		if claim.Begin > claim.Max { // there is no room for that many messages that are not due yet
-			claim.Max, claim.Horizon = claim.Begin, 0
-		}
-	case s.granted > 0:
-		claim.Max, claim.MaxBytes, claim.Horizon = claim.Begin, maxBatchBytes, 0
-	default:
-		if !s.waiting && !s.stalled { // the end of its begin call wakes a stalled partition
-			s.waiting = true
-			a.waiting.push(s)
-		}
-		return claim, false
+	claim.Max = s.granted
+	if s.own && s.unanswered == 0 { // else the messages would overtake those that are beginning
+		claim.Begin = claim.Max
 	}
-	a.endWait(s)
-	claim.Max, claim.MaxBytes = min(claim.Max, driver.MaxBatch), min(claim.MaxBytes, maxBatchBytes)
-	return claim, true
+	if ahead && a.readAhead.messages < fastReadAhead {
+		a.claimAhead(&claim, s, claim.Max+a.readAhead.within(lateTime)-a.ready.len())
+	}
+	if claim.Max == 0 && (s.own || s.overdue) && !s.waiting {
+		s.waiting = true
+		a.waiting.push(s)
+	}
+	return claim, must || claim.Max > 0
+}
+
+// claimAhead makes a claim take up to most messages if its partition has room for them, including
+// messages that are not due yet.
+func (a *admission) claimAhead(claim *driver.Claim, s *share, most int) {
+	messages, bytes, horizon := a.capacity(s)
+	if n := min(messages, most, driver.MaxBatch); n > claim.Max {
+		claim.Max, claim.MaxBytes, claim.Horizon = n, min(bytes, maxBatchBytes), horizon
+	}
 }
 
 // grantNext grants takers to waiting partitions, in turn.
 func (a *admission) grantNext() {
-	for range a.waiting.len() {
-		if a.fastTakers() && a.free() < a.leastGrant() {
-			return
-		}
+	for a.waiting.len() > 0 && a.grant(a.waiting.first()) {
 		s := a.waiting.pop()
-		if a.fastTakers() {
-			if a.grant(s); s.granted == 0 && s.overdue && !s.stalled {
-				a.waiting.push(s)
-				continue
-			}
-		}
 		s.waiting = false
 		s.wake()
 	}
 }
 
-// endWait ends a partition's wait for a grant. A claim without a grant could not use a grant that
-// arrives while the claim is in progress, and might hold it for long.
-func (a *admission) endWait(s *share) {
-	if s.waiting {
-		s.waiting = false
-		a.waiting.keep(func(other *share) bool { return other != s })
-	}
-}
-
-// disowned ends a partition's wait for a grant and returns its grant.
-func (a *admission) disowned(s *share) {
-	a.endWait(s)
-	a.ungrant(s)
-	s.overdue = false
-}
-
 // claimEnded records the end of a claim. roundTrip is negative if the claim failed.
 func (a *admission) claimEnded(s *share, roundTrip time.Duration, overdue bool) {
 	a.ungrant(s)
-	s.claims++
+	a.callEnded(s)
 	s.overdue = overdue
 	if roundTrip >= 0 {
-		s.roundTrip = min(roundTrip, stallTime)
+		s.roundTrip = min(roundTrip, lateTime)
 	}
 }
 
-// beginSent counts a message that the store is asked to begin.
-func (a *admission) beginSent(s *share) {
-	a.beginning++
-	s.unanswered++
-}
-
-// beginAnswered records the store's answer. The message counts as beginning until beginDone is
-// called.
-func (a *admission) beginAnswered(s *share) { s.unanswered-- }
-
-// beginDone ends the accounting of a message that was beginning or waited for its due time.
-func (a *admission) beginDone() { a.beginning-- }
-
-// stallTime is how long a claim with a grant, or a begin call, may keep takers from other
-// partitions. It is long for a call and short for a waiting message.
-const stallTime = 100 * time.Millisecond
-
-// callStarts records the start of a begin call and returns its number for stall.
-func (a *admission) callStarts(s *share) (number uint) {
-	s.call++
-	return s.call
-}
-
-// stall stalls a partition if its begin call is still in progress, for example because a Cluster
-// master is unreachable. Messages of other partitions then begin in place of the messages of the
-// call.
-func (a *admission) stall(s *share, number uint) {
-	if s.call == number {
-		s.stalled = true
-		a.beginning -= s.unanswered
+// callEnded records an answer of the store, or the failure of a call.
+func (a *admission) callEnded(s *share) {
+	s.answered = a.checks
+	if s.slow {
+		s.slow = false
+		a.reserved += s.reserved
 	}
 }
 
-// callEnds records the end of a begin call and reports whether the partition was stalled.
-func (a *admission) callEnds(s *share) (stalled bool) {
-	s.call++
-	if stalled = s.stalled; stalled {
-		s.stalled = false
-		a.beginning += s.unanswered
+// check is called every checkPeriod while takers are reserved. It returns the takers of partitions
+// whose calls are slow. The calls continue, and the messages that they begin wait for later takers.
+func (a *admission) check(s *share) {
+	if s.reserved > 0 && !s.slow && a.checks-s.answered >= lateChecks {
+		s.slow = true
+		a.reserved -= s.reserved
 	}
-	return stalled
 }
 
 // readAhead is the number of messages that may begin before a taker waits: about as many as the
@@ -276,17 +252,22 @@ type readAhead struct {
 }
 
 const (
-	readAheadWindow = 10 * time.Millisecond
+	readAheadTime   = 5 * time.Millisecond
+	readAheadWindow = 2 * readAheadTime
 	maxReadAhead    = 1024
+	fastReadAhead   = 64 // from here on, takers are so fast that all messages begin with their claims
 )
 
-// delivered records a delivery.
-func (r *readAhead) delivered(now time.Time) {
-	r.count++
+// within returns the number of messages that the takers take within d at their recent rate.
+func (r *readAhead) within(d time.Duration) int { return r.messages * int(d/readAheadTime) }
+
+// delivered records n deliveries.
+func (r *readAhead) delivered(n int, now time.Time) {
+	r.count += n
 	passed := now.Sub(r.since)
 	if r.disabled || passed < readAheadWindow {
 		return
 	}
-	r.messages = min(maxReadAhead, int(float64(r.count)*float64(readAheadWindow/2)/float64(passed)))
+	r.messages = min(maxReadAhead, int(float64(r.count)*float64(readAheadTime)/float64(passed)))
 	r.since, r.count = now, 0
 }

@@ -10,17 +10,18 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// consumer is one call to Consume, or one Receiver: a member of the queue that claims messages from
-// its share of the partitions and passes them to handlers or calls to Take.
+// consumer is one call to Consume, or one Receiver: a member of the queue that claims messages and
+// passes them to handlers or calls to Take.
 //
 //	consumer    the lifecycle of all parts: start, hints from the store, membership, end
-//	claimer     one per partition: claims messages while the consumer owns the partition
+//	claimer     one per partition: claims messages ahead if the consumer owns the partition, and
+//	            messages that are overdue otherwise
 //	dispatcher  passes claimed messages to takers when they are due
 //	admission   how much may be claimed and begun
 //	leases      the held messages, and when their leases must be extended
 //
 // Each part depends only on the parts below it. Any consumer may claim any message: ownership of
-// partitions only reduces contention.
+// partitions reduces contention and latency, and never decides whether a message is delivered.
 type consumer struct {
 	q          *Queue
 	opts       ConsumerOptions
@@ -69,6 +70,9 @@ func (c *consumer) start() {
 	c.q.claiming[c] = struct{}{}
 	c.claims.Go(c.membership)
 	c.claims.Go(c.hints)
+	for _, p := range c.dispatcher.parts {
+		c.claims.Go(p.claimer.run)
+	}
 	c.tasks.Go(c.renewal)
 }
 
@@ -105,13 +109,14 @@ func (c *consumer) stop() {
 	c.tasks.Wait()
 	c.dispatcher.drain()
 	c.dispatcher.wheel.Stop()
+	c.dispatcher.checker.Stop()
 	c.q.mu.Lock()
 	delete(c.q.claiming, c)
 	c.q.mu.Unlock()
 	close(c.stopped)
 }
 
-// leave removes the consumer from the membership, so that other consumers take over its partitions.
+// leave removes the consumer from the membership.
 func (c *consumer) leave() {
 	ctx, cancel := context.WithTimeout(c.q.ctx, leaveTime)
 	defer cancel()

@@ -254,7 +254,7 @@ func (d *Delivery) send(op driver.Op, change driver.Change, cause error, then fu
 	}
 	c.op, d.settling = op, c
 	d.h.settling = true
-	d.from.pending.add()
+	d.from.pending++
 	d.from.mu.Unlock()
 	if cause != nil {
 		d.logFailure(&change, cause)

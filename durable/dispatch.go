@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -17,8 +18,8 @@ import (
 // and receivers take them.
 //
 // The dispatcher owns the lock. Its parts have no locks and do not know the dispatcher: admission
-// (how much is claimed and begun), leases (the held messages), readyQueue (messages that may begin)
-// and handover (begun messages and takers).
+// (how much is claimed and begun), leases (the held messages) and handover (begun messages and
+// takers).
 //
 // Calls to the store never run under mu. They are sent to batchers, whose goroutines deliver the
 // answers.
@@ -32,22 +33,25 @@ type dispatcher struct {
 	mu        sync.Mutex
 	admission admission
 	leases    leases
-	ready     readyQueue
 	handover  handover
-	pending   pending // what drain waits for: see pending
-	faults    []fault // reported when mu is unlocked
+	checker   *time.Timer // calls check
+	checking  bool        // checker is running
+	faults    []fault     // reported when mu is unlocked
+
+	// pending counts operations in progress: calls to the store, with the calls to OnEvent and
+	// OnError that follow them, and messages that begin or wait in the wheel.
+	pending int
+	drained sync.Cond // signals that pending became 0
 }
 
 // consumerPart is the state of a partition in one consumer.
 type consumerPart struct {
 	*part
+	d       *dispatcher
 	claimer *partitionClaimer
 	begins  batcher[driver.Change, answer]
 
-	// Guarded by the dispatcher's mutex.
-	share  share
-	parked lazyFIFO[*heldMessage] // see readyQueue
-	slow   *time.Timer            // for the claim in progress, if it has a grant
+	share share // guarded by the dispatcher's mutex
 }
 
 // wheelTick is finer than the millisecond resolution of due times, so that rounding up to a tick
@@ -57,43 +61,22 @@ const wheelTick = 250 * time.Microsecond
 // newDispatcher returns a dispatcher for all partitions of a queue, without their claimers.
 func newDispatcher(ctx context.Context, q *Queue, opts *ConsumerOptions) (*dispatcher, error) {
 	d := &dispatcher{q: q, opts: opts, ctx: ctx, leases: newLeases(opts)}
-	d.handover.used = time.Now()
-	d.admission.opts, d.admission.handover = opts, &d.handover
+	d.drained.L = &d.mu
+	d.handover.used, d.handover.most = time.Now(), opts.Concurrency
+	d.admission = admission{opts: opts, handover: &d.handover, members: 1}
+	d.checker = time.AfterFunc(time.Hour, d.check)
+	d.checker.Stop()
 	wheel, err := timingwheel.NewTimeouts(timingwheel.Options{Tick: wheelTick, Shards: 1}, d.expire)
 	if err != nil {
 		return nil, err
 	}
 	d.wheel = wheel
 	for i, part := range q.parts {
-		p := &consumerPart{part: part, share: share{partition: i}}
-		part.initBatcher(&p.begins, func(changes []driver.Change) ([]answer, error) { return d.begin(p, changes) })
+		p := &consumerPart{part: part, d: d, share: share{partition: i, overdue: true}}
+		part.initBatcher(&p.begins, p.begin)
 		d.parts = append(d.parts, p)
 	}
 	return d, nil
-}
-
-// pending counts operations in progress: calls to the store, with the calls to OnEvent and OnError
-// that follow them, and messages that begin or wait in the wheel.
-type pending struct {
-	n    int
-	none chan struct{} // closed when n becomes 0; nil if there is no waiter
-}
-
-func (p *pending) add() { p.n++ }
-
-func (p *pending) done() {
-	if p.n--; p.n == 0 && p.none != nil {
-		close(p.none)
-		p.none = nil
-	}
-}
-
-// over returns a channel that is closed when n becomes 0. n must be positive.
-func (p *pending) over() <-chan struct{} {
-	if p.none == nil {
-		p.none = make(chan struct{})
-	}
-	return p.none
 }
 
 // unlock unlocks mu and then reports the faults that were recorded under it, because OnError may
@@ -105,7 +88,7 @@ func (d *dispatcher) unlock() {
 		return
 	}
 	d.faults = nil
-	d.pending.add()
+	d.pending++
 	d.mu.Unlock()
 	for _, f := range faults {
 		d.q.reportFault(f)
@@ -117,18 +100,25 @@ func (d *dispatcher) unlock() {
 func (d *dispatcher) done() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.pending.done()
+	d.doneLocked()
+}
+
+// doneLocked is done with mu held.
+func (d *dispatcher) doneLocked() {
+	if d.pending--; d.pending == 0 {
+		d.drained.Broadcast()
+	}
 }
 
 // send asks the store for a change of a held message. The caller holds mu. The function then
 // receives the answer and is called with mu held.
 func (d *dispatcher) send(h *heldMessage, op driver.Op, change driver.Change, then func(answer, error)) {
-	d.pending.add()
+	d.pending++
 	h.part.changes[op].send(change, func(a answer, err error) {
 		d.mu.Lock()
 		defer d.unlock()
 		then(a, err)
-		d.pending.done()
+		d.doneLocked()
 	})
 }
 
@@ -136,81 +126,95 @@ func (d *dispatcher) send(h *heldMessage, op driver.Op, change driver.Change, th
 func (d *dispatcher) drain() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for d.pending.n > 0 {
-		over := d.pending.over()
-		d.mu.Unlock()
-		<-over
-		d.mu.Lock()
+	for d.pending > 0 {
+		d.drained.Wait()
 	}
 }
 
-// setOwned sets the number of partitions that share the prefetch limits.
-func (d *dispatcher) setOwned(partitions int) {
+// setMembers records which partitions the consumer owns, how many members have a capacity, and how
+// many of the others have free takers. It returns the own partitions and whether they have changed.
+func (d *dispatcher) setMembers(own func(int) bool, members, freeOthers int) (owned []int, changed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.admission.owned = partitions
+	for i, p := range d.parts {
+		before := p.share.own
+		if p.share.own = own(i); p.share.own {
+			owned = append(owned, i)
+		}
+		if p.share.own != before {
+			changed = true
+			p.share.wake()
+		}
+	}
+	a := &d.admission
+	a.members, a.freeOthers, a.owned = max(1, members), freeOthers, len(owned)
+	return owned, changed
 }
 
-// disowned removes a partition from the grants.
-func (d *dispatcher) disowned(p *consumerPart) {
+// heartbeat returns the own partitions, and the number of takers that were free at some time since
+// the last call.
+func (d *dispatcher) heartbeat() (owned []int, free int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.admission.disowned(&p.share)
-	d.match()
+	for i, p := range d.parts {
+		if p.share.own {
+			owned = append(owned, i)
+		}
+	}
+	return owned, d.handover.mostWaiting()
+}
+
+// claimPeriod returns the longest time between two claims of the partition, and whether the
+// consumer owns it. All consumers with free takers together visit a partition of another consumer
+// about once per Fallback. The times are random, so that the consumers do not visit it together.
+func (p *consumerPart) claimPeriod() (period time.Duration, own bool) {
+	p.d.mu.Lock()
+	defer p.d.mu.Unlock()
+	if period = p.d.opts.Fallback; !p.share.own {
+		period = time.Duration((0.5 + rand.Float64()) * float64(p.d.admission.freeOthers+1) * float64(period))
+	}
+	return period, p.share.own
 }
 
 // expect records that a message may be overdue when the next claim reaches the store. The store
 // makes the decision, because this process's estimate of its clock may be behind by the duration of
-// a call.
-func (d *dispatcher) expect(p *consumerPart, due driver.Instant) {
+// a call. For another consumer's partition, expect returns the time until a visit: lateTime after
+// the due time, if its owner has left the message, and one consumer after the other.
+func (p *consumerPart) expect(due driver.Instant) (wait time.Duration, own bool) {
 	left := p.clock.until(due)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	p.share.overdue = p.share.overdue || left <= p.share.roundTrip && !p.share.paused
+	p.d.mu.Lock()
+	defer p.d.mu.Unlock()
+	s := &p.share
+	s.overdue = s.overdue || !s.paused && (!s.own || left <= s.roundTrip)
+	return max(0, left) + lateTime + time.Duration(rand.Int64N(int64(p.d.admission.members)*int64(lateTime))), s.own
 }
 
-// plan returns the next claim of a partition, or false if the partition must wait for a grant,
-// which wakes its claimer. The caller makes the claim and calls hold with the answer.
-//
-// If the claim is slow because a Cluster master is unreachable, other partitions get its grant. The
-// claim continues, and the messages that it begins wait for the next takers.
-func (d *dispatcher) plan(p *consumerPart, stale bool) (driver.Claim, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	plan, ok := d.admission.plan(&p.share, stale)
-	if plan.Begin > 0 {
-		number := p.share.claims
-		p.slow = time.AfterFunc(stallTime, func() {
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			if p.share.claims == number {
-				d.admission.ungrant(&p.share)
-				d.match()
-			}
-		})
-	}
-	return plan, ok
+// plan returns the next claim of the partition, or false if none is necessary now: see
+// admission.plan. The caller makes the claim and calls hold with the answer.
+func (p *consumerPart) plan(must bool) (claim driver.Claim, own, ok bool) {
+	p.d.mu.Lock()
+	defer p.d.mu.Unlock()
+	claim, ok = p.d.admission.plan(&p.share, must)
+	p.d.match()
+	return claim, p.share.own, ok
 }
 
 // hold adds the messages of a claim that began at sent. A failed claim has none. If the partition
-// is paused, hold releases all of its messages that no taker has.
-func (d *dispatcher) hold(p *consumerPart, claimed driver.Claimed, sent time.Time) {
+// is paused, hold releases all of its messages that no taker has. It reports whether the store may
+// have more messages that are due.
+func (p *consumerPart) hold(claimed driver.Claimed, sent time.Time) (overdue bool) {
 	roundTrip := time.Duration(-1)
+	overdue = true
 	if !claimed.Now.IsZero() {
 		p.clock.observe(claimed.Now, sent)
 		roundTrip = time.Since(sent)
+		overdue = claimed.Next > 0 && !claimed.Next.Time().After(claimed.Now) && !claimed.Paused
 	}
-	overdue := claimed.Next > 0 && !claimed.Next.Time().After(claimed.Now) && !claimed.Paused
-	messages := make([]*heldMessage, len(claimed.Records))
-	for i := range claimed.Records {
-		messages[i] = &heldMessage{record: claimed.Records[i], part: p}
-	}
-	d.q.emitClaims(messages, sent)
+	messages := p.messages(claimed.Records)
+	p.q.emitClaims(messages, sent)
+	d := p.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if p.slow != nil {
-		p.slow.Stop()
-	}
 	d.admission.claimEnded(&p.share, roundTrip, overdue)
 	if roundTrip >= 0 && p.share.paused != claimed.Paused {
 		if p.share.paused = claimed.Paused; p.share.paused {
@@ -232,10 +236,38 @@ func (d *dispatcher) hold(p *consumerPart, claimed driver.Claimed, sent time.Tim
 		if wait := p.clock.until(h.record.Due) - beginLead; wait > 0 {
 			h.state, h.timer = heldArmed, d.wheel.Add(wait, h)
 		} else {
-			d.ready.push(h)
+			d.admission.pushReady(h)
 		}
 	}
 	d.match()
+	return overdue
+}
+
+// messages returns the messages of a claim.
+func (p *consumerPart) messages(records []driver.Record) []*heldMessage {
+	messages := make([]*heldMessage, len(records))
+	for i := range records {
+		messages[i] = &heldMessage{record: records[i], part: p}
+	}
+	return messages
+}
+
+// giveBack releases messages that were claimed and are not held.
+func (p *consumerPart) giveBack(records []driver.Record) {
+	p.d.mu.Lock()
+	defer p.d.unlock()
+	for _, h := range p.messages(records) {
+		p.d.sendRelease(h)
+	}
+}
+
+// begin calls Begin.
+func (p *consumerPart) begin(changes []driver.Change) ([]answer, error) {
+	batch := driver.Batch{Partition: p.index, Op: driver.OpBegin, Lead: beginLead, Changes: changes}
+	for i := range changes { // leases change only if one of them would be too short
+		batch.Visibility = max(batch.Visibility, changes[i].Delay)
+	}
+	return p.apply(batch)
 }
 
 // expire is called by the wheel with the messages whose timers have expired.
@@ -245,60 +277,82 @@ func (d *dispatcher) expire(due []*heldMessage) {
 	for _, h := range due {
 		switch h.state {
 		case heldArmed:
-			d.ready.push(h)
+			d.admission.pushReady(h)
 		case heldWaiting:
+			d.admission.reserve(&h.part.share, -1)
 			d.offer(h)
-			d.admission.beginDone()
-			d.pending.done()
+			d.doneLocked()
 		}
 	}
 	d.match()
 }
 
-// match begins as many ready messages as there are free takers, and grants the remaining takers to
-// waiting partitions. It is called after each change of either. mu is held.
+// match begins as many ready messages as there are spare takers, grants the remaining takers to
+// waiting partitions, and starts the checker if it is needed. It is called after each change of
+// these. mu is held.
 func (d *dispatcher) match() {
 	if d.ctx.Err() != nil {
 		return
 	}
-	for d.admission.free() > 0 {
-		h := d.ready.next()
-		if h == nil {
+	for d.admission.spare() > 0 {
+		h, ok := d.admission.ready.pop()
+		if !ok {
 			break
 		}
 		h.state = heldBeginning
-		d.admission.beginSent(&h.part.share)
-		d.pending.add()
+		d.admission.reserve(&h.part.share, 1)
+		h.part.share.unanswered++
+		d.pending++
 		h.part.begins.send(d.leases.begin(h, time.Now()), func(a answer, err error) { d.begun(h, a, err) })
 	}
 	d.admission.grantNext()
+	if !d.checking && (d.admission.reserved > 0 || d.admission.ready.len() > 0 || d.handover.begun.len() > 0) {
+		d.checking = true
+		d.checker.Reset(checkPeriod)
+	}
 }
 
-// begin calls Begin for a partition. The partition is stalled while the call is slow.
-func (d *dispatcher) begin(p *consumerPart, changes []driver.Change) ([]answer, error) {
+// check returns the takers of slow partitions, and releases the messages that have waited too long
+// for a taker: those that have begun, because they can no longer be cancelled, and the others if
+// another consumer has a free taker.
+func (d *dispatcher) check() {
 	d.mu.Lock()
-	number := d.admission.callStarts(&p.share)
-	d.mu.Unlock()
-	slow := time.AfterFunc(stallTime, func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.admission.stall(&p.share, number)
-		d.match()
-	})
-	batch := driver.Batch{Partition: p.index, Op: driver.OpBegin, Lead: beginLead, Changes: changes}
-	for i := range changes { // leases change only if one of them would be too short
-		batch.Visibility = max(batch.Visibility, changes[i].Delay)
+	defer d.unlock()
+	d.checking = false
+	if d.ctx.Err() != nil {
+		return
 	}
-	answers, err := p.apply(batch)
-	slow.Stop()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.admission.callEnds(&p.share) { // before the answers are passed on
-		p.share.wake()
-		d.ready.unpark(p)
-		d.match()
+	a := &d.admission
+	a.checks++
+	a.readAhead.delivered(0, time.Now())
+	for _, p := range d.parts {
+		a.check(&p.share)
 	}
-	return answers, err
+	late := d.forgetLate(&d.handover.begun)
+	if h, ok := d.admission.ready.first(); ok && a.checks-h.since >= lateChecks {
+		a.crowded = true
+		if a.freeOthers > 0 {
+			late = append(late, d.forgetLate(&d.admission.ready)...)
+		}
+	}
+	a.crowded = a.crowded || len(late) > 0
+	for _, h := range late {
+		h.part.share.overdue = true
+		d.sendRelease(h)
+	}
+	for _, h := range late {
+		h.part.share.wake()
+	}
+	d.match()
+}
+
+// forgetLate forgets and returns the messages that have waited too long for a taker.
+func (d *dispatcher) forgetLate(waiting *lazyFIFO[*heldMessage]) (late []*heldMessage) {
+	for h, ok := waiting.first(); ok && d.admission.checks-h.since >= lateChecks; h, ok = waiting.first() {
+		d.forget(h)
+		late = append(late, h)
+	}
+	return late
 }
 
 // begun handles the store's answer to the begin of a message.
@@ -312,53 +366,62 @@ func (d *dispatcher) begun(h *heldMessage, a answer, err error) {
 	}
 	d.mu.Lock()
 	defer d.unlock()
-	d.admission.beginAnswered(&h.part.share)
+	s := &h.part.share
+	d.admission.callEnded(s)
+	s.unanswered--
 	if done && h.state != heldGone {
-		d.admission.unclaimed(&h.part.share, len(h.record.Body))
+		d.admission.unclaimed(s, len(h.record.Body))
 		if d.leases.began(h, a, time.Now()) {
 			d.extend(h)
 		}
-	}
-	if a.Status == driver.StatusPaused {
-		h.part.share.overdue = false // otherwise the claimer might wait for a grant
-		h.part.share.wake()          // the next claim reports the pause
-	}
-	next, wait := h.beginResult(a, err, d.ctx.Err() != nil)
-	switch next {
-	case beginWait:
-		h.state, h.timer = heldWaiting, d.wheel.Add(wait, h)
-		return // it still occupies a taker
-	case beginDeliver:
-		d.offer(h)
-	case beginRepeat:
-		h.record.Due, h.state, h.timer = a.Due, heldArmed, d.wheel.Add(wait, h)
-	case beginRelease:
-		d.forget(h)
-		d.sendRelease(h)
-	case beginForget:
-		if d.forget(h) && err != nil {
-			d.faults = append(d.faults, h.fault(fmt.Errorf("begin: %w", err)))
+		if wait := a.Due.Time().Sub(a.Now); wait > 0 { // the store read its clock before now
+			h.state, h.timer = heldWaiting, d.wheel.Add(wait, h)
+			return // it still occupies a taker
 		}
 	}
-	d.admission.beginDone()
+	d.admission.reserve(s, -1)
+	switch {
+	case done && h.state != heldGone:
+		d.offer(h)
+	case done: // dropped before the answer arrived
+		d.sendRelease(h)
+	case err == nil && a.Status == driver.StatusPaused:
+		s.overdue = false // otherwise the claimer might wait for a taker
+		s.wake()          // the next claim reports the pause
+		d.giveUp(h)
+	case err == nil && a.Status == driver.StatusEarly && d.ctx.Err() != nil: // like the messages that retire has released
+		d.giveUp(h)
+	case err == nil && a.Status == driver.StatusEarly && h.state != heldGone: // the store's clock was set back
+		wait := max(a.Due.Time().Sub(a.Now)-beginLead, time.Millisecond)
+		h.record.Due, h.state, h.timer = a.Due, heldArmed, d.wheel.Add(wait, h)
+	case d.forget(h) && err != nil: // else it was cancelled, or its lease is lost
+		d.faults = append(d.faults, h.fault(fmt.Errorf("begin: %w", err)))
+	}
 	d.match()
-	d.pending.done()
+	d.doneLocked()
+}
+
+// giveUp releases a message unless it is gone.
+func (d *dispatcher) giveUp(h *heldMessage) {
+	if d.forget(h) {
+		d.sendRelease(h)
+	}
 }
 
 // offer passes a begun message to a taker, or keeps it for the next one, because a handler or
-// receiver is usually free soon and a released message would be queued behind later ones. If
-// receivers had to be waiting when the store answers, a Take that waits for less than a round trip
-// would never get a message. If no taker comes, the message is released when the consumer retires.
-// A message of a paused partition is released immediately.
+// receiver is usually free soon. If receivers had to be waiting when the store answers, a Take that
+// waits for less than a round trip would never get a message. If no taker comes soon, check
+// releases the message. A message of a paused partition is released immediately.
 func (d *dispatcher) offer(h *heldMessage) {
 	if !h.part.share.paused {
 		now := time.Now()
 		if t := d.handover.give(h, now); t != nil {
-			d.admission.readAhead.delivered(now)
+			d.admission.readAhead.delivered(1, now)
 			t.ready <- h
 			return
 		}
 		if d.ctx.Err() == nil {
+			h.since = d.admission.checks
 			d.handover.keep(h)
 			return
 		}
@@ -378,7 +441,9 @@ func (d *dispatcher) take(ctx context.Context, t *taker) (*heldMessage, error) {
 	now := time.Now()
 	h := d.handover.take(t, now)
 	if h != nil {
-		d.admission.readAhead.delivered(now)
+		d.admission.readAhead.delivered(1, now)
+	} else if d.admission.ready.len() == 0 {
+		d.admission.crowded = false
 	}
 	d.match()
 	d.mu.Unlock()
@@ -419,11 +484,11 @@ func (d *dispatcher) forget(h *heldMessage) bool {
 		d.admission.unclaimed(&h.part.share, len(h.record.Body))
 	}
 	switch state {
-	case heldReady, heldParked:
-		d.ready.remove(h, state)
+	case heldReady:
+		d.admission.ready.removed()
 	case heldWaiting:
-		d.admission.beginDone()
-		d.pending.done()
+		d.admission.reserve(&h.part.share, -1)
+		d.doneLocked()
 	case heldBegun:
 		d.handover.begun.removed()
 	}
@@ -546,25 +611,13 @@ func (d *dispatcher) stopRenewal(h *heldMessage) {
 	h.renew = false
 }
 
-// load has the numbers of messages that a dispatcher holds.
-type load struct {
-	unbegun int           // messages that have not begun
-	begun   int           // messages that have begun
-	waiting int           // takers that wait for a message
-	idle    time.Duration // time since a taker last waited
-}
-
-// held returns the number of all messages.
-func (l load) held() int { return l.unbegun + l.begun }
-
-// load returns the current load. It is O(partitions).
-func (d *dispatcher) load() load {
+// load returns the numbers of messages that the dispatcher holds and that have not begun or have
+// begun, and the time since a taker last waited. It is O(partitions).
+func (d *dispatcher) load() (unbegun, begun int, idle time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	l := load{waiting: d.handover.takers.len(), idle: d.handover.idle(time.Now())}
 	for _, p := range d.parts {
-		l.unbegun += p.share.unbegun
+		unbegun += p.share.unbegun
 	}
-	l.begun = len(d.leases.held) - l.unbegun
-	return l
+	return unbegun, len(d.leases.held) - unbegun, d.handover.idle(time.Now())
 }

@@ -79,11 +79,11 @@
 // # How it works
 //
 // A queue has a fixed number of partitions. The message id determines the partition. Each consumer
-// owns some of the partitions. All consumers compute the same assignment from the members that have
-// recently sent a heartbeat. A consumer claims messages shortly before they are due, with a lease,
-// and puts them into a timing wheel in memory. When a message is due, the consumer begins it in the
-// store, which checks the token and the clock. Ownership only reduces contention: claims are
-// atomic, so two owners of one partition are harmless.
+// owns some of the partitions, according to its capacity. All consumers compute the same assignment
+// from the members that have recently sent a heartbeat. A consumer claims messages shortly before
+// they are due, with a lease, and puts them into a timing wheel in memory. When a message is due,
+// the consumer begins it in the store, which checks the token and the clock. Ownership is a hint:
+// claims are atomic, and consumers with free handlers take overdue messages of any partition.
 //
 // The consumer extends the lease while the handler runs. If an extension fails, the consumer
 // cancels the handler's context before the lease expires and another consumer can get the message.

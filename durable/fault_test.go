@@ -57,6 +57,9 @@ type madeClaim struct {
 // claim makes a claim. If the consumer has not seen the messages of its last claim, it returns
 // those that are still leased, with new leases, and claims no others.
 func (b *faultyBackend) claim(ctx context.Context, c driver.Claim) (driver.Claimed, error) {
+	if c.Consumer == "" {
+		return b.Backend.Claim(ctx, c)
+	}
 	last, _ := b.f.claims.LoadOrStore(fmt.Sprint(c.Partition, c.Consumer), new(madeClaim))
 	made := last.(*madeClaim)
 	if c.Seq < made.seq { // the consumer does not receive the answer

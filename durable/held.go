@@ -13,6 +13,7 @@ type heldMessage struct {
 	part      *consumerPart
 	headers   map[string]string // for events; nil without OnEvent
 	state     heldState
+	since     uint              // admission.checks when the message began to wait for a taker
 	timer     timingwheel.Timer // of an armed or waiting message
 	until     time.Time         // the earliest end of the lease, on this process's clock
 	extending bool              // an extension of the lease is in progress
@@ -30,9 +31,6 @@ type heldMessage struct {
 //	armed      waits in the wheel until it may begin     ready: its timer fires
 //	                                                     gone: released
 //	ready      is due and waits for a free taker         beginning: match
-//	                                                     parked: match, the partition is stalled
-//	                                                     gone: released, lease lost
-//	parked     is ready, but its partition is stalled    ready: the begin call has ended
 //	                                                     gone: released, lease lost
 //	beginning  the store was asked to begin it and has   waiting, begun, taken: begun
 //	           not answered                              armed: the store's clock was set back
@@ -44,15 +42,14 @@ type heldMessage struct {
 //	taken      a handler or receiver has it              gone: settled, released, lease lost
 //	gone       is no longer held
 //
-// In the store, armed, ready, parked and beginning messages are leased, and waiting, begun and
-// taken messages are firing. The former count as claimed and not begun (see admission.claimed).
-// Beginning and waiting messages occupy a taker (see admission.beginning).
+// In the store, armed, ready and beginning messages are leased, and waiting, begun and taken
+// messages are firing. The former count as claimed and not begun (see admission.claimed). A taker
+// is reserved for each beginning or waiting message (see admission.reserved).
 type heldState uint8
 
 const (
 	heldArmed heldState = iota
 	heldReady
-	heldParked
 	heldBeginning
 	heldWaiting
 	heldBegun
@@ -91,37 +88,3 @@ func (h *heldMessage) extended(a answer) { h.until, h.record.LeaseEnd = a.until(
 // beginLead is how long before its due time a message begins, so that the store's answer arrives
 // when the message is due. Until then the message can be cancelled.
 const beginLead = 2 * time.Millisecond
-
-// beginResult is the next step after the store's answer to a begin.
-type beginResult uint8
-
-const (
-	beginDeliver beginResult = iota // it is due: pass it to a taker
-	beginWait                       // it is due after wait
-	beginRepeat                     // the store's clock was set back: begin again after wait
-	beginRelease                    // release it: the partition is paused, or the answer was late
-	beginForget                     // it was cancelled, its lease is lost, or the call failed
-)
-
-// beginResult returns the next step after the store's answer to the begin of a message. ended means
-// that the consumer begins no more messages.
-func (h *heldMessage) beginResult(a answer, err error, ended bool) (next beginResult, wait time.Duration) {
-	switch {
-	case err != nil:
-		return beginForget, 0
-	case a.Status == driver.StatusDone && h.state == heldGone: // dropped before the answer arrived
-		return beginRelease, 0
-	case a.Status == driver.StatusDone:
-		if wait = a.Due.Time().Sub(a.Now); wait > 0 { // the store read its clock before now
-			return beginWait, wait
-		}
-		return beginDeliver, 0
-	case a.Status == driver.StatusPaused && h.state != heldGone:
-		return beginRelease, 0
-	case a.Status == driver.StatusEarly && h.state != heldGone && ended: // like the messages that retire has released
-		return beginRelease, 0
-	case a.Status == driver.StatusEarly && h.state != heldGone:
-		return beginRepeat, max(a.Due.Time().Sub(a.Now)-beginLead, time.Millisecond)
-	}
-	return beginForget, 0
-}

@@ -150,7 +150,7 @@ func TestMessagesClaimedAheadHaveAShortLease(t *testing.T) {
 		stopDead := consume(t, dead, func(ctx context.Context, _ *durable.Delivery) error { <-ctx.Done(); return nil }, options)
 		live := open(t, st, durable.Options{Partitions: 1})
 		for i := range 100 {
-			enqueue(t, live, fmt.Sprint(i), 0)
+			enqueue(t, live, fmt.Sprint(i), time.Second)
 		}
 		time.Sleep(20 * time.Second) // the leases are renewed in the meantime
 		s, err := live.Stats(t.Context())

@@ -2,15 +2,12 @@ package durable
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/cespare/xxhash/v2"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
@@ -75,145 +72,85 @@ var hostname = sync.OnceValue(func() string {
 
 // member returns the consumer as other members see it.
 func (c *consumer) member() driver.Member {
-	return driver.Member{
-		Name: c.name, Host: hostname(), PID: os.Getpid(), Partitions: c.owns(),
-		Capacity: c.opts.Concurrency, Free: min(c.opts.Concurrency, c.dispatcher.load().waiting),
+	owned, free := c.dispatcher.heartbeat()
+	m := driver.Member{Name: c.name, Host: hostname(), PID: os.Getpid(), Partitions: owned, Capacity: -1}
+	if !c.opts.Tool {
+		m.Capacity, m.Free = max(c.opts.Concurrency, free), free
 	}
+	return m
 }
 
-// membership keeps the consumer among the members of the queue, and starts and stops its claimers
-// as members join and leave. All members compute the same assignment from the list of members
-// alone.
-//
-// While the store is unreachable, the assignment stays unchanged, because two owners of a partition
-// are harmless.
+// membership keeps the consumer among the members of the queue, and learns from their list which
+// partitions it owns. All members compute the same assignment from the list alone. While the store
+// is unreachable, the assignment stays unchanged.
 func (c *consumer) membership() {
-	defer c.disown()
-	var known []string
+	defer c.own(nil)
 	for c.ctx.Err() == nil {
 		members, err := c.heartbeat()
 		switch {
 		case c.ctx.Err() != nil:
-		case err == nil && !slices.Equal(members, known):
-			known = members
-			if c.own(members) {
-				continue // the next heartbeat reports the owned partitions
-			}
 		case err != nil:
 			c.q.report("heartbeat: %w", err)
 			c.fail(err)
+		case c.own(members):
+			continue // the next heartbeat reports the owned partitions
 		}
 		sleep(c.ctx, c.opts.Membership/3)
 	}
 }
 
-// heartbeat renews the membership. When the consumer ends, a call in progress gets a grace period.
-// If it were abandoned, it might take effect after the call to leave, and the consumer's partitions
-// would have no owner until Membership has passed.
-func (c *consumer) heartbeat() ([]string, error) {
+// heartbeat renews the membership and returns the members. When the consumer ends, a call in
+// progress gets a grace period. If it were abandoned, it might take effect after the call to leave,
+// and the consumer would be listed until Membership has passed.
+func (c *consumer) heartbeat() ([]driver.Member, error) {
 	ctx, cancel := c.graceContext(c.ctx)
 	defer cancel()
-	return c.q.backend.Heartbeat(ctx, c.member(), c.opts.Membership)
+	if _, err := c.q.backend.Heartbeat(ctx, c.member(), c.opts.Membership); err != nil {
+		return nil, err
+	}
+	return c.q.backend.Members(ctx)
 }
 
-// own starts and stops claimers. It reports whether the set of owned partitions has changed.
-func (c *consumer) own(members []string) (changed bool) {
-	if !slices.Contains(members, c.name) {
-		members = append(slices.Clone(members), c.name)
-	}
-	before := c.owns()
-	parts := c.dispatcher.parts
-	mine := make([]bool, len(parts))
-	owned := 0
-	for i, owner := range assign(members, len(parts)) {
-		if mine[i] = owner == c.name; mine[i] {
-			owned++
+// own records the members. It reports whether the partitions that the consumer owns have changed,
+// and calls OnEvent if they have.
+func (c *consumer) own(members []driver.Member) (changed bool) {
+	capable, freeOthers := 0, 0
+	for _, m := range members {
+		if m.Capacity >= 0 {
+			capable++
+		}
+		if m.Free > 0 && m.Name != c.name {
+			freeOthers++
 		}
 	}
-	c.dispatcher.setOwned(owned)
-	// All are cancelled first, because each stop may wait for a call, and the next heartbeat waits
-	// for all of them.
-	for i, p := range parts {
-		if !mine[i] && p.claimer.cancel != nil {
-			p.claimer.cancel()
-		}
+	owners := assign(members, len(c.dispatcher.parts))
+	owned, changed := c.dispatcher.setMembers(func(p int) bool { return owners[p] == c.name }, capable, freeOthers)
+	if changed && c.q.options.OnEvent != nil {
+		c.q.emit(Event{Kind: EventRebalanced, Partition: -1, Time: time.Now(), Owned: owned})
 	}
-	for i, p := range parts {
-		switch {
-		case mine[i] && p.claimer.cancel == nil:
-			p.claimer.start()
-		case !mine[i] && p.claimer.cancel != nil:
-			p.claimer.stop()
-		}
-	}
-	return c.rebalanced(before)
+	return changed
 }
 
-// owns returns the partitions that the consumer owns.
-func (c *consumer) owns() (partitions []int) {
-	for i, p := range c.dispatcher.parts {
-		if p.claimer.cancel != nil {
-			partitions = append(partitions, i)
-		}
-	}
-	return partitions
-}
-
-// rebalanced reports whether the set of owned partitions has changed, and calls OnEvent if it has.
-func (c *consumer) rebalanced(before []int) bool {
-	now := c.owns()
-	if slices.Equal(before, now) {
-		return false
-	}
-	if c.q.options.OnEvent != nil {
-		c.q.emit(Event{Kind: EventRebalanced, Partition: -1, Time: time.Now(), Owned: now})
-	}
-	return true
-}
-
-// disown stops the claimers. retire releases their messages.
-func (c *consumer) disown() {
-	defer c.rebalanced(c.owns())
-	for _, p := range c.dispatcher.parts {
-		if p.claimer.cancel != nil {
-			p.claimer.cancel()
-			<-p.claimer.done
-			p.claimer.cancel = nil
-		}
-	}
-}
-
-// assign returns the owner of each partition. The members' numbers of partitions differ by at most
-// one. The result depends on the set of members only, not on their order.
-//
-// The algorithm is rendezvous hashing with bounded loads: each partition in turn goes to the member
-// with the highest hash among the members that have room. A member that joins or leaves moves the
-// partitions that it gains or loses and, because of the bounds, up to about as many again: 3 of 8
-// with the third member, 6 or 7 of 32 with the ninth (see TestAssignmentMovesFewPartitions). The
-// cost is O(members × partitions).
-func assign(members []string, partitions int) []string {
-	// Each member gets least partitions, and some members get one more.
-	least, above := partitions/len(members), partitions%len(members)
-	load := make([]int, len(members))
-	owners := make([]string, partitions)
-	var key []byte
+// assign returns the owner of each partition, or "" if there are no members. Shares follow
+// capacity: each partition in turn goes to the member whose capacity per partition is highest after
+// that, and to the first of several such members. A member whose capacity is unknown counts 1, and
+// a tool 0 unless all members are tools. The cost is O(members × partitions).
+func assign(members []driver.Member, partitions int) []string {
+	capable := func(m driver.Member) bool { return m.Capacity >= 0 }
+	tools := !slices.ContainsFunc(members, capable)
+	load, owners := make([]int, len(members)), make([]string, partitions)
 	for p := range owners {
-		best, highest := -1, uint64(0)
+		best, most := -1, 0
 		for m, member := range members {
-			if load[m] > least || load[m] == least && above == 0 {
-				continue
-			}
-			key = binary.LittleEndian.AppendUint32(append(key[:0], member...), uint32(p))
-			hash := xxhash.Sum64(key)
-			if best < 0 || hash > highest || hash == highest && member < members[best] {
-				best, highest = m, hash
+			weight := max(1, member.Capacity)
+			if (tools || capable(member)) && (best < 0 || weight*(load[best]+1) > most*(load[m]+1)) {
+				best, most = m, weight
 			}
 		}
-		if load[best] == least {
-			above--
+		if best >= 0 {
+			load[best]++
+			owners[p] = members[best].Name
 		}
-		load[best]++
-		owners[p] = members[best]
 	}
 	return owners
 }

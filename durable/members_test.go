@@ -266,7 +266,7 @@ func TestConsumersAndUnownedPartitionsFollowHeartbeats(t *testing.T) {
 		assert.Equal(t, first.ID, list(1, 0)[0].ID)
 
 		// A member that takes part in the assignment and lists no partition of this queue.
-		_, err = b.Heartbeat(t.Context(), driver.Member{Name: "hung", Partitions: []int{-1, 8, 1 << 30}}, time.Minute)
+		_, err = b.Heartbeat(t.Context(), driver.Member{Name: "hung", Capacity: 64, Partitions: []int{-1, 8, 1 << 30}}, time.Minute)
 		require.NoError(t, err)
 		time.Sleep(1100 * time.Millisecond)
 		list(2, 4)
@@ -322,15 +322,15 @@ func TestEndedConsumerIsNotAMember(t *testing.T) {
 	})
 }
 
-// Heartbeats carry the number of handlers of a consumer, and how many of them are free. A receiver
-// counts as one handler.
+// Heartbeats carry the number of handlers of a consumer, and how many of them were free at some
+// time since the previous heartbeat. For a receiver they carry the number of calls that wait.
 func TestHeartbeatsCarryCapacity(t *testing.T) {
 	t.Parallel()
 	var backend driver.Backend
 	wrap := func(b driver.Backend) driver.Backend { backend = b; return b }
 	bubbleOf(t, wrap, durable.Options{}, func(t *testing.T, q *durable.Queue) {
 		member := func() [2]int {
-			time.Sleep(2 * time.Second) // more than one heartbeat
+			time.Sleep(4 * time.Second) // more than two heartbeats
 			members, err := backend.Members(t.Context())
 			require.NoError(t, err)
 			require.Len(t, members, 1)

@@ -18,8 +18,8 @@ type Options struct {
 	Queue string
 
 	// Partitions is the number of partitions, from 1 to [driver.MaxPartitions]. It is fixed when
-	// the queue is created. One consumer at a time claims from a partition, so Partitions limits
-	// the number of consumers that share the work. On Redis Cluster each partition is on one node.
+	// the queue is created. Any number of consumers share them. On Redis Cluster each partition is
+	// on one node.
 	// 0 means the number of the existing queue, or [driver.DefaultPartitions] for a new queue.
 	Partitions int
 
@@ -193,17 +193,18 @@ type ConsumerOptions struct {
 	// wheel. Defaults to 500 ms, at least 10 ms.
 	Horizon time.Duration
 
-	// Prefetch is the maximum number of messages that are claimed and not begun. The consumer's
-	// partitions share it, and each may always have at least one. Defaults to 16,384, at most
-	// 16,777,216.
+	// Prefetch is the maximum number of messages that are claimed ahead and not begun. The
+	// consumer's partitions share it, and each may always have at least one. Defaults to 16,384, at
+	// most 16,777,216.
 	Prefetch int
 
 	// PrefetchBytes is the maximum total size of the bodies of these messages, shared in the same
 	// way. One message may always be claimed. Defaults to 64 MiB.
 	PrefetchBytes int
 
-	// Fallback is the maximum time between two claims from an owned partition. Claims in between
-	// follow hints from the store. Defaults to one second, at least 500 ms.
+	// Fallback is the maximum time between two claims from an owned partition. Consumers with free
+	// handlers together visit each partition of the others in about the same time. Claims in
+	// between follow hints from the store. Defaults to one second, at least 500 ms.
 	Fallback time.Duration
 
 	// Membership is how long a consumer keeps its partitions after its last heartbeat. The consumer
@@ -211,6 +212,10 @@ type ConsumerOptions struct {
 	// to half of Visibility, at least 500 ms and at most 5 s. A value below 500 ms returns
 	// [ErrInvalid].
 	Membership time.Duration
+
+	// Tool marks a consumer that only looks at the queue or takes a few messages. It owns no
+	// partitions as long as the queue has other consumers, and they do not leave messages to it.
+	Tool bool
 }
 
 // withDefaults returns the options with defaults filled in, or [ErrInvalid].

@@ -11,8 +11,9 @@ import (
 // [Queue.Consume], and with other processes.
 //
 // A receiver prefetches messages for the next calls. If the context of a call ends after a message
-// has begun for it, the message is kept for the next call. If Take is not called for
-// ConsumerOptions.Membership, the receiver releases these messages. The next call claims again.
+// has begun for it, the message is kept for the next call, and released after about 100 ms. If Take
+// is not called for ConsumerOptions.Membership, the receiver releases all messages. The next call
+// claims again.
 type Receiver struct {
 	q    *Queue
 	opts ConsumerOptions
@@ -29,7 +30,7 @@ func (q *Queue) Receiver(options ConsumerOptions) (*Receiver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("durable: receiver: %w", err)
 	}
-	opts.Concurrency = 1 // as the other consumers see it
+	opts.Concurrency = 1 // its least capacity: see consumer.member
 	return &Receiver{q: q, opts: opts}, nil
 }
 
@@ -103,14 +104,15 @@ func (r *Receiver) claiming() (*consumer, error) {
 func (r *Receiver) watch(c *consumer) {
 	for c.ctx.Err() == nil {
 		sleep(c.ctx, c.opts.Membership/2)
-		if c.dispatcher.load().idle > c.opts.Membership {
+		if _, _, idle := c.dispatcher.load(); idle > c.opts.Membership {
 			break
 		}
 	}
 	c.retire()
 	r.q.consumers.Done()
-	for c.dispatcher.load().held() > 0 && c.life.Err() == nil {
-		if waitFor(c.aborted, c.dispatcher.leases.period(), c.life.Done()) {
+	for c.life.Err() == nil {
+		unbegun, begun, _ := c.dispatcher.load()
+		if unbegun+begun == 0 || waitFor(c.aborted, c.dispatcher.leases.period(), c.life.Done()) {
 			break
 		}
 	}

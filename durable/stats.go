@@ -145,9 +145,9 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for c := range q.claiming {
-		load := c.dispatcher.load()
-		s.Prefetched += load.unbegun
-		s.Firing += load.begun
+		unbegun, begun, _ := c.dispatcher.load()
+		s.Prefetched += unbegun
+		s.Firing += begun
 	}
 	return s, nil
 }

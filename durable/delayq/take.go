@@ -58,7 +58,7 @@ const settleAtOnce = 256
 // printed is not lost. The other messages are released at the end: released earlier, they would be
 // taken again.
 func (a *app) take(ctx context.Context, s *session, o takeOptions) (err error) {
-	r, err := s.Receiver(durable.ConsumerOptions{Visibility: takeVisibility, Prefetch: o.n})
+	r, err := s.Receiver(durable.ConsumerOptions{Visibility: takeVisibility, Prefetch: o.n, Tool: true})
 	if err != nil {
 		return err
 	}

@@ -318,8 +318,8 @@ type Member struct {
 	Host       string  // host name, at most [MaxHost] bytes; empty: unknown
 	PID        int     // process id on the host
 	Partitions []int   // owned at the last heartbeat, ascending
-	Capacity   int     // number of messages that it handles concurrently
-	Free       int     // how many more it could have handled at the last heartbeat
+	Capacity   int     // number of messages that it handles concurrently; 0: unknown; -1: a tool
+	Free       int     // how many more it could have handled at some time since the heartbeat before
 	Seen       Instant // last heartbeat; moves with a clock that is set back
 	Until      Instant // when the membership ends without another heartbeat
 }
@@ -374,7 +374,8 @@ type Claim struct {
 }
 
 // ClaimConsumers is the number of consumers of a partition whose last claim a store remembers. A
-// partition has one owner, and briefly two when it moves to another consumer.
+// partition has one owner, and briefly two when it moves to another consumer. Claims of consumers
+// that do not own the partition have no name and no Begin.
 const ClaimConsumers = 16
 
 // Claimed is the result of a claim.

@@ -8,46 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Messages of a stalled partition do not delay others. When the partition continues, its messages
-// are first and in order, except those that are gone.
-func TestReadyQueueParksMessagesOfStalledPartitions(t *testing.T) {
-	t.Parallel()
-	var r readyQueue
-	slow, fast := &consumerPart{share: share{stalled: true}}, &consumerPart{}
-	messages := make([]*heldMessage, 6)
-	for i := range messages {
-		messages[i] = &heldMessage{part: slow}
-		if i == 1 || i == 4 {
-			messages[i].part = fast
-		}
-		r.push(messages[i])
-	}
-	require.Same(t, messages[1], r.next())
-	require.Equal(t, heldParked, messages[0].state)
-	require.Equal(t, heldReady, messages[2].state, "it is behind the message that was taken")
-	require.Same(t, messages[4], r.next())
-	require.Nil(t, r.next())
-	require.Equal(t, 4, slow.parked.len())
-
-	gone := func(h *heldMessage) {
-		state := h.state
-		h.state = heldGone
-		r.remove(h, state)
-	}
-	gone(messages[2])
-	last := &heldMessage{part: slow}
-	r.push(last)
-	gone(messages[3])
-	slow.share.stalled = false
-	r.unpark(slow)
-	require.Zero(t, slow.parked.len())
-	for _, want := range []*heldMessage{messages[0], messages[5], last} {
-		require.Equal(t, heldReady, want.state)
-		require.Same(t, want, r.next())
-	}
-	require.Nil(t, r.next())
-}
-
 // Begun messages and takers are matched in the order of arrival. A taker that has left gets
 // nothing, and a message that is gone reaches no taker.
 func TestHandoverIsFair(t *testing.T) {

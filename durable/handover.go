@@ -2,62 +2,6 @@ package durable
 
 import "time"
 
-// readyQueue holds the messages that are due and wait until they may begin, in the order in which
-// they became due. It has no lock, and is guarded by the dispatcher's mutex.
-type readyQueue struct {
-	messages lazyFIFO[*heldMessage]
-}
-
-// push adds a message that has become due.
-func (r *readyQueue) push(h *heldMessage) {
-	h.state = heldReady
-	r.messages.push(h)
-}
-
-// next removes and returns the first message whose partition is not stalled, or nil. It parks the
-// messages of stalled partitions before it.
-func (r *readyQueue) next() *heldMessage {
-	for {
-		h, ok := r.messages.pop()
-		if !ok {
-			return nil
-		}
-		if !h.part.share.stalled {
-			return h
-		}
-		h.state = heldParked
-		h.part.parked.push(h)
-	}
-}
-
-// unpark adds the parked messages of a partition again, before all other messages: the partition's
-// other messages became due later. It is O(n).
-func (r *readyQueue) unpark(p *consumerPart) {
-	var all fifo[*heldMessage]
-	for _, h := range p.parked.items.rest() {
-		if !h.gone() {
-			h.state = heldReady
-			all.push(h)
-		}
-	}
-	for _, h := range r.messages.items.rest() {
-		if !h.gone() {
-			all.push(h)
-		}
-	}
-	r.messages, p.parked = lazyFIFO[*heldMessage]{items: all}, lazyFIFO[*heldMessage]{}
-}
-
-// remove records that a ready or parked message is gone.
-func (r *readyQueue) remove(h *heldMessage, state heldState) {
-	switch state {
-	case heldReady:
-		r.messages.removed()
-	case heldParked:
-		h.part.parked.removed()
-	}
-}
-
 // handover matches begun messages with takers, both in the order of arrival. At any time either
 // takers or messages wait, never both. It has no lock and no clock, and is guarded by the
 // dispatcher's mutex.
@@ -65,6 +9,7 @@ type handover struct {
 	takers lazyFIFO[*taker]
 	begun  lazyFIFO[*heldMessage] // begun messages that wait for a taker
 	used   time.Time              // when a taker last arrived or left
+	most   int                    // the most takers that have waited since mostWaiting was called
 }
 
 // taker is a handler's worker or a receiver that waits for a message.
@@ -102,6 +47,7 @@ func (o *handover) take(t *taker, now time.Time) *heldMessage {
 	h, ok := o.begun.pop()
 	if !ok {
 		o.takers.push(t)
+		o.most = max(o.most, o.takers.len())
 		return nil
 	}
 	h.state = heldTaken
@@ -120,4 +66,11 @@ func (o *handover) idle(now time.Time) time.Duration {
 		return 0
 	}
 	return now.Sub(o.used)
+}
+
+// mostWaiting returns the most takers that have waited at any time since the last call.
+func (o *handover) mostWaiting() int {
+	most := o.most
+	o.most = o.takers.len()
+	return most
 }
