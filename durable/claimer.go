@@ -71,7 +71,12 @@ func (p *partitionClaimer) run() {
 		}
 	}
 	if p.unanswered {
-		p.releaseUnanswered()
+		over := make(chan struct{})
+		p.c.q.recoveries.Go(func() {
+			defer close(over)
+			p.releaseUnanswered()
+		})
+		waitFor(over, leaveTime, p.c.life.Done())
 	}
 }
 
@@ -173,11 +178,12 @@ func (p *partitionClaimer) send(ctx context.Context, claim driver.Claim) (driver
 	return claimed, err
 }
 
-// releaseUnanswered releases the messages of an unanswered claim when the consumer ends, if the
-// store answers within leaveTime. Otherwise no consumer knows of them until their leases expire,
-// and messages that have begun count a crash.
+// releaseUnanswered releases the messages of an unanswered claim when the consumer has ended.
+// Otherwise no consumer would know of them until their leases expire, and messages that have begun
+// would count a crash. It repeats an empty claim until the store has answered, for at most
+// Visibility. After that the store rejects the unanswered claim if it arrives late.
 func (p *partitionClaimer) releaseUnanswered() {
-	ctx, cancel := context.WithTimeout(p.c.q.ctx, leaveTime)
+	ctx, cancel := context.WithTimeout(p.c.q.ctx, p.c.opts.Visibility)
 	defer cancel()
 	claim := p.c.dispatcher.admission.emptyClaim(&p.part.share)
 	claimed, err := p.send(ctx, claim)
@@ -190,6 +196,7 @@ func (p *partitionClaimer) releaseUnanswered() {
 			"and messages that have begun count a crash: %w", p.part.index, err)
 	}
 	p.part.giveBack(claimed.Records)
+	p.c.dispatcher.drain()
 }
 
 // reportPeriod is the minimum time between two reports of a partition's unreadable messages.

@@ -171,6 +171,52 @@ func TestMessagesOfALostLastClaimAreReleased(t *testing.T) {
 	})
 }
 
+// A consumer ends while its claims are unanswered for longer than it takes to end. The queue
+// releases the messages of the last claim when the store answers again, so that no message counts a
+// crash.
+func TestLastClaimIsReleasedWhenTheStoreAnswersAgain(t *testing.T) {
+	t.Parallel()
+	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
+		var got deliveries
+		options := durable.ConsumerOptions{Concurrency: 1, Visibility: 30 * time.Second}
+		handler := func(_ context.Context, d *durable.Delivery) error { got.add(time.Now(), d); return nil }
+		stop := consume(t, q, handler, options)
+		time.Sleep(5300 * time.Millisecond) // between two claims of Fallback
+		f.set(func(name string) (error, error) {
+			if name == "Claim" {
+				return nil, errDown
+			}
+			return nil, nil
+		})
+		enqueue(t, q, "m", 0)
+		synctest.Wait()
+		r, err := q.Get(t.Context(), "m")
+		require.NoError(t, err)
+		require.Equal(t, durable.StateFiring, r.State, "the message begins with the claim")
+		start := time.Now()
+		stop()
+		assert.LessOrEqual(t, time.Since(start), 3*leaveTime, "duration of the end of Consume")
+		time.Sleep(15*time.Second - time.Since(start))
+		f.set(func(string) (error, error) { return nil, nil })
+		time.Sleep(3 * time.Second)
+		r, err = q.Get(t.Context(), "m")
+		require.NoError(t, err)
+		assert.Equal(t, durable.StateScheduled, r.State, "the message was released")
+		time.Sleep(time.Minute) // leases and members without a consumer have expired
+		stop = consume(t, q, handler, options)
+		time.Sleep(time.Minute)
+		stop()
+		require.Equal(t, []string{"m"}, got.ids())
+		assert.Zero(t, got.list()[0].crashes)
+		s, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		assert.Zero(t, s.Crashed)
+	})
+}
+
+// leaveTime is how long an ending consumer waits for each kind of answer.
+const leaveTime = time.Second
+
 // A partition moves to another consumer while a claim is unanswered. The consumer still handles the
 // messages of the claim when the store answers again, once and without a crash.
 func TestUnansweredClaimOfAPartitionThatMovedIsRepeated(t *testing.T) {
@@ -255,4 +301,48 @@ func ownsAny(t *testing.T, q *durable.Queue) bool {
 	consumers, err := q.Consumers(t.Context())
 	require.NoError(t, err)
 	return slices.ContainsFunc(consumers, func(c durable.Consumer) bool { return len(c.Partitions) > 0 })
+}
+
+// Close waits for the messages of an unanswered claim, but no longer than for other messages.
+func TestCloseWaitsForTheLastClaim(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		answers time.Duration // after the end of Consume
+		state   durable.State
+	}{
+		"the store answers in time": {2 * time.Second, durable.StateScheduled},
+		"the store does not answer": {time.Hour, durable.StateFiring},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
+				stop := consume(t, q, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{})
+				time.Sleep(5300 * time.Millisecond) // between two claims of Fallback
+				var answers atomic.Pointer[time.Time]
+				f.set(func(name string) (error, error) {
+					if from := answers.Load(); name == "Claim" && (from == nil || time.Now().Before(*from)) {
+						return nil, errDown
+					}
+					return nil, nil
+				})
+				enqueue(t, q, "m", 0)
+				synctest.Wait()
+				stop()
+				from := time.Now().Add(c.answers)
+				answers.Store(&from)
+				start := time.Now()
+				q.Close()
+				assert.LessOrEqual(t, time.Since(start), 5*time.Second)
+				synctest.Wait() // no goroutine calls the store after this
+				calls := f.count("Claim")
+				time.Sleep(5 * time.Second)
+				assert.Equal(t, calls, f.count("Claim"))
+				b, err := f.Store.Open(t.Context(), driver.Config{Queue: "default", DeadLimit: 1, DeadBytes: 1, DeadAge: time.Hour})
+				require.NoError(t, err)
+				r, err := b.Get(t.Context(), 0, "m")
+				require.NoError(t, err)
+				assert.Equal(t, c.state, r.State)
+			})
+		})
+	}
 }

@@ -41,6 +41,8 @@ type Queue struct {
 	closing   bool
 	consumers sync.WaitGroup         // for Shutdown; Add is called under mu unless closing is set
 	claiming  map[*consumer]struct{} // the consumers that have not stopped
+
+	recoveries sync.WaitGroup // of unanswered claims; consumers start them before they stop
 }
 
 // Open opens a queue in a store. It creates the queue if it does not exist, unless Options.Existing
@@ -381,6 +383,7 @@ func (q *Queue) Close() {
 		for _, c := range consumers {
 			<-c.stopped
 		}
+		q.recoveries.Wait()
 	}()
 	waitFor(ended, closeTime, q.ctx.Done())
 	q.cancel(ErrClosed)

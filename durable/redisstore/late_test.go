@@ -438,6 +438,10 @@ func lateClaim(t *testing.T, h *heldQueue, goesOn bool) {
 	}
 	h.enqueue(h.other, "first", "", 0, false)
 	requireHandled("first")
+	require.Eventually(t, func() bool { // claims of a partition that the consumer does not own have no number
+		s, err := h.other.Stats(t.Context())
+		return err == nil && s.Unowned == 0
+	}, time.Minute, time.Millisecond)
 	h.proxy.Hold(redisstore.ClaimHash)
 	require.Eventually(t, func() bool { return h.proxy.Held() == 1 }, time.Minute, time.Millisecond)
 	if goesOn {
