@@ -3,9 +3,11 @@ package durable_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -13,6 +15,8 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/memstore"
+	"github.com/timingwheel-go/timingwheel/internal/testscale"
 )
 
 // enqueueAll stores n messages with ids that begin with a prefix, all with the same delay.
@@ -383,4 +387,74 @@ func (b releaseBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver
 		b.releases.Add(int64(len(batch.Changes)))
 	}
 	return b.Backend.Apply(ctx, batch)
+}
+
+// Consumers join, leave, hang and lose their connections at random. As long as one consumer has
+// free handlers, each message is delivered within seconds, or a lease and seconds after a crash.
+func TestRandomConsumersStarveNoMessage(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(testscale.Size(100)) {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 29))
+			store := memstore.New(memstore.Options{})
+			q := open(t, store, durable.Options{Partitions: 1 + random.IntN(12)})
+			start := time.Now()
+			var got deliveries
+			var ends sync.WaitGroup
+			handler := func(slow func() time.Duration) durable.Handler {
+				return func(ctx context.Context, d *durable.Delivery) error {
+					got.add(start, d)
+					select {
+					case <-time.After(slow()):
+						return nil
+					case <-ctx.Done():
+						return ctx.Err()
+					}
+				}
+			}
+			options := durable.ConsumerOptions{Visibility: 4 * time.Second, Membership: time.Second, Grace: time.Millisecond}
+			steady := consume(t, q, handler(func() time.Duration { return time.Millisecond }), options)
+			for i := range 20 { // others, for some time each
+				f := &faulty{Store: store}
+				other := open(t, f, durable.Options{OnError: func(error) {}})
+				o := options
+				o.Concurrency = 1 << random.IntN(8)
+				long := []time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second, time.Hour}[i%4]
+				joins, stays, cut := time.Duration(random.IntN(60))*time.Second, time.Duration(random.IntN(20))*time.Second, random.IntN(4) == 0
+				ends.Go(func() {
+					time.Sleep(joins)
+					stop := consume(t, other, handler(func() time.Duration { return long }), o)
+					time.Sleep(stays)
+					if cut {
+						f.set(down)
+					}
+					stop()
+					other.Close()
+				})
+			}
+			const messages = 3000
+			for i := range messages {
+				enqueue(t, q, fmt.Sprint(i), time.Duration(random.IntN(3))*time.Duration(random.IntN(4000))*time.Millisecond)
+				time.Sleep(time.Duration(random.IntN(40)) * time.Millisecond)
+			}
+			ends.Wait()
+			time.Sleep(time.Minute)
+			steady()
+			first := make(map[string]time.Duration)
+			for _, d := range got.list() {
+				if _, again := first[d.id]; !again {
+					first[d.id] = d.at - d.due
+					assert.Less(t, d.at-d.due, 10*time.Second, "seed %d, message %s", seed, d.id)
+					assert.GreaterOrEqual(t, d.at, d.due)
+				}
+			}
+			assert.Len(t, first, messages)
+			s, err := q.Stats(t.Context())
+			require.NoError(t, err)
+			assert.Zero(t, s.Scheduled+s.InFlight+s.Dead, "seed %d", seed)
+			q.Close()
+			require.NoError(t, store.Close())
+			synctest.Wait()
+		})
+	}
 }
