@@ -245,8 +245,7 @@ func (a *admission) check(s *share) {
 // two messages, and many messages share a call. If handlers are slow, no message begins before a
 // taker waits.
 type readAhead struct {
-	messages int  // number of messages
-	disabled bool // messages stays 0
+	messages int // number of messages
 	since    time.Time
 	count    int // deliveries since then
 }
@@ -265,7 +264,7 @@ func (r *readAhead) within(d time.Duration) int { return r.messages * int(d/read
 func (r *readAhead) delivered(n int, now time.Time) {
 	r.count += n
 	passed := now.Sub(r.since)
-	if r.disabled || passed < readAheadWindow {
+	if passed < readAheadWindow {
 		return
 	}
 	r.messages = min(maxReadAhead, int(float64(r.count)*float64(readAheadTime)/float64(passed)))

@@ -87,12 +87,18 @@ func (p *partitionClaimer) claim(ctx context.Context) {
 		must := p.must.Load() || p.own && (sent.Sub(p.claimed) >= p.c.opts.Fallback ||
 			!p.leaseEnd.IsZero() && !sent.Before(p.leaseEnd))
 		claim, own, ok := p.part.plan(must)
-		if !ok {
+		if !ok || ctx.Err() != nil {
 			return // room or a taker wakes the claimer
 		}
 		p.must.Store(false)
 		p.claimed, p.leaseEnd = sent, time.Time{}
-		claimed, err := p.call(ctx, claim, own)
+		var claimed driver.Claimed
+		var err error
+		if own || p.unanswered {
+			claimed, err = p.send(p.c.calls, claim)
+		} else {
+			claimed, err = p.c.q.backend.Claim(p.c.calls, claim)
+		}
 		overdue := p.part.hold(claimed, sent)
 		if err != nil {
 			if ctx.Err() == nil {
@@ -136,34 +142,6 @@ func (p *partitionClaimer) again(claim driver.Claim, claimed driver.Claimed, ove
 	return false
 }
 
-// call makes a claim. When ctx ends, a call in progress gets a grace period. If it were abandoned,
-// its messages might have to be claimed again.
-func (p *partitionClaimer) call(ctx context.Context, claim driver.Claim, named bool) (driver.Claimed, error) {
-	if ctx.Err() != nil {
-		return driver.Claimed{}, context.Cause(ctx)
-	}
-	longer, cancel := p.c.graceContext(ctx)
-	defer cancel()
-	if named || p.unanswered {
-		return p.send(longer, claim)
-	}
-	return p.c.q.backend.Claim(longer, claim)
-}
-
-// graceContext returns a context for a call to the store that ends leaveTime after ctx. The caller
-// must call cancel when the call has returned.
-func (c *consumer) graceContext(ctx context.Context) (longer context.Context, cancel context.CancelFunc) {
-	longer, end := context.WithCancel(c.life)
-	stop := context.AfterFunc(ctx, func() {
-		sleep(longer, leaveTime)
-		end()
-	})
-	return longer, func() {
-		stop()
-		end()
-	}
-}
-
 // send makes a claim with a name and records the highest token that the consumer has received. The
 // store returns messages again that the consumer has not received, and rejects unanswered claims
 // that arrive after this one.
@@ -195,8 +173,18 @@ func (p *partitionClaimer) releaseUnanswered() {
 		p.c.q.report("partition %d: the last claim was not answered: its messages are redelivered when their leases expire, "+
 			"and messages that have begun count a crash: %w", p.part.index, err)
 	}
-	p.part.giveBack(claimed.Records)
-	p.c.dispatcher.drain()
+	var answers sync.WaitGroup
+	for i := range claimed.Records {
+		answers.Add(1)
+		h := &heldMessage{record: claimed.Records[i], part: p.part}
+		p.part.changes[driver.OpRelease].send(h.change(), func(_ answer, err error) {
+			defer answers.Done()
+			if err != nil && p.c.q.ctx.Err() == nil {
+				p.c.q.reportFault(h.fault(fmt.Errorf("release: %w", err)))
+			}
+		})
+	}
+	answers.Wait()
 }
 
 // reportPeriod is the minimum time between two reports of a partition's unreadable messages.

@@ -18,7 +18,7 @@ import (
 //	            messages that are overdue otherwise
 //	dispatcher  passes claimed messages to takers when they are due
 //	admission   how much may be claimed and begun
-//	leases      the held messages, and when their leases must be extended
+//	held        the messages, and when their leases must be extended
 //
 // Each part depends only on the parts below it. Any consumer may claim any message: ownership of
 // partitions reduces contention and latency, and never decides whether a message is delivered.
@@ -30,6 +30,7 @@ type consumer struct {
 
 	ctx      context.Context // ends when no more messages are claimed or begun
 	cancel   context.CancelCauseFunc
+	calls    context.Context // of claims and heartbeats; ends leaveTime after ctx
 	life     context.Context // ends when no more handlers run
 	end      context.CancelFunc
 	retiring sync.Once
@@ -38,7 +39,6 @@ type consumer struct {
 	aborted  chan struct{}  // closed by abort
 	stopped  chan struct{}  // closed when stop is done
 	claims   sync.WaitGroup // goroutines that end with ctx
-	tasks    sync.WaitGroup // goroutines that end with life
 }
 
 // newConsumer starts a consumer unless the queue is closing. q.mu is held. The caller must call
@@ -51,6 +51,12 @@ func (q *Queue) newConsumer(opts ConsumerOptions) (*consumer, error) {
 	c.retired, c.aborted, c.stopped = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	c.life, c.end = context.WithCancel(q.ctx)
 	c.ctx, c.cancel = context.WithCancelCause(c.life)
+	calls, endCalls := context.WithCancel(c.life)
+	c.calls = calls
+	context.AfterFunc(c.ctx, func() {
+		sleep(calls, leaveTime)
+		endCalls()
+	})
 	d, err := newDispatcher(c.ctx, q, &c.opts)
 	if err != nil {
 		return nil, fmt.Errorf("durable: %w", err)
@@ -68,12 +74,13 @@ func (q *Queue) newConsumer(opts ConsumerOptions) (*consumer, error) {
 func (c *consumer) start() {
 	c.q.consumers.Add(1)
 	c.q.claiming[c] = struct{}{}
+	c.dispatcher.pending++ // until renewal returns
+	go c.renewal()
 	c.claims.Go(c.membership)
 	c.claims.Go(c.hints)
 	for _, p := range c.dispatcher.parts {
 		c.claims.Go(p.claimer.run)
 	}
-	c.tasks.Go(c.renewal)
 }
 
 // A consumer ends by retire, abort and stop. Each returns when it is done. The first two may be
@@ -106,7 +113,6 @@ func (c *consumer) abort() {
 func (c *consumer) stop() {
 	c.retire()
 	c.end()
-	c.tasks.Wait()
 	c.dispatcher.drain()
 	c.dispatcher.wheel.Stop()
 	c.dispatcher.checker.Stop()
@@ -143,15 +149,18 @@ func (c *consumer) failure() error {
 	return nil
 }
 
-// leaveTime is how long an ending consumer tries to leave the membership. If that fails, the other
-// consumers take over after Membership.
+// leaveTime is how long an ending consumer waits for its claims and heartbeats in progress, and
+// tries to leave the membership. If a claim were abandoned, its messages might have to be claimed
+// again. If a heartbeat were abandoned, it might take effect after the call to leave, and the
+// consumer would be listed until Membership has passed.
 const leaveTime = time.Second
 
 // renewal extends leases in time. If an extension fails, the handler's context is cancelled before
 // the lease expires.
 func (c *consumer) renewal() {
+	defer c.dispatcher.done()
 	for c.life.Err() == nil {
-		sleep(c.life, c.dispatcher.leases.period())
+		sleep(c.life, c.opts.hold()/leaseChecks)
 		c.dispatcher.renew(time.Now())
 	}
 }

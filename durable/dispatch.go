@@ -18,8 +18,7 @@ import (
 // and receivers take them.
 //
 // The dispatcher owns the lock. Its parts have no locks and do not know the dispatcher: admission
-// (how much is claimed and begun), leases (the held messages) and handover (begun messages and
-// takers).
+// (how much is claimed and begun) and handover (begun messages and takers).
 //
 // Calls to the store never run under mu. They are sent to batchers, whose goroutines deliver the
 // answers.
@@ -32,7 +31,7 @@ type dispatcher struct {
 
 	mu        sync.Mutex
 	admission admission
-	leases    leases
+	held      map[*heldMessage]struct{} // all messages that are not gone
 	handover  handover
 	checker   *time.Timer // calls check
 	checking  bool        // checker is running
@@ -60,7 +59,7 @@ const wheelTick = 250 * time.Microsecond
 
 // newDispatcher returns a dispatcher for all partitions of a queue, without their claimers.
 func newDispatcher(ctx context.Context, q *Queue, opts *ConsumerOptions) (*dispatcher, error) {
-	d := &dispatcher{q: q, opts: opts, ctx: ctx, leases: newLeases(opts)}
+	d := &dispatcher{q: q, opts: opts, ctx: ctx, held: make(map[*heldMessage]struct{})}
 	d.drained.L = &d.mu
 	d.handover.used, d.handover.most = time.Now(), opts.Concurrency
 	d.admission = admission{opts: opts, handover: &d.handover, members: 1}
@@ -210,7 +209,10 @@ func (p *consumerPart) hold(claimed driver.Claimed, sent time.Time) (overdue boo
 		roundTrip = time.Since(sent)
 		overdue = claimed.Next > 0 && !claimed.Next.Time().After(claimed.Now) && !claimed.Paused
 	}
-	messages := p.messages(claimed.Records)
+	messages := make([]*heldMessage, len(claimed.Records))
+	for i := range messages {
+		messages[i] = &heldMessage{record: claimed.Records[i], part: p}
+	}
 	p.q.emitClaims(messages, sent)
 	d := p.d
 	d.mu.Lock()
@@ -222,52 +224,39 @@ func (p *consumerPart) hold(claimed driver.Claimed, sent time.Time) (overdue boo
 		}
 	}
 	for _, h := range messages {
-		if p.share.paused {
-			h.state = heldGone
-			d.sendRelease(h)
-			continue
-		}
-		d.leases.add(h, sent, claimed.Now)
-		if h.record.State == driver.StateFiring {
-			d.offer(h)
-			continue
-		}
-		d.admission.claimed(&p.share, len(h.record.Body))
-		if wait := p.clock.until(h.record.Due) - beginLead; wait > 0 {
-			h.state, h.timer = heldArmed, d.wheel.Add(wait, h)
-		} else {
-			d.admission.pushReady(h)
-		}
+		h.until = sent.Add(h.record.LeaseEnd.Time().Sub(claimed.Now))
+		p.add(h)
 	}
 	d.match()
 	return overdue
 }
 
-// messages returns the messages of a claim.
-func (p *consumerPart) messages(records []driver.Record) []*heldMessage {
-	messages := make([]*heldMessage, len(records))
-	for i := range records {
-		messages[i] = &heldMessage{record: records[i], part: p}
+// add adds a claimed message. mu is held.
+func (p *consumerPart) add(h *heldMessage) {
+	d := p.d
+	if p.share.paused {
+		h.state = heldGone
+		d.sendRelease(h)
+		return
 	}
-	return messages
-}
-
-// giveBack releases messages that were claimed and are not held.
-func (p *consumerPart) giveBack(records []driver.Record) {
-	p.d.mu.Lock()
-	defer p.d.unlock()
-	for _, h := range p.messages(records) {
-		p.d.sendRelease(h)
+	d.held[h] = struct{}{}
+	if h.record.State == driver.StateFiring {
+		d.offer(h)
+		return
+	}
+	d.admission.claimed(&p.share, len(h.record.Body))
+	if wait := p.clock.until(h.record.Due) - beginLead; wait > 0 {
+		h.state, h.timer = heldArmed, d.wheel.Add(wait, h)
+	} else {
+		d.admission.pushReady(h)
 	}
 }
 
 // begin calls Begin.
 func (p *consumerPart) begin(changes []driver.Change) ([]answer, error) {
-	batch := driver.Batch{Partition: p.index, Op: driver.OpBegin, Lead: beginLead, Changes: changes}
-	for i := range changes { // leases change only if one of them would be too short
-		batch.Visibility = max(batch.Visibility, changes[i].Delay)
-	}
-	return p.apply(batch)
+	return p.apply(driver.Batch{
+		Partition: p.index, Op: driver.OpBegin, Lead: beginLead, Visibility: p.d.opts.Visibility, Changes: changes,
+	})
 }
 
 // expire is called by the wheel with the messages whose timers have expired.
@@ -303,7 +292,7 @@ func (d *dispatcher) match() {
 		d.admission.reserve(&h.part.share, 1)
 		h.part.share.unanswered++
 		d.pending++
-		h.part.begins.send(d.leases.begin(h, time.Now()), func(a answer, err error) { d.begun(h, a, err) })
+		h.part.begins.send(h.change(), func(a answer, err error) { d.begun(h, a, err) })
 	}
 	d.admission.grantNext()
 	if !d.checking && (d.admission.reserved > 0 || d.admission.ready.len() > 0 || d.handover.begun.len() > 0) {
@@ -371,9 +360,7 @@ func (d *dispatcher) begun(h *heldMessage, a answer, err error) {
 	s.unanswered--
 	if done && h.state != heldGone {
 		d.admission.unclaimed(s, len(h.record.Body))
-		if d.leases.began(h, a, time.Now()) {
-			d.extend(h)
-		}
+		h.extended(a)
 		if wait := a.Due.Time().Sub(a.Now); wait > 0 { // the store read its clock before now
 			h.state, h.timer = heldWaiting, d.wheel.Add(wait, h)
 			return // it still occupies a taker
@@ -479,7 +466,7 @@ func (d *dispatcher) forget(h *heldMessage) bool {
 	}
 	h.timer.Stop()
 	h.state = heldGone
-	d.leases.remove(h)
+	delete(d.held, h)
 	if state <= heldBeginning {
 		d.admission.unclaimed(&h.part.share, len(h.record.Body))
 	}
@@ -505,7 +492,7 @@ func (d *dispatcher) release(ok func(*heldMessage) bool) {
 // releaseHeld is release with mu held.
 func (d *dispatcher) releaseHeld(ok func(*heldMessage) bool) {
 	var back []*heldMessage
-	for h := range d.leases.held {
+	for h := range d.held {
 		if ok(h) {
 			back = append(back, h)
 		}
@@ -539,8 +526,8 @@ func (d *dispatcher) sendRelease(h *heldMessage) {
 func (d *dispatcher) renew(now time.Time) {
 	d.mu.Lock()
 	defer d.unlock()
-	for h := range d.leases.held {
-		switch d.leases.action(h, now) {
+	for h := range d.held {
+		switch h.leaseAction(d.opts, now) {
 		case leaseExtend:
 			d.extend(h)
 		case leaseLose:
@@ -554,12 +541,17 @@ func (d *dispatcher) renew(now time.Time) {
 
 // extend extends a lease. mu is held.
 func (d *dispatcher) extend(h *heldMessage) {
-	d.send(h, driver.OpExtend, d.leases.extend(h), func(a answer, err error) {
+	h.extending = true
+	change := h.change()
+	change.Delay, change.Begun = d.opts.hold(), d.opts.Visibility // the store knows whether it has begun
+	d.send(h, driver.OpExtend, change, func(a answer, err error) {
 		h.extending = false
 		switch {
 		case h.state == heldGone || err != nil:
 		case a.Status == driver.StatusDone:
-			d.leases.extended(h, a)
+			if a.until().After(h.until) { // else a begin took effect later and was answered earlier
+				h.extended(a)
+			}
 		case h.settling: // the message was settled, and the answer has not arrived yet
 		default:
 			d.loseLease(h)
@@ -619,5 +611,5 @@ func (d *dispatcher) load() (unbegun, begun int, idle time.Duration) {
 	for _, p := range d.parts {
 		unbegun += p.share.unbegun
 	}
-	return unbegun, len(d.leases.held) - unbegun, d.handover.idle(time.Now())
+	return unbegun, len(d.held) - unbegun, d.handover.idle(time.Now())
 }

@@ -23,11 +23,11 @@ func TestMessageIsNotDeliveredAfterItsLease(t *testing.T) {
 			q.options.Logger = slog.New(slog.DiscardHandler)
 			q.lateness = new(lateness)
 			q.options.OnError = func(err error) { reported = append(reported, err) }
-			d := &dispatcher{q: q, ctx: t.Context()}
+			d := &dispatcher{q: q, ctx: t.Context(), held: make(map[*heldMessage]struct{})}
+			d.opts = &ConsumerOptions{Visibility: time.Second, Membership: time.Second}
 			d.admission.handover = &d.handover
-			d.leases = leases{visibility: time.Second, hold: time.Second, held: make(map[*heldMessage]struct{})}
 			h := &heldMessage{record: driver.Record{ID: "m", Body: (&content{}).encode()}, part: &consumerPart{part: q.parts[0]}, state: heldTaken}
-			d.leases.held[h] = struct{}{}
+			d.held[h] = struct{}{}
 			h.until = time.Now()
 			if renews {
 				d.renew(time.Now())

@@ -1,12 +1,7 @@
 package durable
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"log/slog"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -125,100 +120,4 @@ func (q *Queue) emitClaims(messages []*heldMessage, sent time.Time) {
 var settlements = map[driver.Op]EventKind{
 	driver.OpAck: EventAcked, driver.OpRetry: EventRetried,
 	driver.OpBury: EventBuried, driver.OpExpire: EventExpired,
-}
-
-// fault is a background error that concerns a partition or one of its messages.
-type fault struct {
-	partition int    // -1: the whole queue
-	id        string // empty: no message
-	err       error
-}
-
-// report is reportFault for an error that concerns the whole queue.
-func (q *Queue) report(format string, args ...any) {
-	q.reportFault(fault{partition: -1, err: fmt.Errorf(format, args...)})
-}
-
-// reportFault passes a fault to the log, OnError and OnEvent. No lock is held, because these
-// functions are user code.
-func (q *Queue) reportFault(f fault) {
-	kind, level := EventError, slog.LevelError
-	switch {
-	case errors.Is(f.err, ErrLeaseLost):
-		kind, level = EventLeaseLost, slog.LevelWarn
-	case errors.Is(f.err, ErrUnavailable):
-		level = slog.LevelWarn
-	}
-	err := f.err
-	if f.id != "" {
-		err = fmt.Errorf("message %q: %w", f.id, err)
-	} else if f.partition >= 0 {
-		err = fmt.Errorf("partition %d: %w", f.partition, err)
-	}
-	err = fmt.Errorf("durable: queue %q: %w", q.options.Queue, err)
-	q.log(level, kind, f)
-	if q.options.OnError != nil {
-		q.options.OnError(err)
-	}
-	if q.options.OnEvent != nil {
-		q.emit(Event{Kind: kind, Partition: f.partition, Time: time.Now(), ID: f.id, Err: err})
-	}
-}
-
-// logLimit admits one log record per second: many calls and deliveries may fail.
-type logLimit struct {
-	mu      sync.Mutex
-	logged  time.Time
-	skipped int // records since logged
-}
-
-// admit reports whether a record should be written, and how many were skipped before it.
-func (l *logLimit) admit() (skipped int, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := time.Now()
-	if !l.logged.IsZero() && now.Sub(l.logged) < time.Second {
-		l.skipped++
-		return 0, false
-	}
-	skipped, l.skipped, l.logged = l.skipped, 0, now
-	return skipped, true
-}
-
-// logFailure logs the failure of a delivery, unless its cause, the panic of a handler or unreadable
-// content, was reported before.
-func (d *Delivery) logFailure(change *driver.Change, cause error) {
-	if _, panicked := cause.(*PanicError); panicked || change.Uncounted { //nolint:errorlint // As may panic
-		return
-	}
-	q := d.from.q
-	if skipped, ok := q.logLimits.failures.admit(); ok {
-		q.options.Logger.LogAttrs(context.Background(), slog.LevelWarn, "durable: delivery failed",
-			slog.String("queue", q.options.Queue), slog.Int("partition", d.h.part.index), slog.String("id", d.h.record.ID),
-			slog.Int("attempt", d.h.record.Attempts+1), slog.Duration("delay", change.Delay), slog.Any("err", cause), slog.Int("skipped", skipped))
-	}
-}
-
-func (q *Queue) log(level slog.Level, kind EventKind, f fault) {
-	attrs := []slog.Attr{slog.String("queue", q.options.Queue)}
-	if f.partition >= 0 {
-		attrs = append(attrs, slog.Int("partition", f.partition))
-	}
-	if f.id != "" {
-		attrs = append(attrs, slog.String("id", f.id))
-	}
-	attrs = append(attrs, slog.Any("err", f.err))
-	text := "durable: background call failed"
-	switch {
-	case kind == EventLeaseLost:
-		text = "durable: lease lost"
-	case errors.Is(f.err, ErrUnavailable):
-		skipped, ok := q.logLimits.outages.admit()
-		if !ok {
-			return
-		}
-		text = "durable: store cannot be reached"
-		attrs = append(attrs, slog.Int("skipped", skipped))
-	}
-	q.options.Logger.LogAttrs(context.Background(), level, text, attrs...)
 }

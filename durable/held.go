@@ -83,7 +83,44 @@ func (h *heldMessage) change() driver.Change {
 }
 
 // extended records a new end of the lease.
-func (h *heldMessage) extended(a answer) { h.until, h.record.LeaseEnd = a.until(), a.Lease }
+func (h *heldMessage) extended(a answer) { h.until = a.until() }
+
+// A prefetched message has a lease of ConsumerOptions.hold, which is short: if the consumer is
+// killed, another consumer soon gets the message, and no crash is counted. The lease is extended by
+// hold while the message waits for a taker. When the message begins, its lease becomes Visibility.
+
+// leaseChecks is the number of checks of the leases during the shortest lease.
+const leaseChecks = 8
+
+// leaseAction is the next step for a lease.
+type leaseAction uint8
+
+const (
+	leaseKeep   leaseAction = iota
+	leaseExtend             // a third has passed, which leaves time for several attempts
+	leaseLose               // it is about to expire, or expired before the message was passed on
+	leaseForget             // it has expired; its receiver may still try to settle the message
+)
+
+// leaseAction returns the next step for the lease of the message. The lease of an armed message
+// lasts beyond its due time. A receiver extends the leases of its messages itself.
+func (h *heldMessage) leaseAction(opts *ConsumerOptions, now time.Time) leaseAction {
+	left, length := h.until.Sub(now), opts.Visibility
+	if h.unbegun() {
+		length = opts.hold()
+	}
+	switch {
+	case h.state == heldArmed:
+	case h.state == heldTaken && !h.renew && left > 0:
+	case h.state == heldTaken && !h.renew && h.handed:
+		return leaseForget
+	case left < length/4:
+		return leaseLose
+	case left < length*2/3 && !h.extending:
+		return leaseExtend
+	}
+	return leaseKeep
+}
 
 // beginLead is how long before its due time a message begins, so that the store's answer arrives
 // when the message is due. Until then the message can be cancelled.

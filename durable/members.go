@@ -1,8 +1,6 @@
 package durable
 
 import (
-	"context"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -11,58 +9,6 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
-
-// Consumer is a consumer of a queue in any process: a call to [Queue.Consume] or a [Receiver].
-type Consumer struct {
-	ID            string    // unique among the consumers of the queue
-	Host          string    // host name, at most [driver.MaxHost] bytes; empty if unknown
-	PID           int       // process id on the host
-	Partitions    []int     // owned at the last heartbeat, ascending
-	LastHeartbeat time.Time // on the store's clock
-	Expires       time.Time // when other consumers get its partitions unless it sends a heartbeat
-}
-
-// Consumers returns the consumers of the queue in all processes, according to their last heartbeats
-// and sorted by ID. A consumer sends three heartbeats per ConsumerOptions.Membership, and one
-// whenever its partitions change. A consumer that crashed or is suspended is listed until it
-// expires. Two consumers may list a partition that is moving from one to the other. Consumers makes
-// one call to the store. It returns the store's error, such as [ErrUnavailable].
-func (q *Queue) Consumers(ctx context.Context) ([]Consumer, error) {
-	if err := q.checkOpen(ctx); err != nil {
-		return nil, err
-	}
-	members, err := q.backend.Members(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("durable: consumers: %w", err)
-	}
-	all := make([]Consumer, len(members))
-	for i, m := range members {
-		all[i] = Consumer{
-			ID: m.Name, Host: m.Host, PID: m.PID, Partitions: m.Partitions,
-			LastHeartbeat: timeOf(m.Seen), Expires: timeOf(m.Until),
-		}
-	}
-	return all, nil
-}
-
-// unowned returns the number of partitions without an owner.
-func unowned(consumers []Consumer, partitions int) int {
-	owned := make([]bool, partitions)
-	for _, c := range consumers {
-		for _, p := range c.Partitions {
-			if p >= 0 && p < partitions {
-				owned[p] = true
-			}
-		}
-	}
-	n := 0
-	for _, o := range owned {
-		if !o {
-			n++
-		}
-	}
-	return n
-}
 
 // hostname returns the host name, or "" if the system does not report it.
 var hostname = sync.OnceValue(func() string {
@@ -99,16 +45,12 @@ func (c *consumer) membership() {
 	}
 }
 
-// heartbeat renews the membership and returns the members. When the consumer ends, a call in
-// progress gets a grace period. If it were abandoned, it might take effect after the call to leave,
-// and the consumer would be listed until Membership has passed.
+// heartbeat renews the membership and returns the members.
 func (c *consumer) heartbeat() ([]driver.Member, error) {
-	ctx, cancel := c.graceContext(c.ctx)
-	defer cancel()
-	if _, err := c.q.backend.Heartbeat(ctx, c.member(), c.opts.Membership); err != nil {
+	if _, err := c.q.backend.Heartbeat(c.calls, c.member(), c.opts.Membership); err != nil {
 		return nil, err
 	}
-	return c.q.backend.Members(ctx)
+	return c.q.backend.Members(c.calls)
 }
 
 // own records the members. It reports whether the partitions that the consumer owns have changed,

@@ -93,7 +93,6 @@ func (r *Receiver) claiming() (*consumer, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.dispatcher.admission.readAhead.disabled = true // any call to Take may be the last one
 	r.consumer = c
 	go r.watch(c)
 	return c, nil
@@ -112,7 +111,7 @@ func (r *Receiver) watch(c *consumer) {
 	r.q.consumers.Done()
 	for c.life.Err() == nil {
 		unbegun, begun, _ := c.dispatcher.load()
-		if unbegun+begun == 0 || waitFor(c.aborted, c.dispatcher.leases.period(), c.life.Done()) {
+		if unbegun+begun == 0 || waitFor(c.aborted, c.opts.hold()/leaseChecks, c.life.Done()) {
 			break
 		}
 	}
