@@ -1,7 +1,6 @@
 package redisstore_test
 
 import (
-	"math/rand/v2"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -10,18 +9,11 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 	"github.com/timingwheel-go/timingwheel/durable/storetest"
-	"github.com/timingwheel-go/timingwheel/internal/testscale"
 )
 
 func TestSuiteOnSimulatedServer(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, miniFixture)
-}
-
-// The model makes fewer steps here than in the suite.
-func TestModelWithMovableClock(t *testing.T) {
-	t.Parallel()
-	storetest.Model(t, miniFixture, rand.NewPCG(4, 0), testscale.Size(150))
 }
 
 func TestSuiteOnServer(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzModel runs [Model] with choices from the fuzz input, one byte per choice.
+// FuzzModel runs the model tests of [Run] with choices from the fuzz input, one byte per choice.
 func FuzzModel(f *testing.F, newStore Factory) {
 	f.Helper()
 	const bytesOfStep, mostSteps = 8, 100
@@ -16,7 +16,7 @@ func FuzzModel(f *testing.F, newStore Factory) {
 		f.Add(input)
 	}
 	f.Fuzz(func(t *testing.T, input []byte) {
-		Model(t, newStore, &choices{input: input, rest: rand.NewPCG(0, 0)},
+		runModelOn(t, newStore(t), &choices{input: input, rest: rand.NewPCG(0, 0)},
 			min(len(input)/bytesOfStep, mostSteps))
 	})
 }
