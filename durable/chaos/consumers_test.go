@@ -122,7 +122,12 @@ func TestMessagesClaimedAheadAreRedeliveredBeforeVisibility(t *testing.T) {
 		return err == nil && s.Unowned == 0
 	}
 	require.Eventually(t, owned, waitLimit, 5*time.Millisecond)
-	r.start(role{Messages: messages, Batch: 100, MaxDelay: 450 * time.Millisecond}).wait()
+	batch := make([]durable.Message, messages)
+	for i := range batch {
+		batch[i].Delay = 2 * time.Second
+	}
+	_, err := q.EnqueueBatch(t.Context(), batch)
+	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		s, err := q.Stats(t.Context())
 		return err == nil && s.InFlight > messages/4
