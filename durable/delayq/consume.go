@@ -121,7 +121,7 @@ func (r *runner) handle(ctx context.Context, d *durable.Delivery) error {
 	case err == nil, errors.Is(err, exec.ErrWaitDelay): // the command has exited with 0
 		r.succeeded.Add(1)
 		return nil
-	case (code == cannotRun || code == notFound) && (r.succeeded.Load() == 0 || lookUp(r.options.exec) != nil):
+	case (code == cannotRun || code == notFound) && lookUp(r.options.exec) != nil:
 		err = fmt.Errorf("%w: -exec %q: %w: %s", errNoCommand, r.options.exec, err, preview(stderr.last, driver.MaxReason/2))
 	case !r.ends(code):
 		return r.fail(d, err, stderr.last)
@@ -135,7 +135,7 @@ func (r *runner) handle(ctx context.Context, d *durable.Delivery) error {
 // lookUp returns an error if a shell command is the name of a command that cannot be started, with
 // or without arguments. Only the shell knows about other forms.
 func lookUp(line string) error {
-	name := append(strings.Fields(line), "")[0]
+	name, _, _ := strings.Cut(strings.TrimSpace(line), " ")
 	_, err := exec.LookPath(name)
 	if err == nil || strings.ContainsAny(line, ";&|<>(){}`\n") || strings.ContainsAny(name, "'\"\\$=*?[]~!#") || runtime.GOOS == "windows" {
 		return nil

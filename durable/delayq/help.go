@@ -64,10 +64,9 @@ DELAYQ_STORE is not passed on, because it may have a password.
 Exit code 0 acknowledges the message. Any other exit code is a failed attempt: the message is
 delivered again after one second, then two, four and so on up to an hour. After its last attempt
 (see enqueue -max-attempts) the message is a dead letter. A command that cannot be started ends
-consume, and counts no attempt; so do the exit codes 126 and 127 before a run has succeeded. No
-other consumer gets the message while the command runs. If this process crashes, another consumer
-gets the message after -visibility. A message may be delivered more than once, so the command must
-be idempotent.
+consume, and counts no attempt. No other consumer gets the message while the command runs. If this
+process crashes, another consumer gets the message after -visibility. A message may be delivered
+more than once, so the command must be idempotent.
 
 After the first Ctrl-C, consume takes no more messages, releases the messages that have not begun,
 and waits for the running commands. If one of them fails then, for example because a supervisor

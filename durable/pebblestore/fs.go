@@ -80,7 +80,7 @@ func (f engineFS) Rename(from, to string) error {
 	return nil
 }
 
-// Remove returns the error, because a file that cannot be removed does no harm.
+// Remove does not fail the engine: Pebble logs the error, and the file only takes space.
 func (f engineFS) Remove(name string) error {
 	if f.owns(name) && f.engine.failedWith() != nil {
 		return nil

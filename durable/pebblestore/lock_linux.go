@@ -12,8 +12,8 @@ func init() { lockForReading = lockOpenFile }
 // the lock that this process may have through another open file.
 const getOpenFileLock, setOpenFileLock = 36, 37
 
-// lockOpenFile is lockForReading. Closing the file would release a lock of this process, so the
-// file stays open then.
+// lockOpenFile is lockForReading. If this process has the lock, the file stays open: closing it
+// would release the lock.
 func lockOpenFile(name string) (unlock func(), err error) {
 	fd, err := syscall.Open(name, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {

@@ -63,8 +63,8 @@ func (s *Store) errLocked(err error) error {
 }
 
 // lockForReading locks a file that cannot be written, and returns a function that unlocks it. It
-// returns an error only if a process has locked the file for writing: the file may not exist, and
-// the file system may have no locks.
+// returns an error if a process has locked the file for writing. It locks nothing if there is no
+// such file or the file system has no locks.
 var lockForReading = func(name string) (unlock func(), err error) { return func() {}, nil }
 
 // lockDir locks a directory. Its lock has only one path, because vfs.Default finds the locks of

@@ -29,10 +29,11 @@ func runModel(t *testing.T, newStore Factory, seed uint64) {
 	runModelOn(t, f, rand.NewPCG(seed, 0), testscale.Size(steps))
 }
 
-// runModelOn makes random transitions, the same ones for the same source, and compares the store with
-// a simple model after each step: the statuses, every message, and the counts. It moves the clock if
-// the fixture can. Otherwise leases are short, and expire by themselves. A step makes about thirty
-// calls to the store. All random choices are read from source, so that a fuzz target can make them.
+// runModelOn makes random transitions, the same ones for the same source, and compares the store
+// with a simple model after each step: the statuses, every message, and the counts. It moves the
+// clock if the fixture can. Otherwise leases are short, and expire by themselves. A step makes
+// about thirty calls to the store. All random choices are read from source, so that a fuzz target
+// can make them.
 func runModelOn(t *testing.T, f Fixture, source rand.Source, steps int) {
 	t.Helper()
 	m := &model{

@@ -83,7 +83,7 @@ func (l *Map) Scan(from, to []byte, visit func(key, value []byte) bool) error {
 	var before [maxLinks]*node
 	n := l.seek(string(from), &before)
 	for n != nil && n.key < string(to) && visit([]byte(n.key), n.value) {
-		n = n.next[0] // of a node that visit may have deleted
+		n = n.next[0] // valid if visit has deleted n
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func (s *State) loadPartition(hints *hints, number uint32, index int) (*partitio
 		return nil, fmt.Errorf("partition %d: %w", index, err)
 	}
 	p.leases = newLeases(p.counters.Tokens)
-	p.oldestDead = driver.Instant(min(p.counters.Dead, 1))
+	p.oldestDead = 1 // if there is one; no dead letter died before it
 	return p, nil
 }
 
