@@ -187,7 +187,7 @@ func (a *admission) plan(s *share, must bool) (claim driver.Claim, ok bool) {
 	if ahead && a.readAhead.messages < fastReadAhead {
 		a.claimAhead(&claim, s, claim.Max+a.readAhead.within(lateTime)-a.ready.len())
 	}
-	if claim.Max == 0 && (s.own || s.overdue) && !s.waiting {
+	if claim.Max == 0 && !s.paused && !s.waiting {
 		s.waiting = true
 		a.waiting.push(s)
 	}

@@ -37,6 +37,7 @@ type partitionClaimer struct {
 	seen       uint64    // the highest token that the consumer has received
 	unanswered bool      // the last claim with a name was not answered, and may have taken effect
 	reported   time.Time // last report of unreadable messages
+	found      time.Time // last visit that found messages
 
 	// must is set by a hint without a due time: the next claim does not wait for a taker.
 	must atomic.Bool
@@ -129,7 +130,10 @@ func (p *partitionClaimer) again(claim driver.Claim, claimed driver.Claimed, ove
 	case overdue && (n > 0 || claim.Max == 0):
 		return true
 	case !p.own && n > 0:
+		p.found = now
 		p.claimBy(now.Add(lateTime))
+	case !p.own && claimed.Next > 0:
+		p.expect(claimed.Next, now.Sub(p.found) < p.c.opts.Membership)
 	case !p.own || claimed.Next == 0 || claim.Max == 0:
 	case n > 0 && claimed.Next <= driver.InstantOf(claimed.Now).Add(claim.Horizon):
 		if claimed.Next.Time().Sub(claimed.Now) <= p.c.opts.urgent() {
@@ -223,11 +227,19 @@ func (p *partitionClaimer) hint(due driver.Instant) {
 		p.wake()
 		return
 	}
-	wait, own := p.part.expect(due)
+	p.expect(due, false)
+}
+
+// expect makes the claimer claim in time for a message. The claimer visits the partition of another
+// consumer surely, or if it is one of a few.
+func (p *partitionClaimer) expect(due driver.Instant, surely bool) {
+	wait, own, visit := p.part.expect(due, surely)
 	if own {
 		wait = p.claimDelay(due)
 	}
-	p.claimBy(time.Now().Add(wait))
+	if own || visit {
+		p.claimBy(time.Now().Add(wait))
+	}
 }
 
 func (p *partitionClaimer) wake() { p.claimBy(time.Now()) }

@@ -151,7 +151,7 @@ func (d *dispatcher) setMembers(own func(int) bool, members, freeOthers int) (ow
 }
 
 // heartbeat returns the own partitions, and the number of takers that were free at some time since
-// the last call.
+// the last heartbeat, or the one before if that was just now.
 func (d *dispatcher) heartbeat() (owned []int, free int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -160,7 +160,7 @@ func (d *dispatcher) heartbeat() (owned []int, free int) {
 			owned = append(owned, i)
 		}
 	}
-	return owned, d.handover.mostWaiting()
+	return owned, d.handover.mostWaiting(time.Now(), d.opts.Membership/4)
 }
 
 // claimPeriod returns the longest time between two claims of the partition, and whether the
@@ -178,14 +178,20 @@ func (p *consumerPart) claimPeriod() (period time.Duration, own bool) {
 // expect records that a message may be overdue when the next claim reaches the store. The store
 // makes the decision, because this process's estimate of its clock may be behind by the duration of
 // a call. For another consumer's partition, expect returns the time until a visit: lateTime after
-// the due time, if its owner has left the message, and one consumer after the other.
-func (p *consumerPart) expect(due driver.Instant) (wait time.Duration, own bool) {
+// the due time, if its owner has left the message, and one consumer after the other. If the message
+// is not due yet and surely is not set, about three of the free consumers visit, and visit is false
+// for the others.
+func (p *consumerPart) expect(due driver.Instant, surely bool) (wait time.Duration, own, visit bool) {
 	left := p.clock.until(due)
 	p.d.mu.Lock()
 	defer p.d.mu.Unlock()
-	s := &p.share
-	s.overdue = s.overdue || !s.paused && (!s.own || left <= s.roundTrip)
-	return max(0, left) + lateTime + time.Duration(rand.Int64N(int64(p.d.admission.members)*int64(lateTime))), s.own
+	s, others, spread := &p.share, p.d.admission.freeOthers, 3
+	if left <= 0 { // there may be many messages
+		surely, spread = true, p.d.admission.members
+	}
+	visit = !s.own && (surely || rand.IntN(others+1) < 3)
+	s.overdue = s.overdue || !s.paused && (visit || s.own && left <= s.roundTrip)
+	return max(0, left) + lateTime + time.Duration(rand.Int64N(int64(spread)*int64(lateTime))), s.own, visit
 }
 
 // plan returns the next claim of the partition, or false if none is necessary now: see

@@ -9,7 +9,8 @@ type handover struct {
 	takers lazyFIFO[*taker]
 	begun  lazyFIFO[*heldMessage] // begun messages that wait for a taker
 	used   time.Time              // when a taker last arrived or left
-	most   int                    // the most takers that have waited since mostWaiting was called
+	most   int                    // the most takers that have waited since reset
+	reset  time.Time              // see mostWaiting
 }
 
 // taker is a handler's worker or a receiver that waits for a message.
@@ -68,9 +69,12 @@ func (o *handover) idle(now time.Time) time.Duration {
 	return now.Sub(o.used)
 }
 
-// mostWaiting returns the most takers that have waited at any time since the last call.
-func (o *handover) mostWaiting() int {
+// mostWaiting returns the most takers that have waited at any time since it was reset. It resets
+// itself once per period.
+func (o *handover) mostWaiting(now time.Time, period time.Duration) int {
 	most := o.most
-	o.most = o.takers.len()
+	if now.Sub(o.reset) >= period {
+		o.most, o.reset = o.takers.len(), now
+	}
 	return most
 }

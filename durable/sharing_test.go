@@ -134,6 +134,69 @@ func TestHungHandlersDelayOnlyTheirMessages(t *testing.T) {
 	}
 }
 
+// lateness returns a handler that takes some time, and the greatest lateness of its messages.
+func lateness(d time.Duration) (handler durable.Handler, n *atomic.Int64, most *atomic.Int64) {
+	n, most = new(atomic.Int64), new(atomic.Int64)
+	return func(_ context.Context, m *durable.Delivery) error {
+		late := int64(time.Since(m.Due))
+		for old := most.Load(); late > old && !most.CompareAndSwap(old, late); old = most.Load() {
+		}
+		n.Add(1)
+		time.Sleep(d)
+		return nil
+	}, n, most
+}
+
+// The partitions of a hung consumer are not starved by one that is nearly busy with its own.
+func TestBusyConsumerVisitsPartitionsOfHungOne(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{Partitions: 8}, func(t *testing.T, q *durable.Queue) {
+		var hung atomic.Int64
+		handler, n, most := lateness(20 * time.Millisecond)
+		options := durable.ConsumerOptions{Concurrency: 4, Grace: time.Millisecond}
+		defer consume(t, q, hangs(t, &hung), options)()
+		time.Sleep(time.Second)
+		defer consume(t, q, handler, options)()
+		time.Sleep(10 * time.Second)
+		enqueueAll(t, q, "hang", 8, 0)
+		time.Sleep(time.Second)
+		require.EqualValues(t, 4, hung.Load())
+		delivered := n.Load()
+		const sent = 60 * 180 // 90 % of what the handlers can do
+		for i := range sent {
+			enqueue(t, q, fmt.Sprint("m", i), time.Second)
+			time.Sleep(time.Second / 180)
+		}
+		waitUntil(t, func() bool { return n.Load()-delivered == sent })
+		t.Logf("at most %v late", time.Duration(most.Load()))
+		assert.Less(t, time.Duration(most.Load()), 5*time.Second)
+	})
+}
+
+// One of many free consumers comes soon for the messages that a hung one does not claim.
+func TestFreeConsumersVisitPartitionsOfHungOne(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{Partitions: 8}, func(t *testing.T, q *durable.Queue) {
+		var hung atomic.Int64
+		defer consume(t, q, hangs(t, &hung), durable.ConsumerOptions{Concurrency: 500, Grace: time.Millisecond})()
+		time.Sleep(time.Second)
+		enqueueAll(t, q, "hang", 500+100, 0)
+		time.Sleep(time.Second)
+		handler, n, most := lateness(0)
+		for range 20 {
+			defer consume(t, q, handler, durable.ConsumerOptions{Concurrency: 1})()
+		}
+		waitUntil(t, func() bool { return n.Load() >= 100 })
+		most.Store(0)
+		for i := range 400 {
+			enqueue(t, q, fmt.Sprint("m", i), time.Second+time.Duration(i)*100*time.Millisecond)
+		}
+		waitUntil(t, func() bool { return n.Load() == 500 })
+		t.Logf("at most %v late", time.Duration(most.Load()))
+		assert.Less(t, time.Duration(most.Load()), 4*time.Second)
+	})
+}
+
 // A ninth consumer of a queue of eight partitions works, and so does every other one.
 func TestConsumersWithoutPartitionsWork(t *testing.T) {
 	t.Parallel()
