@@ -10,9 +10,6 @@ func (f *fifo[T]) len() int { return len(f.items) - f.head }
 
 func (f *fifo[T]) push(items ...T) { f.items = append(f.items, items...) }
 
-// rest returns the items that were not popped. The slice is valid until the next call.
-func (f *fifo[T]) rest() []T { return f.items[f.head:] }
-
 // first returns the first item. The fifo must not be empty.
 func (f *fifo[T]) first() T { return f.items[f.head] }
 
