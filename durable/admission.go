@@ -10,10 +10,11 @@ import (
 // guarded by the dispatcher's mutex.
 //
 // Messages of its own partitions are claimed ahead of their due times, up to a share of Prefetch
-// and PrefetchBytes. All other claims only take messages that are due, and no more than the
-// consumer has free takers: claims of other partitions, of partitions with overdue messages, and
-// all claims of a crowded consumer. Thus messages that this consumer cannot handle soon stay in the
-// store, where any consumer can claim them. Partitions wait for free takers in turn.
+// and PrefetchBytes. Claims of other partitions, and all claims of a crowded consumer, only take
+// messages that are due, at most as many as takers were granted. Claims of own partitions with
+// overdue messages also take what slow takers handle within lateTime. Thus messages that this
+// consumer cannot handle soon stay in the store, where any consumer can claim them. Partitions wait
+// for free takers in turn.
 //
 // A message of an own partition that is due when it is claimed begins with the claim. This saves
 // the call that would begin it, which is about a third of the store's work, and half of the latency
@@ -50,7 +51,7 @@ type share struct {
 	bytes   int  // size of the bodies of these messages
 	full    bool // the claimer would claim more if these were fewer
 
-	paused     bool          // as of the last claim; nothing is claimed, begun or delivered
+	paused     bool          // as of the last answered claim; nothing is claimed, begun or delivered
 	overdue    bool          // the store may have messages that are due
 	granted    int           // takers reserved for the next claim
 	waiting    bool          // the share is in admission.waiting
@@ -107,7 +108,7 @@ func (a *admission) capacity(s *share) (messages, bytes int, horizon time.Durati
 	messages, bytes = a.quota()-s.unbegun, most-s.bytes
 	s.full = messages <= 0 || bytes <= 0
 	if s.full {
-		return 0, 1, a.opts.Horizon
+		return 0, 0, 0
 	}
 	if m, b := messages-a.quota()/4, bytes-most/4; m > 0 && b > 0 {
 		return m, b, a.opts.Horizon
@@ -128,7 +129,7 @@ func (a *admission) takers() int { return a.handover.takers.len() + a.readAhead.
 // negative.
 func (a *admission) spare() int { return a.takers() - a.reserved - a.handover.begun.len() }
 
-// reserve reserves n takers for a partition, or returns them if n is negative.
+// reserve reserves n takers for a partition, or frees them if n is negative.
 func (a *admission) reserve(s *share, n int) {
 	if s.reserved == 0 {
 		s.answered = a.checks
@@ -152,7 +153,7 @@ func (a *admission) grant(s *share) bool {
 	return true
 }
 
-// ungrant returns the takers of a claim that has ended or is not made.
+// ungrant frees the takers of a claim that has ended or is not made.
 func (a *admission) ungrant(s *share) {
 	a.reserve(s, -s.granted)
 	s.granted = 0
@@ -231,8 +232,9 @@ func (a *admission) callEnded(s *share) {
 	}
 }
 
-// check is called every checkPeriod while takers are reserved. It returns the takers of partitions
-// whose calls are slow. The calls continue, and the messages that they begin wait for later takers.
+// check is called every checkPeriod while takers are reserved or messages wait. It frees the takers
+// of partitions whose calls are slow. The calls continue, and the messages that they begin wait for
+// later takers.
 func (a *admission) check(s *share) {
 	if s.reserved > 0 && !s.slow && a.checks-s.answered >= lateChecks {
 		s.slow = true

@@ -22,19 +22,20 @@ import (
 //
 // If another consumer owns the partition, the claimer visits it: it claims messages that are due,
 // as many as this consumer has free takers. It visits the partition when a message has been due for
-// a while, again soon if it has found messages, and otherwise after claimPeriod. A
-// visitor never begins messages with a claim and has no name. If the answer is lost, the messages
-// therefore return when their short leases expire, and count no crash.
+// a while, again soon if it has found messages, and otherwise after claimPeriod. A visitor never
+// begins messages with a claim, and has no name unless an earlier claim as owner was not answered.
+// If the answer is lost, the messages therefore return when their short leases expire, and count no
+// crash.
 type partitionClaimer struct {
 	c    *consumer
 	part *consumerPart
 
 	// Used only by run.
-	own        bool      // the consumer owned the partition when run last looked
+	own        bool      // the consumer owned the partition at the last claim
 	claimed    time.Time // start of the last claim
 	leaseEnd   time.Time // end of the first lease to expire, in an own partition; zero: none
 	seq        uint64    // of the last claim with a name
-	seen       uint64    // the highest token that the consumer has received
+	seen       uint64    // the highest token that a claim with a name has returned
 	unanswered bool      // the last claim with a name was not answered, and may have taken effect
 	reported   time.Time // last report of unreadable messages
 	found      time.Time // last visit that found messages
@@ -125,12 +126,14 @@ func (p *partitionClaimer) again(claim driver.Claim, claimed driver.Claimed, ove
 		p.leaseEnd = now.Add(max(0, p.part.clock.until(claimed.Lease)) + time.Millisecond)
 		p.claimBy(p.leaseEnd)
 	}
+	if !p.own && n > 0 {
+		p.found = now
+	}
 	switch {
 	case claimed.Paused: // a hint wakes the claimer
 	case overdue && (n > 0 || claim.Max == 0):
 		return true
 	case !p.own && n > 0:
-		p.found = now
 		p.claimBy(now.Add(lateTime))
 	case !p.own && claimed.Next > 0:
 		p.expect(claimed.Next, now.Sub(p.found) < p.c.opts.Membership)
@@ -230,10 +233,10 @@ func (p *partitionClaimer) hint(due driver.Instant) {
 	p.expect(due, false)
 }
 
-// expect makes the claimer claim in time for a message. The claimer visits the partition of another
-// consumer surely, or if it is one of a few.
-func (p *partitionClaimer) expect(due driver.Instant, surely bool) {
-	wait, own, visit := p.part.expect(due, surely)
+// expect schedules a claim for a message. In the partition of another consumer, chance may leave
+// the visit to others unless always is set.
+func (p *partitionClaimer) expect(due driver.Instant, always bool) {
+	wait, own, visit := p.part.expect(due, always)
 	if own {
 		wait = p.claimDelay(due)
 	}

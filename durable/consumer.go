@@ -18,6 +18,7 @@ import (
 //	            messages that are overdue otherwise
 //	dispatcher  passes claimed messages to takers when they are due
 //	admission   how much may be claimed and begun
+//	handover    matches begun messages with takers
 //	held        the messages, and when their leases must be extended
 //
 // Each part depends only on the parts below it. Any consumer may claim any message: ownership of

@@ -175,22 +175,24 @@ func (p *consumerPart) claimPeriod() (period time.Duration, own bool) {
 	return period, p.share.own
 }
 
-// expect records that a message may be overdue when the next claim reaches the store. The store
-// makes the decision, because this process's estimate of its clock may be behind by the duration of
-// a call. For another consumer's partition, expect returns the time until a visit: lateTime after
-// the due time, if its owner has left the message, and one consumer after the other. If the message
-// is not due yet and surely is not set, about three of the free consumers visit, and visit is false
-// for the others.
-func (p *consumerPart) expect(due driver.Instant, surely bool) (wait time.Duration, own, visit bool) {
+// expect prepares for a message. In an own partition it records that the message may be due when
+// the next claim reaches the store. The store makes the decision, because this process's estimate
+// of its clock may be behind by the duration of a call.
+//
+// In the partition of another consumer it returns whether to visit, and the time until then: that
+// until lateTime after the due time, so that the owner comes first, and a random one. Unless always
+// is set or the message is due, about three of the free consumers visit.
+func (p *consumerPart) expect(due driver.Instant, always bool) (wait time.Duration, own, visit bool) {
+	const visitors = 3
 	left := p.clock.until(due)
 	p.d.mu.Lock()
 	defer p.d.mu.Unlock()
-	s, others, spread := &p.share, p.d.admission.freeOthers, 3
+	s, spread := &p.share, visitors
 	if left <= 0 { // there may be many messages
-		surely, spread = true, p.d.admission.members
+		always, spread = true, p.d.admission.members
 	}
-	visit = !s.own && (surely || rand.IntN(others+1) < 3)
-	s.overdue = s.overdue || !s.paused && (visit || s.own && left <= s.roundTrip)
+	visit = !s.own && (always || rand.IntN(p.d.admission.freeOthers+1) < visitors)
+	s.overdue = s.overdue || s.own && !s.paused && left <= s.roundTrip
 	return max(0, left) + lateTime + time.Duration(rand.Int64N(int64(spread)*int64(lateTime))), s.own, visit
 }
 
@@ -307,7 +309,7 @@ func (d *dispatcher) match() {
 	}
 }
 
-// check returns the takers of slow partitions, and releases the messages that have waited too long
+// check frees the takers of slow partitions, and releases the messages that have waited too long
 // for a taker: those that have begun, because they can no longer be cancelled, and the others if
 // another consumer has a free taker.
 func (d *dispatcher) check() {

@@ -10,6 +10,7 @@ type handover struct {
 	begun  lazyFIFO[*heldMessage] // begun messages that wait for a taker
 	used   time.Time              // when a taker last arrived or left
 	most   int                    // the most takers that have waited since reset
+	before int                    // the same for the period before
 	reset  time.Time              // see mostWaiting
 }
 
@@ -69,12 +70,11 @@ func (o *handover) idle(now time.Time) time.Duration {
 	return now.Sub(o.used)
 }
 
-// mostWaiting returns the most takers that have waited at any time since it was reset. It resets
-// itself once per period.
+// mostWaiting returns the most takers that have waited at any time in the last period, or a little
+// longer.
 func (o *handover) mostWaiting(now time.Time, period time.Duration) int {
-	most := o.most
 	if now.Sub(o.reset) >= period {
-		o.most, o.reset = o.takers.len(), now
+		o.before, o.most, o.reset = o.most, o.takers.len(), now
 	}
-	return most
+	return max(o.before, o.most)
 }

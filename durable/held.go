@@ -34,7 +34,8 @@ type heldMessage struct {
 //	                                                     gone: released, lease lost
 //	beginning  the store was asked to begin it and has   waiting, begun, taken: begun
 //	           not answered                              armed: the store's clock was set back
-//	                                                     gone: cancelled, rescheduled, lease lost
+//	                                                     gone: cancelled, rescheduled, lease lost,
+//	                                                     paused, not answered
 //	waiting    has begun slightly early, and waits in    begun, taken: its timer fires
 //	           the wheel for its due time                gone: lease lost
 //	begun      waits for a taker                         taken: take

@@ -214,7 +214,7 @@ type ConsumerOptions struct {
 	Membership time.Duration
 
 	// Tool marks a consumer that only looks at the queue or takes a few messages. It owns no
-	// partitions as long as the queue has other consumers, and they do not leave messages to it.
+	// partitions while the queue has consumers that are not tools. They leave no messages to it.
 	Tool bool
 }
 

@@ -111,7 +111,7 @@ func (c *claim) takeNew() error {
 }
 
 // take leases a message, or buries it if it has ended the process too often. It reports false if
-// the claim has no room for the message.
+// the claim has no room for the message, or the message is due after its horizon.
 func (c *claim) take(k key, r *record) bool {
 	p := c.p
 	switch {
