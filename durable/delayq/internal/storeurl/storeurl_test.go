@@ -2,6 +2,7 @@ package storeurl
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -53,25 +54,34 @@ func TestOpenTakesPathsAsTheyAre(t *testing.T) {
 
 func TestOpenOfADirectoryInUse(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "q")
 	for _, served := range []bool{true, false} {
-		owner, err := pebblestore.Open(path, pebblestore.Options{Socket: served})
-		require.NoError(t, err)
-		_, _, err = Open("dir:"+path, Use{Consume: true})
-		require.ErrorIs(t, err, durable.ErrLocked)
-		for name, use := range map[string]Use{"change": {}, "read": {Read: true}, "read all": {Read: true, All: true}} {
-			store, closeStore, err := Open("dir:"+path, use)
-			if !served {
-				require.ErrorIs(t, err, durable.ErrLocked, name)
-				continue
-			}
-			require.NoError(t, err, name)
-			_, err = durable.Open(t.Context(), store, durable.Options{Partitions: 2})
-			require.NoError(t, err, name)
-			require.NoError(t, closeStore(), name)
-		}
-		require.NoError(t, owner.Close())
-		passOne(t, "dir:"+path)
+		t.Run(fmt.Sprintf("served=%v", served), func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "q")
+			passOne(t, "dir:"+path) // it creates the queue
+			owner, err := pebblestore.Open(path, pebblestore.Options{Socket: served})
+			require.NoError(t, err)
+			t.Run("by", func(t *testing.T) { // which waits until all have ended
+				for name, use := range map[string]Use{
+					"a consumer": {Consume: true}, "change": {}, "read": {Read: true}, "read all": {Read: true, All: true},
+				} {
+					t.Run(name, func(t *testing.T) {
+						t.Parallel()
+						store, closeStore, err := Open("dir:"+path, use)
+						if !served || use.Consume {
+							require.ErrorIs(t, err, durable.ErrLocked)
+							return
+						}
+						require.NoError(t, err)
+						_, err = durable.Open(t.Context(), store, durable.Options{Partitions: 2})
+						require.NoError(t, err)
+						require.NoError(t, closeStore())
+					})
+				}
+			})
+			require.NoError(t, owner.Close())
+			passOne(t, "dir:"+path)
+		})
 	}
 }
 
