@@ -105,14 +105,14 @@ func (s *shard) addStats(st *Stats, now int64) {
 	s.inbox.mu.Lock()
 	counts := s.inbox.count()
 	s.inbox.mu.Unlock()
-	fired := s.claimed.fired.Load()
-	if !closed {
-		s.addPending(st, s.owner.counters.pendingOf(counts.armed, counts.stopped, fired), now)
-	}
+	fired, begun := s.claimed.fired.Load(), s.claimed.flushBegun.Load()
 	c := &s.owner.counters
+	if !closed {
+		s.addPending(st, c.pendingOf(counts.armed, counts.stopped, fired), int(c.flushed-begun), now)
+	}
 	st.Armed += counts.armed
 	st.Rejected += counts.rejected
-	st.Fired += fired + s.claimed.flushBegun.Load()
+	st.Fired += fired + begun
 	st.Stopped += c.stopped + counts.stopped
 	st.Postponed += c.postponed + counts.rescheduled
 	st.Discarded += c.discarded
@@ -122,12 +122,12 @@ func (s *shard) addStats(st *Stats, now int64) {
 	st.Bytes += s.bytes()
 }
 
-// addPending adds the present state of the shard. owner.mu is held and everything is drained.
-func (s *shard) addPending(st *Stats, pending int, now int64) {
+// addPending adds the state of the drained shard. flushed timers have not begun. owner.mu is held.
+func (s *shard) addPending(st *Stats, pending, flushed int, now int64) {
 	o := &s.owner
 	pending = max(pending, 0)
 	st.Pending += pending
-	st.Due += max(0, pending-o.live()) + int(o.counters.flushed-s.claimed.flushBegun.Load())
+	st.Due += max(0, pending-o.live()) + flushed
 	st.Buckets += len(o.store.all) - len(o.store.spare)
 	levels := 0
 	for _, l := range o.wheel.levels {
