@@ -129,9 +129,9 @@ func TestNoEventFollowsTheEndOfItsConsumer(t *testing.T) {
 		}},
 		"not released": {durable.EventError, func(t *testing.T, q *durable.Queue, f *faulty, _ <-chan struct{}) {
 			f.set(failing("Release", errBroken))
-			enqueue(t, q, "m", time.Hour) // before the first claim: the next one is in 12 minutes
+			enqueue(t, q, "m", time.Hour)
 			stop := consume(t, q, nothing, durable.ConsumerOptions{Horizon: 2 * time.Hour})
-			time.Sleep(time.Second)
+			time.Sleep(13 * time.Minute) // the second claim is after a tenth of the horizon
 			stop()
 		}},
 		"acknowledged by a receiver that does not wait": {durable.EventAcked, func(t *testing.T, q *durable.Queue, f *faulty, _ <-chan struct{}) {
