@@ -184,9 +184,8 @@ type Auditor interface {
 	Audit(ctx context.Context, partition int, repair bool) (AuditReport, error)
 
 	// Lost returns the number of messages whose records a server evicted or a user deleted: those
-	// that claims and audits have removed since the queue was created, and those still in a set. A
-	// lost key of unknown content counts as one. The queue calls Lost about once a minute and
-	// reports a number that has risen.
+	// that claims and audits have removed since the queue was created, and those still in a set.
+	// The queue calls Lost about once a minute and reports a number that has risen.
 	Lost(ctx context.Context, partition int) (uint64, error)
 }
 
@@ -375,7 +374,8 @@ type Claim struct {
 
 // ClaimConsumers is the number of consumers of a partition whose last claim a store remembers. A
 // partition has one owner, and briefly two when it moves to another consumer. Claims of consumers
-// that do not own the partition have no name and no Begin.
+// that do not own the partition have no Begin, and no name unless an earlier claim of the consumer
+// was not answered.
 const ClaimConsumers = 16
 
 // Claimed is the result of a claim.

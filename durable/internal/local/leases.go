@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"container/heap"
 	"maps"
 	"slices"
@@ -74,29 +75,28 @@ func (s *leases) add(l *lease) {
 // keepFrom adds the leases of the last State that were answered and have their messages in place,
 // also if a change that was lost has ended them. Other changes have written their tokens.
 func (s *leases) keepFrom(last *leases, durable uint64, p *partition) {
-	last.settle(nil, 0, durable)
 	s.token, s.ended = max(s.token, last.token), last.ended
-	slices.Reverse(last.settled) // of several leases of a message, only the last one may be kept
-	for _, l := range append(slices.Collect(maps.Values(last.byID)), last.settled...) {
+	all := append(slices.Collect(maps.Values(last.byID)), last.settled...)
+	slices.SortFunc(all, func(a, b *lease) int { return cmp.Compare(b.token, a.token) }) // the last one of a message first
+	for _, l := range all {
 		_, ended := s.ended[l.id]
 		r, err := p.table.load(l.id)
-		inPlace := err == nil && r != nil && r.place() == l.place() && r.msg.Token < l.token
-		if inPlace && r.msg.Enqueued == l.enqueued && l.token < p.counters.Tokens && !ended && s.byID[l.id] == nil {
+		inPlace := err == nil && r != nil && r.place() == l.place() && r.msg.Token < l.token && r.msg.Enqueued == l.enqueued
+		lives := (l.group == 0 || l.group > durable) && l.token < p.counters.Tokens && !ended && s.byID[l.id] == nil
+		if lives && inPlace {
+			l.group = 0
 			p.lease(l)
 		}
 	}
 }
 
-// settle keeps a lease that a group of changes ends with its message, unless it is nil, and drops
-// those that durable groups have ended.
+// settle keeps a lease that a group of changes ends, and drops those that durable groups ended.
 func (s *leases) settle(l *lease, group, durable uint64) {
 	for len(s.settled) > 0 && s.settled[0].group <= durable {
 		s.settled = s.settled[1:]
 	}
-	if l != nil {
-		l.group = group
-		s.settled = append(s.settled, l)
-	}
+	l.group = group
+	s.settled = append(s.settled, l)
 }
 
 func (s *leases) drop(l *lease) {

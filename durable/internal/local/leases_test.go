@@ -55,8 +55,10 @@ func (d *failingDisk) sync() {
 	d.durable = copyOf(d.db)
 }
 
-// fail loses the changes since the last sync.
+// fail loses the changes since the last sync. The disk can be read again at the second attempt.
 func (d *failingDisk) fail() {
+	_, err := Load(copyOf(d.durable), &d.shared, d.s)
+	require.NoError(d.t, err)
 	d.db = copyOf(d.durable)
 	d.load(d.s)
 	d.sync()
@@ -113,6 +115,10 @@ func TestLastLeaseIsKeptAfterAFailure(t *testing.T) {
 	second := d.claim()
 	require.Equal(t, 1, second.Crashes, "the first lease has expired")
 	require.Equal(t, driver.StatusDone, d.apply(driver.OpAck, second))
+	d.fail()
+	for range 10 {
+		d.sync()
+	}
 	d.fail()
 	r := d.get("a")
 	assert.Equal(t, driver.StateFiring, r.State)
