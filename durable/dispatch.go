@@ -336,8 +336,6 @@ func (d *dispatcher) check() {
 	for _, h := range late {
 		h.part.share.overdue = true
 		d.sendRelease(h)
-	}
-	for _, h := range late {
 		h.part.share.wake()
 	}
 	d.match()
@@ -472,12 +470,12 @@ func (d *dispatcher) forget(h *heldMessage) bool {
 	if state == heldGone {
 		return false
 	}
+	if h.unbegun() {
+		d.admission.unclaimed(&h.part.share, len(h.record.Body))
+	}
 	h.timer.Stop()
 	h.state = heldGone
 	delete(d.held, h)
-	if state <= heldBeginning {
-		d.admission.unclaimed(&h.part.share, len(h.record.Body))
-	}
 	switch state {
 	case heldReady:
 		d.admission.ready.removed()

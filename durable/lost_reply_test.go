@@ -147,12 +147,7 @@ func TestMessagesOfALostLastClaimAreReleased(t *testing.T) {
 		handled := false
 		stop := consume(t, q, func(context.Context, *durable.Delivery) error { handled = true; return nil }, durable.ConsumerOptions{})
 		time.Sleep(5 * time.Second)
-		f.set(func(name string) (error, error) {
-			if name == "Claim" {
-				return nil, errDown
-			}
-			return nil, nil
-		})
+		f.set(unanswered("Claim"))
 		enqueue(t, q, "m", 0)
 		synctest.Wait()
 		f.set(func(string) (error, error) { return nil, nil })
@@ -182,12 +177,7 @@ func TestLastClaimIsReleasedWhenTheStoreAnswersAgain(t *testing.T) {
 		handler := func(_ context.Context, d *durable.Delivery) error { got.add(time.Now(), d); return nil }
 		stop := consume(t, q, handler, options)
 		time.Sleep(5300 * time.Millisecond) // between two claims of Fallback
-		f.set(func(name string) (error, error) {
-			if name == "Claim" {
-				return nil, errDown
-			}
-			return nil, nil
-		})
+		f.set(unanswered("Claim"))
 		enqueue(t, q, "m", 0)
 		synctest.Wait()
 		r, err := q.Get(t.Context(), "m")
@@ -226,12 +216,7 @@ func TestUnansweredClaimOfAPartitionThatMovedIsRepeated(t *testing.T) {
 		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error { got.add(time.Now(), d); return nil },
 			durable.ConsumerOptions{Concurrency: 1, Visibility: 30 * time.Second})
 		time.Sleep(5300 * time.Millisecond) // between two claims of Fallback
-		f.set(func(name string) (error, error) {
-			if name == "Claim" {
-				return nil, errDown
-			}
-			return nil, nil
-		})
+		f.set(unanswered("Claim"))
 		enqueue(t, q, "m", 0)
 		synctest.Wait()
 		r, err := q.Get(t.Context(), "m")
@@ -261,12 +246,7 @@ func TestPartitionReturnsWhileItsLastClaimIsUnanswered(t *testing.T) {
 			return nil
 		}, durable.ConsumerOptions{Visibility: time.Minute})
 		time.Sleep(5300 * time.Millisecond)
-		f.set(func(name string) (error, error) {
-			if name == "Claim" {
-				return nil, errDown
-			}
-			return nil, nil
-		})
+		f.set(unanswered("Claim"))
 		enqueue(t, q, "m", 0)
 		moveAway(t, q, f, 8*time.Second)
 		time.Sleep(12 * time.Second)

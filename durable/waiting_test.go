@@ -22,6 +22,16 @@ import (
 func down(string) (before, after error)    { return errDown, nil }
 func working(string) (before, after error) { return nil, nil }
 
+// unanswered returns a behavior in which the answers of a call are lost. The call takes effect.
+func unanswered(name string) func(string) (before, after error) {
+	return func(call string) (before, after error) {
+		if call == name {
+			return nil, errDown
+		}
+		return nil, nil
+	}
+}
+
 // failing makes the calls with a name fail before they take effect.
 func failing(name string, err error) func(string) (before, after error) {
 	return func(call string) (before, after error) {
