@@ -14,6 +14,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/sstable"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
@@ -44,6 +45,7 @@ type engine struct {
 	damaged atomic.Pointer[string] // the file in which Pebble has last found damage
 	failed  chan struct{}          // closed by fail
 	failure error                  // why; set under mu before failed is closed
+	written int                    // size of the batches since answer last looked at level 0
 	both    sync.WaitGroup         // run and answer
 }
 
@@ -75,7 +77,7 @@ func (e *engine) pebbleOptions(cache *pebble.Cache) *pebble.Options {
 		Merger: numbers,
 
 		MemTableSize:          uint64(min(s.options.Memory/8, 1<<30)), //nolint:gosec // positive
-		L0CompactionThreshold: 8, L0StopWritesThreshold: 24, LBaseMaxBytes: 64 << 20,
+		L0CompactionThreshold: 8, L0StopWritesThreshold: 2 * slowLevel0, LBaseMaxBytes: 64 << 20,
 		CompactionConcurrencyRange: func() (int, int) { return 1, 2 }, // 2 if the first is behind
 		FormatMajorVersion:         pebble.FormatNewest,
 		ReadOnly:                   s.lock == nil,
@@ -85,8 +87,10 @@ func (e *engine) pebbleOptions(cache *pebble.Cache) *pebble.Options {
 		if i < len(o.Levels)-1 { // the filters of most keys would not fit into the cache
 			o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 		}
-		o.Levels[i].BlockSize = 8 << 10
-		o.TargetFileSizes[i] = 4 << 20 << (i / 3) // a compaction of large files delays that of level 0
+		if i < len(o.Levels)-2 { // these are small, and are soon written again
+			o.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.NoCompression }
+		}
+		o.Levels[i].BlockSize, o.TargetFileSizes[i] = 8<<10, 4<<20<<(i/3) // larger files delay level 0
 	}
 	o.EventListener = &pebble.EventListener{DataCorruption: func(info pebble.DataCorruptionInfo) {
 		s.options.Logger.Error("pebblestore: a file is damaged", "file", info.Path, "error", info.Details)
@@ -335,8 +339,23 @@ func (e *engine) answer() {
 			}
 		}
 		if g.batch != nil {
+			e.slowDown(g.batch.Len())
 			_ = g.batch.Close()
 		}
+	}
+}
+
+// slowLevel0 is the number of sublevels of level 0 with which compactions are behind. Pebble stops
+// writes at twice as many, for seconds.
+const slowLevel0 = 12
+
+// slowDown gives compactions time if they are behind: after each MiB of changes it waits up to
+// 100 ms, while the next groups wait. Looking at level 0 takes about 0.1 ms.
+func (e *engine) slowDown(size int) {
+	if e.written += size; e.written >= 1<<20 {
+		e.written = 0
+		behind := e.db.pebble.Metrics().Levels[0].Sublevels - slowLevel0
+		time.Sleep(8 * time.Millisecond * time.Duration(max(0, behind)))
 	}
 }
 

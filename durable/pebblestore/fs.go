@@ -46,10 +46,7 @@ func (f engineFS) create(name string, open func() (vfs.File, error)) (file vfs.F
 	if !f.owns(name) {
 		return private()
 	}
-	f.change(func() error {
-		file, err = private()
-		return err
-	})
+	f.change(func() error { file, err = private(); return err })
 	if file == nil || err != nil {
 		file, err = vfs.NewMem().Create("dropped", vfs.WriteCategoryUnspecified)
 	}
@@ -93,10 +90,8 @@ func (f engineFS) MkdirAll(dir string, perm os.FileMode) error {
 }
 
 func (engineFS) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
-
-func (f engineFS) Unwrap() vfs.FS { return f.FS }
-
-func (f engineFS) Link(from, to string) error { return linkOrCopy(f.FS, from, to) }
+func (f engineFS) Unwrap() vfs.FS               { return f.FS }
+func (f engineFS) Link(from, to string) error   { return linkOrCopy(f.FS, from, to) }
 
 // linkOrCopy copies a file if it cannot be linked. A file system without links may report that as a
 // lack of permission, after which vfs.LinkOrCopy does not copy.
@@ -108,25 +103,14 @@ func linkOrCopy(disk vfs.FS, from, to string) error {
 	return err
 }
 
-// engineFile is a file or the directory of an engine.
+// engineFile is a file or the directory of an engine. Pebble never calls WriteAt.
 type engineFile struct {
 	vfs.File
 	fs engineFS
 }
 
 func (f engineFile) Write(b []byte) (int, error) {
-	f.fs.change(func() error {
-		_, err := f.File.Write(b)
-		return err
-	})
-	return len(b), nil
-}
-
-func (f engineFile) WriteAt(b []byte, offset int64) (int, error) {
-	f.fs.change(func() error {
-		_, err := f.File.WriteAt(b, offset)
-		return err
-	})
+	f.fs.change(func() error { _, err := f.File.Write(b); return err })
 	return len(b), nil
 }
 
@@ -141,10 +125,7 @@ func (f engineFile) SyncData() error {
 }
 
 func (f engineFile) SyncTo(length int64) (full bool, err error) {
-	f.fs.change(func() (err error) {
-		full, err = f.File.SyncTo(length)
-		return err
-	})
+	f.fs.change(func() (err error) { full, err = f.File.SyncTo(length); return err })
 	return full, nil
 }
 
