@@ -150,17 +150,28 @@ func (d *dispatcher) setMembers(own func(int) bool, members, freeOthers int) (ow
 	return owned, changed
 }
 
-// heartbeat returns the own partitions, and the number of takers that were free at some time since
-// the last heartbeat, or the one before if that was just now.
-func (d *dispatcher) heartbeat() (owned []int, free int) {
+// heartbeat sets the own partitions of a member, what waits and runs in it, and the number of
+// takers that were free at some time since the last heartbeat, or the one before if that was just
+// now.
+func (d *dispatcher) heartbeat(m *driver.Member) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	now := time.Now()
+	m.Free = d.handover.mostWaiting(now, d.opts.Membership/4)
 	for i, p := range d.parts {
 		if p.share.own {
-			owned = append(owned, i)
+			m.Partitions = append(m.Partitions, i)
 		}
 	}
-	return owned, d.handover.mostWaiting(time.Now(), d.opts.Membership/4)
+	for _, waiting := range []*lazyFIFO[*heldMessage]{&d.admission.ready, &d.handover.begun} {
+		if h, ok := waiting.first(); ok {
+			m.Waiting += waiting.len()
+			m.WaitingFor = max(m.WaitingFor, -h.part.clock.until(h.record.Due))
+		}
+	}
+	for h := range d.held {
+		m.OldestRun = max(m.OldestRun, h.runningFor(now))
+	}
 }
 
 // claimPeriod returns the longest time between two claims of the partition, and whether the
@@ -533,6 +544,11 @@ func (d *dispatcher) renew(now time.Time) {
 	d.mu.Lock()
 	defer d.unlock()
 	for h := range d.held {
+		if h.runningFor(now) > d.opts.SlowHandler && !h.slow {
+			h.slow = true
+			d.faults = append(d.faults, h.fault(fmt.Errorf(
+				"the handler has not returned for %v (ConsumerOptions.SlowHandler)", d.opts.SlowHandler)))
+		}
 		switch h.leaseAction(d.opts, now) {
 		case leaseExtend:
 			d.extend(h)
@@ -598,7 +614,7 @@ func (d *dispatcher) handOff(h *heldMessage, renew bool, r *run) bool {
 		d.loseLease(h)
 		return false
 	}
-	h.renew, h.handed = renew, true
+	h.renew, h.handed = renew, time.Now()
 	return true
 }
 

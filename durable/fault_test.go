@@ -169,8 +169,8 @@ func (b *faultyBackend) Get(ctx context.Context, partition int, id string) (driv
 	return during(b, "Get", func() (driver.Record, error) { return b.Backend.Get(ctx, partition, id) })
 }
 
-func (b *faultyBackend) Heartbeat(ctx context.Context, member driver.Member, ttl time.Duration) ([]string, error) {
-	return during(b, "Heartbeat", func() ([]string, error) { return b.Backend.Heartbeat(ctx, member, ttl) })
+func (b *faultyBackend) Heartbeat(ctx context.Context, member driver.Member, ttl time.Duration) ([]driver.Member, error) {
+	return during(b, "Heartbeat", func() ([]driver.Member, error) { return b.Backend.Heartbeat(ctx, member, ttl) })
 }
 
 func (b *faultyBackend) Watch(ctx context.Context) (<-chan driver.Hint, error) {

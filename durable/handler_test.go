@@ -41,6 +41,47 @@ func TestHandlerTimeoutIsAFailedAttempt(t *testing.T) {
 	})
 }
 
+// A message that stays in a handler or with a receiver is seen, and is reported once. Messages that
+// wait for a handler are overdue.
+func TestSlowHandlersAreSeen(t *testing.T) {
+	t.Parallel()
+	var errs reportedErrors
+	bubble(t, durable.Options{OnError: errs.add}, func(t *testing.T, q *durable.Queue) {
+		end := make(chan struct{})
+		stop := consume(t, q, func(context.Context, *durable.Delivery) error { <-end; return nil },
+			durable.ConsumerOptions{Concurrency: 2, SlowHandler: time.Minute})
+		for _, id := range []string{"a", "b", "c", "d", "e"} {
+			enqueue(t, q, id, time.Second)
+		}
+		time.Sleep(51 * time.Second)
+		s, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, 3, s.Overdue)
+		assert.InDelta(t, 50, s.OverdueFor.Seconds(), 2, "a heartbeat may be old")
+		assert.InDelta(t, 50, s.OldestRun.Seconds(), 2)
+		assert.NotContains(t, errs.text(), "SlowHandler")
+		time.Sleep(time.Hour)
+		assert.Equal(t, 2, strings.Count(errs.text(), "the handler has not returned for 1m0s (ConsumerOptions.SlowHandler)"))
+		close(end)
+		time.Sleep(5 * time.Second)
+		s, err = q.Stats(t.Context())
+		require.NoError(t, err)
+		assert.Zero(t, s.Overdue)
+		assert.Zero(t, s.OverdueFor)
+		assert.Zero(t, s.OldestRun)
+		stop()
+
+		enqueue(t, q, "f", 0)
+		d, err := q.Take(t.Context())
+		require.NoError(t, err)
+		time.Sleep(4 * time.Second)
+		s, err = q.Stats(t.Context())
+		require.NoError(t, err)
+		assert.InDelta(t, 4, s.OldestRun.Seconds(), 3)
+		require.NoError(t, d.Ack(t.Context()))
+	})
+}
+
 // Handlers that ignore their deadlines are reported, and lose their messages when the leases
 // expire. Other messages are handled in their place.
 func TestStuckHandlersAreReplaced(t *testing.T) {

@@ -19,7 +19,8 @@ type heldMessage struct {
 	extending bool              // an extension of the lease is in progress
 	renew     bool              // the lease of a taken message is extended: its handler runs
 	settling  bool              // the store was asked to end the delivery, and may have done so
-	handed    bool              // passed to the handler's worker or to the receiver
+	handed    time.Time         // when it was passed to the handler's worker or to the receiver
+	slow      bool              // it was reported because of ConsumerOptions.SlowHandler
 	run       *run              // the call to the handler; nil: no handler was called
 }
 
@@ -72,6 +73,14 @@ func (h *heldMessage) unsettled() bool {
 	return h.state == heldTaken && !h.settling && (h.run == nil || !h.run.returned())
 }
 
+// runningFor returns how long the message has been in a handler, or with a receiver.
+func (h *heldMessage) runningFor(now time.Time) time.Duration {
+	if h.handed.IsZero() {
+		return 0
+	}
+	return now.Sub(h.handed)
+}
+
 // gone reports whether the message is no longer held.
 func (h *heldMessage) gone() bool { return h.state == heldGone }
 
@@ -113,7 +122,7 @@ func (h *heldMessage) leaseAction(opts *ConsumerOptions, now time.Time) leaseAct
 	switch {
 	case h.state == heldArmed:
 	case h.state == heldTaken && !h.renew && left > 0:
-	case h.state == heldTaken && !h.renew && h.handed:
+	case h.state == heldTaken && !h.renew && !h.handed.IsZero():
 		return leaseForget
 	case left < length/4:
 		return leaseLose

@@ -33,7 +33,10 @@ func TestLeaseIsExtendedOrLostInTime(t *testing.T) {
 		{"the receiver's lease has expired", heldTaken, 0, false, false, leaseForget},
 		{"not passed to a receiver", heldTaken, 0, false, false, leaseLose},
 	} {
-		h := &heldMessage{state: test.state, until: now.Add(test.left), extending: test.asked, renew: test.runs, handed: test.what != "not passed to a receiver"}
+		h := &heldMessage{state: test.state, until: now.Add(test.left), extending: test.asked, renew: test.runs}
+		if test.what != "not passed to a receiver" {
+			h.handed = now
+		}
 		assert.Equal(t, test.want, h.leaseAction(opts, now), test.what)
 	}
 }

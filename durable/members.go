@@ -18,10 +18,10 @@ var hostname = sync.OnceValue(func() string {
 
 // member returns the consumer as other members see it.
 func (c *consumer) member() driver.Member {
-	owned, free := c.dispatcher.heartbeat()
-	m := driver.Member{Name: c.name, Host: hostname(), PID: os.Getpid(), Partitions: owned, Capacity: -1}
-	if !c.opts.Tool {
-		m.Capacity, m.Free = max(c.opts.Concurrency, free), free
+	m := driver.Member{Name: c.name, Host: hostname(), PID: os.Getpid()}
+	c.dispatcher.heartbeat(&m)
+	if m.Capacity = max(c.opts.Concurrency, m.Free); c.opts.Tool {
+		m.Capacity, m.Free = -1, 0
 	}
 	return m
 }
@@ -32,7 +32,7 @@ func (c *consumer) member() driver.Member {
 func (c *consumer) membership() {
 	defer c.own(nil)
 	for c.ctx.Err() == nil {
-		members, err := c.heartbeat()
+		members, err := c.q.backend.Heartbeat(c.calls, c.member(), c.opts.Membership)
 		switch {
 		case c.ctx.Err() != nil:
 		case err != nil:
@@ -43,14 +43,6 @@ func (c *consumer) membership() {
 		}
 		sleep(c.ctx, c.opts.Membership/3)
 	}
-}
-
-// heartbeat renews the membership and returns the members.
-func (c *consumer) heartbeat() ([]driver.Member, error) {
-	if _, err := c.q.backend.Heartbeat(c.calls, c.member(), c.opts.Membership); err != nil {
-		return nil, err
-	}
-	return c.q.backend.Members(c.calls)
 }
 
 // own records the members. It reports whether the partitions that the consumer owns have changed,

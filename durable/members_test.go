@@ -286,7 +286,7 @@ func TestConsumersAndUnownedPartitionsFollowHeartbeats(t *testing.T) {
 // context has ended, like a call that was sent over a network.
 type lateHeartbeats struct{ driver.Backend }
 
-func (b lateHeartbeats) Heartbeat(ctx context.Context, m driver.Member, ttl time.Duration) (members []string, err error) {
+func (b lateHeartbeats) Heartbeat(ctx context.Context, m driver.Member, ttl time.Duration) (members []driver.Member, err error) {
 	if ttl == 0 {
 		return b.Backend.Heartbeat(ctx, m, ttl)
 	}

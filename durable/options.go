@@ -167,6 +167,11 @@ type ConsumerOptions struct {
 	// which counts as a crash. 0 means no limit.
 	HandlerTimeout time.Duration
 
+	// SlowHandler is the time after which a message that is still in its handler, or was returned
+	// by Take and is not settled, is reported to Options.OnError, once. Defaults to 30 minutes, at
+	// least 1 ms.
+	SlowHandler time.Duration
+
 	// Backoff returns the delay before the next attempt after a failed delivery. Its arguments are
 	// the delivery and the error of the handler or of [Delivery.Nack], which is a [*PanicError]
 	// after a panic. The number of failed deliveries is d.Attempts+1. A negative delay counts as 0.
@@ -245,6 +250,7 @@ func (o ConsumerOptions) withDefaults() (ConsumerOptions, error) {
 		{"Horizon", &o.Horizon, 500 * time.Millisecond, 10 * time.Millisecond},
 		{"Fallback", &o.Fallback, time.Second, 500 * time.Millisecond},
 		{"Grace", &o.Grace, 20 * time.Second, time.Millisecond},
+		{"SlowHandler", &o.SlowHandler, 30 * time.Minute, time.Millisecond},
 		{"Membership", &o.Membership, max(500*time.Millisecond, min(o.Visibility/2, 5*time.Second)), 500 * time.Millisecond},
 	} {
 		if err := setDuration(f.name, f.value, f.standard, f.least); err != nil {

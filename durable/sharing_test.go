@@ -296,7 +296,7 @@ func TestLongMessageDelaysNoOther(t *testing.T) {
 					time.Sleep(10 * time.Millisecond)
 					short.Add(1)
 					return nil
-				}, durable.ConsumerOptions{Concurrency: 1, Grace: 2 * time.Hour}))
+				}, durable.ConsumerOptions{Concurrency: 1, Grace: 2 * time.Hour, SlowHandler: 2 * time.Hour}))
 			}
 			defer stopAll(stops)
 			time.Sleep(5 * time.Second)

@@ -45,6 +45,14 @@ func newCounts(c driver.Counts) Counts {
 	}
 }
 
+// DueFor returns the time since NextDue, or 0 if no message is due.
+func (c *Counts) DueFor() time.Duration {
+	if c.Due == 0 || c.NextDue.IsZero() {
+		return 0
+	}
+	return max(0, c.Now.Sub(c.NextDue))
+}
+
 // add adds the counts of a partition to those of the queue. Now becomes the latest and NextDue the
 // earliest of all.
 func (c *Counts) add(o Counts) {
@@ -114,6 +122,11 @@ type Stats struct {
 	Consumers  int      // in all processes: see [Queue.Consumers]
 	Unowned    int      // partitions without an owner, according to the last heartbeats
 	Lateness   Lateness // of this process
+
+	// According to the last heartbeats of all consumers, which are up to Membership/3 old.
+	Overdue    int64         // messages that are due and not in a handler: Due, and those that wait in consumers
+	OverdueFor time.Duration // time since the first of them was due
+	OldestRun  time.Duration // for which the oldest running message has been in its handler
 }
 
 // Stats returns the counts of all partitions. It makes one or two calls to the store per partition,
@@ -142,6 +155,11 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 		return Stats{}, err
 	}
 	s.Consumers, s.Unowned = len(consumers), unowned(consumers, len(q.parts))
+	s.Overdue, s.OverdueFor = s.Due, s.DueFor()
+	for _, c := range consumers {
+		s.Overdue += int64(c.Waiting)
+		s.OverdueFor, s.OldestRun = max(s.OverdueFor, c.WaitingFor), max(s.OldestRun, c.OldestRun)
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for c := range q.claiming {
@@ -187,14 +205,20 @@ func (q *Queue) CountDue(ctx context.Context, within ...time.Duration) ([]int64,
 	return sums, nil
 }
 
-// Consumer is a consumer of a queue in any process: a call to [Queue.Consume] or a [Receiver].
+// Consumer is a consumer of a queue in any process: a call to [Queue.Consume] or a [Receiver]. The
+// JSON names are those of package durabledebug.
 type Consumer struct {
-	ID            string    // unique among the consumers of the queue
-	Host          string    // host name, at most [driver.MaxHost] bytes; empty if unknown
-	PID           int       // process id on the host
-	Partitions    []int     // owned at the last heartbeat, ascending
-	LastHeartbeat time.Time // on the store's clock
-	Expires       time.Time // when other consumers get its partitions unless it sends a heartbeat
+	ID            string    `json:"id"`             // unique among the consumers of the queue
+	Host          string    `json:"host"`           // host name, at most [driver.MaxHost] bytes; empty if unknown
+	PID           int       `json:"pid"`            // process id on the host
+	Partitions    []int     `json:"partitions"`     // owned at the last heartbeat, ascending
+	LastHeartbeat time.Time `json:"last_heartbeat"` // on the store's clock
+	Expires       time.Time `json:"expires"`        // when other consumers get its partitions unless it sends a heartbeat
+
+	// At the last heartbeat.
+	Waiting    int           `json:"waiting"`       // messages that are due and wait in the consumer for a handler
+	WaitingFor time.Duration `json:"waiting_ns"`    // time since the first of them was due
+	OldestRun  time.Duration `json:"oldest_run_ns"` // for which the oldest running message has been in its handler
 }
 
 // Consumers returns the consumers of the queue in all processes, according to their last heartbeats
@@ -215,6 +239,7 @@ func (q *Queue) Consumers(ctx context.Context) ([]Consumer, error) {
 		all[i] = Consumer{
 			ID: m.Name, Host: m.Host, PID: m.PID, Partitions: m.Partitions,
 			LastHeartbeat: timeOf(m.Seen), Expires: timeOf(m.Until),
+			Waiting: m.Waiting, WaitingFor: m.WaitingFor, OldestRun: m.OldestRun,
 		}
 	}
 	return all, nil

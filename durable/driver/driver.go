@@ -127,10 +127,10 @@ type Backend interface {
 	// Counts.Due. The numbers for later times may be estimates.
 	CountDue(ctx context.Context, partition int, within []time.Duration) ([]int64, error)
 
-	// Heartbeat makes a consumer a member of the queue for another ttl and returns the sorted names
-	// of all members. A ttl of 0 removes the consumer. The store sets Seen and Until of the member
+	// Heartbeat makes a consumer a member of the queue for another ttl and returns all members, as
+	// Members does. A ttl of 0 removes the consumer. The store sets Seen and Until of the member
 	// from its clock.
-	Heartbeat(ctx context.Context, member Member, ttl time.Duration) ([]string, error)
+	Heartbeat(ctx context.Context, member Member, ttl time.Duration) ([]Member, error)
 
 	// Members returns the members of the queue according to their last heartbeats, sorted by name.
 	// If a store knows only the name of a member, the other fields are zero.
@@ -313,14 +313,19 @@ type PutItem struct {
 
 // Member is a consumer of a queue.
 type Member struct {
-	Name       string  // unique among the members: 1 to 64 bytes
-	Host       string  // host name, at most [MaxHost] bytes; empty: unknown
-	PID        int     // process id on the host
-	Partitions []int   // owned at the last heartbeat, ascending
-	Capacity   int     // number of messages that it handles concurrently; 0: unknown; -1: a tool
-	Free       int     // how many more it could have handled at some time since the heartbeat before
-	Seen       Instant // last heartbeat; moves with a clock that is set back
-	Until      Instant // when the membership ends without another heartbeat
+	Name       string // unique among the members: 1 to 64 bytes
+	Host       string // host name, at most [MaxHost] bytes; empty: unknown
+	PID        int    // process id on the host
+	Partitions []int  // owned at the last heartbeat, ascending
+	Capacity   int    // number of messages that it handles concurrently; 0: unknown; -1: a tool
+	Free       int    // how many more it could have handled at some time since the heartbeat before
+
+	Waiting    int           // messages that are due and wait in the consumer for a handler
+	WaitingFor time.Duration // time since the first of them was due
+	OldestRun  time.Duration // for which the oldest running message has been in its handler
+
+	Seen  Instant // last heartbeat; moves with a clock that is set back
+	Until Instant // when the membership ends without another heartbeat
 }
 
 // MaxHost is the maximum size of Member.Host in bytes.

@@ -55,7 +55,7 @@ type Queue struct {
 
 	Bands       []Band              `json:"bands"`        // pending messages by due time
 	Lateness    wheeldebug.Lateness `json:"lateness"`     // of this process
-	Consumers   []Consumer          `json:"consumers"`    // of all processes
+	Consumers   []durable.Consumer  `json:"consumers"`    // of all processes
 	Partitions  []Partition         `json:"partitions"`   // by number
 	DeadLetters []DeadLetter        `json:"dead_letters"` // at most 100: one partition after another, the oldest first
 }
@@ -76,16 +76,6 @@ type Partition struct {
 	OverdueNs int64 `json:"overdue_ns"`
 	InFlight  int64 `json:"in_flight"`
 	Dead      int64 `json:"dead"`
-}
-
-// Consumer is a consumer in any process according to its last heartbeat: see [durable.Consumer].
-type Consumer struct {
-	ID            string    `json:"id"`
-	Host          string    `json:"host"`
-	PID           int       `json:"pid"`
-	Partitions    []int     `json:"partitions"`
-	LastHeartbeat time.Time `json:"last_heartbeat"`
-	Expires       time.Time `json:"expires"`
 }
 
 // DeadLetter is a message that is no longer delivered.
@@ -130,7 +120,7 @@ func readQueue(ctx context.Context, name string, q *durable.Queue) (*Queue, erro
 	}
 	d := &Queue{
 		Name: name, Taken: time.Now(), Now: st.Now,
-		Paused: st.Paused, Pending: st.Scheduled, Due: st.Due, OverdueNs: overdue(&st.Counts), InFlight: st.InFlight, Dead: st.Dead, DeadBytes: st.DeadBytes,
+		Paused: st.Paused, Pending: st.Scheduled, Due: st.Due, OverdueNs: int64(st.OverdueFor), InFlight: st.InFlight, Dead: st.Dead, DeadBytes: st.DeadBytes,
 		Unreadable: st.Unreadable, Lost: st.Lost,
 		Prefetched: st.Prefetched, Running: st.Firing, Unowned: st.Unowned,
 		Counters: map[string]uint64{
@@ -139,11 +129,8 @@ func readQueue(ctx context.Context, name string, q *durable.Queue) (*Queue, erro
 		},
 		Bands:      make([]Band, len(bounds)),
 		Lateness:   webpage.LatenessOf(&st.Lateness.Histogram).(wheeldebug.Lateness),
-		Consumers:  make([]Consumer, len(consumers)),
+		Consumers:  consumers,
 		Partitions: make([]Partition, len(st.Partitions)),
-	}
-	for i, c := range consumers {
-		d.Consumers[i] = Consumer(c)
 	}
 	last := Band{}
 	for i, to := range bounds {
@@ -151,17 +138,9 @@ func readQueue(ctx context.Context, name string, q *durable.Queue) (*Queue, erro
 		last.ToNs, last.Messages = int64(to), due[i]
 	}
 	for i, c := range st.Partitions {
-		d.Partitions[i] = Partition{Pending: c.Scheduled, Due: c.Due, OverdueNs: overdue(&c), InFlight: c.InFlight, Dead: c.Dead}
+		d.Partitions[i] = Partition{Pending: c.Scheduled, Due: c.Due, OverdueNs: int64(c.DueFor()), InFlight: c.InFlight, Dead: c.Dead}
 	}
 	return d, nil
-}
-
-// overdue returns how long the earliest message has been due, in nanoseconds.
-func overdue(c *durable.Counts) int64 {
-	if c.Due == 0 || c.NextDue.IsZero() {
-		return 0
-	}
-	return max(0, int64(c.Now.Sub(c.NextDue)))
 }
 
 // readDeadLetters reads the first dead letters.

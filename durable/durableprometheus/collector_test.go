@@ -117,9 +117,10 @@ func TestEveryStatisticIsExported(t *testing.T) {
 	st := fixed{
 		Counts: counts, Partitions: []durable.Counts{{}, counts},
 		Prefetched: 14, Firing: 15, Consumers: 16, Unowned: 19,
+		Overdue: 20, OverdueFor: 1500 * time.Millisecond, OldestRun: 2500 * time.Millisecond,
 	}
 	perPartition := map[string]float64{
-		"messages_pending": 1, "messages_due": 2, "overdue_seconds": 1.5, "messages_leased": 3,
+		"messages_pending": 1, "messages_due": 2, "messages_leased": 3,
 		"messages_dead": 4, "dead_bytes": 5,
 		"messages_enqueued_total": 6, "messages_acked_total": 7, "messages_retried_total": 8,
 		"messages_buried_total":    9,
@@ -129,6 +130,7 @@ func TestEveryStatisticIsExported(t *testing.T) {
 	whole := map[string]float64{
 		"up": 1, "partitions": 2, "partitions_unowned": 19, "consumers": 16,
 		"messages_prefetched": 14, "messages_firing": 15,
+		"messages_overdue": 20, "overdue_seconds": 1.5, "oldest_run_seconds": 2.5,
 	}
 	for _, partitions := range []bool{false, true} {
 		c := NewCollector(Options{Partitions: partitions,
@@ -155,11 +157,6 @@ func TestEveryStatisticIsExported(t *testing.T) {
 			}
 		}
 	}
-	c := NewCollector(Options{})
-	require.NoError(t, c.Add("orders", &st))
-	st.Counts.Due = 0
-	s := scrape(t, acceptText, c)
-	assert.Zero(t, s.value(t, "overdue_seconds", nil), "nothing is due")
 }
 
 // A scrape of a queue in use has its counts, and each delivery in the histogram. promlint accepts

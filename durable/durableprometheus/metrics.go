@@ -33,8 +33,6 @@ var countMetrics = []metric[*durable.Counts]{
 	{"messages_due", gauge,
 		"Scheduled messages whose due time has passed and that no consumer has claimed.",
 		func(c *durable.Counts) float64 { return float64(c.Due) }},
-	{"overdue_seconds", gauge,
-		"Time since the first scheduled message was due; 0 if none is due.", overdue},
 	{"messages_leased", gauge, "Messages that consumers have claimed ahead of time or begun.",
 		func(c *durable.Counts) float64 { return float64(c.InFlight) }},
 	{"messages_unreadable", gauge,
@@ -74,17 +72,18 @@ var countMetrics = []metric[*durable.Counts]{
 		func(c *durable.Counts) float64 { return float64(c.Crashed) }},
 }
 
-func overdue(c *durable.Counts) float64 {
-	if c.Due == 0 || c.NextDue.IsZero() {
-		return 0
-	}
-	return max(0, c.Now.Sub(c.NextDue).Seconds())
-}
-
 // queueMetrics are metrics of the whole queue only; the last two are of this process.
 var queueMetrics = []metric[*durable.Stats]{
 	{"partitions", gauge, "Partitions.",
 		func(s *durable.Stats) float64 { return float64(len(s.Partitions)) }},
+	{"messages_overdue", gauge,
+		"Messages that are due and not in a handler, claimed or not.",
+		func(s *durable.Stats) float64 { return float64(s.Overdue) }},
+	{"overdue_seconds", gauge, "Time since the first of them was due; 0 if there is none.",
+		func(s *durable.Stats) float64 { return s.OverdueFor.Seconds() }},
+	{"oldest_run_seconds", gauge,
+		"Time for which the oldest running message has been in its handler.",
+		func(s *durable.Stats) float64 { return s.OldestRun.Seconds() }},
 	{"partitions_unowned", gauge,
 		"Partitions that no consumer of any process owns, as of their last heartbeats.",
 		func(s *durable.Stats) float64 { return float64(s.Unowned) }},

@@ -110,7 +110,7 @@ func makeAllTransitions(t *testing.T, q driver.Backend) {
 	apply(t, q, driver.OpAck, c[10:20]...)
 	members, err := q.Heartbeat(t.Context(), driver.Member{Name: "m"}, time.Minute)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"m"}, members)
+	assert.Equal(t, []string{"m"}, names(members))
 	details, err := q.Members(t.Context())
 	require.NoError(t, err)
 	assert.Len(t, details, 1)

@@ -21,7 +21,7 @@ var luaFiles embed.FS
 var (
 	openScript      = newScript("open", "clock")
 	probeScript     = newScript("probe", "clock")
-	heartbeatScript = newScript("heartbeat", "clock")
+	heartbeatScript = newScript("members", "clock heartbeat")
 	membersScript   = newScript("members", "clock")
 	createScript    = newScript("create", "clock partition writes")
 

@@ -27,7 +27,11 @@ func (q *queue) beat(member string, ttl time.Duration) []string {
 	q.t.Helper()
 	members, err := q.Heartbeat(q.t.Context(), driver.Member{Name: member}, ttl)
 	require.NoError(q.t, err)
-	return members
+	names := make([]string, len(members))
+	for i, m := range members {
+		names[i] = m.Name
+	}
+	return names
 }
 
 func joinAndLeave(t *testing.T, newStore Factory) {
@@ -111,7 +115,7 @@ func memberDetails(t *testing.T, newStore Factory) {
 		all[i] = i
 	}
 	want := []driver.Member{
-		{Name: "a", Host: "höst 1", PID: 17, Partitions: []int{0, 3}, Capacity: 64, Free: 3},
+		{Name: "a", Host: "höst 1", PID: 17, Partitions: []int{0, 3}, Capacity: 64, Free: 3, Waiting: 2, WaitingFor: time.Hour + 1, OldestRun: 1<<63 - 1},
 		{Name: "b", Host: strings.Repeat("x", driver.MaxHost), PID: 1 << 30, Partitions: all, Capacity: 1 << 20, Free: 1 << 20},
 		{Name: strings.Repeat("c", 64)},
 	}

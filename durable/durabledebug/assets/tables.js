@@ -3,8 +3,8 @@
 
 const TILES = [
 	['pending', 'Pending', (q) => [roomy(q.pending), q.unreadable > 0 ? `plus ${compact(q.unreadable)} unreadable` : plural(q.pending, 'message').replace(/^\S+ /, '')]],
-	['due', 'Due now', (q) => [roomy(q.due), q.overdue_ns > 1e9 ? `${duration(q.overdue_ns)} overdue` : q.due > 0 ? 'waiting' : '']],
-	['flight', 'In flight', (q) => [roomy(q.in_flight), `${compact(q.running)} in this process`]],
+	['due', 'Due now', (q) => [roomy(overdue(q)), q.overdue_ns > 1e9 ? `${duration(q.overdue_ns)} overdue` : overdue(q) > 0 ? 'waiting' : '']],
+	['flight', 'In flight', (q) => [roomy(q.in_flight), oldestRun(q) > 6e10 ? `oldest run ${duration(oldestRun(q))}` : `${compact(q.running)} in this process`]],
 	['enqueued', 'Enqueued', (q, past) => rateAndTotal(q, past, 'enqueued')],
 	['acked', 'Acknowledged', (q, past) => rateAndTotal(q, past, 'acked')],
 	['late', 'Lateness, p99', (q, past) => lateNow(q, past)],
@@ -13,6 +13,11 @@ const TILES = [
 	['dead', 'Dead letters', (q) => [roomy(q.dead), gone(q)]],
 	['consumers', 'Consumers', (q) => [roomy(q.consumers.length), q.consumers.length > 0 && q.unowned > 0 ? `${plural(q.unowned, 'partition')} without owner` : 'in all processes']],
 ];
+
+// overdue returns the number of messages that are due and not in a handler, and oldestRun the time
+// for which the oldest running message has been in its handler.
+function overdue(q) { return q.consumers.reduce((sum, c) => sum + c.waiting, q.due); }
+function oldestRun(q) { return q.consumers.reduce((most, c) => Math.max(most, c.oldest_run_ns), 0); }
 
 // gone returns the number of messages that were lost, dropped or expired or, if there are none, the
 // size of the dead letters.
@@ -62,8 +67,9 @@ function drawConsumers(body, queue) {
 	const now = Date.parse(queue.now), since = (time) => (now - Date.parse(time)) * 1e6;
 	const rows = queue.consumers.map((c) => make('tr', {}, cell(c.host || '\u2013', 'id'), cell(String(c.pid), ''),
 		cell(`${duration(Math.max(0, since(c.last_heartbeat)))} ago${since(c.expires) > 0 ? ', expired' : ''}`, ''),
-		cell(ranges(c.partitions || []) || 'none', 'parts'), cell(c.id, '')));
-	body.replaceChildren(...(rows.length ? rows : [emptyRow(5, 'There are no consumers, so nothing is delivered.')]));
+		cell(ranges(c.partitions || []) || 'none', 'parts'), cell(c.waiting > 0 ? full(c.waiting) : '', 'number'),
+		cell(c.oldest_run_ns > 0 ? duration(c.oldest_run_ns) : '', ''), cell(c.id, '')));
+	body.replaceChildren(...(rows.length ? rows : [emptyRow(7, 'There are no consumers, so nothing is delivered.')]));
 	write(byId('consumers-note'), rows.length > 0 && queue.unowned > 0 ? `${plural(queue.unowned, 'partition')} without a consumer.` : '');
 }
 

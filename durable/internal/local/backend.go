@@ -207,24 +207,16 @@ func (b *backend) Audit(ctx context.Context, index int, _ bool) (driver.AuditRep
 func (b *backend) Lost(ctx context.Context, _ int) (uint64, error) { return 0, b.check(ctx) }
 
 // Heartbeat is O(m log m) for m members.
-func (b *backend) Heartbeat(ctx context.Context, member driver.Member, ttl time.Duration) ([]string, error) {
+func (b *backend) Heartbeat(ctx context.Context, member driver.Member, ttl time.Duration) ([]driver.Member, error) {
 	if err := b.check(ctx); err != nil {
 		return nil, err
 	}
-	members := b.presence.beat(b.shared.Now(), member, ttl)
-	names := make([]string, len(members))
-	for i := range members {
-		names[i] = members[i].Name
-	}
-	return names, nil
+	return b.presence.beat(b.shared.Now(), member, ttl), nil
 }
 
 // Members is O(m log m) for m members.
 func (b *backend) Members(ctx context.Context) ([]driver.Member, error) {
-	if err := b.check(ctx); err != nil {
-		return nil, err
-	}
-	return b.presence.beat(b.shared.Now(), driver.Member{}, 0), nil // no member has an empty name
+	return b.Heartbeat(ctx, driver.Member{}, 0) // no member has an empty name
 }
 
 // Watch buffers [hintBuffer] hints. Further hints are lost.

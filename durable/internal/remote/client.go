@@ -223,7 +223,7 @@ func (b *backend) Claim(context.Context, driver.Claim) (driver.Claimed, error) {
 	return driver.Claimed{}, b.errConsumer()
 }
 
-func (b *backend) Heartbeat(_ context.Context, _ driver.Member, ttl time.Duration) ([]string, error) {
+func (b *backend) Heartbeat(_ context.Context, _ driver.Member, ttl time.Duration) ([]driver.Member, error) {
 	if ttl <= 0 { // there is nothing to leave
 		return nil, nil
 	}

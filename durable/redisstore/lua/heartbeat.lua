@@ -2,7 +2,7 @@
 -- KEYS: 1 the set of members, by the time at which they expire; and the empty member, by the time
 --       of the last call. 2 the hash of the members' data.
 -- ARGV: 1 member, 2 milliseconds until it expires (0: it leaves), 3 its data.
--- Result: all members.
+-- Result: that of members.lua, which follows.
 -- Runs under OOM: the first write removes something.
 
 local last = tonumber(call('ZSCORE', KEYS[1], '') or 0)
@@ -37,4 +37,3 @@ if call('HLEN', KEYS[2]) > #members then
   end
 end
 if #members > 0 then call('ZADD', KEYS[1], decimal(now), '') end
-return members
