@@ -156,7 +156,7 @@ func (p *partitionClaimer) send(ctx context.Context, claim driver.Claim) (driver
 	p.seq++
 	claim.Consumer, claim.Seen, claim.Seq, claim.Repeat = p.c.name, p.seen, p.seq, p.unanswered
 	claimed, err := p.c.q.backend.Claim(ctx, claim)
-	p.unanswered = err != nil
+	p.unanswered = err != nil && !errors.Is(err, ErrNoQueue)
 	for i := range claimed.Records {
 		p.seen = max(p.seen, claimed.Records[i].Token)
 	}

@@ -46,9 +46,9 @@ type Handler func(ctx context.Context, d *Delivery) error
 // Released messages count neither an attempt nor a crash. Consume then waits until the store has
 // answered, or for Options.RetryFor if the store is unreachable.
 //
-// Consume returns nil if ctx has ended, and [ErrClosed] if the queue was closed. [ErrBroken] and
-// [ErrLocked], if only another process may consume, end it in the same way. It returns [ErrInvalid]
-// for a nil ctx, a nil handler or invalid options.
+// Consume returns nil if ctx has ended, and [ErrClosed] if the queue was closed. [ErrBroken],
+// [ErrNoQueue] after [DeleteQueue], and [ErrLocked], if only another process may consume, end it in
+// the same way. It returns [ErrInvalid] for a nil ctx, a nil handler or invalid options.
 func (q *Queue) Consume(ctx context.Context, handler Handler, options ConsumerOptions) error {
 	opts, err := options.withDefaults()
 	switch {

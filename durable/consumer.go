@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -127,7 +128,7 @@ func (c *consumer) stop() {
 func (c *consumer) leave() {
 	ctx, cancel := context.WithTimeout(c.q.ctx, leaveTime)
 	defer cancel()
-	if _, err := c.q.backend.Heartbeat(ctx, driver.Member{Name: c.name}, 0); err != nil && c.q.ctx.Err() == nil {
+	if _, err := c.q.backend.Heartbeat(ctx, driver.Member{Name: c.name}, 0); err != nil && c.q.ctx.Err() == nil && !errors.Is(err, ErrNoQueue) {
 		c.q.report("leave the consumers: %w", err)
 	}
 }
@@ -135,7 +136,8 @@ func (c *consumer) leave() {
 // fail ends the consumer with err if the store will not serve it. The calls to Consume and Take
 // then return err.
 func (c *consumer) fail(err error) {
-	if errors.Is(err, ErrBroken) || errors.Is(err, ErrLocked) || errors.Is(err, ErrInvalid) || errors.Is(err, ErrClosed) && c.ctx.Err() == nil {
+	final := []error{ErrBroken, ErrLocked, ErrInvalid, ErrNoQueue, ErrPartitions, ErrClosed}
+	if c.ctx.Err() == nil && slices.ContainsFunc(final, func(kind error) bool { return errors.Is(err, kind) }) {
 		c.cancel(err)
 		go c.retire()
 	}

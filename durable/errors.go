@@ -24,7 +24,8 @@ var (
 	// ErrNotFound means that the message does not exist.
 	ErrNotFound = driver.ErrNotFound
 
-	// ErrNoQueue means that the queue does not exist in the store. See Options.Existing.
+	// ErrNoQueue means that the queue does not exist in the store. See Options.Existing and
+	// [DeleteQueue].
 	ErrNoQueue = driver.ErrNoQueue
 
 	// ErrFiring means that the delivery of the message has begun, so it cannot be replaced.

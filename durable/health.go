@@ -72,7 +72,7 @@ func (q *Queue) check(checker driver.Checker, auditor driver.Auditor) {
 		}
 		pause := checkInterval
 		if checker != nil {
-			reported = checkStore(q, checker, reported)
+			reported = checkSettings(q, checker, reported)
 			if q.unsafe.Load() != nil {
 				pause = recheckInterval
 			}
@@ -81,8 +81,8 @@ func (q *Queue) check(checker driver.Checker, auditor driver.Auditor) {
 	}
 }
 
-// checkStore checks the store, and returns the error that was reported last; "" means none.
-func checkStore(q *Queue, checker driver.Checker, reported string) string {
+// checkSettings checks the store, and returns the error that was reported last; "" means none.
+func checkSettings(q *Queue, checker driver.Checker, reported string) string {
 	err := checker.Check(q.ctx)
 	if errors.Is(err, ErrUnavailable) || q.ctx.Err() != nil {
 		return reported

@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -53,12 +54,8 @@ type Queue struct {
 // [ErrUnavailable] and other errors, which the Open or New function of the store's package
 // documents.
 func Open(ctx context.Context, store Store, options Options) (*Queue, error) {
-	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return nil, fmt.Errorf("durable: open: %w store: nil; pass the store that New or Open of a store package returned",
-			ErrInvalid)
-	}
 	o, err := options.withDefaults()
-	if err != nil {
+	if err := cmp.Or(checkStore(store), err); err != nil {
 		return nil, fmt.Errorf("durable: open: %w", err)
 	}
 	backend, err := store.Open(ctx, o.config())
@@ -82,6 +79,57 @@ func Open(ctx context.Context, store Store, options Options) (*Queue, error) {
 		go q.check(checker, auditor)
 	}
 	return q, nil
+}
+
+// checkStore returns [ErrInvalid] for a nil store.
+func checkStore(store Store) error {
+	if v := reflect.ValueOf(store); v.IsValid() && (v.Kind() != reflect.Pointer || !v.IsNil()) {
+		return nil
+	}
+	return fmt.Errorf("%w store: nil; pass the store that New or Open of a store package returned", ErrInvalid)
+}
+
+// Queues returns the sorted names of the queues in a store. On Redis the cost is O(n) in the keys
+// of the servers, in small steps.
+func Queues(ctx context.Context, store Store) (names []string, err error) {
+	err = administer(ctx, store, func(l driver.Lister) error {
+		names, err = l.Queues(ctx)
+		return err
+	})
+	return names, err
+}
+
+// DeleteQueue removes a queue with its messages and dead letters. It returns [ErrInvalid] if the
+// queue has consumers, according to their last heartbeats, unless force is true, and [ErrNoQueue]
+// if there is no such queue. After other errors, some messages may be gone: [Open] then returns
+// ErrNoQueue, and another DeleteQueue removes the rest.
+//
+// Calls to an open [Queue] that was deleted return ErrNoQueue, and its consumers end with
+// ErrNoQueue within ConsumerOptions.Fallback, after the running handlers. When the queue exists
+// again, the calls use it, or return [ErrPartitions] if it has another number of partitions.
+func DeleteQueue(ctx context.Context, store Store, queue string, force bool) error {
+	return administer(ctx, store, func(l driver.Lister) error {
+		if err := (driver.Config{Queue: queue, DeadLimit: 1, DeadBytes: 1, DeadAge: 1}).Check(); err != nil {
+			return err
+		}
+		return l.DeleteQueue(ctx, queue, force)
+	})
+}
+
+// administer calls f for a store that can list and delete its queues.
+func administer(ctx context.Context, store Store, f func(driver.Lister) error) error {
+	err := checkStore(store)
+	if l, ok := store.(driver.Lister); ctx == nil {
+		err = fmt.Errorf("%w context: nil", ErrInvalid)
+	} else if err == nil && !ok {
+		err = fmt.Errorf("%w: a store of type %T neither lists nor deletes queues", errors.ErrUnsupported, store)
+	} else if err == nil {
+		err = f(l)
+	}
+	if err != nil {
+		return fmt.Errorf("durable: %w", err)
+	}
+	return nil
 }
 
 // Name returns the name of the queue, Options.Queue.

@@ -42,8 +42,8 @@ func (q *Queue) Take(ctx context.Context) (*Delivery, error) { return q.receiver
 // the lease of a handler, this lease is not extended automatically.
 //
 // Take returns the cause of ctx if ctx ends, [ErrClosed] if the receiver or the queue is closed,
-// [ErrBroken] if the store is broken, [ErrLocked] if only another process may consume from it, and
-// [ErrInvalid] if ctx is nil.
+// [ErrBroken] if the store is broken, [ErrNoQueue] if the queue was deleted, [ErrLocked] if only
+// another process may consume from it, and [ErrInvalid] if ctx is nil.
 func (r *Receiver) Take(ctx context.Context) (*Delivery, error) {
 	if ctx == nil {
 		return nil, fmt.Errorf("durable: take: %w context: nil", ErrInvalid)

@@ -189,6 +189,23 @@ type Auditor interface {
 	Lost(ctx context.Context, partition int) (uint64, error)
 }
 
+// Lister is implemented by a [Store] that can list and delete its queues.
+type Lister interface {
+	// Queues returns the sorted names of the queues, with those whose deletion was interrupted.
+	Queues(ctx context.Context) ([]string, error)
+
+	// DeleteQueue deletes a queue with its messages, counters and members. Unless force is true, it
+	// returns [ErrInvalid] with the names of the members if there are any. It returns [ErrNoQueue]
+	// if the queue does not exist, also if an unanswered call has deleted it.
+	//
+	// Calls to backends of a deleted queue return ErrNoQueue until it is created again. They return
+	// [ErrPartitions] if it then has another number of partitions, and otherwise use the new queue.
+	//
+	// An interrupted DeleteQueue may have deleted some of the messages. Open then returns
+	// ErrNoQueue, and another DeleteQueue deletes the rest.
+	DeleteQueue(ctx context.Context, queue string, force bool) error
+}
+
 // MaxBatch is the maximum number of messages in one transition.
 const MaxBatch = 256
 

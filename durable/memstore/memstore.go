@@ -29,7 +29,10 @@ type Store struct {
 	state *local.State // nil after Close
 }
 
-var _ driver.Store = (*Store)(nil)
+var (
+	_ driver.Store  = (*Store)(nil)
+	_ driver.Lister = (*Store)(nil)
+)
 
 // New returns an empty store. Close it when its queues are closed.
 func New(options Options) *Store {
@@ -45,6 +48,14 @@ func New(options Options) *Store {
 // letters in config apply to calls to this backend.
 func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend, error) {
 	return local.Open(ctx, runner{s}, &s.shared, config)
+}
+
+// Queues implements [driver.Lister].
+func (s *Store) Queues(ctx context.Context) ([]string, error) { return local.Queues(ctx, runner{s}) }
+
+// DeleteQueue implements [driver.Lister].
+func (s *Store) DeleteQueue(ctx context.Context, queue string, force bool) error {
+	return local.DeleteQueue(ctx, runner{s}, &s.shared, queue, force)
 }
 
 // Close discards all queues. Later calls to the store and its backends return [driver.ErrClosed].

@@ -59,5 +59,3 @@ func TestConformanceOnTheWallClock(t *testing.T) {
 }
 
 func FuzzModel(f *testing.F) { storetest.FuzzModel(f, fixture) }
-
-func BenchmarkStore(b *testing.B) { storetest.Bench(b, wallFixture) }

@@ -39,7 +39,7 @@ func (s *Store) acquire() (io.Closer, error) {
 			err != nil && strings.Contains(err.Error(), "held by current process")
 		switch {
 		case err == nil:
-			s.writeOwner()
+			writeOwner(s)
 			return lock, nil
 		case !locked && (errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)):
 			return nil, fmt.Errorf("pebblestore: %w path: %w; it must be a directory that this user may read and write",
@@ -82,7 +82,7 @@ func (s *Store) lockDir(dir string) (io.Closer, error) {
 
 // writeOwner writes which process has locked the directory. Only the text of an error depends on
 // it, so a full disk does no harm.
-func (s *Store) writeOwner() {
+func writeOwner(s *Store) {
 	name := s.options.fs.PathJoin(s.dir, ownerName)
 	f, err := s.options.fs.Create(name, vfs.WriteCategoryUnspecified)
 	if err == nil {

@@ -307,6 +307,23 @@ func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend,
 	return backend{b}, nil
 }
 
+// Queues implements [driver.Lister].
+func (s *Store) Queues(ctx context.Context) ([]string, error) {
+	if s.client != nil {
+		return s.client.Queues(ctx)
+	}
+	return local.Queues(ctx, runner{s})
+}
+
+// DeleteQueue implements [driver.Lister]. It is O(1) in the messages of the queue, whose space is
+// freed later.
+func (s *Store) DeleteQueue(ctx context.Context, queue string, force bool) error {
+	if s.client != nil {
+		return s.client.DeleteQueue(ctx, queue, force)
+	}
+	return local.DeleteQueue(ctx, runner{s}, &s.shared, queue, force)
+}
+
 // backend is a [driver.Grouper].
 type backend struct{ local.Backend }
 

@@ -58,14 +58,3 @@ func newFixture(t testing.TB) storetest.Fixture {
 	}
 	return fixture
 }
-
-// BenchmarkStore syncs each commit to the disk of the temporary directory.
-func BenchmarkStore(b *testing.B) {
-	storetest.Bench(b, func(t testing.TB) storetest.Fixture {
-		t.Helper()
-		s, err := Open(t.TempDir(), Options{})
-		require.NoError(t, err)
-		t.Cleanup(func() { assert.NoError(t, s.Close()) })
-		return storetest.Fixture{Store: s}
-	})
-}

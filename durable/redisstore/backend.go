@@ -15,7 +15,7 @@ type backend struct {
 	config     driver.Config
 	partitions []partition
 	publish    string // the command by which scripts send hints: PUBLISH or SPUBLISH
-	members    []any  // the keys of the members: strings
+	members    []any  // the keys of the members and the queue: strings
 	limits     []any  // of a partition: messages and bytes
 }
 
@@ -32,7 +32,8 @@ func newBackend(s *Store, config driver.Config, sharded, clustered bool) *backen
 		messages, bytes = clusterPartitionMessages, clusterPartitionBytes
 	}
 	b.limits = []any{cmp.Or(s.options.PartitionMessages, messages), cmp.Or(s.options.PartitionBytes, bytes)}
-	b.members = []any{membersKey(s.options.Prefix, config.Queue), hostsKey(s.options.Prefix, config.Queue)}
+	prefix, queue := s.options.Prefix, config.Queue
+	b.members = []any{membersKey(prefix, queue), hostsKey(prefix, queue), metaKey(prefix, queue)}
 	if sharded {
 		b.publish = "SPUBLISH"
 	}
@@ -59,15 +60,9 @@ func (b *backend) line(part, room int) []any {
 	return newLine(b.partitions[part].keys, room)
 }
 
-// runLine runs a script, and waits for replicas if Options.Wait covers the script. It classifies
-// errors by package driver.
+// runLine runs a script, and classifies errors by package driver.
 func (b *backend) runLine(ctx context.Context, part int, s *script, line []any) (any, error) {
-	v, err := within(ctx, func() (any, error) {
-		if s.awaitReplicas && b.store.options.Wait > 0 {
-			return b.store.runAndWait(ctx, s, b.partitions[part].records, line)
-		}
-		return s.run(ctx, b.store.client, line)
-	})
+	v, err := b.store.send(ctx, s, line)
 	return v, b.failure(ctx, part, s, err)
 }
 
@@ -112,7 +107,7 @@ func (b *backend) hintArgs(part int) []any { return []any{b.publish, b.partition
 
 // callArgs returns the first arguments of scripts without tokens: see call.lua.
 func (b *backend) callArgs(part int, c *driver.Call) []any {
-	return append(b.hintArgs(part), c.Caller, c.Seq, int64(c.NotAfter), driver.MaxAhead.Milliseconds())
+	return append(b.hintArgs(part), c.Caller, c.Seq, int64(c.NotAfter), len(b.partitions))
 }
 
 // deadBounds returns the arguments of scripts that make dead letters.

@@ -52,6 +52,9 @@ var replies = []struct {
 	{"OOM ", driver.ErrFull},
 	{"PARTITIONFULL ", driver.ErrFull}, // see size.lua
 	{"WRONGTYPE ", driver.ErrVersion},  // the key belongs to another program
+	{"NOQUEUE ", driver.ErrNoQueue},    // see partition.lua
+	{"OTHERVERSION ", driver.ErrVersion},
+	{"PARTITIONS ", driver.ErrPartitions}, // see call.lua
 	{"LOADING ", driver.ErrUnavailable},
 	{"READONLY ", driver.ErrUnavailable}, // the old master after a failover
 	{"MASTERDOWN ", driver.ErrUnavailable},

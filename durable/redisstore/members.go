@@ -3,10 +3,15 @@ package redisstore
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
@@ -18,7 +23,7 @@ type memberInfo struct {
 }
 
 // memberTypes are the types of the keys of the members, in their order.
-var memberTypes = []string{"zset", "hash"}
+var memberTypes = []string{"zset", "hash", "hash"}
 
 // Heartbeat implements [driver.Backend]. It is O(m) for m members.
 func (b *backend) Heartbeat(ctx context.Context, member driver.Member, ttl time.Duration) ([]driver.Member, error) {
@@ -39,9 +44,7 @@ func (b *backend) runMembers(ctx context.Context, s *script, args ...any) ([]dri
 	if err := b.store.usable(ctx); err != nil {
 		return nil, err
 	}
-	v, err := within(ctx, func() (any, error) {
-		return s.run(ctx, b.store.client, append(newLine(b.members, len(args)), args...))
-	})
+	v, err := b.store.send(ctx, s, append(newLine(b.members, len(args)), args...))
 	what := fmt.Sprintf("%s in queue %q", s.name, b.config.Queue)
 	if err != nil {
 		b.store.reloadSlots(ctx, err)
@@ -59,4 +62,74 @@ func (b *backend) runMembers(ctx context.Context, s *script, args ...any) ([]dri
 	}
 	slices.SortFunc(all, func(a, b driver.Member) int { return strings.Compare(a.Name, b.Name) })
 	return all, failure(ctx, what, r.err)
+}
+
+// Queues implements [driver.Lister]. It scans the keys of each master, in small steps.
+func (s *Store) Queues(ctx context.Context) ([]string, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex
+	names := []string{}
+	collect := func(ctx context.Context, master *redis.Client) error {
+		keys := master.ScanType(ctx, 0, metaKey(s.options.Prefix, "*"), scanKeys, "hash").Iterator()
+		for keys.Next(ctx) {
+			state, err := s.client.HGet(ctx, keys.Val(), "deleted").Result()
+			if err != nil && !errors.Is(err, redis.Nil) {
+				return err
+			}
+			name := strings.TrimSuffix(strings.TrimPrefix(keys.Val(), s.options.Prefix+":{"), "}:meta")
+			if state != "done" && !strings.ContainsAny(name, "{}:") { // not a key of another program
+				mu.Lock()
+				names = append(names, name)
+				mu.Unlock()
+			}
+		}
+		return keys.Err()
+	}
+	_, err := within(ctx, func() (any, error) {
+		if cluster, ok := s.client.(*redis.ClusterClient); ok {
+			return nil, cluster.ForEachMaster(ctx, collect)
+		}
+		return nil, collect(ctx, s.client.(*redis.Client)) //nolint:errcheck // New accepts no other type
+	})
+	if err != nil {
+		return nil, failure(ctx, "list the queues", err)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil // a key is on two masters while its slot moves
+}
+
+// scanKeys is the number of keys that a step of Queues scans.
+const scanKeys = 1000
+
+// DeleteQueue implements [driver.Lister]. It deletes one partition after another. For 30 days a
+// small key of each remains, so that processes that have the queue open notice.
+func (s *Store) DeleteQueue(ctx context.Context, queue string, force bool) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	var partitions, created string
+	var members []string
+	b := newBackend(s, driver.Config{Queue: queue, Partitions: driver.MaxPartitions}, false, false)
+	err := b.runMembers(ctx, deleteQueueScript, func(r *reply) {
+		for partitions, created = r.text(), r.text(); r.more(); {
+			members = append(members, r.text())
+		}
+	}, formatVersion, flag(force), flag(false))
+	if err == nil && len(members) > 0 {
+		err = fmt.Errorf("redisstore: %w force false: queue %q has the consumers %q; it must be true, or they must end first",
+			driver.ErrInvalid, queue, members)
+	}
+	n, invalid := strconv.Atoi(partitions)
+	if invalid != nil {
+		n = driver.MaxPartitions // the field was lost
+	}
+	for part := 0; part < min(n, driver.MaxPartitions) && err == nil; part++ {
+		_, err = b.runLine(ctx, part, deleteScript, append(b.line(part, 1), created))
+	}
+	if err == nil {
+		err = b.runMembers(ctx, deleteQueueScript, func(*reply) {}, formatVersion, flag(true), flag(true))
+	}
+	return err
 }

@@ -65,22 +65,23 @@ func (s *Store) open(ctx context.Context, config driver.Config) (*backend, error
 	if err := s.checkMeta(ctx, config); err != nil {
 		return nil, err
 	}
-	if config.Partitions, err = s.join(ctx, config); err != nil {
+	var created string
+	if config.Partitions, created, err = s.join(ctx, config); err != nil {
 		return nil, err
 	}
 	b := newBackend(s, config, sharded, clustered)
-	return b, s.create(ctx, b)
+	return b, s.create(ctx, b, created)
 }
 
 // create creates the missing keys of all partitions: see create.lua. It does not fail for a
 // partition whose slot is being moved or whose server is out of memory. A later Open creates these
 // keys.
-func (s *Store) create(ctx context.Context, b *backend) error {
+func (s *Store) create(ctx context.Context, b *backend, created string) error {
 	pipe := s.client.Pipeline()
 	made := make([]*redis.Cmd, len(b.partitions))
 	for i, p := range b.partitions {
 		// EVAL, because a pipeline cannot fall back to it.
-		made[i] = createScript.command(ctx, true, newLine(p.keys, 0))
+		made[i] = createScript.command(ctx, true, append(newLine(p.keys, 2), len(b.partitions), created))
 		_ = pipe.Process(ctx, made[i]) // only queued
 	}
 	_, _ = pipe.Exec(ctx) // the error is that of the first command
@@ -136,36 +137,40 @@ func (s *Store) anyPartition(ctx context.Context, queue string) (bool, error) {
 	return slices.ContainsFunc(all, func(found *redis.IntCmd) bool { return found.Val() > 0 }), nil
 }
 
-// join creates the queue or finds it, and returns the number of its partitions.
-func (s *Store) join(ctx context.Context, config driver.Config) (int, error) {
+// join creates the queue or finds it, and returns the number of its partitions and when it was
+// created.
+func (s *Store) join(ctx context.Context, config driver.Config) (n int, created string, err error) {
 	key := metaKey(s.options.Prefix, config.Queue)
 	line := append(newLine([]any{key}, 4), formatVersion, config.Partitions, driver.DefaultPartitions, flag(config.Existing))
 	v, err := openScript.run(ctx, s.client, line)
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	r := newReply(v)
-	before, version, partitions := r.text(), r.text(), r.text()
+	before, version, partitions, created := r.text(), r.text(), r.text(), r.text()
 	if r.err != nil {
-		return 0, r.err
+		return 0, "", r.err
 	}
 	if before == "none" && config.Existing {
-		return 0, fmt.Errorf("%w: there is no key %q", driver.ErrNoQueue, key)
+		return 0, "", fmt.Errorf("%w: there is no key %q", driver.ErrNoQueue, key)
+	}
+	if before == "deleting" {
+		return 0, "", fmt.Errorf("%w: its deletion was interrupted; delete it again", driver.ErrNoQueue)
 	}
 	if before != "none" && before != "hash" {
-		return 0, fmt.Errorf("%w: the key %q is a %s; it must be a hash", driver.ErrVersion, key, before)
+		return 0, "", fmt.Errorf("%w: the key %q is a %s; it must be a hash", driver.ErrVersion, key, before)
 	}
 	if n, err := strconv.Atoi(version); err != nil || n != formatVersion {
-		return 0, fmt.Errorf("%w: the key %q has version %.20q; it must be %d",
+		return 0, "", fmt.Errorf("%w: the key %q has version %.20q; it must be %d",
 			driver.ErrVersion, key, version, formatVersion)
 	}
-	n, err := strconv.Atoi(partitions)
+	n, err = strconv.Atoi(partitions)
 	if err != nil || n < 1 || n > driver.MaxPartitions {
-		return 0, fmt.Errorf("%w: the key %q has %.20q partitions; there must be 1 to %d",
+		return 0, "", fmt.Errorf("%w: the key %q has %.20q partitions; there must be 1 to %d",
 			driver.ErrVersion, key, partitions, driver.MaxPartitions)
 	}
 	if config.Partitions != 0 && config.Partitions != n {
-		return 0, fmt.Errorf("%w: Partitions %d; it must be %d or 0", driver.ErrPartitions, config.Partitions, n)
+		return 0, "", fmt.Errorf("%w: Partitions %d; it must be %d or 0", driver.ErrPartitions, config.Partitions, n)
 	}
-	return n, nil
+	return n, created, nil
 }

@@ -21,9 +21,12 @@ var luaFiles embed.FS
 var (
 	openScript      = newScript("open", "clock")
 	probeScript     = newScript("probe", "clock")
-	heartbeatScript = newScript("members", "clock heartbeat")
-	membersScript   = newScript("members", "clock")
-	createScript    = newScript("create", "clock partition writes")
+	heartbeatScript = newScript("members", "clock queue heartbeat")
+	membersScript   = newScript("members", "clock queue")
+	createScript    = newScript("create", "clock deleted partition writes")
+	deleteScript    = newScript("delete", "clock").awaitsReplicas()
+
+	deleteQueueScript = newScript("delete_queue", "clock").awaitsReplicas()
 
 	putScript          = newScript("put", "clock partition numbers times writes size head call").awaitsReplicas()
 	claimScript        = newScript("claim", "clock partition numbers valid times writes head dead").withoutRetry()
@@ -168,6 +171,16 @@ func within[R any](ctx context.Context, call func() (R, error)) (R, error) {
 type noRetryCmd struct{ *redis.Cmd }
 
 func (noRetryCmd) NoRetry() bool { return true }
+
+// send runs a script, and waits for replicas if [Options].Wait covers the script.
+func (s *Store) send(ctx context.Context, script *script, line []any) (any, error) {
+	return within(ctx, func() (any, error) {
+		if script.awaitReplicas && s.options.Wait > 0 {
+			return s.runAndWait(ctx, script, fmt.Sprint(line[lineKeys]), line)
+		}
+		return script.run(ctx, s.client, line)
+	})
+}
 
 // runAndWait runs a script and WAIT in one pipeline, because WAIT waits for the writes of its own
 // connection and for all earlier writes. It follows the redirections of a Cluster, because the

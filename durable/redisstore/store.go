@@ -49,6 +49,7 @@
 // A client's user that an ACL restricts needs:
 //
 //   - EVAL, EVALSHA, EXISTS, TYPE, TIME and the commands on hashes and sorted sets;
+//   - SCAN, UNLINK and EXPIRE, to list and delete queues;
 //   - INFO and CONFIG GET, without which the servers are not checked;
 //   - WAIT if Options.Wait is set, which Open checks;
 //   - for hints, SUBSCRIBE and PUBLISH (SSUBSCRIBE and SPUBLISH on a Cluster) with the channels;
@@ -76,7 +77,10 @@ type Store struct {
 	cancel  context.CancelFunc
 }
 
-var _ driver.Store = (*Store)(nil)
+var (
+	_ driver.Store  = (*Store)(nil)
+	_ driver.Lister = (*Store)(nil)
+)
 
 // New returns a store that uses a client. The caller still owns the client, and closes it after the
 // store. New does no I/O. It returns [driver.ErrInvalid] for invalid options, and unless client is

@@ -4,10 +4,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
-	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 	"github.com/timingwheel-go/timingwheel/durable/storetest"
 )
 
@@ -36,14 +34,4 @@ func TestSuiteOnCluster(t *testing.T) {
 	t.Parallel()
 	client := redistest.StartCluster(t, redistest.ClusterOptions{}).Client(t)
 	storetest.Run(t, func(t testing.TB) storetest.Fixture { return fixtureOn(t, client) })
-}
-
-// BenchmarkStore uses a server without a file.
-func BenchmarkStore(b *testing.B) {
-	client := newClient(b, redistest.Start(b, redistest.Options{}).Addr())
-	storetest.Bench(b, func(t testing.TB) storetest.Fixture {
-		t.Helper()
-		require.NoError(t, client.FlushAll(t.Context()).Err())
-		return storetest.Fixture{Store: newStore(t, client, redisstore.Options{})}
-	})
 }

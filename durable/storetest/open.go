@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +20,10 @@ var openTests = []test{
 	{"Open/Existing", openExisting},
 	{"Open/Invalid", openInvalid},
 	{"Close", closed},
+	{"Queues", listQueues},
+	{"DeleteQueue", deleteQueue},
+	{"DeleteQueue/Members", deleteQueueWithMembers},
+	{"DeleteQueue/CreatedAgain", deleteAndCreate},
 }
 
 func openPartitions(t *testing.T, newStore Factory) {
@@ -97,9 +103,67 @@ func closed(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("a", 0))
 	require.NoError(t, q.fixture.Store.Close())
-	ctx := t.Context()
+	calls := callsOf(q)
+	calls["Open"] = func() error { _, err := q.fixture.Store.Open(t.Context(), config()); return err }
+	calls["Watch"] = func() error { _, err := q.Watch(t.Context()); return err }
+	for name, call := range calls {
+		assert.ErrorIs(t, call(), driver.ErrClosed, name)
+	}
+}
+
+// lister returns the store of a fixture, which must list and delete queues.
+func lister(t *testing.T, f Fixture) driver.Lister {
+	t.Helper()
+	l, ok := f.Store.(driver.Lister)
+	if !ok {
+		t.Skip("this store neither lists nor deletes queues")
+	}
+	return l
+}
+
+// isQueues asserts the names of the queues of a store.
+func isQueues(t *testing.T, l driver.Lister, want ...string) {
+	t.Helper()
+	names, err := l.Queues(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, want, names)
+}
+
+func listQueues(t *testing.T, newStore Factory) {
+	f := newStore(t)
+	l := lister(t, f)
+	isQueues(t, l, []string{}...)
+	names := []string{"queue", "b", "MOST_.-9", "a", strings.Repeat("z", 128)}
+	for _, name := range names {
+		c := config()
+		c.Queue = name
+		openAs(t, f, c).put(item("m", far))
+	}
+	slices.Sort(names)
+	isQueues(t, l, names...)
+	require.NoError(t, f.Store.Close())
+	_, err := l.Queues(t.Context())
+	require.ErrorIs(t, err, driver.ErrClosed)
+	require.ErrorIs(t, l.DeleteQueue(t.Context(), "a", true), driver.ErrClosed)
+}
+
+// fill brings messages of both partitions into several states.
+func fill(q *queue) {
+	q.t.Helper()
+	q.deliver("firing")
+	q.done(driver.OpBury, q.deliver("dead"))
+	q.put(item("leased", 0))
+	require.Len(q.t, q.claim(1), 1)
+	q.put(items("due", 3)...)
+	q.put(item("scheduled", far))
+	_, err := q.Put(q.t.Context(), driver.Put{Partition: 1, Items: items("other", 2)})
+	require.NoError(q.t, err)
+}
+
+// callsOf returns calls to a backend.
+func callsOf(q *queue) map[string]func() error {
+	ctx := q.t.Context()
 	calls := map[string]func() error{
-		"Open":      func() error { _, err := q.fixture.Store.Open(ctx, config()); return err },
 		"Put":       func() error { _, err := q.Put(ctx, driver.Put{Items: items("b", 1)}); return err },
 		"Claim":     func() error { _, err := q.Claim(ctx, driver.Claim{Max: 1, MaxBytes: 1, Visibility: far}); return err },
 		"Pause":     func() error { return q.Pause(ctx, driver.Pause{Paused: true}) },
@@ -108,17 +172,93 @@ func closed(t *testing.T, newStore Factory) {
 		"Count":     func() error { _, err := q.Count(ctx, 0); return err },
 		"Heartbeat": func() error { _, err := q.Heartbeat(ctx, driver.Member{Name: "m"}, time.Second); return err },
 		"Members":   func() error { _, err := q.Members(ctx); return err },
-		"Watch":     func() error { _, err := q.Watch(ctx); return err },
-		"Apply": func() error {
-			_, err := q.Apply(ctx, driver.Batch{Op: driver.OpCancel, Changes: []driver.Change{{ID: "a"}}})
+	}
+	for op := driver.OpBegin; op <= driver.OpExpire; op++ {
+		calls[op.String()] = func() error {
+			_, err := q.Apply(ctx, driver.Batch{Op: op, Changes: []driver.Change{{ID: "a"}}})
 			return err
-		},
+		}
 	}
 	if auditor, ok := q.Backend.(driver.Auditor); ok {
 		calls["Audit"] = func() error { _, err := auditor.Audit(ctx, 0, false); return err }
 		calls["Lost"] = func() error { _, err := auditor.Lost(ctx, 0); return err }
 	}
-	for name, call := range calls {
-		assert.ErrorIs(t, call(), driver.ErrClosed, name)
+	return calls
+}
+
+// deleteQueue deletes one of two queues.
+func deleteQueue(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	l, other := lister(t, q.fixture), q.in("other")
+	fill(other)
+	fill(q)
+	require.NoError(t, l.DeleteQueue(t.Context(), q.config.Queue, false))
+	isQueues(t, l, other.config.Queue)
+	for name, call := range callsOf(q) {
+		err := call()
+		require.ErrorIs(t, err, driver.ErrNoQueue, name)
+		require.NotErrorIs(t, err, driver.ErrUnavailable, name)
+	}
+	for range 2 {
+		require.ErrorIs(t, l.DeleteQueue(t.Context(), q.config.Queue, true), driver.ErrNoQueue)
+	}
+	c := q.config
+	c.Existing = true
+	_, err := q.fixture.Store.Open(t.Context(), c)
+	require.ErrorIs(t, err, driver.ErrNoQueue)
+	has(other, 4, 2, 1)
+	other.audit(0, false, 7)
+	other.audit(1, false, 2)
+	if q.fixture.Reopen != nil {
+		q = openAs(t, Fixture{Store: q.fixture.Reopen(t)}, q.config)
+		has(q, 0, 0, 0)
+	}
+}
+
+func deleteQueueWithMembers(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	l := lister(t, q.fixture)
+	q.put(item("m", far))
+	q.beat("gone", q.short())
+	q.beat("first", far)
+	q.beat("second", far)
+	q.pass()
+	err := l.DeleteQueue(t.Context(), q.config.Queue, false)
+	require.ErrorIs(t, err, driver.ErrInvalid)
+	require.ErrorContains(t, err, "first")
+	require.ErrorContains(t, err, "second")
+	require.NotContains(t, err.Error(), "gone")
+	has(q, 1, 0, 0)
+	require.NoError(t, l.DeleteQueue(t.Context(), q.config.Queue, true))
+	again := openAs(t, q.fixture, q.config)
+	require.Empty(t, again.members())
+	again.beat("first", far)
+	again.beat("first", 0)
+	require.NoError(t, l.DeleteQueue(t.Context(), q.config.Queue, false), "the last member has left")
+}
+
+// deleteAndCreate creates a deleted queue again, first with as many partitions.
+func deleteAndCreate(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	l := lister(t, q.fixture)
+	fill(q)
+	require.NoError(t, l.DeleteQueue(t.Context(), q.config.Queue, false))
+	again := openAs(t, q.fixture, q.config)
+	require.Equal(t, uint64(0), has(again, 0, 0, 0).Enqueued, "counters begin again")
+	again.audit(0, false, 0)
+	again.audit(1, false, 0)
+	again.put(items("new", 3)...)
+	has(q, 3, 0, 0)
+	require.Len(t, again.claim(9), 3)
+	for _, n := range []int{3, 1} {
+		require.NoError(t, l.DeleteQueue(t.Context(), q.config.Queue, false))
+		c := q.config
+		c.Partitions = n
+		last := openAs(t, q.fixture, c)
+		calls := callsOf(q)
+		for _, name := range []string{"Put", "Pause", "Cancel", "Reschedule", "Replay", "Purge"} { // an id may be in another partition
+			require.ErrorIs(t, calls[name](), driver.ErrPartitions, "%s with %d partitions", name, n)
+		}
+		has(last, 0, 0, 0)
 	}
 }

@@ -48,9 +48,12 @@ func run[T any](ctx context.Context, b *backend, index int, call *Call, do func(
 	return result, nil
 }
 
-// check returns an error if the store is closed or fails, or ctx has ended.
+// check returns an error if the store is closed or fails, the queue is gone, or ctx has ended.
 func (b *backend) check(ctx context.Context) error {
-	return b.runner.Run(ctx, &Call{Do: func(*State) error { return nil }})
+	return b.runner.Run(ctx, &Call{Do: func(s *State) error {
+		_, err := s.open(&b.config)
+		return err
+	}})
 }
 
 // Put is O(log n) per message.

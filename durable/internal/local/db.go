@@ -116,7 +116,12 @@ func (l *Map) Delete(key []byte) {
 }
 
 func (l *Map) DeleteRange(from, to []byte) {
-	_ = l.Scan(from, to, func(key, _ []byte) bool { l.Delete(key); return true })
+	var before, last [maxLinks]*node
+	l.seek(string(from), &before)
+	l.seek(max(string(from), string(to)), &last)
+	for level := range before {
+		before[level].next[level] = last[level].next[level]
+	}
 }
 
 func (l *Map) Add(key []byte, delta int64) {

@@ -34,6 +34,13 @@ func TestMapAgreesWithGoMap(t *testing.T) {
 		if random.IntN(100) == 0 {
 			require.Equal(t, keysOf(model, from, to), scan(t, l, from, to))
 		}
+		if random.IntN(50) == 0 {
+			l.DeleteRange([]byte(from), []byte(to))
+			for _, key := range keysOf(model, from, to) {
+				delete(model, key)
+			}
+			l.verify(t)
+		}
 	}
 	require.Equal(t, keysOf(model, "", "x"), scan(t, l, "", "x"))
 	l.verify(t)

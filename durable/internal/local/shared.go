@@ -59,6 +59,13 @@ func (m *members) beat(now time.Time, member driver.Member, ttl time.Duration) [
 	return all
 }
 
+// clear removes all members.
+func (m *members) clear() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.all)
+}
+
 // advance removes expired members. If the clock was set back since the last call, advance moves the
 // times of all members back by the same amount. Otherwise a member whose process is gone would
 // remain for that amount of time.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -114,6 +115,23 @@ func (s *State) find(name string) (*queue, error) {
 	return s.load(name, binary.BigEndian.Uint32(b), int(binary.BigEndian.Uint16(b[4:])))
 }
 
+// delete deletes a queue.
+func (s *State) delete(name string) error {
+	q, err := s.open(&driver.Config{Queue: name, Existing: true})
+	if err != nil {
+		return err
+	}
+	key := func(number uint32) []byte { return binary.BigEndian.AppendUint32([]byte{1}, number) }
+	s.db.Delete(queueKey(name))
+	s.db.DeleteRange(key(q.number), key(q.number+1))
+	delete(s.queues, name)
+	s.dirty = slices.DeleteFunc(s.dirty, func(p *partition) bool { return p.table.queue == q.number })
+	for i, p := range q.partitions {
+		p.hints.send(driver.Hint{Partition: i}) // the next claim ends the consumer
+	}
+	return nil
+}
+
 func (s *State) create(name string, partitions int) (*queue, error) {
 	b, err := s.db.Get(keyNext)
 	if err != nil {
@@ -190,7 +208,39 @@ func Open(ctx context.Context, r Runner, shared *Shared, config driver.Config) (
 	if err != nil {
 		return nil, err
 	}
-	config.Existing = true
+	config.Existing, config.Partitions = true, b.partitions
 	b.config, b.presence = config, shared.of(config.Queue)
 	return b, nil
+}
+
+// Queues returns the names of the queues: see [driver.Lister].
+func Queues(ctx context.Context, r Runner) (names []string, err error) {
+	err = r.Run(ctx, &Call{Waits: true, Do: func(s *State) error {
+		names = []string{}
+		begin := len(queueKey(""))
+		return s.db.Scan(queueKey(""), queueKey("\xff"), func(key, _ []byte) bool {
+			names = append(names, string(key[begin:]))
+			return true
+		})
+	}})
+	return names, err
+}
+
+// DeleteQueue deletes a queue: see [driver.Lister]. It is O(1) in the messages of the queue.
+func DeleteQueue(ctx context.Context, r Runner, shared *Shared, name string, force bool) error {
+	return r.Run(ctx, &Call{Waits: true, Changes: true, Do: func(s *State) error {
+		var members []string
+		for _, m := range shared.of(name).beat(shared.Now(), driver.Member{}, 0) {
+			members = append(members, m.Name)
+		}
+		if len(members) > 0 && !force {
+			return fmt.Errorf("%s: %w force false: queue %q has the consumers %q; it must be true, or they must end first",
+				shared.Name, driver.ErrInvalid, name, members)
+		}
+		if err := s.delete(name); err != nil {
+			return err
+		}
+		shared.of(name).clear()
+		return nil
+	}})
 }

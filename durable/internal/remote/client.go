@@ -169,8 +169,19 @@ func (c *Client) Open(ctx context.Context, config driver.Config) (driver.Backend
 	if err != nil {
 		return nil, err
 	}
-	config.Existing = true
+	config.Existing, config.Partitions = true, partitions
 	return &backend{c, config, partitions}, nil
+}
+
+// Queues implements driver.Lister.
+func (c *Client) Queues(ctx context.Context) ([]string, error) {
+	return do[[]string](ctx, c, driver.Config{}, queues(false))
+}
+
+// DeleteQueue implements driver.Lister.
+func (c *Client) DeleteQueue(ctx context.Context, queue string, force bool) error {
+	_, err := do[any](ctx, c, driver.Config{}, deleteQueue{queue, force})
+	return err
 }
 
 // backend is a queue in another process, which groups the calls to it.

@@ -66,8 +66,13 @@ type (
 		Partition int
 		Within    []time.Duration
 	}
-	members bool // the value means nothing
-	backup  struct{ Name string }
+	members     bool // the value means nothing
+	queues      bool // as well
+	deleteQueue struct {
+		Queue string
+		Force bool
+	}
+	backup struct{ Name string }
 )
 
 // page is the result of list.
@@ -78,8 +83,8 @@ type page struct {
 
 func init() {
 	for _, value := range []any{
-		driver.Put{}, driver.Batch{}, driver.Pause{}, driver.Config{}, get{}, list{}, count{}, countDue{}, members(false), backup{},
-		[]driver.Status{}, []driver.Outcome{}, driver.Record{}, page{}, driver.Counts{}, []int64{}, []driver.Member{},
+		driver.Put{}, driver.Batch{}, driver.Pause{}, driver.Config{}, get{}, list{}, count{}, countDue{}, members(false), queues(false), deleteQueue{}, backup{},
+		[]driver.Status{}, []driver.Outcome{}, driver.Record{}, page{}, driver.Counts{}, []int64{}, []driver.Member{}, []string{},
 	} {
 		gob.Register(value)
 	}
@@ -105,6 +110,7 @@ func (r *Reply) fail(err error) {
 // Store is what a [Server] serves.
 type Store interface {
 	driver.Store
+	driver.Lister
 	Backup(ctx context.Context, dir string) error
 }
 
@@ -241,13 +247,19 @@ func (v *Server) answer(ctx context.Context, request *Request) (any, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if a, ok := request.Args.(backup); ok {
+	switch a := request.Args.(type) {
+	case backup:
 		return nil, v.copy(ctx, a.Name)
+	case queues:
+		return v.store.Queues(ctx)
+	case deleteQueue:
+		return nil, v.store.DeleteQueue(ctx, a.Queue, a.Force)
 	}
 	if !valid(request.Args) {
 		return nil, fmt.Errorf("%s: %w call %T: a value is out of its range", v.name, driver.ErrInvalid, request.Args)
 	}
-	b, err := v.queue(ctx, request.Config)
+	_, opens := request.Args.(driver.Config)
+	b, err := v.queue(ctx, request.Config, opens)
 	if err != nil {
 		return nil, err
 	}
@@ -295,12 +307,12 @@ func valid(args any) bool {
 	return true
 }
 
-// queue opens a queue. That waits for the disk, so each is opened once.
-func (v *Server) queue(ctx context.Context, config driver.Config) (driver.Backend, error) {
+// queue opens a queue. That waits for the disk, so each is opened once, and when a client opens it.
+func (v *Server) queue(ctx context.Context, config driver.Config, opens bool) (driver.Backend, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	b := v.queues[config]
-	if b == nil {
+	if b == nil || opens {
 		var err error
 		if b, err = v.store.Open(ctx, config); err != nil {
 			return nil, err

@@ -2,8 +2,8 @@
 -- call are sent and however late they arrive.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 and 2 as in head.lua, 3 caller or '' for a call without copies, 4 the number of the call,
---       5 the instant after which it must not take effect, 6 the largest number of milliseconds
---       from now to that instant; and those of the script.
+--       5 the instant after which it must not take effect, 6 the number of partitions; and those of
+--       the script.
 -- Result: for a copy of the caller's last call: the result of that call, with the present time. For
 --         a rejected copy: 'late', the instant that 5 must exceed, '1' if a call that has taken
 --         effect may have been forgotten.
@@ -14,8 +14,15 @@
 -- that they cannot take effect again if the clock is set back.
 
 local field = 'p:' .. ARGV[3]
-local counters = call('HMGET', COUNTERS, 'enqueued', 'largest', 'forgotten', field)
+local counters = call('HMGET', COUNTERS, 'enqueued', 'largest', 'forgotten', field, 'partitions')
 local forgotten = tonumber(counters[3]) or 0
+
+-- The queue was deleted and created again: ids belong to other partitions now.
+if counters[5] and counters[5] ~= ARGV[6] then
+  return redis.error_reply('PARTITIONS ' .. ARGV[6] .. '; the queue now has ' .. counters[5])
+end
+
+local MAX_AHEAD = 7200000 -- driver.MaxAhead
 
 if ARGV[3] ~= '' then
   local number, statuses
@@ -27,7 +34,7 @@ if ARGV[3] ~= '' then
     return { sec, usec, statuses, '', '' }
   end
   local after, last = math.max(now, forgotten), tonumber(ARGV[5])
-  if last <= after or last > after + tonumber(ARGV[6]) or number and tonumber(number) > tonumber(ARGV[4]) then
+  if last <= after or last > after + MAX_AHEAD or number and tonumber(number) > tonumber(ARGV[4]) then
     return { 'late', decimal(after), forgotten >= last and '1' or '0' }
   end
 end

@@ -1,11 +1,10 @@
 -- Adds a consumer to the members, renews it, or removes it.
 -- KEYS: 1 the set of members, by the time at which they expire; and the empty member, by the time
---       of the last call. 2 the hash of the members' data.
+--       of the last call. 2 the hash of the members' data. 3 as in queue.lua.
 -- ARGV: 1 member, 2 milliseconds until it expires (0: it leaves), 3 its data.
 -- Result: that of members.lua, which follows.
 -- Runs under OOM: the first write removes something.
 
-local last = tonumber(call('ZSCORE', KEYS[1], '') or 0)
 call('ZREM', KEYS[1], '')
 
 -- If the clock was set back, all members move with it. Otherwise a member whose process has ended

@@ -3,7 +3,6 @@
 -- ARGV: none.
 -- Result: for each member: name, the time at which it expires, its data or ''.
 
-local last = tonumber(call('ZSCORE', KEYS[1], '') or 0)
 local back = math.max(0, last - now) -- as in heartbeat.lua
 local all = call('ZRANGEBYSCORE', KEYS[1], '(' .. decimal(now + back), '+inf', 'WITHSCORES')
 local result = {}

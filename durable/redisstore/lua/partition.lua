@@ -26,6 +26,9 @@ local function kind(s) return sub(s, 1, 1) end
 local function has_token(s, token) return sub(s, 2, 8) == token end
 local function is_dead(k) return k == 'X' or k == 'D' end
 
+-- A deleted queue: see delete.lua.
+if call('HEXISTS', COUNTERS, 'deleted') == 1 then return redis.error_reply('NOQUEUE the queue was deleted') end
+
 -- LAST is the score of the empty member of each set (create.lua), later than all other scores.
 local LAST = 2 * NEVER
 

@@ -1,0 +1,11 @@
+-- Deletes a partition. For 30 days a field of the counters notes that, so that callers who have the
+-- queue open learn it: see partition.lua.
+-- KEYS: those of partition.lua.
+-- ARGV: 1 when the queue was created: see open.lua.
+-- Result: '1'.
+-- Runs under OOM: the first write removes something.
+
+call('UNLINK', unpack(KEYS))
+call('HSET', KEYS[6], 'deleted', ARGV[1])
+call('EXPIRE', KEYS[6], 2592000)
+return '1'
