@@ -82,7 +82,7 @@ func TestRejectBuriesAndRetryAfterDelays(t *testing.T) {
 			assert.Contains(t, r.Reason, "no such customer")
 			assert.Equal(t, 1, r.Attempts)
 		}
-		n, err := q.PurgeAll(t.Context(), durable.DeadFilter{})
+		n, err := q.PurgeAll(t.Context(), durable.DeadFilter{All: true})
 		require.NoError(t, err)
 		assert.Equal(t, 1, n)
 	})

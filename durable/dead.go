@@ -35,8 +35,12 @@ func (q *Queue) changeDead(ctx context.Context, op driver.Op, c driver.Change) e
 	return nil
 }
 
-// DeadFilter selects dead letters. The zero value selects all of them.
+// DeadFilter selects dead letters. The zero value is invalid, so that a forgotten condition does
+// not select all of them.
 type DeadFilter struct {
+	// All selects all dead letters. The other fields must be zero.
+	All bool
+
 	// Reason selects the dead letters whose reason contains this string. The comparison is
 	// case-sensitive. [Record].Reason has the first 512 bytes of the last error.
 	Reason string
@@ -79,18 +83,18 @@ func (q *Queue) ReplayAll(ctx context.Context, filter DeadFilter, options Replay
 		return 0, fmt.Errorf("durable: replay: %w Rate %v; it must be 0 or more messages per second",
 			ErrInvalid, options.Rate)
 	}
-	return q.changeAllDead(ctx, driver.OpReplay, filter, max(0, options.Delay), pacer{rate: options.Rate})
+	return changeAllDead(ctx, q, driver.OpReplay, filter, max(0, options.Delay), pacer{rate: options.Rate})
 }
 
 // PurgeAll permanently removes the dead letters that filter selects and returns the number of
 // removed messages. The scan, the errors and the cost are those of [Queue.ReplayAll].
 func (q *Queue) PurgeAll(ctx context.Context, filter DeadFilter) (int, error) {
-	return q.changeAllDead(ctx, driver.OpPurge, filter, 0, pacer{})
+	return changeAllDead(ctx, q, driver.OpPurge, filter, 0, pacer{})
 }
 
 // changeAllDead changes the dead letters that a filter selects, one partition after another.
-func (q *Queue) changeAllDead(
-	ctx context.Context, op driver.Op, filter DeadFilter, delay time.Duration, pace pacer,
+func changeAllDead(
+	ctx context.Context, q *Queue, op driver.Op, filter DeadFilter, delay time.Duration, pace pacer,
 ) (n int, err error) {
 	if err := q.checkOpen(ctx); err != nil {
 		return 0, err
@@ -98,6 +102,10 @@ func (q *Queue) changeAllDead(
 	if !filter.Since.IsZero() && !filter.Until.IsZero() && !filter.Until.After(filter.Since) {
 		return 0, fmt.Errorf("durable: dead letters: %w Until %v; it must be after Since (%v)",
 			ErrInvalid, filter.Until, filter.Since)
+	}
+	if filter.All == (filter != DeadFilter{All: filter.All}) {
+		return 0, fmt.Errorf("durable: dead letters: %w filter %+v; it must have a reason or a time, or only All",
+			ErrInvalid, filter)
 	}
 	ends := make([]driver.Instant, len(q.parts)) // each partition may have its own clock
 	for i := range q.parts {

@@ -46,7 +46,7 @@ func TestPurgeAllSendsNothingAfterItsContext(t *testing.T) {
 		time.Sleep(time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		n, err := q.PurgeAll(ctx, durable.DeadFilter{})
+		n, err := q.PurgeAll(ctx, durable.DeadFilter{All: true})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.Zero(t, n)
 		assert.ErrorContains(t, err, `"00"`)
@@ -54,7 +54,7 @@ func TestPurgeAllSendsNothingAfterItsContext(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.EqualValues(t, 19, deadLetters(t, q), "only the other call purges a message")
 		assert.EqualValues(t, 1, f.count("Purge"))
-		n, err = q.PurgeAll(t.Context(), durable.DeadFilter{})
+		n, err = q.PurgeAll(t.Context(), durable.DeadFilter{All: true})
 		require.NoError(t, err)
 		assert.Equal(t, 19, n)
 	})
@@ -91,7 +91,7 @@ func TestUnreadablePageDoesNotStopReplayAllAndPurgeAll(t *testing.T) {
 	bubbleOf(t, wrap, durable.Options{Partitions: 1, MaxWaiting: 3}, func(t *testing.T, q *durable.Queue) {
 		buryAll(t, q, 20)
 		paged.largest = 0
-		n, err := q.ReplayAll(t.Context(), durable.DeadFilter{}, durable.ReplayOptions{Delay: time.Hour})
+		n, err := q.ReplayAll(t.Context(), durable.DeadFilter{All: true}, durable.ReplayOptions{Delay: time.Hour})
 		require.NoError(t, err)
 		assert.Equal(t, 20, n)
 		assert.Zero(t, deadLetters(t, q))
@@ -101,7 +101,7 @@ func TestUnreadablePageDoesNotStopReplayAllAndPurgeAll(t *testing.T) {
 			require.NoError(t, take(t, q).Bury(t.Context(), "enough"))
 		}
 		paged.largest = 0
-		n, err = q.PurgeAll(t.Context(), durable.DeadFilter{})
+		n, err = q.PurgeAll(t.Context(), durable.DeadFilter{All: true})
 		require.NoError(t, err)
 		assert.Equal(t, 20, n)
 		assert.LessOrEqual(t, paged.largest, 3, "calls at once")

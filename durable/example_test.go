@@ -589,7 +589,7 @@ func ExampleQueue_ReplayAll() {
 	filter := durable.DeadFilter{Reason: "refused"}
 	n, err := q.ReplayAll(ctx, filter, durable.ReplayOptions{Delay: time.Minute, Rate: 50})
 	fmt.Println(n, "replayed", err)
-	n, err = q.PurgeAll(ctx, durable.DeadFilter{})
+	n, err = q.PurgeAll(ctx, durable.DeadFilter{All: true})
 	fmt.Println(n, "purged", err)
 	// Output:
 	// 1 replayed <nil>

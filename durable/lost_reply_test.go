@@ -98,7 +98,7 @@ func TestPurgeAllCountsOnceIfAReplyWasLost(t *testing.T) {
 			}
 			return nil, nil
 		})
-		removed, err := q.PurgeAll(t.Context(), durable.DeadFilter{})
+		removed, err := q.PurgeAll(t.Context(), durable.DeadFilter{All: true})
 		require.NoError(t, err)
 		assert.Equal(t, 1, removed)
 	})

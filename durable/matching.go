@@ -8,7 +8,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// CancelReport is the result of [Queue.CancelMatching], in numbers of messages.
+// CancelReport is the result of [Queue.CancelMatching] and [Queue.CancelAll], in numbers of
+// messages.
 type CancelReport struct {
 	Cancelled int // messages that will not be delivered
 	Firing    int // messages that have begun, and may be redelivered if this delivery fails
@@ -53,7 +54,19 @@ func (q *Queue) CancelMatching(ctx context.Context, headers map[string]string) (
 		return CancelReport{}, fmt.Errorf("durable: cancel: %w headers: empty; there must be at least one",
 			ErrInvalid)
 	}
-	c := canceller{headers: headers}
+	return cancelEach(ctx, q, &canceller{headers: headers})
+}
+
+// CancelAll cancels all pending messages, with and without headers, also those whose headers cannot
+// be read. The scan, the errors and the cost are those of [Queue.CancelMatching].
+func (q *Queue) CancelAll(ctx context.Context) (CancelReport, error) {
+	if err := q.checkOpen(ctx); err != nil {
+		return CancelReport{}, err
+	}
+	return cancelEach(ctx, q, new(canceller))
+}
+
+func cancelEach(ctx context.Context, q *Queue, c *canceller) (CancelReport, error) {
 	for _, p := range q.parts {
 		if err := c.cancel(ctx, p); err != nil {
 			return c.report, err
@@ -62,7 +75,7 @@ func (q *Queue) CancelMatching(ctx context.Context, headers map[string]string) (
 	return c.report, c.failure()
 }
 
-// canceller cancels the messages that have certain headers.
+// canceller cancels the messages that have certain headers, or all if there are none.
 type canceller struct {
 	headers    map[string]string
 	report     CancelReport
@@ -101,7 +114,7 @@ func (c *canceller) changes(records []driver.Record) (changes []driver.Change) {
 		r := &records[i]
 		content, err := decodeEnvelope(r.Body)
 		switch {
-		case err != nil:
+		case err != nil && len(c.headers) > 0:
 			c.report.Unreadable++
 			if len(c.unreadable) < 10 {
 				c.unreadable = append(c.unreadable, fmt.Sprintf("%q", r.ID))

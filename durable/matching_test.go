@@ -90,6 +90,52 @@ func TestCancelMatchingCancelsMessagesWithAllHeaders(t *testing.T) {
 	})
 }
 
+// CancelAll cancels the scheduled and prefetched messages, also one whose headers cannot be read.
+// It reports the firing ones, and does not affect dead letters.
+func TestCancelAllCancelsAllPendingMessages(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(memstore.Options{})
+		q := open(t, store, durable.Options{Partitions: 3})
+		tagged(t, q, "dead", 0, "customer", "7")
+		require.NoError(t, take(t, q).Bury(t.Context(), "enough"))
+		begun, end := make(chan struct{}), make(chan struct{})
+		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
+			assert.Equal(t, "firing", d.ID)
+			close(begun)
+			<-end
+			return nil
+		}, durable.ConsumerOptions{})
+		tagged(t, q, "firing", 0)
+		<-begun
+		for i := range 700 {
+			tagged(t, q, fmt.Sprint("scheduled", i), 5*time.Minute, "n", fmt.Sprint(i))
+		}
+		tagged(t, q, "claimed", 400*time.Millisecond)
+		raw, err := store.Open(t.Context(), driver.Config{Queue: "default", DeadLimit: 1, DeadBytes: 1, DeadAge: time.Hour})
+		require.NoError(t, err)
+		_, err = raw.Put(t.Context(), driver.Put{Partition: driver.PartitionOf("unreadable", 3), Items: []driver.PutItem{
+			{ID: "unreadable", Body: []byte{99}, Delay: time.Hour, MaxAttempts: 1},
+		}})
+		require.NoError(t, err)
+		time.Sleep(100 * time.Millisecond)
+
+		report, err := q.CancelAll(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, durable.CancelReport{Cancelled: 702, Firing: 1}, report)
+		report, err = q.CancelAll(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, durable.CancelReport{Firing: 1}, report, "again")
+		close(end)
+		time.Sleep(10 * time.Minute)
+		stop()
+		assert.EqualValues(t, 1, deadLetters(t, q))
+		q.Close()
+		_, err = q.CancelAll(t.Context())
+		require.ErrorIs(t, err, durable.ErrClosed)
+	})
+}
+
 func TestCancelMatchingWithoutHeadersIsRefused(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
@@ -300,7 +346,7 @@ func TestDeadFilterSelectsByReasonAndTime(t *testing.T) {
 		filter func(died []time.Time) durable.DeadFilter
 		want   []string
 	}{
-		"all":    {func([]time.Time) durable.DeadFilter { return durable.DeadFilter{} }, []string{"00", "01", "02", "03", "04", "05"}},
+		"all":    {func([]time.Time) durable.DeadFilter { return durable.DeadFilter{All: true} }, []string{"00", "01", "02", "03", "04", "05"}},
 		"reason": {func([]time.Time) durable.DeadFilter { return durable.DeadFilter{Reason: "timeout"} }, []string{"00", "01", "04", "05"}},
 		"from":   {func(died []time.Time) durable.DeadFilter { return durable.DeadFilter{Since: died[4]} }, []string{"04", "05"}},
 		"after":  {func(died []time.Time) durable.DeadFilter { return durable.DeadFilter{Since: died[4].Add(1)} }, []string{"05"}},
@@ -354,12 +400,16 @@ func TestBadDeadFiltersAreRefused(t *testing.T) {
 		buried(t, q, "a")
 		now := time.Now()
 		for _, rate := range []float64{-1, math.Inf(1), math.Inf(-1), math.NaN()} {
-			_, err := q.ReplayAll(t.Context(), durable.DeadFilter{}, durable.ReplayOptions{Rate: rate})
+			_, err := q.ReplayAll(t.Context(), durable.DeadFilter{All: true}, durable.ReplayOptions{Rate: rate})
 			require.ErrorIs(t, err, durable.ErrInvalid, rate)
 			assert.ErrorContains(t, err, fmt.Sprint(rate))
 		}
-		_, err := q.PurgeAll(t.Context(), durable.DeadFilter{Since: now, Until: now})
-		require.ErrorIs(t, err, durable.ErrInvalid)
+		for _, filter := range []durable.DeadFilter{{Since: now, Until: now}, {}, {All: true, Reason: "a"}, {All: true, Since: now}, {All: true, Until: now}} {
+			_, err := q.PurgeAll(t.Context(), filter)
+			require.ErrorIs(t, err, durable.ErrInvalid)
+			_, err = q.ReplayAll(t.Context(), filter, durable.ReplayOptions{})
+			require.ErrorIs(t, err, durable.ErrInvalid)
+		}
 		assert.EqualValues(t, 1, deadLetters(t, q))
 	})
 }
@@ -377,7 +427,7 @@ func TestReplaysAreSpreadEvenly(t *testing.T) {
 				const letters = 60
 				buryAll(t, q, letters)
 				start := time.Now()
-				n, err := q.ReplayAll(t.Context(), durable.DeadFilter{}, durable.ReplayOptions{Delay: time.Hour, Rate: rate})
+				n, err := q.ReplayAll(t.Context(), durable.DeadFilter{All: true}, durable.ReplayOptions{Delay: time.Hour, Rate: rate})
 				took := time.Since(start).Seconds()
 				require.NoError(t, err)
 				require.Equal(t, letters, n)
@@ -420,7 +470,7 @@ func TestReplayAfterAStallDoesNotBurst(t *testing.T) {
 			}
 			return nil, nil
 		})
-		n, err := q.ReplayAll(t.Context(), durable.DeadFilter{}, durable.ReplayOptions{Delay: time.Hour, Rate: 2})
+		n, err := q.ReplayAll(t.Context(), durable.DeadFilter{All: true}, durable.ReplayOptions{Delay: time.Hour, Rate: 2})
 		require.NoError(t, err)
 		assert.Equal(t, 30, n)
 		require.Len(t, at, 30)
@@ -439,11 +489,11 @@ func TestReplayContinuesAfterItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 9500*time.Millisecond)
 		defer cancel()
 		slow := durable.ReplayOptions{Delay: time.Hour, Rate: 1}
-		n, err := q.ReplayAll(ctx, durable.DeadFilter{}, slow)
+		n, err := q.ReplayAll(ctx, durable.DeadFilter{All: true}, slow)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.ErrorContains(t, err, `"10"`)
 		assert.Equal(t, 10, n)
-		n, err = q.ReplayAll(t.Context(), durable.DeadFilter{}, durable.ReplayOptions{Rate: 1e9})
+		n, err = q.ReplayAll(t.Context(), durable.DeadFilter{All: true}, durable.ReplayOptions{Rate: 1e9})
 		require.NoError(t, err)
 		assert.Equal(t, 20, n)
 		assert.Zero(t, deadLetters(t, q))
@@ -452,7 +502,7 @@ func TestReplayContinuesAfterItsContext(t *testing.T) {
 		buryAll(t, q, 3)
 		time.AfterFunc(time.Second, q.Close)
 		start := time.Now()
-		n, err := q.ReplayAll(t.Context(), durable.DeadFilter{}, durable.ReplayOptions{Rate: 1e-6})
+		n, err := q.ReplayAll(t.Context(), durable.DeadFilter{All: true}, durable.ReplayOptions{Rate: 1e-6})
 		require.ErrorIs(t, err, durable.ErrClosed)
 		assert.Equal(t, 1, n)
 		assert.Less(t, time.Since(start), time.Minute)
@@ -466,7 +516,7 @@ func TestReplayAllSkipsMessagesThatDieLater(t *testing.T) {
 	bubble(t, durable.Options{Partitions: 2, MaxAttempts: 1}, func(t *testing.T, q *durable.Queue) {
 		buried(t, q, "a", "b", "c", "d")
 		stop := consume(t, q, func(context.Context, *durable.Delivery) error { return errors.New("again") }, durable.ConsumerOptions{})
-		n, err := q.ReplayAll(t.Context(), durable.DeadFilter{}, durable.ReplayOptions{Rate: 0.5})
+		n, err := q.ReplayAll(t.Context(), durable.DeadFilter{All: true}, durable.ReplayOptions{Rate: 0.5})
 		require.NoError(t, err)
 		assert.Equal(t, 4, n)
 		time.Sleep(time.Minute)

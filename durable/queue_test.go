@@ -100,11 +100,11 @@ func TestNilContextsAreRefused(t *testing.T) {
 			"Healthy":      q.Healthy,
 			"Replay":       func(ctx context.Context) error { return q.Replay(ctx, "a", 0) },
 			"ReplayAll": func(ctx context.Context) error {
-				_, err := q.ReplayAll(ctx, durable.DeadFilter{}, durable.ReplayOptions{})
+				_, err := q.ReplayAll(ctx, durable.DeadFilter{All: true}, durable.ReplayOptions{})
 				return err
 			},
 			"Purge":    func(ctx context.Context) error { return q.Purge(ctx, "a") },
-			"PurgeAll": func(ctx context.Context) error { _, err := q.PurgeAll(ctx, durable.DeadFilter{}); return err },
+			"PurgeAll": func(ctx context.Context) error { _, err := q.PurgeAll(ctx, durable.DeadFilter{All: true}); return err },
 			"List": func(ctx context.Context) error {
 				for _, err := range q.List(ctx, durable.StateDead) {
 					return err

@@ -61,7 +61,7 @@ func TestTakeSettlesByAckNackAndBury(t *testing.T) {
 		assert.Equal(t, durable.StateDead, r.State, "both attempts have failed")
 		assert.Equal(t, "still busy", r.Reason)
 
-		n, err := q.ReplayAll(t.Context(), durable.DeadFilter{}, durable.ReplayOptions{})
+		n, err := q.ReplayAll(t.Context(), durable.DeadFilter{All: true}, durable.ReplayOptions{})
 		require.NoError(t, err)
 		assert.Equal(t, 1, n)
 		require.NoError(t, take(t, q).Bury(t.Context(), "enough"))

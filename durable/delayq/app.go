@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -104,7 +105,7 @@ func (a *app) commands() []*cli.Command {
 		a.enqueueCommand(), a.takeCommand(), a.consumeCommand(), a.watchCommand(), a.inspectCommand(), a.listCommand(),
 		a.cancelCommand(), a.rescheduleCommand(), a.deadCommand(),
 		a.consumersCommand(), a.pauseCommand(), a.resumeCommand(), a.healthCommand(),
-		a.auditCommand(), a.backupCommand(),
+		a.auditCommand(), a.backupCommand(), a.queuesCommand(),
 	}
 }
 
@@ -180,12 +181,29 @@ func (a *app) with(ctx context.Context, need access, f func(s *session) error) (
 			return err
 		}
 	}
+	return a.withStore(ctx, need.Use, func(store durable.Store) error { return a.withQueue(ctx, need, store, f) })
+}
+
+// onStore is with for a command that needs no queue.
+func (a *app) onStore(ctx context.Context, use storeurl.Use, f func(durable.Store) error) error {
+	if err := cmp.Or(a.check(), a.checkDirectory()); err != nil {
+		return err
+	}
+	return a.withStore(ctx, use, f)
+}
+
+// withStore opens the store, calls f and closes the store.
+func (a *app) withStore(ctx context.Context, use storeurl.Use, f func(durable.Store) error) (err error) {
 	defer a.reportWaiting(ctx)()
-	store, closeStore, err := a.open(a.store, need.Use)
+	store, closeStore, err := a.open(a.store, use)
 	if err != nil {
 		return withRemedy(err)
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
+	return withRemedy(f(store))
+}
+
+func (a *app) withQueue(ctx context.Context, need access, store durable.Store, f func(s *session) error) (err error) {
 	o := durable.Options{
 		Queue: a.queue, Partitions: a.partitions, Existing: !need.newQueue, MaxBody: maxBody,
 		OnError: a.faults.add, Logger: slog.New(slog.DiscardHandler),
@@ -197,14 +215,14 @@ func (a *app) with(ctx context.Context, need access, f func(s *session) error) (
 	defer cancel()
 	q, err := durable.Open(opening, store, o)
 	if err != nil {
-		return withRemedy(err)
+		return err
 	}
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 		defer cancel()
 		err = errors.Join(err, q.Shutdown(ctx))
 	}()
-	return withRemedy(f(&session{q, store, a.queue}))
+	return f(&session{q, store, a.queue})
 }
 
 // check rejects invalid names before a store is opened. It also rejects an empty queue name, which

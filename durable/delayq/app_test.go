@@ -127,7 +127,7 @@ func TestExamplesOfHelpAreAccepted(t *testing.T) {
 	helps := []string{
 		rootHelp, enqueueHelp, takeHelp, consumeHelp, watchHelp, inspectHelp,
 		listHelp, cancelHelp, rescheduleHelp, deadHelp, auditHelp,
-		consumersHelp, pauseHelp, resumeHelp, healthHelp,
+		consumersHelp, pauseHelp, resumeHelp, healthHelp, queuesHelp,
 	}
 	n := 0
 	for _, help := range helps {
@@ -242,7 +242,14 @@ var invalidCommandLines = []struct {
 	{"cancel -header b", []string{`"b"`, "key=value"}},
 	{"cancel -header =b", []string{`"=b"`, "key=value"}},
 	{"cancel -header b=c -header b=d", []string{`"b=d"`, "different keys"}},
+	{"cancel a -all", []string{`"a"`, "not both"}},
+	{"cancel -all -header b=c", []string{"-all or -header", "not both"}},
+	{"cancel -all=false", []string{"-all"}},
 	{"audit extra", []string{`"extra"`}},
+	{"queues extra", []string{`"extra"`, "delete"}},
+	{"queues -force", []string{"-force"}},
+	{"queues delete", []string{"one queue"}},
+	{"queues delete a b", []string{`"b"`, "one queue"}},
 }
 
 func TestInvalidCommandLinesAreRejected(t *testing.T) {
@@ -273,7 +280,7 @@ func TestOnlyEnqueueCreatesADirectory(t *testing.T) {
 	d := onDirectory(t)
 	for _, args := range [][]string{
 		{"list"}, {"take"}, {"consume", "-exec", "true"}, {"watch"}, {"inspect", "a"}, {"cancel", "a"}, {"reschedule", "a", "-delay", "1s"},
-		{"dead", "list"}, {"dead", "replay", "-all"}, {"dead", "purge", "a"}, {"audit"},
+		{"dead", "list"}, {"dead", "replay", "-all"}, {"dead", "purge", "a"}, {"audit"}, {"queues"}, {"queues", "delete", "a"},
 	} {
 		require.ErrorIs(t, d.fails(args, "no such directory", "enqueue"), os.ErrNotExist)
 	}

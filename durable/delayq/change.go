@@ -13,18 +13,25 @@ import (
 
 func (a *app) cancelCommand() *cli.Command {
 	var headers map[string]string
+	var all bool
 	return &cli.Command{
-		Name: "cancel", Usage: "remove messages that have not begun", ArgsUsage: "ID... or -header key=value",
+		Name: "cancel", Usage: "remove messages that have not begun", ArgsUsage: "ID... or -header key=value or -all",
 		Description: cancelHelp,
-		Flags:       []cli.Flag{option("header", "cancel the messages with this `header`", header(&headers))},
+		Flags: []cli.Flag{
+			option("header", "cancel the messages with this `header`", header(&headers)),
+			flag("all", "cancel all messages of the queue that have not begun", &all),
+		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if len(headers) > 0 {
-				if err := arguments(cmd, 0, 0, "the command takes ids or -header, not both"); err != nil {
+			if all && len(headers) > 0 {
+				return usage(cmd, "the command takes -all or -header, not both")
+			}
+			if all || len(headers) > 0 {
+				if err := arguments(cmd, 0, 0, "the command takes ids or -header or -all, not both"); err != nil {
 					return err
 				}
 				return a.with(ctx, changes, func(s *session) error { return a.cancelMatching(ctx, s, headers) })
 			}
-			if err := arguments(cmd, 1, math.MaxInt, "the command takes ids of messages, or -header"); err != nil {
+			if err := arguments(cmd, 1, math.MaxInt, "the command takes ids of messages, or -header, or -all"); err != nil {
 				return err
 			}
 			return a.with(ctx, changes, func(s *session) error {
@@ -37,11 +44,16 @@ func (a *app) cancelCommand() *cli.Command {
 	}
 }
 
-// cancelMatching returns an error if matching messages are left, or may be left.
+// cancelMatching cancels all messages if there are no headers. It returns an error if matching
+// messages are left, or may be left.
 func (a *app) cancelMatching(ctx context.Context, s *session, headers map[string]string) error {
-	r, err := s.CancelMatching(ctx, headers)
+	cancel := s.CancelAll
+	if len(headers) > 0 {
+		cancel = func(ctx context.Context) (durable.CancelReport, error) { return s.CancelMatching(ctx, headers) }
+	}
+	r, err := cancel(ctx)
 	if r.Firing > 0 {
-		err = errors.Join(err, fmt.Errorf("%d messages with these headers are being delivered, and are delivered again if that fails", r.Firing))
+		err = errors.Join(err, fmt.Errorf("%d messages are being delivered, and are delivered again if that fails", r.Firing))
 	}
 	counts := map[string]int{"cancelled": r.Cancelled, "delivering": r.Firing, "unreadable": r.Unreadable}
 	return errors.Join(a.result(counts, fmt.Sprintf("%d messages cancelled", r.Cancelled)), err)

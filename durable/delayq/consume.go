@@ -174,6 +174,21 @@ func (r *runner) ends(code int) bool {
 	}
 }
 
+// variable returns the name of a header in the environment: its ASCII letters in upper case, its
+// digits, and an underscore in place of each other byte.
+func variable(key string) string {
+	name := []byte(key)
+	for i, b := range name {
+		switch {
+		case 'a' <= b && b <= 'z':
+			name[i] -= 'a' - 'A'
+		case (b < 'A' || b > 'Z') && (b < '0' || b > '9'):
+			name[i] = '_'
+		}
+	}
+	return string(name)
+}
+
 // environment returns the environment of the command: without the store, whose URL may have a
 // password, and with the variables that describe the message.
 func environment(d *durable.Delivery) []string {
@@ -182,6 +197,11 @@ func environment(d *durable.Delivery) []string {
 	expireAt := ""
 	if !d.ExpireAt.IsZero() {
 		expireAt = d.ExpireAt.Format(time.RFC3339Nano)
+	}
+	for _, key := range slices.Sorted(maps.Keys(d.Headers)) {
+		if value := d.Headers[key]; !strings.ContainsRune(value, 0) { // which no variable can have
+			own = append(own, "DELAYQ_HEADER_"+variable(key)+"="+value)
+		}
 	}
 	return append(own,
 		"DELAYQ_ID="+d.ID,

@@ -89,12 +89,34 @@ func TestConsumeRunsTheCommandForEachDueMessage(t *testing.T) {
 
 func TestCommandsGetExpireAtAndHeaders(t *testing.T) {
 	d := onDirectory(t)
-	d.ok("-partitions", "1", "enqueue", "-id", "a", "-body", "x", "-expire-at", "2130-01-31T09:00:00Z", "-header", "customer=4\"2")
+	d.ok("-partitions", "1", "enqueue", "-id", "a", "-body", "x", "-expire-at", "2130-01-31T09:00:00Z", "-header", "customer=4\"2", "-header", "trace-id=x y")
 	d.ok("enqueue", "-id", "b", "-body", "x")
-	r := d.interruptAfter(2, false, "consume", "-exec", `echo "$DELAYQ_ID<$DELAYQ_EXPIRE_AT>$DELAYQ_HEADERS"`)
+	r := d.interruptAfter(2, false, "consume", "-exec", `echo "$DELAYQ_ID<$DELAYQ_EXPIRE_AT>$DELAYQ_HEADERS$DELAYQ_HEADER_TRACE_ID"`)
 	require.NoError(t, r.err)
-	assert.Regexp(t, `a<2130-01-31T.*>\{"customer":"4\\"2"\}`, r.stdout)
+	assert.Regexp(t, `a<2130-01-31T.*>\{"customer":"4\\"2","trace-id":"x y"\}x y`, r.stdout)
 	assert.Contains(t, r.stdout, "b<>{}\n")
+}
+
+// Each header is a variable, unless its value has a NUL byte. If the keys of several headers have
+// the same variable, the last one counts.
+func TestCommandsGetEachHeaderAsAVariable(t *testing.T) {
+	q, _ := queueAndProgram(t)
+	_, err := q.Enqueue(t.Context(), durable.Message{Headers: map[string]string{
+		"user-id": "7", "User.ID": "6", "trace2": "a b\nc=d", "ü": "1", "nul": "a\x00b",
+	}})
+	require.NoError(t, err)
+	delivery, err := q.Take(t.Context())
+	require.NoError(t, err)
+	var found []string
+	for _, v := range environment(delivery) {
+		if strings.HasPrefix(v, "DELAYQ_HEADER_") {
+			found = append(found, v)
+		}
+	}
+	assert.Equal(t, []string{
+		"DELAYQ_HEADER_USER_ID=6", "DELAYQ_HEADER_TRACE2=a b\nc=d", "DELAYQ_HEADER_USER_ID=7", "DELAYQ_HEADER___=1",
+	}, found) // exec.Cmd passes the last one of a name
+	require.NoError(t, delivery.Ack(t.Context()))
 }
 
 // Two runs of the program use one queue concurrently.

@@ -56,6 +56,8 @@ const consumeHelp = `Runs the command in the shell, with the body on its stdin a
    DELAYQ_DUE        the due time
    DELAYQ_EXPIRE_AT  the time after which the message is not delivered; empty if it does not expire
    DELAYQ_HEADERS    the headers as a JSON object
+   DELAYQ_HEADER_... each header, such as DELAYQ_HEADER_USER_ID for user-id: letters in upper case, digits, and _ for
+                     other bytes; of several, the last one in the order of the keys; none for a value with a NUL byte
    DELAYQ_ATTEMPTS   the number of failed deliveries
    DELAYQ_CRASHES    the number of deliveries that ended because their process crashed
    DELAYQ_TOKEN      a number that rises with each delivery of the message
@@ -134,16 +136,24 @@ Examples:
    delayq list
    delayq -json list -state dead -n 0 > dead.json`
 
+const queuesHelp = `Prints the names of the queues. A queue that has consumers is deleted only with -force. Consumers of a
+deleted queue end with an error. If delete is interrupted, run it again.
+
+Examples:
+   delayq queues
+   delayq -store redis://localhost:6379 queues delete mails`
+
 const cancelHelp = `Prints for each message whether it was cancelled, is being delivered, or was not found. A cancelled
 message is never delivered. The command fails unless all messages were cancelled.
 
 With -header the command reads the whole queue and cancels the messages that have all the given
-headers. It may miss messages that are enqueued, or released by a consumer, while it runs. To be
+headers, and with -all all messages. It may miss messages that are enqueued, or released by a consumer, while it runs. To be
 sure, run it again.
 
 Examples:
    delayq cancel order-42
    delayq cancel -header customer=42 -header kind=reminder
+   delayq cancel -all
    delayq cancel order-42 order-43 -- -order-with-a-dash`
 
 const rescheduleHelp = `The new delay counts from now, not from the old due time. The command fails if the message is being

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -114,7 +115,7 @@ func (a *app) listCommand() *cli.Command {
 // list prints up to n messages, or all if n is 0.
 func (a *app) list(ctx context.Context, s *session, state durable.State, n int) error {
 	last := map[durable.State]string{durable.StateScheduled: "due", durable.StateLeased: "lease ends", durable.StateDead: "died"}[state]
-	t := newTable(table.Row{"id", "state", last, "expires", "failed", "crashes", "bytes", "body", "last error"})
+	t := newTable(table.Row{"id", "state", last, "expires", "failed", "crashes", "headers", "bytes", "body", "last error"})
 	shown, more, err := each(s.List(ctx, state), n, func(r *durable.Record) error {
 		if a.json {
 			return a.printJSON(recordJSON(r, nil))
@@ -122,7 +123,7 @@ func (a *app) list(ctx context.Context, s *session, state durable.State, n int) 
 		at := map[durable.State]time.Time{durable.StateScheduled: r.Due, durable.StateLeased: r.LeaseEnd, durable.StateDead: r.Died}[state]
 		t.AppendRow(table.Row{
 			preview(r.ID, durable.MaxID), stateName(r.State), formatTime(at), formatTime(r.ExpireAt), fmt.Sprintf("%d of %d", r.Attempts, r.MaxAttempts),
-			r.Crashes, len(r.Body), previewBody(r, previewBytes), preview(r.Reason, previewBytes),
+			r.Crashes, previewHeaders(r.Headers), len(r.Body), previewBody(r, previewBytes), preview(r.Reason, previewBytes),
 		})
 		return nil
 	})
@@ -140,6 +141,15 @@ func (a *app) list(ctx context.Context, s *session, state durable.State, n int) 
 		fmt.Fprintf(a.stderr, "delayq: there are more than these %d messages; -n 0 lists all\n", shown)
 	}
 	return nil
+}
+
+// previewHeaders returns headers in the order of their keys.
+func previewHeaders(headers map[string]string) string {
+	var pairs []string
+	for _, key := range slices.Sorted(maps.Keys(headers)) {
+		pairs = append(pairs, key+"="+headers[key])
+	}
+	return preview(strings.Join(pairs, " "), previewBytes)
 }
 
 // each calls f for up to n records, or for all if n is 0, and reports whether there are more.

@@ -264,6 +264,16 @@ func TestCancelByHeadersNeedsAllOfThem(t *testing.T) {
 	assert.EqualValues(t, 1, d.counts().Scheduled)
 }
 
+func TestCancelAllCancelsEachMessage(t *testing.T) {
+	d := onDirectory(t)
+	d.ok("enqueue", "-id", "a", "-n", "300", "-body", "x", "-delay", "1h")
+	d.ok("enqueue", "-id", "b", "-body", "x", "-header", "customer=7")
+	assert.Contains(t, d.ok("list", "-n", "0"), " customer=7 ")
+	assert.Equal(t, "301 messages cancelled\n", d.ok("cancel", "-all"))
+	assert.JSONEq(t, `{"cancelled":0,"delivering":0,"unreadable":0}`, d.ok("-json", "cancel", "-all"))
+	assert.Zero(t, d.counts().Scheduled)
+}
+
 // queueAndProgram opens a queue, and returns a function that runs the program on its store.
 func queueAndProgram(t *testing.T) (*durable.Queue, func(args ...string) (string, error)) {
 	t.Helper()
@@ -289,7 +299,7 @@ func TestCancelByHeadersFailsIfAMessageIsBeingDelivered(t *testing.T) {
 	delivery, err := q.Take(t.Context())
 	require.NoError(t, err)
 	stdout, err := run("cancel", "-header", "a=b")
-	require.ErrorContains(t, err, "1 messages with these headers are being delivered")
+	require.ErrorContains(t, err, "1 messages are being delivered")
 	assert.Equal(t, "1 messages cancelled\n", stdout)
 	require.NoError(t, delivery.Ack(t.Context()))
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -96,6 +97,47 @@ func (a *app) audit(ctx context.Context, s *session, repair bool) error {
 		table.Row{"wrong sums", r.Wrong}, table.Row{"repaired", r.Repaired}))
 	if left := r.Orphans + r.Strays + r.Wrong - r.Repaired; left > 0 && err == nil {
 		err = fmt.Errorf("%d faults are left; delayq audit -repair repairs them", left)
+	}
+	return err
+}
+
+// queuesCommand lists the queues of the store. Its subcommand deletes a queue.
+func (a *app) queuesCommand() *cli.Command {
+	var force bool
+	return &cli.Command{
+		Name: "queues", Usage: "list the queues of the store, or delete one", Description: queuesHelp,
+		Commands: []*cli.Command{{
+			Name: "delete", Usage: "delete a queue with all its messages", ArgsUsage: "NAME",
+			Flags: []cli.Flag{flag("force", "delete the queue although it has consumers, which end", &force)},
+			Action: func(ctx context.Context, cmd *cli.Command) error {
+				if err := arguments(cmd, 1, 1, "the command takes the name of one queue"); err != nil {
+					return err
+				}
+				return a.onStore(ctx, changes.Use, func(store durable.Store) error {
+					name := cmd.Args().First()
+					if err := durable.DeleteQueue(ctx, store, name, force); err != nil {
+						return err
+					}
+					return a.result(map[string]any{"queue": name, "deleted": true}, "queue "+name+" is deleted")
+				})
+			},
+		}},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if cmd.Args().Present() {
+				return noCommand(ctx, cmd)
+			}
+			return a.onStore(ctx, reads.Use, func(store durable.Store) error { return a.queues(ctx, store) })
+		},
+	}
+}
+
+func (a *app) queues(ctx context.Context, store durable.Store) error {
+	names, err := durable.Queues(ctx, store)
+	for _, name := range names {
+		err = errors.Join(err, a.result(map[string]string{"queue": name}, name))
+	}
+	if len(names) == 0 && err == nil {
+		fmt.Fprintln(a.stderr, "delayq: the store has no queues")
 	}
 	return err
 }

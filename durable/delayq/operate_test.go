@@ -19,6 +19,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
+	"github.com/timingwheel-go/timingwheel/durable/pebblestore"
 )
 
 // One process pauses a queue. The queue stays paused for the next process, which shows the pause.
@@ -35,6 +36,60 @@ func TestPauseOutlastsItsProcess(t *testing.T) {
 	assert.JSONEq(t, `{"queue":"default","paused":false}`, d.ok("-json", "resume"))
 	assert.Equal(t, "x\n", d.ok("take", "-wait", "1m", "-ack"))
 	require.Error(t, d.runIn("", "pause", "orders").err, "an argument")
+}
+
+func TestQueuesAreListedAndDeleted(t *testing.T) {
+	q, run := queueAndProgram(t)
+	out, err := run("queues")
+	require.NoError(t, err)
+	assert.Equal(t, "default\n", out)
+	_, err = run("-queue", "mails", "enqueue", "-body", "x", "-delay", "1h")
+	require.NoError(t, err)
+	out, err = run("queues", "-json")
+	require.NoError(t, err)
+	assert.Equal(t, "{\"queue\":\"default\"}\n{\"queue\":\"mails\"}\n", out)
+	ended := make(chan error)
+	go func() {
+		ended <- q.Consume(t.Context(), func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{})
+	}()
+	require.Eventually(t, func() bool { out, err = run("consumers"); return err == nil && out != "" }, time.Minute, time.Millisecond)
+	_, err = run("queues", "delete", "default")
+	require.ErrorIs(t, err, durable.ErrInvalid)
+	out, err = run("queues", "delete", "mails")
+	require.NoError(t, err)
+	assert.Equal(t, "queue mails is deleted\n", out)
+	out, err = run("-json", "queues", "delete", "-force", "default")
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"queue":"default","deleted":true}`, out)
+	require.ErrorIs(t, <-ended, durable.ErrNoQueue)
+	_, err = run("queues", "delete", "default")
+	require.ErrorIs(t, err, durable.ErrNoQueue)
+	out, err = run("queues")
+	require.NoError(t, err)
+	assert.Empty(t, out)
+}
+
+// The program that has the directory open deletes a queue for another one.
+func TestQueuesOfAServedDirectoryAreListedAndDeleted(t *testing.T) {
+	d := onDirectory(t)
+	store, err := pebblestore.Open(strings.TrimPrefix(d.store, "dir:"), pebblestore.Options{Socket: true})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, store.Close()) }()
+	d.ok("enqueue", "-id", "a", "-body", "x")
+	d.ok("-queue", "mails", "enqueue", "-body", "x")
+	q, err := durable.Open(t.Context(), store, durable.Options{})
+	require.NoError(t, err)
+	defer q.Close()
+	assert.Equal(t, "default\nmails\n", d.ok("queues"))
+	d.ok("queues", "delete", "default")
+	assert.Equal(t, "mails\n", d.ok("queues"))
+	_, err = q.Get(t.Context(), "a")
+	require.ErrorIs(t, err, durable.ErrNoQueue)
+	require.ErrorIs(t, d.fails([]string{"inspect", "a"}), durable.ErrNoQueue)
+	d.ok("-partitions", "3", "enqueue", "-id", "a", "-body", "new")
+	assert.Contains(t, d.ok("inspect", "a"), "new")
+	_, err = q.Enqueue(t.Context(), durable.Message{ID: "b"})
+	require.ErrorIs(t, err, durable.ErrPartitions)
 }
 
 func TestConsumersAreListedAsTableAndJSON(t *testing.T) {

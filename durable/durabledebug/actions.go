@@ -13,8 +13,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/webpage"
 )
 
-// Outcome is the answer to an action.
-type Outcome struct {
+// outcome is the answer to an action.
+type outcome struct {
 	Done  int    `json:"done"`            // dead letters replayed or purged, or queues paused or resumed
 	Error string `json:"error,omitempty"` // why some were not
 }
@@ -33,23 +33,23 @@ func (h *Handler) serveAction(w http.ResponseWriter, r *http.Request) {
 	queue, ok := h.queues.Choose(r.PostForm.Get("queue"))
 	switch {
 	case !h.Actions:
-		sendJSON(w, r, http.StatusForbidden, &Outcome{Error: "actions are disabled; set Handler.Actions to enable them"})
+		sendJSON(w, r, http.StatusForbidden, &outcome{Error: "actions are disabled; set Handler.Actions to enable them"})
 	case foreign != nil:
-		sendJSON(w, r, http.StatusForbidden, &Outcome{Error: "cross-site request: " + foreign.Error()})
+		sendJSON(w, r, http.StatusForbidden, &outcome{Error: "cross-site request: " + foreign.Error()})
 	case malformed != nil:
-		sendJSON(w, r, http.StatusBadRequest, &Outcome{Error: malformed.Error()})
+		sendJSON(w, r, http.StatusBadRequest, &outcome{Error: malformed.Error()})
 	case !ok:
-		sendJSON(w, r, http.StatusNotFound, &Outcome{Error: fmt.Sprintf("no queue %q", r.PostForm.Get("queue"))})
+		sendJSON(w, r, http.StatusNotFound, &outcome{Error: fmt.Sprintf("no queue %q", r.PostForm.Get("queue"))})
 	default:
 		ctx, cancel := context.WithTimeout(r.Context(), h.timeout())
 		defer cancel()
 		n, err := act(ctx, queue.Value.q, r.PostForm)
 		queue.Value.forget()
-		outcome := Outcome{Done: n}
+		answer := outcome{Done: n}
 		if err != nil {
-			outcome.Error = err.Error()
+			answer.Error = err.Error()
 		}
-		sendJSON(w, r, statusOf(err), &outcome)
+		sendJSON(w, r, statusOf(err), &answer)
 	}
 }
 
@@ -81,7 +81,7 @@ func checkForm(form url.Values) error {
 
 // act performs the action of a form that checkForm accepts, and counts dead letters or queues.
 func act(ctx context.Context, q *durable.Queue, form url.Values) (n int, err error) {
-	id, filter := form.Get("id"), durable.DeadFilter{Reason: form.Get("reason")}
+	id, filter := form.Get("id"), durable.DeadFilter{All: form.Has("all"), Reason: form.Get("reason")}
 	switch action := form.Get("action"); {
 	case action == "replay" && id == "":
 		return q.ReplayAll(ctx, filter, durable.ReplayOptions{})

@@ -53,17 +53,17 @@ type Queue struct {
 	// Counters are the increasing fields of [durable.Counts], by their names in snake case.
 	Counters map[string]uint64 `json:"counters"`
 
-	Bands       []Band              `json:"bands"`        // pending messages by due time
+	Bands       []band              `json:"bands"`        // pending messages by due time
 	Lateness    wheeldebug.Lateness `json:"lateness"`     // of this process
 	Consumers   []durable.Consumer  `json:"consumers"`    // of all processes
 	Partitions  []Partition         `json:"partitions"`   // by number
 	DeadLetters []DeadLetter        `json:"dead_letters"` // at most 100: one partition after another, the oldest first
 }
 
-// Band counts the pending messages that are due more than FromNs and at most ToNs from now. Both
+// band counts the pending messages that are due more than FromNs and at most ToNs from now. Both
 // are 0 in the band of the messages that are due. Messages that are due in more than 292 years are
 // in no band.
-type Band struct {
+type band struct {
 	FromNs   int64 `json:"from_ns"`
 	ToNs     int64 `json:"to_ns"`
 	Messages int64 `json:"messages"`
@@ -127,14 +127,14 @@ func readQueue(ctx context.Context, name string, q *durable.Queue) (*Queue, erro
 			"enqueued": st.Enqueued, "acked": st.Acked, "retried": st.Retried, "buried": st.Buried, "cancelled": st.Cancelled,
 			"crashed": st.Crashed, "expired": st.Expired, "trimmed": st.Trimmed,
 		},
-		Bands:      make([]Band, len(bounds)),
+		Bands:      make([]band, len(bounds)),
 		Lateness:   webpage.LatenessOf(&st.Lateness.Histogram).(wheeldebug.Lateness),
 		Consumers:  consumers,
 		Partitions: make([]Partition, len(st.Partitions)),
 	}
-	last := Band{}
+	last := band{}
 	for i, to := range bounds {
-		d.Bands[i] = Band{last.ToNs, int64(to), due[i] - last.Messages}
+		d.Bands[i] = band{last.ToNs, int64(to), due[i] - last.Messages}
 		last.ToNs, last.Messages = int64(to), due[i]
 	}
 	for i, c := range st.Partitions {

@@ -223,28 +223,28 @@ func TestActionsChangeTheSelectedDeadLettersOnly(t *testing.T) {
 	}
 	h := handler(t, &Handler{Actions: true}, "orders", q)
 	dead := func() int64 { return document(t, h, "/?format=json", http.StatusOK).Queue.Dead }
-	act := func(status int, pairs ...string) Outcome {
+	act := func(status int, pairs ...string) outcome {
 		t.Helper()
-		return decode[Outcome](t, request(h, http.MethodPost, "/", form(pairs...)), status)
+		return decode[outcome](t, request(h, http.MethodPost, "/", form(pairs...)), status)
 	}
 	assert.EqualValues(t, 4, dead())
-	assert.Equal(t, Outcome{Done: 1}, act(http.StatusOK, "action", "replay", "queue", "orders", "id", "<d>&=+ü"))
+	assert.Equal(t, outcome{Done: 1}, act(http.StatusOK, "action", "replay", "queue", "orders", "id", "<d>&=+ü"))
 	assert.EqualValues(t, 3, dead(), "the document is not cached across an action")
-	assert.Equal(t, Outcome{Done: 1}, act(http.StatusOK, "action", "purge", "queue", "orders", "id", "a"))
+	assert.Equal(t, outcome{Done: 1}, act(http.StatusOK, "action", "purge", "queue", "orders", "id", "a"))
 	assert.EqualValues(t, 2, dead())
 	again := act(http.StatusNotFound, "action", "purge", "queue", "orders", "id", "a")
 	assert.Contains(t, again.Error, durable.ErrNotFound.Error())
 	assert.Equal(t, `no queue "none"`, act(http.StatusNotFound, "action", "purge", "queue", "none", "all", "true").Error)
 	act(http.StatusBadRequest, "action", "purge", "queue", "orders", "id", strings.Repeat("x", maxForm))
 	assert.EqualValues(t, 2, dead())
-	assert.Equal(t, Outcome{Done: 2}, act(http.StatusOK, "action", "replay", "queue", "orders", "all", "true"))
+	assert.Equal(t, outcome{Done: 2}, act(http.StatusOK, "action", "replay", "queue", "orders", "all", "true"))
 	assert.Zero(t, dead())
 
 	paused := func() bool { return document(t, h, "/?format=json", http.StatusOK).Queue.Paused }
 	assert.False(t, paused())
-	assert.Equal(t, Outcome{Done: 1}, act(http.StatusOK, "action", "pause", "queue", "orders"))
+	assert.Equal(t, outcome{Done: 1}, act(http.StatusOK, "action", "pause", "queue", "orders"))
 	assert.True(t, paused())
-	assert.Equal(t, Outcome{Done: 1}, act(http.StatusOK, "action", "resume", "queue", "orders"))
+	assert.Equal(t, outcome{Done: 1}, act(http.StatusOK, "action", "resume", "queue", "orders"))
 	assert.False(t, paused())
 
 	q, _ = openQueue(t, nil) // the first queue's receiver may hold replayed messages
@@ -253,10 +253,10 @@ func TestActionsChangeTheSelectedDeadLettersOnly(t *testing.T) {
 	bury(t, q, durable.Message{ID: longest}, "x")
 	bury(t, q, durable.Message{ID: "e"}, "x")
 	bury(t, q, durable.Message{ID: "f"}, "another")
-	assert.Equal(t, Outcome{Done: 1}, act(http.StatusOK, "action", "purge", "queue", "orders", "id", longest), "the longest id fits into a form")
-	assert.Equal(t, Outcome{Done: 1}, act(http.StatusOK, "action", "purge", "queue", "orders", "reason", "other"))
-	assert.Equal(t, Outcome{}, act(http.StatusOK, "action", "replay", "queue", "orders", "reason", "other"))
-	assert.Equal(t, Outcome{Done: 1}, act(http.StatusOK, "action", "purge", "queue", "orders", "all", "true"))
+	assert.Equal(t, outcome{Done: 1}, act(http.StatusOK, "action", "purge", "queue", "orders", "id", longest), "the longest id fits into a form")
+	assert.Equal(t, outcome{Done: 1}, act(http.StatusOK, "action", "purge", "queue", "orders", "reason", "other"))
+	assert.Equal(t, outcome{}, act(http.StatusOK, "action", "replay", "queue", "orders", "reason", "other"))
+	assert.Equal(t, outcome{Done: 1}, act(http.StatusOK, "action", "purge", "queue", "orders", "all", "true"))
 }
 
 // A form that is not exactly right changes nothing. In particular, a mistyped field must not select
@@ -277,7 +277,7 @@ func TestMistypedParametersChangeNothing(t *testing.T) {
 	} {
 		for _, action := range []string{"purge", "replay"} {
 			w := request(h, http.MethodPost, "/", "action="+action+"&queue=orders&"+c.fields)
-			assert.Contains(t, decode[Outcome](t, w, http.StatusBadRequest).Error, c.word, c.fields)
+			assert.Contains(t, decode[outcome](t, w, http.StatusBadRequest).Error, c.word, c.fields)
 		}
 	}
 	for _, body := range []string{
@@ -287,7 +287,7 @@ func TestMistypedParametersChangeNothing(t *testing.T) {
 		"action=pause&queue=orders&partition=1",
 	} {
 		w := request(h, http.MethodPost, "/?action=purge&queue=orders&all=true", body)
-		assert.NotEmpty(t, decode[Outcome](t, w, http.StatusBadRequest).Error, "%s; the query of the URL is ignored", body)
+		assert.NotEmpty(t, decode[outcome](t, w, http.StatusBadRequest).Error, "%s; the query of the URL is ignored", body)
 	}
 	d := document(t, h, "/?format=json", http.StatusOK).Queue
 	assert.EqualValues(t, 2, d.Dead)
@@ -403,7 +403,7 @@ func TestErrorsOfTheStoreAreShown(t *testing.T) {
 	broken.Store(true)
 	assert.Contains(t, document(t, h, "/?format=json", http.StatusServiceUnavailable).Error, "<the disk>")
 	w := request(h, http.MethodPost, "/", form("action", "purge", "queue", "orders", "all", "true"))
-	assert.Contains(t, decode[Outcome](t, w, http.StatusServiceUnavailable).Error, "<the disk>")
+	assert.Contains(t, decode[outcome](t, w, http.StatusServiceUnavailable).Error, "<the disk>")
 	broken.Store(false)
 	document(t, h, "/?format=json", http.StatusOK)
 	q.Close()
