@@ -61,7 +61,7 @@ var (
 	// ErrUnavailable. Messages are still delivered and settled.
 	ErrFull = driver.ErrFull
 
-	// ErrUnsafe means that the store's configuration can lose messages.
+	// ErrUnsafe means that the store may lose messages, or may have lost some. The error says why.
 	ErrUnsafe = driver.ErrUnsafe
 
 	// ErrBroken means that the store has failed permanently. Close it and open it again, or restore

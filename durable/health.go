@@ -16,9 +16,9 @@ import (
 //   - [ErrUnavailable]: the store is unreachable. The queue continues when the store is reachable
 //     again.
 //   - [ErrBroken]: the store must be closed and opened again.
-//   - [ErrUnsafe]: the settings of a server have changed, and it may lose messages. The queue
-//     checks this when it is opened and once a minute, and every five seconds while the store is
-//     unsafe. Healthy returns the result of the last check.
+//   - [ErrUnsafe]: a server may lose messages, or has too few replicas. The queue checks this when
+//     it is opened and once a minute, and every five seconds while the store is unsafe. Healthy
+//     returns the result of the last check.
 //
 // A queue that is paused or has no consumers is healthy: see [Queue.Stats].
 //

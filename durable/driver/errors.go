@@ -17,7 +17,8 @@ var (
 	// claimed and acknowledged.
 	ErrFull = errors.New("the store is out of memory or space")
 
-	ErrUnsafe = errors.New("the store's configuration can lose messages")
+	// ErrUnsafe means that the store may lose messages, or may have lost some. The error says why.
+	ErrUnsafe = errors.New("messages may be lost")
 
 	// ErrBroken means that no call will succeed before the store is closed and reopened, or its
 	// data is restored.

@@ -12,6 +12,11 @@ const WatchStart = watchStartTimeout
 // ClaimHash is the hash of claim.lua.
 var ClaimHash = claimScript.hash
 
+// BackendOf returns a queue without calls to the server.
+func BackendOf(s *Store, config driver.Config) driver.Backend {
+	return newBackend(s, config, false, false)
+}
+
 // OpenUnsharded opens a queue as on a Cluster of servers before 7.0, which have no channels of
 // shards.
 func OpenUnsharded(ctx context.Context, s *Store, config driver.Config) (driver.Backend, error) {

@@ -140,6 +140,19 @@ func miniFixture(t testing.TB) storetest.Fixture {
 	return f
 }
 
+// permit gives a user of servers the permissions that the package comment lists for everything but
+// hints, and those of rules.
+func permit(t *testing.T, servers []*redistest.Server, rules ...any) {
+	t.Helper()
+	args := append([]any{
+		"acl", "setuser", "queue", "reset", "on", ">secret", "~tw:*", "+@hash", "+@sortedset", "+@connection", "+cluster",
+		"+type", "+time", "+exists", "+eval", "+evalsha", "+info", "+config|get", "+wait", "+asking",
+	}, rules...)
+	for _, s := range servers {
+		require.NoError(t, s.Client(t).Do(t.Context(), args...).Err())
+	}
+}
+
 // TestMain raises the number of parallel tests above two, because most tests wait for servers, for
 // leases to end, or for timeouts.
 func TestMain(m *testing.M) {

@@ -3,11 +3,16 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -26,14 +31,20 @@ func otherMaster(c *redistest.Cluster, slot int) *redistest.Server {
 
 // Calls are made while the slot of their partition moves: before any of its keys has moved, which
 // may take long, and after all have moved. The Cluster rejects no call, even if the partition has
-// no leased, dead or scheduled messages, or calls wait for a replica.
+// no leased, dead or scheduled messages, or calls wait for a replica and the client's user has only
+// the permissions of the package comment.
 func TestCallsSucceedWhileTheirSlotMoves(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, redistest.ClusterOptions{})
 	client := c.Client(t)
 	slot := int(client.ClusterKeySlot(t.Context(), "tw:{orders:0}:m").Val())
 	plain := openQueue(t, client, redisstore.Options{})
-	waiting := openQueue(t, client, redisstore.Options{Wait: 1, WaitTimeout: 20 * time.Second})
+	permit(t, c.Nodes(), "&tw:*", "+publish", "+spublish")
+	o := c.ClusterOptions()
+	o.Username, o.Password = "queue", "secret"
+	permitted := redis.NewClusterClient(o)
+	t.Cleanup(func() { _ = permitted.Close() })
+	waiting := openQueue(t, permitted, redisstore.Options{Wait: 1, WaitTimeout: 20 * time.Second})
 	looks := 0
 	calls := func(q driver.Backend) {
 		looks++
@@ -62,6 +73,57 @@ func TestCallsSucceedWhileTheirSlotMoves(t *testing.T) {
 		}})
 	}
 	require.Equal(t, 8, looks, "twice before the keys move, and twice after, with each queue")
+}
+
+// redirecting starts a simulated server at host that answers scripts with a redirection, or runs
+// them if the redirection is empty. All replicas have each change.
+func redirecting(t *testing.T, host, redirection string) *miniredis.Miniredis {
+	t.Helper()
+	m := miniredis.NewMiniRedis()
+	if err := m.StartAddr(net.JoinHostPort(host, "0")); err != nil {
+		t.Skipf("this machine has no address %s: %v", host, err)
+	}
+	t.Cleanup(m.Close)
+	m.Server().SetPreHook(func(c *server.Peer, cmd string, _ ...string) bool {
+		switch {
+		case cmd == "ASKING":
+			c.WriteOK()
+		case cmd == "WAIT":
+			c.WriteInt(1)
+		case redirection != "" && strings.HasPrefix(cmd, "EVAL"):
+			c.WriteError(redirection)
+		default:
+			return false
+		}
+		return true
+	})
+	return m
+}
+
+// Nodes redirect calls to an IPv6 address, which they send without brackets, and to another port of
+// their own host, which they leave out. 127.0.0.2 is not the host at which a client looks for an
+// address without a host.
+func TestCallsWithWaitFollowRedirectionsToAnyHost(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"ASK", "MOVED"} {
+		for name, c := range map[string]struct{ host, redirection string }{
+			"ipv6":     {"::1", kind + " 3999 ::1:"},
+			"brackets": {"::1", kind + " 3999 [::1]:"},
+			"no host":  {"127.0.0.2", kind + " 3999 :"},
+		} {
+			t.Run(kind+" "+name, func(t *testing.T) {
+				t.Parallel()
+				last := redirecting(t, c.host, "")
+				middle := redirecting(t, c.host, c.redirection+last.Port())
+				first := redirecting(t, "127.0.0.1", kind+" 3999 "+middle.Addr())
+				client := redis.NewClient(&redis.Options{Addr: first.Addr(), MaxRetries: -1})
+				t.Cleanup(func() { _ = client.Close() })
+				q := redisstore.BackendOf(newStore(t, client, redisstore.Options{Wait: 1}), config())
+				put(t, q, items("a", 2, 10, time.Hour))
+				assert.True(t, last.Exists("tw:{orders:0}:m"))
+			})
+		}
+	}
 }
 
 // All partitions of a queue move to other nodes, one after the other, while they are used. With

@@ -24,10 +24,10 @@ const loadingPoll = 100 * time.Millisecond
 // While a server loads its data after a restart, Open waits until ctx ends.
 //
 // Besides the errors that driver.Store lists, Open returns [driver.ErrVersion] for a server older
-// than Redis 6.2, [driver.ErrInvalid] if [Options].Wait is set and a master rejects WAIT,
-// [driver.ErrUnavailable] if a server does not answer, and [driver.ErrUnsafe] if a server may
-// evict keys or loses more than two seconds in a crash; the error names each such master and
-// replica, the accepted setting, and the option that accepts the server as it is.
+// than Redis 6.2, [driver.ErrInvalid] if [Options].Wait is set and a master rejects WAIT or
+// WaitTimeout is not below the client's ReadTimeout, [driver.ErrUnavailable] if a server does not
+// answer, and [driver.ErrUnsafe] if a server may evict keys or loses more than two seconds in a
+// crash; the error names each such server, the accepted setting, and the option that accepts it.
 func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (s *Store) openLoaded(ctx context.Context, config driver.Config) (*backend,
 }
 
 func (s *Store) open(ctx context.Context, config driver.Config) (*backend, error) {
-	sharded, clustered, err := s.checkServers(ctx, membersKey(s.options.Prefix, config.Queue))
+	sharded, clustered, err := s.checkServers(ctx, membersKey(s.options.Prefix, config.Queue), 0)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"net"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -194,6 +195,7 @@ func (s *Store) runAndWait(ctx context.Context, script *script, key string, line
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		v, err = s.pipeline(ctx, node.Pipeline(), script.command(ctx, true, line))
 	}
+	from := node.Options().Addr
 	for range maxRedirects {
 		asked, _ := redis.IsAskError(err)
 		moved, _ := redis.IsMovedError(err)
@@ -202,13 +204,25 @@ func (s *Store) runAndWait(ctx context.Context, script *script, key string, line
 			break
 		}
 		s.reloadSlots(ctx, err)
-		other := replicaClient(node, addr)
+		from = redirected(from, addr)
+		other := replicaClient(node, from)
 		pipe := other.Pipeline()
 		pipe.Do(ctx, "asking") // without effect on the owner of the slot
 		v, err = s.pipeline(ctx, pipe, script.command(ctx, true, line))
 		_ = other.Close()
 	}
 	return v, err
+}
+
+// redirected returns the address that a node at from means by addr in a redirection. There an IPv6
+// address has no brackets, and an empty host is the host of the node itself.
+func redirected(from, addr string) string {
+	i := max(0, strings.LastIndexByte(addr, ':')) // there is a port
+	host := strings.Trim(addr[:i], "[]")
+	if host == "" {
+		host, _, _ = net.SplitHostPort(from)
+	}
+	return net.JoinHostPort(host, addr[i+1:])
 }
 
 // pipeline sends a script and WAIT. A late copy does not wait: it has no result.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -29,13 +30,14 @@ func (v version) before(w version) bool {
 }
 
 // Check implements [driver.Checker]. It checks the servers as Open does, because settings may have
-// changed since, and a new replica may have other settings than its master.
+// changed since, and a new replica may have other settings than its master. It also returns
+// [driver.ErrUnsafe] if a master has fewer replicas than Options.Wait.
 func (b *backend) Check(ctx context.Context) error {
 	if err := b.store.usable(ctx); err != nil {
 		return err
 	}
 	_, err := within(ctx, func() (bool, error) {
-		_, clustered, err := b.store.checkServers(ctx, membersKey(b.store.options.Prefix, b.config.Queue))
+		_, clustered, err := b.store.checkServers(ctx, membersKey(b.store.options.Prefix, b.config.Queue), b.store.options.Wait)
 		return clustered, err
 	})
 	return failure(ctx, fmt.Sprintf("check the servers of queue %q", b.config.Queue), err)
@@ -45,6 +47,7 @@ func (b *backend) Check(ctx context.Context) error {
 type serverChecks struct {
 	store    *Store
 	probeKey string
+	replicas int // that each master must have
 
 	mu      sync.Mutex
 	oldest  version
@@ -56,8 +59,8 @@ type serverChecks struct {
 // become masters. sharded reports whether hints use sharded channels. A Cluster would send messages
 // of other channels to all of its nodes. clustered reports whether the servers are a Cluster; a
 // client of redis.NewFailoverClusterClient has none.
-func (s *Store) checkServers(ctx context.Context, probeKey string) (sharded, clustered bool, err error) {
-	checks := &serverChecks{store: s, probeKey: probeKey, oldest: version{1 << 30, 0}}
+func (s *Store) checkServers(ctx context.Context, probeKey string, replicas int) (sharded, clustered bool, err error) {
+	checks := &serverChecks{store: s, probeKey: probeKey, replicas: replicas, oldest: version{1 << 30, 0}}
 	switch client := s.client.(type) {
 	case *redis.ClusterClient:
 		if err = client.ForEachMaster(ctx, checks.checkClusterMaster); err == nil {
@@ -96,9 +99,9 @@ func (c *serverChecks) checkMaster(ctx context.Context, client *redis.Client) er
 	}
 	var replicas sync.WaitGroup
 	for i := 0; info["slave"+strconv.Itoa(i)] != ""; i++ {
-		host, port := info.replica(i)
+		addr := info.replica(i)
 		replicas.Go(func() {
-			client := replicaClient(client, net.JoinHostPort(host, port))
+			client := replicaClient(client, addr)
 			defer client.Close()
 			_ = c.checkReplica(ctx, client) // it never fails
 		})
@@ -138,17 +141,34 @@ func replicaClient(master *redis.Client, addr string) *redis.Client {
 // behindSentinel reports whether a client asks Sentinel for its server.
 func behindSentinel(client *redis.Client) bool { return client.Options().Addr == "FailoverClient" }
 
-// checkWait returns an error if Options.Wait is set and a master rejects WAIT.
+// checkWait returns an error if Options.Wait is set and a master rejects WAIT, or the client would
+// not wait for the answer. It records a master with too few replicas.
 func (c *serverChecks) checkWait(ctx context.Context, name string, client *redis.Client) error {
-	if c.store.options.Wait == 0 {
+	o, timeout := c.store.options, client.Options().ReadTimeout
+	switch {
+	case o.Wait == 0:
 		return nil
+	case timeout > 0 && o.WaitTimeout >= timeout:
+		return fmt.Errorf("%w Options.WaitTimeout %v; it must be shorter than the ReadTimeout of the client, which is %v",
+			driver.ErrInvalid, o.WaitTimeout, timeout)
 	}
-	err := client.Do(ctx, "wait", 0, 1).Err() // the server answers immediately
+	n, err := client.Do(ctx, "wait", c.replicas, o.WaitTimeout.Milliseconds()).Int() // immediately for 0 replicas
 	if err != nil && kindOf(err) == nil && causeOf(ctx) == nil {
 		return fmt.Errorf("%w Options.Wait %d; it must be 0, or %s must let the client's user call WAIT (ACL SETUSER name +wait): %w",
-			driver.ErrInvalid, c.store.options.Wait, name, err)
+			driver.ErrInvalid, o.Wait, name, err)
+	}
+	if err == nil && n < c.replicas {
+		c.found(fmt.Sprintf("%s has fewer than %d replicas that answer within %v, so changes return ErrUnavailable; start replicas, or lower Options.Wait",
+			name, c.replicas, o.WaitTimeout))
 	}
 	return err
+}
+
+// found records how messages may be lost.
+func (c *serverChecks) found(text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unsafe = append(c.unsafe, text)
 }
 
 // checkServer checks the version and the settings of a master, which must answer.
@@ -170,7 +190,7 @@ func (c *serverChecks) checkServer(ctx context.Context, name string, client *red
 	return info, c.checkSettings(ctx, name, client, info)
 }
 
-// serverInfo is the answer to INFO, by field.
+// serverInfo has the answers to INFO and CONFIG GET, by name.
 type serverInfo map[string]string
 
 // errLoading is the error for a server that loads its data or receives those of its master. INFO
@@ -182,7 +202,7 @@ var errLoading = fmt.Errorf("%w: the server is loading its data", driver.ErrUnav
 func readInfo(ctx context.Context, c redis.Cmdable) (serverInfo, error) {
 	text, err := c.Info(ctx).Result()
 	if redis.IsPermissionError(err) {
-		return nil, nil
+		return make(serverInfo), nil
 	}
 	if err != nil {
 		return nil, err
@@ -201,16 +221,10 @@ func readInfo(ctx context.Context, c redis.Cmdable) (serverInfo, error) {
 
 // replica returns the address of a replica, from a line such as
 // "slave0:ip=10.0.0.2,port=6379,state=online".
-func (i serverInfo) replica(n int) (host, port string) {
-	for _, field := range strings.Split(i["slave"+strconv.Itoa(n)], ",") {
-		switch name, value, _ := strings.Cut(field, "="); name {
-		case "ip":
-			host = value
-		case "port":
-			port = value
-		}
-	}
-	return host, port
+func (i serverInfo) replica(n int) string {
+	var host, port string
+	_, _ = fmt.Sscanf(strings.ReplaceAll(i["slave"+strconv.Itoa(n)], ",", " "), "ip=%s port=%s", &host, &port)
+	return net.JoinHostPort(host, port)
 }
 
 // checkVersion checks the version that a server reports. A server that reports none must have the
@@ -238,23 +252,27 @@ func checkVersion(ctx context.Context, c redis.Cmdable, text, probeKey string) (
 // checkSettings records how a server may lose messages, unless the options allow it. A setting that
 // neither INFO nor CONFIG shows is accepted.
 func (c *serverChecks) checkSettings(ctx context.Context, name string, client redis.Cmdable, info serverInfo) error {
-	settings := &serverSettings{client: client, info: info}
-	var found []string
-	if !c.store.options.AllowEviction {
-		found = append(found, eviction(settings.get(ctx, "maxmemory_policy", "maxmemory-policy")))
+	if err := info.addSettings(ctx, client); err != nil {
+		return err
 	}
-	if !c.store.options.AllowLossOnCrash {
-		found = append(found, lossOnCrash(ctx, settings))
+	if text := eviction(cmp.Or(info["maxmemory_policy"], info["maxmemory-policy"])); text != "" && !c.store.options.AllowEviction {
+		c.found(name + " " + text)
 	}
-	if settings.err != nil {
-		return settings.err
+	if text := lossOnCrash(info); text != "" && !c.store.options.AllowLossOnCrash {
+		c.found(name + " " + text)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, text := range found {
-		if text != "" {
-			c.unsafe = append(c.unsafe, name+" "+text)
+	return nil
+}
+
+// addSettings adds the settings that CONFIG shows. Managed servers lack the command, and users may
+// not have permission for it.
+func (i serverInfo) addSettings(ctx context.Context, client redis.Cmdable) error {
+	for _, name := range []string{"maxmemory-policy", "appendonly", "appendfsync", "save"} {
+		config, err := client.ConfigGet(ctx, name).Result()
+		if err != nil && (kindOf(err) != nil || causeOf(ctx) != nil) {
+			return err
 		}
+		maps.Copy(i, config)
 	}
 	return nil
 }
@@ -271,11 +289,11 @@ func eviction(policy string) string {
 
 // lossOnCrash describes the loss of a server in a crash if that is more than the last two seconds,
 // or returns "".
-func lossOnCrash(ctx context.Context, settings *serverSettings) string {
+func lossOnCrash(settings serverInfo) string {
 	const advice = "; set appendonly to yes (CONFIG SET appendonly yes, and in the server's configuration), or set Options.AllowLossOnCrash"
-	switch appendOnly := settings.get(ctx, "aof_enabled", "appendonly"); appendOnly {
+	switch cmp.Or(settings["aof_enabled"], settings["appendonly"]) {
 	case "0", "no":
-		snapshots, known := settings.config(ctx, "save")
+		snapshots, known := settings["save"]
 		switch {
 		case !known:
 			return "keeps no append-only file (appendonly no), so a crash loses the messages since its last snapshot, if it makes snapshots" + advice
@@ -285,40 +303,9 @@ func lossOnCrash(ctx context.Context, settings *serverSettings) string {
 			return fmt.Sprintf("keeps snapshots only (appendonly no, save %q), so a crash loses the messages since the last one", snapshots) + advice
 		}
 	}
-	if fsync, _ := settings.config(ctx, "appendfsync"); fsync == "no" {
+	if settings["appendfsync"] == "no" {
 		return "has appendfsync no, so a crash of its machine loses the writes that the system has not yet written to the disk, for example of half a minute; " +
 			"set it to everysec or always, or set Options.AllowLossOnCrash"
 	}
 	return ""
-}
-
-// serverSettings are the settings of one server as INFO or CONFIG shows them.
-type serverSettings struct {
-	client redis.Cmdable
-	info   serverInfo
-	err    error // the server cannot be reached
-}
-
-// get returns a setting by its name in INFO or, if INFO does not have it, in CONFIG. It returns ""
-// if neither has it.
-func (s *serverSettings) get(ctx context.Context, info, config string) string {
-	if value := s.info[info]; value != "" {
-		return value
-	}
-	value, _ := s.config(ctx, config)
-	return value
-}
-
-// config returns a setting that CONFIG shows. Managed servers lack the command, and users may not
-// have permission for it.
-func (s *serverSettings) config(ctx context.Context, name string) (value string, known bool) {
-	if s.err != nil {
-		return "", false
-	}
-	config, err := s.client.ConfigGet(ctx, name).Result()
-	if err != nil && (kindOf(err) != nil || causeOf(ctx) != nil) {
-		s.err = err
-	}
-	value, known = config[name]
-	return value, known
 }

@@ -51,7 +51,7 @@
 //   - EVAL, EVALSHA, EXISTS, TYPE, TIME and the commands on hashes and sorted sets;
 //   - SCAN, UNLINK and EXPIRE, to list and delete queues;
 //   - INFO and CONFIG GET, without which the servers are not checked;
-//   - WAIT if Options.Wait is set, which Open checks;
+//   - WAIT if Options.Wait is set, which Open checks; on a Cluster, ASKING while slots move;
 //   - for hints, SUBSCRIBE and PUBLISH (SSUBSCRIBE and SPUBLISH on a Cluster) with the channels;
 //   - PING, without which a silent subscription is renewed every ten seconds.
 package redisstore
@@ -191,11 +191,12 @@ type Options struct {
 	//
 	// With Wait a failover is less likely to lose changes of calls that have returned. Wait is not
 	// consensus: an isolated master may still be replaced by a replica without the last writes.
-	// Zero waits for no replica.
+	// While a master has too few replicas, Queue.Healthy names it. Zero waits for no replica.
 	Wait int
 
 	// WaitTimeout is how long a change waits for replicas at most. It must be shorter than the
-	// ReadTimeout of the client. The default is one second, the minimum one millisecond.
+	// ReadTimeout of the client, which Open checks. The default is one second, the minimum one
+	// millisecond.
 	WaitTimeout time.Duration
 }
 
@@ -208,12 +209,9 @@ const (
 func (o Options) withDefaults() (Options, error) {
 	o.Prefix, o.WaitTimeout = cmp.Or(o.Prefix, "tw"), cmp.Or(o.WaitTimeout, time.Second)
 	switch {
-	case o.PartitionMessages < 0:
-		return o, fmt.Errorf("%w Options.PartitionMessages %d; it must be at least 1, or 0 for the default",
-			driver.ErrInvalid, o.PartitionMessages)
-	case o.PartitionBytes < 0:
-		return o, fmt.Errorf("%w Options.PartitionBytes %d; it must be at least 1, or 0 for the default",
-			driver.ErrInvalid, o.PartitionBytes)
+	case o.PartitionMessages < 0 || o.PartitionBytes < 0:
+		return o, fmt.Errorf("%w Options.PartitionMessages %d or PartitionBytes %d; they must be at least 1, or 0 for the default",
+			driver.ErrInvalid, o.PartitionMessages, o.PartitionBytes)
 	case !validPrefix(o.Prefix):
 		return o, fmt.Errorf("%w Options.Prefix %.140q; it must be 1 to %d letters, digits, '.', '_', '-' and ':'",
 			driver.ErrInvalid, o.Prefix, maxPrefix)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -262,6 +264,99 @@ func TestOpenRejectsWaitWithoutPermission(t *testing.T) {
 	_, err = open(cluster, 1)
 	require.ErrorIs(t, err, driver.ErrInvalid)
 	require.ErrorContains(t, err, "the master "+c.Nodes()[1].Addr())
+}
+
+// The client does not wait for the answer to WAIT, so each change would fail however many replicas
+// there are.
+func TestOpenRejectsWaitTimeoutThatIsNotBelowReadTimeout(t *testing.T) {
+	t.Parallel()
+	single := redistest.ClientOptions(redistest.Start(t, redistest.Options{}).Addr())
+	single.ReadTimeout = 2 * time.Second
+	many := redistest.StartCluster(t, redistest.ClusterOptions{}).ClusterOptions()
+	many.ReadTimeout = 2 * time.Second
+	for name, client := range map[string]redis.UniversalClient{"server": redis.NewClient(single), "cluster": redis.NewClusterClient(many)} {
+		t.Cleanup(func() { _ = client.Close() })
+		_, err := newStore(t, client, redisstore.Options{Wait: 1, WaitTimeout: 2 * time.Second}).Open(t.Context(), config())
+		require.ErrorIs(t, err, driver.ErrInvalid, name)
+		require.ErrorContains(t, err, "Options.WaitTimeout 2s; it must be shorter than the ReadTimeout of the client, which is 2s")
+		require.Zero(t, client.DBSize(t.Context()).Val(), "no key was created")
+		_, err = newStore(t, client, redisstore.Options{Wait: 1, WaitTimeout: 1999 * time.Millisecond}).Open(t.Context(), config())
+		require.NoError(t, err, name)
+		_, err = newStore(t, client, redisstore.Options{WaitTimeout: time.Minute}).Open(t.Context(), config())
+		require.NoError(t, err, "without Wait")
+	}
+}
+
+// logged collects the errors that a queue reports.
+type logged struct {
+	mu   sync.Mutex
+	all  []string
+	kind error // of all errors
+}
+
+func (l *logged) report(t *testing.T) func(error) {
+	return func(err error) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		assert.ErrorIs(t, err, l.kind)
+		l.all = append(l.all, err.Error())
+	}
+}
+
+func (l *logged) texts() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.all)
+}
+
+// Open succeeds with too few replicas, because others may follow. The queue reports this once,
+// Healthy names the master, and is nil when the replica is there.
+func TestHealthyNamesMasterWithTooFewReplicas(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Options{})
+	host, port, _ := strings.Cut(server.Addr(), ":")
+	follow := redistest.Options{ExtraArgs: []string{"--replicaof", host + " " + port}}
+	redistest.Start(t, follow)
+	client := newClient(t, server.Addr())
+	require.EqualValues(t, 1, client.Do(t.Context(), "wait", 1, 20_000).Val())
+	found := &logged{kind: durable.ErrUnsafe}
+	q, err := durable.Open(t.Context(), newStore(t, client, redisstore.Options{Wait: 2}),
+		durable.Options{OnError: found.report(t), Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	t.Cleanup(q.Close)
+	require.Eventually(t, func() bool { return q.Healthy(t.Context()) != nil }, patience, 10*time.Millisecond)
+	err = q.Healthy(t.Context())
+	require.ErrorIs(t, err, durable.ErrUnsafe)
+	require.ErrorContains(t, err, "the server "+server.Addr()+" has fewer than 2 replicas that answer within 1s")
+	redistest.Start(t, follow)
+	require.Eventually(t, func() bool { return q.Healthy(t.Context()) == nil }, time.Minute, 100*time.Millisecond)
+	require.Len(t, found.texts(), 1, "%q", found.texts())
+}
+
+// One master of a Cluster has lost its replica, and a master behind Sentinel has fewer than two.
+func TestCheckNamesEachMasterWithTooFewReplicas(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, redistest.ClusterOptions{})
+	o := redisstore.Options{Wait: 1}
+	q := openQueue(t, c.Client(t), o)
+	var err error
+	check := func(q driver.Backend) func() bool {
+		return func() bool {
+			err = q.(driver.Checker).Check(t.Context())
+			return err == nil
+		}
+	}
+	require.Eventually(t, check(q), time.Minute, 100*time.Millisecond)
+	c.Nodes()[4].Kill()
+	require.Eventually(t, func() bool { return !check(q)() && errors.Is(err, driver.ErrUnsafe) }, time.Minute, 100*time.Millisecond)
+	require.ErrorContains(t, err, "the master "+c.Nodes()[1].Addr()+" has fewer than 1 replicas")
+	require.NotContains(t, err.Error(), c.Nodes()[0].Addr())
+
+	o.Wait = 2
+	q = openQueue(t, redistest.StartSentinel(t, redistest.SentinelOptions{}).Client(t), o)
+	require.False(t, check(q)())
+	require.ErrorIs(t, err, driver.ErrUnsafe)
+	require.ErrorContains(t, err, "the master has fewer than 2 replicas")
 }
 
 // Messages are cancelled before each failover of Sentinel: half of them while the replica follows,
