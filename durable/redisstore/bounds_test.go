@@ -2,9 +2,11 @@ package redisstore_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -43,6 +45,51 @@ func TestClaimEndsLeasesInSteps(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, left, counts.InFlight)
 	}
+}
+
+// commands returns how many commands a server has executed, those of scripts included.
+func commands(t *testing.T, client *redis.Client) (n int) {
+	t.Helper()
+	for _, line := range strings.Split(client.Info(t.Context(), "commandstats").Val(), "\r\n") {
+		var calls int
+		if _, numbers, ok := strings.Cut(line, ":"); ok {
+			_, _ = fmt.Sscanf(numbers, "calls=%d", &calls)
+		}
+		n += calls
+	}
+	return n
+}
+
+// The answer to a claim is lost while more and more messages are in flight, whose leases end at the
+// same time. The script of the next claim returns the messages with as many commands as before.
+func TestLostAnswerIsFoundInConstantTime(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
+	q := openQueue(t, client, redisstore.Options{})
+	at := driver.InstantOf(time.Now().Add(time.Hour))
+	c := driver.Claim{Horizon: 2 * time.Hour, Max: 200, MaxBytes: 1 << 20, Visibility: time.Hour, Hold: time.Hour, Consumer: "c"}
+	var used []int
+	for i := range 100 {
+		all := items(fmt.Sprintf("%05d-", i), 200, 1, 0)
+		for j := range all {
+			all[j].At = at
+		}
+		put(t, q, all)
+		lost, err := q.Claim(t.Context(), c)
+		require.NoError(t, err)
+		require.Len(t, lost.Records, 200)
+		before := commands(t, client)
+		got, err := q.Claim(t.Context(), c)
+		require.NoError(t, err)
+		used = append(used, commands(t, client)-before)
+		require.Len(t, got.Records, 200)
+		for j := range got.Records {
+			lost.Records[j].LeaseEnd = got.Records[j].LeaseEnd // renewed
+		}
+		require.Equal(t, lost.Records, got.Records)
+		c.Seen = lost.Records[199].Token
+	}
+	assert.Equal(t, used[0], used[99], "commands for 200 and for 20,000 leases")
 }
 
 // The limit of dead letters is lowered by more than one call may remove. Nothing is left of the

@@ -47,8 +47,7 @@ func (b *backend) putLine(put driver.Put) []any {
 // Claimed.Lease is in the past. The call also removes up to 256 dead letters beyond the limits. The
 // client does not repeat the call by itself.
 //
-// Claim takes O(log n) for each message in a partition of n. To find the messages of a lost answer,
-// it also reads the messages whose leases end in the same period, at most all messages in flight.
+// Claim takes O(log n) for each message in a partition of n.
 func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
 	hold := claim.Hold
 	if hold <= 0 {

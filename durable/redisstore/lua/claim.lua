@@ -19,9 +19,10 @@
 -- version puts it back. The counter 'aside' is the lowest VERSION of the scripts that have set
 -- messages aside.
 --
--- The counter 'k:' with a consumer's name describes its last claim: the first and the last token,
--- the earliest and the latest end of a lease, and the number of the claim, 7 bytes each. If the
--- claim returned no messages, the first four are 0. The counter 'consumers' lists the names.
+-- The counter 'k:' with a consumer's name describes its last claim: the number of the claim and the
+-- first and the last token, 7 bytes each. If the claim returned no messages, the last token is 0.
+-- The counter 'i:' has the ids of the messages in the order of the tokens: the length of each (1
+-- byte), and then all ids. The counter 'consumers' lists the names.
 
 local before, aside = head()
 local max, visibility, hold = tonumber(ARGV[4]), tonumber(ARGV[6]), tonumber(ARGV[12])
@@ -29,10 +30,10 @@ local consumer, seen = ARGV[13], tonumber(ARGV[14])
 local known = call('HMGET', COUNTERS, 'largest', 'token', 'aside', 'k:' .. consumer, 'paused')
 local result = { sec, usec, '0', '0', '', '0', known[5] and '1' or '0' }
 local number, repeated = tonumber(ARGV[16]), ARGV[17] == '1'
-if known[4] and #known[4] ~= 35 then known[4] = false end -- damaged
+if known[4] and #known[4] ~= 21 then known[4] = false end -- damaged
 
 -- The consumer has received the answer to a later claim, and has given up this one.
-if known[4] and number < unpack7(known[4], 29) then return result end
+if known[4] and number < unpack7(known[4], 1) then return result end
 
 local lost = {} -- ids of members without a record
 
@@ -62,12 +63,12 @@ end
 
 if aside and tonumber(known[3] or 0) < VERSION then put_back() end
 
--- remember appends a field and its value: the number of this claim, the tokens that the consumer
--- may not have received, and the bounds of their leases.
-local function remember(fields, first, last, lo, hi)
+-- remember appends a field and its value: the number of this claim and the tokens that the consumer
+-- may not have received.
+local function remember(fields, first, last)
   if consumer == '' then return end
   fields[#fields + 1] = 'k:' .. consumer
-  fields[#fields + 1] = pack7(first) .. pack7(last) .. pack7(lo) .. pack7(hi) .. pack7(number)
+  fields[#fields + 1] = pack7(number) .. pack7(first) .. pack7(last)
   if known[4] then return end
   local names = {}
   for name in string.gmatch(call('HGET', COUNTERS, 'consumers') or '', '[^\n]+') do
@@ -75,43 +76,41 @@ local function remember(fields, first, last, lo, hi)
   end
   names[#names + 1] = consumer
   while #names > tonumber(ARGV[15]) do
-    call('HDEL', COUNTERS, 'k:' .. table.remove(names, 1))
+    local name = table.remove(names, 1)
+    call('HDEL', COUNTERS, 'k:' .. name, 'i:' .. name)
   end
   fields[#fields + 1] = 'consumers'
   fields[#fields + 1] = table.concat(names, '\n')
 end
 
 -- unseen returns the messages of the consumer's last claim that it has not received and that are
--- still leased, as token, id and state. Their leases have not changed since that claim, so the
--- script reads only leases within the bounds of that claim.
+-- still leased, as id and state.
 local function unseen()
-  local first, last = math.max(unpack7(known[4], 1), seen + 1), unpack7(known[4], 8)
-  local lo, hi = decimal(unpack7(known[4], 15)), decimal(unpack7(known[4], 22))
-  local all, offset, found = {}, 0, nil
-  repeat
-    found = call('ZRANGEBYSCORE', LEASED, lo, hi, 'LIMIT', offset, 256)
-    offset = offset + 256
-    local states = #found > 0 and call('HMGET', STATES, unpack(found))
-    for i, id in ipairs(found) do
-      local s = valid_state(states[i])
-      local token = s and (kind(s) == 'L' or kind(s) == 'F') and unpack7(s, 2)
-      if token and token >= first and token <= last then all[#all + 1] = { token, id, s } end
-    end
-  until #found < 256
-  table.sort(all, function(a, b) return a[1] < b[1] end)
+  local first, last = unpack7(known[4], 8), unpack7(known[4], 15)
+  local packed = call('HGET', COUNTERS, 'i:' .. consumer) or ''
+  local n = math.min(last - first + 1, 256, #packed)
+  local ids, all, at = {}, {}, 1 + n
+  for i = 1, n do
+    local length = byte(packed, i)
+    ids[i], at = sub(packed, at, at + length - 1), at + length
+  end
+  local states = n > 0 and call('HMGET', STATES, unpack(ids))
+  for i, id in ipairs(ids) do
+    local s, token = valid_state(states[i]), first + i - 1
+    if token > seen and s and (kind(s) == 'L' or kind(s) == 'F') and unpack7(s, 2) == token then all[#all + 1] = { id, s } end
+  end
   return all
 end
 
 -- redeliver renews the leases of unseen messages and returns them. If there are none, it records
 -- only the number of this claim.
 local function redeliver(messages)
-  local leases, ends, lo, hi = {}, {}, NEVER, 0
+  local leases, ends = {}, {}
   for _, m in ipairs(messages) do
-    local id, s = m[2], m[3]
+    local id, s = m[1], m[2]
     local record = call('HGET', RECORDS, id)
     if valid_record(record) then
       local lease = kind(s) == 'F' and lease_end(now, visibility) or lease_end(due(s), hold)
-      lo, hi = math.min(lo, lease), math.max(hi, lease)
       leases[#leases + 1], leases[#leases + 2] = decimal(lease), id
       local n = #ends + 1
       ends[n] = pack7(lease)
@@ -121,18 +120,18 @@ local function redeliver(messages)
   local fields = {}
   allow_growth()
   if #ends == 0 then
-    remember(fields, 0, 0, 0, 0)
+    remember(fields, 1, 0)
   else
     max = 0
     call_list('ZADD', LEASED, leases)
     result[5] = table.concat(ends)
-    remember(fields, unpack7(known[4], 1), unpack7(known[4], 8), lo, hi)
+    remember(fields, unpack7(known[4], 8), unpack7(known[4], 15))
   end
   call('HSET', COUNTERS, unpack(fields))
   known[4] = known[4] or true -- the name is among the consumers now
 end
 
-local missed = known[4] and unpack7(known[4], 8) > seen
+local missed = known[4] and unpack7(known[4], 15) > seen
 if consumer ~= '' and (missed or repeated) then redeliver(missed and unseen() or {}) end
 if known[5] then max = 0 end
 
@@ -215,7 +214,7 @@ if #ids > 0 then
   local firing = tonumber(ARGV[10])
   local fresh, leases, ends, n, unreadable = {}, {}, {}, 0, {}
   local k, last, lease, packed -- most leases end at the same time
-  local lo, hi = NEVER, 0
+  local taken, lengths = {}, {}
   for i, id in ipairs(ids) do
     local record, s = records[i], valid_state(states[i])
     if valid_record(record) then
@@ -233,9 +232,8 @@ if #ids > 0 then
       if at ~= last or state ~= k then
         local ending = lease_end(at, state == 'F' and visibility or hold)
         k, last, lease, packed = state, at, decimal(ending), pack7(ending)
-        lo, hi = math.min(lo, ending), math.max(hi, ending)
       end
-      ends[n] = packed
+      ends[n], taken[n], lengths[n] = packed, id, #id
       local digit = (token + n) % 256
       if not prefix or digit == 0 then prefix = sub(pack7(token + n), 1, 6) end
       if s then
@@ -260,7 +258,8 @@ if #ids > 0 then
     store(STATES, fresh)
     call_list('ZADD', LEASED, leases)
     local fields = { 'token', decimal(token + n) }
-    remember(fields, token + 1, token + n, lo, hi)
+    if consumer ~= '' then fields[3], fields[4] = 'i:' .. consumer, char(unpack(lengths)) .. table.concat(taken) end
+    remember(fields, token + 1, token + n)
     call('HSET', COUNTERS, unpack(fields))
   end
 end
