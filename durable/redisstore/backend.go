@@ -14,9 +14,10 @@ type backend struct {
 	store      *Store
 	config     driver.Config
 	partitions []partition
-	publish    string // the command by which scripts send hints: PUBLISH or SPUBLISH
-	members    []any  // the keys of the members and the queue: strings
-	limits     []any  // of a partition: messages and bytes
+	publish    string         // the command by which scripts send hints: PUBLISH or SPUBLISH
+	members    []any          // the keys of the members and the queue: strings
+	limits     []any          // of a partition: messages and bytes
+	channels   map[string]int // partitions by their channels
 }
 
 var (
@@ -26,7 +27,7 @@ var (
 )
 
 func newBackend(s *Store, config driver.Config, sharded, clustered bool) *backend {
-	b := &backend{store: s, config: config, publish: "PUBLISH"}
+	b := &backend{store: s, config: config, publish: "PUBLISH", channels: make(map[string]int)}
 	messages, bytes := math.MaxInt, int64(math.MaxInt64)
 	if clustered {
 		messages, bytes = clusterPartitionMessages, clusterPartitionBytes
@@ -37,8 +38,9 @@ func newBackend(s *Store, config driver.Config, sharded, clustered bool) *backen
 	if sharded {
 		b.publish = "SPUBLISH"
 	}
-	for p := range config.Partitions {
-		b.partitions = append(b.partitions, newPartition(s.options.Prefix, config.Queue, p))
+	for i := range config.Partitions {
+		p := newPartition(s.options.Prefix, config.Queue, i)
+		b.partitions, b.channels[p.channel] = append(b.partitions, p), i
 	}
 	return b
 }

@@ -31,13 +31,17 @@ func (v version) before(w version) bool {
 
 // Check implements [driver.Checker]. It checks the servers as Open does, because settings may have
 // changed since, and a new replica may have other settings than its master. It also returns
-// [driver.ErrUnsafe] if a master has fewer replicas than Options.Wait.
+// [driver.ErrUnsafe] if a master has fewer replicas than Options.Wait, and otherwise
+// [errors.ErrUnsupported] if the client's user may not publish hints.
 func (b *backend) Check(ctx context.Context) error {
 	if err := b.store.usable(ctx); err != nil {
 		return err
 	}
 	_, err := within(ctx, func() (bool, error) {
 		_, clustered, err := b.store.checkServers(ctx, membersKey(b.store.options.Prefix, b.config.Queue), b.store.options.Wait)
+		if err == nil {
+			err = b.checkHints(ctx)
+		}
 		return clustered, err
 	})
 	return failure(ctx, fmt.Sprintf("check the servers of queue %q", b.config.Queue), err)

@@ -52,7 +52,8 @@
 //   - SCAN, UNLINK and EXPIRE, to list and delete queues;
 //   - INFO and CONFIG GET, without which the servers are not checked;
 //   - WAIT if Options.Wait is set, which Open checks; on a Cluster, ASKING while slots move;
-//   - for hints, SUBSCRIBE and PUBLISH (SSUBSCRIBE and SPUBLISH on a Cluster) with the channels;
+//   - for hints, SUBSCRIBE and PUBLISH (SSUBSCRIBE and SPUBLISH on a Cluster) with the channels,
+//     otherwise the queue reports once that hints are off;
 //   - PING, without which a silent subscription is renewed every ten seconds.
 package redisstore
 

@@ -3,11 +3,13 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -23,26 +25,24 @@ const (
 )
 
 // Watch implements [driver.Backend]. It returns when it has subscribed, or after two seconds. If
-// the server cannot be reached, Watch does not fail but keeps trying. After an interruption, during
-// which hints may have been lost, Watch sends a hint with Due 0 for each partition. Hints that wait
-// for a receiver are merged into one for each partition.
+// the server cannot be reached, Watch does not fail but keeps trying. If the server rejects the
+// subscription, Watch returns an error that wraps [errors.ErrUnsupported]. After an interruption,
+// during which hints may have been lost, Watch sends a hint with Due 0 for each partition. Hints
+// that wait for a receiver are merged into one for each partition.
 //
 // Watch uses a connection of its own; on a Cluster, one to each node with partitions.
 func (b *backend) Watch(ctx context.Context) (<-chan driver.Hint, error) {
 	if err := b.store.usable(ctx); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(b.store.ctx, cancel)
-	w := &watch{
-		backend: b, hints: make(chan driver.Hint), started: make(chan struct{}),
-		confirmed: make([]bool, len(b.partitions)),
-	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(b.store.ctx, func() { cancel(nil) })
+	w := &watch{backend: b, events: make(chan event), started: make(chan struct{})}
 	out := make(chan driver.Hint)
-	go w.listen(ctx)
+	go func() { cancel(w.listen(ctx)) }()
 	go func() {
 		defer close(out) // does not wait for listen, which may be connecting to a silent server
-		defer cancel()
+		defer cancel(nil)
 		defer stop()
 		w.deliver(ctx, out)
 	}()
@@ -52,28 +52,43 @@ func (b *backend) Watch(ctx context.Context) (<-chan driver.Hint, error) {
 	case <-w.started:
 	case <-timeout.C:
 	case <-ctx.Done():
+		if err := context.Cause(ctx); errors.Is(err, errors.ErrUnsupported) {
+			return nil, err
+		}
 	}
-	w.start()
+	w.returned.Store(true)
 	return out, nil
+}
+
+// checkHints returns an error that wraps [errors.ErrUnsupported] if the server rejects hints. It
+// publishes an empty one, which receivers ignore.
+func (b *backend) checkHints(ctx context.Context) error {
+	err := b.store.client.Do(ctx, b.publish, b.partitions[0].channel, "").Err()
+	if err != nil && kindOf(err) == nil {
+		return fmt.Errorf("%w: the server rejects hints, so messages may be late by ConsumerOptions.Fallback: %w", errors.ErrUnsupported, err)
+	}
+	return err
 }
 
 // watch is one call to Watch.
 type watch struct {
-	backend *backend
-	hints   chan driver.Hint // from the subscriptions
-
-	mu        sync.Mutex
-	once      sync.Once
-	started   chan struct{} // closed when all partitions are subscribed, or when Watch returns
-	confirmed []bool
-	number    int // of partitions confirmed
+	backend  *backend
+	events   chan event    // from the subscriptions
+	started  chan struct{} // closed by deliver when all partitions are subscribed
+	returned atomic.Bool   // Watch has returned
 }
 
-func (w *watch) start() { w.once.Do(func() { close(w.started) }) }
+// event is a hint, or the start of a subscription.
+type event struct {
+	driver.Hint
+	subscribed bool
+}
 
-// deliver sends hints to the receiver. For each partition only the earliest hint waits.
+// deliver sends hints to the receiver. For each partition only the earliest hint waits. The start
+// of a subscription is a hint if the partition was subscribed before, or Watch has returned
+// already, because hints may have been lost.
 func (w *watch) deliver(ctx context.Context, out chan<- driver.Hint) {
-	due := make(map[int]driver.Instant)
+	due, confirmed := make(map[int]driver.Instant), make(map[int]bool)
 	var order []int
 	for {
 		var sink chan<- driver.Hint
@@ -82,12 +97,21 @@ func (w *watch) deliver(ctx context.Context, out chan<- driver.Hint) {
 			sink, next = out, driver.Hint{Partition: order[0], Due: due[order[0]]}
 		}
 		select {
-		case h := <-w.hints:
-			if at, ok := due[h.Partition]; !ok {
-				order = append(order, h.Partition)
-				due[h.Partition] = h.Due
+		case e := <-w.events:
+			if e.subscribed && !confirmed[e.Partition] {
+				confirmed[e.Partition] = true
+				if len(confirmed) == len(w.backend.partitions) {
+					close(w.started)
+				}
+				if !w.returned.Load() {
+					continue
+				}
+			}
+			if at, ok := due[e.Partition]; !ok {
+				order = append(order, e.Partition)
+				due[e.Partition] = e.Due
 			} else {
-				due[h.Partition] = min(at, h.Due)
+				due[e.Partition] = min(at, e.Due)
 			}
 		case sink <- next:
 			order = order[1:]
@@ -98,20 +122,14 @@ func (w *watch) deliver(ctx context.Context, out chan<- driver.Hint) {
 	}
 }
 
-// hint passes a hint to deliver.
-func (w *watch) hint(ctx context.Context, h driver.Hint) {
-	select {
-	case w.hints <- h:
-	case <-ctx.Done():
-	}
-}
-
-// listen keeps subscriptions until ctx ends.
-func (w *watch) listen(ctx context.Context) {
-	pause := minWatchDelay
-	for ctx.Err() == nil {
+// listen keeps subscriptions until ctx ends, or the server rejects them.
+func (w *watch) listen(ctx context.Context) error {
+	for pause := minWatchDelay; ctx.Err() == nil; pause = min(2*pause, maxWatchDelay) {
 		begun := time.Now()
-		w.session(ctx)
+		if err := w.session(ctx); err != nil && kindOf(err) == nil {
+			return fmt.Errorf("redisstore: hints of queue %q: %w: the server rejects the subscription: %w",
+				w.backend.config.Queue, errors.ErrUnsupported, err)
+		}
 		if time.Since(begun) > maxWatchDelay {
 			pause = minWatchDelay
 		}
@@ -119,86 +137,68 @@ func (w *watch) listen(ctx context.Context) {
 		case <-time.After(pause):
 		case <-ctx.Done():
 		}
-		pause = min(2*pause, maxWatchDelay)
 	}
+	return nil
 }
 
 // session subscribes, and receives until one of the subscriptions fails.
-func (w *watch) session(ctx context.Context) {
+func (w *watch) session(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	var readers sync.WaitGroup
 	defer readers.Wait()
+	defer cancel()
 	subscriptions, err := w.backend.subscriptions(ctx)
-	if err != nil {
-		return
-	}
 	for _, f := range subscriptions {
-		readers.Go(func() {
-			defer cancel()
-			stop := context.AfterFunc(ctx, func() { _ = f.Close() })
-			defer stop()
-			w.receive(ctx, f)
-			_ = f.Close()
-		})
+		context.AfterFunc(ctx, func() { _ = f.Close() })
 	}
-	<-ctx.Done()
+	if err != nil {
+		return err
+	}
+	errs := make(chan error, len(subscriptions))
+	for _, f := range subscriptions {
+		readers.Go(func() { errs <- w.receive(ctx, f) })
+	}
+	return <-errs
 }
 
 // receive receives from one subscription until it fails. If the connection is silent, receive sends
 // a PING.
-func (w *watch) receive(ctx context.Context, f *redis.PubSub) {
-	partitions := w.backend.byChannel()
+func (w *watch) receive(ctx context.Context, f *redis.PubSub) error {
 	for silent := false; ctx.Err() == nil; {
 		message, err := f.ReceiveTimeout(ctx, watchPingAfter)
 		if err != nil {
 			var n net.Error
 			if !errors.As(err, &n) || !n.Timeout() || silent || f.Ping(ctx) != nil {
-				return
+				return err
 			}
 			silent = true
 			continue
 		}
 		silent = false
+		var channel string
+		var e event
 		switch m := message.(type) {
 		case *redis.Message:
-			if p, ok := partitions[m.Channel]; ok {
-				due, _ := strconv.ParseInt(m.Payload, 10, 64) // 0 if it is not a number: the time is unknown
-				w.hint(ctx, driver.Hint{Partition: p, Due: driver.Instant(due)})
+			if m.Payload == "" { // see checkHints
+				continue
 			}
+			due, _ := strconv.ParseInt(m.Payload, 10, 64) // 0 if it is not a number: the time is unknown
+			channel, e.Due = m.Channel, driver.Instant(due)
 		case *redis.Subscription:
 			if m.Kind != "subscribe" && m.Kind != "ssubscribe" {
-				return // the slot of the channel has moved to another node
+				return nil // the slot of the channel has moved to another node
 			}
-			if p, ok := partitions[m.Channel]; ok {
-				w.subscribed(ctx, p)
+			channel, e.subscribed = m.Channel, true
+		}
+		var known bool
+		if e.Partition, known = w.backend.channels[channel]; known {
+			select {
+			case w.events <- e:
+			case <-ctx.Done():
 			}
 		}
 	}
-}
-
-// subscribed records that a partition is subscribed. If the partition was subscribed before, or
-// Watch has returned already, hints may have been lost.
-func (w *watch) subscribed(ctx context.Context, p int) {
-	w.mu.Lock()
-	again := w.confirmed[p]
-	if !again {
-		w.confirmed[p] = true
-		w.number++
-	}
-	all := w.number == len(w.confirmed)
-	w.mu.Unlock()
-	select {
-	case <-w.started:
-		again = true
-	default:
-	}
-	if again {
-		w.hint(ctx, driver.Hint{Partition: p})
-	}
-	if all {
-		w.start()
-	}
+	return nil
 }
 
 // subscriptions subscribes to the channels of hints. The subscription to a sharded channel is made
@@ -207,27 +207,20 @@ func (b *backend) subscriptions(ctx context.Context) ([]*redis.PubSub, error) {
 	if cluster, ok := b.store.client.(*redis.ClusterClient); ok && b.publish == "SPUBLISH" {
 		return b.shardSubscriptions(ctx, cluster)
 	}
-	channels := slices.Collect(maps.Keys(b.byChannel()))
+	channels := slices.Collect(maps.Keys(b.channels))
 	return []*redis.PubSub{b.store.client.Subscribe(ctx, channels...)}, nil
 }
 
-// shardSubscriptions returns one subscription for each node.
+// shardSubscriptions returns one subscription for each node; after an error, those made before it.
 func (b *backend) shardSubscriptions(ctx context.Context, client *redis.ClusterClient) (
 	subscriptions []*redis.PubSub, err error,
 ) {
 	client.ReloadState(ctx) // in the background; a slot may have moved since the last time
 	nodes := make(map[*redis.Client]*redis.PubSub)
-	defer func() {
-		if err != nil {
-			for _, f := range nodes {
-				_ = f.Close()
-			}
-		}
-	}()
 	for _, p := range b.partitions {
 		node, err := client.MasterForKey(ctx, p.channel)
 		if err != nil {
-			return nil, err
+			return subscriptions, err
 		}
 		subscription := nodes[node]
 		if subscription == nil {
@@ -236,17 +229,8 @@ func (b *backend) shardSubscriptions(ctx context.Context, client *redis.ClusterC
 			subscriptions = append(subscriptions, subscription)
 		}
 		if err := subscription.SSubscribe(ctx, p.channel); err != nil {
-			return nil, err
+			return subscriptions, err
 		}
 	}
 	return subscriptions, nil
-}
-
-// byChannel returns the partitions by their channels.
-func (b *backend) byChannel() map[string]int {
-	partitions := make(map[string]int, len(b.partitions))
-	for i, p := range b.partitions {
-		partitions[p.channel] = i
-	}
-	return partitions
 }

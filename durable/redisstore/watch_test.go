@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
@@ -156,6 +160,114 @@ func TestWatchEndsWithItsStore(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return client.PubSubNumSub(t.Context(), "tw:{orders:0}:h").Val()["tw:{orders:0}:h"] == 0
 	}, patience, 5*time.Millisecond, "the subscription is left")
+}
+
+// permittedClients returns a client of a server and one of a Cluster for the user of permit.
+func permittedClients(t *testing.T, s *redistest.Server, c *redistest.Cluster) map[string]redis.UniversalClient {
+	t.Helper()
+	single, many := redistest.ClientOptions(s.Addr()), c.ClusterOptions()
+	single.Username, single.Password, many.Username, many.Password = "queue", "secret", "queue", "secret"
+	clients := map[string]redis.UniversalClient{"server": redis.NewClient(single), "cluster": redis.NewClusterClient(many)}
+	for _, client := range clients {
+		t.Cleanup(func() { _ = client.Close() })
+	}
+	return clients
+}
+
+// The client's user has no permission for the channels, then gets it, and loses it again while it
+// is subscribed. Watch says so, and does not connect again by itself.
+func TestWatchReturnsThatTheServerRejectsHints(t *testing.T) {
+	t.Parallel()
+	server, cluster := redistest.Start(t, redistest.Options{}), redistest.StartCluster(t, redistest.ClusterOptions{})
+	all := append(cluster.Nodes(), server)
+	permit(t, all)
+	for name, client := range permittedClients(t, server, cluster) {
+		permit(t, all)
+		q := openQueue(t, client, redisstore.Options{})
+		rejected := func() {
+			t.Helper()
+			_, err := q.Watch(t.Context())
+			require.ErrorIs(t, err, errors.ErrUnsupported, name)
+			require.ErrorContains(t, err, "NOPERM", name)
+			require.NotContains(t, err.Error(), "late", "the consumer says so")
+		}
+		rejected()
+		permit(t, all, "&tw:*", "+subscribe", "+ssubscribe")
+		hints, err := q.Watch(t.Context())
+		require.NoError(t, err, name)
+		permit(t, all)
+		for end, open := time.After(patience), true; open; {
+			select {
+			case _, open = <-hints:
+			case <-end:
+				require.Fail(t, "the channel is open", name)
+			}
+		}
+		rejected()
+	}
+}
+
+// A producer's user may not publish. Check says so, and that only hints are affected.
+func TestCheckReturnsThatTheServerRejectsHints(t *testing.T) {
+	t.Parallel()
+	server, cluster := redistest.Start(t, redistest.Options{}), redistest.StartCluster(t, redistest.ClusterOptions{})
+	all := append(cluster.Nodes(), server)
+	permit(t, all)
+	for name, client := range permittedClients(t, server, cluster) {
+		q := openQueue(t, client, redisstore.Options{})
+		put(t, q, items("a", 1, 10, 48*time.Hour))
+		err := q.(driver.Checker).Check(t.Context())
+		require.ErrorIs(t, err, errors.ErrUnsupported, name)
+		require.NotErrorIs(t, err, driver.ErrUnsafe, name)
+		require.ErrorContains(t, err, `queue "orders": unsupported operation: the server rejects hints`, name)
+	}
+	permit(t, all, "&tw:*", "+publish", "+spublish", "+subscribe", "+ssubscribe")
+	for name, client := range permittedClients(t, server, cluster) {
+		q := openQueue(t, client, redisstore.Options{})
+		require.NoError(t, q.(driver.Checker).Check(t.Context()), name)
+		hints := watchInTime(t, q)
+		require.NoError(t, q.(driver.Checker).Check(t.Context()), "publishes something that is no hint")
+		assert.Equal(t, nextHead(t, q, 0), hintsOf(t, hints, q.Partitions()), name)
+	}
+}
+
+// A queue is opened and consumed without permission for hints: each reason is logged once, and the
+// consumer does not connect again and again.
+func TestConsumerWithoutHintsConnectsOnce(t *testing.T) {
+	t.Parallel()
+	server, cluster := redistest.Start(t, redistest.Options{}), redistest.StartCluster(t, redistest.ClusterOptions{})
+	permit(t, []*redistest.Server{server})
+	client := permittedClients(t, server, cluster)["server"]
+	found := &logged{kind: errors.ErrUnsupported}
+	q, err := durable.Open(t.Context(), newStore(t, client, redisstore.Options{}),
+		durable.Options{OnError: found.report(t), Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	t.Cleanup(q.Close)
+	ctx, stop := context.WithCancel(t.Context())
+	ended, got := make(chan error, 1), make(chan string, 1)
+	go func() {
+		ended <- q.Consume(ctx, func(_ context.Context, d *durable.Delivery) error { got <- d.ID; return nil }, durable.ConsumerOptions{})
+	}()
+	require.Eventually(t, func() bool { return len(found.texts()) == 2 }, patience, 10*time.Millisecond)
+	connections := func() (n int) {
+		for _, line := range strings.Split(server.Client(t).Info(t.Context(), "stats").Val(), "\r\n") {
+			_, _ = fmt.Sscanf(line, "total_connections_received:%d", &n)
+		}
+		return n
+	}
+	before := connections()
+	time.Sleep(8 * time.Second) // 1, 2 and 4 seconds after the first attempt, the consumer tries again
+	assert.Less(t, connections()-before, 8)
+	_, err = q.Enqueue(t.Context(), durable.Message{ID: "a"})
+	require.NoError(t, err)
+	assert.Equal(t, "a", <-got)
+	require.NoError(t, q.Healthy(t.Context()))
+	stop()
+	require.NoError(t, <-ended)
+	require.Len(t, found.texts(), 2, "one of Watch and one of Check: %q", found.texts())
+	for _, text := range found.texts() {
+		assert.Equal(t, 1, strings.Count(text, "late by"), text)
+	}
 }
 
 // clusterConfig has partitions on all masters.
