@@ -34,7 +34,7 @@ func newBackend(s *Store, config driver.Config, sharded, clustered bool) *backen
 	}
 	b.limits = []any{cmp.Or(s.options.PartitionMessages, messages), cmp.Or(s.options.PartitionBytes, bytes)}
 	prefix, queue := s.options.Prefix, config.Queue
-	b.members = []any{membersKey(prefix, queue), hostsKey(prefix, queue), metaKey(prefix, queue)}
+	b.members = []any{queueKey(prefix, queue, "members"), queueKey(prefix, queue, "hosts"), queueKey(prefix, queue, "meta")}
 	if sharded {
 		b.publish = "SPUBLISH"
 	}
@@ -137,21 +137,14 @@ type partition struct {
 
 func newPartition(prefix, queue string, p int) partition {
 	base := fmt.Sprintf("%s:{%s:%d}:", prefix, queue, p)
-	k := partition{channel: base + "h"}
+	k := partition{records: base + "m", channel: base + "h"}
 	for _, name := range "msdlxc" {
 		k.keys = append(k.keys, base+string(name))
 	}
-	k.records = base + "m"
 	return k
 }
 
-// metaKey returns the key of the queue's version and partitions.
-func metaKey(prefix, queue string) string { return fmt.Sprintf("%s:{%s}:meta", prefix, queue) }
-
-// membersKey returns the key of the queue's consumers.
-func membersKey(prefix, queue string) string {
-	return fmt.Sprintf("%s:{%s}:members", prefix, queue)
+// queueKey returns the key of a queue with the given name: meta, members or hosts.
+func queueKey(prefix, queue, name string) string {
+	return fmt.Sprintf("%s:{%s}:%s", prefix, queue, name)
 }
-
-// hostsKey returns the key of the hosts, processes and partitions of the consumers.
-func hostsKey(prefix, queue string) string { return fmt.Sprintf("%s:{%s}:hosts", prefix, queue) }

@@ -137,15 +137,6 @@ func flag(b bool) string {
 	return "0"
 }
 
-// floorDiv returns d in units, rounded towards negative infinity.
-func floorDiv(d, unit time.Duration) time.Duration {
-	n := d / unit
-	if d%unit < 0 {
-		n--
-	}
-	return n
-}
-
 // reply reads the values of the list that a script has returned, in order. After a value of an
 // unexpected kind, err is set and nothing more is read.
 type reply struct {

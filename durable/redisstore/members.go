@@ -31,37 +31,44 @@ func (b *backend) Heartbeat(ctx context.Context, member driver.Member, ttl time.
 	if err != nil {
 		return nil, fmt.Errorf("redisstore: heartbeat: %w", err)
 	}
-	return b.runMembers(ctx, heartbeatScript, member.Name, millis(ttl), info)
+	return b.membersOf(ctx, heartbeatScript, member.Name, millis(ttl), info)
 }
 
 // Members implements [driver.Backend]. It is O(m log m) for m members.
 func (b *backend) Members(ctx context.Context) ([]driver.Member, error) {
-	return b.runMembers(ctx, membersScript)
+	return b.membersOf(ctx, membersScript)
 }
 
-// runMembers runs a script on the keys of the members and returns the members.
-func (b *backend) runMembers(ctx context.Context, s *script, args ...any) ([]driver.Member, error) {
+// membersOf runs a script on the keys of the members and returns the members.
+func (b *backend) membersOf(ctx context.Context, s *script, args ...any) (all []driver.Member, err error) {
+	err = b.runMembers(ctx, s, func(r *reply) {
+		for r.more() {
+			name, until, info := r.text(), r.instant(), memberInfo{}
+			if json.Unmarshal([]byte(r.text()), &info) == nil {
+				info.Seen = until - driver.Instant(info.TTL)
+			}
+			info.Name, info.Until = name, until
+			all = append(all, info.Member)
+		}
+	}, args...)
+	slices.SortFunc(all, func(a, b driver.Member) int { return strings.Compare(a.Name, b.Name) })
+	return all, err
+}
+
+// runMembers runs a script on the keys of the members and passes the reply to read.
+func (b *backend) runMembers(ctx context.Context, s *script, read func(*reply), args ...any) error {
 	if err := b.store.usable(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	v, err := b.store.send(ctx, s, append(newLine(b.members, len(args)), args...))
 	what := fmt.Sprintf("%s in queue %q", s.name, b.config.Queue)
 	if err != nil {
 		b.store.reloadSlots(ctx, err)
-		return nil, failure(ctx, what, b.store.nameWrongKey(ctx, err, b.members, memberTypes))
+		return failure(ctx, what, b.store.nameWrongKey(ctx, err, b.members, memberTypes))
 	}
-	var all []driver.Member
 	r := newReply(v)
-	for r.more() {
-		name, until, info := r.text(), r.instant(), memberInfo{}
-		if json.Unmarshal([]byte(r.text()), &info) == nil {
-			info.Seen = until - driver.Instant(info.TTL)
-		}
-		info.Name, info.Until = name, until
-		all = append(all, info.Member)
-	}
-	slices.SortFunc(all, func(a, b driver.Member) int { return strings.Compare(a.Name, b.Name) })
-	return all, failure(ctx, what, r.err)
+	read(r)
+	return failure(ctx, what, r.err)
 }
 
 // Queues implements [driver.Lister]. It scans the keys of each master, in small steps.
@@ -72,7 +79,7 @@ func (s *Store) Queues(ctx context.Context) ([]string, error) {
 	var mu sync.Mutex
 	names := []string{}
 	collect := func(ctx context.Context, master *redis.Client) error {
-		keys := master.ScanType(ctx, 0, metaKey(s.options.Prefix, "*"), scanKeys, "hash").Iterator()
+		keys := master.ScanType(ctx, 0, queueKey(s.options.Prefix, "*", "meta"), scanKeys, "hash").Iterator()
 		for keys.Next(ctx) {
 			state, err := s.client.HGet(ctx, keys.Val(), "deleted").Result()
 			if err != nil && !errors.Is(err, redis.Nil) {

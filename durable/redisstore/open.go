@@ -58,7 +58,7 @@ func (s *Store) openLoaded(ctx context.Context, config driver.Config) (*backend,
 }
 
 func (s *Store) open(ctx context.Context, config driver.Config) (*backend, error) {
-	sharded, clustered, err := s.checkServers(ctx, membersKey(s.options.Prefix, config.Queue), 0)
+	sharded, clustered, err := s.checkServers(ctx, queueKey(s.options.Prefix, config.Queue, "members"), 0)
 	if err != nil {
 		return nil, err
 	}
@@ -102,24 +102,17 @@ func (s *Store) checkMeta(ctx context.Context, config driver.Config) error {
 	if config.Partitions != 0 {
 		return nil
 	}
-	key := metaKey(s.options.Prefix, config.Queue)
-	if found, err := s.exists(ctx, key); err != nil || found {
-		return err
-	}
-	if queue, err := s.anyPartition(ctx, config.Queue); err != nil || !queue {
-		return err
-	}
-	// Another process may have created the queue since, beginning with this key.
-	if found, err := s.exists(ctx, key); err != nil || found {
-		return err
+	key := queueKey(s.options.Prefix, config.Queue, "meta")
+	for range 2 { // another process may create the queue meanwhile, beginning with this key
+		if n, err := s.client.Exists(ctx, key).Result(); err != nil || n > 0 {
+			return err
+		}
+		if queue, err := s.anyPartition(ctx, config.Queue); err != nil || !queue {
+			return err
+		}
 	}
 	return fmt.Errorf("%w: the key %q is missing, but partitions of the queue exist; "+
 		"open the queue once with its former number of Partitions", driver.ErrVersion, key)
-}
-
-func (s *Store) exists(ctx context.Context, key string) (bool, error) {
-	n, err := s.client.Exists(ctx, key).Result()
-	return n > 0, err
 }
 
 // anyPartition reports whether any possible partition of the queue has records. Open calls it
@@ -140,7 +133,7 @@ func (s *Store) anyPartition(ctx context.Context, queue string) (bool, error) {
 // join creates the queue or finds it, and returns the number of its partitions and when it was
 // created.
 func (s *Store) join(ctx context.Context, config driver.Config) (n int, created string, err error) {
-	key := metaKey(s.options.Prefix, config.Queue)
+	key := queueKey(s.options.Prefix, config.Queue, "meta")
 	line := append(newLine([]any{key}, 4), formatVersion, config.Partitions, driver.DefaultPartitions, flag(config.Existing))
 	v, err := openScript.run(ctx, s.client, line)
 	if err != nil {

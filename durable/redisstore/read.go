@@ -15,43 +15,34 @@ func (b *backend) Get(ctx context.Context, part int, id string) (driver.Record, 
 	if err != nil {
 		return driver.Record{}, err
 	}
-	body, state, due, lease := r.text(), r.text(), r.text(), r.text()
+	body, state, score := r.text(), r.text(), r.text()
 	if r.err == nil && body == "" {
 		return driver.Record{}, fmt.Errorf("redisstore: get %q: %w", id, driver.ErrNotFound)
 	}
 	if r.err != nil {
 		return driver.Record{}, b.failure(ctx, part, getScript, r.err)
 	}
-	record, err := readRecord(id, body, state, due, lease)
+	record, err := readRecord(id, body, state, score)
 	return record, b.failure(ctx, part, getScript, err)
 }
 
-// readRecord decodes a message. due and lease are its scores in the sets of scheduled and leased
-// messages, empty if it is in neither.
-func readRecord(id, body, state, due, lease string) (driver.Record, error) {
+// readRecord decodes a message. score is its score in the set of its state, empty if it has none.
+func readRecord(id, body, state, score string) (driver.Record, error) {
 	r, err := decodeRecord(id, body, state)
-	if err != nil {
+	if err != nil || score == "" || r.State == driver.StateDead {
 		return r, err
 	}
-	switch r.State {
-	case driver.StateScheduled:
-		if due != "" {
-			r.Due, err = parseInstant(due)
-		}
-	case driver.StateLeased, driver.StateFiring:
-		if lease != "" {
-			r.LeaseEnd, err = parseInstant(lease)
-		}
-	}
-	return r, err
-}
-
-func parseInstant(text string) (driver.Instant, error) {
-	n, err := strconv.ParseInt(text, 10, 64)
+	n, err := strconv.ParseInt(score, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%w: %.20q instead of a time", errReply, text)
+		return r, fmt.Errorf("%w: %.20q instead of a time", errReply, score)
 	}
-	return driver.Instant(n), nil
+	at := driver.Instant(n)
+	if r.State == driver.StateScheduled {
+		r.Due = at
+	} else {
+		r.LeaseEnd = at
+	}
+	return r, nil
 }
 
 // List implements [driver.Backend]. It returns [driver.ErrInvalid] for a cursor that List has not
@@ -76,40 +67,26 @@ func (b *backend) List(ctx context.Context, part int, state driver.State, cursor
 	if err != nil {
 		return nil, "", err
 	}
-	records, next, err := readPage(r, set)
+	records, next, err := readPage(r)
 	return records, next, b.failure(ctx, part, listScript, err)
 }
 
-func readPage(r *reply, set int) (records []driver.Record, next string, err error) {
-	if more, score, id := r.text(), r.text(), r.text(); more == "1" {
-		at, err := parseInstant(score)
-		if err != nil {
-			return nil, "", err
-		}
+func readPage(r *reply) (records []driver.Record, next string, err error) {
+	if more, at, id := r.text(), r.instant(), r.text(); more == "1" {
 		next = driver.FormatCursor(at, id)
 	}
 	for r.more() {
 		id, body, state, score := r.text(), r.text(), r.text(), r.text()
-		var due, lease string
-		switch set {
-		case keyScheduled:
-			due = score
-		case keyLeased:
-			lease = score
-		}
 		if r.err != nil {
 			break
 		}
-		record, err := readRecord(id, body, state, due, lease)
+		record, err := readRecord(id, body, state, score)
 		if err != nil {
 			return nil, "", err
 		}
 		records = append(records, record)
 	}
-	if r.err != nil {
-		return nil, "", r.err
-	}
-	return records, next, nil
+	return records, next, r.err
 }
 
 // Count implements [driver.Backend]. It takes O(log n) in a partition of n.

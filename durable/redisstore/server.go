@@ -38,7 +38,7 @@ func (b *backend) Check(ctx context.Context) error {
 		return err
 	}
 	_, err := within(ctx, func() (bool, error) {
-		_, clustered, err := b.store.checkServers(ctx, membersKey(b.store.options.Prefix, b.config.Queue), b.store.options.Wait)
+		_, clustered, err := b.store.checkServers(ctx, queueKey(b.store.options.Prefix, b.config.Queue, "members"), b.store.options.Wait)
 		if err == nil {
 			err = b.checkHints(ctx)
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
@@ -112,10 +111,10 @@ func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outco
 
 // applyLine returns the command line of a transition: see its script.
 func (b *backend) applyLine(batch driver.Batch) []any {
-	args := b.line(batch.Partition, 6+argsOf(batch.Op)*len(batch.Changes))
+	args := b.line(batch.Partition, 6+cmp.Or(changeArgs[batch.Op], 2)*len(batch.Changes))
 	switch batch.Op {
 	case driver.OpBegin:
-		args = append(args, millis(batch.Visibility), int64(floorDiv(batch.Lead, time.Microsecond)))
+		args = append(args, millis(batch.Visibility), batch.Lead.Microseconds())
 	case driver.OpAck:
 		args = append(args, "acked")
 	case driver.OpExpire:
@@ -133,19 +132,8 @@ func (b *backend) applyLine(batch driver.Batch) []any {
 	return args
 }
 
-// argsOf returns the number of arguments for each change.
-func argsOf(op driver.Op) int {
-	switch op {
-	case driver.OpRetry:
-		return 5
-	case driver.OpExtend:
-		return 4
-	case driver.OpBury, driver.OpReplay:
-		return 3
-	default:
-		return 2
-	}
-}
+// changeArgs has the number of arguments for each change, if it is not 2.
+var changeArgs = [driver.OpExpire + 1]int{driver.OpRetry: 5, driver.OpExtend: 4, driver.OpBury: 3, driver.OpReplay: 3}
 
 func appendChange(args []any, op driver.Op, c *driver.Change) []any {
 	args = append(args, c.ID)

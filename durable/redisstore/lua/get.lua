@@ -1,16 +1,9 @@
 -- Reads one message.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 id.
--- Result: record, state, due time, end of lease, each '' if there is none.
+-- Result: record, state, time in the set of its state; '' for each that is missing.
 
--- score returns the time of the message in a set, or ''. The score of a message that is set aside
--- is negated: see claim.lua.
-local function score(key)
-  local n = call('ZSCORE', key, ARGV[1])
-  return n and decimal(math.abs(tonumber(n))) or ''
-end
-
-return {
-  call('HGET', RECORDS, ARGV[1]) or '', call('HGET', STATES, ARGV[1]) or '',
-  score(SCHEDULED), score(LEASED),
-}
+local record, s = call('HGET', RECORDS, ARGV[1]) or '', call('HGET', STATES, ARGV[1]) or ''
+local k = kind(s)
+local at = call('ZSCORE', (k == 'L' or k == 'F') and LEASED or SCHEDULED, ARGV[1])
+return { record, s, at and decimal(math.abs(tonumber(at))) or '' } -- negated if set aside: see claim.lua

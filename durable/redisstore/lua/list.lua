@@ -34,7 +34,7 @@ end
 
 local rank = first()
 local page = call('ZRANGE', key, rank, rank + limit - 1, 'WITHSCORES')
-local result = { '0', ARGV[2], ARGV[3] }
+local result = { '0', '0', '' }
 for i = 1, #page, 2 do
   local id, score = page[i], decimal(tonumber(page[i + 1]))
   local record = id ~= '' and call('HGET', RECORDS, id)
