@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -24,7 +23,7 @@ import (
 type app struct {
 	stdin                     io.Reader
 	stdout, stderr            io.Writer
-	screen                    screen // of stdout
+	screen                    func() (columns, rows int) // of stdout; nil if it cannot be redrawn
 	open                      func(url string, use storeurl.Use) (durable.Store, func() error, error)
 	noticeDelay               time.Duration // from Ctrl-C until the user is told what delays the end
 	commandGrace, signalGrace time.Duration // see defaultGrace and defaultSignalGrace
@@ -34,7 +33,6 @@ type app struct {
 	store, queue string
 	partitions   int
 	json         bool
-	trimsDead    bool // drop dead letters beyond the default limits, as a consumer does
 }
 
 // maxBody is the largest body that any queue accepts, so delayq accepts every body that a producer
@@ -61,25 +59,25 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 
 // run executes a command line.
 func (a *app) run(ctx context.Context, args []string) error {
-	help := &firstErrorWriter{w: a.stdout}
+	page := &firstErrorWriter{w: a.stdout}
 	root := &cli.Command{
 		Name:            "delayq",
 		Usage:           "inspect and operate a durable delay queue",
 		UsageText:       "delayq [options] command [options] [arguments]   (one dash or two)",
-		Description:     rootHelp,
+		Description:     help("root"),
 		Flags:           a.globals(),
 		Commands:        a.commands(),
 		HideHelpCommand: true,
 		HideVersion:     true,
-		Writer:          help,
+		Writer:          page,
 		ErrWriter:       io.Discard, // errors are returned, and main prints them
 		ExitErrHandler:  func(context.Context, *cli.Command, error) {},
 		Action:          noCommand,
+		OnUsageError:    usageError,
 	}
-	setUsageErrors(root)
 	err := root.Run(ctx, args)
-	if err == nil && help.failed != nil && !errors.Is(help.failed, syscall.EPIPE) { // head closes its input early
-		err = fmt.Errorf("print the help: %w", help.failed)
+	if err == nil && page.failed != nil && !errors.Is(page.failed, syscall.EPIPE) { // head closes its input early
+		err = fmt.Errorf("print the help: %w", page.failed)
 	}
 	return err
 }
@@ -94,8 +92,8 @@ func (a *app) globals() []cli.Flag {
 			Name: "queue", Usage: "use the queue with this `name`", Value: "default",
 			Destination: &a.queue, Sources: cli.EnvVars("DELAYQ_QUEUE"),
 		},
-		option("partitions", "create a new queue with `N` partitions, and reject an existing queue with another number; "+
-			"0 accepts any number, and creates a new queue with 8", number(&a.partitions, 0, driver.MaxPartitions)),
+		number("partitions", "create a new queue with `N` partitions, and reject an existing queue with another number; "+
+			"0 accepts any number, and creates a new queue with 8", &a.partitions, 0, driver.MaxPartitions),
 		flag("json", "print JSON, one object in each line", &a.json),
 	}
 }
@@ -109,34 +107,10 @@ func (a *app) commands() []*cli.Command {
 	}
 }
 
-// setUsageErrors makes all commands return usage errors that refer to their help.
-func setUsageErrors(cmd *cli.Command) {
-	cmd.OnUsageError = func(_ context.Context, cmd *cli.Command, err error, _ bool) error { return usage(cmd, "%v", err) }
-	for _, c := range cmd.Commands {
-		setUsageErrors(c)
-	}
-}
-
-// noCommand is the action of a command with subcommands.
-func noCommand(_ context.Context, cmd *cli.Command) error {
-	switch {
-	case !cmd.Args().Present() && cmd == cmd.Root():
-		return cli.ShowRootCommandHelp(cmd)
-	case !cmd.Args().Present():
-		return cli.ShowSubcommandHelp(cmd)
-	}
-	var names []string
-	for _, c := range cmd.Commands {
-		names = append(names, c.Name)
-	}
-	return usage(cmd, "unknown command %q; it must be one of %s", cmd.Args().First(), strings.Join(names, ", "))
-}
-
 // session is an open queue.
 type session struct {
-	*durable.Queue
-	store durable.Store
-	name  string
+	*durable.Queue // nil for access.storeOnly
+	store          durable.Store
 }
 
 // closeTime limits how long a queue may take to close. Before the close, a consumer waits for its
@@ -146,8 +120,10 @@ const closeTime = 10 * time.Second
 // access is what a command does with the store.
 type access struct {
 	storeurl.Use
-	newQueue bool // it creates the queue if there is none
-	newStore bool // and the directory
+	storeOnly bool // it opens no queue
+	newQueue  bool // it creates the queue if there is none
+	newStore  bool // and the directory
+	trimsDead bool // it drops dead letters beyond the default limits, as a consumer does
 }
 
 var (
@@ -155,7 +131,8 @@ var (
 	enqueues = access{newQueue: true, newStore: true}
 	reads    = access{Use: storeurl.Use{Read: true}}
 	watches  = access{Use: storeurl.Use{Read: true}, newQueue: true}
-	consumes = access{Use: storeurl.Use{Consume: true}, newQueue: true}
+	takes    = access{Use: storeurl.Use{Consume: true}, newQueue: true}
+	consumes = access{Use: storeurl.Use{Consume: true}, newQueue: true, trimsDead: true}
 	audits   = access{Use: storeurl.Use{Read: true, All: true}}
 	checks   = access{Use: storeurl.Use{Read: true, Safe: true}}
 )
@@ -173,42 +150,24 @@ func (n access) limited(ctx context.Context) (context.Context, context.CancelFun
 // with opens the queue, calls f and closes the queue. Closing releases messages that were claimed
 // and have not begun.
 func (a *app) with(ctx context.Context, need access, f func(s *session) error) (err error) {
-	if err := a.check(); err != nil {
+	if err := a.check(need); err != nil {
 		return err
 	}
-	if !need.newStore {
-		if err := a.checkDirectory(); err != nil {
-			return err
-		}
-	}
-	return a.withStore(ctx, need.Use, func(store durable.Store) error { return a.withQueue(ctx, need, store, f) })
-}
-
-// onStore is with for a command that needs no queue.
-func (a *app) onStore(ctx context.Context, use storeurl.Use, f func(durable.Store) error) error {
-	if err := cmp.Or(a.check(), a.checkDirectory()); err != nil {
-		return err
-	}
-	return a.withStore(ctx, use, f)
-}
-
-// withStore opens the store, calls f and closes the store.
-func (a *app) withStore(ctx context.Context, use storeurl.Use, f func(durable.Store) error) (err error) {
 	defer a.reportWaiting(ctx)()
-	store, closeStore, err := a.open(a.store, use)
+	defer func() { err = withRemedy(err) }()
+	store, closeStore, err := a.open(a.store, need.Use)
 	if err != nil {
-		return withRemedy(err)
+		return err
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
-	return withRemedy(f(store))
-}
-
-func (a *app) withQueue(ctx context.Context, need access, store durable.Store, f func(s *session) error) (err error) {
+	if need.storeOnly {
+		return f(&session{store: store})
+	}
 	o := durable.Options{
 		Queue: a.queue, Partitions: a.partitions, Existing: !need.newQueue, MaxBody: maxBody,
 		OnError: a.faults.add, Logger: slog.New(slog.DiscardHandler),
 	}
-	if !a.trimsDead {
+	if !need.trimsDead {
 		o.DeadLimit, o.DeadBytes, o.DeadAge = keepDead, keepBytes, keepAge
 	}
 	opening, cancel := need.limited(ctx)
@@ -222,14 +181,19 @@ func (a *app) withQueue(ctx context.Context, need access, store durable.Store, f
 		defer cancel()
 		err = errors.Join(err, q.Shutdown(ctx))
 	}()
-	return f(&session{q, store, a.queue})
+	return f(&session{q, store})
 }
 
 // check rejects invalid names before a store is opened. It also rejects an empty queue name, which
-// durable.Open would replace by the default name.
-func (a *app) check() error {
+// durable.Open would replace by the default name, and a directory that does not exist: opening the
+// store would create it, and a wrong path would look like an empty queue.
+func (a *app) check(need access) error {
 	if err := storeurl.Check(a.store); err != nil {
 		return err
+	}
+	path, ok := storeurl.Path(a.store)
+	if _, err := os.Stat(path); ok && !need.newStore && errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("store %q: there is no such directory; only delayq enqueue creates one: %w", a.store, err)
 	}
 	return driver.Config{Queue: a.queue, DeadLimit: keepDead, DeadBytes: keepBytes, DeadAge: keepAge}.Check()
 }
@@ -238,14 +202,11 @@ func (a *app) check() error {
 // within noticeDelay. The returned function ends the report. While commands run, consume reports
 // them instead.
 func (a *app) reportWaiting(ctx context.Context) (end func()) {
-	ended, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		select {
-		case <-ctx.Done():
-		case <-ended:
-			return
-		}
+	ended := make(chan struct{})
+	var report sync.WaitGroup
+	report.Add(1)
+	stop := context.AfterFunc(ctx, func() {
+		defer report.Done()
 		for told := false; !told; {
 			select {
 			case <-time.After(a.noticeDelay):
@@ -253,46 +214,49 @@ func (a *app) reportWaiting(ctx context.Context) (end func()) {
 				return
 			}
 			if told = a.children.count() == 0; told {
-				fmt.Fprintln(a.stderr, "delayq: waiting for the store, up to a minute if it does not answer; Ctrl-C again ends at once")
+				a.note("waiting for the store, up to a minute if it does not answer; Ctrl-C again ends at once")
 			}
 		}
-	}()
+	})
 	return func() {
 		close(ended)
-		<-done
+		if stop() {
+			report.Done()
+		}
+		report.Wait()
 	}
 }
 
-// checkDirectory returns an error if the store is a directory that does not exist. Opening the
-// store would create it, and a wrong path would look like an empty queue.
-func (a *app) checkDirectory() error {
-	path, ok := storeurl.Path(a.store)
-	if !ok {
-		return nil
-	}
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("store %q: there is no such directory; only delayq enqueue creates one: %w", a.store, err)
-	}
-	return nil
+// remedies are what a user can do about errors.
+var remedies = []struct {
+	err  error
+	text string
+}{
+	{durable.ErrLocked, "Only the process that has a directory open can consume. Others can do everything else if it was opened " +
+		"with pebblestore.Options.Socket. Many processes can share a queue on Redis"},
+	{durable.ErrPartitions, "Leave out -partitions to accept the number of the queue"},
+	{durable.ErrDead, "Use delayq dead replay to deliver the dead letter, or enqueue -replace to replace it"},
+	{durable.ErrNoQueue, "Check -queue and -store; only enqueue, consume, take and watch create a queue"},
+	{durable.ErrUnsafe, "Messages could be lost, so delayq does not use the queue"},
 }
 
 // withRemedy adds a remedy to an error.
 func withRemedy(err error) error {
-	hint := ""
-	switch {
-	case errors.Is(err, durable.ErrLocked):
-		hint = "only the process that has a directory open can consume. Others can do everything else if it was opened " +
-			"with pebblestore.Options.Socket. Many processes can share a queue on Redis"
-	case errors.Is(err, durable.ErrPartitions):
-		hint = "leave out -partitions to accept the number of the queue"
-	case errors.Is(err, durable.ErrDead):
-		hint = "use delayq dead replay to deliver the dead letter, or enqueue -replace to replace it"
-	case errors.Is(err, durable.ErrNoQueue):
-		hint = "check -queue and -store; only enqueue, consume, take and watch create a queue"
-	case errors.Is(err, durable.ErrUnsafe):
-		hint = "messages could be lost, so delayq does not use the queue"
-	default:
-		return err
+	for _, r := range remedies {
+		if errors.Is(err, r.err) {
+			return fmt.Errorf("%w\n%s", err, r.text)
+		}
 	}
-	return fmt.Errorf("%w\n%s%s", err, strings.ToUpper(hint[:1]), hint[1:])
+	return err
+}
+
+// print writes a line to stdout.
+func (a *app) print(line string) error {
+	_, err := fmt.Fprintln(a.stdout, line)
+	return err
+}
+
+// note writes a line to stderr.
+func (a *app) note(format string, args ...any) {
+	fmt.Fprintf(a.stderr, "delayq: "+format+"\n", args...)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 
 	"github.com/urfave/cli/v3"
 
@@ -14,44 +15,35 @@ import (
 func (a *app) cancelCommand() *cli.Command {
 	var headers map[string]string
 	var all bool
-	return &cli.Command{
-		Name: "cancel", Usage: "remove messages that have not begun", ArgsUsage: "ID... or -header key=value or -all",
-		Description: cancelHelp,
-		Flags: []cli.Flag{
-			option("header", "cancel the messages with this `header`", header(&headers)),
+	return a.command(command{
+		name: "cancel", usage: "remove messages that have not begun", args: "ID... or -header key=value or -all", most: math.MaxInt, need: changes,
+		flags: []cli.Flag{
+			header("cancel the messages with this `header`", &headers),
 			flag("all", "cancel all messages of the queue that have not begun", &all),
 		},
-		Action: func(ctx context.Context, cmd *cli.Command) error {
+		check: func(_ context.Context, cmd *cli.Command) error {
 			if all && len(headers) > 0 {
 				return usage(cmd, "the command takes -all or -header, not both")
 			}
-			if all || len(headers) > 0 {
-				if err := arguments(cmd, 0, 0, "the command takes ids or -header or -all, not both"); err != nil {
-					return err
-				}
-				return a.with(ctx, changes, func(s *session) error { return a.cancelMatching(ctx, s, headers) })
+			return idsOr(cmd, all || len(headers) > 0, "-header or -all")
+		},
+		run: func(ctx context.Context, s *session, ids []string) error {
+			switch {
+			case all:
+				return a.cancelled(s.CancelAll(ctx))
+			case len(headers) > 0:
+				return a.cancelled(s.CancelMatching(ctx, headers))
 			}
-			if err := arguments(cmd, 1, math.MaxInt, "the command takes ids of messages, or -header, or -all"); err != nil {
-				return err
-			}
-			return a.with(ctx, changes, func(s *session) error {
-				return a.changeAll(cmd.Args().Slice(), "cancelled", func(id string) (string, bool, error) {
-					result, err := s.Cancel(ctx, id)
-					return resultName(result), result == durable.Cancelled, err
-				})
+			return a.changeAll(ids, "cancelled", func(id string) (string, bool, error) {
+				result, err := s.Cancel(ctx, id)
+				return resultNames[result], result == durable.Cancelled, err
 			})
 		},
-	}
+	})
 }
 
-// cancelMatching cancels all messages if there are no headers. It returns an error if matching
-// messages are left, or may be left.
-func (a *app) cancelMatching(ctx context.Context, s *session, headers map[string]string) error {
-	cancel := s.CancelAll
-	if len(headers) > 0 {
-		cancel = func(ctx context.Context) (durable.CancelReport, error) { return s.CancelMatching(ctx, headers) }
-	}
-	r, err := cancel(ctx)
+// cancelled prints a report. It returns an error if messages are left, or may be left.
+func (a *app) cancelled(r durable.CancelReport, err error) error {
 	if r.Firing > 0 {
 		err = errors.Join(err, fmt.Errorf("%d messages are being delivered, and are delivered again if that fails", r.Firing))
 	}
@@ -61,39 +53,32 @@ func (a *app) cancelMatching(ctx context.Context, s *session, headers map[string
 
 func (a *app) rescheduleCommand() *cli.Command {
 	var d due
-	return &cli.Command{
-		Name: "reschedule", Usage: "change the due time of a message that has not begun", ArgsUsage: "ID", Description: rescheduleHelp,
-		Flags: d.flags(),
-		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := arguments(cmd, 1, 1, "the command takes the id of one message"); err != nil {
-				return err
+	return a.command(command{
+		name: "reschedule", usage: "change the due time of a message that has not begun",
+		args: "ID", least: 1, most: 1, accepts: "the command takes the id of one message", flags: d.flags(), need: changes,
+		check: func(ctx context.Context, cmd *cli.Command) error {
+			if !cmd.IsSet("delay") && !cmd.IsSet("at") {
+				return usage(cmd, "the new time is missing; give -delay or -at")
 			}
-			if err := d.check(cmd, true); err != nil {
-				return err
-			}
-			return a.with(ctx, changes, func(s *session) error {
-				return a.changeAll(cmd.Args().Slice(), "rescheduled", func(id string) (string, bool, error) {
-					result, err := reschedule(ctx, s, id, d)
-					if result == durable.Rescheduled && !a.json {
-						return fmt.Sprintf("due %v", &d), true, err
-					}
-					return resultName(result), result == durable.Rescheduled, err
-				})
+			return d.check(ctx, cmd)
+		},
+		run: func(ctx context.Context, s *session, ids []string) error {
+			return a.changeAll(ids, "rescheduled", func(id string) (string, bool, error) {
+				move := func() (durable.Result, error) { return s.Reschedule(ctx, id, d.delay) }
+				if !d.at.IsZero() {
+					move = func() (durable.Result, error) { return s.RescheduleAt(ctx, id, d.at) }
+				}
+				result, err := move()
+				if result == durable.Rescheduled && !a.json {
+					return fmt.Sprintf("due %v", &d), true, err
+				}
+				return resultNames[result], result == durable.Rescheduled, err
 			})
 		},
-	}
+	})
 }
 
-func reschedule(ctx context.Context, s *session, id string, d due) (durable.Result, error) {
-	if d.at.IsZero() {
-		return s.Reschedule(ctx, id, d.delay)
-	}
-	return s.RescheduleAt(ctx, id, d.at)
-}
-
-func resultName(r durable.Result) string {
-	return []string{durable.Cancelled: "cancelled", durable.Rescheduled: "rescheduled", durable.Firing: "being delivered", durable.NotFound: "not found"}[r]
-}
+var resultNames = []string{durable.Cancelled: "cancelled", durable.Rescheduled: "rescheduled", durable.Firing: "being delivered", durable.NotFound: "not found"}
 
 // changeAll changes messages one after the other and prints the result of each. It stops at the
 // first call that fails, and returns an error unless all messages were changed.
@@ -115,4 +100,69 @@ func (a *app) changeAll(ids []string, done string, change func(id string) (resul
 		return fmt.Errorf("%d of %d messages %s: the others are being delivered, are dead letters, or were not found", changed, len(ids), done)
 	}
 	return nil
+}
+
+func (a *app) deadCommand() *cli.Command {
+	var f durable.DeadFilter
+	var o durable.ReplayOptions
+	rate := option("rate", "replay `N` dead letters a second, evenly; 0 means no limit", &o.Rate, "a number from 0 to 100000",
+		func(s string) (float64, bool) {
+			n, err := strconv.ParseFloat(s, 64)
+			return n, err == nil && 0 <= n && n <= 100_000
+		})
+	return &cli.Command{
+		Name: "dead", Usage: "list, replay or purge dead letters", Description: help("dead"), Action: noCommand, OnUsageError: usageError,
+		Commands: []*cli.Command{
+			a.listing("list dead letters, like delayq list -state dead", &listOptions{state: "dead", n: 100}),
+			a.deadChange("replay", "schedule dead letters again as if they had never been delivered", &f,
+				[]cli.Flag{duration("delay", "make each message due this `duration` after its replay", &o.Delay, 0), rate},
+				func(ctx context.Context, s *session, id string) error { return s.Replay(ctx, id, o.Delay) },
+				func(ctx context.Context, s *session) (int, error) { return s.ReplayAll(ctx, f, o) }),
+			a.deadChange("purge", "delete dead letters", &f, nil,
+				func(ctx context.Context, s *session, id string) error { return s.Purge(ctx, id) },
+				func(ctx context.Context, s *session) (int, error) { return s.PurgeAll(ctx, f) }),
+		},
+	}
+}
+
+// deadChange returns a command that changes the dead letters whose ids are the arguments, by one,
+// or those that the filter selects, by every.
+func (a *app) deadChange(verb, text string, f *durable.DeadFilter, flags []cli.Flag, one func(context.Context, *session, string) error,
+	every func(context.Context, *session) (int, error),
+) *cli.Command {
+	const selecting = "-all, -reason, -since and -until"
+	done := map[string]string{"replay": "replayed", "purge": "purged"}[verb]
+	return a.command(command{
+		name: verb, usage: text, args: "ID... or -all, -reason, -since, -until", most: math.MaxInt, need: changes,
+		flags: append(flags,
+			flag("all", verb+" all dead letters of the queue", &f.All),
+			&cli.StringFlag{Name: "reason", Usage: verb + " dead letters whose last error contains this `text`", Destination: &f.Reason},
+			pastTime("since", verb+" messages that died at this `time` or later", &f.Since),
+			pastTime("until", verb+" messages that died before this `time`", &f.Until)),
+		check: func(_ context.Context, cmd *cli.Command) error {
+			selected := *f != durable.DeadFilter{}
+			switch {
+			case cmd.IsSet("rate") && !selected:
+				return usage(cmd, "-rate is %v; it must come with one of %s", cmd.Value("rate"), selecting)
+			case cmd.IsSet("reason") && f.Reason == "":
+				return usage(cmd, "-reason is %q; it must not be empty, and -all selects all dead letters", "")
+			case f.All && *f != durable.DeadFilter{All: true}:
+				return usage(cmd, "the command takes -all, or -reason, -since and -until, not both")
+			}
+			return idsOr(cmd, selected, selecting)
+		},
+		run: func(ctx context.Context, s *session, ids []string) error {
+			if len(ids) == 0 {
+				n, err := every(ctx, s)
+				return errors.Join(a.result(map[string]int{done: n}, fmt.Sprintf("%d dead letters %s", n, done)), err)
+			}
+			return a.changeAll(ids, done, func(id string) (string, bool, error) {
+				err := one(ctx, s, id)
+				if errors.Is(err, durable.ErrNotFound) {
+					return "no dead letter", false, nil
+				}
+				return done, err == nil, err
+			})
+		},
+	})
 }

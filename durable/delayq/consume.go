@@ -31,25 +31,21 @@ type consumeOptions struct {
 
 func (a *app) consumeCommand() *cli.Command {
 	o := consumeOptions{concurrency: 1, visibility: 30 * time.Second}
-	return &cli.Command{
-		Name: "consume", Usage: "run a command for each due message, until Ctrl-C", Description: consumeHelp,
-		Flags: []cli.Flag{
+	return a.command(command{
+		name: "consume", usage: "run a command for each due message, until Ctrl-C", need: consumes,
+		flags: []cli.Flag{
 			&cli.StringFlag{Name: "exec", Usage: "run this `command` in the shell, with the body on stdin", Destination: &o.exec},
-			option("concurrency", "run up to `N` commands concurrently", number(&o.concurrency, 1, 4096)),
-			option("visibility", "deliver a message again this `duration` after a crash of this process",
-				duration(&o.visibility, 100*time.Millisecond)),
+			number("concurrency", "run up to `N` commands concurrently", &o.concurrency, 1, 4096),
+			duration("visibility", "deliver a message again this `duration` after a crash of this process", &o.visibility, 100*time.Millisecond),
 		},
-		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := noArguments(cmd); err != nil {
-				return err
-			}
+		check: func(_ context.Context, cmd *cli.Command) error {
 			if o.exec == "" {
 				return usage(cmd, "-exec is %q; it must be a shell command, such as -exec './deliver.sh'", o.exec)
 			}
-			a.trimsDead = true
-			return a.with(ctx, consumes, func(s *session) error { return a.consume(ctx, s, o) })
+			return nil
 		},
-	}
+		run: func(ctx context.Context, s *session, _ []string) error { return a.consume(ctx, s, o) },
+	})
 }
 
 // consume runs the command for messages. It returns when ctx ends, if the command cannot be run, or
@@ -62,7 +58,7 @@ func (a *app) consume(ctx context.Context, s *session, o consumeOptions) error {
 	defer stop(nil)
 	defer context.AfterFunc(ctx, func() {
 		if n := a.children.count(); n > 0 {
-			fmt.Fprintf(a.stderr, "delayq: waiting for %d running commands; Ctrl-C again ends them, and their messages are delivered again\n", n)
+			a.note("waiting for %d running commands; Ctrl-C again ends them, and their messages are delivered again", n)
 		}
 	})()
 	r := &runner{app: a, options: o, stop: stop, ending: running.Done()}
@@ -73,7 +69,7 @@ func (a *app) consume(ctx context.Context, s *session, o consumeOptions) error {
 	if cause := context.Cause(running); err == nil && ctx.Err() == nil {
 		err = cause // the runner has stopped Consume
 	}
-	fmt.Fprintf(a.stderr, "delayq: %d messages delivered, %d failed\n", r.succeeded.Load(), r.failed.Load())
+	a.note("%d messages delivered, %d failed", r.succeeded.Load(), r.failed.Load())
 	return err
 }
 
@@ -102,7 +98,7 @@ var errNoCommand = errors.New("the command cannot be run")
 func (r *runner) handle(ctx context.Context, d *durable.Delivery) error {
 	argv := shell(r.options.exec)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	stdout, stderr := &lineWriter{to: r.app.stdout}, &lineWriter{to: lossyWriter{r.app.stderr}}
+	stdout, stderr := &lineWriter{to: r.app.stdout}, &lineWriter{to: r.app.stderr, lossy: true}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(d.Body), stdout, stderr
 	cmd.Env, cmd.WaitDelay = environment(d), r.app.commandGrace
 	err := r.app.children.run(cmd)

@@ -19,7 +19,7 @@ import (
 
 func (a *app) backupCommand() *cli.Command {
 	return &cli.Command{
-		Name: "backup", Usage: "write a copy of a directory, which may be in use", ArgsUsage: "FILE", Description: backupHelp,
+		Name: "backup", Usage: "write a copy of a directory, which may be in use", ArgsUsage: "FILE", Description: help("backup"), OnUsageError: usageError,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := arguments(cmd, 1, 1, "the command takes the name of a new file, or - for stdout"); err != nil {
 				return err
@@ -28,7 +28,7 @@ func (a *app) backupCommand() *cli.Command {
 			if !ok {
 				return fmt.Errorf("store is %q; it must be dir:PATH", storeurl.Redact(a.store))
 			}
-			if err := a.checkDirectory(); err != nil {
+			if err := a.check(changes); err != nil {
 				return err
 			}
 			defer a.reportWaiting(ctx)()

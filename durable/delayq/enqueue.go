@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -16,7 +15,8 @@ import (
 )
 
 type enqueueOptions struct {
-	id, body    string
+	id, text    string
+	body        []byte // text, or stdin
 	due         due
 	expireAt    time.Time
 	n           int
@@ -27,32 +27,44 @@ type enqueueOptions struct {
 
 func (a *app) enqueueCommand() *cli.Command {
 	o := enqueueOptions{n: 1}
-	flags := append([]cli.Flag{
-		&cli.StringFlag{Name: "id", Usage: "use this `id`; by default the queue generates one", Destination: &o.id},
-		&cli.StringFlag{Name: "body", Usage: "use this `text` as the body; by default the body is read from stdin", Destination: &o.body},
-	}, o.due.flags()...)
-	return &cli.Command{
-		Name: "enqueue", Usage: "put messages into the queue", Description: enqueueHelp,
-		Flags: append(flags,
-			option("n", "enqueue `N` copies of the message; with -id X their ids are X-1, X-2 and so on", number(&o.n, 1, maxMessages)),
-			option("expire-at", "do not deliver the message after this `time`", futureTime(&o.expireAt)),
-			option("header", "add this `header`", header(&o.headers)),
+	return a.command(command{
+		name: "enqueue", usage: "put messages into the queue", need: enqueues,
+		flags: append(o.due.flags(),
+			&cli.StringFlag{Name: "id", Usage: "use this `id`; by default the queue generates one", Destination: &o.id},
+			&cli.StringFlag{Name: "body", Usage: "use this `text` as the body; by default the body is read from stdin", Destination: &o.text},
+			number("n", "enqueue `N` copies of the message; with -id X their ids are X-1, X-2 and so on", &o.n, 1, maxMessages),
+			futureTime("expire-at", "do not deliver the message after this `time`", &o.expireAt),
+			header("add this `header`", &o.headers),
 			flag("replace", "replace a message with the same id that has not begun, or that is a dead letter", &o.replace),
-			option("max-attempts", "make the message a dead letter after `N` failed deliveries; 0 means 25",
-				number(&o.maxAttempts, 0, math.MaxInt32))),
-		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := noArguments(cmd); err != nil {
-				return err
-			}
-			if err := o.due.check(cmd, false); err != nil {
+			number("max-attempts", "make the message a dead letter after `N` failed deliveries; 0 means 25", &o.maxAttempts, 0, math.MaxInt32)),
+		check: func(ctx context.Context, cmd *cli.Command) (err error) {
+			if err := o.due.check(ctx, cmd); err != nil {
 				return err
 			}
 			if cmd.IsSet("id") && o.id == "" {
 				return usage(cmd, "-id is %q; it must have 1 to %d bytes", o.id, durable.MaxID)
 			}
-			return a.enqueue(ctx, o, cmd.IsSet("body"))
+			o.body, err = a.body(ctx, cmd.IsSet("body"), o.text)
+			return err
 		},
+		run: func(ctx context.Context, s *session, _ []string) error { return a.enqueue(ctx, s, o) },
+	})
+}
+
+// body returns the text, or reads the body before the store is opened, so that a directory is not
+// locked while a user types. Options that need no store are checked before.
+func (a *app) body(ctx context.Context, given bool, text string) ([]byte, error) {
+	if given {
+		return []byte(text), nil
 	}
+	if err := a.check(enqueues); err != nil {
+		return nil, err
+	}
+	body, err := a.readBody(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the body from stdin: %w", err)
+	}
+	return body, nil
 }
 
 // maxMessages is the largest number of messages that one command enqueues.
@@ -65,39 +77,25 @@ const (
 	enqueueMemory = 64 << 20
 )
 
-// enqueue reads the body before it opens the store, so that a directory is not locked while a
-// user types. Options that need no store are checked before the body is read.
-func (a *app) enqueue(ctx context.Context, o enqueueOptions, bodyGiven bool) error {
-	body := []byte(o.body)
-	if !bodyGiven {
-		err := a.check()
+func (a *app) enqueue(ctx context.Context, s *session, o enqueueOptions) error {
+	step := max(1, min(enqueueAtOnce, enqueueMemory/max(1, len(o.body))))
+	for first := 1; first <= o.n; first += step {
+		messages := make([]durable.Message, min(step, o.n-first+1))
+		for i := range messages {
+			messages[i] = durable.Message{
+				ID: o.idOf(first + i), Body: o.body, Delay: o.due.delay, At: o.due.at, MaxAttempts: o.maxAttempts, Replace: o.replace,
+				Headers: o.headers, ExpireAt: o.expireAt,
+			}
+		}
+		ids, err := s.EnqueueBatch(ctx, messages)
 		if err != nil {
+			return err // with the first of many errors
+		}
+		if err := a.printIDs(ids); err != nil {
 			return err
 		}
-		if body, err = a.readBody(ctx); err != nil {
-			return fmt.Errorf("read the body from stdin: %w", err)
-		}
 	}
-	return a.with(ctx, enqueues, func(s *session) error {
-		step := max(1, min(enqueueAtOnce, enqueueMemory/max(1, len(body))))
-		for first := 1; first <= o.n; first += step {
-			messages := make([]durable.Message, min(step, o.n-first+1))
-			for i := range messages {
-				messages[i] = durable.Message{
-					ID: o.idOf(first + i), Body: body, Delay: o.due.delay, At: o.due.at, MaxAttempts: o.maxAttempts, Replace: o.replace,
-					Headers: o.headers, ExpireAt: o.expireAt,
-				}
-			}
-			ids, err := s.EnqueueBatch(ctx, messages)
-			if err != nil {
-				return truncateErrors(err)
-			}
-			if err := a.printIDs(ids); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	return nil
 }
 
 // idOf returns the id of the message with this number, or "" if the queue generates one.
@@ -123,7 +121,7 @@ func (a *app) printIDs(ids []string) error {
 // readBody reads stdin to its end. It returns an error for more than maxBody bytes.
 func (a *app) readBody(ctx context.Context) ([]byte, error) {
 	if isTerminal(a.stdin) {
-		fmt.Fprintln(a.stderr, "delayq: type the body, and end it with Ctrl-D on a line of its own")
+		a.note("type the body, and end it with Ctrl-D on a line of its own")
 	}
 	var body bytes.Buffer
 	done := make(chan error, 1)
@@ -140,17 +138,4 @@ func (a *app) readBody(ctx context.Context) ([]byte, error) {
 	case <-ctx.Done(): // reading from a terminal cannot be interrupted
 		return nil, context.Cause(ctx)
 	}
-}
-
-// truncateErrors keeps only the first of many joined errors, because similar errors would fill the
-// screen.
-func truncateErrors(err error) error {
-	const most = 5
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok || len(joined.Unwrap()) <= most {
-		return err
-	}
-	all := joined.Unwrap()
-	return fmt.Errorf("%d messages were not enqueued; the others were. The first ones:\n%w\nand %d more",
-		len(all), errors.Join(all[:most]...), len(all)-most)
 }

@@ -24,15 +24,6 @@ func (l *lockedWriter) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
-// lossyWriter ignores write errors: a command does not fail because its messages on stderr cannot
-// be printed.
-type lossyWriter struct{ w io.Writer }
-
-func (u lossyWriter) Write(p []byte) (int, error) {
-	_, _ = u.w.Write(p)
-	return len(p), nil
-}
-
 // firstErrorWriter keeps the first write error. Package cli ignores write errors when it prints
 // help.
 type firstErrorWriter struct {
@@ -46,25 +37,20 @@ func (r *firstErrorWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// screen is a terminal that can be redrawn.
-type screen struct {
-	ok   bool
-	size func() (columns, rows int)
-}
-
-// screenOf returns a screen, with ok set if w is a terminal that supports control characters.
-func screenOf(w io.Writer) screen {
+// screenOf returns the function that reads the size of a terminal, or nil if w is none that
+// supports control characters.
+func screenOf(w io.Writer) func() (columns, rows int) {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
-		return screen{}
+		return nil
 	}
-	return screen{ok: true, size: func() (columns, rows int) {
+	return func() (columns, rows int) {
 		columns, rows, err := term.GetSize(int(f.Fd()))
 		if err != nil || columns <= 0 || rows <= 0 {
 			return 80, 24
 		}
 		return columns, rows
-	}}
+	}
 }
 
 // isTerminal reports whether r reads from a terminal.
@@ -74,9 +60,10 @@ func isTerminal(r io.Reader) bool {
 }
 
 // lineWriter forwards whole lines, so that lines of several commands do not mix. It keeps the last
-// line and the first write error.
+// line and, unless it is lossy, the first write error.
 type lineWriter struct {
 	to     io.Writer
+	lossy  bool // a command does not fail because its messages on stderr cannot be printed
 	part   []byte
 	last   string
 	failed error
@@ -114,12 +101,11 @@ func (l *lineWriter) pass(n int) error {
 	if last := trimmed[bytes.LastIndexByte(trimmed, '\n')+1:]; len(last) > 0 {
 		l.last = string(bytes.TrimSpace(last))
 	}
-	_, err := l.to.Write(lines)
-	if err != nil && l.failed == nil {
-		l.failed = err
+	if _, err := l.to.Write(lines); !l.lossy {
+		l.failed = cmp.Or(l.failed, err)
 	}
 	l.part = append(l.part[:0], l.part[n:]...)
-	return err
+	return l.failed
 }
 
 // errorPrinter prints errors of background calls, at most one in errorPause: an unreachable server

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -22,22 +21,18 @@ import (
 const previewBytes = 40
 
 func (a *app) inspectCommand() *cli.Command {
-	return &cli.Command{
-		Name: "inspect", Usage: "show all fields of a message", ArgsUsage: "ID", Description: inspectHelp,
-		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := arguments(cmd, 1, 1, "the command takes the id of one message"); err != nil {
-				return err
-			}
-			return a.with(ctx, reads, func(s *session) error { return a.inspect(ctx, s, cmd.Args().First()) })
-		},
-	}
+	return a.command(command{
+		name: "inspect", usage: "show all fields of a message", need: reads,
+		args: "ID", least: 1, most: 1, accepts: "the command takes the id of one message",
+		run: func(ctx context.Context, s *session, ids []string) error { return a.inspect(ctx, s, ids[0]) },
+	})
 }
 
 func (a *app) inspect(ctx context.Context, s *session, id string) error {
 	r, err := s.Get(ctx, id)
 	if err != nil {
 		if errors.Is(err, durable.ErrNotFound) {
-			err = fmt.Errorf("%w in queue %q: the message may have been delivered, cancelled or purged", err, s.name)
+			err = fmt.Errorf("%w in queue %q: the message may have been delivered, cancelled or purged", err, s.Name())
 		}
 		return err
 	}
@@ -46,15 +41,14 @@ func (a *app) inspect(ctx context.Context, s *session, id string) error {
 		return err
 	}
 	partition := driver.PartitionOf(id, len(stats.Partitions))
-	if a.json {
-		return a.printJSON(recordJSON(&r, &partition))
-	}
-	return a.print(describe(&r, partition))
+	j := recordJSON(&r)
+	j["partition"] = partition
+	return a.result(j, describe(&r, partition))
 }
 
 func describe(r *durable.Record, partition int) string {
 	rows := []table.Row{
-		{"id", preview(r.ID, durable.MaxID)}, {"state", stateName(r.State)}, {"partition", partition},
+		{"id", preview(r.ID, durable.MaxID)}, {"state", stateNames[r.State]}, {"partition", partition},
 		{"enqueued", formatTime(r.Enqueued)}, {"due", formatTime(r.Due)}, {"expires", formatTime(r.ExpireAt)},
 		{"attempts", fmt.Sprintf("%d failed of %d", r.Attempts, r.MaxAttempts)}, {"crashes", r.Crashes}, {"token", r.Token},
 	}
@@ -86,61 +80,64 @@ type listOptions struct {
 	n     int
 }
 
-// states are the states that can be listed, by value of -state.
-var states = map[string]durable.State{
-	"scheduled": durable.StateScheduled, "in-flight": durable.StateLeased, "dead": durable.StateDead,
-}
-
-func limit(n *int) cli.Flag {
-	return option("n", "list up to `N`; 0 lists all", number(n, 0, math.MaxInt32))
+// times are the states that a list can have, with the times that order it.
+var times = map[string]struct {
+	state durable.State
+	name  string
+	of    func(*durable.Record) time.Time
+}{
+	"scheduled": {durable.StateScheduled, "due", func(r *durable.Record) time.Time { return r.Due }},
+	"in-flight": {durable.StateLeased, "lease ends", func(r *durable.Record) time.Time { return r.LeaseEnd }},
+	"dead":      {durable.StateDead, "died", func(r *durable.Record) time.Time { return r.Died }},
 }
 
 func (a *app) listCommand() *cli.Command {
-	o := listOptions{state: "scheduled", n: 100}
-	return &cli.Command{
-		Name: "list", Usage: "list messages in one state", Description: listHelp,
-		Flags: []cli.Flag{
-			option("state", "list messages in this `state`", oneOf(&o.state, "scheduled", "in-flight", "dead")),
-			limit(&o.n),
-		},
-		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := noArguments(cmd); err != nil {
-				return err
-			}
-			return a.with(ctx, reads, func(s *session) error { return a.list(ctx, s, states[o.state], o.n) })
-		},
-	}
+	o := &listOptions{state: "scheduled", n: 100}
+	c := a.listing("list messages in one state", o)
+	c.Flags = append(c.Flags, option("state", "list messages in this `state`", &o.state, "scheduled or in-flight or dead", func(s string) (string, bool) {
+		_, ok := times[s]
+		return s, ok
+	}))
+	return c
+}
+
+// listing returns a command that lists messages.
+func (a *app) listing(usage string, o *listOptions) *cli.Command {
+	return a.command(command{
+		name: "list", usage: usage, need: reads,
+		flags: []cli.Flag{number("n", "list up to `N` messages; 0 lists all", &o.n, 0, math.MaxInt32)},
+		run:   func(ctx context.Context, s *session, _ []string) error { return a.list(ctx, s, o) },
+	})
 }
 
 // list prints up to n messages, or all if n is 0.
-func (a *app) list(ctx context.Context, s *session, state durable.State, n int) error {
-	last := map[durable.State]string{durable.StateScheduled: "due", durable.StateLeased: "lease ends", durable.StateDead: "died"}[state]
-	t := newTable(table.Row{"id", "state", last, "expires", "failed", "crashes", "headers", "bytes", "body", "last error"})
-	shown, more, err := each(s.List(ctx, state), n, func(r *durable.Record) error {
-		if a.json {
-			return a.printJSON(recordJSON(r, nil))
-		}
-		at := map[durable.State]time.Time{durable.StateScheduled: r.Due, durable.StateLeased: r.LeaseEnd, durable.StateDead: r.Died}[state]
-		t.AppendRow(table.Row{
-			preview(r.ID, durable.MaxID), stateName(r.State), formatTime(at), formatTime(r.ExpireAt), fmt.Sprintf("%d of %d", r.Attempts, r.MaxAttempts),
-			r.Crashes, previewHeaders(r.Headers), len(r.Body), previewBody(r, previewBytes), preview(r.Reason, previewBytes),
-		})
-		return nil
-	})
-	switch {
-	case err != nil:
-		return err
-	case !a.json && shown > 0:
-		if err := a.print(t.Render()); err != nil {
+func (a *app) list(ctx context.Context, s *session, o *listOptions) error {
+	order, shown := times[o.state], 0
+	t := newTable("id", "state", order.name, "expires", "failed", "crashes", "headers", "bytes", "body", "last error")
+	for r, err := range s.List(ctx, order.state) {
+		if err != nil {
 			return err
 		}
-	case shown == 0:
-		fmt.Fprintf(a.stderr, "delayq: queue %q has no such messages\n", s.name)
+		if o.n > 0 && shown == o.n {
+			defer a.note("there are more than these %d messages; -n 0 lists all", shown)
+			break
+		}
+		shown++
+		if a.json {
+			if err := a.printJSON(recordJSON(&r)); err != nil {
+				return err
+			}
+			continue
+		}
+		t.AppendRow(table.Row{
+			preview(r.ID, durable.MaxID), stateNames[r.State], formatTime(order.of(&r)), formatTime(r.ExpireAt), fmt.Sprintf("%d of %d", r.Attempts, r.MaxAttempts),
+			r.Crashes, previewHeaders(r.Headers), len(r.Body), previewBody(&r, previewBytes), preview(r.Reason, previewBytes),
+		})
 	}
-	if more {
-		fmt.Fprintf(a.stderr, "delayq: there are more than these %d messages; -n 0 lists all\n", shown)
+	if shown == 0 {
+		a.note("queue %q has no such messages", s.Name())
 	}
-	return nil
+	return a.printTable(t)
 }
 
 // previewHeaders returns headers in the order of their keys.
@@ -150,21 +147,4 @@ func previewHeaders(headers map[string]string) string {
 		pairs = append(pairs, key+"="+headers[key])
 	}
 	return preview(strings.Join(pairs, " "), previewBytes)
-}
-
-// each calls f for up to n records, or for all if n is 0, and reports whether there are more.
-func each(records iter.Seq2[durable.Record, error], n int, f func(*durable.Record) error) (shown int, more bool, err error) {
-	for r, err := range records {
-		if err != nil {
-			return shown, false, err
-		}
-		if n > 0 && shown == n {
-			return shown, true, nil
-		}
-		if err := f(&r); err != nil {
-			return shown, false, err
-		}
-		shown++
-	}
-	return shown, false, nil
 }

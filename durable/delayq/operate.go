@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/urfave/cli/v3"
@@ -15,75 +14,58 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/delayq/internal/storeurl"
 )
 
-// queueCommand returns a command without arguments that operates on the queue.
-func (a *app) queueCommand(name, usage, description string, need access, f func(ctx context.Context, s *session) error) *cli.Command {
-	return &cli.Command{
-		Name: name, Usage: usage, Description: description,
-		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := noArguments(cmd); err != nil {
-				return err
-			}
-			return a.with(ctx, need, func(s *session) error { return f(ctx, s) })
-		},
-	}
-}
-
 func (a *app) pauseCommand() *cli.Command {
-	return a.queueCommand("pause", "stop the delivery of messages", pauseHelp, changes, func(ctx context.Context, s *session) error {
-		return a.printPaused(s, s.Pause(ctx), true, "is paused")
+	return a.command(command{
+		name: "pause", usage: "stop the delivery of messages", need: changes,
+		run: func(ctx context.Context, s *session, _ []string) error {
+			return a.done(s.Pause(ctx), s, "paused", true, "is paused")
+		},
 	})
 }
 
 func (a *app) resumeCommand() *cli.Command {
-	return a.queueCommand("resume", "resume the delivery of messages", resumeHelp, changes, func(ctx context.Context, s *session) error {
-		return a.printPaused(s, s.Resume(ctx), false, "is not paused")
+	return a.command(command{
+		name: "resume", usage: "resume the delivery of messages", need: changes,
+		run: func(ctx context.Context, s *session, _ []string) error {
+			return a.done(s.Resume(ctx), s, "paused", false, "is not paused")
+		},
 	})
-}
-
-func (a *app) printPaused(s *session, err error, paused bool, text string) error {
-	if err != nil {
-		return err
-	}
-	return a.result(map[string]any{"queue": s.name, "paused": paused}, "queue "+s.name+" "+text)
 }
 
 // healthCommand is the only command that rejects a server that may lose messages.
 func (a *app) healthCommand() *cli.Command {
-	return a.queueCommand("health", "check that the store answers and cannot lose messages", healthHelp,
-		checks, func(ctx context.Context, s *session) error {
+	return a.command(command{
+		name: "health", usage: "check that the store answers and cannot lose messages", need: checks,
+		run: func(ctx context.Context, s *session, _ []string) error {
 			ctx, cancel := checks.limited(ctx)
 			defer cancel()
-			if err := s.Healthy(ctx); err != nil {
-				return err
-			}
-			return a.result(map[string]any{"queue": s.name, "healthy": true}, "queue "+s.name+" is healthy")
-		})
+			return a.done(s.Healthy(ctx), s, "healthy", true, "is healthy")
+		},
+	})
+}
+
+// done prints the state of the queue, unless err is set.
+func (a *app) done(err error, s *session, property string, value bool, text string) error {
+	if err != nil {
+		return err
+	}
+	return a.result(map[string]any{"queue": s.Name(), property: value}, "queue "+s.Name()+" "+text)
 }
 
 func (a *app) auditCommand() *cli.Command {
 	var repair bool
-	return &cli.Command{
-		Name: "audit", Aliases: []string{"check"}, Usage: "look for damage in the store", Description: auditHelp,
-		Flags: []cli.Flag{flag("repair", "repair the faults", &repair)},
-		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := noArguments(cmd); err != nil {
-				return err
-			}
+	c := a.command(command{
+		name: "audit", usage: "look for damage in the store", need: audits, flags: []cli.Flag{flag("repair", "repair the faults", &repair)},
+		check: func(_ context.Context, cmd *cli.Command) error {
 			if _, ok := storeurl.Path(a.store); ok && repair {
 				return usage(cmd, "-repair is set; a directory has no repair, restore a backup instead")
 			}
-			return a.with(ctx, audits, func(s *session) error { return a.audit(ctx, s, repair) })
+			return nil
 		},
-	}
-}
-
-type auditJSON struct {
-	Records    int64 `json:"records"`
-	Orphans    int64 `json:"orphans"`
-	Strays     int64 `json:"strays"`
-	Unreadable int64 `json:"unreadable"`
-	Wrong      int64 `json:"wrong"`
-	Repaired   int64 `json:"repaired"`
+		run: func(ctx context.Context, s *session, _ []string) error { return a.audit(ctx, s, repair) },
+	})
+	c.Aliases = []string{"check"}
+	return c
 }
 
 // audit returns an error if faults are left, so that scripts can detect them.
@@ -92,7 +74,7 @@ func (a *app) audit(ctx context.Context, s *session, repair bool) error {
 	if err != nil {
 		return err
 	}
-	err = a.result(auditJSON(r), propertyTable(table.Row{"messages checked", r.Records}, table.Row{"messages in no set", r.Orphans},
+	err = a.result(object(r), propertyTable(table.Row{"messages checked", r.Records}, table.Row{"messages in no set", r.Orphans},
 		table.Row{"members of sets without a message", r.Strays}, table.Row{"messages that cannot be read", r.Unreadable},
 		table.Row{"wrong sums", r.Wrong}, table.Row{"repaired", r.Repaired}))
 	if left := r.Orphans + r.Strays + r.Wrong - r.Repaired; left > 0 && err == nil {
@@ -104,55 +86,36 @@ func (a *app) audit(ctx context.Context, s *session, repair bool) error {
 // queuesCommand lists the queues of the store. Its subcommand deletes a queue.
 func (a *app) queuesCommand() *cli.Command {
 	var force bool
-	return &cli.Command{
-		Name: "queues", Usage: "list the queues of the store, or delete one", Description: queuesHelp,
-		Commands: []*cli.Command{{
-			Name: "delete", Usage: "delete a queue with all its messages", ArgsUsage: "NAME",
-			Flags: []cli.Flag{flag("force", "delete the queue although it has consumers, which end", &force)},
-			Action: func(ctx context.Context, cmd *cli.Command) error {
-				if err := arguments(cmd, 1, 1, "the command takes the name of one queue"); err != nil {
-					return err
-				}
-				return a.onStore(ctx, changes.Use, func(store durable.Store) error {
-					name := cmd.Args().First()
-					if err := durable.DeleteQueue(ctx, store, name, force); err != nil {
-						return err
-					}
-					return a.result(map[string]any{"queue": name, "deleted": true}, "queue "+name+" is deleted")
-				})
-			},
-		}},
-		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if cmd.Args().Present() {
-				return noCommand(ctx, cmd)
+	list := a.command(command{
+		name: "queues", usage: "list the queues of the store, or delete one", need: access{Use: reads.Use, storeOnly: true},
+		accepts: "the subcommand is delete",
+		run: func(ctx context.Context, s *session, _ []string) error {
+			names, err := durable.Queues(ctx, s.store)
+			for _, name := range names {
+				err = errors.Join(err, a.result(map[string]string{"queue": name}, name))
 			}
-			return a.onStore(ctx, reads.Use, func(store durable.Store) error { return a.queues(ctx, store) })
+			return err
 		},
-	}
-}
-
-func (a *app) queues(ctx context.Context, store durable.Store) error {
-	names, err := durable.Queues(ctx, store)
-	for _, name := range names {
-		err = errors.Join(err, a.result(map[string]string{"queue": name}, name))
-	}
-	if len(names) == 0 && err == nil {
-		fmt.Fprintln(a.stderr, "delayq: the store has no queues")
-	}
-	return err
+	})
+	list.Commands = []*cli.Command{a.command(command{
+		name: "delete", usage: "delete a queue with all its messages", need: access{storeOnly: true},
+		args: "NAME", least: 1, most: 1, accepts: "the command takes the name of one queue",
+		flags: []cli.Flag{flag("force", "delete the queue although it has consumers, which end", &force)},
+		run: func(ctx context.Context, s *session, names []string) error {
+			if err := durable.DeleteQueue(ctx, s.store, names[0], force); err != nil {
+				return err
+			}
+			return a.result(map[string]any{"queue": names[0], "deleted": true}, "queue "+names[0]+" is deleted")
+		},
+	})}
+	return list
 }
 
 func (a *app) consumersCommand() *cli.Command {
-	return a.queueCommand("consumers", "list the consumers of the queue", consumersHelp, reads, a.consumers)
-}
-
-type consumerJSON struct {
-	ID            string    `json:"id"`
-	Host          string    `json:"host"`
-	PID           int       `json:"pid"`
-	Partitions    []int     `json:"partitions"`
-	LastHeartbeat time.Time `json:"lastHeartbeat,omitzero"`
-	Expires       time.Time `json:"expires"`
+	return a.command(command{
+		name: "consumers", usage: "list the consumers of the queue", need: reads,
+		run: func(ctx context.Context, s *session, _ []string) error { return a.consumers(ctx, s) },
+	})
 }
 
 func (a *app) consumers(ctx context.Context, s *session) error {
@@ -160,26 +123,22 @@ func (a *app) consumers(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	t := newTable(table.Row{"host", "process", "partitions", "last heartbeat", "expires", "id"})
+	t := newTable("host", "process", "partitions", "last heartbeat", "expires", "id")
 	for _, c := range all {
 		if a.json {
-			j := consumerJSON{c.ID, c.Host, c.PID, append([]int{}, c.Partitions...), timeJSON(c.LastHeartbeat), timeJSON(c.Expires)}
-			if err := a.printJSON(j); err != nil {
+			c.Partitions = append([]int{}, c.Partitions...) // [] if there are none
+			if err := a.printJSON(object(c)); err != nil {
 				return err
 			}
-			continue
 		}
 		t.AppendRow(table.Row{
 			preview(c.Host, previewBytes), c.PID, ranges(c.Partitions), formatTime(c.LastHeartbeat), formatTime(c.Expires), preview(c.ID, durable.MaxID),
 		})
 	}
-	switch {
-	case len(all) == 0:
-		fmt.Fprintf(a.stderr, "delayq: queue %q has no consumers\n", s.name)
-	case !a.json:
-		return a.print(t.Render())
+	if len(all) == 0 {
+		a.note("queue %q has no consumers", s.Name())
 	}
-	return nil
+	return a.printTable(t)
 }
 
 // ranges formats ascending numbers as ranges, as in "0-3, 7".

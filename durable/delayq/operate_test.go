@@ -111,7 +111,7 @@ func TestConsumersAreListedAsTableAndJSON(t *testing.T) {
 	stdout.Reset()
 	require.NoError(t, onMemory(t.Context(), store, &stdout, &stderr, "-json", "consumers"))
 	line, _, _ := strings.Cut(stdout.String(), "\n")
-	var got consumerJSON
+	var got printedConsumer
 	require.NoError(t, json.Unmarshal([]byte(line), &got))
 	assert.Equal(t, "shop-7", got.Host)
 	assert.Equal(t, []int{0, 1, 2, 5, 7}, got.Partitions)

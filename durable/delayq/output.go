@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -16,18 +17,21 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// newTable returns a table with a header. The columns in right, and numbers, are right-aligned.
-func newTable(header table.Row, right ...int) table.Writer {
+// newTable returns a table with a header. Its rows have strings and numbers.
+func newTable(columns ...any) table.Writer {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleLight)
 	t.Style().Format.Header = text.FormatDefault
-	t.AppendHeader(header)
-	var columns []table.ColumnConfig
-	for _, number := range right {
-		columns = append(columns, table.ColumnConfig{Number: number, Align: text.AlignRight, AlignHeader: text.AlignRight})
-	}
-	t.SetColumnConfigs(columns)
+	t.AppendHeader(columns)
 	return t
+}
+
+// printTable prints a table that has rows, unless JSON was printed instead.
+func (a *app) printTable(t table.Writer) error {
+	if a.json || t.Length() == 0 {
+		return nil
+	}
+	return a.print(t.Render())
 }
 
 // propertyTable formats a table of names and values, without a header.
@@ -36,12 +40,6 @@ func propertyTable(rows ...table.Row) string {
 	t.SetStyle(table.StyleLight)
 	t.AppendRows(rows)
 	return t.Render()
-}
-
-// print writes a line to stdout.
-func (a *app) print(line string) error {
-	_, err := fmt.Fprintln(a.stdout, line)
-	return err
 }
 
 // result prints text, or v with -json.
@@ -61,53 +59,58 @@ func (a *app) printJSON(v any) error {
 	return a.print(string(line))
 }
 
-// messageJSON is a message as JSON. The body is text, or base64 if it is not UTF-8.
-type messageJSON struct {
-	ID          string            `json:"id"`
-	State       string            `json:"state,omitempty"`
-	Body        *string           `json:"body,omitempty"`
-	BodyBase64  []byte            `json:"bodyBase64,omitempty"`
-	Headers     map[string]string `json:"headers,omitempty"`
-	Enqueued    time.Time         `json:"enqueued"`
-	Due         time.Time         `json:"due"`
-	ExpireAt    time.Time         `json:"expireAt,omitzero"`
-	Attempts    int               `json:"attempts"`
-	Crashes     int               `json:"crashes"`
-	MaxAttempts int               `json:"maxAttempts"`
-	Token       uint64            `json:"token"`
-	LeaseEnd    time.Time         `json:"leaseEnd,omitzero"`
-	Died        time.Time         `json:"died,omitzero"`
-	Reason      string            `json:"reason,omitempty"`
+// object returns the exported fields of a struct for JSON, with names such as inFlight. Zero times
+// and empty headers are left out.
+func object(v any) map[string]any {
+	o := make(map[string]any)
+	value := reflect.ValueOf(v)
+	for _, f := range reflect.VisibleFields(value.Type()) {
+		if f.Anonymous || !f.IsExported() {
+			continue
+		}
+		name := strings.ToLower(f.Name[:1]) + f.Name[1:]
+		if strings.ToUpper(f.Name) == f.Name { // ID, PID
+			name = strings.ToLower(name)
+		}
+		switch x := value.FieldByIndex(f.Index).Interface().(type) {
+		case time.Time:
+			if !x.IsZero() {
+				o[name] = timeJSON(x)
+			}
+		case map[string]string:
+			if len(x) > 0 {
+				o[name] = x
+			}
+		default:
+			o[name] = x
+		}
+	}
+	return o
 }
 
-func (m *messageJSON) setBody(body []byte) {
-	if utf8.Valid(body) {
-		s := string(body)
-		m.Body = &s
-		return
+// messageJSON returns a message for JSON. The body is text, or base64 if it is not UTF-8.
+func messageJSON(message any, body []byte) map[string]any {
+	o := object(message)
+	if o["body"] = string(body); !utf8.Valid(body) {
+		delete(o, "body")
+		o["bodyBase64"] = body
 	}
-	m.BodyBase64 = body
+	return o
 }
 
-// recordJSON returns a record as JSON: with its error instead of its body if it cannot be read, and
-// with its partition unless that is nil.
-func recordJSON(r *durable.Record, partition *int) any {
-	m := messageJSON{
-		ID: r.ID, State: stateName(r.State), Headers: r.Headers, Enqueued: timeJSON(r.Enqueued), Due: timeJSON(r.Due),
-		Attempts: r.Attempts, Crashes: r.Crashes, MaxAttempts: r.MaxAttempts, Token: r.Token, Reason: r.Reason,
-		LeaseEnd: timeJSON(r.LeaseEnd), Died: timeJSON(r.Died), ExpireAt: timeJSON(r.ExpireAt),
+// recordJSON returns a record for JSON: with its error instead of its body if it cannot be read.
+func recordJSON(r *durable.Record) map[string]any {
+	o := messageJSON(*r, r.Body)
+	delete(o, "err")
+	o["state"] = stateNames[r.State]
+	if r.Reason == "" {
+		delete(o, "reason")
 	}
-	fault := ""
 	if r.Err != nil {
-		fault = r.Err.Error()
-	} else {
-		m.setBody(r.Body)
+		delete(o, "body")
+		o["error"] = r.Err.Error()
 	}
-	return struct {
-		messageJSON
-		Partition *int   `json:"partition,omitempty"`
-		Error     string `json:"error,omitempty"`
-	}{m, partition, fault}
+	return o
 }
 
 // timeJSON returns a time that JSON can represent. The last year in JSON is 9999, and due times may
@@ -122,27 +125,11 @@ func timeJSON(t time.Time) time.Time {
 	return t.UTC() // the year is 10000 only in the local zone
 }
 
-func deliveryJSON(d *durable.Delivery) messageJSON {
-	m := messageJSON{
-		ID: d.ID, Headers: d.Headers, Enqueued: timeJSON(d.Enqueued), Due: timeJSON(d.Due),
-		Attempts: d.Attempts, Crashes: d.Crashes, MaxAttempts: d.MaxAttempts, Token: d.Token, ExpireAt: timeJSON(d.ExpireAt),
-	}
-	m.setBody(d.Body)
-	return m
-}
-
-func stateName(s durable.State) string {
-	switch s {
-	case durable.StateScheduled:
-		return "scheduled"
-	case durable.StateLeased:
-		return "claimed" // by a consumer, ahead of its due time
-	case durable.StateFiring:
-		return "delivering"
-	case durable.StateDead:
-		return "dead"
-	}
-	return fmt.Sprintf("state %d", s)
+var stateNames = map[durable.State]string{
+	durable.StateScheduled: "scheduled",
+	durable.StateLeased:    "claimed", // by a consumer, ahead of its due time
+	durable.StateFiring:    "delivering",
+	durable.StateDead:      "dead",
 }
 
 // formatTime formats a time, with the time from now on this machine's clock in brackets.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -25,48 +26,44 @@ type sample struct {
 	before *snapshot // nil for the first snapshot. A *sample would keep all earlier snapshots in memory
 }
 
-// rates are the events per second of a queue, or of a partition, since the previous snapshot.
-type rates struct {
-	Enqueued  float64 `json:"enqueued"`
-	Acked     float64 `json:"acked"`
-	Retried   float64 `json:"retried"`
-	Buried    float64 `json:"buried"`
-	Cancelled float64 `json:"cancelled"`
-	Crashed   float64 `json:"crashed"`
-}
+// rates are events per second by name.
+type rates map[string]float64
 
-func ratesOf(before, now durable.Counts, seconds float64) rates {
-	per := func(a, b uint64) float64 { // the counters of a recreated queue start at 0
-		if b < a || seconds <= 0 {
-			return 0
+// rates returns the rates of a partition, or of the queue for -1, since the previous snapshot.
+// Those of the first snapshot are 0.
+func (s *sample) rates(partition int) rates {
+	seconds, before, now := 0.0, durable.Counts{}, s.counts(partition)
+	if s.before != nil && partition < len(s.before.stats.Partitions) {
+		seconds, before = s.at.Sub(s.before.at).Seconds(), *s.before.counts(partition)
+	}
+	r := rates{}
+	for name, of := range map[string]func(*durable.Counts) uint64{
+		"enqueued": func(c *durable.Counts) uint64 { return c.Enqueued }, "acked": func(c *durable.Counts) uint64 { return c.Acked },
+		"retried": func(c *durable.Counts) uint64 { return c.Retried }, "buried": func(c *durable.Counts) uint64 { return c.Buried },
+		"cancelled": func(c *durable.Counts) uint64 { return c.Cancelled }, "crashed": func(c *durable.Counts) uint64 { return c.Crashed },
+	} {
+		r[name] = 0
+		if a, b := of(&before), of(now); b > a && seconds > 0 { // the counters of a recreated queue start at 0
+			r[name] = float64(b-a) / seconds
 		}
-		return float64(b-a) / seconds
 	}
-	return rates{
-		per(before.Enqueued, now.Enqueued), per(before.Acked, now.Acked), per(before.Retried, now.Retried),
-		per(before.Buried, now.Buried), per(before.Cancelled, now.Cancelled), per(before.Crashed, now.Crashed),
-	}
+	return r
 }
 
-// rates returns the rates of the queue and of each partition. Those of the first snapshot are 0.
-func (s *sample) rates() (rates, []rates) {
-	parts := make([]rates, len(s.stats.Partitions))
-	if s.before == nil {
-		return rates{}, parts
+// counts returns the counts of a partition, or of the queue for -1.
+func (s *snapshot) counts(partition int) *durable.Counts {
+	if partition < 0 {
+		return &s.stats.Counts
 	}
-	seconds := s.at.Sub(s.before.at).Seconds()
-	for i := range min(len(parts), len(s.before.stats.Partitions)) {
-		parts[i] = ratesOf(s.before.stats.Partitions[i], s.stats.Partitions[i], seconds)
-	}
-	return ratesOf(s.before.stats.Counts, s.stats.Counts, seconds), parts
+	return &s.stats.Partitions[partition]
 }
 
 // overdue returns the time since the earliest unclaimed message was due, on the clock of the store.
 func overdue(c *durable.Counts) time.Duration {
-	if c.NextDue.IsZero() || c.NextDue.After(c.Now) {
+	if c.NextDue.IsZero() {
 		return 0
 	}
-	return c.Now.Sub(c.NextDue)
+	return max(0, c.Now.Sub(c.NextDue))
 }
 
 // nextIn returns the time until the earliest unclaimed message is due, on the clock of the store.
@@ -82,21 +79,54 @@ func nextIn(c *durable.Counts) string {
 	return formatDuration(c.NextDue.Sub(c.Now))
 }
 
+// columns are the names of the values of a row.
+var columns = []string{"scheduled", "due", "in flight", "dead", "next in", "overdue", "enqueued", "acked", "retried", "dead"}
+
+// firstRate is the first column that is a rate.
+const firstRate = 6
+
+// row returns the values of a partition, or of the queue for -1.
+func (s *sample) row(partition int) []string {
+	c, r := s.counts(partition), s.rates(partition)
+	row := []string{
+		strconv.FormatInt(c.Scheduled, 10), strconv.FormatInt(c.Due, 10), strconv.FormatInt(c.InFlight, 10), strconv.FormatInt(c.Dead, 10),
+		nextIn(c), formatDuration(overdue(c)),
+	}
+	for _, name := range []string{"enqueued", "acked", "retried", "buried"} {
+		digits := 0
+		if 0 < r[name] && r[name] < 10 {
+			digits = 1
+		}
+		row = append(row, strconv.FormatFloat(r[name], 'f', digits, 64))
+	}
+	return row
+}
+
 // table formats a sample for a terminal.
 func (s *sample) table(partitions bool) string {
-	all, parts := s.rates()
-	t := newTable(table.Row{
-		"", "scheduled", "due", "in flight", "dead", "next in", "overdue", "enqueued/s", "acked/s", "retried/s", "dead/s",
-	}, 6, 7, 8, 9, 10, 11)
-	row := func(name string, c *durable.Counts, r rates) table.Row {
-		return table.Row{name, c.Scheduled, c.Due, c.InFlight, c.Dead, nextIn(c), formatDuration(overdue(c)),
-			rate(r.Enqueued), rate(r.Acked), rate(r.Retried), rate(r.Buried)}
+	header := table.Row{""}
+	var right []table.ColumnConfig
+	for i, name := range columns {
+		if i >= firstRate {
+			name += "/s"
+		}
+		header = append(header, name)
+		right = append(right, table.ColumnConfig{Number: i + 2, Align: text.AlignRight, AlignHeader: text.AlignRight})
 	}
-	t.AppendRow(row("queue", &s.stats.Counts, all))
-	if partitions {
-		t.AppendSeparator()
-		for i := range parts {
-			t.AppendRow(row(strconv.Itoa(i), &s.stats.Partitions[i], parts[i]))
+	t := newTable(header...)
+	t.SetColumnConfigs(right)
+	add := func(name string, partition int) {
+		row := table.Row{name}
+		for _, v := range s.row(partition) {
+			row = append(row, v)
+		}
+		t.AppendRow(row)
+	}
+	add("queue", -1)
+	t.AppendSeparator()
+	for i := range s.stats.Partitions {
+		if partitions {
+			add(strconv.Itoa(i), i)
 		}
 	}
 	c := s.stats.Counts
@@ -123,76 +153,45 @@ func (s *sample) pausedNote() string {
 	return fmt.Sprintf(", %d partitions paused", n)
 }
 
-func rate(perSecond float64) string {
-	if perSecond > 0 && perSecond < 10 {
-		return strconv.FormatFloat(perSecond, 'f', 1, 64)
-	}
-	return strconv.FormatFloat(perSecond, 'f', 0, 64)
-}
-
 // lines formats a sample for an output that cannot be redrawn: one line, and one for each partition
 // if partitions is true.
 func (s *sample) lines(partitions bool) string {
-	all, parts := s.rates()
-	line := func(c *durable.Counts, r rates) string {
-		return fmt.Sprintf("scheduled %d, due %d, in flight %d, dead %d, next in %s, overdue %s, ",
-			c.Scheduled, c.Due, c.InFlight, c.Dead, nextIn(c), formatDuration(overdue(c))) +
-			fmt.Sprintf("enqueued %s/s, acked %s/s, retried %s/s, dead %s/s",
-				rate(r.Enqueued), rate(r.Acked), rate(r.Retried), rate(r.Buried))
+	line := func(partition int) string {
+		var values []string
+		for i, v := range s.row(partition) {
+			if i >= firstRate {
+				v += "/s"
+			}
+			values = append(values, columns[i]+" "+v)
+		}
+		return strings.Join(values, ", ")
 	}
-	lines := []string{s.stats.Now.Format("15:04:05") + " " + line(&s.stats.Counts, all) + s.pausedNote()}
-	if partitions {
-		for i := range parts {
-			lines = append(lines, fmt.Sprintf("  partition %d: %s", i, line(&s.stats.Partitions[i], parts[i])))
+	lines := []string{s.stats.Now.Format("15:04:05") + " " + line(-1) + s.pausedNote()}
+	for i := range s.stats.Partitions {
+		if partitions {
+			lines = append(lines, fmt.Sprintf("  partition %d: %s", i, line(i)))
 		}
 	}
 	return strings.Join(lines, "\n")
 }
 
-// countsJSON has the counts of a queue or a partition. Counters start at 0 when the queue is
-// created.
-type countsJSON struct {
-	Scheduled  int64     `json:"scheduled"`
-	Due        int64     `json:"due"`
-	InFlight   int64     `json:"inFlight"`
-	Dead       int64     `json:"dead"`
-	DeadBytes  int64     `json:"deadBytes"`
-	NextDue    time.Time `json:"nextDue,omitzero"`
-	OverdueMS  int64     `json:"overdueMs"`
-	Enqueued   uint64    `json:"enqueued"`
-	Acked      uint64    `json:"acked"`
-	Retried    uint64    `json:"retried"`
-	Buried     uint64    `json:"buried"`
-	Cancelled  uint64    `json:"cancelled"`
-	Crashed    uint64    `json:"crashed"`
-	Trimmed    uint64    `json:"trimmed"`
-	Paused     bool      `json:"paused"`
-	Unreadable int64     `json:"unreadable"`
-	Lost       uint64    `json:"lost"`
-	PerSecond  rates     `json:"perSecond"`
+// countsJSON returns counts for JSON. Counters start at 0 when the queue is created.
+func (s *sample) countsJSON(partition int) map[string]any {
+	c := s.counts(partition)
+	o := object(*c)
+	o["overdueMs"], o["perSecond"] = overdue(c).Milliseconds(), s.rates(partition)
+	return o
 }
 
-func countsToJSON(c *durable.Counts, r rates) countsJSON {
-	return countsJSON{
-		c.Scheduled, c.Due, c.InFlight, c.Dead, c.DeadBytes, timeJSON(c.NextDue), overdue(c).Milliseconds(),
-		c.Enqueued, c.Acked, c.Retried, c.Buried, c.Cancelled, c.Crashed, c.Trimmed, c.Paused, c.Unreadable, c.Lost, r,
-	}
-}
-
-type sampleJSON struct {
-	Queue string    `json:"queue"`
-	Now   time.Time `json:"now"` // on the store's clock
-	countsJSON
-	Partitions []countsJSON `json:"partitions,omitempty"`
-}
-
-func (s *sample) json(partitions bool) sampleJSON {
-	all, parts := s.rates()
-	j := sampleJSON{Queue: s.queue, Now: s.stats.Now, countsJSON: countsToJSON(&s.stats.Counts, all)}
+func (s *sample) json(partitions bool) map[string]any {
+	o := s.countsJSON(-1)
+	o["queue"] = s.queue
 	if partitions {
-		for i := range parts {
-			j.Partitions = append(j.Partitions, countsToJSON(&s.stats.Partitions[i], parts[i]))
+		var all []any
+		for i := range s.stats.Partitions {
+			all = append(all, s.countsJSON(i))
 		}
+		o["partitions"] = all
 	}
-	return j
+	return o
 }

@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/urfave/cli/v3"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/timingwheel-go/timingwheel/durable"
 )
@@ -20,20 +23,17 @@ type takeOptions struct {
 
 func (a *app) takeCommand() *cli.Command {
 	o := takeOptions{n: 1, wait: 2 * time.Second}
-	return &cli.Command{
-		Name: "take", Usage: "take due messages and print their bodies", Description: takeHelp,
-		Flags: []cli.Flag{
-			option("n", "take up to `N` messages", number(&o.n, 1, maxTake)),
+	return a.command(command{
+		name: "take", usage: "take due messages and print their bodies", need: takes,
+		flags: []cli.Flag{
+			number("n", "take up to `N` messages", &o.n, 1, maxTake),
 			flag("ack", "acknowledge each message after printing it, which removes it from the queue", &o.ack),
 			flag("nack", "release messages as failed, which counts as an attempt", &o.nack),
 			flag("keep", "release messages unchanged; the default", &o.keep),
-			option("delay", "with -nack, make messages due again after this `duration`", duration(&o.delay, 0)),
-			option("wait", "wait up to this `duration` for each message; 0 waits without a limit", duration(&o.wait, 0)),
+			duration("delay", "with -nack, make messages due again after this `duration`", &o.delay, 0),
+			duration("wait", "wait up to this `duration` for each message; 0 waits without a limit", &o.wait, 0),
 		},
-		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := noArguments(cmd); err != nil {
-				return err
-			}
+		check: func(_ context.Context, cmd *cli.Command) error {
 			switch {
 			case o.ack && o.nack, o.ack && o.keep, o.nack && o.keep:
 				return usage(cmd, "-ack, -nack and -keep exclude each other; there must be at most one of them")
@@ -42,17 +42,18 @@ func (a *app) takeCommand() *cli.Command {
 			case !cmd.IsSet("delay"):
 				o.delay = -1
 			}
-			return a.with(ctx, consumes, func(s *session) error { return a.take(ctx, s, o) })
+			return nil
 		},
-	}
+		run: func(ctx context.Context, s *session, _ []string) error { return a.take(ctx, s, o) },
+	})
 }
 
 // maxTake is the largest number of messages that one command takes. Messages that are not
 // acknowledged stay in memory.
 const maxTake = 1_000_000
 
-// settleAtOnce is how many messages are settled concurrently.
-const settleAtOnce = 256
+// takeVisibility is the lease of taken messages. It is extended while they are held.
+const takeVisibility = 30 * time.Second
 
 // take prints messages. It acknowledges each message after printing it, so a message that cannot be
 // printed is not lost. The other messages are released at the end: released earlier, they would be
@@ -63,8 +64,8 @@ func (a *app) take(ctx context.Context, s *session, o takeOptions) (err error) {
 		return err
 	}
 	defer r.Close()
-	h := newHeld()
-	defer h.end()
+	h := new(held)
+	defer h.extending()()
 	acks := newTasks()
 	taken := 0
 	for ; taken < o.n; taken++ {
@@ -79,12 +80,13 @@ func (a *app) take(ctx context.Context, s *session, o takeOptions) (err error) {
 			break
 		}
 		if o.ack {
-			acks.Go(func() error { return h.settle(ctx, d, d.Ack) })
+			h.drop()
+			acks.Go(func() error { return settle(ctx, d.Ack) })
 		}
 	}
 	err = errors.Join(err, acks.Wait())
 	o.nack = o.nack && err == nil
-	return errors.Join(err, h.releaseAll(ctx, o))
+	return errors.Join(err, h.release(ctx, o))
 }
 
 // next waits for a message, for at most wait unless wait is 0.
@@ -108,14 +110,14 @@ func (a *app) takeError(ctx context.Context, err error, taken int, o takeOptions
 	case taken == 0:
 		return fmt.Errorf("no message was due within %v: %w", o.wait, err)
 	}
-	fmt.Fprintf(a.stderr, "delayq: took %d of %d messages; no other was due within %v\n", taken, o.n, o.wait)
+	a.note("took %d of %d messages; no other was due within %v", taken, o.n, o.wait)
 	return nil
 }
 
 // printBody prints a body, and a newline unless the body ends with one.
 func (a *app) printBody(d *durable.Delivery) error {
 	if a.json {
-		return a.printJSON(deliveryJSON(d))
+		return a.printJSON(messageJSON(*d, d.Body))
 	}
 	body := d.Body
 	if !bytes.HasSuffix(body, []byte("\n")) {
@@ -123,4 +125,88 @@ func (a *app) printBody(d *durable.Delivery) error {
 	}
 	_, err := a.stdout.Write(body)
 	return err
+}
+
+// held are messages that were taken and are not to be acknowledged yet.
+type held struct {
+	mu  sync.Mutex
+	all []*durable.Delivery
+}
+
+func (h *held) add(d *durable.Delivery) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all = append(h.all, d)
+}
+
+// drop removes the last message.
+func (h *held) drop() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all = h.all[:len(h.all)-1]
+}
+
+// each calls f for all messages, up to 256 concurrently.
+func (h *held) each(f func(*durable.Delivery) error) error {
+	h.mu.Lock()
+	all := slices.Clone(h.all)
+	h.mu.Unlock()
+	g := newTasks()
+	for _, d := range all {
+		g.Go(func() error { return f(d) })
+	}
+	return g.Wait()
+}
+
+// extending extends the leases, because the output may be slow, until the returned function is
+// called.
+func (h *held) extending() (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var loop sync.WaitGroup
+	loop.Go(func() {
+		for ctx.Err() == nil {
+			select {
+			case <-ctx.Done():
+			case <-time.After(takeVisibility / 3): // a lost lease is reported when the message is settled
+				_ = h.each(func(d *durable.Delivery) error { return d.Extend(ctx, takeVisibility) })
+			}
+		}
+	})
+	return func() {
+		cancel()
+		loop.Wait()
+	}
+}
+
+// release releases the messages, unchanged or as failed.
+func (h *held) release(ctx context.Context, o takeOptions) error {
+	return h.each(func(d *durable.Delivery) error {
+		return settle(ctx, func(ctx context.Context) error {
+			switch {
+			case !o.nack:
+				return d.Release(ctx)
+			case o.delay < 0:
+				return d.Nack(ctx, nil)
+			}
+			return d.NackAfter(ctx, o.delay, nil)
+		})
+	})
+}
+
+// settle acknowledges or releases a message by f, even after Ctrl-C.
+func settle(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+	defer cancel()
+	err := f(ctx)
+	if errors.Is(err, durable.ErrLeaseLost) {
+		err = fmt.Errorf("%w; it may be delivered again", err)
+	}
+	return err
+}
+
+// newTasks returns a group that runs up to 256 functions concurrently.
+func newTasks() *errgroup.Group {
+	g := new(errgroup.Group)
+	g.SetLimit(256)
+	return g
 }

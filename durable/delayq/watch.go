@@ -23,20 +23,15 @@ type watchOptions struct {
 
 func (a *app) watchCommand() *cli.Command {
 	o := watchOptions{interval: time.Second}
-	return &cli.Command{
-		Name: "watch", Usage: "show a live table of the queue until Ctrl-C", Description: watchHelp,
-		Flags: []cli.Flag{
-			option("interval", "update once in this `duration`", duration(&o.interval, 10*time.Millisecond)),
-			option("n", "end after `N` updates; 0 continues until Ctrl-C", number(&o.n, 0, math.MaxInt32)),
+	return a.command(command{
+		name: "watch", usage: "show a live table of the queue until Ctrl-C", need: watches,
+		flags: []cli.Flag{
+			duration("interval", "update once in this `duration`", &o.interval, 10*time.Millisecond),
+			number("n", "end after `N` updates; 0 continues until Ctrl-C", &o.n, 0, math.MaxInt32),
 			flag("partitions", "show each partition too", &o.partitions),
 		},
-		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := noArguments(cmd); err != nil {
-				return err
-			}
-			return a.with(ctx, watches, func(s *session) error { return a.watch(ctx, s, o) })
-		},
-	}
+		run: func(ctx context.Context, s *session, _ []string) error { return a.watch(ctx, s, o) },
+	})
 }
 
 // watch reads the counts of the queue once in each interval. If the store cannot be reached, watch
@@ -57,7 +52,7 @@ func (a *app) watch(ctx context.Context, s *session, o watchOptions) error {
 			return err
 		default:
 			now := snapshot{time.Now(), stats}
-			if err := show(&sample{s.name, now, last}); err != nil {
+			if err := show(&sample{s.Name(), now, last}); err != nil {
 				return err
 			}
 			last = &now
@@ -79,8 +74,8 @@ func (a *app) viewer(o watchOptions) func(*sample) error {
 	switch {
 	case a.json:
 		return func(s *sample) error { return a.printJSON(s.json(o.partitions)) }
-	case a.screen.ok:
-		p := &painter{w: a.stdout, size: a.screen.size}
+	case a.screen != nil:
+		p := &painter{w: a.stdout, size: a.screen}
 		return func(s *sample) error { return p.paint(s.table(o.partitions)) }
 	default:
 		return func(s *sample) error { return a.print(s.lines(o.partitions)) }
