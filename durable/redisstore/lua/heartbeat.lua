@@ -36,3 +36,4 @@ if call('HLEN', KEYS[2]) > #members then
   end
 end
 if #members > 0 then call('ZADD', KEYS[1], decimal(now), '') end
+last = now -- for members.lua
