@@ -48,13 +48,8 @@ func (c *Client) connect() (*rpc.Client, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w: no process serves it: %w", c.name, driver.ErrUnavailable, err)
 		}
-		var client *rpc.Client
-		made := make(chan struct{})
-		client = rpc.NewClient(watchedConn{conn, func() {
-			<-made
-			c.disconnect(client)
-		}})
-		close(made)
+		var client *rpc.Client // mu is held until it is set
+		client = rpc.NewClient(watchedConn{conn, func() { c.disconnect(&client) }})
 		c.conn = client
 	}
 	return c.conn, nil
@@ -65,22 +60,19 @@ const reconnectFor = 5 * time.Second
 
 // reconnect is like connect, and waits for a process that serves the store.
 func (c *Client) reconnect(ctx context.Context) (*rpc.Client, error) {
-	for start := time.Now(); ctx.Err() == nil; {
+	for start := time.Now(); ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
 		conn, err := c.connect()
 		if !errors.Is(err, driver.ErrUnavailable) || time.Since(start) > reconnectFor {
 			return conn, err
-		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
 		}
 	}
 	return nil, context.Cause(ctx)
 }
 
 // disconnect closes a connection, and the next call makes another one.
-func (c *Client) disconnect(conn *rpc.Client) {
+func (c *Client) disconnect(client **rpc.Client) {
 	c.mu.Lock()
+	conn := *client
 	if c.conn == conn {
 		c.conn = nil
 	}
@@ -92,12 +84,11 @@ func (c *Client) disconnect(conn *rpc.Client) {
 // [driver.ErrClosed]. It returns nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
-	conn := c.conn
-	c.conn, c.closed = nil, true
-	c.mu.Unlock()
-	if conn != nil {
-		_ = conn.Close()
+	defer c.mu.Unlock()
+	if c.conn != nil {
+		_ = c.conn.Close()
 	}
+	c.conn, c.closed = nil, true
 	return nil
 }
 
@@ -118,7 +109,7 @@ func do[R any](ctx context.Context, c *Client, config driver.Config, args any) (
 	reply, failed, done := new(Reply), error(nil), make(chan struct{})
 	go func() { // a frozen process may not even read the call
 		defer close(done)
-		frozen := time.AfterFunc(end, func() { c.disconnect(conn) })
+		frozen := time.AfterFunc(end, func() { c.disconnect(&conn) })
 		failed = conn.Call(method, &Request{deadline, config, args}, reply)
 		if !frozen.Stop() && failed != nil {
 			failed = silent
@@ -132,7 +123,7 @@ func do[R any](ctx context.Context, c *Client, config driver.Config, args any) (
 	var broken *net.OpError
 	switch {
 	case errors.Is(failed, rpc.ErrShutdown) || errors.As(failed, &broken) && broken.Op != "read" && !broken.Timeout():
-		c.disconnect(conn)
+		c.disconnect(&conn)
 		return do[R](ctx, c, config, args) // the call was not sent as a whole
 	case errors.As(failed, new(rpc.ServerError)) || failed != nil && strings.Contains(failed.Error(), "gob: "):
 		return result, fmt.Errorf("%s: %w: the process that serves %q does not know %s: %w",
@@ -170,31 +161,30 @@ func (c *Client) Open(ctx context.Context, config driver.Config) (driver.Backend
 		return nil, err
 	}
 	config.Existing, config.Partitions = true, partitions
-	return &backend{c, config, partitions}, nil
+	return &backend{c, config}, nil
 }
 
 // Queues implements driver.Lister.
 func (c *Client) Queues(ctx context.Context) ([]string, error) {
-	return do[[]string](ctx, c, driver.Config{}, queues(false))
+	return do[[]string](ctx, c, driver.Config{}, query{Method: "Queues"})
 }
 
 // DeleteQueue implements driver.Lister.
 func (c *Client) DeleteQueue(ctx context.Context, queue string, force bool) error {
-	_, err := do[any](ctx, c, driver.Config{}, deleteQueue{queue, force})
+	_, err := do[any](ctx, c, driver.Config{}, query{Method: "DeleteQueue", Name: queue, Force: force})
 	return err
 }
 
 // backend is a queue in another process, which groups the calls to it.
 type backend struct {
-	client     *Client
-	config     driver.Config
-	partitions int
+	client *Client
+	config driver.Config
 }
 
 var _ driver.Grouper = (*backend)(nil)
 
 func (b *backend) GroupsCalls()    {}
-func (b *backend) Partitions() int { return b.partitions }
+func (b *backend) Partitions() int { return b.config.Partitions }
 
 func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, error) {
 	return do[[]driver.Status](ctx, b.client, b.config, put)
@@ -210,24 +200,26 @@ func (b *backend) Pause(ctx context.Context, pause driver.Pause) error {
 }
 
 func (b *backend) Get(ctx context.Context, partition int, id string) (driver.Record, error) {
-	return do[driver.Record](ctx, b.client, b.config, get{partition, id})
+	return do[driver.Record](ctx, b.client, b.config, query{Method: "Get", Partition: partition, Name: id})
 }
 
 func (b *backend) List(ctx context.Context, partition int, state driver.State, cursor string, limit int) ([]driver.Record, string, error) {
-	g, err := do[page](ctx, b.client, b.config, list{partition, state, cursor, limit})
+	g, err := do[page](ctx, b.client, b.config, query{
+		Method: "List", Partition: partition, State: state, Cursor: cursor, Limit: limit,
+	})
 	return g.Records, g.Next, err
 }
 
 func (b *backend) Count(ctx context.Context, partition int) (driver.Counts, error) {
-	return do[driver.Counts](ctx, b.client, b.config, count{partition})
+	return do[driver.Counts](ctx, b.client, b.config, query{Method: "Count", Partition: partition})
 }
 
 func (b *backend) CountDue(ctx context.Context, partition int, within []time.Duration) ([]int64, error) {
-	return do[[]int64](ctx, b.client, b.config, countDue{partition, within})
+	return do[[]int64](ctx, b.client, b.config, query{Method: "CountDue", Partition: partition, Within: within})
 }
 
 func (b *backend) Members(ctx context.Context) ([]driver.Member, error) {
-	return do[[]driver.Member](ctx, b.client, b.config, members(false))
+	return do[[]driver.Member](ctx, b.client, b.config, query{Method: "Members"})
 }
 
 func (b *backend) Claim(context.Context, driver.Claim) (driver.Claimed, error) {

@@ -59,9 +59,9 @@ func (v *Server) copy(ctx context.Context, name string) error {
 
 // Copy makes the other process write a copy with a name to the directory.
 func (c *Client) Copy(ctx context.Context, name string) error {
-	_, err := do[any](ctx, c, driver.Config{}, backup{}) // a process that refuses it is not frozen
+	_, err := do[any](ctx, c, driver.Config{}, query{Method: "Backup"}) // a process that refuses it is not frozen
 	if errors.Is(err, driver.ErrInvalid) {
-		_, err = do[any](ctx, c, driver.Config{RetryFor: copyTime / 2}, backup{name})
+		_, err = do[any](ctx, c, driver.Config{RetryFor: copyTime / 2}, query{Method: "Backup", Name: name})
 	}
 	return err
 }

@@ -183,7 +183,7 @@ func TestCallsToAFrozenProcessEnd(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	c.timeout = time.Hour
-	large := &backend{c, config, 1} // a call that does not fit into the buffers of the socket
+	large := &backend{c, config} // a call that does not fit into the buffers of the socket
 	_, err = large.Put(ctx, driver.Put{Items: []driver.PutItem{{ID: "a", Body: body}}})
 	var underWay *driver.UnderWayError
 	require.ErrorAs(t, err, &underWay)
@@ -326,7 +326,7 @@ func TestLateCallsHaveNoEffect(t *testing.T) {
 	store := &memory{Store: memstore.New(memstore.Options{})}
 	v := serve(t, socket(t), store)
 	reply := new(Reply)
-	request := &Request{Deadline: time.Now().Add(-time.Millisecond), Args: backup{CopyName()}}
+	request := &Request{Deadline: time.Now().Add(-time.Millisecond), Args: query{Method: "Backup", Name: CopyName()}}
 	require.NoError(t, handler{v, t.Context()}.Do(request, reply))
 	assert.ErrorIs(t, &remoteError{reply.Error, reply.Kind}, driver.ErrUnavailable)
 	assert.Empty(t, store.backups)

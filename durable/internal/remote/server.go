@@ -27,7 +27,7 @@ import (
 
 // service is the only service, with the version of the protocol, and method its only method.
 const (
-	service = "Store1"
+	service = "Store2"
 	method  = service + ".Do"
 )
 
@@ -39,7 +39,7 @@ const timeout, minTimeout = 30 * time.Second, time.Second
 type Request struct {
 	Deadline time.Time     // the caller gives up; both processes have the same clock
 	Config   driver.Config // of the queue
-	Args     any           // of a type that init registers; driver.Config opens the queue
+	Args     any           // a Put, Batch, Pause or query; driver.Config opens the queue
 }
 
 // Reply is the answer to a call.
@@ -49,31 +49,17 @@ type Reply struct {
 	Result any
 }
 
-// The arguments of the calls whose methods have no type for them.
-type (
-	get struct {
-		Partition int
-		ID        string
-	}
-	list struct {
-		Partition int
-		State     driver.State
-		Cursor    string
-		Limit     int
-	}
-	count    struct{ Partition int }
-	countDue struct {
-		Partition int
-		Within    []time.Duration
-	}
-	members     bool // the value means nothing
-	queues      bool // as well
-	deleteQueue struct {
-		Queue string
-		Force bool
-	}
-	backup struct{ Name string }
-)
+// query has the arguments of a call whose method has no type for them.
+type query struct {
+	Method    string // of driver.Backend or [Store]
+	Partition int
+	Name      string // the id, the queue or the directory
+	State     driver.State
+	Cursor    string
+	Limit     int
+	Within    []time.Duration
+	Force     bool
+}
 
 // page is the result of list.
 type page struct {
@@ -83,7 +69,7 @@ type page struct {
 
 func init() {
 	for _, value := range []any{
-		driver.Put{}, driver.Batch{}, driver.Pause{}, driver.Config{}, get{}, list{}, count{}, countDue{}, members(false), queues(false), deleteQueue{}, backup{},
+		driver.Put{}, driver.Batch{}, driver.Pause{}, driver.Config{}, query{},
 		[]driver.Status{}, []driver.Outcome{}, driver.Record{}, page{}, driver.Counts{}, []int64{}, []driver.Member{}, []string{},
 	} {
 		gob.Register(value)
@@ -212,8 +198,7 @@ func (c watchedConn) Read(b []byte) (int, error) {
 }
 
 func (c watchedConn) Write(b []byte) (int, error) {
-	err := c.SetWriteDeadline(time.Now().Add(timeout))
-	n := 0
+	n, err := 0, c.SetWriteDeadline(time.Now().Add(timeout))
 	if err == nil {
 		n, err = c.Conn.Write(b)
 	}
@@ -247,19 +232,19 @@ func (v *Server) answer(ctx context.Context, request *Request) (any, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	switch a := request.Args.(type) {
-	case backup:
-		return nil, v.copy(ctx, a.Name)
-	case queues:
+	q, _ := request.Args.(query)
+	switch q.Method {
+	case "Backup":
+		return nil, v.copy(ctx, q.Name)
+	case "Queues":
 		return v.store.Queues(ctx)
-	case deleteQueue:
-		return nil, v.store.DeleteQueue(ctx, a.Queue, a.Force)
+	case "DeleteQueue":
+		return nil, v.store.DeleteQueue(ctx, q.Name, q.Force)
 	}
 	if !valid(request.Args) {
 		return nil, fmt.Errorf("%s: %w call %T: a value is out of its range", v.name, driver.ErrInvalid, request.Args)
 	}
-	_, opens := request.Args.(driver.Config)
-	b, err := v.queue(ctx, request.Config, opens)
+	b, err := v.queue(ctx, request)
 	if err != nil {
 		return nil, err
 	}
@@ -272,19 +257,21 @@ func (v *Server) answer(ctx context.Context, request *Request) (any, error) {
 		return b.Apply(ctx, a)
 	case driver.Pause:
 		return nil, b.Pause(ctx, a)
-	case get:
-		return b.Get(ctx, a.Partition, a.ID)
-	case list:
-		records, next, err := b.List(ctx, a.Partition, a.State, a.Cursor, a.Limit)
+	}
+	switch q.Method {
+	case "Get":
+		return b.Get(ctx, q.Partition, q.Name)
+	case "List":
+		records, next, err := b.List(ctx, q.Partition, q.State, q.Cursor, q.Limit)
 		return page{records, next}, err
-	case count:
-		return b.Count(ctx, a.Partition)
-	case countDue:
-		return b.CountDue(ctx, a.Partition, a.Within)
-	case members:
+	case "Count":
+		return b.Count(ctx, q.Partition)
+	case "CountDue":
+		return b.CountDue(ctx, q.Partition, q.Within)
+	case "Members":
 		return b.Members(ctx)
 	}
-	return nil, fmt.Errorf("%s: %w call %T", v.name, driver.ErrInvalid, request.Args)
+	return nil, fmt.Errorf("%s: %w call %T %q", v.name, driver.ErrInvalid, request.Args, q.Method)
 }
 
 // valid reports whether arguments are those that package durable passes to a store, which relies on
@@ -299,25 +286,22 @@ func valid(args any) bool {
 		})
 	case driver.Batch:
 		return len(a.Changes) <= driver.MaxBatch
-	case list:
-		return 0 < a.Limit && a.Limit <= driver.MaxBatch
-	case countDue:
-		return 0 < len(a.Within) && len(a.Within) <= driver.MaxWithin
+	case query:
+		return (a.Method != "List" || 0 < a.Limit && a.Limit <= driver.MaxBatch) &&
+			(a.Method != "CountDue" || 0 < len(a.Within) && len(a.Within) <= driver.MaxWithin)
 	}
 	return true
 }
 
 // queue opens a queue. That waits for the disk, so each is opened once, and when a client opens it.
-func (v *Server) queue(ctx context.Context, config driver.Config, opens bool) (driver.Backend, error) {
+func (v *Server) queue(ctx context.Context, request *Request) (b driver.Backend, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	b := v.queues[config]
-	if b == nil || opens {
-		var err error
-		if b, err = v.store.Open(ctx, config); err != nil {
-			return nil, err
+	_, opens := request.Args.(driver.Config)
+	if b = v.queues[request.Config]; b == nil || opens {
+		if b, err = v.store.Open(ctx, request.Config); err == nil {
+			v.queues[request.Config] = b
 		}
-		v.queues[config] = b
 	}
-	return b, nil
+	return b, err
 }
