@@ -39,14 +39,6 @@ type app struct {
 // may enqueue.
 const maxBody = 64 << 20
 
-// The limits of dead letters for commands other than consume. These limits drop nothing, because
-// the consumers of the queue set its limits.
-const (
-	keepDead  = 1 << 30
-	keepBytes = 1 << 60
-	keepAge   = 100 * 365 * day
-)
-
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 	a := &app{
 		stdin: stdin, stdout: &lockedWriter{w: stdout}, stderr: &lockedWriter{w: stderr},
@@ -167,8 +159,8 @@ func (a *app) with(ctx context.Context, need access, f func(s *session) error) (
 		Queue: a.queue, Partitions: a.partitions, Existing: !need.newQueue, MaxBody: maxBody,
 		OnError: a.faults.add, Logger: slog.New(slog.DiscardHandler),
 	}
-	if !need.trimsDead {
-		o.DeadLimit, o.DeadBytes, o.DeadAge = keepDead, keepBytes, keepAge
+	if !need.trimsDead { // the consumers of the queue set its limits
+		o.DeadLimit, o.DeadBytes, o.DeadAge = 1<<30, 1<<60, 100*365*day
 	}
 	opening, cancel := need.limited(ctx)
 	defer cancel()
@@ -195,7 +187,7 @@ func (a *app) check(need access) error {
 	if _, err := os.Stat(path); ok && !need.newStore && errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("store %q: there is no such directory; only delayq enqueue creates one: %w", a.store, err)
 	}
-	return driver.Config{Queue: a.queue, DeadLimit: keepDead, DeadBytes: keepBytes, DeadAge: keepAge}.Check()
+	return driver.Config{Queue: a.queue, DeadLimit: 1, DeadBytes: 1, DeadAge: 1}.Check()
 }
 
 // reportWaiting tells the user that the store delays the end if Ctrl-C does not end the program

@@ -64,11 +64,12 @@ func (a *app) rescheduleCommand() *cli.Command {
 		},
 		run: func(ctx context.Context, s *session, ids []string) error {
 			return a.changeAll(ids, "rescheduled", func(id string) (string, bool, error) {
-				move := func() (durable.Result, error) { return s.Reschedule(ctx, id, d.delay) }
-				if !d.at.IsZero() {
-					move = func() (durable.Result, error) { return s.RescheduleAt(ctx, id, d.at) }
+				result, err := durable.Result(0), error(nil)
+				if d.at.IsZero() {
+					result, err = s.Reschedule(ctx, id, d.delay)
+				} else {
+					result, err = s.RescheduleAt(ctx, id, d.at)
 				}
-				result, err := move()
 				if result == durable.Rescheduled && !a.json {
 					return fmt.Sprintf("due %v", &d), true, err
 				}

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"os/exec"
+	"slices"
 	"sync"
 )
 
@@ -10,7 +11,7 @@ import (
 // the first Ctrl-C does not end them.
 type children struct {
 	mu     sync.Mutex
-	all    map[*exec.Cmd]struct{}
+	all    []*exec.Cmd
 	killed bool
 }
 
@@ -21,20 +22,6 @@ var errKilled = errors.New("delayq is being ended")
 func (c *children) run(cmd *exec.Cmd) error {
 	setProcessGroup(cmd)
 	cmd.Cancel = func() error { return killGroup(cmd) }
-	if err := c.start(cmd); err != nil {
-		return err
-	}
-	err := cmd.Wait()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.all, cmd)
-	if c.killed {
-		return errKilled
-	}
-	return err
-}
-
-func (c *children) start(cmd *exec.Cmd) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.killed {
@@ -43,11 +30,15 @@ func (c *children) start(cmd *exec.Cmd) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	if c.all == nil {
-		c.all = make(map[*exec.Cmd]struct{})
+	c.all = append(c.all, cmd)
+	c.mu.Unlock()
+	err := cmd.Wait()
+	c.mu.Lock()
+	c.all = slices.DeleteFunc(c.all, func(other *exec.Cmd) bool { return other == cmd })
+	if c.killed {
+		return errKilled
 	}
-	c.all[cmd] = struct{}{}
-	return nil
+	return err
 }
 
 func (c *children) count() int {
@@ -61,7 +52,7 @@ func (c *children) kill() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.killed = true
-	for cmd := range c.all {
+	for _, cmd := range c.all {
 		_ = killGroup(cmd) // the command may have ended by itself
 	}
 }

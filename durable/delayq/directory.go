@@ -18,27 +18,20 @@ import (
 )
 
 func (a *app) backupCommand() *cli.Command {
-	return &cli.Command{
-		Name: "backup", Usage: "write a copy of a directory, which may be in use", ArgsUsage: "FILE", Description: help("backup"), OnUsageError: usageError,
-		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := arguments(cmd, 1, 1, "the command takes the name of a new file, or - for stdout"); err != nil {
-				return err
-			}
-			dir, ok := storeurl.Path(a.store)
-			if !ok {
+	return a.command(command{
+		name: "backup", usage: "write a copy of a directory, which may be in use", need: access{storeOnly: true},
+		args: "FILE", least: 1, most: 1, accepts: "the command takes the name of a new file, or - for stdout",
+		check: func(context.Context, *cli.Command) error {
+			if _, ok := storeurl.Path(a.store); !ok {
 				return fmt.Errorf("store is %q; it must be dir:PATH", storeurl.Redact(a.store))
 			}
-			if err := a.check(changes); err != nil {
-				return err
-			}
-			defer a.reportWaiting(ctx)()
-			store, err := storeurl.OpenDirectory(dir, storeurl.Use{})
-			if err != nil {
-				return withRemedy(err)
-			}
-			return withRemedy(a.backup(ctx, store, dir, cmd.Args().First()))
+			return nil
 		},
-	}
+		run: func(ctx context.Context, s *session, files []string) error {
+			dir, _ := storeurl.Path(a.store)
+			return a.backup(ctx, s.store.(*pebblestore.Store), dir, files[0]) //nolint:errcheck,forcetypeassert // see check
+		},
+	})
 }
 
 // backupTime limits a backup, because its copy keeps space that the store could use.

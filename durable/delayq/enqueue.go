@@ -44,27 +44,43 @@ func (a *app) enqueueCommand() *cli.Command {
 			if cmd.IsSet("id") && o.id == "" {
 				return usage(cmd, "-id is %q; it must have 1 to %d bytes", o.id, durable.MaxID)
 			}
-			o.body, err = a.body(ctx, cmd.IsSet("body"), o.text)
+			if o.body = []byte(o.text); !cmd.IsSet("body") {
+				o.body, err = a.readBody(ctx)
+			}
 			return err
 		},
 		run: func(ctx context.Context, s *session, _ []string) error { return a.enqueue(ctx, s, o) },
 	})
 }
 
-// body returns the text, or reads the body before the store is opened, so that a directory is not
-// locked while a user types. Options that need no store are checked before.
-func (a *app) body(ctx context.Context, given bool, text string) ([]byte, error) {
-	if given {
-		return []byte(text), nil
-	}
+// readBody reads stdin to its end, before the store is opened, so that a directory is not locked
+// while a user types. Options that need no store are checked before. It returns an error for more
+// than maxBody bytes.
+func (a *app) readBody(ctx context.Context) ([]byte, error) {
 	if err := a.check(enqueues); err != nil {
 		return nil, err
 	}
-	body, err := a.readBody(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read the body from stdin: %w", err)
+	if isTerminal(a.stdin) {
+		a.note("type the body, and end it with Ctrl-D on a line of its own")
 	}
-	return body, nil
+	var body bytes.Buffer
+	done := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(&body, io.LimitReader(a.stdin, maxBody+1))
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			return nil, fmt.Errorf("read the body from stdin: %w", err)
+		}
+	case <-ctx.Done(): // reading from a terminal cannot be interrupted
+		return nil, context.Cause(ctx)
+	}
+	if body.Len() > maxBody {
+		return nil, fmt.Errorf("%w body: more than %[2]d bytes; there must be at most %[2]d", durable.ErrInvalid, maxBody)
+	}
+	return body.Bytes(), nil
 }
 
 // maxMessages is the largest number of messages that one command enqueues.
@@ -116,26 +132,4 @@ func (a *app) printIDs(ids []string) error {
 		}
 	}
 	return nil
-}
-
-// readBody reads stdin to its end. It returns an error for more than maxBody bytes.
-func (a *app) readBody(ctx context.Context) ([]byte, error) {
-	if isTerminal(a.stdin) {
-		a.note("type the body, and end it with Ctrl-D on a line of its own")
-	}
-	var body bytes.Buffer
-	done := make(chan error, 1)
-	go func() {
-		_, err := io.Copy(&body, io.LimitReader(a.stdin, maxBody+1))
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		if err == nil && body.Len() > maxBody {
-			err = fmt.Errorf("%w body: more than %[2]d bytes; there must be at most %[2]d", durable.ErrInvalid, maxBody)
-		}
-		return body.Bytes(), err
-	case <-ctx.Done(): // reading from a terminal cannot be interrupted
-		return nil, context.Cause(ctx)
-	}
 }

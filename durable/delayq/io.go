@@ -78,34 +78,28 @@ func (l *lineWriter) Write(p []byte) (int, error) {
 	if end == 0 && len(l.part) >= longestLine {
 		end = len(l.part)
 	}
-	if err := l.pass(end); err != nil {
-		return 0, err
-	}
-	return len(p), nil
+	l.pass(end)
+	return len(p), l.failed
 }
 
 // close forwards an incomplete last line.
 func (l *lineWriter) close() {
 	if len(l.part) > 0 {
 		l.part = append(l.part, '\n')
-		_ = l.pass(len(l.part)) // failed keeps the error
+		l.pass(len(l.part))
 	}
 }
 
-func (l *lineWriter) pass(n int) error {
-	if n == 0 {
-		return nil
+// pass forwards the first n bytes.
+func (l *lineWriter) pass(n int) {
+	trimmed := bytes.TrimSpace(l.part[:n])
+	if last := bytes.TrimSpace(trimmed[bytes.LastIndexByte(trimmed, '\n')+1:]); len(last) > 0 {
+		l.last = string(last)
 	}
-	lines := l.part[:n]
-	trimmed := bytes.TrimSpace(lines)
-	if last := trimmed[bytes.LastIndexByte(trimmed, '\n')+1:]; len(last) > 0 {
-		l.last = string(bytes.TrimSpace(last))
-	}
-	if _, err := l.to.Write(lines); !l.lossy {
+	if _, err := l.to.Write(l.part[:n]); !l.lossy {
 		l.failed = cmp.Or(l.failed, err)
 	}
 	l.part = append(l.part[:0], l.part[n:]...)
-	return l.failed
 }
 
 // errorPrinter prints errors of background calls, at most one in errorPause: an unreachable server

@@ -36,14 +36,11 @@ func (s *sample) rates(partition int) rates {
 	if s.before != nil && partition < len(s.before.stats.Partitions) {
 		seconds, before = s.at.Sub(s.before.at).Seconds(), *s.before.counts(partition)
 	}
-	r := rates{}
-	for name, of := range map[string]func(*durable.Counts) uint64{
-		"enqueued": func(c *durable.Counts) uint64 { return c.Enqueued }, "acked": func(c *durable.Counts) uint64 { return c.Acked },
-		"retried": func(c *durable.Counts) uint64 { return c.Retried }, "buried": func(c *durable.Counts) uint64 { return c.Buried },
-		"cancelled": func(c *durable.Counts) uint64 { return c.Cancelled }, "crashed": func(c *durable.Counts) uint64 { return c.Crashed },
-	} {
-		r[name] = 0
-		if a, b := of(&before), of(now); b > a && seconds > 0 { // the counters of a recreated queue start at 0
+	r := rates{"enqueued": 0, "acked": 0, "retried": 0, "buried": 0, "cancelled": 0, "crashed": 0}
+	old, present := object(before.Counters), object(now.Counters)
+	for name := range r {
+		a, b := old[name].(uint64), present[name].(uint64) //nolint:errcheck,forcetypeassert // all counters are
+		if b > a && seconds > 0 {                          // the counters of a recreated queue start at 0
 			r[name] = float64(b-a) / seconds
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -74,19 +73,29 @@ func (a *app) take(ctx context.Context, s *session, o takeOptions) (err error) {
 			err = a.takeError(ctx, failure, taken, o)
 			break
 		}
-		h.add(d)
+		h.Store(d, nil)
 		if err = a.printBody(d); err != nil {
 			err = fmt.Errorf("message %q was released because it could not be printed: %w", d.ID, err)
 			break
 		}
 		if o.ack {
-			h.drop()
+			h.Delete(d)
 			acks.Go(func() error { return settle(ctx, d.Ack) })
 		}
 	}
 	err = errors.Join(err, acks.Wait())
 	o.nack = o.nack && err == nil
-	return errors.Join(err, h.release(ctx, o))
+	return errors.Join(err, h.each(func(d *durable.Delivery) error {
+		return settle(ctx, func(ctx context.Context) error {
+			switch {
+			case !o.nack:
+				return d.Release(ctx)
+			case o.delay < 0:
+				return d.Nack(ctx, nil)
+			}
+			return d.NackAfter(ctx, o.delay, nil)
+		})
+	}))
 }
 
 // next waits for a message, for at most wait unless wait is 0.
@@ -127,33 +136,14 @@ func (a *app) printBody(d *durable.Delivery) error {
 	return err
 }
 
-// held are messages that were taken and are not to be acknowledged yet.
-type held struct {
-	mu  sync.Mutex
-	all []*durable.Delivery
-}
+// held are messages that were taken and are not to be acknowledged yet, as keys.
+type held struct{ sync.Map }
 
-func (h *held) add(d *durable.Delivery) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.all = append(h.all, d)
-}
-
-// drop removes the last message.
-func (h *held) drop() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.all = h.all[:len(h.all)-1]
-}
-
-// each calls f for all messages, up to 256 concurrently.
+// each calls f for all messages concurrently.
 func (h *held) each(f func(*durable.Delivery) error) error {
-	h.mu.Lock()
-	all := slices.Clone(h.all)
-	h.mu.Unlock()
 	g := newTasks()
-	for _, d := range all {
-		g.Go(func() error { return f(d) })
+	for d := range h.Range {
+		g.Go(func() error { return f(d.(*durable.Delivery)) }) //nolint:errcheck,forcetypeassert // see above
 	}
 	return g.Wait()
 }
@@ -176,21 +166,6 @@ func (h *held) extending() (end func()) {
 		cancel()
 		loop.Wait()
 	}
-}
-
-// release releases the messages, unchanged or as failed.
-func (h *held) release(ctx context.Context, o takeOptions) error {
-	return h.each(func(d *durable.Delivery) error {
-		return settle(ctx, func(ctx context.Context) error {
-			switch {
-			case !o.nack:
-				return d.Release(ctx)
-			case o.delay < 0:
-				return d.Nack(ctx, nil)
-			}
-			return d.NackAfter(ctx, o.delay, nil)
-		})
-	})
 }
 
 // settle acknowledges or releases a message by f, even after Ctrl-C.

@@ -28,14 +28,34 @@ func parse(raw string) (func() redis.UniversalClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch a.kind {
-	case "cluster":
-		return a.cluster()
-	case "sentinel":
-		return a.sentinel()
-	default:
-		return a.single()
+	if a.kind == "cluster" {
+		o, err := redis.ParseClusterURL(a.client(""))
+		if a.path != "" && a.path != "/" {
+			err = errors.New("a Cluster has no databases, so there must be nothing after the addresses")
+		} else if err == nil && (o.ReadOnly || o.RouteByLatency || o.RouteRandomly) {
+			err = errReplicas
+		}
+		return func() redis.UniversalClient { return redis.NewClusterClient(o) }, a.parserError(err)
 	}
+	if a.kind == "sentinel" {
+		master, db, _ := strings.Cut(strings.TrimPrefix(a.path, "/"), "/")
+		name, _ := url.PathUnescape(master) // "" if it is not percent-encoded
+		if name == "" {
+			return nil, urlError(raw, "the name of the master, with a valid percent-encoding, follows the addresses: redis-sentinel://host:port,host:port/master")
+		}
+		o, err := redis.ParseFailoverURL(a.client("/"+db, "master_name="+url.QueryEscape(name)))
+		if err == nil && o.DB < 0 {
+			err = errDatabase
+		} else if err == nil && (o.RouteByLatency || o.RouteRandomly || o.ReplicaOnly) {
+			err = errReplicas
+		}
+		return func() redis.UniversalClient { return redis.NewFailoverClient(o) }, a.parserError(err)
+	}
+	o, err := redis.ParseURL(a.client(a.path))
+	if err == nil && o.DB < 0 {
+		err = errDatabase
+	}
+	return func() redis.UniversalClient { return redis.NewClient(o) }, a.parserError(err)
 }
 
 // split splits a URL. The parser of the standard library does not accept several hosts.
@@ -90,73 +110,24 @@ func (a *address) checkHosts(authority string) error {
 
 // client returns the URL in the form of the client's parsers. The path is the database.
 func (a *address) client(path string, parameters ...string) string {
-	query := a.query
+	parameters = append(parameters, a.query)
 	for _, h := range a.hosts[1:] {
 		parameters = append(parameters, "addr="+url.QueryEscape(h))
 	}
-	if len(parameters) > 0 {
-		query = strings.TrimPrefix(query+"&"+strings.Join(parameters, "&"), "&")
-	}
-	if query != "" {
-		query = "?" + query
-	}
-	return a.scheme + "://" + a.user + a.hosts[0] + path + query
+	return a.scheme + "://" + a.user + a.hosts[0] + path + "?" + strings.Join(parameters, "&")
 }
 
-func (a *address) single() (func() redis.UniversalClient, error) {
-	o, err := redis.ParseURL(a.client(a.path))
-	if err == nil && o.DB < 0 {
-		err = errDatabase
-	}
-	if err != nil {
-		return nil, a.parserError(err)
-	}
-	return func() redis.UniversalClient { return redis.NewClient(o) }, nil
-}
-
-func (a *address) cluster() (func() redis.UniversalClient, error) {
-	if a.path != "" && a.path != "/" {
-		return nil, urlError(a.url, "a Cluster has no databases, so there must be nothing after the addresses")
-	}
-	o, err := redis.ParseClusterURL(a.client(""))
-	switch {
-	case err != nil:
-		return nil, a.parserError(err)
-	case o.ReadOnly || o.RouteByLatency || o.RouteRandomly:
-		return nil, urlError(a.url, "read_only, "+replicas)
-	}
-	return func() redis.UniversalClient { return redis.NewClusterClient(o) }, nil
-}
-
-func (a *address) sentinel() (func() redis.UniversalClient, error) {
-	master, db, _ := strings.Cut(strings.TrimPrefix(a.path, "/"), "/")
-	if master == "" {
-		return nil, urlError(a.url, "the name of the master follows the addresses: redis-sentinel://host:port,host:port/master")
-	}
-	name, err := url.PathUnescape(master)
-	if err != nil {
-		return nil, a.parserError(errors.New("the name of the master has an invalid percent-encoding"))
-	}
-	o, err := redis.ParseFailoverURL(a.client("/"+db, "master_name="+url.QueryEscape(name)))
-	if err == nil && o.DB < 0 {
-		err = errDatabase
-	}
-	switch {
-	case err != nil:
-		return nil, a.parserError(err)
-	case o.RouteByLatency || o.RouteRandomly || o.ReplicaOnly:
-		return nil, urlError(a.url, "replica_only, "+replicas)
-	}
-	return func() redis.UniversalClient { return redis.NewFailoverClient(o) }, nil
-}
-
-const replicas = "route_by_latency and route_randomly read from replicas, which queues do not support"
-
-var errDatabase = errors.New("the database is negative; it must be at least 0")
+var (
+	errReplicas = errors.New("read_only, replica_only, route_by_latency and route_randomly read from replicas, which queues do not support")
+	errDatabase = errors.New("the database is negative; it must be at least 0")
+)
 
 // parserError returns the error of the client's parser, unless the error contains the URL, which
 // may contain a password.
 func (a *address) parserError(err error) error {
+	if err == nil {
+		return nil
+	}
 	reason := strings.TrimPrefix(err.Error(), "redis: ")
 	if broken := (*url.Error)(nil); errors.As(err, &broken) {
 		reason = "it is not a URL; the usual cause is an invalid percent-encoding"

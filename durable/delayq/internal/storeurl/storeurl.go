@@ -152,55 +152,39 @@ func urlError(url, reason string) error {
 	return fmt.Errorf("%w store URL %q: %s", durable.ErrInvalid, Redact(url), reason)
 }
 
+const hidden = "xxxxx"
+
+var (
+	schemes = regexp.MustCompile(`(?i)^(?:[^:]*:)?/*`)
+
+	// ports matches ports, and hosts in brackets. Without an address, a password is in the place of
+	// the port.
+	ports = regexp.MustCompile(`\[[^\],]*\]|:[^,]*`)
+
+	// passwords matches parameters that may be passwords, even if the name is misspelled or a
+	// semicolon separates them.
+	passwords = regexp.MustCompile(`(?i)([^&;=]*(?:pass|pwd|secret)[^&;=]*)=[^&;]*`)
+)
+
 // Redact returns a URL without the parts that may be a user or a password.
 func Redact(url string) string {
-	scheme, rest, ok := strings.Cut(url, ":")
-	if ok && (strings.EqualFold(scheme, "dir") || strings.EqualFold(scheme, "file")) {
+	scheme := schemes.FindString(url)
+	if name, _, _ := strings.Cut(strings.ToLower(scheme), ":"); name == "dir" || name == "file" {
 		return url
 	}
-	if !ok {
-		scheme, rest = "", url
-	} else {
-		scheme += ":"
-	}
-	slashes := rest[:len(rest)-len(strings.TrimLeft(rest, "/"))]
-	rest = rest[len(slashes):]
+	rest := url[len(scheme):]
 	if at := strings.LastIndexByte(rest, '@'); at >= 0 { // the last one, because a password may contain @
 		rest = hidden + rest[at:]
 	} else {
-		rest = redactPorts(rest)
+		end := strings.IndexAny(rest+"/", "/?#")
+		rest = ports.ReplaceAllStringFunc(rest[:end], func(port string) string {
+			if port[0] == '[' || strings.Trim(port[1:], "0123456789") == "" {
+				return port
+			}
+			return ":" + hidden
+		}) + rest[end:]
 	}
-	if base, query, ok := strings.Cut(rest, "?"); ok {
-		rest = base + "?" + redactQuery(query)
-	}
-	return scheme + slashes + rest
-}
-
-const hidden = "xxxxx"
-
-// redactPorts replaces ports that are not numbers. Without an address, a password is in the place
-// of the port.
-func redactPorts(rest string) string {
-	end := strings.IndexAny(rest, "/?#")
-	if end < 0 {
-		end = len(rest)
-	}
-	hosts := strings.Split(rest[:end], ",")
-	for i, h := range hosts {
-		host, port, ok := strings.Cut(h, ":")
-		if ok && !strings.HasPrefix(h, "[") && strings.Trim(port, "0123456789") != "" {
-			hosts[i] = host + ":" + hidden
-		}
-	}
-	return strings.Join(hosts, ",") + rest[end:]
-}
-
-// passwords matches parameters that may be passwords, even if the name is misspelled or a semicolon
-// separates them.
-var passwords = regexp.MustCompile(`(?i)([^&;=]*(?:pass|pwd|secret)[^&;=]*)=[^&;]*`)
-
-func redactQuery(query string) string {
-	return passwords.ReplaceAllString(query, "${1}="+hidden)
+	return scheme + passwords.ReplaceAllString(rest, "${1}="+hidden)
 }
 
 // Path returns the path of a URL that names a directory, and false for any other URL.
