@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -79,7 +78,7 @@ func (s *Store) Queues(ctx context.Context) ([]string, error) {
 	var mu sync.Mutex
 	names := []string{}
 	collect := func(ctx context.Context, master *redis.Client) error {
-		keys := master.ScanType(ctx, 0, queueKey(s.options.Prefix, "*", "meta"), scanKeys, "hash").Iterator()
+		keys := master.ScanType(ctx, 0, queueKey(s.options.Prefix, "*", "meta"), 1000, "hash").Iterator()
 		for keys.Next(ctx) {
 			state, err := s.client.HGet(ctx, keys.Val(), "deleted").Result()
 			if err != nil && !errors.Is(err, redis.Nil) {
@@ -107,20 +106,19 @@ func (s *Store) Queues(ctx context.Context) ([]string, error) {
 	return slices.Compact(names), nil // a key is on two masters while its slot moves
 }
 
-// scanKeys is the number of keys that a step of Queues scans.
-const scanKeys = 1000
-
 // DeleteQueue implements [driver.Lister]. It deletes one partition after another. For 30 days a
 // small key of each remains, so that processes that have the queue open notice.
 func (s *Store) DeleteQueue(ctx context.Context, queue string, force bool) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	var partitions, created string
+	var partitions int
+	var created string
 	var members []string
 	b := newBackend(s, driver.Config{Queue: queue, Partitions: driver.MaxPartitions}, false, false)
 	err := b.runMembers(ctx, deleteQueueScript, func(r *reply) {
-		for partitions, created = r.text(), r.text(); r.more(); {
+		partitions, created = int(r.number()), r.text()
+		for r.more() {
 			members = append(members, r.text())
 		}
 	}, formatVersion, flag(force), flag(false))
@@ -128,11 +126,7 @@ func (s *Store) DeleteQueue(ctx context.Context, queue string, force bool) error
 		err = fmt.Errorf("redisstore: %w force false: queue %q has the consumers %q; it must be true, or they must end first",
 			driver.ErrInvalid, queue, members)
 	}
-	n, invalid := strconv.Atoi(partitions)
-	if invalid != nil {
-		n = driver.MaxPartitions // the field was lost
-	}
-	for part := 0; part < min(n, driver.MaxPartitions) && err == nil; part++ {
+	for part := 0; part < min(partitions, driver.MaxPartitions) && err == nil; part++ {
 		_, err = b.runLine(ctx, part, deleteScript, append(b.line(part, 1), created))
 	}
 	if err == nil {

@@ -9,7 +9,7 @@ local meta = call('HMGET', KEYS[3], 'version', 'partitions', 'created', 'deleted
 if call('EXISTS', KEYS[3]) == 0 or meta[4] == 'done' then return redis.error_reply('NOQUEUE there is no such queue') end
 if meta[1] ~= ARGV[1] then return redis.error_reply('OTHERVERSION the queue has another format') end
 
-local result = { meta[2] or '', meta[3] or '' }
+local result = { meta[2] or '1024', meta[3] or '' } -- or as many as a queue can have
 if ARGV[2] ~= '1' and not meta[4] then
   local last = tonumber(call('ZSCORE', KEYS[1], '') or 0)
   local members = call('ZRANGEBYSCORE', KEYS[1], '(' .. decimal(math.max(now, last)), '+inf')
