@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"net"
 	"slices"
 	"strconv"
@@ -18,16 +19,7 @@ import (
 )
 
 // The oldest accepted version, the first with ZMSCORE, and the oldest version with SPUBLISH.
-var (
-	minVersion     = version{6, 2}
-	shardedVersion = version{7, 0}
-)
-
-type version struct{ major, minor int }
-
-func (v version) before(w version) bool {
-	return v.major < w.major || v.major == w.major && v.minor < w.minor
-}
+const minVersion, shardedVersion = 6_02, 7_00
 
 // Check implements [driver.Checker]. It checks the servers as Open does, because settings may have
 // changed since, and a new replica may have other settings than its master. It also returns
@@ -54,7 +46,7 @@ type serverChecks struct {
 	replicas int // that each master must have
 
 	mu      sync.Mutex
-	oldest  version
+	oldest  int    // as minVersion
 	cluster string // "1" on a Cluster, "0" on other servers, "" if it is unknown
 	unsafe  []string
 }
@@ -64,12 +56,12 @@ type serverChecks struct {
 // of other channels to all of its nodes. clustered reports whether the servers are a Cluster; a
 // client of redis.NewFailoverClusterClient has none.
 func (s *Store) checkServers(ctx context.Context, probeKey string, replicas int) (sharded, clustered bool, err error) {
-	checks := &serverChecks{store: s, probeKey: probeKey, replicas: replicas, oldest: version{1 << 30, 0}}
+	checks := &serverChecks{store: s, probeKey: probeKey, replicas: replicas, oldest: math.MaxInt}
 	switch client := s.client.(type) {
 	case *redis.ClusterClient:
 		if err = client.ForEachMaster(ctx, checks.checkClusterMaster); err == nil {
 			err = client.ForEachSlave(ctx, checks.checkReplica)
-			sharded = err == nil && !checks.oldest.before(shardedVersion)
+			sharded = err == nil && checks.oldest >= shardedVersion
 		}
 		clustered = checks.cluster != "0"
 	case *redis.Client:
@@ -186,9 +178,7 @@ func (c *serverChecks) checkServer(ctx context.Context, name string, client *red
 		return nil, err
 	}
 	c.mu.Lock()
-	if v.before(c.oldest) {
-		c.oldest = v
-	}
+	c.oldest = min(c.oldest, v)
 	c.cluster = info["cluster_enabled"]
 	c.mu.Unlock()
 	return info, c.checkSettings(ctx, name, client, info)
@@ -233,24 +223,24 @@ func (i serverInfo) replica(n int) string {
 
 // checkVersion checks the version that a server reports. A server that reports none must have the
 // newest command that is needed.
-func checkVersion(ctx context.Context, c redis.Cmdable, text, probeKey string) (version, error) {
+func checkVersion(ctx context.Context, c redis.Cmdable, text, probeKey string) (int, error) {
 	if text == "" {
 		// EVAL is used because a user may have permission only for the keys of the queue.
 		if err := c.Eval(ctx, probeScript.source, []string{probeKey}).Err(); err != nil {
 			if kindOf(err) != nil || causeOf(ctx) != nil {
-				return version{}, err
+				return 0, err
 			}
-			return version{}, fmt.Errorf("%w: the server does not report its version, and lacks a command of Redis %d.%d: %w",
-				driver.ErrVersion, minVersion.major, minVersion.minor, err)
+			return 0, fmt.Errorf("%w: the server does not report its version, and lacks a command of Redis %d.%d: %w",
+				driver.ErrVersion, minVersion/100, minVersion%100, err)
 		}
-		return version{}, nil
+		return 0, nil
 	}
-	var v version
-	if _, err := fmt.Sscanf(text+".", "%d.%d.", &v.major, &v.minor); err != nil || v.before(minVersion) {
-		return v, fmt.Errorf("%w: the server is Redis %.20q; it must be %d.%d or later",
-			driver.ErrVersion, text, minVersion.major, minVersion.minor)
+	var major, minor int
+	if _, err := fmt.Sscanf(text+".", "%d.%d.", &major, &minor); err != nil || 100*major+minor < minVersion {
+		return 0, fmt.Errorf("%w: the server is Redis %.20q; it must be %d.%d or later",
+			driver.ErrVersion, text, minVersion/100, minVersion%100)
 	}
-	return v, nil
+	return 100*major + minor, nil
 }
 
 // checkSettings records how a server may lose messages, unless the options allow it. A setting that

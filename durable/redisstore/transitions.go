@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
@@ -111,10 +112,10 @@ func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outco
 
 // applyLine returns the command line of a transition: see its script.
 func (b *backend) applyLine(batch driver.Batch) []any {
-	args := b.line(batch.Partition, 6+cmp.Or(changeArgs[batch.Op], 2)*len(batch.Changes))
+	args := b.line(batch.Partition, 6+3*len(batch.Changes)) // most have 2 or 3 each
 	switch batch.Op {
 	case driver.OpBegin:
-		args = append(args, millis(batch.Visibility), batch.Lead.Microseconds())
+		args = append(args, millis(batch.Visibility), int64(math.Floor(float64(batch.Lead)/1000)))
 	case driver.OpAck:
 		args = append(args, "acked")
 	case driver.OpExpire:
@@ -131,9 +132,6 @@ func (b *backend) applyLine(batch driver.Batch) []any {
 	}
 	return args
 }
-
-// changeArgs has the number of arguments for each change, if it is not 2.
-var changeArgs = [driver.OpExpire + 1]int{driver.OpRetry: 5, driver.OpExtend: 4, driver.OpBury: 3, driver.OpReplay: 3}
 
 func appendChange(args []any, op driver.Op, c *driver.Change) []any {
 	args = append(args, c.ID)
