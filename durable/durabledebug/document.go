@@ -56,7 +56,7 @@ type Queue struct {
 	Bands       []band              `json:"bands"`        // pending messages by due time
 	Lateness    wheeldebug.Lateness `json:"lateness"`     // of this process
 	Consumers   []durable.Consumer  `json:"consumers"`    // of all processes
-	Partitions  []Partition         `json:"partitions"`   // by number
+	Partitions  []partition         `json:"partitions"`   // by number
 	DeadLetters []DeadLetter        `json:"dead_letters"` // at most 100: one partition after another, the oldest first
 }
 
@@ -69,8 +69,8 @@ type band struct {
 	Messages int64 `json:"messages"`
 }
 
-// Partition has the counts of a partition: see [Queue].
-type Partition struct {
+// partition has the counts of a partition: see [Queue].
+type partition struct {
 	Pending   int64 `json:"pending"`
 	Due       int64 `json:"due"`
 	OverdueNs int64 `json:"overdue_ns"`
@@ -130,7 +130,7 @@ func readQueue(ctx context.Context, name string, q *durable.Queue) (*Queue, erro
 		Bands:      make([]band, len(bounds)),
 		Lateness:   webpage.LatenessOf(&st.Lateness.Histogram).(wheeldebug.Lateness),
 		Consumers:  consumers,
-		Partitions: make([]Partition, len(st.Partitions)),
+		Partitions: make([]partition, len(st.Partitions)),
 	}
 	last := band{}
 	for i, to := range bounds {
@@ -138,7 +138,7 @@ func readQueue(ctx context.Context, name string, q *durable.Queue) (*Queue, erro
 		last.ToNs, last.Messages = int64(to), due[i]
 	}
 	for i, c := range st.Partitions {
-		d.Partitions[i] = Partition{Pending: c.Scheduled, Due: c.Due, OverdueNs: int64(c.DueFor()), InFlight: c.InFlight, Dead: c.Dead}
+		d.Partitions[i] = partition{Pending: c.Scheduled, Due: c.Due, OverdueNs: int64(c.DueFor()), InFlight: c.InFlight, Dead: c.Dead}
 	}
 	return d, nil
 }
