@@ -13,7 +13,7 @@ import (
 // hostname returns the host name, or "" if the system does not report it.
 var hostname = sync.OnceValue(func() string {
 	name, _ := os.Hostname()
-	return strings.ToValidUTF8(name[:min(len(name), driver.MaxHost)], "")
+	return strings.ToValidUTF8(name[:min(len(name), 255)], "")
 })
 
 // member returns the consumer as other members see it.

@@ -172,7 +172,7 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 
 // CountDue returns, for each duration, the number of scheduled messages that are due at most that
 // long from now on the store's clock. 0 counts the messages that are already due. There must be 1
-// to [driver.MaxWithin] durations, not negative and in ascending order. Otherwise the error is
+// to 64 durations, not negative and in ascending order. Otherwise the error is
 // [ErrInvalid].
 //
 // CountDue makes one call to the store per partition, one after another, so the counts are not an
@@ -182,9 +182,9 @@ func (q *Queue) CountDue(ctx context.Context, within ...time.Duration) ([]int64,
 	if err := q.checkOpen(ctx); err != nil {
 		return nil, err
 	}
-	if len(within) < 1 || len(within) > driver.MaxWithin {
+	if len(within) < 1 || len(within) > 64 {
 		return nil, fmt.Errorf("durable: count due: %w number of durations %d; it must be from 1 to %d",
-			ErrInvalid, len(within), driver.MaxWithin)
+			ErrInvalid, len(within), 64)
 	}
 	for i, d := range within {
 		if d < 0 || i > 0 && d <= within[i-1] {
@@ -209,7 +209,7 @@ func (q *Queue) CountDue(ctx context.Context, within ...time.Duration) ([]int64,
 // JSON names are those of package durabledebug.
 type Consumer struct {
 	ID            string    `json:"id"`             // unique among the consumers of the queue
-	Host          string    `json:"host"`           // host name, at most [driver.MaxHost] bytes; empty if unknown
+	Host          string    `json:"host"`           // host name, at most 255 bytes; empty if unknown
 	PID           int       `json:"pid"`            // process id on the host
 	Partitions    []int     `json:"partitions"`     // owned at the last heartbeat, ascending
 	LastHeartbeat time.Time `json:"last_heartbeat"` // on the store's clock

@@ -8,8 +8,10 @@ package driver
 import (
 	"context"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -56,11 +58,13 @@ type Store interface {
 //	Purge      dead             → removed
 //
 // The next Claim of a partition ends expired leases. A leased message is scheduled again,
-// unchanged. A firing message counts one more crash and is scheduled again, or becomes dead if it
-// has reached Claim.MaxCrashes.
+// unchanged. A firing message counts one more crash and is scheduled again after [CrashDelay], or
+// becomes dead if it has reached Claim.MaxCrashes. Its reason is then "the consumer process ended
+// or hung N times during delivery, last P", for N crashes and the [Process] P that had begun it.
 //
 // A store whose lifetime is that of its callers' process may end all leases when it is reopened,
-// which counts a crash for each firing message.
+// which counts a crash for each firing message. A message that has reached Claim.MaxCrashes in this
+// way becomes dead when a claim takes it.
 //
 // Arguments are valid, because package durable validates them once for all stores. Partitions exist
 // in the queue. Batches have at most [MaxBatch] messages with different ids of 1 to 255 bytes, and
@@ -123,7 +127,7 @@ type Backend interface {
 
 	// CountDue returns, for each duration, the number of scheduled messages that are due at most
 	// that long after now on the store's clock, rounded up to milliseconds. There are 1 to
-	// [MaxWithin] durations, not negative and in ascending order. The number for 0 equals
+	// 64 durations, not negative and in ascending order. The number for 0 equals
 	// Counts.Due. The numbers for later times may be estimates.
 	CountDue(ctx context.Context, partition int, within []time.Duration) ([]int64, error)
 
@@ -213,9 +217,6 @@ const MaxBatch = 256
 // memory of a page of large messages.
 const PageBytes = 4 << 20
 
-// MaxWithin is the maximum number of durations in a call to Backend.CountDue.
-const MaxWithin = 64
-
 // State is the state of a message: see [Backend].
 type State uint8
 
@@ -260,6 +261,28 @@ func CutReason(reason string) string {
 	}
 	return reason[:n]
 }
+
+// CrashDelay returns the time from a crash until the message is due again. After the first crash,
+// which is mostly a restart of the process, it is 0, and the due time does not change. Then it is
+// one second, and doubles with each further crash up to a minute.
+//
+// A message with a CrashDelay is a suspect: it may be one that ends its process. It begins only by
+// OpBegin, which a process calls for one suspect at a time.
+func CrashDelay(crashes int) time.Duration {
+	if crashes < 2 {
+		return 0
+	}
+	return min(time.Minute, time.Second<<min(crashes-2, 6))
+}
+
+// Process describes this process: "pid 7 on host h". A store keeps the description with each
+// message that begins, as a part of its reason after a crash.
+func Process() string { return process() }
+
+var process = sync.OnceValue(func() string {
+	host, _ := os.Hostname()
+	return fmt.Sprintf("pid %d on host %s", os.Getpid(), strings.ToValidUTF8(host, ""))
+})
 
 // Call makes a call without a token take effect at most once, however often copies of it are sent
 // and however late they arrive. A caller sends another copy when a reply was lost. The connection
@@ -331,7 +354,7 @@ type PutItem struct {
 // Member is a consumer of a queue.
 type Member struct {
 	Name       string // unique among the members: 1 to 64 bytes
-	Host       string // host name, at most [MaxHost] bytes; empty: unknown
+	Host       string // host name, at most 255 bytes; empty: unknown
 	PID        int    // process id on the host
 	Partitions []int  // owned at the last heartbeat, ascending
 	Capacity   int    // number of messages that it handles concurrently; 0: unknown; -1: a tool
@@ -344,9 +367,6 @@ type Member struct {
 	Seen  Instant // last heartbeat; moves with a clock that is set back
 	Until Instant // when the membership ends without another heartbeat
 }
-
-// MaxHost is the maximum size of Member.Host in bytes.
-const MaxHost = 255
 
 // Pause pauses a partition, or resumes it if Paused is false.
 type Pause struct {
@@ -363,7 +383,7 @@ type Claim struct {
 	MaxBytes   int           // size of their bodies; one message is claimed regardless of its size
 	Visibility time.Duration // lease of a message that begins with the claim, from now
 	Hold       time.Duration // lease of others, from the due time or a later now; 0: Visibility
-	Begin      int           // number of messages that begin if they are due, as with OpBegin
+	Begin      int           // number of messages that begin if they are due and no suspects
 	MaxCrashes int           // number of crashes at which a message is dead; 0: no limit
 
 	// Consumer names the consumer, which has one claim of a partition in progress at a time. It has

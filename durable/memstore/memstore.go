@@ -29,10 +29,7 @@ type Store struct {
 	state *local.State // nil after Close
 }
 
-var (
-	_ driver.Store  = (*Store)(nil)
-	_ driver.Lister = (*Store)(nil)
-)
+var _ driver.Lister = (*Store)(nil)
 
 // New returns an empty store. Close it when its queues are closed.
 func New(options Options) *Store {

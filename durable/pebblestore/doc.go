@@ -18,9 +18,9 @@
 // Reads and claims do not wait: they may see a change that a power failure can still undo.
 //
 // Extend writes nothing, and neither does a Claim that begins no message and finds no crash. After
-// seconds without one, a claim may wait for a sync that reserves tokens. Begin does not wait. When
-// the queue is opened again after a crash or [Store.Close], each message that had begun counts one
-// more crash. The next claim makes a message with Claim.MaxCrashes crashes a dead letter. A crash
+// seconds without one, a claim may wait for a sync that reserves tokens. Begin waits only for a
+// message that has crashed. When the queue is opened again after a crash or [Store.Close], each
+// message that had begun counts one more crash and is due after [driver.CrashDelay]. A first crash
 // may go uncounted if the message began within the last sync, some milliseconds.
 //
 // # The clock

@@ -117,6 +117,7 @@ func decodeRecord(id, record, state string) (driver.Record, error) {
 		r.State = driver.StateLeased
 	case 'F':
 		r.State = driver.StateFiring
+		state = state[:max(header, len(state)-int(min(unpack(state[23:]), math.MaxInt32)))] // without the process
 	case 'X', 'D':
 		r.State = driver.StateDead
 		r.Died = unpackInstant(state[23:])

@@ -49,16 +49,12 @@ func (b *backend) putLine(put driver.Put) []any {
 //
 // Claim takes O(log n) for each message in a partition of n.
 func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
-	hold := claim.Hold
-	if hold <= 0 {
-		hold = claim.Visibility
-	}
 	args := append(b.hintArgs(claim.Partition),
 		millis(claim.Horizon), claim.Max, max(0, claim.MaxBytes), millis(claim.Visibility),
 		max(0, claim.MaxCrashes))
 	bounds := b.deadBounds()
 	args = append(args, bounds[0], bounds[1], max(0, claim.Begin), bounds[2],
-		millis(hold), claim.Consumer, claim.Seen, driver.ClaimConsumers, claim.Seq, flag(claim.Repeat))
+		millis(cmp.Or(claim.Hold, claim.Visibility)), claim.Consumer, claim.Seen, driver.ClaimConsumers, claim.Seq, flag(claim.Repeat), driver.Process())
 	r, err := ask(ctx, b, claim.Partition, claimScript, args...)
 	if err != nil {
 		return driver.Claimed{}, err
@@ -115,7 +111,7 @@ func (b *backend) applyLine(batch driver.Batch) []any {
 	args := b.line(batch.Partition, 6+3*len(batch.Changes)) // most have 2 or 3 each
 	switch batch.Op {
 	case driver.OpBegin:
-		args = append(args, millis(batch.Visibility), int64(math.Floor(float64(batch.Lead)/1000)))
+		args = append(args, millis(batch.Visibility), int64(math.Floor(float64(batch.Lead)/1000)), driver.Process())
 	case driver.OpAck:
 		args = append(args, "acked")
 	case driver.OpExpire:

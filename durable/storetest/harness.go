@@ -81,6 +81,11 @@ func (q *queue) now() time.Time {
 	return c.Now
 }
 
+// crashReason returns the reason of a message that this process has begun and not settled.
+func crashReason(crashes int) string {
+	return fmt.Sprintf("the consumer process ended or hung %d times during delivery, last %s", crashes, driver.Process())
+}
+
 // item returns a message without a body.
 func item(id string, delay time.Duration) driver.PutItem {
 	return driver.PutItem{ID: id, Delay: delay, MaxAttempts: 25}
@@ -140,7 +145,7 @@ func (q *queue) claimWith(c driver.Claim) driver.Claimed {
 	require.LessOrEqual(q.t, len(claimed.Records), c.Max)
 	for i, r := range claimed.Records {
 		state := driver.StateLeased
-		if i < c.Begin && r.Due <= driver.Instant(claimed.Now.UnixMilli()) {
+		if i < c.Begin && r.Due <= driver.Instant(claimed.Now.UnixMilli()) && driver.CrashDelay(r.Crashes) == 0 {
 			state = driver.StateFiring
 		}
 		require.Equal(q.t, state, r.State, "state of %q in the claim", r.ID)

@@ -14,6 +14,7 @@ var leaseTests = []test{
 	{"Lease/EndsFiring", leaseEndsFiring},
 	{"Lease/Crashes", leaseCrashes},
 	{"Lease/CrashesUnlimited", leaseCrashesUnlimited},
+	{"Lease/SuspectBeginsOnlyByBegin", leaseSuspect},
 	{"Lease/ExpiredButNotEnded", leaseNotNoticed},
 	{"Lease/Extended", leaseExtended},
 	{"Lease/Batch", leaseBatch},
@@ -61,6 +62,7 @@ func leaseEndsFiring(t *testing.T, newStore Factory) {
 	assert.Equal(t, 1, r.Crashes)
 	assert.Zero(t, r.Attempts, "a crash is not a failed attempt")
 	assert.Equal(t, was.Due, r.Due)
+	assert.Equal(t, crashReason(1), r.Reason)
 	assert.Greater(t, r.Token, first[0].Token)
 	for op := driver.OpBegin; op <= driver.OpExtend; op++ {
 		assert.Equal(t, driver.StatusLeaseLost, q.status(op, begin.Changes[0]), op.String())
@@ -71,7 +73,8 @@ func leaseEndsFiring(t *testing.T, newStore Factory) {
 	assert.Equal(t, uint64(1), q.count().Crashed)
 }
 
-// leaseCrashes lets the leases of a firing message expire until it is dead.
+// leaseCrashes lets the leases of a firing message expire until it is dead. It is due again after a
+// delay, and has the reason of its last crash.
 func leaseCrashes(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("a", 0))
@@ -82,17 +85,22 @@ func leaseCrashes(t *testing.T, newStore Factory) {
 		require.Len(t, records, 1)
 		assert.Equal(t, crash-1, records[0].Crashes)
 		q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changesOf(records)})
-		before := q.now()
 		q.pass()
+		before := q.now()
 		q.expire(most)
 		r := q.get("a")
 		assert.Equal(t, crash, r.Crashes)
+		assert.Equal(t, crashReason(crash), r.Reason)
+		if delay := driver.CrashDelay(crash); delay > 0 {
+			assertDelay(t, before, q.now(), delay, r.Due)
+		}
 		if crash < most {
 			assert.Equal(t, driver.StateScheduled, r.State)
+			q.done(driver.OpReschedule, driver.Change{ID: "a"})
 			continue
 		}
 		assert.Equal(t, driver.StateDead, r.State)
-		assert.GreaterOrEqual(t, r.Died, driver.InstantOf(before))
+		assert.GreaterOrEqual(t, r.Died, driver.Instant(before.UnixMilli()))
 		assert.LessOrEqual(t, r.Died, driver.InstantOf(q.now()))
 	}
 	assert.Empty(t, q.claim(1))
@@ -104,6 +112,31 @@ func leaseCrashes(t *testing.T, newStore Factory) {
 	assert.Equal(t, []any{driver.StateScheduled, 0, driver.Instant(0)}, []any{r.State, r.Crashes, r.Died})
 }
 
+// leaseSuspect claims a message that has crashed twice. It does not begin with its claim. Its
+// holder keeps its crashes and their reason, and a replay ends them.
+func leaseSuspect(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	q.put(item("a", 0))
+	for range 2 {
+		q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changesOf(q.claimShort(1))})
+		q.pass()
+	}
+	q.expire(0)
+	claim := driver.Claim{Max: 1, Begin: 1, Visibility: far}
+	for _, op := range []driver.Op{driver.OpReschedule, driver.OpRelease, driver.OpBury, driver.OpReplay} {
+		r := q.get("a")
+		require.Equal(t, []any{2, crashReason(2)}, []any{r.Crashes, r.Reason})
+		if op == driver.OpRelease || op == driver.OpBury {
+			records := q.claimWith(claim).Records
+			require.Len(t, records, 1)
+			q.begin(records...)
+			r.Token = records[0].Token
+		}
+		q.done(op, driver.Change{ID: "a", Token: r.Token, Reason: r.Reason})
+	}
+	assert.Equal(t, driver.StateFiring, q.claimWith(claim).Records[0].State)
+}
+
 func leaseCrashesUnlimited(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("a", 0))
@@ -113,6 +146,8 @@ func leaseCrashesUnlimited(t *testing.T, newStore Factory) {
 		assert.Equal(t, crash, records[0].Crashes)
 		q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changesOf(records)})
 		q.pass()
+		q.expire(0)
+		q.done(driver.OpReschedule, driver.Change{ID: "a"})
 	}
 	assert.Equal(t, 4, q.claim(1)[0].Crashes)
 }

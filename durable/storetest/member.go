@@ -116,7 +116,7 @@ func memberDetails(t *testing.T, newStore Factory) {
 	}
 	want := []driver.Member{
 		{Name: "a", Host: "höst 1", PID: 17, Partitions: []int{0, 3}, Capacity: 64, Free: 3, Waiting: 2, WaitingFor: time.Hour + 1, OldestRun: 1<<63 - 1},
-		{Name: "b", Host: strings.Repeat("x", driver.MaxHost), PID: 1 << 30, Partitions: all, Capacity: 1 << 20, Free: 1 << 20},
+		{Name: "b", Host: strings.Repeat("x", 255), PID: 1 << 30, Partitions: all, Capacity: 1 << 20, Free: 1 << 20},
 		{Name: strings.Repeat("c", 64)},
 	}
 	for i := range want {

@@ -150,13 +150,16 @@ func (m *model) stepPass() {
 	time.Sleep(20 * time.Millisecond)
 }
 
-// settle waits if a lease might expire during the next call.
+// settle waits if a lease might expire, or a crashed message become due, during the next call.
 func (m *model) settle() time.Time {
 	for {
 		now := m.now()
 		near := false
 		for _, r := range m.messages {
-			near = near || r.inFlight() && r.record.LeaseEnd > driver.Instant(now.UnixMilli()) && r.record.LeaseEnd.Time().Before(now.Add(time.Second))
+			isNear := func(at driver.Instant) bool {
+				return at > driver.Instant(now.UnixMilli()) && at.Time().Before(now.Add(time.Second))
+			}
+			near = near || r.inFlight() && isNear(r.record.LeaseEnd) || driver.CrashDelay(r.record.Crashes) > 0 && isNear(r.record.Due)
 		}
 		if !near {
 			return now
@@ -313,7 +316,7 @@ func (m *model) stepClaim() {
 	for _, ref := range unseen {
 		ref.record.LeaseEnd = driver.Never
 	}
-	m.endLeases(now, c.MaxCrashes)
+	crashed := m.endLeases(now, c.MaxCrashes)
 	var claimed driver.Claimed
 	if len(unseen) > 0 {
 		claimed = m.claimAgain(c, unseen)
@@ -321,6 +324,12 @@ func (m *model) stepClaim() {
 		claimed = m.claimNew(c, now)
 	}
 	after := m.now()
+	for _, ref := range crashed {
+		if delay := driver.CrashDelay(ref.record.Crashes); delay > 0 {
+			ref.record.Due = m.get(ref.record.ID).Due
+			m.assertDue(before, after, 0, delay, ref.record.Due)
+		}
+	}
 	require.Equal(m.t, m.paused, claimed.Paused, m.what)
 	if c.Repeat || len(claimed.Records) > 0 {
 		m.noted[c.Consumer] = c.Seq
@@ -398,7 +407,7 @@ func (m *model) stepApply() {
 	if b.Op >= driver.OpCancel && b.Op <= driver.OpPurge {
 		b.Call = m.nextCall("changes")
 	}
-	before := m.now()
+	before := m.settle()
 	for _, id := range m.pick(4) {
 		c := driver.Change{ID: id, Token: m.someToken(id), Delay: m.delay(),
 			Reason: fmt.Sprint("reason ", m.random.IntN(100)), Uncounted: m.random.IntN(4) == 0}

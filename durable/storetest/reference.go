@@ -59,8 +59,9 @@ func (r *reference) putStatus(id string, replace bool) driver.Status {
 	}
 }
 
-// endLeases ends expired leases.
-func (r *reference) endLeases(now driver.Instant, maxCrashes int) {
+// endLeases ends expired leases. It returns the messages that have crashed, whose exact due times
+// only the store knows.
+func (r *reference) endLeases(now driver.Instant, maxCrashes int) (crashed []*refMessage) {
 	for _, m := range r.messages {
 		if !m.inFlight() || m.record.LeaseEnd > now {
 			continue
@@ -71,14 +72,19 @@ func (r *reference) endLeases(now driver.Instant, maxCrashes int) {
 		if !wasFiring {
 			continue
 		}
+		crashed = append(crashed, m)
 		m.record.Crashes++
-		m.reasonOpen = true
+		m.record.Reason, m.reasonOpen = crashReason(m.record.Crashes), false
+		if delay := driver.CrashDelay(m.record.Crashes); delay > 0 {
+			m.record.Due = now.Add(delay)
+		}
 		r.sums.Crashed++
 		if maxCrashes > 0 && m.record.Crashes >= maxCrashes {
 			m.record.State = driver.StateDead
 			r.sums.Buried++
 		}
 	}
+	return crashed
 }
 
 // claimable returns the ids that a claim should return.

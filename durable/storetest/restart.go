@@ -91,6 +91,9 @@ func withoutLease(r driver.Record) driver.Record {
 	if r.State == driver.StateLeased || r.State == driver.StateFiring {
 		r.State = driver.StateScheduled
 	}
+	if r.Crashes > 0 && r.Reason == crashReason(r.Crashes) {
+		r.Reason = ""
+	}
 	r.Token, r.LeaseEnd, r.Crashes = 0, 0, 0
 	return r
 }

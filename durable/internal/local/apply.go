@@ -11,6 +11,7 @@ type tx struct {
 	p      *partition
 	now    time.Time
 	config *driver.Config // of the opener
+	call   *Call          // begin and claim set Waits
 }
 
 // put stores messages.
@@ -115,6 +116,7 @@ func (t *tx) begin(b *driver.Batch, c *driver.Change, o *driver.Outcome) {
 		t.p.table.setBegun(l.id)
 	}
 	o.Status = driver.StatusDone
+	t.call.Waits = t.call.Waits || l.crashed
 	if b.Visibility > 0 {
 		t.p.leases.renew(l, after(t.now, b.Visibility))
 		o.Lease = l.end
@@ -162,7 +164,7 @@ func (t *tx) end(op driver.Op, c *driver.Change) (driver.Status, error) {
 	if err != nil {
 		return 0, err
 	}
-	r.msg.Token, r.last, r.suspect, r.msg.Postponed, r.msg.Reason = c.Token, op, false, 0, driver.CutReason(c.Reason)
+	r.msg.Token, r.last, r.msg.Postponed, r.msg.Reason = c.Token, op, 0, driver.CutReason(c.Reason)
 	if op == driver.OpBury || !c.Uncounted {
 		r.msg.Attempts = increment(r.msg.Attempts)
 	}
@@ -200,7 +202,7 @@ func (t *tx) repeat(op driver.Op, c *driver.Change) (driver.Status, error) {
 
 // bury makes a record that of a dead letter.
 func (t *tx) bury(r *record) {
-	r.msg.State, r.msg.Died, r.suspect = driver.StateDead, Floor(t.now), false
+	r.msg.State, r.msg.Died, r.last = driver.StateDead, Floor(t.now), r.last&^opCrash
 	t.p.counters.Buried++
 }
 
@@ -228,7 +230,7 @@ func (t *tx) cancelOrReschedule(op driver.Op, c *driver.Change) (driver.Status, 
 		t.p.drop(from, 0)
 		return driver.StatusDone, nil
 	}
-	r.last, r.msg.Due = 0, dueAt(t.now, c.At, c.Delay)
+	r.last, r.msg.Due = r.last&opCrash, dueAt(t.now, c.At, c.Delay)
 	if l != nil {
 		r.msg.Token = l.token
 	} else if e, ok := t.p.leases.ended[c.ID]; ok {

@@ -21,8 +21,8 @@ type backend struct {
 
 func (b *backend) Partitions() int { return b.partitions }
 
-// run runs a call in a partition and returns the result of do, which may set call.Waits. If
-// Runner.Run returns an error, do may still run and write result, so run returns a zero value.
+// run runs a call in a partition and returns the result of do. If Runner.Run returns an error, do
+// may still run and write result, so run returns a zero value.
 func run[T any](ctx context.Context, b *backend, index int, call *Call, do func(t tx) (T, error)) (T, error) {
 	var result, none T
 	call.Do = func(s *State) error {
@@ -33,7 +33,7 @@ func run[T any](ctx context.Context, b *backend, index int, call *Call, do func(
 		if err == nil {
 			p := q.partitions[index]
 			head := p.frontier.head
-			if result, err = do(tx{p, b.shared.Now(), &b.config}); err == nil {
+			if result, err = do(tx{p, b.shared.Now(), &b.config, call}); err == nil {
 				p.called(head)
 			}
 		}
@@ -74,7 +74,7 @@ func (b *backend) Claim(ctx context.Context, request driver.Claim) (driver.Claim
 	claimed, err := run(ctx, b, request.Partition, &call, func(t tx) (driver.Claimed, error) {
 		c := claim{tx: t, request: &request}
 		claimed, err := c.run()
-		leased, call.Waits = claimed.Records, c.waits
+		leased = claimed.Records
 		return claimed, err
 	})
 	var underWay *driver.UnderWayError

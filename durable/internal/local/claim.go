@@ -11,9 +11,8 @@ type claim struct {
 	tx
 	request *driver.Claim
 	records []driver.Record
-	size    int  // of the bodies of records
-	buried  int  // messages that ended the process too often
-	waits   bool // the reservation of a token is not durable yet
+	size    int // of the bodies of records
+	buried  int // messages that ended the process too often
 }
 
 // run ends expired leases and leases messages. If an error follows the first leased message, run
@@ -83,7 +82,8 @@ func (c *claim) endLeases() error {
 		if err != nil {
 			return err
 		}
-		r.msg.Crashes, r.msg.Postponed, r.last, r.msg.Token, r.suspect = increment(r.msg.Crashes), 0, 0, l.token, false
+		r.crash(string(process), c.now)
+		r.last, r.msg.Token = 0, l.token
 		p.counters.Crashed++
 		if c.request.MaxCrashes > 0 && r.msg.Crashes >= c.request.MaxCrashes {
 			c.bury(r)
@@ -118,22 +118,21 @@ func (c *claim) take(k key, r *record) bool {
 	case len(c.records)+c.buried >= c.request.Max || k.at > Floor(c.now).Add(c.request.Horizon) ||
 		len(c.records) > 0 && c.size+len(r.msg.Body) > c.request.MaxBytes:
 		return false
-	case r.suspect && c.request.MaxCrashes > 0 && r.msg.Crashes >= c.request.MaxCrashes:
+	case r.last == opCrash && c.request.MaxCrashes > 0 && r.msg.Crashes >= c.request.MaxCrashes:
 		c.buried++
 		c.bury(r)
 		p.move(place{kindScheduled, k}, r)
 		return true
 	}
 	token, reserved := p.nextToken(c.now)
-	c.waits = c.waits || !reserved
 	c.size += len(r.msg.Body)
-	l := &lease{key: k, token: token, enqueued: r.msg.Enqueued}
-	l.firing = len(c.records) < c.request.Begin && k.at <= Floor(c.now)
-	visibility := c.request.Visibility
+	l := &lease{key: k, token: token, enqueued: r.msg.Enqueued, crashed: r.msg.Crashes > 0}
+	l.firing = len(c.records) < c.request.Begin && k.at <= Floor(c.now) && driver.CrashDelay(r.msg.Crashes) == 0
+	c.call.Waits = c.call.Waits || !reserved || l.firing && l.crashed
+	l.end = leaseEnd(c.now, k.at, c.request.Visibility)
 	if !l.firing && c.request.Hold > 0 {
-		visibility = c.request.Hold
+		l.end = leaseEnd(c.now, k.at, c.request.Hold)
 	}
-	l.end = leaseEnd(c.now, k.at, visibility)
 	p.lease(l)
 	c.records = append(c.records, p.export(r))
 	return true

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
@@ -19,15 +20,14 @@ var ErrCorrupt = errors.New("the data is damaged")
 //	0 ‖ "version"                                → FormatVersion (8)
 //	0 ‖ "next"                                   → number of the next queue (4)
 //	0 ‖ "queue" ‖ name                           → number (4) ‖ partitions (2)
-//	1 ‖ queue ‖ 'b' ‖ partition ‖ id             → nothing. The message has begun
+//	1 ‖ queue ‖ 'b' ‖ partition ‖ id             → the process that has begun the message
 //	1 ‖ queue ‖ 'c' ‖ partition                  → counters: see state
 //	1 ‖ queue ‖ 'd' ‖ partition ‖ died ‖ id      → a dead letter: see record
 //	1 ‖ queue ‖ 'i' ‖ id ‖ partition             → 's' or 'd' ‖ time. Where the message is
 //	1 ‖ queue ‖ 's' ‖ partition ‖ due ‖ id       → a scheduled message, leased ones included
 //	1 ‖ queue ‖ 't' ‖ partition ‖ span           → number of scheduled messages of a span, see [DB].Add
 //
-// Ids that rise, such as those that a queue generates, are added at the end of 'i', which makes
-// the search for a duplicate and the compaction of the index cheap.
+// Ids that rise, like those that a queue generates, make searches and compactions of 'i' cheap.
 //
 // The cost of each transition of a message, in keys read and keys written ('c' is written once
 // per commit, and 't' once per commit and span):
@@ -61,6 +61,7 @@ const FormatVersion = 2
 var (
 	keyVersion = []byte("\x00version")
 	keyNext    = []byte("\x00next")
+	process    = []byte(driver.Process())
 )
 
 func queueKey(name string) []byte { return []byte("\x00queue" + name) }
@@ -126,17 +127,23 @@ func decodeState(b []byte) (s state, err error) {
 // record is a stored message. It is scheduled or dead. A record that this version cannot read has
 // no state.
 type record struct {
-	msg     driver.Record
-	last    driver.Op // the transition that wrote it, if a repetition of it is recognized; otherwise 0
-	suspect bool      // the message had begun when the process ended, so the next claim checks its crashes
+	msg  driver.Record
+	last driver.Op // the transition that wrote it, if a repetition of it is recognized; otherwise 0 or opCrash
 }
 
-const (
-	recordVersion = 2
-	flagSuspect   = 1
-)
+// crash counts a crash of a message that a process had begun.
+func (r *record) crash(process string, now time.Time) {
+	m := &r.msg
+	m.Crashes, m.Postponed, r.last = increment(m.Crashes), 0, opCrash
+	m.Reason = fmt.Sprintf("the consumer process ended or hung %d times during delivery, last %s", m.Crashes, process)
+	if delay := driver.CrashDelay(m.Crashes); delay > 0 {
+		m.Due = after(now, delay)
+	}
+}
 
-// encode appends to b[:0]: version (1) ‖ last (1) ‖ 2n + suspect (1) ‖ n uvarints ‖ reason ‖ key ‖
+const opCrash = 1 << 7 // the claim that takes the message checks its crashes
+
+// encode appends to b[:0]: version (1) ‖ last (1) ‖ 2n (1) ‖ n uvarints ‖ reason ‖ key ‖
 // body. The n uvarints are those of numbers without trailing zeros. The key in the DB has the id,
 // the state and its time.
 func (r *record) encode(b []byte) []byte {
@@ -145,11 +152,7 @@ func (r *record) encode(b []byte) []byte {
 	for n > 0 && numbers[n-1] == 0 {
 		n--
 	}
-	flags := byte(2 * n)
-	if r.suspect {
-		flags |= flagSuspect
-	}
-	b = append(b[:0], recordVersion, byte(r.last), flags)
+	b = append(b[:0], FormatVersion, byte(r.last), byte(2*n))
 	for _, v := range numbers[:n] {
 		b = binary.AppendUvarint(b, v)
 	}
@@ -172,10 +175,10 @@ func (r *record) numbers() [10]uint64 {
 func decode(at place, b []byte) (r record) {
 	unreadable := record{msg: driver.Record{ID: at.id}}
 	var v [10]uint64 // as from numbers
-	if len(b) < 3 || b[0] != recordVersion || int(b[2]/2) > len(v) {
+	if len(b) < 3 || b[0] != FormatVersion || int(b[2]/2) > len(v) {
 		return unreadable
 	}
-	r.msg.ID, r.last, r.suspect = at.id, driver.Op(b[1]), b[2]&flagSuspect != 0
+	r.msg.ID, r.last = at.id, driver.Op(b[1])
 	stored := v[:b[2]/2]
 	b = b[3:]
 	for i := range stored {

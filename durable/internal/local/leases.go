@@ -16,6 +16,7 @@ type lease struct {
 	end      driver.Instant
 	token    uint64
 	firing   bool
+	crashed  bool // the message has crashed before, so its begin waits until a further crash is counted
 	index    int
 	group    uint64         // of the change that ended it, once it has ended: see State
 	enqueued driver.Instant // tells messages of one id apart

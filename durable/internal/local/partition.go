@@ -48,23 +48,24 @@ func (s *State) loadPartition(hints *hints, number uint32, index int) (*partitio
 // countCrashes counts a crash of each message that had begun when the last State ended, and whose
 // lease has neither ended then nor been kept.
 func (p *partition) countCrashes() {
-	var ids []string
-	_ = p.table.scan(kindBegun, p.table.kindKey(kindBegun), func(k, _ []byte) bool { // what is damaged counts no crash
-		ids = append(ids, string(k[prefixSize:]))
+	begun := make(map[string]string)
+	_ = p.table.scan(kindBegun, p.table.kindKey(kindBegun), func(k, process []byte) bool { // what is damaged counts no crash
+		begun[string(k[prefixSize:])] = string(process)
 		return true
 	})
-	for _, id := range ids {
-		if l := p.leases.byID[id]; l != nil && l.firing {
+	for id, process := range begun {
+		l := p.leases.byID[id]
+		if l != nil && l.firing {
 			continue
 		}
-		_, ended := p.leases.ended[id]
-		if r, err := p.table.load(id); err == nil && r != nil && !ended && r.msg.State == driver.StateScheduled {
-			r.msg.Crashes, r.msg.Postponed, r.last, r.suspect = increment(r.msg.Crashes), 0, 0, true
+		r, err := p.table.load(id)
+		if _, ended := p.leases.ended[id]; l == nil && !ended && err == nil && r != nil && r.msg.State == driver.StateScheduled {
+			at := r.place()
+			r.crash(process, p.s.shared.Now())
 			p.counters.Crashed++
-			p.table.set(r)
+			p.move(at, r)
 		}
 		p.table.deleteBegun(id)
-		p.change()
 	}
 }
 

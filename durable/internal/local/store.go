@@ -88,11 +88,7 @@ func (s *State) open(config *driver.Config) (*queue, error) {
 	case q == nil && config.Existing:
 		return nil, fmt.Errorf("%s: %w: %q", s.shared.Name, driver.ErrNoQueue, config.Queue)
 	case q == nil:
-		n := config.Partitions
-		if n == 0 {
-			n = driver.DefaultPartitions
-		}
-		return s.create(config.Queue, n)
+		return s.create(config.Queue, cmp.Or(config.Partitions, driver.DefaultPartitions))
 	case config.Partitions != 0 && config.Partitions != len(q.partitions):
 		return nil, fmt.Errorf("%s: %w: queue %q has %d, %d were requested", s.shared.Name, driver.ErrPartitions,
 			config.Queue, len(q.partitions), config.Partitions)

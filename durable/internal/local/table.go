@@ -145,5 +145,5 @@ func (t *table) setIndex(at place) {
 
 func (t *table) deleteIndex(id string) { t.db.Delete(t.indexKey(id)) }
 func (t *table) deletePlace(at place)  { t.db.Delete(t.timeKey(at.kind, at.key)) }
-func (t *table) setBegun(id string)    { t.db.Set(t.begunKey(id), nil) }
+func (t *table) setBegun(id string)    { t.db.Set(t.begunKey(id), process) }
 func (t *table) deleteBegun(id string) { t.db.Delete(t.begunKey(id)) }

@@ -36,7 +36,7 @@ func TestVerifyFindsEachFault(t *testing.T) {
 		"front beyond a key":   func(p *partition, _ *Map) { p.frontier.front = key{at: driver.Never} },
 		"oldest dead too late": func(p *partition, _ *Map) { p.oldestDead = driver.Never },
 		"an unreadable record": func(p *partition, db *Map) {
-			db.Set(p.table.timeKey(kindScheduled, p.mustFind("a").key), []byte{recordVersion + 1})
+			db.Set(p.table.timeKey(kindScheduled, p.mustFind("a").key), []byte{FormatVersion + 1})
 		},
 	}
 	for name, fault := range faults {

@@ -288,7 +288,7 @@ func valid(args any) bool {
 		return len(a.Changes) <= driver.MaxBatch
 	case query:
 		return (a.Method != "List" || 0 < a.Limit && a.Limit <= driver.MaxBatch) &&
-			(a.Method != "CountDue" || 0 < len(a.Within) && len(a.Within) <= driver.MaxWithin)
+			(a.Method != "CountDue" || 0 < len(a.Within) && len(a.Within) <= 64)
 	}
 	return true
 }

@@ -25,7 +25,10 @@ local function put_back(id, record, s, died)
     call('ZADD', DEAD, decimal(unpack7(s, 24)), id)
   else
     local at = unpack7(s or record, 9)
-    if s then store(STATES, { id, 'S' .. sub(s, 2) }) end
+    if s then
+      local n = kind(s) == 'F' and unpack7(s, 24) or 0
+      store(STATES, { id, 'S' .. sub(s, 2, 23) .. ZERO7 .. sub(s, 31, #s - n) })
+    end
     call('ZADD', SCHEDULED, decimal(at), id)
   end
   repaired = repaired + 1

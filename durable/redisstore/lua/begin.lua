@@ -1,16 +1,17 @@
 -- Begins leased messages that are due.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 visibility in ms, or 0 to keep the ends of leases; 2 how many microseconds before its due
---       time a message may begin; then for each message: id, token (7 bytes).
+--       time a message may begin; 3 this process; then for each message: id, token (7 bytes).
 -- Result: sec, usec, statuses, due times (7 bytes each), ends of leases (7 bytes each) or '' if
 --         they did not change.
 -- Runs under OOM.
 
-local ids = column(3, 2)
+local ids = column(4, 2)
 local states = call('HMGET', STATES, unpack(ids))
 local latest_due = (tonumber(sec) * 1000000 + tonumber(usec) + tonumber(ARGV[2])) / 1000
 local visibility = tonumber(ARGV[1])
 local paused = call('HEXISTS', COUNTERS, 'paused') == 1
+local length = pack7(#ARGV[3])
 local packed, score
 if visibility > 0 then
   local lease = lease_end(now, visibility)
@@ -19,7 +20,7 @@ end
 local statuses, dues, ends, fresh, leases = {}, {}, {}, {}, {}
 for i, id in ipairs(ids) do
   local s = states[i]
-  local k = valid_state(s) and has_token(s, ARGV[2 + 2 * i]) and kind(s)
+  local k = valid_state(s) and has_token(s, ARGV[3 + 2 * i]) and kind(s)
   dues[i] = ZERO7
   ends[i] = packed and ZERO7
   if k ~= 'L' and k ~= 'F' then
@@ -33,7 +34,7 @@ for i, id in ipairs(ids) do
     else
       statuses[i] = DONE
       local n = #fresh
-      fresh[n + 1], fresh[n + 2] = id, 'F' .. sub(s, 2)
+      fresh[n + 1], fresh[n + 2] = id, k == 'F' and s or 'F' .. sub(s, 2, 23) .. length .. sub(s, 31) .. ARGV[3]
       if packed then
         ends[i] = packed
         leases[n + 1], leases[n + 2] = score, id

@@ -8,7 +8,7 @@
 --       the claim if they are due, 11 bytes of bodies of dead letters to keep, 12 lease of other
 --       messages in ms, 13 consumer or '', 14 the highest token that it has received, 15 number of
 --       consumers to remember, 16 number of the claim or '0', 17 '1' if the consumer has received
---       no answer to its previous claim.
+--       no answer to its previous claim, 18 this process.
 -- Result: sec, usec, the next due time or '0', the end of the first lease or '0', the ends of
 --         leases (7 bytes each), number of messages that are set aside, '1' if the partition is
 --         paused; then for each message: id, record, state.
@@ -156,17 +156,20 @@ if #expired > 0 then
       end
     end
     if k == 'L' or k == 'F' then
-      local crashes, to = unpack4(s, 20), 'S'
-      if k == 'F' then
-        crashes, crashed = crashes + 1, crashed + 1
-        if limit > 0 and crashes >= limit then to, buried = 'X', buried + 1 end
+      local at, set = due(s), back
+      if k == 'L' then
+        s = 'S' .. sub(s, 2)
+      else
+        local crashes, died = unpack4(s, 20) + 1, ZERO7
+        if crashes > 1 then at = math.min(NEVER, now_ceil + math.min(60, 2 ^ (crashes - 2)) * 1000) end -- driver.CrashDelay
+        if limit > 0 and crashes >= limit then k, died, set, buried = 'X', pack7(now), dead, buried + 1 end
+        s = (k == 'X' and 'X' or 'S') .. sub(s, 2, 8) .. pack7(at) .. sub(s, 16, 19) .. pack4(crashes) .. died .. settled(s) ..
+          'the consumer process ended or hung ' .. crashes .. ' times during delivery, last ' .. process(s)
+        if k == 'X' then at = now end
+        crashed = crashed + 1
       end
-      local n = #fresh
-      fresh[n + 1] = id
-      fresh[n + 2] = to .. sub(s, 2, 19) .. pack4(crashes) .. (to == 'X' and pack7(now) or ZERO7) .. (k == 'F' and settled(s) or sub(s, 31, 32 + rare_bytes(s))) .. sub(s, 33 + rare_bytes(s))
-      local set = to == 'X' and dead or back
-      set[#set + 1] = decimal(to == 'X' and now or due(s))
-      set[#set + 1] = id
+      fresh[#fresh + 1], fresh[#fresh + 2] = id, s
+      set[#set + 1], set[#set + 2] = decimal(at), id
     end
   end
   call_list('ZREM', LEASED, expired)
@@ -213,7 +216,7 @@ if #ids > 0 then
   local prefix -- of the token: all but the last byte
   local firing = tonumber(ARGV[10])
   local fresh, leases, ends, n, unreadable = {}, {}, {}, 0, {}
-  local k, last, lease, packed -- most leases end at the same time
+  local k, last, lease, packed, length, by -- most leases end at the same time
   local taken, lengths = {}, {}
   for i, id in ipairs(ids) do
     local record, s = records[i], valid_state(states[i])
@@ -228,18 +231,20 @@ if #ids > 0 then
         if unpack7(at7, 1) > now then at7 = pack7(now) end -- the score decides
       end
       n = n + 1
-      local state = n <= firing and not dues[i] and 'F' or 'L'
+      local state = n <= firing and not dues[i] and not (s and unpack4(s, 20) > 1) and 'F' or 'L'
       if at ~= last or state ~= k then
         local ending = lease_end(at, state == 'F' and visibility or hold)
         k, last, lease, packed = state, at, decimal(ending), pack7(ending)
+         length, by = ZERO7, ''
+         if k == 'F' then length, by = pack7(#ARGV[18]), ARGV[18] end
       end
       ends[n], taken[n], lengths[n] = packed, id, #id
       local digit = (token + n) % 256
       if not prefix or digit == 0 then prefix = sub(pack7(token + n), 1, 6) end
       if s then
-        state = state .. prefix .. char(digit) .. at7 .. sub(s, 16, 23) .. ZERO7 .. sub(s, 31)
+        state = state .. prefix .. char(digit) .. at7 .. sub(s, 16, 23) .. length .. sub(s, 31) .. by
       else
-        state = state .. prefix .. char(digit) .. at7 .. ZERO15 .. ZERO2
+        state = state .. prefix .. char(digit) .. at7 .. ZERO8 .. length .. ZERO2 .. by
       end
       fresh[2 * n - 1], fresh[2 * n] = id, state
       leases[2 * n - 1], leases[2 * n] = lease, id

@@ -2,7 +2,8 @@
 -- KEYS: those of partition.lua. ARGV: those of the script.
 
 local byte, char = string.byte, string.char
-local ZERO2, ZERO4, ZERO7, ZERO15 = '\0\0', '\0\0\0\0', '\0\0\0\0\0\0\0', '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
+local ZERO2, ZERO4, ZERO7, ZERO8 = '\0\0', '\0\0\0\0', '\0\0\0\0\0\0\0', '\0\0\0\0\0\0\0\0'
+local ZERO15 = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
 
 -- Plain arithmetic is faster here than math.floor.
 local function pack4(n)
@@ -36,6 +37,9 @@ local function due(s) return unpack7(s, 9) end
 
 -- rare_bytes returns the length of the rare data of a state.
 local function rare_bytes(s) return byte(s, 31) * 256 + byte(s, 32) end
+
+-- process returns the process that has begun a firing message.
+local function process(s) return sub(s, #s - unpack7(s, 24) + 1) end
 
 -- settled returns the rare data of a state with its length, and without postponements.
 local function settled(s)

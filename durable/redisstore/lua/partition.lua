@@ -7,6 +7,8 @@
 --         body
 -- state:  kind (1), token (7), due (7), attempts (4), crashes (4), time of death (7), length of the
 --         rare data (2), rare data, reason
+-- In a firing message, the time of death is the length of the description of the process that has
+-- begun it, which follows the reason: see driver.Process.
 -- rare data: nothing, or next due time (7), postponements (4), key
 --
 -- Numbers are big-endian. 7 bytes hold an integer that a double holds exactly. A kind is one of

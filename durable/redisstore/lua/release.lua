@@ -12,7 +12,8 @@ for i, id in ipairs(ids) do
   local k = s and has_token(s, ARGV[2 + 2 * i]) and kind(s)
   if k == 'L' or k == 'F' then
     statuses[i] = DONE
-    schedule(id, 'B' .. sub(s, 2), due(s))
+    local n = k == 'F' and unpack7(s, 24) or 0
+    schedule(id, 'B' .. sub(s, 2, 23) .. ZERO7 .. sub(s, 31, #s - n), due(s))
     gone[#gone + 1] = id
   elseif k == 'B' then
     statuses[i] = DONE -- by a copy of this call

@@ -14,7 +14,7 @@ for i, id in ipairs(ids) do
   if k == 'F' then
     statuses[i] = DONE
     local at = instant(ARGV[5 * i])
-    schedule(id, 'R' .. token .. pack7(at) .. pack4(unpack4(s, 16) + tonumber(ARGV[5 * i + 1])) .. sub(s, 20, 30) .. settled(s) .. ARGV[5 * i + 2], at)
+    schedule(id, 'R' .. token .. pack7(at) .. pack4(unpack4(s, 16) + tonumber(ARGV[5 * i + 1])) .. sub(s, 20, 23) .. ZERO7 .. settled(s) .. ARGV[5 * i + 2], at)
     gone[#gone + 1] = id
   elseif k == 'R' then
     statuses[i] = DONE -- by a copy of this call
