@@ -26,6 +26,7 @@ type admission struct {
 	readAhead readAhead
 	waiting   fifo[*share]           // partitions that wait for free takers, in turn
 	ready     lazyFIFO[*heldMessage] // messages that are due and wait for free takers
+	suspects  lazyFIFO[*heldMessage] // suspects that are due and wait for their turn
 
 	members    int // members with a capacity, at least 1
 	freeOthers int // other members that have a free taker
@@ -119,7 +120,20 @@ func (a *admission) capacity(s *share) (messages, bytes int, horizon time.Durati
 // pushReady adds a message that has become due.
 func (a *admission) pushReady(h *heldMessage) {
 	h.state, h.since = heldReady, a.checks
-	a.ready.push(h)
+	if h.suspect() {
+		a.suspects.push(h)
+	} else {
+		a.ready.push(h)
+	}
+}
+
+// popReady removes and returns the next message to begin, or returns false if there is none. A
+// suspect whose turn it is comes first.
+func (a *admission) popReady() (*heldMessage, bool) {
+	if h, ok := a.suspects.first(); ok && turn.CompareAndSwap(nil, h) {
+		return a.suspects.pop()
+	}
+	return a.ready.pop()
 }
 
 // takers returns the number of takers that wait or are expected soon.

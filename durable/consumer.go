@@ -116,6 +116,9 @@ func (c *consumer) stop() {
 	c.retire()
 	c.end()
 	c.dispatcher.drain()
+	if h := turn.Load(); h != nil && h.part.d == c.dispatcher { // abandoned, or the store does not answer
+		h.endTurn()
+	}
 	c.dispatcher.wheel.Stop()
 	c.dispatcher.checker.Stop()
 	c.q.mu.Lock()

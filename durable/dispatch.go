@@ -163,7 +163,7 @@ func (d *dispatcher) heartbeat(m *driver.Member) {
 			m.Partitions = append(m.Partitions, i)
 		}
 	}
-	for _, waiting := range []*lazyFIFO[*heldMessage]{&d.admission.ready, &d.handover.begun} {
+	for _, waiting := range []*lazyFIFO[*heldMessage]{&d.admission.ready, &d.admission.suspects, &d.handover.begun} {
 		if h, ok := waiting.first(); ok {
 			m.Waiting += waiting.len()
 			m.WaitingFor = max(m.WaitingFor, -h.part.clock.until(h.record.Due))
@@ -303,7 +303,7 @@ func (d *dispatcher) match() {
 		return
 	}
 	for d.admission.spare() > 0 {
-		h, ok := d.admission.ready.pop()
+		h, ok := d.admission.popReady()
 		if !ok {
 			break
 		}
@@ -314,7 +314,7 @@ func (d *dispatcher) match() {
 		h.part.begins.send(h.change(), func(a answer, err error) { d.begun(h, a, err) })
 	}
 	d.admission.grantNext()
-	if !d.checking && (d.admission.reserved > 0 || d.admission.ready.len() > 0 || d.handover.begun.len() > 0) {
+	if !d.checking && (d.admission.reserved > 0 || d.admission.ready.len()+d.admission.suspects.len()+d.handover.begun.len() > 0) {
 		d.checking = true
 		d.checker.Reset(checkPeriod)
 	}
@@ -396,6 +396,7 @@ func (d *dispatcher) begun(h *heldMessage, a answer, err error) {
 	case err == nil && a.Status == driver.StatusEarly && d.ctx.Err() != nil: // like the messages that retire has released
 		d.giveUp(h)
 	case err == nil && a.Status == driver.StatusEarly && h.state != heldGone: // the store's clock was set back
+		h.endTurn()
 		wait := max(a.Due.Time().Sub(a.Now)-beginLead, time.Millisecond)
 		h.record.Due, h.state, h.timer = a.Due, heldArmed, d.wheel.Add(wait, h)
 	case d.forget(h) && err != nil: // else it was cancelled, or its lease is lost
@@ -477,6 +478,9 @@ func (d *dispatcher) take(ctx context.Context, t *taker) (*heldMessage, error) {
 // forget changes the state of a message to gone, and reports whether the message was not gone
 // before. mu is held. The caller must call match.
 func (d *dispatcher) forget(h *heldMessage) bool {
+	if h.run == nil || h.run.state.Load() != runRunning {
+		h.endTurn()
+	}
 	state := h.state
 	if state == heldGone {
 		return false
@@ -489,7 +493,11 @@ func (d *dispatcher) forget(h *heldMessage) bool {
 	delete(d.held, h)
 	switch state {
 	case heldReady:
-		d.admission.ready.removed()
+		if h.suspect() {
+			d.admission.suspects.removed()
+		} else {
+			d.admission.ready.removed()
+		}
 	case heldWaiting:
 		d.admission.reserve(&h.part.share, -1)
 		d.doneLocked()
@@ -607,14 +615,11 @@ func (d *dispatcher) loseLease(h *heldMessage) {
 func (d *dispatcher) handOff(h *heldMessage, renew bool, r *run) bool {
 	d.mu.Lock()
 	defer d.unlock()
-	if r != nil {
-		h.run = r
-	}
 	if h.state == heldGone || !time.Now().Before(h.until) {
 		d.loseLease(h)
 		return false
 	}
-	h.renew, h.handed = renew, time.Now()
+	h.run, h.renew, h.handed = r, renew, time.Now()
 	return true
 }
 
@@ -622,7 +627,9 @@ func (d *dispatcher) handOff(h *heldMessage, renew bool, r *run) bool {
 func (d *dispatcher) stopRenewal(h *heldMessage) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	h.renew = false
+	if h.renew = false; h.gone() {
+		h.endTurn()
+	}
 }
 
 // load returns the numbers of messages that the dispatcher holds and that have not begun or have

@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel"
@@ -31,7 +32,8 @@ type heldMessage struct {
 //	                                                     begun, taken: begun with its claim
 //	armed      waits in the wheel until it may begin     ready: its timer fires
 //	                                                     gone: released
-//	ready      is due and waits for a free taker         beginning: match
+//	ready      is due and waits for a free taker, and    beginning: match
+//	           a suspect also for its turn
 //	                                                     gone: released, lease lost
 //	beginning  the store was asked to begin it and has   waiting, begun, taken: begun
 //	           not answered                              armed: the store's clock was set back
@@ -79,6 +81,21 @@ func (h *heldMessage) runningFor(now time.Time) time.Duration {
 		return 0
 	}
 	return now.Sub(h.handed)
+}
+
+// suspect reports whether the message may be one that ends its process.
+func (h *heldMessage) suspect() bool { return driver.CrashDelay(h.record.Crashes) > 0 }
+
+// turn is the suspect that this process has begun or is beginning, or nil. The turn lasts until the
+// delivery is over and its handler has returned, or was abandoned. Other suspects wait unbegun.
+var turn atomic.Pointer[heldMessage]
+
+// endTurn ends the turn of the message if it has one. The check of each dispatcher soon begins the
+// next suspect.
+func (h *heldMessage) endTurn() {
+	if h.suspect() {
+		turn.CompareAndSwap(h, nil)
+	}
 }
 
 // gone reports whether the message is no longer held.

@@ -180,7 +180,11 @@ type ConsumerOptions struct {
 	Backoff func(d *Delivery, err error) time.Duration
 
 	// MaxCrashes is the number of crashes after which a message becomes a dead letter. A crash is a
-	// delivery whose lease expires because the process has crashed or hangs. Defaults to 10.
+	// delivery whose lease expires because the process has crashed or hangs. The message is due
+	// again after [driver.CrashDelay]. From its second crash on it is a suspect, which runs while
+	// no other suspect runs in this process, in any queue. A message that ends its process thus
+	// causes at most two crashes of each message beside it, which become dead letters too if
+	// MaxCrashes is 1 or 2. Other messages do not wait for suspects. Defaults to 10.
 	MaxCrashes int
 
 	// Visibility is the lease of a message that has begun. The lease is extended while the handler

@@ -39,7 +39,8 @@ func (q *Queue) Take(ctx context.Context) (*Delivery, error) { return q.receiver
 
 // Take waits for a message that is due and begins it. The caller must settle the message with one
 // of the methods of [Delivery] within ConsumerOptions.Visibility, or call [Delivery.Extend]: unlike
-// the lease of a handler, this lease is not extended automatically.
+// the lease of a handler, this lease is not extended automatically. Other suspects (see
+// ConsumerOptions.MaxCrashes) wait until a suspect is settled or its lease expires.
 //
 // Take returns the cause of ctx if ctx ends, [ErrClosed] if the receiver or the queue is closed,
 // [ErrBroken] if the store is broken, [ErrNoQueue] if the queue was deleted, [ErrLocked] if only

@@ -235,8 +235,8 @@ if #ids > 0 then
       if at ~= last or state ~= k then
         local ending = lease_end(at, state == 'F' and visibility or hold)
         k, last, lease, packed = state, at, decimal(ending), pack7(ending)
-         length, by = ZERO7, ''
-         if k == 'F' then length, by = pack7(#ARGV[18]), ARGV[18] end
+        length, by = ZERO7, ''
+        if k == 'F' then length, by = pack7(#ARGV[18]), ARGV[18] end
       end
       ends[n], taken[n], lengths[n] = packed, id, #id
       local digit = (token + n) % 256
