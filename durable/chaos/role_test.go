@@ -54,6 +54,7 @@ type role struct {
 	Membership  time.Duration // 0: the default for the visibility
 	CrashAt     string        // "started" or "handled": the point at which the process kills itself, after CrashAfter messages
 	CrashAfter  int
+	Killer      bool // the message "killer" ends the process, and the message n takes n times Handle
 	UntilEmpty  bool // the process ends when the queue is empty and no messages are left to enqueue
 }
 

@@ -98,6 +98,9 @@ func (r *role) cancel(ctx context.Context, q *durable.Queue, events checker.Reco
 
 // consume handles messages until ctx ends.
 func (r *role) consume(ctx context.Context, q *durable.Queue, events checker.Recorder) error {
+	if r.Killer {
+		return q.Consume(ctx, r.handleKiller, durable.ConsumerOptions{Visibility: r.Visibility, MaxCrashes: killerCrashes})
+	}
 	var count atomic.Int64
 	return q.Consume(ctx, func(ctx context.Context, d *durable.Delivery) error {
 		e := checker.Event{
