@@ -109,10 +109,19 @@ func Queues(ctx context.Context, store Store) (names []string, err error) {
 // again, the calls use it, or return [ErrPartitions] if it has another number of partitions.
 func DeleteQueue(ctx context.Context, store Store, queue string, force bool) error {
 	return administer(ctx, store, func(l driver.Lister) error {
-		if err := (driver.Config{Queue: queue, DeadLimit: 1, DeadBytes: 1, DeadAge: 1}).Check(); err != nil {
+		var members []driver.Member
+		b, err := store.Open(ctx, driver.Config{Queue: queue, Existing: true, DeadLimit: 1, DeadBytes: 1, DeadAge: 1})
+		if err == nil && !force {
+			members, err = b.Members(ctx)
+		}
+		switch {
+		case len(members) > 0:
+			return fmt.Errorf("%w force false: queue %q has %d consumers, one of them %s in process %d on %q; they must end first",
+				ErrInvalid, queue, len(members), members[0].Name, members[0].PID, members[0].Host)
+		case err != nil && !errors.Is(err, ErrNoQueue): // it may have messages after an interrupted deletion
 			return err
 		}
-		return l.DeleteQueue(ctx, queue, force)
+		return l.DeleteQueue(ctx, queue)
 	})
 }
 

@@ -198,8 +198,7 @@ type Lister interface {
 	// Queues returns the sorted names of the queues, with those whose deletion was interrupted.
 	Queues(ctx context.Context) ([]string, error)
 
-	// DeleteQueue deletes a queue with its messages, counters and members. Unless force is true, it
-	// returns [ErrInvalid] with the names of the members if there are any. It returns [ErrNoQueue]
+	// DeleteQueue deletes a queue with its messages, counters and members. It returns [ErrNoQueue]
 	// if the queue does not exist, also if an unanswered call has deleted it.
 	//
 	// Calls to backends of a deleted queue return ErrNoQueue until it is created again. They return
@@ -207,7 +206,7 @@ type Lister interface {
 	//
 	// An interrupted DeleteQueue may have deleted some of the messages. Open then returns
 	// ErrNoQueue, and another DeleteQueue deletes the rest.
-	DeleteQueue(ctx context.Context, queue string, force bool) error
+	DeleteQueue(ctx context.Context, queue string) error
 }
 
 // MaxBatch is the maximum number of messages in one transition.

@@ -23,36 +23,21 @@ type Options struct {
 // Store holds queues by name. Callers that open the same queue of one store share it, as processes
 // share a queue on a server.
 type Store struct {
-	shared local.Shared
+	local.Store // a [driver.Store] and [driver.Lister]
 
 	mu    sync.Mutex
 	state *local.State // nil after Close
 }
-
-var _ driver.Lister = (*Store)(nil)
 
 // New returns an empty store. Close it when its queues are closed.
 func New(options Options) *Store {
 	if options.Now == nil {
 		options.Now = time.Now
 	}
-	s := &Store{shared: local.Shared{Name: "memstore", Now: options.Now}}
-	s.state, _ = local.Load(local.NewMap(), &s.shared, nil) // an empty map has no errors
+	s, shared := new(Store), &local.Shared{Name: "memstore", Now: options.Now}
+	s.Store = local.NewStore(runner{s}, shared)
+	s.state, _ = local.Load(local.NewMap(), shared, nil) // an empty map has no errors
 	return s
-}
-
-// Open opens a queue, and creates it if it does not exist: see [driver.Store]. The limits of dead
-// letters in config apply to calls to this backend.
-func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend, error) {
-	return local.Open(ctx, runner{s}, &s.shared, config)
-}
-
-// Queues implements [driver.Lister].
-func (s *Store) Queues(ctx context.Context) ([]string, error) { return local.Queues(ctx, runner{s}) }
-
-// DeleteQueue implements [driver.Lister].
-func (s *Store) DeleteQueue(ctx context.Context, queue string, force bool) error {
-	return local.DeleteQueue(ctx, runner{s}, &s.shared, queue, force)
 }
 
 // Close discards all queues. Later calls to the store and its backends return [driver.ErrClosed].

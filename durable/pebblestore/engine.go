@@ -249,11 +249,10 @@ func (e *engine) next(room bool) (calls []*pending, closing bool) {
 
 // commit runs calls, and passes g and those that wait for a sync to answer if there is room.
 func (e *engine) commit(g *group, calls []*pending, room bool) (err error) {
-	low := sync.OnceValue(e.lowOnSpace)
+	full := sync.OnceValue(e.full)
 	for _, p := range calls {
-		if p.call.Bytes > 0 && low() {
-			p.err = fmt.Errorf("pebblestore: %w: less than %d MiB is free in %q",
-				driver.ErrFull, e.store.reserve()>>20, e.store.dir)
+		if p.call.Bytes > 0 && full() != nil {
+			p.err = full()
 		} else if err := e.runCall(p); err != nil {
 			return err
 		}
@@ -425,16 +424,14 @@ func (e *engine) closeDB() error {
 // ends, and engineFS drops its changes.
 const closeTimeout = 10 * time.Second
 
-// reserve returns the space that must be free for new messages: a flush and a compaction need it.
-func (s *Store) reserve() uint64 {
-	return uint64(max(64<<20, s.options.Memory/2)) //nolint:gosec // positive
-}
-
-// lowOnSpace reports whether new messages are refused.
-func (e *engine) lowOnSpace() bool {
+// full returns [driver.ErrFull] if there is no space for new messages, a flush and a compaction.
+func (e *engine) full() error {
 	e.checkPath()
-	usage, err := e.store.options.fs.GetDiskUsage(e.store.dir)
-	return err == nil && usage.AvailBytes < e.store.reserve()
+	least := uint64(max(64<<20, e.store.options.Memory/2)) //nolint:gosec // positive
+	if usage, err := e.store.options.fs.GetDiskUsage(e.store.dir); err != nil || usage.AvailBytes >= least {
+		return nil
+	}
+	return fmt.Errorf("pebblestore: %w: less than %d MiB is free in %q", driver.ErrFull, least>>20, e.store.dir)
 }
 
 // checkPath fails the engine if its directory is no longer at its path, where another process may

@@ -85,9 +85,7 @@ func (f engineFS) Remove(name string) error {
 	return f.FS.Remove(name)
 }
 
-func (f engineFS) MkdirAll(dir string, perm os.FileMode) error {
-	return f.FS.MkdirAll(dir, perm&0o700)
-}
+func (f engineFS) MkdirAll(dir string, perm os.FileMode) error { return f.FS.MkdirAll(dir, perm&0o700) }
 
 func (engineFS) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
 func (f engineFS) Unwrap() vfs.FS               { return f.FS }

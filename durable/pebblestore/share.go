@@ -1,6 +1,7 @@
 package pebblestore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,8 +57,10 @@ func (s *Store) acquire() (io.Closer, error) {
 // errLocked is the error of a lock that another process has. It names the process.
 func (s *Store) errLocked(err error) error {
 	owner := "another process"
-	if b, failed := readFile(s.options.fs, s.options.fs.PathJoin(s.dir, ownerName)); failed == nil && len(b) > 0 {
-		owner = strings.TrimSpace(string(b))
+	if f, failed := s.options.fs.Open(s.options.fs.PathJoin(s.dir, ownerName)); failed == nil {
+		b, _ := io.ReadAll(f)
+		owner = cmp.Or(strings.TrimSpace(string(b)), owner)
+		_ = f.Close()
 	}
 	return fmt.Errorf("pebblestore: %q: %w: %s: %w", s.dir, driver.ErrLocked, owner, err)
 }
@@ -125,6 +128,7 @@ func Connect(dir string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.Store = s.client
 	return s, nil
 }
 
@@ -149,7 +153,7 @@ func OpenSnapshot(ctx context.Context, dir string, options Options) (*Store, err
 	if err := s.inspect(); err != nil {
 		return nil, err
 	}
-	s.snapshot, s.options.Socket = true, false
+	s.shared.Snapshot, s.options.Socket = true, false
 	to := filepath.Join(s.dir, remote.CopyName())
 	owner, err := Connect(s.dir)
 	if err == nil {

@@ -57,15 +57,16 @@ type Options struct {
 
 // Store is a directory of queues that is open in this process. It is safe for concurrent use.
 type Store struct {
-	dir      string
-	options  Options
-	shared   local.Shared
-	lock     io.Closer      // nil on a read-only file system
-	locked   os.FileInfo    // of the file that is locked; nil if it is not on the file system of the system
-	server   *remote.Server // nil without Options.Socket
-	client   *remote.Client // to the process that has the directory open; otherwise nil
-	snapshot bool           // changes are refused
-	source   string         // the directory of which dir is a copy that Close removes
+	local.Store // a [driver.Store] and [driver.Lister]
+
+	dir     string
+	options Options
+	shared  local.Shared
+	lock    io.Closer      // nil on a read-only file system
+	locked  os.FileInfo    // of the file that is locked; nil if it is not on the file system of the system
+	server  *remote.Server // nil without Options.Socket
+	client  *remote.Client // to the process that has the directory open; otherwise nil
+	source  string         // the directory of which dir is a copy that Close removes
 
 	mu      sync.Mutex
 	current *engine // nil while the directory is being opened again
@@ -121,10 +122,10 @@ func newStore(dir string, options Options) (*Store, error) {
 			dir = absolute
 		}
 	}
-	return &Store{
-		dir: dir, options: options, shared: local.Shared{Name: "pebblestore", Now: options.now},
-		closed: make(chan struct{}), ended: make(chan struct{}),
-	}, nil
+	s := &Store{dir: dir, options: options, closed: make(chan struct{}), ended: make(chan struct{})}
+	s.shared.Name, s.shared.Now, s.shared.Groups = "pebblestore", options.now, true
+	s.Store = local.NewStore(runner{s}, &s.shared)
+	return s, nil
 }
 
 // start opens the locked directory, and the socket.
@@ -168,45 +169,20 @@ func (s *Store) replaced() bool {
 
 // inspect returns [driver.ErrVersion] for a directory with files of other programs.
 func (s *Store) inspect() error {
+	var names []string
 	found, err := pebble.Peek(s.dir, s.options.fs)
+	if err == nil && !found.Exists {
+		names, err = s.options.fs.List(s.dir)
+	}
 	if err != nil {
 		return s.openError(err)
 	}
-	if !found.Exists {
-		names, err := s.options.fs.List(s.dir)
-		if err != nil {
-			return s.openError(err)
-		}
-		names = slices.DeleteFunc(names, func(name string) bool { return name == "lost+found" })
-		if len(names) > 0 && !slices.Contains(names, lockName) { // a store creates the lock first
-			return fmt.Errorf("pebblestore: %q: %w: it has the file %q, and must be empty or the directory of a store",
-				s.dir, driver.ErrVersion, names[0])
-		}
-	}
-	if found.OptionsFilename == "" {
-		return nil
-	}
-	b, err := readFile(s.options.fs, found.OptionsFilename)
-	_, merger, ok := strings.Cut(string(b), "\n  merger=")
-	switch {
-	case errors.Is(err, fs.ErrNotExist): // the process that has it open has just replaced it
-		return nil
-	case err != nil:
-		return s.openError(err)
-	case ok && !strings.HasPrefix(merger, numbers.Name+"\n"):
-		return fmt.Errorf("pebblestore: %q: %w: it is the database of another program", s.dir, driver.ErrVersion)
+	names = slices.DeleteFunc(names, func(name string) bool { return name == "lost+found" })
+	if len(names) > 0 && !slices.Contains(names, lockName) { // a store creates the lock first
+		return fmt.Errorf("pebblestore: %q: %w: it has the file %q, and must be empty or the directory of a store",
+			s.dir, driver.ErrVersion, names[0])
 	}
 	return nil
-}
-
-// readFile returns the content of a file.
-func readFile(disk vfs.FS, name string) ([]byte, error) {
-	f, err := disk.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	b, err := io.ReadAll(f)
-	return b, errors.Join(err, f.Close())
 }
 
 // open opens the directory with Pebble. last is the State of the last engine, or nil.
@@ -243,6 +219,8 @@ func (s *Store) openError(err error) error {
 		kind = driver.ErrUnavailable
 	case strings.Contains(err.Error(), "unknown format major version"):
 		kind = driver.ErrVersion
+	case strings.Contains(err.Error(), " name from file "): // of the merger or of the comparer
+		kind = fmt.Errorf("%w: it is the database of another program", driver.ErrVersion)
 	}
 	return fmt.Errorf("pebblestore: %q: %w: %w", s.dir, kind, err)
 }
@@ -292,42 +270,6 @@ func (s *Store) reopen(e *engine) *engine {
 		}
 	}
 }
-
-// Open opens a queue, and creates it if it does not exist: see [driver.Store]. The limits of dead
-// letters in config apply to calls to this backend.
-func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend, error) {
-	if s.client != nil {
-		return s.client.Open(ctx, config)
-	}
-	config.Existing = config.Existing || s.snapshot
-	b, err := local.Open(ctx, runner{s}, &s.shared, config)
-	if err != nil {
-		return nil, err
-	}
-	return backend{b}, nil
-}
-
-// Queues implements [driver.Lister].
-func (s *Store) Queues(ctx context.Context) ([]string, error) {
-	if s.client != nil {
-		return s.client.Queues(ctx)
-	}
-	return local.Queues(ctx, runner{s})
-}
-
-// DeleteQueue implements [driver.Lister]. It is O(1) in the messages of the queue, whose space is
-// freed later.
-func (s *Store) DeleteQueue(ctx context.Context, queue string, force bool) error {
-	if s.client != nil {
-		return s.client.DeleteQueue(ctx, queue, force)
-	}
-	return local.DeleteQueue(ctx, runner{s}, &s.shared, queue, force)
-}
-
-// backend is a [driver.Grouper].
-type backend struct{ local.Backend }
-
-func (backend) GroupsCalls() {}
 
 // Backup writes a copy of the store to a new directory, which [Open] opens. The copy includes every
 // call that returned before Backup was called, and each later call as a whole or not at all.
@@ -432,7 +374,7 @@ func (r runner) Run(ctx context.Context, call *local.Call) error {
 	if err != nil {
 		return err
 	}
-	if r.s.snapshot && call.Changes {
+	if r.s.shared.Snapshot && call.Changes {
 		return fmt.Errorf("pebblestore: %w call: the store is a snapshot, which cannot be changed", driver.ErrInvalid)
 	}
 	if call.Warm != nil {

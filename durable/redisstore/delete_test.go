@@ -64,7 +64,7 @@ func TestInterruptedDeletionContinues(t *testing.T) {
 			require.NoError(t, client.ScriptFlush(t.Context()).Err())
 		}
 		broken.AddHook(&breaker{key: prefix + ":{" + strings.TrimPrefix(key, "{"), n: n, stop: cancel})
-		err = newStore(t, broken, redisstore.Options{Prefix: prefix}).DeleteQueue(ctx, "orders", false)
+		err = newStore(t, broken, redisstore.Options{Prefix: prefix}).DeleteQueue(ctx, "orders")
 		require.ErrorIs(t, err, context.Canceled, key)
 
 		for _, existing := range []bool{true, false} {
@@ -80,7 +80,7 @@ func TestInterruptedDeletionContinues(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []string{"orders"}, names, key)
 
-		require.NoError(t, store.DeleteQueue(t.Context(), "orders", false), key)
+		require.NoError(t, store.DeleteQueue(t.Context(), "orders"), key)
 		names, err = store.Queues(t.Context())
 		require.NoError(t, err)
 		require.Empty(t, names)
@@ -109,7 +109,7 @@ func TestQueueIsDeletedWithoutMemory(t *testing.T) {
 	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	_, err = b.Put(t.Context(), driver.Put{Items: items("b", 1, 1, 0)})
 	require.ErrorIs(t, err, driver.ErrFull)
-	require.NoError(t, store.DeleteQueue(t.Context(), "orders", false))
+	require.NoError(t, store.DeleteQueue(t.Context(), "orders"))
 	_, err = b.Count(t.Context(), 0)
 	require.ErrorIs(t, err, driver.ErrNoQueue)
 }
@@ -170,7 +170,7 @@ func TestLateOpenDoesNotBringADeletedQueueBack(t *testing.T) {
 	_, err := store.Open(t.Context(), config())
 	require.NoError(t, err)
 	late := newClient(t, server.Addr())
-	late.AddHook(beforePipeline(func() { require.NoError(t, store.DeleteQueue(t.Context(), "orders", false)) }))
+	late.AddHook(beforePipeline(func() { require.NoError(t, store.DeleteQueue(t.Context(), "orders")) }))
 	_, err = newStore(t, late, redisstore.Options{}).Open(t.Context(), config())
 	require.ErrorIs(t, err, driver.ErrNoQueue)
 	n, err := client.Exists(t.Context(), "tw:{orders:0}:m").Result()

@@ -108,29 +108,20 @@ func (s *Store) Queues(ctx context.Context) ([]string, error) {
 
 // DeleteQueue implements [driver.Lister]. It deletes one partition after another. For 30 days a
 // small key of each remains, so that processes that have the queue open notice.
-func (s *Store) DeleteQueue(ctx context.Context, queue string, force bool) error {
+func (s *Store) DeleteQueue(ctx context.Context, queue string) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
 	var partitions int
 	var created string
-	var members []string
 	b := newBackend(s, driver.Config{Queue: queue, Partitions: driver.MaxPartitions}, false, false)
-	err := b.runMembers(ctx, deleteQueueScript, func(r *reply) {
-		partitions, created = int(r.number()), r.text()
-		for r.more() {
-			members = append(members, r.text())
-		}
-	}, formatVersion, flag(force), flag(false))
-	if err == nil && len(members) > 0 {
-		err = fmt.Errorf("redisstore: %w force false: queue %q has the consumers %q; it must be true, or they must end first",
-			driver.ErrInvalid, queue, members)
-	}
+	read := func(r *reply) { partitions, created = int(r.number()), r.text() }
+	err := b.runMembers(ctx, deleteQueueScript, read, formatVersion, flag(false))
 	for part := 0; part < min(partitions, driver.MaxPartitions) && err == nil; part++ {
 		_, err = b.runLine(ctx, part, deleteScript, append(b.line(part, 1), created))
 	}
 	if err == nil {
-		err = b.runMembers(ctx, deleteQueueScript, func(*reply) {}, formatVersion, flag(true), flag(true))
+		err = b.runMembers(ctx, deleteQueueScript, read, formatVersion, flag(true))
 	}
 	return err
 }

@@ -106,7 +106,7 @@ func closed(t *testing.T, newStore Factory) {
 	calls["Watch"] = func() error { _, err := q.Watch(t.Context()); return err }
 	if l, ok := q.fixture.Store.(driver.Lister); ok {
 		calls["Queues"] = func() error { _, err := l.Queues(t.Context()); return err }
-		calls["DeleteQueue"] = func() error { return l.DeleteQueue(t.Context(), "orders", true) }
+		calls["DeleteQueue"] = func() error { return l.DeleteQueue(t.Context(), "orders") }
 	}
 	for name, call := range calls {
 		assert.ErrorIs(t, call(), driver.ErrClosed, name)
@@ -177,7 +177,7 @@ func deleteQueue(t *testing.T, newStore Factory) {
 	fill(other)
 	fill(q)
 	isQueues(t, l, q.config.Queue, other.config.Queue)
-	require.NoError(t, l.DeleteQueue(t.Context(), q.config.Queue, false))
+	require.NoError(t, l.DeleteQueue(t.Context(), q.config.Queue))
 	isQueues(t, l, other.config.Queue)
 	for name, call := range callsOf(q) {
 		err := call()
@@ -185,7 +185,7 @@ func deleteQueue(t *testing.T, newStore Factory) {
 		require.NotErrorIs(t, err, driver.ErrUnavailable, name)
 	}
 	for range 2 {
-		require.ErrorIs(t, l.DeleteQueue(t.Context(), q.config.Queue, true), driver.ErrNoQueue)
+		require.ErrorIs(t, l.DeleteQueue(t.Context(), q.config.Queue), driver.ErrNoQueue)
 	}
 	c := q.config
 	c.Existing = true
@@ -208,18 +208,12 @@ func deleteQueueWithMembers(t *testing.T, newStore Factory) {
 	q.beat("first", far)
 	q.beat("second", far)
 	q.pass()
-	err := l.DeleteQueue(t.Context(), q.config.Queue, false)
-	require.ErrorIs(t, err, driver.ErrInvalid)
-	require.ErrorContains(t, err, "first")
-	require.ErrorContains(t, err, "second")
-	require.NotContains(t, err.Error(), "gone")
-	has(q, 1, 0, 0)
-	require.NoError(t, l.DeleteQueue(t.Context(), q.config.Queue, true))
+	require.NoError(t, l.DeleteQueue(t.Context(), q.config.Queue))
 	again := openAs(t, q.fixture, q.config)
 	require.Empty(t, again.members())
 	again.beat("first", far)
 	again.beat("first", 0)
-	require.NoError(t, l.DeleteQueue(t.Context(), q.config.Queue, false), "the last member has left")
+	require.NoError(t, l.DeleteQueue(t.Context(), q.config.Queue), "the last member has left")
 }
 
 // deleteAndCreate creates a deleted queue again, first with as many partitions.
@@ -227,7 +221,7 @@ func deleteAndCreate(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	l := lister(t, q.fixture)
 	fill(q)
-	require.NoError(t, l.DeleteQueue(t.Context(), q.config.Queue, false))
+	require.NoError(t, l.DeleteQueue(t.Context(), q.config.Queue))
 	again := openAs(t, q.fixture, q.config)
 	require.Equal(t, uint64(0), has(again, 0, 0, 0).Enqueued, "counters begin again")
 	again.audit(0, false, 0)
@@ -236,7 +230,7 @@ func deleteAndCreate(t *testing.T, newStore Factory) {
 	has(q, 3, 0, 0)
 	require.Len(t, again.claim(9), 3)
 	for _, n := range []int{3, 1} {
-		require.NoError(t, l.DeleteQueue(t.Context(), q.config.Queue, false))
+		require.NoError(t, l.DeleteQueue(t.Context(), q.config.Queue))
 		c := q.config
 		c.Partitions = n
 		last := openAs(t, q.fixture, c)

@@ -11,15 +11,18 @@ import (
 
 // backend is one opener's view of a queue.
 type backend struct {
-	runner     Runner
-	shared     *Shared
-	config     driver.Config
-	number     uint32 // of the queue
-	partitions int
-	presence   *presence
+	runner Runner
+	shared *Shared
+	config driver.Config
+	number uint32 // of the queue
 }
 
-func (b *backend) Partitions() int { return b.partitions }
+func (b *backend) Partitions() int { return b.config.Partitions }
+
+// grouper is a [driver.Grouper].
+type grouper struct{ *backend }
+
+func (grouper) GroupsCalls() {}
 
 // run runs a call in a partition and returns the result of do. If Runner.Run returns an error, do
 // may still run and write result, so run returns a zero value.
@@ -214,7 +217,7 @@ func (b *backend) Heartbeat(ctx context.Context, member driver.Member, ttl time.
 	if err := b.check(ctx); err != nil {
 		return nil, err
 	}
-	return b.presence.beat(b.shared.Now(), member, ttl), nil
+	return b.shared.of(b.config.Queue).beat(b.shared.Now(), member, ttl), nil
 }
 
 // Members is O(m log m) for m members.
@@ -227,5 +230,5 @@ func (b *backend) Watch(ctx context.Context) (<-chan driver.Hint, error) {
 	if err := b.check(ctx); err != nil {
 		return nil, err
 	}
-	return b.presence.watch(ctx), nil
+	return b.shared.of(b.config.Queue).watch(ctx), nil
 }

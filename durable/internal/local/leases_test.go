@@ -28,7 +28,7 @@ func newFailingDisk(t *testing.T) *failingDisk {
 	d.shared = Shared{Name: "test", Now: func() time.Time { return d.now }}
 	d.load(nil)
 	var err error
-	d.b, err = Open(t.Context(), d, &d.shared, driver.Config{Queue: "q", Partitions: 1, DeadLimit: 10, DeadBytes: 1 << 20, DeadAge: time.Hour})
+	d.b, err = NewStore(d, &d.shared).Open(t.Context(), driver.Config{Queue: "q", Partitions: 1, DeadLimit: 10, DeadBytes: 1 << 20, DeadAge: time.Hour})
 	require.NoError(t, err)
 	d.sync()
 	return d

@@ -160,7 +160,7 @@ func TestClaimWithoutACallerIsReleased(t *testing.T) {
 		state, err := Load(NewMap(), &shared, nil)
 		require.NoError(t, err)
 		r := &lateRunner{state: state}
-		b, err := Open(t.Context(), r, &shared, driver.Config{
+		b, err := NewStore(r, &shared).Open(t.Context(), driver.Config{
 			Queue: "q", Partitions: 1, DeadLimit: 1, DeadBytes: 1, DeadAge: 1,
 		})
 		require.NoError(t, err)

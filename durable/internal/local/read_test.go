@@ -17,7 +17,7 @@ func openTest(t *testing.T, db DB, now func() time.Time) (*State, driver.Backend
 	shared := Shared{Name: "local", Now: now}
 	s, err := Load(db, &shared, nil)
 	require.NoError(t, err)
-	b, err := Open(t.Context(), direct{s}, &shared, driver.Config{
+	b, err := NewStore(direct{s}, &shared).Open(t.Context(), driver.Config{
 		Queue: "q", Partitions: 1, DeadLimit: 10, DeadBytes: 1 << 20, DeadAge: time.Hour,
 	})
 	require.NoError(t, err)

@@ -13,8 +13,10 @@ import (
 
 // Shared holds what outlives a [State]: the clock, and the members and watchers of queues.
 type Shared struct {
-	Name string           // package of the store, for errors
-	Now  func() time.Time // the store's clock
+	Name     string           // package of the store, for errors
+	Now      func() time.Time // the store's clock
+	Groups   bool             // the Runner groups calls: see [driver.Grouper]
+	Snapshot bool             // no queue is created
 
 	queues sync.Map // *presence by name
 }
@@ -57,13 +59,6 @@ func (m *members) beat(now time.Time, member driver.Member, ttl time.Duration) [
 		all[i].Partitions = slices.Clone(all[i].Partitions)
 	}
 	return all
-}
-
-// clear removes all members.
-func (m *members) clear() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	clear(m.all)
 }
 
 // advance removes expired members. If the clock was set back since the last call, advance moves the

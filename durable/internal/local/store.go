@@ -111,23 +111,6 @@ func (s *State) find(name string) (*queue, error) {
 	return s.load(name, binary.BigEndian.Uint32(b), int(binary.BigEndian.Uint16(b[4:])))
 }
 
-// delete deletes a queue.
-func (s *State) delete(name string) error {
-	q, err := s.open(&driver.Config{Queue: name, Existing: true})
-	if err != nil {
-		return err
-	}
-	key := func(number uint32) []byte { return binary.BigEndian.AppendUint32([]byte{1}, number) }
-	s.db.Delete(queueKey(name))
-	s.db.DeleteRange(key(q.number), key(q.number+1))
-	delete(s.queues, name)
-	s.dirty = slices.DeleteFunc(s.dirty, func(p *partition) bool { return p.table.queue == q.number })
-	for i, p := range q.partitions {
-		p.hints.send(driver.Hint{Partition: i}) // the next claim ends the consumer
-	}
-	return nil
-}
-
 func (s *State) create(name string, partitions int) (*queue, error) {
 	b, err := s.db.Get(keyNext)
 	if err != nil {
@@ -182,61 +165,71 @@ type Call struct {
 // Getter reads a key of a [DB], concurrently with the methods of the DB.
 type Getter func(key []byte) (value []byte, err error)
 
-// Backend has the methods of a queue.
-type Backend interface {
-	driver.Backend
-	driver.Auditor
+// Store opens, lists and deletes queues.
+type Store interface {
+	Open(ctx context.Context, config driver.Config) (driver.Backend, error)
+	driver.Lister
 }
 
-// Open opens a queue: see [driver.Store].
-func Open(ctx context.Context, r Runner, shared *Shared, config driver.Config) (Backend, error) {
+// NewStore returns a store of a Runner, which runs calls on a [State] with the same Shared.
+func NewStore(r Runner, shared *Shared) Store { return &store{r, shared} }
+
+type store struct {
+	runner Runner
+	shared *Shared
+}
+
+func (s *store) Open(ctx context.Context, config driver.Config) (driver.Backend, error) {
+	config.Existing = config.Existing || s.shared.Snapshot
 	if err := config.Check(); err != nil {
-		return nil, fmt.Errorf("%s: %w", shared.Name, err)
+		return nil, fmt.Errorf("%s: %w", s.shared.Name, err)
 	}
-	b := &backend{runner: r, shared: shared}
-	err := r.Run(ctx, &Call{Waits: true, Do: func(s *State) error {
+	b := &backend{runner: s.runner, shared: s.shared}
+	err := s.runner.Run(ctx, &Call{Waits: true, Do: func(s *State) error {
 		q, err := s.open(&config)
 		if err == nil {
-			b.number, b.partitions = q.number, len(q.partitions)
+			b.number, config.Partitions = q.number, len(q.partitions)
 		}
 		return err
 	}})
 	if err != nil {
 		return nil, err
 	}
-	config.Existing, config.Partitions = true, b.partitions
-	b.config, b.presence = config, shared.of(config.Queue)
+	config.Existing = true
+	b.config = config
+	if s.shared.Groups {
+		return grouper{b}, nil
+	}
 	return b, nil
 }
 
-// Queues returns the names of the queues: see [driver.Lister].
-func Queues(ctx context.Context, r Runner) (names []string, err error) {
-	err = r.Run(ctx, &Call{Waits: true, Do: func(s *State) error {
+func (s *store) Queues(ctx context.Context) (names []string, err error) {
+	err = s.runner.Run(ctx, &Call{Waits: true, Do: func(s *State) error {
 		names = []string{}
-		begin := len(queueKey(""))
 		return s.db.Scan(queueKey(""), queueKey("\xff"), func(key, _ []byte) bool {
-			names = append(names, string(key[begin:]))
+			names = append(names, string(key[len(queueKey("")):]))
 			return true
 		})
 	}})
 	return names, err
 }
 
-// DeleteQueue deletes a queue: see [driver.Lister]. It is O(1) in the messages of the queue.
-func DeleteQueue(ctx context.Context, r Runner, shared *Shared, name string, force bool) error {
-	return r.Run(ctx, &Call{Waits: true, Changes: true, Do: func(s *State) error {
-		var members []string
-		for _, m := range shared.of(name).beat(shared.Now(), driver.Member{}, 0) {
-			members = append(members, m.Name)
-		}
-		if len(members) > 0 && !force {
-			return fmt.Errorf("%s: %w force false: queue %q has the consumers %q; it must be true, or they must end first",
-				shared.Name, driver.ErrInvalid, name, members)
-		}
-		if err := s.delete(name); err != nil {
+// DeleteQueue is O(1) in the messages of the queue. A directory frees their space later.
+func (s *store) DeleteQueue(ctx context.Context, name string) error {
+	return s.runner.Run(ctx, &Call{Waits: true, Changes: true, Do: func(state *State) error {
+		q, err := state.open(&driver.Config{Queue: name, Existing: true})
+		if err != nil {
 			return err
 		}
-		shared.of(name).clear()
+		key := func(number uint32) []byte { return binary.BigEndian.AppendUint32([]byte{1}, number) }
+		state.db.Delete(queueKey(name))
+		state.db.DeleteRange(key(q.number), key(q.number+1))
+		delete(state.queues, name)
+		state.dirty = slices.DeleteFunc(state.dirty, func(p *partition) bool { return p.table.queue == q.number })
+		s.shared.queues.Delete(name)
+		for i, p := range q.partitions {
+			p.hints.send(driver.Hint{Partition: i}) // the next claim ends the consumer
+		}
 		return nil
 	}})
 }

@@ -170,8 +170,8 @@ func (c *Client) Queues(ctx context.Context) ([]string, error) {
 }
 
 // DeleteQueue implements driver.Lister.
-func (c *Client) DeleteQueue(ctx context.Context, queue string, force bool) error {
-	_, err := do[any](ctx, c, driver.Config{}, query{Method: "DeleteQueue", Name: queue, Force: force})
+func (c *Client) DeleteQueue(ctx context.Context, queue string) error {
+	_, err := do[any](ctx, c, driver.Config{}, query{Method: "DeleteQueue", Name: queue})
 	return err
 }
 

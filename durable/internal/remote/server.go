@@ -58,7 +58,6 @@ type query struct {
 	Cursor    string
 	Limit     int
 	Within    []time.Duration
-	Force     bool
 }
 
 // page is the result of list.
@@ -95,8 +94,7 @@ func (r *Reply) fail(err error) {
 
 // Store is what a [Server] serves.
 type Store interface {
-	driver.Store
-	driver.Lister
+	local.Store
 	Backup(ctx context.Context, dir string) error
 }
 
@@ -239,7 +237,7 @@ func (v *Server) answer(ctx context.Context, request *Request) (any, error) {
 	case "Queues":
 		return v.store.Queues(ctx)
 	case "DeleteQueue":
-		return nil, v.store.DeleteQueue(ctx, q.Name, q.Force)
+		return nil, v.store.DeleteQueue(ctx, q.Name)
 	}
 	if !valid(request.Args) {
 		return nil, fmt.Errorf("%s: %w call %T: a value is out of its range", v.name, driver.ErrInvalid, request.Args)

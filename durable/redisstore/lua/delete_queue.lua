@@ -1,24 +1,16 @@
 -- Begins to delete a queue, so that no call opens it and no consumer joins it, or ends that when
 -- the partitions are deleted. The field deleted of the queue is 'begun', or 'done' for 30 days.
 -- KEYS: those of queue.lua.
--- ARGV: 1 version of the format, 2 '1' to delete a queue that has members, 3 '1' to end.
--- Result: partitions, when the queue was created, and the members if they prevent the deletion.
+-- ARGV: 1 version of the format, 2 '1' to end.
+-- Result: partitions, when the queue was created.
 -- Runs under OOM: the first write removes something.
 
 local meta = call('HMGET', KEYS[3], 'version', 'partitions', 'created', 'deleted')
 if call('EXISTS', KEYS[3]) == 0 or meta[4] == 'done' then return redis.error_reply('NOQUEUE there is no such queue') end
 if meta[1] ~= ARGV[1] then return redis.error_reply('OTHERVERSION the queue has another format') end
 
-local result = { meta[2] or '1024', meta[3] or '' } -- or as many as a queue can have
-if ARGV[2] ~= '1' and not meta[4] then
-  local last = tonumber(call('ZSCORE', KEYS[1], '') or 0)
-  local members = call('ZRANGEBYSCORE', KEYS[1], '(' .. decimal(math.max(now, last)), '+inf')
-  for i, member in ipairs(members) do result[2 + i] = member end
-  if #members > 0 then return result end
-end
-
 call('UNLINK', KEYS[1], KEYS[2])
 call('HDEL', KEYS[3], '')
-call('HSET', KEYS[3], 'deleted', ARGV[3] == '1' and 'done' or 'begun')
-if ARGV[3] == '1' then call('EXPIRE', KEYS[3], 2592000) end
-return result
+call('HSET', KEYS[3], 'deleted', ARGV[2] == '1' and 'done' or 'begun')
+if ARGV[2] == '1' then call('EXPIRE', KEYS[3], 2592000) end
+return { meta[2] or '1024', meta[3] or '' } -- or as many as a queue can have
