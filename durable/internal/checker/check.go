@@ -43,9 +43,6 @@ func countMessage(r *Report, m *message) {
 		r.Delivered++
 		r.Duplicates += max(0, len(m.starts)-1-int(m.failed))
 	}
-	for _, s := range m.starts {
-		r.MaxAttempt = max(r.MaxAttempt, s.attempt)
-	}
 }
 
 // checkMessage applies the rules to one message.
@@ -66,7 +63,6 @@ func (h *History) checkMessage(r *Report, id string, m *message) {
 	for _, s := range m.starts {
 		if earliest := m.earliest(s.at); s.clock < earliest {
 			r.Early.add("%q: started at %d with token %d, %d ms before %d", id, s.clock, s.token, earliest-s.clock, earliest)
-			r.Earliest = max(r.Earliest, earliest-s.clock)
 		}
 	}
 	h.checkTokens(r, id, m)

@@ -55,10 +55,9 @@ type message struct {
 
 // start is one call to a handler.
 type start struct {
-	token   uint64
-	clock   int64
-	at      int64 // record number
-	attempt int
+	token uint64
+	clock int64
+	at    int64 // record number
 }
 
 // due is an earliest time of delivery.
@@ -107,7 +106,7 @@ func (m *message) record(e Event, at int64) {
 	case Rescheduled, MaybeRescheduled:
 		m.dues = append(m.dues, due{clock: e.Due, at: at, maybe: e.Kind == MaybeRescheduled})
 	case Started:
-		m.starts = append(m.starts, start{e.Token, e.Clock, at, e.Attempt})
+		m.starts = append(m.starts, start{e.Token, e.Clock, at})
 	case Failed:
 		m.failed++
 		m.failures = append(m.failures, e.Token)

@@ -22,13 +22,9 @@ type Report struct {
 	Failed     int
 	Duplicates int // starts after a message's first one that follow no failure; not a violation
 
-	MaxAttempt int
-
 	// SlowestRedelivery is the longest time from a start that did not fail to the message's next
 	// start, in milliseconds on the store's clock.
 	SlowestRedelivery int64
-
-	Earliest int64 // the largest lead of a start in Early, in milliseconds
 
 	// Violations.
 	Lost          Finding // enqueue acknowledged, and never handled, acked, dead or cancelled

@@ -81,14 +81,6 @@ func (p *Proxy) Refuse(refuse bool) {
 	p.refusing = refuse
 }
 
-// Redirect makes the proxy connect to another server. Open connections keep the previous server
-// until they are cut: see [Proxy.CutAll].
-func (p *Proxy) Redirect(target string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.target = target
-}
-
 // Hold holds back the next request that contains pattern, like a network with delayed packets. The
 // proxy closes the client's connection immediately, and keeps the server's connection open until
 // [Proxy.Release] sends the request. Later requests on other connections pass. The pattern must be
