@@ -15,41 +15,28 @@ import (
 )
 
 func (a *app) pauseCommand() *cli.Command {
-	return a.command(command{
-		name: "pause", usage: "stop the delivery of messages", need: changes,
-		run: func(ctx context.Context, s *session, _ []string) error {
-			return a.done(s.Pause(ctx), s, "paused", true, "is paused")
-		},
-	})
+	return a.state("pause", "stop the delivery of messages", changes, "paused", true, "is paused", (*durable.Queue).Pause)
 }
 
 func (a *app) resumeCommand() *cli.Command {
-	return a.command(command{
-		name: "resume", usage: "resume the delivery of messages", need: changes,
-		run: func(ctx context.Context, s *session, _ []string) error {
-			return a.done(s.Resume(ctx), s, "paused", false, "is not paused")
-		},
-	})
+	return a.state("resume", "resume the delivery of messages", changes, "paused", false, "is not paused", (*durable.Queue).Resume)
 }
 
 // healthCommand is the only command that rejects a server that may lose messages.
 func (a *app) healthCommand() *cli.Command {
-	return a.command(command{
-		name: "health", usage: "check that the store answers and cannot lose messages", need: checks,
-		run: func(ctx context.Context, s *session, _ []string) error {
-			ctx, cancel := checks.limited(ctx)
-			defer cancel()
-			return a.done(s.Healthy(ctx), s, "healthy", true, "is healthy")
-		},
-	})
+	return a.state("health", "check that the store answers and cannot lose messages", checks, "healthy", true, "is healthy", (*durable.Queue).Healthy)
 }
 
-// done prints the state of the queue, unless err is set.
-func (a *app) done(err error, s *session, property string, value bool, text string) error {
-	if err != nil {
-		return err
-	}
-	return a.result(map[string]any{"queue": s.Name(), property: value}, "queue "+s.Name()+" "+text)
+// state returns a command that calls f and prints the state of the queue.
+func (a *app) state(name, usage string, need access, property string, value bool, text string, f func(*durable.Queue, context.Context) error) *cli.Command {
+	return a.command(command{name: name, usage: usage, need: need, run: func(ctx context.Context, s *session, _ []string) error {
+		ctx, cancel := need.limited(ctx)
+		defer cancel()
+		if err := f(s.Queue, ctx); err != nil {
+			return err
+		}
+		return a.result(map[string]any{"queue": s.Name(), property: value}, "queue "+s.Name()+" "+text)
+	}})
 }
 
 func (a *app) auditCommand() *cli.Command {

@@ -69,17 +69,13 @@ func Check(url string) error {
 // opener checks a URL and returns a function that opens its store.
 func opener(url string, use Use) (func() (durable.Store, func() error, error), error) {
 	scheme, rest, ok := strings.Cut(url, ":")
-	if !ok {
+	path, isPath := Path(url)
+	switch scheme = strings.ToLower(scheme); {
+	case !ok:
 		return nil, urlError(url, "it has no scheme; "+mustBe)
-	}
-	switch strings.ToLower(scheme) {
-	case "file":
+	case scheme == "file":
 		return nil, urlError(url, "a store is a directory now, and the files of earlier versions are not read; it must be dir:PATH")
-	case "dir":
-		if err := checkPath(url, rest); err != nil {
-			return nil, err
-		}
-		path, _ := Path(url)
+	case isPath:
 		return func() (durable.Store, func() error, error) {
 			s, err := OpenDirectory(path, use)
 			if err != nil {
@@ -87,10 +83,11 @@ func opener(url string, use Use) (func() (durable.Store, func() error, error), e
 			}
 			return s, s.Close, nil
 		}, nil
-	case "memory":
-		if rest != "" {
-			return nil, urlError(url, "memory: must have nothing after the colon")
-		}
+	case scheme == "dir":
+		return nil, urlError(url, "it has no path, or the path after dir:// is relative and must be absolute; it must be dir:PATH")
+	case scheme == "memory" && rest != "":
+		return nil, urlError(url, "memory: must have nothing after the colon")
+	case scheme == "memory":
 		store := memstore.New(memstore.Options{})
 		return func() (durable.Store, func() error, error) { return store, store.Close, nil }, nil
 	}
@@ -100,17 +97,6 @@ func opener(url string, use Use) (func() (durable.Store, func() error, error), e
 	}
 	options := redisstore.Options{AllowEviction: !use.Safe, AllowLossOnCrash: !use.Safe}
 	return func() (durable.Store, func() error, error) { return openRedis(client(), options) }, nil
-}
-
-func checkPath(url, path string) error {
-	authority, ok := strings.CutPrefix(path, "//")
-	switch {
-	case ok && !strings.HasPrefix(authority, "/"):
-		return urlError(url, "the path after dir:// must be absolute; write dir:PATH for a relative path")
-	case path == "":
-		return urlError(url, "it has no path; it must be dir:PATH")
-	}
-	return nil
 }
 
 // OpenDirectory opens a directory, or connects to the program that serves it: see [Open].
