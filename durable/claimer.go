@@ -101,6 +101,12 @@ func (p *partitionClaimer) claim(ctx context.Context) {
 		} else {
 			claimed, err = p.c.q.backend.Claim(p.c.calls, claim)
 		}
+		if claimed.Lost {
+			select {
+			case p.c.q.health.again <- struct{}{}:
+			default: // the next check follows anyway
+			}
+		}
 		overdue := p.part.hold(claimed, sent)
 		if err != nil {
 			if ctx.Err() == nil {

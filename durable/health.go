@@ -1,24 +1,27 @@
 package durable
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Healthy returns nil if the store answers for each partition and is configured safely. Otherwise
-// the error says what is wrong and what to do. Healthy is meant for health probes:
+// Healthy returns nil if the store answers for each partition, is configured safely and has lost no
+// keys. Otherwise the error says what is wrong and what to do. Healthy is meant for health probes:
 //
 //   - [ErrUnavailable]: the store is unreachable. The queue continues when the store is reachable
 //     again.
 //   - [ErrBroken]: the store must be closed and opened again.
-//   - [ErrUnsafe]: a server may lose messages, or has too few replicas. The queue checks this when
-//     it is opened and once a minute, and every five seconds while the store is unsafe. Healthy
-//     returns the result of the last check.
+//   - [ErrUnsafe]: a server may lose messages, has too few replicas, or has lost keys that
+//     [Queue.Audit] has not repaired. The queue checks this when it is opened, when a claim finds
+//     lost keys, and once a minute, or every five seconds while the store is unsafe. Healthy
+//     returns the result of the last check, and waits for the first one.
 //
 // A queue that is paused or has no consumers is healthy: see [Queue.Stats].
 //
@@ -47,14 +50,26 @@ func (q *Queue) Healthy(ctx context.Context) error {
 			return fmt.Errorf("durable: queue %q is not healthy: %w", q.options.Queue, err)
 		}
 	}
-	if err := q.unsafe.Load(); err != nil {
-		return fmt.Errorf("durable: queue %q is not healthy: %w", q.options.Queue, *err)
+	select {
+	case <-q.health.checked:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if err := *q.health.unsafe.Load(); err != nil {
+		return fmt.Errorf("durable: queue %q is not healthy: %w", q.options.Queue, err)
 	}
 	return nil
 }
 
 // probeID is the id that Healthy looks up. It is well-formed for stores, and checkID refuses it.
 const probeID = "timingwheel.probe"
+
+// health is the result of the checks of the store.
+type health struct {
+	unsafe  atomic.Pointer[error] // why the store may lose messages, as of the last check; not nil after the first
+	checked chan struct{}         // closed after the first check
+	again   chan struct{}         // capacity 1: the next check follows immediately
+}
 
 // The times between two checks for lost messages and of a server's settings.
 const (
@@ -63,58 +78,79 @@ const (
 )
 
 // check reports when the store is not configured safely, and again when the reason changes. It also
-// reports lost messages. It runs until the queue is closed. Each argument may be nil.
-func (q *Queue) check(checker driver.Checker, auditor driver.Auditor) {
-	known := make(map[int]uint64) // numbers of lost messages by partition
-	for reported := ""; q.ctx.Err() == nil; {
-		if auditor != nil {
-			checkLost(q, auditor, known)
-		}
-		pause := checkInterval
+// reports lost messages. It runs until the queue is closed.
+func (q *Queue) check() {
+	checker, _ := q.backend.(driver.Checker)
+	auditor, _ := q.backend.(driver.Auditor)
+	var store error
+	losses := make([]loss, len(q.parts))
+	for done := sync.OnceFunc(func() { close(q.health.checked) }); ; {
 		if checker != nil {
-			reported = checkSettings(q, checker, reported)
-			if q.unsafe.Load() != nil {
-				pause = recheckInterval
-			}
+			store = checkSettings(q, checker, store)
 		}
-		sleep(q.ctx, pause)
+		unsafe := store
+		if errors.Is(store, errors.ErrUnsupported) {
+			unsafe = nil
+		}
+		if auditor != nil {
+			unsafe = cmp.Or(unsafe, checkLost(q, auditor, losses))
+		}
+		q.health.unsafe.Store(&unsafe)
+		done()
+		pause := checkInterval
+		if unsafe != nil {
+			pause = recheckInterval
+		}
+		select {
+		case <-time.After(pause):
+		case <-q.health.again:
+		case <-q.ctx.Done():
+			return
+		}
 	}
 }
 
-// checkSettings checks the store, and returns the error that was reported last; "" means none.
-func checkSettings(q *Queue, checker driver.Checker, reported string) string {
+// checkSettings checks the store, and returns the last error that says something about it.
+func checkSettings(q *Queue, checker driver.Checker, last error) error {
 	err := checker.Check(q.ctx)
 	if errors.Is(err, ErrUnavailable) || q.ctx.Err() != nil {
-		return reported
+		return last
 	}
-	unsafe := &err
-	if err == nil || errors.Is(err, errors.ErrUnsupported) {
-		unsafe = nil
-	}
-	q.unsafe.Store(unsafe)
-	if err == nil {
-		return ""
-	}
-	if err.Error() != reported {
+	if err != nil && (last == nil || err.Error() != last.Error()) {
 		q.report("%w", err)
 	}
-	return err.Error()
+	return err
 }
 
-// checkLost reports how many messages were lost since the last call that has read their number. If
-// a call fails, a later one reports them.
-func checkLost(q *Queue, auditor driver.Auditor, known map[int]uint64) {
-	for i := range q.parts {
-		lost, err := auditor.Lost(q.ctx, i)
-		if err != nil {
-			continue
-		}
-		if before, ok := known[i]; ok && lost > before {
+// loss has the last answers of Auditor.Lost for a partition.
+type loss struct {
+	known  bool
+	number uint64
+	damage error
+}
+
+// checkLost reports a new damage, or how many messages were lost since the last call that has read
+// their number, and returns a damage that wraps ErrUnsafe. If a call fails, a later one reports
+// them.
+func checkLost(q *Queue, auditor driver.Auditor, losses []loss) (unsafe error) {
+	for i := range losses {
+		last := &losses[i]
+		number, damage, err := auditor.Lost(q.ctx, i)
+		switch {
+		case err != nil:
+			number, damage = last.number, last.damage
+		case damage != nil && (last.damage == nil || damage.Error() != last.damage.Error()):
+			q.reportFault(fault{partition: i, err: damage})
+		case last.known && number > last.number:
 			q.reportFault(fault{partition: i, err: fmt.Errorf(
-				"%d messages are lost: the server has evicted their records, or another client has deleted them", lost-before)})
+				"%d messages are lost: the server has evicted their records, or another client has deleted them", number-last.number)})
 		}
-		known[i] = lost // less than before if the counter itself was lost
+		*last = loss{last.known || err == nil, number, damage} // less than before if the counter itself was lost
+		if errors.Is(damage, ErrUnsafe) {
+			unsafe = damage
+		}
 	}
+	return unsafe
 }
 
 // Audit checks all partitions for damage that a fault may have left, such as a deleted key, and

@@ -212,13 +212,13 @@ type lossyBackend struct {
 	lost *atomic.Int64 // negative: the store cannot be reached
 }
 
-func (b lossyBackend) Lost(_ context.Context, partition int) (uint64, error) {
+func (b lossyBackend) Lost(_ context.Context, partition int) (count uint64, damage, err error) {
 	if n := b.lost.Load(); n < 0 {
-		return 0, durable.ErrUnavailable
+		return 0, nil, durable.ErrUnavailable
 	} else if partition == 1 {
-		return uint64(n), nil
+		return uint64(n), nil, nil
 	}
-	return 0, nil
+	return 0, nil, nil
 }
 
 func (lossyBackend) Audit(context.Context, int, bool) (driver.AuditReport, error) {
@@ -266,6 +266,99 @@ func TestLostMessagesAreReportedOnce(t *testing.T) {
 		report, err := q.Audit(t.Context(), false)
 		require.NoError(t, err)
 		assert.Equal(t, driver.AuditReport{Records: 2}, report)
+	})
+}
+
+// damagedBackend is a backend that has lost keys of partition 1. Its check takes a second.
+type damagedBackend struct {
+	driver.Backend
+	mu     *sync.Mutex
+	damage *error
+	claims *atomic.Int64 // the claims that say that something was lost
+}
+
+func (damagedBackend) Check(context.Context) error {
+	time.Sleep(time.Second)
+	return nil
+}
+
+func (b damagedBackend) Lost(_ context.Context, partition int) (n uint64, damage, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if partition == 1 && *b.damage != nil {
+		return 1, *b.damage, nil
+	}
+	return 0, nil, nil
+}
+
+func (b damagedBackend) Audit(context.Context, int, bool) (driver.AuditReport, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	*b.damage = nil
+	return driver.AuditReport{}, nil
+}
+
+func (b damagedBackend) Claim(ctx context.Context, c driver.Claim) (driver.Claimed, error) {
+	claimed, err := b.Backend.Claim(ctx, c)
+	claimed.Lost = b.claims.Add(-1) >= 0
+	return claimed, err
+}
+
+// Keys are lost before a queue is opened, and then under a consumer, whose claim says so. The first
+// call to Healthy waits for the check that follows Open. Each damage is reported once, and within a
+// Fallback. Healthy fails until an audit, unless the store accepts the loss of keys.
+func TestLostKeysAreReportedOnce(t *testing.T) {
+	t.Parallel()
+	var (
+		mu       sync.Mutex
+		damage   = fmt.Errorf("%w: key one", durable.ErrUnsafe)
+		claims   atomic.Int64
+		reported []string
+	)
+	options := durable.Options{Partitions: 2, OnError: func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		reported = append(reported, err.Error())
+	}}
+	expect := func(n int, text string) {
+		t.Helper()
+		mu.Lock()
+		defer mu.Unlock()
+		require.Len(t, reported, n)
+		require.Equal(t, `durable: queue "default": partition 1: `+text, reported[n-1])
+	}
+	bubbleOf(t, func(b driver.Backend) driver.Backend { return damagedBackend{b, &mu, &damage, &claims} }, options, func(t *testing.T, q *durable.Queue) {
+		require.ErrorIs(t, q.Healthy(t.Context()), durable.ErrUnsafe, "as in delayq health")
+		expect(1, "messages may be lost: key one")
+		s, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, 1, s.Lost)
+		_, err = q.Audit(t.Context(), true)
+		require.NoError(t, err)
+		time.Sleep(7 * time.Second)
+		require.NoError(t, q.Healthy(t.Context()))
+
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- q.Consume(ctx, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{})
+		}()
+		for n, lost := range []error{fmt.Errorf("%w: key two", durable.ErrUnsafe), errors.New("key three")} {
+			mu.Lock()
+			damage = lost
+			mu.Unlock()
+			claims.Store(1)
+			time.Sleep(3 * time.Second)
+			expect(n+2, lost.Error())
+			require.Equal(t, n == 1, q.Healthy(t.Context()) == nil)
+			time.Sleep(time.Hour)
+			expect(n+2, lost.Error())
+		}
+		cancel()
+		require.NoError(t, <-ended)
+		ctx, cancel = context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, q.Healthy(ctx), context.Canceled)
 	})
 }
 

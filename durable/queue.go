@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -34,8 +33,8 @@ type Queue struct {
 
 	limiter   *callLimiter
 	lateness  *lateness
-	unsafe    atomic.Pointer[error] // why the store may lose messages, as of the last check
-	receiver  *Receiver             // used by Take
+	health    *health
+	receiver  *Receiver // used by Take
 	logLimits struct{ outages, failures logLimit }
 
 	mu        sync.Mutex
@@ -63,6 +62,7 @@ func Open(ctx context.Context, store Store, options Options) (*Queue, error) {
 		return nil, fmt.Errorf("durable: open queue %q: %w", o.Queue, err)
 	}
 	q := &Queue{options: o, backend: backend, claiming: make(map[*consumer]struct{}), lateness: new(lateness)}
+	q.health = &health{checked: make(chan struct{}), again: make(chan struct{}, 1)}
 	q.limiter = &callLimiter{calls: o.MaxWaiting, bytes: o.MaxWaitingBytes, maxWait: o.RetryFor}
 	q.ids = &ulid.LockedMonotonicReader{MonotonicReader: ulid.Monotonic(rand.Reader, 0)}
 	q.ctx, q.cancel = context.WithCancelCause(context.Background())
@@ -73,11 +73,7 @@ func Open(ctx context.Context, store Store, options Options) (*Queue, error) {
 	for i := range backend.Partitions() {
 		q.parts = append(q.parts, newPart(q, i, name))
 	}
-	checker, _ := backend.(driver.Checker)
-	auditor, _ := backend.(driver.Auditor)
-	if checker != nil || auditor != nil {
-		go q.check(checker, auditor)
-	}
+	go q.check()
 	return q, nil
 }
 

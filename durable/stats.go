@@ -142,7 +142,7 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 		c, err := q.backend.Count(ctx, i)
 		counts := newCounts(c)
 		if err == nil && auditor != nil {
-			counts.Lost, err = auditor.Lost(ctx, i)
+			counts.Lost, _, err = auditor.Lost(ctx, i)
 		}
 		if err != nil {
 			return Stats{}, fmt.Errorf("durable: stats of partition %d: %w", i, err)

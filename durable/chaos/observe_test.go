@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/durableotel"
 	"github.com/timingwheel-go/timingwheel/durable/durableprometheus"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
@@ -194,4 +196,62 @@ func TestScrapeDuringAServerPauseTimesOut(t *testing.T) {
 		return strings.Contains(text, up)
 	}, waitLimit, 50*time.Millisecond)
 	require.Contains(t, text, pending)
+}
+
+// The due times, and then all keys, of a partition are deleted under a running consumer, as by a
+// server that evicts keys. The alert "records are missing" fires, the queue reports the keys, and
+// Healthy says what to do until it is done. The message whose record is left is delivered.
+func TestAlertFiresForLostKeys(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Options{})
+	reported := make(chan error, 100)
+	q := observed(t, server, waitLimit, func(e durable.Event) {
+		if e.Kind == durable.EventError {
+			reported <- e.Err
+		}
+	})
+	collector := durableprometheus.NewCollector(durableprometheus.Options{})
+	require.NoError(t, collector.Add("orders", q))
+	registry := prometheus.NewRegistry()
+	require.NoError(t, registry.Register(collector))
+	lost := func() float64 {
+		families, err := registry.Gather()
+		require.NoError(t, err)
+		for _, f := range families {
+			if f.GetName() == "timingwheel_durable_messages_lost_total" {
+				return f.GetMetric()[0].GetCounter().GetValue()
+			}
+		}
+		return -1
+	}
+	handled := make(chan string, 10)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go func() {
+		_ = q.Consume(ctx, func(_ context.Context, d *durable.Delivery) error { handled <- d.ID; return nil }, durable.ConsumerOptions{})
+	}()
+	_, err := q.Enqueue(t.Context(), durable.Message{ID: "kept", Delay: 4 * time.Second})
+	require.NoError(t, err)
+	client := server.Client(t)
+	names := client.Keys(t.Context(), "tw:{orders:"+strconv.Itoa(driver.PartitionOf("kept", 2))+"}:*").Val()
+	require.Len(t, names, 6)
+	for _, gone := range [][]string{{names[0][:len(names[0])-1] + "d"}, names} {
+		if len(gone) > 1 {
+			assert.Equal(t, "kept", <-handled)
+		}
+		require.NoError(t, client.Del(t.Context(), gone...).Err())
+		select {
+		case err := <-reported:
+			require.ErrorIs(t, err, durable.ErrUnsafe)
+			require.ErrorContains(t, err, gone[0])
+		case <-time.After(waitLimit):
+			require.Fail(t, "nothing was reported")
+		}
+		require.InDelta(t, len(gone), lost(), 0.1, "the counter is lost with the other keys")
+		require.ErrorContains(t, q.Healthy(t.Context()), "run an audit with repair")
+	}
+	_, err = q.Audit(t.Context(), true)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return q.Healthy(t.Context()) == nil }, waitLimit, 100*time.Millisecond)
+	require.Empty(t, reported)
 }

@@ -33,7 +33,7 @@ func (f backendWithFaults) Audit(_ context.Context, _ int, repair bool) (driver.
 	return r, nil
 }
 
-func (backendWithFaults) Lost(context.Context, int) (uint64, error) { return 0, nil }
+func (backendWithFaults) Lost(context.Context, int) (n uint64, damage, err error) { return 0, nil, nil }
 
 func TestAuditFailsIfFaultsAreLeft(t *testing.T) {
 	t.Parallel()

@@ -138,6 +138,23 @@ func TestHealthRejectsAServerThatMayLoseMessages(t *testing.T) {
 	assert.ErrorContains(t, r.err, "appendonly")
 }
 
+// A key of the queue was lost. Health names it until an audit has repaired the queue.
+func TestHealthNamesLostKeysUntilAnAudit(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Options{AppendOnly: true})
+	d := tester{t, "redis://" + server.Addr()}
+	d.ok("enqueue", "-body", "x")
+	d.ok("health")
+	require.EqualValues(t, 1, server.Client(t).Del(t.Context(), "tw:{default:3}:d").Val())
+	for range 2 {
+		r := d.runIn("", "health")
+		require.ErrorIs(t, r.err, durable.ErrUnsafe)
+		require.ErrorContains(t, r.err, "tw:{default:3}:d")
+	}
+	d.ok("audit", "-repair")
+	d.ok("health")
+}
+
 func TestRangesJoinNeighbours(t *testing.T) {
 	t.Parallel()
 	for want, numbers := range map[string][]int{

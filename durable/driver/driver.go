@@ -183,14 +183,17 @@ type Checker interface {
 // Auditor is implemented by a [Backend] that can check the messages of a partition for damage.
 type Auditor interface {
 	// Audit finds records that are in no set, and members of sets without a record. If repair is
-	// true, it schedules the former (dead letters stay dead) and removes the latter. It also checks
-	// Counts.DeadBytes.
+	// true, it schedules the former (dead letters stay dead, and messages in flight get a new
+	// lease) and removes the latter. It also checks Counts.DeadBytes.
 	Audit(ctx context.Context, partition int, repair bool) (AuditReport, error)
 
 	// Lost returns the number of messages whose records a server evicted or a user deleted: those
-	// that claims and audits have removed since the queue was created, and those still in a set.
-	// The queue calls Lost about once a minute and reports a number that has risen.
-	Lost(ctx context.Context, partition int) (uint64, error)
+	// that claims and audits have removed since the queue was created, and those still in a set. A
+	// key that was lost as a whole counts as one more. damage describes such keys until Audit has
+	// repaired the partition. It wraps [ErrUnsafe] unless the store accepts their loss. The queue
+	// calls Lost after Open, about once a minute, and after a claim with Claimed.Lost, and reports
+	// a new damage, or a number that has risen.
+	Lost(ctx context.Context, partition int) (n uint64, damage, err error)
 }
 
 // Lister is implemented by a [Store] that can list and delete its queues.
@@ -427,6 +430,7 @@ type Claimed struct {
 	Lease      Instant   // end of the first lease to expire, including this claim's; 0: none
 	Unreadable int       // scheduled messages that claims could not read, as in Counts
 	Paused     bool      // the partition is paused: only messages of a lost answer are returned
+	Lost       bool      // Auditor.Lost has changed; also with an error
 }
 
 // Op is a transition.

@@ -66,7 +66,7 @@ var countMetrics = []metric[*durable.Counts]{
 		"Dead letters that were dropped because of the limits of number, bytes or age.",
 		func(c *durable.Counts) float64 { return float64(c.Trimmed) }},
 	{"messages_lost_total", counter,
-		"Messages whose records are missing in the store, because of eviction or a deleted key.",
+		"Messages whose records are missing in the store, and missing keys, because of eviction or deletion.",
 		func(c *durable.Counts) float64 { return float64(c.Lost) }},
 	{"crashes_total", counter, "Deliveries that ended because their leases expired.",
 		func(c *durable.Counts) float64 { return float64(c.Crashed) }},

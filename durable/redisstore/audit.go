@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"strconv"
+	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
@@ -14,14 +15,25 @@ const (
 	auditBytes = 1 << 20
 )
 
+// orphanLease is the shortest lease of messages in flight put back: the default Visibility.
+const orphanLease = 30 * time.Second
+
 // Audit implements [driver.Auditor]. It goes through the partition in small steps, between which
 // other calls run. A message that moves at the same time may be counted twice. Each member and each
 // state without a record is counted. A dead letter without a state counts as an orphan; it stays
-// dead, without its reason and its counts. The sum of the bodies of dead letters is not compared if
-// the set of dead letters keeps changing. Audit takes O(n log n) in a partition of n.
+// dead, without its reason and its counts. A repair counts missing keys as lost ones. The sum of
+// the bodies of dead letters is not compared if the set of dead letters keeps changing. Audit takes
+// O(n log n) in a partition of n.
 func (b *backend) Audit(ctx context.Context, part int, repair bool) (driver.AuditReport, error) {
 	var report driver.AuditReport
-	if err := b.auditRecords(ctx, part, repair, &report); err != nil {
+	var damaged string
+	if repair { // keys that no claim has missed count as lost
+		var err error
+		if damaged, err = createKeys(ctx, b, part, ""); err != nil {
+			return report, err
+		}
+	}
+	if err := b.auditRecords(ctx, part, "0", repair, 0, &report); err != nil {
 		return report, err
 	}
 	for _, key := range []int{keyScheduled, keyLeased, keyDead, keyStates} {
@@ -29,15 +41,43 @@ func (b *backend) Audit(ctx context.Context, part int, repair bool) (driver.Audi
 			return report, err
 		}
 	}
-	return report, b.auditDead(ctx, part, repair, &report)
+	err := b.auditDead(ctx, part, repair, &report)
+	if err == nil && damaged != "" {
+		_, err = createKeys(ctx, b, part, damaged)
+	}
+	return report, err
 }
 
-// auditRecords looks for orphans. The size of a step depends on the sizes of the records of the
-// previous step.
-func (b *backend) auditRecords(ctx context.Context, part int, repair bool, report *driver.AuditReport) error {
-	cursor, step := "0", 8
+// createKeys creates the missing keys of a partition, and returns those that were lost, or "". If
+// they are equal to repaired, they are forgotten. See create.lua.
+func createKeys(ctx context.Context, b *backend, part int, repaired string) (damaged string, err error) {
+	r, err := ask(ctx, b, part, createScript, b.createArgs(repaired)...)
+	if err != nil {
+		return "", err
+	}
+	damaged = r.text()
+	return damaged, b.failure(ctx, part, createScript, r.err)
+}
+
+// mend creates the missing keys of a partition, and puts the messages back that are in no set. If
+// mend is interrupted, the partition has no claims until another call has continued.
+func mend(ctx context.Context, b *backend, part int, visibility time.Duration) error {
+	if _, err := createKeys(ctx, b, part, ""); err != nil {
+		return err
+	}
+	return b.auditRecords(ctx, part, "", true, visibility, new(driver.AuditReport))
+}
+
+// auditRecords looks for orphans, from the beginning ("0") or as a part of mend (""). The size of a
+// step depends on the sizes of the records of the previous step.
+func (b *backend) auditRecords(ctx context.Context, part int, from string, repair bool, lease time.Duration, report *driver.AuditReport) error {
+	cursor, step := from, 8
 	for {
-		r, err := ask(ctx, b, part, auditRecordsScript, append(b.hintArgs(part), cursor, step, flag(repair))...)
+		if from == "" {
+			cursor = "" // other consumers may have made steps
+		}
+		r, err := ask(ctx, b, part, auditRecordsScript,
+			append(b.hintArgs(part), cursor, step, flag(repair), millis(max(lease, orphanLease)))...)
 		if err != nil {
 			return err
 		}

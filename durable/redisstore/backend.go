@@ -18,6 +18,7 @@ type backend struct {
 	members    []any          // the keys of the members and the queue: strings
 	limits     []any          // of a partition: messages and bytes
 	channels   map[string]int // partitions by their channels
+	meta       meta
 }
 
 var (
@@ -26,8 +27,8 @@ var (
 	_ driver.Auditor = (*backend)(nil)
 )
 
-func newBackend(s *Store, config driver.Config, sharded, clustered bool) *backend {
-	b := &backend{store: s, config: config, publish: "PUBLISH", channels: make(map[string]int)}
+func newBackend(s *Store, config driver.Config, m meta, sharded, clustered bool) *backend {
+	b := &backend{store: s, config: config, meta: m, publish: "PUBLISH", channels: make(map[string]int)}
 	messages, bytes := math.MaxInt, int64(math.MaxInt64)
 	if clustered {
 		messages, bytes = clusterPartitionMessages, clusterPartitionBytes
@@ -38,11 +39,16 @@ func newBackend(s *Store, config driver.Config, sharded, clustered bool) *backen
 	if sharded {
 		b.publish = "SPUBLISH"
 	}
-	for i := range config.Partitions {
+	for i := range m.partitions {
 		p := newPartition(s.options.Prefix, config.Queue, i)
 		b.partitions, b.channels[p.channel] = append(b.partitions, p), i
 	}
 	return b
+}
+
+// createArgs returns the arguments of create.lua.
+func (b *backend) createArgs(repaired string) []any {
+	return []any{len(b.partitions), b.meta.created, flag(b.meta.complete), repaired}
 }
 
 // Partitions implements [driver.Backend].

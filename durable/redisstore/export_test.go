@@ -12,16 +12,20 @@ const WatchStart = watchStartTimeout
 // ClaimHash is the hash of claim.lua.
 var ClaimHash = claimScript.hash
 
+// AuditRecordsHash is the hash of audit_records.lua.
+var AuditRecordsHash = auditRecordsScript.hash
+
 // BackendOf returns a queue without calls to the server.
 func BackendOf(s *Store, config driver.Config) driver.Backend {
-	return newBackend(s, config, false, false)
+	return newBackend(s, config, meta{partitions: config.Partitions}, false, false)
 }
 
 // OpenUnsharded opens a queue as on a Cluster of servers before 7.0, which have no channels of
 // shards.
 func OpenUnsharded(ctx context.Context, s *Store, config driver.Config) (driver.Backend, error) {
-	if _, err := s.Open(ctx, config); err != nil {
+	b, err := s.Open(ctx, config)
+	if err != nil {
 		return nil, err
 	}
-	return newBackend(s, config, false, true), nil
+	return newBackend(s, config, b.(*backend).meta, false, true), nil
 }

@@ -114,7 +114,7 @@ func (s *Store) DeleteQueue(ctx context.Context, queue string) error {
 	}
 	var partitions int
 	var created string
-	b := newBackend(s, driver.Config{Queue: queue, Partitions: driver.MaxPartitions}, false, false)
+	b := newBackend(s, driver.Config{Queue: queue}, meta{partitions: driver.MaxPartitions}, false, false)
 	read := func(r *reply) { partitions, created = int(r.number()), r.text() }
 	err := b.runMembers(ctx, deleteQueueScript, read, formatVersion, flag(false))
 	for part := 0; part < min(partitions, driver.MaxPartitions) && err == nil; part++ {

@@ -14,7 +14,7 @@ import (
 )
 
 // formatVersion is the version of the keys and their contents.
-const formatVersion = 3
+const formatVersion = 4
 
 // loadingPoll is the time between two attempts to open a queue on a server that loads its data.
 const loadingPoll = 100 * time.Millisecond
@@ -65,34 +65,39 @@ func (s *Store) open(ctx context.Context, config driver.Config) (*backend, error
 	if err := s.checkMeta(ctx, config); err != nil {
 		return nil, err
 	}
-	var created string
-	if config.Partitions, created, err = s.join(ctx, config); err != nil {
+	meta, err := s.join(ctx, config)
+	if err != nil {
 		return nil, err
 	}
-	b := newBackend(s, config, sharded, clustered)
-	return b, s.create(ctx, b, created)
+	b := newBackend(s, config, meta, sharded, clustered)
+	return b, s.create(ctx, b)
 }
 
 // create creates the missing keys of all partitions: see create.lua. It does not fail for a
-// partition whose slot is being moved or whose server is out of memory. A later Open creates these
-// keys.
-func (s *Store) create(ctx context.Context, b *backend, created string) error {
+// partition whose slot is being moved. A later claim creates these keys. When all partitions exist,
+// the key of the queue says so, and the next time a partition without keys has lost them.
+func (s *Store) create(ctx context.Context, b *backend) error {
 	pipe := s.client.Pipeline()
 	made := make([]*redis.Cmd, len(b.partitions))
 	for i, p := range b.partitions {
 		// EVAL, because a pipeline cannot fall back to it.
-		made[i] = createScript.command(ctx, true, append(newLine(p.keys, 2), len(b.partitions), created))
+		made[i] = createScript.command(ctx, true, append(newLine(p.keys, 4), b.createArgs("")...))
 		_ = pipe.Process(ctx, made[i]) // only queued
 	}
 	_, _ = pipe.Exec(ctx) // the error is that of the first command
+	complete := true
 	for i, cmd := range made {
 		err := cmd.Err()
-		kind := kindOf(err)
-		if err != nil && !errors.Is(kind, driver.ErrUnavailable) && !errors.Is(kind, driver.ErrFull) {
+		if err != nil && !errors.Is(kindOf(err), driver.ErrUnavailable) {
 			return s.nameWrongKey(ctx, err, b.partitions[i].keys, partitionTypes)
 		}
+		complete = complete && err == nil
 	}
-	return nil
+	if !complete || b.meta.complete {
+		return nil
+	}
+	b.meta.complete = true
+	return s.client.HSet(ctx, queueKey(s.options.Prefix, b.config.Queue, "meta"), "complete", 1).Err()
 }
 
 // checkMeta returns an error if the meta key of an existing queue was lost and config does not give
@@ -130,40 +135,42 @@ func (s *Store) anyPartition(ctx context.Context, queue string) (bool, error) {
 	return slices.ContainsFunc(all, func(found *redis.IntCmd) bool { return found.Val() > 0 }), nil
 }
 
-// join creates the queue or finds it, and returns the number of its partitions and when it was
-// created.
-func (s *Store) join(ctx context.Context, config driver.Config) (n int, created string, err error) {
+// meta is what the key of a queue says.
+type meta struct {
+	partitions int
+	created    string // when the queue was created: see open.lua
+	complete   bool   // all partitions existed when the queue was opened
+}
+
+// join creates the queue or finds it.
+func (s *Store) join(ctx context.Context, config driver.Config) (m meta, err error) {
 	key := queueKey(s.options.Prefix, config.Queue, "meta")
 	line := append(newLine([]any{key}, 4), formatVersion, config.Partitions, driver.DefaultPartitions, flag(config.Existing))
 	v, err := openScript.run(ctx, s.client, line)
 	if err != nil {
-		return 0, "", err
+		return m, err
 	}
 	r := newReply(v)
-	before, version, partitions, created := r.text(), r.text(), r.text(), r.text()
-	if r.err != nil {
-		return 0, "", r.err
-	}
-	if before == "none" && config.Existing {
-		return 0, "", fmt.Errorf("%w: there is no key %q", driver.ErrNoQueue, key)
-	}
-	if before == "deleting" {
-		return 0, "", fmt.Errorf("%w: its deletion was interrupted; delete it again", driver.ErrNoQueue)
-	}
-	if before != "none" && before != "hash" {
-		return 0, "", fmt.Errorf("%w: the key %q is a %s; it must be a hash", driver.ErrVersion, key, before)
-	}
-	if n, err := strconv.Atoi(version); err != nil || n != formatVersion {
-		return 0, "", fmt.Errorf("%w: the key %q has version %.20q; it must be %d",
-			driver.ErrVersion, key, version, formatVersion)
-	}
-	n, err = strconv.Atoi(partitions)
-	if err != nil || n < 1 || n > driver.MaxPartitions {
-		return 0, "", fmt.Errorf("%w: the key %q has %.20q partitions; there must be 1 to %d",
+	before, version, partitions := r.text(), r.text(), r.text()
+	m.created, m.complete = r.text(), r.text() == "1"
+	n, invalid := strconv.Atoi(partitions)
+	m.partitions = n
+	switch {
+	case r.err != nil:
+		return m, r.err
+	case before == "none" && config.Existing:
+		return m, fmt.Errorf("%w: there is no key %q", driver.ErrNoQueue, key)
+	case before == "deleting":
+		return m, fmt.Errorf("%w: its deletion was interrupted; delete it again", driver.ErrNoQueue)
+	case before != "none" && before != "hash":
+		return m, fmt.Errorf("%w: the key %q is a %s; it must be a hash", driver.ErrVersion, key, before)
+	case version != strconv.Itoa(formatVersion):
+		return m, fmt.Errorf("%w: the key %q has version %.20q; it must be %d", driver.ErrVersion, key, version, formatVersion)
+	case invalid != nil || n < 1 || n > driver.MaxPartitions:
+		return m, fmt.Errorf("%w: the key %q has %.20q partitions; there must be 1 to %d",
 			driver.ErrVersion, key, partitions, driver.MaxPartitions)
+	case config.Partitions != 0 && config.Partitions != n:
+		return m, fmt.Errorf("%w: Partitions %d; it must be %d or 0", driver.ErrPartitions, config.Partitions, n)
 	}
-	if config.Partitions != 0 && config.Partitions != n {
-		return 0, "", fmt.Errorf("%w: Partitions %d; it must be %d or 0", driver.ErrPartitions, config.Partitions, n)
-	}
-	return n, created, nil
+	return m, nil
 }

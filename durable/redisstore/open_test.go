@@ -200,11 +200,11 @@ func TestOpenRejectsKeysOfOtherPrograms(t *testing.T) {
 	require.ErrorIs(t, open(), driver.ErrVersion, "a string")
 	m.Del(key)
 	for version, fields := range map[string][]string{
-		`version "2"; it must be 3`: {"version", "2", "partitions", "2"},
-		`version "4"; it must be 3`: {"version", "4", "partitions", "2"},
+		`version "3"; it must be 4`: {"version", "3", "partitions", "2"},
+		`version "5"; it must be 4`: {"version", "5", "partitions", "2"},
 		`""`:                        {"partitions", "2"},
-		`"x"`:                       {"version", "3", "partitions", "x"},
-		`"0"`:                       {"version", "3", "partitions", "0"},
+		`"x"`:                       {"version", "4", "partitions", "x"},
+		`"0"`:                       {"version", "4", "partitions", "0"},
 	} {
 		m.HSet(key, fields...)
 		err := open()

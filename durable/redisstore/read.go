@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -91,20 +92,30 @@ func readPage(r *reply) (records []driver.Record, next string, err error) {
 
 // Count implements [driver.Backend]. It takes O(log n) in a partition of n.
 func (b *backend) Count(ctx context.Context, part int) (driver.Counts, error) {
-	c, _, err := count(ctx, b, part)
+	c, _, _, err := count(ctx, b, part)
 	return c, err
 }
 
 // Lost implements [driver.Auditor]. It takes O(log n) in a partition of n.
-func (b *backend) Lost(ctx context.Context, part int) (uint64, error) {
-	_, lost, err := count(ctx, b, part)
-	return lost, err
+func (b *backend) Lost(ctx context.Context, part int) (lost uint64, damage, err error) {
+	_, lost, text, err := count(ctx, b, part)
+	at, names, damaged := strings.Cut(text, " ")
+	if err != nil || !damaged {
+		return lost, nil, err
+	}
+	ms, _ := strconv.ParseInt(at, 10, 64)
+	damage = fmt.Errorf("the server has evicted keys, or another client has deleted them: %s were missing at %s; remove the cause, and run an audit with repair",
+		names, time.UnixMilli(ms).UTC().Format(time.RFC3339Nano))
+	if !b.store.options.AllowEviction {
+		damage = fmt.Errorf("%w: %w", driver.ErrUnsafe, damage)
+	}
+	return lost, damage, nil
 }
 
-func count(ctx context.Context, b *backend, part int) (c driver.Counts, lost uint64, err error) {
+func count(ctx context.Context, b *backend, part int) (c driver.Counts, lost uint64, damaged string, err error) {
 	r, err := ask(ctx, b, part, countScript)
 	if err != nil {
-		return c, 0, err
+		return c, 0, "", err
 	}
 	c = driver.Counts{
 		Now: r.instant(), Scheduled: r.number(), Due: r.number(), InFlight: r.number(), Dead: r.number(),
@@ -116,11 +127,11 @@ func count(ctx context.Context, b *backend, part int) (c driver.Counts, lost uin
 		*counter = uint64(r.number()) //nolint:gosec // counters only rise
 	}
 	c.DeadBytes = max(0, r.number()) // negative if the counter was lost; an audit corrects it
-	c.Paused = r.text() == "1"
+	c.Paused, damaged = r.text() == "1", r.text()
 	if r.err != nil {
-		return driver.Counts{}, 0, b.failure(ctx, part, countScript, r.err)
+		return driver.Counts{}, 0, "", b.failure(ctx, part, countScript, r.err)
 	}
-	return c, lost, nil
+	return c, lost, damaged, nil
 }
 
 // CountDue implements [driver.Backend]. It takes O(log n) for each duration in a partition of n.

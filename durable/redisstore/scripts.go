@@ -36,7 +36,7 @@ var (
 	listScript         = newScript("list", "clock partition numbers valid")
 	countScript        = newScript("count", "clock partition head")
 	countDueScript     = newScript("count_due", "clock partition")
-	auditRecordsScript = newScript("audit_records", "clock partition numbers valid writes head")
+	auditRecordsScript = newScript("audit_records", "clock partition numbers valid times writes head")
 	auditStraysScript  = newScript("audit_strays", "clock partition")
 	auditDeadScript    = newScript("audit_dead", "clock partition dead")
 

@@ -17,7 +17,7 @@
 //	tw:{orders:3}:l       sorted set: leased and firing messages by the end of the lease
 //	tw:{orders:3}:x       sorted set: dead letters by the time of death
 //	tw:{orders:3}:c       hash: counters, the last token, the last call of each producer that may
-//	                      be repeated, the last claim of up to 16 consumers
+//	                      be repeated, the last claim of up to 16 consumers, lost keys
 //	tw:{orders:3}:h       channel of hints
 //	tw:{orders}:meta      hash: version, partitions
 //	tw:{orders}:members   sorted set: consumers by the time at which they expire; '' by the time
@@ -26,7 +26,7 @@
 //
 // No key has a time to live. Open creates the keys of a partition, and they are never empty: each
 // hash has a field, and each set a member, that is not a message. A Cluster therefore does not
-// reject scripts for missing keys while it moves a slot.
+// reject scripts for missing keys while it moves a slot, and a claim notices keys that were lost.
 //
 // A Cluster moves a partition between nodes as a whole and blocks both nodes meanwhile. On a
 // Cluster, [Options].PartitionMessages and [Options].PartitionBytes therefore limit a partition.
@@ -155,8 +155,8 @@ type Options struct {
 
 	// AllowEviction lets Open accept a server whose maxmemory-policy applies to all keys
 	// ("allkeys-lru" and others). Such a server may remove whole partitions when its memory is
-	// full. Keys of a queue have no time to live, so a policy whose name begins with "volatile"
-	// does not remove them and is accepted without this option.
+	// full, which the queue reports, while it stays healthy. Keys of a queue have no time to live,
+	// so a policy whose name begins with "volatile" does not remove them and is always accepted.
 	AllowEviction bool
 
 	// AllowLossOnCrash lets Open accept a server that loses more than the last two seconds in a

@@ -47,7 +47,8 @@ func (b *backend) putLine(put driver.Put) []any {
 // Claimed.Lease is in the past. The call also removes up to 256 dead letters beyond the limits. The
 // client does not repeat the call by itself.
 //
-// Claim takes O(log n) for each message in a partition of n.
+// Claim takes O(log n) for each message in a partition of n. If keys were lost, it first puts the
+// messages back that are in no set, in steps, which takes O(n log n).
 func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
 	args := append(b.hintArgs(claim.Partition),
 		millis(claim.Horizon), claim.Max, max(0, claim.MaxBytes), millis(claim.Visibility),
@@ -55,12 +56,21 @@ func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed
 	bounds := b.deadBounds()
 	args = append(args, bounds[0], bounds[1], max(0, claim.Begin), bounds[2],
 		millis(cmp.Or(claim.Hold, claim.Visibility)), claim.Consumer, claim.Seen, driver.ClaimConsumers, claim.Seq, flag(claim.Repeat), driver.Process())
-	r, err := ask(ctx, b, claim.Partition, claimScript, args...)
-	if err != nil {
-		return driver.Claimed{}, err
+	for lost := false; ; {
+		r, err := ask(ctx, b, claim.Partition, claimScript, args...)
+		if err == nil && len(r.values) == 1 {
+			lost = true
+			if err = mend(ctx, b, claim.Partition, claim.Visibility); err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			return driver.Claimed{Lost: lost}, err
+		}
+		claimed, err := readClaimed(r)
+		claimed.Lost = lost
+		return claimed, b.failure(ctx, claim.Partition, claimScript, err)
 	}
-	claimed, err := readClaimed(r)
-	return claimed, b.failure(ctx, claim.Partition, claimScript, err)
 }
 
 func readClaimed(r *reply) (driver.Claimed, error) {

@@ -269,7 +269,7 @@ func (q *queue) audit(partition int, repair bool, n int) {
 		report, err := auditor.Audit(q.t.Context(), partition, repair)
 		require.NoError(q.t, err)
 		require.Equal(q.t, driver.AuditReport{Records: int64(n)}, report)
-		lost, err := auditor.Lost(q.t.Context(), partition)
+		lost, _, err := auditor.Lost(q.t.Context(), partition)
 		require.Equal(q.t, []any{uint64(0), nil}, []any{lost, err})
 	}
 }

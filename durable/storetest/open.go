@@ -165,7 +165,7 @@ func callsOf(q *queue) map[string]func() error {
 	}
 	if auditor, ok := q.Backend.(driver.Auditor); ok {
 		calls["Audit"] = func() error { _, err := auditor.Audit(ctx, 0, false); return err }
-		calls["Lost"] = func() error { _, err := auditor.Lost(ctx, 0); return err }
+		calls["Lost"] = func() error { _, _, err := auditor.Lost(ctx, 0); return err }
 	}
 	return calls
 }

@@ -210,7 +210,7 @@ func (b *backend) Audit(ctx context.Context, index int, _ bool) (driver.AuditRep
 }
 
 // Lost returns 0: only this package removes records.
-func (b *backend) Lost(ctx context.Context, _ int) (uint64, error) { return 0, b.check(ctx) }
+func (b *backend) Lost(c context.Context, _ int) (uint64, error, error) { return 0, nil, b.check(c) }
 
 // Heartbeat is O(m log m) for m members.
 func (b *backend) Heartbeat(ctx context.Context, member driver.Member, ttl time.Duration) ([]driver.Member, error) {

@@ -1,18 +1,23 @@
 -- Looks for records that are in no set, and puts them back. Dead letters whose state was lost count
 -- as such records, because no call can replay or purge them.
 -- KEYS: those of partition.lua.
--- ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints, 3 cursor of HSCAN, 4 its COUNT, 5 '1' to repair.
+-- ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints, 3 cursor of HSCAN, or '' for the counter
+--       'mending', which is removed at the end; 4 its COUNT, 5 '1' to repair, 6 new lease in ms of
+--       messages in flight.
 -- Result: next cursor, records, orphans, unreadable ones, repaired, bytes that were read.
 -- Runs under OOM.
 
-local scan = call('HSCAN', RECORDS, ARGV[3], 'COUNT', ARGV[4])
+local cursor = ARGV[3] ~= '' and ARGV[3] or call('HGET', COUNTERS, 'mending')
+if not cursor then return { '0', 0, 0, 0, 0, 0 } end -- another consumer has made the last step
+local scan = call('HSCAN', RECORDS, cursor, 'COUNT', ARGV[4])
 local found, repair = scan[2], ARGV[5] == '1'
 local before = head()
 local records, orphans, unreadable, repaired, bytes = 0, 0, 0, 0, 0
 
--- put_back schedules an orphan, or puts it back among the dead letters if its state is that of a
--- dead letter. died is its time of death if only its state was lost. An orphan that cannot be read
--- stays where it is, because its due time is unknown.
+-- put_back schedules an orphan, puts it back among the dead letters if its state is that of a dead
+-- letter, or gives it a new lease if it is in flight, because its delivery may continue. died is
+-- its time of death if only its state was lost. An orphan that cannot be read stays where it is,
+-- because its due time is unknown.
 local function put_back(id, record, s, died)
   s = valid_state(s)
   if not valid_record(record) then return end
@@ -21,8 +26,11 @@ local function put_back(id, record, s, died)
     s = sub(moved(false, 'X', unpack7(record, 9)), 1, 23) .. pack7(tonumber(died)) .. ZERO2
     store(STATES, { id, s })
   end
-  if s and is_dead(kind(s)) then
+  local k = s and kind(s)
+  if is_dead(k) then
     call('ZADD', DEAD, decimal(unpack7(s, 24)), id)
+  elseif k == 'L' or k == 'F' then
+    call('ZADD', LEASED, decimal(lease_end(due(s), tonumber(ARGV[6]))), id)
   else
     local at = unpack7(s or record, 9)
     if s then
@@ -56,5 +64,9 @@ for first = 1, #found, 256 do
   end
 end
 
+if ARGV[3] == '' then
+  allow_growth()
+  if scan[1] == '0' then call('HDEL', COUNTERS, 'mending') else call('HSET', COUNTERS, 'mending', scan[1]) end
+end
 hint(before, head())
 return { scan[1], records, orphans, unreadable, repaired, bytes }

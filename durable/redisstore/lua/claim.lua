@@ -11,7 +11,8 @@
 --       no answer to its previous claim, 18 this process.
 -- Result: sec, usec, the next due time or '0', the end of the first lease or '0', the ends of
 --         leases (7 bytes each), number of messages that are set aside, '1' if the partition is
---         paused; then for each message: id, record, state.
+--         paused; then for each message: id, record, state. If keys were lost, and their messages
+--         are not back in a set (create.lua): 'lost'.
 -- Runs under OOM: each part removes something before it adds something.
 --
 -- A scheduled message whose record cannot be read is set aside: the message stays in the set of
@@ -27,7 +28,11 @@
 local before, aside = head()
 local max, visibility, hold = tonumber(ARGV[4]), tonumber(ARGV[6]), tonumber(ARGV[12])
 local consumer, seen = ARGV[13], tonumber(ARGV[14])
-local known = call('HMGET', COUNTERS, 'largest', 'token', 'aside', 'k:' .. consumer, 'paused')
+local known = call('HMGET', COUNTERS, 'largest', 'token', 'aside', 'k:' .. consumer, 'paused', 'created', 'mending')
+if not known[6] or known[7] or call('HEXISTS', RECORDS, '') == 0 or call('HEXISTS', STATES, '') == 0 or
+    not (call('ZSCORE', SCHEDULED, '') and call('ZSCORE', LEASED, '') and call('ZSCORE', DEAD, '')) then
+  return { 'lost' }
+end
 local result = { sec, usec, '0', '0', '', '0', known[5] and '1' or '0' }
 local number, repeated = tonumber(ARGV[16]), ARGV[17] == '1'
 if known[4] and #known[4] ~= 21 then known[4] = false end -- damaged

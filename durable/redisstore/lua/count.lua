@@ -3,7 +3,7 @@
 -- ARGV: none.
 -- Result: now, scheduled, due, leased, dead, messages that are set aside, next due time or '0';
 --         then the counters enqueued, acked, retried, buried, cancelled, crashed, trimmed, lost,
---         expired, dead_bytes; and '1' if the partition is paused.
+--         expired, dead_bytes; '1' if the partition is paused; and the lost keys: see create.lua.
 
 local aside, all = call('ZCOUNT', SCHEDULED, '-inf', '(0'), cardinality(SCHEDULED)
 local leased, dead = cardinality(LEASED), cardinality(DEAD)
@@ -14,7 +14,7 @@ local result = {
 }
 local counters = call('HMGET', COUNTERS,
   'enqueued', 'acked', 'retried', 'buried', 'cancelled', 'crashed', 'trimmed', 'lost', 'expired',
-  'dead_bytes', 'paused')
+  'dead_bytes', 'paused', 'damaged')
 for i = 1, 10 do result[7 + i] = counters[i] or '0' end
 
 -- Each record is in one set, so the number of members beyond the number of records is the number of
@@ -22,5 +22,5 @@ for i = 1, 10 do result[7 + i] = counters[i] or '0' end
 local records = call('HLEN', RECORDS) - call('HEXISTS', RECORDS, '') -- without the filler
 local missing = math.max(0, all + leased + dead - records)
 result[15] = decimal(tonumber(result[15]) + missing)
-result[18] = counters[11] and '1' or '0'
+result[18], result[19] = counters[11] and '1' or '0', counters[12] or ''
 return result
