@@ -31,6 +31,9 @@ type admission struct {
 	members    int // members with a capacity, at least 1
 	freeOthers int // other members that have a free taker
 
+	freeElsewhere int  // those of them in other processes
+	left          uint // checks when suspects were last left to them; 0: never
+
 	// crowded means that a message has waited too long for a taker, and that no taker has waited
 	// for a message since then.
 	crowded bool
@@ -70,6 +73,7 @@ const (
 	checkPeriod = 50 * time.Millisecond
 	lateChecks  = 3 // number of checks that a wait of at least lateTime includes
 	lateTime    = (lateChecks - 1) * checkPeriod
+	leaveChecks = 200 // number of checks between two times at which suspects are left to other processes
 )
 
 // urgent returns how long before its due time a message is claimed without delay: see

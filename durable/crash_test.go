@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -321,4 +322,70 @@ func TestCloseReleasesWaitingSuspects(t *testing.T) {
 			assert.Equal(t, []any{durable.StateScheduled, 2, 0}, []any{r.State, r.Crashes, r.Attempts})
 		}
 	})
+}
+
+// otherProcess is a backend of a consumer in another process.
+type otherProcess struct{ driver.Backend }
+
+func (b otherProcess) Heartbeat(ctx context.Context, m driver.Member, ttl time.Duration) ([]string, error) {
+	m.PID++
+	return b.Backend.Heartbeat(ctx, m, ttl)
+}
+
+// While a suspect runs for an hour, another process claims those that wait in this one. Otherwise
+// they stay where they are. Other messages are not late.
+func TestWaitingSuspectsAreLeftToOtherProcesses(t *testing.T) {
+	for _, other := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			store := memstore.New(memstore.Options{})
+			q := open(t, store, durable.Options{Partitions: 1})
+			enqueueAll(t, q, "suspect", 3, 0)
+			crash(t, store, "default", 2, "suspect0", "suspect1", "suspect2")
+			wrap := func(b driver.Backend) driver.Backend {
+				if other {
+					return otherProcess{b}
+				}
+				return b
+			}
+			var claimed, short, releases atomic.Int64
+			second := open(t, wrapped{store, wrap}, durable.Options{Partitions: 1, OnEvent: func(e durable.Event) {
+				if e.Kind == durable.EventClaimed && strings.HasPrefix(e.ID, "suspect") {
+					claimed.Add(1)
+				}
+			}})
+			var most atomic.Int64
+			handler := func(_ context.Context, d *durable.Delivery) error {
+				if d.Crashes > 0 {
+					time.Sleep(time.Hour)
+					return nil
+				}
+				most.Store(max(most.Load(), int64(time.Since(d.Due))))
+				short.Add(1)
+				return nil
+			}
+			first := open(t, wrapped{store, func(b driver.Backend) driver.Backend { return releaseBackend{b, &releases} }}, durable.Options{Partitions: 1})
+			stops := []func(){consume(t, first, handler, durable.ConsumerOptions{Grace: 2 * time.Hour})}
+			time.Sleep(10 * time.Second)
+			stops = append(stops, consume(t, second, handler, durable.ConsumerOptions{Concurrency: 1}))
+			for range 600 {
+				enqueue(t, first, "", time.Second)
+				time.Sleep(100 * time.Millisecond)
+			}
+			if other {
+				waitUntil(t, func() bool { return claimed.Load() > 0 })
+			} else {
+				assert.Zero(t, claimed.Load()+releases.Load())
+			}
+			t.Logf("%d claims of suspects by the other one, %d releases, at most %v late", claimed.Load(), releases.Load(), time.Duration(most.Load()))
+			assert.LessOrEqual(t, releases.Load(), int64(100))
+			assert.Less(t, time.Duration(most.Load()), 1500*time.Millisecond)
+			waitUntil(t, func() bool { return short.Load() == 600 })
+			stopAll(stops)
+			for _, q := range []*durable.Queue{q, first, second} {
+				q.Close()
+			}
+			require.NoError(t, store.Close())
+			synctest.Wait()
+		})
+	}
 }

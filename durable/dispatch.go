@@ -51,6 +51,7 @@ type consumerPart struct {
 	begins  batcher[driver.Change, answer]
 
 	share share // guarded by the dispatcher's mutex
+	left  bool  // also; the next claims are left to other processes, which may take a suspect
 }
 
 // wheelTick is finer than the millisecond resolution of due times, so that rounding up to a tick
@@ -131,14 +132,17 @@ func (d *dispatcher) drain() {
 }
 
 // setMembers records which partitions the consumer owns, how many members have a capacity, and how
-// many of the others have free takers. It returns the own partitions and whether they have changed.
-func (d *dispatcher) setMembers(own func(int) bool, members, freeOthers int) (owned []int, changed bool) {
+// many of the others, and of those in other processes, have free takers. It returns the own
+// partitions and whether they have changed.
+func (d *dispatcher) setMembers(own func(int) bool, members, freeOthers, freeElsewhere int) (owned []int, changed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i, p := range d.parts {
 		before := p.share.own
 		if p.share.own = own(i); p.share.own {
 			owned = append(owned, i)
+		} else {
+			p.left = false // a visitor makes no necessary claims
 		}
 		if p.share.own != before {
 			changed = true
@@ -146,7 +150,7 @@ func (d *dispatcher) setMembers(own func(int) bool, members, freeOthers int) (ow
 		}
 	}
 	a := &d.admission
-	a.members, a.freeOthers, a.owned = max(1, members), freeOthers, len(owned)
+	a.members, a.freeOthers, a.freeElsewhere, a.owned = max(1, members), freeOthers, freeElsewhere, len(owned)
 	return owned, changed
 }
 
@@ -212,6 +216,10 @@ func (p *consumerPart) expect(due driver.Instant, always bool) (wait time.Durati
 func (p *consumerPart) plan(must bool) (claim driver.Claim, own, ok bool) {
 	p.d.mu.Lock()
 	defer p.d.mu.Unlock()
+	if p.left = p.left && !must; p.left {
+		p.d.admission.ungrant(&p.share)
+		return claim, p.share.own, false
+	}
 	claim, ok = p.d.admission.plan(&p.share, must)
 	p.d.match()
 	return claim, p.share.own, ok
@@ -322,7 +330,7 @@ func (d *dispatcher) match() {
 
 // check frees the takers of slow partitions, and releases the messages that have waited too long
 // for a taker: those that have begun, because they can no longer be cancelled, and the others if
-// another consumer has a free taker.
+// another consumer has a free taker. Suspects that wait for their turn are left to other processes.
 func (d *dispatcher) check() {
 	d.mu.Lock()
 	defer d.unlock()
@@ -344,6 +352,12 @@ func (d *dispatcher) check() {
 		}
 	}
 	a.crowded = a.crowded || len(late) > 0
+	if a.freeElsewhere > 0 && (a.left == 0 || a.checks-a.left >= leaveChecks) {
+		for _, h := range d.forgetLate(&a.suspects) {
+			a.left, h.part.left = a.checks, true
+			late = append(late, h)
+		}
+	}
 	for _, h := range late {
 		h.part.share.overdue = true
 		d.sendRelease(h)

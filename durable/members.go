@@ -48,17 +48,20 @@ func (c *consumer) membership() {
 // own records the members. It reports whether the partitions that the consumer owns have changed,
 // and calls OnEvent if they have.
 func (c *consumer) own(members []driver.Member) (changed bool) {
-	capable, freeOthers := 0, 0
+	capable, freeOthers, freeElsewhere := 0, 0, 0
 	for _, m := range members {
 		if m.Capacity >= 0 {
 			capable++
 		}
 		if m.Free > 0 && m.Name != c.name {
 			freeOthers++
+			if m.PID != os.Getpid() || m.Host != hostname() {
+				freeElsewhere++
+			}
 		}
 	}
 	owners := assign(members, len(c.dispatcher.parts))
-	owned, changed := c.dispatcher.setMembers(func(p int) bool { return owners[p] == c.name }, capable, freeOthers)
+	owned, changed := c.dispatcher.setMembers(func(p int) bool { return owners[p] == c.name }, capable, freeOthers, freeElsewhere)
 	if changed && c.q.options.OnEvent != nil {
 		c.q.emit(Event{Kind: EventRebalanced, Partition: -1, Time: time.Now(), Owned: owned})
 	}

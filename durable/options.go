@@ -184,7 +184,8 @@ type ConsumerOptions struct {
 	// again after [driver.CrashDelay]. From its second crash on it is a suspect, which runs while
 	// no other suspect runs in this process, in any queue. A message that ends its process thus
 	// causes at most two crashes of each message beside it, which become dead letters too if
-	// MaxCrashes is 1 or 2. Other messages do not wait for suspects. Defaults to 10.
+	// MaxCrashes is 1 or 2. Other messages do not wait for suspects. Those that wait are left to
+	// other processes with free handlers now and then. Defaults to 10.
 	MaxCrashes int
 
 	// Visibility is the lease of a message that has begun. The lease is extended while the handler
