@@ -235,7 +235,7 @@ func keysOf(prefix, kinds string) []string {
 func TestLostKeysAreMendedAndNamedUntilAnAudit(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
-	for i, kinds := range []string{"d", "s", "l", "x", "c", "m", "dl", "msdlxc", "d+", "m+", "x+", "c+", "msdlxc+"} {
+	for i, kinds := range []string{"d", "s", "l", "x", "c", "m", "dl", "sl", "dsl", "msdlxc", "d+", "m+", "x+", "c+", "msdlxc+"} {
 		o := redisstore.Options{Prefix: fmt.Sprint("p", i), AllowEviction: i%2 == 1}
 		q, other := openQueue(t, client, o), openQueue(t, client, o)
 		put(t, q, items("a", 200, 10, time.Hour))

@@ -14,6 +14,10 @@ local found, repair = scan[2], ARGV[5] == '1'
 local before = head()
 local records, orphans, unreadable, repaired, bytes = 0, 0, 0, 0, 0
 
+-- If the states and the leases were lost, a message without a state may be in flight.
+local damaged = call('HGET', COUNTERS, 'damaged') or ''
+local unknown = string.find(damaged, STATES, 1, true) and string.find(damaged, LEASED, 1, true)
+
 -- put_back schedules an orphan, puts it back among the dead letters if its state is that of a dead
 -- letter, or gives it a new lease if it is in flight, because its delivery may continue. died is
 -- its time of death if only its state was lost. An orphan that cannot be read stays where it is,
@@ -33,10 +37,8 @@ local function put_back(id, record, s, died)
     call('ZADD', LEASED, decimal(lease_end(due(s), tonumber(ARGV[6]))), id)
   else
     local at = unpack7(s or record, 9)
-    if s then
-      local n = kind(s) == 'F' and unpack7(s, 24) or 0
-      store(STATES, { id, 'S' .. sub(s, 2, 23) .. ZERO7 .. sub(s, 31, #s - n) })
-    end
+    if not s and unknown then at = math.max(at, now + tonumber(ARGV[6])) end
+    if s then store(STATES, { id, 'S' .. sub(s, 2) }) end
     call('ZADD', SCHEDULED, decimal(at), id)
   end
   repaired = repaired + 1
