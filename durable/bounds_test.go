@@ -204,7 +204,7 @@ func TestCancelAnswersCancelledIfItsReplyWasLost(t *testing.T) {
 		})
 		r, err := q.Cancel(t.Context(), "m")
 		require.NoError(t, err)
-		assert.Equal(t, durable.Cancelled, r)
+		assert.Equal(t, durable.ResultCancelled, r)
 	})
 }
 

@@ -185,7 +185,7 @@ func TestLongMessageThatCrashedHoldsUpNobody(t *testing.T) {
 				}
 				result, err := a.Cancel(t.Context(), "next")
 				require.NoError(t, err)
-				assert.Equal(t, durable.Cancelled, result)
+				assert.Equal(t, durable.ResultCancelled, result)
 				return
 			}
 			took := waitUntil(t, func() bool { return next.Load() == 1 })
@@ -327,7 +327,7 @@ func TestCloseReleasesWaitingSuspects(t *testing.T) {
 // otherProcess is a backend of a consumer in another process.
 type otherProcess struct{ driver.Backend }
 
-func (b otherProcess) Heartbeat(ctx context.Context, m driver.Member, ttl time.Duration) ([]string, error) {
+func (b otherProcess) Heartbeat(ctx context.Context, m driver.Member, ttl time.Duration) ([]driver.Member, error) {
 	m.PID++
 	return b.Backend.Heartbeat(ctx, m, ttl)
 }
@@ -364,9 +364,9 @@ func TestWaitingSuspectsAreLeftToOtherProcesses(t *testing.T) {
 				return nil
 			}
 			first := open(t, wrapped{store, func(b driver.Backend) driver.Backend { return releaseBackend{b, &releases} }}, durable.Options{Partitions: 1})
-			stops := []func(){consume(t, first, handler, durable.ConsumerOptions{Grace: 2 * time.Hour})}
+			stops := []func(){consume(t, first, handler, durable.ConsumerOptions{Grace: 2 * time.Hour, SlowHandler: 2 * time.Hour})}
 			time.Sleep(10 * time.Second)
-			stops = append(stops, consume(t, second, handler, durable.ConsumerOptions{Concurrency: 1}))
+			stops = append(stops, consume(t, second, handler, durable.ConsumerOptions{Concurrency: 1, SlowHandler: 2 * time.Hour}))
 			for range 600 {
 				enqueue(t, first, "", time.Second)
 				time.Sleep(100 * time.Millisecond)

@@ -17,9 +17,9 @@ func (q *Queue) Replay(ctx context.Context, id string, delay time.Duration) erro
 	return q.changeDead(ctx, driver.OpReplay, driver.Change{ID: id, Delay: max(0, delay)})
 }
 
-// Purge removes a dead letter. [ErrNotFound] means that no dead letter has this id. Other errors
+// DeleteDead removes a dead letter. [ErrNotFound] means that no dead letter has this id. Other errors
 // are those of [Queue.Cancel].
-func (q *Queue) Purge(ctx context.Context, id string) error {
+func (q *Queue) DeleteDead(ctx context.Context, id string) error {
 	return q.changeDead(ctx, driver.OpPurge, driver.Change{ID: id})
 }
 
@@ -86,9 +86,9 @@ func (q *Queue) ReplayAll(ctx context.Context, filter DeadFilter, options Replay
 	return changeAllDead(ctx, q, driver.OpReplay, filter, max(0, options.Delay), pacer{rate: options.Rate})
 }
 
-// PurgeAll permanently removes the dead letters that filter selects and returns the number of
+// DeleteAllDead permanently removes the dead letters that filter selects and returns the number of
 // removed messages. The scan, the errors and the cost are those of [Queue.ReplayAll].
-func (q *Queue) PurgeAll(ctx context.Context, filter DeadFilter) (int, error) {
+func (q *Queue) DeleteAllDead(ctx context.Context, filter DeadFilter) (int, error) {
 	return changeAllDead(ctx, q, driver.OpPurge, filter, 0, pacer{})
 }
 

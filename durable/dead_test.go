@@ -29,9 +29,9 @@ func deadLetters(t *testing.T, q *durable.Queue) (n int64) {
 	return s.Dead
 }
 
-// A PurgeAll whose context ends while another call is in progress sends nothing more. Its error
+// A DeleteAllDead whose context ends while another call is in progress sends nothing more. Its error
 // names a dead letter.
-func TestPurgeAllSendsNothingAfterItsContext(t *testing.T) {
+func TestDeleteAllDeadSendsNothingAfterItsContext(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		buryAll(t, q, 20)
@@ -42,11 +42,11 @@ func TestPurgeAllSendsNothingAfterItsContext(t *testing.T) {
 			return nil, nil
 		})
 		first := make(chan error)
-		go func() { first <- q.Purge(t.Context(), "07") }()
+		go func() { first <- q.DeleteDead(t.Context(), "07") }()
 		time.Sleep(time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		n, err := q.PurgeAll(ctx, durable.DeadFilter{All: true})
+		n, err := q.DeleteAllDead(ctx, durable.DeadFilter{All: true})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.Zero(t, n)
 		assert.ErrorContains(t, err, `"00"`)
@@ -54,7 +54,7 @@ func TestPurgeAllSendsNothingAfterItsContext(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.EqualValues(t, 19, deadLetters(t, q), "only the other call purges a message")
 		assert.EqualValues(t, 1, f.count("Purge"))
-		n, err = q.PurgeAll(t.Context(), durable.DeadFilter{All: true})
+		n, err = q.DeleteAllDead(t.Context(), durable.DeadFilter{All: true})
 		require.NoError(t, err)
 		assert.Equal(t, 19, n)
 	})
@@ -82,9 +82,9 @@ func (b *pagedBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver.
 	return b.Backend.Apply(ctx, batch)
 }
 
-// ReplayAll and PurgeAll continue after a page of unreadable records, and make no more calls at a
+// ReplayAll and DeleteAllDead continue after a page of unreadable records, and make no more calls at a
 // time than there is room for.
-func TestUnreadablePageDoesNotStopReplayAllAndPurgeAll(t *testing.T) {
+func TestUnreadablePageDoesNotStopReplayAllAndDeleteAllDead(t *testing.T) {
 	t.Parallel()
 	paged := &pagedBackend{}
 	wrap := func(b driver.Backend) driver.Backend { paged.Backend = b; return paged }
@@ -101,7 +101,7 @@ func TestUnreadablePageDoesNotStopReplayAllAndPurgeAll(t *testing.T) {
 			require.NoError(t, take(t, q).Bury(t.Context(), "enough"))
 		}
 		paged.largest = 0
-		n, err = q.PurgeAll(t.Context(), durable.DeadFilter{All: true})
+		n, err = q.DeleteAllDead(t.Context(), durable.DeadFilter{All: true})
 		require.NoError(t, err)
 		assert.Equal(t, 20, n)
 		assert.LessOrEqual(t, paged.largest, 3, "calls at once")

@@ -36,12 +36,12 @@
 //	                                                -> firing     claimed when it is due
 //	leased     claimed by a consumer                -> firing     begun, because it is due
 //	                                                -> scheduled  released, or the lease expired
-//	firing     begun; Cancel returns Firing         -> removed    acknowledged, or expired
+//	firing     begun; it cannot be cancelled       -> removed    acknowledged, or expired
 //	                                                -> scheduled  failed, released or crashed
 //	                                                -> dead       failed for the last time, rejected,
 //	                                                              or crashed too often
 //	dead       kept as a dead letter                -> scheduled  replayed
-//	                                                -> removed    purged, or dropped by a limit
+//	                                                -> removed    deleted, or dropped by a limit
 //
 // Cancel also removes a scheduled or leased message, and Reschedule gives it another due time. A
 // message with Replace set replaces a scheduled, leased or dead message. While the queue is paused,
@@ -72,8 +72,8 @@
 //     after a lost reply.
 //   - Fenced. [Delivery].Token is a fencing token that rises with each delivery of a message. The
 //     store rejects an older token with [ErrLeaseLost].
-//   - Exact results of Cancel and Reschedule. After Cancelled no handler is called, even if the
-//     first reply was lost and the call was repeated.
+//   - Exact results of Cancel and Reschedule. After ResultCancelled no handler is called, even if
+//     the first reply was lost and the call was repeated.
 //   - Unique ids. A queue holds at most one queued or dead message for each id.
 //
 // # How it works

@@ -16,7 +16,7 @@ const (
 	// EventClaimed: a message was claimed. A message that is due may begin with its claim.
 	EventClaimed EventKind = iota + 1
 
-	// EventBegun: a message became firing. From now on Cancel returns Firing.
+	// EventBegun: a message became firing. From now on Cancel returns ResultFiring.
 	EventBegun
 
 	// EventDelivered: the handler of a message is about to be called, or Take is about to return.

@@ -161,7 +161,7 @@ func ExampleDelivery_NackAfter() {
 	// call-back has failed 1 times
 }
 
-// Cancel the timeout of an order that is paid in time. The result is exact: after Cancelled no
+// Cancel the timeout of an order that is paid in time. The result is exact: after ResultCancelled no
 // handler is called.
 func ExampleQueue_Cancel() {
 	ctx := context.Background()
@@ -177,11 +177,11 @@ func ExampleQueue_Cancel() {
 		switch {
 		case err != nil:
 			fmt.Println("unknown, call again:", err)
-		case result == durable.Cancelled:
+		case result == durable.ResultCancelled:
 			fmt.Println("paid in time")
-		case result == durable.Firing:
+		case result == durable.ResultFiring:
 			fmt.Println("too late: the order is being cancelled")
-		case result == durable.NotFound:
+		case result == durable.ResultNotFound:
 			fmt.Println("the message was already delivered or cancelled")
 		}
 	}
@@ -215,7 +215,7 @@ func ExampleQueue_Reschedule() {
 
 	q.pass(20 * time.Minute)
 	result, err := q.Reschedule(ctx, "session-7", 30*time.Minute) // a request
-	fmt.Println(result == durable.Rescheduled, err)
+	fmt.Println(result == durable.ResultRescheduled, err)
 
 	r, err := q.Get(ctx, "session-7")
 	if err != nil {
@@ -589,7 +589,7 @@ func ExampleQueue_ReplayAll() {
 	filter := durable.DeadFilter{Reason: "refused"}
 	n, err := q.ReplayAll(ctx, filter, durable.ReplayOptions{Delay: time.Minute, Rate: 50})
 	fmt.Println(n, "replayed", err)
-	n, err = q.PurgeAll(ctx, durable.DeadFilter{All: true})
+	n, err = q.DeleteAllDead(ctx, durable.DeadFilter{All: true})
 	fmt.Println(n, "purged", err)
 	// Output:
 	// 1 replayed <nil>

@@ -60,7 +60,7 @@ func TestLostReplyOfAnAckIsNoLostLease(t *testing.T) {
 	}
 }
 
-// A Reschedule whose reply was lost returns Rescheduled, even if the message was delivered at the
+// A Reschedule whose reply was lost returns ResultRescheduled, even if the message was delivered at the
 // new time in the meantime.
 func TestRescheduleIsExactIfItsReplyWasLost(t *testing.T) {
 	t.Parallel()
@@ -77,16 +77,16 @@ func TestRescheduleIsExactIfItsReplyWasLost(t *testing.T) {
 		})
 		r, err := q.Reschedule(t.Context(), "m", 0)
 		require.NoError(t, err)
-		assert.Equal(t, durable.Rescheduled, r)
+		assert.Equal(t, durable.ResultRescheduled, r)
 		assert.EqualValues(t, 1, n.Load(), "the message was rescheduled")
 		r, err = q.Reschedule(t.Context(), "m", 0)
 		require.NoError(t, err)
-		assert.Equal(t, durable.NotFound, r)
+		assert.Equal(t, durable.ResultNotFound, r)
 		stop()
 	})
 }
 
-func TestPurgeAllCountsOnceIfAReplyWasLost(t *testing.T) {
+func TestDeleteAllDeadCountsOnceIfAReplyWasLost(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		enqueue(t, q, "m", 0)
@@ -98,7 +98,7 @@ func TestPurgeAllCountsOnceIfAReplyWasLost(t *testing.T) {
 			}
 			return nil, nil
 		})
-		removed, err := q.PurgeAll(t.Context(), durable.DeadFilter{All: true})
+		removed, err := q.DeleteAllDead(t.Context(), durable.DeadFilter{All: true})
 		require.NoError(t, err)
 		assert.Equal(t, 1, removed)
 	})

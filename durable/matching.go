@@ -21,8 +21,8 @@ type CancelReport struct {
 
 // CancelMatching cancels the messages that have all of the given headers with the given values, for
 // example all messages of one customer. Empty headers return [ErrInvalid]. For each message in the
-// report, CancelMatching is as exact as [Queue.Cancel]: after Cancelled no handler is called. Dead
-// letters are not affected: see [Queue.PurgeAll].
+// report, CancelMatching is as exact as [Queue.Cancel]: after ResultCancelled no handler is called.
+// Dead letters are not affected: see [Queue.DeleteAllDead].
 //
 // CancelMatching scans one partition after another: first the scheduled messages, then the messages
 // that consumers have claimed or are delivering. The scan is not atomic. It may miss a message

@@ -365,7 +365,7 @@ func TestDeadFilterSelectsByReasonAndTime(t *testing.T) {
 					var n int
 					var err error
 					if op == "purge" {
-						n, err = q.PurgeAll(t.Context(), filter)
+						n, err = q.DeleteAllDead(t.Context(), filter)
 					} else {
 						n, err = q.ReplayAll(t.Context(), filter, durable.ReplayOptions{Delay: time.Hour})
 					}
@@ -405,7 +405,7 @@ func TestBadDeadFiltersAreRefused(t *testing.T) {
 			assert.ErrorContains(t, err, fmt.Sprint(rate))
 		}
 		for _, filter := range []durable.DeadFilter{{Since: now, Until: now}, {}, {All: true, Reason: "a"}, {All: true, Since: now}, {All: true, Until: now}} {
-			_, err := q.PurgeAll(t.Context(), filter)
+			_, err := q.DeleteAllDead(t.Context(), filter)
 			require.ErrorIs(t, err, durable.ErrInvalid)
 			_, err = q.ReplayAll(t.Context(), filter, durable.ReplayOptions{})
 			require.ErrorIs(t, err, durable.ErrInvalid)
@@ -527,7 +527,7 @@ func TestReplayAllSkipsMessagesThatDieLater(t *testing.T) {
 
 // A dead letter that another caller replays before its turn, and that dies again for another
 // reason, is not purged.
-func TestPurgeAllSkipsMessagesThatDiedAgain(t *testing.T) {
+func TestDeleteAllDeadSkipsMessagesThatDiedAgain(t *testing.T) {
 	t.Parallel()
 	b := &betweenBackend{}
 	wrap := func(d driver.Backend) driver.Backend { b.Backend = d; return b }
@@ -538,7 +538,7 @@ func TestPurgeAllSkipsMessagesThatDiedAgain(t *testing.T) {
 			require.NoError(t, q.Replay(t.Context(), "00", 0))
 			require.NoError(t, take(t, q).Bury(t.Context(), "lost money"))
 		}
-		n, err := q.PurgeAll(t.Context(), durable.DeadFilter{Reason: "timeout"})
+		n, err := q.DeleteAllDead(t.Context(), durable.DeadFilter{Reason: "timeout"})
 		require.NoError(t, err)
 		assert.Equal(t, 1, n)
 		r, err := q.Get(t.Context(), "00")

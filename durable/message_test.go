@@ -131,7 +131,7 @@ func TestIDOfADeadLetterIsRefusedAsDead(t *testing.T) {
 		} {
 			result, err := call()
 			require.NoError(t, err)
-			require.Equal(t, durable.NotFound, result)
+			require.Equal(t, durable.ResultNotFound, result)
 		}
 		r, err := q.Get(t.Context(), "user-7")
 		require.NoError(t, err)

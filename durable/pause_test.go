@@ -68,7 +68,7 @@ func TestPauseStopsDeliveryAndResumeContinuesIt(t *testing.T) {
 				require.NoError(t, err)
 				result, err := q.Cancel(t.Context(), "gone")
 				require.NoError(t, err)
-				require.Equal(t, durable.Cancelled, result)
+				require.Equal(t, durable.ResultCancelled, result)
 				time.Sleep(time.Minute)
 				mu.Lock()
 				assert.Len(t, got, before, "no handler is called while the queue is paused")

@@ -303,10 +303,10 @@ type Result uint8
 
 // Results of [Queue.Cancel], [Queue.Reschedule] and [Queue.RescheduleAt].
 const (
-	Cancelled   Result = iota + 1 // the message will not be delivered
-	Rescheduled                   // the message will be delivered at the new time
-	Firing                        // the delivery has begun; if it fails, there may be another one
-	NotFound                      // the message does not exist, or is a dead letter
+	ResultCancelled   Result = iota + 1 // the message will not be delivered
+	ResultRescheduled                   // the message will be delivered at the new time
+	ResultFiring                        // the delivery has begun; if it fails, there may be another one
+	ResultNotFound                      // the message does not exist, or is a dead letter
 )
 
 var resultNames = []string{"Cancelled", "Rescheduled", "Firing", "NotFound"}
@@ -320,32 +320,32 @@ func (r Result) String() string {
 }
 
 // Cancel removes a message that has not begun, whether or not a consumer has prefetched it. After
-// [Cancelled] no handler is called. [Firing] means that a handler is being called or was called,
-// unless its process ends. [NotFound] means that the message does not exist or is a dead letter,
-// which [Queue.Get] tells apart. The result is exact, even if a reply of the store was lost and the
-// call was repeated. A message that waits for another attempt after an error or a crash can be
-// cancelled. In that case a handler was called earlier.
+// [ResultCancelled] no handler is called. [ResultFiring] means that a handler is being called or
+// was called, unless its process ends. [ResultNotFound] means that the message does not exist or is
+// a dead letter, which [Queue.Get] tells apart. The result is exact, even if a reply of the store
+// was lost and the call was repeated. A message that waits for another attempt after an error or a
+// crash can be cancelled. In that case a handler was called earlier.
 //
 // If Cancel gives up with [ErrUnavailable], or ctx ends, the call may have taken effect, or may
 // take effect until Options.RetryFor (at least ten seconds) has passed on the store's clock. A call
 // that has returned a result does not affect a later message with the same id. Other errors are
 // [ErrInvalid] if no message can have this id, [ErrBusy] (see Options.MaxWaiting) and [ErrClosed].
 func (q *Queue) Cancel(ctx context.Context, id string) (Result, error) {
-	return q.move(ctx, driver.OpCancel, Cancelled, driver.Change{ID: id})
+	return q.move(ctx, driver.OpCancel, ResultCancelled, driver.Change{ID: id})
 }
 
 // Reschedule makes a message that has not begun due after d on the store's clock, rounded up to
 // milliseconds. If d <= 0, the message is due immediately. Results and errors are those of
-// [Queue.Cancel], with [Rescheduled] instead of Cancelled.
+// [Queue.Cancel], with [ResultRescheduled] instead of ResultCancelled.
 func (q *Queue) Reschedule(ctx context.Context, id string, d time.Duration) (Result, error) {
-	return q.move(ctx, driver.OpReschedule, Rescheduled, driver.Change{ID: id, Delay: max(0, d)})
+	return q.move(ctx, driver.OpReschedule, ResultRescheduled, driver.Change{ID: id, Delay: max(0, d)})
 }
 
 // RescheduleAt makes a message that has not begun due at t on the store's clock, rounded up to
 // milliseconds. If t is in the past, the message is due immediately. Results and errors are those
 // of [Queue.Reschedule].
 func (q *Queue) RescheduleAt(ctx context.Context, id string, t time.Time) (Result, error) {
-	return q.move(ctx, driver.OpReschedule, Rescheduled, driver.Change{ID: id, At: max(1, driver.InstantOf(t))})
+	return q.move(ctx, driver.OpReschedule, ResultRescheduled, driver.Change{ID: id, At: max(1, driver.InstantOf(t))})
 }
 
 func (q *Queue) move(ctx context.Context, op driver.Op, done Result, c driver.Change) (Result, error) {
@@ -357,9 +357,9 @@ func (q *Queue) move(ctx context.Context, op driver.Op, done Result, c driver.Ch
 	case driver.StatusDone:
 		return done, nil
 	case driver.StatusFiring:
-		return Firing, nil
+		return ResultFiring, nil
 	}
-	return NotFound, nil
+	return ResultNotFound, nil
 }
 
 // change makes one transition of a message.

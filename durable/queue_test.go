@@ -103,8 +103,11 @@ func TestNilContextsAreRefused(t *testing.T) {
 				_, err := q.ReplayAll(ctx, durable.DeadFilter{All: true}, durable.ReplayOptions{})
 				return err
 			},
-			"Purge":    func(ctx context.Context) error { return q.Purge(ctx, "a") },
-			"PurgeAll": func(ctx context.Context) error { _, err := q.PurgeAll(ctx, durable.DeadFilter{All: true}); return err },
+			"DeleteDead": func(ctx context.Context) error { return q.DeleteDead(ctx, "a") },
+			"DeleteAllDead": func(ctx context.Context) error {
+				_, err := q.DeleteAllDead(ctx, durable.DeadFilter{All: true})
+				return err
+			},
 			"List": func(ctx context.Context) error {
 				for _, err := range q.List(ctx, durable.StateDead) {
 					return err
@@ -123,12 +126,12 @@ func TestNilContextsAreRefused(t *testing.T) {
 func TestStringReturnsTheDeclaredName(t *testing.T) {
 	t.Parallel()
 	for want, value := range map[string]fmt.Stringer{
-		"Cancelled":   durable.Cancelled,
-		"Rescheduled": durable.Rescheduled,
-		"Firing":      durable.Firing,
-		"NotFound":    durable.NotFound,
+		"Cancelled":   durable.ResultCancelled,
+		"Rescheduled": durable.ResultRescheduled,
+		"Firing":      durable.ResultFiring,
+		"NotFound":    durable.ResultNotFound,
 		"Result(0)":   durable.Result(0),
-		"Result(5)":   durable.NotFound + 1,
+		"Result(5)":   durable.ResultNotFound + 1,
 		"Scheduled":   durable.StateScheduled,
 		"Leased":      durable.StateLeased,
 		"Dead":        durable.StateDead,
@@ -145,5 +148,5 @@ func TestStringReturnsTheDeclaredName(t *testing.T) {
 	} {
 		assert.Equal(t, want, value.String())
 	}
-	assert.Equal(t, "NotFound", fmt.Sprint(durable.NotFound))
+	assert.Equal(t, "NotFound", fmt.Sprint(durable.ResultNotFound))
 }

@@ -184,7 +184,7 @@ func (r *randomEnds) changes() {
 		} else {
 			result, err := r.q.Cancel(r.t.Context(), id)
 			assert.NoError(r.t, err)
-			if result == durable.Cancelled {
+			if result == durable.ResultCancelled {
 				r.mu.Lock()
 				r.cancelled[id] = true
 				r.mu.Unlock()

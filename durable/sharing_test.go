@@ -368,9 +368,9 @@ func TestHungHandlersHoldNoBegunMessages(t *testing.T) {
 			switch r, err := q.Cancel(t.Context(), fmt.Sprint("m", i)); {
 			case err != nil:
 				t.Fatal(err)
-			case r == durable.Firing:
+			case r == durable.ResultFiring:
 				firing++
-			case r == durable.Cancelled:
+			case r == durable.ResultCancelled:
 				cancelled++
 			}
 		}

@@ -283,7 +283,7 @@ func TestLateCallIsRepeatedByTheStoresClock(t *testing.T) {
 				result, err := q.Cancel(t.Context(), "m")
 				if c.known {
 					require.NoError(t, err)
-					assert.Equal(t, durable.Cancelled, result)
+					assert.Equal(t, durable.ResultCancelled, result)
 					assert.Equal(t, len(c.faults)+1, n)
 				} else {
 					require.ErrorIs(t, err, durable.ErrUnavailable)

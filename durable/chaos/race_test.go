@@ -101,13 +101,13 @@ func (r *racer) race(ctx context.Context, id string) error {
 		again := time.Duration(rand.IntN(20)) * time.Millisecond
 		moved := checker.Event{Kind: checker.Rescheduled, ID: id, Due: due(again)}
 		result, err := r.q.Reschedule(ctx, id, again)
-		if err != nil || result != durable.Rescheduled {
+		if err != nil || result != durable.ResultRescheduled {
 			return err
 		}
 		return r.history.Record(moved)
 	}
 	result, err := r.q.Cancel(ctx, id)
-	if err != nil || result != durable.Cancelled {
+	if err != nil || result != durable.ResultCancelled {
 		return err
 	}
 	return r.history.Record(checker.Event{Kind: checker.Cancelled, ID: id})

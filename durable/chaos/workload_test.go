@@ -88,7 +88,7 @@ func (r *role) cancel(ctx context.Context, q *durable.Queue, events checker.Reco
 		return nil
 	case err != nil:
 		return err
-	case result != durable.Cancelled:
+	case result != durable.ResultCancelled:
 		return events.Record(checker.Event{Kind: checker.Kept, ID: id})
 	case now.Sub(due) >= r.Visibility:
 		return nil // a killed consumer may have handled the message, and its lease may have ended

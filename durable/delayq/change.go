@@ -36,7 +36,7 @@ func (a *app) cancelCommand() *cli.Command {
 			}
 			return a.changeAll(ids, "cancelled", func(id string) (string, bool, error) {
 				result, err := s.Cancel(ctx, id)
-				return resultNames[result], result == durable.Cancelled, err
+				return resultNames[result], result == durable.ResultCancelled, err
 			})
 		},
 	})
@@ -70,16 +70,16 @@ func (a *app) rescheduleCommand() *cli.Command {
 				} else {
 					result, err = s.RescheduleAt(ctx, id, d.at)
 				}
-				if result == durable.Rescheduled && !a.json {
+				if result == durable.ResultRescheduled && !a.json {
 					return fmt.Sprintf("due %v", &d), true, err
 				}
-				return resultNames[result], result == durable.Rescheduled, err
+				return resultNames[result], result == durable.ResultRescheduled, err
 			})
 		},
 	})
 }
 
-var resultNames = []string{durable.Cancelled: "cancelled", durable.Rescheduled: "rescheduled", durable.Firing: "being delivered", durable.NotFound: "not found"}
+var resultNames = []string{durable.ResultCancelled: "cancelled", durable.ResultRescheduled: "rescheduled", durable.ResultFiring: "being delivered", durable.ResultNotFound: "not found"}
 
 // changeAll changes messages one after the other and prints the result of each. It stops at the
 // first call that fails, and returns an error unless all messages were changed.
@@ -120,8 +120,8 @@ func (a *app) deadCommand() *cli.Command {
 				func(ctx context.Context, s *session, id string) error { return s.Replay(ctx, id, o.Delay) },
 				func(ctx context.Context, s *session) (int, error) { return s.ReplayAll(ctx, f, o) }),
 			a.deadChange("purge", "delete dead letters", &f, nil,
-				func(ctx context.Context, s *session, id string) error { return s.Purge(ctx, id) },
-				func(ctx context.Context, s *session) (int, error) { return s.PurgeAll(ctx, f) }),
+				func(ctx context.Context, s *session, id string) error { return s.DeleteDead(ctx, id) },
+				func(ctx context.Context, s *session) (int, error) { return s.DeleteAllDead(ctx, f) }),
 		},
 	}
 }

@@ -86,11 +86,11 @@ func act(ctx context.Context, q *durable.Queue, form url.Values) (n int, err err
 	case action == "replay" && id == "":
 		return q.ReplayAll(ctx, filter, durable.ReplayOptions{})
 	case action == "purge" && id == "":
-		return q.PurgeAll(ctx, filter)
+		return q.DeleteAllDead(ctx, filter)
 	case action == "replay":
 		err = q.Replay(ctx, id, 0)
 	case action == "purge":
-		err = q.Purge(ctx, id)
+		err = q.DeleteDead(ctx, id)
 	case action == "pause":
 		err = q.Pause(ctx)
 	case action == "resume":

@@ -421,7 +421,7 @@ func TestDeadLettersShowTheirExpiry(t *testing.T) {
 	bury(t, q, durable.Message{ID: "a"}, "x")
 	h := handler(t, &Handler{}, "orders", q)
 	assert.NotContains(t, request(h, http.MethodGet, "/?format=json", "").Body.String(), "expire_at")
-	require.NoError(t, q.Purge(t.Context(), "a"))
+	require.NoError(t, q.DeleteDead(t.Context(), "a"))
 	bury(t, q, durable.Message{ID: "b", ExpireAt: time.Date(20_000, 1, 1, 0, 0, 0, 0, time.UTC)}, "x")
 	h = handler(t, &Handler{}, "orders", q)
 	assert.Equal(t, 9999, document(t, h, "/?format=json", http.StatusOK).Queue.DeadLetters[0].ExpireAt.Year())

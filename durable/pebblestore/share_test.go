@@ -67,7 +67,7 @@ func TestOtherProcessesWorkOnADirectoryWithASocket(t *testing.T) {
 	}
 	result, err := q.Cancel(t.Context(), "b")
 	require.NoError(t, err)
-	assert.Equal(t, durable.Cancelled, result)
+	assert.Equal(t, durable.ResultCancelled, result)
 	to := filepath.Join(filepath.Dir(dir), "copy")
 	require.NoError(t, r.Backup(t.Context(), to))
 	require.ErrorIs(t, r.Backup(t.Context(), to), driver.ErrInvalid, "it exists")

@@ -204,11 +204,11 @@ func TestCancelIsExactIfItsReplyWasLost(t *testing.T) {
 	}
 	result, err := q.Cancel(t.Context(), "a")
 	require.NoError(t, err)
-	require.Equal(t, durable.Cancelled, result)
+	require.Equal(t, durable.ResultCancelled, result)
 	lose.Store(1)
 	result, err = q.Cancel(t.Context(), "b")
 	require.NoError(t, err)
-	require.Equal(t, durable.Cancelled, result, "NotFound would be wrong")
+	require.Equal(t, durable.ResultCancelled, result, "NotFound would be wrong")
 }
 
 // Replies to calls that have taken effect are lost. The client or the caller repeats the calls.

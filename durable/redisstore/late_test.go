@@ -105,7 +105,7 @@ var lateCalls = []struct {
 		call: func(h *heldQueue, id string) {
 			r, err := h.late.Cancel(h.t.Context(), id)
 			require.NoError(h.t, err)
-			require.Equal(h.t, durable.Cancelled, r)
+			require.Equal(h.t, durable.ResultCancelled, r)
 		},
 		then:  func(h *heldQueue, id string) { h.enqueue(h.other, id, "new", time.Hour, false) },
 		state: durable.StateScheduled, body: "new",
@@ -116,12 +116,12 @@ var lateCalls = []struct {
 		call: func(h *heldQueue, id string) {
 			r, err := h.late.Reschedule(h.t.Context(), id, 2*time.Hour)
 			require.NoError(h.t, err)
-			require.Equal(h.t, durable.Rescheduled, r)
+			require.Equal(h.t, durable.ResultRescheduled, r)
 		},
 		then: func(h *heldQueue, id string) {
 			r, err := h.other.Reschedule(h.t.Context(), id, 5*time.Hour)
 			require.NoError(h.t, err)
-			require.Equal(h.t, durable.Rescheduled, r)
+			require.Equal(h.t, durable.ResultRescheduled, r)
 		},
 		state: durable.StateScheduled, body: "old", earliest: 5 * time.Hour, last: 6 * time.Hour,
 	},
@@ -141,7 +141,7 @@ var lateCalls = []struct {
 			h.enqueue(h.other, id, "old", 0, false)
 			h.bury(id)
 		},
-		call: func(h *heldQueue, id string) { require.NoError(h.t, h.late.Purge(h.t.Context(), id)) },
+		call: func(h *heldQueue, id string) { require.NoError(h.t, h.late.DeleteDead(h.t.Context(), id)) },
 		then: func(h *heldQueue, id string) {
 			h.enqueue(h.other, id, "new", 0, false)
 			h.bury(id)
@@ -239,7 +239,7 @@ func TestRepeatedCallHasFirstResult(t *testing.T) {
 			return outcome{0, q.Replay(t.Context(), id, 0)}
 		},
 		"Purge": func(q *durable.Queue, t *testing.T, id string) outcome {
-			return outcome{0, q.Purge(t.Context(), id)}
+			return outcome{0, q.DeleteDead(t.Context(), id)}
 		},
 	}
 	none := func(*heldQueue, string) {}
@@ -250,15 +250,15 @@ func TestRepeatedCallHasFirstResult(t *testing.T) {
 		arrange, while func(h *heldQueue, id string) // before, and between the attempts
 		want           outcome
 	}{
-		"cancelled":                 {"Cancel", scheduled, none, outcome{result: durable.Cancelled}},
-		"cancelled, enqueued again": {"Cancel", scheduled, scheduled, outcome{result: durable.Cancelled}},
-		"cancel of none, enqueued":  {"Cancel", none, scheduled, outcome{result: durable.NotFound}},
-		"rescheduled":               {"Reschedule", scheduled, none, outcome{result: durable.Rescheduled}},
+		"cancelled":                 {"Cancel", scheduled, none, outcome{result: durable.ResultCancelled}},
+		"cancelled, enqueued again": {"Cancel", scheduled, scheduled, outcome{result: durable.ResultCancelled}},
+		"cancel of none, enqueued":  {"Cancel", none, scheduled, outcome{result: durable.ResultNotFound}},
+		"rescheduled":               {"Reschedule", scheduled, none, outcome{result: durable.ResultRescheduled}},
 		"rescheduled, delivered": {
 			"Reschedule", scheduled, func(h *heldQueue, id string) { h.ack(id) },
-			outcome{result: durable.Rescheduled},
+			outcome{result: durable.ResultRescheduled},
 		},
-		"reschedule of none, enqueued": {"Reschedule", none, scheduled, outcome{result: durable.NotFound}},
+		"reschedule of none, enqueued": {"Reschedule", none, scheduled, outcome{result: durable.ResultNotFound}},
 		"replayed, delivered":          {"Replay", dead, func(h *heldQueue, id string) { h.ack(id) }, outcome{}},
 		"purged, enqueued again":       {"Purge", dead, scheduled, outcome{}},
 		"purge of none":                {"Purge", none, none, outcome{err: durable.ErrNotFound}},
@@ -290,7 +290,7 @@ func TestRepeatedCallHasFirstResult(t *testing.T) {
 					require.NoError(t, d.NackAfter(t.Context(), time.Hour, nil)) // the message can be cancelled now
 				})
 				require.NoError(t, got.err)
-				assert.Equal(t, durable.Firing, got.result, "the result of the copy that has taken effect")
+				assert.Equal(t, durable.ResultFiring, got.result, "the result of the copy that has taken effect")
 			})
 		})
 	}
@@ -311,7 +311,7 @@ func TestCallsUseTheClockOfTheServer(t *testing.T) {
 			require.NoError(t, err, "%v ahead", ahead)
 			result, err := q.Cancel(t.Context(), "m")
 			require.NoError(t, err, "%v ahead", ahead)
-			require.Equal(t, durable.Cancelled, result)
+			require.Equal(t, durable.ResultCancelled, result)
 		}
 	}
 }
@@ -371,7 +371,7 @@ func TestErrFullIsDefiniteOnlyIfAllCopiesWereAnswered(t *testing.T) {
 
 		r, err := h.other.Cancel(t.Context(), "another")
 		require.NoError(t, err)
-		require.Equal(t, durable.Cancelled, r)
+		require.Equal(t, durable.ResultCancelled, r)
 		_, err = h.proxy.Release()
 		require.NoError(t, err)
 		_, err = h.other.Get(t.Context(), id)

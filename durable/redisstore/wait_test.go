@@ -384,7 +384,7 @@ func TestCancelledSurvivesFailover(t *testing.T) {
 			enqueueUntilDone(t, q, durable.Message{ID: ids[i], Delay: time.Hour})
 		}
 		for id, result := range cancelAll(t, q, ids[:perRound/2]) {
-			if result == durable.Cancelled {
+			if result == durable.ResultCancelled {
 				cancelled[id] = true
 			} else { // the replica was too slow, on a busy machine
 				unknown++
@@ -400,7 +400,7 @@ func TestCancelledSurvivesFailover(t *testing.T) {
 		require.NoError(t, first.Client(t).Do(t.Context(), "CLIENT", "KILL", "TYPE", "replica").Err())
 		for id, result := range cancelAll(t, q, ids[perRound/2:]) {
 			unknown++
-			if !assert.NotEqual(t, durable.Cancelled, result, "no replica follows") {
+			if !assert.NotEqual(t, durable.ResultCancelled, result, "no replica follows") {
 				cancelled[id] = true
 			}
 		}
@@ -473,7 +473,7 @@ func assertNoneRuns(t *testing.T, q *durable.Queue, cancelled map[string]bool, l
 	for _, id := range there {
 		result, err := q.Reschedule(t.Context(), id, 0)
 		require.NoError(t, err)
-		require.Equal(t, durable.Rescheduled, result)
+		require.Equal(t, durable.ResultRescheduled, result)
 	}
 	require.Eventually(t, func() bool {
 		mu.Lock()

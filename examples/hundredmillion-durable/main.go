@@ -156,7 +156,7 @@ func (d *demo) change(ctx context.Context) error {
 				result, err = d.q.RescheduleAt(ctx, id, between(start.Add(day), start.Add(30*day)))
 			}
 			took.Record(time.Since(before))
-			if result == durable.Cancelled {
+			if result == durable.ResultCancelled {
 				d.cancelled.Add(1)
 			}
 		}

@@ -52,7 +52,7 @@ func run(ctx context.Context, args ...string) error {
 			_, err = q.Enqueue(ctx, durable.Message{ID: id, Delay: timeToPay})
 		case "pay":
 			var result durable.Result
-			if result, err = q.Cancel(ctx, id); err == nil && result != durable.Cancelled { // the deadline, not the order
+			if result, err = q.Cancel(ctx, id); err == nil && result != durable.ResultCancelled { // the deadline, not the order
 				err = fmt.Errorf("%s is not waiting for its payment: %v", id, result)
 			}
 		default:

@@ -58,14 +58,14 @@ func TestPageShowsTheWholeProgram(t *testing.T) {
 	require.Regexp(t, "^package main\n", docsnippet.All(string(text))[0])
 }
 
-// The table in docs/durable.md has every option.
+// The tables in docs/durable.md have every option.
 func TestPageHasAllOptions(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/durable.md")
 	require.NoError(t, err)
-	_, table, found := strings.Cut(string(text), "| option | default | meaning |\n|---|---|---|\n")
+	_, table, found := strings.Cut(string(text), "\n## Options\n")
 	require.True(t, found)
-	table, _, _ = strings.Cut(table, "\n\n")
+	table, _, _ = strings.Cut(table, "\n## ")
 	var listed, declared []string
 	group := ""
 	for row := range strings.SplitSeq(table, "\n") {
@@ -103,15 +103,15 @@ func TestHeadersExpiryAndCancelAsOnThePage(t *testing.T) {
 
 	result, err := q.Reschedule(ctx, "order-42", time.Hour) // from now
 	require.NoError(t, err)
-	require.Equal(t, durable.Rescheduled, result)
+	require.Equal(t, durable.ResultRescheduled, result)
 
 	report, err := q.CancelMatching(ctx, map[string]string{"customer": "7"})
 	require.NoError(t, err)
 	require.Equal(t, durable.CancelReport{Cancelled: 1}, report)
 
-	result, err = q.Cancel(ctx, "order-42") // Cancelled, Firing or NotFound
+	result, err = q.Cancel(ctx, "order-42") // ResultCancelled, ResultFiring or ResultNotFound
 	require.NoError(t, err)
-	require.Equal(t, durable.NotFound, result)
+	require.Equal(t, durable.ResultNotFound, result)
 }
 
 var (
