@@ -17,8 +17,8 @@ func (q *Queue) Replay(ctx context.Context, id string, delay time.Duration) erro
 	return q.changeDead(ctx, driver.OpReplay, driver.Change{ID: id, Delay: max(0, delay)})
 }
 
-// DeleteDead removes a dead letter. [ErrNotFound] means that no dead letter has this id. Other errors
-// are those of [Queue.Cancel].
+// DeleteDead removes a dead letter. [ErrNotFound] means that no dead letter has this id. Other
+// errors are those of [Queue.Cancel].
 func (q *Queue) DeleteDead(ctx context.Context, id string) error {
 	return q.changeDead(ctx, driver.OpPurge, driver.Change{ID: id})
 }

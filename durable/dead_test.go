@@ -29,8 +29,8 @@ func deadLetters(t *testing.T, q *durable.Queue) (n int64) {
 	return s.Dead
 }
 
-// A DeleteAllDead whose context ends while another call is in progress sends nothing more. Its error
-// names a dead letter.
+// A DeleteAllDead whose context ends while another call is in progress sends nothing more. Its
+// error names a dead letter.
 func TestDeleteAllDeadSendsNothingAfterItsContext(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -82,8 +82,8 @@ func (b *pagedBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver.
 	return b.Backend.Apply(ctx, batch)
 }
 
-// ReplayAll and DeleteAllDead continue after a page of unreadable records, and make no more calls at a
-// time than there is room for.
+// ReplayAll and DeleteAllDead continue after a page of unreadable records, and make no more calls
+// at a time than there is room for.
 func TestUnreadablePageDoesNotStopReplayAllAndDeleteAllDead(t *testing.T) {
 	t.Parallel()
 	paged := &pagedBackend{}

@@ -161,8 +161,8 @@ func ExampleDelivery_NackAfter() {
 	// call-back has failed 1 times
 }
 
-// Cancel the timeout of an order that is paid in time. The result is exact: after ResultCancelled no
-// handler is called.
+// Cancel the timeout of an order that is paid in time. The result is exact: after ResultCancelled
+// no handler is called.
 func ExampleQueue_Cancel() {
 	ctx := context.Background()
 	q := newExampleQueue(durable.Options{Queue: "orders"})

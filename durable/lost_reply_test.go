@@ -60,8 +60,8 @@ func TestLostReplyOfAnAckIsNoLostLease(t *testing.T) {
 	}
 }
 
-// A Reschedule whose reply was lost returns ResultRescheduled, even if the message was delivered at the
-// new time in the meantime.
+// A Reschedule whose reply was lost returns ResultRescheduled, even if the message was delivered at
+// the new time in the meantime.
 func TestRescheduleIsExactIfItsReplyWasLost(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue, f *faulty) {
