@@ -161,7 +161,7 @@ func TestQueuePageFollowsAConsumer(t *testing.T) {
 			host, err := os.Hostname()
 			require.NoError(t, err)
 			row := p.texts("#consumers tbody td")
-			require.Len(t, row, 5)
+			require.Len(t, row, 7)
 			assert.Equal(t, []string{host, strconv.Itoa(os.Getpid()), "0\u20133"}, []string{row[0], row[1], row[3]})
 			assert.Contains(t, row[2], " ago")
 			p.wait(`document.querySelector('#notice').hidden`)
