@@ -67,7 +67,7 @@ func TestErrorRepliesHaveTheirKinds(t *testing.T) {
 		"NOPERM this user has no permissions":                               nil,
 		"ERR something else":                                                nil,
 	} {
-		m := miniredis.RunT(t)
+		m := simulated(t)
 		client := redis.NewClient(&redis.Options{Addr: m.Addr(), MaxRetries: -1})
 		t.Cleanup(func() { _ = client.Close() })
 		q := openQueue(t, client, redisstore.Options{})
@@ -173,7 +173,7 @@ func lossyClient(t *testing.T, m *miniredis.Miniredis, lose *atomic.Int32) *redi
 func TestClientDoesNotRepeatRemovals(t *testing.T) {
 	t.Parallel()
 	var lose atomic.Int32
-	client := lossyClient(t, miniredis.RunT(t), &lose)
+	client := lossyClient(t, simulated(t), &lose)
 	q := openQueue(t, client, redisstore.Options{})
 	put(t, q, items("a", 6, 1, 0))
 	dead := changes(claim(t, q, 4))
@@ -194,7 +194,7 @@ func TestClientDoesNotRepeatRemovals(t *testing.T) {
 func TestCancelIsExactIfItsReplyWasLost(t *testing.T) {
 	t.Parallel()
 	var lose atomic.Int32
-	client := lossyClient(t, miniredis.RunT(t), &lose)
+	client := lossyClient(t, simulated(t), &lose)
 	q, err := durable.Open(t.Context(), newStore(t, client, redisstore.Options{}), durable.Options{Queue: "orders", Partitions: 1})
 	require.NoError(t, err)
 	t.Cleanup(q.Close)
@@ -215,7 +215,7 @@ func TestCancelIsExactIfItsReplyWasLost(t *testing.T) {
 func TestRepeatedCallsHaveTheSameResult(t *testing.T) {
 	t.Parallel()
 	var lose atomic.Int32
-	client := lossyClient(t, miniredis.RunT(t), &lose)
+	client := lossyClient(t, simulated(t), &lose)
 	q := openQueue(t, client, redisstore.Options{})
 	put(t, q, items("known", 1, 1, time.Hour)) // the script is known from here on
 
@@ -263,7 +263,7 @@ func TestTokensRiseIfTheLastWasLost(t *testing.T) {
 // producers whose calls may still be repeated.
 func TestProducersAreForgotten(t *testing.T) {
 	t.Parallel()
-	m := miniredis.RunT(t)
+	m := simulated(t)
 	now := time.Now()
 	client := newClient(t, m.Addr())
 	store := newStore(t, client, redisstore.Options{})

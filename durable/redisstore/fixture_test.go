@@ -15,6 +15,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -46,6 +47,19 @@ func newClient(t testing.TB, addr string) *redis.Client {
 	c := redis.NewClient(redistest.ClientOptions(addr))
 	t.Cleanup(func() { _ = c.Close() })
 	return c
+}
+
+// simulated starts a simulated server. At the end of the test the server waits for the calls in
+// progress, which may outlast their contexts and would find a server without state.
+func simulated(t testing.TB) *miniredis.Miniredis {
+	t.Helper()
+	m := miniredis.NewMiniRedis()
+	require.NoError(t, m.Start())
+	t.Cleanup(func() {
+		assert.Eventually(t, func() bool { return m.CurrentConnectionCount() == 0 }, time.Minute, time.Millisecond)
+		m.Close()
+	})
+	return m
 }
 
 // config is the configuration of the queue in most tests.
@@ -115,7 +129,7 @@ func apply(t testing.TB, b driver.Backend, op driver.Op, changes ...driver.Chang
 // miniFixture returns a store on a simulated server. Its clock stands still unless the test
 // advances it.
 func miniFixture(t testing.TB) storetest.Fixture {
-	m := miniredis.RunT(t)
+	m := simulated(t)
 	store := newStore(t, newClient(t, m.Addr()), redisstore.Options{})
 	f := storetest.Fixture{
 		Store:  store,

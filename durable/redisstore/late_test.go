@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -56,7 +55,7 @@ func onServers(t *testing.T, test func(t *testing.T, addr string)) {
 	})
 	t.Run("simulated", func(t *testing.T) {
 		t.Parallel()
-		test(t, miniredis.RunT(t).Addr())
+		test(t, simulated(t).Addr())
 	})
 }
 
@@ -197,7 +196,7 @@ func TestLateCopyChangesNothing(t *testing.T) {
 			onServers(t, func(t *testing.T, addr string) { held(t, addr, func() {}) })
 			t.Run("forgotten", func(t *testing.T) {
 				t.Parallel()
-				m := miniredis.RunT(t)
+				m := simulated(t)
 				now := time.Now()
 				m.SetTime(now)
 				held(t, m.Addr(), func() {
@@ -300,7 +299,7 @@ func TestRepeatedCallHasFirstResult(t *testing.T) {
 // the server's clock from then on. The same holds if the server's clock is set.
 func TestCallsUseTheClockOfTheServer(t *testing.T) {
 	t.Parallel()
-	m := miniredis.RunT(t)
+	m := simulated(t)
 	q, err := durable.Open(t.Context(), newStore(t, newClient(t, m.Addr()), redisstore.Options{}), durable.Options{Queue: "clock", Partitions: 1})
 	require.NoError(t, err)
 	t.Cleanup(q.Close)
@@ -319,7 +318,7 @@ func TestCallsUseTheClockOfTheServer(t *testing.T) {
 // A call gave up without an answer. A copy that arrives after RetryFor has no effect.
 func TestCallThatGaveUpHasNoLateEffect(t *testing.T) {
 	t.Parallel()
-	m := miniredis.RunT(t)
+	m := simulated(t)
 	now := time.Now()
 	m.SetTime(now)
 	proxy := faultproxy.Start(t, m.Addr())

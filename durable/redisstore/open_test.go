@@ -106,7 +106,7 @@ func TestOpenRejectsOldServers(t *testing.T) {
 		"2.8.19": false, "5.0.14": false, "6.0.16": false, "6.1.240": false, "nonsense": false, "7": false,
 		"6.2.0": true, "6.2": true, "7.0.15": true, "8.2.1": true, "10.0.0": true,
 	} {
-		m := miniredis.RunT(t)
+		m := simulated(t)
 		tell(m, "# Server\r\nredis_version:"+version+"\r\nmaxmemory_policy:noeviction\r\n")
 		_, err := newStore(t, newClient(t, m.Addr()), redisstore.Options{}).Open(t.Context(), config())
 		if accepted {
@@ -123,7 +123,7 @@ func TestOpenRejectsOldServers(t *testing.T) {
 // A server does not report its version and lacks a command.
 func TestOpenProbesServersThatReportNoVersion(t *testing.T) {
 	t.Parallel()
-	m := miniredis.RunT(t)
+	m := simulated(t)
 	m.Server().SetPreHook(func(c *server.Peer, cmd string, _ ...string) bool {
 		if cmd == "ZMSCORE" {
 			c.WriteError("ERR unknown command 'ZMSCORE'")
@@ -189,7 +189,7 @@ func TestDocumentedPermissionsSuffice(t *testing.T) {
 
 func TestOpenRejectsKeysOfOtherPrograms(t *testing.T) {
 	t.Parallel()
-	m := miniredis.RunT(t)
+	m := simulated(t)
 	client := newClient(t, m.Addr())
 	open := func() error {
 		_, err := newStore(t, client, redisstore.Options{}).Open(t.Context(), config())
@@ -226,7 +226,7 @@ func TestOpenRejectsKeysOfOtherPrograms(t *testing.T) {
 // partitions, but only with the number that Open is given.
 func TestOpenDoesNotRecreateQueueWithoutItsMetaKey(t *testing.T) {
 	t.Parallel()
-	mini := miniredis.RunT(t)
+	mini := simulated(t)
 	client := redis.NewClient(&redis.Options{Addr: mini.Addr()})
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	store, err := redisstore.New(client, redisstore.Options{})
@@ -255,7 +255,7 @@ func TestOpenDoesNotRecreateQueueWithoutItsMetaKey(t *testing.T) {
 // may have is left.
 func TestOpenFindsMessagesInAnyPartitionWithoutMetaKey(t *testing.T) {
 	t.Parallel()
-	mini := miniredis.RunT(t)
+	mini := simulated(t)
 	client := newClient(t, mini.Addr())
 	store := newStore(t, client, redisstore.Options{})
 	c := config()
@@ -300,7 +300,7 @@ func (h *pipelineHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis
 // second.
 func TestOpenJoinsQueueThatAnotherProcessCreates(t *testing.T) {
 	t.Parallel()
-	mini := miniredis.RunT(t)
+	mini := simulated(t)
 	c := config()
 	c.Partitions = 0
 	client, made := newClient(t, mini.Addr()), false
