@@ -3,6 +3,7 @@ package durable_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -43,8 +44,8 @@ func TestConsumersOfADeletedQueueEnd(t *testing.T) {
 		require.Len(t, consumers, 2)
 
 		err = durable.DeleteQueue(t.Context(), store, "default", false)
-		require.ErrorIs(t, err, durable.ErrInvalid)
-		require.ErrorContains(t, err, "2 consumers, one of them "+consumers[0].ID)
+		require.ErrorIs(t, err, durable.ErrInUse)
+		require.ErrorContains(t, err, fmt.Sprintf("process %d on %q is the first of 2", consumers[0].PID, consumers[0].Host))
 		require.NoError(t, durable.DeleteQueue(t.Context(), store, "default", true))
 		start := time.Now()
 		require.ErrorIs(t, <-taken, durable.ErrNoQueue)

@@ -36,7 +36,7 @@
 //	                                                -> firing     claimed when it is due
 //	leased     claimed by a consumer                -> firing     begun, because it is due
 //	                                                -> scheduled  released, or the lease expired
-//	firing     begun; it cannot be cancelled       -> removed    acknowledged, or expired
+//	firing     begun; it cannot be cancelled        -> removed    acknowledged, or expired
 //	                                                -> scheduled  failed, released or crashed
 //	                                                -> dead       failed for the last time, rejected,
 //	                                                              or crashed too often

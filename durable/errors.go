@@ -24,6 +24,9 @@ var (
 	// ErrNotFound means that the message does not exist.
 	ErrNotFound = driver.ErrNotFound
 
+	// ErrInUse means that a queue has consumers. See [DeleteQueue].
+	ErrInUse = errors.New("the queue has consumers")
+
 	// ErrNoQueue means that the queue does not exist in the store. See Options.Existing and
 	// [DeleteQueue].
 	ErrNoQueue = driver.ErrNoQueue

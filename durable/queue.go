@@ -85,44 +85,54 @@ func checkStore(store Store) error {
 	return fmt.Errorf("%w store: nil; pass the store that New or Open of a store package returned", ErrInvalid)
 }
 
-// Queues returns the sorted names of the queues in a store. On Redis the cost is O(n) in the keys
-// of the servers, in small steps.
+// Queues returns the sorted names of the queues in a store. The errors are [ErrInvalid] for a nil
+// argument, [errors.ErrUnsupported] if the store cannot list queues, and those of the store. On
+// Redis the cost is O(n) in the keys of the servers, in small steps.
 func Queues(ctx context.Context, store Store) (names []string, err error) {
-	err = administer(ctx, store, func(l driver.Lister) error {
+	err = administer(ctx, store, "list the queues", func(l driver.Lister) error {
 		names, err = l.Queues(ctx)
 		return err
 	})
 	return names, err
 }
 
-// DeleteQueue removes a queue with its messages and dead letters. It returns [ErrInvalid] if the
-// queue has consumers, according to their last heartbeats, unless force is true, and [ErrNoQueue]
-// if there is no such queue. After other errors, some messages may be gone: [Open] then returns
-// ErrNoQueue, and another DeleteQueue removes the rest.
+// DeleteQueue removes a queue with its messages and dead letters. Unless force is true, it opens
+// the queue as [Open] does, with the same errors, and returns [ErrInUse] if the queue has
+// consumers, according to their last heartbeats. The error is [ErrNoQueue] if there is no such
+// queue, [ErrInvalid] for a nil argument or a bad name, and [errors.ErrUnsupported] if the store
+// cannot delete queues. After other errors, some messages may be gone: Open then returns
+// ErrNoQueue, and another DeleteQueue removes the rest. In a directory the cost is O(1), and on
+// Redis O(n) in the messages.
 //
 // Calls to an open [Queue] that was deleted return ErrNoQueue, and its consumers end with
-// ErrNoQueue within ConsumerOptions.Fallback, after the running handlers. When the queue exists
-// again, the calls use it, or return [ErrPartitions] if it has another number of partitions.
+// ErrNoQueue within ConsumerOptions.Fallback, after the running handlers. If the queue is created
+// again, calls and the consumers that have not ended use it, or return [ErrPartitions] if it has
+// another number of partitions.
 func DeleteQueue(ctx context.Context, store Store, queue string, force bool) error {
-	return administer(ctx, store, func(l driver.Lister) error {
-		var members []driver.Member
-		b, err := store.Open(ctx, driver.Config{Queue: queue, Existing: true, DeadLimit: 1, DeadBytes: 1, DeadAge: 1})
-		if err == nil && !force {
-			members, err = b.Members(ctx)
-		}
-		switch {
-		case len(members) > 0:
-			return fmt.Errorf("%w force false: queue %q has %d consumers, one of them %s in process %d on %q; they must end first",
-				ErrInvalid, queue, len(members), members[0].Name, members[0].PID, members[0].Host)
-		case err != nil && !errors.Is(err, ErrNoQueue): // it may have messages after an interrupted deletion
+	return administer(ctx, store, fmt.Sprintf("delete queue %q", queue), func(l driver.Lister) error {
+		config := driver.Config{Queue: queue, Existing: true, DeadLimit: 1, DeadBytes: 1, DeadAge: 1}
+		if err := config.Check(); err != nil {
 			return err
+		}
+		if !force {
+			var members []driver.Member
+			b, err := store.Open(ctx, config)
+			if err == nil {
+				members, err = b.Members(ctx)
+			}
+			if len(members) > 0 {
+				return fmt.Errorf("%w: process %d on %q is the first of %d", ErrInUse, members[0].PID, members[0].Host, len(members))
+			}
+			if err != nil && !errors.Is(err, ErrNoQueue) { // after an interrupted deletion there may be messages
+				return err
+			}
 		}
 		return l.DeleteQueue(ctx, queue)
 	})
 }
 
-// administer calls f for a store that can list and delete its queues.
-func administer(ctx context.Context, store Store, f func(driver.Lister) error) error {
+// administer calls f for a store that can list and delete its queues. what is the operation.
+func administer(ctx context.Context, store Store, what string, f func(driver.Lister) error) error {
 	err := checkStore(store)
 	if l, ok := store.(driver.Lister); ctx == nil {
 		err = fmt.Errorf("%w context: nil", ErrInvalid)
@@ -132,7 +142,7 @@ func administer(ctx context.Context, store Store, f func(driver.Lister) error) e
 		err = f(l)
 	}
 	if err != nil {
-		return fmt.Errorf("durable: %w", err)
+		return fmt.Errorf("durable: %s: %w", what, err)
 	}
 	return nil
 }

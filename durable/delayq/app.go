@@ -206,7 +206,7 @@ func (a *app) reportWaiting(ctx context.Context) (end func()) {
 				return
 			}
 			if told = a.children.count() == 0; told {
-				a.note("waiting for the store, up to a minute if it does not answer; Ctrl-C again ends at once")
+				a.note("waiting for the store, up to a minute if it does not answer; Ctrl-C again ends immediately")
 			}
 		}
 	})
@@ -228,8 +228,9 @@ var remedies = []struct {
 		"with pebblestore.Options.Socket. Many processes can share a queue on Redis"},
 	{durable.ErrPartitions, "Leave out -partitions to accept the number of the queue"},
 	{durable.ErrDead, "Use delayq dead replay to deliver the dead letter, or enqueue -replace to replace it"},
-	{durable.ErrNoQueue, "Check -queue and -store; only enqueue, consume, take and watch create a queue"},
-	{durable.ErrUnsafe, "Messages could be lost, so delayq does not use the queue"},
+	{durable.ErrNoQueue, "Check -queue and -store; only enqueue, consume, take and watch create a queue. It may have been deleted"},
+	{durable.ErrInUse, "Stop its consumers, or give -force to delete it although it has some"},
+	{durable.ErrUnsafe, "Remove the cause first. If keys were lost, run delayq audit -repair then"},
 }
 
 // withRemedy adds a remedy to an error.

@@ -143,6 +143,7 @@ func TestHelpNamesAllOptionsAndCommands(t *testing.T) {
 			assert.Contains(t, help, "\n   "+strings.Join(sub.Names(), ", ")+" ", path)
 			check(sub, append(path, sub.Name))
 		}
+		assert.True(t, c.Description != "" || path == nil, path)
 		if len(path) == 1 {
 			assert.Contains(t, help, "Examples:\n      delayq ", path)
 		}
@@ -248,28 +249,28 @@ var invalidCommandLines = []struct {
 	{"reschedule a", []string{"-delay or -at"}},
 	{"reschedule -delay 1s", []string{"one message"}},
 	{"reschedule a b -delay 1s", []string{`"b"`}},
-	{"dead nonsense", []string{`"nonsense"`, "replay, purge"}},
+	{"dead nonsense", []string{`"nonsense"`, "replay, delete"}},
 	{"dead replay", []string{"-all"}},
-	{"dead purge", []string{"-all"}},
-	{"dead purge a -all", []string{`"a"`, "not both"}},
-	{"dead purge a -reason x", []string{`"a"`, "not both"}},
+	{"dead delete", []string{"-all"}},
+	{"dead delete a -all", []string{`"a"`, "not both"}},
+	{"dead delete a -reason x", []string{`"a"`, "not both"}},
 	{"dead replay -reason=", []string{`-reason is ""`, "-all"}},
-	{"dead purge a -reason=", []string{`-reason is ""`}},
-	{"dead purge -reason= -since 6h", []string{`-reason is ""`}},
-	{"dead purge -all -reason x", []string{"-all", "-reason", "not both"}},
+	{"dead delete a -reason=", []string{`-reason is ""`}},
+	{"dead delete -reason= -since 6h", []string{`-reason is ""`}},
+	{"dead delete -all -reason x", []string{"-all", "-reason", "not both"}},
 	{"dead replay -all -since 1h", []string{"not both"}},
-	{"dead purge -all -until 1h", []string{"not both"}},
-	{"dead purge -all=false", []string{"-all"}},
-	{"dead purge -until 0s", []string{`"0s"`, "90m"}},
-	{"dead purge -until 0d", []string{`"0d"`}},
+	{"dead delete -all -until 1h", []string{"not both"}},
+	{"dead delete -all=false", []string{"-all"}},
+	{"dead delete -until 0s", []string{`"0s"`, "90m"}},
+	{"dead delete -until 0d", []string{`"0d"`}},
 	{"dead replay -until -1h", []string{`"-1h"`}},
-	{"dead purge -since -1h", []string{`"-1h"`}},
+	{"dead delete -since -1h", []string{`"-1h"`}},
 	{"dead replay -since 2100-01-01T00:00:00Z", []string{"2100", "has passed"}},
-	{"dead purge -until 2999-01-01T00:00:00Z", []string{"2999", "has passed"}},
+	{"dead delete -until 2999-01-01T00:00:00Z", []string{"2999", "has passed"}},
 	{"dead replay a -rate 5", []string{"-rate is 5", "-since"}},
 	{"dead replay -all -rate -1", []string{`"-1"`, "0 to 100000"}},
 	{"dead replay -all -rate NaN", []string{`"NaN"`, "0 to 100000"}},
-	{"dead purge -since yesterday", []string{`"yesterday"`, "90m"}},
+	{"dead delete -since yesterday", []string{`"yesterday"`, "90m"}},
 	{"cancel a -header b=c", []string{`"a"`, "not both"}},
 	{"cancel -header b", []string{`"b"`, "key=value"}},
 	{"cancel -header =b", []string{`"=b"`, "key=value"}},
@@ -312,7 +313,7 @@ func TestOnlyEnqueueCreatesADirectory(t *testing.T) {
 	d := onDirectory(t)
 	for _, args := range [][]string{
 		{"list"}, {"take"}, {"consume", "-exec", "true"}, {"watch"}, {"inspect", "a"}, {"cancel", "a"}, {"reschedule", "a", "-delay", "1s"},
-		{"dead", "list"}, {"dead", "replay", "-all"}, {"dead", "purge", "a"}, {"audit"}, {"queues"}, {"queues", "delete", "a"},
+		{"dead", "list"}, {"dead", "replay", "-all"}, {"dead", "delete", "a"}, {"audit"}, {"queues"}, {"queues", "delete", "a"},
 	} {
 		require.ErrorIs(t, d.fails(args, "no such directory", "enqueue"), os.ErrNotExist)
 	}
@@ -352,7 +353,7 @@ func TestMisspelledQueueIsNotCreated(t *testing.T) {
 	d.ok("enqueue", "-id", "a", "-body", "x")
 	for _, command := range [][]string{
 		{"pause"}, {"resume"}, {"health"}, {"consumers"}, {"list"}, {"audit"}, {"cancel", "a"}, {"cancel", "-header", "k=v"},
-		{"dead", "list"}, {"dead", "purge", "-all"},
+		{"dead", "list"}, {"dead", "delete", "-all"},
 	} {
 		err := d.fails(append([]string{"-queue", "defualt"}, command...), "defualt", "Check -queue")
 		require.ErrorIs(t, err, durable.ErrNoQueue, command)
@@ -402,7 +403,7 @@ func TestWaitForTheStoreIsReported(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_ = a.run(ctx, []string{"delayq", "-store", "memory:", "watch"})
-	assert.Equal(t, "delayq: waiting for the store, up to a minute if it does not answer; Ctrl-C again ends at once\n", stderr.String())
+	assert.Equal(t, "delayq: waiting for the store, up to a minute if it does not answer; Ctrl-C again ends immediately\n", stderr.String())
 }
 
 func countsOf(t *testing.T, store durable.Store, queue string) durable.Counts {

@@ -34,7 +34,7 @@ func (a *app) cancelCommand() *cli.Command {
 			case len(headers) > 0:
 				return a.cancelled(s.CancelMatching(ctx, headers))
 			}
-			return a.changeAll(ids, "cancelled", func(id string) (string, bool, error) {
+			return a.changeAll(ids, "cancelled", notPending, func(id string) (string, bool, error) {
 				result, err := s.Cancel(ctx, id)
 				return resultNames[result], result == durable.ResultCancelled, err
 			})
@@ -63,7 +63,7 @@ func (a *app) rescheduleCommand() *cli.Command {
 			return d.check(ctx, cmd)
 		},
 		run: func(ctx context.Context, s *session, ids []string) error {
-			return a.changeAll(ids, "rescheduled", func(id string) (string, bool, error) {
+			return a.changeAll(ids, "rescheduled", notPending, func(id string) (string, bool, error) {
 				result, err := durable.Result(0), error(nil)
 				if d.at.IsZero() {
 					result, err = s.Reschedule(ctx, id, d.delay)
@@ -81,9 +81,12 @@ func (a *app) rescheduleCommand() *cli.Command {
 
 var resultNames = []string{durable.ResultCancelled: "cancelled", durable.ResultRescheduled: "rescheduled", durable.ResultFiring: "being delivered", durable.ResultNotFound: "not found"}
 
+// notPending says why messages are neither cancelled nor rescheduled.
+const notPending = "the others are being delivered, are dead letters, or were not found"
+
 // changeAll changes messages one after the other and prints the result of each. It stops at the
-// first call that fails, and returns an error unless all messages were changed.
-func (a *app) changeAll(ids []string, done string, change func(id string) (result string, ok bool, err error)) error {
+// first call that fails. Unless all messages were changed, it returns an error with a reason.
+func (a *app) changeAll(ids []string, done, reason string, change func(id string) (result string, ok bool, err error)) error {
 	changed := 0
 	for _, id := range ids {
 		result, ok, err := change(id)
@@ -98,7 +101,7 @@ func (a *app) changeAll(ids []string, done string, change func(id string) (resul
 		}
 	}
 	if changed < len(ids) {
-		return fmt.Errorf("%d of %d messages %s: the others are being delivered, are dead letters, or were not found", changed, len(ids), done)
+		return fmt.Errorf("%d of %d messages %s: %s", changed, len(ids), done, reason)
 	}
 	return nil
 }
@@ -106,20 +109,20 @@ func (a *app) changeAll(ids []string, done string, change func(id string) (resul
 func (a *app) deadCommand() *cli.Command {
 	var f durable.DeadFilter
 	var o durable.ReplayOptions
-	rate := option("rate", "replay `N` dead letters a second, evenly; 0 means no limit", &o.Rate, "a number from 0 to 100000",
+	rate := option("rate", "replay `N` dead letters per second, evenly; 0 means no limit", &o.Rate, "a number from 0 to 100000",
 		func(s string) (float64, bool) {
 			n, err := strconv.ParseFloat(s, 64)
 			return n, err == nil && 0 <= n && n <= 100_000
 		})
 	return &cli.Command{
-		Name: "dead", Usage: "list, replay or purge dead letters", Description: help("dead"), Action: noCommand, OnUsageError: usageError,
+		Name: "dead", Usage: "list, replay or delete dead letters", Description: help("dead"), Action: noCommand, OnUsageError: usageError,
 		Commands: []*cli.Command{
 			a.listing("list dead letters, like delayq list -state dead", &listOptions{state: "dead", n: 100}),
 			a.deadChange("replay", "schedule dead letters again as if they had never been delivered", &f,
 				[]cli.Flag{duration("delay", "make each message due this `duration` after its replay", &o.Delay, 0), rate},
 				func(ctx context.Context, s *session, id string) error { return s.Replay(ctx, id, o.Delay) },
 				func(ctx context.Context, s *session) (int, error) { return s.ReplayAll(ctx, f, o) }),
-			a.deadChange("purge", "delete dead letters", &f, nil,
+			a.deadChange("delete", "delete dead letters", &f, nil,
 				func(ctx context.Context, s *session, id string) error { return s.DeleteDead(ctx, id) },
 				func(ctx context.Context, s *session) (int, error) { return s.DeleteAllDead(ctx, f) }),
 		},
@@ -132,8 +135,8 @@ func (a *app) deadChange(verb, text string, f *durable.DeadFilter, flags []cli.F
 	every func(context.Context, *session) (int, error),
 ) *cli.Command {
 	const selecting = "-all, -reason, -since and -until"
-	done := map[string]string{"replay": "replayed", "purge": "purged"}[verb]
-	return a.command(command{
+	done := map[string]string{"replay": "replayed", "delete": "deleted"}[verb]
+	c := a.command(command{
 		name: verb, usage: text, args: "ID... or -all, -reason, -since, -until", most: math.MaxInt, need: changes,
 		flags: append(flags,
 			flag("all", verb+" all dead letters of the queue", &f.All),
@@ -157,7 +160,7 @@ func (a *app) deadChange(verb, text string, f *durable.DeadFilter, flags []cli.F
 				n, err := every(ctx, s)
 				return errors.Join(a.result(map[string]int{done: n}, fmt.Sprintf("%d dead letters %s", n, done)), err)
 			}
-			return a.changeAll(ids, done, func(id string) (string, bool, error) {
+			return a.changeAll(ids, done, "the others are no dead letters", func(id string) (string, bool, error) {
 				err := one(ctx, s, id)
 				if errors.Is(err, durable.ErrNotFound) {
 					return "no dead letter", false, nil
@@ -166,4 +169,6 @@ func (a *app) deadChange(verb, text string, f *durable.DeadFilter, flags []cli.F
 			})
 		},
 	})
+	c.Description = help("dead " + verb)
+	return c
 }

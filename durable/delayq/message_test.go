@@ -240,12 +240,12 @@ func TestDeadLettersAreListedReplayedAndPurged(t *testing.T) {
 	m := d.message("a-1")
 	assert.Equal(t, "scheduled", m.State)
 	assert.Zero(t, m.Attempts)
-	r := d.runIn("", "dead", "purge", "a-1", "a-2")
+	r := d.runIn("", "dead", "delete", "a-1", "a-2")
 	require.ErrorContains(t, r.err, "1 of 2", "a-1 is no longer a dead letter")
-	assert.Equal(t, "a-1: no dead letter\na-2: purged\n", r.stdout)
+	assert.Equal(t, "a-1: no dead letter\na-2: deleted\n", r.stdout)
 	assert.Equal(t, "2 dead letters replayed\n", d.ok("dead", "replay", "-all"))
 	d.ok("take", "-n", "2", "-nack", "-wait", "1m")
-	assert.JSONEq(t, `{"purged":2}`, d.ok("-json", "dead", "purge", "-all"))
+	assert.JSONEq(t, `{"deleted":2}`, d.ok("-json", "dead", "delete", "-all"))
 	c := d.counts()
 	assert.Zero(t, c.Dead)
 	assert.EqualValues(t, 1, c.Scheduled)
@@ -323,10 +323,10 @@ func TestDeadLettersAreSelectedByReasonAndTime(t *testing.T) {
 		stdout string
 		left   int64
 	}{
-		{"dead purge -until 1h", "0 dead letters purged\n", 4},
+		{"dead delete -until 1h", "0 dead letters deleted\n", 4},
 		{"dead replay -delay 1h -reason connect -until " + died[2].Format(time.RFC3339Nano), "1 dead letters replayed\n", 3},
 		{"dead replay -delay 1h -rate 100 -reason connect -since 1h", "2 dead letters replayed\n", 1},
-		{"-json dead purge -since 1h", `{"purged":1}` + "\n", 0},
+		{"-json dead delete -since 1h", `{"deleted":1}` + "\n", 0},
 	} {
 		stdout, err := run(strings.Fields(c.args)...)
 		require.NoError(t, err, c.args)

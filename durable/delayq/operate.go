@@ -84,7 +84,7 @@ func (a *app) queuesCommand() *cli.Command {
 			return err
 		},
 	})
-	list.Commands = []*cli.Command{a.command(command{
+	remove := a.command(command{
 		name: "delete", usage: "delete a queue with all its messages", need: access{storeOnly: true},
 		args: "NAME", least: 1, most: 1, accepts: "the command takes the name of one queue",
 		flags: []cli.Flag{flag("force", "delete the queue although it has consumers, which end", &force)},
@@ -94,7 +94,9 @@ func (a *app) queuesCommand() *cli.Command {
 			}
 			return a.result(map[string]any{"queue": names[0], "deleted": true}, "queue "+names[0]+" is deleted")
 		},
-	})}
+	})
+	remove.Description = help("queues delete")
+	list.Commands = []*cli.Command{remove}
 	return list
 }
 
@@ -110,7 +112,7 @@ func (a *app) consumers(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	t := newTable("host", "process", "partitions", "last heartbeat", "expires", "id")
+	t := newTable("host", "process", "partitions", "waiting", "oldest run", "last heartbeat", "expires", "id")
 	for _, c := range all {
 		if a.json {
 			c.Partitions = append([]int{}, c.Partitions...) // [] if there are none
@@ -119,7 +121,7 @@ func (a *app) consumers(ctx context.Context, s *session) error {
 			}
 		}
 		t.AppendRow(table.Row{
-			preview(c.Host, previewBytes), c.PID, ranges(c.Partitions), formatTime(c.LastHeartbeat), formatTime(c.Expires), preview(c.ID, durable.MaxID),
+			preview(c.Host, previewBytes), c.PID, ranges(c.Partitions), c.Waiting, formatDuration(c.OldestRun), formatTime(c.LastHeartbeat), formatTime(c.Expires), preview(c.ID, durable.MaxID),
 		})
 	}
 	if len(all) == 0 {

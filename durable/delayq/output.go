@@ -59,8 +59,8 @@ func (a *app) printJSON(v any) error {
 	return a.print(string(line))
 }
 
-// object returns the exported fields of a struct for JSON, with names such as inFlight. Zero times
-// and empty headers are left out.
+// object returns the exported fields of a struct for JSON, with names such as inFlight. Durations
+// are in milliseconds, and their names end in Ms. Zero times and empty headers are left out.
 func object(v any) map[string]any {
 	o := make(map[string]any)
 	value := reflect.ValueOf(v)
@@ -77,6 +77,8 @@ func object(v any) map[string]any {
 			if !x.IsZero() {
 				o[name] = timeJSON(x)
 			}
+		case time.Duration:
+			o[name+"Ms"] = x.Milliseconds()
 		case map[string]string:
 			if len(x) > 0 {
 				o[name] = x

@@ -36,15 +36,17 @@ func (s *sample) rates(partition int) rates {
 	if s.before != nil && partition < len(s.before.stats.Partitions) {
 		seconds, before = s.at.Sub(s.before.at).Seconds(), *s.before.counts(partition)
 	}
-	r := rates{"enqueued": 0, "acked": 0, "retried": 0, "buried": 0, "cancelled": 0, "crashed": 0}
-	old, present := object(before.Counters), object(now.Counters)
-	for name := range r {
-		a, b := old[name].(uint64), present[name].(uint64) //nolint:errcheck,forcetypeassert // all counters are
-		if b > a && seconds > 0 {                          // the counters of a recreated queue start at 0
-			r[name] = float64(b-a) / seconds
+	rate := func(old, present uint64) float64 {
+		if present <= old || seconds <= 0 { // the counters of a recreated queue start at 0
+			return 0
 		}
+		return float64(present-old) / seconds
 	}
-	return r
+	return rates{
+		"enqueued": rate(before.Enqueued, now.Enqueued), "acked": rate(before.Acked, now.Acked),
+		"retried": rate(before.Retried, now.Retried), "buried": rate(before.Buried, now.Buried),
+		"cancelled": rate(before.Cancelled, now.Cancelled), "crashed": rate(before.Crashed, now.Crashed),
+	}
 }
 
 // counts returns the counts of a partition, or of the queue for -1.
@@ -55,12 +57,13 @@ func (s *snapshot) counts(partition int) *durable.Counts {
 	return &s.stats.Partitions[partition]
 }
 
-// overdue returns the time since the earliest unclaimed message was due, on the clock of the store.
-func overdue(c *durable.Counts) time.Duration {
-	if c.NextDue.IsZero() {
-		return 0
+// overdue returns the time since the earliest message of a partition was due that no consumer has
+// claimed, or of the queue for -1 that is not in a handler.
+func (s *sample) overdue(partition int) time.Duration {
+	if partition < 0 {
+		return s.stats.OverdueFor
 	}
-	return max(0, c.Now.Sub(c.NextDue))
+	return s.counts(partition).DueFor()
 }
 
 // nextIn returns the time until the earliest unclaimed message is due, on the clock of the store.
@@ -87,7 +90,7 @@ func (s *sample) row(partition int) []string {
 	c, r := s.counts(partition), s.rates(partition)
 	row := []string{
 		strconv.FormatInt(c.Scheduled, 10), strconv.FormatInt(c.Due, 10), strconv.FormatInt(c.InFlight, 10), strconv.FormatInt(c.Dead, 10),
-		nextIn(c), formatDuration(overdue(c)),
+		nextIn(c), formatDuration(s.overdue(partition)),
 	}
 	for _, name := range []string{"enqueued", "acked", "retried", "buried"} {
 		digits := 0
@@ -176,7 +179,7 @@ func (s *sample) lines(partitions bool) string {
 func (s *sample) countsJSON(partition int) map[string]any {
 	c := s.counts(partition)
 	o := object(*c)
-	o["overdueMs"], o["perSecond"] = overdue(c).Milliseconds(), s.rates(partition)
+	o["overdueMs"], o["perSecond"] = s.overdue(partition).Milliseconds(), s.rates(partition)
 	return o
 }
 

@@ -60,7 +60,7 @@ func sampleOf() *sample {
 	all := part
 	all.Enqueued += rest.Enqueued
 	before := &snapshot{at: time.Unix(0, 0), stats: durable.Stats{Partitions: make([]durable.Counts, 2)}}
-	stats := durable.Stats{Counts: all, Partitions: []durable.Counts{part, rest}}
+	stats := durable.Stats{Counts: all, Partitions: []durable.Counts{part, rest}, OverdueFor: 3 * time.Second} // one waits in a consumer
 	return &sample{queue: "q", snapshot: snapshot{at: time.Unix(10, 0), stats: stats}, before: before}
 }
 
@@ -69,12 +69,13 @@ func TestRatesCoverTheTimeBetweenTwoSnapshots(t *testing.T) {
 	s := sampleOf()
 	assert.Equal(t, rates{"enqueued": 101, "acked": 50, "retried": 0.5, "buried": 0.1, "cancelled": 0, "crashed": 0}, s.rates(-1))
 	assert.Equal(t, rates{"enqueued": 1, "acked": 0, "retried": 0, "buried": 0, "cancelled": 0, "crashed": 0}, s.rates(1))
-	assert.Contains(t, s.lines(false), "next in now, overdue 2.5s, enqueued 101/s, acked 50/s, retried 0.5/s, dead 0.1/s")
+	assert.Contains(t, s.lines(false), "next in now, overdue 3s, enqueued 101/s, acked 50/s, retried 0.5/s, dead 0.1/s")
 	assert.Contains(t, s.lines(true), "partition 1: scheduled 0, due 0, in flight 0, dead 0, next in never, overdue 0s, enqueued 1.0/s")
 	assert.Len(t, strings.Split(s.table(false), "\n"), 7)
 	assert.Len(t, strings.Split(s.table(true), "\n"), 10)
 	j := s.json(true)
-	assert.EqualValues(t, 2500, j["overdueMs"])
+	assert.EqualValues(t, 3000, j["overdueMs"])
+	assert.Contains(t, s.lines(true), "partition 0: scheduled 7, due 3, in flight 2, dead 1, next in now, overdue 2.5s")
 	assert.Len(t, j["partitions"], 2)
 	s.before.stats.Enqueued = 5000
 	assert.Zero(t, s.rates(-1)["enqueued"], "a recreated queue has no negative rate")

@@ -79,7 +79,7 @@ var queueMetrics = []metric[*durable.Stats]{
 	{"messages_overdue", gauge,
 		"Messages that are due and not in a handler, claimed or not.",
 		func(s *durable.Stats) float64 { return float64(s.Overdue) }},
-	{"overdue_seconds", gauge, "Time since the first of them was due; 0 if there is none.",
+	{"overdue_seconds", gauge, "Time since the first overdue message was due; 0 if there is none.",
 		func(s *durable.Stats) float64 { return s.OverdueFor.Seconds() }},
 	{"oldest_run_seconds", gauge,
 		"Time for which the oldest running message has been in its handler.",

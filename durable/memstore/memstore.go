@@ -21,13 +21,15 @@ type Options struct {
 }
 
 // Store holds queues by name. Callers that open the same queue of one store share it, as processes
-// share a queue on a server.
+// share a queue on a server. Store implements [driver.Store] and [driver.Lister].
 type Store struct {
-	local.Store // a [driver.Store] and [driver.Lister]
+	queues
 
 	mu    sync.Mutex
 	state *local.State // nil after Close
 }
+
+type queues = local.Store
 
 // New returns an empty store. Close it when its queues are closed.
 func New(options Options) *Store {
@@ -35,7 +37,7 @@ func New(options Options) *Store {
 		options.Now = time.Now
 	}
 	s, shared := new(Store), &local.Shared{Name: "memstore", Now: options.Now}
-	s.Store = local.NewStore(runner{s}, shared)
+	s.queues = local.NewStore(runner{s}, shared)
 	s.state, _ = local.Load(local.NewMap(), shared, nil) // an empty map has no errors
 	return s
 }

@@ -128,7 +128,7 @@ func Connect(dir string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Store = s.client
+	s.queues = s.client
 	return s, nil
 }
 

@@ -55,9 +55,10 @@ type Options struct {
 	fs  vfs.FS
 }
 
-// Store is a directory of queues that is open in this process. It is safe for concurrent use.
+// Store is a directory of queues that is open in this process. It is safe for concurrent use. It
+// implements [driver.Store] and [driver.Lister].
 type Store struct {
-	local.Store // a [driver.Store] and [driver.Lister]
+	queues
 
 	dir     string
 	options Options
@@ -76,6 +77,8 @@ type Store struct {
 	ended    chan struct{} // closed when supervise has ended
 	closeErr error         // of the last engine; set before ended is closed
 }
+
+type queues = local.Store
 
 // Open opens the directory dir, and creates it if it does not exist. The errors are
 // [driver.ErrInvalid] for options out of range and for a path that cannot be such a directory,
@@ -124,7 +127,7 @@ func newStore(dir string, options Options) (*Store, error) {
 	}
 	s := &Store{dir: dir, options: options, closed: make(chan struct{}), ended: make(chan struct{})}
 	s.shared.Name, s.shared.Now, s.shared.Groups = "pebblestore", options.now, true
-	s.Store = local.NewStore(runner{s}, &s.shared)
+	s.queues = local.NewStore(runner{s}, &s.shared)
 	return s, nil
 }
 

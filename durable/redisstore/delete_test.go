@@ -147,7 +147,7 @@ func TestQueuesOfAClusterAreListedAndDeleted(t *testing.T) {
 		consumers, err := q.Consumers(t.Context())
 		return err == nil && len(consumers) == 1
 	}, time.Minute, time.Millisecond)
-	require.ErrorIs(t, durable.DeleteQueue(t.Context(), store, "q07", false), durable.ErrInvalid)
+	require.ErrorIs(t, durable.DeleteQueue(t.Context(), store, "q07", false), durable.ErrInUse)
 	require.NoError(t, durable.DeleteQueue(t.Context(), store, "q07", true))
 	select {
 	case err := <-ended:

@@ -226,7 +226,7 @@ func (s *store) DeleteQueue(ctx context.Context, name string) error {
 		state.db.DeleteRange(key(q.number), key(q.number+1))
 		delete(state.queues, name)
 		state.dirty = slices.DeleteFunc(state.dirty, func(p *partition) bool { return p.table.queue == q.number })
-		s.shared.queues.Delete(name)
+		s.shared.of(name).beat(driver.Never.Time(), driver.Member{}, 0) // all members expire
 		for i, p := range q.partitions {
 			p.hints.send(driver.Hint{Partition: i}) // the next claim ends the consumer
 		}
