@@ -16,11 +16,13 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// breaker is a hook that ends a context instead of the n-th command that names a key.
+// breaker is a hook that calls stop, which may end a context, instead of the n-th command that names
+// a key, or before it.
 type breaker struct {
-	key  string
-	n    int
-	stop context.CancelFunc
+	key    string
+	n      int
+	stop   func()
+	goesOn bool // the command follows
 }
 
 func (b *breaker) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -33,8 +35,9 @@ func (b *breaker) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if strings.Contains(fmt.Sprint(cmd.Args()...), b.key) {
 			if b.n--; b.n == 0 {
-				b.stop()
-				return context.Canceled
+				if b.stop(); !b.goesOn {
+					return context.Canceled
+				}
 			}
 		}
 		return next(ctx, cmd)
@@ -189,5 +192,67 @@ func (h beforePipeline) ProcessPipelineHook(next redis.ProcessPipelineHook) redi
 			h()
 		}
 		return next(ctx, cmds)
+	}
+}
+
+// A deletion stalls at its second partition, or at its end, while the queue is deleted and created
+// again. It does not delete the new queue.
+func TestLateDeletionDoesNotDeleteANewQueue(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Options{})
+	client := newClient(t, server.Addr())
+	for step, n := range []int{1, 2} { // the first script on partition 1; the end, after the beginning
+		options := redisstore.Options{Prefix: fmt.Sprint("late", step)}
+		store := newStore(t, client, options)
+		_, err := store.Open(t.Context(), config())
+		require.NoError(t, err)
+		var fresh driver.Backend
+		late := newClient(t, server.Addr())
+		late.AddHook(&breaker{key: options.Prefix + []string{":{orders:1}:m", ":{orders}:meta"}[step], n: n, goesOn: true, stop: func() {
+			require.NoError(t, store.DeleteQueue(t.Context(), "orders"))
+			fresh, err = store.Open(t.Context(), config())
+			require.NoError(t, err)
+			put(t, fresh, items("a", 10, 10, time.Hour))
+			_, err = fresh.Put(t.Context(), driver.Put{Partition: 1, Items: items("b", 10, 10, time.Hour)})
+			require.NoError(t, err)
+		}})
+		err = newStore(t, late, options).DeleteQueue(t.Context(), "orders")
+		require.ErrorIs(t, err, driver.ErrNoQueue)
+		require.NotNil(t, fresh)
+		for part := range 2 {
+			c, err := fresh.Count(t.Context(), part)
+			require.NoError(t, err)
+			require.EqualValues(t, 10, c.Scheduled, part)
+		}
+	}
+}
+
+// A process that had a queue open before it was deleted and created again with more partitions
+// changes nothing in the new one, by an audit or by the mend of a claim, and its consumers end.
+func TestOldOpenerLeavesANewQueueAlone(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
+	store := newStore(t, client, redisstore.Options{})
+	old := openQueue(t, client, redisstore.Options{})
+	for range 2 { // the second time the queue exists twice
+		require.NoError(t, store.DeleteQueue(t.Context(), "orders"))
+		_, err := old.(driver.Auditor).Audit(t.Context(), 0, true)
+		require.ErrorIs(t, err, driver.ErrNoQueue)
+		c := config()
+		c.Partitions = 4
+		fresh, err := store.Open(t.Context(), c)
+		require.NoError(t, err)
+		_, err = old.(driver.Auditor).Audit(t.Context(), 0, true)
+		require.ErrorIs(t, err, driver.ErrNoQueue)
+		require.NoError(t, client.Del(t.Context(), "tw:{orders:0}:d").Err())
+		_, err = old.Claim(t.Context(), driver.Claim{Max: 1, MaxBytes: 1, Visibility: time.Minute})
+		require.ErrorIs(t, err, driver.ErrNoQueue)
+		_, err = old.Heartbeat(t.Context(), driver.Member{Name: "m"}, time.Minute)
+		require.ErrorIs(t, err, driver.ErrPartitions)
+		_, err = old.Put(t.Context(), driver.Put{Items: items("a", 1, 1, 0)})
+		require.ErrorIs(t, err, driver.ErrPartitions)
+		_, err = fresh.Claim(t.Context(), driver.Claim{Max: 1, MaxBytes: 1, Visibility: time.Minute})
+		require.NoError(t, err, "it mends the partition")
+		put(t, fresh, items("a", 10, 10, time.Hour))
 	}
 }

@@ -49,7 +49,7 @@ func (b *backend) membersOf(ctx context.Context, s *script, args ...any) (all []
 			info.Name, info.Until = name, until
 			all = append(all, info.Member)
 		}
-	}, args...)
+	}, append(args, len(b.partitions))...)
 	slices.SortFunc(all, func(a, b driver.Member) int { return strings.Compare(a.Name, b.Name) })
 	return all, err
 }
@@ -121,7 +121,7 @@ func (s *Store) DeleteQueue(ctx context.Context, queue string) error {
 		_, err = b.runLine(ctx, part, deleteScript, append(b.line(part, 1), created))
 	}
 	if err == nil {
-		err = b.runMembers(ctx, deleteQueueScript, read, formatVersion, flag(true))
+		err = b.runMembers(ctx, deleteQueueScript, read, formatVersion, flag(true), created)
 	}
 	return err
 }

@@ -8,7 +8,7 @@
 --       existed before, so that all of its keys may have been lost; 4 the result of an earlier call
 --       whose lost keys an audit has repaired, or ''.
 -- Result: the time of the last loss and the names of the keys lost since the last repaired one, or
---         ''.
+--         ''; an error if the partition belongs to a queue that was created later.
 -- Runs under OOM.
 --
 -- The counter 'damaged' has the result. The counter 'mending' has the cursor of the search for
@@ -20,6 +20,10 @@
 local FILLER = '.................................................................'
 
 allow_growth()
+local created = call('HGET', COUNTERS, 'created')
+if created and tonumber(created) > (tonumber(ARGV[2]) or NEVER) then
+  return redis.error_reply('NOQUEUE the queue was deleted, and created again')
+end
 local lost = {}
 local function create(i, command, ...)
   if call(command, KEYS[i], ...) == 1 then lost[#lost + 1] = KEYS[i] end
@@ -27,7 +31,7 @@ end
 for i = 1, 2 do create(i, 'HSETNX', '', FILLER) end
 for i = 3, 5 do create(i, 'ZADD', 'NX', decimal(LAST), '') end
 create(6, 'HSETNX', 'created', ARGV[2])
-call('HSET', COUNTERS, 'partitions', ARGV[1])
+call('HSET', COUNTERS, 'created', ARGV[2], 'partitions', ARGV[1])
 
 local damaged = call('HGET', COUNTERS, 'damaged') or ''
 if #lost > 0 and (#lost < #KEYS or ARGV[3] == '1') then

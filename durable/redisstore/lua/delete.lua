@@ -2,9 +2,13 @@
 -- queue open learn it: see partition.lua.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 when the queue was created: see open.lua.
--- Result: '1'.
+-- Result: '1', or an error if the partition belongs to a queue that was created later.
 -- Runs under OOM: the first write removes something.
 
+local created = call('HGET', KEYS[6], 'created')
+if created and tonumber(created) > (tonumber(ARGV[1]) or NEVER) then
+  return redis.error_reply('NOQUEUE the queue was deleted, and created again')
+end
 call('UNLINK', unpack(KEYS))
 call('HSET', KEYS[6], 'deleted', ARGV[1])
 call('EXPIRE', KEYS[6], 2592000)
