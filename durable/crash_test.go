@@ -324,6 +324,44 @@ func TestCloseReleasesWaitingSuspects(t *testing.T) {
 	})
 }
 
+// A suspect that waits for a handler goes to another consumer, like any other message.
+func TestSuspectWaitsForNoHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(memstore.Options{})
+		q := open(t, store, durable.Options{Partitions: 1})
+		enqueue(t, q, "suspect", 0)
+		crash(t, store, "default", 2, "suspect")
+		_, err := q.Reschedule(t.Context(), "suspect", 20*time.Second)
+		require.NoError(t, err)
+		end := make(chan struct{})
+		handler := func(_ context.Context, d *durable.Delivery) error {
+			if d.ID == "long" {
+				<-end
+			}
+			return nil
+		}
+		var stops []func()
+		for range 2 { // the first one owns the partition
+			stops = append(stops, consume(t, q, handler, durable.ConsumerOptions{Concurrency: 1}))
+			time.Sleep(4 * time.Second)
+		}
+		enqueue(t, q, "long", 0)
+		time.Sleep(11 * time.Second)
+		r, err := q.Get(t.Context(), "suspect")
+		require.NoError(t, err)
+		require.Equal(t, 2, r.Crashes)
+		waitUntil(t, func() bool {
+			_, err := q.Get(t.Context(), "suspect")
+			return errors.Is(err, durable.ErrNotFound)
+		})
+		assert.LessOrEqual(t, time.Since(r.Due), 2*time.Second)
+		close(end)
+		stopAll(stops)
+		q.Close()
+		require.NoError(t, store.Close())
+	})
+}
+
 // otherProcess is a backend of a consumer in another process.
 type otherProcess struct{ driver.Backend }
 

@@ -351,6 +351,9 @@ func (d *dispatcher) check() {
 			late = append(late, d.forgetLate(&d.admission.ready)...)
 		}
 	}
+	if turn.Load() == nil && a.freeOthers > 0 { // the suspects wait for takers too
+		late = append(late, d.forgetLate(&a.suspects)...)
+	}
 	a.crowded = a.crowded || len(late) > 0
 	if a.freeElsewhere > 0 && (a.left == 0 || a.checks-a.left >= leaveChecks) {
 		for _, h := range d.forgetLate(&a.suspects) {
