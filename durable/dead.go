@@ -104,7 +104,7 @@ func changeAllDead(
 			ErrInvalid, filter.Until, filter.Since)
 	}
 	if filter.All == (filter != DeadFilter{All: filter.All}) {
-		return 0, fmt.Errorf("durable: dead letters: %w filter %+v; it must have a reason or a time, or only All",
+		return 0, fmt.Errorf("durable: dead letters: %w filter %+v; it must have a Reason, Since or Until, or only All",
 			ErrInvalid, filter)
 	}
 	ends := make([]driver.Instant, len(q.parts)) // each partition may have its own clock

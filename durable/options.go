@@ -54,10 +54,10 @@ type Options struct {
 
 	// MaxWaiting is the maximum number of calls that wait for the store or are in progress:
 	// Enqueue, Cancel, Reschedule, Replay, DeleteDead, Pause and Resume. EnqueueBatch,
-	// CancelMatching, ReplayAll and DeleteAllDead count as one call for each message, and Pause and
-	// Resume as one for each partition. Further calls block until there is room. They return
-	// [ErrBusy] after RetryFor, or the cause of their context if it ends first. If the store has
-	// been unreachable for a second, they return ErrBusy immediately. Defaults to 65,536.
+	// CancelMatching, CancelAll, ReplayAll and DeleteAllDead count as one call for each message,
+	// and Pause and Resume as one for each partition. Further calls block until there is room. They
+	// return [ErrBusy] after RetryFor, or the cause of their context if it ends first. If the store
+	// has been unreachable for a second, they return ErrBusy immediately. Defaults to 65,536.
 	MaxWaiting int
 
 	// MaxWaitingBytes is the maximum total size of the bodies and headers in these calls, in bytes.
@@ -168,8 +168,8 @@ type ConsumerOptions struct {
 	HandlerTimeout time.Duration
 
 	// SlowHandler is the time after which a message that is still in its handler, or was returned
-	// by Take and is not settled, is reported to Options.OnError, once. Defaults to 30 minutes, at
-	// least 1 ms.
+	// by Take and is not settled, is reported once. It is checked several times per Membership.
+	// Defaults to 30 minutes, at least 1 ms.
 	SlowHandler time.Duration
 
 	// Backoff returns the delay before the next attempt after a failed delivery. Its arguments are
@@ -181,11 +181,12 @@ type ConsumerOptions struct {
 
 	// MaxCrashes is the number of crashes after which a message becomes a dead letter. A crash is a
 	// delivery whose lease expires because the process has crashed or hangs. The message is due
-	// again after [driver.CrashDelay]. From its second crash on it is a suspect, which runs while
-	// no other suspect runs in this process, in any queue. A message that ends its process thus
-	// causes at most two crashes of each message beside it, which become dead letters too if
-	// MaxCrashes is 1 or 2. Other messages do not wait for suspects. Those that wait are left to
-	// other processes with free handlers now and then. Defaults to 10.
+	// again after [driver.CrashDelay]. From its second crash on it is a suspect, which runs only
+	// while no other suspect runs in this process, in any queue. A message that ends its process
+	// thus causes at most two crashes of each message beside it, which become dead letters too if
+	// MaxCrashes is 1 or 2. Suspects that wait for each other are released every ten seconds if
+	// another process has a free handler. They count in Prefetch, so many of them may make other
+	// messages of their partition late by up to Fallback. Defaults to 10.
 	MaxCrashes int
 
 	// Visibility is the lease of a message that has begun. The lease is extended while the handler

@@ -126,7 +126,7 @@ type Stats struct {
 	// According to the last heartbeats of all consumers, which are up to Membership/3 old.
 	Overdue    int64         // messages that are due and not in a handler: Due, and those that wait in consumers
 	OverdueFor time.Duration // time since the first of them was due
-	OldestRun  time.Duration // for which the oldest running message has been in its handler
+	OldestRun  time.Duration // how long the longest-running message has been in its handler or with Take; 0: none runs
 }
 
 // Stats returns the counts of all partitions. It makes one or two calls to the store per partition,
@@ -218,7 +218,7 @@ type Consumer struct {
 	// At the last heartbeat.
 	Waiting    int           `json:"waiting"`       // messages that are due and wait in the consumer for a handler
 	WaitingFor time.Duration `json:"waiting_ns"`    // time since the first of them was due
-	OldestRun  time.Duration `json:"oldest_run_ns"` // for which the oldest running message has been in its handler
+	OldestRun  time.Duration `json:"oldest_run_ns"` // how long the longest-running message has been in its handler or with Take; 0: none runs
 }
 
 // Consumers returns the consumers of the queue in all processes, according to their last heartbeats

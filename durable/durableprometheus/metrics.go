@@ -82,7 +82,7 @@ var queueMetrics = []metric[*durable.Stats]{
 	{"overdue_seconds", gauge, "Time since the first overdue message was due; 0 if there is none.",
 		func(s *durable.Stats) float64 { return s.OverdueFor.Seconds() }},
 	{"oldest_run_seconds", gauge,
-		"Time for which the oldest running message has been in its handler.",
+		"Time for which the longest-running message has been in its handler or with Take; 0 if none runs.",
 		func(s *durable.Stats) float64 { return s.OldestRun.Seconds() }},
 	{"partitions_unowned", gauge,
 		"Partitions that no consumer of any process owns, as of their last heartbeats.",

@@ -16,8 +16,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// breaker is a hook that calls stop, which may end a context, instead of the n-th command that names
-// a key, or before it.
+// breaker is a hook that calls stop, which may end a context, instead of the n-th command that
+// names a key, or before it.
 type breaker struct {
 	key    string
 	n      int
