@@ -18,14 +18,13 @@ const maxBatchBytes = 1 << 20
 // request is sent immediately, and many requests share a round trip or an fsync. One call is in
 // progress at a time.
 type batcher[Q, R any] struct {
-	flush func(requests []Q) ([]R, error)
+	ctx   context.Context // of the calls for a batch; ends when the queue is closed
+	flush func(ctx context.Context, requests []Q) ([]R, error)
 	key   func(Q) string    // the requests of a batch have different keys
 	size  func(Q) int       // bytes of a request; nil: not limited
 	alike func(a, b Q) bool // the requests of a batch are alike; nil: all requests are
 
-	// direct is called instead of flush for a caller that waits, if the store groups calls itself.
-	direct func(context.Context, Q) (R, error)
-
+	groups   bool          // the store groups calls itself: each waiting caller makes its own call
 	retryFor time.Duration // how long flush retries while the store is unreachable
 
 	mu      sync.Mutex
@@ -44,7 +43,7 @@ type call[Q, R any] struct {
 	queued    time.Duration // since processStart
 	sent      bool
 	withdrawn bool         // the caller gave up before the request was sent
-	limiter   *callLimiter // has a place in it until the call is over; nil: none
+	limiter   *callLimiter // has a place in it until the call is over
 	bytes     int          // the bytes of its place in limiter
 }
 
@@ -55,21 +54,18 @@ type outcome[R any] struct {
 	done   chan struct{}
 }
 
-// do waits for the result of a request. Unless limiter is nil, the request occupies a place in it.
-// If ctx ends before the request is sent, it is not sent. If ctx ends later, the request may still
-// take effect.
+// do waits for the result of a request, which occupies a place in the limiter. If ctx ends before
+// the request is sent, it is not sent. If ctx ends later, the request may still take effect.
 func (b *batcher[Q, R]) do(ctx context.Context, limiter *callLimiter, request Q) (R, error) {
 	bytes := 0
 	if b.size != nil {
 		bytes = b.size(request)
 	}
-	if limiter != nil {
-		if err := limiter.acquire(ctx, bytes); err != nil {
-			var zero R
-			return zero, err
-		}
+	if err := limiter.acquire(ctx, bytes); err != nil {
+		var zero R
+		return zero, err
 	}
-	if b.direct != nil {
+	if b.groups {
 		return b.doDirect(ctx, limiter, bytes, request)
 	}
 	c := newCall[Q, R](request)
@@ -80,22 +76,21 @@ func (b *batcher[Q, R]) do(ctx context.Context, limiter *callLimiter, request Q)
 
 // doDirect lets the store group the call. The call keeps its place in the limiter until the store
 // has finished it.
-func (b *batcher[Q, R]) doDirect(ctx context.Context, limiter *callLimiter, bytes int, request Q) (R, error) {
-	r, err := b.direct(ctx, request)
+func (b *batcher[Q, R]) doDirect(ctx context.Context, limiter *callLimiter, bytes int, request Q) (result R, err error) {
+	results, err := b.flush(ctx, []Q{request})
 	var underWay *driver.UnderWayError
-	switch {
-	case err != nil && errors.As(err, &underWay):
-		err = underWay.Cause
-		if limiter != nil {
-			go func() {
-				<-underWay.Done
-				limiter.release(bytes)
-			}()
-		}
-	case limiter != nil:
-		limiter.release(bytes)
+	if errors.As(err, &underWay) {
+		go func() {
+			<-underWay.Done
+			limiter.release(bytes)
+		}()
+		return result, underWay.Cause
 	}
-	return r, err
+	limiter.release(bytes)
+	if err == nil {
+		result = results[0]
+	}
+	return result, err
 }
 
 // newCall returns a call whose caller waits.
@@ -137,17 +132,11 @@ func (b *batcher[Q, R]) withdraw(c *call[Q, R]) {
 	c.withdrawn, c.request = true, none
 	b.waiting.removed()
 	b.mu.Unlock()
-	c.releaseLimiter()
+	c.limiter.release(c.bytes)
 }
 
 // gone reports whether the caller has given up.
 func (c *call[Q, R]) gone() bool { return c.withdrawn }
-
-func (c *call[Q, R]) releaseLimiter() {
-	if c.limiter != nil {
-		c.limiter.release(c.bytes)
-	}
-}
 
 // send makes a request and calls then with its result, on the batcher's goroutine.
 func (b *batcher[Q, R]) send(request Q, then func(R, error)) {
@@ -209,7 +198,7 @@ func (b *batcher[Q, R]) fail(err error) {
 
 // end passes the result to the caller.
 func (c *call[Q, R]) end(result R, err error) {
-	c.releaseLimiter()
+	c.limiter.release(c.bytes)
 	if c.then != nil {
 		c.then(result, err)
 		return
@@ -263,7 +252,7 @@ func (b *batcher[Q, R]) flushBatch(batch []*call[Q, R]) error {
 	for i, c := range batch {
 		requests[i] = c.request
 	}
-	results, err := b.flush(requests)
+	results, err := b.flush(b.ctx, requests)
 	for i, c := range batch {
 		var result R
 		if err == nil {

@@ -19,7 +19,7 @@ import (
 func counted(calls *[][]int) *batcher[int, string] {
 	return &batcher[int, string]{
 		key: strconv.Itoa,
-		flush: func(requests []int) ([]string, error) {
+		flush: func(_ context.Context, requests []int) ([]string, error) {
 			time.Sleep(time.Second)
 			*calls = append(*calls, append([]int(nil), requests...))
 			results := make([]string, len(requests))
@@ -105,12 +105,12 @@ func TestBatcherFailsAllCallsOfABatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("broken")
-		b := &batcher[int, string]{key: strconv.Itoa, flush: func([]int) ([]string, error) { return nil, broken }}
+		b := &batcher[int, string]{key: strconv.Itoa, flush: func(context.Context, []int) ([]string, error) { return nil, broken }}
 		for i := range 10 {
 			_, err := b.do(t.Context(), nil, i)
 			require.ErrorIs(t, err, broken)
 		}
-		slow := &batcher[int, string]{key: strconv.Itoa, flush: func(r []int) ([]string, error) {
+		slow := &batcher[int, string]{key: strconv.Itoa, flush: func(_ context.Context, r []int) ([]string, error) {
 			time.Sleep(time.Hour)
 			return make([]string, len(r)), nil
 		}}
@@ -141,7 +141,7 @@ func TestBatcherDropsCallsThatGaveUp(t *testing.T) {
 		}
 		all.Wait()
 		b.mu.Lock()
-		assert.Less(t, b.waiting.size(), 100, "retained calls")
+		assert.Less(t, b.waiting.items.len(), 100, "retained calls")
 		b.mu.Unlock()
 		assert.LessOrEqual(t, l.usedCalls, driver.MaxBatch, "the calls that were sent")
 		result, err := b.do(t.Context(), l, 42)

@@ -52,10 +52,10 @@ func (q *Queue) retryAfter(first error, start time.Time, call func(ctx context.C
 // caller makes calls without a token, all of one kind and one at a time, so that each takes effect
 // once: see [driver.Call]. It is used by the goroutine of one batcher.
 type caller struct {
-	p    *part
-	name string
-	seq  uint64 // of the last call
-	once bool   // the store ignores driver.Call, so a call is not repeated
+	p      *part
+	name   string
+	seq    uint64 // of the last call
+	groups bool   // the store groups calls and ignores driver.Call, so a call is not repeated
 }
 
 // A call may take effect until callWindow, or RetryFor if that is longer, after it was last sent.
@@ -69,10 +69,10 @@ const (
 // call makes a call to the store and repeats it while the store is unreachable. The result is that
 // of the copy that took effect. The store does not remember a rejection without statuses, such as
 // [ErrFull]. If the reply to an earlier copy was lost, that copy may still arrive and take effect,
-// so the error also wraps [ErrUnavailable].
-func (c *caller) call(do func(ctx context.Context, call driver.Call) error) error {
-	if c.once {
-		return do(c.p.q.ctx, driver.Call{})
+// so the error also wraps [ErrUnavailable]. A store that groups calls gets one call, with ctx.
+func (c *caller) call(ctx context.Context, do func(ctx context.Context, call driver.Call) error) error {
+	if c.groups {
+		return do(ctx, driver.Call{})
 	}
 	c.seq++
 	call := driver.Call{Caller: c.name, Seq: c.seq, NotAfter: c.p.notAfter()}

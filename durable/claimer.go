@@ -52,10 +52,6 @@ type partitionClaimer struct {
 // calls.
 const claimPause = 2 * time.Millisecond
 
-func newPartitionClaimer(c *consumer, part *consumerPart) *partitionClaimer {
-	return &partitionClaimer{c: c, part: part, earlier: make(chan struct{}, 1)}
-}
-
 func (p *partitionClaimer) run() {
 	ctx := p.c.ctx
 	for ctx.Err() == nil {

@@ -251,13 +251,7 @@ func (w *workers) settle(d *Delivery, err error, done func()) bool {
 	if err != nil {
 		op, change, cause = d.failed(err, w.base.Err() != nil)
 	}
-	_, own := d.send(op, change, cause, func(failure error) {
-		if failure != nil {
-			w.c.dispatcher.stopRenewal(d.h)
-			w.c.q.reportFault(d.h.fault(failure))
-		}
-		done()
-	})
+	own := d.settleLater(op, change, cause, done)
 	if !own {
 		w.c.dispatcher.stopRenewal(d.h)
 	}

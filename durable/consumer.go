@@ -65,7 +65,7 @@ func (q *Queue) newConsumer(opts ConsumerOptions) (*consumer, error) {
 	}
 	c.dispatcher = d
 	for _, p := range d.parts {
-		p.claimer = newPartitionClaimer(c, p)
+		p.claimer = &partitionClaimer{c: c, part: p, earlier: make(chan struct{}, 1)}
 		p.share.wake = p.claimer.wake
 	}
 	c.start()
@@ -201,11 +201,4 @@ func (c *consumer) hints() {
 }
 
 // sleep waits until d has passed or ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}
+func sleep(ctx context.Context, d time.Duration) { waitFor(ctx.Done(), d, nil) }

@@ -17,8 +17,7 @@ func (q *Queue) Replay(ctx context.Context, id string, delay time.Duration) erro
 	return q.changeDead(ctx, driver.OpReplay, driver.Change{ID: id, Delay: max(0, delay)})
 }
 
-// DeleteDead removes a dead letter. [ErrNotFound] means that no dead letter has this id. Other
-// errors are those of [Queue.Cancel].
+// DeleteDead removes a dead letter. Errors are those of [Queue.Replay].
 func (q *Queue) DeleteDead(ctx context.Context, id string) error {
 	return q.changeDead(ctx, driver.OpPurge, driver.Change{ID: id})
 }
@@ -131,10 +130,7 @@ func changeAllDead(
 func (p *part) changeDeadUntil(ctx context.Context, op driver.Op, filter DeadFilter, end driver.Instant,
 	delay time.Duration, pace *pacer, n *int,
 ) error {
-	var since driver.Instant
-	if !filter.Since.IsZero() {
-		since = driver.InstantOf(filter.Since)
-	}
+	since := driver.InstantOf(filter.Since) // 0 for the zero time
 	for records, err := range p.pages(ctx, StateDead) {
 		if err != nil {
 			return err

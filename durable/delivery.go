@@ -69,9 +69,9 @@ func newDelivery(d *dispatcher, h *heldMessage, renew bool) *Delivery {
 	switch {
 	case err != nil:
 		d.q.reportFault(h.fault(err))
-		m.refuse(driver.OpRetry, driver.Change{Delay: unreadablePause, Reason: err.Error(), Uncounted: true}, err)
+		m.settleLater(driver.OpRetry, driver.Change{Delay: unreadablePause, Reason: err.Error(), Uncounted: true}, err, func() {})
 	case content.expired(now):
-		m.refuse(driver.OpExpire, driver.Change{}, nil)
+		m.settleLater(driver.OpExpire, driver.Change{}, nil, func() {})
 	default:
 		d.q.lateness.record(now.Sub(r.Due.Time()))
 		h.emit(Event{Kind: EventDelivered}, time.Time{})
@@ -84,14 +84,17 @@ func newDelivery(d *dispatcher, h *heldMessage, renew bool) *Delivery {
 // cannot read. These attempts are not counted, so a rolling upgrade may take any length of time.
 const unreadablePause = time.Minute
 
-// refuse settles a delivery that is not passed to a handler or receiver.
-func (d *Delivery) refuse(op driver.Op, change driver.Change, cause error) {
-	d.send(op, change, cause, func(err error) {
+// settleLater settles the delivery without waiting for the store, and calls then when the store has
+// answered. It reports false, without calling then, if the delivery was already settled.
+func (d *Delivery) settleLater(op driver.Op, change driver.Change, cause error, then func()) bool {
+	_, own := d.send(op, change, cause, func(err error) {
 		if err != nil {
 			d.from.stopRenewal(d.h)
 			d.from.q.reportFault(d.h.fault(err))
 		}
+		then()
 	})
+	return own
 }
 
 // Ack acknowledges the message and removes it from the queue. [ErrLeaseLost] means that the
@@ -166,12 +169,18 @@ func (d *Delivery) Extend(ctx context.Context, dur time.Duration) error {
 		}
 		if err == nil { // recorded here, in the order of the store's calls
 			d.from.mu.Lock()
-			d.h.extended(a)
+			d.h.until = a.until()
 			d.from.mu.Unlock()
 		}
 		done <- err
 	})
-	if err := await(ctx, done); err != nil {
+	var err error
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if err != nil {
 		return fmt.Errorf("durable: extend message %q: %w", d.ID, err)
 	}
 	return nil
@@ -228,16 +237,6 @@ func (d *Delivery) result(c *settleCall, op driver.Op) (err error, again bool) {
 	}
 	c.taken = true
 	return c.err, c.failed
-}
-
-// await waits for a result, or until ctx ends.
-func await(ctx context.Context, done <-chan error) error {
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // send asks the store to settle the delivery, and logs the cause of a failure. If an earlier call

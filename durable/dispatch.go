@@ -73,7 +73,7 @@ func newDispatcher(ctx context.Context, q *Queue, opts *ConsumerOptions) (*dispa
 	d.wheel = wheel
 	for i, part := range q.parts {
 		p := &consumerPart{part: part, d: d, share: share{partition: i, overdue: true}}
-		part.initBatcher(&p.begins, p.begin)
+		part.initChanges(&p.begins, nil, driver.Batch{Op: driver.OpBegin, Lead: beginLead, Visibility: opts.Visibility})
 		d.parts = append(d.parts, p)
 	}
 	return d, nil
@@ -279,13 +279,6 @@ func (p *consumerPart) add(h *heldMessage) {
 	}
 }
 
-// begin calls Begin.
-func (p *consumerPart) begin(changes []driver.Change) ([]answer, error) {
-	return p.apply(driver.Batch{
-		Partition: p.index, Op: driver.OpBegin, Lead: beginLead, Visibility: p.d.opts.Visibility, Changes: changes,
-	})
-}
-
 // expire is called by the wheel with the messages whose timers have expired.
 func (d *dispatcher) expire(due []*heldMessage) {
 	d.mu.Lock()
@@ -394,7 +387,7 @@ func (d *dispatcher) begun(h *heldMessage, a answer, err error) {
 	s.unanswered--
 	if done && h.state != heldGone {
 		d.admission.unclaimed(s, len(h.record.Body))
-		h.extended(a)
+		h.until = a.until()
 		if wait := a.Due.Time().Sub(a.Now); wait > 0 { // the store read its clock before now
 			h.state, h.timer = heldWaiting, d.wheel.Add(wait, h)
 			return // it still occupies a taker
@@ -597,7 +590,7 @@ func (d *dispatcher) extend(h *heldMessage) {
 		case h.state == heldGone || err != nil:
 		case a.Status == driver.StatusDone:
 			if a.until().After(h.until) { // else a begin took effect later and was answered earlier
-				h.extended(a)
+				h.until = a.until()
 			}
 		case h.settling: // the message was settled, and the answer has not arrived yet
 		default:

@@ -51,9 +51,6 @@ type lazyFIFO[T interface{ gone() bool }] struct {
 // len returns the number of items that are not gone.
 func (f *lazyFIFO[T]) len() int { return f.items.len() - f.left }
 
-// size returns the number of items in the slice.
-func (f *lazyFIFO[T]) size() int { return f.items.len() }
-
 func (f *lazyFIFO[T]) push(items ...T) { f.items.push(items...) }
 
 // first returns the first item, or false if there is none.

@@ -45,7 +45,7 @@ func TestLazyFIFODropsDeletedItems(t *testing.T) {
 			f.removed()
 		}
 		require.Equal(t, len(stay), f.len())
-		require.LessOrEqual(t, f.size(), 64)
+		require.LessOrEqual(t, f.items.len(), 64)
 	}
 	for _, want := range stay {
 		h, ok := f.pop()
@@ -55,5 +55,5 @@ func TestLazyFIFODropsDeletedItems(t *testing.T) {
 	_, ok := f.pop()
 	require.False(t, ok)
 	require.Zero(t, f.len())
-	require.Zero(t, f.size())
+	require.Zero(t, f.items.len())
 }

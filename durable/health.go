@@ -32,23 +32,19 @@ func (q *Queue) Healthy(ctx context.Context) error {
 	if err := q.checkOpen(ctx); err != nil {
 		return err
 	}
-	errs := make([]error, len(q.parts))
-	var all sync.WaitGroup
-	for i := range q.parts {
-		all.Go(func() {
-			if _, err := q.backend.Get(ctx, i, probeID); err != nil && !errors.Is(err, ErrNotFound) {
-				errs[i] = fmt.Errorf("partition %d: %w", i, err)
-			}
-		})
-	}
-	all.Wait()
-	for _, err := range errs {
+	failures := onParts(q, func(p *part) error {
+		_, err := q.backend.Get(ctx, p.index, probeID)
+		if errors.Is(err, ErrNotFound) {
+			return nil
+		}
+		return err
+	})
+	if len(failures) > 0 {
+		err := failures[0]
 		if errors.Is(err, ErrUnavailable) {
 			err = fmt.Errorf("%w; check that it is running and reachable from this process", err)
 		}
-		if err != nil {
-			return fmt.Errorf("durable: queue %q is not healthy: %w", q.options.Queue, err)
-		}
+		return fmt.Errorf("durable: queue %q is not healthy: %w", q.options.Queue, err)
 	}
 	select {
 	case <-q.health.checked:

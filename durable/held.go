@@ -109,9 +109,6 @@ func (h *heldMessage) change() driver.Change {
 	return driver.Change{ID: h.record.ID, Token: h.record.Token}
 }
 
-// extended records a new end of the lease.
-func (h *heldMessage) extended(a answer) { h.until = a.until() }
-
 // A prefetched message has a lease of ConsumerOptions.hold, which is short: if the consumer is
 // killed, another consumer soon gets the message, and no crash is counted. The lease is extended by
 // hold while the message waits for a taker. When the message begins, its lease becomes Visibility.

@@ -10,7 +10,7 @@ import (
 
 // callLimiter limits the producers' calls that wait for the store or are in progress, in number and
 // in bytes. A call without room waits, in the order of arrival. A single call may exceed the
-// limits if it is the only one.
+// limits if it is the only one. A nil limiter has room for all calls.
 type callLimiter struct {
 	calls, bytes int           // maximum
 	maxWait      time.Duration // how long a call waits for room
@@ -32,6 +32,9 @@ type limiterWaiter struct {
 
 // acquire takes a place for a call. It waits for room until ctx ends, but no longer than maxWait.
 func (l *callLimiter) acquire(ctx context.Context, bytes int) error {
+	if l == nil {
+		return nil
+	}
 	l.mu.Lock()
 	if l.waiting.Len() == 0 && l.fits(bytes) {
 		l.take(bytes)
@@ -99,6 +102,9 @@ func (l *callLimiter) take(bytes int) {
 
 // release frees the place of a call.
 func (l *callLimiter) release(bytes int) {
+	if l == nil {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.usedCalls--

@@ -34,47 +34,54 @@ func (r putRequest) size() int { return len(r.item.Body) - 1 }
 // newPart returns a partition with its batchers. name is unique to this process and queue.
 func newPart(q *Queue, index int, name string) *part {
 	p := &part{q: q, index: index}
-	p.puts.retryFor = q.options.RetryFor
-	p.puts.key = func(r putRequest) string { return r.item.ID }
+	producer := p.newCaller(name)
+	key := func(r putRequest) string { return r.item.ID }
+	initBatcher(&p.puts, q, key, func(ctx context.Context, requests []putRequest) ([]driver.Status, error) {
+		return p.put(ctx, producer, requests)
+	})
 	p.puts.size = putRequest.size
 	p.puts.alike = func(a, b putRequest) bool { return a.replace == b.replace }
-	_, groups := q.backend.(driver.Grouper)
-	producer := &caller{p: p, name: name, once: groups}
-	p.puts.flush = func(requests []putRequest) ([]driver.Status, error) { return p.put(producer, requests) }
-	if groups {
-		p.puts.direct = p.putOne
-	}
 	p.initPauses(name)
 	for op := driver.OpAck; op <= driver.OpExpire; op++ {
-		apply := p.apply
+		var once *caller
 		if op >= driver.OpCancel && op <= driver.OpPurge {
-			once := &caller{p: p, name: name + ":" + op.String(), once: groups}
-			apply = func(batch driver.Batch) ([]answer, error) { return p.applyOnce(once, batch) }
+			once = p.newCaller(name + ":" + op.String())
 		}
-		p.initBatcher(&p.changes[op], func(changes []driver.Change) ([]answer, error) {
-			return apply(driver.Batch{Partition: p.index, Op: op, Changes: changes})
-		})
-		if groups {
-			p.changes[op].direct = func(ctx context.Context, c driver.Change) (answer, error) { return p.changeOne(ctx, op, c) }
-		}
+		p.initChanges(&p.changes[op], once, driver.Batch{Op: op})
 	}
 	return p
 }
 
-// initBatcher sets up a batcher of changes.
-func (p *part) initBatcher(b *batcher[driver.Change, answer], flush func([]driver.Change) ([]answer, error)) {
-	b.retryFor = p.q.options.RetryFor
-	b.key = func(c driver.Change) string { return c.ID }
-	b.flush = flush
+// newCaller returns a caller. name is unique in the partition.
+func (p *part) newCaller(name string) *caller {
+	_, groups := p.q.backend.(driver.Grouper)
+	return &caller{p: p, name: name, groups: groups}
+}
+
+// initBatcher sets up a batcher.
+func initBatcher[Q, R any](b *batcher[Q, R], q *Queue, key func(Q) string, flush func(context.Context, []Q) ([]R, error)) {
+	b.ctx, b.retryFor, b.key, b.flush = q.ctx, q.options.RetryFor, key, flush
+	_, b.groups = q.backend.(driver.Grouper)
+}
+
+// initChanges sets up a batcher of changes. once is the caller of transitions without a token, and
+// like has the other fields of each batch.
+func (p *part) initChanges(b *batcher[driver.Change, answer], once *caller, like driver.Batch) {
+	key := func(c driver.Change) string { return c.ID }
+	initBatcher(b, p.q, key, func(ctx context.Context, changes []driver.Change) ([]answer, error) {
+		batch := like
+		batch.Partition, batch.Changes = p.index, changes
+		return p.apply(ctx, once, batch)
+	})
 }
 
 // put stores messages.
-func (p *part) put(producer *caller, requests []putRequest) (statuses []driver.Status, err error) {
+func (p *part) put(ctx context.Context, producer *caller, requests []putRequest) (statuses []driver.Status, err error) {
 	put := driver.Put{Partition: p.index, Replace: requests[0].replace, Items: make([]driver.PutItem, len(requests))}
 	for i, r := range requests {
 		put.Items[i] = r.item
 	}
-	err = producer.call(func(ctx context.Context, call driver.Call) (err error) {
+	err = producer.call(ctx, func(ctx context.Context, call driver.Call) (err error) {
 		put.Call = call
 		statuses, err = p.q.backend.Put(ctx, put)
 		return err
@@ -82,54 +89,25 @@ func (p *part) put(producer *caller, requests []putRequest) (statuses []driver.S
 	return statuses, err
 }
 
-// putOne stores a message in a store that groups calls.
-func (p *part) putOne(ctx context.Context, r putRequest) (driver.Status, error) {
-	statuses, err := p.q.backend.Put(ctx, driver.Put{Partition: p.index, Replace: r.replace, Items: []driver.PutItem{r.item}})
-	if err != nil {
-		return 0, err
-	}
-	return statuses[0], nil
-}
-
-// changeOne makes one transition in a store that groups calls.
-func (p *part) changeOne(ctx context.Context, op driver.Op, c driver.Change) (answer, error) {
-	sent := time.Now()
-	outcomes, err := p.q.backend.Apply(ctx, driver.Batch{Partition: p.index, Op: op, Changes: []driver.Change{c}})
-	if err != nil {
-		return answer{}, err
-	}
-	return answer{outcomes[0], sent, false}, nil
-}
-
-// applyOnce makes transitions without a token. A caller numbers them, so that each takes effect
-// once.
-func (p *part) applyOnce(c *caller, batch driver.Batch) (answers []answer, err error) {
-	var outcomes []driver.Outcome
-	err = c.call(func(ctx context.Context, call driver.Call) (err error) {
-		batch.Call = call
-		outcomes, err = p.q.backend.Apply(ctx, batch)
-		return err
-	})
-	answers = make([]answer, len(outcomes))
-	for i, o := range outcomes {
-		answers[i].Outcome = o
-	}
-	return answers, err
-}
-
-// apply makes transitions with tokens, which are idempotent.
-func (p *part) apply(batch driver.Batch) (answers []answer, err error) {
+// apply makes transitions. Those with tokens are idempotent. Those without tokens have a caller
+// that numbers them, so that each takes effect once.
+func (p *part) apply(ctx context.Context, once *caller, batch driver.Batch) (answers []answer, err error) {
 	repeated := false
-	err = p.q.retry(func(ctx context.Context) error {
+	do := func(ctx context.Context, call driver.Call) error {
 		sent, before := time.Now(), repeated
-		repeated = true
+		repeated, batch.Call = true, call
 		outcomes, err := p.q.backend.Apply(ctx, batch)
 		answers = make([]answer, len(outcomes))
 		for i, o := range outcomes {
 			answers[i] = answer{o, sent, before}
 		}
 		return err
-	})
+	}
+	if once != nil {
+		err = once.call(ctx, do)
+	} else {
+		err = p.q.retry(func(ctx context.Context) error { return do(ctx, driver.Call{}) })
+	}
 	return answers, err
 }
 

@@ -3,7 +3,6 @@ package durable
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
@@ -38,25 +37,13 @@ func (q *Queue) setPaused(ctx context.Context, what string, paused bool) error {
 	if err := q.checkOpen(ctx); err != nil {
 		return err
 	}
-	errs := make([]error, len(q.parts))
-	var all sync.WaitGroup
-	for i, p := range q.parts {
-		all.Go(func() { _, errs[i] = p.pauses.do(ctx, q.limiter, paused) })
-	}
-	all.Wait()
-	var first error
-	failed := 0
-	for i, err := range errs {
-		if err == nil {
-			continue
-		}
-		if failed++; failed == 1 {
-			first = fmt.Errorf("partition %d: %w", i, err)
-		}
-	}
-	if failed > 0 {
+	failures := onParts(q, func(p *part) error {
+		_, err := p.pauses.do(ctx, q.limiter, paused)
+		return err
+	})
+	if len(failures) > 0 {
 		return fmt.Errorf("durable: %s: %d of %d partitions failed: %w",
-			what, failed, len(q.parts), first)
+			what, len(failures), len(q.parts), failures[0])
 	}
 	return nil
 }
@@ -64,18 +51,12 @@ func (q *Queue) setPaused(ctx context.Context, what string, paused bool) error {
 // initPauses sets up the batcher of pauses. A single caller makes all of them, so a delayed copy of
 // an earlier call changes nothing.
 func (p *part) initPauses(name string) {
-	once := &caller{p: p, name: name + ":pause"}
-	p.pauses.retryFor = p.q.options.RetryFor
-	p.pauses.key = func(bool) string { return "" } // one at a time
-	p.pauses.flush = func(requests []bool) ([]struct{}, error) {
-		err := once.call(func(ctx context.Context, call driver.Call) error {
+	once := p.newCaller(name + ":pause")
+	key := func(bool) string { return "" } // one at a time
+	initBatcher(&p.pauses, p.q, key, func(ctx context.Context, requests []bool) ([]struct{}, error) {
+		err := once.call(ctx, func(ctx context.Context, call driver.Call) error {
 			return p.q.backend.Pause(ctx, driver.Pause{Partition: p.index, Call: call, Paused: requests[0]})
 		})
 		return make([]struct{}, 1), err
-	}
-	if _, groups := p.q.backend.(driver.Grouper); groups {
-		p.pauses.direct = func(ctx context.Context, paused bool) (struct{}, error) {
-			return struct{}{}, p.q.backend.Pause(ctx, driver.Pause{Partition: p.index, Paused: paused})
-		}
-	}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -152,6 +153,22 @@ func (q *Queue) Name() string { return q.options.Queue }
 
 // part returns the partition of a message id.
 func (q *Queue) part(id string) *part { return q.parts[driver.PartitionOf(id, len(q.parts))] }
+
+// onParts calls f for all partitions concurrently. It returns the errors in the order of the
+// partitions, which they name.
+func onParts(q *Queue, f func(*part) error) []error {
+	errs := make([]error, len(q.parts))
+	var all sync.WaitGroup
+	for i, p := range q.parts {
+		all.Go(func() {
+			if err := f(p); err != nil {
+				errs[i] = fmt.Errorf("partition %d: %w", i, err)
+			}
+		})
+	}
+	all.Wait()
+	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+}
 
 func newID(q *Queue) string { return ulid.MustNew(ulid.Now(), q.ids).String() }
 

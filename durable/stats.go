@@ -247,7 +247,7 @@ func (q *Queue) Consumers(ctx context.Context) ([]Consumer, error) {
 
 // unowned returns the number of partitions without an owner.
 func unowned(consumers []Consumer, partitions int) int {
-	owned := make([]bool, partitions)
+	owned := make(map[int]bool)
 	for _, c := range consumers {
 		for _, p := range c.Partitions {
 			if p >= 0 && p < partitions {
@@ -255,11 +255,5 @@ func unowned(consumers []Consumer, partitions int) int {
 			}
 		}
 	}
-	n := 0
-	for _, o := range owned {
-		if !o {
-			n++
-		}
-	}
-	return n
+	return partitions - len(owned)
 }
