@@ -17,11 +17,9 @@ var deadTests = []test{
 	{"Dead/Replay", replay},
 	{"Dead/Purge", purge},
 	{"Dead/Limit", deadLimit},
-	{"Dead/LimitOfCrashes", deadLimitOfCrashes},
+	{"Dead/LimitsOfCrashes", deadLimitsOfCrashes},
 	{"Dead/Age", deadAge},
 	{"Dead/Bytes", deadBytes},
-	{"Dead/BytesOfCrashes", deadBytesOfCrashes},
-	{"Dead/BytesOfLargeBodies", deadBytesOfLargeBodies},
 	{"Dead/BytesWhileAudited", deadBytesWhileAudited},
 }
 
@@ -104,18 +102,27 @@ func deadLimit(t *testing.T, newStore Factory) {
 	q.gone("m2")
 }
 
-// deadLimitOfCrashes applies DeadLimit to messages that die in a claim.
-func deadLimitOfCrashes(t *testing.T, newStore Factory) {
-	c := config()
-	c.DeadLimit = 2
-	q := openAs(t, newStore(t), c)
-	q.put(items("m", 10)...)
-	q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changesOf(q.claimShort(10))})
-	q.pass()
-	q.expire(1)
-	counts := has(q, 0, 0, 2)
-	assert.Equal(t, uint64(10), counts.Crashed)
-	assert.Equal(t, uint64(8), counts.Trimmed)
+// deadLimitsOfCrashes applies DeadLimit or DeadBytes to messages that die in a claim.
+func deadLimitsOfCrashes(t *testing.T, newStore Factory) {
+	for kept, limit := range map[int64]func(*driver.Config){
+		2: func(c *driver.Config) { c.DeadLimit = 2 },
+		3: func(c *driver.Config) { c.DeadBytes = 1000 },
+	} {
+		c := config()
+		limit(&c)
+		q := openAs(t, newStore(t), c)
+		batch := items("m", 10)
+		for i := range batch {
+			batch[i].Body = make([]byte, 300)
+		}
+		q.put(batch...)
+		q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changesOf(q.claimShort(10))})
+		q.pass()
+		q.expire(1)
+		counts := has(q, 0, 0, kept)
+		assert.Equal(t, 300*kept, counts.DeadBytes)
+		assert.Equal(t, [3]uint64{10, 10, uint64(10 - kept)}, [3]uint64{counts.Crashed, counts.Buried, counts.Trimmed})
+	}
 }
 
 // deadAge lets dead letters exceed DeadAge. The next claim or the next death drops them.
@@ -170,8 +177,8 @@ func (q *queue) assertDead(bytes int64, trimmed uint64, ids ...string) {
 	assert.Equal(q.t, ids, idsOf(records))
 }
 
-// deadBytes buries, replays, purges and replaces dead letters within DeadBytes. The sum is always
-// exact.
+// deadBytes buries, replays, purges and replaces dead letters within DeadBytes, and buries messages
+// that exceed DeadBytes, of which the newest is kept. The sum is always exact.
 func deadBytes(t *testing.T, newStore Factory) {
 	c := config()
 	c.DeadBytes = 1000
@@ -200,38 +207,13 @@ func deadBytes(t *testing.T, newStore Factory) {
 	q.assertDead(1000, 1, "n", "o", "p")
 	q.buried("q", 2)
 	q.assertDead(2, 3, "p", "q") // with n the size would exceed the limit by one byte
-	q.audit(0, true, 4)
-}
-
-// deadBytesOfCrashes applies DeadBytes to messages that die in a claim.
-func deadBytesOfCrashes(t *testing.T, newStore Factory) {
-	c := config()
-	c.DeadBytes = 1000
-	q := openAs(t, newStore(t), c)
-	batch := items("m", 10)
-	for i := range batch {
-		batch[i].Body = make([]byte, 300)
-	}
-	q.put(batch...)
-	q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changesOf(q.claimShort(10))})
-	q.pass()
-	q.expire(1)
-	counts := q.count()
-	assert.Equal(t, [4]int64{0, 0, 3, 900}, [4]int64{counts.Scheduled, counts.InFlight, counts.Dead, counts.DeadBytes})
-	assert.Equal(t, [2]uint64{10, 7}, [2]uint64{counts.Buried, counts.Trimmed})
-}
-
-// deadBytesOfLargeBodies buries messages that exceed DeadBytes. The newest one is kept.
-func deadBytesOfLargeBodies(t *testing.T, newStore Factory) {
-	c := config()
-	c.DeadBytes = 1000
-	q := openAs(t, newStore(t), c)
-	q.buried("a", 5000)
-	q.assertDead(5000, 0, "a")
-	q.buried("b", 0)
-	q.assertDead(0, 1, "b")
-	q.buried("c", 2000)
-	q.assertDead(2000, 2, "c")
+	q.buried("r", 5000)
+	q.assertDead(5000, 5, "r")
+	q.buried("s", 0)
+	q.assertDead(0, 6, "s")
+	q.buried("t", 2000)
+	q.assertDead(2000, 7, "t")
+	q.audit(0, true, 3)
 }
 
 // deadBytesWhileAudited buries and purges dead letters while audits add up their sizes. There are

@@ -14,7 +14,6 @@ import (
 
 var openTests = []test{
 	{"Open/Partitions", openPartitions},
-	{"Open/DefaultPartitions", openDefaultPartitions},
 	{"Open/OtherPartitions", openOtherPartitions},
 	{"Open/Existing", openExisting},
 	{"Open/Invalid", openInvalid},
@@ -27,38 +26,42 @@ var openTests = []test{
 func openPartitions(t *testing.T, newStore Factory) {
 	f := newStore(t)
 	for _, c := range []struct {
-		queue string
-		n     int
-	}{{"one", 1}, {"seven-7", 7}, {"MOST_.-9", driver.MaxPartitions}} {
+		queue   string
+		n, want int
+	}{{"one", 1, 1}, {"seven-7", 7, 7}, {"MOST_.-9", driver.MaxPartitions, driver.MaxPartitions}, {"default", 0, driver.DefaultPartitions}} {
 		config := config()
 		config.Queue, config.Partitions = c.queue, c.n
-		assert.Equal(t, c.n, openAs(t, f, config).Partitions(), c.queue)
+		assert.Equal(t, c.want, openAs(t, f, config).Partitions(), c.queue)
 		if c.n == driver.MaxPartitions && !testscale.Full() {
 			continue // each opening makes a call for each partition of a Redis store
 		}
 		config.Partitions = 0
-		assert.Equal(t, c.n, openAs(t, f, config).Partitions(), "%s: 0 accepts the existing number",
+		assert.Equal(t, c.want, openAs(t, f, config).Partitions(), "%s: 0 accepts the existing number",
 			c.queue)
 	}
 }
 
-func openDefaultPartitions(t *testing.T, newStore Factory) {
-	c := config()
-	c.Partitions = 0
-	assert.Equal(t, driver.DefaultPartitions, openAs(t, newStore(t), c).Partitions())
-}
-
+// openOtherPartitions opens a queue with another number of partitions, also after a restart.
 func openOtherPartitions(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("a", 0))
-	c := config()
-	c.Partitions = 5
-	_, err := q.fixture.Store.Open(t.Context(), c)
-	require.ErrorIs(t, err, driver.ErrPartitions)
-	require.NotErrorIs(t, err, driver.ErrUnavailable)
-	assert.Contains(t, err.Error(), "2", "the error names the existing number")
-	assert.Contains(t, err.Error(), "5", "the error names the requested number")
-	assert.Equal(t, int64(1), openAs(t, q.fixture, config()).count().Scheduled)
+	check := func(f Fixture) {
+		c := q.config
+		c.Partitions = 5
+		_, err := f.Store.Open(t.Context(), c)
+		require.ErrorIs(t, err, driver.ErrPartitions)
+		require.NotErrorIs(t, err, driver.ErrUnavailable)
+		assert.Contains(t, err.Error(), "2", "the error names the existing number")
+		assert.Contains(t, err.Error(), "5", "the error names the requested number")
+		c.Partitions = 0
+		again := openAs(t, f, c)
+		assert.Equal(t, 2, again.Partitions())
+		assert.Equal(t, int64(1), again.count().Scheduled)
+	}
+	check(q.fixture)
+	if q.fixture.Reopen != nil {
+		check(Fixture{Store: q.fixture.Reopen(t)})
+	}
 }
 
 func openExisting(t *testing.T, newStore Factory) {

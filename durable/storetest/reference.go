@@ -177,7 +177,7 @@ func (m *refMessage) verdictWithToken(op driver.Op, c driver.Change, until drive
 	holds := m != nil && m.good && c.Token != 0 && c.Token == m.record.Token
 	switch {
 	case !holds:
-	case m.record.State == driver.StateScheduled && m.last != 0 && (op == driver.OpRetry || op == driver.OpRelease) && op != m.last:
+	case m.record.State == driver.StateScheduled && m.last != driver.OpBury && (op == driver.OpRetry || op == driver.OpRelease) && op != m.last:
 		return []driver.Status{driver.StatusLeaseLost, driver.StatusDone}
 	case m.last == op && m.moved: // done, and moved since then: both statuses are correct
 		return []driver.Status{driver.StatusLeaseLost, driver.StatusDone}

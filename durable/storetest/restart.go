@@ -15,7 +15,6 @@ var restartTests = []test{
 	{"Restart/Leases", restartLeases},
 	{"Restart/Tokens", restartTokens},
 	{"Restart/Repetition", restartRepetition},
-	{"Restart/Partitions", restartPartitions},
 }
 
 // openKept opens a queue like open. It skips the test if the store keeps no data.
@@ -205,16 +204,4 @@ func restartRepetition(t *testing.T, newStore Factory) {
 	q = q.reopen()
 	assert.Equal(t, want, q.statuses(put))
 	q.gone("a")
-}
-
-func restartPartitions(t *testing.T, newStore Factory) {
-	q := openKept(t, newStore)
-	f := q.fixture
-	f.Store = f.Reopen(t)
-	c := q.config
-	c.Partitions = 7
-	_, err := f.Store.Open(t.Context(), c)
-	require.ErrorIs(t, err, driver.ErrPartitions)
-	c.Partitions = 0
-	assert.Equal(t, 2, openAs(t, f, c).Partitions())
 }
