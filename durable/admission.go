@@ -55,15 +55,15 @@ type share struct {
 	bytes   int  // size of the bodies of these messages
 	full    bool // the claimer would claim more if these were fewer
 
-	paused     bool          // as of the last answered claim; nothing is claimed, begun or delivered
-	overdue    bool          // the store may have messages that are due
-	granted    int           // takers reserved for the next claim
-	waiting    bool          // the share is in admission.waiting
-	unanswered int           // messages whose begin was not answered yet
-	reserved   int           // takers reserved for the partition
-	answered   uint          // admission.checks when the store last answered or had no call
-	slow       bool          // the store has not answered for long
-	roundTrip  time.Duration // of the last claim, at most lateTime
+	paused    bool          // as of the last answered claim; nothing is claimed, begun or delivered
+	overdue   bool          // the store may have messages that are due
+	granted   int           // takers reserved for the next claim
+	waiting   bool          // the share is in admission.waiting
+	beginning int           // messages whose begin was not answered yet
+	reserved  int           // takers reserved for the partition
+	answered  uint          // admission.checks when the store last answered or had no call
+	slow      bool          // the store has not answered for long
+	roundTrip time.Duration // of the last claim, at most lateTime
 }
 
 // A message that is due waits for a taker for about lateTime before other consumers get it. For
@@ -200,7 +200,7 @@ func (a *admission) plan(s *share, must bool) (claim driver.Claim, ok bool) {
 		a.grant(s)
 	}
 	claim.Max = s.granted
-	if s.own && s.unanswered == 0 { // else the messages would overtake those that are beginning
+	if s.own && s.beginning == 0 { // else the messages would overtake those that are beginning
 		claim.Begin = claim.Max
 	}
 	if ahead && a.readAhead.messages < fastReadAhead {

@@ -310,7 +310,7 @@ func (d *dispatcher) match() {
 		}
 		h.state = heldBeginning
 		d.admission.reserve(&h.part.share, 1)
-		h.part.share.unanswered++
+		h.part.share.beginning++
 		d.pending++
 		h.part.begins.send(h.change(), func(a answer, err error) { d.begun(h, a, err) })
 	}
@@ -384,7 +384,7 @@ func (d *dispatcher) begun(h *heldMessage, a answer, err error) {
 	defer d.unlock()
 	s := &h.part.share
 	d.admission.callEnded(s)
-	s.unanswered--
+	s.beginning--
 	if done && h.state != heldGone {
 		d.admission.unclaimed(s, len(h.record.Body))
 		h.until = a.until()

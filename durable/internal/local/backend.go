@@ -37,7 +37,7 @@ func run[T any](ctx context.Context, b *backend, index int, call *Call, do func(
 			p := q.partitions[index]
 			head := p.frontier.head
 			if result, err = do(tx{p, b.shared.Now(), &b.config, call}); err == nil {
-				p.called(head)
+				p.endCall(head)
 			}
 		}
 		if err != nil {

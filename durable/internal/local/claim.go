@@ -34,7 +34,7 @@ func (c *claim) run() (driver.Claimed, error) {
 		_ = p.findHead(nil) // if it fails, later claims do
 	}
 	if p.counters.Tokens != reserved { // seconds have passed since the last time
-		c.forget()
+		c.deleteGone()
 	}
 	if err != nil && len(c.records) == 0 {
 		return claimed, err
@@ -44,9 +44,9 @@ func (c *claim) run() (driver.Claimed, error) {
 	return claimed, nil
 }
 
-// forget deletes the range in which all messages are gone. Scans and compactions then pass the keys
-// that were deleted one by one. It is O(n) for n leases.
-func (c *claim) forget() {
+// deleteGone deletes the range in which all messages are gone. Scans and compactions then pass the
+// keys that were deleted one by one. It is O(n) for n leases.
+func (c *claim) deleteGone() {
 	p, f := c.p, &c.p.frontier
 	first := f.front
 	if free, ok := f.firstFree(); ok {
@@ -96,16 +96,14 @@ func (c *claim) endLeases() error {
 // takeNew leases messages in the order of their due times.
 func (c *claim) takeNew() error {
 	p := c.p
-	for more := true; more; {
-		k, ok := p.frontier.firstFree()
-		if !ok {
-			break
-		}
+	for k, ok := p.frontier.firstFree(); ok; k, ok = p.frontier.firstFree() {
 		r, err := p.table.read(place{kindScheduled, k})
 		if err != nil {
 			return err
 		}
-		more = c.take(k, r)
+		if !c.take(k, r) {
+			break
+		}
 	}
 	return p.findHead(c.take)
 }

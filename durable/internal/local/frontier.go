@@ -22,7 +22,7 @@ type frontier struct {
 	head  driver.Instant // earliest due time of a readable scheduled message; 0: none
 	known bool           // whether head is right: always, but within a call
 
-	behind     key              // forget has deleted the range before it
+	behind     key              // deleteGone has deleted the range before it
 	unreadable map[key]struct{} // scheduled messages that scans could not read
 }
 

@@ -185,9 +185,9 @@ func (p *partition) findHead(take func(k key, r *record) (taken bool)) error {
 	return err
 }
 
-// called ends a call. It sends a hint if the head is earlier than before. The call may have made
+// endCall ends a call. It sends a hint if the head is earlier than before. The call may have made
 // changes, so if the head cannot be read, the next claim fails instead.
-func (p *partition) called(before driver.Instant) {
+func (p *partition) endCall(before driver.Instant) {
 	if !p.frontier.known && p.findHead(nil) != nil {
 		return
 	}
