@@ -203,34 +203,27 @@ func (w *watch) receive(ctx context.Context, f *redis.PubSub) error {
 
 // subscriptions subscribes to the channels of hints. The subscription to a sharded channel is made
 // on the node that has its slot, by its own command: a command names channels of one slot only.
-func (b *backend) subscriptions(ctx context.Context) ([]*redis.PubSub, error) {
-	if cluster, ok := b.store.client.(*redis.ClusterClient); ok && b.publish == "SPUBLISH" {
-		return b.shardSubscriptions(ctx, cluster)
+// After an error, subscriptions returns those made before it.
+func (b *backend) subscriptions(ctx context.Context) (all []*redis.PubSub, err error) {
+	cluster, ok := b.store.client.(*redis.ClusterClient)
+	if !ok || b.publish != "SPUBLISH" {
+		channels := slices.Collect(maps.Keys(b.channels))
+		return []*redis.PubSub{b.store.client.Subscribe(ctx, channels...)}, nil
 	}
-	channels := slices.Collect(maps.Keys(b.channels))
-	return []*redis.PubSub{b.store.client.Subscribe(ctx, channels...)}, nil
-}
-
-// shardSubscriptions returns one subscription for each node; after an error, those made before it.
-func (b *backend) shardSubscriptions(ctx context.Context, client *redis.ClusterClient) (
-	subscriptions []*redis.PubSub, err error,
-) {
-	client.ReloadState(ctx) // in the background; a slot may have moved since the last time
+	cluster.ReloadState(ctx) // in the background; a slot may have moved since the last time
 	nodes := make(map[*redis.Client]*redis.PubSub)
 	for _, p := range b.partitions {
-		node, err := client.MasterForKey(ctx, p.channel)
+		node, err := cluster.MasterForKey(ctx, p.channel)
 		if err != nil {
-			return subscriptions, err
+			return all, err
 		}
-		subscription := nodes[node]
-		if subscription == nil {
-			subscription = node.Subscribe(ctx)
-			nodes[node] = subscription
-			subscriptions = append(subscriptions, subscription)
+		if nodes[node] == nil {
+			nodes[node] = node.Subscribe(ctx)
+			all = append(all, nodes[node])
 		}
-		if err := subscription.SSubscribe(ctx, p.channel); err != nil {
-			return subscriptions, err
+		if err := nodes[node].SSubscribe(ctx, p.channel); err != nil {
+			return all, err
 		}
 	}
-	return subscriptions, nil
+	return all, nil
 }
