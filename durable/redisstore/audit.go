@@ -29,7 +29,7 @@ func (b *backend) Audit(ctx context.Context, part int, repair bool) (driver.Audi
 	var damaged string
 	if repair { // keys that no claim has missed count as lost
 		var err error
-		if damaged, err = createKeys(ctx, b, part, ""); err != nil {
+		if damaged, err = b.createKeys(ctx, part, ""); err != nil {
 			return report, err
 		}
 	}
@@ -43,26 +43,22 @@ func (b *backend) Audit(ctx context.Context, part int, repair bool) (driver.Audi
 	}
 	err := b.auditDead(ctx, part, repair, &report)
 	if err == nil && damaged != "" {
-		_, err = createKeys(ctx, b, part, damaged)
+		_, err = b.createKeys(ctx, part, damaged)
 	}
 	return report, err
 }
 
 // createKeys creates the missing keys of a partition, and returns those that were lost, or "". If
 // they are equal to repaired, they are forgotten. See create.lua.
-func createKeys(ctx context.Context, b *backend, part int, repaired string) (damaged string, err error) {
-	r, err := ask(ctx, b, part, createScript, b.createArgs(repaired)...)
-	if err != nil {
-		return "", err
-	}
-	damaged = r.text()
-	return damaged, b.failure(ctx, part, createScript, r.err)
+func (b *backend) createKeys(ctx context.Context, part int, repaired string) (damaged string, err error) {
+	err = b.ask(ctx, part, createScript, func(r *reply) { damaged = r.text() }, b.createArgs(repaired)...)
+	return damaged, err
 }
 
 // mend creates the missing keys of a partition, and puts the messages back that are in no set. If
 // mend is interrupted, the partition has no claims until another call has continued.
-func mend(ctx context.Context, b *backend, part int, visibility time.Duration) error {
-	if _, err := createKeys(ctx, b, part, ""); err != nil {
+func (b *backend) mend(ctx context.Context, part int, visibility time.Duration) error {
+	if _, err := b.createKeys(ctx, part, ""); err != nil {
 		return err
 	}
 	return b.auditRecords(ctx, part, "", true, visibility, new(driver.AuditReport))
@@ -76,19 +72,17 @@ func (b *backend) auditRecords(ctx context.Context, part int, from string, repai
 		if from == "" {
 			cursor = "" // other consumers may have made steps
 		}
-		r, err := ask(ctx, b, part, auditRecordsScript,
-			append(b.hintArgs(part), cursor, step, flag(repair), millis(max(lease, orphanLease)))...)
-		if err != nil {
+		var bytes int64
+		err := b.ask(ctx, part, auditRecordsScript, func(r *reply) {
+			cursor = r.text()
+			report.Records += r.number()
+			report.Orphans += r.number()
+			report.Unreadable += r.number()
+			report.Repaired += r.number()
+			bytes = r.number()
+		}, append(b.hintArgs(part), cursor, step, flag(repair), millis(max(lease, orphanLease)))...)
+		if err != nil || cursor == "0" {
 			return err
-		}
-		cursor = r.text()
-		report.Records += r.number()
-		report.Orphans += r.number()
-		report.Unreadable += r.number()
-		report.Repaired += r.number()
-		bytes := r.number()
-		if r.err != nil || cursor == "0" {
-			return b.failure(ctx, part, auditRecordsScript, r.err)
 		}
 		if bytes > auditBytes {
 			step = max(1, step/2)
@@ -102,15 +96,13 @@ func (b *backend) auditRecords(ctx context.Context, part int, from string, repai
 func (b *backend) auditStrays(ctx context.Context, part, key int, repair bool, report *driver.AuditReport) error {
 	cursor := "0"
 	for {
-		r, err := ask(ctx, b, part, auditStraysScript, key, cursor, auditIDs, flag(repair))
-		if err != nil {
+		err := b.ask(ctx, part, auditStraysScript, func(r *reply) {
+			cursor = r.text()
+			report.Strays += r.number()
+			report.Repaired += r.number()
+		}, key, cursor, auditIDs, flag(repair))
+		if err != nil || cursor == "0" {
 			return err
-		}
-		cursor = r.text()
-		report.Strays += r.number()
-		report.Repaired += r.number()
-		if r.err != nil || cursor == "0" {
-			return b.failure(ctx, part, auditStraysScript, r.err)
 		}
 	}
 }
@@ -118,31 +110,37 @@ func (b *backend) auditStrays(ctx context.Context, part, key int, repair bool, r
 // auditDead compares Counts.DeadBytes with the dead letters. If the set of dead letters has changed
 // between two steps, auditDead begins again, at most twice.
 func (b *backend) auditDead(ctx context.Context, part int, repair bool, report *driver.AuditReport) error {
+	var sum, n, counter int64
+	var at, set string
+	step := func(rank int64, total, begun string) error {
+		return b.ask(ctx, part, auditDeadScript, func(r *reply) {
+			sum, n, at, counter, set = r.number(), r.number(), r.text(), r.number(), r.text()
+		}, rank, auditIDs, total, begun)
+	}
 	for range 3 {
-		var sum, rank int64
-		var at string
+		var total, rank int64
+		var begun string
 		for {
-			step, err := stepDead(ctx, b, part, rank, "", "")
-			if err != nil {
+			if err := step(rank, "", ""); err != nil {
 				return err
 			}
-			if rank > 0 && step.at != at {
+			if rank > 0 && at != begun {
 				break
 			}
-			at, sum, rank = step.at, sum+step.sum, rank+step.n
+			begun, total, rank = at, total+sum, rank+n
 			switch {
-			case step.n == auditIDs:
+			case n == auditIDs:
 				continue
-			case step.counter == sum:
+			case counter == total:
 				return nil
 			case !repair:
 				report.Wrong++
 				return nil
 			}
-			if step, err = stepDead(ctx, b, part, 0, strconv.FormatInt(sum, 10), at); err != nil {
+			if err := step(0, strconv.FormatInt(total, 10), at); err != nil {
 				return err
 			}
-			if step.set {
+			if set == "1" {
 				report.Wrong++
 				report.Repaired++
 				return nil
@@ -151,21 +149,4 @@ func (b *backend) auditDead(ctx context.Context, part int, repair bool, report *
 		}
 	}
 	return nil
-}
-
-// deadStep is the result of audit_dead.lua.
-type deadStep struct {
-	sum, n  int64
-	at      string
-	counter int64
-	set     bool
-}
-
-func stepDead(ctx context.Context, b *backend, part int, rank int64, sum, at string) (s deadStep, err error) {
-	r, err := ask(ctx, b, part, auditDeadScript, rank, auditIDs, sum, at)
-	if err != nil {
-		return s, err
-	}
-	s = deadStep{sum: r.number(), n: r.number(), at: r.text(), counter: r.number(), set: r.text() == "1"}
-	return s, b.failure(ctx, part, auditDeadScript, r.err)
 }

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -191,14 +192,23 @@ func (r *reply) number() int64 {
 
 func (r *reply) instant() driver.Instant { return driver.Instant(r.number()) }
 
-// time reads the two values of TIME.
+// late reports whether the reply begins as for a call that has arrived too late: see call.lua.
+func (r *reply) late() bool { return len(r.values) > 0 && r.values[0] == "late" }
+
+// time reads the two values of TIME. If the call was late, err is a [driver.LateError].
 func (r *reply) time() time.Time {
+	if r.late() {
+		r.text()
+		late := &driver.LateError{Now: r.instant(), Unknown: r.text() == "1"}
+		r.err = cmp.Or[error](r.err, late)
+		return time.Time{}
+	}
 	sec, usec := r.number(), r.number()
 	return time.Unix(sec, usec*int64(time.Microsecond))
 }
 
-// column reads a string of n parts of the given width, or an empty one.
-func (r *reply) column(n, width int) string {
+// column reads a string of n times of 7 bytes, or an empty one.
+func (r *reply) column(n int) string {
 	text := r.text()
 	if r.err == nil && text != "" && len(text) != n*width {
 		r.err = fmt.Errorf("%w: %d bytes instead of %d", errReply, len(text), n*width)
@@ -206,8 +216,12 @@ func (r *reply) column(n, width int) string {
 	return text
 }
 
-// statuses returns the statuses that a script has returned as digits.
-func statuses(text string) []driver.Status {
+// statuses reads n statuses, which are digits.
+func (r *reply) statuses(n int) []driver.Status {
+	text := r.text()
+	if r.err == nil && len(text) != n {
+		r.err = fmt.Errorf("%w: %d statuses instead of %d", errReply, len(text), n)
+	}
 	all := make([]driver.Status, len(text))
 	for i := range all {
 		all[i] = driver.Status(text[i] - '0')

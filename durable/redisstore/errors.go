@@ -15,8 +15,6 @@ import (
 // errReply is the error for a reply that no script returns.
 var errReply = errors.New("the server's answer has an unexpected form")
 
-var errNoStatuses = fmt.Errorf("%w: no statuses", errReply)
-
 // failure wraps an error of the client. If ctx has ended, failure returns the cause of ctx.
 func failure(ctx context.Context, what string, err error) error {
 	if err == nil {
@@ -94,25 +92,18 @@ func kindOf(err error) error {
 }
 
 // nameWrongKey adds the name of the key to an error about a key of a wrong type, because the server
-// does not name the key. types are the expected types of the keys.
-func (s *Store) nameWrongKey(ctx context.Context, err error, keys []any, types []string) error {
+// does not name the key.
+func (s *Store) nameWrongKey(ctx context.Context, err error, on keyGroup) error {
 	if !strings.Contains(err.Error(), "WRONGTYPE ") {
 		return err
 	}
-	found, typeErr := within(ctx, func() ([]redis.Cmder, error) {
-		return s.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-			for _, key := range keys {
-				pipe.Type(ctx, fmt.Sprint(key))
-			}
-			return nil
-		})
-	})
-	if typeErr != nil {
-		return err
-	}
-	for i, cmd := range found {
-		if t, ok := cmd.(*redis.StatusCmd); ok && t.Val() != types[i] && t.Val() != "none" {
-			return fmt.Errorf("the key %q is a %s; it must be a %s: %w", keys[i], t.Val(), types[i], err)
+	for i, key := range on.keys {
+		found, typeErr := within(ctx, func() (string, error) { return s.client.Type(ctx, fmt.Sprint(key)).Result() })
+		switch {
+		case typeErr != nil:
+			return err
+		case found != on.types[i] && found != "none":
+			return fmt.Errorf("the key %q is a %s; it must be a %s: %w", key, found, on.types[i], err)
 		}
 	}
 	return err

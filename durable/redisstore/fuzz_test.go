@@ -42,21 +42,25 @@ func FuzzReplies(f *testing.F) {
 	f.Add("1\n2\n3\n4\n1234567\n0\n1\nid\n"+record+"\n", 1)
 	f.Add("1\n2\n3\n4\n12345678\n0\n0\nid\n"+record+"\n", 1)
 	f.Add("1\n2\n01\n12345671234567\n", 2)
+	f.Add("lost", 0)
+	f.Add("late\n5\n1", 1)
 	f.Fuzz(func(t *testing.T, text string, n int) {
 		var values []any
 		for part := range strings.SplitSeq(text, "\n") {
 			values = append(values, part)
 		}
 		r := newReply(values)
-		if _, err := readClaimed(r); err == nil {
+		late := new(driver.LateError)
+		if readClaimed(r); r.err == nil {
 			assert.Empty(t, r.values, "all of it was read")
-		} else {
-			assert.True(t, errors.Is(err, errReply) || errors.Is(err, driver.ErrVersion), "%v", err)
+		} else if !errors.As(r.err, &late) {
+			assert.True(t, errors.Is(r.err, errReply) || errors.Is(r.err, driver.ErrVersion), "%v", r.err)
 		}
 		n = max(0, min(n, driver.MaxBatch))
-		outcomes, err := readOutcomes(newReply(values), n)
-		if err != nil {
-			require.ErrorIs(t, err, errReply)
+		r = newReply(values)
+		outcomes := readOutcomes(r, n)
+		if r.err != nil {
+			assert.True(t, errors.As(r.err, &late) || errors.Is(r.err, errReply), "%v", r.err)
 			return
 		}
 		assert.Len(t, outcomes, n)

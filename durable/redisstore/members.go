@@ -21,9 +21,6 @@ type memberInfo struct {
 	TTL int64 // of the last heartbeat, in milliseconds
 }
 
-// memberTypes are the types of the keys of the members, in their order.
-var memberTypes = []string{"zset", "hash", "hash"}
-
 // Heartbeat implements [driver.Backend]. It is O(m) for m members.
 func (b *backend) Heartbeat(ctx context.Context, member driver.Member, ttl time.Duration) ([]driver.Member, error) {
 	info, err := json.Marshal(memberInfo{member, millis(ttl)})
@@ -40,7 +37,7 @@ func (b *backend) Members(ctx context.Context) ([]driver.Member, error) {
 
 // membersOf runs a script on the keys of the members and returns the members.
 func (b *backend) membersOf(ctx context.Context, s *script, args ...any) (all []driver.Member, err error) {
-	err = b.runMembers(ctx, s, func(r *reply) {
+	err = b.store.run(ctx, b.queue, s, func(r *reply) {
 		for r.more() {
 			name, until, info := r.text(), r.instant(), memberInfo{}
 			if json.Unmarshal([]byte(r.text()), &info) == nil {
@@ -49,25 +46,9 @@ func (b *backend) membersOf(ctx context.Context, s *script, args ...any) (all []
 			info.Name, info.Until = name, until
 			all = append(all, info.Member)
 		}
-	}, append(args, len(b.partitions))...)
+	}, append(args, len(b.partitions)))
 	slices.SortFunc(all, func(a, b driver.Member) int { return strings.Compare(a.Name, b.Name) })
 	return all, err
-}
-
-// runMembers runs a script on the keys of the members and passes the reply to read.
-func (b *backend) runMembers(ctx context.Context, s *script, read func(*reply), args ...any) error {
-	if err := b.store.usable(ctx); err != nil {
-		return err
-	}
-	v, err := b.store.send(ctx, s, append(newLine(b.members, len(args)), args...))
-	what := fmt.Sprintf("%s in queue %q", s.name, b.config.Queue)
-	if err != nil {
-		b.store.reloadSlots(ctx, err)
-		return failure(ctx, what, b.store.nameWrongKey(ctx, err, b.members, memberTypes))
-	}
-	r := newReply(v)
-	read(r)
-	return failure(ctx, what, r.err)
 }
 
 // Queues implements [driver.Lister]. It scans the keys of each master, in small steps.
@@ -109,19 +90,16 @@ func (s *Store) Queues(ctx context.Context) ([]string, error) {
 // DeleteQueue implements [driver.Lister]. It deletes one partition after another. For 30 days a
 // small key of each remains, so that processes that have the queue open notice.
 func (s *Store) DeleteQueue(ctx context.Context, queue string) error {
-	if err := s.usable(ctx); err != nil {
-		return err
-	}
 	var partitions int
 	var created string
 	b := newBackend(s, driver.Config{Queue: queue}, meta{partitions: driver.MaxPartitions}, false, false)
 	read := func(r *reply) { partitions, created = int(r.number()), r.text() }
-	err := b.runMembers(ctx, deleteQueueScript, read, formatVersion, flag(false))
+	err := s.run(ctx, b.queue, deleteQueueScript, read, []any{formatVersion, flag(false)})
 	for part := 0; part < min(partitions, driver.MaxPartitions) && err == nil; part++ {
-		_, err = b.runLine(ctx, part, deleteScript, append(b.line(part, 1), created))
+		err = b.ask(ctx, part, deleteScript, func(*reply) {}, created)
 	}
 	if err == nil {
-		err = b.runMembers(ctx, deleteQueueScript, read, formatVersion, flag(true), created)
+		err = s.run(ctx, b.queue, deleteQueueScript, read, []any{formatVersion, flag(true), created})
 	}
 	return err
 }

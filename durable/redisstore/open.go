@@ -81,7 +81,7 @@ func (s *Store) create(ctx context.Context, b *backend) error {
 	made := make([]*redis.Cmd, len(b.partitions))
 	for i, p := range b.partitions {
 		// EVAL, because a pipeline cannot fall back to it.
-		made[i] = createScript.command(ctx, true, append(newLine(p.keys, 4), b.createArgs("")...))
+		made[i] = createScript.command(ctx, true, newLine(p.keys, b.createArgs("")...))
 		_ = pipe.Process(ctx, made[i]) // only queued
 	}
 	_, _ = pipe.Exec(ctx) // the error is that of the first command
@@ -89,7 +89,7 @@ func (s *Store) create(ctx context.Context, b *backend) error {
 	for i, cmd := range made {
 		err := cmd.Err()
 		if err != nil && !errors.Is(kindOf(err), driver.ErrUnavailable) {
-			return s.nameWrongKey(ctx, err, b.partitions[i].keys, partitionTypes)
+			return s.nameWrongKey(ctx, err, b.partitions[i].keyGroup)
 		}
 		complete = complete && err == nil
 	}
@@ -127,7 +127,7 @@ func (s *Store) anyPartition(ctx context.Context, queue string) (bool, error) {
 	pipe := s.client.Pipeline()
 	all := make([]*redis.IntCmd, driver.MaxPartitions)
 	for p := range all {
-		all[p] = pipe.Exists(ctx, newPartition(s.options.Prefix, queue, p).records)
+		all[p] = pipe.Exists(ctx, fmt.Sprint(newPartition(s.options.Prefix, queue, p).keys[0]))
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return false, err
@@ -145,7 +145,7 @@ type meta struct {
 // join creates the queue or finds it.
 func (s *Store) join(ctx context.Context, config driver.Config) (m meta, err error) {
 	key := queueKey(s.options.Prefix, config.Queue, "meta")
-	line := append(newLine([]any{key}, 4), formatVersion, config.Partitions, driver.DefaultPartitions, flag(config.Existing))
+	line := newLine([]any{key}, formatVersion, config.Partitions, driver.DefaultPartitions, flag(config.Existing))
 	v, err := openScript.run(ctx, s.client, line)
 	if err != nil {
 		return m, err

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -114,15 +115,12 @@ func (s *script) run(ctx context.Context, r redis.UniversalClient, line []any) (
 	}
 }
 
-// lineKeys is the index of the first key in a command line, after command, script and number of
-// keys.
+// lineKeys is the index of the first key in a command line, after command, script and key count.
 const lineKeys = 3
 
-// newLine returns the beginning of a command line without the script, with room for arguments.
-func newLine(keys []any, room int) []any {
-	line := append(make([]any, lineKeys, lineKeys+len(keys)+room), keys...)
-	line[2] = len(keys)
-	return line
+// newLine returns a command line without the command and the script.
+func newLine(keys []any, args ...any) []any {
+	return slices.Concat([]any{nil, nil, len(keys)}, keys, args)
 }
 
 // command returns EVALSHA or, if whole is true, EVAL. It sets the first two elements of line.
@@ -173,21 +171,36 @@ type noRetryCmd struct{ *redis.Cmd }
 
 func (noRetryCmd) NoRetry() bool { return true }
 
-// send runs a script, and waits for replicas if [Options].Wait covers the script.
-func (s *Store) send(ctx context.Context, script *script, line []any) (any, error) {
-	return within(ctx, func() (any, error) {
+// run runs a script on keys and passes the reply to read. It waits for replicas if [Options].Wait
+// covers the script. It returns an error of package driver, or the error that read leaves in the
+// reply.
+func (s *Store) run(ctx context.Context, on keyGroup, script *script, read func(*reply), args []any) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	v, err := within(ctx, func() (any, error) {
+		line := newLine(on.keys, args...)
 		if script.awaitReplicas && s.options.Wait > 0 {
-			return s.runAndWait(ctx, script, fmt.Sprint(line[lineKeys]), line)
+			return s.runAndWait(ctx, script, line)
 		}
 		return script.run(ctx, s.client, line)
 	})
+	if err != nil {
+		s.reloadSlots(ctx, err)
+		return failure(ctx, fmt.Sprintf("%s in %s", script.name, on.name), s.nameWrongKey(ctx, err, on))
+	}
+	r := newReply(v)
+	if read(r); r.err != nil {
+		return fmt.Errorf("redisstore: %s in %s: %w", script.name, on.name, r.err)
+	}
+	return nil
 }
 
 // runAndWait runs a script and WAIT in one pipeline, because WAIT waits for the writes of its own
 // connection and for all earlier writes. It follows the redirections of a Cluster, because the
 // client does not follow those of a node's pipeline.
-func (s *Store) runAndWait(ctx context.Context, script *script, key string, line []any) (any, error) {
-	node, err := s.node(ctx, key)
+func (s *Store) runAndWait(ctx context.Context, script *script, line []any) (any, error) {
+	node, err := s.node(ctx, fmt.Sprint(line[lineKeys]))
 	if err != nil {
 		return nil, err
 	}
@@ -230,14 +243,9 @@ func (s *Store) pipeline(ctx context.Context, pipe redis.Pipeliner, cmd *redis.C
 	_ = pipe.Process(ctx, noRetryCmd{cmd}) // only queued
 	wait := pipe.Do(ctx, "wait", s.options.Wait, s.options.WaitTimeout.Milliseconds())
 	_, _ = pipe.Exec(ctx) // the error is that of cmd or wait
-	if cmd.Err() != nil || isLate(cmd.Val()) {
+	if cmd.Err() != nil || newReply(cmd.Val()).late() {
 		return cmd.Val(), cmd.Err()
 	}
-	return cmd.Val(), s.checkReplicas(wait)
-}
-
-// checkReplicas returns an error if WAIT has failed or returned too few replicas.
-func (s *Store) checkReplicas(wait *redis.Cmd) error {
 	n, err := wait.Int()
 	if err == nil && n < s.options.Wait {
 		err = fmt.Errorf("%d of %d replicas have the result after %v", n, s.options.Wait, s.options.WaitTimeout)
@@ -245,7 +253,7 @@ func (s *Store) checkReplicas(wait *redis.Cmd) error {
 	if err != nil {
 		err = fmt.Errorf("%w: %w; the call has taken effect on the master", driver.ErrUnavailable, err)
 	}
-	return err
+	return cmd.Val(), err
 }
 
 // node returns the client of the server that has a key.

@@ -4,11 +4,11 @@
 -- KEYS: those of partition.lua.
 -- ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints, 3 horizon in ms, 4 number of messages, 5 bytes
 --       of bodies, 6 visibility in ms, 7 number of crashes after which a message is dead (0: none),
---       8 number of dead letters to keep, 9 their age in ms, 10 number of messages that begin with
---       the claim if they are due, 11 bytes of bodies of dead letters to keep, 12 lease of other
---       messages in ms, 13 consumer or '', 14 the highest token that it has received, 15 number of
---       consumers to remember, 16 number of the claim or '0', 17 '1' if the consumer has received
---       no answer to its previous claim, 18 this process.
+--       8 number of dead letters to keep, 9 their age in ms, 10 bytes of their bodies, 11 number of
+--       messages that begin with the claim if they are due, 12 lease of other messages in ms, 13
+--       consumer or '', 14 the highest token that it has received, 15 number of consumers to
+--       remember, 16 number of the claim or '0', 17 '1' if the consumer has received no answer to
+--       its previous claim, 18 this process.
 -- Result: sec, usec, the next due time or '0', the end of the first lease or '0', the ends of
 --         leases (7 bytes each), number of messages that are set aside, '1' if the partition is
 --         paused; then for each message: id, record, state. If keys were lost, and their messages
@@ -185,7 +185,7 @@ if #expired > 0 then
   count('crashed', crashed)
   count('buried', buried)
 end
-trim_dead(tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[11]))
+trim_dead(tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10]))
 
 -- Due messages are read without their scores, which would cost more than the rest of the call.
 local ids, dues = {}, {} -- due messages have no entry in dues
@@ -219,7 +219,7 @@ if #ids > 0 then
   -- Tokens rise even if a failover has lost the last ones, unless the clock was also set back.
   local token = math.max(tonumber(known[2] or 0), tonumber(sec) * 1000000 + tonumber(usec) - 1)
   local prefix -- of the token: all but the last byte
-  local firing = tonumber(ARGV[10])
+  local firing = tonumber(ARGV[11])
   local fresh, leases, ends, n, unreadable = {}, {}, {}, 0, {}
   local k, last, lease, packed, length, by -- most leases end at the same time
   local taken, lengths = {}, {}

@@ -2,7 +2,7 @@
 -- queue open learn it: see partition.lua.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 when the queue was created: see open.lua.
--- Result: '1', or an error if the partition belongs to a queue that was created later.
+-- Result: an empty list, or an error if the partition belongs to a queue that was created later.
 -- Runs under OOM: the first write removes something.
 
 local created = call('HGET', KEYS[6], 'created')
@@ -12,4 +12,4 @@ end
 call('UNLINK', unpack(KEYS))
 call('HSET', KEYS[6], 'deleted', ARGV[1])
 call('EXPIRE', KEYS[6], 2592000)
-return '1'
+return {}
