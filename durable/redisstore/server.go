@@ -194,14 +194,11 @@ var errLoading = fmt.Errorf("%w: the server is loading its data", driver.ErrUnav
 // readInfo returns the answer of a server to INFO, or errLoading. The result is empty if the
 // client's user has no permission.
 func readInfo(ctx context.Context, c redis.Cmdable) (serverInfo, error) {
+	info := make(serverInfo)
 	text, err := c.Info(ctx).Result()
-	if redis.IsPermissionError(err) {
-		return make(serverInfo), nil
-	}
-	if err != nil {
+	if err != nil && !redis.IsPermissionError(err) {
 		return nil, err
 	}
-	info := make(serverInfo)
 	for line := range strings.Lines(text) {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
 			info[name] = value
@@ -285,19 +282,16 @@ func eviction(policy string) string {
 // or returns "".
 func lossOnCrash(settings serverInfo) string {
 	const advice = "; set appendonly to yes (CONFIG SET appendonly yes, and in the server's configuration), or set Options.AllowLossOnCrash"
-	switch cmp.Or(settings["aof_enabled"], settings["appendonly"]) {
-	case "0", "no":
-		snapshots, known := settings["save"]
-		switch {
-		case !known:
-			return "keeps no append-only file (appendonly no), so a crash loses the messages since its last snapshot, if it makes snapshots" + advice
-		case snapshots == "":
-			return `keeps neither an append-only file nor snapshots (appendonly no, save ""), so a crash or a restart loses all messages` + advice
-		default:
-			return fmt.Sprintf("keeps snapshots only (appendonly no, save %q), so a crash loses the messages since the last one", snapshots) + advice
-		}
-	}
-	if settings["appendfsync"] == "no" {
+	aof := cmp.Or(settings["aof_enabled"], settings["appendonly"])
+	snapshots, known := settings["save"]
+	switch off := aof == "0" || aof == "no"; {
+	case off && !known:
+		return "keeps no append-only file (appendonly no), so a crash loses the messages since its last snapshot, if it makes snapshots" + advice
+	case off && snapshots == "":
+		return `keeps neither an append-only file nor snapshots (appendonly no, save ""), so a crash or a restart loses all messages` + advice
+	case off:
+		return fmt.Sprintf("keeps snapshots only (appendonly no, save %q), so a crash loses the messages since the last one", snapshots) + advice
+	case settings["appendfsync"] == "no":
 		return "has appendfsync no, so a crash of its machine loses the writes that the system has not yet written to the disk, for example of half a minute; " +
 			"set it to everysec or always, or set Options.AllowLossOnCrash"
 	}
