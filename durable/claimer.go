@@ -105,7 +105,7 @@ func (p *partitionClaimer) claim(ctx context.Context) {
 		}
 		overdue := p.part.hold(claimed, sent)
 		if err != nil {
-			if ctx.Err() == nil {
+			if ctx.Err() == nil && !deleted(err) {
 				p.c.q.reportFault(fault{partition: p.part.index, err: fmt.Errorf("claim: %w", err)})
 			}
 			p.c.fail(err)
@@ -158,7 +158,7 @@ func (p *partitionClaimer) send(ctx context.Context, claim driver.Claim) (driver
 	p.seq++
 	claim.Consumer, claim.Seen, claim.Seq, claim.Repeat = p.c.name, p.seen, p.seq, p.unanswered
 	claimed, err := p.c.q.backend.Claim(ctx, claim)
-	p.unanswered = err != nil && !errors.Is(err, ErrNoQueue)
+	p.unanswered = err != nil && !deleted(err)
 	for i := range claimed.Records {
 		p.seen = max(p.seen, claimed.Records[i].Token)
 	}

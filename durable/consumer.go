@@ -131,10 +131,14 @@ func (c *consumer) stop() {
 func (c *consumer) leave() {
 	ctx, cancel := context.WithTimeout(c.q.ctx, leaveTime)
 	defer cancel()
-	if _, err := c.q.backend.Heartbeat(ctx, driver.Member{Name: c.name}, 0); err != nil && c.q.ctx.Err() == nil && !errors.Is(err, ErrNoQueue) {
+	if _, err := c.q.backend.Heartbeat(ctx, driver.Member{Name: c.name}, 0); err != nil && c.q.ctx.Err() == nil && !deleted(err) {
 		c.q.report("leave the consumers: %w", err)
 	}
 }
+
+// deleted reports whether a call failed because the queue was deleted. Such an error ends the
+// consumer, and is not reported as well.
+func deleted(err error) bool { return errors.Is(err, ErrNoQueue) || errors.Is(err, ErrPartitions) }
 
 // fail ends the consumer with err if the store will not serve it. The calls to Consume and Take
 // then return err.
@@ -180,7 +184,7 @@ func (c *consumer) hints() {
 	for c.ctx.Err() == nil {
 		hints, err := c.q.backend.Watch(c.ctx)
 		if err != nil {
-			if c.ctx.Err() == nil && err.Error() != reported {
+			if c.ctx.Err() == nil && err.Error() != reported && !deleted(err) {
 				reported = err.Error()
 				c.q.report("messages may be late by %v (ConsumerOptions.Fallback): watch: %w", c.opts.Fallback, err)
 			}

@@ -22,7 +22,9 @@ func TestConsumersOfADeletedQueueEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
-		quiet := durable.Options{OnError: func(error) {}}
+		quiet := durable.Options{OnError: func(err error) { // only the running message is reported
+			assert.ErrorContains(t, err, "message \"running\"")
+		}}
 		q, other := open(t, store, quiet), open(t, store, durable.Options{Queue: "other"})
 		enqueue(t, other, "kept", time.Hour)
 		begun, consumed, taken := make(chan struct{}), make(chan error), make(chan error, 1)

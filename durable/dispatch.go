@@ -550,7 +550,7 @@ var errStillRuns = errors.New("released because the consumer is ending while the
 // redelivered when its lease expires. mu is held.
 func (d *dispatcher) sendRelease(h *heldMessage) {
 	d.send(h, driver.OpRelease, h.change(), func(_ answer, err error) {
-		if err != nil && d.q.ctx.Err() == nil {
+		if err != nil && d.q.ctx.Err() == nil && !deleted(err) {
 			d.faults = append(d.faults, h.fault(fmt.Errorf("release: %w", err)))
 		}
 	})

@@ -78,14 +78,14 @@ const (
 func (q *Queue) check() {
 	checker, _ := q.backend.(driver.Checker)
 	auditor, _ := q.backend.(driver.Auditor)
-	var store error
+	var settings error
 	losses := make([]loss, len(q.parts))
 	for done := sync.OnceFunc(func() { close(q.health.checked) }); ; {
 		if checker != nil {
-			store = checkSettings(q, checker, store)
+			settings = checkSettings(q, checker, settings)
 		}
-		unsafe := store
-		if errors.Is(store, errors.ErrUnsupported) {
+		unsafe := settings
+		if errors.Is(settings, errors.ErrUnsupported) {
 			unsafe = nil
 		}
 		if auditor != nil {
@@ -106,7 +106,7 @@ func (q *Queue) check() {
 	}
 }
 
-// checkSettings checks the store, and returns the last error that says something about it.
+// checkSettings checks the store, and returns the result of the last check that it has answered.
 func checkSettings(q *Queue, checker driver.Checker, last error) error {
 	err := checker.Check(q.ctx)
 	if errors.Is(err, ErrUnavailable) || q.ctx.Err() != nil {
@@ -143,7 +143,7 @@ func checkLost(q *Queue, auditor driver.Auditor, losses []loss) (unsafe error) {
 		}
 		*last = loss{last.known || err == nil, number, damage} // less than before if the counter itself was lost
 		if errors.Is(damage, ErrUnsafe) {
-			unsafe = damage
+			unsafe = errors.Join(unsafe, fmt.Errorf("partition %d: %w", i, damage))
 		}
 	}
 	return unsafe

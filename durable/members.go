@@ -36,7 +36,9 @@ func (c *consumer) membership() {
 		switch {
 		case c.ctx.Err() != nil:
 		case err != nil:
-			c.q.report("heartbeat: %w", err)
+			if !deleted(err) {
+				c.q.report("heartbeat: %w", err)
+			}
 			c.fail(err)
 		case c.own(members):
 			continue // the next heartbeat reports the owned partitions

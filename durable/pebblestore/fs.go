@@ -112,15 +112,8 @@ func (f engineFile) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (f engineFile) Sync() error {
-	f.fs.change(f.File.Sync)
-	return nil
-}
-
-func (f engineFile) SyncData() error {
-	f.fs.change(f.File.SyncData)
-	return nil
-}
+func (f engineFile) Sync() error     { f.fs.change(f.File.Sync); return nil }
+func (f engineFile) SyncData() error { f.fs.change(f.File.SyncData); return nil }
 
 func (f engineFile) SyncTo(length int64) (full bool, err error) {
 	f.fs.change(func() (err error) { full, err = f.File.SyncTo(length); return err })

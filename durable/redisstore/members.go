@@ -51,8 +51,12 @@ func (b *backend) membersOf(ctx context.Context, s *script, args ...any) (all []
 	return all, err
 }
 
-// Queues implements [driver.Lister]. It scans the keys of each master, in small steps.
-func (s *Store) Queues(ctx context.Context) ([]string, error) {
+// lister implements [driver.Lister].
+type lister struct{ s *Store }
+
+// Queues scans the keys of each master, in small steps.
+func (l lister) Queues(ctx context.Context) ([]string, error) {
+	s := l.s
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
@@ -87,19 +91,19 @@ func (s *Store) Queues(ctx context.Context) ([]string, error) {
 	return slices.Compact(names), nil // a key is on two masters while its slot moves
 }
 
-// DeleteQueue implements [driver.Lister]. It deletes one partition after another. For 30 days a
-// small key of each remains, so that processes that have the queue open notice.
-func (s *Store) DeleteQueue(ctx context.Context, queue string) error {
+// DeleteQueue deletes one partition after another. For 30 days a small key of each remains, so that
+// processes that have the queue open notice.
+func (l lister) DeleteQueue(ctx context.Context, queue string) error {
 	var partitions int
 	var created string
-	b := newBackend(s, driver.Config{Queue: queue}, meta{partitions: driver.MaxPartitions}, false, false)
+	b := newBackend(l.s, driver.Config{Queue: queue}, meta{partitions: driver.MaxPartitions}, false, false)
 	read := func(r *reply) { partitions, created = int(r.number()), r.text() }
-	err := s.run(ctx, b.queue, deleteQueueScript, read, []any{formatVersion, flag(false)})
+	err := l.s.run(ctx, b.queue, deleteQueueScript, read, []any{formatVersion, flag(false)})
 	for part := 0; part < min(partitions, driver.MaxPartitions) && err == nil; part++ {
 		err = b.ask(ctx, part, deleteScript, func(*reply) {}, created)
 	}
 	if err == nil {
-		err = s.run(ctx, b.queue, deleteQueueScript, read, []any{formatVersion, flag(true), created})
+		err = l.s.run(ctx, b.queue, deleteQueueScript, read, []any{formatVersion, flag(true), created})
 	}
 	return err
 }

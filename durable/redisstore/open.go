@@ -97,7 +97,9 @@ func (s *Store) create(ctx context.Context, b *backend) error {
 		return nil
 	}
 	b.meta.complete = true
-	return s.client.HSet(ctx, queueKey(s.options.Prefix, b.config.Queue, "meta"), "complete", 1).Err()
+	key := queueKey(s.options.Prefix, b.config.Queue, "meta")
+	_, _ = completeScript.run(ctx, s.client, newLine([]any{key}, b.meta.created)) // if it fails, the next Open repeats it
+	return nil
 }
 
 // checkMeta returns an error if the meta key of an existing queue was lost and config does not give

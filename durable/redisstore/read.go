@@ -85,7 +85,7 @@ func (b *backend) Lost(ctx context.Context, part int) (lost uint64, damage, err 
 		return lost, nil, err
 	}
 	ms, _ := strconv.ParseInt(at, 10, 64)
-	damage = fmt.Errorf("the server has evicted keys, or another client has deleted them: %s were missing at %s; remove the cause, and run an audit with repair",
+	damage = fmt.Errorf("the server has evicted keys, or another client has deleted them: %s, last at %s; remove the cause, and run an audit with repair",
 		names, time.UnixMilli(ms).UTC().Format(time.RFC3339Nano))
 	if !b.store.options.AllowEviction {
 		damage = fmt.Errorf("%w: %w", driver.ErrUnsafe, damage)

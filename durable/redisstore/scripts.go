@@ -21,6 +21,7 @@ var luaFiles embed.FS
 
 // The scripts, one for each transition. Their files describe arguments and results.
 var (
+	completeScript  = newScript("complete", "clock")
 	openScript      = newScript("open", "clock")
 	probeScript     = newScript("probe", "clock")
 	heartbeatScript = newScript("members", "clock queue heartbeat")

@@ -19,14 +19,17 @@
 //	tw:{orders:3}:c       hash: counters, the last token, the last call of each producer that may
 //	                      be repeated, the last claim of up to 16 consumers, lost keys
 //	tw:{orders:3}:h       channel of hints
-//	tw:{orders}:meta      hash: version, partitions, whether all partitions were created
+//	tw:{orders}:meta      hash: version, partitions, when the queue was created, whether all of its
+//	                      partitions exist
 //	tw:{orders}:members   sorted set: consumers by the time at which they expire; '' by the time
 //	                      of the last heartbeat
-//	tw:{orders}:hosts     hash: consumer → host, process, partitions, capacity
+//	tw:{orders}:hosts     hash: consumer → the JSON of a [driver.Member]
 //
-// No key has a time to live. Open creates the keys of a partition, and they are never empty: each
-// hash has a field, and each set a member, that is not a message. A Cluster therefore does not
-// reject scripts for missing keys while it moves a slot, and a claim notices keys that were lost.
+// No key has a time to live, except for notes that DeleteQueue leaves for 30 days, by which
+// processes that have the queue open learn that it was deleted. Open creates the keys of a
+// partition, and they are never empty: each hash has a field, and each set a member, that is not a
+// message. A Cluster therefore does not reject scripts for missing keys while it moves a slot, and
+// a claim notices keys that were lost.
 //
 // A Cluster moves a partition between nodes as a whole and blocks both nodes meanwhile. On a
 // Cluster, [Options].PartitionMessages and [Options].PartitionBytes therefore limit a partition.
@@ -69,19 +72,19 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Store is a [driver.Store] on Redis, made by [New]. A Store is safe for concurrent use. All
-// methods of the zero Store return [driver.ErrInvalid].
+// Store is a [driver.Store] and [driver.Lister] on Redis, made by [New]. A Store is safe for
+// concurrent use. Open and Close of the zero Store return [driver.ErrInvalid].
 type Store struct {
+	queues
 	client  redis.UniversalClient
 	options Options
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
 }
 
-var (
-	_ driver.Store  = (*Store)(nil)
-	_ driver.Lister = (*Store)(nil)
-)
+type queues = driver.Lister
+
+var _ driver.Store = (*Store)(nil)
 
 // New returns a store that uses a client. The caller still owns the client, and closes it after the
 // store. New does no I/O. It returns [driver.ErrInvalid] for invalid options, and unless client is
@@ -102,6 +105,7 @@ func New(client redis.UniversalClient, options Options) (*Store, error) {
 		return nil, fmt.Errorf("redisstore: %w", err)
 	}
 	s := &Store{client: client, options: o}
+	s.queues = lister{s}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
 }
@@ -155,8 +159,9 @@ type Options struct {
 
 	// AllowEviction lets Open accept a server whose maxmemory-policy applies to all keys
 	// ("allkeys-lru" and others). Such a server may remove whole partitions when its memory is
-	// full, which the queue reports, while it stays healthy. Keys of a queue have no time to live,
-	// so a policy whose name begins with "volatile" does not remove them and is always accepted.
+	// full, which the queue reports, while it stays healthy. A policy whose name begins with
+	// "volatile" removes no messages, because their keys have no time to live, and is always
+	// accepted.
 	AllowEviction bool
 
 	// AllowLossOnCrash lets Open accept a server that loses more than the last two seconds in a
