@@ -124,11 +124,15 @@ func (a *admission) capacity(s *share) (messages, bytes int, horizon time.Durati
 // pushReady adds a message that has become due.
 func (a *admission) pushReady(h *heldMessage) {
 	h.state, h.since = heldReady, a.checks
+	a.readyList(h).push(h)
+}
+
+// readyList returns the list in which a message waits when it is due.
+func (a *admission) readyList(h *heldMessage) *lazyFIFO[*heldMessage] {
 	if h.suspect() {
-		a.suspects.push(h)
-	} else {
-		a.ready.push(h)
+		return &a.suspects
 	}
+	return &a.ready
 }
 
 // popReady removes and returns the next message to begin, or returns false if there is none. A

@@ -503,11 +503,7 @@ func (d *dispatcher) forget(h *heldMessage) bool {
 	delete(d.held, h)
 	switch state {
 	case heldReady:
-		if h.suspect() {
-			d.admission.suspects.removed()
-		} else {
-			d.admission.ready.removed()
-		}
+		d.admission.readyList(h).removed()
 	case heldWaiting:
 		d.admission.reserve(&h.part.share, -1)
 		d.doneLocked()
