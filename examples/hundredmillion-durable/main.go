@@ -104,8 +104,9 @@ func (d *demo) use(ctx context.Context, steps ...func(context.Context) error) er
 	return nil
 }
 
-// enqueue enqueues n messages that are due between two times. It calls added after each batch.
-func (d *demo) enqueue(ctx context.Context, prefix string, n int, from, to time.Time, added func(int)) error {
+// enqueue enqueues n messages that are due between two times. It calls added after each batch, with
+// the length of the batch and of the call.
+func (d *demo) enqueue(ctx context.Context, prefix string, n int, from, to time.Time, added func(int, time.Duration)) error {
 	var next atomic.Int64
 	return inParallel(ctx, producers, func(ctx context.Context, p int) error {
 		random := rand.NewChaCha8([32]byte{byte(p)})
@@ -120,10 +121,11 @@ func (d *demo) enqueue(ctx context.Context, prefix string, n int, from, to time.
 				_, _ = random.Read(body) // never fails
 				batch[i] = durable.Message{ID: id(prefix, first+i), Body: body, At: between(from, to)}
 			}
+			before := time.Now()
 			if _, err := d.q.EnqueueBatch(ctx, batch); err != nil {
 				return err
 			}
-			added(len(batch))
+			added(len(batch), time.Since(before))
 		}
 	})
 }
@@ -131,8 +133,9 @@ func (d *demo) enqueue(ctx context.Context, prefix string, n int, from, to time.
 // fill enqueues the messages and prints a line after each tenth.
 func (d *demo) fill(ctx context.Context) error {
 	var done, last atomic.Int64
-	start, tenth := time.Now(), int64(max(d.n/10, 1))
-	return d.enqueue(ctx, "m", d.n, start.Add(day), start.Add(30*day), func(n int) {
+	start, calls, tenth := time.Now(), latency.New(), int64(max(d.n/10, 1))
+	err := d.enqueue(ctx, "m", d.n, start.Add(day), start.Add(30*day), func(n int, length time.Duration) {
+		calls.Record(length)
 		now := done.Add(int64(n))
 		if now/tenth == (now-int64(n))/tenth {
 			return
@@ -141,6 +144,8 @@ func (d *demo) fill(ctx context.Context) error {
 		d.print("%11s messages: %s; %s resident; %d bytes of the disk per message", figures.Comma(int(now)),
 			rate(int(tenth), took-time.Duration(last.Swap(int64(took)))), resident(), diskSize(d.dir)/now)
 	})
+	d.print("enqueued all messages: %s; the slowest call took %s", rate(d.n, time.Since(start)), figures.Millis(calls.At(100)))
+	return err
 }
 
 // change cancels random messages and reschedules others.
@@ -175,7 +180,7 @@ func (d *demo) deliver(ctx context.Context) error {
 	from := time.Now().Add(time.Second + length) // when all are enqueued
 	err := inParallel(ctx, 2, func(ctx context.Context, k int) error {
 		if k == 0 {
-			return d.enqueue(ctx, "soon", n, from, from.Add(length), func(int) {})
+			return d.enqueue(ctx, "soon", n, from, from.Add(length), func(int, time.Duration) {})
 		}
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
