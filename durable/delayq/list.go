@@ -32,7 +32,7 @@ func (a *app) inspect(ctx context.Context, s *session, id string) error {
 	r, err := s.Get(ctx, id)
 	if err != nil {
 		if errors.Is(err, durable.ErrNotFound) {
-			err = fmt.Errorf("%w in queue %q: the message may have been delivered, cancelled or purged", err, s.Name())
+			err = fmt.Errorf("%w in queue %q: the message may have been delivered, cancelled or deleted", err, s.Name())
 		}
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 
 // outcome is the answer to an action.
 type outcome struct {
-	Done  int    `json:"done"`            // dead letters replayed or purged, or queues paused or resumed
+	Done  int    `json:"done"`            // dead letters replayed or deleted, or queues paused or resumed
 	Error string `json:"error,omitempty"` // why some were not
 }
 
@@ -53,7 +53,7 @@ func (h *Handler) serveAction(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// checkForm accepts action and queue and, to replay or purge, one of id, reason and all=true. A
+// checkForm accepts action and queue and, to replay or delete, one of id, reason and all=true. A
 // mistyped field must not select all dead letters.
 func checkForm(form url.Values) error {
 	selecting := 0
@@ -68,9 +68,9 @@ func checkForm(form url.Values) error {
 		}
 	}
 	action, queue := form.Get("action"), form.Get("queue")
-	switch needed, known := map[string]int{"replay": 1, "purge": 1, "pause": 0, "resume": 0}[action]; {
+	switch needed, known := map[string]int{"replay": 1, "delete": 1, "pause": 0, "resume": 0}[action]; {
 	case !known:
-		return fmt.Errorf("action is %q; it must be replay, purge, pause or resume", action)
+		return fmt.Errorf("action is %q; it must be replay, delete, pause or resume", action)
 	case queue == "":
 		return errors.New("queue is missing; it must be the name of a queue")
 	case selecting != needed:
@@ -85,11 +85,11 @@ func act(ctx context.Context, q *durable.Queue, form url.Values) (n int, err err
 	switch action := form.Get("action"); {
 	case action == "replay" && id == "":
 		return q.ReplayAll(ctx, filter, durable.ReplayOptions{})
-	case action == "purge" && id == "":
+	case action == "delete" && id == "":
 		return q.DeleteAllDead(ctx, filter)
 	case action == "replay":
 		err = q.Replay(ctx, id, 0)
-	case action == "purge":
+	case action == "delete":
 		err = q.DeleteDead(ctx, id)
 	case action == "pause":
 		err = q.Pause(ctx)

@@ -57,7 +57,7 @@ type Queue struct {
 	Lateness    wheeldebug.Lateness `json:"lateness"`     // of this process
 	Consumers   []durable.Consumer  `json:"consumers"`    // of all processes
 	Partitions  []partition         `json:"partitions"`   // by number
-	DeadLetters []DeadLetter        `json:"dead_letters"` // at most 100: one partition after another, the oldest first
+	DeadLetters []deadLetter        `json:"dead_letters"` // at most 100: one partition after another, the oldest first
 }
 
 // band counts the pending messages that are due more than FromNs and at most ToNs from now. Both
@@ -78,8 +78,8 @@ type partition struct {
 	Dead      int64 `json:"dead"`
 }
 
-// DeadLetter is a message that is no longer delivered.
-type DeadLetter struct {
+// deadLetter is a message that is no longer delivered.
+type deadLetter struct {
 	ID          string            `json:"id"`
 	Reason      string            `json:"reason"` // the last error
 	Attempts    int               `json:"attempts"`
@@ -144,13 +144,13 @@ func readQueue(ctx context.Context, name string, q *durable.Queue) (*Queue, erro
 }
 
 // readDeadLetters reads the first dead letters.
-func readDeadLetters(ctx context.Context, q *durable.Queue, headers bool) ([]DeadLetter, error) {
-	found := []DeadLetter{}
+func readDeadLetters(ctx context.Context, q *durable.Queue, headers bool) ([]deadLetter, error) {
+	found := []deadLetter{}
 	for r, err := range q.List(ctx, durable.StateDead) {
 		if err != nil {
 			return nil, err
 		}
-		d := DeadLetter{
+		d := deadLetter{
 			ID: r.ID, Reason: r.Reason, Attempts: r.Attempts, MaxAttempts: r.MaxAttempts, Crashes: r.Crashes,
 			Enqueued: r.Enqueued, Died: r.Died, ExpireAt: r.ExpireAt, Bytes: len(r.Body),
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// The page is for operators: here it may replay and purge dead letters, so the address needs a
+// The page is for operators: here it may replay and delete dead letters, so the address needs a
 // guard or a port that only operators reach.
 func ExampleHandler() {
 	ctx := context.Background()

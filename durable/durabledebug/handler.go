@@ -32,11 +32,12 @@ var assets = sync.OnceValue(func() webpage.Assets { return webpage.NewAssets(own
 // The fields must not change after the first request. All methods are safe for concurrent use. A
 // Handler must not be copied.
 type Handler struct {
-	// Actions lets visitors replay and purge dead letters, and pause and resume queues. Defaults to
-	// false: such requests return status 403, and the page has no buttons. An action is a POST with
-	// a form: action is replay, purge, pause or resume, and queue is the name. To replay or purge,
-	// one more field selects dead letters: id, reason (a part of it), or all=true. Any other form
-	// returns 400 and changes nothing. The answer is an [Outcome]. Cross-site requests return 403.
+	// Actions lets visitors replay and delete dead letters, and pause and resume queues. Defaults
+	// to false: such requests return status 403, and the page has no buttons. An action is a POST
+	// with a form: action is replay, delete, pause or resume, and queue is the name. To replay or
+	// delete, one more field selects dead letters: id, reason (a part of it), or all=true. Any
+	// other form returns 400 and changes nothing. The answer is an [Outcome]. Cross-site requests
+	// return 403.
 	Actions bool
 
 	// Headers shows the headers of dead letters. Defaults to false.

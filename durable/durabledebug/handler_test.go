@@ -149,7 +149,7 @@ func TestDocumentAgreesWithTheQueue(t *testing.T) {
 	l := got.DeadLetters[0]
 	assert.WithinDuration(t, time.Now(), l.Died, time.Minute)
 	l.Died, l.Enqueued, l.ExpireAt = time.Time{}, time.Time{}, l.ExpireAt.UTC()
-	assert.Equal(t, DeadLetter{ID: "dead", ExpireAt: expire, Reason: "why", Attempts: 1, MaxAttempts: 3, Bytes: 4, Headers: map[string]string{"k": "v"}}, l)
+	assert.Equal(t, deadLetter{ID: "dead", ExpireAt: expire, Reason: "why", Attempts: 1, MaxAttempts: 3, Bytes: 4, Headers: map[string]string{"k": "v"}}, l)
 
 	h = handler(t, &Handler{}, "orders", q)
 	body := request(h, http.MethodGet, "/", "", "Accept", "application/json").Body.String()
@@ -184,7 +184,7 @@ func TestPageIsSelfContained(t *testing.T) {
 	assert.Equal(t, http.StatusBadRequest, request(h, http.MethodGet, "/?format=xml", "").Code)
 	assert.Equal(t, http.StatusNotFound, request(h, http.MethodGet, "/?asset=none", "").Code)
 	for _, method := range []string{http.MethodPut, http.MethodDelete, http.MethodPatch, http.MethodOptions} {
-		w := request(h, method, "/?action=purge", "")
+		w := request(h, method, "/?action=delete", "")
 		assert.Equal(t, http.StatusMethodNotAllowed, w.Code, method)
 		assert.Equal(t, "GET, HEAD, POST", w.Header().Get("Allow"))
 	}
@@ -230,12 +230,12 @@ func TestActionsChangeTheSelectedDeadLettersOnly(t *testing.T) {
 	assert.EqualValues(t, 4, dead())
 	assert.Equal(t, outcome{Done: 1}, act(http.StatusOK, "action", "replay", "queue", "orders", "id", "<d>&=+ü"))
 	assert.EqualValues(t, 3, dead(), "the document is not cached across an action")
-	assert.Equal(t, outcome{Done: 1}, act(http.StatusOK, "action", "purge", "queue", "orders", "id", "a"))
+	assert.Equal(t, outcome{Done: 1}, act(http.StatusOK, "action", "delete", "queue", "orders", "id", "a"))
 	assert.EqualValues(t, 2, dead())
-	again := act(http.StatusNotFound, "action", "purge", "queue", "orders", "id", "a")
+	again := act(http.StatusNotFound, "action", "delete", "queue", "orders", "id", "a")
 	assert.Contains(t, again.Error, durable.ErrNotFound.Error())
-	assert.Equal(t, `no queue "none"`, act(http.StatusNotFound, "action", "purge", "queue", "none", "all", "true").Error)
-	act(http.StatusBadRequest, "action", "purge", "queue", "orders", "id", strings.Repeat("x", maxForm))
+	assert.Equal(t, `no queue "none"`, act(http.StatusNotFound, "action", "delete", "queue", "none", "all", "true").Error)
+	act(http.StatusBadRequest, "action", "delete", "queue", "orders", "id", strings.Repeat("x", maxForm))
 	assert.EqualValues(t, 2, dead())
 	assert.Equal(t, outcome{Done: 2}, act(http.StatusOK, "action", "replay", "queue", "orders", "all", "true"))
 	assert.Zero(t, dead())
@@ -253,10 +253,10 @@ func TestActionsChangeTheSelectedDeadLettersOnly(t *testing.T) {
 	bury(t, q, durable.Message{ID: longest}, "x")
 	bury(t, q, durable.Message{ID: "e"}, "x")
 	bury(t, q, durable.Message{ID: "f"}, "another")
-	assert.Equal(t, outcome{Done: 1}, act(http.StatusOK, "action", "purge", "queue", "orders", "id", longest), "the longest id fits into a form")
-	assert.Equal(t, outcome{Done: 1}, act(http.StatusOK, "action", "purge", "queue", "orders", "reason", "other"))
+	assert.Equal(t, outcome{Done: 1}, act(http.StatusOK, "action", "delete", "queue", "orders", "id", longest), "the longest id fits into a form")
+	assert.Equal(t, outcome{Done: 1}, act(http.StatusOK, "action", "delete", "queue", "orders", "reason", "other"))
 	assert.Equal(t, outcome{}, act(http.StatusOK, "action", "replay", "queue", "orders", "reason", "other"))
-	assert.Equal(t, outcome{Done: 1}, act(http.StatusOK, "action", "purge", "queue", "orders", "all", "true"))
+	assert.Equal(t, outcome{Done: 1}, act(http.StatusOK, "action", "delete", "queue", "orders", "all", "true"))
 }
 
 // A form that is not exactly right changes nothing. In particular, a mistyped field must not select
@@ -273,20 +273,20 @@ func TestMistypedParametersChangeNothing(t *testing.T) {
 		{"reason=", "reason is"}, {"reason=x&reason=y", "reason is"}, {"id=a&reason=x", "id, reason and all"},
 		{"all=", "all is"}, {"all=1", `"1"`}, {"all=True", `"True"`}, {"all=true&all=true", "all is"}, {"all", "all is"},
 		{"id=a&all=true", "id, reason and all"}, {"reason=x&all=true", "id, reason and all"}, {"all=true&=", " is"},
-		{"all=true&queue=orders", "queue is"}, {"all=true&action=purge", "action is"}, {"all=true&rate=5", "rate is"}, {"id=a;all=true", "semicolon"},
+		{"all=true&queue=orders", "queue is"}, {"all=true&action=delete", "action is"}, {"all=true&rate=5", "rate is"}, {"id=a;all=true", "semicolon"},
 	} {
-		for _, action := range []string{"purge", "replay"} {
+		for _, action := range []string{"delete", "replay"} {
 			w := request(h, http.MethodPost, "/", "action="+action+"&queue=orders&"+c.fields)
 			assert.Contains(t, decode[outcome](t, w, http.StatusBadRequest).Error, c.word, c.fields)
 		}
 	}
 	for _, body := range []string{
-		"", "action=purge", "queue=orders", "action=purge&all=true", "action=purge&queue=&all=true", "queue=orders&all=true",
-		"action=drop&queue=orders&all=true", "action=&queue=orders&all=true", "Action=purge&queue=orders&all=true", "action=purge&Queue=orders&all=true",
+		"", "action=delete", "queue=orders", "action=delete&all=true", "action=delete&queue=&all=true", "queue=orders&all=true",
+		"action=drop&queue=orders&all=true", "action=&queue=orders&all=true", "Action=delete&queue=orders&all=true", "action=delete&Queue=orders&all=true",
 		"action=pause&queue=orders&id=a", "action=pause&queue=orders&reason=x", "action=pause&queue=orders&all=true", "action=resume&queue=orders&all=true",
 		"action=pause&queue=orders&partition=1",
 	} {
-		w := request(h, http.MethodPost, "/?action=purge&queue=orders&all=true", body)
+		w := request(h, http.MethodPost, "/?action=delete&queue=orders&all=true", body)
 		assert.NotEmpty(t, decode[outcome](t, w, http.StatusBadRequest).Error, "%s; the query of the URL is ignored", body)
 	}
 	d := document(t, h, "/?format=json", http.StatusOK).Queue
@@ -402,7 +402,7 @@ func TestErrorsOfTheStoreAreShown(t *testing.T) {
 	h := handler(t, &Handler{Actions: true}, "orders", q)
 	broken.Store(true)
 	assert.Contains(t, document(t, h, "/?format=json", http.StatusServiceUnavailable).Error, "<the disk>")
-	w := request(h, http.MethodPost, "/", form("action", "purge", "queue", "orders", "all", "true"))
+	w := request(h, http.MethodPost, "/", form("action", "delete", "queue", "orders", "all", "true"))
 	assert.Contains(t, decode[outcome](t, w, http.StatusServiceUnavailable).Error, "<the disk>")
 	broken.Store(false)
 	document(t, h, "/?format=json", http.StatusOK)

@@ -27,7 +27,7 @@ type watchedQueue struct {
 	mu      sync.Mutex
 	current *snapshot // the last snapshot, or the one in progress; nil: none
 	until   time.Time // when current is too old; zero while it is in progress
-	letters []DeadLetter
+	letters []deadLetter
 	dead    deadCounts // the counts at which letters were read; unknown if letters is nil
 }
 
@@ -83,7 +83,7 @@ func (w *watchedQueue) refresh(l *snapshot, timeout time.Duration, headers bool)
 
 // deadLetters returns the first dead letters. It reads them only if the counts of the queue show
 // that they have changed.
-func (w *watchedQueue) deadLetters(ctx context.Context, q *Queue, headers bool) ([]DeadLetter, error) {
+func (w *watchedQueue) deadLetters(ctx context.Context, q *Queue, headers bool) ([]deadLetter, error) {
 	now := deadCounts{q.Dead, q.DeadBytes, q.Counters["buried"], q.Counters["trimmed"]}
 	w.mu.Lock()
 	found, known := w.letters, w.letters != nil && w.dead == now
@@ -91,7 +91,7 @@ func (w *watchedQueue) deadLetters(ctx context.Context, q *Queue, headers bool) 
 	if known {
 		return found, nil
 	}
-	found, err := []DeadLetter{}, error(nil)
+	found, err := []deadLetter{}, error(nil)
 	if q.Dead > 0 {
 		found, err = readDeadLetters(ctx, w.q, headers)
 	}

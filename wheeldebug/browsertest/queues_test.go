@@ -187,9 +187,9 @@ func TestQueuePageFollowsAConsumer(t *testing.T) {
 	}
 }
 
-// Purge requires a second click. One action replays or purges all dead letters of a queue, or all
+// Delete requires a second click. One action replays or deletes all dead letters of a queue, or all
 // with a certain reason.
-func TestQueuePageReplaysAndPurges(t *testing.T) {
+func TestQueuePageReplaysAndDeletes(t *testing.T) {
 	t.Parallel()
 	q, other := openQueue(t, memory(), "orders"), openQueue(t, memory(), "other")
 	bury(t, q, "no", durable.Message{ID: "a"}, durable.Message{ID: "b"}, durable.Message{ID: "c"})
@@ -199,13 +199,13 @@ func TestQueuePageReplaysAndPurges(t *testing.T) {
 	p := open(t, queues(&durabledebug.Handler{Actions: true}, "other", other, "orders", q), "?queue=orders")
 	p.live("orders")
 	p.figure("dead", "3")
-	const purge = `#dead tbody tr:first-child button:nth-child(2)`
+	const delete = `#dead tbody tr:first-child button:nth-child(2)`
 	first := p.texts("#dead .id")[0]
-	p.click(purge)
-	assert.Equal(t, "Click again to purge", p.text(purge))
-	p.click(purge)
+	p.click(delete)
+	assert.Equal(t, "Click again to delete", p.text(delete))
+	p.click(delete)
 	p.figure("dead", "2")
-	assert.Equal(t, "purged: “"+first+"”", p.text("#outcome"))
+	assert.Equal(t, "deleted: “"+first+"”", p.text("#outcome"))
 	p.click("#replay-all")
 	p.click("#replay-all")
 	p.figure("dead", "0")
@@ -215,20 +215,20 @@ func TestQueuePageReplaysAndPurges(t *testing.T) {
 	p.live("other")
 	p.figure("dead", "3")
 	assert.Empty(t, p.text("#outcome"))
-	p.click("#purge-all")
+	p.click("#delete-all")
 	p.click("#queues button:last-child")
 	p.live("orders")
-	assert.Equal(t, "Purge all", p.text("#purge-all"), "a first click must not count for another queue")
+	assert.Equal(t, "Delete all", p.text("#delete-all"), "a first click must not count for another queue")
 	p.click("#queues button:first-child")
 	p.live("other")
 	assert.Len(t, p.texts("#dead tbody tr:not([hidden])"), 3)
 	p.do(chromedp.SendKeys(chromedp.CSS("#reason"), "card"))
 	assert.ElementsMatch(t, []string{"the card expired", "no such card"}, p.texts("#dead tbody tr:not([hidden]) .reason"))
-	assert.Equal(t, "Purge all with this reason", p.text("#purge-all"))
-	p.click("#purge-all")
-	p.click("#purge-all")
+	assert.Equal(t, "Delete all with this reason", p.text("#delete-all"))
+	p.click("#delete-all")
+	p.click("#delete-all")
 	p.figure("dead", "1")
-	assert.Equal(t, "2 dead letters purged", p.text("#outcome"))
+	assert.Equal(t, "2 dead letters deleted", p.text("#outcome"))
 	p.do(chromedp.Evaluate[chromedp.Void](`byId('reason').value = ''; byId('reason').dispatchEvent(new Event('input'))`))
 	assert.Equal(t, []string{"no address"}, p.texts("#dead tbody tr:not([hidden]) .reason"))
 	p.click("#replay-all")
@@ -296,7 +296,7 @@ func TestQueuePageIsReadOnlyByDefault(t *testing.T) {
 	assert.True(t, eval[bool](p, `document.getElementById('dead-all').hidden`))
 	assert.NotContains(t, p.text("body"), "secret")
 	assert.Contains(t, p.text("#footer"), "This page is read-only.")
-	p.do(chromedp.Evaluate[chromedp.Void](`page.act('purge', 'a')`))
+	p.do(chromedp.Evaluate[chromedp.Void](`page.act('delete', 'a')`))
 	p.wait(`document.getElementById('outcome').textContent.includes('actions are disabled')`)
 	p.expectProblem("403")
 	_, err := q.Get(t.Context(), "a")
@@ -316,7 +316,7 @@ func TestOtherSiteCannotChangeAQueue(t *testing.T) {
 	}), "")
 	target := p.server.URL + path
 	attack.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`
-		fetch(%q, { method: 'POST', mode: 'no-cors', body: new URLSearchParams({ action: 'purge', queue: 'orders', all: 'true' }) }).catch(() => {}).finally(() => { document.title = 'sent'; })`, target)))
+		fetch(%q, { method: 'POST', mode: 'no-cors', body: new URLSearchParams({ action: 'delete', queue: 'orders', all: 'true' }) }).catch(() => {}).finally(() => { document.title = 'sent'; })`, target)))
 	attack.wait(`document.title === 'sent'`)
 	attack.mu.Lock()
 	assert.Contains(t, attack.requests, target)
@@ -325,7 +325,7 @@ func TestOtherSiteCannotChangeAQueue(t *testing.T) {
 	st, err := q.Stats(t.Context())
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, st.Dead)
-	p.do(chromedp.Evaluate[chromedp.Void](`fetch('?', { method: 'POST', body: new URLSearchParams({ action: 'purge', queue: 'orders', all: 'true' }) })`))
+	p.do(chromedp.Evaluate[chromedp.Void](`fetch('?', { method: 'POST', body: new URLSearchParams({ action: 'delete', queue: 'orders', all: 'true' }) })`))
 	p.figure("dead", "0") // the same request of the page itself succeeds
 }
 

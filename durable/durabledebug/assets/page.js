@@ -27,7 +27,7 @@ class QueuePage extends Live {
 	take(answer) {
 		const queue = answer.queue;
 		drawNames(byId('queues'), answer.queues, queue ? queue.name : this.chosen || (answer.queues[0] || {}).name, (name) => this.choose(name));
-		write(byId('footer'), `Message bodies are not shown. ${answer.actions ? 'Dead letters can be replayed and purged here, and queues can be paused.' : 'This page is read-only.'}`);
+		write(byId('footer'), `Message bodies are not shown. ${answer.actions ? 'Dead letters can be replayed and deleted here, and queues can be paused.' : 'This page is read-only.'}`);
 		if (!queue) {
 			// Keep the figures if the store of their queue does not answer.
 			const stay = this.shown && answer.queues.some((q) => q.name === this.shown.name) && [null, this.shown.name].includes(this.chosen);
@@ -66,12 +66,12 @@ class QueuePage extends Live {
 		if (this.shown && byId('partitions-details').open) drawPartitions(byId('partitions').tBodies[0], this.shown.partitions);
 	}
 
-	// act replays or purges one dead letter or, if id is null, the dead letters of the queue with
+	// act replays or deletes one dead letter or, if id is null, the dead letters of the queue with
 	// the reason on the page, or all of them. It also pauses and resumes the queue.
 	async act(action, id) {
 		const form = new URLSearchParams({ action, queue: this.shown.name }), reason = byId('reason').value;
 		if (id !== null) form.set('id', id);
-		else if (action === 'replay' || action === 'purge') form.set(reason ? 'reason' : 'all', reason || 'true');
+		else if (action === 'replay' || action === 'delete') form.set(reason ? 'reason' : 'all', reason || 'true');
 		let text, failed = true;
 		try {
 			const response = await fetch('?', { method: 'POST', body: form, cache: 'no-store', signal: AbortSignal.timeout(TIMEOUT) });

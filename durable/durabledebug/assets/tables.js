@@ -37,7 +37,7 @@ function sayTotals(q) {
 	].join(', ')}.`;
 }
 
-const DONE = { replay: 'replayed', purge: 'purged', pause: 'paused', resume: 'resumed' };
+const DONE = { replay: 'replayed', delete: 'deleted', pause: 'paused', resume: 'resumed' };
 
 // sayOutcome returns the text for the answer to an action.
 function sayOutcome(action, id, outcome) {
@@ -89,7 +89,7 @@ class DeadLetters {
 		this.body = byId('dead').tBodies[0];
 		this.rows = new Map(); // by id and time of death
 		byId('reason').addEventListener('input', () => { disarm(); this.filter(); });
-		for (const action of ['replay', 'purge']) {
+		for (const action of ['replay', 'delete']) {
 			const button = byId(`${action}-all`);
 			button.addEventListener('click', () => { if (sure(button, action)) act(action, null); });
 		}
@@ -119,7 +119,7 @@ class DeadLetters {
 	filter() {
 		const text = byId('reason').value;
 		for (const row of this.body.children) row.hidden = !row.cells[1].firstChild.data.includes(text);
-		for (const [id, name] of [['replay-all', 'Replay all'], ['purge-all', 'Purge all']]) {
+		for (const [id, name] of [['replay-all', 'Replay all'], ['delete-all', 'Delete all']]) {
 			if (!armed.has(byId(id))) write(byId(id), text ? `${name} with this reason` : name);
 		}
 	}
@@ -129,7 +129,7 @@ class DeadLetters {
 		if (letter.error) reason.append(make('div', { class: 'headers' }, letter.error));
 		if (letter.expire_at) id.append(make('div', { class: 'headers' }, `expires ${letter.expire_at}`));
 		for (const [name, value] of Object.entries(letter.headers || {})) id.append(make('div', { class: 'headers' }, `${name}: ${value}`));
-		for (const [action, text] of actions ? [['replay', 'Replay'], ['purge', 'Purge']] : []) {
+		for (const [action, text] of actions ? [['replay', 'Replay'], ['delete', 'Delete']] : []) {
 			const button = make('button', { type: 'button', 'aria-label': `${text} ${letter.id}` }, text);
 			button.addEventListener('click', () => { if (action === 'replay' || sure(button, action)) this.act(action, letter.id); });
 			buttons.append(button);
