@@ -3,6 +3,7 @@ package durable
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -84,13 +85,13 @@ func (b *batcher[Q, R]) doDirect(ctx context.Context, limiter *callLimiter, byte
 			<-underWay.Done
 			limiter.release(bytes)
 		}()
-		return result, underWay.Cause
+		return result, fmt.Errorf("%w (%w)", underWay.Cause, ErrOutcomeUnknown)
 	}
 	limiter.release(bytes)
 	if err == nil {
 		result = results[0]
 	}
-	return result, err
+	return result, unknown(err)
 }
 
 // newCall returns a call whose caller waits.
@@ -115,24 +116,28 @@ func (b *batcher[Q, R]) wait(ctx context.Context, c *call[Q, R]) (R, error) {
 			return o.result, o.err
 		default:
 		}
-		b.withdraw(c)
+		err := context.Cause(ctx)
+		if !b.withdraw(c) {
+			err = fmt.Errorf("%w (%w)", err, ErrOutcomeUnknown)
+		}
 		var zero R
-		return zero, context.Cause(ctx)
+		return zero, err
 	}
 }
 
-// withdraw withdraws a call that waits. It has no effect if the call was sent.
-func (b *batcher[Q, R]) withdraw(c *call[Q, R]) {
+// withdraw withdraws a call that waits. It reports false if the call was sent.
+func (b *batcher[Q, R]) withdraw(c *call[Q, R]) bool {
 	b.mu.Lock()
 	if c.sent || c.withdrawn {
 		b.mu.Unlock()
-		return
+		return !c.sent
 	}
 	var none Q
 	c.withdrawn, c.request = true, none
 	b.waiting.removed()
 	b.mu.Unlock()
 	c.limiter.release(c.bytes)
+	return true
 }
 
 // gone reports whether the caller has given up.
@@ -192,7 +197,7 @@ func (b *batcher[Q, R]) fail(err error) {
 	b.mu.Unlock()
 	for _, c := range over {
 		var none R
-		c.end(none, err)
+		c.end(none, fmt.Errorf("%w: a call before this one failed, and this one was not sent: %v", ErrUnavailable, err)) //nolint:errorlint // the outcome of that call
 	}
 }
 
@@ -258,7 +263,7 @@ func (b *batcher[Q, R]) flushBatch(batch []*call[Q, R]) error {
 		if err == nil {
 			result = results[i]
 		}
-		c.end(result, err)
+		c.end(result, unknown(err))
 	}
 	return err
 }

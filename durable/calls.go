@@ -12,13 +12,16 @@ import (
 // retry makes a call to the store until it succeeds or fails permanently, for at most
 // Options.RetryFor.
 func (q *Queue) retry(call func(ctx context.Context) error) error {
+	if q.ctx.Err() != nil {
+		return ErrClosed
+	}
 	start := time.Now()
 	err := call(q.ctx)
 	if errors.Is(err, ErrUnavailable) {
 		err = q.retryAfter(err, start, call)
 	}
 	if q.ctx.Err() != nil && err != nil {
-		return fmt.Errorf("%w while the call was in progress: %w", ErrClosed, err)
+		return fmt.Errorf("%w while the call was in progress (%w): %w", ErrClosed, ErrOutcomeUnknown, err)
 	}
 	return err
 }

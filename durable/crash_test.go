@@ -99,7 +99,7 @@ func TestMessageThatEndsItsProcessDiesAlone(t *testing.T) {
 // crash makes messages of a queue with one partition crash a number of times. They are due then.
 func crash(t *testing.T, store durable.Store, queue string, times int, ids ...string) {
 	t.Helper()
-	b, err := store.Open(t.Context(), driver.Config{Queue: queue, Partitions: 1, DeadLimit: 1, DeadBytes: 1, DeadAge: time.Hour})
+	b, err := store.Open(t.Context(), driver.Config{Queue: queue, Partitions: 1})
 	require.NoError(t, err)
 	for range times {
 		for _, op := range []driver.Op{driver.OpReschedule, driver.OpBegin} {

@@ -52,6 +52,10 @@ var (
 	// Options.Partitions.
 	ErrPartitions = driver.ErrPartitions
 
+	// ErrOptions means that the queue exists with other limits. The error names both. See
+	// Options.Update.
+	ErrOptions = driver.ErrOptions
+
 	// ErrVersion means that this version of the program cannot read the data: it is in a newer or
 	// older format, is damaged or is not a queue. Stores also return ErrVersion if the server is
 	// too old.
@@ -61,7 +65,7 @@ var (
 	ErrLocked = driver.ErrLocked
 
 	// ErrFull means that the store has no room. Nothing was stored, unless the error also wraps
-	// ErrUnavailable. Messages are still delivered and settled.
+	// ErrOutcomeUnknown. Messages are still delivered and settled.
 	ErrFull = driver.ErrFull
 
 	// ErrUnsafe means that the store may lose messages, or may have lost some. The error says why.
@@ -71,10 +75,24 @@ var (
 	// its data.
 	ErrBroken = driver.ErrBroken
 
-	// ErrUnavailable means that the store is unreachable. A later call may succeed. The failed call
-	// may have taken effect.
+	// ErrUnavailable means that the store is unreachable. A later call may succeed.
 	ErrUnavailable = driver.ErrUnavailable
+
+	// ErrOutcomeUnknown means that a call that changes something was sent and not answered: its
+	// context has ended, the store is unreachable, or the queue was closed. The call may have taken
+	// effect, or may still do so until Options.RetryFor (at least ten seconds) has passed on the
+	// store's clock. A call with an error that does not wrap ErrOutcomeUnknown has changed nothing.
+	ErrOutcomeUnknown = errors.New("the call may have taken effect")
 )
+
+// unknown adds [ErrOutcomeUnknown] to the error of a call that was sent, if the store has not
+// answered.
+func unknown(err error) error {
+	if errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrOutcomeUnknown) {
+		return fmt.Errorf("%w (%w)", err, ErrOutcomeUnknown)
+	}
+	return err
+}
 
 // fault is a background error that concerns a partition or one of its messages.
 type fault struct {

@@ -348,13 +348,40 @@ func TestCallFailsAfterRetryFor(t *testing.T) {
 		start := time.Now()
 		_, err := q.Enqueue(t.Context(), durable.Message{ID: "m"})
 		require.ErrorIs(t, err, durable.ErrUnavailable)
+		require.ErrorIs(t, err, durable.ErrOutcomeUnknown)
 		assert.ErrorContains(t, err, "connection refused")
 		assert.InDelta(t, 60, time.Since(start).Seconds(), 5)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err = q.Enqueue(ctx, durable.Message{ID: "m"})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, durable.ErrOutcomeUnknown)
 	})
+}
+
+// The store stops answering while one call is sent and another waits. RetryFor ends, or the queue
+// is closed.
+func TestErrorsTellWhetherACallWasSent(t *testing.T) {
+	t.Parallel()
+	for _, want := range []error{durable.ErrUnavailable, durable.ErrClosed} {
+		faultyBubble(t, durable.Options{Partitions: 1, RetryFor: 10 * time.Second}, func(t *testing.T, q *durable.Queue, f *faulty) {
+			f.set(func(string) (before, after error) { time.Sleep(time.Second); return nil, errDown })
+			sent, waiting := make(chan error), make(chan error)
+			go func() { _, err := q.Enqueue(t.Context(), durable.Message{ID: "sent"}); sent <- err }()
+			synctest.Wait()
+			go func() { _, err := q.Enqueue(t.Context(), durable.Message{ID: "waiting"}); waiting <- err }()
+			synctest.Wait()
+			if want == durable.ErrClosed { //nolint:errorlint // one of two values
+				q.Close()
+			}
+			err := <-sent
+			require.ErrorIs(t, err, want)
+			require.ErrorIs(t, err, durable.ErrOutcomeUnknown)
+			err = <-waiting
+			require.ErrorIs(t, err, want)
+			assert.NotErrorIs(t, err, durable.ErrOutcomeUnknown)
+		})
+	}
 }
 
 // An idle consumer makes at most two calls per second and partition.

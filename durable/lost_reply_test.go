@@ -264,7 +264,7 @@ func TestPartitionReturnsWhileItsLastClaimIsUnanswered(t *testing.T) {
 // moveAway adds members that claim nothing, for a ttl, until they own all partitions of the queue.
 func moveAway(t *testing.T, q *durable.Queue, f *faulty, ttl time.Duration) {
 	t.Helper()
-	other, err := f.Store.Open(t.Context(), driver.Config{Queue: "default", DeadLimit: 1, DeadBytes: 1, DeadAge: time.Hour})
+	other, err := f.Store.Open(t.Context(), driver.Config{Queue: "default"})
 	require.NoError(t, err)
 	for i := 0; ownsAny(t, q); i++ {
 		for k := range 4 {
@@ -317,7 +317,7 @@ func TestCloseWaitsForTheLastClaim(t *testing.T) {
 				calls := f.count("Claim")
 				time.Sleep(5 * time.Second)
 				assert.Equal(t, calls, f.count("Claim"))
-				b, err := f.Store.Open(t.Context(), driver.Config{Queue: "default", DeadLimit: 1, DeadBytes: 1, DeadAge: time.Hour})
+				b, err := f.Store.Open(t.Context(), driver.Config{Queue: "default"})
 				require.NoError(t, err)
 				r, err := b.Get(t.Context(), 0, "m")
 				require.NoError(t, err)

@@ -112,7 +112,7 @@ func TestCancelAllCancelsAllPendingMessages(t *testing.T) {
 			tagged(t, q, fmt.Sprint("scheduled", i), 5*time.Minute, "n", fmt.Sprint(i))
 		}
 		tagged(t, q, "claimed", 400*time.Millisecond)
-		raw, err := store.Open(t.Context(), driver.Config{Queue: "default", DeadLimit: 1, DeadBytes: 1, DeadAge: time.Hour})
+		raw, err := store.Open(t.Context(), driver.Config{Queue: "default"})
 		require.NoError(t, err)
 		_, err = raw.Put(t.Context(), driver.Put{Partition: driver.PartitionOf("unreadable", 3), Items: []driver.PutItem{
 			{ID: "unreadable", Body: []byte{99}, Delay: time.Hour, MaxAttempts: 1},

@@ -152,7 +152,7 @@ func TestHeartbeatsContinueWhilePartitionsAreHandedOver(t *testing.T) {
 		stop := consume(t, q, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{})
 		time.Sleep(3 * time.Second)
 		hangs.Store(true)
-		b, err := st.Open(t.Context(), driver.Config{Queue: "default", DeadLimit: 1, DeadBytes: 1 << 30, DeadAge: time.Hour})
+		b, err := st.Open(t.Context(), driver.Config{Queue: "default"})
 		require.NoError(t, err)
 		for range 40 {
 			members, err := b.Heartbeat(t.Context(), driver.Member{Name: "other"}, 5*time.Second)
@@ -222,7 +222,7 @@ func TestConsumersAndUnownedPartitionsFollowHeartbeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memstore.New(memstore.Options{})
 		q := open(t, st, durable.Options{Partitions: 8})
-		b, err := st.Open(t.Context(), driver.Config{Queue: "default", DeadLimit: 1, DeadBytes: 1 << 30, DeadAge: time.Hour})
+		b, err := st.Open(t.Context(), driver.Config{Queue: "default"})
 		require.NoError(t, err)
 		list := func(consumers, unowned int) (all []durable.Consumer) {
 			t.Helper()

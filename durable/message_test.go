@@ -61,7 +61,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 		{durable.Options{MaxBody: -5}, []string{"MaxBody -5"}},
 		{durable.Options{MaxAttempts: -1}, []string{"MaxAttempts -1"}},
 		{durable.Options{DeadLimit: -1}, []string{"DeadLimit -1"}},
-		{durable.Options{DeadBytes: -1}, []string{"DeadBytes -1", "at least 1"}},
+		{durable.Options{DeadBytes: -1}, []string{"DeadBytes -1", "from 1 to"}},
 		{durable.Options{DeadAge: -time.Second}, []string{"DeadAge -1s"}},
 		{durable.Options{RetryFor: -time.Second}, []string{"RetryFor -1s"}},
 	} {
@@ -71,6 +71,33 @@ func TestBadOptionsAreRefused(t *testing.T) {
 			assert.ErrorContains(t, err, want)
 		}
 	}
+}
+
+// A queue keeps its limits. Other openers get them, and change them only with Update.
+func TestLimitsAreKeptWithTheQueue(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(memstore.Options{})
+	first := open(t, store, durable.Options{Partitions: 3, MaxBody: 4, MaxAttempts: 2, DeadAge: time.Hour})
+	second := open(t, store, durable.Options{})
+	_, err := second.Enqueue(t.Context(), durable.Message{ID: "large", Body: make([]byte, 5)})
+	require.ErrorIs(t, err, durable.ErrInvalid)
+	_, err = second.Enqueue(t.Context(), durable.Message{ID: "m", Body: make([]byte, 4)})
+	require.NoError(t, err)
+	r, err := second.Get(t.Context(), "m")
+	require.NoError(t, err)
+	assert.Equal(t, 2, r.MaxAttempts)
+	_, err = durable.Open(t.Context(), store, durable.Options{MaxBody: 4, MaxAttempts: 3, DeadAge: 2 * time.Hour})
+	require.ErrorIs(t, err, durable.ErrOptions)
+	for _, want := range []string{"MaxAttempts 3; the queue has 2", "DeadAge 2h0m0s; the queue has 1h0m0s", "Update"} {
+		require.ErrorContains(t, err, want)
+	}
+	third := open(t, store, durable.Options{MaxBody: 5, Update: true})
+	_, err = third.Enqueue(t.Context(), durable.Message{ID: "large", Body: make([]byte, 5)})
+	require.NoError(t, err)
+	o := first.Options()
+	assert.Equal(t, []any{"default", 3, 4, 2, 100_000, int64(64 << 20), time.Hour, time.Minute},
+		[]any{o.Queue, o.Partitions, o.MaxBody, o.MaxAttempts, o.DeadLimit, o.DeadBytes, o.DeadAge, o.RetryFor})
+	assert.Equal(t, 5, third.Options().MaxBody)
 }
 
 func TestBadConsumerOptionsAreRefused(t *testing.T) {

@@ -1,7 +1,6 @@
 package durable
 
 import (
-	"cmp"
 	"fmt"
 	"log/slog"
 	"math"
@@ -27,24 +26,33 @@ type Options struct {
 	// Tools set it so that a misspelled name does not create a queue.
 	Existing bool
 
-	// MaxBody is the maximum size of a body in bytes. Defaults to 1 MiB, at most 64 MiB.
+	// MaxBody is the maximum size of a body in bytes. It is a limit of the queue, like the next
+	// four fields: the store keeps it when the queue is created. 0 means the limit of the existing
+	// queue. Another number than that returns [ErrOptions], unless Update is set. Defaults to 1 MiB
+	// for a new queue, at most 64 MiB.
 	MaxBody int
 
 	// MaxAttempts is the number of failed deliveries after which a message becomes a dead letter,
-	// for messages without a MaxAttempts of their own. Defaults to 25.
+	// for messages without a MaxAttempts of their own. Defaults to 25. See MaxBody.
 	MaxAttempts int
 
 	// DeadLimit is the maximum number of dead letters in each partition. The oldest are dropped
-	// first. Defaults to 100,000.
+	// first. Defaults to 100,000. See MaxBody.
 	DeadLimit int
 
 	// DeadBytes is the maximum total size of the bodies of the dead letters in each partition, in
 	// bytes. The oldest are dropped first. The newest is kept regardless of its size. Defaults to
-	// 64 MiB.
+	// 64 MiB. See MaxBody.
 	DeadBytes int64
 
-	// DeadAge is the time for which a dead letter is kept. Defaults to 30 days, at least 1 ms.
+	// DeadAge is the time for which a dead letter is kept. Defaults to 30 days. See MaxBody.
 	DeadAge time.Duration
+
+	// Update makes Open change the limits of an existing queue to those that are not 0. The limits
+	// of dead letters apply immediately in a directory, and in other processes on Redis with the
+	// next heartbeats of their consumers. MaxBody and MaxAttempts apply where the queue is opened
+	// afterwards.
+	Update bool
 
 	// RetryFor is the time for which a call that changes something is retried while the store is
 	// unreachable, unless its context ends first. Calls that only read, and most calls to a
@@ -94,10 +102,6 @@ func (o Options) withDefaults() (Options, error) {
 		value         *int
 		standard, max int
 	}{
-		{"Partitions", &o.Partitions, 0, driver.MaxPartitions},
-		{"MaxBody", &o.MaxBody, 1 << 20, 64 << 20},
-		{"MaxAttempts", &o.MaxAttempts, 25, math.MaxInt32},
-		{"DeadLimit", &o.DeadLimit, 100_000, math.MaxInt32},
 		{"MaxWaiting", &o.MaxWaiting, 1 << 16, math.MaxInt32},
 		{"MaxWaitingBytes", &o.MaxWaitingBytes, 64 << 20, math.MaxInt32},
 	} {
@@ -105,11 +109,7 @@ func (o Options) withDefaults() (Options, error) {
 			return o, err
 		}
 	}
-	if o.DeadBytes == 0 {
-		o.DeadBytes = 64 << 20
-	}
-	err := setDuration("DeadAge", &o.DeadAge, 30*24*time.Hour, time.Millisecond)
-	if err = cmp.Or(err, setDuration("RetryFor", &o.RetryFor, time.Minute, time.Millisecond)); err != nil {
+	if err := setDuration("RetryFor", &o.RetryFor, time.Minute, time.Millisecond); err != nil {
 		return o, err
 	}
 	if o.RetryFor > maxRetryFor {
@@ -124,8 +124,8 @@ func (o Options) withDefaults() (Options, error) {
 
 func (o Options) config() driver.Config {
 	return driver.Config{
-		Queue: o.Queue, Partitions: o.Partitions, Existing: o.Existing,
-		DeadLimit: o.DeadLimit, DeadBytes: o.DeadBytes, DeadAge: o.DeadAge, RetryFor: o.RetryFor,
+		Queue: o.Queue, Partitions: o.Partitions, Existing: o.Existing, Update: o.Update, RetryFor: o.RetryFor,
+		MaxBody: o.MaxBody, MaxAttempts: o.MaxAttempts, DeadLimit: o.DeadLimit, DeadBytes: o.DeadBytes, DeadAge: o.DeadAge,
 	}
 }
 

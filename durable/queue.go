@@ -49,10 +49,10 @@ type Queue struct {
 // Open opens a queue in a store. It creates the queue if it does not exist, unless Options.Existing
 // is set. The store must stay open until [Queue.Close] has returned.
 //
-// Open returns [ErrInvalid] for a nil store or invalid options, and [ErrPartitions] if the queue
-// exists with a different number of partitions. Stores return [ErrVersion], [ErrUnsafe],
-// [ErrUnavailable] and other errors, which the Open or New function of the store's package
-// documents.
+// Open returns [ErrInvalid] for a nil store or invalid options, [ErrPartitions] if the queue exists
+// with a different number of partitions, and [ErrOptions] if it exists with other limits. Stores
+// return [ErrVersion], [ErrUnsafe], [ErrUnavailable] and other errors, which the Open or New
+// function of the store's package documents.
 func Open(ctx context.Context, store Store, options Options) (*Queue, error) {
 	o, err := options.withDefaults()
 	if err := cmp.Or(checkStore(store), err); err != nil {
@@ -62,6 +62,9 @@ func Open(ctx context.Context, store Store, options Options) (*Queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("durable: open queue %q: %w", o.Queue, err)
 	}
+	c := backend.Config()
+	o.Partitions, o.MaxBody, o.MaxAttempts = c.Partitions, c.MaxBody, c.MaxAttempts
+	o.DeadLimit, o.DeadBytes, o.DeadAge = c.DeadLimit, c.DeadBytes, c.DeadAge
 	q := &Queue{options: o, backend: backend, claiming: make(map[*consumer]struct{}), lateness: new(lateness)}
 	q.health = &health{checked: make(chan struct{}), again: make(chan struct{}, 1)}
 	q.limiter = &callLimiter{calls: o.MaxWaiting, bytes: o.MaxWaitingBytes, maxWait: o.RetryFor}
@@ -71,7 +74,7 @@ func Open(ctx context.Context, store Store, options Options) (*Queue, error) {
 		return nil, err
 	}
 	name := newID(q)
-	for i := range backend.Partitions() {
+	for i := range o.Partitions {
 		q.parts = append(q.parts, newPart(q, i, name))
 	}
 	go q.check()
@@ -111,7 +114,7 @@ func Queues(ctx context.Context, store Store) (names []string, err error) {
 // another number of partitions.
 func DeleteQueue(ctx context.Context, store Store, queue string, force bool) error {
 	return administer(ctx, store, fmt.Sprintf("delete queue %q", queue), func(l driver.Lister) error {
-		config := driver.Config{Queue: queue, Existing: true, DeadLimit: 1, DeadBytes: 1, DeadAge: 1}
+		config := driver.Config{Queue: queue, Existing: true}
 		if err := config.Check(); err != nil {
 			return err
 		}
@@ -147,6 +150,10 @@ func administer(ctx context.Context, store Store, what string, f func(driver.Lis
 	}
 	return nil
 }
+
+// Options returns the options of the queue with its defaults, and with the number of partitions and
+// the limits that it had when it was opened.
+func (q *Queue) Options() Options { return q.options }
 
 // Name returns the name of the queue, Options.Queue.
 func (q *Queue) Name() string { return q.options.Queue }
@@ -187,15 +194,13 @@ func (q *Queue) checkOpen(ctx context.Context) error {
 //
 // Enqueue returns [ErrDuplicate] if a queued message has the same id (see Message.Replace),
 // [ErrDead] if a dead letter has it, [ErrInvalid] for an invalid message, and [ErrBusy] if too many
-// calls are waiting for the store (Options.MaxWaiting). It stores nothing in these cases. [ErrFull]
-// means that the store has no room. Nothing was stored, unless the reply to an earlier attempt of
-// the call was lost. In that case the error also wraps [ErrUnavailable].
+// calls are waiting for the store (Options.MaxWaiting). [ErrFull] means that the store has no room.
 //
-// While the store is unreachable, Enqueue retries for Options.RetryFor. It stores the message once,
-// however often it retries. If it gives up with [ErrUnavailable], or ctx ends, the message may have
-// been stored, or may still be stored until RetryFor (at least ten seconds) has passed on the
-// store's clock. It is safe to enqueue the message again with the same id as long as it has not
-// been delivered. If ctx ends before the call was sent, the call is not sent.
+// While the store is unreachable, Enqueue retries for Options.RetryFor, and then gives up with
+// [ErrUnavailable]. It stores the message once, however often it retries. If the error wraps
+// [ErrOutcomeUnknown], the message may have been stored, or may still be stored. In that case it is
+// safe to enqueue the message again with the same id as long as it has not been delivered. After
+// any other error the message was not stored.
 func (q *Queue) Enqueue(ctx context.Context, m Message) (id string, err error) {
 	if err := q.checkOpen(ctx); err != nil {
 		return "", err
@@ -353,10 +358,10 @@ func (r Result) String() string {
 // was lost and the call was repeated. A message that waits for another attempt after an error or a
 // crash can be cancelled. In that case a handler was called earlier.
 //
-// If Cancel gives up with [ErrUnavailable], or ctx ends, the call may have taken effect, or may
-// take effect until Options.RetryFor (at least ten seconds) has passed on the store's clock. A call
-// that has returned a result does not affect a later message with the same id. Other errors are
-// [ErrInvalid] if no message can have this id, [ErrBusy] (see Options.MaxWaiting) and [ErrClosed].
+// If the error wraps [ErrOutcomeUnknown], the call may have taken effect, or may still do so. A
+// call that has returned a result does not affect a later message with the same id. Other errors
+// are [ErrInvalid] if no message can have this id, [ErrBusy] (see Options.MaxWaiting) and
+// [ErrClosed].
 func (q *Queue) Cancel(ctx context.Context, id string) (Result, error) {
 	return q.move(ctx, driver.OpCancel, ResultCancelled, driver.Change{ID: id})
 }

@@ -96,11 +96,11 @@ func reopenRestoresKeys(t *testing.T, client *redis.Client) {
 	require.NoError(t, err)
 	defer store.Close()
 	open := func(n int) (int, error) {
-		backend, err := store.Open(t.Context(), driver.Config{Queue: "chaos", Partitions: n, DeadLimit: 10, DeadBytes: 1 << 30, DeadAge: time.Hour})
+		backend, err := store.Open(t.Context(), driver.Config{Queue: "chaos", Partitions: n})
 		if err != nil {
 			return 0, err
 		}
-		return backend.Partitions(), nil
+		return backend.Config().Partitions, nil
 	}
 	n, err := open(partitions)
 	require.NoError(t, err)

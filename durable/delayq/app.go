@@ -32,11 +32,11 @@ type app struct {
 
 	store, queue string
 	partitions   int
+	limits       durable.Options // of queues set
 	json         bool
 }
 
-// maxBody is the largest body that any queue accepts, so delayq accepts every body that a producer
-// may enqueue.
+// maxBody is the largest body that any queue accepts.
 const maxBody = 64 << 20
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
@@ -115,7 +115,6 @@ type access struct {
 	storeOnly bool // it opens no queue
 	newQueue  bool // it creates the queue if there is none
 	newStore  bool // and the directory
-	trimsDead bool // it drops dead letters beyond the default limits, as a consumer does
 }
 
 var (
@@ -124,7 +123,7 @@ var (
 	reads    = access{Use: storeurl.Use{Read: true}}
 	watches  = access{Use: storeurl.Use{Read: true}, newQueue: true}
 	takes    = access{Use: storeurl.Use{Consume: true}, newQueue: true}
-	consumes = access{Use: storeurl.Use{Consume: true}, newQueue: true, trimsDead: true}
+	consumes = access{Use: storeurl.Use{Consume: true}, newQueue: true}
 	audits   = access{Use: storeurl.Use{Read: true, All: true}}
 	checks   = access{Use: storeurl.Use{Read: true, Safe: true}}
 )
@@ -155,13 +154,9 @@ func (a *app) with(ctx context.Context, need access, f func(s *session) error) (
 	if need.storeOnly {
 		return f(&session{store: store})
 	}
-	o := durable.Options{
-		Queue: a.queue, Partitions: a.partitions, Existing: !need.newQueue, MaxBody: maxBody,
-		OnError: a.faults.add, Logger: slog.New(slog.DiscardHandler),
-	}
-	if !need.trimsDead { // the consumers of the queue set its limits
-		o.DeadLimit, o.DeadBytes, o.DeadAge = 1<<30, 1<<60, 100*365*day
-	}
+	o := a.limits
+	o.Queue, o.Partitions, o.Existing = a.queue, a.partitions, !need.newQueue
+	o.OnError, o.Logger = a.faults.add, slog.New(slog.DiscardHandler)
 	opening, cancel := need.limited(ctx)
 	defer cancel()
 	q, err := durable.Open(opening, store, o)
@@ -187,7 +182,7 @@ func (a *app) check(need access) error {
 	if _, err := os.Stat(path); ok && !need.newStore && errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("store %q: there is no such directory; only delayq enqueue creates one: %w", a.store, err)
 	}
-	return driver.Config{Queue: a.queue, DeadLimit: 1, DeadBytes: 1, DeadAge: 1}.Check()
+	return driver.Config{Queue: a.queue}.Check()
 }
 
 // reportWaiting tells the user that the store delays the end if Ctrl-C does not end the program

@@ -490,7 +490,7 @@ func TestUnreadableMessageIsShownWithItsError(t *testing.T) {
 	q, err := durable.Open(t.Context(), store, durable.Options{Partitions: 1})
 	require.NoError(t, err)
 	defer q.Close()
-	b, err := store.Open(t.Context(), driver.Config{Queue: "default", Partitions: 1, DeadLimit: 1, DeadBytes: 1, DeadAge: time.Hour})
+	b, err := store.Open(t.Context(), driver.Config{Queue: "default", Partitions: 1})
 	require.NoError(t, err)
 	_, err = b.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: "a", Body: []byte("\xff\xff\xff"), Delay: time.Hour, MaxAttempts: 1}}})
 	require.NoError(t, err)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/urfave/cli/v3"
@@ -70,12 +72,12 @@ func (a *app) audit(ctx context.Context, s *session, repair bool) error {
 	return err
 }
 
-// queuesCommand lists the queues of the store. Its subcommand deletes a queue.
+// queuesCommand lists the queues of the store. Its subcommands delete and change one.
 func (a *app) queuesCommand() *cli.Command {
 	var force bool
 	list := a.command(command{
-		name: "queues", usage: "list the queues of the store, or delete one", need: access{Use: reads.Use, storeOnly: true},
-		accepts: "the subcommand is delete",
+		name: "queues", usage: "list, delete and change the queues of the store", need: access{Use: reads.Use, storeOnly: true},
+		accepts: "the subcommands are delete and set",
 		run: func(ctx context.Context, s *session, _ []string) error {
 			names, err := durable.Queues(ctx, s.store)
 			for _, name := range names {
@@ -96,7 +98,32 @@ func (a *app) queuesCommand() *cli.Command {
 		},
 	})
 	remove.Description = help("queues delete")
-	list.Commands = []*cli.Command{remove}
+	set := a.command(command{
+		name: "set", usage: "print and change the limits of a queue", need: changes,
+		args: "NAME", least: 1, most: 1, accepts: "the command takes the name of one queue",
+		flags: []cli.Flag{
+			number("max-body", "accept bodies of up to this `number` of bytes", &a.limits.MaxBody, 1, maxBody),
+			number("max-attempts", "bury a message after this `number` of failed deliveries", &a.limits.MaxAttempts, 1, math.MaxInt32),
+			number("dead-limit", "keep this `number` of dead letters in each partition", &a.limits.DeadLimit, 1, math.MaxInt32),
+			number("dead-bytes", "keep dead letters of this `number` of bytes in each partition", &a.limits.DeadBytes, 1, math.MaxInt64),
+			duration("dead-age", "keep dead letters for this `duration`", &a.limits.DeadAge, time.Millisecond),
+		},
+		check: func(_ context.Context, cmd *cli.Command) error {
+			a.queue, a.limits.Update = cmd.Args().First(), true
+			return nil
+		},
+		run: func(_ context.Context, s *session, _ []string) error {
+			o := s.Options()
+			return a.result(map[string]any{
+				"queue": o.Queue, "partitions": o.Partitions, "maxBody": o.MaxBody, "maxAttempts": o.MaxAttempts,
+				"deadLimit": o.DeadLimit, "deadBytes": o.DeadBytes, "deadAgeMs": o.DeadAge.Milliseconds(),
+			}, propertyTable(table.Row{"partitions", o.Partitions}, table.Row{"bytes of a body", o.MaxBody},
+				table.Row{"failed deliveries", o.MaxAttempts}, table.Row{"dead letters", o.DeadLimit},
+				table.Row{"bytes of dead letters", o.DeadBytes}, table.Row{"age of dead letters", formatDuration(o.DeadAge)}))
+		},
+	})
+	set.Description = help("queues set")
+	list.Commands = []*cli.Command{remove, set}
 	return list
 }
 

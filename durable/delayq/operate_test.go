@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -70,6 +71,25 @@ func TestQueuesAreListedAndDeleted(t *testing.T) {
 	assert.Empty(t, out)
 }
 
+// The limits of a queue are printed and changed. A consumer keeps to the new ones.
+func TestLimitsOfAQueueAreSet(t *testing.T) {
+	q, run := queueAndProgram(t)
+	out, err := run("queues", "set", "default")
+	require.NoError(t, err)
+	assert.Contains(t, out, "30d")
+	out, err = run("-json", "queues", "set", "default", "-dead-limit", "1", "-dead-age", "7d", "-max-body", "5")
+	require.NoError(t, err)
+	assert.JSONEq(t, fmt.Sprintf(`{"queue":"default","partitions":%d,"maxBody":5,"maxAttempts":25,"deadLimit":1,"deadBytes":67108864,"deadAgeMs":604800000}`,
+		q.Options().Partitions), out)
+	_, err = run("enqueue", "-body", "longer")
+	require.ErrorIs(t, err, durable.ErrInvalid)
+	_, err = run("queues", "set", "mails", "-max-body", "5")
+	require.ErrorIs(t, err, durable.ErrNoQueue)
+	_, err = run("queues", "set", "default", "-max-body", "0")
+	require.ErrorIs(t, err, durable.ErrInvalid)
+	require.ErrorContains(t, err, "from 1 to 67108864")
+}
+
 // The program that has the directory open deletes a queue for another one.
 func TestQueuesOfAServedDirectoryAreListedAndDeleted(t *testing.T) {
 	d := onDirectory(t)
@@ -96,7 +116,7 @@ func TestQueuesOfAServedDirectoryAreListedAndDeleted(t *testing.T) {
 func TestConsumersAreListedAsTableAndJSON(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(memstore.Options{})
-	b, err := store.Open(t.Context(), driver.Config{Queue: "default", DeadLimit: 1, DeadBytes: 1, DeadAge: time.Hour})
+	b, err := store.Open(t.Context(), driver.Config{Queue: "default"})
 	require.NoError(t, err)
 	var stdout, stderr bytes.Buffer
 	require.NoError(t, onMemory(t.Context(), store, &stdout, &stderr, "consumers"))

@@ -54,10 +54,10 @@ func flag(name, usage string, to *bool) cli.Flag {
 }
 
 // number accepts whole numbers from least to most.
-func number(name, usage string, to *int, least, most int) cli.Flag {
-	return option(name, usage, to, fmt.Sprintf("a whole number from %v to %v", least, most), func(s string) (int, bool) {
-		n, err := strconv.Atoi(s)
-		return n, err == nil && least <= n && n <= most
+func number[T int | int64](name, usage string, to *T, least, most T) cli.Flag {
+	return option(name, usage, to, fmt.Sprintf("a whole number from %v to %v", least, most), func(s string) (T, bool) {
+		n, err := strconv.ParseInt(s, 10, 64)
+		return T(n), err == nil && int64(least) <= n && n <= int64(most)
 	})
 }
 

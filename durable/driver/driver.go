@@ -26,10 +26,9 @@ import (
 // [pebblestore]: https://pkg.go.dev/github.com/timingwheel-go/timingwheel/durable/pebblestore
 // [redisstore]: https://pkg.go.dev/github.com/timingwheel-go/timingwheel/durable/redisstore
 type Store interface {
-	// Open opens a queue and creates it if it does not exist. If Config.Partitions is 0, Open
-	// accepts any number of partitions and creates a new queue with [DefaultPartitions]. Open
-	// returns [ErrPartitions] if the queue exists with a different number, [ErrVersion] if it has a
-	// different format, and the errors of Config.Check and Config.Existing.
+	// Open opens a queue, and creates it with the values of Config.New if it does not exist. It
+	// returns [ErrVersion] if the queue has a different format, and the errors of Config.Check,
+	// Config.Existing and Config.Join.
 	Open(ctx context.Context, config Config) (Backend, error)
 
 	// Close releases the resources that the store itself has opened. Later calls to its backends
@@ -79,8 +78,10 @@ type Store interface {
 // effect once. A [Grouper] ignores Call and Claim.Seen, Seq and Repeat, and so does a store in
 // memory.
 type Backend interface {
-	// Partitions returns the number of partitions, which is fixed when the queue is created.
-	Partitions() int
+	// Config returns the queue's number of partitions, which never changes, and the limits that it
+	// had when it was opened. Transitions use the present limits; a store with several processes
+	// may learn of new ones only with the next heartbeat of this process.
+	Config() Config
 
 	// Put stores messages. It takes effect once: see [Call].
 	Put(ctx context.Context, put Put) ([]Status, error)

@@ -10,6 +10,7 @@ var (
 	ErrClosed     = errors.New("closed")
 	ErrInvalid    = errors.New("invalid") // an argument or an option
 	ErrPartitions = errors.New("the queue exists with another number of partitions")
+	ErrOptions    = errors.New("the queue exists with other limits")
 	ErrVersion    = errors.New("not a queue of this version") // another version, or not a queue
 	ErrLocked     = errors.New("another process has the store open")
 

@@ -33,8 +33,8 @@ func deadLetters(t *testing.T, b driver.Backend) int {
 	return int(c.Dead)
 }
 
-// A queue is reopened with a lower limit of dead letters. The next claims drop the excess dead
-// letters, a bounded number at a time.
+// The limit of dead letters is lowered. The next claims drop the excess ones, a bounded number at a
+// time.
 func TestSmallerDeadLimitDropsABoundedNumberPerClaim(t *testing.T) {
 	t.Parallel()
 	s, b := openOne(t, nil)
@@ -61,7 +61,7 @@ func TestSmallerDeadLimitDropsABoundedNumberPerClaim(t *testing.T) {
 	}
 	require.Equal(t, 2048, deadLetters(t, b))
 	config := oneConfig()
-	config.DeadLimit = 10
+	config.DeadLimit, config.Update = 10, true
 	smaller, err := s.Open(t.Context(), config)
 	require.NoError(t, err)
 	for _, want := range []int{1536, 1024, 512, 10, 10} {

@@ -125,7 +125,7 @@ func (k *killer) check(t *testing.T) {
 			require.NotEqual(t, "ended", state, id)
 		}
 	}
-	for p := range q.Partitions() {
+	for p := range q.Config().Partitions {
 		report, err := q.(driver.Auditor).Audit(t.Context(), p, false)
 		require.NoError(t, err)
 		require.Zero(t, report.Orphans+report.Strays+report.Unreadable+report.Wrong, "%+v", report)
@@ -154,7 +154,7 @@ func childMain(task, dir, name string) error {
 		return err
 	}
 	errs := make(chan error)
-	for p := range q.Partitions() {
+	for p := range q.Config().Partitions {
 		go func() { errs <- childWork(q, p, name) }()
 	}
 	return <-errs

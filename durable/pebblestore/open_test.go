@@ -734,7 +734,7 @@ func TestDamageOfAPartitionStopsNothingElse(t *testing.T) {
 		r, err := q.Get(t.Context(), 0, "z")
 		require.NoError(t, err)
 		assert.Equal(t, "body of z", string(r.Body))
-		other, err := s.Open(t.Context(), driver.Config{Queue: "other", Partitions: 1, DeadLimit: 1, DeadBytes: 1, DeadAge: 1})
+		other, err := s.Open(t.Context(), driver.Config{Queue: "other", Partitions: 1})
 		require.NoError(t, err)
 		putOne(t, other, "a")
 		claimed, err := other.Claim(t.Context(), driver.Claim{Max: 1, MaxBytes: 1, Visibility: time.Hour})

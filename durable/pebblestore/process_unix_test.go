@@ -65,7 +65,7 @@ func TestStoppedProcessContinues(t *testing.T) {
 	work()
 	_, err = q.Get(t.Context(), 0, "a-late")
 	require.ErrorIs(t, err, driver.ErrNotFound, "its caller has given up")
-	_, err = q.Get(t.Context(), driver.PartitionOf("a-later", q.Partitions()), "a-later")
+	_, err = q.Get(t.Context(), driver.PartitionOf("a-later", q.Config().Partitions), "a-later")
 	require.ErrorIs(t, err, driver.ErrNotFound, "its caller has given up")
 	require.NoError(t, cmd.Process.Kill())
 	for line := range lines {

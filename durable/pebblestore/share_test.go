@@ -68,6 +68,16 @@ func TestOtherProcessesWorkOnADirectoryWithASocket(t *testing.T) {
 	result, err := q.Cancel(t.Context(), "b")
 	require.NoError(t, err)
 	assert.Equal(t, durable.ResultCancelled, result)
+	limits := durable.Options{Queue: faultConfig.Queue, MaxBody: 7}
+	_, err = durable.Open(t.Context(), r, limits)
+	require.ErrorIs(t, err, durable.ErrOptions)
+	limits.Update = true
+	changed, err := durable.Open(t.Context(), r, limits)
+	require.NoError(t, err)
+	changed.Close()
+	local, err := s.Open(t.Context(), driver.Config{Queue: faultConfig.Queue})
+	require.NoError(t, err)
+	assert.Equal(t, 7, local.Config().MaxBody)
 	to := filepath.Join(filepath.Dir(dir), "copy")
 	require.NoError(t, r.Backup(t.Context(), to))
 	require.ErrorIs(t, r.Backup(t.Context(), to), driver.ErrInvalid, "it exists")
@@ -93,7 +103,7 @@ func idsOf(t *testing.T, s driver.Store) (ids []string) {
 	t.Helper()
 	q, err := s.Open(t.Context(), faultConfig)
 	require.NoError(t, err)
-	for p := range q.Partitions() {
+	for p := range q.Config().Partitions {
 		records, _, err := q.List(t.Context(), p, driver.StateScheduled, "", driver.MaxBatch)
 		require.NoError(t, err)
 		for _, r := range records {
@@ -133,6 +143,8 @@ func TestSnapshotOfAClosedDirectoryBlocksNobody(t *testing.T) {
 	_, err = q.Claim(t.Context(), driver.Claim{Max: 1})
 	require.ErrorIs(t, err, driver.ErrInvalid, "it ends consumers")
 	require.ErrorIs(t, q.Pause(t.Context(), driver.Pause{Paused: true}), driver.ErrInvalid)
+	_, err = s.Open(t.Context(), driver.Config{Queue: faultConfig.Queue, Update: true, MaxBody: 1})
+	require.ErrorIs(t, err, driver.ErrInvalid)
 	require.NoError(t, s.Close())
 	require.NoError(t, owner.Close())
 	s, err = OpenSnapshot(t.Context(), dir, faultOptions(nil))
@@ -211,7 +223,7 @@ func TestSnapshotOnAReadOnlyFileSystemIsOpenedInPlace(t *testing.T) {
 	owner := withMessages(t, dir, faultOptions(nil), "a", "b")
 	q, err := owner.Open(t.Context(), faultConfig)
 	require.NoError(t, err)
-	_, err = q.Claim(t.Context(), driver.Claim{Partition: driver.PartitionOf("a", q.Partitions()),
+	_, err = q.Claim(t.Context(), driver.Claim{Partition: driver.PartitionOf("a", q.Config().Partitions),
 		Horizon: 1000 * time.Hour, Max: 1, Begin: 1, MaxBytes: 1, Visibility: time.Hour})
 	require.NoError(t, err)
 	require.NoError(t, owner.Close())
@@ -228,7 +240,7 @@ func TestSnapshotOnAReadOnlyFileSystemIsOpenedInPlace(t *testing.T) {
 	assert.ElementsMatch(t, []string{"a", "b"}, idsOf(t, s))
 	read, err := s.Open(t.Context(), faultConfig)
 	require.NoError(t, err)
-	for p := range read.Partitions() {
+	for p := range read.Config().Partitions {
 		report, err := read.(driver.Auditor).Audit(t.Context(), p, false)
 		require.NoError(t, err)
 		assert.Zero(t, report.Orphans+report.Strays+report.Unreadable+report.Wrong, "%+v", report)

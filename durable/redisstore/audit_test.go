@@ -133,7 +133,7 @@ func TestLimitOfDeadLettersKeepsScheduledMessages(t *testing.T) {
 	apply(t, q, driver.OpReschedule, driver.Change{ID: dead[1].ID, Delay: time.Hour})
 
 	c := config()
-	c.DeadAge = time.Millisecond
+	c.DeadAge, c.Update = time.Millisecond, true
 	strict, err := newStore(t, client, redisstore.Options{}).Open(t.Context(), c)
 	require.NoError(t, err)
 	time.Sleep(5 * time.Millisecond) // the dead letters are too old now

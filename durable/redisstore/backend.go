@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"sync/atomic"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
@@ -12,8 +13,9 @@ import (
 // backend is one queue.
 type backend struct {
 	store      *Store
-	config     driver.Config
-	queue      keyGroup // the keys of the members, and of the queue
+	config     driver.Config                 // as opened
+	latest     atomic.Pointer[driver.Config] // with the limits at the last heartbeat
+	queue      keyGroup                      // the keys of the members, and of the queue
 	partitions []partition
 	publish    string         // the command by which scripts send hints: PUBLISH or SPUBLISH
 	limits     []any          // of a partition: messages and bytes
@@ -43,7 +45,8 @@ func newBackend(s *Store, config driver.Config, m meta, sharded, clustered bool)
 	if sharded {
 		b.publish = "SPUBLISH"
 	}
-	for i := range m.partitions {
+	b.latest.Store(&config)
+	for i := range config.Partitions {
 		p := newPartition(prefix, queue, i)
 		b.partitions, b.channels[p.channel] = append(b.partitions, p), i
 	}
@@ -55,8 +58,8 @@ func (b *backend) createArgs(repaired string) []any {
 	return []any{len(b.partitions), b.meta.created, flag(b.meta.complete), repaired}
 }
 
-// Partitions implements [driver.Backend].
-func (b *backend) Partitions() int { return len(b.partitions) }
+// Config implements [driver.Backend].
+func (b *backend) Config() driver.Config { return b.config }
 
 // ask runs a script on the keys of a partition: see [Store.run].
 func (b *backend) ask(ctx context.Context, part int, s *script, read func(*reply), args ...any) error {
@@ -73,7 +76,8 @@ func (b *backend) callArgs(part int, c *driver.Call) []any {
 
 // deadBounds returns the arguments of scripts that make dead letters.
 func (b *backend) deadBounds() []any {
-	return []any{b.config.DeadLimit, millis(b.config.DeadAge), b.config.DeadBytes}
+	c := b.latest.Load()
+	return []any{c.DeadLimit, millis(c.DeadAge), c.DeadBytes}
 }
 
 // Positions of the keys of a partition, from 1 as in Lua.

@@ -104,7 +104,7 @@ func TestDeadLettersAreTrimmedInSteps(t *testing.T) {
 		apply(t, q, driver.OpBury, changes(records[i:i+driver.MaxBatch])...)
 	}
 	c := config()
-	c.DeadLimit = driver.MaxBatch
+	c.DeadLimit, c.Update = driver.MaxBatch, true
 	strict, err := newStore(t, client, redisstore.Options{}).Open(t.Context(), c)
 	require.NoError(t, err)
 	for _, want := range []int64{2, 1, 1} {

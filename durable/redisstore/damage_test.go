@@ -510,7 +510,7 @@ func TestConsumerDeliversAmongUnreadableMessages(t *testing.T) {
 	})
 	require.NoError(t, err)
 	t.Cleanup(q.Close)
-	b, err := newStore(t, client, redisstore.Options{}).Open(t.Context(), driver.Config{Queue: "orders", Partitions: 1, DeadLimit: 1, DeadBytes: 1, DeadAge: time.Hour})
+	b, err := newStore(t, client, redisstore.Options{}).Open(t.Context(), driver.Config{Queue: "orders", Partitions: 1})
 	require.NoError(t, err)
 	const n = 10_000
 	for i := 0; i < n; i += 200 {

@@ -73,7 +73,7 @@ var replies = []struct {
 func kindOf(err error) error {
 	var reply redis.Error
 	switch {
-	case errors.Is(err, errReply), errors.Is(err, driver.ErrNoQueue), errors.Is(err, driver.ErrPartitions),
+	case errors.Is(err, errReply), errors.Is(err, driver.ErrNoQueue), errors.Is(err, driver.ErrPartitions), errors.Is(err, driver.ErrOptions),
 		errors.Is(err, driver.ErrVersion), errors.Is(err, driver.ErrUnsafe), errors.Is(err, driver.ErrInvalid):
 		return nil // the error already has its kind
 	case errors.Is(err, redis.ErrClosed):

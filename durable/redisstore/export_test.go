@@ -17,7 +17,7 @@ var AuditRecordsHash = auditRecordsScript.hash
 
 // BackendOf returns a queue without calls to the server.
 func BackendOf(s *Store, config driver.Config) driver.Backend {
-	return newBackend(s, config, meta{partitions: config.Partitions}, false, false)
+	return newBackend(s, config, meta{}, false, false)
 }
 
 // OpenUnsharded opens a queue as on a Cluster of servers before 7.0, which have no channels of

@@ -201,9 +201,7 @@ func TestLateCopyChangesNothing(t *testing.T) {
 				m.SetTime(now)
 				held(t, m.Addr(), func() {
 					m.SetTime(now.Add(27 * time.Hour))
-					c := config()
-					c.Queue, c.Partitions = "held", 0
-					q, err := newStore(t, newClient(t, m.Addr()), redisstore.Options{}).Open(t.Context(), c)
+					q, err := newStore(t, newClient(t, m.Addr()), redisstore.Options{}).Open(t.Context(), driver.Config{Queue: "held"})
 					require.NoError(t, err)
 					for i := range 40 { // new producers make the server forget old calls
 						call := driver.Call{Caller: fmt.Sprint("new", i), Seq: 1, NotAfter: driver.InstantOf(now.Add(27*time.Hour + time.Minute))}

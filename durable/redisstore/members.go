@@ -38,6 +38,10 @@ func (b *backend) Members(ctx context.Context) ([]driver.Member, error) {
 // membersOf runs a script on the keys of the members and returns the members.
 func (b *backend) membersOf(ctx context.Context, s *script, args ...any) (all []driver.Member, err error) {
 	err = b.store.run(ctx, b.queue, s, func(r *reply) {
+		config, err := driver.Config{Queue: b.config.Queue}.Join(r.sizes())
+		if err == nil { // otherwise the key was lost, which Open reports
+			b.latest.Store(&config)
+		}
 		for r.more() {
 			name, until, info := r.text(), r.instant(), memberInfo{}
 			if json.Unmarshal([]byte(r.text()), &info) == nil {
@@ -96,7 +100,7 @@ func (l lister) Queues(ctx context.Context) ([]string, error) {
 func (l lister) DeleteQueue(ctx context.Context, queue string) error {
 	var partitions int
 	var created string
-	b := newBackend(l.s, driver.Config{Queue: queue}, meta{partitions: driver.MaxPartitions}, false, false)
+	b := newBackend(l.s, driver.Config{Queue: queue, Partitions: driver.MaxPartitions}, meta{}, false, false)
 	read := func(r *reply) { partitions, created = int(r.number()), r.text() }
 	err := l.s.run(ctx, b.queue, deleteQueueScript, read, []any{formatVersion, flag(false)})
 	for part := 0; part < min(partitions, driver.MaxPartitions) && err == nil; part++ {

@@ -148,7 +148,7 @@ func TestDeadMembersPartitionsMoveIfTheClockIsSetBack(t *testing.T) {
 	q, err := durable.Open(t.Context(), store, durable.Options{Partitions: 16})
 	require.NoError(t, err)
 	t.Cleanup(q.Close)
-	other, err := store.Open(t.Context(), driver.Config{Queue: "default", Partitions: 16, DeadLimit: 1, DeadBytes: 1, DeadAge: time.Hour})
+	other, err := store.Open(t.Context(), driver.Config{Queue: "default", Partitions: 16})
 	require.NoError(t, err)
 	_, err = other.Heartbeat(t.Context(), driver.Member{Name: "killed"}, time.Second)
 	require.NoError(t, err)

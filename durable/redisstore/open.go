@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,7 @@ import (
 )
 
 // formatVersion is the version of the keys and their contents.
-const formatVersion = 4
+const formatVersion = 5
 
 // loadingPoll is the time between two attempts to open a queue on a server that loads its data.
 const loadingPoll = 100 * time.Millisecond
@@ -65,7 +66,7 @@ func (s *Store) open(ctx context.Context, config driver.Config) (*backend, error
 	if err := s.checkMeta(ctx, config); err != nil {
 		return nil, err
 	}
-	meta, err := s.join(ctx, config)
+	config, meta, err := s.join(ctx, config)
 	if err != nil {
 		return nil, err
 	}
@@ -139,40 +140,51 @@ func (s *Store) anyPartition(ctx context.Context, queue string) (bool, error) {
 
 // meta is what the key of a queue says.
 type meta struct {
-	partitions int
-	created    string // when the queue was created: see open.lua
-	complete   bool   // all partitions existed when the queue was opened
+	created  string // when the queue was created: see open.lua
+	complete bool   // all partitions existed when the queue was opened
 }
 
+// limitFields are the fields of a queue's key for driver.Config.Limits.
+var limitFields = [...]string{"max_body", "max_attempts", "dead_limit", "dead_bytes", "dead_age"}
+
 // join creates the queue or finds it.
-func (s *Store) join(ctx context.Context, config driver.Config) (m meta, err error) {
+func (s *Store) join(ctx context.Context, config driver.Config) (joined driver.Config, m meta, err error) {
 	key := queueKey(s.options.Prefix, config.Queue, "meta")
-	line := newLine([]any{key}, formatVersion, config.Partitions, driver.DefaultPartitions, flag(config.Existing))
+	created := config.New()
+	line := newLine([]any{key}, formatVersion, config.Partitions, flag(config.Existing), flag(config.Update), created.Partitions)
+	for i, field := range limitFields {
+		line = append(line, field, config.Limits()[i], created.Limits()[i])
+	}
 	v, err := openScript.run(ctx, s.client, line)
 	if err != nil {
-		return m, err
+		return config, m, err
 	}
 	r := newReply(v)
-	before, version, partitions := r.text(), r.text(), r.text()
-	m.created, m.complete = r.text(), r.text() == "1"
-	n, invalid := strconv.Atoi(partitions)
-	m.partitions = n
-	switch {
-	case r.err != nil:
-		return m, r.err
+	switch before := r.text(); {
 	case before == "none" && config.Existing:
-		return m, fmt.Errorf("%w: there is no key %q", driver.ErrNoQueue, key)
+		return config, m, fmt.Errorf("%w: there is no key %q", driver.ErrNoQueue, key)
 	case before == "deleting":
-		return m, fmt.Errorf("%w: its deletion was interrupted; delete it again", driver.ErrNoQueue)
-	case before != "none" && before != "hash":
-		return m, fmt.Errorf("%w: the key %q is a %s; it must be a hash", driver.ErrVersion, key, before)
-	case version != strconv.Itoa(formatVersion):
-		return m, fmt.Errorf("%w: the key %q has version %.20q; it must be %d", driver.ErrVersion, key, version, formatVersion)
-	case invalid != nil || n < 1 || n > driver.MaxPartitions:
-		return m, fmt.Errorf("%w: the key %q has %.20q partitions; there must be 1 to %d",
-			driver.ErrVersion, key, partitions, driver.MaxPartitions)
-	case config.Partitions != 0 && config.Partitions != n:
-		return m, fmt.Errorf("%w: Partitions %d; it must be %d or 0", driver.ErrPartitions, config.Partitions, n)
+		return config, m, fmt.Errorf("%w: its deletion was interrupted; delete it again", driver.ErrNoQueue)
+	case r.err == nil && before != "none" && before != "hash":
+		return config, m, fmt.Errorf("%w: the key %q is a %s; it must be a hash", driver.ErrVersion, key, before)
 	}
-	return m, nil
+	version := r.text()
+	m.created, m.complete = r.text(), r.text() == "1"
+	if r.err == nil && version != strconv.Itoa(formatVersion) {
+		return config, m, fmt.Errorf("%w: the key %q has version %.20q; it must be %d", driver.ErrVersion, key, version, formatVersion)
+	}
+	joined, err = config.Join(r.sizes())
+	if err = cmp.Or(r.err, err); err != nil {
+		return config, m, fmt.Errorf("the key %q: %w", key, err)
+	}
+	return joined, m, nil
+}
+
+// sizes reads the number of partitions and the limits of a queue. A missing or damaged one is 0.
+func (r *reply) sizes() (partitions int, limits []int64) {
+	for range 1 + len(limitFields) {
+		n, _ := strconv.ParseInt(r.text(), 10, 64)
+		limits = append(limits, n)
+	}
+	return int(limits[0]), limits[1:]
 }

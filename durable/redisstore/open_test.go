@@ -200,11 +200,12 @@ func TestOpenRejectsKeysOfOtherPrograms(t *testing.T) {
 	require.ErrorIs(t, open(), driver.ErrVersion, "a string")
 	m.Del(key)
 	for version, fields := range map[string][]string{
-		`version "3"; it must be 4`: {"version", "3", "partitions", "2"},
-		`version "5"; it must be 4`: {"version", "5", "partitions", "2"},
-		`""`:                        {"partitions", "2"},
-		`"x"`:                       {"version", "4", "partitions", "x"},
-		`"0"`:                       {"version", "4", "partitions", "0"},
+		`version "4"; it must be 5`:             {"version", "4", "partitions", "2"},
+		`version "6"; it must be 5`:             {"version", "6", "partitions", "2"},
+		`""`:                                    {"partitions", "2"},
+		"0 partitions; there must be 1 to 1024": {"version", "5", "partitions", "x"},
+		"-1 partitions":                         {"version", "5", "partitions", "-1"},
+		"MaxBody of the queue is 0; it must be": {"version", "5", "partitions", "2", "max_body", "x"},
 	} {
 		m.HSet(key, fields...)
 		err := open()
@@ -248,7 +249,7 @@ func TestOpenDoesNotRecreateQueueWithoutItsMetaKey(t *testing.T) {
 	config.Partitions = 0
 	backend, err = store.Open(t.Context(), config)
 	require.NoError(t, err)
-	assert.Equal(t, 1, backend.Partitions())
+	assert.Equal(t, 1, backend.Config().Partitions)
 }
 
 // A message in any partition shows that the queue exists. Here only the last partition that a queue
@@ -314,5 +315,5 @@ func TestOpenJoinsQueueThatAnotherProcessCreates(t *testing.T) {
 	q, err := newStore(t, client, redisstore.Options{}).Open(t.Context(), c)
 	require.NoError(t, err)
 	assert.True(t, made)
-	assert.Equal(t, driver.DefaultPartitions, q.Partitions())
+	assert.Equal(t, driver.DefaultPartitions, q.Config().Partitions)
 }

@@ -44,7 +44,7 @@ func nextHead(t *testing.T, q driver.Backend, round int) map[int]driver.Instant 
 	t.Helper()
 	at := driver.InstantOf(time.Now().Add(24 * time.Hour).Add(-time.Duration(round) * time.Minute))
 	want := make(map[int]driver.Instant)
-	for p := range q.Partitions() {
+	for p := range q.Config().Partitions {
 		m := driver.PutItem{ID: fmt.Sprint("head", round), At: at}
 		_, err := q.Put(t.Context(), driver.Put{Partition: p, Items: []driver.PutItem{m}})
 		require.NoError(t, err)
@@ -77,7 +77,7 @@ func watchInTime(t *testing.T, q driver.Backend) <-chan driver.Hint {
 func eventuallyHinted(t *testing.T, q driver.Backend, hints <-chan driver.Hint, from int) {
 	t.Helper()
 	missing := make(map[int]bool)
-	for p := range q.Partitions() {
+	for p := range q.Config().Partitions {
 		missing[p] = true
 	}
 	known := make(map[driver.Hint]bool)
@@ -107,14 +107,14 @@ func TestWatchSendsHintsAfterADisconnect(t *testing.T) {
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	q := openQueue(t, client, redisstore.Options{})
 	hints := watchInTime(t, q)
-	assert.Equal(t, nextHead(t, q, 0), hintsOf(t, hints, q.Partitions()), "nothing is lost once Watch has returned")
+	assert.Equal(t, nextHead(t, q, 0), hintsOf(t, hints, q.Config().Partitions), "nothing is lost once Watch has returned")
 	for range 3 {
 		require.Positive(t, client.Do(t.Context(), "client", "kill", "type", "pubsub").Val())
-		for p, due := range hintsOf(t, hints, q.Partitions()) {
+		for p, due := range hintsOf(t, hints, q.Config().Partitions) {
 			assert.Zero(t, due, "partition %d: the time is unknown", p)
 		}
 	}
-	assert.Equal(t, nextHead(t, q, 1), hintsOf(t, hints, q.Partitions()))
+	assert.Equal(t, nextHead(t, q, 1), hintsOf(t, hints, q.Config().Partitions))
 }
 
 // Watch is called before its server runs.
@@ -128,7 +128,7 @@ func TestWatchSubscribesOnceItsServerStarts(t *testing.T) {
 	hints, err := q.Watch(ctx)
 	require.NoError(t, err)
 	server.Restart()
-	for p, due := range hintsOf(t, hints, q.Partitions()) {
+	for p, due := range hintsOf(t, hints, q.Config().Partitions) {
 		assert.Zero(t, due, "partition %d", p)
 	}
 	cancel()
@@ -227,7 +227,7 @@ func TestCheckReturnsThatTheServerRejectsHints(t *testing.T) {
 		require.NoError(t, q.(driver.Checker).Check(t.Context()), name)
 		hints := watchInTime(t, q)
 		require.NoError(t, q.(driver.Checker).Check(t.Context()), "publishes something that is no hint")
-		assert.Equal(t, nextHead(t, q, 0), hintsOf(t, hints, q.Partitions()), name)
+		assert.Equal(t, nextHead(t, q, 0), hintsOf(t, hints, q.Config().Partitions), name)
 	}
 }
 
@@ -285,7 +285,7 @@ func TestHintsFollowSlotsOfACluster(t *testing.T) {
 	q, err := store.Open(t.Context(), clusterConfig())
 	require.NoError(t, err)
 	hints := watchInTime(t, q)
-	assert.Equal(t, nextHead(t, q, 0), hintsOf(t, hints, q.Partitions()))
+	assert.Equal(t, nextHead(t, q, 0), hintsOf(t, hints, q.Config().Partitions))
 	owner, err := client.MasterForKey(t.Context(), "tw:{orders:0}:h")
 	require.NoError(t, err)
 	assert.Eventually(t, func() bool {
@@ -309,7 +309,7 @@ func TestHintsFollowSlotsOfACluster(t *testing.T) {
 
 	waiting, err := newStore(t, client, redisstore.Options{Wait: 1, WaitTimeout: 20 * time.Second}).Open(t.Context(), clusterConfig())
 	require.NoError(t, err)
-	for p := range waiting.Partitions() {
+	for p := range waiting.Config().Partitions {
 		_, err = waiting.Put(t.Context(), driver.Put{Partition: p, Call: calling("w", 1), Items: items("w", 2, 10, 72*time.Hour)})
 		require.NoError(t, err, "each master has a replica")
 	}
@@ -349,7 +349,7 @@ func TestQueueIsUsableAfterSentinelFailover(t *testing.T) {
 		require.True(t, err == nil || errors.Is(err, driver.ErrUnavailable), "%v", err)
 		return err == nil && counts.Scheduled >= 100
 	}, time.Minute, 20*time.Millisecond)
-	for p, due := range hintsOf(t, hints, q.Partitions()) {
+	for p, due := range hintsOf(t, hints, q.Config().Partitions) {
 		if p == 1 {
 			assert.Zero(t, due, "partition %d: after the failover", p)
 		}

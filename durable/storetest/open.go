@@ -16,6 +16,8 @@ var openTests = []test{
 	{"Open/Partitions", openPartitions},
 	{"Open/OtherPartitions", openOtherPartitions},
 	{"Open/Existing", openExisting},
+	{"Open/Limits", openLimits},
+	{"Open/Update", openUpdate},
 	{"Open/Invalid", openInvalid},
 	{"Close", closed},
 	{"DeleteQueue", deleteQueue},
@@ -31,12 +33,12 @@ func openPartitions(t *testing.T, newStore Factory) {
 	}{{"one", 1, 1}, {"seven-7", 7, 7}, {"MOST_.-9", driver.MaxPartitions, driver.MaxPartitions}, {"default", 0, driver.DefaultPartitions}} {
 		config := config()
 		config.Queue, config.Partitions = c.queue, c.n
-		assert.Equal(t, c.want, openAs(t, f, config).Partitions(), c.queue)
+		assert.Equal(t, c.want, openAs(t, f, config).Config().Partitions, c.queue)
 		if c.n == driver.MaxPartitions && !testscale.Full() {
 			continue // each opening makes a call for each partition of a Redis store
 		}
 		config.Partitions = 0
-		assert.Equal(t, c.want, openAs(t, f, config).Partitions(), "%s: 0 accepts the existing number",
+		assert.Equal(t, c.want, openAs(t, f, config).Config().Partitions, "%s: 0 accepts the existing number",
 			c.queue)
 	}
 }
@@ -55,7 +57,7 @@ func openOtherPartitions(t *testing.T, newStore Factory) {
 		assert.Contains(t, err.Error(), "5", "the error names the requested number")
 		c.Partitions = 0
 		again := openAs(t, f, c)
-		assert.Equal(t, 2, again.Partitions())
+		assert.Equal(t, 2, again.Config().Partitions)
 		assert.Equal(t, int64(1), again.count().Scheduled)
 	}
 	check(q.fixture)
@@ -77,7 +79,63 @@ func openExisting(t *testing.T, newStore Factory) {
 	c.Existing, c.Partitions = false, 3
 	openAs(t, f, c)
 	c.Existing, c.Partitions = true, 0
-	assert.Equal(t, 3, openAs(t, f, c).Partitions())
+	assert.Equal(t, 3, openAs(t, f, c).Config().Partitions)
+}
+
+// limited is a queue with a limit of each kind.
+var limited = driver.Config{
+	Queue: "orders", Partitions: 2, MaxBody: 1, MaxAttempts: 2, DeadLimit: 3, DeadBytes: 4 << 40, DeadAge: 5*time.Hour + 1,
+}
+
+// openLimits opens a queue with other limits than those that it was created with, also after a
+// restart.
+func openLimits(t *testing.T, newStore Factory) {
+	f := newStore(t)
+	before := openAs(t, f, limited).Config().Limits()
+	assert.Equal(t, limited.Limits(), before)
+	other := driver.Config{Queue: "other"}
+	assert.Equal(t, other.New().Limits(), openAs(t, f, other).Config().Limits(), "the defaults")
+	check := func(f Fixture) {
+		assert.Equal(t, before, openAs(t, f, driver.Config{Queue: "orders"}).Config().Limits())
+		openAs(t, f, limited)
+		_, err := f.Store.Open(t.Context(), driver.Config{Queue: "orders", MaxBody: 7, MaxAttempts: 7, DeadLimit: 7, DeadBytes: 7, DeadAge: 7})
+		require.ErrorIs(t, err, driver.ErrOptions)
+		require.NotErrorIs(t, err, driver.ErrUnavailable)
+		assert.ErrorContains(t, err, "MaxBody 7; the queue has 1, MaxAttempts 7; the queue has 2, DeadLimit 7; the queue has 3, "+
+			"DeadBytes 7; the queue has 4398046511104, DeadAge 7ns; the queue has 5h0m0.000000001s")
+		assert.Equal(t, before, openAs(t, f, driver.Config{Queue: "orders"}).Config().Limits(), "nothing has changed")
+	}
+	check(f)
+	if f.Reopen != nil {
+		check(Fixture{Store: f.Reopen(t)})
+	}
+}
+
+// openUpdate changes the limits of a queue, which apply to earlier openers too.
+func openUpdate(t *testing.T, newStore Factory) {
+	f := newStore(t)
+	q := openAs(t, f, limited)
+	c := driver.Config{Queue: "orders", Partitions: 3, DeadLimit: 1, Update: true}
+	_, err := f.Store.Open(t.Context(), c)
+	require.ErrorIs(t, err, driver.ErrPartitions)
+	for _, id := range []string{"a", "b"} {
+		q.done(driver.OpBury, q.deliver(id))
+	}
+	assert.EqualValues(t, 2, q.count().Dead, "nothing has changed")
+	c.Partitions, c.MaxBody = 0, 8
+	want := []int64{8, 2, 1, 4 << 40, int64(limited.DeadAge)}
+	assert.Equal(t, want, openAs(t, f, c).Config().Limits())
+	_, err = q.Heartbeat(t.Context(), driver.Member{Name: "member"}, time.Minute)
+	require.NoError(t, err)
+	q.expire(0)
+	assert.EqualValues(t, 1, q.count().Dead)
+	assert.Equal(t, limited.Limits(), q.Config().Limits(), "as opened")
+	if f.Reopen != nil {
+		f.Store = f.Reopen(t)
+	}
+	assert.Equal(t, want, openAs(t, f, driver.Config{Queue: "orders"}).Config().Limits())
+	c.Queue = "new"
+	assert.Equal(t, c.New().Limits(), openAs(t, f, c).Config().Limits(), "Update creates a queue")
 }
 
 func openInvalid(t *testing.T, newStore Factory) {
@@ -86,11 +144,10 @@ func openInvalid(t *testing.T, newStore Factory) {
 		"no queue":             func(c *driver.Config) { c.Queue = "" },
 		"negative partitions":  func(c *driver.Config) { c.Partitions = -1 },
 		"too many partitions":  func(c *driver.Config) { c.Partitions = driver.MaxPartitions + 1 },
-		"no DeadLimit":         func(c *driver.Config) { c.DeadLimit = 0 },
+		"a large MaxBody":      func(c *driver.Config) { c.MaxBody = 64<<20 + 1 },
+		"negative MaxAttempts": func(c *driver.Config) { c.MaxAttempts = -1 },
 		"negative DeadLimit":   func(c *driver.Config) { c.DeadLimit = -3 },
-		"no DeadBytes":         func(c *driver.Config) { c.DeadBytes = 0 },
 		"negative DeadBytes":   func(c *driver.Config) { c.DeadBytes = -3 },
-		"no DeadAge":           func(c *driver.Config) { c.DeadAge = 0 },
 		"negative age of dead": func(c *driver.Config) { c.DeadAge = -time.Second },
 	} {
 		c := config()

@@ -6,11 +6,11 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// tx is a call in a partition: its time, and the limits of dead letters of its caller.
+// tx is a call in a partition.
 type tx struct {
 	p      *partition
 	now    time.Time
-	config *driver.Config // of the opener
+	limits *driver.Config // of dead letters
 	call   *Call          // begin and claim set Waits
 }
 
@@ -89,7 +89,7 @@ func (t *tx) apply(b *driver.Batch) ([]driver.Outcome, error) {
 		}
 	}
 	if b.Op == driver.OpBury {
-		if err := t.p.trimDead(t.now, t.config); err != nil {
+		if err := t.p.trimDead(t.now, t.limits); err != nil {
 			return nil, err
 		}
 	}

@@ -13,11 +13,20 @@ import (
 type backend struct {
 	runner Runner
 	shared *Shared
-	config driver.Config
-	number uint32 // of the queue
+	queue  driver.Config // of calls: the queue as it was opened, with any limits
+	config driver.Config // with the limits that it then had
+	number uint32        // of the queue
 }
 
-func (b *backend) Partitions() int { return b.config.Partitions }
+func (b *backend) Config() driver.Config { return b.config }
+
+// find returns the queue.
+func (b *backend) find(s *State) (*queue, error) {
+	if q := s.queues[b.queue.Queue]; q != nil && len(q.partitions) == b.queue.Partitions {
+		return q, nil
+	}
+	return s.open(&b.queue)
+}
 
 // grouper is a [driver.Grouper].
 type grouper struct{ *backend }
@@ -29,14 +38,14 @@ func (grouper) GroupsCalls() {}
 func run[T any](ctx context.Context, b *backend, index int, call *Call, do func(t tx) (T, error)) (T, error) {
 	var result, none T
 	call.Do = func(s *State) error {
-		q, err := s.open(&b.config)
+		q, err := b.find(s)
 		if err == nil && (index < 0 || index >= len(q.partitions)) { // another process has asked for it
 			err = fmt.Errorf("%w number; it must be from 0 to %d", driver.ErrInvalid, len(q.partitions)-1)
 		}
 		if err == nil {
 			p := q.partitions[index]
 			head := p.frontier.head
-			if result, err = do(tx{p, b.shared.Now(), &b.config, call}); err == nil {
+			if result, err = do(tx{p, b.shared.Now(), &q.config, call}); err == nil {
 				p.endCall(head)
 			}
 		}
@@ -54,7 +63,7 @@ func run[T any](ctx context.Context, b *backend, index int, call *Call, do func(
 // check returns an error if the store is closed or fails, the queue is gone, or ctx has ended.
 func (b *backend) check(ctx context.Context) error {
 	return b.runner.Run(ctx, &Call{Do: func(s *State) error {
-		_, err := s.open(&b.config)
+		_, err := b.find(s)
 		return err
 	}})
 }

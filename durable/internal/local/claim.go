@@ -24,7 +24,7 @@ func (c *claim) run() (driver.Claimed, error) {
 	reserved := p.counters.Tokens
 	err := c.endLeases()
 	if err == nil {
-		err = p.trimDead(c.now, c.config)
+		err = p.trimDead(c.now, c.limits)
 	}
 	switch {
 	case err != nil:

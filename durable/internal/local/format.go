@@ -19,7 +19,7 @@ var ErrCorrupt = errors.New("the data is damaged")
 //
 //	0 ‖ "version"                                → FormatVersion (8)
 //	0 ‖ "next"                                   → number of the next queue (4)
-//	0 ‖ "queue" ‖ name                           → number (4) ‖ partitions (2)
+//	0 ‖ "queue" ‖ name                           → number (4) ‖ partitions (2) ‖ 5 limits (8 each)
 //	1 ‖ queue ‖ 'b' ‖ partition ‖ id             → the process that has begun the message
 //	1 ‖ queue ‖ 'c' ‖ partition                  → counters: see state
 //	1 ‖ queue ‖ 'd' ‖ partition ‖ died ‖ id      → a dead letter: see record
@@ -56,7 +56,7 @@ const (
 const recordSize = 100
 
 // FormatVersion is the version of the keys and values.
-const FormatVersion = 2
+const FormatVersion = 3
 
 var (
 	keyVersion = []byte("\x00version")

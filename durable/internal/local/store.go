@@ -33,8 +33,23 @@ type State struct {
 }
 
 type queue struct {
-	number     uint32
+	entry
 	partitions []*partition
+	config     driver.Config // with the limits of dead letters
+}
+
+// entry is the value of queueKey.
+type entry struct {
+	Number     uint32
+	Partitions uint16
+	Limits     [5]int64
+}
+
+// set changes the limits of a queue.
+func (s *State) set(q *queue, config driver.Config) {
+	q.config, q.Limits = config, [5]int64(config.Limits())
+	b, _ := binary.Append(nil, binary.BigEndian, &q.entry) // the size is fixed
+	s.db.Set(queueKey(config.Queue), b)
 }
 
 // Load returns the queues that a DB holds, and [driver.ErrVersion] for a DB of another format. It
@@ -79,7 +94,7 @@ func (s *State) Flush() (group uint64) {
 // Synced notes that all changes up to those of a Flush are durable.
 func (s *State) Synced(group uint64) { s.synced.Store(group) }
 
-// open loads a queue, and creates it if config allows that.
+// open loads a queue, and creates it or changes its limits if config says so.
 func (s *State) open(config *driver.Config) (*queue, error) {
 	q, err := s.find(config.Queue)
 	switch {
@@ -88,10 +103,14 @@ func (s *State) open(config *driver.Config) (*queue, error) {
 	case q == nil && config.Existing:
 		return nil, fmt.Errorf("%s: %w: %q", s.shared.Name, driver.ErrNoQueue, config.Queue)
 	case q == nil:
-		return s.create(config.Queue, cmp.Or(config.Partitions, driver.DefaultPartitions))
-	case config.Partitions != 0 && config.Partitions != len(q.partitions):
-		return nil, fmt.Errorf("%s: %w: queue %q has %d, %d were requested", s.shared.Name, driver.ErrPartitions,
-			config.Queue, len(q.partitions), config.Partitions)
+		return s.create(config)
+	}
+	joined, err := config.Join(len(q.partitions), q.Limits[:])
+	if err != nil {
+		return nil, fmt.Errorf("%s: queue %q: %w", s.shared.Name, config.Queue, err)
+	}
+	if config.Update {
+		s.set(q, joined)
 	}
 	return q, nil
 }
@@ -105,13 +124,18 @@ func (s *State) find(name string) (*queue, error) {
 	if b == nil || err != nil {
 		return nil, err
 	}
-	if len(b) != 6 {
+	var e entry
+	if n, err := binary.Decode(b, binary.BigEndian, &e); err != nil || n != len(b) {
 		return nil, fmt.Errorf("%s: %w: the entry of queue %q has %d bytes", s.shared.Name, ErrCorrupt, name, len(b))
 	}
-	return s.load(name, binary.BigEndian.Uint32(b), int(binary.BigEndian.Uint16(b[4:])))
+	config, err := driver.Config{Queue: name}.Join(int(e.Partitions), e.Limits[:])
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: the entry of queue %q: %w", s.shared.Name, ErrCorrupt, name, err)
+	}
+	return s.load(e, config)
 }
 
-func (s *State) create(name string, partitions int) (*queue, error) {
+func (s *State) create(config *driver.Config) (*queue, error) {
 	b, err := s.db.Get(keyNext)
 	if err != nil {
 		return nil, err
@@ -121,16 +145,19 @@ func (s *State) create(name string, partitions int) (*queue, error) {
 		number = binary.BigEndian.Uint32(b)
 	}
 	s.db.Set(keyNext, binary.BigEndian.AppendUint32(nil, number+1))
-	value := binary.BigEndian.AppendUint32(nil, number)
-	value = binary.BigEndian.AppendUint16(value, uint16(partitions)) //nolint:gosec // at most MaxPartitions
-	s.db.Set(queueKey(name), value)
-	return s.load(name, number, partitions)
+	created := config.New()
+	q, err := s.load(entry{Number: number, Partitions: uint16(created.Partitions)}, created) //nolint:gosec // at most MaxPartitions
+	if err == nil {
+		s.set(q, created)
+	}
+	return q, err
 }
 
-func (s *State) load(name string, number uint32, partitions int) (*queue, error) {
-	q := &queue{number, make([]*partition, partitions)}
+func (s *State) load(e entry, config driver.Config) (*queue, error) {
+	name, partitions := config.Queue, config.Partitions
+	q := &queue{e, make([]*partition, partitions), config}
 	for i := range q.partitions {
-		p, err := s.loadPartition(&s.shared.of(name).hints, number, i)
+		p, err := s.loadPartition(&s.shared.of(name).hints, e.Number, i)
 		if err != nil {
 			return nil, fmt.Errorf("%s: queue %q: %w", s.shared.Name, name, err)
 		}
@@ -185,18 +212,17 @@ func (s *store) Open(ctx context.Context, config driver.Config) (driver.Backend,
 		return nil, fmt.Errorf("%s: %w", s.shared.Name, err)
 	}
 	b := &backend{runner: s.runner, shared: s.shared}
-	err := s.runner.Run(ctx, &Call{Waits: true, Do: func(s *State) error {
+	err := s.runner.Run(ctx, &Call{Waits: true, Changes: config.Update, Do: func(s *State) error {
 		q, err := s.open(&config)
 		if err == nil {
-			b.number, config.Partitions = q.number, len(q.partitions)
+			b.number, b.config = q.Number, q.config
 		}
 		return err
 	}})
 	if err != nil {
 		return nil, err
 	}
-	config.Existing = true
-	b.config = config
+	b.queue = driver.Config{Queue: config.Queue, Partitions: b.config.Partitions, Existing: true}
 	if s.shared.Groups {
 		return grouper{b}, nil
 	}
@@ -223,9 +249,9 @@ func (s *store) DeleteQueue(ctx context.Context, name string) error {
 		}
 		key := func(number uint32) []byte { return binary.BigEndian.AppendUint32([]byte{1}, number) }
 		state.db.Delete(queueKey(name))
-		state.db.DeleteRange(key(q.number), key(q.number+1))
+		state.db.DeleteRange(key(q.Number), key(q.Number+1))
 		delete(state.queues, name)
-		state.dirty = slices.DeleteFunc(state.dirty, func(p *partition) bool { return p.table.queue == q.number })
+		state.dirty = slices.DeleteFunc(state.dirty, func(p *partition) bool { return p.table.queue == q.Number })
 		s.shared.of(name).beat(driver.Never.Time(), driver.Member{}, 0) // all members expire
 		for i, p := range q.partitions {
 			p.hints.send(driver.Hint{Partition: i}) // the next claim ends the consumer

@@ -156,12 +156,12 @@ func (e *remoteError) Is(kind error) bool {
 // Open implements driver.Store.
 func (c *Client) Open(ctx context.Context, config driver.Config) (driver.Backend, error) {
 	config.RetryFor = min(max(cmp.Or(config.RetryFor, c.timeout), minTimeout), c.timeout)
-	partitions, err := do[int](ctx, c, config, config)
+	joined, err := do[driver.Config](ctx, c, config, config)
 	if err != nil {
 		return nil, err
 	}
-	config.Existing, config.Partitions = true, partitions
-	return &backend{c, config}, nil
+	queue := driver.Config{Queue: config.Queue, Partitions: joined.Partitions, Existing: true, RetryFor: config.RetryFor}
+	return &backend{c, queue, joined}, nil
 }
 
 // Queues implements driver.Lister.
@@ -178,48 +178,49 @@ func (c *Client) DeleteQueue(ctx context.Context, queue string) error {
 // backend is a queue in another process, which groups the calls to it.
 type backend struct {
 	client *Client
-	config driver.Config
+	queue  driver.Config // of calls: the queue as it was opened, with any limits
+	config driver.Config // with the limits that it then had
 }
 
 var _ driver.Grouper = (*backend)(nil)
 
-func (b *backend) GroupsCalls()    {}
-func (b *backend) Partitions() int { return b.config.Partitions }
+func (b *backend) GroupsCalls()          {}
+func (b *backend) Config() driver.Config { return b.config }
 
 func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, error) {
-	return do[[]driver.Status](ctx, b.client, b.config, put)
+	return do[[]driver.Status](ctx, b.client, b.queue, put)
 }
 
 func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outcome, error) {
-	return do[[]driver.Outcome](ctx, b.client, b.config, batch)
+	return do[[]driver.Outcome](ctx, b.client, b.queue, batch)
 }
 
 func (b *backend) Pause(ctx context.Context, pause driver.Pause) error {
-	_, err := do[any](ctx, b.client, b.config, pause)
+	_, err := do[any](ctx, b.client, b.queue, pause)
 	return err
 }
 
 func (b *backend) Get(ctx context.Context, partition int, id string) (driver.Record, error) {
-	return do[driver.Record](ctx, b.client, b.config, query{Method: "Get", Partition: partition, Name: id})
+	return do[driver.Record](ctx, b.client, b.queue, query{Method: "Get", Partition: partition, Name: id})
 }
 
 func (b *backend) List(ctx context.Context, partition int, state driver.State, cursor string, limit int) ([]driver.Record, string, error) {
-	g, err := do[page](ctx, b.client, b.config, query{
+	g, err := do[page](ctx, b.client, b.queue, query{
 		Method: "List", Partition: partition, State: state, Cursor: cursor, Limit: limit,
 	})
 	return g.Records, g.Next, err
 }
 
 func (b *backend) Count(ctx context.Context, partition int) (driver.Counts, error) {
-	return do[driver.Counts](ctx, b.client, b.config, query{Method: "Count", Partition: partition})
+	return do[driver.Counts](ctx, b.client, b.queue, query{Method: "Count", Partition: partition})
 }
 
 func (b *backend) CountDue(ctx context.Context, partition int, within []time.Duration) ([]int64, error) {
-	return do[[]int64](ctx, b.client, b.config, query{Method: "CountDue", Partition: partition, Within: within})
+	return do[[]int64](ctx, b.client, b.queue, query{Method: "CountDue", Partition: partition, Within: within})
 }
 
 func (b *backend) Members(ctx context.Context) ([]driver.Member, error) {
-	return do[[]driver.Member](ctx, b.client, b.config, query{Method: "Members"})
+	return do[[]driver.Member](ctx, b.client, b.queue, query{Method: "Members"})
 }
 
 func (b *backend) Claim(context.Context, driver.Claim) (driver.Claimed, error) {

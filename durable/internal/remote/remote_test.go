@@ -100,9 +100,9 @@ func TestProducersAndOperatorsWorkOnAServedStore(t *testing.T) {
 	require.ErrorIs(t, c.Copy(ctx, name), driver.ErrFull)
 	require.ErrorIs(t, c.Copy(ctx, "../"+name), driver.ErrInvalid)
 
-	b, err := c.Open(ctx, driver.Config{Queue: "default", DeadLimit: 1, DeadBytes: 1, DeadAge: 1})
+	b, err := c.Open(ctx, driver.Config{Queue: "default"})
 	require.NoError(t, err)
-	owner, err := store.Open(ctx, driver.Config{Queue: "default", DeadLimit: 1, DeadBytes: 1, DeadAge: 1})
+	owner, err := store.Open(ctx, driver.Config{Queue: "default"})
 	require.NoError(t, err)
 	_, err = owner.Heartbeat(ctx, driver.Member{Name: "m", Partitions: []int{1}}, time.Hour)
 	require.NoError(t, err)
@@ -183,7 +183,7 @@ func TestCallsToAFrozenProcessEnd(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	c.timeout = time.Hour
-	large := &backend{c, config} // a call that does not fit into the buffers of the socket
+	large := &backend{c, config, config} // a call that does not fit into the buffers of the socket
 	_, err = large.Put(ctx, driver.Put{Items: []driver.PutItem{{ID: "a", Body: body}}})
 	var underWay *driver.UnderWayError
 	require.ErrorAs(t, err, &underWay)
@@ -337,7 +337,7 @@ func TestInvalidArgumentsAreRejected(t *testing.T) {
 	t.Parallel()
 	path := socket(t)
 	serve(t, path, &memory{Store: memstore.New(memstore.Options{})})
-	b, err := connect(t, path).Open(t.Context(), driver.Config{Queue: "default", DeadLimit: 1, DeadBytes: 1, DeadAge: 1})
+	b, err := connect(t, path).Open(t.Context(), driver.Config{Queue: "default"})
 	require.NoError(t, err)
 	for name, item := range map[string]driver.PutItem{
 		"no id": {}, "a long id": {ID: strings.Repeat("x", 256)}, "a long key": {ID: "a", Key: strings.Repeat("x", 256)},

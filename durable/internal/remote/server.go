@@ -27,7 +27,7 @@ import (
 
 // service is the only service, with the version of the protocol, and method its only method.
 const (
-	service = "Store2"
+	service = "Store3"
 	method  = service + ".Do"
 )
 
@@ -78,7 +78,7 @@ func init() {
 // kinds are the errors that callers distinguish. Their order is part of the protocol.
 var kinds = []error{
 	nil, driver.ErrUnavailable, driver.ErrNotFound, driver.ErrInvalid, driver.ErrPartitions, driver.ErrVersion,
-	driver.ErrNoQueue, driver.ErrFull, driver.ErrBroken, local.ErrCorrupt,
+	driver.ErrNoQueue, driver.ErrFull, driver.ErrBroken, driver.ErrOptions, local.ErrCorrupt,
 }
 
 // fail sets the error of a reply. An error of a store that is being closed is ErrUnavailable for
@@ -248,7 +248,7 @@ func (v *Server) answer(ctx context.Context, request *Request) (any, error) {
 	}
 	switch a := request.Args.(type) {
 	case driver.Config:
-		return b.Partitions(), nil
+		return b.Config(), nil
 	case driver.Put:
 		return b.Put(ctx, a)
 	case driver.Batch:
