@@ -166,13 +166,13 @@ func checkHeaders(id string, headers map[string]string) error {
 	return nil
 }
 
-// content validates the parts of a message that its envelope holds. due is the instant of
+// newContent validates the parts of a message that its envelope holds. due is the instant of
 // Message.At, or 0.
-func (q *Queue) content(m *Message, due driver.Instant) (content, error) {
+func newContent(m *Message, due driver.Instant, maxBody int) (content, error) {
 	c := content{headers: m.Headers, body: m.Body}
-	if len(m.Body) > q.options.MaxBody {
+	if len(m.Body) > maxBody {
 		return c, fmt.Errorf("%w body of message %q: %d bytes; there must be at most %d (Options.MaxBody)",
-			ErrInvalid, m.ID, len(m.Body), q.options.MaxBody)
+			ErrInvalid, m.ID, len(m.Body), maxBody)
 	}
 	if err := checkHeaders(m.ID, m.Headers); err != nil || m.ExpireAt.IsZero() {
 		return c, err

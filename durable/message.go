@@ -98,7 +98,7 @@ func (q *Queue) item(m *Message) (driver.PutItem, error) {
 	if !m.At.IsZero() {
 		item.At, item.Delay = max(1, driver.InstantOf(m.At)), 0
 	}
-	c, err := q.content(m, item.At)
+	c, err := newContent(m, item.At, q.options.MaxBody)
 	if err != nil {
 		return item, err
 	}
