@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"sync"
 	"syscall"
 	"time"
 
@@ -51,7 +51,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 
 // run executes a command line.
 func (a *app) run(ctx context.Context, args []string) error {
-	page := &firstErrorWriter{w: a.stdout}
+	page := bufio.NewWriter(a.stdout) // keeps the first write error, which package cli ignores
 	root := &cli.Command{
 		Name:            "delayq",
 		Usage:           "inspect and operate a durable delay queue",
@@ -68,8 +68,8 @@ func (a *app) run(ctx context.Context, args []string) error {
 		OnUsageError:    usageError,
 	}
 	err := root.Run(ctx, args)
-	if err == nil && page.failed != nil && !errors.Is(page.failed, syscall.EPIPE) { // head closes its input early
-		err = fmt.Errorf("print the help: %w", page.failed)
+	if failed := page.Flush(); err == nil && failed != nil && !errors.Is(failed, syscall.EPIPE) { // head closes its input early
+		err = fmt.Errorf("print the help: %w", failed)
 	}
 	return err
 }
@@ -189,29 +189,20 @@ func (a *app) check(need access) error {
 // within noticeDelay. The returned function ends the report. While commands run, consume reports
 // them instead.
 func (a *app) reportWaiting(ctx context.Context) (end func()) {
-	ended := make(chan struct{})
-	var report sync.WaitGroup
-	report.Add(1)
-	stop := context.AfterFunc(ctx, func() {
-		defer report.Done()
-		for told := false; !told; {
+	waiting, end := context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() {
+		for waiting.Err() == nil {
 			select {
+			case <-waiting.Done():
 			case <-time.After(a.noticeDelay):
-			case <-ended:
-				return
-			}
-			if told = a.children.count() == 0; told {
-				a.note("waiting for the store, up to a minute if it does not answer; Ctrl-C again ends immediately")
+				if a.children.count() == 0 {
+					a.note("waiting for the store, up to a minute if it does not answer; Ctrl-C again ends immediately")
+					return
+				}
 			}
 		}
 	})
-	return func() {
-		close(ended)
-		if stop() {
-			report.Done()
-		}
-		report.Wait()
-	}
+	return end
 }
 
 // remedies are what a user can do about errors.

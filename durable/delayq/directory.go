@@ -64,15 +64,8 @@ func (a *app) backup(ctx context.Context, store *pebblestore.Store, dir, file st
 
 // writeTar writes the files of a directory as a tar archive until ctx ends.
 func writeTar(ctx context.Context, w io.Writer, dir string) error {
-	written := make(chan error, 1)
-	go func() { // the reader of stdout may be slow
+	return until(ctx, func() error { // the reader of stdout may be slow
 		archive := tar.NewWriter(w)
-		written <- errors.Join(archive.AddFS(os.DirFS(dir)), archive.Close())
-	}()
-	select {
-	case err := <-written:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+		return errors.Join(archive.AddFS(os.DirFS(dir)), archive.Close())
+	})
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -63,24 +62,18 @@ func (a *app) readBody(ctx context.Context) ([]byte, error) {
 	if isTerminal(a.stdin) {
 		a.note("type the body, and end it with Ctrl-D on a line of its own")
 	}
-	var body bytes.Buffer
-	done := make(chan error, 1)
-	go func() {
-		_, err := io.Copy(&body, io.LimitReader(a.stdin, maxBody+1))
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		if err != nil {
-			return nil, fmt.Errorf("read the body from stdin: %w", err)
-		}
-	case <-ctx.Done(): // reading from a terminal cannot be interrupted
-		return nil, context.Cause(ctx)
-	}
-	if body.Len() > maxBody {
+	var body []byte
+	err := until(ctx, func() (err error) {
+		body, err = io.ReadAll(io.LimitReader(a.stdin, maxBody+1))
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read the body from stdin: %w", err)
+	case len(body) > maxBody:
 		return nil, fmt.Errorf("%w body: more than %[2]d bytes; there must be at most %[2]d", durable.ErrInvalid, maxBody)
 	}
-	return body.Bytes(), nil
+	return body, nil
 }
 
 // maxMessages is the largest number of messages that one command enqueues.

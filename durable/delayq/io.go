@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -22,19 +23,6 @@ func (l *lockedWriter) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.w.Write(p)
-}
-
-// firstErrorWriter keeps the first write error. Package cli ignores write errors when it prints
-// help.
-type firstErrorWriter struct {
-	w      io.Writer
-	failed error
-}
-
-func (r *firstErrorWriter) Write(p []byte) (int, error) {
-	n, err := r.w.Write(p)
-	r.failed = cmp.Or(r.failed, err)
-	return n, err
 }
 
 // screenOf returns the function that reads the size of a terminal, or nil if w is none that
@@ -57,6 +45,19 @@ func screenOf(w io.Writer) func() (columns, rows int) {
 func isTerminal(r io.Reader) bool {
 	f, ok := r.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// until returns the error of f, or the cause of the end of ctx if ctx ends first. Reading from a
+// terminal and writing to a pipe cannot be interrupted.
+func until(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // lineWriter forwards whole lines, so that lines of several commands do not mix. It keeps the last
