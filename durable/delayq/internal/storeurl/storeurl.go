@@ -52,63 +52,62 @@ type Use struct {
 // returns the errors of [pebblestore.Open], such as [durable.ErrLocked]. It does not connect to a
 // Redis server; opening the first queue does. No error contains a password.
 func Open(url string, use Use) (durable.Store, func() error, error) {
-	open, err := opener(url, use)
+	client, err := check(url)
 	if err != nil {
 		return nil, nil, err
 	}
-	return open()
+	if client != nil {
+		return openRedis(client(), redisstore.Options{AllowEviction: !use.Safe, AllowLossOnCrash: !use.Safe})
+	}
+	path, ok := Path(url)
+	if !ok {
+		store := memstore.New(memstore.Options{})
+		return store, store.Close, nil
+	}
+	store, err := openDirectory(path, use)
+	if err != nil {
+		return nil, nil, err
+	}
+	return store, store.Close, nil
 }
 
 // Check returns the error that [Open] returns for the form of a URL, or nil. Check opens nothing,
 // so a program can check a URL before it needs the store.
 func Check(url string) error {
-	_, err := opener(url, Use{})
+	_, err := check(url)
 	return err
 }
 
-// opener checks a URL and returns a function that opens its store.
-func opener(url string, use Use) (func() (durable.Store, func() error, error), error) {
+// check checks a URL. It returns a function that creates the client of a Redis server, and nil for
+// other stores.
+func check(url string) (func() redis.UniversalClient, error) {
 	scheme, rest, ok := strings.Cut(url, ":")
-	path, isPath := Path(url)
+	_, isPath := Path(url)
 	switch scheme = strings.ToLower(scheme); {
+	case isPath, scheme == "memory" && ok && rest == "":
+		return nil, nil
 	case !ok:
 		return nil, urlError(url, "it has no scheme; "+mustBe)
 	case scheme == "file":
 		return nil, urlError(url, "a store is a directory now, and the files of earlier versions are not read; it must be dir:PATH")
-	case isPath:
-		return func() (durable.Store, func() error, error) {
-			s, err := OpenDirectory(path, use)
-			if err != nil {
-				return nil, nil, err
-			}
-			return s, s.Close, nil
-		}, nil
+	case scheme == "dir" && rest == "":
+		return nil, urlError(url, "it has no path; it must be dir:PATH")
 	case scheme == "dir":
-		return nil, urlError(url, "it has no path, or the path after dir:// is relative and must be absolute; it must be dir:PATH")
-	case scheme == "memory" && rest != "":
-		return nil, urlError(url, "memory: must have nothing after the colon")
+		return nil, urlError(url, "the path after dir:// must be absolute; a relative path follows dir: without slashes")
 	case scheme == "memory":
-		store := memstore.New(memstore.Options{})
-		return func() (durable.Store, func() error, error) { return store, store.Close, nil }, nil
+		return nil, urlError(url, "memory: must have nothing after the colon")
 	}
-	client, err := parse(url)
-	if err != nil {
-		return nil, err
-	}
-	options := redisstore.Options{AllowEviction: !use.Safe, AllowLossOnCrash: !use.Safe}
-	return func() (durable.Store, func() error, error) { return openRedis(client(), options) }, nil
+	return parse(url)
 }
 
-// OpenDirectory opens a directory, or connects to the program that serves it: see [Open].
-func OpenDirectory(path string, use Use) (*pebblestore.Store, error) {
+// openDirectory opens a directory, or connects to the program that serves it: see [Open].
+func openDirectory(path string, use Use) (s *pebblestore.Store, err error) {
 	connects := !use.Consume && !use.All
 	if connects {
-		if s, err := pebblestore.Connect(path); err == nil {
+		if s, err = pebblestore.Connect(path); err == nil {
 			return s, nil
 		}
 	}
-	var s *pebblestore.Store
-	var err error
 	options := pebblestore.Options{Logger: slog.New(slog.DiscardHandler), Socket: use.Consume && len(path) <= maxSocketDir}
 	if use.Read {
 		s, err = pebblestore.OpenSnapshot(context.Background(), path, options)

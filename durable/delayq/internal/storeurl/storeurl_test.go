@@ -163,7 +163,7 @@ func TestOpenRejectsInvalidURLs(t *testing.T) {
 		{"", "dir:PATH"},
 		{"delayq.db", "dir:PATH"},
 		{"file:q.db", "a store is a directory now"},
-		{"dir:", "no path"},
+		{"dir:", "it has no path; it must be dir:PATH"},
 		{"dir://", "must be absolute"},
 		{"dir://delayq.db", "must be absolute"},
 		{"memory:x", "nothing after the colon"},
