@@ -171,6 +171,14 @@ func formatDuration(d time.Duration) string {
 	return d.String()
 }
 
+// count returns a number of things, whose name has a regular plural.
+func count[T int | int64](n T, name string) string {
+	if n != 1 {
+		name += "s"
+	}
+	return fmt.Sprint(n, " ", name)
+}
+
 // preview returns the first bytes of a text, at most most, on one line and without control
 // characters.
 func preview(s string, most int) string {

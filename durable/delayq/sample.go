@@ -13,34 +13,25 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// snapshot is the state of the queue at one time.
-type snapshot struct {
-	at    time.Time
-	stats durable.Stats
-}
-
-// sample is a snapshot of the queue, with the previous one.
+// sample is the state of the queue, with the previous one.
 type sample struct {
-	queue string
-	snapshot
-	before *snapshot // nil for the first snapshot. A *sample would keep all earlier snapshots in memory
+	queue         string
+	stats, before durable.Stats // before is zero in the first sample
 }
 
 // rates are events per second by name.
 type rates map[string]float64
 
-// rates returns the rates of a partition, or of the queue for -1, since the previous snapshot.
-// Those of the first snapshot are 0.
+// rates returns the rates of a partition, or of the queue for -1, since the previous sample. Those
+// of the first sample are 0.
 func (s *sample) rates(partition int) rates {
-	seconds, before, now := 0.0, durable.Counts{}, s.counts(partition)
-	if s.before != nil && partition < len(s.before.stats.Partitions) {
-		seconds, before = s.at.Sub(s.before.at).Seconds(), *s.before.counts(partition)
-	}
+	before, now := counts(&s.before, partition), counts(&s.stats, partition)
+	elapsed := now.Now.Sub(before.Now)
 	rate := func(old, present uint64) float64 {
-		if present <= old || seconds <= 0 { // the counters of a recreated queue start at 0
+		if present <= old || elapsed <= 0 || before.Now.IsZero() { // the counters of a recreated queue start at 0
 			return 0
 		}
-		return float64(present-old) / seconds
+		return float64(present-old) / elapsed.Seconds()
 	}
 	return rates{
 		"enqueued": rate(before.Enqueued, now.Enqueued), "acked": rate(before.Acked, now.Acked),
@@ -49,12 +40,15 @@ func (s *sample) rates(partition int) rates {
 	}
 }
 
-// counts returns the counts of a partition, or of the queue for -1.
-func (s *snapshot) counts(partition int) *durable.Counts {
-	if partition < 0 {
-		return &s.stats.Counts
+// counts returns the counts of a partition, or of the queue for -1. Zero stats have no partitions.
+func counts(stats *durable.Stats, partition int) durable.Counts {
+	switch {
+	case partition < 0:
+		return stats.Counts
+	case partition >= len(stats.Partitions):
+		return durable.Counts{}
 	}
-	return &s.stats.Partitions[partition]
+	return stats.Partitions[partition]
 }
 
 // overdue returns the time since the earliest message of a partition was due that no consumer has
@@ -63,11 +57,11 @@ func (s *sample) overdue(partition int) time.Duration {
 	if partition < 0 {
 		return s.stats.OverdueFor
 	}
-	return s.counts(partition).DueFor()
+	return s.stats.Partitions[partition].DueFor()
 }
 
 // nextIn returns the time until the earliest unclaimed message is due, on the clock of the store.
-func nextIn(c *durable.Counts) string {
+func nextIn(c durable.Counts) string {
 	switch {
 	case c.NextDue.IsZero():
 		return "-"
@@ -85,19 +79,16 @@ var columns = []string{"scheduled", "due", "in flight", "dead", "next in", "over
 // firstRate is the first column that is a rate.
 const firstRate = 6
 
-// row returns the values of a partition, or of the queue for -1.
-func (s *sample) row(partition int) []string {
-	c, r := s.counts(partition), s.rates(partition)
-	row := []string{
-		strconv.FormatInt(c.Scheduled, 10), strconv.FormatInt(c.Due, 10), strconv.FormatInt(c.InFlight, 10), strconv.FormatInt(c.Dead, 10),
-		nextIn(c), formatDuration(s.overdue(partition)),
-	}
-	for _, name := range []string{"enqueued", "acked", "retried", "buried"} {
+// row returns the values of a partition, or of the queue for -1, after a name.
+func (s *sample) row(name string, partition int) table.Row {
+	c, r := counts(&s.stats, partition), s.rates(partition)
+	row := table.Row{name, c.Scheduled, c.Due, c.InFlight, c.Dead, nextIn(c), formatDuration(s.overdue(partition))}
+	for _, event := range []string{"enqueued", "acked", "retried", "buried"} {
 		digits := 0
-		if 0 < r[name] && r[name] < 10 {
+		if 0 < r[event] && r[event] < 10 {
 			digits = 1
 		}
-		row = append(row, strconv.FormatFloat(r[name], 'f', digits, 64))
+		row = append(row, strconv.FormatFloat(r[event], 'f', digits, 64))
 	}
 	return row
 }
@@ -115,23 +106,16 @@ func (s *sample) table(partitions bool) string {
 	}
 	t := newTable(header...)
 	t.SetColumnConfigs(right)
-	add := func(name string, partition int) {
-		row := table.Row{name}
-		for _, v := range s.row(partition) {
-			row = append(row, v)
-		}
-		t.AppendRow(row)
-	}
-	add("queue", -1)
+	t.AppendRow(s.row("queue", -1))
 	t.AppendSeparator()
-	for i := range s.stats.Partitions {
-		if partitions {
-			add(strconv.Itoa(i), i)
+	if partitions {
+		for i := range s.stats.Partitions {
+			t.AppendRow(s.row(strconv.Itoa(i), i))
 		}
 	}
 	c := s.stats.Counts
-	return fmt.Sprintf("queue %s%s, %d partitions, %s on the store's clock\n%s\n",
-		s.queue, s.pausedNote(), len(s.stats.Partitions), c.Now.Format("2006-01-02 15:04:05"), t.Render()) +
+	return fmt.Sprintf("queue %s%s, %s, %s on the store's clock\n%s\n",
+		s.queue, s.pausedNote(), count(len(s.stats.Partitions), "partition"), c.Now.Format("2006-01-02 15:04:05"), t.Render()) +
 		fmt.Sprintf("total: %d enqueued, %d acked, %d retried, %d dead, %d of them dropped, %d cancelled, %d crashed, %d lost; %d cannot be read",
 			c.Enqueued, c.Acked, c.Retried, c.Buried, c.Trimmed, c.Cancelled, c.Crashed, c.Lost, c.Unreadable)
 }
@@ -150,35 +134,35 @@ func (s *sample) pausedNote() string {
 	case len(s.stats.Partitions):
 		return ", paused"
 	}
-	return fmt.Sprintf(", %d partitions paused", n)
+	return ", " + count(n, "partition") + " paused"
 }
 
 // lines formats a sample for an output that cannot be redrawn: one line, and one for each partition
 // if partitions is true.
 func (s *sample) lines(partitions bool) string {
-	line := func(partition int) string {
-		var values []string
-		for i, v := range s.row(partition) {
+	line := func(name string, partition int) string {
+		row := s.row(name, partition)
+		values := make([]string, len(columns))
+		for i, column := range columns {
+			values[i] = fmt.Sprint(column, " ", row[i+1])
 			if i >= firstRate {
-				v += "/s"
+				values[i] += "/s"
 			}
-			values = append(values, columns[i]+" "+v)
 		}
-		return strings.Join(values, ", ")
+		return name + " " + strings.Join(values, ", ")
 	}
-	lines := []string{s.stats.Now.Format("15:04:05") + " " + line(-1) + s.pausedNote()}
-	for i := range s.stats.Partitions {
-		if partitions {
-			lines = append(lines, fmt.Sprintf("  partition %d: %s", i, line(i)))
+	lines := line(s.stats.Now.Format("15:04:05"), -1) + s.pausedNote()
+	if partitions {
+		for i := range s.stats.Partitions {
+			lines += "\n" + line(fmt.Sprintf("  partition %d:", i), i)
 		}
 	}
-	return strings.Join(lines, "\n")
+	return lines
 }
 
 // countsJSON returns counts for JSON. Counters start at 0 when the queue is created.
 func (s *sample) countsJSON(partition int) map[string]any {
-	c := s.counts(partition)
-	o := object(*c)
+	o := object(counts(&s.stats, partition))
 	o["overdueMs"], o["perSecond"] = s.overdue(partition).Milliseconds(), s.rates(partition)
 	return o
 }

@@ -40,22 +40,21 @@ func (a *app) watch(ctx context.Context, s *session, o watchOptions) error {
 	show := a.viewer(o)
 	tick := time.NewTicker(o.interval)
 	defer tick.Stop()
-	var last *snapshot
+	var before durable.Stats
 	for updates := 1; ; updates++ {
 		stats, err := s.Stats(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, durable.ErrUnavailable) && last != nil:
+		case errors.Is(err, durable.ErrUnavailable) && !before.Now.IsZero():
 			a.faults.add(err)
 		case err != nil:
 			return err
 		default:
-			now := snapshot{time.Now(), stats}
-			if err := show(&sample{s.Name(), now, last}); err != nil {
+			if err := show(&sample{s.Name(), stats, before}); err != nil {
 				return err
 			}
-			last = &now
+			before = stats
 		}
 		if updates == o.n {
 			return nil

@@ -59,9 +59,10 @@ func sampleOf() *sample {
 	rest := durable.Counts{Now: now, NextDue: driver.Never.Time(), Counters: driver.Counters{Enqueued: 10}}
 	all := part
 	all.Enqueued += rest.Enqueued
-	before := &snapshot{at: time.Unix(0, 0), stats: durable.Stats{Partitions: make([]durable.Counts, 2)}}
+	old := durable.Counts{Now: now.Add(-10 * time.Second)}
+	before := durable.Stats{Counts: old, Partitions: []durable.Counts{old, old}}
 	stats := durable.Stats{Counts: all, Partitions: []durable.Counts{part, rest}, OverdueFor: 3 * time.Second} // one waits in a consumer
-	return &sample{queue: "q", snapshot: snapshot{at: time.Unix(10, 0), stats: stats}, before: before}
+	return &sample{queue: "q", stats: stats, before: before}
 }
 
 func TestRatesCoverTheTimeBetweenTwoSnapshots(t *testing.T) {
@@ -77,7 +78,7 @@ func TestRatesCoverTheTimeBetweenTwoSnapshots(t *testing.T) {
 	assert.EqualValues(t, 3000, j["overdueMs"])
 	assert.Contains(t, s.lines(true), "partition 0: scheduled 7, due 3, in flight 2, dead 1, next in now, overdue 2.5s")
 	assert.Len(t, j["partitions"], 2)
-	s.before.stats.Enqueued = 5000
+	s.before.Enqueued = 5000
 	assert.Zero(t, s.rates(-1)["enqueued"], "a recreated queue has no negative rate")
 }
 
