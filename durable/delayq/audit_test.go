@@ -52,7 +52,7 @@ func TestAuditFailsIfFaultsAreLeft(t *testing.T) {
 	_, err = audit(sound)
 	require.NoError(t, err)
 	out, err := audit(storeWithFaults{sound}, "-json")
-	require.ErrorContains(t, err, "8 faults are left; delayq audit -repair")
+	require.ErrorContains(t, err, "8 faults left; delayq audit -repair")
 	assert.JSONEq(t, `{"records":20,"orphans":4,"strays":2,"unreadable":0,"wrong":2,"repaired":0}`, out)
 	out, err = audit(storeWithFaults{sound}, "-repair")
 	require.NoError(t, err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +37,7 @@ func (a *app) cancelCommand() *cli.Command {
 			}
 			return a.changeAll(ids, "cancelled", notPending, func(id string) (string, bool, error) {
 				result, err := s.Cancel(ctx, id)
-				return resultNames[result], result == durable.ResultCancelled, err
+				return resultText(result), result == durable.ResultCancelled, err
 			})
 		},
 	})
@@ -45,10 +46,10 @@ func (a *app) cancelCommand() *cli.Command {
 // cancelled prints a report. It returns an error if messages are left, or may be left.
 func (a *app) cancelled(r durable.CancelReport, err error) error {
 	if r.Firing > 0 {
-		err = errors.Join(err, fmt.Errorf("%d messages are being delivered, and are delivered again if that fails", r.Firing))
+		err = errors.Join(err, fmt.Errorf("%s being delivered; a delivery that fails is repeated", count(r.Firing, "message")))
 	}
 	counts := map[string]int{"cancelled": r.Cancelled, "delivering": r.Firing, "unreadable": r.Unreadable}
-	return errors.Join(a.result(counts, fmt.Sprintf("%d messages cancelled", r.Cancelled)), err)
+	return errors.Join(a.result(counts, count(r.Cancelled, "message")+" cancelled"), err)
 }
 
 func (a *app) rescheduleCommand() *cli.Command {
@@ -73,13 +74,18 @@ func (a *app) rescheduleCommand() *cli.Command {
 				if result == durable.ResultRescheduled && !a.json {
 					return fmt.Sprintf("due %v", &d), true, err
 				}
-				return resultNames[result], result == durable.ResultRescheduled, err
+				return resultText(result), result == durable.ResultRescheduled, err
 			})
 		},
 	})
 }
 
-var resultNames = []string{durable.ResultCancelled: "cancelled", durable.ResultRescheduled: "rescheduled", durable.ResultFiring: "being delivered", durable.ResultNotFound: "not found"}
+var resultTexts = map[durable.Result]string{
+	durable.ResultCancelled: "cancelled", durable.ResultRescheduled: "rescheduled",
+	durable.ResultFiring: "being delivered", durable.ResultNotFound: "not found",
+}
+
+func resultText(r durable.Result) string { return cmp.Or(resultTexts[r], r.String()) }
 
 // notPending says why messages are neither cancelled nor rescheduled.
 const notPending = "the others are being delivered, are dead letters, or were not found"
@@ -101,7 +107,7 @@ func (a *app) changeAll(ids []string, done, reason string, change func(id string
 		}
 	}
 	if changed < len(ids) {
-		return fmt.Errorf("%d of %d messages %s: %s", changed, len(ids), done, reason)
+		return fmt.Errorf("%d of %s %s: %s", changed, count(len(ids), "message"), done, reason)
 	}
 	return nil
 }
@@ -158,7 +164,7 @@ func (a *app) deadChange(verb, text string, f *durable.DeadFilter, flags []cli.F
 		run: func(ctx context.Context, s *session, ids []string) error {
 			if len(ids) == 0 {
 				n, err := every(ctx, s)
-				return errors.Join(a.result(map[string]int{done: n}, fmt.Sprintf("%d dead letters %s", n, done)), err)
+				return errors.Join(a.result(map[string]int{done: n}, count(n, "dead letter")+" "+done), err)
 			}
 			return a.changeAll(ids, done, "the others are no dead letters", func(id string) (string, bool, error) {
 				err := one(ctx, s, id)

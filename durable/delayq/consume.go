@@ -58,7 +58,7 @@ func (a *app) consume(ctx context.Context, s *session, o consumeOptions) error {
 	defer stop(nil)
 	defer context.AfterFunc(ctx, func() {
 		if n := a.children.count(); n > 0 {
-			a.note("waiting for %d running commands; Ctrl-C again ends them, and their messages are delivered again", n)
+			a.note("waiting for %s; Ctrl-C again ends all, and the messages are delivered again", count(n, "running command"))
 		}
 	})()
 	r := &runner{app: a, options: o, stop: stop, ending: running.Done()}
@@ -69,7 +69,7 @@ func (a *app) consume(ctx context.Context, s *session, o consumeOptions) error {
 	if cause := context.Cause(running); err == nil && ctx.Err() == nil {
 		err = cause // the runner has stopped Consume
 	}
-	a.note("%d messages delivered, %d failed", r.succeeded.Load(), r.failed.Load())
+	a.note("%s delivered, %d failed", count(r.succeeded.Load(), "message"), r.failed.Load())
 	return err
 }
 

@@ -137,7 +137,7 @@ func TestTwoProcessesShareAQueueOnRedis(t *testing.T) {
 	assert.Equal(t, "kept\n", d.ok("take", "-ack", "-wait", "1m"))
 }
 
-const waitingNotice = "waiting for 1 running commands"
+const waitingNotice = "waiting for 1 running command; "
 
 // commandUntilNotice returns a command that ends after the program has written to the returned
 // writer that it waits for the command.

@@ -59,7 +59,7 @@ func (a *app) backup(ctx context.Context, store *pebblestore.Store, dir, file st
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return errors.Join(err, os.Remove(file))
 	}
-	return a.result(map[string]int64{"bytes": n}, fmt.Sprintf("%d bytes written", n))
+	return a.result(map[string]int64{"bytes": n}, count(n, "byte")+" written")
 }
 
 // writeTar writes the files of a directory as a tar archive until ctx ends.

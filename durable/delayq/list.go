@@ -64,7 +64,7 @@ func describe(r *durable.Record, partition int) string {
 	if r.Reason != "" {
 		rows = append(rows, table.Row{"last error", preview(r.Reason, 4*previewBytes)})
 	}
-	return propertyTable(append(rows, table.Row{"body", fmt.Sprintf("%s (%d bytes)", previewBody(r, 4*previewBytes), len(r.Body))})...)
+	return propertyTable(append(rows, table.Row{"body", fmt.Sprintf("%s (%s)", previewBody(r, 4*previewBytes), count(len(r.Body), "byte"))})...)
 }
 
 // previewBody returns the first bytes of the body, or why it cannot be read.
@@ -119,7 +119,7 @@ func (a *app) list(ctx context.Context, s *session, o *listOptions) error {
 			return err
 		}
 		if o.n > 0 && shown == o.n {
-			defer a.note("there are more than these %d messages; -n 0 lists all", shown)
+			defer a.note("there are more than %s; -n 0 lists all", count(shown, "message"))
 			break
 		}
 		shown++

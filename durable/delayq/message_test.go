@@ -199,7 +199,7 @@ func TestListIsLimitedAndSaysSo(t *testing.T) {
 	require.NoError(t, r.err)
 	assert.Equal(t, 10, strings.Count(r.stdout, " a-"))
 	assert.Contains(t, r.stdout, "…")
-	assert.Contains(t, r.stderr, "more than these 10")
+	assert.Contains(t, r.stderr, "more than 10 messages")
 	assert.Equal(t, 12, strings.Count(d.ok("list", "-n", "0", "-json"), "\n"))
 	r = d.runIn("", "list", "-state", "in-flight")
 	require.NoError(t, r.err)
@@ -299,8 +299,8 @@ func TestCancelByHeadersFailsIfAMessageIsBeingDelivered(t *testing.T) {
 	delivery, err := q.Take(t.Context())
 	require.NoError(t, err)
 	stdout, err := run("cancel", "-header", "a=b")
-	require.ErrorContains(t, err, "1 messages are being delivered")
-	assert.Equal(t, "1 messages cancelled\n", stdout)
+	require.ErrorContains(t, err, "1 message being delivered")
+	assert.Equal(t, "1 message cancelled\n", stdout)
 	require.NoError(t, delivery.Ack(t.Context()))
 }
 
@@ -324,7 +324,7 @@ func TestDeadLettersAreSelectedByReasonAndTime(t *testing.T) {
 		left   int64
 	}{
 		{"dead delete -until 1h", "0 dead letters deleted\n", 4},
-		{"dead replay -delay 1h -reason connect -until " + died[2].Format(time.RFC3339Nano), "1 dead letters replayed\n", 3},
+		{"dead replay -delay 1h -reason connect -until " + died[2].Format(time.RFC3339Nano), "1 dead letter replayed\n", 3},
 		{"dead replay -delay 1h -rate 100 -reason connect -since 1h", "2 dead letters replayed\n", 1},
 		{"-json dead delete -since 1h", `{"deleted":1}` + "\n", 0},
 	} {
@@ -503,4 +503,10 @@ func TestUnreadableMessageIsShownWithItsError(t *testing.T) {
 		assert.Contains(t, out.String(), `"error":"durable: message \"a\"`, args)
 		assert.NotContains(t, out.String(), `"body"`, args)
 	}
+}
+
+func TestUnknownResultIsPrinted(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, "not found", resultText(durable.ResultNotFound))
+	assert.Equal(t, "Result(99)", resultText(99))
 }

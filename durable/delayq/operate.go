@@ -67,7 +67,7 @@ func (a *app) audit(ctx context.Context, s *session, repair bool) error {
 		table.Row{"members of sets without a message", r.Strays}, table.Row{"messages that cannot be read", r.Unreadable},
 		table.Row{"wrong sums", r.Wrong}, table.Row{"repaired", r.Repaired}))
 	if left := r.Orphans + r.Strays + r.Wrong - r.Repaired; left > 0 && err == nil {
-		err = fmt.Errorf("%d faults are left; delayq audit -repair repairs them", left)
+		err = fmt.Errorf("%s left; delayq audit -repair repairs messages, sets and sums", count(left, "fault"))
 	}
 	return err
 }
