@@ -45,7 +45,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 		screen: screenOf(stdout), open: storeurl.Open, noticeDelay: time.Second, commandGrace: defaultGrace,
 		signalGrace: defaultSignalGrace,
 	}
-	a.faults.w = a.stderr
+	a.faults.w, a.faults.pause = a.stderr, 5*time.Second
 	return a
 }
 

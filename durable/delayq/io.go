@@ -103,21 +103,20 @@ func (l *lineWriter) pass(n int) {
 	l.part = append(l.part[:0], l.part[n:]...)
 }
 
-// errorPrinter prints errors of background calls, at most one in errorPause: an unreachable server
+// errorPrinter prints errors of background calls, at most one per pause: an unreachable server
 // causes many.
 type errorPrinter struct {
 	w       io.Writer
+	pause   time.Duration
 	mu      sync.Mutex
 	last    time.Time
 	skipped int // errors since last that were not printed
 }
 
-const errorPause = 5 * time.Second
-
 func (c *errorPrinter) add(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.last.IsZero() && time.Since(c.last) < errorPause {
+	if !c.last.IsZero() && time.Since(c.last) < c.pause {
 		c.skipped++
 		return
 	}

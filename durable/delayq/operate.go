@@ -49,6 +49,7 @@ func (a *app) auditCommand() *cli.Command {
 			if _, ok := storeurl.Path(a.store); ok && repair {
 				return usage(cmd, "-repair is set; a directory has no repair, restore a backup instead")
 			}
+			a.faults.pause = 0 // each partition reports its lost keys
 			return nil
 		},
 		run: func(ctx context.Context, s *session, _ []string) error { return a.audit(ctx, s, repair) },
@@ -59,6 +60,9 @@ func (a *app) auditCommand() *cli.Command {
 
 // audit returns an error if faults are left, so that scripts can detect them.
 func (a *app) audit(ctx context.Context, s *session, repair bool) error {
+	if repair { // which clears the names of lost keys
+		_ = s.Healthy(ctx) // the queue has reported them then; an audit fails without the store as well
+	}
 	r, err := s.Audit(ctx, repair)
 	if err != nil {
 		return err

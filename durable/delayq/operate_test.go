@@ -166,13 +166,18 @@ func TestHealthNamesLostKeysUntilAnAudit(t *testing.T) {
 	d := tester{t, "redis://" + server.Addr()}
 	d.ok("enqueue", "-body", "x")
 	d.ok("health")
-	require.EqualValues(t, 1, server.Client(t).Del(t.Context(), "tw:{default:3}:d").Val())
+	for _, key := range []string{"tw:{default:3}:d", "tw:{default:5}:d"} {
+		require.EqualValues(t, 1, server.Client(t).Del(t.Context(), key).Val())
+	}
 	for range 2 {
 		r := d.runIn("", "health")
 		require.ErrorIs(t, r.err, durable.ErrUnsafe)
 		require.ErrorContains(t, r.err, "tw:{default:3}:d")
 	}
-	d.ok("audit", "-repair")
+	r := d.runIn("", "audit", "-repair")
+	require.NoError(t, r.err)
+	assert.Contains(t, r.stderr, "tw:{default:3}:d", "the audit names what it clears")
+	assert.Contains(t, r.stderr, "tw:{default:5}:d")
 	d.ok("health")
 }
 

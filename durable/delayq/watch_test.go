@@ -117,7 +117,7 @@ func TestWatchRedrawsATerminal(t *testing.T) {
 func TestErrorPrinterSkipsFrequentErrors(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	c := errorPrinter{w: &out}
+	c := errorPrinter{w: &out, pause: time.Minute}
 	for range 10 {
 		c.add(errors.New("away"))
 	}
