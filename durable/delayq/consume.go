@@ -120,7 +120,12 @@ func (r *runner) handle(ctx context.Context, d *durable.Delivery) error {
 	case (code == cannotRun || code == notFound) && lookUp(r.options.exec) != nil:
 		err = fmt.Errorf("%w: -exec %q: %w: %s", errNoCommand, r.options.exec, err, preview(stderr.last, driver.MaxReason/2))
 	case !r.ends(code):
-		return r.fail(d, err, stderr.last)
+		if stderr.last != "" {
+			err = fmt.Errorf("%w: %s", err, preview(stderr.last, driver.MaxReason/2))
+		}
+		r.failed.Add(1)
+		r.app.faults.add(fmt.Errorf("message %q: %w", d.ID, err))
+		return err
 	}
 	if stdout.failed != nil || errors.Is(err, errNoCommand) && ctx.Err() == nil { // as for other messages
 		r.stop(fmt.Errorf("%w; message %q is delivered again later", err, d.ID))
@@ -144,16 +149,6 @@ func lookUp(line string) error {
 }
 
 const cannotRun, notFound = 126, 127 // exit codes of shells
-
-// fail returns the error of a failed attempt.
-func (r *runner) fail(d *durable.Delivery, err error, last string) error {
-	r.failed.Add(1)
-	if last != "" {
-		err = fmt.Errorf("%w: %s", err, preview(last, driver.MaxReason/2))
-	}
-	r.app.faults.add(fmt.Errorf("message %q: %w", d.ID, err))
-	return err
-}
 
 // ends reports whether delayq begins to end when a command has failed. The exit code is -1 after a
 // signal, and above 128 if a shell reports one.

@@ -23,13 +23,12 @@ const previewBytes = 40
 func (a *app) inspectCommand() *cli.Command {
 	return a.command(command{
 		name: "inspect", usage: "show all fields of a message", need: reads,
-		args: "ID", least: 1, most: 1, accepts: "the command takes the id of one message",
-		run: func(ctx context.Context, s *session, ids []string) error { return a.inspect(ctx, s, ids[0]) },
+		args: "ID", least: 1, most: 1, accepts: "the command takes the id of one message", run: a.inspect,
 	})
 }
 
-func (a *app) inspect(ctx context.Context, s *session, id string) error {
-	r, err := s.Get(ctx, id)
+func (a *app) inspect(ctx context.Context, s *session, ids []string) error {
+	r, err := s.Get(ctx, ids[0])
 	if err != nil {
 		if errors.Is(err, durable.ErrNotFound) {
 			err = fmt.Errorf("%w in queue %q: the message may have been delivered, cancelled or deleted", err, s.Name())
@@ -40,7 +39,7 @@ func (a *app) inspect(ctx context.Context, s *session, id string) error {
 	if err != nil {
 		return err
 	}
-	partition := driver.PartitionOf(id, len(stats.Partitions))
+	partition := driver.PartitionOf(r.ID, len(stats.Partitions))
 	j := recordJSON(&r)
 	j["partition"] = partition
 	return a.result(j, describe(&r, partition))

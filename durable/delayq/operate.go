@@ -132,13 +132,10 @@ func (a *app) queuesCommand() *cli.Command {
 }
 
 func (a *app) consumersCommand() *cli.Command {
-	return a.command(command{
-		name: "consumers", usage: "list the consumers of the queue", need: reads,
-		run: func(ctx context.Context, s *session, _ []string) error { return a.consumers(ctx, s) },
-	})
+	return a.command(command{name: "consumers", usage: "list the consumers of the queue", need: reads, run: a.consumers})
 }
 
-func (a *app) consumers(ctx context.Context, s *session) error {
+func (a *app) consumers(ctx context.Context, s *session, _ []string) error {
 	all, err := s.Consumers(ctx)
 	if err != nil {
 		return err

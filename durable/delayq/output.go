@@ -182,20 +182,16 @@ func count[T int | int64](n T, name string) string {
 // preview returns the first bytes of a text, at most most, on one line and without control
 // characters.
 func preview(s string, most int) string {
-	short := s
-	if len(short) > most {
-		short = short[:most]
-		for end := most; end > most-utf8.UTFMax; end-- { // not within a character
-			if utf8.RuneStart(s[end]) {
-				short = s[:end]
+	end, more := len(s), ""
+	if end > most {
+		end, more = most, "…"
+		for i := most; i > most-utf8.UTFMax; i-- { // not within a character
+			if utf8.RuneStart(s[i]) {
+				end = i
 				break
 			}
 		}
 	}
-	quoted := strconv.Quote(short)
-	quoted = strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
-	if len(s) > most {
-		quoted += "…"
-	}
-	return quoted
+	quoted := strconv.Quote(s[:end])
+	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`) + more
 }

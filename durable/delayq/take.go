@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -68,7 +70,9 @@ func (a *app) take(ctx context.Context, s *session, o takeOptions) (err error) {
 	acks := newTasks()
 	taken := 0
 	for ; taken < o.n; taken++ {
-		d, failure := next(ctx, r, o.wait)
+		waiting, cancel := context.WithTimeout(ctx, cmp.Or(o.wait, math.MaxInt64))
+		d, failure := r.Take(waiting)
+		cancel()
 		if failure != nil {
 			err = a.takeError(ctx, failure, taken, o)
 			break
@@ -96,16 +100,6 @@ func (a *app) take(ctx context.Context, s *session, o takeOptions) (err error) {
 			return d.NackAfter(ctx, o.delay, nil)
 		})
 	}))
-}
-
-// next waits for a message, for at most wait unless wait is 0.
-func next(ctx context.Context, r *durable.Receiver, wait time.Duration) (*durable.Delivery, error) {
-	if wait > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, wait)
-		defer cancel()
-	}
-	return r.Take(ctx)
 }
 
 // takeError returns the error of a Take that returned no message. It returns nil after Ctrl-C, and
