@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v3"
 
@@ -100,4 +103,141 @@ func idsOr(cmd *cli.Command, selected bool, options string) error {
 		return arguments(cmd, 0, 0, "the command takes ids or "+options+", not both")
 	}
 	return arguments(cmd, 1, math.MaxInt, "the command takes ids of messages, or "+options)
+}
+
+// option returns a flag whose help and errors name the accepted values. The backquoted word in
+// usage is the placeholder of the value.
+func option[T any](name, usage string, to *T, accepted string, parse func(string) (T, bool)) cli.Flag {
+	return &cli.GenericFlag{Name: name, Usage: usage + " (" + accepted + ")", Value: &value[T]{to, accepted, parse}}
+}
+
+// value is the value of an option. It implements [cli.Value].
+type value[T any] struct {
+	to       *T
+	accepted string
+	parse    func(string) (T, bool)
+}
+
+func (v *value[T]) Set(s string) error {
+	x, ok := v.parse(s)
+	if !ok {
+		return errors.New("it must be " + v.accepted)
+	}
+	*v.to = x
+	return nil
+}
+
+func (v *value[T]) Get() any { return *v.to }
+
+// String returns the default value for the help.
+func (v *value[T]) String() string {
+	if v.to == nil {
+		return ""
+	}
+	switch any(*v.to).(type) {
+	case time.Time, map[string]string:
+		return ""
+	}
+	return fmt.Sprint(*v.to)
+}
+
+// flag returns an option without a value.
+func flag(name, usage string, to *bool) cli.Flag {
+	return &cli.BoolFlag{Name: name, Usage: usage, Destination: to, HideDefault: true}
+}
+
+// number accepts whole numbers from least to most.
+func number[T int | int64](name, usage string, to *T, least, most T) cli.Flag {
+	return option(name, usage, to, fmt.Sprintf("a whole number from %v to %v", least, most), func(s string) (T, bool) {
+		n, err := strconv.ParseInt(s, 10, 64)
+		return T(n), err == nil && int64(least) <= n && n <= int64(most)
+	})
+}
+
+const (
+	day      = 24 * time.Hour
+	mostDays = math.MaxInt64 / int64(day) // the most days in a duration, about 292 years
+)
+
+// duration accepts durations of least or more, also in days.
+func duration(name, usage string, to *time.Duration, least time.Duration) cli.Flag {
+	accepted := fmt.Sprintf("a duration of %v or more, up to %dd, such as 250ms, 1h30m or 7d", least, mostDays)
+	return option(name, usage, to, accepted, func(s string) (time.Duration, bool) {
+		d, err := parseDuration(s)
+		return d, err == nil && d >= least
+	})
+}
+
+// parseDuration accepts the syntax of time.ParseDuration, and a whole number of days.
+func parseDuration(s string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		n, err := strconv.ParseUint(days, 10, 64)
+		if err == nil && n > uint64(mostDays) {
+			err = strconv.ErrRange
+		}
+		return time.Duration(n) * day, err
+	}
+	return time.ParseDuration(s)
+}
+
+// header collects headers, each given as key=value. A key may be given once.
+func header(usage string, to *map[string]string) cli.Flag {
+	*to = map[string]string{}
+	return option("header", usage, to, "key=value; several may be given, with different keys", func(s string) (map[string]string, bool) {
+		key, value, ok := strings.Cut(s, "=")
+		_, again := (*to)[key]
+		(*to)[key] = value
+		return *to, ok && !again && key != ""
+	})
+}
+
+// pastTime accepts a past time, or a duration, which counts back from now.
+func pastTime(name, usage string, to *time.Time) cli.Flag {
+	begin := time.Now() // -until 0s, which would select all, is not before begin
+	return option(name, usage, to, "a time that has passed, with its zone, such as 2020-12-31T23:59:00Z, or how long ago, such as 90m or 2d",
+		func(s string) (time.Time, bool) {
+			t, err := time.Parse(time.RFC3339, s)
+			if d, failed := parseDuration(s); failed == nil {
+				t, err = time.Now().Add(-d), nil
+			}
+			return t, err == nil && !t.IsZero() && t.Before(begin)
+		})
+}
+
+// futureTime accepts a time.
+func futureTime(name, usage string, to *time.Time) cli.Flag {
+	return option(name, usage, to, "a time with its zone, such as 2030-12-31T23:59:00Z or 2030-12-31T23:59:00+01:00",
+		func(s string) (time.Time, bool) {
+			t, err := time.Parse(time.RFC3339, s)
+			return t, err == nil && !t.IsZero()
+		})
+}
+
+// due is the due time in a command line: a delay or a time, not both.
+type due struct {
+	delay time.Duration
+	at    time.Time
+}
+
+func (d *due) flags() []cli.Flag {
+	return []cli.Flag{
+		duration("delay", "make the message due after this `duration`", &d.delay, 0),
+		futureTime("at", "make the message due at this `time`, or now if the time has passed", &d.at),
+	}
+}
+
+// check returns an error if both are given.
+func (d *due) check(_ context.Context, cmd *cli.Command) error {
+	if cmd.IsSet("delay") && cmd.IsSet("at") {
+		return usage(cmd, "-delay is %v and -at is %s; only one of them may be given", d.delay, d.at.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// String returns the due time as text: "at" a time or "in" a duration.
+func (d *due) String() string {
+	if !d.at.IsZero() {
+		return "at " + d.at.Format(time.RFC3339)
+	}
+	return "in " + formatDuration(d.delay)
 }
