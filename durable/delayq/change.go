@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"time"
 
 	"github.com/urfave/cli/v3"
 
@@ -53,26 +54,30 @@ func (a *app) cancelled(r durable.CancelReport, err error) error {
 }
 
 func (a *app) rescheduleCommand() *cli.Command {
-	var d due
+	var m durable.Message
 	return a.command(command{
 		name: "reschedule", usage: "change the due time of a message that has not begun",
-		args: "ID", least: 1, most: 1, accepts: "the command takes the id of one message", flags: d.flags(), need: changes,
-		check: func(ctx context.Context, cmd *cli.Command) error {
-			if !cmd.IsSet("delay") && !cmd.IsSet("at") {
+		args: "ID", least: 1, most: 1, accepts: "the command takes the id of one message", flags: dueFlags(&m), need: changes,
+		check: func(_ context.Context, cmd *cli.Command) error {
+			switch {
+			case cmd.IsSet("delay") && cmd.IsSet("at"):
+				return dueTwice(cmd, &m)
+			case !cmd.IsSet("delay") && !cmd.IsSet("at"):
 				return usage(cmd, "the new time is missing; give -delay or -at")
 			}
-			return d.check(ctx, cmd)
+			return nil
 		},
 		run: func(ctx context.Context, s *session, ids []string) error {
 			return a.changeAll(ids, "rescheduled", notPending, func(id string) (string, bool, error) {
-				result, err := durable.Result(0), error(nil)
-				if d.at.IsZero() {
-					result, err = s.Reschedule(ctx, id, d.delay)
+				result, due, err := durable.Result(0), "due in "+formatDuration(m.Delay), error(nil)
+				if m.At.IsZero() {
+					result, err = s.Reschedule(ctx, id, m.Delay)
 				} else {
-					result, err = s.RescheduleAt(ctx, id, d.at)
+					result, err = s.RescheduleAt(ctx, id, m.At)
+					due = "due at " + m.At.Format(time.RFC3339)
 				}
 				if result == durable.ResultRescheduled && !a.json {
-					return fmt.Sprintf("due %v", &d), true, err
+					return due, true, err
 				}
 				return resultText(result), result == durable.ResultRescheduled, err
 			})

@@ -213,31 +213,15 @@ func futureTime(name, usage string, to *time.Time) cli.Flag {
 		})
 }
 
-// due is the due time in a command line: a delay or a time, not both.
-type due struct {
-	delay time.Duration
-	at    time.Time
-}
-
-func (d *due) flags() []cli.Flag {
+// dueFlags returns the options for the due time of a message: a delay or a time, not both.
+func dueFlags(m *durable.Message) []cli.Flag {
 	return []cli.Flag{
-		duration("delay", "make the message due after this `duration`", &d.delay, 0),
-		futureTime("at", "make the message due at this `time`, or now if the time has passed", &d.at),
+		duration("delay", "make the message due after this `duration`", &m.Delay, 0),
+		futureTime("at", "make the message due at this `time`, or now if the time has passed", &m.At),
 	}
 }
 
-// check returns an error if both are given.
-func (d *due) check(_ context.Context, cmd *cli.Command) error {
-	if cmd.IsSet("delay") && cmd.IsSet("at") {
-		return usage(cmd, "-delay is %v and -at is %s; only one of them may be given", d.delay, d.at.Format(time.RFC3339))
-	}
-	return nil
-}
-
-// String returns the due time as text: "at" a time or "in" a duration.
-func (d *due) String() string {
-	if !d.at.IsZero() {
-		return "at " + d.at.Format(time.RFC3339)
-	}
-	return "in " + formatDuration(d.delay)
+// dueTwice returns the error for a delay and a time.
+func dueTwice(cmd *cli.Command, m *durable.Message) error {
+	return usage(cmd, "-delay is %v and -at is %s; only one of them may be given", m.Delay, m.At.Format(time.RFC3339))
 }

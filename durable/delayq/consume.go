@@ -24,35 +24,33 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-type consumeOptions struct {
-	exec        string
-	concurrency int
-	visibility  time.Duration
-}
-
 func (a *app) consumeCommand() *cli.Command {
-	o := consumeOptions{concurrency: 1, visibility: 30 * time.Second}
+	var line string
+	o := durable.ConsumerOptions{
+		Concurrency: 1, Visibility: 30 * time.Second,
+		Grace: math.MaxInt64, // Consume waits for running commands, until a second Ctrl-C
+	}
 	return a.command(command{
 		name: "consume", usage: "run a command for each due message, until Ctrl-C", need: consumes,
 		flags: []cli.Flag{
-			&cli.StringFlag{Name: "exec", Usage: "run this `command` in the shell, with the body on stdin", Destination: &o.exec},
-			number("concurrency", "run up to `N` commands concurrently", &o.concurrency, 1, 4096),
-			duration("visibility", "deliver a message again this `duration` after a crash of this process", &o.visibility, 100*time.Millisecond),
+			&cli.StringFlag{Name: "exec", Usage: "run this `command` in the shell, with the body on stdin", Destination: &line},
+			number("concurrency", "run up to `N` commands concurrently", &o.Concurrency, 1, 4096),
+			duration("visibility", "deliver a message again this `duration` after a crash of this process", &o.Visibility, 100*time.Millisecond),
 		},
 		check: func(_ context.Context, cmd *cli.Command) error {
-			if o.exec == "" {
-				return usage(cmd, "-exec is %q; it must be a shell command, such as -exec './deliver.sh'", o.exec)
+			if line == "" {
+				return usage(cmd, "-exec is %q; it must be a shell command, such as -exec './deliver.sh'", line)
 			}
 			return nil
 		},
-		run: func(ctx context.Context, s *session, _ []string) error { return a.consume(ctx, s, o) },
+		run: func(ctx context.Context, s *session, _ []string) error { return a.consume(ctx, s, line, o) },
 	})
 }
 
 // consume runs the command for messages. It returns when ctx ends, if the command cannot be run, or
 // if its output cannot be printed.
-func (a *app) consume(ctx context.Context, s *session, o consumeOptions) error {
-	if err := lookUp(o.exec); err != nil {
+func (a *app) consume(ctx context.Context, s *session, line string, o durable.ConsumerOptions) error {
+	if err := lookUp(line); err != nil {
 		return err
 	}
 	running, stop := context.WithCancelCause(ctx)
@@ -62,11 +60,8 @@ func (a *app) consume(ctx context.Context, s *session, o consumeOptions) error {
 			a.note("waiting for %s; Ctrl-C again ends all, and the messages are delivered again", count(n, "running command"))
 		}
 	})()
-	r := &runner{app: a, options: o, stop: stop, ending: running.Done()}
-	err := s.Consume(running, r.handle, durable.ConsumerOptions{
-		Concurrency: o.concurrency, Visibility: o.visibility,
-		Grace: math.MaxInt64, // Consume waits for running commands, until a second Ctrl-C
-	})
+	r := &runner{app: a, line: line, stop: stop, ending: running.Done()}
+	err := s.Consume(running, r.handle, o)
 	if cause := context.Cause(running); err == nil && ctx.Err() == nil {
 		err = cause // the runner has stopped Consume
 	}
@@ -77,7 +72,7 @@ func (a *app) consume(ctx context.Context, s *session, o consumeOptions) error {
 // runner runs the command for each message.
 type runner struct {
 	app               *app
-	options           consumeOptions
+	line              string // the command
 	stop              context.CancelCauseFunc
 	ending            <-chan struct{} // closed when Consume begins to end
 	succeeded, failed atomic.Int64
@@ -97,7 +92,7 @@ var errNoCommand = errors.New("the command cannot be run")
 // handle acknowledges the message if the command exits with 0. It releases the message after a
 // failure that is not the message's fault: if delayq is ending, or cannot start the shell or print.
 func (r *runner) handle(ctx context.Context, d *durable.Delivery) error {
-	argv := shell(r.options.exec)
+	argv := shell(r.line)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	stdout, stderr := &lineWriter{to: r.app.stdout}, &lineWriter{to: r.app.stderr, lossy: true}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(d.Body), stdout, stderr
@@ -118,8 +113,8 @@ func (r *runner) handle(ctx context.Context, d *durable.Delivery) error {
 	case err == nil, errors.Is(err, exec.ErrWaitDelay): // the command has exited with 0
 		r.succeeded.Add(1)
 		return nil
-	case (code == cannotRun || code == notFound) && lookUp(r.options.exec) != nil:
-		err = fmt.Errorf("%w: -exec %q: %w: %s", errNoCommand, r.options.exec, err, preview(stderr.last, driver.MaxReason/2))
+	case (code == cannotRun || code == notFound) && lookUp(r.line) != nil:
+		err = fmt.Errorf("%w: -exec %q: %w: %s", errNoCommand, r.line, err, preview(stderr.last, driver.MaxReason/2))
 	case !r.ends(code):
 		if stderr.last != "" {
 			err = fmt.Errorf("%w: %s", err, preview(stderr.last, driver.MaxReason/2))

@@ -5,50 +5,40 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/urfave/cli/v3"
 
 	"github.com/timingwheel-go/timingwheel/durable"
 )
 
-type enqueueOptions struct {
-	id, text    string
-	body        []byte // text, or stdin
-	due         due
-	expireAt    time.Time
-	n           int
-	replace     bool
-	maxAttempts int
-	headers     map[string]string
-}
-
 func (a *app) enqueueCommand() *cli.Command {
-	o := enqueueOptions{n: 1}
+	var m durable.Message
+	var text string
+	n := 1
 	return a.command(command{
 		name: "enqueue", usage: "put messages into the queue", need: enqueues,
-		flags: append(o.due.flags(),
-			&cli.StringFlag{Name: "id", Usage: "use this `id`; by default the queue generates one", Destination: &o.id},
-			&cli.StringFlag{Name: "body", Usage: "use this `text` as the body; by default the body is read from stdin", Destination: &o.text},
-			number("n", "enqueue `N` copies of the message; with -id X their ids are X-1, X-2 and so on", &o.n, 1, maxMessages),
-			futureTime("expire-at", "do not deliver the message after this `time`", &o.expireAt),
-			header("add this `header`", &o.headers),
-			flag("replace", "replace a message with the same id that has not begun, or that is a dead letter", &o.replace),
-			number("max-attempts", "make the message a dead letter after `N` failed deliveries; 0 means 25", &o.maxAttempts, 0, math.MaxInt32)),
+		flags: append(dueFlags(&m),
+			&cli.StringFlag{Name: "id", Usage: "use this `id`; by default the queue generates one", Destination: &m.ID},
+			&cli.StringFlag{Name: "body", Usage: "use this `text` as the body; by default the body is read from stdin", Destination: &text},
+			number("n", "enqueue `N` copies of the message; with -id X their ids are X-1, X-2 and so on", &n, 1, maxMessages),
+			futureTime("expire-at", "do not deliver the message after this `time`", &m.ExpireAt),
+			header("add this `header`", &m.Headers),
+			flag("replace", "replace a message with the same id that has not begun, or that is a dead letter", &m.Replace),
+			number("max-attempts", "make the message a dead letter after `N` failed deliveries; 0 means 25", &m.MaxAttempts, 0, math.MaxInt32)),
 		check: func(ctx context.Context, cmd *cli.Command) (err error) {
-			if err := o.due.check(ctx, cmd); err != nil {
-				return err
-			}
-			if cmd.IsSet("id") && o.id == "" {
-				return usage(cmd, "-id is %q; it must have 1 to %d bytes", o.id, durable.MaxID)
-			}
-			if o.body = []byte(o.text); !cmd.IsSet("body") {
-				o.body, err = a.readBody(ctx)
+			switch m.Body = []byte(text); {
+			case cmd.IsSet("id") && m.ID == "":
+				return usage(cmd, "-id is %q; it must have 1 to %d bytes", m.ID, durable.MaxID)
+			case cmd.IsSet("delay") && cmd.IsSet("at"):
+				return dueTwice(cmd, &m)
+			case !cmd.IsSet("body"):
+				m.Body, err = a.readBody(ctx)
 			}
 			return err
 		},
-		run: func(ctx context.Context, s *session, _ []string) error { return a.enqueue(ctx, s, o) },
+		run: func(ctx context.Context, s *session, _ []string) error { return a.enqueue(ctx, s, m, n) },
 	})
 }
 
@@ -86,14 +76,14 @@ const (
 	enqueueMemory = 64 << 20
 )
 
-func (a *app) enqueue(ctx context.Context, s *session, o enqueueOptions) error {
-	step := max(1, min(enqueueAtOnce, enqueueMemory/max(1, len(o.body))))
-	for first := 1; first <= o.n; first += step {
-		messages := make([]durable.Message, min(step, o.n-first+1))
+// enqueue enqueues n copies of a message. Their ids get a number if there are several.
+func (a *app) enqueue(ctx context.Context, s *session, m durable.Message, n int) error {
+	step := max(1, min(enqueueAtOnce, enqueueMemory/max(1, len(m.Body))))
+	for first := 1; first <= n; first += step {
+		messages := slices.Repeat([]durable.Message{m}, min(step, n-first+1))
 		for i := range messages {
-			messages[i] = durable.Message{
-				ID: o.idOf(first + i), Body: o.body, Delay: o.due.delay, At: o.due.at, MaxAttempts: o.maxAttempts, Replace: o.replace,
-				Headers: o.headers, ExpireAt: o.expireAt,
+			if n > 1 && m.ID != "" { // otherwise the queue generates ids
+				messages[i].ID = fmt.Sprintf("%s-%d", m.ID, first+i)
 			}
 		}
 		ids, err := s.EnqueueBatch(ctx, messages)
@@ -105,14 +95,6 @@ func (a *app) enqueue(ctx context.Context, s *session, o enqueueOptions) error {
 		}
 	}
 	return nil
-}
-
-// idOf returns the id of the message with this number, or "" if the queue generates one.
-func (o *enqueueOptions) idOf(number int) string {
-	if o.id == "" || o.n == 1 {
-		return o.id
-	}
-	return fmt.Sprintf("%s-%d", o.id, number)
 }
 
 func (a *app) printIDs(ids []string) error {
