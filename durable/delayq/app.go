@@ -92,9 +92,17 @@ func (a *app) globals() []cli.Flag {
 
 func (a *app) commands() []*cli.Command {
 	return []*cli.Command{
-		a.enqueueCommand(), a.takeCommand(), a.consumeCommand(), a.watchCommand(), a.inspectCommand(), a.listCommand(),
-		a.cancelCommand(), a.rescheduleCommand(), a.deadCommand(),
-		a.consumersCommand(), a.pauseCommand(), a.resumeCommand(), a.healthCommand(),
+		a.enqueueCommand(), a.takeCommand(), a.consumeCommand(), a.watchCommand(),
+		a.command(command{
+			name: "inspect", usage: "show all fields of a message", need: reads, run: a.inspect,
+			args: "ID", least: 1, most: 1, accepts: "the command takes the id of one message",
+		}),
+		a.listCommand(), a.cancelCommand(), a.rescheduleCommand(), a.deadCommand(),
+		a.command(command{name: "consumers", usage: "list the consumers of the queue", need: reads, run: a.consumers}),
+		a.state("pause", "stop the delivery of messages", changes, "paused", true, (*durable.Queue).Pause),
+		a.state("resume", "resume the delivery of messages", changes, "paused", false, (*durable.Queue).Resume),
+		// The only command that rejects a server that may lose messages.
+		a.state("health", "check that the store answers and cannot lose messages", checks, "healthy", true, (*durable.Queue).Healthy),
 		a.auditCommand(), a.backupCommand(), a.queuesCommand(),
 	}
 }

@@ -147,8 +147,8 @@ func (a *app) deadChange(verb, text string, f *durable.DeadFilter, flags []cli.F
 ) *cli.Command {
 	const selecting = "-all, -reason, -since and -until"
 	done := map[string]string{"replay": "replayed", "delete": "deleted"}[verb]
-	c := a.command(command{
-		name: verb, usage: text, args: "ID... or -all, -reason, -since, -until", most: math.MaxInt, need: changes,
+	return a.command(command{
+		name: "dead " + verb, usage: text, args: "ID... or -all, -reason, -since, -until", most: math.MaxInt, need: changes,
 		flags: append(flags,
 			flag("all", verb+" all dead letters of the queue", &f.All),
 			&cli.StringFlag{Name: "reason", Usage: verb + " dead letters whose last error contains this `text`", Destination: &f.Reason},
@@ -180,6 +180,4 @@ func (a *app) deadChange(verb, text string, f *durable.DeadFilter, flags []cli.F
 			})
 		},
 	})
-	c.Description = help("dead " + verb)
-	return c
 }

@@ -31,7 +31,7 @@ func help(name string) string {
 
 // command is a command of the program.
 type command struct {
-	name, usage string
+	name, usage string // the name of a subcommand follows that of its command
 	args        string // placeholders of the arguments
 	least, most int    // number of arguments
 	accepts     string // what the arguments must be; empty: only options
@@ -43,8 +43,9 @@ type command struct {
 
 // command returns a command for package cli, which has the help text of its name.
 func (a *app) command(c command) *cli.Command {
+	words := strings.Fields(c.name)
 	return &cli.Command{
-		Name: c.name, Usage: c.usage, ArgsUsage: c.args, Description: help(c.name), Flags: c.flags, OnUsageError: usageError,
+		Name: words[len(words)-1], Usage: c.usage, ArgsUsage: c.args, Description: help(c.name), Flags: c.flags, OnUsageError: usageError,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			err := arguments(cmd, c.least, c.most, cmp.Or(c.accepts, "the command takes only options"))
 			if err == nil && c.check != nil {

@@ -20,13 +20,6 @@ import (
 // previewBytes is how many bytes of a body or a reason a table shows.
 const previewBytes = 40
 
-func (a *app) inspectCommand() *cli.Command {
-	return a.command(command{
-		name: "inspect", usage: "show all fields of a message", need: reads,
-		args: "ID", least: 1, most: 1, accepts: "the command takes the id of one message", run: a.inspect,
-	})
-}
-
 func (a *app) inspect(ctx context.Context, s *session, ids []string) error {
 	r, err := s.Get(ctx, ids[0])
 	if err != nil {

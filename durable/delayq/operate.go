@@ -22,28 +22,19 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/pebblestore"
 )
 
-func (a *app) pauseCommand() *cli.Command {
-	return a.state("pause", "stop the delivery of messages", changes, "paused", true, "is paused", (*durable.Queue).Pause)
-}
-
-func (a *app) resumeCommand() *cli.Command {
-	return a.state("resume", "resume the delivery of messages", changes, "paused", false, "is not paused", (*durable.Queue).Resume)
-}
-
-// healthCommand is the only command that rejects a server that may lose messages.
-func (a *app) healthCommand() *cli.Command {
-	return a.state("health", "check that the store answers and cannot lose messages", checks, "healthy", true, "is healthy", (*durable.Queue).Healthy)
-}
-
 // state returns a command that calls f and prints the state of the queue.
-func (a *app) state(name, usage string, need access, property string, value bool, text string, f func(*durable.Queue, context.Context) error) *cli.Command {
+func (a *app) state(name, usage string, need access, property string, value bool, f func(*durable.Queue, context.Context) error) *cli.Command {
+	text := " is " + property
+	if !value {
+		text = " is not " + property
+	}
 	return a.command(command{name: name, usage: usage, need: need, run: func(ctx context.Context, s *session, _ []string) error {
 		ctx, cancel := need.limited(ctx)
 		defer cancel()
 		if err := f(s.Queue, ctx); err != nil {
 			return err
 		}
-		return a.result(map[string]any{"queue": s.Name(), property: value}, "queue "+s.Name()+" "+text)
+		return a.result(map[string]any{"queue": s.Name(), property: value}, "queue "+s.Name()+text)
 	}})
 }
 
@@ -97,7 +88,7 @@ func (a *app) queuesCommand() *cli.Command {
 		},
 	})
 	remove := a.command(command{
-		name: "delete", usage: "delete a queue with all its messages", need: access{storeOnly: true},
+		name: "queues delete", usage: "delete a queue with all its messages", need: access{storeOnly: true},
 		args: "NAME", least: 1, most: 1, accepts: "the command takes the name of one queue",
 		flags: []cli.Flag{flag("force", "delete the queue although it has consumers, which end", &force)},
 		run: func(ctx context.Context, s *session, names []string) error {
@@ -107,9 +98,8 @@ func (a *app) queuesCommand() *cli.Command {
 			return a.result(map[string]any{"queue": names[0], "deleted": true}, "queue "+names[0]+" is deleted")
 		},
 	})
-	remove.Description = help("queues delete")
 	set := a.command(command{
-		name: "set", usage: "print and change the limits of a queue", need: changes,
+		name: "queues set", usage: "print and change the limits of a queue", need: changes,
 		args: "NAME", least: 1, most: 1, accepts: "the command takes the name of one queue",
 		flags: []cli.Flag{
 			number("max-body", "accept bodies of up to this `number` of bytes", &a.limits.MaxBody, 1, maxBody),
@@ -132,13 +122,8 @@ func (a *app) queuesCommand() *cli.Command {
 				table.Row{"bytes of dead letters", o.DeadBytes}, table.Row{"age of dead letters", formatDuration(o.DeadAge)}))
 		},
 	})
-	set.Description = help("queues set")
 	list.Commands = []*cli.Command{remove, set}
 	return list
-}
-
-func (a *app) consumersCommand() *cli.Command {
-	return a.command(command{name: "consumers", usage: "list the consumers of the queue", need: reads, run: a.consumers})
 }
 
 func (a *app) consumers(ctx context.Context, s *session, _ []string) error {
