@@ -58,13 +58,7 @@ func (a *app) result(v any, text string) error {
 }
 
 // printJSON writes a value as one line.
-func (a *app) printJSON(v any) error {
-	line, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	return a.print(string(line))
-}
+func (a *app) printJSON(v any) error { return json.NewEncoder(a.stdout).Encode(v) }
 
 // object returns the exported fields of a struct for JSON, with names such as inFlight. Durations
 // are in milliseconds, and their names end in Ms. Zero times and empty headers are left out.
