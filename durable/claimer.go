@@ -32,8 +32,7 @@ type partitionClaimer struct {
 
 	// Used only by run.
 	own        bool      // the consumer owned the partition at the last claim
-	claimed    time.Time // start of the last claim
-	leaseEnd   time.Time // end of the first lease to expire, in an own partition; zero: none
+	mustBy     time.Time // an own partition is claimed by then: Fallback, or the end of its first lease
 	seq        uint64    // of the last claim with a name
 	seen       uint64    // the highest token that a claim with a name has returned
 	unanswered bool      // the last claim with a name was not answered, and may have taken effect
@@ -43,9 +42,9 @@ type partitionClaimer struct {
 	// must is set by a hint without a due time: the next claim does not wait for a taker.
 	must atomic.Bool
 
-	mu      sync.Mutex
-	next    time.Time     // time of the next claim
-	earlier chan struct{} // capacity 1; signals that next became earlier
+	mu    sync.Mutex
+	next  time.Time   // time of the next claim
+	timer *time.Timer // fires at next
 }
 
 // claimPause is the pause between two claims that are not urgent, which leaves the store to other
@@ -57,15 +56,17 @@ func (p *partitionClaimer) run() {
 	for ctx.Err() == nil {
 		var period time.Duration
 		period, p.own = p.part.claimPeriod()
-		next := time.Now().Add(period)
-		if p.own && !p.leaseEnd.IsZero() && p.leaseEnd.Before(next) {
-			next = p.leaseEnd
-		}
 		p.mu.Lock()
-		p.next = next
+		p.next = time.Now().Add(period)
+		p.timer.Reset(period)
 		p.mu.Unlock()
 		p.claim(ctx)
-		for p.wait(ctx) {
+		if p.own {
+			p.claimBy(p.mustBy)
+		}
+		select {
+		case <-p.timer.C:
+		case <-ctx.Done():
 		}
 	}
 	if p.unanswered {
@@ -82,14 +83,13 @@ func (p *partitionClaimer) run() {
 func (p *partitionClaimer) claim(ctx context.Context) {
 	for {
 		sent := time.Now()
-		must := p.must.Load() || p.own && (sent.Sub(p.claimed) >= p.c.opts.Fallback ||
-			!p.leaseEnd.IsZero() && !sent.Before(p.leaseEnd))
+		must := p.must.Load() || p.own && !sent.Before(p.mustBy)
 		claim, own, ok := p.part.plan(must)
 		if !ok || ctx.Err() != nil {
 			return // room or a taker wakes the claimer
 		}
 		p.must.Store(false)
-		p.claimed, p.leaseEnd = sent, time.Time{}
+		p.mustBy = sent.Add(p.c.opts.Fallback)
 		var claimed driver.Claimed
 		var err error
 		if own || p.unanswered {
@@ -125,8 +125,9 @@ func (p *partitionClaimer) claim(ctx context.Context) {
 func (p *partitionClaimer) again(claim driver.Claim, claimed driver.Claimed, overdue bool) bool {
 	n, now := len(claimed.Records), time.Now()
 	if p.own && claimed.Lease > 0 {
-		p.leaseEnd = now.Add(max(0, p.part.clock.until(claimed.Lease)) + time.Millisecond)
-		p.claimBy(p.leaseEnd)
+		if end := now.Add(max(0, p.part.clock.until(claimed.Lease)) + time.Millisecond); end.Before(p.mustBy) {
+			p.mustBy = end
+		}
 	}
 	if !p.own && n > 0 {
 		p.found = now
@@ -255,24 +256,6 @@ func (p *partitionClaimer) claimBy(next time.Time) {
 	defer p.mu.Unlock()
 	if next.Before(p.next) {
 		p.next = next
-		select {
-		case p.earlier <- struct{}{}:
-		default:
-		}
+		p.timer.Reset(time.Until(next))
 	}
-}
-
-// wait waits until the time of the next claim, and reports whether that time has changed.
-func (p *partitionClaimer) wait(ctx context.Context) (changed bool) {
-	p.mu.Lock()
-	t := time.NewTimer(time.Until(p.next))
-	p.mu.Unlock()
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	case <-p.earlier:
-		return true
-	}
-	return false
 }

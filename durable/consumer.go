@@ -65,7 +65,7 @@ func (q *Queue) newConsumer(opts ConsumerOptions) (*consumer, error) {
 	}
 	c.dispatcher = d
 	for _, p := range d.parts {
-		p.claimer = &partitionClaimer{c: c, part: p, earlier: make(chan struct{}, 1)}
+		p.claimer = &partitionClaimer{c: c, part: p, timer: time.NewTimer(time.Hour)}
 		p.share.wake = p.claimer.wake
 	}
 	c.start()
