@@ -72,8 +72,9 @@ func (p *partitionClaimer) run() {
 	if p.unanswered {
 		over := make(chan struct{})
 		p.c.q.recoveries.Go(func() {
-			defer close(over)
 			p.releaseUnanswered()
+			close(over)
+			p.c.dispatcher.drain()
 		})
 		waitFor(over, leaveTime, p.c.life.Done())
 	}
@@ -174,6 +175,7 @@ func (p *partitionClaimer) releaseUnanswered() {
 	ctx, cancel := context.WithTimeout(p.c.q.ctx, p.c.opts.Visibility)
 	defer cancel()
 	claim := p.c.dispatcher.admission.emptyClaim(&p.part.share)
+	sent := time.Now()
 	claimed, err := p.send(ctx, claim)
 	for errors.Is(err, ErrUnavailable) && ctx.Err() == nil {
 		sleep(ctx, failurePause)
@@ -183,18 +185,7 @@ func (p *partitionClaimer) releaseUnanswered() {
 		p.c.q.report("partition %d: the last claim was not answered: its messages are redelivered when their leases expire, "+
 			"and messages that have begun count a crash: %w", p.part.index, err)
 	}
-	var answers sync.WaitGroup
-	for i := range claimed.Records {
-		answers.Add(1)
-		h := &heldMessage{record: claimed.Records[i], part: p.part}
-		p.part.changes[driver.OpRelease].send(h.change(), func(_ answer, err error) {
-			defer answers.Done()
-			if err != nil && p.c.q.ctx.Err() == nil {
-				p.c.q.reportFault(h.fault(fmt.Errorf("release: %w", err)))
-			}
-		})
-	}
-	answers.Wait()
+	p.part.hold(claimed, sent) // releases them
 }
 
 // reportPeriod is the minimum time between two reports of a partition's unreadable messages.

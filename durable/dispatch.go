@@ -226,8 +226,8 @@ func (p *consumerPart) plan(must bool) (claim driver.Claim, own, ok bool) {
 }
 
 // hold adds the messages of a claim that began at sent. A failed claim has none. If the partition
-// is paused, hold releases all of its messages that no taker has. It reports whether the store may
-// have more messages that are due.
+// is paused, hold releases all of its messages that no taker has, and if the consumer has ended,
+// those of the claim. It reports whether the store may have more messages that are due.
 func (p *consumerPart) hold(claimed driver.Claimed, sent time.Time) (overdue bool) {
 	roundTrip := time.Duration(-1)
 	overdue = true
@@ -261,7 +261,7 @@ func (p *consumerPart) hold(claimed driver.Claimed, sent time.Time) (overdue boo
 // add adds a claimed message. mu is held.
 func (p *consumerPart) add(h *heldMessage) {
 	d := p.d
-	if p.share.paused {
+	if p.share.paused || d.ctx.Err() != nil {
 		h.state = heldGone
 		d.sendRelease(h)
 		return
