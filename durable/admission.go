@@ -31,8 +31,7 @@ type admission struct {
 	members    int // members with a capacity, at least 1
 	freeOthers int // other members that have a free taker
 
-	freeElsewhere int  // those of them in other processes
-	left          uint // checks when suspects were last left to them; 0: never
+	freeElsewhere int // those of them in other processes
 
 	// crowded means that a message has waited too long for a taker, and that no taker has waited
 	// for a message since then.
@@ -73,8 +72,10 @@ const (
 	checkPeriod = 50 * time.Millisecond
 	lateChecks  = 3 // number of checks that a wait of at least lateTime includes
 	lateTime    = (lateChecks - 1) * checkPeriod
-	leaveChecks = 200 // number of checks between two times at which suspects are left to other processes
 )
+
+// leavePause is the time between two releases of suspects that wait for their turn.
+const leavePause = 10 * time.Second
 
 // urgent returns how long before its due time a message is claimed without delay: see
 // partitionClaimer.
@@ -253,6 +254,9 @@ func (a *admission) callEnded(s *share) {
 		a.reserved += s.reserved
 	}
 }
+
+// late reports whether a message has waited too long for a taker.
+func (a *admission) late(h *heldMessage) bool { return a.checks-h.since >= lateChecks }
 
 // check is called every checkPeriod while takers are reserved or messages wait. It frees the takers
 // of partitions whose calls are slow. The calls continue, and the messages that they begin wait for

@@ -38,7 +38,7 @@ type dispatcher struct {
 	faults    []fault     // reported when mu is unlocked
 
 	// pending counts operations in progress: calls to the store, with the calls to OnEvent and
-	// OnError that follow them, and messages that begin or wait in the wheel.
+	// OnError that follow them.
 	pending int
 	drained sync.Cond // signals that pending became 0
 }
@@ -51,7 +51,10 @@ type consumerPart struct {
 	begins  batcher[driver.Change, answer]
 
 	share share // guarded by the dispatcher's mutex
-	left  bool  // also; the next claims are left to other processes, which may take a suspect
+
+	// left is the time when suspects were last released. For Fallback from then on, claims that can
+	// wait are left to other consumers. Guarded by the dispatcher's mutex.
+	left time.Time
 }
 
 // wheelTick is finer than the millisecond resolution of due times, so that rounding up to a tick
@@ -141,8 +144,6 @@ func (d *dispatcher) setMembers(own func(int) bool, members, freeOthers, freeEls
 		before := p.share.own
 		if p.share.own = own(i); p.share.own {
 			owned = append(owned, i)
-		} else {
-			p.left = false // a visitor makes no necessary claims
 		}
 		if p.share.own != before {
 			changed = true
@@ -216,7 +217,7 @@ func (p *consumerPart) expect(due driver.Instant, always bool) (wait time.Durati
 func (p *consumerPart) plan(must bool) (claim driver.Claim, own, ok bool) {
 	p.d.mu.Lock()
 	defer p.d.mu.Unlock()
-	if p.left = p.left && !must; p.left {
+	if !must && time.Since(p.left) < p.d.opts.Fallback {
 		p.d.admission.ungrant(&p.share)
 		return claim, p.share.own, false
 	}
@@ -290,7 +291,6 @@ func (d *dispatcher) expire(due []*heldMessage) {
 		case heldWaiting:
 			d.admission.reserve(&h.part.share, -1)
 			d.offer(h)
-			d.doneLocked()
 		}
 	}
 	d.match()
@@ -337,38 +337,34 @@ func (d *dispatcher) check() {
 	for _, p := range d.parts {
 		a.check(&p.share)
 	}
-	late := d.forgetLate(&d.handover.begun)
-	if h, ok := d.admission.ready.first(); ok && a.checks-h.since >= lateChecks {
+	a.crowded = d.giveBackLate(&d.handover.begun) || a.crowded
+	if h, ok := a.ready.first(); ok && a.late(h) {
 		a.crowded = true
 		if a.freeOthers > 0 {
-			late = append(late, d.forgetLate(&d.admission.ready)...)
+			d.giveBackLate(&a.ready)
 		}
 	}
 	if turn.Load() == nil && a.freeOthers > 0 { // the suspects wait for takers too
-		late = append(late, d.forgetLate(&a.suspects)...)
+		a.crowded = d.giveBackLate(&a.suspects) || a.crowded
 	}
-	a.crowded = a.crowded || len(late) > 0
-	if a.freeElsewhere > 0 && (a.left == 0 || a.checks-a.left >= leaveChecks) {
-		for _, h := range d.forgetLate(&a.suspects) {
-			a.left, h.part.left = a.checks, true
-			late = append(late, h)
-		}
-	}
-	for _, h := range late {
-		h.part.share.overdue = true
-		d.sendRelease(h)
-		h.part.share.wake()
+	if h, ok := a.suspects.first(); ok && a.freeElsewhere > 0 && time.Since(h.part.left) >= leavePause {
+		d.giveBackLate(&a.suspects)
 	}
 	d.match()
 }
 
-// forgetLate forgets and returns the messages that have waited too long for a taker.
-func (d *dispatcher) forgetLate(waiting *lazyFIFO[*heldMessage]) (late []*heldMessage) {
-	for h, ok := waiting.first(); ok && d.admission.checks-h.since >= lateChecks; h, ok = waiting.first() {
-		d.forget(h)
-		late = append(late, h)
+// giveBackLate releases the messages that have waited too long for a taker, and reports whether
+// there were any.
+func (d *dispatcher) giveBackLate(waiting *lazyFIFO[*heldMessage]) (found bool) {
+	for h, ok := waiting.first(); ok && d.admission.late(h); h, ok = waiting.first() {
+		found = true
+		if h.part.share.overdue = true; h.suspect() && h.unbegun() {
+			h.part.left = time.Now()
+		}
+		d.giveBack(h)
+		h.part.share.wake()
 	}
-	return late
+	return found
 }
 
 // begun handles the store's answer to the begin of a message.
@@ -385,30 +381,29 @@ func (d *dispatcher) begun(h *heldMessage, a answer, err error) {
 	s := &h.part.share
 	d.admission.callEnded(s)
 	s.beginning--
-	if done && h.state != heldGone {
+	d.admission.reserve(s, -1)
+	wait := a.Due.Time().Sub(a.Now) // the store read its clock before now
+	switch {
+	case done && h.state == heldGone: // dropped before the answer arrived
+		d.sendRelease(h)
+	case done:
 		d.admission.unclaimed(s, len(h.record.Body))
 		h.until = a.until()
-		if wait := a.Due.Time().Sub(a.Now); wait > 0 { // the store read its clock before now
-			h.state, h.timer = heldWaiting, d.wheel.Add(wait, h)
-			return // it still occupies a taker
+		if wait <= 0 || d.ctx.Err() != nil {
+			d.offer(h)
+			break
 		}
-	}
-	d.admission.reserve(s, -1)
-	switch {
-	case done && h.state != heldGone:
-		d.offer(h)
-	case done: // dropped before the answer arrived
-		d.sendRelease(h)
+		d.admission.reserve(s, 1) // it still occupies a taker
+		h.state, h.timer = heldWaiting, d.wheel.Add(wait, h)
 	case err == nil && a.Status == driver.StatusPaused:
 		s.overdue = false // otherwise the claimer might wait for a taker
 		s.wake()          // the next claim reports the pause
-		d.giveUp(h)
+		d.giveBack(h)
 	case err == nil && a.Status == driver.StatusEarly && d.ctx.Err() != nil: // like the messages that retire has released
-		d.giveUp(h)
+		d.giveBack(h)
 	case err == nil && a.Status == driver.StatusEarly && h.state != heldGone: // the store's clock was set back
 		h.endTurn()
-		wait := max(a.Due.Time().Sub(a.Now)-beginLead, time.Millisecond)
-		h.record.Due, h.state, h.timer = a.Due, heldArmed, d.wheel.Add(wait, h)
+		h.record.Due, h.state, h.timer = a.Due, heldArmed, d.wheel.Add(max(wait-beginLead, time.Millisecond), h)
 	case d.forget(h) && err != nil: // else it was cancelled, or its lease is lost
 		d.faults = append(d.faults, h.fault(fmt.Errorf("begin: %w", err)))
 	}
@@ -416,8 +411,8 @@ func (d *dispatcher) begun(h *heldMessage, a answer, err error) {
 	d.doneLocked()
 }
 
-// giveUp releases a message unless it is gone.
-func (d *dispatcher) giveUp(h *heldMessage) {
+// giveBack releases a message unless it is gone.
+func (d *dispatcher) giveBack(h *heldMessage) {
 	if d.forget(h) {
 		d.sendRelease(h)
 	}
@@ -442,8 +437,7 @@ func (d *dispatcher) offer(h *heldMessage) {
 		}
 	}
 	h.state = heldTaken // it no longer occupies a taker
-	d.forget(h)
-	d.sendRelease(h)
+	d.giveBack(h)
 }
 
 // take waits for a message that has begun and is due. After an error t must not be used again.
@@ -506,7 +500,6 @@ func (d *dispatcher) forget(h *heldMessage) bool {
 		d.admission.readyList(h).removed()
 	case heldWaiting:
 		d.admission.reserve(&h.part.share, -1)
-		d.doneLocked()
 	case heldBegun:
 		d.handover.begun.removed()
 	}
@@ -522,20 +515,13 @@ func (d *dispatcher) release(ok func(*heldMessage) bool) {
 
 // releaseHeld is release with mu held.
 func (d *dispatcher) releaseHeld(ok func(*heldMessage) bool) {
-	var back []*heldMessage
 	for h := range d.held {
 		if ok(h) {
-			back = append(back, h)
+			if h.run != nil {
+				d.faults = append(d.faults, h.fault(errStillRuns))
+			}
+			d.giveBack(h)
 		}
-	}
-	for _, h := range back {
-		if h.run != nil {
-			d.faults = append(d.faults, h.fault(errStillRuns))
-		}
-		d.forget(h)
-	}
-	for _, h := range back {
-		d.sendRelease(h)
 	}
 	d.match()
 }

@@ -40,7 +40,7 @@ type heldMessage struct {
 //	                                                     gone: cancelled, rescheduled, lease lost,
 //	                                                     paused, not answered
 //	waiting    has begun slightly early, and waits in    begun, taken: its timer fires
-//	           the wheel for its due time                gone: lease lost
+//	           the wheel for its due time                gone: released, lease lost
 //	begun      waits for a taker                         taken: take
 //	                                                     gone: released, lease lost
 //	taken      a handler or receiver has it              gone: settled, released, lease lost
@@ -65,9 +65,7 @@ const (
 func (h *heldMessage) unbegun() bool { return h.state <= heldBeginning }
 
 // releasable reports whether the message can be released without counting a crash.
-func (h *heldMessage) releasable() bool {
-	return h.state < heldBeginning || h.state == heldBegun
-}
+func (h *heldMessage) releasable() bool { return h.state < heldTaken && h.state != heldBeginning }
 
 // unsettled reports whether a handler or receiver has the message and has not settled it. If the
 // handler has just returned, its worker settles the message.
