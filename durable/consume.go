@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -156,7 +157,11 @@ func (w *workers) work() {
 			w.slots.Done()
 			return
 		}
-		if d := newDelivery(w.c.dispatcher, h, true); d != nil && !w.deliver(d) {
+		ctx, cancel := context.WithCancelCause(w.base)
+		r := &run{cancel: cancel}
+		if d := newDelivery(w.c.dispatcher, h, r); d == nil {
+			cancel(nil)
+		} else if !w.deliver(ctx, d, r) {
 			return
 		}
 	}
@@ -174,18 +179,9 @@ const (
 	runOverran  // the handler has not returned after its deadline, and another worker owns the slot
 )
 
-// returned reports whether the handler has returned.
-func (r *run) returned() bool { return r.state.Load() == runReturned }
-
-// deliver calls the handler and settles the message, unless the lease is already lost. It reports
-// whether the worker still owns its slot.
-func (w *workers) deliver(d *Delivery) (ownsSlot bool) {
-	ctx, cancel := context.WithCancelCause(w.base)
-	r := &run{cancel: cancel}
-	if !w.c.dispatcher.handOff(d.h, true, r) {
-		cancel(nil)
-		return true
-	}
+// deliver calls the handler and settles the message. It reports whether the worker still owns its
+// slot.
+func (w *workers) deliver(ctx context.Context, d *Delivery, r *run) (ownsSlot bool) {
 	err, exited := errGoexit, true
 	defer func() {
 		ownsSlot = r.state.CompareAndSwap(runRunning, runReturned)
@@ -207,11 +203,11 @@ var errGoexit = errors.New("the handler ended its goroutine")
 // handle calls the handler. The lease is extended in the meantime.
 func (w *workers) handle(ctx context.Context, d *Delivery, r *run) (err error) {
 	defer r.cancel(nil)
-	if timeout := w.c.opts.HandlerTimeout; timeout > 0 {
+	if timeout := min(w.c.opts.HandlerTimeout, math.MaxInt64-settleTime); timeout > 0 {
 		var end context.CancelFunc
 		ctx, end = context.WithTimeout(ctx, timeout)
 		defer end()
-		defer time.AfterFunc(saturatedAdd(timeout, settleTime), func() { w.overrun(d, r) }).Stop()
+		defer time.AfterFunc(timeout+settleTime, func() { w.overrun(d, r) }).Stop()
 	}
 	defer func() {
 		if v := recover(); v != nil {
@@ -234,13 +230,6 @@ func (w *workers) overrun(d *Delivery, r *run) {
 		fmt.Errorf("the handler is still running %v after its HandlerTimeout of %v; the message is redelivered when its lease expires, which counts as a crash",
 			settleTime, w.c.opts.HandlerTimeout)))
 	w.work()
-}
-
-func saturatedAdd(a, b time.Duration) time.Duration {
-	if sum := a + b; sum > a {
-		return sum
-	}
-	return a
 }
 
 // settle settles a delivery according to the handler's result, and reports whether it did. It does

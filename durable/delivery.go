@@ -50,14 +50,11 @@ type settleCall struct {
 	taken  bool          // a caller has received the result
 }
 
-// newDelivery returns a delivery for a message that was taken: for its handler, whose lease is
-// extended (renew), or for its receiver. It records how late the message is. It returns nil if the
-// message must not be delivered: the lease is lost, the message has expired, or this program cannot
-// read its content. In the last two cases it settles the message.
-func newDelivery(d *dispatcher, h *heldMessage, renew bool) *Delivery {
-	if !d.handOff(h, renew, nil) {
-		return nil
-	}
+// newDelivery returns a delivery for a message that was taken: for the run of its handler, or for
+// its receiver if run is nil. It records how late the message is. It returns nil if the message must
+// not be delivered: the lease is lost, the message has expired, or this program cannot read its
+// content. In the last two cases it settles the message.
+func newDelivery(d *dispatcher, h *heldMessage, run *run) *Delivery {
 	r := &h.record
 	content, err := decodeEnvelope(r.Body)
 	m := &Delivery{
@@ -72,7 +69,7 @@ func newDelivery(d *dispatcher, h *heldMessage, renew bool) *Delivery {
 		m.settleLater(driver.OpRetry, driver.Change{Delay: unreadablePause, Reason: err.Error(), Uncounted: true}, err, func() {})
 	case content.expired(now):
 		m.settleLater(driver.OpExpire, driver.Change{}, nil, func() {})
-	default:
+	case d.handOff(h, run):
 		d.q.lateness.record(now.Sub(r.Due.Time()))
 		h.emit(Event{Kind: EventDelivered}, time.Time{})
 		return m

@@ -554,8 +554,6 @@ func (d *dispatcher) renew(now time.Time) {
 			d.extend(h)
 		case leaseLose:
 			d.loseLease(h)
-		case leaseForget:
-			d.forget(h)
 		case leaseKeep:
 		}
 	}
@@ -588,7 +586,9 @@ func (d *dispatcher) loseLease(h *heldMessage) {
 	if !d.forget(h) {
 		return
 	}
-	if begun && !h.settling { // otherwise the call that settles the message reports the result
+	// A receiver, or a handler after its deadline, loses its message without a report. While the
+	// message is being settled, that call reports the result.
+	if begun && !h.settling && (h.renew || h.handed.IsZero()) {
 		d.faults = append(d.faults, h.fault(ErrLeaseLost))
 	}
 	if h.run != nil {
@@ -597,21 +597,20 @@ func (d *dispatcher) loseLease(h *heldMessage) {
 	d.match()
 }
 
-// handOff records that a taken message is passed to a receiver or to a handler's worker. If renew
-// is set, the lease is extended from now on. If r is not nil, the handler is about to be called,
-// and r is cancelled if the lease is lost.
+// handOff records that a taken message is passed to a receiver or to the run of a handler. The
+// lease of a handler is extended from now on, and the run is cancelled if the lease is lost.
 //
 // handOff reports whether the lease still holds. It is over if the message was cancelled, or if the
 // process was suspended after the message was taken, so that another consumer has the message. The
 // message is then dropped and reported.
-func (d *dispatcher) handOff(h *heldMessage, renew bool, r *run) bool {
+func (d *dispatcher) handOff(h *heldMessage, r *run) bool {
 	d.mu.Lock()
 	defer d.unlock()
 	if h.state == heldGone || !time.Now().Before(h.until) {
 		d.loseLease(h)
 		return false
 	}
-	h.run, h.renew, h.handed = r, renew, time.Now()
+	h.run, h.renew, h.handed = r, r != nil, time.Now()
 	return true
 }
 

@@ -32,7 +32,7 @@ func TestMessageIsNotDeliveredAfterItsLease(t *testing.T) {
 			if renews {
 				d.renew(time.Now())
 			}
-			require.Nil(t, newDelivery(d, h, false))
+			require.Nil(t, newDelivery(d, h, nil))
 			require.Equal(t, heldGone, h.state)
 			require.Len(t, reported, 1)
 			require.ErrorIs(t, reported[0], ErrLeaseLost)

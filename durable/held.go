@@ -70,7 +70,7 @@ func (h *heldMessage) releasable() bool { return h.state < heldTaken && h.state 
 // unsettled reports whether a handler or receiver has the message and has not settled it. If the
 // handler has just returned, its worker settles the message.
 func (h *heldMessage) unsettled() bool {
-	return h.state == heldTaken && !h.settling && (h.run == nil || !h.run.returned())
+	return h.state == heldTaken && !h.settling && (h.run == nil || h.run.state.Load() != runReturned)
 }
 
 // runningFor returns how long the message has been in a handler, or with a receiver.
@@ -120,8 +120,7 @@ type leaseAction uint8
 const (
 	leaseKeep   leaseAction = iota
 	leaseExtend             // a third has passed, which leaves time for several attempts
-	leaseLose               // it is about to expire, or expired before the message was passed on
-	leaseForget             // it has expired; its receiver may still try to settle the message
+	leaseLose               // it has expired, or is about to expire
 )
 
 // leaseAction returns the next step for the lease of the message. The lease of an armed message
@@ -132,10 +131,7 @@ func (h *heldMessage) leaseAction(opts *ConsumerOptions, now time.Time) leaseAct
 		length = opts.hold()
 	}
 	switch {
-	case h.state == heldArmed:
-	case h.state == heldTaken && !h.renew && left > 0:
-	case h.state == heldTaken && !h.renew && !h.handed.IsZero():
-		return leaseForget
+	case h.state == heldArmed || h.state == heldTaken && !h.renew && left > 0:
 	case left < length/4:
 		return leaseLose
 	case left < length*2/3 && !h.extending:

@@ -57,7 +57,7 @@ func (r *Receiver) Take(ctx context.Context) (*Delivery, error) {
 		h, err := c.dispatcher.take(ctx, newTaker())
 		switch {
 		case err == nil:
-			if d := newDelivery(c.dispatcher, h, false); d != nil {
+			if d := newDelivery(c.dispatcher, h, nil); d != nil {
 				return d, nil
 			}
 		case ctx.Err() != nil || !errors.Is(err, ErrClosed) || c.failure() != nil:
