@@ -34,19 +34,15 @@ type Delivery struct {
 	from *dispatcher
 	h    *heldMessage
 
-	// Guarded by the dispatcher's mutex.
-	settling   *settleCall // the last call that settles the message; nil if there was none
-	first      settleCall  // usually the only call
-	unanswered bool        // an Ack has failed, and may have taken effect
+	unanswered bool // an Ack has failed, and may have taken effect; guarded by the dispatcher's mutex
 }
 
 // settleCall is a call that settles a delivery. It is guarded by the dispatcher's mutex.
 type settleCall struct {
 	op     driver.Op
-	over   bool          // the store has answered, or the call has failed
-	done   chan struct{} // closed when the call is over; created by the first caller that waits
-	err    error         // set when the call is over
-	failed bool          // over without an answer, so the call may be repeated
+	done   chan struct{} // closed when the store has answered, or the call has failed
+	err    error         // set before
+	failed bool          // there was no answer, so the call may be repeated
 	taken  bool          // a caller has received the result
 }
 
@@ -153,24 +149,21 @@ func (d *Delivery) Extend(ctx context.Context, dur time.Duration) error {
 		return fmt.Errorf("durable: extend message %q: %w duration %v; it must be positive",
 			d.ID, ErrInvalid, dur)
 	}
-	change := d.h.change()
+	change, done := d.h.change(), make(chan error, 1)
 	d.from.mu.Lock()
 	if change.Delay = dur; d.h.renew {
 		change.Delay = max(dur, d.from.opts.Visibility)
 	}
-	d.from.mu.Unlock()
-	done := make(chan error, 1)
-	d.h.part.changes[driver.OpExtend].send(change, func(a answer, err error) {
+	d.from.send(d.h, driver.OpExtend, change, func(a answer, err error) {
 		if err == nil {
 			err = checkHolder(a.Status)
 		}
 		if err == nil { // recorded here, in the order of the store's calls
-			d.from.mu.Lock()
 			d.h.until = a.until()
-			d.from.mu.Unlock()
 		}
 		done <- err
 	})
+	d.from.mu.Unlock()
 	var err error
 	select {
 	case err = <-done:
@@ -186,41 +179,24 @@ func (d *Delivery) Extend(ctx context.Context, dur time.Duration) error {
 // last reports whether this is the last attempt.
 func (d *Delivery) last() bool { return d.Attempts+1 >= d.MaxAttempts }
 
-// settle settles the delivery. If it has failed, cause is the error.
-func (d *Delivery) settle(ctx context.Context, op driver.Op, change driver.Change, cause error) error {
-	if err := d.end(ctx, op, change, cause); err != nil {
+// settle settles the delivery. If it has failed, cause is the error. settle waits for its own call,
+// or for an earlier one whose caller did not wait for the result. If the earlier call fails, settle
+// makes its own call.
+func (d *Delivery) settle(ctx context.Context, op driver.Op, change driver.Change, cause error) (err error) {
+	for again := true; again; {
+		c, own := d.send(op, change, cause, func(error) {})
+		select {
+		case <-c.done:
+			err, again = d.result(c, op)
+			again = again && !own
+		case <-ctx.Done():
+			err, again = context.Cause(ctx), false
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("durable: message %q: %w", d.ID, err)
 	}
 	return nil
-}
-
-// end waits for the call that settles the delivery: its own call, or an earlier one whose caller
-// did not wait for the result. If the earlier call fails, end makes its own call.
-func (d *Delivery) end(ctx context.Context, op driver.Op, change driver.Change, cause error) error {
-	for {
-		c, own := d.send(op, change, cause, func(error) {})
-		select {
-		case <-d.over(c):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		if err, again := d.result(c, op); own || !again {
-			return err
-		}
-	}
-}
-
-// over returns a channel that is closed when a call is over.
-func (d *Delivery) over(c *settleCall) <-chan struct{} {
-	d.from.mu.Lock()
-	defer d.from.mu.Unlock()
-	if c.done == nil {
-		c.done = make(chan struct{})
-		if c.over {
-			close(c.done)
-		}
-	}
-	return c.done
 }
 
 // result returns the result of a finished call to the first caller that requests the same
@@ -240,16 +216,12 @@ func (d *Delivery) result(c *settleCall, op driver.Op) (err error, again bool) {
 // did that and has not failed, send returns that call and false.
 func (d *Delivery) send(op driver.Op, change driver.Change, cause error, then func(error)) (c *settleCall, own bool) {
 	d.from.mu.Lock()
-	if d.settling != nil && !d.settling.failed {
+	if d.h.isSettling() {
 		defer d.from.mu.Unlock()
-		return d.settling, false
+		return d.h.settling, false
 	}
-	c = &d.first
-	if d.settling != nil {
-		c = new(settleCall) // a caller may still be waiting for the previous call
-	}
-	c.op, d.settling = op, c
-	d.h.settling = true
+	c = &settleCall{op: op, done: make(chan struct{})}
+	d.h.settling = c
 	d.from.pending++
 	d.from.mu.Unlock()
 	if cause != nil {
@@ -281,14 +253,11 @@ func (d *Delivery) answered(c *settleCall, a answer, err error) error {
 	} else {
 		d.from.forget(d.h)
 	}
-	d.h.settling = false
 	if err == nil && !(a.Status == driver.StatusNotFound && repeated) { // else: earlier Ack
 		err = checkHolder(a.Status)
 	}
-	c.err, c.over = err, true
-	if c.done != nil {
-		close(c.done)
-	}
+	c.err = err
+	close(c.done)
 	return err
 }
 

@@ -572,7 +572,7 @@ func (d *dispatcher) extend(h *heldMessage) {
 			if a.until().After(h.until) { // else a begin took effect later and was answered earlier
 				h.until = a.until()
 			}
-		case h.settling: // the message was settled, and the answer has not arrived yet
+		case h.isSettling(): // the message was settled, and the answer has not arrived yet
 		default:
 			d.loseLease(h)
 		}
@@ -588,7 +588,7 @@ func (d *dispatcher) loseLease(h *heldMessage) {
 	}
 	// A receiver, or a handler after its deadline, loses its message without a report. While the
 	// message is being settled, that call reports the result.
-	if begun && !h.settling && (h.renew || h.handed.IsZero()) {
+	if begun && !h.isSettling() && (h.renew || h.handed.IsZero()) {
 		d.faults = append(d.faults, h.fault(ErrLeaseLost))
 	}
 	if h.run != nil {

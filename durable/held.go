@@ -19,7 +19,7 @@ type heldMessage struct {
 	until     time.Time         // the earliest end of the lease, on this process's clock
 	extending bool              // an extension of the lease is in progress
 	renew     bool              // the lease of a taken message is extended: its handler runs
-	settling  bool              // the store was asked to end the delivery, and may have done so
+	settling  *settleCall       // the last call that ends the delivery; nil if there was none
 	handed    time.Time         // when it was passed to the handler's worker or to the receiver
 	slow      bool              // it was reported because of ConsumerOptions.SlowHandler
 	run       *run              // the call to the handler; nil: no handler was called
@@ -70,8 +70,11 @@ func (h *heldMessage) releasable() bool { return h.state < heldTaken && h.state 
 // unsettled reports whether a handler or receiver has the message and has not settled it. If the
 // handler has just returned, its worker settles the message.
 func (h *heldMessage) unsettled() bool {
-	return h.state == heldTaken && !h.settling && (h.run == nil || h.run.state.Load() != runReturned)
+	return h.state == heldTaken && !h.isSettling() && (h.run == nil || h.run.state.Load() != runReturned)
 }
+
+// isSettling reports whether the store was asked to end the delivery, and may have done so.
+func (h *heldMessage) isSettling() bool { return h.settling != nil && !h.settling.failed }
 
 // runningFor returns how long the message has been in a handler, or with a receiver.
 func (h *heldMessage) runningFor(now time.Time) time.Duration {
