@@ -28,9 +28,7 @@ type admission struct {
 	ready     lazyFIFO[*heldMessage] // messages that are due and wait for free takers
 	suspects  lazyFIFO[*heldMessage] // suspects that are due and wait for their turn
 
-	members    int // members with a capacity, at least 1
-	freeOthers int // other members that have a free taker
-
+	freeOthers    int // other members that have a free taker
 	freeElsewhere int // those of them in other processes
 
 	// crowded means that a message has waited too long for a taker, and that no taker has waited
@@ -54,15 +52,14 @@ type share struct {
 	bytes   int  // size of the bodies of these messages
 	full    bool // the claimer would claim more if these were fewer
 
-	paused    bool          // as of the last answered claim; nothing is claimed, begun or delivered
-	overdue   bool          // the store may have messages that are due
-	granted   int           // takers reserved for the next claim
-	waiting   bool          // the share is in admission.waiting
-	beginning int           // messages whose begin was not answered yet
-	reserved  int           // takers reserved for the partition
-	answered  uint          // admission.checks when the store last answered or had no call
-	slow      bool          // the store has not answered for long
-	roundTrip time.Duration // of the last claim, at most lateTime
+	paused    bool // as of the last answered claim; nothing is claimed, begun or delivered
+	overdue   bool // the store may have messages that are due
+	granted   int  // takers reserved for the next claim
+	waiting   bool // the share is in admission.waiting
+	beginning int  // messages whose begin was not answered yet
+	reserved  int  // takers reserved for the partition
+	answered  uint // admission.checks when the store last answered or had no call
+	slow      bool // the store has not answered for long
 }
 
 // A message that is due waits for a taker for about lateTime before other consumers get it. For
@@ -236,14 +233,11 @@ func (a *admission) grantNext() {
 	}
 }
 
-// claimEnded records the end of a claim. roundTrip is negative if the claim failed.
-func (a *admission) claimEnded(s *share, roundTrip time.Duration, overdue bool) {
+// claimEnded records the end of a claim.
+func (a *admission) claimEnded(s *share, overdue bool) {
 	a.ungrant(s)
 	a.callEnded(s)
 	s.overdue = overdue
-	if roundTrip >= 0 {
-		s.roundTrip = min(roundTrip, lateTime)
-	}
 }
 
 // callEnded records an answer of the store, or the failure of a call.

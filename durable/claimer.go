@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,9 +43,9 @@ type partitionClaimer struct {
 	// must is set by a hint without a due time: the next claim does not wait for a taker.
 	must atomic.Bool
 
-	mu    sync.Mutex
-	next  time.Time   // time of the next claim
-	timer *time.Timer // fires at next
+	mu      sync.Mutex
+	next    time.Time     // time of the next claim
+	earlier chan struct{} // capacity 1; signals that next became earlier
 }
 
 // claimPause is the pause between two claims that are not urgent, which leaves the store to other
@@ -58,15 +59,12 @@ func (p *partitionClaimer) run() {
 		period, p.own = p.part.claimPeriod()
 		p.mu.Lock()
 		p.next = time.Now().Add(period)
-		p.timer.Reset(period)
 		p.mu.Unlock()
 		p.claim(ctx)
 		if p.own {
 			p.claimBy(p.mustBy)
 		}
-		select {
-		case <-p.timer.C:
-		case <-ctx.Done():
+		for p.wait(ctx) {
 		}
 	}
 	if p.unanswered {
@@ -84,7 +82,7 @@ func (p *partitionClaimer) run() {
 func (p *partitionClaimer) claim(ctx context.Context) {
 	for {
 		sent := time.Now()
-		must := p.must.Load() || p.own && !sent.Before(p.mustBy)
+		must := p.must.Load() || p.unanswered || p.own && !sent.Before(p.mustBy)
 		claim, own, ok := p.part.plan(must)
 		if !ok || ctx.Err() != nil {
 			return // room or a taker wakes the claimer
@@ -148,7 +146,7 @@ func (p *partitionClaimer) again(claim driver.Claim, claimed driver.Claimed, ove
 		}
 		p.claimBy(now.Add(claimPause))
 	default:
-		p.claimBy(now.Add(p.claimDelay(claimed.Next)))
+		p.claimBy(now.Add(p.claimDelay(p.part.clock.until(claimed.Next))))
 	}
 	return false
 }
@@ -201,10 +199,11 @@ func (p *partitionClaimer) report(claimed driver.Claimed) {
 	p.reported = time.Now()
 }
 
-// claimDelay returns the time from now until the claimer should claim a message.
-func (p *partitionClaimer) claimDelay(due driver.Instant) time.Duration {
+// claimDelay returns the time from now until the claimer should claim a message that is due after
+// left.
+func (p *partitionClaimer) claimDelay(left time.Duration) time.Duration {
 	horizon := p.c.opts.Horizon
-	switch left := p.part.clock.until(due); {
+	switch {
 	case left <= p.c.opts.urgent():
 		return 0
 	case left <= horizon:
@@ -227,16 +226,32 @@ func (p *partitionClaimer) hint(due driver.Instant) {
 	p.expect(due, false)
 }
 
-// expect schedules a claim for a message. In the partition of another consumer, chance may leave
-// the visit to others unless always is set.
+// expect schedules a claim for a message. In the partition of another consumer, about three of the
+// consumers with free takers visit, or all in turn if the message is due, because there may be many.
+// The owner comes first. always means that this consumer visits. A visit for a message that is due
+// is not added to one that comes as soon, so that many messages cause at most about two visits per
+// lateTime.
 func (p *partitionClaimer) expect(due driver.Instant, always bool) {
-	wait, own, visit := p.part.expect(due, always)
-	if own {
-		wait = p.claimDelay(due)
+	now, left, visitors := time.Now(), p.part.clock.until(due), 3
+	own, free := p.part.expect(left)
+	if left <= 0 {
+		always, visitors = true, free
 	}
-	if own || visit {
-		p.claimBy(time.Now().Add(wait))
+	turns := time.Duration(visitors) * lateTime
+	switch {
+	case own:
+		p.claimBy(now.Add(p.claimDelay(left)))
+	case left <= 0 && p.comesBy(now.Add(lateTime+turns)):
+	case always || rand.IntN(free) < visitors:
+		p.claimBy(now.Add(max(0, left) + lateTime + rand.N(turns)))
 	}
+}
+
+// comesBy reports whether the next claim is due by t.
+func (p *partitionClaimer) comesBy(t time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.next.After(t)
 }
 
 func (p *partitionClaimer) wake() { p.claimBy(time.Now()) }
@@ -247,6 +262,24 @@ func (p *partitionClaimer) claimBy(next time.Time) {
 	defer p.mu.Unlock()
 	if next.Before(p.next) {
 		p.next = next
-		p.timer.Reset(time.Until(next))
+		select {
+		case p.earlier <- struct{}{}:
+		default:
+		}
 	}
+}
+
+// wait waits until the time of the next claim, and reports whether that time has changed.
+func (p *partitionClaimer) wait(ctx context.Context) (changed bool) {
+	p.mu.Lock()
+	t := time.NewTimer(time.Until(p.next))
+	p.mu.Unlock()
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	case <-p.earlier:
+		return true
+	}
+	return false
 }

@@ -28,8 +28,10 @@ import (
 //   - [ErrLeaseLost], before another consumer can get the message.
 //   - [context.DeadlineExceeded], after ConsumerOptions.HandlerTimeout.
 //   - [ErrClosed], when ConsumerOptions.Grace has passed since Consume began to end, or when the
-//     queue is closed. If the handler then returns an error other than Reject and RetryAfter, the
-//     message is released without counting an attempt.
+//     queue is closed.
+//
+// If the handler then returns an error other than Reject and RetryAfter, the delivery is not a
+// failed attempt, unless the cause is DeadlineExceeded. The message is released if the lease lasts.
 type Handler func(ctx context.Context, d *Delivery) error
 
 // Consume claims messages and calls the handler for each message that is due, until ctx ends or the
@@ -186,7 +188,9 @@ func (w *workers) deliver(ctx context.Context, d *Delivery, r *run) (ownsSlot bo
 	defer func() {
 		ownsSlot = r.state.CompareAndSwap(runRunning, runReturned)
 		w.acks <- struct{}{}
-		if !w.settle(d, err, func() { <-w.acks }) {
+		cause := context.Cause(ctx)
+		cancelled := errors.Is(cause, ErrClosed) || errors.Is(cause, ErrLeaseLost)
+		if !w.settle(d, err, cancelled, func() { <-w.acks }) {
 			<-w.acks
 		}
 		if ownsSlot && exited {
@@ -232,13 +236,14 @@ func (w *workers) overrun(d *Delivery, r *run) {
 	w.work()
 }
 
-// settle settles a delivery according to the handler's result, and reports whether it did. It does
-// not wait for the store, and calls done when the store has answered. If the handler has already
-// settled the message, settle does not call done.
-func (w *workers) settle(d *Delivery, err error, done func()) bool {
+// settle settles a delivery according to the handler's result, and reports whether it did.
+// cancelled means that the handler's context ended before it returned. settle does not wait for the
+// store, and calls done when the store has answered. If the handler has already settled the
+// message, settle does not call done.
+func (w *workers) settle(d *Delivery, err error, cancelled bool, done func()) bool {
 	op, change, cause := driver.OpAck, driver.Change{}, error(nil)
 	if err != nil {
-		op, change, cause = d.failed(err, w.base.Err() != nil)
+		op, change, cause = d.failed(err, cancelled)
 	}
 	own := d.settleLater(op, change, cause, done)
 	if !own {

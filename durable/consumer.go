@@ -65,24 +65,19 @@ func (q *Queue) newConsumer(opts ConsumerOptions) (*consumer, error) {
 	}
 	c.dispatcher = d
 	for _, p := range d.parts {
-		p.claimer = &partitionClaimer{c: c, part: p, timer: time.NewTimer(time.Hour)}
+		p.claimer = &partitionClaimer{c: c, part: p, earlier: make(chan struct{}, 1)}
 		p.share.wake = p.claimer.wake
 	}
-	c.start()
-	return c, nil
-}
-
-// start makes the consumer claim messages. q.mu is held.
-func (c *consumer) start() {
-	c.q.consumers.Add(1)
-	c.q.claiming[c] = struct{}{}
-	c.dispatcher.pending++ // until renewal returns
+	q.consumers.Add(1)
+	q.claiming[c] = struct{}{}
+	d.pending++ // until renewal returns
 	go c.renewal()
 	c.claims.Go(c.membership)
 	c.claims.Go(c.hints)
-	for _, p := range c.dispatcher.parts {
+	for _, p := range d.parts {
 		c.claims.Go(p.claimer.run)
 	}
+	return c, nil
 }
 
 // A consumer ends by retire, abort and stop. Each returns when it is done. The first two may be

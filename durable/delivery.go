@@ -65,10 +65,12 @@ func newDelivery(d *dispatcher, h *heldMessage, run *run) *Delivery {
 		m.settleLater(driver.OpRetry, driver.Change{Delay: unreadablePause, Reason: err.Error(), Uncounted: true}, err, func() {})
 	case content.expired(now):
 		m.settleLater(driver.OpExpire, driver.Change{}, nil, func() {})
-	case d.handOff(h, run):
+	default:
 		d.q.lateness.record(now.Sub(r.Due.Time()))
 		h.emit(Event{Kind: EventDelivered}, time.Time{})
-		return m
+		if d.handOff(h, run) { // OnEvent may have taken longer than the lease
+			return m
+		}
 	}
 	return nil
 }
@@ -83,6 +85,8 @@ func (d *Delivery) settleLater(op driver.Op, change driver.Change, cause error, 
 	_, own := d.send(op, change, cause, func(err error) {
 		if err != nil {
 			d.from.stopRenewal(d.h)
+		}
+		if err != nil && (op != driver.OpRelease || !errors.Is(err, ErrLeaseLost)) { // else it was reported
 			d.from.q.reportFault(d.h.fault(err))
 		}
 		then()

@@ -31,7 +31,7 @@ type dispatcher struct {
 
 	mu        sync.Mutex
 	admission admission
-	held      map[*heldMessage]struct{} // all messages that are not gone
+	held      map[*heldMessage]struct{} // messages that are not gone, or whose handlers run
 	handover  handover
 	checker   *time.Timer // calls check
 	checking  bool        // checker is running
@@ -66,7 +66,7 @@ func newDispatcher(ctx context.Context, q *Queue, opts *ConsumerOptions) (*dispa
 	d := &dispatcher{q: q, opts: opts, ctx: ctx, held: make(map[*heldMessage]struct{})}
 	d.drained.L = &d.mu
 	d.handover.used, d.handover.most = time.Now(), opts.Concurrency
-	d.admission = admission{opts: opts, handover: &d.handover, members: 1}
+	d.admission = admission{opts: opts, handover: &d.handover}
 	d.checker = time.AfterFunc(time.Hour, d.check)
 	d.checker.Stop()
 	wheel, err := timingwheel.NewTimeouts(timingwheel.Options{Tick: wheelTick, Shards: 1}, d.expire)
@@ -134,10 +134,10 @@ func (d *dispatcher) drain() {
 	}
 }
 
-// setMembers records which partitions the consumer owns, how many members have a capacity, and how
-// many of the others, and of those in other processes, have free takers. It returns the own
-// partitions and whether they have changed.
-func (d *dispatcher) setMembers(own func(int) bool, members, freeOthers, freeElsewhere int) (owned []int, changed bool) {
+// setMembers records which partitions the consumer owns, and how many of the other members, and of
+// those in other processes, have free takers. It returns the own partitions and whether they have
+// changed.
+func (d *dispatcher) setMembers(own func(int) bool, freeOthers, freeElsewhere int) (owned []int, changed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i, p := range d.parts {
@@ -151,7 +151,7 @@ func (d *dispatcher) setMembers(own func(int) bool, members, freeOthers, freeEls
 		}
 	}
 	a := &d.admission
-	a.members, a.freeOthers, a.freeElsewhere, a.owned = max(1, members), freeOthers, freeElsewhere, len(owned)
+	a.freeOthers, a.freeElsewhere, a.owned = freeOthers, freeElsewhere, len(owned)
 	return owned, changed
 }
 
@@ -191,25 +191,15 @@ func (p *consumerPart) claimPeriod() (period time.Duration, own bool) {
 	return period, p.share.own
 }
 
-// expect prepares for a message. In an own partition it records that the message may be due when
-// the next claim reaches the store. The store makes the decision, because this process's estimate
-// of its clock may be behind by the duration of a call.
-//
-// In the partition of another consumer it returns whether to visit, and the time until then: that
-// until lateTime after the due time, so that the owner comes first, and a random one. Unless always
-// is set or the message is due, about three of the free consumers visit.
-func (p *consumerPart) expect(due driver.Instant, always bool) (wait time.Duration, own, visit bool) {
-	const visitors = 3
-	left := p.clock.until(due)
+// expect records that a message of an own partition is due when the next claim reaches the store,
+// because the time left until then is at most beginLead. It returns whether the partition is an own
+// one, and the number of consumers that have free takers.
+func (p *consumerPart) expect(left time.Duration) (own bool, free int) {
 	p.d.mu.Lock()
 	defer p.d.mu.Unlock()
-	s, spread := &p.share, visitors
-	if left <= 0 { // there may be many messages
-		always, spread = true, p.d.admission.members
-	}
-	visit = !s.own && (always || rand.IntN(p.d.admission.freeOthers+1) < visitors)
-	s.overdue = s.overdue || s.own && !s.paused && left <= s.roundTrip
-	return max(0, left) + lateTime + time.Duration(rand.Int64N(int64(spread)*int64(lateTime))), s.own, visit
+	s := &p.share
+	s.overdue = s.overdue || s.own && !s.paused && left <= beginLead
+	return s.own, p.d.admission.freeOthers + 1
 }
 
 // plan returns the next claim of the partition, or false if none is necessary now: see
@@ -230,11 +220,9 @@ func (p *consumerPart) plan(must bool) (claim driver.Claim, own, ok bool) {
 // is paused, hold releases all of its messages that no taker has, and if the consumer has ended,
 // those of the claim. It reports whether the store may have more messages that are due.
 func (p *consumerPart) hold(claimed driver.Claimed, sent time.Time) (overdue bool) {
-	roundTrip := time.Duration(-1)
-	overdue = true
-	if !claimed.Now.IsZero() {
+	answered, overdue := !claimed.Now.IsZero(), true
+	if answered {
 		p.clock.observe(claimed.Now, sent)
-		roundTrip = time.Since(sent)
 		overdue = claimed.Next > 0 && !claimed.Next.Time().After(claimed.Now) && !claimed.Paused
 	}
 	messages := make([]*heldMessage, len(claimed.Records))
@@ -245,8 +233,8 @@ func (p *consumerPart) hold(claimed driver.Claimed, sent time.Time) (overdue boo
 	d := p.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.admission.claimEnded(&p.share, roundTrip, overdue)
-	if roundTrip >= 0 && p.share.paused != claimed.Paused {
+	d.admission.claimEnded(&p.share, overdue)
+	if answered && p.share.paused != claimed.Paused {
 		if p.share.paused = claimed.Paused; p.share.paused {
 			d.releaseHeld(func(h *heldMessage) bool { return h.part == p && h.releasable() })
 		}
@@ -483,7 +471,7 @@ func (d *dispatcher) take(ctx context.Context, t *taker) (*heldMessage, error) {
 // before. mu is held. The caller must call match.
 func (d *dispatcher) forget(h *heldMessage) bool {
 	if h.run == nil || h.run.state.Load() != runRunning {
-		h.endTurn()
+		d.remove(h)
 	}
 	state := h.state
 	if state == heldGone {
@@ -494,7 +482,6 @@ func (d *dispatcher) forget(h *heldMessage) bool {
 	}
 	h.timer.Stop()
 	h.state = heldGone
-	delete(d.held, h)
 	switch state {
 	case heldReady:
 		d.admission.readyList(h).removed()
@@ -590,6 +577,9 @@ func (d *dispatcher) loseLease(h *heldMessage) {
 	// message is being settled, that call reports the result.
 	if begun && !h.isSettling() && (h.renew || h.handed.IsZero()) {
 		d.faults = append(d.faults, h.fault(ErrLeaseLost))
+		if h.handed.IsZero() { // the claim may have reached the store late, and the lease may last
+			d.sendRelease(h)
+		}
 	}
 	if h.run != nil {
 		h.run.cancel(ErrLeaseLost)
@@ -619,17 +609,30 @@ func (d *dispatcher) stopRenewal(h *heldMessage) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if h.renew = false; h.gone() {
-		h.endTurn()
+		d.remove(h)
 	}
 }
 
+// remove removes a message that is gone and whose handler has returned or was abandoned, and ends
+// its turn. mu is held.
+func (d *dispatcher) remove(h *heldMessage) {
+	delete(d.held, h)
+	h.endTurn()
+}
+
 // load returns the numbers of messages that the dispatcher holds and that have not begun or have
-// begun, and the time since a taker last waited. It is O(partitions).
+// begun, and the time since a taker last waited. It is O(messages).
 func (d *dispatcher) load() (unbegun, begun int, idle time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, p := range d.parts {
-		unbegun += p.share.unbegun
+	for h := range d.held {
+		switch {
+		case h.gone():
+		case h.unbegun():
+			unbegun++
+		default:
+			begun++
+		}
 	}
-	return unbegun, len(d.held) - unbegun, d.handover.idle(time.Now())
+	return unbegun, begun, d.handover.idle(time.Now())
 }

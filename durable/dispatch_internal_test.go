@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 	"time"
@@ -19,7 +20,15 @@ func TestMessageIsNotDeliveredAfterItsLease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var reported []error
-			q := &Queue{parts: []*part{{}}}
+			q := &Queue{}
+			q.parts = []*part{{q: q}}
+			released := make(chan struct{})
+			releases := &q.parts[0].changes[driver.OpRelease]
+			releases.key = func(c driver.Change) string { return c.ID }
+			releases.flush = func(context.Context, []driver.Change) ([]answer, error) {
+				close(released)
+				return make([]answer, 1), nil
+			}
 			q.options.Logger = slog.New(slog.DiscardHandler)
 			q.lateness = new(lateness)
 			q.options.OnError = func(err error) { reported = append(reported, err) }
@@ -36,6 +45,7 @@ func TestMessageIsNotDeliveredAfterItsLease(t *testing.T) {
 			require.Equal(t, heldGone, h.state)
 			require.Len(t, reported, 1)
 			require.ErrorIs(t, reported[0], ErrLeaseLost)
+			<-released
 		})
 	}
 }

@@ -134,7 +134,7 @@ func (h *heldMessage) leaseAction(opts *ConsumerOptions, now time.Time) leaseAct
 		length = opts.hold()
 	}
 	switch {
-	case h.state == heldArmed || h.state == heldTaken && !h.renew && left > 0:
+	case h.state == heldArmed || h.gone() || h.state == heldTaken && !h.renew && left > 0:
 	case left < length/4:
 		return leaseLose
 	case left < length*2/3 && !h.extending:

@@ -50,11 +50,8 @@ func (c *consumer) membership() {
 // own records the members. It reports whether the partitions that the consumer owns have changed,
 // and calls OnEvent if they have.
 func (c *consumer) own(members []driver.Member) (changed bool) {
-	capable, freeOthers, freeElsewhere := 0, 0, 0
+	freeOthers, freeElsewhere := 0, 0
 	for _, m := range members {
-		if m.Capacity >= 0 {
-			capable++
-		}
 		if m.Free > 0 && m.Name != c.name {
 			freeOthers++
 			if m.PID != os.Getpid() || m.Host != hostname() {
@@ -63,7 +60,7 @@ func (c *consumer) own(members []driver.Member) (changed bool) {
 		}
 	}
 	owners := assign(members, len(c.dispatcher.parts))
-	owned, changed := c.dispatcher.setMembers(func(p int) bool { return owners[p] == c.name }, capable, freeOthers, freeElsewhere)
+	owned, changed := c.dispatcher.setMembers(func(p int) bool { return owners[p] == c.name }, freeOthers, freeElsewhere)
 	if changed && c.q.options.OnEvent != nil {
 		c.q.emit(Event{Kind: EventRebalanced, Partition: -1, Time: time.Now(), Owned: owned})
 	}

@@ -15,8 +15,8 @@ import (
 )
 
 // failed decides what happens to a message whose delivery has failed. cancelled means that the
-// contexts of the handlers have ended. The cause is err, or an error with the reason if a method of
-// err panics.
+// handler's context ended because the lease was lost or the consumer ends. The cause is err, or an
+// error with the reason if a method of err panics.
 func (d *Delivery) failed(err error, cancelled bool) (op driver.Op, change driver.Change, cause error) {
 	change.Reason, cause = reasonOf(err)
 	defer func() { // the error's methods and Backoff are user code
