@@ -249,9 +249,6 @@ func (a *admission) callEnded(s *share) {
 	}
 }
 
-// late reports whether a message has waited too long for a taker.
-func (a *admission) late(h *heldMessage) bool { return a.checks-h.since >= lateChecks }
-
 // check is called every checkPeriod while takers are reserved or messages wait. It frees the takers
 // of partitions whose calls are slow. The calls continue, and the messages that they begin wait for
 // later takers.

@@ -89,13 +89,7 @@ func (p *partitionClaimer) claim(ctx context.Context) {
 		}
 		p.must.Store(false)
 		p.mustBy = sent.Add(p.c.opts.Fallback)
-		var claimed driver.Claimed
-		var err error
-		if own || p.unanswered {
-			claimed, err = p.send(p.c.calls, claim)
-		} else {
-			claimed, err = p.c.q.backend.Claim(p.c.calls, claim)
-		}
+		claimed, err := p.send(p.c.calls, claim, own || p.unanswered)
 		if claimed.Lost {
 			select {
 			case p.c.q.health.again <- struct{}{}:
@@ -151,10 +145,13 @@ func (p *partitionClaimer) again(claim driver.Claim, claimed driver.Claimed, ove
 	return false
 }
 
-// send makes a claim with a name and records the highest token that the consumer has received. The
-// store returns messages again that the consumer has not received, and rejects unanswered claims
-// that arrive after this one.
-func (p *partitionClaimer) send(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
+// send makes a claim. If the claim is named, send records the highest token that the consumer has
+// received. The store then returns messages again that the consumer has not received, and rejects
+// unanswered claims that arrive after this one.
+func (p *partitionClaimer) send(ctx context.Context, claim driver.Claim, named bool) (driver.Claimed, error) {
+	if !named {
+		return p.c.q.backend.Claim(ctx, claim)
+	}
 	p.seq++
 	claim.Consumer, claim.Seen, claim.Seq, claim.Repeat = p.c.name, p.seen, p.seq, p.unanswered
 	claimed, err := p.c.q.backend.Claim(ctx, claim)
@@ -174,10 +171,10 @@ func (p *partitionClaimer) releaseUnanswered() {
 	defer cancel()
 	claim := p.c.dispatcher.admission.emptyClaim(&p.part.share)
 	sent := time.Now()
-	claimed, err := p.send(ctx, claim)
+	claimed, err := p.send(ctx, claim, true)
 	for errors.Is(err, ErrUnavailable) && ctx.Err() == nil {
 		sleep(ctx, failurePause)
-		claimed, err = p.send(ctx, claim)
+		claimed, err = p.send(ctx, claim, true)
 	}
 	if err != nil && p.c.q.ctx.Err() == nil {
 		p.c.q.report("partition %d: the last claim was not answered: its messages are redelivered when their leases expire, "+
@@ -227,9 +224,9 @@ func (p *partitionClaimer) hint(due driver.Instant) {
 }
 
 // expect schedules a claim for a message. In the partition of another consumer, about three of the
-// consumers with free takers visit, or all in turn if the message is due, because there may be many.
-// The owner comes first. always means that this consumer visits. A visit for a message that is due
-// is not added to one that comes as soon, so that many messages cause at most about two visits per
+// consumers with free takers visit, or all in turn if the message is due, because there may be
+// many. The owner comes first. always means that this consumer visits. No visit is added for a due
+// message if one comes in time anyway, so all consumers together make at most about two visits per
 // lateTime.
 func (p *partitionClaimer) expect(due driver.Instant, always bool) {
 	now, left, visitors := time.Now(), p.part.clock.until(due), 3

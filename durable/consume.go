@@ -187,11 +187,15 @@ func (w *workers) deliver(ctx context.Context, d *Delivery, r *run) (ownsSlot bo
 	err, exited := errGoexit, true
 	defer func() {
 		ownsSlot = r.state.CompareAndSwap(runRunning, runReturned)
+		op, change, cause := driver.OpAck, driver.Change{}, error(nil)
+		if err != nil {
+			ended := context.Cause(ctx)
+			op, change, cause = d.failed(err, errors.Is(ended, ErrClosed) || errors.Is(ended, ErrLeaseLost))
+		}
 		w.acks <- struct{}{}
-		cause := context.Cause(ctx)
-		cancelled := errors.Is(cause, ErrClosed) || errors.Is(cause, ErrLeaseLost)
-		if !w.settle(d, err, cancelled, func() { <-w.acks }) {
+		if !d.settleLater(op, change, cause, func() { <-w.acks }) { // the handler has settled the message
 			<-w.acks
+			w.c.dispatcher.stopRenewal(d.h)
 		}
 		if ownsSlot && exited {
 			go w.work() // this goroutine ends: runtime.Goexit, or FailNow of a test
@@ -234,20 +238,4 @@ func (w *workers) overrun(d *Delivery, r *run) {
 		fmt.Errorf("the handler is still running %v after its HandlerTimeout of %v; the message is redelivered when its lease expires, which counts as a crash",
 			settleTime, w.c.opts.HandlerTimeout)))
 	w.work()
-}
-
-// settle settles a delivery according to the handler's result, and reports whether it did.
-// cancelled means that the handler's context ended before it returned. settle does not wait for the
-// store, and calls done when the store has answered. If the handler has already settled the
-// message, settle does not call done.
-func (w *workers) settle(d *Delivery, err error, cancelled bool, done func()) bool {
-	op, change, cause := driver.OpAck, driver.Change{}, error(nil)
-	if err != nil {
-		op, change, cause = d.failed(err, cancelled)
-	}
-	own := d.settleLater(op, change, cause, done)
-	if !own {
-		w.c.dispatcher.stopRenewal(d.h)
-	}
-	return own
 }

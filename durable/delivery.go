@@ -34,7 +34,7 @@ type Delivery struct {
 	from *dispatcher
 	h    *heldMessage
 
-	unanswered bool // an Ack has failed, and may have taken effect; guarded by the dispatcher's mutex
+	unanswered bool // an Ack has failed, and may have taken effect; guarded by from.mu
 }
 
 // settleCall is a call that settles a delivery. It is guarded by the dispatcher's mutex.
@@ -47,9 +47,9 @@ type settleCall struct {
 }
 
 // newDelivery returns a delivery for a message that was taken: for the run of its handler, or for
-// its receiver if run is nil. It records how late the message is. It returns nil if the message must
-// not be delivered: the lease is lost, the message has expired, or this program cannot read its
-// content. In the last two cases it settles the message.
+// its receiver if run is nil. It records how late the message is. It returns nil if the message
+// must not be delivered: the lease is lost, the message has expired, or this program cannot read
+// its content. In the last two cases it settles the message.
 func newDelivery(d *dispatcher, h *heldMessage, run *run) *Delivery {
 	r := &h.record
 	content, err := decodeEnvelope(r.Body)

@@ -326,7 +326,7 @@ func (d *dispatcher) check() {
 		a.check(&p.share)
 	}
 	a.crowded = d.giveBackLate(&d.handover.begun) || a.crowded
-	if h, ok := a.ready.first(); ok && a.late(h) {
+	if h, ok := a.ready.first(); ok && a.checks-h.since >= lateChecks {
 		a.crowded = true
 		if a.freeOthers > 0 {
 			d.giveBackLate(&a.ready)
@@ -344,7 +344,7 @@ func (d *dispatcher) check() {
 // giveBackLate releases the messages that have waited too long for a taker, and reports whether
 // there were any.
 func (d *dispatcher) giveBackLate(waiting *lazyFIFO[*heldMessage]) (found bool) {
-	for h, ok := waiting.first(); ok && d.admission.late(h); h, ok = waiting.first() {
+	for h, ok := waiting.first(); ok && d.admission.checks-h.since >= lateChecks; h, ok = waiting.first() {
 		found = true
 		if h.part.share.overdue = true; h.suspect() && h.unbegun() {
 			h.part.left = time.Now()
@@ -471,7 +471,7 @@ func (d *dispatcher) take(ctx context.Context, t *taker) (*heldMessage, error) {
 // before. mu is held. The caller must call match.
 func (d *dispatcher) forget(h *heldMessage) bool {
 	if h.run == nil || h.run.state.Load() != runRunning {
-		d.remove(h)
+		h.remove()
 	}
 	state := h.state
 	if state == heldGone {
@@ -609,15 +609,8 @@ func (d *dispatcher) stopRenewal(h *heldMessage) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if h.renew = false; h.gone() {
-		d.remove(h)
+		h.remove()
 	}
-}
-
-// remove removes a message that is gone and whose handler has returned or was abandoned, and ends
-// its turn. mu is held.
-func (d *dispatcher) remove(h *heldMessage) {
-	delete(d.held, h)
-	h.endTurn()
 }
 
 // load returns the numbers of messages that the dispatcher holds and that have not begun or have

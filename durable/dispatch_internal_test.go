@@ -35,7 +35,7 @@ func TestMessageIsNotDeliveredAfterItsLease(t *testing.T) {
 			d := &dispatcher{q: q, ctx: t.Context(), held: make(map[*heldMessage]struct{})}
 			d.opts = &ConsumerOptions{Visibility: time.Second, Membership: time.Second}
 			d.admission.handover = &d.handover
-			h := &heldMessage{record: driver.Record{ID: "m", Body: (&content{}).encode()}, part: &consumerPart{part: q.parts[0]}, state: heldTaken}
+			h := &heldMessage{record: driver.Record{ID: "m", Body: (&content{}).encode()}, part: &consumerPart{part: q.parts[0], d: d}, state: heldTaken}
 			d.held[h] = struct{}{}
 			h.until = time.Now()
 			if renews {

@@ -99,6 +99,12 @@ func (h *heldMessage) endTurn() {
 	}
 }
 
+// remove removes a message that is gone and whose handler does not run, and ends its turn.
+func (h *heldMessage) remove() {
+	delete(h.part.d.held, h)
+	h.endTurn()
+}
+
 // gone reports whether the message is no longer held.
 func (h *heldMessage) gone() bool { return h.state == heldGone }
 

@@ -66,8 +66,8 @@ func (b lateClaims) Claim(ctx context.Context, c driver.Claim) (driver.Claimed, 
 	return b.Backend.Claim(ctx, c)
 }
 
-// A claim reaches the store late, so that its lease may be over when the answer arrives. Its message
-// is released, and need not wait for the end of the lease.
+// A claim reaches the store late, so that its lease may be over when the answer arrives. Its
+// message is released, and need not wait for the end of the lease.
 func TestMessageOfALateClaimIsReleased(t *testing.T) {
 	t.Parallel()
 	var late atomic.Bool
