@@ -79,13 +79,12 @@ func (b *batcher[Q, R]) do(ctx context.Context, limiter *callLimiter, request Q)
 // has finished it.
 func (b *batcher[Q, R]) doDirect(ctx context.Context, limiter *callLimiter, bytes int, request Q) (result R, err error) {
 	results, err := b.flush(ctx, []Q{request})
-	var underWay *driver.UnderWayError
-	if errors.As(err, &underWay) {
+	if underWay := (*driver.UnderWayError)(nil); errors.As(err, &underWay) {
 		go func() {
 			<-underWay.Done
 			limiter.release(bytes)
 		}()
-		return result, fmt.Errorf("%w (%w)", underWay.Cause, ErrOutcomeUnknown)
+		return result, unknown(err)
 	}
 	limiter.release(bytes)
 	if err == nil {

@@ -17,11 +17,15 @@ func (q *Queue) retry(call func(ctx context.Context) error) error {
 	}
 	start := time.Now()
 	err := call(q.ctx)
-	if errors.Is(err, ErrUnavailable) {
+	unanswered := errors.Is(err, ErrUnavailable)
+	if unanswered {
 		err = q.retryAfter(err, start, call)
 	}
-	if q.ctx.Err() != nil && err != nil {
+	switch {
+	case err != nil && q.ctx.Err() != nil:
 		return fmt.Errorf("%w while the call was in progress (%w): %w", ErrClosed, ErrOutcomeUnknown, err)
+	case err != nil && unanswered && !errors.Is(err, ErrUnavailable): // an earlier copy may have taken effect
+		return fmt.Errorf("%w (%w)", err, ErrOutcomeUnknown)
 	}
 	return err
 }

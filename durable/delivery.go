@@ -160,7 +160,7 @@ func (d *Delivery) Extend(ctx context.Context, dur time.Duration) error {
 	}
 	d.from.send(d.h, driver.OpExtend, change, func(a answer, err error) {
 		if err == nil {
-			err = checkHolder(a.Status)
+			err = a.checkHolder()
 		}
 		if err == nil { // recorded here, in the order of the store's calls
 			d.h.until = a.until()
@@ -172,7 +172,7 @@ func (d *Delivery) Extend(ctx context.Context, dur time.Duration) error {
 	select {
 	case err = <-done:
 	case <-ctx.Done():
-		err = context.Cause(ctx)
+		err = fmt.Errorf("%w (%w)", context.Cause(ctx), ErrOutcomeUnknown)
 	}
 	if err != nil {
 		return fmt.Errorf("durable: extend message %q: %w", d.ID, err)
@@ -194,7 +194,7 @@ func (d *Delivery) settle(ctx context.Context, op driver.Op, change driver.Chang
 			err, again = d.result(c, op)
 			again = again && !own
 		case <-ctx.Done():
-			err, again = context.Cause(ctx), false
+			err, again = fmt.Errorf("%w (%w)", context.Cause(ctx), ErrOutcomeUnknown), false
 		}
 	}
 	if err != nil {
@@ -251,14 +251,14 @@ func (d *Delivery) send(op driver.Op, change driver.Change, cause error, then fu
 func (d *Delivery) answered(c *settleCall, a answer, err error) error {
 	d.from.mu.Lock()
 	defer d.from.mu.Unlock()
-	repeated := (a.repeated || d.unanswered) && time.Now().Before(d.h.until)
+	a.repeated = a.repeated || d.unanswered
 	if c.failed = err != nil; c.failed {
 		d.unanswered = d.unanswered || c.op == driver.OpAck
 	} else {
 		d.from.forget(d.h)
 	}
-	if err == nil && !(a.Status == driver.StatusNotFound && repeated) { // else: earlier Ack
-		err = checkHolder(a.Status)
+	if done := a.repeated && time.Now().Before(d.h.until); err == nil && !(a.Status == driver.StatusNotFound && done) { // else: earlier Ack
+		err = a.checkHolder()
 	}
 	c.err = err
 	close(c.done)
@@ -267,9 +267,12 @@ func (d *Delivery) answered(c *settleCall, a answer, err error) error {
 
 // checkHolder returns ErrLeaseLost unless the store has made the change that the lease holder
 // requested.
-func checkHolder(s driver.Status) error {
-	if s == driver.StatusDone {
+func (a *answer) checkHolder() error {
+	switch {
+	case a.Status == driver.StatusDone:
 		return nil
+	case a.repeated: // the earlier copy may have taken effect
+		return fmt.Errorf("%w (%w)", ErrLeaseLost, ErrOutcomeUnknown)
 	}
 	return ErrLeaseLost
 }

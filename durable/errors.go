@@ -78,17 +78,17 @@ var (
 	// ErrUnavailable means that the store is unreachable. A later call may succeed.
 	ErrUnavailable = driver.ErrUnavailable
 
-	// ErrOutcomeUnknown means that a call that changes something was sent and not answered: its
-	// context has ended, the store is unreachable, or the queue was closed. The call may have taken
-	// effect, or may still do so until Options.RetryFor (at least ten seconds) has passed on the
-	// store's clock. A call with an error that does not wrap ErrOutcomeUnknown has changed nothing.
+	// ErrOutcomeUnknown means that a call to change a message may have taken effect: its context
+	// has ended, the store is unreachable, or the queue was closed. On Redis the call may still
+	// take effect until Options.RetryFor (at least ten seconds) has passed. If the error does not
+	// wrap ErrOutcomeUnknown, the message is unchanged. Methods that change several messages return
+	// how many they have changed, or an error for each.
 	ErrOutcomeUnknown = errors.New("the call may have taken effect")
 )
 
-// unknown adds [ErrOutcomeUnknown] to the error of a call that was sent, if the store has not
-// answered.
+// unknown adds [ErrOutcomeUnknown] to the error of a call that was sent and not answered.
 func unknown(err error) error {
-	if errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrOutcomeUnknown) {
+	if (errors.Is(err, ErrUnavailable) || errors.As(err, new(*driver.UnderWayError))) && !errors.Is(err, ErrOutcomeUnknown) {
 		return fmt.Errorf("%w (%w)", err, ErrOutcomeUnknown)
 	}
 	return err

@@ -48,7 +48,7 @@ type Message struct {
 	ExpireAt time.Time
 
 	// MaxAttempts is the number of failed deliveries after which the message becomes a dead letter.
-	// 0 means Options.MaxAttempts. A negative number returns [ErrInvalid].
+	// 0 means that of the queue. A negative number returns [ErrInvalid].
 	MaxAttempts int
 
 	// Replace makes Enqueue replace an existing message with the same id if that message has not

@@ -26,31 +26,32 @@ type Options struct {
 	// Tools set it so that a misspelled name does not create a queue.
 	Existing bool
 
-	// MaxBody is the maximum size of a body in bytes. It is a limit of the queue, like the next
-	// four fields: the store keeps it when the queue is created. 0 means the limit of the existing
-	// queue. Another number than that returns [ErrOptions], unless Update is set. Defaults to 1 MiB
-	// for a new queue, at most 64 MiB.
+	// The store keeps the limits MaxBody to DeadAge with the queue. 0 means the limit of the
+	// existing queue. A different limit returns [ErrOptions], unless Update is set. The defaults
+	// are those of a new queue.
+
+	// MaxBody is the maximum size of a body in bytes. Defaults to 1 MiB, at most 64 MiB.
 	MaxBody int
 
 	// MaxAttempts is the number of failed deliveries after which a message becomes a dead letter,
-	// for messages without a MaxAttempts of their own. Defaults to 25. See MaxBody.
+	// for messages without a MaxAttempts of their own. Defaults to 25.
 	MaxAttempts int
 
 	// DeadLimit is the maximum number of dead letters in each partition. The oldest are dropped
-	// first. Defaults to 100,000. See MaxBody.
+	// first. Defaults to 100,000.
 	DeadLimit int
 
 	// DeadBytes is the maximum total size of the bodies of the dead letters in each partition, in
 	// bytes. The oldest are dropped first. The newest is kept regardless of its size. Defaults to
-	// 64 MiB. See MaxBody.
+	// 64 MiB.
 	DeadBytes int64
 
-	// DeadAge is the time for which a dead letter is kept. Defaults to 30 days. See MaxBody.
+	// DeadAge is the time for which a dead letter is kept. Defaults to 30 days.
 	DeadAge time.Duration
 
 	// Update makes Open change the limits of an existing queue to those that are not 0. The limits
-	// of dead letters apply immediately in a directory, and in other processes on Redis with the
-	// next heartbeats of their consumers. MaxBody and MaxAttempts apply where the queue is opened
+	// of dead letters apply immediately in a directory, and on Redis to each opened queue with the
+	// next heartbeat of its consumers. MaxBody and MaxAttempts apply where the queue is opened
 	// afterwards.
 	Update bool
 

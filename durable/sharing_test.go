@@ -317,6 +317,7 @@ func TestToolHasNoShare(t *testing.T) {
 		r := receiver(t, q, durable.ConsumerOptions{Tool: true})
 		enqueue(t, q, "first", 0)
 		require.NoError(t, take(t, r).Ack(t.Context()), "without other consumers a tool takes any message")
+		time.Sleep(time.Second) // for the first heartbeat
 		consumers, err := q.Consumers(t.Context())
 		require.NoError(t, err)
 		require.Len(t, consumers, 1)

@@ -221,6 +221,7 @@ var remedies = []struct {
 	{durable.ErrLocked, "Only the process that has a directory open can consume. Others can do everything else if it was opened " +
 		"with pebblestore.Options.Socket. Many processes can share a queue on Redis"},
 	{durable.ErrPartitions, "Leave out -partitions to accept the number of the queue"},
+	{durable.ErrOptions, "delayq queues set changes the limits of a queue"},
 	{durable.ErrDead, "Use delayq dead replay to deliver the dead letter, or enqueue -replace to replace it"},
 	{durable.ErrNoQueue, "Check -queue and -store; only enqueue, consume, take and watch create a queue. It may have been deleted"},
 	{durable.ErrInUse, "Stop its consumers, or give -force to delete it although it has some"},

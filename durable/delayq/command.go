@@ -135,11 +135,13 @@ func (v *value[T]) String() string {
 	if v.to == nil {
 		return ""
 	}
-	switch any(*v.to).(type) {
-	case time.Time, map[string]string:
+	text := fmt.Sprint(*v.to)
+	if _, headers := any(*v.to).(map[string]string); headers {
+		return ""
+	} else if _, ok := v.parse(text); !ok { // there is none
 		return ""
 	}
-	return fmt.Sprint(*v.to)
+	return text
 }
 
 // flag returns an option without a value.

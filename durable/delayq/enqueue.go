@@ -25,8 +25,9 @@ func (a *app) enqueueCommand() *cli.Command {
 			number("n", "enqueue `N` copies of the message; with -id X their ids are X-1, X-2 and so on", &n, 1, maxMessages),
 			futureTime("expire-at", "do not deliver the message after this `time`", &m.ExpireAt),
 			header("add this `header`", &m.Headers),
+			number("max-body", "create a new queue that accepts bodies of up to `N` bytes", &a.limits.MaxBody, 1, maxBody),
 			flag("replace", "replace a message with the same id that has not begun, or that is a dead letter", &m.Replace),
-			number("max-attempts", "make the message a dead letter after `N` failed deliveries; 0 means 25", &m.MaxAttempts, 0, math.MaxInt32)),
+			number("max-attempts", "make the message a dead letter after `N` failed deliveries; 0 means that of the queue", &m.MaxAttempts, 0, math.MaxInt32)),
 		check: func(ctx context.Context, cmd *cli.Command) (err error) {
 			switch m.Body = []byte(text); {
 			case cmd.IsSet("id") && m.ID == "":

@@ -109,7 +109,7 @@ func (a *app) queuesCommand() *cli.Command {
 			duration("dead-age", "keep dead letters for this `duration`", &a.limits.DeadAge, time.Millisecond),
 		},
 		check: func(_ context.Context, cmd *cli.Command) error {
-			a.queue, a.limits.Update = cmd.Args().First(), true
+			a.queue, a.limits.Update = cmd.Args().First(), cmd.NumFlags() > 0
 			return nil
 		},
 		run: func(_ context.Context, s *session, _ []string) error {

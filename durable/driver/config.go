@@ -107,7 +107,7 @@ func (c Config) Join(partitions int, stored []int64) (Config, error) {
 		all[i] = cmp.Or(all[i], stored[i])
 	}
 	if len(others) > 0 && !c.Update {
-		return c, fmt.Errorf("%w: %s (Update changes it)", ErrOptions, strings.Join(others, ", "))
+		return c, fmt.Errorf("%w: %s (Options.Update changes them)", ErrOptions, strings.Join(others, ", "))
 	}
 	c.MaxBody, c.MaxAttempts, c.DeadLimit = int(all[0]), int(all[1]), int(all[2])
 	c.DeadBytes, c.DeadAge = all[3], time.Duration(all[4])

@@ -120,7 +120,7 @@ func (s *Store) checkMeta(ctx context.Context, config driver.Config) error {
 		}
 	}
 	return fmt.Errorf("%w: the key %q is missing, but partitions of the queue exist; "+
-		"open the queue once with its former number of Partitions", driver.ErrVersion, key)
+		"open the queue once with its former number of Partitions and its limits", driver.ErrVersion, key)
 }
 
 // anyPartition reports whether any possible partition of the queue has records. Open calls it
@@ -183,8 +183,11 @@ func (s *Store) join(ctx context.Context, config driver.Config) (joined driver.C
 // sizes reads the number of partitions and the limits of a queue. A missing or damaged one is 0.
 func (r *reply) sizes() (partitions int, limits []int64) {
 	for range 1 + len(limitFields) {
-		n, _ := strconv.ParseInt(r.text(), 10, 64)
+		n, err := strconv.ParseInt(r.text(), 10, 64)
+		if err != nil {
+			n = 0
+		}
 		limits = append(limits, n)
 	}
-	return int(limits[0]), limits[1:]
+	return int(min(limits[0], driver.MaxPartitions+1)), limits[1:]
 }

@@ -19,8 +19,8 @@
 //	tw:{orders:3}:c       hash: counters, the last token, the last call of each producer that may
 //	                      be repeated, the last claim of up to 16 consumers, lost keys
 //	tw:{orders:3}:h       channel of hints
-//	tw:{orders}:meta      hash: version, partitions, when the queue was created, whether all of its
-//	                      partitions exist
+//	tw:{orders}:meta      hash: version, partitions, limits, when the queue was created, whether all
+//	                      of its partitions exist
 //	tw:{orders}:members   sorted set: consumers by the time at which they expire; '' by the time
 //	                      of the last heartbeat
 //	tw:{orders}:hosts     hash: consumer → the JSON of a [driver.Member]

@@ -19,7 +19,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -60,7 +59,7 @@ func run(ctx context.Context, out io.Writer, n int, dir string) (err error) {
 		}
 		defer os.RemoveAll(dir)
 	}
-	d := demo{out: out, n: n, dir: dir}
+	d := demo{print: log.New(out, "", 0).Printf, n: n, dir: dir}
 	if err = d.use(ctx, d.fill); err == nil {
 		err = d.use(ctx, d.change, d.deliver, d.check) // as after a restart
 	}
@@ -69,18 +68,11 @@ func run(ctx context.Context, out io.Writer, n int, dir string) (err error) {
 
 // demo is a run of the program.
 type demo struct {
-	mu        sync.Mutex // of out
-	out       io.Writer
+	print     func(format string, args ...any)
 	n         int
 	dir       string
 	q         *durable.Queue
 	cancelled atomic.Int64
-}
-
-func (d *demo) print(format string, args ...any) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	fmt.Fprintf(d.out, format+"\n", args...)
 }
 
 // use opens the directory, calls the steps and closes it.

@@ -13,8 +13,7 @@ import (
 type backend struct {
 	runner Runner
 	shared *Shared
-	queue  driver.Config // of calls: the queue as it was opened, with any limits
-	config driver.Config // with the limits that it then had
+	config driver.Config // as opened
 	number uint32        // of the queue
 }
 
@@ -22,10 +21,10 @@ func (b *backend) Config() driver.Config { return b.config }
 
 // find returns the queue.
 func (b *backend) find(s *State) (*queue, error) {
-	if q := s.queues[b.queue.Queue]; q != nil && len(q.partitions) == b.queue.Partitions {
+	if q := s.queues[b.config.Queue]; q != nil && len(q.partitions) == b.config.Partitions {
 		return q, nil
 	}
-	return s.open(&b.queue)
+	return s.open(&driver.Config{Queue: b.config.Queue, Partitions: b.config.Partitions, Existing: true}) // with any limits
 }
 
 // grouper is a [driver.Grouper].

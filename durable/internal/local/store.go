@@ -33,7 +33,7 @@ type State struct {
 }
 
 type queue struct {
-	entry
+	number     uint32
 	partitions []*partition
 	config     driver.Config // with the limits of dead letters
 }
@@ -45,10 +45,10 @@ type entry struct {
 	Limits     [5]int64
 }
 
-// set changes the limits of a queue.
-func (s *State) set(q *queue, config driver.Config) {
-	q.config, q.Limits = config, [5]int64(config.Limits())
-	b, _ := binary.Append(nil, binary.BigEndian, &q.entry) // the size is fixed
+// store stores the entry of a queue.
+func (s *State) store(number uint32, config *driver.Config) {
+	e := entry{number, uint16(config.Partitions), [5]int64(config.Limits())} //nolint:gosec // at most MaxPartitions
+	b, _ := binary.Append(nil, binary.BigEndian, &e)                         // its size is fixed
 	s.db.Set(queueKey(config.Queue), b)
 }
 
@@ -103,19 +103,20 @@ func (s *State) open(config *driver.Config) (*queue, error) {
 	case q == nil && config.Existing:
 		return nil, fmt.Errorf("%s: %w: %q", s.shared.Name, driver.ErrNoQueue, config.Queue)
 	case q == nil:
-		return s.create(config)
+		return s.create(config.New())
 	}
-	joined, err := config.Join(len(q.partitions), q.Limits[:])
+	joined, err := config.Join(len(q.partitions), q.config.Limits())
 	if err != nil {
 		return nil, fmt.Errorf("%s: queue %q: %w", s.shared.Name, config.Queue, err)
 	}
-	if config.Update {
-		s.set(q, joined)
+	if !slices.Equal(joined.Limits(), q.config.Limits()) {
+		q.config = joined
+		s.store(q.number, &joined)
 	}
 	return q, nil
 }
 
-// find returns a queue, or nil if it does not exist.
+// find returns a queue, loads it if necessary, or returns nil if it does not exist.
 func (s *State) find(name string) (*queue, error) {
 	if q := s.queues[name]; q != nil {
 		return q, nil
@@ -125,17 +126,32 @@ func (s *State) find(name string) (*queue, error) {
 		return nil, err
 	}
 	var e entry
-	if n, err := binary.Decode(b, binary.BigEndian, &e); err != nil || n != len(b) {
-		return nil, fmt.Errorf("%s: %w: the entry of queue %q has %d bytes", s.shared.Name, ErrCorrupt, name, len(b))
+	n, err := binary.Decode(b, binary.BigEndian, &e)
+	config, invalid := driver.Config{Queue: name}.Join(int(e.Partitions), e.Limits[:])
+	if err != nil || invalid != nil || n != len(b) {
+		return nil, fmt.Errorf("%s: %w: the entry of queue %q is %x", s.shared.Name, ErrCorrupt, name, b)
 	}
-	config, err := driver.Config{Queue: name}.Join(int(e.Partitions), e.Limits[:])
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w: the entry of queue %q: %w", s.shared.Name, ErrCorrupt, name, err)
+	q := &queue{e.Number, make([]*partition, config.Partitions), config}
+	for i := range q.partitions {
+		p, err := s.loadPartition(&s.shared.of(name).hints, q.number, i)
+		if err != nil {
+			return nil, fmt.Errorf("%s: queue %q: %w", s.shared.Name, name, err)
+		}
+		q.partitions[i] = p
 	}
-	return s.load(e, config)
+	for i, p := range q.partitions { // now that nothing can fail
+		if last := s.last.queues[name]; last != nil && len(last.partitions) == len(q.partitions) {
+			p.leases.keepFrom(&last.partitions[i].leases, s.last.synced.Load(), p)
+		}
+		p.countCrashes()
+		_ = p.findHead(nil) // if it fails, claims do
+	}
+	s.queues[name] = q
+	return q, nil
 }
 
-func (s *State) create(config *driver.Config) (*queue, error) {
+// create creates a queue with defaults instead of zeros.
+func (s *State) create(config driver.Config) (*queue, error) {
 	b, err := s.db.Get(keyNext)
 	if err != nil {
 		return nil, err
@@ -145,33 +161,8 @@ func (s *State) create(config *driver.Config) (*queue, error) {
 		number = binary.BigEndian.Uint32(b)
 	}
 	s.db.Set(keyNext, binary.BigEndian.AppendUint32(nil, number+1))
-	created := config.New()
-	q, err := s.load(entry{Number: number, Partitions: uint16(created.Partitions)}, created) //nolint:gosec // at most MaxPartitions
-	if err == nil {
-		s.set(q, created)
-	}
-	return q, err
-}
-
-func (s *State) load(e entry, config driver.Config) (*queue, error) {
-	name, partitions := config.Queue, config.Partitions
-	q := &queue{e, make([]*partition, partitions), config}
-	for i := range q.partitions {
-		p, err := s.loadPartition(&s.shared.of(name).hints, e.Number, i)
-		if err != nil {
-			return nil, fmt.Errorf("%s: queue %q: %w", s.shared.Name, name, err)
-		}
-		q.partitions[i] = p
-	}
-	for i, p := range q.partitions { // now that nothing can fail
-		if last := s.last.queues[name]; last != nil && len(last.partitions) == partitions {
-			p.leases.keepFrom(&last.partitions[i].leases, s.last.synced.Load(), p)
-		}
-		p.countCrashes()
-		_ = p.findHead(nil) // if it fails, claims do
-	}
-	s.queues[name] = q
-	return q, nil
+	s.store(number, &config)
+	return s.find(config.Queue)
 }
 
 // Runner runs the calls to a store. Run calls call.Do once and commits its changes together. If Do
@@ -215,14 +206,13 @@ func (s *store) Open(ctx context.Context, config driver.Config) (driver.Backend,
 	err := s.runner.Run(ctx, &Call{Waits: true, Changes: config.Update, Do: func(s *State) error {
 		q, err := s.open(&config)
 		if err == nil {
-			b.number, b.config = q.Number, q.config
+			b.number, b.config = q.number, q.config
 		}
 		return err
 	}})
 	if err != nil {
 		return nil, err
 	}
-	b.queue = driver.Config{Queue: config.Queue, Partitions: b.config.Partitions, Existing: true}
 	if s.shared.Groups {
 		return grouper{b}, nil
 	}
@@ -249,9 +239,9 @@ func (s *store) DeleteQueue(ctx context.Context, name string) error {
 		}
 		key := func(number uint32) []byte { return binary.BigEndian.AppendUint32([]byte{1}, number) }
 		state.db.Delete(queueKey(name))
-		state.db.DeleteRange(key(q.Number), key(q.Number+1))
+		state.db.DeleteRange(key(q.number), key(q.number+1))
 		delete(state.queues, name)
-		state.dirty = slices.DeleteFunc(state.dirty, func(p *partition) bool { return p.table.queue == q.Number })
+		state.dirty = slices.DeleteFunc(state.dirty, func(p *partition) bool { return p.table.queue == q.number })
 		s.shared.of(name).beat(driver.Never.Time(), driver.Member{}, 0) // all members expire
 		for i, p := range q.partitions {
 			p.hints.send(driver.Hint{Partition: i}) // the next claim ends the consumer

@@ -177,9 +177,8 @@ func (c *Client) DeleteQueue(ctx context.Context, queue string) error {
 
 // backend is a queue in another process, which groups the calls to it.
 type backend struct {
-	client *Client
-	queue  driver.Config // of calls: the queue as it was opened, with any limits
-	config driver.Config // with the limits that it then had
+	client        *Client
+	queue, config driver.Config // of calls, with any limits; as opened
 }
 
 var _ driver.Grouper = (*backend)(nil)

@@ -298,7 +298,7 @@ func (v *Server) queue(ctx context.Context, request *Request) (b driver.Backend,
 	_, opens := request.Args.(driver.Config)
 	if b = v.queues[request.Config]; b == nil || opens {
 		if b, err = v.store.Open(ctx, request.Config); err == nil {
-			v.queues[request.Config] = b
+			v.queues[driver.Config{Queue: request.Config.Queue, Partitions: b.Config().Partitions, Existing: true}] = b // as in later calls
 		}
 	}
 	return b, err

@@ -25,6 +25,7 @@ elseif before == 'none' then
 elseif ARGV[4] == '1' then
   local meta = call('HMGET', KEYS[1], 'version', 'partitions')
   local fits = meta[1] == ARGV[1] and (ARGV[2] == '0' or ARGV[2] == meta[2])
+  for i = 6, #ARGV, 3 do fits = fits and (ARGV[i + 1] ~= '0' or tonumber(call('HGET', KEYS[1], ARGV[i]) or '')) end
   for i = 6, #ARGV, 3 do
     if fits and ARGV[i + 1] ~= '0' then call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
   end
