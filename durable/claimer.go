@@ -140,7 +140,12 @@ func (p *partitionClaimer) again(claim driver.Claim, claimed driver.Claimed, ove
 		}
 		p.claimBy(now.Add(claimPause))
 	default:
-		p.claimBy(now.Add(p.claimDelay(p.part.clock.until(claimed.Next))))
+		left := p.part.clock.until(claimed.Next)
+		delay := p.claimDelay(left)
+		if delay == 0 { // this claim had no Horizon: see admission.plan
+			delay = max(claimPause, left)
+		}
+		p.claimBy(now.Add(delay))
 	}
 	return false
 }

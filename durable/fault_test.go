@@ -384,6 +384,57 @@ func TestErrorsTellWhetherACallWasSent(t *testing.T) {
 	}
 }
 
+// A reply is lost, and the next copy of the call gets another error, or the context ends. The call
+// has taken effect.
+func TestErrorsTellThatACallMayHaveTakenEffect(t *testing.T) {
+	t.Parallel()
+	for name, call := range map[string]func(q *durable.Queue, d *durable.Delivery, ctx context.Context) error{
+		"Put": func(q *durable.Queue, _ *durable.Delivery, ctx context.Context) error {
+			_, err := q.Enqueue(ctx, durable.Message{ID: "new"})
+			return err
+		},
+		"Cancel": func(q *durable.Queue, _ *durable.Delivery, ctx context.Context) error {
+			_, err := q.Cancel(ctx, "later")
+			return err
+		},
+		"Ack":     func(_ *durable.Queue, d *durable.Delivery, ctx context.Context) error { return d.Ack(ctx) },
+		"Retry":   func(_ *durable.Queue, d *durable.Delivery, ctx context.Context) error { return d.Nack(ctx, nil) },
+		"Release": func(_ *durable.Queue, d *durable.Delivery, ctx context.Context) error { return d.Release(ctx) },
+		"Extend": func(_ *durable.Queue, d *durable.Delivery, ctx context.Context) error {
+			return d.Extend(ctx, time.Hour)
+		},
+	} {
+		for want, then := range map[error]func(attempt int) error{
+			durable.ErrBroken:        func(int) error { return durable.ErrBroken },
+			durable.ErrClosed:        func(int) error { return durable.ErrClosed },
+			context.DeadlineExceeded: func(int) error { time.Sleep(time.Minute); return errDown },
+		} {
+			faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
+				enqueue(t, q, "later", time.Hour)
+				enqueue(t, q, "now", 0)
+				d := take(t, q)
+				attempts := 0
+				f.set(func(call string) (before, after error) {
+					if call != name {
+						return nil, nil
+					}
+					if attempts++; attempts == 1 {
+						return nil, errDown
+					}
+					return then(attempts), nil
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				err := call(q, d, ctx)
+				assert.ErrorIs(t, err, want, name)
+				assert.ErrorIs(t, err, durable.ErrOutcomeUnknown, name)
+				f.set(working)
+				time.Sleep(2 * time.Minute) // until the call is over
+			})
+		}
+	}
+}
+
 // An idle consumer makes at most two calls per second and partition.
 func TestIdleConsumerMakesFewCalls(t *testing.T) {
 	t.Parallel()

@@ -310,6 +310,34 @@ func TestLongMessageDelaysNoOther(t *testing.T) {
 	}
 }
 
+// A consumer with one handler has more messages than it can handle, and others that are due soon.
+// It claims the latter when they are due, and does not look for them all the time.
+func TestBusyConsumerDoesNotClaimAllTheTime(t *testing.T) {
+	t.Parallel()
+	faultyBubble(t, durable.Options{Partitions: 8}, func(t *testing.T, q *durable.Queue, f *faulty) {
+		f.set(func(call string) (before, after error) {
+			if call == "Claim" && f.count(call) > 5_000 {
+				time.Sleep(time.Second) // a claimer that never sleeps would stop the clock of the bubble
+			}
+			return nil, nil
+		})
+		stop := consume(t, q, func(context.Context, *durable.Delivery) error { time.Sleep(3 * time.Millisecond); return nil },
+			durable.ConsumerOptions{Concurrency: 1})
+		for burst := range 6 {
+			for i := range 200 {
+				enqueue(t, q, fmt.Sprint(burst, "-", i), 2*time.Second)
+			}
+			for range 300 {
+				_, err := q.Enqueue(t.Context(), durable.Message{Delay: 2 * time.Second})
+				require.NoError(t, err)
+				time.Sleep(time.Second / 30)
+			}
+		}
+		stop()
+		assert.Less(t, f.count("Claim"), int64(5_000), "in a minute")
+	})
+}
+
 // A tool that takes one message owns no partition, and delays no message of other consumers.
 func TestToolHasNoShare(t *testing.T) {
 	t.Parallel()

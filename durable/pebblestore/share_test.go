@@ -319,3 +319,43 @@ func TestCopiesNeedNoHardLinks(t *testing.T) {
 	assert.Positive(t, copied)
 	assert.Greater(t, links, copied)
 }
+
+// A queue is closed while its messages are enqueued, directly or through the socket. No error says
+// of a message that is stored that it is not.
+func TestErrorsOfABatchAtCloseAreTrue(t *testing.T) {
+	t.Parallel()
+	options := faultOptions(nil)
+	options.Socket = true
+	dir := socketDir(t)
+	owner, err := Open(dir, options)
+	require.NoError(t, err)
+	defer owner.Close()
+	client, err := Connect(dir)
+	require.NoError(t, err)
+	defer client.Close()
+	all, err := durable.Open(t.Context(), owner, durable.Options{Queue: "q", Partitions: 1})
+	require.NoError(t, err)
+	defer all.Close()
+	for i := range 20 {
+		q, err := durable.Open(t.Context(), []driver.Store{owner, client}[i%2], durable.Options{Queue: "q"})
+		require.NoError(t, err)
+		messages := make([]durable.Message, 1000)
+		for k := range messages {
+			messages[k] = durable.Message{ID: fmt.Sprint(i, "-", k), Delay: time.Hour}
+		}
+		time.AfterFunc(time.Duration(i)*200*time.Microsecond, q.Close)
+		ids, err := q.EnqueueBatch(t.Context(), messages)
+		var failed *durable.BatchError
+		if !errors.As(err, &failed) {
+			continue // all are stored, or none was tried
+		}
+		for k, err := range failed.Errors {
+			_, missing := all.Get(t.Context(), ids[k])
+			if err == nil {
+				require.NoError(t, missing)
+			} else if !errors.Is(err, durable.ErrOutcomeUnknown) {
+				require.ErrorIs(t, missing, durable.ErrNotFound, err)
+			}
+		}
+	}
+}

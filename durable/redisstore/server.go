@@ -173,6 +173,9 @@ func (c *serverChecks) checkServer(ctx context.Context, name string, client *red
 	if err != nil {
 		return nil, err
 	}
+	if info["role"] == "slave" {
+		return nil, fmt.Errorf("%w: %s is a replica, which accepts no changes", driver.ErrUnavailable, name)
+	}
 	v, err := checkVersion(ctx, client, info["redis_version"], c.probeKey)
 	if err := cmp.Or(err, c.checkWait(ctx, name, client)); err != nil {
 		return nil, err

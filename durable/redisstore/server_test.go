@@ -121,6 +121,7 @@ func TestOpenChecksReplicas(t *testing.T) {
 		require.Eventually(t, func() bool {
 			return strings.Contains(client.Info(t.Context(), "replication").Val(), "state=online")
 		}, time.Minute, 10*time.Millisecond)
+		require.ErrorIs(t, open(t, newClient(t, replica.Addr())), driver.ErrUnavailable, "a replica accepts no changes")
 		unsafe(t, client, replica)
 	})
 	t.Run("sentinel", func(t *testing.T) {
