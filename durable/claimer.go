@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,12 +141,8 @@ func (p *partitionClaimer) again(claim driver.Claim, claimed driver.Claimed, ove
 		}
 		p.claimBy(now.Add(claimPause))
 	default:
-		left := p.part.clock.until(claimed.Next)
-		delay := p.claimDelay(left)
-		if delay == 0 { // this claim had no Horizon: see admission.plan
-			delay = max(claimPause, left)
-		}
-		p.claimBy(now.Add(delay))
+		left := p.part.clock.until(claimed.Next) // if it is urgent, this claim had no Horizon: see admission.plan
+		p.claimBy(now.Add(cmp.Or(p.claimDelay(left), max(claimPause, left))))
 	}
 	return false
 }
