@@ -146,6 +146,7 @@ func putDuplicate(t *testing.T, newStore Factory) {
 		want := map[bool]driver.Status{false: driver.StatusDuplicate, true: driver.StatusDead}[s == dead]
 		assert.Equal(t, []driver.Status{want, driver.StatusDone}, statuses, s)
 		assert.Equal(t, before, p.get(s), s)
+		assert.Equal(t, uint64(2), p.count().Enqueued, "a duplicate is not counted")
 	}
 }
 
@@ -155,6 +156,7 @@ func putReplace(t *testing.T, newStore Factory) {
 	for _, s := range []string{absent, scheduled, leased, expired, dead} {
 		arranged := q.in(s).arrange(s, []string{s})
 		p := arranged.queue
+		enqueued := p.count().Enqueued
 		other := driver.PutItem{ID: s, Body: []byte("other"), Delay: far, MaxAttempts: 3, NextDue: 5}
 		assert.Equal(t, []driver.Status{driver.StatusDone},
 			p.statuses(driver.Put{Replace: true, Items: []driver.PutItem{other}}), s)
@@ -167,7 +169,7 @@ func putReplace(t *testing.T, newStore Factory) {
 		for _, op := range []driver.Op{driver.OpBegin, driver.OpRelease} {
 			assert.Equal(t, driver.StatusLeaseLost, p.status(op, driver.Change{ID: s, Token: arranged.right[s]}), s)
 		}
-		has(p, 1, 0, 0)
+		assert.Equal(t, enqueued+1, has(p, 1, 0, 0).Enqueued, s)
 	}
 	p := q.in(firing).arrange(firing, []string{firing}).queue
 	before := p.get(firing)

@@ -15,8 +15,6 @@ var readTests = []test{
 	{"List/Pages", listPages},
 	{"List/Bytes", listBytes},
 	{"List/States", listStates},
-	{"Count", count},
-	{"Count/Dead", countDead},
 	{"Count/Due", countDue},
 	{"CountDue", countDueWithin},
 	{"Audit", auditHealthy},
@@ -155,87 +153,6 @@ func listStates(t *testing.T, newStore Factory) {
 			assert.Equal(t, q.get(r.ID), r)
 		}
 	}
-}
-
-// counter compares the counts of a queue with the expected ones.
-type counter struct {
-	*queue
-	want driver.Counts // the counters; each check is given the numbers of messages
-}
-
-func (c *counter) check(what string, scheduled, inFlight, dead int64) {
-	c.t.Helper()
-	got := c.count()
-	assert.NotZero(c.t, got.Now)
-	c.want.Scheduled, c.want.InFlight, c.want.Dead = scheduled, inFlight, dead
-	got.Now, got.Due, got.NextDue = 0, 0, 0
-	assert.Equal(c.t, c.want, got, what)
-}
-
-// count checks the counts after each transition.
-func count(t *testing.T, newStore Factory) {
-	q := &counter{queue: open(t, newStore)}
-	q.check("new", 0, 0, 0)
-	q.put(items("m", 6)...)
-	q.want.Enqueued = 6
-	q.check("Put", 6, 0, 0)
-	q.statuses(driver.Put{Items: items("m", 2)})
-	q.check("duplicates", 6, 0, 0)
-	changes := changesOf(q.claim(5))
-	q.check("Claim", 1, 5, 0)
-	q.done(driver.OpBegin, changes[:4]...)
-	q.check("Begin", 1, 5, 0)
-	q.done(driver.OpAck, changes[0])
-	q.want.Acked = 1
-	q.check("Ack", 1, 4, 0)
-	q.apply(driver.OpAck, changes[0])
-	q.check("Ack again", 1, 4, 0)
-	q.done(driver.OpRetry, changes[1])
-	q.want.Retried = 1
-	q.check("Retry", 2, 3, 0)
-	q.done(driver.OpBury, changes[2])
-	q.want.Buried, q.want.DeadBytes = 1, int64(len(q.get(changes[2].ID).Body))
-	q.check("Bury", 2, 2, 1)
-	q.done(driver.OpRelease, changes[3])
-	q.check("Release", 3, 1, 1)
-	q.done(driver.OpReschedule, changes[4])
-	q.check("Reschedule", 4, 0, 1)
-	q.done(driver.OpCancel, changes[4])
-	q.want.Cancelled = 1
-	q.check("Cancel", 3, 0, 1)
-	other, err := q.Count(t.Context(), 1)
-	require.NoError(t, err)
-	other.Now = 0
-	assert.Zero(t, other, "the other partition")
-}
-
-// countDead checks the counts of dead and replaced messages.
-func countDead(t *testing.T, newStore Factory) {
-	q := &counter{queue: open(t, newStore)}
-	bury := func(id string) {
-		q.done(driver.OpBury, q.deliver(id))
-		q.want.Enqueued++
-		q.want.Buried++
-	}
-	bury("replayed")
-	bury("purged")
-	bury("replaced")
-	q.check("Bury", 0, 0, 3)
-	q.done(driver.OpReplay, driver.Change{ID: "replayed", Delay: far})
-	q.check("Replay", 1, 0, 2)
-	q.done(driver.OpPurge, driver.Change{ID: "purged"})
-	q.check("Purge", 1, 0, 1)
-	q.statuses(driver.Put{Replace: true, Items: []driver.PutItem{item("replaced", 0)}})
-	q.want.Enqueued++
-	q.check("Put that replaces", 2, 0, 0)
-	records := q.claim(1)
-	q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changesOf(records)})
-	q.pass()
-	q.check("expired lease", 1, 1, 0)
-	q.expire(1)
-	q.want.Crashed++
-	q.want.Buried++
-	q.check("crash", 1, 0, 1)
 }
 
 func countDue(t *testing.T, newStore Factory) {

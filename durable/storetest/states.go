@@ -25,6 +25,11 @@ const (
 var allStates = []string{absent, scheduled, leased, firing, dead, released, retried, rescheduled,
 	expired, crashed, deadByCrash, replayed}
 
+// endOf has the transition by which the holder ended the lease of a message in a state.
+var endOf = map[string]driver.Op{
+	released: driver.OpRelease, retried: driver.OpRetry, dead: driver.OpBury, replayed: driver.OpBury,
+}
+
 // arranged is a queue whose messages are all in one state, with their tokens of the last claim and
 // of the claim before it. The tokens of messages that were never claimed are arbitrary.
 type arranged struct {
@@ -98,8 +103,7 @@ func (q *queue) proceed(state string, records []driver.Record) {
 		return
 	}
 	q.begin(records...)
-	settle := map[string]driver.Op{released: driver.OpRelease, retried: driver.OpRetry, dead: driver.OpBury, replayed: driver.OpBury}
-	if op, ok := settle[state]; ok {
+	if op, ok := endOf[state]; ok {
 		q.done(op, changes...)
 	}
 	if state == replayed {

@@ -21,7 +21,7 @@ const (
 var tokenKinds = []string{rightToken, staleToken, wrongToken, zeroToken}
 
 // transitionTable makes every transition from every state with every kind of token, and compares it
-// with the reference.
+// and the counts with the reference.
 func transitionTable(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	var ids []string
@@ -34,8 +34,10 @@ func transitionTable(t *testing.T, newStore Factory) {
 		a := q.in(state).arrange(state, ids)
 		before := a.records(state, ids)
 		expected := referenceOf(a, state, before)
+		a.checkCounts(expected, state)
 		for op := driver.OpBegin; op <= driver.OpExpire; op++ {
 			a.checkTransition(state, op, before, expected)
+			a.checkCounts(expected, op.String()+" of "+state)
 		}
 		c := a.count()
 		a.audit(0, false, int(c.Scheduled+c.InFlight+c.Dead))
@@ -45,9 +47,20 @@ func transitionTable(t *testing.T, newStore Factory) {
 // referenceOf returns the reference of the arranged messages.
 func referenceOf(a arranged, state string, records map[string]driver.Record) *reference {
 	r := &reference{messages: make(map[string]*refMessage)}
-	last := map[string]driver.Op{released: driver.OpRelease, retried: driver.OpRetry, dead: driver.OpBury, replayed: driver.OpBury}
+	n := uint64(len(records))
+	r.sums.Enqueued = n
+	switch state {
+	case retried:
+		r.sums.Retried = n
+	case dead, replayed:
+		r.sums.Buried = n
+	case crashed:
+		r.sums.Crashed = n
+	case deadByCrash:
+		r.sums.Crashed, r.sums.Buried = n, n
+	}
 	for id, record := range records {
-		m := &refMessage{record: record, good: true, last: last[state]}
+		m := &refMessage{record: record, good: true, last: endOf[state]}
 		m.record.Token = a.right[id]
 		switch state {
 		case scheduled, rescheduled, expired, crashed, deadByCrash, replayed:
@@ -56,6 +69,15 @@ func referenceOf(a arranged, state string, records map[string]driver.Record) *re
 		r.messages[id] = m
 	}
 	return r
+}
+
+// checkCounts compares the counts with those of the reference, which does not know the due times.
+func (a arranged) checkCounts(expected *reference, what string) {
+	a.t.Helper()
+	got := a.count()
+	want := expected.counts(got.Now)
+	want.Due, want.NextDue = got.Due, got.NextDue
+	assert.Equal(a.t, want, got, what)
 }
 
 // records returns the arranged messages by id. It lists them, because Get would take a call for
