@@ -62,40 +62,25 @@ func applyMixed(t *testing.T, newStore Factory) {
 	outcomes = q.apply(driver.OpCancel, r[0], r[1], driver.Change{ID: "absent"}, driver.Change{ID: "later"})
 	assert.Equal(t, []driver.Status{driver.StatusFiring, done, driver.StatusNotFound, done},
 		statusesOf(outcomes))
-	c := q.count()
-	assert.Equal(t, int64(2), c.InFlight)
-	assert.Zero(t, c.Scheduled)
-	assert.Equal(t, uint64(2), c.Cancelled)
+	assert.Equal(t, uint64(2), has(q, 0, 2, 0).Cancelled)
 }
 
 func statusesOf(outcomes []driver.Outcome) []driver.Status {
-	statuses := make([]driver.Status, len(outcomes))
-	for i, o := range outcomes {
-		statuses[i] = o.Status
-	}
-	return statuses
+	return mapped(outcomes, func(o driver.Outcome) driver.Status { return o.Status })
 }
 
 // applyBatch makes each transition of [driver.MaxBatch] messages.
 func applyBatch(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(items("m", driver.MaxBatch)...)
-	leased := func() []driver.Change {
-		t.Helper()
-		records := q.claim(driver.MaxBatch)
-		require.Len(t, records, driver.MaxBatch)
-		return changesOf(records)
-	}
+	leased := func() []driver.Change { return changesOf(q.take(driver.MaxBatch)) }
 	q.done(driver.OpReschedule, leased()...)
 	q.done(driver.OpRelease, leased()...)
 	changes := leased()
 	q.done(driver.OpExtend, changes...)
 	q.done(driver.OpBegin, changes...)
 	q.done(driver.OpRetry, changes...)
-	changes = leased()
-	q.done(driver.OpBegin, changes...)
-	q.done(driver.OpBury, changes...)
-	q.done(driver.OpReplay, changes...)
+	q.done(driver.OpReplay, changesOf(endClaimed(q, driver.OpBury, driver.MaxBatch))...)
 	changes = leased()
 	q.done(driver.OpBegin, changes...)
 	q.done(driver.OpAck, changes[:128]...)
@@ -223,9 +208,7 @@ func expire(t *testing.T, newStore Factory) {
 	if q.fixture.Reopen != nil {
 		q = q.reopen()
 	}
-	n := q.count()
-	assert.Equal(t, [3]uint64{2, 1, 1}, [3]uint64{n.Enqueued, n.Acked, n.Expired})
-	assert.Zero(t, n.Scheduled+n.InFlight+n.Dead)
+	assert.Equal(t, driver.Counters{Enqueued: 2, Acked: 1, Expired: 1}, has(q, 0, 0, 0).Counters)
 }
 
 func retry(t *testing.T, newStore Factory) {
@@ -241,8 +224,7 @@ func retry(t *testing.T, newStore Factory) {
 		assert.Equal(t, c.Reason, r.Reason)
 		assert.Equal(t, enqueued, r.Enqueued)
 		assert.Zero(t, r.LeaseEnd)
-		records := q.claim(1)
-		require.Len(t, records, 1)
+		records := q.take(1)
 		assert.Equal(t, attempt, records[0].Attempts)
 		assert.Equal(t, c.Reason, records[0].Reason)
 		assert.Equal(t, driver.StatusLeaseLost, q.status(driver.OpRetry, c), "a later claim ended that lease")
@@ -287,8 +269,7 @@ func retryUncounted(t *testing.T, newStore Factory) {
 	q.put(item("a", 0), item("b", 0))
 	attempts := map[string]int{}
 	for round := range 4 {
-		records := q.claim(2)
-		require.Len(t, records, 2)
+		records := q.take(2)
 		q.begin(records...)
 		changes := changesOf(records)
 		for i := range changes {
@@ -315,8 +296,7 @@ func release(t *testing.T, newStore Factory) {
 	q.put(item("a", 0))
 	was := q.get("a")
 	for _, begin := range []bool{false, true} {
-		records := q.claim(1)
-		require.Len(t, records, 1)
+		records := q.take(1)
 		if begin {
 			q.begin(records...)
 		}
@@ -332,9 +312,7 @@ func release(t *testing.T, newStore Factory) {
 			}
 		}
 	}
-	c := q.count()
-	assert.Zero(t, c.Retried)
-	assert.Equal(t, int64(1), c.Scheduled)
+	assert.Zero(t, has(q, 1, 0, 0).Retried)
 }
 
 func reschedule(t *testing.T, newStore Factory) {
@@ -345,8 +323,7 @@ func reschedule(t *testing.T, newStore Factory) {
 	q.done(driver.OpReschedule, driver.Change{ID: "a"})
 	assert.Equal(t, []string{"a"}, idsOf(q.claim(2)))
 	q.done(driver.OpReschedule, driver.Change{ID: "a", Delay: 5 * far})
-	c := q.count()
-	assert.Equal(t, [2]int64{2, 0}, [2]int64{c.Scheduled, c.InFlight})
+	has(q, 2, 0, 0)
 	assert.Empty(t, q.claim(2))
 	assert.Equal(t, []string{"b", "a"},
 		idsOf(q.claimWith(driver.Claim{Horizon: 6 * far, Max: 2, Visibility: far}).Records))

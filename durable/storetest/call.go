@@ -122,7 +122,7 @@ func callApply(t *testing.T, newStore Factory) {
 		for op := driver.OpCancel; op <= driver.OpPurge; op++ {
 			id, what := op.String(), op.String()+" of "+state+" again"
 			first := a.call(op, c, id, far)
-			a.putIfAbsent(id)
+			a.statuses(driver.Put{Items: []driver.PutItem{item(id, 0)}})
 			record, counts := a.get(id), a.count()
 			for range 2 {
 				assert.Equal(t, first, a.call(op, c, id, far), what)
@@ -134,12 +134,6 @@ func callApply(t *testing.T, newStore Factory) {
 			c.Seq++
 		}
 	}
-}
-
-// putIfAbsent stores a message unless one with its id exists.
-func (q *queue) putIfAbsent(id string) {
-	q.t.Helper()
-	q.statuses(driver.Put{Items: []driver.PutItem{item(id, 0)}})
 }
 
 // callers checks that a store remembers each caller's last call.
@@ -208,7 +202,7 @@ func callForgotten(t *testing.T, newStore Factory) {
 		assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(put))
 		calls = append(calls, put)
 	}
-	endClaimed(q, driver.OpAck, driver.MaxBatch)
+	endClaimed(q, driver.OpAck, len(calls))
 	q.fixture.Advance(2 * time.Minute)
 	last := q.newCall("", 1)
 	for i := range 100 {

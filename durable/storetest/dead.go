@@ -161,9 +161,7 @@ func (q *queue) buried(id string, size int) {
 
 func (q *queue) buriedNow(id string, size int) {
 	q.t.Helper()
-	m := item(id, 0)
-	m.Body = make([]byte, size)
-	q.put(m)
+	q.put(itemWith(id, make([]byte, size)))
 	endClaimed(q, driver.OpBury, 1)
 }
 

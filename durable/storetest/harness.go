@@ -91,6 +91,11 @@ func item(id string, delay time.Duration) driver.PutItem {
 	return driver.PutItem{ID: id, Delay: delay, MaxAttempts: 25}
 }
 
+// itemWith returns a message with a body that is already due.
+func itemWith(id string, body []byte) driver.PutItem {
+	return driver.PutItem{ID: id, Body: body, MaxAttempts: 25}
+}
+
 // itemAt returns a message without a body that is due at an instant.
 func itemAt(id string, at driver.Instant) driver.PutItem {
 	return driver.PutItem{ID: id, At: at, MaxAttempts: 25}
@@ -100,8 +105,8 @@ func itemAt(id string, at driver.Instant) driver.PutItem {
 func items(prefix string, n int) []driver.PutItem {
 	all := make([]driver.PutItem, n)
 	for i := range all {
-		all[i] = item(fmt.Sprintf("%s%03d", prefix, i), 0)
-		all[i].Body = []byte(all[i].ID)
+		id := fmt.Sprintf("%s%03d", prefix, i)
+		all[i] = itemWith(id, []byte(id))
 	}
 	return all
 }
@@ -126,6 +131,14 @@ func (q *queue) statuses(p driver.Put) []driver.Status {
 func (q *queue) claim(n int) []driver.Record {
 	q.t.Helper()
 	return q.claimWith(driver.Claim{Horizon: soon, Max: n, Visibility: far}).Records
+}
+
+// take claims n messages, which must be due soon.
+func (q *queue) take(n int) []driver.Record {
+	q.t.Helper()
+	records := q.claim(n)
+	require.Len(q.t, records, n)
+	return records
 }
 
 // claimShort leases up to n messages that are due soon, for a short time.
@@ -205,8 +218,7 @@ func (q *queue) begin(records ...driver.Record) {
 func (q *queue) deliver(id string) driver.Change {
 	q.t.Helper()
 	q.put(item(id, 0))
-	records := q.claim(1)
-	require.Len(q.t, records, 1)
+	records := q.take(1)
 	require.Equal(q.t, id, records[0].ID)
 	q.begin(records...)
 	return changesOf(records)[0]
@@ -215,7 +227,7 @@ func (q *queue) deliver(id string) driver.Change {
 // endClaimed claims, begins and ends n messages.
 func endClaimed(q *queue, op driver.Op, n int) []driver.Record {
 	q.t.Helper()
-	records := q.claim(n)
+	records := q.take(n)
 	q.begin(records...)
 	q.done(op, changesOf(records)...)
 	return records
@@ -223,27 +235,24 @@ func endClaimed(q *queue, op driver.Op, n int) []driver.Record {
 
 // changesOf returns changes of records with their tokens.
 func changesOf(records []driver.Record) []driver.Change {
-	changes := make([]driver.Change, len(records))
-	for i, r := range records {
-		changes[i] = driver.Change{ID: r.ID, Token: r.Token}
-	}
-	return changes
+	return mapped(records, func(r driver.Record) driver.Change { return driver.Change{ID: r.ID, Token: r.Token} })
 }
 
 func idsOf(records []driver.Record) []string {
-	ids := make([]string, len(records))
-	for i, r := range records {
-		ids[i] = r.ID
-	}
-	return ids
+	return mapped(records, func(r driver.Record) string { return r.ID })
 }
 
 func itemIDs(items []driver.PutItem) []string {
-	ids := make([]string, len(items))
-	for i, m := range items {
-		ids[i] = m.ID
+	return mapped(items, func(m driver.PutItem) string { return m.ID })
+}
+
+// mapped returns the results of a function for all values.
+func mapped[T, R any](values []T, f func(T) R) []R {
+	results := make([]R, len(values))
+	for i, v := range values {
+		results[i] = f(v)
 	}
-	return ids
+	return results
 }
 
 // get returns a message, which must exist.
@@ -260,6 +269,19 @@ func (q *queue) gone(id string) {
 	q.t.Helper()
 	_, err := q.Get(q.t.Context(), 0, id)
 	require.ErrorIs(q.t, err, driver.ErrNotFound, "get %q", id)
+}
+
+// readPages reads all pages of a list. There must be at most a given number of them.
+func readPages(q *queue, state driver.State, limit, most int) (pages [][]driver.Record) {
+	q.t.Helper()
+	for cursor := ""; cursor != "" || len(pages) == 0; {
+		require.Less(q.t, len(pages), most, "the pages do not end")
+		records, next, err := q.List(q.t.Context(), 0, state, cursor, limit)
+		require.NoError(q.t, err)
+		require.LessOrEqual(q.t, len(records), limit)
+		pages, cursor = append(pages, records), next
+	}
+	return pages
 }
 
 // audit asserts that an audit finds n records and no fault, if the store has audits.

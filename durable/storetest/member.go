@@ -40,11 +40,7 @@ func (q *queue) members() []driver.Member {
 }
 
 func namesOf(members []driver.Member) []string {
-	names := make([]string, len(members))
-	for i, m := range members {
-		names[i] = m.Name
-	}
-	return names
+	return mapped(members, func(m driver.Member) string { return m.Name })
 }
 
 func joinAndLeave(t *testing.T, newStore Factory) {

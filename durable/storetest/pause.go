@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -44,9 +45,7 @@ func pauseClaim(t *testing.T, newStore Factory) {
 		assert.Empty(t, claimed.Records)
 		assert.Equal(t, q.get("a").Due, claimed.Next, "Next is set as usual")
 	}
-	c := q.count()
-	assert.Equal(t, int64(3), c.Scheduled)
-	assert.Zero(t, c.InFlight)
+	has(q, 3, 0, 0)
 	assert.Equal(t, []driver.Status{driver.StatusDone},
 		q.statuses(driver.Put{Partition: 1, Items: items("x", 1)}))
 	other := q.claimWith(driver.Claim{Partition: 1, Max: 10, Visibility: far})
@@ -67,8 +66,7 @@ func pauseBegin(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	firing := q.deliver("firing")
 	q.put(item("a", 0), item("b", 0), item("early", soon/2))
-	records := q.claim(3)
-	require.Len(t, records, 3)
+	records := q.take(3)
 	changes := changesOf(records)
 	q.pause(true)
 	for range 2 {
@@ -115,10 +113,7 @@ func pauseTransitions(t *testing.T, newStore Factory) {
 	q.put(item("new", 0), item("gone", 0))
 	q.done(driver.OpReschedule, driver.Change{ID: "new", Delay: far})
 	q.done(driver.OpCancel, driver.Change{ID: "gone"})
-	c := q.count()
-	assert.Equal(t, int64(5), c.Scheduled)
-	assert.Zero(t, c.InFlight)
-	assert.Zero(t, c.Crashed)
+	assert.Zero(t, has(q, 5, 0, 0).Crashed)
 	assert.Empty(t, q.claim(10))
 	q.pause(false)
 	assert.ElementsMatch(t, []string{"buried", "leased", "released"}, idsOf(q.claim(10)))
@@ -155,9 +150,7 @@ func pauseLostAnswer(t *testing.T, newStore Factory) {
 	assert.True(t, claimed.Paused)
 	require.Equal(t, []string{"firing", "leased"}, idsOf(claimed.Records))
 	q.done(driver.OpRelease, changesOf(claimed.Records)...)
-	c := q.count()
-	assert.Equal(t, int64(2), c.Scheduled)
-	assert.Zero(t, c.Crashed)
+	assert.Zero(t, has(q, 2, 0, 0).Crashed)
 }
 
 // pauseRace begins and claims messages while the partition is being paused. No message begins in a
@@ -167,7 +160,7 @@ func pauseRace(t *testing.T, newStore Factory) {
 	for round := range testscale.Size(4) {
 		var paused atomic.Bool
 		var callers sync.WaitGroup
-		begun := make([]atomic.Int64, 2)
+		begun := map[bool]*atomic.Int64{false: {}, true: {}} // after the pause
 		for range 3 {
 			callers.Go(func() {
 				for deadline := time.Now().Add(hintTimeout); time.Now().Before(deadline); {
@@ -179,7 +172,7 @@ func pauseRace(t *testing.T, newStore Factory) {
 					}
 					for _, r := range claimed.Records {
 						if r.State == driver.StateFiring {
-							begun[index(after)].Add(1)
+							begun[after].Add(1)
 						}
 					}
 					last := paused.Load()
@@ -191,7 +184,7 @@ func pauseRace(t *testing.T, newStore Factory) {
 						}
 						for _, o := range outcomes {
 							if o.Status == driver.StatusDone {
-								begun[index(last)].Add(1)
+								begun[last].Add(1)
 							} else {
 								assert.Equal(t, driver.StatusPaused, o.Status)
 							}
@@ -204,25 +197,14 @@ func pauseRace(t *testing.T, newStore Factory) {
 			})
 		}
 		for i := range 12 {
-			m := items("m", 64)
-			for k := range m {
-				m[k].ID = string(rune('a'+round)) + string(rune('a'+i)) + m[k].ID
-			}
-			q.put(m...)
+			q.put(items(fmt.Sprintf("m%d-%d-", round, i), 64)...)
 		}
 		q.pause(true)
 		paused.Store(true)
 		callers.Wait()
-		assert.Zero(t, begun[1].Load(), "messages that began after the pause; %d began before", begun[0].Load())
+		assert.Zero(t, begun[true].Load(), "messages that began after the pause; %d began before", begun[false].Load())
 		q.pause(false)
 	}
-}
-
-func index(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // pauseHints watches a partition that is paused and resumed. Both send a hint with Due 0.

@@ -55,16 +55,12 @@ func putBodies(t *testing.T, newStore Factory) {
 		"large":   bytes.Repeat(every, 1<<20/len(every)),
 	}
 	for id, body := range bodies {
-		m := item(id, 0)
-		m.Body = body
-		q.put(m)
+		q.put(itemWith(id, body))
 	}
 	for id, body := range bodies {
 		assert.True(t, bytes.Equal(body, q.get(id).Body), "Get %s", id)
 	}
-	records := q.claim(len(bodies))
-	require.Len(t, records, len(bodies))
-	for _, r := range records {
+	for _, r := range q.take(len(bodies)) {
 		assert.True(t, bytes.Equal(bodies[r.ID], r.Body), "Claim %s", r.ID)
 	}
 }
@@ -72,9 +68,7 @@ func putBodies(t *testing.T, newStore Factory) {
 func putBodiesCopied(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	body := []byte("body")
-	m := item("a", 0)
-	m.Body = body
-	q.put(m)
+	q.put(itemWith("a", body))
 	body[0] = 'X'
 	got := q.get("a").Body
 	assert.Equal(t, "body", string(got), "the store retained the caller's slice")
@@ -84,8 +78,7 @@ func putBodiesCopied(t *testing.T, newStore Factory) {
 	require.Len(t, listed, 1)
 	assert.Equal(t, "body", string(listed[0].Body), "Get returned the store's slice")
 	listed[0].Body[0] = 'Z'
-	claimed := q.claim(1)
-	require.Len(t, claimed, 1)
+	claimed := q.take(1)
 	assert.Equal(t, "body", string(claimed[0].Body), "List returned the store's slice")
 	claimed[0].Body[0] = 'W'
 	assert.Equal(t, "body", string(q.get("a").Body), "Claim returned the store's slice")
@@ -100,9 +93,7 @@ func putIDs(t *testing.T, newStore Factory) {
 		strings.Repeat("語", durable.MaxID/3),
 	}
 	for _, id := range ids {
-		m := item(id, 0)
-		m.Body = []byte("body of " + id)
-		q.put(m)
+		q.put(itemWith(id, []byte("body of "+id)))
 	}
 	for _, id := range ids {
 		assert.Equal(t, "body of "+id, string(q.get(id).Body), "%q", id)

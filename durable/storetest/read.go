@@ -73,29 +73,15 @@ func listPages(t *testing.T, newStore Factory) {
 // order.
 func assertPages(q *queue, state driver.State, want []string) {
 	q.t.Helper()
-	for _, limit := range []int{1, 7, 8, len(want), 100, driver.MaxBatch} {
+	for _, limit := range []int{1, 7, 8, max(1, len(want)), 100, driver.MaxBatch} {
 		var got []string
-		cursor, pages := "", 0
-		for limit > 0 {
-			records, next, err := q.List(q.t.Context(), 0, state, cursor, limit)
-			require.NoError(q.t, err)
-			require.LessOrEqual(q.t, len(records), limit)
-			got = append(got, idsOf(records)...)
-			for _, r := range records {
+		for _, page := range readPages(q, state, limit, len(want)+1) {
+			got = append(got, idsOf(page)...)
+			for _, r := range page {
 				require.Equal(q.t, r.ID, string(r.Body))
 			}
-			pages++
-			if next == "" {
-				break
-			}
-			require.LessOrEqual(q.t, pages, len(want)+1, "the pages do not end")
-			cursor = next
 		}
 		require.Equal(q.t, want, got, "state %d, pages of %d", state, limit)
-		if len(want) == 0 {
-			require.Equal(q.t, 1, pages)
-			return
-		}
 	}
 }
 
@@ -113,16 +99,12 @@ func listBytes(t *testing.T, newStore Factory) {
 			require.Len(t, q.claim(n), n)
 		}
 		var got []string
-		for cursor, pages := "", 1; ; pages++ {
-			records, next, err := q.List(t.Context(), 0, state, cursor, driver.MaxBatch)
-			require.NoError(t, err)
-			require.NotEmpty(t, records)
-			require.LessOrEqual(t, len(records), driver.PageBytes/size)
-			if got = append(got, idsOf(records)...); next == "" {
-				require.Equal(t, 3, pages)
-				break
-			}
-			cursor = next
+		pages := readPages(q, state, driver.MaxBatch, 3)
+		require.Len(t, pages, 3)
+		for _, page := range pages {
+			require.NotEmpty(t, page)
+			require.LessOrEqual(t, len(page), driver.PageBytes/size)
+			got = append(got, idsOf(page)...)
 		}
 		assert.ElementsMatch(t, itemIDs(messages), got)
 	}

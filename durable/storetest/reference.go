@@ -106,13 +106,6 @@ func (r *reference) claimable(until driver.Instant, limit, maxBytes int) []strin
 	return ids
 }
 
-// grant records the messages of a claim.
-func (r *reference) grant(consumer string, records []driver.Record) {
-	if consumer != "" && len(records) > 0 {
-		r.grants[consumer] = changesOf(records)
-	}
-}
-
 // unseen returns the messages of a consumer's last claim that it still holds and whose tokens are
 // above seen.
 func (r *reference) unseen(consumer string, seen uint64) (unseen []*refMessage) {
@@ -231,17 +224,12 @@ func (r *reference) transition(op driver.Op, c driver.Change) bool {
 
 // tally counts a transition.
 func (r *reference) tally(op driver.Op) {
-	switch op {
-	case driver.OpAck:
-		r.sums.Acked++
-	case driver.OpExpire:
-		r.sums.Expired++
-	case driver.OpRetry:
-		r.sums.Retried++
-	case driver.OpBury:
-		r.sums.Buried++
-	case driver.OpCancel:
-		r.sums.Cancelled++
+	counter := map[driver.Op]*uint64{
+		driver.OpAck: &r.sums.Acked, driver.OpExpire: &r.sums.Expired, driver.OpRetry: &r.sums.Retried,
+		driver.OpBury: &r.sums.Buried, driver.OpCancel: &r.sums.Cancelled,
+	}[op]
+	if counter != nil {
+		*counter++
 	}
 }
 

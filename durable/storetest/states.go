@@ -55,12 +55,7 @@ func (q *queue) arrange(state string, ids []string) arranged {
 	if state == absent {
 		return a
 	}
-	messages := make([]driver.PutItem, len(ids))
-	for i, id := range ids {
-		messages[i] = item(id, 0)
-		messages[i].Body = []byte("body of " + id)
-	}
-	q.put(messages...)
+	q.put(mapped(ids, func(id string) driver.PutItem { return itemWith(id, []byte("body of "+id)) })...)
 	if state == scheduled {
 		return a
 	}

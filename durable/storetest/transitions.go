@@ -34,10 +34,10 @@ func transitionTable(t *testing.T, newStore Factory) {
 		a := q.in(state).arrange(state, ids)
 		before := a.records(state, ids)
 		expected := referenceOf(a, state, before)
-		a.checkCounts(expected, state)
+		checkCounts(a, expected, state)
 		for op := driver.OpBegin; op <= driver.OpExpire; op++ {
 			a.checkTransition(state, op, before, expected)
-			a.checkCounts(expected, op.String()+" of "+state)
+			checkCounts(a, expected, op.String()+" of "+state)
 		}
 		c := a.count()
 		a.audit(0, false, int(c.Scheduled+c.InFlight+c.Dead))
@@ -72,7 +72,7 @@ func referenceOf(a arranged, state string, records map[string]driver.Record) *re
 }
 
 // checkCounts compares the counts with those of the reference, which does not know the due times.
-func (a arranged) checkCounts(expected *reference, what string) {
+func checkCounts(a arranged, expected *reference, what string) {
 	a.t.Helper()
 	got := a.count()
 	want := expected.counts(got.Now)
