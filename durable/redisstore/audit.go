@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -110,42 +109,19 @@ func (b *backend) auditStrays(ctx context.Context, part, key int, repair bool, r
 // auditDead compares Counts.DeadBytes with the dead letters. If the set of dead letters has changed
 // between two steps, auditDead begins again, at most twice.
 func (b *backend) auditDead(ctx context.Context, part int, repair bool, report *driver.AuditReport) error {
-	var sum, n, counter int64
-	var at, set string
-	step := func(rank int64, total, begun string) error {
-		return b.ask(ctx, part, auditDeadScript, func(r *reply) {
-			sum, n, at, counter, set = r.number(), r.number(), r.text(), r.number(), r.text()
-		}, rank, auditIDs, total, begun)
-	}
-	for range 3 {
-		var total, rank int64
-		var begun string
-		for {
-			if err := step(rank, "", ""); err != nil {
-				return err
-			}
-			if rank > 0 && at != begun {
-				break
-			}
-			begun, total, rank = at, total+sum, rank+n
-			switch {
-			case n == auditIDs:
-				continue
-			case counter == total:
-				return nil
-			case !repair:
-				report.Wrong++
-				return nil
-			}
-			if err := step(0, strconv.FormatInt(total, 10), at); err != nil {
-				return err
-			}
-			if set == "1" {
-				report.Wrong++
-				report.Repaired++
-				return nil
-			}
-			break
+	var rank, sum int64
+	var set string
+	for restarts := 0; rank >= 0 && restarts < 3; {
+		err := b.ask(ctx, part, auditDeadScript, func(r *reply) {
+			rank, sum, set = r.number(), r.number(), r.text()
+			report.Wrong += r.number()
+			report.Repaired += r.number()
+		}, rank, auditIDs, sum, set, flag(repair))
+		if err != nil {
+			return err
+		}
+		if rank == 0 {
+			restarts++
 		}
 	}
 	return nil

@@ -180,11 +180,8 @@ func (r *reply) text() string {
 // number reads a decimal number.
 func (r *reply) number() int64 {
 	text := r.text()
-	if r.err != nil {
-		return 0
-	}
 	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
+	if err != nil && r.err == nil {
 		r.err = fmt.Errorf("%w: %.20q instead of a number", errReply, text)
 	}
 	return n

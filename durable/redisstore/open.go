@@ -144,16 +144,13 @@ type meta struct {
 	complete bool   // all partitions existed when the queue was opened
 }
 
-// limitFields are the fields of a queue's key for driver.Config.Limits.
-var limitFields = [...]string{"max_body", "max_attempts", "dead_limit", "dead_bytes", "dead_age"}
-
 // join creates the queue or finds it.
 func (s *Store) join(ctx context.Context, config driver.Config) (joined driver.Config, m meta, err error) {
 	key := queueKey(s.options.Prefix, config.Queue, "meta")
 	created := config.New()
 	line := newLine([]any{key}, formatVersion, config.Partitions, flag(config.Existing), flag(config.Update), created.Partitions)
-	for i, field := range limitFields {
-		line = append(line, field, config.Limits()[i], created.Limits()[i])
+	for _, limit := range slices.Concat(config.Limits(), created.Limits()) {
+		line = append(line, limit)
 	}
 	v, err := openScript.run(ctx, s.client, line)
 	if err != nil {
@@ -180,13 +177,11 @@ func (s *Store) join(ctx context.Context, config driver.Config) (joined driver.C
 	return joined, m, nil
 }
 
-// sizes reads the number of partitions and the limits of a queue. A missing or damaged one is 0.
+// sizes reads the number of partitions and the limits of a queue. A missing or damaged one is out
+// of range for [driver.Config.Join].
 func (r *reply) sizes() (partitions int, limits []int64) {
-	for range 1 + len(limitFields) {
-		n, err := strconv.ParseInt(r.text(), 10, 64)
-		if err != nil {
-			n = 0
-		}
+	for range 1 + len(driver.Config{}.Limits()) {
+		n, _ := strconv.ParseInt(r.text(), 10, 64) // 0 if it is not a number
 		limits = append(limits, n)
 	}
 	return int(min(limits[0], driver.MaxPartitions+1)), limits[1:]

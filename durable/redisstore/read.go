@@ -20,11 +20,10 @@ func (b *backend) Get(ctx context.Context, part int, id string) (m driver.Record
 // which is negative if the message is in no set.
 func readRecord(r *reply, id string) driver.Record {
 	body, state, at := r.text(), r.text(), r.instant()
-	switch {
-	case r.err != nil:
-		return driver.Record{}
-	case body == "":
+	if r.err == nil && body == "" {
 		r.err = fmt.Errorf("%w: %q", driver.ErrNotFound, id)
+	}
+	if r.err != nil {
 		return driver.Record{}
 	}
 	var m driver.Record

@@ -64,7 +64,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
+	"regexp"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -207,10 +207,12 @@ type Options struct {
 }
 
 const (
-	maxPrefix                = 128
 	clusterPartitionMessages = 500_000
 	clusterPartitionBytes    = 128 << 20
 )
+
+// validPrefix has no braces: the first braces of a key must be those of the hash tag.
+var validPrefix = regexp.MustCompile(`^[a-zA-Z0-9._:-]{1,128}$`)
 
 func (o Options) withDefaults() (Options, error) {
 	o.Prefix, o.WaitTimeout = cmp.Or(o.Prefix, "tw"), cmp.Or(o.WaitTimeout, time.Second)
@@ -218,9 +220,9 @@ func (o Options) withDefaults() (Options, error) {
 	case o.PartitionMessages < 0 || o.PartitionBytes < 0:
 		return o, fmt.Errorf("%w Options.PartitionMessages %d or PartitionBytes %d; they must be at least 1, or 0 for the default",
 			driver.ErrInvalid, o.PartitionMessages, o.PartitionBytes)
-	case !validPrefix(o.Prefix):
-		return o, fmt.Errorf("%w Options.Prefix %.140q; it must be 1 to %d letters, digits, '.', '_', '-' and ':'",
-			driver.ErrInvalid, o.Prefix, maxPrefix)
+	case !validPrefix.MatchString(o.Prefix):
+		return o, fmt.Errorf("%w Options.Prefix %.140q; it must be 1 to 128 letters, digits, '.', '_', '-' and ':'",
+			driver.ErrInvalid, o.Prefix)
 	case o.Wait < 0:
 		return o, fmt.Errorf("%w Options.Wait %d; it must be 0 or more replicas", driver.ErrInvalid, o.Wait)
 	case o.WaitTimeout < time.Millisecond: // to WAIT, 0 means no timeout
@@ -228,15 +230,4 @@ func (o Options) withDefaults() (Options, error) {
 			driver.ErrInvalid, o.WaitTimeout)
 	}
 	return o, nil
-}
-
-// validPrefix reports whether a prefix is valid. Braces are not: the first braces of a key must be
-// those of the hash tag.
-func validPrefix(prefix string) bool {
-	ok := len(prefix) <= maxPrefix
-	for _, r := range prefix {
-		ok = ok && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
-			strings.ContainsRune("._-:", r))
-	}
-	return ok
 }

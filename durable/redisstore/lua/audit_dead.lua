@@ -1,19 +1,21 @@
--- Adds up the sizes of the bodies of some dead letters, or sets the counter of that sum if the set
--- of dead letters has not changed since.
+-- Adds up the sizes of the bodies of some dead letters. After the last one, the script compares the
+-- sum with the counter of that sum, and corrects the counter if ARGV says so.
 -- KEYS: those of partition.lua.
--- ARGV: 1 rank of the first one, 2 number, 3 '' or the sum to set, 4 the third result of the call
---       that began the sum; ignored if 3 is ''.
--- Result: the sum, the number of dead letters, a value that changes with the set of dead letters,
---         the counter, '1' if it was set.
+-- ARGV: 1 rank of the first one, 2 number, 3 sum of those before it, 4 the third result of the
+--       previous call, ignored for rank 0, 5 '1' to correct the counter.
+-- Result: the rank of the next call, the sum, a value that changes with the set of dead letters,
+--         1 if the counter is wrong, 1 if it was corrected. The rank is -1 after the last dead
+--         letter, and 0 if the set has changed since the previous call.
 
 local counters = call('HMGET', COUNTERS, 'dead_bytes', 'buried', 'trimmed')
 local before = tonumber(counters[1] or 0)
 local at = table.concat({ cardinality(DEAD), decimal(before), counters[2] or '0', counters[3] or '0' }, ' ')
-if ARGV[3] ~= '' then
-  if at ~= ARGV[4] then return { 0, 0, at, decimal(before), '0' } end
-  call('HSET', COUNTERS, 'dead_bytes', ARGV[3])
-  return { 0, 0, at, ARGV[3], '1' }
-end
-local ids = call('ZRANGE', DEAD, ARGV[1], ARGV[1] + ARGV[2] - 1)
+local rank = tonumber(ARGV[1])
+if rank > 0 and at ~= ARGV[4] then return { 0, 0, at, 0, 0 } end
+local ids = call('ZRANGE', DEAD, rank, rank + ARGV[2] - 1)
 if ids[#ids] == '' then ids[#ids] = nil end
-return { decimal(body_bytes(ids, 1, 1)), #ids, at, decimal(before), '0' }
+local sum = ARGV[3] + body_bytes(ids, 1, 1)
+if #ids == tonumber(ARGV[2]) then return { rank + #ids, decimal(sum), at, 0, 0 } end
+if sum == before then return { -1, 0, at, 0, 0 } end
+if ARGV[5] == '1' then call('HSET', COUNTERS, 'dead_bytes', decimal(sum)) end
+return { -1, 0, at, 1, tonumber(ARGV[5]) }
