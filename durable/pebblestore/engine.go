@@ -164,10 +164,10 @@ func (e *engine) do(ctx context.Context, call *local.Call) error {
 	return err
 }
 
-// sharedDB is the DB for goroutines other than run. close waits until they have used it.
+// sharedDB is the DB for goroutines other than run. closeDB waits until they have used it.
 type sharedDB struct {
 	mu sync.RWMutex
-	db *pebble.DB // nil after close
+	db *pebble.DB // nil after closeDB
 }
 
 func (r *sharedDB) get(key []byte) ([]byte, error) {
@@ -182,13 +182,6 @@ func (r *sharedDB) get(key []byte) ([]byte, error) {
 	}
 	defer closer.Close() //nolint:errcheck // it releases a block
 	return append([]byte{}, value...), nil
-}
-
-// close waits for the reads in progress, and refuses later ones.
-func (r *sharedDB) close() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.db = nil
 }
 
 func (e *engine) wakeUp() {
@@ -414,7 +407,9 @@ func (e *engine) close() error {
 }
 
 func (e *engine) closeDB() error {
-	e.shared.close()
+	e.shared.mu.Lock()
+	e.shared.db = nil
+	e.shared.mu.Unlock()
 	e.db.closeIter()
 	return e.db.pebble.Close()
 }

@@ -1,6 +1,7 @@
 package pebblestore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,10 +73,10 @@ type Store struct {
 	mu      sync.Mutex
 	current *engine // nil while the directory is being opened again
 	failure error   // of the last engine, if current is nil
-	closed  chan struct{}
 
-	ended    chan struct{} // closed when supervise has ended
-	closeErr error         // of the last engine; set before ended is closed
+	close  sync.Once
+	closed chan struct{} // closed by Close
+	ended  chan error    // closed when supervise has ended, after the error of closing the last engine
 }
 
 type queues = local.Store
@@ -106,15 +107,10 @@ func Open(dir string, options Options) (*Store, error) {
 
 // newStore returns a store that is not open, with the defaults of options.
 func newStore(dir string, options Options) (*Store, error) {
-	switch {
-	case options.Memory == 0:
-		options.Memory = defaultMemory
-	case options.Memory < minMemory:
+	options.Memory, options.Logger = cmp.Or(options.Memory, defaultMemory), cmp.Or(options.Logger, slog.Default())
+	if options.Memory < minMemory {
 		return nil, fmt.Errorf("pebblestore: %w Memory %d; it must be at least %d bytes, or 0 for %d",
 			driver.ErrInvalid, options.Memory, minMemory, defaultMemory)
-	}
-	if options.Logger == nil {
-		options.Logger = slog.Default()
 	}
 	if options.now == nil {
 		options.now = time.Now
@@ -125,7 +121,7 @@ func newStore(dir string, options Options) (*Store, error) {
 			dir = absolute
 		}
 	}
-	s := &Store{dir: dir, options: options, closed: make(chan struct{}), ended: make(chan struct{})}
+	s := &Store{dir: dir, options: options, closed: make(chan struct{}), ended: make(chan error, 1)}
 	s.shared.Name, s.shared.Now, s.shared.Groups = "pebblestore", options.now, true
 	s.queues = local.NewStore(runner{s}, &s.shared)
 	return s, nil
@@ -238,7 +234,7 @@ func (s *Store) supervise(e *engine) {
 		case <-check.C:
 			e.checkPath()
 		case <-s.closed:
-			s.closeErr = e.close()
+			s.ended <- e.close()
 			return
 		case <-e.failed:
 			e = s.reopen(e)
@@ -319,31 +315,23 @@ func (s *Store) Backup(ctx context.Context, dir string) error {
 
 // Close closes the directory. Calls in progress are completed. Later calls to the store and its
 // backends return [driver.ErrClosed]. Closing a store again has no effect.
-func (s *Store) Close() error {
+func (s *Store) Close() (err error) {
 	if s.client != nil {
 		return s.client.Close()
 	}
-	s.mu.Lock()
-	select {
-	case <-s.closed:
-		s.mu.Unlock()
-		<-s.ended
-		return nil
-	default:
+	s.close.Do(func() {
 		close(s.closed)
-	}
-	s.mu.Unlock()
-	if s.server != nil {
-		s.server.Close()
-		if !s.replaced() {
-			_ = os.Remove(filepath.Join(s.dir, socketName))
+		if s.server != nil {
+			s.server.Close()
+			if !s.replaced() {
+				_ = os.Remove(filepath.Join(s.dir, socketName))
+			}
 		}
-	}
-	<-s.ended
-	err := errors.Join(s.closeErr, s.unlock())
-	if s.source != "" {
-		err = errors.Join(err, os.RemoveAll(s.dir))
-	}
+		err = errors.Join(<-s.ended, s.unlock())
+		if s.source != "" {
+			err = errors.Join(err, os.RemoveAll(s.dir))
+		}
+	})
 	if err != nil {
 		return fmt.Errorf("pebblestore: close %q: %w", s.dir, err)
 	}

@@ -163,15 +163,13 @@ func (b *backend) Get(ctx context.Context, index int, id string) (driver.Record,
 // If these are more than a million, Counts.Due is an estimate with a Resolution. Otherwise Count is
 // O(1).
 func (b *backend) Count(ctx context.Context, index int) (driver.Counts, error) {
-	return count(ctx, b, index, func(t tx) (driver.Counts, bool, error) {
-		return t.p.counts(Floor(t.now))
-	})
+	return count(ctx, b, index, func(t tx) (driver.Counts, error) { return t.p.counts(Floor(t.now)) })
 }
 
 // CountDue visits the same messages as Count and the next thousands. It estimates the rest from
 // counters of spans of 4.7 hours, as if the messages of a span were spread evenly.
 func (b *backend) CountDue(ctx context.Context, index int, within []time.Duration) ([]int64, error) {
-	counts, err := count(ctx, b, index, func(t tx) ([]int64, bool, error) {
+	counts, err := count(ctx, b, index, func(t tx) ([]int64, error) {
 		bounds := []driver.Instant{Floor(t.now)}
 		for _, d := range within {
 			bounds = append(bounds, Floor(t.now).Add(d))
@@ -185,11 +183,12 @@ func (b *backend) CountDue(ctx context.Context, index int, within []time.Duratio
 }
 
 // count runs steps until all messages that are due are counted.
-func count[T any](ctx context.Context, b *backend, index int, step func(tx) (result T, counted bool, err error)) (T, error) {
+func count[T any](ctx context.Context, b *backend, index int, step func(tx) (T, error)) (T, error) {
 	for n := 1; ; n++ {
 		counted := false
-		result, err := run(ctx, b, index, new(Call), func(t tx) (result T, err error) {
-			result, counted, err = step(t)
+		result, err := run(ctx, b, index, new(Call), func(t tx) (T, error) {
+			result, err := step(t)
+			counted = t.p.due.until == Floor(t.now)
 			return result, err
 		})
 		if err != nil || counted || n == countSteps {

@@ -69,11 +69,11 @@ func (c *claim) deleteGone() {
 func (c *claim) endLeases() error {
 	p := c.p
 	for range driver.MaxBatch {
-		l := p.leases.expired(c.now)
-		switch {
-		case l == nil:
+		if end := p.leases.firstEnd(); end == 0 || end > Floor(c.now) {
 			return nil
-		case !l.firing:
+		}
+		l := p.leases.ends[0]
+		if !l.firing {
 			p.endLease(l, 0)
 			continue
 		}

@@ -5,7 +5,6 @@ import (
 	"container/heap"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
@@ -124,18 +123,4 @@ func (s *leases) firstEnd() driver.Instant {
 		return 0
 	}
 	return s.ends[0].end
-}
-
-// expired returns a lease that has expired, or nil.
-func (s *leases) expired(now time.Time) *lease {
-	if end := s.firstEnd(); end == 0 || end > Floor(now) {
-		return nil
-	}
-	return s.ends[0]
-}
-
-// next returns a token above all others.
-func (s *leases) next(now time.Time) uint64 {
-	s.token = max(s.token+1, uint64(max(0, now.UnixMicro()))) //nolint:gosec // not negative
-	return s.token
 }

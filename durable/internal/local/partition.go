@@ -228,10 +228,11 @@ func (p *partition) trimDead(now time.Time, limits *driver.Config) error {
 	return err
 }
 
-// nextToken returns the next token, and whether its reservation is durable. It makes the next
-// reservation when half of the last one is used, so that claims rarely wait for it.
+// nextToken returns a token above all others, and whether its reservation is durable. It makes the
+// next reservation when half of the last one is used, so that claims rarely wait for it.
 func (p *partition) nextToken(now time.Time) (token uint64, reserved bool) {
-	token = p.leases.next(now)
+	token = max(p.leases.token+1, uint64(max(0, now.UnixMicro()))) //nolint:gosec // not negative
+	p.leases.token = token
 	if p.s.synced.Load() >= p.reservedIn {
 		p.reserved = p.counters.Tokens
 	}

@@ -53,12 +53,12 @@ func (p *partition) visit(from, to driver.Instant, visit func(key)) (reached dri
 }
 
 // countDue returns, for each of the ascending bounds, the number of scheduled messages that are due
-// at most then. The first bound is now. It counts the messages that are due, or reports false if
-// another step is needed, and then as many of the others as a step allows. It estimates the rest.
-func (p *partition) countDue(bounds []driver.Instant) (counts []int64, counted bool, err error) {
+// at most then. The first bound is now. It counts the messages that are due, which may need several
+// steps, and then as many of the others as a step allows. It estimates the rest.
+func (p *partition) countDue(bounds []driver.Instant) (counts []int64, err error) {
 	now, last := bounds[0], bounds[len(bounds)-1]
 	if err := p.advance(now); err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	counts = make([]int64, len(bounds))
 	add := func(k key, n int64) {
@@ -76,26 +76,26 @@ func (p *partition) countDue(bounds []driver.Instant) (counts []int64, counted b
 	reached := p.due.until
 	if reached == now {
 		if reached, err = p.visit(now+1, last, func(k key) { add(k, 1) }); err != nil {
-			return nil, false, err
+			return nil, err
 		}
 	}
 	from, sum := reached, int64(0)
 	for i, bound := range bounds {
 		more, err := p.counters.estimate(&p.table, from, bound)
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
 		sum += counts[i] + more
 		counts[i] = max(0, sum)
 		from = max(from, bound)
 	}
-	return counts, reached >= now, nil
+	return counts, nil
 }
 
-func (p *partition) counts(now driver.Instant) (c driver.Counts, counted bool, err error) {
-	due, counted, err := p.countDue([]driver.Instant{now})
+func (p *partition) counts(now driver.Instant) (c driver.Counts, err error) {
+	due, err := p.countDue([]driver.Instant{now})
 	if err != nil {
-		return c, false, err
+		return c, err
 	}
 	s := &p.counters.state
 	leased, unreadable := int64(len(p.leases.byID)), int64(len(p.frontier.unreadable))
@@ -104,10 +104,10 @@ func (p *partition) counts(now driver.Instant) (c driver.Counts, counted bool, e
 		Unreadable: unreadable, NextDue: p.frontier.head, Paused: s.Paused,
 		Scheduled: s.Records - s.Dead - leased - unreadable, Counters: s.Counters,
 	}
-	if !counted {
+	if p.due.until < now { // further steps are needed
 		c.Resolution = (1 << spanBits) * time.Millisecond
 	}
-	return c, counted, nil
+	return c, nil
 }
 
 // listPage returns a page of the messages in a state after the message of a cursor.
