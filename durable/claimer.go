@@ -26,8 +26,7 @@ import (
 // as many as this consumer has free takers. It visits the partition when a message has been due for
 // a while, again soon if it has found messages, and otherwise after claimPeriod. A visitor never
 // begins messages with a claim, and has no name unless an earlier claim as owner was not answered.
-// If the answer is lost, the messages therefore return when their short leases expire, and count no
-// crash.
+// Messages of a lost answer therefore return when their short leases expire, without a crash.
 type partitionClaimer struct {
 	c    *consumer
 	part *consumerPart
@@ -49,8 +48,7 @@ type partitionClaimer struct {
 	earlier chan struct{} // capacity 1; signals that next became earlier
 }
 
-// claimPause is the pause between two claims that are not urgent, which leaves the store to other
-// calls.
+// claimPause is the pause between two claims that are not urgent, for other calls to the store.
 const claimPause = 2 * time.Millisecond
 
 func (p *partitionClaimer) run() {
@@ -141,8 +139,8 @@ func (p *partitionClaimer) again(claim driver.Claim, claimed driver.Claimed, ove
 		}
 		p.claimBy(now.Add(claimPause))
 	default:
-		left := p.part.clock.until(claimed.Next) // if it is urgent, this claim had no Horizon: see admission.plan
-		p.claimBy(now.Add(cmp.Or(p.claimDelay(left), max(claimPause, left))))
+		left := p.part.clock.until(claimed.Next) // urgent if this claim had no Horizon; mostly the next one has
+		p.claimBy(now.Add(cmp.Or(p.claimDelay(left), max(claimPause, left/2))))
 	}
 	return false
 }
@@ -226,10 +224,9 @@ func (p *partitionClaimer) hint(due driver.Instant) {
 }
 
 // expect schedules a claim for a message. In the partition of another consumer, about three of the
-// consumers with free takers visit, or all in turn if the message is due, because there may be
-// many. The owner comes first. always means that this consumer visits. No visit is added for a due
-// message if one comes in time anyway, so all consumers together make at most about two visits per
-// lateTime.
+// consumers with free takers visit, or all in turn if the message is due. The owner comes first.
+// always means that this consumer visits. No visit is added for a due message if one comes in time
+// anyway, so all consumers together make at most about two visits per lateTime.
 func (p *partitionClaimer) expect(due driver.Instant, always bool) {
 	now, left, visitors := time.Now(), p.part.clock.until(due), 3
 	own, free := p.part.expect(left)

@@ -257,7 +257,7 @@ func (d *Delivery) answered(c *settleCall, a answer, err error) error {
 	} else {
 		d.from.forget(d.h)
 	}
-	if done := a.repeated && time.Now().Before(d.h.until); err == nil && !(a.Status == driver.StatusNotFound && done) { // else: earlier Ack
+	if done := a.repeated && time.Now().Before(d.h.until); err == nil && !(c.op == driver.OpAck && a.Status == driver.StatusNotFound && done) { // else: earlier Ack
 		err = a.checkHolder()
 	}
 	c.err = err

@@ -229,8 +229,10 @@ func (p *consumerPart) hold(claimed driver.Claimed, sent time.Time) (overdue boo
 	for i := range messages {
 		messages[i] = &heldMessage{record: claimed.Records[i], part: p}
 	}
-	p.q.emitClaims(messages, sent)
 	d := p.d
+	if d.ctx.Err() == nil { // else the messages are released
+		p.q.emitClaims(messages, sent)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.admission.claimEnded(&p.share, overdue)
@@ -346,7 +348,7 @@ func (d *dispatcher) check() {
 func (d *dispatcher) giveBackLate(waiting *lazyFIFO[*heldMessage]) (found bool) {
 	for h, ok := waiting.first(); ok && d.admission.checks-h.since >= lateChecks; h, ok = waiting.first() {
 		found = true
-		if h.part.share.overdue = true; h.suspect() && h.unbegun() {
+		if h.part.share.overdue = true; h.suspect() && h.unbegun() && turn.Load() != nil {
 			h.part.left = time.Now()
 		}
 		d.giveBack(h)
@@ -377,12 +379,14 @@ func (d *dispatcher) begun(h *heldMessage, a answer, err error) {
 	case done:
 		d.admission.unclaimed(s, len(h.record.Body))
 		h.until = a.until()
-		if wait <= 0 || d.ctx.Err() != nil {
+		if wait <= 0 {
 			d.offer(h)
 			break
 		}
 		d.admission.reserve(s, 1) // it still occupies a taker
-		h.state, h.timer = heldWaiting, d.wheel.Add(wait, h)
+		if h.state, h.timer = heldWaiting, d.wheel.Add(wait, h); d.ctx.Err() != nil {
+			d.giveBack(h) // retire may have released the others
+		}
 	case err == nil && a.Status == driver.StatusPaused:
 		s.overdue = false // otherwise the claimer might wait for a taker
 		s.wake()          // the next claim reports the pause

@@ -212,3 +212,30 @@ func TestShutdownInAHandlerIsRefused(t *testing.T) {
 		require.NoError(t, q.Shutdown(t.Context()))
 	})
 }
+
+// Consume ends while messages begin ahead of their due times. None is handled before it is due.
+func TestNoMessageIsEarlyWhenItsConsumerEnds(t *testing.T) {
+	t.Parallel()
+	for range 100 {
+		var end context.CancelFunc
+		options := durable.Options{Partitions: 1, OnEvent: func(e durable.Event) {
+			if e.Kind == durable.EventBegun {
+				end()
+				for range 20 {
+					runtime.Gosched() // the workers may see the end later than the dispatcher
+				}
+			}
+		}}
+		bubble(t, options, func(t *testing.T, q *durable.Queue) {
+			ctx, cancel := context.WithCancel(t.Context())
+			end = cancel
+			for range 20 {
+				enqueue(t, q, "", time.Second)
+			}
+			require.NoError(t, q.Consume(ctx, func(_ context.Context, d *durable.Delivery) error {
+				assert.False(t, time.Now().Before(d.Due), "early")
+				return nil
+			}, durable.ConsumerOptions{}))
+		})
+	}
+}

@@ -26,9 +26,8 @@ type Options struct {
 	// Tools set it so that a misspelled name does not create a queue.
 	Existing bool
 
-	// The store keeps the limits MaxBody to DeadAge with the queue. 0 means the limit of the
-	// existing queue. A different limit returns [ErrOptions], unless Update is set. The defaults
-	// are those of a new queue.
+	// The store keeps the limits MaxBody to DeadAge with the queue. 0 means the limit of a queue
+	// that exists, or the default of a new one. Others return [ErrOptions] unless Update is set.
 
 	// MaxBody is the maximum size of a body in bytes. Defaults to 1 MiB, at most 64 MiB.
 	MaxBody int

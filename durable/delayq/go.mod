@@ -15,7 +15,6 @@ require (
 	github.com/jedib0t/go-pretty/v6 v6.8.3
 	github.com/redis/go-redis/v9 v9.22.0
 	github.com/stretchr/testify v1.12.1
-	github.com/timingwheel-go/timingwheel v0.0.0
 	github.com/timingwheel-go/timingwheel/durable v0.0.0
 	github.com/timingwheel-go/timingwheel/durable/internal/redistest v0.0.0
 	github.com/timingwheel-go/timingwheel/durable/pebblestore v0.0.0
@@ -56,6 +55,7 @@ require (
 	github.com/prometheus/procfs v0.10.1 // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect
 	github.com/rogpeppe/go-internal v1.9.0 // indirect
+	github.com/timingwheel-go/timingwheel v0.0.0 // indirect
 	github.com/yuin/gopher-lua v1.1.1 // indirect
 	go.uber.org/atomic v1.12.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
