@@ -84,13 +84,13 @@ func (b *batcher[Q, R]) doDirect(ctx context.Context, limiter *callLimiter, byte
 			<-underWay.Done
 			limiter.release(bytes)
 		}()
-		return result, unknown(err)
+		return result, sentError(err)
 	}
 	limiter.release(bytes)
 	if err == nil {
 		result = results[0]
 	}
-	return result, unknown(err)
+	return result, sentError(err)
 }
 
 // newCall returns a call whose caller waits.
@@ -104,7 +104,7 @@ func newCall[Q, R any](request Q) *call[Q, R] {
 }
 
 // wait waits until a call that newCall added is over, or ctx ends.
-func (b *batcher[Q, R]) wait(ctx context.Context, c *call[Q, R]) (R, error) {
+func (b *batcher[Q, R]) wait(ctx context.Context, c *call[Q, R]) (result R, err error) {
 	o := c.waiting
 	select {
 	case <-o.done:
@@ -115,12 +115,10 @@ func (b *batcher[Q, R]) wait(ctx context.Context, c *call[Q, R]) (R, error) {
 			return o.result, o.err
 		default:
 		}
-		err := context.Cause(ctx)
-		if !b.withdraw(c) {
-			err = fmt.Errorf("%w (%w)", err, ErrOutcomeUnknown)
+		if err = context.Cause(ctx); !b.withdraw(c) {
+			err = unknown(err)
 		}
-		var zero R
-		return zero, err
+		return result, err
 	}
 }
 
@@ -196,7 +194,7 @@ func (b *batcher[Q, R]) fail(err error) {
 	b.mu.Unlock()
 	for _, c := range over {
 		var none R
-		c.end(none, fmt.Errorf("%w: a call before this one failed, and this one was not sent: %v", ErrUnavailable, err)) //nolint:errorlint // the outcome of that call
+		c.end(none, fmt.Errorf("%w: a call before this one failed, and this one was not sent: %v", ErrUnavailable, err)) //nolint:errorlint // see unknown
 	}
 }
 
@@ -262,7 +260,7 @@ func (b *batcher[Q, R]) flushBatch(batch []*call[Q, R]) error {
 		if err == nil {
 			result = results[i]
 		}
-		c.end(result, unknown(err))
+		c.end(result, sentError(err))
 	}
 	return err
 }

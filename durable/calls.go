@@ -23,9 +23,9 @@ func (q *Queue) retry(call func(ctx context.Context) error) error {
 	}
 	switch {
 	case err != nil && q.ctx.Err() != nil:
-		return fmt.Errorf("%w while the call was in progress (%w): %w", ErrClosed, ErrOutcomeUnknown, err)
+		return fmt.Errorf("%w while the call was in progress: %w", ErrClosed, unknown(err))
 	case err != nil && unanswered && !errors.Is(err, ErrUnavailable): // an earlier copy may have taken effect
-		return fmt.Errorf("%w (%w)", err, ErrOutcomeUnknown)
+		return unknown(err)
 	}
 	return err
 }

@@ -172,7 +172,7 @@ func (d *Delivery) Extend(ctx context.Context, dur time.Duration) error {
 	select {
 	case err = <-done:
 	case <-ctx.Done():
-		err = fmt.Errorf("%w (%w)", context.Cause(ctx), ErrOutcomeUnknown)
+		err = unknown(context.Cause(ctx))
 	}
 	if err != nil {
 		return fmt.Errorf("durable: extend message %q: %w", d.ID, err)
@@ -194,7 +194,7 @@ func (d *Delivery) settle(ctx context.Context, op driver.Op, change driver.Chang
 			err, again = d.result(c, op)
 			again = again && !own
 		case <-ctx.Done():
-			err, again = fmt.Errorf("%w (%w)", context.Cause(ctx), ErrOutcomeUnknown), false
+			err, again = unknown(context.Cause(ctx)), false
 		}
 	}
 	if err != nil {
@@ -272,7 +272,7 @@ func (a *answer) checkHolder() error {
 	case a.Status == driver.StatusDone:
 		return nil
 	case a.repeated: // the earlier copy may have taken effect
-		return fmt.Errorf("%w (%w)", ErrLeaseLost, ErrOutcomeUnknown)
+		return unknown(ErrLeaseLost)
 	}
 	return ErrLeaseLost
 }

@@ -79,17 +79,19 @@ var (
 	ErrUnavailable = driver.ErrUnavailable
 
 	// ErrOutcomeUnknown means that a call to change a message may have taken effect: its context
-	// has ended, the store is unreachable, or the queue was closed. On Redis the call may still
-	// take effect until Options.RetryFor (at least ten seconds) has passed. If the error does not
-	// wrap ErrOutcomeUnknown, the message is unchanged. Methods that change several messages return
-	// how many they have changed, or an error for each.
+	// has ended, the store is unreachable, or the queue was closed. On Redis it may still do so
+	// until Options.RetryFor (at least ten seconds) has passed. Without ErrOutcomeUnknown a failed
+	// call has changed nothing. Methods for several messages say how many have changed.
 	ErrOutcomeUnknown = errors.New("the call may have taken effect")
 )
 
-// unknown adds [ErrOutcomeUnknown] to the error of a call that was sent and not answered.
-func unknown(err error) error {
+// unknown adds [ErrOutcomeUnknown] to an error.
+func unknown(err error) error { return fmt.Errorf("%w (%w)", err, ErrOutcomeUnknown) }
+
+// sentError is unknown for the error of a call that was sent, unless the store has answered.
+func sentError(err error) error {
 	if (errors.Is(err, ErrUnavailable) || errors.As(err, new(*driver.UnderWayError))) && !errors.Is(err, ErrOutcomeUnknown) {
-		return fmt.Errorf("%w (%w)", err, ErrOutcomeUnknown)
+		return unknown(err)
 	}
 	return err
 }
