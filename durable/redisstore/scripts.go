@@ -22,10 +22,10 @@ var luaFiles embed.FS
 // The scripts, one for each transition. Their files describe arguments and results.
 var (
 	completeScript  = newScript("complete", "clock")
-	openScript      = newScript("open", "clock")
+	openScript      = newScript("open", "clock limits")
 	probeScript     = newScript("probe", "clock")
-	heartbeatScript = newScript("members", "clock queue heartbeat")
-	membersScript   = newScript("members", "clock queue")
+	heartbeatScript = newScript("members", "clock limits queue heartbeat")
+	membersScript   = newScript("members", "clock limits queue")
 	createScript    = newScript("create", "clock deleted partition writes")
 	deleteScript    = newScript("delete", "clock").awaitsReplicas()
 

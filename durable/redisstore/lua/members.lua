@@ -7,7 +7,7 @@
 local back = math.max(0, last - now) -- as in heartbeat.lua
 local all = call('ZRANGEBYSCORE', KEYS[1], '(' .. decimal(now + back), '+inf', 'WITHSCORES')
 local result = {}
-for i = 2, 7 do result[i - 1] = meta[i] or '' end
+for i = 1, 1 + #LIMITS do result[i] = meta[i + 1] or '' end
 for i = 1, #all, 2 do
   local n = #result
   result[n + 1], result[n + 2] = all[i], decimal(tonumber(all[i + 1]) - back)

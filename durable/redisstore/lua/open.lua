@@ -7,7 +7,6 @@
 --         all partitions exist, partitions, each limit; '' for a missing field. The type is
 --         'deleting' after an interrupted deletion: see delete_queue.lua.
 
-local limits = { 'max_body', 'max_attempts', 'dead_limit', 'dead_bytes', 'dead_age' }
 local before = call('TYPE', KEYS[1]).ok
 local deleted = before == 'hash' and call('HGET', KEYS[1], 'deleted')
 if deleted == 'begun' then return { 'deleting' } end
@@ -20,15 +19,15 @@ if before == 'none' and ARGV[3] == '1' or before ~= 'none' and before ~= 'hash' 
   return { before }
 elseif before == 'none' then
   call('HSET', KEYS[1], 'version', ARGV[1], 'partitions', ARGV[5], 'created', decimal(created))
-  for i, limit in ipairs(limits) do call('HSET', KEYS[1], limit, ARGV[10 + i]) end
+  for i, limit in ipairs(LIMITS) do call('HSET', KEYS[1], limit, ARGV[10 + i]) end
 elseif ARGV[4] == '1' then
   local meta = call('HMGET', KEYS[1], 'version', 'partitions')
   local fits = meta[1] == ARGV[1] and (ARGV[2] == '0' or ARGV[2] == meta[2])
-  for i, limit in ipairs(limits) do fits = fits and (ARGV[5 + i] ~= '0' or tonumber(call('HGET', KEYS[1], limit) or '')) end
-  for i, limit in ipairs(limits) do
+  for i, limit in ipairs(LIMITS) do fits = fits and (ARGV[5 + i] ~= '0' or tonumber(call('HGET', KEYS[1], limit) or '')) end
+  for i, limit in ipairs(LIMITS) do
     if fits and ARGV[5 + i] ~= '0' then call('HSET', KEYS[1], limit, ARGV[5 + i]) end
   end
 end
 local result = { before }
-for i, value in ipairs(call('HMGET', KEYS[1], 'version', 'created', 'complete', 'partitions', unpack(limits))) do result[i + 1] = value or '' end
+for i, value in ipairs(call('HMGET', KEYS[1], 'version', 'created', 'complete', 'partitions', unpack(LIMITS))) do result[i + 1] = value or '' end
 return result
