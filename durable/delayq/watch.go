@@ -236,8 +236,8 @@ func (s *sample) pausedNote() string {
 	return ", " + count(n, "partition") + " paused"
 }
 
-// lines formats a sample for an output that cannot be redrawn: one line, and one for each partition
-// if partitions is true.
+// lines formats a sample for an output that cannot be redrawn: one line, and if partitions
+// is true, a line per partition.
 func (s *sample) lines(partitions bool) string {
 	line := func(name string, partition int) string {
 		row := s.row(name, partition)

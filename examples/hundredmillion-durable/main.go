@@ -96,8 +96,7 @@ func (d *demo) use(ctx context.Context, steps ...func(context.Context) error) er
 	return nil
 }
 
-// enqueue enqueues n messages that are due between two times. It calls added after each batch, with
-// the length of the batch and of the call.
+// enqueue enqueues n messages that are due between two times. It calls added after each batch.
 func (d *demo) enqueue(ctx context.Context, prefix string, n int, from, to time.Time, added func(int, time.Duration)) error {
 	var next atomic.Int64
 	return inParallel(ctx, producers, func(ctx context.Context, p int) error {
@@ -136,7 +135,8 @@ func (d *demo) fill(ctx context.Context) error {
 		d.print("%11s messages: %s; %s resident; %d bytes of the disk per message", figures.Comma(int(now)),
 			rate(int(tenth), took-time.Duration(last.Swap(int64(took)))), resident(), diskSize(d.dir)/now)
 	})
-	d.print("enqueued all messages: %s; the slowest call took %s", rate(d.n, time.Since(start)), figures.Millis(calls.At(100)))
+	d.print("enqueued %s messages: %s; the slowest call took %s", figures.Comma(int(done.Load())),
+		rate(int(done.Load()), time.Since(start)), figures.Millis(calls.At(100)))
 	return err
 }
 
