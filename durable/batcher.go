@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 // maxBatchBytes is the maximum size of the bodies of a batch, so that a batch does not block the
@@ -79,7 +80,7 @@ func (b *batcher[Q, R]) do(ctx context.Context, limiter *callLimiter, request Q)
 // has finished it.
 func (b *batcher[Q, R]) doDirect(ctx context.Context, limiter *callLimiter, bytes int, request Q) (result R, err error) {
 	results, err := b.flush(ctx, []Q{request})
-	if underWay := (*driver.UnderWayError)(nil); errors.As(err, &underWay) {
+	if underWay := (*contract.UnderWayError)(nil); errors.As(err, &underWay) {
 		go func() {
 			<-underWay.Done
 			limiter.release(bytes)

@@ -14,9 +14,10 @@ import (
 
 // Handler handles one delivery. If it returns nil, the message is acknowledged. An error, or a
 // panic (see [PanicError]), is a failed attempt: the message is retried after
-// ConsumerOptions.Backoff, or after the delay of [RetryAfter]. After its last attempt, or
-// immediately after [Reject], the message becomes a dead letter. If the handler has called a method
-// of d that settles the message, the handler's result has no effect.
+// ConsumerOptions.Backoff, and becomes a dead letter after its last attempt. [Fail], [Reject],
+// [Postpone], [Again] and [Decline] return errors with another outcome, which may be wrapped. If
+// the handler has called a method of d that settles the message, the handler's result has no
+// effect.
 //
 // A message may be delivered more than once: if a process crashes, if the lease expires because the
 // store was unreachable, or if the reply to an acknowledgement is lost. A handler must be
@@ -30,8 +31,10 @@ import (
 //   - [ErrClosed], when ConsumerOptions.Grace has passed since Consume began to end, or when the
 //     queue is closed.
 //
-// If the handler then returns an error other than Reject and RetryAfter, the delivery is not a
-// failed attempt, unless the cause is DeadlineExceeded. The message is released if the lease lasts.
+// If the handler then returns an error, the delivery is not a failed attempt, unless the cause is
+// DeadlineExceeded or the error is one of the above. The message is released if the lease lasts.
+// The same applies to an error that wraps [context.Canceled], or the error or cause of the context
+// of Consume, once Consume has begun to end.
 type Handler func(ctx context.Context, d *Delivery) error
 
 // Consume claims messages and calls the handler for each message that is due, until ctx ends or the
@@ -189,8 +192,7 @@ func (w *workers) deliver(ctx context.Context, d *Delivery, r *run) (ownsSlot bo
 		ownsSlot = r.state.CompareAndSwap(runRunning, runReturned)
 		op, change, cause := driver.OpAck, driver.Change{}, error(nil)
 		if err != nil {
-			ended := context.Cause(ctx)
-			op, change, cause = d.failed(err, errors.Is(ended, ErrClosed) || errors.Is(ended, ErrLeaseLost))
+			op, change, cause = d.outcome(err, func(err error) bool { return w.interrupted(ctx, err) })
 		}
 		w.acks <- struct{}{}
 		if !d.settleLater(op, change, cause, func() { <-w.acks }) { // the handler has settled the message
@@ -204,6 +206,18 @@ func (w *workers) deliver(ctx context.Context, d *Delivery, r *run) (ownsSlot bo
 	err = w.handle(ctx, d, r)
 	exited = false
 	return ownsSlot
+}
+
+// interrupted reports whether a handler has returned err because of the end of its context, or
+// because Consume ends.
+func (w *workers) interrupted(ctx context.Context, err error) bool {
+	cause := context.Cause(ctx)
+	if errors.Is(cause, ErrClosed) || errors.Is(cause, ErrLeaseLost) {
+		return true
+	}
+	ended := w.ctx.Err()
+	return w.c.ctx.Err() != nil && (errors.Is(err, context.Canceled) ||
+		ended != nil && (errors.Is(err, ended) || errors.Is(err, context.Cause(w.ctx))))
 }
 
 var errGoexit = errors.New("the handler ended its goroutine")

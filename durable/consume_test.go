@@ -54,7 +54,7 @@ func TestFailedMessageIsRetriedUntilItIsDead(t *testing.T) {
 	})
 }
 
-func TestRejectBuriesAndRetryAfterDelays(t *testing.T) {
+func TestRejectBuriesAndFailDelays(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
 		start := time.Now()
@@ -66,7 +66,7 @@ func TestRejectBuriesAndRetryAfterDelays(t *testing.T) {
 			case d.ID == "rejected":
 				return durable.Reject(cause)
 			case d.Attempts == 0:
-				return durable.RetryAfter(7*time.Minute, cause)
+				return durable.Fail(cause, 7*time.Minute)
 			}
 			return nil
 		}, durable.ConsumerOptions{})
@@ -189,8 +189,8 @@ func TestConsumeReleasesMessagesAndWaitsForHandlers(t *testing.T) {
 	})
 }
 
-// RetryAfter and Reject of a nil error are failures as well.
-func TestRetryAfterAndRejectWithoutAnError(t *testing.T) {
+// Fail and Reject of a nil error are failures as well.
+func TestFailAndRejectWithoutAnError(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
 		var got deliveries
@@ -198,7 +198,7 @@ func TestRetryAfterAndRejectWithoutAnError(t *testing.T) {
 		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
 			got.add(start, d)
 			if d.Attempts == 0 {
-				return durable.RetryAfter(10*time.Minute, nil)
+				return durable.Fail(nil, 10*time.Minute)
 			}
 			return durable.Reject(nil)
 		}, durable.ConsumerOptions{})

@@ -9,11 +9,11 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Delivery is a message whose delivery has begun. Exactly one call to Ack, Nack, Bury or Release
-// settles it. The caller of [Receiver.Take] must call one of them. Otherwise the message is
-// redelivered when its lease expires. A handler of [Queue.Consume] normally returns nil or an error
-// instead. It may call one of the methods if it needs the result. The methods are safe for
-// concurrent use.
+// Delivery is a message whose delivery has begun. Exactly one call to Ack, Nack, NackAfter, Bury,
+// Release, Postpone, Again or AgainAt settles it. The caller of [Receiver.Take] must call one of
+// them. Otherwise the message is redelivered when its lease expires. A handler of [Queue.Consume]
+// normally returns nil or an error instead. It may call one of the methods if it needs the result.
+// The methods are safe for concurrent use.
 type Delivery struct {
 	Queue    string            // the name of the queue
 	ID       string            // of the message
@@ -24,22 +24,24 @@ type Delivery struct {
 	ExpireAt time.Time         // on the store's clock; zero if the message does not expire
 
 	// Attempts is the number of earlier deliveries that failed. Crashes is the number of earlier
-	// deliveries whose lease expired because the process crashed or hung.
-	Attempts, Crashes, MaxAttempts int
+	// deliveries whose lease expired because the process crashed or hung. Postponed is the number
+	// of postponements since the last attempt or crash.
+	Attempts, Crashes, Postponed, MaxAttempts int
 
 	// Token is a fencing token that rises with each delivery of the message. A system that stores
 	// the highest token can reject a consumer that was delayed past the end of its lease.
 	Token uint64
 
-	from *dispatcher
-	h    *heldMessage
-
-	unanswered bool // an Ack has failed, and may have taken effect; guarded by from.mu
+	h          *heldMessage
+	unanswered bool // an Ack has failed, and may have taken effect; guarded by the dispatcher's mutex
 }
+
+// from returns the dispatcher of the delivery.
+func (d *Delivery) from() *dispatcher { return d.h.part.d }
 
 // settleCall is a call that settles a delivery. It is guarded by the dispatcher's mutex.
 type settleCall struct {
-	op     driver.Op
+	event  EventKind     // of the outcome; 0: released
 	done   chan struct{} // closed when the store has answered, or the call has failed
 	err    error         // set before
 	failed bool          // there was no answer, so the call may be repeated
@@ -56,13 +58,13 @@ func newDelivery(d *dispatcher, h *heldMessage, run *run) *Delivery {
 	m := &Delivery{
 		Queue: d.q.options.Queue, ID: r.ID, Body: content.body, Headers: content.headers,
 		Enqueued: r.Enqueued.Time(), Due: r.Due.Time(), ExpireAt: timeOf(content.expire),
-		Attempts: r.Attempts, Crashes: r.Crashes, MaxAttempts: r.MaxAttempts, Token: r.Token, from: d, h: h,
+		Attempts: r.Attempts, Crashes: r.Crashes, Postponed: r.Postponed, MaxAttempts: r.MaxAttempts, Token: r.Token, h: h,
 	}
 	now := h.part.clock.now()
 	switch {
 	case err != nil:
 		d.q.reportFault(h.fault(err))
-		m.settleLater(driver.OpRetry, driver.Change{Delay: unreadablePause, Reason: err.Error(), Uncounted: true}, err, func() {})
+		m.settleLater(driver.OpRetry, driver.Change{Delay: unreadablePause, Reason: err.Error(), Uncounted: true}, nil, func() {})
 	case content.expired(now):
 		m.settleLater(driver.OpExpire, driver.Change{}, nil, func() {})
 	default:
@@ -84,10 +86,10 @@ const unreadablePause = time.Minute
 func (d *Delivery) settleLater(op driver.Op, change driver.Change, cause error, then func()) bool {
 	_, own := d.send(op, change, cause, func(err error) {
 		if err != nil {
-			d.from.stopRenewal(d.h)
+			d.from().stopRenewal(d.h)
 		}
 		if err != nil && (op != driver.OpRelease || !errors.Is(err, ErrLeaseLost)) { // else it was reported
-			d.from.q.reportFault(d.h.fault(err))
+			d.from().q.reportFault(d.h.fault(err))
 		}
 		then()
 	})
@@ -109,23 +111,36 @@ func (d *Delivery) Ack(ctx context.Context) error {
 	return d.settle(ctx, driver.OpAck, driver.Change{}, nil)
 }
 
-// Nack marks the delivery as failed, as a [Handler] does that returns cause. The message is due
-// again after ConsumerOptions.Backoff. After its last attempt it becomes a dead letter. The text of
-// cause, which may be nil, is stored with the message, up to [driver.MaxReason] bytes: see
-// [Record]. Errors are those of [Delivery.Ack].
+// Nack settles the delivery as a [Handler] does that returns cause. Unless [Reject] or a similar
+// function has returned cause, the message is due again after ConsumerOptions.Backoff, and becomes
+// a dead letter after its last attempt. The text of cause, which may be nil, is stored with the
+// message, up to [driver.MaxReason] bytes: see [Record]. Errors are those of [Delivery.Ack].
 func (d *Delivery) Nack(ctx context.Context, cause error) error {
 	if cause == nil {
 		cause = errRetry
 	}
-	op, change, cause := d.failed(cause, false)
+	op, change, cause := d.outcome(cause, func(error) bool { return false })
 	return d.settle(ctx, op, change, cause)
 }
 
 // NackAfter is [Delivery.Nack] with a delay, instead of that of ConsumerOptions.Backoff. The delay
 // is rounded up to milliseconds. If delay <= 0, the message is due immediately.
 func (d *Delivery) NackAfter(ctx context.Context, delay time.Duration, cause error) error {
-	return d.Nack(ctx, RetryAfter(delay, cause))
+	return d.Nack(ctx, Fail(cause, delay))
 }
+
+// Postpone makes the message due after delay, without an attempt: see [Postpone].
+func (d *Delivery) Postpone(ctx context.Context, delay time.Duration) error {
+	return d.Nack(ctx, Postpone(delay))
+}
+
+// Again acknowledges the message and makes it due again after delay: see [Again].
+func (d *Delivery) Again(ctx context.Context, delay time.Duration) error {
+	return d.Nack(ctx, Again(delay))
+}
+
+// AgainAt acknowledges the message and makes it due again at t: see [AgainAt].
+func (d *Delivery) AgainAt(ctx context.Context, t time.Time) error { return d.Nack(ctx, AgainAt(t)) }
 
 // Release returns the message to the queue unchanged. The message is due immediately, and neither
 // an attempt nor a crash is counted. A program that terminates releases the messages that it has
@@ -137,7 +152,7 @@ func (d *Delivery) Release(ctx context.Context) error {
 // Bury makes the message a dead letter. The reason is stored with it, up to [driver.MaxReason]
 // bytes. Errors are those of [Delivery.Ack].
 func (d *Delivery) Bury(ctx context.Context, reason string) error {
-	cause := errRejected
+	cause := errors.New("rejected")
 	if reason != "" {
 		cause = errors.New(reason)
 	}
@@ -154,11 +169,11 @@ func (d *Delivery) Extend(ctx context.Context, dur time.Duration) error {
 			d.ID, ErrInvalid, dur)
 	}
 	change, done := d.h.change(), make(chan error, 1)
-	d.from.mu.Lock()
+	d.from().mu.Lock()
 	if change.Delay = dur; d.h.renew {
-		change.Delay = max(dur, d.from.opts.Visibility)
+		change.Delay = max(dur, d.from().opts.Visibility)
 	}
-	d.from.send(d.h, driver.OpExtend, change, func(a answer, err error) {
+	d.from().send(d.h, driver.OpExtend, change, func(a answer, err error) {
 		if err == nil {
 			err = a.checkHolder()
 		}
@@ -167,7 +182,7 @@ func (d *Delivery) Extend(ctx context.Context, dur time.Duration) error {
 		}
 		done <- err
 	})
-	d.from.mu.Unlock()
+	d.from().mu.Unlock()
 	var err error
 	select {
 	case err = <-done:
@@ -191,7 +206,7 @@ func (d *Delivery) settle(ctx context.Context, op driver.Op, change driver.Chang
 		c, own := d.send(op, change, cause, func(error) {})
 		select {
 		case <-c.done:
-			err, again = d.result(c, op)
+			err, again = d.result(c, outcomeEvent(op, &change))
 			again = again && !own
 		case <-ctx.Done():
 			err, again = unknown(context.Cause(ctx)), false
@@ -204,12 +219,12 @@ func (d *Delivery) settle(ctx context.Context, op driver.Op, change driver.Chang
 }
 
 // result returns the result of a finished call to the first caller that requests the same
-// transition. Other callers receive ErrLeaseLost, because the delivery was already settled. result
+// outcome. Other callers receive ErrLeaseLost, because the delivery was already settled. result
 // also reports whether a call may be made again.
-func (d *Delivery) result(c *settleCall, op driver.Op) (err error, again bool) {
-	d.from.mu.Lock()
-	defer d.from.mu.Unlock()
-	if c.taken || c.op != op {
+func (d *Delivery) result(c *settleCall, event EventKind) (err error, again bool) {
+	d.from().mu.Lock()
+	defer d.from().mu.Unlock()
+	if c.taken || c.event != event {
 		return ErrLeaseLost, c.failed
 	}
 	c.taken = true
@@ -219,27 +234,27 @@ func (d *Delivery) result(c *settleCall, op driver.Op) (err error, again bool) {
 // send asks the store to settle the delivery, and logs the cause of a failure. If an earlier call
 // did that and has not failed, send returns that call and false.
 func (d *Delivery) send(op driver.Op, change driver.Change, cause error, then func(error)) (c *settleCall, own bool) {
-	d.from.mu.Lock()
+	d.from().mu.Lock()
 	if d.h.isSettling() {
-		defer d.from.mu.Unlock()
+		defer d.from().mu.Unlock()
 		return d.h.settling, false
 	}
-	c = &settleCall{op: op, done: make(chan struct{})}
+	c = &settleCall{event: outcomeEvent(op, &change), done: make(chan struct{})}
 	d.h.settling = c
-	d.from.pending++
-	d.from.mu.Unlock()
+	d.from().pending++
+	d.from().mu.Unlock()
 	if cause != nil {
 		d.logFailure(&change, cause)
 	}
 	change.ID, change.Token = d.h.record.ID, d.h.record.Token
 	var start time.Time
-	if d.from.q.options.OnEvent != nil {
+	if d.from().q.options.OnEvent != nil {
 		start = time.Now()
 	}
 	d.h.part.changes[op].send(change, func(a answer, err error) {
-		defer d.from.done() // after OnEvent and OnError
+		defer d.from().done() // after OnEvent and OnError
 		if err = d.answered(c, a, err); err == nil {
-			d.h.emit(Event{Kind: settlements[op], Err: cause, Delay: change.Delay}, start)
+			d.h.emit(Event{Kind: c.event, Err: cause, Delay: change.Delay}, start)
 		}
 		then(err)
 	})
@@ -249,15 +264,15 @@ func (d *Delivery) send(op driver.Op, change driver.Change, cause error, then fu
 // answered processes the store's answer. If there is no answer, the lease is kept for another
 // attempt. NotFound is a success only for an Ack that was repeated after an unanswered Ack.
 func (d *Delivery) answered(c *settleCall, a answer, err error) error {
-	d.from.mu.Lock()
-	defer d.from.mu.Unlock()
+	d.from().mu.Lock()
+	defer d.from().mu.Unlock()
 	a.repeated = a.repeated || d.unanswered
 	if c.failed = err != nil; c.failed {
-		d.unanswered = d.unanswered || c.op == driver.OpAck
+		d.unanswered = d.unanswered || c.event == EventAcked
 	} else {
-		d.from.forget(d.h)
+		d.from().forget(d.h)
 	}
-	if done := a.repeated && time.Now().Before(d.h.until); err == nil && !(c.op == driver.OpAck && a.Status == driver.StatusNotFound && done) { // else: earlier Ack
+	if done := a.repeated && time.Now().Before(d.h.until); err == nil && !(c.event == EventAcked && a.Status == driver.StatusNotFound && done) { // else: earlier Ack
 		err = a.checkHolder()
 	}
 	c.err = err

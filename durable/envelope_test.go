@@ -131,7 +131,7 @@ func TestExpiredMessagesAreCountedAndNotDelivered(t *testing.T) {
 		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
 			got.add(start, d)
 			if strings.HasPrefix(d.ID, "retried") && d.Attempts == 0 {
-				return durable.RetryAfter(3*time.Minute, errors.New("not yet"))
+				return durable.Fail(errors.New("not yet"), 3*time.Minute)
 			}
 			return nil
 		}, durable.ConsumerOptions{})

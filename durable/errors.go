@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 // Errors that callers compare with errors.Is. Methods return errors that wrap one of these and name
@@ -90,7 +91,7 @@ func unknown(err error) error { return fmt.Errorf("%w (%w)", err, ErrOutcomeUnkn
 
 // sentError is unknown for the error of a call that was sent, unless the store has answered.
 func sentError(err error) error {
-	if (errors.Is(err, ErrUnavailable) || errors.As(err, new(*driver.UnderWayError))) && !errors.Is(err, ErrOutcomeUnknown) {
+	if (errors.Is(err, ErrUnavailable) || errors.As(err, new(*contract.UnderWayError))) && !errors.Is(err, ErrOutcomeUnknown) {
 		return unknown(err)
 	}
 	return err
@@ -154,15 +155,18 @@ func (l *logLimit) admit() (skipped int, ok bool) {
 	return skipped, true
 }
 
-// logFailure logs the failure of a delivery, unless its cause, the panic of a handler or unreadable
-// content, was reported before.
+// logFailure logs why a delivery has failed or was declined, unless it is a panic, which was
+// reported before.
 func (d *Delivery) logFailure(change *driver.Change, cause error) {
-	if _, panicked := cause.(*PanicError); panicked || change.Uncounted { //nolint:errorlint // As may panic
+	if _, panicked := cause.(*PanicError); panicked { //nolint:errorlint // As may panic
 		return
 	}
-	q := d.from.q
+	q, text := d.from().q, "durable: delivery failed"
+	if change.Uncounted {
+		text = "durable: message declined"
+	}
 	if skipped, ok := q.logLimits.failures.admit(); ok {
-		q.options.Logger.LogAttrs(context.Background(), slog.LevelWarn, "durable: delivery failed",
+		q.options.Logger.LogAttrs(context.Background(), slog.LevelWarn, text,
 			slog.String("queue", q.options.Queue), slog.Int("partition", d.h.part.index), slog.String("id", d.h.record.ID),
 			slog.Int("attempt", d.h.record.Attempts+1), slog.Duration("delay", change.Delay), slog.Any("err", cause), slog.Int("skipped", skipped))
 	}

@@ -25,6 +25,13 @@ const (
 	// EventAcked: the store removed a message that was acknowledged.
 	EventAcked
 
+	// EventAgain: the store acknowledged a message and made it due again. See [Again].
+	EventAgain
+
+	// EventPostponed: the store rescheduled a message without counting an attempt. Err is set if
+	// the handler has declined it: see [Decline].
+	EventPostponed
+
 	// EventRetried: the store rescheduled a message after a failed attempt.
 	EventRetried
 
@@ -45,7 +52,7 @@ const (
 )
 
 var eventNames = []string{
-	"Claimed", "Begun", "Delivered", "Acked", "Retried", "Buried", "Expired", "LeaseLost",
+	"Claimed", "Begun", "Delivered", "Acked", "Again", "Postponed", "Retried", "Buried", "Expired", "LeaseLost",
 	"Rebalanced", "Error",
 }
 
@@ -74,7 +81,7 @@ type Event struct {
 	Headers  map[string]string
 
 	Owned []int         // EventRebalanced: the partitions that the consumer now owns
-	Delay time.Duration // EventRetried: until the message is due again
+	Delay time.Duration // EventRetried, EventPostponed, EventAgain: until the message is due again; 0 for AgainAt
 	Err   error         // EventError, EventLeaseLost; EventRetried, EventBuried: why the delivery failed
 }
 
@@ -116,8 +123,21 @@ func (q *Queue) emitClaims(messages []*heldMessage, sent time.Time) {
 	}
 }
 
-// settlements maps the transitions that settle a message to their events.
-var settlements = map[driver.Op]EventKind{
-	driver.OpAck: EventAcked, driver.OpRetry: EventRetried,
-	driver.OpBury: EventBuried, driver.OpExpire: EventExpired,
+// outcomeEvent returns the event of a transition that settles a message, or 0.
+func outcomeEvent(op driver.Op, change *driver.Change) EventKind {
+	switch {
+	case change.Again:
+		return EventAgain
+	case change.Uncounted:
+		return EventPostponed
+	case op == driver.OpAck:
+		return EventAcked
+	case op == driver.OpRetry:
+		return EventRetried
+	case op == driver.OpBury:
+		return EventBuried
+	case op == driver.OpExpire:
+		return EventExpired
+	}
+	return 0
 }

@@ -104,7 +104,7 @@ func TestEachDeliveryHasItsEventsInOrder(t *testing.T) {
 	})
 	require.Equal(t, "EventKind(0)", durable.EventKind(0).String())
 	require.Equal(t, "Error", durable.EventError.String())
-	require.Equal(t, "EventKind(11)", (durable.EventError + 1).String())
+	require.Equal(t, "EventKind(13)", (durable.EventError + 1).String())
 }
 
 // OnEvent takes a second, and the consumer ends in the meantime. Consume and Close return after it.
@@ -333,7 +333,7 @@ func TestFailedDeliveriesAreLoggedWithTheirErrors(t *testing.T) {
 		silent  bool
 	}{
 		"error":       {returns(assert.AnError), minutes, durable.EventRetried, 7 * time.Minute, "", false},
-		"retry after": {returns(durable.RetryAfter(time.Hour, assert.AnError)), minutes, durable.EventRetried, time.Hour, "", false},
+		"retry after": {returns(durable.Fail(assert.AnError, time.Hour)), minutes, durable.EventRetried, time.Hour, "", false},
 		"reject":      {returns(durable.Reject(assert.AnError)), minutes, durable.EventBuried, 0, "", false},
 		"nack": {func(ctx context.Context, d *durable.Delivery) error {
 			return d.Nack(ctx, assert.AnError)
@@ -404,7 +404,7 @@ func TestFailedDeliveriesAreLoggedOnceASecond(t *testing.T) {
 		}
 		_, err := q.EnqueueBatch(t.Context(), messages)
 		require.NoError(t, err)
-		stop := consume(t, q, func(context.Context, *durable.Delivery) error { return durable.RetryAfter(time.Hour, assert.AnError) }, durable.ConsumerOptions{})
+		stop := consume(t, q, func(context.Context, *durable.Delivery) error { return durable.Fail(assert.AnError, time.Hour) }, durable.ConsumerOptions{})
 		time.Sleep(time.Minute)
 		enqueue(t, q, "later", 0)
 		time.Sleep(time.Second)

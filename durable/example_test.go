@@ -391,7 +391,7 @@ func ExampleHandler() {
 		}
 		switch d.ID {
 		case "bob":
-			return durable.RetryAfter(time.Hour, errors.New("mailbox full"))
+			return durable.Fail(errors.New("mailbox full"), time.Hour)
 		case "eve":
 			return durable.Reject(errors.New("no such mailbox"))
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 func TestInstantRoundsUpAndSaturates(t *testing.T) {
@@ -84,17 +85,17 @@ func TestCursorOfListNamesItsMessage(t *testing.T) {
 		at driver.Instant
 		id string
 	}{{1, "a"}, {1_700_000_000_123, "a:b: é"}, {driver.Never, "0"}} {
-		at, id, err := driver.ParseCursor(driver.FormatCursor(want.at, want.id))
+		at, id, err := contract.ParseCursor(contract.FormatCursor(want.at, want.id))
 		require.NoError(t, err)
 		assert.Equal(t, want.at, at)
 		assert.Equal(t, want.id, id)
 	}
-	at, id, err := driver.ParseCursor("")
+	at, id, err := contract.ParseCursor("")
 	require.NoError(t, err, "the first page")
 	assert.Zero(t, at)
 	assert.Empty(t, id)
 	for _, cursor := range []string{"a", ":", "1:", ":a", "-1:a", "x:a", "1.5:a", "4503599627370497:a", "99999999999999999999:a"} {
-		_, _, err := driver.ParseCursor(cursor)
+		_, _, err := contract.ParseCursor(cursor)
 		require.ErrorIs(t, err, driver.ErrInvalid, cursor)
 	}
 }

@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -14,14 +15,14 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// failed decides what happens to a message whose delivery has failed. cancelled means that the
-// handler's context ended because the lease was lost or the consumer ends. The cause is err, or an
-// error with the reason if a method of err panics.
-func (d *Delivery) failed(err error, cancelled bool) (op driver.Op, change driver.Change, cause error) {
+// outcome decides what happens to a message whose handler has returned err. interrupted reports
+// whether err is due to the end of the handler's program. The cause is err if the delivery has
+// failed, or an error with the reason if a method of err panics.
+func (d *Delivery) outcome(err error, interrupted func(error) bool) (op driver.Op, change driver.Change, cause error) {
 	change.Reason, cause = reasonOf(err)
 	defer func() { // the error's methods and Backoff are user code
 		if v := recover(); v != nil {
-			op, change.Delay = driver.OpRetry, time.Second
+			op, change.Delay, change.Uncounted = driver.OpRetry, time.Second, false
 			cause = fmt.Errorf("panic in the error of a delivery or in Backoff: %v; the error: %s", v, change.Reason)
 			change.Reason = cause.Error()
 			if d.last() {
@@ -29,17 +30,22 @@ func (d *Delivery) failed(err error, cancelled bool) (op driver.Op, change drive
 			}
 		}
 	}()
-	var retry *retryError
+	var o *outcomeError
 	var panicked *PanicError
+	explicit := errors.As(err, &o)
 	switch {
-	case cancelled && !errors.Is(err, errRejected) && !errors.As(err, &retry) && !errors.As(err, &panicked):
-		return driver.OpRelease, driver.Change{}, nil // usually because its context was cancelled
-	case errors.Is(err, errRejected) || d.last():
+	case explicit && o.settles:
+		return driver.OpRetry, o.change, nil
+	case explicit && o.declined && d.Postponed < maxPostponed:
+		change.Uncounted, change.Delay = true, exponential(time.Second, maxDeclinePause, d.Postponed+1)
+	case !explicit && interrupted(err) && !errors.As(err, &panicked):
+		return driver.OpRelease, driver.Change{}, nil
+	case explicit && (o.rejected || o.declined) || d.last():
 		return driver.OpBury, change, cause
-	case errors.As(err, &retry):
-		change.Delay = retry.after
+	case explicit:
+		change.Delay = o.change.Delay
 	default:
-		change.Delay = max(0, d.from.opts.Backoff(d, err))
+		change.Delay = max(0, d.from().opts.Backoff(d, err))
 	}
 	return driver.OpRetry, change, cause
 }
@@ -56,37 +62,76 @@ func reasonOf(err error) (reason string, cause error) {
 	return err.Error(), err
 }
 
-var errRejected = errors.New("rejected")
+// outcomeError is an error by which a handler says what happens to its message.
+type outcomeError struct {
+	err      error
+	change   driver.Change // of OpRetry
+	settles  bool          // the delivery has not failed: Postpone, Again
+	rejected bool
+	declined bool
+}
+
+func (e *outcomeError) Error() string { return e.err.Error() }
+func (e *outcomeError) Unwrap() error { return e.err }
 
 // Reject returns an error for handlers that makes the message a dead letter immediately, regardless
 // of the remaining attempts, even if err is nil. The returned error wraps err.
 func Reject(err error) error {
-	if err == nil {
-		return errRejected
+	text := errors.New("rejected")
+	if err != nil {
+		text = fmt.Errorf("rejected: %w", err)
 	}
-	return fmt.Errorf("%w: %w", errRejected, err)
+	return &outcomeError{err: text, rejected: true}
 }
 
-type retryError struct {
-	after time.Duration
-	err   error
-}
-
-func (e *retryError) Error() string { return e.err.Error() }
-func (e *retryError) Unwrap() error { return e.err }
-
-// RetryAfter returns an error for handlers that makes the message due after d, instead of the delay
-// of ConsumerOptions.Backoff. If d <= 0, the message is due immediately. The delivery counts as a
+// Fail returns an error for handlers that makes the message due after d, instead of the delay of
+// ConsumerOptions.Backoff. If d <= 0, the message is due immediately. The delivery counts as a
 // failed attempt, even if err is nil. After the last attempt the message becomes a dead letter. The
 // returned error wraps err.
-func RetryAfter(d time.Duration, err error) error {
-	if err == nil {
-		err = errRetry
-	}
-	return &retryError{max(0, d), err}
+func Fail(err error, d time.Duration) error {
+	return &outcomeError{err: cmp.Or(err, errRetry), change: driver.Change{Delay: max(0, d)}}
 }
 
 var errRetry = errors.New("retry requested")
+
+// Postpone returns an error for handlers that makes the message due after d, or immediately if
+// d <= 0. The delivery counts neither as an attempt nor as a crash: Delivery.Postponed rises by
+// one. A handler that waits for something, such as the end of a payment, postpones its message and
+// checks again.
+func Postpone(d time.Duration) error {
+	return &outcomeError{err: errors.New("postponed"), change: driver.Change{Delay: max(0, d), Uncounted: true}, settles: true}
+}
+
+// Again returns an error for handlers that have handled the message and want it again after d, or
+// immediately if d <= 0. The store acknowledges the message and makes it due again in one step,
+// with the same id, body and headers, and without attempts, crashes and postponements. A message
+// with an ExpireAt is not delivered after it.
+func Again(d time.Duration) error { return again(driver.Change{Delay: max(0, d)}) }
+
+// AgainAt is [Again] with a due time on the store's clock, rounded up to milliseconds. A past time
+// means immediately.
+func AgainAt(t time.Time) error { return again(driver.Change{At: max(1, driver.InstantOf(t))}) }
+
+func again(change driver.Change) error {
+	change.Again = true
+	return &outcomeError{err: errors.New("handled, and due again"), change: change, settles: true}
+}
+
+// Decline returns an error for handlers that cannot handle the message, although another version of
+// the program may, for example during a rolling upgrade. The message is postponed, for a second at
+// first and up to ten minutes later, and err is logged and stored as its reason. After 100
+// postponements in a row, in about 15 hours, the message becomes a dead letter. The returned error
+// wraps err.
+func Decline(err error) error {
+	return &outcomeError{err: cmp.Or(err, errDeclined), declined: true}
+}
+
+var errDeclined = errors.New("declined")
+
+const (
+	maxPostponed    = 100
+	maxDeclinePause = 10 * time.Minute
+)
 
 // Exponential returns an exponential backoff with jitter for ConsumerOptions.Backoff. The delay
 // begins with least after the first attempt and doubles with each further attempt. It is multiplied

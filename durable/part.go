@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 // part is a partition, with the batchers for its writes.
@@ -54,14 +55,14 @@ func newPart(q *Queue, index int, name string) *part {
 
 // newCaller returns a caller. name is unique in the partition.
 func (p *part) newCaller(name string) *caller {
-	_, groups := p.q.backend.(driver.Grouper)
+	_, groups := p.q.backend.(contract.Grouper)
 	return &caller{p: p, name: name, groups: groups}
 }
 
 // initBatcher sets up a batcher.
 func initBatcher[Q, R any](b *batcher[Q, R], q *Queue, key func(Q) string, flush func(context.Context, []Q) ([]R, error)) {
 	b.ctx, b.retryFor, b.key, b.flush = q.ctx, q.options.RetryFor, key, flush
-	_, b.groups = q.backend.(driver.Grouper)
+	_, b.groups = q.backend.(contract.Grouper)
 }
 
 // initChanges sets up a batcher of changes. once is the caller of transitions without a token, and

@@ -123,7 +123,7 @@ func (r *randomEnds) handle(ctx context.Context, d *durable.Delivery) error {
 	case 1:
 		r.pause(30 * time.Millisecond)
 	case 2:
-		return durable.RetryAfter(time.Duration(r.n(2000))*time.Millisecond, assert.AnError)
+		return durable.Fail(assert.AnError, time.Duration(r.n(2000))*time.Millisecond)
 	case 3:
 		runtime.Goexit()
 	case 4:

@@ -31,8 +31,8 @@ type Record struct {
 	MaxAttempts int               // failed deliveries after which the message becomes a dead letter
 	Attempts    int               // failed deliveries
 	Crashes     int               // deliveries whose lease expired
+	Postponed   int               // postponements since its last failure, crash or Again
 	State       State
-	Token       uint64    // of the last claim; 0 if there was none
 	LeaseEnd    time.Time // of a leased or firing message, otherwise zero
 	Died        time.Time // of a dead letter, otherwise zero
 	Reason      string    // the last error, at most [driver.MaxReason] bytes
@@ -50,8 +50,8 @@ func newRecord(r *driver.Record) Record {
 	}
 	return Record{
 		ID: r.ID, Body: c.body, Headers: c.headers, ExpireAt: timeOf(c.expire), Err: err,
-		Enqueued: r.Enqueued.Time(), Due: r.Due.Time(), State: r.State, Token: r.Token,
-		MaxAttempts: r.MaxAttempts, Attempts: r.Attempts, Crashes: r.Crashes,
+		Enqueued: r.Enqueued.Time(), Due: r.Due.Time(), State: r.State,
+		MaxAttempts: r.MaxAttempts, Attempts: r.Attempts, Crashes: r.Crashes, Postponed: r.Postponed,
 		LeaseEnd: timeOf(r.LeaseEnd), Died: timeOf(r.Died), Reason: r.Reason,
 	}
 }

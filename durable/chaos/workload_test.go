@@ -116,9 +116,10 @@ func (r *role) consume(ctx context.Context, q *durable.Queue, events checker.Rec
 		}
 		r.crash("started", n)
 		time.Sleep(r.Handle)
-		if r.FailEvery > 0 && d.Attempts == 0 && n%r.FailEvery == 0 {
-			e.Kind = checker.Failed
-			return errors.Join(errors.New("the first delivery fails"), events.Record(e))
+		if r.FailEvery > 0 && d.Attempts+d.Postponed == 0 && n%r.FailEvery == 0 {
+			e.Kind = checker.Failed // or another outcome after which the message is delivered again
+			outcomes := []error{errors.New("the first delivery fails"), durable.Postpone(50 * time.Millisecond), durable.Again(50 * time.Millisecond)}
+			return errors.Join(outcomes[n/r.FailEvery%len(outcomes)], events.Record(e))
 		}
 		e.Kind = checker.Handled
 		err := events.Record(e)

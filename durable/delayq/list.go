@@ -42,7 +42,7 @@ func describe(r *durable.Record, partition int) string {
 	rows := []table.Row{
 		{"id", preview(r.ID, durable.MaxID)}, {"state", stateNames[r.State]}, {"partition", partition},
 		{"enqueued", formatTime(r.Enqueued)}, {"due", formatTime(r.Due)}, {"expires", formatTime(r.ExpireAt)},
-		{"attempts", fmt.Sprintf("%d failed of %d", r.Attempts, r.MaxAttempts)}, {"crashes", r.Crashes}, {"token", r.Token},
+		{"attempts", fmt.Sprintf("%d failed of %d", r.Attempts, r.MaxAttempts)}, {"crashes", r.Crashes}, {"postponed", r.Postponed},
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.Headers)) {
 		rows = append(rows, table.Row{"header " + preview(key, previewBytes), preview(r.Headers[key], 4*previewBytes)})

@@ -80,7 +80,7 @@ func (c Config) New() Config {
 		standard[i] = l.standard
 	}
 	c.Update = true
-	c, _ = c.Join(cmp.Or(c.Partitions, DefaultPartitions), standard)
+	c, _ = c.Join(cmp.Or(c.Partitions, defaultPartitions), standard)
 	return c
 }
 
@@ -115,8 +115,8 @@ func (c Config) Join(partitions int, stored []int64) (Config, error) {
 	return c, nil
 }
 
-// DefaultPartitions is the number of partitions of a new queue if Config.Partitions is 0.
-const DefaultPartitions = 8
+// defaultPartitions is the number of partitions of a new queue if Config.Partitions is 0.
+const defaultPartitions = 8
 
 // MaxPartitions is the maximum number of partitions of a queue.
 const MaxPartitions = 1024

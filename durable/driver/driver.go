@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -47,7 +46,7 @@ type Store interface {
 //	Begin      leased           → firing, if it is due on the store's clock
 //	Ack        firing           → removed
 //	Expire     firing           → removed
-//	Retry      firing           → scheduled, with one more attempt unless it is uncounted
+//	Retry      firing           → scheduled: failed, postponed, or handled and due again
 //	Bury       firing           → dead, with one more attempt
 //	Release    leased or firing → scheduled, unchanged
 //	Extend     leased or firing → the same, with a later end of the lease
@@ -75,8 +74,8 @@ type Store interface {
 // An error wraps [ErrUnavailable] if the same call may succeed later. A store behind a network
 // cannot know whether such a call has taken effect, so each call may be repeated. Transitions with
 // a token are idempotent: see [OpBegin]. Calls without a token have a [Call], which makes them take
-// effect once. A [Grouper] ignores Call and Claim.Seen, Seq and Repeat, and so does a store in
-// memory.
+// effect once. Stores in the memory or a directory of this machine ignore Call and Claim.Seen, Seq
+// and Repeat.
 type Backend interface {
 	// Config returns the queue's number of partitions, which never changes, and the limits that it
 	// had when it was opened. Transitions use the present limits; a store with several processes
@@ -146,29 +145,6 @@ type Backend interface {
 	// may be lost or late: they affect latency only, never correctness.
 	Watch(ctx context.Context) (<-chan Hint, error)
 }
-
-// Grouper is implemented by a [Backend] that combines concurrent calls into one commit itself. The
-// queue then makes a separate call for each waiting caller, because half of the callers would miss
-// each commit if the queue combined calls as well. The queue does not repeat these calls: after an
-// error that wraps [ErrUnavailable], a call may have taken effect.
-//
-// If the context of a call ends before the commit with the call has begun, the call has no effect
-// and leaves nothing in memory. If it ends later, the error is an [*UnderWayError].
-type Grouper interface{ GroupsCalls() }
-
-// UnderWayError is the error of a call to a [Grouper] whose context ended while its commit was in
-// progress. The call may take effect. The queue counts it as waiting (Options.MaxWaiting) until
-// Done is closed.
-type UnderWayError struct {
-	Cause error           // the cause of the context
-	Done  <-chan struct{} // closed when the call is over and its memory is free
-}
-
-// Error implements error.
-func (e *UnderWayError) Error() string { return e.Cause.Error() }
-
-// Unwrap returns the Cause.
-func (e *UnderWayError) Unwrap() error { return e.Cause }
 
 // Checker is implemented by a [Backend] if the safety of its messages depends on the external
 // configuration of the store. The queue calls Check after Open and about once a minute, more often
@@ -247,23 +223,11 @@ type Record struct {
 	Reason      string  // the last error, at most MaxReason bytes
 	Key         string  // as in PutItem
 	NextDue     Instant // as in PutItem
-	Postponed   int     // postponements since the last other settlement; 0 in this version
+	Postponed   int     // postponements since its last failure, crash or Again
 }
 
 // MaxReason is the maximum size of a reason in a record, in bytes.
 const MaxReason = 512
-
-// CutReason truncates a reason to [MaxReason] bytes, between two characters. Stores call it.
-func CutReason(reason string) string {
-	if len(reason) <= MaxReason {
-		return reason
-	}
-	n := MaxReason
-	for n > MaxReason-utf8.UTFMax && !utf8.RuneStart(reason[n]) {
-		n--
-	}
-	return reason[:n]
-}
 
 // CrashDelay returns the time from a crash until the message is due again. After the first crash,
 // which is mostly a restart of the process, it is 0, and the due time does not change. Then it is
@@ -445,7 +409,7 @@ type Op uint8
 const (
 	OpBegin      Op = iota + 1 // Done, Early, Paused, LeaseLost. A repetition renews the lease
 	OpAck                      // Done, LeaseLost, NotFound
-	OpRetry                    // Done, LeaseLost. Due after Delay, with Reason; see Uncounted
+	OpRetry                    // Done, LeaseLost. To At or after Delay, with Reason: see Change.Again
 	OpBury                     // Done, LeaseLost. With Reason
 	OpRelease                  // Done, LeaseLost. Firing messages are released as well
 	OpExtend                   // Done, LeaseLost. Until Delay after the due time or a later now
@@ -455,16 +419,6 @@ const (
 	OpPurge                    // Done, NotFound
 	OpExpire                   // Done, LeaseLost, NotFound. OpAck of an expired message
 )
-
-// Check returns an error that wraps [ErrInvalid] for an undeclared transition, which a process of a
-// newer version may request. Stores call it in Apply.
-func (o Op) Check() error {
-	if o < OpBegin || o > OpExpire {
-		return fmt.Errorf("%w transition %v; it must be from %v to %v in this version",
-			ErrInvalid, o, OpBegin, OpExpire)
-	}
-	return nil
-}
 
 // Batch is one transition of up to [MaxBatch] different messages of a partition.
 type Batch struct {
@@ -482,10 +436,13 @@ type Change struct {
 	Token  uint64        // of the claim; not used by transitions with a Call
 	Delay  time.Duration // Retry, Reschedule, Replay: until due; Extend: the new lease
 	Begun  time.Duration // Extend: replaces Delay if the message has begun; 0: Delay
-	At     Instant       // Reschedule: due time; 0: Delay applies
+	At     Instant       // Reschedule and Retry: due time; 0: Delay applies
 	Reason string        // Retry and Bury
 
-	Uncounted bool // Retry: does not count as an attempt
+	// Retry counts one more attempt and sets Postponed to 0. With Uncounted it only counts one more
+	// postponement, and Counters do not change. With Again the message was handled: it counts as
+	// acked and enqueued, and Attempts, Crashes and Postponed become 0. At most one of them is set.
+	Uncounted, Again bool
 
 	// Incarnation restricts Cancel to a message that was enqueued at this instant, and Replay and
 	// Purge to a message that died at this instant. The status of any other message is NotFound. 0
@@ -539,7 +496,7 @@ type Counts struct {
 // decrease.
 type Counters struct {
 	Enqueued  uint64 // stored messages
-	Acked     uint64 // messages that were acknowledged and removed
+	Acked     uint64 // messages that were handled
 	Retried   uint64 // deliveries that failed and were rescheduled
 	Buried    uint64 // messages that became dead letters
 	Cancelled uint64 // cancelled messages
@@ -565,22 +522,30 @@ type Hint struct {
 	Due       Instant
 }
 
-// FormatCursor returns the List cursor for the page after the message with a time and an id. Stores
-// call it.
-func FormatCursor(at Instant, id string) string { return strconv.FormatInt(int64(at), 10) + ":" + id }
+var (
+	stateNames = []string{"Scheduled", "Leased", "Firing", "Dead"}
+	opNames    = []string{
+		"Begin", "Ack", "Retry", "Bury", "Release", "Extend",
+		"Cancel", "Reschedule", "Replay", "Purge", "Expire",
+	}
+	statusNames = []string{
+		"Done", "Duplicate", "Firing", "NotFound", "LeaseLost", "Early", "Paused", "Dead",
+	}
+)
 
-// ParseCursor returns the time and the id of the message after which a page of List begins. They
-// are zero for the empty cursor of the first page. A cursor that List has not returned returns
-// [ErrInvalid]. Stores call it.
-func ParseCursor(cursor string) (at Instant, id string, err error) {
-	if cursor == "" {
-		return 0, "", nil
+// String returns the name of the state without its prefix, or "State(n)" for an undeclared value.
+func (s State) String() string { return nameOf("State", stateNames, uint8(s)) }
+
+// String returns the name of the transition without its prefix, or "Op(n)" for an undeclared value.
+func (o Op) String() string { return nameOf("Op", opNames, uint8(o)) }
+
+// String returns the name of the status without its prefix, or "Status(n)" for an undeclared value.
+func (s Status) String() string { return nameOf("Status", statusNames, uint8(s)) }
+
+// nameOf returns the name of a value of a type whose declared values start at 1.
+func nameOf(kind string, names []string, n uint8) string {
+	if n == 0 || int(n) > len(names) {
+		return kind + "(" + strconv.Itoa(int(n)) + ")"
 	}
-	number, id, found := strings.Cut(cursor, ":")
-	n, err := strconv.ParseInt(number, 10, 64)
-	if !found || err != nil || n < 0 || n > int64(Never) || id == "" {
-		return 0, "", fmt.Errorf("%w cursor %.60q; it must be empty or returned by List",
-			ErrInvalid, cursor)
-	}
-	return Instant(n), id, nil
+	return names[n-1]
 }

@@ -59,11 +59,3 @@ func ExampleInstant() {
 	// 1001 1001 1000
 	// true
 }
-
-// Cursors of List contain the time and the id of the last message of a page.
-func ExampleParseCursor() {
-	at, id, err := driver.ParseCursor(driver.FormatCursor(1000, "m"))
-	fmt.Println(at, id, err)
-	// Output:
-	// 1000 m <nil>
-}

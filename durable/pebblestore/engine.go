@@ -17,6 +17,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
@@ -127,7 +128,7 @@ func newEngine(s *Store, last *local.State) (*engine, error) {
 }
 
 // do runs a call and returns its error or the failure of the engine. If the call has started when
-// ctx ends or the engine fails, the error is a [*driver.UnderWayError].
+// ctx ends or the engine fails, the error is a [*contract.UnderWayError].
 func (e *engine) do(ctx context.Context, call *local.Call) error {
 	p := &pending{call: call, done: make(chan struct{})}
 	e.mu.Lock()
@@ -157,7 +158,7 @@ func (e *engine) do(ctx context.Context, call *local.Call) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if p.started {
-		return &driver.UnderWayError{Cause: err, Done: p.done}
+		return &contract.UnderWayError{Cause: err, Done: p.done}
 	}
 	isCall := func(o *pending) bool { return o == p }
 	e.prompt, e.waiting = slices.DeleteFunc(e.prompt, isCall), slices.DeleteFunc(e.waiting, isCall)

@@ -160,8 +160,8 @@ func childMain(task, dir, name string) error {
 	return <-errs
 }
 
-// childWork enqueues and acknowledges messages of a partition until the process is killed, and
-// prints each answer.
+// childWork enqueues, repeats and acknowledges messages of a partition until the process is killed,
+// and prints each answer.
 func childWork(q driver.Backend, p int, name string) error {
 	ctx := context.Background()
 	body := make([]byte, 2000)
@@ -182,16 +182,27 @@ func childWork(q driver.Backend, p int, name string) error {
 		var changes []driver.Change
 		for _, r := range c.Records {
 			fmt.Println("token", p, r.Token, ".")
-			fmt.Println("ending", r.ID, ".")
-			changes = append(changes, driver.Change{ID: r.ID, Token: r.Token})
+			c := driver.Change{ID: r.ID, Token: r.Token, Again: i%2 == 0, Uncounted: i%2 == 1}
+			changes = append(changes, c)
+			if i%5 > 0 {
+				fmt.Println("ending", r.ID, ".")
+			}
 		}
-		for _, op := range []driver.Op{driver.OpBegin, driver.OpAck} {
+		end := driver.OpAck
+		if i%5 == 0 {
+			end = driver.OpRetry
+		}
+		for _, op := range []driver.Op{driver.OpBegin, end} {
 			if _, err := q.Apply(ctx, driver.Batch{Partition: p, Op: op, Visibility: time.Hour, Changes: changes}); err != nil {
 				return err
 			}
 		}
 		for _, c := range changes {
-			fmt.Println("ended", c.ID, ".")
+			if end == driver.OpRetry {
+				fmt.Println("put", c.ID, ".")
+			} else {
+				fmt.Println("ended", c.ID, ".")
+			}
 		}
 	}
 }

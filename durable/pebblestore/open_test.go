@@ -24,6 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
@@ -480,12 +481,12 @@ func TestCallHasNoEffectIfItsContextEndsBeforeItRuns(t *testing.T) {
 		return len(e.waiting) == 1
 	}, time.Minute, time.Millisecond)
 	cancel(cause)
-	var underWay *driver.UnderWayError
+	var underWay *contract.UnderWayError
 	require.ErrorAs(t, <-errs, &underWay)
 	require.ErrorIs(t, underWay, cause)
 	err = <-waiting
 	require.ErrorIs(t, err, cause)
-	require.NotErrorAs(t, err, new(*driver.UnderWayError))
+	require.NotErrorAs(t, err, new(*contract.UnderWayError))
 	select {
 	case <-underWay.Done:
 		assert.Fail(t, "the call is not over")
@@ -519,7 +520,7 @@ func TestCallUnderWayIsOverWhenTheStoreFails(t *testing.T) {
 		}()
 		<-running
 		cancel()
-		var underWay *driver.UnderWayError
+		var underWay *contract.UnderWayError
 		require.ErrorAs(t, <-errs, &underWay)
 		close(release)
 		<-underWay.Done

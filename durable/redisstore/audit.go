@@ -79,7 +79,7 @@ func (b *backend) auditRecords(ctx context.Context, part int, from string, repai
 			report.Unreadable += r.number()
 			report.Repaired += r.number()
 			bytes = r.number()
-		}, append(b.hintArgs(part), cursor, step, flag(repair), millis(max(lease, orphanLease)))...)
+		}, append(b.hintArgs(part), cursor, step, repair, millis(max(lease, orphanLease)))...)
 		if err != nil || cursor == "0" {
 			return err
 		}
@@ -99,7 +99,7 @@ func (b *backend) auditStrays(ctx context.Context, part, key int, repair bool, r
 			cursor = r.text()
 			report.Strays += r.number()
 			report.Repaired += r.number()
-		}, key, cursor, auditIDs, flag(repair))
+		}, key, cursor, auditIDs, repair)
 		if err != nil || cursor == "0" {
 			return err
 		}
@@ -116,7 +116,7 @@ func (b *backend) auditDead(ctx context.Context, part int, repair bool, report *
 			rank, sum, set = r.number(), r.number(), r.text()
 			report.Wrong += r.number()
 			report.Repaired += r.number()
-		}, rank, auditIDs, sum, set, flag(repair))
+		}, rank, auditIDs, sum, set, repair)
 		if err != nil {
 			return err
 		}

@@ -55,7 +55,7 @@ func newBackend(s *Store, config driver.Config, m meta, sharded, clustered bool)
 
 // createArgs returns the arguments of create.lua.
 func (b *backend) createArgs(repaired string) []any {
-	return []any{len(b.partitions), b.meta.created, flag(b.meta.complete), repaired}
+	return []any{len(b.partitions), b.meta.created, b.meta.complete, repaired}
 }
 
 // Config implements [driver.Backend].

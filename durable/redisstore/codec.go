@@ -131,14 +131,6 @@ func decodeRecord(id, record, state string) (driver.Record, error) {
 	return r, nil
 }
 
-// flag returns a condition as an argument of scripts.
-func flag(b bool) string {
-	if b {
-		return "1"
-	}
-	return "0"
-}
-
 // reply reads the values of the list that a script has returned, in order. After a value of an
 // unexpected kind, err is set and nothing more is read.
 type reply struct {

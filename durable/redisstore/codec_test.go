@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 func TestScriptsDocumentKeysArgumentsAndResults(t *testing.T) {
@@ -64,18 +65,18 @@ func TestArgumentsOfScriptsSaturate(t *testing.T) {
 
 func TestReasonsAreCutBetweenCharacters(t *testing.T) {
 	t.Parallel()
-	assert.Equal(t, "short", driver.CutReason("short"))
-	assert.Len(t, driver.CutReason(strings.Repeat("x", 5000)), driver.MaxReason)
+	assert.Equal(t, "short", contract.CutReason("short"))
+	assert.Len(t, contract.CutReason(strings.Repeat("x", 5000)), driver.MaxReason)
 	for _, s := range []string{
 		strings.Repeat("é", 400), "x" + strings.Repeat("é", 400), strings.Repeat("😀", 200), "xyz" + strings.Repeat("😀", 200),
 	} {
-		cut := driver.CutReason(s)
+		cut := contract.CutReason(s)
 		assert.True(t, utf8.ValidString(cut))
 		assert.Greater(t, len(cut), driver.MaxReason-utf8.UTFMax)
 		assert.LessOrEqual(t, len(cut), driver.MaxReason)
 	}
 	broken := strings.Repeat("\x80", 5000)
-	assert.NotEmpty(t, driver.CutReason(broken), "invalid UTF-8 is cut as well")
+	assert.NotEmpty(t, contract.CutReason(broken), "invalid UTF-8 is cut as well")
 }
 
 func TestDamagedRecordReturnsErrVersion(t *testing.T) {

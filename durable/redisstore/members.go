@@ -102,12 +102,12 @@ func (l lister) DeleteQueue(ctx context.Context, queue string) error {
 	var created string
 	b := newBackend(l.s, driver.Config{Queue: queue, Partitions: driver.MaxPartitions}, meta{}, false, false)
 	read := func(r *reply) { partitions, created = int(r.number()), r.text() }
-	err := l.s.run(ctx, b.queue, deleteQueueScript, read, []any{formatVersion, flag(false)})
+	err := l.s.run(ctx, b.queue, deleteQueueScript, read, []any{formatVersion, false})
 	for part := 0; part < min(partitions, driver.MaxPartitions) && err == nil; part++ {
 		err = b.ask(ctx, part, deleteScript, func(*reply) {}, created)
 	}
 	if err == nil {
-		err = l.s.run(ctx, b.queue, deleteQueueScript, read, []any{formatVersion, flag(true), created})
+		err = l.s.run(ctx, b.queue, deleteQueueScript, read, []any{formatVersion, true, created})
 	}
 	return err
 }

@@ -148,7 +148,7 @@ type meta struct {
 func (s *Store) join(ctx context.Context, config driver.Config) (joined driver.Config, m meta, err error) {
 	key := queueKey(s.options.Prefix, config.Queue, "meta")
 	created := config.New()
-	line := newLine([]any{key}, formatVersion, config.Partitions, flag(config.Existing), flag(config.Update), created.Partitions)
+	line := newLine([]any{key}, formatVersion, config.Partitions, config.Existing, config.Update, created.Partitions)
 	for _, limit := range slices.Concat(config.Limits(), created.Limits()) {
 		line = append(line, limit)
 	}

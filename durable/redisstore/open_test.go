@@ -315,5 +315,5 @@ func TestOpenJoinsQueueThatAnotherProcessCreates(t *testing.T) {
 	q, err := newStore(t, client, redisstore.Options{}).Open(t.Context(), c)
 	require.NoError(t, err)
 	assert.True(t, made)
-	assert.Equal(t, driver.DefaultPartitions, q.Config().Partitions)
+	assert.Equal(t, 8, q.Config().Partitions)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 // Get implements [driver.Backend].
@@ -48,7 +49,7 @@ func (b *backend) List(ctx context.Context, part int, state driver.State, cursor
 	set := map[driver.State]int{
 		driver.StateScheduled: keyScheduled, driver.StateLeased: keyLeased, driver.StateDead: keyDead,
 	}[state]
-	at, id, err := driver.ParseCursor(cursor)
+	at, id, err := contract.ParseCursor(cursor)
 	if err != nil {
 		return nil, "", fmt.Errorf("redisstore: list: %w", err)
 	}
@@ -58,7 +59,7 @@ func (b *backend) List(ctx context.Context, part int, state driver.State, cursor
 	}
 	err = b.ask(ctx, part, listScript, func(r *reply) {
 		if more, at, id := r.text(), r.instant(), r.text(); more == "1" {
-			next = driver.FormatCursor(at, id)
+			next = contract.FormatCursor(at, id)
 		}
 		for r.more() {
 			records = append(records, readRecord(r, r.text()))

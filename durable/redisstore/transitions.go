@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 // Put implements [driver.Backend]. It stores nothing and returns [driver.ErrFull] if the server is
@@ -17,7 +18,7 @@ func (b *backend) Put(ctx context.Context, put driver.Put) (all []driver.Status,
 	if len(put.Items) == 0 {
 		return nil, b.store.usable(ctx)
 	}
-	args := append(b.callArgs(put.Partition, &put.Call), flag(put.Replace))
+	args := append(b.callArgs(put.Partition, &put.Call), put.Replace)
 	for i := range put.Items {
 		item := &put.Items[i]
 		args = append(args, item.ID, timeArg(item.At, item.Delay), packItem(item), packRare(item))
@@ -40,7 +41,7 @@ func (b *backend) Claim(ctx context.Context, claim driver.Claim) (claimed driver
 		millis(claim.Horizon), claim.Max, max(0, claim.MaxBytes), millis(claim.Visibility),
 		max(0, claim.MaxCrashes))
 	args = append(append(args, b.deadBounds()...), max(0, claim.Begin),
-		millis(cmp.Or(claim.Hold, claim.Visibility)), claim.Consumer, claim.Seen, driver.ClaimConsumers, claim.Seq, flag(claim.Repeat), driver.Process())
+		millis(cmp.Or(claim.Hold, claim.Visibility)), claim.Consumer, claim.Seen, driver.ClaimConsumers, claim.Seq, claim.Repeat, driver.Process())
 	for lost := false; ; lost = true {
 		err = b.ask(ctx, claim.Partition, claimScript, func(r *reply) { claimed = readClaimed(r) }, args...)
 		if err == nil && claimed.Lost {
@@ -85,14 +86,15 @@ func readClaimed(r *reply) driver.Claimed {
 
 // Apply implements [driver.Backend]. It takes O(log n) for each message in a partition of n.
 func (b *backend) Apply(ctx context.Context, batch driver.Batch) (outcomes []driver.Outcome, err error) {
-	if err := batch.Op.Check(); err != nil {
+	if err := contract.CheckOp(batch.Op); err != nil {
 		return nil, fmt.Errorf("redisstore: %w", err)
 	}
 	if len(batch.Changes) == 0 {
 		return nil, b.store.usable(ctx)
 	}
-	read := func(r *reply) { outcomes = readOutcomes(r, len(batch.Changes)) }
-	err = b.ask(ctx, batch.Partition, opScripts[batch.Op], read, b.applyArgs(batch)...)
+	err = b.ask(ctx, batch.Partition, opScripts[batch.Op], func(r *reply) {
+		outcomes = readOutcomes(r, len(batch.Changes))
+	}, b.applyArgs(batch)...)
 	return outcomes, err
 }
 
@@ -125,9 +127,9 @@ func appendChange(args []any, op driver.Op, c *driver.Change) []any {
 	case driver.OpBegin, driver.OpAck, driver.OpExpire, driver.OpRelease:
 		return append(args, packToken(c.Token))
 	case driver.OpRetry:
-		return append(args, packToken(c.Token), timeArg(0, c.Delay), flag(!c.Uncounted), driver.CutReason(c.Reason))
+		return append(args, packToken(c.Token), timeArg(c.At, c.Delay), c.Uncounted, c.Again, contract.CutReason(c.Reason))
 	case driver.OpBury:
-		return append(args, packToken(c.Token), driver.CutReason(c.Reason))
+		return append(args, packToken(c.Token), contract.CutReason(c.Reason))
 	case driver.OpExtend:
 		return append(args, packToken(c.Token), millis(c.Delay), millis(cmp.Or(max(0, c.Begun), c.Delay)))
 	case driver.OpReschedule:
@@ -146,20 +148,20 @@ func readOutcomes(r *reply, n int) []driver.Outcome {
 	}
 	outcomes := make([]driver.Outcome, n)
 	for i := range outcomes {
-		o := driver.Outcome{Status: statuses[i], Now: now}
+		o := &outcomes[i]
+		o.Status, o.Now = statuses[i], now
 		if dues != "" {
 			o.Due = unpackInstant(dues[i*width:])
 		}
 		if leases != "" {
 			o.Lease = unpackInstant(leases[i*width:])
 		}
-		outcomes[i] = o
 	}
 	return outcomes
 }
 
 // Pause implements [driver.Backend]. It is O(1).
 func (b *backend) Pause(ctx context.Context, pause driver.Pause) error {
-	args := append(b.callArgs(pause.Partition, &pause.Call), flag(pause.Paused))
+	args := append(b.callArgs(pause.Partition, &pause.Call), pause.Paused)
 	return b.ask(ctx, pause.Partition, pauseScript, func(r *reply) { r.time() }, args...)
 }

@@ -26,7 +26,7 @@ var applyTests = []test{
 	{"Expire", expire},
 	{"Retry", retry},
 	{"Retry/Reason", retryReason},
-	{"Retry/Uncounted", retryUncounted},
+	{"Retry/Outcomes", retryOutcomes},
 	{"Release", release},
 	{"Reschedule", reschedule},
 	{"Cancel/Incarnation", cancelIncarnation},
@@ -263,32 +263,59 @@ func retryReason(t *testing.T, newStore Factory) {
 	}
 }
 
-// retryUncounted mixes retries that count an attempt and retries that count none.
-func retryUncounted(t *testing.T, newStore Factory) {
+// retryOutcomes mixes messages that have failed, were postponed, and were handled and are due
+// again.
+func retryOutcomes(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
-	q.put(item("a", 0), item("b", 0))
-	attempts := map[string]int{}
-	for round := range 4 {
-		records := q.take(2)
+	ids := []string{"m000", "m001", "m002"}
+	for _, id := range ids {
+		q.put(driver.PutItem{ID: id, Body: []byte("body"), MaxAttempts: 9, Key: "key of " + id, NextDue: driver.Instant(len(id))})
+	}
+	want := map[string]driver.Record{}
+	for _, id := range ids {
+		want[id] = q.get(id)
+	}
+	for round := range 9 {
+		records := q.take(3)
 		q.begin(records...)
 		changes := changesOf(records)
 		for i := range changes {
-			c := &changes[i]
-			c.Reason = fmt.Sprint("round ", round)
-			if c.Uncounted = (round%2 == 0) == (c.ID == "a"); !c.Uncounted {
-				attempts[c.ID]++
+			c, r := &changes[i], want[changes[i].ID]
+			c.Reason, r.Reason, r.Token = fmt.Sprint("round ", round), fmt.Sprint("round ", round), c.Token
+			switch (round/2 + int(c.ID[3])) % 3 {
+			case 0:
+				r.Attempts, r.Postponed = r.Attempts+1, 0
+			case 1:
+				c.Uncounted = true
+				r.Postponed++
+			case 2:
+				c.Again = true
+				r.Attempts, r.Crashes, r.Postponed = 0, 0, 0
 			}
+			if c.ID == "m001" {
+				c.At = 1 // has passed
+			}
+			want[c.ID] = r
 		}
 		q.done(driver.OpRetry, changes...)
 		q.done(driver.OpRetry, changes...) // once more, as after a lost reply
-		for _, c := range changes {
-			r := q.get(c.ID)
-			assert.Equal(t, attempts[c.ID], r.Attempts, c.ID)
-			assert.Equal(t, c.Reason, r.Reason)
-			assert.Equal(t, driver.StateScheduled, r.State)
+		for _, id := range ids {
+			r := want[id]
+			r.Due = q.get(id).Due
+			want[id] = r
+			assert.Equal(t, r, q.get(id))
+		}
+		if round == 4 && q.fixture.Reopen != nil {
+			q = q.reopen()
 		}
 	}
-	assert.Equal(t, uint64(8), q.count().Retried)
+	assert.Equal(t, driver.Counters{Enqueued: 3 + 9, Acked: 9, Retried: 9}, q.count().Counters)
+	q.claimShort(3)
+	q.pass()
+	q.expire(0)
+	for _, id := range ids {
+		assert.Equal(t, want[id].Postponed, q.get(id).Postponed, "a lease that expires before the message begins changes nothing")
+	}
 }
 
 func release(t *testing.T, newStore Factory) {

@@ -410,14 +410,15 @@ func (m *model) stepApply() {
 	before := m.settle()
 	for _, id := range m.pick(4) {
 		c := driver.Change{ID: id, Token: m.someToken(id), Delay: m.delay(),
-			Reason: fmt.Sprint("reason ", m.random.IntN(100)), Uncounted: m.random.IntN(4) == 0}
+			Reason: fmt.Sprint("reason ", m.random.IntN(100)), Uncounted: m.random.IntN(3) == 0}
+		c.Again = !c.Uncounted && m.random.IntN(3) == 0
 		switch {
 		case b.Op == driver.OpExtend:
 			c.Delay = m.visibility()
 			if m.random.IntN(2) == 0 {
 				c.Begun = m.visibility()
 			}
-		case b.Op == driver.OpReschedule && m.random.IntN(3) == 0:
+		case (b.Op == driver.OpReschedule || b.Op == driver.OpRetry) && m.random.IntN(3) == 0:
 			c.At, c.Delay = driver.InstantOf(before.Add(m.delay()-time.Minute)), 0
 		}
 		if r := m.messages[id]; r != nil && m.random.IntN(3) == 0 {

@@ -30,7 +30,7 @@ func openPartitions(t *testing.T, newStore Factory) {
 	for _, c := range []struct {
 		queue   string
 		n, want int
-	}{{"one", 1, 1}, {"seven-7", 7, 7}, {"MOST_.-9", driver.MaxPartitions, driver.MaxPartitions}, {"default", 0, driver.DefaultPartitions}} {
+	}{{"one", 1, 1}, {"seven-7", 7, 7}, {"MOST_.-9", driver.MaxPartitions, driver.MaxPartitions}, {"default", 0, 8}} {
 		config := config()
 		config.Queue, config.Partitions = c.queue, c.n
 		assert.Equal(t, c.want, openAs(t, f, config).Config().Partitions, c.queue)

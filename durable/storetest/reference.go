@@ -74,6 +74,7 @@ func (r *reference) endLeases(now driver.Instant, maxCrashes int) (crashed []*re
 		}
 		crashed = append(crashed, m)
 		m.record.Crashes++
+		m.record.Postponed = 0
 		m.record.Reason, m.reasonOpen = crashReason(m.record.Crashes), false
 		if delay := driver.CrashDelay(m.record.Crashes); delay > 0 {
 			m.record.Due = now.Add(delay)
@@ -198,8 +199,19 @@ func (r *reference) transition(op driver.Op, c driver.Change) bool {
 	case driver.OpAck, driver.OpExpire, driver.OpCancel, driver.OpPurge:
 		delete(r.messages, c.ID)
 	case driver.OpRetry, driver.OpBury:
-		if op == driver.OpBury || !c.Uncounted {
+		switch {
+		case c.Again && op == driver.OpRetry:
+			m.record.Attempts, m.record.Crashes, m.record.Postponed = 0, 0, 0
+			r.sums.Acked++
+			r.sums.Enqueued++
+		case c.Uncounted && op == driver.OpRetry:
+			m.record.Postponed++
+		default:
 			m.record.Attempts++
+			m.record.Postponed = 0
+			if op == driver.OpRetry {
+				r.sums.Retried++
+			}
 		}
 		m.record.Reason, m.reasonOpen = c.Reason, false
 		fallthrough
@@ -215,7 +227,7 @@ func (r *reference) transition(op driver.Op, c driver.Change) bool {
 	case driver.OpReplay:
 		m.loseLease()
 		m.schedule()
-		m.record.Attempts, m.record.Crashes = 0, 0
+		m.record.Attempts, m.record.Crashes, m.record.Postponed = 0, 0, 0
 		m.reasonOpen = true
 	}
 	r.tally(op)
@@ -225,7 +237,7 @@ func (r *reference) transition(op driver.Op, c driver.Change) bool {
 // tally counts a transition.
 func (r *reference) tally(op driver.Op) {
 	counter := map[driver.Op]*uint64{
-		driver.OpAck: &r.sums.Acked, driver.OpExpire: &r.sums.Expired, driver.OpRetry: &r.sums.Retried,
+		driver.OpAck: &r.sums.Acked, driver.OpExpire: &r.sums.Expired,
 		driver.OpBury: &r.sums.Buried, driver.OpCancel: &r.sums.Cancelled,
 	}[op]
 	if counter != nil {

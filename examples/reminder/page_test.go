@@ -117,6 +117,7 @@ func TestHeadersExpiryAndCancelAsOnThePage(t *testing.T) {
 var (
 	errNoSuchUser = errors.New("no such user")
 	errRefused    = errors.New("connection refused")
+	errUnpaid     = errors.New("not paid yet")
 )
 
 func TestDeadLettersAsOnThePage(t *testing.T) {
@@ -124,7 +125,7 @@ func TestDeadLettersAsOnThePage(t *testing.T) {
 	q := openQueue(t)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	outcomes := map[string]error{"a": errNoSuchUser, "b": errRefused, "c": nil}
+	outcomes := map[string]error{"a": errNoSuchUser, "b": errRefused, "c": nil, "d": errUnpaid, "e": nil}
 	var sent atomic.Int32
 	send := func(_ context.Context, d *durable.Delivery) error {
 		if int(sent.Add(1)) == len(outcomes) {
@@ -133,7 +134,7 @@ func TestDeadLettersAsOnThePage(t *testing.T) {
 		return outcomes[d.ID]
 	}
 	for id := range outcomes {
-		_, err := q.Enqueue(ctx, durable.Message{ID: id, MaxAttempts: 1})
+		_, err := q.Enqueue(ctx, durable.Message{ID: id, MaxAttempts: 1, Headers: map[string]string{"repeat": map[string]string{"e": "hourly"}[id]}})
 		require.NoError(t, err)
 	}
 
@@ -143,7 +144,11 @@ func TestDeadLettersAsOnThePage(t *testing.T) {
 		case errors.Is(err, errNoSuchUser):
 			return durable.Reject(err) // a dead letter immediately
 		case errors.Is(err, errRefused):
-			return durable.RetryAfter(time.Minute, err) // instead of Backoff
+			return durable.Fail(err, time.Minute) // instead of Backoff
+		case errors.Is(err, errUnpaid):
+			return durable.Postpone(time.Minute) // look again later; counts no attempt
+		case err == nil && d.Headers["repeat"] == "hourly":
+			return durable.Again(time.Hour) // handled, and due again with the same id
 		}
 		return err
 	}, durable.ConsumerOptions{HandlerTimeout: 10 * time.Second})
@@ -159,6 +164,12 @@ func TestDeadLettersAsOnThePage(t *testing.T) {
 	for r, err := range q.List(ctx, durable.StateDead) {
 		require.NoError(t, err)
 		require.Equal(t, "a", r.ID)
+	}
+	for id, delay := range map[string]time.Duration{"d": time.Minute, "e": time.Hour} {
+		r, err := q.Get(ctx, id)
+		require.NoError(t, err)
+		require.Zero(t, r.Attempts)
+		require.InDelta(t, delay, time.Until(r.Due), float64(30*time.Second))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 // tx is a call in a partition.
@@ -164,15 +165,23 @@ func (t *tx) end(op driver.Op, c *driver.Change) (driver.Status, error) {
 	if err != nil {
 		return 0, err
 	}
-	r.msg.Token, r.last, r.msg.Postponed, r.msg.Reason = c.Token, op, 0, driver.CutReason(c.Reason)
-	if op == driver.OpBury || !c.Uncounted {
-		r.msg.Attempts = increment(r.msg.Attempts)
+	r.msg.Token, r.last, r.msg.Reason = c.Token, op, contract.CutReason(c.Reason)
+	if op == driver.OpRetry {
+		r.msg.Due = dueAt(t.now, c.At, c.Delay)
 	}
-	if op == driver.OpBury {
+	switch {
+	case op == driver.OpBury:
+		r.failed()
 		t.bury(r)
-	} else {
+	case c.Again:
+		p.counters.Acked++
+		p.counters.Enqueued++
+		r.msg.Attempts, r.msg.Crashes, r.msg.Postponed = 0, 0, 0
+	case c.Uncounted:
+		r.msg.Postponed = increment(r.msg.Postponed)
+	default:
 		p.counters.Retried++
-		r.msg.Due = after(t.now, c.Delay)
+		r.failed()
 	}
 	p.move(at, r)
 	return driver.StatusDone, nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 // backend is one opener's view of a queue.
@@ -27,7 +28,7 @@ func (b *backend) find(s *State) (*queue, error) {
 	return s.open(&driver.Config{Queue: b.config.Queue, Partitions: b.config.Partitions, Existing: true}) // with any limits
 }
 
-// grouper is a [driver.Grouper].
+// grouper is a [contract.Grouper].
 type grouper struct{ *backend }
 
 func (grouper) GroupsCalls() {}
@@ -88,8 +89,7 @@ func (b *backend) Claim(ctx context.Context, request driver.Claim) (driver.Claim
 		leased = claimed.Records
 		return claimed, err
 	})
-	var underWay *driver.UnderWayError
-	if errors.As(err, &underWay) { // the caller is gone; if Apply fails, the leases expire
+	if underWay := (*contract.UnderWayError)(nil); errors.As(err, &underWay) { // the caller is gone; if Apply fails, the leases expire
 		go func() {
 			<-underWay.Done
 			var release []driver.Change
@@ -104,7 +104,7 @@ func (b *backend) Claim(ctx context.Context, request driver.Claim) (driver.Claim
 
 // Apply is O(log n) per change.
 func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outcome, error) {
-	if err := batch.Op.Check(); err != nil {
+	if err := contract.CheckOp(batch.Op); err != nil {
 		return nil, fmt.Errorf("%s: %w", b.shared.Name, err)
 	}
 	waits := batch.Op != driver.OpBegin && batch.Op != driver.OpExtend && batch.Op != driver.OpRelease
@@ -176,10 +176,7 @@ func (b *backend) CountDue(ctx context.Context, index int, within []time.Duratio
 		}
 		return t.p.countDue(bounds)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return counts[1:], nil
+	return counts[min(1, len(counts)):], err
 }
 
 // count runs steps until all messages that are due are counted.
@@ -200,7 +197,7 @@ func count[T any](ctx context.Context, b *backend, index int, step func(tx) (T, 
 // List is O(log n + m) for a page of m messages and the leased ones among them. A page of leased
 // messages is O(m log m) for m messages in flight.
 func (b *backend) List(ctx context.Context, index int, state driver.State, cursor string, limit int) ([]driver.Record, string, error) {
-	at, id, err := driver.ParseCursor(cursor)
+	at, id, err := contract.ParseCursor(cursor)
 	if err != nil {
 		return nil, "", fmt.Errorf("%s: list: %w", b.shared.Name, err)
 	}

@@ -131,6 +131,9 @@ type record struct {
 	last driver.Op // the transition that wrote it, if a repetition of it is recognized; otherwise 0 or opCrash
 }
 
+// failed counts a failed delivery.
+func (r *record) failed() { r.msg.Attempts, r.msg.Postponed = increment(r.msg.Attempts), 0 }
+
 // crash counts a crash of a message that a process had begun.
 func (r *record) crash(process string, now time.Time) {
 	m := &r.msg

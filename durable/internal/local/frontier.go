@@ -26,10 +26,6 @@ type frontier struct {
 	unreadable map[key]struct{} // scheduled messages that scans could not read
 }
 
-func newFrontier() frontier {
-	return frontier{freed: make(map[string]*freeKey), unreadable: make(map[key]struct{})}
-}
-
 // maxFree limits the length of free if many messages are put and not claimed. A longer free is
 // cleared, and front goes back to its first key.
 const maxFree = 1 << 16

@@ -24,13 +24,6 @@ type lease struct {
 func (l *lease) endKey() key  { return key{l.end, l.id} }
 func (l *lease) place() place { return place{kindScheduled, l.key} }
 
-func (l *lease) state() driver.State {
-	if l.firing {
-		return driver.StateFiring
-	}
-	return driver.StateLeased
-}
-
 func (l *lease) less(o *lease) bool { return l.endKey().before(o.endKey()) }
 func (l *lease) position() *int     { return &l.index }
 
@@ -48,10 +41,6 @@ type leases struct {
 	ended   map[string]endedLease
 	token   uint64   // the last token given out
 	settled []*lease // ended with their messages by changes that may not be durable yet
-}
-
-func newLeases(token uint64) leases {
-	return leases{byID: make(map[string]*lease), ended: make(map[string]endedLease), token: token}
 }
 
 // maxEnded is the largest number of ended leases that are kept. If a lease is no longer kept, a

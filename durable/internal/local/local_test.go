@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 func TestDueInstantsAreNeverEarly(t *testing.T) {
@@ -148,7 +149,7 @@ func (r *lateRunner) Run(_ context.Context, call *Call) error {
 		defer r.mu.Unlock()
 		_ = call.Do(r.state)
 	}()
-	return &driver.UnderWayError{Cause: context.Canceled, Done: done}
+	return &contract.UnderWayError{Cause: context.Canceled, Done: done}
 }
 
 // The context of a claim ends while the claim is in progress. Its messages are scheduled again, and

@@ -30,7 +30,8 @@ const tokenBlock = uint64(10 * time.Second / time.Microsecond)
 // loadPartition loads a partition without its leases.
 func (s *State) loadPartition(hints *hints, number uint32, index int) (*partition, error) {
 	p := &partition{
-		s: s, table: table{db: s.db, queue: number, partition: uint16(index)}, frontier: newFrontier(), hints: hints,
+		s: s, table: table{db: s.db, queue: number, partition: uint16(index)}, hints: hints,
+		frontier: frontier{freed: make(map[string]*freeKey), unreadable: make(map[key]struct{})},
 		counters: counters{spans: make(map[uint64]int64)},
 	}
 	b, err := s.db.Get(p.table.kindKey(kindCounters))
@@ -40,7 +41,7 @@ func (s *State) loadPartition(hints *hints, number uint32, index int) (*partitio
 	if p.counters.state, err = decodeState(b); err != nil {
 		return nil, fmt.Errorf("partition %d: %w", index, err)
 	}
-	p.leases = newLeases(p.counters.Tokens)
+	p.leases = leases{byID: make(map[string]*lease), ended: make(map[string]endedLease), token: p.counters.Tokens}
 	p.oldestDead = 1 // if there is one; no dead letter died before it
 	return p, nil
 }
@@ -252,7 +253,10 @@ func (p *partition) export(r *record) driver.Record {
 		out.Token = e.token
 	}
 	if l := p.leases.byID[r.msg.ID]; l != nil {
-		out.State, out.Token, out.LeaseEnd = l.state(), l.token, l.end
+		out.State, out.Token, out.LeaseEnd = driver.StateLeased, l.token, l.end
+		if l.firing {
+			out.State = driver.StateFiring
+		}
 	}
 	return out
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 // countStep is the number of messages after which a step that counts stops at the next due time.
@@ -140,7 +141,7 @@ func (g *page) add(k key, r *record) bool {
 		return true
 	}
 	if len(g.records) == g.limit || g.left <= 0 {
-		g.next = driver.FormatCursor(g.last.at, g.last.id)
+		g.next = contract.FormatCursor(g.last.at, g.last.id)
 		return false
 	}
 	g.last = k

@@ -15,7 +15,7 @@ import (
 type Shared struct {
 	Name     string           // package of the store, for errors
 	Now      func() time.Time // the store's clock
-	Groups   bool             // the Runner groups calls: see [driver.Grouper]
+	Groups   bool             // the Runner groups calls: see [contract.Grouper]
 	Snapshot bool             // no queue is created
 
 	queues sync.Map // *presence by name

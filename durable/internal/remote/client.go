@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 // Client is a store that another process serves. It is safe for concurrent use.
@@ -118,7 +119,7 @@ func do[R any](ctx context.Context, c *Client, config driver.Config, args any) (
 	select {
 	case <-done:
 	case <-ctx.Done():
-		return result, &driver.UnderWayError{Cause: context.Cause(ctx), Done: done}
+		return result, &contract.UnderWayError{Cause: context.Cause(ctx), Done: done}
 	}
 	var broken *net.OpError
 	switch {
@@ -181,9 +182,7 @@ type backend struct {
 	queue, config driver.Config // of calls, with any limits; as opened
 }
 
-var _ driver.Grouper = (*backend)(nil)
-
-func (b *backend) GroupsCalls()          {}
+func (b *backend) GroupsCalls()          {} // for contract.Grouper
 func (b *backend) Config() driver.Config { return b.config }
 
 func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, error) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
@@ -185,7 +186,7 @@ func TestCallsToAFrozenProcessEnd(t *testing.T) {
 	c.timeout = time.Hour
 	large := &backend{c, config, config} // a call that does not fit into the buffers of the socket
 	_, err = large.Put(ctx, driver.Put{Items: []driver.PutItem{{ID: "a", Body: body}}})
-	var underWay *driver.UnderWayError
+	var underWay *contract.UnderWayError
 	require.ErrorAs(t, err, &underWay)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.NoError(t, c.Close())

@@ -27,7 +27,7 @@ import (
 
 // service is the only service, with the version of the protocol, and method its only method.
 const (
-	service = "Store3"
+	service = "Store4"
 	method  = service + ".Do"
 )
 

@@ -1,0 +1,78 @@
+// Package contract has the parts of the contract between a queue and its stores (package driver)
+// that only the stores of this project use.
+package contract
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+)
+
+// Grouper is implemented by a [driver.Backend] that combines concurrent calls into one commit
+// itself. The queue then makes a separate call for each waiting caller, because half of the callers
+// would miss each commit if the queue combined calls as well. The queue does not repeat these
+// calls: after an error that wraps [driver.ErrUnavailable], a call may have taken effect.
+//
+// If the context of a call ends before the commit with the call has begun, the call has no effect
+// and leaves nothing in memory. If it ends later, the error is an [*UnderWayError].
+type Grouper interface{ GroupsCalls() }
+
+// UnderWayError is the error of a call to a [Grouper] whose context ended while its commit was in
+// progress. The call may take effect. The queue counts it as waiting (Options.MaxWaiting) until
+// Done is closed.
+type UnderWayError struct {
+	Cause error           // the cause of the context
+	Done  <-chan struct{} // closed when the call is over and its memory is free
+}
+
+// Error implements error.
+func (e *UnderWayError) Error() string { return e.Cause.Error() }
+
+// Unwrap returns the Cause.
+func (e *UnderWayError) Unwrap() error { return e.Cause }
+
+// CutReason truncates a reason to [driver.MaxReason] bytes, between two characters.
+func CutReason(reason string) string {
+	if len(reason) <= driver.MaxReason {
+		return reason
+	}
+	n := driver.MaxReason
+	for n > driver.MaxReason-utf8.UTFMax && !utf8.RuneStart(reason[n]) {
+		n--
+	}
+	return reason[:n]
+}
+
+// CheckOp returns an error that wraps [driver.ErrInvalid] for an undeclared transition, which a
+// process of a newer version may request.
+func CheckOp(o driver.Op) error {
+	if o < driver.OpBegin || o > driver.OpExpire {
+		return fmt.Errorf("%w transition %v; it must be from %v to %v in this version",
+			driver.ErrInvalid, o, driver.OpBegin, driver.OpExpire)
+	}
+	return nil
+}
+
+// FormatCursor returns the List cursor for the page after the message with a time and an id.
+func FormatCursor(at driver.Instant, id string) string {
+	return strconv.FormatInt(int64(at), 10) + ":" + id
+}
+
+// ParseCursor returns the time and the id of the message after which a page of List begins. They
+// are zero for the empty cursor of the first page. A cursor that List has not returned returns
+// [driver.ErrInvalid].
+func ParseCursor(cursor string) (at driver.Instant, id string, err error) {
+	if cursor == "" {
+		return 0, "", nil
+	}
+	number, id, found := strings.Cut(cursor, ":")
+	n, err := strconv.ParseInt(number, 10, 64)
+	if !found || err != nil || n < 0 || n > int64(driver.Never) || id == "" {
+		return 0, "", fmt.Errorf("%w cursor %.60q; it must be empty or returned by List",
+			driver.ErrInvalid, cursor)
+	}
+	return driver.Instant(n), id, nil
+}

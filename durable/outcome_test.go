@@ -1,0 +1,211 @@
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// Each outcome, as an error of the handler, a wrapped one and a method, on a message that has
+// failed and was postponed before.
+func TestOutcomesChangeTheMessage(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2000, 1, 1, 3, 0, 0, 0, time.UTC) // a bubble begins at midnight
+	returns := func(err error) durable.Handler {
+		return func(context.Context, *durable.Delivery) error { return err }
+	}
+	for name, c := range map[string]struct {
+		handler             durable.Handler
+		state               durable.State // 0: the message is gone
+		delay               time.Duration
+		attempts, postponed int
+		reason              string
+		kind                durable.EventKind
+	}{
+		"nil":                {returns(nil), 0, 0, 0, 0, "", durable.EventAcked},
+		"error":              {returns(assert.AnError), durable.StateScheduled, time.Minute, 2, 0, assert.AnError.Error(), durable.EventRetried},
+		"Fail":               {returns(durable.Fail(assert.AnError, time.Hour)), durable.StateScheduled, time.Hour, 2, 0, assert.AnError.Error(), durable.EventRetried},
+		"Reject":             {returns(durable.Reject(assert.AnError)), durable.StateDead, 0, 2, 0, "rejected: " + assert.AnError.Error(), durable.EventBuried},
+		"Postpone":           {returns(durable.Postpone(time.Hour)), durable.StateScheduled, time.Hour, 1, 2, "", durable.EventPostponed},
+		"Postpone, negative": {returns(durable.Postpone(-time.Hour)), durable.StateScheduled, 0, 1, 2, "", durable.EventPostponed},
+		"Postpone, wrapped":  {returns(fmt.Errorf("why: %w", durable.Postpone(time.Hour))), durable.StateScheduled, time.Hour, 1, 2, "", durable.EventPostponed},
+		"Again":              {returns(durable.Again(time.Hour)), durable.StateScheduled, time.Hour, 0, 0, "", durable.EventAgain},
+		"AgainAt":            {returns(durable.AgainAt(at)), durable.StateScheduled, at.Sub(at.Truncate(24 * time.Hour)), 0, 0, "", durable.EventAgain},
+		"AgainAt, zero":      {returns(durable.AgainAt(time.Time{})), durable.StateScheduled, 0, 0, 0, "", durable.EventAgain},
+		"the outermost":      {returns(durable.Fail(durable.Reject(assert.AnError), time.Hour)), durable.StateScheduled, time.Hour, 2, 0, "rejected: " + assert.AnError.Error(), durable.EventRetried},
+		"Delivery.Postpone":  {func(ctx context.Context, d *durable.Delivery) error { return d.Postpone(ctx, time.Hour) }, durable.StateScheduled, time.Hour, 1, 2, "", durable.EventPostponed},
+		"Delivery.Again":     {func(ctx context.Context, d *durable.Delivery) error { return d.Again(ctx, time.Hour) }, durable.StateScheduled, time.Hour, 0, 0, "", durable.EventAgain},
+		"Delivery.AgainAt":   {func(ctx context.Context, d *durable.Delivery) error { return d.AgainAt(ctx, at) }, durable.StateScheduled, at.Sub(at.Truncate(24 * time.Hour)), 0, 0, "", durable.EventAgain},
+		"Delivery.Nack":      {func(ctx context.Context, d *durable.Delivery) error { return d.Nack(ctx, durable.Postpone(time.Hour)) }, durable.StateScheduled, time.Hour, 1, 2, "", durable.EventPostponed},
+		"the first of several": {func(ctx context.Context, d *durable.Delivery) error {
+			err := d.Again(ctx, time.Hour)
+			assert.ErrorIs(t, d.Nack(ctx, nil), durable.ErrLeaseLost)
+			assert.ErrorIs(t, d.Postpone(ctx, 0), durable.ErrLeaseLost)
+			return errors.Join(err, d.Ack(ctx))
+		}, durable.StateScheduled, time.Hour, 0, 0, "", durable.EventAgain},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var es events
+			bubble(t, durable.Options{OnEvent: es.add}, func(t *testing.T, q *durable.Queue) {
+				_, err := q.Enqueue(t.Context(), durable.Message{ID: "m", Body: []byte("body"), Headers: map[string]string{"k": "v"}})
+				require.NoError(t, err)
+				require.NoError(t, take(t, q).NackAfter(t.Context(), 0, assert.AnError))
+				require.NoError(t, take(t, q).Postpone(t.Context(), 0))
+				ctx, cancel := context.WithCancel(t.Context())
+				require.NoError(t, q.Consume(ctx, func(ctx context.Context, d *durable.Delivery) error {
+					assert.Equal(t, [3]int{1, 0, 1}, [3]int{d.Attempts, d.Crashes, d.Postponed})
+					cancel()
+					return c.handler(ctx, d)
+				}, durable.ConsumerOptions{Backoff: func(*durable.Delivery, error) time.Duration { return time.Minute }}))
+				all := es.of(func(e durable.Event) bool { return e.ID == "m" })
+				last := all[len(all)-1]
+				assert.Equal(t, c.kind, last.Kind)
+				assert.Equal(t, c.kind == durable.EventRetried || c.kind == durable.EventBuried, last.Err != nil)
+				stats, err := q.Stats(t.Context())
+				require.NoError(t, err)
+				done := uint64(0)
+				if c.kind == durable.EventAcked || c.kind == durable.EventAgain {
+					done = 1
+				}
+				assert.Equal(t, done, stats.Acked)
+				r, err := q.Get(t.Context(), "m")
+				if c.state == 0 {
+					require.ErrorIs(t, err, durable.ErrNotFound)
+					return
+				}
+				require.NoError(t, err)
+				want := durable.Record{
+					ID: "m", Body: []byte("body"), Headers: map[string]string{"k": "v"}, State: c.state, MaxAttempts: 25,
+					Attempts: c.attempts, Postponed: c.postponed, Reason: c.reason,
+					Enqueued: r.Enqueued, Due: r.Due, Died: r.Died,
+				}
+				assert.Equal(t, want, r)
+				if c.state == durable.StateScheduled {
+					assert.InDelta(t, c.delay.Seconds(), time.Until(r.Due).Seconds(), 0.1)
+				}
+			})
+		})
+	}
+}
+
+// B26, B28: a message may be postponed any number of times, and a handler that wants it again gets
+// it under its id.
+func TestPostponementsAreNoFailures(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{MaxAttempts: 1}, func(t *testing.T, q *durable.Queue) {
+		enqueue(t, q, "m", 0)
+		n := 0
+		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
+			assert.Equal(t, n%1000, d.Postponed)
+			if n++; n%1000 == 0 {
+				return durable.Again(10 * time.Millisecond)
+			}
+			return durable.Postpone(10 * time.Millisecond)
+		}, durable.ConsumerOptions{})
+		time.Sleep(time.Minute)
+		stop()
+		require.Greater(t, n, 3000)
+		stats, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, []uint64{uint64(n / 1000), 0, 0, uint64(1 + n/1000)},
+			[]uint64{stats.Acked, stats.Retried, stats.Buried, stats.Enqueued})
+	})
+}
+
+// A declined message is postponed, at first briefly, and becomes a dead letter after 100
+// postponements. Each is in the log.
+func TestDeclinedMessageIsPostponedAndThenBuried(t *testing.T) {
+	t.Parallel()
+	var log logged
+	var es events
+	bubble(t, durable.Options{MaxAttempts: 1, Logger: log.logger(), OnEvent: es.add}, func(t *testing.T, q *durable.Queue) {
+		enqueue(t, q, "m", 0)
+		var delays []time.Duration
+		last := time.Now()
+		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
+			delays = append(delays, time.Since(last))
+			last = time.Now()
+			return durable.Decline(assert.AnError)
+		}, durable.ConsumerOptions{Fallback: time.Minute, Membership: time.Hour, Visibility: 2 * time.Hour})
+		time.Sleep(10 * time.Second)
+		r, err := q.Get(t.Context(), "m")
+		require.NoError(t, err)
+		assert.Equal(t, durable.StateScheduled, r.State)
+		assert.Equal(t, [3]int{0, 0, len(delays)}, [3]int{r.Attempts, r.Crashes, r.Postponed})
+		assert.Equal(t, assert.AnError.Error(), r.Reason)
+		time.Sleep(48 * time.Hour)
+		stop()
+		require.Len(t, delays, 101)
+		assert.Less(t, delays[1], 2*time.Second)
+		assert.Greater(t, delays[100], 5*time.Minute)
+		r, err = q.Get(t.Context(), "m")
+		require.NoError(t, err)
+		assert.Equal(t, durable.StateDead, r.State)
+		assert.Equal(t, assert.AnError.Error(), r.Reason)
+	})
+	require.Len(t, es.of(func(e durable.Event) bool {
+		return e.Kind == durable.EventPostponed && errors.Is(e.Err, assert.AnError)
+	}), 100)
+	records, skipped := log.records(t), 0.0
+	for _, r := range records {
+		skipped += r["skipped"].(float64)
+	}
+	assert.Equal(t, 101, len(records)+int(skipped))
+	assert.Equal(t, "durable: message declined", records[0]["msg"])
+	assert.Equal(t, "durable: delivery failed", records[len(records)-1]["msg"])
+}
+
+// B27: the error of the program's context, while Consume ends, is no failed attempt.
+func TestInterruptionByTheEndOfConsumeIsNoFailure(t *testing.T) {
+	t.Parallel()
+	errSignal := errors.New("signal")
+	for name, c := range map[string]struct {
+		end  bool // Consume ends
+		err  func(ctx context.Context) error
+		dead bool
+	}{
+		"Canceled":             {true, func(ctx context.Context) error { return fmt.Errorf("query: %w", ctx.Err()) }, false},
+		"the cause":            {true, func(ctx context.Context) error { return fmt.Errorf("query: %w", context.Cause(ctx)) }, false},
+		"another error":        {true, func(context.Context) error { return assert.AnError }, true},
+		"DeadlineExceeded":     {true, func(context.Context) error { return context.DeadlineExceeded }, true},
+		"Canceled and no end":  {false, func(context.Context) error { return context.Canceled }, true},
+		"rejected":             {true, func(ctx context.Context) error { return durable.Reject(ctx.Err()) }, true},
+		"Canceled, as a panic": {true, func(ctx context.Context) error { panic(ctx.Err()) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, durable.Options{MaxAttempts: 1}, func(t *testing.T, q *durable.Queue) {
+				program, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				done := make(chan error)
+				go func() {
+					done <- q.Consume(program, func(context.Context, *durable.Delivery) error {
+						if c.end {
+							<-program.Done()
+							time.Sleep(time.Second)
+						}
+						return c.err(program)
+					}, durable.ConsumerOptions{})
+				}()
+				enqueue(t, q, "m", 0)
+				time.Sleep(time.Second)
+				cancel(errSignal)
+				require.NoError(t, <-done)
+				r, err := q.Get(t.Context(), "m")
+				require.NoError(t, err)
+				if !c.dead {
+					assert.Equal(t, [2]int{0, 0}, [2]int{r.Attempts, r.Postponed})
+				}
+				assert.Equal(t, c.dead, r.State == durable.StateDead)
+			})
+		})
+	}
+}
