@@ -86,7 +86,7 @@ func (number) Decode(body []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(body), nil
 }
 
-// A body that the codec cannot decode becomes a dead letter.
+// A message whose body the codec cannot decode is declined: another version may decode it.
 func ExampleCodec() {
 	ctx := context.Background()
 	q := exampleQueue()
@@ -113,7 +113,7 @@ func ExampleCodec() {
 		return
 	}
 	fmt.Println(d.ID, d.Body, d.Ack(ctx))
-	for r, err := range q.List(ctx, durable.StateDead) {
+	for r, err := range q.List(ctx, durable.StateScheduled) {
 		fmt.Println(r.ID, r.Reason, err)
 	}
 	// Output:

@@ -19,6 +19,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"reflect"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable"
@@ -46,9 +48,15 @@ func (JSON[T]) Decode(body []byte) (value T, err error) {
 }
 
 // Queue is a durable queue of values. Its methods are safe for concurrent use.
+//
+// Each message has the kind of its value in the header "kind". A message of another kind is
+// declined: see [durable.Decline]. The kind is the name of T without its package, or the result of
+// the method Kind() string of T's zero value. An empty kind, such as that of a type without a name,
+// is not written and accepts all messages. Messages without the header are always accepted.
 type Queue[T any] struct {
 	queue *durable.Queue
 	codec Codec[T]
+	kind  string
 }
 
 // New returns a queue of values that uses q. A nil codec means [JSON].
@@ -56,7 +64,19 @@ func New[T any](q *durable.Queue, codec Codec[T]) *Queue[T] {
 	if codec == nil {
 		codec = JSON[T]{}
 	}
-	return &Queue[T]{q, codec}
+	return &Queue[T]{q, codec, kindOf(reflect.TypeFor[T]())}
+}
+
+const kindHeader = "kind"
+
+func kindOf(t reflect.Type) string {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if named, ok := reflect.New(t).Interface().(interface{ Kind() string }); ok {
+		return named.Kind()
+	}
+	return t.Name()
 }
 
 // Message is a [durable.Message] with a value as its body. The other fields have the same meaning.
@@ -73,14 +93,23 @@ type Message[T any] struct {
 
 // Encode returns a message with the encoded body, for calls that take a [durable.Message], such as
 // [durable.Queue.EnqueueBatch] or Enqueue of a tracer. If the codec fails, the error wraps
-// [durable.ErrInvalid] and the codec's error.
+// [durable.ErrInvalid] and the codec's error. A header "kind" that is not that of the queue returns
+// ErrInvalid too.
 func (q *Queue[T]) Encode(m Message[T]) (durable.Message, error) {
 	body, err := q.codec.Encode(m.Body)
 	if err != nil {
 		return durable.Message{}, fmt.Errorf("typed: %w body of message %q: %T cannot be encoded: %w", durable.ErrInvalid, m.ID, m.Body, err)
 	}
+	headers := m.Headers
+	if q.kind != "" {
+		if kind, ok := headers[kindHeader]; ok && kind != q.kind {
+			return durable.Message{}, fmt.Errorf("typed: %w header %q of message %q: %q; it must be %q or absent", durable.ErrInvalid, kindHeader, m.ID, kind, q.kind)
+		}
+		headers = map[string]string{kindHeader: q.kind}
+		maps.Copy(headers, m.Headers)
+	}
 	return durable.Message{
-		ID: m.ID, Body: body, Headers: m.Headers, Delay: m.Delay, At: m.At, ExpireAt: m.ExpireAt,
+		ID: m.ID, Body: body, Headers: headers, Delay: m.Delay, At: m.At, ExpireAt: m.ExpireAt,
 		MaxAttempts: m.MaxAttempts, Replace: m.Replace,
 	}, nil
 }
@@ -102,19 +131,21 @@ type Delivery[T any] struct {
 	Body T
 }
 
-// decode decodes the body of a delivery.
+// decode decodes the body of a delivery, or declines it.
 func (q *Queue[T]) decode(d *durable.Delivery) (*Delivery[T], error) {
+	if kind, ok := d.Headers[kindHeader]; ok && kind != q.kind && q.kind != "" {
+		return nil, durable.Decline(fmt.Errorf("typed: message %q is of kind %q, not %q", d.ID, kind, q.kind))
+	}
 	value, err := q.codec.Decode(d.Body)
 	if err != nil {
-		return nil, fmt.Errorf("typed: the body of message %q cannot be decoded as %T: %w", d.ID, value, err)
+		return nil, durable.Decline(fmt.Errorf("typed: the body of message %q cannot be decoded as %T: %w", d.ID, value, err))
 	}
 	return &Delivery[T]{d, value}, nil
 }
 
 // Handler returns a [durable.Handler] that decodes the body and calls h, for calls that take a
-// durable.Handler, such as Handler of a tracer. If the body cannot be decoded, the message becomes
-// a dead letter immediately, with the codec's error as its reason, because another attempt would
-// fail as well. If h is nil, Handler returns nil.
+// durable.Handler, such as Handler of a tracer. A message of another kind, or whose body cannot be
+// decoded, is declined: see [durable.Decline]. If h is nil, Handler returns nil.
 func (q *Queue[T]) Handler(h func(ctx context.Context, d *Delivery[T]) error) durable.Handler {
 	if h == nil {
 		return nil // Consume returns ErrInvalid
@@ -122,7 +153,7 @@ func (q *Queue[T]) Handler(h func(ctx context.Context, d *Delivery[T]) error) du
 	return func(ctx context.Context, d *durable.Delivery) error {
 		typed, err := q.decode(d)
 		if err != nil {
-			return durable.Reject(err)
+			return err
 		}
 		return h(ctx, typed)
 	}
@@ -134,10 +165,10 @@ func (q *Queue[T]) Consume(ctx context.Context, handler func(ctx context.Context
 	return q.queue.Consume(ctx, q.Handler(handler), options)
 }
 
-// Take waits for a message that is due: see [durable.Queue.Take]. A message whose body cannot be
-// decoded becomes a dead letter, as in [Queue.Consume], and Take waits for the next message. If the
-// store does not confirm the dead letter, Take returns the error, and the message is redelivered
-// when its lease expires.
+// Take waits for a message that is due: see [durable.Queue.Take]. A message of another kind, or
+// whose body cannot be decoded, is declined, as in [Queue.Consume], and Take waits for the next
+// message. If the store does not confirm that, Take returns the error, and the message is
+// redelivered when its lease expires.
 func (q *Queue[T]) Take(ctx context.Context) (*Delivery[T], error) {
 	for {
 		d, err := q.queue.Take(ctx)
@@ -148,7 +179,7 @@ func (q *Queue[T]) Take(ctx context.Context) (*Delivery[T], error) {
 		if err == nil {
 			return typed, nil
 		}
-		if lost := d.Bury(ctx, err.Error()); lost != nil {
+		if lost := d.Nack(ctx, err); lost != nil {
 			return nil, fmt.Errorf("%w: %w", err, lost)
 		}
 	}

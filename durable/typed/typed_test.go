@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 	"strings"
@@ -30,7 +31,7 @@ func bubble(t *testing.T, body func(t *testing.T, q *durable.Queue)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
-		q, err := durable.Open(t.Context(), store, durable.Options{Partitions: 1})
+		q, err := durable.Open(t.Context(), store, durable.Options{Partitions: 1, Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
 		body(t, q)
 		q.Close()
@@ -41,9 +42,14 @@ func bubble(t *testing.T, body func(t *testing.T, q *durable.Queue)) {
 // consume runs a consumer for a while.
 func consume[T any](t *testing.T, q *typed.Queue[T], handler func(context.Context, *typed.Delivery[T]) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	consumeFor(t, 10*time.Minute, q, handler)
+}
+
+func consumeFor[T any](t *testing.T, period time.Duration, q *typed.Queue[T], handler func(context.Context, *typed.Delivery[T]) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), period)
 	defer cancel()
-	require.NoError(t, q.Consume(ctx, handler, durable.ConsumerOptions{}))
+	require.NoError(t, q.Consume(ctx, handler, durable.ConsumerOptions{Fallback: time.Minute, Membership: time.Hour, Visibility: 2 * time.Hour}))
 }
 
 // A value is delivered as it was enqueued, with all fields of its message, and again after an
@@ -107,14 +113,21 @@ func TestMessageHasAllFields(t *testing.T) {
 	})
 }
 
-// A body that cannot be decoded becomes a dead letter immediately, with the cause. The handler gets
-// the other messages.
-func TestBodyThatCannotBeDecodedIsBuried(t *testing.T) {
+type user struct{ Name string }
+
+// named has a kind of its own, and any has none.
+type named struct{ Number int }
+
+func (*named) Kind() string { return "order" }
+
+// A body that cannot be decoded, and a message of another kind, are declined: they wait for another
+// version of the program, and become dead letters in the end. The handler gets the other messages.
+func TestMessageThatIsNotOfTheTypeIsDeclined(t *testing.T) {
 	t.Parallel()
-	for name, receive := range map[string]func(t *testing.T, q *typed.Queue[order]) (numbers []int){
-		"Consume": func(t *testing.T, q *typed.Queue[order]) (numbers []int) {
+	receive := map[string]func(t *testing.T, period time.Duration, q *typed.Queue[order]) (numbers []int){
+		"Consume": func(t *testing.T, period time.Duration, q *typed.Queue[order]) (numbers []int) {
 			var mu sync.Mutex
-			consume(t, q, func(_ context.Context, d *typed.Delivery[order]) error {
+			consumeFor(t, period, q, func(_ context.Context, d *typed.Delivery[order]) error {
 				mu.Lock()
 				defer mu.Unlock()
 				numbers = append(numbers, d.Body.Number)
@@ -122,8 +135,8 @@ func TestBodyThatCannotBeDecodedIsBuried(t *testing.T) {
 			})
 			return numbers
 		},
-		"Take": func(t *testing.T, q *typed.Queue[order]) (numbers []int) {
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		"Take": func(t *testing.T, period time.Duration, q *typed.Queue[order]) (numbers []int) {
+			ctx, cancel := context.WithTimeout(t.Context(), period)
 			defer cancel()
 			for {
 				d, err := q.Take(ctx)
@@ -135,7 +148,8 @@ func TestBodyThatCannotBeDecodedIsBuried(t *testing.T) {
 				numbers = append(numbers, d.Body.Number)
 			}
 		},
-	} {
+	}
+	for name, receive := range receive {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			bubble(t, func(t *testing.T, q *durable.Queue) {
@@ -143,22 +157,78 @@ func TestBodyThatCannotBeDecodedIsBuried(t *testing.T) {
 					_, err := q.Enqueue(t.Context(), durable.Message{ID: fmt.Sprint(i), Body: []byte(body)})
 					require.NoError(t, err)
 				}
-				numbers := receive(t, typed.New[order](q, nil))
+				_, err := typed.New[user](q, nil).Enqueue(t.Context(), typed.Message[user]{ID: "user", Body: user{"Ada"}})
+				require.NoError(t, err)
+				reasons := map[string]string{
+					"1": "string into Go struct field", "2": "unexpected end of JSON input", "user": `is of kind "user", not "order"`,
+				}
+				orders := typed.New[order](q, nil)
+				numbers := receive(t, 10*time.Minute, orders)
 				slices.Sort(numbers)
 				require.Equal(t, []int{1, 2}, numbers)
-				reasons := map[string]string{}
+				for id, reason := range reasons {
+					r, err := q.Get(t.Context(), id)
+					require.NoError(t, err)
+					assert.Zero(t, r.Attempts)
+					assert.Greater(t, r.Postponed, 3)
+					assert.Contains(t, r.Reason, reason)
+				}
+				require.Empty(t, receive(t, 48*time.Hour, orders))
+				n := 0
 				for r, err := range q.List(t.Context(), durable.StateDead) {
 					require.NoError(t, err)
 					assert.Equal(t, 1, r.Attempts)
-					reasons[r.ID] = r.Reason
+					assert.Contains(t, r.Reason, reasons[r.ID])
+					n++
 				}
-				require.Len(t, reasons, 2)
-				require.Contains(t, reasons["1"], "typed_test.order")
-				require.Contains(t, reasons["1"], "string into Go struct field")
-				require.Contains(t, reasons["2"], "unexpected end of JSON input")
+				require.Equal(t, 3, n)
 			})
 		})
 	}
+}
+
+// Values of the same kind have the same header, and a value without a kind has none.
+func TestKindIsInTheHeader(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, q *durable.Queue) {
+		headers := map[string]string{"k": "v"}
+		for _, m := range []struct {
+			encoded func() (durable.Message, error)
+			kind    string
+		}{
+			{func() (durable.Message, error) {
+				return typed.New[order](q, nil).Encode(typed.Message[order]{Headers: headers})
+			}, "order"},
+			{func() (durable.Message, error) {
+				return typed.New[*order](q, nil).Encode(typed.Message[*order]{Headers: headers})
+			}, "order"},
+			{func() (durable.Message, error) {
+				return typed.New[named](q, nil).Encode(typed.Message[named]{Headers: headers})
+			}, "order"},
+			{func() (durable.Message, error) {
+				return typed.New[*named](q, nil).Encode(typed.Message[*named]{Headers: headers})
+			}, "order"},
+			{func() (durable.Message, error) {
+				return typed.New[map[string]any](q, nil).Encode(typed.Message[map[string]any]{Headers: headers})
+			}, ""},
+		} {
+			encoded, err := m.encoded()
+			require.NoError(t, err)
+			require.Equal(t, m.kind, encoded.Headers["kind"])
+			require.Equal(t, "v", encoded.Headers["k"])
+		}
+		require.Len(t, headers, 1, "the caller's map is unchanged")
+		orders := typed.New[order](q, nil)
+		_, err := orders.Enqueue(t.Context(), typed.Message[order]{ID: "m", Headers: map[string]string{"kind": "user"}})
+		require.ErrorIs(t, err, durable.ErrInvalid)
+		require.ErrorContains(t, err, `"user"; it must be "order"`)
+		_, err = orders.Enqueue(t.Context(), typed.Message[order]{Body: order{Number: 7}})
+		require.NoError(t, err)
+		any, err := typed.New[map[string]any](q, nil).Take(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, 7, any.Body["Number"])
+		require.NoError(t, any.Ack(t.Context()))
+	})
 }
 
 // upper is a codec that stores upper-case text.
