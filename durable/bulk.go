@@ -58,6 +58,12 @@ func (p *part) changeTogether(ctx context.Context, op driver.Op, calls []*call[d
 	return err
 }
 
+// confirm waits until the store has made all earlier changes of a partition as durable as one that
+// op makes. A scan that does not find a message may see an unanswered change.
+func (p *part) confirm(ctx context.Context, op driver.Op) error {
+	return p.changeMany(ctx, op, []driver.Change{{ID: probeID}}, new(pacer), func(string, driver.Status) {})
+}
+
 // pacer spreads messages evenly over time. The zero value does not wait.
 type pacer struct {
 	rate float64 // messages per second; 0: no limit

@@ -98,7 +98,7 @@ func (p *partitionClaimer) claim(ctx context.Context) {
 		overdue := p.part.hold(claimed, sent)
 		if err != nil {
 			if ctx.Err() == nil && !deleted(err) {
-				p.c.q.reportFault(fault{partition: p.part.index, err: fmt.Errorf("claim: %w", err)})
+				p.c.q.reportFault(fault{partition: p.part.index, err: fmt.Errorf("claim: %w", err), repeats: true})
 			}
 			p.c.fail(err)
 			p.claimBy(sent.Add(failurePause))

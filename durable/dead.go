@@ -40,8 +40,8 @@ type DeadFilter struct {
 	// All selects all dead letters. The other fields must be zero.
 	All bool
 
-	// Reason selects the dead letters whose reason contains this string. The comparison is
-	// case-sensitive. [Record].Reason has the first 512 bytes of the last error.
+	// Reason selects the dead letters whose reason contains this string, which must not be blank.
+	// The comparison is case-sensitive. [Record].Reason has the first 512 bytes of the last error.
 	Reason string
 
 	// Since and Until select the dead letters that died at or after Since and before Until, on the
@@ -102,8 +102,8 @@ func changeAllDead(
 		return 0, fmt.Errorf("durable: dead letters: %w Until %v; it must be after Since (%v)",
 			ErrInvalid, filter.Until, filter.Since)
 	}
-	if filter.All == (filter != DeadFilter{All: filter.All}) {
-		return 0, fmt.Errorf("durable: dead letters: %w filter %+v; it must have a Reason, Since or Until, or only All",
+	if filter.All == (filter != DeadFilter{All: filter.All}) || filter.Reason != "" && strings.TrimSpace(filter.Reason) == "" {
+		return 0, fmt.Errorf("durable: dead letters: %w filter %+v; it must have a Reason that is not blank, Since or Until, or only All",
 			ErrInvalid, filter)
 	}
 	ends := make([]driver.Instant, len(q.parts)) // each partition may have its own clock
@@ -130,6 +130,7 @@ func changeAllDead(
 func (p *part) changeDeadUntil(ctx context.Context, op driver.Op, filter DeadFilter, end driver.Instant,
 	delay time.Duration, pace *pacer, n *int,
 ) error {
+	before := *n
 	since := driver.InstantOf(filter.Since) // 0 for the zero time
 	for records, err := range p.pages(ctx, StateDead) {
 		if err != nil {
@@ -150,9 +151,14 @@ func (p *part) changeDeadUntil(ctx context.Context, op driver.Op, filter DeadFil
 				*n++
 			}
 		})
-		if err != nil || last {
+		if err != nil {
 			return err
+		} else if last {
+			break
 		}
 	}
-	return nil
+	if *n > before {
+		return nil
+	}
+	return p.confirm(ctx, op)
 }

@@ -102,6 +102,7 @@ type fault struct {
 	partition int    // -1: the whole queue
 	id        string // empty: no message
 	err       error
+	repeats   bool // the call is repeated soon, and may fail again
 }
 
 // report is reportFault for an error that concerns the whole queue.
@@ -185,12 +186,14 @@ func (q *Queue) log(level slog.Level, kind EventKind, f fault) {
 	switch {
 	case kind == EventLeaseLost:
 		text = "durable: lease lost"
-	case errors.Is(f.err, ErrUnavailable):
+	case f.repeats || errors.Is(f.err, ErrUnavailable):
 		skipped, ok := q.logLimits.outages.admit()
 		if !ok {
 			return
 		}
-		text = "durable: store cannot be reached"
+		if errors.Is(f.err, ErrUnavailable) {
+			text = "durable: store cannot be reached"
+		}
 		attrs = append(attrs, slog.Int("skipped", skipped))
 	}
 	q.options.Logger.LogAttrs(context.Background(), level, text, attrs...)

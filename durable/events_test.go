@@ -196,48 +196,65 @@ func (l *logged) records(t *testing.T) (records []map[string]any) {
 }
 
 // A fault is logged with its queue, partition and message, and OnError and OnEvent receive the same
-// error. An unreachable store is logged once a second, regardless of the number of failed calls.
+// error. An unreachable store, or claims that fail, are logged once a second.
 func TestFaultsAreLogged(t *testing.T) {
 	t.Parallel()
-	var es events
-	var log logged
-	var mu sync.Mutex
-	var errs []error
-	options := durable.Options{
-		Queue: "orders", Partitions: 16, OnEvent: es.add, Logger: log.logger(), OnError: func(err error) {
-			mu.Lock()
-			defer mu.Unlock()
-			errs = append(errs, err)
-		},
-	}
-	faultyBubble(t, options, func(t *testing.T, q *durable.Queue, f *faulty) {
-		stop := consume(t, q, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{})
-		time.Sleep(time.Minute)
-		require.Empty(t, log.records(t))
-		f.set(func(string) (error, error) { return errDown, nil })
-		time.Sleep(10 * time.Second)
-		f.set(func(string) (error, error) { return nil, nil })
-		time.Sleep(time.Minute)
-		stop()
-	})
-	records := log.records(t)
-	require.Greater(t, len(errs), 100)
-	require.LessOrEqual(t, len(records), 12)
-	require.GreaterOrEqual(t, len(records), 9)
-	skipped := 0.0
-	for _, r := range records {
-		assert.Equal(t, "WARN", r["level"])
-		assert.Equal(t, "durable: store cannot be reached", r["msg"])
-		assert.Equal(t, "orders", r["queue"])
-		assert.Contains(t, r["err"], errDown.Error())
-		skipped += r["skipped"].(float64)
-	}
-	require.InDelta(t, len(errs), int(skipped)+len(records), 200, "the errors after the last record are counted in no record")
-	faults := es.of(func(e durable.Event) bool { return e.Kind == durable.EventError })
-	require.Len(t, faults, len(errs))
-	for _, e := range faults {
-		require.ErrorIs(t, e.Err, durable.ErrUnavailable)
-		require.ErrorContains(t, e.Err, `durable: queue "orders": `)
+	for name, c := range map[string]struct {
+		err         error
+		only        string // this call fails, or all if it is empty
+		level, text string
+	}{
+		"the store is down": {errDown, "", "WARN", "durable: store cannot be reached"},
+		"claims fail":       {errors.New("no permission"), "Claim", "ERROR", "durable: background call failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var es events
+			var log logged
+			var mu sync.Mutex
+			var errs []error
+			options := durable.Options{
+				Queue: "orders", Partitions: 16, OnEvent: es.add, Logger: log.logger(), OnError: func(err error) {
+					mu.Lock()
+					defer mu.Unlock()
+					errs = append(errs, err)
+				},
+			}
+			faultyBubble(t, options, func(t *testing.T, q *durable.Queue, f *faulty) {
+				stop := consume(t, q, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{})
+				time.Sleep(time.Minute)
+				require.Empty(t, log.records(t))
+				f.set(func(call string) (error, error) {
+					if c.only != "" && c.only != call {
+						return nil, nil
+					}
+					return c.err, nil
+				})
+				time.Sleep(10 * time.Second)
+				f.set(func(string) (error, error) { return nil, nil })
+				time.Sleep(time.Minute)
+				stop()
+			})
+			records := log.records(t)
+			require.Greater(t, len(errs), 100)
+			require.LessOrEqual(t, len(records), 12)
+			require.GreaterOrEqual(t, len(records), 9)
+			skipped := 0.0
+			for _, r := range records {
+				assert.Equal(t, c.level, r["level"])
+				assert.Equal(t, c.text, r["msg"])
+				assert.Equal(t, "orders", r["queue"])
+				assert.Contains(t, r["err"], c.err.Error())
+				skipped += r["skipped"].(float64)
+			}
+			require.InDelta(t, len(errs), int(skipped)+len(records), 200, "the errors after the last record are counted in no record")
+			faults := es.of(func(e durable.Event) bool { return e.Kind == durable.EventError })
+			require.Len(t, faults, len(errs))
+			for _, e := range faults {
+				require.ErrorIs(t, e.Err, c.err)
+				require.ErrorContains(t, e.Err, `durable: queue "orders": `)
+			}
+		})
 	}
 }
 

@@ -57,7 +57,7 @@ func (q *Queue) Healthy(ctx context.Context) error {
 	return nil
 }
 
-// probeID is the id that Healthy looks up. It is well-formed for stores, and checkID refuses it.
+// probeID is an id that no message has. It is well-formed for stores, and checkID refuses it.
 const probeID = "timingwheel.probe"
 
 // health is the result of the checks of the store.

@@ -109,7 +109,9 @@ func (h *heldMessage) remove() {
 func (h *heldMessage) gone() bool { return h.state == heldGone }
 
 // fault returns a fault that concerns the message.
-func (h *heldMessage) fault(err error) fault { return fault{h.part.index, h.record.ID, err} }
+func (h *heldMessage) fault(err error) fault {
+	return fault{partition: h.part.index, id: h.record.ID, err: err}
+}
 
 // change returns a change of the message, with its token.
 func (h *heldMessage) change() driver.Change {

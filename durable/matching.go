@@ -85,6 +85,7 @@ type canceller struct {
 // cancel scans a partition. The second state includes the messages that were claimed during the
 // scan.
 func (c *canceller) cancel(ctx context.Context, p *part) error {
+	before := c.report.Cancelled
 	firing := make(map[string]struct{}) // the scan may find a message in both states
 	defer func() { c.report.Firing += len(firing) }()
 	for _, state := range []State{StateScheduled, StateLeased} {
@@ -105,7 +106,10 @@ func (c *canceller) cancel(ctx context.Context, p *part) error {
 			}
 		}
 	}
-	return nil
+	if c.report.Cancelled > before {
+		return nil
+	}
+	return p.confirm(ctx, driver.OpCancel)
 }
 
 // changes returns the changes that cancel the matching messages of a page.

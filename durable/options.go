@@ -75,9 +75,9 @@ type Options struct {
 	// Logger receives a record of each background error, with the attributes queue, partition, id
 	// and err where they apply. The level is Warn if a lease was lost or the store is unreachable,
 	// and Error otherwise. Failed deliveries are logged as Warn, with the attributes attempt and
-	// delay too. There is at most one record per second about failed deliveries, and one about an
-	// unreachable store. They have the number of skipped ones. Defaults to [slog.Default] at the
-	// time of Open. Use [slog.DiscardHandler] to disable logging.
+	// delay too. There is at most one record per second about failed deliveries, and one about
+	// failed claims and an unreachable store. They have the number of skipped ones. Defaults to
+	// [slog.Default] at the time of Open. Use [slog.DiscardHandler] to disable logging.
 	Logger *slog.Logger
 
 	// OnEvent is called for each [Event], for tests, tracing and other tools. It is called

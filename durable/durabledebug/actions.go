@@ -30,6 +30,11 @@ func (h *Handler) serveAction(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	foreign, malformed := crossOrigin.Check(r), r.ParseForm()
 	malformed = cmp.Or(malformed, checkForm(r.PostForm))
+	for name := range r.URL.Query() {
+		if name != "format" {
+			malformed = fmt.Errorf("%s is in the URL; it must be in the form", name)
+		}
+	}
 	queue, ok := h.queues.Choose(r.PostForm.Get("queue"))
 	switch {
 	case !h.Actions:

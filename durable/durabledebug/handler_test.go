@@ -272,7 +272,7 @@ func TestMistypedParametersChangeNothing(t *testing.T) {
 		{"ids=", "ids is"}, {"ids=a", "ids is"}, {"Id=a", "Id is"}, {"id=", "id is"}, {"id=a&id=b", "id is"}, {"id=a&id=a", "id is"},
 		{"reason=", "reason is"}, {"reason=x&reason=y", "reason is"}, {"id=a&reason=x", "id, reason and all"},
 		{"all=", "all is"}, {"all=1", `"1"`}, {"all=True", `"True"`}, {"all=true&all=true", "all is"}, {"all", "all is"},
-		{"id=a&all=true", "id, reason and all"}, {"reason=x&all=true", "id, reason and all"}, {"all=true&=", " is"},
+		{"id=a&all=true", "id, reason and all"}, {"reason=x&all=true", "id, reason and all"}, {"reason=%20", "not blank"}, {"all=true&=", " is"},
 		{"all=true&queue=orders", "queue is"}, {"all=true&action=delete", "action is"}, {"all=true&rate=5", "rate is"}, {"id=a;all=true", "semicolon"},
 	} {
 		for _, action := range []string{"delete", "replay"} {
@@ -286,9 +286,11 @@ func TestMistypedParametersChangeNothing(t *testing.T) {
 		"action=pause&queue=orders&id=a", "action=pause&queue=orders&reason=x", "action=pause&queue=orders&all=true", "action=resume&queue=orders&all=true",
 		"action=pause&queue=orders&partition=1",
 	} {
-		w := request(h, http.MethodPost, "/?action=delete&queue=orders&all=true", body)
-		assert.NotEmpty(t, decode[outcome](t, w, http.StatusBadRequest).Error, "%s; the query of the URL is ignored", body)
+		w := request(h, http.MethodPost, "/", body)
+		assert.NotEmpty(t, decode[outcome](t, w, http.StatusBadRequest).Error, body)
 	}
+	w := request(h, http.MethodPost, "/?reason=x", "action=delete&queue=orders&all=true")
+	assert.Contains(t, decode[outcome](t, w, http.StatusBadRequest).Error, "reason is in the URL")
 	d := document(t, h, "/?format=json", http.StatusOK).Queue
 	assert.EqualValues(t, 2, d.Dead)
 	assert.False(t, d.Paused)

@@ -212,6 +212,12 @@ func TestSecondCallDoesNotConfirmTheFirst(t *testing.T) {
 	for range 2 {
 		_, err = q.Cancel(t.Context(), "order-42")
 		require.ErrorIs(t, err, durable.ErrUnavailable)
+		_, err = q.CancelAll(t.Context())
+		require.ErrorIs(t, err, durable.ErrUnavailable)
+		_, err = q.DeleteAllDead(t.Context(), durable.DeadFilter{All: true})
+		require.ErrorIs(t, err, durable.ErrUnavailable)
+		_, err = q.ReplayAll(t.Context(), durable.DeadFilter{Reason: "none"}, durable.ReplayOptions{})
+		require.ErrorIs(t, err, durable.ErrUnavailable)
 	}
 }
 
