@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,6 +37,16 @@ import (
 // The same applies to an error that wraps [context.Canceled], or the error or cause of the context
 // of Consume, once Consume has begun to end.
 type Handler func(ctx context.Context, d *Delivery) error
+
+// Chain returns a handler that passes each delivery through the middleware, the first one
+// outermost: Chain(h, a, b) is a(b(h)). A middleware calls the handler that it is given, at most
+// once, and returns its error or another one.
+func Chain(h Handler, middleware ...func(Handler) Handler) Handler {
+	for _, m := range slices.Backward(middleware) {
+		h = m(h)
+	}
+	return h
+}
 
 // Consume claims messages and calls the handler for each message that is due, until ctx ends or the
 // queue is closed. Any number of calls, in any number of processes, share the queue's partitions.

@@ -372,6 +372,66 @@ func ExampleQueue_Pause() {
 	// acknowledged: <nil>
 }
 
+// transaction is what a database offers, for the example of Chain.
+type transaction struct{ effects []string }
+
+func (tx *transaction) Rollback() { fmt.Println("rolled back:", tx.effects) }
+func (tx *transaction) Commit() error {
+	fmt.Println("committed:", tx.effects)
+	return nil
+}
+
+// A middleware runs each handler in a transaction, and another one logs its failures. Both apply to
+// any handler, such as those of package typed and of a tracer.
+func ExampleChain() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	q := newExampleQueue(durable.Options{Queue: "mails", Partitions: 1})
+	defer q.Close()
+	if _, err := q.EnqueueBatch(ctx, []durable.Message{{ID: "ada"}, {ID: "eve"}}); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	type key struct{}
+	logged := func(next durable.Handler) durable.Handler {
+		return func(ctx context.Context, d *durable.Delivery) error {
+			err := next(ctx, d)
+			if durable.Failed(err) {
+				fmt.Println(d.ID, "has failed:", err)
+			}
+			return err
+		}
+	}
+	transactional := func(next durable.Handler) durable.Handler {
+		return func(ctx context.Context, d *durable.Delivery) error {
+			tx := new(transaction)
+			err := next(context.WithValue(ctx, key{}, tx), d)
+			if durable.Failed(err) {
+				tx.Rollback()
+				return err
+			}
+			return errors.Join(tx.Commit(), err) // err may be an outcome such as Again
+		}
+	}
+	handler := func(ctx context.Context, d *durable.Delivery) error {
+		tx := ctx.Value(key{}).(*transaction)
+		tx.effects = append(tx.effects, "mail to "+d.ID)
+		if d.ID == "eve" {
+			stop()
+			return durable.Reject(errors.New("no such mailbox"))
+		}
+		return durable.Again(time.Hour) // the next mail is due in an hour
+	}
+	if err := q.Consume(ctx, durable.Chain(handler, logged, transactional), durable.ConsumerOptions{Concurrency: 1}); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// committed: [mail to ada]
+	// rolled back: [mail to eve]
+	// eve has failed: rejected: no such mailbox
+}
+
 // A handler decides what happens to a message by its result.
 func ExampleHandler() {
 	ctx, stop := context.WithCancel(context.Background())

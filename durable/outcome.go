@@ -128,6 +128,14 @@ func Decline(err error) error {
 
 var errDeclined = errors.New("declined")
 
+// Failed reports whether a delivery has failed or was declined if its handler returns err, for
+// middleware that records errors. [Postpone], [Again] and [AgainAt] are no failures, and neither is
+// nil.
+func Failed(err error) bool {
+	var o *outcomeError
+	return err != nil && !(errors.As(err, &o) && o.settles)
+}
+
 const (
 	maxPostponed    = 100
 	maxDeclinePause = 10 * time.Minute

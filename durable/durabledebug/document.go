@@ -17,11 +17,11 @@ const Schema = 1
 // and their names end in ns, times are RFC 3339 on the store's clock, and all other numbers are
 // counts.
 type Document struct {
-	Schema  int     `json:"schema"`          // [Schema]
-	Error   string  `json:"error,omitempty"` // with status 404: no queue has this name; with 503: the store does not answer
-	Actions bool    `json:"actions"`         // [Handler.Actions]
-	Queues  []entry `json:"queues"`          // in the order of [Handler.Add]
-	Queue   *Queue  `json:"queue"`           // the requested queue; null if there is none or its store does not answer
+	Schema  int         `json:"schema"`          // [Schema]
+	Error   string      `json:"error,omitempty"` // with status 404: no queue has this name; with 503: the store does not answer
+	Actions bool        `json:"actions"`         // [Handler.Actions]
+	Queues  []entry     `json:"queues"`          // in the order of [Handler.Add]
+	Queue   *queueState `json:"queue"`           // the requested queue; null if there is none or its store does not answer
 }
 
 // entry is an element of the list of queues.
@@ -29,9 +29,9 @@ type entry struct {
 	Name string `json:"name"`
 }
 
-// Queue is one queue. Its parts are read one after another, so it is not an atomic snapshot. It is
-// cached for half a second, or longer if reading it is slow.
-type Queue struct {
+// queueState is one queue. Its parts are read one after another, so it is not an atomic snapshot.
+// It is cached for half a second, or longer if reading it is slow.
+type queueState struct {
 	Name  string    `json:"name"`
 	Taken time.Time `json:"taken"` // when the queue was read, on this process's clock
 	Now   time.Time `json:"now"`
@@ -69,7 +69,7 @@ type band struct {
 	Messages int64 `json:"messages"`
 }
 
-// partition has the counts of a partition: see [Queue].
+// partition has the counts of a partition: see queueState.
 type partition struct {
 	Pending   int64 `json:"pending"`
 	Due       int64 `json:"due"`
@@ -105,7 +105,7 @@ var bounds = []time.Duration{
 const day = 24 * time.Hour
 
 // readQueue reads all data of a queue except its dead letters.
-func readQueue(ctx context.Context, name string, q *durable.Queue) (*Queue, error) {
+func readQueue(ctx context.Context, name string, q *durable.Queue) (*queueState, error) {
 	st, err := q.Stats(ctx)
 	if err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func readQueue(ctx context.Context, name string, q *durable.Queue) (*Queue, erro
 	if err != nil {
 		return nil, err
 	}
-	d := &Queue{
+	d := &queueState{
 		Name: name, Taken: time.Now(), Now: st.Now,
 		Paused: st.Paused, Pending: st.Scheduled, Due: st.Due, OverdueNs: int64(st.OverdueFor), InFlight: st.InFlight, Dead: st.Dead, DeadBytes: st.DeadBytes,
 		Unreadable: st.Unreadable, Lost: st.Lost,

@@ -15,7 +15,7 @@
 //	send orders      PRODUCER  Enqueue; its context is the creation context of the message
 //	claim orders     CLIENT    a consumer claims the message: operation type receive
 //	process orders   CONSUMER  the handler, which gets the context of this span
-//	ack orders       CLIENT    the store ends the delivery (settle); also retry, bury and expire
+//	ack orders       CLIENT    the store ends the delivery (settle); also again, postpone, retry, bury and expire
 //
 // All spans of a message belong to one trace: the send span is the parent of the others, which also
 // link to it. Each delivery has its own claim, process and settle spans. If a message was enqueued
@@ -149,9 +149,10 @@ func (t *Tracer) extract(ctx context.Context, headers map[string]string) (contex
 	return trace.ContextWithSpanContext(ctx, trace.SpanContext{}), trace.WithLinks()
 }
 
-// Handler returns a handler that calls h in a span, the parent of the spans that h starts with its
-// context. The span has the status error if h returns an error, panics or calls [runtime.Goexit]. A
-// panic of h continues. If h is nil, Handler returns nil, and Consume returns an error.
+// Handler is middleware: see [durable.Chain]. It returns a handler that calls h in a span, the
+// parent of the spans that h starts with its context. The span has the status error if h fails (see
+// [durable.Failed]), panics or calls [runtime.Goexit]. A panic of h continues. If h is nil, Handler
+// returns nil, and Consume returns an error.
 func (t *Tracer) Handler(h durable.Handler) durable.Handler {
 	if h == nil {
 		return nil // Consume returns the error
@@ -160,7 +161,10 @@ func (t *Tracer) Handler(h durable.Handler) durable.Handler {
 	return func(ctx context.Context, d *durable.Delivery) (err error) {
 		ctx, span := t.Process(ctx, d)
 		defer func() {
-			if recordError(span, err); errors.Is(err, panicked) {
+			if durable.Failed(err) {
+				recordError(span, err)
+			}
+			if errors.Is(err, panicked) {
 				span.SetAttributes(semconv.ErrorTypeKey.String("panic"))
 			}
 			span.End()
@@ -181,7 +185,8 @@ func (t *Tracer) Process(ctx context.Context, d *durable.Delivery) (context.Cont
 
 // settlements are the names of the operations that settle a message.
 var settlements = map[durable.EventKind]string{
-	durable.EventAcked: "ack", durable.EventRetried: "retry", durable.EventBuried: "bury", durable.EventExpired: "expire",
+	durable.EventAcked: "ack", durable.EventAgain: "again", durable.EventPostponed: "postpone",
+	durable.EventRetried: "retry", durable.EventBuried: "bury", durable.EventExpired: "expire",
 }
 
 // OnEvent creates the spans of claims and of the calls that settle messages. Set

@@ -299,3 +299,30 @@ func TestTelemetryNeverFailsEnqueue(t *testing.T) {
 		require.ErrorIs(t, err, durable.ErrInvalid, "the limits hold for the message's own headers")
 	}
 }
+
+// A handler that postpones its message, or wants it again, has not failed.
+func TestPostponementIsNoError(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	store := memstore.New(memstore.Options{})
+	q, err := durable.Open(t.Context(), store, durable.Options{Queue: "orders", OnEvent: p.OnEvent, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	_, err = p.Enqueue(t.Context(), q, durable.Message{ID: "m"})
+	require.NoError(t, err)
+	outcomes := []error{durable.Postpone(0), fmt.Errorf("wrapped: %w", durable.Again(0)), durable.Decline(assert.AnError), nil}
+	consume(t, q, p.Handler(func(context.Context, *durable.Delivery) error {
+		err := outcomes[0]
+		outcomes = outcomes[1:]
+		return err
+	}), func() bool { return slices.Contains(p.names(), "ack orders") })
+	q.Close()
+	require.NoError(t, store.Close())
+	failed := map[string]int{}
+	for _, s := range p.exported.GetSpans() {
+		failed[s.Name] += 0
+		if s.Status.Code == codes.Error {
+			failed[s.Name]++
+		}
+	}
+	require.Equal(t, map[string]int{"send orders": 0, "claim orders": 0, "process orders": 1, "postpone orders": 1, "again orders": 0, "ack orders": 0}, failed)
+}
