@@ -9,19 +9,17 @@ import (
 	"github.com/timingwheel-go/timingwheel/wheeldebug"
 )
 
-// Schema is the version of the JSON document. A field may be added without a new version. No field
-// is renamed, removed or given another meaning within a version.
-const Schema = 1
+// schemaVersion is the version of the JSON document. A field may be added without a new version. No
+// field is renamed, removed or given another meaning within a version.
+const schemaVersion = 1
 
-// Document is the JSON document: the list of queues, and one queue. Durations are in nanoseconds
-// and their names end in ns, times are RFC 3339 on the store's clock, and all other numbers are
-// counts.
-type Document struct {
-	Schema  int         `json:"schema"`          // [Schema]
-	Error   string      `json:"error,omitempty"` // with status 404: no queue has this name; with 503: the store does not answer
-	Actions bool        `json:"actions"`         // [Handler.Actions]
-	Queues  []entry     `json:"queues"`          // in the order of [Handler.Add]
-	Queue   *queueState `json:"queue"`           // the requested queue; null if there is none or its store does not answer
+// jsonDocument is the JSON document: the list of queues, and one queue.
+type jsonDocument struct {
+	Schema  int     `json:"schema"`          // [schemaVersion]
+	Error   string  `json:"error,omitempty"` // with status 404: no queue has this name; with 503: the store does not answer
+	Actions bool    `json:"actions"`         // [Handler.Actions]
+	Queues  []entry `json:"queues"`          // in the order of [Handler.Add]
+	Queue   *Queue  `json:"queue"`           // the requested queue; null if there is none or its store does not answer
 }
 
 // entry is an element of the list of queues.
@@ -29,9 +27,11 @@ type entry struct {
 	Name string `json:"name"`
 }
 
-// queueState is one queue. Its parts are read one after another, so it is not an atomic snapshot.
-// It is cached for half a second, or longer if reading it is slow.
-type queueState struct {
+// Queue is one queue in the JSON document. Durations are in nanoseconds and their names end in ns,
+// times are RFC 3339 on the store's clock, and all other numbers are counts. The parts are read one
+// after another, so they are not an atomic snapshot. They are cached for half a second, or longer
+// if reading them is slow.
+type Queue struct {
 	Name  string    `json:"name"`
 	Taken time.Time `json:"taken"` // when the queue was read, on this process's clock
 	Now   time.Time `json:"now"`
@@ -69,7 +69,7 @@ type band struct {
 	Messages int64 `json:"messages"`
 }
 
-// partition has the counts of a partition: see queueState.
+// partition has the counts of a partition: see [Queue].
 type partition struct {
 	Pending   int64 `json:"pending"`
 	Due       int64 `json:"due"`
@@ -105,7 +105,7 @@ var bounds = []time.Duration{
 const day = 24 * time.Hour
 
 // readQueue reads all data of a queue except its dead letters.
-func readQueue(ctx context.Context, name string, q *durable.Queue) (*queueState, error) {
+func readQueue(ctx context.Context, name string, q *durable.Queue) (*Queue, error) {
 	st, err := q.Stats(ctx)
 	if err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func readQueue(ctx context.Context, name string, q *durable.Queue) (*queueState,
 	if err != nil {
 		return nil, err
 	}
-	d := &queueState{
+	d := &Queue{
 		Name: name, Taken: time.Now(), Now: st.Now,
 		Paused: st.Paused, Pending: st.Scheduled, Due: st.Due, OverdueNs: int64(st.OverdueFor), InFlight: st.InFlight, Dead: st.Dead, DeadBytes: st.DeadBytes,
 		Unreadable: st.Unreadable, Lost: st.Lost,

@@ -40,7 +40,7 @@ func ExampleHandler() {
 
 	answer := httptest.NewRecorder()
 	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/debug/queues/?format=json", nil))
-	var doc durabledebug.Document
+	var doc struct{ Queue durabledebug.Queue }
 	if err := json.NewDecoder(answer.Body).Decode(&doc); err != nil {
 		log.Fatal(err)
 	}

@@ -25,7 +25,7 @@ var assets = sync.OnceValue(func() webpage.Assets { return webpage.NewAssets(own
 //
 //	GET ?                  the page
 //	GET ?queue=NAME        the page with this queue selected; without a name, the first queue
-//	GET ?format=json       the queue as JSON, see [Document]; also selected by the Accept header
+//	GET ?format=json       the field queue has a [Queue]; also selected by the Accept header
 //	GET ?format=html       the page, regardless of the Accept header
 //	POST                   an action, see [Handler.Actions]
 //
@@ -36,8 +36,8 @@ type Handler struct {
 	// to false: such requests return status 403, and the page has no buttons. An action is a POST
 	// with a form: action is replay, delete, pause or resume, and queue is the name. To replay or
 	// delete, one more field selects dead letters: id, reason (a part of it), or all=true. Any
-	// other form returns 400 and changes nothing. The answer is an [Outcome]. Cross-site requests
-	// return 403.
+	// other form returns 400 and changes nothing. The answer has the fields done and error.
+	// Cross-site requests return 403.
 	Actions bool
 
 	// Headers shows the headers of dead letters. Defaults to false.

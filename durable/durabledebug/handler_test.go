@@ -102,9 +102,9 @@ func decode[T any](t *testing.T, w *httptest.ResponseRecorder, status int) (v T)
 	return v
 }
 
-func document(t *testing.T, h http.Handler, target string, status int) Document {
+func document(t *testing.T, h http.Handler, target string, status int) jsonDocument {
 	t.Helper()
-	return decode[Document](t, request(h, http.MethodGet, target, ""), status)
+	return decode[jsonDocument](t, request(h, http.MethodGet, target, ""), status)
 }
 
 // The document contains the counts of the queue, and the bands add up.
@@ -119,7 +119,7 @@ func TestDocumentAgreesWithTheQueue(t *testing.T) {
 	}
 	h := handler(t, &Handler{Headers: true}, "orders", q)
 	d := document(t, h, "/anywhere?format=json", http.StatusOK)
-	assert.Equal(t, Schema, d.Schema)
+	assert.Equal(t, schemaVersion, d.Schema)
 	assert.False(t, d.Actions)
 	assert.Equal(t, []entry{{"orders"}}, d.Queues)
 	got := d.Queue
@@ -158,7 +158,7 @@ func TestDocumentAgreesWithTheQueue(t *testing.T) {
 
 	assert.Equal(t, `no queue "none"`, document(t, h, "/?format=json&queue=none", http.StatusNotFound).Error)
 	empty := document(t, &Handler{}, "/?format=json", http.StatusOK)
-	assert.Equal(t, Document{Schema: Schema, Queues: []entry{}}, empty)
+	assert.Equal(t, jsonDocument{Schema: schemaVersion, Queues: []entry{}}, empty)
 }
 
 // All parts that the page references exist, and the page references no other host.

@@ -34,7 +34,7 @@ type watchedQueue struct {
 // snapshot is one reading of a queue.
 type snapshot struct {
 	over  chan struct{} // closed when the other fields are set
-	queue *queueState   // not used if err is set
+	queue *Queue        // not used if err is set
 	err   error
 }
 
@@ -46,7 +46,7 @@ type deadCounts struct {
 
 // snapshot returns the last snapshot or, if it is too old, waits for a new one until ctx ends.
 // Concurrent callers share one snapshot, even if the store ignores its context.
-func (w *watchedQueue) snapshot(ctx context.Context, timeout time.Duration, headers bool) (*queueState, error) {
+func (w *watchedQueue) snapshot(ctx context.Context, timeout time.Duration, headers bool) (*Queue, error) {
 	w.mu.Lock()
 	if w.current == nil || !w.until.IsZero() && !time.Now().Before(w.until) {
 		w.current, w.until = &snapshot{over: make(chan struct{})}, time.Time{}
@@ -83,7 +83,7 @@ func (w *watchedQueue) refresh(l *snapshot, timeout time.Duration, headers bool)
 
 // deadLetters returns the first dead letters. It reads them only if the counts of the queue show
 // that they have changed.
-func (w *watchedQueue) deadLetters(ctx context.Context, q *queueState, headers bool) ([]deadLetter, error) {
+func (w *watchedQueue) deadLetters(ctx context.Context, q *Queue, headers bool) ([]deadLetter, error) {
 	now := deadCounts{q.Dead, q.DeadBytes, q.Counters["buried"], q.Counters["trimmed"]}
 	w.mu.Lock()
 	found, known := w.letters, w.letters != nil && w.dead == now
@@ -112,8 +112,8 @@ func (w *watchedQueue) forget() {
 
 // document returns the JSON document of the queue with the name, or of the first queue if the name
 // is empty.
-func (h *Handler) document(ctx context.Context, name string) (int, *Document) {
-	d := &Document{Schema: Schema, Actions: h.Actions, Queues: []entry{}}
+func (h *Handler) document(ctx context.Context, name string) (int, *jsonDocument) {
+	d := &jsonDocument{Schema: schemaVersion, Actions: h.Actions, Queues: []entry{}}
 	for _, e := range h.queues.All() {
 		d.Queues = append(d.Queues, entry{e.Name})
 	}

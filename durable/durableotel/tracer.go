@@ -73,9 +73,9 @@ func attributes(queue, name string, kind attribute.KeyValue, more ...attribute.K
 		semconv.MessagingOperationName(name), kind)...)
 }
 
-// recordError records an error, unless it is nil, as the status of a span.
+// recordError records an error as the status of a span: see [durable.Failed].
 func recordError(span trace.Span, err error) {
-	if err != nil {
+	if durable.Failed(err) {
 		span.RecordError(err)
 		span.SetStatus(codes.Error, err.Error())
 		span.SetAttributes(semconv.ErrorType(err))
@@ -90,8 +90,7 @@ func (t *Tracer) Enqueue(ctx context.Context, q *durable.Queue, m durable.Messag
 		attributes(q.Name(), "send", semconv.MessagingOperationTypeSend, semconv.MessagingMessageBodySize(len(m.Body))))
 	defer span.End()
 	t.inject(ctx, &m)
-	id, err = q.Enqueue(ctx, m)
-	if id != "" {
+	if id, err = q.Enqueue(ctx, m); id != "" {
 		span.SetAttributes(semconv.MessagingMessageID(id))
 	}
 	recordError(span, err)
@@ -149,10 +148,9 @@ func (t *Tracer) extract(ctx context.Context, headers map[string]string) (contex
 	return trace.ContextWithSpanContext(ctx, trace.SpanContext{}), trace.WithLinks()
 }
 
-// Handler is middleware: see [durable.Chain]. It returns a handler that calls h in a span, the
-// parent of the spans that h starts with its context. The span has the status error if h fails (see
-// [durable.Failed]), panics or calls [runtime.Goexit]. A panic of h continues. If h is nil, Handler
-// returns nil, and Consume returns an error.
+// Handler is middleware (see [durable.Chain]). The returned handler calls h in a span, the parent of
+// the spans that h starts. The span has the status error if h fails (see [durable.Failed]), panics
+// or calls [runtime.Goexit]. A panic of h continues. If h is nil, Handler returns nil.
 func (t *Tracer) Handler(h durable.Handler) durable.Handler {
 	if h == nil {
 		return nil // Consume returns the error
@@ -161,10 +159,7 @@ func (t *Tracer) Handler(h durable.Handler) durable.Handler {
 	return func(ctx context.Context, d *durable.Delivery) (err error) {
 		ctx, span := t.Process(ctx, d)
 		defer func() {
-			if durable.Failed(err) {
-				recordError(span, err)
-			}
-			if errors.Is(err, panicked) {
+			if recordError(span, err); errors.Is(err, panicked) {
 				span.SetAttributes(semconv.ErrorTypeKey.String("panic"))
 			}
 			span.End()
@@ -185,8 +180,8 @@ func (t *Tracer) Process(ctx context.Context, d *durable.Delivery) (context.Cont
 
 // settlements are the names of the operations that settle a message.
 var settlements = map[durable.EventKind]string{
-	durable.EventAcked: "ack", durable.EventAgain: "again", durable.EventPostponed: "postpone",
-	durable.EventRetried: "retry", durable.EventBuried: "bury", durable.EventExpired: "expire",
+	durable.EventAcked: "ack", durable.EventAgain: "again", durable.EventPostponed: "postpone", durable.EventRetried: "retry",
+	durable.EventBuried: "bury", durable.EventExpired: "expire",
 }
 
 // OnEvent creates the spans of claims and of the calls that settle messages. Set
