@@ -227,8 +227,8 @@ func (w *workers) interrupted(ctx context.Context, err error) bool {
 		return true
 	}
 	ended := w.ctx.Err()
-	return w.c.ctx.Err() != nil && (errors.Is(err, context.Canceled) ||
-		ended != nil && (errors.Is(err, ended) || errors.Is(err, context.Cause(w.ctx))))
+	return ended != nil && (errors.Is(err, ended) || errors.Is(err, context.Cause(w.ctx))) ||
+		(ended != nil || w.c.ctx.Err() != nil) && errors.Is(err, context.Canceled)
 }
 
 var errGoexit = errors.New("the handler ended its goroutine")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
+	"github.com/timingwheel-go/timingwheel/durable/typed"
 )
 
 // exampleQueue is a queue in memory. The examples set its clock, so that they need not wait for
@@ -370,6 +371,44 @@ func ExampleQueue_Pause() {
 	// resumed: <nil>
 	// mail-1 <nil>
 	// acknowledged: <nil>
+}
+
+type (
+	order  struct{ Number int }
+	report struct{ Day string }
+)
+
+// Two kinds of messages share a queue and its handlers.
+func ExampleMux() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	q := newExampleQueue(durable.Options{Queue: "jobs", Partitions: 1})
+	defer q.Close()
+	orders, reports := typed.New[order](q.Queue, nil), typed.New[report](q.Queue, nil)
+	mux := durable.Mux{Kinds: map[string]durable.Kind{
+		"order": {Timeout: 5 * time.Second, Handler: orders.Handler(func(_ context.Context, d *typed.Delivery[order]) error {
+			fmt.Println("cancel order", d.Body.Number)
+			return nil
+		})},
+		"report": {Timeout: time.Minute, Handler: reports.Handler(func(_ context.Context, d *typed.Delivery[report]) error {
+			fmt.Println("report of", d.Body.Day)
+			stop()
+			return nil
+		})},
+	}}
+	_, err := orders.Enqueue(ctx, typed.Message[order]{ID: "1", Body: order{42}})
+	if err == nil {
+		_, err = reports.Enqueue(ctx, typed.Message[report]{ID: "2", Body: report{"Monday"}})
+	}
+	if err == nil {
+		err = q.Consume(ctx, mux.Handle, durable.ConsumerOptions{Concurrency: 1})
+	}
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// cancel order 42
+	// report of Monday
 }
 
 // transaction is what a database offers, for the example of Chain.

@@ -32,6 +32,7 @@ func (d *Delivery) outcome(err error, interrupted func(error) bool) (op driver.O
 	}()
 	var o *outcomeError
 	var panicked *PanicError
+	var own *backoffError
 	explicit := errors.As(err, &o)
 	switch {
 	case explicit && o.settles:
@@ -44,6 +45,8 @@ func (d *Delivery) outcome(err error, interrupted func(error) bool) (op driver.O
 		return driver.OpBury, change, cause
 	case explicit:
 		change.Delay = o.change.Delay
+	case errors.As(err, &own):
+		change.Delay = max(0, own.backoff())
 	default:
 		change.Delay = max(0, d.from().opts.Backoff(d, err))
 	}

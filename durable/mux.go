@@ -1,0 +1,63 @@
+package durable
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+)
+
+// Mux passes each message to the handler of its kind, the value of one of its headers, so that
+// several kinds of messages share a queue and its handlers:
+//
+//	mux := durable.Mux{Kinds: map[string]durable.Kind{
+//		"Order":  {Handler: orders.Handler(cancelOrder), Timeout: 5 * time.Second},
+//		"Report": {Handler: reports.Handler(sendReport), Timeout: time.Minute},
+//	}}
+//	err := q.Consume(ctx, mux.Handle, durable.ConsumerOptions{})
+//
+// The fields must not change while a consumer uses the Mux.
+type Mux struct {
+	Header string          // defaults to "kind", which package typed writes
+	Kinds  map[string]Kind // by the value of the header; "" has the messages without the header
+}
+
+// Kind is a kind of messages. A zero field other than Handler means that of [ConsumerOptions].
+type Kind struct {
+	Handler Handler
+
+	// Timeout is the time after which the context of the handler ends, with the cause
+	// [context.DeadlineExceeded]. It should be shorter than ConsumerOptions.HandlerTimeout, after
+	// which another message is handled although the handler has not returned.
+	Timeout time.Duration
+
+	// Backoff is that of [ConsumerOptions] for errors of this handler, except panics.
+	Backoff func(d *Delivery, err error) time.Duration
+}
+
+// Handle is a [Handler]. A message of a kind without a handler is declined: see [Decline].
+func (m *Mux) Handle(ctx context.Context, d *Delivery) error {
+	header := cmp.Or(m.Header, "kind")
+	kind := m.Kinds[d.Headers[header]]
+	if kind.Handler == nil {
+		return Decline(fmt.Errorf("durable: there is no handler for the header %q with the value %q", header, d.Headers[header]))
+	}
+	if kind.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, kind.Timeout)
+		defer cancel()
+	}
+	err := kind.Handler(ctx, d)
+	if err == nil || kind.Backoff == nil {
+		return err
+	}
+	return &backoffError{err, func() time.Duration { return kind.Backoff(d, err) }}
+}
+
+// backoffError is an error with a delay in place of that of ConsumerOptions.Backoff.
+type backoffError struct {
+	error
+	backoff func() time.Duration
+}
+
+func (e *backoffError) Unwrap() error { return e.error }
