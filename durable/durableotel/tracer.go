@@ -148,9 +148,9 @@ func (t *Tracer) extract(ctx context.Context, headers map[string]string) (contex
 	return trace.ContextWithSpanContext(ctx, trace.SpanContext{}), trace.WithLinks()
 }
 
-// Handler is middleware (see [durable.Chain]). The returned handler calls h in a span, the parent of
-// the spans that h starts. The span has the status error if h fails (see [durable.Failed]), panics
-// or calls [runtime.Goexit]. A panic of h continues. If h is nil, Handler returns nil.
+// Handler is middleware (see [durable.Chain]). The returned handler calls h in a span, the parent
+// of the spans that h starts. The span has the status error if h fails (see [durable.Failed]),
+// panics or calls [runtime.Goexit]. A panic of h continues. If h is nil, Handler returns nil.
 func (t *Tracer) Handler(h durable.Handler) durable.Handler {
 	if h == nil {
 		return nil // Consume returns the error
