@@ -118,7 +118,7 @@ type Backend interface {
 	// List returns up to limit messages in one state, with their bodies, ordered by time (due time,
 	// end of the lease, or death) and id. StateLeased selects leased and firing messages. The
 	// cursor is empty for the first page, and the last page returns an empty cursor. A page ends
-	// before limit when its bodies have [PageBytes] or more. A message that changes between two
+	// before limit when its bodies have 4 MiB or more. A message that changes between two
 	// calls may be missed or returned twice.
 	List(ctx context.Context, partition int, state State, cursor string, limit int) ([]Record, string, error)
 
@@ -191,10 +191,6 @@ type Lister interface {
 
 // MaxBatch is the maximum number of messages in one transition.
 const MaxBatch = 256
-
-// PageBytes is the size of bodies, in bytes, at which a page of [Backend].List ends. It limits the
-// memory of a page of large messages.
-const PageBytes = 4 << 20
 
 // State is the state of a message: see [Backend].
 type State uint8
@@ -364,8 +360,8 @@ type Claim struct {
 	// and was not ended is renewed as well, so a lost answer causes no crash as long as the
 	// consumer claims again.
 	//
-	// A store remembers the last claim of the [ClaimConsumers] consumers of each partition that
-	// claimed last. It remembers nothing for an empty name.
+	// A store remembers the last claim of the 16 consumers of each partition that claimed last. It
+	// remembers nothing for an empty name.
 	Consumer string
 	Seen     uint64
 
@@ -380,12 +376,6 @@ type Claim struct {
 	Seq    uint64
 	Repeat bool
 }
-
-// ClaimConsumers is the number of consumers of a partition whose last claim a store remembers. A
-// partition has one owner, and briefly two when it moves to another consumer. Claims of consumers
-// that do not own the partition have no Begin, and no name unless an earlier claim of the consumer
-// was not answered.
-const ClaimConsumers = 16
 
 // Claimed is the result of a claim.
 type Claimed struct {

@@ -64,7 +64,7 @@ func (b *backend) List(ctx context.Context, part int, state driver.State, cursor
 		for r.more() {
 			records = append(records, readRecord(r, r.text()))
 		}
-	}, set, score, id, limit, driver.PageBytes)
+	}, set, score, id, limit, contract.PageBytes)
 	if err != nil {
 		return nil, "", err
 	}

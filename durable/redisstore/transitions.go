@@ -41,7 +41,7 @@ func (b *backend) Claim(ctx context.Context, claim driver.Claim) (claimed driver
 		millis(claim.Horizon), claim.Max, max(0, claim.MaxBytes), millis(claim.Visibility),
 		max(0, claim.MaxCrashes))
 	args = append(append(args, b.deadBounds()...), max(0, claim.Begin),
-		millis(cmp.Or(claim.Hold, claim.Visibility)), claim.Consumer, claim.Seen, driver.ClaimConsumers, claim.Seq, claim.Repeat, driver.Process())
+		millis(cmp.Or(claim.Hold, claim.Visibility)), claim.Consumer, claim.Seen, contract.ClaimConsumers, claim.Seq, claim.Repeat, driver.Process())
 	for lost := false; ; lost = true {
 		err = b.ask(ctx, claim.Partition, claimScript, func(r *reply) { claimed = readClaimed(r) }, args...)
 		if err == nil && claimed.Lost {

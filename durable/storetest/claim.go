@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 var claimTests = []test{
@@ -356,14 +357,14 @@ func claimLostAnswerEmpty(t *testing.T, newStore Factory) {
 // claimLostAnswers loses the answers of more consumers than a store remembers.
 func claimLostAnswers(t *testing.T, newStore Factory) {
 	q := openRemote(t, newStore)
-	const n = driver.ClaimConsumers + 4
+	const n = contract.ClaimConsumers + 4
 	q.put(items("m", n+1)...)
 	var lost [][]driver.Record
 	for i := range n {
 		lost = append(lost, q.claimAs(fmt.Sprint("consumer", i), 0, 1, 1, far))
 		require.Len(t, lost[i], 1)
 	}
-	for i := n - driver.ClaimConsumers; i < n; i++ {
+	for i := n - contract.ClaimConsumers; i < n; i++ {
 		assert.Equal(t, changesOf(lost[i]),
 			changesOf(q.claimAs(fmt.Sprint("consumer", i), 0, 1, 1, far)), "consumer %d", i)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 var readTests = []test{
@@ -103,7 +104,7 @@ func listBytes(t *testing.T, newStore Factory) {
 		require.Len(t, pages, 3)
 		for _, page := range pages {
 			require.NotEmpty(t, page)
-			require.LessOrEqual(t, len(page), driver.PageBytes/size)
+			require.LessOrEqual(t, len(page), contract.PageBytes/size)
 			got = append(got, idsOf(page)...)
 		}
 		assert.ElementsMatch(t, itemIDs(messages), got)

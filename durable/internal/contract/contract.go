@@ -34,6 +34,16 @@ func (e *UnderWayError) Error() string { return e.Cause.Error() }
 // Unwrap returns the Cause.
 func (e *UnderWayError) Unwrap() error { return e.Cause }
 
+// ClaimConsumers is the number of consumers of a partition whose last claim a store remembers. A
+// partition has one owner, and briefly two when it moves to another consumer. Claims of consumers
+// that do not own the partition have no Begin, and no name unless an earlier claim of the consumer
+// was not answered.
+const ClaimConsumers = 16
+
+// PageBytes is the size of bodies, in bytes, at which a page of [driver.Backend].List ends. It
+// limits the memory of a page of large messages.
+const PageBytes = 4 << 20
+
 // CutReason truncates a reason to [driver.MaxReason] bytes, between two characters.
 func CutReason(reason string) string {
 	if len(reason) <= driver.MaxReason {

@@ -113,7 +113,7 @@ func (p *partition) counts(now driver.Instant) (c driver.Counts, err error) {
 
 // listPage returns a page of the messages in a state after the message of a cursor.
 func listPage(p *partition, state driver.State, after key, limit int) (g page, err error) {
-	g = page{p: p, limit: limit, left: driver.PageBytes, records: []driver.Record{}}
+	g = page{p: p, limit: limit, left: contract.PageBytes, records: []driver.Record{}}
 	switch state {
 	case driver.StateLeased:
 		err = g.walkLeases(after)
