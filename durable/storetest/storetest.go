@@ -54,8 +54,7 @@ func Run(t *testing.T, newStore Factory) {
 	t.Helper()
 	for _, group := range [][]test{
 		openTests, putTests, callTests, delayTests, claimTests, leaseTests, applyTests, deadTests,
-		readTests, pauseTests, memberTests, watchTests,
-		sharingTests, restartTests, modelTests, consumerTests,
+		readTests, pauseTests, memberTests, watchTests, sharingTests, restartTests, modelTests,
 	} {
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) {
