@@ -14,11 +14,9 @@ import (
 
 var callTests = []test{
 	{"Call/Put", callPut},
-	{"Call/PutLater", callPutLater},
 	{"Call/Apply", callApply},
 	{"Call/Callers", callers},
-	{"Call/Late", callLate},
-	{"Call/TooFarAhead", callTooFarAhead},
+	{"Call/Rejected", callRejected},
 	{"Call/Forgotten", callForgotten},
 }
 
@@ -46,66 +44,36 @@ func (q *queue) call(op driver.Op, c driver.Call, id string, delay time.Duration
 		Changes: []driver.Change{{ID: id, Delay: delay}}})[0].Status
 }
 
-// assertLate asserts that a put is rejected, and returns the error.
-func (q *queue) assertLate(put driver.Put) *driver.LateError {
-	q.t.Helper()
-	before := q.count()
-	_, err := q.Put(q.t.Context(), put)
-	var late *driver.LateError
-	require.ErrorAs(q.t, err, &late)
-	require.NotErrorIs(q.t, err, driver.ErrUnavailable, "the rejection is definite")
-	after := q.count()
-	before.Now, after.Now, before.Due, after.Due = 0, 0, 0, 0
-	require.Equal(q.t, before, after)
-	return late
-}
-
+// callPut repeats a put while its messages change, and when they are gone. The repetition must not
+// restore them.
 func callPut(t *testing.T, newStore Factory) {
 	q := openRemote(t, newStore)
-	q.put(item("there", 0))
-	put := driver.Put{Call: q.newCall("p", 1),
-		Items: []driver.PutItem{item("a", 0), item("there", 0), item("b", 0)}}
-	want := []driver.Status{driver.StatusDone, driver.StatusDuplicate, driver.StatusDone}
-	for range 3 {
-		assert.Equal(t, want, q.statuses(put))
+	batch := items("m", driver.MaxBatch)
+	q.put(batch[1])
+	put := driver.Put{Call: q.newCall("p", 1), Items: batch}
+	want := mapped(batch, func(driver.PutItem) driver.Status { return driver.StatusDone })
+	want[1] = driver.StatusDuplicate
+	repeat := func(what string) {
+		t.Helper()
+		assert.Equal(t, want, q.statuses(put), what)
 		put.Call.NotAfter = put.Call.NotAfter.Add(time.Second) // copies may differ in NotAfter
 	}
-	c := q.count()
-	assert.Equal(t, int64(3), c.Scheduled)
-	assert.Equal(t, uint64(3), c.Enqueued, "a repetition is not counted")
-	put.Call.Seq = 2
-	duplicate := driver.StatusDuplicate
-	assert.Equal(t, []driver.Status{duplicate, duplicate, duplicate}, q.statuses(put),
-		"another number is another call")
-	put.Call.Seq, put.Replace = 4, true
-	assert.Equal(t, []driver.Status{driver.StatusDone, driver.StatusDone, driver.StatusDone},
-		q.statuses(put), "a call that never arrived leaves a gap in the numbers")
-	put.Call.Seq = 3
-	q.assertLate(put)
-}
-
-// callPutLater repeats a put whose messages are gone. The repetition must not restore them.
-func callPutLater(t *testing.T, newStore Factory) {
-	q := openRemote(t, newStore)
-	batch := items("m", driver.MaxBatch)
-	put := driver.Put{Call: q.newCall("p", 1), Items: batch}
-	first := q.statuses(put)
-	assert.Len(t, first, driver.MaxBatch)
-	records := q.claim(driver.MaxBatch)
-	assert.Equal(t, first, q.statuses(put), "leased")
+	repeat("first")
+	repeat("again")
+	assert.Equal(t, uint64(driver.MaxBatch), has(q, driver.MaxBatch, 0, 0).Enqueued, "a repetition is not counted")
+	records := q.take(driver.MaxBatch)
+	repeat("leased")
 	q.begin(records...)
-	assert.Equal(t, first, q.statuses(put), "firing")
+	repeat("firing")
 	q.done(driver.OpAck, changesOf(records)...)
-	assert.Equal(t, first, q.statuses(put), "acknowledged")
+	repeat("acknowledged")
 	has(q, 0, 0, 0)
-	assert.Empty(t, q.claim(1))
 
-	put.Replace, put.Call.Seq = true, 2
-	put.Items = batch[:1]
-	q.statuses(put)
-	q.done(driver.OpCancel, driver.Change{ID: batch[0].ID})
-	assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(put))
-	q.gone(batch[0].ID)
+	put.Call.Seq, put.Items = 3, batch[:1] // a call that never arrived leaves a gap in the numbers
+	want = want[:1]
+	repeat("another number is another call")
+	put.Call.Seq, want[0] = 4, driver.StatusDuplicate
+	repeat("another number is another call")
 }
 
 // callApply repeats each transition without a token after its message has changed. The answer is
@@ -157,36 +125,51 @@ func callers(t *testing.T, newStore Factory) {
 	assert.Equal(t, driver.StatusDone, put(1, "p", 1))
 }
 
-// callLate makes calls whose NotAfter has passed.
-func callLate(t *testing.T, newStore Factory) {
+// callRejected makes each kind of call after its NotAfter, with a NotAfter for which the store
+// would have to remember the call for too long, and after a later call of its caller. They change
+// nothing.
+func callRejected(t *testing.T, newStore Factory) {
 	q := openRemote(t, newStore)
-	now := driver.InstantOf(q.now())
-	put := driver.Put{Call: driver.Call{Caller: "p", Seq: 1, NotAfter: now - 1000},
-		Items: items("a", 1)}
-	late := q.assertLate(put)
-	assert.GreaterOrEqual(t, late.Now, now-1)
-	assert.False(t, late.Unknown, "the store has forgotten no call")
-	q.gone("a000")
-	put.Call.NotAfter = late.Now.Add(time.Minute)
-	assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(put),
-		"a call with the same number, which has not taken effect")
-	for op := driver.OpCancel; op <= driver.OpPurge; op++ {
-		b := driver.Batch{Op: op, Call: driver.Call{Caller: "c", Seq: 1, NotAfter: 1},
-			Changes: []driver.Change{{ID: "a000"}}}
-		_, err := q.Apply(t.Context(), b)
-		require.ErrorAs(t, err, &late, op.String())
-		assert.Equal(t, driver.StateScheduled, q.get("a000").State)
+	q.done(driver.OpBury, q.deliver("dead"))
+	q.put(item("m", far))
+	put := driver.Put{Items: items("new", 1)}
+	calls := map[string]func(c driver.Call) error{
+		"Put": func(c driver.Call) error {
+			put.Call = c
+			_, err := q.Put(t.Context(), put)
+			return err
+		},
+		"Pause": func(c driver.Call) error { return q.Pause(t.Context(), driver.Pause{Call: c, Paused: true}) },
 	}
-}
-
-// callTooFarAhead makes a call that the store would have to remember for too long.
-func callTooFarAhead(t *testing.T, newStore Factory) {
-	q := openRemote(t, newStore)
-	put := driver.Put{Call: driver.Call{Caller: "p", Seq: 1,
-		NotAfter: driver.InstantOf(q.now()).Add(driver.MaxAhead + time.Hour)}, Items: items("a", 1)}
-	q.assertLate(put)
-	put.Call.NotAfter = driver.InstantOf(q.now()).Add(driver.MaxAhead - time.Minute)
-	assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(put))
+	for op := driver.OpCancel; op <= driver.OpPurge; op++ {
+		calls[op.String()] = func(c driver.Call) error {
+			_, err := q.Apply(t.Context(), driver.Batch{Op: op, Call: c, Changes: []driver.Change{{ID: "m"}, {ID: "dead"}}})
+			return err
+		}
+	}
+	now := driver.InstantOf(q.now())
+	for name, call := range calls {
+		q.statuses(driver.Put{Call: driver.Call{Caller: name, Seq: 2, NotAfter: now.Add(time.Minute)},
+			Items: []driver.PutItem{item("m", 0)}}) // a duplicate
+		before := q.count()
+		for what, c := range map[string]driver.Call{
+			"late":          {Caller: name, Seq: 3, NotAfter: now - 1000},
+			"too far ahead": {Caller: name, Seq: 3, NotAfter: now.Add(driver.MaxAhead + time.Hour)},
+			"older":         {Caller: name, Seq: 1, NotAfter: now.Add(time.Minute)},
+		} {
+			var late *driver.LateError
+			err := call(c)
+			require.ErrorAs(t, err, &late, "%s %s", what, name)
+			require.NotErrorIs(t, err, driver.ErrUnavailable, "the rejection is definite")
+			assert.GreaterOrEqual(t, late.Now, now-1)
+			assert.False(t, late.Unknown, "the store has forgotten no call")
+		}
+		after := q.count()
+		after.Now = before.Now
+		assert.Equal(t, before, after, name)
+	}
+	put.Call = driver.Call{Caller: "Put", Seq: 3, NotAfter: now.Add(driver.MaxAhead - time.Minute)}
+	assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(put), "a call with the number of a rejected one")
 }
 
 // callForgotten makes calls that can no longer take effect. Calls from other callers make the store

@@ -342,7 +342,7 @@ func (m *model) stepClaim() {
 		m.assertLease(before, after, r.Due, lease, r.LeaseEnd)
 		ref := m.messages[r.ID]
 		ref.record.LeaseEnd = r.LeaseEnd
-		m.assertSame(ref, r)
+		ref.assertSame(m.t, r, m.what)
 		if c.Consumer != "" && m.random.IntN(2) == 0 { // otherwise the answer is lost
 			m.seen[c.Consumer] = max(m.seen[c.Consumer], r.Token)
 		}
@@ -507,23 +507,22 @@ func (m *model) received(c driver.Change) {
 	}
 }
 
-// assertSame compares a record of the store with that of the model.
-func (m *model) assertSame(ref *refMessage, got driver.Record) {
-	m.t.Helper()
-	want := ref.record
-	require.Equal(m.t, want.State == driver.StateDead, got.Died != 0, "%q died at %d: %s", want.ID,
-		got.Died, m.what)
+// assertSame compares a record of the store with that of the reference.
+func (m *refMessage) assertSame(t *testing.T, got driver.Record, what string) {
+	t.Helper()
+	want := m.record
+	require.Equal(t, want.State == driver.StateDead, got.Died != 0, "%q died at %d: %s", want.ID, got.Died, what)
 	want.Died = got.Died
-	if !ref.inFlight() {
+	if !m.inFlight() {
 		want.Token = got.Token
 	}
-	if ref.reasonOpen {
+	if m.reasonOpen {
 		want.Reason = got.Reason
 	}
 	if len(want.Body) == 0 && len(got.Body) == 0 {
 		want.Body = got.Body
 	}
-	require.Equal(m.t, want, got, m.what)
+	require.Equal(t, want, got, what)
 }
 
 func (m *model) compare(what string) {
@@ -535,7 +534,7 @@ func (m *model) compare(what string) {
 			require.ErrorIs(m.t, err, driver.ErrNotFound, "%q: %s", id, what)
 			continue
 		}
-		m.assertSame(ref, m.get(id))
+		ref.assertSame(m.t, m.get(id), what)
 	}
 	c := m.count()
 	require.Equal(m.t, m.counts(c.Now), c, what)

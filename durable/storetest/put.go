@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -17,9 +18,7 @@ var putTests = []test{
 	{"Put/Bodies", putBodies},
 	{"Put/BodiesAreCopied", putBodiesCopied},
 	{"Put/IDs", putIDs},
-	{"Put/Batch", putBatch},
-	{"Put/Duplicate", putDuplicate},
-	{"Put/Replace", putReplace},
+	{"Put/EveryState", putEveryState},
 }
 
 func putRecord(t *testing.T, newStore Factory) {
@@ -107,65 +106,40 @@ func putIDs(t *testing.T, newStore Factory) {
 	}
 }
 
-func putBatch(t *testing.T, newStore Factory) {
+// putEveryState stores a message again in each of its states, with and without Replace, together
+// with a new message.
+func putEveryState(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put()
-	batch := items("m", driver.MaxBatch)
-	q.put(batch...)
-	assert.Equal(t, int64(driver.MaxBatch), q.count().Scheduled)
-	records := q.claim(driver.MaxBatch)
-	assert.Equal(t, itemIDs(batch), idsOf(records),
-		"messages with equal due times are ordered by id")
-	for i, r := range records {
-		assert.Equal(t, batch[i].Body, r.Body)
-	}
-	q.begin(records...)
-	q.done(driver.OpAck, changesOf(records)...)
-	c := has(q, 0, 0, 0)
-	assert.Equal(t, uint64(driver.MaxBatch), c.Acked)
-}
-
-// putDuplicate stores a message again in each of its states.
-func putDuplicate(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
-	for _, s := range []string{scheduled, leased, firing, dead} {
-		arranged := q.in(s).arrange(s, []string{s})
-		p := arranged.queue
-		before := p.get(s)
-		other := driver.PutItem{ID: s, Body: []byte("other"), Delay: far, MaxAttempts: 3}
-		statuses := p.statuses(driver.Put{Items: []driver.PutItem{other, item("new", far)}})
-		want := map[bool]driver.Status{false: driver.StatusDuplicate, true: driver.StatusDead}[s == dead]
-		assert.Equal(t, []driver.Status{want, driver.StatusDone}, statuses, s)
-		assert.Equal(t, before, p.get(s), s)
-		assert.Equal(t, uint64(2), p.count().Enqueued, "a duplicate is not counted")
-	}
-}
-
-// putReplace replaces a message in each of its states.
-func putReplace(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
-	for _, s := range []string{absent, scheduled, leased, expired, dead} {
-		arranged := q.in(s).arrange(s, []string{s})
-		p := arranged.queue
-		enqueued := p.count().Enqueued
-		other := driver.PutItem{ID: s, Body: []byte("other"), Delay: far, MaxAttempts: 3, NextDue: 5}
-		assert.Equal(t, []driver.Status{driver.StatusDone},
-			p.statuses(driver.Put{Replace: true, Items: []driver.PutItem{other}}), s)
-		r := p.get(s)
-		assert.Equal(t, "other", string(r.Body), s)
-		assert.Equal(t, driver.StateScheduled, r.State, s)
-		assert.Equal(t, []any{3, "", driver.Instant(5)}, []any{r.MaxAttempts, r.Key, r.NextDue}, s)
-		assert.Zero(t, r.Attempts+r.Crashes, s)
-		assert.Greater(t, r.Due, driver.InstantOf(p.now()), s)
-		for _, op := range []driver.Op{driver.OpBegin, driver.OpRelease} {
-			assert.Equal(t, driver.StatusLeaseLost, p.status(op, driver.Change{ID: s, Token: arranged.right[s]}), s)
+	for i, state := range allStates {
+		next := driver.Instant(i % 2) // a store may keep 0 in another way
+		for _, replace := range []bool{false, true} {
+			what := fmt.Sprintf("%s, replace %v", state, replace)
+			a := q.in(fmt.Sprint(state, replace)).arrange(state, []string{"m"})
+			before := a.records(state, []string{"m"})
+			expected := referenceOf(a, state, before)
+			put := driver.Put{Replace: replace, Items: []driver.PutItem{
+				{ID: "m", Body: []byte("other"), Delay: far, MaxAttempts: 3, NextDue: next}, item("new", far),
+			}}
+			want := expected.putStatus("m", replace)
+			assert.Equal(t, []driver.Status{want, driver.StatusDone}, a.statuses(put), what)
+			r := a.get("m")
+			expected.messages["new"] = &refMessage{record: a.get("new")}
+			expected.sums.Enqueued++
+			if want == driver.StatusDone {
+				expected.sums.Enqueued++
+				m := &refMessage{record: driver.Record{ID: "m", Body: []byte("other"), Enqueued: r.Enqueued, Due: r.Due,
+					MaxAttempts: 3, State: driver.StateScheduled, NextDue: next}}
+				expected.messages["m"] = m
+				m.assertSame(t, r, what)
+				assert.Greater(t, r.Due, driver.InstantOf(a.now()), what)
+				for _, op := range []driver.Op{driver.OpBegin, driver.OpRelease} {
+					assert.Equal(t, driver.StatusLeaseLost, a.status(op, driver.Change{ID: "m", Token: a.right["m"]}), what)
+				}
+			} else {
+				assert.Equal(t, before["m"], r, what)
+			}
+			checkCounts(a, expected, what)
 		}
-		assert.Equal(t, enqueued+1, has(p, 1, 0, 0).Enqueued, s)
 	}
-	p := q.in(firing).arrange(firing, []string{firing}).queue
-	before := p.get(firing)
-	statuses := p.statuses(driver.Put{Replace: true,
-		Items: []driver.PutItem{item(firing, far), item("new", far)}})
-	assert.Equal(t, []driver.Status{driver.StatusFiring, driver.StatusDone}, statuses)
-	assert.Equal(t, before, p.get(firing))
 }

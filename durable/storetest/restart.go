@@ -27,7 +27,7 @@ func openKept(t *testing.T, newStore Factory) *queue {
 	return q
 }
 
-// restartStates restarts with messages in all states. They do not change.
+// restartStates restarts a paused partition with messages in all states. They do not change.
 func restartStates(t *testing.T, newStore Factory) {
 	q := openKept(t, newStore)
 	c := q.deliver("retried")
@@ -46,6 +46,7 @@ func restartStates(t *testing.T, newStore Factory) {
 	for _, id := range []string{"retried", "dead", "firing", "leased", "scheduled", "due", "never"} {
 		before[id] = q.get(id)
 	}
+	q.pause(true)
 	counts := q.count()
 	q = q.reopen()
 	q.compareRestarted(before, counts)
@@ -74,6 +75,9 @@ func (q *queue) compareRestarted(before map[string]driver.Record, counts driver.
 	}
 	assert.Equal(t, counts, after)
 	q.audit(0, false, len(before))
+	assert.Empty(t, q.claim(10), "paused")
+	q.pause(false)
+	q = q.reopen()
 	claimed := idsOf(q.claim(10))
 	if q.fixture.Embedded {
 		assert.ElementsMatch(t, []string{"due", "leased", "firing"}, claimed)

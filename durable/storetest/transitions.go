@@ -20,9 +20,14 @@ const (
 
 var tokenKinds = []string{rightToken, staleToken, wrongToken, zeroToken}
 
-// transitionTable makes every transition from every state with every kind of token, and compares it
-// and the counts with the reference.
-func transitionTable(t *testing.T, newStore Factory) {
+// transitionTable makes every transition from every state with every kind of token, and compares
+// the messages and the counts with the reference.
+func transitionTable(t *testing.T, newStore Factory) { checkTransitions(t, newStore, false) }
+
+// pauseTransitions makes the same transitions while the partition is paused.
+func pauseTransitions(t *testing.T, newStore Factory) { checkTransitions(t, newStore, true) }
+
+func checkTransitions(t *testing.T, newStore Factory, paused bool) {
 	q := open(t, newStore)
 	var ids []string
 	for op := driver.OpBegin; op <= driver.OpExpire; op++ {
@@ -32,15 +37,17 @@ func transitionTable(t *testing.T, newStore Factory) {
 	}
 	for _, state := range allStates {
 		a := q.in(state).arrange(state, ids)
+		a.pause(paused)
 		before := a.records(state, ids)
 		expected := referenceOf(a, state, before)
+		expected.paused = paused
 		checkCounts(a, expected, state)
 		for op := driver.OpBegin; op <= driver.OpExpire; op++ {
 			a.checkTransition(state, op, before, expected)
 			checkCounts(a, expected, op.String()+" of "+state)
 		}
 		c := a.count()
-		a.audit(0, false, int(c.Scheduled+c.InFlight+c.Dead))
+		a.audit(0, true, int(c.Scheduled+c.InFlight+c.Dead))
 	}
 }
 
@@ -80,8 +87,8 @@ func checkCounts(a arranged, expected *reference, what string) {
 	assert.Equal(a.t, want, got, what)
 }
 
-// records returns the arranged messages by id. It lists them, because Get would take a call for
-// each message.
+// records returns the arranged messages by id, and checks them. It lists them, because Get would
+// take a call for each message.
 func (a arranged) records(state string, ids []string) map[string]driver.Record {
 	a.t.Helper()
 	byID := make(map[string]driver.Record)
@@ -89,7 +96,16 @@ func (a arranged) records(state string, ids []string) map[string]driver.Record {
 		records, _, err := a.List(a.t.Context(), 0, s, "", driver.MaxBatch)
 		require.NoError(a.t, err)
 		for _, r := range records {
-			require.Equal(a.t, stateAfter(state), r.State, "%s arranged", state)
+			want := driver.Record{ID: r.ID, Body: []byte("body of " + r.ID), Enqueued: r.Enqueued, Due: r.Due,
+				MaxAttempts: 25, State: stateAfter(state), Token: r.Token, LeaseEnd: r.LeaseEnd, Died: r.Died}
+			switch state {
+			case retried, dead:
+				want.Attempts = 1
+			case crashed, deadByCrash:
+				want.Crashes, want.Reason = 1, crashReason(1)
+			}
+			require.Equal(a.t, want, r, "%s arranged", state)
+			require.NotContains(a.t, byID, r.ID, "listed twice")
 			byID[r.ID] = r
 		}
 	}
@@ -108,24 +124,32 @@ func (a arranged) checkTransition(state string, op driver.Op, before map[string]
 		id := op.String() + "-" + kind
 		token := map[string]uint64{rightToken: a.right[id], staleToken: a.stale[id],
 			wrongToken: a.right[id] + 1_000_000, zeroToken: 0}[kind]
-		changes = append(changes, driver.Change{ID: id, Token: token, Delay: 2 * far})
+		changes = append(changes, driver.Change{ID: id, Token: token, Delay: 2 * far, Reason: "why"})
 	}
-	for i, o := range a.apply(op, changes...) {
+	from := a.now()
+	outcomes := a.apply(op, changes...)
+	to := a.now()
+	for i, o := range outcomes {
 		id, what := changes[i].ID, fmt.Sprintf("%s of a message in state %q with a %s token: status %v", op, state, tokenKinds[i], o.Status)
 		if !assert.Contains(t, expected.verdict(op, changes[i], driver.Never), o.Status, what) {
 			continue
 		}
-		if o.Status == driver.StatusDone {
-			expected.transition(op, changes[i])
-		}
+		changed := o.Status == driver.StatusDone && expected.transition(op, changes[i])
 		after, err := a.Get(t.Context(), 0, id)
 		m := expected.messages[id]
 		switch {
 		case m == nil:
 			assert.ErrorIs(t, err, driver.ErrNotFound, what)
-		case o.Status == driver.StatusDone:
-			assert.Equal(t, m.record.State, after.State, what)
-			assert.Equal(t, before[id].Body, after.Body)
+		case changed:
+			switch op {
+			case driver.OpBegin, driver.OpExtend:
+				m.record.LeaseEnd = after.LeaseEnd
+			case driver.OpRetry, driver.OpReplay, driver.OpReschedule:
+				m.record.Due = after.Due
+			case driver.OpBury:
+				assertDelay(t, from, to, 0, after.Died, what)
+			}
+			m.assertSame(t, after, what)
 		default:
 			assert.Equal(t, before[id], after, what)
 		}
