@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"bytes"
 	"fmt"
 	"sort"
 	"testing"
@@ -15,54 +14,17 @@ import (
 )
 
 var claimTests = []test{
-	{"Claim/Record", claimRecord},
-	{"Claim/Empty", claimEmpty},
 	{"Claim/Order", claimOrder},
 	{"Claim/Horizon", claimHorizon},
-	{"Claim/Due", claimDue},
-	{"Claim/Max", claimMax},
 	{"Claim/MaxBytes", claimMaxBytes},
-	{"Claim/NextAndLease", claimNextAndLease},
 	{"Claim/LeaseEnd", claimLeaseEnd},
-	{"Claim/Tokens", claimTokens},
 	{"Claim/Begin", claimBegins},
-	{"Claim/Hold", claimHold},
 	{"Claim/LostAnswer", claimLostAnswer},
 	{"Claim/LostAnswerWithExpiredLease", claimLostAnswerLate},
 	{"Claim/LostAnswerWhoseMessagesAreGone", claimLostAnswerEmpty},
 	{"Claim/LostAnswersOfManyConsumers", claimLostAnswers},
 	{"Claim/Late", claimLate},
 	{"Claim/LateEndsNoLease", claimLateEndsNoLease},
-}
-
-func claimRecord(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
-	q.put(driver.PutItem{ID: "a", Body: []byte("body"), MaxAttempts: 9})
-	was := q.get("a")
-	before := q.now()
-	c := q.claimWith(driver.Claim{Horizon: soon, Max: 10, Visibility: far})
-	after := q.now()
-	require.Len(t, c.Records, 1)
-	r := c.Records[0]
-	assert.Equal(t, q.get("a"), r)
-	assert.Equal(t, []byte("body"), r.Body)
-	assert.Equal(t, 9, r.MaxAttempts)
-	assert.Equal(t, was.Due, r.Due)
-	assert.Equal(t, was.Enqueued, r.Enqueued)
-	assert.False(t, c.Now.Before(before) || c.Now.After(after),
-		"Claimed.Now %v is not between %v and %v", c.Now, before, after)
-	assert.Empty(t, q.claim(10), "claimed already")
-}
-
-func claimEmpty(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
-	for _, limit := range []int{0, 1, driver.MaxBatch} {
-		c := q.claimWith(driver.Claim{Horizon: far, Max: limit, Visibility: far, MaxCrashes: 1})
-		assert.Empty(t, c.Records)
-		assert.Zero(t, c.Next)
-		assert.Zero(t, c.Lease)
-		assert.False(t, c.Now.IsZero())
-	}
 }
 
 // claimOrder claims several times. Messages are ordered by due time and id.
@@ -82,49 +44,38 @@ func claimOrder(t *testing.T, newStore Factory) {
 		return a.At < b.At || a.At == b.At && a.ID < b.ID
 	})
 	var got []string
-	for range 200 {
-		records := q.claimWith(driver.Claim{Horizon: 2 * far, Max: 7, Visibility: far}).Records
-		if len(records) == 0 {
-			break
-		}
+	for _, limit := range []int{1, 7, 0, 92, driver.MaxBatch, driver.MaxBatch} {
+		records := q.claimWith(driver.Claim{Horizon: 2 * far, Max: limit, Visibility: far}).Records
+		assert.Len(t, records, min(limit, len(messages)-len(got)))
 		got = append(got, idsOf(records)...)
 	}
 	assert.Equal(t, itemIDs(messages), got)
 }
 
+// claimHorizon claims messages that are due or become due soon, and checks Next and Lease.
 func claimHorizon(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
-	q.put(item("now", 0), item("1h", far), item("2h", 2*far), item("3h", 3*far))
-	half := far / 2
-	claim := func(horizon time.Duration) driver.Claimed {
-		return q.claimWith(driver.Claim{Horizon: horizon, Max: 10, Visibility: far})
+	claim := func(horizon, visibility time.Duration, next, lease string, want ...string) {
+		t.Helper()
+		c := q.claimWith(driver.Claim{Horizon: horizon, Max: 10, Visibility: visibility, MaxCrashes: 1})
+		assert.ElementsMatch(t, want, idsOf(c.Records))
+		var first driver.Record
+		if next != "" {
+			first.Due = q.get(next).Due
+		}
+		if lease != "" {
+			first.LeaseEnd = q.get(lease).LeaseEnd
+		}
+		assert.Equal(t, [2]driver.Instant{first.Due, first.LeaseEnd}, [2]driver.Instant{c.Next, c.Lease})
 	}
-	assert.Equal(t, []string{"now"}, idsOf(claim(half).Records))
-	assert.Empty(t, claim(half).Records)
-	c := claim(2*far + half)
-	assert.Equal(t, []string{"1h", "2h"}, idsOf(c.Records))
-	assert.Equal(t, q.get("3h").Due, c.Next)
-	assert.Equal(t, []string{"3h"}, idsOf(claim(10*far).Records))
-}
-
-// claimDue claims messages that have become due, without a horizon.
-func claimDue(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
-	q.put(item("a", q.short()), item("b", far))
+	claim(far, far, "", "")
+	q.put(item("now", 0), item("waited", q.short()), item("1h", far), item("2h", 2*far), item("3h", 3*far))
 	q.pass()
-	c := q.claimWith(driver.Claim{Max: 10, Visibility: far})
-	assert.Equal(t, []string{"a"}, idsOf(c.Records))
-	assert.Equal(t, q.get("b").Due, c.Next)
-}
-
-func claimMax(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
-	q.put(items("m", 10)...)
-	assert.Empty(t, q.claim(0))
-	assert.Equal(t, []string{"m000"}, idsOf(q.claim(1)))
-	assert.Len(t, q.claim(6), 6)
-	assert.Equal(t, []string{"m007", "m008", "m009"}, idsOf(q.claim(driver.MaxBatch)))
-	assert.Empty(t, q.claim(driver.MaxBatch))
+	claim(0, 3*far, "1h", "now", "now", "waited")
+	claim(far/2, far, "1h", "now")
+	claim(2*far+far/2, far, "3h", "1h", "1h", "2h") // a lease of this claim ends first
+	claim(10*far, far, "", "1h", "3h")              // an older lease ends first
+	assert.Equal(t, q.get("1h").LeaseEnd, q.expire(0).Lease)
 }
 
 // claimMaxBytes checks the limit on the size of bodies. One message is claimed regardless of its
@@ -132,12 +83,9 @@ func claimMax(t *testing.T, newStore Factory) {
 func claimMaxBytes(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	for i, size := range []int{100, 100, 100, 500, 0, 0, 50, 51} {
-		m := item(fmt.Sprint(i), 0)
-		m.Body = bytes.Repeat([]byte("x"), size)
+		m := itemWith(fmt.Sprint(i), make([]byte, size))
+		m.Delay = far + time.Duration(i)*time.Second
 		q.put(m)
-		base := q.now()
-		q.done(driver.OpReschedule,
-			driver.Change{ID: m.ID, At: driver.InstantOf(base.Add(far)) + driver.Instant(i*1000)})
 	}
 	claim := func(limit int) []string {
 		return idsOf(q.claimWith(driver.Claim{Horizon: 2 * far, Max: 10, MaxBytes: limit,
@@ -148,22 +96,6 @@ func claimMaxBytes(t *testing.T, newStore Factory) {
 	assert.Equal(t, []string{"3", "4", "5"}, claim(500), "empty bodies fit")
 	assert.Equal(t, []string{"6"}, claim(1), "one message regardless of its size")
 	assert.Equal(t, []string{"7"}, claim(51))
-}
-
-func claimNextAndLease(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
-	q.put(item("a", 0), item("b", 0), item("c", 4*far))
-	c := q.claimWith(driver.Claim{Horizon: soon, Max: 1, Visibility: 3 * far})
-	assert.Equal(t, q.get("b").Due, c.Next)
-	assert.Equal(t, q.get("a").LeaseEnd, c.Lease)
-	c = q.claimWith(driver.Claim{Horizon: soon, Max: 5, Visibility: far})
-	assert.Equal(t, q.get("c").Due, c.Next)
-	assert.Equal(t, q.get("b").LeaseEnd, c.Lease, "the lease of this claim ends first")
-	c = q.claimWith(driver.Claim{Horizon: 5 * far, Max: 5, Visibility: far})
-	assert.Equal(t, []string{"c"}, idsOf(c.Records))
-	assert.Zero(t, c.Next)
-	assert.Equal(t, q.get("b").LeaseEnd, c.Lease, "an older lease ends first")
-	assert.Equal(t, c.Lease, q.expire(0).Lease)
 }
 
 // claimLeaseEnd claims a message that is due and one that is not. Leases start at the later of due
@@ -183,42 +115,8 @@ func claimLeaseEnd(t *testing.T, newStore Factory) {
 	}
 }
 
-// claimTokens checks that tokens rise from claim to claim after every transition.
-func claimTokens(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
-	var last uint64
-	rise := func(records []driver.Record) []driver.Change {
-		t.Helper()
-		require.NotEmpty(t, records)
-		highest := last
-		for _, r := range records {
-			require.Greater(t, r.Token, last, "token of %q", r.ID)
-			highest = max(highest, r.Token)
-		}
-		last = highest
-		return changesOf(records)
-	}
-	q.put(items("m", 20)...)
-	for range 4 {
-		rise(q.claim(4))
-	}
-	q.done(driver.OpRelease, rise(q.claim(4))...)
-	changes := rise(q.claim(4))
-	q.done(driver.OpBegin, changes...)
-	q.done(driver.OpRetry, changes...)
-	changes = rise(q.claimShort(4))
-	q.pass()
-	changes = rise(q.claim(len(changes)))
-	q.done(driver.OpBegin, changes...)
-	q.done(driver.OpAck, changes...)
-	q.put(item("new", 0))
-	changes = rise(q.claim(1))
-	q.done(driver.OpCancel, changes...)
-	q.put(item("new", 0))
-	rise(q.claim(1))
-}
-
-// claimBegins checks that the first messages of a claim begin with it if they are due.
+// claimBegins checks that the first messages of a claim begin with it if they are due, and have a
+// different lease than others.
 func claimBegins(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("a", 0), item("b", 0), item("c", 0), item("later", far))
@@ -230,11 +128,22 @@ func claimBegins(t *testing.T, newStore Factory) {
 		{1, 2, []driver.State{driver.StateFiring, driver.StateLeased}},
 		{9, 9, []driver.State{driver.StateLeased}},
 	} {
-		claimed := q.claimWith(driver.Claim{Horizon: 2 * far, Max: c.most, Visibility: far, Begin: c.begin})
+		before := q.now()
+		claimed := q.claimWith(driver.Claim{Horizon: 2 * far, Max: c.most, Visibility: 5 * far, Hold: 3 * far, Begin: c.begin})
+		after := q.now()
+		assert.False(t, claimed.Now.Before(before) || claimed.Now.After(after),
+			"Claimed.Now %v is not between %v and %v", claimed.Now, before, after)
 		states := []driver.State{}
 		for _, r := range claimed.Records {
 			assert.Equal(t, q.get(r.ID), r)
 			states = append(states, r.State)
+			from, to, lease := before, after, 3*far
+			if r.State == driver.StateFiring {
+				lease = 5 * far
+			} else if r.ID == "later" {
+				from, to = r.Due.Time(), r.Due.Time()
+			}
+			assertLease(t, from, to, lease, r.LeaseEnd)
 		}
 		assert.Equal(t, c.want, states, "Begin %d", c.begin)
 	}
@@ -246,24 +155,6 @@ func claimBegins(t *testing.T, newStore Factory) {
 	require.Len(t, d, 1)
 	q.done(driver.OpAck, changesOf(d)...)
 	assert.Equal(t, driver.StatusNotFound, q.status(driver.OpAck, changesOf(d)[0]))
-}
-
-// claimHold checks that messages that begin with the claim have a different lease than others.
-func claimHold(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
-	q.put(item("a", 0), item("b", 0), item("later", far))
-	before := q.now()
-	records := q.claimWith(driver.Claim{Horizon: 2 * far, Max: 3, Visibility: 5 * far,
-		Hold: 3 * far, Begin: 1}).Records
-	after := q.now()
-	require.Len(t, records, 3)
-	assertLease(t, before, after, 5*far, records[0].LeaseEnd)
-	assertLease(t, before, after, 3*far, records[1].LeaseEnd)
-	due := records[2].Due.Time()
-	assertLease(t, due, due, 3*far, records[2].LeaseEnd)
-	for _, r := range records {
-		assert.Equal(t, q.get(r.ID), r)
-	}
 }
 
 // claimAs claims for a consumer that has received tokens up to seen.

@@ -7,17 +7,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 var delayTests = []test{
-	{"Delay/Rounded", delayRounded},
-	{"Delay/AtOnce", delayAtOnce},
+	{"Delay/Rounded", delays},
 	{"Delay/Saturated", delaySaturated},
 	{"Delay/At", delayAt},
-	{"Delay/Transitions", delayTransitions},
 }
 
 // assertDelay asserts that an instant is a delay after a time from before to after, rounded up to
@@ -36,34 +33,34 @@ func assertDelay(t *testing.T, before, after time.Time, delay time.Duration, got
 		most.Time(), args)
 }
 
-// delayRounded stores messages with delays that are not whole milliseconds. They are never early.
-func delayRounded(t *testing.T, newStore Factory) {
+// delays stores messages and makes each transition that has a delay, with delays that are negative
+// or not whole milliseconds. Messages are never early, and due immediately without a delay.
+func delays(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
-	for i, delay := range []time.Duration{
-		1, 999, 1000, 299 * time.Microsecond, 300 * time.Microsecond, 999_999, time.Millisecond,
-		time.Millisecond + 1, 1_500 * time.Microsecond,
-		time.Second - 1, time.Second, far, 24 * time.Hour, 365 * 24 * time.Hour,
-		30 * 365 * 24 * time.Hour, 280 * 365 * 24 * time.Hour,
+	for _, delay := range []time.Duration{
+		0, -far, math.MinInt64, 1, 999, 1000, 299 * time.Microsecond, 300 * time.Microsecond, 999_999, time.Millisecond,
+		time.Millisecond + 1, 1_500 * time.Microsecond, time.Second - 1, far, 24 * time.Hour, 30 * 365 * 24 * time.Hour,
+		280 * 365 * 24 * time.Hour, math.MaxInt64,
 	} {
-		id := fmt.Sprint(i)
-		before := q.now()
-		q.put(item(id, delay))
-		assertDelay(t, before, q.now(), delay, q.get(id).Due, "delay", delay)
+		a := q.in(fmt.Sprint(int64(delay)))
+		retried, replayed := a.deliver("retry"), a.deliver("replay")
+		a.done(driver.OpBury, replayed)
+		a.put(item("reschedule", 0))
+		retried.Delay, replayed.Delay = delay, delay
+		before := a.now()
+		a.put(item("put", delay))
+		a.done(driver.OpRetry, retried)
+		a.done(driver.OpReplay, replayed)
+		a.done(driver.OpReschedule, driver.Change{ID: "reschedule", Delay: delay})
+		after := a.now()
+		for _, id := range []string{"put", "retry", "replay", "reschedule"} {
+			assertDelay(t, before, after, delay, a.get(id).Due, id, delay)
+		}
+		if delay <= 0 {
+			assert.Equal(t, int64(4), a.count().Due)
+			a.begin(a.take(4)...) // not early, even within the same millisecond
+		}
 	}
-}
-
-func delayAtOnce(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
-	before := q.now()
-	q.put(item("a", 0), item("b", -far), item("c", math.MinInt64))
-	after := q.now()
-	for _, id := range []string{"a", "b", "c"} {
-		assertDelay(t, before, after, 0, q.get(id).Due, id)
-	}
-	assert.Equal(t, int64(3), q.count().Due)
-	records := q.claim(3)
-	assert.Equal(t, []string{"a", "b", "c"}, idsOf(records))
-	q.begin(records...) // not early, even within the same millisecond
 }
 
 func delaySaturated(t *testing.T, newStore Factory) {
@@ -107,26 +104,4 @@ func delayAt(t *testing.T, newStore Factory) {
 	assertDelay(t, after, q.now(), 0, q.get("exact").Due)
 	assert.Equal(t, soonest+7, q.get("next").Due)
 	assert.Equal(t, driver.Never, q.get("first").Due)
-}
-
-// delayTransitions makes each transition that has a delay.
-func delayTransitions(t *testing.T, newStore Factory) {
-	for _, delay := range []time.Duration{0, -far, 1, 333 * time.Microsecond, time.Millisecond + 1, far, math.MaxInt64} {
-		q := open(t, newStore)
-		retried := q.deliver("retry")
-		replayed := q.deliver("replay")
-		q.done(driver.OpBury, replayed)
-		q.put(item("reschedule", 0))
-		retried.Delay, replayed.Delay = delay, delay
-		before := q.now()
-		q.done(driver.OpRetry, retried)
-		q.done(driver.OpReplay, replayed)
-		q.done(driver.OpReschedule, driver.Change{ID: "reschedule", Delay: delay})
-		after := q.now()
-		for _, id := range []string{"retry", "replay", "reschedule"} {
-			r := q.get(id)
-			require.Equal(t, driver.StateScheduled, r.State, id)
-			assertDelay(t, before, after, delay, r.Due, id, delay)
-		}
-	}
 }
