@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +15,6 @@ var memberTests = []test{
 	{"Heartbeat/JoinAndLeave", joinAndLeave},
 	{"Heartbeat/Expiry", memberExpiry},
 	{"Heartbeat/ClockSetBack", membersClockSetBack},
-	{"Heartbeat/Many", manyMembers},
 	{"Members/Details", memberDetails},
 }
 
@@ -106,20 +104,6 @@ func membersClockSetBack(t *testing.T, newStore Factory) {
 		q.pass()
 		assert.Equal(t, []string{"other"}, q.beat("other", far))
 	}
-}
-
-func manyMembers(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
-	var want []string
-	for i := range 60 {
-		want = append(want, fmt.Sprintf("m%02d", i))
-		q.beat(want[i], far)
-	}
-	assert.Equal(t, want, q.beat("m30", far))
-	other := q.in("other")
-	assert.Equal(t, []string{"x"}, other.beat("x", far), "members of another queue")
-	assert.Equal(t, want, q.beat("m00", far))
-	assert.Equal(t, driver.Counts{}.Scheduled, q.count().Scheduled, "members are not messages")
 }
 
 func memberDetails(t *testing.T, newStore Factory) {

@@ -15,9 +15,7 @@ import (
 
 var sharingTests = []test{
 	{"Sharing/TwoBackends", twoBackends},
-	{"Sharing/Queues", separateQueues},
-	{"Sharing/Partitions", separatePartitions},
-	{"Concurrent/Claims", concurrentClaims},
+	{"Sharing/Separate", separate},
 	{"Concurrent/Lifecycle", concurrentLifecycle},
 	{"Concurrent/CancelAgainstBegin", cancelAgainstBegin},
 }
@@ -47,50 +45,36 @@ func twoBackends(t *testing.T, newStore Factory) {
 	assert.Equal(t, x, y)
 }
 
-func separateQueues(t *testing.T, newStore Factory) {
-	a := open(t, newStore)
-	b := a.in("more") // its name starts with the name of a
-	for _, q := range []*queue{a, b} {
-		q.put(item("m", 0))
-	}
-	put := driver.Put{Call: a.newCall("p", 1), Items: items("x", 1)}
-	assert.Equal(t, []driver.Status{driver.StatusDone}, a.statuses(put))
-	assert.Equal(t, []driver.Status{driver.StatusDone}, b.statuses(put))
-	assert.Equal(t, int64(2), b.count().Scheduled)
-	a.done(driver.OpCancel, driver.Change{ID: "m"})
-	b.get("m")
-	assert.Len(t, b.claim(5), 2)
-	assert.Len(t, a.claim(5), 1)
-	b.audit(0, true, 2)
-	assert.Equal(t, int64(1), a.count().InFlight)
-	assert.Equal(t, uint64(1), a.count().Cancelled)
-	assert.Zero(t, b.count().Cancelled)
-}
-
-func separatePartitions(t *testing.T, newStore Factory) {
+// separate uses the same id and caller in two partitions of a queue, and in a queue whose name
+// starts with that of the first. No call affects another partition.
+func separate(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
-	ctx := t.Context()
-	for p := range 2 {
-		put := driver.Put{Partition: p, Items: []driver.PutItem{itemWith("m", []byte{byte(p)})}}
-		assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(put))
+	other := q.in("more")
+	call := q.newCall("p", 1)
+	for i, p := range []struct {
+		*queue
+		partition int
+	}{{q, 0}, {q, 1}, {other, 0}} {
+		put := driver.Put{Partition: p.partition, Call: call, Items: []driver.PutItem{itemWith("m", []byte{byte(i)})}}
+		assert.Equal(t, []driver.Status{driver.StatusDone}, p.statuses(put))
 	}
-	assert.Equal(t, []byte{0}, q.claim(5)[0].Body)
-	claimed := q.claimWith(driver.Claim{Partition: 1, Horizon: soon, Max: 5, Visibility: far})
-	require.Len(t, claimed.Records, 1)
-	assert.Equal(t, []byte{1}, claimed.Records[0].Body)
-	outcomes := q.batch(driver.Batch{Partition: 1, Op: driver.OpCancel,
-		Changes: []driver.Change{{ID: "m"}}})
+	claimed := q.claimWith(driver.Claim{Partition: 1, Horizon: soon, Max: 5, Visibility: far}).Records
+	require.Len(t, claimed, 1)
+	assert.Equal(t, []byte{1}, claimed[0].Body)
+	outcomes := q.batch(driver.Batch{Partition: 1, Op: driver.OpCancel, Changes: []driver.Change{{ID: "m"}}})
 	assert.Equal(t, driver.StatusDone, outcomes[0].Status)
-	_, err := q.Get(ctx, 1, "m")
+	_, err := q.Get(t.Context(), 1, "m")
 	require.ErrorIs(t, err, driver.ErrNotFound)
-	c, err := q.Count(ctx, 1)
+	c, err := q.Count(t.Context(), 1)
 	require.NoError(t, err)
 	assert.Equal(t, driver.Counters{Enqueued: 1, Cancelled: 1}, c.Counters)
 	assert.Zero(t, c.Scheduled+c.InFlight+c.Dead)
-	q.get("m")
-	records, _, err := q.List(ctx, 0, driver.StateLeased, "", 10)
-	require.NoError(t, err)
-	assert.Len(t, records, 1)
+	for i, q := range []*queue{q, other} {
+		assert.Equal(t, driver.Counters{Enqueued: 1}, has(q, 1, 0, 0).Counters)
+		assert.Equal(t, []byte{byte(2 * i)}, q.take(1)[0].Body)
+		has(q, 0, 1, 0)
+		q.audit(0, true, 1)
+	}
 }
 
 // parallel runs a function in n goroutines and waits for them. The function must not end the test,
@@ -101,34 +85,6 @@ func parallel(n int, f func(worker int)) {
 		wg.Go(func() { f(i) })
 	}
 	wg.Wait()
-}
-
-// concurrentClaims claims from several goroutines. Each message is claimed once.
-func concurrentClaims(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
-	n := testscale.Size(1000)
-	for i := 0; i < n; i += 100 {
-		q.put(items(fmt.Sprintf("m%d-", i/100), 100)...)
-	}
-	var mu sync.Mutex
-	tokens := make(map[string]uint64)
-	parallel(8, func(int) {
-		for {
-			c, err := q.Claim(t.Context(),
-				driver.Claim{Horizon: soon, Max: 7, MaxBytes: manyBytes, Visibility: far})
-			if !assert.NoError(t, err) || len(c.Records) == 0 {
-				return
-			}
-			mu.Lock()
-			for _, r := range c.Records {
-				assert.Zero(t, tokens[r.ID], "%q was claimed twice", r.ID)
-				tokens[r.ID] = r.Token
-			}
-			mu.Unlock()
-		}
-	})
-	assert.Len(t, tokens, n)
-	assert.Equal(t, int64(n), q.count().InFlight)
 }
 
 // concurrentLifecycle runs producers and consumers concurrently. Every message is acknowledged
@@ -177,7 +133,8 @@ func concurrentLifecycle(t *testing.T, newStore Factory) {
 	assert.Equal(t, [2]uint64{total, total}, [2]uint64{c.Enqueued, c.Acked})
 }
 
-// consume claims, begins and acknowledges messages once, and returns the acknowledged ids.
+// consume claims, begins and acknowledges messages, and returns their ids. Another claim has not
+// returned them as well: all transitions succeed.
 func (q *queue) consume(t *testing.T, limit int) (ids []string, err error) {
 	t.Helper()
 	c, err := q.Claim(t.Context(),
@@ -185,19 +142,17 @@ func (q *queue) consume(t *testing.T, limit int) (ids []string, err error) {
 	if err != nil || len(c.Records) == 0 {
 		return nil, err
 	}
-	b := driver.Batch{Op: driver.OpBegin, Visibility: far, Lead: soon,
-		Changes: changesOf(c.Records)}
-	if _, err = q.Apply(t.Context(), b); err != nil {
-		return nil, err
-	}
-	b.Op = driver.OpAck
-	outcomes, err := q.Apply(t.Context(), b)
-	for i, o := range outcomes {
-		if o.Status == driver.StatusDone {
-			ids = append(ids, b.Changes[i].ID)
+	b := driver.Batch{Visibility: far, Lead: soon, Changes: changesOf(c.Records)}
+	for _, b.Op = range []driver.Op{driver.OpBegin, driver.OpAck} {
+		outcomes, err := q.Apply(t.Context(), b)
+		if err != nil {
+			return nil, err
+		}
+		for i, o := range outcomes {
+			assert.Equal(t, driver.StatusDone, o.Status, "%s of %q", b.Op.String(), b.Changes[i].ID)
 		}
 	}
-	return ids, err
+	return idsOf(c.Records), nil
 }
 
 // cancelAgainstBegin cancels messages while another goroutine begins them. Exactly one of the two
