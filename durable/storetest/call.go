@@ -126,7 +126,7 @@ func callers(t *testing.T, newStore Factory) {
 }
 
 // callRejected makes each kind of call after its NotAfter, with a NotAfter for which the store
-// would have to remember the call for too long, and after a later call of its caller. They change
+// would have to remember the call for too long, and after a later call by its caller. They change
 // nothing.
 func callRejected(t *testing.T, newStore Factory) {
 	q := openRemote(t, newStore)
