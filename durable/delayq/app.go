@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -23,12 +24,11 @@ import (
 type app struct {
 	stdin                     io.Reader
 	stdout, stderr            io.Writer
-	screen                    func() (columns, rows int) // of stdout; nil if it cannot be redrawn
+	columns                   func() int // of the terminal that stdout is; 0 if it is none
 	open                      func(url string, use storeurl.Use) (durable.Store, func() error, error)
 	noticeDelay               time.Duration // from Ctrl-C until the user is told what delays the end
 	commandGrace, signalGrace time.Duration // see defaultGrace and defaultSignalGrace
 	children                  children
-	faults                    errorPrinter
 
 	store, queue string
 	partitions   int
@@ -40,13 +40,10 @@ type app struct {
 const maxBody = 64 << 20
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
-	a := &app{
-		stdin: stdin, stdout: &lockedWriter{w: stdout}, stderr: &lockedWriter{w: stderr},
-		screen: screenOf(stdout), open: storeurl.Open, noticeDelay: time.Second, commandGrace: defaultGrace,
-		signalGrace: defaultSignalGrace,
+	return &app{
+		stdin: stdin, stdout: stdout, stderr: stderr, columns: func() int { return columnsOf(stdout) }, open: storeurl.Open,
+		noticeDelay: time.Second, commandGrace: defaultGrace, signalGrace: defaultSignalGrace,
 	}
-	a.faults.w, a.faults.pause = a.stderr, 5*time.Second
-	return a
 }
 
 // run executes a command line.
@@ -164,7 +161,7 @@ func (a *app) with(ctx context.Context, need access, f func(s *session) error) (
 	}
 	o := a.limits
 	o.Queue, o.Partitions, o.Existing = a.queue, a.partitions, !need.newQueue
-	o.OnError, o.Logger = a.faults.add, slog.New(slog.DiscardHandler)
+	o.Logger = slog.New(slog.NewTextHandler(a.stderr, nil))
 	opening, cancel := need.limited(ctx)
 	defer cancel()
 	q, err := durable.Open(opening, store, o)
@@ -193,24 +190,31 @@ func (a *app) check(need access) error {
 	return driver.Config{Queue: a.queue}.Check()
 }
 
-// reportWaiting tells the user that the store delays the end if Ctrl-C does not end the program
-// within noticeDelay. The returned function ends the report. While commands run, consume reports
-// them instead.
+// reportWaiting tells the user what delays the end if Ctrl-C does not end the program within
+// noticeDelay. The returned function ends the report, and waits for it.
 func (a *app) reportWaiting(ctx context.Context) (end func()) {
-	waiting, end := context.WithCancel(context.WithoutCancel(ctx))
-	context.AfterFunc(ctx, func() {
-		for waiting.Err() == nil {
-			select {
-			case <-waiting.Done():
-			case <-time.After(a.noticeDelay):
-				if a.children.count() == 0 {
-					a.note("waiting for the store, up to a minute if it does not answer; Ctrl-C again ends immediately")
-					return
-				}
+	ended := make(chan struct{})
+	var report sync.WaitGroup
+	report.Go(func() {
+		select {
+		case <-ended:
+			return
+		case <-ctx.Done():
+		}
+		select {
+		case <-ended:
+		case <-time.After(a.noticeDelay):
+			if n := a.children.count(); n > 0 {
+				a.note("waiting for %s; Ctrl-C again ends all, and the messages are delivered again", count(n, "running command"))
+			} else {
+				a.note("waiting for the store, up to a minute if it does not answer; Ctrl-C again ends immediately")
 			}
 		}
 	})
-	return end
+	return func() {
+		close(ended)
+		report.Wait()
+	}
 }
 
 // remedies are what a user can do about errors.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -25,7 +26,19 @@ import (
 
 // run runs the program in this process. args[0] is its name.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
-	return newApp(stdin, stdout, stderr).run(ctx, args)
+	return newApp(stdin, &lockedWriter{w: stdout}, &lockedWriter{w: stderr}).run(ctx, args)
+}
+
+// lockedWriter serializes the writes of several goroutines, as a file does.
+type lockedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lockedWriter) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
 }
 
 // tester runs the program on a store.
@@ -336,7 +349,7 @@ func TestOtherNumberOfPartitionsIsRejected(t *testing.T) {
 	require.ErrorIs(t, d.fails([]string{"-partitions", "4", "list"}, "Leave out -partitions", "3", "4"), durable.ErrPartitions)
 	d.ok("-partitions", "3", "list")
 	lines := strings.Split(d.ok("-partitions", "3", "watch", "-n", "1", "-partitions"), "\n")
-	assert.Contains(t, lines[3], "partition 2")
+	assert.Contains(t, lines[7], "│ 2 ")
 }
 
 func TestStoreAndQueueComeFromTheEnvironment(t *testing.T) {

@@ -55,11 +55,6 @@ func (a *app) consume(ctx context.Context, s *session, line string, o durable.Co
 	}
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	defer context.AfterFunc(ctx, func() {
-		if n := a.children.count(); n > 0 {
-			a.note("waiting for %s; Ctrl-C again ends all, and the messages are delivered again", count(n, "running command"))
-		}
-	})()
 	r := &runner{app: a, line: line, stop: stop, ending: running.Done()}
 	err := s.Consume(running, r.handle, o)
 	if cause := context.Cause(running); err == nil && ctx.Err() == nil {
@@ -120,7 +115,6 @@ func (r *runner) handle(ctx context.Context, d *durable.Delivery) error {
 			err = fmt.Errorf("%w: %s", err, preview(stderr.last, driver.MaxReason/2))
 		}
 		r.failed.Add(1)
-		r.app.faults.add(fmt.Errorf("message %q: %w", d.ID, err))
 		return err
 	}
 	if stdout.failed != nil || errors.Is(err, errNoCommand) && ctx.Err() == nil { // as for other messages

@@ -237,7 +237,7 @@ func (d tester) consumeUntilSIGTERM(command string, grace time.Duration, do func
 	defer cancel()
 	begun := make(chan struct{})
 	begin := sync.OnceFunc(func() { close(begun) })
-	a := newApp(nil, &outputTrigger{lines: 1, end: begin}, &outputTrigger{words: "message", end: cancel})
+	a := newApp(nil, &outputTrigger{lines: 1, end: begin}, &outputTrigger{words: "delivery failed", end: cancel})
 	a.signalGrace = grace
 	done := make(chan error, 1)
 	go func() {

@@ -387,8 +387,8 @@ func TestTakeDropsNoDeadLetters(t *testing.T) {
 func TestPreviewCutsBetweenCharacters(t *testing.T) {
 	t.Parallel()
 	for s, want := range map[string]string{
-		"short": "short", "12345678": "12345678", "123456789": "12345678…", "日本語": "日本…", "1234567é": "1234567…", "1234é678": "1234é67…",
-		"a\xff\xff\xff\xff\xff\xff\xff\xff\xff": `a\xff\xff\xff\xff\xff\xff\xff…`, "a\x1b\"\\": `a\x1b"\\`,
+		"short": "short", "12345678": "12345678", "123456789": "1234567…", "日本語日": "日本語日", "日本語日本": "日本語…", "1234567é": "1234567é", "1234é6789": "1234é67…",
+		strings.Repeat("\xff", 99): `\xff\xf…`, strings.Repeat("é", 99): "ééééééé…", "\x1b\"\\": `\x1b"\\`,
 	} {
 		assert.Equal(t, want, preview(s, 8))
 	}

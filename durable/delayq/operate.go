@@ -46,7 +46,6 @@ func (a *app) auditCommand() *cli.Command {
 			if _, ok := storeurl.Path(a.store); ok && repair {
 				return usage(cmd, "-repair is set; a directory has no repair, restore a backup instead")
 			}
-			a.faults.pause = 0 // each partition reports its lost keys
 			return nil
 		},
 		run: func(ctx context.Context, s *session, _ []string) error { return a.audit(ctx, s, repair) },

@@ -12,7 +12,6 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -116,16 +115,13 @@ func recordJSON(r *durable.Record) map[string]any {
 	return o
 }
 
-// timeJSON returns a time that JSON can represent. The last year in JSON is 9999, and due times may
-// be later: such a time becomes the end of 9999.
+// timeJSON returns a time that JSON can represent: its last year is 9999, and later times, which due
+// times may be, become the end of that year.
 func timeJSON(t time.Time) time.Time {
 	if t.Year() <= 9999 {
 		return t
 	}
-	if last := time.Date(9999, 12, 31, 23, 59, 59, 999_000_000, time.UTC); t.After(last) {
-		return last
-	}
-	return t.UTC() // the year is 10000 only in the local zone
+	return time.UnixMilli(min(t.UnixMilli(), time.Date(9999, 12, 31, 23, 59, 59, 999e6, time.UTC).UnixMilli())).UTC()
 }
 
 var stateNames = map[durable.State]string{
@@ -156,7 +152,7 @@ func relative(d time.Duration) string {
 	return "in " + formatDuration(d)
 }
 
-// formatDuration formats a duration with about three significant digits.
+// formatDuration formats a duration. Those of stores are in milliseconds.
 func formatDuration(d time.Duration) string {
 	switch {
 	case d >= 2*day:
@@ -164,12 +160,7 @@ func formatDuration(d time.Duration) string {
 	case d >= time.Minute:
 		return d.Round(time.Second).String()
 	}
-	for unit := time.Second; unit > time.Nanosecond; unit /= 10 {
-		if d >= unit {
-			return d.Round(max(unit/100, 1)).String()
-		}
-	}
-	return d.String()
+	return d.Round(time.Millisecond).String()
 }
 
 // count returns a number of things, whose name has a regular plural.
@@ -180,49 +171,21 @@ func count[T int | int64](n T, name string) string {
 	return fmt.Sprint(n, " ", name)
 }
 
-// preview returns the first bytes of a text, at most most, on one line and without control
-// characters.
-func preview(s string, most int) string {
-	end, more := len(s), ""
-	if end > most {
-		end, more = most, "…"
-		for i := most; i > most-utf8.UTFMax; i-- { // not within a character
-			if utf8.RuneStart(s[i]) {
-				end = i
-				break
-			}
-		}
-	}
-	quoted := strconv.Quote(s[:end])
-	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`) + more
+// preview returns the beginning of a text, up to a number of columns, on one line and without
+// control characters.
+func preview(s string, columns int) string {
+	quoted := strconv.Quote(s[:min(len(s), columns*utf8.UTFMax)])
+	return text.Snip(strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`), columns, "…")
 }
 
-// lockedWriter serializes the writes of several goroutines.
-type lockedWriter struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-func (l *lockedWriter) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.w.Write(p)
-}
-
-// screenOf returns the function that reads the size of a terminal, or nil if w is none that
-// supports control characters.
-func screenOf(w io.Writer) func() (columns, rows int) {
+// columnsOf returns the width of a terminal, or 0 if w is none that supports control characters.
+func columnsOf(w io.Writer) int {
 	f, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
-		return nil
+	if !ok || os.Getenv("TERM") == "dumb" {
+		return 0
 	}
-	return func() (columns, rows int) {
-		columns, rows, err := term.GetSize(int(f.Fd()))
-		if err != nil || columns <= 0 || rows <= 0 {
-			return 80, 24
-		}
-		return columns, rows
-	}
+	columns, _, _ := term.GetSize(int(f.Fd())) // negative if it is no terminal
+	return max(0, columns)
 }
 
 // isTerminal reports whether r reads from a terminal.
@@ -248,8 +211,8 @@ func until(ctx context.Context, f func() error) error {
 // line and, unless it is lossy, the first write error.
 type lineWriter struct {
 	to     io.Writer
-	lossy  bool // a command does not fail because its messages on stderr cannot be printed
-	part   []byte
+	lossy  bool   // a command does not fail because its messages on stderr cannot be printed
+	part   []byte // an incomplete line
 	last   string
 	failed error
 }
@@ -263,51 +226,19 @@ func (l *lineWriter) Write(p []byte) (int, error) {
 	if end == 0 && len(l.part) >= longestLine {
 		end = len(l.part)
 	}
-	l.pass(end)
+	if whole := bytes.TrimSpace(l.part[:end]); len(whole) > 0 {
+		l.last = string(bytes.TrimSpace(whole[bytes.LastIndexByte(whole, '\n')+1:]))
+	}
+	if _, err := l.to.Write(l.part[:end]); !l.lossy {
+		l.failed = cmp.Or(l.failed, err)
+	}
+	l.part = append(l.part[:0], l.part[end:]...)
 	return len(p), l.failed
 }
 
 // close forwards an incomplete last line.
 func (l *lineWriter) close() {
 	if len(l.part) > 0 {
-		l.part = append(l.part, '\n')
-		l.pass(len(l.part))
+		_, _ = l.Write([]byte("\n"))
 	}
-}
-
-// pass forwards the first n bytes.
-func (l *lineWriter) pass(n int) {
-	trimmed := bytes.TrimSpace(l.part[:n])
-	if last := bytes.TrimSpace(trimmed[bytes.LastIndexByte(trimmed, '\n')+1:]); len(last) > 0 {
-		l.last = string(last)
-	}
-	if _, err := l.to.Write(l.part[:n]); !l.lossy {
-		l.failed = cmp.Or(l.failed, err)
-	}
-	l.part = append(l.part[:0], l.part[n:]...)
-}
-
-// errorPrinter prints errors of background calls, at most one per pause: an unreachable server
-// causes many.
-type errorPrinter struct {
-	w       io.Writer
-	pause   time.Duration
-	mu      sync.Mutex
-	last    time.Time
-	skipped int // errors since last that were not printed
-}
-
-func (c *errorPrinter) add(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.last.IsZero() && time.Since(c.last) < c.pause {
-		c.skipped++
-		return
-	}
-	more := ""
-	if c.skipped > 0 {
-		more = fmt.Sprintf(" (and %d more that were not shown)", c.skipped)
-	}
-	fmt.Fprintf(c.w, "delayq: %v%s\n", err, more)
-	c.last, c.skipped = time.Now(), 0
 }

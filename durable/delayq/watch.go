@@ -7,11 +7,9 @@ import (
 	"io"
 	"math"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/urfave/cli/v3"
 
 	"github.com/timingwheel-go/timingwheel/durable"
@@ -40,7 +38,6 @@ func (a *app) watchCommand() *cli.Command {
 // watch reads the counts of the queue once in each interval. If the store cannot be reached, watch
 // skips the update, because the next one may succeed.
 func (a *app) watch(ctx context.Context, s *session, o watchOptions) error {
-	show := a.viewer(o)
 	tick := time.NewTicker(o.interval)
 	defer tick.Stop()
 	var before durable.Stats
@@ -50,11 +47,11 @@ func (a *app) watch(ctx context.Context, s *session, o watchOptions) error {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, durable.ErrUnavailable) && !before.Now.IsZero():
-			a.faults.add(err)
+			a.note("%v", err)
 		case err != nil:
 			return err
 		default:
-			if err := show(&sample{s.Name(), stats, before}); err != nil {
+			if err := a.show(&sample{s.Name(), stats, before}, o.partitions); err != nil {
 				return err
 			}
 			before = stats
@@ -70,45 +67,16 @@ func (a *app) watch(ctx context.Context, s *session, o watchOptions) error {
 	}
 }
 
-// viewer returns a function that shows samples: as a table that is redrawn on a terminal, as JSON,
-// or as lines.
-func (a *app) viewer(o watchOptions) func(*sample) error {
-	switch {
-	case a.json:
-		return func(s *sample) error { return a.printJSON(s.json(o.partitions)) }
-	case a.screen != nil:
-		p := &painter{w: a.stdout, size: a.screen}
-		return func(s *sample) error { return p.paint(s.table(o.partitions)) }
-	default:
-		return func(s *sample) error { return a.print(s.lines(o.partitions)) }
+// show prints a sample as JSON or as a table. On a terminal the table replaces the previous one.
+func (a *app) show(s *sample, partitions bool) error {
+	if a.json {
+		return a.printJSON(s.json(partitions))
 	}
-}
-
-// painter redraws a block of lines.
-type painter struct {
-	w     io.Writer
-	size  func() (columns, rows int)
-	drawn int
-}
-
-// paint draws a block over the previous one. The block is cut to the screen, because lines that
-// have scrolled away cannot be redrawn, and the terminal wraps long lines.
-func (p *painter) paint(block string) error {
-	lines := strings.Split(block, "\n")
-	columns, rows := p.size()
-	if most := max(rows-1, 1); len(lines) > most {
-		cut := len(lines) - most + 1
-		lines = append(lines[:most-1:most-1], fmt.Sprintf("… %d more lines do not fit in the window", cut))
+	clearScreen, columns := "", a.columns()
+	if columns > 0 {
+		clearScreen = "\x1b[H\x1b[J"
 	}
-	for i, line := range lines {
-		lines[i] = text.Trim(line, columns)
-	}
-	up := ""
-	if p.drawn > 0 {
-		up = fmt.Sprintf("\x1b[%dA", p.drawn)
-	}
-	p.drawn = len(lines)
-	_, err := io.WriteString(p.w, up+"\r\x1b[J"+strings.Join(lines, "\n")+"\n")
+	_, err := io.WriteString(a.stdout, clearScreen+s.table(partitions, columns)+"\n")
 	return err
 }
 
@@ -118,163 +86,94 @@ type sample struct {
 	stats, before durable.Stats // before is zero in the first sample
 }
 
-// rates are events per second by name.
-type rates map[string]float64
+// part is the state of the queue or of a partition.
+type part struct {
+	name        string
+	now, before durable.Counts // before is zero in the first sample
+	overdue     time.Duration
+}
 
-// rates returns the rates of a partition, or of the queue for -1, since the previous sample. Those
-// of the first sample are 0.
-func (s *sample) rates(partition int) rates {
-	before, now := counts(&s.before, partition), counts(&s.stats, partition)
-	elapsed := now.Now.Sub(before.Now)
+// parts returns the state of the queue and, if partitions is true, of each partition.
+func (s *sample) parts(partitions bool) []part {
+	parts := []part{{"queue", s.stats.Counts, s.before.Counts, s.stats.OverdueFor}}
+	for i, c := range s.stats.Partitions {
+		p := part{name: strconv.Itoa(i), now: c, overdue: c.DueFor()}
+		if i < len(s.before.Partitions) {
+			p.before = s.before.Partitions[i]
+		}
+		if partitions {
+			parts = append(parts, p)
+		}
+	}
+	return parts
+}
+
+// rates returns the events per second since the previous sample by name. Those of the first sample
+// are 0.
+func (p *part) rates() map[string]float64 {
+	elapsed := p.now.Now.Sub(p.before.Now)
 	rate := func(old, present uint64) float64 {
-		if present <= old || elapsed <= 0 || before.Now.IsZero() { // the counters of a recreated queue start at 0
+		if present <= old || elapsed <= 0 || p.before.Now.IsZero() { // the counters of a recreated queue start at 0
 			return 0
 		}
 		return float64(present-old) / elapsed.Seconds()
 	}
-	return rates{
-		"enqueued": rate(before.Enqueued, now.Enqueued), "acked": rate(before.Acked, now.Acked),
-		"retried": rate(before.Retried, now.Retried), "buried": rate(before.Buried, now.Buried),
-		"cancelled": rate(before.Cancelled, now.Cancelled), "crashed": rate(before.Crashed, now.Crashed),
+	return map[string]float64{
+		"enqueued": rate(p.before.Enqueued, p.now.Enqueued), "acked": rate(p.before.Acked, p.now.Acked),
+		"retried": rate(p.before.Retried, p.now.Retried), "buried": rate(p.before.Buried, p.now.Buried),
+		"cancelled": rate(p.before.Cancelled, p.now.Cancelled), "crashed": rate(p.before.Crashed, p.now.Crashed),
 	}
-}
-
-// counts returns the counts of a partition, or of the queue for -1. Zero stats have no partitions.
-func counts(stats *durable.Stats, partition int) durable.Counts {
-	switch {
-	case partition < 0:
-		return stats.Counts
-	case partition >= len(stats.Partitions):
-		return durable.Counts{}
-	}
-	return stats.Partitions[partition]
-}
-
-// overdue returns the time since the earliest message of a partition was due that no consumer has
-// claimed, or of the queue for -1 that is not in a handler.
-func (s *sample) overdue(partition int) time.Duration {
-	if partition < 0 {
-		return s.stats.OverdueFor
-	}
-	return s.stats.Partitions[partition].DueFor()
 }
 
 // nextIn returns the time until the earliest unclaimed message is due, on the clock of the store.
-func nextIn(c durable.Counts) string {
+func nextIn(c *durable.Counts) string {
 	switch {
 	case c.NextDue.IsZero():
 		return "-"
 	case !c.NextDue.Before(driver.Never.Time()):
 		return "never"
-	case !c.NextDue.After(c.Now):
-		return "now"
 	}
-	return formatDuration(c.NextDue.Sub(c.Now))
+	return formatDuration(max(0, c.NextDue.Sub(c.Now)))
 }
 
-// columns are the names of the values of a row.
-var columns = []string{"scheduled", "due", "in flight", "dead", "next in", "overdue", "enqueued", "acked", "retried", "dead"}
-
-// firstRate is the first column that is a rate.
-const firstRate = 6
-
-// row returns the values of a partition, or of the queue for -1, after a name.
-func (s *sample) row(name string, partition int) table.Row {
-	c, r := counts(&s.stats, partition), s.rates(partition)
-	row := table.Row{name, c.Scheduled, c.Due, c.InFlight, c.Dead, nextIn(c), formatDuration(s.overdue(partition))}
+// row returns the values of the columns.
+func (p *part) row() table.Row {
+	name, rates := p.name, p.rates()
+	if p.now.Paused {
+		name += " (paused)"
+	}
+	row := table.Row{name, p.now.Scheduled, p.now.Due, p.now.InFlight, p.now.Dead, nextIn(&p.now), formatDuration(p.overdue)}
 	for _, event := range []string{"enqueued", "acked", "retried", "buried"} {
-		digits := 0
-		if 0 < r[event] && r[event] < 10 {
-			digits = 1
-		}
-		row = append(row, strconv.FormatFloat(r[event], 'f', digits, 64))
+		row = append(row, math.Round(10*rates[event])/10)
 	}
 	return row
 }
 
-// table formats a sample for a terminal.
-func (s *sample) table(partitions bool) string {
-	header := table.Row{""}
-	var right []table.ColumnConfig
-	for i, name := range columns {
-		if i >= firstRate {
-			name += "/s"
-		}
-		header = append(header, name)
-		right = append(right, table.ColumnConfig{Number: i + 2, Align: text.AlignRight, AlignHeader: text.AlignRight})
+// table formats a sample. Its rows are cut to a number of columns unless that is 0.
+func (s *sample) table(partitions bool, columns int) string {
+	t := newTable("", "scheduled", "due", "in flight", "dead", "next in", "overdue", "enqueued/s", "acked/s", "retried/s", "dead/s")
+	t.Style().Size.WidthMax = columns
+	for _, p := range s.parts(partitions) {
+		t.AppendRow(p.row())
 	}
-	t := newTable(header...)
-	t.SetColumnConfigs(right)
-	t.AppendRow(s.row("queue", -1))
-	t.AppendSeparator()
-	if partitions {
-		for i := range s.stats.Partitions {
-			t.AppendRow(s.row(strconv.Itoa(i), i))
-		}
-	}
-	c := s.stats.Counts
-	return fmt.Sprintf("queue %s%s, %s, %s on the store's clock\n%s\n",
-		s.queue, s.pausedNote(), count(len(s.stats.Partitions), "partition"), c.Now.Format("2006-01-02 15:04:05"), t.Render()) +
+	c := &s.stats.Counts
+	return fmt.Sprintf("queue %s, %s, %s on the store's clock\n%s\n", s.queue, count(len(s.stats.Partitions), "partition"),
+		c.Now.Format("2006-01-02 15:04:05"), t.Render()) +
 		fmt.Sprintf("total: %d enqueued, %d acked, %d retried, %d dead, %d of them dropped, %d cancelled, %d crashed, %d lost; %d cannot be read",
 			c.Enqueued, c.Acked, c.Retried, c.Buried, c.Trimmed, c.Cancelled, c.Crashed, c.Lost, c.Unreadable)
 }
 
-// pausedNote returns a note if the queue, or some of its partitions, are paused.
-func (s *sample) pausedNote() string {
-	n := 0
-	for _, p := range s.stats.Partitions {
-		if p.Paused {
-			n++
-		}
-	}
-	switch n {
-	case 0:
-		return ""
-	case len(s.stats.Partitions):
-		return ", paused"
-	}
-	return ", " + count(n, "partition") + " paused"
-}
-
-// lines formats a sample for an output that cannot be redrawn: one line, and if partitions
-// is true, a line per partition.
-func (s *sample) lines(partitions bool) string {
-	line := func(name string, partition int) string {
-		row := s.row(name, partition)
-		values := make([]string, len(columns))
-		for i, column := range columns {
-			values[i] = fmt.Sprint(column, " ", row[i+1])
-			if i >= firstRate {
-				values[i] += "/s"
-			}
-		}
-		return name + " " + strings.Join(values, ", ")
-	}
-	lines := line(s.stats.Now.Format("15:04:05"), -1) + s.pausedNote()
-	if partitions {
-		for i := range s.stats.Partitions {
-			lines += "\n" + line(fmt.Sprintf("  partition %d:", i), i)
-		}
-	}
-	return lines
-}
-
-// countsJSON returns counts for JSON. Counters start at 0 when the queue is created.
-func (s *sample) countsJSON(partition int) map[string]any {
-	o := object(counts(&s.stats, partition))
-	o["overdueMs"], o["perSecond"] = s.overdue(partition).Milliseconds(), s.rates(partition)
-	return o
-}
-
+// json returns a sample for JSON. Counters start at 0 when the queue is created.
 func (s *sample) json(partitions bool) map[string]any {
-	o := s.countsJSON(-1)
-	o["queue"] = s.queue
-	if partitions {
-		var all []any
-		for i := range s.stats.Partitions {
-			all = append(all, s.countsJSON(i))
-		}
-		o["partitions"] = all
+	var all []map[string]any
+	for _, p := range s.parts(partitions) {
+		o := object(p.now)
+		o["overdueMs"], o["perSecond"] = p.overdue.Milliseconds(), p.rates()
+		all = append(all, o)
 	}
-	return o
+	all[0]["queue"] = s.queue
+	if partitions {
+		all[0]["partitions"] = all[1:]
+	}
+	return all[0]
 }
