@@ -316,8 +316,8 @@ func TestInvalidValuesAreNamed(t *testing.T) {
 	require.ErrorIs(t, d.fails([]string{"-queue", "a b", "list"}, `"a b"`, "letters"), durable.ErrInvalid)
 	err := d.fails([]string{"enqueue", "-body", "x", "-id", strings.Repeat("i", 256)}, "256 bytes", "1 to 255")
 	require.ErrorIs(t, err, durable.ErrInvalid)
-	d.store = "redis://me:hush@host:0"
-	err = d.fails([]string{"list"}, "1 to 65535")
+	d.store = "redis://me:hush@host:port"
+	err = d.fails([]string{"list"}, "redis-cluster://host:port")
 	require.ErrorIs(t, err, durable.ErrInvalid)
 	assert.NotContains(t, err.Error(), "hush")
 }

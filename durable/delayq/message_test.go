@@ -411,7 +411,7 @@ func TestTakeExtendsLeases(t *testing.T) {
 // The options are invalid, so the body must not be read.
 func TestInvalidOptionsAreRejectedBeforeTheBodyIsRead(t *testing.T) {
 	t.Parallel()
-	for _, options := range [][]string{{"-store", "redis://host:0"}, {"-store", "nonsense"}, {"-store", "dir:"}, {"-queue", "a b"}} {
+	for _, options := range [][]string{{"-store", "redis://host/x"}, {"-store", "nonsense"}, {"-store", "dir:"}, {"-queue", "a b"}} {
 		stdin := readerFunc(func([]byte) (int, error) {
 			assert.Fail(t, "the body is read", options)
 			return 0, io.EOF

@@ -18,10 +18,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/url"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -33,8 +31,8 @@ import (
 )
 
 // mustBe ends the errors for a URL of an unknown form.
-const mustBe = "it must be dir:PATH, redis://[user:password@]host:port[/db], redis-cluster://host:port,host:port, " +
-	"redis-sentinel://host:port,host:port/master or memory:, with rediss in place of redis for TLS"
+const mustBe = "it must be dir:PATH, dir:///PATH, memory:, redis://[user:password@]host:port[/db], redis-cluster://host:port,host:port or " +
+	"redis-sentinel://host:port,host:port/master[/db], with rediss in place of redis for TLS, and with percent-encoding"
 
 // Use is what a program does with a store.
 type Use struct {
@@ -55,7 +53,7 @@ type Use struct {
 // returns the errors of [pebblestore.Open], such as [durable.ErrLocked]. It does not connect to a
 // Redis server; opening the first queue does. No error contains a password.
 func Open(url string, use Use) (durable.Store, func() error, error) {
-	client, err := check(url)
+	client, err := parse(url)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -77,30 +75,8 @@ func Open(url string, use Use) (durable.Store, func() error, error) {
 // Check returns the error that [Open] returns for the form of a URL, or nil. Check opens nothing,
 // so a program can check a URL before it needs the store.
 func Check(url string) error {
-	_, err := check(url)
+	_, err := parse(url)
 	return err
-}
-
-// check checks a URL. It returns a function that creates the client of a Redis server, and nil for
-// other stores.
-func check(url string) (func() redis.UniversalClient, error) {
-	scheme, rest, ok := strings.Cut(url, ":")
-	_, isPath := Path(url)
-	switch scheme = strings.ToLower(scheme); {
-	case isPath, scheme == "memory" && ok && rest == "":
-		return nil, nil
-	case !ok:
-		return nil, urlError(url, "it has no scheme; "+mustBe)
-	case scheme == "file":
-		return nil, urlError(url, "a store is a directory now, and the files of earlier versions are not read; it must be dir:PATH")
-	case scheme == "dir" && rest == "":
-		return nil, urlError(url, "it has no path; it must be dir:PATH")
-	case scheme == "dir":
-		return nil, urlError(url, "the path after dir:// must be absolute; a relative path follows dir: without slashes")
-	case scheme == "memory":
-		return nil, urlError(url, "memory: must have nothing after the colon")
-	}
-	return parse(url)
 }
 
 // openDirectory opens a directory, or connects to the program that serves it: see [Open].
@@ -140,39 +116,14 @@ func urlError(url, reason string) error {
 	return fmt.Errorf("%w store URL %q: %s", durable.ErrInvalid, Redact(url), reason)
 }
 
-const hidden = "xxxxx"
-
-var (
-	schemes = regexp.MustCompile(`(?i)^(?:[^:]*:)?/*`)
-
-	// ports matches ports, and hosts in brackets. Without an address, a password is in the place of
-	// the port.
-	ports = regexp.MustCompile(`\[[^\],]*\]|:[^,]*`)
-
-	// passwords matches parameters that may be passwords, even if the name is misspelled or a
-	// semicolon separates them.
-	passwords = regexp.MustCompile(`(?i)([^&;=]*(?:pass|pwd|secret)[^&;=]*)=[^&;]*`)
-)
-
-// Redact returns a URL without the parts that may be a user or a password.
+// Redact returns a URL without what may contain a password: without what follows the scheme, unless
+// it is a path.
 func Redact(url string) string {
-	scheme := schemes.FindString(url)
-	if name, _, _ := strings.Cut(strings.ToLower(scheme), ":"); name == "dir" || name == "file" {
+	scheme := strings.IndexAny(url, ":@?") + 1
+	if scheme == 0 || scheme == len(url) || strings.EqualFold(url[:scheme], "dir:") {
 		return url
 	}
-	rest := url[len(scheme):]
-	if at := strings.LastIndexByte(rest, '@'); at >= 0 { // the last one, because a password may contain @
-		rest = hidden + rest[at:]
-	} else {
-		end := strings.IndexAny(rest+"/", "/?#")
-		rest = ports.ReplaceAllStringFunc(rest[:end], func(port string) string {
-			if port[0] == '[' || strings.Trim(port[1:], "0123456789") == "" {
-				return port
-			}
-			return ":" + hidden
-		}) + rest[end:]
-	}
-	return scheme + passwords.ReplaceAllString(rest, "${1}="+hidden)
+	return url[:scheme] + "…"
 }
 
 // Path returns the path of a URL that names a directory, and false for any other URL.
@@ -187,127 +138,74 @@ func Path(url string) (path string, ok bool) {
 	return path, true
 }
 
-// address holds the parts of a URL of Redis. The parsers of the client expect one address as the
-// host and the others as parameters.
-type address struct {
-	url    string // the whole URL, for errors
-	scheme string // redis or rediss
-	kind   string // "", "cluster" or "sentinel"
-	user   string // with the @, as it was given
-	hosts  []string
-	path   string // with the slash
-	query  string // without the question mark
-}
+// form is the form of a URL of Redis: the scheme, the kind, the user with the @, the addresses, the
+// path and the parameters. No password can be taken for a port, and no database is negative.
+var form = regexp.MustCompile(`(?i)^(rediss?)(?:-(cluster|sentinel))?://([^@/?#]*@)?(` + address + `(?:,` + address +
+	`)*)((?:/(?:[^-@/?#][^@/?#]*)?)*)(?:\?([^@#]*))?$`)
 
-// parse checks a URL and returns a function that creates its client.
+const address = `(?:\[[^]@/?#,]*]|[^][@/?#,:]*)(?::\d*)?`
+
+// parse checks a URL. It returns a function that creates the client of a Redis server, and nil for
+// other stores.
 func parse(raw string) (func() redis.UniversalClient, error) {
-	a, err := split(raw)
+	if _, isPath := Path(raw); isPath || strings.EqualFold(raw, "memory:") {
+		return nil, nil
+	}
+	kind, one, err := clientURL(raw)
 	if err != nil {
 		return nil, err
 	}
-	if a.kind == "cluster" {
-		o, err := redis.ParseClusterURL(a.client(""))
-		if a.path != "" && a.path != "/" {
-			err = errors.New("a Cluster has no databases, so there must be nothing after the addresses")
-		} else if err == nil && (o.ReadOnly || o.RouteByLatency || o.RouteRandomly) {
-			err = errReplicas
-		}
-		return func() redis.UniversalClient { return redis.NewClusterClient(o) }, a.parserError(err)
+	client, err := clientOf(kind, one)
+	if errors.As(err, new(*url.Error)) { // its text has the URL
+		return nil, urlError(raw, mustBe)
 	}
-	if a.kind == "sentinel" {
-		master, db, _ := strings.Cut(strings.TrimPrefix(a.path, "/"), "/")
-		name, _ := url.PathUnescape(master) // "" if it is not percent-encoded
-		if name == "" {
-			return nil, urlError(raw, "the name of the master, with a valid percent-encoding, follows the addresses: redis-sentinel://host:port,host:port/master")
-		}
-		o, err := redis.ParseFailoverURL(a.client("/"+db, "master_name="+url.QueryEscape(name)))
-		if err == nil && o.DB < 0 {
-			err = errDatabase
-		} else if err == nil && (o.RouteByLatency || o.RouteRandomly || o.ReplicaOnly) {
-			err = errReplicas
-		}
-		return func() redis.UniversalClient { return redis.NewFailoverClient(o) }, a.parserError(err)
+	if err != nil {
+		return nil, urlError(raw, fmt.Sprintf("%v; %s", err, mustBe))
 	}
-	o, err := redis.ParseURL(a.client(a.path))
-	if err == nil && o.DB < 0 {
-		err = errDatabase
-	}
-	return func() redis.UniversalClient { return redis.NewClient(o) }, a.parserError(err)
+	return client, nil
 }
 
-// split splits a URL. The parser of the standard library does not accept several hosts.
-func split(raw string) (address, error) {
-	scheme, rest, ok := strings.Cut(raw, "://")
-	name, kind, several := strings.Cut(strings.ToLower(scheme), "-")
-	if !ok || name != "redis" && name != "rediss" || several && kind != "cluster" && kind != "sentinel" {
-		return address{}, urlError(raw, mustBe)
+// clientURL returns the kind of a URL, and the URL for the parser of the client, which expects one
+// address as the host, and the others and the name of the master as parameters.
+func clientURL(raw string) (kind, one string, err error) {
+	m := form.FindStringSubmatch(raw)
+	if m == nil {
+		return "", "", urlError(raw, mustBe)
 	}
-	a := address{url: raw, scheme: name, kind: kind}
-	end := strings.IndexAny(rest, "/?#")
-	if end < 0 {
-		end = len(rest)
+	kind, path, hosts := strings.ToLower(m[2]), m[5], strings.Split(m[4], ",")
+	parameters, err := url.ParseQuery(m[6]) // the parser ignores parameters that it cannot decode
+	if err != nil || kind == "cluster" && strings.Trim(path, "/") != "" {
+		return "", "", urlError(raw, mustBe)
 	}
-	authority := rest[:end]
-	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
-		a.user, authority = authority[:at+1], authority[at+1:]
+	if kind == "sentinel" {
+		master, db, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+		name, err := url.PathUnescape(master)
+		if err != nil || name == "" {
+			return "", "", urlError(raw, mustBe)
+		}
+		path = "/" + db
+		parameters.Set("master_name", name)
 	}
-	a.path, a.query, _ = strings.Cut(rest[end:], "?")
-	if strings.ContainsAny(rest[end:], "@#") || strings.Count(a.user, "@") > 1 {
-		return a, urlError(raw, "@, #, / and ? in a user or a password must be percent-encoded, and there must be no #fragment")
+	for _, name := range []string{"read_only", "replica_only", "route_by_latency", "route_randomly"} {
+		if parameters.Has(name) {
+			return "", "", urlError(raw, name+" reads from replicas, which queues do not support")
+		}
 	}
-	// The parsers of the client ignore parameters that they cannot decode, which may be a password.
-	if _, err := url.ParseQuery(a.query); err != nil {
-		return a, urlError(raw, "a parameter has an invalid percent-encoding or a semicolon; parameters must be name=value&name=value")
+	for _, host := range hosts[1:] {
+		parameters.Add("addr", host)
 	}
-	a.hosts = strings.Split(authority, ",")
-	return a, a.checkHosts(authority)
+	return kind, strings.ToLower(m[1]) + "://" + m[3] + hosts[0] + path + "?" + parameters.Encode(), nil
 }
 
-func (a *address) checkHosts(authority string) error {
-	if a.kind == "" {
-		if len(a.hosts) > 1 {
-			return urlError(a.url, "there must be one address; redis-cluster:// and redis-sentinel:// take several")
-		}
-		if authority == "" {
-			a.hosts[0] = "localhost:6379"
-			return nil
-		}
-		if _, _, err := net.SplitHostPort(authority); err != nil {
-			a.hosts[0] = net.JoinHostPort(strings.Trim(authority, "[]"), "6379")
-		}
+func clientOf(kind, one string) (func() redis.UniversalClient, error) {
+	switch kind {
+	case "cluster":
+		o, err := redis.ParseClusterURL(one)
+		return func() redis.UniversalClient { return redis.NewClusterClient(o) }, err
+	case "sentinel":
+		o, err := redis.ParseFailoverURL(one)
+		return func() redis.UniversalClient { return redis.NewFailoverClient(o) }, err
 	}
-	for _, h := range a.hosts {
-		host, port, err := net.SplitHostPort(h)
-		if n, bad := strconv.Atoi(port); err != nil || bad != nil || host == "" || n < 1 || n > 65535 {
-			return urlError(a.url, "addresses must be host:port with a port from 1 to 65535, separated by commas")
-		}
-	}
-	return nil
-}
-
-// client returns the URL in the form of the client's parsers. The path is the database.
-func (a *address) client(path string, parameters ...string) string {
-	parameters = append(parameters, a.query)
-	for _, h := range a.hosts[1:] {
-		parameters = append(parameters, "addr="+url.QueryEscape(h))
-	}
-	return a.scheme + "://" + a.user + a.hosts[0] + path + "?" + strings.Join(parameters, "&")
-}
-
-var (
-	errReplicas = errors.New("read_only, replica_only, route_by_latency and route_randomly read from replicas, which queues do not support")
-	errDatabase = errors.New("the database is negative; it must be at least 0")
-)
-
-// parserError returns the error of the client's parser, unless the error contains the URL, which
-// may contain a password.
-func (a *address) parserError(err error) error {
-	if err == nil {
-		return nil
-	}
-	reason := strings.TrimPrefix(err.Error(), "redis: ")
-	if broken := (*url.Error)(nil); errors.As(err, &broken) {
-		reason = "it is not a URL; the usual cause is an invalid percent-encoding"
-	}
-	return urlError(a.url, reason+"; "+mustBe)
+	o, err := redis.ParseURL(one)
+	return func() redis.UniversalClient { return redis.NewClient(o) }, err
 }
