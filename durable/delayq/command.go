@@ -106,42 +106,21 @@ func idsOr(cmd *cli.Command, selected bool, options string) error {
 	return arguments(cmd, 1, math.MaxInt, "the command takes ids of messages, or "+options)
 }
 
-// option returns a flag whose help and errors name the accepted values. The backquoted word in
-// usage is the placeholder of the value.
+// option returns a flag whose help and errors name the accepted values. The help has the initial
+// value if it is one of them. The backquoted word in usage is the placeholder of the value.
 func option[T any](name, usage string, to *T, accepted string, parse func(string) (T, bool)) cli.Flag {
-	return &cli.GenericFlag{Name: name, Usage: usage + " (" + accepted + ")", Value: &value[T]{to, accepted, parse}}
-}
-
-// value is the value of an option. It implements [cli.Value].
-type value[T any] struct {
-	to       *T
-	accepted string
-	parse    func(string) (T, bool)
-}
-
-func (v *value[T]) Set(s string) error {
-	x, ok := v.parse(s)
-	if !ok {
-		return errors.New("it must be " + v.accepted)
+	f := &cli.StringFlag{Name: name, Usage: usage + " (" + accepted + ")", Validator: func(s string) error {
+		x, ok := parse(s)
+		if !ok {
+			return errors.New("it must be " + accepted)
+		}
+		*to = x
+		return nil
+	}}
+	if initial := fmt.Sprint(*to); f.Validator(initial) == nil {
+		f.DefaultText = initial
 	}
-	*v.to = x
-	return nil
-}
-
-func (v *value[T]) Get() any { return *v.to }
-
-// String returns the default value for the help.
-func (v *value[T]) String() string {
-	if v.to == nil {
-		return ""
-	}
-	text := fmt.Sprint(*v.to)
-	if _, headers := any(*v.to).(map[string]string); headers {
-		return ""
-	} else if _, ok := v.parse(text); !ok { // there is none
-		return ""
-	}
-	return text
+	return f
 }
 
 // flag returns an option without a value.
@@ -174,11 +153,11 @@ func duration(name, usage string, to *time.Duration, least time.Duration) cli.Fl
 // parseDuration accepts the syntax of time.ParseDuration, and a whole number of days.
 func parseDuration(s string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(s, "d"); ok {
-		n, err := strconv.ParseUint(days, 10, 64)
-		if err == nil && n > uint64(mostDays) {
-			err = strconv.ErrRange
+		n, err := strconv.ParseUint(days, 10, 32)
+		if err != nil {
+			return 0, err
 		}
-		return time.Duration(n) * day, err
+		s = fmt.Sprint(24*n, "h")
 	}
 	return time.ParseDuration(s)
 }
@@ -188,9 +167,11 @@ func header(usage string, to *map[string]string) cli.Flag {
 	*to = map[string]string{}
 	return option("header", usage, to, "key=value; several may be given, with different keys", func(s string) (map[string]string, bool) {
 		key, value, ok := strings.Cut(s, "=")
-		_, again := (*to)[key]
+		if _, again := (*to)[key]; !ok || again || key == "" {
+			return nil, false
+		}
 		(*to)[key] = value
-		return *to, ok && !again && key != ""
+		return *to, true
 	})
 }
 
