@@ -10,7 +10,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
-	"runtime"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -77,10 +77,9 @@ type runner struct {
 // command left in the background may hold the output open.
 const defaultGrace = 5 * time.Second
 
-// defaultSignalGrace is how long a message whose command was ended by a signal waits for the signal
-// that ends delayq: a supervisor may signal all processes, and the command may end first. After
-// another failure the wait is only 2 % of it, because commands fail often.
-const defaultSignalGrace = time.Second
+// defaultSignalGrace is how long a message whose command has failed waits for the signal that ends
+// delayq: a supervisor may signal all processes, and the command may end first.
+const defaultSignalGrace = 100 * time.Millisecond
 
 var errNoCommand = errors.New("the command cannot be run")
 
@@ -93,14 +92,9 @@ func (r *runner) handle(ctx context.Context, d *durable.Delivery) error {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(d.Body), stdout, stderr
 	cmd.Env, cmd.WaitDelay = environment(d), r.app.commandGrace
 	err := r.app.children.run(cmd)
-	if errors.Is(err, errKilled) {
-		<-ctx.Done() // the process is about to exit; the message has not failed
-		return err
-	}
 	stdout.close()
 	stderr.close()
-	code := cmd.ProcessState.ExitCode()
-	switch {
+	switch code := cmd.ProcessState.ExitCode(); {
 	case stdout.failed != nil:
 		err = fmt.Errorf("its output cannot be printed: %w", stdout.failed)
 	case cmd.ProcessState == nil:
@@ -110,7 +104,7 @@ func (r *runner) handle(ctx context.Context, d *durable.Delivery) error {
 		return nil
 	case (code == cannotRun || code == notFound) && lookUp(r.line) != nil:
 		err = fmt.Errorf("%w: -exec %q: %w: %s", errNoCommand, r.line, err, preview(stderr.last, driver.MaxReason/2))
-	case !r.ends(code):
+	case !r.ends():
 		if stderr.last != "" {
 			err = fmt.Errorf("%w: %s", err, preview(stderr.last, driver.MaxReason/2))
 		}
@@ -128,7 +122,7 @@ func (r *runner) handle(ctx context.Context, d *durable.Delivery) error {
 func lookUp(line string) error {
 	name, _, _ := strings.Cut(strings.TrimSpace(line), " ")
 	_, err := exec.LookPath(name)
-	if err == nil || strings.ContainsAny(line, ";&|<>(){}`\n") || strings.ContainsAny(name, "'\"\\$=*?[]~!#") || runtime.GOOS == "windows" {
+	if err == nil || strings.ContainsAny(line, ";&|<>(){}`\n") || strings.ContainsAny(name, "'\"\\$=*?[]~!#") {
 		return nil
 	}
 	shell := exec.Command("sh", "-c", `command -v "$0"`, name).Run()
@@ -140,35 +134,18 @@ func lookUp(line string) error {
 
 const cannotRun, notFound = 126, 127 // exit codes of shells
 
-// ends reports whether delayq begins to end when a command has failed. The exit code is -1 after a
-// signal, and above 128 if a shell reports one.
-func (r *runner) ends(code int) bool {
-	wait := r.app.signalGrace
-	if 0 < code && code <= 128 {
-		wait /= 50
-	}
+// ends reports whether delayq begins to end when a command has failed.
+func (r *runner) ends() bool {
 	select {
 	case <-r.ending:
 		return true
-	case <-time.After(wait):
+	case <-time.After(r.app.signalGrace):
 		return false
 	}
 }
 
-// variable returns the name of a header in the environment: its ASCII letters in upper case, its
-// digits, and an underscore in place of each other byte.
-func variable(key string) string {
-	name := []byte(key)
-	for i, b := range name {
-		switch {
-		case 'a' <= b && b <= 'z':
-			name[i] -= 'a' - 'A'
-		case (b < 'A' || b > 'Z') && (b < '0' || b > '9'):
-			name[i] = '_'
-		}
-	}
-	return string(name)
-}
+// otherBytes matches what the name of a header does not keep in the environment.
+var otherBytes = regexp.MustCompile(`[^A-Za-z0-9]`)
 
 // environment returns the environment of the command: without the store, whose URL may have a
 // password, and with the variables that describe the message.
@@ -181,7 +158,7 @@ func environment(d *durable.Delivery) []string {
 	}
 	for _, key := range slices.Sorted(maps.Keys(d.Headers)) {
 		if value := d.Headers[key]; !strings.ContainsRune(value, 0) { // which no variable can have
-			own = append(own, "DELAYQ_HEADER_"+variable(key)+"="+value)
+			own = append(own, "DELAYQ_HEADER_"+strings.ToUpper(otherBytes.ReplaceAllString(key, "_"))+"="+value)
 		}
 	}
 	return append(own,
@@ -198,34 +175,28 @@ func environment(d *durable.Delivery) []string {
 // children are the running commands. The commands do not receive the signals of the terminal, so
 // the first Ctrl-C does not end them.
 type children struct {
-	mu     sync.Mutex
-	all    []*exec.Cmd
-	killed bool
+	mu  sync.Mutex
+	all []*exec.Cmd
 }
 
-var errKilled = errors.New("delayq is being ended")
-
-// run starts a command, which was created with a context, and waits for it. After kill, run returns
-// errKilled.
+// run starts a command, which was created with a context, and waits for it. After kill, run does
+// not return.
 func (c *children) run(cmd *exec.Cmd) error {
 	setProcessGroup(cmd)
 	cmd.Cancel = func() error { return killGroup(cmd) }
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.killed {
-		return errKilled
+	err := cmd.Start()
+	if err == nil {
+		c.all = append(c.all, cmd)
 	}
-	if err := cmd.Start(); err != nil {
+	c.mu.Unlock()
+	if err != nil {
 		return err
 	}
-	c.all = append(c.all, cmd)
-	c.mu.Unlock()
-	err := cmd.Wait()
+	err = cmd.Wait()
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.all = slices.DeleteFunc(c.all, func(other *exec.Cmd) bool { return other == cmd })
-	if c.killed {
-		return errKilled
-	}
 	return err
 }
 
@@ -235,11 +206,10 @@ func (c *children) count() int {
 	return len(c.all)
 }
 
-// kill ends all commands and prevents new ones.
+// kill ends all commands. The process must exit then: the mutex stays locked, so that no command
+// begins, and no message counts as failed.
 func (c *children) kill() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.killed = true
 	for _, cmd := range c.all {
 		_ = killGroup(cmd) // the command may have ended by itself
 	}
