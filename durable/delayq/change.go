@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"time"
 
 	"github.com/urfave/cli/v3"
 
@@ -69,16 +68,11 @@ func (a *app) rescheduleCommand() *cli.Command {
 		},
 		run: func(ctx context.Context, s *session, ids []string) error {
 			return a.changeAll(ids, "rescheduled", notPending, func(id string) (string, bool, error) {
-				due := "due in " + formatDuration(m.Delay)
 				result, err := durable.Result(0), error(nil)
 				if m.At.IsZero() {
 					result, err = s.Reschedule(ctx, id, m.Delay)
 				} else {
-					due = "due at " + m.At.Format(time.RFC3339)
 					result, err = s.RescheduleAt(ctx, id, m.At)
-				}
-				if result == durable.ResultRescheduled && !a.json {
-					return due, true, err
 				}
 				return resultText(result), result == durable.ResultRescheduled, err
 			})

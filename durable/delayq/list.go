@@ -42,19 +42,11 @@ func describe(r *durable.Record, partition int) string {
 	rows := []table.Row{
 		{"id", preview(r.ID, durable.MaxID)}, {"state", stateNames[r.State]}, {"partition", partition},
 		{"enqueued", formatTime(r.Enqueued)}, {"due", formatTime(r.Due)}, {"expires", formatTime(r.ExpireAt)},
+		{"lease ends", formatTime(r.LeaseEnd)}, {"died", formatTime(r.Died)}, {"last error", preview(r.Reason, 4*previewBytes)},
 		{"attempts", fmt.Sprintf("%d failed of %d", r.Attempts, r.MaxAttempts)}, {"crashes", r.Crashes}, {"postponed", r.Postponed},
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.Headers)) {
 		rows = append(rows, table.Row{"header " + preview(key, previewBytes), preview(r.Headers[key], 4*previewBytes)})
-	}
-	if !r.LeaseEnd.IsZero() {
-		rows = append(rows, table.Row{"lease ends", formatTime(r.LeaseEnd)})
-	}
-	if !r.Died.IsZero() {
-		rows = append(rows, table.Row{"died", formatTime(r.Died)})
-	}
-	if r.Reason != "" {
-		rows = append(rows, table.Row{"last error", preview(r.Reason, 4*previewBytes)})
 	}
 	return propertyTable(append(rows, table.Row{"body", fmt.Sprintf("%s (%s)", previewBody(r, 4*previewBytes), count(len(r.Body), "byte"))})...)
 }

@@ -222,9 +222,9 @@ func TestCancelPrintsTheResultOfEachID(t *testing.T) {
 func TestRescheduleAcceptsADelayOrATime(t *testing.T) {
 	d := onDirectory(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
-	assert.Equal(t, "a: due in 1h0m0s\n", d.ok("reschedule", "a", "-delay", "1h"))
+	assert.Equal(t, "a: rescheduled\n", d.ok("reschedule", "a", "-delay", "1h"))
 	assert.WithinDuration(t, time.Now().Add(time.Hour), d.message("a").Due, 10*time.Minute)
-	assert.Equal(t, "a: due at 2130-01-01T00:00:00Z\n", d.ok("reschedule", "-at", "2130-01-01T00:00:00Z", "a"))
+	assert.Equal(t, "a: rescheduled\n", d.ok("reschedule", "-at", "2130-01-01T00:00:00Z", "a"))
 	assert.Equal(t, 2130, d.message("a").Due.UTC().Year())
 	assert.JSONEq(t, `{"id":"a","result":"rescheduled"}`, d.ok("-json", "reschedule", "a", "-delay", "0s"))
 	assert.Equal(t, "x\n", d.ok("take", "-wait", "1m"))
@@ -392,7 +392,6 @@ func TestPreviewCutsBetweenCharacters(t *testing.T) {
 	} {
 		assert.Equal(t, want, preview(s, 8))
 	}
-	assert.Equal(t, "in 292 years or more", relative(time.Until(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))))
 }
 
 // Take waits for longer than a lease. Held messages are not delivered a second time.
@@ -429,7 +428,7 @@ func TestIDsArePrintedAsGiven(t *testing.T) {
 	d := onDirectory(t)
 	const id = `C:\new "é"`
 	assert.Equal(t, id+"\n", d.ok("enqueue", "-id", id, "-body", "x"))
-	assert.Equal(t, id+": due in 1h0m0s\n", d.ok("reschedule", id, "-delay", "1h"))
+	assert.Equal(t, id+": rescheduled\n", d.ok("reschedule", id, "-delay", "1h"))
 	assert.Equal(t, id+": cancelled\n", d.ok("cancel", id))
 }
 

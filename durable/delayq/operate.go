@@ -9,11 +9,11 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/urfave/cli/v3"
 
 	"github.com/timingwheel-go/timingwheel/durable"
@@ -131,6 +131,7 @@ func (a *app) consumers(ctx context.Context, s *session, _ []string) error {
 		return err
 	}
 	t := newTable("host", "process", "partitions", "waiting", "oldest run", "last heartbeat", "expires", "id")
+	t.SetColumnConfigs([]table.ColumnConfig{{Name: "partitions", WidthMax: 20, WidthMaxEnforcer: text.WrapSoft}})
 	for _, c := range all {
 		if a.json {
 			c.Partitions = append([]int{}, c.Partitions...) // [] if there are none
@@ -139,32 +140,13 @@ func (a *app) consumers(ctx context.Context, s *session, _ []string) error {
 			}
 		}
 		t.AppendRow(table.Row{
-			preview(c.Host, previewBytes), c.PID, ranges(c.Partitions), c.Waiting, formatDuration(c.OldestRun), formatTime(c.LastHeartbeat), formatTime(c.Expires), preview(c.ID, durable.MaxID),
+			preview(c.Host, previewBytes), c.PID, strings.Trim(fmt.Sprint(c.Partitions), "[]"), c.Waiting, formatDuration(c.OldestRun), formatTime(c.LastHeartbeat), formatTime(c.Expires), preview(c.ID, durable.MaxID),
 		})
 	}
 	if len(all) == 0 {
 		a.note("queue %q has no consumers", s.Name())
 	}
 	return a.printTable(t)
-}
-
-// ranges formats ascending numbers as ranges, as in "0-3, 7".
-func ranges(numbers []int) string {
-	var parts []string
-	for i := 0; i < len(numbers); {
-		first := i
-		for i++; i < len(numbers) && numbers[i] == numbers[i-1]+1; i++ {
-		}
-		part := strconv.Itoa(numbers[first])
-		if i-first > 1 {
-			part += "-" + strconv.Itoa(numbers[i-1])
-		}
-		parts = append(parts, part)
-	}
-	if len(parts) == 0 {
-		return "none"
-	}
-	return strings.Join(parts, ", ")
 }
 
 func (a *app) backupCommand() *cli.Command {

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"reflect"
 	"strconv"
@@ -139,17 +138,11 @@ func formatTime(t time.Time) string {
 	case !t.Before(driver.Never.Time()):
 		return "never"
 	}
-	return t.Format("2006-01-02 15:04:05.000 MST") + " (" + relative(time.Until(t)) + ")"
-}
-
-func relative(d time.Duration) string {
-	if d < 0 {
-		return formatDuration(-d) + " ago"
+	relative := "in " + formatDuration(time.Until(t))
+	if d := time.Since(t); d > 0 {
+		relative = formatDuration(d) + " ago"
 	}
-	if d == math.MaxInt64 { // time.Until saturates at this value
-		return "in 292 years or more"
-	}
-	return "in " + formatDuration(d)
+	return t.Format("2006-01-02 15:04:05.000 MST") + " (" + relative + ")"
 }
 
 // formatDuration formats a duration. Those of stores are in milliseconds.
