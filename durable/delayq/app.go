@@ -22,13 +22,14 @@ import (
 
 // app is one run of the program.
 type app struct {
-	stdin                     io.Reader
-	stdout, stderr            io.Writer
-	columns                   func() int // of the terminal that stdout is; 0 if it is none
-	open                      func(url string, use storeurl.Use) (durable.Store, func() error, error)
-	noticeDelay               time.Duration // from Ctrl-C until the user is told what delays the end
-	commandGrace, signalGrace time.Duration // see defaultGrace and defaultSignalGrace
-	children                  children
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	columns        func() int // of the terminal that stdout is; 0 if it is none
+	open           func(url string, use storeurl.Use) (durable.Store, func() error, error)
+	noticeDelay    time.Duration // from Ctrl-C until the user is told what delays the end
+	commandGrace   time.Duration // for the output of a command that has left a process in the background
+	signalGrace    time.Duration // from the failure of a command, which may get a signal to all processes first, until it counts
+	children       children
 
 	store, queue string
 	partitions   int
@@ -42,7 +43,7 @@ const maxBody = 64 << 20
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 	return &app{
 		stdin: stdin, stdout: stdout, stderr: stderr, columns: func() int { return columnsOf(stdout) }, open: storeurl.Open,
-		noticeDelay: time.Second, commandGrace: defaultGrace, signalGrace: defaultSignalGrace,
+		noticeDelay: time.Second, commandGrace: 5 * time.Second, signalGrace: 100 * time.Millisecond,
 	}
 }
 
@@ -127,7 +128,6 @@ var (
 	enqueues = access{newQueue: true, newStore: true}
 	reads    = access{Use: storeurl.Use{Read: true}}
 	watches  = access{Use: storeurl.Use{Read: true}, newQueue: true}
-	takes    = access{Use: storeurl.Use{Consume: true}, newQueue: true}
 	consumes = access{Use: storeurl.Use{Consume: true}, newQueue: true}
 	audits   = access{Use: storeurl.Use{Read: true, All: true}}
 	checks   = access{Use: storeurl.Use{Read: true, Safe: true}}

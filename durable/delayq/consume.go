@@ -73,14 +73,6 @@ type runner struct {
 	succeeded, failed atomic.Int64
 }
 
-// defaultGrace is how long the output of a command that has ended is read: a process that the
-// command left in the background may hold the output open.
-const defaultGrace = 5 * time.Second
-
-// defaultSignalGrace is how long a message whose command has failed waits for the signal that ends
-// delayq: a supervisor may signal all processes, and the command may end first.
-const defaultSignalGrace = 100 * time.Millisecond
-
 var errNoCommand = errors.New("the command cannot be run")
 
 // handle acknowledges the message if the command exits with 0. It releases the message after a
@@ -102,7 +94,7 @@ func (r *runner) handle(ctx context.Context, d *durable.Delivery) error {
 	case err == nil, errors.Is(err, exec.ErrWaitDelay): // the command has exited with 0
 		r.succeeded.Add(1)
 		return nil
-	case (code == cannotRun || code == notFound) && lookUp(r.line) != nil:
+	case (code == 126 || code == 127) && lookUp(r.line) != nil: // exit codes of shells
 		err = fmt.Errorf("%w: -exec %q: %w: %s", errNoCommand, r.line, err, preview(stderr.last, driver.MaxReason/2))
 	case !r.ends():
 		if stderr.last != "" {
@@ -131,8 +123,6 @@ func lookUp(line string) error {
 	}
 	return fmt.Errorf("%w: -exec %q: %w", errNoCommand, line, err)
 }
-
-const cannotRun, notFound = 126, 127 // exit codes of shells
 
 // ends reports whether delayq begins to end when a command has failed.
 func (r *runner) ends() bool {

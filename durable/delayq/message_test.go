@@ -392,6 +392,7 @@ func TestPreviewCutsBetweenCharacters(t *testing.T) {
 	} {
 		assert.Equal(t, want, preview(s, 8))
 	}
+	assert.Contains(t, formatTime(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)), "(in 292 years or more)")
 }
 
 // Take waits for longer than a lease. Held messages are not delivered a second time.

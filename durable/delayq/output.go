@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"reflect"
 	"strconv"
@@ -114,8 +115,8 @@ func recordJSON(r *durable.Record) map[string]any {
 	return o
 }
 
-// timeJSON returns a time that JSON can represent: its last year is 9999, and later times, which due
-// times may be, become the end of that year.
+// timeJSON returns a time that JSON can represent. The last year in JSON is 9999, and due times may
+// be later: such a time becomes the end of 9999.
 func timeJSON(t time.Time) time.Time {
 	if t.Year() <= 9999 {
 		return t
@@ -148,6 +149,8 @@ func formatTime(t time.Time) string {
 // formatDuration formats a duration. Those of stores are in milliseconds.
 func formatDuration(d time.Duration) string {
 	switch {
+	case d == math.MaxInt64: // of time.Until
+		return "292 years or more"
 	case d >= 2*day:
 		return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
 	case d >= time.Minute:
@@ -171,20 +174,14 @@ func preview(s string, columns int) string {
 	return text.Snip(strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`), columns, "…")
 }
 
-// columnsOf returns the width of a terminal, or 0 if w is none that supports control characters.
-func columnsOf(w io.Writer) int {
-	f, ok := w.(*os.File)
+// columnsOf returns the width of a terminal, or 0 if it is none that supports control characters.
+func columnsOf(stream any) int {
+	f, ok := stream.(*os.File)
 	if !ok || os.Getenv("TERM") == "dumb" {
 		return 0
 	}
 	columns, _, _ := term.GetSize(int(f.Fd())) // negative if it is no terminal
 	return max(0, columns)
-}
-
-// isTerminal reports whether r reads from a terminal.
-func isTerminal(r io.Reader) bool {
-	f, ok := r.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // until returns the error of f, or the cause of the end of ctx if ctx ends first. Reading from a
