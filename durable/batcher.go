@@ -174,14 +174,14 @@ func (b *batcher[Q, R]) run() {
 		err := b.flushBatch(batch)
 		clear(batch)
 		if errors.Is(err, ErrUnavailable) {
-			b.fail(err)
+			b.fail()
 		}
 	}
 }
 
 // fail ends the calls that have waited for at least half of retryFor while the store was
 // unreachable. Otherwise a call would wait as long as all batches before it together.
-func (b *batcher[Q, R]) fail(err error) {
+func (b *batcher[Q, R]) fail() {
 	var over []*call[Q, R]
 	b.mu.Lock()
 	for {
@@ -195,7 +195,7 @@ func (b *batcher[Q, R]) fail(err error) {
 	b.mu.Unlock()
 	for _, c := range over {
 		var none R
-		c.end(none, fmt.Errorf("%w: a call before this one failed, and this one was not sent: %v", ErrUnavailable, err)) //nolint:errorlint // see unknown
+		c.end(none, fmt.Errorf("%w: a call before this one failed, and this one was not sent", ErrUnavailable))
 	}
 }
 

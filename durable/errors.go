@@ -191,9 +191,6 @@ func (q *Queue) log(level slog.Level, kind EventKind, f fault) {
 		if !ok {
 			return
 		}
-		if errors.Is(f.err, ErrUnavailable) {
-			text = "durable: store cannot be reached"
-		}
 		attrs = append(attrs, slog.Int("skipped", skipped))
 	}
 	q.options.Logger.LogAttrs(context.Background(), level, text, attrs...)

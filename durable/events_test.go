@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -200,12 +201,12 @@ func (l *logged) records(t *testing.T) (records []map[string]any) {
 func TestFaultsAreLogged(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		err         error
-		only        string // this call fails, or all if it is empty
-		level, text string
+		err   error
+		only  string // this call fails, or all if it is empty
+		level string
 	}{
-		"the store is down": {errDown, "", "WARN", "durable: store cannot be reached"},
-		"claims fail":       {errors.New("no permission"), "Claim", "ERROR", "durable: background call failed"},
+		"the store is down": {errDown, "", "WARN"},
+		"claims fail":       {errors.New("no permission"), "Claim", "ERROR"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -242,9 +243,10 @@ func TestFaultsAreLogged(t *testing.T) {
 			skipped := 0.0
 			for _, r := range records {
 				assert.Equal(t, c.level, r["level"])
-				assert.Equal(t, c.text, r["msg"])
+				assert.Equal(t, "durable: background call failed", r["msg"])
 				assert.Equal(t, "orders", r["queue"])
 				assert.Contains(t, r["err"], c.err.Error())
+				assert.LessOrEqual(t, strings.Count(fmt.Sprint(r), "cannot be reached"), 1, r)
 				skipped += r["skipped"].(float64)
 			}
 			require.InDelta(t, len(errs), int(skipped)+len(records), 200, "the errors after the last record are counted in no record")

@@ -23,7 +23,7 @@ func failure(ctx context.Context, what string, err error) error {
 	if cause := causeOf(ctx); cause != nil {
 		return cause
 	}
-	if kind := kindOf(err); kind != nil {
+	if kind := kindOf(err); kind != nil && !errors.Is(err, kind) {
 		err = fmt.Errorf("%w: %w", kind, err)
 	}
 	return fmt.Errorf("redisstore: %s: %w", what, err)

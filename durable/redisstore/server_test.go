@@ -177,7 +177,9 @@ func TestServerThatLoadsIsUnavailable(t *testing.T) {
 		q, err := store.Open(t.Context(), config())
 		require.NoError(t, err)
 		tell(m, version+"aof_enabled:0\r\n"+loads+"\r\n")
-		require.ErrorIs(t, q.(driver.Checker).Check(t.Context()), driver.ErrUnavailable, loads)
+		err = q.(driver.Checker).Check(t.Context())
+		require.ErrorIs(t, err, driver.ErrUnavailable, loads)
+		assert.Equal(t, 1, strings.Count(err.Error(), driver.ErrUnavailable.Error()), err)
 		require.NotErrorIs(t, q.(driver.Checker).Check(t.Context()), driver.ErrUnsafe, loads)
 
 		ctx, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
