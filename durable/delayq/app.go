@@ -43,7 +43,7 @@ const maxBody = 64 << 20
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 	return &app{
 		stdin: stdin, stdout: stdout, stderr: stderr, columns: func() int { return columnsOf(stdout) }, open: storeurl.Open,
-		noticeDelay: time.Second, commandGrace: 5 * time.Second, signalGrace: 100 * time.Millisecond,
+		noticeDelay: time.Second, commandGrace: 5 * time.Second, signalGrace: time.Second,
 	}
 }
 

@@ -96,7 +96,7 @@ func (r *runner) handle(ctx context.Context, d *durable.Delivery) error {
 		return nil
 	case (code == 126 || code == 127) && lookUp(r.line) != nil: // exit codes of shells
 		err = fmt.Errorf("%w: -exec %q: %w: %s", errNoCommand, r.line, err, preview(stderr.last, driver.MaxReason/2))
-	case !r.ends():
+	case !r.ends(code):
 		if stderr.last != "" {
 			err = fmt.Errorf("%w: %s", err, preview(stderr.last, driver.MaxReason/2))
 		}
@@ -124,12 +124,17 @@ func lookUp(line string) error {
 	return fmt.Errorf("%w: -exec %q: %w", errNoCommand, line, err)
 }
 
-// ends reports whether delayq begins to end when a command has failed.
-func (r *runner) ends() bool {
+// ends reports whether delayq begins to end when a command has failed. It waits longer after a
+// signal: the exit code is then -1, or above 128 if a shell reports it.
+func (r *runner) ends(code int) bool {
+	wait := r.app.signalGrace
+	if 0 < code && code <= 128 {
+		wait /= 20
+	}
 	select {
 	case <-r.ending:
 		return true
-	case <-time.After(r.app.signalGrace):
+	case <-time.After(wait):
 		return false
 	}
 }

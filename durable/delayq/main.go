@@ -27,10 +27,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 )
 
-const (
-	exitWrong  = 1
-	exitForced = 130 // as shells report a program ended by Ctrl-C
-)
+const exitForced = 130 // as shells report a program ended by Ctrl-C
 
 func main() {
 	handleSIGPIPE()
@@ -54,6 +51,6 @@ func main() {
 	}()
 	if err := a.run(ctx, os.Args); err != nil {
 		fmt.Fprintf(os.Stderr, "delayq: %v\n", err)
-		os.Exit(exitWrong)
+		os.Exit(1)
 	}
 }
