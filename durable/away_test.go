@@ -13,6 +13,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 	"github.com/timingwheel-go/timingwheel/internal/testscale"
 )
@@ -48,7 +49,7 @@ func TestUnreachablePartitionDoesNotDelayOthers(t *testing.T) {
 		var late atomic.Int64
 		var n [2]atomic.Int64
 		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
-			p := driver.PartitionOf(d.ID, 2)
+			p := contract.PartitionOf(d.ID, 2)
 			n[p].Add(1)
 			if p == 0 {
 				late.Store(max(late.Load(), int64(time.Since(d.Due))))
@@ -127,7 +128,7 @@ func (b slowBeginBackend) Apply(ctx context.Context, batch driver.Batch) ([]driv
 // idOf returns a message id in one of two partitions.
 func idOf(part, i int) string {
 	for n := 0; ; n++ {
-		if id := fmt.Sprint(i, "-", n); driver.PartitionOf(id, 2) == part {
+		if id := fmt.Sprint(i, "-", n); contract.PartitionOf(id, 2) == part {
 			return id
 		}
 	}

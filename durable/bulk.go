@@ -2,6 +2,7 @@ package durable
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -59,9 +60,13 @@ func (p *part) changeTogether(ctx context.Context, op driver.Op, calls []*call[d
 }
 
 // confirm waits until the store has made all earlier changes of a partition as durable as one that
-// op makes. A scan that does not find a message may see an unanswered change.
+// op makes. Without it, the result of a scan could rest on a change that a failover undoes.
 func (p *part) confirm(ctx context.Context, op driver.Op) error {
-	return p.changeMany(ctx, op, []driver.Change{{ID: probeID}}, new(pacer), func(string, driver.Status) {})
+	err := p.changeMany(ctx, op, []driver.Change{{ID: probeID}}, new(pacer), func(string, driver.Status) {})
+	if err != nil {
+		return fmt.Errorf("durable: partition %d: %w", p.index, errors.Unwrap(err)) // without the id
+	}
+	return nil
 }
 
 // pacer spreads messages evenly over time. The zero value does not wait.

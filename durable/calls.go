@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 // retry makes a call to the store until it succeeds or fails permanently, for at most
@@ -70,7 +71,7 @@ type caller struct {
 // of the store's clock.
 const (
 	callWindow  = 10 * time.Second
-	maxRetryFor = driver.MaxAhead / 2
+	maxRetryFor = contract.MaxAhead / 2
 )
 
 // call makes a call to the store and repeats it while the store is unreachable. The result is that

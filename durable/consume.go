@@ -16,9 +16,9 @@ import (
 // Handler handles one delivery. If it returns nil, the message is acknowledged. An error, or a
 // panic (see [PanicError]), is a failed attempt: the message is retried after
 // ConsumerOptions.Backoff, and becomes a dead letter after its last attempt. [Fail], [Reject],
-// [Postpone], [Again] and [Decline] return errors with another outcome, which may be wrapped. If
-// the handler has called a method of d that settles the message, the handler's result has no
-// effect.
+// [Postpone], [Again], [AgainAt] and [Decline] return errors with other outcomes. A handler may
+// wrap them. If the handler has called a method of d that settles the message, the handler's result
+// has no effect.
 //
 // A message may be delivered more than once: if a process crashes, if the lease expires because the
 // store was unreachable, or if the reply to an acknowledgement is lost. A handler must be
@@ -32,16 +32,19 @@ import (
 //   - [ErrClosed], when ConsumerOptions.Grace has passed since Consume began to end, or when the
 //     queue is closed.
 //
-// If the handler then returns an error, the delivery is not a failed attempt, unless the cause is
-// DeadlineExceeded or the error is one of the above. The message is released if the lease lasts.
-// The same applies to an error that wraps [context.Canceled], or the error or cause of the context
-// of Consume, once Consume has begun to end.
+// If the handler then returns an error that is not from Fail, Reject or Decline, the delivery is
+// not a failed attempt, unless the cause is DeadlineExceeded and Consume does not end. The message
+// is released if the lease lasts. The same applies to an error that wraps [context.Canceled], or
+// the error or cause of the context of Consume, once Consume has begun to end.
 type Handler func(ctx context.Context, d *Delivery) error
 
 // Chain returns a handler that passes each delivery through the middleware, the first one
 // outermost: Chain(h, a, b) is a(b(h)). A middleware calls the handler that it is given, at most
-// once, and returns its error or another one.
+// once, and returns its error or another one. If h is nil, Chain returns nil.
 func Chain(h Handler, middleware ...func(Handler) Handler) Handler {
+	if h == nil {
+		return nil // Consume returns ErrInvalid
+	}
 	for _, m := range slices.Backward(middleware) {
 		h = m(h)
 	}
@@ -226,9 +229,9 @@ func (w *workers) interrupted(ctx context.Context, err error) bool {
 	if errors.Is(cause, ErrClosed) || errors.Is(cause, ErrLeaseLost) {
 		return true
 	}
-	ended := w.ctx.Err()
-	return ended != nil && (errors.Is(err, ended) || errors.Is(err, context.Cause(w.ctx))) ||
-		(ended != nil || w.c.ctx.Err() != nil) && errors.Is(err, context.Canceled)
+	ctxErr := w.ctx.Err()
+	return ctxErr != nil && (errors.Is(err, ctxErr) || errors.Is(err, context.Cause(w.ctx))) ||
+		(ctxErr != nil || w.c.ctx.Err() != nil) && errors.Is(err, context.Canceled)
 }
 
 var errGoexit = errors.New("the handler ended its goroutine")

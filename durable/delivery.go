@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +26,7 @@ type Delivery struct {
 
 	// Attempts is the number of earlier deliveries that failed. Crashes is the number of earlier
 	// deliveries whose lease expired because the process crashed or hung. Postponed is the number
-	// of postponements since the last attempt or crash.
+	// of postponements since its last failure, crash or Again.
 	Attempts, Crashes, Postponed, MaxAttempts int
 
 	// Token is a fencing token that rises with each delivery of the message. A system that stores
@@ -33,7 +34,7 @@ type Delivery struct {
 	Token uint64
 
 	h          *heldMessage
-	unanswered bool // an Ack has failed, and may have taken effect; guarded by the dispatcher's mutex
+	unanswered EventKind // of a call that has failed, and may have taken effect; guarded by the dispatcher's mutex
 }
 
 // from returns the dispatcher of the delivery.
@@ -114,7 +115,8 @@ func (d *Delivery) Ack(ctx context.Context) error {
 // Nack settles the delivery as a [Handler] does that returns cause. Unless [Reject] or a similar
 // function has returned cause, the message is due again after ConsumerOptions.Backoff, and becomes
 // a dead letter after its last attempt. The text of cause, which may be nil, is stored with the
-// message, up to [driver.MaxReason] bytes: see [Record]. Errors are those of [Delivery.Ack].
+// message, up to [driver.MaxReason] bytes: see [Record]. [Kind] has no effect. Errors are those of
+// [Delivery.Ack].
 func (d *Delivery) Nack(ctx context.Context, cause error) error {
 	if cause == nil {
 		cause = errRetry
@@ -266,13 +268,18 @@ func (d *Delivery) send(op driver.Op, change driver.Change, cause error, then fu
 func (d *Delivery) answered(c *settleCall, a answer, err error) error {
 	d.from().mu.Lock()
 	defer d.from().mu.Unlock()
-	a.repeated = a.repeated || d.unanswered
+	before := cmp.Or(d.unanswered, c.event)
+	a.repeated = a.repeated || d.unanswered != 0
 	if c.failed = err != nil; c.failed {
-		d.unanswered = d.unanswered || c.event == EventAcked
+		d.unanswered = before
 	} else {
 		d.from().forget(d.h)
 	}
-	if done := a.repeated && time.Now().Before(d.h.until); err == nil && !(c.event == EventAcked && a.Status == driver.StatusNotFound && done) { // else: earlier Ack
+	switch done := a.repeated && time.Now().Before(d.h.until); {
+	case err != nil || done && before == EventAcked && c.event == EventAcked && a.Status == driver.StatusNotFound: // the earlier Ack
+	case before != c.event && before.retries() && c.event.retries():
+		err = unknown(ErrLeaseLost) // the store does not tell which of them has taken effect
+	default:
 		err = a.checkHolder()
 	}
 	c.err = err

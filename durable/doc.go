@@ -26,7 +26,7 @@
 //     message. Use a log or a transaction if the order matters or a handler cannot be idempotent.
 //   - Bodies are small, up to 1 MiB by default. Store large data elsewhere and put its name into
 //     the message.
-//   - The queue has no schedule for recurring jobs. A handler enqueues the next message itself.
+//   - The queue has no calendar. A handler makes its message due again: see [Again] and [AgainAt].
 //
 // # States
 //
@@ -57,7 +57,7 @@
 //   - delivered: passed to a handler, or returned by Take.
 //   - running: its handler was called and has not returned. A firing message may wait briefly for a
 //     handler.
-//   - settled: acknowledged, failed, buried, released or expired. The delivery is over.
+//   - settled: acknowledged, failed, postponed, buried, released or expired. The delivery is over.
 //   - crash: the lease of a firing message expired before the message was settled.
 //
 // # Guarantees

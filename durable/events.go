@@ -65,6 +65,11 @@ func (k EventKind) String() string {
 	return eventNames[k-1]
 }
 
+// retries reports whether driver.OpRetry has the event.
+func (k EventKind) retries() bool {
+	return k == EventAgain || k == EventPostponed || k == EventRetried
+}
+
 // Event is a step of a consumer of this process, or a background error. Crashes of other processes,
 // and calls such as Cancel, are not events.
 type Event struct {
@@ -82,7 +87,7 @@ type Event struct {
 
 	Owned []int         // EventRebalanced: the partitions that the consumer now owns
 	Delay time.Duration // EventRetried, EventPostponed, EventAgain: until the message is due again; 0 for AgainAt
-	Err   error         // EventError, EventLeaseLost; EventRetried, EventBuried: why the delivery failed
+	Err   error         // EventError, EventLeaseLost; EventRetried, EventBuried, EventPostponed: why the delivery failed or was declined
 }
 
 // emit calls OnEvent.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
@@ -89,7 +90,7 @@ func TestEachDeliveryHasItsEventsInOrder(t *testing.T) {
 		} {
 			assert.Equal(t, want, es.kinds(id), id)
 		}
-		part := func(id string) int { return driver.PartitionOf(id, 3) }
+		part := func(id string) int { return contract.PartitionOf(id, 3) }
 		for _, e := range es.of(func(e durable.Event) bool { return e.ID != "" }) {
 			assert.Equal(t, "orders", e.Queue)
 			assert.Equal(t, part(e.ID), e.Partition)
@@ -292,7 +293,7 @@ func TestFaultsOfMessagesAreLogged(t *testing.T) {
 	var seen []string
 	for _, r := range log.records(t) {
 		require.Equal(t, "m", r["id"], r)
-		require.EqualValues(t, driver.PartitionOf("m", 4), r["partition"])
+		require.EqualValues(t, contract.PartitionOf("m", 4), r["partition"])
 		seen = append(seen, fmt.Sprint(r["level"], " ", r["msg"]))
 	}
 	require.Contains(t, seen, "WARN durable: lease lost")
@@ -405,7 +406,7 @@ func TestFailedDeliveriesAreLoggedWithTheirErrors(t *testing.T) {
 			require.Len(t, records, 1)
 			delete(records[0], "time")
 			require.Equal(t, map[string]any{
-				"level": "WARN", "msg": "durable: delivery failed", "queue": "orders", "partition": float64(driver.PartitionOf("m", 4)),
+				"level": "WARN", "msg": "durable: delivery failed", "queue": "orders", "partition": float64(contract.PartitionOf("m", 4)),
 				"id": "m", "attempt": 1.0, "delay": float64(c.delay), "err": ended[0].Err.Error(), "skipped": 0.0,
 			}, records[0])
 		})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 	"github.com/timingwheel-go/timingwheel/internal/testscale"
 )
 
@@ -124,7 +125,7 @@ func TestOverdueMessagesAreDeliveredOnceInOrder(t *testing.T) {
 				time.Sleep(time.Duration(concurrency) * 10 * time.Microsecond)
 				mu.Lock()
 				defer mu.Unlock()
-				p := driver.PartitionOf(d.ID, 3)
+				p := contract.PartitionOf(d.ID, 3)
 				if concurrency == 1 {
 					assert.False(t, d.Due.Before(last[p]), "message %s", d.ID)
 				}
@@ -174,7 +175,7 @@ func TestSlowClaimReturnsItsGrant(t *testing.T) {
 		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
 			mu.Lock()
 			defer mu.Unlock()
-			p := driver.PartitionOf(d.ID, 2)
+			p := contract.PartitionOf(d.ID, 2)
 			if n[p]++; p == 0 {
 				late = max(late, time.Since(d.Due))
 			}

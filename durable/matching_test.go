@@ -16,6 +16,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 	"github.com/timingwheel-go/timingwheel/internal/testscale"
 )
@@ -114,7 +115,7 @@ func TestCancelAllCancelsAllPendingMessages(t *testing.T) {
 		tagged(t, q, "claimed", 400*time.Millisecond)
 		raw, err := store.Open(t.Context(), driver.Config{Queue: "default"})
 		require.NoError(t, err)
-		_, err = raw.Put(t.Context(), driver.Put{Partition: driver.PartitionOf("unreadable", 3), Items: []driver.PutItem{
+		_, err = raw.Put(t.Context(), driver.Put{Partition: contract.PartitionOf("unreadable", 3), Items: []driver.PutItem{
 			{ID: "unreadable", Body: []byte{99}, Delay: time.Hour, MaxAttempts: 1},
 		}})
 		require.NoError(t, err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
@@ -198,7 +199,7 @@ func TestConsumersHaveEvenSharesOfThePartitions(t *testing.T) {
 		}
 		for k := range 9 {
 			stops = append(stops, consume(t, q, func(_ context.Context, d *durable.Delivery) error {
-				owners[driver.PartitionOf(d.ID, 32)].Store(int64(k))
+				owners[contract.PartitionOf(d.ID, 32)].Store(int64(k))
 				return nil
 			}, durable.ConsumerOptions{Membership: time.Second}))
 			if k >= 7 {

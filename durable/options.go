@@ -18,8 +18,7 @@ type Options struct {
 
 	// Partitions is the number of partitions, from 1 to [driver.MaxPartitions]. It is fixed when
 	// the queue is created. Any number of consumers share them. On Redis Cluster each partition is
-	// on one node.
-	// 0 means the number of the existing queue, or 8 for a new queue.
+	// on one node. 0 means the number of the existing queue, or 8 for a new queue.
 	Partitions int
 
 	// Existing makes Open return [ErrNoQueue] if the queue does not exist, instead of creating it.

@@ -30,20 +30,19 @@ func (d *Delivery) outcome(err error, interrupted func(error) bool) (op driver.O
 			}
 		}
 	}()
-	var o *outcomeError
 	var panicked *PanicError
 	var own *backoffError
-	explicit := errors.As(err, &o)
+	o := findOutcome(err)
 	switch {
-	case explicit && o.settles:
+	case o != nil && o.settles:
 		return driver.OpRetry, o.change, nil
-	case explicit && o.declined && d.Postponed < maxPostponed:
+	case o != nil && o.declined && d.Postponed < maxPostponed:
 		change.Uncounted, change.Delay = true, exponential(time.Second, maxDeclinePause, d.Postponed+1)
-	case !explicit && interrupted(err) && !errors.As(err, &panicked):
+	case o == nil && interrupted(err) && !errors.As(err, &panicked):
 		return driver.OpRelease, driver.Change{}, nil
-	case explicit && (o.rejected || o.declined) || d.last():
+	case o != nil && (o.rejected || o.declined) || d.last():
 		return driver.OpBury, change, cause
-	case explicit:
+	case o != nil:
 		change.Delay = o.change.Delay
 	case errors.As(err, &own):
 		change.Delay = max(0, own.backoff())
@@ -77,6 +76,29 @@ type outcomeError struct {
 func (e *outcomeError) Error() string { return e.err.Error() }
 func (e *outcomeError) Unwrap() error { return e.err }
 
+// findOutcome returns the outcome that err wraps, or nil. One that settles the message without a
+// failure does not count if it is joined with another error, which is a failure.
+func findOutcome(err error) (o *outcomeError) {
+	joined := false
+	for next := err; next != nil && !joined; {
+		switch e := next.(type) { //nolint:errorlint // errors.As does not tell joined errors
+		case *outcomeError:
+			return e
+		case interface{ Unwrap() []error }:
+			all := e.Unwrap()
+			if joined = len(all) != 1; !joined {
+				next = all[0]
+			}
+		default:
+			next = errors.Unwrap(next)
+		}
+	}
+	if errors.As(err, &o) && o != nil && o.settles {
+		return nil
+	}
+	return o
+}
+
 // Reject returns an error for handlers that makes the message a dead letter immediately, regardless
 // of the remaining attempts, even if err is nil. The returned error wraps err.
 func Reject(err error) error {
@@ -99,8 +121,9 @@ var errRetry = errors.New("retry requested")
 
 // Postpone returns an error for handlers that makes the message due after d, or immediately if
 // d <= 0. The delivery counts neither as an attempt nor as a crash: Delivery.Postponed rises by
-// one. A handler that waits for something, such as the end of a payment, postpones its message and
-// checks again.
+// one, and Record.Reason becomes empty. A handler that waits for something, such as the end of a
+// payment, postpones its message and checks again. A Postpone, Again or AgainAt that is joined with
+// another error, as by [errors.Join], is a failure.
 func Postpone(d time.Duration) error {
 	return &outcomeError{err: errors.New("postponed"), change: driver.Change{Delay: max(0, d), Uncounted: true}, settles: true}
 }
@@ -123,8 +146,8 @@ func again(change driver.Change) error {
 // Decline returns an error for handlers that cannot handle the message, although another version of
 // the program may, for example during a rolling upgrade. The message is postponed, for a second at
 // first and up to ten minutes later, and err is logged and stored as its reason. After 100
-// postponements in a row, in about 15 hours, the message becomes a dead letter. The returned error
-// wraps err.
+// postponements in a row, in about 13 hours, the message becomes a dead letter. Postponements by
+// [Postpone] are among them. The returned error wraps err.
 func Decline(err error) error {
 	return &outcomeError{err: cmp.Or(err, errDeclined), declined: true}
 }
@@ -134,9 +157,14 @@ var errDeclined = errors.New("declined")
 // Failed reports whether a delivery has failed or was declined if its handler returns err, for
 // middleware that records errors. [Postpone], [Again] and [AgainAt] are no failures, and neither is
 // nil.
-func Failed(err error) bool {
-	var o *outcomeError
-	return err != nil && !(errors.As(err, &o) && o.settles)
+func Failed(err error) (failed bool) {
+	defer func() {
+		if recover() != nil { // in a method of err
+			failed = true
+		}
+	}()
+	o := findOutcome(err)
+	return err != nil && (o == nil || !o.settles)
 }
 
 const (

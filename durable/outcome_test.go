@@ -40,11 +40,16 @@ func TestOutcomesChangeTheMessage(t *testing.T) {
 		"Again":              {returns(durable.Again(time.Hour)), durable.StateScheduled, time.Hour, 0, 0, "", durable.EventAgain},
 		"AgainAt":            {returns(durable.AgainAt(at)), durable.StateScheduled, at.Sub(at.Truncate(24 * time.Hour)), 0, 0, "", durable.EventAgain},
 		"AgainAt, zero":      {returns(durable.AgainAt(time.Time{})), durable.StateScheduled, 0, 0, 0, "", durable.EventAgain},
-		"the outermost":      {returns(durable.Fail(durable.Reject(assert.AnError), time.Hour)), durable.StateScheduled, time.Hour, 2, 0, "rejected: " + assert.AnError.Error(), durable.EventRetried},
-		"Delivery.Postpone":  {func(ctx context.Context, d *durable.Delivery) error { return d.Postpone(ctx, time.Hour) }, durable.StateScheduled, time.Hour, 1, 2, "", durable.EventPostponed},
-		"Delivery.Again":     {func(ctx context.Context, d *durable.Delivery) error { return d.Again(ctx, time.Hour) }, durable.StateScheduled, time.Hour, 0, 0, "", durable.EventAgain},
-		"Delivery.AgainAt":   {func(ctx context.Context, d *durable.Delivery) error { return d.AgainAt(ctx, at) }, durable.StateScheduled, at.Sub(at.Truncate(24 * time.Hour)), 0, 0, "", durable.EventAgain},
-		"Delivery.Nack":      {func(ctx context.Context, d *durable.Delivery) error { return d.Nack(ctx, durable.Postpone(time.Hour)) }, durable.StateScheduled, time.Hour, 1, 2, "", durable.EventPostponed},
+		"joined with nil":    {returns(errors.Join(nil, durable.Again(time.Hour))), durable.StateScheduled, time.Hour, 0, 0, "", durable.EventAgain},
+		"joined with an error": {returns(errors.Join(assert.AnError, durable.Again(time.Hour))), durable.StateScheduled, time.Minute, 2, 0,
+			assert.AnError.Error() + "\nhandled, and due again", durable.EventRetried},
+		"rejected and joined": {returns(errors.Join(assert.AnError, durable.Reject(nil))), durable.StateDead, 0, 2, 0,
+			assert.AnError.Error() + "\nrejected", durable.EventBuried},
+		"the outermost":     {returns(durable.Fail(durable.Reject(assert.AnError), time.Hour)), durable.StateScheduled, time.Hour, 2, 0, "rejected: " + assert.AnError.Error(), durable.EventRetried},
+		"Delivery.Postpone": {func(ctx context.Context, d *durable.Delivery) error { return d.Postpone(ctx, time.Hour) }, durable.StateScheduled, time.Hour, 1, 2, "", durable.EventPostponed},
+		"Delivery.Again":    {func(ctx context.Context, d *durable.Delivery) error { return d.Again(ctx, time.Hour) }, durable.StateScheduled, time.Hour, 0, 0, "", durable.EventAgain},
+		"Delivery.AgainAt":  {func(ctx context.Context, d *durable.Delivery) error { return d.AgainAt(ctx, at) }, durable.StateScheduled, at.Sub(at.Truncate(24 * time.Hour)), 0, 0, "", durable.EventAgain},
+		"Delivery.Nack":     {func(ctx context.Context, d *durable.Delivery) error { return d.Nack(ctx, durable.Postpone(time.Hour)) }, durable.StateScheduled, time.Hour, 1, 2, "", durable.EventPostponed},
 		"the first of several": {func(ctx context.Context, d *durable.Delivery) error {
 			err := d.Again(ctx, time.Hour)
 			assert.ErrorIs(t, d.Nack(ctx, nil), durable.ErrLeaseLost)
@@ -98,7 +103,7 @@ func TestOutcomesChangeTheMessage(t *testing.T) {
 	}
 }
 
-// B26, B28: a message may be postponed any number of times, and a handler that wants it again gets
+// A message may be postponed any number of times, and a handler that wants it again gets
 // it under its id.
 func TestPostponementsAreNoFailures(t *testing.T) {
 	t.Parallel()
@@ -165,7 +170,7 @@ func TestDeclinedMessageIsPostponedAndThenBuried(t *testing.T) {
 	assert.Equal(t, "durable: delivery failed", records[len(records)-1]["msg"])
 }
 
-// B27: the error of the program's context, while Consume ends, is no failed attempt.
+// The error of the program's context, while Consume ends, is no failed attempt.
 func TestInterruptionByTheEndOfConsumeIsNoFailure(t *testing.T) {
 	t.Parallel()
 	errSignal := errors.New("signal")
@@ -209,5 +214,54 @@ func TestInterruptionByTheEndOfConsumeIsNoFailure(t *testing.T) {
 				assert.Equal(t, c.dead, r.State == durable.StateDead)
 			})
 		})
+	}
+}
+
+// wrongError is an error whose methods panic if it is a nil pointer.
+type wrongError struct{ err error }
+
+func (e *wrongError) Error() string { return e.err.Error() }
+func (e *wrongError) Unwrap() error { return e.err }
+
+func TestFailedTellsFailures(t *testing.T) {
+	t.Parallel()
+	for err, failed := range map[error]bool{
+		nil: false, assert.AnError: true, (*wrongError)(nil): true, &wrongError{durable.Again(0)}: false,
+		durable.Postpone(0): false, durable.AgainAt(time.Time{}): false, durable.Fail(nil, 0): true, durable.Reject(nil): true,
+		durable.Decline(nil): true, errors.Join(durable.Again(0), assert.AnError): true,
+	} {
+		assert.Equal(t, failed, durable.Failed(err))
+	}
+	assert.Nil(t, durable.Chain(nil, func(h durable.Handler) durable.Handler { return h }))
+}
+
+// After a call without an answer, the store cannot tell which of two outcomes has taken effect.
+func TestSecondOutcomeDoesNotConfirmTheFirst(t *testing.T) {
+	t.Parallel()
+	calls := map[string]func(ctx context.Context, d *durable.Delivery) error{
+		"Again":    func(ctx context.Context, d *durable.Delivery) error { return d.Again(ctx, time.Hour) },
+		"Postpone": func(ctx context.Context, d *durable.Delivery) error { return d.Postpone(ctx, time.Hour) },
+		"NackAfter": func(ctx context.Context, d *durable.Delivery) error {
+			return d.NackAfter(ctx, time.Hour, assert.AnError)
+		},
+		"Ack": func(ctx context.Context, d *durable.Delivery) error { return d.Ack(ctx) },
+	}
+	for first, firstCall := range calls {
+		for second, secondCall := range calls {
+			faultyBubble(t, durable.Options{RetryFor: time.Second}, func(t *testing.T, q *durable.Queue, f *faulty) {
+				enqueue(t, q, "m", 0)
+				d := take(t, receiver(t, q, durable.ConsumerOptions{Visibility: time.Minute}))
+				f.set(func(string) (error, error) { return nil, errDown })
+				require.ErrorIs(t, firstCall(t.Context(), d), durable.ErrOutcomeUnknown, first)
+				f.set(func(string) (error, error) { return nil, nil })
+				err := secondCall(t.Context(), d)
+				if first == second {
+					require.NoError(t, err, first)
+					return
+				}
+				require.ErrorIs(t, err, durable.ErrLeaseLost, "%s, %s", first, second)
+				require.ErrorIs(t, err, durable.ErrOutcomeUnknown, "%s, %s", first, second)
+			})
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 // Store holds queues: in memory (package memstore), in a directory (package pebblestore) or on
@@ -159,7 +160,7 @@ func (q *Queue) Options() Options { return q.options }
 func (q *Queue) Name() string { return q.options.Queue }
 
 // part returns the partition of a message id.
-func (q *Queue) part(id string) *part { return q.parts[driver.PartitionOf(id, len(q.parts))] }
+func (q *Queue) part(id string) *part { return q.parts[contract.PartitionOf(id, len(q.parts))] }
 
 // onParts calls f for all partitions concurrently. It returns the errors in the order of the
 // partitions, which they name.
@@ -306,7 +307,7 @@ func (q *Queue) putAll(ctx context.Context, messages []Message, items []driver.P
 		for admitted := true; admitted; admitted = next < len(items) && q.limiter.tryAcquire(request(next).size()) {
 			c := newCall[putRequest, driver.Status](request(next))
 			c.limiter, c.bytes = q.limiter, c.request.size()
-			p := driver.PartitionOf(items[next].ID, len(q.parts))
+			p := contract.PartitionOf(items[next].ID, len(q.parts))
 			calls[next], byPart[p] = c, append(byPart[p], c)
 			next++
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
@@ -167,7 +168,7 @@ func TestNotEarlyOnAnyServersClock(t *testing.T) {
 		var early, n atomic.Int64
 		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
 			n.Add(1)
-			if driver.PartitionOf(d.ID, 2) == 1 && slow().Before(d.Due) {
+			if contract.PartitionOf(d.ID, 2) == 1 && slow().Before(d.Due) {
 				early.Add(1)
 			}
 			return nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 	"github.com/timingwheel-go/timingwheel/internal/testscale"
 )
@@ -226,7 +227,7 @@ func TestConsumersWithoutPartitionsWork(t *testing.T) {
 // idsOf returns n ids of one partition of eight.
 func idsOf(partition, n int) (ids []string) {
 	for i := 0; len(ids) < n; i++ {
-		if id := fmt.Sprint("id", i); driver.PartitionOf(id, 8) == partition {
+		if id := fmt.Sprint("id", i); contract.PartitionOf(id, 8) == partition {
 			ids = append(ids, id)
 		}
 	}

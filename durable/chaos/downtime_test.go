@@ -18,6 +18,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
 
@@ -124,7 +125,7 @@ func (b *bounded) handle(_ context.Context, d *durable.Delivery) error {
 		most = b.most.Load()
 	}
 	b.mu.Lock()
-	p := driver.PartitionOf(d.ID, partitions)
+	p := contract.PartitionOf(d.ID, partitions)
 	b.order[p] = append(b.order[p], d.Due)
 	b.mu.Unlock()
 	e := checker.Event{Kind: checker.Started, ID: d.ID, Token: d.Token, Attempt: d.Attempts + 1, Clock: time.Now().UnixMilli()}
@@ -144,7 +145,7 @@ func (b *bounded) countClaimed(t *testing.T, q *durable.Queue) {
 	for r, err := range q.List(t.Context(), durable.StateLeased) {
 		require.NoError(t, err)
 		if r.State == durable.StateLeased {
-			leased[driver.PartitionOf(r.ID, partitions)]++
+			leased[contract.PartitionOf(r.ID, partitions)]++
 		}
 	}
 	b.leased = max(b.leased, slices.Max(leased[:]))

@@ -16,6 +16,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
@@ -120,7 +121,7 @@ func fill(t *testing.T, q *durable.Queue, h *checker.History, lossy bool, member
 	for i := range 100 {
 		m := durable.Message{ID: fmt.Sprint("old", i), Delay: time.Duration(i%4) * 600 * time.Millisecond, MaxAttempts: 1}
 		e := checker.Event{Kind: checker.Enqueued, ID: m.ID, Due: int64(driver.InstantOf(time.Now()).Add(m.Delay)) - 1}
-		if lossy && driver.PartitionOf(m.ID, partitions) == 1 {
+		if lossy && contract.PartitionOf(m.ID, partitions) == 1 {
 			e.Kind = checker.MaybeEnqueued
 		}
 		_, err := q.Enqueue(t.Context(), m)
@@ -135,7 +136,7 @@ func fill(t *testing.T, q *durable.Queue, h *checker.History, lossy bool, member
 	for slices.Min(buried[:]) == 0 || slices.Min(held[:]) == 0 {
 		d, err := receiver.Take(t.Context())
 		require.NoError(t, err)
-		if p := driver.PartitionOf(d.ID, partitions); buried[p] <= held[p] {
+		if p := contract.PartitionOf(d.ID, partitions); buried[p] <= held[p] {
 			buried[p]++
 			require.NoError(t, d.Bury(t.Context(), "for the test"))
 		} else {

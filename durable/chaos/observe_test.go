@@ -26,9 +26,9 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/timingwheel-go/timingwheel/durable"
-	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/durableotel"
 	"github.com/timingwheel-go/timingwheel/durable/durableprometheus"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
@@ -233,7 +233,7 @@ func TestAlertFiresForLostKeys(t *testing.T) {
 	_, err := q.Enqueue(t.Context(), durable.Message{ID: "kept", Delay: 4 * time.Second})
 	require.NoError(t, err)
 	client := server.Client(t)
-	names := client.Keys(t.Context(), "tw:{orders:"+strconv.Itoa(driver.PartitionOf("kept", 2))+"}:*").Val()
+	names := client.Keys(t.Context(), "tw:{orders:"+strconv.Itoa(contract.PartitionOf("kept", 2))+"}:*").Val()
 	require.Len(t, names, 6)
 	for _, gone := range [][]string{{names[0][:len(names[0])-1] + "d"}, names} {
 		if len(gone) > 1 {

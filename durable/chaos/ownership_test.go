@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
 
@@ -173,7 +173,7 @@ func (o *owners) starts() (starts []ownedStart) {
 		case checker.MaybeEnqueued:
 			due[e.ID] = e.Due
 		case checker.Started:
-			p := driver.PartitionOf(e.ID, partitions)
+			p := contract.PartitionOf(e.ID, partitions)
 			starts = append(starts, ownedStart{consumer: o.joined[file], partition: p, due: due[e.ID], clock: e.Clock})
 		}
 		return e

@@ -14,7 +14,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/timingwheel-go/timingwheel/durable"
-	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 // previewBytes is how many bytes of a body or a reason a table shows.
@@ -32,7 +32,7 @@ func (a *app) inspect(ctx context.Context, s *session, ids []string) error {
 	if err != nil {
 		return err
 	}
-	partition := driver.PartitionOf(r.ID, len(stats.Partitions))
+	partition := contract.PartitionOf(r.ID, len(stats.Partitions))
 	j := recordJSON(&r)
 	j["partition"] = partition
 	return a.result(j, describe(&r, partition))

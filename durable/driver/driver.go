@@ -7,14 +7,13 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/cespare/xxhash/v2"
 )
 
 // Store holds queues: in memory ([memstore]), in a directory ([pebblestore]) or on Redis
@@ -118,17 +117,17 @@ type Backend interface {
 	// List returns up to limit messages in one state, with their bodies, ordered by time (due time,
 	// end of the lease, or death) and id. StateLeased selects leased and firing messages. The
 	// cursor is empty for the first page, and the last page returns an empty cursor. A page ends
-	// before limit when its bodies have 4 MiB or more. A message that changes between two
-	// calls may be missed or returned twice.
+	// before limit when its bodies have 4 MiB or more. A message that changes between two calls may
+	// be missed or returned twice.
 	List(ctx context.Context, partition int, state State, cursor string, limit int) ([]Record, string, error)
 
 	// Count returns the counts of a partition.
 	Count(ctx context.Context, partition int) (Counts, error)
 
 	// CountDue returns, for each duration, the number of scheduled messages that are due at most
-	// that long after now on the store's clock, rounded up to milliseconds. There are 1 to
-	// 64 durations, not negative and in ascending order. The number for 0 equals
-	// Counts.Due. The numbers for later times may be estimates.
+	// that long after now on the store's clock, rounded up to milliseconds. There are 1 to 64
+	// durations, not negative and in ascending order. The number for 0 equals Counts.Due. The
+	// numbers for later times may be estimates.
 	CountDue(ctx context.Context, partition int, within []time.Duration) ([]int64, error)
 
 	// Heartbeat makes a consumer a member of the queue for another ttl and returns all members, as
@@ -258,7 +257,7 @@ var process = sync.OnceValue(func() string {
 //
 //   - NotAfter has passed on its clock, or is not later than the NotAfter of a call that it has
 //     forgotten,
-//   - NotAfter is more than [MaxAhead] ahead, or
+//   - NotAfter is more than two hours ahead, or
 //   - the number is lower than that of the caller's last call.
 //
 // These rules hold even if the store's clock is set forward or back: a forgotten call can no longer
@@ -273,10 +272,6 @@ type Call struct {
 	NotAfter Instant // last instant at which the call may take effect
 }
 
-// MaxAhead is the maximum time that [Call.NotAfter] may be ahead of the store's clock. It limits
-// what a store must remember if a caller's clock is wrong.
-const MaxAhead = 2 * time.Hour
-
 // LateError means that a store has rejected a copy of a [Call], which has changed nothing.
 type LateError struct {
 	Now     Instant // the store's clock, or a later reading of it; NotAfter must be later
@@ -286,12 +281,6 @@ type LateError struct {
 // Error implements error.
 func (e *LateError) Error() string {
 	return "the call came too late: the store's clock shows " + e.Now.Time().UTC().Format(time.RFC3339Nano)
-}
-
-// PartitionOf returns the partition of a message in a queue with the given number of partitions. It
-// depends only on the id.
-func PartitionOf(id string, partitions int) int {
-	return int(xxhash.Sum64String(id) % uint64(partitions))
 }
 
 // Put stores up to [MaxBatch] messages with different ids in one partition.
@@ -399,7 +388,7 @@ type Op uint8
 const (
 	OpBegin      Op = iota + 1 // Done, Early, Paused, LeaseLost. A repetition renews the lease
 	OpAck                      // Done, LeaseLost, NotFound
-	OpRetry                    // Done, LeaseLost. To At or after Delay, with Reason: see Change.Again
+	OpRetry                    // Done, LeaseLost. Due at At or after Delay, with Reason: see Change.Again
 	OpBury                     // Done, LeaseLost. With Reason
 	OpRelease                  // Done, LeaseLost. Firing messages are released as well
 	OpExtend                   // Done, LeaseLost. Until Delay after the due time or a later now
@@ -485,7 +474,7 @@ type Counts struct {
 // Counters count the transitions of a partition or a queue since it was created. They never
 // decrease.
 type Counters struct {
-	Enqueued  uint64 // stored messages
+	Enqueued  uint64 // messages that were stored, or are due again
 	Acked     uint64 // messages that were handled
 	Retried   uint64 // deliveries that failed and were rescheduled
 	Buried    uint64 // messages that became dead letters
@@ -539,3 +528,30 @@ func nameOf(kind string, names []string, n uint8) string {
 	}
 	return names[n-1]
 }
+
+// Errors that callers compare with errors.Is. Most returned errors wrap one of these and name the
+// rejected value or the failed operation.
+var (
+	ErrNotFound   = errors.New("no such message")
+	ErrNoQueue    = errors.New("no such queue")
+	ErrClosed     = errors.New("closed")
+	ErrInvalid    = errors.New("invalid") // an argument or an option
+	ErrPartitions = errors.New("the queue exists with another number of partitions")
+	ErrOptions    = errors.New("the queue exists with other limits")
+	ErrVersion    = errors.New("not a queue of this version") // another version, or not a queue
+	ErrLocked     = errors.New("another process has the store open")
+
+	// ErrFull means that this copy of the call has stored nothing. Queued messages can still be
+	// claimed and acknowledged.
+	ErrFull = errors.New("the store is out of memory or space")
+
+	// ErrUnsafe means that the store may lose messages, or may have lost some. The error says why.
+	ErrUnsafe = errors.New("messages may be lost")
+
+	// ErrBroken means that no call will succeed before the store is closed and reopened, or its
+	// data is restored.
+	ErrBroken = errors.New("the store is broken")
+
+	// ErrUnavailable means that a later call may succeed. The failed call may have taken effect.
+	ErrUnavailable = errors.New("the store cannot be reached")
+)

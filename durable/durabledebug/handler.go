@@ -3,7 +3,6 @@ package durabledebug
 import (
 	"cmp"
 	"embed"
-	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -25,7 +24,7 @@ var assets = sync.OnceValue(func() webpage.Assets { return webpage.NewAssets(own
 //
 //	GET ?                  the page
 //	GET ?queue=NAME        the page with this queue selected; without a name, the first queue
-//	GET ?format=json       the field queue has a [Queue]; also selected by the Accept header
+//	GET ?format=json       a document whose field queue is a [Queue]; also selected by the Accept header
 //	GET ?format=html       the page, regardless of the Accept header
 //	POST                   an action, see [Handler.Actions]
 //
@@ -51,19 +50,16 @@ type Handler struct {
 	queues webpage.Registry[*watchedQueue]
 }
 
-// ErrName is wrapped by the errors of [Handler.Add].
-var ErrName = errors.New("durabledebug: bad queue name")
-
 // Add adds a queue to the page under a name, after the queues that were added before. If the name
 // is empty, longer than 128 bytes, not UTF-8 or in use, Add changes nothing and returns an error
-// that wraps [ErrName]. It panics if q is nil. A closed queue stays on the page with an error. The
-// handler keeps the queue alive until Remove.
+// that wraps [durable.ErrInvalid]. It panics if q is nil. A closed queue stays on the page with an
+// error. The handler keeps the queue alive until Remove.
 func (h *Handler) Add(name string, q *durable.Queue) error {
 	if q == nil {
 		panic(fmt.Sprintf("durabledebug: Add of a nil queue as %q", name))
 	}
 	if err := h.queues.Add(name, &watchedQueue{name: name, q: q}); err != nil {
-		return fmt.Errorf("%w: %w", ErrName, err)
+		return fmt.Errorf("durabledebug: %w queue name: %w", durable.ErrInvalid, err)
 	}
 	return nil
 }

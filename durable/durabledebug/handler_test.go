@@ -198,7 +198,7 @@ func TestAddRefusesBadNames(t *testing.T) {
 	q, _ := openQueue(t, nil)
 	h := handler(t, &Handler{}, "orders", q)
 	for _, name := range []string{"", strings.Repeat("x", 129), "\xff", "orders"} {
-		require.ErrorIs(t, h.Add(name, q), ErrName, "%q", name)
+		require.ErrorIs(t, h.Add(name, q), durable.ErrInvalid, "%q", name)
 	}
 	assert.PanicsWithValue(t, `durabledebug: Add of a nil queue as "x"`, func() { _ = h.Add("x", nil) })
 	assert.True(t, h.Remove("orders"))

@@ -51,7 +51,7 @@ var countMetrics = []metric[*durable.Counts]{
 		}},
 	{"messages_enqueued_total", counter, "Messages that were stored.",
 		func(c *durable.Counts) float64 { return float64(c.Enqueued) }},
-	{"messages_acked_total", counter, "Messages that were handled and removed.",
+	{"messages_acked_total", counter, "Messages that were handled.",
 		func(c *durable.Counts) float64 { return float64(c.Acked) }},
 	{"messages_retried_total", counter, "Deliveries that failed and were scheduled again.",
 		func(c *durable.Counts) float64 { return float64(c.Retried) }},

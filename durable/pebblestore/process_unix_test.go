@@ -16,6 +16,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 // A process is stopped in the middle of its commits. Other processes notice, and nothing is lost.
@@ -65,7 +66,7 @@ func TestStoppedProcessContinues(t *testing.T) {
 	work()
 	_, err = q.Get(t.Context(), 0, "a-late")
 	require.ErrorIs(t, err, driver.ErrNotFound, "its caller has given up")
-	_, err = q.Get(t.Context(), driver.PartitionOf("a-later", q.Config().Partitions), "a-later")
+	_, err = q.Get(t.Context(), contract.PartitionOf("a-later", q.Config().Partitions), "a-later")
 	require.ErrorIs(t, err, driver.ErrNotFound, "its caller has given up")
 	require.NoError(t, cmd.Process.Kill())
 	for line := range lines {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 // socketDir returns a directory whose socket has a path that is short enough.
@@ -223,7 +224,7 @@ func TestSnapshotOnAReadOnlyFileSystemIsOpenedInPlace(t *testing.T) {
 	owner := withMessages(t, dir, faultOptions(nil), "a", "b")
 	q, err := owner.Open(t.Context(), faultConfig)
 	require.NoError(t, err)
-	_, err = q.Claim(t.Context(), driver.Claim{Partition: driver.PartitionOf("a", q.Config().Partitions),
+	_, err = q.Claim(t.Context(), driver.Claim{Partition: contract.PartitionOf("a", q.Config().Partitions),
 		Horizon: 1000 * time.Hour, Max: 1, Begin: 1, MaxBytes: 1, Visibility: time.Hour})
 	require.NoError(t, err)
 	require.NoError(t, owner.Close())

@@ -45,9 +45,9 @@ var (
 	opScripts = [...]*script{
 		driver.OpBegin:      newScript("begin", "clock partition numbers valid times writes"),
 		driver.OpAck:        newScript("ack", "clock partition").withoutRetry(),
-		driver.OpRetry:      newScript("retry", "clock partition numbers times writes head schedule"),
-		driver.OpBury:       newScript("bury", "clock partition numbers writes dead"),
-		driver.OpRelease:    newScript("release", "clock partition numbers writes head schedule"),
+		driver.OpRetry:      newScript("retry", "clock partition numbers times writes head schedule").withoutRetry(),
+		driver.OpBury:       newScript("bury", "clock partition numbers writes dead").withoutRetry(),
+		driver.OpRelease:    newScript("release", "clock partition numbers writes head schedule").withoutRetry(),
 		driver.OpExtend:     newScript("extend", "clock partition numbers valid times writes"),
 		driver.OpCancel:     newScript("cancel", "clock partition writes call").awaitsReplicas(),
 		driver.OpReschedule: newScript("reschedule", "clock partition numbers valid times writes call head schedule").awaitsReplicas(),
@@ -81,8 +81,8 @@ func newScript(name, parts string) *script {
 }
 
 // withoutRetry keeps the client from sending the script again by itself if a reply was lost,
-// because the caller must know that there are two copies. The second answer to an Ack would be that
-// there is no such message. A consumer repeats its claims itself: see [driver.Claim]. The queue
+// because the caller must know that there are two copies. The second answer to a settlement may be
+// that the lease is over. A consumer repeats its claims itself: see [driver.Claim]. The queue
 // repeats the other scripts without tokens: see [driver.Call].
 func (s *script) withoutRetry() *script {
 	s.noRetry = true

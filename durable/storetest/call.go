@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 var callTests = []test{
@@ -154,7 +155,7 @@ func callRejected(t *testing.T, newStore Factory) {
 		before := q.count()
 		for what, c := range map[string]driver.Call{
 			"late":          {Caller: name, Seq: 3, NotAfter: now - 1000},
-			"too far ahead": {Caller: name, Seq: 3, NotAfter: now.Add(driver.MaxAhead + time.Hour)},
+			"too far ahead": {Caller: name, Seq: 3, NotAfter: now.Add(contract.MaxAhead + time.Hour)},
 			"older":         {Caller: name, Seq: 1, NotAfter: now.Add(time.Minute)},
 		} {
 			var late *driver.LateError
@@ -168,7 +169,7 @@ func callRejected(t *testing.T, newStore Factory) {
 		after.Now = before.Now
 		assert.Equal(t, before, after, name)
 	}
-	put.Call = driver.Call{Caller: "Put", Seq: 3, NotAfter: now.Add(driver.MaxAhead - time.Minute)}
+	put.Call = driver.Call{Caller: "Put", Seq: 3, NotAfter: now.Add(contract.MaxAhead - time.Minute)}
 	assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(put), "a call with the number of a rejected one")
 }
 

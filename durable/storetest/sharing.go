@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 	"github.com/timingwheel-go/timingwheel/internal/testscale"
 )
 
@@ -93,7 +94,7 @@ func concurrentLifecycle(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	const producers, batches, size = 4, 10, 20
 	const total = producers * batches * size
-	last := driver.InstantOf(q.now()).Add(driver.MaxAhead / 2)
+	last := driver.InstantOf(q.now()).Add(contract.MaxAhead / 2)
 	var mu sync.Mutex
 	acked := make(map[string]int)
 	parallel(2*producers, func(worker int) {

@@ -58,7 +58,7 @@ func ExampleQueue_Take() {
 	ctx := context.Background()
 	q := exampleQueue()
 	defer q.Close()
-	orders := typed.New[Order](q, typed.JSON[Order]{})
+	orders := typed.New[Order](q, nil)
 	if _, err := orders.Enqueue(ctx, typed.Message[Order]{Body: Order{Number: 7}}); err != nil {
 		fmt.Println(err)
 		return

@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable"
@@ -34,15 +35,12 @@ type Codec[T any] interface {
 	Decode(body []byte) (T, error)
 }
 
-// JSON is the default codec. It follows the rules of encoding/json: Decode ignores fields of the
-// body that T does not have, and fields that are missing in the body keep their zero values.
-type JSON[T any] struct{}
+// jsonCodec is the default codec.
+type jsonCodec[T any] struct{}
 
-// Encode returns the JSON encoding of value.
-func (JSON[T]) Encode(value T) ([]byte, error) { return json.Marshal(value) }
+func (jsonCodec[T]) Encode(value T) ([]byte, error) { return json.Marshal(value) }
 
-// Decode decodes one JSON value.
-func (JSON[T]) Decode(body []byte) (value T, err error) {
+func (jsonCodec[T]) Decode(body []byte) (value T, err error) {
 	err = json.Unmarshal(body, &value)
 	return value, err
 }
@@ -50,19 +48,21 @@ func (JSON[T]) Decode(body []byte) (value T, err error) {
 // Queue is a durable queue of values. Its methods are safe for concurrent use.
 //
 // Each message has the kind of its value in the header "kind". A message of another kind is
-// declined: see [durable.Decline]. The kind is the name of T without its package, or the result of
-// the method Kind() string of T's zero value. An empty kind, such as that of a type without a name,
-// is not written and accepts all messages. Messages without the header are always accepted.
+// declined: see [durable.Decline]. The kind is the name of T without its
+// package, or the result of the method Kind() string, which must not depend on the value. An empty
+// kind, such as that of a generic type or a type without a name, is not written and accepts all
+// messages. Messages without the header are always accepted.
 type Queue[T any] struct {
 	queue *durable.Queue
 	codec Codec[T]
 	kind  string
 }
 
-// New returns a queue of values that uses q. A nil codec means [JSON].
+// New returns a queue of values that uses q. A nil codec means JSON by encoding/json: fields of the
+// body that T does not have are ignored, and missing ones keep their zero values.
 func New[T any](q *durable.Queue, codec Codec[T]) *Queue[T] {
 	if codec == nil {
-		codec = JSON[T]{}
+		codec = jsonCodec[T]{}
 	}
 	return &Queue[T]{q, codec, kindOf(reflect.TypeFor[T]())}
 }
@@ -75,6 +75,9 @@ func kindOf(t reflect.Type) string {
 	}
 	if named, ok := reflect.New(t).Interface().(interface{ Kind() string }); ok {
 		return named.Kind()
+	}
+	if strings.Contains(t.Name(), "[") { // with the paths of the packages of its arguments
+		return ""
 	}
 	return t.Name()
 }
@@ -102,11 +105,11 @@ func (q *Queue[T]) Encode(m Message[T]) (durable.Message, error) {
 	}
 	headers := m.Headers
 	if q.kind != "" {
-		if kind, ok := headers[kindHeader]; ok && kind != q.kind {
+		if kind := headers[kindHeader]; kind != "" && kind != q.kind {
 			return durable.Message{}, fmt.Errorf("typed: %w header %q of message %q: %q; it must be %q or absent", durable.ErrInvalid, kindHeader, m.ID, kind, q.kind)
 		}
-		headers = map[string]string{kindHeader: q.kind}
-		maps.Copy(headers, m.Headers)
+		headers = maps.Collect(maps.All(m.Headers))
+		headers[kindHeader] = q.kind
 	}
 	return durable.Message{
 		ID: m.ID, Body: body, Headers: headers, Delay: m.Delay, At: m.At, ExpireAt: m.ExpireAt,
@@ -133,12 +136,12 @@ type Delivery[T any] struct {
 
 // decode decodes the body of a delivery, or declines it.
 func (q *Queue[T]) decode(d *durable.Delivery) (*Delivery[T], error) {
-	if kind, ok := d.Headers[kindHeader]; ok && kind != q.kind && q.kind != "" {
+	if kind := d.Headers[kindHeader]; kind != "" && kind != q.kind && q.kind != "" {
 		return nil, durable.Decline(fmt.Errorf("typed: message %q is of kind %q, not %q", d.ID, kind, q.kind))
 	}
 	value, err := q.codec.Decode(d.Body)
 	if err != nil {
-		return nil, durable.Decline(fmt.Errorf("typed: the body of message %q cannot be decoded as %T: %w", d.ID, value, err))
+		return nil, durable.Decline(fmt.Errorf("typed: the body of message %q cannot be decoded as %v: %w", d.ID, reflect.TypeFor[T](), err))
 	}
 	return &Delivery[T]{d, value}, nil
 }

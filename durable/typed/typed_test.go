@@ -115,7 +115,9 @@ func TestMessageHasAllFields(t *testing.T) {
 
 type user struct{ Name string }
 
-// named has a kind of its own, and any has none.
+type box[T any] struct{ Content T }
+
+// named has a kind of its own.
 type named struct{ Number int }
 
 func (*named) Kind() string { return "order" }
@@ -209,6 +211,9 @@ func TestKindIsInTheHeader(t *testing.T) {
 				return typed.New[*named](q, nil).Encode(typed.Message[*named]{Headers: headers})
 			}, "order"},
 			{func() (durable.Message, error) {
+				return typed.New[box[order]](q, nil).Encode(typed.Message[box[order]]{Headers: headers})
+			}, ""},
+			{func() (durable.Message, error) {
 				return typed.New[map[string]any](q, nil).Encode(typed.Message[map[string]any]{Headers: headers})
 			}, ""},
 		} {
@@ -224,10 +229,10 @@ func TestKindIsInTheHeader(t *testing.T) {
 		require.ErrorContains(t, err, `"user"; it must be "order"`)
 		_, err = orders.Enqueue(t.Context(), typed.Message[order]{Body: order{Number: 7}})
 		require.NoError(t, err)
-		any, err := typed.New[map[string]any](q, nil).Take(t.Context())
+		m, err := typed.New[map[string]any](q, nil).Take(t.Context())
 		require.NoError(t, err)
-		require.EqualValues(t, 7, any.Body["Number"])
-		require.NoError(t, any.Ack(t.Context()))
+		require.EqualValues(t, 7, m.Body["Number"])
+		require.NoError(t, m.Ack(t.Context()))
 	})
 }
 

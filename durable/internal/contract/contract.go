@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
+
+	"github.com/cespare/xxhash/v2"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
@@ -43,6 +46,16 @@ const ClaimConsumers = 16
 // PageBytes is the size of bodies, in bytes, at which a page of [driver.Backend].List ends. It
 // limits the memory of a page of large messages.
 const PageBytes = 4 << 20
+
+// PartitionOf returns the partition of a message in a queue with the given number of partitions. It
+// depends only on the id.
+func PartitionOf(id string, partitions int) int {
+	return int(xxhash.Sum64String(id) % uint64(partitions))
+}
+
+// MaxAhead is the maximum time that [driver.Call.NotAfter] may be ahead of the store's clock. It
+// limits what a store must remember if a caller's clock is wrong.
+const MaxAhead = 2 * time.Hour
 
 // CutReason truncates a reason to [driver.MaxReason] bytes, between two characters.
 func CutReason(reason string) string {

@@ -90,9 +90,7 @@ func (t *tx) apply(b *driver.Batch) ([]driver.Outcome, error) {
 		}
 	}
 	if b.Op == driver.OpBury {
-		if err := t.p.trimDead(t.now, t.limits); err != nil {
-			return nil, err
-		}
+		return outcomes, t.p.trimDead(t.now, t.limits)
 	}
 	return outcomes, nil
 }
@@ -160,11 +158,17 @@ func (t *tx) end(op driver.Op, c *driver.Change) (driver.Status, error) {
 		p.drop(l.place(), 0)
 		return driver.StatusDone, nil
 	}
-	at := l.place()
-	r, err := p.table.read(at)
+	r, err := p.table.read(l.place())
 	if err != nil {
 		return 0, err
 	}
+	t.settle(op, c, r)
+	p.move(l.place(), r)
+	return driver.StatusDone, nil
+}
+
+// settle makes a retry, or buries a message.
+func (t *tx) settle(op driver.Op, c *driver.Change, r *record) {
 	r.msg.Token, r.last, r.msg.Reason = c.Token, op, contract.CutReason(c.Reason)
 	if op == driver.OpRetry {
 		r.msg.Due = dueAt(t.now, c.At, c.Delay)
@@ -174,17 +178,15 @@ func (t *tx) end(op driver.Op, c *driver.Change) (driver.Status, error) {
 		r.failed()
 		t.bury(r)
 	case c.Again:
-		p.counters.Acked++
-		p.counters.Enqueued++
+		t.p.counters.Acked++
+		t.p.counters.Enqueued++
 		r.msg.Attempts, r.msg.Crashes, r.msg.Postponed = 0, 0, 0
 	case c.Uncounted:
 		r.msg.Postponed = increment(r.msg.Postponed)
 	default:
-		p.counters.Retried++
+		t.p.counters.Retried++
 		r.failed()
 	}
-	p.move(at, r)
-	return driver.StatusDone, nil
 }
 
 // repeat returns the status of a transition whose lease has ended. It is StatusDone if the

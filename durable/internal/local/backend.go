@@ -176,7 +176,10 @@ func (b *backend) CountDue(ctx context.Context, index int, within []time.Duratio
 		}
 		return t.p.countDue(bounds)
 	})
-	return counts[min(1, len(counts)):], err
+	if err != nil {
+		return nil, err
+	}
+	return counts[1:], nil
 }
 
 // count runs steps until all messages that are due are counted.

@@ -202,9 +202,8 @@ func (p *partition) endCall(before driver.Instant) {
 // last dead letter.
 func (p *partition) trimDead(now time.Time, limits *driver.Config) error {
 	exceeded := func() bool {
-		n, oldest := p.counters.Dead, p.oldestDead
-		return n > int64(limits.DeadLimit) || n > 1 && p.counters.DeadBytes > limits.DeadBytes ||
-			oldest != 0 && oldest.Add(limits.DeadAge) <= Floor(now)
+		return p.counters.Dead > int64(limits.DeadLimit) || p.counters.Dead > 1 && p.counters.DeadBytes > limits.DeadBytes ||
+			p.oldestDead != 0 && p.oldestDead.Add(limits.DeadAge) <= Floor(now)
 	}
 	if !exceeded() {
 		return nil

@@ -1,8 +1,9 @@
 package local
 
 import (
+	"cmp"
+	"maps"
 	"slices"
-	"sort"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -161,13 +162,8 @@ func (g *page) walk(kind byte, after key) error {
 }
 
 func (g *page) walkLeases(after key) error {
-	var leases []*lease
-	for _, l := range g.p.leases.byID {
-		if after.before(l.endKey()) {
-			leases = append(leases, l)
-		}
-	}
-	sort.Slice(leases, func(i, j int) bool { return leases[i].less(leases[j]) })
+	leases := slices.DeleteFunc(slices.Collect(maps.Values(g.p.leases.byID)), func(l *lease) bool { return !after.before(l.endKey()) })
+	slices.SortFunc(leases, func(a, b *lease) int { return cmp.Or(cmp.Compare(a.end, b.end), cmp.Compare(a.id, b.id)) })
 	for _, l := range leases {
 		if r, err := g.p.table.read(l.place()); err != nil || !g.add(l.endKey(), r) {
 			return err

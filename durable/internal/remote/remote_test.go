@@ -111,7 +111,7 @@ func TestProducersAndOperatorsWorkOnAServedStore(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, members, 1)
 	assert.Equal(t, []int{1}, members[0].Partitions)
-	partition := driver.PartitionOf("c", 2)
+	partition := contract.PartitionOf("c", 2)
 	records, next, err := b.List(ctx, partition, driver.StateScheduled, "", 10)
 	require.NoError(t, err)
 	assert.Empty(t, next)

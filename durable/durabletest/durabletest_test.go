@@ -1,0 +1,104 @@
+package durabletest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/durabletest"
+)
+
+func enqueue(t *testing.T, q *durable.Queue, id string, delay time.Duration) {
+	t.Helper()
+	_, err := q.Enqueue(t.Context(), durable.Message{ID: id, Delay: delay})
+	require.NoError(t, err)
+}
+
+func ids(records []durable.Record) (ids []string) {
+	for _, r := range records {
+		ids = append(ids, r.ID)
+	}
+	return ids
+}
+
+// Only what is due is delivered, in the order of due times, with every outcome.
+func TestRunDueDeliversWhatIsDue(t *testing.T) {
+	t.Parallel()
+	q, test := durabletest.New(t, durable.Options{Logger: slog.New(slog.DiscardHandler)})
+	outcomes := map[string]error{
+		"again": durable.Again(time.Hour), "postponed": durable.Postpone(time.Minute), "failed": durable.Fail(assert.AnError, time.Second),
+		"rejected": durable.Reject(assert.AnError),
+	}
+	enqueue(t, q, "late", 30*time.Minute+time.Millisecond)
+	for i, id := range []string{"done", "again", "postponed", "failed", "rejected"} {
+		enqueue(t, q, id, 30*time.Minute-time.Duration(i)*time.Millisecond)
+	}
+	handler := func(_ context.Context, d *durable.Delivery) error { return outcomes[d.ID] }
+	require.Empty(t, test.RunDue(t.Context(), handler, durable.ConsumerOptions{}))
+	require.Equal(t, []string{"rejected", "failed", "postponed", "again", "done", "late"}, ids(test.Pending()))
+
+	test.Advance(30 * time.Minute)
+	var got []string
+	for _, e := range test.RunDue(t.Context(), handler, durable.ConsumerOptions{}) {
+		got = append(got, fmt.Sprint(e.ID, " ", e.Kind, " ", e.Delay, " ", errors.Is(e.Err, assert.AnError)))
+	}
+	require.Equal(t, []string{
+		"rejected Buried 0s true", "failed Retried 1s true", "postponed Postponed 1m0s false", "again Again 1h0m0s false", "done Acked 0s false",
+	}, got)
+	require.Equal(t, []string{"late", "failed", "postponed", "again"}, ids(test.Pending()))
+	test.Advance(time.Second)
+	require.Len(t, test.RunDue(t.Context(), handler, durable.ConsumerOptions{}), 2)
+}
+
+// Messages that become due during RunDue are delivered, and those that have expired or whose queue
+// is paused are not. A handler may settle its message and move the clock.
+func TestRunDueFollowsTheQueue(t *testing.T) {
+	t.Parallel()
+	for _, partitions := range []int{1, 8} {
+		q, test := durabletest.New(t, durable.Options{Partitions: partitions})
+		enqueue(t, q, "first", 0)
+		_, err := q.Enqueue(t.Context(), durable.Message{ID: "expired", Delay: time.Minute, ExpireAt: time.Now().Add(time.Second)})
+		require.NoError(t, err)
+		var got []string
+		handler := func(ctx context.Context, d *durable.Delivery) error {
+			got = append(got, d.ID)
+			if d.ID == "first" {
+				enqueue(t, q, "second", 0)
+				enqueue(t, q, "third", time.Hour)
+				test.Advance(time.Hour)
+				return d.Ack(ctx)
+			}
+			return nil
+		}
+		require.NoError(t, q.Pause(t.Context()))
+		require.Empty(t, test.RunDue(t.Context(), handler, durable.ConsumerOptions{}))
+		require.NoError(t, q.Resume(t.Context()))
+		events := test.RunDue(t.Context(), handler, durable.ConsumerOptions{})
+		require.ElementsMatch(t, []string{"first", "second", "third"}, got)
+		acked := 0
+		for _, e := range events {
+			if e.Kind == durable.EventAcked {
+				acked++
+			}
+		}
+		require.Equal(t, 3, acked)
+	}
+}
+
+func TestQueueWorksInABubble(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q, test := durabletest.New(t, durable.Options{})
+		enqueue(t, q, "m", time.Hour)
+		test.Advance(time.Hour)
+		require.Len(t, test.RunDue(t.Context(), func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{}), 1)
+	})
+}
