@@ -135,24 +135,24 @@ func TestDeclinedMessageIsPostponedAndThenBuried(t *testing.T) {
 	var es events
 	bubble(t, durable.Options{MaxAttempts: 1, Logger: log.logger(), OnEvent: es.add}, func(t *testing.T, q *durable.Queue) {
 		enqueue(t, q, "m", 0)
-		var delays []time.Duration
-		last := time.Now()
+		start := time.Now()
+		var got deliveries
 		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
-			delays = append(delays, time.Since(last))
-			last = time.Now()
+			got.add(start, d)
 			return durable.Decline(assert.AnError)
 		}, durable.ConsumerOptions{Fallback: time.Minute, Membership: time.Hour, Visibility: 2 * time.Hour})
 		time.Sleep(10 * time.Second)
 		r, err := q.Get(t.Context(), "m")
 		require.NoError(t, err)
 		assert.NotEqual(t, durable.StateDead, r.State)
-		assert.Equal(t, [3]int{0, 0, len(delays)}, [3]int{r.Attempts, r.Crashes, r.Postponed})
+		assert.Equal(t, [3]int{0, 0, len(got.list())}, [3]int{r.Attempts, r.Crashes, r.Postponed})
 		assert.Equal(t, assert.AnError.Error(), r.Reason)
 		time.Sleep(48 * time.Hour)
 		stop()
-		require.Len(t, delays, 101)
-		assert.Less(t, delays[1], 2*time.Second)
-		assert.Greater(t, delays[100], 5*time.Minute)
+		all := got.list()
+		require.Len(t, all, 101)
+		assert.Less(t, all[1].at-all[0].at, 2*time.Second)
+		assert.Greater(t, all[100].at-all[99].at, 5*time.Minute)
 		r, err = q.Get(t.Context(), "m")
 		require.NoError(t, err)
 		assert.Equal(t, durable.StateDead, r.State)
