@@ -32,7 +32,8 @@ import (
 
 // mustBe ends the errors for a URL of an unknown form.
 const mustBe = "it must be dir:PATH, dir:///PATH, memory:, redis://[user:password@]host:port[/db], redis-cluster://host:port,host:port or " +
-	"redis-sentinel://host:port,host:port/master[/db], with rediss in place of redis for TLS, and with percent-encoding"
+	"redis-sentinel://host:port,host:port/master[/db], with rediss in place of redis for TLS, the parameters of go-redis such as " +
+	"?dial_timeout=3s, and percent-encoding"
 
 // Use is what a program does with a store.
 type Use struct {
@@ -116,14 +117,15 @@ func urlError(url, reason string) error {
 	return fmt.Errorf("%w store URL %q: %s", durable.ErrInvalid, Redact(url), reason)
 }
 
-// Redact returns a URL without what may contain a password: without what follows the scheme, unless
-// it is a path.
+// harmless matches what contains no password: the URL of a directory, and the known schemes.
+var harmless = regexp.MustCompile(`(?is)^(?:dir:.*|memory:|rediss?(?:-cluster|-sentinel)?:)`)
+
+// Redact returns a URL without what may contain a password.
 func Redact(url string) string {
-	scheme := strings.IndexAny(url, ":@?") + 1
-	if scheme == 0 || scheme == len(url) || strings.EqualFold(url[:scheme], "dir:") {
-		return url
+	if shown := harmless.FindString(url); shown != url {
+		return shown + "…"
 	}
-	return url[:scheme] + "…"
+	return url
 }
 
 // Path returns the path of a URL that names a directory, and false for any other URL.
@@ -139,7 +141,8 @@ func Path(url string) (path string, ok bool) {
 }
 
 // form is the form of a URL of Redis: the scheme, the kind, the user with the @, the addresses, the
-// path and the parameters. No password can be taken for a port, and no database is negative.
+// path and the parameters. Only digits can be taken for a port, such as those of a password that no
+// @ follows. No database is negative.
 var form = regexp.MustCompile(`(?i)^(rediss?)(?:-(cluster|sentinel))?://([^@/?#]*@)?(` + address + `(?:,` + address +
 	`)*)((?:/(?:[^-@/?#][^@/?#]*)?)*)(?:\?([^@#]*))?$`)
 
@@ -156,11 +159,8 @@ func parse(raw string) (func() redis.UniversalClient, error) {
 		return nil, err
 	}
 	client, err := clientOf(kind, one)
-	if errors.As(err, new(*url.Error)) { // its text has the URL
+	if err != nil { // its text may have a part of a password
 		return nil, urlError(raw, mustBe)
-	}
-	if err != nil {
-		return nil, urlError(raw, fmt.Sprintf("%v; %s", err, mustBe))
 	}
 	return client, nil
 }
