@@ -121,6 +121,7 @@ type access struct {
 	storeOnly bool // it opens no queue
 	newQueue  bool // it creates the queue if there is none
 	newStore  bool // and the directory
+	quiet     bool // it logs nothing, because its error or output says it all
 }
 
 var (
@@ -130,7 +131,8 @@ var (
 	watches  = access{Use: storeurl.Use{Read: true}, newQueue: true}
 	consumes = access{Use: storeurl.Use{Consume: true}, newQueue: true}
 	audits   = access{Use: storeurl.Use{Read: true, All: true}}
-	checks   = access{Use: storeurl.Use{Read: true, Safe: true}}
+	checks   = access{Use: storeurl.Use{Read: true, Safe: true}, quiet: true}
+	takes    = access{Use: consumes.Use, newQueue: true, quiet: true}
 )
 
 // limited returns a context that limits how long the store may take to answer.
@@ -161,7 +163,10 @@ func (a *app) with(ctx context.Context, need access, f func(s *session) error) (
 	}
 	o := a.limits
 	o.Queue, o.Partitions, o.Existing = a.queue, a.partitions, !need.newQueue
-	o.Logger = slog.New(slog.NewTextHandler(a.stderr, nil))
+	o.Logger = slog.New(slog.DiscardHandler)
+	if !need.quiet {
+		o.Logger = slog.New(slog.NewTextHandler(a.stderr, nil))
+	}
 	opening, cancel := need.limited(ctx)
 	defer cancel()
 	q, err := durable.Open(opening, store, o)
@@ -185,7 +190,7 @@ func (a *app) check(need access) error {
 	}
 	path, ok := storeurl.Path(a.store)
 	if _, err := os.Stat(path); ok && !need.newStore && errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("store %q: there is no such directory; only delayq enqueue creates one: %w", a.store, err)
+		return fmt.Errorf("store %q: there is no such directory; only delayq enqueue creates one", a.store)
 	}
 	return driver.Config{Queue: a.queue}.Check()
 }

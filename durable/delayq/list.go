@@ -24,7 +24,7 @@ func (a *app) inspect(ctx context.Context, s *session, ids []string) error {
 	r, err := s.Get(ctx, ids[0])
 	if err != nil {
 		if errors.Is(err, durable.ErrNotFound) {
-			err = fmt.Errorf("%w in queue %q: the message may have been delivered, cancelled or deleted", err, s.Name())
+			err = fmt.Errorf("queue %q: %w with id %q; it may have been delivered, cancelled or deleted", s.Name(), durable.ErrNotFound, ids[0])
 		}
 		return err
 	}

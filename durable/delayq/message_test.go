@@ -139,6 +139,7 @@ func TestTakeNackCountsAnAttempt(t *testing.T) {
 		run("enqueue", "-id", "last", "-body", "two", "-max-attempts", "1")
 		r := run("take", "-n", "3", "-wait", "4s", "-nack", "-delay", "1h", "-json")
 		assert.Contains(t, r.stderr, "took 2 of 3 messages")
+		assert.NotContains(t, r.stderr, "WARN", "the user asked for the failures")
 		assert.Equal(t, 2, strings.Count(r.stdout, `"attempts":0`))
 		m := message("a")
 		assert.Equal(t, 1, m.Attempts)
@@ -189,7 +190,9 @@ func TestInspectPrintsNoControlCharacters(t *testing.T) {
 		assert.Contains(t, out, w)
 	}
 	assert.NotContains(t, out, "\x1b")
-	require.ErrorIs(t, d.fails([]string{"inspect", "b"}, `"b"`, "cancelled"), durable.ErrNotFound)
+	err := d.fails([]string{"inspect", "b"}, "cancelled")
+	require.ErrorIs(t, err, durable.ErrNotFound)
+	assert.Equal(t, 1, strings.Count(err.Error(), `"b"`), err)
 }
 
 func TestListIsLimitedAndSaysSo(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -141,7 +140,7 @@ func TestConsumersAreListedAsTableAndJSON(t *testing.T) {
 
 func TestHealthFailsWithoutAStore(t *testing.T) {
 	d := onDirectory(t)
-	require.ErrorIs(t, d.runIn("", "health").err, os.ErrNotExist)
+	d.fails([]string{"health"}, "no such directory")
 	d.ok("enqueue", "-body", "x")
 	assert.Equal(t, "queue default is healthy\n", d.ok("health"))
 	assert.JSONEq(t, `{"queue":"default","healthy":true}`, d.ok("-json", "health"))
@@ -172,6 +171,7 @@ func TestHealthNamesLostKeysUntilAnAudit(t *testing.T) {
 		r := d.runIn("", "health")
 		require.ErrorIs(t, r.err, durable.ErrUnsafe)
 		require.ErrorContains(t, r.err, "tw:{default:3}:d")
+		assert.Empty(t, r.stderr, "the error says it all")
 	}
 	r := d.runIn("", "audit", "-repair")
 	require.NoError(t, r.err)

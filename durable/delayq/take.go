@@ -25,7 +25,7 @@ type takeOptions struct {
 func (a *app) takeCommand() *cli.Command {
 	o := takeOptions{n: 1, wait: 2 * time.Second}
 	return a.command(command{
-		name: "take", usage: "take due messages and print their bodies", need: consumes,
+		name: "take", usage: "take due messages and print their bodies", need: takes,
 		flags: []cli.Flag{
 			number("n", "take up to `N` messages", &o.n, 1, maxTake),
 			flag("ack", "acknowledge each message after printing it, which removes it from the queue", &o.ack),
