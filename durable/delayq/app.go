@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"math"
 	"os"
 	"sync"
 	"syscall"
@@ -24,7 +25,7 @@ import (
 type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	columns        func() int // of the terminal that stdout is; 0 if it is none
+	size           func() (columns, rows int) // of stdout in characters; 0 if it is no terminal
 	open           func(url string, use storeurl.Use) (durable.Store, func() error, error)
 	noticeDelay    time.Duration // from Ctrl-C until the user is told what delays the end
 	commandGrace   time.Duration // for the output of a command that has left a process in the background
@@ -42,7 +43,7 @@ const maxBody = 64 << 20
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 	return &app{
-		stdin: stdin, stdout: stdout, stderr: stderr, columns: func() int { return columnsOf(stdout) }, open: storeurl.Open,
+		stdin: stdin, stdout: stdout, stderr: stderr, size: func() (int, int) { return sizeOf(stdout) }, open: storeurl.Open,
 		noticeDelay: time.Second, commandGrace: 5 * time.Second, signalGrace: time.Second,
 	}
 }
@@ -118,10 +119,10 @@ const closeTime = 10 * time.Second
 // access is what a command does with the store.
 type access struct {
 	storeurl.Use
-	storeOnly bool // it opens no queue
-	newQueue  bool // it creates the queue if there is none
-	newStore  bool // and the directory
-	quiet     bool // it logs nothing, because its error or output says it all
+	storeOnly bool       // it opens no queue
+	newQueue  bool       // it creates the queue if there is none
+	newStore  bool       // and the directory
+	log       slog.Level // the least level of what it logs; math.MaxInt if its output and error say it all
 }
 
 var (
@@ -131,8 +132,8 @@ var (
 	watches  = access{Use: storeurl.Use{Read: true}, newQueue: true}
 	consumes = access{Use: storeurl.Use{Consume: true}, newQueue: true}
 	audits   = access{Use: storeurl.Use{Read: true, All: true}}
-	checks   = access{Use: storeurl.Use{Read: true, Safe: true}, quiet: true}
-	takes    = access{Use: consumes.Use, newQueue: true, quiet: true}
+	takes    = access{Use: storeurl.Use{Consume: true}, newQueue: true, log: math.MaxInt}
+	checks   = access{Use: storeurl.Use{Read: true, Safe: true}, log: math.MaxInt}
 )
 
 // limited returns a context that limits how long the store may take to answer.
@@ -163,10 +164,7 @@ func (a *app) with(ctx context.Context, need access, f func(s *session) error) (
 	}
 	o := a.limits
 	o.Queue, o.Partitions, o.Existing = a.queue, a.partitions, !need.newQueue
-	o.Logger = slog.New(slog.DiscardHandler)
-	if !need.quiet {
-		o.Logger = slog.New(slog.NewTextHandler(a.stderr, nil))
-	}
+	o.Logger = slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: need.log}))
 	opening, cancel := need.limited(ctx)
 	defer cancel()
 	q, err := durable.Open(opening, store, o)
@@ -232,7 +230,7 @@ var remedies = []struct {
 	{durable.ErrPartitions, "Leave out -partitions to accept the number of the queue"},
 	{durable.ErrOptions, "delayq queues set changes the limits of a queue"},
 	{durable.ErrDead, "Use delayq dead replay to deliver the dead letter, or enqueue -replace to replace it"},
-	{durable.ErrNoQueue, "Check -queue and -store; only enqueue, consume, take and watch create a queue. It may have been deleted"},
+	{durable.ErrNoQueue, "Check -queue and -store; only enqueue, consume and take create one, and on Redis watch does too. It may have been deleted"},
 	{durable.ErrInUse, "Stop its consumers, or give -force to delete it although it has some"},
 	{durable.ErrUnsafe, "Remove the cause first. If keys were lost, run delayq audit -repair then"},
 }

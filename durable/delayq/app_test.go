@@ -348,7 +348,7 @@ func TestOtherNumberOfPartitionsIsRejected(t *testing.T) {
 	require.ErrorIs(t, d.fails([]string{"-partitions", "4", "list"}, "Leave out -partitions", "3", "4"), durable.ErrPartitions)
 	d.ok("-partitions", "3", "list")
 	lines := strings.Split(d.ok("-partitions", "3", "watch", "-n", "1", "-partitions"), "\n")
-	assert.Contains(t, lines[7], "│ 2 ")
+	assert.Contains(t, lines[10], "│ 2 ")
 }
 
 func TestStoreAndQueueComeFromTheEnvironment(t *testing.T) {

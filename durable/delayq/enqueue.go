@@ -50,7 +50,7 @@ func (a *app) readBody(ctx context.Context) ([]byte, error) {
 	if err := a.check(enqueues); err != nil {
 		return nil, err
 	}
-	if columnsOf(a.stdin) > 0 {
+	if isTerminal(a.stdin) {
 		a.note("type the body, and end it with Ctrl-D on a line of its own")
 	}
 	var body []byte

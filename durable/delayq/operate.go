@@ -24,10 +24,7 @@ import (
 
 // state returns a command that calls f and prints the state of the queue.
 func (a *app) state(name, usage string, need access, property string, value bool, f func(*durable.Queue, context.Context) error) *cli.Command {
-	text := " is " + property
-	if !value {
-		text = " is not " + property
-	}
+	text := map[bool]string{true: " is ", false: " is not "}[value] + property
 	return a.command(command{name: name, usage: usage, need: need, run: func(ctx context.Context, s *session, _ []string) error {
 		ctx, cancel := need.limited(ctx)
 		defer cancel()

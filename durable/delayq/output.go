@@ -174,15 +174,20 @@ func preview(s string, columns int) string {
 	return text.Snip(strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`), columns, "…")
 }
 
-// columnsOf returns the width of a terminal, or 0 if it is none that supports control characters.
-func columnsOf(stream any) int {
+// sizeOf returns the size of a terminal, or 80x24 if it is unknown. It returns zeros for a stream
+// that is no terminal with control characters.
+func sizeOf(stream any) (columns, rows int) {
 	f, ok := stream.(*os.File)
-	if !ok || os.Getenv("TERM") == "dumb" {
-		return 0
+	if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
+		return 0, 0
 	}
-	columns, _, _ := term.GetSize(int(f.Fd())) // negative if it is no terminal
-	return max(0, columns)
+	if columns, rows, _ = term.GetSize(int(f.Fd())); columns > 0 && rows > 0 {
+		return columns, rows
+	}
+	return 80, 24
 }
+
+func isTerminal(stream any) bool { columns, _ := sizeOf(stream); return columns > 0 }
 
 // until returns the error of f, or the cause of the end of ctx if ctx ends first. Reading from a
 // terminal and writing to a pipe cannot be interrupted.

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/urfave/cli/v3"
 
 	"github.com/timingwheel-go/timingwheel/durable"
@@ -25,7 +26,7 @@ type watchOptions struct {
 func (a *app) watchCommand() *cli.Command {
 	o := watchOptions{interval: time.Second}
 	return a.command(command{
-		name: "watch", usage: "show a live table of the queue until Ctrl-C", need: watches,
+		name: "watch", usage: "show the counts of the queue until Ctrl-C", need: watches,
 		flags: []cli.Flag{
 			duration("interval", "update once in this `duration`", &o.interval, 10*time.Millisecond),
 			number("n", "end after `N` updates; 0 continues until Ctrl-C", &o.n, 0, math.MaxInt32),
@@ -72,12 +73,17 @@ func (a *app) show(s *sample, partitions bool) error {
 	if a.json {
 		return a.printJSON(s.json(partitions))
 	}
-	clearScreen, columns := "", a.columns()
-	if columns > 0 {
-		clearScreen = "\x1b[H\x1b[J"
+	lines := strings.Split(s.table(partitions), "\n")
+	if columns, rows := a.size(); columns > 0 {
+		if shown := max(1, rows-2); len(lines) > shown+1 { // the cursor is in the row below
+			lines = append(lines[:shown], fmt.Sprintf("… %d more lines do not fit in the window", len(lines)-shown))
+		}
+		for i, line := range lines {
+			lines[i] = text.Trim(line, columns)
+		}
+		lines[0] = "\x1b[H\x1b[J" + lines[0] // clears the screen
 	}
-	_, err := io.WriteString(a.stdout, clearScreen+s.table(partitions, columns)+"\n")
-	return err
+	return a.print(strings.Join(lines, "\n"))
 }
 
 // sample is the state of the queue, with the previous one.
@@ -136,31 +142,21 @@ func nextIn(c *durable.Counts) string {
 	return formatDuration(max(0, c.NextDue.Sub(c.Now)))
 }
 
-// row returns the values of the columns.
-func (p *part) row() table.Row {
-	name, rates := p.name, p.rates()
-	if p.now.Paused {
-		name += " (paused)"
+// table formats a sample. Lines have up to 80 columns with usual numbers.
+func (s *sample) table(partitions bool) string {
+	t := newTable("", "scheduled", "due", "in flight", "dead", "next in", "overdue")
+	parts, c := s.parts(partitions), &s.stats.Counts
+	for _, p := range parts {
+		if p.now.Paused {
+			p.name += " (paused)"
+		}
+		t.AppendRow(table.Row{p.name, p.now.Scheduled, p.now.Due, p.now.InFlight, p.now.Dead, nextIn(&p.now), formatDuration(p.overdue)})
 	}
-	row := table.Row{name, p.now.Scheduled, p.now.Due, p.now.InFlight, p.now.Dead, nextIn(&p.now), formatDuration(p.overdue)}
-	for _, event := range []string{"enqueued", "acked", "retried", "buried"} {
-		row = append(row, math.Round(10*rates[event])/10)
-	}
-	return row
-}
-
-// table formats a sample. Its rows are cut to a number of columns unless that is 0.
-func (s *sample) table(partitions bool, columns int) string {
-	t := newTable("", "scheduled", "due", "in flight", "dead", "next in", "overdue", "enqueued/s", "acked/s", "retried/s", "dead/s")
-	t.Style().Size.WidthMax = columns
-	for _, p := range s.parts(partitions) {
-		t.AppendRow(p.row())
-	}
-	c := &s.stats.Counts
-	return fmt.Sprintf("queue %s, %s, %s on the store's clock\n%s\n", s.queue, count(len(s.stats.Partitions), "partition"),
-		c.Now.Format("2006-01-02 15:04:05"), t.Render()) +
-		fmt.Sprintf("total: %d enqueued, %d acked, %d retried, %d dead, %d of them dropped, %d cancelled, %d crashed, %d lost; %d cannot be read",
-			c.Enqueued, c.Acked, c.Retried, c.Buried, c.Trimmed, c.Cancelled, c.Crashed, c.Lost, c.Unreadable)
+	rates := parts[0].rates()
+	return fmt.Sprintf("queue %s, %s, %s on the store's clock\n", s.queue, count(len(s.stats.Partitions), "partition"), c.Now.Format("2006-01-02 15:04:05")) +
+		fmt.Sprintf("per second: %.1f enqueued, %.1f acked, %.1f retried, %.1f dead\n", rates["enqueued"], rates["acked"], rates["retried"], rates["buried"]) +
+		fmt.Sprintf("total: %d enqueued, %d acked, %d retried, %d dead (%d dropped)\n", c.Enqueued, c.Acked, c.Retried, c.Buried, c.Trimmed) +
+		fmt.Sprintf("       %d cancelled, %d crashed, %d lost, %d cannot be read\n%s", c.Cancelled, c.Crashed, c.Lost, c.Unreadable, t.Render())
 }
 
 // json returns a sample for JSON. Counters start at 0 when the queue is created.

@@ -23,9 +23,9 @@ func TestWatchPrintsARowForEachPartition(t *testing.T) {
 	d.ok("enqueue", "-n", "5", "-body", "x", "-delay", "90m")
 	out := d.ok("-partitions", "8", "watch", "-n", "3", "-interval", "20ms", "-partitions")
 	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
-	assert.Len(t, lines, 3*(1+3+1+8+1+1), "a title, a header, a row for the queue and each partition, and the sums")
+	assert.Len(t, lines, 3*(4+3+1+8+1), "the sums, a header, and a row for the queue and each partition")
 	assert.Contains(t, lines[0], "queue default, 8 partitions, ")
-	assert.Regexp(t, `queue +│ +5 +│ +0 +│ +0 +│ +0 +│ 1h`, lines[4])
+	assert.Regexp(t, `queue +│ +5 +│ +0 +│ +0 +│ +0 +│ 1h`, lines[7])
 	assert.NotContains(t, out, "\x1b")
 }
 
@@ -72,11 +72,14 @@ func TestRatesCoverTheTimeBetweenTwoSnapshots(t *testing.T) {
 	parts := s.parts(true)
 	assert.Equal(t, map[string]float64{"enqueued": 101, "acked": 50, "retried": 0.5, "buried": 0.1, "cancelled": 0, "crashed": 0}, parts[0].rates())
 	assert.Equal(t, map[string]float64{"enqueued": 1, "acked": 0, "retried": 0, "buried": 0, "cancelled": 0, "crashed": 0}, parts[2].rates())
-	assert.Equal(t, []string{"queue (paused)", "7", "3", "2", "1", "0s", "3s", "101", "50", "0.5", "0.1"}, cells(s.table(false, 0), 4))
-	assert.Equal(t, []string{"0 (paused)", "7", "3", "2", "1", "0s", "2.5s", "100", "50", "0.5", "0.1"}, cells(s.table(true, 0), 5))
-	assert.Equal(t, []string{"1", "0", "0", "0", "0", "never", "0s", "1", "0", "0", "0"}, cells(s.table(true, 0), 6))
-	assert.Len(t, strings.Split(s.table(false, 0), "\n"), 7)
-	assert.Len(t, strings.Split(s.table(true, 0), "\n"), 9)
+	assert.Equal(t, map[string]float64{"enqueued": 100, "acked": 50, "retried": 0.5, "buried": 0.1, "cancelled": 0, "crashed": 0}, parts[1].rates())
+	assert.Equal(t, []string{"queue (paused)", "7", "3", "2", "1", "0s", "3s"}, cells(s.table(false), 7))
+	assert.Equal(t, []string{"0 (paused)", "7", "3", "2", "1", "0s", "2.5s"}, cells(s.table(true), 8))
+	assert.Equal(t, []string{"1", "0", "0", "0", "0", "never", "0s"}, cells(s.table(true), 9))
+	assert.Contains(t, s.table(false), "\nper second: 101.0 enqueued, 50.0 acked, 0.5 retried, 0.1 dead\ntotal: 1010 enqueued, 500 acked, 5 retried, 1 dead (0 dropped)\n")
+	assert.Contains(t, s.table(false), "\n       0 cancelled, 0 crashed, 0 lost, 0 cannot be read\n")
+	assert.Len(t, strings.Split(s.table(false), "\n"), 9)
+	assert.Len(t, strings.Split(s.table(true), "\n"), 11)
 	j := s.json(true)
 	assert.EqualValues(t, 3000, j["overdueMs"])
 	assert.Equal(t, "q", j["queue"])
@@ -99,16 +102,39 @@ func cells(table string, line int) []string {
 
 func TestWatchRedrawsATerminal(t *testing.T) {
 	t.Parallel()
-	var out bytes.Buffer
-	a := newApp(nil, &out, io.Discard)
-	a.columns = func() int { return 50 }
-	require.NoError(t, a.run(t.Context(), []string{"delayq", "-store", "memory:", "watch", "-n", "2", "-interval", "10ms"}))
-	assert.Equal(t, 2, strings.Count(out.String(), "\x1b[H\x1b[J"))
-	assert.Contains(t, out.String(), "in flight")
-	for _, line := range strings.Split(out.String(), "\n") {
-		if strings.HasPrefix(line, "│") {
-			assert.Equal(t, 50, utf8.RuneCountInString(line), "the table is cut to the terminal")
+	watch := func(columns, rows int) []string {
+		var out bytes.Buffer
+		a := newApp(nil, &out, io.Discard)
+		a.size = func() (int, int) { return columns, rows }
+		args := []string{"delayq", "-store", "memory:", "-partitions", "8", "watch", "-partitions", "-n", "2", "-interval", "10ms"}
+		require.NoError(t, a.run(t.Context(), args))
+		updates := strings.Split(out.String(), "\x1b[H\x1b[J")
+		require.Len(t, updates, 3)
+		assert.Empty(t, updates[0])
+		lines := strings.Split(updates[2], "\n")
+		for _, line := range lines {
+			assert.LessOrEqual(t, utf8.RuneCountInString(line), columns, "a line is cut to the terminal")
 		}
+		return lines
+	}
+	assert.Contains(t, watch(80, 18)[5], " overdue ", "17 lines, and the cursor")
+	assert.Equal(t, "… 2 more lines do not fit in the window", watch(80, 17)[15])
+	assert.Len(t, watch(80, 17), 17)
+	assert.Contains(t, watch(80, 18)[16], "└")
+	assert.Len(t, watch(80, 18), 18)
+	assert.Contains(t, watch(30, 17)[5], "scheduled")
+	assert.Len(t, watch(80, 1), 3)
+}
+
+func TestTableOfUsualNumbersHas80Columns(t *testing.T) {
+	t.Parallel()
+	s := sampleOf()
+	c := &s.stats.Counts
+	c.Scheduled, c.Due, c.InFlight, c.Dead, c.NextDue = 12_345_678, 123_456, 12_345, 1234, c.Now.Add(23*time.Hour+59*time.Minute+59*time.Second)
+	c.Counters = driver.Counters{Enqueued: 10_000_000, Acked: 9_000_000, Retried: 10_000, Buried: 1000, Cancelled: 1000, Crashed: 100}
+	s.before.Enqueued, s.before.Acked, s.stats.OverdueFor = 9_900_000, 8_900_000, 90*time.Minute
+	for line := range strings.Lines(s.table(true)) {
+		assert.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 80, line)
 	}
 }
 
