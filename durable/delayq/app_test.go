@@ -156,6 +156,7 @@ func TestHelpNamesAllOptionsAndCommands(t *testing.T) {
 			check(sub, append(path, sub.Name))
 		}
 		assert.True(t, c.Description != "" || path == nil, path)
+		assert.True(t, path == nil || strings.Contains("\n"+helpText, "\n# "+strings.Join(path, " ")+"\n"+c.Description+"\n"), path)
 		if len(path) == 1 {
 			assert.Contains(t, help, "Examples:\n      delayq ", path)
 		}
@@ -248,7 +249,7 @@ var invalidCommandLines = []struct {
 	{"take -keep -nack", []string{"one of them"}},
 	{"take -ack -delay 1s", []string{"-delay is 1s", "-nack"}},
 	{"take -wait -1s", []string{`"-1s"`}},
-	{"consume", []string{`-exec is ""`, "a shell command"}},
+	{"consume", []string{"-exec is missing", "a shell command"}},
 	{"consume -exec true -concurrency 0", []string{`"0"`, "1 to 4096"}},
 	{"consume -exec true -visibility 99ms", []string{`"99ms"`, "100ms or more"}},
 	{"watch -interval 1ms", []string{`"1ms"`, "10ms or more"}},
@@ -269,6 +270,8 @@ var invalidCommandLines = []struct {
 	{"dead replay -reason=", []string{`-reason is ""`, "-all"}},
 	{"dead delete a -reason=", []string{`-reason is ""`}},
 	{"dead delete -reason= -since 6h", []string{`-reason is ""`}},
+	{"dead delete -since 1h -until 2h", []string{"-since is 1h", "-until is 2h", "earlier"}},
+	{"dead replay -since 2020-01-01T00:00:00Z -until 2020-01-01T00:00:00Z", []string{"-since is 2020-01-01T00:00:00Z", "earlier"}},
 	{"dead delete -all -reason x", []string{"-all", "-reason", "not both"}},
 	{"dead replay -all -since 1h", []string{"not both"}},
 	{"dead delete -all -until 1h", []string{"not both"}},
@@ -307,6 +310,9 @@ func TestInvalidCommandLinesAreRejected(t *testing.T) {
 		}
 	}
 	require.ErrorIs(t, withoutStore(t, "cancel", ""), durable.ErrInvalid)
+	err := withoutStore(t, "dead", "replay", "-reason", " ")
+	require.ErrorIs(t, err, durable.ErrInvalid)
+	require.ErrorContains(t, err, `-reason is " "; it must not be blank`)
 }
 
 func TestInvalidValuesAreNamed(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/urfave/cli/v3"
 
@@ -35,7 +36,7 @@ func (a *app) cancelCommand() *cli.Command {
 			case len(headers) > 0:
 				return a.cancelled(s.CancelMatching(ctx, headers))
 			}
-			return a.changeAll(ids, "cancelled", notPending, func(id string) (string, bool, error) {
+			return a.changeAll(ids, "cancelled", func(id string) (string, bool, error) {
 				result, err := s.Cancel(ctx, id)
 				return resultText(result), result == durable.ResultCancelled, err
 			})
@@ -48,8 +49,7 @@ func (a *app) cancelled(r durable.CancelReport, err error) error {
 	if r.Firing > 0 {
 		err = errors.Join(err, fmt.Errorf("%s being delivered; a delivery that fails is repeated", count(r.Firing, "message")))
 	}
-	counts := map[string]int{"cancelled": r.Cancelled, "delivering": r.Firing, "unreadable": r.Unreadable}
-	return errors.Join(a.result(counts, count(r.Cancelled, "message")+" cancelled"), err)
+	return errors.Join(a.result(map[string]int{"cancelled": r.Cancelled, "delivering": r.Firing, "unreadable": r.Unreadable}, count(r.Cancelled, "message")+" cancelled"), err)
 }
 
 func (a *app) rescheduleCommand() *cli.Command {
@@ -67,7 +67,7 @@ func (a *app) rescheduleCommand() *cli.Command {
 			return nil
 		},
 		run: func(ctx context.Context, s *session, ids []string) error {
-			return a.changeAll(ids, "rescheduled", notPending, func(id string) (string, bool, error) {
+			return a.changeAll(ids, "rescheduled", func(id string) (string, bool, error) {
 				result, err := durable.Result(0), error(nil)
 				if m.At.IsZero() {
 					result, err = s.Reschedule(ctx, id, m.Delay)
@@ -87,12 +87,9 @@ var resultTexts = map[durable.Result]string{
 
 func resultText(r durable.Result) string { return cmp.Or(resultTexts[r], r.String()) }
 
-// notPending says why messages are neither cancelled nor rescheduled.
-const notPending = "the others are being delivered, are dead letters, or were not found"
-
 // changeAll changes messages one after the other and prints the result of each. It stops at the
-// first call that fails. Unless all messages were changed, it returns an error with a reason.
-func (a *app) changeAll(ids []string, done, reason string, change func(id string) (result string, ok bool, err error)) error {
+// first call that fails. It returns an error unless all messages were changed.
+func (a *app) changeAll(ids []string, done string, change func(id string) (result string, ok bool, err error)) error {
 	changed := 0
 	for _, id := range ids {
 		result, ok, err := change(id)
@@ -107,7 +104,7 @@ func (a *app) changeAll(ids []string, done, reason string, change func(id string
 		}
 	}
 	if changed < len(ids) {
-		return fmt.Errorf("%d of %s %s: %s", changed, count(len(ids), "message"), done, reason)
+		return fmt.Errorf("%d of %d messages not %s: see above, and delayq dead list for dead letters", len(ids)-changed, len(ids), done)
 	}
 	return nil
 }
@@ -123,7 +120,7 @@ func (a *app) deadCommand() *cli.Command {
 	return &cli.Command{
 		Name: "dead", Usage: "list, replay or delete dead letters", Description: help("dead"), Action: noCommand, OnUsageError: usageError,
 		Commands: []*cli.Command{
-			a.listing("list dead letters, like delayq list -state dead", &listOptions{state: "dead", n: 100}),
+			a.listing("dead list", "list dead letters, like delayq list -state dead", &listOptions{state: "dead", n: 100}),
 			a.deadChange("replay", "schedule dead letters again as if they had never been delivered", &f,
 				[]cli.Flag{duration("delay", "make each message due this `duration` after its replay", &o.Delay, 0), rate},
 				func(ctx context.Context, s *session, id string) error { return s.Replay(ctx, id, o.Delay) },
@@ -154,8 +151,10 @@ func (a *app) deadChange(verb, text string, f *durable.DeadFilter, flags []cli.F
 			switch {
 			case cmd.IsSet("rate") && !selected:
 				return usage(cmd, "-rate is %v; it must come with one of %s", cmd.Value("rate"), selecting)
-			case cmd.IsSet("reason") && f.Reason == "":
-				return usage(cmd, "-reason is %q; it must not be empty, and -all selects all dead letters", "")
+			case cmd.IsSet("reason") && strings.TrimSpace(f.Reason) == "":
+				return usage(cmd, "-reason is %q; it must not be blank, and -all selects all dead letters", f.Reason)
+			case !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until):
+				return usage(cmd, "-since is %v and -until is %v; -since must be the earlier time", cmd.Value("since"), cmd.Value("until"))
 			case f.All && *f != durable.DeadFilter{All: true}:
 				return usage(cmd, "the command takes -all, or -reason, -since and -until, not both")
 			}
@@ -164,9 +163,12 @@ func (a *app) deadChange(verb, text string, f *durable.DeadFilter, flags []cli.F
 		run: func(ctx context.Context, s *session, ids []string) error {
 			if len(ids) == 0 {
 				n, err := every(ctx, s)
+				if n == 0 && err != nil {
+					return err
+				}
 				return errors.Join(a.result(map[string]int{done: n}, count(n, "dead letter")+" "+done), err)
 			}
-			return a.changeAll(ids, done, "the others are no dead letters", func(id string) (string, bool, error) {
+			return a.changeAll(ids, done, func(id string) (string, bool, error) {
 				err := one(ctx, s, id)
 				if errors.Is(err, durable.ErrNotFound) {
 					return "no dead letter", false, nil

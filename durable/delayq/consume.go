@@ -39,7 +39,7 @@ func (a *app) consumeCommand() *cli.Command {
 		},
 		check: func(_ context.Context, cmd *cli.Command) error {
 			if line == "" {
-				return usage(cmd, "-exec is %q; it must be a shell command, such as -exec './deliver.sh'", line)
+				return usage(cmd, "-exec is missing; it must be a shell command, such as -exec './deliver.sh'")
 			}
 			return nil
 		},

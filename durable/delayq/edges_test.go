@@ -218,3 +218,17 @@ func TestWatchContinuesAfterAnOutage(t *testing.T) {
 	assert.Equal(t, 2, strings.Count(stdout.String(), "scheduled"))
 	assert.Equal(t, 1, strings.Count(stderr.String(), "cannot be reached"), stderr.String())
 }
+
+func TestFailedReplayPrintsNoResult(t *testing.T) {
+	t.Parallel()
+	var stdout bytes.Buffer
+	a := newApp(nil, &stdout, io.Discard)
+	a.open = func(string, storeurl.Use) (durable.Store, func() error, error) {
+		store := memstore.New(memstore.Options{})
+		_, err := durable.Open(t.Context(), store, durable.Options{Partitions: 2})
+		return unreachable{store}, func() error { return nil }, err
+	}
+	err := a.run(t.Context(), []string{"delayq", "-store", "memory:", "dead", "replay", "-all"})
+	require.ErrorIs(t, err, durable.ErrUnavailable)
+	assert.Empty(t, stdout.String())
+}

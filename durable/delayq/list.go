@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +43,7 @@ func describe(r *durable.Record, partition int) string {
 	rows := []table.Row{
 		{"id", preview(r.ID, durable.MaxID)}, {"state", stateNames[r.State]}, {"partition", partition},
 		{"enqueued", formatTime(r.Enqueued)}, {"due", formatTime(r.Due)}, {"expires", formatTime(r.ExpireAt)},
-		{"lease ends", formatTime(r.LeaseEnd)}, {"died", formatTime(r.Died)}, {"last error", preview(r.Reason, 4*previewBytes)},
+		{"lease ends", formatTime(r.LeaseEnd)}, {"died", formatTime(r.Died)}, {"last error", cmp.Or(preview(r.Reason, 4*previewBytes), "-")},
 		{"attempts", fmt.Sprintf("%d failed of %d", r.Attempts, r.MaxAttempts)}, {"crashes", r.Crashes}, {"postponed", r.Postponed},
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.Headers)) {
@@ -77,7 +78,7 @@ var times = map[string]struct {
 
 func (a *app) listCommand() *cli.Command {
 	o := &listOptions{state: "scheduled", n: 100}
-	c := a.listing("list messages in one state", o)
+	c := a.listing("list", "list messages in one state", o)
 	c.Flags = append(c.Flags, option("state", "list messages in this `state`", &o.state, "scheduled or in-flight or dead", func(s string) (string, bool) {
 		_, ok := times[s]
 		return s, ok
@@ -86,9 +87,9 @@ func (a *app) listCommand() *cli.Command {
 }
 
 // listing returns a command that lists messages.
-func (a *app) listing(usage string, o *listOptions) *cli.Command {
+func (a *app) listing(name, usage string, o *listOptions) *cli.Command {
 	return a.command(command{
-		name: "list", usage: usage, need: reads,
+		name: name, usage: usage, need: reads,
 		flags: []cli.Flag{number("n", "list up to `N` messages; 0 lists all", &o.n, 0, math.MaxInt32)},
 		run:   func(ctx context.Context, s *session, _ []string) error { return a.list(ctx, s, o) },
 	})
@@ -103,7 +104,7 @@ func (a *app) list(ctx context.Context, s *session, o *listOptions) error {
 			return err
 		}
 		if o.n > 0 && shown == o.n {
-			defer a.note("there are more than %s; -n 0 lists all", count(shown, "message"))
+			defer a.note("the list ends after %s; -n 0 lists all", count(shown, "message"))
 			break
 		}
 		shown++

@@ -186,6 +186,7 @@ func TestInspectPrintsNoControlCharacters(t *testing.T) {
 	d := onDirectory(t)
 	d.ok("enqueue", "-id", "a", "-body", "red\x1b[31m", "-delay", "90m")
 	out := d.ok("inspect", "a")
+	assert.Regexp(t, `last error +│ - `, out)
 	for _, w := range []string{"scheduled", "0 failed of 25", `red\x1b[31m`, "8 bytes", "(in 1h"} {
 		assert.Contains(t, out, w)
 	}
@@ -202,7 +203,7 @@ func TestListIsLimitedAndSaysSo(t *testing.T) {
 	require.NoError(t, r.err)
 	assert.Equal(t, 10, strings.Count(r.stdout, " a-"))
 	assert.Contains(t, r.stdout, "…")
-	assert.Contains(t, r.stderr, "more than 10 messages")
+	assert.Contains(t, r.stderr, "ends after 10 messages; -n 0")
 	assert.Equal(t, 12, strings.Count(d.ok("list", "-n", "0", "-json"), "\n"))
 	r = d.runIn("", "list", "-state", "in-flight")
 	require.NoError(t, r.err)
@@ -217,7 +218,7 @@ func TestCancelPrintsTheResultOfEachID(t *testing.T) {
 	d.ok("enqueue", "-id", "-dash", "-body", "x")
 	assert.Equal(t, "a-1: cancelled\n-dash: cancelled\n", d.ok("cancel", "a-1", "--", "-dash"))
 	r := d.runIn("", "cancel", "a-1", "a-2")
-	require.ErrorContains(t, r.err, "1 of 2")
+	require.EqualError(t, r.err, "1 of 2 messages not cancelled: see above, and delayq dead list for dead letters")
 	assert.Equal(t, "a-1: not found\na-2: cancelled\n", r.stdout)
 	assert.EqualValues(t, 3, d.counts().Cancelled)
 }
@@ -231,7 +232,7 @@ func TestRescheduleAcceptsADelayOrATime(t *testing.T) {
 	assert.Equal(t, 2130, d.message("a").Due.UTC().Year())
 	assert.JSONEq(t, `{"id":"a","result":"rescheduled"}`, d.ok("-json", "reschedule", "a", "-delay", "0s"))
 	assert.Equal(t, "x\n", d.ok("take", "-wait", "1m"))
-	d.fails([]string{"reschedule", "b", "-delay", "1s"}, "0 of 1")
+	d.fails([]string{"reschedule", "b", "-delay", "1s"}, "1 of 1 messages not rescheduled")
 }
 
 func TestDeadLettersAreListedReplayedAndPurged(t *testing.T) {
@@ -244,7 +245,7 @@ func TestDeadLettersAreListedReplayedAndPurged(t *testing.T) {
 	assert.Equal(t, "scheduled", m.State)
 	assert.Zero(t, m.Attempts)
 	r := d.runIn("", "dead", "delete", "a-1", "a-2")
-	require.ErrorContains(t, r.err, "1 of 2", "a-1 is no longer a dead letter")
+	require.ErrorContains(t, r.err, "1 of 2 messages not deleted", "a-1 is no longer a dead letter")
 	assert.Equal(t, "a-1: no dead letter\na-2: deleted\n", r.stdout)
 	assert.Equal(t, "2 dead letters replayed\n", d.ok("dead", "replay", "-all"))
 	d.ok("take", "-n", "2", "-nack", "-wait", "1m")

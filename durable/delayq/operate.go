@@ -24,14 +24,13 @@ import (
 
 // state returns a command that calls f and prints the state of the queue.
 func (a *app) state(name, usage string, need access, property string, value bool, f func(*durable.Queue, context.Context) error) *cli.Command {
-	text := map[bool]string{true: " is ", false: " is not "}[value] + property
 	return a.command(command{name: name, usage: usage, need: need, run: func(ctx context.Context, s *session, _ []string) error {
 		ctx, cancel := need.limited(ctx)
 		defer cancel()
 		if err := f(s.Queue, ctx); err != nil {
 			return err
 		}
-		return a.result(map[string]any{"queue": s.Name(), property: value}, "queue "+s.Name()+text)
+		return a.result(map[string]any{"queue": s.Name(), property: value}, "queue "+s.Name()+map[bool]string{true: " is ", false: " is not "}[value]+property)
 	}})
 }
 

@@ -152,7 +152,7 @@ func formatDuration(d time.Duration) string {
 	case d == math.MaxInt64: // of time.Until
 		return "292 years or more"
 	case d >= 2*day:
-		return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
+		return strings.Replace(fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour), "d0h", "d", 1)
 	case d >= time.Minute:
 		return d.Round(time.Second).String()
 	}

@@ -62,7 +62,6 @@ func (a *app) watch(ctx context.Context, s *session, o watchOptions) error {
 		}
 		select {
 		case <-ctx.Done():
-			return nil
 		case <-tick.C:
 		}
 	}

@@ -162,7 +162,7 @@ func TestDurationsAreRounded(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]string{
 		0: "0s", 1234567: "1ms", 48123 * time.Microsecond: "48ms", 1234567 * time.Microsecond: "1.235s",
-		90*time.Second + time.Millisecond: "1m30s", 36 * time.Hour: "36h0m0s", 51 * time.Hour: "2d3h", 48 * time.Hour: "2d0h",
+		90*time.Second + time.Millisecond: "1m30s", 36 * time.Hour: "36h0m0s", 51 * time.Hour: "2d3h", 48 * time.Hour: "2d", 250 * time.Hour: "10d10h", 720 * time.Hour: "30d",
 	} {
 		assert.Equal(t, want, formatDuration(d), d.String())
 	}

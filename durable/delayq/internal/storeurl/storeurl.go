@@ -158,11 +158,10 @@ func parse(raw string) (func() redis.UniversalClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := clientOf(kind, one)
-	if err != nil { // its text may have a part of a password
-		return nil, urlError(raw, mustBe)
+	if client, err := clientOf(kind, one); err == nil {
+		return client, nil
 	}
-	return client, nil
+	return nil, urlError(raw, mustBe) // the text of err may have a part of a password
 }
 
 // clientURL returns the kind of a URL, and the URL for the parser of the client, which expects one
