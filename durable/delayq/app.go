@@ -29,7 +29,7 @@ type app struct {
 	open           func(url string, use storeurl.Use) (durable.Store, func() error, error)
 	noticeDelay    time.Duration // from Ctrl-C until the user is told what delays the end
 	commandGrace   time.Duration // for the output of a command that has left a process in the background
-	signalGrace    time.Duration // from the failure of a command, which may get a signal to all processes first, until it counts
+	signalGrace    time.Duration // how long a failed command waits for the signal that ends delayq: a supervisor may signal the command first
 	children       children
 
 	store, queue string

@@ -188,8 +188,8 @@ func pastTime(name, usage string, to *time.Time) cli.Flag {
 		})
 }
 
-// futureTime accepts a time.
-func futureTime(name, usage string, to *time.Time) cli.Flag {
+// instant accepts a time.
+func instant(name, usage string, to *time.Time) cli.Flag {
 	return option(name, usage, to, "a time with its zone, such as 2030-12-31T23:59:00Z or 2030-12-31T23:59:00+01:00",
 		func(s string) (time.Time, bool) {
 			t, err := time.Parse(time.RFC3339, s)
@@ -201,7 +201,7 @@ func futureTime(name, usage string, to *time.Time) cli.Flag {
 func dueFlags(m *durable.Message) []cli.Flag {
 	return []cli.Flag{
 		duration("delay", "make the message due after this `duration`", &m.Delay, 0),
-		futureTime("at", "make the message due at this `time`, or now if the time has passed", &m.At),
+		instant("at", "make the message due at this `time`, or now if the time has passed", &m.At),
 	}
 }
 

@@ -129,7 +129,7 @@ func lookUp(line string) error {
 func (r *runner) ends(code int) bool {
 	wait := r.app.signalGrace
 	if 0 < code && code <= 128 {
-		wait /= 20
+		wait /= 20 // commands fail often, and the wait delays the next message
 	}
 	select {
 	case <-r.ending:
@@ -139,8 +139,8 @@ func (r *runner) ends(code int) bool {
 	}
 }
 
-// otherBytes matches what the name of a header does not keep in the environment.
-var otherBytes = regexp.MustCompile(`[^A-Za-z0-9]`)
+// otherCharacters matches the characters that the name of a variable cannot have.
+var otherCharacters = regexp.MustCompile(`[^A-Za-z0-9]`)
 
 // environment returns the environment of the command: without the store, whose URL may have a
 // password, and with the variables that describe the message.
@@ -153,7 +153,7 @@ func environment(d *durable.Delivery) []string {
 	}
 	for _, key := range slices.Sorted(maps.Keys(d.Headers)) {
 		if value := d.Headers[key]; !strings.ContainsRune(value, 0) { // which no variable can have
-			own = append(own, "DELAYQ_HEADER_"+strings.ToUpper(otherBytes.ReplaceAllString(key, "_"))+"="+value)
+			own = append(own, "DELAYQ_HEADER_"+strings.ToUpper(otherCharacters.ReplaceAllString(key, "_"))+"="+value)
 		}
 	}
 	return append(own,

@@ -23,7 +23,7 @@ func (a *app) enqueueCommand() *cli.Command {
 			&cli.StringFlag{Name: "id", Usage: "use this `id`; by default the queue generates one", Destination: &m.ID},
 			&cli.StringFlag{Name: "body", Usage: "use this `text` as the body; by default the body is read from stdin", Destination: &text},
 			number("n", "enqueue `N` copies of the message; with -id X their ids are X-1, X-2 and so on", &n, 1, maxMessages),
-			futureTime("expire-at", "do not deliver the message after this `time`", &m.ExpireAt),
+			instant("expire-at", "do not deliver the message after this `time`", &m.ExpireAt),
 			header("add this `header`", &m.Headers),
 			number("max-body", "create a new queue that accepts bodies of up to `N` bytes", &a.limits.MaxBody, 1, maxBody),
 			flag("replace", "replace a message with the same id that has not begun, or that is a dead letter", &m.Replace),
@@ -73,13 +73,13 @@ const maxMessages = 100_000_000
 // Limits of the messages that are enqueued together: their number, and the bytes of their bodies,
 // which the queue copies.
 const (
-	enqueueAtOnce = 4096
-	enqueueMemory = 64 << 20
+	enqueueTogether = 4096
+	enqueueMemory   = 64 << 20
 )
 
 // enqueue enqueues n copies of a message. Their ids get a number if there are several.
 func (a *app) enqueue(ctx context.Context, s *session, m durable.Message, n int) error {
-	step := max(1, min(enqueueAtOnce, enqueueMemory/max(1, len(m.Body))))
+	step := max(1, min(enqueueTogether, enqueueMemory/max(1, len(m.Body))))
 	for first := 1; first <= n; first += step {
 		messages := slices.Repeat([]durable.Message{m}, min(step, n-first+1))
 		for i := range messages {

@@ -18,8 +18,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
-// previewBytes is how many bytes of a body or a reason a table shows.
-const previewBytes = 40
+// previewColumns is how many columns of a table a body or a reason has.
+const previewColumns = 40
 
 func (a *app) inspect(ctx context.Context, s *session, ids []string) error {
 	r, err := s.Get(ctx, ids[0])
@@ -43,13 +43,13 @@ func describe(r *durable.Record, partition int) string {
 	rows := []table.Row{
 		{"id", preview(r.ID, durable.MaxID)}, {"state", stateNames[r.State]}, {"partition", partition},
 		{"enqueued", formatTime(r.Enqueued)}, {"due", formatTime(r.Due)}, {"expires", formatTime(r.ExpireAt)},
-		{"lease ends", formatTime(r.LeaseEnd)}, {"died", formatTime(r.Died)}, {"last error", cmp.Or(preview(r.Reason, 4*previewBytes), "-")},
+		{"lease ends", formatTime(r.LeaseEnd)}, {"died", formatTime(r.Died)}, {"last error", cmp.Or(preview(r.Reason, 4*previewColumns), "-")},
 		{"attempts", fmt.Sprintf("%d failed of %d", r.Attempts, r.MaxAttempts)}, {"crashes", r.Crashes}, {"postponed", r.Postponed},
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.Headers)) {
-		rows = append(rows, table.Row{"header " + preview(key, previewBytes), preview(r.Headers[key], 4*previewBytes)})
+		rows = append(rows, table.Row{"header " + preview(key, previewColumns), preview(r.Headers[key], 4*previewColumns)})
 	}
-	return propertyTable(append(rows, table.Row{"body", fmt.Sprintf("%s (%s)", previewBody(r, 4*previewBytes), count(len(r.Body), "byte"))})...)
+	return propertyTable(append(rows, table.Row{"body", fmt.Sprintf("%s (%s)", previewBody(r, 4*previewColumns), count(len(r.Body), "byte"))})...)
 }
 
 // previewBody returns the first bytes of the body, or why it cannot be read.
@@ -116,7 +116,7 @@ func (a *app) list(ctx context.Context, s *session, o *listOptions) error {
 		}
 		t.AppendRow(table.Row{
 			preview(r.ID, durable.MaxID), stateNames[r.State], formatTime(order.of(&r)), formatTime(r.ExpireAt), fmt.Sprintf("%d of %d", r.Attempts, r.MaxAttempts),
-			r.Crashes, previewHeaders(r.Headers), len(r.Body), previewBody(&r, previewBytes), preview(r.Reason, previewBytes),
+			r.Crashes, previewHeaders(r.Headers), len(r.Body), previewBody(&r, previewColumns), preview(r.Reason, previewColumns),
 		})
 	}
 	if shown == 0 {
@@ -131,5 +131,5 @@ func previewHeaders(headers map[string]string) string {
 	for _, key := range slices.Sorted(maps.Keys(headers)) {
 		pairs = append(pairs, key+"="+headers[key])
 	}
-	return preview(strings.Join(pairs, " "), previewBytes)
+	return preview(strings.Join(pairs, " "), previewColumns)
 }

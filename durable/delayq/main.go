@@ -11,7 +11,7 @@
 //
 // # Exit codes
 //
-// The exit code is 0 on success, also if the first Ctrl-C, SIGTERM or SIGHUP ends a command that
+// The exit code is 0 on success, and when the first Ctrl-C, SIGTERM or SIGHUP ends a command that
 // runs until interrupted. Otherwise the exit code is 1, and stderr has the error. A second Ctrl-C
 // immediately ends delayq and the commands that consume runs, with exit code 130; their messages
 // are delivered again.

@@ -136,7 +136,7 @@ func (a *app) consumers(ctx context.Context, s *session, _ []string) error {
 			}
 		}
 		t.AppendRow(table.Row{
-			preview(c.Host, previewBytes), c.PID, strings.Trim(fmt.Sprint(c.Partitions), "[]"), c.Waiting, formatDuration(c.OldestRun), formatTime(c.LastHeartbeat), formatTime(c.Expires), preview(c.ID, durable.MaxID),
+			preview(c.Host, previewColumns), c.PID, strings.Trim(fmt.Sprint(c.Partitions), "[]"), c.Waiting, formatDuration(c.OldestRun), formatTime(c.LastHeartbeat), formatTime(c.Expires), preview(c.ID, durable.MaxID),
 		})
 	}
 	if len(all) == 0 {
