@@ -124,11 +124,10 @@ func lookUp(line string) error {
 	return fmt.Errorf("%w: -exec %q: %w", errNoCommand, line, err)
 }
 
-// ends reports whether delayq begins to end when a command has failed. It waits longer after a
-// signal: the exit code is then -1, or above 128 if a shell reports it.
+// ends reports whether delayq begins to end soon after a command has failed with an exit code.
 func (r *runner) ends(code int) bool {
 	wait := r.app.signalGrace
-	if 0 < code && code <= 128 {
+	if 0 < code && code <= 128 { // otherwise a signal has ended the command
 		wait /= 20 // commands fail often, and the wait delays the next message
 	}
 	select {
