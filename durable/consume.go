@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,19 +36,6 @@ import (
 // is released if the lease lasts. The same applies to an error that wraps [context.Canceled], or
 // the error or cause of the context of Consume, once Consume has begun to end.
 type Handler func(ctx context.Context, d *Delivery) error
-
-// Chain returns a handler that passes each delivery through the middleware, the first one
-// outermost: Chain(h, a, b) is a(b(h)). A middleware calls the handler that it is given, at most
-// once, and returns its error or another one. If h is nil, Chain returns nil.
-func Chain(h Handler, middleware ...func(Handler) Handler) Handler {
-	if h == nil {
-		return nil // Consume returns ErrInvalid
-	}
-	for _, m := range slices.Backward(middleware) {
-		h = m(h)
-	}
-	return h
-}
 
 // Consume claims messages and calls the handler for each message that is due, until ctx ends or the
 // queue is closed. Any number of calls, in any number of processes, share the queue's partitions.
@@ -220,18 +206,6 @@ func (w *workers) deliver(ctx context.Context, d *Delivery, r *run) (ownsSlot bo
 	err = w.handle(ctx, d, r)
 	exited = false
 	return ownsSlot
-}
-
-// interrupted reports whether a handler has returned err because of the end of its context, or
-// because Consume ends.
-func (w *workers) interrupted(ctx context.Context, err error) bool {
-	cause := context.Cause(ctx)
-	if errors.Is(cause, ErrClosed) || errors.Is(cause, ErrLeaseLost) {
-		return true
-	}
-	ctxErr := w.ctx.Err()
-	return ctxErr != nil && (errors.Is(err, ctxErr) || errors.Is(err, context.Cause(w.ctx))) ||
-		(ctxErr != nil || w.c.ctx.Err() != nil) && errors.Is(err, context.Canceled)
 }
 
 var errGoexit = errors.New("the handler ended its goroutine")

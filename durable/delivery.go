@@ -112,53 +112,11 @@ func (d *Delivery) Ack(ctx context.Context) error {
 	return d.settle(ctx, driver.OpAck, driver.Change{}, nil)
 }
 
-// Nack settles the delivery as a [Handler] does that returns cause. Unless [Reject] or a similar
-// function has returned cause, the message is due again after ConsumerOptions.Backoff, and becomes
-// a dead letter after its last attempt. The text of cause, which may be nil, is stored with the
-// message, up to [driver.MaxReason] bytes: see [Record]. [Kind] has no effect. Errors are those of
-// [Delivery.Ack].
-func (d *Delivery) Nack(ctx context.Context, cause error) error {
-	if cause == nil {
-		cause = errRetry
-	}
-	op, change, cause := d.outcome(cause, func(error) bool { return false })
-	return d.settle(ctx, op, change, cause)
-}
-
-// NackAfter is [Delivery.Nack] with a delay, instead of that of ConsumerOptions.Backoff. The delay
-// is rounded up to milliseconds. If delay <= 0, the message is due immediately.
-func (d *Delivery) NackAfter(ctx context.Context, delay time.Duration, cause error) error {
-	return d.Nack(ctx, Fail(cause, delay))
-}
-
-// Postpone makes the message due after delay, without an attempt: see [Postpone].
-func (d *Delivery) Postpone(ctx context.Context, delay time.Duration) error {
-	return d.Nack(ctx, Postpone(delay))
-}
-
-// Again acknowledges the message and makes it due again after delay: see [Again].
-func (d *Delivery) Again(ctx context.Context, delay time.Duration) error {
-	return d.Nack(ctx, Again(delay))
-}
-
-// AgainAt acknowledges the message and makes it due again at t: see [AgainAt].
-func (d *Delivery) AgainAt(ctx context.Context, t time.Time) error { return d.Nack(ctx, AgainAt(t)) }
-
 // Release returns the message to the queue unchanged. The message is due immediately, and neither
 // an attempt nor a crash is counted. A program that terminates releases the messages that it has
 // not handled. Errors are those of [Delivery.Ack].
 func (d *Delivery) Release(ctx context.Context) error {
 	return d.settle(ctx, driver.OpRelease, driver.Change{}, nil)
-}
-
-// Bury makes the message a dead letter. The reason is stored with it, up to [driver.MaxReason]
-// bytes. Errors are those of [Delivery.Ack].
-func (d *Delivery) Bury(ctx context.Context, reason string) error {
-	cause := errors.New("rejected")
-	if reason != "" {
-		cause = errors.New(reason)
-	}
-	return d.settle(ctx, driver.OpBury, driver.Change{Reason: reason}, cause)
 }
 
 // Extend extends the lease until dur after the current time on the store's clock, or after the due
@@ -196,9 +154,6 @@ func (d *Delivery) Extend(ctx context.Context, dur time.Duration) error {
 	}
 	return nil
 }
-
-// last reports whether this is the last attempt.
-func (d *Delivery) last() bool { return d.Attempts+1 >= d.MaxAttempts }
 
 // settle settles the delivery. If it has failed, cause is the error. settle waits for its own call,
 // or for an earlier one whose caller did not wait for the result. If the earlier call fails, settle

@@ -65,11 +65,6 @@ func (k EventKind) String() string {
 	return eventNames[k-1]
 }
 
-// retries reports whether driver.OpRetry has the event.
-func (k EventKind) retries() bool {
-	return k == EventAgain || k == EventPostponed || k == EventRetried
-}
-
 // Event is a step of a consumer of this process, or a background error. Crashes of other processes,
 // and calls such as Cancel, are not events.
 type Event struct {
@@ -126,23 +121,4 @@ func (q *Queue) emitClaims(messages []*heldMessage, sent time.Time) {
 			h.emit(Event{Kind: EventBegun}, sent)
 		}
 	}
-}
-
-// outcomeEvent returns the event of a transition that settles a message, or 0.
-func outcomeEvent(op driver.Op, change *driver.Change) EventKind {
-	switch {
-	case change.Again:
-		return EventAgain
-	case change.Uncounted:
-		return EventPostponed
-	case op == driver.OpAck:
-		return EventAcked
-	case op == driver.OpRetry:
-		return EventRetried
-	case op == driver.OpBury:
-		return EventBuried
-	case op == driver.OpExpire:
-		return EventExpired
-	}
-	return 0
 }

@@ -4,8 +4,22 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
+
+// Chain returns a handler that passes each delivery through the middleware, the first one
+// outermost: Chain(h, a, b) is a(b(h)). A middleware calls the handler that it is given, at most
+// once, and returns its error or another one. If h is nil, Chain returns nil.
+func Chain(h Handler, middleware ...func(Handler) Handler) Handler {
+	if h == nil {
+		return nil // Consume returns ErrInvalid
+	}
+	for _, m := range slices.Backward(middleware) {
+		h = m(h)
+	}
+	return h
+}
 
 // Mux passes each message to the handler of its kind, the value of one of its headers, so that
 // several kinds of messages share a queue and its handlers:

@@ -2,6 +2,7 @@ package durable
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -50,6 +51,21 @@ func (d *Delivery) outcome(err error, interrupted func(error) bool) (op driver.O
 		change.Delay = max(0, d.from().opts.Backoff(d, err))
 	}
 	return driver.OpRetry, change, cause
+}
+
+// last reports whether this is the last attempt.
+func (d *Delivery) last() bool { return d.Attempts+1 >= d.MaxAttempts }
+
+// interrupted reports whether a handler has returned err because of the end of its context, or
+// because Consume ends.
+func (w *workers) interrupted(ctx context.Context, err error) bool {
+	cause := context.Cause(ctx)
+	if errors.Is(cause, ErrClosed) || errors.Is(cause, ErrLeaseLost) {
+		return true
+	}
+	ctxErr := w.ctx.Err()
+	return ctxErr != nil && (errors.Is(err, ctxErr) || errors.Is(err, context.Cause(w.ctx))) ||
+		(ctxErr != nil || w.c.ctx.Err() != nil) && errors.Is(err, context.Canceled)
 }
 
 // reasonOf returns the text of an error, and the error. An error may be a nil pointer whose method
@@ -171,6 +187,72 @@ const (
 	maxPostponed    = 100
 	maxDeclinePause = 10 * time.Minute
 )
+
+// Nack settles the delivery as a [Handler] does that returns cause. Unless [Reject] or a similar
+// function has returned cause, the message is due again after ConsumerOptions.Backoff, and becomes
+// a dead letter after its last attempt. The text of cause, which may be nil, is stored with the
+// message, up to [driver.MaxReason] bytes: see [Record]. [Kind] has no effect. Errors are those of
+// [Delivery.Ack].
+func (d *Delivery) Nack(ctx context.Context, cause error) error {
+	if cause == nil {
+		cause = errRetry
+	}
+	op, change, cause := d.outcome(cause, func(error) bool { return false })
+	return d.settle(ctx, op, change, cause)
+}
+
+// NackAfter is [Delivery.Nack] with a delay, instead of that of ConsumerOptions.Backoff. The delay
+// is rounded up to milliseconds. If delay <= 0, the message is due immediately.
+func (d *Delivery) NackAfter(ctx context.Context, delay time.Duration, cause error) error {
+	return d.Nack(ctx, Fail(cause, delay))
+}
+
+// Postpone makes the message due after delay, without an attempt: see [Postpone].
+func (d *Delivery) Postpone(ctx context.Context, delay time.Duration) error {
+	return d.Nack(ctx, Postpone(delay))
+}
+
+// Again acknowledges the message and makes it due again after delay: see [Again].
+func (d *Delivery) Again(ctx context.Context, delay time.Duration) error {
+	return d.Nack(ctx, Again(delay))
+}
+
+// AgainAt acknowledges the message and makes it due again at t: see [AgainAt].
+func (d *Delivery) AgainAt(ctx context.Context, t time.Time) error { return d.Nack(ctx, AgainAt(t)) }
+
+// Bury makes the message a dead letter. The reason is stored with it, up to [driver.MaxReason]
+// bytes. Errors are those of [Delivery.Ack].
+func (d *Delivery) Bury(ctx context.Context, reason string) error {
+	cause := errors.New("rejected")
+	if reason != "" {
+		cause = errors.New(reason)
+	}
+	return d.settle(ctx, driver.OpBury, driver.Change{Reason: reason}, cause)
+}
+
+// outcomeEvent returns the event of a transition that settles a message, or 0.
+func outcomeEvent(op driver.Op, change *driver.Change) EventKind {
+	switch {
+	case change.Again:
+		return EventAgain
+	case change.Uncounted:
+		return EventPostponed
+	case op == driver.OpAck:
+		return EventAcked
+	case op == driver.OpRetry:
+		return EventRetried
+	case op == driver.OpBury:
+		return EventBuried
+	case op == driver.OpExpire:
+		return EventExpired
+	}
+	return 0
+}
+
+// retries reports whether driver.OpRetry has the event.
+func (k EventKind) retries() bool {
+	return k == EventAgain || k == EventPostponed || k == EventRetried
+}
 
 // Exponential returns an exponential backoff with jitter for ConsumerOptions.Backoff. The delay
 // begins with least after the first attempt and doubles with each further attempt. It is multiplied
