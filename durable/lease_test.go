@@ -47,12 +47,12 @@ func TestDueMessageKeepsItsLeaseWhileItWaits(t *testing.T) {
 		stop := consume(t, q, func(context.Context, *durable.Delivery) error { time.Sleep(20 * time.Second); return nil },
 			durable.ConsumerOptions{Concurrency: 1, Visibility: 2 * time.Second})
 		enqueue(t, q, "a", 0)
-		enqueue(t, q, "b", time.Second)
-		time.Sleep(2 * time.Second)
+		enqueue(t, q, "b", 5*time.Second) // later than Fallback: until then "a" may keep the consumer from claiming ahead
+		time.Sleep(6 * time.Second)
 		r, err := q.Get(t.Context(), "b")
 		require.NoError(t, err)
 		require.Equal(t, durable.StateLeased, r.State)
-		time.Sleep(15 * time.Second)
+		time.Sleep(11 * time.Second)
 		assert.Equal(t, []string{"Claimed"}, es.kinds("b"), "the message was not claimed again")
 		stop()
 	})
