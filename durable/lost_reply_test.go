@@ -146,7 +146,7 @@ func TestMessagesOfALostLastClaimAreReleased(t *testing.T) {
 	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		handled := false
 		stop := consume(t, q, func(context.Context, *durable.Delivery) error { handled = true; return nil }, durable.ConsumerOptions{})
-		time.Sleep(5 * time.Second)
+		time.Sleep(5300 * time.Millisecond) // between two claims of Fallback
 		f.set(unanswered("Claim"))
 		enqueue(t, q, "m", 0)
 		synctest.Wait()
