@@ -2,7 +2,6 @@ package durable
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -62,9 +61,8 @@ func (p *part) changeTogether(ctx context.Context, op driver.Op, calls []*call[d
 // confirm waits until the store has made all earlier changes of a partition as durable as one that
 // op makes. Without it, the result of a scan could rest on a change that a failover undoes.
 func (p *part) confirm(ctx context.Context, op driver.Op) error {
-	err := p.changeMany(ctx, op, []driver.Change{{ID: probeID}}, new(pacer), func(string, driver.Status) {})
-	if err != nil {
-		return fmt.Errorf("durable: partition %d: %w", p.index, errors.Unwrap(err)) // without the id
+	if _, err := p.changes[op].do(ctx, p.q.limiter, driver.Change{ID: probeID}); err != nil {
+		return fmt.Errorf("durable: partition %d: %w", p.index, err)
 	}
 	return nil
 }

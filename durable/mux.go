@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 // Chain returns a handler that passes each delivery through the middleware, the first one
@@ -51,7 +53,7 @@ type Kind struct {
 
 // Handle is a [Handler]. A message of a kind without a handler is declined: see [Decline].
 func (m *Mux) Handle(ctx context.Context, d *Delivery) error {
-	header := cmp.Or(m.Header, "kind")
+	header := cmp.Or(m.Header, contract.KindHeader)
 	kind := m.Kinds[d.Headers[header]]
 	if kind.Handler == nil {
 		return Decline(fmt.Errorf("durable: there is no handler for the header %q with the value %q", header, d.Headers[header]))

@@ -35,7 +35,7 @@ func (d *Delivery) outcome(err error, interrupted func(error) bool) (op driver.O
 	var own *backoffError
 	o := findOutcome(err)
 	switch {
-	case o != nil && o.settles:
+	case o != nil && !o.failed():
 		return driver.OpRetry, o.change, nil
 	case o != nil && o.declined && d.Postponed < maxPostponed:
 		change.Uncounted, change.Delay = true, exponential(time.Second, maxDeclinePause, d.Postponed+1)
@@ -84,7 +84,6 @@ func reasonOf(err error) (reason string, cause error) {
 type outcomeError struct {
 	err      error
 	change   driver.Change // of OpRetry
-	settles  bool          // the delivery has not failed: Postpone, Again
 	rejected bool
 	declined bool
 }
@@ -92,8 +91,11 @@ type outcomeError struct {
 func (e *outcomeError) Error() string { return e.err.Error() }
 func (e *outcomeError) Unwrap() error { return e.err }
 
-// findOutcome returns the outcome that err wraps, or nil. One that settles the message without a
-// failure does not count if it is joined with another error, which is a failure.
+// failed reports whether the delivery has failed or was declined, unlike with Postpone and Again.
+func (e *outcomeError) failed() bool { return !e.change.Uncounted && !e.change.Again }
+
+// findOutcome returns the outcome that err wraps, or nil. One that is no failure does not count if
+// it is joined with another error, which is a failure.
 func findOutcome(err error) (o *outcomeError) {
 	joined := false
 	for next := err; next != nil && !joined; {
@@ -109,7 +111,7 @@ func findOutcome(err error) (o *outcomeError) {
 			next = errors.Unwrap(next)
 		}
 	}
-	if errors.As(err, &o) && o != nil && o.settles {
+	if errors.As(err, &o) && o != nil && !o.failed() {
 		return nil
 	}
 	return o
@@ -141,7 +143,7 @@ var errRetry = errors.New("retry requested")
 // payment, postpones its message and checks again. A Postpone, Again or AgainAt that is joined with
 // another error, as by [errors.Join], is a failure.
 func Postpone(d time.Duration) error {
-	return &outcomeError{err: errors.New("postponed"), change: driver.Change{Delay: max(0, d), Uncounted: true}, settles: true}
+	return &outcomeError{err: errors.New("postponed"), change: driver.Change{Delay: max(0, d), Uncounted: true}}
 }
 
 // Again returns an error for handlers that have handled the message and want it again after d, or
@@ -156,7 +158,7 @@ func AgainAt(t time.Time) error { return again(driver.Change{At: max(1, driver.I
 
 func again(change driver.Change) error {
 	change.Again = true
-	return &outcomeError{err: errors.New("handled, and due again"), change: change, settles: true}
+	return &outcomeError{err: errors.New("handled, and due again"), change: change}
 }
 
 // Decline returns an error for handlers that cannot handle the message, although another version of
@@ -180,7 +182,7 @@ func Failed(err error) (failed bool) {
 		}
 	}()
 	o := findOutcome(err)
-	return err != nil && (o == nil || !o.settles)
+	return err != nil && (o == nil || o.failed())
 }
 
 const (

@@ -15,7 +15,7 @@
 //	send orders      PRODUCER  Enqueue; its context is the creation context of the message
 //	claim orders     CLIENT    a consumer claims the message: operation type receive
 //	process orders   CONSUMER  the handler, which gets the context of this span
-//	ack orders       CLIENT    the store ends the delivery (settle); also again, postpone, retry, bury and expire
+//	ack orders       CLIENT    the store ends the delivery (settle); or again, postpone, retry, bury, expire
 //
 // All spans of a message belong to one trace: the send span is the parent of the others, which also
 // link to it. Each delivery has its own claim, process and settle spans. If a message was enqueued

@@ -132,8 +132,9 @@ func (t *Tester) due() (n int) {
 	if err != nil {
 		t.tb.Fatalf("durabletest: %v", err)
 	}
+	now := t.clock()
 	for _, r := range t.Pending() {
-		if !stats.Paused && !r.Due.After(t.clock()) && (r.ExpireAt.IsZero() || !r.ExpireAt.Before(t.clock())) {
+		if !stats.Paused && !r.Due.After(now) && (r.ExpireAt.IsZero() || !r.ExpireAt.Before(now)) {
 			n++
 		}
 	}

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 // Codec encodes values as bodies and decodes them. Its methods must be safe for concurrent use.
@@ -48,10 +49,10 @@ func (jsonCodec[T]) Decode(body []byte) (value T, err error) {
 // Queue is a durable queue of values. Its methods are safe for concurrent use.
 //
 // Each message has the kind of its value in the header "kind". A message of another kind is
-// declined: see [durable.Decline]. The kind is the name of T without its
-// package, or the result of the method Kind() string, which must not depend on the value. An empty
-// kind, such as that of a generic type or a type without a name, is not written and accepts all
-// messages. Messages without the header are always accepted.
+// declined: see [durable.Decline]. The kind is the name of T without its package, or the result of
+// the method Kind() string, which must not depend on the value. An empty kind, such as that of a
+// generic type or a type without a name, is not written and accepts all messages. Messages without
+// the header are always accepted.
 type Queue[T any] struct {
 	queue *durable.Queue
 	codec Codec[T]
@@ -66,8 +67,6 @@ func New[T any](q *durable.Queue, codec Codec[T]) *Queue[T] {
 	}
 	return &Queue[T]{q, codec, kindOf(reflect.TypeFor[T]())}
 }
-
-const kindHeader = "kind"
 
 func kindOf(t reflect.Type) string {
 	if t.Kind() == reflect.Pointer {
@@ -105,11 +104,11 @@ func (q *Queue[T]) Encode(m Message[T]) (durable.Message, error) {
 	}
 	headers := m.Headers
 	if q.kind != "" {
-		if kind := headers[kindHeader]; kind != "" && kind != q.kind {
-			return durable.Message{}, fmt.Errorf("typed: %w header %q of message %q: %q; it must be %q or absent", durable.ErrInvalid, kindHeader, m.ID, kind, q.kind)
+		if kind := headers[contract.KindHeader]; kind != "" && kind != q.kind {
+			return durable.Message{}, fmt.Errorf("typed: %w header %q of message %q: %q; it must be %q or absent", durable.ErrInvalid, contract.KindHeader, m.ID, kind, q.kind)
 		}
 		headers = maps.Collect(maps.All(m.Headers))
-		headers[kindHeader] = q.kind
+		headers[contract.KindHeader] = q.kind
 	}
 	return durable.Message{
 		ID: m.ID, Body: body, Headers: headers, Delay: m.Delay, At: m.At, ExpireAt: m.ExpireAt,
@@ -136,7 +135,7 @@ type Delivery[T any] struct {
 
 // decode decodes the body of a delivery, or declines it.
 func (q *Queue[T]) decode(d *durable.Delivery) (*Delivery[T], error) {
-	if kind := d.Headers[kindHeader]; kind != "" && kind != q.kind && q.kind != "" {
+	if kind := d.Headers[contract.KindHeader]; kind != "" && kind != q.kind && q.kind != "" {
 		return nil, durable.Decline(fmt.Errorf("typed: message %q is of kind %q, not %q", d.ID, kind, q.kind))
 	}
 	value, err := q.codec.Decode(d.Body)

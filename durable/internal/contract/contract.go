@@ -57,6 +57,9 @@ func PartitionOf(id string, partitions int) int {
 // limits what a store must remember if a caller's clock is wrong.
 const MaxAhead = 2 * time.Hour
 
+// KindHeader is the header with the kind of a message, which package typed writes and Mux reads.
+const KindHeader = "kind"
+
 // CutReason truncates a reason to [driver.MaxReason] bytes, between two characters.
 func CutReason(reason string) string {
 	if len(reason) <= driver.MaxReason {
