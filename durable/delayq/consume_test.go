@@ -27,6 +27,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/delayq/internal/storeurl"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 	"github.com/timingwheel-go/timingwheel/durable/pebblestore"
 )
@@ -122,7 +123,9 @@ func TestCommandsGetEachHeaderAsAVariable(t *testing.T) {
 // Two runs of the program use one queue concurrently.
 func TestTwoProcessesShareAQueueOnRedis(t *testing.T) {
 	t.Parallel()
-	d := tester{t, "redis://" + miniredis.RunT(t).Addr()}
+	server := miniredis.RunT(t)
+	redistest.AwaitDisconnects(t, server)
+	d := tester{t, "redis://" + server.Addr()}
 	done := make(chan result, 1)
 	go func() { done <- d.interruptAfter(6, false, "consume", "-exec", "cat; echo", "-concurrency", "2") }()
 	d.ok("enqueue", "-n", "5", "-body", "x", "-delay", "100ms")

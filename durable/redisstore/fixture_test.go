@@ -15,7 +15,6 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -49,16 +48,11 @@ func newClient(t testing.TB, addr string) *redis.Client {
 	return c
 }
 
-// simulated starts a simulated server. At the end of the test the server waits for the calls in
-// progress, which may outlast their contexts and would find a server without state.
+// simulated starts a simulated server.
 func simulated(t testing.TB) *miniredis.Miniredis {
 	t.Helper()
-	m := miniredis.NewMiniRedis()
-	require.NoError(t, m.Start())
-	t.Cleanup(func() {
-		assert.Eventually(t, func() bool { return m.CurrentConnectionCount() == 0 }, time.Minute, time.Millisecond)
-		m.Close()
-	})
+	m := miniredis.RunT(t)
+	redistest.AwaitDisconnects(t, m)
 	return m
 }
 

@@ -84,6 +84,7 @@ func redirecting(t *testing.T, host, redirection string) *miniredis.Miniredis {
 		t.Skipf("this machine has no address %s: %v", host, err)
 	}
 	t.Cleanup(m.Close)
+	redistest.AwaitDisconnects(t, m)
 	m.Server().SetPreHook(func(c *server.Peer, cmd string, _ ...string) bool {
 		switch {
 		case cmd == "ASKING":

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -169,7 +168,7 @@ func TestCheckNoticesChangedSettings(t *testing.T) {
 func TestServerThatLoadsIsUnavailable(t *testing.T) {
 	t.Parallel()
 	for _, loads := range []string{"loading:1", "async_loading:1", "master_sync_in_progress:1"} {
-		m := miniredis.RunT(t)
+		m := simulated(t)
 		client := newClient(t, m.Addr())
 		store := newSafeStore(t, client, redisstore.Options{})
 		const version = "redis_version:7.0.15\r\n"

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
 )
 
 // EnvRequire is the name of an environment variable. If it is "1", a missing program such as
@@ -56,6 +58,16 @@ func requireProgram(t testing.TB, name string) string {
 		t.Skipf("redistest: %v", err)
 	}
 	return ""
+}
+
+// AwaitDisconnects lets the end of the test wait until a simulated server has no connections. A call
+// in progress may outlast its context, and would find a closed server without state. Clients are to
+// be closed before: by a later Cleanup of the test, or by the test.
+func AwaitDisconnects(t testing.TB, server interface{ CurrentConnectionCount() int }) {
+	t.Helper()
+	t.Cleanup(func() {
+		assert.Eventually(t, func() bool { return server.CurrentConnectionCount() == 0 }, startTimeout, time.Millisecond)
+	})
 }
 
 // Options configures [Start]. The zero value is a server that stores nothing on disk.

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 	"github.com/timingwheel-go/timingwheel/durable/pebblestore"
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
@@ -98,6 +99,7 @@ func TestReaderKeepsNoDirectory(t *testing.T) {
 func TestOpenRedisDecodesPasswords(t *testing.T) {
 	t.Parallel()
 	server := miniredis.RunT(t)
+	redistest.AwaitDisconnects(t, server)
 	server.RequireUserAuth("me", "s:e@c/r")
 	passOne(t, "redis://me:s%3Ae%40c%2Fr@"+server.Addr()+"/3?dial_timeout=2s")
 	assert.NotEmpty(t, server.DB(3).Keys())
@@ -276,7 +278,9 @@ func TestRedactHidesWhatFollowsTheScheme(t *testing.T) {
 
 func TestCloseOfRedisStoreClosesItsClient(t *testing.T) {
 	t.Parallel()
-	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+	server := miniredis.RunT(t)
+	redistest.AwaitDisconnects(t, server)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	_, closeStore, err := openRedis(client, redisstore.Options{AllowLossOnCrash: true})
 	require.NoError(t, err)
 	require.NoError(t, client.Ping(t.Context()).Err())
