@@ -7,7 +7,54 @@ import (
 
 	"github.com/timingwheel-go/timingwheel"
 	"github.com/timingwheel-go/timingwheel/internal/planner"
+	"github.com/timingwheel-go/timingwheel/internal/wallclock"
 )
+
+// Aligned returns a Scheduler that plans a run whenever the wall clock in loc shows a multiple of
+// d: with 15 minutes at :00, :15, :30 and :45, with 24 hours at midnight, and with 7 days at
+// midnight of each Monday. Multiples are those of [time.Time.Truncate] in local time: they count
+// from Monday, January 1 of year 1. If d neither divides a day nor is a multiple of one, such as 7
+// hours, the times differ from day to day.
+//
+// If the clocks are set forward and boundaries fall into the gap, one run replaces them, at the
+// time of the change. If the clocks are set back, boundaries come twice. If d is at most the time
+// by which the clocks are set back, a run takes place both times, so that no pause is longer than
+// d. Otherwise a run takes place only the first time, so that a daily run takes place once a day.
+//
+// Runs follow steps of the wall clock as [timingwheel.Scheduler] describes. Aligned panics if d is
+// not positive or loc is nil.
+func Aligned(d time.Duration, loc *time.Location) timingwheel.Scheduler { return AlignedAt(d, 0, loc) }
+
+// AlignedAt is [Aligned] with all boundaries shifted by offset: with a d of 24 hours and an offset
+// of 2½ hours, a run takes place every day at 02:30. AlignedAt also panics if offset is negative or
+// not less than d.
+func AlignedAt(d, offset time.Duration, loc *time.Location) timingwheel.Scheduler {
+	mustBePositive("Aligned: d", d)
+	if offset < 0 || offset >= d {
+		panic(fmt.Sprintf(
+			"schedule: AlignedAt: offset is %v; it must be at least 0 and less than d, which is %v", offset, d))
+	}
+	if loc == nil {
+		panic("schedule: Aligned: loc is nil; it must be time.Local, time.UTC or a result of time.LoadLocation")
+	}
+	return aligned{d, offset, loc}
+}
+
+// aligned is the Scheduler of [AlignedAt].
+type aligned struct {
+	d, offset time.Duration
+	loc       *time.Location
+}
+
+func (a aligned) Next(t time.Time) time.Time { return wallclock.Next(t, a.loc, a) }
+
+// After returns the first boundary after a reading of the wall clock.
+func (a aligned) After(reading time.Time) time.Time {
+	return reading.Add(-a.offset).Truncate(a.d).Add(a.d).Add(a.offset)
+}
+
+// Pause returns d.
+func (a aligned) Pause(time.Time, time.Time) time.Duration { return a.d }
 
 // FixedDelay returns a Scheduler that plans the first run d after the start of the plan, and every
 // further run d after the end of the previous one. The pause between two runs is d, or up to a tick
