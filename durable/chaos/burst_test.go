@@ -15,7 +15,6 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
-	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
 
@@ -48,7 +47,7 @@ func TestManyMessagesDueAtOnceDelayNoOtherQueue(t *testing.T) {
 	drained := time.Since(at)
 	lateness := other.stop()
 	consumer.stop()
-	report := r.check(checker.Options{}, nil)
+	report := r.check(Options{}, nil)
 	assert.Equal(t, messages, report.Handled)
 	assert.Zero(t, report.Duplicates)
 	t.Logf("drained within %v; the other queue was late by %v (50%%), %v (99%%), %v (all) with %d messages",
@@ -63,15 +62,15 @@ func TestManyMessagesDueAtOnceDelayNoOtherQueue(t *testing.T) {
 func (r *run) enqueueAt(at time.Time, n int) {
 	r.t.Helper()
 	q := openHere(r.t, r.target)
-	events, err := checker.OpenFile(r.events)
+	events, err := OpenFile(r.events)
 	require.NoError(r.t, err)
 	defer events.Close()
 	const batch = 5000
 	for first := 0; first < n; first += batch {
-		messages, done := make([]durable.Message, batch), make([]checker.Event, batch)
+		messages, done := make([]durable.Message, batch), make([]Event, batch)
 		for i := range messages {
 			messages[i] = durable.Message{ID: fmt.Sprint("m", first+i), Body: make([]byte, 128), At: at}
-			done[i] = checker.Event{Kind: checker.Enqueued, ID: messages[i].ID, Due: int64(driver.InstantOf(at))}
+			done[i] = Event{Kind: Enqueued, ID: messages[i].ID, Due: int64(driver.InstantOf(at))}
 		}
 		_, err := q.EnqueueBatch(r.t.Context(), messages)
 		require.NoError(r.t, err)
@@ -164,4 +163,4 @@ func checkScripts(t *testing.T, client *redis.Client) {
 // discard is a recorder that discards all events.
 type discard struct{}
 
-func (discard) Record(...checker.Event) error { return nil }
+func (discard) Record(...Event) error { return nil }

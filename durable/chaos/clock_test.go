@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
-	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
 
@@ -104,7 +103,7 @@ func TestAckIsRejectedIfServerClockEndsTheLease(t *testing.T) {
 func underSteps(t *testing.T, q *durable.Queue, clock *serverClock, step func()) {
 	t.Helper()
 	const batch, batches, pace = 20, 200, 20 * time.Millisecond
-	h := checker.New(checker.Options{})
+	h := New(Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	consumed := make(chan error, 1)
 	go func() {
@@ -113,9 +112,9 @@ func underSteps(t *testing.T, q *durable.Queue, clock *serverClock, step func())
 			_, err := fmt.Sscanf(d.ID, "%d-", &batchNumber)
 			assert.NoError(t, err)
 			assert.Zero(t, clock.early(d.Due, batchNumber < batches/2), "message %s is early", d.ID)
-			started := checker.Event{Kind: checker.Started, ID: d.ID, Token: d.Token, Attempt: d.Attempts + 1}
+			started := Event{Kind: Started, ID: d.ID, Token: d.Token, Attempt: d.Attempts + 1}
 			handled := started
-			handled.Kind = checker.Handled
+			handled.Kind = Handled
 			return h.Record(started, handled)
 		}, durable.ConsumerOptions{Visibility: 20 * time.Second})
 	}()
@@ -126,7 +125,7 @@ func underSteps(t *testing.T, q *durable.Queue, clock *serverClock, step func())
 		var messages []durable.Message
 		for k := range batch {
 			m := durable.Message{ID: fmt.Sprint(i, "-", k), Delay: time.Duration(k) * 100 * time.Millisecond}
-			require.NoError(t, h.Record(checker.Event{Kind: checker.Enqueued, ID: m.ID}))
+			require.NoError(t, h.Record(Event{Kind: Enqueued, ID: m.ID}))
 			messages = append(messages, m)
 		}
 		_, err := q.EnqueueBatch(t.Context(), messages)

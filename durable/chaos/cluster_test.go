@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
 
@@ -27,7 +26,7 @@ func TestDeliveryResumesAfterClusterFailover(t *testing.T) {
 		out = newOutage(time.Second, func() { old = c.KillMaster(slot) })
 		c.WaitMaster(slot, old)
 	})
-	r.check(checker.Options{Crashes: true}, out.edit)
+	r.check(Options{Crashes: true}, out.edit)
 	out.resumed(t)
 }
 
@@ -54,5 +53,5 @@ func TestMovingSlotsLosesNothing(t *testing.T) {
 			c.MigrateSlot(slot, to, redistest.MigrateOptions{Batch: 1, Halfway: func() { time.Sleep(10 * time.Millisecond) }})
 		}
 	})
-	r.checkAll(messages, checker.Options{Crashes: true})
+	r.checkAll(messages, Options{Crashes: true})
 }

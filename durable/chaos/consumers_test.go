@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
-	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
 
@@ -43,7 +42,7 @@ func TestMessagesOfKilledConsumersAreRedelivered(t *testing.T) {
 	for _, c := range consumers {
 		c.stop()
 	}
-	report := r.check(checker.Options{Crashes: true}, nil)
+	report := r.check(Options{Crashes: true}, nil)
 	assert.Equal(t, messages, report.Enqueued)
 	assert.GreaterOrEqual(t, report.Handled, messages*3/4)
 	assert.Positive(t, report.Cancelled)
@@ -73,7 +72,7 @@ func TestCrashDuringDeliveryLosesNothing(t *testing.T) {
 			last := r.start(role{Consume: true, Visibility: 500 * time.Millisecond})
 			r.waitUntilDrained()
 			last.stop()
-			report := r.check(checker.Options{Crashes: true}, nil)
+			report := r.check(Options{Crashes: true}, nil)
 			assert.Equal(t, messages, report.Handled)
 			assert.GreaterOrEqual(t, report.Duplicates, deaths, "the message of each killed consumer is delivered again")
 		})
@@ -101,7 +100,7 @@ func TestClaimsOfKilledConsumerUseNoAttempt(t *testing.T) {
 	second := r.start(role{Consume: true, Visibility: 500 * time.Millisecond})
 	r.waitUntilDrained()
 	second.stop()
-	report := r.check(checker.Options{Crashes: true}, nil)
+	report := r.check(Options{Crashes: true}, nil)
 	assert.Equal(t, messages, report.Handled)
 	assert.Zero(t, report.Dead)
 }
@@ -181,7 +180,7 @@ func TestAckOfPausedConsumerIsRejected(t *testing.T) {
 	r.waitUntilDrained()
 	paused.stop()
 	other.stop()
-	report := r.checkAll(messages, checker.Options{Crashes: true, Pauses: true})
+	report := r.checkAll(messages, Options{Crashes: true, Pauses: true})
 	assert.Positive(t, report.Duplicates, "the paused consumer had messages")
 	assert.Contains(t, paused.errs.String(), "the lease has expired", "the acknowledgement of the paused consumer is rejected")
 }
@@ -191,8 +190,8 @@ func (r *run) shared() bool {
 	r.t.Helper()
 	begun := map[string]string{} // files of events, by id
 	twice := false
-	r.read(checker.Options{}, func(file string, e checker.Event) checker.Event {
-		if e.Kind == checker.Started {
+	r.read(Options{}, func(file string, e Event) Event {
+		if e.Kind == Started {
 			twice = twice || begun[e.ID] != "" && begun[e.ID] != file
 			begun[e.ID] = file
 		}
@@ -244,6 +243,6 @@ func TestNoHandlerBeginsWhileQueueIsPaused(t *testing.T) {
 	for _, c := range consumers {
 		c.stop()
 	}
-	report := r.checkAll(messages, checker.Options{})
+	report := r.checkAll(messages, Options{})
 	assert.Zero(t, report.Duplicates)
 }

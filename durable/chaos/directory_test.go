@@ -11,8 +11,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
 )
 
 // A process with a queue in a directory is killed many times while it enqueues, delivers, cancels
@@ -38,7 +36,7 @@ func TestKilledProcessWithADirectoryLosesNothing(t *testing.T) {
 	}
 	r.start(role{Consume: true, Visibility: time.Second, UntilEmpty: true}).wait()
 	r.waitUntilDrained()
-	report := r.check(checker.Options{Crashes: true}, nil)
+	report := r.check(Options{Crashes: true}, nil)
 	assert.Greater(t, report.Enqueued, 100)
 	assert.Positive(t, report.Handled)
 	assert.Positive(t, report.Cancelled)

@@ -17,7 +17,6 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
-	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
 	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
@@ -33,7 +32,7 @@ func TestOverdueMessagesAreDeliveredOnceAfterDowntime(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t, redistest.Options{AppendOnly: true, AppendFsync: "always"})
 			tg := target{Redis: server.Addr()}
-			h := checker.New(checker.Options{})
+			h := New(Options{})
 			messages := scaled(400, 20_000)
 			enqueueAhead(t, openHere(t, tg), h, messages)
 			server.Kill()
@@ -71,13 +70,13 @@ func TestOverdueMessagesAreDeliveredOnceAfterDowntime(t *testing.T) {
 const prefetchAfter = 128
 
 // enqueueAhead enqueues messages that are due within a second, in random order.
-func enqueueAhead(t *testing.T, q *durable.Queue, h *checker.History, n int) {
+func enqueueAhead(t *testing.T, q *durable.Queue, h *History, n int) {
 	t.Helper()
-	messages, events := make([]durable.Message, n), make([]checker.Event, n)
+	messages, events := make([]durable.Message, n), make([]Event, n)
 	now := driver.InstantOf(time.Now())
 	for i := range messages {
 		messages[i] = durable.Message{ID: fmt.Sprint("m", i), Delay: time.Duration(i*7919%1000) * time.Millisecond}
-		events[i] = checker.Event{Kind: checker.Enqueued, ID: messages[i].ID, Due: int64(now.Add(messages[i].Delay)) - 1}
+		events[i] = Event{Kind: Enqueued, ID: messages[i].ID, Due: int64(now.Add(messages[i].Delay)) - 1}
 	}
 	_, err := q.EnqueueBatch(t.Context(), messages)
 	require.NoError(t, err)
@@ -86,7 +85,7 @@ func enqueueAhead(t *testing.T, q *durable.Queue, h *checker.History, n int) {
 
 // bounded is a consumer that checks its limits.
 type bounded struct {
-	events      checker.Recorder
+	events      Recorder
 	concurrency int64
 	running     atomic.Int64
 	most        atomic.Int64 // largest value of running
@@ -128,12 +127,12 @@ func (b *bounded) handle(_ context.Context, d *durable.Delivery) error {
 	p := contract.PartitionOf(d.ID, partitions)
 	b.order[p] = append(b.order[p], d.Due)
 	b.mu.Unlock()
-	e := checker.Event{Kind: checker.Started, ID: d.ID, Token: d.Token, Attempt: d.Attempts + 1, Clock: time.Now().UnixMilli()}
+	e := Event{Kind: Started, ID: d.ID, Token: d.Token, Attempt: d.Attempts + 1, Clock: time.Now().UnixMilli()}
 	if err := b.events.Record(e); err != nil {
 		return err
 	}
 	time.Sleep(time.Millisecond)
-	e.Kind = checker.Handled
+	e.Kind = Handled
 	return b.events.Record(e)
 }
 

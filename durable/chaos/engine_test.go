@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
 	"github.com/timingwheel-go/timingwheel/durable/internal/faultproxy"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
@@ -61,7 +60,7 @@ func TestKilledServerLosesOnlyUnsyncedMessages(t *testing.T) {
 					server.Restart()
 				}
 			})
-			report := r.check(checker.Options{Crashes: true}, out.edit)
+			report := r.check(Options{Crashes: true}, out.edit)
 			out.resumed(t)
 			assert.Positive(t, report.Handled)
 		})
@@ -81,7 +80,7 @@ func TestDeliveryResumesAfterSentinelFailover(t *testing.T) {
 		out = newOutage(time.Second, func() { old = s.KillMaster() }) // replication is asynchronous
 		s.WaitFailover(old)
 	})
-	r.check(checker.Options{Crashes: true}, out.edit)
+	r.check(Options{Crashes: true}, out.edit)
 	out.resumed(t)
 }
 
@@ -100,7 +99,7 @@ func TestFlushedScriptsAndKilledClientsLoseNothing(t *testing.T) {
 			require.NoError(t, client.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err())
 		}
 	})
-	r.checkAll(messages, checker.Options{Crashes: true})
+	r.checkAll(messages, Options{Crashes: true})
 }
 
 // Some replies are lost after the server has executed the request. No message is enqueued twice,
@@ -119,7 +118,7 @@ func TestLostRepliesEnqueueNothingTwice(t *testing.T) {
 		proxy.DropRate(0)
 	})
 	t.Logf("%d replies were lost", proxy.Dropped())
-	r.checkAll(messages, checker.Options{Crashes: true})
+	r.checkAll(messages, Options{Crashes: true})
 }
 
 // The network stalls for longer than all leases, and all connections are cut.
@@ -138,5 +137,5 @@ func TestStalledNetworkLosesNothing(t *testing.T) {
 			proxy.CutAll()
 		}
 	})
-	r.checkAll(messages, checker.Options{Crashes: true})
+	r.checkAll(messages, Options{Crashes: true})
 }

@@ -13,13 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
-	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
 
 // consumeHere consumes in this process until the returned function is called. The leases are long,
 // because messages are delivered again if leases end.
-func consumeHere(t *testing.T, q *durable.Queue, events checker.Recorder) (stop func()) {
+func consumeHere(t *testing.T, q *durable.Queue, events Recorder) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -190,12 +189,12 @@ func TestFullMemoryRejectsEnqueuesAndDelivers(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{MaxMemory: 6 << 20})
 	q := openHere(t, target{Redis: server.Addr()})
-	h := checker.New(checker.Options{})
+	h := New(Options{})
 	body := make([]byte, 10_000)
 	enqueue := func(id string) error {
 		_, err := q.Enqueue(t.Context(), durable.Message{ID: id, Body: body})
 		if err == nil {
-			err = h.Record(checker.Event{Kind: checker.Enqueued, ID: id})
+			err = h.Record(Event{Kind: Enqueued, ID: id})
 		}
 		return err
 	}

@@ -24,7 +24,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
-	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
 )
 
 // full is true if the tests run with the numbers of the guarantees.
@@ -199,30 +198,30 @@ func (r *run) waitUntilDrained() {
 // dead records the dead letters of a queue.
 func (r *run) dead(q *durable.Queue) {
 	r.t.Helper()
-	events, err := checker.OpenFile(r.events)
+	events, err := OpenFile(r.events)
 	require.NoError(r.t, err)
 	defer events.Close()
 	for record, err := range q.List(context.Background(), durable.StateDead) {
 		require.NoError(r.t, err)
-		require.NoError(r.t, events.Record(checker.Event{Kind: checker.Dead, ID: record.ID}))
+		require.NoError(r.t, events.Record(Event{Kind: Dead, ID: record.ID}))
 	}
 }
 
 // check returns the report of the checker, and fails the test if a guarantee was broken. edit may
 // change events.
-func (r *run) check(o checker.Options, edit func(checker.Event) checker.Event) *checker.Report {
+func (r *run) check(o Options, edit func(Event) Event) *Report {
 	r.t.Helper()
 	if edit == nil {
-		edit = func(e checker.Event) checker.Event { return e }
+		edit = func(e Event) Event { return e }
 	}
-	report := r.read(o, func(_ string, e checker.Event) checker.Event { return edit(e) }).Check()
+	report := r.read(o, func(_ string, e Event) Event { return edit(e) }).Check()
 	r.t.Log(report)
 	require.NoError(r.t, report.Err())
 	return report
 }
 
 // checkAll is check, and also checks the numbers of enqueued and handled messages.
-func (r *run) checkAll(messages int, o checker.Options) *checker.Report {
+func (r *run) checkAll(messages int, o Options) *Report {
 	r.t.Helper()
 	report := r.check(o, nil)
 	assert.Equal(r.t, messages, report.Enqueued)
@@ -232,11 +231,11 @@ func (r *run) checkAll(messages int, o checker.Options) *checker.Report {
 
 // read returns the history of the events that all processes have recorded. edit gets the file of
 // each event.
-func (r *run) read(o checker.Options, edit func(file string, e checker.Event) checker.Event) *checker.History {
+func (r *run) read(o Options, edit func(file string, e Event) Event) *History {
 	r.t.Helper()
-	h := checker.New(o)
+	h := New(o)
 	for _, file := range r.files {
-		err := h.ReadFile(file, func(e checker.Event) checker.Event { return edit(file, e) })
+		err := h.ReadFile(file, func(e Event) Event { return edit(file, e) })
 		if !errors.Is(err, os.ErrNotExist) { // a process that was killed early has no file
 			require.NoError(r.t, err)
 		}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
-	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
 	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
@@ -34,7 +33,7 @@ func TestAuditRepairsQueueAfterDeletedKey(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t, redistest.Options{})
 			q := openHere(t, target{Redis: server.Addr()})
-			h := checker.New(checker.Options{Crashes: true})
+			h := New(Options{Crashes: true})
 			client := server.Client(t)
 			if key == "{chaos}:members" {
 				fill(t, q, h, false, 5*time.Second) // the receiver stays a member for that time
@@ -48,7 +47,7 @@ func TestAuditRepairsQueueAfterDeletedKey(t *testing.T) {
 			auditAndRepair(t, q)
 			stop := consumeHere(t, q, h)
 			for i := range 50 {
-				require.NoError(t, h.Record(checker.Event{Kind: checker.Enqueued, ID: fmt.Sprint("new", i)}))
+				require.NoError(t, h.Record(Event{Kind: Enqueued, ID: fmt.Sprint("new", i)}))
 				_, err := q.Enqueue(t.Context(), durable.Message{ID: fmt.Sprint("new", i)})
 				require.NoError(t, err)
 			}
@@ -56,7 +55,7 @@ func TestAuditRepairsQueueAfterDeletedKey(t *testing.T) {
 			stop()
 			for record, err := range q.List(t.Context(), durable.StateDead) {
 				require.NoError(t, err)
-				require.NoError(t, h.Record(checker.Event{Kind: checker.Dead, ID: record.ID}))
+				require.NoError(t, h.Record(Event{Kind: Dead, ID: record.ID}))
 			}
 			report := h.Check()
 			t.Log(report)
@@ -116,13 +115,13 @@ func reopenRestoresKeys(t *testing.T, client *redis.Client) {
 // fill leaves scheduled, leased and dead messages in each partition of a queue. If lossy is true,
 // the messages of partition 1 may be lost. The receiver leaves after membership, and releases its
 // claims.
-func fill(t *testing.T, q *durable.Queue, h *checker.History, lossy bool, membership time.Duration) {
+func fill(t *testing.T, q *durable.Queue, h *History, lossy bool, membership time.Duration) {
 	t.Helper()
 	for i := range 100 {
 		m := durable.Message{ID: fmt.Sprint("old", i), Delay: time.Duration(i%4) * 600 * time.Millisecond, MaxAttempts: 1}
-		e := checker.Event{Kind: checker.Enqueued, ID: m.ID, Due: int64(driver.InstantOf(time.Now()).Add(m.Delay)) - 1}
+		e := Event{Kind: Enqueued, ID: m.ID, Due: int64(driver.InstantOf(time.Now()).Add(m.Delay)) - 1}
 		if lossy && contract.PartitionOf(m.ID, partitions) == 1 {
-			e.Kind = checker.MaybeEnqueued
+			e.Kind = MaybeEnqueued
 		}
 		_, err := q.Enqueue(t.Context(), m)
 		require.NoError(t, err)

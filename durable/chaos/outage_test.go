@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-
-	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
 )
 
 // outage is a fault of an engine, with its effects on a history.
@@ -36,15 +34,15 @@ func newOutage(doubt time.Duration, fault func()) *outage {
 // edit marks acknowledgements that the fault may have undone as uncertain, and records when
 // messages are delivered again. Acknowledgements from long after the fault were made by the
 // successor of the engine, which must keep them.
-func (o *outage) edit(e checker.Event) checker.Event {
+func (o *outage) edit(e Event) Event {
 	after := o.began[e.ID] > o.until.UnixMilli()
 	switch {
-	case e.Kind == checker.MaybeEnqueued && o.began[e.ID] == 0: // not from another outage
+	case e.Kind == MaybeEnqueued && o.began[e.ID] == 0: // not from another outage
 		o.began[e.ID] = e.Clock
-	case e.Kind == checker.Enqueued && !after && o.uncertain > 0 &&
+	case e.Kind == Enqueued && !after && o.uncertain > 0 &&
 		e.Clock > o.from.Add(-o.uncertain).UnixMilli() && e.Clock < o.until.Add(recordingTime).UnixMilli():
-		e.Kind = checker.MaybeEnqueued
-	case e.Kind == checker.Started && after && (o.resume == 0 || e.Clock < o.resume):
+		e.Kind = MaybeEnqueued
+	case e.Kind == Started && after && (o.resume == 0 || e.Clock < o.resume):
 		o.resume = e.Clock
 	}
 	return e
@@ -63,7 +61,7 @@ func (o *outage) resumed(t *testing.T) {
 // outages are successive faults.
 type outages []*outage
 
-func (os outages) edit(e checker.Event) checker.Event {
+func (os outages) edit(e Event) Event {
 	for _, o := range os {
 		e = o.edit(e)
 	}
@@ -92,21 +90,21 @@ func TestOutageExcusesOnlyUncertainEnqueues(t *testing.T) {
 		{7900, 7999}, {7900, 8001}, {10_300, 10_299 + recordingTime.Milliseconds()}, {10_300, 99_000}, {10_301, 10_302},
 		{17_900, 17_999}, {17_900, 18_001}, {20_300, 20_301}, {20_301, 20_900},
 	}
-	kinds := func(os outages) (kinds []checker.Kind) {
+	kinds := func(os outages) (kinds []Kind) {
 		for i, c := range calls {
 			id := fmt.Sprint("m", i)
-			os.edit(checker.Event{Kind: checker.MaybeEnqueued, ID: id, Clock: c.began})
-			kinds = append(kinds, os.edit(checker.Event{Kind: checker.Enqueued, ID: id, Clock: c.acknowledged}).Kind)
+			os.edit(Event{Kind: MaybeEnqueued, ID: id, Clock: c.began})
+			kinds = append(kinds, os.edit(Event{Kind: Enqueued, ID: id, Clock: c.acknowledged}).Kind)
 		}
 		return kinds
 	}
-	const yes, maybe = checker.Enqueued, checker.MaybeEnqueued
-	assert.Equal(t, []checker.Kind{yes, maybe, maybe, yes, yes, yes, maybe, maybe, yes}, kinds(made(2*time.Second, 10, 20)))
-	assert.Equal(t, slices.Repeat([]checker.Kind{yes}, len(calls)), kinds(made(0, 10, 20)))
+	const yes, maybe = Enqueued, MaybeEnqueued
+	assert.Equal(t, []Kind{yes, maybe, maybe, yes, yes, yes, maybe, maybe, yes}, kinds(made(2*time.Second, 10, 20)))
+	assert.Equal(t, slices.Repeat([]Kind{yes}, len(calls)), kinds(made(0, 10, 20)))
 	os := made(2*time.Second, 10, 20)
 	kinds(os)
 	for i, clock := range []int64{9000, 10_250, 10_350, 10_400, 10_500, 18_000, 18_100, 21_000, 21_500} {
-		os.edit(checker.Event{Kind: checker.Started, ID: fmt.Sprint("m", i), Clock: clock})
+		os.edit(Event{Kind: Started, ID: fmt.Sprint("m", i), Clock: clock})
 	}
 	assert.EqualValues(t, []int64{10_500, 21_500}, []int64{os[0].resume, os[1].resume})
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
 	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
@@ -39,7 +38,7 @@ func TestJoiningAndLeavingConsumersDuplicateNothing(t *testing.T) {
 	producer.wait()
 	r.waitUntilDrained()
 	consumers[4].stop()
-	report := r.checkAll(messages, checker.Options{})
+	report := r.checkAll(messages, Options{})
 	assert.Zero(t, report.Duplicates, "a leaving consumer releases messages that have not begun, and finishes the others")
 }
 
@@ -168,11 +167,11 @@ func (o *owners) waitUntilShared(client *redis.Client, members int64) {
 func (o *owners) starts() (starts []ownedStart) {
 	o.t.Helper()
 	due := map[string]int64{}
-	o.read(checker.Options{}, func(file string, e checker.Event) checker.Event {
+	o.read(Options{}, func(file string, e Event) Event {
 		switch e.Kind {
-		case checker.MaybeEnqueued:
+		case MaybeEnqueued:
 			due[e.ID] = e.Due
-		case checker.Started:
+		case Started:
 			p := contract.PartitionOf(e.ID, partitions)
 			starts = append(starts, ownedStart{consumer: o.joined[file], partition: p, due: due[e.ID], clock: e.Clock})
 		}
@@ -184,7 +183,7 @@ func (o *owners) starts() (starts []ownedStart) {
 // check checks the events of the consumers.
 func (o *owners) check(crashes bool) {
 	o.t.Helper()
-	report := o.run.check(checker.Options{Crashes: crashes}, nil)
+	report := o.run.check(Options{Crashes: crashes}, nil)
 	assert.GreaterOrEqual(o.t, report.Handled, report.Enqueued, "the producer may be stopped before it records its last enqueues")
 	if !crashes {
 		assert.Zero(o.t, report.Duplicates)

@@ -16,7 +16,6 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
-	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
 
@@ -43,7 +42,7 @@ func raceAgainstFire(t *testing.T, tg target) {
 	require.NoError(t, err)
 	defer store.Close()
 	defer q.Close()
-	h := checker.New(checker.Options{})
+	h := New(Options{})
 	ctx, stop := context.WithCancel(t.Context())
 	consumed := make(chan error, 1)
 	go func() { consumed <- (&role{Visibility: 30 * time.Second}).consume(ctx, q, h) }()
@@ -74,7 +73,7 @@ func raceAgainstFire(t *testing.T, tg target) {
 // racer cancels and reschedules messages at about the times when they are due.
 type racer struct {
 	q       *durable.Queue
-	history *checker.History
+	history *History
 	// enqueueTook is how long the last Enqueue took. Messages are due after twice as long,
 	// so that a call on a slow disk returns before its message is due.
 	enqueueTook time.Duration
@@ -85,7 +84,7 @@ func (r *racer) race(ctx context.Context, id string) error {
 	due := func(d time.Duration) int64 { return int64(driver.InstantOf(time.Now()).Add(d)) - 1 }
 	delay := 2*r.enqueueTook + time.Duration(rand.IntN(20))*time.Millisecond
 	start := time.Now()
-	enqueued := checker.Event{Kind: checker.Enqueued, ID: id, Due: due(delay)}
+	enqueued := Event{Kind: Enqueued, ID: id, Due: due(delay)}
 	if _, err := r.q.Enqueue(ctx, durable.Message{ID: id, Delay: delay}); err != nil {
 		return err
 	}
@@ -99,7 +98,7 @@ func (r *racer) race(ctx context.Context, id string) error {
 	time.Sleep(time.Until(start.Add(delay - early + rand.N(4*time.Millisecond))))
 	if rand.IntN(2) == 0 {
 		again := time.Duration(rand.IntN(20)) * time.Millisecond
-		moved := checker.Event{Kind: checker.Rescheduled, ID: id, Due: due(again)}
+		moved := Event{Kind: Rescheduled, ID: id, Due: due(again)}
 		result, err := r.q.Reschedule(ctx, id, again)
 		if err != nil || result != durable.ResultRescheduled {
 			return err
@@ -110,5 +109,5 @@ func (r *racer) race(ctx context.Context, id string) error {
 	if err != nil || result != durable.ResultCancelled {
 		return err
 	}
-	return r.history.Record(checker.Event{Kind: checker.Cancelled, ID: id})
+	return r.history.Record(Event{Kind: Cancelled, ID: id})
 }

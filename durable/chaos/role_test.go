@@ -20,7 +20,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/timingwheel-go/timingwheel/durable"
-	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
 	"github.com/timingwheel-go/timingwheel/durable/pebblestore"
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
@@ -140,7 +139,7 @@ func (r *role) perform() error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(3) // the parent process has ended
 	}()
-	events, err := checker.OpenFile(r.Events)
+	events, err := OpenFile(r.Events)
 	if err != nil {
 		return err
 	}

@@ -15,25 +15,24 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
-	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
 )
 
 // produce enqueues the messages of the role. It records each message as possibly enqueued before
 // the call, because the process may be killed before it records the success. Each event has the
 // time at which it was recorded.
-func (r *role) produce(ctx context.Context, q *durable.Queue, events checker.Recorder) error {
+func (r *role) produce(ctx context.Context, q *durable.Queue, events Recorder) error {
 	var cancels sync.WaitGroup
 	defer cancels.Wait()
 	for first := 0; first < r.Messages && ctx.Err() == nil; first += r.Batch {
 		batch := make([]durable.Message, min(r.Batch, r.Messages-first))
-		maybe := make([]checker.Event, len(batch))
+		maybe := make([]Event, len(batch))
 		now := time.Now()
 		for i := range batch {
 			n := first + i
 			delay := r.MaxDelay * time.Duration(n%97) / 97
 			batch[i] = durable.Message{ID: fmt.Sprintf("%s-%d", r.Name, n), Body: []byte(fmt.Sprint(n)), Delay: delay}
-			maybe[i] = checker.Event{
-				Kind: checker.MaybeEnqueued, ID: batch[i].ID, Due: int64(driver.InstantOf(now).Add(delay)) - 1, Clock: now.UnixMilli(),
+			maybe[i] = Event{
+				Kind: MaybeEnqueued, ID: batch[i].ID, Due: int64(driver.InstantOf(now).Add(delay)) - 1, Clock: now.UnixMilli(),
 			}
 		}
 		if err := events.Record(maybe...); err != nil {
@@ -57,7 +56,7 @@ func (r *role) produce(ctx context.Context, q *durable.Queue, events checker.Rec
 }
 
 // enqueue enqueues a batch. The queue retries while the store cannot be reached.
-func (r *role) enqueue(ctx context.Context, q *durable.Queue, events checker.Recorder, batch []durable.Message, maybe []checker.Event) error {
+func (r *role) enqueue(ctx context.Context, q *durable.Queue, events Recorder, batch []durable.Message, maybe []Event) error {
 	_, err := q.EnqueueBatch(ctx, batch)
 	switch {
 	case err == nil:
@@ -66,19 +65,19 @@ func (r *role) enqueue(ctx context.Context, q *durable.Queue, events checker.Rec
 	default:
 		return err
 	}
-	done := make([]checker.Event, len(batch))
+	done := make([]Event, len(batch))
 	for i := range done {
 		done[i] = maybe[i]
-		done[i].Kind, done[i].Clock = checker.Enqueued, time.Now().UnixMilli()
+		done[i].Kind, done[i].Clock = Enqueued, time.Now().UnixMilli()
 	}
 	return events.Record(done...)
 }
 
 // cancel cancels a message at about its due time, which is not before due. It records the call
 // before making it, because the process may be killed during the call.
-func (r *role) cancel(ctx context.Context, q *durable.Queue, events checker.Recorder, id string, due time.Time) error {
+func (r *role) cancel(ctx context.Context, q *durable.Queue, events Recorder, id string, due time.Time) error {
 	time.Sleep(time.Until(due) - 5*time.Millisecond + rand.N(15*time.Millisecond))
-	if err := events.Record(checker.Event{Kind: checker.MaybeCancelled, ID: id}); err != nil {
+	if err := events.Record(Event{Kind: MaybeCancelled, ID: id}); err != nil {
 		return err
 	}
 	result, err := q.Cancel(ctx, id)
@@ -89,22 +88,22 @@ func (r *role) cancel(ctx context.Context, q *durable.Queue, events checker.Reco
 	case err != nil:
 		return err
 	case result != durable.ResultCancelled:
-		return events.Record(checker.Event{Kind: checker.Kept, ID: id})
+		return events.Record(Event{Kind: Kept, ID: id})
 	case now.Sub(due) >= r.Visibility:
 		return nil // a killed consumer may have handled the message, and its lease may have ended
 	}
-	return events.Record(checker.Event{Kind: checker.Cancelled, ID: id, Clock: now.UnixMilli()})
+	return events.Record(Event{Kind: Cancelled, ID: id, Clock: now.UnixMilli()})
 }
 
 // consume handles messages until ctx ends.
-func (r *role) consume(ctx context.Context, q *durable.Queue, events checker.Recorder) error {
+func (r *role) consume(ctx context.Context, q *durable.Queue, events Recorder) error {
 	if r.Killer {
 		return q.Consume(ctx, r.handleKiller, durable.ConsumerOptions{Visibility: r.Visibility, MaxCrashes: killerCrashes})
 	}
 	var count atomic.Int64
 	return q.Consume(ctx, func(ctx context.Context, d *durable.Delivery) error {
-		e := checker.Event{
-			Kind: checker.Started, ID: d.ID, Token: d.Token, Attempt: d.Attempts + 1,
+		e := Event{
+			Kind: Started, ID: d.ID, Token: d.Token, Attempt: d.Attempts + 1,
 			Clock: time.Now().UnixMilli(), // the store runs on the same machine
 		}
 		if ctx.Err() != nil { // the process was paused; another consumer may have the message
@@ -117,11 +116,11 @@ func (r *role) consume(ctx context.Context, q *durable.Queue, events checker.Rec
 		r.crash("started", n)
 		time.Sleep(r.Handle)
 		if r.FailEvery > 0 && d.Attempts+d.Postponed == 0 && n%r.FailEvery == 0 {
-			e.Kind = checker.Failed // or another outcome after which the message is delivered again
+			e.Kind = Failed // or another outcome after which the message is delivered again
 			outcomes := []error{errors.New("the first delivery fails"), durable.Postpone(50 * time.Millisecond), durable.Again(50 * time.Millisecond)}
 			return errors.Join(outcomes[n/r.FailEvery%len(outcomes)], events.Record(e))
 		}
-		e.Kind = checker.Handled
+		e.Kind = Handled
 		err := events.Record(e)
 		r.crash("handled", n)
 		return err

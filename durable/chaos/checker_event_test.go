@@ -1,11 +1,4 @@
-// Package checker checks the guarantees of a queue against a history of events that the users of
-// the queue recorded. The events may come from many processes, and some of the processes may have
-// been killed.
-//
-// A process records the result of a call after the call has returned. If the process is killed in
-// between, the event is missing. Events of several processes may be recorded in a different order
-// than their calls took effect. The rules allow for both.
-package checker
+package chaos
 
 import (
 	"bytes"
@@ -14,6 +7,14 @@ import (
 	"strconv"
 	"strings"
 )
+
+// The checker checks the guarantees of a queue against a history of events that the users of the
+// queue recorded. The events may come from many processes, and some of the processes may have been
+// killed.
+//
+// A process records the result of a call after the call has returned. If the process is killed in
+// between, the event is missing. Events of several processes may be recorded in a different order
+// than their calls took effect. The rules allow for both.
 
 // Kind is the kind of an event.
 type Kind uint8
