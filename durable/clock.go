@@ -38,14 +38,15 @@ const clockEpochLength = 5 * time.Second
 var processStart = time.Now()
 
 // observe records a reading of the store's clock that has just arrived, with the reply to a call
-// that began at sent.
-func (c *serverClock) observe(reading, sent time.Time) {
+// that began at sent. If the clock was set back, it returns by how much.
+func (c *serverClock) observe(reading, sent time.Time) (back time.Duration) {
 	now := time.Now()
 	by := time.Duration(reading.UnixNano()) - now.Sub(processStart)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if promised, known := c.ahead(); known && promised+sent.Sub(processStart) > time.Duration(reading.UnixNano()) {
-		c.epochs = [2]clockEpoch{} // the store's clock was set back
+		back = promised + sent.Sub(processStart) - time.Duration(reading.UnixNano())
+		c.epochs = [2]clockEpoch{}
 		c.started = time.Time{}
 	}
 	if c.started.IsZero() || now.Sub(c.started) > clockEpochLength {
@@ -55,6 +56,7 @@ func (c *serverClock) observe(reading, sent time.Time) {
 	if e := &c.epochs[0]; !e.known || by > e.ahead {
 		*e = clockEpoch{known: true, ahead: by}
 	}
+	return back
 }
 
 // until returns an upper bound of the time until the store's clock reaches an instant. The result

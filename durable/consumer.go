@@ -192,7 +192,11 @@ func (c *consumer) hints() {
 			p.claimer.wake()
 		}
 		for h := range hints {
-			if h.Partition >= 0 && h.Partition < len(parts) {
+			switch {
+			case h.Partition < 0 || h.Partition >= len(parts):
+			case h.ID != "":
+				parts[h.Partition].interrupt(h.ID)
+			default:
 				parts[h.Partition].claimer.hint(h.Due)
 			}
 		}

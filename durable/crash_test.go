@@ -16,6 +16,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
@@ -84,7 +85,7 @@ func TestMessageThatEndsItsProcessDiesAlone(t *testing.T) {
 		for r, err := range q.List(t.Context(), durable.StateDead) {
 			require.NoError(t, err)
 			dead = append(dead, r.ID)
-			assert.Equal(t, "the consumer process ended or hung 10 times during delivery, last "+driver.Process(), r.Reason)
+			assert.Equal(t, "the consumer process ended or hung 10 times during delivery, last "+contract.Process(), r.Reason)
 		}
 		assert.Equal(t, []string{"killer"}, dead)
 		s, err := q.Stats(t.Context())

@@ -56,6 +56,9 @@ type settleCall struct {
 func newDelivery(d *dispatcher, h *heldMessage, run *run) *Delivery {
 	r := &h.record
 	content, err := decodeEnvelope(r.Body)
+	if r.Repeat != "" && err == nil {
+		_, err = parseSeries(r.Repeat) // for endRun
+	}
 	m := &Delivery{
 		Queue: d.q.options.Queue, ID: r.ID, Body: content.body, Headers: content.headers,
 		Enqueued: r.Enqueued.Time(), Due: r.Due.Time(), ExpireAt: timeOf(content.expire),
@@ -85,6 +88,7 @@ const unreadablePause = time.Minute
 // settleLater settles the delivery without waiting for the store, and calls then when the store has
 // answered. It reports false, without calling then, if the delivery was already settled.
 func (d *Delivery) settleLater(op driver.Op, change driver.Change, cause error, then func()) bool {
+	op, change = d.endRun(op, change)
 	_, own := d.send(op, change, cause, func(err error) {
 		if err != nil {
 			d.from().stopRenewal(d.h)
@@ -121,8 +125,8 @@ func (d *Delivery) Release(ctx context.Context) error {
 
 // Extend extends the lease until dur after the current time on the store's clock, or after the due
 // time if that is later. It returns [ErrInvalid] if dur <= 0. In a handler, whose lease is extended
-// automatically, Extend does not shorten the lease below ConsumerOptions.Visibility. Other errors
-// are those of [Delivery.Ack].
+// automatically, Extend does not shorten the lease below ConsumerOptions.Visibility. It returns
+// [ErrInterrupted] if the message was cancelled. Other errors are those of [Delivery.Ack].
 func (d *Delivery) Extend(ctx context.Context, dur time.Duration) error {
 	if dur <= 0 {
 		return fmt.Errorf("durable: extend message %q: %w duration %v; it must be positive",
@@ -137,7 +141,7 @@ func (d *Delivery) Extend(ctx context.Context, dur time.Duration) error {
 		if err == nil {
 			err = a.checkHolder()
 		}
-		if err == nil { // recorded here, in the order of the store's calls
+		if err == nil || errors.Is(err, ErrInterrupted) { // recorded here, in the order of the store's calls
 			d.h.until = a.until()
 		}
 		done <- err
@@ -159,6 +163,7 @@ func (d *Delivery) Extend(ctx context.Context, dur time.Duration) error {
 // or for an earlier one whose caller did not wait for the result. If the earlier call fails, settle
 // makes its own call.
 func (d *Delivery) settle(ctx context.Context, op driver.Op, change driver.Change, cause error) (err error) {
+	op, change = d.endRun(op, change)
 	for again := true; again; {
 		c, own := d.send(op, change, cause, func(error) {})
 		select {
@@ -248,6 +253,8 @@ func (a *answer) checkHolder() error {
 	switch {
 	case a.Status == driver.StatusDone:
 		return nil
+	case a.Status == driver.StatusInterrupted:
+		return ErrInterrupted
 	case a.repeated: // the earlier copy may have taken effect
 		return unknown(ErrLeaseLost)
 	}

@@ -222,7 +222,9 @@ func (p *consumerPart) plan(must bool) (claim driver.Claim, own, ok bool) {
 func (p *consumerPart) hold(claimed driver.Claimed, sent time.Time) (overdue bool) {
 	answered, overdue := !claimed.Now.IsZero(), true
 	if answered {
-		p.clock.observe(claimed.Now, sent)
+		if back := p.clock.observe(claimed.Now, sent); back > farBack {
+			p.q.recoveries.Go(func() { p.replan(p.d.ctx, back) })
+		}
 		overdue = claimed.Next > 0 && !claimed.Next.Time().After(claimed.Now) && !claimed.Paused
 	}
 	messages := make([]*heldMessage, len(claimed.Records))
@@ -559,15 +561,30 @@ func (d *dispatcher) extend(h *heldMessage) {
 		h.extending = false
 		switch {
 		case h.state == heldGone || err != nil:
-		case a.Status == driver.StatusDone:
+		case a.Status == driver.StatusDone || a.Status == driver.StatusInterrupted:
 			if a.until().After(h.until) { // else a begin took effect later and was answered earlier
 				h.until = a.until()
+			}
+			if a.Status == driver.StatusInterrupted && h.run != nil {
+				h.run.cancel(ErrInterrupted)
 			}
 		case h.isSettling(): // the message was settled, and the answer has not arrived yet
 		default:
 			d.loseLease(h)
 		}
 	})
+}
+
+// interrupt extends the lease of a message that was cancelled, if its handler runs here. The answer
+// interrupts the handler.
+func (p *consumerPart) interrupt(id string) {
+	p.d.mu.Lock()
+	defer p.d.unlock()
+	for h := range p.d.held {
+		if h.part == p && h.record.ID == id && h.renew && h.state == heldTaken {
+			p.d.extend(h)
+		}
+	}
 }
 
 // loseLease drops a message whose lease has expired or is about to expire, and cancels the context

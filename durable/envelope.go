@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 // A store keeps an envelope as the body of a message and does not interpret it:
@@ -26,12 +27,6 @@ const (
 
 	envelopeExpiry  = 1 << 0
 	envelopeHeaders = 1 << 1
-)
-
-// Limits of the headers of a message.
-const (
-	MaxHeaders     = 64      // maximum number of headers
-	MaxHeaderBytes = 8 << 10 // maximum number of bytes of all keys and values together
 )
 
 // content is the decoded envelope of a message.
@@ -90,7 +85,7 @@ func decodeEnvelope(b []byte) (c content, err error) {
 	}
 	if flags&envelopeHeaders != 0 {
 		n := r.number(uint64(len(r.rest)))
-		c.headers = make(map[string]string, min(n, MaxHeaders))
+		c.headers = make(map[string]string, min(n, contract.MaxHeaders))
 		for i := uint64(0); i < n && !r.damaged; i++ {
 			key := r.text()
 			c.headers[key] = r.text()
@@ -142,13 +137,13 @@ func headerBytes(headers map[string]string) int {
 
 // checkHeaders returns [ErrInvalid] if a message cannot have these headers.
 func checkHeaders(id string, headers map[string]string) error {
-	if len(headers) > MaxHeaders {
+	if len(headers) > contract.MaxHeaders {
 		return fmt.Errorf("%w headers of message %q: %d headers; there must be at most %d",
-			ErrInvalid, id, len(headers), MaxHeaders)
+			ErrInvalid, id, len(headers), contract.MaxHeaders)
 	}
-	if n := headerBytes(headers); n > MaxHeaderBytes {
+	if n := headerBytes(headers); n > contract.MaxHeaderBytes {
 		return fmt.Errorf("%w headers of message %q: %d bytes in keys and values; there must be at most %d",
-			ErrInvalid, id, n, MaxHeaderBytes)
+			ErrInvalid, id, n, contract.MaxHeaderBytes)
 	}
 	for key, value := range headers {
 		switch {

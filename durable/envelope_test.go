@@ -16,6 +16,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
@@ -73,7 +74,7 @@ func TestHeadersAreReturnedWithTheMessage(t *testing.T) {
 func TestBadHeadersAndExpiryAreRefused(t *testing.T) {
 	t.Parallel()
 	many := map[string]string{}
-	for i := range durable.MaxHeaders + 1 {
+	for i := range contract.MaxHeaders + 1 {
 		many[fmt.Sprint(i)] = ""
 	}
 	at := time.UnixMilli(2_000_000_000_000)
@@ -82,7 +83,7 @@ func TestBadHeadersAndExpiryAreRefused(t *testing.T) {
 		want []string // in the error
 	}{
 		"too many":        {durable.Message{Headers: many}, []string{"65", "at most 64"}},
-		"too long":        {durable.Message{Headers: map[string]string{"k": strings.Repeat("x", durable.MaxHeaderBytes)}}, []string{"8193 bytes", "at most 8192"}},
+		"too long":        {durable.Message{Headers: map[string]string{"k": strings.Repeat("x", contract.MaxHeaderBytes)}}, []string{"8193 bytes", "at most 8192"}},
 		"no key":          {durable.Message{Headers: map[string]string{"": "x"}}, []string{"empty"}},
 		"key no UTF-8":    {durable.Message{Headers: map[string]string{"a\xff": "x"}}, []string{`"a\xff"`, "UTF-8"}},
 		"value no UTF-8":  {durable.Message{Headers: map[string]string{"a": "x\xff"}}, []string{`"a"`, `"x\xff"`, "UTF-8"}},

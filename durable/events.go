@@ -25,8 +25,13 @@ const (
 	// EventAcked: the store removed a message that was acknowledged.
 	EventAcked
 
-	// EventAgain: the store acknowledged a message and made it due again. See [Again].
+	// EventAgain: the store acknowledged a message and made it due again. See [Again]. A run of a
+	// recurring message ends with EventAgain, EventRunFailed, or after its ExpireAt EventExpired.
 	EventAgain
+
+	// EventRunFailed: the last attempt of a run of a recurring message has failed, and the store
+	// made the message due at the time of the next run. Err is set.
+	EventRunFailed
 
 	// EventPostponed: the store rescheduled a message without counting an attempt. Err is set if
 	// the handler has declined it: see [Decline].
@@ -52,7 +57,7 @@ const (
 )
 
 var eventNames = []string{
-	"Claimed", "Begun", "Delivered", "Acked", "Again", "Postponed", "Retried", "Buried", "Expired", "LeaseLost",
+	"Claimed", "Begun", "Delivered", "Acked", "Again", "RunFailed", "Postponed", "Retried", "Buried", "Expired", "LeaseLost",
 	"Rebalanced", "Error",
 }
 

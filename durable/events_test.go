@@ -106,7 +106,7 @@ func TestEachDeliveryHasItsEventsInOrder(t *testing.T) {
 	})
 	require.Equal(t, "EventKind(0)", durable.EventKind(0).String())
 	require.Equal(t, "Error", durable.EventError.String())
-	require.Equal(t, "EventKind(13)", (durable.EventError + 1).String())
+	require.Equal(t, "EventKind(14)", (durable.EventError + 1).String())
 }
 
 // OnEvent takes a second, and the consumer ends in the meantime. Consume and Close return after it.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 // heldMessage is a message that this process has claimed. It is guarded by the dispatcher's mutex.
@@ -85,7 +86,7 @@ func (h *heldMessage) runningFor(now time.Time) time.Duration {
 }
 
 // suspect reports whether the message may be one that ends its process.
-func (h *heldMessage) suspect() bool { return driver.CrashDelay(h.record.Crashes) > 0 }
+func (h *heldMessage) suspect() bool { return contract.CrashDelay(h.record.Crashes) > 0 }
 
 // turn is the suspect that this process has begun or is beginning, or nil. The turn lasts until the
 // delivery is over and its handler has returned, or was abandoned. Other suspects wait unbegun.

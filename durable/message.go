@@ -1,12 +1,14 @@
 package durable
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"time"
 	"unicode/utf8"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 // Message is a message to enqueue. It is due after Delay on the store's clock, or at the time At.
@@ -21,7 +23,7 @@ type Message struct {
 	Body []byte
 
 	// Headers are metadata that each delivery returns, such as a trace context. There are at most
-	// [MaxHeaders] headers, with at most [MaxHeaderBytes] bytes in all keys and values. Keys and
+	// 64 headers, with at most 8 KiB in all keys and values. Keys and
 	// values are UTF-8, and keys are not empty. The map is copied. Headers do not count toward
 	// Options.MaxBody.
 	Headers map[string]string
@@ -47,25 +49,30 @@ type Message struct {
 	// after it.
 	ExpireAt time.Time
 
+	// Repeat makes the message recurring: it is due again and again. Repeat is an interval, such as
+	// "@every 10m", or a cron expression with five fields and perhaps a zone, which is otherwise
+	// UTC, such as "CRON_TZ=Europe/Berlin 0 8 * * *". The first run is at At or after Delay, or if
+	// neither is set, at the first time of the series. See the package documentation. An expression
+	// without times, or of more than 255 bytes, returns [ErrInvalid].
+	Repeat string
+
 	// MaxAttempts is the number of failed deliveries after which the message becomes a dead letter.
 	// 0 means that of the queue. A negative number returns [ErrInvalid].
 	MaxAttempts int
 
 	// Replace makes Enqueue replace an existing message with the same id if that message has not
-	// begun or is dead. If it has begun, Enqueue returns [ErrFiring].
+	// begun or is dead. If it has begun, Enqueue returns [ErrFiring], unless both messages are
+	// recurring: then the new one replaces the next run.
 	Replace bool
 }
-
-// MaxID is the maximum length of a message id in bytes.
-const MaxID = 255
 
 // checkID returns [ErrInvalid] if no message can have this id.
 func checkID(id string) error {
 	switch {
 	case id == "":
-		return fmt.Errorf("%w id: empty; it must have 1 to %d bytes", ErrInvalid, MaxID)
-	case len(id) > MaxID:
-		return fmt.Errorf("%w id %.40q…: %d bytes; it must have 1 to %d", ErrInvalid, id, len(id), MaxID)
+		return fmt.Errorf("%w id: empty; it must have 1 to %d bytes", ErrInvalid, contract.MaxID)
+	case len(id) > contract.MaxID:
+		return fmt.Errorf("%w id %.40q…: %d bytes; it must have 1 to %d", ErrInvalid, id, len(id), contract.MaxID)
 	case !utf8.ValidString(id):
 		return fmt.Errorf("%w id %.40q; it must be UTF-8", ErrInvalid, id)
 	case id == probeID:
@@ -79,12 +86,12 @@ func checkID(id string) error {
 	return nil
 }
 
-// item validates a message and converts it to the form that stores take.
-func (q *Queue) item(m *Message) (driver.PutItem, error) {
+// newItem validates a message and converts it to the form that stores take.
+func newItem(ctx context.Context, q *Queue, m *Message) (driver.PutItem, error) {
 	if err := checkID(m.ID); err != nil {
 		return driver.PutItem{}, err
 	}
-	item := driver.PutItem{ID: m.ID, Delay: max(0, m.Delay), MaxAttempts: m.MaxAttempts}
+	item := driver.PutItem{ID: m.ID, Delay: max(0, m.Delay), MaxAttempts: m.MaxAttempts, Repeat: m.Repeat}
 	switch {
 	case m.MaxAttempts < 0 || m.MaxAttempts > math.MaxInt32:
 		return item, fmt.Errorf("%w MaxAttempts %d of message %q; it must be from 1 to %d, or 0 for the queue's default",
@@ -97,6 +104,15 @@ func (q *Queue) item(m *Message) (driver.PutItem, error) {
 	}
 	if !m.At.IsZero() {
 		item.At, item.Delay = max(1, driver.InstantOf(m.At)), 0
+	}
+	if m.Repeat != "" {
+		at, delay, err := q.part(m.ID).firstRun(ctx, m.Repeat)
+		if err != nil {
+			return item, fmt.Errorf("message %q: %w", m.ID, err)
+		}
+		if m.At.IsZero() && m.Delay == 0 {
+			item.At, item.Delay = at, delay
+		}
 	}
 	c, err := newContent(m, item.At, q.options.MaxBody)
 	if err != nil {

@@ -180,7 +180,7 @@ type ConsumerOptions struct {
 
 	// MaxCrashes is the number of crashes after which a message becomes a dead letter. A crash is a
 	// delivery whose lease expires because the process has crashed or hangs. The message is due
-	// again after [driver.CrashDelay]. From its second crash on it is a suspect, which runs only
+	// again: see [driver.Backend]. From its second crash on it is a suspect, which runs only
 	// while no other suspect runs in this process, in any queue. A message that ends its process
 	// thus causes at most two crashes of each message beside it, which become dead letters too if
 	// MaxCrashes is 1 or 2. Suspects that wait for each other are released every ten seconds if

@@ -57,10 +57,10 @@ func (d *Delivery) outcome(err error, interrupted func(error) bool) (op driver.O
 func (d *Delivery) last() bool { return d.Attempts+1 >= d.MaxAttempts }
 
 // interrupted reports whether a handler has returned err because of the end of its context, or
-// because Consume ends.
+// because Consume ends. The store removes a released message that was cancelled.
 func (w *workers) interrupted(ctx context.Context, err error) bool {
 	cause := context.Cause(ctx)
-	if errors.Is(cause, ErrClosed) || errors.Is(cause, ErrLeaseLost) {
+	if errors.Is(cause, ErrClosed) || errors.Is(cause, ErrLeaseLost) || errors.Is(cause, ErrInterrupted) {
 		return true
 	}
 	ctxErr := w.ctx.Err()
@@ -193,7 +193,7 @@ const (
 // Nack settles the delivery as a [Handler] does that returns cause. Unless [Reject] or a similar
 // function has returned cause, the message is due again after ConsumerOptions.Backoff, and becomes
 // a dead letter after its last attempt. The text of cause, which may be nil, is stored with the
-// message, up to [driver.MaxReason] bytes: see [Record]. [Kind] has no effect. Errors are those of
+// message, up to 512 bytes: see [Record]. [Kind] has no effect. Errors are those of
 // [Delivery.Ack].
 func (d *Delivery) Nack(ctx context.Context, cause error) error {
 	if cause == nil {
@@ -222,7 +222,7 @@ func (d *Delivery) Again(ctx context.Context, delay time.Duration) error {
 // AgainAt acknowledges the message and makes it due again at t: see [AgainAt].
 func (d *Delivery) AgainAt(ctx context.Context, t time.Time) error { return d.Nack(ctx, AgainAt(t)) }
 
-// Bury makes the message a dead letter. The reason is stored with it, up to [driver.MaxReason]
+// Bury makes the message a dead letter. The reason is stored with it, up to 512
 // bytes. Errors are those of [Delivery.Ack].
 func (d *Delivery) Bury(ctx context.Context, reason string) error {
 	cause := errors.New("rejected")
@@ -235,6 +235,8 @@ func (d *Delivery) Bury(ctx context.Context, reason string) error {
 // outcomeEvent returns the event of a transition that settles a message, or 0.
 func outcomeEvent(op driver.Op, change *driver.Change) EventKind {
 	switch {
+	case change.Again && change.Reason != "":
+		return EventRunFailed
 	case change.Again:
 		return EventAgain
 	case change.Uncounted:
@@ -253,7 +255,7 @@ func outcomeEvent(op driver.Op, change *driver.Change) EventKind {
 
 // retries reports whether driver.OpRetry has the event.
 func (k EventKind) retries() bool {
-	return k == EventAgain || k == EventPostponed || k == EventRetried
+	return k == EventAgain || k == EventRunFailed || k == EventPostponed || k == EventRetried
 }
 
 // Exponential returns an exponential backoff with jitter for ConsumerOptions.Backoff. The delay

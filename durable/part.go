@@ -19,7 +19,7 @@ type part struct {
 
 	// changes has a batcher for each driver.Op except OpBegin, for which each consumer has its own
 	// batcher.
-	changes [driver.OpExpire + 1]batcher[driver.Change, answer]
+	changes [driver.OpRepeat + 1]batcher[driver.Change, answer]
 }
 
 // putRequest is a message to store.
@@ -43,9 +43,9 @@ func newPart(q *Queue, index int, name string) *part {
 	p.puts.size = putRequest.size
 	p.puts.alike = func(a, b putRequest) bool { return a.replace == b.replace }
 	p.initPauses(name)
-	for op := driver.OpAck; op <= driver.OpExpire; op++ {
+	for op := driver.OpAck; op <= driver.OpRepeat; op++ {
 		var once *caller
-		if op >= driver.OpCancel && op <= driver.OpPurge {
+		if op >= driver.OpCancel && op <= driver.OpPurge || op == driver.OpRepeat {
 			once = p.newCaller(name + ":" + op.String())
 		}
 		p.initChanges(&p.changes[op], once, driver.Batch{Op: op})

@@ -209,7 +209,7 @@ func (q *Queue) Enqueue(ctx context.Context, m Message) (id string, err error) {
 	if m.ID == "" {
 		m.ID = newID(q)
 	}
-	item, err := q.item(&m)
+	item, err := newItem(ctx, q, &m)
 	if err != nil {
 		return "", fmt.Errorf("durable: enqueue: %w", err)
 	}
@@ -250,7 +250,7 @@ func (q *Queue) EnqueueBatch(ctx context.Context, messages []Message) (ids []str
 		if m.ID == "" {
 			m.ID = newID(q)
 		}
-		if items[i], err = q.item(&m); err != nil {
+		if items[i], err = newItem(ctx, q, &m); err != nil {
 			return nil, fmt.Errorf("durable: enqueue: message %d: %w", i, err)
 		}
 		ids[i] = m.ID
@@ -340,9 +340,10 @@ const (
 	ResultRescheduled                   // the message will be delivered at the new time
 	ResultFiring                        // the delivery has begun; if it fails, there may be another one
 	ResultNotFound                      // the message does not exist, or is a dead letter
+	ResultInterrupted                   // the delivery has begun, and is the last one: see Interrupt
 )
 
-var resultNames = []string{"Cancelled", "Rescheduled", "Firing", "NotFound"}
+var resultNames = []string{"Cancelled", "Rescheduled", "Firing", "NotFound", "Interrupted"}
 
 // String returns the name of the result, or "Result(n)" for an undeclared value.
 func (r Result) String() string {
@@ -359,13 +360,25 @@ func (r Result) String() string {
 // was lost and the call was repeated. A message that waits for another attempt after an error or a
 // crash can be cancelled. In that case a handler was called earlier.
 //
+// With [Interrupt], Cancel also cancels a message that has begun. If a recurring message is running,
+// Cancel ends its series even without Interrupt: ResultFiring then means that this run is the last.
+//
 // If the error wraps [ErrOutcomeUnknown], the call may have taken effect, or may still do so. A
 // call that has returned a result does not affect a later message with the same id. Other errors
 // are [ErrInvalid] if no message can have this id, [ErrBusy] (see Options.MaxWaiting) and
 // [ErrClosed].
-func (q *Queue) Cancel(ctx context.Context, id string) (Result, error) {
-	return q.move(ctx, driver.OpCancel, ResultCancelled, driver.Change{ID: id})
+func (q *Queue) Cancel(ctx context.Context, id string, options ...CancelOption) (Result, error) {
+	return q.move(ctx, driver.OpCancel, ResultCancelled, driver.Change{ID: id, Interrupt: slices.Contains(options, Interrupt)})
 }
+
+// CancelOption is an option of [Queue.Cancel].
+type CancelOption uint8
+
+// Interrupt makes [Queue.Cancel] return [ResultInterrupted] instead of [ResultFiring] if the
+// message has begun. The store then removes the message when its delivery is settled, whatever the
+// outcome is, or when its lease ends. The context of its handler ends with the cause
+// [ErrInterrupted], within a third of ConsumerOptions.Visibility and normally within milliseconds.
+const Interrupt CancelOption = 1
 
 // Reschedule makes a message that has not begun due after d on the store's clock, rounded up to
 // milliseconds. If d <= 0, the message is due immediately. Results and errors are those of
@@ -391,6 +404,8 @@ func (q *Queue) move(ctx context.Context, op driver.Op, done Result, c driver.Ch
 		return done, nil
 	case driver.StatusFiring:
 		return ResultFiring, nil
+	case driver.StatusInterrupted:
+		return ResultInterrupted, nil
 	}
 	return ResultNotFound, nil
 }

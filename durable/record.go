@@ -28,14 +28,14 @@ type Record struct {
 	ExpireAt    time.Time         // zero if the message does not expire
 	Enqueued    time.Time         // time of Enqueue
 	Due         time.Time         // of the next delivery
+	Repeat      string            // Message.Repeat
 	MaxAttempts int               // failed deliveries after which the message becomes a dead letter
 	Attempts    int               // failed deliveries
 	Crashes     int               // deliveries whose lease expired
-	Postponed   int               // postponements since its last failure, crash or Again
 	State       State
 	LeaseEnd    time.Time // of a leased or firing message, otherwise zero
 	Died        time.Time // of a dead letter, otherwise zero
-	Reason      string    // the last error, at most [driver.MaxReason] bytes
+	Reason      string    // the last error, at most 512 bytes
 
 	// Err wraps [ErrVersion] if this program cannot read the content of the message, because a
 	// newer version wrote it or it is damaged. In that case Body, Headers and ExpireAt are unknown.
@@ -50,8 +50,8 @@ func newRecord(r *driver.Record) Record {
 	}
 	return Record{
 		ID: r.ID, Body: c.body, Headers: c.headers, ExpireAt: timeOf(c.expire), Err: err,
-		Enqueued: r.Enqueued.Time(), Due: r.Due.Time(), State: r.State,
-		MaxAttempts: r.MaxAttempts, Attempts: r.Attempts, Crashes: r.Crashes, Postponed: r.Postponed,
+		Enqueued: r.Enqueued.Time(), Due: r.Due.Time(), Repeat: r.Repeat, State: r.State,
+		MaxAttempts: r.MaxAttempts, Attempts: r.Attempts, Crashes: r.Crashes,
 		LeaseEnd: timeOf(r.LeaseEnd), Died: timeOf(r.Died), Reason: r.Reason,
 	}
 }

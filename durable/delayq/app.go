@@ -98,10 +98,13 @@ func (a *app) commands() []*cli.Command {
 		}),
 		a.listCommand(), a.cancelCommand(), a.rescheduleCommand(), a.deadCommand(),
 		a.command(command{name: "consumers", usage: "list the consumers of the queue", need: reads, run: a.consumers}),
-		a.state("pause", "stop the delivery of messages", changes, "paused", true, (*durable.Queue).Pause),
-		a.state("resume", "resume the delivery of messages", changes, "paused", false, (*durable.Queue).Resume),
+		a.state(command{name: "pause", usage: "stop the delivery of messages", need: changes}, "paused", true, (*durable.Queue).Pause),
+		a.state(command{
+			name: "resume", usage: "resume the delivery of messages, or of recurring messages that crashes have stopped",
+			args: "[ID...]", most: math.MaxInt, need: changes,
+		}, "paused", false, (*durable.Queue).Resume),
 		// The only command that rejects a server that may lose messages.
-		a.state("health", "check that the store answers and cannot lose messages", checks, "healthy", true, (*durable.Queue).Healthy),
+		a.state(command{name: "health", usage: "check that the store answers and cannot lose messages", need: checks}, "healthy", true, (*durable.Queue).Healthy),
 		a.auditCommand(), a.backupCommand(), a.queuesCommand(),
 	}
 }

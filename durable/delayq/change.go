@@ -16,16 +16,20 @@ import (
 
 func (a *app) cancelCommand() *cli.Command {
 	var headers map[string]string
-	var all bool
+	var all, interrupt bool
 	return a.command(command{
 		name: "cancel", usage: "remove messages that have not begun", args: "ID... or -header key=value or -all", most: math.MaxInt, need: changes,
 		flags: []cli.Flag{
 			header("cancel the messages with this `header`", &headers),
 			flag("all", "cancel all messages of the queue that have not begun", &all),
+			flag("interrupt", "with ids, also cancel messages that are being delivered", &interrupt),
 		},
 		check: func(_ context.Context, cmd *cli.Command) error {
-			if all && len(headers) > 0 {
+			switch {
+			case all && len(headers) > 0:
 				return usage(cmd, "the command takes -all or -header, not both")
+			case interrupt && !cmd.Args().Present():
+				return usage(cmd, "-interrupt is set; it needs the ids of messages")
 			}
 			return idsOr(cmd, all || len(headers) > 0, "-header or -all")
 		},
@@ -37,8 +41,12 @@ func (a *app) cancelCommand() *cli.Command {
 				return a.cancelled(s.CancelMatching(ctx, headers))
 			}
 			return a.changeAll(ids, "cancelled", func(id string) (string, bool, error) {
-				result, err := s.Cancel(ctx, id)
-				return resultText(result), result == durable.ResultCancelled, err
+				var options []durable.CancelOption
+				if interrupt {
+					options = append(options, durable.Interrupt)
+				}
+				result, err := s.Cancel(ctx, id, options...)
+				return resultText(result), result == durable.ResultCancelled || result == durable.ResultInterrupted, err
 			})
 		},
 	})
@@ -54,24 +62,29 @@ func (a *app) cancelled(r durable.CancelReport, err error) error {
 
 func (a *app) rescheduleCommand() *cli.Command {
 	var m durable.Message
+	var repeat bool
 	return a.command(command{
-		name: "reschedule", usage: "change the due time of a message that has not begun",
-		args: "ID", least: 1, most: 1, accepts: "the command takes the id of one message", flags: dueFlags(&m), need: changes,
+		name: "reschedule", usage: "change the due time of a message that has not begun, or the series of a recurring one",
+		args: "ID", least: 1, most: 1, accepts: "the command takes the id of one message", need: changes,
+		flags: append(dueFlags(&m), &cli.StringFlag{Name: "repeat", Usage: "use this `series`, see delayq enqueue; an empty one ends with the next run", Destination: &m.Repeat}),
 		check: func(_ context.Context, cmd *cli.Command) error {
-			switch {
+			switch repeat = cmd.IsSet("repeat"); {
 			case cmd.IsSet("delay") && cmd.IsSet("at"):
 				return dueTwice(cmd, &m)
-			case !cmd.IsSet("delay") && !cmd.IsSet("at"):
-				return usage(cmd, "the new time is missing; give -delay or -at")
+			case repeat == (cmd.IsSet("delay") || cmd.IsSet("at")):
+				return usage(cmd, "the command takes one of -delay or -at or -repeat")
 			}
 			return nil
 		},
 		run: func(ctx context.Context, s *session, ids []string) error {
 			return a.changeAll(ids, "rescheduled", func(id string) (string, bool, error) {
 				result, err := durable.Result(0), error(nil)
-				if m.At.IsZero() {
+				switch {
+				case repeat:
+					result, err = s.SetRepeat(ctx, id, m.Repeat)
+				case m.At.IsZero():
 					result, err = s.Reschedule(ctx, id, m.Delay)
-				} else {
+				default:
 					result, err = s.RescheduleAt(ctx, id, m.At)
 				}
 				return resultText(result), result == durable.ResultRescheduled, err
@@ -82,7 +95,7 @@ func (a *app) rescheduleCommand() *cli.Command {
 
 var resultTexts = map[durable.Result]string{
 	durable.ResultCancelled: "cancelled", durable.ResultRescheduled: "rescheduled",
-	durable.ResultFiring: "being delivered", durable.ResultNotFound: "not found",
+	durable.ResultFiring: "being delivered", durable.ResultNotFound: "not found", durable.ResultInterrupted: "interrupted",
 }
 
 func resultText(r durable.Result) string { return cmp.Or(resultTexts[r], r.String()) }
@@ -168,13 +181,18 @@ func (a *app) deadChange(verb, text string, f *durable.DeadFilter, flags []cli.F
 				}
 				return errors.Join(a.result(map[string]int{done: n}, count(n, "dead letter")+" "+done), err)
 			}
-			return a.changeAll(ids, done, func(id string) (string, bool, error) {
-				err := one(ctx, s, id)
-				if errors.Is(err, durable.ErrNotFound) {
-					return "no dead letter", false, nil
-				}
-				return done, err == nil, err
-			})
+			return changeDead(a, ids, done, func(id string) error { return one(ctx, s, id) })
 		},
+	})
+}
+
+// changeDead is changeAll for dead letters.
+func changeDead(a *app, ids []string, done string, change func(id string) error) error {
+	return a.changeAll(ids, done, func(id string) (string, bool, error) {
+		err := change(id)
+		if errors.Is(err, durable.ErrNotFound) {
+			return "no dead letter", false, nil
+		}
+		return done, err == nil, err
 	})
 }

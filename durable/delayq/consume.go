@@ -21,7 +21,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/timingwheel-go/timingwheel/durable"
-	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 func (a *app) consumeCommand() *cli.Command {
@@ -95,10 +95,10 @@ func (r *runner) handle(ctx context.Context, d *durable.Delivery) error {
 		r.succeeded.Add(1)
 		return nil
 	case (code == 126 || code == 127) && lookUp(r.line) != nil: // exit codes of shells
-		err = fmt.Errorf("%w: -exec %q: %w: %s", errNoCommand, r.line, err, preview(stderr.last, driver.MaxReason/2))
+		err = fmt.Errorf("%w: -exec %q: %w: %s", errNoCommand, r.line, err, preview(stderr.last, contract.MaxReason/2))
 	case !r.ends(code):
 		if stderr.last != "" {
-			err = fmt.Errorf("%w: %s", err, preview(stderr.last, driver.MaxReason/2))
+			err = fmt.Errorf("%w: %s", err, preview(stderr.last, contract.MaxReason/2))
 		}
 		r.failed.Add(1)
 		return err

@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 func (a *app) enqueueCommand() *cli.Command {
@@ -23,6 +24,7 @@ func (a *app) enqueueCommand() *cli.Command {
 			&cli.StringFlag{Name: "id", Usage: "use this `id`; by default the queue generates one", Destination: &m.ID},
 			&cli.StringFlag{Name: "body", Usage: "use this `text` as the body; by default the body is read from stdin", Destination: &text},
 			number("n", "enqueue `N` copies of the message; with -id X their ids are X-1, X-2 and so on", &n, 1, maxMessages),
+			&cli.StringFlag{Name: "repeat", Usage: "make the message due at the times of this `series`: \"@every 10m\" or \"CRON_TZ=Europe/Berlin 0 8 * * *\"", Destination: &m.Repeat},
 			instant("expire-at", "do not deliver the message after this `time`", &m.ExpireAt),
 			header("add this `header`", &m.Headers),
 			number("max-body", "create a new queue that accepts bodies of up to `N` bytes", &a.limits.MaxBody, 1, maxBody),
@@ -31,7 +33,7 @@ func (a *app) enqueueCommand() *cli.Command {
 		check: func(ctx context.Context, cmd *cli.Command) (err error) {
 			switch m.Body = []byte(text); {
 			case cmd.IsSet("id") && m.ID == "":
-				return usage(cmd, "-id is %q; it must have 1 to %d bytes", m.ID, durable.MaxID)
+				return usage(cmd, "-id is %q; it must have 1 to %d bytes", m.ID, contract.MaxID)
 			case cmd.IsSet("delay") && cmd.IsSet("at"):
 				return dueTwice(cmd, &m)
 			case !cmd.IsSet("body"):

@@ -9,12 +9,12 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/urfave/cli/v3"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
@@ -41,10 +41,10 @@ func (a *app) inspect(ctx context.Context, s *session, ids []string) error {
 
 func describe(r *durable.Record, partition int) string {
 	rows := []table.Row{
-		{"id", preview(r.ID, durable.MaxID)}, {"state", stateNames[r.State]}, {"partition", partition},
-		{"enqueued", formatTime(r.Enqueued)}, {"due", formatTime(r.Due)}, {"expires", formatTime(r.ExpireAt)},
+		{"id", preview(r.ID, contract.MaxID)}, {"state", stateNames[r.State]}, {"partition", partition},
+		{"enqueued", formatTime(r.Enqueued)}, {"due", due(r)}, {"repeats", cmp.Or(r.Repeat, "-")}, {"expires", formatTime(r.ExpireAt)},
 		{"lease ends", formatTime(r.LeaseEnd)}, {"died", formatTime(r.Died)}, {"last error", cmp.Or(preview(r.Reason, 4*previewColumns), "-")},
-		{"attempts", fmt.Sprintf("%d failed of %d", r.Attempts, r.MaxAttempts)}, {"crashes", r.Crashes}, {"postponed", r.Postponed},
+		{"attempts", fmt.Sprintf("%d failed of %d", r.Attempts, r.MaxAttempts)}, {"crashes", r.Crashes},
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.Headers)) {
 		rows = append(rows, table.Row{"header " + preview(key, previewColumns), preview(r.Headers[key], 4*previewColumns)})
@@ -69,11 +69,19 @@ type listOptions struct {
 var times = map[string]struct {
 	state durable.State
 	name  string
-	of    func(*durable.Record) time.Time
+	of    func(*durable.Record) string
 }{
-	"scheduled": {durable.StateScheduled, "due", func(r *durable.Record) time.Time { return r.Due }},
-	"in-flight": {durable.StateLeased, "lease ends", func(r *durable.Record) time.Time { return r.LeaseEnd }},
-	"dead":      {durable.StateDead, "died", func(r *durable.Record) time.Time { return r.Died }},
+	"scheduled": {durable.StateScheduled, "due", due},
+	"in-flight": {durable.StateLeased, "lease ends", func(r *durable.Record) string { return formatTime(r.LeaseEnd) }},
+	"dead":      {durable.StateDead, "died", func(r *durable.Record) string { return formatTime(r.Died) }},
+}
+
+// due returns the due time of a message, or that crashes have stopped a recurring one.
+func due(r *durable.Record) string {
+	if r.Repeat != "" && !r.Due.Before(driver.Never.Time()) {
+		return "stopped, see delayq resume"
+	}
+	return formatTime(r.Due)
 }
 
 func (a *app) listCommand() *cli.Command {
@@ -98,7 +106,7 @@ func (a *app) listing(name, usage string, o *listOptions) *cli.Command {
 // list prints up to n messages, or all if n is 0.
 func (a *app) list(ctx context.Context, s *session, o *listOptions) error {
 	order, shown := times[o.state], 0
-	t := newTable("id", "state", order.name, "expires", "failed", "crashes", "headers", "bytes", "body", "last error")
+	t := newTable("id", "state", order.name, "repeats", "expires", "failed", "crashes", "headers", "bytes", "body", "last error")
 	for r, err := range s.List(ctx, order.state) {
 		if err != nil {
 			return err
@@ -115,7 +123,7 @@ func (a *app) list(ctx context.Context, s *session, o *listOptions) error {
 			continue
 		}
 		t.AppendRow(table.Row{
-			preview(r.ID, durable.MaxID), stateNames[r.State], formatTime(order.of(&r)), formatTime(r.ExpireAt), fmt.Sprintf("%d of %d", r.Attempts, r.MaxAttempts),
+			preview(r.ID, contract.MaxID), stateNames[r.State], order.of(&r), r.Repeat, formatTime(r.ExpireAt), fmt.Sprintf("%d of %d", r.Attempts, r.MaxAttempts),
 			r.Crashes, previewHeaders(r.Headers), len(r.Body), previewBody(&r, previewColumns), preview(r.Reason, previewColumns),
 		})
 	}

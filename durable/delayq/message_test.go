@@ -308,6 +308,43 @@ func TestCancelByHeadersFailsIfAMessageIsBeingDelivered(t *testing.T) {
 	require.NoError(t, delivery.Ack(t.Context()))
 }
 
+func TestRecurringMessages(t *testing.T) {
+	q, run := queueAndProgram(t)
+	ok := func(args ...string) string {
+		t.Helper()
+		out, err := run(args...)
+		require.NoError(t, err)
+		return out
+	}
+	ok("enqueue", "-id", "report", "-body", "x", "-repeat", "CRON_TZ=Europe/Berlin 0 8 * * *")
+	_, err := run("enqueue", "-id", "other", "-body", "x", "-repeat", "every day")
+	require.ErrorContains(t, err, `Repeat "every day"; it must be "@every" and a duration`)
+	r, err := q.Get(t.Context(), "report")
+	require.NoError(t, err)
+	loc, err := time.LoadLocation("Europe/Berlin")
+	require.NoError(t, err)
+	assert.Equal(t, "08:00:00", r.Due.In(loc).Format(time.TimeOnly))
+	assert.Contains(t, ok("inspect", "report"), "Europe/Berlin 0 8 * * *")
+	assert.Contains(t, ok("-json", "inspect", "report"), `"repeat":"CRON_TZ=Europe/Berlin 0 8 * * *"`)
+	assert.Contains(t, ok("list"), "Europe/Berlin 0 8 * * *")
+	assert.Equal(t, "report: rescheduled\n", ok("reschedule", "report", "-repeat", "@every 1h"))
+	_, err = run("reschedule", "report", "-repeat", "@every 1h", "-delay", "1s")
+	require.ErrorContains(t, err, "one of -delay or -at or -repeat")
+	_, err = run("resume", "report")
+	require.ErrorContains(t, err, "1 of 1 messages not resumed")
+	_, err = q.RescheduleAt(t.Context(), "report", driver.Never.Time()) // as many crashes do
+	require.NoError(t, err)
+	assert.Contains(t, ok("list"), "stopped, see delayq resume")
+	assert.Equal(t, "report: resumed\n", ok("resume", "report"))
+	d, err := q.Take(t.Context())
+	require.NoError(t, err)
+	_, err = run("cancel", "-interrupt", "-all")
+	require.ErrorContains(t, err, "-interrupt is set; it needs the ids of messages")
+	assert.Equal(t, "report: interrupted\n", ok("cancel", "-interrupt", "report"))
+	require.NoError(t, d.Ack(t.Context()))
+	assert.Empty(t, ok("list"))
+}
+
 func TestDeadLettersAreSelectedByReasonAndTime(t *testing.T) {
 	q, run := queueAndProgram(t)
 	var died []time.Time

@@ -18,20 +18,25 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/delayq/internal/storeurl"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 	"github.com/timingwheel-go/timingwheel/durable/internal/remote"
 	"github.com/timingwheel-go/timingwheel/durable/pebblestore"
 )
 
 // state returns a command that calls f and prints the state of the queue.
-func (a *app) state(name, usage string, need access, property string, value bool, f func(*durable.Queue, context.Context) error) *cli.Command {
-	return a.command(command{name: name, usage: usage, need: need, run: func(ctx context.Context, s *session, _ []string) error {
-		ctx, cancel := need.limited(ctx)
+func (a *app) state(c command, property string, value bool, f func(*durable.Queue, context.Context) error) *cli.Command {
+	c.run = func(ctx context.Context, s *session, ids []string) error {
+		ctx, cancel := c.need.limited(ctx)
 		defer cancel()
+		if len(ids) > 0 { // of delayq resume
+			return changeDead(a, ids, "resumed", func(id string) error { return s.Replay(ctx, id, 0) })
+		}
 		if err := f(s.Queue, ctx); err != nil {
 			return err
 		}
 		return a.result(map[string]any{"queue": s.Name(), property: value}, "queue "+s.Name()+map[bool]string{true: " is ", false: " is not "}[value]+property)
-	}})
+	}
+	return a.command(c)
 }
 
 func (a *app) auditCommand() *cli.Command {
@@ -136,7 +141,7 @@ func (a *app) consumers(ctx context.Context, s *session, _ []string) error {
 			}
 		}
 		t.AppendRow(table.Row{
-			preview(c.Host, previewColumns), c.PID, strings.Trim(fmt.Sprint(c.Partitions), "[]"), c.Waiting, formatDuration(c.OldestRun), formatTime(c.LastHeartbeat), formatTime(c.Expires), preview(c.ID, durable.MaxID),
+			preview(c.Host, previewColumns), c.PID, strings.Trim(fmt.Sprint(c.Partitions), "[]"), c.Waiting, formatDuration(c.OldestRun), formatTime(c.LastHeartbeat), formatTime(c.Expires), preview(c.ID, contract.MaxID),
 		})
 	}
 	if len(all) == 0 {

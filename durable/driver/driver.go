@@ -8,11 +8,7 @@ package driver
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
 	"strconv"
-	"strings"
-	"sync"
 	"time"
 )
 
@@ -51,17 +47,37 @@ type Store interface {
 //	Extend     leased or firing → the same, with a later end of the lease
 //	Cancel     scheduled/leased → removed
 //	Reschedule scheduled/leased → scheduled, at another time
+//	Repeat     scheduled/leased → scheduled, with another series
 //	Replay     dead             → scheduled, with no attempts and no crashes
 //	Purge      dead             → removed
 //
 // The next Claim of a partition ends expired leases. A leased message is scheduled again,
-// unchanged. A firing message counts one more crash and is scheduled again after [CrashDelay], or
-// becomes dead if it has reached Claim.MaxCrashes. Its reason is then "the consumer process ended
-// or hung N times during delivery, last P", for N crashes and the [Process] P that had begun it.
+// unchanged. A firing message counts one more crash and is scheduled again: after the first crash
+// with its old due time, then after one second, and twice as long after each further crash, up to a
+// minute. If it has reached Claim.MaxCrashes, it becomes dead. Its reason is then "the consumer
+// process ended or hung N times during delivery, last P", for N crashes and a description P of the
+// process that had begun it, such as "pid 7 on host h".
+//
+// A message that waits after a crash is a suspect: it may be one that ends its process. It begins
+// only by OpBegin, which a process calls for one suspect at a time.
 //
 // A store whose lifetime is that of its callers' process may end all leases when it is reopened,
 // which counts a crash for each firing message. A message that has reached Claim.MaxCrashes in this
 // way becomes dead when a claim takes it.
+//
+// A message with a Repeat is recurring: it is due at the times of a series, which package durable
+// computes. Record.Planned is the time of the present run. When the run is over, Change.Again makes
+// the message due at the next time. A recurring message does not become dead by crashes: at
+// Claim.MaxCrashes it is scheduled at [Never], with the reason above, until Replay.
+//
+// Put with Replace and a Repeat, and OpRepeat, accept a recurring message that is firing. They do
+// not change the run: its lease and token stay, and its end makes the message due at the new
+// Planned.
+//
+// Cancel marks a firing message that is recurring, and with Change.Interrupt any firing message:
+// its Planned becomes [Never]. The next transition that ends the lease then removes the message, as
+// does the end of the lease. It counts as acked by Ack and by Retry with Again, and otherwise as
+// cancelled. Put with Replace and OpRepeat return [StatusFiring] for it.
 //
 // Arguments are valid, because package durable validates them once for all stores. Partitions exist
 // in the queue. Batches have at most [MaxBatch] messages with different ids of 1 to 255 bytes, and
@@ -97,8 +113,8 @@ type Backend interface {
 	// Counts.Unreadable.
 	Claim(ctx context.Context, claim Claim) (Claimed, error)
 
-	// Apply makes one transition of each of the messages. Cancel, Reschedule, Replay and Purge take
-	// effect once: see [Call].
+	// Apply makes one transition of each of the messages. Cancel, Reschedule, Repeat, Replay and
+	// Purge take effect once: see [Call].
 	Apply(ctx context.Context, batch Batch) ([]Outcome, error)
 
 	// Pause pauses or resumes a partition. It takes effect once: see [Call]. Pausing a paused
@@ -216,35 +232,10 @@ type Record struct {
 	LeaseEnd    Instant // of leased and firing messages
 	Died        Instant // of dead letters
 	Reason      string  // the last error, at most MaxReason bytes
-	Key         string  // as in PutItem
-	NextDue     Instant // as in PutItem
+	Repeat      string  // as in PutItem
+	Planned     Instant // of recurring messages: time of the present run; Never: marked, see Backend
 	Postponed   int     // postponements since its last failure, crash or Again
 }
-
-// MaxReason is the maximum size of a reason in a record, in bytes.
-const MaxReason = 512
-
-// CrashDelay returns the time from a crash until the message is due again. After the first crash,
-// which is mostly a restart of the process, it is 0, and the due time does not change. Then it is
-// one second, and doubles with each further crash up to a minute.
-//
-// A message with a CrashDelay is a suspect: it may be one that ends its process. It begins only by
-// OpBegin, which a process calls for one suspect at a time.
-func CrashDelay(crashes int) time.Duration {
-	if crashes < 2 {
-		return 0
-	}
-	return min(time.Minute, time.Second<<min(crashes-2, 6))
-}
-
-// Process describes this process: "pid 7 on host h". A store keeps the description with each
-// message that begins, as a part of its reason after a crash.
-func Process() string { return process() }
-
-var process = sync.OnceValue(func() string {
-	host, _ := os.Hostname()
-	return fmt.Sprintf("pid %d on host %s", os.Getpid(), strings.ToValidUTF8(host, ""))
-})
 
 // Call makes a call without a token take effect at most once, however often copies of it are sent
 // and however late they arrive. A caller sends another copy when a reply was lost. The connection
@@ -287,7 +278,7 @@ func (e *LateError) Error() string {
 type Put struct {
 	Partition int
 	Call      Call
-	Replace   bool      // replace a message with the same id that has not begun or is dead
+	Replace   bool      // replace a message with the same id that has not begun or is dead: see Backend
 	Items     []PutItem // up to MaxBatch, with different ids
 }
 
@@ -298,9 +289,8 @@ type PutItem struct {
 	Body        []byte
 	Delay       time.Duration
 	At          Instant
-	MaxAttempts int     // see Record.MaxAttempts
-	Key         string  // stored with the message, at most 255 bytes
-	NextDue     Instant // stored with the message, at most Never; 0: none
+	MaxAttempts int    // see Record.MaxAttempts
+	Repeat      string // series of a recurring message, at most 255 bytes; its due time is planned
 }
 
 // Member is a consumer of a queue.
@@ -382,8 +372,8 @@ type Op uint8
 
 // The transitions of [Backend].Apply, each with the possible statuses of its outcomes. Begin, Ack,
 // Retry, Bury, Release, Extend and Expire need the token of the claim. Repeating one of these
-// returns Done again, except for Ack and Expire, which return NotFound. Cancel, Reschedule, Replay
-// and Purge have a [Call] instead. Stores contain these numbers, so a new transition is added at
+// returns Done again, except for Ack and Expire, which return NotFound. Cancel, Reschedule, Repeat,
+// Replay and Purge have a [Call] instead. Stores contain these numbers, so a new transition is added at
 // the end.
 const (
 	OpBegin      Op = iota + 1 // Done, Early, Paused, LeaseLost. A repetition renews the lease
@@ -391,19 +381,20 @@ const (
 	OpRetry                    // Done, LeaseLost. Due at At or after Delay, with Reason: see Change.Again
 	OpBury                     // Done, LeaseLost. With Reason
 	OpRelease                  // Done, LeaseLost. Firing messages are released as well
-	OpExtend                   // Done, LeaseLost. Until Delay after the due time or a later now
-	OpCancel                   // Done, Firing, NotFound
+	OpExtend                   // Done, Interrupted, LeaseLost. Until Delay after the due time or a later now
+	OpCancel                   // Done, Firing, Interrupted, NotFound
 	OpReschedule               // Done, Firing, NotFound. To At or, if that is 0, after Delay
-	OpReplay                   // Done, NotFound. Due after Delay
+	OpReplay                   // Done, NotFound. Due after Delay; also of a recurring one that waits until Never
 	OpPurge                    // Done, NotFound
 	OpExpire                   // Done, LeaseLost, NotFound. OpAck of an expired message
+	OpRepeat                   // Done, Firing, NotFound. OpReschedule that sets Repeat and Planned
 )
 
 // Batch is one transition of up to [MaxBatch] different messages of a partition.
 type Batch struct {
 	Partition  int
 	Op         Op
-	Call       Call          // of Cancel, Reschedule, Replay and Purge
+	Call       Call          // of Cancel, Reschedule, Repeat, Replay and Purge
 	Visibility time.Duration // Begin: the new lease, from now; 0: unchanged
 	Lead       time.Duration // Begin: a message may begin up to Lead before its due time
 	Changes    []Change
@@ -415,18 +406,27 @@ type Change struct {
 	Token  uint64        // of the claim; not used by transitions with a Call
 	Delay  time.Duration // Retry, Reschedule, Replay: until due; Extend: the new lease
 	Begun  time.Duration // Extend: replaces Delay if the message has begun; 0: Delay
-	At     Instant       // Reschedule and Retry: due time; 0: Delay applies
+	At     Instant       // Reschedule, Repeat and Retry: due time; 0: Delay applies
+	Repeat string        // Repeat: the new series, at most 255 bytes; empty: none
 	Reason string        // Retry and Bury
 
 	// Retry counts one more attempt and sets Postponed to 0. With Uncounted it only counts one more
 	// postponement, and Counters do not change. With Again the message was handled: it counts as
 	// acked and enqueued, and Attempts, Crashes and Postponed become 0. At most one of them is set.
+	// With Again and a Reason, the last attempt of a run has failed: it counts as retried instead.
 	Uncounted, Again bool
 
 	// Incarnation restricts Cancel to a message that was enqueued at this instant, and Replay and
 	// Purge to a message that died at this instant. The status of any other message is NotFound. 0
 	// means no restriction.
+	//
+	// With Retry and Again it is the Planned of the run that is over. If Planned is the same, it
+	// becomes the new due time. Otherwise the series was changed during the run, and the message is
+	// due at Planned, or now if that has passed. If OpRepeat has ended the series, the message is
+	// removed instead, and counts as acked, or with a Reason as cancelled.
 	Incarnation Instant
+
+	Interrupt bool // Cancel: mark a firing message, and send a Hint with its ID
 }
 
 // Status is the result of a transition of one message.
@@ -434,14 +434,15 @@ type Status uint8
 
 // The results of transitions. A zero Status is none of them.
 const (
-	StatusDone      Status = iota + 1
-	StatusDuplicate        // Put: a message with this id exists and is not dead
-	StatusFiring           // the message has begun; also for a Put with Replace
-	StatusNotFound         // no such message, or dead (Replay and Purge: not dead)
-	StatusLeaseLost        // the token is not the current one: the lease is over
-	StatusEarly            // Begin: the message is not due yet
-	StatusPaused           // Begin: the partition is paused
-	StatusDead             // Put: a dead letter with this id exists
+	StatusDone        Status = iota + 1
+	StatusDuplicate          // Put: a message with this id exists and is not dead
+	StatusFiring             // the message has begun; also for a Put with Replace
+	StatusNotFound           // no such message, or dead (Replay and Purge: not dead)
+	StatusLeaseLost          // the token is not the current one: the lease is over
+	StatusEarly              // Begin: the message is not due yet
+	StatusPaused             // Begin: the partition is paused
+	StatusDead               // Put: a dead letter with this id exists
+	StatusInterrupted        // Cancel with Interrupt, Extend: done, and the firing message is marked
 )
 
 // Outcome is the result of one change.
@@ -499,16 +500,17 @@ type AuditReport struct {
 type Hint struct {
 	Partition int
 	Due       Instant
+	ID        string // a firing message that Cancel has marked with Change.Interrupt; Due is 0
 }
 
 var (
 	stateNames = []string{"Scheduled", "Leased", "Firing", "Dead"}
 	opNames    = []string{
 		"Begin", "Ack", "Retry", "Bury", "Release", "Extend",
-		"Cancel", "Reschedule", "Replay", "Purge", "Expire",
+		"Cancel", "Reschedule", "Replay", "Purge", "Expire", "Repeat",
 	}
 	statusNames = []string{
-		"Done", "Duplicate", "Firing", "NotFound", "LeaseLost", "Early", "Paused", "Dead",
+		"Done", "Duplicate", "Firing", "NotFound", "LeaseLost", "Early", "Paused", "Dead", "Interrupted",
 	}
 )
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
@@ -249,7 +250,7 @@ func TestActionsChangeTheSelectedDeadLettersOnly(t *testing.T) {
 
 	q, _ = openQueue(t, nil) // the first queue's receiver may hold replayed messages
 	h = handler(t, &Handler{Actions: true}, "orders", q)
-	longest := strings.Repeat("\u00fc", durable.MaxID/2)
+	longest := strings.Repeat("\u00fc", contract.MaxID/2)
 	bury(t, q, durable.Message{ID: longest}, "x")
 	bury(t, q, durable.Message{ID: "e"}, "x")
 	bury(t, q, durable.Message{ID: "f"}, "another")

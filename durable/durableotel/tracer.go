@@ -39,6 +39,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 // Options configures a tracer. The zero value uses the global provider and the global propagator.
@@ -115,16 +116,16 @@ func (t *Tracer) EnqueueBatch(ctx context.Context, q *durable.Queue, messages []
 // inject adds the context of a trace to the headers of a message, traceparent and small entries
 // first. It leaves out entries with which Enqueue would fail, and names them in the span.
 func (t *Tracer) inject(ctx context.Context, m *durable.Message) {
-	entries, headers, room := propagation.MapCarrier{}, maps.Collect(maps.All(m.Headers)), durable.MaxHeaderBytes
+	entries, headers, room := propagation.MapCarrier{}, maps.Collect(maps.All(m.Headers)), contract.MaxHeaderBytes
 	t.propagator().Inject(ctx, entries)
 	for k, v := range headers {
 		room -= len(k) + len(v)
 	}
 	var omitted []string
-	first := map[string]int{"traceparent": -durable.MaxHeaderBytes}
+	first := map[string]int{"traceparent": -contract.MaxHeaderBytes}
 	rank := func(k string) int { return first[k] + len(k) + len(entries[k]) }
 	for _, k := range slices.SortedFunc(maps.Keys(entries), func(a, b string) int { return cmp.Compare(rank(a), rank(b)) }) {
-		v, size, slot := entries[k], len(k)+len(entries[k]), len(headers) < durable.MaxHeaders
+		v, size, slot := entries[k], len(k)+len(entries[k]), len(headers) < contract.MaxHeaders
 		if own, replaced := headers[k]; replaced {
 			size, slot = len(v)-len(own), true
 		}
@@ -181,7 +182,7 @@ func (t *Tracer) Process(ctx context.Context, d *durable.Delivery) (context.Cont
 // settlements are the names of the operations that settle a message.
 var settlements = map[durable.EventKind]string{
 	durable.EventAcked: "ack", durable.EventAgain: "again", durable.EventPostponed: "postpone", durable.EventRetried: "retry",
-	durable.EventBuried: "bury", durable.EventExpired: "expire",
+	durable.EventBuried: "bury", durable.EventExpired: "expire", durable.EventRunFailed: "fail",
 }
 
 // OnEvent creates the spans of claims and of the calls that settle messages. Set

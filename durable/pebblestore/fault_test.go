@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 	"github.com/timingwheel-go/timingwheel/internal/testscale"
 )
@@ -88,7 +89,7 @@ func (m *model) check(t *testing.T, q driver.Backend) {
 		found := view{r.State, r.Due, r.Attempts}
 		require.True(t, slices.ContainsFunc(f.views, func(v view) bool {
 			return v.state == found.state && v.attempts == found.attempts &&
-				(v.due == 0 || v.due == found.due || r.Crashes > f.crashes && driver.CrashDelay(r.Crashes) > 0)
+				(v.due == 0 || v.due == found.due || r.Crashes > f.crashes && contract.CrashDelay(r.Crashes) > 0)
 		}), "%s: %+v is none of %+v", id, found, f.views)
 		if found.state != 0 {
 			require.True(t, strings.HasPrefix(string(r.Body), id), "body of %s", id)

@@ -78,16 +78,6 @@ func packItem(item *driver.PutItem) []byte {
 	return append(b, item.Body...)
 }
 
-// packRare encodes the rare data of an item with its length, or returns nil if it has none.
-func packRare(item *driver.PutItem) []byte {
-	if item.Key == "" && item.NextDue == 0 {
-		return nil
-	}
-	b := binary.BigEndian.AppendUint16(nil, uint16(rareHeader+len(item.Key)))                    //nolint:gosec // at most 266
-	b = append(append(b, packToken(uint64(item.NextDue))...), make([]byte, rareHeader-width)...) //nolint:gosec // not negative
-	return append(b, item.Key...)
-}
-
 // decodeRecord decodes a message. An empty state means that the message has none and is scheduled.
 func decodeRecord(id, record, state string) (driver.Record, error) {
 	r := driver.Record{ID: id, State: driver.StateScheduled}
@@ -111,7 +101,7 @@ func decodeRecord(id, record, state string) (driver.Record, error) {
 			driver.ErrVersion, id, len(state), header)
 	}
 	if rare := state[stateHeader:header]; len(rare) >= rareHeader {
-		r.NextDue, r.Postponed, r.Key = unpackInstant(rare), unpack4(rare[width:]), rare[rareHeader:]
+		r.Planned, r.Postponed, r.Repeat = unpackInstant(rare), unpack4(rare[width:]), rare[rareHeader:]
 	}
 	switch state[0] {
 	case 'L':

@@ -66,14 +66,14 @@ func TestArgumentsOfScriptsSaturate(t *testing.T) {
 func TestReasonsAreCutBetweenCharacters(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, "short", contract.CutReason("short"))
-	assert.Len(t, contract.CutReason(strings.Repeat("x", 5000)), driver.MaxReason)
+	assert.Len(t, contract.CutReason(strings.Repeat("x", 5000)), contract.MaxReason)
 	for _, s := range []string{
 		strings.Repeat("é", 400), "x" + strings.Repeat("é", 400), strings.Repeat("😀", 200), "xyz" + strings.Repeat("😀", 200),
 	} {
 		cut := contract.CutReason(s)
 		assert.True(t, utf8.ValidString(cut))
-		assert.Greater(t, len(cut), driver.MaxReason-utf8.UTFMax)
-		assert.LessOrEqual(t, len(cut), driver.MaxReason)
+		assert.Greater(t, len(cut), contract.MaxReason-utf8.UTFMax)
+		assert.LessOrEqual(t, len(cut), contract.MaxReason)
 	}
 	broken := strings.Repeat("\x80", 5000)
 	assert.NotEmpty(t, contract.CutReason(broken), "invalid UTF-8 is cut as well")

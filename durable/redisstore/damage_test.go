@@ -572,7 +572,7 @@ func TestSettlementsEndPostponements(t *testing.T) {
 	const states = "tw:{orders:0}:s"
 	for op, want := range map[driver.Op]int{driver.OpRelease: 7, driver.OpRetry: 0, driver.OpBury: 0, driver.OpReplay: 0, driver.OpExtend: 0} {
 		m := items(op.String(), 1, 1, 0)
-		m[0].Key = "k"
+		m[0].Repeat = "k"
 		put(t, q, m)
 		state := client.HGet(t.Context(), states, m[0].ID).Val()
 		require.NoError(t, client.HSet(t.Context(), states, m[0].ID, state[:len(state)-2]+"\x07k").Err())
@@ -595,7 +595,7 @@ func TestSettlementsEndPostponements(t *testing.T) {
 		r, err := q.Get(t.Context(), 0, m[0].ID)
 		require.NoError(t, err)
 		assert.Equal(t, want, r.Postponed, m[0].ID)
-		assert.Equal(t, "k", r.Key, m[0].ID)
+		assert.Equal(t, "k", r.Repeat, m[0].ID)
 		if r.State != driver.StateDead {
 			apply(t, q, driver.OpReschedule, driver.Change{ID: m[0].ID, Delay: time.Hour})
 		}

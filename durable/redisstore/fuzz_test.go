@@ -27,7 +27,7 @@ func FuzzRecord(f *testing.F) {
 			assert.ErrorContains(t, err, `"id"`)
 			return
 		}
-		for _, i := range []driver.Instant{r.Enqueued, r.Due, r.Died, r.NextDue} {
+		for _, i := range []driver.Instant{r.Enqueued, r.Due, r.Died, r.Planned} {
 			assert.True(t, i >= 0 && i <= driver.Never, "%d", i)
 		}
 		assert.GreaterOrEqual(t, min(r.MaxAttempts, r.Attempts, r.Crashes, r.Postponed), 0)

@@ -31,8 +31,8 @@ var (
 
 	deleteQueueScript = newScript("delete_queue", "clock").awaitsReplicas()
 
-	putScript          = newScript("put", "clock partition numbers times writes size head call").awaitsReplicas()
-	claimScript        = newScript("claim", "clock partition numbers valid times writes head dead").withoutRetry()
+	putScript          = newScript("put", "clock partition numbers rare times writes size head call").awaitsReplicas()
+	claimScript        = newScript("claim", "clock partition numbers rare valid times writes head dead").withoutRetry()
 	pauseScript        = newScript("pause", "clock partition writes call").awaitsReplicas()
 	getScript          = newScript("get", "clock partition")
 	listScript         = newScript("list", "clock partition numbers valid")
@@ -45,15 +45,16 @@ var (
 	opScripts = [...]*script{
 		driver.OpBegin:      newScript("begin", "clock partition numbers valid times writes"),
 		driver.OpAck:        newScript("ack", "clock partition").withoutRetry(),
-		driver.OpRetry:      newScript("retry", "clock partition numbers times writes head schedule").withoutRetry(),
-		driver.OpBury:       newScript("bury", "clock partition numbers writes dead").withoutRetry(),
-		driver.OpRelease:    newScript("release", "clock partition numbers writes head schedule").withoutRetry(),
-		driver.OpExtend:     newScript("extend", "clock partition numbers valid times writes"),
-		driver.OpCancel:     newScript("cancel", "clock partition writes call").awaitsReplicas(),
-		driver.OpReschedule: newScript("reschedule", "clock partition numbers valid times writes call head schedule").awaitsReplicas(),
-		driver.OpReplay:     newScript("replay", "clock partition numbers times writes call head schedule dead").awaitsReplicas(),
+		driver.OpRetry:      newScript("retry", "clock partition numbers rare times writes head schedule").withoutRetry(),
+		driver.OpBury:       newScript("bury", "clock partition numbers rare writes dead").withoutRetry(),
+		driver.OpRelease:    newScript("release", "clock partition numbers rare writes head schedule").withoutRetry(),
+		driver.OpExtend:     newScript("extend", "clock partition numbers rare valid times writes"),
+		driver.OpCancel:     newScript("cancel", "clock partition numbers rare valid writes call").awaitsReplicas(),
+		driver.OpReschedule: newScript("reschedule", "clock partition numbers rare valid times writes call head schedule").awaitsReplicas(),
+		driver.OpReplay:     newScript("replay", "clock partition numbers rare times writes call head schedule dead").awaitsReplicas(),
 		driver.OpPurge:      newScript("purge", "clock partition writes call dead").awaitsReplicas(),
 		driver.OpExpire:     newScript("ack", "clock partition").withoutRetry(),
+		driver.OpRepeat:     newScript("reschedule", "clock partition numbers rare valid times writes call head schedule").awaitsReplicas(),
 	}
 )
 

@@ -21,7 +21,7 @@ func (b *backend) Put(ctx context.Context, put driver.Put) (all []driver.Status,
 	args := append(b.callArgs(put.Partition, &put.Call), put.Replace)
 	for i := range put.Items {
 		item := &put.Items[i]
-		args = append(args, item.ID, timeArg(item.At, item.Delay), packItem(item), packRare(item))
+		args = append(args, item.ID, timeArg(item.At, item.Delay), packItem(item), item.Repeat)
 	}
 	err = b.ask(ctx, put.Partition, putScript, func(r *reply) {
 		r.time()
@@ -41,7 +41,7 @@ func (b *backend) Claim(ctx context.Context, claim driver.Claim) (claimed driver
 		millis(claim.Horizon), claim.Max, max(0, claim.MaxBytes), millis(claim.Visibility),
 		max(0, claim.MaxCrashes))
 	args = append(append(args, b.deadBounds()...), max(0, claim.Begin),
-		millis(cmp.Or(claim.Hold, claim.Visibility)), claim.Consumer, claim.Seen, contract.ClaimConsumers, claim.Seq, claim.Repeat, driver.Process())
+		millis(cmp.Or(claim.Hold, claim.Visibility)), claim.Consumer, claim.Seen, contract.ClaimConsumers, claim.Seq, claim.Repeat, contract.Process())
 	for lost := false; ; lost = true {
 		err = b.ask(ctx, claim.Partition, claimScript, func(r *reply) { claimed = readClaimed(r) }, args...)
 		if err == nil && claimed.Lost {
@@ -103,12 +103,12 @@ func (b *backend) applyArgs(batch driver.Batch) []any {
 	args := make([]any, 0, 6+3*len(batch.Changes)) // most have 2 or 3 each
 	switch batch.Op {
 	case driver.OpBegin:
-		args = append(args, millis(batch.Visibility), int64(math.Floor(float64(batch.Lead)/1000)), driver.Process())
+		args = append(args, millis(batch.Visibility), int64(math.Floor(float64(batch.Lead)/1000)), contract.Process())
 	case driver.OpAck:
 		args = append(args, "acked")
 	case driver.OpExpire:
 		args = append(args, "expired")
-	case driver.OpCancel, driver.OpReschedule, driver.OpReplay, driver.OpPurge:
+	case driver.OpCancel, driver.OpReschedule, driver.OpRepeat, driver.OpReplay, driver.OpPurge:
 		args = append(args, b.callArgs(batch.Partition, &batch.Call)...)
 	case driver.OpRetry, driver.OpRelease:
 		args = append(args, b.hintArgs(batch.Partition)...)
@@ -127,16 +127,19 @@ func appendChange(args []any, op driver.Op, c *driver.Change) []any {
 	case driver.OpBegin, driver.OpAck, driver.OpExpire, driver.OpRelease:
 		return append(args, packToken(c.Token))
 	case driver.OpRetry:
-		return append(args, packToken(c.Token), timeArg(c.At, c.Delay), c.Uncounted, c.Again, contract.CutReason(c.Reason))
+		return append(args, packToken(c.Token), timeArg(c.At, c.Delay), c.Uncounted, c.Again, contract.CutReason(c.Reason),
+			packIncarnation(c.Incarnation))
 	case driver.OpBury:
 		return append(args, packToken(c.Token), contract.CutReason(c.Reason))
 	case driver.OpExtend:
 		return append(args, packToken(c.Token), millis(c.Delay), millis(cmp.Or(max(0, c.Begun), c.Delay)))
-	case driver.OpReschedule:
-		return append(args, timeArg(c.At, c.Delay))
+	case driver.OpReschedule, driver.OpRepeat:
+		return append(args, timeArg(c.At, c.Delay), op == driver.OpRepeat, c.Repeat)
 	case driver.OpReplay:
 		return append(args, timeArg(0, c.Delay), packIncarnation(c.Incarnation))
-	default: // Cancel, Purge
+	case driver.OpCancel:
+		return append(args, packIncarnation(c.Incarnation), c.Interrupt)
+	default: // Purge
 		return append(args, packIncarnation(c.Incarnation))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,13 +23,14 @@ const (
 	watchPingAfter    = 10 * time.Second
 	minWatchDelay     = 50 * time.Millisecond // after the first failure, doubled up to maxWatchDelay
 	maxWatchDelay     = 2 * time.Second
+	maxHints          = 1 << 16 // that wait for a receiver; further ones of interrupted messages are lost
 )
 
 // Watch implements [driver.Backend]. It returns when it has subscribed, or after two seconds. If
 // the server cannot be reached, Watch does not fail but keeps trying. If the server rejects the
 // subscription, Watch returns an error that wraps [errors.ErrUnsupported]. After an interruption,
 // during which hints may have been lost, Watch sends a hint with Due 0 for each partition. Hints
-// that wait for a receiver are merged into one for each partition.
+// that wait for a receiver are merged into one for each partition and each interrupted message.
 //
 // Watch uses a connection of its own; on a Cluster, one to each node with partitions.
 func (b *backend) Watch(ctx context.Context) (<-chan driver.Hint, error) {
@@ -84,17 +86,18 @@ type event struct {
 	subscribed bool
 }
 
-// deliver sends hints to the receiver. For each partition only the earliest hint waits. The start
-// of a subscription is a hint if the partition was subscribed before, or Watch has returned
-// already, because hints may have been lost.
+// deliver sends hints to the receiver. For each partition, only the earliest hint waits, and one for
+// each interrupted message. The start of a subscription is a hint if the partition was subscribed
+// before, or Watch has returned already, because hints may have been lost.
 func (w *watch) deliver(ctx context.Context, out chan<- driver.Hint) {
-	due, confirmed := make(map[int]driver.Instant), make(map[int]bool)
-	var order []int
+	due, confirmed := make(map[driver.Hint]driver.Instant), make(map[int]bool)
+	var order []driver.Hint // the keys of due: hints without their times
 	for {
 		var sink chan<- driver.Hint
 		var next driver.Hint
 		if len(order) > 0 {
-			sink, next = out, driver.Hint{Partition: order[0], Due: due[order[0]]}
+			sink, next = out, order[0]
+			next.Due = due[next]
 		}
 		select {
 		case e := <-w.events:
@@ -107,15 +110,15 @@ func (w *watch) deliver(ctx context.Context, out chan<- driver.Hint) {
 					continue
 				}
 			}
-			if at, ok := due[e.Partition]; !ok {
-				order = append(order, e.Partition)
-				due[e.Partition] = e.Due
-			} else {
-				due[e.Partition] = min(at, e.Due)
+			key := driver.Hint{Partition: e.Partition, ID: e.ID}
+			if at, ok := due[key]; ok {
+				due[key] = min(at, e.Due)
+			} else if e.ID == "" || len(order) < maxHints {
+				order, due[key] = append(order, key), e.Due
 			}
 		case sink <- next:
+			delete(due, order[0])
 			order = order[1:]
-			delete(due, next.Partition)
 		case <-ctx.Done():
 			return
 		}
@@ -182,8 +185,9 @@ func (w *watch) receive(ctx context.Context, f *redis.PubSub) error {
 			if m.Payload == "" { // see checkHints
 				continue
 			}
-			due, _ := strconv.ParseInt(m.Payload, 10, 64) // 0 if it is not a number: the time is unknown
-			channel, e.Due = m.Channel, driver.Instant(due)
+			at, id, _ := strings.Cut(m.Payload, " ") // of an interrupted message, or without an id
+			due, _ := strconv.ParseInt(at, 10, 64)   // 0 if it is not a number: the time is unknown
+			channel, e.ID, e.Due = m.Channel, id, driver.Instant(due)
 		case *redis.Subscription:
 			if m.Kind != "subscribe" && m.Kind != "ssubscribe" {
 				return nil // the slot of the channel has moved to another node

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 var applyTests = []test{
@@ -31,6 +32,10 @@ var applyTests = []test{
 	{"Reschedule", reschedule},
 	{"Cancel/Incarnation", cancelIncarnation},
 	{"Dead/Incarnation", deadIncarnation},
+	{"Repeat", repeat},
+	{"Retry/Runs", retryRuns},
+	{"Cancel/Firing", cancelFiring},
+	{"Cancel/Ends", cancelEnds},
 }
 
 // applyUnknown requests transitions that do not exist. They change nothing.
@@ -40,7 +45,7 @@ func applyUnknown(t *testing.T, newStore Factory) {
 	c := changesOf(q.claim(1))
 	q.apply(driver.OpBegin, c...)
 	q.apply(driver.OpBury, c...)
-	for _, op := range []driver.Op{0, driver.OpExpire + 1, 255} {
+	for _, op := range []driver.Op{0, driver.OpRepeat + 1, 255} {
 		_, err := q.Apply(t.Context(), driver.Batch{Op: op, Changes: c})
 		require.ErrorIs(t, err, driver.ErrInvalid)
 		assert.ErrorContains(t, err, op.String())
@@ -75,6 +80,7 @@ func applyBatch(t *testing.T, newStore Factory) {
 	q.put(items("m", driver.MaxBatch)...)
 	leased := func() []driver.Change { return changesOf(q.take(driver.MaxBatch)) }
 	q.done(driver.OpReschedule, leased()...)
+	q.done(driver.OpRepeat, leased()...)
 	q.done(driver.OpRelease, leased()...)
 	changes := leased()
 	q.done(driver.OpExtend, changes...)
@@ -240,10 +246,10 @@ func retry(t *testing.T, newStore Factory) {
 // retryReason checks that long reasons are truncated between characters.
 func retryReason(t *testing.T, newStore Factory) {
 	for name, reason := range map[string]string{
-		"ascii":   strings.Repeat("x", driver.MaxReason+1),
+		"ascii":   strings.Repeat("x", contract.MaxReason+1),
 		"long":    strings.Repeat("0123456789", 10_000),
-		"unicode": "a" + strings.Repeat("語", driver.MaxReason),
-		"exact":   strings.Repeat("y", driver.MaxReason),
+		"unicode": "a" + strings.Repeat("語", contract.MaxReason),
+		"exact":   strings.Repeat("y", contract.MaxReason),
 		"empty":   "",
 		"special": "line\nbreak\x00 \"quoted\" {} %s 😀",
 	} {
@@ -254,10 +260,10 @@ func retryReason(t *testing.T, newStore Factory) {
 			q.done(op, c)
 			got := q.get(id).Reason
 			assert.True(t, strings.HasPrefix(reason, got), name)
-			assert.LessOrEqual(t, len(got), driver.MaxReason, name)
-			assert.Greater(t, len(got)+utf8.UTFMax, min(len(reason), driver.MaxReason), name)
+			assert.LessOrEqual(t, len(got), contract.MaxReason, name)
+			assert.Greater(t, len(got)+utf8.UTFMax, min(len(reason), contract.MaxReason), name)
 			if name != "unicode" {
-				assert.Len(t, got, min(len(reason), driver.MaxReason), name)
+				assert.Len(t, got, min(len(reason), contract.MaxReason), name)
 			}
 		}
 	}
@@ -269,7 +275,7 @@ func retryOutcomes(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	ids := []string{"m000", "m001", "m002"}
 	for _, id := range ids {
-		q.put(driver.PutItem{ID: id, Body: []byte("body"), MaxAttempts: 9, Key: "key of " + id, NextDue: driver.Instant(len(id))})
+		q.put(driver.PutItem{ID: id, Body: []byte("body"), MaxAttempts: 9, Repeat: "series of " + id})
 	}
 	want := map[string]driver.Record{}
 	for _, id := range ids {
@@ -427,5 +433,218 @@ func extendByState(t *testing.T, newStore Factory) {
 	assertLease(t, before, after, 2*far, outcomes[1].Lease)
 	for i, c := range changes {
 		assert.Equal(t, outcomes[i].Lease, q.get(c.ID).LeaseEnd)
+	}
+}
+
+// repeat changes the series of messages in each state.
+func repeat(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	for _, from := range []string{"", "daily"} {
+		for _, to := range []string{"", "weekly"} {
+			for _, state := range []string{absent, scheduled, leased, firing, dead} {
+				what := fmt.Sprintf("%s.from-%s.to-%s", state, from, to)
+				a := q.in(what)
+				if state != absent {
+					a.put(driver.PutItem{ID: "m", Body: []byte("body"), MaxAttempts: 2, Repeat: from})
+				}
+				if state != absent && state != scheduled {
+					a.proceed(state, a.take(1))
+				}
+				a.checkRepeat(what, state, from, to)
+			}
+		}
+	}
+}
+
+func (q *queue) checkRepeat(what, state, from, to string) {
+	t := q.t
+	t.Helper()
+	if state == absent || state == dead {
+		assert.Equal(t, driver.StatusNotFound, q.status(driver.OpRepeat, driver.Change{ID: "m", Repeat: to}), what)
+		return
+	}
+	was := q.get("m")
+	change, before := driver.Change{ID: "m", Repeat: to, Delay: far}, q.now()
+	status := q.status(driver.OpRepeat, change)
+	after, r := q.now(), q.get("m")
+	switch {
+	case state == firing && from == "":
+		assert.Equal(t, driver.StatusFiring, status, what)
+		assert.Equal(t, was, r, what)
+		return
+	case state == firing:
+		assertDelay(t, before, after, far, r.Planned, what)
+		was.Planned = r.Planned
+	default:
+		assertDelay(t, before, after, far, r.Due, what)
+		was.State, was.LeaseEnd, was.Token, was.Due, was.Planned = driver.StateScheduled, 0, r.Token, r.Due, plannedOf(to, r.Due)
+	}
+	assert.Equal(t, driver.StatusDone, status, what)
+	was.Repeat = to
+	assert.Equal(t, was, r, what)
+	change.At = driver.InstantOf(q.now().Add(2 * far))
+	if state != firing {
+		q.done(driver.OpRepeat, change)
+		assert.Equal(t, []driver.Instant{change.At, plannedOf(to, change.At)}, []driver.Instant{q.get("m").Due, q.get("m").Planned}, what)
+	} else if to != "" { // otherwise the message is no longer recurring
+		q.done(driver.OpRepeat, change)
+		assert.Equal(t, []driver.Instant{was.Due, change.At}, []driver.Instant{q.get("m").Due, q.get("m").Planned}, what)
+	}
+}
+
+// retryRuns ends runs, also of a series that was changed during the run.
+func retryRuns(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	const removed, asked, planned, now = "removed", "asked", "planned", "now" // due times of the next run
+	for name, c := range map[string]struct {
+		repeat string
+		change func(*queue)
+		want   string
+	}{
+		"same": {"daily", func(*queue) {}, asked},
+		"put": {"daily", func(q *queue) {
+			q.statuses(driver.Put{Replace: true, Items: []driver.PutItem{recurring("m", 3*far)}})
+		}, planned},
+		"later":  {"daily", func(q *queue) { q.done(driver.OpRepeat, driver.Change{ID: "m", Repeat: "weekly", Delay: 3 * far}) }, planned},
+		"passed": {"daily", func(q *queue) { q.done(driver.OpRepeat, driver.Change{ID: "m", Repeat: "weekly"}) }, now},
+		"ended":  {"daily", func(q *queue) { q.done(driver.OpRepeat, driver.Change{ID: "m"}) }, removed},
+		"marked": {"daily", func(q *queue) { q.apply(driver.OpCancel, driver.Change{ID: "m"}) }, removed},
+		"plain":  {"", func(*queue) {}, removed},
+	} {
+		for _, reason := range []string{"", "failed"} {
+			a := q.in(name + reason)
+			a.put(driver.PutItem{ID: "m", MaxAttempts: 2, Repeat: c.repeat})
+			run := max(1, a.get("m").Planned)
+			a.done(driver.OpRetry, a.beginNext())
+			end := a.beginNext()
+			end.Again, end.Incarnation, end.Reason, end.Delay = true, run, reason, 2*far
+			a.pass()
+			c.change(a)
+			a.pass()
+			counters, was, before := a.count().Counters, a.get("m"), a.now()
+			a.done(driver.OpRetry, end)
+			after := a.now()
+			a.checkRun(was, counters, end, c.want == removed)
+			if c.want == removed {
+				continue
+			}
+			switch r := a.get("m"); c.want {
+			case asked:
+				assertDelay(t, before, after, 2*far, r.Due, name)
+			case now:
+				assertDelay(t, before, after, 0, r.Due, name)
+			default:
+				assert.Equal(t, was.Planned, r.Due, name)
+			}
+		}
+	}
+}
+
+// checkRun compares a message whose run is over, and the counters, with those before the end.
+func (q *queue) checkRun(was driver.Record, counters driver.Counters, end driver.Change, removed bool) {
+	t := q.t
+	t.Helper()
+	switch failed := end.Reason != ""; {
+	case removed && failed:
+		counters.Cancelled++
+	case failed:
+		counters.Retried++
+	case removed:
+		counters.Acked++
+	default:
+		counters.Acked++
+		counters.Enqueued++
+	}
+	if removed {
+		q.gone(end.ID)
+		assert.Equal(t, driver.StatusLeaseLost, q.status(driver.OpRetry, end), "a repetition")
+	} else {
+		r := q.get(end.ID)
+		was.State, was.LeaseEnd, was.Attempts, was.Reason = driver.StateScheduled, 0, 0, end.Reason
+		was.Due, was.Planned = r.Due, r.Due
+		assert.Equal(t, was, r)
+		assert.Equal(t, driver.StatusDone, q.status(driver.OpRetry, end), "a repetition")
+	}
+	assert.Equal(t, counters, q.count().Counters)
+}
+
+// cancelFiring cancels firing messages. It marks recurring ones, and with Interrupt all.
+func cancelFiring(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	for _, series := range []string{"", "daily"} {
+		for _, interrupt := range []bool{false, true} {
+			a := q.in(fmt.Sprint(series, interrupt))
+			a.put(driver.PutItem{ID: "m", Body: []byte("body"), Repeat: series}, item("other", far))
+			c := a.beginNext()
+			was := a.get("m")
+			none := driver.Change{ID: "m", Interrupt: interrupt, Incarnation: was.Enqueued + 1}
+			assert.Equal(t, driver.StatusNotFound, a.status(driver.OpCancel, none))
+			assert.Equal(t, was, a.get("m"))
+			want, extended := driver.StatusFiring, driver.StatusDone
+			if interrupt {
+				want = driver.StatusInterrupted
+			}
+			if interrupt || series != "" {
+				was.Planned, extended = driver.Never, driver.StatusInterrupted
+			}
+			for _, incarnation := range []driver.Instant{was.Enqueued, 0} {
+				assert.Equal(t, want, a.status(driver.OpCancel, driver.Change{ID: "m", Interrupt: interrupt, Incarnation: incarnation}))
+				assert.Equal(t, was, a.get("m"))
+			}
+			assert.Equal(t, driver.StatusFiring, a.status(driver.OpReschedule, driver.Change{ID: "m"}))
+			if was.Planned == driver.Never {
+				assert.Equal(t, driver.StatusFiring, a.status(driver.OpRepeat, driver.Change{ID: "m", Repeat: "weekly"}))
+			}
+			a.done(driver.OpBegin, c)
+			c.Delay = 2 * far
+			before := a.now()
+			o := a.apply(driver.OpExtend, c)[0]
+			assert.Equal(t, extended, o.Status)
+			assertLease(t, before, a.now(), 2*far, o.Lease)
+			was.LeaseEnd = o.Lease
+			assert.Equal(t, was, a.get("m"))
+			assert.Equal(t, driver.StatusDone, a.status(driver.OpCancel, driver.Change{ID: "other", Interrupt: interrupt}))
+			assert.Equal(t, driver.Counters{Enqueued: 2, Cancelled: 1}, has(a, 0, 1, 0).Counters)
+		}
+	}
+}
+
+// cancelEnds ends the deliveries of marked messages. They are removed.
+func cancelEnds(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	acked, cancelled := driver.Counters{Enqueued: 2, Acked: 1}, driver.Counters{Enqueued: 2, Cancelled: 1}
+	for i, c := range []struct {
+		op     driver.Op
+		change driver.Change
+		want   driver.Counters
+	}{
+		{driver.OpAck, driver.Change{}, acked},
+		{driver.OpExpire, driver.Change{}, driver.Counters{Enqueued: 2, Expired: 1}},
+		{driver.OpRetry, driver.Change{Reason: "why"}, cancelled},
+		{driver.OpRetry, driver.Change{Uncounted: true}, cancelled},
+		{driver.OpRetry, driver.Change{Again: true}, acked},
+		{driver.OpRetry, driver.Change{Again: true, Incarnation: 1}, acked},
+		{driver.OpRetry, driver.Change{Again: true, Incarnation: driver.Never, Reason: "why"}, cancelled},
+		{driver.OpBury, driver.Change{Reason: "why"}, cancelled},
+		{driver.OpRelease, driver.Change{}, cancelled},
+	} {
+		for _, series := range []string{"", "daily"} {
+			what := fmt.Sprint(i, series, c.op)
+			a := q.in(what)
+			a.put(driver.PutItem{ID: "m", Repeat: series}, item("other", far))
+			change := a.beginNext()
+			require.Equal(t, driver.StatusInterrupted, a.status(driver.OpCancel, driver.Change{ID: "m", Interrupt: true}), what)
+			c.change.ID, c.change.Token = change.ID, change.Token
+			a.done(c.op, c.change)
+			a.gone("m")
+			assert.Equal(t, c.want, has(a, 1, 0, 0).Counters, what)
+			again := driver.StatusLeaseLost
+			if c.op == driver.OpAck || c.op == driver.OpExpire {
+				again = driver.StatusNotFound
+			}
+			assert.Equal(t, again, a.status(c.op, c.change), what)
+			assert.Equal(t, c.want, has(a, 1, 0, 0).Counters, what)
+			a.audit(0, true, 1)
+		}
 	}
 }

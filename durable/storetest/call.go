@@ -77,18 +77,21 @@ func callPut(t *testing.T, newStore Factory) {
 	repeat("another number is another call")
 }
 
+// callOps are the transitions with a driver.Call and without a token.
+var callOps = []driver.Op{driver.OpCancel, driver.OpReschedule, driver.OpReplay, driver.OpPurge, driver.OpRepeat}
+
 // callApply repeats each transition without a token after its message has changed. The answer is
 // the same, and nothing changes.
 func callApply(t *testing.T, newStore Factory) {
 	q := openRemote(t, newStore)
 	var ids []string
-	for op := driver.OpCancel; op <= driver.OpPurge; op++ {
+	for _, op := range callOps {
 		ids = append(ids, op.String())
 	}
 	for _, state := range allStates {
 		a := q.in(state).arrange(state, ids)
 		c := a.newCall("caller", 7)
-		for op := driver.OpCancel; op <= driver.OpPurge; op++ {
+		for _, op := range callOps {
 			id, what := op.String(), op.String()+" of "+state+" again"
 			first := a.call(op, c, id, far)
 			a.statuses(driver.Put{Items: []driver.PutItem{item(id, 0)}})
@@ -142,7 +145,7 @@ func callRejected(t *testing.T, newStore Factory) {
 		},
 		"Pause": func(c driver.Call) error { return q.Pause(t.Context(), driver.Pause{Call: c, Paused: true}) },
 	}
-	for op := driver.OpCancel; op <= driver.OpPurge; op++ {
+	for _, op := range callOps {
 		calls[op.String()] = func(c driver.Call) error {
 			_, err := q.Apply(t.Context(), driver.Batch{Op: op, Call: c, Changes: []driver.Change{{ID: "m"}, {ID: "dead"}}})
 			return err

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 // Durations: soon is within a claim's horizon and far is not, even on a slow machine.
@@ -83,7 +84,7 @@ func (q *queue) now() time.Time {
 
 // crashReason returns the reason of a message that this process has begun and not settled.
 func crashReason(crashes int) string {
-	return fmt.Sprintf("the consumer process ended or hung %d times during delivery, last %s", crashes, driver.Process())
+	return fmt.Sprintf("the consumer process ended or hung %d times during delivery, last %s", crashes, contract.Process())
 }
 
 // item returns a message without a body.
@@ -99,6 +100,11 @@ func itemWith(id string, body []byte) driver.PutItem {
 // itemAt returns a message without a body that is due at an instant.
 func itemAt(id string, at driver.Instant) driver.PutItem {
 	return driver.PutItem{ID: id, At: at, MaxAttempts: 25}
+}
+
+// recurring returns a recurring message without a body.
+func recurring(id string, delay time.Duration) driver.PutItem {
+	return driver.PutItem{ID: id, Delay: delay, MaxAttempts: 25, Repeat: "daily"}
 }
 
 // items returns n messages that are already due: prefix000, prefix001 and so on.
@@ -158,7 +164,7 @@ func (q *queue) claimWith(c driver.Claim) driver.Claimed {
 	require.LessOrEqual(q.t, len(claimed.Records), c.Max)
 	for i, r := range claimed.Records {
 		state := driver.StateLeased
-		if i < c.Begin && r.Due <= driver.Instant(claimed.Now.UnixMilli()) && driver.CrashDelay(r.Crashes) == 0 {
+		if i < c.Begin && r.Due <= driver.Instant(claimed.Now.UnixMilli()) && contract.CrashDelay(r.Crashes) == 0 {
 			state = driver.StateFiring
 		}
 		require.Equal(q.t, state, r.State, "state of %q in the claim", r.ID)
@@ -220,6 +226,14 @@ func (q *queue) deliver(id string) driver.Change {
 	q.put(item(id, 0))
 	records := q.take(1)
 	require.Equal(q.t, id, records[0].ID)
+	q.begin(records...)
+	return changesOf(records)[0]
+}
+
+// beginNext begins a message, which must be the only one that is due.
+func (q *queue) beginNext() driver.Change {
+	q.t.Helper()
+	records := q.take(1)
 	q.begin(records...)
 	return changesOf(records)[0]
 }

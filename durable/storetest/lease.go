@@ -8,11 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 var leaseTests = []test{
 	{"Lease/Ends", leaseEnds},
 	{"Lease/Crashes", leaseCrashes},
+	{"Lease/CrashesOfRecurring", leaseCrashesRecurring},
+	{"Lease/EndOfMarked", leaseEndOfMarked},
 	{"Lease/ExpiredButNotEnded", leaseNotNoticed},
 	{"Lease/Batch", leaseBatch},
 }
@@ -76,7 +79,7 @@ func leaseCrashes(t *testing.T, newStore Factory) {
 		q.expire(most)
 		after, r := q.now(), q.get("a")
 		assert.Equal(t, []any{crashes, crashReason(crashes), state}, []any{r.Crashes, r.Reason, r.State})
-		if delay := driver.CrashDelay(crashes); delay > 0 {
+		if delay := contract.CrashDelay(crashes); delay > 0 {
 			assertDelay(t, before, after, delay, r.Due)
 		}
 		if state == driver.StateDead {
@@ -157,4 +160,56 @@ func leaseBatch(t *testing.T, newStore Factory) {
 		got += len(q.claim(driver.MaxBatch))
 	}
 	assert.Equal(t, n, got)
+}
+
+// leaseCrashesRecurring lets recurring messages crash too often. They wait for Replay, and do not
+// become dead.
+func leaseCrashesRecurring(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	q.put(recurring("a", 0), itemAt("never", driver.Never))
+	was := q.get("a")
+	for crashes := 1; crashes <= 2; crashes++ {
+		q.done(driver.OpReschedule, driver.Change{ID: "a"})
+		q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changesOf(q.claimShort(1))})
+		q.pass()
+		q.expire(2)
+	}
+	r := q.get("a")
+	was.Due, was.Crashes, was.Reason, was.Token = driver.Never, 2, crashReason(2), r.Token
+	assert.Equal(t, was, r)
+	assert.Empty(t, q.claim(2))
+	assert.Equal(t, driver.Counters{Enqueued: 2, Crashed: 2}, has(q, 2, 0, 0).Counters)
+	for _, c := range []driver.Change{{ID: "never"}, {ID: "a", Incarnation: r.Enqueued}} {
+		assert.Equal(t, driver.StatusNotFound, q.status(driver.OpReplay, c))
+	}
+	assert.Equal(t, driver.StatusNotFound, q.status(driver.OpPurge, driver.Change{ID: "a"}))
+	before := q.now()
+	q.done(driver.OpReplay, driver.Change{ID: "a", Delay: far})
+	after := q.now()
+	r = q.get("a")
+	assertDelay(t, before, after, far, r.Due)
+	was.Due, was.Crashes, was.Token, was.Reason = r.Due, 0, r.Token, r.Reason // see refMessage.reasonOpen
+	assert.Equal(t, was, r)
+	assert.Equal(t, driver.StatusNotFound, q.status(driver.OpReplay, driver.Change{ID: "a"}), "it does not wait")
+	assert.Equal(t, driver.Counters{Enqueued: 2, Crashed: 2}, has(q, 2, 0, 0).Counters)
+	q.audit(0, true, 2)
+}
+
+// leaseEndOfMarked lets the leases of marked messages expire. The messages are removed.
+func leaseEndOfMarked(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	q.put(recurring("a", 0), item("b", 0), recurring("c", 0))
+	changes := changesOf(q.claimShort(3))
+	q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changes})
+	interrupted := driver.StatusInterrupted
+	assert.Equal(t, []driver.Status{interrupted, interrupted},
+		statusesOf(q.apply(driver.OpCancel, driver.Change{ID: "a", Interrupt: true}, driver.Change{ID: "b", Interrupt: true})))
+	q.pass()
+	q.expire(1)
+	q.gone("a")
+	q.gone("b")
+	assert.Equal(t, driver.Never, q.get("c").Due, "it has reached MaxCrashes")
+	assert.Equal(t, driver.Counters{Enqueued: 3, Crashed: 3, Cancelled: 2}, has(q, 1, 0, 0).Counters)
+	assert.Equal(t, driver.StatusNotFound, q.status(driver.OpAck, changes[0]))
+	q.audit(0, true, 1)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 	"github.com/timingwheel-go/timingwheel/internal/testscale"
 )
 
@@ -125,6 +126,19 @@ func (m *model) delay() time.Duration {
 	return d
 }
 
+// at returns an instant that may have passed. Few are Never.
+func (m *model) at(now time.Time) driver.Instant {
+	if m.random.IntN(4) == 0 {
+		return driver.Never
+	}
+	return driver.InstantOf(now.Add(m.delay() - time.Minute))
+}
+
+// series returns a Repeat. Half of the messages are recurring.
+func (m *model) series() string {
+	return strings.Repeat("\x00", max(0, m.random.IntN(512)-256))
+}
+
 func (m *model) horizon() time.Duration { return m.units(4) + 30*time.Second }
 
 func (m *model) lead() time.Duration {
@@ -159,7 +173,7 @@ func (m *model) settle() time.Time {
 			isNear := func(at driver.Instant) bool {
 				return at > driver.Instant(now.UnixMilli()) && at.Time().Before(now.Add(time.Second))
 			}
-			near = near || r.inFlight() && isNear(r.record.LeaseEnd) || driver.CrashDelay(r.record.Crashes) > 0 && isNear(r.record.Due)
+			near = near || r.inFlight() && isNear(r.record.LeaseEnd) || contract.CrashDelay(r.record.Crashes) > 0 && isNear(r.record.Due)
 		}
 		if !near {
 			return now
@@ -190,16 +204,14 @@ func (m *model) stepPut() {
 		})
 		last := &p.Items[len(p.Items)-1]
 		if m.random.IntN(5) == 0 {
-			last.At, last.Delay = driver.InstantOf(before.Add(m.delay()-time.Minute)), 0
+			last.At, last.Delay = m.at(before), 0
 		}
-		if m.random.IntN(3) == 0 {
-			last.Key, last.NextDue = strings.Repeat("\x00", m.random.IntN(256)), driver.Instant(m.random.Int64N(int64(driver.Never)+1))
-		}
+		last.Repeat = m.series()
 	}
 	m.what = fmt.Sprintf("put %+v", p)
 	want := make([]driver.Status, len(p.Items))
 	for i, it := range p.Items {
-		want[i] = m.putStatus(it.ID, p.Replace)
+		want[i] = m.putStatus(it, p.Replace)
 	}
 	got := m.statuses(p)
 	after := m.now()
@@ -211,10 +223,16 @@ func (m *model) stepPut() {
 		m.sums.Enqueued++
 		r := m.get(it.ID)
 		assertDelay(m.t, before, after, 0, r.Enqueued, m.what)
+		if ref := m.messages[it.ID]; ref != nil && ref.record.State == driver.StateFiring {
+			m.assertDue(before, after, it.At, it.Delay, r.Planned)
+			ref.record.Body, ref.record.MaxAttempts, ref.record.Repeat = it.Body, it.MaxAttempts, it.Repeat
+			ref.record.Enqueued, ref.record.Planned = r.Enqueued, r.Planned
+			continue
+		}
 		m.assertDue(before, after, it.At, it.Delay, r.Due)
 		m.messages[it.ID] = &refMessage{record: driver.Record{
 			ID: it.ID, Body: it.Body, MaxAttempts: it.MaxAttempts, Enqueued: r.Enqueued, Due: r.Due,
-			State: driver.StateScheduled, Key: it.Key, NextDue: it.NextDue,
+			State: driver.StateScheduled, Repeat: it.Repeat, Planned: plannedOf(it.Repeat, r.Due),
 		}}
 	}
 	m.lastPut, m.lastStatuses = p, got
@@ -325,7 +343,7 @@ func (m *model) stepClaim() {
 	}
 	after := m.now()
 	for _, ref := range crashed {
-		if delay := driver.CrashDelay(ref.record.Crashes); delay > 0 {
+		if delay := contract.CrashDelay(ref.record.Crashes); delay > 0 && ref.record.Due != driver.Never {
 			ref.record.Due = m.get(ref.record.ID).Due
 			m.assertDue(before, after, 0, delay, ref.record.Due)
 		}
@@ -396,7 +414,7 @@ func (m *model) assertLease(before, after time.Time, due driver.Instant, visibil
 }
 
 func (m *model) stepApply() {
-	b := driver.Batch{Op: driver.OpBegin + driver.Op(m.random.IntN(int(driver.OpExpire))),
+	b := driver.Batch{Op: driver.OpBegin + driver.Op(m.random.IntN(int(driver.OpRepeat))),
 		Visibility: m.visibility(), Lead: m.lead()}
 	if m.random.IntN(3) == 0 {
 		b.Op = driver.OpBegin // many transitions need begun messages
@@ -404,13 +422,14 @@ func (m *model) stepApply() {
 	if m.random.IntN(2) == 0 {
 		b.Visibility = 0 // begin keeps leases
 	}
-	if b.Op >= driver.OpCancel && b.Op <= driver.OpPurge {
+	if slices.Contains(callOps, b.Op) {
 		b.Call = m.nextCall("changes")
 	}
 	before := m.settle()
 	for _, id := range m.pick(4) {
 		c := driver.Change{ID: id, Token: m.someToken(id), Delay: m.delay(),
-			Reason: fmt.Sprint("reason ", m.random.IntN(100)), Uncounted: m.random.IntN(3) == 0}
+			Reason: []string{"", "one", "two"}[m.random.IntN(3)], Uncounted: m.random.IntN(3) == 0,
+			Interrupt: m.random.IntN(2) == 0}
 		c.Again = !c.Uncounted && m.random.IntN(3) == 0
 		switch {
 		case b.Op == driver.OpExtend:
@@ -418,30 +437,30 @@ func (m *model) stepApply() {
 			if m.random.IntN(2) == 0 {
 				c.Begun = m.visibility()
 			}
-		case (b.Op == driver.OpReschedule || b.Op == driver.OpRetry) && m.random.IntN(3) == 0:
-			c.At, c.Delay = driver.InstantOf(before.Add(m.delay()-time.Minute)), 0
+		case (b.Op == driver.OpReschedule || b.Op == driver.OpRepeat || b.Op == driver.OpRetry) && m.random.IntN(3) == 0:
+			c.At, c.Delay = m.at(before), 0
+		}
+		if b.Op == driver.OpRepeat {
+			c.Repeat = m.series()
 		}
 		if r := m.messages[id]; r != nil && m.random.IntN(3) == 0 {
 			if r.record.State == driver.StateDead {
 				r.record.Died = m.get(id).Died // the store has set it
 			}
-			c.Incarnation = r.record.Enqueued
-			if m.random.IntN(2) == 0 {
-				c.Incarnation = r.record.Died
-			}
+			c.Incarnation = []driver.Instant{r.record.Enqueued, r.record.Died, r.record.Planned}[m.random.IntN(3)]
 		}
 		b.Changes = append(b.Changes, c)
 	}
 	m.what = fmt.Sprintf("%s %+v", b.Op.String(), b)
 	outcomes := m.batch(b)
-	if b.Op >= driver.OpCancel && b.Op <= driver.OpPurge {
+	if slices.Contains(callOps, b.Op) {
 		m.lastBatch, m.lastOutcomes = b, outcomes
 	}
 	after := m.now()
 	for i, c := range b.Changes {
 		want := m.verdict(b.Op, c, driver.Instant(before.UnixMilli()).Add(b.Lead))
 		require.Contains(m.t, want, outcomes[i].Status, "%q: %s", c.ID, m.what)
-		if outcomes[i].Status == driver.StatusDone {
+		if s := outcomes[i].Status; s == driver.StatusDone || s == driver.StatusInterrupted || s == driver.StatusFiring && b.Op == driver.OpCancel {
 			m.applyToModel(before, after, b, c, outcomes[i])
 		}
 	}
@@ -492,9 +511,31 @@ func (m *model) applyToModel(before, after time.Time, b driver.Batch, c driver.C
 			m.assertLease(before, after, ref.record.Due, delay, o.Lease)
 		}
 		ref.record.LeaseEnd = o.Lease
-	case driver.OpRetry, driver.OpReplay, driver.OpReschedule:
-		ref.record.Due = m.get(c.ID).Due
-		m.assertDue(before, after, c.At, c.Delay, ref.record.Due)
+	case driver.OpRetry, driver.OpReplay, driver.OpReschedule, driver.OpRepeat:
+		m.applyTimes(before, after, b.Op, c)
+	}
+}
+
+// applyTimes applies the due times and the series of a transition to the model.
+func (m *model) applyTimes(before, after time.Time, op driver.Op, c driver.Change) {
+	m.t.Helper()
+	r, got := &m.messages[c.ID].record, m.get(c.ID)
+	if op == driver.OpRepeat && r.State == driver.StateFiring {
+		r.Repeat, r.Planned = c.Repeat, got.Planned
+		m.assertDue(before, after, c.At, c.Delay, got.Planned)
+		return
+	}
+	endsRun := op == driver.OpRetry && c.Again && c.Incarnation != 0
+	if endsRun && c.Incarnation != r.Planned {
+		c.At, c.Delay = r.Planned, 0
+	}
+	r.Due = got.Due
+	m.assertDue(before, after, c.At, c.Delay, r.Due)
+	switch {
+	case endsRun:
+		r.Planned = r.Due
+	case op == driver.OpRepeat:
+		r.Repeat, r.Planned = c.Repeat, plannedOf(c.Repeat, r.Due)
 	}
 }
 

@@ -217,7 +217,7 @@ func callsOf(q *queue) map[string]func() error {
 		"Heartbeat": func() error { _, err := q.Heartbeat(ctx, driver.Member{Name: "m"}, time.Second); return err },
 		"Members":   func() error { _, err := q.Members(ctx); return err },
 	}
-	for op := driver.OpBegin; op <= driver.OpExpire; op++ {
+	for op := driver.OpBegin; op <= driver.OpRepeat; op++ {
 		calls[op.String()] = func() error {
 			_, err := q.Apply(ctx, driver.Batch{Op: op, Changes: []driver.Change{{ID: "a"}}})
 			return err

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 var putTests = []test{
@@ -19,18 +19,20 @@ var putTests = []test{
 	{"Put/BodiesAreCopied", putBodiesCopied},
 	{"Put/IDs", putIDs},
 	{"Put/EveryState", putEveryState},
+	{"Put/Recurring", putRecurring},
+	{"Put/Firing", putFiring},
 }
 
 func putRecord(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	before := q.now()
-	key := strings.Repeat("\x00\xff\n", 85) // 255 bytes
-	q.put(driver.PutItem{ID: "a", Body: []byte("body"), Delay: far, MaxAttempts: 7, Key: key, NextDue: driver.Never})
+	repeat := strings.Repeat("\x00\xff\n", 85) // 255 bytes
+	q.put(driver.PutItem{ID: "a", Body: []byte("body"), Delay: far, MaxAttempts: 7, Repeat: repeat})
 	after := q.now()
 	r := q.get("a")
 	assert.Equal(t, driver.Record{
 		ID: "a", Body: []byte("body"), Enqueued: r.Enqueued, Due: r.Due, MaxAttempts: 7,
-		State: driver.StateScheduled, Key: key, NextDue: driver.Never,
+		State: driver.StateScheduled, Repeat: repeat, Planned: r.Due,
 	}, r)
 	assertDelay(t, before, after, 0, r.Enqueued)
 	assertDelay(t, before, after, far, r.Due)
@@ -88,8 +90,8 @@ func putIDs(t *testing.T, newStore Factory) {
 	ids := []string{
 		"a", "A", " ", "a b", "a:b", "a{b}c", "{}", "*", "a?", "%s", "0", "-1", "1e3", "nil", "false", "'", `"`, `\`, "a|b", "a/b",
 		"order-42", "日本語", "żółć", "😀", "e\u0301", "\u00e9", "\u200b", "\u007e",
-		strings.Repeat("x", durable.MaxID), strings.Repeat("x", durable.MaxID-1),
-		strings.Repeat("語", durable.MaxID/3),
+		strings.Repeat("x", contract.MaxID), strings.Repeat("x", contract.MaxID-1),
+		strings.Repeat("語", contract.MaxID/3),
 	}
 	for _, id := range ids {
 		q.put(itemWith(id, []byte("body of "+id)))
@@ -112,16 +114,16 @@ func putEveryState(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put()
 	for i, state := range allStates {
-		next := driver.Instant(i % 2) // a store may keep 0 in another way
+		series := strings.Repeat("daily", i%2)
 		for _, replace := range []bool{false, true} {
 			what := fmt.Sprintf("%s, replace %v", state, replace)
 			a := q.in(fmt.Sprint(state, replace)).arrange(state, []string{"m"})
 			before := a.records(state, []string{"m"})
 			expected := referenceOf(a, state, before)
 			put := driver.Put{Replace: replace, Items: []driver.PutItem{
-				{ID: "m", Body: []byte("other"), Delay: far, MaxAttempts: 3, NextDue: next}, item("new", far),
+				{ID: "m", Body: []byte("other"), Delay: far, MaxAttempts: 3, Repeat: series}, item("new", far),
 			}}
-			want := expected.putStatus("m", replace)
+			want := expected.putStatus(put.Items[0], replace)
 			assert.Equal(t, []driver.Status{want, driver.StatusDone}, a.statuses(put), what)
 			r := a.get("m")
 			expected.messages["new"] = &refMessage{record: a.get("new")}
@@ -129,7 +131,7 @@ func putEveryState(t *testing.T, newStore Factory) {
 			if want == driver.StatusDone {
 				expected.sums.Enqueued++
 				m := &refMessage{record: driver.Record{ID: "m", Body: []byte("other"), Enqueued: r.Enqueued, Due: r.Due,
-					MaxAttempts: 3, State: driver.StateScheduled, NextDue: next}}
+					MaxAttempts: 3, State: driver.StateScheduled, Repeat: series, Planned: plannedOf(series, r.Due)}}
 				expected.messages["m"] = m
 				m.assertSame(t, r, what)
 				assert.Greater(t, r.Due, driver.InstantOf(a.now()), what)
@@ -142,4 +144,69 @@ func putEveryState(t *testing.T, newStore Factory) {
 			checkCounts(a, expected, what)
 		}
 	}
+}
+
+// putRecurring stores a recurring message. Transitions other than Repeat and Retry with Again do
+// not change its series.
+func putRecurring(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	q.put(recurring("a", far), driver.PutItem{ID: "never", At: driver.Never, Repeat: "daily"})
+	assert.Equal(t, driver.Never, q.get("never").Planned, "it is not firing, and so not marked")
+	was := q.get("a")
+	require.Equal(t, was.Due, was.Planned)
+	for _, op := range []driver.Op{driver.OpReschedule, driver.OpRelease, driver.OpRetry, driver.OpBury, driver.OpReplay} {
+		var c driver.Change
+		if op == driver.OpReschedule || op == driver.OpReplay {
+			c.ID = "a"
+		} else {
+			c = q.beginNext()
+		}
+		q.done(op, c)
+		r := q.get("a")
+		assert.Equal(t, []any{was.Repeat, was.Planned, was.Enqueued}, []any{r.Repeat, r.Planned, r.Enqueued}, op.String())
+	}
+	put := driver.Put{Replace: true, Items: []driver.PutItem{recurring("a", 2*far), item("never", far)}}
+	assert.Equal(t, []driver.Status{driver.StatusDone, driver.StatusDone}, q.statuses(put))
+	assert.Equal(t, q.get("a").Due, q.get("a").Planned)
+	assert.Zero(t, q.get("never").Planned)
+}
+
+// putFiring replaces firing messages. If both messages are recurring, the run goes on, and its end
+// makes the new message due.
+func putFiring(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	q.put(recurring("a", 0))
+	c := q.beginNext()
+	was := q.get("a")
+	q.pass()
+	series, plain := recurring("a", far), item("a", far)
+	series.Body, series.MaxAttempts, series.Repeat = []byte("new"), 3, "weekly"
+	before := q.now()
+	assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(driver.Put{Replace: true, Items: []driver.PutItem{series}}))
+	after, r := q.now(), q.get("a")
+	assertDelay(t, before, after, 0, r.Enqueued)
+	assertDelay(t, before, after, far, r.Planned)
+	was.Body, was.MaxAttempts, was.Repeat, was.Enqueued, was.Planned = series.Body, 3, "weekly", r.Enqueued, r.Planned
+	assert.Equal(t, was, r)
+	assert.Equal(t, uint64(2), has(q, 0, 1, 0).Enqueued)
+	put := driver.Put{Items: []driver.PutItem{series}}
+	assert.Equal(t, []driver.Status{driver.StatusDuplicate}, q.statuses(put))
+	put = driver.Put{Replace: true, Items: []driver.PutItem{plain}}
+	assert.Equal(t, []driver.Status{driver.StatusFiring}, q.statuses(put))
+	assert.Equal(t, was, q.get("a"))
+	c.Again, c.Incarnation = true, 1
+	q.done(driver.OpRetry, c)
+	r = q.get("a")
+	assert.Equal(t, []any{driver.StateScheduled, was.Planned, was.Planned}, []any{r.State, r.Due, r.Planned})
+
+	q.deliver("plain")
+	series.ID = "plain"
+	put = driver.Put{Replace: true, Items: []driver.PutItem{series}}
+	assert.Equal(t, []driver.Status{driver.StatusFiring}, q.statuses(put))
+	q.put(recurring("marked", 0))
+	q.beginNext()
+	q.apply(driver.OpCancel, driver.Change{ID: "marked"})
+	put.Items[0].ID = "marked"
+	assert.Equal(t, []driver.Status{driver.StatusFiring}, q.statuses(put))
+	assert.Equal(t, uint64(5), has(q, 1, 2, 0).Enqueued)
 }

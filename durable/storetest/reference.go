@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 // reference is the expected content of a partition in its simplest form: an unordered map of
@@ -36,15 +37,33 @@ func (m *refMessage) schedule() {
 	m.record.State, m.record.LeaseEnd, m.record.Died = driver.StateScheduled, 0, 0
 }
 
+// marked reports whether the end of the lease removes the message.
+func (m *refMessage) marked() bool {
+	return m.record.State == driver.StateFiring && m.record.Planned == driver.Never
+}
+
+// replans reports whether a firing message accepts another series.
+func (m *refMessage) replans() bool {
+	return m.record.State == driver.StateFiring && m.record.Repeat != "" && !m.marked()
+}
+
 // loseLease ends the lease of a message if its holder has not ended it.
 func (m *refMessage) loseLease() {
 	m.good = m.good && m.last != 0
 	m.moved = true
 }
 
+// plannedOf returns the time of the next run of a message that was just scheduled.
+func plannedOf(repeat string, due driver.Instant) driver.Instant {
+	if repeat == "" {
+		return 0
+	}
+	return due
+}
+
 // putStatus returns the expected status of storing one message.
-func (r *reference) putStatus(id string, replace bool) driver.Status {
-	m := r.messages[id]
+func (r *reference) putStatus(item driver.PutItem, replace bool) driver.Status {
+	m := r.messages[item.ID]
 	switch {
 	case m == nil:
 		return driver.StatusDone
@@ -52,7 +71,7 @@ func (r *reference) putStatus(id string, replace bool) driver.Status {
 		return driver.StatusDead
 	case !replace:
 		return driver.StatusDuplicate
-	case m.record.State == driver.StateFiring:
+	case m.record.State == driver.StateFiring && (item.Repeat == "" || !m.replans()):
 		return driver.StatusFiring
 	default:
 		return driver.StatusDone
@@ -62,8 +81,14 @@ func (r *reference) putStatus(id string, replace bool) driver.Status {
 // endLeases ends expired leases. It returns the messages that have crashed, whose exact due times
 // only the store knows.
 func (r *reference) endLeases(now driver.Instant, maxCrashes int) (crashed []*refMessage) {
-	for _, m := range r.messages {
+	for id, m := range r.messages {
 		if !m.inFlight() || m.record.LeaseEnd > now {
+			continue
+		}
+		if m.marked() {
+			delete(r.messages, id)
+			r.sums.Crashed++
+			r.sums.Cancelled++
 			continue
 		}
 		wasFiring := m.record.State == driver.StateFiring
@@ -76,11 +101,15 @@ func (r *reference) endLeases(now driver.Instant, maxCrashes int) (crashed []*re
 		m.record.Crashes++
 		m.record.Postponed = 0
 		m.record.Reason, m.reasonOpen = crashReason(m.record.Crashes), false
-		if delay := driver.CrashDelay(m.record.Crashes); delay > 0 {
+		if delay := contract.CrashDelay(m.record.Crashes); delay > 0 {
 			m.record.Due = now.Add(delay)
 		}
 		r.sums.Crashed++
-		if maxCrashes > 0 && m.record.Crashes >= maxCrashes {
+		switch {
+		case maxCrashes == 0 || m.record.Crashes < maxCrashes:
+		case m.record.Repeat != "":
+			m.record.Due = driver.Never
+		default:
 			m.record.State = driver.StateDead
 			r.sums.Buried++
 		}
@@ -138,16 +167,19 @@ func (r *reference) verdict(op driver.Op, c driver.Change, until driver.Instant)
 	m := r.messages[c.ID]
 	isDead := m != nil && m.record.State == driver.StateDead
 	switch op {
-	case driver.OpCancel, driver.OpReschedule:
+	case driver.OpCancel, driver.OpReschedule, driver.OpRepeat:
 		switch {
 		case m == nil || isDead || op == driver.OpCancel && c.Incarnation != 0 && c.Incarnation != m.record.Enqueued:
 			return []driver.Status{driver.StatusNotFound}
-		case m.record.State == driver.StateFiring:
+		case op == driver.OpCancel && c.Interrupt && m.record.State == driver.StateFiring:
+			return []driver.Status{driver.StatusInterrupted}
+		case m.record.State == driver.StateFiring && (op != driver.OpRepeat || !m.replans()):
 			return []driver.Status{driver.StatusFiring}
 		}
 		return []driver.Status{driver.StatusDone}
 	case driver.OpReplay, driver.OpPurge:
-		if isDead && (c.Incarnation == 0 || c.Incarnation == m.record.Died) {
+		waits := m != nil && m.record.State == driver.StateScheduled && m.record.Repeat != "" && m.record.Due == driver.Never
+		if (isDead || waits && op == driver.OpReplay) && (c.Incarnation == 0 || c.Incarnation == m.record.Died) {
 			return []driver.Status{driver.StatusDone}
 		}
 		return []driver.Status{driver.StatusNotFound}
@@ -180,17 +212,49 @@ func (m *refMessage) verdictWithToken(op driver.Op, c driver.Change, until drive
 	case !m.inFlight():
 	case op == driver.OpBegin && m.record.State == driver.StateLeased && m.record.Due > until:
 		return []driver.Status{driver.StatusEarly}
+	case op == driver.OpExtend && m.marked():
+		return []driver.Status{driver.StatusInterrupted}
 	case op == driver.OpBegin || op == driver.OpExtend || op == driver.OpRelease || m.record.State == driver.StateFiring:
 		return []driver.Status{driver.StatusDone}
 	}
 	return []driver.Status{driver.StatusLeaseLost}
 }
 
-// transition applies a transition that has taken effect, and reports whether it changed anything: a
-// repetition does not.
+// endsSeries reports whether a transition removes a firing message instead of scheduling it again.
+func (m *refMessage) endsSeries(op driver.Op, c driver.Change) bool {
+	switch op {
+	case driver.OpRetry:
+		return m.marked() || c.Again && c.Incarnation != 0 && m.record.Repeat == ""
+	case driver.OpBury, driver.OpRelease:
+		return m.marked()
+	default:
+		return false
+	}
+}
+
+// runFailed reports whether the last attempt of a run that a Retry with Again ends has failed.
+func runFailed(c driver.Change) bool { return c.Incarnation != 0 && c.Reason != "" }
+
+// transition applies a transition that has taken effect. It reports whether the message has
+// changed in a way that the caller must complete: a repetition has changed nothing.
 func (r *reference) transition(op driver.Op, c driver.Change) bool {
 	m := r.messages[c.ID]
 	if (op == driver.OpRetry || op == driver.OpRelease || op == driver.OpBury) && !m.inFlight() {
+		return false
+	}
+	if op == driver.OpCancel && m.record.State == driver.StateFiring {
+		if c.Interrupt || m.record.Repeat != "" {
+			m.record.Planned = driver.Never
+		}
+		return false
+	}
+	if m.endsSeries(op, c) {
+		delete(r.messages, c.ID)
+		if op == driver.OpRetry && c.Again && !runFailed(c) {
+			r.sums.Acked++
+		} else {
+			r.sums.Cancelled++
+		}
 		return false
 	}
 	switch op {
@@ -202,8 +266,12 @@ func (r *reference) transition(op driver.Op, c driver.Change) bool {
 		switch {
 		case c.Again && op == driver.OpRetry:
 			m.record.Attempts, m.record.Crashes, m.record.Postponed = 0, 0, 0
-			r.sums.Acked++
-			r.sums.Enqueued++
+			if runFailed(c) {
+				r.sums.Retried++
+			} else {
+				r.sums.Acked++
+				r.sums.Enqueued++
+			}
 		case c.Uncounted && op == driver.OpRetry:
 			m.record.Postponed++
 		default:
@@ -221,9 +289,11 @@ func (r *reference) transition(op driver.Op, c driver.Change) bool {
 		if op == driver.OpBury {
 			m.record.State = driver.StateDead
 		}
-	case driver.OpReschedule:
-		m.loseLease()
-		m.schedule()
+	case driver.OpReschedule, driver.OpRepeat:
+		if m.record.State != driver.StateFiring {
+			m.loseLease()
+			m.schedule()
+		}
 	case driver.OpReplay:
 		m.loseLease()
 		m.schedule()

@@ -15,6 +15,7 @@ var restartTests = []test{
 	{"Restart/Leases", restartLeases},
 	{"Restart/Tokens", restartTokens},
 	{"Restart/Repetition", restartRepetition},
+	{"Restart/Recurring", restartRecurring},
 }
 
 // openKept opens a queue like open. It skips the test if the store keeps no data.
@@ -40,7 +41,7 @@ func restartStates(t *testing.T, newStore Factory) {
 	q.put(itemWith("leased", []byte{0, 1, 255}))
 	q.claim(1)
 	m := item("scheduled", 2*far)
-	m.Body, m.MaxAttempts, m.Key, m.NextDue = make([]byte, 100_000), 3, "key", 7
+	m.Body, m.MaxAttempts, m.Repeat = make([]byte, 100_000), 3, "daily"
 	q.put(m, item("due", 0), item("never", 1<<63-1))
 	before := make(map[string]driver.Record)
 	for _, id := range []string{"retried", "dead", "firing", "leased", "scheduled", "due", "never"} {
@@ -204,4 +205,53 @@ func restartRepetition(t *testing.T, newStore Factory) {
 	q = q.reopen()
 	assert.Equal(t, want, q.statuses(put))
 	q.gone("a")
+}
+
+// restartRecurring restarts while recurring and marked messages are in each state.
+func restartRecurring(t *testing.T, newStore Factory) {
+	q := openKept(t, newStore)
+	q.put(recurring("marked", 0), recurring("replaced", 0), item("interrupted", 0), recurring("ended", 0))
+	changes := changesOf(q.take(4))
+	q.done(driver.OpBegin, changes...)
+	q.put(driver.PutItem{ID: "never", At: driver.Never, Repeat: "daily"})
+	q.apply(driver.OpCancel, driver.Change{ID: "marked"}, driver.Change{ID: "interrupted", Interrupt: true})
+	series := recurring("replaced", far)
+	series.Body, series.Repeat = []byte("new"), "weekly"
+	q.statuses(driver.Put{Replace: true, Items: []driver.PutItem{series}})
+	q.done(driver.OpRepeat, driver.Change{ID: "ended"})
+	before := make(map[string]driver.Record)
+	for _, id := range []string{"marked", "replaced", "interrupted", "ended", "never"} {
+		before[id] = q.get(id)
+	}
+	q = q.reopen()
+	if q.fixture.Embedded { // no lease is left
+		q.gone("marked")
+		q.gone("interrupted")
+		delete(before, "marked")
+		delete(before, "interrupted")
+		assert.Equal(t, driver.Counters{Enqueued: 6, Crashed: 4, Cancelled: 2}, has(q, 3, 0, 0).Counters)
+	}
+	for id, r := range before {
+		got := q.get(id)
+		if q.fixture.Embedded {
+			got, r = withoutLease(got), withoutLease(r)
+		}
+		if len(got.Body) == 0 {
+			got.Body = r.Body
+		}
+		assert.Equal(t, r, got)
+	}
+	if q.fixture.Embedded { // the next crash is one too many
+		q.done(driver.OpReschedule, driver.Change{ID: "ended", Delay: far})
+		q.beginNext()
+		q = q.reopen()
+		assert.Empty(t, q.claimWith(driver.Claim{Max: 9, Visibility: far, MaxCrashes: 2}).Records)
+		r := q.get("replaced")
+		assert.Equal(t, []any{driver.Never, crashReason(2), before["replaced"].Planned}, []any{r.Due, r.Reason, r.Planned})
+		assert.Equal(t, driver.Counters{Enqueued: 6, Crashed: 5, Cancelled: 2}, has(q, 3, 0, 0).Counters)
+	} else {
+		q.done(driver.OpRelease, changes...)
+		assert.Equal(t, driver.Counters{Enqueued: 6, Cancelled: 2}, has(q, 3, 0, 0).Counters)
+	}
+	q.audit(0, true, 3)
 }

@@ -30,7 +30,7 @@ func pauseTransitions(t *testing.T, newStore Factory) { checkTransitions(t, newS
 func checkTransitions(t *testing.T, newStore Factory, paused bool) {
 	q := open(t, newStore)
 	var ids []string
-	for op := driver.OpBegin; op <= driver.OpExpire; op++ {
+	for op := driver.OpBegin; op <= driver.OpRepeat; op++ {
 		for _, kind := range tokenKinds {
 			ids = append(ids, op.String()+"-"+kind)
 		}
@@ -42,7 +42,7 @@ func checkTransitions(t *testing.T, newStore Factory, paused bool) {
 		expected := referenceOf(a, state, before)
 		expected.paused = paused
 		checkCounts(a, expected, state)
-		for op := driver.OpBegin; op <= driver.OpExpire; op++ {
+		for op := driver.OpBegin; op <= driver.OpRepeat; op++ {
 			a.checkTransition(state, op, before, expected)
 			checkCounts(a, expected, op.String()+" of "+state)
 		}
@@ -144,7 +144,7 @@ func (a arranged) checkTransition(state string, op driver.Op, before map[string]
 			switch op {
 			case driver.OpBegin, driver.OpExtend:
 				m.record.LeaseEnd = after.LeaseEnd
-			case driver.OpRetry, driver.OpReplay, driver.OpReschedule:
+			case driver.OpRetry, driver.OpReplay, driver.OpReschedule, driver.OpRepeat:
 				m.record.Due = after.Due
 			case driver.OpBury:
 				assertDelay(t, from, to, 0, after.Died, what)
@@ -185,6 +185,8 @@ func repetition(t *testing.T, newStore Factory) {
 	again(leased, driver.OpCancel, driver.StatusNotFound)
 	again(scheduled, driver.OpReschedule, driver.StatusDone)
 	again(leased, driver.OpReschedule, driver.StatusDone)
+	again(scheduled, driver.OpRepeat, driver.StatusDone)
+	again(leased, driver.OpRepeat, driver.StatusDone)
 	again(dead, driver.OpReplay, driver.StatusNotFound)
 	again(dead, driver.OpPurge, driver.StatusNotFound)
 }

@@ -15,6 +15,7 @@ import (
 var watchTests = []test{
 	{"Watch/Transitions", inBubble(watchTransitions)},
 	{"Watch/Several", watchSeveral},
+	{"Watch/Interrupted", watchInterrupted},
 	{"Watch/End", watchEnd},
 	{"Watch/UnreadHintsBlockNothing", watchUnread},
 }
@@ -153,4 +154,29 @@ func watchUnread(t *testing.T, newStore Factory) {
 		q.headAt(0, try, now)
 	}
 	assert.Equal(t, int64(300), q.count().Scheduled)
+}
+
+// watchInterrupted interrupts a firing message until the hint with its id arrives.
+func watchInterrupted(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	hints, err := openAs(t, q.fixture, q.config).Watch(t.Context())
+	require.NoError(t, err)
+	id := "id \x00\xff:1"
+	q.deliver(id)
+	for deadline := time.Now().Add(hintTimeout); time.Now().Before(deadline); {
+		require.Equal(t, driver.StatusInterrupted, q.status(driver.OpCancel, driver.Change{ID: id, Interrupt: true}))
+		for quiet := time.After(50 * time.Millisecond); quiet != nil; {
+			select {
+			case h, open := <-hints:
+				require.True(t, open, "the channel was closed")
+				if h.ID != "" {
+					require.Equal(t, driver.Hint{ID: id}, h)
+					return
+				}
+			case <-quiet:
+				quiet = nil
+			}
+		}
+	}
+	require.Fail(t, "no hint arrived", "within %v", hintTimeout)
 }

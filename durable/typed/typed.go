@@ -89,6 +89,7 @@ type Message[T any] struct {
 	Delay       time.Duration
 	At          time.Time
 	ExpireAt    time.Time
+	Repeat      string
 	MaxAttempts int
 	Replace     bool
 }
@@ -112,7 +113,7 @@ func (q *Queue[T]) Encode(m Message[T]) (durable.Message, error) {
 	}
 	return durable.Message{
 		ID: m.ID, Body: body, Headers: headers, Delay: m.Delay, At: m.At, ExpireAt: m.ExpireAt,
-		MaxAttempts: m.MaxAttempts, Replace: m.Replace,
+		Repeat: m.Repeat, MaxAttempts: m.MaxAttempts, Replace: m.Replace,
 	}, nil
 }
 

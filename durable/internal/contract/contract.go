@@ -4,8 +4,10 @@ package contract
 
 import (
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -60,13 +62,23 @@ const MaxAhead = 2 * time.Hour
 // KindHeader is the header with the kind of a message, which package typed writes and Mux reads.
 const KindHeader = "kind"
 
-// CutReason truncates a reason to [driver.MaxReason] bytes, between two characters.
+// Limits of messages, which package durable checks.
+const (
+	MaxID          = 255     // size of an id, in bytes
+	MaxHeaders     = 64      // number of headers
+	MaxHeaderBytes = 8 << 10 // size of their keys and values, in bytes
+)
+
+// MaxReason is the maximum size of a reason in a record, in bytes.
+const MaxReason = 512
+
+// CutReason truncates a reason to [MaxReason] bytes, between two characters.
 func CutReason(reason string) string {
-	if len(reason) <= driver.MaxReason {
+	if len(reason) <= MaxReason {
 		return reason
 	}
-	n := driver.MaxReason
-	for n > driver.MaxReason-utf8.UTFMax && !utf8.RuneStart(reason[n]) {
+	n := MaxReason
+	for n > MaxReason-utf8.UTFMax && !utf8.RuneStart(reason[n]) {
 		n--
 	}
 	return reason[:n]
@@ -75,9 +87,9 @@ func CutReason(reason string) string {
 // CheckOp returns an error that wraps [driver.ErrInvalid] for an undeclared transition, which a
 // process of a newer version may request.
 func CheckOp(o driver.Op) error {
-	if o < driver.OpBegin || o > driver.OpExpire {
+	if o < driver.OpBegin || o > driver.OpRepeat {
 		return fmt.Errorf("%w transition %v; it must be from %v to %v in this version",
-			driver.ErrInvalid, o, driver.OpBegin, driver.OpExpire)
+			driver.ErrInvalid, o, driver.OpBegin, driver.OpRepeat)
 	}
 	return nil
 }
@@ -102,3 +114,24 @@ func ParseCursor(cursor string) (at driver.Instant, id string, err error) {
 	}
 	return driver.Instant(n), id, nil
 }
+
+// CrashDelay returns the time from a crash until the message is due again. After the first crash,
+// which is mostly a restart of the process, it is 0, and the due time does not change. Then it is
+// one second, and doubles with each further crash up to a minute.
+//
+// A message with a CrashDelay is a suspect: see [driver.Backend].
+func CrashDelay(crashes int) time.Duration {
+	if crashes < 2 {
+		return 0
+	}
+	return min(time.Minute, time.Second<<min(crashes-2, 6))
+}
+
+// Process describes this process: "pid 7 on host h". A store keeps the description with each
+// message that begins, as a part of its reason after a crash.
+func Process() string { return process() }
+
+var process = sync.OnceValue(func() string {
+	host, _ := os.Hostname()
+	return fmt.Sprintf("pid %d on host %s", os.Getpid(), strings.ToValidUTF8(host, ""))
+})

@@ -46,7 +46,7 @@ func (t *tx) putOne(item *driver.PutItem, replace bool) (driver.Status, error) {
 		return driver.StatusDuplicate, nil
 	default:
 		if l := p.leases.byID[item.ID]; l != nil && l.firing {
-			return driver.StatusFiring, nil
+			return t.putFiring(l, item)
 		}
 		size := 0
 		if at.kind == kindDead {
@@ -59,11 +59,29 @@ func (t *tx) putOne(item *driver.PutItem, replace bool) (driver.Status, error) {
 		p.remove(at, size)
 	}
 	p.counters.Enqueued++
-	p.add(&record{msg: driver.Record{
+	r := &record{msg: driver.Record{
 		ID: item.ID, Body: item.Body, Enqueued: Floor(t.now), Due: dueAt(t.now, item.At, item.Delay),
-		MaxAttempts: item.MaxAttempts, Key: item.Key, NextDue: item.NextDue, State: driver.StateScheduled,
-	}})
+		MaxAttempts: item.MaxAttempts, State: driver.StateScheduled,
+	}}
+	r.plan(item.Repeat)
+	p.add(r)
 	return driver.StatusDone, nil
+}
+
+// putFiring replaces a firing message if both messages are recurring.
+func (t *tx) putFiring(l *lease, item *driver.PutItem) (driver.Status, error) {
+	r, err := t.p.table.read(l.place())
+	if err != nil || item.Repeat == "" {
+		return driver.StatusFiring, err
+	}
+	r.msg.Body, r.msg.MaxAttempts, r.msg.Enqueued = item.Body, item.MaxAttempts, Floor(t.now)
+	status := t.replan(l, r, item.Repeat, dueAt(t.now, item.At, item.Delay))
+	if status == driver.StatusDone {
+		t.p.counters.Enqueued++
+		t.p.change()
+		l.enqueued, l.replaced = min(l.enqueued, r.msg.Enqueued), max(l.replaced, r.msg.Enqueued)
+	}
+	return status, nil
 }
 
 // apply makes a transition of each message.
@@ -78,7 +96,7 @@ func (t *tx) apply(b *driver.Batch) ([]driver.Outcome, error) {
 			t.begin(b, c, o)
 		case driver.OpExtend:
 			t.extend(c, o)
-		case driver.OpCancel, driver.OpReschedule:
+		case driver.OpCancel, driver.OpReschedule, driver.OpRepeat:
 			o.Status, err = t.cancelOrReschedule(b.Op, c)
 		case driver.OpReplay, driver.OpPurge:
 			o.Status, err = t.replayOrPurge(b.Op, c)
@@ -134,6 +152,9 @@ func (t *tx) extend(c *driver.Change, o *driver.Outcome) {
 	}
 	t.p.leases.renew(l, leaseEnd(t.now, l.at, lease))
 	o.Status, o.Lease = driver.StatusDone, l.end
+	if l.interrupted() {
+		o.Status = driver.StatusInterrupted
+	}
 }
 
 // end ends a lease by a transition of its holder. A message that has not begun can only be
@@ -144,7 +165,7 @@ func (t *tx) end(op driver.Op, c *driver.Change) (driver.Status, error) {
 	switch {
 	case l == nil:
 		return t.repeat(op, c)
-	case op == driver.OpRelease:
+	case op == driver.OpRelease && !l.interrupted():
 		p.endLease(l, op)
 		return driver.StatusDone, nil
 	case !l.firing:
@@ -157,15 +178,34 @@ func (t *tx) end(op driver.Op, c *driver.Change) (driver.Status, error) {
 		p.counters.Expired++
 		p.drop(l.place(), 0)
 		return driver.StatusDone, nil
+	case l.marked:
+		return t.endSeries(op, c, l), nil
 	}
 	r, err := p.table.read(l.place())
-	if err != nil {
+	switch {
+	case err != nil:
 		return 0, err
+	case op == driver.OpRetry && c.Again && c.Incarnation != 0 && r.msg.Repeat == "":
+		return t.endSeries(op, c, l), nil
 	}
 	t.settle(op, c, r)
 	p.move(l.place(), r)
 	return driver.StatusDone, nil
 }
+
+// endSeries removes a firing message instead of scheduling it again.
+func (t *tx) endSeries(op driver.Op, c *driver.Change, l *lease) driver.Status {
+	if op == driver.OpRetry && c.Again && !runFailed(c) {
+		t.p.counters.Acked++
+	} else {
+		t.p.counters.Cancelled++
+	}
+	t.p.drop(l.place(), 0)
+	return driver.StatusDone
+}
+
+// runFailed reports whether the last attempt of a run that is over has failed.
+func runFailed(c *driver.Change) bool { return c.Incarnation != 0 && c.Reason != "" }
 
 // settle makes a retry, or buries a message.
 func (t *tx) settle(op driver.Op, c *driver.Change, r *record) {
@@ -178,8 +218,18 @@ func (t *tx) settle(op driver.Op, c *driver.Change, r *record) {
 		r.failed()
 		t.bury(r)
 	case c.Again:
-		t.p.counters.Acked++
-		t.p.counters.Enqueued++
+		if runFailed(c) {
+			t.p.counters.Retried++
+		} else {
+			t.p.counters.Acked++
+			t.p.counters.Enqueued++
+		}
+		if c.Incarnation != 0 {
+			if c.Incarnation != r.msg.Planned { // the series was changed during the run
+				r.msg.Due = max(r.msg.Planned, Floor(t.now))
+			}
+			r.msg.Planned = r.msg.Due
+		}
 		r.msg.Attempts, r.msg.Crashes, r.msg.Postponed = 0, 0, 0
 	case c.Uncounted:
 		r.msg.Postponed = increment(r.msg.Postponed)
@@ -211,6 +261,16 @@ func (t *tx) repeat(op driver.Op, c *driver.Change) (driver.Status, error) {
 	return driver.StatusDone, nil
 }
 
+// giveUp ends the deliveries of a message that ends its process too often. A recurring message waits
+// for Replay. Others become dead.
+func (t *tx) giveUp(r *record) {
+	if r.msg.Repeat == "" {
+		t.bury(r)
+		return
+	}
+	r.msg.Due, r.last = driver.Never, 0
+}
+
 // bury makes a record that of a dead letter.
 func (t *tx) bury(r *record) {
 	r.msg.State, r.msg.Died, r.last = driver.StateDead, Floor(t.now), r.last&^opCrash
@@ -218,7 +278,7 @@ func (t *tx) bury(r *record) {
 }
 
 // cancelOrReschedule cancels or reschedules a message that has not begun, and ends its lease if it
-// has one.
+// has one. It marks or replans a message that has begun.
 func (t *tx) cancelOrReschedule(op driver.Op, c *driver.Change) (driver.Status, error) {
 	from, err := t.p.table.find(c.ID)
 	if err != nil || from.kind != kindScheduled {
@@ -226,7 +286,7 @@ func (t *tx) cancelOrReschedule(op driver.Op, c *driver.Change) (driver.Status, 
 	}
 	l := t.p.leases.byID[c.ID]
 	var r *record
-	if readsRecord(op, c) {
+	if firing := l != nil && l.firing; firing || readsRecord(op, c) {
 		r, err = t.p.table.read(from)
 	}
 	switch {
@@ -234,6 +294,10 @@ func (t *tx) cancelOrReschedule(op driver.Op, c *driver.Change) (driver.Status, 
 		return 0, err
 	case r != nil && (r.msg.State == 0 || op == driver.OpCancel && c.Incarnation != 0 && c.Incarnation != r.msg.Enqueued):
 		return driver.StatusNotFound, nil
+	case l != nil && l.firing && op == driver.OpCancel:
+		return t.mark(c, l, r), nil
+	case l != nil && l.firing && op == driver.OpRepeat:
+		return t.replan(l, r, c.Repeat, dueAt(t.now, c.At, c.Delay)), nil
 	case l != nil && l.firing:
 		return driver.StatusFiring, nil
 	case op == driver.OpCancel:
@@ -247,22 +311,53 @@ func (t *tx) cancelOrReschedule(op driver.Op, c *driver.Change) (driver.Status, 
 	} else if e, ok := t.p.leases.ended[c.ID]; ok {
 		r.msg.Token, r.last = e.token, e.op
 	}
+	if op == driver.OpRepeat {
+		r.plan(c.Repeat)
+	}
 	t.p.move(from, r)
 	return driver.StatusDone, nil
 }
 
-// readsRecord reports whether a transition of a scheduled message needs more than its place.
-func readsRecord(op driver.Op, c *driver.Change) bool {
-	return op == driver.OpReschedule || c.Incarnation != 0
+// mark marks a firing message, so that the end of its lease removes it.
+func (t *tx) mark(c *driver.Change, l *lease, r *record) driver.Status {
+	if (c.Interrupt || r.msg.Repeat != "") && !l.marked {
+		l.marked, r.msg.Planned = true, driver.Never
+		t.p.table.set(r)
+	}
+	if !c.Interrupt {
+		return driver.StatusFiring
+	}
+	t.p.hints.send(driver.Hint{Partition: int(t.p.table.partition), ID: c.ID})
+	return driver.StatusInterrupted
 }
 
-// replayOrPurge replays or purges a dead letter.
+// replan plans the next run of a firing message, and stores the message. The message must be
+// recurring and not marked.
+func (t *tx) replan(l *lease, r *record, repeat string, planned driver.Instant) driver.Status {
+	if r.msg.Repeat == "" || l.marked {
+		return driver.StatusFiring
+	}
+	r.msg.Repeat, r.msg.Planned, l.marked = repeat, planned, planned == driver.Never
+	t.p.table.set(r)
+	return driver.StatusDone
+}
+
+// readsRecord reports whether a transition of a scheduled message needs more than its place.
+func readsRecord(op driver.Op, c *driver.Change) bool {
+	return op != driver.OpCancel || c.Incarnation != 0
+}
+
+// replayOrPurge replays or purges a dead letter, or replays a recurring message that waits until
+// Never.
 func (t *tx) replayOrPurge(op driver.Op, c *driver.Change) (driver.Status, error) {
 	r, err := t.p.table.load(c.ID)
+	if err != nil || r == nil {
+		return driver.StatusNotFound, err
+	}
+	waits := op == driver.OpReplay && r.msg.State == driver.StateScheduled && r.msg.Repeat != "" && r.msg.Due == driver.Never &&
+		t.p.leases.byID[c.ID] == nil
 	switch {
-	case err != nil:
-		return 0, err
-	case r == nil || r.msg.State != driver.StateDead || c.Incarnation != 0 && c.Incarnation != r.msg.Died:
+	case !waits && r.msg.State != driver.StateDead || c.Incarnation != 0 && c.Incarnation != r.msg.Died:
 		return driver.StatusNotFound, nil
 	case op == driver.OpPurge:
 		t.p.drop(r.place(), len(r.msg.Body))

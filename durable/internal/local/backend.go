@@ -109,7 +109,7 @@ func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outco
 	}
 	waits := batch.Op != driver.OpBegin && batch.Op != driver.OpExtend && batch.Op != driver.OpRelease
 	call := Call{Waits: waits, Changes: true}
-	if batch.Op == driver.OpCancel || batch.Op == driver.OpReschedule {
+	if batch.Op == driver.OpCancel || batch.Op == driver.OpReschedule || batch.Op == driver.OpRepeat {
 		call.Warm = func(get Getter) { b.warm(&batch, get) }
 	}
 	return run(ctx, b, batch.Partition, &call, func(t tx) ([]driver.Outcome, error) { return t.apply(&batch) })

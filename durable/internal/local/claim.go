@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 // claim is a claim in a partition.
@@ -12,7 +13,7 @@ type claim struct {
 	request *driver.Claim
 	records []driver.Record
 	size    int // of the bodies of records
-	buried  int // messages that ended the process too often
+	givenUp int // messages that ended the process too often
 }
 
 // run ends expired leases and leases messages. If an error follows the first leased message, run
@@ -78,6 +79,12 @@ func (c *claim) endLeases() error {
 			continue
 		}
 		at := l.place()
+		if l.marked {
+			p.counters.Crashed++
+			p.counters.Cancelled++
+			p.drop(at, 0)
+			continue
+		}
 		r, err := p.table.read(at)
 		if err != nil {
 			return err
@@ -86,7 +93,7 @@ func (c *claim) endLeases() error {
 		r.last, r.msg.Token = 0, l.token
 		p.counters.Crashed++
 		if c.request.MaxCrashes > 0 && r.msg.Crashes >= c.request.MaxCrashes {
-			c.bury(r)
+			c.giveUp(r)
 		}
 		p.move(at, r)
 	}
@@ -105,27 +112,32 @@ func (c *claim) takeNew() error {
 			break
 		}
 	}
-	return p.findHead(c.take)
+	err := p.findHead(c.take)
+	if err == nil && c.givenUp > 0 { // the scan may not have seen where they are now
+		err = p.findHead(nil)
+	}
+	return err
 }
 
-// take leases a message, or buries it if it has ended the process too often. It reports false if
+// take leases a message, or gives it up if it has ended the process too often. It reports false if
 // the claim has no room for the message, or the message is due after its horizon.
 func (c *claim) take(k key, r *record) bool {
 	p := c.p
 	switch {
-	case len(c.records)+c.buried >= c.request.Max || k.at > Floor(c.now).Add(c.request.Horizon) ||
+	case len(c.records)+c.givenUp >= c.request.Max || k.at > Floor(c.now).Add(c.request.Horizon) ||
 		len(c.records) > 0 && c.size+len(r.msg.Body) > c.request.MaxBytes:
 		return false
 	case r.last == opCrash && c.request.MaxCrashes > 0 && r.msg.Crashes >= c.request.MaxCrashes:
-		c.buried++
-		c.bury(r)
+		c.givenUp++
+		c.giveUp(r)
 		p.move(place{kindScheduled, k}, r)
 		return true
 	}
 	token, reserved := p.nextToken(c.now)
 	c.size += len(r.msg.Body)
-	l := &lease{key: k, token: token, enqueued: r.msg.Enqueued, crashed: r.msg.Crashes > 0}
-	l.firing = len(c.records) < c.request.Begin && k.at <= Floor(c.now) && driver.CrashDelay(r.msg.Crashes) == 0
+	l := &lease{key: k, token: token, enqueued: r.msg.Enqueued, replaced: r.msg.Enqueued, crashed: r.msg.Crashes > 0,
+		marked: r.msg.Planned == driver.Never}
+	l.firing = len(c.records) < c.request.Begin && k.at <= Floor(c.now) && contract.CrashDelay(r.msg.Crashes) == 0
 	c.call.Waits = c.call.Waits || !reserved || l.firing && l.crashed
 	l.end = leaseEnd(c.now, k.at, c.request.Visibility)
 	if !l.firing && c.request.Hold > 0 {

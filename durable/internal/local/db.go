@@ -14,8 +14,8 @@ type DB interface {
 	Get(key []byte) (value []byte, err error)
 
 	// Scan visits the keys from from (inclusive) to to (exclusive) in ascending order until visit
-	// returns false. It sees all earlier changes. visit may call Get, and may delete the key that
-	// it visits. It must not change other keys of the range.
+	// returns false. It sees all earlier changes. visit may call Get, may delete the key that it
+	// visits, and may set later keys, which Scan may visit. It must not make other changes.
 	Scan(from, to []byte, visit func(key, value []byte) (more bool)) error
 
 	Set(key, value []byte)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 // ErrCorrupt means that the data of a store is damaged.
@@ -39,8 +40,10 @@ var ErrCorrupt = errors.New("the data is damaged")
 //	Retry, Bury           1 ('s')                4 to 5 ('b', 'i', 's' or 'd' twice, 't')
 //	Release               none                   1 if it had begun ('b')
 //	Cancel                1 ('i')                3 ('i', 's', 't')
-//	Reschedule            2 ('i', 's')           4 ('i', 's' twice, 't')
+//	Reschedule, Repeat    2 ('i', 's')           4 ('i', 's' twice, 't')
 //	Replay, Purge         2 ('i', 'd')           4 ('d', 'i', 's', 't'), 2 ('d', 'i')
+//
+// A change of a firing message (see [driver.Backend]) reads and writes 's'.
 //
 // Every few seconds, a claim deletes the range of 's' before the first message.
 const (
@@ -61,7 +64,7 @@ const FormatVersion = 3
 var (
 	keyVersion = []byte("\x00version")
 	keyNext    = []byte("\x00next")
-	process    = []byte(driver.Process())
+	process    = []byte(contract.Process())
 )
 
 func queueKey(name string) []byte { return []byte("\x00queue" + name) }
@@ -131,6 +134,14 @@ type record struct {
 	last driver.Op // the transition that wrote it, if a repetition of it is recognized; otherwise 0 or opCrash
 }
 
+// plan makes the next delivery of a record a run of a series, or of none if repeat is empty.
+func (r *record) plan(repeat string) {
+	r.msg.Repeat, r.msg.Planned = repeat, 0
+	if repeat != "" {
+		r.msg.Planned = r.msg.Due
+	}
+}
+
 // failed counts a failed delivery.
 func (r *record) failed() { r.msg.Attempts, r.msg.Postponed = increment(r.msg.Attempts), 0 }
 
@@ -139,14 +150,14 @@ func (r *record) crash(process string, now time.Time) {
 	m := &r.msg
 	m.Crashes, m.Postponed, r.last = increment(m.Crashes), 0, opCrash
 	m.Reason = fmt.Sprintf("the consumer process ended or hung %d times during delivery, last %s", m.Crashes, process)
-	if delay := driver.CrashDelay(m.Crashes); delay > 0 {
+	if delay := contract.CrashDelay(m.Crashes); delay > 0 {
 		m.Due = after(now, delay)
 	}
 }
 
 const opCrash = 1 << 7 // the claim that takes the message checks its crashes
 
-// encode appends to b[:0]: version (1) ‖ last (1) ‖ 2n (1) ‖ n uvarints ‖ reason ‖ key ‖
+// encode appends to b[:0]: version (1) ‖ last (1) ‖ 2n (1) ‖ n uvarints ‖ reason ‖ repeat ‖
 // body. The n uvarints are those of numbers without trailing zeros. The key in the DB has the id,
 // the state and its time.
 func (r *record) encode(b []byte) []byte {
@@ -159,7 +170,7 @@ func (r *record) encode(b []byte) []byte {
 	for _, v := range numbers[:n] {
 		b = binary.AppendUvarint(b, v)
 	}
-	return append(append(append(b, r.msg.Reason...), r.msg.Key...), r.msg.Body...)
+	return append(append(append(b, r.msg.Reason...), r.msg.Repeat...), r.msg.Body...)
 }
 
 //nolint:gosec // none is negative
@@ -170,7 +181,7 @@ func (r *record) numbers() [10]uint64 {
 	}
 	return [...]uint64{
 		uint64(r.msg.Enqueued), due, uint64(r.msg.MaxAttempts), uint64(r.msg.Attempts), uint64(r.msg.Crashes),
-		r.msg.Token, uint64(len(r.msg.Reason)), uint64(r.msg.NextDue), uint64(r.msg.Postponed), uint64(len(r.msg.Key)),
+		r.msg.Token, uint64(len(r.msg.Reason)), uint64(r.msg.Planned), uint64(r.msg.Postponed), uint64(len(r.msg.Repeat)),
 	}
 }
 
@@ -198,8 +209,8 @@ func decode(at place, b []byte) (r record) {
 	//nolint:gosec // checked above
 	r.msg.Enqueued, r.msg.Due, r.msg.MaxAttempts, r.msg.Attempts, r.msg.Crashes =
 		driver.Instant(v[0]), driver.Instant(v[1]), int(v[2]), int(v[3]), int(v[4])
-	r.msg.Token, r.msg.NextDue, r.msg.Postponed = v[5], driver.Instant(v[7]), int(v[8])
-	r.msg.Reason, r.msg.Key, r.msg.Body = string(b[:v[6]]), string(b[v[6]:v[6]+v[9]]), b[v[6]+v[9]:]
+	r.msg.Token, r.msg.Planned, r.msg.Postponed = v[5], driver.Instant(v[7]), int(v[8])
+	r.msg.Reason, r.msg.Repeat, r.msg.Body = string(b[:v[6]]), string(b[v[6]:v[6]+v[9]]), b[v[6]+v[9]:]
 	if at.kind == kindDead {
 		r.msg.State, r.msg.Died = driver.StateDead, at.at
 	} else {

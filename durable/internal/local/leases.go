@@ -18,8 +18,12 @@ type lease struct {
 	crashed  bool // the message has crashed before, so its begin waits until a further crash is counted
 	index    int
 	group    uint64         // of the change that ended it, once it has ended: see State
-	enqueued driver.Instant // tells messages of one id apart
+	marked   bool           // if firing, the end of the lease removes the message: see driver.Backend
+	enqueued driver.Instant // with replaced, tells messages of one id apart
+	replaced driver.Instant // the last time of a Put that has replaced the firing message, or enqueued
 }
+
+func (l *lease) interrupted() bool { return l.firing && l.marked }
 
 func (l *lease) endKey() key  { return key{l.end, l.id} }
 func (l *lease) place() place { return place{kindScheduled, l.key} }
@@ -70,10 +74,11 @@ func (s *leases) keepFrom(last *leases, durable uint64, p *partition) {
 	for _, l := range all {
 		_, ended := s.ended[l.id]
 		r, err := p.table.load(l.id)
-		inPlace := err == nil && r != nil && r.place() == l.place() && r.msg.Token < l.token && r.msg.Enqueued == l.enqueued
+		inPlace := err == nil && r != nil && r.place() == l.place() && r.msg.Token < l.token &&
+			l.enqueued <= r.msg.Enqueued && r.msg.Enqueued <= l.replaced
 		lives := (l.group == 0 || l.group > durable) && l.token < p.counters.Tokens && !ended && s.byID[l.id] == nil
 		if lives && inPlace {
-			l.group = 0
+			l.group, l.marked = 0, r.msg.Planned == driver.Never
 			p.lease(l)
 		}
 	}

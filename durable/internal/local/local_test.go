@@ -99,7 +99,7 @@ func TestSettlementsEndPostponements(t *testing.T) {
 	s, b := openTest(t, NewMap(), time.Now)
 	for op, want := range map[driver.Op]int{driver.OpRelease: 7, driver.OpRetry: 0, driver.OpBury: 0, driver.OpExtend: 0} {
 		id := op.String()
-		_, err := b.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: id, Key: "k"}}})
+		_, err := b.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: id, Repeat: "k"}}})
 		require.NoError(t, err)
 		p := s.queues["q"].partitions[0]
 		r, err := p.table.load(id)
@@ -120,7 +120,7 @@ func TestSettlementsEndPostponements(t *testing.T) {
 		got, err := b.Get(t.Context(), 0, id)
 		require.NoError(t, err)
 		assert.Equal(t, want, got.Postponed, id)
-		assert.Equal(t, "k", got.Key)
+		assert.Equal(t, "k", got.Repeat)
 		_, err = b.Apply(t.Context(), driver.Batch{Op: driver.OpReschedule, Changes: []driver.Change{{ID: id, Delay: time.Hour}}})
 		require.NoError(t, err)
 	}

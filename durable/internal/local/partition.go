@@ -61,10 +61,15 @@ func (p *partition) countCrashes() {
 		}
 		r, err := p.table.load(id)
 		if _, ended := p.leases.ended[id]; l == nil && !ended && err == nil && r != nil && r.msg.State == driver.StateScheduled {
-			at := r.place()
-			r.crash(process, p.s.shared.Now())
 			p.counters.Crashed++
-			p.move(at, r)
+			at := r.place()
+			if r.msg.Planned == driver.Never { // marked
+				p.counters.Cancelled++
+				p.drop(at, 0)
+			} else {
+				r.crash(process, p.s.shared.Now())
+				p.move(at, r)
+			}
 		}
 		p.table.deleteBegun(id)
 	}

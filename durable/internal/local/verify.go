@@ -104,7 +104,7 @@ func (v *verifier) message(b, value []byte) {
 		v.report.Strays++
 	}
 	r := decode(at, value)
-	v.wrong(r.msg.State != 0 && r.place() != at)
+	v.wrong(r.msg.State != 0 && (r.place() != at || r.msg.Repeat != "" && r.msg.Planned == 0))
 	if kind == kindDead {
 		v.dead++
 		v.deadBytes += int64(len(r.msg.Body))
@@ -119,7 +119,7 @@ func (v *verifier) message(b, value []byte) {
 	_, unreadable := p.frontier.unreadable[k]
 	if l != nil {
 		v.leased++
-		v.wrong(l.key != k)
+		v.wrong(l.key != k || l.marked != (r.msg.Planned == driver.Never))
 		if l.firing {
 			v.firing++
 		}

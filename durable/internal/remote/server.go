@@ -279,11 +279,13 @@ func valid(args any) bool {
 	switch a := args.(type) {
 	case driver.Put:
 		return len(a.Items) <= driver.MaxBatch && !slices.ContainsFunc(a.Items, func(i driver.PutItem) bool {
-			return i.ID == "" || max(len(i.ID), len(i.Key)) > 255 || i.MaxAttempts < 0 || i.MaxAttempts > math.MaxInt32 ||
-				!inRange(i.At) || !inRange(i.NextDue)
+			return i.ID == "" || max(len(i.ID), len(i.Repeat)) > 255 || i.MaxAttempts < 0 || i.MaxAttempts > math.MaxInt32 ||
+				!inRange(i.At)
 		})
 	case driver.Batch:
-		return len(a.Changes) <= driver.MaxBatch
+		return len(a.Changes) <= driver.MaxBatch && !slices.ContainsFunc(a.Changes, func(c driver.Change) bool {
+			return len(c.Repeat) > 255 || !inRange(c.At)
+		})
 	case query:
 		return (a.Method != "List" || 0 < a.Limit && a.Limit <= driver.MaxBatch) &&
 			(a.Method != "CountDue" || 0 < len(a.Within) && len(a.Within) <= 64)

@@ -1,19 +1,25 @@
--- Removes messages that have not begun.
+-- Removes messages that have not begun, and marks firing ones: see driver.Backend.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 to 6 as in call.lua; then for each message: id, the time (7 bytes) at which it was
---       enqueued or '' for any.
+--       enqueued or '' for any, '1' to mark a firing message that is not recurring, and to send a
+--       hint.
 -- Result: sec, usec, statuses, '', ''.
 -- Runs under OOM: it removes first.
 
-local ids, incarnations = column(7, 2), column(8, 2)
+local ids, incarnations = column(7, 3), column(8, 3)
 local states = call('HMGET', STATES, unpack(ids))
-local statuses, gone = {}, {}
+local statuses, gone, fresh = {}, {}, {}
 for i, id in ipairs(ids) do
-  local k = states[i] and kind(states[i])
+  local s, interrupt = states[i], ARGV[6 + 3 * i] == '1'
+  local k = s and kind(s)
   if incarnations[i] ~= '' and sub(call('HGET', RECORDS, id) or '', 2, 8) ~= incarnations[i] then
     statuses[i] = NOT_FOUND
   elseif k == 'F' then
-    statuses[i] = FIRING
+    statuses[i] = interrupt and valid_state(s) and INTERRUPTED or FIRING
+    if statuses[i] == INTERRUPTED or is_recurring(s) then
+      local _, _, series = rare_parts(s)
+      fresh[#fresh + 1], fresh[#fresh + 2] = id, replanned(s, NEVER7, series)
+    end
   elseif not is_dead(k) and call('HDEL', RECORDS, id) == 1 then
     statuses[i] = DONE
     gone[#gone + 1] = id
@@ -27,6 +33,10 @@ allow_growth()
 call_list('HDEL', STATES, gone)
 call_list('ZREM', SCHEDULED, gone)
 call_list('ZREM', LEASED, gone)
+store(STATES, fresh)
 count('cancelled', #gone)
 remember(statuses, {})
+for i, id in ipairs(ids) do
+  if sub(statuses, i, i) == INTERRUPTED then redis.pcall(ARGV[1], ARGV[2], '0 ' .. id) end
+end
 return { sec, usec, statuses, '', '' }

@@ -144,7 +144,7 @@ local expired = call('ZRANGEBYSCORE', LEASED, '-inf', decimal(now), 'LIMIT', 0, 
 if #expired > 0 then
   local limit, crashed, buried = tonumber(ARGV[7]), 0, 0
   local states = call('HMGET', STATES, unpack(expired))
-  local fresh, back, dead, unreadable = {}, {}, {}, {}
+  local fresh, back, dead, unreadable, removed = {}, {}, {}, {}, {}
   for i, id in ipairs(expired) do
     local s = valid_state(states[i])
     local k = s and kind(s)
@@ -160,14 +160,22 @@ if #expired > 0 then
         s, k = s or moved(false, 'L', unpack7(record, 9)), 'L'
       end
     end
-    if k == 'L' or k == 'F' then
+    if k == 'F' and is_marked(s) then
+      removed[#removed + 1], crashed = id, crashed + 1
+    elseif k == 'L' or k == 'F' then
       local at, set = due(s), back
       if k == 'L' then
         s = 'S' .. sub(s, 2)
       else
         local crashes, died = unpack4(s, 20) + 1, ZERO7
         if crashes > 1 then at = math.min(NEVER, now_ceil + math.min(60, 2 ^ (crashes - 2)) * 1000) end -- driver.CrashDelay
-        if limit > 0 and crashes >= limit then k, died, set, buried = 'X', pack7(now), dead, buried + 1 end
+        if limit > 0 and crashes >= limit then
+          if is_recurring(s) then
+            at = NEVER
+          else
+            k, died, set, buried = 'X', pack7(now), dead, buried + 1
+          end
+        end
         s = (k == 'X' and 'X' or 'S') .. sub(s, 2, 8) .. pack7(at) .. sub(s, 16, 19) .. pack4(crashes) .. died .. settled(s) ..
           'the consumer process ended or hung ' .. crashes .. ' times during delivery, last ' .. process(s)
         if k == 'X' then at = now end
@@ -182,6 +190,7 @@ if #expired > 0 then
   call_list('ZADD', SCHEDULED, back)
   add_dead(dead)
   set_aside(unreadable)
+  remove('cancelled', removed)
   count('crashed', crashed)
   count('buried', buried)
 end

@@ -40,10 +40,3 @@ local function rare_bytes(s) return byte(s, 31) * 256 + byte(s, 32) end
 
 -- process returns the process that has begun a firing message.
 local function process(s) return sub(s, #s - unpack7(s, 24) + 1) end
-
--- settled returns the rare data of a state with its length, and without postponements.
-local function settled(s)
-  local n = rare_bytes(s)
-  if n == 0 then return ZERO2 end
-  return sub(s, 31, 39) .. ZERO4 .. sub(s, 44, 32 + n)
-end

@@ -1,7 +1,7 @@
 -- Stores new messages.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 to 6 as in call.lua, 7 '1' to replace; then for each message: id, time (see instant),
---       attempts (4 bytes) and body, '' or rare data with its length (2 bytes).
+--       attempts (4 bytes) and body, series or ''.
 -- Result: sec, usec, statuses, '', ''. If the partition is too large (size.lua), the error
 --         PARTITIONFULL.
 -- Under OOM nothing is stored: the server rejects the first write.
@@ -29,29 +29,32 @@ local enqueued = pack7(now)
 local time, at, score, prefix -- of the last message; most messages have the same delay
 local statuses = {}
 for i, id in ipairs(ids) do
-  local state = states and states[i]
-  if state and kind(state) == 'F' then
+  local state, series = states and states[i], ARGV[4 * i + 7]
+  local firing = state and kind(state) == 'F'
+  if firing and not (series ~= '' and is_recurring(state) and not is_marked(state)) then
     statuses[i] = FIRING
   elseif known[id] then
     state = call('HGET', STATES, id)
     statuses[i] = state and is_dead(kind(state)) and IS_DEAD or DUPLICATE
   else
     statuses[i] = DONE
-    local body, rare = ARGV[4 * i + 6], ARGV[4 * i + 7]
+    local body = ARGV[4 * i + 6]
     if ARGV[4 * i + 5] ~= time then
       time = ARGV[4 * i + 5]
       at = instant(time)
       score, prefix = decimal(at), '\1' .. enqueued .. pack7(at)
     end
-    if not earliest or at < earliest then earliest = at end
-    local n = #records
+    local n, m, k = #records, #members, #fresh_states
     records[n + 1], records[n + 2] = id, prefix .. body
     most = math.max(most, #body)
-    members[n + 1], members[n + 2] = score, id
-    if replace then replaced[#replaced + 1] = id end -- even if the state was lost
-    if rare ~= '' then
-      local k = #fresh_states
-      fresh_states[k + 1], fresh_states[k + 2] = id, 'S' .. ZERO7 .. pack7(at) .. ZERO15 .. rare
+    if not firing then
+      if not earliest or at < earliest then earliest = at end
+      members[m + 1], members[m + 2] = score, id
+      if replace then replaced[#replaced + 1] = id end -- even if the state was lost
+    end
+    if series ~= '' then
+      local s = firing and state or 'S' .. ZERO7 .. pack7(at) .. ZERO15 .. ZERO2
+      fresh_states[k + 1], fresh_states[k + 2] = id, replanned(s, pack7(at), series)
     end
     if state and is_dead(kind(state)) then freed = freed + math.max(0, call('HSTRLEN', RECORDS, id) - 19) end
   end

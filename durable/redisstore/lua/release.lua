@@ -1,4 +1,4 @@
--- Schedules leased and firing messages again as they were.
+-- Schedules leased and firing messages again as they were, or removes marked ones.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints; then for each message: id, token (7 bytes).
 -- Result: sec, usec, statuses, '', ''.
@@ -6,15 +6,18 @@
 
 local ids = column(3, 2)
 local states = call('HMGET', STATES, unpack(ids))
-local statuses, gone = {}, {}
+local statuses, gone, removed = {}, {}, {}
 for i, id in ipairs(ids) do
   local s = states[i]
   local k = s and has_token(s, ARGV[2 + 2 * i]) and kind(s)
   if k == 'L' or k == 'F' then
-    statuses[i] = DONE
-    local n = k == 'F' and unpack7(s, 24) or 0
-    schedule(id, 'B' .. sub(s, 2, 23) .. ZERO7 .. sub(s, 31, #s - n), due(s))
-    gone[#gone + 1] = id
+    statuses[i], gone[#gone + 1] = DONE, id
+    if k == 'F' and is_marked(s) then
+      removed[#removed + 1] = id
+    else
+      local n = k == 'F' and unpack7(s, 24) or 0
+      schedule(id, 'B' .. sub(s, 2, 23) .. ZERO7 .. sub(s, 31, #s - n), due(s))
+    end
   elseif k == 'B' then
     statuses[i] = DONE -- by a copy of this call
   else
@@ -23,4 +26,5 @@ for i, id in ipairs(ids) do
 end
 
 schedule_all(LEASED, gone)
+remove('cancelled', removed)
 return { sec, usec, table.concat(statuses), '', '' }

@@ -1,23 +1,30 @@
--- Moves messages that have not begun to another due time.
+-- Moves messages that have not begun to another due time, or changes the series of messages. The
+-- present run of a firing message continues.
 -- KEYS: those of partition.lua.
--- ARGV: 1 to 6 as in call.lua; then for each message: id, time (see instant).
+-- ARGV: 1 to 6 as in call.lua; then for each message: id, time (see instant), '1' to change
+--       the series, the new series or ''.
 -- Result: sec, usec, statuses, '', ''.
 -- Runs under OOM. The state has the new time as well, so that an audit finds it if the set is lost.
 
-local ids = column(7, 2)
+local ids = column(7, 4)
 local states = call('HMGET', STATES, unpack(ids))
 local statuses, gone = {}, {}
 for i, id in ipairs(ids) do
   local s = states[i]
-  local k = s and kind(s)
-  if k == 'F' then
+  local k, at = s and kind(s), instant(ARGV[4 + 4 * i])
+  local repeats, series = ARGV[5 + 4 * i] == '1', ARGV[6 + 4 * i]
+  if k == 'F' and repeats and is_recurring(s) and not is_marked(s) then
+    statuses[i] = DONE
+    fresh[#fresh + 1], fresh[#fresh + 2] = id, replanned(s, pack7(at), series)
+  elseif k == 'F' then
     statuses[i] = FIRING
   elseif is_dead(k) or call('HEXISTS', RECORDS, id) == 0 then
     statuses[i] = NOT_FOUND
   else
     statuses[i] = DONE
-    local at = instant(ARGV[6 + 2 * i])
-    schedule(id, moved(s, 'S', at), at)
+    s = moved(repeats and valid_state(s) or not repeats and s, 'S', at)
+    if repeats then s = replanned(s, series == '' and ZERO7 or pack7(at), series) end
+    schedule(id, s, at)
     if k == 'L' then gone[#gone + 1] = id end
   end
 end

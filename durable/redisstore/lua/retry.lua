@@ -1,35 +1,43 @@
--- Schedules firing messages that have failed, were postponed, or were handled and are due again.
+-- Schedules firing messages that have failed, were postponed, or were handled and are due again. The
+-- script removes messages that are marked, or whose series has ended.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints; then for each message: id, token (7 bytes), time
---       (see instant), '1' if it was postponed, '1' if it is due again, reason.
+--       (see instant), '1' if it was postponed, '1' if it is due again, reason, the planned time (7
+--       bytes) of the run that is over or ''.
 -- Result: sec, usec, statuses, '', ''.
 -- Runs under OOM.
 
--- postponed returns the rare data of a state with its length, and with one more postponement.
-local function postponed(s)
-  local n = rare_bytes(s)
-  if n == 0 then return '\0\11' .. ZERO7 .. pack4(1) end
-  return sub(s, 31, 39) .. pack4(unpack4(s, 40) + 1) .. sub(s, 44, 32 + n)
-end
-
-local ids = column(3, 6)
+local ids = column(3, 7)
 local states = call('HMGET', STATES, unpack(ids))
-local statuses, gone, failed, again = {}, {}, 0, 0
+local statuses, gone, acked, cancelled, failed, again = {}, {}, {}, {}, 0, 0
 for i, id in ipairs(ids) do
-  local s, token = states[i], ARGV[6 * i - 2]
+  local first = 7 * i - 4
+  local s, token, reason = states[i], ARGV[first + 1], ARGV[first + 5]
   local k = s and has_token(s, token) and kind(s)
   if k == 'F' then
-    statuses[i] = DONE
-    local at, numbers, rare = instant(ARGV[6 * i - 1]), sub(s, 16, 23), settled(s) -- numbers: attempts and crashes
-    if ARGV[6 * i] == '1' then
-      rare = postponed(s)
-    elseif ARGV[6 * i + 1] == '1' then
-      numbers, again = ZERO8, again + 1
+    statuses[i], gone[#gone + 1] = DONE, id
+    local over, run = ARGV[first + 4] == '1', ARGV[first + 6]
+    if not over then run = '' end
+    local handled = over and (run == '' or reason == '')
+    if is_marked(s) or run ~= '' and not is_recurring(s) then
+      local ended = handled and acked or cancelled
+      ended[#ended + 1] = id
     else
-      numbers, failed = pack4(unpack4(s, 16) + 1) .. sub(s, 20, 23), failed + 1
+      local at, numbers = instant(ARGV[first + 2]), sub(s, 16, 23) -- numbers: attempts and crashes
+      local planned, postponements, series = rare_parts(s)
+      if ARGV[first + 3] == '1' then
+        postponements = pack4(unpack4(postponements, 1) + 1)
+      else
+        postponements = ZERO4
+        numbers = over and ZERO8 or pack4(unpack4(s, 16) + 1) .. sub(s, 20, 23)
+        if handled then again = again + 1 else failed = failed + 1 end
+      end
+      if run ~= '' then
+        if run ~= planned then at = math.max(unpack7(planned, 1), now) end
+        planned = pack7(at)
+      end
+      schedule(id, 'R' .. token .. pack7(at) .. numbers .. ZERO7 .. rare(planned, postponements, series) .. reason, at)
     end
-    schedule(id, 'R' .. token .. pack7(at) .. numbers .. ZERO7 .. rare .. ARGV[6 * i + 2], at)
-    gone[#gone + 1] = id
   elseif k == 'R' then
     statuses[i] = DONE -- by a copy of this call
   else
@@ -38,6 +46,8 @@ for i, id in ipairs(ids) do
 end
 
 schedule_all(LEASED, gone)
+remove('acked', acked)
+remove('cancelled', cancelled)
 count('retried', failed)
 count('acked', again)
 count('enqueued', again)

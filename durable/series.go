@@ -1,0 +1,197 @@
+package durable
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/netresearch/go-cron"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/internal/wallclock"
+)
+
+// series has the times of a recurring message.
+type series struct {
+	every time.Duration // the interval; 0: the times of spec
+	spec  *cron.SpecSchedule
+	loc   *time.Location
+}
+
+// maxRepeat is the maximum length of Message.Repeat in bytes.
+const maxRepeat = 255
+
+// The years limit the search for a day such as February 29, which may be eight years away.
+var repeatParser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.DowOrDom | cron.Descriptor).
+	WithMinEveryInterval(time.Millisecond).WithMaxSearchYears(10)
+
+// parseSeries parses Message.Repeat. It returns [ErrInvalid] if it has no times.
+func parseSeries(repeat string) (*series, error) {
+	plan, err := repeatParser.Parse(repeat)
+	var s *series
+	switch plan := plan.(type) {
+	case cron.ConstantDelaySchedule:
+		s = &series{every: plan.Delay}
+	case *cron.SpecSchedule:
+		if s = (&series{spec: plan, loc: plan.Location}); s.loc == time.Local {
+			s.loc = time.UTC
+		}
+		plan.Location = time.UTC // of readings
+	}
+	switch {
+	case err != nil:
+	case len(repeat) > maxRepeat:
+		err = fmt.Errorf("it has %d bytes", len(repeat))
+	case s == nil || s.every == 0 && s.After(time.Unix(0, 0).UTC()).IsZero():
+		err = errors.New("it has no times")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w Repeat %.60q; it must be \"@every\" and a duration, or a cron expression with five fields, such as \"CRON_TZ=Europe/Berlin 0 8 * * *\", of at most %d bytes: %w",
+			ErrInvalid, repeat, maxRepeat, err)
+	}
+	return s, nil
+}
+
+// after returns the first time of the series after t. An interval counts from the time from.
+func (s *series) after(from, t time.Time) time.Time {
+	if s.every == 0 {
+		return wallclock.Next(t, s.loc, s)
+	}
+	past := t.Sub(from) % s.every
+	if past < 0 {
+		past += s.every
+	}
+	return t.Add(s.every - past)
+}
+
+// After implements [wallclock.Plan].
+func (s *series) After(reading time.Time) time.Time { return s.spec.Next(reading) }
+
+// Pause implements [wallclock.Plan].
+func (s *series) Pause(start, end time.Time) time.Duration {
+	last := start.Add(-1)
+	for next := s.After(last); ; last, next = next, s.After(next) {
+		if !next.Before(end) {
+			return next.Sub(last)
+		}
+	}
+}
+
+// next returns the due time of the run after that of a record. If the record was due before its
+// planned time, because it was rescheduled or its series was changed during a run, the planned run
+// follows. A step of the clock repeats no run.
+func (s *series) next(r *driver.Record, now time.Time) time.Time {
+	planned := r.Planned.Time()
+	switch {
+	case !planned.After(now) || s.stranded(planned.Sub(now), planned):
+		return s.after(planned, now)
+	case r.Due < r.Planned:
+		return planned
+	}
+	return s.after(planned, planned)
+}
+
+// stranded reports whether a run is so far ahead that it was planned before the clock was set back:
+// by more than farBack and ten periods.
+func (s *series) stranded(ahead time.Duration, planned time.Time) bool {
+	return ahead > farBack && ahead/10 > s.period(planned)
+}
+
+// period returns the time between two runs after t.
+func (s *series) period(t time.Time) time.Duration {
+	next := s.after(t, t)
+	return s.after(t, next).Sub(next)
+}
+
+// farBack is the least step of a clock after which runs are planned again.
+const farBack = 3 * time.Hour
+
+// replan moves the runs that were planned before the store's clock was set back.
+func (p *part) replan(ctx context.Context, back time.Duration) {
+	moved := 0
+	for records, err := range p.pages(ctx, StateScheduled) {
+		if err != nil {
+			p.q.report("plan recurring messages again: %w", err)
+			return
+		}
+		for i := range records {
+			r := &records[i]
+			s, err := parseSeries(r.Repeat)
+			now, planned := p.clock.now(), r.Planned.Time()
+			ahead := planned.Sub(now)
+			if err != nil || r.Due != r.Planned || !s.stranded(ahead, planned) || ahead-back > s.period(planned) {
+				continue
+			}
+			if _, err := p.q.RescheduleAt(ctx, r.ID, s.next(r, now)); err != nil {
+				p.q.report("plan a recurring message again: %w", err)
+			} else {
+				moved++
+			}
+		}
+	}
+	if moved > 0 {
+		p.q.report("the store's clock was set back by %v: %d recurring messages were planned again", back, moved)
+	}
+}
+
+// endRun returns the transition that ends a run of a recurring message, in place of one that
+// removes or buries the message.
+func (d *Delivery) endRun(op driver.Op, change driver.Change) (driver.Op, driver.Change) {
+	s, err := parseSeries(d.h.record.Repeat) // an error means that the message is not recurring
+	if err != nil || op != driver.OpAck && op != driver.OpBury {
+		return op, change
+	}
+	if op == driver.OpBury {
+		change.Reason = cmp.Or(change.Reason, "rejected")
+	}
+	next := s.next(&d.h.record, d.h.part.clock.now())
+	if change.At = driver.InstantOf(next); !d.ExpireAt.IsZero() && next.After(d.ExpireAt) { // the series is over
+		return driver.OpExpire, change
+	}
+	change.Again, change.Incarnation = true, d.h.record.Planned
+	return driver.OpRetry, change
+}
+
+// SetRepeat changes Message.Repeat of a message, and makes it due at the first time of the new
+// series. If a recurring message is running, the change takes effect when the run ends. If repeat
+// is empty, the message is due once more, at its present due time. Results and errors are those of
+// [Queue.Reschedule]. An invalid expression returns [ErrInvalid].
+func (q *Queue) SetRepeat(ctx context.Context, id, repeat string) (Result, error) {
+	c := driver.Change{ID: id, Repeat: repeat}
+	if repeat == "" {
+		r, err := q.Get(ctx, id)
+		if errors.Is(err, ErrNotFound) {
+			return ResultNotFound, nil
+		} else if err != nil {
+			return 0, err
+		}
+		c.At = driver.InstantOf(r.Due)
+		return q.move(ctx, driver.OpRepeat, ResultRescheduled, c)
+	}
+	err := cmp.Or(q.checkOpen(ctx), checkID(id))
+	if err == nil {
+		c.At, c.Delay, err = q.part(id).firstRun(ctx, repeat)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("durable: message %q: %w", id, err)
+	}
+	return q.move(ctx, driver.OpRepeat, ResultRescheduled, c)
+}
+
+// firstRun returns the due time of the first run of a series, or the delay of an interval.
+func (p *part) firstRun(ctx context.Context, repeat string) (driver.Instant, time.Duration, error) {
+	s, err := parseSeries(repeat)
+	if err != nil {
+		return 0, 0, err
+	}
+	if s.every > 0 {
+		return 0, s.every, nil
+	}
+	now := p.clock.now()
+	if c, err := p.q.backend.Count(ctx, p.index); err == nil { // else the call itself fails as well
+		now = c.Now.Time()
+	}
+	return driver.InstantOf(s.after(now, now)), 0, nil
+}
