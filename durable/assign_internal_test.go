@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 // randomMembers returns names like those of consumers, different for each seed.
@@ -42,7 +43,7 @@ func checkAssigned(t *testing.T, members []driver.Member, owners []string, parti
 func TestAssignmentIsBalanced(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
-	for _, partitions := range []int{1, 2, 3, 7, 8, 31, 32, 33, 64, 256, driver.MaxPartitions} {
+	for _, partitions := range []int{1, 2, 3, 7, 8, 31, 32, 33, 64, 256, contract.MaxPartitions} {
 		for _, n := range []int{1, 2, 3, 5, 8, 9, 31, 32, 33, 70} {
 			members := randomMembers(random, n)
 			owners := assign(members, partitions)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 // Options configures [Open]. A zero field selects its default. [Open] returns [ErrInvalid] for a
@@ -16,9 +17,9 @@ type Options struct {
 	// "default".
 	Queue string
 
-	// Partitions is the number of partitions, from 1 to [driver.MaxPartitions]. It is fixed when
-	// the queue is created. Any number of consumers share them. On Redis Cluster each partition is
-	// on one node. 0 means the number of the existing queue, or 8 for a new queue.
+	// Partitions is the number of partitions, from 1 to 1024. It is fixed when the queue is
+	// created. Any number of consumers share them. On Redis Cluster each partition is on one node.
+	// 0 means the number of the existing queue, or 8 for a new queue.
 	Partitions int
 
 	// Existing makes Open return [ErrNoQueue] if the queue does not exist, instead of creating it.
@@ -118,7 +119,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	return o, o.config().Check()
+	return o, contract.CheckConfig(o.config())
 }
 
 func (o Options) config() driver.Config {

@@ -116,7 +116,7 @@ func Queues(ctx context.Context, store Store) (names []string, err error) {
 func DeleteQueue(ctx context.Context, store Store, queue string, force bool) error {
 	return administer(ctx, store, fmt.Sprintf("delete queue %q", queue), func(l driver.Lister) error {
 		config := driver.Config{Queue: queue, Existing: true}
-		if err := config.Check(); err != nil {
+		if err := contract.CheckConfig(config); err != nil {
 			return err
 		}
 		if !force {

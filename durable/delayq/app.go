@@ -19,6 +19,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/delayq/internal/storeurl"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 // app is one run of the program.
@@ -84,7 +85,7 @@ func (a *app) globals() []cli.Flag {
 			Destination: &a.queue, Sources: cli.EnvVars("DELAYQ_QUEUE"),
 		},
 		number("partitions", "create a new queue with `N` partitions, and reject an existing queue with another number; "+
-			"0 accepts any number, and creates a new queue with 8", &a.partitions, 0, driver.MaxPartitions),
+			"0 accepts any number, and creates a new queue with 8", &a.partitions, 0, contract.MaxPartitions),
 		flag("json", "print JSON, one object in each line", &a.json),
 	}
 }
@@ -182,9 +183,8 @@ func (a *app) with(ctx context.Context, need access, f func(s *session) error) (
 	return f(&session{q, store})
 }
 
-// check rejects invalid names before a store is opened. It also rejects an empty queue name, which
-// durable.Open would replace by the default name, and a directory that does not exist: opening the
-// store would create it, and a wrong path would look like an empty queue.
+// check rejects invalid names, an empty queue name, which durable.Open would replace, and a missing
+// directory, which would be created: a wrong path would look like an empty queue.
 func (a *app) check(need access) error {
 	if err := storeurl.Check(a.store); err != nil {
 		return err
@@ -193,7 +193,7 @@ func (a *app) check(need access) error {
 	if _, err := os.Stat(path); ok && !need.newStore && errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("store %q: there is no such directory; only delayq enqueue creates one", a.store)
 	}
-	return driver.Config{Queue: a.queue}.Check()
+	return contract.CheckConfig(driver.Config{Queue: a.queue})
 }
 
 // reportWaiting tells the user what delays the end if Ctrl-C does not end the program within

@@ -20,14 +20,40 @@ import (
 // [pebblestore]: https://pkg.go.dev/github.com/timingwheel-go/timingwheel/durable/pebblestore
 // [redisstore]: https://pkg.go.dev/github.com/timingwheel-go/timingwheel/durable/redisstore
 type Store interface {
-	// Open opens a queue, and creates it with the values of Config.New if it does not exist. It
-	// returns [ErrVersion] if the queue has a different format, and the errors of Config.Check,
-	// Config.Existing and Config.Join.
+	// Open opens a queue. If the queue does not exist, Open creates it, with the defaults of
+	// durable.Options for zeros, or returns [ErrNoQueue] if config.Existing is set. It returns
+	// [ErrInvalid] for a value that is out of range, [ErrVersion] for a queue of another format,
+	// [ErrPartitions] for a queue with another number of partitions and, unless config.Update is
+	// set, [ErrOptions] for a queue with other limits.
 	Open(ctx context.Context, config Config) (Backend, error)
 
 	// Close releases the resources that the store itself has opened. Later calls to its backends
 	// return [ErrClosed].
 	Close() error
+}
+
+// Config describes a queue to a store.
+type Config struct {
+	Queue      string // 1 to 128 letters, digits, '.', '_' or '-'
+	Partitions int    // 1 to 1024; 0: that of the existing queue, or 8 for a new one
+
+	// Existing makes Open return [ErrNoQueue] if the queue does not exist, instead of creating it.
+	Existing bool
+
+	// Limits, which the store keeps with the queue. 0 means the limit of the existing queue, or the
+	// default of a new one. Each partition keeps its dead letters within their limits, except that
+	// the newest is kept regardless of its size. The oldest are dropped first.
+	MaxBody     int           // size of a body in bytes; stores do not check it
+	MaxAttempts int           // failed deliveries of a message; stores do not use it
+	DeadLimit   int           // number of dead letters
+	DeadBytes   int64         // size of their bodies in bytes
+	DeadAge     time.Duration // time since their deaths
+
+	// Update makes Open change the limits of an existing queue to those that are not 0, instead of
+	// returning [ErrOptions] if they differ.
+	Update bool
+
+	RetryFor time.Duration // limits a call to another process of the machine; 0: the store decides
 }
 
 // Backend is one queue in a store. It offers a small set of transitions, each of up to [MaxBatch]

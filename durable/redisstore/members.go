@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 // memberInfo is the JSON in which the store keeps the data of a member.
@@ -38,7 +39,7 @@ func (b *backend) Members(ctx context.Context) ([]driver.Member, error) {
 // membersOf runs a script on the keys of the members and returns the members.
 func (b *backend) membersOf(ctx context.Context, s *script, args ...any) (all []driver.Member, err error) {
 	err = b.store.run(ctx, b.queue, s, func(r *reply) {
-		config, err := driver.Config{Queue: b.config.Queue}.Join(r.sizes())
+		config, err := r.join(driver.Config{Queue: b.config.Queue})
 		if err == nil { // otherwise the key was lost, which Open reports
 			b.latest.Store(&config)
 		}
@@ -98,12 +99,11 @@ func (l lister) Queues(ctx context.Context) ([]string, error) {
 // DeleteQueue deletes one partition after another. For 30 days a small key of each remains, so that
 // processes that have the queue open notice.
 func (l lister) DeleteQueue(ctx context.Context, queue string) error {
-	var partitions int
-	var created string
-	b := newBackend(l.s, driver.Config{Queue: queue, Partitions: driver.MaxPartitions}, meta{}, false, false)
+	partitions, created := 0, ""
+	b := newBackend(l.s, driver.Config{Queue: queue, Partitions: contract.MaxPartitions}, meta{}, false, false)
 	read := func(r *reply) { partitions, created = int(r.number()), r.text() }
 	err := l.s.run(ctx, b.queue, deleteQueueScript, read, []any{formatVersion, false})
-	for part := 0; part < min(partitions, driver.MaxPartitions) && err == nil; part++ {
+	for part := 0; part < min(partitions, contract.MaxPartitions) && err == nil; part++ {
 		err = b.ask(ctx, part, deleteScript, func(*reply) {}, created)
 	}
 	if err == nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 // formatVersion is the version of the keys and their contents.
@@ -33,7 +34,7 @@ func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend,
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
-	if err := config.Check(); err != nil {
+	if err := contract.CheckConfig(config); err != nil {
 		return nil, fmt.Errorf("redisstore: %w", err)
 	}
 	b, err := within(ctx, func() (*backend, error) { return s.openLoaded(ctx, config) })
@@ -128,7 +129,7 @@ func (s *Store) checkMeta(ctx context.Context, config driver.Config) error {
 // while it moves their slot.
 func (s *Store) anyPartition(ctx context.Context, queue string) (bool, error) {
 	pipe := s.client.Pipeline()
-	all := make([]*redis.IntCmd, driver.MaxPartitions)
+	all := make([]*redis.IntCmd, contract.MaxPartitions)
 	for p := range all {
 		all[p] = pipe.Exists(ctx, fmt.Sprint(newPartition(s.options.Prefix, queue, p).keys[0]))
 	}
@@ -147,9 +148,9 @@ type meta struct {
 // join creates the queue or finds it.
 func (s *Store) join(ctx context.Context, config driver.Config) (joined driver.Config, m meta, err error) {
 	key := queueKey(s.options.Prefix, config.Queue, "meta")
-	created := config.New()
+	created := contract.NewConfig(config)
 	line := newLine([]any{key}, formatVersion, config.Partitions, config.Existing, config.Update, created.Partitions)
-	for _, limit := range slices.Concat(config.Limits(), created.Limits()) {
+	for _, limit := range slices.Concat(contract.Limits(config), contract.Limits(created)) {
 		line = append(line, limit)
 	}
 	v, err := openScript.run(ctx, s.client, line)
@@ -170,19 +171,18 @@ func (s *Store) join(ctx context.Context, config driver.Config) (joined driver.C
 	if r.err == nil && version != strconv.Itoa(formatVersion) {
 		return config, m, fmt.Errorf("%w: the key %q has version %.20q; it must be %d", driver.ErrVersion, key, version, formatVersion)
 	}
-	joined, err = config.Join(r.sizes())
+	joined, err = r.join(config)
 	if err = cmp.Or(r.err, err); err != nil {
 		return config, m, fmt.Errorf("the key %q: %w", key, err)
 	}
 	return joined, m, nil
 }
 
-// sizes reads the number of partitions and the limits of a queue. A missing or damaged one is out
-// of range for [driver.Config.Join].
-func (r *reply) sizes() (partitions int, limits []int64) {
-	for range 1 + len(driver.Config{}.Limits()) {
-		n, _ := strconv.ParseInt(r.text(), 10, 64) // 0 if it is not a number
-		limits = append(limits, n)
+// join reads the number of partitions and the limits of a queue. JoinConfig rejects damaged ones.
+func (r *reply) join(config driver.Config) (driver.Config, error) {
+	sizes := make([]int64, 1+len(contract.Limits(config)))
+	for i := range sizes {
+		sizes[i], _ = strconv.ParseInt(r.text(), 10, 64) // 0 if it is not a number
 	}
-	return int(min(limits[0], driver.MaxPartitions+1)), limits[1:]
+	return contract.JoinConfig(config, int(min(sizes[0], contract.MaxPartitions+1)), sizes[1:])
 }

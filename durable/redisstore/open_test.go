@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
@@ -266,7 +267,7 @@ func TestOpenFindsMessagesInAnyPartitionWithoutMetaKey(t *testing.T) {
 	put(t, q, items("a", 1, 10, 0))
 	for _, key := range mini.Keys() {
 		if kind, found := strings.CutPrefix(key, "tw:{orders:0}"); found {
-			last := fmt.Sprintf("tw:{orders:%d}%s", driver.MaxPartitions-1, kind)
+			last := fmt.Sprintf("tw:{orders:%d}%s", contract.MaxPartitions-1, kind)
 			require.NoError(t, client.Rename(t.Context(), key, last).Err())
 		}
 	}

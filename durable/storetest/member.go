@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 var memberTests = []test{
@@ -110,7 +111,7 @@ func memberDetails(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	assert.Empty(t, q.members(), "Members does not join")
 	before := driver.Instant(q.now().UnixMilli())
-	all := make([]int, driver.MaxPartitions)
+	all := make([]int, contract.MaxPartitions)
 	for i := range all {
 		all[i] = i
 	}

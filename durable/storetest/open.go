@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 	"github.com/timingwheel-go/timingwheel/internal/testscale"
 )
 
@@ -30,11 +31,11 @@ func openPartitions(t *testing.T, newStore Factory) {
 	for _, c := range []struct {
 		queue   string
 		n, want int
-	}{{"one", 1, 1}, {"seven-7", 7, 7}, {"MOST_.-9", driver.MaxPartitions, driver.MaxPartitions}, {"default", 0, 8}} {
+	}{{"one", 1, 1}, {"seven-7", 7, 7}, {"MOST_.-9", contract.MaxPartitions, contract.MaxPartitions}, {"default", 0, 8}} {
 		config := config()
 		config.Queue, config.Partitions = c.queue, c.n
 		assert.Equal(t, c.want, openAs(t, f, config).Config().Partitions, c.queue)
-		if c.n == driver.MaxPartitions && !testscale.Full() {
+		if c.n == contract.MaxPartitions && !testscale.Full() {
 			continue // each opening makes a call for each partition of a Redis store
 		}
 		config.Partitions = 0
@@ -91,19 +92,19 @@ var limited = driver.Config{
 // restart.
 func openLimits(t *testing.T, newStore Factory) {
 	f := newStore(t)
-	before := openAs(t, f, limited).Config().Limits()
-	assert.Equal(t, limited.Limits(), before)
+	before := contract.Limits(openAs(t, f, limited).Config())
+	assert.Equal(t, contract.Limits(limited), before)
 	other := driver.Config{Queue: "other"}
-	assert.Equal(t, other.New().Limits(), openAs(t, f, other).Config().Limits(), "the defaults")
+	assert.Equal(t, contract.Limits(contract.NewConfig(other)), contract.Limits(openAs(t, f, other).Config()), "the defaults")
 	check := func(f Fixture) {
-		assert.Equal(t, before, openAs(t, f, driver.Config{Queue: "orders"}).Config().Limits())
+		assert.Equal(t, before, contract.Limits(openAs(t, f, driver.Config{Queue: "orders"}).Config()))
 		openAs(t, f, limited)
 		_, err := f.Store.Open(t.Context(), driver.Config{Queue: "orders", MaxBody: 7, MaxAttempts: 7, DeadLimit: 7, DeadBytes: 7, DeadAge: 7})
 		require.ErrorIs(t, err, driver.ErrOptions)
 		require.NotErrorIs(t, err, driver.ErrUnavailable)
 		assert.ErrorContains(t, err, "MaxBody 7; the queue has 1, MaxAttempts 7; the queue has 2, DeadLimit 7; the queue has 3, "+
 			"DeadBytes 7; the queue has 4398046511104, DeadAge 7ns; the queue has 5h0m0.000000001s")
-		assert.Equal(t, before, openAs(t, f, driver.Config{Queue: "orders"}).Config().Limits(), "nothing has changed")
+		assert.Equal(t, before, contract.Limits(openAs(t, f, driver.Config{Queue: "orders"}).Config()), "nothing has changed")
 	}
 	check(f)
 	if f.Reopen != nil {
@@ -124,18 +125,18 @@ func openUpdate(t *testing.T, newStore Factory) {
 	assert.EqualValues(t, 2, q.count().Dead, "nothing has changed")
 	c.Partitions, c.MaxBody = 0, 8
 	want := []int64{8, 2, 1, 4 << 40, int64(limited.DeadAge)}
-	assert.Equal(t, want, openAs(t, f, c).Config().Limits())
+	assert.Equal(t, want, contract.Limits(openAs(t, f, c).Config()))
 	_, err = q.Heartbeat(t.Context(), driver.Member{Name: "member"}, time.Minute)
 	require.NoError(t, err)
 	q.expire(0)
 	assert.EqualValues(t, 1, q.count().Dead)
-	assert.Equal(t, limited.Limits(), q.Config().Limits(), "as opened")
+	assert.Equal(t, contract.Limits(limited), contract.Limits(q.Config()), "as opened")
 	if f.Reopen != nil {
 		f.Store = f.Reopen(t)
 	}
-	assert.Equal(t, want, openAs(t, f, driver.Config{Queue: "orders"}).Config().Limits())
+	assert.Equal(t, want, contract.Limits(openAs(t, f, driver.Config{Queue: "orders"}).Config()))
 	c.Queue = "new"
-	assert.Equal(t, c.New().Limits(), openAs(t, f, c).Config().Limits(), "Update creates a queue")
+	assert.Equal(t, contract.Limits(contract.NewConfig(c)), contract.Limits(openAs(t, f, c).Config()), "Update creates a queue")
 }
 
 func openInvalid(t *testing.T, newStore Factory) {
@@ -143,7 +144,7 @@ func openInvalid(t *testing.T, newStore Factory) {
 	for name, spoil := range map[string]func(*driver.Config){
 		"no queue":             func(c *driver.Config) { c.Queue = "" },
 		"negative partitions":  func(c *driver.Config) { c.Partitions = -1 },
-		"too many partitions":  func(c *driver.Config) { c.Partitions = driver.MaxPartitions + 1 },
+		"too many partitions":  func(c *driver.Config) { c.Partitions = contract.MaxPartitions + 1 },
 		"a large MaxBody":      func(c *driver.Config) { c.MaxBody = 64<<20 + 1 },
 		"negative MaxAttempts": func(c *driver.Config) { c.MaxAttempts = -1 },
 		"negative DeadLimit":   func(c *driver.Config) { c.DeadLimit = -3 },

@@ -3,8 +3,11 @@
 package contract
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -38,6 +41,96 @@ func (e *UnderWayError) Error() string { return e.Cause.Error() }
 
 // Unwrap returns the Cause.
 func (e *UnderWayError) Unwrap() error { return e.Cause }
+
+// limits describes the limits of a Config, in the order of Limits.
+var limits = [...]struct {
+	name           string
+	standard, most int64
+	format         func(int64) any
+}{
+	{"MaxBody", 1 << 20, 64 << 20, plain},
+	{"MaxAttempts", 25, math.MaxInt32, plain},
+	{"DeadLimit", 100_000, math.MaxInt32, plain},
+	{"DeadBytes", 64 << 20, math.MaxInt64, plain},
+	{"DeadAge", int64(30 * 24 * time.Hour), math.MaxInt64, func(n int64) any { return time.Duration(n) }},
+}
+
+func plain(n int64) any { return n }
+
+// CheckConfig returns [driver.ErrInvalid] for a value that is out of range. Stores call it in Open.
+func CheckConfig(c driver.Config) error {
+	switch {
+	case !queueName.MatchString(c.Queue):
+		return fmt.Errorf("%w queue name %.140q; it must be 1 to 128 letters, digits, '.', '_' and '-'",
+			driver.ErrInvalid, c.Queue)
+	case c.Partitions < 0 || c.Partitions > MaxPartitions:
+		return fmt.Errorf("%w Partitions %d; it must be from 1 to %d, or 0 for the number of the existing queue",
+			driver.ErrInvalid, c.Partitions, MaxPartitions)
+	}
+	for i, n := range Limits(c) {
+		if l := limits[i]; n < 0 || n > l.most {
+			return fmt.Errorf("%w %s %v; it must be from %v to %v, or 0 for that of the queue, by default %v",
+				driver.ErrInvalid, l.name, l.format(n), l.format(1), l.format(l.most), l.format(l.standard))
+		}
+	}
+	return nil
+}
+
+// Limits returns MaxBody, MaxAttempts, DeadLimit, DeadBytes and DeadAge in nanoseconds, as stores
+// keep them.
+func Limits(c driver.Config) []int64 {
+	return []int64{int64(c.MaxBody), int64(c.MaxAttempts), int64(c.DeadLimit), c.DeadBytes, int64(c.DeadAge)}
+}
+
+// NewConfig returns the Config of a new queue: it has defaults instead of zeros.
+func NewConfig(c driver.Config) driver.Config {
+	standard := make([]int64, len(limits))
+	for i, l := range limits {
+		standard[i] = l.standard
+	}
+	c.Update = true
+	c, _ = JoinConfig(c, cmp.Or(c.Partitions, defaultPartitions), standard)
+	return c
+}
+
+// JoinConfig returns the Config of an existing queue, for calls to it, from the number of its
+// partitions and its Limits. It returns [driver.ErrPartitions] or [driver.ErrOptions] if c has
+// others, and [driver.ErrVersion] for values that are out of range. If c.Update is set, the store
+// must then keep the Limits of the result.
+func JoinConfig(c driver.Config, partitions int, stored []int64) (driver.Config, error) {
+	switch {
+	case partitions < 1 || partitions > MaxPartitions:
+		return c, fmt.Errorf("%w: the queue has %d partitions; there must be 1 to %d", driver.ErrVersion, partitions, MaxPartitions)
+	case c.Partitions != 0 && c.Partitions != partitions:
+		return c, fmt.Errorf("%w: Partitions %d; the queue has %d", driver.ErrPartitions, c.Partitions, partitions)
+	}
+	var others []string
+	all := Limits(c)
+	for i, l := range limits {
+		if stored[i] < 1 || stored[i] > l.most {
+			return c, fmt.Errorf("%w: %s of the queue is %d; it must be from 1 to %d", driver.ErrVersion, l.name, stored[i], l.most)
+		}
+		if all[i] != 0 && all[i] != stored[i] {
+			others = append(others, fmt.Sprintf("%s %v; the queue has %v", l.name, l.format(all[i]), l.format(stored[i])))
+		}
+		all[i] = cmp.Or(all[i], stored[i])
+	}
+	if len(others) > 0 && !c.Update {
+		return c, fmt.Errorf("%w: %s (Options.Update changes them)", driver.ErrOptions, strings.Join(others, ", "))
+	}
+	c.MaxBody, c.MaxAttempts, c.DeadLimit = int(all[0]), int(all[1]), int(all[2])
+	c.DeadBytes, c.DeadAge = all[3], time.Duration(all[4])
+	c.Partitions, c.Existing, c.Update = partitions, true, false
+	return c, nil
+}
+
+// defaultPartitions is the number of partitions of a new queue if Config.Partitions is 0.
+const defaultPartitions = 8
+
+// MaxPartitions is the maximum number of partitions of a queue.
+const MaxPartitions = 1024
+
+var queueName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
 
 // ClaimConsumers is the number of consumers of a partition whose last claim a store remembers. A
 // partition has one owner, and briefly two when it moves to another consumer. Claims of consumers

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 // State is the queues of a store: their messages in a [DB], and in memory what matters only while
@@ -47,8 +48,8 @@ type entry struct {
 
 // store stores the entry of a queue.
 func (s *State) store(number uint32, config *driver.Config) {
-	e := entry{number, uint16(config.Partitions), [5]int64(config.Limits())} //nolint:gosec // at most MaxPartitions
-	b, _ := binary.Append(nil, binary.BigEndian, &e)                         // its size is fixed
+	e := entry{number, uint16(config.Partitions), [5]int64(contract.Limits(*config))} //nolint:gosec // at most MaxPartitions
+	b, _ := binary.Append(nil, binary.BigEndian, &e)                                  // its size is fixed
 	s.db.Set(queueKey(config.Queue), b)
 }
 
@@ -103,13 +104,13 @@ func (s *State) open(config *driver.Config) (*queue, error) {
 	case q == nil && config.Existing:
 		return nil, fmt.Errorf("%s: %w: %q", s.shared.Name, driver.ErrNoQueue, config.Queue)
 	case q == nil:
-		return s.create(config.New())
+		return s.create(contract.NewConfig(*config))
 	}
-	joined, err := config.Join(len(q.partitions), q.config.Limits())
+	joined, err := contract.JoinConfig(*config, len(q.partitions), contract.Limits(q.config))
 	if err != nil {
 		return nil, fmt.Errorf("%s: queue %q: %w", s.shared.Name, config.Queue, err)
 	}
-	if !slices.Equal(joined.Limits(), q.config.Limits()) {
+	if !slices.Equal(contract.Limits(joined), contract.Limits(q.config)) {
 		q.config = joined
 		s.store(q.number, &joined)
 	}
@@ -127,17 +128,15 @@ func (s *State) find(name string) (*queue, error) {
 	}
 	var e entry
 	n, err := binary.Decode(b, binary.BigEndian, &e)
-	config, invalid := driver.Config{Queue: name}.Join(int(e.Partitions), e.Limits[:])
+	config, invalid := contract.JoinConfig(driver.Config{Queue: name}, int(e.Partitions), e.Limits[:])
 	if err != nil || invalid != nil || n != len(b) {
 		return nil, fmt.Errorf("%s: %w: the entry of queue %q is %x", s.shared.Name, ErrCorrupt, name, b)
 	}
 	q := &queue{e.Number, make([]*partition, config.Partitions), config}
 	for i := range q.partitions {
-		p, err := s.loadPartition(&s.shared.of(name).hints, q.number, i)
-		if err != nil {
+		if q.partitions[i], err = s.loadPartition(&s.shared.of(name).hints, q.number, i); err != nil {
 			return nil, fmt.Errorf("%s: queue %q: %w", s.shared.Name, name, err)
 		}
-		q.partitions[i] = p
 	}
 	for i, p := range q.partitions { // now that nothing can fail
 		if last := s.last.queues[name]; last != nil && len(last.partitions) == len(q.partitions) {
@@ -199,7 +198,7 @@ type store struct {
 
 func (s *store) Open(ctx context.Context, config driver.Config) (driver.Backend, error) {
 	config.Existing = config.Existing || s.shared.Snapshot
-	if err := config.Check(); err != nil {
+	if err := contract.CheckConfig(config); err != nil {
 		return nil, fmt.Errorf("%s: %w", s.shared.Name, err)
 	}
 	b := &backend{runner: s.runner, shared: s.shared}
