@@ -245,7 +245,7 @@ func restartRecurring(t *testing.T, newStore Factory) {
 		q.done(driver.OpReschedule, driver.Change{ID: "ended", Delay: far})
 		q.beginNext()
 		q = q.reopen()
-		assert.Empty(t, q.claimWith(driver.Claim{Max: 9, Visibility: far, MaxCrashes: 2}).Records)
+		assert.Empty(t, q.claimWith(driver.Claim{Horizon: far / 2, Max: 9, Visibility: far, MaxCrashes: 2}).Records)
 		r := q.get("replaced")
 		assert.Equal(t, []any{driver.Never, crashReason(2), before["replaced"].Planned}, []any{r.Due, r.Reason, r.Planned})
 		assert.Equal(t, driver.Counters{Enqueued: 6, Crashed: 5, Cancelled: 2}, has(q, 3, 0, 0).Counters)

@@ -71,17 +71,15 @@ func (t *tx) putOne(item *driver.PutItem, replace bool) (driver.Status, error) {
 // putFiring replaces a firing message if both messages are recurring.
 func (t *tx) putFiring(l *lease, item *driver.PutItem) (driver.Status, error) {
 	r, err := t.p.table.read(l.place())
-	if err != nil || item.Repeat == "" {
+	if err != nil || l.marked || item.Repeat == "" || r.msg.Repeat == "" {
 		return driver.StatusFiring, err
 	}
+	t.p.counters.Enqueued++
+	t.p.change()
 	r.msg.Body, r.msg.MaxAttempts, r.msg.Enqueued = item.Body, item.MaxAttempts, Floor(t.now)
-	status := t.replan(l, r, item.Repeat, dueAt(t.now, item.At, item.Delay))
-	if status == driver.StatusDone {
-		t.p.counters.Enqueued++
-		t.p.change()
-		l.enqueued, l.replaced = min(l.enqueued, r.msg.Enqueued), max(l.replaced, r.msg.Enqueued)
-	}
-	return status, nil
+	l.enqueued, l.replaced = min(l.enqueued, r.msg.Enqueued), max(l.replaced, r.msg.Enqueued)
+	t.replan(l, r, item.Repeat, dueAt(t.now, item.At, item.Delay))
+	return driver.StatusDone, nil
 }
 
 // apply makes a transition of each message.
@@ -152,7 +150,7 @@ func (t *tx) extend(c *driver.Change, o *driver.Outcome) {
 	}
 	t.p.leases.renew(l, leaseEnd(t.now, l.at, lease))
 	o.Status, o.Lease = driver.StatusDone, l.end
-	if l.interrupted() {
+	if l.firing && l.marked {
 		o.Status = driver.StatusInterrupted
 	}
 }
@@ -165,46 +163,41 @@ func (t *tx) end(op driver.Op, c *driver.Change) (driver.Status, error) {
 	switch {
 	case l == nil:
 		return t.repeat(op, c)
-	case op == driver.OpRelease && !l.interrupted():
+	case op == driver.OpRelease && !(l.firing && l.marked):
 		p.endLease(l, op)
 		return driver.StatusDone, nil
 	case !l.firing:
 		return driver.StatusLeaseLost, nil
-	case op == driver.OpAck:
-		p.counters.Acked++
-		p.drop(l.place(), 0)
-		return driver.StatusDone, nil
-	case op == driver.OpExpire:
-		p.counters.Expired++
-		p.drop(l.place(), 0)
-		return driver.StatusDone, nil
-	case l.marked:
-		return t.endSeries(op, c, l), nil
+	case l.marked || op == driver.OpAck || op == driver.OpExpire:
+		return t.remove(op, c, l), nil
 	}
 	r, err := p.table.read(l.place())
 	switch {
 	case err != nil:
 		return 0, err
 	case op == driver.OpRetry && c.Again && c.Incarnation != 0 && r.msg.Repeat == "":
-		return t.endSeries(op, c, l), nil
+		return t.remove(op, c, l), nil
 	}
 	t.settle(op, c, r)
 	p.move(l.place(), r)
 	return driver.StatusDone, nil
 }
 
-// endSeries removes a firing message instead of scheduling it again.
-func (t *tx) endSeries(op driver.Op, c *driver.Change, l *lease) driver.Status {
-	if op == driver.OpRetry && c.Again && !runFailed(c) {
+// remove removes a firing message by the transition that ends its lease.
+func (t *tx) remove(op driver.Op, c *driver.Change, l *lease) driver.Status {
+	switch {
+	case op == driver.OpExpire:
+		t.p.counters.Expired++
+	case op == driver.OpAck || op == driver.OpRetry && c.Again && !runFailed(c):
 		t.p.counters.Acked++
-	} else {
+	default:
 		t.p.counters.Cancelled++
 	}
 	t.p.drop(l.place(), 0)
 	return driver.StatusDone
 }
 
-// runFailed reports whether the last attempt of a run that is over has failed.
+// runFailed reports whether the last attempt of a run that Retry with Again ends has failed.
 func runFailed(c *driver.Change) bool { return c.Incarnation != 0 && c.Reason != "" }
 
 // settle makes a retry, or buries a message.
@@ -278,7 +271,7 @@ func (t *tx) bury(r *record) {
 }
 
 // cancelOrReschedule cancels or reschedules a message that has not begun, and ends its lease if it
-// has one. It marks or replans a message that has begun.
+// has one.
 func (t *tx) cancelOrReschedule(op driver.Op, c *driver.Change) (driver.Status, error) {
 	from, err := t.p.table.find(c.ID)
 	if err != nil || from.kind != kindScheduled {
@@ -294,12 +287,8 @@ func (t *tx) cancelOrReschedule(op driver.Op, c *driver.Change) (driver.Status, 
 		return 0, err
 	case r != nil && (r.msg.State == 0 || op == driver.OpCancel && c.Incarnation != 0 && c.Incarnation != r.msg.Enqueued):
 		return driver.StatusNotFound, nil
-	case l != nil && l.firing && op == driver.OpCancel:
-		return t.mark(c, l, r), nil
-	case l != nil && l.firing && op == driver.OpRepeat:
-		return t.replan(l, r, c.Repeat, dueAt(t.now, c.At, c.Delay)), nil
 	case l != nil && l.firing:
-		return driver.StatusFiring, nil
+		return t.changeFiring(op, c, l, r), nil
 	case op == driver.OpCancel:
 		t.p.counters.Cancelled++
 		t.p.drop(from, 0)
@@ -318,28 +307,27 @@ func (t *tx) cancelOrReschedule(op driver.Op, c *driver.Change) (driver.Status, 
 	return driver.StatusDone, nil
 }
 
-// mark marks a firing message, so that the end of its lease removes it.
-func (t *tx) mark(c *driver.Change, l *lease, r *record) driver.Status {
-	if (c.Interrupt || r.msg.Repeat != "") && !l.marked {
-		l.marked, r.msg.Planned = true, driver.Never
-		t.p.table.set(r)
+// changeFiring marks a firing message or changes its series, if the transition may.
+func (t *tx) changeFiring(op driver.Op, c *driver.Change, l *lease, r *record) driver.Status {
+	recurring := r.msg.Repeat != ""
+	switch {
+	case op == driver.OpCancel && c.Interrupt:
+		t.replan(l, r, r.msg.Repeat, driver.Never)
+		t.p.hints.send(driver.Hint{Partition: int(t.p.table.partition), ID: c.ID})
+		return driver.StatusInterrupted
+	case op == driver.OpCancel && recurring:
+		t.replan(l, r, r.msg.Repeat, driver.Never)
+	case op == driver.OpRepeat && recurring && !l.marked:
+		t.replan(l, r, c.Repeat, dueAt(t.now, c.At, c.Delay))
+		return driver.StatusDone
 	}
-	if !c.Interrupt {
-		return driver.StatusFiring
-	}
-	t.p.hints.send(driver.Hint{Partition: int(t.p.table.partition), ID: c.ID})
-	return driver.StatusInterrupted
+	return driver.StatusFiring
 }
 
-// replan plans the next run of a firing message, and stores the message. The message must be
-// recurring and not marked.
-func (t *tx) replan(l *lease, r *record, repeat string, planned driver.Instant) driver.Status {
-	if r.msg.Repeat == "" || l.marked {
-		return driver.StatusFiring
-	}
+// replan stores a firing message with its next run, or marks it if that is at Never.
+func (t *tx) replan(l *lease, r *record, repeat string, planned driver.Instant) {
 	r.msg.Repeat, r.msg.Planned, l.marked = repeat, planned, planned == driver.Never
 	t.p.table.set(r)
-	return driver.StatusDone
 }
 
 // readsRecord reports whether a transition of a scheduled message needs more than its place.

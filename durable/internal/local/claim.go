@@ -112,11 +112,10 @@ func (c *claim) takeNew() error {
 			break
 		}
 	}
-	err := p.findHead(c.take)
-	if err == nil && c.givenUp > 0 { // the scan may not have seen where they are now
-		err = p.findHead(nil)
+	if err := p.findHead(c.take); err != nil || c.givenUp == 0 {
+		return err
 	}
-	return err
+	return p.findHead(nil) // the scan may not have seen the messages that now wait until Never
 }
 
 // take leases a message, or gives it up if it has ended the process too often. It reports false if

@@ -23,8 +23,6 @@ type lease struct {
 	replaced driver.Instant // the last time of a Put that has replaced the firing message, or enqueued
 }
 
-func (l *lease) interrupted() bool { return l.firing && l.marked }
-
 func (l *lease) endKey() key  { return key{l.end, l.id} }
 func (l *lease) place() place { return place{kindScheduled, l.key} }
 

@@ -2,6 +2,7 @@ package local
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 	"time"
 
@@ -147,4 +148,59 @@ func TestLeaseDoesNotMoveToAnotherMessage(t *testing.T) {
 		assert.Equal(t, driver.StateScheduled, d.get("a").State)
 		assert.Equal(t, driver.StatusLeaseLost, d.apply(driver.OpAck, first))
 	}
+}
+
+// A lease outlasts a failure that loses the replacement or the mark of its message.
+func TestLeaseOfAChangedMessageIsKeptAfterAFailure(t *testing.T) {
+	t.Parallel()
+	for _, back := range []time.Duration{0, 2 * time.Second} {
+		for _, durable := range []bool{true, false} {
+			d := newFailingDisk(t)
+			first := driver.PutItem{ID: "a", Repeat: "daily", Body: []byte("first")}
+			second := driver.PutItem{ID: "a", Repeat: "weekly", Body: []byte("second"), Delay: time.Hour}
+			replace := func(item driver.PutItem) {
+				statuses, err := d.b.Put(t.Context(), driver.Put{Replace: true, Items: []driver.PutItem{item}})
+				require.NoError(t, err)
+				require.Equal(t, driver.StatusDone, statuses[0])
+			}
+			replace(first)
+			d.now = d.now.Add(time.Second)
+			r := d.claim()
+			d.sync()
+			d.now = d.now.Add(time.Second - back)
+			replace(second)
+			if durable {
+				d.sync()
+			}
+			d.fail()
+			want := first
+			if durable {
+				want = second
+			}
+			got := d.get("a")
+			assert.Equal(t, []any{driver.StateFiring, r.Token, want.Repeat, string(want.Body)}, []any{got.State, got.Token, got.Repeat, string(got.Body)})
+
+			_, err := d.b.Apply(t.Context(), driver.Batch{Op: driver.OpCancel, Changes: []driver.Change{{ID: "a"}}})
+			require.NoError(t, err)
+			status := driver.StatusDone
+			if durable {
+				d.sync()
+				status = driver.StatusInterrupted
+			}
+			d.fail()
+			assert.Equal(t, status, d.apply(driver.OpExtend, r))
+			d.audit()
+			assert.Equal(t, driver.StatusDone, d.apply(driver.OpRelease, r))
+			d.audit()
+			_, err = d.b.Get(t.Context(), 0, "a")
+			assert.Equal(t, durable, errors.Is(err, driver.ErrNotFound))
+		}
+	}
+}
+
+func (d *failingDisk) audit() {
+	report, err := d.b.(driver.Auditor).Audit(d.t.Context(), 0, false)
+	require.NoError(d.t, err)
+	report.Records = 0
+	require.Zero(d.t, report)
 }

@@ -35,6 +35,14 @@ func TestVerifyFindsEachFault(t *testing.T) {
 		"head":                 func(p *partition, _ *Map) { p.frontier.head++ },
 		"front beyond a key":   func(p *partition, _ *Map) { p.frontier.front = key{at: driver.Never} },
 		"oldest dead too late": func(p *partition, _ *Map) { p.oldestDead = driver.Never },
+		"a series without a run": func(p *partition, _ *Map) {
+			p.mustChange("a", func(r *driver.Record) { r.Repeat = "daily" })
+		},
+		"an unnoticed mark": func(p *partition, _ *Map) {
+			p.lease(&lease{key: p.mustFind("a").key})
+			_ = p.findHead(nil)
+			p.mustChange("a", func(r *driver.Record) { r.Planned = driver.Never })
+		},
 		"an unreadable record": func(p *partition, db *Map) {
 			db.Set(p.table.timeKey(kindScheduled, p.mustFind("a").key), []byte{FormatVersion + 1})
 		},
@@ -72,6 +80,16 @@ func (p *partition) mustFind(id string) place {
 		panic(err)
 	}
 	return at
+}
+
+// mustChange changes the record of a message in its place.
+func (p *partition) mustChange(id string, change func(*driver.Record)) {
+	r, err := p.table.read(p.mustFind(id))
+	if err != nil {
+		panic(err)
+	}
+	change(&r.msg)
+	p.table.set(r)
 }
 
 // unreadableIndex is a map whose index cannot be read for a moment.
