@@ -98,12 +98,18 @@ func (c *Cluster) form() error {
 	return c.settle()
 }
 
+// running yields the running nodes.
+func (c *Cluster) running(yield func(*Server) bool) {
+	for _, node := range c.nodes {
+		if node.Running() && !yield(node) {
+			return
+		}
+	}
+}
+
 // downWithin sets the time without an answer after which nodes consider another node down.
 func (c *Cluster) downWithin(ctx context.Context, timeout time.Duration) error {
-	for _, node := range c.nodes {
-		if !node.Running() {
-			continue
-		}
+	for node := range c.running {
 		if err := node.control.ConfigSet(ctx, "cluster-node-timeout", strconv.FormatInt(timeout.Milliseconds(), 10)).Err(); err != nil {
 			return fmt.Errorf("the node on %s: %w", node.Addr(), err)
 		}
@@ -149,10 +155,7 @@ func (c *Cluster) allMet(ctx context.Context) error {
 // complete returns nil if every running node considers the cluster complete, and every replica is
 // up to date and known to all nodes as a replica.
 func (c *Cluster) complete(ctx context.Context) error {
-	for _, node := range c.nodes {
-		if !node.Running() {
-			continue
-		}
+	for node := range c.running {
 		info, err := node.control.ClusterInfo(ctx).Result()
 		if err != nil {
 			return err
@@ -170,20 +173,17 @@ func (c *Cluster) complete(ctx context.Context) error {
 // followed returns nil if a node is a master, or a replica that is up to date and that all other
 // nodes know as a replica.
 func (c *Cluster) followed(ctx context.Context, node *Server) error {
-	if takesWrites(ctx, node) == nil {
+	if replicates(ctx, node, asMaster) == nil {
 		return c.agreed(ctx, node, "master")
 	}
-	if err := linked(ctx, node); err != nil {
+	if err := replicates(ctx, node, linked); err != nil {
 		return err
 	}
 	return c.agreed(ctx, node, "slave")
 }
 
 func (c *Cluster) agreed(ctx context.Context, node *Server, role string) error {
-	for _, other := range c.nodes {
-		if !other.Running() {
-			continue
-		}
+	for other := range c.running {
 		seen, err := c.seenBy(ctx, other, node)
 		if err != nil {
 			return err
@@ -248,10 +248,7 @@ func (c *Cluster) Nodes() []*Server { return slices.Clone(c.nodes) }
 func (c *Cluster) Master(slot int) *Server {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	for _, node := range c.nodes {
-		if !node.Running() {
-			continue
-		}
+	for node := range c.running {
 		if seen, err := c.seenBy(ctx, node, node); err == nil && seen.has("master") && slices.ContainsFunc(seen.slots, holds(slot)) {
 			return node
 		}
@@ -292,10 +289,7 @@ func (c *Cluster) KillMaster(slot int) *Server {
 func (c *Cluster) allowFailover(killed *Server) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	for _, node := range c.nodes {
-		if !node.Running() {
-			continue
-		}
+	for node := range c.running {
 		seen, err := c.seenBy(ctx, node, node)
 		if err == nil && seen.master == c.ids[killed] {
 			err = node.control.ConfigSet(ctx, "cluster-replica-no-failover", "no").Err()

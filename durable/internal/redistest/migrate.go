@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"strings"
 )
 
 // MigrateOptions configures [Cluster.MigrateSlot]. A zero field selects its default.
@@ -33,9 +33,7 @@ func (c *Cluster) MigrateSlot(slot int, to *Server, o MigrateOptions) {
 	case from == nil:
 		c.t.Errorf("redistest: migrate slot %d: it has no master", slot)
 	case from != to:
-		if err := c.migrate(slot, from, to, o); err != nil {
-			c.t.Errorf("redistest: migrate slot %d from %s to %s: %v", slot, from.Addr(), to.Addr(), err)
-		}
+		c.check(fmt.Sprintf("migrate slot %d from %s to %s", slot, from.Addr(), to.Addr()), c.migrate(slot, from, to, o))
 	}
 }
 
@@ -65,10 +63,7 @@ func (c *Cluster) migrate(slot int, from, to *Server, o MigrateOptions) error {
 }
 
 func moveKeys(ctx context.Context, from, to *Server, keys []string) error {
-	host, port, err := net.SplitHostPort(to.Addr())
-	if err != nil {
-		return err
-	}
+	host, port, _ := strings.Cut(to.Addr(), ":")
 	command := []any{"MIGRATE", host, port, "", 0, startTimeout.Milliseconds(), "KEYS"}
 	for _, key := range keys {
 		command = append(command, key)
@@ -81,7 +76,7 @@ func moveKeys(ctx context.Context, from, to *Server, keys []string) error {
 func (c *Cluster) assign(ctx context.Context, slot int, from, to *Server) error {
 	order := []*Server{to, from}
 	for _, node := range c.nodes {
-		if node != to && node != from && node.Running() && takesWrites(ctx, node) == nil {
+		if node != to && node != from && node.Running() && replicates(ctx, node, asMaster) == nil {
 			order = append(order, node)
 		}
 	}

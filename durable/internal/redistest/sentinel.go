@@ -56,7 +56,7 @@ func StartSentinel(t testing.TB, o SentinelOptions) *Sentinel {
 	host, port, _ := strings.Cut(master.Addr(), ":")
 	replica := start(t, "redis-server", append(settings, "replicaof "+host+" "+port), o.ExtraArgs)
 	s.data = []*Server{master, replica}
-	s.await("the replica has not caught up", func(ctx context.Context) error { return linked(ctx, replica) })
+	s.await("the replica has not caught up", func(ctx context.Context) error { return replicates(ctx, replica, linked) })
 	for range sentinels {
 		s.sentinels = append(s.sentinels, start(t, "redis-sentinel", s.settings(master, o), nil))
 	}
@@ -65,11 +65,14 @@ func StartSentinel(t testing.TB, o SentinelOptions) *Sentinel {
 	return s
 }
 
-// linked returns nil if a replica is up to date with its master.
-func linked(ctx context.Context, replica *Server) error {
-	info, err := replica.control.Info(ctx, "replication").Result()
-	if err == nil && !strings.Contains(info, "master_link_status:up") {
-		err = errors.New("the link to the master is down")
+// asMaster is in the replication of a master, and linked in that of a replica that is up to date.
+const asMaster, linked = "role:master", "master_link_status:up"
+
+// replicates returns nil if a server's replication has a status.
+func replicates(ctx context.Context, s *Server, status string) error {
+	info, err := s.control.Info(ctx, "replication").Result()
+	if err == nil && !strings.Contains(info, status) {
+		err = fmt.Errorf("the replication of the server on %s is not %s", s.Addr(), status)
 	}
 	return err
 }
@@ -209,7 +212,7 @@ func (s *Sentinel) WaitFailover(old *Server) *Server {
 		if m == nil || m == old {
 			return errors.New("the sentinels name no other master")
 		}
-		return takesWrites(ctx, m)
+		return replicates(ctx, m, asMaster)
 	})
 	s.downWithin(steadyTimeout)
 	return s.Master()
@@ -220,20 +223,12 @@ func (s *Sentinel) WaitReplica() {
 	s.t.Helper()
 	s.await("there is no replica", func(ctx context.Context) error {
 		for _, server := range s.data {
-			if server.Running() && linked(ctx, server) == nil {
+			if server.Running() && replicates(ctx, server, linked) == nil {
 				return nil
 			}
 		}
 		return errors.New("no server has a link to a master")
 	})
-}
-
-func takesWrites(ctx context.Context, s *Server) error {
-	info, err := s.control.Info(ctx, "replication").Result()
-	if err == nil && !strings.Contains(info, "role:master") {
-		err = errors.New("the server is not a master")
-	}
-	return err
 }
 
 func (s *Sentinel) await(what string, ready func(context.Context) error) {

@@ -29,7 +29,7 @@ func TestSentinelsPromoteTheReplicaAfterAKill(t *testing.T) {
 
 	first.Restart()
 	s.WaitReplica()
-	require.Error(t, takesWrites(t.Context(), first), "the old master is a replica now")
+	require.Error(t, replicates(t.Context(), first, asMaster), "the old master is a replica now")
 	assert.Same(t, second, s.Master())
 }
 

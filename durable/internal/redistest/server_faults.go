@@ -10,17 +10,13 @@ import (
 // ended.
 func (s *Server) Kill() {
 	s.t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.check("kill", s.proc.kill())
+	s.change("kill", func() error { return s.proc.kill() })
 }
 
 // Stop ends the server with SIGTERM and waits for its end. It continues a paused server.
 func (s *Server) Stop() {
 	s.t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.check("stop", s.stop())
+	s.change("stop", s.stop)
 }
 
 func (s *Server) stop() error {
@@ -38,33 +34,29 @@ func (s *Server) stop() error {
 // returns when it answers. The server keeps its data if [Options.AppendOnly] is set.
 func (s *Server) Restart() {
 	s.t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	err := s.stop()
-	for end := time.Now().Add(startTimeout); err == nil; time.Sleep(50 * time.Millisecond) {
-		err = s.run()
-		if !errors.Is(err, errAddressInUse) || time.Now().After(end) {
-			break
+	s.change("restart", func() error {
+		err := s.stop()
+		for end := time.Now().Add(startTimeout); err == nil; time.Sleep(50 * time.Millisecond) {
+			err = s.run()
+			if !errors.Is(err, errAddressInUse) || time.Now().After(end) {
+				break
+			}
+			err = nil // a forked process of the server has not ended yet
 		}
-		err = nil // a forked process of the server has not ended yet
-	}
-	s.check("restart", err)
+		return err
+	})
 }
 
 // Pause suspends the server with SIGSTOP: its connections stay open, and it does not answer.
 func (s *Server) Pause() {
 	s.t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.check("pause", pauseProcess(s.proc.cmd.Process))
+	s.change("pause", func() error { return pauseProcess(s.proc.cmd.Process) })
 }
 
 // Continue ends a [Server.Pause].
 func (s *Server) Continue() {
 	s.t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.check("continue", continueProcess(s.proc.cmd.Process))
+	s.change("continue", func() error { return continueProcess(s.proc.cmd.Process) })
 }
 
 // Running reports whether the server was started and has not ended. A paused server is running.
@@ -74,9 +66,12 @@ func (s *Server) Running() bool {
 	return !s.proc.ended()
 }
 
-func (s *Server) check(what string, err error) {
+// change calls f with s.mu held and reports its error.
+func (s *Server) change(what string, f func() error) {
 	s.t.Helper()
-	if err != nil {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := f(); err != nil {
 		s.t.Errorf("redistest: %s the server on port %d: %v\n%s", what, s.port.number, err, tail(s.Log(), 20))
 	}
 }
