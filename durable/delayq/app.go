@@ -49,7 +49,6 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 	}
 }
 
-// run executes a command line.
 func (a *app) run(ctx context.Context, args []string) error {
 	page := bufio.NewWriter(a.stdout) // keeps the first write error, which package cli ignores
 	root := &cli.Command{
@@ -175,11 +174,7 @@ func (a *app) with(ctx context.Context, need access, f func(s *session) error) (
 	if err != nil {
 		return err
 	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
-		defer cancel()
-		err = errors.Join(err, q.Shutdown(ctx))
-	}()
+	defer func() { err = errors.Join(err, settle(ctx, q.Shutdown)) }()
 	return f(&session{q, store})
 }
 
@@ -199,16 +194,14 @@ func (a *app) check(need access) error {
 // reportWaiting tells the user what delays the end if Ctrl-C does not end the program within
 // noticeDelay. The returned function ends the report, and waits for it.
 func (a *app) reportWaiting(ctx context.Context) (end func()) {
-	ended := make(chan struct{})
-	var report sync.WaitGroup
-	report.Go(func() {
+	return background(func(running context.Context) {
 		select {
-		case <-ended:
+		case <-running.Done():
 			return
 		case <-ctx.Done():
 		}
 		select {
-		case <-ended:
+		case <-running.Done():
 		case <-time.After(a.noticeDelay):
 			if n := a.children.count(); n > 0 {
 				a.note("waiting for %s; Ctrl-C again ends all, and the messages are delivered again", count(n, "running command"))
@@ -217,9 +210,16 @@ func (a *app) reportWaiting(ctx context.Context) (end func()) {
 			}
 		}
 	})
+}
+
+// background runs f in a goroutine. The returned function ends the context of f and waits for f.
+func background(f func(ctx context.Context)) (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var g sync.WaitGroup
+	g.Go(func() { f(ctx) })
 	return func() {
-		close(ended)
-		report.Wait()
+		cancel()
+		g.Wait()
 	}
 }
 
@@ -248,13 +248,11 @@ func withRemedy(err error) error {
 	return err
 }
 
-// print writes a line to stdout.
 func (a *app) print(line string) error {
 	_, err := fmt.Fprintln(a.stdout, line)
 	return err
 }
 
-// note writes a line to stderr.
 func (a *app) note(format string, args ...any) {
 	fmt.Fprintf(a.stderr, "delayq: "+format+"\n", args...)
 }

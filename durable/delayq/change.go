@@ -40,14 +40,11 @@ func (a *app) cancelCommand() *cli.Command {
 			case len(headers) > 0:
 				return a.cancelled(s.CancelMatching(ctx, headers))
 			}
-			return a.changeAll(ids, "cancelled", func(id string) (string, bool, error) {
-				var options []durable.CancelOption
-				if interrupt {
-					options = append(options, durable.Interrupt)
-				}
-				result, err := s.Cancel(ctx, id, options...)
-				return resultText(result), result == durable.ResultCancelled || result == durable.ResultInterrupted, err
-			})
+			var options []durable.CancelOption
+			if interrupt {
+				options = append(options, durable.Interrupt)
+			}
+			return a.changeAll(ids, "cancelled", func(id string) (string, error) { return resultText(s.Cancel(ctx, id, options...)) })
 		},
 	})
 }
@@ -77,17 +74,14 @@ func (a *app) rescheduleCommand() *cli.Command {
 			return nil
 		},
 		run: func(ctx context.Context, s *session, ids []string) error {
-			return a.changeAll(ids, "rescheduled", func(id string) (string, bool, error) {
-				result, err := durable.Result(0), error(nil)
+			return a.changeAll(ids, "rescheduled", func(id string) (string, error) {
 				switch {
 				case repeat:
-					result, err = s.SetRepeat(ctx, id, m.Repeat)
+					return resultText(s.SetRepeat(ctx, id, m.Repeat))
 				case m.At.IsZero():
-					result, err = s.Reschedule(ctx, id, m.Delay)
-				default:
-					result, err = s.RescheduleAt(ctx, id, m.At)
+					return resultText(s.Reschedule(ctx, id, m.Delay))
 				}
-				return resultText(result), result == durable.ResultRescheduled, err
+				return resultText(s.RescheduleAt(ctx, id, m.At))
 			})
 		},
 	})
@@ -95,21 +89,23 @@ func (a *app) rescheduleCommand() *cli.Command {
 
 var resultTexts = map[durable.Result]string{
 	durable.ResultCancelled: "cancelled", durable.ResultRescheduled: "rescheduled",
-	durable.ResultFiring: "being delivered", durable.ResultNotFound: "not found", durable.ResultInterrupted: "interrupted",
+	durable.ResultFiring: "being delivered", durable.ResultNotFound: "not found", durable.ResultInterrupted: "cancelled during its delivery",
 }
 
-func resultText(r durable.Result) string { return cmp.Or(resultTexts[r], r.String()) }
+func resultText(r durable.Result, err error) (string, error) {
+	return cmp.Or(resultTexts[r], r.String()), err
+}
 
 // changeAll changes messages one after the other and prints the result of each. It stops at the
-// first call that fails. It returns an error unless all messages were changed.
-func (a *app) changeAll(ids []string, done string, change func(id string) (result string, ok bool, err error)) error {
+// first call that fails. It returns an error unless the results of all begin with done.
+func (a *app) changeAll(ids []string, done string, change func(id string) (result string, err error)) error {
 	changed := 0
 	for _, id := range ids {
-		result, ok, err := change(id)
+		result, err := change(id)
 		if err != nil {
 			return err
 		}
-		if ok {
+		if strings.HasPrefix(result, done) {
 			changed++
 		}
 		if err := a.result(map[string]string{"id": id, "result": result}, id+": "+result); err != nil {
@@ -125,6 +121,7 @@ func (a *app) changeAll(ids []string, done string, change func(id string) (resul
 func (a *app) deadCommand() *cli.Command {
 	var f durable.DeadFilter
 	var o durable.ReplayOptions
+	state := "dead"
 	rate := option("rate", "replay `N` dead letters per second, evenly; 0 means no limit", &o.Rate, "a number from 0 to 100000",
 		func(s string) (float64, bool) {
 			n, err := strconv.ParseFloat(s, 64)
@@ -133,7 +130,7 @@ func (a *app) deadCommand() *cli.Command {
 	return &cli.Command{
 		Name: "dead", Usage: "list, replay or delete dead letters", Description: help("dead"), Action: noCommand, OnUsageError: usageError,
 		Commands: []*cli.Command{
-			a.listing("dead list", "list dead letters, like delayq list -state dead", &listOptions{state: "dead", n: 100}),
+			a.listing("dead list", "list dead letters, like delayq list -state dead", &state),
 			a.deadChange("replay", "schedule dead letters again as if they had never been delivered", &f,
 				[]cli.Flag{duration("delay", "make each message due this `duration` after its replay", &o.Delay, 0), rate},
 				func(ctx context.Context, s *session, id string) error { return s.Replay(ctx, id, o.Delay) },
@@ -188,11 +185,11 @@ func (a *app) deadChange(verb, text string, f *durable.DeadFilter, flags []cli.F
 
 // changeDead is changeAll for dead letters.
 func changeDead(a *app, ids []string, done string, change func(id string) error) error {
-	return a.changeAll(ids, done, func(id string) (string, bool, error) {
+	return a.changeAll(ids, done, func(id string) (string, error) {
 		err := change(id)
 		if errors.Is(err, durable.ErrNotFound) {
-			return "no dead letter", false, nil
+			return "no dead letter", nil
 		}
-		return done, err == nil, err
+		return done, err
 	})
 }

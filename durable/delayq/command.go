@@ -74,7 +74,6 @@ func noCommand(_ context.Context, cmd *cli.Command) error {
 	return usage(cmd, "unknown command %q; it must be one of %s", cmd.Args().First(), strings.Join(names, ", "))
 }
 
-// usage returns an error about the command line.
 func usage(cmd *cli.Command, format string, args ...any) error {
 	return fmt.Errorf("%w command line: %s\nSee %s -help", durable.ErrInvalid, fmt.Sprintf(format, args...), cmd.FullName())
 }
@@ -188,7 +187,6 @@ func pastTime(name, usage string, to *time.Time) cli.Flag {
 		})
 }
 
-// instant accepts a time.
 func instant(name, usage string, to *time.Time) cli.Flag {
 	return option(name, usage, to, "a time with its zone, such as 2030-12-31T23:59:00Z or 2030-12-31T23:59:00+01:00",
 		func(s string) (time.Time, bool) {
@@ -205,7 +203,6 @@ func dueFlags(m *durable.Message) []cli.Flag {
 	}
 }
 
-// dueTwice returns the error for a delay and a time.
 func dueTwice(cmd *cli.Command, m *durable.Message) error {
 	return usage(cmd, "-delay is %v and -at is %s; only one of them may be given", m.Delay, m.At.Format(time.RFC3339))
 }

@@ -184,10 +184,9 @@ func (c *children) run(cmd *exec.Cmd) error {
 		c.all = append(c.all, cmd)
 	}
 	c.mu.Unlock()
-	if err != nil {
-		return err
+	if err == nil {
+		err = cmd.Wait()
 	}
-	err = cmd.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.all = slices.DeleteFunc(c.all, func(other *exec.Cmd) bool { return other == cmd })

@@ -74,10 +74,7 @@ const maxMessages = 100_000_000
 
 // Limits of the messages that are enqueued together: their number, and the bytes of their bodies,
 // which the queue copies.
-const (
-	enqueueTogether = 4096
-	enqueueMemory   = 64 << 20
-)
+const enqueueTogether, enqueueMemory = 4096, 64 << 20
 
 // enqueue enqueues n copies of a message. Their ids get a number if there are several.
 func (a *app) enqueue(ctx context.Context, s *session, m durable.Message, n int) error {

@@ -60,11 +60,6 @@ func previewBody(r *durable.Record, most int) string {
 	return preview(string(r.Body), most)
 }
 
-type listOptions struct {
-	state string
-	n     int
-}
-
 // times are the states that a list can have, with the times that order it.
 var times = map[string]struct {
 	state durable.State
@@ -85,52 +80,48 @@ func due(r *durable.Record) string {
 }
 
 func (a *app) listCommand() *cli.Command {
-	o := &listOptions{state: "scheduled", n: 100}
-	c := a.listing("list", "list messages in one state", o)
-	c.Flags = append(c.Flags, option("state", "list messages in this `state`", &o.state, "scheduled or in-flight or dead", func(s string) (string, bool) {
+	state := "scheduled"
+	c := a.listing("list", "list messages in one state", &state)
+	c.Flags = append(c.Flags, option("state", "list messages in this `state`", &state, "scheduled or in-flight or dead", func(s string) (string, bool) {
 		_, ok := times[s]
 		return s, ok
 	}))
 	return c
 }
 
-// listing returns a command that lists messages.
-func (a *app) listing(name, usage string, o *listOptions) *cli.Command {
-	return a.command(command{
-		name: name, usage: usage, need: reads,
-		flags: []cli.Flag{number("n", "list up to `N` messages; 0 lists all", &o.n, 0, math.MaxInt32)},
-		run:   func(ctx context.Context, s *session, _ []string) error { return a.list(ctx, s, o) },
-	})
-}
-
-// list prints up to n messages, or all if n is 0.
-func (a *app) list(ctx context.Context, s *session, o *listOptions) error {
-	order, shown := times[o.state], 0
-	t := newTable("id", "state", order.name, "repeats", "expires", "failed", "crashes", "headers", "bytes", "body", "last error")
-	for r, err := range s.List(ctx, order.state) {
-		if err != nil {
-			return err
-		}
-		if o.n > 0 && shown == o.n {
-			defer a.note("the list ends after %s; -n 0 lists all", count(shown, "message"))
-			break
-		}
-		shown++
-		if a.json {
-			if err := a.printJSON(recordJSON(&r)); err != nil {
+// listing returns a command that lists up to n messages in a state, or all if n is 0.
+func (a *app) listing(name, usage string, state *string) *cli.Command {
+	n := 100
+	most := number("n", "list up to `N` messages; 0 lists all", &n, 0, math.MaxInt32)
+	run := func(ctx context.Context, s *session, _ []string) error {
+		order, shown := times[*state], 0
+		t := newTable("id", "state", order.name, "repeats", "expires", "failed", "crashes", "headers", "bytes", "body", "last error")
+		for r, err := range s.List(ctx, order.state) {
+			if err != nil {
 				return err
 			}
-			continue
+			if n > 0 && shown == n {
+				defer a.note("the list ends after %s; -n 0 lists all", count(shown, "message"))
+				break
+			}
+			shown++
+			if a.json {
+				if err := a.printJSON(recordJSON(&r)); err != nil {
+					return err
+				}
+				continue
+			}
+			t.AppendRow(table.Row{
+				preview(r.ID, contract.MaxID), stateNames[r.State], order.of(&r), r.Repeat, formatTime(r.ExpireAt),
+				fmt.Sprintf("%d of %d", r.Attempts, r.MaxAttempts), r.Crashes, previewHeaders(r.Headers), len(r.Body), previewBody(&r, previewColumns), preview(r.Reason, previewColumns),
+			})
 		}
-		t.AppendRow(table.Row{
-			preview(r.ID, contract.MaxID), stateNames[r.State], order.of(&r), r.Repeat, formatTime(r.ExpireAt), fmt.Sprintf("%d of %d", r.Attempts, r.MaxAttempts),
-			r.Crashes, previewHeaders(r.Headers), len(r.Body), previewBody(&r, previewColumns), preview(r.Reason, previewColumns),
-		})
+		if shown == 0 {
+			a.note("queue %q has no such messages", s.Name())
+		}
+		return a.printTable(t)
 	}
-	if shown == 0 {
-		a.note("queue %q has no such messages", s.Name())
-	}
-	return a.printTable(t)
+	return a.command(command{name: name, usage: usage, need: reads, flags: []cli.Flag{most}, run: run})
 }
 
 // previewHeaders returns headers in the order of their keys.

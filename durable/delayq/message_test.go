@@ -340,7 +340,7 @@ func TestRecurringMessages(t *testing.T) {
 	require.NoError(t, err)
 	_, err = run("cancel", "-interrupt", "-all")
 	require.ErrorContains(t, err, "-interrupt is set; it needs the ids of messages")
-	assert.Equal(t, "report: interrupted\n", ok("cancel", "-interrupt", "report"))
+	assert.Equal(t, "report: cancelled during its delivery\n", ok("cancel", "-interrupt", "report"))
 	require.NoError(t, d.Ack(t.Context()))
 	assert.Empty(t, ok("list"))
 }
@@ -548,6 +548,9 @@ func TestUnreadableMessageIsShownWithItsError(t *testing.T) {
 
 func TestUnknownResultIsPrinted(t *testing.T) {
 	t.Parallel()
-	assert.Equal(t, "not found", resultText(durable.ResultNotFound))
-	assert.Equal(t, "Result(99)", resultText(99))
+	for result, want := range map[durable.Result]string{durable.ResultNotFound: "not found", 99: "Result(99)"} {
+		text, err := resultText(result, io.EOF)
+		assert.Equal(t, want, text)
+		assert.Equal(t, io.EOF, err)
+	}
 }

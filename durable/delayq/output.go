@@ -56,7 +56,6 @@ func (a *app) result(v any, text string) error {
 	return a.print(text)
 }
 
-// printJSON writes a value as one line.
 func (a *app) printJSON(v any) error { return json.NewEncoder(a.stdout).Encode(v) }
 
 // object returns the exported fields of a struct for JSON, with names such as inFlight. Durations

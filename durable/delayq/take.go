@@ -1,12 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"sync"
 	"time"
 
@@ -66,7 +66,7 @@ func (a *app) take(ctx context.Context, s *session, o takeOptions) (err error) {
 	}
 	defer r.Close()
 	h := new(held)
-	defer h.extending()()
+	defer background(h.extend)()
 	acks := newTasks()
 	taken := 0
 	for ; taken < o.n; taken++ {
@@ -122,12 +122,7 @@ func (a *app) printBody(d *durable.Delivery) error {
 	if a.json {
 		return a.printJSON(messageJSON(*d, d.Body))
 	}
-	body := d.Body
-	if !bytes.HasSuffix(body, []byte("\n")) {
-		body = append(bytes.Clone(body), '\n')
-	}
-	_, err := a.stdout.Write(body)
-	return err
+	return a.print(strings.TrimSuffix(string(d.Body), "\n"))
 }
 
 // held are messages that were taken and are not to be acknowledged yet, as keys.
@@ -142,27 +137,18 @@ func (h *held) each(f func(*durable.Delivery) error) error {
 	return g.Wait()
 }
 
-// extending extends the leases, because the output may be slow, until the returned function is
-// called.
-func (h *held) extending() (end func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var loop sync.WaitGroup
-	loop.Go(func() {
-		for ctx.Err() == nil {
-			select {
-			case <-ctx.Done():
-			case <-time.After(takeVisibility / 3): // a lost lease is reported when the message is settled
-				_ = h.each(func(d *durable.Delivery) error { return d.Extend(ctx, takeVisibility) })
-			}
+// extend extends the leases until ctx ends, because the output may be slow.
+func (h *held) extend(ctx context.Context) {
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-time.After(takeVisibility / 3): // a lost lease is reported when the message is settled
+			_ = h.each(func(d *durable.Delivery) error { return d.Extend(ctx, takeVisibility) })
 		}
-	})
-	return func() {
-		cancel()
-		loop.Wait()
 	}
 }
 
-// settle acknowledges or releases a message by f, even after Ctrl-C.
+// settle calls f, which settles a message or closes the queue, for up to closeTime even after Ctrl-C.
 func settle(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()

@@ -17,29 +17,25 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-type watchOptions struct {
-	interval   time.Duration
-	n          int
-	partitions bool
-}
-
 func (a *app) watchCommand() *cli.Command {
-	o := watchOptions{interval: time.Second}
+	interval, n, partitions := time.Second, 0, false
 	return a.command(command{
 		name: "watch", usage: "show the counts of the queue until Ctrl-C", need: watches,
 		flags: []cli.Flag{
-			duration("interval", "update once in this `duration`", &o.interval, 10*time.Millisecond),
-			number("n", "end after `N` updates; 0 continues until Ctrl-C", &o.n, 0, math.MaxInt32),
-			flag("partitions", "show each partition too", &o.partitions),
+			duration("interval", "update once in this `duration`", &interval, 10*time.Millisecond),
+			number("n", "end after `N` updates; 0 continues until Ctrl-C", &n, 0, math.MaxInt32),
+			flag("partitions", "show each partition too", &partitions),
 		},
-		run: func(ctx context.Context, s *session, _ []string) error { return a.watch(ctx, s, o) },
+		run: func(ctx context.Context, s *session, _ []string) error {
+			return a.watch(ctx, s, interval, n, partitions)
+		},
 	})
 }
 
 // watch reads the counts of the queue once in each interval. If the store cannot be reached, watch
 // skips the update, because the next one may succeed.
-func (a *app) watch(ctx context.Context, s *session, o watchOptions) error {
-	tick := time.NewTicker(o.interval)
+func (a *app) watch(ctx context.Context, s *session, interval time.Duration, n int, partitions bool) error {
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	var before durable.Stats
 	for updates := 1; ; updates++ {
@@ -52,12 +48,12 @@ func (a *app) watch(ctx context.Context, s *session, o watchOptions) error {
 		case err != nil:
 			return err
 		default:
-			if err := a.show(&sample{s.Name(), stats, before}, o.partitions); err != nil {
+			if err := a.show(&sample{s.Name(), stats, before}, partitions); err != nil {
 				return err
 			}
 			before = stats
 		}
-		if updates == o.n {
+		if updates == n {
 			return nil
 		}
 		select {
