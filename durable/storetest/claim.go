@@ -1,8 +1,9 @@
 package storetest
 
 import (
+	"cmp"
 	"fmt"
-	"sort"
+	"slices"
 	"testing"
 	"time"
 
@@ -39,9 +40,8 @@ func claimOrder(t *testing.T, newStore Factory) {
 	}
 	q.put(messages[:100]...)
 	q.put(messages[100:]...)
-	sort.Slice(messages, func(i, j int) bool {
-		a, b := messages[i], messages[j]
-		return a.At < b.At || a.At == b.At && a.ID < b.ID
+	slices.SortFunc(messages, func(a, b driver.PutItem) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.ID, b.ID))
 	})
 	var got []string
 	for _, limit := range []int{1, 7, 0, 92, driver.MaxBatch, driver.MaxBatch} {
@@ -88,8 +88,7 @@ func claimMaxBytes(t *testing.T, newStore Factory) {
 		q.put(m)
 	}
 	claim := func(limit int) []string {
-		return idsOf(q.claimWith(driver.Claim{Horizon: 2 * far, Max: 10, MaxBytes: limit,
-			Visibility: far}).Records)
+		return idsOf(q.claimWith(driver.Claim{Horizon: 2 * far, Max: 10, MaxBytes: limit, Visibility: far}).Records)
 	}
 	assert.Equal(t, []string{"0", "1"}, claim(299))
 	assert.Equal(t, []string{"2"}, claim(100))
@@ -160,10 +159,8 @@ func claimBegins(t *testing.T, newStore Factory) {
 // claimAs claims for a consumer that has received tokens up to seen.
 func (q *queue) claimAs(consumer string, seen uint64, most, begin int, visibility time.Duration) []driver.Record {
 	q.t.Helper()
-	c, err := q.Claim(q.t.Context(), driver.Claim{
-		Consumer: consumer, Seen: seen, Horizon: soon, Max: most, MaxBytes: manyBytes, Begin: begin,
-		Visibility: visibility, MaxCrashes: 1,
-	})
+	c, err := q.Claim(q.t.Context(), driver.Claim{Consumer: consumer, Seen: seen, Horizon: soon, Max: most,
+		MaxBytes: manyBytes, Begin: begin, Visibility: visibility, MaxCrashes: 1})
 	require.NoError(q.t, err)
 	return c.Records
 }
@@ -191,8 +188,7 @@ func claimLostAnswer(t *testing.T, newStore Factory) {
 		lost[i].LeaseEnd = again[i].LeaseEnd
 	}
 	assert.Equal(t, lost[:3], again, "with the same tokens and states")
-	assert.Empty(t, q.claimAs("a", lastToken(again), 0, 0, far),
-		"messages that were seen are not returned again")
+	assert.Empty(t, q.claimAs("a", lastToken(again), 0, 0, far), "messages that were seen are not returned again")
 
 	next := q.claimAs("a", lastToken(again), 1, 0, far)
 	require.Equal(t, []string{"m006"}, idsOf(next))
@@ -269,11 +265,8 @@ func claimLate(t *testing.T, newStore Factory) {
 	q := openRemote(t, newStore)
 	var seen uint64
 	claim := func(seq uint64, repeat bool) []string {
-		claimed := q.claimWith(driver.Claim{
-			Consumer: "a", Seen: seen, Seq: seq, Repeat: repeat, Horizon: soon, Max: 1, Begin: 1,
-			Visibility: far,
-		})
-		return idsOf(claimed.Records)
+		c := driver.Claim{Consumer: "a", Seen: seen, Seq: seq, Repeat: repeat, Horizon: soon, Max: 1, Begin: 1, Visibility: far}
+		return idsOf(q.claimWith(c).Records)
 	}
 	require.Empty(t, claim(2, true), "claim 1 was not answered")
 	q.put(items("m", 5)...)

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -43,21 +44,17 @@ func deadLimit(t *testing.T, newStore Factory) {
 func deadLimitsOfCrashes(t *testing.T, newStore Factory) {
 	for kept, limit := range map[int64]func(*driver.Config){
 		2: func(c *driver.Config) { c.DeadLimit = 2 },
-		3: func(c *driver.Config) { c.DeadBytes = 1000 },
+		3: func(c *driver.Config) { c.DeadBytes = 3*int64(len("m000")) + 1 },
 	} {
 		c := config()
 		limit(&c)
 		q := openAs(t, newStore(t), c)
-		batch := items("m", 10)
-		for i := range batch {
-			batch[i].Body = make([]byte, 300)
-		}
-		q.put(batch...)
+		q.put(items("m", 10)...)
 		q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changesOf(q.claimShort(10))})
 		q.pass()
 		q.expire(1)
 		counts := has(q, 0, 0, kept)
-		assert.Equal(t, 300*kept, counts.DeadBytes)
+		assert.Equal(t, kept*int64(len("m000")), counts.DeadBytes)
 		assert.Equal(t, [3]uint64{10, 10, uint64(10 - kept)}, [3]uint64{counts.Crashed, counts.Buried, counts.Trimmed})
 	}
 }
@@ -85,14 +82,9 @@ func deadAge(t *testing.T, newStore Factory) {
 // buried enqueues and buries a message with a body of the given size. The next message dies later.
 func (q *queue) buried(id string, size int) {
 	q.t.Helper()
-	q.buriedNow(id, size)
-	q.pass()
-}
-
-func (q *queue) buriedNow(id string, size int) {
-	q.t.Helper()
 	q.put(itemWith(id, make([]byte, size)))
 	endClaimed(q, driver.OpBury, 1)
+	q.pass()
 }
 
 func (q *queue) assertDead(bytes int64, trimmed uint64, ids ...string) {
@@ -143,42 +135,31 @@ func deadBytesWhileAudited(t *testing.T, newStore Factory) {
 		t.Skip("the store has no audit")
 	}
 	for n := range 5 {
-		batch := items(fmt.Sprint("old", n), driver.MaxBatch)
-		for i := range batch {
-			batch[i].Body = make([]byte, 10)
-		}
-		q.put(batch...)
+		q.put(items(fmt.Sprint("old", n), driver.MaxBatch)...)
 		endClaimed(q, driver.OpBury, driver.MaxBatch)
 	}
-	stop, audited := make(chan struct{}), make(chan error, 1)
+	var buried atomic.Bool
+	audited := make(chan struct{})
 	go func() {
-		for {
+		defer close(audited)
+		for more := true; more; more = !buried.Load() {
 			report, err := auditor.Audit(t.Context(), 0, true)
-			if err == nil && report.Wrong+report.Repaired > 0 {
-				err = fmt.Errorf("an audit found %+v", report)
-			}
-			if err != nil {
-				audited <- err
+			if !assert.NoError(t, err) || !assert.Zero(t, report.Wrong+report.Repaired, "%+v", report) {
 				return
-			}
-			select {
-			case <-stop:
-				audited <- nil
-				return
-			default:
 			}
 		}
 	}()
 	kept := 0
 	for i := range testscale.Size(40) {
-		q.buriedNow(fmt.Sprint("new", i), i)
+		q.put(itemWith(fmt.Sprint("new", i), make([]byte, i)))
+		endClaimed(q, driver.OpBury, 1)
 		if i%2 == 0 {
 			q.done(driver.OpPurge, driver.Change{ID: fmt.Sprint("new", i)})
 		} else {
 			kept += i
 		}
 	}
-	close(stop)
-	require.NoError(t, <-audited)
-	assert.EqualValues(t, 5*driver.MaxBatch*10+kept, q.count().DeadBytes)
+	buried.Store(true)
+	<-audited
+	assert.EqualValues(t, 5*driver.MaxBatch*len("old0000")+kept, q.count().DeadBytes)
 }

@@ -27,10 +27,8 @@ func assertDelay(t *testing.T, before, after time.Time, delay time.Duration, got
 		least, delay = before.Truncate(time.Millisecond), 0
 	}
 	most := driver.InstantOf(after.Add(delay)) + 1
-	assert.False(t, got.Time().Before(least), "%v is early: expected %v or later %v",
-		got.Time(), least, args)
-	assert.LessOrEqual(t, got, most, "%v is late: expected %v or earlier %v", got.Time(),
-		most.Time(), args)
+	assert.False(t, got.Time().Before(least), "%v is early: expected %v or later %v", got.Time(), least, args)
+	assert.LessOrEqual(t, got, most, "%v is late: expected %v or earlier %v", got.Time(), most.Time(), args)
 }
 
 // delays stores messages and makes each transition that has a delay, with delays that are negative
@@ -74,8 +72,7 @@ func delaySaturated(t *testing.T, newStore Factory) {
 	}
 	assert.Equal(t, driver.Never-1, q.get("almost").Due)
 	assert.Empty(t, q.claim(10))
-	c := q.claimWith(driver.Claim{Horizon: math.MaxInt64 - time.Hour, Max: 10,
-		Visibility: math.MaxInt64})
+	c := q.claimWith(driver.Claim{Horizon: math.MaxInt64 - time.Hour, Max: 10, Visibility: math.MaxInt64})
 	assert.Empty(t, c.Records)
 	assert.Equal(t, q.get("longest").Due, c.Next)
 	c = q.claimWith(driver.Claim{Horizon: math.MaxInt64, Max: 10, Visibility: math.MaxInt64})

@@ -39,8 +39,7 @@ func openPartitions(t *testing.T, newStore Factory) {
 			continue // each opening makes a call for each partition of a Redis store
 		}
 		config.Partitions = 0
-		assert.Equal(t, c.want, openAs(t, f, config).Config().Partitions, "%s: 0 accepts the existing number",
-			c.queue)
+		assert.Equal(t, c.want, openAs(t, f, config).Config().Partitions, "%s: 0 accepts the existing number", c.queue)
 	}
 }
 
@@ -126,8 +125,7 @@ func openUpdate(t *testing.T, newStore Factory) {
 	c.Partitions, c.MaxBody = 0, 8
 	want := []int64{8, 2, 1, 4 << 40, int64(limited.DeadAge)}
 	assert.Equal(t, want, contract.Limits(openAs(t, f, c).Config()))
-	_, err = q.Heartbeat(t.Context(), driver.Member{Name: "member"}, time.Minute)
-	require.NoError(t, err)
+	q.beat("member", time.Minute)
 	q.expire(0)
 	assert.EqualValues(t, 1, q.count().Dead)
 	assert.Equal(t, contract.Limits(limited), contract.Limits(q.Config()), "as opened")

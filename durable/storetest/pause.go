@@ -49,8 +49,7 @@ func pauseClaim(t *testing.T, newStore Factory) {
 	}
 	assert.Equal(t, driver.StatusPaused, q.status(driver.OpBegin, changesOf(early.Records)[0]))
 	has(q, 3, 1, 0)
-	assert.Equal(t, []driver.Status{driver.StatusDone},
-		q.statuses(driver.Put{Partition: 1, Items: items("x", 1)}))
+	assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(driver.Put{Partition: 1, Items: items("x", 1)}))
 	other := q.claimWith(driver.Claim{Partition: 1, Max: 10, Visibility: far})
 	assert.False(t, other.Paused)
 	assert.Len(t, other.Records, 1, "the other partition is not paused")
@@ -104,18 +103,16 @@ func pauseRace(t *testing.T, newStore Factory) {
 						}
 					}
 					last := paused.Load()
-					if len(claimed.Records) > 4 {
-						outcomes, err := q.Apply(t.Context(),
-							driver.Batch{Op: driver.OpBegin, Changes: changesOf(claimed.Records[4:])})
-						if !assert.NoError(t, err) {
-							return
-						}
-						for _, o := range outcomes {
-							if o.Status == driver.StatusDone {
-								begun[last].Add(1)
-							} else {
-								assert.Equal(t, driver.StatusPaused, o.Status)
-							}
+					left := changesOf(claimed.Records[min(4, len(claimed.Records)):])
+					outcomes, err := q.Apply(t.Context(), driver.Batch{Op: driver.OpBegin, Changes: left})
+					if !assert.NoError(t, err) {
+						return
+					}
+					for _, o := range outcomes {
+						if o.Status == driver.StatusDone {
+							begun[last].Add(1)
+						} else {
+							assert.Equal(t, driver.StatusPaused, o.Status)
 						}
 					}
 					if after {

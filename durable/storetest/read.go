@@ -35,8 +35,7 @@ func listPages(t *testing.T, newStore Factory) {
 	records := q.claimWith(driver.Claim{Horizon: 2 * far, Max: n, Visibility: far}).Records
 	require.Len(t, records, n)
 	assertPages(q, driver.StateLeased, want)
-	begin := driver.Batch{Op: driver.OpBegin, Lead: 2 * far, Visibility: far,
-		Changes: changesOf(records)}
+	begin := driver.Batch{Op: driver.OpBegin, Lead: 2 * far, Visibility: far, Changes: changesOf(records)}
 	q.batch(begin)
 	assertPages(q, driver.StateLeased, want)
 	q.done(driver.OpBury, begin.Changes...)

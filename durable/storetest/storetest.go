@@ -54,7 +54,7 @@ func Run(t *testing.T, newStore Factory) {
 	t.Helper()
 	for _, group := range [][]test{
 		openTests, putTests, callTests, delayTests, claimTests, leaseTests, applyTests, deadTests,
-		readTests, pauseTests, memberTests, watchTests, sharingTests, restartTests, modelTests,
+		readTests, pauseTests, sharingTests, restartTests, modelTests,
 	} {
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) {
