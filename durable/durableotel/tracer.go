@@ -64,10 +64,6 @@ func (t *Tracer) tracer() trace.Tracer {
 		Tracer("github.com/timingwheel-go/timingwheel/durable/durableotel", trace.WithSchemaURL(semconv.SchemaURL))
 }
 
-func (t *Tracer) propagator() propagation.TextMapPropagator {
-	return cmp.Or(t.opts.Propagator, otel.GetTextMapPropagator())
-}
-
 // attributes returns the attributes of all spans, and the attributes in more.
 func attributes(queue, name string, kind attribute.KeyValue, more ...attribute.KeyValue) trace.SpanStartEventOption {
 	return trace.WithAttributes(append(more, semconv.MessagingSystemKey.String("timingwheel"), semconv.MessagingDestinationName(queue),
@@ -117,7 +113,7 @@ func (t *Tracer) EnqueueBatch(ctx context.Context, q *durable.Queue, messages []
 // first. It leaves out entries with which Enqueue would fail, and names them in the span.
 func (t *Tracer) inject(ctx context.Context, m *durable.Message) {
 	entries, headers, room := propagation.MapCarrier{}, maps.Collect(maps.All(m.Headers)), contract.MaxHeaderBytes
-	t.propagator().Inject(ctx, entries)
+	cmp.Or(t.opts.Propagator, otel.GetTextMapPropagator()).Inject(ctx, entries)
 	for k, v := range headers {
 		room -= len(k) + len(v)
 	}
@@ -141,7 +137,7 @@ func (t *Tracer) inject(ctx context.Context, m *durable.Message) {
 
 // extract returns ctx with the trace context that a message carries, and a link to that context.
 func (t *Tracer) extract(ctx context.Context, headers map[string]string) (context.Context, trace.SpanStartOption) {
-	ctx = t.propagator().Extract(ctx, propagation.MapCarrier(headers))
+	ctx = cmp.Or(t.opts.Propagator, otel.GetTextMapPropagator()).Extract(ctx, propagation.MapCarrier(headers))
 	if creation := trace.SpanContextFromContext(ctx); creation.IsRemote() {
 		return ctx, trace.WithLinks(trace.Link{SpanContext: creation})
 	}
