@@ -26,16 +26,18 @@ func interrupt(t *testing.T, q *durable.Queue, id string) {
 func TestInterruptedMessageIsRemoved(t *testing.T) {
 	t.Parallel()
 	for name, outcome := range map[string]func(ctx context.Context, d *durable.Delivery) error{
-		"nil":       func(context.Context, *durable.Delivery) error { return nil },
-		"ctx.Err":   func(ctx context.Context, _ *durable.Delivery) error { return ctx.Err() },
-		"the cause": func(ctx context.Context, _ *durable.Delivery) error { return fmt.Errorf("stopped: %w", context.Cause(ctx)) },
-		"an error":  func(context.Context, *durable.Delivery) error { return assert.AnError },
-		"Fail":      func(context.Context, *durable.Delivery) error { return durable.Fail(assert.AnError, 0) },
-		"Reject":    func(context.Context, *durable.Delivery) error { return durable.Reject(assert.AnError) },
-		"Postpone":  func(context.Context, *durable.Delivery) error { return durable.Postpone(0) },
-		"Again":     func(context.Context, *durable.Delivery) error { return durable.Again(0) },
-		"Release":   func(ctx context.Context, d *durable.Delivery) error { return d.Release(context.WithoutCancel(ctx)) },
-		"Bury":      func(ctx context.Context, d *durable.Delivery) error { return d.Bury(context.WithoutCancel(ctx), "no") },
+		"nil":     func(context.Context, *durable.Delivery) error { return nil },
+		"ctx.Err": func(ctx context.Context, _ *durable.Delivery) error { return ctx.Err() },
+		"the cause": func(ctx context.Context, _ *durable.Delivery) error {
+			return fmt.Errorf("stopped: %w", context.Cause(ctx))
+		},
+		"an error": func(context.Context, *durable.Delivery) error { return assert.AnError },
+		"Fail":     func(context.Context, *durable.Delivery) error { return durable.Fail(assert.AnError, 0) },
+		"Reject":   func(context.Context, *durable.Delivery) error { return durable.Reject(assert.AnError) },
+		"Postpone": func(context.Context, *durable.Delivery) error { return durable.Postpone(0) },
+		"Again":    func(context.Context, *durable.Delivery) error { return durable.Again(0) },
+		"Release":  func(ctx context.Context, d *durable.Delivery) error { return d.Release(context.WithoutCancel(ctx)) },
+		"Bury":     func(ctx context.Context, d *durable.Delivery) error { return d.Bury(context.WithoutCancel(ctx), "no") },
 		"Extend": func(ctx context.Context, d *durable.Delivery) error {
 			assert.ErrorIs(t, d.Extend(context.WithoutCancel(ctx), time.Minute), durable.ErrInterrupted)
 			return nil

@@ -483,17 +483,13 @@ type Outcome struct {
 type Counts struct {
 	Now        Instant
 	Scheduled  int64   // scheduled messages, including due ones, without Unreadable ones
-	Due        int64   // scheduled messages that are due
+	Due        int64   // scheduled messages that are due; may be an estimate beyond a million
 	InFlight   int64   // leased or firing messages
 	Dead       int64   // dead letters
 	DeadBytes  int64   // size of the bodies of dead letters, in bytes
 	Unreadable int64   // scheduled messages that a claim could not read
 	NextDue    Instant // earliest due time of a scheduled message; 0: none
 	Paused     bool    // see Backend.Pause
-
-	// Resolution is 0 if Due is exact. Otherwise Due is an estimate from the numbers of messages
-	// that are due within periods of this length.
-	Resolution time.Duration
 
 	Counters
 }

@@ -160,8 +160,7 @@ func (b *backend) Get(ctx context.Context, index int, id string) (driver.Record,
 }
 
 // Count visits the messages in flight and the messages that have become due since the last Count.
-// If these are more than a million, Counts.Due is an estimate with a Resolution. Otherwise Count is
-// O(1).
+// If these are more than a million, Counts.Due is an estimate. Otherwise Count is O(1).
 func (b *backend) Count(ctx context.Context, index int) (driver.Counts, error) {
 	return count(ctx, b, index, func(t tx) (driver.Counts, error) { return t.p.counts(Floor(t.now)) })
 }

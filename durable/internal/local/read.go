@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
@@ -101,15 +100,11 @@ func (p *partition) counts(now driver.Instant) (c driver.Counts, err error) {
 	}
 	s := &p.counters.state
 	leased, unreadable := int64(len(p.leases.byID)), int64(len(p.frontier.unreadable))
-	c = driver.Counts{
+	return driver.Counts{
 		Now: now, Due: due[0], InFlight: leased, Dead: s.Dead, DeadBytes: s.DeadBytes,
 		Unreadable: unreadable, NextDue: p.frontier.head, Paused: s.Paused,
 		Scheduled: s.Records - s.Dead - leased - unreadable, Counters: s.Counters,
-	}
-	if p.due.until < now { // further steps are needed
-		c.Resolution = (1 << spanBits) * time.Millisecond
-	}
-	return c, nil
+	}, nil
 }
 
 // listPage returns a page of the messages in a state after the message of a cursor.
