@@ -26,7 +26,9 @@
 //     message. Use a log or a transaction if the order matters or a handler cannot be idempotent.
 //   - Bodies are small, up to 1 MiB by default. Store large data elsewhere and put its name into
 //     the message.
-//   - The queue has no calendar. A handler makes its message due again: see [Again] and [AgainAt].
+//   - The queue is no workflow engine: a handler enqueues the next step. It keeps no results: a
+//     handler stores them under the message id. It has no priorities: urgent messages get their own
+//     queue and consumers.
 //
 // # States
 //
@@ -37,13 +39,15 @@
 //	leased     claimed by a consumer                -> firing     begun, because it is due
 //	                                                -> scheduled  released, or the lease expired
 //	firing     begun; it cannot be cancelled        -> removed    acknowledged, or expired
-//	                                                -> scheduled  failed, released or crashed
+//	                                                -> scheduled  failed, postponed, released,
+//	                                                              crashed, or due again
 //	                                                -> dead       failed for the last time, rejected,
 //	                                                              or crashed too often
 //	dead       kept as a dead letter                -> scheduled  replayed
 //	                                                -> removed    deleted, or dropped by a limit
 //
-// Cancel also removes a scheduled or leased message, and Reschedule gives it another due time. A
+// Cancel also removes a scheduled or leased message, and with [Interrupt] a firing one when its
+// delivery is over, and Reschedule gives it another due time. A
 // message with Replace set replaces a scheduled, leased or dead message. While the queue is paused,
 // no message becomes firing.
 //
@@ -59,6 +63,27 @@
 //     handler.
 //   - settled: acknowledged, failed, postponed, buried, released or expired. The delivery is over.
 //   - crash: the lease of a firing message expired before the message was settled.
+//
+// # Recurring messages
+//
+// A message with a Repeat is recurring. It is one message: at any time it waits for its next run or
+// is running. When a run has ended, the message is due at the first time of its series that has not
+// passed, so missed times are skipped. An interval counts from the first due time. A cron
+// expression follows the clocks of its zone, as package schedule does:
+//
+//   - Clocks that are set forward skip readings. One run replaces those in the gap.
+//   - Clocks that are set back show readings twice. A daily run takes place the first time only,
+//     and one every half an hour both times.
+//
+// A run that fails is retried as any message. Its last attempt, and [Reject], end the run with
+// [EventRunFailed] instead of a dead letter. If the consumers of a run have crashed
+// ConsumerOptions.MaxCrashes times, the message waits for [Queue.Replay], due at [driver.Never].
+//
+// Reschedule moves only the next run; an earlier time adds a run. SetRepeat, Replace and Cancel of
+// a running message take effect when the run ends. ExpireAt ends the series.
+//
+// A small step of the store's clock repeats no run. If the clock was set back by more than three
+// hours while a consumer ran, it plans the runs again that are more than ten periods ahead.
 //
 // # Guarantees
 //

@@ -39,8 +39,8 @@ var (
 	// redelivered, or the delivery was already settled.
 	ErrLeaseLost = errors.New("the lease has expired, or the delivery was already settled")
 
-	// ErrInterrupted means that [Queue.Cancel] with [Interrupt] has cancelled the message during its
-	// delivery. It is the cause of the end of the handler's context, and an error of
+	// ErrInterrupted means that [Queue.Cancel] with [Interrupt] has cancelled the message during
+	// its delivery. It is the cause of the end of the handler's context, and an error of
 	// [Delivery.Extend], which extends the lease nevertheless. However the delivery is settled, the
 	// message is then removed.
 	ErrInterrupted = errors.New("the message was cancelled during its delivery")

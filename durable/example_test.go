@@ -411,6 +411,104 @@ func ExampleMux() {
 	// report of Monday
 }
 
+// A report every day at 8:00 in Berlin. Each program that starts may enqueue it again: the id is
+// taken. On March 31 the clocks there are set forward.
+func ExampleMessage_repeat() {
+	ctx := context.Background()
+	q := newExampleQueue(durable.Options{Queue: "jobs"})
+	defer q.Close()
+	q.pass(29 * 24 * time.Hour)
+	for range 2 {
+		_, err := q.Enqueue(ctx, durable.Message{ID: "daily-report", Repeat: "CRON_TZ=Europe/Berlin 0 8 * * *"})
+		if err != nil && !errors.Is(err, durable.ErrDuplicate) {
+			fmt.Println(err)
+			return
+		}
+	}
+	for range 2 {
+		q.pass(24 * time.Hour)
+		d, err := q.Take(ctx)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println("due", d.Due.UTC().Format(time.DateTime))
+		if err := d.Ack(ctx); err != nil { // the run is over
+			fmt.Println(err)
+		}
+	}
+	fmt.Println(q.SetRepeat(ctx, "daily-report", "@every 1h"))
+	// Output:
+	// due 2030-03-31 06:00:00
+	// due 2030-04-01 06:00:00
+	// Rescheduled <nil>
+}
+
+// A handler polls until a payment has arrived. It looks again every minute, which counts no
+// attempt.
+func ExamplePostpone() {
+	ctx := context.Background()
+	q := newExampleQueue(durable.Options{Queue: "orders"})
+	defer q.Close()
+	if _, err := q.Enqueue(ctx, durable.Message{ID: "order-42"}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, paid := range []bool{false, false, true} {
+		d, err := q.Take(ctx) // Consume passes the delivery to the handler
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println("paid:", paid, "attempts:", d.Attempts)
+		var outcome error // of the handler
+		if !paid {
+			outcome = durable.Postpone(time.Minute)
+		}
+		if outcome == nil {
+			err = d.Ack(ctx)
+		} else {
+			err = d.Nack(ctx, outcome)
+		}
+		if err != nil {
+			fmt.Println(err)
+		}
+		q.pass(time.Minute)
+	}
+	// Output:
+	// paid: false attempts: 0
+	// paid: false attempts: 0
+	// paid: true attempts: 0
+}
+
+// A user stops a job that is running. The job is not repeated.
+func ExampleQueue_Cancel_interrupt() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	q := newExampleQueue(durable.Options{Queue: "jobs"})
+	defer q.Close()
+	if _, err := q.Enqueue(ctx, durable.Message{ID: "export-7"}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	err := q.Consume(ctx, func(ctx context.Context, d *durable.Delivery) error {
+		fmt.Println(q.Cancel(ctx, d.ID, durable.Interrupt)) // by another process, normally
+		<-ctx.Done()
+		fmt.Println(context.Cause(ctx))
+		stop()
+		return ctx.Err()
+	}, durable.ConsumerOptions{})
+	if err != nil {
+		fmt.Println(err)
+	}
+	_, err = q.Get(context.Background(), "export-7")
+	fmt.Println("gone:", errors.Is(err, durable.ErrNotFound))
+	// Output:
+	// Interrupted <nil>
+	// the message was cancelled during its delivery
+	// gone: true
+}
+
 // transaction is what a database offers, for the example of Chain.
 type transaction struct{ effects []string }
 

@@ -360,8 +360,9 @@ func (r Result) String() string {
 // was lost and the call was repeated. A message that waits for another attempt after an error or a
 // crash can be cancelled. In that case a handler was called earlier.
 //
-// With [Interrupt], Cancel also cancels a message that has begun. If a recurring message is running,
-// Cancel ends its series even without Interrupt: ResultFiring then means that this run is the last.
+// With [Interrupt], Cancel also cancels a message that has begun. If a recurring message is
+// running, Cancel ends its series even without Interrupt: ResultFiring then means that this run is
+// the last.
 //
 // If the error wraps [ErrOutcomeUnknown], the call may have taken effect, or may still do so. A
 // call that has returned a result does not affect a later message with the same id. Other errors

@@ -148,7 +148,8 @@ func (h *held) extend(ctx context.Context) {
 	}
 }
 
-// settle calls f, which settles a message or closes the queue, for up to closeTime even after Ctrl-C.
+// settle calls f, which settles a message or closes the queue, for up to closeTime even after
+// Ctrl-C.
 func settle(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()

@@ -399,8 +399,8 @@ type Op uint8
 // The transitions of [Backend].Apply, each with the possible statuses of its outcomes. Begin, Ack,
 // Retry, Bury, Release, Extend and Expire need the token of the claim. Repeating one of these
 // returns Done again, except for Ack and Expire, which return NotFound. Cancel, Reschedule, Repeat,
-// Replay and Purge have a [Call] instead. Stores contain these numbers, so a new transition is added at
-// the end.
+// Replay and Purge have a [Call] instead. Stores contain these numbers, so a new transition is
+// added at the end.
 const (
 	OpBegin      Op = iota + 1 // Done, Early, Paused, LeaseLost. A repetition renews the lease
 	OpAck                      // Done, LeaseLost, NotFound

@@ -86,9 +86,9 @@ type event struct {
 	subscribed bool
 }
 
-// deliver sends hints to the receiver. For each partition, only the earliest hint waits, and one for
-// each interrupted message. The start of a subscription is a hint if the partition was subscribed
-// before, or Watch has returned already, because hints may have been lost.
+// deliver sends hints to the receiver. For each partition, only the earliest hint waits, and one
+// for each interrupted message. The start of a subscription is a hint if the partition was
+// subscribed before, or Watch has returned already, because hints may have been lost.
 func (w *watch) deliver(ctx context.Context, out chan<- driver.Hint) {
 	due, confirmed := make(map[driver.Hint]driver.Instant), make(map[int]bool)
 	var order []driver.Hint // the keys of due: hints without their times

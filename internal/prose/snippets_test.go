@@ -63,7 +63,7 @@ type snippet struct {
 	code string
 }
 
-var with = regexp.MustCompile(`(?s)<!-- with:(.*?)-->\s*$`)
+var with = regexp.MustCompile(`(?s).*<!-- with:(.*?)-->\s*$`)
 
 // snippetsOf returns the blocks of Go code in a Markdown text.
 func snippetsOf(path, text string) (found []snippet) {

@@ -16,12 +16,12 @@ type Plan interface {
 //
 //   - If the clocks are set forward and times fall into the gap, one run replaces them, at the time
 //     of the change.
-//   - If the clocks are set back, times come twice. If the plan's pause after the last of them is at
-//     most the time by which the clocks are set back, runs take place both times, so that no pause
-//     is longer than those of the plan. Otherwise they take place only the first time.
+//   - If the clocks are set back, times come twice. If the plan's pause after the last of them is
+//     at most the time by which the clocks are set back, runs take place both times, so that no
+//     pause is longer than those of the plan. Otherwise they take place only the first time.
 //
-// Next searches one offset period of the zone after the other. A period is rarely shorter
-// than a pause, so few iterations are needed.
+// Next searches one offset period of the zone after the other. A period is rarely shorter than a
+// pause, so few iterations are needed.
 func Next(t time.Time, loc *time.Location, p Plan) time.Time {
 	t = t.Round(0).In(loc)
 	for {

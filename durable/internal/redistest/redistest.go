@@ -60,9 +60,9 @@ func requireProgram(t testing.TB, name string) string {
 	return ""
 }
 
-// AwaitDisconnects lets the end of the test wait until a simulated server has no connections. A call
-// in progress may outlast its context, and would find a closed server without state. Clients are to
-// be closed before: by a later Cleanup of the test, or by the test.
+// AwaitDisconnects lets the end of the test wait until a simulated server has no connections. A
+// call in progress may outlast its context, and would find a closed server without state. Clients
+// are to be closed before: by a later Cleanup of the test, or by the test.
 func AwaitDisconnects(t testing.TB, server interface{ CurrentConnectionCount() int }) {
 	t.Helper()
 	t.Cleanup(func() {
