@@ -625,7 +625,7 @@ func cancelEnds(t *testing.T, newStore Factory) {
 		{driver.OpRetry, driver.Change{Again: true}, acked},
 		{driver.OpRetry, driver.Change{Again: true, Incarnation: 1}, acked},
 		{driver.OpRetry, driver.Change{Again: true, Incarnation: driver.Never, Reason: "why"}, cancelled},
-		{driver.OpBury, driver.Change{Reason: "why"}, cancelled},
+		{driver.OpBury, driver.Change{Again: true}, cancelled},
 		{driver.OpRelease, driver.Change{}, cancelled},
 	} {
 		for _, series := range []string{"", "daily"} {

@@ -165,10 +165,19 @@ func putRecurring(t *testing.T, newStore Factory) {
 		r := q.get("a")
 		assert.Equal(t, []any{was.Repeat, was.Planned, was.Enqueued}, []any{r.Repeat, r.Planned, r.Enqueued}, op.String())
 	}
-	put := driver.Put{Replace: true, Items: []driver.PutItem{recurring("a", 2*far), item("never", far)}}
-	assert.Equal(t, []driver.Status{driver.StatusDone, driver.StatusDone}, q.statuses(put))
+	put := driver.Put{Replace: true, Items: []driver.PutItem{recurring("a", 2*far)}}
+	assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(put))
 	assert.Equal(t, q.get("a").Due, q.get("a").Planned)
-	assert.Zero(t, q.get("never").Planned)
+	put.Items[0].Repeat = ""
+	assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(put))
+	assert.Zero(t, q.get("a").Planned)
+
+	q.done(driver.OpReschedule, driver.Change{ID: "never"})
+	q.done(driver.OpRelease, changesOf(q.take(1))...)
+	c := q.beginNext()
+	assert.Equal(t, driver.StatusInterrupted, q.status(driver.OpExtend, c), "it is firing, and so marked")
+	q.done(driver.OpRelease, c)
+	q.gone("never")
 }
 
 // putFiring replaces firing messages. If both messages are recurring, the run goes on, and its end

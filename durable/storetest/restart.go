@@ -241,17 +241,23 @@ func restartRecurring(t *testing.T, newStore Factory) {
 		}
 		assert.Equal(t, r, got)
 	}
-	if q.fixture.Embedded { // the next crash is one too many
-		q.done(driver.OpReschedule, driver.Change{ID: "ended", Delay: far})
-		q.beginNext()
-		q = q.reopen()
-		assert.Empty(t, q.claimWith(driver.Claim{Horizon: far / 2, Max: 9, Visibility: far, MaxCrashes: 2}).Records)
-		r := q.get("replaced")
-		assert.Equal(t, []any{driver.Never, crashReason(2), before["replaced"].Planned}, []any{r.Due, r.Reason, r.Planned})
-		assert.Equal(t, driver.Counters{Enqueued: 6, Crashed: 5, Cancelled: 2}, has(q, 3, 0, 0).Counters)
-	} else {
+	if !q.fixture.Embedded {
 		q.done(driver.OpRelease, changes...)
 		assert.Equal(t, driver.Counters{Enqueued: 6, Cancelled: 2}, has(q, 3, 0, 0).Counters)
+		q.audit(0, true, 3)
+		return
 	}
-	q.audit(0, true, 3)
+	q.done(driver.OpCancel, driver.Change{ID: "ended"}, driver.Change{ID: "never"})
+	q.beginNext()
+	q = q.reopen() // a crash too many
+	claim := driver.Claim{Horizon: far, Max: 9, Visibility: far, MaxCrashes: 2}
+	claimed := q.claimWith(claim)
+	assert.Empty(t, claimed.Records)
+	assert.Equal(t, driver.Never, claimed.Next)
+	r := q.get("replaced")
+	assert.Equal(t, []any{driver.Never, crashReason(2), before["replaced"].Planned}, []any{r.Due, r.Reason, r.Planned})
+	assert.Equal(t, driver.Counters{Enqueued: 6, Crashed: 5, Cancelled: 4}, has(q, 1, 0, 0).Counters)
+	q.audit(0, true, 1)
+	q.done(driver.OpReschedule, driver.Change{ID: "replaced"})
+	assert.Equal(t, []string{"replaced"}, idsOf(q.claimWith(claim).Records))
 }

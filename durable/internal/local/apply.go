@@ -342,8 +342,7 @@ func (t *tx) replayOrPurge(op driver.Op, c *driver.Change) (driver.Status, error
 	if err != nil || r == nil {
 		return driver.StatusNotFound, err
 	}
-	waits := op == driver.OpReplay && r.msg.State == driver.StateScheduled && r.msg.Repeat != "" && r.msg.Due == driver.Never &&
-		t.p.leases.byID[c.ID] == nil
+	waits := op == driver.OpReplay && r.msg.Repeat != "" && r.msg.Due == driver.Never // no claim leases it
 	switch {
 	case !waits && r.msg.State != driver.StateDead || c.Incarnation != 0 && c.Incarnation != r.msg.Died:
 		return driver.StatusNotFound, nil

@@ -71,9 +71,9 @@ func (d *failingDisk) put(id string, at driver.Instant) {
 	require.Equal(d.t, driver.StatusDone, statuses[0])
 }
 
-// claim begins the only message.
+// claim begins the only message, or leases it if it is not due.
 func (d *failingDisk) claim() driver.Record {
-	claimed, err := d.b.Claim(d.t.Context(), driver.Claim{Max: 1, Begin: 1, Visibility: time.Second, MaxCrashes: 3})
+	claimed, err := d.b.Claim(d.t.Context(), driver.Claim{Horizon: time.Minute, Max: 1, Begin: 1, Visibility: time.Second, MaxCrashes: 3})
 	require.NoError(d.t, err)
 	require.Len(d.t, claimed.Records, 1)
 	return claimed.Records[0]
@@ -127,26 +127,31 @@ func TestLastLeaseIsKeptAfterAFailure(t *testing.T) {
 	assert.Equal(t, driver.StatusDone, d.apply(driver.OpAck, second))
 }
 
-// A message has the id and the due time of one that was acknowledged.
+// A message has the id and the due time of one that was acknowledged or cancelled.
 func TestLeaseDoesNotMoveToAnotherMessage(t *testing.T) {
 	t.Parallel()
-	for _, durable := range []bool{true, false} {
-		d := newFailingDisk(t)
-		due := Floor(d.now)
-		d.put("a", due)
-		d.now = d.now.Add(time.Second)
-		first := d.claim()
-		d.sync()
-		require.Equal(t, driver.StatusDone, d.apply(driver.OpAck, first))
-		if durable {
+	for op, later := range map[driver.Op]time.Duration{driver.OpAck: -2 * time.Second, driver.OpCancel: time.Second} {
+		for _, durable := range []bool{true, false} {
+			d := newFailingDisk(t)
+			due := Floor(d.now)
+			if op == driver.OpCancel {
+				due = due.Add(10 * time.Second)
+			}
+			d.put("a", due)
+			d.now = d.now.Add(time.Second)
+			first := d.claim()
 			d.sync()
+			require.Equal(t, driver.StatusDone, d.apply(op, first))
+			if durable {
+				d.sync()
+			}
+			d.now = d.now.Add(later) // the new one gets the same due time
+			d.put("a", due)
+			d.durable = copyOf(d.db)
+			d.fail()
+			assert.Equal(t, driver.StateScheduled, d.get("a").State)
+			assert.Equal(t, driver.StatusLeaseLost, d.apply(driver.OpRelease, first))
 		}
-		d.now = d.now.Add(-2 * time.Second) // so that the new one gets the same due time
-		d.put("a", due)
-		d.durable = copyOf(d.db)
-		d.fail()
-		assert.Equal(t, driver.StateScheduled, d.get("a").State)
-		assert.Equal(t, driver.StatusLeaseLost, d.apply(driver.OpAck, first))
 	}
 }
 
