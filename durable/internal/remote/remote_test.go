@@ -333,6 +333,42 @@ func TestLateCallsHaveNoEffect(t *testing.T) {
 	assert.Empty(t, store.backups)
 }
 
+// Another process changes the series of a message that runs in this process, and interrupts the run.
+func TestRunningMessageIsChangedAndInterrupted(t *testing.T) {
+	t.Parallel()
+	path, store, ctx := socket(t), &memory{Store: memstore.New(memstore.Options{})}, t.Context()
+	serve(t, path, store)
+	here, err := store.Open(ctx, driver.Config{Queue: "q"})
+	require.NoError(t, err)
+	there, err := connect(t, path).Open(ctx, driver.Config{Queue: "q"})
+	require.NoError(t, err)
+	hints, err := here.Watch(ctx)
+	require.NoError(t, err)
+	series := strings.Repeat("x", 255)
+	for range 2 {
+		statuses, err := there.Put(ctx, driver.Put{Replace: true, Items: []driver.PutItem{{ID: "a", Repeat: series}}})
+		require.NoError(t, err)
+		require.Equal(t, []driver.Status{driver.StatusDone}, statuses)
+		_, err = here.Claim(ctx, driver.Claim{Max: 1, Begin: 1, Visibility: time.Hour})
+		require.NoError(t, err)
+	}
+	assert.NotZero(t, (<-hints).Due, "of the new message")
+	change := driver.Change{ID: "a", Repeat: "weekly", At: driver.Never - 1, Interrupt: true}
+	for _, step := range []struct {
+		op      driver.Op
+		want    driver.Status
+		planned driver.Instant
+	}{{driver.OpRepeat, driver.StatusDone, change.At}, {driver.OpCancel, driver.StatusInterrupted, driver.Never}} {
+		outcomes, err := there.Apply(ctx, driver.Batch{Op: step.op, Changes: []driver.Change{change}})
+		require.NoError(t, err)
+		assert.Equal(t, step.want, outcomes[0].Status)
+		r, err := there.Get(ctx, 0, "a")
+		require.NoError(t, err)
+		assert.Equal(t, []any{driver.StateFiring, "weekly", step.planned}, []any{r.State, r.Repeat, r.Planned})
+	}
+	assert.Equal(t, driver.Hint{ID: "a"}, <-hints)
+}
+
 // A process of another version sends what package durable would not.
 func TestInvalidArgumentsAreRejected(t *testing.T) {
 	t.Parallel()
@@ -351,6 +387,12 @@ func TestInvalidArgumentsAreRejected(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrInvalid)
 	_, err = b.Apply(t.Context(), driver.Batch{Op: driver.OpCancel, Changes: make([]driver.Change, driver.MaxBatch+1)})
 	require.ErrorIs(t, err, driver.ErrInvalid)
+	for name, change := range map[string]driver.Change{
+		"a long series": {ID: "a", Repeat: strings.Repeat("x", 256)}, "a late time": {ID: "a", At: driver.Never + 1}, "an early time": {ID: "a", At: -1},
+	} {
+		_, err := b.Apply(t.Context(), driver.Batch{Op: driver.OpRepeat, Changes: []driver.Change{change}})
+		require.ErrorIs(t, err, driver.ErrInvalid, name)
+	}
 	_, _, err = b.List(t.Context(), 0, driver.StateScheduled, "", driver.MaxBatch+1)
 	require.ErrorIs(t, err, driver.ErrInvalid)
 	_, err = b.CountDue(t.Context(), 0, nil)
