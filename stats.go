@@ -199,8 +199,7 @@ func (st Stats) LogValue() slog.Value {
 		}
 	}
 	if h := &st.Lateness; h.Count() > 0 {
-		attrs = append(attrs, slog.Group("lateness",
-			slog.Duration("p50", h.Quantile(0.5)),
+		attrs = append(attrs, slog.Group("lateness", slog.Duration("p50", h.Quantile(0.5)),
 			slog.Duration("p99", h.Quantile(0.99)),
 			slog.Duration("max", h.Max)))
 	}

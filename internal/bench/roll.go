@@ -55,15 +55,9 @@ var MistakeUnits = []string{"early", "lost", "twice"}
 // called after Wait.
 func (r *Roll) Mistakes() []Figure {
 	time.Sleep(20 * time.Millisecond) // allows unwanted calls to arrive
-	lost, twice := 0, 0
+	var timers [3]int                 // by number of calls, at most 2
 	for id := range r.calls {
-		switch r.calls[id].Load() {
-		case 0:
-			lost++
-		case 1:
-		default:
-			twice++
-		}
+		timers[min(2, r.calls[id].Load())]++
 	}
-	return []Figure{{float64(r.Early.Load()), "early"}, {float64(lost), "lost"}, {float64(twice), "twice"}}
+	return []Figure{{float64(r.Early.Load()), "early"}, {float64(timers[0]), "lost"}, {float64(timers[2]), "twice"}}
 }

@@ -20,6 +20,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"io/fs"
 	"os"
 	"path"
@@ -31,10 +32,7 @@ import (
 	"unicode/utf8"
 )
 
-const (
-	columns  = 100
-	tabWidth = 4
-)
+const columns, tabWidth = 100, 4
 
 // banned are words that hide the subject of a sentence.
 var banned = regexp.MustCompile(`(?i)\b(whoever|whomever|nobody|somebody|anybody|everybody|those who|he who|` +
@@ -274,29 +272,19 @@ func (c *checker) documented(name string, fset *token.FileSet, decl ast.Decl) {
 }
 
 func (c *checker) documentedName(name string, fset *token.FileSet, id *ast.Ident, doc *ast.CommentGroup) {
-	line := fset.Position(id.Pos()).Line
 	text := doc.Text()
 	for _, article := range []string{"A ", "An ", "The "} {
 		text = strings.TrimPrefix(text, article)
 	}
 	if !strings.HasPrefix(text, id.Name) {
-		c.add(name, line, "godoc", id.Name+" has no doc comment that begins with its name")
+		c.add(name, fset.Position(id.Pos()).Line, "godoc", id.Name+" has no doc comment that begins with its name")
 	}
 }
 
 // typeName returns the name of a method's type.
 func typeName(x ast.Expr) string {
-	switch x := x.(type) {
-	case *ast.StarExpr:
-		return typeName(x.X)
-	case *ast.IndexExpr:
-		return typeName(x.X)
-	case *ast.IndexListExpr:
-		return typeName(x.X)
-	case *ast.Ident:
-		return x.Name
-	}
-	return ""
+	name, _, _ := strings.Cut(strings.TrimPrefix(types.ExprString(x), "*"), "[")
+	return name
 }
 
 // scriptFile checks the comments of a script. They begin with #, // or --.
@@ -414,15 +402,11 @@ func (c *checker) link(name string, line int, target string) error {
 // headings: lower case, without punctuation, spaces as hyphens, a number after a repeated one.
 func anchors(text string) map[string]bool {
 	found := map[string]bool{}
-	fenced := false
-	for _, line := range strings.Split(text, "\n") {
-		if strings.HasPrefix(strings.TrimSpace(line), "```") {
-			fenced = !fenced
-		}
+	for _, line := range outsideCode(text) {
 		for _, match := range anchor.FindAllStringSubmatch(line, -1) {
 			found[match[1]] = true
 		}
-		if title, ok := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); ok && !fenced && strings.HasPrefix(line, "#") {
+		if title, ok := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); ok && strings.HasPrefix(line, "#") {
 			slug := slugOf(linkText.ReplaceAllString(title, "$1"))
 			for n, base := 1, slug; found[slug]; n++ {
 				slug = fmt.Sprintf("%s-%d", base, n)

@@ -28,15 +28,7 @@ func quality(accept []string, media string) (q float64, exact int) {
 			if err != nil {
 				continue
 			}
-			level := 0
-			switch name {
-			case media:
-				level = 3
-			case kind + "/*":
-				level = 2
-			case "*/*":
-				level = 1
-			}
+			level := map[string]int{media: 3, kind + "/*": 2, "*/*": 1}[name]
 			if level > exact {
 				q, exact = weight(params["q"]), level
 			}
