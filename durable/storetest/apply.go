@@ -450,13 +450,13 @@ func repeat(t *testing.T, newStore Factory) {
 				if state != absent && state != scheduled {
 					a.proceed(state, a.take(1))
 				}
-				a.checkRepeat(what, state, from, to)
+				checkRepeat(a, what, state, from, to)
 			}
 		}
 	}
 }
 
-func (q *queue) checkRepeat(what, state, from, to string) {
+func checkRepeat(q *queue, what, state, from, to string) {
 	t := q.t
 	t.Helper()
 	if state == absent || state == dead {

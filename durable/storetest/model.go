@@ -139,16 +139,16 @@ func (m *model) series() string {
 	return strings.Repeat("\x00", max(0, m.random.IntN(512)-256))
 }
 
-func (m *model) horizon() time.Duration { return m.units(4) + 30*time.Second }
+func horizonOf(m *model) time.Duration { return m.units(4) + 30*time.Second }
 
-func (m *model) lead() time.Duration {
+func leadOf(m *model) time.Duration {
 	if m.random.IntN(2) == 0 {
 		return 0
 	}
-	return m.horizon()
+	return horizonOf(m)
 }
 
-func (m *model) visibility() time.Duration {
+func visibilityOf(m *model) time.Duration {
 	if !m.movable && m.random.IntN(2) == 0 {
 		return 5 * time.Millisecond
 	}
@@ -306,15 +306,15 @@ func (m *model) repeated(older bool, c driver.Call, err error) {
 
 func (m *model) stepClaim() {
 	c := driver.Claim{
-		Horizon: m.horizon(), Max: m.random.IntN(6), MaxBytes: 1 + m.random.IntN(100),
-		Visibility: m.visibility(), MaxCrashes: m.random.IntN(4),
+		Horizon: horizonOf(m), Max: m.random.IntN(6), MaxBytes: 1 + m.random.IntN(100),
+		Visibility: visibilityOf(m), MaxCrashes: m.random.IntN(4),
 		Begin: max(0, m.random.IntN(8)-4), Consumer: []string{"", "a", "b"}[m.random.IntN(3)],
 		Repeat: m.random.IntN(4) == 0,
 	}
 	m.claims[c.Consumer]++
 	c.Seq = m.claims[c.Consumer]
 	if m.random.IntN(2) == 0 {
-		c.Hold = m.visibility()
+		c.Hold = visibilityOf(m)
 	}
 	c.Seen = m.seen[c.Consumer]
 	late := m.fixture.Remote && c.Consumer != "" && m.noted[c.Consumer] > 1 && m.random.IntN(8) == 0
@@ -415,7 +415,7 @@ func (m *model) assertLease(before, after time.Time, due driver.Instant, visibil
 
 func (m *model) stepApply() {
 	b := driver.Batch{Op: driver.OpBegin + driver.Op(m.random.IntN(int(driver.OpRepeat))),
-		Visibility: m.visibility(), Lead: m.lead()}
+		Visibility: visibilityOf(m), Lead: leadOf(m)}
 	if m.random.IntN(3) == 0 {
 		b.Op = driver.OpBegin // many transitions need begun messages
 	}
@@ -433,9 +433,9 @@ func (m *model) stepApply() {
 		c.Again = !c.Uncounted && m.random.IntN(3) == 0
 		switch {
 		case b.Op == driver.OpExtend:
-			c.Delay = m.visibility()
+			c.Delay = visibilityOf(m)
 			if m.random.IntN(2) == 0 {
-				c.Begun = m.visibility()
+				c.Begun = visibilityOf(m)
 			}
 		case (b.Op == driver.OpReschedule || b.Op == driver.OpRepeat || b.Op == driver.OpRetry) && m.random.IntN(3) == 0:
 			c.At, c.Delay = m.at(before), 0
@@ -491,7 +491,7 @@ func (m *model) applyToModel(before, after time.Time, b driver.Batch, c driver.C
 	}
 	ref := m.messages[c.ID]
 	if b.Op == driver.OpBegin || b.Op == driver.OpExtend {
-		m.received(c) // otherwise its consumer could not have requested it
+		received(m, c) // otherwise its consumer could not have requested it
 	}
 	switch b.Op {
 	case driver.OpBegin:
@@ -540,7 +540,7 @@ func (m *model) applyTimes(before, after time.Time, op driver.Op, c driver.Chang
 }
 
 // received records that a consumer has received the answer to the claim that returned a message.
-func (m *model) received(c driver.Change) {
+func received(m *model, c driver.Change) {
 	for consumer, grant := range m.grants {
 		if slices.ContainsFunc(grant, func(g driver.Change) bool { return g.ID == c.ID && g.Token == c.Token }) {
 			m.seen[consumer] = grant[len(grant)-1].Token

@@ -78,7 +78,7 @@ func (t *tx) putFiring(l *lease, item *driver.PutItem) (driver.Status, error) {
 	t.p.change()
 	r.msg.Body, r.msg.MaxAttempts, r.msg.Enqueued = item.Body, item.MaxAttempts, Floor(t.now)
 	l.enqueued, l.replaced = min(l.enqueued, r.msg.Enqueued), max(l.replaced, r.msg.Enqueued)
-	t.replan(l, r, item.Repeat, dueAt(t.now, item.At, item.Delay))
+	replan(t.p, l, r, item.Repeat, dueAt(t.now, item.At, item.Delay))
 	return driver.StatusDone, nil
 }
 
@@ -254,8 +254,8 @@ func (t *tx) repeat(op driver.Op, c *driver.Change) (driver.Status, error) {
 	return driver.StatusDone, nil
 }
 
-// giveUp ends the deliveries of a message that ends its process too often. A recurring message waits
-// for Replay. Others become dead.
+// giveUp ends the deliveries of a message that ends its process too often. A recurring message
+// waits for Replay. Others become dead.
 func (t *tx) giveUp(r *record) {
 	if r.msg.Repeat == "" {
 		t.bury(r)
@@ -312,22 +312,22 @@ func (t *tx) changeFiring(op driver.Op, c *driver.Change, l *lease, r *record) d
 	recurring := r.msg.Repeat != ""
 	switch {
 	case op == driver.OpCancel && c.Interrupt:
-		t.replan(l, r, r.msg.Repeat, driver.Never)
+		replan(t.p, l, r, r.msg.Repeat, driver.Never)
 		t.p.hints.send(driver.Hint{Partition: int(t.p.table.partition), ID: c.ID})
 		return driver.StatusInterrupted
 	case op == driver.OpCancel && recurring:
-		t.replan(l, r, r.msg.Repeat, driver.Never)
+		replan(t.p, l, r, r.msg.Repeat, driver.Never)
 	case op == driver.OpRepeat && recurring && !l.marked:
-		t.replan(l, r, c.Repeat, dueAt(t.now, c.At, c.Delay))
+		replan(t.p, l, r, c.Repeat, dueAt(t.now, c.At, c.Delay))
 		return driver.StatusDone
 	}
 	return driver.StatusFiring
 }
 
 // replan stores a firing message with its next run, or marks it if that is at Never.
-func (t *tx) replan(l *lease, r *record, repeat string, planned driver.Instant) {
+func replan(p *partition, l *lease, r *record, repeat string, planned driver.Instant) {
 	r.msg.Repeat, r.msg.Planned, l.marked = repeat, planned, planned == driver.Never
-	t.p.table.set(r)
+	p.table.set(r)
 }
 
 // readsRecord reports whether a transition of a scheduled message needs more than its place.

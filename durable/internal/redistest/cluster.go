@@ -140,7 +140,7 @@ func (c *Cluster) settle() error {
 func (c *Cluster) allMet(ctx context.Context) error {
 	for _, node := range c.nodes {
 		for _, other := range c.nodes {
-			seen, err := c.seenBy(ctx, node, other)
+			seen, err := seenBy(ctx, c, node, other)
 			if err != nil {
 				return err
 			}
@@ -184,7 +184,7 @@ func (c *Cluster) followed(ctx context.Context, node *Server) error {
 
 func (c *Cluster) agreed(ctx context.Context, node *Server, role string) error {
 	for other := range c.running {
-		seen, err := c.seenBy(ctx, other, node)
+		seen, err := seenBy(ctx, c, other, node)
 		if err != nil {
 			return err
 		}
@@ -206,7 +206,7 @@ type nodeView struct {
 func (s nodeView) has(flag string) bool { return slices.Contains(s.flags, flag) }
 
 // seenBy returns node's view of other.
-func (c *Cluster) seenBy(ctx context.Context, node, other *Server) (nodeView, error) {
+func seenBy(ctx context.Context, c *Cluster, node, other *Server) (nodeView, error) {
 	text, err := node.control.ClusterNodes(ctx).Result()
 	if err != nil {
 		return nodeView{}, err
@@ -249,7 +249,7 @@ func (c *Cluster) Master(slot int) *Server {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	for node := range c.running {
-		if seen, err := c.seenBy(ctx, node, node); err == nil && seen.has("master") && slices.ContainsFunc(seen.slots, holds(slot)) {
+		if seen, err := seenBy(ctx, c, node, node); err == nil && seen.has("master") && slices.ContainsFunc(seen.slots, holds(slot)) {
 			return node
 		}
 	}
@@ -290,7 +290,7 @@ func (c *Cluster) allowFailover(killed *Server) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	for node := range c.running {
-		seen, err := c.seenBy(ctx, node, node)
+		seen, err := seenBy(ctx, c, node, node)
 		if err == nil && seen.master == c.ids[killed] {
 			err = node.control.ConfigSet(ctx, "cluster-replica-no-failover", "no").Err()
 		}
