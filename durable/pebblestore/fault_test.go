@@ -24,11 +24,12 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/testscale"
 )
 
-// view is a state in which a message may be.
+// view is a state in which a message may be when the store is opened.
 type view struct {
-	state    driver.State   // 0: there is no such message
+	state    driver.State   // 0: there is no such message, or it is marked
 	due      driver.Instant // 0: any
 	attempts int
+	planned  driver.Instant
 }
 
 // fact is what the answers of the store say about a message.
@@ -86,13 +87,14 @@ func (m *model) check(t *testing.T, q driver.Backend) {
 		if err != nil {
 			require.ErrorIs(t, err, driver.ErrNotFound)
 		}
-		found := view{r.State, r.Due, r.Attempts}
+		found := view{r.State, r.Due, r.Attempts, r.Planned}
 		require.True(t, slices.ContainsFunc(f.views, func(v view) bool {
-			return v.state == found.state && v.attempts == found.attempts &&
+			return v.state == found.state && v.attempts == found.attempts && v.planned == found.planned &&
 				(v.due == 0 || v.due == found.due || r.Crashes > f.crashes && contract.CrashDelay(r.Crashes) > 0)
 		}), "%s: %+v is none of %+v", id, found, f.views)
 		if found.state != 0 {
 			require.True(t, strings.HasPrefix(string(r.Body), id), "body of %s", id)
+			require.Equal(t, isRecurring(id), r.Repeat != "", "series %q of %s", r.Repeat, id)
 			most := f.crashes + f.more
 			if f.begun || m.claiming[partitionOf(id)] {
 				most++
@@ -137,48 +139,62 @@ func newWorker(t *testing.T, q driver.Backend, m *model, partition, size int) *w
 // partitionOf returns the partition of a message of a worker.
 func partitionOf(id string) int { return int(id[0] - 'a') }
 
+// isRecurring reports whether a message of a worker is recurring.
+func isRecurring(id string) bool { return strings.HasSuffix(id, "r") }
+
 var faultConfig = driver.Config{Queue: "orders", Partitions: 3, DeadLimit: 1 << 20, DeadBytes: 1 << 40, DeadAge: 1000 * time.Hour}
 
 // dueNow is the time on the clock of newClock.
 var dueNow = local.Floor(newClock().Now())
 
-// put stores a message that is due.
+// put stores a message that is due. Every second one is recurring.
 func (w *worker) put(life string) {
-	id := fmt.Sprintf("%c-%s-%d", 'a'+w.partition, life, w.n)
+	item := driver.PutItem{ID: fmt.Sprintf("%c-%s-%d", 'a'+w.partition, life, w.n), At: w.now, MaxAttempts: 100}
+	to := view{driver.StateScheduled, w.now, 0, 0}
+	if w.n%2 == 1 {
+		item.ID += "r"
+		item.Repeat, to.planned = "daily", w.now
+	}
 	w.n++
-	w.ids = append(w.ids, id)
-	body := append([]byte(id), make([]byte, w.size)...)
-	w.change(id, view{driver.StateScheduled, w.now, 0}, func() (driver.Status, error) {
-		statuses, err := w.q.Put(w.t.Context(), driver.Put{
-			Partition: w.partition,
-			Items:     []driver.PutItem{{ID: id, Body: body, At: w.now, MaxAttempts: 100}},
-		})
+	w.ids = append(w.ids, item.ID)
+	item.Body = append([]byte(item.ID), make([]byte, w.size)...)
+	w.change(item.ID, func(view) []view { return []view{to} }, func() (driver.Status, error) {
+		statuses, err := w.q.Put(w.t.Context(), driver.Put{Partition: w.partition, Items: []driver.PutItem{item}})
 		return append(statuses, 0)[0], err
 	})
 }
 
-// change makes a call that brings a message into another state.
-func (w *worker) change(id string, to view, call func() (driver.Status, error)) {
-	w.m.update(id, func(f *fact) { f.views = append(f.views, to) })
+// change makes a call that brings a message from a state into one of others.
+func (w *worker) change(id string, to func(from view) []view, call func() (driver.Status, error)) {
+	var from, next []view
+	w.m.update(id, func(f *fact) {
+		from = f.views
+		for _, v := range from {
+			next = append(next, to(v)...)
+		}
+		f.views = slices.Concat(from, next)
+	})
 	status, err := call()
 	if err != nil {
 		w.failed(err)
 		return
 	}
 	w.m.update(id, func(f *fact) {
+		f.views = from
 		switch status {
-		case driver.StatusDone:
-			f.views = []view{to}
+		case driver.StatusDone, driver.StatusInterrupted:
+			f.views = next
 		case driver.StatusNotFound:
-			assert.True(w.t, slices.ContainsFunc(f.views[:len(f.views)-1], func(v view) bool {
+			assert.True(w.t, slices.ContainsFunc(from, func(v view) bool {
 				return v.state != driver.StateScheduled
-			}), "%s is lost: %+v", id, f.views)
-			f.views = f.views[:len(f.views)-1]
+			}), "%s is lost: %+v", id, from)
 		default:
-			f.views = f.views[:len(f.views)-1]
 		}
 	})
 }
+
+// gone is the state after the removal of a message.
+func gone(view) []view { return []view{{}} }
 
 func (w *worker) apply(op driver.Op, change driver.Change) (driver.Status, error) {
 	outcomes, err := w.q.Apply(w.t.Context(), driver.Batch{
@@ -220,25 +236,41 @@ func (w *worker) begin(id string) {
 	w.begun[id] = status == driver.StatusDone
 }
 
-// end ends a lease.
+// end ends a lease. A marked message is removed.
 func (w *worker) end(id string, op driver.Op) {
-	to := view{}
-	w.m.update(id, func(f *fact) {
-		last := f.views[len(f.views)-1]
-		switch op {
-		case driver.OpRetry:
-			to = view{driver.StateScheduled, 0, last.attempts + 1}
-		case driver.OpBury:
-			to = view{driver.StateDead, 0, last.attempts + 1}
-		case driver.OpRelease:
-			to = last
-		default:
+	w.endBy(id, op, driver.Change{}, func(v view) []view {
+		switch {
+		case v.state == 0 || op == driver.OpAck:
+			return []view{{}}
+		case op == driver.OpRetry:
+			v.due, v.attempts = 0, v.attempts+1
+		case op == driver.OpBury:
+			v.state, v.due, v.attempts = driver.StateDead, 0, v.attempts+1
 		}
+		return []view{v}
 	})
-	token := w.leases[id]
+}
+
+// endRun ends the run that was planned at an instant. The next one is at at.
+func (w *worker) endRun(id string, planned, at driver.Instant) {
+	w.m.update(id, func(f *fact) { f.crashes, f.more = 0, f.more+f.crashes })
+	w.endBy(id, driver.OpRetry, driver.Change{Again: true, Incarnation: planned, At: at}, func(v view) []view {
+		if v.state == 0 || !isRecurring(id) {
+			return []view{{}}
+		}
+		next := at
+		if v.planned != planned {
+			next = max(v.planned, w.now)
+		}
+		return []view{{driver.StateScheduled, next, 0, next}}
+	})
+}
+
+func (w *worker) endBy(id string, op driver.Op, c driver.Change, to func(view) []view) {
+	c.ID, c.Token = id, w.leases[id]
 	delete(w.leases, id)
 	w.change(id, to, func() (driver.Status, error) {
-		status, err := w.apply(op, driver.Change{ID: id, Token: token})
+		status, err := w.apply(op, c)
 		if err == nil && status == driver.StatusDone && op != driver.OpRelease { // it does not wait for a sync
 			w.m.update(id, func(f *fact) { f.begun = false })
 		}
@@ -246,15 +278,35 @@ func (w *worker) end(id string, op driver.Op) {
 	})
 }
 
-func (w *worker) cancel(id string) {
-	w.change(id, view{}, func() (driver.Status, error) { return w.apply(driver.OpCancel, driver.Change{ID: id}) })
+// cancel removes or marks a message.
+func (w *worker) cancel(id string, interrupt bool) {
+	w.change(id, gone, func() (driver.Status, error) {
+		status, err := w.apply(driver.OpCancel, driver.Change{ID: id, Interrupt: interrupt})
+		if status == driver.StatusFiring && isRecurring(id) {
+			status = driver.StatusInterrupted
+		}
+		return status, err
+	})
 }
 
 func (w *worker) reschedule(id string, at driver.Instant) {
-	attempts := 0
-	w.m.update(id, func(f *fact) { attempts = f.views[len(f.views)-1].attempts })
-	w.change(id, view{driver.StateScheduled, at, attempts}, func() (driver.Status, error) {
-		return w.apply(driver.OpReschedule, driver.Change{ID: id, At: at})
+	w.change(id, func(v view) []view {
+		if v.state == driver.StateScheduled {
+			v.due = at
+		}
+		return []view{v}
+	}, func() (driver.Status, error) { return w.apply(driver.OpReschedule, driver.Change{ID: id, At: at}) })
+}
+
+// repeat changes the series of a recurring message, which may be firing.
+func (w *worker) repeat(id string, at driver.Instant) {
+	w.change(id, func(v view) []view {
+		v.planned = at
+		now := v
+		now.due = at
+		return []view{v, now}
+	}, func() (driver.Status, error) {
+		return w.apply(driver.OpRepeat, driver.Change{ID: id, At: at, Repeat: "weekly"})
 	})
 }
 
@@ -353,15 +405,28 @@ func (w *worker) script() {
 		}
 		w.end(id, op)
 	}
-	w.cancel(w.ids[4])
+	w.cancel(w.ids[4], false)
 	w.reschedule(w.ids[5], w.now+1000)
-	for range 8 {
+	for i := range 8 {
 		w.put("y")
 		w.claim(1, 1)
-		if id := w.leased(); id != "" {
+		if id := w.leased(); id != "" && i%2 == 0 {
 			w.end(id, driver.OpAck)
+		} else if id != "" {
+			w.endSeries(id, i)
 		}
 	}
+}
+
+// endSeries changes, marks and ends a message that has begun.
+func (w *worker) endSeries(id string, i int) {
+	if isRecurring(id) {
+		w.repeat(id, w.now+2000)
+	}
+	if i%4 == 1 {
+		w.cancel(id, true)
+	}
+	w.endRun(id, w.now, w.now+3000)
 }
 
 func assertNoDamage(t *testing.T, err error) {
@@ -479,7 +544,7 @@ func (w *worker) random(random *rand.Rand, life string, crashed <-chan struct{})
 		case n < 3 || id == "":
 			w.put(life)
 		case n == 3:
-			w.cancel(id)
+			w.cancel(id, random.IntN(2) == 0)
 		case n == 4:
 			w.reschedule(id, w.now+driver.Instant(random.IntN(3)))
 		case n < 7:
@@ -487,6 +552,10 @@ func (w *worker) random(random *rand.Rand, life string, crashed <-chan struct{})
 		case leased == "":
 		case !w.begun[leased]:
 			w.begin(leased)
+		case n == 7:
+			w.endRun(leased, w.now, w.now+driver.Instant(random.IntN(3)))
+		case n == 8 && isRecurring(leased):
+			w.repeat(leased, w.now+driver.Instant(random.IntN(3)))
 		default:
 			ops := []driver.Op{driver.OpAck, driver.OpAck, driver.OpRetry, driver.OpBury, driver.OpRelease}
 			w.end(leased, ops[random.IntN(len(ops))])

@@ -160,14 +160,15 @@ func childMain(task, dir, name string) error {
 	return <-errs
 }
 
-// childWork enqueues, repeats and acknowledges messages of a partition until the process is killed,
-// and prints each answer.
+// childWork enqueues, repeats, interrupts and acknowledges messages of a partition until the process
+// is killed, and prints each answer. Every second message is recurring.
 func childWork(q driver.Backend, p int, name string) error {
 	ctx := context.Background()
 	body := make([]byte, 2000)
 	for i := 0; ; i++ {
 		id := fmt.Sprintf("%c-%s-%d", 'a'+p, name, i)
-		_, err := q.Put(ctx, driver.Put{Partition: p, Items: []driver.PutItem{{ID: id, Body: body, MaxAttempts: 10}}})
+		item := driver.PutItem{ID: id, Body: body, MaxAttempts: 10, Repeat: strings.Repeat("daily", i%2)}
+		_, err := q.Put(ctx, driver.Put{Partition: p, Items: []driver.PutItem{item}})
 		if err != nil {
 			return err
 		}
@@ -182,23 +183,29 @@ func childWork(q driver.Backend, p int, name string) error {
 		var changes []driver.Change
 		for _, r := range c.Records {
 			fmt.Println("token", p, r.Token, ".")
-			c := driver.Change{ID: r.ID, Token: r.Token, Again: i%2 == 0, Uncounted: i%2 == 1}
+			c := driver.Change{ID: r.ID, Token: r.Token, Again: i%2 == 0, Uncounted: i%2 == 1, Interrupt: true}
+			if i%4 > 0 { // it is not cancelled
+				c.Incarnation = r.Planned
+			}
 			changes = append(changes, c)
-			if i%5 > 0 {
+			if i%5 > 0 || i%4 == 0 {
 				fmt.Println("ending", r.ID, ".")
 			}
 		}
-		end := driver.OpAck
+		ops := []driver.Op{driver.OpBegin, driver.OpAck}
 		if i%5 == 0 {
-			end = driver.OpRetry
+			ops[1] = driver.OpRetry
 		}
-		for _, op := range []driver.Op{driver.OpBegin, end} {
+		if i%4 == 0 {
+			ops = []driver.Op{driver.OpBegin, driver.OpCancel, ops[1]}
+		}
+		for _, op := range ops {
 			if _, err := q.Apply(ctx, driver.Batch{Partition: p, Op: op, Visibility: time.Hour, Changes: changes}); err != nil {
 				return err
 			}
 		}
 		for _, c := range changes {
-			if end == driver.OpRetry {
+			if i%5 == 0 && i%4 > 0 {
 				fmt.Println("put", c.ID, ".")
 			} else {
 				fmt.Println("ended", c.ID, ".")
