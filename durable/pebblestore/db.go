@@ -58,11 +58,8 @@ func (d *batchDB) Scan(from, to []byte, visit func(key, value []byte) bool) (err
 	}
 	for ok := iter.First(); ok; ok = iter.Next() {
 		value, err := iter.ValueAndErr()
-		if err != nil {
+		if err != nil || !visit(iter.Key(), value) {
 			return errors.Join(err, iter.Close())
-		}
-		if !visit(iter.Key(), value) {
-			break
 		}
 	}
 	return iter.Close()
@@ -169,7 +166,6 @@ var numbers = &pebble.Merger{
 	},
 }
 
-// number implements pebble.ValueMerger.
 type number int64
 
 func (n *number) MergeNewer(value []byte) error {

@@ -139,11 +139,11 @@ func (e *engine) do(ctx context.Context, call *local.Call) error {
 		}
 		return errClosed()
 	}
+	queue := &e.prompt
 	if call.Waits {
-		e.waiting = append(e.waiting, p)
-	} else {
-		e.prompt = append(e.prompt, p)
+		queue = &e.waiting
 	}
+	*queue = append(*queue, p)
 	e.mu.Unlock()
 	e.wakeUp()
 	var err error
@@ -365,12 +365,9 @@ func (e *engine) fail(err error) {
 
 // failedWith returns why the engine has failed, or nil.
 func (e *engine) failedWith() error {
-	select {
-	case <-e.failed:
-		return e.failure
-	default:
-		return nil
-	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.failure
 }
 
 // unavailable returns the error of calls while the store is being opened again. It wraps a failure
@@ -464,7 +461,6 @@ func recoverError(err *error) {
 	}
 }
 
-// logger implements pebble.Logger.
 type logger struct {
 	to   *slog.Logger
 	fail func(error)

@@ -22,11 +22,7 @@ import (
 
 // The files of a directory that are not those of Pebble: its lock, the name of the process that
 // holds the lock, and the socket.
-const (
-	lockName   = "timingwheel.lock"
-	ownerName  = "timingwheel.owner"
-	socketName = "timingwheel.sock"
-)
+const lockName, ownerName, socketName = "timingwheel.lock", "timingwheel.owner", "timingwheel.sock"
 
 // lockTimeout is how long Open waits for the lock of a process that only makes a snapshot or is
 // ending.
@@ -47,10 +43,9 @@ func (s *Store) acquire() (io.Closer, error) {
 				driver.ErrInvalid, err)
 		case !locked:
 			return nil, s.openError(err)
-		case time.Since(start) < lockTimeout:
-			continue
+		case time.Since(start) >= lockTimeout:
+			return nil, s.errLocked(err)
 		}
-		return nil, s.errLocked(err)
 	}
 }
 

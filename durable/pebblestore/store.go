@@ -27,10 +27,7 @@ import (
 // ErrCorrupt means that the directory is damaged. The error names the file.
 var ErrCorrupt = local.ErrCorrupt
 
-const (
-	defaultMemory = 128 << 20
-	minMemory     = 8 << 20
-)
+const defaultMemory, minMemory = 128 << 20, 8 << 20
 
 // Options configures [Open]. The zero value is ready to use.
 type Options struct {

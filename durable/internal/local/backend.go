@@ -20,7 +20,6 @@ type backend struct {
 
 func (b *backend) Config() driver.Config { return b.config }
 
-// find returns the queue.
 func (b *backend) find(s *State) (*queue, error) {
 	if q := s.queues[b.config.Queue]; q != nil && len(q.partitions) == b.config.Partitions {
 		return q, nil
@@ -120,10 +119,7 @@ func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outco
 func (b *backend) warm(batch *driver.Batch, get Getter) {
 	t := table{queue: b.number, partition: uint16(batch.Partition)} //nolint:gosec // at most MaxPartitions
 	for i := range batch.Changes {
-		value, err := get(t.indexKey(batch.Changes[i].ID))
-		if value == nil || err != nil {
-			continue // Do returns the error
-		}
+		value, _ := get(t.indexKey(batch.Changes[i].ID)) // Do returns the error
 		if at, err := t.parsePlace(batch.Changes[i].ID, value); err == nil && readsRecord(batch.Op, &batch.Changes[i]) {
 			_, _ = get(t.timeKey(at.kind, at.key))
 		}

@@ -30,9 +30,7 @@ func (d *dueCount) add(due driver.Instant, delta int64) {
 func (c *counters) scheduled(due driver.Instant, delta int64) {
 	c.Records += delta
 	span := spanOf(due)
-	if sum := c.spans[span] + delta; sum != 0 {
-		c.spans[span] = sum
-	} else {
+	if c.spans[span] += delta; c.spans[span] == 0 {
 		delete(c.spans, span)
 	}
 }
@@ -46,7 +44,6 @@ func (c *counters) died(size int, delta int64) {
 
 func spanOf(due driver.Instant) uint64 { return uint64(due) >> spanBits } //nolint:gosec // not negative
 
-// flush writes the counters to the DB.
 func (c *counters) flush(t *table) {
 	t.db.Set(t.kindKey(kindCounters), c.encode())
 	for span, delta := range c.spans {
@@ -65,9 +62,7 @@ func (c *counters) estimate(t *table, from, to driver.Instant) (int64, error) {
 	add := func(span, n int64) (inRange bool) {
 		begin := max(driver.Instant(span<<spanBits), from+1)
 		end := min(driver.Instant((span+1)<<spanBits), to+1)
-		if begin < end {
-			sum += float64(n) * float64(end-begin) / (1 << spanBits)
-		}
+		sum += float64(n) * float64(max(0, end-begin)) / (1 << spanBits)
 		return begin < end
 	}
 	for span, n := range c.spans {

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/bits"
 	"math/rand/v2"
@@ -60,7 +61,7 @@ func NewMap() *Map { return &Map{head: node{next: make([]*node, maxLinks)}} }
 
 // seek returns the first node whose key is not before a key, and the last node before it of each
 // level.
-func (l *Map) seek(key string, before *[maxLinks]*node) *node {
+func (l *Map) seek(key string) (first *node, before [maxLinks]*node) {
 	at := &l.head
 	for level := maxLinks - 1; level >= 0; level-- {
 		for n := at.next[level]; n != nil && n.key < key; n = at.next[level] {
@@ -68,20 +69,18 @@ func (l *Map) seek(key string, before *[maxLinks]*node) *node {
 		}
 		before[level] = at
 	}
-	return at.next[0]
+	return at.next[0], before
 }
 
 func (l *Map) Get(key []byte) ([]byte, error) {
-	var before [maxLinks]*node
-	if n := l.seek(string(key), &before); n != nil && n.key == string(key) {
+	if n, _ := l.seek(string(key)); n != nil && n.key == string(key) {
 		return n.value, nil
 	}
 	return nil, nil //nolint:nilnil // there is no such key
 }
 
 func (l *Map) Scan(from, to []byte, visit func(key, value []byte) bool) error {
-	var before [maxLinks]*node
-	n := l.seek(string(from), &before)
+	n, _ := l.seek(string(from))
 	for n != nil && n.key < string(to) && visit([]byte(n.key), n.value) {
 		n = n.next[0] // valid if visit has deleted n
 	}
@@ -90,35 +89,25 @@ func (l *Map) Scan(from, to []byte, visit func(key, value []byte) bool) error {
 
 func (l *Map) Set(key, value []byte) {
 	value = append([]byte{}, value...) // not nil
-	var before [maxLinks]*node
-	if n := l.seek(string(key), &before); n != nil && n.key == string(key) {
+	n, before := l.seek(string(key))
+	if n != nil && n.key == string(key) {
 		n.value = value
 		return
 	}
 	// A node has another link with a probability of 1/2.
 	links := 1 + bits.TrailingZeros32(rand.Uint32()|1<<(maxLinks-1)) //nolint:gosec // not a secret
-	n := &node{key: string(key), value: value, next: make([]*node, links)}
+	n = &node{key: string(key), value: value, next: make([]*node, links)}
 	for level := range n.next {
 		n.next[level] = before[level].next[level]
 		before[level].next[level] = n
 	}
 }
 
-func (l *Map) Delete(key []byte) {
-	var before [maxLinks]*node
-	n := l.seek(string(key), &before)
-	if n == nil || n.key != string(key) {
-		return
-	}
-	for level := range n.next {
-		before[level].next[level] = n.next[level]
-	}
-}
+func (l *Map) Delete(key []byte) { l.DeleteRange(key, append(bytes.Clone(key), 0)) }
 
 func (l *Map) DeleteRange(from, to []byte) {
-	var before, last [maxLinks]*node
-	l.seek(string(from), &before)
-	l.seek(max(string(from), string(to)), &last)
+	_, before := l.seek(string(from))
+	_, last := l.seek(max(string(from), string(to)))
 	for level := range before {
 		before[level].next[level] = last[level].next[level]
 	}

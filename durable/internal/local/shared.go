@@ -70,10 +70,9 @@ func (m *members) advance(now driver.Instant) {
 	for name, member := range m.all {
 		member.Seen -= back
 		member.Until -= back
+		m.all[name] = member
 		if member.Until <= now {
 			delete(m.all, name)
-		} else if back > 0 {
-			m.all[name] = member
 		}
 	}
 }

@@ -46,7 +46,6 @@ type entry struct {
 	Limits     [5]int64
 }
 
-// store stores the entry of a queue.
 func (s *State) store(number uint32, config *driver.Config) {
 	e := entry{number, uint16(config.Partitions), [5]int64(contract.Limits(*config))} //nolint:gosec // at most MaxPartitions
 	b, _ := binary.Append(nil, binary.BigEndian, &e)                                  // its size is fixed

@@ -16,14 +16,12 @@ func (p *partition) verify() (r driver.AuditReport, err error) {
 	if err := v.walkIndex(); err != nil {
 		return r, err
 	}
-	for _, walk := range []struct {
-		kind  byte
-		visit func(k, value []byte)
-	}{
-		{kindScheduled, v.message}, {kindDead, v.message}, {kindSpan, v.span}, {kindBegun, v.begun},
+	for kind, visit := range map[byte]func(k, value []byte){
+		kindScheduled: v.message, kindDead: v.message, kindBegun: v.begun,
+		kindSpan: func(k, value []byte) { v.spans[binary.BigEndian.Uint64(k[prefixSize:])] -= Number(value) },
 	} {
-		err := p.table.scan(walk.kind, p.table.kindKey(walk.kind), func(k, value []byte) bool {
-			walk.visit(k, value)
+		err := p.table.scan(kind, p.table.kindKey(kind), func(k, value []byte) bool {
+			visit(k, value)
 			return true
 		})
 		if err != nil {
@@ -34,13 +32,8 @@ func (p *partition) verify() (r driver.AuditReport, err error) {
 		v.wrong(n != 0)
 	}
 	s := &p.counters
-	v.wrong(v.report.Records != s.Records)
-	v.wrong(v.dead != s.Dead)
-	v.wrong(v.deadBytes != s.DeadBytes)
-	v.wrong(v.due != p.due.n)
-	v.wrong(v.leased != len(p.leases.byID))
-	v.wrong(v.notes != v.firing)
-	v.wrong(p.frontier.head != v.head)
+	v.wrong(v.report.Records != s.Records, v.dead != s.Dead, v.deadBytes != s.DeadBytes, v.due != p.due.n,
+		v.leased != len(p.leases.byID), v.notes != v.firing, v.head != p.frontier.head)
 	return v.report, nil
 }
 
@@ -57,9 +50,11 @@ type verifier struct {
 	spans     map[uint64]int64
 }
 
-func (v *verifier) wrong(is bool) {
-	if is {
-		v.report.Wrong++
+func (v *verifier) wrong(faults ...bool) {
+	for _, is := range faults {
+		if is {
+			v.report.Wrong++
+		}
 	}
 }
 
@@ -67,25 +62,24 @@ func (v *verifier) wrong(is bool) {
 func (v *verifier) walkIndex() error {
 	t := &v.p.table
 	var failed error
-	err := t.db.Scan(bytes.Clone(t.begin(kindIndex)), bytes.Clone(t.begin(kindIndex+1)),
-		func(k, _ []byte) bool {
-			end := len(k) - 2
-			if binary.BigEndian.Uint16(k[end:]) != t.partition {
-				return true
-			}
-			id := string(k[prefixSize-2 : end])
-			v.report.Records++
-			v.wrong(id > v.p.counters.maxID)
-			switch r, err := t.load(id); {
-			case errors.Is(err, ErrCorrupt):
-				v.report.Orphans++
-			case err != nil:
-				failed = err
-			case r.msg.State == 0:
-				v.report.Unreadable++
-			}
-			return failed == nil
-		})
+	err := t.db.Scan(bytes.Clone(t.begin(kindIndex)), bytes.Clone(t.begin(kindIndex+1)), func(k, _ []byte) bool {
+		end := len(k) - 2
+		if binary.BigEndian.Uint16(k[end:]) != t.partition {
+			return true
+		}
+		id := string(k[prefixSize-2 : end])
+		v.report.Records++
+		v.wrong(id > v.p.counters.maxID)
+		switch r, err := t.load(id); {
+		case errors.Is(err, ErrCorrupt):
+			v.report.Orphans++
+		case err != nil:
+			failed = err
+		case r.msg.State == 0:
+			v.report.Unreadable++
+		}
+		return failed == nil
+	})
 	return cmp.Or(failed, err)
 }
 
@@ -127,10 +121,6 @@ func (v *verifier) message(b, value []byte) {
 		v.head = k.at
 	}
 	v.wrong(k.before(p.frontier.front) && l == nil && !unreadable && (free == nil || free.key != k))
-}
-
-func (v *verifier) span(k, value []byte) {
-	v.spans[binary.BigEndian.Uint64(k[prefixSize:])] -= Number(value)
 }
 
 // begun checks that a message that is noted as begun is firing.
