@@ -7,6 +7,7 @@ require (
 	github.com/netresearch/go-cron v0.9.1
 	github.com/oklog/ulid/v2 v2.1.2
 	github.com/stretchr/testify v1.12.1
+	github.com/tidwall/btree v1.8.2
 	github.com/timingwheel-go/timingwheel v0.0.0
 )
 

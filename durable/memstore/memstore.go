@@ -38,7 +38,7 @@ func New(options Options) *Store {
 	}
 	s, shared := new(Store), &local.Shared{Name: "memstore", Now: options.Now}
 	s.queues = local.NewStore(runner{s}, shared)
-	s.state, _ = local.Load(local.NewMap(), shared, nil) // an empty map has no errors
+	s.state, _ = local.Load(new(local.Map), shared, nil) // an empty map has no errors
 	return s
 }
 

@@ -1,10 +1,9 @@
 package local
 
 import (
-	"bytes"
 	"encoding/binary"
-	"math/bits"
-	"math/rand/v2"
+
+	"github.com/tidwall/btree"
 )
 
 // DB is an ordered map that holds the queues of a store. Its methods are called one at a time. A
@@ -39,85 +38,56 @@ func Number(value []byte) int64 {
 // AppendNumber encodes a value for [DB].Add.
 func AppendNumber(value []byte, n int64) []byte { return binary.AppendVarint(value, n) }
 
-// Map is a [DB] in memory. It is a skip list: see Pugh, "Skip Lists: A Probabilistic Alternative to
-// Balanced Trees", 1990. Each operation is O(log n) on average.
-//
-// Invariant: the nodes of each level are those of the level below with at least one more link, in
-// the order of their keys.
+// Map is a [DB] in memory. The zero value is empty.
 type Map struct {
-	head node
+	tree    btree.Map[string, []byte]
+	changes int // a change of the tree invalidates its iterators
 }
 
-const maxLinks = 24
-
-type node struct {
-	key   string
-	value []byte
-	next  []*node // one per level, the lowest first
+func (m *Map) Get(key []byte) ([]byte, error) {
+	value, _ := m.tree.Get(string(key))
+	return value, nil
 }
 
-// NewMap returns an empty Map.
-func NewMap() *Map { return &Map{head: node{next: make([]*node, maxLinks)}} }
-
-// seek returns the first node whose key is not before a key, and the last node before it of each
-// level.
-func (l *Map) seek(key string) (first *node, before [maxLinks]*node) {
-	at := &l.head
-	for level := maxLinks - 1; level >= 0; level-- {
-		for n := at.next[level]; n != nil && n.key < key; n = at.next[level] {
-			at = n
+func (m *Map) Scan(from, to []byte, visit func(key, value []byte) bool) error {
+	it, changes := m.tree.Iter(), m.changes
+	for found := it.Seek(string(from)); found; {
+		key := it.Key()
+		if key >= string(to) || !visit([]byte(key), it.Value()) {
+			break
 		}
-		before[level] = at
-	}
-	return at.next[0], before
-}
-
-func (l *Map) Get(key []byte) ([]byte, error) {
-	if n, _ := l.seek(string(key)); n != nil && n.key == string(key) {
-		return n.value, nil
-	}
-	return nil, nil //nolint:nilnil // there is no such key
-}
-
-func (l *Map) Scan(from, to []byte, visit func(key, value []byte) bool) error {
-	n, _ := l.seek(string(from))
-	for n != nil && n.key < string(to) && visit([]byte(n.key), n.value) {
-		n = n.next[0] // valid if visit has deleted n
+		if m.changes == changes {
+			found = it.Next()
+			continue
+		}
+		it, changes = m.tree.Iter(), m.changes
+		found = it.Seek(key + "\x00")
 	}
 	return nil
 }
 
-func (l *Map) Set(key, value []byte) {
-	value = append([]byte{}, value...) // not nil
-	n, before := l.seek(string(key))
-	if n != nil && n.key == string(key) {
-		n.value = value
-		return
-	}
-	// A node has another link with a probability of 1/2.
-	links := 1 + bits.TrailingZeros32(rand.Uint32()|1<<(maxLinks-1)) //nolint:gosec // not a secret
-	n = &node{key: string(key), value: value, next: make([]*node, links)}
-	for level := range n.next {
-		n.next[level] = before[level].next[level]
-		before[level].next[level] = n
-	}
+func (m *Map) Set(key, value []byte) {
+	m.changes++
+	m.tree.Set(string(key), append([]byte{}, value...)) // not nil
 }
 
-func (l *Map) Delete(key []byte) { l.DeleteRange(key, append(bytes.Clone(key), 0)) }
-
-func (l *Map) DeleteRange(from, to []byte) {
-	_, before := l.seek(string(from))
-	_, last := l.seek(max(string(from), string(to)))
-	for level := range before {
-		before[level].next[level] = last[level].next[level]
-	}
+func (m *Map) Delete(key []byte) {
+	m.changes++
+	m.tree.Delete(string(key))
 }
 
-func (l *Map) Add(key []byte, delta int64) {
-	value, _ := l.Get(key)
+func (m *Map) DeleteRange(from, to []byte) {
+	_ = m.Scan(from, to, func(key, _ []byte) bool { // which never fails
+		m.Delete(key)
+		return true
+	})
+}
+
+func (m *Map) Add(key []byte, delta int64) {
+	value, _ := m.Get(key)
 	if sum := Number(value) + delta; sum != 0 {
-		l.Set(key, AppendNumber(nil, sum))
+		m.Set(key, AppendNumber(nil, sum))
 	} else {
-		l.Delete(key)
+		m.Delete(key)
 	}
 }

@@ -25,7 +25,7 @@ type failingDisk struct {
 
 func newFailingDisk(t *testing.T) *failingDisk {
 	t.Helper()
-	d := &failingDisk{t: t, db: NewMap(), now: time.Unix(1_700_000_000, 0)}
+	d := &failingDisk{t: t, db: new(Map), now: time.Unix(1_700_000_000, 0)}
 	d.shared = Shared{Name: "test", Now: func() time.Time { return d.now }}
 	d.load(nil)
 	var err error
@@ -43,7 +43,7 @@ func (d *failingDisk) load(last *State) {
 }
 
 func copyOf(m *Map) *Map {
-	c := NewMap()
+	c := new(Map)
 	_ = m.Scan(nil, bytes.Repeat([]byte{255}, 8), func(key, value []byte) bool {
 		c.Set(key, value)
 		return true

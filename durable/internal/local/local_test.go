@@ -96,7 +96,7 @@ func TestHintsNeverBlockAndEndWithContext(t *testing.T) {
 // A settlement or a crash sets Postponed to 0. Other transitions keep it.
 func TestSettlementsEndPostponements(t *testing.T) {
 	t.Parallel()
-	s, b := openTest(t, NewMap(), time.Now)
+	s, b := openTest(t, new(Map), time.Now)
 	for op, want := range map[driver.Op]int{driver.OpRelease: 7, driver.OpRetry: 0, driver.OpBury: 0, driver.OpExtend: 0} {
 		id := op.String()
 		_, err := b.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: id, Repeat: "k"}}})
@@ -158,7 +158,7 @@ func TestClaimWithoutACallerIsReleased(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		shared := Shared{Name: "local", Now: time.Now}
-		state, err := Load(NewMap(), &shared, nil)
+		state, err := Load(new(Map), &shared, nil)
 		require.NoError(t, err)
 		r := &lateRunner{state: state}
 		b, err := NewStore(r, &shared).Open(t.Context(), driver.Config{

@@ -42,7 +42,7 @@ func putSpread(t *testing.T, b driver.Backend, n int, from, to time.Duration) {
 func TestDueIsExactBeyondAStep(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1_800_000_000_000)
-	_, b := openTest(t, NewMap(), func() time.Time { return now })
+	_, b := openTest(t, new(Map), func() time.Time { return now })
 	const n = 10*countStep + 7
 	putSpread(t, b, n, 0, 10*time.Hour)
 	for _, hours := range []int{5, 2, 10} {
@@ -60,7 +60,7 @@ func TestDueIsExactBeyondAStep(t *testing.T) {
 func TestDueIsEstimatedFromSpans(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1_800_000_000_000)
-	s, b := openTest(t, NewMap(), func() time.Time { return now })
+	s, b := openTest(t, new(Map), func() time.Time { return now })
 	const n = 3 * countStep
 	putSpread(t, b, n, 0, 100*time.Hour)
 	now = now.Add(100 * time.Hour)
@@ -76,7 +76,7 @@ func TestDueIsEstimatedFromSpans(t *testing.T) {
 func TestLaterMessagesAreEstimated(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1_800_000_000_000)
-	_, b := openTest(t, NewMap(), func() time.Time { return now })
+	_, b := openTest(t, new(Map), func() time.Time { return now })
 	const n = 10 * countStep
 	putSpread(t, b, n, time.Hour, 1001*time.Hour)
 	within := []time.Duration{time.Minute, 51 * time.Hour, 501 * time.Hour, 2000 * time.Hour}

@@ -50,7 +50,7 @@ func TestVerifyFindsEachFault(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			db := NewMap()
+			db := new(Map)
 			s, b := openTest(t, db, time.Now)
 			_, err := b.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: "dead", Body: []byte("1")}}})
 			require.NoError(t, err)
@@ -107,7 +107,7 @@ func (u unreadableIndex) Get(key []byte) ([]byte, error) {
 // An error of a read is no fault of the data.
 func TestAuditReturnsErrorsOfReads(t *testing.T) {
 	t.Parallel()
-	db := NewMap()
+	db := new(Map)
 	_, b := openTest(t, db, time.Now)
 	_, err := b.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: "a"}}})
 	require.NoError(t, err)
