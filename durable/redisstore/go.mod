@@ -18,6 +18,7 @@ require (
 
 require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/netresearch/go-cron v0.9.1 // indirect
 	github.com/oklog/ulid/v2 v2.1.2 // indirect
 	github.com/timingwheel-go/timingwheel v0.0.0 // indirect
 	github.com/yuin/gopher-lua v1.1.1 // indirect
