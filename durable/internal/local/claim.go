@@ -73,7 +73,7 @@ func (c *claim) endLeases() error {
 		if end := p.leases.firstEnd(); end == 0 || end > Floor(c.now) {
 			return nil
 		}
-		l := p.leases.ends[0]
+		l := p.leases.ends.At(0)
 		if !l.firing {
 			p.endLease(l, 0)
 			continue

@@ -1,9 +1,8 @@
 package local
 
 import (
-	"container/heap"
-
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/internal/heap"
 )
 
 // frontier is the position of claims among the scheduled messages of a partition. Leased messages
@@ -16,7 +15,7 @@ import (
 // with an earlier time.
 type frontier struct {
 	front key
-	free  indexedHeap[*freeKey]
+	free  heap.Heap[*freeKey]
 	freed map[string]*freeKey // of free, by id
 
 	head  driver.Instant // earliest due time of a readable scheduled message; 0: none
@@ -36,15 +35,16 @@ type freeKey struct {
 	index int
 }
 
-func (f *freeKey) less(o *freeKey) bool { return f.before(o.key) }
-func (f *freeKey) position() *int       { return &f.index }
+func (f *freeKey) Before(o *freeKey) bool { return f.before(o.key) }
+func (f *freeKey) SetHeapIndex(i int)     { f.index = i }
 
 // firstFree returns the earliest message before the front.
 func (f *frontier) firstFree() (key, bool) {
-	if len(f.free) == 0 {
+	free, ok := f.free.Min()
+	if !ok {
 		return key{}, false
 	}
-	return f.free[0].key, true
+	return free.key, true
 }
 
 // add notes a message that may be claimed.
@@ -57,10 +57,10 @@ func (f *frontier) add(k key) {
 	}
 	free := &freeKey{key: k}
 	f.freed[k.id] = free
-	heap.Push(&f.free, free)
-	if len(f.free) > maxFree {
-		f.front = f.free[0].key
-		f.free = nil
+	f.free.Push(free)
+	if f.free.Len() > maxFree {
+		f.front, _ = f.firstFree()
+		f.free = heap.Heap[*freeKey]{}
 		clear(f.freed)
 	}
 }
@@ -76,7 +76,7 @@ func (f *frontier) remove(k key) {
 
 func (f *frontier) dropFree(id string) {
 	if free := f.freed[id]; free != nil {
-		heap.Remove(&f.free, free.index)
+		f.free.Remove(free.index)
 		delete(f.freed, id)
 	}
 }
@@ -87,34 +87,4 @@ func (f *frontier) read(k key, value []byte) (r record, ok bool) {
 		f.unreadable[k] = struct{}{}
 	}
 	return r, r.msg.State != 0
-}
-
-// indexedHeap implements heap.Interface for items that know their positions, so that heap.Fix and
-// heap.Remove work for any item. The first item is the smallest.
-type indexedHeap[T indexedItem[T]] []T
-
-type indexedItem[T any] interface {
-	less(T) bool    // a strict order
-	position() *int // where the heap stores the index of the item
-}
-
-func (h indexedHeap[T]) Len() int           { return len(h) }
-func (h indexedHeap[T]) Less(i, j int) bool { return h[i].less(h[j]) }
-
-func (h indexedHeap[T]) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	*h[i].position(), *h[j].position() = i, j
-}
-
-func (h *indexedHeap[T]) Push(item any) {
-	*item.(T).position() = len(*h)
-	*h = append(*h, item.(T))
-}
-
-func (h *indexedHeap[T]) Pop() any {
-	last := len(*h) - 1
-	item := (*h)[last]
-	(*h)[last] = *new(T) // for the garbage collector
-	*h = (*h)[:last]
-	return item
 }

@@ -2,11 +2,11 @@ package local
 
 import (
 	"cmp"
-	"container/heap"
 	"maps"
 	"slices"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/internal/heap"
 )
 
 // lease is a claimed message.
@@ -26,8 +26,8 @@ type lease struct {
 func (l *lease) endKey() key  { return key{l.end, l.id} }
 func (l *lease) place() place { return place{kindScheduled, l.key} }
 
-func (l *lease) less(o *lease) bool { return l.endKey().before(o.endKey()) }
-func (l *lease) position() *int     { return &l.index }
+func (l *lease) Before(o *lease) bool { return l.endKey().before(o.endKey()) }
+func (l *lease) SetHeapIndex(i int)   { l.index = i }
 
 // endedLease is a lease that has ended in memory only, with the transition by which its holder
 // ended it, or 0.
@@ -39,7 +39,7 @@ type endedLease struct {
 // leases are the leases of a partition.
 type leases struct {
 	byID    map[string]*lease
-	ends    indexedHeap[*lease] // all leases, by their ends
+	ends    heap.Heap[*lease] // all leases, by their ends
 	ended   map[string]endedLease
 	token   uint64   // the last token given out
 	settled []*lease // ended with their messages by changes that may not be durable yet
@@ -60,7 +60,7 @@ func (s *leases) held(c *driver.Change) *lease {
 func (s *leases) add(l *lease) {
 	delete(s.ended, l.id)
 	s.byID[l.id] = l
-	heap.Push(&s.ends, l)
+	s.ends.Push(l)
 }
 
 // keepFrom adds the leases of the last State that were answered and have their messages in place,
@@ -92,13 +92,13 @@ func (s *leases) settle(l *lease, group, durable uint64) {
 }
 
 func (s *leases) drop(l *lease) {
-	heap.Remove(&s.ends, l.index)
+	s.ends.Remove(l.index)
 	delete(s.byID, l.id)
 }
 
 func (s *leases) renew(l *lease, end driver.Instant) {
 	l.end = end
-	heap.Fix(&s.ends, l.index)
+	s.ends.Fix(l.index)
 }
 
 // keep remembers a lease that was dropped, with the transition that ended it.
@@ -111,8 +111,8 @@ func (s *leases) keep(l *lease, op driver.Op) {
 
 // firstEnd returns the end of the first lease to expire, or 0.
 func (s *leases) firstEnd() driver.Instant {
-	if len(s.ends) == 0 {
+	if s.ends.Len() == 0 {
 		return 0
 	}
-	return s.ends[0].end
+	return s.ends.At(0).end
 }
