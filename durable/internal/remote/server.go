@@ -275,17 +275,15 @@ func (v *Server) answer(ctx context.Context, request *Request) (any, error) {
 // valid reports whether arguments are those that package durable passes to a store, which relies on
 // them. The caller may have another version of package durable.
 func valid(args any) bool {
-	inRange := func(t driver.Instant) bool { return 0 <= t && t <= driver.Never }
+	bad := func(repeat string, at driver.Instant) bool { return len(repeat) > 255 || at < 0 || at > driver.Never }
 	switch a := args.(type) {
 	case driver.Put:
 		return len(a.Items) <= driver.MaxBatch && !slices.ContainsFunc(a.Items, func(i driver.PutItem) bool {
-			return i.ID == "" || max(len(i.ID), len(i.Repeat)) > 255 || i.MaxAttempts < 0 || i.MaxAttempts > math.MaxInt32 ||
-				!inRange(i.At)
+			return i.ID == "" || len(i.ID) > 255 || i.MaxAttempts < 0 || i.MaxAttempts > math.MaxInt32 || bad(i.Repeat, i.At)
 		})
 	case driver.Batch:
-		return len(a.Changes) <= driver.MaxBatch && !slices.ContainsFunc(a.Changes, func(c driver.Change) bool {
-			return len(c.Repeat) > 255 || !inRange(c.At)
-		})
+		return len(a.Changes) <= driver.MaxBatch &&
+			!slices.ContainsFunc(a.Changes, func(c driver.Change) bool { return bad(c.Repeat, c.At) })
 	case query:
 		return (a.Method != "List" || 0 < a.Limit && a.Limit <= driver.MaxBatch) &&
 			(a.Method != "CountDue" || 0 < len(a.Within) && len(a.Within) <= 64)
