@@ -160,8 +160,8 @@ func childMain(task, dir, name string) error {
 	return <-errs
 }
 
-// childWork enqueues, repeats, interrupts and acknowledges messages of a partition until the process
-// is killed, and prints each answer. Every second message is recurring.
+// childWork enqueues, repeats, interrupts and acknowledges messages of a partition until the
+// process is killed, and prints each answer. Every second message is recurring.
 func childWork(q driver.Backend, p int, name string) error {
 	ctx := context.Background()
 	body := make([]byte, 2000)

@@ -78,6 +78,12 @@ func (r *reference) putStatus(item driver.PutItem, replace bool) driver.Status {
 	}
 }
 
+// replace replaces what a Put determines.
+func (m *refMessage) replace(item driver.PutItem, enqueued, planned driver.Instant) {
+	m.record.Body, m.record.MaxAttempts, m.record.Repeat = item.Body, item.MaxAttempts, item.Repeat
+	m.record.Enqueued, m.record.Planned = enqueued, planned
+}
+
 // endLeases ends expired leases. It returns the messages that have crashed, whose exact due times
 // only the store knows.
 func (r *reference) endLeases(now driver.Instant, maxCrashes int) (crashed []*refMessage) {
@@ -244,7 +250,7 @@ func (r *reference) transition(op driver.Op, c driver.Change) bool {
 	}
 	if op == driver.OpCancel && m.record.State == driver.StateFiring {
 		if c.Interrupt || m.record.Repeat != "" {
-			m.record.Planned = driver.Never
+			m.record.Planned = driver.Never // a mark
 		}
 		return false
 	}
@@ -262,28 +268,8 @@ func (r *reference) transition(op driver.Op, c driver.Change) bool {
 		m.record.State = driver.StateFiring
 	case driver.OpAck, driver.OpExpire, driver.OpCancel, driver.OpPurge:
 		delete(r.messages, c.ID)
-	case driver.OpRetry, driver.OpBury:
-		switch {
-		case c.Again && op == driver.OpRetry:
-			m.record.Attempts, m.record.Crashes, m.record.Postponed = 0, 0, 0
-			if runFailed(c) {
-				r.sums.Retried++
-			} else {
-				r.sums.Acked++
-				r.sums.Enqueued++
-			}
-		case c.Uncounted && op == driver.OpRetry:
-			m.record.Postponed++
-		default:
-			m.record.Attempts++
-			m.record.Postponed = 0
-			if op == driver.OpRetry {
-				r.sums.Retried++
-			}
-		}
-		m.record.Reason, m.reasonOpen = c.Reason, false
-		fallthrough
-	case driver.OpRelease:
+	case driver.OpRetry, driver.OpBury, driver.OpRelease:
+		r.settle(m, op, c)
 		m.last = op
 		m.schedule()
 		if op == driver.OpBury {
@@ -302,6 +288,32 @@ func (r *reference) transition(op driver.Op, c driver.Change) bool {
 	}
 	r.tally(op)
 	return true
+}
+
+// settle counts a delivery that the holder of the lease has ended, and an attempt.
+func (r *reference) settle(m *refMessage, op driver.Op, c driver.Change) {
+	switch {
+	case op == driver.OpRelease:
+		return
+	case op == driver.OpBury:
+		m.record.Attempts++
+		m.record.Postponed = 0
+	case c.Again:
+		m.record.Attempts, m.record.Crashes, m.record.Postponed = 0, 0, 0
+		if runFailed(c) {
+			r.sums.Retried++
+		} else {
+			r.sums.Acked++
+			r.sums.Enqueued++
+		}
+	case c.Uncounted:
+		m.record.Postponed++
+	default:
+		m.record.Attempts++
+		m.record.Postponed = 0
+		r.sums.Retried++
+	}
+	m.record.Reason, m.reasonOpen = c.Reason, false
 }
 
 // tally counts a transition.

@@ -16,9 +16,9 @@ type lease struct {
 	token    uint64
 	firing   bool
 	crashed  bool // the message has crashed before, so its begin waits until a further crash is counted
+	marked   bool // if firing, the end of the lease removes the message: see driver.Backend
 	index    int
 	group    uint64         // of the change that ended it, once it has ended: see State
-	marked   bool           // if firing, the end of the lease removes the message: see driver.Backend
 	enqueued driver.Instant // with replaced, tells messages of one id apart
 	replaced driver.Instant // the last time of a Put that has replaced the firing message, or enqueued
 }

@@ -333,7 +333,7 @@ func TestLateCallsHaveNoEffect(t *testing.T) {
 	assert.Empty(t, store.backups)
 }
 
-// Another process changes the series of a message that runs in this process, and interrupts the run.
+// Another process changes the series of a message that runs in this process, and interrupts it.
 func TestRunningMessageIsChangedAndInterrupted(t *testing.T) {
 	t.Parallel()
 	path, store, ctx := socket(t), &memory{Store: memstore.New(memstore.Options{})}, t.Context()
