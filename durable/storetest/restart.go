@@ -126,7 +126,7 @@ func restartLeases(t *testing.T, newStore Factory) {
 	q.done(driver.OpBegin, changes[:2]...)
 	q = q.reopen()
 	if q.fixture.Embedded {
-		q.checkLost(changes)
+		checkLost(q, changes)
 		return
 	}
 	q.done(driver.OpBegin, changes[3])
@@ -150,7 +150,7 @@ func restartLeases(t *testing.T, newStore Factory) {
 
 // checkLost asserts that a restart has ended leases and that their messages can be claimed
 // immediately.
-func (q *queue) checkLost(changes []driver.Change) {
+func checkLost(q *queue, changes []driver.Change) {
 	q.t.Helper()
 	for _, op := range []driver.Op{driver.OpBegin, driver.OpAck, driver.OpExtend} {
 		for _, o := range q.apply(op, changes...) {
