@@ -18,6 +18,7 @@ func FuzzRecord(f *testing.F) {
 	f.Add(record+"body", "L"+strings.Repeat("\x01", stateHeader-1))
 	f.Add(record, "X"+strings.Repeat("\x00", stateHeader-1)+"reason")
 	f.Add(record, "F"+strings.Repeat("\x00", stateHeader-2)+"\x0e\xff\xff\xff\xff\xff\xff\xff\xff\x00\x00\x01keyreason")
+	f.Add(record, "F"+strings.Repeat("\x00", stateHeader-2)+"\x0e\x10\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01dayprocess") // marked
 	f.Add("\x02", "?")
 	f.Fuzz(func(t *testing.T, record, state string) {
 		r, err := decodeRecord("id", record, state)

@@ -12,7 +12,7 @@
 //
 //	tw:{orders:3}:m       hash: id → record: times, limit of attempts, body; never changes
 //	tw:{orders:3}:s       hash: id → state, of messages that were ever claimed, moved or buried, or
-//	                      have a key or a next due time
+//	                      are recurring
 //	tw:{orders:3}:d       sorted set: scheduled messages by due time; negative if unreadable
 //	tw:{orders:3}:l       sorted set: leased and firing messages by the end of the lease
 //	tw:{orders:3}:x       sorted set: dead letters by the time of death

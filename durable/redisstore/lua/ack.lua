@@ -19,6 +19,8 @@ for i, id in ipairs(ids) do
   end
 end
 
-remove(ARGV[1], gone)
+call_list('HDEL', RECORDS, gone)
+call_list('HDEL', STATES, gone)
 call_list('ZREM', LEASED, gone)
+count(ARGV[1], #gone)
 return { sec, usec, table.concat(statuses), '', '' }

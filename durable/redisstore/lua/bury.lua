@@ -14,12 +14,13 @@ for i, id in ipairs(ids) do
   local k = s and has_token(s, ARGV[2 + 3 * i]) and kind(s)
   if k == 'F' then
     statuses[i], gone[#gone + 1] = DONE, id
-    if is_marked(s) then
+    local planned, _, series = rare_parts(s)
+    if planned == NEVER7 then
       removed[#removed + 1] = id
     else
       local n = #fresh
       fresh[n + 1] = id
-      fresh[n + 2] = 'D' .. sub(s, 2, 15) .. pack4(unpack4(s, 16) + 1) .. sub(s, 20, 23) .. died .. settled(s) .. ARGV[3 + 3 * i]
+      fresh[n + 2] = 'D' .. sub(s, 2, 15) .. pack4(unpack4(s, 16) + 1) .. sub(s, 20, 23) .. died .. rare(planned, ZERO4, series) .. ARGV[3 + 3 * i]
       members[n + 1], members[n + 2] = score, id
     end
   elseif k == 'D' then

@@ -15,10 +15,13 @@ for i, id in ipairs(ids) do
   if incarnations[i] ~= '' and sub(call('HGET', RECORDS, id) or '', 2, 8) ~= incarnations[i] then
     statuses[i] = NOT_FOUND
   elseif k == 'F' then
-    statuses[i] = interrupt and valid_state(s) and INTERRUPTED or FIRING
-    if statuses[i] == INTERRUPTED or is_recurring(s) then
-      local _, _, series = rare_parts(s)
-      fresh[#fresh + 1], fresh[#fresh + 2] = id, replanned(s, NEVER7, series)
+    local a, b = string.byte(s, 31, 32)
+    local length = b and a * 256 + b -- of the rare data; nil if the state is damaged
+    statuses[i] = interrupt and length and INTERRUPTED or FIRING
+    if length and (interrupt or length > 11) then
+      local n = #fresh
+      fresh[n + 1], fresh[n + 2] = id, sub(s, 1, 32) .. NEVER7 .. sub(s, 40)
+      if length == 0 then fresh[n + 2] = sub(s, 1, 30) .. '\0\11' .. NEVER7 .. '\0\0\0\0' .. sub(s, 33) end
     end
   elseif not is_dead(k) and call('HDEL', RECORDS, id) == 1 then
     statuses[i] = DONE

@@ -160,7 +160,8 @@ if #expired > 0 then
         s, k = s or moved(false, 'L', unpack7(record, 9)), 'L'
       end
     end
-    if k == 'F' and is_marked(s) then
+    local planned, _, series = rare_parts(s or '')
+    if k == 'F' and planned == NEVER7 then
       removed[#removed + 1], crashed = id, crashed + 1
     elseif k == 'L' or k == 'F' then
       local at, set = due(s), back
@@ -170,13 +171,13 @@ if #expired > 0 then
         local crashes, died = unpack4(s, 20) + 1, ZERO7
         if crashes > 1 then at = math.min(NEVER, now_ceil + math.min(60, 2 ^ (crashes - 2)) * 1000) end -- driver.CrashDelay
         if limit > 0 and crashes >= limit then
-          if is_recurring(s) then
+          if series ~= '' then
             at = NEVER
           else
             k, died, set, buried = 'X', pack7(now), dead, buried + 1
           end
         end
-        s = (k == 'X' and 'X' or 'S') .. sub(s, 2, 8) .. pack7(at) .. sub(s, 16, 19) .. pack4(crashes) .. died .. settled(s) ..
+        s = (k == 'X' and 'X' or 'S') .. sub(s, 2, 8) .. pack7(at) .. sub(s, 16, 19) .. pack4(crashes) .. died .. rare(planned, ZERO4, series) ..
           'the consumer process ended or hung ' .. crashes .. ' times during delivery, last ' .. process(s)
         if k == 'X' then at = now end
         crashed = crashed + 1

@@ -13,7 +13,7 @@ for i, id in ipairs(ids) do
   local k = valid_state(s) and has_token(s, ARGV[4 * i - 2]) and kind(s)
   if k == 'L' or k == 'F' then
     local lease = lease_end(due(s), tonumber(ARGV[k == 'L' and 4 * i - 1 or 4 * i]))
-    statuses[i], ends[i] = k == 'F' and is_marked(s) and INTERRUPTED or DONE, pack7(lease)
+    statuses[i], ends[i] = k == 'F' and rare_parts(s) == NEVER7 and INTERRUPTED or DONE, pack7(lease)
     leases[#leases + 1] = decimal(lease)
     leases[#leases + 1] = id
   else

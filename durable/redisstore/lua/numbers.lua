@@ -40,3 +40,11 @@ local function rare_bytes(s) return byte(s, 31) * 256 + byte(s, 32) end
 
 -- process returns the process that has begun a firing message.
 local function process(s) return sub(s, #s - unpack7(s, 24) + 1) end
+
+-- rare_parts returns the planned time (7 bytes), the postponements (4 bytes) and the series of a
+-- state. The message is recurring if it has a series, and a firing one is marked if the time is
+-- NEVER7.
+local function rare_parts(s)
+  if #s < 43 or rare_bytes(s) == 0 then return ZERO7, ZERO4, '' end
+  return sub(s, 33, 39), sub(s, 40, 43), sub(s, 44, 32 + rare_bytes(s))
+end

@@ -9,8 +9,8 @@
 --         rare data (2), rare data, reason
 -- In a firing message, the time of death is the length of the description of the process that has
 -- begun it, which follows the reason: see driver.Process.
--- rare data: nothing, or planned time (7), postponements (4), series; NEVER as the planned time of a
--- firing message marks it: see driver.Backend
+-- rare data: nothing, or planned time (7), postponements (4), series
+-- The planned time NEVER7 marks a firing message: see driver.Backend.
 --
 -- Numbers are big-endian. 7 bytes hold an integer that a double holds exactly. A kind is one of
 --   S scheduled   R scheduled by Retry   B scheduled by Release   L leased   F firing
@@ -21,6 +21,7 @@
 
 local RECORDS, STATES, SCHEDULED, LEASED, DEAD, COUNTERS = unpack(KEYS)
 local sub = string.sub
+local NEVER7 = '\16\0\0\0\0\0\0' -- NEVER in 7 bytes
 
 local DONE, DUPLICATE, FIRING, NOT_FOUND, LEASE_LOST, EARLY, PAUSED, IS_DEAD, INTERRUPTED = '1', '2', '3', '4', '5', '6', '7', '8', '9'
 
@@ -55,11 +56,4 @@ end
 
 local function count(counter, n)
   if n > 0 then call('HINCRBY', COUNTERS, counter, n) end
-end
-
--- remove removes the records and the states of messages, and counts them.
-local function remove(counter, ids)
-  call_list('HDEL', RECORDS, ids)
-  call_list('HDEL', STATES, ids)
-  count(counter, #ids)
 end

@@ -30,8 +30,9 @@ local time, at, score, prefix -- of the last message; most messages have the sam
 local statuses = {}
 for i, id in ipairs(ids) do
   local state, series = states and states[i], ARGV[4 * i + 7]
-  local firing = state and kind(state) == 'F'
-  if firing and not (series ~= '' and is_recurring(state) and not is_marked(state)) then
+  local firing, planned, _, old = state and kind(state) == 'F'
+  if firing then planned, _, old = rare_parts(state) end
+  if firing and (series == '' or old == '' or planned == NEVER7) then
     statuses[i] = FIRING
   elseif known[id] then
     state = call('HGET', STATES, id)

@@ -12,7 +12,7 @@ for i, id in ipairs(ids) do
   local k = s and has_token(s, ARGV[2 + 2 * i]) and kind(s)
   if k == 'L' or k == 'F' then
     statuses[i], gone[#gone + 1] = DONE, id
-    if k == 'F' and is_marked(s) then
+    if k == 'F' and rare_parts(s) == NEVER7 then
       removed[#removed + 1] = id
     else
       local n = k == 'F' and unpack7(s, 24) or 0

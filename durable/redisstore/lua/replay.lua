@@ -1,5 +1,5 @@
--- Schedules dead letters again, with attempts and crashes set to 0, and recurring messages that wait
--- until Never.
+-- Schedules dead letters again, with attempts and crashes set to 0, and recurring messages that
+-- wait until Never.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 to 6 as in call.lua; then for each message: id, time (see instant), the time (7 bytes) at
 --       which it died or '' for any.
@@ -12,12 +12,13 @@ local statuses, gone = {}, {}
 for i, id in ipairs(ids) do
   local s = states[i]
   local k = s and kind(s)
+  local planned, _, series = rare_parts(s or '')
   local died = is_dead(k)
-  local waits = k and not died and k ~= 'L' and k ~= 'F' and incarnations[i] == '' and is_recurring(s) and due(s) == NEVER
+  local waits = not died and series ~= '' and due(s) == NEVER and incarnations[i] == ''
   if (waits or died and has_died_at(s, incarnations[i])) and call('HEXISTS', RECORDS, id) == 1 then
     statuses[i] = DONE
     local at = instant(ARGV[5 + 3 * i])
-    schedule(id, 'S' .. sub(s, 2, 8) .. pack7(at) .. ZERO15 .. settled(s) .. sub(s, 33 + rare_bytes(s)), at)
+    schedule(id, 'S' .. sub(s, 2, 8) .. pack7(at) .. ZERO15 .. rare(planned, ZERO4, series) .. sub(s, 33 + rare_bytes(s)), at)
     if died then gone[#gone + 1] = id end
   else
     statuses[i] = NOT_FOUND

@@ -13,11 +13,10 @@ for i, id in ipairs(ids) do
   local s = states[i]
   local k, at = s and kind(s), instant(ARGV[4 + 4 * i])
   local repeats, series = ARGV[5 + 4 * i] == '1', ARGV[6 + 4 * i]
-  if k == 'F' and repeats and is_recurring(s) and not is_marked(s) then
-    statuses[i] = DONE
-    fresh[#fresh + 1], fresh[#fresh + 2] = id, replanned(s, pack7(at), series)
-  elseif k == 'F' then
-    statuses[i] = FIRING
+  if k == 'F' then
+    local planned, _, old = rare_parts(s)
+    statuses[i] = repeats and old ~= '' and planned ~= NEVER7 and DONE or FIRING
+    if statuses[i] == DONE then fresh[#fresh + 1], fresh[#fresh + 2] = id, replanned(s, pack7(at), series) end
   elseif is_dead(k) or call('HEXISTS', RECORDS, id) == 0 then
     statuses[i] = NOT_FOUND
   else

@@ -1,5 +1,5 @@
--- Schedules firing messages that have failed, were postponed, or were handled and are due again. The
--- script removes messages that are marked, or whose series has ended.
+-- Schedules firing messages that have failed, were postponed, or were handled and are due again.
+-- The script removes messages that are marked, or whose series has ended.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints; then for each message: id, token (7 bytes), time
 --       (see instant), '1' if it was postponed, '1' if it is due again, reason, the planned time (7
@@ -19,12 +19,12 @@ for i, id in ipairs(ids) do
     local over, run = ARGV[first + 4] == '1', ARGV[first + 6]
     if not over then run = '' end
     local handled = over and (run == '' or reason == '')
-    if is_marked(s) or run ~= '' and not is_recurring(s) then
+    local planned, postponements, series = rare_parts(s)
+    if planned == NEVER7 or run ~= '' and series == '' then
       local ended = handled and acked or cancelled
       ended[#ended + 1] = id
     else
       local at, numbers = instant(ARGV[first + 2]), sub(s, 16, 23) -- numbers: attempts and crashes
-      local planned, postponements, series = rare_parts(s)
       if ARGV[first + 3] == '1' then
         postponements = pack4(unpack4(postponements, 1) + 1)
       else
