@@ -22,6 +22,7 @@ type Delivery struct {
 	Headers  map[string]string // may be modified; nil if there are none
 	Enqueued time.Time         // on the store's clock, in milliseconds
 	Due      time.Time         // on the store's clock
+	Planned  time.Time         // of a recurring message: the time of this run, which retries do not change; otherwise zero
 	ExpireAt time.Time         // on the store's clock; zero if the message does not expire
 
 	// Attempts is the number of earlier deliveries that failed. Crashes is the number of earlier
@@ -33,8 +34,7 @@ type Delivery struct {
 	// the highest token can reject a consumer that was delayed past the end of its lease.
 	Token uint64
 
-	h          *heldMessage
-	unanswered EventKind // of a call that has failed, and may have taken effect; guarded by the dispatcher's mutex
+	h *heldMessage
 }
 
 // from returns the dispatcher of the delivery.
@@ -61,7 +61,7 @@ func newDelivery(d *dispatcher, h *heldMessage, run *run) *Delivery {
 	}
 	m := &Delivery{
 		Queue: d.q.options.Queue, ID: r.ID, Body: content.body, Headers: content.headers,
-		Enqueued: r.Enqueued.Time(), Due: r.Due.Time(), ExpireAt: timeOf(content.expire),
+		Enqueued: r.Enqueued.Time(), Due: r.Due.Time(), Planned: timeOf(r.Planned), ExpireAt: timeOf(content.expire),
 		Attempts: r.Attempts, Crashes: r.Crashes, Postponed: r.Postponed, MaxAttempts: r.MaxAttempts, Token: r.Token, h: h,
 	}
 	now := h.part.clock.now()
@@ -228,10 +228,10 @@ func (d *Delivery) send(op driver.Op, change driver.Change, cause error, then fu
 func (d *Delivery) answered(c *settleCall, a answer, err error) error {
 	d.from().mu.Lock()
 	defer d.from().mu.Unlock()
-	before := cmp.Or(d.unanswered, c.event)
-	a.repeated = a.repeated || d.unanswered != 0
+	before := cmp.Or(d.h.unanswered, c.event)
+	a.repeated = a.repeated || d.h.unanswered != 0
 	if c.failed = err != nil; c.failed {
-		d.unanswered = before
+		d.h.unanswered = before
 	} else {
 		d.from().forget(d.h)
 	}

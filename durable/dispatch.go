@@ -222,7 +222,7 @@ func (p *consumerPart) plan(must bool) (claim driver.Claim, own, ok bool) {
 func (p *consumerPart) hold(claimed driver.Claimed, sent time.Time) (overdue bool) {
 	answered, overdue := !claimed.Now.IsZero(), true
 	if answered {
-		if back := p.clock.observe(claimed.Now, sent); back > farBack {
+		if back := p.clock.observe(claimed.Now, sent); back > maxStepBack {
 			p.q.recoveries.Go(func() { p.replan(p.d.ctx, back) })
 		}
 		overdue = claimed.Next > 0 && !claimed.Next.Time().After(claimed.Now) && !claimed.Paused

@@ -143,7 +143,7 @@ func TestExpiredMessagesAreCountedAndNotDelivered(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, [5]uint64{6, 3, 2, 3, 0}, [5]uint64{stats.Enqueued, stats.Acked, stats.Retried, stats.Expired, stats.Buried})
 		assert.Zero(t, stats.Scheduled+stats.InFlight+stats.Dead)
-		assert.EqualValues(t, 5, stats.Lateness.Count, "delivered messages")
+		assert.EqualValues(t, 5, stats.Lateness.Histogram.Count(), "delivered messages")
 	})
 }
 

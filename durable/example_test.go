@@ -871,7 +871,7 @@ func ExampleQueue_Stats() {
 	}
 	fmt.Println(s.Scheduled, "scheduled,", s.Due, "due, next due at", s.NextDue.UTC().Format(time.TimeOnly))
 	fmt.Println(len(s.Partitions), "partitions,", s.Unowned, "without an owner")
-	fmt.Println(s.Lateness.Count, "deliveries in this process")
+	fmt.Println(s.Lateness.Histogram.Count(), "deliveries in this process")
 	n, err := q.CountDue(ctx, 0, 2*time.Hour)
 	fmt.Println(n, err)
 	// Output:

@@ -11,19 +11,20 @@ import (
 
 // heldMessage is a message that this process has claimed. It is guarded by the dispatcher's mutex.
 type heldMessage struct {
-	record    driver.Record
-	part      *consumerPart
-	headers   map[string]string // for events; nil without OnEvent
-	state     heldState
-	since     uint              // admission.checks when the message began to wait for a taker
-	timer     timingwheel.Timer // of an armed or waiting message
-	until     time.Time         // the earliest end of the lease, on this process's clock
-	extending bool              // an extension of the lease is in progress
-	renew     bool              // the lease of a taken message is extended: its handler runs
-	settling  *settleCall       // the last call that ends the delivery; nil if there was none
-	handed    time.Time         // when it was passed to the handler's worker or to the receiver
-	slow      bool              // it was reported because of ConsumerOptions.SlowHandler
-	run       *run              // the call to the handler; nil: no handler was called
+	record     driver.Record
+	part       *consumerPart
+	headers    map[string]string // for events; nil without OnEvent
+	state      heldState
+	since      uint              // admission.checks when the message began to wait for a taker
+	timer      timingwheel.Timer // of an armed or waiting message
+	until      time.Time         // the earliest end of the lease, on this process's clock
+	extending  bool              // an extension of the lease is in progress
+	renew      bool              // the lease of a taken message is extended: its handler runs
+	unanswered EventKind         // of a call that has failed, and may have taken effect
+	settling   *settleCall       // the last call that ends the delivery; nil if there was none
+	handed     time.Time         // when it was passed to the handler's worker or to the receiver
+	slow       bool              // it was reported because of ConsumerOptions.SlowHandler
+	run        *run              // the call to the handler; nil: no handler was called
 }
 
 // heldState is the state of a held message. The dispatcher makes all transitions.

@@ -106,12 +106,12 @@ func newItem(ctx context.Context, q *Queue, m *Message) (driver.PutItem, error) 
 		item.At, item.Delay = max(1, driver.InstantOf(m.At)), 0
 	}
 	if m.Repeat != "" {
-		at, delay, err := q.part(m.ID).firstRun(ctx, m.Repeat)
+		s, err := parseSeries(m.Repeat)
 		if err != nil {
 			return item, fmt.Errorf("message %q: %w", m.ID, err)
 		}
 		if m.At.IsZero() && m.Delay == 0 {
-			item.At, item.Delay = at, delay
+			item.At, item.Delay = q.part(m.ID).firstRun(ctx, s)
 		}
 	}
 	c, err := newContent(m, item.At, q.options.MaxBody)

@@ -395,6 +395,30 @@ func (q *Queue) RescheduleAt(ctx context.Context, id string, t time.Time) (Resul
 	return q.move(ctx, driver.OpReschedule, ResultRescheduled, driver.Change{ID: id, At: max(1, driver.InstantOf(t))})
 }
 
+// SetRepeat changes Message.Repeat of a message, and makes it due at the first time of the new
+// series. If a recurring message is running, the change takes effect when the run ends. If repeat
+// is empty, the message is due once more, at its present due time. Results and errors are those of
+// [Queue.Reschedule]. An invalid expression returns [ErrInvalid].
+func (q *Queue) SetRepeat(ctx context.Context, id, repeat string) (Result, error) {
+	c := driver.Change{ID: id, Repeat: repeat}
+	if repeat == "" {
+		r, err := q.Get(ctx, id)
+		if errors.Is(err, ErrNotFound) {
+			return ResultNotFound, nil
+		} else if err != nil {
+			return 0, err
+		}
+		c.At = driver.InstantOf(r.Due)
+		return q.move(ctx, driver.OpRepeat, ResultRescheduled, c)
+	}
+	s, err := parseSeries(repeat)
+	if err := cmp.Or(q.checkOpen(ctx), checkID(id), err); err != nil {
+		return 0, fmt.Errorf("durable: message %q: %w", id, err)
+	}
+	c.At, c.Delay = q.part(id).firstRun(ctx, s)
+	return q.move(ctx, driver.OpRepeat, ResultRescheduled, c)
+}
+
 func (q *Queue) move(ctx context.Context, op driver.Op, done Result, c driver.Change) (Result, error) {
 	outcome, err := q.change(ctx, op, c)
 	if err != nil {

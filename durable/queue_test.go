@@ -45,7 +45,7 @@ func TestMessagesAreDeliveredAtTheirDueTimes(t *testing.T) {
 		assert.EqualValues(t, 9, stats.Enqueued)
 		assert.EqualValues(t, 9, stats.Acked)
 		assert.Zero(t, stats.Scheduled+stats.InFlight+stats.Dead)
-		assert.EqualValues(t, 9, stats.Lateness.Count)
+		assert.EqualValues(t, 9, stats.Lateness.Histogram.Count())
 		assert.Zero(t, stats.Prefetched+stats.Firing)
 	})
 }

@@ -20,6 +20,9 @@ type series struct {
 	loc   *time.Location
 }
 
+// maxStepBack is the largest step back of a clock after which no run is planned again.
+const maxStepBack = 3 * time.Hour
+
 // maxRepeat is the maximum length of Message.Repeat in bytes.
 const maxRepeat = 255
 
@@ -94,9 +97,9 @@ func (s *series) next(r *driver.Record, now time.Time) time.Time {
 }
 
 // stranded reports whether a run is so far ahead that it was planned before the clock was set back:
-// by more than farBack and ten periods.
+// by more than maxStepBack and ten periods.
 func (s *series) stranded(ahead time.Duration, planned time.Time) bool {
-	return ahead > farBack && ahead/10 > s.period(planned)
+	return ahead > maxStepBack && ahead/10 > s.period(planned)
 }
 
 // period returns the time between two runs after t.
@@ -104,9 +107,6 @@ func (s *series) period(t time.Time) time.Duration {
 	next := s.after(t, t)
 	return s.after(t, next).Sub(next)
 }
-
-// farBack is the least step of a clock after which runs are planned again.
-const farBack = 3 * time.Hour
 
 // replan moves the runs that were planned before the store's clock was set back.
 func (p *part) replan(ctx context.Context, back time.Duration) {
@@ -120,7 +120,7 @@ func (p *part) replan(ctx context.Context, back time.Duration) {
 			r := &records[i]
 			s, err := parseSeries(r.Repeat)
 			now, planned := p.clock.now(), r.Planned.Time()
-			ahead := planned.Sub(now)
+			ahead := planned.Sub(now) // if it was more than a period before the step, the time was chosen on purpose
 			if err != nil || r.Due != r.Planned || !s.stranded(ahead, planned) || ahead-back > s.period(planned) {
 				continue
 			}
@@ -139,59 +139,34 @@ func (p *part) replan(ctx context.Context, back time.Duration) {
 // endRun returns the transition that ends a run of a recurring message, in place of one that
 // removes or buries the message.
 func (d *Delivery) endRun(op driver.Op, change driver.Change) (driver.Op, driver.Change) {
-	s, err := parseSeries(d.h.record.Repeat) // an error means that the message is not recurring
-	if err != nil || op != driver.OpAck && op != driver.OpBury {
+	if d.h.record.Repeat == "" || op != driver.OpAck && op != driver.OpBury {
+		return op, change
+	}
+	s, err := parseSeries(d.h.record.Repeat)
+	if err != nil { // newDelivery has parsed it before
 		return op, change
 	}
 	if op == driver.OpBury {
 		change.Reason = cmp.Or(change.Reason, "rejected")
 	}
-	next := s.next(&d.h.record, d.h.part.clock.now())
-	if change.At = driver.InstantOf(next); !d.ExpireAt.IsZero() && next.After(d.ExpireAt) { // the series is over
+	now := d.h.part.clock.now()
+	next := s.next(&d.h.record, now)
+	if !d.ExpireAt.IsZero() && next.After(d.ExpireAt) { // the series is over
 		return driver.OpExpire, change
 	}
+	change.At, change.Delay = driver.InstantOf(next), next.Sub(now) // Delay is for the log and the event
 	change.Again, change.Incarnation = true, d.h.record.Planned
 	return driver.OpRetry, change
 }
 
-// SetRepeat changes Message.Repeat of a message, and makes it due at the first time of the new
-// series. If a recurring message is running, the change takes effect when the run ends. If repeat
-// is empty, the message is due once more, at its present due time. Results and errors are those of
-// [Queue.Reschedule]. An invalid expression returns [ErrInvalid].
-func (q *Queue) SetRepeat(ctx context.Context, id, repeat string) (Result, error) {
-	c := driver.Change{ID: id, Repeat: repeat}
-	if repeat == "" {
-		r, err := q.Get(ctx, id)
-		if errors.Is(err, ErrNotFound) {
-			return ResultNotFound, nil
-		} else if err != nil {
-			return 0, err
-		}
-		c.At = driver.InstantOf(r.Due)
-		return q.move(ctx, driver.OpRepeat, ResultRescheduled, c)
-	}
-	err := cmp.Or(q.checkOpen(ctx), checkID(id))
-	if err == nil {
-		c.At, c.Delay, err = q.part(id).firstRun(ctx, repeat)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("durable: message %q: %w", id, err)
-	}
-	return q.move(ctx, driver.OpRepeat, ResultRescheduled, c)
-}
-
 // firstRun returns the due time of the first run of a series, or the delay of an interval.
-func (p *part) firstRun(ctx context.Context, repeat string) (driver.Instant, time.Duration, error) {
-	s, err := parseSeries(repeat)
-	if err != nil {
-		return 0, 0, err
-	}
+func (p *part) firstRun(ctx context.Context, s *series) (driver.Instant, time.Duration) {
 	if s.every > 0 {
-		return 0, s.every, nil
+		return 0, s.every
 	}
 	now := p.clock.now()
-	if c, err := p.q.backend.Count(ctx, p.index); err == nil { // else the call itself fails as well
+	if c, err := p.q.backend.Count(ctx, p.index); err == nil { // else the call that follows fails too
 		now = c.Now.Time()
 	}
-	return driver.InstantOf(s.after(now, now)), 0, nil
+	return driver.InstantOf(s.after(now, now)), 0
 }

@@ -245,6 +245,35 @@ func TestChangesOfARunningRecurringMessage(t *testing.T) {
 	}
 }
 
+// Without Interrupt, Cancel ends the series and lets the run go on, with its retries.
+func TestCancelOfARunningRecurringMessageLetsItRun(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
+		_, err := q.Enqueue(t.Context(), durable.Message{ID: "m", Delay: 1, Repeat: "@every 1h"})
+		require.NoError(t, err)
+		runs := 0
+		stop := consume(t, q, func(ctx context.Context, d *durable.Delivery) error {
+			if runs++; runs > 1 {
+				return nil
+			}
+			r, err := q.Cancel(ctx, "m")
+			assert.NoError(t, err)
+			assert.Equal(t, durable.ResultFiring, r)
+			select {
+			case <-ctx.Done():
+				t.Error("interrupted")
+			case <-time.After(5 * time.Minute):
+			}
+			return assert.AnError
+		}, durable.ConsumerOptions{})
+		time.Sleep(3 * time.Hour)
+		assert.Equal(t, 2, runs)
+		_, err = q.Get(t.Context(), "m")
+		require.ErrorIs(t, err, durable.ErrNotFound)
+		stop()
+	})
+}
+
 // A run that is moved to an earlier time is an additional run.
 func TestRunOfARecurringMessageNow(t *testing.T) {
 	t.Parallel()

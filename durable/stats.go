@@ -98,9 +98,8 @@ func (l *lateness) record(d time.Duration) {
 // are upper bounds of the quantiles, too high by at most a quarter: see
 // [timingwheel.Histogram.Quantile].
 type Lateness struct {
-	Count               int64                 // deliveries of this process
 	P50, P99, P999, Max time.Duration         // quantiles (upper bounds), exact maximum
-	Histogram           timingwheel.Histogram // of all deliveries
+	Histogram           timingwheel.Histogram // of all deliveries of this process
 }
 
 func (l *lateness) summary() Lateness {
@@ -108,8 +107,7 @@ func (l *lateness) summary() Lateness {
 	h := l.h
 	l.mu.Unlock()
 	return Lateness{
-		Count: int64(h.Count()), P50: h.Quantile(0.5), P99: h.Quantile(0.99), P999: h.Quantile(0.999),
-		Max: h.Max, Histogram: h,
+		P50: h.Quantile(0.5), P99: h.Quantile(0.99), P999: h.Quantile(0.999), Max: h.Max, Histogram: h,
 	}
 }
 

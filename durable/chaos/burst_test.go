@@ -51,7 +51,7 @@ func TestManyMessagesDueAtOnceDelayNoOtherQueue(t *testing.T) {
 	assert.Equal(t, messages, report.Handled)
 	assert.Zero(t, report.Duplicates)
 	t.Logf("drained within %v; the other queue was late by %v (50%%), %v (99%%), %v (all) with %d messages",
-		drained, lateness.P50, lateness.P99, lateness.Max, lateness.Count)
+		drained, lateness.P50, lateness.P99, lateness.Max, lateness.Histogram.Count())
 	// If the machine stalls, only few messages are late, because none are enqueued meanwhile.
 	assert.Less(t, lateness.P50, scaled(5*time.Second, 50*time.Millisecond))
 	assert.Less(t, lateness.P99, scaled(30*time.Second, 50*time.Millisecond))
@@ -124,7 +124,7 @@ func (o *sideQueue) stop() durable.Lateness {
 	o.consume()
 	s, err := o.q.Stats(o.t.Context())
 	require.NoError(o.t, err)
-	assert.EqualValues(o.t, made, s.Lateness.Count, "each message is delivered once")
+	assert.EqualValues(o.t, made, s.Lateness.Histogram.Count(), "each message is delivered once")
 	return s.Lateness
 }
 

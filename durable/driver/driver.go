@@ -98,10 +98,13 @@ type Config struct {
 //
 // Put with Replace and a Repeat, and OpRepeat, accept a recurring message that is firing. They do
 // not change the run: its lease and token stay, and its end makes the message due at the new
-// Planned.
+// Planned. However a delivery ends, the message is not due again before its Planned, except that
+// Retry with Again and the Incarnation sets a new Planned.
 //
-// Cancel marks a firing message that is recurring, and with Change.Interrupt any firing message:
-// its Planned becomes [Never]. The next transition that ends the lease then removes the message, as
+// Cancel ends the series of a firing message, so that it is not due again when the run has ended.
+//
+// Cancel with Change.Interrupt marks a firing message: its Planned becomes [Never]. The next
+// transition that ends the lease then removes the message, as
 // does the end of the lease. It counts as acked by Ack and by Retry with Again, and otherwise as
 // cancelled. Put with Replace and OpRepeat return [StatusFiring] for it.
 //
@@ -413,7 +416,7 @@ const (
 	OpReplay                   // Done, NotFound. Due after Delay; also of a recurring one that waits until Never
 	OpPurge                    // Done, NotFound
 	OpExpire                   // Done, LeaseLost, NotFound. OpAck of an expired message
-	OpRepeat                   // Done, Firing, NotFound. OpReschedule that sets Repeat and Planned
+	OpRepeat                   // Done, Firing, NotFound. OpReschedule that sets Repeat and Planned; without Repeat the due time stays
 )
 
 // Batch is one transition of up to [MaxBatch] different messages of a partition.
@@ -448,8 +451,8 @@ type Change struct {
 	//
 	// With Retry and Again it is the Planned of the run that is over. If Planned is the same, it
 	// becomes the new due time. Otherwise the series was changed during the run, and the message is
-	// due at Planned, or now if that has passed. If OpRepeat has ended the series, the message is
-	// removed instead, and counts as acked, or with a Reason as cancelled.
+	// due at Planned, or now if that has passed. If OpRepeat or Cancel has ended the series, the
+	// message is removed instead, and counts as acked, or with a Reason as cancelled.
 	Incarnation Instant
 
 	Interrupt bool // Cancel: mark a firing message, and send a Hint with its ID

@@ -472,6 +472,9 @@ func checkRepeat(q *queue, what, state, from, to string) {
 		assert.Equal(t, driver.StatusFiring, status, what)
 		assert.Equal(t, was, r, what)
 		return
+	case to == "" && state == firing: // the due time stays, and so does the planned time of the run
+	case to == "":
+		was.State, was.LeaseEnd, was.Token, was.Planned = driver.StateScheduled, 0, r.Token, 0
 	case state == firing:
 		assertDelay(t, before, after, far, r.Planned, what)
 		was.Planned = r.Planned
@@ -482,11 +485,13 @@ func checkRepeat(q *queue, what, state, from, to string) {
 	assert.Equal(t, driver.StatusDone, status, what)
 	was.Repeat = to
 	assert.Equal(t, was, r, what)
-	change.At = driver.InstantOf(q.now().Add(2 * far))
+	if change.At = driver.InstantOf(q.now().Add(2 * far)); to == "" {
+		return
+	}
 	if state != firing {
 		q.done(driver.OpRepeat, change)
 		assert.Equal(t, []driver.Instant{change.At, plannedOf(to, change.At)}, []driver.Instant{q.get("m").Due, q.get("m").Planned}, what)
-	} else if to != "" { // otherwise the message is no longer recurring
+	} else {
 		q.done(driver.OpRepeat, change)
 		assert.Equal(t, []driver.Instant{was.Due, change.At}, []driver.Instant{q.get("m").Due, q.get("m").Planned}, what)
 	}
@@ -505,11 +510,12 @@ func retryRuns(t *testing.T, newStore Factory) {
 		"put": {"daily", func(q *queue) {
 			q.statuses(driver.Put{Replace: true, Items: []driver.PutItem{recurring("m", 3*far)}})
 		}, planned},
-		"later":  {"daily", func(q *queue) { q.done(driver.OpRepeat, driver.Change{ID: "m", Repeat: "weekly", Delay: 3 * far}) }, planned},
-		"passed": {"daily", func(q *queue) { q.done(driver.OpRepeat, driver.Change{ID: "m", Repeat: "weekly"}) }, now},
-		"ended":  {"daily", func(q *queue) { q.done(driver.OpRepeat, driver.Change{ID: "m"}) }, removed},
-		"marked": {"daily", func(q *queue) { q.apply(driver.OpCancel, driver.Change{ID: "m"}) }, removed},
-		"plain":  {"", func(*queue) {}, removed},
+		"later":     {"daily", func(q *queue) { q.done(driver.OpRepeat, driver.Change{ID: "m", Repeat: "weekly", Delay: 3 * far}) }, planned},
+		"passed":    {"daily", func(q *queue) { q.done(driver.OpRepeat, driver.Change{ID: "m", Repeat: "weekly"}) }, now},
+		"ended":     {"daily", func(q *queue) { q.done(driver.OpRepeat, driver.Change{ID: "m"}) }, removed},
+		"cancelled": {"daily", func(q *queue) { q.apply(driver.OpCancel, driver.Change{ID: "m"}) }, removed},
+		"marked":    {"daily", func(q *queue) { q.apply(driver.OpCancel, driver.Change{ID: "m", Interrupt: true}) }, removed},
+		"plain":     {"", func(*queue) {}, removed},
 	} {
 		for _, reason := range []string{"", "failed"} {
 			a := q.in(name + reason)
@@ -568,7 +574,7 @@ func (q *queue) checkRun(was driver.Record, counters driver.Counters, end driver
 	assert.Equal(t, counters, q.count().Counters)
 }
 
-// cancelFiring cancels firing messages. It marks recurring ones, and with Interrupt all.
+// cancelFiring cancels firing messages. Their series end, and with Interrupt they are marked.
 func cancelFiring(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	for _, series := range []string{"", "daily"} {
@@ -581,20 +587,15 @@ func cancelFiring(t *testing.T, newStore Factory) {
 			assert.Equal(t, driver.StatusNotFound, a.status(driver.OpCancel, none))
 			assert.Equal(t, was, a.get("m"))
 			want, extended := driver.StatusFiring, driver.StatusDone
-			if interrupt {
-				want = driver.StatusInterrupted
-			}
-			if interrupt || series != "" {
-				was.Planned, extended = driver.Never, driver.StatusInterrupted
+			if was.Repeat = ""; interrupt {
+				want, extended, was.Repeat, was.Planned = driver.StatusInterrupted, driver.StatusInterrupted, series, driver.Never
 			}
 			for _, incarnation := range []driver.Instant{was.Enqueued, 0} {
 				assert.Equal(t, want, a.status(driver.OpCancel, driver.Change{ID: "m", Interrupt: interrupt, Incarnation: incarnation}))
 				assert.Equal(t, was, a.get("m"))
 			}
 			assert.Equal(t, driver.StatusFiring, a.status(driver.OpReschedule, driver.Change{ID: "m"}))
-			if was.Planned == driver.Never {
-				assert.Equal(t, driver.StatusFiring, a.status(driver.OpRepeat, driver.Change{ID: "m", Repeat: "weekly"}))
-			}
+			assert.Equal(t, driver.StatusFiring, a.status(driver.OpRepeat, driver.Change{ID: "m", Repeat: "weekly"}))
 			a.done(driver.OpBegin, c)
 			c.Delay = 2 * far
 			before := a.now()

@@ -147,14 +147,14 @@ func putEveryState(t *testing.T, newStore Factory) {
 }
 
 // putRecurring stores a recurring message. Transitions other than Repeat and Retry with Again do
-// not change its series.
+// not change its series. A delivery ahead of its planned time is not repeated before that time.
 func putRecurring(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(recurring("a", far), driver.PutItem{ID: "never", At: driver.Never, Repeat: "daily"})
 	assert.Equal(t, driver.Never, q.get("never").Planned, "it is not firing, and so not marked")
 	was := q.get("a")
 	require.Equal(t, was.Due, was.Planned)
-	for _, op := range []driver.Op{driver.OpReschedule, driver.OpRelease, driver.OpRetry, driver.OpBury, driver.OpReplay} {
+	for _, op := range []driver.Op{driver.OpReschedule, driver.OpRelease, driver.OpReschedule, driver.OpRetry, driver.OpReschedule, driver.OpBury, driver.OpReplay} {
 		var c driver.Change
 		if op == driver.OpReschedule || op == driver.OpReplay {
 			c.ID = "a"
@@ -164,6 +164,7 @@ func putRecurring(t *testing.T, newStore Factory) {
 		q.done(op, c)
 		r := q.get("a")
 		assert.Equal(t, []any{was.Repeat, was.Planned, was.Enqueued}, []any{r.Repeat, r.Planned, r.Enqueued}, op.String())
+		assert.Equal(t, op == driver.OpRelease || op == driver.OpRetry, r.Due == r.Planned, op.String())
 	}
 	put := driver.Put{Replace: true, Items: []driver.PutItem{recurring("a", 2*far)}}
 	assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(put))

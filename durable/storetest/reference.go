@@ -110,6 +110,7 @@ func (r *reference) endLeases(now driver.Instant, maxCrashes int) (crashed []*re
 		if delay := contract.CrashDelay(m.record.Crashes); delay > 0 {
 			m.record.Due = now.Add(delay)
 		}
+		m.record.Due = max(m.record.Due, m.record.Planned)
 		r.sums.Crashed++
 		switch {
 		case maxCrashes == 0 || m.record.Crashes < maxCrashes:
@@ -249,8 +250,10 @@ func (r *reference) transition(op driver.Op, c driver.Change) bool {
 		return false
 	}
 	if op == driver.OpCancel && m.record.State == driver.StateFiring {
-		if c.Interrupt || m.record.Repeat != "" {
+		if c.Interrupt {
 			m.record.Planned = driver.Never // a mark
+		} else {
+			m.record.Repeat = ""
 		}
 		return false
 	}
@@ -294,6 +297,9 @@ func (r *reference) transition(op driver.Op, c driver.Change) bool {
 func (r *reference) settle(m *refMessage, op driver.Op, c driver.Change) {
 	switch {
 	case op == driver.OpRelease:
+		if m.record.State == driver.StateFiring {
+			m.record.Due = max(m.record.Due, m.record.Planned)
+		}
 		return
 	case op == driver.OpBury:
 		m.record.Attempts++

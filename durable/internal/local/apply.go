@@ -71,7 +71,7 @@ func (t *tx) putOne(item *driver.PutItem, replace bool) (driver.Status, error) {
 // putFiring replaces a firing message if both messages are recurring.
 func (t *tx) putFiring(l *lease, item *driver.PutItem) (driver.Status, error) {
 	r, err := t.p.table.read(l.place())
-	if err != nil || l.marked || item.Repeat == "" || r.msg.Repeat == "" {
+	if err != nil || l.marked() || item.Repeat == "" || r.msg.Repeat == "" {
 		return driver.StatusFiring, err
 	}
 	t.p.counters.Enqueued++
@@ -150,7 +150,7 @@ func (t *tx) extend(c *driver.Change, o *driver.Outcome) {
 	}
 	t.p.leases.renew(l, leaseEnd(t.now, l.at, lease))
 	o.Status, o.Lease = driver.StatusDone, l.end
-	if l.firing && l.marked {
+	if l.firing && l.marked() {
 		o.Status = driver.StatusInterrupted
 	}
 }
@@ -163,12 +163,12 @@ func (t *tx) end(op driver.Op, c *driver.Change) (driver.Status, error) {
 	switch {
 	case l == nil:
 		return t.repeat(op, c)
-	case op == driver.OpRelease && !(l.firing && l.marked):
+	case op == driver.OpRelease && !(l.firing && l.planned > l.at):
 		p.endLease(l, op)
 		return driver.StatusDone, nil
 	case !l.firing:
 		return driver.StatusLeaseLost, nil
-	case l.marked || op == driver.OpAck || op == driver.OpExpire:
+	case l.marked() || op == driver.OpAck || op == driver.OpExpire:
 		return t.remove(op, c, l), nil
 	}
 	r, err := p.table.read(l.place())
@@ -200,11 +200,23 @@ func (t *tx) remove(op driver.Op, c *driver.Change, l *lease) driver.Status {
 // runFailed reports whether the last attempt of a run that Retry with Again ends has failed.
 func runFailed(c *driver.Change) bool { return c.Incarnation != 0 && c.Reason != "" }
 
-// settle makes a retry, or buries a message.
+// settle makes a retry, buries a message, or releases one that is planned for later.
 func (t *tx) settle(op driver.Op, c *driver.Change, r *record) {
-	r.msg.Token, r.last, r.msg.Reason = c.Token, op, contract.CutReason(c.Reason)
-	if op == driver.OpRetry {
+	r.msg.Token, r.last = c.Token, op
+	if op != driver.OpRelease {
+		r.msg.Reason = contract.CutReason(c.Reason)
+	}
+	switch {
+	case op == driver.OpRelease:
+		r.msg.Due = max(r.msg.Due, r.msg.Planned)
+		return
+	case op == driver.OpBury:
+	case !c.Again || c.Incarnation == 0:
+		r.msg.Due = max(dueAt(t.now, c.At, c.Delay), r.msg.Planned)
+	case c.Incarnation == r.msg.Planned:
 		r.msg.Due = dueAt(t.now, c.At, c.Delay)
+	default: // the series was changed during the run
+		r.msg.Due = max(r.msg.Planned, Floor(t.now))
 	}
 	switch {
 	case op == driver.OpBury:
@@ -218,9 +230,6 @@ func (t *tx) settle(op driver.Op, c *driver.Change, r *record) {
 			t.p.counters.Enqueued++
 		}
 		if c.Incarnation != 0 {
-			if c.Incarnation != r.msg.Planned { // the series was changed during the run
-				r.msg.Due = max(r.msg.Planned, Floor(t.now))
-			}
 			r.msg.Planned = r.msg.Due
 		}
 		r.msg.Attempts, r.msg.Crashes, r.msg.Postponed = 0, 0, 0
@@ -294,7 +303,9 @@ func (t *tx) cancelOrReschedule(op driver.Op, c *driver.Change) (driver.Status, 
 		t.p.drop(from, 0)
 		return driver.StatusDone, nil
 	}
-	r.last, r.msg.Due = r.last&opCrash, dueAt(t.now, c.At, c.Delay)
+	if r.last &= opCrash; op != driver.OpRepeat || c.Repeat != "" {
+		r.msg.Due = dueAt(t.now, c.At, c.Delay)
+	}
 	if l != nil {
 		r.msg.Token = l.token
 	} else if e, ok := t.p.leases.ended[c.ID]; ok {
@@ -307,7 +318,7 @@ func (t *tx) cancelOrReschedule(op driver.Op, c *driver.Change) (driver.Status, 
 	return driver.StatusDone, nil
 }
 
-// changeFiring marks a firing message or changes its series, if the transition may.
+// changeFiring marks a firing message, or changes or ends its series, if the transition may.
 func (t *tx) changeFiring(op driver.Op, c *driver.Change, l *lease, r *record) driver.Status {
 	recurring := r.msg.Repeat != ""
 	switch {
@@ -316,8 +327,11 @@ func (t *tx) changeFiring(op driver.Op, c *driver.Change, l *lease, r *record) d
 		t.p.hints.send(driver.Hint{Partition: int(t.p.table.partition), ID: c.ID})
 		return driver.StatusInterrupted
 	case op == driver.OpCancel && recurring:
-		replan(t.p, l, r, r.msg.Repeat, driver.Never)
-	case op == driver.OpRepeat && recurring && !l.marked:
+		replan(t.p, l, r, "", r.msg.Planned)
+	case op == driver.OpRepeat && recurring && !l.marked() && c.Repeat == "":
+		replan(t.p, l, r, "", r.msg.Planned)
+		return driver.StatusDone
+	case op == driver.OpRepeat && recurring && !l.marked():
 		replan(t.p, l, r, c.Repeat, dueAt(t.now, c.At, c.Delay))
 		return driver.StatusDone
 	}
@@ -326,7 +340,7 @@ func (t *tx) changeFiring(op driver.Op, c *driver.Change, l *lease, r *record) d
 
 // replan stores a firing message with its next run, or marks it if that is at Never.
 func replan(p *partition, l *lease, r *record, repeat string, planned driver.Instant) {
-	r.msg.Repeat, r.msg.Planned, l.marked = repeat, planned, planned == driver.Never
+	r.msg.Repeat, r.msg.Planned, l.planned = repeat, planned, planned
 	p.table.set(r)
 }
 

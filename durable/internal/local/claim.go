@@ -79,7 +79,7 @@ func (c *claim) endLeases() error {
 			continue
 		}
 		at := l.place()
-		if l.marked {
+		if l.marked() {
 			p.counters.Crashed++
 			p.counters.Cancelled++
 			p.drop(at, 0)
@@ -135,7 +135,7 @@ func (c *claim) take(k key, r *record) bool {
 	token, reserved := p.nextToken(c.now)
 	c.size += len(r.msg.Body)
 	l := &lease{key: k, token: token, enqueued: r.msg.Enqueued, replaced: r.msg.Enqueued, crashed: r.msg.Crashes > 0,
-		marked: r.msg.Planned == driver.Never}
+		planned: r.msg.Planned}
 	l.firing = len(c.records) < c.request.Begin && k.at <= Floor(c.now) && contract.CrashDelay(r.msg.Crashes) == 0
 	c.call.Waits = c.call.Waits || !reserved || l.firing && l.crashed
 	l.end = leaseEnd(c.now, k.at, c.request.Visibility)

@@ -153,6 +153,7 @@ func (r *record) crash(process string, now time.Time) {
 	if delay := contract.CrashDelay(m.Crashes); delay > 0 {
 		m.Due = after(now, delay)
 	}
+	m.Due = max(m.Due, m.Planned)
 }
 
 const opCrash = 1 << 7 // the claim that takes the message checks its crashes

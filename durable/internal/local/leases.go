@@ -15,8 +15,8 @@ type lease struct {
 	end      driver.Instant
 	token    uint64
 	firing   bool
-	crashed  bool // the message has crashed before, so its begin waits until a further crash is counted
-	marked   bool // if firing, the end of the lease removes the message: see driver.Backend
+	crashed  bool           // the message has crashed before, so its begin waits until a further crash is counted
+	planned  driver.Instant // Record.Planned
 	index    int
 	group    uint64         // of the change that ended it, once it has ended: see State
 	enqueued driver.Instant // with replaced, tells messages of one id apart
@@ -24,6 +24,7 @@ type lease struct {
 }
 
 func (l *lease) endKey() key  { return key{l.end, l.id} }
+func (l *lease) marked() bool { return l.planned == driver.Never } // if firing: see driver.Backend
 func (l *lease) place() place { return place{kindScheduled, l.key} }
 
 func (l *lease) Before(o *lease) bool { return l.endKey().before(o.endKey()) }
@@ -76,7 +77,7 @@ func (s *leases) keepFrom(last *leases, durable uint64, p *partition) {
 			l.enqueued <= r.msg.Enqueued && r.msg.Enqueued <= l.replaced
 		lives := (l.group == 0 || l.group > durable) && l.token < p.counters.Tokens && !ended && s.byID[l.id] == nil
 		if lives && inPlace {
-			l.group, l.marked = 0, r.msg.Planned == driver.Never
+			l.group, l.planned = 0, r.msg.Planned
 			p.lease(l)
 		}
 	}

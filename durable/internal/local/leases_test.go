@@ -185,7 +185,7 @@ func TestLeaseOfAChangedMessageIsKeptAfterAFailure(t *testing.T) {
 			got := d.get("a")
 			assert.Equal(t, []any{driver.StateFiring, r.Token, want.Repeat, string(want.Body)}, []any{got.State, got.Token, got.Repeat, string(got.Body)})
 
-			_, err := d.b.Apply(t.Context(), driver.Batch{Op: driver.OpCancel, Changes: []driver.Change{{ID: "a"}}})
+			_, err := d.b.Apply(t.Context(), driver.Batch{Op: driver.OpCancel, Changes: []driver.Change{{ID: "a", Interrupt: true}}})
 			require.NoError(t, err)
 			status := driver.StatusDone
 			if durable {

@@ -113,7 +113,7 @@ func (v *verifier) message(b, value []byte) {
 	_, unreadable := p.frontier.unreadable[k]
 	if l != nil {
 		v.leased++
-		v.wrong(l.key != k || l.marked != (r.msg.Planned == driver.Never))
+		v.wrong(l.key != k || l.planned != r.msg.Planned)
 		if l.firing {
 			v.firing++
 		}

@@ -1,8 +1,7 @@
--- Removes messages that have not begun, and marks firing ones: see driver.Backend.
+-- Removes messages that have not begun. Marks firing ones, or ends their series: see driver.Backend.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 to 6 as in call.lua; then for each message: id, the time (7 bytes) at which it was
---       enqueued or '' for any, '1' to mark a firing message that is not recurring, and to send a
---       hint.
+--       enqueued or '' for any, '1' to mark a firing message and to send a hint.
 -- Result: sec, usec, statuses, '', ''.
 -- Runs under OOM: it removes first.
 
@@ -21,7 +20,11 @@ for i, id in ipairs(ids) do
     if length and (interrupt or length > 11) then
       local n = #fresh
       fresh[n + 1], fresh[n + 2] = id, sub(s, 1, 32) .. NEVER7 .. sub(s, 40)
-      if length == 0 then fresh[n + 2] = sub(s, 1, 30) .. '\0\11' .. NEVER7 .. '\0\0\0\0' .. sub(s, 33) end
+      if not interrupt then
+        fresh[n + 2] = sub(s, 1, 30) .. '\0\11' .. sub(s, 33, 43) .. sub(s, 33 + length)
+      elseif length == 0 then
+        fresh[n + 2] = sub(s, 1, 30) .. '\0\11' .. NEVER7 .. '\0\0\0\0' .. sub(s, 33)
+      end
     end
   elseif not is_dead(k) and call('HDEL', RECORDS, id) == 1 then
     statuses[i] = DONE

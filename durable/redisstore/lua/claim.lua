@@ -169,7 +169,8 @@ if #expired > 0 then
         s = 'S' .. sub(s, 2)
       else
         local crashes, died = unpack4(s, 20) + 1, ZERO7
-        if crashes > 1 then at = math.min(NEVER, now_ceil + math.min(60, 2 ^ (crashes - 2)) * 1000) end -- driver.CrashDelay
+        if crashes > 1 then at = math.min(NEVER, now_ceil + math.min(60, 2 ^ (crashes - 2)) * 1000) end -- contract.CrashDelay
+        if planned ~= ZERO7 then at = math.max(at, unpack7(planned, 1)) end
         if limit > 0 and crashes >= limit then
           if series ~= '' then
             at = NEVER

@@ -8,7 +8,7 @@
 -- state:  kind (1), token (7), due (7), attempts (4), crashes (4), time of death (7), length of the
 --         rare data (2), rare data, reason
 -- In a firing message, the time of death is the length of the description of the process that has
--- begun it, which follows the reason: see driver.Process.
+-- begun it, which follows the reason: see contract.Process.
 -- rare data: nothing, or planned time (7), postponements (4), series
 -- The planned time NEVER7 marks a firing message: see driver.Backend.
 --

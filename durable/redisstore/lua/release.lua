@@ -12,11 +12,13 @@ for i, id in ipairs(ids) do
   local k = s and has_token(s, ARGV[2 + 2 * i]) and kind(s)
   if k == 'L' or k == 'F' then
     statuses[i], gone[#gone + 1] = DONE, id
-    if k == 'F' and rare_parts(s) == NEVER7 then
+    local planned = k == 'F' and rare_parts(s) or ZERO7
+    if planned == NEVER7 then
       removed[#removed + 1] = id
     else
-      local n = k == 'F' and unpack7(s, 24) or 0
-      schedule(id, 'B' .. sub(s, 2, 23) .. ZERO7 .. sub(s, 31, #s - n), due(s))
+      local n, at = k == 'F' and unpack7(s, 24) or 0, due(s)
+      if planned ~= ZERO7 then at = math.max(at, unpack7(planned, 1)) end
+      schedule(id, 'B' .. sub(s, 2, 8) .. pack7(at) .. sub(s, 16, 23) .. ZERO7 .. sub(s, 31, #s - n), at)
     end
   elseif k == 'B' then
     statuses[i] = DONE -- by a copy of this call

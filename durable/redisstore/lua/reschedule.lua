@@ -2,7 +2,7 @@
 -- present run of a firing message continues.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 to 6 as in call.lua; then for each message: id, time (see instant), '1' to change
---       the series, the new series or ''.
+--       the series, the new series or '', with which the time stays.
 -- Result: sec, usec, statuses, '', ''.
 -- Runs under OOM. The state has the new time as well, so that an audit finds it if the set is lost.
 
@@ -16,11 +16,13 @@ for i, id in ipairs(ids) do
   if k == 'F' then
     local planned, _, old = rare_parts(s)
     statuses[i] = repeats and old ~= '' and planned ~= NEVER7 and DONE or FIRING
-    if statuses[i] == DONE then fresh[#fresh + 1], fresh[#fresh + 2] = id, replanned(s, pack7(at), series) end
+    if series ~= '' then planned = pack7(at) end
+    if statuses[i] == DONE then fresh[#fresh + 1], fresh[#fresh + 2] = id, replanned(s, planned, series) end
   elseif is_dead(k) or call('HEXISTS', RECORDS, id) == 0 then
     statuses[i] = NOT_FOUND
   else
     statuses[i] = DONE
+    if repeats and series == '' then at = valid_state(s) and due(s) or unpack7(call('HGET', RECORDS, id), 9) end
     s = moved(repeats and valid_state(s) or not repeats and s, 'S', at)
     if repeats then s = replanned(s, series == '' and ZERO7 or pack7(at), series) end
     schedule(id, s, at)

@@ -32,7 +32,9 @@ for i, id in ipairs(ids) do
         numbers = over and ZERO8 or pack4(unpack4(s, 16) + 1) .. sub(s, 20, 23)
         if handled then again = again + 1 else failed = failed + 1 end
       end
-      if run ~= '' then
+      if run == '' then
+        if planned ~= ZERO7 then at = math.max(at, unpack7(planned, 1)) end
+      else
         if run ~= planned then at = math.max(unpack7(planned, 1), now) end
         planned = pack7(at)
       end
