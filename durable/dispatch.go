@@ -222,9 +222,7 @@ func (p *consumerPart) plan(must bool) (claim driver.Claim, own, ok bool) {
 func (p *consumerPart) hold(claimed driver.Claimed, sent time.Time) (overdue bool) {
 	answered, overdue := !claimed.Now.IsZero(), true
 	if answered {
-		if back := p.clock.observe(claimed.Now, sent); back > maxStepBack {
-			p.q.recoveries.Go(func() { p.replan(p.d.ctx, back) })
-		}
+		p.observe(claimed.Now, sent)
 		overdue = claimed.Next > 0 && !claimed.Next.Time().After(claimed.Now) && !claimed.Paused
 	}
 	messages := make([]*heldMessage, len(claimed.Records))
@@ -249,6 +247,13 @@ func (p *consumerPart) hold(claimed driver.Claimed, sent time.Time) (overdue boo
 	}
 	d.match()
 	return overdue
+}
+
+// observe records a reading of the store's clock, and plans runs again if it was set back far.
+func (p *consumerPart) observe(reading, sent time.Time) {
+	if back := p.clock.observe(reading, sent); back > maxStepBack {
+		p.q.recoveries.Go(func() { p.replan(p.d.ctx, back) })
+	}
 }
 
 // add adds a claimed message. mu is held.
@@ -363,7 +368,7 @@ func (d *dispatcher) giveBackLate(waiting *lazyFIFO[*heldMessage]) (found bool) 
 func (d *dispatcher) begun(h *heldMessage, a answer, err error) {
 	done := err == nil && a.Status == driver.StatusDone
 	if err == nil {
-		h.part.clock.observe(a.Now, a.sent)
+		h.part.observe(a.Now, a.sent)
 	}
 	if done {
 		h.emit(Event{Kind: EventBegun}, a.sent)

@@ -173,9 +173,12 @@ func newContent(m *Message, due driver.Instant, maxBody int) (content, error) {
 		return c, err
 	}
 	c.expire = expiryOf(m.ExpireAt)
-	if due >= c.expire {
+	if at := m.At; due >= c.expire {
+		if at.IsZero() {
+			at = due.Time() // of a series
+		}
 		return c, fmt.Errorf("%w message %q: ExpireAt (%v) is not after At (%v), in whole milliseconds, so the message could never be delivered",
-			ErrInvalid, m.ID, m.ExpireAt, m.At)
+			ErrInvalid, m.ID, m.ExpireAt, at)
 	}
 	return c, nil
 }

@@ -111,8 +111,11 @@ func newItem(ctx context.Context, q *Queue, m *Message) (driver.PutItem, error) 
 			return item, fmt.Errorf("message %q: %w", m.ID, err)
 		}
 		if m.At.IsZero() && m.Delay == 0 {
-			item.At, item.Delay = q.part(m.ID).firstRun(ctx, s)
+			if item.At, item.Delay, err = q.part(m.ID).firstRun(ctx, s); err != nil {
+				return item, fmt.Errorf("message %q: %w", m.ID, err)
+			}
 		}
+		item.At = min(item.At, driver.Never-1) // a record that is planned at Never is marked
 	}
 	c, err := newContent(m, item.At, q.options.MaxBody)
 	if err != nil {

@@ -401,21 +401,15 @@ func (q *Queue) RescheduleAt(ctx context.Context, id string, t time.Time) (Resul
 // [Queue.Reschedule]. An invalid expression returns [ErrInvalid].
 func (q *Queue) SetRepeat(ctx context.Context, id, repeat string) (Result, error) {
 	c := driver.Change{ID: id, Repeat: repeat}
-	if repeat == "" {
-		r, err := q.Get(ctx, id)
-		if errors.Is(err, ErrNotFound) {
-			return ResultNotFound, nil
-		} else if err != nil {
-			return 0, err
+	if err := cmp.Or(q.checkOpen(ctx), checkID(id)); repeat != "" && err == nil {
+		var s *series
+		if s, err = parseSeries(repeat); err == nil {
+			c.At, c.Delay, err = q.part(id).firstRun(ctx, s)
 		}
-		c.At = driver.InstantOf(r.Due)
-		return q.move(ctx, driver.OpRepeat, ResultRescheduled, c)
+		if err != nil {
+			return 0, fmt.Errorf("durable: message %q: %w", id, err)
+		}
 	}
-	s, err := parseSeries(repeat)
-	if err := cmp.Or(q.checkOpen(ctx), checkID(id), err); err != nil {
-		return 0, fmt.Errorf("durable: message %q: %w", id, err)
-	}
-	c.At, c.Delay = q.part(id).firstRun(ctx, s)
 	return q.move(ctx, driver.OpRepeat, ResultRescheduled, c)
 }
 

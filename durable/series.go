@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/netresearch/go-cron"
@@ -38,7 +39,7 @@ func parseSeries(repeat string) (*series, error) {
 	case cron.ConstantDelaySchedule:
 		s = &series{every: plan.Delay}
 	case *cron.SpecSchedule:
-		if s = (&series{spec: plan, loc: plan.Location}); s.loc == time.Local {
+		if s = (&series{spec: plan, loc: plan.Location}); !strings.Contains(repeat, "TZ=") {
 			s.loc = time.UTC
 		}
 		plan.Location = time.UTC // of readings
@@ -47,6 +48,8 @@ func parseSeries(repeat string) (*series, error) {
 	case err != nil:
 	case len(repeat) > maxRepeat:
 		err = fmt.Errorf("it has %d bytes", len(repeat))
+	case s != nil && s.loc == time.Local:
+		err = errors.New("the zone Local differs between processes")
 	case s == nil || s.every == 0 && s.After(time.Unix(0, 0).UTC()).IsZero():
 		err = errors.New("it has no times")
 	}
@@ -83,17 +86,16 @@ func (s *series) Pause(start, end time.Time) time.Duration {
 }
 
 // next returns the due time of the run after that of a record. If the record was due before its
-// planned time, because it was rescheduled or its series was changed during a run, the planned run
-// follows. A step of the clock repeats no run.
+// planned time, because it was rescheduled, the planned run follows.
 func (s *series) next(r *driver.Record, now time.Time) time.Time {
 	planned := r.Planned.Time()
-	switch {
-	case !planned.After(now) || s.stranded(planned.Sub(now), planned):
-		return s.after(planned, now)
-	case r.Due < r.Planned:
+	switch ahead := planned.Sub(now); {
+	case ahead > 0 && r.Due < r.Planned:
 		return planned
+	case ahead > 0 && !s.stranded(ahead, planned): // the clock was set back, which repeats no run
+		return s.after(planned, planned)
 	}
-	return s.after(planned, planned)
+	return s.after(planned, now)
 }
 
 // stranded reports whether a run is so far ahead that it was planned before the clock was set back:
@@ -111,29 +113,36 @@ func (s *series) period(t time.Time) time.Duration {
 // replan moves the runs that were planned before the store's clock was set back.
 func (p *part) replan(ctx context.Context, back time.Duration) {
 	moved := 0
-	for records, err := range p.pages(ctx, StateScheduled) {
-		if err != nil {
-			p.q.report("plan recurring messages again: %w", err)
-			return
-		}
-		for i := range records {
-			r := &records[i]
-			s, err := parseSeries(r.Repeat)
-			now, planned := p.clock.now(), r.Planned.Time()
-			ahead := planned.Sub(now) // if it was more than a period before the step, the time was chosen on purpose
-			if err != nil || r.Due != r.Planned || !s.stranded(ahead, planned) || ahead-back > s.period(planned) {
-				continue
+	for _, state := range []State{StateScheduled, StateLeased} {
+		for records, err := range p.pages(ctx, state) {
+			if err != nil {
+				p.q.report("plan recurring messages again: %w", err)
+				return
 			}
-			if _, err := p.q.RescheduleAt(ctx, r.ID, s.next(r, now)); err != nil {
-				p.q.report("plan a recurring message again: %w", err)
-			} else {
-				moved++
+			for i := range records {
+				r := &records[i]
+				if s, err := parseSeries(r.Repeat); err == nil && s.replans(r, p.clock.now(), back) {
+					c := driver.Change{ID: r.ID, Repeat: r.Repeat, At: driver.InstantOf(s.after(r.Planned.Time(), p.clock.now()))}
+					if _, err := p.q.change(ctx, driver.OpRepeat, c); err != nil {
+						p.q.report("plan message %q again: %w", r.ID, err)
+						continue
+					}
+					moved++
+				}
 			}
 		}
 	}
 	if moved > 0 {
 		p.q.report("the store's clock was set back by %v: %d recurring messages were planned again", back, moved)
 	}
+}
+
+// replans reports whether a run was planned before the clock was set back. If it was more than a
+// period ahead before, or is due a day after its planned time, a user has chosen its time.
+func (s *series) replans(r *driver.Record, now time.Time, back time.Duration) bool {
+	planned := r.Planned.Time()
+	ahead := planned.Sub(now)
+	return s.stranded(ahead, planned) && ahead-back <= s.period(planned) && r.Due.Time().Sub(planned) < 24*time.Hour
 }
 
 // endRun returns the transition that ends a run of a recurring message, in place of one that
@@ -151,22 +160,30 @@ func (d *Delivery) endRun(op driver.Op, change driver.Change) (driver.Op, driver
 	}
 	now := d.h.part.clock.now()
 	next := s.next(&d.h.record, now)
-	if !d.ExpireAt.IsZero() && next.After(d.ExpireAt) { // the series is over
-		return driver.OpExpire, change
+	if end := d.ExpireAt.Add(time.Millisecond); !d.ExpireAt.IsZero() && next.After(end) {
+		next = end // when a consumer removes the message, unless it was replaced during the run
 	}
 	change.At, change.Delay = driver.InstantOf(next), next.Sub(now) // Delay is for the log and the event
 	change.Again, change.Incarnation = true, d.h.record.Planned
 	return driver.OpRetry, change
 }
 
-// firstRun returns the due time of the first run of a series, or the delay of an interval.
-func (p *part) firstRun(ctx context.Context, s *series) (driver.Instant, time.Duration) {
+// firstRun returns the due time of the first run of a series, or the delay of an interval. It reads
+// the store's clock unless a reading is known.
+func (p *part) firstRun(ctx context.Context, s *series) (at driver.Instant, delay time.Duration, err error) {
 	if s.every > 0 {
-		return 0, s.every
+		return 0, s.every, nil
+	}
+	if p.clock.until(1) == 0 {
+		err = p.q.retry(func(context.Context) error {
+			sent := time.Now()
+			c, err := p.q.backend.Count(ctx, p.index)
+			if err == nil {
+				p.clock.observe(c.Now.Time(), sent)
+			}
+			return err
+		})
 	}
 	now := p.clock.now()
-	if c, err := p.q.backend.Count(ctx, p.index); err == nil { // else the call that follows fails too
-		now = c.Now.Time()
-	}
-	return driver.InstantOf(s.after(now, now)), 0
+	return driver.InstantOf(s.after(now, now)), 0, err
 }

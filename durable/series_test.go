@@ -131,8 +131,9 @@ func TestSeriesBeginsAndEnds(t *testing.T) {
 		test.Advance(20 * time.Minute)
 	}
 	assert.Equal(t, []time.Duration{60 * time.Minute, 80 * time.Minute, 100 * time.Minute, 120 * time.Minute}, runs)
-	assert.Empty(t, test.Pending())
-	assert.EqualValues(t, 1, counters(t, q).Expired)
+	assert.Equal(t, now.Add(2*time.Hour+time.Millisecond), pending(t, test).Due, "a consumer removes it then")
+	_, err = q.Cancel(t.Context(), "m")
+	require.NoError(t, err)
 	_, err = q.Enqueue(t.Context(), durable.Message{ID: "now", Delay: 1, Repeat: "@daily"})
 	require.NoError(t, err)
 	assert.Equal(t, time.Millisecond, pending(t, test).Due.Sub(pastTime(q, t)))
@@ -274,11 +275,83 @@ func TestCancelOfARunningRecurringMessageLetsItRun(t *testing.T) {
 	})
 }
 
+// A consumer removes a series after its ExpireAt, unless it was replaced during its last run.
+func TestLastRunOfASeries(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(ctx context.Context, q *durable.Queue) error{
+		"none": func(context.Context, *durable.Queue) error { return nil },
+		"SetRepeat": func(ctx context.Context, q *durable.Queue) error {
+			_, err := q.SetRepeat(ctx, "m", "@every 10m")
+			return err
+		},
+		"Replace": func(ctx context.Context, q *durable.Queue) error {
+			_, err := q.Enqueue(ctx, durable.Message{ID: "m", Repeat: "@every 1h", Replace: true})
+			return err
+		},
+	} {
+		bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
+			start := time.Now()
+			_, err := q.Enqueue(t.Context(), durable.Message{ID: "m", Repeat: "@every 1h", ExpireAt: start.Add(90 * time.Minute)})
+			require.NoError(t, err)
+			var runs []time.Duration
+			stop := consume(t, q, func(ctx context.Context, _ *durable.Delivery) error {
+				if runs = append(runs, time.Since(start).Round(time.Second)); len(runs) == 1 {
+					return change(ctx, q)
+				}
+				return nil
+			}, durable.ConsumerOptions{})
+			time.Sleep(151 * time.Minute)
+			stop()
+			assert.Equal(t, map[string][]time.Duration{
+				"none":      {60 * time.Minute},
+				"SetRepeat": {60 * time.Minute, 70 * time.Minute, 80 * time.Minute, 90 * time.Minute},
+				"Replace":   {60 * time.Minute, 120 * time.Minute},
+			}[name], runs, name)
+			assert.EqualValues(t, map[string]int{"none": 1, "SetRepeat": 1}[name], counters(t, q).Expired, name)
+		})
+	}
+}
+
+// A message that has replaced a running one is not delivered before its time, however the run ends.
+func TestReplacedRunIsNotEarly(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(ctx context.Context, d *durable.Delivery) error{
+		"success":  func(context.Context, *durable.Delivery) error { return nil },
+		"Fail":     func(context.Context, *durable.Delivery) error { return durable.Fail(assert.AnError, time.Minute) },
+		"Postpone": func(context.Context, *durable.Delivery) error { return durable.Postpone(0) },
+		"Again":    func(context.Context, *durable.Delivery) error { return durable.Again(0) },
+		"Release":  func(ctx context.Context, d *durable.Delivery) error { return d.Release(ctx) },
+	} {
+		q, test := durabletest.New(t, quiet())
+		_, err := q.Enqueue(t.Context(), durable.Message{ID: "m", Body: []byte("old"), Repeat: "@every 1h"})
+		require.NoError(t, err)
+		test.Advance(time.Hour)
+		at := pastTime(q, t).Add(48 * time.Hour)
+		test.RunDue(t.Context(), func(ctx context.Context, d *durable.Delivery) error {
+			_, err := q.Enqueue(ctx, durable.Message{ID: "m", Body: []byte("new"), At: at, Repeat: "@every 1h", Replace: true})
+			assert.NoError(t, err)
+			return end(ctx, d)
+		}, durable.ConsumerOptions{})
+		assert.Equal(t, at, pending(t, test).Due, name)
+		test.Advance(48 * time.Hour)
+		require.Len(t, test.RunDue(t.Context(), func(_ context.Context, d *durable.Delivery) error {
+			assert.Equal(t, "new", string(d.Body))
+			assert.Equal(t, at, d.Planned)
+			return nil
+		}, durable.ConsumerOptions{}), 1, name)
+		assert.Equal(t, at.Add(time.Hour), pending(t, test).Due, name)
+	}
+}
+
 // A run that is moved to an earlier time is an additional run.
 func TestRunOfARecurringMessageNow(t *testing.T) {
 	t.Parallel()
 	q, test := durabletest.New(t, durable.Options{})
 	_, err := q.Enqueue(t.Context(), durable.Message{ID: "m", Repeat: "@every 1h"})
+	require.NoError(t, err)
+	_, err = q.RescheduleAt(t.Context(), "m", pastTime(q, t).Add(time.Minute))
+	require.NoError(t, err)
+	_, err = q.Enqueue(t.Context(), durable.Message{ID: "m", Repeat: "@every 1h", Delay: 24 * time.Hour, Replace: true})
 	require.NoError(t, err)
 	planned := pending(t, test).Due
 	_, err = q.Reschedule(t.Context(), "m", 0)
@@ -297,21 +370,30 @@ func TestRunOfARecurringMessageNow(t *testing.T) {
 	assert.Empty(t, test.Pending(), "it was due once more")
 }
 
+// A queue in a bubble whose clock can be set.
+func withClock(t *testing.T, body func(t *testing.T, q *durable.Queue, now func() time.Time, step func(time.Duration), reports *[]error)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		var off atomic.Int64
+		off.Store(int64(10 * year))
+		now := func() time.Time { return time.Now().Add(time.Duration(off.Load())) }
+		var reports []error
+		q := open(t, memstore.New(memstore.Options{Now: now}), durable.Options{OnError: func(err error) { reports = append(reports, err) }})
+		body(t, q, now, func(d time.Duration) { off.Add(int64(d)) }, &reports)
+		q.Close()
+	})
+}
+
+const year = 365 * 24 * time.Hour
+
 // Small steps of the clock repeat no run. After a step by years, consumers plan the runs again.
 func TestClockSetBackDoesNotSilenceASeries(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var off atomic.Int64
-		now := func() time.Time { return time.Now().Add(time.Duration(off.Load())) }
-		step := func(d time.Duration) { off.Add(int64(d)) }
-		store := memstore.New(memstore.Options{Now: now})
-		step(10 * 365 * 24 * time.Hour)
-		var reports []error
-		q := open(t, store, durable.Options{OnError: func(err error) { reports = append(reports, err) }})
+	withClock(t, func(t *testing.T, q *durable.Queue, now func() time.Time, step func(time.Duration), reports *[]error) {
 		for _, m := range []durable.Message{
 			{ID: "minutes", Repeat: "* * * * *"},
 			{ID: "daily", Repeat: "0 8 * * *"},
-			{ID: "yearly", Repeat: "@yearly", At: now().Add(30 * 365 * 24 * time.Hour)}, // on purpose
+			{ID: "yearly", Repeat: "@yearly", At: now().Add(30 * year)}, // on purpose
 			{ID: "once", Delay: time.Hour},
 		} {
 			_, err := q.Enqueue(t.Context(), m)
@@ -329,20 +411,51 @@ func TestClockSetBackDoesNotSilenceASeries(t *testing.T) {
 		step(-30 * time.Second)
 		time.Sleep(10*time.Minute + 30*time.Second)
 		assert.Equal(t, 20, runs, "none is repeated")
-		step(-10 * 365 * 24 * time.Hour)
+		step(-10 * year)
 		time.Sleep(10*time.Minute + time.Second)
 		assert.InDelta(t, 30, runs, 1)
-		require.NotEmpty(t, reports)
-		assert.ErrorContains(t, errors.Join(reports...), "recurring messages were planned again")
+		require.NotEmpty(t, *reports)
+		assert.ErrorContains(t, errors.Join(*reports...), "recurring messages were planned again")
 		due := func(id string) time.Duration {
 			r, err := q.Get(t.Context(), id)
 			require.NoError(t, err)
 			return r.Due.Sub(now())
 		}
 		assert.Less(t, due("daily"), 24*time.Hour)
-		assert.Greater(t, due("yearly"), 30*365*24*time.Hour)
-		assert.Greater(t, due("once"), 9*365*24*time.Hour, "messages keep their times")
+		assert.Greater(t, due("yearly"), 30*year)
+		assert.Greater(t, due("once"), 9*year, "messages keep their times")
 		stop()
-		q.Close()
 	})
+}
+
+// The clock is set back by a year, or a little more than is small, at any time of a series: also
+// while its message is claimed ahead, runs, or waits for a retry. Another message, which begins
+// at that time, must not hide the step.
+func TestClockSetBackAtAnyTime(t *testing.T) {
+	t.Parallel()
+	for _, back := range []time.Duration{10*time.Hour + 17*time.Second, year} {
+		for _, at := range []time.Duration{time.Second, 30 * time.Second, 55 * time.Second, 59900 * time.Millisecond, 61 * time.Second, 75 * time.Second} {
+			withClock(t, func(t *testing.T, q *durable.Queue, _ func() time.Time, step func(time.Duration), _ *[]error) {
+				_, err := q.Enqueue(t.Context(), durable.Message{ID: "m", Repeat: "@every 1m"})
+				require.NoError(t, err)
+				enqueue(t, q, "other", at+100*time.Millisecond)
+				var runs []time.Time
+				stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
+					if d.ID == "m" {
+						runs = append(runs, time.Now())
+						time.Sleep(5 * time.Second)
+						if len(runs) == 1 {
+							return durable.Fail(assert.AnError, 20*time.Second)
+						}
+					}
+					return nil
+				}, durable.ConsumerOptions{Horizon: 10 * time.Second, Fallback: 500 * time.Millisecond})
+				time.Sleep(at)
+				step(-back)
+				time.Sleep(20 * time.Minute)
+				assert.InDelta(t, 20, len(runs), 3, "back %v at %v", back, at)
+				stop()
+			})
+		}
+	}
 }

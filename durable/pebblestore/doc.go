@@ -20,9 +20,8 @@
 // Extend writes nothing, and neither does a Claim that begins no message and finds no crash. After
 // seconds without one, a claim may wait for a sync that reserves tokens. Begin waits only for a
 // message that has crashed. When the queue is opened again after a crash or [Store.Close], each
-// message that had begun counts one more crash and is due again, and a marked one is removed: see
-// [driver.Backend]. A first crash may go uncounted if the message began within the last sync, some
-// milliseconds.
+// message that had begun counts one more crash and is due again: see [driver.Backend]. A first
+// crash may go uncounted if the message began within the last sync, some milliseconds.
 //
 // # The clock
 //

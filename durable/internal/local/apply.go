@@ -188,7 +188,7 @@ func (t *tx) remove(op driver.Op, c *driver.Change, l *lease) driver.Status {
 	switch {
 	case op == driver.OpExpire:
 		t.p.counters.Expired++
-	case op == driver.OpAck || op == driver.OpRetry && c.Again && !runFailed(c):
+	case op == driver.OpAck || op == driver.OpRetry && c.Again && (c.Incarnation == 0 || c.Reason == ""):
 		t.p.counters.Acked++
 	default:
 		t.p.counters.Cancelled++
@@ -196,9 +196,6 @@ func (t *tx) remove(op driver.Op, c *driver.Change, l *lease) driver.Status {
 	t.p.drop(l.place(), 0)
 	return driver.StatusDone
 }
-
-// runFailed reports whether the last attempt of a run that Retry with Again ends has failed.
-func runFailed(c *driver.Change) bool { return c.Incarnation != 0 && c.Reason != "" }
 
 // settle makes a retry, buries a message, or releases one that is planned for later.
 func (t *tx) settle(op driver.Op, c *driver.Change, r *record) {
@@ -223,7 +220,7 @@ func (t *tx) settle(op driver.Op, c *driver.Change, r *record) {
 		r.failed()
 		t.bury(r)
 	case c.Again:
-		if runFailed(c) {
+		if c.Incarnation != 0 && c.Reason != "" { // the last attempt has failed
 			t.p.counters.Retried++
 		} else {
 			t.p.counters.Acked++
@@ -320,22 +317,22 @@ func (t *tx) cancelOrReschedule(op driver.Op, c *driver.Change) (driver.Status, 
 
 // changeFiring marks a firing message, or changes or ends its series, if the transition may.
 func (t *tx) changeFiring(op driver.Op, c *driver.Change, l *lease, r *record) driver.Status {
-	recurring := r.msg.Repeat != ""
 	switch {
 	case op == driver.OpCancel && c.Interrupt:
 		replan(t.p, l, r, r.msg.Repeat, driver.Never)
 		t.p.hints.send(driver.Hint{Partition: int(t.p.table.partition), ID: c.ID})
 		return driver.StatusInterrupted
-	case op == driver.OpCancel && recurring:
+	case r.msg.Repeat == "" || op == driver.OpReschedule || op == driver.OpRepeat && l.marked():
+		return driver.StatusFiring
+	case c.Repeat == "":
 		replan(t.p, l, r, "", r.msg.Planned)
-	case op == driver.OpRepeat && recurring && !l.marked() && c.Repeat == "":
-		replan(t.p, l, r, "", r.msg.Planned)
-		return driver.StatusDone
-	case op == driver.OpRepeat && recurring && !l.marked():
+	default:
 		replan(t.p, l, r, c.Repeat, dueAt(t.now, c.At, c.Delay))
-		return driver.StatusDone
 	}
-	return driver.StatusFiring
+	if op == driver.OpCancel {
+		return driver.StatusFiring
+	}
+	return driver.StatusDone
 }
 
 // replan stores a firing message with its next run, or marks it if that is at Never.

@@ -129,10 +129,8 @@ func (b *backend) warm(batch *driver.Batch, get Getter) {
 // Pause is O(1).
 func (b *backend) Pause(ctx context.Context, pause driver.Pause) error {
 	_, err := run(ctx, b, pause.Partition, &Call{Waits: true, Changes: true}, func(t tx) (struct{}, error) {
-		if t.p.counters.Paused != pause.Paused {
-			t.p.counters.Paused = pause.Paused
-			t.p.change()
-		}
+		t.p.counters.Paused = pause.Paused
+		t.p.change()
 		t.p.hints.send(driver.Hint{Partition: pause.Partition})
 		return struct{}{}, nil
 	})

@@ -50,8 +50,8 @@ func (c *claim) run() (driver.Claimed, error) {
 func (c *claim) deleteGone() {
 	p, f := c.p, &c.p.frontier
 	first := f.front
-	if free, ok := f.firstFree(); ok {
-		first = free
+	if free, ok := f.free.Min(); ok {
+		first = free.key
 	}
 	for _, l := range p.leases.byID {
 		if l.before(first) {
@@ -103,7 +103,8 @@ func (c *claim) endLeases() error {
 // takeNew leases messages in the order of their due times.
 func (c *claim) takeNew() error {
 	p := c.p
-	for k, ok := p.frontier.firstFree(); ok; k, ok = p.frontier.firstFree() {
+	for free, ok := p.frontier.free.Min(); ok; free, ok = p.frontier.free.Min() {
+		k := free.key
 		r, err := p.table.read(place{kindScheduled, k})
 		if err != nil {
 			return err

@@ -134,7 +134,7 @@ type record struct {
 	last driver.Op // the transition that wrote it, if a repetition of it is recognized; otherwise 0 or opCrash
 }
 
-// plan makes the next delivery of a record a run of a series, or of none if repeat is empty.
+// plan makes a record's next delivery a run of a series, or of none if repeat is empty.
 func (r *record) plan(repeat string) {
 	r.msg.Repeat, r.msg.Planned = repeat, 0
 	if repeat != "" {

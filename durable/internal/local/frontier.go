@@ -38,15 +38,6 @@ type freeKey struct {
 func (f *freeKey) Before(o *freeKey) bool { return f.before(o.key) }
 func (f *freeKey) SetHeapIndex(i int)     { f.index = i }
 
-// firstFree returns the earliest message before the front.
-func (f *frontier) firstFree() (key, bool) {
-	free, ok := f.free.Min()
-	if !ok {
-		return key{}, false
-	}
-	return free.key, true
-}
-
 // add notes a message that may be claimed.
 func (f *frontier) add(k key) {
 	if f.known && (f.head == 0 || k.at < f.head) {
@@ -59,7 +50,7 @@ func (f *frontier) add(k key) {
 	f.freed[k.id] = free
 	f.free.Push(free)
 	if f.free.Len() > maxFree {
-		f.front, _ = f.firstFree()
+		f.front = f.free.At(0).key
 		f.free = heap.Heap[*freeKey]{}
 		clear(f.freed)
 	}

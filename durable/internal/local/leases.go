@@ -112,8 +112,8 @@ func (s *leases) keep(l *lease, op driver.Op) {
 
 // firstEnd returns the end of the first lease to expire, or 0.
 func (s *leases) firstEnd() driver.Instant {
-	if s.ends.Len() == 0 {
-		return 0
+	if l, ok := s.ends.Min(); ok {
+		return l.end
 	}
-	return s.ends.At(0).end
+	return 0
 }

@@ -173,8 +173,8 @@ func (p *partition) scan(visit func(k key, value []byte) (passed bool)) error {
 // findHead finds the earliest due time of a scheduled message. If no message is before the front,
 // the scan passes the messages that take has taken, if it is not nil.
 func (p *partition) findHead(take func(k key, r *record) (taken bool)) error {
-	if k, ok := p.frontier.firstFree(); ok {
-		p.frontier.head, p.frontier.known = k.at, true
+	if free, ok := p.frontier.free.Min(); ok { // the earliest message before the front
+		p.frontier.head, p.frontier.known = free.at, true
 		return nil
 	}
 	p.frontier.known = false
