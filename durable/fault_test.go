@@ -180,7 +180,7 @@ func (b *faultyBackend) Watch(ctx context.Context) (<-chan driver.Hint, error) {
 var opNames = map[driver.Op]string{
 	driver.OpBegin: "Begin", driver.OpAck: "Ack", driver.OpRetry: "Retry", driver.OpBury: "Bury", driver.OpRelease: "Release",
 	driver.OpExtend: "Extend", driver.OpCancel: "Cancel", driver.OpReschedule: "Reschedule", driver.OpReplay: "Replay", driver.OpPurge: "Purge",
-	driver.OpExpire: "Expire",
+	driver.OpExpire: "Expire", driver.OpRepeat: "Repeat",
 }
 
 // faultyBubble is bubble with a faulty store.
@@ -206,6 +206,23 @@ func fixed(pause time.Duration) func(*durable.Delivery, error) time.Duration {
 
 var errDown = fmt.Errorf("connection refused: %w", durable.ErrUnavailable)
 
+// twoOfThree makes two of three calls with a name fail, half of them after they have taken effect.
+func twoOfThree(name string) func(string) (before, after error) {
+	var n atomic.Int64
+	return func(call string) (before, after error) {
+		if call != name {
+			return nil, nil
+		}
+		switch n.Add(1) % 3 {
+		case 1:
+			return errDown, nil
+		case 2:
+			return nil, errDown
+		}
+		return nil, nil
+	}
+}
+
 // Two of three calls fail, half of them after they have taken effect. No message is lost and none
 // is delivered twice.
 func TestLostRepliesNeitherLoseNorRepeatMessages(t *testing.T) {
@@ -214,19 +231,7 @@ func TestLostRepliesNeitherLoseNorRepeatMessages(t *testing.T) {
 		t.Run(call, func(t *testing.T) {
 			t.Parallel()
 			faultyBubble(t, durable.Options{MaxAttempts: 3}, func(t *testing.T, q *durable.Queue, f *faulty) {
-				var n atomic.Int64
-				f.set(func(name string) (before, after error) {
-					if name != call {
-						return nil, nil
-					}
-					switch n.Add(1) % 3 {
-					case 1:
-						return errDown, nil
-					case 2:
-						return nil, errDown
-					}
-					return nil, nil
-				})
+				f.set(twoOfThree(call))
 				var got deliveries
 				start := time.Now()
 				stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {

@@ -86,6 +86,153 @@ func TestRescheduleIsExactIfItsReplyWasLost(t *testing.T) {
 	})
 }
 
+// Two of three calls fail, half of them after they have taken effect. No run is skipped, repeated or
+// moved, whether the runs succeed, fail or take long, and Cancel interrupts the last one.
+func TestLostRepliesNeitherSkipNorRepeatRuns(t *testing.T) {
+	t.Parallel()
+	for _, call := range []string{"Put", "Claim", "Begin", "Retry", "Extend", "Repeat", "Cancel"} {
+		t.Run(call, func(t *testing.T) {
+			t.Parallel()
+			faultyBubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue, f *faulty) {
+				f.set(twoOfThree(call))
+				var got deliveries
+				start, ids := time.Now(), []string{"short", "failing", "long"}
+				stop := consume(t, q, func(ctx context.Context, d *durable.Delivery) error {
+					got.add(start, d)
+					switch d.ID {
+					case "failing":
+						return durable.Reject(assert.AnError)
+					case "long":
+						time.Sleep(5 * time.Second)
+					}
+					return context.Cause(ctx)
+				}, durable.ConsumerOptions{Visibility: 3 * time.Second})
+				runs := func(id string, after time.Duration) (dues []time.Duration) {
+					for _, d := range got.list() {
+						if d.id == id && d.due > after {
+							dues = append(dues, d.due)
+						}
+					}
+					return dues
+				}
+				series := func(set func(id, repeat string), every time.Duration) {
+					before := time.Since(start)
+					for _, id := range ids {
+						set(id, "@every "+every.String())
+					}
+					from := time.Since(start)
+					time.Sleep(5*every + every/2)
+					for _, id := range ids {
+						dues := runs(id, before)
+						require.Len(t, dues, 5, "%s: %v", id, dues)
+						assert.InDelta(t, from+every, dues[0], float64(time.Second), id)
+						for i, due := range dues {
+							assert.Equal(t, dues[0]+time.Duration(i)*every, due, "%s, run %d", id, i)
+						}
+					}
+				}
+				series(func(id, repeat string) {
+					_, err := q.Enqueue(t.Context(), durable.Message{ID: id, Repeat: repeat})
+					require.NoError(t, err)
+				}, 20*time.Second)
+				series(func(id, repeat string) {
+					r, err := q.SetRepeat(t.Context(), id, repeat)
+					require.NoError(t, err)
+					assert.Equal(t, durable.ResultRescheduled, r)
+				}, 30*time.Second)
+				time.Sleep(17 * time.Second) // the last runs are due
+				results := map[durable.Result]int{}
+				for _, id := range ids {
+					r, err := q.Cancel(t.Context(), id, durable.Interrupt)
+					require.NoError(t, err)
+					results[r]++
+				}
+				assert.Equal(t, map[durable.Result]int{durable.ResultCancelled: 2, durable.ResultInterrupted: 1}, results)
+				time.Sleep(5 * time.Minute)
+				stop()
+				for _, id := range ids {
+					assert.Len(t, runs(id, 0), 11, id)
+				}
+				f.set(func(string) (error, error) { return nil, nil })
+				c := counters(t, q)
+				assert.Zero(t, c.Scheduled+c.InFlight+c.Dead)
+				assert.Zero(t, c.Crashed)
+				assert.Equal(t, c.Enqueued, c.Acked+c.Cancelled)
+			})
+		})
+	}
+}
+
+// A call fails, before or after it has taken effect, and is repeated by its caller. The run ends
+// once.
+func TestRunEndsOnceIfItsAckIsRepeated(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]func(string) (error, error){
+		"no call arrives": failing("Retry", errDown), "the replies are lost": unanswered("Retry"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			faultyBubble(t, durable.Options{RetryFor: time.Second}, func(t *testing.T, q *durable.Queue, f *faulty) {
+				_, err := q.Enqueue(t.Context(), durable.Message{ID: "m", Repeat: "@every 1m"})
+				require.NoError(t, err)
+				d := take(t, q)
+				f.set(fault)
+				require.ErrorIs(t, d.Ack(t.Context()), durable.ErrUnavailable)
+				f.set(func(string) (error, error) { return nil, nil })
+				require.NoError(t, d.Ack(t.Context()))
+				require.ErrorIs(t, d.Ack(t.Context()), durable.ErrLeaseLost)
+				next := take(t, q)
+				assert.Equal(t, d.Due.Add(time.Minute), next.Due)
+				require.ErrorIs(t, d.Ack(t.Context()), durable.ErrLeaseLost)
+				require.NoError(t, next.Ack(t.Context()))
+				assert.Equal(t, next.Due.Add(time.Minute), take(t, q).Due)
+				assert.EqualValues(t, 2, counters(t, q).Acked)
+			})
+		})
+	}
+}
+
+// A SetRepeat or a Cancel whose reply was lost returns the result of the copy that took effect,
+// although the message has run or was removed in the meantime.
+func TestChangesOfRunsAreExactIfTheirRepliesWereLost(t *testing.T) {
+	t.Parallel()
+	faultyBubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue, f *faulty) {
+		var got deliveries
+		began := time.Now()
+		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error { got.add(began, d); return nil }, durable.ConsumerOptions{})
+		lose := func(call string) {
+			start := time.Now()
+			f.set(func(name string) (error, error) {
+				if name == call && time.Since(start) < time.Second {
+					return nil, errDown
+				}
+				return nil, nil
+			})
+		}
+		_, err := q.Enqueue(t.Context(), durable.Message{ID: "m", Repeat: "@hourly"})
+		require.NoError(t, err)
+		lose("Repeat")
+		r, err := q.SetRepeat(t.Context(), "m", "@every 70ms")
+		require.NoError(t, err)
+		assert.Equal(t, durable.ResultRescheduled, r)
+		time.Sleep(time.Second)
+		stop()
+		runs := got.list()
+		require.Greater(t, len(runs), 20)
+		for i, run := range runs {
+			assert.Equal(t, runs[0].due+time.Duration(i)*70*time.Millisecond, run.due)
+		}
+		d := take(t, q)
+		lose("Cancel")
+		time.AfterFunc(500*time.Millisecond, func() { assert.NoError(t, d.Ack(t.Context())) })
+		for _, want := range []durable.Result{durable.ResultInterrupted, durable.ResultNotFound} {
+			r, err = q.Cancel(t.Context(), "m", durable.Interrupt)
+			require.NoError(t, err)
+			assert.Equal(t, want, r)
+		}
+	})
+}
+
 func TestDeleteAllDeadCountsOnceIfAReplyWasLost(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue, f *faulty) {
