@@ -2,9 +2,11 @@ package durable_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -19,16 +21,17 @@ import (
 )
 
 // Consumers start and end, half of them by force, calls to Take give up, handlers end in every
-// possible way, and messages are cancelled and rescheduled, with a store that has latency. No
-// message is lost, early, or delivered after it was cancelled. No message counts a crash, and
-// nothing is left over.
+// possible way, and messages are cancelled, interrupted and rescheduled, with a store that has
+// latency. Some messages are recurring, and their series change. No message is lost, early, or
+// delivered after it was cancelled. No run is repeated after it was handled. No message counts a
+// crash, and nothing is left over.
 func TestRandomEndsLoseNothing(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(max(4, testscale.Size(20))) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				r := &randomEnds{t: t, random: rand.New(rand.NewPCG(seed, 1)), seen: make(map[string]bool), cancelled: make(map[string]bool)}
+				r := &randomEnds{t: t, random: rand.New(rand.NewPCG(seed, 1)), messages: make(map[string]*randomMessage)}
 				store := memstore.New(memstore.Options{})
 				options := durable.Options{Partitions: 1 + r.n(4)}
 				if r.forced = seed%2 == 1; r.forced {
@@ -60,10 +63,19 @@ type randomEnds struct {
 	forced   bool // consumers end without waiting for their handlers
 	receiver *durable.Receiver
 
-	mu        sync.Mutex
-	random    *rand.Rand
-	seen      map[string]bool
-	cancelled map[string]bool
+	mu       sync.Mutex
+	random   *rand.Rand
+	messages map[string]*randomMessage
+	replaced uint64
+}
+
+// randomMessage is what is known of a message.
+type randomMessage struct {
+	token   uint64    // of the last delivery
+	handled time.Time // the due time of the last delivery that was handled
+	ends    bool      // it was cancelled, and at most left deliveries follow
+	left    int
+	over    bool // its series was ended
 }
 
 // n returns a random number below most.
@@ -88,30 +100,81 @@ func (r *randomEnds) run() {
 	assert.Zero(r.t, s.InFlight, "messages in flight without a consumer: %+v", s)
 	assert.Zero(r.t, s.Crashed)
 	stop := consume(r.t, r.q, func(_ context.Context, d *durable.Delivery) error { r.see(d); return nil }, durable.ConsumerOptions{})
+	time.Sleep(5 * time.Second)
+	for i := 0; i < randomMessages; i += seriesEvery {
+		r.cancel(fmt.Sprint(i), durable.Interrupt)
+	}
 	time.Sleep(10 * time.Second)
 	s, err = r.q.Stats(r.t.Context())
 	assert.NoError(r.t, err)
 	assert.Zero(r.t, s.InFlight+s.Scheduled+s.Dead+int64(s.Prefetched+s.Firing), "%+v", s)
-	assert.EqualValues(r.t, randomMessages, s.Acked+s.Cancelled)
+	assert.Equal(r.t, s.Enqueued, s.Acked+s.Cancelled+r.replaced)
 	stop()
 	for i := range randomMessages {
-		id := fmt.Sprint(i)
-		assert.True(r.t, r.seen[id] || r.cancelled[id], "%s is lost", id)
+		m := r.message(fmt.Sprint(i))
+		assert.True(r.t, m.token > 0 || m.ends, "%d is lost", i)
+		assert.True(r.t, m.ends || m.over || !recurring(i), "the series %d is lost", i)
 	}
 }
 
+// recurring reports whether the message with a number is recurring.
+func recurring(i int) bool { return i%seriesEvery == 0 }
+
+const seriesEvery = 4
+
+// repeat returns a random series. Its interval is longer than two calls to the store take.
+func (r *randomEnds) repeat() string { return fmt.Sprintf("@every %dms", 10+r.n(1000)) }
+
 func (r *randomEnds) enqueue() {
 	for i := range randomMessages {
-		enqueue(r.t, r.q, fmt.Sprint(i), time.Duration(r.n(4000))*time.Millisecond)
+		m := durable.Message{ID: fmt.Sprint(i), Delay: time.Duration(r.n(4000)) * time.Millisecond}
+		if recurring(i) {
+			m.Repeat = r.repeat()
+		}
+		_, err := r.q.Enqueue(r.t.Context(), m)
+		assert.NoError(r.t, err)
 	}
+}
+
+// message returns what is known of a message. The caller holds mu, or no other goroutine runs.
+func (r *randomEnds) message(id string) *randomMessage {
+	m := r.messages[id]
+	if m == nil {
+		m = new(randomMessage)
+		r.messages[id] = m
+	}
+	return m
 }
 
 func (r *randomEnds) see(d *durable.Delivery) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	m := r.message(d.ID)
 	assert.False(r.t, time.Now().Before(d.Due), "%s is early", d.ID)
-	assert.False(r.t, r.cancelled[d.ID], "%s was cancelled and delivered", d.ID)
-	r.seen[d.ID] = true
+	assert.Greater(r.t, d.Token, m.token, d.ID)
+	assert.True(r.t, m.over || d.Due.After(m.handled), "%s was handled and is delivered again", d.ID)
+	if m.token = d.Token; m.ends {
+		m.left--
+		assert.GreaterOrEqual(r.t, m.left, 0, "%s was cancelled and delivered", d.ID)
+	}
+}
+
+// recurs reports whether a message that was delivered is recurring.
+func (r *randomEnds) recurs(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i, err := strconv.Atoi(id)
+	return err == nil && recurring(i) && !r.message(id).over
+}
+
+// handled records that a delivery was acknowledged.
+func (r *randomEnds) handled(d *durable.Delivery) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := r.message(d.ID)
+	if m.handled.Before(d.Due) {
+		m.handled = d.Due
+	}
 }
 
 // handle ends in one of the ways of handlers, usually by returning nil.
@@ -129,22 +192,37 @@ func (r *randomEnds) handle(ctx context.Context, d *durable.Delivery) error {
 	case 4:
 		panic("for the test")
 	case 5:
-		r.settled(d.Ack(ctx))
+		if r.settled(d.Ack(ctx)) {
+			r.handled(d)
+		}
 		return assert.AnError // has no effect
 	case 6:
 		r.settled(d.NackAfter(ctx, time.Second, nil))
+		return nil
+	case 7:
+		if r.recurs(d.ID) {
+			return durable.Reject(assert.AnError)
+		}
+	case 8:
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+	if !r.forced {
+		r.handled(d)
 	}
 	return nil
 }
 
-// settled checks the error of a call that settles a message. If the consumer was forced to end, the
-// handler's context may have ended.
-func (r *randomEnds) settled(err error) {
-	if err != nil && r.forced {
-		assert.ErrorIs(r.t, err, durable.ErrClosed)
-		return
+// settled checks the error of a call that settles a message, and reports whether it has succeeded.
+// The context of the handler may have ended.
+func (r *randomEnds) settled(err error) bool {
+	if errors.Is(err, durable.ErrInterrupted) || r.forced && errors.Is(err, durable.ErrClosed) {
+		return false
 	}
-	assert.NoError(r.t, err)
+	return assert.NoError(r.t, err)
 }
 
 func (r *randomEnds) consumers() {
@@ -169,27 +247,67 @@ func (r *randomEnds) takes() {
 		cancel()
 		if err == nil {
 			r.see(d)
-			assert.NoError(r.t, d.Ack(r.t.Context()))
+			if assert.NoError(r.t, d.Ack(r.t.Context())) {
+				r.handled(d)
+			}
 		}
 		r.pause(100 * time.Millisecond)
 	}
 }
 
 func (r *randomEnds) changes() {
-	for range 100 {
-		id := fmt.Sprint(r.n(randomMessages))
-		if r.n(2) == 0 {
-			_, err := r.q.Reschedule(r.t.Context(), id, time.Duration(r.n(1000))*time.Millisecond)
+	for range 200 {
+		i := r.n(randomMessages)
+		id := fmt.Sprint(i)
+		switch change := r.n(4); {
+		case change == 0:
+			r.cancel(id)
+		case change == 1:
+			r.cancel(id, durable.Interrupt)
+		case change == 2 || !recurring(i):
+			_, err := r.q.Reschedule(r.t.Context(), id, time.Duration(1+r.n(1000))*time.Millisecond)
 			assert.NoError(r.t, err)
-		} else {
-			result, err := r.q.Cancel(r.t.Context(), id)
-			assert.NoError(r.t, err)
-			if result == durable.ResultCancelled {
-				r.mu.Lock()
-				r.cancelled[id] = true
-				r.mu.Unlock()
-			}
+		default:
+			r.changeSeries(id)
 		}
-		r.pause(50 * time.Millisecond)
+		r.pause(25 * time.Millisecond)
+	}
+}
+
+// cancel cancels a message. If it is running and recurring or interrupted, this is its last
+// delivery.
+func (r *randomEnds) cancel(id string, options ...durable.CancelOption) {
+	result, err := r.q.Cancel(r.t.Context(), id, options...)
+	assert.NoError(r.t, err)
+	last := result == durable.ResultInterrupted || result == durable.ResultFiring && r.recurs(id)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if m := r.message(id); !m.ends && (last || result == durable.ResultCancelled) {
+		if m.ends = true; last {
+			m.left = 1
+		}
+	}
+}
+
+// changeSeries changes the series of a recurring message, or ends it.
+func (r *randomEnds) changeSeries(id string) {
+	repeat := r.repeat()
+	r.mu.Lock()
+	m := r.message(id)
+	if m.over = m.over || r.random.IntN(5) == 0; m.over {
+		repeat = ""
+	}
+	ended := m.ends || m.over
+	r.mu.Unlock()
+	result, err := r.q.SetRepeat(r.t.Context(), id, repeat)
+	assert.NoError(r.t, err)
+	if ended {
+		return
+	}
+	assert.Equal(r.t, durable.ResultRescheduled, result, id)
+	if r.n(2) == 0 {
+		_, err = r.q.Enqueue(r.t.Context(), durable.Message{ID: id, Delay: time.Duration(1+r.n(1000)) * time.Millisecond, Repeat: r.repeat(), Replace: true})
+		assert.NoError(r.t, err)
+		r.replaced++
 	}
 }
