@@ -24,6 +24,11 @@ func (h *History) Check() *Report {
 }
 
 func countMessage(r *Report, m *message) {
+	if m.recurring {
+		r.Series++
+		r.Runs += len(m.acks)
+		return
+	}
 	if m.enqueued > 0 {
 		r.Enqueued++
 	} else if m.maybe > 0 {
@@ -47,8 +52,8 @@ func countMessage(r *Report, m *message) {
 
 // checkMessage applies the rules to one message.
 func (h *History) checkMessage(r *Report, id string, m *message) {
-	if m.enqueued > 0 && m.ends == 0 {
-		r.Lost.add("%q: enqueued, started %d times, and never handled, acked, dead or cancelled", id, len(m.starts))
+	if m.enqueued > 0 && !m.over() {
+		r.Lost.add("%q: enqueued, started %d times, and never handled, acked, dead or cancelled; recurring: %v", id, len(m.starts), m.recurring)
 	}
 	if m.enqueued == 0 && m.maybe == 0 {
 		r.Unknown.add("%q: started %d times, and never enqueued", id, len(m.starts))
@@ -56,16 +61,32 @@ func (h *History) checkMessage(r *Report, id string, m *message) {
 	if m.enqueued > 1 {
 		r.EnqueuedTwice.add("%q: %d enqueues were acknowledged", id, m.enqueued)
 	}
-	if m.acked > 1 {
-		r.AckedTwice.add("%q: %d acknowledgements succeeded", id, m.acked)
+	if len(m.acks) > 1 && !m.recurring {
+		r.AckedTwice.add("%q: %d acknowledgements succeeded", id, len(m.acks))
 	}
 	h.checkCancel(r, id, m)
 	for _, s := range m.starts {
-		if earliest := m.earliest(s.at); s.clock < earliest {
+		if earliest := max(m.earliest(s.at), s.due); s.clock < earliest {
 			r.Early.add("%q: started at %d with token %d, %d ms before %d", id, s.clock, s.token, earliest-s.clock, earliest)
 		}
 	}
 	h.checkTokens(r, id, m)
+	checkRuns(r, id, m)
+}
+
+// checkRuns finds starts with a higher token than an acknowledged one, and no later due time.
+func checkRuns(r *Report, id string, m *message) {
+	starts, acked := slices.Clone(m.starts), start{}
+	slices.SortFunc(starts, func(a, b start) int { return cmp.Compare(a.token, b.token) })
+	for _, s := range starts {
+		if s.due != 0 && s.due <= acked.due {
+			r.Repeated.add("%q: started with token %d, due at %d, although token %d, due at %d, was acknowledged",
+				id, s.token, s.due, acked.token, acked.due)
+		}
+		if slices.Contains(m.acks, s.token) {
+			acked = s
+		}
+	}
 }
 
 // earliest returns the earliest valid time of a start that was recorded at a given point. Three
@@ -92,22 +113,27 @@ func (m *message) earliest(at int64) int64 {
 }
 
 func (h *History) checkCancel(r *Report, id string, m *message) {
-	if m.cancelled == 0 {
-		return
-	}
-	if m.ended(Handled) || m.ended(Acked) {
+	if m.cancelled.at != 0 && !m.recurring && (m.ended(Handled) || m.ended(Acked)) {
 		r.CancelledRun.add("%q: cancelled, and finished by a handler", id)
 		return
 	}
+	if m.cancelled.at != 0 && m.interrupted.at != 0 {
+		r.CancelledRun.add("%q: cancelled twice, once while it was running", id)
+		return
+	}
+	last := 0 // starts after it was interrupted
 	for _, s := range m.starts {
-		after := s.at > m.cancelled
-		if m.cancelClock != 0 {
-			after = s.clock > m.cancelClock
-		}
-		if after || !h.options.Crashes && !slices.Contains(m.failures, s.token) {
+		unfinished := !h.options.Crashes && !m.recurring && !slices.Contains(m.failures, s.token)
+		if m.cancelled.at != 0 && (m.cancelled.before(s) || unfinished) {
 			r.CancelledRun.add("%q: cancelled, and started with token %d", id, s.token)
 			return
 		}
+		if m.interrupted.before(s) {
+			last++
+		}
+	}
+	if last > 1 {
+		r.CancelledRun.add("%q: cancelled while it was running, and started %d times after that", id, last)
 	}
 }
 
@@ -127,11 +153,11 @@ func (h *History) checkTokens(r *Report, id string, m *message) {
 		if next.token <= last.token {
 			r.TokenOrder.add("%q: started at %d with token %d, after %d with token %d", id, next.clock, next.token, last.clock, last.token)
 		}
-		if !h.options.ClockSteps && !slices.Contains(m.failures, last.token) {
+		if !h.options.ClockSteps && !m.recurring && !slices.Contains(m.failures, last.token) {
 			r.SlowestRedelivery = max(r.SlowestRedelivery, next.clock-last.clock)
 		}
 	}
-	for _, token := range m.finished {
+	for _, token := range slices.Concat(m.handled, m.acks) {
 		if !slices.ContainsFunc(m.starts, func(s start) bool { return s.token == token }) {
 			r.Unknown.add("%q: finished with token %d, and never started with it", id, token)
 		}

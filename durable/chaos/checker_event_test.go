@@ -23,7 +23,7 @@ type Kind uint8
 const (
 	Enqueued         Kind = iota + 1 // an enqueue was acknowledged. Due; Clock is optional
 	MaybeEnqueued                    // an enqueue failed, or took effect. Due, Clock
-	Started                          // a handler was called. Token, Clock, Attempt
+	Started                          // a handler was called. Due, Token, Clock, Attempt
 	Failed                           // a handler returned an error, or released the message. Token
 	Handled                          // a handler has done its work and will acknowledge. Token
 	Acked                            // an acknowledgement succeeded. Token
@@ -33,15 +33,17 @@ const (
 	Rescheduled                      // a reschedule succeeded. Due
 	MaybeRescheduled                 // a reschedule failed and may have taken effect. Due
 	Kept                             // a cancel changed nothing, which revokes MaybeCancelled
+	Recurring                        // the message is recurring. Its other events may follow
+	Interrupted                      // a cancel found the message running, for the last time. Clock
 )
 
 // letters are the kinds in the lines of a file.
-const letters = " EeSFHADCcRrK"
+const letters = " EeSFHADCcRrKNI"
 
 func (k Kind) String() string {
 	names := []string{
 		"none", "enqueued", "maybe enqueued", "started", "failed", "handled", "acked", "dead", "cancelled",
-		"maybe cancelled", "rescheduled", "maybe rescheduled", "kept",
+		"maybe cancelled", "rescheduled", "maybe rescheduled", "kept", "recurring", "interrupted",
 	}
 	if int(k) < len(names) {
 		return names[k]
@@ -64,8 +66,8 @@ type Event struct {
 var ErrEvent = errors.New("checker: not an event")
 
 func (e Event) check() error {
-	if e.Kind < Enqueued || e.Kind > Kept {
-		return fmt.Errorf("%w: kind %d; it must be from %d to %d", ErrEvent, e.Kind, Enqueued, Kept)
+	if e.Kind < Enqueued || e.Kind > Interrupted {
+		return fmt.Errorf("%w: kind %d; it must be from %d to %d", ErrEvent, e.Kind, Enqueued, Interrupted)
 	}
 	if e.ID == "" || strings.ContainsAny(e.ID, "\n\r") {
 		return fmt.Errorf("%w: id %q; it must not be empty or contain line breaks", ErrEvent, e.ID)

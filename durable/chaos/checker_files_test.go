@@ -15,7 +15,7 @@ import (
 
 func TestEventsSurviveAFile(t *testing.T) {
 	t.Parallel()
-	for kind := Enqueued; kind <= Kept; kind++ {
+	for kind := Enqueued; kind <= Interrupted; kind++ {
 		for _, id := range []string{"a", "an id with spaces", " ", "ünïcode-世界"} {
 			e := Event{Kind: kind, ID: id, Due: -5, Token: 1<<64 - 1, Clock: 1 << 52, Attempt: 7}
 			line := e.appendTo(nil)
@@ -27,7 +27,7 @@ func TestEventsSurviveAFile(t *testing.T) {
 		assert.NotContains(t, kind.String(), "Kind(")
 	}
 	assert.Equal(t, "Kind(99)", Kind(99).String())
-	assert.Len(t, letters, int(Kept)+1)
+	assert.Len(t, letters, int(Interrupted)+1)
 }
 
 func TestInvalidEventsAreRefused(t *testing.T) {
@@ -36,7 +36,7 @@ func TestInvalidEventsAreRefused(t *testing.T) {
 	require.NoError(t, err)
 	defer f.Close()
 	for _, r := range []Recorder{New(Options{}), f} {
-		for _, e := range []Event{{}, {Kind: Enqueued}, {ID: "a"}, {Kind: Kept + 1, ID: "a"}, {Kind: Acked, ID: "a\nb"}} {
+		for _, e := range []Event{{}, {Kind: Enqueued}, {ID: "a"}, {Kind: Interrupted + 1, ID: "a"}, {Kind: Acked, ID: "a\nb"}} {
 			require.ErrorIs(t, r.Record(e), ErrEvent, "%+v", e)
 		}
 	}

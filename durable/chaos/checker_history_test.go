@@ -25,8 +25,10 @@ type Options struct {
 // History holds the events of the messages of a queue. Its methods are safe for concurrent use. It
 // needs about 250 bytes for each message, and constant time for each event.
 //
-// A start after a cancel is a violation. "After" means recorded later or, if the cancel has a
-// Clock, with a later Clock. The Clock is needed if the start is in the file of another process.
+// A start after a cancel is a violation, and so is a second start after a cancel that found the
+// message running: the first one may be that run. "After" means recorded later or, if the cancel
+// has a Clock, with a later Clock. The Clock is needed if the start is in the file of another
+// process.
 type History struct {
 	options Options
 	seed    maphash.Seed
@@ -43,19 +45,35 @@ type shard struct {
 // message holds the events of a message.
 type message struct {
 	enqueued, maybe int32 // enqueues
-	failed, acked   int32
-	ends            uint8 // bits of kinds: handled, acked, dead, cancelled, maybe cancelled
-	cancelled       int64 // record number of the first cancel; 0: none
-	cancelClock     int64 // the Clock of that cancel; 0: none
+	failed          int32
+	recurring       bool
+	ends            uint16 // bits of kinds, from handled on
+	cancelled       point  // the first cancel
+	interrupted     point  // the first cancel that found it running
 	starts          []start
 	dues            []due
 	failures        []uint64 // tokens
-	finished        []uint64 // tokens that were handled or acknowledged
+	handled, acks   []uint64 // tokens
+}
+
+// point is when an event was recorded.
+type point struct {
+	at    int64 // record number; 0: there is no event
+	clock int64 // the Clock of the event; 0: none
+}
+
+// before reports whether a start follows the event.
+func (p point) before(s start) bool {
+	if p.clock != 0 {
+		return s.clock > p.clock
+	}
+	return p.at != 0 && s.at > p.at
 }
 
 // start is one call to a handler.
 type start struct {
 	token uint64
+	due   int64
 	clock int64
 	at    int64 // record number
 }
@@ -106,26 +124,41 @@ func (m *message) record(e Event, at int64) {
 	case Rescheduled, MaybeRescheduled:
 		m.dues = append(m.dues, due{clock: e.Due, at: at, maybe: e.Kind == MaybeRescheduled})
 	case Started:
-		m.starts = append(m.starts, start{e.Token, e.Clock, at})
+		m.starts = append(m.starts, start{e.Token, e.Due, e.Clock, at})
 	case Failed:
 		m.failed++
 		m.failures = append(m.failures, e.Token)
 	case Acked:
-		m.acked++
-		m.finished = append(m.finished, e.Token)
+		m.acks = append(m.acks, e.Token)
 	case Handled:
-		m.finished = append(m.finished, e.Token)
+		m.handled = append(m.handled, e.Token)
 	case Cancelled:
-		if m.cancelled == 0 {
-			m.cancelled, m.cancelClock = at, e.Clock
+		if m.cancelled.at == 0 {
+			m.cancelled = point{at, e.Clock}
 		}
+	case Interrupted:
+		if m.interrupted.at == 0 {
+			m.interrupted = point{at, e.Clock}
+		}
+	case Recurring:
+		m.recurring = true
 	case Kept:
 		m.ends &^= 1 << (MaybeCancelled - Handled)
 	}
 	switch e.Kind {
-	case Handled, Acked, Dead, Cancelled, MaybeCancelled:
+	case Handled, Acked, Dead, Cancelled, MaybeCancelled, Interrupted:
 		m.ends |= 1 << (e.Kind - Handled)
 	}
+}
+
+// over reports whether the message is no longer in the queue. A recurring message is not over when
+// a run was handled.
+func (m *message) over() bool {
+	ends := m.ends
+	if m.recurring {
+		ends &^= 1 | 1<<(Acked-Handled)
+	}
+	return ends != 0
 }
 
 func (m *message) ended(kind Kind) bool { return m.ends&(1<<(kind-Handled)) != 0 }

@@ -22,15 +22,19 @@ type Report struct {
 	Failed     int
 	Duplicates int // starts after a message's first one that follow no failure; not a violation
 
+	// Recurring messages, which the other numbers do not contain, and their acknowledged runs.
+	Series, Runs int
+
 	// SlowestRedelivery is the longest time from a start that did not fail to the message's next
 	// start, in milliseconds on the store's clock.
 	SlowestRedelivery int64
 
 	// Violations.
-	Lost          Finding // enqueue acknowledged, and never handled, acked, dead or cancelled
+	Lost          Finding // enqueue acknowledged, and never handled, acked, dead or cancelled; recurring: never cancelled
 	Unknown       Finding // an event of a message that was not enqueued, or an end without a start
 	Early         Finding // started before the due time on the store's clock
 	CancelledRun  Finding // started although it was cancelled
+	Repeated      Finding // started although this run was acknowledged
 	TokenOrder    Finding // a later start has no higher token
 	EnqueuedTwice Finding // two enqueues of one id were acknowledged
 	AckedTwice    Finding // two acknowledgements of one message succeeded
@@ -46,6 +50,7 @@ func (r *Report) findings() []namedFinding {
 		{"unknown", &r.Unknown},
 		{"early", &r.Early},
 		{"cancelled and run", &r.CancelledRun},
+		{"repeated", &r.Repeated},
 		{"token order", &r.TokenOrder},
 		{"enqueued twice", &r.EnqueuedTwice},
 		{"acked twice", &r.AckedTwice},
@@ -78,6 +83,9 @@ func (r *Report) String() string {
 	fmt.Fprintf(&text, "%d enqueued (and %d perhaps), %d delivered in %d starts, %d handled, %d acked, %d dead, %d cancelled",
 		r.Enqueued, r.MaybeEnqueued, r.Delivered, r.Starts, r.Handled, r.Acked, r.Dead, r.Cancelled)
 	fmt.Fprintf(&text, "; %d failed, %d duplicates, redelivered after %d ms at most", r.Failed, r.Duplicates, r.SlowestRedelivery)
+	if r.Series > 0 {
+		fmt.Fprintf(&text, "; %d recurring with %d acked runs", r.Series, r.Runs)
+	}
 	for _, f := range r.findings() {
 		fmt.Fprintf(&text, "; %s %d", f.name, f.Count)
 	}

@@ -17,6 +17,9 @@ func resched(kind Kind, id string, d int64) Event { return Event{Kind: kind, ID:
 func with(kind Kind, id string, token uint64) Event {
 	return Event{Kind: kind, ID: id, Token: token}
 }
+func beginning(id string, token uint64, due, clock int64) Event {
+	return Event{Kind: Started, ID: id, Token: token, Due: due, Clock: clock}
+}
 func started(id string, token uint64, clock int64) Event {
 	return Event{Kind: Started, ID: id, Token: token, Clock: clock, Attempt: 1}
 }
@@ -142,6 +145,42 @@ var rules = []struct {
 		[]Event{enq("a", 1), started("a", 2, 10), started("a", 1, 20), started("a", 2, 30), with(Acked, "a", 2)},
 		violations{"token order": 1}},
 
+	{"early on its own clock", Options{}, []Event{enq("a", 10), beginning("a", 1, 21, 20), with(Acked, "a", 1)}, violations{"early": 1}},
+	{"acked and run again", Options{},
+		[]Event{enq("a", 1), beginning("a", 2, 10, 20), beginning("a", 1, 10, 10), with(Acked, "a", 1)},
+		violations{"repeated": 1}},
+	{"handled and run again", Options{},
+		[]Event{enq("a", 1), beginning("a", 2, 10, 20), beginning("a", 1, 10, 10), with(Handled, "a", 1)},
+		violations{}},
+
+	{"interrupted", Options{Crashes: true},
+		[]Event{enq("a", 1), beginning("a", 1, 10, 10), {Kind: Interrupted, ID: "a", Clock: 20}, beginning("a", 2, 10, 21)},
+		violations{}},
+	{"interrupted and run twice", Options{Crashes: true},
+		[]Event{enq("a", 1), beginning("a", 1, 10, 21), beginning("a", 2, 10, 22), {Kind: Interrupted, ID: "a", Clock: 20}},
+		violations{"cancelled and run": 1}},
+	{"interrupted and still there", Options{Crashes: true},
+		[]Event{enq("a", 1), beginning("a", 1, 10, 10), ev(Interrupted, "a"), ev(Cancelled, "a")},
+		violations{"cancelled and run": 1}},
+	{"interrupted without a clock", Options{Crashes: true},
+		[]Event{enq("a", 1), beginning("a", 1, 10, 10), ev(Interrupted, "a"), beginning("a", 2, 10, 11), beginning("a", 3, 10, 12), with(Handled, "a", 3)},
+		violations{"cancelled and run": 1}},
+
+	{"recurring", Options{},
+		[]Event{ev(Recurring, "a"), enq("a", 0), beginning("a", 1, 10, 10), with(Acked, "a", 1), beginning("a", 2, 20, 20), beginning("a", 3, 20, 25),
+			with(Acked, "a", 3), {Kind: Cancelled, ID: "a", Clock: 30}},
+		violations{}},
+	{"recurring, acked and lost", Options{},
+		[]Event{ev(Recurring, "a"), enq("a", 0), beginning("a", 1, 10, 10), with(Handled, "a", 1), with(Acked, "a", 1)},
+		violations{"lost": 1}},
+	{"recurring, cancelled and run", Options{},
+		[]Event{enq("a", 0), beginning("a", 1, 10, 10), with(Acked, "a", 1), {Kind: Cancelled, ID: "a", Clock: 15}, beginning("a", 2, 20, 20), ev(Recurring, "a")},
+		violations{"cancelled and run": 1}},
+	{"recurring, one run twice", Options{},
+		[]Event{ev(Recurring, "a"), enq("a", 0), beginning("a", 1, 10, 10), with(Acked, "a", 1), beginning("a", 4, 20, 20), with(Acked, "a", 4),
+			beginning("a", 5, 10, 25), beginning("a", 6, 20, 26), beginning("a", 7, 30, 30), ev(Interrupted, "a")},
+		violations{"repeated": 2}},
+
 	{"enqueued twice", Options{},
 		[]Event{enq("a", 1), enq("a", 1), started("a", 1, 10), with(Acked, "a", 1)},
 		violations{"enqueued twice": 1}},
@@ -214,7 +253,7 @@ func TestReportCountsMessagesAndDeliveries(t *testing.T) {
 	}, h.Check())
 	assert.Equal(t, "3 enqueued (and 1 perhaps), 2 delivered in 4 starts, 1 handled, 1 acked, 1 dead, 1 cancelled"+
 		"; 2 failed, 1 duplicates, redelivered after 240 ms at most"+
-		"; lost 0; unknown 0; early 0; cancelled and run 0; token order 0; enqueued twice 0; acked twice 0", h.Check().String())
+		"; lost 0; unknown 0; early 0; cancelled and run 0; repeated 0; token order 0; enqueued twice 0; acked twice 0", h.Check().String())
 }
 
 func TestExamplesAreBounded(t *testing.T) {
