@@ -20,7 +20,7 @@ func TestDeliveryResumesAfterClusterFailover(t *testing.T) {
 	r := newRun(t, target{Cluster: c.ClusterOptions().Addrs, Reload: scaled(time.Second, 0)})
 	var out *outage
 	slot := r.slot(c, 1)
-	r.underLoad(scaled(4*time.Second, 20*time.Second), func() {
+	r.underLoad(scaled(4*time.Second, 20*time.Second), 0, func() {
 		time.Sleep(time.Second)
 		var old *redistest.Server
 		out = newOutage(time.Second, func() { old = c.KillMaster(slot) })
@@ -45,7 +45,7 @@ func TestMovingSlotsLosesNothing(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, redistest.ClusterOptions{})
 	r := newRun(t, target{Cluster: c.ClusterOptions().Addrs})
-	messages := r.underLoad(scaled(2*time.Second, 20*time.Second), func() {
+	messages := r.underLoad(scaled(2*time.Second, 20*time.Second), 8, func() {
 		time.Sleep(500 * time.Millisecond)
 		for i := range scaled(2, 20) * partitions {
 			slot := r.slot(c, i%partitions)

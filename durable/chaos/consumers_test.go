@@ -16,7 +16,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
 
-// Consumers are killed one after the other while messages are enqueued, delivered and cancelled.
+// Consumers are killed one after the other while messages are enqueued, delivered, interrupted and
+// cancelled, among them recurring ones.
 // Each message is delivered or cancelled, and the messages of a killed consumer are delivered again
 // soon.
 func TestMessagesOfKilledConsumersAreRedelivered(t *testing.T) {
@@ -31,6 +32,7 @@ func TestMessagesOfKilledConsumersAreRedelivered(t *testing.T) {
 	messages := scaled(3000, 100_000)
 	producer := r.start(role{
 		Messages: messages, Batch: 100, MaxDelay: scaled(2*time.Second, 20*time.Second), CancelEvery: 4, Visibility: consumer.Visibility,
+		Series: scaled(10, 50),
 	})
 	for i := range scaled(4, 10) {
 		time.Sleep(scaled(500*time.Millisecond, 2*time.Second))
@@ -46,6 +48,7 @@ func TestMessagesOfKilledConsumersAreRedelivered(t *testing.T) {
 	assert.Equal(t, messages, report.Enqueued)
 	assert.GreaterOrEqual(t, report.Handled, messages*3/4)
 	assert.Positive(t, report.Cancelled)
+	assert.Positive(t, report.Runs)
 	// Other consumers own the partitions after half the visibility, and the leases end after all of
 	// it. A busy machine may take longer, so the limit is higher by default; the log has the time.
 	assert.LessOrEqual(t, report.SlowestRedelivery, (consumer.Visibility + scaled(29*time.Second, 2*time.Second)).Milliseconds(),

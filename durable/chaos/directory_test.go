@@ -22,7 +22,7 @@ func TestKilledProcessWithADirectoryLosesNothing(t *testing.T) {
 	r := newRun(t, target{Dir: filepath.Join(t.TempDir(), "queue")})
 	both := role{
 		Consume: true, Visibility: time.Second, Handle: time.Millisecond,
-		Messages: 100_000, Batch: 10, MaxDelay: 300 * time.Millisecond, Pace: time.Millisecond, CancelEvery: 4,
+		Messages: 100_000, Batch: 10, MaxDelay: 300 * time.Millisecond, Pace: time.Millisecond, CancelEvery: 4, Series: 2,
 	}
 	for i := range scaled(12, 200) {
 		c := r.start(both)
@@ -41,4 +41,5 @@ func TestKilledProcessWithADirectoryLosesNothing(t *testing.T) {
 	assert.Positive(t, report.Handled)
 	assert.Positive(t, report.Cancelled)
 	assert.Zero(t, report.Dead)
+	assert.Positive(t, report.Runs)
 }

@@ -16,8 +16,8 @@ import (
 // underLoad calls fault while messages are enqueued and delivered, and returns when all messages
 // have been delivered. The producer takes at least as long as pauses, so that it runs during a
 // fault of at most that length. On a slow machine the fault may take longer, so some more messages
-// are enqueued after it.
-func (r *run) underLoad(pauses time.Duration, fault func()) (messages int) {
+// are enqueued after it. A fault that loses no acknowledged call is also met by recurring messages.
+func (r *run) underLoad(pauses time.Duration, recurring int, fault func()) (messages int) {
 	r.t.Helper()
 	const batch, pace, after = 20, 20 * time.Millisecond, 100
 	messages = batch * int(pauses/pace)
@@ -26,7 +26,7 @@ func (r *run) underLoad(pauses time.Duration, fault func()) (messages int) {
 	for _, c := range consumers {
 		c.waitUntilOpen()
 	}
-	producers := []*child{r.start(role{Messages: messages, Batch: batch, Pace: pace, MaxDelay: 500 * time.Millisecond})}
+	producers := []*child{r.start(role{Messages: messages, Batch: batch, Pace: pace, MaxDelay: 500 * time.Millisecond, Series: recurring})}
 	require.Eventually(r.t, func() bool { return consumers[0].recorded() || consumers[1].recorded() }, waitLimit, time.Millisecond)
 	fault()
 	producers = append(producers, r.start(role{Messages: after, Batch: batch, Pace: pace}))
@@ -52,7 +52,7 @@ func TestKilledServerLosesOnlyUnsyncedMessages(t *testing.T) {
 			server := redistest.Start(t, redistest.Options{AppendOnly: true, AppendFsync: test.fsync})
 			r := newRun(t, target{Redis: server.Addr()})
 			var out outages
-			r.underLoad(scaled(2*time.Second, 30*time.Second), func() {
+			r.underLoad(scaled(2*time.Second, 30*time.Second), 0, func() {
 				for range scaled(1, 8) {
 					time.Sleep(scaled(time.Second, 3*time.Second))
 					out = append(out, newOutage(test.doubt, server.Kill))
@@ -74,7 +74,7 @@ func TestDeliveryResumesAfterSentinelFailover(t *testing.T) {
 	o := s.FailoverOptions()
 	r := newRun(t, target{Sentinel: o.SentinelAddrs, Master: o.MasterName})
 	var out *outage
-	r.underLoad(scaled(4*time.Second, 20*time.Second), func() {
+	r.underLoad(scaled(4*time.Second, 20*time.Second), 0, func() {
 		time.Sleep(time.Second)
 		var old *redistest.Server
 		out = newOutage(time.Second, func() { old = s.KillMaster() }) // replication is asynchronous
@@ -91,7 +91,7 @@ func TestFlushedScriptsAndKilledClientsLoseNothing(t *testing.T) {
 	server := redistest.Start(t, redistest.Options{})
 	client := server.Client(t)
 	r := newRun(t, target{Redis: server.Addr()})
-	messages := r.underLoad(scaled(2*time.Second, 20*time.Second), func() {
+	messages := r.underLoad(scaled(2*time.Second, 20*time.Second), 8, func() {
 		for range scaled(8, 80) {
 			time.Sleep(200 * time.Millisecond)
 			require.NoError(t, client.ScriptFlush(t.Context()).Err())
@@ -110,7 +110,7 @@ func TestLostRepliesEnqueueNothingTwice(t *testing.T) {
 	server := redistest.Start(t, redistest.Options{})
 	proxy := faultproxy.Start(t, server.Addr())
 	r := newRun(t, target{Redis: proxy.Addr()})
-	messages := r.underLoad(scaled(2*time.Second, 20*time.Second), func() {
+	messages := r.underLoad(scaled(2*time.Second, 20*time.Second), 8, func() {
 		proxy.Match("evalsha") // the name of the command in a request
 		proxy.DropRate(0.1)
 		time.Sleep(scaled(2*time.Second, 20*time.Second))
@@ -128,7 +128,7 @@ func TestStalledNetworkLosesNothing(t *testing.T) {
 	server := redistest.Start(t, redistest.Options{})
 	proxy := faultproxy.Start(t, server.Addr())
 	r := newRun(t, target{Redis: proxy.Addr()})
-	messages := r.underLoad(scaled(3*time.Second, 20*time.Second), func() {
+	messages := r.underLoad(scaled(3*time.Second, 20*time.Second), 8, func() {
 		for range scaled(1, 5) {
 			time.Sleep(500 * time.Millisecond)
 			proxy.Stall()

@@ -35,7 +35,7 @@ func waitUntilEmpty(t *testing.T, q *durable.Queue) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
-	require.NoError(t, pollUntilEmpty(ctx, q))
+	require.NoError(t, pollUntilEmpty(ctx, q, nil))
 }
 
 // openHere opens the queue in this process until the test ends.

@@ -58,6 +58,7 @@ type run struct {
 	dir    string
 	events string   // the file of this process
 	files  []string // the files of all processes, producers first
+	series bool     // there are recurring messages
 }
 
 func newRun(t *testing.T, tg target) *run {
@@ -95,7 +96,8 @@ type child struct {
 func (r *run) start(ro role) *child {
 	r.t.Helper()
 	ro.Target, ro.Name = r.target, fmt.Sprintf("p%d", children.Add(1))
-	ro.Events = r.newFile(ro.Name, ro.Messages > 0)
+	ro.Events = r.newFile(ro.Name, ro.Messages > 0 || ro.Series > 0)
+	r.series = r.series || ro.Series > 0
 	ro.Batch = max(1, ro.Batch)
 	text, err := json.Marshal(ro)
 	require.NoError(r.t, err)
@@ -176,31 +178,28 @@ func (c *child) recorded() bool {
 }
 
 // waitUntilDrained waits until the queue has no messages to deliver, and records its dead letters.
-// It fails if the number of these messages has not fallen for waitLimit.
+// It cancels the recurring messages that no producer has cancelled. It fails if the number of these messages has not fallen for waitLimit.
 func (r *run) waitUntilDrained() {
 	r.t.Helper()
 	q, store, err := (&role{Target: r.target}).target(r.t.Context())
 	require.NoError(r.t, err)
 	defer store.Close()
 	defer q.Close()
+	events, err := OpenFile(r.events)
+	require.NoError(r.t, err)
+	defer events.Close()
 	least, end := int64(math.MaxInt64), time.Now().Add(waitLimit)
 	for least > 0 {
 		s, err := q.Stats(r.t.Context())
 		if n := s.Scheduled + s.InFlight; err == nil && n < least {
 			least, end = n, time.Now().Add(waitLimit)
 		}
+		if r.series {
+			require.NoError(r.t, endSeries(r.t.Context(), q, events))
+		}
 		require.True(r.t, time.Now().Before(end), "the queue was not drained: %+v, error %v", s, err)
 		time.Sleep(100 * time.Millisecond)
 	}
-	r.dead(q)
-}
-
-// dead records the dead letters of a queue.
-func (r *run) dead(q *durable.Queue) {
-	r.t.Helper()
-	events, err := OpenFile(r.events)
-	require.NoError(r.t, err)
-	defer events.Close()
 	for record, err := range q.List(context.Background(), durable.StateDead) {
 		require.NoError(r.t, err)
 		require.NoError(r.t, events.Record(Event{Kind: Dead, ID: record.ID}))

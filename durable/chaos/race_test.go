@@ -59,7 +59,7 @@ func raceAgainstFire(t *testing.T, tg target) {
 		})
 	}
 	racers.Wait()
-	require.NoError(t, pollUntilEmpty(t.Context(), q))
+	require.NoError(t, pollUntilEmpty(t.Context(), q, nil))
 	stop()
 	require.NoError(t, <-consumed)
 	report := h.Check()

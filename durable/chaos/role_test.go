@@ -44,6 +44,8 @@ type role struct {
 	// none. Consumers of these messages have the same Visibility.
 	CancelEvery int
 
+	Series int // recurring messages, which the producer enqueues, changes and cancels meanwhile
+
 	// A consumer.
 	Consume     bool
 	Concurrency int           // 0: 16
@@ -162,7 +164,7 @@ func (r *role) perform() error {
 	}
 	fmt.Println("produced")
 	if r.UntilEmpty {
-		err = pollUntilEmpty(ctx, q)
+		err = pollUntilEmpty(ctx, q, events)
 		end()
 	}
 	err = errors.Join(err, <-consumed)
@@ -186,8 +188,9 @@ func (r *role) target(ctx context.Context) (q *durable.Queue, s durable.Store, e
 	return nil, nil, err
 }
 
-// pollUntilEmpty waits until the queue has no messages to deliver, or ctx ends.
-func pollUntilEmpty(ctx context.Context, q *durable.Queue) error {
+// pollUntilEmpty waits until the queue has no messages to deliver, or ctx ends. If events is not
+// nil, it cancels recurring messages.
+func pollUntilEmpty(ctx context.Context, q *durable.Queue, events Recorder) error {
 	for ctx.Err() == nil {
 		s, err := q.Stats(ctx)
 		switch {
@@ -195,6 +198,11 @@ func pollUntilEmpty(ctx context.Context, q *durable.Queue) error {
 			return nil
 		case err != nil && !errors.Is(err, durable.ErrUnavailable):
 			return err
+		}
+		if events != nil {
+			if err := endSeries(ctx, q, events); err != nil {
+				return err
+			}
 		}
 		time.Sleep(50 * time.Millisecond)
 	}

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +25,13 @@ import (
 func (r *role) produce(ctx context.Context, q *durable.Queue, events Recorder) error {
 	var cancels sync.WaitGroup
 	defer cancels.Wait()
+	for i := range r.Series {
+		cancels.Go(func() {
+			if err := r.repeat(ctx, q, events, r.Name+recurringMark+strconv.Itoa(i)); err != nil {
+				panic(err)
+			}
+		})
+	}
 	for first := 0; first < r.Messages && ctx.Err() == nil; first += r.Batch {
 		batch := make([]durable.Message, min(r.Batch, r.Messages-first))
 		maybe := make([]Event, len(batch))
@@ -60,7 +69,7 @@ func (r *role) enqueue(ctx context.Context, q *durable.Queue, events Recorder, b
 	_, err := q.EnqueueBatch(ctx, batch)
 	switch {
 	case err == nil:
-	case ctx.Err() != nil || errors.Is(err, durable.ErrUnavailable):
+	case unanswered(ctx, err):
 		return nil // the messages stay possibly enqueued
 	default:
 		return err
@@ -73,26 +82,99 @@ func (r *role) enqueue(ctx context.Context, q *durable.Queue, events Recorder, b
 	return events.Record(done...)
 }
 
-// cancel cancels a message at about its due time, which is not before due. It records the call
-// before making it, because the process may be killed during the call.
+// cancel cancels a message at about its due time, which is not before due.
 func (r *role) cancel(ctx context.Context, q *durable.Queue, events Recorder, id string, due time.Time) error {
 	time.Sleep(time.Until(due) - 5*time.Millisecond + rand.N(15*time.Millisecond))
+	return cancel(ctx, q, events, id, due.Add(r.Visibility))
+}
+
+// cancel cancels a message, half of the time with Interrupt. It records the call before making it,
+// because the process may be killed during the call. After late, a killed consumer may have handled
+// a message that is not recurring, and its lease may have ended.
+func cancel(ctx context.Context, q *durable.Queue, events Recorder, id string, late time.Time) error {
 	if err := events.Record(Event{Kind: MaybeCancelled, ID: id}); err != nil {
 		return err
 	}
-	result, err := q.Cancel(ctx, id)
+	var options []durable.CancelOption
+	if rand.IntN(2) == 0 {
+		options = append(options, durable.Interrupt)
+	}
+	result, err := q.Cancel(ctx, id, options...)
 	now := time.Now()
 	switch {
-	case ctx.Err() != nil || errors.Is(err, durable.ErrUnavailable):
+	case unanswered(ctx, err):
 		return nil
 	case err != nil:
 		return err
+	case result == durable.ResultInterrupted || result == durable.ResultFiring && isRecurring(id):
+		return events.Record(Event{Kind: Interrupted, ID: id, Clock: now.UnixMilli()})
 	case result != durable.ResultCancelled:
 		return events.Record(Event{Kind: Kept, ID: id})
-	case now.Sub(due) >= r.Visibility:
-		return nil // a killed consumer may have handled the message, and its lease may have ended
+	case !now.Before(late) && !isRecurring(id):
+		return nil
 	}
 	return events.Record(Event{Kind: Cancelled, ID: id, Clock: now.UnixMilli()})
+}
+
+// unanswered reports whether it is unknown whether a call has taken effect.
+func unanswered(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || errors.Is(err, durable.ErrUnavailable)
+}
+
+// recurringMark is part of the ids of recurring messages.
+const recurringMark = "-recurring-"
+
+func isRecurring(id string) bool { return strings.Contains(id, recurringMark) }
+
+// repeat enqueues a recurring message, changes its series several times, and cancels it.
+func (r *role) repeat(ctx context.Context, q *durable.Queue, events Recorder, id string) error {
+	pause := func() { time.Sleep(rand.N(scaled(500*time.Millisecond, 4*time.Second))) }
+	m := func(replace bool) durable.Message {
+		return durable.Message{ID: id, Repeat: randomSeries(), Replace: replace}
+	}
+	if err := events.Record(Event{Kind: Recurring, ID: id}, Event{Kind: MaybeEnqueued, ID: id, Clock: time.Now().UnixMilli()}); err != nil {
+		return err
+	}
+	_, err := q.Enqueue(ctx, m(false))
+	if err == nil {
+		err = events.Record(Event{Kind: Enqueued, ID: id, Clock: time.Now().UnixMilli()})
+	}
+	for i := 0; i < 5 && err == nil; i++ {
+		pause()
+		var result durable.Result
+		if result, err = q.SetRepeat(ctx, id, randomSeries()); err == nil && result != durable.ResultRescheduled {
+			return fmt.Errorf("SetRepeat of %s returned %v", id, result)
+		}
+		if err == nil && rand.IntN(2) == 0 {
+			_, err = q.Enqueue(ctx, m(true))
+		}
+	}
+	switch {
+	case unanswered(ctx, err):
+		return nil // endSeries cancels it
+	case err != nil:
+		return err
+	}
+	pause()
+	return cancel(ctx, q, events, id, time.Time{})
+}
+
+func randomSeries() string { return fmt.Sprintf("@every %dms", 20+rand.IntN(150)) }
+
+// endSeries cancels the recurring messages of the queue. It may miss a message that changes its
+// state.
+func endSeries(ctx context.Context, q *durable.Queue, events Recorder) error {
+	for _, state := range []durable.State{durable.StateScheduled, durable.StateLeased} {
+		for record, err := range q.List(ctx, state) {
+			if err == nil && record.Repeat != "" {
+				err = cancel(ctx, q, events, record.ID, time.Time{})
+			}
+			if err != nil && !unanswered(ctx, err) {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // consume handles messages until ctx ends.
@@ -103,7 +185,7 @@ func (r *role) consume(ctx context.Context, q *durable.Queue, events Recorder) e
 	var count atomic.Int64
 	return q.Consume(ctx, func(ctx context.Context, d *durable.Delivery) error {
 		e := Event{
-			Kind: Started, ID: d.ID, Token: d.Token, Attempt: d.Attempts + 1,
+			Kind: Started, ID: d.ID, Due: int64(driver.InstantOf(d.Due)), Token: d.Token, Attempt: d.Attempts + 1,
 			Clock: time.Now().UnixMilli(), // the store runs on the same machine
 		}
 		if ctx.Err() != nil { // the process was paused; another consumer may have the message
@@ -114,6 +196,9 @@ func (r *role) consume(ctx context.Context, q *durable.Queue, events Recorder) e
 			panic(err)
 		}
 		r.crash("started", n)
+		if isRecurring(d.ID) {
+			return r.handleRun(ctx, d, events, e, n)
+		}
 		time.Sleep(r.Handle)
 		if r.FailEvery > 0 && d.Attempts+d.Postponed == 0 && n%r.FailEvery == 0 {
 			e.Kind = Failed // or another outcome after which the message is delivered again
@@ -130,6 +215,32 @@ func (r *role) consume(ctx context.Context, q *durable.Queue, events Recorder) e
 		// Messages that are often in flight at a crash must not become dead letters.
 		MaxCrashes: 1000,
 	})
+}
+
+// handleRun handles a run of a recurring message. It records an acknowledgement after it has
+// succeeded.
+func (r *role) handleRun(ctx context.Context, d *durable.Delivery, events Recorder, e Event, n int) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(r.Handle + rand.N(30*time.Millisecond)):
+	}
+	switch rand.IntN(8) {
+	case 0:
+		return errors.New("a delivery fails")
+	case 1:
+		return durable.Reject(errors.New("a run fails"))
+	case 2:
+		return nil
+	}
+	e.Kind = Acked
+	if d.Ack(ctx) == nil { // else it is acknowledged again
+		if err := events.Record(e); err != nil {
+			panic(err)
+		}
+	}
+	r.crash("handled", n)
+	return nil
 }
 
 // crash kills the process if it is to crash at this point.
