@@ -38,7 +38,7 @@
 //	                                                -> firing     claimed when it is due
 //	leased     claimed by a consumer                -> firing     begun, because it is due
 //	                                                -> scheduled  released, or the lease expired
-//	firing     begun; it cannot be cancelled        -> removed    acknowledged, or expired
+//	firing     begun                                -> removed    acknowledged, expired, interrupted
 //	                                                -> scheduled  failed, postponed, released,
 //	                                                              crashed, or due again
 //	                                                -> dead       failed for the last time, rejected,
@@ -47,8 +47,8 @@
 //	                                                -> removed    deleted, or dropped by a limit
 //
 // Cancel also removes a scheduled or leased message, and with [Interrupt] a firing one when its
-// delivery is over, and Reschedule gives it another due time. A
-// message with Replace set replaces a scheduled, leased or dead message. While the queue is paused,
+// delivery ends. Reschedule changes the due time of a scheduled or leased message. A message with
+// Replace set replaces a scheduled, leased or dead message. While the queue is paused,
 // no message becomes firing.
 //
 // The documentation uses these terms:
@@ -67,23 +67,27 @@
 // # Recurring messages
 //
 // A message with a Repeat is recurring. It is one message: at any time it waits for its next run or
-// is running. When a run has ended, the message is due at the first time of its series that has not
-// passed, so missed times are skipped. An interval counts from the first due time. A cron
-// expression follows the clocks of its zone, as package schedule does:
+// is running. A run is the delivery for one time of the series, with its retries. When it has
+// ended, the message is due at the first time of the series that has not passed, so missed times
+// are skipped. An interval counts from the first due time. A cron expression follows the clocks of
+// its zone, as package schedule does. If the clocks are set forward past one or more times, one run
+// replaces them, at the change. If they are set back, a daily run takes place once, and a
+// half-hourly run both times.
 //
-//   - Clocks that are set forward skip readings. One run replaces those in the gap.
-//   - Clocks that are set back show readings twice. A daily run takes place the first time only,
-//     and one every half an hour both times.
+// All runs have the same id. [Delivery].Planned is the time of the run, which tells them apart.
 //
-// A run that fails is retried as any message. Its last attempt, and [Reject], end the run with
-// [EventRunFailed] instead of a dead letter. If the consumers of a run have crashed
-// ConsumerOptions.MaxCrashes times, the message waits for [Queue.Replay], due at [driver.Never].
+// A run that fails is retried like any other message. If the last attempt fails, or the handler
+// returns [Reject], the run ends with [EventRunFailed] instead of a dead letter, and the next one is
+// planned. If the consumers of a run have crashed ConsumerOptions.MaxCrashes times, the message
+// stops: it is due at [driver.Never], with the reason, until [Queue.Replay].
 //
-// Reschedule moves only the next run; an earlier time adds a run. SetRepeat, Replace and Cancel of
-// a running message take effect when the run ends. ExpireAt ends the series.
+// Reschedule moves only the next run. An earlier time adds a run, whose failure is not retried
+// before the planned time. SetRepeat, Replace and Cancel of a running message take effect when the
+// run ends. A series ends at its ExpireAt.
 //
-// A small step of the store's clock repeats no run. If the clock was set back by more than three
-// hours while a consumer ran, it plans the runs again that are more than ten periods ahead.
+// If the store's clock is set back by up to three hours or ten periods, runs keep their times, so
+// that none is repeated. If it is set back further while a consumer runs, the consumer plans the
+// next run again.
 //
 // # Guarantees
 //

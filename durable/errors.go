@@ -40,9 +40,8 @@ var (
 	ErrLeaseLost = errors.New("the lease has expired, or the delivery was already settled")
 
 	// ErrInterrupted means that [Queue.Cancel] with [Interrupt] has cancelled the message during
-	// its delivery. It is the cause of the end of the handler's context, and an error of
-	// [Delivery.Extend], which extends the lease nevertheless. However the delivery is settled, the
-	// message is then removed.
+	// its delivery. It is the cause of the end of the handler's context. [Delivery.Extend] returns
+	// it after it has extended the lease.
 	ErrInterrupted = errors.New("the message was cancelled during its delivery")
 
 	// ErrBusy means that too many calls are waiting for the store. The call was not sent. See

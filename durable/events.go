@@ -26,7 +26,7 @@ const (
 	EventAcked
 
 	// EventAgain: the store acknowledged a message and made it due again. See [Again]. A run of a
-	// recurring message ends with EventAgain, EventRunFailed, or after its ExpireAt EventExpired.
+	// recurring message ends with EventAgain or EventRunFailed.
 	EventAgain
 
 	// EventRunFailed: the last attempt of a run of a recurring message has failed, and the store
@@ -86,7 +86,7 @@ type Event struct {
 	Headers  map[string]string
 
 	Owned []int         // EventRebalanced: the partitions that the consumer now owns
-	Delay time.Duration // EventRetried, EventPostponed, EventAgain: until the message is due again; 0 for AgainAt
+	Delay time.Duration // EventRetried, EventPostponed, EventAgain, EventRunFailed: until it is due again; 0 for AgainAt
 	Err   error         // EventError, EventLeaseLost; EventRetried, EventBuried, EventPostponed: why the delivery failed or was declined
 }
 

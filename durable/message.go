@@ -49,20 +49,23 @@ type Message struct {
 	// after it.
 	ExpireAt time.Time
 
-	// Repeat makes the message recurring: it is due again and again. Repeat is an interval, such as
-	// "@every 10m", or a cron expression with five fields and perhaps a zone, which is otherwise
-	// UTC, such as "CRON_TZ=Europe/Berlin 0 8 * * *". The first run is at At or after Delay, or if
-	// neither is set, at the first time of the series. See the package documentation. An expression
-	// without times, or of more than 255 bytes, returns [ErrInvalid].
+	// Repeat makes the message recurring: see the package documentation. It is an interval of at
+	// least 1 ms, such as "@every 10m" or "@every 24h", a descriptor, such as "@daily", or a cron
+	// expression with five fields, such as "0 8 * * *". "CRON_TZ=Europe/Berlin " before the fields
+	// sets the zone, which is otherwise UTC. The first run is at At or after Delay. If both are
+	// zero, it is at the first time of the series, and that of an interval one interval from now.
+	// An expression without times, or of more than 255 bytes, returns [ErrInvalid]. The first time
+	// of a cron expression needs the store's clock, a call if the process knows no reading.
 	Repeat string
 
-	// MaxAttempts is the number of failed deliveries after which the message becomes a dead letter.
-	// 0 means that of the queue. A negative number returns [ErrInvalid].
+	// MaxAttempts is the number of failed deliveries after which the message becomes a dead letter,
+	// or a run of a recurring message ends. 0 means that of the queue. A negative number returns
+	// [ErrInvalid].
 	MaxAttempts int
 
 	// Replace makes Enqueue replace an existing message with the same id if that message has not
 	// begun or is dead. If it has begun, Enqueue returns [ErrFiring], unless both messages are
-	// recurring: then the new one replaces the next run.
+	// recurring: then the running delivery continues, and the new message is due at its first time.
 	Replace bool
 }
 

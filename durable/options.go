@@ -179,8 +179,8 @@ type ConsumerOptions struct {
 	// delay is one second. Defaults to [Exponential] from one second to one hour.
 	Backoff func(d *Delivery, err error) time.Duration
 
-	// MaxCrashes is the number of crashes after which a message becomes a dead letter. A crash is a
-	// delivery whose lease expires because the process has crashed or hangs. The message is due
+	// MaxCrashes is the number of crashes after which a message becomes a dead letter, and a
+	// recurring one stops. A crash is a delivery whose lease expires because the process has crashed or hangs. The message is due
 	// again: see [driver.Backend]. From its second crash on it is a suspect, which runs only
 	// while no other suspect runs in this process, in any queue. A message that ends its process
 	// thus causes at most two crashes of each message beside it, which become dead letters too if

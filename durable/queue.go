@@ -340,7 +340,7 @@ const (
 	ResultRescheduled                   // the message will be delivered at the new time
 	ResultFiring                        // the delivery has begun; if it fails, there may be another one
 	ResultNotFound                      // the message does not exist, or is a dead letter
-	ResultInterrupted                   // the delivery has begun, and is the last one: see Interrupt
+	ResultInterrupted                   // the delivery has begun; the message is removed when it ends: see Interrupt
 )
 
 var resultNames = []string{"Cancelled", "Rescheduled", "Firing", "NotFound", "Interrupted"}
@@ -360,9 +360,9 @@ func (r Result) String() string {
 // was lost and the call was repeated. A message that waits for another attempt after an error or a
 // crash can be cancelled. In that case a handler was called earlier.
 //
-// With [Interrupt], Cancel also cancels a message that has begun. If a recurring message is
-// running, Cancel ends its series even without Interrupt: ResultFiring then means that this run is
-// the last.
+// With [Interrupt], Cancel also cancels a message that has begun. Without it, Cancel of a running
+// recurring message ends the series: ResultFiring then means that this run, with its retries, is
+// the last one.
 //
 // If the error wraps [ErrOutcomeUnknown], the call may have taken effect, or may still do so. A
 // call that has returned a result does not affect a later message with the same id. Other errors
@@ -376,9 +376,11 @@ func (q *Queue) Cancel(ctx context.Context, id string, options ...CancelOption) 
 type CancelOption uint8
 
 // Interrupt makes [Queue.Cancel] return [ResultInterrupted] instead of [ResultFiring] if the
-// message has begun. The store then removes the message when its delivery is settled, whatever the
-// outcome is, or when its lease ends. The context of its handler ends with the cause
-// [ErrInterrupted], within a third of ConsumerOptions.Visibility and normally within milliseconds.
+// message has begun. The store then removes the message when its delivery is settled, with any
+// outcome, or when its lease ends. It counts as cancelled unless it was handled. Repeating the call
+// has no effect. The context of a handler ends with the cause [ErrInterrupted], within a third of
+// ConsumerOptions.Visibility and normally within milliseconds. A caller of Take learns it from
+// [Delivery.Extend].
 const Interrupt CancelOption = 1
 
 // Reschedule makes a message that has not begun due after d on the store's clock, rounded up to
@@ -396,8 +398,9 @@ func (q *Queue) RescheduleAt(ctx context.Context, id string, t time.Time) (Resul
 }
 
 // SetRepeat changes Message.Repeat of a message, and makes it due at the first time of the new
-// series. If a recurring message is running, the change takes effect when the run ends. If repeat
-// is empty, the message is due once more, at its present due time. Results and errors are those of
+// series. If a recurring message is running, the change takes effect when the run ends, and the
+// result is [ResultRescheduled]. If repeat is empty, the next run is the last, or the present one
+// if it has begun; the due time does not change. Other results and errors are those of
 // [Queue.Reschedule]. An invalid expression returns [ErrInvalid].
 func (q *Queue) SetRepeat(ctx context.Context, id, repeat string) (Result, error) {
 	c := driver.Change{ID: id, Repeat: repeat}
