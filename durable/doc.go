@@ -77,8 +77,8 @@
 // All runs have the same id. [Delivery].Planned is the time of the run, which tells them apart.
 //
 // A run that fails is retried like any other message. If the last attempt fails, or the handler
-// returns [Reject], the run ends with [EventRunFailed] instead of a dead letter, and the next one is
-// planned. If the consumers of a run have crashed ConsumerOptions.MaxCrashes times, the message
+// returns [Reject], the run ends with [EventRunFailed] instead of a dead letter, and the next one
+// is planned. If the consumers of a run have crashed ConsumerOptions.MaxCrashes times, the message
 // stops: it is due at [driver.Never], with the reason, until [Queue.Replay].
 //
 // Reschedule moves only the next run. An earlier time adds a run, whose failure is not retried

@@ -86,8 +86,8 @@ func TestRescheduleIsExactIfItsReplyWasLost(t *testing.T) {
 	})
 }
 
-// Two of three calls fail, half of them after they have taken effect. No run is skipped, repeated or
-// moved, whether the runs succeed, fail or take long, and Cancel interrupts the last one.
+// Two of three calls fail, half of them after they have taken effect. No run is skipped, repeated
+// or moved, whether the runs succeed, fail or take long, and Cancel interrupts the last one.
 func TestLostRepliesNeitherSkipNorRepeatRuns(t *testing.T) {
 	t.Parallel()
 	for _, call := range []string{"Put", "Claim", "Begin", "Retry", "Extend", "Repeat", "Cancel"} {

@@ -180,13 +180,14 @@ type ConsumerOptions struct {
 	Backoff func(d *Delivery, err error) time.Duration
 
 	// MaxCrashes is the number of crashes after which a message becomes a dead letter, and a
-	// recurring one stops. A crash is a delivery whose lease expires because the process has crashed or hangs. The message is due
-	// again: see [driver.Backend]. From its second crash on it is a suspect, which runs only
-	// while no other suspect runs in this process, in any queue. A message that ends its process
-	// thus causes at most two crashes of each message beside it, which become dead letters too if
-	// MaxCrashes is 1 or 2. Suspects that wait for each other are released every ten seconds if
-	// another process has a free handler. They count in Prefetch, so many of them may make other
-	// messages of their partition late by up to Fallback. Defaults to 10.
+	// recurring one stops. A crash is a delivery whose lease expires because the process has
+	// crashed or hangs. The message is due again: see [driver.Backend]. From its second crash on it
+	// is a suspect, which runs only while no other suspect runs in this process, in any queue. A
+	// message that ends its process thus causes at most two crashes of each message beside it,
+	// which become dead letters too if MaxCrashes is 1 or 2. Suspects that wait for each other are
+	// released every ten seconds if another process has a free handler. They count in Prefetch, so
+	// many of them may make other messages of their partition late by up to Fallback. Defaults to
+	// 10.
 	MaxCrashes int
 
 	// Visibility is the lease of a message that has begun. The lease is extended while the handler

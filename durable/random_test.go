@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"strconv"
@@ -283,8 +284,11 @@ func (r *randomEnds) cancel(id string, options ...durable.CancelOption) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if m := r.message(id); !m.ends && (last || result == durable.ResultCancelled) {
-		if m.ends = true; last {
+		switch m.ends = true; result {
+		case durable.ResultInterrupted:
 			m.left = 1
+		case durable.ResultFiring:
+			m.left = math.MaxInt // its retries
 		}
 	}
 }

@@ -178,7 +178,8 @@ func (c *child) recorded() bool {
 }
 
 // waitUntilDrained waits until the queue has no messages to deliver, and records its dead letters.
-// It cancels the recurring messages that no producer has cancelled. It fails if the number of these messages has not fallen for waitLimit.
+// It cancels the recurring messages that no producer has cancelled. It fails if the number of these
+// messages has not fallen for waitLimit.
 func (r *run) waitUntilDrained() {
 	r.t.Helper()
 	q, store, err := (&role{Target: r.target}).target(r.t.Context())

@@ -260,7 +260,7 @@ type Record struct {
 	Token       uint64  // of the last claim; 0: none
 	LeaseEnd    Instant // of leased and firing messages
 	Died        Instant // of dead letters
-	Reason      string  // the last error, at most MaxReason bytes
+	Reason      string  // the last error, at most 512 bytes
 	Repeat      string  // as in PutItem
 	Planned     Instant // of recurring messages: time of the present run; Never: marked, see Backend
 	Postponed   int     // postponements since its last failure, crash or Again
@@ -413,7 +413,7 @@ const (
 	OpExtend                   // Done, Interrupted, LeaseLost. Until Delay after the due time or a later now
 	OpCancel                   // Done, Firing, Interrupted, NotFound
 	OpReschedule               // Done, Firing, NotFound. To At or, if that is 0, after Delay
-	OpReplay                   // Done, NotFound. Due after Delay; also of a recurring one that waits until Never
+	OpReplay                   // Done, NotFound. Due after Delay; also for a recurring message that waits at Never
 	OpPurge                    // Done, NotFound
 	OpExpire                   // Done, LeaseLost, NotFound. OpAck of an expired message
 	OpRepeat                   // Done, Firing, NotFound. OpReschedule that sets Repeat and Planned; without Repeat the due time stays

@@ -1,5 +1,5 @@
-// Package contract has the parts of the contract between a queue and its stores (package driver)
-// that only the stores of this project use.
+// Package contract has rules and limits that package durable, its stores and its tools share. Other
+// stores follow package driver.
 package contract
 
 import (
