@@ -106,7 +106,9 @@ func cancel(ctx context.Context, q *durable.Queue, events Recorder, id string, l
 		return nil
 	case err != nil:
 		return err
-	case result == durable.ResultInterrupted || result == durable.ResultFiring && isRecurring(id):
+	case result == durable.ResultFiring && isRecurring(id): // its retries may follow, and no other run
+		return nil
+	case result == durable.ResultInterrupted:
 		return events.Record(Event{Kind: Interrupted, ID: id, Clock: now.UnixMilli()})
 	case result != durable.ResultCancelled:
 		return events.Record(Event{Kind: Kept, ID: id})
