@@ -28,7 +28,7 @@ const maxStepBack = 3 * time.Hour
 const maxRepeat = 255
 
 // The years limit the search for a day such as February 29, which may be eight years away.
-var repeatParser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.DowOrDom | cron.Descriptor).
+var repeatParser = cron.MustNewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.DowOrDom | cron.Descriptor).
 	WithMinEveryInterval(time.Millisecond).WithMaxSearchYears(10)
 
 // parseSeries parses Message.Repeat. It returns [ErrInvalid] if it has no times.
