@@ -83,6 +83,13 @@ func (c *serverClock) now() time.Time {
 	return time.Unix(0, int64(ahead+time.Since(processStart)))
 }
 
+// fresh reports whether there is a reading of the last seconds.
+func (c *serverClock) fresh() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.started.IsZero() && time.Since(c.started) < 2*clockEpochLength
+}
+
 // refused records the instant that the store returned in a rejection.
 func (c *serverClock) refused(named driver.Instant) {
 	c.mu.Lock()

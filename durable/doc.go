@@ -81,9 +81,8 @@
 // is planned. If the consumers of a run have crashed ConsumerOptions.MaxCrashes times, the message
 // stops: it is due at [driver.Never], with the reason, until [Queue.Replay].
 //
-// Reschedule moves only the next run. An earlier time adds a run, whose failure is not retried
-// before the planned time. SetRepeat, Replace and Cancel of a running message take effect when the
-// run ends. A series ends at its ExpireAt.
+// Reschedule moves the next run, from which an interval then counts. SetRepeat, Replace and Cancel
+// of a running message take effect when the run ends. A series ends at its ExpireAt.
 //
 // If the store's clock is set back by up to three hours or ten periods, runs keep their times, so
 // that none is repeated. If it is set back further while a consumer runs, the consumer plans the

@@ -85,15 +85,10 @@ func (s *series) Pause(start, end time.Time) time.Duration {
 	}
 }
 
-// next returns the due time of the run after that of a record. If the record was due before its
-// planned time, because it was rescheduled, the planned run follows.
-func (s *series) next(r *driver.Record, now time.Time) time.Time {
-	planned := r.Planned.Time()
-	switch ahead := planned.Sub(now); {
-	case ahead > 0 && r.Due < r.Planned:
-		return planned
-	case ahead > 0 && !s.stranded(ahead, planned): // the clock was set back, which repeats no run
-		return s.after(planned, planned)
+// next returns the time of the run after a planned one.
+func (s *series) next(planned, now time.Time) time.Time {
+	if ahead := planned.Sub(now); ahead > 0 && !s.stranded(ahead, planned) {
+		return s.after(planned, planned) // the clock was set back, which repeats no run
 	}
 	return s.after(planned, now)
 }
@@ -110,13 +105,24 @@ func (s *series) period(t time.Time) time.Duration {
 	return s.after(t, next).Sub(next)
 }
 
-// replan moves the runs that were planned before the store's clock was set back.
+// replan moves the runs that were planned before the store's clock was set back. If the store is
+// unreachable, it begins again.
 func (p *part) replan(ctx context.Context, back time.Duration) {
 	moved := 0
+	defer func() {
+		if moved > 0 {
+			p.q.report("the store's clock was set back by %v: %d recurring messages were planned again", back, moved)
+		}
+	}()
 	for _, state := range []State{StateScheduled, StateLeased} {
 		for records, err := range p.pages(ctx, state) {
-			if err != nil {
+			if err != nil && ctx.Err() == nil {
 				p.q.report("plan recurring messages again: %w", err)
+				if sleep(ctx, failurePause); errors.Is(err, ErrUnavailable) {
+					p.replan(ctx, back)
+				}
+			}
+			if err != nil {
 				return
 			}
 			for i := range records {
@@ -132,49 +138,48 @@ func (p *part) replan(ctx context.Context, back time.Duration) {
 			}
 		}
 	}
-	if moved > 0 {
-		p.q.report("the store's clock was set back by %v: %d recurring messages were planned again", back, moved)
-	}
 }
 
-// replans reports whether a run was planned before the clock was set back. If it was more than a
-// period ahead before, or is due a day after its planned time, a user has chosen its time.
+// replans reports whether a run was planned before the clock was set back. If another time of the
+// series was earlier then, or the message is due a day after its planned time, a user has chosen
+// its time.
 func (s *series) replans(r *driver.Record, now time.Time, back time.Duration) bool {
 	planned := r.Planned.Time()
-	ahead := planned.Sub(now)
-	return s.stranded(ahead, planned) && ahead-back <= s.period(planned) && r.Due.Time().Sub(planned) < 24*time.Hour
+	return s.stranded(planned.Sub(now), planned) && !s.after(planned, now.Add(back)).Before(planned) &&
+		r.Due.Time().Sub(planned) < 24*time.Hour
 }
 
 // endRun returns the transition that ends a run of a recurring message, in place of one that
 // removes or buries the message.
 func (d *Delivery) endRun(op driver.Op, change driver.Change) (driver.Op, driver.Change) {
-	if d.h.record.Repeat == "" || op != driver.OpAck && op != driver.OpBury {
-		return op, change
-	}
-	s, err := parseSeries(d.h.record.Repeat)
-	if err != nil { // newDelivery has parsed it before
+	r := &d.h.record
+	if r.Planned == 0 || op != driver.OpBury && (op != driver.OpAck || r.Repeat == "") {
 		return op, change
 	}
 	if op == driver.OpBury {
 		change.Reason = cmp.Or(change.Reason, "rejected")
 	}
+	change.Again, change.Incarnation = true, r.Planned
+	s, err := parseSeries(r.Repeat)
+	if err != nil { // the series was cancelled during the run, so the store removes the message
+		return driver.OpRetry, change
+	}
 	now := d.h.part.clock.now()
-	next := s.next(&d.h.record, now)
+	next := s.next(r.Planned.Time(), now)
 	if end := d.ExpireAt.Add(time.Millisecond); !d.ExpireAt.IsZero() && next.After(end) {
 		next = end // when a consumer removes the message, unless it was replaced during the run
 	}
 	change.At, change.Delay = driver.InstantOf(next), next.Sub(now) // Delay is for the log and the event
-	change.Again, change.Incarnation = true, d.h.record.Planned
 	return driver.OpRetry, change
 }
 
 // firstRun returns the due time of the first run of a series, or the delay of an interval. It reads
-// the store's clock unless a reading is known.
+// the store's clock unless a recent reading is known.
 func (p *part) firstRun(ctx context.Context, s *series) (at driver.Instant, delay time.Duration, err error) {
 	if s.every > 0 {
 		return 0, s.every, nil
 	}
-	if p.clock.until(1) == 0 {
+	if !p.clock.fresh() {
 		err = p.q.retry(func(context.Context) error {
 			sent := time.Now()
 			c, err := p.q.backend.Count(ctx, p.index)

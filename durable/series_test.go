@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -250,12 +251,12 @@ func TestChangesOfARunningRecurringMessage(t *testing.T) {
 func TestCancelOfARunningRecurringMessageLetsItRun(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
-		_, err := q.Enqueue(t.Context(), durable.Message{ID: "m", Delay: 1, Repeat: "@every 1h"})
+		_, err := q.Enqueue(t.Context(), durable.Message{ID: "m", Delay: 1, Repeat: "@every 1h", MaxAttempts: 2})
 		require.NoError(t, err)
 		runs := 0
 		stop := consume(t, q, func(ctx context.Context, d *durable.Delivery) error {
 			if runs++; runs > 1 {
-				return nil
+				return assert.AnError // it is no dead letter
 			}
 			r, err := q.Cancel(ctx, "m")
 			assert.NoError(t, err)
@@ -343,21 +344,32 @@ func TestReplacedRunIsNotEarly(t *testing.T) {
 	}
 }
 
-// A run that is moved to an earlier time is an additional run.
+// Reschedule moves the next run. An interval counts from it, and a daily run follows as planned.
 func TestRunOfARecurringMessageNow(t *testing.T) {
 	t.Parallel()
-	q, test := durabletest.New(t, durable.Options{})
+	q, test := durabletest.New(t, quiet())
 	_, err := q.Enqueue(t.Context(), durable.Message{ID: "m", Repeat: "@every 1h"})
 	require.NoError(t, err)
-	_, err = q.RescheduleAt(t.Context(), "m", pastTime(q, t).Add(time.Minute))
+	moved := pastTime(q, t).Add(time.Minute)
+	_, err = q.RescheduleAt(t.Context(), "m", moved)
 	require.NoError(t, err)
-	_, err = q.Enqueue(t.Context(), durable.Message{ID: "m", Repeat: "@every 1h", Delay: 24 * time.Hour, Replace: true})
+	test.Advance(10 * time.Minute)
+	require.Len(t, test.RunDue(t.Context(), succeed, durable.ConsumerOptions{}), 1)
+	assert.Equal(t, moved.Add(time.Hour), pending(t, test).Due)
+	_, err = q.Enqueue(t.Context(), durable.Message{ID: "m", Repeat: "@daily", Replace: true})
 	require.NoError(t, err)
-	planned := pending(t, test).Due
+	day := pending(t, test).Due
 	_, err = q.Reschedule(t.Context(), "m", 0)
 	require.NoError(t, err)
-	require.Len(t, test.RunDue(t.Context(), succeed, durable.ConsumerOptions{}), 1)
-	assert.Equal(t, planned, pending(t, test).Due)
+	runs := map[time.Time]int{}
+	test.RunDue(t.Context(), func(_ context.Context, d *durable.Delivery) error {
+		if runs[d.Planned]++; d.Attempts == 0 {
+			return durable.Fail(assert.AnError, 0)
+		}
+		return nil
+	}, durable.ConsumerOptions{})
+	assert.Equal(t, []int{2}, slices.Collect(maps.Values(runs)), "the added run has a Planned of its own, and is retried")
+	assert.Equal(t, day, pending(t, test).Due)
 	r, err := q.SetRepeat(t.Context(), "m", "@every 3h")
 	require.NoError(t, err)
 	assert.Equal(t, durable.ResultRescheduled, r)
@@ -457,5 +469,41 @@ func TestClockSetBackAtAnyTime(t *testing.T) {
 				stop()
 			})
 		}
+	}
+}
+
+// The pauses of a series differ, and the store fails once while its runs are planned again.
+func TestClockSetBackInAPauseOfASeries(t *testing.T) {
+	t.Parallel()
+	withClock(t, func(t *testing.T, q *durable.Queue, now func() time.Time, step func(time.Duration), _ *[]error) {
+		time.Sleep(now().Truncate(24 * time.Hour).Add(46 * time.Hour).Sub(now())) // 22:00
+		_, err := q.Enqueue(t.Context(), durable.Message{ID: "m", Repeat: "0 9-17 * * *"})
+		require.NoError(t, err)
+		runs := 0
+		stop := consume(t, q, func(context.Context, *durable.Delivery) error { runs++; return nil }, durable.ConsumerOptions{})
+		time.Sleep(time.Minute)
+		step(-year)
+		time.Sleep(24 * time.Hour)
+		assert.Equal(t, 9, runs)
+		stop()
+	})
+}
+
+// A process that only enqueues reads the store's clock again.
+func TestFirstRunFollowsTheStoresClock(t *testing.T) {
+	t.Parallel()
+	for _, by := range []time.Duration{26 * time.Hour, -5 * year} {
+		withClock(t, func(t *testing.T, q *durable.Queue, now func() time.Time, step func(time.Duration), _ *[]error) {
+			for i := range 2 {
+				_, err := q.Enqueue(t.Context(), durable.Message{ID: "m", Repeat: "0 8 * * *", Replace: true})
+				require.NoError(t, err)
+				r, err := q.Get(t.Context(), "m")
+				require.NoError(t, err)
+				wait := r.Due.Sub(now())
+				assert.True(t, wait > 0 && wait <= 24*time.Hour, "%v after the step by %v: %v", i, by, wait)
+				step(by)
+				time.Sleep(time.Hour)
+			}
+		})
 	}
 }

@@ -92,9 +92,10 @@ type Config struct {
 // way becomes dead when a claim takes it.
 //
 // A message with a Repeat is recurring: it is due at the times of a series, which package durable
-// computes. Record.Planned is the time of the present run. When the run is over, Change.Again makes
-// the message due at the next time. A recurring message does not become dead by crashes: at
-// Claim.MaxCrashes it is scheduled at [Never], with the reason above, until Replay.
+// computes. Record.Planned is the time of the present run: Put, Reschedule and Replay set it to the
+// due time, and retries do not change it. When the run is over, Change.Again makes the message due
+// at the next time. A recurring message does not become dead by crashes: at Claim.MaxCrashes it is
+// scheduled at [Never], with the reason above, until Replay.
 //
 // Put with Replace and a Repeat, and OpRepeat, accept a recurring message that is firing. They do
 // not change the run: its lease and token stay, and its end makes the message due at the new
@@ -262,7 +263,7 @@ type Record struct {
 	Died        Instant // of dead letters
 	Reason      string  // the last error, at most 512 bytes
 	Repeat      string  // as in PutItem
-	Planned     Instant // of recurring messages: time of the present run; Never: marked, see Backend
+	Planned     Instant // of recurring messages: time of the run; Never, if firing: marked, see Backend
 	Postponed   int     // postponements since its last failure, crash or Again
 }
 

@@ -288,7 +288,9 @@ func (w *worker) cancel(id string, interrupt bool) {
 func (w *worker) reschedule(id string, at driver.Instant) {
 	w.change(id, func(v view) []view {
 		if v.state == driver.StateScheduled {
-			v.due = at
+			if v.due = at; isRecurring(id) {
+				v.planned = at
+			}
 		}
 		return []view{v}
 	}, func() (driver.Status, error) { return w.apply(driver.OpReschedule, driver.Change{ID: id, At: at}) })

@@ -333,29 +333,6 @@ func TestDamagedStatesAreNotMarked(t *testing.T) {
 	}
 }
 
-// A recurring message that was planned for Never is moved and leased. It is not marked.
-func TestLeasedMessageIsNotMarked(t *testing.T) {
-	t.Parallel()
-	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
-	q := openQueue(t, client, redisstore.Options{})
-	m := daily("a", 1, 0)
-	m[0].At = driver.Never
-	put(t, q, m)
-	for range 2 {
-		apply(t, q, driver.OpReschedule, driver.Change{ID: m[0].ID})
-		leased := changes(claim(t, q, 1))
-		apply(t, q, driver.OpExtend, leased...)
-		require.Equal(t, driver.StateLeased, get(t, q, m[0].ID).State)
-		time.Sleep(2 * time.Millisecond)
-		_, err := q.Claim(t.Context(), driver.Claim{}) // ends the lease
-		require.NoError(t, err)
-		apply(t, q, driver.OpRelease, changes(claim(t, q, 1))...)
-	}
-	r := get(t, q, m[0].ID)
-	assert.Equal(t, []any{driver.StateScheduled, driver.Never, "daily"}, []any{r.State, r.Planned, r.Repeat})
-	assert.Equal(t, driver.Counters{Enqueued: 1}, counts(t, q).Counters)
-}
-
 // Transitions of a firing recurring message have only the effects of their own arguments.
 func TestRunIsUnchangedByOtherTransitions(t *testing.T) {
 	t.Parallel()

@@ -170,6 +170,7 @@ func leaseCrashesRecurring(t *testing.T, newStore Factory) {
 	was := q.get("a")
 	for crashes := 1; crashes <= 2; crashes++ {
 		q.done(driver.OpReschedule, driver.Change{ID: "a"})
+		was.Planned = q.get("a").Due
 		q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changesOf(q.claimShort(1))})
 		q.pass()
 		q.expire(2)
@@ -188,7 +189,7 @@ func leaseCrashesRecurring(t *testing.T, newStore Factory) {
 	after := q.now()
 	r = q.get("a")
 	assertDelay(t, before, after, far, r.Due)
-	was.Due, was.Crashes, was.Token, was.Reason = r.Due, 0, r.Token, r.Reason // see refMessage.reasonOpen
+	was.Due, was.Planned, was.Crashes, was.Token, was.Reason = r.Due, r.Due, 0, r.Token, r.Reason // see refMessage.reasonOpen
 	assert.Equal(t, was, r)
 	assert.Equal(t, driver.StatusNotFound, q.status(driver.OpReplay, driver.Change{ID: "a"}), "it does not wait")
 	assert.Equal(t, driver.Counters{Enqueued: 2, Crashed: 2}, has(q, 2, 0, 0).Counters)

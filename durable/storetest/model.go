@@ -546,6 +546,8 @@ func (m *model) applyTimes(before, after time.Time, op driver.Op, c driver.Chang
 		r.Planned = r.Due
 	case op == driver.OpRepeat:
 		r.Repeat, r.Planned = c.Repeat, plannedOf(c.Repeat, r.Due)
+	case op != driver.OpRetry:
+		r.Planned = plannedOf(r.Repeat, r.Due)
 	}
 }
 

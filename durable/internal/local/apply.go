@@ -309,8 +309,9 @@ func (t *tx) cancelOrReschedule(op driver.Op, c *driver.Change) (driver.Status, 
 		r.msg.Token, r.last = e.token, e.op
 	}
 	if op == driver.OpRepeat {
-		r.plan(c.Repeat)
+		r.msg.Repeat = c.Repeat
 	}
+	r.plan(r.msg.Repeat)
 	t.p.move(from, r)
 	return driver.StatusDone, nil
 }
@@ -364,6 +365,7 @@ func (t *tx) replayOrPurge(op driver.Op, c *driver.Change) (driver.Status, error
 	from := r.place()
 	r.msg.State, r.msg.Due, r.msg.Died = driver.StateScheduled, after(t.now, c.Delay), 0
 	r.msg.Attempts, r.msg.Crashes, r.msg.Postponed, r.last = 0, 0, 0, 0
+	r.plan(r.msg.Repeat)
 	t.p.move(from, r)
 	return driver.StatusDone, nil
 }

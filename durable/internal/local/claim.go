@@ -79,8 +79,7 @@ func (c *claim) endLeases() error {
 			continue
 		}
 		at := l.place()
-		if l.marked() {
-			p.counters.Crashed++
+		if p.counters.Crashed++; l.marked() {
 			p.counters.Cancelled++
 			p.drop(at, 0)
 			continue
@@ -91,7 +90,6 @@ func (c *claim) endLeases() error {
 		}
 		r.crash(string(process), c.now)
 		r.last, r.msg.Token = 0, l.token
-		p.counters.Crashed++
 		if c.request.MaxCrashes > 0 && r.msg.Crashes >= c.request.MaxCrashes {
 			c.giveUp(r)
 		}

@@ -46,9 +46,8 @@ func (f *frontier) add(k key) {
 	if !k.before(f.front) {
 		return
 	}
-	free := &freeKey{key: k}
-	f.freed[k.id] = free
-	f.free.Push(free)
+	f.freed[k.id] = &freeKey{key: k}
+	f.free.Push(f.freed[k.id])
 	if f.free.Len() > maxFree {
 		f.front = f.free.At(0).key
 		f.free = heap.Heap[*freeKey]{}

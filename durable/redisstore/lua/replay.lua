@@ -12,12 +12,13 @@ local statuses, gone = {}, {}
 for i, id in ipairs(ids) do
   local s = states[i]
   local k = s and kind(s)
-  local planned, _, series = rare_parts(s or '')
+  local _, _, series = rare_parts(s or '')
   local died = is_dead(k)
   local waits = not died and series ~= '' and due(s) == NEVER and incarnations[i] == ''
   if (waits or died and has_died_at(s, incarnations[i])) and call('HEXISTS', RECORDS, id) == 1 then
     statuses[i] = DONE
     local at = instant(ARGV[5 + 3 * i])
+    local planned = series == '' and ZERO7 or pack7(at)
     schedule(id, 'S' .. sub(s, 2, 8) .. pack7(at) .. ZERO15 .. rare(planned, ZERO4, series) .. sub(s, 33 + rare_bytes(s)), at)
     if died then gone[#gone + 1] = id end
   else

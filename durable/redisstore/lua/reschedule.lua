@@ -22,9 +22,14 @@ for i, id in ipairs(ids) do
     statuses[i] = NOT_FOUND
   else
     statuses[i] = DONE
-    if repeats and series == '' then at = valid_state(s) and due(s) or unpack7(call('HGET', RECORDS, id), 9) end
+    if repeats and series == '' then
+      local record = call('HGET', RECORDS, id)
+      at = valid_state(s) and due(s) or valid_record(record) and unpack7(record, 9) or now
+    end
     s = moved(repeats and valid_state(s) or not repeats and s, 'S', at)
-    if repeats then s = replanned(s, series == '' and ZERO7 or pack7(at), series) end
+    local planned, _, old = rare_parts(s)
+    if not repeats then series = old end
+    if repeats or planned ~= ZERO7 then s = replanned(s, series == '' and ZERO7 or pack7(at), series) end
     schedule(id, s, at)
     if k == 'L' then gone[#gone + 1] = id end
   end
