@@ -248,6 +248,7 @@ func (q *queue) checkCrashed(before map[string]driver.Record) {
 	assert.Equal(t, driver.Counters{Enqueued: 6, Crashed: 4, Cancelled: 2}, has(q, 3, 0, 0).Counters)
 	q.done(driver.OpCancel, driver.Change{ID: "ended"}, driver.Change{ID: "never"})
 	q.done(driver.OpReschedule, driver.Change{ID: "replaced"})
+	before["replaced"] = q.get("replaced")
 	q.beginNext()
 	q = q.reopen()
 	claim := driver.Claim{Horizon: 3 * far, Max: 9, Visibility: far, MaxCrashes: 2}
