@@ -249,13 +249,6 @@ func (p *consumerPart) hold(claimed driver.Claimed, sent time.Time) (overdue boo
 	return overdue
 }
 
-// observe records a reading of the store's clock, and plans runs again if it was set back far.
-func (p *consumerPart) observe(reading, sent time.Time) {
-	if back := p.clock.observe(reading, sent); back > maxStepBack {
-		p.q.recoveries.Go(func() { p.replan(p.q.ctx, back) })
-	}
-}
-
 // add adds a claimed message. mu is held.
 func (p *consumerPart) add(h *heldMessage) {
 	d := p.d

@@ -105,6 +105,13 @@ func (s *series) period(t time.Time) time.Duration {
 	return s.after(t, next).Sub(next)
 }
 
+// observe records a reading of the store's clock, and plans runs again if it was set back far.
+func (p *part) observe(reading, sent time.Time) {
+	if back := p.clock.observe(reading, sent); back > maxStepBack {
+		go p.replan(p.q.ctx, back)
+	}
+}
+
 // replan moves the runs that were planned before the store's clock was set back. If the store is
 // unreachable, it begins again.
 func (p *part) replan(ctx context.Context, back time.Duration) {
@@ -184,7 +191,7 @@ func (p *part) firstRun(ctx context.Context, s *series) (at driver.Instant, dela
 			sent := time.Now()
 			c, err := p.q.backend.Count(ctx, p.index)
 			if err == nil {
-				p.clock.observe(c.Now.Time(), sent)
+				p.observe(c.Now.Time(), sent)
 			}
 			return err
 		})

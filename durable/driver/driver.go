@@ -105,9 +105,9 @@ type Config struct {
 // Cancel ends the series of a firing message, so that it is not due again when the run has ended.
 //
 // Cancel with Change.Interrupt marks a firing message: its Planned becomes [Never]. The next
-// transition that ends the lease then removes the message, as
-// does the end of the lease. It counts as acked by Ack and by Retry with Again, and otherwise as
-// cancelled. Put with Replace and OpRepeat return [StatusFiring] for it.
+// transition that ends the lease then removes the message, as does the end of the lease. It counts
+// as acked by Ack and by Retry with Again, and otherwise as cancelled. Put with Replace and
+// OpRepeat return [StatusFiring] for it.
 //
 // Arguments are valid, because package durable validates them once for all stores. Partitions exist
 // in the queue. Batches have at most [MaxBatch] messages with different ids of 1 to 255 bytes, and

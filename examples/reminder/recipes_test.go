@@ -83,9 +83,8 @@ func TestPollingAsOnThePage(t *testing.T) {
 		require.NoError(t, err)
 		start := time.Now()
 		isPaid := func(context.Context, string) bool { return time.Since(start) > 2*time.Minute+time.Second }
-		var handler durable.Handler
 
-		handler = func(ctx context.Context, d *durable.Delivery) error {
+		handler := func(ctx context.Context, d *durable.Delivery) error {
 			if !isPaid(ctx, d.ID) {
 				return durable.Postpone(time.Minute)
 			}
@@ -133,9 +132,8 @@ func TestTransactionAsOnThePage(t *testing.T) {
 	apply := func(context.Context, *transaction, *durable.Delivery) error { deliveries++; return nil }
 	_, err := q.Enqueue(t.Context(), durable.Message{ID: "order-42"})
 	require.NoError(t, err)
-	var handler durable.Handler
 
-	handler = func(ctx context.Context, d *durable.Delivery) error {
+	handler := func(ctx context.Context, d *durable.Delivery) error {
 		tx, err := db.Begin(ctx)
 		if err != nil {
 			return err
