@@ -57,7 +57,7 @@ func newDelivery(d *dispatcher, h *heldMessage, run *run) *Delivery {
 	r := &h.record
 	content, err := decodeEnvelope(r.Body)
 	if r.Repeat != "" && err == nil {
-		_, err = parseSeries(r.Repeat) // for endRun
+		h.series, err = parseSeries(r.Repeat)
 	}
 	m := &Delivery{
 		Queue: d.q.options.Queue, ID: r.ID, Body: content.body, Headers: content.headers,

@@ -14,6 +14,7 @@ type heldMessage struct {
 	record     driver.Record
 	part       *consumerPart
 	headers    map[string]string // for events; nil without OnEvent
+	series     *series           // of a recurring message that was taken; otherwise nil
 	state      heldState
 	since      uint              // admission.checks when the message began to wait for a taker
 	timer      timingwheel.Timer // of an armed or waiting message

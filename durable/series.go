@@ -167,12 +167,11 @@ func (d *Delivery) endRun(op driver.Op, change driver.Change) (driver.Op, driver
 		change.Reason = cmp.Or(change.Reason, "rejected")
 	}
 	change.Again, change.Incarnation = true, r.Planned
-	s, err := parseSeries(r.Repeat)
-	if err != nil { // the series was cancelled during the run, so the store removes the message
+	if d.h.series == nil { // the series was cancelled during the run, so the store removes the message
 		return driver.OpRetry, change
 	}
 	now := d.h.part.clock.now()
-	next := s.next(r.Planned.Time(), now)
+	next := d.h.series.next(r.Planned.Time(), now)
 	if end := d.ExpireAt.Add(time.Millisecond); !d.ExpireAt.IsZero() && next.After(end) {
 		next = end // when a consumer removes the message, unless it was replaced during the run
 	}

@@ -66,7 +66,7 @@ func TestRunsOfARecurringMessage(t *testing.T) {
 		start, err := time.ParseInLocation(time.DateTime, text, loc)
 		require.NoError(t, err)
 		q, test := durabletest.New(t, durable.Options{})
-		test.Advance(start.Sub(pastTime(q, t)))
+		test.Advance(start.Sub(storeTime(t, q)))
 		_, err = q.Enqueue(t.Context(), durable.Message{ID: "m", Repeat: c.repeat})
 		require.NoError(t, err)
 		var runs []string
@@ -83,12 +83,10 @@ func TestRunsOfARecurringMessage(t *testing.T) {
 	}
 }
 
-// pastTime returns the time on the clock of a queue.
-func pastTime(q *durable.Queue, t *testing.T) time.Time {
+// storeTime returns the time on the clock of a queue.
+func storeTime(t *testing.T, q *durable.Queue) time.Time {
 	t.Helper()
-	stats, err := q.Stats(t.Context())
-	require.NoError(t, err)
-	return stats.Now
+	return counters(t, q).Now
 }
 
 func TestInvalidSeries(t *testing.T) {
@@ -119,7 +117,7 @@ func TestInvalidSeries(t *testing.T) {
 func TestSeriesBeginsAndEnds(t *testing.T) {
 	t.Parallel()
 	q, test := durabletest.New(t, durable.Options{})
-	now := pastTime(q, t)
+	now := storeTime(t, q)
 	_, err := q.Enqueue(t.Context(), durable.Message{
 		ID: "m", At: now.Add(time.Hour), Repeat: "@every 20m", ExpireAt: now.Add(2 * time.Hour),
 	})
@@ -128,7 +126,7 @@ func TestSeriesBeginsAndEnds(t *testing.T) {
 	for range 12 {
 		for _, e := range test.RunDue(t.Context(), succeed, durable.ConsumerOptions{}) {
 			assert.Equal(t, "m", e.ID)
-			runs = append(runs, pastTime(q, t).Sub(now))
+			runs = append(runs, storeTime(t, q).Sub(now))
 		}
 		test.Advance(20 * time.Minute)
 	}
@@ -138,7 +136,7 @@ func TestSeriesBeginsAndEnds(t *testing.T) {
 	require.NoError(t, err)
 	_, err = q.Enqueue(t.Context(), durable.Message{ID: "now", Delay: 1, Repeat: "@daily"})
 	require.NoError(t, err)
-	assert.Equal(t, time.Millisecond, pending(t, test).Due.Sub(pastTime(q, t)))
+	assert.Equal(t, time.Millisecond, pending(t, test).Due.Sub(storeTime(t, q)))
 }
 
 func counters(t *testing.T, q *durable.Queue) durable.Counts {
@@ -178,7 +176,7 @@ func TestFailedRunsAreNoDeadLetters(t *testing.T) {
 		assert.Zero(t, m.Attempts, name)
 		assert.NotEmpty(t, m.Reason, name)
 		assert.Zero(t, m.Due.Sub(first)%(10*time.Minute), name)
-		wait := m.Due.Sub(pastTime(q, t))
+		wait := m.Due.Sub(storeTime(t, q))
 		assert.True(t, wait > 0 && wait <= 10*time.Minute, "%s: %v", name, wait)
 		c := counters(t, q)
 		assert.Zero(t, c.Dead, name)
@@ -242,7 +240,7 @@ func TestChangesOfARunningRecurringMessage(t *testing.T) {
 				continue
 			}
 			m := pending(t, test)
-			assert.Equal(t, c.due, m.Due.Sub(pastTime(q, t)), "%s, %s", name, end)
+			assert.Equal(t, c.due, m.Due.Sub(storeTime(t, q)), "%s, %s", name, end)
 			assert.Equal(t, c.body, string(m.Body), "%s, %s", name, end)
 		}
 	}
@@ -328,7 +326,7 @@ func TestReplacedRunIsNotEarly(t *testing.T) {
 		_, err := q.Enqueue(t.Context(), durable.Message{ID: "m", Body: []byte("old"), Repeat: "@every 1h"})
 		require.NoError(t, err)
 		test.Advance(time.Hour)
-		at := pastTime(q, t).Add(48 * time.Hour)
+		at := storeTime(t, q).Add(48 * time.Hour)
 		test.RunDue(t.Context(), func(ctx context.Context, d *durable.Delivery) error {
 			_, err := q.Enqueue(ctx, durable.Message{ID: "m", Body: []byte("new"), At: at, Repeat: "@every 1h", Replace: true})
 			assert.NoError(t, err)
@@ -351,7 +349,7 @@ func TestRunOfARecurringMessageNow(t *testing.T) {
 	q, test := durabletest.New(t, quiet())
 	_, err := q.Enqueue(t.Context(), durable.Message{ID: "m", Repeat: "@every 1h"})
 	require.NoError(t, err)
-	moved := pastTime(q, t).Add(time.Minute)
+	moved := storeTime(t, q).Add(time.Minute)
 	_, err = q.RescheduleAt(t.Context(), "m", moved)
 	require.NoError(t, err)
 	test.Advance(10 * time.Minute)
@@ -374,10 +372,10 @@ func TestRunOfARecurringMessageNow(t *testing.T) {
 	r, err := q.SetRepeat(t.Context(), "m", "@every 3h")
 	require.NoError(t, err)
 	assert.Equal(t, durable.ResultRescheduled, r)
-	assert.Equal(t, 3*time.Hour, pending(t, test).Due.Sub(pastTime(q, t)))
+	assert.Equal(t, 3*time.Hour, pending(t, test).Due.Sub(storeTime(t, q)))
 	_, err = q.SetRepeat(t.Context(), "m", "")
 	require.NoError(t, err)
-	assert.Equal(t, 3*time.Hour, pending(t, test).Due.Sub(pastTime(q, t)))
+	assert.Equal(t, 3*time.Hour, pending(t, test).Due.Sub(storeTime(t, q)))
 	test.Advance(3 * time.Hour)
 	require.Len(t, test.RunDue(t.Context(), succeed, durable.ConsumerOptions{}), 1)
 	assert.Empty(t, test.Pending(), "it was due once more")

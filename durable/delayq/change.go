@@ -44,7 +44,7 @@ func (a *app) cancelCommand() *cli.Command {
 			if interrupt {
 				options = append(options, durable.Interrupt)
 			}
-			return a.changeAll(ids, "cancelled", func(id string) (string, error) { return resultText(s.Cancel(ctx, id, options...)) })
+			return a.changeAll(ids, "cancelled", func(id string) (string, bool, error) { return resultText(s.Cancel(ctx, id, options...)) })
 		},
 	})
 }
@@ -74,7 +74,7 @@ func (a *app) rescheduleCommand() *cli.Command {
 			return nil
 		},
 		run: func(ctx context.Context, s *session, ids []string) error {
-			return a.changeAll(ids, "rescheduled", func(id string) (string, error) {
+			return a.changeAll(ids, "rescheduled", func(id string) (string, bool, error) {
 				switch {
 				case repeat:
 					return resultText(s.SetRepeat(ctx, id, m.Repeat))
@@ -92,20 +92,21 @@ var resultTexts = map[durable.Result]string{
 	durable.ResultFiring: "being delivered", durable.ResultNotFound: "not found", durable.ResultInterrupted: "cancelled during its delivery",
 }
 
-func resultText(r durable.Result, err error) (string, error) {
-	return cmp.Or(resultTexts[r], r.String()), err
+// resultText returns the text of a result, and whether the message was changed.
+func resultText(r durable.Result, err error) (text string, ok bool, _ error) {
+	return cmp.Or(resultTexts[r], r.String()), r != durable.ResultFiring && r != durable.ResultNotFound, err
 }
 
 // changeAll changes messages one after the other and prints the result of each. It stops at the
-// first call that fails. It returns an error unless the results of all begin with done.
-func (a *app) changeAll(ids []string, done string, change func(id string) (result string, err error)) error {
+// first call that fails. It returns an error unless all messages were changed.
+func (a *app) changeAll(ids []string, done string, change func(id string) (result string, ok bool, err error)) error {
 	changed := 0
 	for _, id := range ids {
-		result, err := change(id)
+		result, ok, err := change(id)
 		if err != nil {
 			return err
 		}
-		if strings.HasPrefix(result, done) {
+		if ok {
 			changed++
 		}
 		if err := a.result(map[string]string{"id": id, "result": result}, id+": "+result); err != nil {
@@ -185,11 +186,11 @@ func (a *app) deadChange(verb, text string, f *durable.DeadFilter, flags []cli.F
 
 // changeDead is changeAll for dead letters.
 func changeDead(a *app, ids []string, done string, change func(id string) error) error {
-	return a.changeAll(ids, done, func(id string) (string, error) {
+	return a.changeAll(ids, done, func(id string) (string, bool, error) {
 		err := change(id)
 		if errors.Is(err, durable.ErrNotFound) {
-			return "no dead letter", nil
+			return "no dead letter", false, nil
 		}
-		return done, err
+		return done, true, err
 	})
 }

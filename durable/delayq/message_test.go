@@ -549,7 +549,7 @@ func TestUnreadableMessageIsShownWithItsError(t *testing.T) {
 func TestUnknownResultIsPrinted(t *testing.T) {
 	t.Parallel()
 	for result, want := range map[durable.Result]string{durable.ResultNotFound: "not found", 99: "Result(99)"} {
-		text, err := resultText(result, io.EOF)
+		text, _, err := resultText(result, io.EOF)
 		assert.Equal(t, want, text)
 		assert.Equal(t, io.EOF, err)
 	}

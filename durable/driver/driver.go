@@ -111,7 +111,7 @@ type Config struct {
 //
 // Arguments are valid, because package durable validates them once for all stores. Partitions exist
 // in the queue. Batches have at most [MaxBatch] messages with different ids of 1 to 255 bytes, and
-// keys of at most 255 bytes. Transitions are declared ones.
+// series of at most 255 bytes. Transitions are declared ones.
 //
 // An error wraps [ErrBroken] if no call will succeed before the store is reopened or its data is
 // restored. The queue then returns the error to its callers immediately, and its consumers end.

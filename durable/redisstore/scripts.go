@@ -41,20 +41,22 @@ var (
 	auditRecordsScript = newScript("audit_records", "clock partition numbers valid times writes head")
 	auditStraysScript  = newScript("audit_strays", "clock partition")
 	auditDeadScript    = newScript("audit_dead", "clock partition dead")
+	ackScript          = newScript("ack", "clock partition").withoutRetry()
+	rescheduleScript   = newScript("reschedule", "clock partition numbers rare valid times writes call head schedule").awaitsReplicas()
 
 	opScripts = [...]*script{
 		driver.OpBegin:      newScript("begin", "clock partition numbers valid times writes"),
-		driver.OpAck:        newScript("ack", "clock partition").withoutRetry(),
+		driver.OpAck:        ackScript,
 		driver.OpRetry:      newScript("retry", "clock partition numbers rare times writes head schedule").withoutRetry(),
 		driver.OpBury:       newScript("bury", "clock partition numbers rare writes dead").withoutRetry(),
 		driver.OpRelease:    newScript("release", "clock partition numbers rare writes head schedule").withoutRetry(),
 		driver.OpExtend:     newScript("extend", "clock partition numbers valid times writes"),
 		driver.OpCancel:     newScript("cancel", "clock partition writes call").awaitsReplicas(),
-		driver.OpReschedule: newScript("reschedule", "clock partition numbers rare valid times writes call head schedule").awaitsReplicas(),
+		driver.OpReschedule: rescheduleScript,
 		driver.OpReplay:     newScript("replay", "clock partition numbers rare times writes call head schedule dead").awaitsReplicas(),
 		driver.OpPurge:      newScript("purge", "clock partition writes call dead").awaitsReplicas(),
-		driver.OpExpire:     newScript("ack", "clock partition").withoutRetry(),
-		driver.OpRepeat:     newScript("reschedule", "clock partition numbers rare valid times writes call head schedule").awaitsReplicas(),
+		driver.OpExpire:     ackScript,
+		driver.OpRepeat:     rescheduleScript,
 	}
 )
 

@@ -29,8 +29,8 @@ const (
 // Watch implements [driver.Backend]. It returns when it has subscribed, or after two seconds. If
 // the server cannot be reached, Watch does not fail but keeps trying. If the server rejects the
 // subscription, Watch returns an error that wraps [errors.ErrUnsupported]. After an interruption,
-// during which hints may have been lost, Watch sends a hint with Due 0 for each partition. Hints
-// that wait for a receiver are merged into one for each partition and each interrupted message.
+// during which hints may have been lost, Watch sends a hint with Due 0 for each partition. At most
+// one hint per partition, and one per interrupted message, waits for a receiver.
 //
 // Watch uses a connection of its own; on a Cluster, one to each node with partitions.
 func (b *backend) Watch(ctx context.Context) (<-chan driver.Hint, error) {
@@ -86,9 +86,9 @@ type event struct {
 	subscribed bool
 }
 
-// deliver sends hints to the receiver. For each partition, only the earliest hint waits, and one
-// for each interrupted message. The start of a subscription is a hint if the partition was
-// subscribed before, or Watch has returned already, because hints may have been lost.
+// deliver sends hints to the receiver. At most one hint per partition waits, the earliest, and one
+// per interrupted message. The start of a subscription is a hint if the partition was subscribed
+// before, or Watch has returned already, because hints may have been lost.
 func (w *watch) deliver(ctx context.Context, out chan<- driver.Hint) {
 	due, confirmed := make(map[driver.Hint]driver.Instant), make(map[int]bool)
 	var order []driver.Hint // the keys of due: hints without their times
