@@ -210,7 +210,7 @@ func TestEndingConsumerReleasesMessagesThatBeganWithAClaim(t *testing.T) {
 	watch(t, calls, 1, func(t *testing.T, q *durable.Queue) {
 		var got deliveries
 		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error { got.add(d.Due, d); return nil }, durable.ConsumerOptions{})
-		time.Sleep(1300 * time.Millisecond)
+		time.Sleep(1800 * time.Millisecond) // between the claims of Fallback, at 1300 and 2300 ms
 		for i := range 5 {
 			enqueue(t, q, fmt.Sprint(i), 0)
 		}
