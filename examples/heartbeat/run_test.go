@@ -274,7 +274,7 @@ func TestInterruptedComparisonPrintsPreviousRuns(t *testing.T) {
 	defer cancel()
 	out := &interrupter{at: "implementation wheelnet,", cancel: cancel}
 	var stderr bytes.Buffer
-	code := heartbeat(ctx, strings.Fields("heartbeat -compare -conns 60 -timeout 150ms -duration 1300ms -bound 1s -silent 20"), out, &stderr)
+	code := heartbeat(ctx, strings.Fields("heartbeat -compare -conns 60 -timeout 150ms -duration 4400ms -bound 4s -silent 20"), out, &stderr)
 	assert.Equal(t, exitRight, code, out.String())
 	assert.Empty(t, stderr.String())
 	got := rows(out.String())
