@@ -8,6 +8,28 @@
 // The page is embedded and loads nothing from other hosts. It shows pending messages by due time,
 // messages in flight, dead letters, rates over time, lateness, consumers and partitions.
 //
+// # JSON
+//
+// The document has the version schema, the names of all queues, whether actions are enabled, and
+// the requested queue, or null and an error. A queue has
+//
+//   - name, and the times taken, on this process's clock, and now, on the store's clock;
+//   - paused: at least one partition is paused;
+//   - the counts and durations of [durable.Stats]: pending (Scheduled), due, overdue_ns, in_flight,
+//     dead, dead_bytes, unreadable, lost, prefetched, running (Firing), unowned; and counters, the
+//     increasing fields of [durable.Counts], by their names in snake case;
+//   - bands: pending messages that are due more than from_ns and at most to_ns from now, where both
+//     are 0 for due messages. Messages that are due in more than 292 years are in no band;
+//   - lateness of this process, in the form of [wheeldebug.Lateness];
+//   - consumers of all processes, in the form of [durable.Consumer];
+//   - partitions by number, with pending, due, overdue_ns, in_flight and dead;
+//   - dead_letters: at most 100, one partition after another, the oldest first.
+//
+// Durations are in nanoseconds and their names end in ns, times are RFC 3339, and all other numbers
+// are counts. The parts are read one after another, so they are not an atomic snapshot. They are
+// cached for half a second, or longer if reading them is slow. A field may be added without a new
+// schema. No field is renamed, removed or given another meaning within one.
+//
 // # Exposure
 //
 // The page shows the ids of dead letters, their reasons, which are the errors of handlers, and the

@@ -9,55 +9,21 @@ import (
 	"github.com/timingwheel-go/timingwheel/wheeldebug"
 )
 
-// schemaVersion is the version of the JSON document. A field may be added without a new version. No
-// field is renamed, removed or given another meaning within a version.
+// schemaVersion is the version of the JSON document: see the package documentation.
 const schemaVersion = 1
 
 // jsonDocument is the JSON document: the list of queues, and one queue.
 type jsonDocument struct {
-	Schema  int     `json:"schema"`          // [schemaVersion]
-	Error   string  `json:"error,omitempty"` // with status 404: no queue has this name; with 503: the store does not answer
-	Actions bool    `json:"actions"`         // [Handler.Actions]
-	Queues  []entry `json:"queues"`          // in the order of [Handler.Add]
-	Queue   *Queue  `json:"queue"`           // the requested queue; null if there is none or its store does not answer
+	Schema  int            `json:"schema"`          // [schemaVersion]
+	Error   string         `json:"error,omitempty"` // with status 404: no queue has this name; with 503: the store does not answer
+	Actions bool           `json:"actions"`         // [Handler.Actions]
+	Queues  []entry        `json:"queues"`          // in the order of [Handler.Add]
+	Queue   map[string]any `json:"queue"`           // the requested queue, as in the package documentation; null if there is none or its store does not answer
 }
 
 // entry is an element of the list of queues.
 type entry struct {
 	Name string `json:"name"`
-}
-
-// Queue is one queue in the JSON document. Durations are in nanoseconds and their names end in ns,
-// times are RFC 3339 on the store's clock, and all other numbers are counts. The parts are read one
-// after another, so they are not an atomic snapshot. They are cached for half a second, or longer
-// if reading them is slow.
-type Queue struct {
-	Name  string    `json:"name"`
-	Taken time.Time `json:"taken"` // when the queue was read, on this process's clock
-	Now   time.Time `json:"now"`
-
-	Paused     bool   `json:"paused"`  // at least one partition is paused
-	Pending    int64  `json:"pending"` // scheduled messages, including due ones
-	Due        int64  `json:"due"`     // messages that are due and that no consumer has claimed
-	OverdueNs  int64  `json:"overdue_ns"`
-	InFlight   int64  `json:"in_flight"` // claimed by consumers, or running
-	Dead       int64  `json:"dead"`
-	DeadBytes  int64  `json:"dead_bytes"`
-	Unreadable int64  `json:"unreadable"` // scheduled messages that this version cannot read
-	Lost       uint64 `json:"lost"`       // messages whose records are gone
-
-	Prefetched int `json:"prefetched"` // claimed by this process and not begun
-	Running    int `json:"running"`    // begun by this process and not settled
-	Unowned    int `json:"unowned"`    // partitions without an owner
-
-	// Counters are the increasing fields of [durable.Counts], by their names in snake case.
-	Counters map[string]uint64 `json:"counters"`
-
-	Bands       []band              `json:"bands"`        // pending messages by due time
-	Lateness    wheeldebug.Lateness `json:"lateness"`     // of this process
-	Consumers   []durable.Consumer  `json:"consumers"`    // of all processes
-	Partitions  []partition         `json:"partitions"`   // by number
-	DeadLetters []deadLetter        `json:"dead_letters"` // at most 100: one partition after another, the oldest first
 }
 
 // band counts the pending messages that are due more than FromNs and at most ToNs from now. Both
@@ -69,7 +35,7 @@ type band struct {
 	Messages int64 `json:"messages"`
 }
 
-// partition has the counts of a partition: see [Queue].
+// partition has the counts of a partition.
 type partition struct {
 	Pending   int64 `json:"pending"`
 	Due       int64 `json:"due"`
@@ -104,43 +70,41 @@ var bounds = []time.Duration{
 
 const day = 24 * time.Hour
 
-// readQueue reads all data of a queue except its dead letters.
-func readQueue(ctx context.Context, name string, q *durable.Queue) (*Queue, error) {
+// readQueue reads all data of a queue except its dead letters, of which it returns the counts.
+func readQueue(ctx context.Context, name string, q *durable.Queue) (map[string]any, deadCounts, error) {
 	st, err := q.Stats(ctx)
 	if err != nil {
-		return nil, err
+		return nil, deadCounts{}, err
 	}
 	due, err := q.CountDue(ctx, bounds...)
 	if err != nil {
-		return nil, err
+		return nil, deadCounts{}, err
 	}
 	consumers, err := q.Consumers(ctx)
 	if err != nil {
-		return nil, err
+		return nil, deadCounts{}, err
 	}
-	d := &Queue{
-		Name: name, Taken: time.Now(), Now: st.Now,
-		Paused: st.Paused, Pending: st.Scheduled, Due: st.Due, OverdueNs: int64(st.OverdueFor), InFlight: st.InFlight, Dead: st.Dead, DeadBytes: st.DeadBytes,
-		Unreadable: st.Unreadable, Lost: st.Lost,
-		Prefetched: st.Prefetched, Running: st.Firing, Unowned: st.Unowned,
-		Counters: map[string]uint64{
+	bands, last := make([]band, len(bounds)), band{}
+	for i, to := range bounds {
+		bands[i] = band{last.ToNs, int64(to), due[i] - last.Messages}
+		last.ToNs, last.Messages = int64(to), due[i]
+	}
+	partitions := make([]partition, len(st.Partitions))
+	for i, c := range st.Partitions {
+		partitions[i] = partition{Pending: c.Scheduled, Due: c.Due, OverdueNs: int64(c.DueFor()), InFlight: c.InFlight, Dead: c.Dead}
+	}
+	return map[string]any{
+		"name": name, "taken": time.Now(), "now": st.Now,
+		"paused": st.Paused, "pending": st.Scheduled, "due": st.Due, "overdue_ns": st.OverdueFor, "in_flight": st.InFlight,
+		"dead": st.Dead, "dead_bytes": st.DeadBytes, "unreadable": st.Unreadable, "lost": st.Lost,
+		"prefetched": st.Prefetched, "running": st.Firing, "unowned": st.Unowned,
+		"counters": map[string]uint64{
 			"enqueued": st.Enqueued, "acked": st.Acked, "retried": st.Retried, "buried": st.Buried, "cancelled": st.Cancelled,
 			"crashed": st.Crashed, "expired": st.Expired, "trimmed": st.Trimmed,
 		},
-		Bands:      make([]band, len(bounds)),
-		Lateness:   webpage.LatenessOf(&st.Lateness.Histogram).(wheeldebug.Lateness),
-		Consumers:  consumers,
-		Partitions: make([]partition, len(st.Partitions)),
-	}
-	last := band{}
-	for i, to := range bounds {
-		d.Bands[i] = band{last.ToNs, int64(to), due[i] - last.Messages}
-		last.ToNs, last.Messages = int64(to), due[i]
-	}
-	for i, c := range st.Partitions {
-		d.Partitions[i] = partition{Pending: c.Scheduled, Due: c.Due, OverdueNs: int64(c.DueFor()), InFlight: c.InFlight, Dead: c.Dead}
-	}
-	return d, nil
+		"bands": bands, "lateness": webpage.LatenessOf(&st.Lateness.Histogram).(wheeldebug.Lateness),
+		"consumers": consumers, "partitions": partitions,
+	}, deadCounts{st.Dead, st.DeadBytes, st.Buried, st.Trimmed}, nil
 }
 
 // readDeadLetters reads the first dead letters.

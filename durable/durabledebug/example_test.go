@@ -40,7 +40,12 @@ func ExampleHandler() {
 
 	answer := httptest.NewRecorder()
 	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/debug/queues/?format=json", nil))
-	var doc struct{ Queue durabledebug.Queue }
+	var doc struct {
+		Queue struct {
+			Name    string
+			Pending int64
+		}
+	}
 	if err := json.NewDecoder(answer.Body).Decode(&doc); err != nil {
 		log.Fatal(err)
 	}

@@ -24,7 +24,7 @@ var assets = sync.OnceValue(func() webpage.Assets { return webpage.NewAssets(own
 //
 //	GET ?                  the page
 //	GET ?queue=NAME        the page with this queue selected; without a name, the first queue
-//	GET ?format=json       JSON whose field queue is a [Queue]; also selected by the Accept header
+//	GET ?format=json       the JSON document, see the package; also selected by the Accept header
 //	GET ?format=html       the page, regardless of the Accept header
 //	POST                   an action, see [Handler.Actions]
 //

@@ -22,6 +22,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
+	"github.com/timingwheel-go/timingwheel/wheeldebug"
 )
 
 // store is a memory store whose reads a test can count, delay or fail.
@@ -103,9 +104,39 @@ func decode[T any](t *testing.T, w *httptest.ResponseRecorder, status int) (v T)
 	return v
 }
 
-func document(t *testing.T, h http.Handler, target string, status int) jsonDocument {
+// decodedDocument is a jsonDocument with all fields of a queue.
+type decodedDocument struct {
+	jsonDocument
+	Queue *decodedQueue `json:"queue"`
+}
+
+type decodedQueue struct {
+	Name        string              `json:"name"`
+	Taken       time.Time           `json:"taken"`
+	Now         time.Time           `json:"now"`
+	Paused      bool                `json:"paused"`
+	Pending     int64               `json:"pending"`
+	Due         int64               `json:"due"`
+	OverdueNs   int64               `json:"overdue_ns"`
+	InFlight    int64               `json:"in_flight"`
+	Dead        int64               `json:"dead"`
+	DeadBytes   int64               `json:"dead_bytes"`
+	Unreadable  int64               `json:"unreadable"`
+	Lost        uint64              `json:"lost"`
+	Prefetched  int                 `json:"prefetched"`
+	Running     int                 `json:"running"`
+	Unowned     int                 `json:"unowned"`
+	Counters    map[string]uint64   `json:"counters"`
+	Bands       []band              `json:"bands"`
+	Lateness    wheeldebug.Lateness `json:"lateness"`
+	Consumers   []durable.Consumer  `json:"consumers"`
+	Partitions  []partition         `json:"partitions"`
+	DeadLetters []deadLetter        `json:"dead_letters"`
+}
+
+func document(t *testing.T, h http.Handler, target string, status int) decodedDocument {
 	t.Helper()
-	return decode[jsonDocument](t, request(h, http.MethodGet, target, ""), status)
+	return decode[decodedDocument](t, request(h, http.MethodGet, target, ""), status)
 }
 
 // The document contains the counts of the queue, and the bands add up.
@@ -159,7 +190,7 @@ func TestDocumentAgreesWithTheQueue(t *testing.T) {
 
 	assert.Equal(t, `no queue "none"`, document(t, h, "/?format=json&queue=none", http.StatusNotFound).Error)
 	empty := document(t, &Handler{}, "/?format=json", http.StatusOK)
-	assert.Equal(t, jsonDocument{Schema: schemaVersion, Queues: []entry{}}, empty)
+	assert.Equal(t, decodedDocument{jsonDocument: jsonDocument{Schema: schemaVersion, Queues: []entry{}}}, empty)
 }
 
 // All parts that the page references exist, and the page references no other host.

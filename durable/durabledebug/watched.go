@@ -33,8 +33,8 @@ type watchedQueue struct {
 
 // snapshot is one reading of a queue.
 type snapshot struct {
-	over  chan struct{} // closed when the other fields are set
-	queue *Queue        // not used if err is set
+	over  chan struct{}  // closed when the other fields are set
+	queue map[string]any // not used if err is set
 	err   error
 }
 
@@ -46,7 +46,7 @@ type deadCounts struct {
 
 // snapshot returns the last snapshot or, if it is too old, waits for a new one until ctx ends.
 // Concurrent callers share one snapshot, even if the store ignores its context.
-func (w *watchedQueue) snapshot(ctx context.Context, timeout time.Duration, headers bool) (*Queue, error) {
+func (w *watchedQueue) snapshot(ctx context.Context, timeout time.Duration, headers bool) (map[string]any, error) {
 	w.mu.Lock()
 	if w.current == nil || !w.until.IsZero() && !time.Now().Before(w.until) {
 		w.current, w.until = &snapshot{over: make(chan struct{})}, time.Time{}
@@ -67,9 +67,9 @@ func (w *watchedQueue) refresh(l *snapshot, timeout time.Duration, headers bool)
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	began := time.Now()
-	queue, err := readQueue(ctx, w.name, w.q)
+	queue, dead, err := readQueue(ctx, w.name, w.q)
 	if err == nil {
-		queue.DeadLetters, err = w.deadLetters(ctx, queue, headers)
+		queue["dead_letters"], err = w.deadLetters(ctx, dead, headers)
 	}
 	l.queue, l.err = queue, err
 	close(l.over)
@@ -83,8 +83,7 @@ func (w *watchedQueue) refresh(l *snapshot, timeout time.Duration, headers bool)
 
 // deadLetters returns the first dead letters. It reads them only if the counts of the queue show
 // that they have changed.
-func (w *watchedQueue) deadLetters(ctx context.Context, q *Queue, headers bool) ([]deadLetter, error) {
-	now := deadCounts{q.Dead, q.DeadBytes, q.Counters["buried"], q.Counters["trimmed"]}
+func (w *watchedQueue) deadLetters(ctx context.Context, now deadCounts, headers bool) ([]deadLetter, error) {
 	w.mu.Lock()
 	found, known := w.letters, w.letters != nil && w.dead == now
 	w.mu.Unlock()
@@ -92,7 +91,7 @@ func (w *watchedQueue) deadLetters(ctx context.Context, q *Queue, headers bool) 
 		return found, nil
 	}
 	found, err := []deadLetter{}, error(nil)
-	if q.Dead > 0 {
+	if now.dead > 0 {
 		found, err = readDeadLetters(ctx, w.q, headers)
 	}
 	w.mu.Lock()
